@@ -1,0 +1,158 @@
+package monitor
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+)
+
+// bars draws a bar for each track, redrawn in place.
+type bars struct {
+	progress *mpb.Progress
+	mu       sync.Mutex // guards bars
+	bars     map[*Track]*bar
+}
+
+type bar struct {
+	*mpb.Bar
+	mu   sync.Mutex // guards the fields below; mpb calls decorators from its own goroutine
+	now  Progress
+	mark string // "" while running
+	took string // set with mark
+}
+
+func newBars(w io.Writer) *bars {
+	return &bars{
+		progress: mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithRefreshRate(120*time.Millisecond)),
+		bars:     map[*Track]*bar{},
+	}
+}
+
+func (b *bars) Write(p []byte) (int, error) {
+	n, err := b.progress.Write(p)
+	if err == mpb.ErrDone { // closed: nobody redraws any more
+		return len(p), nil
+	}
+	return n, err
+}
+
+func (b *bars) start(t *Track) {
+	v := &bar{}
+	v.Bar = b.progress.New(0, mpb.BarStyle().Lbound("").Rbound("").Filler("━").Tip("━").Padding("─"),
+		mpb.BarWidth(28),
+		mpb.PrependDecorators(
+			decor.Any(func(decor.Statistics) string { return v.status() }, decor.WC{W: 2, C: decor.DindentRight}),
+			decor.Name(clip(t.Name, 24), decor.WC{C: decor.DindentRight | decor.DextraSpace | decor.DSyncWidth}),
+		),
+		mpb.AppendDecorators(
+			decor.Any(func(decor.Statistics) string { return " " + v.counts() }, decor.WC{C: decor.DindentRight | decor.DSyncWidth}),
+			decor.Any(func(decor.Statistics) string { return "  " + v.time(t.Started) }, decor.WC{C: decor.DindentRight | decor.DSyncWidth}),
+			decor.Any(func(decor.Statistics) string { return v.note() }),
+		),
+	)
+	b.mu.Lock()
+	b.bars[t] = v
+	b.mu.Unlock()
+}
+
+func (b *bars) of(t *Track) *bar {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bars[t]
+}
+
+func (b *bars) update(t *Track, p Progress) {
+	v := b.of(t)
+	if v == nil {
+		return
+	}
+	v.mu.Lock()
+	v.now = p
+	v.mu.Unlock()
+	if p.Total > 0 {
+		// One more than the total keeps mpb from taking a full bar for an ended job.
+		v.SetTotal(p.Total+1, false)
+	}
+	v.SetCurrent(min(p.Done, max(p.Total, p.Done)))
+}
+
+func (b *bars) end(t *Track, p Progress, ok bool) {
+	v := b.of(t)
+	if v == nil {
+		return
+	}
+	v.mu.Lock()
+	v.now, v.mark, v.took = p, "✓", short(t.took)
+	if !ok {
+		v.mark = "✗"
+	}
+	v.mu.Unlock()
+	if ok {
+		v.SetTotal(max(p.Total, 1), false)
+		v.SetCurrent(max(p.Total, 1))
+		v.SetTotal(-1, true)
+		return
+	}
+	v.Abort(false)
+}
+
+func (b *bars) close() { b.progress.Wait() }
+
+func (v *bar) status() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.mark == "" {
+		return "• "
+	}
+	return v.mark + " "
+}
+
+func (v *bar) counts() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch p := v.now; {
+	case p.Total > 0:
+		return fmt.Sprintf("%d/%d %s", p.Done, p.Total, p.Unit)
+	case p.Done > 0:
+		return fmt.Sprintf("%d %s", p.Done, p.Unit)
+	}
+	return ""
+}
+
+func (v *bar) time(started time.Time) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.took != "" {
+		return v.took
+	}
+	return short(time.Since(started))
+}
+
+func (v *bar) note() string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.now.Note == "" {
+		return ""
+	}
+	return "  " + clip(v.now.Note, 40)
+}
+
+func short(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("%4.1fs", d.Seconds())
+	}
+	return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+}
+
+// clip cuts s to n runes, an ellipsis being the last.
+func clip(s string, n int) string {
+	r := []rune(s)
+	if len(r) <= n {
+		return s
+	}
+	return string(r[:n-1]) + "…"
+}

@@ -1,0 +1,123 @@
+package monitor
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestLinesAreFewAndTellTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		d := New(&out, Auto) // a buffer is no terminal
+		track := d.Track("shop")
+		for i := range int64(100) {
+			track.Update(Progress{Done: i + 1, Total: 100, Unit: "pages"})
+			time.Sleep(100 * time.Millisecond) // synctest's clock
+		}
+		track.Done("100 records")
+		track.Done("again")
+		track.Update(Progress{Done: 1, Total: 100})
+		d.Close()
+
+		got := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if len(got) != 6 { // at 0, 2, 4, 6, 8 s and the end
+			t.Fatalf("got %d lines, want 6:\n%s", len(got), out.String())
+		}
+		if want := "[PROGRESS] shop: 21/100 pages (21%) - 0m 02s"; got[1] != want {
+			t.Errorf("got %q, want %q", got[1], want)
+		}
+		if want := "[DONE] shop: 100 records - 0m 10s"; got[5] != want {
+			t.Errorf("got %q, want %q", got[5], want)
+		}
+	})
+}
+
+func TestCloseEndsWhatStillRuns(t *testing.T) {
+	t.Parallel()
+	for _, format := range []Format{Lines, JSON, Bars, None} {
+		t.Run(string(format), func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			d := New(&out, format)
+			d.Track("unknown size")
+			track := d.Track("shop")
+			track.Update(Progress{Done: 3, Total: 10, Unit: "pages"})
+			d.Close()
+			d.Close()
+			track.Done("late")
+			if format != None && format != Bars && strings.Count(strings.ToLower(out.String()), "failed") != 2 {
+				t.Errorf("both tracks should be shown as failed:\n%s", out.String())
+			}
+			if strings.Contains(out.String(), "late") {
+				t.Errorf("a closed display must show nothing more:\n%s", out.String())
+			}
+		})
+	}
+}
+
+func TestEventsAreJSON(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	d := New(&out, JSON)
+	track := d.Track("proxies")
+	track.Update(Progress{Done: 1, Total: 4, Unit: "chunks", Note: "7 alive"})
+	track.Fail("judge unreachable")
+	d.Close()
+
+	var got []Event
+	for dec := json.NewDecoder(&out); dec.More(); {
+		var e Event
+		if err := dec.Decode(&e); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, e)
+	}
+	if len(got) != 3 || got[0].Event != "start" || got[1].Note != "7 alive" || got[2].Event != "failed" ||
+		got[2].Note != "judge unreachable" || got[2].Total != 4 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestDisplayIsSafeForManyJobs(t *testing.T) {
+	t.Parallel()
+	for _, format := range []Format{Lines, JSON, Bars} {
+		t.Run(string(format), func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			d := New(&out, format)
+			var wg sync.WaitGroup
+			for i := range 8 {
+				wg.Go(func() {
+					track := d.Track(fmt.Sprintf("site-%d", i))
+					for n := range int64(50) {
+						track.Update(Progress{Done: n, Total: 50, Unit: "pages"})
+					}
+					fmt.Fprintf(d, "a log line of %d\n", i)
+					track.Done("")
+				})
+			}
+			wg.Wait()
+			d.Close()
+			if !strings.Contains(out.String(), "site-7") {
+				t.Errorf("no word of the last site:\n%s", out.String())
+			}
+		})
+	}
+}
+
+func TestParseFormat(t *testing.T) {
+	t.Parallel()
+	if f, err := ParseFormat("json"); err != nil || f != JSON {
+		t.Errorf("got %q, %v", f, err)
+	}
+	if _, err := ParseFormat("fancy"); err == nil || !strings.Contains(err.Error(), "lines") {
+		t.Errorf("the error should name what there is, got %v", err)
+	}
+}
