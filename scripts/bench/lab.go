@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// lab is what rows measure with: a real redis-server that nothing else uses, without persistence, so
+// that the disk is not what is measured.
+type lab struct {
+	addr   string
+	rdb    *redis.Client
+	dir    string
+	server *exec.Cmd
+	exited chan struct{} // closed when the server has exited
+}
+
+// openLab starts the redis-server that MUSTER_TEST_REDIS_SERVER names, or the one on PATH.
+func openLab(ctx context.Context) (*lab, error) {
+	bin := os.Getenv("MUSTER_TEST_REDIS_SERVER")
+	if bin == "" {
+		bin = "redis-server"
+	}
+	path, err := exec.LookPath(bin)
+	if err != nil {
+		return nil, fmt.Errorf("find %s: %w; numbers are only taken on a real Redis: install redis-server, or name it in MUSTER_TEST_REDIS_SERVER", bin, err)
+	}
+	dir, err := os.MkdirTemp("", "muster-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder for redis: %w", err)
+	}
+	port, err := freePort(ctx)
+	if err != nil {
+		os.RemoveAll(dir)
+		return nil, err
+	}
+
+	l := &lab{
+		addr:   net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
+		dir:    dir,
+		exited: make(chan struct{}),
+	}
+	var log bytes.Buffer
+	l.server = exec.Command(path,
+		"--port", strconv.Itoa(port), "--bind", "127.0.0.1",
+		"--save", "", "--appendonly", "no", "--dir", dir,
+		"--loglevel", "warning", "--maxmemory-policy", "noeviction")
+	l.server.Stdout, l.server.Stderr = &log, &log
+	// A Ctrl-C must reach the rows first: they still talk to the server while they stop.
+	l.server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := l.server.Start(); err != nil {
+		os.RemoveAll(dir)
+		return nil, fmt.Errorf("start %s: %w", path, err)
+	}
+	go func() {
+		defer close(l.exited)
+		_ = l.server.Wait() // how it ended shows in the log
+	}()
+
+	l.rdb = redis.NewClient(&redis.Options{Addr: l.addr})
+	if err := l.awaitReady(ctx); err != nil {
+		l.close()
+		return nil, fmt.Errorf("start %s: %w: %s", path, err, strings.TrimSpace(log.String()))
+	}
+	return l, nil
+}
+
+func (l *lab) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if l.rdb.Ping(ctx).Err() == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-l.exited:
+			return errors.New("redis-server exited")
+		case <-ctx.Done():
+			return fmt.Errorf("redis-server does not answer: %w", ctx.Err())
+		}
+	}
+}
+
+// close stops the server and removes its folder.
+func (l *lab) close() {
+	l.rdb.Close()
+	_ = l.server.Process.Signal(syscall.SIGTERM) // already gone is fine
+	select {
+	case <-l.exited:
+	case <-time.After(5 * time.Second):
+		_ = l.server.Process.Kill()
+		<-l.exited
+	}
+	os.RemoveAll(l.dir)
+}
+
+// address is the server's host:port.
+func (l *lab) address() string { return l.addr }
+
+// url is what tasks.Connect takes.
+func (l *lab) url() string { return "redis://" + l.addr + "/0" }
+
+// redis is a client of the server that lives as long as the lab: do not close it.
+func (l *lab) redis() *redis.Client { return l.rdb }
+
+// empty removes every key, so that a round begins as the first did.
+func (l *lab) empty(ctx context.Context) error {
+	if err := l.rdb.FlushAll(ctx).Err(); err != nil {
+		return fmt.Errorf("empty redis: %w", err)
+	}
+	return nil
+}
+
+// info is a number of Redis's INFO, e.g. "used_memory" or "total_commands_processed".
+func (l *lab) info(ctx context.Context, field string) (float64, error) {
+	text, err := l.rdb.Info(ctx, "all").Result()
+	if err != nil {
+		return 0, fmt.Errorf("read redis info: %w", err)
+	}
+	for line := range strings.Lines(text) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), ":")
+		if ok && name == field {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return 0, fmt.Errorf("read redis info: no field %q", field)
+}
+
+// tempDir is a folder that lives as long as the lab.
+func (l *lab) tempDir() (string, error) { return os.MkdirTemp(l.dir, "row-") }
+
+// rss is this process's resident memory now, in bytes.
+func rss() (float64, error) {
+	raw, err := os.ReadFile(filepath.Join("/proc", "self", "statm"))
+	if err != nil {
+		return 0, fmt.Errorf("read resident memory: %w", err)
+	}
+	fields := strings.Fields(string(raw))
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("read resident memory: odd statm %q", raw)
+	}
+	pages, err := strconv.ParseFloat(fields[1], 64)
+	return pages * float64(os.Getpagesize()), err
+}
+
+func freePort(ctx context.Context) (int, error) {
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port, nil
+}
