@@ -1,0 +1,31 @@
+package supervise
+
+import (
+	"errors"
+	"os"
+)
+
+// ErrUnknown says that the system does not tell enough about a process to know
+// it again. Nothing is ever signalled on such an answer.
+var ErrUnknown = errors.New("process cannot be identified")
+
+// Identity tells a process from every other one, also from a later one with
+// the same pid. It is meant to be kept in a file.
+type Identity struct {
+	PID   int    `json:"pid"`
+	Start string `json:"start"` // when it started, in the system's own notation; with the boot on Linux
+	Exe   string `json:"exe"`   // its executable
+}
+
+// Self is the identity of this process.
+func Self() (Identity, error) { return Identify(os.Getpid()) }
+
+// Alive reports whether the very process that id was taken from still runs.
+// It is false when in doubt.
+func (id Identity) Alive() bool {
+	if id.PID <= 0 || id.Start == "" || id.Exe == "" {
+		return false
+	}
+	now, err := Identify(id.PID)
+	return err == nil && now == id
+}

@@ -1,0 +1,46 @@
+package supervise
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+)
+
+// bootID tells this boot from any other: start times count from the boot.
+var bootID = sync.OnceValues(func() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b)), err
+})
+
+// Identify takes the identity of the running process pid. A zombie counts as gone.
+func Identify(pid int) (Identity, error) {
+	boot, err := bootID()
+	if err != nil {
+		return Identity{}, fmt.Errorf("identify process %d: %w: %w", pid, ErrUnknown, err)
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return Identity{}, fmt.Errorf("identify process %d: %w", pid, err)
+	}
+	// The second field is the command in parentheses, and may itself hold
+	// spaces and parentheses: count from the last one.
+	_, rest, ok := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
+	fields := bytes.Fields(rest)
+	if !ok || len(fields) < 20 {
+		return Identity{}, fmt.Errorf("identify process %d: %w", pid, ErrUnknown)
+	}
+	if state := fields[0][0]; state == 'Z' || state == 'X' {
+		return Identity{}, fmt.Errorf("identify process %d: %w", pid, os.ErrProcessDone)
+	}
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return Identity{}, fmt.Errorf("identify process %d: %w: %w", pid, ErrUnknown, err)
+	}
+	return Identity{
+		PID:   pid,
+		Start: boot + "/" + string(fields[19]),
+		Exe:   strings.TrimSuffix(exe, " (deleted)"),
+	}, nil
+}

@@ -1,0 +1,358 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Config says what to run and how to keep it running.
+type Config struct {
+	// Name names the process in logs and names its pid file: letters, digits,
+	// dots, dashes and underscores.
+	Name string
+	// Path is the executable. Defaults to this program's own.
+	Path string
+	// Args are the arguments after the program's name. Everybody on the machine
+	// can read them: secrets belong in Env.
+	Args []string
+	// Env is added to this process's environment.
+	Env []string
+	// Dir is the working folder. Defaults to this process's.
+	Dir string
+	// LogFile receives what the child writes to stdout and stderr, appended.
+	// A file over MaxLog is moved aside to LogFile+".1" when the child starts.
+	// Defaults to nowhere.
+	LogFile string
+	// MaxLog is the size from which a log file is moved aside. Defaults to 32 MB.
+	MaxLog int64
+	// PIDDir is the folder of the pid file. Defaults to no pid file.
+	PIDDir string
+	// MinDelay and MaxDelay bound the wait before a restart, which doubles with
+	// each death in a row. Default to 100 ms and 30 s.
+	MinDelay, MaxDelay time.Duration
+	// Steady is how long a child must run for its next death to count as the
+	// first in a row. Defaults to MaxDelay.
+	Steady time.Duration
+	// Grace is how long a child may take to end after SIGTERM. Defaults to 10 s.
+	Grace time.Duration
+	// OnExit is told of every end of the child, before it is started again. It
+	// runs in the supervisor, so a restart waits for it. Optional.
+	OnExit func(Exit)
+	// Logger defaults to none.
+	Logger *slog.Logger
+}
+
+// Exit tells how a child ended.
+type Exit struct {
+	Name     string
+	PID      int
+	Err      error // nil for exit status 0
+	Uptime   time.Duration
+	Stopping bool // it was told to, and will not be started again
+}
+
+// Status is a look at a process.
+type Status struct {
+	Name     string
+	PID      int // 0 while it is down
+	Since    time.Time
+	Restarts int
+	LastExit error // how it last ended; nil if it never did, or with status 0
+}
+
+// Process is a child that is kept running until it is stopped.
+type Process struct {
+	cfg      Config
+	owner    Identity
+	stopping chan struct{} // closed when Stop or Kill is first called
+	done     chan struct{} // closed when the child is gone for good
+
+	mu     sync.Mutex // guards the fields below
+	halt   bool       // stopping is closed
+	pid    int        // of the running child; set to 0 before it is reaped
+	status Status
+}
+
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+
+func (c Config) withDefaults() (Config, error) {
+	if !nameRule.MatchString(c.Name) {
+		return c, fmt.Errorf("process name %q: use letters, digits, dots, dashes and underscores", c.Name)
+	}
+	if c.Path == "" {
+		path, err := os.Executable()
+		if err != nil {
+			return c, fmt.Errorf("find our own executable: %w", err)
+		}
+		c.Path = path
+	}
+	if c.MaxLog <= 0 {
+		c.MaxLog = 32 << 20
+	}
+	if c.MinDelay <= 0 {
+		c.MinDelay = 100 * time.Millisecond
+	}
+	if c.MaxDelay <= 0 {
+		c.MaxDelay = 30 * time.Second
+	}
+	c.MaxDelay = max(c.MaxDelay, c.MinDelay)
+	if c.Steady <= 0 {
+		c.Steady = c.MaxDelay
+	}
+	if c.Grace <= 0 {
+		c.Grace = 10 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
+// Start starts the child and keeps it running until Stop. The first start must
+// succeed; later ones are tried again and again.
+func Start(cfg Config) (*Process, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{cfg.PIDDir, filepath.Dir(cfg.LogFile)} {
+		if dir == "" || dir == "." {
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, fmt.Errorf("start %s: %w", cfg.Name, err)
+		}
+	}
+	p := &Process{
+		cfg:      cfg,
+		stopping: make(chan struct{}),
+		done:     make(chan struct{}),
+		status:   Status{Name: cfg.Name},
+	}
+	// Where processes cannot be identified the pid file has no owner, and the
+	// next run will leave everything alone.
+	p.owner, _ = Self()
+
+	first := make(chan error, 1)
+	go p.supervise(first)
+	if err := <-first; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// supervise is the goroutine that owns the child from first to last.
+func (p *Process) supervise(first chan<- error) {
+	defer close(p.done)
+	// The kernel signals the child when this thread ends: keep it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+
+	delay := p.cfg.MinDelay
+	for starts := 0; ; starts++ {
+		cmd, err := p.spawn(starts)
+		if starts == 0 {
+			first <- err
+			if err != nil {
+				return
+			}
+		}
+		var uptime time.Duration
+		if err == nil {
+			exit := p.await(cmd)
+			uptime = exit.Uptime
+			if exit.Stopping {
+				return
+			}
+			p.cfg.Logger.Warn("process died, restarting it", "name", p.cfg.Name, "pid", exit.PID,
+				"err", exit.Err, "uptime", exit.Uptime.Round(time.Millisecond), "delay", delay)
+		} else {
+			p.cfg.Logger.Error("process does not start", "name", p.cfg.Name, "err", err, "delay", delay)
+		}
+		if uptime >= p.cfg.Steady {
+			delay = p.cfg.MinDelay
+		}
+		select {
+		case <-time.After(delay):
+		case <-p.stopping:
+			return
+		}
+		delay = min(2*delay, p.cfg.MaxDelay)
+	}
+}
+
+// spawn starts the child once. It does not start one when p is stopping.
+func (p *Process) spawn(starts int) (*exec.Cmd, error) {
+	cmd := exec.Command(p.cfg.Path, p.cfg.Args...)
+	cmd.Env = append(os.Environ(), p.cfg.Env...)
+	cmd.Dir = p.cfg.Dir
+	ownGroup(cmd, sigTerm)
+
+	if p.cfg.LogFile != "" {
+		log, err := openLog(p.cfg.LogFile, p.cfg.MaxLog)
+		if err != nil {
+			return nil, fmt.Errorf("start %s: %w", p.cfg.Name, err)
+		}
+		defer log.Close()
+		cmd.Stdout, cmd.Stderr = log, log
+	}
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.halt {
+		return nil, fmt.Errorf("start %s: %w", p.cfg.Name, context.Canceled)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.cfg.Name, err)
+	}
+	p.pid = cmd.Process.Pid
+	p.status.PID, p.status.Since, p.status.Restarts = p.pid, time.Now(), starts
+
+	if p.cfg.PIDDir != "" {
+		id, err := Identify(p.pid)
+		if err == nil {
+			err = writePIDFile(p.cfg.PIDDir, pidFile{Name: p.cfg.Name, Process: id, Owner: p.owner})
+		}
+		if err != nil {
+			// It runs; only the next run's search for leftovers will miss it.
+			p.cfg.Logger.Warn("no pid file", "name", p.cfg.Name, "pid", p.pid, "err", err)
+		}
+	}
+	p.cfg.Logger.Debug("process started", "name", p.cfg.Name, "pid", p.pid, "starts", starts+1)
+	return cmd, nil
+}
+
+// await waits for the end of the child, ends what is left of its group, and
+// tells OnExit.
+func (p *Process) await(cmd *exec.Cmd) Exit {
+	pid := cmd.Process.Pid
+	awaitExit(pid)
+
+	p.mu.Lock()
+	// Grandchildren that outlive it would be nobody's. The pid is still
+	// reserved: the child is not reaped yet.
+	_ = signalGroup(pid, sigKill)
+	p.pid = 0
+	p.mu.Unlock()
+
+	err := cmd.Wait()
+	if p.cfg.PIDDir != "" {
+		if err := os.Remove(pidPath(p.cfg.PIDDir, p.cfg.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			p.cfg.Logger.Warn("pid file stays", "name", p.cfg.Name, "err", err)
+		}
+	}
+
+	p.mu.Lock()
+	exit := Exit{Name: p.cfg.Name, PID: pid, Err: err, Uptime: time.Since(p.status.Since), Stopping: p.halt}
+	p.status.PID, p.status.LastExit = 0, err
+	p.mu.Unlock()
+
+	if p.cfg.OnExit != nil {
+		p.cfg.OnExit(exit)
+	}
+	return exit
+}
+
+// Stop ends the child and its supervision: SIGTERM to its process group, and
+// SIGKILL when it is still there after the grace period or when ctx is done. It
+// returns when the child is gone. It may be called again and concurrently.
+func (p *Process) Stop(ctx context.Context) error {
+	p.beginStop(sigTerm)
+
+	grace := time.NewTimer(p.cfg.Grace)
+	defer grace.Stop()
+	select {
+	case <-p.done:
+		return nil
+	case <-grace.C:
+	case <-ctx.Done():
+	}
+	p.cfg.Logger.Warn("process did not end in time, killing it", "name", p.cfg.Name)
+	return p.Kill()
+}
+
+// Kill ends the child and its supervision at once.
+func (p *Process) Kill() error {
+	p.beginStop(sigKill)
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(10 * time.Second):
+		return fmt.Errorf("stop %s: it does not die", p.cfg.Name)
+	}
+}
+
+func (p *Process) beginStop(sig syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.halt {
+		p.halt = true
+		close(p.stopping)
+	}
+	if p.pid != 0 {
+		_ = signalGroup(p.pid, sig)
+	}
+}
+
+// Done is closed when the child is gone for good.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Status tells how the process is.
+func (p *Process) Status() Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status
+}
+
+func openLog(path string, maxSize int64) (*os.File, error) {
+	if info, err := os.Stat(path); err == nil && info.Size() > maxSize {
+		if err := os.Rename(path, path+".1"); err != nil {
+			return nil, err
+		}
+	}
+	return os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+}
+
+// LogTail returns the last bytes of a log file, at most max, cut at a line. It
+// is empty when there is no such file.
+func LogTail(path string, max int64) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return ""
+	}
+	from := info.Size() - max
+	if from > 0 {
+		if _, err := f.Seek(from, io.SeekStart); err != nil {
+			return ""
+		}
+	}
+	b, err := io.ReadAll(io.LimitReader(f, max))
+	if err != nil {
+		return ""
+	}
+	if from > 0 {
+		for i, c := range b {
+			if c == '\n' {
+				return string(b[i+1:])
+			}
+		}
+	}
+	return string(b)
+}

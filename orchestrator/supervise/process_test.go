@@ -1,0 +1,452 @@
+//go:build unix
+
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// childEnv makes this test binary play a child: "polite" ends on SIGTERM,
+// "stubborn" ignores it, "failing" exits with 3, "parent" starts a stubborn
+// child of its own and blocks, "supervisor" supervises a stubborn child.
+const childEnv = "MUSTER_SUPERVISE_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(childEnv); role != "" {
+		play(role, os.Args[len(os.Args)-1])
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// play writes the pid to the file when the role is ready.
+func play(role, file string) {
+	term := make(chan os.Signal, 1)
+	ready := func(pid int) {
+		if err := os.WriteFile(file+".tmp", []byte(strconv.Itoa(pid)), 0o600); err != nil {
+			panic(err)
+		}
+		if err := os.Rename(file+".tmp", file); err != nil {
+			panic(err)
+		}
+	}
+	fmt.Println("this is", role)
+	switch role {
+	case "polite":
+		signal.Notify(term, syscall.SIGTERM)
+		ready(os.Getpid())
+		<-term
+		os.Exit(0)
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM)
+		ready(os.Getpid())
+	case "failing":
+		ready(os.Getpid())
+		os.Exit(3)
+	case "parent":
+		signal.Notify(term, syscall.SIGTERM)
+		cmd := exec.Command(os.Args[0], file)
+		cmd.Env = append(os.Environ(), childEnv+"=stubborn")
+		if err := cmd.Start(); err != nil {
+			panic(err)
+		}
+		<-term
+		os.Exit(0)
+	case "supervisor":
+		_, err := Start(Config{
+			Name: "kid", Args: []string{file}, Env: []string{childEnv + "=stubborn"},
+			PIDDir: filepath.Join(filepath.Dir(file), "run"),
+		})
+		if err != nil {
+			panic(err)
+		}
+	}
+	time.Sleep(time.Minute) // a child that a broken test leaves behind ends by itself
+	os.Exit(1)
+}
+
+// eventually waits until the fact holds.
+func eventually(t *testing.T, what string, fact func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !fact() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("never happened: %s", what)
+		}
+	}
+}
+
+// readyPID waits until a child has written its pid, and takes the file away.
+func readyPID(t *testing.T, file string) int {
+	t.Helper()
+	var pid int
+	eventually(t, "child is ready", func() bool {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return false
+		}
+		pid, err = strconv.Atoi(string(b))
+		return err == nil
+	})
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func identify(t *testing.T, pid int) Identity {
+	t.Helper()
+	id, err := Identify(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// child is a config that runs role; its ready file is the second result.
+func child(t *testing.T, role string) (Config, string) {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "ready")
+	return Config{
+		Name: "kid", Args: []string{file}, Env: []string{childEnv + "=" + role},
+		LogFile: filepath.Join(dir, "logs", "kid.log"), PIDDir: filepath.Join(dir, "run"),
+		MinDelay: time.Millisecond, MaxDelay: 20 * time.Millisecond,
+	}, file
+}
+
+func start(t *testing.T, cfg Config) *Process {
+	t.Helper()
+	p, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Kill() })
+	return p
+}
+
+func TestFiveCyclesLeaveNothing(t *testing.T) {
+	t.Parallel()
+	cfg, file := child(t, "polite")
+	for range 5 {
+		p := start(t, cfg)
+		id := identify(t, readyPID(t, file))
+		if got := p.Status().PID; got != id.PID {
+			t.Fatalf("Status says pid %d, the child is %d", got, id.PID)
+		}
+		if err := p.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if id.Alive() {
+			t.Fatal("child is alive after Stop")
+		}
+		if err := p.Status().LastExit; err != nil {
+			t.Fatalf("child ended with %v; it was asked politely", err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(cfg.PIDDir, "*")); len(left) != 0 {
+			t.Fatalf("left behind: %v", left)
+		}
+		select {
+		case <-p.Done():
+		default:
+			t.Fatal("Done is open after Stop")
+		}
+	}
+	if got := strings.Count(LogTail(cfg.LogFile, 1<<20), "this is polite\n"); got != 5 {
+		t.Fatalf("log has %d lines of the child, want 5", got)
+	}
+}
+
+func TestRestartsWhatDies(t *testing.T) {
+	t.Parallel()
+	cfg, file := child(t, "polite")
+	exits := make(chan Exit, 10)
+	cfg.OnExit = func(e Exit) { exits <- e }
+	p := start(t, cfg)
+
+	first := identify(t, readyPID(t, file))
+	if err := syscall.Kill(first.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	exit := <-exits
+	if exit.PID != first.PID || exit.Err == nil || exit.Stopping || exit.Name != "kid" {
+		t.Fatalf("OnExit got %+v, want the death of %d", exit, first.PID)
+	}
+	second := identify(t, readyPID(t, file))
+	if second.PID == first.PID || first.Alive() {
+		t.Fatalf("first %v, second %v", first, second)
+	}
+	if s := p.Status(); s.Restarts != 1 || s.PID != second.PID {
+		t.Fatalf("status %+v, want one restart and pid %d", s, second.PID)
+	}
+
+	if err := p.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if exit := <-exits; !exit.Stopping || exit.Err != nil || exit.PID != second.PID {
+		t.Fatalf("OnExit got %+v, want the ordered end of %d", exit, second.PID)
+	}
+}
+
+func TestDelayGrowsAndStopEndsTheWait(t *testing.T) {
+	t.Parallel()
+	cfg, _ := child(t, "failing")
+	cfg.MinDelay, cfg.MaxDelay = 2*time.Millisecond, time.Hour
+	died := make(chan time.Time, 100)
+	cfg.OnExit = func(Exit) { died <- time.Now() }
+	p := start(t, cfg)
+
+	var times []time.Time
+	for range 6 {
+		times = append(times, <-died)
+	}
+	// The fifth wait is 2 ms doubled four times.
+	if got := times[5].Sub(times[4]); got < 32*time.Millisecond {
+		t.Errorf("fifth restart came after %v, want at least 32 ms", got)
+	}
+	eventually(t, "a wait that outlasts the test", func() bool {
+		select {
+		case <-died:
+		default:
+		}
+		return p.Status().Restarts >= 8 && p.Status().PID == 0
+	})
+	if err := p.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStopKillsTheStubbornWithItsGroup(t *testing.T) {
+	t.Parallel()
+	cfg, file := child(t, "parent")
+	cfg.Grace = 50 * time.Millisecond
+	p := start(t, cfg)
+	grandchild := identify(t, readyPID(t, file))
+
+	if err := p.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "grandchild is gone", func() bool { return !grandchild.Alive() })
+}
+
+func TestDeathTakesTheGroupAlong(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		cfg, file := child(t, "parent")
+		p := start(t, cfg)
+		orphan := identify(t, readyPID(t, file))
+		if err := syscall.Kill(p.Status().PID, sig); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "orphan is gone", func() bool { return !orphan.Alive() })
+		if err := p.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestStopObeysItsContext(t *testing.T) {
+	t.Parallel()
+	cfg, file := child(t, "stubborn")
+	cfg.Grace = time.Hour
+	p := start(t, cfg)
+	id := identify(t, readyPID(t, file))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := p.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if id.Alive() {
+		t.Fatal("child is alive after Stop")
+	}
+	if err := p.Stop(t.Context()); err != nil {
+		t.Fatalf("second Stop: %v", err)
+	}
+}
+
+func TestStartErrors(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	blocked := filepath.Join(dir, "file")
+	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		cfg  Config
+		want string
+	}{
+		"no such program": {Config{Name: "x", Path: filepath.Join(dir, "nothing")}, "nothing"},
+		"bad name":        {Config{Name: "../x"}, `"../x"`},
+		"log folder":      {Config{Name: "x", LogFile: filepath.Join(blocked, "x.log")}, "start x"},
+		"pid folder":      {Config{Name: "x", PIDDir: filepath.Join(blocked, "run")}, "start x"},
+	} {
+		p, err := Start(c.cfg)
+		if err == nil {
+			_ = p.Kill()
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: err = %v, want one with %q", name, err, c.want)
+		}
+	}
+}
+
+func TestLogIsMovedAside(t *testing.T) {
+	t.Parallel()
+	cfg, file := child(t, "polite")
+	cfg.MaxLog = 10
+	for range 2 {
+		p := start(t, cfg)
+		readyPID(t, file)
+		if err := p.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{cfg.LogFile, cfg.LogFile + ".1"} {
+		if got := LogTail(path, 1<<10); got != "this is polite\n" {
+			t.Errorf("%s has %q", filepath.Base(path), got)
+		}
+	}
+}
+
+// crash runs a supervisor of a stubborn child in a process of its own, kills
+// it with -9, and returns the child that it leaves and its pid folder.
+func crash(t *testing.T) (Identity, string) {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "ready")
+	supervisor := exec.Command(os.Args[0], file)
+	supervisor.Env = append(os.Environ(), childEnv+"=supervisor")
+	if err := supervisor.Start(); err != nil {
+		t.Fatal(err)
+	}
+	left := identify(t, readyPID(t, file))
+	t.Cleanup(func() {
+		if left.Alive() {
+			_ = syscall.Kill(left.PID, syscall.SIGKILL)
+		}
+	})
+	run := filepath.Join(dir, "run")
+	eventually(t, "pid file", func() bool {
+		_, err := os.Stat(filepath.Join(run, "kid.pid"))
+		return err == nil
+	})
+
+	// While the supervisor lives its child is not a leftover.
+	if found, err := CleanStale(t.Context(), run, time.Second); err != nil || len(found) != 0 {
+		t.Fatalf("CleanStale found %v, %v beside a living supervisor", found, err)
+	}
+	if err := supervisor.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = supervisor.Wait()
+	if !left.Alive() {
+		t.Fatal("the stubborn child died of its supervisor's death")
+	}
+	return left, run
+}
+
+func TestCleanStaleFindsTheLeftovers(t *testing.T) {
+	t.Parallel()
+	left, run := crash(t)
+	found, err := CleanStale(t.Context(), run, 50*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) != 1 || found[0] != (Stale{Name: "kid", PID: left.PID, Running: true}) {
+		t.Fatalf("found %v, want kid, %d, running", found, left.PID)
+	}
+	if left.Alive() {
+		t.Fatal("the leftover is alive")
+	}
+	found, err = CleanStale(t.Context(), run, time.Second)
+	if err != nil || len(found) != 0 {
+		t.Fatalf("second time: %v, %v", found, err)
+	}
+}
+
+func TestCleanStaleNeverStopsAStranger(t *testing.T) {
+	t.Parallel()
+	left, run := crash(t)
+	path := filepath.Join(run, "kid.pid")
+	f, err := readPIDFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, alter := range map[string]func(*Identity){
+		"another start time": func(id *Identity) { id.Start += "1" },
+		"another executable": func(id *Identity) { id.Exe = "/bin/other" },
+		"nothing known":      func(id *Identity) { id.Start, id.Exe = "", "" },
+	} {
+		g := f
+		alter(&g.Process)
+		if err := writePIDFile(run, g); err != nil {
+			t.Fatal(err)
+		}
+		found, err := CleanStale(t.Context(), run, 50*time.Millisecond)
+		if err != nil || len(found) != 1 || found[0].Running {
+			t.Errorf("%s: found %v, %v; want one that is not running", name, found, err)
+		}
+		if !left.Alive() {
+			t.Fatalf("%s: a stranger was stopped", name)
+		}
+	}
+}
+
+func TestCleanStaleBadInput(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if found, err := CleanStale(t.Context(), filepath.Join(dir, "none"), time.Second); err != nil || found != nil {
+		t.Fatalf("missing folder: %v, %v", found, err)
+	}
+	junk := filepath.Join(dir, "junk.pid")
+	if err := os.WriteFile(junk, []byte("1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := CleanStale(t.Context(), dir, time.Second)
+	if err == nil || !strings.Contains(err.Error(), junk) {
+		t.Fatalf("err = %v, want one that names %s", err, junk)
+	}
+	if _, err := os.Stat(junk); err != nil {
+		t.Fatalf("a file that is not ours was removed: %v", err)
+	}
+}
+
+func TestIdentify(t *testing.T) {
+	t.Parallel()
+	me, err := Self()
+	if err != nil || !me.Alive() {
+		t.Fatalf("Self() = %v, %v; alive %v", me, err, me.Alive())
+	}
+	if (Identity{PID: me.PID}).Alive() || (Identity{}).Alive() {
+		t.Fatal("an identity without start time and executable counts as alive")
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^$")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the child is a zombie and counts as gone", func() bool {
+		_, err := Identify(cmd.Process.Pid)
+		return err != nil && !errors.Is(err, ErrUnknown)
+	})
+	_ = cmd.Wait()
+}
