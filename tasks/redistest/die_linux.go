@@ -1,0 +1,9 @@
+package redistest
+
+import "syscall"
+
+// dieWithUs makes the kernel kill the child when this process ends, also by
+// kill -9.
+func dieWithUs() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}

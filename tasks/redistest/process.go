@@ -1,0 +1,221 @@
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// startTimeout bounds how long a redis-server may take to answer, on a machine
+// that runs every package's tests at once.
+const startTimeout = 20 * time.Second
+
+// binary returns the path of the redis-server to test with, "" if there is
+// none.
+var binary = sync.OnceValue(func() string {
+	name := os.Getenv("MUSTER_TEST_REDIS_SERVER")
+	switch name {
+	case "off":
+		return ""
+	case "":
+		name = "redis-server"
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return ""
+	}
+	return path
+})
+
+const notCovered = `
+  ************************************************************************
+  redistest: NO redis-server. All tests run on miniredis instead.
+  NOT covered: persistence and crashes of Redis, restarts and outages,
+  Redis Cluster's slots, maxmemory, real expiry, speed.
+  Install redis-server, or name one in MUSTER_TEST_REDIS_SERVER.
+  ************************************************************************
+`
+
+func announce(w io.Writer) {
+	path := binary()
+	if path == "" {
+		fmt.Fprint(w, notCovered)
+		return
+	}
+	version := "unknown version"
+	if out, err := exec.Command(path, "--version").Output(); err == nil {
+		for _, f := range strings.Fields(string(out)) {
+			if v, ok := strings.CutPrefix(f, "v="); ok {
+				version = v
+			}
+		}
+	}
+	fmt.Fprintf(w, "redistest: redis-server %s (%s)\n", version, path)
+}
+
+// process is one redis-server on a loopback port. It dies with this process,
+// however that ends.
+type process struct {
+	addr string
+	dir  string   // its working directory, also of its dump and append-only file
+	args []string // further directives
+
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the running server has ended; nil before the first start
+	log  *bytes.Buffer // what it printed; read only after done
+}
+
+// startShared starts the server whose databases New lends.
+func startShared() (*process, error) {
+	dir, err := os.MkdirTemp("", "redistest")
+	if err != nil {
+		return nil, err
+	}
+	p := &process{dir: dir, args: []string{
+		"--databases", fmt.Sprint(databases), "--save", "", "--appendonly", "no",
+	}}
+	if err := p.startAnywhere(); err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	return p, nil
+}
+
+// startAnywhere starts p on a free port. Somebody else may take the port
+// between the look and the start, so it tries a few.
+func (p *process) startAnywhere() error {
+	var errs []error
+	for range 5 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return fmt.Errorf("find a free port: %w", err)
+		}
+		p.addr = l.Addr().String()
+		_ = l.Close()
+		if err := p.start(); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		return nil
+	}
+	return errors.Join(errs...)
+}
+
+// start starts the server at p.addr and returns when it answers.
+func (p *process) start() error {
+	_, port, err := net.SplitHostPort(p.addr)
+	if err != nil {
+		return err
+	}
+	p.cmd = exec.Command(binary(), append([]string{
+		"--bind", "127.0.0.1", "--port", port, "--daemonize", "no", "--maxclients", "2000",
+	}, p.args...)...)
+	p.cmd.Dir = p.dir
+	p.cmd.SysProcAttr = dieWithUs()
+	p.log = new(bytes.Buffer)
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+
+	p.done = make(chan struct{})
+	started := make(chan error)
+	go p.hold(p.cmd, p.done, started)
+	if err := <-started; err != nil {
+		return fmt.Errorf("start %s: %w", binary(), err)
+	}
+	if err := p.waitReady(); err != nil {
+		p.kill()
+		return fmt.Errorf("%w; its log ends:\n%s", err, tail(p.log.String(), 2000))
+	}
+	return nil
+}
+
+// hold starts cmd and keeps the thread that did so until it ends: the kernel
+// kills a child whose parent thread, not process, has gone.
+func (p *process) hold(cmd *exec.Cmd, done chan<- struct{}, started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer close(done)
+	err := cmd.Start()
+	started <- err
+	if err == nil {
+		_ = cmd.Wait()
+	}
+}
+
+// waitReady polls until the server answers, and has loaded its data.
+func (p *process) waitReady() error {
+	rdb := redis.NewClient(&redis.Options{
+		Addr: p.addr, MaxRetries: -1, DisableIdentity: true,
+		MaintNotificationsConfig: noNotifications(),
+	})
+	defer func() { _ = rdb.Close() }()
+	deadline := time.After(startTimeout)
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		pid := fmt.Sprintf("process_id:%d\r\n", p.cmd.Process.Pid)
+		info, err := rdb.Info(ctx, "server").Result()
+		if err == nil && strings.Contains(info, pid) {
+			err = rdb.Ping(ctx).Err()
+		} else if err == nil {
+			err = errors.New("another server answers on its port")
+		}
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return errors.New("redis-server ended at once")
+		case <-deadline:
+			return fmt.Errorf("redis-server does not answer: %w", err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// kill ends the server at once, as a crash would.
+func (p *process) kill() { p.end(syscall.SIGKILL) }
+
+// end sends sig to the server and waits for its end.
+func (p *process) end(sig syscall.Signal) {
+	if p.cmd == nil || p.cmd.Process == nil {
+		return
+	}
+	_ = p.cmd.Process.Signal(sig)
+	select {
+	case <-p.done:
+	case <-time.After(startTimeout):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+func (p *process) running() bool {
+	if p.done == nil {
+		return false
+	}
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+func tail(s string, n int) string {
+	if len(s) > n {
+		return s[len(s)-n:]
+	}
+	return s
+}

@@ -1,0 +1,208 @@
+package redistest_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"muster/tasks/redistest"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("REDISTEST_HANG") != "" {
+		hang()
+	}
+	redistest.Main(m, func() error { return goleak.Find() })
+}
+
+func TestNewIsAloneAndEmpty(t *testing.T) {
+	t.Parallel()
+	for i := range 20 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			rdb := redistest.New(t)
+			if n := rdb.DBSize(t.Context()).Val(); n != 0 {
+				t.Fatalf("got %d keys in a new database, want 0", n)
+			}
+			if err := rdb.Set(t.Context(), "who", i, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := rdb.Get(t.Context(), "who").Int(); err != nil || got != i {
+				t.Fatalf("got %d (%v), want %d", got, err, i)
+			}
+		})
+	}
+}
+
+func TestBothExpireKeys(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		if err := rdb.Set(t.Context(), "k", "v", 50*time.Millisecond).Err(); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, "the key to expire", func() bool {
+			return rdb.Exists(t.Context(), "k").Val() == 0
+		})
+	})
+}
+
+func TestURLIsADatabaseOfItsOwn(t *testing.T) {
+	t.Parallel()
+	a, b := redistest.URL(t), redistest.URL(t)
+	if a == b {
+		t.Fatalf("got %s twice", a)
+	}
+	opt, err := redis.ParseURL(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb := redis.NewClient(opt)
+	defer func() { _ = rdb.Close() }()
+	if err := rdb.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestServerKeepsItsDataOverAKill(t *testing.T) {
+	t.Parallel()
+	s := redistest.Server(t, "appendonly", "yes", "appendfsync", "always")
+	rdb := s.Client()
+	if err := rdb.Set(t.Context(), "k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.Kill()
+	if err := rdb.Ping(t.Context()).Err(); err == nil {
+		t.Fatal("a killed server answers")
+	}
+	s.Start()
+	s.Start() // a second start of a running server does nothing
+	if got := rdb.Get(t.Context(), "k").Val(); got != "v" {
+		t.Fatalf("got %q after the restart, want the value saved before", got)
+	}
+	s.Restart()
+	if got := rdb.Get(t.Context(), "k").Val(); got != "v" {
+		t.Fatalf("got %q after the second restart, want the value saved before", got)
+	}
+}
+
+func TestFrozenServerDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	s := redistest.Server(t)
+	rdb := s.Client()
+	s.Freeze()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	pong := make(chan error, 1)
+	go func() { pong <- rdb.Ping(t.Context()).Err() }()
+	select {
+	case err := <-pong:
+		t.Fatalf("a frozen server answered: %v", err)
+	case <-ctx.Done():
+	}
+	s.Thaw()
+	if err := <-pong; err != nil {
+		t.Fatalf("a thawed server does not answer: %v", err)
+	}
+}
+
+func TestClusterRefusesTwoSlots(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Cluster(t)
+	script := redis.NewScript(`return redis.call("SET", KEYS[1], redis.call("EXISTS", KEYS[2]))`)
+	if err := script.Run(t.Context(), rdb, []string{"{q}:a", "{q}:b"}).Err(); err != nil {
+		t.Fatalf("one slot: %v", err)
+	}
+	err := script.Run(t.Context(), rdb, []string{"{q}:a", "{r}:b"}).Err()
+	if err == nil || !strings.Contains(err.Error(), "slot") {
+		t.Fatalf("got %v for a script over two slots, want a refusal", err)
+	}
+}
+
+// A killed test run leaves no redis-server behind.
+func TestServerDiesWithItsTestRun(t *testing.T) {
+	t.Parallel()
+	redistest.Server(t) // skips where there is none
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "-test.run=^TestHang$", "-test.v")
+	cmd.Env = append(os.Environ(), "REDISTEST_HANG=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if _, err := fmt.Fscanf(out, "server %d\n", &pid); err != nil {
+		t.Fatalf("read the server's pid: %v", err)
+	}
+	if !alive(pid) {
+		t.Fatalf("server %d of the child is not running", pid)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	waitFor(t, "the server to end with its test run", func() bool { return !alive(pid) })
+}
+
+// hang is the child of TestServerDiesWithItsTestRun: a test run that starts a
+// server and never ends.
+func hang() {
+	s := redistest.Server(&orphan{dir: os.Getenv("REDISTEST_HANG_DIR")})
+	fmt.Printf("server %d\n", s.PID())
+	select {}
+}
+
+// orphan is a testing.TB whose cleanups never run.
+type orphan struct {
+	testing.TB
+	dir string
+}
+
+func (o *orphan) Helper()        {}
+func (o *orphan) Cleanup(func()) {}
+func (o *orphan) TempDir() string {
+	if o.dir == "" {
+		return os.TempDir()
+	}
+	return o.dir
+}
+
+// alive reports whether pid runs; a zombie does not.
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return !os.IsNotExist(err)
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(after, "Z")
+}
+
+func waitFor(t *testing.T, what string, fact func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for !fact() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waited 10 s for %s", what)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}

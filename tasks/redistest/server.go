@@ -1,0 +1,127 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Instance is a redis-server that belongs to one test, to be stopped and
+// started by it. Its address and its folder stay the same all its life.
+type Instance struct {
+	Addr string // host:port
+	Dir  string // where it keeps its dump and append-only file
+	tb   testing.TB
+	proc *process
+}
+
+// Server starts a redis-server for tb alone. Directives are lines of
+// redis.conf cut into words, as in Server(t, "appendonly", "yes"): a name and
+// one value each. Without any it keeps nothing on disk. The test is skipped
+// where there is no redis-server.
+func Server(tb testing.TB, directives ...string) *Instance {
+	tb.Helper()
+	needServer(tb)
+	if len(directives)%2 != 0 {
+		tb.Fatalf("redistest: directives come in pairs of name and value, got %q", directives)
+	}
+	p := &process{dir: tb.TempDir(), args: []string{"--save", ""}}
+	for i := 0; i < len(directives); i += 2 {
+		p.args = append(p.args, "--"+directives[i], directives[i+1])
+	}
+	if err := p.startAnywhere(); err != nil {
+		tb.Fatalf("start a redis-server: %v", err)
+	}
+	s := &Instance{Addr: p.addr, Dir: p.dir, tb: tb, proc: p}
+	tb.Cleanup(p.kill)
+	return s
+}
+
+// URL returns the server's redis:// address.
+func (s *Instance) URL() string { return "redis://" + s.Addr + "/0" }
+
+// Client returns a client of the server that is closed with the test.
+func (s *Instance) Client() redis.UniversalClient {
+	s.tb.Helper()
+	return connect(s.tb, s.URL())
+}
+
+// PID returns the process id of the running server.
+func (s *Instance) PID() int { return s.proc.cmd.Process.Pid }
+
+// Stop ends the server the polite way; it saves what it is set to save.
+func (s *Instance) Stop() { s.proc.end(syscall.SIGTERM) }
+
+// Kill ends the server as a crash would.
+func (s *Instance) Kill() { s.proc.kill() }
+
+// Start starts the server again at the same address, with what it had saved.
+// It does nothing while the server runs.
+func (s *Instance) Start() {
+	s.tb.Helper()
+	if s.proc.running() {
+		return
+	}
+	if err := s.proc.start(); err != nil {
+		s.tb.Fatalf("start the redis-server at %s again: %v", s.Addr, err)
+	}
+}
+
+// Restart is Stop and Start.
+func (s *Instance) Restart() {
+	s.tb.Helper()
+	s.Stop()
+	s.Start()
+}
+
+// Freeze stops the server from running until Thaw, as a partition would: the
+// connections stay open and nothing is answered.
+func (s *Instance) Freeze() { _ = s.proc.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Thaw ends Freeze.
+func (s *Instance) Thaw() { _ = s.proc.cmd.Process.Signal(syscall.SIGCONT) }
+
+// Cluster starts a Redis Cluster of one node, which owns all slots, for tb
+// alone and returns a client of it. It refuses a command or script whose keys
+// lie in different slots. The test is skipped where there is no redis-server.
+func Cluster(tb testing.TB) redis.UniversalClient {
+	tb.Helper()
+	s := Server(tb, "cluster-enabled", "yes", "cluster-require-full-coverage", "no")
+	node := s.Client()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if err := node.ClusterAddSlotsRange(ctx, 0, 16383).Err(); err != nil {
+		tb.Fatalf("give the node its slots: %v", err)
+	}
+	rdb := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: []string{s.Addr}, PoolSize: 64, MaintNotificationsConfig: noNotifications(),
+	})
+	tb.Cleanup(func() { _ = rdb.Close() })
+	for {
+		err := rdb.Set(ctx, "redistest:ready", 1, 0).Err()
+		if err == nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			tb.Fatalf("the cluster does not come up: %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	if err := rdb.Del(ctx, "redistest:ready").Err(); err != nil {
+		tb.Fatalf("empty the cluster: %v", err)
+	}
+	return rdb
+}
+
+// needServer skips the test, loudly, where there is no redis-server.
+func needServer(tb testing.TB) {
+	tb.Helper()
+	if binary() == "" {
+		tb.Skip(fmt.Sprintf("NOT COVERED: %s needs a redis-server; install one or name it in MUSTER_TEST_REDIS_SERVER", tb.Name()))
+	}
+}
