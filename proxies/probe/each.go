@@ -1,0 +1,160 @@
+package probe
+
+import (
+	"context"
+	"iter"
+	"net/netip"
+	"sync"
+	"time"
+
+	"muster/proxies/source"
+	"muster/proxies/tunnel"
+)
+
+// Each probes all candidates, Config.Concurrency at once, and hands each result to report as soon as it is there, one
+// call at a time, in the order in which they come. It waits for what it began before it returns. The error is nil when
+// all have been probed; after ErrJudge or ctx the results that came before it stand.
+//
+// When this machine runs out of descriptors or ports, that is no candidate's fault: Each lowers its concurrency and
+// probes them again.
+func (p *Prober) Each(ctx context.Context, candidates iter.Seq[source.Candidate], report func(Result)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// Each closer look at a live candidate takes up to five connections, but few are alive.
+	gate := newGate(min(p.cfg.Concurrency, max(8, int(fileLimit()*3/4))))
+	networks := &networks{limit: p.cfg.PerNetwork, held: map[netip.Prefix]chan struct{}{}}
+
+	var group sync.WaitGroup
+	var reporting sync.Mutex
+	for c := range candidates {
+		if !gate.enter(ctx) {
+			break
+		}
+		group.Go(func() {
+			defer gate.leave()
+			leave, ok := networks.enter(ctx, c)
+			if !ok {
+				return
+			}
+			defer leave()
+			result, err := p.patiently(ctx, c, gate)
+			if err != nil {
+				if ctx.Err() == nil {
+					cancel(err)
+				}
+				return
+			}
+			reporting.Lock()
+			defer reporting.Unlock()
+			report(result)
+		})
+	}
+	group.Wait()
+	return context.Cause(ctx)
+}
+
+// patiently probes again, a little later and with fewer neighbours, while it is this machine that fails.
+func (p *Prober) patiently(ctx context.Context, c source.Candidate, gate *gate) (Result, error) {
+	for wait := 50 * time.Millisecond; ; wait *= 2 {
+		result, err := p.Probe(ctx, c)
+		if err != nil || result.Alive || result.Reason != tunnel.Local || wait > 5*time.Second {
+			return result, err
+		}
+		if limit, lowered := gate.lower(); lowered {
+			p.cfg.Logger.Warn("this machine is out of descriptors or ports; probing fewer at once", "concurrency", limit, "err", result.Detail)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return result, ctx.Err()
+		}
+	}
+}
+
+// gate is a semaphore whose limit can be lowered while it is in use.
+type gate struct {
+	mu     sync.Mutex // guards the fields below
+	limit  int
+	inside int
+	at     time.Time     // of the last lowering
+	freed  chan struct{} // closed and replaced when somebody leaves while others wait
+}
+
+func newGate(limit int) *gate { return &gate{limit: limit, freed: make(chan struct{})} }
+
+func (g *gate) enter(ctx context.Context) bool {
+	for {
+		if ctx.Err() != nil {
+			return false
+		}
+		g.mu.Lock()
+		if g.inside < g.limit {
+			g.inside++
+			g.mu.Unlock()
+			return true
+		}
+		freed := g.freed
+		g.mu.Unlock()
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside--
+	close(g.freed)
+	g.freed = make(chan struct{})
+}
+
+// lower takes a quarter off the limit, at most once in a while: many fail together for the same cause.
+func (g *gate) lower() (limit int, lowered bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if time.Since(g.at) < 100*time.Millisecond || g.limit <= 8 {
+		return g.limit, false
+	}
+	g.limit, g.at = max(8, min(g.limit, g.inside)*3/4), time.Now()
+	return g.limit, true
+}
+
+// networks keeps the number of probes into one network small, so that no host takes us for an attack.
+type networks struct {
+	limit int
+
+	mu   sync.Mutex // guards held
+	held map[netip.Prefix]chan struct{}
+}
+
+// enter waits for a place in the candidate's network. Names and loopback have no network.
+func (n *networks) enter(ctx context.Context, c source.Candidate) (leave func(), ok bool) {
+	addr, err := netip.ParseAddr(c.Host)
+	if err != nil || addr.IsLoopback() {
+		return func() {}, true
+	}
+	bits := 24
+	if addr.Is6() {
+		bits = 48
+	}
+	network, err := addr.Prefix(bits)
+	if err != nil {
+		return func() {}, true
+	}
+	n.mu.Lock()
+	places := n.held[network]
+	if places == nil {
+		places = make(chan struct{}, n.limit)
+		n.held[network] = places
+	}
+	n.mu.Unlock()
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, true
+	case <-ctx.Done():
+		return nil, false
+	}
+}

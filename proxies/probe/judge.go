@@ -1,0 +1,311 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Paths that a judge answers on.
+const (
+	echoPath = "/echo" // what arrived, as JSON: an envelope
+	pagePath = "/page" // a page whose every byte the prober can foretell
+)
+
+// Limits of what a judge takes from a client.
+const (
+	maxNonce     = 64
+	maxRawHeader = 32 << 10
+)
+
+// JudgeConfig says how a judge runs.
+type JudgeConfig struct {
+	// Key signs the answers, so that a proxy cannot write them itself. Probers need the same one. Defaults to none,
+	// which is safe only as long as no proxy knows what it talks to.
+	Key string
+	// Listen are the plain addresses. Defaults to 127.0.0.1 on a free port.
+	Listen []string
+	// ListenTLS is the TLS address; its certificate is made at start and its fingerprint told in each answer.
+	// Defaults to the first plain host on a free port. "-" is none.
+	ListenTLS string
+	// Logger defaults to none.
+	Logger *slog.Logger
+}
+
+// Judge answers requests with what it sees of them: the peer's address, the request line, the headers in order as they
+// came. It is the fixed point that a proxy is measured against. Serve it with [StartJudge]; as a bare http.Handler
+// it works too, but the headers come sorted then, for net/http forgets their order.
+type Judge struct {
+	key string
+	tls *tlsHint
+}
+
+// Echo is what a judge saw of one request.
+type Echo struct {
+	Nonce   string      `json:"nonce"`
+	Peer    netip.Addr  `json:"peer"`
+	Line    string      `json:"line"`            // the request line
+	Headers [][2]string `json:"headers"`         // name and value, in order
+	Ordered bool        `json:"ordered"`         // the headers are raw: spelled and ordered as they came
+	TLS     *tlsHint    `json:"tls,omitempty"`   // where the same judge speaks TLS
+	Secure  bool        `json:"secure,omitzero"` // this answer came over TLS
+}
+
+type tlsHint struct {
+	Port        string `json:"port"`
+	Fingerprint string `json:"fingerprint"` // hex SHA-256 of the certificate
+}
+
+// envelope carries an Echo with the MAC over its exact bytes.
+type envelope struct {
+	Echo json.RawMessage `json:"echo"`
+	MAC  string          `json:"mac"`
+}
+
+func sign(key string, message []byte) string {
+	mac := hmac.New(sha256.New, []byte(key))
+	mac.Write(message)
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// ServeHTTP answers /echo and /page, both with ?n=NONCE; everything else is 404.
+func (j *Judge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	nonce := r.URL.Query().Get("n")
+	if len(nonce) > maxNonce || strings.ContainsFunc(nonce, func(c rune) bool { return (c < '0' || c > '9') && (c < 'a' || c > 'z') }) {
+		http.Error(w, "n must be a nonce of at most 64 digits and lower-case letters", http.StatusBadRequest)
+		return
+	}
+	remote, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		http.Error(w, "no peer address", http.StatusInternalServerError)
+		return
+	}
+	peer := remote.Addr().Unmap().WithZone("")
+	w.Header().Set("Connection", "close")
+	w.Header().Set("Cache-Control", "no-store, no-transform")
+
+	switch r.URL.Path {
+	case echoPath:
+		echo := Echo{Nonce: nonce, Peer: peer, Line: r.Method + " " + r.RequestURI + " " + r.Proto, TLS: j.tls, Secure: r.TLS != nil}
+		if raw, ok := r.Context().Value(rawKey{}).(*rawConn); ok && r.TLS == nil {
+			echo.Line, echo.Headers = raw.head()
+			echo.Ordered = echo.Headers != nil
+		}
+		if !echo.Ordered {
+			echo.Headers = append(sortedHeaders(r.Header), [2]string{"Host", r.Host})
+		}
+		body, err := json.Marshal(echo)
+		if err != nil {
+			http.Error(w, "encode echo", http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(envelope{Echo: body, MAC: sign(j.key, body)})
+	case pagePath:
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = io.WriteString(w, page(j.key, nonce, peer))
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// page is a small HTML page with everything that injectors look for: a head, a body, a link, a script.
+func page(key, nonce string, peer netip.Addr) string {
+	mark := nonce + " " + peer.String()
+	return "<!DOCTYPE html>\n<html><head><title>Muster judge</title><meta name=\"description\" content=\"" + mark + "\">" +
+		"<script>/* nothing */</script></head>\n<body><h1>" + sign(key, []byte(mark)) + "</h1>\n" +
+		strings.Repeat("<p>This page is compared byte by byte. <a href=\"/\">Nothing</a> may be added to it.</p>\n", 8) +
+		"</body></html>\n"
+}
+
+func sortedHeaders(h http.Header) [][2]string {
+	var out [][2]string
+	for name, values := range h {
+		for _, value := range values {
+			out = append(out, [2]string{name, value})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
+	return out
+}
+
+// rawKey is the context key of the connection's rawConn.
+type rawKey struct{}
+
+// rawConn keeps the first bytes that came in, for a look at the request head as it was sent.
+// Each connection carries one request: the judge closes it after its answer.
+type rawConn struct {
+	net.Conn
+	mu   sync.Mutex // guards seen: net/http reads in the background while a handler runs
+	seen []byte
+}
+
+func (c *rawConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if room := maxRawHeader - len(c.seen); room > 0 {
+		c.seen = append(c.seen, p[:min(n, room)]...)
+	}
+	return n, err
+}
+
+// head splits what came into the request line and the headers; nil headers when they did not come whole.
+func (c *rawConn) head() (line string, headers [][2]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	raw, _, whole := bytes.Cut(bytes.ReplaceAll(c.seen, []byte("\r\n"), []byte("\n")), []byte("\n\n"))
+	if !whole {
+		return "", nil
+	}
+	lines := strings.Split(string(raw), "\n")
+	headers = [][2]string{}
+	for _, l := range lines[1:] {
+		name, value, _ := strings.Cut(l, ":")
+		headers = append(headers, [2]string{name, strings.TrimSpace(value)})
+	}
+	return lines[0], headers
+}
+
+type rawListener struct{ net.Listener }
+
+func (l rawListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &rawConn{Conn: conn}, nil
+}
+
+// JudgeServer is a judge that listens. Close it.
+type JudgeServer struct {
+	URLs   []string // plain, one for each address
+	TLSURL string   // "" when it speaks no TLS
+
+	servers []*http.Server
+	group   errgroup.Group
+}
+
+// StartJudge listens on all addresses of cfg before it returns, and answers until Close.
+func StartJudge(cfg JudgeConfig) (*JudgeServer, error) {
+	if len(cfg.Listen) == 0 {
+		cfg.Listen = []string{"127.0.0.1:0"}
+	}
+	judge := &Judge{key: cfg.Key}
+	s := &JudgeServer{}
+	var listeners []net.Listener
+	fail := func(err error) (*JudgeServer, error) {
+		for _, l := range listeners {
+			l.Close()
+		}
+		return nil, err
+	}
+	for _, addr := range cfg.Listen {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			return fail(fmt.Errorf("listen for the judge: %w", err))
+		}
+		listeners = append(listeners, rawListener{l})
+		s.URLs = append(s.URLs, "http://"+l.Addr().String())
+	}
+	if cfg.ListenTLS != "-" {
+		addr := cfg.ListenTLS
+		if addr == "" {
+			host, _, _ := net.SplitHostPort(cfg.Listen[0])
+			addr = net.JoinHostPort(host, "0")
+		}
+		cert, err := selfSigned()
+		if err != nil {
+			return fail(fmt.Errorf("make the judge's certificate: %w", err))
+		}
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			return fail(fmt.Errorf("listen for the judge: %w", err))
+		}
+		sum := sha256.Sum256(cert.Certificate[0])
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		judge.tls = &tlsHint{Port: port, Fingerprint: hex.EncodeToString(sum[:])}
+		listeners = append(listeners, tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}))
+		s.TLSURL = "https://" + l.Addr().String()
+	}
+
+	logger := cfg.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	for _, l := range listeners {
+		server := &http.Server{
+			Handler:           judge,
+			ReadHeaderTimeout: 10 * time.Second,
+			ReadTimeout:       15 * time.Second,
+			WriteTimeout:      15 * time.Second,
+			MaxHeaderBytes:    maxRawHeader,
+			ErrorLog:          log.New(io.Discard, "", 0), // clients of a judge are proxies: they break off all the time
+			ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+				return context.WithValue(ctx, rawKey{}, c)
+			},
+		}
+		s.servers = append(s.servers, server)
+		s.group.Go(func() error {
+			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				logger.Error("the judge stopped", "err", err)
+				return err
+			}
+			return nil
+		})
+	}
+	return s, nil
+}
+
+// Close stops listening, breaks open connections off and waits until all is quiet.
+func (s *JudgeServer) Close() error {
+	for _, server := range s.servers {
+		server.Close()
+	}
+	return s.group.Wait()
+}
+
+func selfSigned() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()),
+		Subject:      pkix.Name{CommonName: "muster judge"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().AddDate(10, 0, 0),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames:     []string{"judge.muster"},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}

@@ -1,0 +1,479 @@
+// Package probe finds out whether an endpoint is a proxy, of which kind, how fast, where it leaves, and what it gives away.
+//
+// It does so with the help of a [Judge], a small server that answers with what it saw. A [Prober] first asks the judge
+// directly, which yields our real addresses and the baseline of headers, and then through each candidate. Every request
+// carries a nonce of its own and every answer a signature, and every attempt has a connection of its own, so an answer
+// can only be that candidate's and only the judge's.
+//
+//	candidate ── TCP ── protocol by protocol, the label's first ── echo ──┬── page: unchanged? same exit?
+//	              └ refused, silent, …: dead, with a Reason               ├── TLS judge: the right certificate?
+//	                                                                      └── what else can it do?
+package probe
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"muster/proxies/source"
+	"muster/proxies/tunnel"
+)
+
+// ErrJudge is in the error when no judge answers. It says nothing of any candidate.
+var ErrJudge = errors.New("no judge answers; start one with muster judge and name it in proxies.judges")
+
+// Config says how to probe.
+type Config struct {
+	// Judges are the URLs of judges, http://host:port, the first that answers being used. An IPv6 one is also used to
+	// see who reaches IPv6. Needed.
+	Judges []string
+	// Key is the judges' key. Defaults to none.
+	Key string
+	// RealAddresses are addresses of ours that a judge cannot see, such as that of another way out. Defaults to none.
+	RealAddresses []netip.Addr
+	// OwnBits4 and OwnBits6 are the size of what counts as our own network. Default to 24 and 48.
+	OwnBits4, OwnBits6 int
+	// ConnectTimeout bounds TCP to the candidate. It decides how long a run takes. Defaults to 4 s.
+	ConnectTimeout time.Duration
+	// GreetingTimeout bounds the first answer of a SOCKS server. Defaults to 4 s.
+	GreetingTimeout time.Duration
+	// AnswerTimeout bounds every other wait for an answer. Defaults to 8 s.
+	AnswerTimeout time.Duration
+	// TotalTimeout bounds all attempts with a candidate together, and then the closer look at one that works. Defaults to 12 s.
+	TotalTimeout time.Duration
+	// Concurrency is how many candidates Each probes at once; the file limit may lower it. Defaults to 256.
+	Concurrency int
+	// PerNetwork is how many of them may be in the same /24 or /48; loopback is exempt. Defaults to 32.
+	PerNetwork int
+	// Dial reaches candidates and judges. Defaults to a net.Dialer.
+	Dial tunnel.DialFunc
+	// Logger defaults to none.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.OwnBits4 = cmp.Or(c.OwnBits4, 24)
+	c.OwnBits6 = cmp.Or(c.OwnBits6, 48)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 4*time.Second)
+	c.GreetingTimeout = cmp.Or(c.GreetingTimeout, 4*time.Second)
+	c.AnswerTimeout = cmp.Or(c.AnswerTimeout, 8*time.Second)
+	c.TotalTimeout = cmp.Or(c.TotalTimeout, 12*time.Second)
+	c.Concurrency = cmp.Or(c.Concurrency, 256)
+	c.PerNetwork = cmp.Or(c.PerNetwork, 32)
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{KeepAlive: -1}).DialContext
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	if len(c.Judges) == 0 {
+		return fmt.Errorf("probe: Judges is empty: %w", ErrJudge)
+	}
+	for _, judge := range c.Judges {
+		u, err := url.Parse(judge)
+		if err != nil || u.Scheme != "http" || u.Hostname() == "" {
+			return fmt.Errorf("probe: judge %q must be http://host:port", judge)
+		}
+	}
+	if c.OwnBits4 < 0 || c.OwnBits4 > 32 || c.OwnBits6 < 0 || c.OwnBits6 > 128 {
+		return fmt.Errorf("probe: OwnBits4 %d must be 0 to 32 and OwnBits6 %d 0 to 128", c.OwnBits4, c.OwnBits6)
+	}
+	if c.Concurrency < 1 || c.PerNetwork < 1 {
+		return fmt.Errorf("probe: Concurrency %d and PerNetwork %d must be at least 1", c.Concurrency, c.PerNetwork)
+	}
+	return nil
+}
+
+// Prober probes candidates, any number at once.
+type Prober struct {
+	cfg    Config
+	judges []judge
+
+	check sync.Mutex // held while the judges are asked directly
+
+	mu        sync.Mutex // guards the fields below
+	current   *standing
+	checkedAt time.Time // when the last good direct look began
+}
+
+// judge is one of Config.Judges, taken apart.
+type judge struct {
+	url  string // without a path
+	addr string // host:port
+	host string
+}
+
+// standing is what a direct look at the judges has found. It is not changed once it is made.
+type standing struct {
+	judge    judge
+	judge6   *judge // one that is an IPv6 address, or nil
+	baseline *Echo
+	real     []netip.Addr
+}
+
+// New checks cfg. It does no I/O: the first probe looks for the judge, or Start does.
+func New(cfg Config) (*Prober, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	p := &Prober{cfg: cfg}
+	for _, text := range cfg.Judges {
+		u, _ := url.Parse(text)
+		port := cmp.Or(u.Port(), "80")
+		addr := net.JoinHostPort(u.Hostname(), port)
+		p.judges = append(p.judges, judge{url: "http://" + addr, addr: addr, host: u.Hostname()})
+	}
+	return p, nil
+}
+
+// Start asks all judges directly, to learn our real addresses and the baseline. An error says why none can be used.
+func (p *Prober) Start(ctx context.Context) error {
+	_, err := p.judgeSince(ctx, time.Now())
+	return err
+}
+
+// RealAddresses returns the addresses that the judges see us come from. It is empty before Start.
+func (p *Prober) RealAddresses() []netip.Addr {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.current == nil {
+		return nil
+	}
+	return slices.Clone(p.current.real)
+}
+
+// judgeSince returns a standing that rests on a direct look begun after since.
+func (p *Prober) judgeSince(ctx context.Context, since time.Time) (*standing, error) {
+	p.check.Lock()
+	defer p.check.Unlock()
+	p.mu.Lock()
+	current, checkedAt := p.current, p.checkedAt
+	p.mu.Unlock()
+	if current != nil && !checkedAt.Before(since) {
+		return current, nil
+	}
+
+	begin := time.Now()
+	next, err := p.lookAtJudges(ctx)
+	if err != nil && ctx.Err() == nil { // one lost packet is not the end of a judge
+		next, err = p.lookAtJudges(ctx)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.current = nil
+		return nil, err
+	}
+	p.current, p.checkedAt = next, begin
+	return next, nil
+}
+
+func (p *Prober) lookAtJudges(ctx context.Context) (*standing, error) {
+	found := &standing{real: slices.Clone(p.cfg.RealAddresses)}
+	var reasons []string
+	for _, j := range p.judges {
+		echo, err := p.askDirectly(ctx, j)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			reasons = append(reasons, fmt.Sprintf("%s: %v", j.url, err))
+			continue
+		}
+		if !slices.Contains(found.real, echo.Peer) {
+			found.real = append(found.real, echo.Peer)
+		}
+		if found.baseline == nil {
+			found.judge, found.baseline = j, echo
+		}
+		if addr, err := netip.ParseAddr(j.host); err == nil && addr.Is6() && found.judge6 == nil {
+			found.judge6 = &j
+		}
+	}
+	if found.baseline == nil {
+		return nil, fmt.Errorf("%w: %s", ErrJudge, strings.Join(reasons, "; "))
+	}
+	if len(reasons) > 0 {
+		p.cfg.Logger.Warn("some judges do not answer", "why", strings.Join(reasons, "; "))
+	}
+	return found, nil
+}
+
+func (p *Prober) askDirectly(ctx context.Context, j judge) (*Echo, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.ConnectTimeout+p.cfg.AnswerTimeout)
+	defer cancel()
+	conn, err := p.cfg.Dial(ctx, "tcp", j.addr)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	nonce := newNonce()
+	reply, err := exchange(ctx, conn, exchangeRequest{target: echoPath + "?n=" + nonce, host: j.addr, wait: p.cfg.AnswerTimeout})
+	if err != nil {
+		return nil, err
+	}
+	echo, err := p.verifyEcho(reply, nonce)
+	if tunnel.ReasonOf(err) == Forged && p.cfg.Key != "" {
+		return nil, fmt.Errorf("its signature is wrong: the judge has another key than the prober (%w)", err)
+	}
+	return echo, err
+}
+
+// Probe finds out about one candidate. The error is nil for a dead candidate as well: that is a result. It is not nil
+// when there is none: ErrJudge, or ctx done.
+func (p *Prober) Probe(ctx context.Context, c source.Candidate) (Result, error) {
+	p.mu.Lock()
+	judged := p.current
+	p.mu.Unlock()
+	if judged == nil {
+		var err error
+		if judged, err = p.judgeSince(ctx, time.Now()); err != nil {
+			return Result{}, err
+		}
+	}
+
+	result := p.try(ctx, c, judged)
+	if err := ctx.Err(); err != nil {
+		return Result{}, err
+	}
+	if !result.Alive && mayBeJudge(result.Reason) {
+		// Is it the proxy that fails, or what stands behind it? Whoever asks directly after the failure knows.
+		again, err := p.judgeSince(ctx, time.Now())
+		if err != nil {
+			return Result{}, err
+		}
+		if again.judge.url != judged.judge.url { // the judge of this probe is gone, and another took its place
+			result = p.try(ctx, c, again)
+		}
+	}
+	return result, ctx.Err()
+}
+
+// mayBeJudge tells whether a dead judge could look like this.
+func mayBeJudge(reason Reason) bool {
+	return reason == tunnel.Upstream || reason == tunnel.Closed || reason == tunnel.Timeout || reason == NotProxy || reason == Forged
+}
+
+func newNonce() string {
+	var b [12]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// mode is a way to use an endpoint.
+type mode struct {
+	scheme  string
+	forward bool // an http request in absolute form, rather than a tunnel
+}
+
+func (m mode) String() string {
+	if m.forward {
+		return m.scheme + " GET"
+	}
+	if m.scheme == "http" || m.scheme == "https" {
+		return m.scheme + " CONNECT"
+	}
+	return m.scheme
+}
+
+var (
+	httpModes  = []mode{{"http", true}, {"http", false}}
+	tlsModes   = []mode{{"https", true}, {"https", false}}
+	socksModes = []mode{{"socks5", false}, {"socks4a", false}, {"socks4", false}}
+)
+
+// modesFor orders the ways to try by the label. An https label stands for CONNECT in most lists and seldom for TLS
+// with the proxy; a TLS server turns plain HTTP away at once, so plain HTTP comes first there too. HTTP comes before
+// SOCKS when there is no label: SOCKS servers hang up on HTTP, while HTTP servers wait for the rest of a SOCKS greeting.
+func modesFor(label string) []mode {
+	switch label {
+	case "socks5", "socks5h":
+		return slices.Concat(socksModes, httpModes, tlsModes)
+	case "socks4", "socks4a":
+		return slices.Concat(socksModes[1:], socksModes[:1], httpModes, tlsModes)
+	}
+	return slices.Concat(httpModes, tlsModes, socksModes)
+}
+
+// try goes through the modes until one reaches the judge, and then looks closer.
+func (p *Prober) try(ctx context.Context, c source.Candidate, judged *standing) Result {
+	begin := time.Now()
+	result := Result{Candidate: c, Protocol: c.Protocol, CheckedAt: begin.UTC()}
+	attempts, cancel := context.WithTimeout(ctx, p.cfg.TotalTimeout)
+	defer cancel()
+
+	failed := &failures{}
+	for _, m := range modesFor(c.Protocol) {
+		if failed.final || attempts.Err() != nil || !failed.worthTrying(m) {
+			continue
+		}
+		answer, err := p.echoThrough(attempts, c, m, judged.judge)
+		if err != nil {
+			failed.add(m, err)
+			continue
+		}
+		cancel()
+		result.Alive = true
+		result.Protocol = m.scheme
+		result.Exit = answer.echo.Peer
+		result.Latency = answer.latency
+		result.Latency.Total = milliseconds(answer.took)
+		result.Anonymity, result.Added = grade(judged.baseline, answer.echo, judged.real)
+		result.Can.Auth = c.Username != "" || c.Password != ""
+		p.lookCloser(ctx, c, m, judged, &result)
+		return result
+	}
+	result.Reason, result.Detail = failed.reason, failed.detail
+	result.Latency.Total = milliseconds(time.Since(begin))
+	return result
+}
+
+// failures gathers what the attempts with one candidate have shown, to say in the end what it is.
+type failures struct {
+	final  bool   // nothing else is worth a try
+	spoke  string // "http" or "socks": what it is known to speak, without letting us through
+	tls    bool   // it may be a TLS server
+	silent int    // how often it accepted and then said nothing
+	reason Reason
+	detail string
+	rank   int // how much reason says; the first of the highest rank stays
+}
+
+func (f *failures) worthTrying(m mode) bool {
+	socks := strings.HasPrefix(m.scheme, "socks")
+	switch {
+	case f.spoke == "http" && socks, f.spoke == "socks" && !socks:
+		return false
+	case m.scheme == "https":
+		return f.tls
+	case m == httpModes[1]: // CONNECT will not be answered either where GET was not
+		return f.reason != tunnel.Timeout
+	}
+	return true
+}
+
+func (f *failures) add(m mode, err error) {
+	failure, ok := errors.AsType[*tunnel.Error](err)
+	if !ok {
+		failure = &tunnel.Error{Reason: tunnel.Garbage, Err: err}
+	}
+	rank := 0
+	switch failure.Reason {
+	case tunnel.AuthRequired, tunnel.AuthRejected:
+		f.final, rank = true, 6
+	case tunnel.Denied, tunnel.Upstream, NotProxy, Forged, Injects:
+		rank = 5
+		f.spoke = m.scheme
+		if strings.HasPrefix(m.scheme, "socks") {
+			f.spoke = "socks"
+		}
+		// TLS servers answer plain HTTP with a 400 that says so.
+		f.tls = f.tls || m.scheme == "http" && strings.Contains(failure.Detail, "answered 400")
+	case tunnel.Timeout:
+		rank = 4
+		f.silent++
+		f.final = f.silent > 1
+	case tunnel.Closed, tunnel.Garbage:
+		rank = 3
+		f.tls = f.tls || m.scheme == "http" // or with an alert, or by hanging up
+	case tunnel.Unsupported:
+		rank = 1
+	case tunnel.TLS:
+		f.tls, rank = false, 1
+	default: // no connection at all; if it did take an earlier one, what that one showed says more
+		f.final, rank = true, 2
+	}
+	if rank > f.rank {
+		f.rank, f.reason = rank, failure.Reason
+		f.detail = m.String() + ": " + strings.TrimPrefix(failure.Error(), string(failure.Reason)+": ")
+	}
+}
+
+// answer is a good echo and what it took.
+type answer struct {
+	echo    *Echo
+	latency Latency
+	took    time.Duration
+}
+
+// dialer makes the tunnel dialer for one attempt.
+func (p *Prober) dialer(c source.Candidate, m mode) *tunnel.Dialer {
+	proxy := c.URL()
+	proxy.Scheme = m.scheme
+	wait := p.cfg.AnswerTimeout
+	return &tunnel.Dialer{Proxy: proxy, Dial: p.cfg.Dial, ConnectTimeout: p.cfg.ConnectTimeout, HandshakeTimeout: wait}
+}
+
+// open connects to the candidate, and for a tunnel through it to addr.
+func (p *Prober) open(ctx context.Context, c source.Candidate, m mode, addr string) (*tunnel.Conn, *tunnel.Dialer, error) {
+	d := p.dialer(c, m)
+	if m.forward {
+		conn, err := d.DialProxy(ctx)
+		return conn, d, err
+	}
+	if strings.HasPrefix(m.scheme, "socks") {
+		d.HandshakeTimeout = p.cfg.GreetingTimeout
+	}
+	conn, err := d.Tunnel(ctx, addr)
+	return conn, d, err
+}
+
+// echoThrough asks the judge through the candidate.
+func (p *Prober) echoThrough(ctx context.Context, c source.Candidate, m mode, j judge) (*answer, error) {
+	begin := time.Now()
+	nonce := newNonce()
+	reply, conn, err := p.get(ctx, c, m, j, echoPath+"?n="+nonce)
+	if err != nil {
+		return nil, err
+	}
+	echo, err := p.verifyEcho(reply, nonce)
+	if err != nil {
+		return nil, err
+	}
+	return &answer{echo: echo, took: time.Since(begin), latency: Latency{
+		Connect:   milliseconds(conn.Timing.Connect),
+		Handshake: milliseconds(conn.Timing.Handshake),
+		FirstByte: milliseconds(reply.firstByte),
+	}}, nil
+}
+
+// get fetches a path of the judge through the candidate, on a connection of its own, which is closed on return.
+func (p *Prober) get(ctx context.Context, c source.Candidate, m mode, j judge, path string) (*reply, *tunnel.Conn, error) {
+	conn, d, err := p.open(ctx, c, m, j.addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer conn.Close()
+	request := exchangeRequest{target: path, host: j.addr, wait: p.cfg.AnswerTimeout}
+	if m.forward {
+		request.target, request.proxyAuth = j.url+path, d.BasicAuth()
+	}
+	reply, err := exchange(ctx, conn, request)
+	if err != nil {
+		return nil, nil, tunnel.Classify(ctx, "request", err)
+	}
+	if reply.status/100 != 2 {
+		err := tunnel.StatusError(reply.status, request.proxyAuth != "")
+		if tunnel.ReasonOf(err) == tunnel.Garbage || !m.forward && tunnel.ReasonOf(err) != tunnel.Upstream {
+			err = &tunnel.Error{Reason: NotProxy, Detail: fmt.Sprintf("answered %d", reply.status)}
+		}
+		return nil, nil, err
+	}
+	return reply, conn, nil
+}

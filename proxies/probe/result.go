@@ -1,0 +1,79 @@
+package probe
+
+import (
+	"math"
+	"net/netip"
+	"time"
+
+	"muster/proxies/source"
+	"muster/proxies/tunnel"
+)
+
+// Reason says in one word why a candidate is no proxy for us.
+type Reason = tunnel.Reason
+
+// Reasons beyond those of package tunnel.
+const (
+	NotProxy   Reason = "not_a_proxy" // it answers, but what comes is not the judge's answer
+	Forged     Reason = "forged"      // an answer of a judge, but to another request or with a wrong signature
+	Injects    Reason = "injects"     // it changes what passes through it
+	MITM       Reason = "mitm"        // it presents a certificate of its own for the target
+	OwnNetwork Reason = "own_network" // it leaves by our own address or network
+)
+
+// Grades of anonymity, towards a plain http site.
+const (
+	Transparent = "transparent" // the site sees our address
+	Anonymous   = "anonymous"   // the site sees that there is a proxy
+	Elite       = "elite"       // the site sees nothing
+)
+
+// Result is what a probe has found out about one candidate.
+type Result struct {
+	Candidate source.Candidate `json:"candidate"`         // as given
+	Protocol  string           `json:"protocol"`          // as found: http, https, socks4, socks4a or socks5; the label's when it is dead
+	Alive     bool             `json:"alive"`             // the judge has been reached through it
+	Reason    Reason           `json:"reason,omitempty"`  // why it is dead, or alive and yet rejected
+	Detail    string           `json:"detail,omitempty"`  // what exactly was seen
+	Exit      netip.Addr       `json:"exit,omitzero"`     // where it leaves
+	Rotating  bool             `json:"rotating,omitzero"` // its exit changes from request to request
+	Anonymity string           `json:"anonymity,omitempty"`
+	Tunnel    bool             `json:"tunnel,omitzero"` // it only tunnels, so it cannot add headers
+	Added     []string         `json:"added,omitempty"` // headers that it adds or changes
+	Can       Capabilities     `json:"can"`
+	Latency   Latency          `json:"latency"`
+	CheckedAt time.Time        `json:"checked_at"`
+}
+
+// Accepted tells whether the pool wants the proxy: alive and nothing held against it.
+// A transparent one is accepted in this sense; who needs more asks for Usable.
+func (r *Result) Accepted() bool { return r.Alive && r.Reason == "" }
+
+// Usable is Accepted and not transparent.
+func (r *Result) Usable() bool { return r.Accepted() && r.Anonymity != Transparent }
+
+// Capabilities are what has been seen to work.
+type Capabilities struct {
+	Forward bool `json:"forward,omitzero"` // http requests in absolute form
+	Connect bool `json:"connect,omitzero"` // tunnels, by CONNECT or SOCKS
+	HTTPS   bool `json:"https,omitzero"`   // TLS through a tunnel, with the right certificate
+	SOCKS4  bool `json:"socks4,omitzero"`
+	SOCKS4A bool `json:"socks4a,omitzero"`
+	SOCKS5  bool `json:"socks5,omitzero"`
+	IPv6    bool `json:"ipv6,omitzero"` // reaches IPv6 targets
+	Auth    bool `json:"auth,omitzero"` // was given credentials and took them
+}
+
+// Latency is what the parts of the probe's first good exchange took, in milliseconds.
+type Latency struct {
+	Connect   float64 `json:"connect_ms,omitzero"`    // TCP to the proxy
+	Handshake float64 `json:"handshake_ms,omitzero"`  // the tunnel: TLS with the proxy, CONNECT or SOCKS
+	TLS       float64 `json:"tls_ms,omitzero"`        // TLS with the judge, through the tunnel
+	FirstByte float64 `json:"first_byte_ms,omitzero"` // from the request to the first byte of the answer
+	Total     float64 `json:"total_ms,omitzero"`
+}
+
+// milliseconds rounds to a tenth.
+func milliseconds(d time.Duration) float64 {
+	return math.Round(float64(d)/float64(time.Millisecond)*10) / 10
+}

@@ -1,0 +1,168 @@
+package tunnel
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+)
+
+// socks5 asks for a connection as RFC 1928 has it, with RFC 1929 credentials when there are any.
+// Names go to the proxy as they are.
+func (d *Dialer) socks5(conn *Conn, host string, port uint16) error {
+	user, password, authorized := d.credentials()
+	if len(user) > 255 || len(password) > 255 {
+		return &Error{Reason: Unsupported, Detail: "credentials longer than SOCKS5 can carry (255 bytes)"}
+	}
+	greeting := []byte{5, 1, 0}
+	if authorized {
+		greeting = []byte{5, 2, 0, 2}
+	}
+	if _, err := conn.Write(greeting); err != nil {
+		return err
+	}
+	var choice [2]byte
+	if _, err := io.ReadFull(conn, choice[:]); err != nil {
+		return err
+	}
+	switch {
+	case choice[0] != 5:
+		return &Error{Reason: Garbage, Detail: fmt.Sprintf("SOCKS5 greeting answered by %#x", choice[0])}
+	case choice[1] == 0:
+	case choice[1] == 2 && authorized:
+		if err := socks5Login(conn, user, password); err != nil {
+			return err
+		}
+	case choice[1] == 0xff && authorized:
+		return &Error{Reason: AuthRejected, Detail: "no common SOCKS5 method"}
+	case choice[1] == 0xff, choice[1] == 2:
+		return &Error{Reason: AuthRequired, Detail: "no common SOCKS5 method"}
+	default:
+		return &Error{Reason: Garbage, Detail: fmt.Sprintf("SOCKS5 method %#x was not offered", choice[1])}
+	}
+
+	request := []byte{5, 1, 0}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		ip = ip.Unmap()
+		kind := byte(1)
+		if ip.Is6() {
+			kind = 4
+		}
+		request = append(append(request, kind), ip.AsSlice()...)
+	} else {
+		if len(host) > 255 {
+			return &Error{Reason: Unsupported, Detail: "host name longer than SOCKS5 can carry (255 bytes)"}
+		}
+		request = append(append(request, 3, byte(len(host))), host...)
+	}
+	if _, err := conn.Write(binary.BigEndian.AppendUint16(request, port)); err != nil {
+		return err
+	}
+
+	var head [4]byte
+	if _, err := io.ReadFull(conn, head[:]); err != nil {
+		return err
+	}
+	if head[0] != 5 {
+		return &Error{Reason: Garbage, Detail: fmt.Sprintf("SOCKS5 request answered by %#x", head[0])}
+	}
+	if head[1] != 0 {
+		return socks5Refusal(head[1])
+	}
+	bound := 0
+	switch head[3] {
+	case 1:
+		bound = 4
+	case 4:
+		bound = 16
+	case 3:
+		var length [1]byte
+		if _, err := io.ReadFull(conn, length[:]); err != nil {
+			return err
+		}
+		bound = int(length[0])
+	default:
+		return &Error{Reason: Garbage, Detail: fmt.Sprintf("SOCKS5 address type %#x", head[3])}
+	}
+	_, err := io.CopyN(io.Discard, conn, int64(bound)+2)
+	return err
+}
+
+func socks5Login(conn *Conn, user, password string) error {
+	request := append([]byte{1, byte(len(user))}, user...)
+	request = append(append(request, byte(len(password))), password...)
+	if _, err := conn.Write(request); err != nil {
+		return err
+	}
+	var answer [2]byte
+	if _, err := io.ReadFull(conn, answer[:]); err != nil {
+		return err
+	}
+	if answer[1] != 0 {
+		return &Error{Reason: AuthRejected, Detail: "SOCKS5 user and password"}
+	}
+	return nil
+}
+
+func socks5Refusal(code byte) error {
+	detail := fmt.Sprintf("SOCKS5 reply %d", code)
+	switch code {
+	case 1, 3, 4, 5, 6:
+		return &Error{Reason: Upstream, Detail: detail}
+	case 2:
+		return &Error{Reason: Denied, Detail: detail}
+	case 7, 8:
+		return &Error{Reason: Unsupported, Detail: detail}
+	}
+	return &Error{Reason: Garbage, Detail: detail}
+}
+
+// socks4 asks for a connection by SOCKS4, or by 4a, whose extension carries a name.
+func (d *Dialer) socks4(ctx context.Context, conn *Conn, host string, port uint16) error {
+	user, _, _ := d.credentials()
+	if strings.ContainsRune(user, 0) || strings.ContainsRune(host, 0) || len(user) > 255 || len(host) > 255 {
+		return &Error{Reason: Unsupported, Detail: "user or host that SOCKS4 cannot carry"}
+	}
+	ip, err := netip.ParseAddr(host)
+	byName := d.Proxy.Scheme == "socks4a" // a literal address may go by name as well: the proxy parses it
+	switch {
+	case byName:
+		ip = netip.AddrFrom4([4]byte{0, 0, 0, 1})
+	case err != nil:
+		found, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", host)
+		if err != nil || len(found) == 0 {
+			return &Error{Reason: Unsupported, Detail: "SOCKS4 needs an IPv4 address, and " + host + " does not resolve here", Err: err}
+		}
+		ip = found[0].Unmap()
+	}
+	if ip = ip.Unmap(); !ip.Is4() {
+		return &Error{Reason: Unsupported, Detail: "SOCKS4 carries IPv4 only"}
+	}
+
+	request := binary.BigEndian.AppendUint16([]byte{4, 1}, port)
+	request = append(append(append(request, ip.AsSlice()...), user...), 0)
+	if byName {
+		request = append(append(request, host...), 0)
+	}
+	if _, err := conn.Write(request); err != nil {
+		return err
+	}
+	var answer [8]byte
+	if _, err := io.ReadFull(conn, answer[:]); err != nil {
+		return err
+	}
+	switch {
+	case answer[0] != 0 && answer[0] != 4:
+		return &Error{Reason: Garbage, Detail: fmt.Sprintf("SOCKS4 request answered by %#x", answer[0])}
+	case answer[1] == 0x5a:
+		return nil
+	case answer[1] == 0x5b:
+		return &Error{Reason: Upstream, Detail: "SOCKS4 reply 91"}
+	case answer[1] == 0x5c, answer[1] == 0x5d:
+		return &Error{Reason: AuthRequired, Detail: fmt.Sprintf("SOCKS4 reply %d", answer[1])}
+	}
+	return &Error{Reason: Garbage, Detail: fmt.Sprintf("SOCKS4 reply %d", answer[1])}
+}

@@ -1,0 +1,171 @@
+// Package tunnel opens connections through a proxy, by CONNECT, SOCKS4, 4a or 5, and says in one word why one cannot be opened.
+//
+// A [Dialer] stands for one proxy. It has no state and keeps no connection: each Dial makes one of its own,
+// so nothing that one proxy does can be taken for another's doing.
+package tunnel
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// DialFunc opens a plain connection, as [net.Dialer.DialContext] does.
+type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// Dialer opens connections through one proxy. It may be used by several goroutines at once.
+type Dialer struct {
+	// Proxy is scheme://[user:password@]host:port, the scheme one of http, https, socks4, socks4a, socks5, socks5h.
+	Proxy *url.URL
+	// Dial reaches the proxy itself. Defaults to a net.Dialer.
+	Dial DialFunc
+	// ConnectTimeout bounds the TCP connection to the proxy. Defaults to 4 s.
+	ConnectTimeout time.Duration
+	// HandshakeTimeout bounds what comes after it, until the tunnel stands: TLS with the proxy, then its answer. Defaults to 8 s.
+	HandshakeTimeout time.Duration
+	// ProxyTLS is used towards an https proxy. Defaults to a configuration that does not verify: the proxies of
+	// public lists have no certificate worth the name, and what is sent to them is no more secret than over http.
+	ProxyTLS *tls.Config
+}
+
+// Timing is what the parts of a connection took.
+type Timing struct {
+	Connect   time.Duration // TCP to the proxy
+	Handshake time.Duration // TLS with the proxy and its answer
+}
+
+// Conn is a connection to a proxy or, through it, to a target.
+type Conn struct {
+	net.Conn
+	Timing Timing
+
+	buffered *bufio.Reader // what came behind the proxy's answer, or nil
+}
+
+func (c *Conn) Read(p []byte) (int, error) {
+	if c.buffered != nil {
+		if c.buffered.Buffered() > 0 {
+			return c.buffered.Read(p)
+		}
+		c.buffered = nil
+	}
+	return c.Conn.Read(p)
+}
+
+// DialProxy connects to the proxy, with TLS when it is an https one, and says nothing to it yet.
+func (d *Dialer) DialProxy(ctx context.Context) (*Conn, error) {
+	host, port := d.Proxy.Hostname(), d.Proxy.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[d.Proxy.Scheme]
+		port = cmp.Or(port, "1080")
+	}
+	dial := d.Dial
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+
+	begin := time.Now()
+	connectCtx, cancel := context.WithTimeout(ctx, cmp.Or(d.ConnectTimeout, 4*time.Second))
+	raw, err := dial(connectCtx, "tcp", net.JoinHostPort(host, port))
+	cancel()
+	if err != nil {
+		return nil, dialError(ctx, err)
+	}
+	conn := &Conn{Conn: raw, Timing: Timing{Connect: time.Since(begin)}}
+	if d.Proxy.Scheme != "https" {
+		return conn, nil
+	}
+
+	config := d.ProxyTLS
+	if config == nil {
+		config = &tls.Config{InsecureSkipVerify: true}
+	}
+	if config.ServerName == "" {
+		config = config.Clone()
+		config.ServerName = host
+	}
+	begin = time.Now()
+	tlsCtx, cancel := context.WithTimeout(ctx, d.handshakeTimeout())
+	defer cancel()
+	secure := tls.Client(raw, config)
+	if err := secure.HandshakeContext(tlsCtx); err != nil {
+		raw.Close()
+		err = Classify(ctx, "TLS with the proxy", err)
+		if reason := ReasonOf(err); reason == Garbage || reason == Closed {
+			err = &Error{Reason: TLS, Detail: "with the proxy", Err: err}
+		}
+		return nil, err
+	}
+	conn.Conn, conn.Timing.Handshake = secure, time.Since(begin)
+	return conn, nil
+}
+
+// DialContext opens a tunnel to addr ("host:port") through the proxy. The proxy resolves names, except a socks4 one,
+// which cannot: for it they are resolved here, to IPv4.
+func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	return d.Tunnel(ctx, addr)
+}
+
+// Tunnel is DialContext with the concrete type, for its Timing.
+func (d *Dialer) Tunnel(ctx context.Context, addr string) (*Conn, error) {
+	host, portText, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, &Error{Reason: Unsupported, Detail: "target address", Err: err}
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil || host == "" {
+		return nil, &Error{Reason: Unsupported, Detail: fmt.Sprintf("target address %q", addr)}
+	}
+	conn, err := d.DialProxy(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	begin := time.Now()
+	deadline := begin.Add(d.handshakeTimeout())
+	if until, ok := ctx.Deadline(); ok && until.Before(deadline) {
+		deadline = until
+	}
+	_ = conn.SetDeadline(deadline)
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+
+	switch d.Proxy.Scheme {
+	case "http", "https":
+		err = d.connect(conn, addr)
+	case "socks5", "socks5h":
+		err = d.socks5(conn, host, uint16(port))
+	case "socks4", "socks4a":
+		err = d.socks4(ctx, conn, host, uint16(port))
+	default:
+		err = &Error{Reason: Unsupported, Detail: fmt.Sprintf("proxy protocol %q", d.Proxy.Scheme)}
+	}
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		conn.Close()
+		return nil, Classify(ctx, d.Proxy.Scheme+" handshake", err)
+	}
+	_ = conn.SetDeadline(time.Time{})
+	conn.Timing.Handshake += time.Since(begin)
+	return conn, nil
+}
+
+func (d *Dialer) handshakeTimeout() time.Duration {
+	return cmp.Or(d.HandshakeTimeout, 8*time.Second)
+}
+
+// credentials returns user and password, and whether there are any.
+func (d *Dialer) credentials() (user, password string, ok bool) {
+	if d.Proxy.User == nil {
+		return "", "", false
+	}
+	password, _ = d.Proxy.User.Password()
+	return d.Proxy.User.Username(), password, d.Proxy.User.Username() != "" || password != ""
+}
