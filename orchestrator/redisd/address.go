@@ -1,0 +1,97 @@
+package redisd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"muster/orchestrator/internal/atomicfile"
+	"muster/orchestrator/supervise"
+)
+
+// ErrNotRunning says that no living orchestrator has left its Redis's address
+// in the data folder.
+var ErrNotRunning = errors.New("no running orchestrator")
+
+// address is what the address file holds. Only its owner can read it: the URL
+// may have a password.
+type address struct {
+	URL   string             `json:"url"`
+	Mode  Mode               `json:"mode"`
+	Owner supervise.Identity `json:"owner"`
+	Since time.Time          `json:"since"`
+	ID    string             `json:"id"` // of the Server that wrote it
+}
+
+func addressPath(dataDir string) string { return filepath.Join(dataDir, "redis.json") }
+
+func readAddress(dataDir string) (address, error) {
+	f, err := os.Open(addressPath(dataDir))
+	if err != nil {
+		return address{}, err
+	}
+	defer f.Close()
+	var a address
+	if err := json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(&a); err != nil {
+		return address{}, fmt.Errorf("read %s: %w", addressPath(dataDir), err)
+	}
+	return a, nil
+}
+
+func (a address) write(dataDir string) error {
+	return atomicfile.Write(addressPath(dataDir), 0o600, func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(a)
+	})
+}
+
+// publish leaves the address in the data folder, unless another one that is in
+// use is there already.
+func (s *Server) publish() error {
+	if a, err := readAddress(s.cfg.DataDir); err == nil && a.ID != s.id && a.Owner.Alive() {
+		return nil
+	}
+	// Where processes cannot be identified the owner counts as gone.
+	self, _ := supervise.Self()
+	err := address{URL: s.url, Mode: s.mode, Owner: self, Since: time.Now(), ID: s.id}.write(s.cfg.DataDir)
+	if err != nil {
+		return unwritable(s.cfg.DataDir, err)
+	}
+	return nil
+}
+
+// unpublish takes away what publish left.
+func (s *Server) unpublish() error {
+	a, err := readAddress(s.cfg.DataDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil || a.ID != s.id {
+		return err
+	}
+	return os.Remove(addressPath(s.cfg.DataDir))
+}
+
+// Discover returns the address of the Redis that an orchestrator works with
+// which uses the same data folder and is running now. The Redis has answered.
+// The error is ErrNotRunning when there is none.
+func Discover(ctx context.Context, dataDir string) (string, error) {
+	a, err := readAddress(dataDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%w on data folder %s: begin with `muster start`, or give the address of a Redis with --redis", ErrNotRunning, dataDir)
+	}
+	if err != nil {
+		return "", err
+	}
+	if err := Ping(ctx, a.URL, 2*time.Second); err != nil {
+		return "", fmt.Errorf("%w on data folder %s: the last one's %w", ErrNotRunning, dataDir, err)
+	}
+	return a.URL, nil
+}

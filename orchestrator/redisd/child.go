@@ -1,0 +1,195 @@
+package redisd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"muster/orchestrator/supervise"
+)
+
+// serverNames are the executables looked for: Valkey speaks and keeps the same.
+var serverNames = []string{"redis-server", "valkey-server"}
+
+// findServer returns the redis-server to run.
+func findServer(name string) (string, error) {
+	names := serverNames
+	if name != "" {
+		names = []string{name}
+	}
+	for _, n := range names {
+		if path, err := exec.LookPath(n); err == nil {
+			return filepath.Abs(path)
+		}
+	}
+	return "", fmt.Errorf("%w: no %s on the PATH; install it (Debian, Ubuntu: apt install redis-server; Fedora: dnf install redis; macOS: brew install redis), or run with the built-in Redis (--redis-mode embedded)", ErrNoServer, names[0])
+}
+
+// startChild runs a redis-server of our own on the data folder and waits until
+// it answers.
+func (s *Server) startChild(ctx context.Context, path string) error {
+	const tries = 5 // against others who take the port between our look and its start
+	for try := 1; ; try++ {
+		port, err := s.cfg.choosePort()
+		if err != nil {
+			return err
+		}
+		err = s.startChildAt(ctx, path, port)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, errPortTaken) || s.cfg.Port != 0 || try == tries {
+			return err
+		}
+	}
+}
+
+// errPortTaken says that the port went to somebody else.
+var errPortTaken = errors.New("port is taken")
+
+func (s *Server) startChildAt(ctx context.Context, path string, port int) error {
+	logFile := filepath.Join(s.cfg.DataDir, "logs", "redis.log")
+	// The end of the process is told once while we wait for its first answer.
+	var once sync.Once
+	died := make(chan struct{})
+	proc, err := supervise.Start(supervise.Config{
+		Name: "redis",
+		Path: path,
+		// No --dir: before version 7 a path with a space cannot be given.
+		Dir: s.cfg.redisDir(),
+		Args: []string{
+			"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--daemonize", "no", "--databases", strconv.Itoa(databases),
+			"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
+		},
+		LogFile: logFile,
+		PIDDir:  s.cfg.pidDir(),
+		Grace:   s.cfg.Grace,
+		OnExit:  func(supervise.Exit) { once.Do(func() { close(died) }) },
+		Logger:  s.cfg.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	url := fmt.Sprintf("redis://127.0.0.1:%d/0", port)
+	// It is mostly there in some hundredths of a second, but a busy disk can
+	// take its time: look more often than at a stranger, and for longer.
+	soon := s.cfg
+	soon.Attempts, soon.Interval = 120*soon.Attempts, soon.Interval/20
+	err = soon.await(ctx, url, died)
+	if err == nil {
+		err = isOurs(ctx, url, s.cfg.PingTimeout, proc)
+	}
+	if err != nil {
+		var ended bool
+		select {
+		case <-died:
+			ended = true
+		default:
+		}
+		_ = proc.Kill()
+		if !ended {
+			return fmt.Errorf("start %s: %w", path, err)
+		}
+		tail := supervise.LogTail(logFile, 2<<10)
+		if strings.Contains(tail, "Address already in use") {
+			return fmt.Errorf("start %s: port %d: %w", path, port, errPortTaken)
+		}
+		return fmt.Errorf("start %s: it ended at once; the end of %s:\n%s", path, logFile, strings.TrimSpace(tail))
+	}
+	s.proc, s.url = proc, url
+	return os.WriteFile(s.cfg.portFile(), []byte(strconv.Itoa(port)), 0o600)
+}
+
+// isOurs makes sure that it is our child that answers at url.
+func isOurs(ctx context.Context, url string, limit time.Duration, proc *supervise.Process) error {
+	rdb, err := connect(url, limit)
+	if err != nil {
+		return err
+	}
+	defer rdb.Close()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	text, err := rdb.Info(ctx, "server").Result()
+	if err != nil {
+		return err
+	}
+	if got := parseInfo(text)["process_id"]; got != strconv.Itoa(proc.Status().PID) {
+		return fmt.Errorf("%w by another Redis, process %s", errPortTaken, got)
+	}
+	return nil
+}
+
+// choosePort returns the port that was asked for, or else the one that this
+// data folder had last, so that whoever is connected finds the way back, or
+// else any free one.
+func (c Config) choosePort() (int, error) {
+	if c.Port != 0 {
+		if err := tryPort(c.Port); err != nil {
+			return 0, fmt.Errorf("%w: %w; choose another with --redis-port, or 0 for any", errPortTaken, err)
+		}
+		return c.Port, nil
+	}
+	if b, err := os.ReadFile(c.portFile()); err == nil {
+		if port, err := strconv.Atoi(string(b)); err == nil && port > 0 && port < 1<<16 && tryPort(port) == nil {
+			return port, nil
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+func tryPort(port int) error {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+// adopt moves what a built-in Redis has saved here into the child, when the
+// child is empty.
+func (s *Server) adopt(ctx context.Context) error {
+	file := s.cfg.snapshotFile()
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	rdb, err := connect(s.url, time.Minute)
+	if err != nil {
+		return err
+	}
+	defer rdb.Close()
+	empty, err := databaseEmpty(ctx, rdb)
+	if err != nil {
+		return err
+	}
+	if !empty {
+		s.cfg.Logger.Warn("the saved contents of a built-in Redis stay unused: redis-server has contents of its own", "file", file)
+		return nil
+	}
+	keys, err := readSnapshot(file)
+	if errors.Is(err, errSnapshot) {
+		s.cfg.Logger.Warn("the saved contents of a built-in Redis cannot be read", "err", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := load(ctx, rdb, keys); err != nil {
+		return fmt.Errorf("move the contents of the built-in Redis into redis-server: %w", err)
+	}
+	s.cfg.Logger.Info("moved the contents of the built-in Redis into redis-server", "keys", len(keys))
+	return os.Rename(file, file+".moved")
+}

@@ -1,0 +1,268 @@
+package redisd
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func childConfig(t *testing.T) Config {
+	t.Helper()
+	needServer(t)
+	cfg := config(t)
+	cfg.Mode = Child
+	return cfg
+}
+
+func TestChildKeepsItsData(t *testing.T) {
+	t.Parallel()
+	cfg := childConfig(t)
+	cfg.Mode = Auto
+	first := start(t, cfg)
+	if first.Mode() != Child || !first.Owned() || !strings.Contains(first.Guarantee(), "append-only") {
+		t.Fatalf("mode %s, owned %v, %q", first.Mode(), first.Owned(), first.Guarantee())
+	}
+	for name, want := range map[string]string{
+		"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction", "bind": "127.0.0.1",
+		"protected-mode": "yes", "save": "",
+	} {
+		if got := client(t, first.URL()).ConfigGet(t.Context(), name).Val()[name]; got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	set(t, first.URL(), "k", "v")
+	server := identify(t, first.PID())
+	stop(t, first)
+	if server.Alive() {
+		t.Fatal("redis-server runs after Stop")
+	}
+	if left, _ := filepath.Glob(filepath.Join(cfg.DataDir, "redis", "run", "*")); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+
+	second := start(t, cfg)
+	if second.URL() != first.URL() {
+		t.Errorf("address was %s and is %s, want the same", first.URL(), second.URL())
+	}
+	wantValue(t, second.URL(), "k", "v")
+}
+
+func TestChildInAFolderWithSpaces(t *testing.T) {
+	t.Parallel()
+	cfg := childConfig(t)
+	cfg.DataDir = filepath.Join(cfg.DataDir, `my "data" ü`)
+	s := start(t, cfg)
+	set(t, s.URL(), "k", "v")
+}
+
+func TestChildIsRestartedWithItsData(t *testing.T) {
+	t.Parallel()
+	s := start(t, childConfig(t))
+	rdb := client(t, s.URL())
+	for i := range 100 {
+		if err := rdb.Set(t.Context(), "k"+strconv.Itoa(i), i, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Kill(s.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is back", func() bool { return s.Restarts() == 1 && s.Ping(t.Context()) == nil })
+	if n := client(t, s.URL()).DBSize(t.Context()).Val(); n != 100 {
+		t.Fatalf("%d of 100 keys are there", n)
+	}
+}
+
+// A crash of the orchestrator takes its Redis along; what it held is there again.
+func TestCrashedOrchestratorLosesNothing(t *testing.T) {
+	t.Parallel()
+	cfg := childConfig(t)
+	h, cmd := holder(t, cfg)
+	left := identify(t, h.PID)
+	set(t, h.URL, "k", "v")
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+
+	s := start(t, cfg)
+	wantValue(t, s.URL(), "k", "v")
+	if left.Alive() {
+		t.Fatal("two redis-servers run on one folder")
+	}
+	if s.URL() != h.URL {
+		t.Errorf("address was %s and is %s, want the same", h.URL, s.URL())
+	}
+}
+
+// A redis-server that outlives its orchestrator is found by its pid file and
+// stopped before another one opens the same files.
+func TestLeftoverIsStopped(t *testing.T) {
+	t.Parallel()
+	cfg := childConfig(t)
+	h, cmd := holder(t, cfg)
+	left := identify(t, h.PID)
+	set(t, h.URL, "k", "v")
+	// Stopped, it cannot act on the signal that its parent's death sends.
+	if err := syscall.Kill(h.PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if !left.Alive() {
+		t.Fatal("it died although it was stopped")
+	}
+	cfg.Grace = 100 * time.Millisecond
+	var log logbook
+	cfg.Logger = log.logger()
+	s := start(t, cfg)
+	if left.Alive() || !strings.Contains(log.String(), "a crashed run had left") {
+		t.Fatalf("leftover alive: %v; log: %s", left.Alive(), log.String())
+	}
+	wantValue(t, s.URL(), "k", "v")
+}
+
+func TestOneOwnerAmongMany(t *testing.T) {
+	t.Parallel()
+	needServer(t)
+	cfg := config(t)
+	cfg.Attempts = 40
+	type result struct {
+		s   *Server
+		err error
+	}
+	results := make(chan result)
+	const n = 5
+	for range n {
+		go func() {
+			s, err := Start(context.Background(), cfg)
+			results <- result{s, err}
+		}()
+	}
+	owners := 0
+	var servers []*Server
+	for range n {
+		r := <-results
+		if r.err != nil {
+			t.Error(r.err)
+			continue
+		}
+		servers = append(servers, r.s)
+		t.Cleanup(func() { stop(t, r.s) })
+		if r.s.Owned() {
+			owners++
+		}
+	}
+	if owners != 1 {
+		t.Fatalf("%d of %d own the Redis, want one", owners, n)
+	}
+	for _, s := range servers {
+		if s.URL() != servers[0].URL() {
+			t.Errorf("addresses %s and %s", s.URL(), servers[0].URL())
+		}
+	}
+	// A guest's end takes nothing from the others.
+	for _, s := range servers {
+		if !s.Owned() {
+			stop(t, s)
+		}
+	}
+	if url, err := Discover(t.Context(), cfg.DataDir); err != nil || url != servers[0].URL() {
+		t.Fatalf("Discover = %q, %v", url, err)
+	}
+	cfg.Mode = Child
+	_, err := Start(t.Context(), cfg)
+	wantError(t, err, "another orchestrator", cfg.DataDir, "--data-dir")
+}
+
+func TestFixedPort(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	for _, mode := range []Mode{Child, Embedded} {
+		cfg := config(t)
+		cfg.Mode, cfg.Port = mode, port
+		if mode == Child {
+			if _, err := findServer(""); err != nil {
+				continue
+			}
+		}
+		_, err := Start(t.Context(), cfg)
+		wantError(t, err, "port is taken", strconv.Itoa(port), "--redis-port")
+	}
+	_ = l.Close()
+	cfg := config(t)
+	cfg.Mode, cfg.Port = Embedded, port
+	if s := start(t, cfg); !strings.Contains(s.URL(), ":"+strconv.Itoa(port)+"/") {
+		t.Fatalf("address is %s, want port %d", s.URL(), port)
+	}
+}
+
+func TestBrokenServerShowsItsLog(t *testing.T) {
+	t.Parallel()
+	cfg := childConfig(t)
+	dir := filepath.Join(cfg.DataDir, "redis", "appendonlydir")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "appendonly.aof.manifest"), []byte("nonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Start(t.Context(), cfg)
+	wantError(t, err, "redis.log", "manifest")
+}
+
+func TestNoServer(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	cfg.Mode, cfg.Server = Child, "no-such-redis-server"
+	_, err := Start(t.Context(), cfg)
+	wantError(t, err, "no-such-redis-server", "apt install redis-server", "brew install redis", "embedded")
+
+	// Nothing on the PATH: the built-in one does.
+	cfg.Mode, cfg.Server = Auto, ""
+	h, _ := holder(t, cfg, "PATH=/nonexistent")
+	if h.Mode != Embedded {
+		t.Fatalf("without a redis-server the mode is %s, want embedded", h.Mode)
+	}
+	if url, err := Discover(t.Context(), cfg.DataDir); err != nil || url != h.URL {
+		t.Fatalf("another process finds %q, %v; want %s", url, err, h.URL)
+	}
+}
+
+func TestChildTakesOverFromEmbedded(t *testing.T) {
+	t.Parallel()
+	cfg := childConfig(t)
+	cfg.Mode = Embedded
+	s := start(t, cfg)
+	fill(t, s.URL())
+	stop(t, s)
+
+	cfg.Mode = Child
+	s = start(t, cfg)
+	wantFilled(t, s.URL())
+	stop(t, s)
+	s = start(t, cfg) // once
+	if n := client(t, s.URL()).LLen(t.Context(), "list").Val(); n != 1200 {
+		t.Fatalf("list has %d elements after the second start, want 1200", n)
+	}
+	stop(t, s)
+
+	cfg.Mode = Embedded
+	s = start(t, cfg)
+	if w := s.Warnings(); len(w) != 1 || !strings.Contains(w[0], "stay unused") {
+		t.Fatalf("warnings are %q, want one on the redis-server's contents", w)
+	}
+}

@@ -1,0 +1,321 @@
+package redisd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"muster/tasks/redistest"
+)
+
+func TestExternalIsUsedAndNeverStopped(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	for name, change := range map[string]func(*Config){
+		"given":    func(c *Config) { c.URL = url },
+		"usual":    func(c *Config) { c.UsualURL = url },
+		"required": func(c *Config) { c.UsualURL, c.Mode = url, External },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := config(t)
+			change(&cfg)
+			s := start(t, cfg)
+			if s.Mode() != External || s.Owned() || s.URL() != url || s.PID() != 0 || s.Restarts() != 0 {
+				t.Fatalf("mode %s, owned %v, url %s", s.Mode(), s.Owned(), s.URL())
+			}
+			if !strings.Contains(s.Guarantee(), "never stopped") {
+				t.Errorf("guarantee %q", s.Guarantee())
+			}
+			info, err := os.Stat(filepath.Join(cfg.DataDir, "redis.json"))
+			if err != nil || info.Mode().Perm() != 0o600 {
+				t.Fatalf("address file: %v, %v; want permissions 0600", info, err)
+			}
+			if got, err := Discover(t.Context(), cfg.DataDir); err != nil || got != url {
+				t.Fatalf("Discover = %q, %v; want %s", got, err, url)
+			}
+			stop(t, s)
+			stop(t, s)
+			<-s.Done()
+			if err := Ping(t.Context(), url, 2*time.Second); err != nil {
+				t.Fatalf("after Stop: %v", err)
+			}
+			if _, err := Discover(t.Context(), cfg.DataDir); !errors.Is(err, ErrNotRunning) {
+				t.Fatalf("Discover after Stop: %v, want ErrNotRunning", err)
+			}
+		})
+	}
+}
+
+func TestWaitsForARedisThatComesUp(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	server.Stop()
+	cfg := config(t)
+	cfg.URL, cfg.Attempts, cfg.Interval = server.URL(), 1000, 10*time.Millisecond
+	got := make(chan error, 1)
+	go func() {
+		s, err := Start(context.Background(), cfg)
+		if err == nil {
+			err = s.Stop(context.Background())
+		}
+		got <- err
+	}()
+	server.Start()
+	if err := <-got; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestGivesUpAfterItsTries(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	cfg.URL, cfg.Attempts, cfg.Interval = "redis://:secret@127.0.0.1:1/0", 10, time.Millisecond
+	_, err := Start(t.Context(), cfg)
+	wantError(t, err, "connection refused", "10 tries", "127.0.0.1:1", "give none")
+	if strings.Contains(err.Error(), "secret") {
+		t.Errorf("the password is in %q", err)
+	}
+	if left, _ := os.ReadDir(cfg.DataDir); len(left) != 1 || left[0].Name() != "redis" {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestStartObeysItsContext(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	cfg.URL, cfg.Attempts, cfg.Interval = "redis://127.0.0.1:1/0", 10, time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Start(ctx, cfg); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("err = %v, want the context's", err)
+	}
+}
+
+// silent is a server that accepts and says nothing.
+func silent(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() {
+				_, _ = io.Copy(io.Discard, c)
+				_ = c.Close()
+			})
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); conns.Wait() })
+	return "redis://" + l.Addr().String()
+}
+
+func TestWrongAddresses(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(web.Close)
+	for name, c := range map[string]struct {
+		url  string
+		want []string
+	}{
+		"scheme":      {"http://localhost:6379", []string{"not the address of a Redis", "redis://"}},
+		"no scheme":   {"localhost:6379", []string{"not the address of a Redis", "redis://"}},
+		"database":    {"redis://localhost/abc", []string{"not the address of a Redis"}},
+		"with secret": {"redis://:pass word@local host:%zz", []string{"not the address of a Redis"}},
+		"not a redis": {strings.Replace(web.URL, "http://", "redis://", 1), []string{"is not a Redis"}},
+		"silent":      {silent(t), []string{"does not answer", "2 tries"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t)
+			cfg.URL, cfg.Attempts, cfg.Interval, cfg.PingTimeout = c.url, 2, time.Millisecond, 300*time.Millisecond
+			_, err := Start(t.Context(), cfg)
+			wantError(t, err, c.want...)
+			if err != nil && strings.Contains(err.Error(), "pass word") {
+				t.Errorf("the password is in %q", err)
+			}
+		})
+	}
+}
+
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	if err := server.Client().ConfigSet(t.Context(), "requirepass", "sesame").Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{server.URL(), "redis://:wr0ng@" + server.Addr} {
+		cfg := config(t)
+		cfg.URL, cfg.Interval = url, time.Hour
+		_, err := Start(t.Context(), cfg) // at once: trying again cannot help
+		wantError(t, err, "refuses the login", "user:password@")
+		if strings.Contains(err.Error(), "wr0ng") {
+			t.Errorf("the password is in %q", err)
+		}
+	}
+	cfg := config(t)
+	cfg.URL = "redis://:sesame@" + server.Addr
+	s := start(t, cfg)
+	if got, err := Discover(t.Context(), cfg.DataDir); err != nil || got != cfg.URL {
+		t.Fatalf("Discover = %q, %v; want the address with its password", got, err)
+	}
+	if strings.Contains(s.Guarantee(), "sesame") {
+		t.Errorf("the password is in %q", s.Guarantee())
+	}
+
+	// One that wants a login at the usual address is not for us.
+	cfg = config(t)
+	cfg.UsualURL = server.URL()
+	if s := start(t, cfg); s.Mode() == External {
+		t.Fatalf("mode is %s, want a Redis of our own", s.Mode())
+	}
+}
+
+func TestReplicaIsRefused(t *testing.T) {
+	t.Parallel()
+	master := redistest.Server(t)
+	host, port, _ := net.SplitHostPort(master.Addr)
+	replica := redistest.Server(t)
+	if err := replica.Client().SlaveOf(t.Context(), host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(t)
+	cfg.URL = replica.URL()
+	if _, err := Start(t.Context(), cfg); !errors.Is(err, ErrReplica) {
+		t.Fatalf("err = %v, want ErrReplica", err)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		directives []string
+		want       []string // a word of each warning
+		guarantee  string
+	}{
+		"nothing on disk": {[]string{"appendonly", "no"}, []string{"all jobs are lost"}, "loses everything"},
+		"snapshots":       {[]string{"save", "3600 1"}, []string{"last minutes"}, "last snapshot"},
+		"append-only":     {[]string{"appendonly", "yes"}, nil, "survives"},
+		"evicting": {[]string{"appendonly", "yes", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru"},
+			[]string{"allkeys-lru"}, "survives"},
+		"policy without a limit": {[]string{"appendonly", "yes", "maxmemory-policy", "allkeys-lru"}, nil, "survives"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t)
+			var log logbook
+			cfg.URL, cfg.Logger = redistest.Server(t, c.directives...).URL(), log.logger()
+			s := start(t, cfg)
+			if len(s.Warnings()) != len(c.want) {
+				t.Fatalf("warnings are %q, want %q", s.Warnings(), c.want)
+			}
+			for i, want := range c.want {
+				if !strings.Contains(s.Warnings()[i], want) || !strings.Contains(log.String(), want) {
+					t.Errorf("warning %q, log %s; want %q in both", s.Warnings()[i], log.String(), want)
+				}
+			}
+			if !strings.Contains(s.Guarantee(), c.guarantee) {
+				t.Errorf("guarantee %q, want %q in it", s.Guarantee(), c.guarantee)
+			}
+		})
+	}
+	t.Run("miniredis tells nothing", func(t *testing.T) {
+		t.Parallel()
+		cfg := config(t)
+		cfg.URL = redistest.MiniURL(t)
+		if s := start(t, cfg); len(s.Warnings()) != 0 {
+			t.Fatalf("warnings are %q, want none", s.Warnings())
+		}
+	})
+}
+
+func TestStaleAddress(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	cfg.Mode = Embedded
+	h, cmd := holder(t, cfg)
+	if _, err := Discover(t.Context(), cfg.DataDir); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	_, err := Discover(t.Context(), cfg.DataDir)
+	wantError(t, err, "no running orchestrator", h.URL[len("redis://"):len(h.URL)-len("/0")])
+	if !errors.Is(err, ErrNotRunning) {
+		t.Fatalf("err = %v, want ErrNotRunning", err)
+	}
+	s := start(t, cfg)
+	if url, err := Discover(t.Context(), cfg.DataDir); err != nil || url != s.URL() {
+		t.Fatalf("Discover = %q, %v; want %s", url, err, s.URL())
+	}
+}
+
+func TestDiscoverNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	_, err := Discover(t.Context(), dir)
+	wantError(t, err, dir, "muster start", "--redis")
+	if err := os.WriteFile(filepath.Join(dir, "redis.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Discover(t.Context(), dir)
+	wantError(t, err, "redis.json")
+}
+
+func TestDataFolderCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(t)
+	cfg.DataDir = filepath.Join(file, "data")
+	_, err := Start(t.Context(), cfg)
+	wantError(t, err, cfg.DataDir, "cannot be written", "--data-dir")
+}
+
+func TestWrongConfig(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		cfg  Config
+		want string
+	}{
+		"mode":         {Config{Mode: "extern"}, "auto, external, child or embedded"},
+		"port":         {Config{Port: 65536}, "65535"},
+		"contradicts":  {Config{URL: "redis://localhost", Mode: Embedded}, "leave one of them out"},
+		"none answers": {Config{Mode: External, UsualURL: "redis://127.0.0.1:1", DataDir: t.TempDir()}, "--redis"},
+	} {
+		_, err := Start(t.Context(), c.cfg)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: err = %v, want %q in it", name, err, c.want)
+		}
+	}
+}
+
+func TestRedact(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"redis://localhost:6379/1":         "redis://localhost:6379/1",
+		"redis://user:secret@localhost/0":  "redis://user:xxxxx@localhost/0",
+		"redis://localhost?password=hush":  "redis://localhost?password=xxxxx",
+		"redis://:secret@local host:%zz/0": "(unreadable address)",
+	} {
+		if got := Redact(in); got != want {
+			t.Errorf("Redact(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

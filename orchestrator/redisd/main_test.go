@@ -1,0 +1,204 @@
+package redisd
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"muster/orchestrator/supervise"
+	"muster/tasks/redistest"
+)
+
+// holdEnv makes this test binary an orchestrator that has nothing but a Redis:
+// it starts one as the configuration in the variable says, writes what it got
+// into the file that is its last argument, and waits.
+const holdEnv = "MUSTER_REDISD_TEST_HOLD"
+
+type held struct {
+	URL  string
+	Mode Mode
+	PID  int // of the redis-server
+	Err  string
+}
+
+func TestMain(m *testing.M) {
+	if conf := os.Getenv(holdEnv); conf != "" {
+		hold(conf, os.Args[len(os.Args)-1])
+	}
+	redistest.Main(m, func() error { return goleak.Find() })
+}
+
+func hold(conf, file string) {
+	var cfg Config
+	if err := json.Unmarshal([]byte(conf), &cfg); err != nil {
+		panic(err)
+	}
+	var out held
+	s, err := Start(context.Background(), cfg)
+	if err != nil {
+		out.Err = err.Error()
+	} else {
+		out = held{URL: s.URL(), Mode: s.Mode(), PID: s.PID()}
+	}
+	b, _ := json.Marshal(out)
+	if err := os.WriteFile(file+".tmp", b, 0o600); err != nil {
+		panic(err)
+	}
+	if err := os.Rename(file+".tmp", file); err != nil {
+		panic(err)
+	}
+	time.Sleep(time.Minute) // what a broken test leaves behind ends by itself
+	os.Exit(1)
+}
+
+// holder runs an orchestrator in a process of its own until the test ends.
+func holder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
+	t.Helper()
+	conf, err := json.Marshal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "held")
+	cmd := exec.Command(os.Args[0], file)
+	cmd.Env = append(append(os.Environ(), holdEnv+"="+string(conf)), env...)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	var h held
+	eventually(t, "an orchestrator is up", func() bool {
+		b, err := os.ReadFile(file)
+		return err == nil && json.Unmarshal(b, &h) == nil
+	})
+	if h.Err != "" {
+		t.Fatal(h.Err)
+	}
+	return h, cmd
+}
+
+// eventually waits until the fact holds.
+func eventually(t *testing.T, what string, fact func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !fact() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("never happened: %s", what)
+		}
+	}
+}
+
+// config is one that finds no Redis at the usual address and is impatient.
+func config(t *testing.T) Config {
+	t.Helper()
+	return Config{
+		DataDir:  filepath.Join(t.TempDir(), "data"),
+		UsualURL: "redis://127.0.0.1:1/0",
+		Attempts: 4, Interval: 100 * time.Millisecond, SaveEvery: 20 * time.Millisecond, Grace: 10 * time.Second,
+	}
+}
+
+func start(t *testing.T, cfg Config) *Server {
+	t.Helper()
+	s, err := Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, s) })
+	return s
+}
+
+func stop(t *testing.T, s *Server) {
+	t.Helper()
+	if err := s.Stop(context.WithoutCancel(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+func client(t *testing.T, url string) *redis.Client {
+	t.Helper()
+	rdb, err := connect(url, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+func set(t *testing.T, url, key, value string) {
+	t.Helper()
+	if err := client(t, url).Set(t.Context(), key, value, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantValue(t *testing.T, url, key, want string) {
+	t.Helper()
+	if got, err := client(t, url).Get(t.Context(), key).Result(); err != nil || got != want {
+		t.Fatalf("GET %s = %q, %v; want %q", key, got, err, want)
+	}
+}
+
+// needServer skips tests of mode child where there is no redis-server.
+func needServer(t *testing.T) {
+	t.Helper()
+	if _, err := findServer(""); err != nil {
+		t.Skip("NOT COVERED:", t.Name(), "needs a redis-server on the PATH")
+	}
+}
+
+func identify(t *testing.T, pid int) supervise.Identity {
+	t.Helper()
+	id, err := supervise.Identify(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// logbook collects what is logged.
+type logbook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logbook) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func wantError(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one with %q", parts)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error is %q, want %q in it", err, part)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package redisd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// ErrURL says that a Redis address cannot be understood.
+var ErrURL = errors.New("not the address of a Redis")
+
+// Ping asks the Redis at url whether it is there, and gives it limit to
+// answer. It always returns: no answer is an error that says what to do.
+func Ping(ctx context.Context, url string, limit time.Duration) error {
+	rdb, err := connect(url, limit)
+	if err != nil {
+		return err
+	}
+	defer rdb.Close()
+	return ping(ctx, rdb, url, limit)
+}
+
+func ping(ctx context.Context, rdb *redis.Client, url string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := rdb.Ping(ctx).Err(); err != nil {
+		return &pingError{url: Redact(url), err: err}
+	}
+	return nil
+}
+
+func init() {
+	// go-redis reports every failed dial on stderr; here each becomes an error
+	// or is tried again.
+	redis.SetLogger(quiet{})
+}
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}
+
+// connect makes a client for a few questions: one connection, no retries.
+func connect(rawURL string, limit time.Duration) (*redis.Client, error) {
+	opt, err := redis.ParseURL(rawURL)
+	if err != nil {
+		// net/url repeats the whole address in its error, password and all.
+		var parse *url.Error
+		if errors.As(err, &parse) {
+			err = parse.Err
+		}
+		return nil, fmt.Errorf("%w: %w; write redis://[user:password@]host:port/database", ErrURL, err)
+	}
+	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout = limit, limit, limit
+	opt.PoolSize, opt.MaxRetries, opt.DialerRetries = 1, -1, 1
+	opt.ContextTimeoutEnabled, opt.DisableIdentity = true, true
+	opt.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return redis.NewClient(opt), nil
+}
+
+// Redact returns the address without its password, for logs and messages.
+func Redact(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return "(unreadable address)"
+	}
+	q := u.Query()
+	for key := range q {
+		if strings.Contains(strings.ToLower(key), "password") {
+			q.Set(key, "xxxxx")
+			u.RawQuery = q.Encode()
+		}
+	}
+	return u.Redacted()
+}
+
+// pingError is a PING that got no PONG.
+type pingError struct {
+	url string
+	err error
+}
+
+func (e *pingError) Unwrap() error { return e.err }
+
+func (e *pingError) Error() string {
+	switch {
+	case e.loading():
+		return fmt.Sprintf("Redis at %s is still loading its data", e.url)
+	case e.refuses("NOAUTH", "WRONGPASS", "ERR invalid password", "NOPERM", "ERR AUTH", "ERR Client sent AUTH"):
+		return fmt.Sprintf("Redis at %s refuses the login: %v; put user and password into the address, redis://user:password@host:port", e.url, e.err)
+	case e.notRedis():
+		return fmt.Sprintf("what answers at %s is not a Redis: %v; correct the address", e.url, e.err)
+	case errors.Is(e.err, syscall.ECONNREFUSED):
+		return fmt.Sprintf("no Redis at %s: connection refused", e.url)
+	case errors.Is(e.err, os.ErrDeadlineExceeded), errors.Is(e.err, context.DeadlineExceeded):
+		return fmt.Sprintf("Redis at %s does not answer", e.url)
+	}
+	return fmt.Sprintf("no Redis at %s: %v", e.url, e.err)
+}
+
+func (e *pingError) loading() bool { return e.refuses("LOADING") }
+
+// refuses reports whether a Redis answered with an error of that kind.
+func (e *pingError) refuses(kinds ...string) bool {
+	var answer redis.Error
+	if !errors.As(e.err, &answer) {
+		return false
+	}
+	for _, kind := range kinds {
+		if strings.HasPrefix(answer.Error(), kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// notRedis reports whether something else than a Redis has answered.
+func (e *pingError) notRedis() bool {
+	text := e.err.Error()
+	return strings.HasPrefix(text, "redis: can't parse") || strings.HasPrefix(text, "redis: invalid reply")
+}
+
+// hopeless reports whether asking again would give the same.
+func (e *pingError) hopeless() bool {
+	var dns *net.DNSError
+	return e.notRedis() || errors.As(e.err, &dns) && dns.IsNotFound ||
+		e.refuses("NOAUTH", "WRONGPASS", "ERR invalid password", "NOPERM", "ERR AUTH", "ERR Client sent AUTH", "ERR DB index", "ERR invalid DB index")
+}
+
+// await pings until the Redis answers: as often as cfg says, but for as long
+// as ctx allows while it is loading its data. It gives up early when gone is
+// closed or when trying again cannot help.
+func (c Config) await(ctx context.Context, url string, gone <-chan struct{}) error {
+	rdb, err := connect(url, c.PingTimeout)
+	if err != nil {
+		return err
+	}
+	defer rdb.Close()
+
+	for tries := 1; ; tries++ {
+		err := ping(ctx, rdb, url, c.PingTimeout)
+		if err == nil {
+			return nil
+		}
+		var asked *pingError
+		if !errors.As(err, &asked) || asked.hopeless() {
+			return err
+		}
+		if asked.loading() {
+			tries--
+		}
+		if tries >= c.Attempts {
+			return fmt.Errorf("%w (%d tries)", err, tries)
+		}
+		select {
+		case <-time.After(c.Interval):
+		case <-gone:
+			return err
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", err, context.Cause(ctx))
+		}
+	}
+}
