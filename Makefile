@@ -1,0 +1,43 @@
+# muster: make help
+
+GO      ?= go
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+# The redis-server that tests use; empty where none can be had.
+REDIS = $$(scripts/redis.sh || echo off)
+
+.PHONY: help build test race lint bench e2e up down
+
+help: ## what there is
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## bin/muster
+	$(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/muster ./cmd/muster
+
+test: ## all tests, on a real Redis if at all possible; says which
+	@redis=$(REDIS); \
+	if [ "$$redis" = off ]; then \
+	  echo "test: NO redis-server could be had: tests run on miniredis; outages, persistence, Cluster and speed are NOT covered" >&2; \
+	else echo "test: $$($$redis --version)" >&2; fi; \
+	MUSTER_TEST_REDIS_SERVER=$$redis $(GO) test ./...
+
+race: ## the same with the race detector
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test -race ./...
+
+lint: ## gofmt, go vet, staticcheck
+	@files=$$(gofmt -l $$(git ls-files '*.go')); \
+	if [ -n "$$files" ]; then echo "gofmt -w these:"; echo "$$files"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) tool -modfile=scripts/lint/go.mod staticcheck ./...
+
+bench: ## numbers beside their yardsticks
+	PATH="$$(dirname $(REDIS)):$$PATH" $(GO) run ./scripts/bench
+
+e2e: ## the real binary: kill -9, outages, Ctrl-C
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test -count=1 -tags e2e ./scripts/e2e/...
+
+up: ## redis, orchestrator, two workers and the dashboard in containers
+	docker compose up --build --detach
+
+down: ## stop them; their data stays
+	docker compose down
