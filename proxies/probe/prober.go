@@ -292,23 +292,29 @@ func (m mode) String() string {
 	return m.scheme
 }
 
+// family is what speaks one wire protocol: who does not answer one mode of a family will not answer the rest of it.
+func (m mode) family() string {
+	return strings.TrimSuffix(strings.TrimSuffix(m.scheme, "s"), "a")
+}
+
 var (
-	httpModes  = []mode{{"http", true}, {"http", false}}
-	tlsModes   = []mode{{"https", true}, {"https", false}}
-	socksModes = []mode{{"socks5", false}, {"socks4a", false}, {"socks4", false}}
+	httpModes  = []mode{{"http", true}, {"http", false}, {"https", true}, {"https", false}}
+	socks5Mode = []mode{{"socks5", false}}
+	socks4Mode = []mode{{"socks4a", false}, {"socks4", false}}
 )
 
 // modesFor orders the ways to try by the label. An https label stands for CONNECT in most lists and seldom for TLS
 // with the proxy; a TLS server turns plain HTTP away at once, so plain HTTP comes first there too. HTTP comes before
-// SOCKS when there is no label: SOCKS servers hang up on HTTP, while HTTP servers wait for the rest of a SOCKS greeting.
+// SOCKS when there is no label: SOCKS servers hang up on HTTP, while HTTP servers wait for the rest of a SOCKS greeting,
+// as SOCKS4 servers do.
 func modesFor(label string) []mode {
 	switch label {
 	case "socks5", "socks5h":
-		return slices.Concat(socksModes, httpModes, tlsModes)
+		return slices.Concat(socks5Mode, httpModes, socks4Mode)
 	case "socks4", "socks4a":
-		return slices.Concat(socksModes[1:], socksModes[:1], httpModes, tlsModes)
+		return slices.Concat(socks4Mode, httpModes, socks5Mode)
 	}
-	return slices.Concat(httpModes, tlsModes, socksModes)
+	return slices.Concat(httpModes, socks5Mode, socks4Mode)
 }
 
 // try goes through the modes until one reaches the judge, and then looks closer.
@@ -347,25 +353,19 @@ func (p *Prober) try(ctx context.Context, c source.Candidate, judged *standing) 
 // failures gathers what the attempts with one candidate have shown, to say in the end what it is.
 type failures struct {
 	final  bool   // nothing else is worth a try
-	spoke  string // "http" or "socks": what it is known to speak, without letting us through
+	spoke  string // the family that it is known to speak, without letting us through
 	tls    bool   // it may be a TLS server
-	silent int    // how often it accepted and then said nothing
+	silent string // the family to which it said nothing at all
 	reason Reason
 	detail string
 	rank   int // how much reason says; the first of the highest rank stays
 }
 
 func (f *failures) worthTrying(m mode) bool {
-	socks := strings.HasPrefix(m.scheme, "socks")
-	switch {
-	case f.spoke == "http" && socks, f.spoke == "socks" && !socks:
+	if f.spoke != "" && f.spoke != m.family() || f.silent == m.family() {
 		return false
-	case m.scheme == "https":
-		return f.tls
-	case m == httpModes[1]: // CONNECT will not be answered either where GET was not
-		return f.reason != tunnel.Timeout
 	}
-	return true
+	return m.scheme != "https" || f.tls
 }
 
 func (f *failures) add(m mode, err error) {
@@ -379,16 +379,13 @@ func (f *failures) add(m mode, err error) {
 		f.final, rank = true, 6
 	case tunnel.Denied, tunnel.Upstream, NotProxy, Forged, Injects:
 		rank = 5
-		f.spoke = m.scheme
-		if strings.HasPrefix(m.scheme, "socks") {
-			f.spoke = "socks"
-		}
+		f.spoke = m.family()
 		// TLS servers answer plain HTTP with a 400 that says so.
 		f.tls = f.tls || m.scheme == "http" && strings.Contains(failure.Detail, "answered 400")
 	case tunnel.Timeout:
 		rank = 4
-		f.silent++
-		f.final = f.silent > 1
+		f.final = f.silent != "" // to the other protocol as well
+		f.silent = m.family()
 	case tunnel.Closed, tunnel.Garbage:
 		rank = 3
 		f.tls = f.tls || m.scheme == "http" // or with an alert, or by hanging up

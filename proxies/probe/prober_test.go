@@ -1,0 +1,435 @@
+package probe_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"muster/proxies/probe"
+	"muster/proxies/proxytest"
+	"muster/proxies/source"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// candidate is the proxy as a list would name it.
+func candidate(p *proxytest.Proxy, label string) source.Candidate {
+	pair := netip.MustParseAddrPort(p.URL.Host)
+	c := source.Candidate{Protocol: label, Host: pair.Addr().String(), Port: pair.Port(), Username: p.User, Password: p.Password}
+	return c
+}
+
+func startJudge(t *testing.T, cfg probe.JudgeConfig) *probe.JudgeServer {
+	t.Helper()
+	judge, err := probe.StartJudge(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { judge.Close() })
+	return judge
+}
+
+func newProber(t *testing.T, cfg probe.Config) *probe.Prober {
+	t.Helper()
+	cfg.AnswerTimeout = max(cfg.AnswerTimeout, 2*time.Second)
+	cfg.GreetingTimeout = max(cfg.GreetingTimeout, time.Second)
+	prober, err := probe.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return prober
+}
+
+func start(t *testing.T, o proxytest.Options) *proxytest.Proxy {
+	t.Helper()
+	p, err := proxytest.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// Every kind of proxy is told for what it is, under its own label, without one, and under a wrong one.
+func TestEveryKindUnderAnyLabel(t *testing.T) {
+	t.Parallel()
+	judge := startJudge(t, probe.JudgeConfig{Key: "k"})
+	prober := newProber(t, probe.Config{Judges: judge.URLs, Key: "k"})
+	kinds := []proxytest.Options{
+		{Kind: proxytest.Elite}, {Kind: proxytest.Anonymous}, {Kind: proxytest.Transparent}, {Kind: proxytest.ForwardOnly},
+		{Kind: proxytest.ConnectOnly}, {Kind: proxytest.OverTLS}, {Kind: proxytest.SOCKS5}, {Kind: proxytest.SOCKS4},
+		{Kind: proxytest.SOCKS4A}, {Kind: proxytest.Slow}, {Kind: proxytest.Rotating}, {Kind: proxytest.OwnNetwork},
+		{Kind: proxytest.Injector}, {Kind: proxytest.MITM}, {Kind: proxytest.Dead}, {Kind: proxytest.Silent},
+		{Kind: proxytest.HangsUp}, {Kind: proxytest.Parking}, {Kind: proxytest.Redirecting}, {Kind: proxytest.Forbidding},
+		{Kind: proxytest.WantsAuth}, {Kind: proxytest.BadGateway}, {Kind: proxytest.HalfAnswer}, {Kind: proxytest.Noise},
+		{Kind: proxytest.Endless}, {Kind: proxytest.Huge}, {Kind: proxytest.Dribble},
+		{Kind: proxytest.Elite, User: "u", Password: "p@ss:w/rd"}, {Kind: proxytest.SOCKS5, User: "u", Password: "p"},
+	}
+	type trial struct {
+		label string
+		proxy *proxytest.Proxy
+	}
+	trials := map[string]trial{}
+	var candidates []source.Candidate
+	for _, o := range kinds {
+		for _, label := range []string{"own", "", "http", "https", "socks4", "socks5"} {
+			o.Exit = proxytest.ExitAddress(len(trials))
+			p := start(t, o)
+			c := candidate(p, label)
+			if label == "own" {
+				c.Protocol = p.URL.Scheme
+			}
+			trials[c.Address()] = trial{label, p}
+			candidates = append(candidates, c)
+		}
+	}
+	err := prober.Each(t.Context(), slices.Values(candidates), func(r probe.Result) {
+		trial := trials[r.Candidate.Address()]
+		p := trial.proxy
+		name := fmt.Sprintf("%s%s labelled %q", p.Kind, p.User, trial.label)
+		got := proxytest.Expectation{Alive: r.Alive, Accepted: r.Accepted(), Reason: r.Reason, Anonymity: r.Anonymity, HTTPS: r.Can.HTTPS}
+		if r.Alive {
+			got.Protocol = r.Protocol
+		}
+		want := p.Expect()
+		if got.Reason != "" && p.Kind == proxytest.HalfAnswer { // half of what, is a matter of the question
+			got.Reason = want.Reason
+		}
+		if got != want {
+			t.Errorf("%s:\ngot  %+v\nwant %+v\n(%s)", name, got, want, r.Detail)
+			return
+		}
+		if want := p.Kind == proxytest.Rotating; r.Rotating != want {
+			t.Errorf("%s: got rotating %t want %t", name, r.Rotating, want)
+		}
+		if r.Alive && p.Kind != proxytest.Rotating && r.Exit != p.Exit {
+			t.Errorf("%s: got exit %v want %v", name, r.Exit, p.Exit)
+		}
+		if r.Alive && (r.Latency.FirstByte <= 0 || r.Latency.Total < r.Latency.FirstByte) {
+			t.Errorf("%s: got latency %+v", name, r.Latency)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A proxy that answers with what it heard before is not taken for a fresh one, even though that answer was signed.
+func TestReplayedAnswerIsForged(t *testing.T) {
+	t.Parallel()
+	judge := startJudge(t, probe.JudgeConfig{Key: "k"})
+	prober := newProber(t, probe.Config{Judges: judge.URLs, Key: "k"})
+	p := start(t, proxytest.Options{Kind: proxytest.Replays, Exit: proxytest.ExitAddress(1)})
+	if _, err := prober.Probe(t.Context(), candidate(p, "http")); err != nil { // the first answer is right
+		t.Fatal(err)
+	}
+	r, err := prober.Probe(t.Context(), candidate(p, "http"))
+	if err != nil || r.Alive || r.Reason != probe.Forged {
+		t.Fatalf("got alive=%t %s %v, want forged", r.Alive, r.Reason, err)
+	}
+}
+
+// Wrong credentials are told from missing ones.
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	judge := startJudge(t, probe.JudgeConfig{})
+	prober := newProber(t, probe.Config{Judges: judge.URLs})
+	for _, kind := range []proxytest.Kind{proxytest.Elite, proxytest.ConnectOnly, proxytest.SOCKS5} {
+		for want, password := range map[probe.Reason]string{"auth_required": "", "auth_rejected": "wrong", "": "right"} {
+			t.Run(string(kind)+"/"+password, func(t *testing.T) {
+				t.Parallel()
+				p := start(t, proxytest.Options{Kind: kind, User: "u", Password: "right", Exit: proxytest.ExitAddress(3)})
+				c := candidate(p, p.URL.Scheme)
+				c.Password = password
+				if password == "" {
+					c.Username = ""
+				}
+				r, err := prober.Probe(t.Context(), c)
+				if err != nil || r.Reason != want {
+					t.Fatalf("got %q (%s) %v want %q", r.Reason, r.Detail, err, want)
+				}
+			})
+		}
+	}
+}
+
+// Without a judge nothing is said of any proxy: one clear error instead.
+func TestNoJudge(t *testing.T) {
+	t.Parallel()
+	judge := startJudge(t, probe.JudgeConfig{})
+	p := start(t, proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1)})
+	prober := newProber(t, probe.Config{Judges: judge.URLs})
+	if r, err := prober.Probe(t.Context(), candidate(p, "")); err != nil || !r.Alive {
+		t.Fatalf("got %+v %v", r, err)
+	}
+	judge.Close() // in the middle of the run
+	reported := 0
+	err := prober.Each(t.Context(), slices.Values(slices.Repeat([]source.Candidate{candidate(p, "")}, 20)), func(probe.Result) { reported++ })
+	if !errors.Is(err, probe.ErrJudge) || !strings.Contains(err.Error(), "refused") {
+		t.Fatalf("got %v", err)
+	}
+	if reported != 0 {
+		t.Fatalf("%d proxies were called dead because the judge is", reported)
+	}
+
+	wrongKey := startJudge(t, probe.JudgeConfig{Key: "one"})
+	prober = newProber(t, probe.Config{Judges: wrongKey.URLs, Key: "other"})
+	if err := prober.Start(t.Context()); !errors.Is(err, probe.ErrJudge) || !strings.Contains(err.Error(), "another key") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// When the judge in use dies, the next one takes over and no proxy is blamed.
+func TestSecondJudgeTakesOver(t *testing.T) {
+	t.Parallel()
+	one, two := startJudge(t, probe.JudgeConfig{}), startJudge(t, probe.JudgeConfig{})
+	prober := newProber(t, probe.Config{Judges: slices.Concat(one.URLs, two.URLs)})
+	p := start(t, proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1)})
+	for i := range 3 {
+		if i == 1 {
+			one.Close()
+		}
+		if r, err := prober.Probe(t.Context(), candidate(p, "http")); err != nil || !r.Accepted() {
+			t.Fatalf("probe %d: got %+v %v", i, r, err)
+		}
+	}
+}
+
+// A judge on IPv6 shows who reaches IPv6.
+func TestIPv6Judge(t *testing.T) {
+	t.Parallel()
+	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
+		t.Skip("no IPv6 loopback here")
+	} else {
+		l.Close()
+	}
+	judge := startJudge(t, probe.JudgeConfig{Listen: []string{"127.0.0.1:0", "[::1]:0"}})
+	prober := newProber(t, probe.Config{Judges: judge.URLs})
+	for kind, want := range map[proxytest.Kind]bool{proxytest.SOCKS5: true, proxytest.SOCKS4: false, proxytest.Elite: true} {
+		p := start(t, proxytest.Options{Kind: kind, Exit: proxytest.ExitAddress(1)})
+		r, err := prober.Probe(t.Context(), candidate(p, ""))
+		if err != nil || !r.Accepted() || r.Can.IPv6 != want {
+			t.Errorf("%s: got %+v %v, want IPv6 %t", kind, r, err, want)
+		}
+	}
+	if got := prober.RealAddresses(); len(got) != 2 {
+		t.Errorf("got real addresses %v, want one of each family", got)
+	}
+}
+
+// A thousand probes at once: each result is the candidate's own, told by its exit, its kind and its number.
+func TestThousandProbesAtOnceDoNotMix(t *testing.T) {
+	t.Parallel()
+	judge := startJudge(t, probe.JudgeConfig{Key: "k"})
+	prober := newProber(t, probe.Config{Judges: judge.URLs, Key: "k", Concurrency: 1000, AnswerTimeout: 60 * time.Second,
+		GreetingTimeout: 30 * time.Second, TotalTimeout: 2 * time.Minute, ConnectTimeout: 30 * time.Second})
+	kinds := []proxytest.Kind{proxytest.Elite, proxytest.Transparent, proxytest.SOCKS5, proxytest.Anonymous, proxytest.SOCKS4A,
+		proxytest.ConnectOnly, proxytest.Parking, proxytest.HangsUp, proxytest.Forbidding, proxytest.Dead}
+	proxies := map[uint16]*proxytest.Proxy{}
+	var candidates []source.Candidate
+	for i := range 1000 {
+		p := start(t, proxytest.Options{Kind: kinds[i%len(kinds)], Exit: proxytest.ExitAddress(i)})
+		c := candidate(p, "")
+		if i%2 == 0 || p.Kind == proxytest.SOCKS4A { // which waits for more of a SOCKS5 greeting
+			c.Protocol = p.URL.Scheme
+		}
+		c.Sources = []string{strconv.Itoa(i)}
+		proxies[c.Port] = p
+		candidates = append(candidates, c)
+	}
+	seen := map[uint16]bool{}
+	err := prober.Each(t.Context(), slices.Values(candidates), func(r probe.Result) {
+		p := proxies[r.Candidate.Port]
+		want := p.Expect()
+		if seen[r.Candidate.Port] {
+			t.Errorf("%v reported twice", r.Candidate)
+		}
+		seen[r.Candidate.Port] = true
+		if r.Alive != want.Alive || r.Reason != want.Reason || r.Anonymity != want.Anonymity {
+			t.Errorf("%v: got alive=%t %q %q (%s), want %+v", r.Candidate, r.Alive, r.Reason, r.Anonymity, r.Detail, want)
+		}
+		if r.Alive && r.Exit != p.Exit {
+			t.Errorf("%v: got exit %v, which is another's; want %v", r.Candidate, r.Exit, p.Exit)
+		}
+	})
+	if err != nil || len(seen) != len(candidates) {
+		t.Fatalf("%d of %d reported: %v", len(seen), len(candidates), err)
+	}
+}
+
+// Ctrl-C keeps what is known and leaves nothing running.
+func TestEachStopsOnCancel(t *testing.T) {
+	t.Parallel()
+	judge := startJudge(t, probe.JudgeConfig{})
+	prober := newProber(t, probe.Config{Judges: judge.URLs, Concurrency: 4, AnswerTimeout: time.Minute, TotalTimeout: time.Minute})
+	good := start(t, proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1)})
+	silent := start(t, proxytest.Options{Kind: proxytest.Silent})
+	candidates := append([]source.Candidate{candidate(good, "")}, slices.Repeat([]source.Candidate{candidate(silent, "")}, 10)...)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var results []probe.Result
+	err := prober.Each(ctx, slices.Values(candidates), func(r probe.Result) {
+		results = append(results, r)
+		cancel()
+	})
+	if !errors.Is(err, context.Canceled) || len(results) != 1 || !results[0].Alive {
+		t.Fatalf("got %v and %d results", err, len(results))
+	}
+}
+
+// While this machine has no descriptors left, candidates wait; none is called dead for it.
+func TestLocalShortageIsNoFaultOfTheProxy(t *testing.T) {
+	t.Parallel()
+	judge := startJudge(t, probe.JudgeConfig{})
+	p := start(t, proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1)})
+	var open, refused atomic.Int64
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if open.Add(1) > 30 {
+			open.Add(-1)
+			refused.Add(1)
+			return nil, &net.OpError{Op: "dial", Err: syscall.EMFILE}
+		}
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		if err != nil {
+			open.Add(-1)
+			return nil, err
+		}
+		return &countedConn{Conn: conn, open: &open}, nil
+	}
+	prober := newProber(t, probe.Config{Judges: judge.URLs, Dial: dial, Concurrency: 100, AnswerTimeout: 20 * time.Second, TotalTimeout: 30 * time.Second})
+	alive := 0
+	err := prober.Each(t.Context(), slices.Values(slices.Repeat([]source.Candidate{candidate(p, "http")}, 200)), func(r probe.Result) {
+		if r.Accepted() {
+			alive++
+		} else {
+			t.Errorf("got %s (%s)", r.Reason, r.Detail)
+		}
+	})
+	if err != nil || alive != 200 || refused.Load() == 0 {
+		t.Fatalf("got %d alive, %d refusals, %v", alive, refused.Load(), err)
+	}
+}
+
+// A closed connection at every byte of a good answer is never taken for an answer.
+func TestAnswerCutAnywhereIsDead(t *testing.T) {
+	t.Parallel()
+	judge := startJudge(t, probe.JudgeConfig{})
+	prober := newProber(t, probe.Config{Judges: judge.URLs, Concurrency: 64})
+	var candidates []source.Candidate
+	for cut := range 60 { // in steps through head and body
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := &http.Server{Handler: cutter(cut * 17)}
+		served := make(chan struct{})
+		go func() { defer close(served); _ = server.Serve(l) }()
+		t.Cleanup(func() { server.Close(); <-served })
+		pair := netip.MustParseAddrPort(l.Addr().String())
+		candidates = append(candidates, source.Candidate{Protocol: "http", Host: "127.0.0.1", Port: pair.Port(), Sources: []string{strconv.Itoa(cut)}})
+	}
+	err := prober.Each(t.Context(), slices.Values(candidates), func(r probe.Result) {
+		if r.Alive {
+			t.Errorf("cut %s: alive", r.Candidate.Sources[0])
+		}
+		if r.Reason == "" {
+			t.Errorf("cut %s: dead for no reason", r.Candidate.Sources[0])
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cutter forwards and passes on only the first n bytes of each answer.
+func cutter(n int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		if !r.URL.IsAbs() {
+			return
+		}
+		r.RequestURI = ""
+		response, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			return
+		}
+		defer response.Body.Close()
+		var whole strings.Builder
+		_ = response.Write(&whole)
+		if n >= whole.Len() {
+			n = whole.Len() - 1
+		}
+		_, _ = conn.Write([]byte(whole.String()[:n]))
+	})
+}
+
+// Half of every SOCKS reply is no tunnel.
+func TestHalfSOCKSReplies(t *testing.T) {
+	t.Parallel()
+	judge := startJudge(t, probe.JudgeConfig{})
+	prober := newProber(t, probe.Config{Judges: judge.URLs})
+	replies := map[string][]string{
+		"socks5": {"\x05", "\x05\x00\x05", "\x05\x00\x05\x00\x00\x01\x7f", "\x05\x02", "\x05\x77", "\x05\x00\x05\x00\x00\x09xxxx", "\x05\x00\x05\x00\x00\x03\xffaa"},
+		"socks4": {"\x00", "\x00\x5a\x00", "\x00\x77\x00\x00\x00\x00\x00\x00", "\x09\x5a\x00\x00\x00\x00\x00\x00"},
+	}
+	for label, texts := range replies {
+		for _, text := range texts {
+			t.Run(fmt.Sprintf("%s/%x", label, text), func(t *testing.T) {
+				t.Parallel()
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					for {
+						conn, err := l.Accept()
+						if err != nil {
+							return
+						}
+						buffer := make([]byte, 64)
+						_, _ = conn.Read(buffer)
+						_, _ = conn.Write([]byte(text))
+						conn.Close()
+					}
+				}()
+				t.Cleanup(func() { l.Close(); <-done })
+				pair := netip.MustParseAddrPort(l.Addr().String())
+				r, err := prober.Probe(t.Context(), source.Candidate{Protocol: label, Host: "127.0.0.1", Port: pair.Port()})
+				if err != nil || r.Alive || r.Reason == "" {
+					t.Fatalf("got %+v %v", r, err)
+				}
+			})
+		}
+	}
+}
+
+type countedConn struct {
+	net.Conn
+	open   *atomic.Int64
+	closed atomic.Bool
+}
+
+func (c *countedConn) Close() error {
+	if !c.closed.Swap(true) {
+		c.open.Add(-1)
+	}
+	return c.Conn.Close()
+}

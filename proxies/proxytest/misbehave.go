@@ -1,0 +1,110 @@
+package proxytest
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// misbehave serves one connection of a kind that breaks HTTP.
+func (p *Proxy) misbehave(conn net.Conn) {
+	in := bufio.NewReader(conn)
+	if _, err := in.Peek(1); err != nil {
+		return
+	}
+	p.requests.Add(1)
+	if !p.pause() {
+		return
+	}
+	switch p.Kind {
+	case HangsUp:
+	case Noise:
+		noise := make([]byte, 512)
+		_, _ = rand.Read(noise)
+		noise[0] |= 0x80 // never by chance the start of an answer
+		_, _ = conn.Write(noise)
+	case HalfAnswer:
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{\"echo\":")
+	case Endless:
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n")
+		for line := bytes.Repeat([]byte("X-Filler: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n"), 100); ; {
+			if _, err := conn.Write(line); err != nil {
+				return
+			}
+		}
+	case Huge:
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n")
+		for chunk := bytes.Repeat([]byte("lorem ipsum "), 1000); ; {
+			if _, err := conn.Write(chunk); err != nil {
+				return
+			}
+		}
+	case Dribble:
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			if _, err := conn.Write([]byte("HTTP/1.1 200 OK\r\n"[i%17 : i%17+1])); err != nil {
+				return
+			}
+			select {
+			case <-tick.C:
+			case <-p.ctx.Done():
+				return
+			}
+		}
+	case Replays:
+		p.answerAgain(conn, in)
+	}
+}
+
+// answerAgain relays the first request there ever was, and repeats its answer from then on.
+func (p *Proxy) answerAgain(conn net.Conn, in *bufio.Reader) {
+	request, err := http.ReadRequest(in)
+	if err != nil || !request.URL.IsAbs() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.replay == nil {
+		target, err := p.dialTarget(p.ctx, "tcp", request.URL.Host)
+		if err != nil {
+			return
+		}
+		defer target.Close()
+		_ = target.SetDeadline(time.Now().Add(5 * time.Second))
+		request.Close = true
+		if err := request.Write(target); err != nil {
+			return
+		}
+		p.replay, _ = io.ReadAll(target)
+	}
+	_, _ = conn.Write(p.replay)
+}
+
+// certificate makes one that nobody trusts, once for all proxies.
+var certificate = sync.OnceValues(func() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "proxytest"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().AddDate(1, 0, 0),
+		DNSNames:     []string{"judge.muster", "localhost"},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+})

@@ -1,0 +1,439 @@
+// Package proxytest runs proxies of every kind, good and bad, on loopback, and a judge for them.
+//
+// Each [Proxy] leaves by an address of its own in 127.0.0.0/8, so that a judge or a site tells them apart as it would
+// tell real ones. [NewWorld] starts a mix of them, with what a right check finds of each.
+package proxytest
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Kind is what a proxy does.
+type Kind string
+
+// The kinds. Those that work relay to any target that Hosts or the system resolves.
+const (
+	Elite       Kind = "elite"        // HTTP and CONNECT, adds nothing
+	Anonymous   Kind = "anonymous"    // HTTP and CONNECT, adds Via
+	Transparent Kind = "transparent"  // HTTP and CONNECT, adds Via and the client's address
+	ForwardOnly Kind = "forward_only" // HTTP without CONNECT
+	ConnectOnly Kind = "connect_only" // CONNECT without HTTP
+	OverTLS     Kind = "over_tls"     // Elite, spoken to by TLS
+	SOCKS5      Kind = "socks5"       //
+	SOCKS4      Kind = "socks4"       // without 4a
+	SOCKS4A     Kind = "socks4a"      //
+	Slow        Kind = "slow"         // Elite, after Delay or 400 ms
+	Rotating    Kind = "rotating"     // Elite, leaves by another address each time
+	OwnNetwork  Kind = "own_network"  // Elite, leaves by 127.0.0.1
+	Injector    Kind = "injector"     // adds a script to HTML
+	MITM        Kind = "mitm"         // breaks TLS open with a certificate of its own
+	Dead        Kind = "dead"         // nothing listens
+	Silent      Kind = "silent"       // accepts, and never says anything
+	HangsUp     Kind = "hangs_up"     // accepts, and closes when something comes
+	Parking     Kind = "parking"      // a web server that answers 200 with its page to everything
+	Redirecting Kind = "redirecting"  // a web server that answers 302 to itself
+	Forbidding  Kind = "forbidding"   // answers 403
+	WantsAuth   Kind = "wants_auth"   // answers 407, whatever the credentials
+	BadGateway  Kind = "bad_gateway"  // answers 502
+	HalfAnswer  Kind = "half_answer"  // breaks off in the middle of each answer
+	Noise       Kind = "noise"        // answers random bytes
+	Endless     Kind = "endless"      // sends headers without end
+	Huge        Kind = "huge"         // sends a body without end
+	Dribble     Kind = "dribble"      // answers a byte at a time, a second apart
+	Replays     Kind = "replays"      // gives each client the first answer it ever saw
+	DiesAfter   Kind = "dies_after"   // Elite for Lives requests, then hangs up
+)
+
+// Hosts maps the names that the proxies of a test can reach to where they are: "shop.example" or "shop.example:80" to
+// "127.0.0.1:4567", or to an address alone, which keeps the port. Other names go to the system's resolver.
+type Hosts map[string]string
+
+func (h Hosts) resolve(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	to, ok := h[addr]
+	if !ok {
+		to, ok = h[host]
+	}
+	if !ok {
+		return addr
+	}
+	if _, _, err := net.SplitHostPort(to); err == nil {
+		return to
+	}
+	return net.JoinHostPort(to, port)
+}
+
+// Options say what to start.
+type Options struct {
+	Kind           Kind
+	Exit           netip.Addr    // the address that it leaves by. Defaults to the system's choice, 127.0.0.1
+	User, Password string        // needed from clients when set
+	Delay          time.Duration // before each request is served
+	Lives          int           // of DiesAfter
+	Hosts          Hosts
+}
+
+// Proxy is one that runs. Close it.
+type Proxy struct {
+	Options
+	URL *url.URL // how it is used, with credentials
+
+	listener  net.Listener
+	server    *http.Server // of the HTTP kinds
+	transport *http.Transport
+	ctx       context.Context // done when it closes
+	cancel    context.CancelFunc
+	tasks     sync.WaitGroup
+	requests  atomic.Int64
+	rotation  atomic.Int64
+
+	mu      sync.Mutex // guards the fields below
+	conns   map[net.Conn]struct{}
+	closed  bool
+	replay  []byte
+	remains int
+}
+
+// Start starts a proxy on a free port of 127.0.0.1.
+func Start(o Options) (*Proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for a %s proxy: %w", o.Kind, err)
+	}
+	p := &Proxy{Options: o, listener: l, conns: map[net.Conn]struct{}{}, remains: o.Lives}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.URL = &url.URL{Scheme: "http", Host: l.Addr().String()}
+	switch o.Kind {
+	case SOCKS5, SOCKS4, SOCKS4A:
+		p.URL.Scheme = string(o.Kind)
+	case OverTLS:
+		p.URL.Scheme = "https"
+	case Slow:
+		if p.Delay == 0 {
+			p.Delay = 400 * time.Millisecond
+		}
+	case OwnNetwork:
+		p.Exit = netip.MustParseAddr("127.0.0.1")
+	case Dead: // the port is ours on this address, so nobody listens there on the next one
+		p.URL.Host = strings.Replace(p.URL.Host, "127.0.0.1", "127.0.0.2", 1)
+	}
+	if o.User != "" {
+		p.URL.User = url.UserPassword(o.User, o.Password)
+	}
+
+	var serve func(net.Conn)
+	switch o.Kind {
+	case SOCKS5:
+		serve = p.socks5
+	case SOCKS4, SOCKS4A:
+		serve = p.socks4
+	case Silent:
+		serve = func(net.Conn) { <-p.ctx.Done() }
+	case Dead:
+		serve = func(net.Conn) {}
+	case HangsUp, HalfAnswer, Noise, Endless, Huge, Dribble, Replays:
+		serve = p.misbehave
+	}
+	if serve != nil {
+		p.tasks.Go(func() { p.accept(serve) })
+		return p, nil
+	}
+
+	p.transport = &http.Transport{DialContext: p.dialTarget, DisableCompression: true, MaxIdleConnsPerHost: 32, IdleConnTimeout: 30 * time.Second,
+		MaxResponseHeaderBytes: 1 << 20, DisableKeepAlives: o.Kind == Rotating}
+	p.server = &http.Server{Handler: http.HandlerFunc(p.serveHTTP), ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Minute}
+	if o.Kind == OverTLS {
+		cert, err := certificate()
+		if err != nil {
+			l.Close()
+			return nil, fmt.Errorf("make a certificate: %w", err)
+		}
+		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}})
+	}
+	p.tasks.Go(func() { _ = p.server.Serve(l) })
+	return p, nil
+}
+
+// Requests is how many requests or tunnels were asked for.
+func (p *Proxy) Requests() int64 { return p.requests.Load() }
+
+// Close stops the proxy, breaks its connections off and waits until all is quiet.
+func (p *Proxy) Close() {
+	p.cancel()
+	p.listener.Close()
+	if p.server != nil {
+		p.server.Close()
+		p.transport.CloseIdleConnections()
+	}
+	p.mu.Lock()
+	p.closed = true
+	for conn := range p.conns {
+		conn.Close()
+	}
+	p.mu.Unlock()
+	p.tasks.Wait()
+}
+
+func (p *Proxy) accept(serve func(net.Conn)) {
+	for {
+		conn, err := p.listener.Accept()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			time.Sleep(5 * time.Millisecond) // out of descriptors: others will be freed
+			continue
+		}
+		if !p.hold(conn) {
+			return
+		}
+		p.tasks.Go(func() {
+			defer p.drop(conn)
+			serve(conn)
+		})
+	}
+}
+
+// hold keeps conn among those that Close breaks off; false when Close has been.
+func (p *Proxy) hold(conn net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		conn.Close()
+		return false
+	}
+	p.conns[conn] = struct{}{}
+	return true
+}
+
+func (p *Proxy) drop(conn net.Conn) {
+	conn.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, conn)
+}
+
+// dialTarget connects to addr, leaving by the proxy's exit.
+func (p *Proxy) dialTarget(ctx context.Context, _, addr string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: 10 * time.Second}
+	exit := p.Exit
+	if p.Kind == Rotating {
+		exit = netip.AddrFrom4([4]byte{127, 200, byte(1 + p.rotation.Add(1)%250), 1})
+	}
+	addr = p.Hosts.resolve(addr)
+	if host, _, _ := net.SplitHostPort(addr); exit.IsValid() && !strings.Contains(host, ":") {
+		dialer.LocalAddr = &net.TCPAddr{IP: exit.AsSlice()}
+	}
+	return dialer.DialContext(ctx, "tcp", addr)
+}
+
+// pause waits for the proxy's delay; false when it closes.
+func (p *Proxy) pause() bool {
+	if p.Delay == 0 {
+		return true
+	}
+	select {
+	case <-time.After(p.Delay):
+		return true
+	case <-p.ctx.Done():
+		return false
+	}
+}
+
+// alive counts a request against the Lives of DiesAfter.
+func (p *Proxy) alive() bool {
+	p.requests.Add(1)
+	if p.Kind != DiesAfter {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.remains--
+	return p.remains >= 0
+}
+
+var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization", "Proxy-Authenticate", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+
+func (p *Proxy) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	if !p.alive() {
+		panic(http.ErrAbortHandler)
+	}
+	if !p.pause() {
+		return
+	}
+	if p.User != "" || p.Kind == WantsAuth {
+		want := "Basic " + base64.StdEncoding.EncodeToString([]byte(p.User+":"+p.Password))
+		if r.Header.Get("Proxy-Authorization") != want || p.Kind == WantsAuth {
+			w.Header().Set("Proxy-Authenticate", `Basic realm="proxytest"`)
+			http.Error(w, "who are you?", http.StatusProxyAuthRequired)
+			return
+		}
+	}
+	switch p.Kind {
+	case Parking:
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<html><title>Welcome to nginx!</title>This domain is for sale.</html>")
+	case Redirecting:
+		http.Redirect(w, r, "http://"+p.URL.Host+"/again", http.StatusFound)
+	case Forbidding:
+		http.Error(w, "not you", http.StatusForbidden)
+	case BadGateway:
+		w.Header().Set("Via", "1.1 proxytest")
+		http.Error(w, "bad gateway", http.StatusBadGateway)
+	default:
+		if r.Method == http.MethodConnect {
+			p.connect(w, r)
+		} else {
+			p.forward(w, r)
+		}
+	}
+}
+
+func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
+	if !r.URL.IsAbs() || p.Kind == ConnectOnly {
+		http.Error(w, "CONNECT, please", http.StatusBadRequest)
+		return
+	}
+	out := r.Clone(r.Context())
+	out.RequestURI = ""
+	out.Close = false
+	for _, name := range hopHeaders {
+		out.Header.Del(name)
+	}
+	if _, ok := out.Header["User-Agent"]; !ok {
+		out.Header["User-Agent"] = nil // or the transport would say its own
+	}
+	switch p.Kind {
+	case Transparent:
+		client, _, _ := net.SplitHostPort(r.RemoteAddr)
+		out.Header.Add("X-Forwarded-For", client)
+		out.Header.Add("Via", "1.1 proxytest")
+	case Anonymous:
+		out.Header.Add("Via", "1.1 proxytest")
+	}
+	response, err := p.transport.RoundTrip(out)
+	if err != nil {
+		w.Header().Set("Proxy-Status", "proxytest; error=connection_refused")
+		http.Error(w, "cannot reach the target", http.StatusBadGateway)
+		return
+	}
+	defer response.Body.Close()
+	header := w.Header()
+	for name, values := range response.Header {
+		header[name] = values
+	}
+	for _, name := range hopHeaders {
+		header.Del(name)
+	}
+	if p.Kind == Injector && strings.HasPrefix(response.Header.Get("Content-Type"), "text/html") {
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		header.Del("Content-Length")
+		w.WriteHeader(response.StatusCode)
+		_, _ = io.WriteString(w, strings.Replace(string(body), "</body>", `<script src="//ads.example/a.js"></script></body>`, 1))
+		return
+	}
+	w.WriteHeader(response.StatusCode)
+	if _, err := io.Copy(w, response.Body); err != nil {
+		panic(http.ErrAbortHandler) // the client must not take half a body for a whole one
+	}
+}
+
+func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
+	if p.Kind == ForwardOnly {
+		http.Error(w, "no CONNECT here", http.StatusMethodNotAllowed)
+		return
+	}
+	target, err := p.dialTarget(r.Context(), "tcp", r.Host)
+	if err != nil {
+		http.Error(w, "cannot reach the target", http.StatusBadGateway)
+		return
+	}
+	client, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		target.Close()
+		return
+	}
+	if !p.hold(client) || !p.hold(target) {
+		client.Close()
+		target.Close()
+		return
+	}
+	p.tasks.Go(func() {
+		defer p.drop(client)
+		defer p.drop(target)
+		if _, err := io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
+			return
+		}
+		if p.Kind == MITM {
+			p.breakOpen(client, buffered.Reader, target)
+			return
+		}
+		relay(client, buffered.Reader, target)
+	})
+}
+
+// breakOpen relays what looks like TLS with both ends in the clear.
+func (p *Proxy) breakOpen(client net.Conn, from *bufio.Reader, target net.Conn) {
+	first, err := from.Peek(1)
+	if err != nil {
+		return
+	}
+	if first[0] != 0x16 {
+		relay(client, from, target)
+		return
+	}
+	cert, err := certificate()
+	if err != nil {
+		return
+	}
+	inner := tls.Server(&readFrom{client, from}, &tls.Config{Certificates: []tls.Certificate{cert}})
+	outer := tls.Client(target, &tls.Config{InsecureSkipVerify: true})
+	if inner.HandshakeContext(p.ctx) == nil && outer.HandshakeContext(p.ctx) == nil {
+		relay(inner, inner, outer)
+	}
+}
+
+// readFrom is a connection whose first bytes have been read into a buffer.
+type readFrom struct {
+	net.Conn
+	from io.Reader
+}
+
+func (c *readFrom) Read(b []byte) (int, error) { return c.from.Read(b) }
+
+// relay copies both ways until one end is done.
+func relay(client net.Conn, from io.Reader, target net.Conn) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(target, from)
+		if half, ok := target.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite()
+		}
+	}()
+	_, _ = io.Copy(client, target)
+	client.Close()
+	target.Close()
+	<-done
+}

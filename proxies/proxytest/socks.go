@@ -1,0 +1,140 @@
+package proxytest
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+)
+
+func (p *Proxy) socks5(conn net.Conn) {
+	in := bufio.NewReader(conn)
+	var head [2]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil || head[0] != 5 {
+		return
+	}
+	methods := make([]byte, head[1])
+	if _, err := io.ReadFull(in, methods); err != nil || !p.alive() || !p.pause() {
+		return
+	}
+	want := byte(0)
+	if p.User != "" {
+		want = 2
+	}
+	offered := false
+	for _, method := range methods {
+		offered = offered || method == want
+	}
+	if !offered {
+		_, _ = conn.Write([]byte{5, 0xff})
+		return
+	}
+	if _, err := conn.Write([]byte{5, want}); err != nil {
+		return
+	}
+	if want == 2 {
+		version, err := in.ReadByte()
+		user, err1 := readShort(in)
+		password, err2 := readShort(in)
+		if err != nil || err1 != nil || err2 != nil || version != 1 {
+			return
+		}
+		if user != p.User || password != p.Password {
+			_, _ = conn.Write([]byte{1, 1})
+			return
+		}
+		if _, err := conn.Write([]byte{1, 0}); err != nil {
+			return
+		}
+	}
+
+	var request [4]byte
+	if _, err := io.ReadFull(in, request[:]); err != nil || request[1] != 1 {
+		return
+	}
+	var host string
+	switch request[3] {
+	case 1, 4:
+		raw := make([]byte, map[byte]int{1: 4, 4: 16}[request[3]])
+		if _, err := io.ReadFull(in, raw); err != nil {
+			return
+		}
+		ip, _ := netip.AddrFromSlice(raw)
+		host = ip.String()
+	case 3:
+		name, err := readShort(in)
+		if err != nil {
+			return
+		}
+		host = name
+	default:
+		return
+	}
+	var port [2]byte
+	if _, err := io.ReadFull(in, port[:]); err != nil {
+		return
+	}
+	target, err := p.dialTarget(p.ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(binary.BigEndian.Uint16(port[:])))))
+	if err != nil {
+		_, _ = conn.Write([]byte{5, 5, 0, 1, 0, 0, 0, 0, 0, 0})
+		return
+	}
+	if !p.hold(target) {
+		return
+	}
+	defer p.drop(target)
+	if _, err := conn.Write([]byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0}); err != nil {
+		return
+	}
+	relay(conn, in, target)
+}
+
+func readShort(in *bufio.Reader) (string, error) {
+	length, err := in.ReadByte()
+	if err != nil {
+		return "", err
+	}
+	raw := make([]byte, length)
+	_, err = io.ReadFull(in, raw)
+	return string(raw), err
+}
+
+func (p *Proxy) socks4(conn net.Conn) {
+	in := bufio.NewReader(conn)
+	var head [8]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil || head[0] != 4 || head[1] != 1 {
+		return
+	}
+	user, err := in.ReadString(0)
+	if err != nil || len(user) > 256 || !p.alive() || !p.pause() {
+		return
+	}
+	host := netip.AddrFrom4([4]byte(head[4:8])).String()
+	if head[4] == 0 && head[5] == 0 && head[6] == 0 && head[7] != 0 {
+		name, err := in.ReadString(0)
+		if err != nil || len(name) > 256 {
+			return
+		}
+		if p.Kind == SOCKS4 { // takes 0.0.0.x for an address, which it cannot reach
+			_, _ = conn.Write([]byte{0, 0x5b, 0, 0, 0, 0, 0, 0})
+			return
+		}
+		host = name[:len(name)-1]
+	}
+	port := strconv.Itoa(int(binary.BigEndian.Uint16(head[2:4])))
+	target, err := p.dialTarget(p.ctx, "tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		_, _ = conn.Write([]byte{0, 0x5b, 0, 0, 0, 0, 0, 0})
+		return
+	}
+	if !p.hold(target) {
+		return
+	}
+	defer p.drop(target)
+	if _, err := conn.Write([]byte{0, 0x5a, 0, 0, 0, 0, 0, 0}); err != nil {
+		return
+	}
+	relay(conn, in, target)
+}

@@ -1,0 +1,147 @@
+package proxytest
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"muster/proxies/probe"
+)
+
+// WorldConfig says how large a world is.
+type WorldConfig struct {
+	// Proxies is how many there are. Every kind that a first look can tell is among 40. Defaults to 48.
+	Proxies int
+	// Hosts are the names that the proxies can reach.
+	Hosts Hosts
+	// Key is the judge's. Defaults to "world".
+	Key string
+}
+
+// World is a judge and a mix of proxies, all of which run. Close it.
+type World struct {
+	Judge   *probe.JudgeServer
+	Key     string // the judge's
+	Proxies []*Proxy
+}
+
+// first has each kind once, and then the second round's; later rounds repeat rest.
+var (
+	first = []Options{
+		{Kind: Elite}, {Kind: Anonymous}, {Kind: Transparent}, {Kind: SOCKS5}, {Kind: OwnNetwork}, {Kind: Dead}, {Kind: Silent}, {Kind: Slow},
+		{Kind: Parking}, {Kind: ConnectOnly}, {Kind: ForwardOnly}, {Kind: SOCKS5, User: "world", Password: "p@ss:w/rd"},
+		{Kind: Elite, User: "world", Password: "p@ss:w/rd"}, {Kind: SOCKS4A}, {Kind: OverTLS}, {Kind: Rotating}, {Kind: Injector}, {Kind: MITM},
+		{Kind: HangsUp}, {Kind: Forbidding}, {Kind: WantsAuth}, {Kind: BadGateway}, {Kind: HalfAnswer}, {Kind: Noise}, {Kind: SOCKS4},
+	}
+	rest = []Options{
+		{Kind: Elite}, {Kind: SOCKS5}, {Kind: Anonymous}, {Kind: Elite}, {Kind: Transparent}, {Kind: Dead},
+		{Kind: SOCKS5}, {Kind: Elite}, {Kind: Anonymous}, {Kind: OwnNetwork}, {Kind: ConnectOnly}, {Kind: Parking},
+	}
+)
+
+// NewWorld starts a world.
+func NewWorld(cfg WorldConfig) (*World, error) {
+	if cfg.Proxies == 0 {
+		cfg.Proxies = 48
+	}
+	if cfg.Key == "" {
+		cfg.Key = "world"
+	}
+	judge, err := probe.StartJudge(probe.JudgeConfig{Key: cfg.Key})
+	if err != nil {
+		return nil, err
+	}
+	w := &World{Judge: judge, Key: cfg.Key}
+	for i := range cfg.Proxies {
+		o := Options{}
+		if i < len(first) {
+			o = first[i]
+		} else {
+			o = rest[(i-len(first))%len(rest)]
+		}
+		o.Exit, o.Hosts = ExitAddress(i), cfg.Hosts
+		p, err := Start(o)
+		if err != nil {
+			w.Close()
+			return nil, err
+		}
+		w.Proxies = append(w.Proxies, p)
+	}
+	return w, nil
+}
+
+// ExitAddress is the i-th of 60,000 loopback addresses, each in a /24 of its own.
+func ExitAddress(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte{127, byte(16 + i/250%180), byte(1 + i%250), 7})
+}
+
+// Close stops all proxies and the judge.
+func (w *World) Close() {
+	for _, p := range w.Proxies {
+		p.Close()
+	}
+	_ = w.Judge.Close()
+}
+
+// List is the proxies as a list of the kind one finds: one on a line, in several spellings, with and without labels,
+// some of them wrong.
+func (w *World) List() string {
+	var b strings.Builder
+	b.WriteString("# proxies of the loopback world\n")
+	for i, p := range w.Proxies {
+		switch {
+		case p.User != "" && i%2 == 0:
+			fmt.Fprintf(&b, "%s:%s:%s\n", p.URL.Host, p.User, p.Password)
+		case i%3 == 1 && p.User == "":
+			fmt.Fprintf(&b, "%s\n", p.URL.Host)
+		case i%7 == 3 && p.User == "" && p.URL.Scheme == "socks5":
+			fmt.Fprintf(&b, "http://%s\n", p.URL.Host)
+		default:
+			fmt.Fprintf(&b, "%s\n", p.URL)
+		}
+	}
+	return b.String()
+}
+
+// Expectation is what a right check finds.
+type Expectation struct {
+	Alive     bool
+	Accepted  bool // alive and nothing against it
+	Reason    probe.Reason
+	Anonymity string
+	Protocol  string // "" when it is dead
+	HTTPS     bool   // TLS gets through it
+}
+
+// Usable is Accepted and not transparent.
+func (e Expectation) Usable() bool { return e.Accepted && e.Anonymity != probe.Transparent }
+
+// Expect is what a right check finds of the proxy, given its credentials.
+func (p *Proxy) Expect() Expectation {
+	good := Expectation{Alive: true, Accepted: true, Anonymity: probe.Elite, Protocol: "http", HTTPS: true}
+	switch p.Kind {
+	case Elite, Slow, Rotating, ConnectOnly:
+	case Anonymous, Transparent:
+		good.Anonymity = string(p.Kind)
+	case ForwardOnly:
+		good.HTTPS = false
+	case OverTLS:
+		good.Protocol = "https"
+	case SOCKS5, SOCKS4, SOCKS4A:
+		good.Protocol = string(p.Kind)
+	case OwnNetwork:
+		good.Accepted, good.Reason, good.Anonymity = false, probe.OwnNetwork, probe.Transparent
+	case Injector:
+		good.Accepted, good.Reason = false, probe.Injects
+	case MITM:
+		good.Accepted, good.Reason, good.HTTPS = false, probe.MITM, false
+	default:
+		return Expectation{Reason: map[Kind]probe.Reason{
+			Dead: "refused", Silent: "timeout", Dribble: "timeout", HangsUp: "closed", DiesAfter: "closed",
+			Forbidding: "denied", WantsAuth: "auth_required", BadGateway: "upstream", HalfAnswer: "closed",
+			Noise: "garbage", Endless: "garbage", Parking: probe.NotProxy, Redirecting: probe.NotProxy,
+			Huge: probe.NotProxy, Replays: probe.Forged,
+		}[p.Kind]}
+	}
+	return good
+}
