@@ -1,0 +1,179 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/internal/engine"
+	"muster/tasks/internal/graph"
+)
+
+// Client sends work and reads what became of it. It may be used by many goroutines at once.
+type Client struct {
+	eng  *engine.Engine
+	rdb  redis.UniversalClient
+	owns bool
+}
+
+// Connect opens a client on a redis:// or rediss:// URL and checks that a Redis answers there.
+func Connect(ctx context.Context, url string) (*Client, error) {
+	opts, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, fmt.Errorf("parse Redis URL (expected redis://host:port/db): %w", engine.HideURL(err, url))
+	}
+	opts.PoolSize = max(opts.PoolSize, 32)
+	rdb := redis.NewClient(opts)
+	if err := rdb.Ping(ctx).Err(); err != nil {
+		_ = rdb.Close()
+		return nil, fmt.Errorf("reach Redis at %s (is it running?): %w", opts.Addr, err)
+	}
+	c := NewClient(rdb)
+	c.owns = true
+	return c, nil
+}
+
+// NewClient returns a client that uses rdb, a single Redis, a cluster or a Sentinel failover client.
+// Close leaves rdb open.
+func NewClient(rdb redis.UniversalClient) *Client {
+	return &Client{eng: engine.New(rdb, slog.New(slog.DiscardHandler)), rdb: rdb}
+}
+
+// Redis returns the connection the client uses.
+func (c *Client) Redis() redis.UniversalClient { return c.rdb }
+
+// Close ends the client's subscriptions and, if Connect opened it, the connection.
+func (c *Client) Close() error {
+	c.eng.Close()
+	if !c.owns {
+		return nil
+	}
+	if err := c.rdb.Close(); err != nil {
+		return fmt.Errorf("close Redis connection: %w", err)
+	}
+	return nil
+}
+
+// Ping checks that Redis answers.
+func (c *Client) Ping(ctx context.Context) error {
+	if err := c.rdb.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("ping Redis: %w", err)
+	}
+	return nil
+}
+
+// SendRaw sends a task by name with its input as JSON, for senders that do not know its types.
+func (c *Client) SendRaw(ctx context.Context, name string, input json.RawMessage, opts ...Option) (*AsyncResult[json.RawMessage], error) {
+	s := &graph.Sig{Shape: graph.Call, Task: name, Opts: &graph.Opts{}, Input: input}
+	if !json.Valid(input) {
+		s.Err = fmt.Errorf("input of task %s is not JSON", name)
+	}
+	return Signature[json.RawMessage]{s}.Send(ctx, c, opts...)
+}
+
+// Revoke stops the workflow with an id; see [AsyncResult.Revoke].
+func (c *Client) Revoke(ctx context.Context, id string) error {
+	if err := c.eng.Revoke(ctx, id); err != nil {
+		return fmt.Errorf("revoke workflow %s: %w", id, err)
+	}
+	return nil
+}
+
+// RevokeNode stops one node of a workflow. What needs its value is skipped.
+func (c *Client) RevokeNode(ctx context.Context, id, node string) error {
+	if err := c.eng.RevokeNode(ctx, id, node); err != nil {
+		return fmt.Errorf("revoke node %s of workflow %s: %w", node, id, err)
+	}
+	return nil
+}
+
+// NodeInfo is what is known about one node of a workflow.
+type NodeInfo = engine.NodeInfo
+
+// Nodes returns the nodes of a workflow in the order of its definition, with states and times.
+func (c *Client) Nodes(ctx context.Context, id string) ([]NodeInfo, error) {
+	nodes, err := c.eng.Nodes(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("nodes of workflow %s: %w", id, err)
+	}
+	return nodes, nil
+}
+
+// WorkerInfo describes a live worker.
+type WorkerInfo = engine.WorkerInfo
+
+// Workers returns the live workers, by name.
+func (c *Client) Workers(ctx context.Context) ([]WorkerInfo, error) {
+	ws, err := c.eng.Workers(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list workers: %w", err)
+	}
+	return ws, nil
+}
+
+// Active returns the nodes that run right now, by worker.
+func (c *Client) Active(ctx context.Context) ([]ActiveNode, error) {
+	as, err := c.eng.Active(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list active nodes: %w", err)
+	}
+	return as, nil
+}
+
+// ActiveNode is a node that runs right now.
+type ActiveNode = engine.ActiveNode
+
+// Due returns up to limit nodes that wait for their time, soonest first.
+func (c *Client) Due(ctx context.Context, limit int) ([]DueNode, error) {
+	ds, err := c.eng.Due(ctx, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list scheduled nodes: %w", err)
+	}
+	return ds, nil
+}
+
+// DueNode is a node that waits for its time.
+type DueNode = engine.DueNode
+
+// QueueInfo is the state of a queue.
+type QueueInfo = engine.QueueInfo
+
+// Queues returns the queues that work was sent to.
+func (c *Client) Queues(ctx context.Context) ([]QueueInfo, error) {
+	qs, err := c.eng.Queues(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list queues: %w", err)
+	}
+	return qs, nil
+}
+
+// PauseQueue stops all workers from taking work of a queue; what runs goes on.
+func (c *Client) PauseQueue(ctx context.Context, queue string) error {
+	return c.eng.PauseQueue(ctx, queue)
+}
+
+// ResumeQueue undoes PauseQueue.
+func (c *Client) ResumeQueue(ctx context.Context, queue string) error {
+	return c.eng.ResumeQueue(ctx, queue)
+}
+
+// SetConcurrency tells the live workers with a name, or all when it is empty, to run n tasks at once.
+func (c *Client) SetConcurrency(ctx context.Context, worker string, n int) error {
+	if n < 1 {
+		return fmt.Errorf("concurrency %d: at least one task must run; pause the queues to stop work", n)
+	}
+	return c.eng.SetConcurrency(ctx, worker, n)
+}
+
+// ExpireLeases makes everything runnable again that dead workers were running. A worker is named by
+// the name of its [WorkerConfig]. Call it only for workers that are known to be dead: workers that
+// fall silent are found by the others within seconds.
+func ExpireLeases(ctx context.Context, c *Client, workers ...string) error {
+	if err := c.eng.ExpireWorkers(ctx, workers); err != nil {
+		return fmt.Errorf("expire leases: %w", err)
+	}
+	return nil
+}

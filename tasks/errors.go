@@ -1,0 +1,89 @@
+package tasks
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"muster/tasks/internal/engine"
+)
+
+// The errors callers branch on.
+var (
+	// ErrUnknown says that no workflow has this id: it was never sent, or its retention is over.
+	ErrUnknown = engine.ErrUnknown
+	// ErrDuplicate says that a send found a workflow with the same id or unique key.
+	ErrDuplicate = engine.ErrDuplicate
+	// ErrRevoked matches the failure of a workflow or task that was revoked.
+	ErrRevoked = errors.New("revoked")
+	// ErrWaitInTask refuses a Wait inside a handler, where it could starve the work it waits for.
+	ErrWaitInTask = errors.New("wait inside a task could wait for itself; chain the next step, or answer with a plan")
+	// ErrShutdown is the cause of a handler's context when its worker stops; the task runs again elsewhere.
+	ErrShutdown = engine.ErrShutdown
+)
+
+// The codes of failures that the engine itself finds.
+const (
+	CodeError        = engine.CodeError        // the handler returned an error
+	CodePermanent    = engine.CodePermanent    // … of [Permanent]
+	CodeTimeout      = engine.CodeTimeout      // the soft time limit passed
+	CodeHardTimeout  = engine.CodeHardTimeout  // the hard time limit passed
+	CodePanic        = engine.CodePanic        // the handler panicked
+	CodeExpired      = engine.CodeExpired      // not begun in time
+	CodeRevoked      = engine.CodeRevoked      // revoked by someone
+	CodeLost         = engine.CodeLost         // its workers died, again and again
+	CodeInput        = engine.CodeInput        // its input does not decode
+	CodeResult       = engine.CodeResult       // its result does not encode, or is too large
+	CodeUnregistered = engine.CodeUnregistered // no worker of its queue has a handler for it
+	CodePlan         = engine.CodePlan         // its plan cannot be run
+	CodeArchived     = engine.CodeArchived     // an operator archived it
+)
+
+// Failure is why a task did not yield a value: the error of Wait, and the input of [Rescue] and
+// [OnError] tasks. Errors lose their identity on the way through Redis: what is left is the message
+// and a code.
+type Failure struct {
+	Task     string `json:"task"`
+	Node     string `json:"node"`
+	Attempts int    `json:"attempts"`
+	Message  string `json:"message"`
+	Code     string `json:"code"`
+}
+
+// Error implements error.
+func (f *Failure) Error() string {
+	if f.Attempts > 1 {
+		return fmt.Sprintf("task %s failed after %d attempts: %s", f.Task, f.Attempts, f.Message)
+	}
+	return fmt.Sprintf("task %s failed: %s", f.Task, f.Message)
+}
+
+// Is reports that f is [ErrRevoked] when it has one of the codes of revocation.
+func (f *Failure) Is(target error) bool {
+	return target == ErrRevoked && (f.Code == CodeRevoked || f.Code == CodeExpired)
+}
+
+// Permanent returns err marked as not worth a retry.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &engine.Verdict{Err: err, Permanent: true}
+}
+
+// RetryIn returns err with the time to wait before the next attempt. It counts as an attempt.
+func RetryIn(d time.Duration, err error) error {
+	return &engine.Verdict{Err: err, Delay: &d}
+}
+
+// Again, returned by a handler, asks to be called again in d. It uses up no attempt and records no
+// error; until then no worker is held.
+func Again(d time.Duration) error { return &engine.Verdict{Delay: &d, Again: true} }
+
+// WithCode returns err with the code that its [Failure] will carry.
+func WithCode(code string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &engine.Verdict{Err: err, Code: code}
+}

@@ -1,0 +1,226 @@
+// Package engine wires signatures, their state in Redis and asynq together.
+//
+// A send compiles a signature to a graph and stores it in one script. Nodes that can run are handed
+// to asynq under an id made of workflow, node and epoch, so that a repeat is no second task. A worker
+// begins a node, runs its handler and advances the graph, each in one script that a repeat does not
+// change. What a crash leaves undone stands in the agenda, which every worker looks through.
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+)
+
+// The errors of the engine.
+var (
+	ErrUnknown   = store.ErrUnknown
+	ErrDuplicate = errors.New("a workflow with this id or unique key exists")
+	ErrShutdown  = errors.New("worker stops")
+	errRevoked   = errors.New("workflow was revoked")
+)
+
+// The codes of failures.
+const (
+	CodeError        = "error"
+	CodePermanent    = "permanent"
+	CodeTimeout      = "timeout"
+	CodeHardTimeout  = "hard_timeout"
+	CodePanic        = "panic"
+	CodeExpired      = "expired"
+	CodeRevoked      = "revoked"
+	CodeLost         = "lost"
+	CodeInput        = "input"
+	CodeResult       = "result"
+	CodeUnregistered = "unregistered"
+	CodePlan         = "plan"
+	CodeArchived     = "archived"
+)
+
+// Failure is why a node has no value.
+type Failure = store.Failure
+
+// Status is the state of a node or a workflow.
+type Status string
+
+// The states.
+const (
+	Pending Status = "PENDING"
+	Started Status = "STARTED"
+	Retry   Status = "RETRY"
+	Success Status = "SUCCESS"
+	Failed  Status = "FAILURE"
+	Revoked Status = "REVOKED"
+	Skipped Status = "SKIPPED"
+)
+
+// Terminal reports whether nothing follows s.
+func (s Status) Terminal() bool {
+	return s == Success || s == Failed || s == Revoked || s == Skipped
+}
+
+// Progress is how far a workflow is.
+type Progress struct {
+	Status     Status `json:"status"`      // of the value it yields
+	Done       int    `json:"done"`        // tasks that are terminal
+	Total      int    `json:"total"`       // tasks known so far; maps and plans add to it
+	ChunksDone int    `json:"chunks_done"` // members of maps that are terminal
+	Chunks     int    `json:"chunks"`      // members of maps known so far
+	Ended      bool   `json:"ended"`       // all tasks are terminal
+}
+
+// Info is what a handler can know about its run.
+type Info struct {
+	Workflow string // id of the workflow, the job id
+	Node     string // id of the node in the workflow
+	Task     string // name of the task
+	Queue    string
+	Priority int
+	Attempt  int // 1 for the first
+	Worker   string
+	// Key is the same for every attempt of this node and of no other: an idempotency key.
+	Key string
+}
+
+// Handler runs the tasks of one name.
+type Handler struct {
+	Name string
+	Opts *graph.Opts
+	Run  func(ctx context.Context, input []byte) (Answer, error)
+	Wrap []Middleware
+}
+
+// Middleware wraps a handler.
+type Middleware func(ctx context.Context, info Info, next func(context.Context) error) error
+
+// Use adds middleware inside of what h has.
+func (h *Handler) Use(mw ...Middleware) *Handler {
+	h.Wrap = append(h.Wrap[:len(h.Wrap):len(h.Wrap)], mw...)
+	return h
+}
+
+// Answer is what a handler returned: a value as JSON, or the plan that takes its place.
+type Answer struct {
+	Value   json.RawMessage
+	Plan    *graph.Sig
+	Planned bool
+}
+
+// Verdict is an error that says what to do with the task.
+type Verdict struct {
+	Err       error
+	Code      string
+	Delay     *time.Duration
+	Permanent bool
+	Again     bool
+}
+
+// Error implements error.
+func (v *Verdict) Error() string {
+	switch {
+	case v.Err != nil:
+		return v.Err.Error()
+	case v.Again:
+		return fmt.Sprintf("again in %s", *v.Delay)
+	default:
+		return "failed"
+	}
+}
+
+// Unwrap returns the error that was marked.
+func (v *Verdict) Unwrap() error { return v.Err }
+
+// NodeInfo is what is known about one node.
+type NodeInfo struct {
+	ID       string    `json:"id"`
+	Task     string    `json:"task"` // or what joins its parts, in parentheses
+	Queue    string    `json:"queue,omitempty"`
+	Status   Status    `json:"status"`
+	Attempts int       `json:"attempts,omitempty"`
+	Worker   string    `json:"worker,omitempty"`
+	Started  time.Time `json:"started,omitzero"`
+	Ended    time.Time `json:"ended,omitzero"`
+	Due      time.Time `json:"due,omitzero"`
+	Failure  *Failure  `json:"failure,omitempty"`
+	Message  string    `json:"message,omitempty"` // of the last failed attempt
+	Done     int       `json:"done,omitempty"`    // its own progress
+	Total    int       `json:"total,omitempty"`
+	Needs    []string  `json:"needs,omitempty"` // nodes it comes after
+}
+
+// WorkerInfo describes a live worker.
+type WorkerInfo struct {
+	Name        string         `json:"name"`
+	Host        string         `json:"host"`
+	PID         int            `json:"pid"`
+	Queues      map[string]int `json:"queues"`
+	Concurrency int            `json:"concurrency"`
+	Active      int            `json:"active"`
+	Started     time.Time      `json:"started"`
+	Tasks       []string       `json:"tasks"` // the names it has handlers for
+}
+
+// ActiveNode is a node that runs.
+type ActiveNode struct {
+	Workflow string    `json:"workflow"`
+	Node     string    `json:"node"`
+	Task     string    `json:"task"`
+	Worker   string    `json:"worker"`
+	Started  time.Time `json:"started"`
+}
+
+// DueNode is a node that waits for its time.
+type DueNode struct {
+	Workflow string    `json:"workflow"`
+	Node     string    `json:"node"`
+	Due      time.Time `json:"due"`
+}
+
+// QueueInfo is the state of a queue.
+type QueueInfo struct {
+	Name    string `json:"name"`
+	Pending int64  `json:"pending"`
+	Active  int64  `json:"active"`
+	Paused  bool   `json:"paused"`
+}
+
+var names atomic.Int64
+
+// WorkerName returns a name no other worker has.
+func WorkerName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "host"
+	}
+	host = strings.Map(func(r rune) rune {
+		if validName.MatchString(string(r)) {
+			return r
+		}
+		return '_'
+	}, host)
+	return fmt.Sprintf("%s-%d-%d", host, os.Getpid(), names.Add(1))
+}
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,128}$`)
+
+// ValidName says what is wrong with the name of a worker.
+func ValidName(name string) error {
+	if !validName.MatchString(name) {
+		return fmt.Errorf("%q: use letters, digits and _ . : -", name)
+	}
+	return nil
+}
+
+// HideURL returns err without the URL it may quote, which may hold a password.
+func HideURL(err error, url string) error {
+	return errors.New(strings.ReplaceAll(err.Error(), url, "the URL"))
+}

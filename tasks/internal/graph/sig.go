@@ -1,0 +1,223 @@
+// Package graph knows which parts of a signature can run, given which are done; it does no I/O.
+//
+// A [Sig] is the erased tree behind a typed signature. [Compile] turns it into a [Graph]: tasks and
+// the joins between them, with the edges along which an outcome travels. The graph is stored once
+// for each workflow; whoever finishes a node reads from it what that node's outcome decides.
+package graph
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// Shape says how a [Sig] combines its parts.
+type Shape uint8
+
+// The shapes of a signature.
+const (
+	Call      Shape = iota + 1 // one task with a literal input
+	Chain                      // Kids[0], then the task with its result
+	Chord                      // a Chain over a list, so that options of a send reach both sides
+	Group                      // all Kids, as a list
+	Map                        // the task once for each element of Kids[0]
+	Join                       // Kids[0] and Kids[1], as a pair
+	Settle                     // the members of Kids[0] as outcomes
+	After                      // Kids[1] once Kids[0] has succeeded
+	Rescue                     // Kids[0], or the task with its failure
+	OnSuccess                  // Kids[0]; its value also goes to the task
+	OnError                    // Kids[0]; its failure also goes to the task
+)
+
+// Sig is an immutable tree that says what to run. Two uses of one *Sig in one send are one run.
+type Sig struct {
+	Shape Shape
+	Task  string          // name of the task the shape adds, if it adds one
+	Input json.RawMessage // of a Call
+	Opts  *Opts           // of that task, or of the group
+	Kids  []*Sig
+	Err   error // why this signature cannot be sent
+}
+
+// Opts are the options of a task, a group or a send; a nil or zero field is unset.
+type Opts struct {
+	Queue    string
+	Priority *int
+	Timeout  *time.Duration // soft: the deadline of the handler's context
+	Hard     *time.Duration // hard: the node fails and its slot is freed
+	MaxRetry *int
+	Backoff  *Backoff
+	In       *time.Duration
+	At       *time.Time
+	Expires  *time.Time
+	Rate     *Rate
+	FailFast bool
+	AtMost   int
+
+	// Of a whole workflow.
+	ID        string
+	Retention *time.Duration
+	Progress  string
+	Unique    string
+	UniqueTTL time.Duration
+
+	// Of a declaration, used by workers only.
+	RetryIf func(error) bool
+	Alias   []string
+}
+
+// Backoff is the delay before a retry.
+type Backoff struct {
+	Base  time.Duration
+	Cap   time.Duration
+	Fixed bool // always Base, without growth and jitter
+}
+
+// Rate is at most N starts in each Per.
+type Rate struct {
+	N   int
+	Per time.Duration
+}
+
+// Over returns o with every field that is set in top replaced by top's.
+func (o *Opts) Over(top *Opts) *Opts {
+	if o == nil {
+		o = &Opts{}
+	}
+	if top == nil {
+		return o
+	}
+	m := *o
+	if top.Queue != "" {
+		m.Queue = top.Queue
+	}
+	pick(&m.Priority, top.Priority)
+	pick(&m.Timeout, top.Timeout)
+	pick(&m.Hard, top.Hard)
+	pick(&m.MaxRetry, top.MaxRetry)
+	pick(&m.Backoff, top.Backoff)
+	if top.In != nil || top.At != nil {
+		m.In, m.At = top.In, top.At
+	}
+	pick(&m.Expires, top.Expires)
+	pick(&m.Rate, top.Rate)
+	m.FailFast = m.FailFast || top.FailFast
+	if top.AtMost > 0 {
+		m.AtMost = top.AtMost
+	}
+	if top.ID != "" {
+		m.ID = top.ID
+	}
+	pick(&m.Retention, top.Retention)
+	if top.Progress != "" {
+		m.Progress = top.Progress
+	}
+	if top.Unique != "" {
+		m.Unique, m.UniqueTTL = top.Unique, top.UniqueTTL
+	}
+	if top.RetryIf != nil {
+		m.RetryIf = top.RetryIf
+	}
+	m.Alias = append(slices.Clone(m.Alias), top.Alias...)
+	return &m
+}
+
+func pick[T any](dst **T, src *T) {
+	if src != nil {
+		*dst = src
+	}
+}
+
+// With returns s with opts on what s itself adds: a task, the last step of a chain or chord, every
+// member of a group, every instance of a map, or what is wrapped.
+func (s *Sig) With(opts *Opts) *Sig {
+	if s == nil {
+		return nil
+	}
+	c := *s
+	switch s.Shape {
+	case Call, Chain, Chord, Map:
+		c.Opts = s.Opts.Over(opts)
+	case Group:
+		c.Opts = s.Opts.Over(&Opts{FailFast: opts.FailFast, AtMost: opts.AtMost})
+		each := *opts
+		each.FailFast, each.AtMost = false, 0
+		c.Kids = make([]*Sig, len(s.Kids))
+		for i, k := range s.Kids {
+			c.Kids[i] = k.With(&each)
+		}
+	case After:
+		c.Kids = []*Sig{s.Kids[0], s.Kids[1].With(opts)}
+	case Join:
+		c.Kids = []*Sig{s.Kids[0].With(opts), s.Kids[1].With(opts)}
+	default:
+		c.Kids = []*Sig{s.Kids[0].With(opts)}
+	}
+	return &c
+}
+
+// sendWith applies the options of a send: a queue and a priority reach the first step of a chain,
+// both sides of a chord and every member of a group; retries and time limits reach every task.
+func (s *Sig) sendWith(opts *Opts, first bool, memo map[sendKey]*Sig) *Sig {
+	if s == nil {
+		return nil
+	}
+	key := sendKey{s, first}
+	if c, ok := memo[key]; ok {
+		return c
+	}
+	c := *s
+	memo[key] = &c
+	own := &Opts{Timeout: opts.Timeout, Hard: opts.Hard, MaxRetry: opts.MaxRetry, Backoff: opts.Backoff, Expires: opts.Expires}
+	routed := *own
+	routed.Queue, routed.Priority = opts.Queue, opts.Priority
+	mine := func(here bool) *Opts {
+		if here {
+			return &routed
+		}
+		return own
+	}
+	kid := func(i int, first bool) *Sig { return s.Kids[i].sendWith(opts, first, memo) }
+	switch s.Shape {
+	case Call:
+		c.Opts = s.Opts.Over(mine(first))
+	case Chain:
+		c.Kids = []*Sig{kid(0, first)}
+		c.Opts = s.Opts.Over(own)
+	case Chord, Map:
+		c.Kids = []*Sig{kid(0, first)}
+		c.Opts = s.Opts.Over(mine(first))
+	case Group, Join:
+		c.Kids = make([]*Sig, len(s.Kids))
+		for i := range s.Kids {
+			c.Kids[i] = kid(i, first)
+		}
+	case After:
+		c.Kids = []*Sig{kid(0, first), kid(1, false)}
+	default:
+		c.Kids = []*Sig{kid(0, first)}
+		c.Opts = s.Opts.Over(own)
+	}
+	return &c
+}
+
+type sendKey struct {
+	s     *Sig
+	first bool
+}
+
+// ForSend returns s under the options of a send.
+func (s *Sig) ForSend(opts *Opts) *Sig {
+	if opts.Queue != "" || opts.Priority != nil || opts.Timeout != nil || opts.Hard != nil ||
+		opts.MaxRetry != nil || opts.Backoff != nil || opts.Expires != nil {
+		s = s.sendWith(opts, true, map[sendKey]*Sig{})
+	}
+	if s != nil && (opts.FailFast || opts.AtMost > 0) {
+		c := *s
+		if s.Shape == Group || s.Shape == Map {
+			c.Opts = s.Opts.Over(&Opts{FailFast: opts.FailFast, AtMost: opts.AtMost})
+			s = &c
+		}
+	}
+	return s
+}

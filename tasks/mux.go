@@ -1,0 +1,120 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"muster/tasks/internal/engine"
+	"muster/tasks/internal/graph"
+)
+
+// Mux binds tasks to handlers. Bind everything before a worker starts with it.
+type Mux struct{ handlers map[string]*engine.Handler }
+
+// NewMux returns an empty Mux.
+func NewMux() *Mux { return &Mux{handlers: map[string]*engine.Handler{}} }
+
+// Middleware wraps every handler of a [Mux]; next runs the handler and returns its error.
+type Middleware = engine.Middleware
+
+// Use wraps the handlers bound so far and later on. The first one given is the outermost.
+func (m *Mux) Use(mw ...Middleware) {
+	for _, h := range m.handlers {
+		h.Use(mw...)
+	}
+	m.handlers[""] = m.base().Use(mw...)
+}
+
+func (m *Mux) base() *engine.Handler {
+	if h := m.handlers[""]; h != nil {
+		return h
+	}
+	return &engine.Handler{}
+}
+
+// Handle binds t to h. The context of h ends at the task's [Timeout], when the workflow is revoked
+// and when the worker must stop. A name bound twice panics.
+func Handle[I, O any](m *Mux, t Task[I, O], h func(context.Context, I) (O, error)) {
+	bind(m, t.name, t.opts, func(ctx context.Context, raw []byte) (engine.Answer, error) {
+		in, err := decode[I](t.name, raw)
+		if err != nil {
+			return engine.Answer{}, err
+		}
+		out, err := h(ctx, in)
+		if err != nil {
+			return engine.Answer{}, err
+		}
+		value, err := json.Marshal(out)
+		if err != nil {
+			return engine.Answer{}, &engine.Verdict{
+				Err: fmt.Errorf("result does not marshal to JSON: %w", err), Permanent: true, Code: CodeResult}
+		}
+		return engine.Answer{Value: value}, nil
+	})
+}
+
+// HandlePlan binds t to a planner: the signature it answers with takes the task's place, and those
+// who wait for the task cannot tell.
+func HandlePlan[I, O any](m *Mux, t Task[I, O], plan func(context.Context, I) (Signature[O], error)) {
+	bind(m, t.name, t.opts, func(ctx context.Context, raw []byte) (engine.Answer, error) {
+		in, err := decode[I](t.name, raw)
+		if err != nil {
+			return engine.Answer{}, err
+		}
+		s, err := plan(ctx, in)
+		if err != nil {
+			return engine.Answer{}, err
+		}
+		return engine.Answer{Plan: s.sig, Planned: true}, nil
+	})
+}
+
+func bind(m *Mux, name string, opts *graph.Opts, run func(context.Context, []byte) (engine.Answer, error)) {
+	for _, n := range append([]string{name}, opts.Alias...) {
+		if n == "" {
+			panic("tasks: a task needs a name")
+		}
+		if m.handlers[n] != nil {
+			panic(fmt.Sprintf("tasks: %s is bound twice", n))
+		}
+		m.handlers[n] = &engine.Handler{Name: n, Opts: opts, Run: run, Wrap: m.base().Wrap}
+	}
+}
+
+func decode[I any](name string, raw []byte) (I, error) {
+	var in I
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return in, &engine.Verdict{
+			Err: fmt.Errorf("input of %s does not decode: %w", name, err), Permanent: true, Code: CodeInput}
+	}
+	return in, nil
+}
+
+// Info is what a handler can know about its own run.
+type Info = engine.Info
+
+// InfoFrom returns what is known about the run that ctx belongs to; the zero Info outside of one.
+func InfoFrom(ctx context.Context) Info {
+	if r := engine.RunFrom(ctx); r != nil {
+		return r.Info
+	}
+	return Info{}
+}
+
+// SetProgress records how far the task of ctx is. Writes are gathered; outside of a task it does
+// nothing.
+func SetProgress(ctx context.Context, done, total int) {
+	if r := engine.RunFrom(ctx); r != nil {
+		r.SetProgress(done, total)
+	}
+}
+
+// PublishKey writes one of the workflow's progress keys, such as "status" or "result_count". It does
+// nothing unless the workflow was sent with [ProgressKeys]. Numbers never go down, and status words
+// only go forward.
+func PublishKey(ctx context.Context, name, value string) {
+	if r := engine.RunFrom(ctx); r != nil {
+		r.PublishKey(ctx, name, value)
+	}
+}

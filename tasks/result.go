@@ -1,0 +1,150 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"muster/tasks/internal/engine"
+)
+
+// Status is the state of a workflow, or of one of its nodes.
+type Status = engine.Status
+
+// The states. Of a workflow, the state is that of the value it yields.
+const (
+	Pending = engine.Pending // waits: for a worker, for its time, or for what comes before it
+	Started = engine.Started // runs
+	Retry   = engine.Retry   // failed, and will be tried again
+	Success = engine.Success
+	Failed  = engine.Failed
+	Revoked = engine.Revoked
+	Skipped = engine.Skipped // lies behind a failure
+)
+
+// Progress is how far a workflow is.
+type Progress = engine.Progress
+
+// AsyncResult is the handle of a workflow that was sent.
+type AsyncResult[O any] struct {
+	client *Client
+	id     string
+}
+
+// Send stores s in Redis as a workflow, releases what can run at once and returns its handle. When
+// Send returns without error the workflow will run, whatever becomes of the sender.
+func (s Signature[O]) Send(ctx context.Context, c *Client, opts ...Option) (*AsyncResult[O], error) {
+	id, err := c.eng.Send(ctx, s.sig, collect(opts))
+	if err != nil && !errors.Is(err, ErrDuplicate) {
+		return nil, fmt.Errorf("send workflow: %w", err)
+	}
+	if err != nil {
+		return &AsyncResult[O]{c, id}, fmt.Errorf("send workflow: %w", err)
+	}
+	return &AsyncResult[O]{c, id}, nil
+}
+
+// Attach returns the handle of the workflow with an id. It does no I/O: an unknown id shows as
+// [ErrUnknown] when the handle is used.
+func Attach[O any](c *Client, id string) *AsyncResult[O] { return &AsyncResult[O]{c, id} }
+
+// ID returns the id of the workflow, which is the id of the job it does.
+func (r *AsyncResult[O]) ID() string { return r.id }
+
+// Wait blocks until the workflow has its value or cannot have one any more, and returns the value or
+// a *[Failure]: the first failure at once, while siblings may still run. Ending ctx ends the wait,
+// not the workflow. Inside a handler it returns [ErrWaitInTask].
+func (r *AsyncResult[O]) Wait(ctx context.Context) (O, error) {
+	var out O
+	if engine.RunFrom(ctx) != nil {
+		return out, ErrWaitInTask
+	}
+	raw, fail, err := r.client.eng.Wait(ctx, r.id)
+	if err != nil {
+		return out, fmt.Errorf("wait for workflow %s: %w", r.id, err)
+	}
+	if fail != nil {
+		return out, failure(fail)
+	}
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return out, fmt.Errorf("result of workflow %s is not a %T: %w", r.id, out, err)
+	}
+	return out, nil
+}
+
+func failure(f *engine.Failure) *Failure {
+	return &Failure{Task: f.Task, Node: f.Node, Attempts: f.Attempts, Message: f.Message, Code: f.Code}
+}
+
+// Status returns the state of the workflow.
+func (r *AsyncResult[O]) Status(ctx context.Context) (Status, error) {
+	p, err := r.Progress(ctx)
+	return p.Status, err
+}
+
+// Progress returns how far the workflow is.
+func (r *AsyncResult[O]) Progress(ctx context.Context) (Progress, error) {
+	p, err := r.client.eng.Progress(ctx, r.id)
+	if err != nil {
+		return p, fmt.Errorf("progress of workflow %s: %w", r.id, err)
+	}
+	return p, nil
+}
+
+// watchEvery is how often Watch looks; the end is told at once.
+const watchEvery = 100 * time.Millisecond
+
+// Watch yields the progress of the workflow whenever it has changed. The last one has Ended set; an
+// error ends the sequence.
+func (r *AsyncResult[O]) Watch(ctx context.Context) iter.Seq2[Progress, error] {
+	return func(yield func(Progress, error) bool) {
+		var last Progress
+		for first := true; ; first = false {
+			p, err := r.Progress(ctx)
+			if err != nil {
+				yield(p, err)
+				return
+			}
+			if first || p != last {
+				if !yield(p, nil) {
+					return
+				}
+			}
+			last = p
+			if p.Ended {
+				return
+			}
+			if err := r.client.eng.Pause(ctx, r.id, watchEvery); err != nil {
+				yield(p, fmt.Errorf("watch workflow %s: %w", r.id, err))
+				return
+			}
+		}
+	}
+}
+
+// Revoke stops the whole workflow: what waits never runs, and the contexts of what runs end. It
+// needs no worker, and is no error when the workflow has ended.
+func (r *AsyncResult[O]) Revoke(ctx context.Context) error { return r.client.Revoke(ctx, r.id) }
+
+// Members returns what the members of the workflow's group, or of its map, have yielded so far.
+// done has one entry for each member; a value counts where it is true.
+func Members[O any](ctx context.Context, r *AsyncResult[[]O]) (values []O, done []bool, err error) {
+	raws, err := r.client.eng.Members(ctx, r.id)
+	if err != nil {
+		return nil, nil, fmt.Errorf("members of workflow %s: %w", r.id, err)
+	}
+	values, done = make([]O, len(raws)), make([]bool, len(raws))
+	for i, raw := range raws {
+		if raw == nil {
+			continue
+		}
+		if err := json.Unmarshal(raw, &values[i]); err != nil {
+			return nil, nil, fmt.Errorf("member %d of workflow %s: %w", i, r.id, err)
+		}
+		done[i] = true
+	}
+	return values, done, nil
+}

@@ -1,0 +1,156 @@
+package tasks
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"muster/tasks/internal/graph"
+)
+
+// Task is a named unit of work from I to O. It is a declaration only: [Handle] binds it to code in a
+// worker, and whoever sends it needs no handler. Names are part of the wire, as in "proxies.check".
+type Task[I, O any] struct {
+	name string
+	opts *graph.Opts
+}
+
+// New declares a task. The options are the defaults of its signatures.
+func New[I, O any](name string, opts ...Option) Task[I, O] {
+	return Task[I, O]{name: name, opts: collect(opts)}
+}
+
+// Name returns the name the task was declared with.
+func (t Task[I, O]) Name() string { return t.name }
+
+// S returns the work of running t on in. It sends nothing.
+func (t Task[I, O]) S(in I, opts ...Option) Signature[O] {
+	s := &graph.Sig{Shape: graph.Call, Task: t.name, Opts: t.opts.Over(collect(opts))}
+	raw, err := json.Marshal(in)
+	if err != nil {
+		s.Err = fmt.Errorf("input of task %s does not marshal to JSON: %w", t.name, err)
+	}
+	s.Input = raw
+	return Signature[O]{s}
+}
+
+// Signature is work that will yield an O: an immutable value that runs when it is sent. One signature
+// used in two places of a send is one run; sending it again is another. The zero Signature is
+// invalid, and Send says so.
+type Signature[O any] struct{ sig *graph.Sig }
+
+// Work is any signature, whatever it yields.
+type Work interface{ work() *graph.Sig }
+
+func (s Signature[O]) work() *graph.Sig { return s.sig }
+
+// With returns s with opts on what s ends with: a task, the last step of a chain, the body of a
+// chord, every member of a group, every instance of a map.
+func (s Signature[O]) With(opts ...Option) Signature[O] {
+	return Signature[O]{s.sig.With(collect(opts))}
+}
+
+// Chain runs next on what s yields.
+func Chain[A, B any](s Signature[A], next Task[A, B], opts ...Option) Signature[B] {
+	return Signature[B]{step(graph.Chain, s.sig, next.name, next.opts, opts)}
+}
+
+// Group runs all of ss at once and yields their values in the order given. A group of one is a list
+// of one, a group of none is an empty list.
+func Group[O any](ss ...Signature[O]) Signature[[]O] {
+	kids := make([]*graph.Sig, len(ss))
+	for i, s := range ss {
+		kids[i] = s.sig
+	}
+	return Signature[[]O]{&graph.Sig{Shape: graph.Group, Kids: kids}}
+}
+
+// Each is the group of t on every one of ins. [AtMost] and [FailFast] among opts are the group's, all
+// others each member's.
+func Each[I, O any](ins []I, t Task[I, O], opts ...Option) Signature[[]O] {
+	own := collect(opts)
+	group := &graph.Opts{AtMost: own.AtMost, FailFast: own.FailFast}
+	own.AtMost, own.FailFast = 0, false
+	shared := t.opts.Over(own)
+	sigs := make([]graph.Sig, len(ins))
+	kids := make([]*graph.Sig, len(ins))
+	for i, in := range ins {
+		sigs[i] = graph.Sig{Shape: graph.Call, Task: t.name, Opts: shared}
+		raw, err := json.Marshal(in)
+		if err != nil {
+			sigs[i].Err = fmt.Errorf("input %d of task %s does not marshal to JSON: %w", i, t.name, err)
+		}
+		sigs[i].Input = raw
+		kids[i] = &sigs[i]
+	}
+	return Signature[[]O]{&graph.Sig{Shape: graph.Group, Kids: kids, Opts: group}}
+}
+
+// Chord runs body on the list that header yields, once its last member is in. A failed member skips
+// the body; see [Settle] for a body that wants the survivors.
+func Chord[A, B any](header Signature[[]A], body Task[[]A, B], opts ...Option) Signature[B] {
+	return Signature[B]{step(graph.Chord, header.sig, body.name, body.opts, opts)}
+}
+
+// Map runs each on every element of the list that s yields, however many there will be, and yields
+// the results in the order of the elements.
+func Map[A, B any](s Signature[[]A], each Task[A, B], opts ...Option) Signature[[]B] {
+	return Signature[[]B]{step(graph.Map, s.sig, each.name, each.opts, opts)}
+}
+
+// Pair is what [Join] yields.
+type Pair[A, B any] struct {
+	First  A `json:"first"`
+	Second B `json:"second"`
+}
+
+// Join runs a and b at once and yields both.
+func Join[A, B any](a Signature[A], b Signature[B]) Signature[Pair[A, B]] {
+	return Signature[Pair[A, B]]{&graph.Sig{Shape: graph.Join, Kids: []*graph.Sig{a.sig, b.sig}}}
+}
+
+// Outcome is the value of a member, or the failure that took its place.
+type Outcome[O any] struct {
+	Value O        `json:"value"`
+	Err   *Failure `json:"err,omitempty"`
+}
+
+// Settle turns failures of the members of s into values: it waits for all members and never fails
+// because of one. It still fails when there is no list, as when what a [Map] goes over failed.
+func Settle[O any](s Signature[[]O]) Signature[[]Outcome[O]] {
+	return Signature[[]Outcome[O]]{&graph.Sig{Shape: graph.Settle, Kids: []*graph.Sig{s.sig}}}
+}
+
+// After runs next once s has succeeded, without passing it anything.
+func After[A, B any](s Signature[A], next Signature[B]) Signature[B] {
+	return Signature[B]{&graph.Sig{Shape: graph.After, Kids: []*graph.Sig{s.sig, next.sig}}}
+}
+
+// Rescue runs t on the failure of s, if it fails, and yields t's value in its place.
+func (s Signature[O]) Rescue(t Task[Failure, O]) Signature[O] {
+	return Signature[O]{step(graph.Rescue, s.sig, t.name, t.opts, nil)}
+}
+
+// OnSuccess yields what s yields, and also runs cb on it. What becomes of cb does not change s.
+func OnSuccess[A, B any](s Signature[A], cb Task[A, B]) Signature[A] {
+	return Signature[A]{step(graph.OnSuccess, s.sig, cb.name, cb.opts, nil)}
+}
+
+// OnError fails as s fails, and also runs eb: once with the failure that made s fail, or, when s is a
+// group or a map, once for every failure among its members.
+func OnError[A, B any](s Signature[A], eb Task[Failure, B]) Signature[A] {
+	return Signature[A]{step(graph.OnError, s.sig, eb.name, eb.opts, nil)}
+}
+
+func step(shape graph.Shape, s *graph.Sig, task string, declared *graph.Opts, opts []Option) *graph.Sig {
+	return &graph.Sig{Shape: shape, Task: task, Opts: declared.Over(collect(opts)), Kids: []*graph.Sig{s}}
+}
+
+func collect(opts []Option) *graph.Opts {
+	o := &graph.Opts{}
+	for _, opt := range opts {
+		if opt != nil {
+			opt(o)
+		}
+	}
+	return o
+}

@@ -1,0 +1,112 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"muster/tasks/internal/engine"
+)
+
+// WorkerConfig says what a worker takes and how.
+type WorkerConfig struct {
+	// Queues are the queues to take from, with their weights. Defaults to {"default": 1}.
+	Queues map[string]int
+	// Strict takes from a queue only when those with a greater weight are empty. Defaults to false.
+	Strict bool
+	// Concurrency is how many tasks run at once. Defaults to 8.
+	Concurrency int
+	// MaxConcurrency bounds what [Client.SetConcurrency] can raise it to. Defaults to the larger of
+	// 256 and Concurrency.
+	MaxConcurrency int
+	// Grace is how long running tasks may finish after the context of Run has ended. Defaults to 30 s.
+	Grace time.Duration
+	// MaxResult bounds a result, in bytes. Defaults to 16 MiB.
+	MaxResult int
+	// Name identifies the worker; two live workers must not share one. Defaults to host-pid-number.
+	Name string
+	// Logger hears what an operator should know. Defaults to none.
+	Logger *slog.Logger
+	// Ready, if set, is called once the worker takes work.
+	Ready func()
+}
+
+func (c WorkerConfig) withDefaults() WorkerConfig {
+	if len(c.Queues) == 0 {
+		c.Queues = map[string]int{"default": 1}
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = 8
+	}
+	if c.MaxConcurrency == 0 {
+		c.MaxConcurrency = max(256, c.Concurrency)
+	}
+	if c.Grace == 0 {
+		c.Grace = 30 * time.Second
+	}
+	if c.MaxResult == 0 {
+		c.MaxResult = 16 << 20
+	}
+	if c.Name == "" {
+		c.Name = engine.WorkerName()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c WorkerConfig) validate() error {
+	var errs []error
+	for q, w := range c.Queues {
+		if q == "" || w < 1 {
+			errs = append(errs, fmt.Errorf("Queues[%q]: weight %d; name the queue and weigh it at least 1", q, w))
+		}
+	}
+	if c.Concurrency < 1 || c.Concurrency > c.MaxConcurrency {
+		errs = append(errs, fmt.Errorf("Concurrency %d: must be 1 to MaxConcurrency %d", c.Concurrency, c.MaxConcurrency))
+	}
+	if err := engine.ValidName(c.Name); err != nil {
+		errs = append(errs, fmt.Errorf("Name: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+// Worker runs tasks.
+type Worker struct{ w *engine.Worker }
+
+// NewWorker returns a worker that runs the handlers of mux.
+func NewWorker(c *Client, mux *Mux, cfg WorkerConfig) (*Worker, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("worker config: %w", err)
+	}
+	handlers := map[string]*engine.Handler{}
+	for name, h := range mux.handlers {
+		if name != "" {
+			handlers[name] = h
+		}
+	}
+	return &Worker{engine.NewWorker(c.eng, handlers, engine.WorkerConfig{
+		Queues: cfg.Queues, Strict: cfg.Strict, Concurrency: cfg.Concurrency, MaxConcurrency: cfg.MaxConcurrency,
+		Grace: cfg.Grace, MaxResult: cfg.MaxResult, Name: cfg.Name, Logger: cfg.Logger, Ready: cfg.Ready,
+		PID: os.Getpid(),
+	})}, nil
+}
+
+// Name returns the name of the worker.
+func (w *Worker) Name() string { return w.w.Name() }
+
+// Run takes and runs tasks until ctx is done. Then it takes no more, lets running tasks finish for
+// Grace, ends their contexts with [ErrShutdown], gives back what still runs, and returns nil.
+// Tasks given back run elsewhere at once, and no attempt is counted. Run can be called once.
+func (w *Worker) Run(ctx context.Context) error { return w.w.Run(ctx) }
+
+// Kill makes Run stop without Grace: what runs is given back at once.
+func (w *Worker) Kill() { w.w.Kill() }
+
+// SetConcurrency changes how many tasks run at once, within MaxConcurrency.
+func (w *Worker) SetConcurrency(n int) { w.w.SetConcurrency(n) }
