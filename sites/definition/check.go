@@ -1,0 +1,378 @@
+package definition
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+	"golang.org/x/text/encoding/htmlindex"
+)
+
+// siteName is what may stand in Redis keys and file names.
+var siteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+
+var (
+	types     = []string{TypeText, TypeHTML, TypeNumber, TypeInteger, TypePrice, TypeBool, TypeDate, TypeURL, TypeList, TypeObject}
+	locales   = []string{"auto", "en", "de", "fr", "ch", "bg", "es", "it", "in"}
+	pageFacts = []string{"url", "requested_url", "title", "status", "fetched_at", "html", "site"}
+	kinds     = []string{KindListing, KindDetail}
+	formats   = []string{FormatHTML, FormatJSON}
+)
+
+// check finds what can be read but cannot work, and fills in what follows
+// from the rest.
+func (d *decoder) check(def *Definition) {
+	switch {
+	case def.Site == "":
+		d.problemAt(def.At, "site", "is missing; give the site a name, best its host, such as shop.example")
+	case !siteName.MatchString(def.Site):
+		d.problemAt(def.At, "site", "%q cannot name a site; use letters, digits, dots, dashes and underscores", def.Site)
+	}
+	base, err := url.Parse(def.BaseURL)
+	switch {
+	case def.BaseURL == "":
+		d.problemAt(def.At, "base_url", "is missing; give the URL that start URLs are relative to, such as https://shop.example")
+		base = nil
+	case err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https"):
+		d.problemAt(def.At, "base_url", "%q is not an http or https URL with a host", def.BaseURL)
+		base = nil
+	}
+	if base != nil {
+		if own := strings.ToLower(base.Hostname()); !slices.Contains(def.Hosts, own) {
+			def.Hosts = append(def.Hosts, own)
+		}
+	}
+	for i, h := range def.Hosts {
+		def.Hosts[i] = strings.ToLower(h)
+		if strings.ContainsAny(h, "/: ") || h == "" {
+			d.problemAt(def.At, "hosts", "%q is not a host name; write it without scheme, port and path, such as shop.example or *.shop.example", h)
+		}
+	}
+	d.checkStart(def, base)
+	d.checkLinks(def.Listing.Links, "listing.links")
+	d.checkLinks(def.Detail.Links, "detail.links")
+	d.checkNext(def.Listing.Next)
+	def.Listing.Format = d.oneOf(def.Listing.Format, FormatHTML, formats, def.Listing.At, "listing.format")
+	def.Detail.Format = d.oneOf(def.Detail.Format, FormatHTML, formats, def.Detail.At, "detail.format")
+	def.Locale = d.oneOf(def.Locale, "auto", locales, def.At, "locale")
+	d.checkRecords(def)
+	d.checkRequest(def)
+	d.checkBounds(def)
+}
+
+func (d *decoder) oneOf(got, missing string, allowed []string, at Pos, key string) string {
+	if got == "" {
+		return missing
+	}
+	if !slices.Contains(allowed, got) {
+		if n := nearest(got, allowed); n != "" {
+			d.problemAt(at, key, "%q is unknown; did you mean %q?", got, n)
+		} else {
+			d.problemAt(at, key, "%q is unknown; use one of %s", got, strings.Join(allowed, ", "))
+		}
+	}
+	return got
+}
+
+func (d *decoder) checkStart(def *Definition, base *url.URL) {
+	if len(def.Start) == 0 {
+		d.problemAt(def.At, "start", "is missing; list the pages to begin with, such as /catalogue")
+	}
+	for i := range def.Start {
+		s := &def.Start[i]
+		if (s.URL == "") == (s.Template == "") {
+			d.problemAt(s.At, "start", "give either url or template")
+			continue
+		}
+		s.As = d.oneOf(s.As, KindListing, kinds, s.At, "start.as")
+		ref := s.URL
+		if s.Template != "" {
+			if !strings.Contains(s.Template, "{n}") {
+				d.problemAt(s.At, "start.template", "%q has no {n} for the number", s.Template)
+			}
+			s.Step = max(s.Step, 1)
+			if s.To < s.From {
+				d.problemAt(s.At, "start.to", "is %d, below from, which is %d", s.To, s.From)
+			}
+			if (s.To-s.From)/s.Step >= 1_000_000 {
+				d.problemAt(s.At, "start", "makes more than 1,000,000 pages; narrow from and to")
+				s.To = s.From
+			}
+			ref = fill(s.Template, s.From)
+		} else if s.From != 0 || s.To != 0 || s.Step != 0 {
+			d.problemAt(s.At, "start", "from, to and step belong to a template; write template instead of url, with {n} in it")
+		}
+		if base == nil {
+			continue
+		}
+		u, err := base.Parse(ref)
+		if err != nil {
+			d.problemAt(s.At, "start", "%q is not a URL: %s", ref, err)
+		} else if !def.InScope(u) {
+			d.problemAt(s.At, "start", "%s is outside the site's scope; add %q to hosts, or look at scope", u, u.Hostname())
+		}
+	}
+}
+
+func (d *decoder) checkLinks(links []Link, key string) {
+	for i := range links {
+		l := &links[i]
+		if l.CSS.IsZero() == l.JSON.IsZero() && !d.failedAt(l.At) {
+			d.problemAt(l.At, key, "give either css or json to find the links with")
+		}
+		if l.Template != "" && !strings.Contains(l.Template, "{value}") {
+			d.problemAt(l.At, key+".template", "%q has no {value} for what was found", l.Template)
+		}
+		if l.CSS.Attr != "" && l.Attr == "" {
+			l.Attr = l.CSS.Attr
+		}
+		l.As = d.oneOf(l.As, KindDetail, kinds, l.At, key+".as")
+	}
+}
+
+func (d *decoder) checkNext(x *Next) {
+	if x == nil {
+		return
+	}
+	var given []string
+	for name, set := range map[string]bool{"css": !x.CSS.IsZero(), "rel": x.Rel != "", "json": !x.JSON.IsZero(), "template": x.Template != "", "param": x.Param != ""} {
+		if set {
+			given = append(given, name)
+		}
+	}
+	slices.Sort(given)
+	const key = "listing.next"
+	switch {
+	case len(given) == 0 && !d.failedAt(x.At):
+		d.problemAt(x.At, key, "says no way to the next page; give one of css, rel, json, template and param")
+	case len(given) > 1:
+		d.problemAt(x.At, key, "has %s; give only one of them", strings.Join(given, " and "))
+	}
+	if x.Rel != "" && x.Rel != "next" {
+		d.problemAt(x.At, key+".rel", `%q is unknown; the only one is "next"`, x.Rel)
+	}
+	if x.Template != "" && !strings.Contains(x.Template, "{n}") {
+		d.problemAt(x.At, key+".template", "%q has no {n} for the number", x.Template)
+	}
+	if x.CSS.Attr != "" && x.Attr == "" {
+		x.Attr = x.CSS.Attr
+	}
+	counted := x.Template != "" || (x.Param != "" && x.Cursor.IsZero())
+	if !counted && (x.From != nil || x.To != 0 || x.Step != 0) {
+		d.problemAt(x.At, key, "from, to and step belong to template, or to param without cursor")
+	}
+	if !x.Cursor.IsZero() && x.Param == "" {
+		d.problemAt(x.At, key+".cursor", "needs param, the query parameter that takes it")
+	}
+	if x.Step < 0 || x.To < 0 {
+		d.problemAt(x.At, key, "from, to and step cannot be negative")
+	}
+	x.Step = max(x.Step, 1)
+}
+
+// failedAt tells whether the value at this place has been complained about
+// already, so that one mistake is not told twice.
+func (d *decoder) failedAt(at Pos) bool {
+	return slices.ContainsFunc(d.problems, func(p *Problem) bool { return p.At.Line == at.Line })
+}
+
+func (d *decoder) checkRecords(def *Definition) {
+	if len(def.Records) == 0 && !d.failedKey("records") {
+		d.problemAt(def.At, "records", "is missing; name at least one kind of record and its fields")
+	}
+	for i := range def.Records {
+		r := &def.Records[i]
+		key := "records." + r.Name
+		if !siteName.MatchString(r.Name) {
+			d.problemAt(r.At, key, "%q cannot name a record; use letters, digits, dots, dashes and underscores", r.Name)
+		}
+		r.From = d.oneOf(r.From, KindDetail, kinds, r.At, key+".from")
+		r.OnInvalid = d.oneOf(r.OnInvalid, OnInvalidDrop, []string{OnInvalidDrop, OnInvalidKeep, OnInvalidFail}, r.At, key+".on_invalid")
+		page := def.Page(r.From)
+		if !r.Each.IsZero() && !r.EachJSON.IsZero() {
+			d.problemAt(r.At, key, "has each and each_json; give only one of them")
+		}
+		if !r.EachJSON.IsZero() && page.Format != FormatJSON {
+			d.problemAt(r.EachJSON.At, key+".each_json", "needs format: json on the %s page", r.From)
+		}
+		if len(r.Fields) == 0 && !d.failedKey(key+".fields") {
+			d.problemAt(r.At, key+".fields", "is missing; name at least one field")
+		}
+		d.checkFields(def, r.Fields, page.Format, key+".fields")
+		names := make([]string, len(r.Fields))
+		for i, f := range r.Fields {
+			names[i] = f.Name
+		}
+		for what, list := range map[string][]string{"key": r.Key, "changes": r.Changes} {
+			for _, k := range list {
+				if slices.Contains(names, k) || (what == "key" && strings.HasPrefix(k, "_")) {
+					continue
+				}
+				if n := nearest(k, names); n != "" {
+					d.problemAt(r.At, key+"."+what, "no field %q; did you mean %q?", k, n)
+				} else {
+					d.problemAt(r.At, key+"."+what, "no field %q; the fields are %s", k, strings.Join(names, ", "))
+				}
+			}
+		}
+	}
+}
+
+func (d *decoder) failedKey(prefix string) bool {
+	return slices.ContainsFunc(d.problems, func(p *Problem) bool { return strings.HasPrefix(p.Key, prefix) })
+}
+
+func (d *decoder) checkFields(def *Definition, fields Fields, format, key string) {
+	for i := range fields {
+		f := &fields[i]
+		key := key + "." + f.Name
+		if strings.HasPrefix(f.Name, "_") {
+			d.problemAt(f.At, key, "names that begin with _ are taken; choose another")
+		}
+		missing := TypeText
+		if len(f.Fields) > 0 {
+			missing = TypeObject
+		}
+		f.Type = d.oneOf(f.Type, missing, types, f.At, key+".type")
+		f.Of = d.oneOf(f.Of, missing, types, f.At, key+".of")
+		if f.Of != missing && f.Type != TypeList {
+			d.problemAt(f.At, key+".of", "belongs to type: list")
+		}
+		if f.Of == TypeList {
+			d.problemAt(f.At, key+".of", "a list of lists is not supported; use a list of objects")
+		}
+		f.Locale = d.oneOf(f.Locale, def.Locale, locales, f.At, key+".locale")
+		object := f.Type == TypeObject || (f.Type == TypeList && f.Of == TypeObject)
+		switch {
+		case object && len(f.Fields) == 0 && format != FormatJSON:
+			d.problemAt(f.At, key, "an object needs fields of its own")
+		case !object && len(f.Fields) > 0:
+			d.problemAt(f.At, key, "only an object has fields; write type: object, or type: list with of: object")
+		}
+		if len(f.Fields) > 0 {
+			d.checkFields(def, f.Fields, format, key+".fields")
+		}
+		if len(f.Any) == 0 && f.Type != TypeObject && !d.failedAt(f.At) && !d.failedKey(key) {
+			d.problemAt(f.At, key, "says no place to take the value from; give one of css, json, jsonld, meta, label, page, value, exists and regex")
+		}
+		if f.Min != nil && f.Max != nil && *f.Min > *f.Max {
+			d.problemAt(f.At, key, "min is above max")
+		}
+		for j := range f.Any {
+			d.checkSource(&f.Any[j], f, format, key)
+		}
+	}
+}
+
+func (d *decoder) checkSource(s *Source, f *Field, format, key string) {
+	var given []string
+	for _, k := range []struct {
+		name string
+		set  bool
+	}{{"css", !s.CSS.IsZero()}, {"json", !s.JSON.IsZero()}, {"jsonld", s.JSONLD != ""}, {"meta", s.Meta != ""},
+		{"label", s.Label != ""}, {"page", s.Page != ""}, {"value", s.Value != nil}, {"exists", !s.Exists.IsZero()}} {
+		if k.set {
+			given = append(given, k.name)
+		}
+	}
+	switch {
+	case len(given) == 0 && s.Regex.IsZero() && s.Attr == "" && s.Take == "":
+		if !d.failedAt(s.At) {
+			d.problemAt(s.At, key, "says no place to take the value from; give one of css, json, jsonld, meta, label, page, value, exists and regex")
+		}
+	case len(given) > 1:
+		d.problemAt(s.At, key, "has %s in one source; give only one, or list them under any", strings.Join(given, " and "))
+	}
+	if s.CSS.Attr != "" && s.Attr == "" {
+		s.Attr = s.CSS.Attr
+	}
+	if s.Attr != "" && s.Take != "" && s.Take != "attr" {
+		d.problemAt(s.At, key+".take", "%q and attr exclude each other", s.Take)
+	}
+	s.Take = d.oneOf(s.Take, "", []string{"text", "own_text", "html", "inner_html", "attr"}, s.At, key+".take")
+	if s.Take == "" && f.Type == TypeHTML {
+		s.Take = "inner_html"
+	}
+	if s.Page != "" {
+		d.oneOf(s.Page, "", pageFacts, s.At, key+".page")
+	}
+	s.Scope = d.oneOf(s.Scope, "", []string{"record", "page"}, s.At, key+".scope")
+	if !s.JSON.IsZero() && format != FormatJSON && s.JSON.At.Line > 0 && s.CSS.IsZero() {
+		d.problemAt(s.JSON.At, key+".json", "needs format: json on the page; for JSON in a script element use jsonld, or css with regex")
+	}
+	if s.JSONLD != "" {
+		typ, rest, found := strings.Cut(s.JSONLD, ".")
+		path, err := ParsePath(rest)
+		switch {
+		case !found || typ == "":
+			d.problemAt(s.At, key+".jsonld", "%q wants a type and a path, such as Product.offers.price or *.name", s.JSONLD)
+		case err != nil:
+			d.problemAt(s.At, key+".jsonld", "%s", err)
+		}
+		s.ldType, s.ldPath = typ, path
+	}
+	for _, w := range s.Replace {
+		if w.Pattern.IsZero() && !d.failedAt(w.At) {
+			d.problemAt(w.At, key+".replace", "pattern is missing")
+		}
+	}
+}
+
+func (d *decoder) checkRequest(def *Definition) {
+	if def.Encoding != "" {
+		if _, err := htmlindex.Get(def.Encoding); err != nil {
+			d.problemAt(def.At, "encoding", "%q is no known charset; write it like windows-1251 or utf-8", def.Encoding)
+		}
+	}
+	for _, name := range sortedKeys(def.Headers) {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(def.Headers[name]) {
+			d.problemAt(def.At, "headers."+name, "is not a valid HTTP header")
+		}
+	}
+	if !httpguts.ValidHeaderFieldValue(def.UserAgent) {
+		d.problemAt(def.At, "user_agent", "is not a valid HTTP header value")
+	}
+	for i, s := range def.DependsOn {
+		if s == def.Site {
+			d.problemAt(def.At, "depends_on", "a site cannot depend on itself")
+		}
+		if slices.Index(def.DependsOn, s) != i {
+			d.problemAt(def.At, "depends_on", "names %q twice", s)
+		}
+	}
+}
+
+func (d *decoder) checkBounds(def *Definition) {
+	bound := func(at Pos, key string, got, low, high int64) {
+		if got < low || got > high {
+			d.problemAt(at, key, "is %d; must be from %d to %d", got, low, high)
+		}
+	}
+	span := func(at Pos, key string, got, low, high time.Duration) {
+		if got < low || got > high {
+			d.problemAt(at, key, "is %s; must be from %s to %s", got, low, high)
+		}
+	}
+	p, l, r := &def.Politeness, &def.Limits, &def.Retries
+	bound(p.At, "politeness.max_per_domain", int64(p.MaxPerDomain), 1, 1000)
+	span(p.At, "politeness.delay", p.Delay, 0, time.Hour)
+	span(p.At, "politeness.crawl_delay_max", p.CrawlDelayMax, 0, time.Hour)
+	span(p.At, "politeness.retry_after_max", p.RetryAfterMax, 0, 24*time.Hour)
+	bound(l.At, "limits.max_pages", int64(l.MaxPages), 1, 100_000_000)
+	bound(l.At, "limits.max_records", int64(l.MaxRecords), 0, 1_000_000_000)
+	bound(l.At, "limits.max_depth", int64(l.MaxDepth), 0, 1_000_000)
+	bound(l.At, "limits.max_bytes", int64(l.MaxBytes), 1<<10, 1<<30)
+	bound(l.At, "limits.redirects", int64(l.Redirects), 0, 20)
+	span(l.At, "limits.page_timeout", l.PageTimeout, 100*time.Millisecond, time.Hour)
+	span(l.At, "limits.max_duration", l.MaxDuration, 0, 30*24*time.Hour)
+	bound(r.At, "retries.attempts", int64(r.Attempts), 0, 100)
+	span(r.At, "retries.base", r.Base, 0, time.Hour)
+	span(r.At, "retries.cap", r.Cap, 0, 24*time.Hour)
+	span(r.At, "retries.stall_max", r.StallMax, 0, 7*24*time.Hour)
+	bound(def.Blocks.At, "blocks.min_text", int64(def.Blocks.MinText), 0, 1<<20)
+	def.Proxy.Fallback = d.oneOf(def.Proxy.Fallback, FallbackFail, []string{FallbackFail, FallbackWait, FallbackDirect}, def.Proxy.At, "proxy.fallback")
+	span(def.Proxy.At, "proxy.wait", def.Proxy.Wait, 0, 24*time.Hour)
+}

@@ -1,0 +1,449 @@
+// Package definition reads the YAML files that say how a site is scraped.
+//
+// A definition names where to start, how to come from page to page, which
+// records to take from which pages, and how politely to do it. Reading is
+// strict: an unknown key, a selector or a regular expression that does not
+// compile, and whatever else cannot work are errors that name file, line,
+// column and the way out, all of them at once. example.yaml, beside this
+// file, explains every key.
+package definition
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Definition is one site. It is immutable once loaded and may be shared.
+type Definition struct {
+	At          Pos
+	Site        string            `yaml:"site"`
+	Description string            `yaml:"description"`
+	BaseURL     string            `yaml:"base_url"`
+	Hosts       []string          `yaml:"hosts"`
+	Scope       Scope             `yaml:"scope"`
+	Start       []Start           `yaml:"start"`
+	Listing     Listing           `yaml:"listing"`
+	Detail      Detail            `yaml:"detail"`
+	Records     Records           `yaml:"records"`
+	Locale      string            `yaml:"locale"`
+	Encoding    string            `yaml:"encoding"`
+	UserAgent   string            `yaml:"user_agent"`
+	Headers     map[string]string `yaml:"headers"`
+	Cookies     map[string]string `yaml:"cookies"`
+	Politeness  Politeness        `yaml:"politeness"`
+	Limits      Limits            `yaml:"limits"`
+	Retries     Retries           `yaml:"retries"`
+	Blocks      Blocks            `yaml:"blocks"`
+	Proxy       Proxy             `yaml:"proxy"`
+	DependsOn   []string          `yaml:"depends_on"`
+
+	file   string
+	source []byte
+	rebase *url.URL // the base URL to use instead of BaseURL
+}
+
+// Scope says which URLs belong to the site, apart from its hosts. It is asked
+// for every link and again after every redirect.
+type Scope struct {
+	At         Pos
+	Allow      []Pattern `yaml:"allow"`
+	Deny       []Pattern `yaml:"deny"`
+	DropParams []string  `yaml:"drop_params"`
+}
+
+// Start is a listing page to begin with.
+type Start struct {
+	At       Pos
+	URL      string `yaml:"url"`
+	Template string `yaml:"template"`
+	From     int    `yaml:"from"`
+	To       int    `yaml:"to"`
+	Step     int    `yaml:"step"`
+	As       string `yaml:"as"`
+}
+
+// Listing says what to do with a page that leads to others.
+type Listing struct {
+	At       Pos
+	Next     *Next      `yaml:"next"`
+	Links    []Link     `yaml:"links"`
+	MustHave []Selector `yaml:"must_have"`
+	Format   string     `yaml:"format"`
+}
+
+// Detail says what to do with a page that links lead to.
+type Detail struct {
+	At       Pos
+	Links    []Link     `yaml:"links"`
+	MustHave []Selector `yaml:"must_have"`
+	Format   string     `yaml:"format"`
+}
+
+// Page is what a listing and a detail page have in common.
+type Page struct {
+	Kind     string // KindListing or KindDetail
+	Links    []Link
+	MustHave []Selector
+	Format   string
+}
+
+// The kinds of page.
+const (
+	KindListing = "listing"
+	KindDetail  = "detail"
+)
+
+// The formats of a page.
+const (
+	FormatHTML = "html"
+	FormatJSON = "json"
+)
+
+// Link finds pages to fetch.
+type Link struct {
+	At       Pos
+	CSS      Selector `yaml:"css"`
+	Attr     string   `yaml:"attr"`
+	JSON     Path     `yaml:"json"`
+	Template string   `yaml:"template"`
+	Allow    Pattern  `yaml:"allow"`
+	Deny     Pattern  `yaml:"deny"`
+	As       string   `yaml:"as"`
+}
+
+// Next says how to come from one listing page to the one after it. Exactly
+// one of CSS, Rel, JSON, Template and Param is set.
+type Next struct {
+	At       Pos
+	CSS      Selector `yaml:"css"`
+	Attr     string   `yaml:"attr"`
+	Rel      string   `yaml:"rel"`
+	JSON     Path     `yaml:"json"`
+	Template string   `yaml:"template"`
+	Param    string   `yaml:"param"`
+	Cursor   Path     `yaml:"cursor"`
+	From     *int     `yaml:"from"`
+	To       int      `yaml:"to"`
+	Step     int      `yaml:"step"`
+	While    Path     `yaml:"while"`
+}
+
+// Records are the kinds of record, in the order of the file.
+type Records []Record
+
+// Record is one kind of record.
+type Record struct {
+	At        Pos
+	Name      string
+	From      string   `yaml:"from"`
+	Each      Selector `yaml:"each"`
+	EachJSON  Path     `yaml:"each_json"`
+	If        Selector `yaml:"if"`
+	Key       []string `yaml:"key"`
+	Fields    Fields   `yaml:"fields"`
+	OnInvalid string   `yaml:"on_invalid"`
+	Changes   []string `yaml:"changes"`
+}
+
+// What happens to a record that does not pass its checks.
+const (
+	OnInvalidDrop = "drop"
+	OnInvalidKeep = "keep"
+	OnInvalidFail = "fail"
+)
+
+// Fields are the fields of a record, in the order of the file.
+type Fields []Field
+
+// Field is one value of a record: where it may stand, what it is, and which
+// values are right.
+type Field struct {
+	At       Pos
+	Name     string
+	Type     string   `yaml:"type"`
+	Of       string   `yaml:"of"`
+	Locale   string   `yaml:"locale"`
+	Layout   []string `yaml:"layout"`
+	Required bool     `yaml:"required"`
+	Default  *string  `yaml:"default"`
+	Min      *float64 `yaml:"min"`
+	Max      *float64 `yaml:"max"`
+	Match    Pattern  `yaml:"match"`
+	OneOf    []string `yaml:"one_of"`
+	Any      []Source `yaml:"any"`
+	Fields   Fields   `yaml:"fields"`
+}
+
+// Source is one place where a value may stand. Exactly one of CSS, JSON,
+// JSONLD, Meta, Label, Page, Value and Exists is set, or Regex alone, which
+// then searches the whole page.
+type Source struct {
+	At      Pos
+	CSS     Selector `yaml:"css"`
+	Attr    string   `yaml:"attr"`
+	Take    string   `yaml:"take"`
+	JSON    Path     `yaml:"json"`
+	JSONLD  string   `yaml:"jsonld"`
+	Meta    string   `yaml:"meta"`
+	Label   string   `yaml:"label"`
+	Page    string   `yaml:"page"`
+	Value   *string  `yaml:"value"`
+	Exists  Selector `yaml:"exists"`
+	Regex   Pattern  `yaml:"regex"`
+	Replace []Swap   `yaml:"replace"`
+	Scope   string   `yaml:"scope"`
+	Split   string   `yaml:"split"`
+
+	ldType string
+	ldPath Path
+}
+
+// Swap replaces what a pattern matches.
+type Swap struct {
+	At      Pos
+	Pattern Pattern `yaml:"pattern"`
+	With    string  `yaml:"with"`
+}
+
+// JSONLDPath is the schema.org type and the path below it that JSONLD names.
+func (s Source) JSONLDPath() (typ string, path Path) { return s.ldType, s.ldPath }
+
+// The types of a field.
+const (
+	TypeText    = "text"
+	TypeHTML    = "html"
+	TypeNumber  = "number"
+	TypeInteger = "integer"
+	TypePrice   = "price"
+	TypeBool    = "bool"
+	TypeDate    = "date"
+	TypeURL     = "url"
+	TypeList    = "list"
+	TypeObject  = "object"
+)
+
+// Politeness is how a site is to be treated.
+type Politeness struct {
+	At            Pos
+	Delay         time.Duration `yaml:"delay"`
+	MaxPerDomain  int           `yaml:"max_per_domain"`
+	Robots        bool          `yaml:"robots"`
+	CrawlDelayMax time.Duration `yaml:"crawl_delay_max"`
+	RetryAfterMax time.Duration `yaml:"retry_after_max"`
+	AutoThrottle  bool          `yaml:"autothrottle"`
+}
+
+// Limits end a page or a job that grows beyond all measure.
+type Limits struct {
+	At          Pos
+	MaxPages    int           `yaml:"max_pages"`
+	MaxRecords  int           `yaml:"max_records"`
+	MaxDepth    int           `yaml:"max_depth"`
+	MaxDuration time.Duration `yaml:"max_duration"`
+	MaxBytes    Size          `yaml:"max_bytes"`
+	PageTimeout time.Duration `yaml:"page_timeout"`
+	Redirects   int           `yaml:"redirects"`
+}
+
+// Retries is how often and how patiently a page is asked for again.
+type Retries struct {
+	At       Pos
+	Attempts int           `yaml:"attempts"`
+	Base     time.Duration `yaml:"base"`
+	Cap      time.Duration `yaml:"cap"`
+	StallMax time.Duration `yaml:"stall_max"`
+}
+
+// Blocks says how to tell a page that was refused from one that was given.
+type Blocks struct {
+	At      Pos
+	CSS     []Selector `yaml:"css"`
+	Text    []Pattern  `yaml:"text"`
+	MinText int        `yaml:"min_text"`
+	Off     bool       `yaml:"off"`
+}
+
+// Proxy says what to do when no proxy is to be had.
+type Proxy struct {
+	At       Pos
+	Fallback string        `yaml:"fallback"`
+	Wait     time.Duration `yaml:"wait"`
+}
+
+// What to do without a proxy.
+const (
+	FallbackFail   = "fail"
+	FallbackWait   = "wait"
+	FallbackDirect = "direct"
+)
+
+// DefaultUserAgent says honestly what asks; a definition's user_agent adds
+// who, best with an address to write to.
+const DefaultUserAgent = "muster/1.0"
+
+// defaults is a definition with every default filled in.
+func defaults() *Definition {
+	return &Definition{
+		Locale:    "auto",
+		UserAgent: DefaultUserAgent,
+		Politeness: Politeness{
+			Delay:         2 * time.Second,
+			MaxPerDomain:  2,
+			Robots:        true,
+			CrawlDelayMax: time.Minute,
+			RetryAfterMax: 10 * time.Minute,
+		},
+		Limits: Limits{
+			MaxPages:    100_000,
+			MaxRecords:  0,
+			MaxDepth:    0,
+			MaxBytes:    16 << 20,
+			PageTimeout: time.Minute,
+			Redirects:   5,
+		},
+		Retries: Retries{
+			Attempts: 3,
+			Base:     time.Second,
+			Cap:      time.Minute,
+			StallMax: 15 * time.Minute,
+		},
+		Proxy: Proxy{Fallback: FallbackFail, Wait: 5 * time.Minute},
+	}
+}
+
+// File is where the definition was read from.
+func (d *Definition) File() string { return d.file }
+
+// YAML is the text that the definition was read from. Parse of it gives an
+// equal definition, on any machine.
+func (d *Definition) YAML() []byte { return slices.Clone(d.source) }
+
+// Page is what holds for pages of a kind.
+func (d *Definition) Page(kind string) Page {
+	if kind == KindListing {
+		return Page{kind, d.Listing.Links, d.Listing.MustHave, d.Listing.Format}
+	}
+	return Page{kind, d.Detail.Links, d.Detail.MustHave, d.Detail.Format}
+}
+
+// RecordsFrom lists the kinds of record that a kind of page has.
+func (d *Definition) RecordsFrom(kind string) []*Record {
+	var rs []*Record
+	for i := range d.Records {
+		if d.Records[i].From == kind {
+			rs = append(rs, &d.Records[i])
+		}
+	}
+	return rs
+}
+
+// Base is the URL that relative start URLs are resolved against.
+func (d *Definition) Base() *url.URL {
+	if d.rebase != nil {
+		return d.rebase
+	}
+	u, _ := url.Parse(d.BaseURL) // checked at load
+	return u
+}
+
+// WithBase returns a copy of d that runs against another copy of the site:
+// relative start URLs are resolved against base, URLs at the site's own
+// base_url are moved there, and base's host takes the place of the site's
+// own in its scope. An empty base changes nothing.
+func (d *Definition) WithBase(base string) (*Definition, error) {
+	if base == "" {
+		return d, nil
+	}
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, &Problem{Text: "base URL " + base + " is not an http or https URL with a host"}
+	}
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	c := *d
+	old, _ := url.Parse(d.BaseURL)
+	c.rebase = u
+	c.Hosts = nil
+	for _, h := range d.Hosts {
+		if old == nil || !strings.EqualFold(h, old.Hostname()) {
+			c.Hosts = append(c.Hosts, h)
+		}
+	}
+	c.Hosts = append(c.Hosts, strings.ToLower(u.Hostname()))
+	return &c, nil
+}
+
+// Move takes a URL of the site to the copy that WithBase named; without one
+// it returns u.
+func (d *Definition) Move(u *url.URL) *url.URL {
+	if d.rebase == nil {
+		return u
+	}
+	old, err := url.Parse(d.BaseURL)
+	if err != nil || !strings.EqualFold(u.Host, old.Host) {
+		return u
+	}
+	moved := *u
+	moved.Scheme, moved.Host, moved.User = d.rebase.Scheme, d.rebase.Host, d.rebase.User
+	rest := strings.TrimPrefix(u.Path, strings.TrimSuffix(old.Path, "/"))
+	moved.Path = strings.TrimSuffix(d.rebase.Path, "/") + "/" + strings.TrimPrefix(rest, "/")
+	moved.RawPath = ""
+	return &moved
+}
+
+// StartPage is a page to begin with.
+type StartPage struct {
+	URL  string
+	Kind string
+}
+
+// StartPages lists the pages to begin with, in order.
+func (d *Definition) StartPages() []StartPage {
+	var pages []StartPage
+	add := func(ref, kind string) {
+		u, err := d.Base().Parse(ref)
+		if err != nil {
+			return // checked at load
+		}
+		if kind == "" {
+			kind = KindListing
+		}
+		pages = append(pages, StartPage{d.Move(u).String(), kind})
+	}
+	for _, s := range d.Start {
+		if s.Template == "" {
+			add(s.URL, s.As)
+			continue
+		}
+		for n := s.From; n <= s.To; n += max(s.Step, 1) {
+			add(fill(s.Template, n), s.As)
+		}
+	}
+	return pages
+}
+
+// InScope tells whether u belongs to the site.
+func (d *Definition) InScope(u *url.URL) bool {
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return false
+	}
+	host := strings.ToLower(u.Hostname())
+	if !slices.ContainsFunc(d.Hosts, func(h string) bool {
+		if wild, ok := strings.CutPrefix(h, "*."); ok {
+			return host == wild || strings.HasSuffix(host, "."+wild)
+		}
+		return host == h
+	}) {
+		return false
+	}
+	text := u.String()
+	for _, p := range d.Scope.Deny {
+		if p.MatchString(text) {
+			return false
+		}
+	}
+	return len(d.Scope.Allow) == 0 || slices.ContainsFunc(d.Scope.Allow, func(p Pattern) bool { return p.MatchString(text) })
+}

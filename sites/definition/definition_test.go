@@ -1,0 +1,332 @@
+package definition
+
+import (
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestExampleLoads(t *testing.T) {
+	t.Parallel()
+	def, err := Load("example.yaml")
+	if err != nil {
+		t.Fatalf("example.yaml does not load:\n%v", err)
+	}
+	if got := len(def.StartPages()); got != 5 {
+		t.Errorf("got %d start pages, want 5: %v", got, def.StartPages())
+	}
+	if got, want := def.StartPages()[2].URL, "https://shop.example/archive/2024"; got != want {
+		t.Errorf("got third start page %q, want %q", got, want)
+	}
+	product := def.RecordsFrom(KindDetail)[0]
+	var names []string
+	for _, f := range product.Fields {
+		names = append(names, f.Name)
+	}
+	if got, want := strings.Join(names[:4], " "), "title subtitle sku price"; got != want {
+		t.Errorf("got fields %q first, want the order of the file, %q", got, want)
+	}
+	if f := product.Fields[3]; f.Type != TypePrice || f.Locale != "de" || len(f.Any) != 2 {
+		t.Errorf("got price as %+v", f)
+	}
+	if got := def.Politeness.Delay; got != 2*time.Second {
+		t.Errorf("got delay %s, want 2s", got)
+	}
+}
+
+// What the example calls a default is the default.
+func TestExampleTellsTheDefaults(t *testing.T) {
+	t.Parallel()
+	def, err := Load("example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare, err := Parse("bare.yaml", []byte("site: x\nbase_url: http://x.example\nstart: [/]\nrecords: {r: {fields: {t: h1}}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []*Definition{def, bare} {
+		d.Politeness.At, d.Limits.At, d.Retries.At, d.Proxy.At = Pos{}, Pos{}, Pos{}, Pos{}
+	}
+	if def.Politeness != bare.Politeness {
+		t.Errorf("politeness: example says %+v, default is %+v", def.Politeness, bare.Politeness)
+	}
+	if def.Limits != bare.Limits {
+		t.Errorf("limits: example says %+v, default is %+v", def.Limits, bare.Limits)
+	}
+	if def.Retries != bare.Retries {
+		t.Errorf("retries: example says %+v, default is %+v", def.Retries, bare.Retries)
+	}
+	if def.Proxy != bare.Proxy {
+		t.Errorf("proxy: example says %+v, default is %+v", def.Proxy, bare.Proxy)
+	}
+}
+
+func TestShippedLoad(t *testing.T) {
+	t.Parallel()
+	defs, err := Shipped()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range defs {
+		names = append(names, d.Site)
+	}
+	if got, want := strings.Join(names, " "), "books.toscrape.com quotes.toscrape.com"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+const good = `site: shop.example
+base_url: https://shop.example
+start: [/]
+listing:
+  next: li.next a
+  links: .product a
+records:
+  product:
+    key: [name]
+    fields:
+      name: h1
+`
+
+// TestProblems breaks a good definition in one place each and looks for the
+// place and the way out.
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, from, to, want string }{
+		{"unknown key", "listing:", "listings:", `4:1: unknown key "listings"; did you mean "listing"?`},
+		{"unknown inner key", "  next: li.next a", "  nextt: li.next a", `5:3: listing: unknown key "nextt"; did you mean "next"?`},
+		{"unknown field key", "name: h1", "name: {cs: h1}", `11:14: records.product.fields.name: unknown key "cs"; did you mean "css"?`},
+		{"far off key", "start: [/]", "start: [/]\nzzzzzzzz: 1", `4:1: unknown key "zzzzzzzz"; known here: site, description`},
+		{"bad selector", "name: h1", "name: 'h1:foo('", `11:13: records.product.fields.name: bad CSS selector "h1:foo("`},
+		{"bad link selector", ".product a", "'.product >'", `6:10: listing.links[0]: bad CSS selector`},
+		{"bad regex", "name: h1", "name: {css: h1, regex: '(a'}", `11:30: records.product.fields.name.regex: bad regular expression "(a"`},
+		{"look-ahead", "name: h1", "name: {css: h1, regex: '(?=a)'}", `RE2, which has no look-around`},
+		{"unknown type", "name: h1", "name: {css: h1, type: numbr}", `records.product.fields.name.type: "numbr" is unknown; did you mean "number"?`},
+		{"two sources", "name: h1", "name: {css: h1, meta: title}", `has css and meta in one source`},
+		{"no source", "name: h1", "name: {type: number}", `says no place to take the value from`},
+		{"key of no field", "key: [name]", "key: [nme]", `8:3: records.product.key: no field "nme"; did you mean "name"?`},
+		{"from nowhere", "key: [name]", "from: lisitng", `"lisitng" is unknown; did you mean "listing"?`},
+		{"two ways on", "next: li.next a", "next: {css: a, rel: next}", `5:9: listing.next: has css and rel; give only one`},
+		{"no number", "next: li.next a", "next: {template: /p/}", `"/p/" has no {n}`},
+		{"missing site", "site: shop.example\n", "", `site: is missing`},
+		{"colon in site", "site: shop.example", "site: 'a:b'", `"a:b" cannot name a site`},
+		{"missing base", "base_url: https://shop.example\n", "", `base_url: is missing`},
+		{"ftp base", "https://shop.example", "ftp://shop.example", `not an http or https URL`},
+		{"start elsewhere", "start: [/]", "start: ['https://other.example/']", `3:9: start: https://other.example/ is outside the site's scope; add "other.example" to hosts`},
+		{"no start", "start: [/]\n", "", `start: is missing`},
+		{"empty value", "start: [/]", "start:", `3:1: start: has no value`},
+		{"wrong kind", "start: [/]", "start: [/]\nlimits: 5", `4:9: limits: want a mapping with the keys max_pages`},
+		{"wrong number", "start: [/]", "start: [/]\nlimits: {max_pages: many}", `4:21: limits.max_pages: want a whole number, got "many"`},
+		{"out of bounds", "start: [/]", "start: [/]\npoliteness: {max_per_domain: 0}", `politeness.max_per_domain: is 0; must be from 1 to 1000`},
+		{"wrong duration", "start: [/]", "start: [/]\npoliteness: {delay: soon}", `4:21: politeness.delay: want a duration such as 1.5s`},
+		{"yes is no bool", "start: [/]", "start: [/]\npoliteness: {robots: yes}", `4:22: politeness.robots: want true or false, got "yes"`},
+		{"twice", "start: [/]", "start: [/]\nstart: [/a]", `4:1: not valid YAML: mapping key "start" already defined`},
+		{"tab", "start: [/]", "start:\n\t- a", `not valid YAML`},
+		{"merge key", "start: [/]", "start: [/]\nlimits:\n  <<: {max_pages: 3}", `merge key << is not supported`},
+		{"no such alias", "name: h1", "name: *h", `h`},
+		{"second document", "      name: h1", "      name: h1\n---\nsite: b", `write one definition per file`},
+		{"charset", "start: [/]", "start: [/]\nencoding: utf-99", `"utf-99" is no known charset`},
+		{"itself", "start: [/]", "start: [/]\ndepends_on: [shop.example]", `cannot depend on itself`},
+		{"json on html", "name: h1", "name: {json: a.b}", `needs format: json`},
+		{"fallback", "start: [/]", "start: [/]\nproxy: {fallback: dirct}", `did you mean "direct"?`},
+		{"host with path", "start: [/]", "start: [/]\nhosts: [a.example/b]", `"a.example/b" is not a host name`},
+		{"header", "start: [/]", "start: [/]\nheaders: {'A B': x}", `headers.A B: is not a valid HTTP header`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			text := strings.Replace(good, c.from, c.to, 1)
+			if text == good {
+				t.Fatalf("%q is not in the definition", c.from)
+			}
+			_, err := Parse("s.yaml", []byte(text))
+			if err == nil {
+				t.Fatalf("no error, want %q", c.want)
+			}
+			if !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "s.yaml:") {
+				t.Errorf("got  %v\nwant s.yaml:… %s", err, c.want)
+			}
+			if _, ok := errors.AsType[*Problem](err); !ok {
+				t.Errorf("got a %T, want a *Problem to be found in it", err)
+			}
+		})
+	}
+	if _, err := Parse("s.yaml", []byte(good)); err != nil {
+		t.Errorf("the good definition does not load: %v", err)
+	}
+}
+
+func TestAllProblemsAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := Parse("s.yaml", []byte("site: a b\nbase_url: x\nstart: []\nrecords: {r: {fields: {t: 'h1['}}}\n"))
+	var ps Problems
+	if !errors.As(err, &ps) || len(ps) != 4 {
+		t.Errorf("got %d problems, want 4:\n%v", len(ps), err)
+	}
+}
+
+func TestOddFiles(t *testing.T) {
+	t.Parallel()
+	for name, data := range map[string]string{
+		"empty":   "",
+		"comment": "# nothing\n",
+		"list":    "- a\n- b\n",
+		"text":    "hello",
+		"binary":  "\x00\x01\xff\xfe",
+		"long":    strings.Repeat("#", maxFile+1),
+		"loop":    "site: &a [*a]\n",
+		"deep":    "site: " + strings.Repeat("[", 2000) + strings.Repeat("]", 2000),
+	} {
+		if _, err := Parse("s.yaml", []byte(data)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestAliases(t *testing.T) {
+	t.Parallel()
+	def, err := Parse("s.yaml", []byte(strings.Replace(good, "name: h1", "name: &n {css: h1, required: true}\n      again: *n", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := def.Records[0].Fields[1]; f.Name != "again" || !f.Required || f.Any[0].CSS.IsZero() {
+		t.Errorf("got %+v, want the aliased field", f)
+	}
+}
+
+func TestLoadDir(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("b.yaml", good)
+	write("a.yml", strings.Replace(good, "site: shop.example", "site: a.example", 1))
+	write("notes.txt", "not a definition")
+	defs, err := LoadDir(dir)
+	if err != nil || len(defs) != 2 || defs[0].Site != "a.example" {
+		t.Fatalf("got %v, %v", defs, err)
+	}
+	write("c.yaml", good)
+	if _, err := LoadDir(dir); err == nil || !strings.Contains(err.Error(), `"shop.example" is defined in`) {
+		t.Errorf("got %v, want a complaint about the same site twice", err)
+	}
+	if _, err := LoadDir(filepath.Join(dir, "none")); err == nil {
+		t.Error("no error for a folder that is not there")
+	}
+}
+
+func TestWithBase(t *testing.T) {
+	t.Parallel()
+	def, err := Parse("s.yaml", []byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	local, err := def.WithBase("http://127.0.0.1:8001/copy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parse := func(s string) *url.URL {
+		u, err := url.Parse(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	if got, want := local.Move(parse("https://shop.example/a?b=c")).String(), "http://127.0.0.1:8001/copy/a?b=c"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for u, want := range map[string]bool{"http://127.0.0.1:8001/x": true, "https://shop.example/": false, "mailto:a@shop.example": false} {
+		if got := local.InScope(parse(u)); got != want {
+			t.Errorf("in scope %s: got %v, want %v", u, got, want)
+		}
+	}
+	if def.InScope(parse("http://127.0.0.1:8001/x")) || !def.InScope(parse("http://shop.example/x")) {
+		t.Error("the definition itself has changed")
+	}
+	for _, bad := range []string{"127.0.0.1:8001", "ftp://x", "::"} {
+		if _, err := def.WithBase(bad); err == nil {
+			t.Errorf("no error for base %q", bad)
+		}
+	}
+}
+
+func TestScope(t *testing.T) {
+	t.Parallel()
+	def, err := Parse("s.yaml", []byte(good+"hosts: ['*.cdn.example']\nscope: {allow: ['/a/'], deny: ['sort=']}\n"))
+	if err == nil {
+		t.Fatal("no error although the start page is not allowed")
+	}
+	def, err = Parse("s.yaml", []byte(strings.Replace(good, "start: [/]", "start: [/a/]", 1)+"hosts: ['*.cdn.example']\nscope: {allow: ['/a/'], deny: ['sort=']}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for u, want := range map[string]bool{
+		"https://shop.example/a/1":           true,
+		"https://SHOP.example/a/1":           true,
+		"https://x.cdn.example/a/1":          true,
+		"https://cdn.example/a/":             true,
+		"https://xcdn.example/a/":            false,
+		"https://shop.example/b/1":           false,
+		"https://shop.example/a/?sort=x":     false,
+		"https://shop.example.evil.test/a/1": false,
+	} {
+		p, _ := url.Parse(u)
+		if got := def.InScope(p); got != want {
+			t.Errorf("in scope %s: got %v, want %v", u, got, want)
+		}
+	}
+}
+
+func TestPath(t *testing.T) {
+	t.Parallel()
+	doc := map[string]any{"a": []any{map[string]any{"b": 1.0}, map[string]any{"b": 2.0}}, "c": map[string]any{"x y": "z"}}
+	for path, want := range map[string]int{"a[*].b": 2, "$.a[0].b": 1, "a[-1].b": 1, "a[5].b": 0, "a.b": 2, `c["x y"]`: 1, "c.*": 1, "$": 1, "q.r": 0, "a[].b": 2} {
+		p, err := ParsePath(path)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		if got := p.Eval(doc); len(got) != want {
+			t.Errorf("%s: got %v, want %d values", path, got, want)
+		}
+	}
+	for _, bad := range []string{"a[", "a..b", "a[x]", "a]b."} {
+		if _, err := ParsePath(bad); err == nil {
+			t.Errorf("%s: no error", bad)
+		}
+	}
+}
+
+func TestSelectorAttr(t *testing.T) {
+	t.Parallel()
+	s, err := ParseSelector("a.x::attr(href)")
+	if err != nil || s.Attr != "href" {
+		t.Errorf("got %+v, %v", s, err)
+	}
+	if _, err := ParseSelector("a::text"); err != nil {
+		t.Errorf("::text: %v", err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(good))
+	example, err := os.ReadFile("example.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(example)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		def, err := Parse("s.yaml", data)
+		if (def == nil) == (err == nil) {
+			t.Errorf("got %v and %v", def, err)
+		}
+	})
+}

@@ -1,0 +1,152 @@
+package definition
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// Path is a way into a JSON document: names and indexes joined by dots, with
+// [*] or [] for every member of a list and -1 for the last. A leading $ may
+// be written. "data.items[*].price", "$.quotes[0].text".
+type Path struct {
+	Text  string
+	At    Pos
+	steps []step
+}
+
+type step struct {
+	name  string
+	index int
+	kind  stepKind
+}
+
+type stepKind int
+
+const (
+	byName stepKind = iota
+	byIndex
+	every
+)
+
+// IsZero tells whether no path was given.
+func (p Path) IsZero() bool { return p.Text == "" }
+
+// ParsePath compiles a path.
+func ParsePath(text string) (Path, error) {
+	p := Path{Text: text}
+	rest := strings.TrimPrefix(strings.TrimSpace(text), "$")
+	bad := func(why string) (Path, error) {
+		return Path{}, fmt.Errorf("bad JSON path %q: %s; write it like data.items[*].price", text, why)
+	}
+	for first := true; rest != ""; first = false {
+		if rest[0] == '[' {
+			end := strings.IndexByte(rest, ']')
+			if end < 0 {
+				return bad("[ without ]")
+			}
+			in := strings.TrimSpace(rest[1:end])
+			rest = rest[end+1:]
+			if in == "" || in == "*" {
+				p.steps = append(p.steps, step{kind: every})
+				continue
+			}
+			if quoted := strings.Trim(in, `"'`); quoted != in {
+				p.steps = append(p.steps, step{name: quoted})
+				continue
+			}
+			i, err := strconv.Atoi(in)
+			if err != nil {
+				return bad("[" + in + "] is neither an index nor *")
+			}
+			p.steps = append(p.steps, step{kind: byIndex, index: i})
+			continue
+		}
+		if rest[0] == '.' {
+			rest = rest[1:]
+		} else if !first {
+			return bad("a dot is missing before " + strconv.Quote(rest))
+		}
+		end := strings.IndexAny(rest, ".[")
+		if end < 0 {
+			end = len(rest)
+		}
+		name := rest[:end]
+		if rest = rest[end:]; name == "" {
+			return bad("an empty name")
+		}
+		if name == "*" {
+			p.steps = append(p.steps, step{kind: every})
+			continue
+		}
+		p.steps = append(p.steps, step{name: name})
+	}
+	return p, nil
+}
+
+// Eval returns the values that the path leads to in v, a document decoded by
+// encoding/json. A step that leads nowhere yields nothing. A name on a list
+// is looked up in each of its members.
+func (p Path) Eval(v any) []any {
+	now := []any{v}
+	for _, s := range p.steps {
+		var next []any
+		for _, v := range now {
+			next = s.from(next, v)
+		}
+		now = next
+	}
+	return now
+}
+
+func (s step) from(out []any, v any) []any {
+	switch v := v.(type) {
+	case map[string]any:
+		switch s.kind {
+		case byName:
+			if m, ok := v[s.name]; ok {
+				out = append(out, m)
+			}
+		case every:
+			for _, k := range sortedKeys(v) {
+				out = append(out, v[k])
+			}
+		}
+	case []any:
+		switch s.kind {
+		case byIndex:
+			i := s.index
+			if i < 0 {
+				i += len(v)
+			}
+			if i >= 0 && i < len(v) {
+				out = append(out, v[i])
+			}
+		case every:
+			out = append(out, v...)
+		case byName:
+			for _, m := range v {
+				if _, isList := m.([]any); !isList {
+					out = s.from(out, m)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (p *Path) decodeNode(d *decoder, n ast.Node, key string) {
+	text, ok := d.scalar(n, key, "a JSON path")
+	if !ok {
+		return
+	}
+	path, err := ParsePath(text)
+	if err != nil {
+		d.fail(n, key, "%s", err)
+		return
+	}
+	*p = path
+	p.At = place(n)
+}

@@ -1,0 +1,156 @@
+package definition
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/andybalholm/cascadia"
+	"github.com/goccy/go-yaml/ast"
+	"golang.org/x/net/html"
+)
+
+// Selector is a CSS selector, compiled when the definition is loaded. The
+// zero Selector matches nothing.
+type Selector struct {
+	Text string // as written
+	Attr string // from a trailing ::attr(name)
+	At   Pos
+	sel  cascadia.Matcher
+}
+
+// IsZero tells whether no selector was given.
+func (s Selector) IsZero() bool { return s.sel == nil }
+
+// Match tells whether n itself is selected.
+func (s Selector) Match(n *html.Node) bool { return s.sel != nil && s.sel.Match(n) }
+
+// First returns the first selected node below n in document order, or nil.
+func (s Selector) First(n *html.Node) *html.Node {
+	if s.sel == nil {
+		return nil
+	}
+	return cascadia.Query(n, s.sel)
+}
+
+// All returns the selected nodes below n in document order.
+func (s Selector) All(n *html.Node) []*html.Node {
+	if s.sel == nil {
+		return nil
+	}
+	return cascadia.QueryAll(n, s.sel)
+}
+
+var attrSuffix = regexp.MustCompile(`::attr\(\s*["']?([\w:.-]+)["']?\s*\)\s*$`)
+
+// ParseSelector compiles a CSS selector. Scrapy's ::text and ::attr(name) at
+// the end are understood.
+func ParseSelector(text string) (Selector, error) {
+	s := Selector{Text: text}
+	css := strings.TrimSpace(text)
+	if m := attrSuffix.FindStringSubmatchIndex(css); m != nil {
+		s.Attr = css[m[2]:m[3]]
+		css = css[:m[0]]
+	}
+	css = strings.TrimSuffix(css, "::text")
+	if strings.TrimSpace(css) == "" {
+		return s, &selectorError{text, "is empty"}
+	}
+	group, err := cascadia.ParseGroup(css)
+	if err != nil {
+		return s, &selectorError{text, err.Error()}
+	}
+	s.sel = group
+	if len(group) == 1 {
+		s.sel = group[0]
+	}
+	return s, nil
+}
+
+type selectorError struct{ text, why string }
+
+func (e *selectorError) Error() string {
+	return "bad CSS selector " + strconv.Quote(e.text) + ": " + e.why +
+		"; beside CSS 3 there are :has(), :contains(text), :matches(regex) and a final ::attr(name)"
+}
+
+func (s *Selector) decodeNode(d *decoder, n ast.Node, key string) {
+	text, ok := d.scalar(n, key, "a CSS selector")
+	if !ok {
+		return
+	}
+	sel, err := ParseSelector(text)
+	if err != nil {
+		d.fail(n, key, "%s", err)
+		return
+	}
+	*s = sel
+	s.At = place(n)
+}
+
+// Pattern is a regular expression, compiled when the definition is loaded.
+type Pattern struct {
+	*regexp.Regexp
+	At Pos
+}
+
+// IsZero tells whether no pattern was given.
+func (p Pattern) IsZero() bool { return p.Regexp == nil }
+
+// Find returns the first group of the first match, or the whole match when
+// the pattern has no group.
+func (p Pattern) Find(s string) (string, bool) {
+	m := p.FindStringSubmatchIndex(s)
+	if m == nil {
+		return "", false
+	}
+	if len(m) > 2 {
+		for i := 2; i+1 < len(m); i += 2 {
+			if m[i] >= 0 {
+				return s[m[i]:m[i+1]], true
+			}
+		}
+		return "", false
+	}
+	return s[m[0]:m[1]], true
+}
+
+func (p *Pattern) decodeNode(d *decoder, n ast.Node, key string) {
+	text, ok := d.scalar(n, key, "a regular expression")
+	if !ok {
+		return
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		d.fail(n, key, "bad regular expression %q: %s; the syntax is RE2, which has no look-around and no back-references", text, err)
+		return
+	}
+	p.Regexp, p.At = re, place(n)
+}
+
+// Size is a number of bytes, written as 500kB, 16MiB or a bare number.
+type Size int64
+
+func (s *Size) decodeNode(d *decoder, n ast.Node, key string) {
+	text, ok := d.scalar(n, key, "a size such as 16MiB")
+	if !ok {
+		return
+	}
+	unit := int64(1)
+	num := text
+	for _, u := range []struct {
+		suffix string
+		bytes  int64
+	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}} {
+		if rest, found := strings.CutSuffix(text, u.suffix); found {
+			num, unit = strings.TrimSpace(rest), u.bytes
+			break
+		}
+	}
+	f, err := strconv.ParseFloat(num, 64)
+	if err != nil || f < 0 || f*float64(unit) > 1<<53 {
+		d.fail(n, key, "want a size such as 500kB or 16MiB, got %q", text)
+		return
+	}
+	*s = Size(f * float64(unit))
+}
