@@ -1,0 +1,303 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Source is a list of proxies: where it is and how to read it.
+type Source struct {
+	// Name is what it is called in reports. Defaults to URL without credentials.
+	Name string `json:"name,omitempty" yaml:"name"`
+	// URL is http://, https://, file://, a path, or "-" for standard input. ${NAME} stands for an environment variable.
+	URL string `json:"url" yaml:"url"`
+	// Protocol is the label of entries without one. Defaults to none.
+	Protocol string `json:"protocol,omitempty" yaml:"protocol"`
+	// Headers are sent with the request; ${NAME} stands for an environment variable. Defaults to none.
+	Headers map[string]string `json:"headers,omitempty" yaml:"headers"`
+	// Max is how many candidates are taken. Defaults to 100,000.
+	Max int `json:"max,omitempty" yaml:"max"`
+	// Timeout bounds the whole fetch. Defaults to 30 s.
+	Timeout time.Duration `json:"timeout,omitempty" yaml:"timeout"`
+	// CIDR expands networks. Defaults to false.
+	CIDR bool `json:"cidr,omitempty" yaml:"cidr"`
+	// AllowLocal takes loopback and private addresses. Defaults to false.
+	AllowLocal bool `json:"allow_local,omitempty" yaml:"allow_local"`
+}
+
+// Label is the name for reports and logs; it holds no credentials.
+func (s Source) Label() string {
+	if s.Name != "" {
+		return s.Name
+	}
+	if u, err := url.Parse(s.URL); err == nil && u.Scheme != "" {
+		return u.Scheme + "://" + u.Host + u.Path // a query may hold a key
+	}
+	return s.URL
+}
+
+// List is what one source has yielded.
+type List struct {
+	Source     string         `json:"source"` // its label
+	Candidates []Candidate    `json:"candidates"`
+	Rejects    map[Reject]int `json:"rejects,omitempty"`
+	Bytes      int64          `json:"bytes"`
+	Truncated  bool           `json:"truncated,omitempty"` // there was more than MaxBytes
+}
+
+// ErrEmpty is in the error for a source without a single usable endpoint.
+var ErrEmpty = errors.New("no proxy in it")
+
+// Fetcher gets lists. Its zero value is ready.
+type Fetcher struct {
+	// Client fetches URLs. Defaults to one that follows up to 5 redirects, over http and https only.
+	Client *http.Client
+	// Stdin is what "-" reads. Defaults to os.Stdin.
+	Stdin io.Reader
+	// MaxBytes is how much of a list is read, after decompression; the rest is left. Defaults to 32 MiB.
+	MaxBytes int64
+	// Getenv resolves ${NAME}. Defaults to os.LookupEnv.
+	Getenv func(string) (string, bool)
+	// Logger defaults to none.
+	Logger *slog.Logger
+}
+
+const defaultMaxBytes = 32 << 20
+
+var defaultClient = &http.Client{CheckRedirect: func(_ *http.Request, via []*http.Request) error {
+	if len(via) >= 5 {
+		return errors.New("more than 5 redirects")
+	}
+	return nil
+}}
+
+// Fetch gets one source. The error tells what is wrong with it, without its credentials; a source that can be read but
+// has no proxy in it is an error too, for it is a web page, a login form or a list that has moved.
+func (f *Fetcher) Fetch(ctx context.Context, s Source) (List, error) {
+	label := s.Label()
+	list, err := f.fetch(ctx, s)
+	list.Source = label
+	if err != nil {
+		return list, fmt.Errorf("source %s: %w", label, err)
+	}
+	return list, nil
+}
+
+func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
+	if s.Protocol != "" && !slices.Contains(Protocols, s.Protocol) {
+		return List{}, fmt.Errorf("protocol %q is none of %s", s.Protocol, strings.Join(Protocols, ", "))
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.Timeout, 30*time.Second))
+	defer cancel()
+	body, kind, err := f.open(ctx, s)
+	if err != nil {
+		return List{}, err
+	}
+	stop := context.AfterFunc(ctx, func() { body.Close() }) // a pipe that says nothing ends by its deadline as well
+	defer stop()
+	defer body.Close()
+
+	limit := cmp.Or(f.MaxBytes, defaultMaxBytes)
+	counted := &countingReader{r: io.LimitReader(body, limit+1)}
+	parsed, err := Parse(counted, Options{Protocol: s.Protocol, AllowLocal: s.AllowLocal, CIDR: s.CIDR, Max: s.Max, Name: s.Label()})
+	list := List{Candidates: parsed.Candidates, Rejects: parsed.Rejects, Bytes: min(counted.n, limit), Truncated: counted.n > limit}
+	if list.Truncated && f.Logger != nil {
+		f.Logger.Warn("a source is larger than we read", "source", s.Label(), "read", limit)
+	}
+	switch {
+	case ctx.Err() != nil && len(list.Candidates) == 0:
+		return list, fmt.Errorf("it takes longer than %s", cmp.Or(s.Timeout, 30*time.Second))
+	case err != nil && len(list.Candidates) == 0:
+		return list, fmt.Errorf("read it: %w", err)
+	case counted.n == 0:
+		return list, fmt.Errorf("it is empty: %w", ErrEmpty)
+	case len(list.Candidates) == 0 && kind == "html":
+		return list, fmt.Errorf("it is a web page, not a list: %w", ErrEmpty)
+	case len(list.Candidates) == 0:
+		return list, fmt.Errorf("%d bytes, rejected %s: %w", list.Bytes, describe(list.Rejects), ErrEmpty)
+	}
+	return list, nil
+}
+
+// open starts to read a source; kind is "html" when a server calls it so.
+func (f *Fetcher) open(ctx context.Context, s Source) (body io.ReadCloser, kind string, err error) {
+	where, err := f.expand(s.URL)
+	if err != nil {
+		return nil, "", err
+	}
+	switch {
+	case where == "":
+		return nil, "", errors.New("no url")
+	case where == "-":
+		in := f.Stdin
+		if in == nil {
+			in = os.Stdin
+		}
+		return io.NopCloser(in), "", nil
+	case !strings.Contains(where, "://"):
+		body, err = openFile(where)
+		return body, "", err
+	}
+	u, err := url.Parse(where)
+	if err != nil {
+		return nil, "", errors.New("the url cannot be parsed") // the cause would show its credentials
+	}
+	switch u.Scheme {
+	case "file":
+		body, err = openFile(filepath.FromSlash(u.Path))
+		return body, "", err
+	case "http", "https":
+	default:
+		return nil, "", fmt.Errorf("a url starts with http, https or file, not %q", u.Scheme)
+	}
+
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
+	if err != nil {
+		return nil, "", errors.New("the url cannot be parsed")
+	}
+	request.Header.Set("User-Agent", "Muster")
+	request.Header.Set("Accept", "text/plain, application/json;q=0.9, text/csv;q=0.9, */*;q=0.5")
+	for name, value := range s.Headers {
+		if value, err = f.expand(value); err != nil {
+			return nil, "", err
+		}
+		request.Header.Set(name, value)
+	}
+	client := f.Client
+	if client == nil {
+		client = defaultClient
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		var failed *url.Error
+		if errors.As(err, &failed) {
+			err = failed.Err // without the URL, which may hold a key
+		}
+		return nil, "", fmt.Errorf("cannot be reached: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		response.Body.Close()
+		return nil, "", fmt.Errorf("answered %s", response.Status)
+	}
+	if strings.Contains(response.Header.Get("Content-Type"), "html") {
+		kind = "html"
+	}
+	return response.Body, kind, nil
+}
+
+func openFile(path string) (io.ReadCloser, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err == nil && info.IsDir() {
+		file.Close()
+		return nil, fmt.Errorf("%s is a folder", path)
+	}
+	return file, nil
+}
+
+// expand puts environment variables in the place of ${NAME}.
+func (f *Fetcher) expand(text string) (string, error) {
+	getenv := f.Getenv
+	if getenv == nil {
+		getenv = os.LookupEnv
+	}
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "${")
+		out.WriteString(before)
+		if !found {
+			return out.String(), nil
+		}
+		name, after, closed := strings.Cut(rest, "}")
+		if !closed {
+			return "", errors.New("${ without }")
+		}
+		value, ok := getenv(name)
+		if !ok {
+			return "", fmt.Errorf("environment variable %s is not set", name)
+		}
+		out.WriteString(value)
+		text = after
+	}
+}
+
+func describe(rejects map[Reject]int) string {
+	if len(rejects) == 0 {
+		return "nothing"
+	}
+	var parts []string
+	for reject, n := range rejects {
+		parts = append(parts, fmt.Sprintf("%s %d", reject, n))
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}
+
+type countingReader struct {
+	r io.Reader
+	n int64
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// Merge puts lists together: each endpoint once, with the names of all lists it stands in.
+// An endpoint that one list labels and another does not is one, with the label.
+func Merge(lists []List) []Candidate {
+	var out []Candidate
+	at := map[string]int{}
+	labelled := map[string]int{} // by address and user: a labelled one, whatever the label
+	for _, list := range lists {
+		for _, c := range list.Candidates {
+			if i, ok := at[c.Key()]; ok {
+				out[i].Sources = addSources(out[i].Sources, c.Sources)
+				continue
+			}
+			endpoint := c.Address() + "|" + c.Username
+			if i, ok := labelled[endpoint]; ok && c.Protocol == "" {
+				out[i].Sources = addSources(out[i].Sources, c.Sources)
+				continue
+			}
+			bare := c
+			bare.Protocol = ""
+			if i, ok := at[bare.Key()]; ok && c.Protocol != "" {
+				delete(at, bare.Key())
+				c.Sources = addSources(slices.Clone(out[i].Sources), c.Sources)
+				out[i], at[c.Key()], labelled[endpoint] = c, i, i
+				continue
+			}
+			c.Sources = slices.Clone(c.Sources)
+			at[c.Key()] = len(out)
+			if c.Protocol != "" {
+				labelled[endpoint] = len(out)
+			}
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func addSources(to, more []string) []string {
+	for _, s := range more {
+		if !slices.Contains(to, s) {
+			to = append(to, s)
+		}
+	}
+	return to
+}

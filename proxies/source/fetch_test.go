@@ -1,0 +1,178 @@
+package source
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newFetcher has a client whose idle connections end with the test.
+func newFetcher(t *testing.T) *Fetcher {
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &Fetcher{Client: &http.Client{Transport: transport, CheckRedirect: defaultClient.CheckRedirect}}
+}
+
+func TestFetchGoodSources(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "list.txt")
+	if err := os.WriteFile(file, []byte("8.8.8.8:80\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer sesame" || r.URL.Query().Get("key") != "k1" {
+			http.Error(w, "who?", http.StatusUnauthorized)
+			return
+		}
+		_, _ = io.WriteString(w, "8.8.8.8:80\n10.0.0.1:1\n")
+	}))
+	t.Cleanup(server.Close)
+	f := newFetcher(t)
+	f.Stdin = strings.NewReader("8.8.8.8:80")
+	f.Getenv = func(name string) (string, bool) {
+		v, ok := map[string]string{"TOKEN": "sesame", "KEY": "k1"}[name]
+		return v, ok
+	}
+	for _, s := range []Source{
+		{URL: file}, {URL: "file://" + file}, {URL: "-"},
+		{URL: server.URL + "/list?key=${KEY}", Headers: map[string]string{"Authorization": "Bearer ${TOKEN}"}},
+	} {
+		list, err := f.Fetch(t.Context(), s)
+		if err != nil || len(list.Candidates) != 1 || list.Candidates[0].Sources[0] != s.Label() {
+			t.Errorf("%s: got %+v %v", s.URL, list, err)
+		}
+		if strings.Contains(list.Source, "KEY") || strings.Contains(list.Source, "k1") {
+			t.Errorf("label %q shows the key", list.Source)
+		}
+	}
+}
+
+// Each bad source has an error of its own, soon, and within limits.
+func TestFetchBadSources(t *testing.T) {
+	t.Parallel()
+	hang := make(chan struct{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("/empty", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("/html", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "<!DOCTYPE html><html><body>Please log in</body></html>")
+	})
+	mux.HandleFunc("/missing", http.NotFound)
+	mux.HandleFunc("/loop", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/loop", http.StatusFound) })
+	mux.HandleFunc("/hang", func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-hang:
+		case <-r.Context().Done():
+		}
+	})
+	mux.HandleFunc("/hangs-later", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "nothing yet\n")
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-hang:
+		case <-r.Context().Done():
+		}
+	})
+	mux.HandleFunc("/private", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "10.0.0.1:80\n10.0.0.2:80") })
+	mux.HandleFunc("/binary", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(strings.Repeat("\x00\x01\x02\xff\n\xfe", 10000)))
+	})
+	mux.HandleFunc("/cut", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "100") })
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(hang) })
+
+	folder := t.TempDir()
+	for name, test := range map[string]struct {
+		source Source
+		want   string
+	}{
+		"empty":        {Source{URL: server.URL + "/empty"}, "it is empty"},
+		"web page":     {Source{URL: server.URL + "/html"}, "a web page, not a list"},
+		"404":          {Source{URL: server.URL + "/missing"}, "answered 404"},
+		"redirects":    {Source{URL: server.URL + "/loop"}, "more than 5 redirects"},
+		"hangs":        {Source{URL: server.URL + "/hang", Timeout: 200 * time.Millisecond}, "deadline"},
+		"hangs later":  {Source{URL: server.URL + "/hangs-later", Timeout: 200 * time.Millisecond}, "longer than 200ms"},
+		"unreachable":  {Source{URL: "http://127.0.0.1:1/x?key=secret"}, "refused"},
+		"only private": {Source{URL: server.URL + "/private"}, "rejected private 2"},
+		"binary":       {Source{URL: server.URL + "/binary"}, "no proxy in it"},
+		"cut":          {Source{URL: server.URL + "/cut"}, "EOF"},
+		"no file":      {Source{URL: filepath.Join(folder, "none")}, "no such file"},
+		"folder":       {Source{URL: folder}, "is a folder"},
+		"scheme":       {Source{URL: "gopher://x"}, "http, https or file"},
+		"variable":     {Source{URL: "http://x/${NOT_SET_HERE}"}, "NOT_SET_HERE is not set"},
+		"brace":        {Source{URL: "http://x/${"}, "${ without }"},
+		"protocol":     {Source{URL: "-", Protocol: "gopher"}, "is none of http"},
+		"no url":       {Source{}, "no url"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFetcher(t)
+			f.Getenv = func(string) (string, bool) { return "", false }
+			begin := time.Now()
+			_, err := f.Fetch(t.Context(), test.source)
+			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("got %v, want …%s…", err, test.want)
+			}
+			if took := time.Since(begin); took > 5*time.Second {
+				t.Errorf("took %s", took)
+			}
+		})
+	}
+}
+
+// A compressed bomb and an endless list end at MaxBytes, and what came before it counts.
+func TestFetchHugeSources(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/bomb", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		_, _ = io.WriteString(z, "8.8.8.8:80\n")
+		for line := []byte(strings.Repeat(" ", 1<<16) + "\n"); ; {
+			if _, err := z.Write(line); err != nil {
+				return
+			}
+		}
+	})
+	mux.HandleFunc("/line", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "8.8.8.8:80\n"+strings.Repeat("x", 1<<20)+"\n9.9.9.9:80\n")
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	f := newFetcher(t)
+	f.MaxBytes = 2 << 20
+	list, err := f.Fetch(t.Context(), Source{URL: server.URL + "/bomb"})
+	if err != nil || len(list.Candidates) != 1 || !list.Truncated || list.Bytes != f.MaxBytes {
+		t.Errorf("bomb: got %d candidates, %d bytes, truncated %t, %v", len(list.Candidates), list.Bytes, list.Truncated, err)
+	}
+	list, err = f.Fetch(t.Context(), Source{URL: server.URL + "/line"})
+	if err != nil || len(list.Candidates) != 2 || list.Rejects[LongLine] != 1 {
+		t.Errorf("line: got %v %v %v", list.Candidates, list.Rejects, err)
+	}
+}
+
+func TestFetchStopsWithItsContext(t *testing.T) {
+	t.Parallel()
+	reader, writer := io.Pipe()
+	defer writer.Close()
+	f := newFetcher(t)
+	f.Stdin = reader
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	go func() { <-ctx.Done(); writer.CloseWithError(errors.New("the terminal is gone")) }()
+	if _, err := f.Fetch(ctx, Source{URL: "-"}); err == nil {
+		t.Error("got no error")
+	}
+}

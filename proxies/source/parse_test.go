@@ -1,0 +1,173 @@
+package source
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf16"
+)
+
+func TestForms(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		text string
+		want []string // protocol://user:password@host:port country
+	}{
+		"address":                {"8.8.8.8:8080", []string{"8.8.8.8:8080"}},
+		"scheme and credentials": {"socks5://u:p@8.8.8.8:1080", []string{"socks5://u:p@8.8.8.8:1080"}},
+		"escaped credentials":    {"http://user-1:p%40ss_w%2Frd@8.8.8.8:8080", []string{"http://user-1:p@ss_w/rd@8.8.8.8:8080"}},
+		"paid list":              {"8.8.8.8:8080:user:pass", []string{"user:pass@8.8.8.8:8080"}},
+		"credentials first":      {"user:pass:8.8.8.8:8080", []string{"user:pass@8.8.8.8:8080"}},
+		"at the end":             {"8.8.8.8:8080@user:pass", []string{"user:pass@8.8.8.8:8080"}},
+		"name":                   {"gate1.proxy.io:7000", []string{"gate1.proxy.io:7000"}},
+		"IPv6":                   {"[2606:4700::1111]:8080", []string{"[2606:4700::1111]:8080"}},
+		"IPv6 with scheme":       {"socks5://[2606:4700::1111]:8080", []string{"socks5://[2606:4700::1111]:8080"}},
+		"v4 in v6":               {"[::ffff:8.8.8.8]:80", []string{"8.8.8.8:80"}},
+		"JSON, port as string":   {`{"ip":"8.8.8.8","port":"8080"}`, []string{"8.8.8.8:8080"}},
+		"JSON, port as number": {`[{"host":"8.8.8.8","port":8080,"protocol":"SOCKS5","username":"u","password":"p","country":"BG"}]`,
+			[]string{"socks5://u:p@8.8.8.8:8080 BG"}},
+		"JSON of any nesting": {`{"status":1,"data":{"list":[{"x":[{"addr":"8.8.8.8","port":80}]},{"proxy":"socks4://9.9.9.9:1080"}]}}`,
+			[]string{"8.8.8.8:80", "socks4://9.9.9.9:1080"}},
+		"JSON with several protocols": {`{"data":[{"ip":"8.8.8.8","port":"1","protocols":["http","socks4"]}]}`, []string{"http://8.8.8.8:1", "socks4://8.8.8.8:1"}},
+		"JSON strings":                {`["8.8.8.8:80","http://9.9.9.9:81"]`, []string{"8.8.8.8:80", "http://9.9.9.9:81"}},
+		"JSON lines":                  {"{\"ip\":\"8.8.8.8\",\"port\":1}\n{\"ip\":\"9.9.9.9\",\"port\":2}\n", []string{"8.8.8.8:1", "9.9.9.9:2"}},
+		"HTML table": {`<html><table><tr><th>IP</th><th>Port</th></tr><tr><td>8.8.8.8</td><td>8080</td><td>US</td><td>SOCKS5</td></tr>
+			<tr><td> <b>9.9.9.9</b> </td><td>81</td></tr></table></html>`, []string{"socks5://8.8.8.8:8080 US", "9.9.9.9:81"}},
+		"HTML data attributes": {`<table><tr data-ip="8.8.8.8" data-port="80"><td>x</td></tr></table>`, []string{"8.8.8.8:80"}},
+		"HTML text":            {"<html><body><pre>8.8.8.8:80\n9.9.9.9:81</pre></body></html>", []string{"8.8.8.8:80", "9.9.9.9:81"}},
+		"tabs":                 {"8.8.8.8\t8080\tBG\tsocks4", []string{"socks4://8.8.8.8:8080 BG"}},
+		"spaces":               {"8.8.8.8   8080", []string{"8.8.8.8:8080"}},
+		"CSV with a header":    {"ip,port,protocol,country\n8.8.8.8,8080,http,BG\n\"9.9.9.9\",\"1080\",\"socks5\",\"US\"", []string{"http://8.8.8.8:8080 BG", "socks5://9.9.9.9:1080 US"}},
+		"CSV in another order": {"country;port;host\nBG;8080;8.8.8.8", []string{"8.8.8.8:8080 BG"}},
+		"CSV without header":   {"8.8.8.8,8080", []string{"8.8.8.8:8080"}},
+		"spys.me":              {"8.8.8.8:8080 US-A-S +", []string{"8.8.8.8:8080 US"}},
+		"label before":         {"socks5 8.8.8.8:1080", []string{"socks5://8.8.8.8:1080"}},
+		"free text":            {"try 8.8.8.8:80, or (9.9.9.9:81) and note:1 too", []string{"8.8.8.8:80", "9.9.9.9:81"}},
+		"comments":             {"# 7.7.7.7:1\n// 7.7.7.7:2\n8.8.8.8:80", []string{"8.8.8.8:80"}},
+		"byte order mark":      {"\xef\xbb\xbf8.8.8.8:80\r\n9.9.9.9:81\r\n", []string{"8.8.8.8:80", "9.9.9.9:81"}},
+		"UTF-16":               {utf16le("8.8.8.8:80\n"), []string{"8.8.8.8:80"}},
+		"one line":             {strings.Repeat("8.8.8.8:80 9.9.9.9:81 ", 300), []string{"8.8.8.8:80", "9.9.9.9:81"}},
+		"trailing slash":       {"http://8.8.8.8:80/", []string{"http://8.8.8.8:80"}},
+		"invalid UTF-8":        {"8.8.8.8:80 \xff\xfe caf\xe9", []string{"8.8.8.8:80"}},
+		"upper case name":      {"GATE.Example.ORG:80", []string{"gate.example.org:80"}},
+		"nothing":              {"", nil},
+		"not JSON after all":   {"[8.8.8.8:80", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			parsed, err := Parse(strings.NewReader(test.text), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, c := range parsed.Candidates {
+				text := c.Address()
+				if c.Username != "" || c.Password != "" {
+					text = c.Username + ":" + c.Password + "@" + text
+				}
+				if c.Protocol != "" {
+					text = c.Protocol + "://" + text
+				}
+				if c.Country != "" {
+					text += " " + c.Country
+				}
+				got = append(got, text)
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("got %q\nwant %q\nrejects %v", got, test.want, parsed.Rejects)
+			}
+		})
+	}
+}
+
+func utf16le(s string) string {
+	out := []byte{0xff, 0xfe}
+	for _, u := range utf16.Encode([]rune(s)) {
+		out = append(out, byte(u), byte(u>>8))
+	}
+	return string(out)
+}
+
+func TestJunkIsCounted(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]Reject{
+		"10.0.0.1:80": Private, "192.168.1.1:80": Private, "127.0.0.1:80": Private, "169.254.1.1:80": Private, "100.64.0.1:80": Private,
+		"[::1]:80": Private, "[fe80::1]:80": Private, "[fc00::1]:80": Private, "0.1.2.3:80": Reserved, "224.0.0.1:80": Reserved, "192.0.2.1:80": Reserved,
+		"198.51.100.7:80": Reserved, "203.0.113.9:80": Reserved, "255.255.255.255:80": Reserved, "[2001:db8::1]:80": Reserved,
+		"8.8.8.8:0": BadPort, "8.8.8.8:65536": BadPort, "999.1.1.1:80": BadAddress, "http://localhost:80": SingleLabel,
+		"8.8.8.8:80\n8.8.8.8:80": Duplicate, "hello world": Unparsed, "1.2.3.0/30:80": Unparsed, strings.Repeat("x", 5000): LongLine,
+		"8.8.8.8:80\n8.8.4.4:80\n9.9.9.9:80": Capped,
+	} {
+		t.Run(fmt.Sprintf("%.20s", text), func(t *testing.T) {
+			t.Parallel()
+			parsed, err := Parse(strings.NewReader(text), Options{Max: 2})
+			if err != nil || parsed.Rejects[want] != 1 {
+				t.Errorf("%.40q: got %v and %v, want one %s", text, parsed.Rejects, parsed.Candidates, want)
+			}
+		})
+	}
+}
+
+func TestLocalAndNetworksOnlyWhenAsked(t *testing.T) {
+	t.Parallel()
+	parsed, err := Parse(strings.NewReader("127.0.0.1:80\n10.0.0.1:81\nlocalhost:82\n1.2.3.0/30:80\n8.0.0.0/8:80\n"), Options{AllowLocal: true, CIDR: true, Protocol: "socks5", Name: "n"})
+	if err != nil || len(parsed.Candidates) != 7 {
+		t.Fatalf("got %v %v %v", parsed.Candidates, parsed.Rejects, err)
+	}
+	for _, c := range parsed.Candidates {
+		if c.Protocol != "socks5" || !slices.Equal(c.Sources, []string{"n"}) {
+			t.Errorf("got %#v", c)
+		}
+	}
+}
+
+// A password never gets into text, however it is printed.
+func TestPasswordIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	c := Candidate{Protocol: "http", Host: "8.8.8.8", Port: 80, Username: "u", Password: "secret"}
+	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+		if got := fmt.Sprintf(format, c) + fmt.Sprintf(format, []Candidate{c}); strings.Contains(got, "secret") {
+			t.Errorf("%s: got %s", format, got)
+		}
+	}
+	if got := c.LogValue().String(); got != "http://u:***@8.8.8.8:80" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	c := func(protocol, host, user, from string) Candidate {
+		return Candidate{Protocol: protocol, Host: host, Port: 1, Username: user, Sources: []string{from}}
+	}
+	got := Merge([]List{
+		{Candidates: []Candidate{c("", "a.b", "", "1"), c("socks5", "c.d", "", "1"), c("http", "c.d", "", "1")}},
+		{Candidates: []Candidate{c("http", "a.b", "", "2"), c("", "c.d", "", "2"), c("http", "a.b", "u", "2"), c("http", "c.d", "", "2")}},
+	})
+	var text []string
+	for _, c := range got {
+		text = append(text, c.Key()+" "+strings.Join(c.Sources, "+"))
+	}
+	want := []string{"http|a.b:1| 1+2", "socks5|c.d:1| 1", "http|c.d:1| 1+2", "http|a.b:1|u 2"}
+	if !slices.Equal(text, want) {
+		t.Errorf("got  %q\nwant %q", text, want)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"1.2.3.4:80", "socks5://u:p@h.com:1", `{"ip":"8.8.8.8","port":1}`, "<tr><td>8.8.8.8<td>80", "ip,port\n8.8.8.8,80", "a:b:8.8.8.8:1", "[::1]:2", "\xff\xfe1"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		parsed, err := Parse(strings.NewReader(text), Options{CIDR: true, Max: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range parsed.Candidates {
+			if c.Port == 0 || c.Host == "" || strings.ContainsAny(c.Host, " /@\x00\r\n") {
+				t.Fatalf("%q gives %#v", text, c)
+			}
+		}
+	})
+}
