@@ -1,0 +1,187 @@
+// Package config reads and checks the settings of an orchestrator.
+//
+// A setting has a path, as in workers.concurrency. Its value comes from the
+// last of these that has one:
+//
+//	the default          [Default]
+//	the file             muster.yaml, or the one given
+//	the environment      MUSTER_WORKERS__CONCURRENCY; for a secret also …_FILE, a file that holds it
+//	a flag               whatever the command maps to the path
+//
+// [Load] is strict: what it does not know, or what is out of bounds, is an
+// error that says where it stands. [Loaded.Settings] tells each value and
+// where it came from.
+package config
+
+import (
+	"cmp"
+	"path/filepath"
+	"time"
+)
+
+// Config is every setting. It is plain data, and not changed once loaded.
+type Config struct {
+	DataDir   string    `yaml:"data_dir" rule:"required"`
+	Redis     Redis     `yaml:"redis"`
+	Log       Log       `yaml:"log"`
+	Workers   Workers   `yaml:"workers"`
+	Queue     Queue     `yaml:"queue"`
+	Proxies   Proxies   `yaml:"proxies"`
+	Sites     Sites     `yaml:"sites"`
+	Wait      Wait      `yaml:"wait"`
+	Dashboard Dashboard `yaml:"dashboard"`
+	Shutdown  Shutdown  `yaml:"shutdown"`
+}
+
+// Redis says which Redis to work with.
+type Redis struct {
+	URL         string        `yaml:"url" secret:"url"`
+	Mode        string        `yaml:"mode" oneof:"auto external child embedded"`
+	Port        int           `yaml:"port" range:"0 65535"`
+	Server      string        `yaml:"server"`
+	PingTimeout time.Duration `yaml:"ping_timeout" range:"100ms 1m"`
+	Attempts    int           `yaml:"attempts" range:"1 1000"`
+	Interval    time.Duration `yaml:"interval" range:"10ms 1m"`
+	SaveEvery   time.Duration `yaml:"save_every" range:"100ms 1h"`
+}
+
+// Log says what is logged and how.
+type Log struct {
+	Level  string `yaml:"level" oneof:"debug info warn error"`
+	Format string `yaml:"format" oneof:"auto text json"`
+}
+
+// Workers says who does the tasks.
+type Workers struct {
+	Concurrency int           `yaml:"concurrency" range:"1 256"`
+	Processes   int           `yaml:"processes" range:"0 64"`
+	PingTimeout time.Duration `yaml:"ping_timeout" range:"100ms 1m"`
+	LogFile     string        `yaml:"log_file"`
+}
+
+// Queue says how the items of the work queue are handed out. Its names and
+// units are those that users of the queue know.
+type Queue struct {
+	MaxWorkers          int            `yaml:"max_workers" range:"1 256"`
+	MaxPerResolver      map[string]int `yaml:"max_per_resolver" range:"1 1000000"`
+	MaxPerHost          int            `yaml:"max_per_host" range:"1 1000000"`
+	LeaseTTLSeconds     int            `yaml:"lease_ttl_seconds" range:"30 604800"`
+	HeartbeatSeconds    int            `yaml:"heartbeat_seconds" range:"5 604799"`
+	MaxJobAttempts      int            `yaml:"max_job_attempts" range:"1 1000"`
+	RetryBackoffSeconds int            `yaml:"retry_backoff_seconds" range:"1 86400"`
+	JitterSeconds       int            `yaml:"jitter_seconds" range:"0 86400"`
+}
+
+// LeaseTTL is how long a lease lasts without a heartbeat.
+func (q Queue) LeaseTTL() time.Duration { return time.Duration(q.LeaseTTLSeconds) * time.Second }
+
+// Heartbeat is how often leases are renewed.
+func (q Queue) Heartbeat() time.Duration { return time.Duration(q.HeartbeatSeconds) * time.Second }
+
+// RetryBackoff is the wait before the first retry; it doubles from there.
+func (q Queue) RetryBackoff() time.Duration {
+	return time.Duration(q.RetryBackoffSeconds) * time.Second
+}
+
+// Jitter is the most that is added to a wait at random.
+func (q Queue) Jitter() time.Duration { return time.Duration(q.JitterSeconds) * time.Second }
+
+// Proxies says where proxies come from and when there are enough.
+type Proxies struct {
+	Sources      []string      `yaml:"sources" secret:"url"`
+	MinUsable    int           `yaml:"min_usable" range:"0 1000000"`
+	Fallback     string        `yaml:"fallback" oneof:"fail wait direct"`
+	RefreshEvery time.Duration `yaml:"refresh_every" range:"1m 720h" zero:"never"`
+	ChunkSize    int           `yaml:"chunk_size" range:"1 10000"`
+	Judges       []string      `yaml:"judges"`
+	JudgeKey     string        `yaml:"judge_key" secret:"all"`
+	Concurrency  int           `yaml:"concurrency" range:"1 65536"`
+}
+
+// Sites says what is scraped, when, and where the records go.
+type Sites struct {
+	Dir      string            `yaml:"dir"`
+	Names    []string          `yaml:"names" rule:"site"`
+	Schedule map[string]string `yaml:"schedule" rule:"cron"`
+	Out      string            `yaml:"out"`
+	Parallel bool              `yaml:"parallel"`
+}
+
+// Wait says how the end of a job is waited for. A job of n chunks may take
+// ⌈n / workers⌉ × PerChunk × Buffer, but at least Floor.
+type Wait struct {
+	Poll     time.Duration `yaml:"poll" range:"10ms 10m"`
+	Timeout  time.Duration `yaml:"timeout" range:"1s 168h" zero:"reckoned from the number of chunks"`
+	PerChunk time.Duration `yaml:"per_chunk" range:"1s 24h"`
+	Buffer   float64       `yaml:"buffer" range:"1 10"`
+	Floor    time.Duration `yaml:"floor" range:"1s 168h"`
+	Unknown  time.Duration `yaml:"unknown" range:"1s 168h"`
+	Warn     time.Duration `yaml:"warn" range:"1s 24h"`
+}
+
+// Dashboard says where and to whom the web pages are served.
+type Dashboard struct {
+	Listen   string   `yaml:"listen" rule:"address"`
+	Enabled  bool     `yaml:"enabled"`
+	ReadOnly bool     `yaml:"read_only"`
+	Keys     []string `yaml:"keys" secret:"all"`
+	Hosts    []string `yaml:"hosts"`
+}
+
+// Shutdown says how long an end may take.
+type Shutdown struct {
+	Drain time.Duration `yaml:"drain" range:"0s 24h"`
+}
+
+// Default is what holds when nothing else is said.
+func Default() Config {
+	return Config{
+		DataDir: "data",
+		Redis: Redis{
+			Mode:        "auto",
+			PingTimeout: 2 * time.Second,
+			Attempts:    10,
+			Interval:    500 * time.Millisecond,
+			SaveEvery:   3 * time.Second,
+		},
+		Log:     Log{Level: "info", Format: "auto"},
+		Workers: Workers{Concurrency: 8, PingTimeout: 5 * time.Second},
+		Queue: Queue{
+			MaxWorkers:          8,
+			MaxPerHost:          4,
+			LeaseTTLSeconds:     600,
+			HeartbeatSeconds:    30,
+			MaxJobAttempts:      3,
+			RetryBackoffSeconds: 60,
+			JitterSeconds:       15,
+		},
+		Proxies: Proxies{
+			MinUsable:    10,
+			Fallback:     "fail",
+			RefreshEvery: 6 * time.Hour,
+			ChunkSize:    100,
+			Concurrency:  256,
+		},
+		Sites: Sites{Parallel: true},
+		Wait: Wait{
+			Poll:     15 * time.Second,
+			PerChunk: 900 * time.Second,
+			Buffer:   1.5,
+			Floor:    600 * time.Second,
+			Unknown:  1800 * time.Second,
+			Warn:     120 * time.Second,
+		},
+		Dashboard: Dashboard{Listen: "127.0.0.1:8080", ReadOnly: true},
+		Shutdown:  Shutdown{Drain: 30 * time.Second},
+	}
+}
+
+// WorkerLog is the log file of worker processes.
+func (c Config) WorkerLog() string {
+	return cmp.Or(c.Workers.LogFile, filepath.Join(c.DataDir, "logs", "worker.log"))
+}
+
+// Records is the folder where records go.
+func (c Config) Records() string {
+	return cmp.Or(c.Sites.Out, filepath.Join(c.DataDir, "records"))
+}

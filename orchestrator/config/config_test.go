@@ -1,0 +1,360 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+const example = "../../muster.example.yaml"
+
+// write makes a settings file.
+func write(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "muster.yaml")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func load(t *testing.T, src Sources) *Loaded {
+	t.Helper()
+	l, err := Load(src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// The example says every setting and its true default.
+func TestExample(t *testing.T) {
+	t.Parallel()
+	l := load(t, Sources{File: example})
+	for _, s := range settings(&l.Config) {
+		if o := l.origins[s.path]; o.Kind != File {
+			t.Errorf("%s is not in the example", s.path)
+		}
+	}
+	want := Default()
+	for i, s := range settings(&l.Config) {
+		// An empty list is written out there.
+		if w := settings(&want)[i].v; s.v.Kind() == reflect.Slice || s.v.Kind() == reflect.Map {
+			if s.v.Len() != 0 || w.Len() != 0 {
+				t.Errorf("%s is %v in the example, and by default %v", s.path, s.v, w)
+			}
+		} else if !s.v.Equal(w) {
+			t.Errorf("%s is %v in the example, and by default %v", s.path, s.v, w)
+		}
+	}
+	if l.Hash() != want.Hash() {
+		t.Error("the same settings have two hashes")
+	}
+}
+
+// The example states the bounds of what has some.
+func TestExampleStatesBounds(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(strings.ReplaceAll(string(b), "#", "")), " ")
+	c := Default()
+	for _, s := range settings(&c) {
+		for _, word := range strings.Fields(s.tag.Get("oneof")) {
+			if !strings.Contains(text, word) {
+				t.Errorf("%s can be %s, which the example does not say", s.path, word)
+			}
+		}
+		bounds := strings.Fields(s.tag.Get("range"))
+		if len(bounds) == 0 || s.path == "redis.port" {
+			continue
+		}
+		if !strings.Contains(text, bounds[0]+" to "+bounds[1]) && !strings.Contains(text, "at least "+bounds[0]) {
+			t.Errorf("%s is from %s to %s, which the example does not say", s.path, bounds[0], bounds[1])
+		}
+	}
+}
+
+func TestDefaultsAreInBounds(t *testing.T) {
+	t.Parallel()
+	c := Default()
+	for _, s := range settings(&c) {
+		for _, err := range s.check() {
+			t.Error(err)
+		}
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	t.Parallel()
+	file := write(t, `
+workers: {concurrency: 2, processes: 2}
+queue:
+  max_workers: 2
+  max_per_resolver:
+    unpaywall: 2
+    crossref: 3
+proxies:
+  sources:
+    - list.txt # the first
+    - https://user:secret@example.org/x?token=hush
+sites:
+  schedule: {quotes.toscrape.com: "0 */6 * * *"}
+wait: {buffer: 2, poll: 90}
+dashboard: {read_only: no}
+`)
+	l := load(t, Sources{
+		File: file,
+		Environ: []string{
+			"MUSTER_WORKERS__PROCESSES=3", "MUSTER_QUEUE__MAX_WORKERS=3", "MUSTER_LOG__LEVEL=", "PATH=/bin",
+			"MUSTER_QUEUE__MAX_PER_RESOLVER=a:1, b:2", "MUSTER_DASHBOARD__HOSTS=one, two",
+			"MUSTER_SITES__SCHEDULE=shop=@every 1h; news = 1,2 3 * * *",
+		},
+		Flags: []FlagValue{{"--workers", "queue.max_workers", "4"}, {"--data-dir", "data_dir", "d"}},
+	})
+	want := Default()
+	want.DataDir = "d"
+	want.Workers.Concurrency, want.Workers.Processes = 2, 3
+	want.Queue.MaxWorkers, want.Queue.MaxPerResolver = 4, map[string]int{"a": 1, "b": 2}
+	want.Proxies.Sources = []string{"list.txt", "https://user:secret@example.org/x?token=hush"}
+	want.Sites.Schedule = map[string]string{"shop": "@every 1h", "news": "1,2 3 * * *"}
+	want.Wait.Buffer, want.Wait.Poll = 2, 90*time.Second
+	want.Dashboard.ReadOnly, want.Dashboard.Hosts = false, []string{"one", "two"}
+	if !reflect.DeepEqual(l.Config, want) {
+		t.Errorf("got  %+v\nwant %+v", l.Config, want)
+	}
+
+	origins := map[string]string{
+		"workers.concurrency":    file + ":2:11",
+		"workers.processes":      "environment MUSTER_WORKERS__PROCESSES",
+		"queue.max_workers":      "flag --workers",
+		"queue.max_per_resolver": "environment MUSTER_QUEUE__MAX_PER_RESOLVER",
+		"proxies.sources":        file + ":9:3",
+		"log.level":              "default",
+		"data_dir":               "flag --data-dir",
+	}
+	shown := map[string]any{
+		"proxies.sources": []string{"list.txt", "https://user:xxxxx@example.org/x?xxxxx"},
+		"wait.poll":       "1m30s", "proxies.refresh_every": "6h", "wait.floor": "10m", "wait.timeout": "0s",
+		"workers.processes": 3, "dashboard.read_only": false,
+	}
+	for _, s := range l.Settings() {
+		if want, ok := origins[s.Path]; ok && s.Origin.String() != want {
+			t.Errorf("%s comes from %q, want %q", s.Path, s.Origin, want)
+		}
+		if want, ok := shown[s.Path]; ok && !reflect.DeepEqual(s.Value, want) {
+			t.Errorf("%s is shown as %#v, want %#v", s.Path, s.Value, want)
+		}
+	}
+	if l.Hash() == Default().Hash() {
+		t.Error("other settings have the same hash")
+	}
+}
+
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	type bound struct {
+		path      string
+		good, bad []string
+	}
+	for _, c := range []bound{
+		{"queue.max_workers", []string{"1", "256"}, []string{"0", "257"}},
+		{"queue.max_per_host", []string{"1"}, []string{"0"}},
+		{"queue.max_per_resolver", []string{"a:1"}, []string{"a:0", "a:-5", "a:x", "a"}},
+		{"queue.lease_ttl_seconds", []string{"31"}, []string{"29", "30"}}, // 30 is the heartbeat's default
+		{"queue.heartbeat_seconds", []string{"5", "599"}, []string{"4", "600"}},
+		{"queue.max_job_attempts", []string{"1"}, []string{"0"}},
+		{"queue.retry_backoff_seconds", []string{"1"}, []string{"0"}},
+		{"queue.jitter_seconds", []string{"0"}, []string{"-1"}},
+		{"workers.concurrency", []string{"1", "256"}, []string{"0", "257"}},
+		{"workers.processes", []string{"0", "64"}, []string{"-1", "65", "1.5", "two"}},
+		{"redis.ping_timeout", []string{"100ms", "1m", "2"}, []string{"0", "-1", "61s", "soon"}},
+		{"redis.port", []string{"0", "65535"}, []string{"-1", "65536"}},
+		{"redis.mode", []string{"child"}, []string{"chld", ""}},
+		{"proxies.refresh_every", []string{"0", "1m"}, []string{"59s", "-1h"}},
+		{"proxies.fallback", []string{"wait"}, []string{"direkt"}},
+		{"wait.buffer", []string{"1", "1.5"}, []string{"0.9", "NaN", "Inf", "x"}},
+		{"wait.timeout", []string{"0", "40m"}, []string{"500ms"}},
+		{"dashboard.listen", []string{":80", "[::1]:80"}, []string{"80", ""}},
+		{"dashboard.read_only", []string{"yes", "false"}, []string{"maybe"}},
+		{"sites.schedule", []string{"a=0 * * * *", "a=@daily"}, []string{"a=hourly", "a=0 0 0 0 0 0 0", "a:b=@daily", "a=* * *"}},
+		{"sites.names", []string{"a,b.c"}, []string{"a b", "a{b}"}},
+		{"data_dir", []string{"x"}, []string{" "}},
+	} {
+		for _, value := range c.good {
+			if _, err := Load(Sources{File: example, Flags: []FlagValue{{"--x", c.path, value}}}); err != nil {
+				t.Errorf("%s %q: %v", c.path, value, err)
+			}
+		}
+		for _, value := range c.bad {
+			_, err := Load(Sources{File: example, Flags: []FlagValue{{"--x", c.path, value}}})
+			if err == nil {
+				t.Errorf("%s %q is accepted", c.path, value)
+			} else if got := err.Error(); !strings.Contains(got, c.path) && !strings.Contains(got, "lease_ttl_seconds") {
+				t.Errorf("%s %q: error %q does not name the setting", c.path, value, got)
+			}
+		}
+	}
+}
+
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]string{
+		"workers:\n  concurrency: 300\n":             "muster.yaml:2:3: workers.concurrency: 300 is out of range; use 1 to 256",
+		"workers:\n  concurency: 3\n":                "muster.yaml:2:3: no setting workers.concurency, did you mean concurrency?",
+		"worker:\n  concurrency: 3\n":                "muster.yaml:1:1: no setting worker, did you mean workers?",
+		"workers:\n  max_per_host: 3\n":              "muster.yaml:2:3: no setting workers.max_per_host, did you mean queue.max_per_host?",
+		"workers:\n  zebra: 3\n":                     "muster.yaml:2:3: no setting workers.zebra",
+		"workers:\n  concurrency: many\n":            `muster.yaml:2:16: workers.concurrency: "many" is not a whole number`,
+		"workers: 3\n":                               "muster.yaml:1:10: workers: settings are expected here",
+		"workers:\n  concurrency: [1]\n":             "muster.yaml:2:16: workers.concurrency: one value is expected here",
+		"proxies:\n  sources: a.txt\n":               "muster.yaml:2:12: proxies.sources: a list is expected here",
+		"proxies:\n  refresh_every: 6 hours\n":       `muster.yaml:2:18: proxies.refresh_every: "6 hours" is not a duration`,
+		"proxies:\n  refresh_every: 1s\n":            "muster.yaml:2:3: proxies.refresh_every: 1s is out of range; use 1m to 720h, or 0 for never",
+		"queue:\n  max_per_resolver: {a: 0}\n":       "muster.yaml:2:3: queue.max_per_resolver: a: 0 is out of range; use 1 to 1000000",
+		"queue:\n  max_per_resolver: {a: [1]}\n":     "queue.max_per_resolver.a: one value is expected here",
+		"redis:\n  mode: extern\n":                   `muster.yaml:2:3: redis.mode: "extern" is none of auto, external, child, embedded, did you mean external?`,
+		"log:\n  level: info\n  level: debug\n":      "muster.yaml:3:3: mapping key \"level\" already defined",
+		"log:\n\tlevel: info\n":                      "muster.yaml:2:1: found character '\t' that cannot start any token",
+		"log:\n  level: info\n---\nlog: {}\n":        "a second document",
+		"- a\n- b\n":                                 "muster.yaml:1:1: the file: settings are expected here",
+		"a: &x {b: 1}\nlog: *x\n":                    "muster.yaml:2:6: log: settings are expected here",
+		"queue: {heartbeat_seconds: 600}\n":          "queue.lease_ttl_seconds: 600 must be more than queue.heartbeat_seconds, which is 600",
+		"redis: {url: 'redis://x', mode: child}\n":   "leave one of them out",
+		"sites:\n  schedule:\n    shop: each hour\n": `muster.yaml:2:3: sites.schedule: shop: "each hour" is not a schedule`,
+	} {
+		_, err := Load(Sources{File: write(t, content)})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q\n got %v\nwant %s", content, err, want)
+		}
+	}
+}
+
+// Everything that is wrong is told at once.
+func TestAllErrorsAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := Load(Sources{
+		File:    write(t, "nonsense: 1\nlog: {level: loud}\n"),
+		Environ: []string{"MUSTER_WORKERS__CONCURRENCY=x", "MUSTER_WORKERS__CONCURENCY=2"},
+		Flags:   []FlagValue{{"--port", "redis.port", "abc"}},
+	})
+	if err == nil {
+		t.Fatal("it is accepted")
+	}
+	for _, want := range []string{
+		"no setting nonsense", `"loud" is none of`, "environment MUSTER_WORKERS__CONCURRENCY: workers.concurrency",
+		"MUSTER_WORKERS__CONCURENCY: no such setting, did you mean MUSTER_WORKERS__CONCURRENCY?", "flag --port: redis.port",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error lacks %q:\n%v", want, err)
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	_, err := Load(Sources{File: filepath.Join(dir, "none.yaml")})
+	if err == nil || !strings.Contains(err.Error(), "none.yaml") {
+		t.Errorf("missing file: %v", err)
+	}
+	_, err = Load(Sources{File: write(t, strings.Repeat("# filler\n", maxFile/8))})
+	if err == nil || !strings.Contains(err.Error(), "at most") {
+		t.Errorf("huge file: %v", err)
+	}
+	for _, content := range []string{"", "# nothing\n", "---\n", "workers:\nqueue:\n  # max_workers: 3\n", "workers: {concurrency: }\n"} {
+		l, err := Load(Sources{File: write(t, content)})
+		if err != nil || !reflect.DeepEqual(l.Config, Default()) {
+			t.Errorf("%q: %v; want the defaults", content, err)
+		}
+	}
+	named := write(t, "data_dir: from-env\n")
+	if l := load(t, Sources{Environ: []string{"MUSTER_CONFIG=" + named}}); l.DataDir != "from-env" || l.Path != named {
+		t.Errorf("MUSTER_CONFIG: data_dir %s of %s", l.DataDir, l.Path)
+	}
+}
+
+func TestUsualFile(t *testing.T) { // not parallel: the working folder is everybody's
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if l := load(t, Sources{}); l.Path != "" || l.DataDir != "data" {
+		t.Errorf("without a file: path %q, data_dir %q", l.Path, l.DataDir)
+	}
+	if err := os.WriteFile(UsualFile, []byte("data_dir: here\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if l := load(t, Sources{}); l.Path != UsualFile || l.DataDir != "here" {
+		t.Errorf("with one: path %q, data_dir %q", l.Path, l.DataDir)
+	}
+}
+
+func TestSecrets(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("redis://u:s3same@host:1/0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := load(t, Sources{File: example, Environ: []string{
+		"MUSTER_REDIS__URL_FILE=" + secret, "MUSTER_DASHBOARD__KEYS=s3same,s3same2", "MUSTER_PROXIES__JUDGE_KEY=s3same",
+	}})
+	if l.Redis.URL != "redis://u:s3same@host:1/0" {
+		t.Errorf("url is %q", l.Redis.URL)
+	}
+	b, err := json.Marshal(l.Settings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(b) + fmt.Sprint(l.Settings()); strings.Contains(text, "s3same") {
+		t.Errorf("a secret is shown: %s", text)
+	}
+	for _, s := range l.Settings() {
+		if s.Path == "redis.url" && (s.Value != "redis://u:xxxxx@host:1/0" || s.Origin.String() != "environment MUSTER_REDIS__URL_FILE") {
+			t.Errorf("redis.url is shown as %v of %v", s.Value, s.Origin)
+		}
+	}
+
+	for _, env := range [][]string{
+		{"MUSTER_REDIS__URL_FILE=" + secret + "x"},
+		{"MUSTER_REDIS__URL_FILE=" + secret, "MUSTER_REDIS__URL=redis://x"},
+		{"MUSTER_DATA_DIR__FILE=" + secret},
+	} {
+		if _, err := Load(Sources{File: example, Environ: env}); err == nil || !strings.Contains(err.Error(), "MUSTER_") {
+			t.Errorf("%v: err = %v", env, err)
+		}
+	}
+}
+
+func TestSuspiciousEnvironment(t *testing.T) {
+	t.Parallel()
+	l := load(t, Sources{File: example, Environ: []string{
+		"MUSTER_REDIS_URL=x", "MUSTER_SERVICE_HOST=10.0.0.1", "MUSTER_TEST_REDIS_SERVER=/x", "MUSTER_PORT_8080_TCP_ADDR=x",
+	}})
+	if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "did you mean MUSTER_REDIS__URL?") {
+		t.Errorf("warnings are %q", l.Warnings)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	b, err := os.ReadFile(example)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte("a: &x [*x]\n? b\n: c\n<<: {d: e}\n"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		c := Default()
+		byPath := map[string]setting{}
+		for _, s := range settings(&c) {
+			byPath[s.path] = s
+		}
+		r := &reader{file: "x", byPath: byPath, origins: map[string]Origin{}}
+		r.readYAML(content) // must not panic
+	})
+}

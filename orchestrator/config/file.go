@@ -1,0 +1,206 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// maxFile is the largest settings file that is read.
+const maxFile = 1 << 20
+
+// reader takes the settings from a parsed file.
+type reader struct {
+	file    string
+	byPath  map[string]setting
+	origins map[string]Origin
+	errs    []error
+}
+
+// readYAML sets what the file says, and notes where.
+func (r *reader) readYAML(content []byte) {
+	doc, err := parser.ParseBytes(content, 0)
+	if err != nil {
+		var at yaml.Error
+		if errors.As(err, &at) && at.GetToken() != nil {
+			r.fail(at.GetToken(), "%s", at.GetMessage())
+		} else {
+			r.errs = append(r.errs, fmt.Errorf("%s: %w", r.file, err))
+		}
+		return
+	}
+	if len(doc.Docs) > 1 {
+		r.fail(doc.Docs[1].GetToken(), "a second document; put everything into one")
+		return
+	}
+	if len(doc.Docs) == 1 && doc.Docs[0].Body != nil {
+		r.section("", doc.Docs[0].Body)
+	}
+}
+
+func (r *reader) fail(at *token.Token, format string, args ...any) {
+	r.errs = append(r.errs, fmt.Errorf("%s: "+format, append([]any{r.at(at)}, args...)...))
+}
+
+func (r *reader) at(tok *token.Token) string {
+	if tok == nil || tok.Position == nil {
+		return r.file
+	}
+	return fmt.Sprintf("%s:%d:%d", r.file, tok.Position.Line, tok.Position.Column)
+}
+
+// section reads a map whose keys continue prefix.
+func (r *reader) section(prefix string, node ast.Node) {
+	if _, empty := node.(*ast.NullNode); empty {
+		return // a heading whose settings are all commented out
+	}
+	entries, ok := r.entries(node)
+	if !ok {
+		r.fail(node.GetToken(), "%s: settings are expected here, name: value", name(prefix))
+		return
+	}
+	for _, e := range entries {
+		path := prefix + e.key
+		if s, ok := r.byPath[path]; ok {
+			r.value(s, e)
+			continue
+		}
+		if r.isSection(path) {
+			r.section(path+".", e.value)
+			continue
+		}
+		r.fail(e.at, "no setting %s%s", path, r.meant(prefix, e.key))
+	}
+}
+
+func name(prefix string) string {
+	if prefix == "" {
+		return "the file"
+	}
+	return strings.TrimSuffix(prefix, ".")
+}
+
+func (r *reader) isSection(path string) bool {
+	for p := range r.byPath {
+		if strings.HasPrefix(p, path+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// meant names the nearest setting or section: one beside it, or the same name
+// elsewhere.
+func (r *reader) meant(prefix, key string) string {
+	var beside, elsewhere []string
+	for p := range r.byPath {
+		if rest, ok := strings.CutPrefix(p, prefix); ok {
+			first, _, _ := strings.Cut(rest, ".")
+			beside = append(beside, first)
+		}
+		if p == key || strings.HasSuffix(p, "."+key) {
+			elsewhere = append(elsewhere, p)
+		}
+	}
+	if len(elsewhere) == 1 {
+		return ", did you mean " + elsewhere[0] + "?"
+	}
+	return meant(key, beside)
+}
+
+type entry struct {
+	key   string
+	at    *token.Token
+	value ast.Node
+}
+
+// entries are the pairs of a map in the order of the file.
+func (r *reader) entries(node ast.Node) ([]entry, bool) {
+	var values []*ast.MappingValueNode
+	switch n := node.(type) {
+	case *ast.MappingNode:
+		values = n.Values
+	case *ast.MappingValueNode:
+		values = []*ast.MappingValueNode{n}
+	default:
+		return nil, false
+	}
+	var out []entry
+	for _, v := range values {
+		if v.Key.IsMergeKey() {
+			r.fail(v.Key.GetToken(), "merge keys are not supported here")
+			continue
+		}
+		out = append(out, entry{key: v.Key.GetToken().Value, at: v.Key.GetToken(), value: v.Value})
+	}
+	return out, true
+}
+
+// value sets one setting. An empty value leaves the default.
+func (r *reader) value(s setting, e entry) {
+	if _, empty := e.value.(*ast.NullNode); empty {
+		return
+	}
+	err := r.set(s, e.value)
+	if err != nil {
+		r.fail(e.value.GetToken(), "%w", err)
+		return
+	}
+	r.origins[s.path] = Origin{Kind: File, Where: r.at(e.at)}
+}
+
+func (r *reader) set(s setting, node ast.Node) error {
+	switch {
+	case s.isList():
+		seq, ok := node.(*ast.SequenceNode)
+		if !ok {
+			return fmt.Errorf("%s: a list is expected here: [one, two], or a line - one for each", s.path)
+		}
+		var values []string
+		for _, item := range seq.Values {
+			text, ok := scalar(item)
+			if !ok || text == "" {
+				return fmt.Errorf("%s: each part must be a text", s.path)
+			}
+			values = append(values, text)
+		}
+		return s.setList(values)
+	case s.isMap():
+		entries, ok := r.entries(node)
+		if !ok {
+			return fmt.Errorf("%s: names with values are expected here, name: value", s.path)
+		}
+		pairs := map[string]string{}
+		for _, e := range entries {
+			text, ok := scalar(e.value)
+			if !ok {
+				return fmt.Errorf("%s.%s: one value is expected here", s.path, e.key)
+			}
+			pairs[e.key] = text
+		}
+		return s.setPairs(pairs)
+	}
+	text, ok := scalar(node)
+	if !ok {
+		return fmt.Errorf("%s: one value is expected here", s.path)
+	}
+	return s.set(text)
+}
+
+// scalar is the text of a single value, as written but without its quotes.
+func scalar(node ast.Node) (string, bool) {
+	switch n := node.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		return n.GetToken().Value, true
+	}
+	return "", false
+}

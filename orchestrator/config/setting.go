@@ -1,0 +1,307 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// setting is one leaf of a Config: its path and the field that holds it.
+type setting struct {
+	path string
+	tag  reflect.StructTag
+	v    reflect.Value // settable
+}
+
+// settings lists the leaves of c in the order in which they are declared.
+func settings(c *Config) []setting {
+	var out []setting
+	var walk func(prefix string, v reflect.Value)
+	walk = func(prefix string, v reflect.Value) {
+		for i := range v.NumField() {
+			field := v.Type().Field(i)
+			path := prefix + field.Tag.Get("yaml")
+			if field.Type.Kind() == reflect.Struct {
+				walk(path+".", v.Field(i))
+				continue
+			}
+			out = append(out, setting{path: path, tag: field.Tag, v: v.Field(i)})
+		}
+	}
+	walk("", reflect.ValueOf(c).Elem())
+	return out
+}
+
+// envName is the environment variable of a path.
+func envName(path string) string {
+	return "MUSTER_" + strings.ToUpper(strings.ReplaceAll(path, ".", "__"))
+}
+
+// set gives the setting the value that text stands for.
+func (s setting) set(text string) error {
+	switch p := s.v.Addr().Interface().(type) {
+	case *string:
+		*p = text
+	case *bool:
+		switch strings.ToLower(text) {
+		case "true", "yes", "on", "1":
+			*p = true
+		case "false", "no", "off", "0":
+			*p = false
+		default:
+			return fmt.Errorf("%s: %q is neither true nor false", s.path, text)
+		}
+	case *int:
+		n, err := strconv.Atoi(strings.ReplaceAll(text, "_", ""))
+		if err != nil {
+			return fmt.Errorf("%s: %q is not a whole number", s.path, text)
+		}
+		*p = n
+	case *float64:
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return fmt.Errorf("%s: %q is not a number", s.path, text)
+		}
+		*p = f
+	case *time.Duration:
+		d, err := duration(text)
+		if err != nil {
+			return fmt.Errorf("%s: %q is not a duration; write it like 500ms, 15s, 10m or 6h, or as seconds", s.path, text)
+		}
+		*p = d
+	case *[]string:
+		return s.setList(split(text, ","))
+	case *map[string]int, *map[string]string:
+		return s.setMap(text)
+	default:
+		panic(fmt.Sprintf("setting %s has a type that cannot be read: %T", s.path, p))
+	}
+	return nil
+}
+
+// duration reads 90s, 1.5h and the like, and bare numbers as seconds.
+func duration(text string) (time.Duration, error) {
+	if n, err := strconv.Atoi(text); err == nil {
+		if n > 1e9 || n < -1e9 {
+			return 0, strconv.ErrRange
+		}
+		return time.Duration(n) * time.Second, nil
+	}
+	return time.ParseDuration(text)
+}
+
+func split(text, sep string) []string {
+	var out []string
+	for part := range strings.SplitSeq(text, sep) {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+func (s setting) setList(values []string) error {
+	s.v.Set(reflect.ValueOf(slices.Clone(values)))
+	return nil
+}
+
+// setMap reads a map from one line: a:1,b:2 for numbers, and a=text;b=text
+// for texts, which may themselves have commas and colons.
+func (s setting) setMap(text string) error {
+	sep, is := ",", ":"
+	if s.v.Type().Elem().Kind() == reflect.String {
+		sep, is = ";", "="
+	}
+	pairs := map[string]string{}
+	for _, part := range split(text, sep) {
+		name, value, ok := strings.Cut(part, is)
+		if !ok {
+			return fmt.Errorf("%s: %q is not of the form name%svalue", s.path, part, is)
+		}
+		name = strings.TrimSpace(name)
+		if _, ok := pairs[name]; ok {
+			return fmt.Errorf("%s: %s is there twice", s.path, name)
+		}
+		pairs[name] = strings.TrimSpace(value)
+	}
+	return s.setPairs(pairs)
+}
+
+func (s setting) setPairs(pairs map[string]string) error {
+	out := reflect.MakeMap(s.v.Type())
+	for name, value := range pairs {
+		elem := reflect.New(s.v.Type().Elem()).Elem()
+		if err := (setting{path: s.path + "." + name, v: elem}).set(value); err != nil {
+			return err
+		}
+		out.SetMapIndex(reflect.ValueOf(name), elem)
+	}
+	s.v.Set(out)
+	return nil
+}
+
+// isList and isMap tell what a file may hold at the setting.
+func (s setting) isList() bool { return s.v.Kind() == reflect.Slice }
+func (s setting) isMap() bool  { return s.v.Kind() == reflect.Map }
+
+// check reports what is wrong with the value, all of it.
+func (s setting) check() []error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(s.path+": "+format, args...)) }
+
+	if words := strings.Fields(s.tag.Get("oneof")); len(words) > 0 && !slices.Contains(words, s.v.String()) {
+		bad("%q is none of %s%s", s.v.String(), strings.Join(words, ", "), meant(s.v.String(), words))
+	}
+	if bounds := strings.Fields(s.tag.Get("range")); len(bounds) == 2 {
+		for name, v := range s.numbers() {
+			if s.tag.Get("zero") != "" && v.IsZero() {
+				continue
+			}
+			if !within(v, bounds[0], bounds[1]) {
+				or := ""
+				if word := s.tag.Get("zero"); word != "" {
+					or = ", or 0 for " + word
+				}
+				if name != "" {
+					name = name + ": "
+				}
+				bad("%s%v is out of range; use %s to %s%s", name, v.Interface(), bounds[0], bounds[1], or)
+			}
+		}
+	}
+	switch s.tag.Get("rule") {
+	case "required":
+		if strings.TrimSpace(s.v.String()) == "" {
+			bad("it must not be empty")
+		}
+	case "address":
+		if _, _, err := net.SplitHostPort(s.v.String()); err != nil {
+			bad("%q is not an address to listen at; write host:port, as in 127.0.0.1:8080", s.v.String())
+		}
+	case "site":
+		for _, name := range s.v.Interface().([]string) {
+			if err := siteName(name); err != nil {
+				bad("%v", err)
+			}
+		}
+	case "cron":
+		entries := s.v.Interface().(map[string]string)
+		for _, name := range slices.Sorted(maps.Keys(entries)) {
+			if err := siteName(name); err != nil {
+				bad("%v", err)
+			}
+			if _, err := cron.ParseStandard(entries[name]); err != nil {
+				bad("%s: %q is not a schedule (%v); write minute hour day month weekday, as in 0 */6 * * *, or @every 6h", name, entries[name], err)
+			}
+		}
+	}
+	return errs
+}
+
+// siteName holds to what is allowed in the names of Redis keys.
+func siteName(name string) error {
+	if name == "" || len(name) > 100 || strings.ContainsAny(name, ": \t\r\n{}/") {
+		return fmt.Errorf("site %q: a site's name has no colon, slash, brace or space", name)
+	}
+	return nil
+}
+
+// numbers yields the value, or each value of a map by its name.
+func (s setting) numbers() map[string]reflect.Value {
+	if !s.isMap() {
+		return map[string]reflect.Value{"": s.v}
+	}
+	out := map[string]reflect.Value{}
+	for _, key := range s.v.MapKeys() {
+		out[key.String()] = s.v.MapIndex(key)
+	}
+	return out
+}
+
+func within(v reflect.Value, low, high string) bool {
+	number := func(text string) float64 {
+		if v.Type() == reflect.TypeFor[time.Duration]() {
+			d, err := time.ParseDuration(text)
+			if err != nil {
+				panic(err)
+			}
+			return float64(d)
+		}
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			panic(err)
+		}
+		return f
+	}
+	var f float64
+	if v.CanInt() {
+		f = float64(v.Int())
+	} else {
+		f = v.Float()
+	}
+	return f >= number(low) && f <= number(high) // and not NaN
+}
+
+// shown is the value as people write it, secrets masked.
+func (s setting) shown() any {
+	mask := func(text string) string { return text }
+	switch s.tag.Get("secret") {
+	case "all":
+		mask = func(text string) string {
+			if text == "" {
+				return ""
+			}
+			return masked
+		}
+	case "url":
+		mask = maskURL
+	}
+	switch v := s.v.Interface().(type) {
+	case string:
+		return mask(v)
+	case time.Duration:
+		return short(v)
+	case []string:
+		out := make([]string, len(v))
+		for i, text := range v {
+			out[i] = mask(text)
+		}
+		return out
+	default:
+		return v
+	}
+}
+
+const masked = "xxxxx"
+
+// maskURL hides what in an address may be secret: password and query.
+func maskURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return masked
+	}
+	if u.RawQuery != "" {
+		u.RawQuery = masked
+	}
+	return u.Redacted()
+}
+
+// short is a duration without zero parts: 6h and not 6h0m0s.
+func short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
