@@ -1,0 +1,45 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Environ returns the environment from which Load makes the same settings, for
+// a child process. It holds secrets.
+func (c Config) Environ() []string {
+	var env []string
+	for _, s := range settings(&c) {
+		if text := s.text(); text != "" {
+			env = append(env, envName(s.path)+"="+text)
+		}
+	}
+	return env
+}
+
+// text is what set reads the setting's value from.
+func (s setting) text() string {
+	switch v := s.v.Interface().(type) {
+	case time.Duration:
+		return v.String()
+	case []string:
+		return strings.Join(v, ",")
+	case map[string]int:
+		return pairs(v, ",", ":")
+	case map[string]string:
+		return pairs(v, ";", "=")
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+func pairs[V any](m map[string]V, sep, is string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, fmt.Sprint(name, is, m[name]))
+	}
+	return strings.Join(parts, sep)
+}

@@ -1,0 +1,30 @@
+package config
+
+import (
+	"reflect"
+	"testing"
+	"time"
+)
+
+func TestEnvironMakesTheSameSettings(t *testing.T) {
+	t.Parallel()
+	want := Default()
+	want.DataDir = t.TempDir()
+	want.Redis.URL = "redis://:secret@127.0.0.1:7000/3"
+	want.Workers.Processes = 3
+	want.Queue.MaxPerResolver = map[string]int{"crossref": 3, "unpaywall": 2}
+	want.Proxies.Sources = []string{"http://127.0.0.1:1/a.txt", "list.txt"}
+	want.Proxies.MinUsable = 0
+	want.Proxies.RefreshEvery = 0
+	want.Sites.Schedule = map[string]string{"shop": "*/5 * * * *", "news": "@every 2h"}
+	want.Sites.Parallel = false
+	want.Wait.Poll = 250 * time.Millisecond
+
+	got, err := Load(Sources{Environ: want.Environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got.Config, want) {
+		t.Errorf("got  %+v\nwant %+v", got.Config, want)
+	}
+}
