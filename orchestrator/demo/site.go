@@ -1,0 +1,246 @@
+package demo
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"html/template"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+var (
+	//go:embed pages
+	pageFiles embed.FS
+
+	pages = template.Must(template.ParseFS(pageFiles, "pages/*.html"))
+
+	challengePage = render("challenge.html", nil)
+	styleSheet    = must(pageFiles.ReadFile("pages/style.css"))
+)
+
+// Site is a web site of the world: its pages, what they say, and what it lived through.
+type Site struct {
+	Name string // as in its definition, e.g. "shop"
+	Host string // the name it answers to, e.g. "shop.example"
+
+	truth  []Record
+	pages  map[string]page // by request URI
+	faults map[string]bout // by request URI
+
+	mu    sync.Mutex // guards the fields below
+	calm  bool
+	paths map[string]PathCount
+	exits map[netip.Addr]int
+}
+
+// page is what a path serves when no fault is in the way.
+type page struct {
+	contentType string
+	body        []byte
+}
+
+// Record is what a page of a site says, under the names of the site's definition.
+type Record map[string]any
+
+// PathCount is what requests for one path met.
+type PathCount struct {
+	Asked  int           // requests for it
+	Served int           // of these, answered with the page itself
+	Faults map[Fault]int // of these, met by a fault; a slow page counts here and as served
+}
+
+// Traffic is what a site lived through so far.
+type Traffic struct {
+	Paths map[string]PathCount // by request URI; paths that do not exist are together under "404"
+	Exits map[netip.Addr]int   // requests by the address they came from
+}
+
+// Asked is the number of requests for pages, over all paths.
+func (t Traffic) Asked() int {
+	n := 0
+	for _, c := range t.Paths {
+		n += c.Asked
+	}
+	return n
+}
+
+// Faults is how often each fault was served, over all paths.
+func (t Traffic) Faults() map[Fault]int {
+	sum := map[Fault]int{}
+	for _, c := range t.Paths {
+		for f, n := range c.Faults {
+			sum[f] += n
+		}
+	}
+	return sum
+}
+
+// Truth is every record the site has, in the order of its listing: what a complete scrape yields, each
+// once.
+func (s *Site) Truth() []Record {
+	out := make([]Record, len(s.truth))
+	for i, r := range s.truth {
+		out[i] = maps.Clone(r)
+	}
+	return out
+}
+
+// Traffic is a copy of the site's counts.
+func (s *Site) Traffic() Traffic {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := Traffic{Paths: make(map[string]PathCount, len(s.paths)), Exits: maps.Clone(s.exits)}
+	for uri, c := range s.paths {
+		c.Faults = maps.Clone(c.Faults)
+		t.Paths[uri] = c
+	}
+	return t
+}
+
+// Calm ends all faults: from now on every page comes at the first request.
+func (s *Site) Calm() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calm = true
+}
+
+// notFound is the path under which requests for pages that do not exist are counted.
+const notFound = "404"
+
+// ServeHTTP serves the site under its own name, and under a loopback address for someone who looks at it
+// with a browser.
+func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !s.answersTo(r.Host) {
+		serveText(w, http.StatusMisdirectedRequest, "Not here", "This server is "+s.Host+" and nobody else.")
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		serveText(w, http.StatusMethodNotAllowed, "Not like that", "These pages can only be read.")
+		return
+	}
+
+	uri := r.URL.RequestURI()
+	p, known := s.pages[uri]
+	fault := s.count(uri, known, r.RemoteAddr)
+	if fault.strike(w, r) {
+		return
+	}
+	if !known {
+		serveText(w, http.StatusNotFound, "Nothing here", "There is no such page.")
+		return
+	}
+	w.Header().Set("Content-Type", p.contentType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(p.body)))
+	_, _ = w.Write(p.body) // a client that left is its own business
+	s.served(uri)
+}
+
+// answersTo says whether a Host header means this site.
+func (s *Site) answersTo(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if strings.EqualFold(host, s.Host) || strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && addr.IsLoopback()
+}
+
+// count books a request and says which fault it meets.
+func (s *Site) count(uri string, known bool, remote string) Fault {
+	if !known {
+		uri = notFound
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if from, err := netip.ParseAddrPort(remote); err == nil {
+		s.exits[from.Addr().Unmap()]++
+	}
+
+	c := s.paths[uri]
+	c.Asked++
+	fault := NoFault
+	if !s.calm {
+		fault = s.faults[uri].at(c.Asked)
+	}
+	if fault != NoFault {
+		if c.Faults == nil {
+			c.Faults = map[Fault]int{}
+		}
+		c.Faults[fault]++
+	}
+	s.paths[uri] = c
+	return fault
+}
+
+func (s *Site) served(uri string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.paths[uri]
+	c.Served++
+	s.paths[uri] = c
+}
+
+// newSite is a site with the pages that every site has.
+func newSite(name, host, about string) *Site {
+	s := &Site{
+		Name:   name,
+		Host:   host,
+		pages:  map[string]page{},
+		faults: map[string]bout{},
+		paths:  map[string]PathCount{},
+		exits:  map[netip.Addr]int{},
+	}
+	s.add("/style.css", "text/css; charset=utf-8", styleSheet)
+	s.add("/robots.txt", "text/plain; charset=utf-8", []byte("User-agent: *\nDisallow: /cart\nDisallow: /drafts/\nAllow: /\n"))
+	s.add("/about", htmlUTF8, render("text.html", text{Title: "About", Paragraphs: []string{about}}))
+	return s
+}
+
+const htmlUTF8 = "text/html; charset=utf-8"
+
+func (s *Site) add(uri, contentType string, body []byte) {
+	if _, twice := s.pages[uri]; twice {
+		panic("demo: two pages at " + uri) // the content is fixed: a test sees it first
+	}
+	s.pages[uri] = page{contentType: contentType, body: body}
+}
+
+// text is a page of plain words.
+type text struct {
+	Title      string
+	Paragraphs []string
+}
+
+func serveText(w http.ResponseWriter, status int, title, paragraph string) {
+	body := render("text.html", text{Title: title, Paragraphs: []string{paragraph}})
+	w.Header().Set("Content-Type", htmlUTF8)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // a client that left is its own business
+}
+
+// render is a page of pages/ with data filled in. Templates and data are fixed, so it cannot fail once
+// the tests pass.
+func render(name string, data any) []byte {
+	var b bytes.Buffer
+	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
+		panic(fmt.Sprintf("demo: render %s: %v", name, err))
+	}
+	return b.Bytes()
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(fmt.Sprintf("demo: %v", err))
+	}
+	return v
+}

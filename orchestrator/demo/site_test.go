@@ -1,0 +1,223 @@
+package demo
+
+import (
+	"fmt"
+
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestFaultsPass asks every page of both sites until it comes, as a scraper does, and counts what stood
+// in the way: each kind of fault, on listing pages and on others, and never more than twice.
+func TestFaultsPass(t *testing.T) {
+	t.Parallel()
+	for _, s := range []*Site{newShop(), newNews()} {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			met := map[bool]map[Fault]int{true: {}, false: {}}
+			for uri, b := range s.faults {
+				if b.times == 0 {
+					continue
+				}
+				if _, ok := s.pages[uri]; !ok {
+					t.Errorf("a fault is planned for %s, which does not exist", uri)
+				}
+				listing := strings.Contains(uri, "?page=") || strings.HasPrefix(uri, "/latest/")
+				met[listing][b.fault]++
+				if b.times > 2 {
+					t.Errorf("%s fails %d times, want at most 2", uri, b.times)
+				}
+				if b.fault == Slow {
+					continue // tested below: it takes its time
+				}
+				for n := range b.times {
+					if got := faultOf(get(s, uri)); got != b.fault {
+						t.Errorf("request %d of %s met %q, want %q", n+1, uri, got, b.fault)
+					}
+				}
+				if got := faultOf(get(s, uri)); got != NoFault {
+					t.Errorf("request %d of %s met %q, want the page", b.times+1, uri, got)
+				}
+			}
+			for _, f := range cycle {
+				if met[true][f] == 0 {
+					t.Errorf("no listing page meets %q", f)
+				}
+				if s.Name == "shop" && met[false][f] < 2 {
+					t.Errorf("%d product pages meet %q, want at least 2", met[false][f], f)
+				}
+			}
+			sum := map[Fault]int{}
+			for _, b := range s.faults {
+				if b.fault != Slow && b.times > 0 {
+					sum[b.fault] += b.times
+				}
+			}
+			if got := s.Traffic().Faults(); fmt.Sprint(got) != fmt.Sprint(sum) {
+				t.Errorf("counted faults %v, served %v", got, sum)
+			}
+		})
+	}
+}
+
+// TestFaultsAreAPlan runs the same requests twice and wants the same answers: nothing is random.
+func TestFaultsAreAPlan(t *testing.T) {
+	t.Parallel()
+	a, b := newShop(), newShop()
+	for uri, bout := range a.faults {
+		if bout.fault == Slow {
+			continue
+		}
+		for n := range 3 {
+			one, two := get(a, uri), get(b, uri)
+			if one.Code != two.Code || one.Body.String() != two.Body.String() {
+				t.Errorf("request %d of %s was answered %d and %d, or with other bytes", n+1, uri, one.Code, two.Code)
+			}
+		}
+	}
+}
+
+func TestSlowPageArrives(t *testing.T) {
+	t.Parallel()
+	s := newShop()
+	for uri, b := range s.faults {
+		if b.fault != Slow {
+			continue
+		}
+		if got := get(s, uri); got.Code != http.StatusOK || got.Body.Len() == 0 {
+			t.Errorf("slow page %s came with status %d and %d bytes", uri, got.Code, got.Body.Len())
+		}
+		if got, want := s.Traffic().Paths[uri], 1; got.Served != want || got.Faults[Slow] != want {
+			t.Errorf("counted %+v, want one slow and served", got)
+		}
+		return
+	}
+	t.Error("no page is slow")
+}
+
+func TestCalmEndsFaults(t *testing.T) {
+	t.Parallel()
+	s := newShop()
+	s.Calm()
+	for uri := range s.pages {
+		if got := faultOf(get(s, uri)); got != NoFault {
+			t.Errorf("%s met %q after Calm", uri, got)
+		}
+	}
+}
+
+func TestSiteKnowsItsName(t *testing.T) {
+	t.Parallel()
+	s := newNews()
+	s.Calm()
+	for _, c := range []struct {
+		host string
+		want int
+	}{
+		{"news.example", 200}, {"NEWS.example:80", 200}, {"127.0.0.1:4000", 200}, {"[::1]:4000", 200},
+		{"shop.example", http.StatusMisdirectedRequest}, {"10.0.0.1", http.StatusMisdirectedRequest},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/latest/1", nil)
+		r.Host = c.host
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		if w.Code != c.want {
+			t.Errorf("Host %s: status %d, want %d", c.host, w.Code, c.want)
+		}
+	}
+}
+
+func TestUnknownPages(t *testing.T) {
+	t.Parallel()
+	s := newShop()
+	for i := range 50 {
+		if got := get(s, fmt.Sprintf("/nothing/%d", i)); got.Code != http.StatusNotFound {
+			t.Fatalf("status %d, want 404", got.Code)
+		}
+	}
+	if got := s.Traffic().Paths; len(got) != 1 || got[notFound].Asked != 50 {
+		t.Errorf("counted %v, want 50 under %q: counts must not grow with what clients make up", got, notFound)
+	}
+	r := httptest.NewRequest(http.MethodPost, "http://shop.example/", nil)
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	if w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("POST: status %d, want 405", w.Code)
+	}
+}
+
+func TestRobotsLeaveTheSitesOpen(t *testing.T) {
+	t.Parallel()
+	got := get(newShop(), "/robots.txt").Body.String()
+	if !strings.Contains(got, "Disallow: /cart") || strings.Contains(got, "Disallow: /\n") {
+		t.Errorf("robots.txt is %q", got)
+	}
+}
+
+// TestTruth keeps the sites as large and as varied as the demo says they are.
+func TestTruth(t *testing.T) {
+	t.Parallel()
+	shop, news := newShop(), newNews()
+	if got := len(shop.Truth()); got != 120 {
+		t.Errorf("shop has %d records, want 120", got)
+	}
+	if got := len(news.Truth()); got != 80+16 {
+		t.Errorf("news has %d records, want 96", got)
+	}
+	for _, s := range []*Site{shop, news} {
+		seen := map[string]bool{}
+		for _, r := range s.Truth() {
+			for _, key := range []string{"sku", "id"} {
+				if id, ok := r[key].(string); ok {
+					if seen[id] {
+						t.Errorf("two records of %s are %s", s.Name, id)
+					}
+					seen[id] = true
+				}
+			}
+		}
+	}
+	charsets := map[string]bool{}
+	for _, p := range news.pages {
+		charsets[p.contentType] = true
+	}
+	if !charsets["text/html; charset=windows-1251"] || !charsets["text/html"] {
+		t.Errorf("content types of news are %v", charsets)
+	}
+	var spellings []string
+	for way := range 7 {
+		spellings = append(spellings, spellPrice(123456, way))
+	}
+	if !slices.Contains(spellings, "1.234,56 €") || !slices.Contains(spellings, "€1,234.56") {
+		t.Errorf("prices are spelled %q", spellings)
+	}
+}
+
+// faultOf tells by an answer which fault it is; a slow page is none, once it is there.
+func faultOf(w *httptest.ResponseRecorder) Fault {
+	switch {
+	case w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") == "1":
+		return TooMany
+	case w.Code == http.StatusInternalServerError:
+		return ServerError
+	case w.Code == http.StatusOK && w.Body.Len() == 0:
+		return Empty
+	case w.Code == http.StatusOK && strings.Contains(w.Body.String(), "challenge-form"):
+		return Challenge
+	case w.Code == http.StatusOK:
+		return NoFault
+	default:
+		return Fault(fmt.Sprint(w.Code))
+	}
+}
+
+func get(s *Site, uri string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodGet, "http://"+s.Host+uri, nil)
+	r.RemoteAddr = "127.16.1.7:4000"
+	s.ServeHTTP(w, r)
+	return w
+}

@@ -1,0 +1,203 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"muster/proxies/proxytest"
+	"muster/sites/definition"
+)
+
+// TestWorldLeavesNothing brings a world up and down: no goroutine and no listener stays.
+func TestWorldLeavesNothing(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	w, err := Start(t.Context(), Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	where := w.URL(w.Shop)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := http.Get(where); err == nil {
+		res.Body.Close()
+		t.Errorf("%s still answers", where)
+	}
+}
+
+// TestSitesAreBehindProxies fetches a page through one proxy of each usable kind, and not without: the
+// sites' names are known to the proxies only, and each proxy leaves by an address of its own.
+func TestSitesAreBehindProxies(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	w.Shop.Calm()
+
+	seen := map[proxytest.Kind]bool{}
+	for _, p := range w.Proxies {
+		if !p.Expect().Usable() || p.URL.Scheme != "http" && p.URL.Scheme != "socks5" || p.Kind == proxytest.ConnectOnly || p.Kind == proxytest.Rotating || seen[p.Kind] {
+			continue // what the standard library's transport cannot speak, or hides its address
+		}
+		seen[p.Kind] = true
+		before := w.Shop.Traffic().Exits[p.Exit]
+		body, err := fetch(t.Context(), "http://shop.example/", p.URL)
+		if err != nil {
+			t.Errorf("through %s: %v", p.Kind, err)
+			continue
+		}
+		if !strings.Contains(body, "Lantern") {
+			t.Errorf("through %s came %.80q", p.Kind, body)
+		}
+		if got := w.Shop.Traffic().Exits[p.Exit]; got != before+1 {
+			t.Errorf("%s left by another address than %s: %v", p.Kind, p.Exit, w.Shop.Traffic().Exits)
+		}
+	}
+	for _, kind := range []proxytest.Kind{proxytest.Elite, proxytest.Anonymous, proxytest.SOCKS5, proxytest.Slow, proxytest.ForwardOnly} {
+		if !seen[kind] {
+			t.Errorf("no %s proxy was tried", kind)
+		}
+	}
+	if _, own := w.Shop.Traffic().Exits[netip.MustParseAddr("127.0.0.1")]; own {
+		t.Error("a request came from our own address")
+	}
+}
+
+// TestListsNameEveryProxy reads the three lists as a collector does.
+func TestListsNameEveryProxy(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	if len(w.Proxies) < 40 {
+		t.Errorf("%d proxies, want at least 40", len(w.Proxies))
+	}
+	kinds, exits, usable := map[proxytest.Kind]bool{}, map[netip.Addr]bool{}, 0
+	for _, p := range w.Proxies {
+		kinds[p.Kind], exits[p.Exit] = true, true
+		if p.Expect().Usable() {
+			usable++
+		}
+	}
+	for _, kind := range []proxytest.Kind{
+		proxytest.Elite, proxytest.Anonymous, proxytest.Transparent, proxytest.ConnectOnly, proxytest.SOCKS5,
+		proxytest.OwnNetwork, proxytest.Dead, proxytest.Silent, proxytest.Slow, proxytest.Parking,
+	} {
+		if !kinds[kind] {
+			t.Errorf("there is no %s proxy", kind)
+		}
+	}
+	if usable < 15 {
+		t.Errorf("%d proxies are usable, want at least 15", usable)
+	}
+	if len(exits) < 40 {
+		t.Errorf("%d exit addresses, want one each", len(exits))
+	}
+
+	var lists []string
+	for _, source := range w.Sources {
+		if !strings.HasPrefix(source, "http") {
+			raw, err := os.ReadFile(source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lists = append(lists, string(raw))
+			continue
+		}
+		body, err := fetch(t.Context(), source, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lists = append(lists, body)
+	}
+	for _, p := range w.Proxies {
+		port := p.URL.Port()
+		n := 0
+		for _, l := range lists {
+			if strings.Contains(l, ":"+port) || strings.Contains(l, `"port": `+port) {
+				n++
+			}
+		}
+		if n == 0 {
+			t.Errorf("no list has %s", p.URL.Redacted())
+		}
+	}
+}
+
+func TestJudgeAnswers(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	res, err := http.Get(w.Judge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode >= 500 {
+		t.Errorf("the judge says %d", res.StatusCode)
+	}
+}
+
+func TestDefinitionsLoad(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	got, err := definition.LoadDir(w.Definitions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != len(w.Sites()) {
+		t.Fatalf("%d definitions, want %d", len(got), len(w.Sites()))
+	}
+	for _, d := range got {
+		if d.Proxy.Fallback != definition.FallbackFail {
+			t.Errorf("%s may be fetched without a proxy", d.Site)
+		}
+	}
+}
+
+func TestStartNeedsAFolder(t *testing.T) {
+	t.Parallel()
+	if w, err := Start(t.Context(), Config{Dir: t.TempDir() + "/missing"}); err == nil {
+		w.Close()
+		t.Error("a world without a folder started")
+	}
+}
+
+func start(t *testing.T) *World {
+	t.Helper()
+	w, err := Start(t.Context(), Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Errorf("close the world: %v", err)
+		}
+	})
+	return w
+}
+
+func fetch(ctx context.Context, target string, proxy *url.URL) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	transport := &http.Transport{Proxy: http.ProxyURL(proxy), DisableKeepAlives: true}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return "", err
+	}
+	res, err := transport.RoundTrip(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d", res.StatusCode)
+	}
+	return string(body), err
+}
