@@ -1,0 +1,331 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+func TestMain(m *testing.M) {
+	redistest.Main(m, func() error { return goleak.Find() })
+}
+
+// setup is a config on a Redis with a queue that has a task.
+func setup(t *testing.T) Config {
+	t.Helper()
+	rdb := redistest.New(t)
+	enqueue(t, rdb)
+	client := tasks.NewClient(rdb)
+	t.Cleanup(func() { _ = client.Close() })
+	return Config{Client: client}
+}
+
+func enqueue(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	c := asynq.NewClientFromRedisClient(rdb)
+	if _, err := c.EnqueueContext(t.Context(), asynq.NewTask("greet", []byte(`{"name":"Ada"}`)), asynq.TaskID("t1")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func handler(t *testing.T, cfg Config) http.Handler {
+	t.Helper()
+	h, err := Handler(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// ask sends a request that is changed by each of the given functions.
+func ask(t *testing.T, h http.Handler, method, path string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, "http://localhost:8080"+path, http.NoBody)
+	for _, c := range change {
+		c(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func header(name, value string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set(name, value) }
+}
+
+func host(name string) func(*http.Request) { return func(r *http.Request) { r.Host = name } }
+
+func TestPageWantsNothingFromElsewhere(t *testing.T) {
+	t.Parallel()
+	h := handler(t, setup(t))
+	for _, path := range []string{"/asynqmon/", "/asynqmon/queues/default", "/asynqmon/servers"} {
+		w := ask(t, h, "GET", path)
+		body := w.Body.String()
+		if w.Code != 200 || !strings.Contains(body, `<div id="root">`) {
+			t.Fatalf("%s: %d %.100s", path, w.Code, body)
+		}
+		if found := regexp.MustCompile(`(?:href|src)="(?:https?:)?//[^"]*"`).FindString(body); found != "" {
+			t.Errorf("%s wants %s", path, found)
+		}
+		csp := w.Header().Get("Content-Security-Policy")
+		if !strings.Contains(csp, "default-src 'self'") || strings.Contains(csp, "script-src 'self' 'unsafe-inline'") {
+			t.Errorf("%s: policy %q", path, csp)
+		}
+		if got, want := strings.Count(csp, "'sha256-"), strings.Count(body, "<script>"); got != want || want == 0 {
+			t.Errorf("%s: the policy allows %d scripts in the page, which has %d", path, got, want)
+		}
+		// What it is made of is there.
+		for _, m := range regexp.MustCompile(`src="(/asynqmon/static/[^"]+)"`).FindAllStringSubmatch(body, -1) {
+			if w := ask(t, h, "GET", m[1]); w.Code != 200 || !strings.Contains(w.Header().Get("Content-Type"), "javascript") {
+				t.Errorf("%s: %d %s", m[1], w.Code, w.Header().Get("Content-Type"))
+			}
+		}
+	}
+	if w := ask(t, h, "GET", "/asynqmon/favicon.ico"); w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), "image/") {
+		t.Errorf("favicon: %d %s", w.Code, w.Header().Get("Content-Type"))
+	}
+	if w := ask(t, h, "GET", "/"); w.Code != http.StatusFound || w.Header().Get("Location") != "/asynqmon/" {
+		t.Errorf("root: %d to %q", w.Code, w.Header().Get("Location"))
+	}
+	if w := ask(t, h, "GET", "/elsewhere"); w.Code != http.StatusNotFound {
+		t.Errorf("unknown path: %d", w.Code)
+	}
+}
+
+func TestShowsTheQueues(t *testing.T) {
+	t.Parallel()
+	h := handler(t, setup(t))
+	if w := ask(t, h, "GET", "/asynqmon/api/queues"); w.Code != 200 || !strings.Contains(w.Body.String(), `"default"`) {
+		t.Errorf("queues: %d %s", w.Code, w.Body)
+	}
+	if w := ask(t, h, "GET", "/asynqmon/api/queues/default/pending_tasks"); w.Code != 200 || !strings.Contains(w.Body.String(), "Ada") {
+		t.Errorf("tasks: %d %s", w.Code, w.Body)
+	}
+}
+
+func TestReadOnlyUnlessAsked(t *testing.T) {
+	t.Parallel()
+	cfg := setup(t)
+	const pause, task = "/asynqmon/api/queues/default:pause", "/asynqmon/api/queues/default/pending_tasks/t1"
+	h := handler(t, cfg)
+	for _, c := range []struct{ method, path string }{{"POST", pause}, {"DELETE", task}, {"PUT", "/asynqmon/"}} {
+		if w := ask(t, h, c.method, c.path); w.Code != http.StatusMethodNotAllowed {
+			t.Errorf("%s %s: %d, want 405", c.method, c.path, w.Code)
+		}
+	}
+	if w := ask(t, h, "GET", "/asynqmon/"); !strings.Contains(w.Body.String(), `FLAG_READ_ONLY="true"`) {
+		t.Error("the page does not know that it is read-only")
+	}
+	if w := ask(t, h, "GET", "/asynqmon/api/queues/default/tasks/t1"); w.Code != 200 {
+		t.Errorf("the task is gone: %d", w.Code)
+	}
+
+	cfg.Write = true
+	h = handler(t, cfg)
+	if w := ask(t, h, "DELETE", task); w.Code/100 != 2 {
+		t.Errorf("DELETE: %d %s", w.Code, w.Body)
+	}
+}
+
+// A page from elsewhere cannot act through the browser of somebody who may.
+func TestForeignPagesAreRefused(t *testing.T) {
+	t.Parallel()
+	cfg := setup(t)
+	cfg.Write = true
+	h := handler(t, cfg)
+	const pause = "/asynqmon/api/queues/default:pause"
+	for name, c := range map[string]struct {
+		change []func(*http.Request)
+		want   int
+	}{
+		"foreign origin":      {[]func(*http.Request){header("Origin", "https://evil.example"), header("Content-Type", "text/plain")}, 403},
+		"foreign site":        {[]func(*http.Request){header("Sec-Fetch-Site", "cross-site")}, 403},
+		"other local service": {[]func(*http.Request){header("Origin", "http://localhost:3000"), header("Sec-Fetch-Site", "same-site")}, 403},
+		"null origin":         {[]func(*http.Request){header("Origin", "null")}, 403},
+		"own page":            {[]func(*http.Request){header("Origin", "http://localhost:8080"), header("Sec-Fetch-Site", "same-origin")}, 204},
+		"no browser":          {nil, 204},
+		"rebound name":        {[]func(*http.Request){host("evil.example:8080"), header("Origin", "http://evil.example:8080"), header("Sec-Fetch-Site", "same-origin")}, 421},
+	} {
+		if w := ask(t, h, "POST", pause, c.change...); w.Code != c.want {
+			t.Errorf("%s: %d, want %d", name, w.Code, c.want)
+		}
+		if w := ask(t, h, "POST", "/asynqmon/api/queues/default:resume"); w.Code/100 != 2 && c.want == 204 {
+			t.Errorf("%s: resume: %d", name, w.Code)
+		}
+	}
+	w := ask(t, h, "GET", "/asynqmon/api/queues")
+	if w.Header().Get("Cross-Origin-Resource-Policy") != "same-origin" || w.Header().Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("headers let others read: %v", w.Header())
+	}
+}
+
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	cfg := setup(t)
+	cfg.Hosts = []string{"Muster.internal"}
+	h := handler(t, cfg)
+	for name, want := range map[string]int{
+		"localhost": 200, "localhost:8080": 200, "LOCALHOST": 200, "localhost.": 200, "127.0.0.1:8080": 200, "[::1]:8080": 200,
+		"muster.internal:8080": 200, "192.168.1.5": 200,
+		"evil.example": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example": 421, "": 421, "muster.internal.evil": 421,
+	} {
+		if w := ask(t, h, "GET", "/asynqmon/api/queues", host(name)); w.Code != want {
+			t.Errorf("%q: %d, want %d", name, w.Code, want)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	cfg := setup(t)
+	cfg.Listen, cfg.Keys = "0.0.0.0:8080", []string{"first-key", "second-key"}
+	cfg.Health = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "fine") })
+	h := handler(t, cfg)
+	basic := func(password string) func(*http.Request) {
+		return func(r *http.Request) { r.SetBasicAuth("anybody", password) }
+	}
+	for name, c := range map[string]struct {
+		change func(*http.Request)
+		want   int
+	}{
+		"none":           {func(*http.Request) {}, 401},
+		"login":          {basic("second-key"), 200},
+		"bearer":         {header("Authorization", "Bearer first-key"), 200},
+		"wrong login":    {basic("third-key"), 401},
+		"wrong bearer":   {header("Authorization", "Bearer first-ke"), 401},
+		"empty bearer":   {header("Authorization", "Bearer "), 401},
+		"empty login":    {basic(""), 401},
+		"key as it is":   {header("Authorization", "first-key"), 401},
+		"other scheme":   {header("Authorization", "Digest first-key"), 401},
+		"key in the URL": {func(r *http.Request) { r.URL.RawQuery = "key=first-key" }, 401},
+	} {
+		for _, path := range []string{"/asynqmon/", "/asynqmon/api/queues", "/asynqmon/static/js/main.5adda2da.chunk.js"} {
+			w := ask(t, h, "GET", path, c.change)
+			if w.Code != c.want {
+				t.Errorf("%s: %s: %d, want %d", name, path, w.Code, c.want)
+			}
+			if c.want == 401 && (w.Header().Get("WWW-Authenticate") == "" || strings.Contains(w.Body.String(), "first-key")) {
+				t.Errorf("%s: %s: %v %s", name, path, w.Header(), w.Body)
+			}
+		}
+	}
+	if w := ask(t, h, "GET", "/health"); w.Code != 200 || w.Body.String() != "fine" {
+		t.Errorf("health: %d %s", w.Code, w.Body)
+	}
+	if w := ask(t, h, "GET", "/health", host("evil.example")); w.Code != 421 {
+		t.Errorf("health under a foreign name: %d", w.Code)
+	}
+}
+
+func TestOpenToOthersNeedsAKey(t *testing.T) {
+	t.Parallel()
+	cfg := setup(t)
+	for listen, open := range map[string]bool{
+		"127.0.0.1:0": false, "[::1]:0": false, "localhost:0": false, "127.8.9.1:0": false,
+		":0": true, "0.0.0.0:0": true, "[::]:0": true, "192.168.1.5:0": true, "example.org:0": true,
+	} {
+		cfg.Listen = listen
+		if _, err := Handler(cfg); errors.Is(err, ErrOpen) != open {
+			t.Errorf("%s: %v, open %v", listen, err, open)
+		}
+		if open {
+			if err := Serve(t.Context(), cfg); !errors.Is(err, ErrOpen) || !strings.Contains(err.Error(), "dashboard.keys") {
+				t.Errorf("%s: Serve: %v", listen, err)
+			}
+		}
+	}
+	cfg.Listen, cfg.Keys = "0.0.0.0:0", []string{"pssst"}
+	if _, err := Handler(cfg); err == nil || !strings.Contains(err.Error(), "8 characters") || strings.Contains(err.Error(), "pssst") {
+		t.Errorf("a short key: %v", err)
+	}
+	cfg.Listen = "8080"
+	if _, err := Handler(cfg); err == nil {
+		t.Error("an address without a colon is accepted")
+	}
+}
+
+func TestServe(t *testing.T) {
+	t.Parallel()
+	cfg := setup(t)
+	ready := make(chan string, 1)
+	release := make(chan struct{})
+	entered := make(chan struct{})
+	cfg.Listen, cfg.Ready = "127.0.0.1:0", func(url string) { ready <- url }
+	cfg.Health = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(entered)
+		<-release
+		_, _ = io.WriteString(w, "at last")
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, cfg) }()
+	url := <-ready
+
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	get := func(url string) (int, string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+		if err != nil {
+			t.Error(err)
+			return 0, ""
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(body)
+	}
+	if code, _ := get(url); code != 200 {
+		t.Fatalf("%s: %d", url, code)
+	}
+
+	// The port is taken now.
+	other := cfg
+	other.Listen, other.Ready = strings.TrimSuffix(strings.TrimPrefix(url, "http://"), Root+"/"), nil
+	if err := Serve(t.Context(), other); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), other.Listen) || !strings.Contains(err.Error(), "--listen") {
+		t.Errorf("taken port: %v", err)
+	}
+
+	// A running request ends well, and new ones are refused.
+	answered := make(chan string, 1)
+	go func() {
+		_, body := get(strings.Replace(url, Root+"/", "/health", 1))
+		answered <- body
+	}()
+	<-entered
+	cancel()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		conn, err := net.DialTimeout("tcp", other.Listen, time.Second)
+		if err != nil {
+			break
+		}
+		_ = conn.Close()
+		if time.Now().After(deadline) {
+			t.Fatal("it still takes connections")
+		}
+	}
+	close(release)
+	if body := <-answered; body != "at last" {
+		t.Errorf("the running request got %q", body)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+}

@@ -1,0 +1,85 @@
+package api
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/hibiken/asynqmon"
+
+	"muster/tasks"
+)
+
+// Root is the path of the dashboard.
+const Root = "/asynqmon"
+
+// shared lends a client's connection to asynqmon. Asynqmon closes what it is
+// given only when it is closed itself, which it never is.
+type shared struct{ client *tasks.Client }
+
+func (s shared) MakeRedisClient() any { return s.client.Redis() }
+
+var (
+	// outside is what the page wants from elsewhere: fonts. It looks right
+	// without them, and a network that swallows packets would delay it.
+	outside = regexp.MustCompile(`<link rel="stylesheet" href="https?://[^"]*"\s*/?>`)
+	inline  = regexp.MustCompile(`(?s)<script>(.*?)</script>`)
+)
+
+// dashboard serves asynqmon under Root.
+func dashboard(client *tasks.Client, readOnly bool) http.Handler {
+	mon := asynqmon.New(asynqmon.Options{RootPath: Root, RedisConnOpt: shared{client}, ReadOnly: readOnly})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if readOnly && r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "the dashboard is read-only; start it with --write to change things", http.StatusMethodNotAllowed)
+			return
+		}
+		rest := strings.TrimPrefix(r.URL.Path, Root)
+		if strings.HasPrefix(rest, "/api/") || strings.HasPrefix(rest, "/static/") {
+			w.Header().Set("Content-Security-Policy", "default-src 'none'")
+			mon.ServeHTTP(w, r)
+			return
+		}
+		// Everything else is the page, or one of its few small files.
+		page := &buffer{header: http.Header{}, code: http.StatusOK}
+		mon.ServeHTTP(page, r)
+		body := page.Bytes()
+		if bytes.HasPrefix(bytes.ToLower(body), []byte("<!doctype html>")) {
+			body = outside.ReplaceAll(body, nil)
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			w.Header().Set("Content-Security-Policy", policy(body))
+		} else if ct := page.header.Get("Content-Type"); ct != "" {
+			w.Header().Set("Content-Type", ct)
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		w.WriteHeader(page.code)
+		_, _ = w.Write(body)
+	})
+}
+
+// policy allows the page its own parts and the scripts that are written into
+// it, and nothing else. Its styles are made while it runs.
+func policy(page []byte) string {
+	scripts := "'self'"
+	for _, m := range inline.FindAllSubmatch(page, -1) {
+		sum := sha256.Sum256(m[1])
+		scripts += " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	}
+	return "default-src 'self'; script-src " + scripts + "; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
+		"object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}
+
+// buffer keeps an answer to be changed.
+type buffer struct {
+	bytes.Buffer
+	header http.Header
+	code   int
+}
+
+func (b *buffer) Header() http.Header  { return b.header }
+func (b *buffer) WriteHeader(code int) { b.code = code }

@@ -1,0 +1,109 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"muster/tasks"
+)
+
+// Redis asks whether Redis answers a PING within limit, 2 s by default.
+func Redis(ping func(context.Context) error, limit time.Duration) Check {
+	if limit <= 0 {
+		limit = 2 * time.Second
+	}
+	return Check{Name: "redis", Timeout: limit, Ask: func(ctx context.Context) (string, error) {
+		return "answers", ping(ctx)
+	}}
+}
+
+// Workers asks whether at least one worker is alive, within limit, 5 s by
+// default.
+func Workers(list func(context.Context) ([]tasks.WorkerInfo, error), limit time.Duration) Check {
+	if limit <= 0 {
+		limit = 5 * time.Second
+	}
+	return Check{Name: "workers", Timeout: limit, Ask: func(ctx context.Context) (string, error) {
+		workers, err := list(ctx)
+		if err != nil {
+			return "", err
+		}
+		if len(workers) == 0 {
+			return "", errors.New("no worker is alive; begin one with `muster worker`, or all with `muster start`")
+		}
+		var slots, active int
+		for _, w := range workers {
+			slots += w.Concurrency
+			active += w.Active
+		}
+		return fmt.Sprintf("%d alive, %d of %d slots busy", len(workers), active, slots), nil
+	}}
+}
+
+// Proxies asks whether the pool has at least least usable proxies.
+func Proxies(count func(context.Context) (int, error), least int) Check {
+	return Check{Name: "proxies", Ask: func(ctx context.Context) (string, error) {
+		n, err := count(ctx)
+		if err != nil {
+			return "", err
+		}
+		detail := fmt.Sprintf("%d usable", n)
+		if n < least {
+			return detail, Degrade(fmt.Errorf("%d usable proxies are fewer than %d; refresh the pool with `muster proxies refresh`", n, least))
+		}
+		return detail, nil
+	}}
+}
+
+// The shares of maxmemory at which Memory raises its alarms, in percent.
+const (
+	memoryDegraded = 70
+	memoryFailed   = 85
+)
+
+// Memory asks how much of its memory limit Redis uses. It is degraded from 70
+// and failed from 85 percent: at the limit Redis refuses all writes.
+func Memory(info func(context.Context) (string, error)) Check {
+	return Check{Name: "memory", Timeout: 2 * time.Second, Ask: func(ctx context.Context) (string, error) {
+		text, err := info(ctx)
+		if err != nil {
+			if strings.Contains(err.Error(), "not supported") { // by the built-in Redis
+				return "not known: this Redis does not tell", nil
+			}
+			return "", err
+		}
+		used, limit := infoNumber(text, "used_memory"), infoNumber(text, "maxmemory")
+		if limit <= 0 {
+			return fmt.Sprintf("%d MB used, no limit set", used>>20), nil
+		}
+		share := 100 * float64(used) / float64(limit)
+		detail := fmt.Sprintf("%.0f%% of %d MB used", share, limit>>20)
+		full := fmt.Errorf("Redis uses %.0f%% of its maxmemory; raise that limit, or remove finished work", share)
+		switch {
+		case share >= memoryFailed:
+			return detail, full
+		case share >= memoryDegraded:
+			return detail, Degrade(full)
+		}
+		return detail, nil
+	}}
+}
+
+// MemoryInfo is what Memory asks, of the client's Redis.
+func MemoryInfo(c *tasks.Client) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) { return c.Redis().Info(ctx, "memory").Result() }
+}
+
+func infoNumber(text, name string) int64 {
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
+			n, _ := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			return n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,269 @@
+package health
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+func TestMain(m *testing.M) {
+	redistest.Main(m, func() error { return goleak.Find() })
+}
+
+func answer(name, detail string, err error) Check {
+	return Check{Name: name, Ask: func(context.Context) (string, error) { return detail, err }}
+}
+
+func TestWorstOfAll(t *testing.T) {
+	t.Parallel()
+	good, half, bad := answer("a", "fine", nil), answer("b", "so so", Degrade(errors.New("low"))), answer("c", "", errors.New("gone"))
+	wrapped := answer("d", "", fmt.Errorf("ask: %w", Degrade(errors.New("low"))))
+	for _, c := range []struct {
+		checks []Check
+		want   Status
+	}{
+		{nil, OK}, {[]Check{good}, OK}, {[]Check{half, good}, Degraded}, {[]Check{good, wrapped}, Degraded},
+		{[]Check{bad, half, good}, Failed},
+	} {
+		var r Registry
+		for _, check := range c.checks {
+			r.Add(check)
+		}
+		got := r.Run(t.Context())
+		if got.Status != c.want || len(got.Checks) != len(c.checks) {
+			t.Errorf("%d checks: %s with %d answers, want %s", len(c.checks), got.Status, len(got.Checks), c.want)
+		}
+		for i, result := range got.Checks {
+			if result.Name != c.checks[i].Name {
+				t.Errorf("answer %d is %s's, want %s's", i, result.Name, c.checks[i].Name)
+			}
+		}
+		if last := r.Last(); last.Status != c.want || len(last.Checks) != len(c.checks) {
+			t.Errorf("Last says %s with %d answers", last.Status, len(last.Checks))
+		}
+	}
+	if Degrade(nil) != nil {
+		t.Error("nothing wrong became degraded")
+	}
+}
+
+func TestPanicIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	var r Registry
+	r.Add(Check{Name: "x", Ask: func(context.Context) (string, error) { panic("boom") }})
+	if got := r.Run(t.Context()).Checks[0]; got.Status != Failed || !strings.Contains(got.Error, "boom") {
+		t.Fatalf("got %+v", got)
+	}
+}
+
+func TestChecksRunTogetherAndInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		free := make(chan struct{})
+		var r Registry
+		r.Add(Check{Name: "deaf", Timeout: time.Second, Ask: func(context.Context) (string, error) {
+			asked.Add(1)
+			<-free
+			return "back", nil
+		}})
+		for _, name := range []string{"slow 1", "slow 2"} {
+			r.Add(Check{Name: name, Timeout: 3 * time.Second, Ask: func(ctx context.Context) (string, error) {
+				select {
+				case <-time.After(2 * time.Second):
+					return "at last", nil
+				case <-ctx.Done():
+					return "", ctx.Err()
+				}
+			}})
+		}
+		start := time.Now()
+		got := r.Run(t.Context())
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("took %v, want the 2 s of the slow ones", took)
+		}
+		if c := got.Checks[0]; c.Status != Failed || c.Error != "no answer within 1s" || c.Millis != 1000 {
+			t.Errorf("deaf: %+v", c)
+		}
+		if c := got.Checks[1]; c.Status != OK || c.Detail != "at last" || c.Millis != 2000 {
+			t.Errorf("slow: %+v", c)
+		}
+
+		// It is not asked a second time while the first question stands.
+		got = r.Run(t.Context())
+		if c := got.Checks[0]; asked.Load() != 1 || c.Status != Failed || !strings.Contains(c.Error, "asked 2s ago") {
+			t.Errorf("asked %d times: %+v", asked.Load(), c)
+		}
+		close(free)
+		synctest.Wait()
+		if c := r.Run(t.Context()).Checks[0]; asked.Load() != 2 || c.Status != OK {
+			t.Errorf("asked %d times: %+v", asked.Load(), c)
+		}
+	})
+}
+
+func TestRunObeysItsContext(t *testing.T) {
+	t.Parallel()
+	var r Registry
+	r.Add(Check{Name: "x", Timeout: time.Hour, Ask: func(ctx context.Context) (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := r.Run(ctx); got.Status != Failed {
+		t.Fatalf("got %+v", got)
+	}
+}
+
+func TestTwoOfOneName(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if recover() == nil {
+			t.Error("a second check took the first one's name")
+		}
+	}()
+	var r Registry
+	r.Add(answer("x", "", nil))
+	r.Add(answer("x", "", nil))
+}
+
+func TestHTTP(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		method string
+		err    error
+		code   int
+		status Status
+	}{
+		{"GET", nil, 200, OK}, {"GET", Degrade(errors.New("low")), 200, Degraded}, {"GET", errors.New("gone"), 503, Failed},
+		{"POST", nil, 405, ""},
+	} {
+		var r Registry
+		r.Add(answer("x", "fine", c.err))
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, "/health", http.NoBody))
+		var got Report
+		_ = json.Unmarshal(w.Body.Bytes(), &got)
+		if w.Code != c.code || got.Status != c.status {
+			t.Errorf("%s with %v: %d %s, want %d and %q", c.method, c.err, w.Code, w.Body, c.code, c.status)
+		}
+	}
+}
+
+// one asks a single check.
+func one(t *testing.T, c Check) Result {
+	t.Helper()
+	var r Registry
+	r.Add(c)
+	return r.Run(t.Context()).Checks[0]
+}
+
+func TestARedisThatAnswers(t *testing.T) {
+	t.Parallel()
+	for name, url := range map[string]string{"redis": redistest.URL(t), "miniredis": redistest.MiniURL(t)} {
+		c, err := tasks.Connect(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := one(t, Redis(c.Ping, 0)); got.Status != OK {
+			t.Errorf("%s: redis: %+v", name, got)
+		}
+		if got := one(t, Memory(MemoryInfo(c))); got.Status != OK || got.Detail == "" {
+			t.Errorf("%s: memory: %+v", name, got)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestRedisThatIsSilent(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	c, err := tasks.Connect(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	server.Freeze()
+	start := time.Now()
+	got := one(t, Redis(c.Ping, 200*time.Millisecond))
+	took := time.Since(start)
+	server.Thaw()
+	if got.Status != Failed || took > 2*time.Second {
+		t.Errorf("a silent Redis: %+v after %v", got, took)
+	}
+	server.Kill()
+	if got := one(t, Redis(c.Ping, 0)); got.Status != Failed {
+		t.Errorf("a dead Redis: %+v", got)
+	}
+}
+
+func TestMemoryOfARealRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t, "maxmemory", "1gb")
+	c, err := tasks.Connect(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got := one(t, Memory(MemoryInfo(c))); got.Status != OK || !strings.Contains(got.Detail, "of 1024 MB used") {
+		t.Errorf("memory: %+v", got)
+	}
+}
+
+func TestMemoryAlarms(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		used int
+		want Status
+	}{{0, OK}, {69, OK}, {70, Degraded}, {84, Degraded}, {85, Failed}, {120, Failed}} {
+		info := fmt.Sprintf("# Memory\r\nused_memory:%d\r\nused_memory_human:x\r\nmaxmemory:%d\r\n", c.used<<20, 100<<20)
+		got := one(t, Memory(func(context.Context) (string, error) { return info, nil }))
+		if got.Status != c.want {
+			t.Errorf("%d%%: %+v, want %s", c.used, got, c.want)
+		}
+	}
+	got := one(t, Memory(func(context.Context) (string, error) { return "", errors.New("section (memory) is not supported") }))
+	if got.Status != OK {
+		t.Errorf("a Redis that does not tell: %+v", got)
+	}
+}
+
+func TestProxiesAndWorkers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		n    int
+		err  error
+		want Status
+	}{{10, nil, OK}, {9, nil, Degraded}, {0, nil, Degraded}, {0, errors.New("gone"), Failed}} {
+		got := one(t, Proxies(func(context.Context) (int, error) { return c.n, c.err }, 10))
+		if got.Status != c.want {
+			t.Errorf("%d proxies, %v: %+v, want %s", c.n, c.err, got, c.want)
+		}
+	}
+	none := func(context.Context) ([]tasks.WorkerInfo, error) { return nil, nil }
+	if got := one(t, Workers(none, 0)); got.Status != Failed || !strings.Contains(got.Error, "muster worker") {
+		t.Errorf("no workers: %+v", got)
+	}
+	list := func(context.Context) ([]tasks.WorkerInfo, error) {
+		return []tasks.WorkerInfo{{Concurrency: 8, Active: 3}, {Concurrency: 4}}, nil
+	}
+	if got := one(t, Workers(list, 0)); got.Status != OK || got.Detail != "2 alive, 3 of 12 slots busy" {
+		t.Errorf("workers: %+v", got)
+	}
+}

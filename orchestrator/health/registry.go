@@ -1,0 +1,228 @@
+// Package health asks the parts of a system how they are.
+//
+// A [Registry] holds named checks, each with a time limit. [Registry.Run] asks
+// all of them at once and never takes longer than the longest limit, whatever
+// a check does; [Registry.Last] repeats what they said.
+package health
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Status is how something is.
+type Status string
+
+// The states, from good to bad.
+const (
+	OK       Status = "ok"
+	Degraded Status = "degraded" // it works, but somebody should look
+	Failed   Status = "failed"
+)
+
+// worse returns the worse of two.
+func worse(a, b Status) Status {
+	rank := map[Status]int{OK: 0, Degraded: 1, Failed: 2}
+	if rank[b] > rank[a] {
+		return b
+	}
+	return a
+}
+
+// Check is a question. Its answer is some words for people, and an error when
+// something is wrong; see Degrade for what is only half wrong.
+type Check struct {
+	Name    string
+	Timeout time.Duration // Defaults to 5 s
+	Ask     func(context.Context) (string, error)
+}
+
+// Result is the answer to a check.
+type Result struct {
+	Name   string    `json:"name"`
+	Status Status    `json:"status"`
+	Detail string    `json:"detail,omitempty"`
+	Error  string    `json:"error,omitempty"`
+	Millis int64     `json:"ms"` // how long the answer took
+	At     time.Time `json:"at"`
+}
+
+// Report is the answers to all checks, in the order in which they were added.
+type Report struct {
+	Status Status    `json:"status"` // the worst of them
+	At     time.Time `json:"at"`
+	Checks []Result  `json:"checks"`
+}
+
+// degraded marks an error as half a trouble.
+type degraded struct{ error }
+
+func (d degraded) Unwrap() error { return d.error }
+
+// Degrade marks err as something that somebody should look at, while the part
+// still does its work.
+func Degrade(err error) error {
+	if err == nil {
+		return nil
+	}
+	return degraded{err}
+}
+
+// Registry holds checks. The zero value is empty and ready. Its methods may be
+// called concurrently.
+type Registry struct {
+	mu     sync.Mutex // guards the fields below
+	checks []*entry
+}
+
+type entry struct {
+	Check
+	mu      sync.Mutex // guards the fields below
+	running bool       // an earlier question is still unanswered
+	since   time.Time
+	last    Result
+}
+
+// Add adds a check. The name must be new.
+func (r *Registry) Add(c Check) {
+	if c.Timeout <= 0 {
+		c.Timeout = 5 * time.Second
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.checks {
+		if e.Name == c.Name {
+			panic("health: two checks named " + c.Name)
+		}
+	}
+	r.checks = append(r.checks, &entry{Check: c})
+}
+
+func (r *Registry) entries() []*entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]*entry(nil), r.checks...)
+}
+
+// Run asks all checks at the same time.
+func (r *Registry) Run(ctx context.Context) Report {
+	entries := r.entries()
+	results := make([]Result, len(entries))
+	var all sync.WaitGroup
+	for i, e := range entries {
+		all.Go(func() { results[i] = e.run(ctx) })
+	}
+	all.Wait()
+	return report(results)
+}
+
+// Last repeats the answers of the last run. A check that was never asked is
+// left out.
+func (r *Registry) Last() Report {
+	var results []Result
+	for _, e := range r.entries() {
+		e.mu.Lock()
+		if !e.last.At.IsZero() {
+			results = append(results, e.last)
+		}
+		e.mu.Unlock()
+	}
+	return report(results)
+}
+
+func report(results []Result) Report {
+	out := Report{Status: OK, At: time.Now(), Checks: results}
+	for _, r := range results {
+		out.Status = worse(out.Status, r.Status)
+	}
+	return out
+}
+
+// run asks once and waits no longer than the limit. A check that does not obey
+// its context is not asked again before it has answered.
+func (e *entry) run(ctx context.Context) Result {
+	start := time.Now()
+	e.mu.Lock()
+	if e.running {
+		late := time.Since(e.since).Round(time.Millisecond)
+		e.mu.Unlock()
+		return e.note(Result{Status: Failed, Error: fmt.Sprintf("asked %v ago and still without an answer", late)}, start)
+	}
+	e.running, e.since = true, start
+	e.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
+	answer := make(chan Result, 1)
+	go func() {
+		defer cancel()
+		result := e.ask(ctx)
+		e.mu.Lock()
+		e.running = false
+		e.mu.Unlock()
+		answer <- result
+	}()
+	select {
+	case result := <-answer:
+		return e.note(result, start)
+	case <-ctx.Done():
+	}
+	// It may have answered at the last moment.
+	select {
+	case result := <-answer:
+		return e.note(result, start)
+	default:
+	}
+	err := fmt.Sprintf("no answer within %v", e.Timeout)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		err = "given up: the asker went away"
+	}
+	return e.note(Result{Status: Failed, Error: err}, start)
+}
+
+// ask turns answer, error and panic into a result.
+func (e *entry) ask(ctx context.Context) (result Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			result = Result{Status: Failed, Error: fmt.Sprintf("panic: %v", p)}
+		}
+	}()
+	detail, err := e.Ask(ctx)
+	result = Result{Status: OK, Detail: detail}
+	if err != nil {
+		result.Status, result.Error = Failed, err.Error()
+		if errors.As(err, new(degraded)) {
+			result.Status = Degraded
+		}
+	}
+	return result
+}
+
+func (e *entry) note(r Result, start time.Time) Result {
+	r.Name, r.At, r.Millis = e.Name, time.Now(), time.Since(start).Milliseconds()
+	e.mu.Lock()
+	e.last = r
+	e.mu.Unlock()
+	return r
+}
+
+// ServeHTTP answers GET with a fresh report as JSON: with 200, or with 503 when
+// something has failed.
+func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.Method != http.MethodGet && req.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "only GET", http.StatusMethodNotAllowed)
+		return
+	}
+	report := r.Run(req.Context())
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if report.Status == Failed {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(w).Encode(report)
+}
