@@ -15,6 +15,9 @@ func (c Config) Environ() []string {
 	for _, s := range settings(&c) {
 		if text := s.text(); text != "" {
 			env = append(env, envName(s.path)+"="+text)
+			if s.tag.Get("secret") != "" { // which ours may have come from
+				env = append(env, envName(s.path)+"_FILE=")
+			}
 		}
 	}
 	return env

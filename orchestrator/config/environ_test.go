@@ -20,7 +20,9 @@ func TestEnvironMakesTheSameSettings(t *testing.T) {
 	want.Sites.Parallel = false
 	want.Wait.Poll = 250 * time.Millisecond
 
-	got, err := Load(Sources{Environ: want.Environ()})
+	// The child's environment begins with its parent's.
+	inherited := []string{"MUSTER_REDIS__URL_FILE=/run/secrets/redis", "MUSTER_WORKERS__PROCESSES=9"}
+	got, err := Load(Sources{Environ: append(inherited, want.Environ()...)})
 	if err != nil {
 		t.Fatal(err)
 	}

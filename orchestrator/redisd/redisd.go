@@ -174,9 +174,6 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		_ = s.Stop(context.WithoutCancel(ctx))
 		return nil, err
 	}
-	for _, w := range s.warnings {
-		cfg.Logger.Warn(w, "redis", Redact(s.url))
-	}
 	return s, nil
 }
 
@@ -337,8 +334,7 @@ func (s *Server) Owned() bool { return s.mode != External }
 // Guarantee says in a sentence or two which Redis it is and what a crash costs.
 func (s *Server) Guarantee() string { return s.guarantee }
 
-// Warnings are what an operator should change about the Redis. They have been
-// logged.
+// Warnings are what an operator should change about the Redis.
 func (s *Server) Warnings() []string { return s.warnings }
 
 // Ping asks the Redis whether it is there.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,10 +23,14 @@ type pidFile struct {
 	Owner   Identity `json:"owner"`
 }
 
-func pidPath(dir, name string) string { return filepath.Join(dir, name+".pid") }
+// pidPath has the supervisor's pid too: two of them may share a folder and use
+// the same names.
+func pidPath(dir, name string) string {
+	return filepath.Join(dir, name+"."+strconv.Itoa(os.Getpid())+".pid")
+}
 
-func writePIDFile(dir string, f pidFile) error {
-	return atomicfile.Write(pidPath(dir, f.Name), 0o600, func(w io.Writer) error {
+func writePIDFile(path string, f pidFile) error {
+	return atomicfile.Write(path, 0o600, func(w io.Writer) error {
 		return json.NewEncoder(w).Encode(f)
 	})
 }
@@ -48,6 +53,7 @@ func readPIDFile(path string) (pidFile, error) {
 type Stale struct {
 	Name    string
 	PID     int
+	Owner   int  // the pid of its supervisor, which is gone
 	Running bool // it was still running, and has been stopped
 }
 
@@ -90,7 +96,7 @@ func CleanStale(ctx context.Context, dir string, grace time.Duration) ([]Stale, 
 			errs = append(errs, fmt.Errorf("stop leftover %s, process %d: %w", f.Name, f.Process.PID, err))
 			continue
 		}
-		found = append(found, Stale{Name: f.Name, PID: f.Process.PID, Running: running})
+		found = append(found, Stale{Name: f.Name, PID: f.Process.PID, Owner: f.Owner.PID, Running: running})
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}

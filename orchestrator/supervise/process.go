@@ -223,7 +223,7 @@ func (p *Process) spawn(starts int) (*exec.Cmd, error) {
 	if p.cfg.PIDDir != "" {
 		id, err := Identify(p.pid)
 		if err == nil {
-			err = writePIDFile(p.cfg.PIDDir, pidFile{Name: p.cfg.Name, Process: id, Owner: p.owner})
+			err = writePIDFile(pidPath(p.cfg.PIDDir, p.cfg.Name), pidFile{Name: p.cfg.Name, Process: id, Owner: p.owner})
 		}
 		if err != nil {
 			// It runs; only the next run's search for leftovers will miss it.

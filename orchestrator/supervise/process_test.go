@@ -325,6 +325,11 @@ func TestLogIsMovedAside(t *testing.T) {
 	}
 }
 
+func pidFiles(dir string) []string {
+	files, _ := filepath.Glob(filepath.Join(dir, "kid.*.pid"))
+	return files
+}
+
 // crash runs a supervisor of a stubborn child in a process of its own, kills
 // it with -9, and returns the child that it leaves and its pid folder.
 func crash(t *testing.T) (Identity, string) {
@@ -344,8 +349,7 @@ func crash(t *testing.T) (Identity, string) {
 	})
 	run := filepath.Join(dir, "run")
 	eventually(t, "pid file", func() bool {
-		_, err := os.Stat(filepath.Join(run, "kid.pid"))
-		return err == nil
+		return len(pidFiles(run)) == 1
 	})
 
 	// While the supervisor lives its child is not a leftover.
@@ -369,8 +373,8 @@ func TestCleanStaleFindsTheLeftovers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(found) != 1 || found[0] != (Stale{Name: "kid", PID: left.PID, Running: true}) {
-		t.Fatalf("found %v, want kid, %d, running", found, left.PID)
+	if len(found) != 1 || found[0].Name != "kid" || found[0].PID != left.PID || !found[0].Running || found[0].Owner == 0 {
+		t.Fatalf("found %+v, want kid, %d, running", found, left.PID)
 	}
 	if left.Alive() {
 		t.Fatal("the leftover is alive")
@@ -384,7 +388,7 @@ func TestCleanStaleFindsTheLeftovers(t *testing.T) {
 func TestCleanStaleNeverStopsAStranger(t *testing.T) {
 	t.Parallel()
 	left, run := crash(t)
-	path := filepath.Join(run, "kid.pid")
+	path := pidFiles(run)[0]
 	f, err := readPIDFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -396,7 +400,7 @@ func TestCleanStaleNeverStopsAStranger(t *testing.T) {
 	} {
 		g := f
 		alter(&g.Process)
-		if err := writePIDFile(run, g); err != nil {
+		if err := writePIDFile(path, g); err != nil {
 			t.Fatal(err)
 		}
 		found, err := CleanStale(t.Context(), run, 50*time.Millisecond)
