@@ -187,21 +187,26 @@ func newStory(i int) story {
 func (a author) href() string { return "/people/" + a.ID + "/" }
 
 func (st story) record() Record {
-	return Record{
+	r := Record{
+		"_type":     "story",
 		"id":        st.ID,
 		"title":     st.Title,
 		"summary":   st.Summary,
 		"author":    st.Author,
 		"published": st.Published,
-		"tags":      st.Tags,
 		"minutes":   st.Minutes,
 		"comments":  st.Comments,
 		"url":       "http://news.example/story/" + st.ID,
 	}
+	if len(st.Tags) > 0 { // a field without a value is left out
+		r["tags"] = st.Tags
+	}
+	return r
 }
 
 func (a author) record() Record {
 	return Record{
+		"_type":   "author",
 		"id":      a.ID,
 		"name":    a.Name,
 		"role":    a.Role,

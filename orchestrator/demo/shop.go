@@ -184,9 +184,10 @@ func (p product) picture() []byte {
 
 func (p product) record() Record {
 	return Record{
+		"_type":       "product",
 		"sku":         p.SKU,
 		"name":        p.Name,
-		"price":       float64(p.Cents) / 100,
+		"price":       map[string]any{"amount": float64(p.Cents) / 100, "currency": "EUR"},
 		"stock":       p.Stock,
 		"rating":      must(strconv.ParseFloat(p.RatingText, 64)),
 		"category":    p.Breadcrumb[len(p.Breadcrumb)-1],

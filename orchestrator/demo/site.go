@@ -45,9 +45,6 @@ type page struct {
 	body        []byte
 }
 
-// Record is what a page of a site says, under the names of the site's definition.
-type Record map[string]any
-
 // PathCount is what requests for one path met.
 type PathCount struct {
 	Asked  int           // requests for it
@@ -79,16 +76,6 @@ func (t Traffic) Faults() map[Fault]int {
 		}
 	}
 	return sum
-}
-
-// Truth is every record the site has, in the order of its listing: what a complete scrape yields, each
-// once.
-func (s *Site) Truth() []Record {
-	out := make([]Record, len(s.truth))
-	for i, r := range s.truth {
-		out[i] = maps.Clone(r)
-	}
-	return out
 }
 
 // Traffic is a copy of the site's counts.

@@ -1,0 +1,182 @@
+package demo
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+)
+
+// TestDefinitionsExtractTheTruth walks each site by its definition, page after page and without faults,
+// and wants exactly the records that the site has.
+func TestDefinitionsExtractTheTruth(t *testing.T) {
+	t.Parallel()
+	for _, s := range []*Site{newShop(), newNews()} {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			s.Calm()
+			def, err := definition.Load(filepath.Join("definitions", s.Name+".yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			var out bytes.Buffer
+			written, visited := map[string]bool{}, map[string]bool{}
+			kinds := map[string]int{}
+			var todo []extract.Link
+			for _, p := range def.StartPages() {
+				todo = append(todo, extract.Link{URL: p.URL, Kind: p.Kind})
+			}
+			for len(todo) > 0 {
+				link := todo[0]
+				todo = todo[1:]
+				if visited[link.URL] {
+					continue
+				}
+				visited[link.URL] = true
+				kinds[link.Kind]++
+				res := extractPage(t, s, def, link)
+				for _, r := range res.Invalid {
+					t.Errorf("%s: record is not valid: %v", link.URL, r.Problems)
+				}
+				for _, r := range res.Records {
+					if written[r.Type+r.Key] {
+						continue // the pick of the week stands on several pages
+					}
+					written[r.Type+r.Key] = true
+					line, err := r.JSON()
+					if err != nil {
+						t.Fatal(err)
+					}
+					out.Write(append(line, '\n'))
+				}
+				for _, l := range res.Links {
+					if l.Kind == "" {
+						l.Kind = definition.KindDetail
+					}
+					todo = append(todo, l)
+				}
+				if res.Next != nil {
+					todo = append(todo, *res.Next)
+				}
+			}
+			if err := s.Check(&out); err != nil {
+				t.Error(err)
+			}
+			if kinds[definition.KindListing] < 5 {
+				t.Errorf("%d listing pages, want at least 5", kinds[definition.KindListing])
+			}
+			if s.Name == "shop" && kinds[definition.KindDetail] < 100 {
+				t.Errorf("%d product pages, want at least 100", kinds[definition.KindDetail])
+			}
+		})
+	}
+}
+
+// TestFaultsShow sees that a challenge and an empty page cannot be taken for a page of the site.
+func TestFaultsShow(t *testing.T) {
+	t.Parallel()
+	for _, s := range []*Site{newShop(), newNews()} {
+		def, err := definition.Load(filepath.Join("definitions", s.Name+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, body := range [][]byte{challengePage, nil} {
+			for _, kind := range []string{definition.KindListing, definition.KindDetail} {
+				d, err := extract.Parse(def, page200(t, s, "/", kind, htmlUTF8, body))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if extract.MustHave(def, d) {
+					t.Errorf("%s: a %s page of %q passes for a good one", s.Name, kind, body)
+				}
+			}
+		}
+	}
+}
+
+// TestCheckSeesWhatIsWrong breaks a complete set of records in each way that a scrape can.
+func TestCheckSeesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	s := newShop()
+	var lines []string
+	for _, r := range s.Truth() {
+		raw, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, string(raw))
+	}
+	check := func(lines ...string) error { return s.Check(strings.NewReader(strings.Join(lines, "\n"))) }
+
+	if err := check(lines...); err != nil {
+		t.Errorf("the truth itself: %v", err)
+	}
+	for _, c := range []struct {
+		name, want string
+		lines      []string
+	}{
+		{"missing", "is missing", lines[1:]},
+		{"twice", "came twice", append([]string{lines[0]}, lines...)},
+		{"unknown", "has no record", append([]string{`{"_type":"product","sku":"XX-1"}`}, lines...)},
+		{"differs", "has stock = 99", append([]string{strings.Replace(lines[0], `"stock":0`, `"stock":99`, 1)}, lines[1:]...)},
+		{"extra field", "has colour = red", append([]string{strings.Replace(lines[0], `{`, `{"colour":"red",`, 1)}, lines[1:]...)},
+		{"torn", "is no record", append([]string{lines[0][:20]}, lines...)},
+		{"nothing", "and 110 more", nil},
+	} {
+		err := check(c.lines...)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want an error with %q", c.name, err, c.want)
+		}
+	}
+}
+
+func extractPage(t *testing.T, s *Site, def *definition.Definition, link extract.Link) extract.Result {
+	t.Helper()
+	u, err := url.Parse(link.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, link.URL, nil))
+	if w.Code != http.StatusOK {
+		t.Fatalf("%s: status %d", link.URL, w.Code)
+	}
+	body, err := io.ReadAll(w.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := extract.Parse(def, page200(t, s, u.RequestURI(), link.Kind, w.Header().Get("Content-Type"), body))
+	if err != nil {
+		t.Fatalf("%s: %v", link.URL, err)
+	}
+	if !extract.MustHave(def, d) {
+		t.Errorf("%s lacks what a %s page must have", link.URL, link.Kind)
+	}
+	res, err := extract.Run(def, d)
+	if err != nil {
+		t.Fatalf("%s: %v", link.URL, err)
+	}
+	return res
+}
+
+func page200(t *testing.T, s *Site, uri, kind, contentType string, body []byte) extract.Page {
+	t.Helper()
+	u, err := url.Parse("http://" + s.Host + uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return extract.Page{
+		URL: u, Requested: u.String(), Kind: kind, Status: http.StatusOK,
+		Header: http.Header{"Content-Type": {contentType}}, Body: body, FetchedAt: time.Unix(0, 0),
+	}
+}
