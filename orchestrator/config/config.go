@@ -96,6 +96,7 @@ type Proxies struct {
 	Judges       []string      `yaml:"judges"`
 	JudgeKey     string        `yaml:"judge_key" secret:"all"`
 	Concurrency  int           `yaml:"concurrency" range:"1 65536"`
+	AllowLocal   bool          `yaml:"allow_local"`
 }
 
 // Sites says what is scraped, when, and where the records go.
