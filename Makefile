@@ -36,8 +36,12 @@ bench: ## numbers beside their yardsticks
 e2e: ## the real binary: kill -9, outages, Ctrl-C
 	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test -count=1 -tags e2e ./scripts/e2e/...
 
-up: ## redis, orchestrator, two workers and the dashboard in containers
+up: .env ## redis, orchestrator, two workers and the dashboard in containers
 	docker compose up --build --detach
+	@echo "dashboard: http://localhost:8080, any user name, password: $$(sed -n 's/^MUSTER_DASHBOARD_KEY=//p' .env)"
+
+.env:
+	@umask 077; echo "MUSTER_DASHBOARD_KEY=$$(head -c 18 /dev/urandom | base64 | tr '+/' '-_')" >$@
 
 down: ## stop them; their data stays
 	docker compose down
