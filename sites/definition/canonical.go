@@ -1,0 +1,137 @@
+package definition
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/idna"
+)
+
+// trackers are query parameters that say where a visitor came from, never
+// what the page is. A name that ends in * is a prefix.
+var trackers = []string{"utm_*", "gclid", "fbclid", "msclkid", "yclid", "dclid", "mc_cid", "mc_eid", "_ga", "_gl", "igshid",
+	"phpsessid", "jsessionid", "aspsessionid*", "cfid", "cftoken"}
+
+// Canonical is the form of a URL by which two that mean one page are equal:
+// scheme and host in lower case and ASCII, no default port and no fragment,
+// dot segments resolved, escapes normal, the query sorted and without
+// parameters that do not tell pages apart.
+func (d *Definition) Canonical(u *url.URL) string {
+	c := *u
+	c.Scheme = strings.ToLower(c.Scheme)
+	host := strings.TrimSuffix(strings.ToLower(c.Hostname()), ".")
+	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
+		host = ascii
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if p := c.Port(); p != "" && !(c.Scheme == "http" && p == "80") && !(c.Scheme == "https" && p == "443") {
+		host += ":" + p
+	}
+	c.Host, c.Fragment, c.RawFragment, c.User = host, "", "", nil
+	p := normalEscapes(c.EscapedPath())
+	if i := strings.Index(strings.ToLower(p), ";jsessionid="); i >= 0 {
+		p = p[:i]
+	}
+	if p == "" {
+		p = "/"
+	}
+	p = withoutDots(p)
+	s := c.Scheme + "://" + host + p
+	if q := d.canonicalQuery(c.RawQuery); q != "" {
+		s += "?" + q
+	}
+	return s
+}
+
+// withoutDots resolves the segments . and .. of a path.
+func withoutDots(p string) string {
+	var out []string
+	segments := strings.Split(strings.TrimPrefix(p, "/"), "/")
+	for i, s := range segments {
+		last := i == len(segments)-1
+		switch s {
+		case ".", "..":
+			if s == ".." && len(out) > 0 {
+				out = out[:len(out)-1]
+			}
+			if last {
+				out = append(out, "")
+			}
+		default:
+			out = append(out, s)
+		}
+	}
+	return "/" + strings.Join(out, "/")
+}
+
+func (d *Definition) canonicalQuery(raw string) string {
+	var kept []string
+	for pair := range strings.SplitSeq(raw, "&") {
+		name, _, _ := strings.Cut(pair, "=")
+		if n, err := url.QueryUnescape(name); err == nil {
+			name = n
+		}
+		if pair == "" || dropped(name, trackers) || dropped(name, d.Scope.DropParams) {
+			continue
+		}
+		kept = append(kept, normalEscapes(strings.ReplaceAll(pair, "+", "%20")))
+	}
+	slices.SortStableFunc(kept, func(a, b string) int {
+		x, _, _ := strings.Cut(a, "=")
+		y, _, _ := strings.Cut(b, "=")
+		return strings.Compare(x, y)
+	})
+	return strings.Join(kept, "&")
+}
+
+func dropped(name string, list []string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc(list, func(t string) bool {
+		if prefix, ok := strings.CutSuffix(strings.ToLower(t), "*"); ok {
+			return strings.HasPrefix(name, prefix)
+		}
+		return strings.EqualFold(name, t)
+	})
+}
+
+// normalEscapes writes the escapes of unreserved characters plainly, all
+// others in upper case, and escapes what may not stand in a URL.
+func normalEscapes(s string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c == '%' && i+2 < len(s) && unhex(s[i+1]) >= 0 && unhex(s[i+2]) >= 0 {
+			c = byte(unhex(s[i+1])<<4 | unhex(s[i+2]))
+			i += 2
+			if !unreserved(c) {
+				b.WriteByte('%')
+				b.WriteByte(hex[c>>4])
+				b.WriteByte(hex[c&15])
+				continue
+			}
+		}
+		if c <= ' ' || c >= 0x7f || c == '"' || c == '<' || c == '>' {
+			b.WriteByte('%')
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+			continue
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
+func unhex(c byte) int {
+	if c >= 'A' && c <= 'F' {
+		c |= 0x20
+	}
+	return strings.IndexByte("0123456789abcdef", c)
+}
+
+func unreserved(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~'
+}

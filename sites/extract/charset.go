@@ -1,0 +1,243 @@
+package extract
+
+import (
+	"bytes"
+	"mime"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/htmlindex"
+	xunicode "golang.org/x/text/encoding/unicode"
+)
+
+// Charset is how the charset of a page was decided.
+type Charset struct {
+	Name string // as in the WHATWG's encoding standard
+	From string // bom, utf-8 body, definition, header, meta, guess
+}
+
+// certain is the number of multi-byte sequences in a body of valid UTF-8
+// that no other charset brings about by chance, so that they outweigh what
+// header, meta or definition say.
+const certain = 8
+
+// Decode turns a page's bytes into UTF-8. It goes by, in this order: the byte
+// order mark; the body itself, when all of it is valid UTF-8 with characters
+// beyond ASCII, and nothing else is declared or they are too many for chance;
+// the definition; the Content-Type header; the meta element in the first
+// 4 KiB; a guess from the letters. Bytes that are wrong in the charset become
+// U+FFFD.
+func Decode(body []byte, contentType, fromDefinition string) ([]byte, Charset) {
+	switch {
+	case bytes.HasPrefix(body, []byte("\xef\xbb\xbf")):
+		return bytes.ToValidUTF8(body[3:], []byte("\uFFFD")), Charset{"utf-8", "bom"}
+	case bytes.HasPrefix(body, []byte("\xff\xfe")):
+		return decodeWith(xunicode.UTF16(xunicode.LittleEndian, xunicode.UseBOM), body), Charset{"utf-16le", "bom"}
+	case bytes.HasPrefix(body, []byte("\xfe\xff")):
+		return decodeWith(xunicode.UTF16(xunicode.BigEndian, xunicode.UseBOM), body), Charset{"utf-16be", "bom"}
+	case bytes.HasPrefix(body, []byte("<\x00")):
+		return decodeWith(xunicode.UTF16(xunicode.LittleEndian, xunicode.IgnoreBOM), body), Charset{"utf-16le", "guess"}
+	case bytes.HasPrefix(body, []byte("\x00<")):
+		return decodeWith(xunicode.UTF16(xunicode.BigEndian, xunicode.IgnoreBOM), body), Charset{"utf-16be", "guess"}
+	}
+	header := headerCharset(contentType)
+	high := multiByte(body)
+	if valid := high >= 0; valid && (high >= certain || (high > 0 && header == "" && fromDefinition == "")) {
+		return body, Charset{"utf-8", "utf-8 body"}
+	}
+	for _, c := range []struct{ label, from string }{{fromDefinition, "definition"}, {header, "header"}, {metaCharset(body), "meta"}} {
+		enc, name := lookup(c.label)
+		if enc == nil {
+			continue
+		}
+		if name == "utf-8" {
+			if high < 0 && wrongUTF8(body) {
+				continue // it says UTF-8 and is not
+			}
+			return bytes.ToValidUTF8(body, []byte("\uFFFD")), Charset{name, c.from}
+		}
+		return decodeWith(enc, body), Charset{name, c.from}
+	}
+	if high >= 0 {
+		return body, Charset{"utf-8", "guess"}
+	}
+	name := guess(body)
+	enc, name := lookup(name)
+	return decodeWith(enc, body), Charset{name, "guess"}
+}
+
+func headerCharset(contentType string) string {
+	if _, params, err := mime.ParseMediaType(contentType); err == nil {
+		return params["charset"]
+	}
+	// Broken headers are common: text/html; charset=utf-8; charset
+	_, rest, ok := strings.Cut(strings.ToLower(contentType), "charset=")
+	if !ok {
+		return ""
+	}
+	rest, _, _ = strings.Cut(rest, ";")
+	return strings.Trim(rest, ` "'`)
+}
+
+var (
+	metaTag  = regexp.MustCompile(`(?is)<meta\s[^>]*charset\s*=\s*["']?\s*([a-z0-9_:.-]+)`)
+	xmlDecl  = regexp.MustCompile(`(?is)^\s*<\?xml\s[^>]*encoding\s*=\s*["']([a-z0-9_:.-]+)`)
+	comments = regexp.MustCompile(`(?s)<!--.*?-->`)
+)
+
+func metaCharset(body []byte) string {
+	head := body[:min(len(body), 4096)]
+	for _, re := range []*regexp.Regexp{xmlDecl, metaTag} {
+		if m := re.FindSubmatch(comments.ReplaceAll(head, nil)); m != nil {
+			label := strings.ToLower(string(m[1]))
+			if strings.HasPrefix(label, "utf-16") {
+				return "utf-8" // it was read as ASCII, so it is not UTF-16
+			}
+			return label
+		}
+	}
+	return ""
+}
+
+func lookup(label string) (encoding.Encoding, string) {
+	if label == "" {
+		return nil, ""
+	}
+	enc, err := htmlindex.Get(strings.TrimSpace(label))
+	if err != nil {
+		return nil, ""
+	}
+	name, err := htmlindex.Name(enc)
+	if err != nil || name == "replacement" {
+		return nil, ""
+	}
+	return enc, name
+}
+
+func decodeWith(enc encoding.Encoding, body []byte) []byte {
+	out, err := enc.NewDecoder().Bytes(body)
+	if err != nil {
+		return bytes.ToValidUTF8(body, []byte("\uFFFD"))
+	}
+	return out
+}
+
+// multiByte counts the characters beyond ASCII, or returns -1 when body is
+// not valid UTF-8. A sequence that the end of the body cuts off is forgiven.
+func multiByte(body []byte) int {
+	n := 0
+	for i := 0; i < len(body); {
+		if body[i] < utf8.RuneSelf {
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRune(body[i:])
+		if r == utf8.RuneError && size == 1 {
+			if len(body)-i < utf8.UTFMax && !utf8.FullRune(body[i:]) {
+				return n
+			}
+			return -1
+		}
+		n++
+		i += size
+	}
+	return n
+}
+
+// wrongUTF8 tells whether more than one in ten of the characters beyond ASCII
+// is wrong: such a page is not UTF-8 with a few bad bytes.
+func wrongUTF8(body []byte) bool {
+	good, bad := 0, 0
+	for i := 0; i < len(body); {
+		if body[i] < utf8.RuneSelf {
+			i++
+			continue
+		}
+		r, size := utf8.DecodeRune(body[i:])
+		if r == utf8.RuneError && size == 1 {
+			bad++
+		} else {
+			good++
+		}
+		i += size
+	}
+	return bad*10 > good+bad
+}
+
+// guess tells a charset by what its letters would be. It is right for whole
+// pages in the scripts it knows, not for a few words.
+func guess(body []byte) string {
+	sample := body[:min(len(body), 64<<10)]
+	best, bestScore := "windows-1252", -1<<30
+	for _, name := range []string{"windows-1252", "windows-1251", "koi8-r", "ibm866", "iso-8859-2", "windows-1253", "windows-1255", "windows-1256", "shift_jis", "euc-jp", "gb18030", "big5", "euc-kr"} {
+		enc, _ := lookup(name)
+		if score := plausible(decodeWith(enc, sample)); score > bestScore {
+			best, bestScore = name, score
+		}
+	}
+	return best
+}
+
+// plausible scores a decoded text: letters as they stand in words count for
+// it; what hardly stands in text, or next to each other, against it.
+func plausible(text []byte) int {
+	score := 0
+	var prev rune
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		text = text[size:]
+		switch {
+		case r < utf8.RuneSelf:
+		case r == utf8.RuneError:
+			score -= 50
+		case unicode.IsControl(r), unicode.Is(unicode.Co, r):
+			score -= 20
+		case unicode.Is(unicode.Hiragana, r), unicode.Is(unicode.Katakana, r):
+			if r >= 0xFF61 && r <= 0xFF9F { // half-width: the sign of a wrong guess
+				score -= 4
+			} else {
+				score += 8
+			}
+		case unicode.Is(unicode.Hangul, r):
+			score += 3
+		case unicode.Is(unicode.Han, r):
+			if r >= 0x4e00 && r < 0x9fa6 {
+				score++
+				if r >= 0x4e00 && r < 0x8000 && strings.ContainsRune(commonHan, r) {
+					score += 12
+				}
+			} else {
+				score -= 6
+			}
+		case unicode.IsLetter(r):
+			switch {
+			case unicode.Is(unicode.Latin, r) && unicode.Is(unicode.Latin, prev) && prev >= utf8.RuneSelf:
+				score -= 3 // Ðåê: another script read as Latin
+			case unicode.IsUpper(r) && unicode.IsLower(prev):
+				score -= 4
+			case unicode.Is(unicode.Latin, r) && !strings.ContainsRune(latinLetters, r):
+				score--
+			case unicode.IsLower(r):
+				score += 2
+				if strings.ContainsRune("оеаинт", r) {
+					score++
+				}
+			default:
+				score++
+			}
+		case unicode.IsPunct(r), unicode.Is(unicode.Sc, r), unicode.Is(unicode.Zs, r):
+		default:
+			score -= 2 // box drawings and the like
+		}
+		prev = r
+	}
+	return score
+}
+
+const (
+	commonHan    = "的一是不了在人有我他这個个們们中来來上大为為和国國地到以说說時时要就出会會可也你对對生能而子那得于着下自之年"
+	latinLetters = "äöüÄÖÜßéèêëàâáãåæçíìîïñóòôõøúùûýÿÉÈÀÇÅØÆşğıİčšžřěůąęłńśźżőű"
+)

@@ -1,0 +1,102 @@
+package extract
+
+import (
+	"strings"
+	"testing"
+
+	"golang.org/x/text/encoding/htmlindex"
+)
+
+const (
+	russian  = "Съешь же ещё этих мягких французских булок, да выпей чаю. Объявление о продаже квартиры в центре города."
+	japanese = "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。"
+	german   = "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich"
+	chinese  = "我们的网站有一个新的产品，这是他们说的，你可以在这里看到。"
+)
+
+func encode(t *testing.T, charset, text string) []byte {
+	t.Helper()
+	enc, err := htmlindex.Get(charset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := enc.NewEncoder().Bytes([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	far := strings.Repeat(" ", 5000)
+	meta := func(c string) string { return `<html><head><meta charset="` + c + `">` }
+	for _, c := range []struct {
+		name, prefix, text, charset, header, site string
+		from                                      string
+	}{
+		{"header", "", russian, "windows-1251", "text/html; charset=windows-1251", "", "header"},
+		{"meta", meta("windows-1251"), russian, "windows-1251", "text/html", "", "meta"},
+		{"old meta", `<META http-equiv="Content-Type" content="text/html; charset=koi8-r">`, russian, "koi8-r", "text/html", "", "meta"},
+		{"header before meta", meta("koi8-r"), russian, "windows-1251", "text/html; charset=cp1251", "", "header"},
+		{"commented meta", "<!-- " + meta("koi8-r") + " -->" + meta("windows-1251"), russian, "windows-1251", "", "", "meta"},
+		{"definition", meta("koi8-r"), russian, "windows-1251", "", "windows-1251", "definition"},
+		{"UTF-8 with lying meta", meta("windows-1251"), russian, "utf-8", "", "", "utf-8 body"},
+		{"UTF-8 with lying header", "", russian, "utf-8", "text/html; charset=iso-8859-1", "", "utf-8 body"},
+		{"UTF-8, meta too far", far + meta("utf-8"), german, "utf-8", "", "", "utf-8 body"},
+		{"header lies about UTF-8", meta("windows-1251"), russian, "windows-1251", "text/html; charset=utf-8", "", "meta"},
+		{"nothing said, Russian", "", russian, "windows-1251", "", "", "guess"},
+		{"nothing said, KOI8", "", russian, "koi8-r", "", "", "guess"},
+		{"nothing said, German", "", german, "windows-1252", "", "", "guess"},
+		{"nothing said, Japanese", "", japanese, "shift_jis", "", "", "guess"},
+		{"nothing said, EUC", "", japanese, "euc-jp", "", "", "guess"},
+		{"nothing said, Chinese", "", chinese, "gb18030", "", "", "guess"},
+		{"latin1 is windows-1252", "", "a “quote” costs 5 €", "windows-1252", "text/html; charset=latin1", "", "header"},
+		{"broken header", "", russian, "windows-1251", "text/html;; charset=windows-1251; charset", "", "header"},
+		{"unknown charset", meta("windows-1251"), russian, "windows-1251", "text/html; charset=none-such", "", "meta"},
+		{"BOM", "\ufeff" + meta("windows-1251"), german, "utf-8", "text/html; charset=koi8-r", "", "bom"},
+		{"XML", `<?xml version="1.0" encoding="windows-1251"?>`, russian, "windows-1251", "", "", "meta"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			body := append([]byte(nil), encode(t, c.charset, c.prefix+c.text)...)
+			got, how := Decode(body, c.header, c.site)
+			if !strings.Contains(string(got), c.text) {
+				t.Errorf("got %q by %+v, want it to have %q", clip(string(got)), how, c.text)
+			}
+			if how.From != c.from {
+				t.Errorf("decided by %q (%s), want %q", how.From, how.Name, c.from)
+			}
+		})
+	}
+}
+
+func TestDecodeUTF16(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{"\xff\xfe<\x00p\x00>\x00", "\xfe\xff\x00<\x00p\x00>", "<\x00p\x00>\x00", "\x00<\x00p\x00>"} {
+		if got, how := Decode([]byte(body), "", ""); string(got) != "<p>" {
+			t.Errorf("%q: got %q by %+v", body, got, how)
+		}
+	}
+}
+
+// A few bad bytes do not make a page another charset, and never end it.
+func TestDecodeBadBytes(t *testing.T) {
+	t.Parallel()
+	body := []byte(russian + "\xff" + german)
+	got, how := Decode(body, "text/html; charset=utf-8", "")
+	if want := russian + "\uFFFD" + german; string(got) != want {
+		t.Errorf("got %q by %+v", got, how)
+	}
+	cut := []byte(russian)[:len(russian)-2]
+	if _, how := Decode(cut, "", ""); how.Name != "utf-8" {
+		t.Errorf("cut in a character: got %+v, want utf-8", how)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte("<html>"), "text/html; charset=utf-8")
+	f.Fuzz(func(t *testing.T, body []byte, contentType string) {
+		Decode(body, contentType, "")
+	})
+}

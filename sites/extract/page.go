@@ -1,0 +1,182 @@
+// Package extract turns a fetched page into records and links, as its
+// definition says.
+//
+// Parse decides the charset and builds the document; Run takes records and
+// links from it. Nothing here does I/O.
+package extract
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/net/html"
+
+	"muster/sites/definition"
+)
+
+// Page is what was fetched.
+type Page struct {
+	URL       *url.URL // after redirects
+	Requested string
+	Kind      string // definition.KindListing or KindDetail
+	N         int    // the number of a counted listing page, the first of a count being 0
+	Status    int
+	Header    http.Header
+	Body      []byte
+	FetchedAt time.Time
+}
+
+// Doc is a parsed page.
+type Doc struct {
+	Page    Page
+	Charset Charset
+	Root    *html.Node // nil for JSON
+	JSON    any        // nil for HTML
+	text    []byte     // the body in UTF-8
+	base    *url.URL   // what links are relative to
+	ld      []any      // JSON-LD objects, found at first use
+	ldDone  bool
+}
+
+// Parse decodes and parses a page. Broken HTML is mended as browsers do;
+// what fails is JSON that is none, and HTML nested so deeply that it is an
+// attack.
+func Parse(def *definition.Definition, p Page) (*Doc, error) {
+	d := &Doc{Page: p, base: p.URL}
+	d.text, d.Charset = Decode(p.Body, p.Header.Get("Content-Type"), def.Encoding)
+	if def.Page(p.Kind).Format == definition.FormatJSON {
+		dec := json.NewDecoder(bytes.NewReader(d.text))
+		dec.UseNumber()
+		if err := dec.Decode(&d.JSON); err != nil {
+			return nil, fmt.Errorf("page is not JSON: %w", err)
+		}
+		if _, err := dec.Token(); err != io.EOF {
+			return nil, fmt.Errorf("page is not JSON: something stands after its value")
+		}
+		return d, nil
+	}
+	root, err := html.Parse(bytes.NewReader(d.text))
+	if err != nil {
+		return nil, fmt.Errorf("page cannot be parsed: %w", err)
+	}
+	d.Root = root
+	if b := baseSelector.First(root); b != nil {
+		if href, ok := attr(b, "href"); ok {
+			if u, err := p.URL.Parse(strings.TrimSpace(href)); err == nil {
+				d.base = u
+			}
+		}
+	}
+	return d, nil
+}
+
+// Text is what a reader sees of an HTML page.
+func (d *Doc) Text() string {
+	if d.Root == nil {
+		return ""
+	}
+	if body := bodySelector.First(d.Root); body != nil {
+		return Text(body)
+	}
+	return Text(d.Root)
+}
+
+// Title is the title of an HTML page.
+func (d *Doc) Title() string {
+	if d.Root == nil {
+		return ""
+	}
+	if n := titleSelector.First(d.Root); n != nil {
+		return Text(n)
+	}
+	return ""
+}
+
+var (
+	baseSelector  = must("base[href]")
+	bodySelector  = must("body")
+	titleSelector = must("head title, title")
+	ldSelector    = must(`script[type*="ld+json"]`)
+	relSelector   = must(`link[rel~="next"], a[rel~="next"]`)
+)
+
+func must(css string) definition.Selector {
+	s, err := definition.ParseSelector(css)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// linked returns the JSON-LD objects of the page, nested ones too. Scripts
+// that are no JSON are skipped: one broken script must not hide the others.
+func (d *Doc) linked() []any {
+	if d.ldDone || d.Root == nil {
+		return d.ld
+	}
+	d.ldDone = true
+	for _, n := range ldSelector.All(d.Root) {
+		if n.FirstChild == nil {
+			continue
+		}
+		text := strings.TrimSpace(n.FirstChild.Data)
+		for _, wrap := range []string{"<!--", "//<![CDATA[", "<![CDATA["} {
+			text = strings.TrimSpace(strings.TrimPrefix(text, wrap))
+		}
+		for _, wrap := range []string{";", "//]]>", "]]>", "-->"} {
+			text = strings.TrimSpace(strings.TrimSuffix(text, wrap))
+		}
+		dec := json.NewDecoder(strings.NewReader(text))
+		dec.UseNumber()
+		var v any
+		if dec.Decode(&v) == nil {
+			d.collect(v, 0)
+		}
+	}
+	return d.ld
+}
+
+func (d *Doc) collect(v any, depth int) {
+	if depth > 50 {
+		return
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		d.ld = append(d.ld, v)
+		for _, k := range sortedKeys(v) {
+			d.collect(v[k], depth+1)
+		}
+	case []any:
+		for _, m := range v {
+			d.collect(m, depth+1)
+		}
+	}
+}
+
+// hasType tells whether a JSON-LD object is of a schema.org type.
+func hasType(obj map[string]any, typ string) bool {
+	if typ == "*" {
+		return true
+	}
+	is := func(v any) bool {
+		s, _ := v.(string)
+		return s == typ || strings.HasSuffix(s, "/"+typ) || strings.HasSuffix(s, ":"+typ)
+	}
+	switch t := obj["@type"].(type) {
+	case []any:
+		for _, v := range t {
+			if is(v) {
+				return true
+			}
+		}
+		return false
+	default:
+		return is(t)
+	}
+}

@@ -1,0 +1,295 @@
+package extract
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"muster/sites/definition"
+)
+
+func define(t *testing.T, rest string) *definition.Definition {
+	t.Helper()
+	def, err := definition.Parse("s.yaml", []byte("site: shop.example\nbase_url: http://shop.example\nstart: [/]\n"+rest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return def
+}
+
+func page(t *testing.T, def *definition.Definition, kind, at, body string) *Doc {
+	t.Helper()
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Parse(def, Page{URL: u, Requested: at, Kind: kind, Status: 200, Header: http.Header{}, Body: []byte(body)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// fieldCase runs one field of a detail page.
+func fieldValue(t *testing.T, field, body string) (string, []string) {
+	t.Helper()
+	def := define(t, "records:\n  r:\n    on_invalid: keep\n    fields:\n      v: "+field+"\n")
+	res, err := Run(def, page(t, def, definition.KindDetail, "http://shop.example/p/1", body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Records) != 1 {
+		t.Fatalf("got %d records, want 1", len(res.Records))
+	}
+	for _, v := range res.Records[0].Fields {
+		b, err := json.Marshal(v.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b), res.Records[0].Problems
+	}
+	return "", res.Records[0].Problems
+}
+
+func TestFields(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, field, body, want string }{
+		{"text folds", "h1", "<h1>\n a <b>b</b>c<br>d&nbsp; e </h1>", `"a bc d e"`},
+		{"blocks apart", "div", "<div><p>a</p><p>b</p><script>x</script></div>", `"a b"`},
+		{"first in the page", "li", "<ul><li>a<li>b</ul>", `"a"`},
+		{"skips empty", "li", "<ul><li> <li>b</ul>", `"b"`},
+		{"none", "h2", "<h1>a</h1>", ``},
+		{"attr", "{css: a, attr: href}", `<a href=" /x ">`, `"/x"`},
+		{"attr suffix", "a::attr(href)", `<a href="/x">`, `"/x"`},
+		{"url", "{css: a, attr: href, type: url}", `<base href="/b/"><a href="x">`, `"http://shop.example/b/x"`},
+		{"chain", "[h2, h1]", "<h1>a</h1>", `"a"`},
+		{"chain by type", "{type: number, any: [h1, h2]}", "<h1>a</h1><h2>4.5</h2>", `4.5`},
+		{"regex group", `{css: h1, regex: 'for (\w+)'}`, "<h1>for sale</h1>", `"sale"`},
+		{"regex alone", `{regex: 'sku=(\d+)'}`, "<script>sku=77;</script>", `"77"`},
+		{"replace", `{css: h1, replace: [{pattern: '^Colour: ', with: ''}]}`, "<h1>Colour: red</h1>", `"red"`},
+		{"number", "{css: b, type: number, locale: de}", "<b>1.234,5 kg</b>", `1234.5`},
+		{"integer", "{css: b, type: integer}", "<b>1 234</b>", `1234`},
+		{"price", "{css: b, type: price}", "<b>£51.77</b>", `{"amount":51.77,"currency":"GBP"}`},
+		{"bool words", "{css: b, type: bool}", "<b>да</b>", `true`},
+		{"bool regex", `{css: b, type: bool, regex: '(?i)in stock'}`, "<b>sold out</b>", `false`},
+		{"exists", "{exists: .buy, type: bool}", "<b>x</b>", `false`},
+		{"date", "{css: b, type: date}", "<b>2 January 2024</b>", `"2024-01-02"`},
+		{"date layout", "{css: b, type: date, layout: 02/01/2006}", "<b>03/04/2024</b>", `"2024-04-03"`},
+		{"date and time", "{css: time, attr: datetime, type: date}", `<time datetime="2024-01-02T03:04:05+02:00">`, `"2024-01-02T03:04:05+02:00"`},
+		{"list", "{css: li, type: list}", "<li>a<li>b", `["a","b"]`},
+		{"list of", "{css: li, type: list, of: integer}", "<li>1<li>x<li>3", `[1,3]`},
+		{"split", "{css: b, split: ',', type: list}", "<b>S, M ,L,</b>", `["S","M","L"]`},
+		{"list by regex", `{css: b, regex: '#(\w+)', type: list}`, "<b>#a and #b</b>", `["a","b"]`},
+		{"html", "{css: div, type: html}", "<div><i>a</i> &amp; b</div>", `"\u003ci\u003ea\u003c/i\u003e \u0026amp; b"`},
+		{"own text", "{css: h1, take: own_text}", "<h1>a <small>b</small> c</h1>", `"a c"`},
+		{"default", "{css: b, type: integer, default: '0'}", "<i>x</i>", `0`},
+		{"value", "{value: x}", "<i>x</i>", `"x"`},
+		{"page url", "{page: url}", "<i>x</i>", `"http://shop.example/p/1"`},
+		{"page title", "{page: title}", "<title> a\nb </title>", `"a b"`},
+		{"meta", "{meta: 'og:title'}", `<meta property="og:title" content="T">`, `"T"`},
+		{"microdata", "{meta: price, type: number}", `<div itemscope><span itemprop="price" content="12.50">12,50</span></div>`, `12.5`},
+		{"microdata text", "{meta: name}", `<h1 itemprop="name">N</h1>`, `"N"`},
+		{"jsonld", "{jsonld: Product.offers.price, type: price}", `<script type="application/ld+json">{"@graph":[{"@type":["Thing","Product"],"offers":[{"price":"1299.00"}]}]}</script>`, `{"amount":1299}`},
+		{"jsonld after a broken one", "{jsonld: '*.name'}", `<script type="application/ld+json">{"name":</script><script type="application/ld+json">{"name":"N"};</script>`, `"N"`},
+		{"label in table", "{label: UPC}", "<table><tr><th>UPC</th><td>a1</td></tr></table>", `"a1"`},
+		{"label with markup", "{label: UPC}", "<table><tr><td><b>upc:</b></td><td>a1</td></tr></table>", `"a1"`},
+		{"label in dl", "{label: Size}", "<dl><dt>Size</dt><dd>L</dd></dl>", `"L"`},
+		{"label before text", "{label: Size}", "<p><strong>Size:</strong> L</p>", `"L"`},
+		{"label in text", "{label: Size}", "<li>Size: L</li>", `"L"`},
+		{"label beside span", "{label: Size}", "<div><span>Size</span><span>L</span></div>", `"L"`},
+		{"object", "{css: .r, type: object, fields: {by: b, stars: {css: i, type: integer}}}", `<div class=r><b>x</b><i>4</i></div>`, `{"by":"x","stars":4}`},
+		{"objects", "{css: .r, type: list, of: object, fields: {by: b}}", `<p class=r><b>x</b><p class=r><b>y</b>`, `[{"by":"x"},{"by":"y"}]`},
+		{"tables mended", "td", "<td>a</td>", ``},
+		{"unclosed", ".x", "<div class=x><b>a", `"a"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got, problems := fieldValue(t, c.field, c.body)
+			if got != c.want || len(problems) > 0 {
+				t.Errorf("got %s %v, want %s", got, problems, c.want)
+			}
+		})
+	}
+}
+
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ field, body, want string }{
+		{"{css: b, required: true}", "<i>", "v: is missing"},
+		{"{css: b, type: number}", "<b>x</b>", `v: no number in "x"`},
+		{"{css: b, type: number, min: 2}", "<b>1</b>", "v: 1 is below 2"},
+		{"{css: b, type: price, max: 2}", "<b>3 €</b>", "v: 3 is above 2"},
+		{"{css: b, match: '^[A-Z]+$'}", "<b>a</b>", `v: "a" does not match ^[A-Z]+$`},
+		{"{css: b, one_of: [x, y]}", "<b>a</b>", `v: "a" is none of x, y`},
+		{"{css: b, type: date}", "<b>soon</b>", `v: "soon" is no date`},
+		{"{css: b, type: bool}", "<b>maybe</b>", `v: "maybe" is neither yes nor no`},
+	} {
+		_, problems := fieldValue(t, c.field, c.body)
+		if len(problems) != 1 || !strings.HasPrefix(problems[0], c.want) {
+			t.Errorf("%s: got %q, want %q", c.field, problems, c.want)
+		}
+	}
+}
+
+func TestInvalidRecords(t *testing.T) {
+	t.Parallel()
+	const body = "<li><b>a</b><li><i>b</i>"
+	for mode, want := range map[string][3]int{"drop": {1, 1, 0}, "keep": {2, 0, 0}, "fail": {0, 0, 1}} {
+		def := define(t, "records: {r: {each: li, on_invalid: "+mode+", fields: {v: {css: b, required: true}}}}\n")
+		res, err := Run(def, page(t, def, definition.KindDetail, "http://shop.example/", body))
+		failed := 0
+		if err != nil {
+			failed = 1
+		}
+		if got := [3]int{len(res.Records), len(res.Invalid), failed}; got != want {
+			t.Errorf("%s: got %v records, invalid, errors, want %v", mode, got, want)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	def := define(t, "records:\n  a: {each: li, key: [b], fields: {b: b, i: i}}\n  p: {fields: {t: title}}\n")
+	run := func(at, body string) []Record {
+		res, err := Run(def, page(t, def, definition.KindDetail, at, body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Records
+	}
+	rs := run("http://shop.example/?utm_source=x", "<li><b>1</b><i>x</i><li><b>1</b><i>y</i><li><i>x</i><li><i>y</i>")
+	if rs[0].Key != rs[1].Key {
+		t.Error("records with the same key fields have different keys")
+	}
+	if rs[2].Key == rs[3].Key || rs[2].Key == rs[0].Key {
+		t.Error("records without any key field share a key")
+	}
+	if again := run("http://shop.example/", ""); again[0].Key != rs[4].Key {
+		t.Error("a page under another spelling of its URL has another key")
+	}
+	line, err := rs[0].JSON()
+	if err != nil || !strings.Contains(string(line), `"b":"1","i":"x"}`) || !json.Valid(line) {
+		t.Errorf("got %s, %v", line, err)
+	}
+}
+
+func TestHits(t *testing.T) {
+	t.Parallel()
+	def := define(t, "records: {r: {each: li, fields: {v: [b, i]}}}\n")
+	res, err := Run(def, page(t, def, definition.KindDetail, "http://shop.example/", "<li><b>a</b><li><i>b</i><li><i>c</i><li>d"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := res.Hits["r.v"]; h["0"] != 1 || h["1"] != 2 || h["none"] != 1 {
+		t.Errorf("got %v", h)
+	}
+}
+
+func TestLinksAndNext(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, listing, body, next string }{
+		{"css", "next: li.next a", `<li class=next><a href="/p/2#x">`, "http://shop.example/p/2"},
+		{"last page", "next: li.next a", `<a href="/p/2">`, ""},
+		{"rel link", "next: {rel: next}", `<link rel="prev next" href="?p=2">`, "http://shop.example/list?p=2"},
+		{"other host", "next: a", `<a href="http://evil.example/">`, ""},
+		{"no address", "next: a", `<a href="javascript:void(0)">`, ""},
+		{"template", "next: {template: '/p/{n}'}", ``, "http://shop.example/p/2"},
+		{"template from", "next: {template: '/p/{n}', from: 10, step: 5}", ``, "http://shop.example/p/10"},
+		{"template to", "next: {template: '/p/{n}', to: 1}", ``, ""},
+		{"param", "next: {param: page}", ``, "http://shop.example/list?page=2&q=1"},
+		{"offset", "next: {param: o, from: 20, step: 20}", ``, "http://shop.example/list?o=20&q=1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			def := define(t, "listing:\n  "+c.listing+"\nrecords: {r: {fields: {v: b}}}\n")
+			at := "http://shop.example/list"
+			if strings.Contains(c.next, "q=1") {
+				at += "?q=1"
+			}
+			res, err := Run(def, page(t, def, definition.KindListing, at, c.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if res.Next != nil {
+				got = res.Next.URL
+			}
+			if got != c.next {
+				t.Errorf("got %q, want %q", got, c.next)
+			}
+		})
+	}
+	def := define(t, "listing:\n  links: [{css: a, deny: /no/}, {css: b, attr: data-u, as: listing}]\nrecords: {r: {fields: {v: b}}}\n")
+	res, err := Run(def, page(t, def, definition.KindListing, "http://shop.example/l/", `<a href=1><a href="1#x"><a href="/no/2"><a href="mailto:a@b"><a href=" a b "><b data-u=c>`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, l := range res.Links {
+		got = append(got, l.Kind+" "+l.URL)
+	}
+	if g, want := strings.Join(got, ", "), "detail http://shop.example/l/1, detail http://shop.example/l/a%20b, listing http://shop.example/l/c"; g != want {
+		t.Errorf("got %s, want %s", g, want)
+	}
+}
+
+func TestJSONPages(t *testing.T) {
+	t.Parallel()
+	def := define(t, `listing:
+  format: json
+  links: {json: 'items[*].id', template: '/item/{value}'}
+  next: {param: after, cursor: paging.cursor, while: paging.more}
+records:
+  item:
+    from: listing
+    each_json: items[*]
+    key: [id]
+    fields:
+      id: {json: id, type: integer}
+      name: {json: name}
+      tags: {json: tags, type: list}
+      by: {type: object, fields: {name: {json: author.name}}}
+      total: {json: total, scope: page, type: integer}
+`)
+	const body = `{"total":2,"items":[{"id":12345678901234567,"name":"a","tags":["x","y"],"author":{"name":"A"}},{"id":2,"name":null}],"paging":{"more":true,"cursor":"c 1"}}`
+	res, err := Run(def, page(t, def, definition.KindListing, "http://shop.example/api", body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Records) != 2 || res.Next == nil || res.Next.URL != "http://shop.example/api?after=c+1" {
+		t.Fatalf("got %d records and next %+v", len(res.Records), res.Next)
+	}
+	line, err := res.Records[0].JSON()
+	if err != nil || !strings.HasSuffix(string(line), `"id":12345678901234567,"name":"a","tags":["x","y"],"by":{"name":"A"},"total":2}`) {
+		t.Errorf("got %s, %v", line, err)
+	}
+	if len(res.Links) != 2 || res.Links[1].URL != "http://shop.example/item/2" {
+		t.Errorf("got links %v", res.Links)
+	}
+	for _, bad := range []string{"", "<html>", "{", "{} {}"} {
+		u, _ := url.Parse("http://shop.example/api")
+		if _, err := Parse(def, Page{URL: u, Kind: definition.KindListing, Header: http.Header{}, Body: []byte(bad)}); err == nil {
+			t.Errorf("%q: no error", bad)
+		}
+	}
+}
+
+func TestOddPages(t *testing.T) {
+	t.Parallel()
+	def := define(t, "listing: {next: a.n, links: a}\nrecords: {r: {from: listing, fields: {v: b, l: {label: x}}}}\n")
+	for name, body := range map[string]string{
+		"empty": "", "binary": "\x00\x01\x02\xff", "cut": "<html><body><a href=", "comment": "<!-- never closed",
+		"deep": strings.Repeat("<div>", 400), "many": strings.Repeat("<a href=x>", 5000),
+	} {
+		d := page(t, def, definition.KindListing, "http://shop.example/", body)
+		if _, err := Run(def, d); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	u, _ := url.Parse("http://shop.example/")
+	if _, err := Parse(def, Page{URL: u, Kind: definition.KindListing, Header: http.Header{}, Body: []byte(strings.Repeat("<div>", 100_000))}); err == nil {
+		t.Error("100,000 elements in one another: no error")
+	}
+}

@@ -1,0 +1,111 @@
+package extract
+
+import (
+	"strings"
+	"unicode"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+)
+
+// Text is the text of a node as a reader sees it: white space is folded,
+// blocks and line breaks are set apart, scripts and styles left out.
+func Text(n *html.Node) string {
+	var w folder
+	w.node(n)
+	return w.b.String()
+}
+
+// ownText is the text of n without that of the elements in it.
+func ownText(n *html.Node) string {
+	var w folder
+	for c := n.FirstChild; c != nil; c = c.NextSibling {
+		if c.Type == html.TextNode {
+			w.text(c.Data)
+		} else {
+			w.space = true
+		}
+	}
+	return w.b.String()
+}
+
+// Fold folds white space as Text does.
+func Fold(s string) string {
+	var w folder
+	w.text(s)
+	return w.b.String()
+}
+
+// folder writes words with single spaces between them.
+type folder struct {
+	b     strings.Builder
+	space bool // one is due before the next letter
+}
+
+func (w *folder) node(n *html.Node) {
+	switch n.Type {
+	case html.TextNode:
+		w.text(n.Data)
+		return
+	case html.CommentNode, html.DoctypeNode:
+		return
+	case html.ElementNode:
+		switch n.DataAtom {
+		case atom.Script, atom.Style, atom.Noscript, atom.Template:
+			return
+		case atom.Br:
+			w.space = true
+			return
+		}
+	}
+	block := n.Type == html.ElementNode && !inline[n.DataAtom]
+	w.space = w.space || block
+	for c := n.FirstChild; c != nil; c = c.NextSibling {
+		w.node(c)
+	}
+	w.space = w.space || block
+}
+
+func (w *folder) text(s string) {
+	for _, r := range s {
+		switch {
+		case r == ' ' || r == '\n' || r == '\t' || (r != '\u0085' && unicode.IsSpace(r)):
+			w.space = true
+		case r == '\u00ad' || r == '\u200b' || r == '\ufeff': // says where a line may break
+		default:
+			if w.space && w.b.Len() > 0 {
+				w.b.WriteByte(' ')
+			}
+			w.space = false
+			w.b.WriteRune(r)
+		}
+	}
+}
+
+var inline = map[atom.Atom]bool{
+	0: true, atom.A: true, atom.Abbr: true, atom.B: true, atom.Bdi: true, atom.Bdo: true, atom.Big: true, atom.Cite: true, atom.Code: true,
+	atom.Data: true, atom.Del: true, atom.Dfn: true, atom.Em: true, atom.Font: true, atom.I: true, atom.Img: true, atom.Ins: true,
+	atom.Kbd: true, atom.Label: true, atom.Mark: true, atom.Q: true, atom.S: true, atom.Samp: true, atom.Small: true,
+	atom.Span: true, atom.Strike: true, atom.Strong: true, atom.Sub: true, atom.Sup: true, atom.Time: true, atom.Tt: true, atom.U: true, atom.Var: true, atom.Wbr: true,
+}
+
+func attr(n *html.Node, name string) (string, bool) {
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return a.Val, true
+		}
+	}
+	return "", false
+}
+
+func render(n *html.Node, inner bool) string {
+	var b strings.Builder
+	if !inner {
+		_ = html.Render(&b, n) // a Builder does not fail
+		return b.String()
+	}
+	for c := n.FirstChild; c != nil; c = c.NextSibling {
+		_ = html.Render(&b, c)
+	}
+	return strings.TrimSpace(b.String())
+}
