@@ -128,6 +128,61 @@ func isOurs(ctx context.Context, url string, limit time.Duration, proc *supervis
 	return nil
 }
 
+// shutDownLeftover ends a redis-server that works in our folder although we
+// have the lock on it, and which its pid file did not lead to. Two on the same
+// files would ruin them.
+func (s *Server) shutDownLeftover(ctx context.Context) error {
+	port, err := s.cfg.lastPort()
+	if err != nil {
+		return nil
+	}
+	url := fmt.Sprintf("redis://127.0.0.1:%d/0", port)
+	rdb, err := connect(url, s.cfg.PingTimeout)
+	if err != nil {
+		return err
+	}
+	defer rdb.Close()
+	got, err := rdb.ConfigGet(ctx, "dir").Result()
+	if err != nil || !sameFolder(got["dir"], s.cfg.redisDir()) {
+		return nil // nobody there, or somebody else
+	}
+	s.cfg.Logger.Info("stopping a redis-server that works in our folder", "port", port)
+	_ = rdb.Shutdown(ctx).Err() // its answer is the end of the connection
+	for limit := time.Now().Add(s.cfg.Grace); time.Now().Before(limit); {
+		if Ping(ctx, url, s.cfg.PingTimeout) != nil {
+			return nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return fmt.Errorf("a redis-server at port %d works in %s and does not shut down; stop it", port, s.cfg.redisDir())
+}
+
+func sameFolder(a, b string) bool {
+	ia, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	ib, err := os.Stat(b)
+	return err == nil && os.SameFile(ia, ib)
+}
+
+// lastPort is the port that a Redis on this data folder had last.
+func (c Config) lastPort() (int, error) {
+	b, err := os.ReadFile(c.portFile())
+	if err != nil {
+		return 0, err
+	}
+	port, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err == nil && (port <= 0 || port > 65535) {
+		err = strconv.ErrRange
+	}
+	return port, err
+}
+
 // choosePort returns the port that was asked for, or else the one that this
 // data folder had last, so that whoever is connected finds the way back, or
 // else any free one.
@@ -138,10 +193,8 @@ func (c Config) choosePort() (int, error) {
 		}
 		return c.Port, nil
 	}
-	if b, err := os.ReadFile(c.portFile()); err == nil {
-		if port, err := strconv.Atoi(string(b)); err == nil && port > 0 && port < 1<<16 && tryPort(port) == nil {
-			return port, nil
-		}
+	if port, err := c.lastPort(); err == nil && tryPort(port) == nil {
+		return port, nil
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -130,6 +131,50 @@ func TestLeftoverIsStopped(t *testing.T) {
 	wantValue(t, s.URL(), "k", "v")
 }
 
+// So is one that no pid file leads to.
+func TestStrayServerInOurFolderIsStopped(t *testing.T) {
+	t.Parallel()
+	cfg := childConfig(t)
+	h, cmd := holder(t, cfg)
+	stray := identify(t, h.PID)
+	set(t, h.URL, "k", "v")
+	_ = syscall.Kill(h.PID, syscall.SIGSTOP)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if err := os.RemoveAll(filepath.Join(cfg.DataDir, "redis", "run")); err != nil {
+		t.Fatal(err)
+	}
+	// Running again, it has the end of its parent still before it: it may end by
+	// that or by us, but not stay.
+	_ = syscall.Kill(h.PID, syscall.SIGCONT)
+	s := start(t, cfg)
+	wantValue(t, s.URL(), "k", "v")
+	if stray.Alive() {
+		t.Fatal("two redis-servers run on one folder")
+	}
+
+	// One that nobody's end concerns.
+	stop(t, s)
+	path, err := findServer(testServer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := strings.TrimSuffix(strings.TrimPrefix(s.URL(), "redis://127.0.0.1:"), "/0")
+	alone := exec.Command(path, "--bind", "127.0.0.1", "--port", port, "--appendonly", "yes", "--save", "")
+	alone.Dir = filepath.Join(cfg.DataDir, "redis")
+	if err := alone.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = alone.Process.Kill(); _ = alone.Wait() })
+	eventually(t, "it is up", func() bool { return Ping(t.Context(), s.URL(), time.Second) == nil })
+	set(t, s.URL(), "k", "w")
+	s = start(t, cfg)
+	wantValue(t, s.URL(), "k", "w")
+	if err := alone.Wait(); err != nil {
+		t.Errorf("it did not end as told: %v", err)
+	}
+}
+
 func TestOneOwnerAmongMany(t *testing.T) {
 	t.Parallel()
 	needServer(t)
@@ -195,7 +240,7 @@ func TestFixedPort(t *testing.T) {
 		cfg := config(t)
 		cfg.Mode, cfg.Port = mode, port
 		if mode == Child {
-			if _, err := findServer(""); err != nil {
+			if _, err := findServer(testServer()); err != nil {
 				continue
 			}
 		}

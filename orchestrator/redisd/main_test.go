@@ -109,6 +109,7 @@ func config(t *testing.T) Config {
 	return Config{
 		DataDir:  filepath.Join(t.TempDir(), "data"),
 		UsualURL: "redis://127.0.0.1:1/0",
+		Server:   testServer(),
 		Attempts: 4, Interval: 100 * time.Millisecond, SaveEvery: 20 * time.Millisecond, Grace: 10 * time.Second,
 	}
 }
@@ -154,11 +155,20 @@ func wantValue(t *testing.T, url, key, want string) {
 	}
 }
 
+// testServer is the redis-server of the tests; empty means the one on the PATH.
+func testServer() string {
+	if name := os.Getenv("MUSTER_TEST_REDIS_SERVER"); name != "off" {
+		return name
+	}
+	return ""
+}
+
 // needServer skips tests of mode child where there is no redis-server.
 func needServer(t *testing.T) {
 	t.Helper()
-	if _, err := findServer(""); err != nil {
-		t.Skip("NOT COVERED:", t.Name(), "needs a redis-server on the PATH")
+	_, err := findServer(testServer())
+	if err != nil || os.Getenv("MUSTER_TEST_REDIS_SERVER") == "off" {
+		t.Skip("NOT COVERED:", t.Name(), "needs a redis-server; install one or name it in MUSTER_TEST_REDIS_SERVER")
 	}
 }
 

@@ -242,7 +242,7 @@ func (s *Server) lockData(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("end what a crashed run has left: %w", err)
 	}
-	return nil
+	return s.shutDownLeftover(ctx)
 }
 
 // useNeighbour uses the Redis of the orchestrator that has the data folder,

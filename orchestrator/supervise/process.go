@@ -47,6 +47,9 @@ type Config struct {
 	Steady time.Duration
 	// Grace is how long a child may take to end after SIGTERM. Defaults to 10 s.
 	Grace time.Duration
+	// Recheck is when to look again what program the child is: a script may have
+	// made place for another. Defaults to 1 s.
+	Recheck time.Duration
 	// OnExit is told of every end of the child, before it is started again. It
 	// runs in the supervisor, so a restart waits for it. Optional.
 	OnExit func(Exit)
@@ -83,6 +86,8 @@ type Process struct {
 	halt   bool       // stopping is closed
 	pid    int        // of the running child; set to 0 before it is reaped
 	status Status
+	// recheck looks at the running child a second time; nil without a PIDDir
+	recheck *time.Timer
 }
 
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
@@ -113,6 +118,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Grace <= 0 {
 		c.Grace = 10 * time.Second
+	}
+	if c.Recheck <= 0 {
+		c.Recheck = time.Second
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -223,15 +231,37 @@ func (p *Process) spawn(starts int) (*exec.Cmd, error) {
 	if p.cfg.PIDDir != "" {
 		id, err := Identify(p.pid)
 		if err == nil {
-			err = writePIDFile(pidPath(p.cfg.PIDDir, p.cfg.Name), pidFile{Name: p.cfg.Name, Process: id, Owner: p.owner})
+			err = p.writePIDFile(id)
 		}
 		if err != nil {
 			// It runs; only the next run's search for leftovers will miss it.
 			p.cfg.Logger.Warn("no pid file", "name", p.cfg.Name, "pid", p.pid, "err", err)
 		}
+		p.recheck = time.AfterFunc(p.cfg.Recheck, func() { p.identifyAgain(id) })
 	}
 	p.cfg.Logger.Debug("process started", "name", p.cfg.Name, "pid", p.pid, "starts", starts+1)
 	return cmd, nil
+}
+
+func (p *Process) writePIDFile(id Identity) error {
+	return writePIDFile(pidPath(p.cfg.PIDDir, p.cfg.Name), pidFile{Name: p.cfg.Name, Process: id, Owner: p.owner})
+}
+
+// identifyAgain corrects the pid file of a child that has since become another
+// program, as scripts do that set something up and then exec.
+func (p *Process) identifyAgain(then Identity) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pid == 0 || p.pid != then.PID {
+		return
+	}
+	now, err := Identify(p.pid)
+	if err != nil || now == then {
+		return
+	}
+	if err := p.writePIDFile(now); err != nil {
+		p.cfg.Logger.Warn("no pid file", "name", p.cfg.Name, "pid", p.pid, "err", err)
+	}
 }
 
 // await waits for the end of the child, ends what is left of its group, and
@@ -245,6 +275,9 @@ func (p *Process) await(cmd *exec.Cmd) Exit {
 	// reserved: the child is not reaped yet.
 	_ = signalGroup(pid, sigKill)
 	p.pid = 0
+	if p.recheck != nil {
+		p.recheck.Stop()
+	}
 	p.mu.Unlock()
 
 	err := cmd.Wait()

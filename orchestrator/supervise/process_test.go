@@ -307,6 +307,31 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
+// A script that makes place for the real program is known by that program.
+func TestPIDFileFollowsExec(t *testing.T) {
+	t.Parallel()
+	cfg, file := child(t, "polite")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go1 := filepath.Join(t.TempDir(), "go")
+	cfg.Path, cfg.Args = "/bin/sh", []string{"-c", `while [ ! -e "$1" ]; do sleep 0.01; done; exec "$0" "$2"`, self, go1, file}
+	cfg.Recheck = time.Millisecond
+	p := start(t, cfg)
+	// The first look has been and found the shell.
+	eventually(t, "pid file", func() bool { return len(pidFiles(cfg.PIDDir)) == 1 })
+	if err := os.WriteFile(go1, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pid := readyPID(t, file)
+	p.identifyAgain(Identity{PID: pid})
+	f, err := readPIDFile(pidFiles(cfg.PIDDir)[0])
+	if err != nil || f.Process != identify(t, pid) || filepath.Base(f.Process.Exe) != filepath.Base(self) {
+		t.Fatalf("pid file has %+v, %v; want the program itself", f.Process, err)
+	}
+}
+
 func TestLogIsMovedAside(t *testing.T) {
 	t.Parallel()
 	cfg, file := child(t, "polite")
