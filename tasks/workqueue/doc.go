@@ -1,0 +1,32 @@
+// Package workqueue keeps items of work in Redis and hands each to one worker
+// at a time, under a lease, until it is settled.
+//
+// An item has an ID that is its idempotence key: enqueuing it again changes
+// nothing, whatever has become of it. It is always in one of five states:
+//
+//	            ┌───────── Retry, Return, lease expired ─────────┐
+//	            ▼                                                │
+//	Enqueue ─▶ queued ─ Lease, LeaseIDs ─▶ in_progress ─ Settle ─┴▶ done | skipped | error
+//	            ▲                                                        │
+//	            └──────────────────────── Requeue ───────────────────────┘
+//
+// A [Leased] item carries the token of its lease. Every change of an item is
+// one script that compares state and token, so that a worker whose lease has
+// run out, and whose item somebody else holds by now, changes nothing and is
+// told [ErrLeaseLost]. Repeating a call that did its work is a success, not a
+// second change. Time is Redis's, never a worker's.
+//
+// A run that fails (Retry), or whose worker does not come back before the
+// lease ends, counts as an attempt; when they are used up the item ends in
+// error. A lease given back (Return) does not count.
+//
+// Items name the resources they need (a host, a resolver). Items with the same
+// resources form a lane, and [Queue.LeaseWithin] passes over lanes that have no
+// budget left without looking at their items: a slow host costs the others
+// nothing. Lanes aside, leasing is by priority, then oldest first.
+//
+// [Pool] runs handlers over a queue: dispatcher, heartbeat and workers.
+//
+// All keys of a queue share one hash slot. Queues stand side by side and know
+// nothing of each other.
+package workqueue

@@ -1,0 +1,230 @@
+package workqueue
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Limits of an item, beside Config.MaxPayload.
+const (
+	MaxID           = 2048 // bytes of an ID
+	MaxResourceKeys = 8    // resource keys of an item
+	MaxPriority     = 100  // priorities run from -MaxPriority to MaxPriority
+	maxKey          = 512  // bytes of a resource key
+	maxHeader       = 64 << 10
+	maxNote         = 1000 // bytes of an error or reason
+)
+
+// Item is a unit of work.
+type Item struct {
+	ID           string            // unique in its queue: the idempotence key
+	Kind         string            // names the handler
+	Payload      []byte            // for the handler, usually JSON
+	ResourceKeys []string          // what limits apply to it, like "host:example.com"
+	Priority     int               // higher first; 0 is normal
+	Labels       map[string]string // for people and reports
+	NotBefore    time.Time         // not leased earlier; zero: at once
+	MaxAttempts  int               // 0: the queue's
+}
+
+// header is the part of an item that is stored in front of its payload.
+type header struct {
+	Kind   string            `json:"kind,omitempty"`
+	Keys   []string          `json:"keys,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// check says what is wrong with an item.
+func (it *Item) check(maxPayload int) error {
+	switch {
+	case it.ID == "":
+		return errors.New("item without id")
+	case len(it.ID) > MaxID:
+		return fmt.Errorf("item id %.40q… has %d bytes; %d are allowed", it.ID, len(it.ID), MaxID)
+	case !utf8.ValidString(it.ID) || strings.ContainsFunc(it.ID, unicode.IsControl):
+		return fmt.Errorf("item id %.80q is not plain UTF-8 text", it.ID)
+	case len(it.Payload) > maxPayload:
+		return fmt.Errorf("item %q: payload has %d bytes; %d are allowed", it.ID, len(it.Payload), maxPayload)
+	case it.Priority < -MaxPriority || it.Priority > MaxPriority:
+		return fmt.Errorf("item %q: priority %d is not within ±%d", it.ID, it.Priority, MaxPriority)
+	case it.MaxAttempts < 0:
+		return fmt.Errorf("item %q: max attempts %d is below zero", it.ID, it.MaxAttempts)
+	case len(it.ResourceKeys) > MaxResourceKeys:
+		return fmt.Errorf("item %q has %d resource keys; %d are allowed", it.ID, len(it.ResourceKeys), MaxResourceKeys)
+	case !utf8.ValidString(it.Kind):
+		return fmt.Errorf("item %q: kind is not valid UTF-8", it.ID)
+	}
+	for _, k := range it.ResourceKeys {
+		if k == "" || len(k) > maxKey || !utf8.ValidString(k) || strings.ContainsFunc(k, unicode.IsControl) {
+			return fmt.Errorf("item %q: resource key %.80q is empty, too long or not plain text", it.ID, k)
+		}
+	}
+	for k, v := range it.Labels {
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return fmt.Errorf("item %q: label %.80q is not valid UTF-8", it.ID, k)
+		}
+	}
+	return nil
+}
+
+// spec encodes what of an item never changes.
+func (it *Item) spec() (string, error) {
+	h, err := json.Marshal(header{Kind: it.Kind, Keys: it.ResourceKeys, Labels: it.Labels})
+	if err != nil {
+		return "", fmt.Errorf("item %q: %w", it.ID, err)
+	}
+	if len(h) > maxHeader {
+		return "", fmt.Errorf("item %q: kind, resource keys and labels take %d bytes; %d are allowed", it.ID, len(h), maxHeader)
+	}
+	return string(h) + "\n" + string(it.Payload), nil
+}
+
+// parseSpec is the reverse of spec.
+func parseSpec(id, spec string) (Item, error) {
+	head, payload, ok := strings.Cut(spec, "\n")
+	var h header
+	if !ok {
+		return Item{}, fmt.Errorf("item %q is stored without a header", id)
+	}
+	if err := json.Unmarshal([]byte(head), &h); err != nil {
+		return Item{}, fmt.Errorf("item %q: read its header: %w", id, err)
+	}
+	return Item{ID: id, Kind: h.Kind, ResourceKeys: h.Keys, Labels: h.Labels, Payload: []byte(payload)}, nil
+}
+
+// rank is the priority as the scripts sort it, smallest first.
+func (it *Item) rank() int { return MaxPriority - it.Priority }
+
+// lane names the set of resources that an item needs.
+func (it *Item) lane() string {
+	if len(it.ResourceKeys) == 0 {
+		return "\x1f"
+	}
+	var b strings.Builder
+	for _, k := range it.ResourceKeys {
+		b.WriteString(k)
+		b.WriteByte(0x1f)
+	}
+	return b.String()
+}
+
+// State is where an item stands.
+type State string
+
+// The states of an item. The last three are terminal.
+const (
+	StateQueued     State = "queued" // ready, or waiting for its time
+	StateInProgress State = "in_progress"
+	StateDone       State = "done"
+	StateSkipped    State = "skipped"
+	StateError      State = "error"
+)
+
+// Terminal reports whether only Requeue leads out of s.
+func (s State) Terminal() bool { return s == StateDone || s == StateSkipped || s == StateError }
+
+// letter is how the scripts spell a terminal state.
+func (s State) letter() (string, error) {
+	switch s {
+	case StateDone:
+		return "d", nil
+	case StateSkipped:
+		return "s", nil
+	case StateError:
+		return "e", nil
+	}
+	return "", fmt.Errorf("%q is no terminal state; use done, skipped or error", string(s))
+}
+
+func stateOf(letter string) State {
+	switch letter {
+	case "q", "w":
+		return StateQueued
+	case "i":
+		return StateInProgress
+	case "d":
+		return StateDone
+	case "s":
+		return StateSkipped
+	case "e":
+		return StateError
+	}
+	return State(letter)
+}
+
+// Leased is an item that a worker holds.
+type Leased struct {
+	Item
+	Token    int64     // of this lease; no other lease in the queue has it
+	Worker   string    // who holds it
+	Attempts int       // runs that ended badly before this one
+	Retried  int       // how often the item was requeued
+	Expires  time.Time // when the lease ends unless Heartbeat extends it, by this machine's clock
+}
+
+// Info is an item with what has become of it.
+type Info struct {
+	Item
+	State     State
+	Attempts  int       // runs that ended badly since it was last requeued
+	Retried   int       // how often it was requeued
+	Token     int64     // of its last lease
+	Worker    string    // who holds it, while in progress
+	Note      string    // last error, or the reason it was skipped
+	Result    []byte    // as given to Settle; nil if none was
+	Available time.Time // when it is ready, while delayed; by this machine's clock
+	Expires   time.Time // when its lease ends, while in progress; by this machine's clock
+}
+
+// parseInfo reads one item of get.lua's answer.
+func parseInfo(id string, v []any, now time.Time) (Info, error) {
+	it, err := parseSpec(id, toString(v[1]))
+	if err != nil {
+		return Info{}, err
+	}
+	f := strings.SplitN(toString(v[0]), " ", 8)
+	if len(f) != 8 {
+		return Info{}, fmt.Errorf("item %q is stored as %q, which is no record", id, toString(v[0]))
+	}
+	var n [6]int64
+	for i := range n {
+		if n[i], err = strconv.ParseInt(f[i+1], 10, 64); err != nil {
+			return Info{}, fmt.Errorf("item %q is stored as %q: %w", id, toString(v[0]), err)
+		}
+	}
+	it.Priority = MaxPriority - int(n[3])
+	it.MaxAttempts = int(n[5])
+	info := Info{
+		Item: it, State: stateOf(f[0]), Attempts: int(n[0]), Retried: int(n[1]), Token: n[2],
+		Worker: toString(v[2]), Note: toString(v[3]),
+	}
+	if toInt(v[4]) == 1 {
+		info.Result = []byte(toString(v[5]))
+	}
+	if f[0] == "w" {
+		info.Available = now.Add(time.Duration(toInt(v[6])) * time.Millisecond)
+	}
+	if f[0] == "i" {
+		info.Expires = now.Add(time.Duration(toInt(v[7])) * time.Millisecond)
+	}
+	return info, nil
+}
+
+// note cuts the text of an error or reason to what is kept.
+func note(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= maxNote {
+		return s
+	}
+	cut := maxNote
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}

@@ -1,0 +1,39 @@
+package workqueue
+
+// keys are the Redis keys of a queue. The queue's name is their hash tag, so
+// that they share a slot. None expires unless [Queue.Expire] says so.
+type keys struct {
+	spec    string // hash id → what was enqueued: a JSON header, a line break, the payload
+	rec     string // hash id → state and counters, see lua/common.lua
+	ready   string // sorted set, all scores 0, of lane \0 rank seq \0 id
+	lanes   string // sorted set of lanes, scored by their first ready member
+	delayed string // sorted set of ids by the unix ms at which they are ready
+	leased  string // sorted set of ids by the unix ms at which their lease ends
+	worker  string // hash id → who holds the lease
+	note    string // hash id → last error or reason
+	result  string // hash id → result
+	failed  string // sorted set of ids in state error by unix ms
+	counts  string // hash state → number of items
+	meta    string // hash: v (version), seq, token, moves, paused; also the name of the wake-up channel
+	out     string // stream of outputs: id, n, data
+}
+
+func newKeys(namespace, name string) keys {
+	p := namespace + ":wq:{" + name + "}:"
+	return keys{
+		spec: p + "spec", rec: p + "rec", ready: p + "ready", lanes: p + "lanes",
+		delayed: p + "delayed", leased: p + "leased", worker: p + "worker", note: p + "note",
+		result: p + "result", failed: p + "failed", counts: p + "counts", meta: p + "meta", out: p + "out",
+	}
+}
+
+// all lists the keys in the order in which the scripts take them.
+func (k keys) all() []string {
+	return []string{
+		k.spec, k.rec, k.ready, k.lanes, k.delayed, k.leased, k.worker,
+		k.note, k.result, k.failed, k.counts, k.meta, k.out,
+	}
+}
+
+// wake is the pub/sub channel that says "look again": items became ready.
+func (k keys) wake() string { return k.meta }

@@ -1,0 +1,231 @@
+package workqueue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// maxLease is how many items one script leases: its unpack takes two values
+// for each, and no Redis takes more than some thousands.
+const maxLease = 500
+
+// Lease hands up to n ready items to a worker, by priority and then oldest
+// first, each for the queue's LeaseTTL. Nothing ready is an empty list, not an
+// error. The worker's name need not be unique: no item is handed out twice.
+func (q *Queue) Lease(ctx context.Context, worker string, n int) ([]Leased, error) {
+	got, err := q.LeaseWithin(ctx, worker, n, Budget{Default: -1})
+	return got.Items, err
+}
+
+// Budget says how many items may be leased that need a resource.
+type Budget struct {
+	Default int            // of a resource that Left does not name; below 0: no bound
+	Left    map[string]int // by resource key; below 0: no bound
+}
+
+// Batch is what LeaseWithin found.
+type Batch struct {
+	Items      []Leased
+	PassedOver bool          // ready items were left because their resources had no budget
+	Paused     bool          // the queue is paused
+	Next       time.Duration // until a delayed item or a lease comes due; below 0: none will
+}
+
+// LeaseWithin is Lease that takes no more items of a resource than the budget
+// allows, and takes the next that can run instead.
+func (q *Queue) LeaseWithin(ctx context.Context, worker string, n int, b Budget) (Batch, error) {
+	if q.err != nil {
+		return Batch{Next: -1}, q.err
+	}
+	if err := checkWorker(worker); err != nil {
+		return Batch{Next: -1}, err
+	}
+	if n <= 0 {
+		return Batch{Next: -1}, nil
+	}
+	var all Batch
+	left := b
+	for {
+		ask := min(n-len(all.Items), maxLease)
+		got, err := q.leaseOnce(ctx, worker, ask, left)
+		if err != nil {
+			// What was leased before the error is the caller's to work on.
+			if len(all.Items) > 0 {
+				return all, nil
+			}
+			return Batch{Next: -1}, err
+		}
+		got.Items = append(all.Items, got.Items...)
+		full := len(got.Items)-len(all.Items) == ask
+		all = got
+		if !full || len(all.Items) == n {
+			return all, nil
+		}
+		left = b.minus(all.Items)
+	}
+}
+
+// minus returns the budget after items were leased.
+func (b Budget) minus(items []Leased) Budget {
+	left := make(map[string]int, len(b.Left))
+	for k, n := range b.Left {
+		left[k] = n
+	}
+	for _, it := range items {
+		for _, k := range it.ResourceKeys {
+			n, ok := left[k]
+			if !ok {
+				n = b.Default
+			}
+			if n > 0 {
+				n--
+			}
+			left[k] = n
+		}
+	}
+	return Budget{Default: b.Default, Left: left}
+}
+
+func (q *Queue) leaseOnce(ctx context.Context, worker string, n int, b Budget) (Batch, error) {
+	args := make([]any, 0, 5+2*len(b.Left))
+	args = append(args, worker, n, q.cfg.LeaseTTL.Milliseconds(), q.cfg.MaxAttempts, b.Default)
+	for k, left := range b.Left {
+		args = append(args, k, left)
+	}
+	expires := time.Now().Add(q.cfg.LeaseTTL)
+	v, err := q.run(ctx, "lease", leaseCmd, args...)
+	if err != nil {
+		return Batch{}, err
+	}
+	list, _ := v.([]any)
+	items, err := parseLeased(list[3:], worker, expires)
+	return Batch{
+		Items:      items,
+		Paused:     toInt(list[0]) == 1,
+		Next:       time.Duration(toInt(list[1])) * time.Millisecond,
+		PassedOver: toInt(list[2]) == 1,
+	}, err
+}
+
+// LeaseIDs leases those of the given items that are available now. It also says
+// when the first of the others comes due (the zero time if none will), and how
+// many of them are not terminal, the leased ones included. IDs that the queue
+// does not know count for nothing.
+func (q *Queue) LeaseIDs(ctx context.Context, worker string, ids []string) (items []Leased, next time.Time, remaining int, err error) {
+	if q.err != nil {
+		return nil, time.Time{}, 0, q.err
+	}
+	if err := checkWorker(worker); err != nil {
+		return nil, time.Time{}, 0, err
+	}
+	for part := range slices.Chunk(ids, maxLease) {
+		args := append([]any{worker, q.cfg.LeaseTTL.Milliseconds(), q.cfg.MaxAttempts}, anys(part)...)
+		now := time.Now()
+		v, err := q.run(ctx, "lease by id", leaseIDsCmd, args...)
+		if err != nil {
+			return items, next, remaining, err
+		}
+		list, _ := v.([]any)
+		got, err := parseLeased(list[3:], worker, now.Add(q.cfg.LeaseTTL))
+		items = append(items, got...)
+		if err != nil {
+			return items, next, remaining, err
+		}
+		due := time.Time{}
+		if ms := toInt(list[1]); ms >= 0 {
+			due = time.Now().Add(time.Duration(ms) * time.Millisecond)
+		}
+		remaining += int(toInt(list[2]))
+		if toInt(list[0]) == 1 && toInt(list[2]) > 0 {
+			due = time.Now().Add(time.Second) // paused: look again then
+		}
+		if !due.IsZero() && (next.IsZero() || due.Before(next)) {
+			next = due
+		}
+	}
+	return items, next, remaining, nil
+}
+
+func parseLeased(list []any, worker string, expires time.Time) ([]Leased, error) {
+	items := make([]Leased, 0, len(list)/5)
+	for v := range slices.Chunk(list, 5) {
+		it, err := parseSpec(toString(v[0]), toString(v[4]))
+		if err != nil {
+			return items, err
+		}
+		items = append(items, Leased{
+			Item: it, Worker: worker, Expires: expires,
+			Token: toInt(v[1]), Attempts: int(toInt(v[2])), Retried: int(toInt(v[3])),
+		})
+	}
+	return items, nil
+}
+
+// Heartbeat extends leases by the queue's LeaseTTL from now and returns those
+// that are lost: their items may run elsewhere by now.
+func (q *Queue) Heartbeat(ctx context.Context, leases ...Leased) (lost []Leased, err error) {
+	if q.err != nil {
+		return nil, q.err
+	}
+	for part := range slices.Chunk(leases, 1000) {
+		args := append(make([]any, 0, 1+2*len(part)), q.cfg.LeaseTTL.Milliseconds())
+		codes, err := q.runInts(ctx, "extend leases", heartbeatCmd, withTokens(args, part)...)
+		if err != nil {
+			return lost, err
+		}
+		lost = append(lost, refused(part, codes)...)
+	}
+	return lost, nil
+}
+
+// Return gives leases back: the items are ready again at once, in their old
+// place, and no attempt is counted. A lease that was lost is not an error.
+func (q *Queue) Return(ctx context.Context, leases ...Leased) error {
+	if q.err != nil {
+		return q.err
+	}
+	for part := range slices.Chunk(leases, 1000) {
+		if _, err := q.runInts(ctx, "return leases", returnCmd, withTokens(nil, part)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ExpireWorker ends all leases of a worker that is known to be dead, as if
+// their time had run out, and says how many those were: the items are ready at
+// once, and each has used up an attempt.
+func (q *Queue) ExpireWorker(ctx context.Context, worker string) (int, error) {
+	if q.err != nil {
+		return 0, q.err
+	}
+	v, err := q.run(ctx, "expire leases", expireWorkerCmd, worker, q.cfg.MaxAttempts, "lease expired: its worker died")
+	return int(toInt(v)), err
+}
+
+func withTokens(args []any, leases []Leased) []any {
+	for _, l := range leases {
+		args = append(args, l.ID, l.Token)
+	}
+	return args
+}
+
+// refused returns the leases whose code is 0.
+func refused(leases []Leased, codes []int64) []Leased {
+	var lost []Leased
+	for i, l := range leases {
+		if i < len(codes) && codes[i] == 0 {
+			lost = append(lost, l)
+		}
+	}
+	return lost
+}
+
+func checkWorker(worker string) error {
+	if worker == "" || len(worker) > 512 {
+		return fmt.Errorf("worker name %.80q must have 1 to 512 bytes", worker)
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+-- Shared opening of every script of a queue.
+--
+-- KEYS, the same thirteen for each script (see keys.go for what they hold):
+--   spec rec ready lanes delayed leased worker note result failed counts meta out
+--
+-- Every script refuses, with the error WQNEWER, a queue that a newer version
+-- of the program wrote.
+--
+-- A record (hash rec) is "state attempts retried token rank seq max lane":
+--   state     q ready, w waiting for its time, i in progress, d done, s skipped, e error
+--   attempts  runs that ended badly since the last requeue
+--   retried   how often the item was requeued from a terminal state
+--   token     of its last lease
+--   rank      100 - priority
+--   seq       its place among the ready ones of its rank
+--   max       its own limit of attempts, 0 for the queue's
+--   lane      its resource keys, each followed by \31
+-- The ready set orders its members by bytes: lane \0 rank seq \0 id. The lanes
+-- set scores each lane by its first member, so that the oldest item of all
+-- lanes is found without looking at the others.
+local SPEC, REC, READY, LANES, DELAYED, LEASED, WORKER, NOTE, RESULT, FAILED, COUNTS, META, OUT = unpack(KEYS)
+
+local version = redis.call("HGET", META, "v")
+if version and tonumber(version) > 1 then
+  return redis.error_reply("WQNEWER the queue was written by a newer version")
+end
+
+local time = redis.call("TIME")
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+
+-- What this script adds to each counter, written once by finish.
+local delta = {}
+local freed = false
+local function count(name, n) delta[name] = (delta[name] or 0) + n end
+
+local function finish(moved)
+  for name, n in pairs(delta) do
+    if n ~= 0 then redis.call("HINCRBY", COUNTS, name, n) end
+  end
+  if moved > 0 then redis.call("HINCRBY", META, "moves", moved) end
+  if freed then redis.call("PUBLISH", META, "ready") end
+end
+
+local function parse(s)
+  local state, attempts, retried, token, rank, seq, max, lane =
+    string.match(s, "^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$")
+  return {
+    state = state, attempts = tonumber(attempts), retried = tonumber(retried),
+    token = tonumber(token), rank = tonumber(rank), seq = tonumber(seq),
+    max = tonumber(max), lane = lane,
+  }
+end
+
+local function format(r)
+  return string.format("%s %d %d %d %d %d %d %s",
+    r.state, r.attempts, r.retried, r.token, r.rank, r.seq, r.max, r.lane)
+end
+
+local function load(id)
+  local s = redis.call("HGET", REC, id)
+  if s then return parse(s) end
+  return nil
+end
+
+local function save(id, r) redis.call("HSET", REC, id, format(r)) end
+
+local function member(id, r)
+  return r.lane .. "\0" .. string.format("%03d%013d", r.rank, r.seq) .. "\0" .. id
+end
+
+local function score(rank, seq) return rank * 8796093022208 + seq end
+
+-- makeReady puts an item into its lane.
+local function makeReady(id, r)
+  r.state = "q"
+  redis.call("ZADD", READY, 0, member(id, r))
+  local s = score(r.rank, r.seq)
+  local head = redis.call("ZSCORE", LANES, r.lane)
+  if not head or tonumber(head) > s then
+    redis.call("ZADD", LANES, string.format("%.0f", s), r.lane)
+  end
+  freed = true
+end
+
+-- fixLane sets a lane's score after members were taken from it.
+local function fixLane(lane)
+  local head = redis.call("ZRANGEBYLEX", READY, "[" .. lane .. "\0", "(" .. lane .. "\1", "LIMIT", 0, 1)[1]
+  if not head then
+    redis.call("ZREM", LANES, lane)
+    return
+  end
+  local at = #lane + 2
+  local s = score(tonumber(string.sub(head, at, at + 2)), tonumber(string.sub(head, at + 3, at + 15)))
+  redis.call("ZADD", LANES, string.format("%.0f", s), lane)
+end
+
+local function nextSeq() return redis.call("HINCRBY", META, "seq", 1) end
+
+-- drop ends a lease.
+local function drop(id)
+  redis.call("ZREM", LEASED, id)
+  redis.call("HDEL", WORKER, id)
+  count("in_progress", -1)
+end
+
+-- fail ends a lease badly. A counted failure that uses up the attempts ends
+-- the item; else it is ready again, at once or when due.
+local function fail(id, r, note, counted, limit, due)
+  drop(id)
+  redis.call("HSET", NOTE, id, note)
+  if r.max > 0 then limit = r.max end
+  if counted then r.attempts = r.attempts + 1 end
+  if counted and r.attempts >= limit then
+    r.state = "e"
+    redis.call("ZADD", FAILED, now, id)
+    count("error", 1)
+  else
+    count("queued", 1)
+    if due > now then
+      r.state = "w"
+      redis.call("ZADD", DELAYED, due, id)
+    else
+      r.seq = nextSeq()
+      makeReady(id, r)
+    end
+  end
+  save(id, r)
+end
+
+-- wakeUp returns expired leases to the queue, counted as attempts, and moves
+-- waiting items whose time has come to their lanes. It reports how many.
+local function wakeUp(limit)
+  local expired = redis.call("ZRANGEBYSCORE", LEASED, "-inf", now, "LIMIT", 0, 500)
+  for _, id in ipairs(expired) do
+    fail(id, load(id), "lease expired", true, limit, 0)
+  end
+  local due = redis.call("ZRANGEBYSCORE", DELAYED, "-inf", now, "LIMIT", 0, 500)
+  for _, id in ipairs(due) do
+    local r = load(id)
+    r.seq = nextSeq()
+    makeReady(id, r)
+    save(id, r)
+  end
+  if #due > 0 then redis.call("ZREM", DELAYED, unpack(due)) end
+  return #expired + #due
+end
+
+-- untilNext returns the milliseconds until a waiting item or a lease comes
+-- due, -1 if there is none.
+local function untilNext()
+  local best = -1
+  for _, key in ipairs({ DELAYED, LEASED }) do
+    local first = redis.call("ZRANGE", key, 0, 0, "WITHSCORES")
+    if first[2] then
+      local ms = math.max(0, tonumber(first[2]) - now)
+      if best < 0 or ms < best then best = ms end
+    end
+  end
+  return best
+end
+
+-- lease hands ids, whose records are given, to a worker and returns
+-- {id, token, attempts, retried, spec} of each, one after the other.
+local function lease(ids, records, worker, ttl)
+  local out = {}
+  if #ids == 0 then return out end
+  local token = redis.call("HINCRBY", META, "token", #ids) - #ids
+  local recs, leased, workers = {}, {}, {}
+  for i, id in ipairs(ids) do
+    local r = records[i]
+    r.state, r.token = "i", token + i
+    recs[2 * i - 1], recs[2 * i] = id, format(r)
+    leased[2 * i - 1], leased[2 * i] = now + ttl, id
+    workers[2 * i - 1], workers[2 * i] = id, worker
+  end
+  redis.call("HSET", REC, unpack(recs))
+  redis.call("ZADD", LEASED, unpack(leased))
+  redis.call("HSET", WORKER, unpack(workers))
+  local specs = redis.call("HMGET", SPEC, unpack(ids))
+  for i, id in ipairs(ids) do
+    local r = records[i]
+    local at = 5 * (i - 1)
+    out[at + 1], out[at + 2], out[at + 3], out[at + 4], out[at + 5] =
+      id, r.token, r.attempts, r.retried, specs[i] or ""
+  end
+  count("queued", -#ids)
+  count("in_progress", #ids)
+  return out
+end

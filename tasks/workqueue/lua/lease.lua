@@ -1,0 +1,106 @@
+-- Leases up to n ready items, oldest first within a priority, passing over
+-- those whose resource keys have no budget left.
+-- KEYS: common.lua. ARGV: worker, n, ttl ms, attempt limit, budget of a key
+-- that is not named (-1 unlimited), then per named key: key, budget.
+-- Returns {paused 0|1, ms until more comes due or -1, passed over 0|1,
+-- then per item id, token, attempts, retried, spec}.
+local worker, n, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local moved = wakeUp(tonumber(ARGV[4]))
+if redis.call("HGET", META, "paused") then
+  finish(moved)
+  return { 1, untilNext(), 0 }
+end
+local other = tonumber(ARGV[5])
+local budget = {}
+for i = 6, #ARGV, 2 do budget[ARGV[i]] = tonumber(ARGV[i + 1]) end
+
+local function left(keys)
+  for _, key in ipairs(keys) do
+    if (budget[key] or other) == 0 then return false end
+  end
+  return true
+end
+
+-- A merge over the lanes, each opened when its head is the smallest of all.
+local opened, ids, records, taken = {}, {}, {}, {}
+local offset, page, pos, passed = 0, {}, 1, 0
+
+local function nextLane()
+  if pos > #page then
+    page = redis.call("ZRANGE", LANES, offset, offset + 99, "WITHSCORES")
+    offset = offset + 100
+    pos = 1
+  end
+  return page[pos], tonumber(page[pos + 1])
+end
+
+local function refill(l)
+  l.members = redis.call("ZRANGEBYLEX", READY, l.from, "(" .. l.name .. "\1", "LIMIT", 0, math.min(n - #ids, 64))
+  l.at = 1
+end
+
+local function head(l)
+  if l.at > #l.members then
+    if #l.members == 0 then return nil end
+    refill(l)
+    if #l.members == 0 then return nil end
+  end
+  local s = #l.name + 2
+  local m = l.members[l.at]
+  return score(tonumber(string.sub(m, s, s + 2)), tonumber(string.sub(m, s + 3, s + 15)))
+end
+
+while #ids < n do
+  local best, bestScore
+  for i = #opened, 1, -1 do
+    local l = opened[i]
+    local s = left(l.keys) and head(l) or nil
+    if not s then
+      if #l.members >= l.at then passed = 1 end
+      table.remove(opened, i)
+    elseif not bestScore or s < bestScore then
+      best, bestScore = l, s
+    end
+  end
+  local name, s = nextLane()
+  if name and (not bestScore or s < bestScore) then
+    pos = pos + 2
+    local keys = {}
+    for key in string.gmatch(name, "([^\31]+)") do keys[#keys + 1] = key end
+    if left(keys) then
+      local l = { name = name, keys = keys, from = "[" .. name .. "\0" }
+      refill(l)
+      opened[#opened + 1] = l
+    else
+      passed = 1
+    end
+  elseif best then
+    local m = best.members[best.at]
+    best.at = best.at + 1
+    best.from = "(" .. m
+    taken[best.name] = taken[best.name] or {}
+    table.insert(taken[best.name], m)
+    ids[#ids + 1] = string.sub(m, #best.name + 19)
+    for _, key in ipairs(best.keys) do
+      local b = budget[key] or other
+      if b > 0 then budget[key] = b - 1 end
+    end
+  else
+    break
+  end
+end
+
+if #ids > 0 then
+  local recs = redis.call("HMGET", REC, unpack(ids))
+  for i, s in ipairs(recs) do records[i] = parse(s) end
+  for lane, members in pairs(taken) do
+    redis.call("ZREM", READY, unpack(members))
+    fixLane(lane)
+  end
+end
+freed = false
+local got = lease(ids, records, worker, ttl)
+finish(moved + #ids)
+local out = { 0, untilNext(), passed }
+for i = 1, #got do out[3 + i] = got[i] end
+return out

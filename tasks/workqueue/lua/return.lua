@@ -1,0 +1,25 @@
+-- Gives leases back unused: the items stand where they stood, no attempt is
+-- counted.
+-- KEYS: common.lua. ARGV: per lease id, token.
+-- Returns per lease 1 given back (also if it was before), 0 lost.
+local out, moved = {}, 0
+for i = 1, #ARGV, 2 do
+  local id, token = ARGV[i], tonumber(ARGV[i + 1])
+  local r = load(id)
+  local code = 0
+  if r and r.token == token then
+    if r.state == "i" then
+      drop(id)
+      count("queued", 1)
+      makeReady(id, r)
+      save(id, r)
+      moved = moved + 1
+      code = 1
+    elseif r.state == "q" or r.state == "w" then
+      code = 1
+    end
+  end
+  out[#out + 1] = code
+end
+finish(moved)
+return out

@@ -1,0 +1,35 @@
+-- Ends leased items for good, keeps their results and appends their outputs.
+-- KEYS: common.lua. ARGV: per lease id, token, state d|s|e, note, result given
+-- 0|1, result, number of outputs, then the outputs.
+-- Returns per lease 1 settled (also if it was before, by this lease), 0 lost,
+-- -1 no such item.
+local counter = { d = "done", s = "skipped", e = "error" }
+local out, moved, i = {}, 0, 1
+while i <= #ARGV do
+  local id, token, state, note = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3]
+  local n = tonumber(ARGV[i + 6])
+  local r = load(id)
+  local code = 0
+  if not r then
+    code = -1
+  elseif r.token == token and r.state == state then
+    code = 1
+  elseif r.token == token and r.state == "i" then
+    code = 1
+    moved = moved + 1
+    drop(id)
+    r.state = state
+    save(id, r)
+    count(counter[state], 1)
+    if state == "e" then redis.call("ZADD", FAILED, now, id) end
+    if note ~= "" then redis.call("HSET", NOTE, id, note) else redis.call("HDEL", NOTE, id) end
+    if ARGV[i + 4] == "1" then redis.call("HSET", RESULT, id, ARGV[i + 5]) end
+    for k = 1, n do
+      redis.call("XADD", OUT, "*", "id", id, "n", k - 1, "data", ARGV[i + 6 + k])
+    end
+  end
+  out[#out + 1] = code
+  i = i + 7 + n
+end
+finish(moved)
+return out

@@ -1,0 +1,105 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Outputs reads what settled items have yielded, in the order in which they
+// were settled. It is meant for one reader at a time: what the reader has made
+// safe it acknowledges, and that is then gone; what it has not, the next reader
+// reads again.
+type Outputs struct{ q *Queue }
+
+// Output is one entry of the output stream.
+type Output struct {
+	Seq   string // its place in the stream; for Ack
+	Item  string // the ID of the item that yielded it
+	Index int    // its place among the item's outputs, from 0
+	Data  []byte
+}
+
+// Outputs returns the reader of the queue's outputs.
+func (q *Queue) Outputs() *Outputs { return &Outputs{q} }
+
+// Read returns the oldest outputs that are not acknowledged, up to n. If there
+// are none it waits up to block for the first, and returns an empty list.
+func (o *Outputs) Read(ctx context.Context, n int, block time.Duration) ([]Output, error) {
+	return o.ReadAfter(ctx, "0-0", n, block)
+}
+
+// ReadAfter is Read of what stands behind seq in the stream, for a reader that
+// reads on before it acknowledges.
+func (o *Outputs) ReadAfter(ctx context.Context, seq string, n int, block time.Duration) ([]Output, error) {
+	if o.q.err != nil {
+		return nil, o.q.err
+	}
+	deadline := time.Now().Add(block)
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		// A blocked read does not see ctx end, so it blocks for a short time only.
+		wait := min(max(time.Until(deadline), -1), 500*time.Millisecond)
+		if wait >= 0 && wait < time.Millisecond {
+			wait = -1
+		}
+		streams, err := o.q.rdb.XRead(ctx, &redis.XReadArgs{
+			Streams: []string{o.q.keys.out, seq}, Count: int64(max(n, 1)), Block: wait,
+		}).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return nil, fmt.Errorf("read the outputs of queue %s: %w", o.q.name, err)
+		}
+		if len(streams) > 0 && len(streams[0].Messages) > 0 {
+			return parseOutputs(streams[0].Messages), nil
+		}
+		if wait < 0 || !time.Now().Before(deadline) {
+			return nil, nil
+		}
+	}
+}
+
+func parseOutputs(msgs []redis.XMessage) []Output {
+	out := make([]Output, len(msgs))
+	for i, m := range msgs {
+		n, _ := strconv.Atoi(toString(m.Values["n"]))
+		out[i] = Output{Seq: m.ID, Item: toString(m.Values["id"]), Index: n, Data: []byte(toString(m.Values["data"]))}
+	}
+	return out
+}
+
+// Ack removes all outputs up to and including seq.
+func (o *Outputs) Ack(ctx context.Context, seq string) error {
+	if o.q.err != nil {
+		return o.q.err
+	}
+	ms, n, ok := strings.Cut(seq, "-")
+	last, err := strconv.ParseUint(n, 10, 64)
+	if !ok || err != nil {
+		return fmt.Errorf("acknowledge outputs of queue %s: %q is no place in the stream", o.q.name, seq)
+	}
+	after := ms + "-" + strconv.FormatUint(last+1, 10)
+	if err := o.q.rdb.XTrimMinID(ctx, o.q.keys.out, after).Err(); err != nil {
+		return fmt.Errorf("acknowledge outputs of queue %s: %w", o.q.name, err)
+	}
+	return nil
+}
+
+// Len returns how many outputs are not acknowledged. A producer far ahead of
+// its reader should wait.
+func (o *Outputs) Len(ctx context.Context) (int64, error) {
+	if o.q.err != nil {
+		return 0, o.q.err
+	}
+	n, err := o.q.rdb.XLen(ctx, o.q.keys.out).Result()
+	if err != nil {
+		return 0, fmt.Errorf("count the outputs of queue %s: %w", o.q.name, err)
+	}
+	return n, nil
+}

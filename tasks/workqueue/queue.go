@@ -1,0 +1,206 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Errors that callers branch on.
+var (
+	// ErrLeaseLost says that a lease has run out, or was given up, and that
+	// nothing was changed.
+	ErrLeaseLost = errors.New("the lease was lost")
+	// ErrNewer says that a newer version of the program wrote the queue.
+	ErrNewer = errors.New("the queue was written by a newer version; use that version, or another queue")
+)
+
+// Config sets up a Queue.
+type Config struct {
+	Namespace   string        // prefix of all keys. Defaults to "muster".
+	MaxAttempts int           // failed runs that end an item in error. Defaults to 3.
+	Backoff     Backoff       // delay before a failed item is tried again. Defaults to DefaultBackoff.
+	LeaseTTL    time.Duration // how long a lease holds without a heartbeat. Defaults to 10 minutes.
+	MaxPayload  int           // bytes of a payload, a result or an output. Defaults to 8 MiB.
+	Logger      *slog.Logger  // Defaults to slog.Default().
+}
+
+// Backoff says how long to wait after a failed attempt: Base doubled with each
+// attempt, at most Max, plus a random part of Jitter.
+type Backoff struct {
+	Base   time.Duration
+	Jitter time.Duration
+	Max    time.Duration // 0: one hour
+}
+
+// DefaultBackoff is 60 s, 120 s, 240 s, … up to an hour, each with up to 15 s
+// of jitter.
+var DefaultBackoff = Backoff{Base: time.Minute, Jitter: 15 * time.Second, Max: time.Hour}
+
+// Delay returns how long to wait after the n-th failed attempt, n from 1.
+func (b Backoff) Delay(n int) time.Duration {
+	limit := b.Max
+	if limit <= 0 {
+		limit = time.Hour
+	}
+	d := b.Base
+	for ; n > 1 && d < limit; n-- {
+		d *= 2
+	}
+	if b.Jitter > 0 {
+		d += rand.N(b.Jitter + 1)
+	}
+	return min(max(d, 0), limit)
+}
+
+// Queue is a named set of items in Redis. It is safe for concurrent use and
+// holds nothing itself: any number of them, in any number of processes, are
+// the same queue.
+type Queue struct {
+	rdb  redis.UniversalClient
+	name string
+	cfg  Config
+	keys keys
+	err  error // of a bad name or config, returned by every call
+}
+
+// New returns the queue with a name, like "scrape_shop.example:JOB". It does no
+// I/O. A name or config that cannot be used is reported by the first call.
+func New(rdb redis.UniversalClient, name string, cfg Config) *Queue {
+	if cfg.Namespace == "" {
+		cfg.Namespace = "muster"
+	}
+	if cfg.MaxAttempts == 0 {
+		cfg.MaxAttempts = 3
+	}
+	if cfg.Backoff == (Backoff{}) {
+		cfg.Backoff = DefaultBackoff
+	}
+	if cfg.LeaseTTL == 0 {
+		cfg.LeaseTTL = 10 * time.Minute
+	}
+	if cfg.MaxPayload == 0 {
+		cfg.MaxPayload = 8 << 20
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	q := &Queue{rdb: rdb, name: name, cfg: cfg, keys: newKeys(cfg.Namespace, name)}
+	q.err = errors.Join(checkName("queue name", name), checkName("namespace", cfg.Namespace), cfg.check())
+	return q
+}
+
+func (c Config) check() error {
+	switch {
+	case c.MaxAttempts < 0:
+		return fmt.Errorf("max attempts is %d; it must be at least 1", c.MaxAttempts)
+	case c.LeaseTTL < time.Millisecond:
+		return fmt.Errorf("lease TTL is %v; it must be at least 1ms", c.LeaseTTL)
+	case c.Backoff.Base < 0 || c.Backoff.Jitter < 0 || c.Backoff.Max < 0:
+		return fmt.Errorf("backoff %+v has a negative part", c.Backoff)
+	case c.MaxPayload < 0:
+		return fmt.Errorf("max payload is %d; it must be above zero", c.MaxPayload)
+	}
+	return nil
+}
+
+func checkName(what, s string) error {
+	if s == "" || len(s) > 512 || !utf8.ValidString(s) || strings.ContainsAny(s, "{}") ||
+		strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
+		return fmt.Errorf("%s %.80q must be 1 to 512 bytes of text without braces and spaces", what, s)
+	}
+	return nil
+}
+
+// Name returns the queue's name.
+func (q *Queue) Name() string { return q.name }
+
+// Get reads items. An unknown ID is left out of the answer.
+func (q *Queue) Get(ctx context.Context, ids ...string) ([]Info, error) {
+	if q.err != nil {
+		return nil, q.err
+	}
+	var infos []Info
+	for part := range slices.Chunk(ids, 200) {
+		v, err := q.run(ctx, "read items", getCmd, anys(part)...)
+		if err != nil {
+			return nil, err
+		}
+		list, _ := v.([]any)
+		now := time.Now()
+		for i, id := range part {
+			at := list[8*i : 8*i+8]
+			if toString(at[0]) == "" {
+				continue
+			}
+			info, err := parseInfo(id, at, now)
+			if err != nil {
+				return nil, err
+			}
+			infos = append(infos, info)
+		}
+	}
+	return infos, nil
+}
+
+// Pause stops the leasing of items, in every process, until Resume. What is
+// leased goes on. It reports whether the queue was running.
+func (q *Queue) Pause(ctx context.Context) (bool, error) { return q.setPaused(ctx, 1) }
+
+// Resume ends Pause. It reports whether the queue was paused.
+func (q *Queue) Resume(ctx context.Context) (bool, error) { return q.setPaused(ctx, 0) }
+
+func (q *Queue) setPaused(ctx context.Context, on int) (bool, error) {
+	if q.err != nil {
+		return false, q.err
+	}
+	v, err := q.run(ctx, "pause or resume", pauseCmd, on)
+	return toInt(v) == 1, err
+}
+
+// Expire lets the whole queue vanish after ttl. Call it when all items are
+// terminal: a change of the queue after that may outlive the rest.
+func (q *Queue) Expire(ctx context.Context, ttl time.Duration) error {
+	if q.err != nil {
+		return q.err
+	}
+	_, err := q.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, k := range q.keys.all() {
+			p.PExpire(ctx, k, ttl)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("expire queue %s: %w", q.name, err)
+	}
+	return nil
+}
+
+// Delete removes the queue with all its items and outputs.
+func (q *Queue) Delete(ctx context.Context) error {
+	if q.err != nil {
+		return q.err
+	}
+	if err := q.rdb.Unlink(ctx, q.keys.all()...).Err(); err != nil {
+		return fmt.Errorf("delete queue %s: %w", q.name, err)
+	}
+	return nil
+}
+
+// anys turns strings into script arguments.
+func anys(ss []string) []any {
+	out := make([]any, len(ss))
+	for i, s := range ss {
+		out[i] = s
+	}
+	return out
+}

@@ -1,0 +1,78 @@
+package workqueue
+
+import (
+	"context"
+	"slices"
+)
+
+// RequeueOptions says which terminal items to try again.
+type RequeueOptions struct {
+	IDs        []string // which items. Empty stands for all in state error.
+	States     []State  // only items in one of these. Defaults to error.
+	MaxRetried int      // only items requeued fewer times in their life. 0: any
+	DryRun     bool     // change nothing
+}
+
+// Requeue puts terminal items back into the queue, with their attempts at zero,
+// and returns which. It is the only way out of a terminal state.
+func (q *Queue) Requeue(ctx context.Context, r RequeueOptions) ([]string, error) {
+	if q.err != nil {
+		return nil, q.err
+	}
+	letters := ""
+	for _, s := range r.States {
+		l, err := s.letter()
+		if err != nil {
+			return nil, err
+		}
+		letters += l
+	}
+	if letters == "" {
+		letters = "e"
+	}
+	dry, most := 0, -1
+	if r.DryRun {
+		dry = 1
+	}
+	if r.MaxRetried > 0 {
+		most = r.MaxRetried
+	}
+	one := func(ids []string) ([]string, error) {
+		v, err := q.run(ctx, "requeue", requeueCmd, append([]any{dry, letters, most}, anys(ids)...)...)
+		list, _ := v.([]any)
+		out := make([]string, len(list))
+		for i, id := range list {
+			out[i] = toString(id)
+		}
+		return out, err
+	}
+
+	var done []string
+	for ids := range slices.Chunk(r.IDs, 500) {
+		got, err := one(ids)
+		done = append(done, got...)
+		if err != nil {
+			return done, err
+		}
+	}
+	if len(r.IDs) > 0 {
+		return done, nil
+	}
+	// What is requeued leaves the list of the failed; the rest stays in front.
+	for offset := 0; ; {
+		ids, err := q.Failed(ctx, offset, 500)
+		if err != nil || len(ids) == 0 {
+			return done, err
+		}
+		got, err := one(ids)
+		done = append(done, got...)
+		if err != nil {
+			return done, err
+		}
+		if r.DryRun {
+			offset += len(ids)
+		} else {
+			offset += len(ids) - len(got)
+		}
+	}
+}

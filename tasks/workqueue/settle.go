@@ -1,0 +1,163 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// maxOutputs is how many outputs one item may yield.
+const maxOutputs = 100_000
+
+// Outcome is how an item ended. Make one with Done, Skipped or Failed, and add
+// what the item yielded.
+type Outcome struct {
+	State   State
+	Note    string   // the reason or the error
+	Result  []byte   // small; kept with the item. nil: none
+	Outputs [][]byte // appended to the queue's output stream, once, with the settling
+}
+
+// Done is the outcome of an item whose work is done.
+func Done() Outcome { return Outcome{State: StateDone} }
+
+// Skipped is the outcome of an item that need not or must not be done.
+func Skipped(reason string) Outcome { return Outcome{State: StateSkipped, Note: reason} }
+
+// Failed is the outcome of an item that will not be tried again. To try again
+// use Retry.
+func Failed(err error) Outcome {
+	if err == nil {
+		err = errors.New("failed without an error")
+	}
+	return Outcome{State: StateError, Note: err.Error()}
+}
+
+// With returns the outcome with a result and outputs.
+func (o Outcome) With(result []byte, outputs ...[]byte) Outcome {
+	o.Result, o.Outputs = result, outputs
+	return o
+}
+
+func (o Outcome) check(id string, maxBytes int) error {
+	if _, err := o.State.letter(); err != nil {
+		return fmt.Errorf("settle item %q: %w", id, err)
+	}
+	if len(o.Result) > maxBytes {
+		return fmt.Errorf("settle item %q: result has %d bytes; %d are allowed", id, len(o.Result), maxBytes)
+	}
+	if len(o.Outputs) > maxOutputs {
+		return fmt.Errorf("settle item %q: %d outputs; %d are allowed", id, len(o.Outputs), maxOutputs)
+	}
+	total := 0
+	for _, out := range o.Outputs {
+		total += len(out)
+	}
+	if total > 4*maxBytes {
+		return fmt.Errorf("settle item %q: outputs have %d bytes; %d are allowed", id, total, 4*maxBytes)
+	}
+	return nil
+}
+
+// Settlement is a lease with its outcome.
+type Settlement struct {
+	Lease   Leased
+	Outcome Outcome
+}
+
+// Settle ends a leased item. State, result and outputs change in one step or
+// not at all. It returns ErrLeaseLost if the item is not the caller's any more.
+// An item that the queue does not know, because the queue was deleted, is only
+// logged.
+func (q *Queue) Settle(ctx context.Context, lease Leased, o Outcome) error {
+	return q.SettleAll(ctx, Settlement{lease, o})[0]
+}
+
+// SettleAll is Settle of many items in few round trips. It returns an error, or
+// nil, for each.
+func (q *Queue) SettleAll(ctx context.Context, ss ...Settlement) []error {
+	errs := make([]error, len(ss))
+	var args []any
+	var sent []int
+	size := 0
+	flush := func() {
+		if len(sent) == 0 {
+			return
+		}
+		codes, err := q.runInts(ctx, "settle", settleCmd, args...)
+		for k, i := range sent {
+			switch {
+			case err != nil:
+				errs[i] = err
+			case codes[k] == 0:
+				errs[i] = fmt.Errorf("settle item %q: %w", ss[i].Lease.ID, ErrLeaseLost)
+			case codes[k] < 0:
+				q.cfg.Logger.Warn("settled an item that its queue does not know", "queue", q.name, "item", ss[i].Lease.ID)
+			}
+		}
+		args, sent, size = args[:0], sent[:0], 0
+	}
+	for i, s := range ss {
+		if errs[i] = q.err; errs[i] != nil {
+			continue
+		}
+		if errs[i] = s.Outcome.check(s.Lease.ID, q.cfg.MaxPayload); errs[i] != nil {
+			continue
+		}
+		letter, _ := s.Outcome.State.letter()
+		has := 0
+		if s.Outcome.Result != nil {
+			has = 1
+		}
+		args = append(args, s.Lease.ID, s.Lease.Token, letter, note(s.Outcome.Note), has, s.Outcome.Result, len(s.Outcome.Outputs))
+		for _, out := range s.Outcome.Outputs {
+			args = append(args, out)
+			size += len(out)
+		}
+		sent = append(sent, i)
+		if size += len(s.Outcome.Result); len(args) > 4000 || size > enqueueBytes {
+			flush()
+		}
+	}
+	flush()
+	return errs
+}
+
+// Retry gives up a lease because the run failed. The item is tried again after
+// the delay; below 0 stands for the queue's Backoff. With countAttempt the run
+// uses up an attempt, and when it was the last the item ends in error. It
+// returns the state the item is in now, and ErrLeaseLost if it is not the
+// caller's any more.
+func (q *Queue) Retry(ctx context.Context, lease Leased, cause error, after time.Duration, countAttempt bool) (State, error) {
+	if q.err != nil {
+		return "", q.err
+	}
+	if cause == nil {
+		cause = errors.New("failed without an error")
+	}
+	if after < 0 {
+		after = q.Backoff(lease.Attempts + 1)
+	}
+	counted := 0
+	if countAttempt {
+		counted = 1
+	}
+	v, err := q.run(ctx, "retry", retryCmd,
+		lease.ID, lease.Token, note(cause.Error()), after.Milliseconds(), counted, q.cfg.MaxAttempts)
+	if err != nil {
+		return "", err
+	}
+	switch letter := toString(v); letter {
+	case "":
+		return "", fmt.Errorf("retry item %q: %w", lease.ID, ErrLeaseLost)
+	case "?":
+		q.cfg.Logger.Warn("failed an item that its queue does not know", "queue", q.name, "item", lease.ID)
+		return "", nil
+	default:
+		return stateOf(letter), nil
+	}
+}
+
+// Backoff returns the queue's delay after the n-th failed attempt, n from 1.
+func (q *Queue) Backoff(n int) time.Duration { return q.cfg.Backoff.Delay(n) }
