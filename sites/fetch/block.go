@@ -1,0 +1,185 @@
+package fetch
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"golang.org/x/net/html"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+)
+
+// blockScore is how many points make a page a refusal.
+const blockScore = 3
+
+// Signs is what speaks for a page being a refusal ("soft block").
+type Signs struct {
+	Score   int
+	Reasons []string
+}
+
+func (s *Signs) add(points int, reason string) {
+	s.Score += points
+	s.Reasons = append(s.Reasons, reason)
+}
+
+// Blocked tells whether the signs are enough.
+func (s Signs) Blocked() bool { return s.Score >= blockScore }
+
+// strong are elements that only a challenge has.
+var strong = []struct{ css, reason string }{
+	{`#challenge-form, #cf-challenge-running, #challenge-running, #cf-please-wait, #challenge-error-text, form[action*="__cf_chl"], form#captcha-form[action="index"]`, "a challenge form"},
+	{`iframe[src*="_Incapsula_Resource"], script[src*="_Incapsula_Resource"][src*="SWJIYLWA"]`, "an Incapsula challenge"},
+	{`#px-captcha, .px-captcha-container, [id^="px-captcha"]`, "a PerimeterX challenge"},
+	{`iframe[src*="geo.captcha-delivery.com"], script[src*="ct.captcha-delivery.com"]`, "a DataDome challenge"},
+	{`form[action*="/errors/validateCaptcha"], form[action*="/sorry/index"]`, "a captcha form"},
+	{`#sec-overlay, #sec-if-cpt-container, script[src*="/_sec/cp_challenge/"]`, "an Akamai challenge"},
+	{`#ddg-captcha, #ddos-guard, form#ddg-form`, "a DDoS-Guard challenge"},
+}
+
+// small are elements that a challenge has, and ordinary pages with a comment
+// form too, so that they count only on a page with little else.
+var small = []struct{ css, reason string }{
+	{`iframe[src*="challenges.cloudflare.com"], script[src*="challenges.cloudflare.com"], script[src*="/cdn-cgi/challenge-platform/"]`, "a Cloudflare challenge and hardly any text"},
+	{`iframe[src*="recaptcha"], script[src*="recaptcha"], .g-recaptcha, .h-captcha, script[src*="hcaptcha"], iframe[src*="hcaptcha"], script[src*="awswaf"], #captcha, img[src*="captcha" i]`, "a captcha and hardly any text"},
+}
+
+var compiled = map[string]definition.Selector{}
+
+func init() {
+	for _, list := range [][]struct{ css, reason string }{strong, small} {
+		for _, c := range list {
+			compiled[c.css] = mustSelector(c.css)
+		}
+	}
+}
+
+func mustSelector(css string) definition.Selector {
+	s, err := definition.ParseSelector(css)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+var (
+	headings    = mustSelector("title, h1, h2")
+	refreshMeta = mustSelector(`meta[http-equiv="refresh" i]`)
+	captchaURL  = regexp.MustCompile(`(?i)captcha|challenge|/sorry/|blocked|verify-human|are-you-human`)
+	loginURL    = regexp.MustCompile(`(?i)/(login|signin|sign-in|log-in|captcha|blocked|denied|sorry|challenge|verify)([/?.#]|$)`)
+	refusal     = regexp.MustCompile(`(?i)^\W*(error\W*)?(\d{3}\W*)?(access (to this page has been |is )?(temporarily )?denied|attention required|just a moment|too many requests|rate limit(ed| exceeded)|(please )?verify (that )?you are (a )?human|are you (a )?(human|robot)|you have been blocked|(sorry, )?you(r access| have|r ip( address)?)? (has |have )?been (temporarily )?(blocked|banned)|(robot|bot|human) (check|verification)|security (check|verification|challenge)|captcha|checking your browser|ddos protection|request (blocked|rejected|unsuccessful)|unusual traffic|pardon our interruption|one more step|forbidden|please (wait|enable (js|javascript|cookies)).{0,40}|access blocked|доступ (ограничен|запрещ[её]н)|zugriff verweigert|accès refusé|acceso denegado|проверка|подтвердите)`)
+	refusalText = regexp.MustCompile(`(?i)(unusual traffic from|automated (requests|access|queries)|verify (that )?you('re| are) (not a robot|(a )?human)|complete the (captcha|security check)|enable (javascript|js) and cookies to continue|your (ip|ip address|access) (has been|was|is) (temporarily )?(blocked|banned|limited|suspended)|you have been (temporarily )?(blocked|banned|rate.?limited)|access to this (page|site|website|resource) (has been|is|was) (denied|blocked|limited)|too many requests|request was (blocked|rejected)|checking (if the site connection is secure|your browser)|not a robot|ray id|reference #\d+\.|incident id|suspicious activity|are you (a )?(human|robot)|slow down)`)
+)
+
+// Inspect looks a parsed page over for signs that it is a refusal although
+// its status says otherwise. An *Error of class SoftBlock says why; nil says
+// that the page is good.
+func Inspect(def *definition.Definition, d *extract.Doc) error {
+	if def.Blocks.Off {
+		return nil
+	}
+	s := Score(def, d)
+	if !s.Blocked() {
+		return nil
+	}
+	return &Error{Class: SoftBlock, URL: d.Page.Requested, Status: d.Page.Status, Err: errors.New("the page looks like a refusal: " + strings.Join(s.Reasons, ", "))}
+}
+
+// Score weighs the signs. Words count in title and headings, or on a page
+// that has hardly any others: a page that writes about captchas is none.
+func Score(def *definition.Definition, d *extract.Doc) Signs {
+	var s Signs
+	if d.Page.Header.Get("Cf-Mitigated") == "challenge" {
+		s.add(blockScore, "the header cf-mitigated: challenge")
+	}
+	if d.Root == nil {
+		return s
+	}
+	text := d.Text()
+	chars := len([]rune(text))
+	mustHave := extract.MustHave(def, d)
+	for _, c := range strong {
+		if compiled[c.css].First(d.Root) != nil {
+			s.add(blockScore, c.reason)
+		}
+	}
+	if chars < 2000 {
+		for _, c := range small {
+			if compiled[c.css].First(d.Root) != nil {
+				points := 1
+				if chars < 600 {
+					points = 2
+				}
+				s.add(points, c.reason)
+			}
+		}
+		for _, n := range refreshMeta.All(d.Root) {
+			if captchaURL.MatchString(attribute(n, "content")) {
+				s.add(blockScore, "a refresh that leads to a challenge")
+			}
+		}
+		if m := refusalText.FindString(text); m != "" {
+			points := 1
+			if chars < 600 {
+				points = 2
+			}
+			s.add(points, fmt.Sprintf("the words %q", m))
+		}
+	}
+	for _, n := range headings.All(d.Root) {
+		if h := extract.Text(n); len(h) < 120 && refusal.MatchString(h) && chars < 5000 {
+			s.add(2, fmt.Sprintf("the heading %q", h))
+			break
+		}
+	}
+	if chars < 2000 && d.Page.Requested != "" && loginURL.MatchString(d.Page.URL.Path) && !loginURL.MatchString(d.Page.Requested) {
+		s.add(2, "a redirect to "+d.Page.URL.Path)
+	}
+	for _, c := range def.Blocks.CSS {
+		if c.First(d.Root) != nil {
+			s.add(blockScore, "the definition's "+c.Text)
+		}
+	}
+	for _, p := range def.Blocks.Text {
+		if p.MatchString(text) {
+			s.add(2, "the definition's words "+p.String())
+		}
+	}
+	if def.Blocks.MinText > 0 && chars < def.Blocks.MinText {
+		s.add(blockScore, fmt.Sprintf("only %d characters of text", chars))
+	}
+	if !mustHave {
+		points := 1
+		if chars < 200 {
+			points = 2
+		}
+		s.add(points, "must_have is missing")
+		if chars < 20 {
+			s.add(1, "hardly any text")
+		}
+	}
+	return s
+}
+
+// NeedsScript tells whether a page is the empty frame of an application that
+// a browser would fill.
+func NeedsScript(d *extract.Doc) bool {
+	return d.Root != nil && len(d.Text()) < 300 && appRoot.First(d.Root) != nil && scripts.First(d.Root) != nil
+}
+
+var (
+	appRoot = mustSelector(`#root, #app, #__next, #__nuxt, [ng-app], [data-reactroot], app-root, #main-app`)
+	scripts = mustSelector("script[src]")
+)
+
+func attribute(n *html.Node, name string) string {
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}

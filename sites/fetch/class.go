@@ -1,0 +1,153 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"muster/sites/definition"
+)
+
+// Class is what kind of thing went wrong with a page. It decides whether the
+// page is asked for again, when, and who is to blame.
+type Class string
+
+// The classes.
+const (
+	OK          Class = "ok"
+	NoProxy     Class = "no_proxy"     // there is no proxy to ask through
+	Proxy       Class = "proxy"        // the proxy failed, not the site
+	Truncated   Class = "truncated"    // the body ended early
+	Timeout     Class = "timeout"      // nobody knows who was slow
+	Connect     Class = "connect"      // the site cannot be reached
+	RateLimited Class = "rate_limited" // 429, or 503 with Retry-After
+	Server      Class = "server"       // any other 5xx
+	Blocked     Class = "blocked"      // 401 or 403
+	SoftBlock   Class = "soft_block"   // a refusal that says 200
+	Empty       Class = "empty"        // 200 and nothing in it
+	Gone        Class = "gone"         // 404 or 410
+	Refused     Class = "client"       // any other 4xx
+	TooBig      Class = "too_big"
+	BadType     Class = "bad_type"  // a picture, an archive, …
+	Redirect    Class = "redirect"  // too many, or out of the site
+	Robots      Class = "robots"    // robots.txt forbids it
+	Parse       Class = "parse"     // what came cannot be read
+	Validate    Class = "validate"  // no record of the page passes its checks
+	Throttled   Class = "throttled" // it is not this request's turn yet
+	Canceled    Class = "canceled"  // the caller gave up
+)
+
+// Policy is what is done about a class.
+type Policy struct {
+	Retries int           // how often a page is asked for again
+	Free    bool          // asking again is not counted, only bounded in time
+	Base    time.Duration // of the exponential back-off with full jitter; 0: at once
+	Charged string        // proxy, site, url, pair (this proxy at this site), definition or nobody
+}
+
+// PolicyFor is the retry table. The definition bounds retries and waits.
+func PolicyFor(c Class, r definition.Retries) Policy {
+	atMost := func(n int) int { return min(n, r.Attempts) }
+	switch c {
+	case Proxy, Truncated:
+		return Policy{Retries: max(5, r.Attempts), Charged: "proxy"}
+	case Timeout:
+		return Policy{Retries: r.Attempts, Base: r.Base / 2, Charged: "proxy"}
+	case Connect, Server:
+		return Policy{Retries: r.Attempts, Base: r.Base, Charged: "site"}
+	case RateLimited:
+		return Policy{Free: true, Charged: "site"}
+	case Throttled, Canceled:
+		return Policy{Free: true, Charged: "nobody"}
+	case Blocked, SoftBlock:
+		return Policy{Retries: r.Attempts, Base: 2 * r.Base, Charged: "pair"}
+	case Empty:
+		return Policy{Retries: r.Attempts, Base: r.Base, Charged: "pair"}
+	case Validate:
+		return Policy{Retries: atMost(1), Charged: "definition"}
+	case Parse:
+		return Policy{Charged: "definition"}
+	case NoProxy, Robots:
+		return Policy{Charged: "nobody"}
+	}
+	return Policy{Charged: "url"}
+}
+
+// Wait is how long to wait before the n-th retry, n from 1: a random time up
+// to the base doubled n times, at most the cap.
+func (p Policy) Wait(n int, limit time.Duration) time.Duration {
+	if p.Base <= 0 {
+		return 0
+	}
+	d := p.Base
+	for range min(n-1, 30) {
+		if d *= 2; d >= limit {
+			break
+		}
+	}
+	if d = min(d, limit); d <= 0 {
+		return 0
+	}
+	return rand.N(d)
+}
+
+// Error is why a page was not had.
+type Error struct {
+	Class  Class
+	URL    string
+	Status int           // 0: there was no answer
+	After  time.Duration // do not ask again before; from Retry-After or the site's clock
+	Err    error
+}
+
+// Error names the class, the status and the cause.
+func (e *Error) Error() string {
+	return string(e.Class) + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// ClassOf is the class of any error from fetching or reading a page.
+func ClassOf(err error) Class {
+	if err == nil {
+		return OK
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Class
+	}
+	return classOfNetwork(err)
+}
+
+// Proxied is implemented by errors of a transport that lends proxies, to say
+// that the proxy failed and not the site.
+type Proxied interface{ ProxyFault() bool }
+
+func classOfNetwork(err error) Class {
+	if p, ok := errors.AsType[interface {
+		error
+		Proxied
+	}](err); ok && p.ProxyFault() {
+		return Proxy
+	}
+	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
+		return Timeout
+	}
+	text := err.Error()
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return Timeout
+	case errors.Is(err, context.Canceled):
+		return Canceled
+	case strings.Contains(text, "proxyconnect"), strings.Contains(text, "socks connect"), strings.Contains(text, "Proxy Authentication"):
+		return Proxy
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), strings.Contains(text, "malformed HTTP"), strings.Contains(text, "gzip:"):
+		return Truncated
+	}
+	return Connect
+}

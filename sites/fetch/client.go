@@ -1,0 +1,457 @@
+// Package fetch gets the pages of a site politely and says precisely what
+// went wrong when it cannot.
+//
+// A Client is made for one definition. Its requests pass through a stack of
+// transports, outermost first: scope and robots.txt, then the pace of the
+// site, then whatever the Config brings, usually proxies. What a page or an
+// error means is a Class; PolicyFor has what is done about it.
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+)
+
+// Pacer hands out the turns of a site, best among all processes.
+type Pacer interface {
+	// Take takes a turn if it is time for one, the interval after the last,
+	// and returns 0; otherwise it takes nothing and returns how long to wait.
+	// It does not block.
+	Take(ctx context.Context, interval time.Duration) (time.Duration, error)
+	// Hold gives out no turn for a while.
+	Hold(ctx context.Context, d time.Duration) error
+}
+
+// Config sets up a Client.
+type Config struct {
+	Definition *definition.Definition
+	Transport  http.RoundTripper // carries the requests. Defaults to a transport of its own without proxies.
+	Direct     http.RoundTripper // carries them when there is no proxy and the definition says direct. Defaults to one like that.
+	NoProxy    error             // what Transport's error is when it has no proxy. Defaults to none.
+	Pacer      Pacer             // Defaults to one in this process.
+	Patience   time.Duration     // the longest wait for a turn that Get sits out. Defaults to 250 ms.
+	Robots     *RobotsCache      // Defaults to one of its own.
+	Logger     *slog.Logger      // Defaults to none.
+}
+
+// Client gets pages of one site. It may be used by many goroutines.
+type Client struct {
+	cfg  Config
+	def  *definition.Definition
+	http *http.Client
+}
+
+// NewClient returns a Client for the site of cfg.Definition.
+func NewClient(cfg Config) *Client {
+	if cfg.Transport == nil {
+		cfg.Transport = DirectTransport()
+	}
+	if cfg.Direct == nil {
+		cfg.Direct = cfg.Transport
+		if cfg.NoProxy != nil {
+			cfg.Direct = DirectTransport()
+		}
+	}
+	if cfg.Pacer == nil {
+		cfg.Pacer = &LocalPacer{}
+	}
+	if cfg.Patience == 0 {
+		cfg.Patience = 250 * time.Millisecond
+	}
+	if cfg.Robots == nil {
+		cfg.Robots = &RobotsCache{}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Client{cfg: cfg, def: cfg.Definition}
+	c.http = &http.Client{
+		Transport:     &polite{c},
+		CheckRedirect: c.checkRedirect,
+	}
+	return c
+}
+
+// DirectTransport is a transport without a proxy, whatever the environment
+// says.
+func DirectTransport() http.RoundTripper {
+	return &http.Transport{
+		MaxIdleConnsPerHost:   64,
+		IdleConnTimeout:       30 * time.Second,
+		TLSHandshakeTimeout:   15 * time.Second,
+		ResponseHeaderTimeout: 60 * time.Second,
+		ForceAttemptHTTP2:     true,
+	}
+}
+
+var (
+	errScope     = errors.New("leads out of the site")
+	errRedirects = errors.New("too many redirects")
+)
+
+func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(via) > c.def.Limits.Redirects {
+		return errRedirects
+	}
+	if moved := c.def.Move(req.URL); moved != req.URL {
+		req.URL = moved
+		req.Host = ""
+	}
+	if !c.def.InScope(req.URL) {
+		return errScope
+	}
+	return nil
+}
+
+// Get fetches a page of a kind. Every error is an *Error. A page that came
+// but looks like a refusal is told by Inspect, which needs it parsed.
+func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.def.Limits.PageTimeout)
+	defer cancel()
+	page := extract.Page{Requested: rawURL, Kind: kind}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)
+	if err != nil {
+		return page, &Error{Class: Refused, URL: rawURL, Err: err}
+	}
+	c.dress(req, kind)
+	began := time.Now()
+	res, err := c.http.Do(req)
+	if err != nil {
+		return page, c.failed(rawURL, err)
+	}
+	defer res.Body.Close()
+	page.URL, page.Status, page.Header, page.FetchedAt = res.Request.URL, res.StatusCode, res.Header, time.Now()
+	if err := c.judge(ctx, rawURL, res); err != nil {
+		_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // keeps the connection
+		return page, err
+	}
+	page.Body, err = readAll(res, int64(c.def.Limits.MaxBytes))
+	if err != nil {
+		return page, c.failed(rawURL, err)
+	}
+	c.cfg.Logger.Debug("fetched page", "site", c.def.Site, "url", rawURL, "status", res.StatusCode, "bytes", len(page.Body), "took", time.Since(began))
+	if len(strings.TrimSpace(string(page.Body[:min(len(page.Body), 64)]))) == 0 && len(page.Body) < 64 {
+		return page, &Error{Class: Empty, URL: rawURL, Status: res.StatusCode, Err: errors.New("the page is empty")}
+	}
+	return page, nil
+}
+
+func (c *Client) dress(req *http.Request, kind string) {
+	req.Header.Set("User-Agent", c.def.UserAgent)
+	accept := "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+	if kind != "" && c.def.Page(kind).Format == definition.FormatJSON {
+		accept = "application/json,*/*;q=0.8"
+	}
+	req.Header.Set("Accept", accept)
+	req.Header.Set("Accept-Language", "en;q=0.8,*;q=0.5")
+	for name, value := range c.def.Headers {
+		if strings.EqualFold(name, "Host") {
+			req.Host = value
+			continue
+		}
+		req.Header.Set(name, value)
+	}
+	for name, value := range c.def.Cookies {
+		req.AddCookie(&http.Cookie{Name: name, Value: value})
+	}
+}
+
+func (c *Client) failed(rawURL string, err error) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		e.URL = rawURL
+		return e
+	}
+	// A url.Error repeats the URL, with what secrets it may hold.
+	if ue, ok := errors.AsType[*url.Error](err); ok {
+		err = ue.Err
+	}
+	class := classOfNetwork(err)
+	switch {
+	case errors.Is(err, errScope), errors.Is(err, errRedirects):
+		class = Redirect
+	case c.cfg.NoProxy != nil && errors.Is(err, c.cfg.NoProxy):
+		class = NoProxy
+	}
+	return &Error{Class: class, URL: rawURL, Err: err}
+}
+
+// judge turns a status into an error, or nil for a page.
+func (c *Client) judge(ctx context.Context, rawURL string, res *http.Response) error {
+	fail := func(class Class, after time.Duration) error {
+		return &Error{Class: class, URL: rawURL, Status: res.StatusCode, After: after, Err: fmt.Errorf("the site answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))}
+	}
+	after, told := retryAfter(res.Header.Get("Retry-After"), time.Now())
+	after = min(after, c.def.Politeness.RetryAfterMax)
+	switch s := res.StatusCode; {
+	case s == http.StatusTooManyRequests, s == http.StatusServiceUnavailable && told:
+		if !told {
+			after = min(time.Minute, c.def.Politeness.RetryAfterMax)
+		}
+		if err := c.cfg.Pacer.Hold(ctx, after); err != nil {
+			c.cfg.Logger.Warn("cannot hold the site's clock", "site", c.def.Site, "error", err)
+		}
+		return fail(RateLimited, after)
+	case s >= 500:
+		return fail(Server, after)
+	case s == http.StatusProxyAuthRequired:
+		return fail(Proxy, 0)
+	case s == http.StatusUnauthorized, s == http.StatusForbidden:
+		return fail(Blocked, 0)
+	case s == http.StatusNotFound, s == http.StatusGone:
+		return fail(Gone, 0)
+	case s == http.StatusRequestTimeout:
+		return fail(Timeout, after)
+	case s >= 400:
+		return fail(Refused, 0)
+	case s == http.StatusNoContent:
+		return fail(Empty, 0)
+	case s >= 300:
+		return fail(Redirect, 0)
+	}
+	if mt, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err == nil {
+		for _, bad := range []string{"image/", "audio/", "video/", "font/", "application/zip", "application/pdf", "application/octet-stream", "application/gzip"} {
+			if strings.HasPrefix(mt, bad) && mt != "image/svg+xml" {
+				return &Error{Class: BadType, URL: rawURL, Status: res.StatusCode, Err: fmt.Errorf("the page is of type %s", mt)}
+			}
+		}
+	}
+	return nil
+}
+
+// retryAfter reads the header: seconds or a date.
+func retryAfter(h string, now time.Time) (time.Duration, bool) {
+	h = strings.TrimSpace(h)
+	if h == "" {
+		return 0, false
+	}
+	if s, err := strconv.ParseFloat(h, 64); err == nil && s >= 0 && s < 1e8 {
+		return time.Duration(s * float64(time.Second)), true
+	}
+	if t, err := http.ParseTime(h); err == nil {
+		return max(t.Sub(now), 0), true
+	}
+	return 0, false
+}
+
+// readAll reads a body of at most limit bytes, after decompression. More is
+// an error, never a shorter page.
+func readAll(res *http.Response, limit int64) ([]byte, error) {
+	if res.ContentLength > limit {
+		return nil, tooBig(res.ContentLength, limit)
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
+	if err != nil {
+		if c := classOfNetwork(err); c == Timeout || c == Canceled {
+			return nil, &Error{Class: c, Status: res.StatusCode, Err: err}
+		}
+		return nil, &Error{Class: Truncated, Status: res.StatusCode, Err: fmt.Errorf("the body ended after %d bytes: %w", len(body), err)}
+	}
+	if int64(len(body)) > limit {
+		return nil, tooBig(int64(len(body)), limit)
+	}
+	return body, nil
+}
+
+func tooBig(n, limit int64) error {
+	return &Error{Class: TooBig, Err: fmt.Errorf("the page has %d bytes or more, above the limit of %d; see limits.max_bytes", n, limit)}
+}
+
+// polite is the transport that obeys robots.txt and the site's pace, and
+// knows what to do without a proxy.
+type polite struct{ *Client }
+
+// RoundTrip implements http.RoundTripper. Each redirect passes here again.
+func (p *polite) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
+	interval := p.def.Politeness.Delay
+	if p.def.Politeness.Robots {
+		rules, err := p.cfg.Robots.get(ctx, p.Client, req.URL)
+		if err != nil {
+			return nil, err
+		}
+		path := req.URL.EscapedPath()
+		if req.URL.RawQuery != "" {
+			path += "?" + req.URL.RawQuery
+		}
+		if !rules.Allowed(path) {
+			return nil, &Error{Class: Robots, Err: errors.New("robots.txt forbids it; the site's definition can say politeness.robots: false")}
+		}
+		interval = max(interval, min(rules.CrawlDelay(), p.def.Politeness.CrawlDelayMax))
+	}
+	return p.send(req, interval)
+}
+
+// send waits for a turn and sends the request.
+func (p *polite) send(req *http.Request, interval time.Duration) (*http.Response, error) {
+	ctx := req.Context()
+	for deadline := time.Now().Add(p.cfg.Patience); ; {
+		wait, err := p.cfg.Pacer.Take(ctx, interval)
+		if err != nil {
+			p.cfg.Logger.Warn("cannot pace the site; going on without", "site", p.def.Site, "error", err)
+			wait = 0
+		}
+		if wait <= 0 {
+			break
+		}
+		if time.Now().Add(wait).After(deadline) {
+			return nil, &Error{Class: Throttled, After: wait, Err: fmt.Errorf("the next turn is in %s", wait.Round(time.Millisecond))}
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, ctx.Err()
+		}
+	}
+	res, err := p.cfg.Transport.RoundTrip(req)
+	if err != nil && p.cfg.NoProxy != nil && errors.Is(err, p.cfg.NoProxy) && p.def.Proxy.Fallback == definition.FallbackDirect {
+		p.cfg.Logger.Warn("no proxy; asking the site directly, as its definition says", "site", p.def.Site)
+		return p.cfg.Direct.RoundTrip(req)
+	}
+	return res, err
+}
+
+// LocalPacer paces within one process. The zero value is ready for use.
+type LocalPacer struct {
+	mu   sync.Mutex // guards next
+	next time.Time
+}
+
+// Take implements Pacer.
+func (p *LocalPacer) Take(_ context.Context, interval time.Duration) (time.Duration, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if wait := p.next.Sub(now); wait > 0 {
+		return wait, nil
+	}
+	p.next = now.Add(interval)
+	return 0, nil
+}
+
+// Hold implements Pacer.
+func (p *LocalPacer) Hold(_ context.Context, d time.Duration) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t := time.Now().Add(d); t.After(p.next) {
+		p.next = t
+	}
+	return nil
+}
+
+// RobotsCache keeps the robots.txt of hosts. The zero value is ready for use
+// and may be shared by the clients of many sites.
+type RobotsCache struct {
+	TTL time.Duration // how long a robots.txt is believed. Defaults to, and is at most, 24 hours.
+
+	mu    sync.Mutex // guards hosts
+	hosts map[string]*robotsEntry
+}
+
+type robotsEntry struct {
+	mu    sync.Mutex // held while the file is fetched; guards the fields below
+	rules *Rules
+	until time.Time
+}
+
+// get returns the rules of the host of u, fetching them at first use.
+func (rc *RobotsCache) get(ctx context.Context, c *Client, u *url.URL) (*Rules, error) {
+	key := u.Scheme + "://" + u.Host + " " + c.def.UserAgent
+	rc.mu.Lock()
+	if rc.hosts == nil || len(rc.hosts) > 10_000 {
+		rc.hosts = map[string]*robotsEntry{}
+	}
+	e := rc.hosts[key]
+	if e == nil {
+		e = &robotsEntry{}
+		rc.hosts[key] = e
+	}
+	rc.mu.Unlock()
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.rules != nil && time.Now().Before(e.until) {
+		return e.rules, nil
+	}
+	rules, err := c.fetchRobots(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	ttl := 24 * time.Hour
+	if rc.TTL > 0 {
+		ttl = min(ttl, rc.TTL)
+	}
+	e.rules, e.until = rules, time.Now().Add(ttl)
+	return rules, nil
+}
+
+// fetchRobots gets a robots.txt as RFC 9309 says: 4xx is no rules at all,
+// except that 429 is treated like 5xx; with 5xx and when nothing answers, the
+// site must not be fetched until it does. That is an error here and not
+// rules, so that pages wait and are tried again.
+func (c *Client) fetchRobots(ctx context.Context, u *url.URL) (*Rules, error) {
+	at := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/robots.txt"}
+	for range 6 {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+		if err != nil {
+			return nil, &Error{Class: Connect, Err: err}
+		}
+		c.dress(req, "")
+		req.Header.Set("Accept", "text/plain,*/*;q=0.8")
+		res, err := (&polite{c}).send(req, c.def.Politeness.Delay)
+		if err != nil {
+			if e, ok := errors.AsType[*Error](err); ok && e.Class == Throttled {
+				return nil, e
+			}
+			f, _ := errors.AsType[*Error](c.failed(at.String(), err))
+			return nil, &Error{Class: f.Class, Err: fmt.Errorf("robots.txt cannot be fetched: %w", f.Err)}
+		}
+		rules, next, err := c.readRobots(ctx, at, res)
+		if err != nil || rules != nil {
+			return rules, err
+		}
+		at = next
+	}
+	return AllowAll, nil // more than five redirects: may be taken as not there
+}
+
+func (c *Client) readRobots(ctx context.Context, at *url.URL, res *http.Response) (*Rules, *url.URL, error) {
+	defer res.Body.Close()
+	switch s := res.StatusCode; {
+	case s == http.StatusTooManyRequests || s >= 500:
+		err := c.judge(ctx, at.String(), res)
+		e, ok := errors.AsType[*Error](err)
+		if !ok {
+			return nil, nil, err
+		}
+		e.Err = fmt.Errorf("robots.txt: %w; until it is there, no page may be fetched", e.Err)
+		return nil, nil, e
+	case s >= 400:
+		return AllowAll, nil, nil
+	case s >= 300:
+		loc, err := at.Parse(res.Header.Get("Location"))
+		if err != nil || (loc.Scheme != "http" && loc.Scheme != "https") {
+			return AllowAll, nil, nil
+		}
+		return nil, c.def.Move(loc), nil
+	}
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxRobots))
+	if err != nil {
+		return nil, nil, &Error{Class: Truncated, Err: fmt.Errorf("robots.txt ended early: %w", err)}
+	}
+	return ParseRobots(data, c.def.UserAgent), nil, nil
+}

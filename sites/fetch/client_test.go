@@ -1,0 +1,340 @@
+package fetch
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+)
+
+const page = "<html><title>t</title><body>a page with some words in it</body></html>"
+
+// site is a loopback site with its definition.
+func site(t *testing.T, h http.HandlerFunc, rest string) (*definition.Definition, string) {
+	t.Helper()
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	def, err := definition.Parse("s.yaml", []byte("site: s.example\nbase_url: "+srv.URL+"\nstart: [/]\nrecords: {r: {fields: {v: b}}}\n"+rest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return def, srv.URL
+}
+
+const quick = "politeness: {delay: 0, robots: false}\n"
+
+func TestClasses(t *testing.T) {
+	t.Parallel()
+	def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/ok":
+			fmt.Fprint(w, page)
+		case "/429":
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(429)
+		case "/429bare":
+			w.WriteHeader(429)
+		case "/503ra":
+			w.Header().Set("Retry-After", time.Now().Add(30*time.Second).UTC().Format(http.TimeFormat))
+			w.WriteHeader(503)
+		case "/503", "/500", "/403", "/401", "/404", "/410", "/418", "/204", "/407", "/304":
+			var n int
+			_, _ = fmt.Sscanf(r.URL.Path, "/%d", &n)
+			w.WriteHeader(n)
+		case "/empty":
+		case "/blank":
+			fmt.Fprint(w, " \n\t ")
+		case "/image":
+			w.Header().Set("Content-Type", "image/png")
+			fmt.Fprint(w, "png")
+		case "/big":
+			fmt.Fprint(w, strings.Repeat("x", 5000))
+		case "/bomb":
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			_, _ = z.Write(make([]byte, 1<<20))
+			_ = z.Close()
+		case "/cut":
+			w.Header().Set("Content-Length", "1000")
+			fmt.Fprint(w, "short")
+			if f, ok := w.(http.Flusher); ok {
+				f.Flush()
+			}
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				_ = conn.Close()
+			}
+		case "/slow":
+			<-r.Context().Done()
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+		case "/away":
+			http.Redirect(w, r, "http://elsewhere.example/", http.StatusFound)
+		case "/moved":
+			http.Redirect(w, r, "/ok", http.StatusMovedPermanently)
+		}
+	}, quick+"limits: {page_timeout: 500ms, max_bytes: 4096, redirects: 3}\n")
+	c := NewClient(Config{Definition: def, Pacer: free{}})
+	for path, want := range map[string]Class{
+		"/ok": OK, "/moved": OK, "/429": RateLimited, "/429bare": RateLimited, "/503ra": RateLimited, "/503": Server, "/500": Server, "/403": Blocked, "/401": Blocked,
+		"/404": Gone, "/410": Gone, "/418": Refused, "/204": Empty, "/407": Proxy, "/304": Redirect, "/empty": Empty, "/blank": Empty, "/image": BadType,
+		"/big": TooBig, "/bomb": TooBig, "/cut": Truncated, "/slow": Timeout, "/loop": Redirect, "/away": Redirect,
+	} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			got, err := c.Get(t.Context(), base+path, definition.KindDetail)
+			if ClassOf(err) != want {
+				t.Errorf("got %s (%v), want %s", ClassOf(err), err, want)
+			}
+			e, _ := errors.AsType[*Error](err)
+			switch path {
+			case "/ok":
+				if string(got.Body) != page {
+					t.Errorf("got %q", got.Body)
+				}
+			case "/moved":
+				if got.URL.Path != "/ok" || got.Requested != base+"/moved" {
+					t.Errorf("got %s, asked for %s", got.URL, got.Requested)
+				}
+			case "/429":
+				if e.After != 7*time.Second {
+					t.Errorf("got %s, want 7s", e.After)
+				}
+			case "/429bare":
+				if e.After != time.Minute {
+					t.Errorf("got %s, want 1m", e.After)
+				}
+			case "/503ra":
+				if e.After < 25*time.Second || e.After > 31*time.Second {
+					t.Errorf("got %s, want about 30s", e.After)
+				}
+			}
+		})
+	}
+}
+
+// free is a Pacer that never waits.
+type free struct{}
+
+func (free) Take(context.Context, time.Duration) (time.Duration, error) { return 0, nil }
+func (free) Hold(context.Context, time.Duration) error                  { return nil }
+
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	_ = l.Close()
+	def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://"+addr+"\nstart: [/]\nrecords: {r: {fields: {v: b}}}\n"+quick))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewClient(Config{Definition: def}).Get(t.Context(), "http://"+addr+"/", definition.KindDetail); ClassOf(err) != Connect {
+		t.Errorf("got %v, want connect", err)
+	}
+}
+
+// Retry-After moves the clock of the whole site: the next request is told to
+// wait and does not reach it.
+func TestRetryAfterHoldsTheSite(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(429)
+	}, quick)
+	c := NewClient(Config{Definition: def})
+	if _, err := c.Get(t.Context(), base+"/a", definition.KindDetail); ClassOf(err) != RateLimited {
+		t.Fatalf("got %v", err)
+	}
+	_, err := c.Get(t.Context(), base+"/b", definition.KindDetail)
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Class != Throttled || e.After < 50*time.Second {
+		t.Errorf("got %v, want to be told to wait", err)
+	}
+	if asked.Load() != 1 {
+		t.Errorf("the site was asked %d times, want 1", asked.Load())
+	}
+}
+
+func TestRobotsIsObeyed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		robots http.HandlerFunc
+		want   Class
+	}{
+		{"allowed", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "user-agent: *\ndisallow: /no\n") }, OK},
+		{"forbidden", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "user-agent: muster\ndisallow: /yes\n") }, Robots},
+		{"404", http.NotFound, OK},
+		{"403", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, OK},
+		{"429", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(429) }, RateLimited},
+		{"500", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, Server},
+		{"moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other.txt", http.StatusFound) }, Robots},
+		{"loop", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/robots.txt", http.StatusFound) }, OK},
+		{"HTML", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, page) }, OK},
+		{"10 MB", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, strings.Repeat("# filler\n", 1_200_000), "user-agent: *\ndisallow: /\n")
+		}, OK},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int32
+			def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
+				switch r.URL.Path {
+				case "/robots.txt":
+					asked.Add(1)
+					c.robots(w, r)
+				case "/other.txt":
+					fmt.Fprint(w, "user-agent: *\ndisallow: /yes\n")
+				default:
+					fmt.Fprint(w, page)
+				}
+			}, "politeness: {delay: 0}\n")
+			client := NewClient(Config{Definition: def, Pacer: free{}})
+			for range 2 {
+				if _, err := client.Get(t.Context(), base+"/yes", definition.KindDetail); ClassOf(err) != c.want {
+					t.Errorf("got %v, want %s", err, c.want)
+				}
+			}
+			if n := asked.Load(); n != 1 && c.want != RateLimited && c.want != Server && c.name != "loop" {
+				t.Errorf("robots.txt was fetched %d times, want once", n)
+			}
+		})
+	}
+}
+
+// pace records the intervals that turns are taken with.
+type pace struct {
+	free
+	longest atomic.Int64
+}
+
+func (p *pace) Take(_ context.Context, interval time.Duration) (time.Duration, error) {
+	p.longest.Store(max(p.longest.Load(), int64(interval)))
+	return 0, nil
+}
+
+func TestCrawlDelayIsApplied(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]time.Duration{"crawl-delay: 3": 3 * time.Second, "crawl-delay: 9999": 20 * time.Second, "": time.Millisecond} {
+		def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/robots.txt" {
+				fmt.Fprint(w, "user-agent: *\n"+file)
+				return
+			}
+			fmt.Fprint(w, page)
+		}, "politeness: {delay: 1ms, crawl_delay_max: 20s}\n")
+		p := &pace{}
+		if _, err := NewClient(Config{Definition: def, Pacer: p}).Get(t.Context(), base+"/", definition.KindDetail); err != nil {
+			t.Fatal(err)
+		}
+		if got := time.Duration(p.longest.Load()); got != want {
+			t.Errorf("%q: got an interval of %s, want %s", file, got, want)
+		}
+	}
+}
+
+var errNone = errors.New("no proxy")
+
+type failing struct{}
+
+func (failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, errNone }
+
+func TestWithoutProxy(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	h := func(w http.ResponseWriter, _ *http.Request) { asked.Add(1); fmt.Fprint(w, page) }
+	def, base := site(t, h, quick)
+	if _, err := NewClient(Config{Definition: def, Transport: failing{}, NoProxy: errNone}).Get(t.Context(), base, definition.KindDetail); ClassOf(err) != NoProxy {
+		t.Errorf("got %v, want no_proxy", err)
+	}
+	if asked.Load() != 0 {
+		t.Error("the site was asked directly although nobody allowed it")
+	}
+	def, base = site(t, h, quick+"proxy: {fallback: direct}\n")
+	if _, err := NewClient(Config{Definition: def, Transport: failing{}, NoProxy: errNone}).Get(t.Context(), base, definition.KindDetail); err != nil {
+		t.Errorf("with fallback: direct: %v", err)
+	}
+}
+
+func TestRequestIsDressed(t *testing.T) {
+	t.Parallel()
+	got := make(chan *http.Request, 1)
+	def, base := site(t, func(w http.ResponseWriter, r *http.Request) { got <- r; fmt.Fprint(w, page) },
+		quick+"user_agent: bot/2\nheaders: {X-A: b}\ncookies: {c: d}\n")
+	if _, err := NewClient(Config{Definition: def}).Get(t.Context(), base, definition.KindDetail); err != nil {
+		t.Fatal(err)
+	}
+	r := <-got
+	if c, err := r.Cookie("c"); r.UserAgent() != "bot/2" || r.Header.Get("X-A") != "b" || err != nil || c.Value != "d" {
+		t.Errorf("got %v", r.Header)
+	}
+}
+
+func TestPolicy(t *testing.T) {
+	t.Parallel()
+	r := definition.Retries{Attempts: 3, Base: time.Second, Cap: time.Minute}
+	for class, want := range map[Class]Policy{
+		Proxy: {Retries: 5, Charged: "proxy"}, Server: {Retries: 3, Base: time.Second, Charged: "site"}, RateLimited: {Free: true, Charged: "site"},
+		Gone: {Charged: "url"}, TooBig: {Charged: "url"}, SoftBlock: {Retries: 3, Base: 2 * time.Second, Charged: "pair"}, Parse: {Charged: "definition"},
+	} {
+		if got := PolicyFor(class, r); got != want {
+			t.Errorf("%s: got %+v, want %+v", class, got, want)
+		}
+	}
+	p := Policy{Base: time.Second}
+	for n, most := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 60: time.Minute} {
+		for range 50 {
+			if w := p.Wait(n, time.Minute); w < 0 || w > most {
+				t.Errorf("retry %d: waits %s, want at most %s", n, w, most)
+			}
+		}
+	}
+}
+
+func inspect(t *testing.T, rest, requested, final, body string) error {
+	t.Helper()
+	def, base := site(t, http.NotFound, rest)
+	req, err := http.NewRequest(http.MethodGet, base+final, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := extract.Parse(def, extract.Page{URL: req.URL, Requested: base + requested, Kind: definition.KindDetail, Status: 200, Header: http.Header{}, Body: []byte(body)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Inspect(def, d)
+}
+
+func TestNeedsScript(t *testing.T) {
+	t.Parallel()
+	def, base := site(t, http.NotFound, "")
+	for body, want := range map[string]bool{
+		`<div id="root"></div><script src="/app.js"></script>`:                                       true,
+		`<div id="root">` + strings.Repeat("words ", 100) + `</div><script src="/app.js"></script>`: false,
+		page: false,
+	} {
+		req, _ := http.NewRequest(http.MethodGet, base, nil)
+		d, err := extract.Parse(def, extract.Page{URL: req.URL, Kind: definition.KindDetail, Header: http.Header{}, Body: []byte(body)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := NeedsScript(d); got != want {
+			t.Errorf("%.40s: got %v, want %v", body, got, want)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package fetch
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxRobots is how much of a robots.txt is read; RFC 9309 asks for at least
+// 500 KiB.
+const maxRobots = 512 << 10
+
+// Rules is a robots.txt as one agent sees it (RFC 9309): the groups that
+// name the agent, merged, or else those for every agent.
+type Rules struct {
+	rules []rule
+	delay time.Duration
+	maps  []string
+}
+
+type rule struct {
+	pattern string
+	allow   bool
+}
+
+// AllowAll is the robots.txt that is not there.
+var AllowAll = &Rules{}
+
+// DisallowAll is the robots.txt that could not be fetched.
+var DisallowAll = &Rules{rules: []rule{{"/", false}}}
+
+// ParseRobots reads a robots.txt for an agent: a product token such as
+// "muster", or a User-Agent header that begins with one. What is not
+// understood is skipped.
+func ParseRobots(data []byte, agent string) *Rules {
+	data = bytes.TrimPrefix(data[:min(len(data), maxRobots)], []byte("\xef\xbb\xbf"))
+	token := productToken(agent)
+	var own, all Rules
+	named := false
+	var mine, everyone bool // which of the two the current group belongs to
+	inAgents := false       // the last rule or agent line was an agent line
+	var maps []string
+	for line := range bytes.FieldsFuncSeq(data, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		text, _, _ := strings.Cut(string(line), "#")
+		key, value, ok := cutField(text)
+		if !ok {
+			continue
+		}
+		switch key {
+		case "user-agent", "useragent", "user agent":
+			if !inAgents {
+				mine, everyone = false, false
+			}
+			inAgents = true
+			if strings.HasPrefix(value, "*") {
+				everyone = true
+			} else if t := productToken(value); t != "" && strings.EqualFold(t, token) {
+				mine, named = true, true
+			}
+			continue
+		case "sitemap", "site-map":
+			maps = append(maps, value)
+			continue // belongs to no group
+		case "allow", "disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw":
+			inAgents = false
+			if value == "" || (value[0] != '/' && value[0] != '*' && value[0] != '$') {
+				if value == "" {
+					continue
+				}
+				value = "/" + value
+			}
+			r := rule{normalPath(value), key == "allow"}
+			if mine {
+				own.rules = append(own.rules, r)
+			}
+			if everyone {
+				all.rules = append(all.rules, r)
+			}
+		case "crawl-delay", "crawldelay":
+			// Not in the RFC; a line of its own that must not split a group.
+			f, err := strconv.ParseFloat(leadingNumber(value), 64)
+			if err != nil || f < 0 || f > 1e6 {
+				continue
+			}
+			d := time.Duration(f * float64(time.Second))
+			if mine {
+				own.delay = max(own.delay, d)
+			}
+			if everyone {
+				all.delay = max(all.delay, d)
+			}
+		}
+	}
+	chosen := &all
+	if named {
+		chosen = &own
+	}
+	chosen.maps = maps
+	return chosen
+}
+
+// Allowed tells whether a URL, given as its escaped path with its query, may
+// be fetched: the longest matching rule decides, and of two as long as each
+// other the one that allows.
+func (r *Rules) Allowed(pathAndQuery string) bool {
+	if pathAndQuery == "" {
+		pathAndQuery = "/"
+	}
+	p := normalPath(pathAndQuery)
+	if p == "/robots.txt" {
+		return true
+	}
+	best, allowed := -1, true
+	for _, rule := range r.rules {
+		if n := len(rule.pattern); n >= best && matches(rule.pattern, p) {
+			if n > best || rule.allow {
+				allowed = rule.allow
+			}
+			best = n
+		}
+	}
+	return allowed
+}
+
+// CrawlDelay is the delay that the site asks for, or 0.
+func (r *Rules) CrawlDelay() time.Duration { return r.delay }
+
+// Sitemaps are the sitemaps that the file names, for whichever agent.
+func (r *Rules) Sitemaps() []string { return r.maps }
+
+// cutField parts a line at its colon; a line without one is parted at its
+// first space, as the well-known parsers do.
+func cutField(line string) (key, value string, ok bool) {
+	line = strings.TrimSpace(line)
+	key, value, ok = strings.Cut(line, ":")
+	if !ok {
+		key, value, ok = strings.Cut(line, " ")
+		if strings.ContainsAny(strings.TrimSpace(value), " \t") {
+			return "", "", false
+		}
+	}
+	return strings.ToLower(strings.TrimSpace(key)), strings.TrimSpace(value), ok
+}
+
+// productToken is the leading letters, dashes and underscores of an agent.
+func productToken(agent string) string {
+	agent = strings.TrimSpace(agent)
+	end := strings.IndexFunc(agent, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '-' || r == '_')
+	})
+	if end < 0 {
+		end = len(agent)
+	}
+	return agent[:end]
+}
+
+func leadingNumber(s string) string {
+	end := strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+	if end < 0 {
+		end = len(s)
+	}
+	return s[:end]
+}
+
+// normalPath brings a path or a pattern into one form: escapes in upper
+// case, those of unreserved characters undone, everything beyond ASCII
+// escaped.
+func normalPath(s string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	b.Grow(len(s))
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c == '%' && i+2 < len(s) {
+			hi, lo := unhex(s[i+1]), unhex(s[i+2])
+			if hi >= 0 && lo >= 0 {
+				d := byte(hi<<4 | lo)
+				i += 2
+				if isUnreserved(d) {
+					b.WriteByte(d)
+				} else {
+					b.WriteByte('%')
+					b.WriteByte(hex[hi])
+					b.WriteByte(hex[lo])
+				}
+				continue
+			}
+		}
+		if c >= 0x80 || c <= ' ' {
+			b.WriteByte('%')
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+			continue
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
+func unhex(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c >= 'a' && c <= 'f':
+		return int(c-'a') + 10
+	case c >= 'A' && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}
+
+func isUnreserved(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0
+}
+
+// matches tells whether a pattern with * and a final $ matches the beginning
+// of a path. It takes time in the product of the two lengths at most,
+// whatever the pattern.
+func matches(pattern, path string) bool {
+	pattern, anchored := strings.CutSuffix(pattern, "$")
+	parts := strings.Split(pattern, "*")
+	if !strings.HasPrefix(path, parts[0]) {
+		return false
+	}
+	rest := path[len(parts[0]):]
+	for i, part := range parts[1:] {
+		if anchored && i == len(parts)-2 {
+			return strings.HasSuffix(rest, part)
+		}
+		at := strings.Index(rest, part)
+		if at < 0 {
+			return false
+		}
+		rest = rest[at+len(part):]
+	}
+	return !anchored || rest == ""
+}

@@ -1,0 +1,115 @@
+package fetch
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// The cases restate the RFC and the public test suites of its parsers.
+func TestRobots(t *testing.T) {
+	t.Parallel()
+	const agent = "FooBot/1.2 (+mailto:a@b)"
+	for _, c := range []struct {
+		name, file, path string
+		want             bool
+	}{
+		{"empty file", "", "/x", true},
+		{"no groups", "disallow: /", "/x", true},
+		{"allow all", "user-agent: FooBot\ndisallow:\n", "/x", true},
+		{"disallow all", "user-agent: FooBot\ndisallow: /\n", "/x", false},
+		{"other agent", "user-agent: BarBot\ndisallow: /\n", "/x", true},
+		{"every agent", "user-agent: *\ndisallow: /\n", "/x", false},
+		{"own group wins over *", "user-agent: *\ndisallow: /\nuser-agent: foobot\nallow: /\n", "/x", true},
+		{"own empty group wins over *", "user-agent: *\ndisallow: /\n\nuser-agent: foobot\ncrawl-delay: 1\n", "/x", true},
+		{"agent without case", "USER-AGENT: fOObOT\nDISALLOW: /\n", "/x", false},
+		{"agent with version in file", "user-agent: FooBot/9\ndisallow: /\n", "/x", false},
+		{"agent is no prefix", "user-agent: Foo\ndisallow: /\n", "/x", true},
+		{"agent is not longer", "user-agent: FooBotX\ndisallow: /\n", "/x", true},
+		{"* with a comment", "user-agent: * # all\ndisallow: /\n", "/x", false},
+		{"groups of an agent are merged", "user-agent: foobot\ndisallow: /a\n\nuser-agent: barbot\ndisallow: /\n\nuser-agent: foobot\ndisallow: /b\n", "/b", false},
+		{"merged, the first too", "user-agent: foobot\ndisallow: /a\n\nuser-agent: foobot\ndisallow: /b\n", "/a", false},
+		{"two agents, one group", "user-agent: barbot\nuser-agent: foobot\ndisallow: /\n", "/x", false},
+		{"blank lines do not end agents", "user-agent: foobot\n\n\ndisallow: /\n", "/x", false},
+		{"a sitemap does not split a group", "user-agent: foobot\nsitemap: http://x/s.xml\ndisallow: /\n", "/x", false},
+		{"an unknown line does not split a group", "user-agent: foobot\nfoo: bar\ndisallow: /\n", "/x", false},
+		{"no colon", "user-agent foobot\ndisallow /\n", "/x", false},
+		{"space before the colon", "user-agent : foobot\ndisallow : /\n", "/x", false},
+		{"longest wins", "user-agent: *\ndisallow: /x/page.html\nallow: /x/\n", "/x/page.html", false},
+		{"longest allows", "user-agent: *\nallow: /x/page.html\ndisallow: /x/\n", "/x/page.html", true},
+		{"tie allows", "user-agent: *\ndisallow: /x\nallow: /x\n", "/x", true},
+		{"tie allows, other order", "user-agent: *\nallow: /x\ndisallow: /x\n", "/x", true},
+		{"wildcards count", "user-agent: *\ndisallow: /x/page.html\nallow: /x/*.html\n", "/x/page.html", false},
+		{"prefix", "user-agent: *\ndisallow: /fish\n", "/fishheads/yummy.html", false},
+		{"case matters in paths", "user-agent: *\ndisallow: /fish\n", "/Fish", true},
+		{"folder", "user-agent: *\ndisallow: /fish/\n", "/fish", true},
+		{"star", "user-agent: *\ndisallow: /*.php\n", "/dir/a.php?x", false},
+		{"star to the end", "user-agent: *\ndisallow: /fish*\n", "/fish", false},
+		{"dollar", "user-agent: *\ndisallow: /*.php$\n", "/a.php", false},
+		{"dollar and more", "user-agent: *\ndisallow: /*.php$\n", "/a.php?x", true},
+		{"dollar after repeats", "user-agent: *\ndisallow: /*.php$\n", "/a.php/b.php", false},
+		{"dollar inside is a letter", "user-agent: *\ndisallow: /a$b\n", "/a$bc", false},
+		{"query", "user-agent: *\ndisallow: /*?\n", "/a?b", false},
+		{"escape against letter", "user-agent: *\ndisallow: /a%3cd.html\n", "/a%3Cd.html", false},
+		{"unreserved escape", "user-agent: *\ndisallow: /%7ejoe/\n", "/~joe/index.html", false},
+		{"letter against escape", "user-agent: *\ndisallow: /~joe/\n", "/%7Ejoe/index.html", false},
+		{"escaped slash is no slash", "user-agent: *\ndisallow: /a%2fb\n", "/a/b", true},
+		{"beyond ASCII", "user-agent: *\ndisallow: /ツ\n", "/%E3%83%84", false},
+		{"star escaped", "user-agent: *\ndisallow: /a%2A\n", "/ab", true},
+		{"BOM", "\xef\xbb\xbfuser-agent: *\ndisallow: /\n", "/x", false},
+		{"CR", "user-agent: *\rdisallow: /\r", "/x", false},
+		{"CRLF", "user-agent: *\r\ndisallow: /\r\n", "/x", false},
+		{"comment at the end", "user-agent: *\ndisallow: / # all\n", "/x", false},
+		{"typo", "user-agent: *\ndissallow: /\n", "/x", false},
+		{"no slash", "user-agent: *\ndisallow: x\n", "/x", false},
+		{"robots.txt itself", "user-agent: *\ndisallow: /\n", "/robots.txt", true},
+		{"root only", "user-agent: *\ndisallow: /$\n", "/", false},
+		{"root only, another page", "user-agent: *\ndisallow: /$\n", "/x", true},
+		{"HTML instead", "<html><body>user-agent: *<br>disallow: /</body></html>", "/x", true},
+		{"junk does not end it", "\x00\xff\nCrawl-delay: 10#\nuser-agent: *\ndisallow: /\n", "/x", false},
+		{"rules before an agent count for nobody", "disallow: /\nuser-agent: foobot\nallow: /a\n", "/x", true},
+	} {
+		if got := ParseRobots([]byte(c.file), agent).Allowed(c.path); got != c.want {
+			t.Errorf("%s: got %v, want %v, for %s in\n%s", c.name, got, c.want, c.path, c.file)
+		}
+	}
+}
+
+func TestCrawlDelayAndSitemaps(t *testing.T) {
+	t.Parallel()
+	const file = "Sitemap: http://x/a.xml\nuser-agent: *\ncrawl-delay: 10\nuser-agent: foobot\nCrawl-delay: 1.5 # s\nsitemap: http://x/b.xml\n"
+	r := ParseRobots([]byte(file), "foobot")
+	if r.CrawlDelay() != 1500*time.Millisecond {
+		t.Errorf("got %s, want 1.5s", r.CrawlDelay())
+	}
+	if got := strings.Join(r.Sitemaps(), " "); got != "http://x/a.xml http://x/b.xml" {
+		t.Errorf("got %s", got)
+	}
+	if d := ParseRobots([]byte(file), "other").CrawlDelay(); d != 10*time.Second {
+		t.Errorf("got %s for others, want 10s", d)
+	}
+	for _, bad := range []string{"x", "-1", "1e99", ""} {
+		if d := ParseRobots([]byte("user-agent: *\ncrawl-delay: "+bad), "a").CrawlDelay(); d > time.Second {
+			t.Errorf("crawl-delay %q: got %s", bad, d)
+		}
+	}
+}
+
+// A hostile file takes neither time nor memory.
+func TestRobotsHostile(t *testing.T) {
+	t.Parallel()
+	huge := "user-agent: *\n" + strings.Repeat("disallow: /"+strings.Repeat("*a", 200)+"$\n", 25_000)
+	began := time.Now()
+	r := ParseRobots([]byte(huge), "foobot")
+	r.Allowed("/" + strings.Repeat("a", 2000))
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("took %s", took)
+	}
+}
+
+func FuzzRobots(f *testing.F) {
+	f.Add([]byte("user-agent: *\ndisallow: /*a$"), "/a")
+	f.Fuzz(func(t *testing.T, file []byte, path string) {
+		ParseRobots(file, "foobot").Allowed(path)
+	})
+}
