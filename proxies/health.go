@@ -1,0 +1,60 @@
+package proxies
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Health is what requests through a proxy have shown: to one site, or to all of them together.
+type Health struct {
+	OK       float64   `json:"ok"`                 // share of successes, the last ones weighing most
+	Requests int       `json:"requests"`           // how many were counted
+	Fails    float64   `json:"fails"`              // failures since the last success; a timeout is half of one
+	LastOK   time.Time `json:"last_ok,omitzero"`   //
+	LastFail time.Time `json:"last_fail,omitzero"` //
+	Until    time.Time `json:"until,omitzero"`     // not to be used before
+	Latency  float64   `json:"latency_ms"`         // moving mean of the time to the first byte
+}
+
+// unknown is the health of a proxy without a report.
+var unknown = Health{OK: 0.5}
+
+// parseHealth reads what report.lua writes.
+func parseHealth(text string) (Health, error) {
+	var ok, fails, lastOK, lastFail, until, latency float64
+	var n int
+	if _, err := fmt.Sscanf(text, "%g %d %g %g %g %g %g", &ok, &n, &fails, &lastOK, &lastFail, &until, &latency); err != nil {
+		return unknown, fmt.Errorf("parse health %q: %w", text, err)
+	}
+	return Health{OK: ok, Requests: n, Fails: fails, LastOK: unixMilli(lastOK), LastFail: unixMilli(lastFail), Until: unixMilli(until), Latency: latency}, nil
+}
+
+func unixMilli(ms float64) time.Time {
+	if ms <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(ms))
+}
+
+// score says how good a bet a proxy is: how often it works, weighing more when that is not long ago, and how fast it is.
+// A site's own numbers count once there are five.
+func score(all, site Health, checked float64, now time.Time) float64 {
+	h := all
+	if site.Requests >= 5 {
+		h = site
+	}
+	latency := h.Latency
+	if latency <= 0 {
+		latency = checked
+	}
+	if latency <= 0 {
+		latency = 2000
+	}
+	fresh := 0.0
+	if !h.LastOK.IsZero() {
+		fresh = math.Exp2(-now.Sub(h.LastOK).Minutes() / 30)
+	}
+	slowness := min(max(latency/2000, 0.25), 4)
+	return (0.7*h.OK + 0.3*h.OK*min(fresh, 1)) / math.Sqrt(slowness)
+}

@@ -1,0 +1,39 @@
+package proxies
+
+import "net/url"
+
+// All keys of a pool share one hash tag, so that its scripts work on a cluster.
+
+// recordsKey is a hash: proxy id → the proxy as JSON. It has no expiry; prune takes out what is dead.
+func recordsKey(pool string) string { return pool + ":records" }
+
+// healthKey is a hash: proxy id → "ok n fails last_ok last_fail until latency", the numbers that report.lua keeps.
+// The scope is a site, or "" for all of them together. A site's hash expires a week after its last report.
+func healthKey(pool, scope string) string { return pool + ":health:" + url.QueryEscape(scope) }
+
+// changesKey is a sorted set: proxy id → the version at which something of it changed last, a removal included.
+// The scope is that of healthKey, or recordsScope. Readers ask it what is new. It expires with its health.
+func changesKey(pool, scope string) string { return pool + ":changes:" + url.QueryEscape(scope) }
+
+// recordsScope is the scope of changesKey for the records; no site has such a name.
+const recordsScope = "*records*"
+
+// versionKey is a counter that every change takes a number from. It has no expiry.
+func versionKey(pool string) string { return pool + ":version" }
+
+// archiveKey is a sorted set: id of a proxy that was taken out → when, in unix milliseconds. Members stay for a day.
+func archiveKey(pool string) string { return pool + ":archive" }
+
+// archivedKey is a hash: id of an archived proxy → the proxy as JSON, to look at it again. Members stay as in archiveKey.
+func archivedKey(pool string) string { return pool + ":archived" }
+
+// statusKey is a hash about the pool as a whole: refreshed_at, stale, candidates, alive, usable. It has no expiry.
+func statusKey(pool string) string { return pool + ":status" }
+
+// yieldsKey is a hash: name of a source → what it has yielded as JSON. It has no expiry.
+func yieldsKey(pool string) string { return pool + ":yields" }
+
+// trialKey is a string that whoever tries a proxy after its cooldown holds for as long as the trial may take.
+func trialKey(pool, scope, id string) string {
+	return pool + ":trial:" + url.QueryEscape(scope) + ":" + id
+}

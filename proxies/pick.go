@@ -1,0 +1,408 @@
+package proxies
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Strategy is how a proxy is chosen among those that will do.
+type Strategy string
+
+// The strategies.
+const (
+	Weighted   Strategy = "weighted"    // the better of two at random, one in twenty quite at random: the default
+	RoundRobin Strategy = "round_robin" // one after another
+	Random     Strategy = "random"      //
+	LeastUsed  Strategy = "least_used"  // the least used of sixteen at random
+	Fastest    Strategy = "fastest"     // the fastest that is free
+)
+
+// PickOptions say which proxy is wanted.
+type PickOptions struct {
+	// Site is whose health counts. Defaults to none.
+	Site string
+	// Strategy defaults to Weighted.
+	Strategy Strategy
+	Filter   Filter
+	// Sticky gives every pick with the same key the same proxy, for StickyFor and StickyUses, as long as it works.
+	// Defaults to none.
+	Sticky string
+	// StickyFor defaults to 10 minutes.
+	StickyFor time.Duration
+	// StickyUses defaults to no limit.
+	StickyUses int
+	// Wait is how long to wait for a proxy to become free or return from its cooldown. Defaults to 0: ErrNoProxy at once.
+	Wait time.Duration
+	// Except are ids not to pick.
+	Except []string
+}
+
+// Lease is a proxy that was picked. Give it back with Report or Release, once.
+type Lease struct {
+	Proxy Proxy
+
+	pool  *Pool
+	site  string
+	begun time.Time
+	trial bool
+	done  bool
+}
+
+type sticky struct {
+	id    string
+	until time.Time
+	left  int
+}
+
+// Pick lends a proxy. It returns an error with ErrNoProxy in it when there is none, after PickOptions.Wait.
+func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
+	deadline := time.Now().Add(o.Wait)
+	for {
+		if err := p.sync(ctx, []string{o.Site}, false); err != nil {
+			p.mu.Lock()
+			known := len(p.order) > 0
+			p.mu.Unlock()
+			if !known || ctx.Err() != nil {
+				return nil, err
+			}
+			p.cfg.Logger.Warn("the pool cannot be read; going on with what is known", "err", err)
+		}
+		lease, why := p.pick(o)
+		if lease != nil && lease.trial && !p.mayTry(ctx, lease) {
+			lease.trial = false // it is another's
+			lease.Release()
+			o.Except = append(slices.Clip(o.Except), lease.Proxy.ID)
+			continue
+		}
+		if lease != nil {
+			return lease, nil
+		}
+		if !time.Now().Before(deadline) {
+			return nil, fmt.Errorf("%w (%s)", ErrNoProxy, why)
+		}
+		select {
+		case <-time.After(min(250*time.Millisecond, max(time.Until(deadline), time.Millisecond))):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		o.Except = nil // what failed a moment ago is better than nothing
+	}
+}
+
+// mayTry lets one of all processes use a proxy that comes back from its cooldown, until it has reported.
+func (p *Pool) mayTry(ctx context.Context, l *Lease) bool {
+	ok, err := p.rdb.SetNX(ctx, trialKey(p.cfg.Name, l.site, l.Proxy.ID), "1", 30*time.Second).Result()
+	return ok || err != nil
+}
+
+// tally says why proxies were not taken.
+type tally struct{ total, unfit, cooling, busy, excluded int }
+
+func (t tally) String() string {
+	if t.total == 0 {
+		return "the pool is empty"
+	}
+	return fmt.Sprintf("of %d in the pool %d do not fit, %d cool down, %d are busy, %d were tried", t.total, t.unfit, t.cooling, t.busy, t.excluded)
+}
+
+func (p *Pool) pick(o PickOptions) (*Lease, tally) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	site := p.scopes[o.Site]
+	if site == nil || o.Site == "" {
+		site = &scope{}
+	}
+	t := tally{total: len(p.order)}
+	fits := func(m *member) bool {
+		all, there := &m.all, site.health[m.ID]
+		switch {
+		case !o.Filter.takes(&m.Proxy):
+			t.unfit++
+		case slices.Contains(o.Except, m.ID):
+			t.excluded++
+		case now.Before(all.Until), now.Before(there.Until):
+			t.cooling++
+		case m.inFlight >= p.cfg.MaxInFlight, m.inFlight > 0 && (all.Fails > 0 || there.Fails > 0): // one trial at a time
+			t.busy++
+		default:
+			return true
+		}
+		return false
+	}
+
+	if o.Sticky != "" {
+		if s := p.stickies[o.Sticky]; s != nil && now.Before(s.until) && s.left != 0 {
+			if m := p.members[s.id]; m != nil && fits(m) {
+				s.left--
+				return p.lend(m, site, o.Site, now), t
+			}
+		}
+	}
+	m := p.choose(o.Strategy, site, fits, now)
+	if m == nil {
+		t = tally{total: len(p.order)}
+		m = p.scan(fits) // every one of them, for a sample may miss the few that will do
+	}
+	if m == nil {
+		return nil, t
+	}
+	if o.Sticky != "" {
+		p.forgetStickies(now)
+		p.stickies[o.Sticky] = &sticky{id: m.ID, until: now.Add(cmp.Or(o.StickyFor, 10*time.Minute)), left: cmp.Or(o.StickyUses, -1) - 1}
+	}
+	return p.lend(m, site, o.Site, now), t
+}
+
+// forgetStickies keeps their number bounded.
+func (p *Pool) forgetStickies(now time.Time) {
+	if len(p.stickies) < 10_000 {
+		return
+	}
+	for key, s := range p.stickies {
+		if !now.Before(s.until) {
+			delete(p.stickies, key)
+		}
+	}
+	if len(p.stickies) >= 10_000 {
+		clear(p.stickies)
+	}
+}
+
+// choose picks by strategy with a bounded look; nil when it met none that fits.
+func (p *Pool) choose(strategy Strategy, site *scope, fits func(*member) bool, now time.Time) *member {
+	if len(p.order) == 0 {
+		return nil
+	}
+	sample := func(want, tries int, better func(a, b *member) bool) *member {
+		var best *member
+		for range tries {
+			m := p.order[rand.IntN(len(p.order))]
+			if m == best || !fits(m) {
+				continue
+			}
+			if best == nil || better(m, best) {
+				best = m
+			}
+			if want--; want == 0 {
+				break
+			}
+		}
+		return best
+	}
+	weigh := func(m *member) float64 {
+		return score(m.all, site.health[m.ID], m.LatencyMS, now) / float64(1+m.inFlight)
+	}
+	switch strategy {
+	case RoundRobin:
+		for range min(len(p.order), 64) {
+			p.cursor++
+			if m := p.order[p.cursor%len(p.order)]; fits(m) {
+				return m
+			}
+		}
+		return nil
+	case Random:
+		return sample(1, 16, nil)
+	case LeastUsed:
+		return sample(16, 32, func(a, b *member) bool { return a.uses < b.uses })
+	case Fastest:
+		if p.byLatency == nil {
+			p.byLatency = slices.Clone(p.order)
+			slices.SortFunc(p.byLatency, func(a, b *member) int { return compareLatency(a.Proxy, b.Proxy) })
+		}
+		for _, m := range p.byLatency[:min(len(p.byLatency), 256)] {
+			if fits(m) {
+				return m
+			}
+		}
+		return nil
+	}
+	if rand.IntN(20) == 0 { // or one that had bad luck at first would never be seen again
+		return sample(1, 16, nil)
+	}
+	return sample(2, 24, func(a, b *member) bool { return weigh(a) > weigh(b) })
+}
+
+// scan goes once around all members from a random place.
+func (p *Pool) scan(fits func(*member) bool) *member {
+	var found *member
+	if n := len(p.order); n > 0 {
+		start := rand.IntN(n)
+		for i := range n {
+			if m := p.order[(start+i)%n]; fits(m) && found == nil {
+				found = m
+				break
+			}
+		}
+	}
+	return found
+}
+
+func (p *Pool) lend(m *member, site *scope, name string, now time.Time) *Lease {
+	m.inFlight++
+	m.uses++
+	return &Lease{Proxy: m.Proxy, pool: p, site: name, begun: now, trial: m.all.Fails > 0 || site.health[m.ID].Fails > 0}
+}
+
+// Outcome is what became of a request.
+type Outcome string
+
+// The outcomes.
+const (
+	Succeeded Outcome = "ok"   // the site answered, whatever it said
+	Failed    Outcome = "fail" // it was the proxy's fault
+	TimedOut  Outcome = "slow" // it timed out, which may be the proxy's fault
+	Banned    Outcome = "ban"  // the site does not want this proxy
+	Paused    Outcome = "wait" // the site wants a pause from this proxy
+)
+
+// report is an outcome on its way to Redis.
+type report struct {
+	id       string
+	outcome  Outcome
+	begun    time.Time
+	latency  time.Duration
+	cooldown time.Duration // negative is the usual one
+}
+
+// Release gives the proxy back with nothing learned.
+func (l *Lease) Release() { l.give(nil) }
+
+// Report gives the proxy back with what became of the request, and the time to its first byte when it succeeded.
+func (l *Lease) Report(o Outcome, latency time.Duration) {
+	l.give(&report{id: l.Proxy.ID, outcome: o, begun: l.begun, latency: latency, cooldown: -1})
+}
+
+// Pause gives the proxy back; the site wants no more from it for d.
+func (l *Lease) Pause(o Outcome, d time.Duration) {
+	l.give(&report{id: l.Proxy.ID, outcome: o, begun: l.begun, cooldown: d})
+}
+
+func (l *Lease) give(r *report) {
+	p := l.pool
+	p.mu.Lock()
+	if l.done {
+		p.mu.Unlock()
+		return
+	}
+	l.done = true
+	if m := p.members[l.Proxy.ID]; m != nil {
+		m.inFlight--
+		if r != nil {
+			p.foresee(m, l.site, r)
+		}
+	}
+	full := r != nil && p.note(l.site, *r)
+	p.mu.Unlock()
+	if l.trial {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = p.rdb.Del(ctx, trialKey(p.cfg.Name, l.site, l.Proxy.ID)).Err() // or it expires
+	}
+	if full {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := p.Flush(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			p.cfg.Logger.Warn("reports on proxies could not be written", "err", err)
+		}
+	}
+}
+
+// foresee changes the view as the report will change Redis, so that this process does not pick a failed proxy again
+// before it has heard back. The caller holds mu.
+func (p *Pool) foresee(m *member, site string, r *report) {
+	now := time.Now()
+	switch r.outcome {
+	case Failed, TimedOut:
+		m.all.Fails++
+		m.all.LastFail = now
+		m.all.Until = now.Add(p.cfg.FlushEvery + p.cfg.SyncEvery)
+	case Banned, Paused:
+		if s := p.scopes[site]; s != nil && site != "" {
+			h := s.health[m.ID]
+			h.Until = now.Add(max(r.cooldown, p.cfg.FlushEvery+p.cfg.SyncEvery))
+			s.health[m.ID] = h
+		}
+	}
+}
+
+// note keeps a report for the next flush; true when there are enough for one now. The caller holds mu.
+func (p *Pool) note(site string, r report) bool {
+	const enough, most = 512, 100_000
+	if p.reported >= most { // Redis has been away for long: what is newest is worth most, but memory is not endless
+		clear(p.reports)
+		p.reported = 0
+	}
+	p.reports[site] = append(p.reports[site], r)
+	p.reported++
+	if p.flushTimer == nil && !p.closed {
+		p.flushing.Add(1)
+		p.flushTimer = time.AfterFunc(p.cfg.FlushEvery, func() {
+			defer p.flushing.Done()
+			p.mu.Lock()
+			p.flushTimer = nil
+			p.mu.Unlock()
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			if err := p.Flush(ctx); err != nil {
+				p.cfg.Logger.Warn("reports on proxies could not be written", "err", err)
+			}
+		})
+	}
+	return p.reported%enough == 0
+}
+
+// Flush writes the reports gathered so far.
+func (p *Pool) Flush(ctx context.Context) error {
+	p.mu.Lock()
+	reports := p.reports
+	p.reports, p.reported = map[string][]report{}, 0
+	p.mu.Unlock()
+	var failure error
+	for site, list := range reports {
+		if err := p.write(ctx, site, list); err != nil {
+			failure = err
+			p.mu.Lock()
+			p.reports[site] = append(list, p.reports[site]...)
+			p.reported += len(list)
+			p.mu.Unlock()
+		}
+	}
+	return failure
+}
+
+func (p *Pool) write(ctx context.Context, site string, list []report) error {
+	keys := append(p.poolKeys(), healthKey(p.cfg.Name, site), changesKey(p.cfg.Name, site))
+	if site == "" { // requests of no site in particular have a scope of their own
+		keys[7], keys[8] = healthKey(p.cfg.Name, "*none*"), changesKey(p.cfg.Name, "*none*")
+	}
+	for chunk := range slices.Chunk(list, 150) {
+		args := []any{time.Now().UnixMilli(), p.cfg.MaxFails}
+		for _, r := range chunk {
+			cooldown := int64(-1)
+			if r.cooldown >= 0 {
+				cooldown = r.cooldown.Milliseconds()
+			}
+			args = append(args, r.id, string(r.outcome), r.begun.UnixMilli(), float64(r.latency.Microseconds())/1000, cooldown, rand.Float64())
+		}
+		dead, err := reportCmd.Run(ctx, p.rdb, keys, args...).StringSlice()
+		if err != nil {
+			return fmt.Errorf("report on proxies: %w", err)
+		}
+		if len(dead) > 0 {
+			p.cfg.Logger.Info("proxies failed for good and left the pool", "count", len(dead))
+			p.mu.Lock()
+			for _, id := range dead {
+				p.drop(id)
+			}
+			p.mu.Unlock()
+		}
+	}
+	return nil
+}

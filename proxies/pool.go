@@ -1,0 +1,533 @@
+package proxies
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/proxies/probe"
+	"muster/proxies/tunnel"
+)
+
+// ErrNoProxy says that no proxy of the pool can be used now. Its text says what to do.
+var ErrNoProxy = errors.New("no usable proxy; run muster proxies refresh, or set fallback: wait or direct")
+
+// PoolConfig says how a pool lends its proxies.
+type PoolConfig struct {
+	// Redis holds the pool. Needed.
+	Redis redis.UniversalClient
+	// Name tells pools on one Redis apart. Defaults to "{muster:proxies}"; the braces keep it on one slot of a cluster.
+	Name string
+	// MaxFails is how many failures in a row take a proxy out; a timeout is half of one. Defaults to 3.
+	MaxFails float64
+	// MaxInFlight is how many requests of this process one proxy carries at once. Defaults to 32.
+	MaxInFlight int
+	// MaxTransports is how many proxies keep connections open. Defaults to 256.
+	MaxTransports int
+	// SyncEvery is how old the process's view of the pool may be. Defaults to 1 s.
+	SyncEvery time.Duration
+	// FlushEvery is how long reports are gathered before they are written. Defaults to 100 ms.
+	FlushEvery time.Duration
+	// ConnectTimeout and HandshakeTimeout bound the way to and through a proxy. Default to 8 s and 10 s.
+	ConnectTimeout, HandshakeTimeout time.Duration
+	// HeaderTimeout bounds the wait for the head of an answer. Defaults to 30 s.
+	HeaderTimeout time.Duration
+	// TLS is used towards targets. Defaults to the system's roots, always verified.
+	TLS *tls.Config
+	// Dial reaches proxies. Defaults to a net.Dialer.
+	Dial tunnel.DialFunc
+	// Logger defaults to none.
+	Logger *slog.Logger
+}
+
+func (c PoolConfig) withDefaults() PoolConfig {
+	c.Name = cmp.Or(c.Name, "{muster:proxies}")
+	c.MaxFails = cmp.Or(c.MaxFails, 3)
+	c.MaxInFlight = cmp.Or(c.MaxInFlight, 32)
+	c.MaxTransports = cmp.Or(c.MaxTransports, 256)
+	c.SyncEvery = cmp.Or(c.SyncEvery, time.Second)
+	c.FlushEvery = cmp.Or(c.FlushEvery, 100*time.Millisecond)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 8*time.Second)
+	c.HandshakeTimeout = cmp.Or(c.HandshakeTimeout, 10*time.Second)
+	c.HeaderTimeout = cmp.Or(c.HeaderTimeout, 30*time.Second)
+	if c.Dial == nil {
+		c.Dial = (&net.Dialer{}).DialContext
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Pool is the live proxies. Its records and their health are in Redis, where all processes share them; each process
+// picks from a view of its own, which it brings up to date with what has changed, and gathers its reports. Close it.
+type Pool struct {
+	cfg PoolConfig
+	rdb redis.UniversalClient
+
+	syncing sync.Mutex // held by the one that brings the view up to date
+
+	mu         sync.Mutex // guards the fields below
+	members    map[string]*member
+	order      []*member // in no order, for random access; swapped on removal
+	byLatency  []*member // sorted when needed; nil when it has to be made anew
+	scopes     map[string]*scope
+	syncedAt   time.Time
+	cursor     int // of round-robin
+	stickies   map[string]*sticky
+	transports *transports
+	reports    map[string][]report // by site
+	reported   int                 // how many are in reports
+	flushTimer *time.Timer
+	closed     bool
+
+	flushing sync.WaitGroup
+}
+
+// member is a proxy in the view.
+type member struct {
+	Proxy
+	at       int // in Pool.order
+	all      Health
+	inFlight int
+	uses     int64
+}
+
+// scope is a site as the view knows it, or one of the two scopes of the pool as a whole.
+type scope struct {
+	version int64
+	usedAt  time.Time
+	health  map[string]Health
+}
+
+// NewPool returns a pool; it does no I/O.
+func NewPool(cfg PoolConfig) *Pool {
+	cfg = cfg.withDefaults()
+	p := &Pool{cfg: cfg, rdb: cfg.Redis, members: map[string]*member{}, scopes: map[string]*scope{}, stickies: map[string]*sticky{}, reports: map[string][]report{}}
+	p.transports = newTransports(cfg)
+	return p
+}
+
+// Close writes what has been reported and closes idle connections.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	if p.flushTimer != nil && p.flushTimer.Stop() {
+		p.flushing.Done()
+	}
+	p.mu.Unlock()
+	p.flushing.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	err := p.Flush(ctx)
+	p.transports.close()
+	return err
+}
+
+//go:embed lua/publish.lua
+var publishLua string
+
+//go:embed lua/remove.lua
+var removeLua string
+
+//go:embed lua/report.lua
+var reportLua string
+
+var (
+	publishCmd = redis.NewScript(publishLua)
+	removeCmd  = redis.NewScript(removeLua)
+	reportCmd  = redis.NewScript(reportLua)
+)
+
+// poolKeys are the keys that all scripts share, in their order.
+func (p *Pool) poolKeys() []string {
+	name := p.cfg.Name
+	return []string{recordsKey(name), changesKey(name, recordsScope), versionKey(name), healthKey(name, ""), changesKey(name, ""), archiveKey(name), archivedKey(name)}
+}
+
+// Publish puts the accepted ones among the results into the pool and takes those that were in it and failed out of it.
+// It may be called with results as they come. It returns how many were not there before.
+func (p *Pool) Publish(ctx context.Context, results ...probe.Result) (added int, err error) {
+	members := make([]Proxy, 0, len(results))
+	var gone []string
+	for _, r := range results {
+		if r.Accepted() {
+			members = append(members, proxyOf(r))
+		} else {
+			gone = append(gone, candidateID(r.Candidate))
+		}
+	}
+	if added, err = p.put(ctx, members); err != nil {
+		return added, err
+	}
+	_, err = p.Remove(ctx, gone...)
+	return added, err
+}
+
+// Add puts proxies into the pool without a check; their ids are set.
+func (p *Pool) Add(ctx context.Context, proxies ...Proxy) (added int, err error) {
+	for i := range proxies {
+		proxies[i].ID = proxyID(proxies[i])
+	}
+	return p.put(ctx, proxies)
+}
+
+func (p *Pool) put(ctx context.Context, proxies []Proxy) (added int, err error) {
+	for chunk := range slices.Chunk(proxies, 200) {
+		args := []any{time.Now().UnixMilli()}
+		for _, proxy := range chunk {
+			record, err := json.Marshal(proxy)
+			if err != nil {
+				return added, fmt.Errorf("encode proxy %s: %w", proxy, err)
+			}
+			args = append(args, proxy.ID, record, proxy.LatencyMS)
+		}
+		n, err := publishCmd.Run(ctx, p.rdb, p.poolKeys(), args...).Int()
+		if err != nil {
+			return added, fmt.Errorf("publish proxies: %w", err)
+		}
+		added += n
+	}
+	p.stale()
+	return added, nil
+}
+
+// Remove takes proxies out by id. It returns how many were in the pool.
+func (p *Pool) Remove(ctx context.Context, ids ...string) (removed int, err error) {
+	for chunk := range slices.Chunk(ids, 500) {
+		args := []any{time.Now().UnixMilli()}
+		for _, id := range chunk {
+			args = append(args, id)
+		}
+		n, err := removeCmd.Run(ctx, p.rdb, p.poolKeys(), args...).Int()
+		if err != nil {
+			return removed, fmt.Errorf("remove proxies: %w", err)
+		}
+		removed += n
+	}
+	p.stale()
+	return removed, nil
+}
+
+// Ban keeps a proxy from a site for a while, or from all sites when site is "".
+func (p *Pool) Ban(ctx context.Context, id, site string, d time.Duration) error {
+	outcome := Banned
+	if site == "" {
+		outcome = Failed
+	}
+	if err := p.write(ctx, site, []report{{id: id, outcome: outcome, begun: time.Now().Add(time.Millisecond), cooldown: d}}); err != nil {
+		return err
+	}
+	p.stale()
+	return nil
+}
+
+// stale makes the next pick look at Redis again.
+func (p *Pool) stale() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.syncedAt = time.Time{}
+}
+
+// Count is how many proxies are in the pool.
+func (p *Pool) Count(ctx context.Context) (int, error) {
+	n, err := p.rdb.HLen(ctx, recordsKey(p.cfg.Name)).Result()
+	if err != nil {
+		return 0, fmt.Errorf("count proxies: %w", err)
+	}
+	return int(n), nil
+}
+
+// Usable is how many of them hide our address.
+func (p *Pool) Usable(ctx context.Context) (int, error) {
+	list, err := p.List(ctx, Filter{})
+	return len(list), err
+}
+
+// Member is a proxy with its health over all sites.
+type Member struct {
+	Proxy
+	Health Health  `json:"health"`
+	Score  float64 `json:"score"`
+}
+
+// List returns the proxies that f takes, the fastest first, those without a latency last.
+func (p *Pool) List(ctx context.Context, f Filter) ([]Member, error) {
+	if err := p.sync(ctx, nil, true); err != nil {
+		return nil, fmt.Errorf("list proxies: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	var out []Member
+	for _, m := range p.order {
+		if f.takes(&m.Proxy) {
+			out = append(out, Member{Proxy: m.Proxy, Health: m.all, Score: score(m.all, Health{}, m.LatencyMS, now)})
+		}
+	}
+	slices.SortFunc(out, func(a, b Member) int { return compareLatency(a.Proxy, b.Proxy) })
+	return out, nil
+}
+
+// SiteHealth returns the health of proxies with one site, by id.
+func (p *Pool) SiteHealth(ctx context.Context, site string) (map[string]Health, error) {
+	all, err := p.rdb.HGetAll(ctx, healthKey(p.cfg.Name, site)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read health with %s: %w", site, err)
+	}
+	out := map[string]Health{}
+	for id, text := range all {
+		if h, err := parseHealth(text); err == nil {
+			out[id] = h
+		}
+	}
+	return out, nil
+}
+
+// Archived returns the proxies that were taken out within the last day, to look at them again.
+func (p *Pool) Archived(ctx context.Context) ([]Proxy, error) {
+	records, err := p.rdb.HGetAll(ctx, archivedKey(p.cfg.Name)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read archived proxies: %w", err)
+	}
+	var out []Proxy
+	for _, record := range records {
+		var proxy Proxy
+		if json.Unmarshal([]byte(record), &proxy) == nil {
+			out = append(out, proxy)
+		}
+	}
+	slices.SortFunc(out, compareLatency)
+	return out, nil
+}
+
+// sync brings the view up to date when it is older than SyncEvery, or always when now is set. Of several callers one
+// does it; the others go on with what there is, except before the first time.
+func (p *Pool) sync(ctx context.Context, sites []string, now bool) error {
+	p.mu.Lock()
+	fresh := !now && time.Since(p.syncedAt) < p.cfg.SyncEvery
+	for _, site := range sites {
+		if s := p.scopes[site]; s == nil {
+			p.scopes[site] = &scope{version: -1, usedAt: time.Now(), health: map[string]Health{}}
+			fresh = false
+		} else {
+			s.usedAt = time.Now()
+		}
+	}
+	first := p.scopes[recordsScope] == nil || now || p.syncedAt.IsZero()
+	p.mu.Unlock()
+	if fresh {
+		return nil
+	}
+	if first {
+		p.syncing.Lock()
+	} else if !p.syncing.TryLock() {
+		return nil
+	}
+	defer p.syncing.Unlock()
+	if !now {
+		p.mu.Lock()
+		done := time.Since(p.syncedAt) < p.cfg.SyncEvery
+		for _, site := range sites {
+			done = done && p.scopes[site].version >= 0
+		}
+		p.mu.Unlock()
+		if done { // by the one we waited for
+			return nil
+		}
+	}
+	return p.update(ctx)
+}
+
+// update reads what has changed in every scope of the view. The caller holds syncing.
+func (p *Pool) update(ctx context.Context) error {
+	begun := time.Now()
+	p.mu.Lock()
+	versions := map[string]int64{recordsScope: -1, "": -1}
+	for name, s := range p.scopes {
+		if name != recordsScope && name != "" && time.Since(s.usedAt) > time.Hour {
+			delete(p.scopes, name)
+			continue
+		}
+		versions[name] = s.version
+	}
+	overdue := time.Since(p.syncedAt) > time.Hour && !p.syncedAt.IsZero() // removals are remembered for a day only
+	p.mu.Unlock()
+	names := []string{recordsScope, ""}
+	for name := range versions {
+		if name != recordsScope && name != "" {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		since := versions[name]
+		if overdue {
+			since = -1
+		}
+		if err := p.updateScope(ctx, name, since); err != nil {
+			return fmt.Errorf("read the pool: %w", err)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.syncedAt = begun
+	return nil
+}
+
+// updateScope reads a scope whole when since is negative, or else what has changed after since.
+func (p *Pool) updateScope(ctx context.Context, name string, since int64) error {
+	key := healthKey(p.cfg.Name, name)
+	if name == recordsScope {
+		key = recordsKey(p.cfg.Name)
+	}
+	values := map[string]string{} // id → value, "" when it is gone
+	version := since
+	if since < 0 {
+		now, err := p.rdb.Get(ctx, versionKey(p.cfg.Name)).Int64()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return err
+		}
+		version = now
+		for cursor := uint64(0); ; {
+			pairs, next, err := p.rdb.HScan(ctx, key, cursor, "", 2000).Result()
+			if err != nil {
+				return err
+			}
+			for i := 0; i+1 < len(pairs); i += 2 {
+				values[pairs[i]] = pairs[i+1]
+			}
+			if cursor = next; cursor == 0 {
+				break
+			}
+		}
+	} else {
+		changed, err := p.rdb.ZRangeByScoreWithScores(ctx, changesKey(p.cfg.Name, name), &redis.ZRangeBy{Min: "(" + strconv.FormatInt(since, 10), Max: "+inf"}).Result()
+		if err != nil {
+			return err
+		}
+		for chunk := range slices.Chunk(changed, 1000) {
+			ids := make([]string, len(chunk))
+			for i, z := range chunk {
+				ids[i] = z.Member.(string)
+				version = max(version, int64(z.Score))
+			}
+			found, err := p.rdb.HMGet(ctx, key, ids...).Result()
+			if err != nil {
+				return err
+			}
+			for i, id := range ids {
+				values[id], _ = found[i].(string)
+			}
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.apply(name, since < 0, version, values)
+	return nil
+}
+
+// apply puts what was read into the view. The caller holds mu.
+func (p *Pool) apply(name string, whole bool, version int64, values map[string]string) {
+	s := p.scopes[name]
+	if s == nil {
+		s = &scope{usedAt: time.Now(), health: map[string]Health{}}
+		p.scopes[name] = s
+	}
+	s.version = version
+	if name == recordsScope {
+		if whole {
+			for id := range p.members {
+				if values[id] == "" {
+					p.drop(id)
+				}
+			}
+		}
+		for id, record := range values {
+			var proxy Proxy
+			if record == "" || json.Unmarshal([]byte(record), &proxy) != nil || proxy.ID != id {
+				p.drop(id)
+				continue
+			}
+			if m := p.members[id]; m != nil {
+				m.Proxy = proxy
+			} else {
+				m = &member{Proxy: proxy, all: unknown, at: len(p.order)}
+				p.members[id] = m
+				p.order = append(p.order, m)
+			}
+			p.byLatency = nil
+		}
+		return
+	}
+	for id, text := range values {
+		h, err := parseHealth(text)
+		if err != nil {
+			delete(s.health, id)
+			continue
+		}
+		if name != "" {
+			s.health[id] = h
+		} else if m := p.members[id]; m != nil {
+			m.all = h
+		}
+	}
+}
+
+// drop takes a member out of the view. The caller holds mu.
+func (p *Pool) drop(id string) {
+	m := p.members[id]
+	if m == nil {
+		return
+	}
+	delete(p.members, id)
+	last := p.order[len(p.order)-1]
+	p.order[m.at], last.at = last, m.at
+	p.order = p.order[:len(p.order)-1]
+	p.byLatency = nil
+	p.transports.evict(id)
+	for _, s := range p.scopes {
+		delete(s.health, id)
+	}
+}
+
+// has tells whether the view has a proxy.
+func (p *Pool) has(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.members[id] != nil
+}
+
+// Status is what is known of the pool as a whole.
+type Status struct {
+	RefreshedAt time.Time `json:"refreshed_at,omitzero"` // when a refresh last found proxies
+	Stale       bool      `json:"stale"`                 // the last refresh found none, and the old ones stayed
+	Candidates  int       `json:"candidates"`            // of the last refresh
+	Alive       int       `json:"alive"`
+	Usable      int       `json:"usable"`
+}
+
+// Status reads it.
+func (p *Pool) Status(ctx context.Context) (Status, error) {
+	values, err := p.rdb.HGetAll(ctx, statusKey(p.cfg.Name)).Result()
+	if err != nil {
+		return Status{}, fmt.Errorf("read the pool's status: %w", err)
+	}
+	number := func(name string) int { n, _ := strconv.Atoi(values[name]); return n }
+	s := Status{Stale: values["stale"] == "1", Candidates: number("candidates"), Alive: number("alive"), Usable: number("usable")}
+	if at := number("refreshed_at"); at > 0 {
+		s.RefreshedAt = time.Unix(int64(at), 0)
+	}
+	return s, nil
+}

@@ -1,0 +1,148 @@
+package proxies
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"muster/proxies/probe"
+	"muster/proxies/source"
+)
+
+// Candidate is an endpoint that a list calls a proxy.
+type Candidate = source.Candidate
+
+// Proxy is a member of the pool: an endpoint that a check has found to work. It holds credentials: print it with
+// String, never field by field.
+type Proxy struct {
+	ID        string             `json:"id"`
+	Protocol  string             `json:"protocol"`
+	Host      string             `json:"host"`
+	Port      uint16             `json:"port"`
+	Username  string             `json:"username,omitempty"`
+	Password  string             `json:"password,omitempty"`
+	Exit      netip.Addr         `json:"exit_ip,omitzero"`
+	Rotating  bool               `json:"rotating,omitzero"`
+	Anonymity string             `json:"anonymity,omitempty"`
+	Tunnel    bool               `json:"tunnel,omitzero"`
+	Can       probe.Capabilities `json:"can"`
+	Country   string             `json:"country,omitempty"`
+	ASN       uint               `json:"asn,omitzero"`
+	ASOrg     string             `json:"as_org,omitempty"`
+	LatencyMS float64            `json:"latency_ms,omitzero"` // to the first byte, with connection and handshake
+	CheckedAt time.Time          `json:"checked_at,omitzero"`
+	Sources   []string           `json:"sources,omitempty"`
+	Tier      int                `json:"tier,omitzero"`
+}
+
+// proxyOf makes a pool member of a result. The result must be alive.
+func proxyOf(r probe.Result) Proxy {
+	c := r.Candidate
+	p := Proxy{
+		Protocol: r.Protocol, Host: c.Host, Port: c.Port, Username: c.Username, Password: c.Password,
+		Exit: r.Exit, Rotating: r.Rotating, Anonymity: r.Anonymity, Tunnel: r.Tunnel, Can: r.Can,
+		Country: c.Country, CheckedAt: r.CheckedAt, Sources: c.Sources,
+		LatencyMS: math.Round((r.Latency.Connect+r.Latency.Handshake+r.Latency.FirstByte)*10) / 10,
+	}
+	p.ID = proxyID(p)
+	return p
+}
+
+// proxyID tells members apart by protocol, host, port and user. The user stands in it as a hash: paid gateways put
+// account names there.
+func proxyID(p Proxy) string {
+	id := p.Protocol + "://" + net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port)))
+	if p.Username != "" {
+		sum := sha256.Sum256([]byte(p.Username))
+		id += "#" + hex.EncodeToString(sum[:4])
+	}
+	return id
+}
+
+// candidateID is the id of the pool member that a candidate would be if it spoke what its label says.
+func candidateID(c Candidate) string {
+	return proxyID(Proxy{Protocol: c.Protocol, Host: c.Host, Port: c.Port, Username: c.Username})
+}
+
+// Candidate is the proxy as something to check again. What it was found to speak is its label.
+func (p Proxy) Candidate() Candidate {
+	return Candidate{Protocol: p.Protocol, Host: p.Host, Port: p.Port, Username: p.Username, Password: p.Password, Country: p.Country, Sources: p.Sources}
+}
+
+// URL is how to use the proxy, with its credentials.
+func (p Proxy) URL() *url.URL { return p.Candidate().URL() }
+
+// String is the proxy for people: its password is left out.
+func (p Proxy) String() string { return p.Candidate().String() }
+
+// GoString is String.
+func (p Proxy) GoString() string { return fmt.Sprintf("proxies.Proxy(%s)", p) }
+
+// LogValue is String.
+func (p Proxy) LogValue() slog.Value { return slog.StringValue(p.String()) }
+
+// Usable tells whether the proxy hides our address. One of which that is not known counts as usable.
+func (p Proxy) Usable() bool {
+	return !strings.EqualFold(p.Anonymity, probe.Transparent) && p.Anonymity != "1"
+}
+
+// Filter says which proxies will do. Its zero value takes every one that is not transparent.
+type Filter struct {
+	Protocols  []string // any of these. Defaults to all
+	Countries  []string // any of these two-letter codes. Defaults to all
+	Anonymity  string   // at least this: "transparent", "anonymous" or "elite". Defaults to anonymous
+	HTTPS      bool     // TLS must be known to get through
+	Connect    bool     // it must open tunnels, as far as is known
+	MaxLatency time.Duration
+	ExcludeASN []uint
+	MaxTier    int // with a tier of at most this, when it is not 0
+}
+
+var anonymityRank = map[string]int{probe.Transparent: 0, "": 1, probe.Anonymous: 1, probe.Elite: 2}
+
+// takes tells whether the proxy will do by what is known from its check.
+func (f *Filter) takes(p *Proxy) bool {
+	want := 1
+	if f.Anonymity != "" {
+		want = anonymityRank[f.Anonymity]
+	}
+	switch {
+	case anonymityRank[p.Anonymity] < want, f.HTTPS && !p.Can.HTTPS, f.Connect && p.Can.Forward && !p.Can.Connect:
+		return false
+	case len(f.Protocols) > 0 && !slices.Contains(f.Protocols, p.Protocol):
+		return false
+	case len(f.Countries) > 0 && !slices.Contains(f.Countries, p.Country):
+		return false
+	case len(f.ExcludeASN) > 0 && slices.Contains(f.ExcludeASN, p.ASN):
+		return false
+	case f.MaxTier > 0 && p.Tier > f.MaxTier:
+		return false
+	}
+	return f.MaxLatency == 0 || p.LatencyMS > 0 && p.LatencyMS <= float64(f.MaxLatency)/float64(time.Millisecond)
+}
+
+// compareLatency sorts fastest first; one without a latency is last.
+func compareLatency(a, b Proxy) int {
+	key := func(p Proxy) float64 {
+		if p.LatencyMS <= 0 {
+			return math.Inf(1)
+		}
+		return p.LatencyMS
+	}
+	switch x, y := key(a), key(b); {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return strings.Compare(a.ID, b.ID)
+}

@@ -1,0 +1,426 @@
+// Package proxies keeps a scored pool of working proxies and lends it out as an http.RoundTripper.
+//
+// Lists come from package source, are checked by package probe, and those that work are published to a [Pool] in Redis,
+// as they are found. [Refresh] is that as a workflow:
+//
+//	Fetch, one per source ─▶ Merge: once each, in chunks of 100 ─▶ Check, one per chunk, over the fleet ─▶ Publish
+//
+// [Pool.Transport] lends the pool: a proxy for each request, another when it fails, and the blame to whom it belongs.
+package proxies
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/proxies/probe"
+	"muster/proxies/source"
+	"muster/tasks"
+)
+
+// ProgressPrefix is that of the progress keys of a refresh.
+const ProgressPrefix = "proxy_refresh"
+
+// ChunkSize is how many candidates one Check has.
+const ChunkSize = 100
+
+// A list travels between tasks as their result, which has a limit of 16 MiB.
+const (
+	maxPerSource  = 50_000
+	maxCandidates = 80_000
+)
+
+// The tasks of a refresh.
+var (
+	Fetch   = tasks.New[source.Source, source.List]("proxies.fetch", tasks.Queue("probe"), tasks.Timeout(3*time.Minute), tasks.MaxRetry(1), tasks.Backoff(time.Second, 5*time.Second))
+	Merge   = tasks.New[[]tasks.Outcome[source.List], [][]Candidate]("proxies.merge", tasks.Queue("probe"), tasks.Timeout(5*time.Minute), tasks.MaxRetry(2))
+	Check   = tasks.New[[]Candidate, Tally]("proxies.check", tasks.Queue("probe"), tasks.Timeout(780*time.Second), tasks.HardTimeout(900*time.Second), tasks.MaxRetry(2), tasks.Backoff(2*time.Second, 20*time.Second))
+	Publish = tasks.New[[]tasks.Outcome[Tally], Report]("proxies.publish", tasks.Queue("probe"), tasks.Timeout(5*time.Minute), tasks.MaxRetry(3))
+)
+
+// Tally counts what checks have found.
+type Tally struct {
+	Checked  int                  `json:"checked"`
+	Alive    int                  `json:"alive"`    // the judge was reached through them
+	Accepted int                  `json:"accepted"` // and nothing is against them
+	Usable   int                  `json:"usable"`   // and they hide our address
+	Elite    int                  `json:"elite"`
+	Reasons  map[probe.Reason]int `json:"reasons,omitempty"` // why the others are not accepted
+	Sources  map[string]Yield     `json:"sources,omitempty"`
+	Gone     []string             `json:"gone,omitempty"` // ids of members of the pool that are not accepted any more
+}
+
+// Yield is what came of one source.
+type Yield struct {
+	Candidates int `json:"candidates"`
+	Alive      int `json:"alive"`
+	Usable     int `json:"usable"`
+	Elite      int `json:"elite"`
+}
+
+// Add counts a result.
+func (t *Tally) Add(r probe.Result) {
+	t.Checked++
+	one := Yield{Candidates: 1}
+	if r.Alive {
+		t.Alive++
+		one.Alive = 1
+	}
+	if r.Accepted() {
+		t.Accepted++
+	} else {
+		if t.Reasons == nil {
+			t.Reasons = map[probe.Reason]int{}
+		}
+		t.Reasons[r.Reason]++
+	}
+	if r.Usable() {
+		t.Usable++
+		one.Usable = 1
+		if r.Anonymity == probe.Elite {
+			t.Elite++
+			one.Elite = 1
+		}
+	}
+	for _, name := range r.Candidate.Sources {
+		t.yield(name, one)
+	}
+}
+
+func (t *Tally) yield(name string, y Yield) {
+	if t.Sources == nil {
+		t.Sources = map[string]Yield{}
+	}
+	sum := t.Sources[name]
+	sum.Candidates += y.Candidates
+	sum.Alive += y.Alive
+	sum.Usable += y.Usable
+	sum.Elite += y.Elite
+	t.Sources[name] = sum
+}
+
+// Merge adds another tally.
+func (t *Tally) Merge(o Tally) {
+	t.Checked += o.Checked
+	t.Alive += o.Alive
+	t.Accepted += o.Accepted
+	t.Usable += o.Usable
+	t.Elite += o.Elite
+	t.Gone = append(t.Gone, o.Gone...)
+	for reason, n := range o.Reasons {
+		if t.Reasons == nil {
+			t.Reasons = map[probe.Reason]int{}
+		}
+		t.Reasons[reason] += n
+	}
+	for name, y := range o.Sources {
+		t.yield(name, y)
+	}
+}
+
+// Report is what a refresh has come to.
+type Report struct {
+	Tally
+	Candidates int  `json:"candidates"` // alias of Checked, with what was lost with a failed chunk
+	Live       int  `json:"live"`       // in the pool now
+	Errors     int  `json:"errors"`     // chunks that failed for good
+	Stale      bool `json:"stale"`      // nothing was found, and the old pool stays
+}
+
+// Refresh gathers candidates from sources, checks them in chunks wherever workers are, and publishes what works. Members
+// of the pool are checked along, so that nothing stays in it unchecked. Send it with tasks.ProgressKeys(ProgressPrefix).
+//
+// One source of several may fail, and so may chunks. No source readable is a failure that says why; nothing found is
+// none, and leaves the old pool, marked stale.
+func Refresh(sources ...source.Source) tasks.Signature[Report] {
+	lists := tasks.Settle(tasks.Each(sources, Fetch))
+	chunks := tasks.Chord(lists, Merge)
+	checked := tasks.Settle(tasks.Map(chunks, Check))
+	return tasks.Chord(checked, Publish)
+}
+
+// Config says how a Service works.
+type Config struct {
+	// Pool is where proxies go. Needed.
+	Pool *Pool
+	// Probe says how candidates are checked; its Judges are needed as soon as something is checked.
+	Probe probe.Config
+	// ExportDir is where live_proxies.json and .txt are written after a refresh. Defaults to none.
+	ExportDir string
+	// Fetcher gets the lists. Defaults to the zero Fetcher.
+	Fetcher *source.Fetcher
+	// Annotate adds what is known of an exit, such as its country. Defaults to nothing.
+	Annotate func(*Proxy)
+	// Logger defaults to none.
+	Logger *slog.Logger
+}
+
+// Service is the handlers of the tasks of this package.
+type Service struct {
+	cfg    Config
+	prober func() (*probe.Prober, error)
+}
+
+// NewService returns a service; it does no I/O.
+func NewService(cfg Config) (*Service, error) {
+	if cfg.Pool == nil {
+		return nil, errors.New("proxies: Config.Pool is needed")
+	}
+	if cfg.Fetcher == nil {
+		cfg.Fetcher = &source.Fetcher{}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	cfg.Probe.Logger = cmp.Or(cfg.Probe.Logger, cfg.Logger)
+	s := &Service{cfg: cfg}
+	s.prober = sync.OnceValues(func() (*probe.Prober, error) { return probe.New(cfg.Probe) })
+	return s, nil
+}
+
+// Register binds the tasks of a refresh to the service.
+func (s *Service) Register(mux *tasks.Mux) {
+	tasks.Handle(mux, Fetch, s.fetch)
+	tasks.Handle(mux, Merge, s.merge)
+	tasks.Handle(mux, Check, s.check)
+	tasks.Handle(mux, Publish, s.publish)
+}
+
+func (s *Service) fetch(ctx context.Context, from source.Source) (source.List, error) {
+	from.Max = min(cmp.Or(from.Max, maxPerSource), maxPerSource)
+	list, err := s.cfg.Fetcher.Fetch(ctx, from)
+	if err != nil {
+		if errors.Is(err, source.ErrEmpty) {
+			err = tasks.Permanent(err)
+		}
+		return list, err
+	}
+	s.cfg.Logger.Info("read a source", "source", list.Source, "candidates", len(list.Candidates), "rejects", list.Rejects)
+	return list, nil
+}
+
+// merge joins the lists with the members of the pool, once each, and cuts them into chunks.
+func (s *Service) merge(ctx context.Context, outcomes []tasks.Outcome[source.List]) ([][]Candidate, error) {
+	var lists []source.List
+	var reasons []string
+	for _, o := range outcomes {
+		if o.Err != nil {
+			reasons = append(reasons, o.Err.Message)
+			s.cfg.Logger.Warn("a source cannot be read", "err", o.Err.Message)
+			continue
+		}
+		lists = append(lists, o.Value)
+	}
+	switch {
+	case len(outcomes) == 0:
+		return nil, tasks.Permanent(errors.New("no proxy sources are configured; name some under proxies.sources"))
+	case len(lists) == 0:
+		return nil, tasks.Permanent(fmt.Errorf("no proxy source could be read: %s", strings.Join(reasons, "; ")))
+	}
+	candidates, err := s.withMembers(ctx, source.Merge(lists))
+	if err != nil {
+		return nil, err
+	}
+	if len(candidates) > maxCandidates {
+		s.cfg.Logger.Warn("more candidates than a refresh checks; the rest is left", "candidates", len(candidates), "checked", maxCandidates)
+		candidates = candidates[:maxCandidates]
+	}
+	tasks.PublishKey(ctx, "candidates", strconv.Itoa(len(candidates)))
+	return slices.Collect(slices.Chunk(candidates, ChunkSize)), nil
+}
+
+// withMembers adds the members of the pool that are in no list. A member that is in one keeps its place in it, and its
+// label becomes what it was found to speak.
+func (s *Service) withMembers(ctx context.Context, candidates []Candidate) ([]Candidate, error) {
+	members, err := s.cfg.Pool.List(ctx, Filter{Anonymity: probe.Transparent})
+	if err != nil {
+		return nil, err
+	}
+	at := map[string]int{}
+	for i, c := range candidates {
+		at[c.Address()+"|"+c.Username] = i
+	}
+	for _, m := range members {
+		c := m.Candidate()
+		if i, ok := at[c.Address()+"|"+c.Username]; ok {
+			candidates[i].Protocol = c.Protocol
+			continue
+		}
+		candidates = append(candidates, c)
+	}
+	return candidates, nil
+}
+
+// check probes a chunk and publishes what works as it is found. Members that fail stay until the refresh ends: when it
+// finds nothing at all, it is more likely our network than all of theirs.
+func (s *Service) check(ctx context.Context, chunk []Candidate) (Tally, error) {
+	var tally Tally
+	err := s.Check(ctx, chunk, func(r probe.Result) {
+		tally.Add(r)
+		if id := candidateID(r.Candidate); !r.Accepted() && s.cfg.Pool.has(id) {
+			tally.Gone = append(tally.Gone, id)
+		}
+		tasks.SetProgress(ctx, tally.Checked, len(chunk))
+	})
+	return tally, err
+}
+
+// Check probes candidates, publishes those that work to the pool as they are found, and hands each result to report, one
+// call at a time.
+func (s *Service) Check(ctx context.Context, candidates []Candidate, report func(probe.Result)) error {
+	prober, err := s.prober()
+	if err != nil {
+		return tasks.Permanent(err)
+	}
+	if err := prober.Start(ctx); err != nil {
+		return err
+	}
+	var failure error
+	err = prober.Each(ctx, slices.Values(candidates), func(r probe.Result) {
+		if failure == nil && r.Accepted() {
+			failure = s.take(ctx, r)
+		}
+		report(r)
+	})
+	return cmp.Or(err, failure)
+}
+
+// take publishes one accepted result.
+func (s *Service) take(ctx context.Context, r probe.Result) error {
+	proxy := proxyOf(r)
+	if s.cfg.Annotate != nil {
+		s.cfg.Annotate(&proxy)
+	}
+	_, err := s.cfg.Pool.put(ctx, []Proxy{proxy})
+	return err
+}
+
+// publish closes a refresh: it sums up, exports and says how the pool stands.
+func (s *Service) publish(ctx context.Context, outcomes []tasks.Outcome[Tally]) (Report, error) {
+	var report Report
+	var lost []string
+	for _, o := range outcomes {
+		if o.Err != nil {
+			report.Errors++
+			lost = append(lost, o.Err.Message)
+			continue
+		}
+		report.Merge(o.Value)
+	}
+	report.Candidates = report.Checked
+	tasks.PublishKey(ctx, "error_count", strconv.Itoa(report.Errors))
+	if len(outcomes) > 0 && report.Errors == len(outcomes) {
+		return report, tasks.Permanent(fmt.Errorf("no chunk of candidates could be checked: %s", lost[0]))
+	}
+	tasks.PublishKey(ctx, "status", "AGGREGATING")
+
+	pool := s.cfg.Pool
+	if report.Accepted > 0 {
+		if _, err := pool.Remove(ctx, report.Gone...); err != nil {
+			return report, err
+		}
+	}
+	report.Gone = nil
+	live, err := pool.Count(ctx)
+	if err != nil {
+		return report, err
+	}
+	report.Live = live
+	report.Stale = report.Accepted == 0 && live > 0
+	fields := map[string]any{"candidates": report.Candidates, "alive": report.Alive, "usable": report.Usable, "stale": "0"}
+	if report.Stale {
+		fields["stale"] = "1"
+		s.cfg.Logger.Warn("the refresh found no proxy; the old pool stays, marked stale", "live", live)
+	} else {
+		fields["refreshed_at"] = time.Now().Unix()
+	}
+	if err := pool.recordRefresh(ctx, fields, report.Sources); err != nil {
+		return report, err
+	}
+	if s.cfg.ExportDir != "" && !report.Stale {
+		if _, err := pool.Export(ctx, s.cfg.ExportDir); err != nil {
+			return report, err
+		}
+	}
+	tasks.PublishKey(ctx, "result_count", strconv.Itoa(report.Usable))
+	s.cfg.Logger.Info("refreshed the proxies", "checked", report.Checked, "alive", report.Alive, "usable", report.Usable, "live", live)
+	return report, nil
+}
+
+// SourceYield is what a source has yielded over time.
+type SourceYield struct {
+	Last      Yield     `json:"last"`
+	LastAt    time.Time `json:"last_at"`
+	Total     Yield     `json:"total"`
+	Refreshes int       `json:"refreshes"`
+	DryFor    int       `json:"dry_for"` // refreshes in a row without a usable proxy
+}
+
+// Yields returns what each source has yielded, by name.
+func (p *Pool) Yields(ctx context.Context) (map[string]SourceYield, error) {
+	texts, err := p.rdb.HGetAll(ctx, yieldsKey(p.cfg.Name)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read the yields of sources: %w", err)
+	}
+	out := map[string]SourceYield{}
+	for name, text := range texts {
+		var y SourceYield
+		if json.Unmarshal([]byte(text), &y) == nil {
+			out[name] = y
+		}
+	}
+	return out, nil
+}
+
+func (p *Pool) recordRefresh(ctx context.Context, fields map[string]any, sources map[string]Yield) error {
+	yields, err := p.Yields(ctx)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	values := map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(sources)) {
+		last := sources[name]
+		y := yields[name]
+		y.Last, y.LastAt = last, now.UTC()
+		y.Refreshes++
+		y.Total.Candidates += last.Candidates
+		y.Total.Alive += last.Alive
+		y.Total.Usable += last.Usable
+		y.Total.Elite += last.Elite
+		y.DryFor++
+		if last.Usable > 0 {
+			y.DryFor = 0
+		}
+		if y.DryFor == 3 {
+			p.cfg.Logger.Warn("a source of proxies has yielded nothing for three refreshes", "source", name)
+		}
+		text, err := json.Marshal(y)
+		if err != nil {
+			return fmt.Errorf("encode the yield of %s: %w", name, err)
+		}
+		values[name] = text
+	}
+	_, err = p.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.HSet(ctx, statusKey(p.cfg.Name), fields)
+		if len(values) > 0 {
+			pipe.HSet(ctx, yieldsKey(p.cfg.Name), values)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("record the refresh: %w", err)
+	}
+	return nil
+}

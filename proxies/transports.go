@@ -1,0 +1,119 @@
+package proxies
+
+import (
+	"container/list"
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"muster/proxies/tunnel"
+)
+
+// transports keeps the connections of the proxies used last: each has transports of its own, so that no connection,
+// and no HTTP/2 session, is ever shared by two proxies.
+type transports struct {
+	cfg PoolConfig
+
+	mu    sync.Mutex // guards the fields below
+	used  *list.List // of *pair, the last used first
+	byKey map[string]*list.Element
+}
+
+// pair is the two ways to use one proxy.
+type pair struct {
+	id      string
+	address string          // of the proxy, with credentials: a change makes new transports
+	forward *http.Transport // http requests in absolute form
+	tunnel  *http.Transport // everything through a tunnel
+}
+
+func newTransports(cfg PoolConfig) *transports {
+	return &transports{cfg: cfg, used: list.New(), byKey: map[string]*list.Element{}}
+}
+
+// of returns the transport for a request of a scheme through the proxy.
+func (t *transports) of(proxy Proxy, scheme string) (transport *http.Transport, forward bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	address := proxy.URL().String()
+	element := t.byKey[proxy.ID]
+	if element != nil && element.Value.(*pair).address != address {
+		t.remove(element)
+		element = nil
+	}
+	if element == nil {
+		element = t.used.PushFront(t.newPair(proxy, address))
+		t.byKey[proxy.ID] = element
+		for t.used.Len() > t.cfg.MaxTransports {
+			t.remove(t.used.Back())
+		}
+	}
+	t.used.MoveToFront(element)
+	p := element.Value.(*pair)
+	if scheme == "http" && canForward(proxy) {
+		return p.forward, true
+	}
+	return p.tunnel, false
+}
+
+// canForward tells whether the proxy takes http requests in absolute form. One that was not checked is taken to.
+func canForward(p Proxy) bool {
+	return (p.Protocol == "http" || p.Protocol == "https") && (p.Can.Forward || !p.Can.Connect)
+}
+
+func (t *transports) newPair(proxy Proxy, address string) *pair {
+	dialer := &tunnel.Dialer{Proxy: proxy.URL(), Dial: t.cfg.Dial, ConnectTimeout: t.cfg.ConnectTimeout, HandshakeTimeout: t.cfg.HandshakeTimeout}
+	base := &http.Transport{
+		MaxIdleConns:           16,
+		MaxIdleConnsPerHost:    8,
+		IdleConnTimeout:        60 * time.Second,
+		TLSHandshakeTimeout:    t.cfg.HandshakeTimeout,
+		ResponseHeaderTimeout:  t.cfg.HeaderTimeout,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: 256 << 10,
+	}
+	through := base.Clone()
+	if t.cfg.TLS != nil {
+		through.TLSClientConfig = t.cfg.TLS.Clone()
+	}
+	through.DialContext = dialer.DialContext
+	forward := base
+	// net/http writes the absolute form and the credentials; TLS with the proxy, if any, is the dialer's.
+	forward.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: proxy.Candidate().Address(), User: proxy.URL().User})
+	forward.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialer.DialProxy(ctx) }
+	return &pair{id: proxy.ID, address: address, forward: forward, tunnel: through}
+}
+
+// evict closes what is kept for a proxy.
+func (t *transports) evict(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if element := t.byKey[id]; element != nil {
+		t.remove(element)
+	}
+}
+
+func (t *transports) remove(element *list.Element) {
+	p := t.used.Remove(element).(*pair)
+	delete(t.byKey, p.id)
+	// Connections in use are closed when they become idle: a transport whose idle ones were closed keeps no new ones.
+	p.forward.CloseIdleConnections()
+	p.tunnel.CloseIdleConnections()
+}
+
+func (t *transports) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.used.Len() > 0 {
+		t.remove(t.used.Back())
+	}
+}
+
+func (t *transports) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.used.Len()
+}
