@@ -1,0 +1,388 @@
+package proxies
+
+import (
+	"bytes"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"crypto/tls"
+
+	"muster/proxies/probe"
+	"muster/proxies/proxytest"
+	"muster/proxies/source"
+	"muster/tasks/redistest"
+)
+
+// bench is a site under a name that only the proxies can resolve, and a pool of proxies that were started for it.
+type bench struct {
+	site   *httptest.Server
+	secure *httptest.Server
+	hosts  proxytest.Hosts
+	pool   *Pool
+	logs   *bytes.Buffer
+	hits   atomic.Int64
+	peers  sync.Map // addresses that requests came from
+}
+
+func newBench(t *testing.T, handler http.HandlerFunc, edit func(*PoolConfig)) *bench {
+	t.Helper()
+	b := &bench{logs: &bytes.Buffer{}}
+	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b.hits.Add(1)
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		b.peers.Store(host, true)
+		w.Header().Set("X-Peer", host)
+		handler(w, r)
+	})
+	b.site, b.secure = httptest.NewServer(serve), httptest.NewTLSServer(serve)
+	t.Cleanup(b.site.Close)
+	t.Cleanup(b.secure.Close)
+	b.hosts = proxytest.Hosts{"shop.example:80": b.site.Listener.Addr().String(), "example.com:443": b.secure.Listener.Addr().String(), "down.example": "127.0.0.3:1"}
+	roots := x509.NewCertPool()
+	roots.AddCert(b.secure.Certificate())
+	b.pool = newPool(t, redistest.New(t), func(c *PoolConfig) {
+		c.TLS = &tls.Config{RootCAs: roots}
+		c.HeaderTimeout, c.ConnectTimeout, c.HandshakeTimeout = time.Second, time.Second, time.Second
+		c.Logger = slog.New(slog.NewTextHandler(b.logs, nil))
+		if edit != nil {
+			edit(c)
+		}
+	})
+	return b
+}
+
+// add starts proxies and puts them into the pool, with what a check would say of them; latency orders them for Fastest.
+func (b *bench) add(t *testing.T, options ...proxytest.Options) []string {
+	t.Helper()
+	var ids []string
+	for i, o := range options {
+		if !o.Exit.IsValid() {
+			o.Exit = proxytest.ExitAddress(i)
+		}
+		o.Hosts = b.hosts
+		p, err := proxytest.Start(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Close)
+		pair := netip.MustParseAddrPort(p.URL.Host)
+		r := probe.Result{Candidate: source.Candidate{Protocol: p.URL.Scheme, Host: pair.Addr().String(), Port: pair.Port(), Username: o.User, Password: o.Password},
+			Protocol: p.URL.Scheme, Alive: true, Exit: o.Exit, Anonymity: probe.Elite, Latency: probe.Latency{FirstByte: float64(i + 1)}}
+		r.Can.Forward = p.URL.Scheme[:4] == "http" && o.Kind != proxytest.ConnectOnly
+		r.Can.Connect = o.Kind != proxytest.ForwardOnly
+		mustPublish(t, b.pool, r)
+		ids = append(ids, proxyOf(r).ID)
+	}
+	return ids
+}
+
+// fastest makes the choice of the first proxy a certain one: that added first.
+var fastest = TransportOptions{PickOptions: PickOptions{Strategy: Fastest}}
+
+func get(t *testing.T, rt http.RoundTripper, url string) (status int, body string, err error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := rt.RoundTrip(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), err
+}
+
+// health returns failures over all sites and at the site.
+func (b *bench) health(t *testing.T, id, site string) (all, there Health, inPool bool) {
+	t.Helper()
+	flush(t, b.pool)
+	list, err := b.pool.List(t.Context(), Filter{Anonymity: probe.Transparent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range list {
+		if m.ID == id {
+			all, inPool = m.Health, true
+		}
+	}
+	sites, err := b.pool.SiteHealth(t.Context(), site)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all, sites[id], inPool
+}
+
+func hello(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
+
+// Every kind carries http and https to names that only it can resolve, and leaves by its own address.
+func TestEveryKindCarriesRequests(t *testing.T) {
+	t.Parallel()
+	for _, o := range []proxytest.Options{
+		{Kind: proxytest.Elite}, {Kind: proxytest.ConnectOnly}, {Kind: proxytest.OverTLS}, {Kind: proxytest.SOCKS5}, {Kind: proxytest.SOCKS4A},
+		{Kind: proxytest.Elite, User: "u", Password: "p@ss:w/rd"}, {Kind: proxytest.SOCKS5, User: "u", Password: "p@ss:w/rd"},
+		{Kind: proxytest.ConnectOnly, User: "u", Password: "p@ss:w/rd"},
+	} {
+		t.Run(string(o.Kind)+o.User, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, hello, nil)
+			o.Exit = proxytest.ExitAddress(7)
+			b.add(t, o)
+			rt := b.pool.Transport("shop", TransportOptions{})
+			for _, url := range []string{"http://shop.example/a", "http://shop.example/b", "https://example.com/c"} {
+				if status, body, err := get(t, rt, url); status != 200 || body != "hello" || err != nil {
+					t.Errorf("%s: got %d %q %v", url, status, body, err)
+				}
+			}
+			b.peers.Range(func(peer, _ any) bool {
+				if peer != o.Exit.String() {
+					t.Errorf("the site saw %v", peer)
+				}
+				return true
+			})
+		})
+	}
+}
+
+// What a proxy does wrong is charged to it and made good by another.
+func TestAnotherProxyIsTried(t *testing.T) {
+	t.Parallel()
+	for kind, wantFails := range map[proxytest.Kind]float64{
+		proxytest.Dead: 1, proxytest.HangsUp: 1, proxytest.WantsAuth: 1, proxytest.BadGateway: 1, proxytest.Noise: 1, proxytest.Silent: 0.5,
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, hello, nil)
+			ids := b.add(t, proxytest.Options{Kind: kind}, proxytest.Options{Kind: proxytest.Elite})
+			if status, body, err := get(t, b.pool.Transport("shop", fastest), "http://shop.example/"); status != 200 || body != "hello" || err != nil {
+				t.Fatalf("got %d %q %v", status, body, err)
+			}
+			all, _, _ := b.health(t, ids[0], "shop")
+			if all.Fails != wantFails {
+				t.Errorf("got %v failures of the %s proxy, want %v", all.Fails, kind, wantFails)
+			}
+			if good, there, _ := b.health(t, ids[1], "shop"); good.Fails != 0 || there.Requests != 1 || there.OK <= 0.5 {
+				t.Errorf("got %+v %+v of the good one", good, there)
+			}
+		})
+	}
+}
+
+// The site's own answers are charged to no proxy: only a ban is, on that site alone.
+func TestTheSitesAnswers(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		status               int
+		header               string
+		banned, paused, hits bool
+	}{
+		{status: 200}, {status: 404}, {status: 410}, {status: 500}, {status: 503}, {status: 302},
+		{status: 403, banned: true}, {status: 429, header: "7", paused: true},
+	} {
+		t.Run(strconv.Itoa(test.status), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, func(w http.ResponseWriter, _ *http.Request) {
+				if test.header != "" {
+					w.Header().Set("Retry-After", test.header)
+				}
+				w.WriteHeader(test.status)
+			}, nil)
+			ids := b.add(t, proxytest.Options{Kind: proxytest.Elite})
+			status, _, err := get(t, b.pool.Transport("shop", TransportOptions{}), "http://shop.example/")
+			if status != test.status || err != nil {
+				t.Fatalf("got %d %v", status, err)
+			}
+			all, there, _ := b.health(t, ids[0], "shop")
+			if all.Fails != 0 || all.OK <= 0.5 {
+				t.Errorf("charged on all sites: %+v", all)
+			}
+			if got := there.Fails > 0; got != test.banned {
+				t.Errorf("got banned %t want %t (%+v)", got, test.banned, there)
+			}
+			if wait := time.Until(there.Until); test.paused && (wait < 5*time.Second || wait > 7*time.Second) {
+				t.Errorf("got a pause of %s, the site asked for 7 s", wait)
+			}
+			_, _, err = get(t, b.pool.Transport("other", TransportOptions{}), "http://shop.example/")
+			if err != nil {
+				t.Errorf("another site: %v", err)
+			}
+			if test.paused {
+				if _, _, err := get(t, b.pool.Transport("shop", TransportOptions{}), "http://shop.example/"); !errors.Is(err, ErrNoProxy) {
+					t.Errorf("got %v, want a pause", err)
+				}
+			}
+		})
+	}
+}
+
+// When no proxy reaches the target, it is the target, and no proxy is charged.
+func TestTargetDownIsNobodysFault(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []proxytest.Kind{proxytest.SOCKS5, proxytest.ConnectOnly} {
+		b := newBench(t, hello, nil)
+		ids := b.add(t, proxytest.Options{Kind: kind}, proxytest.Options{Kind: kind}, proxytest.Options{Kind: kind})
+		rt := b.pool.Transport("shop", TransportOptions{})
+		for range 3 {
+			if _, _, err := get(t, rt, "http://down.example/"); err == nil || errors.Is(err, ErrNoProxy) {
+				t.Fatalf("%s: got %v", kind, err)
+			}
+		}
+		for _, id := range ids {
+			if all, _, in := b.health(t, id, "shop"); all.Fails != 0 || !in {
+				t.Errorf("%s: got %+v, in the pool %t", kind, all, in)
+			}
+		}
+	}
+}
+
+// A captcha page is told to the pool by who has read it.
+func TestBlocked(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, hello, nil)
+	ids := b.add(t, proxytest.Options{Kind: proxytest.Elite})
+	request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://shop.example/", nil)
+	response, err := b.pool.Transport("shop", TransportOptions{}).RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if proxy, ok := Used(response); !ok || proxy.ID != ids[0] {
+		t.Errorf("got %v %t", proxy, ok)
+	}
+	Blocked(response)
+	response.Body.Close()
+	if all, there, _ := b.health(t, ids[0], "shop"); there.Fails != 1 || all.Fails != 0 {
+		t.Errorf("got %+v %+v", all, there)
+	}
+}
+
+// A body that breaks off after some of it was passed on is an error, is charged, and is not sent again.
+func TestBrokenBody(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "half")
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}, nil)
+	ids := b.add(t, proxytest.Options{Kind: proxytest.SOCKS5}, proxytest.Options{Kind: proxytest.SOCKS5})
+	_, body, err := get(t, b.pool.Transport("shop", fastest), "http://shop.example/")
+	if err == nil || body != "half" || b.hits.Load() != 1 {
+		t.Fatalf("got %q %v after %d requests", body, err, b.hits.Load())
+	}
+	if all, _, _ := b.health(t, ids[0], "shop"); all.Fails != 1 {
+		t.Errorf("got %+v", all)
+	}
+}
+
+// A request that must not be sent twice is not.
+func TestPostIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, hello, nil)
+	b.add(t, proxytest.Options{Kind: proxytest.HangsUp}, proxytest.Options{Kind: proxytest.Elite})
+	post := func(key string) error {
+		request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://shop.example/", strings.NewReader("x"))
+		if key != "" {
+			request.Header.Set("Idempotency-Key", key)
+		}
+		response, err := b.pool.Transport("shop", fastest).RoundTrip(request)
+		if err == nil {
+			response.Body.Close()
+		}
+		return err
+	}
+	if err := post(""); err == nil || b.hits.Load() != 0 {
+		t.Fatalf("got %v and %d requests", err, b.hits.Load())
+	}
+	if err := post("once"); err != nil || b.hits.Load() != 1 {
+		t.Fatalf("got %v and %d requests", err, b.hits.Load())
+	}
+}
+
+// Without a proxy a request fails with advice; it goes directly only when that was asked for, and says so.
+func TestFallbacks(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, hello, nil)
+	direct := b.site.URL
+	if _, _, err := get(t, b.pool.Transport("shop", TransportOptions{}), direct); !errors.Is(err, ErrNoProxy) || !strings.Contains(err.Error(), "muster proxies refresh") {
+		t.Errorf("fail: got %v", err)
+	}
+	begun := time.Now()
+	wait := TransportOptions{Fallback: FallbackWait, PickOptions: PickOptions{Wait: 300 * time.Millisecond}}
+	if _, _, err := get(t, b.pool.Transport("shop", wait), direct); !errors.Is(err, ErrNoProxy) || time.Since(begun) < 300*time.Millisecond {
+		t.Errorf("wait: got %v after %s", err, time.Since(begun))
+	}
+	if b.hits.Load() != 0 {
+		t.Fatal("a request went directly, unasked")
+	}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	if status, _, err := get(t, b.pool.Transport("shop", TransportOptions{Fallback: FallbackDirect, Direct: transport}), direct); status != 200 || err != nil {
+		t.Errorf("direct: got %d %v", status, err)
+	}
+	if !strings.Contains(b.logs.String(), "going directly") {
+		t.Error("went directly without a word")
+	}
+	wait.Wait = 20 * time.Second
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := get(t, b.pool.Transport("shop", wait), "http://shop.example/")
+		done <- err
+	}()
+	b.add(t, proxytest.Options{Kind: proxytest.Elite})
+	if err := <-done; err != nil {
+		t.Errorf("wait: got %v though a proxy came", err)
+	}
+}
+
+// Requests in parallel go by different proxies, and the transports kept are bounded.
+func TestOneTransportPerProxy(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, w.Header().Get("X-Peer")) },
+		func(c *PoolConfig) { c.MaxTransports = 4; c.SyncEvery = time.Second })
+	var options []proxytest.Options
+	for i := range 12 {
+		options = append(options, proxytest.Options{Kind: []proxytest.Kind{proxytest.Elite, proxytest.SOCKS5}[i%2]})
+	}
+	b.add(t, options...)
+	rt := b.pool.Transport("shop", TransportOptions{PickOptions: PickOptions{Strategy: RoundRobin}})
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 25 {
+				request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://shop.example/", nil)
+				response, err := rt.RoundTrip(request)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				body, err := io.ReadAll(response.Body)
+				response.Body.Close()
+				if used, _ := Used(response); err != nil || used.Exit.String() != string(body) {
+					t.Errorf("the site saw %s, the proxy was %v which leaves by %v; %v", body, used, used.Exit, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := b.pool.transports.len(); n > 4 {
+		t.Errorf("got %d transports kept", n)
+	}
+	seen := 0
+	b.peers.Range(func(_, _ any) bool { seen++; return true })
+	if seen != 12 {
+		t.Errorf("%d of 12 proxies were used", seen)
+	}
+}
