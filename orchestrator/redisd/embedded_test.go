@@ -3,11 +3,13 @@ package redisd
 import (
 	"compress/gzip"
 	"encoding/gob"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -314,5 +316,75 @@ func TestSnapshotOfAnotherVersion(t *testing.T) {
 	want := []snapshotKey{{Key: "k", Type: "string", Values: []string{"v"}}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("read %+v, %v; want %+v", got, err, want)
+	}
+}
+
+// A script's writes are saved together or not at all.
+func TestSnapshotIsOfOneMoment(t *testing.T) {
+	t.Parallel()
+	cfg := config(t)
+	cfg.Mode, cfg.SaveEvery = Embedded, time.Hour
+	s := start(t, cfg)
+	rdb := client(t, s.URL())
+	both := redis.NewScript(`redis.call('INCR', 'a') redis.call('RPUSH', 'z', 'x') return 1`)
+	done := make(chan struct{})
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if err := both.Run(t.Context(), rdb, nil).Err(); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range 50 {
+		keys, err := dump(t.Context(), s.mini.rdb)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, z := "0", 0
+		for _, k := range keys {
+			switch k.Key {
+			case "a":
+				a = k.Values[0]
+			case "z":
+				z = len(k.Values)
+			}
+		}
+		if a != strconv.Itoa(z) {
+			t.Fatalf("a is %s and z has %d elements, want the same", a, z)
+		}
+	}
+	close(done)
+	writer.Wait()
+}
+
+func BenchmarkSave(b *testing.B) {
+	m, err := startEmbedded(b.Context(), "127.0.0.1:0", filepath.Join(b.TempDir(), "s"), time.Hour, slog.New(slog.DiscardHandler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = m.Stop(b.Context()) }()
+	pipe := m.rdb.Pipeline()
+	for i := range 10_000 { // about what a queue of that many tasks holds
+		n := strconv.Itoa(i)
+		pipe.HSet(b.Context(), "asynq:{default}:t:"+n, "msg", strings.Repeat("x", 200), "state", "completed", "result", n)
+		pipe.ZAdd(b.Context(), "asynq:{default}:completed", redis.Z{Score: float64(i), Member: n})
+		if i%500 == 499 {
+			if _, err := pipe.Exec(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	for i := 0; b.Loop(); i++ {
+		m.rdb.Set(b.Context(), "changed", i, 0)
+		if err := m.Save(b.Context()); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -29,11 +29,18 @@ local read = {
   zset = function(key) return redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') end,
   hash = function(key)
     local all, expiring = redis.call('HGETALL', key), {}
+    local fields = {}
     for i = 1, #all, 2 do
-      local ttl = redis.call('HPTTL', key, 'FIELDS', 1, all[i])[1]
-      if ttl >= 0 then
-        expiring[#expiring + 1] = all[i]
-        expiring[#expiring + 1] = ttl
+      fields[#fields + 1] = all[i]
+      if #fields == 500 or i + 1 == #all then
+        local ttls = redis.call('HPTTL', key, 'FIELDS', #fields, unpack(fields))
+        for j, ttl in ipairs(ttls) do
+          if ttl >= 0 then
+            expiring[#expiring + 1] = fields[j]
+            expiring[#expiring + 1] = ttl
+          end
+        end
+        fields = {}
       end
     end
     return all, expiring
