@@ -92,7 +92,6 @@ type Proxies struct {
 	MinUsable    int           `yaml:"min_usable" range:"0 1000000"`
 	Fallback     string        `yaml:"fallback" oneof:"fail wait direct"`
 	RefreshEvery time.Duration `yaml:"refresh_every" range:"1m 720h" zero:"never"`
-	ChunkSize    int           `yaml:"chunk_size" range:"1 10000"`
 	Judges       []string      `yaml:"judges"`
 	JudgeKey     string        `yaml:"judge_key" secret:"all"`
 	Concurrency  int           `yaml:"concurrency" range:"1 65536"`
@@ -160,7 +159,6 @@ func Default() Config {
 			MinUsable:    10,
 			Fallback:     "fail",
 			RefreshEvery: 6 * time.Hour,
-			ChunkSize:    100,
 			Concurrency:  256,
 		},
 		Sites: Sites{Parallel: true},

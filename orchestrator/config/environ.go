@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -11,7 +12,8 @@ import (
 // Environ returns the environment from which Load makes the same settings, for
 // a child process. It holds secrets.
 func (c Config) Environ() []string {
-	var env []string
+	// No file adds to it, neither the parent's nor one where the child begins.
+	env := []string{"MUSTER_CONFIG=" + os.DevNull}
 	for _, s := range settings(&c) {
 		if text := s.text(); text != "" {
 			env = append(env, envName(s.path)+"="+text)

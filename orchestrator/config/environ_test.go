@@ -21,7 +21,8 @@ func TestEnvironMakesTheSameSettings(t *testing.T) {
 	want.Wait.Poll = 250 * time.Millisecond
 
 	// The child's environment begins with its parent's.
-	inherited := []string{"MUSTER_REDIS__URL_FILE=/run/secrets/redis", "MUSTER_WORKERS__PROCESSES=9"}
+	file := write(t, "sites: {out: elsewhere}\n")
+	inherited := []string{"MUSTER_CONFIG=" + file, "MUSTER_REDIS__URL_FILE=/run/secrets/redis", "MUSTER_WORKERS__PROCESSES=9"}
 	got, err := Load(Sources{Environ: append(inherited, want.Environ()...)})
 	if err != nil {
 		t.Fatal(err)

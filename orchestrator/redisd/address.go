@@ -79,9 +79,9 @@ func (s *Server) unpublish() error {
 	return os.Remove(addressPath(s.cfg.DataDir))
 }
 
-// Discover returns the address of the Redis that an orchestrator works with
-// which uses the same data folder and is running now. The Redis has answered.
-// The error is ErrNotRunning when there is none.
+// Discover returns the address of the Redis that an orchestrator on the data
+// folder works with, or has worked with when it crashed. The Redis has just
+// answered. The error is ErrNotRunning when there is none.
 func Discover(ctx context.Context, dataDir string) (string, error) {
 	a, err := readAddress(dataDir)
 	if errors.Is(err, fs.ErrNotExist) {
