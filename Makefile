@@ -34,7 +34,7 @@ bench: ## numbers beside their yardsticks
 	PATH="$$(dirname $(REDIS)):$$PATH" $(GO) run ./scripts/bench
 
 e2e: ## the real binary: kill -9, outages, Ctrl-C
-	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test -count=1 -tags e2e ./scripts/e2e/...
+	PATH="$$(dirname $(REDIS)):$$PATH" MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test -count=1 -tags e2e ./scripts/e2e/...
 
 up: .env ## redis, orchestrator, two workers and the dashboard in containers
 	docker compose up --build --detach
