@@ -2,68 +2,511 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
 )
 
-var errNot = errors.New("not yet")
+// defaultRetention is how long an ended workflow can be read.
+const defaultRetention = 24 * time.Hour
 
-type Engine struct{}
+// maxInput bounds a literal input.
+const maxInput = 16 << 20
 
-func New(rdb redis.UniversalClient, log *slog.Logger) *Engine { return &Engine{} }
-func (e *Engine) Close()                                      {}
+// Engine sends workflows and moves them on. It may be used by many goroutines at once.
+type Engine struct {
+	store *store.Store
+	queue *enqueuer
+	log   *slog.Logger
+
+	mu     sync.Mutex // guards the fields below
+	graphs map[string]*graph.Graph
+	waits  *waiter
+	closed bool
+}
+
+// New returns an Engine on rdb.
+func New(rdb redis.UniversalClient, log *slog.Logger) *Engine {
+	return &Engine{store: store.New(rdb), queue: newEnqueuer(rdb), log: log, graphs: map[string]*graph.Graph{}}
+}
+
+// Close ends the subscriptions of waits.
+func (e *Engine) Close() {
+	e.mu.Lock()
+	w := e.waits
+	e.waits, e.closed = nil, true
+	e.mu.Unlock()
+	if w != nil {
+		w.close()
+	}
+}
+
+// flow is a workflow with its graph.
+type flow struct {
+	store.Flow
+	g *graph.Graph
+}
+
+var validID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
+
+// newID returns an id that sorts by time and does not start with a dash.
+func newID() string {
+	var b [15]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16)
+	_, _ = rand.Read(b[6:])
+	return strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:]))
+}
+
+// Send stores s and releases what can run at once. With [ErrDuplicate] the id is that of the other.
 func (e *Engine) Send(ctx context.Context, s *graph.Sig, o *graph.Opts) (string, error) {
-	return "", errNot
+	g, err := graph.Compile(s.ForSend(o))
+	if err != nil {
+		return "", err
+	}
+	id := o.ID
+	switch {
+	case id == "":
+		id = newID()
+	case !validID.MatchString(id):
+		return "", fmt.Errorf("id %q: use up to 100 letters, digits, _ and -", id)
+	}
+	if o.Unique != "" {
+		for same := false; !same; {
+			if same, err = e.store.SameShard(ctx, id, o.Unique); err != nil {
+				return "", err
+			}
+			if !same && o.ID != "" {
+				return "", errors.New("ID and Unique cannot go together on a cluster")
+			}
+			if !same {
+				id = newID()
+			}
+		}
+	}
+	if strings.ContainsAny(o.Progress, "{}") {
+		return "", fmt.Errorf("prefix of progress keys %q holds a brace", o.Progress)
+	}
+	g.Created = time.Now().UnixMilli()
+	g.Progress = o.Progress
+	g.Retention = defaultRetention.Milliseconds()
+	if o.Retention != nil {
+		g.Retention = max(1, o.Retention.Milliseconds())
+	}
+	if o.In != nil {
+		g.Delay = o.In.Milliseconds()
+	}
+	if o.At != nil {
+		g.At = o.At.UnixMilli()
+	}
+	f, err := e.store.Flow(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	fl := newFlow(f, g)
+	grow, err := grown(g, "")
+	if err != nil {
+		return "", err
+	}
+	grow.Unique, grow.UniqueTTL = o.Unique, o.UniqueTTL
+	m, err := e.store.Submit(ctx, fl.Flow, grow)
+	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) {
+		return dup.ID, ErrDuplicate
+	}
+	if err != nil {
+		return "", err
+	}
+	e.keep(id, "", g)
+	if g.Progress != "" {
+		if err := e.dispatched(ctx, fl); err != nil {
+			e.log.Warn("progress keys were not written", "workflow", id, "error", err)
+		}
+	}
+	// From here on the workflow runs whatever happens: what fails now, a worker makes up for.
+	if err := e.settle(ctx, fl, m); err != nil {
+		e.log.Warn("hand-over after send is left to the workers", "workflow", id, "error", err)
+	}
+	return id, nil
 }
-func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *Failure, error) {
-	return nil, nil, errNot
-}
-func (e *Engine) Progress(ctx context.Context, id string) (Progress, error) {
-	return Progress{}, errNot
-}
-func (e *Engine) Pause(ctx context.Context, id string, d time.Duration) error { return errNot }
-func (e *Engine) Members(ctx context.Context, id string) ([]json.RawMessage, error) {
-	return nil, errNot
-}
-func (e *Engine) Revoke(ctx context.Context, id string) error              { return errNot }
-func (e *Engine) RevokeNode(ctx context.Context, id, node string) error    { return errNot }
-func (e *Engine) Nodes(ctx context.Context, id string) ([]NodeInfo, error) { return nil, errNot }
-func (e *Engine) Workers(ctx context.Context) ([]WorkerInfo, error)        { return nil, errNot }
-func (e *Engine) Active(ctx context.Context) ([]ActiveNode, error)         { return nil, errNot }
-func (e *Engine) Due(ctx context.Context, limit int) ([]DueNode, error)    { return nil, errNot }
-func (e *Engine) Queues(ctx context.Context) ([]QueueInfo, error)          { return nil, errNot }
-func (e *Engine) PauseQueue(ctx context.Context, q string) error           { return errNot }
-func (e *Engine) ResumeQueue(ctx context.Context, q string) error          { return errNot }
-func (e *Engine) SetConcurrency(ctx context.Context, w string, n int) error {
-	return errNot
-}
-func (e *Engine) ExpireWorkers(ctx context.Context, ws []string) error { return errNot }
 
-type Run struct{ Info Info }
-
-func RunFrom(ctx context.Context) *Run                            { return nil }
-func (r *Run) SetProgress(done, total int)                        {}
-func (r *Run) PublishKey(ctx context.Context, name, value string) {}
-
-type WorkerConfig struct {
-	Queues                                      map[string]int
-	Strict                                      bool
-	Concurrency, MaxConcurrency, MaxResult, PID int
-	Grace                                       time.Duration
-	Name                                        string
-	Logger                                      *slog.Logger
-	Ready                                       func()
+func newFlow(f store.Flow, g *graph.Graph) *flow {
+	f.Created, f.Retention = g.Created, g.Retention
+	f.Root = strconv.Itoa(g.Root)
+	return &flow{f, g}
 }
-type Worker struct{}
 
-func NewWorker(e *Engine, hs map[string]*Handler, cfg WorkerConfig) *Worker { return &Worker{} }
-func (w *Worker) Name() string                                              { return "" }
-func (w *Worker) Run(ctx context.Context) error                             { return errNot }
-func (w *Worker) Kill()                                                     {}
-func (w *Worker) SetConcurrency(n int)                                      {}
+// grown returns what a compiled graph adds to a workflow at a scope.
+func grown(g *graph.Graph, scope string) (store.Grow, error) {
+	raw, err := g.Encode()
+	if err != nil {
+		return store.Grow{}, err
+	}
+	grow := store.Grow{Graph: raw}
+	grow.Work, grow.Virtual = g.Count()
+	at := graph.ID{Scope: scope, Inst: -1}
+	for i := range g.Nodes {
+		if in, ok := g.Input(i); ok {
+			if len(in) > maxInput {
+				return grow, fmt.Errorf("input of task %s has %d bytes, more than %d: store it and pass a key",
+					g.Specs[g.Nodes[i].Spec].Task, len(in), maxInput)
+			}
+			grow.Inputs = append(grow.Inputs, store.Literal{Node: at.At(i, -1).String(), Input: in})
+		}
+	}
+	for _, i := range g.Roots() {
+		grow.Roots = append(grow.Roots, store.Release{Node: at.At(i, -1).String(), Delay: delay(g, i, true), Lim: place(g, at, i)})
+	}
+	return grow, nil
+}
+
+// delay returns how long node i waits once it could run: "", ms or @unix ms.
+func delay(g *graph.Graph, i int, root bool) string {
+	n := &g.Nodes[i]
+	var in, at int64
+	if n.Kind == graph.Task || n.Kind == graph.Catch {
+		in, at = g.Specs[n.Spec].In, g.Specs[n.Spec].At
+	}
+	if root {
+		in, at = max(in, g.Delay), max(at, g.At)
+	}
+	switch {
+	case at > 0:
+		return "@" + strconv.FormatInt(at, 10)
+	case in > 0:
+		return strconv.FormatInt(in, 10)
+	}
+	return ""
+}
+
+func memberDelay(g *graph.Graph, i int) string {
+	sp := &g.Specs[g.Nodes[i].Spec]
+	switch {
+	case sp.At > 0:
+		return "@" + strconv.FormatInt(sp.At, 10)
+	case sp.In > 0:
+		return strconv.FormatInt(sp.In, 10)
+	}
+	return ""
+}
+
+// place returns the group whose place node i needs, as "group cap".
+func place(g *graph.Graph, id graph.ID, i int) string {
+	if lim := g.Nodes[i].Lim; lim > 0 {
+		return id.At(lim-1, -1).String() + " " + strconv.Itoa(g.Nodes[lim-1].AtMost)
+	}
+	return ""
+}
+
+func memberPlace(g *graph.Graph, id graph.ID) string {
+	if n := g.Nodes[id.Index]; n.AtMost > 0 {
+		return id.At(id.Index, -1).String() + " " + strconv.Itoa(n.AtMost)
+	}
+	return ""
+}
+
+// need returns how many outcomes node i waits for, as the scripts read it.
+func need(g *graph.Graph, id graph.ID, i int) string {
+	k := strconv.Itoa(g.Need(i))
+	if n := &g.Nodes[i]; n.Kind == graph.EachEnded {
+		return k + "+" + id.At(n.In-1, -1).String()
+	}
+	return k
+}
+
+// op returns what makes a node terminal.
+func op(g *graph.Graph, id graph.ID, outcome, epoch string, body []byte) store.Op {
+	n := &g.Nodes[id.Index]
+	o := store.Op{Node: id.String(), Outcome: outcome, Epoch: epoch, Body: body}
+	edges := g.Succs(id.Index)
+	switch {
+	case id.Inst >= 0 && n.Kind == graph.Each:
+		o.Flags = "c"
+		edges = g.Members(id.Index)
+		if n.AtMost > 0 {
+			o.Back = id.At(id.Index, -1).String() + " " + o.Node
+		}
+	case id.Inst >= 0:
+		edges = nil
+	case g.Virtual(id.Index):
+		o.Flags = "v"
+	}
+	if n.Rel > 0 && id.Inst < 0 {
+		holder := o.Node
+		if n.By > 0 {
+			holder = id.At(n.By-1, -1).String()
+		}
+		o.Back = id.At(n.Rel-1, -1).String() + " " + holder
+	}
+	o.Succs = make([]store.Succ, 0, len(edges)+1)
+	for _, e := range edges {
+		inst := e.Inst
+		if inst == -2 {
+			inst = id.Inst
+		}
+		s := store.Succ{
+			Node: id.At(e.To, inst).String(), Kind: string(rune(e.Kind)),
+			Need: need(g, id, e.To), Delay: delay(g, e.To, false), Lim: place(g, id, e.To),
+		}
+		if e.Kind == graph.OfMap {
+			s.Need = "0+" + s.Node
+		}
+		o.Succs = append(o.Succs, s)
+	}
+	if id.Scope != "" && id.Index == g.Root && id.Inst < 0 {
+		o.Succs = append(o.Succs, store.Succ{Node: id.Scope, Kind: string(rune(graph.Replaces)), Need: "1"})
+	}
+	return o
+}
+
+// maxGraphs bounds the graphs kept in memory.
+const maxGraphs = 4096
+
+func (e *Engine) keep(id, scope string, g *graph.Graph) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.graphs) >= maxGraphs {
+		for k := range e.graphs {
+			delete(e.graphs, k)
+			if len(e.graphs) < maxGraphs*3/4 {
+				break
+			}
+		}
+	}
+	e.graphs[id+"/"+scope] = g
+}
+
+func (e *Engine) kept(id, scope string) *graph.Graph {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.graphs[id+"/"+scope]
+}
+
+// load returns a workflow with its graph.
+func (e *Engine) load(ctx context.Context, id string) (*flow, error) {
+	f, err := e.store.Flow(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	g, err := e.graphOf(ctx, f, "")
+	if err != nil {
+		return nil, err
+	}
+	return newFlow(f, g), nil
+}
+
+func (e *Engine) graphOf(ctx context.Context, f store.Flow, scope string) (*graph.Graph, error) {
+	if g := e.kept(f.ID, scope); g != nil {
+		return g, nil
+	}
+	raws, err := e.store.Fields(ctx, f, []string{store.GraphField(scope)})
+	if err != nil {
+		return nil, err
+	}
+	if raws[0] == nil {
+		return nil, ErrUnknown
+	}
+	return e.learn(f.ID, scope, raws[0])
+}
+
+func (e *Engine) learn(id, scope string, raw []byte) (*graph.Graph, error) {
+	g, err := graph.Decode(raw)
+	if err != nil {
+		return nil, fmt.Errorf("workflow %s: %w", id, err)
+	}
+	e.keep(id, scope, g)
+	return g, nil
+}
+
+// opsAtOnce bounds the ops of one script.
+const opsAtOnce = 200
+
+// settle does what a change set in motion: it hands tasks to asynq and moves virtual nodes on. What
+// it does not get to, the agenda holds for a worker.
+func (e *Engine) settle(ctx context.Context, fl *flow, m store.Moved) error {
+	var out []delivery
+	var ended bool
+	due := m.Timer
+	for len(m.Run)+len(m.Skips)+len(m.Plans) > 0 {
+		var ops []store.Op
+		var next store.Moved
+		for _, s := range m.Run {
+			id, err := graph.ParseID(s)
+			if err != nil {
+				return err
+			}
+			g, err := e.graphOf(ctx, fl.Flow, id.Scope)
+			if err != nil {
+				return err
+			}
+			if id.Inst >= 0 || !g.Virtual(id.Index) {
+				out = append(out, newDelivery(fl, g, id, 0))
+				continue
+			}
+			o, moved, err := e.virtual(ctx, fl, g, id)
+			if err != nil {
+				return err
+			}
+			ops = append(ops, o...)
+			next.Run = append(next.Run, moved.Run...)
+			due = sooner(due, moved.Timer)
+		}
+		for _, s := range m.Skips {
+			id, err := graph.ParseID(s)
+			if err != nil {
+				return err
+			}
+			g, err := e.graphOf(ctx, fl.Flow, id.Scope)
+			if err != nil {
+				return err
+			}
+			ops = append(ops, op(g, id, "K", "", nil))
+		}
+		for _, s := range m.Plans {
+			o, err := e.planEnded(ctx, fl, s)
+			if err != nil {
+				return err
+			}
+			ops = append(ops, o...)
+		}
+		for len(ops) > 0 {
+			part := ops[:min(opsAtOnce, len(ops))]
+			ops = ops[len(part):]
+			moved, err := e.store.Advance(ctx, fl.Flow, part)
+			if errors.Is(err, ErrUnknown) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			next.Run = append(next.Run, moved.Run...)
+			next.Skips = append(next.Skips, moved.Skips...)
+			next.Plans = append(next.Plans, moved.Plans...)
+			ended = ended || moved.Ended
+			due = sooner(due, moved.Timer)
+		}
+		m = next
+	}
+	if due > 0 {
+		if err := e.store.Tell(ctx, "t "+strconv.FormatInt(due, 10)); err != nil {
+			return fmt.Errorf("announce timer: %w", err)
+		}
+	}
+	if ended && fl.g.Progress != "" {
+		if err := e.project(ctx, fl); err != nil {
+			e.log.Warn("progress keys were not written", "workflow", fl.ID, "error", err)
+		}
+	}
+	return e.deliver(ctx, fl, out)
+}
+
+func sooner(a, b int64) int64 {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// virtual returns the ops for a virtual node that is ready, or adds the members of a map.
+func (e *Engine) virtual(ctx context.Context, fl *flow, g *graph.Graph, id graph.ID) ([]store.Op, store.Moved, error) {
+	n := &g.Nodes[id.Index]
+	if n.Kind != graph.Each {
+		return []store.Op{op(g, id, "S", "", nil)}, store.Moved{}, nil
+	}
+	raws, err := e.store.Fields(ctx, fl.Flow, []string{id.String()})
+	if err != nil {
+		return nil, store.Moved{}, err
+	}
+	if rec := store.ParseRecord(raws[0], fl.Created); rec.State != 0 {
+		return []store.Op{op(g, id, "S", "", nil)}, store.Moved{}, nil
+	}
+	list, err := e.newValues(fl).value(ctx, id.At(n.In-1, -1))
+	if err != nil {
+		return nil, store.Moved{}, err
+	}
+	var elements []json.RawMessage
+	if err := json.Unmarshal(list, &elements); err != nil {
+		body := encodeFailure(&Failure{Task: g.Specs[n.Spec].Task, Node: id.String(), Code: CodeInput,
+			Message: "a map needs a list to go over: " + err.Error()})
+		return []store.Op{op(g, id, "F", "", body)}, store.Moved{}, nil
+	}
+	inputs := make([]store.Literal, len(elements))
+	for i, el := range elements {
+		inputs[i] = store.Literal{Node: id.At(id.Index, i).String(), Input: el}
+	}
+	if err := e.store.StoreInputs(ctx, fl.Flow, inputs); err != nil {
+		return nil, store.Moved{}, err
+	}
+	var joins []store.MapJoin
+	for _, edge := range g.Members(id.Index) {
+		if edge.Kind == graph.Any {
+			joins = append(joins, store.MapJoin{Node: id.At(edge.To, -1).String(), Need: need(g, id, edge.To),
+				Delay: delay(g, edge.To, false), Lim: place(g, id, edge.To)})
+		}
+	}
+	m, _, err := e.store.Extend(ctx, fl.Flow, id.String(), len(elements), memberDelay(g, id.Index), memberPlace(g, id), joins)
+	if err == nil && fl.g.Progress != "" {
+		if err := e.project(ctx, fl); err != nil {
+			e.log.Warn("progress keys were not written", "workflow", fl.ID, "error", err)
+		}
+	}
+	return nil, m, err
+}
+
+// planEnded returns the op that gives a planned node the outcome of its plan.
+func (e *Engine) planEnded(ctx context.Context, fl *flow, planned string) ([]store.Op, error) {
+	id, err := graph.ParseID(planned)
+	if err != nil {
+		return nil, err
+	}
+	g, err := e.graphOf(ctx, fl.Flow, id.Scope)
+	if err != nil {
+		return nil, err
+	}
+	sub, err := e.graphOf(ctx, fl.Flow, planned)
+	if err != nil {
+		return nil, err
+	}
+	v := e.newValues(fl)
+	root := graph.ID{Scope: planned, Index: sub.Root, Inst: -1}
+	rec, err := v.record(ctx, root.String())
+	if err != nil || !rec.Terminal() {
+		return nil, err
+	}
+	var o store.Op
+	if rec.State == 'S' {
+		o = op(g, id, "S", "", []byte("="+root.String()))
+	} else {
+		f, err := v.failure(ctx, root)
+		if err != nil {
+			return nil, err
+		}
+		outcome := "F"
+		if rec.State == 'X' {
+			outcome = "X"
+		}
+		o = op(g, id, outcome, "", encodeFailure(f))
+	}
+	o.Flags += "p"
+	return []store.Op{o}, nil
+}
+
+func encodeFailure(f *Failure) []byte {
+	raw, err := json.Marshal(f)
+	if err != nil {
+		return []byte(`{"code":"error","message":"failure does not encode"}`)
+	}
+	return raw
+}

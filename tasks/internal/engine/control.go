@@ -1,0 +1,403 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+)
+
+// Revoke stops a workflow.
+func (e *Engine) Revoke(ctx context.Context, id string) error {
+	f, err := e.store.Flow(ctx, id)
+	if err != nil {
+		return err
+	}
+	ended, err := e.store.Revoke(ctx, f)
+	if err != nil || ended {
+		return err
+	}
+	return e.finishRevoke(ctx, id)
+}
+
+// finishRevoke makes all nodes of a revoked workflow terminal.
+func (e *Engine) finishRevoke(ctx context.Context, id string) error {
+	fl, fields, ids, err := e.all(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := e.store.Tell(ctx, "x "+id); err != nil {
+		return fmt.Errorf("tell workers: %w", err)
+	}
+	var groups []string
+	for _, nid := range ids {
+		if g, err := e.graphOf(ctx, fl.Flow, nid.Scope); err == nil && g.Nodes[nid.Index].AtMost > 0 && nid.Inst < 0 {
+			groups = append(groups, nid.String())
+		}
+	}
+	for scope := range scopes(fields) {
+		g, err := e.graphOf(ctx, fl.Flow, scope)
+		if err != nil {
+			return err
+		}
+		for i := range g.Nodes {
+			if g.Nodes[i].AtMost > 0 && g.Passive(i) {
+				groups = append(groups, graph.ID{Scope: scope, Index: i, Inst: -1}.String())
+			}
+		}
+	}
+	if err := e.store.DropPlaces(ctx, fl.Flow, groups); err != nil {
+		return fmt.Errorf("drop places: %w", err)
+	}
+	// The last nodes first: what is planned before what planned it, members before their map.
+	slices.Reverse(ids)
+	if err := e.revokeNodes(ctx, fl, ids); err != nil {
+		return err
+	}
+	return e.store.Forget(ctx, fl.Flow, revokeNote)
+}
+
+func scopes(fields map[string]string) map[string]bool {
+	out := map[string]bool{}
+	for f := range fields {
+		if s, ok := strings.CutPrefix(f, "g"); ok {
+			out[s] = true
+		}
+	}
+	return out
+}
+
+// The notes in the agenda that are no nodes.
+const (
+	revokeNote   = "!revoke"
+	progressNote = "!progress"
+)
+
+func (e *Engine) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID) error {
+	for part := range slices.Chunk(ids, opsAtOnce) {
+		ops := make([]store.Op, 0, len(part))
+		for _, id := range part {
+			g, err := e.graphOf(ctx, fl.Flow, id.Scope)
+			if err != nil {
+				return err
+			}
+			o := op(g, id, "X", "", encodeFailure(&Failure{
+				Task: title(g, id), Node: id.String(), Code: CodeRevoked, Message: "revoked"}))
+			o.Flags += "p"
+			ops = append(ops, o)
+		}
+		m, err := e.store.Advance(ctx, fl.Flow, ops)
+		if err != nil {
+			return err
+		}
+		if err := e.settle(ctx, fl, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RevokeNode stops one node and, if it runs, its handler.
+func (e *Engine) RevokeNode(ctx context.Context, id, node string) error {
+	fl, err := e.load(ctx, id)
+	if err != nil {
+		return err
+	}
+	nid, err := graph.ParseID(node)
+	if err != nil {
+		return err
+	}
+	g, err := e.graphOf(ctx, fl.Flow, nid.Scope)
+	if err != nil {
+		return err
+	}
+	if nid.Index >= len(g.Nodes) || g.Passive(nid.Index) {
+		return fmt.Errorf("the workflow has no node %s", node)
+	}
+	return e.stopNodes(ctx, fl, []graph.ID{nid})
+}
+
+func (e *Engine) stopNodes(ctx context.Context, fl *flow, ids []graph.ID) error {
+	if err := e.revokeNodes(ctx, fl, ids); err != nil {
+		return err
+	}
+	for part := range slices.Chunk(ids, 500) {
+		names := make([]string, len(part))
+		for i, id := range part {
+			names[i] = id.String()
+		}
+		if err := e.store.Tell(ctx, "n "+fl.ID+" "+strings.Join(names, ",")); err != nil {
+			return fmt.Errorf("tell workers: %w", err)
+		}
+	}
+	return nil
+}
+
+// failFast revokes the siblings of a node that failed, where its group asks for that.
+func (e *Engine) failFast(ctx context.Context, fl *flow, g *graph.Graph, id graph.ID) error {
+	var ids []graph.ID
+	n := &g.Nodes[id.Index]
+	if id.Inst >= 0 && n.Kind == graph.Each && n.FailFast {
+		m, err := e.newValues(fl).members(ctx, id.At(id.Index, -1).String())
+		if err != nil {
+			return err
+		}
+		for i := range m {
+			if i != id.Inst {
+				ids = append(ids, id.At(id.Index, i))
+			}
+		}
+	}
+	if id.Inst < 0 {
+		for _, i := range g.Doomers(id.Index) {
+			ids = append(ids, id.At(i, -1))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return e.stopNodes(ctx, fl, ids)
+}
+
+// Workers returns the live workers.
+func (e *Engine) Workers(ctx context.Context) ([]WorkerInfo, error) {
+	names, err := e.store.Beat(ctx, "", nil, deadAfter)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	raws, err := e.store.WorkerInfos(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	var out []WorkerInfo
+	for i, raw := range raws {
+		if raw == nil {
+			continue
+		}
+		var w WorkerInfo
+		if err := json.Unmarshal(raw, &w); err != nil {
+			return nil, fmt.Errorf("info of worker %s: %w", names[i], err)
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+// Active returns the nodes that run.
+func (e *Engine) Active(ctx context.Context) ([]ActiveNode, error) {
+	holders, err := e.running(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []ActiveNode
+	for _, h := range holders {
+		fl, err := e.load(ctx, h.Flow.ID)
+		if errors.Is(err, ErrUnknown) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		id, err := graph.ParseID(h.Node)
+		if err != nil {
+			return nil, err
+		}
+		g, err := e.graphOf(ctx, fl.Flow, id.Scope)
+		if err != nil {
+			return nil, err
+		}
+		rec, err := e.newValues(fl).record(ctx, h.Node)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, ActiveNode{Workflow: h.Flow.ID, Node: h.Node, Task: title(g, id), Worker: h.Worker, Started: time.UnixMilli(rec.At)})
+	}
+	slices.SortFunc(out, func(a, b ActiveNode) int {
+		return strings.Compare(a.Worker+"/"+a.Workflow+"/"+a.Node, b.Worker+"/"+b.Workflow+"/"+b.Node)
+	})
+	return out, nil
+}
+
+func (e *Engine) running(ctx context.Context) ([]store.Holder, error) {
+	n, err := e.store.Shards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []store.Holder
+	for shard := range n {
+		hs, err := e.store.Running(ctx, shard)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, hs...)
+	}
+	return out, nil
+}
+
+// Due returns nodes that wait for their time.
+func (e *Engine) Due(ctx context.Context, limit int) ([]DueNode, error) {
+	n, err := e.store.Shards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []DueNode
+	for shard := range n {
+		entries, err := e.store.Agenda(ctx, shard, 10*limit)
+		if err != nil {
+			return nil, err
+		}
+		for _, en := range entries {
+			raws, err := e.store.Fields(ctx, en.Flow, []string{en.Node})
+			if err != nil {
+				return nil, err
+			}
+			if rec := store.ParseRecord(raws[0], 0); rec.State == 'D' || rec.State == 'T' {
+				out = append(out, DueNode{Workflow: en.Flow.ID, Node: en.Node, Due: time.UnixMilli(rec.At)})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b DueNode) int { return a.Due.Compare(b.Due) })
+	return out[:min(limit, len(out))], nil
+}
+
+// Queues returns the queues that work was sent to.
+func (e *Engine) Queues(ctx context.Context) ([]QueueInfo, error) {
+	in := asynq.NewInspectorFromRedisClient(e.store.Redis())
+	names, err := in.Queues()
+	if err != nil {
+		return nil, fmt.Errorf("list queues: %w", err)
+	}
+	slices.Sort(names)
+	var out []QueueInfo
+	for _, n := range names {
+		q, err := in.GetQueueInfo(n)
+		if err != nil {
+			return nil, fmt.Errorf("queue %s: %w", n, err)
+		}
+		out = append(out, QueueInfo{Name: n, Pending: int64(q.Pending), Active: int64(q.Active), Paused: q.Paused})
+	}
+	return out, nil
+}
+
+// PauseQueue stops workers from taking from a queue.
+func (e *Engine) PauseQueue(_ context.Context, queue string) error {
+	in := asynq.NewInspectorFromRedisClient(e.store.Redis())
+	if q, err := in.GetQueueInfo(queue); err == nil && q.Paused {
+		return nil
+	}
+	if err := in.PauseQueue(queue); err != nil {
+		return fmt.Errorf("pause queue %s: %w", queue, err)
+	}
+	return nil
+}
+
+// ResumeQueue undoes PauseQueue.
+func (e *Engine) ResumeQueue(ctx context.Context, queue string) error {
+	in := asynq.NewInspectorFromRedisClient(e.store.Redis())
+	if q, err := in.GetQueueInfo(queue); err == nil && !q.Paused {
+		return nil
+	}
+	if err := in.UnpauseQueue(queue); err != nil {
+		return fmt.Errorf("resume queue %s: %w", queue, err)
+	}
+	return e.store.Tell(ctx, "q "+queue)
+}
+
+// SetConcurrency tells workers how many tasks to run at once.
+func (e *Engine) SetConcurrency(ctx context.Context, worker string, n int) error {
+	if worker == "" {
+		worker = "*"
+	}
+	if err := e.store.Tell(ctx, "c "+worker+" "+strconv.Itoa(n)); err != nil {
+		return fmt.Errorf("tell workers: %w", err)
+	}
+	return nil
+}
+
+// ExpireWorkers makes runnable again what the named workers were running.
+func (e *Engine) ExpireWorkers(ctx context.Context, workers []string) error {
+	for _, w := range workers {
+		if err := e.store.Bye(ctx, w); err != nil {
+			return err
+		}
+	}
+	holders, err := e.running(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, h := range holders {
+		if slices.Contains(workers, h.Worker) {
+			errs = append(errs, e.lost(ctx, h))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// mostLost is how many workers a node may take with it.
+const mostLost = 10
+
+// lost makes a node runnable again whose worker died.
+func (e *Engine) lost(ctx context.Context, h store.Holder) error {
+	fl, err := e.load(ctx, h.Flow.ID)
+	if errors.Is(err, ErrUnknown) {
+		return e.store.DropRunning(ctx, h)
+	}
+	if err != nil {
+		return err
+	}
+	id, err := graph.ParseID(h.Node)
+	if err != nil {
+		return err
+	}
+	g, err := e.graphOf(ctx, fl.Flow, id.Scope)
+	if err != nil {
+		return err
+	}
+	r, err := e.store.Repeat(ctx, fl.Flow, h.Node, "", h.Worker, 0, store.RepeatLost, "its worker died", mostLost)
+	if err != nil {
+		return err
+	}
+	switch r.Status {
+	case "ok":
+		d := newDelivery(fl, g, id, r.Epoch)
+		return e.deliver(ctx, fl, []delivery{d})
+	case "poison":
+		return e.fail(ctx, fl, g, id, strconv.Itoa(r.Epoch), &Failure{Task: title(g, id), Node: h.Node, Attempts: mostLost + 1,
+			Code: CodeLost, Message: fmt.Sprintf("its worker died %d times", mostLost+1)})
+	}
+	rec, err := e.newValues(fl).record(ctx, h.Node)
+	if err == nil && rec.State != 'R' {
+		return e.store.DropRunning(ctx, h)
+	}
+	return err
+}
+
+// fail ends a node with a failure. The attempts of f include the one that failed.
+func (e *Engine) fail(ctx context.Context, fl *flow, g *graph.Graph, id graph.ID, epoch string, f *Failure) error {
+	outcome := "F"
+	if f.Code == CodeExpired || f.Code == CodeRevoked {
+		outcome = "X"
+	}
+	m, err := e.store.Advance(ctx, fl.Flow, []store.Op{op(g, id, outcome, epoch, encodeFailure(f))})
+	if err != nil {
+		return err
+	}
+	if err := e.settle(ctx, fl, m); err != nil {
+		return err
+	}
+	if m.Status[0] != "ok" {
+		return nil
+	}
+	return e.failFast(ctx, fl, g, id)
+}

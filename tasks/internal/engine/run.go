@@ -1,0 +1,515 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+)
+
+// Run is one attempt at a node, as its handler sees it.
+type Run struct {
+	Info Info
+
+	w      *Worker
+	fl     *flow
+	g      *graph.Graph
+	id     graph.ID
+	epoch  int
+	spec   *graph.Spec
+	cancel context.CancelCauseFunc
+	freed  chan struct{} // closed when the slot must be freed without waiting for the handler
+
+	once sync.Once // closes freed
+
+	mu       sync.Mutex // guards the fields below
+	lastSent time.Time
+	unsent   *[2]int
+}
+
+type runKey struct{}
+
+// RunFrom returns the run that ctx belongs to, or nil.
+func RunFrom(ctx context.Context) *Run {
+	r, _ := ctx.Value(runKey{}).(*Run)
+	return r
+}
+
+// progressEvery is how often a task's own progress is written.
+const progressEvery = 250 * time.Millisecond
+
+// SetProgress records how far the run is.
+func (r *Run) SetProgress(done, total int) {
+	r.mu.Lock()
+	now := time.Now()
+	send := now.Sub(r.lastSent) >= progressEvery || done >= total
+	if send {
+		r.lastSent, r.unsent = now, nil
+	} else {
+		r.unsent = &[2]int{done, total}
+	}
+	r.mu.Unlock()
+	if !send || r.w == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := r.w.e.store.SetProgress(ctx, r.fl.Flow, r.Info.Node, done, total); err != nil {
+		r.w.log.Debug("progress was not written", "workflow", r.Info.Workflow, "node", r.Info.Node, "error", err)
+	}
+}
+
+// PublishKey writes a progress key of the workflow.
+func (r *Run) PublishKey(ctx context.Context, name, value string) {
+	if r.w == nil || r.fl.g.Progress == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := r.w.e.publish(ctx, r.fl, name, value); err != nil {
+		r.w.log.Warn("progress key was not written", "workflow", r.Info.Workflow, "key", name, "error", err)
+	}
+}
+
+// free gives the slot back whether or not the handler returns.
+func (r *Run) free(cause error) {
+	r.cancel(cause)
+	r.once.Do(func() { close(r.freed) })
+}
+
+var (
+	errHard   = errors.New("hard time limit")
+	errKilled = fmt.Errorf("killed: %w", ErrShutdown)
+)
+
+// defaultTimeout is the soft time limit of tasks that name none.
+const defaultTimeout = time.Hour
+
+// hardMargin is how much later the hard limit is when none is named.
+const hardMargin = 10 * time.Second
+
+func limits(sp *graph.Spec) (soft, hard time.Duration) {
+	soft = defaultTimeout
+	if sp.Timeout != nil {
+		soft = time.Duration(*sp.Timeout) * time.Millisecond
+	}
+	if soft > 0 {
+		hard = soft + hardMargin
+	}
+	if sp.Hard != nil {
+		hard = time.Duration(*sp.Hard) * time.Millisecond
+	}
+	return soft, hard
+}
+
+type answered struct {
+	answer Answer
+	err    error
+}
+
+// panicError is what a handler panicked with.
+type panicError struct{ value any }
+
+func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+// call runs the handler under its time limits. When it returns, the slot may be used again.
+func (r *Run) call(h *Handler, input []byte) answered {
+	soft, hard := limits(r.spec)
+	ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), runKey{}, r))
+	r.cancel = cancel
+	r.w.track(r)
+	defer r.w.untrack(r)
+	defer cancel(nil)
+	if soft > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, soft)
+		defer stop()
+	}
+	if hard > 0 {
+		t := time.AfterFunc(hard, func() { r.free(errHard) })
+		defer t.Stop()
+	}
+	done := make(chan answered, 1)
+	go func() {
+		var a answered
+		defer func() {
+			if p := recover(); p != nil {
+				r.w.log.Error("handler panicked", "task", r.Info.Task, "workflow", r.Info.Workflow, "panic", p, "stack", string(debug.Stack()))
+				a.err = &panicError{p}
+			}
+			done <- a
+		}()
+		next := func(ctx context.Context) error {
+			var err error
+			a.answer, err = h.Run(ctx, input)
+			return err
+		}
+		for i := len(h.Wrap) - 1; i >= 0; i-- {
+			mw, inner := h.Wrap[i], next
+			next = func(ctx context.Context) error { return mw(ctx, r.Info, inner) }
+		}
+		a.err = next(ctx)
+	}()
+	select {
+	case a := <-done:
+		if a.err != nil {
+			if cause := context.Cause(ctx); errors.Is(cause, ErrShutdown) || errors.Is(cause, errRevoked) {
+				a.err = cause
+			}
+		}
+		return a
+	case <-r.freed:
+		select {
+		case a := <-done:
+			return a
+		default:
+		}
+		return answered{err: context.Cause(ctx)}
+	}
+}
+
+// perform runs what asynq delivered and records what became of it. An error means that Redis could
+// not be asked; asynq delivers again.
+func (w *Worker) perform(ctx context.Context, taskID string) error {
+	wfID, node, epoch, err := parseDelivery(taskID)
+	if err != nil {
+		w.log.Error("a task on our queue is not ours", "id", taskID)
+		return nil
+	}
+	id, err := graph.ParseID(node)
+	if err != nil {
+		w.log.Error("a task on our queue is not ours", "id", taskID)
+		return nil
+	}
+	f, err := w.e.store.Flow(ctx, wfID)
+	if err != nil {
+		return err
+	}
+	var fields []string
+	wanted := []string{""}
+	if id.Scope != "" {
+		wanted = append(wanted, id.Scope)
+	}
+	var scopes []string
+	for _, s := range wanted {
+		if w.e.kept(wfID, s) == nil {
+			scopes = append(scopes, s)
+			fields = append(fields, store.GraphField(s))
+		}
+	}
+	b, err := w.e.store.Begin(ctx, f, node, epoch, w.cfg.Name, fields)
+	if err != nil {
+		return err
+	}
+	if b.Status != "run" {
+		return nil
+	}
+	for i, s := range scopes {
+		if _, err := w.e.learn(wfID, s, b.Graphs[i]); err != nil {
+			w.log.Error("workflow cannot be read", "workflow", wfID, "error", err)
+			return w.giveUp(f, node, epoch, err)
+		}
+	}
+	fl, err := w.e.load(ctx, wfID)
+	if err != nil {
+		return err
+	}
+	g, err := w.e.graphOf(ctx, f, id.Scope)
+	if err != nil {
+		return err
+	}
+	if id.Index >= len(g.Nodes) {
+		return nil
+	}
+	sp := &g.Specs[g.Nodes[id.Index].Spec]
+	r := &Run{w: w, fl: fl, g: g, id: id, epoch: epoch, spec: sp, freed: make(chan struct{}), cancel: func(error) {},
+		Info: Info{Workflow: wfID, Node: node, Task: sp.Task, Queue: sp.QueueName(), Priority: sp.Priority,
+			Attempt: b.Attempts + 1, Worker: w.cfg.Name, Key: wfID + "." + node}}
+	w.stats.begun.Add(1)
+	w.commit(r, func(ctx context.Context) error { return w.attempt(ctx, r, b) })
+	return nil
+}
+
+// giveUp puts a node back that this release cannot read, for one that can.
+func (w *Worker) giveUp(f store.Flow, node string, epoch int, cause error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_, err := w.e.store.Repeat(ctx, f, node, strconv.Itoa(epoch), w.cfg.Name, 5*time.Second, store.RepeatLost, cause.Error(), mostLost)
+	return err
+}
+
+// attempt runs the handler, once, and stores the outcome.
+func (w *Worker) attempt(ctx context.Context, r *Run, b store.Begun) error {
+	if x := r.spec.Expires; x > 0 && b.Now.UnixMilli() > x {
+		return w.failed(ctx, r, CodeExpired, "not begun before it expired")
+	}
+	h := w.handlers[r.spec.Task]
+	if h == nil {
+		return w.unregistered(ctx, r, b)
+	}
+	if r.spec.RateN > 0 {
+		wait, err := w.e.store.Allow(ctx, r.spec.Task, r.spec.RateN, time.Duration(r.spec.RatePer)*time.Millisecond)
+		if err != nil {
+			return err
+		}
+		if wait > 0 {
+			return w.again(ctx, r, wait, store.RepeatAgain, "")
+		}
+	}
+	input, err := r.input(ctx, b)
+	if err != nil {
+		return err
+	}
+	a := r.call(h, input)
+	// The handler has run: from here on only its outcome is to be stored, however often that takes.
+	return w.retrying(r, func(ctx context.Context) error { return w.outcome(ctx, r, h, a) })
+}
+
+// input returns the input of a run: its literal, or what it comes after.
+func (r *Run) input(ctx context.Context, b store.Begun) ([]byte, error) {
+	n := &r.g.Nodes[r.id.Index]
+	v := r.w.e.newValues(r.fl)
+	switch {
+	case n.Kind == graph.Catch:
+		of := r.id.At(n.In-1, -1)
+		if r.id.Inst >= 0 {
+			if len(n.Args) > 0 {
+				of = r.id.At(n.Args[r.id.Inst], -1)
+			} else {
+				of.Inst = r.id.Inst
+			}
+		}
+		f, err := v.failure(ctx, of)
+		if err != nil {
+			return nil, err
+		}
+		return encodeFailure(f), nil
+	case b.Input != nil:
+		return b.Input, nil
+	case n.In > 0 && r.id.Inst < 0:
+		return v.value(ctx, r.id.At(n.In-1, -1))
+	}
+	return nil, fmt.Errorf("node %s of workflow %s has no input", r.Info.Node, r.Info.Workflow)
+}
+
+// outcome stores what a handler returned.
+func (w *Worker) outcome(ctx context.Context, r *Run, h *Handler, a answered) error {
+	err := a.err
+	if err == nil && a.answer.Planned {
+		return w.plan(ctx, r, a.answer.Plan)
+	}
+	if err == nil && len(a.answer.Value) > w.cfg.MaxResult {
+		return w.failed(ctx, r, CodeResult, fmt.Sprintf("result has %d bytes, more than the %d allowed: store it and return a key",
+			len(a.answer.Value), w.cfg.MaxResult))
+	}
+	if err == nil {
+		w.stats.succeeded.Add(1)
+		m, err := w.e.store.Advance(ctx, r.fl.Flow, []store.Op{op(r.g, r.id, "S", "", a.answer.Value)})
+		return w.moved(ctx, r, m, err)
+	}
+	var v *Verdict
+	errors.As(err, &v)
+	if v == nil {
+		v = &Verdict{Err: err}
+	}
+	switch {
+	case errors.Is(err, errRevoked):
+		return nil // the node is terminal already
+	case errors.Is(err, ErrShutdown):
+		return w.again(ctx, r, 0, store.RepeatAgain, "")
+	case v.Again:
+		return w.again(ctx, r, *v.Delay, store.RepeatAgain, "")
+	case errors.Is(err, errHard):
+		return w.failed(ctx, r, CodeHardTimeout, "still running after its hard time limit")
+	}
+	code := CodeError
+	var p *panicError
+	switch {
+	case v.Code != "":
+		code = v.Code
+	case errors.As(err, &p):
+		code = CodePanic
+	case errors.Is(err, context.DeadlineExceeded):
+		code = CodeTimeout
+	case v.Permanent:
+		code = CodePermanent
+	}
+	left := r.Info.Attempt <= r.spec.MaxRetry && !v.Permanent
+	if h.Opts != nil && h.Opts.RetryIf != nil && !h.Opts.RetryIf(err) {
+		left = false
+	}
+	if !left {
+		return w.failed(ctx, r, code, err.Error())
+	}
+	d := backoff(r.spec, r.Info.Attempt)
+	if v.Delay != nil {
+		d = *v.Delay
+	}
+	w.stats.retried.Add(1)
+	return w.again(ctx, r, d, store.RepeatFail, clip(err.Error()))
+}
+
+// maxMessage bounds the message of a failure.
+const maxMessage = 4096
+
+func clip(s string) string {
+	if len(s) > maxMessage {
+		return s[:maxMessage] + "…"
+	}
+	return s
+}
+
+// backoff returns how long to wait after the given attempt.
+func backoff(sp *graph.Spec, attempt int) time.Duration {
+	base, limit := sp.Base, sp.Cap
+	if base == 0 && limit == 0 {
+		base, limit = 1000, 600_000
+	}
+	if sp.Fixed {
+		return time.Duration(base) * time.Millisecond
+	}
+	if limit == 0 {
+		limit = 600_000
+	}
+	top := limit
+	if shift := attempt - 1; shift < 40 && base<<shift > 0 {
+		top = min(limit, base<<shift)
+	}
+	// Full jitter, as in https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/.
+	return time.Duration(rand.Int64N(top+1)) * time.Millisecond
+}
+
+func (w *Worker) failed(ctx context.Context, r *Run, code, message string) error {
+	w.stats.failed.Add(1)
+	err := w.e.fail(ctx, r.fl, r.g, r.id, strconv.Itoa(r.epoch), &Failure{Task: r.Info.Task, Node: r.Info.Node,
+		Attempts: r.Info.Attempt, Code: code, Message: clip(message)})
+	if errors.Is(err, ErrUnknown) {
+		return nil
+	}
+	if err == nil {
+		w.chunkDone(r)
+	}
+	return err
+}
+
+// moved settles what a change of this run set in motion.
+func (w *Worker) moved(ctx context.Context, r *Run, m store.Moved, err error) error {
+	if errors.Is(err, ErrUnknown) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	w.chunkDone(r)
+	return w.e.settle(ctx, r.fl, m)
+}
+
+// chunkDone lets the progress keys follow a member of a map.
+func (w *Worker) chunkDone(r *Run) {
+	if r.id.Inst >= 0 && r.fl.g.Progress != "" {
+		w.touch(r.fl)
+	}
+}
+
+// again puts the node back for another run.
+func (w *Worker) again(ctx context.Context, r *Run, d time.Duration, how, message string) error {
+	rep, err := w.e.store.Repeat(ctx, r.fl.Flow, r.Info.Node, strconv.Itoa(r.epoch), w.cfg.Name, max(0, d), how, message, mostLost)
+	if err != nil || rep.Status != "ok" {
+		return err
+	}
+	if rep.Due > 0 {
+		return w.e.store.Tell(ctx, "t "+strconv.FormatInt(rep.Due, 10))
+	}
+	return w.e.deliver(ctx, r.fl, []delivery{newDelivery(r.fl, r.g, r.id, rep.Epoch)})
+}
+
+// unregistered puts a task back that this worker has no handler for, while another worker has one or
+// may be about to start.
+func (w *Worker) unregistered(ctx context.Context, r *Run, b store.Begun) error {
+	const most = 5
+	if b.Lost >= most {
+		return w.failed(ctx, r, CodeUnregistered, fmt.Sprintf("no worker of queue %s has a handler for %s: is the worker older than the sender, or was Handle forgotten?",
+			r.Info.Queue, r.Info.Task))
+	}
+	w.log.Warn("task without a handler here is put back", "task", r.Info.Task, "workflow", r.Info.Workflow)
+	return w.again(ctx, r, 200*time.Millisecond<<b.Lost, store.RepeatLost, "no handler for "+r.Info.Task)
+}
+
+// maxDepth bounds plans within plans.
+const maxDepth = 100
+
+// plan puts what a planner answered in the place of its node.
+func (w *Worker) plan(ctx context.Context, r *Run, s *graph.Sig) error {
+	if depth(r.Info.Node) >= maxDepth {
+		return w.failed(ctx, r, CodePlan, fmt.Sprintf("plans are nested %d deep: does a planner answer with itself?", maxDepth))
+	}
+	g, err := graph.Compile(s)
+	if err != nil {
+		return w.failed(ctx, r, CodePlan, err.Error())
+	}
+	g.Created = time.Now().UnixMilli()
+	grow, err := grown(g, r.Info.Node)
+	if err != nil {
+		return w.failed(ctx, r, CodePlan, err.Error())
+	}
+	m, ok, err := w.e.store.Plan(ctx, r.fl.Flow, r.Info.Node, r.epoch, grow)
+	if err != nil || !ok {
+		return err
+	}
+	return w.e.settle(ctx, r.fl, m)
+}
+
+func depth(node string) int {
+	n := 0
+	for _, c := range node {
+		if c == ':' {
+			n++
+		}
+	}
+	return n
+}
+
+// commit runs do, which begins a run, until Redis has taken the outcome.
+func (w *Worker) commit(r *Run, do func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	err := do(ctx)
+	cancel()
+	if err == nil {
+		return
+	}
+	w.log.Warn("run is put back", "workflow", r.Info.Workflow, "node", r.Info.Node, "error", err)
+	_ = w.retrying(r, func(ctx context.Context) error { return w.again(ctx, r, time.Second, store.RepeatAgain, "") })
+}
+
+// storeTimeout bounds the store calls of one step.
+const storeTimeout = 30 * time.Second
+
+// retrying repeats a step until Redis has taken it. When the worker is killed before, the others
+// find the node with a worker that is silent.
+func (w *Worker) retrying(r *Run, step func(context.Context) error) error {
+	wait := 20 * time.Millisecond
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+		err := step(ctx)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		w.log.Warn("outcome is not stored yet", "workflow", r.Info.Workflow, "node", r.Info.Node, "error", err)
+		t := time.NewTimer(wait)
+		select {
+		case <-w.killed:
+			t.Stop()
+			return nil
+		case <-t.C:
+		}
+		wait = min(2*wait, 2*time.Second)
+	}
+}

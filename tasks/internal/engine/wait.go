@@ -1,0 +1,358 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+)
+
+// lookEvery is how often a wait looks by itself, should the message of the end have been lost.
+const lookEvery = time.Second
+
+// Wait blocks until the root of a workflow is terminal.
+func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *Failure, error) {
+	fl, err := e.load(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	bell, stop, err := e.listen(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer stop()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		v := e.newValues(fl)
+		rec, err := v.record(ctx, fl.Root)
+		if err != nil && ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		if err == nil && rec.Terminal() {
+			root := graph.ID{Index: fl.g.Root, Inst: -1}
+			if rec.State == 'S' {
+				raw, err := v.value(ctx, root)
+				return raw, nil, err
+			}
+			f, err := v.failure(ctx, root)
+			return nil, f, err
+		}
+		if err == nil && rec.State == 0 {
+			// The retention may have run out while nobody looked.
+			raws, err := e.store.Fields(ctx, fl.Flow, []string{"n"})
+			if err == nil && raws[0] == nil {
+				return nil, nil, ErrUnknown
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		case <-bell:
+		case <-tick.C:
+		}
+	}
+}
+
+// Pause returns after d, or as soon as the workflow tells something.
+func (e *Engine) Pause(ctx context.Context, id string, d time.Duration) error {
+	bell, stop, err := e.listen(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-bell:
+	case <-timer.C:
+	}
+	return nil
+}
+
+// waiter shares one subscription among the waits of a process.
+type waiter struct {
+	sub  *redis.PubSub
+	done chan struct{} // closed when the reader has returned
+
+	mu    sync.Mutex                        // guards bells
+	bells map[string]map[chan struct{}]bool // by channel
+}
+
+// listen returns a bell that rings when a workflow tells something, and what ends the listening.
+func (e *Engine) listen(ctx context.Context, id string) (<-chan struct{}, func(), error) {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil, nil, fmt.Errorf("client is closed")
+	}
+	if e.waits == nil {
+		w := &waiter{sub: e.store.Redis().Subscribe(context.Background()), done: make(chan struct{}), bells: map[string]map[chan struct{}]bool{}}
+		e.waits = w
+		go w.read()
+	}
+	w := e.waits
+	e.mu.Unlock()
+	return w.add(ctx, store.DoneChannel(id))
+}
+
+func (w *waiter) add(ctx context.Context, channel string) (<-chan struct{}, func(), error) {
+	bell := make(chan struct{}, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.bells[channel] == nil {
+		// Subscribe returns before Redis has answered; the slow look covers that moment.
+		if err := w.sub.Subscribe(ctx, channel); err != nil {
+			return nil, nil, fmt.Errorf("subscribe: %w", err)
+		}
+		w.bells[channel] = map[chan struct{}]bool{}
+	}
+	w.bells[channel][bell] = true
+	return bell, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.bells[channel], bell)
+		if len(w.bells[channel]) == 0 {
+			delete(w.bells, channel)
+			_ = w.sub.Unsubscribe(context.Background(), channel)
+		}
+	}, nil
+}
+
+func (w *waiter) read() {
+	defer close(w.done)
+	for m := range w.sub.ChannelWithSubscriptions() {
+		var channel string
+		switch m := m.(type) {
+		case *redis.Message:
+			channel = m.Channel
+		case *redis.Subscription:
+			if m.Kind != "subscribe" {
+				continue
+			}
+			channel = m.Channel // what was told before may have been missed: look once
+		default:
+			continue
+		}
+		w.mu.Lock()
+		for bell := range w.bells[channel] {
+			select {
+			case bell <- struct{}{}:
+			default:
+			}
+		}
+		w.mu.Unlock()
+	}
+}
+
+func (w *waiter) close() {
+	_ = w.sub.Close()
+	<-w.done
+}
+
+// Progress returns how far a workflow is.
+func (e *Engine) Progress(ctx context.Context, id string) (Progress, error) {
+	fl, err := e.load(ctx, id)
+	if err != nil {
+		return Progress{}, err
+	}
+	raws, err := e.store.Fields(ctx, fl.Flow, []string{"n", "z", "vn", "vz", "ct", "cc", fl.Root})
+	if err != nil {
+		return Progress{}, err
+	}
+	if raws[0] == nil {
+		return Progress{}, ErrUnknown
+	}
+	num := func(i int) int { n, _ := strconv.Atoi(string(raws[i])); return n }
+	p := Progress{Done: num(1), Total: num(0), ChunksDone: num(5), Chunks: num(4)}
+	p.Ended = num(1) >= num(0) && num(3) >= num(2)
+	rec := store.ParseRecord(raws[6], fl.Created)
+	p.Status = status(rec)
+	if p.Status == Skipped {
+		// A workflow whose value lies behind a failure has failed.
+		p.Status = Failed
+		cause, err := e.newValues(fl).record(ctx, rec.Cause)
+		if err == nil && cause.State == 'X' {
+			p.Status = Revoked
+		}
+	}
+	if p.Status == Pending && p.Done > 0 {
+		p.Status = Started
+	}
+	return p, nil
+}
+
+func status(r store.Record) Status {
+	switch r.State {
+	case 'R', 'P', 'E':
+		return Started
+	case 'T':
+		return Retry
+	case 'S':
+		return Success
+	case 'F':
+		return Failed
+	case 'X':
+		return Revoked
+	case 'K', 'k':
+		return Skipped
+	}
+	return Pending
+}
+
+// Members returns the values of the members of a workflow's group or map; nil for those to come.
+func (e *Engine) Members(ctx context.Context, id string) ([]json.RawMessage, error) {
+	fl, err := e.load(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	v := e.newValues(fl)
+	parts, err := v.parts(ctx, fl.g, graph.ID{Index: fl.g.Root, Inst: -1})
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(parts))
+	for i, p := range parts {
+		names[i] = p.String()
+	}
+	if err := v.fetch(ctx, names); err != nil {
+		return nil, err
+	}
+	out := make([]json.RawMessage, len(parts))
+	for i, p := range parts {
+		if v.recs[names[i]].State != 'S' {
+			continue
+		}
+		if out[i], err = v.value(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// all reads a whole workflow and the ids of its nodes, plans in place.
+func (e *Engine) all(ctx context.Context, id string) (*flow, map[string]string, []graph.ID, error) {
+	fl, err := e.load(ctx, id)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	fields, err := e.store.All(ctx, fl.Flow)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	var ids []graph.ID
+	var walk func(scope string) error
+	walk = func(scope string) error {
+		g, err := e.graphOf(ctx, fl.Flow, scope)
+		if err != nil {
+			return err
+		}
+		add := func(id graph.ID) error {
+			ids = append(ids, id)
+			if _, ok := fields[store.GraphField(id.String())]; ok {
+				return walk(id.String())
+			}
+			return nil
+		}
+		for i := range g.Nodes {
+			nid := graph.ID{Scope: scope, Index: i, Inst: -1}
+			switch n := &g.Nodes[i]; {
+			case g.Passive(i):
+			case n.Kind == graph.Catch:
+				var insts []graph.ID
+				prefix := nid.String()
+				for f := range fields {
+					if f == prefix || strings.HasPrefix(f, prefix+".") {
+						if cid, err := graph.ParseID(f); err == nil && cid.Scope == scope && cid.Index == i {
+							insts = append(insts, cid)
+						}
+					}
+				}
+				slices.SortFunc(insts, func(a, b graph.ID) int { return a.Inst - b.Inst })
+				for _, cid := range insts {
+					if err := add(cid); err != nil {
+						return err
+					}
+				}
+			default:
+				if err := add(nid); err != nil {
+					return err
+				}
+				if n.Kind == graph.Each {
+					m, _ := strconv.Atoi(fields["m"+nid.String()])
+					for k := range m {
+						if err := add(nid.At(i, k)); err != nil {
+							return err
+						}
+					}
+				}
+			}
+		}
+		return nil
+	}
+	if err := walk(""); err != nil {
+		return nil, nil, nil, err
+	}
+	return fl, fields, ids, nil
+}
+
+// Nodes returns the nodes of a workflow.
+func (e *Engine) Nodes(ctx context.Context, id string) ([]NodeInfo, error) {
+	fl, fields, ids, err := e.all(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	preds := map[string][]string{}
+	for _, nid := range ids {
+		g, err := e.graphOf(ctx, fl.Flow, nid.Scope)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range op(g, nid, "", "", nil).Succs {
+			preds[s.Node] = append(preds[s.Node], nid.String())
+		}
+	}
+	out := make([]NodeInfo, 0, len(ids))
+	for _, nid := range ids {
+		g, err := e.graphOf(ctx, fl.Flow, nid.Scope)
+		if err != nil {
+			return nil, err
+		}
+		name := nid.String()
+		rec := store.ParseRecord([]byte(fields[name]), fl.Created)
+		n := NodeInfo{ID: name, Task: title(g, nid), Status: status(rec), Attempts: rec.Attempts,
+			Worker: rec.Owner, Started: rec.Began, Ended: rec.Ended, Message: fields["e"+name], Needs: preds[name]}
+		if nid.Inst >= 0 || !g.Virtual(nid.Index) {
+			n.Queue = g.Specs[g.Nodes[nid.Index].Spec].QueueName()
+		}
+		switch rec.State {
+		case 'R':
+			n.Started = time.UnixMilli(rec.At)
+			n.Attempts++
+		case 'D', 'T':
+			n.Due = time.UnixMilli(rec.At)
+		case 'F', 'X':
+			n.Failure = &Failure{}
+			if json.Unmarshal(rec.Body, n.Failure) != nil {
+				n.Failure = nil
+			}
+		}
+		if d, t, ok := strings.Cut(fields["p"+name], "/"); ok {
+			n.Done, _ = strconv.Atoi(d)
+			n.Total, _ = strconv.Atoi(t)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}

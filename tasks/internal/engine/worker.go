@@ -1,0 +1,484 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+)
+
+// WorkerConfig is the checked configuration of a worker.
+type WorkerConfig struct {
+	Queues         map[string]int
+	Strict         bool
+	Concurrency    int
+	MaxConcurrency int
+	MaxResult      int
+	PID            int
+	Grace          time.Duration
+	Name           string
+	Logger         *slog.Logger
+	Ready          func()
+}
+
+// How workers watch each other and the agenda.
+const (
+	beatEvery  = 2 * time.Second
+	deadAfter  = 8 * time.Second // of silence
+	sweepEvery = time.Second
+	pollEvery  = time.Second // of queues, should a wake-up have been lost
+	claimFor   = 5 * time.Second
+	sweepMost  = 200
+)
+
+// Worker runs tasks and looks after workflows.
+type Worker struct {
+	e        *Engine
+	cfg      WorkerConfig
+	handlers map[string]*Handler
+	log      *slog.Logger
+	seam     *seam
+	started  time.Time
+	killed   chan struct{} // closed when nothing may be waited for any more
+	killOnce sync.Once
+	timer    chan int64 // unix ms of timers that were set
+
+	mu    sync.Mutex // guards the fields below
+	runs  map[*Run]bool
+	ran   bool
+	dirty map[string]*flow // whose progress keys are to be written
+
+	stats stats
+}
+
+type stats struct{ begun, succeeded, failed, retried, recovered atomic.Int64 }
+
+// NewWorker returns a worker.
+func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worker {
+	w := &Worker{e: e, cfg: cfg, handlers: handlers, log: cfg.Logger, killed: make(chan struct{}),
+		timer: make(chan int64, 64), runs: map[*Run]bool{}, dirty: map[string]*flow{},
+		seam: newSeam(e.store.Redis(), len(cfg.Queues), pollEvery)}
+	w.seam.limit.Store(int64(cfg.Concurrency))
+	return w
+}
+
+// Name returns the name of the worker.
+func (w *Worker) Name() string { return w.cfg.Name }
+
+// SetConcurrency changes how many tasks run at once.
+func (w *Worker) SetConcurrency(n int) {
+	w.seam.limit.Store(int64(min(max(n, 1), w.cfg.MaxConcurrency)))
+	ring(w.seam.room)
+}
+
+// Kill lets Run return without waiting for handlers.
+func (w *Worker) Kill() { w.killOnce.Do(func() { close(w.killed) }) }
+
+func (w *Worker) track(r *Run) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.runs[r] = true
+}
+
+func (w *Worker) untrack(r *Run) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.runs, r)
+}
+
+func (w *Worker) tracked() []*Run {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Keys(w.runs))
+}
+
+// Run works until ctx is done.
+func (w *Worker) Run(ctx context.Context) error {
+	w.mu.Lock()
+	if w.ran {
+		w.mu.Unlock()
+		return errors.New("worker has run before: make a new one")
+	}
+	w.ran = true
+	w.mu.Unlock()
+	w.started = time.Now()
+
+	if _, err := w.beat(ctx); err != nil {
+		return fmt.Errorf("start worker: %w", err)
+	}
+	srv := asynq.NewServerFromRedisClient(w.seam, asynq.Config{
+		Concurrency:              w.cfg.MaxConcurrency,
+		Queues:                   w.cfg.Queues,
+		StrictPriority:           w.cfg.Strict,
+		TaskCheckInterval:        time.Microsecond, // the seam does the waiting
+		DelayedTaskCheckInterval: 5 * time.Second,
+		ShutdownTimeout:          time.Second,
+		RetryDelayFunc:           func(int, error, *asynq.Task) time.Duration { return time.Second },
+		IsFailure:                func(error) bool { return false },
+		Logger:                   quiet{w.log},
+		LogLevel:                 asynq.WarnLevel,
+	})
+	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopBackground()
+	var loops sync.WaitGroup
+	bus := w.e.store.Redis().Subscribe(background, store.BusChannel)
+	if _, err := bus.Receive(ctx); err != nil {
+		_ = bus.Close()
+		return fmt.Errorf("start worker: subscribe: %w", err)
+	}
+	loops.Go(func() { w.listen(background, bus.Channel()) })
+	loops.Go(func() { w.watch(background) })
+	loops.Go(func() { w.sweep(background) })
+	loops.Go(func() { w.projections(background) })
+	end := func() {
+		stopBackground()
+		_ = bus.Close()
+		loops.Wait()
+	}
+	err := srv.Start(asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
+		defer w.seam.done()
+		id, ok := asynq.GetTaskID(ctx)
+		if !ok || t.Headers()[header] != headerVersion {
+			return fmt.Errorf("task %s was not sent by this release's client: %w", t.Type(), asynq.SkipRetry)
+		}
+		return w.perform(context.WithoutCancel(ctx), id)
+	}))
+	if err != nil {
+		end()
+		return fmt.Errorf("start worker: %w", err)
+	}
+	if w.cfg.Ready != nil {
+		w.cfg.Ready()
+	}
+	w.log.Info("worker takes tasks", "worker", w.cfg.Name, "queues", w.cfg.Queues, "concurrency", w.cfg.Concurrency)
+
+	select {
+	case <-ctx.Done():
+	case <-w.killed:
+	}
+	w.drain(srv)
+	end()
+	bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := w.e.ExpireWorkers(bye, []string{w.cfg.Name}); err != nil {
+		w.log.Warn("worker could not sign off; others will find it silent", "worker", w.cfg.Name, "error", err)
+	}
+	w.log.Info("worker has stopped", "worker", w.cfg.Name)
+	return nil
+}
+
+// unwind is how long handlers have to return once their contexts have ended.
+const unwind = 2 * time.Second
+
+// drain stops taking tasks and lets those that run finish, or gives them back.
+func (w *Worker) drain(srv *asynq.Server) {
+	w.seam.stop()
+	srv.Stop()
+	w.idle(w.cfg.Grace, w.killed)
+	for _, r := range w.tracked() {
+		r.cancel(ErrShutdown)
+	}
+	w.idle(unwind, w.killed)
+	for _, r := range w.tracked() {
+		r.free(errKilled)
+	}
+	w.idle(unwind, nil)
+	w.Kill()
+	srv.Shutdown()
+}
+
+// idle waits until no task runs, for at most d.
+func (w *Worker) idle(d time.Duration, stop <-chan struct{}) {
+	deadline := time.NewTimer(d)
+	defer deadline.Stop()
+	for w.seam.active.Load() > 0 {
+		select {
+		case <-w.seam.room:
+		case <-deadline.C:
+			return
+		case <-stop:
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// quiet passes asynq's log on.
+type quiet struct{ log *slog.Logger }
+
+func (q quiet) Debug(args ...any) { q.log.Debug("asynq: " + fmt.Sprint(args...)) }
+func (q quiet) Info(args ...any)  { q.log.Debug("asynq: " + fmt.Sprint(args...)) }
+func (q quiet) Warn(args ...any)  { q.log.Warn("asynq: " + fmt.Sprint(args...)) }
+func (q quiet) Error(args ...any) { q.log.Error("asynq: " + fmt.Sprint(args...)) }
+func (q quiet) Fatal(args ...any) { q.log.Error("asynq: " + fmt.Sprint(args...)) }
+
+// listen acts on what other processes tell.
+func (w *Worker) listen(ctx context.Context, bus <-chan *redis.Message) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m, ok := <-bus:
+			if !ok {
+				return
+			}
+			w.hear(m.Payload)
+		}
+	}
+}
+
+func (w *Worker) hear(message string) {
+	kind, rest, _ := strings.Cut(message, " ")
+	switch kind {
+	case "q":
+		for q := range strings.SplitSeq(rest, ",") {
+			if w.cfg.Queues[q] > 0 {
+				ring(w.seam.wake)
+				return
+			}
+		}
+	case "t":
+		if at, err := strconv.ParseInt(rest, 10, 64); err == nil {
+			select {
+			case w.timer <- at:
+			default:
+			}
+		}
+	case "x":
+		for _, r := range w.tracked() {
+			if r.Info.Workflow == rest {
+				r.cancel(errRevoked)
+			}
+		}
+	case "n":
+		id, nodes, _ := strings.Cut(rest, " ")
+		list := strings.Split(nodes, ",")
+		for _, r := range w.tracked() {
+			if r.Info.Workflow == id && slices.Contains(list, r.Info.Node) {
+				r.cancel(errRevoked)
+			}
+		}
+	case "c":
+		name, count, _ := strings.Cut(rest, " ")
+		if n, err := strconv.Atoi(count); err == nil && (name == "*" || name == w.cfg.Name) {
+			w.SetConcurrency(n)
+		}
+	}
+}
+
+func (w *Worker) beat(ctx context.Context) ([]string, error) {
+	host, _ := os.Hostname()
+	names := slices.Sorted(maps.Keys(w.handlers))
+	return w.e.store.Beat(ctx, w.cfg.Name, WorkerInfo{Name: w.cfg.Name, Host: host, PID: w.cfg.PID, Queues: w.cfg.Queues,
+		Concurrency: int(w.seam.limit.Load()), Active: int(w.seam.active.Load()), Started: w.started, Tasks: names}, deadAfter)
+}
+
+// watch says that this worker lives, and takes over from those that do not.
+func (w *Worker) watch(ctx context.Context) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		live, err := w.beat(ctx)
+		if err == nil {
+			err = w.reap(ctx, live)
+		}
+		if err != nil && ctx.Err() == nil {
+			w.log.Warn("watch over workers failed", "error", err)
+		}
+	}
+}
+
+// reap makes runnable again what silent workers were running.
+func (w *Worker) reap(ctx context.Context, live []string) error {
+	holders, err := w.e.running(ctx)
+	if err != nil {
+		return err
+	}
+	for _, h := range holders {
+		if slices.Contains(live, h.Worker) {
+			continue
+		}
+		w.log.Warn("node of a silent worker runs again", "worker", h.Worker, "workflow", h.Flow.ID, "node", h.Node)
+		w.stats.recovered.Add(1)
+		if err := w.e.lost(ctx, h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sweep does what the agenda says is due.
+func (w *Worker) sweep(ctx context.Context) {
+	next := time.NewTimer(0)
+	defer next.Stop()
+	planned := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case at := <-w.timer:
+			if t := time.UnixMilli(at); t.Before(planned) {
+				planned = t
+				next.Reset(time.Until(t))
+			}
+			continue
+		case <-next.C:
+		}
+		wait, err := w.sweepOnce(ctx)
+		if err != nil && ctx.Err() == nil {
+			w.log.Warn("sweep of the agenda failed", "error", err)
+		}
+		planned = time.Now().Add(wait)
+		next.Reset(wait)
+	}
+}
+
+func (w *Worker) sweepOnce(ctx context.Context) (time.Duration, error) {
+	shards, err := w.e.store.Shards(ctx)
+	if err != nil {
+		return sweepEvery, err
+	}
+	wait := sweepEvery
+	var errs []error
+	for shard := range shards {
+		due, now, next, err := w.e.store.Sweep(ctx, shard, claimFor, sweepMost)
+		if err != nil {
+			return sweepEvery, err
+		}
+		for _, en := range due {
+			if err := w.e.attend(ctx, en); err != nil {
+				errs = append(errs, fmt.Errorf("workflow %s node %s: %w", en.Flow.ID, en.Node, err))
+			}
+		}
+		if len(due) == sweepMost {
+			wait = 0
+		}
+		if !next.IsZero() {
+			wait = min(wait, max(0, next.Sub(now)))
+		}
+	}
+	return wait, errors.Join(errs...)
+}
+
+// attend does what is due for one line of the agenda. Someone may have been faster: each step finds
+// out by itself.
+func (e *Engine) attend(ctx context.Context, en store.Entry) error {
+	fl, err := e.load(ctx, en.Flow.ID)
+	if errors.Is(err, ErrUnknown) {
+		return e.store.Forget(ctx, en.Flow, en.Node)
+	}
+	if err != nil {
+		return err
+	}
+	switch en.Node {
+	case revokeNote:
+		return e.finishRevoke(ctx, fl.ID)
+	case progressNote:
+		if err := e.project(ctx, fl); err != nil {
+			return err
+		}
+		return e.store.Hold(ctx, fl.Flow, []string{progressNote}, time.Now().Add(keepAlive))
+	}
+	id, err := graph.ParseID(en.Node)
+	if err != nil {
+		return e.store.Forget(ctx, en.Flow, en.Node)
+	}
+	state, epoch, err := e.store.DueNow(ctx, fl.Flow, en.Node)
+	if err != nil {
+		return err
+	}
+	g, err := e.graphOf(ctx, fl.Flow, id.Scope)
+	if err != nil {
+		return err
+	}
+	var m store.Moved
+	switch state {
+	case "run", "Q", "W":
+		if id.Inst >= 0 || !g.Virtual(id.Index) {
+			return e.deliverAgain(ctx, fl, g, id, newDelivery(fl, g, id, epoch))
+		}
+		m.Run = []string{en.Node}
+	case "E":
+		m.Run = []string{en.Node}
+	case "P":
+		m.Plans = []string{en.Node}
+	case "k":
+		m.Skips = []string{en.Node}
+	case "wait":
+		return nil
+	default: // gone, running or terminal
+		return e.store.Forget(ctx, fl.Flow, en.Node)
+	}
+	return e.settle(ctx, fl, m)
+}
+
+// deliverAgain hands a node to asynq unless asynq has it. One that was archived there has failed.
+func (e *Engine) deliverAgain(ctx context.Context, fl *flow, g *graph.Graph, id graph.ID, d delivery) error {
+	had, err := e.queue.send(ctx, []delivery{d})
+	if err != nil {
+		return err
+	}
+	if len(had) > 0 {
+		gone, err := e.archived(d)
+		if err != nil {
+			return err
+		}
+		if gone {
+			return e.fail(ctx, fl, g, id, "", &Failure{Task: d.task, Node: d.node, Code: CodeArchived,
+				Message: "its asynq task was archived by an operator"})
+		}
+	}
+	return e.store.Hold(ctx, fl.Flow, []string{d.node}, time.Now().Add(holdFor))
+}
+
+// projectEvery is how often the progress keys of a workflow are written.
+const projectEvery = 100 * time.Millisecond
+
+// touch has the progress keys of a workflow written soon.
+func (w *Worker) touch(fl *flow) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dirty[fl.ID] = fl
+}
+
+func (w *Worker) projections(ctx context.Context) {
+	tick := time.NewTicker(projectEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		w.mu.Lock()
+		dirty := w.dirty
+		if len(dirty) > 0 {
+			w.dirty = map[string]*flow{}
+		}
+		w.mu.Unlock()
+		for id, fl := range dirty {
+			if err := w.e.project(ctx, fl); err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnknown) {
+				w.log.Warn("progress keys were not written", "workflow", id, "error", err)
+			}
+		}
+	}
+}

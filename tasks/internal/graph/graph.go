@@ -1,0 +1,772 @@
+package graph
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Version is the version of the stored form of a [Graph].
+const Version = 1
+
+// Kind says what a node is.
+type Kind uint8
+
+// The kinds of nodes. All but Task, Catch and the members of a Map are virtual: no worker runs them.
+const (
+	Task      Kind = iota // runs a handler
+	List                  // the values of Args
+	Pair                  // the values of two Args
+	Outcomes              // what became of Args
+	Wrap                  // the elements of In, as outcomes
+	Or                    // the first of two Args that succeeded
+	Each                  // a task for each element of In: a map
+	EachEnded             // what became of the members of the map In
+	Catch                 // a task that runs on the failure of In, or of each of Args; known only once it runs
+	Permit                // holds the place of a group's member under AtMost
+)
+
+// Node is a part of a graph. References to other nodes are indexes; In, Lim, Rel and By are one more,
+// so that zero is none.
+type Node struct {
+	Kind     Kind  `json:"k,omitempty"`
+	Spec     int   `json:"s,omitempty"`
+	In       int   `json:"i,omitempty"` // whose value is the input; none is a literal
+	Args     []int `json:"-"`
+	Ranges   []int `json:"a,omitempty"` // Args as first, count, …
+	After    []int `json:"f,omitempty"` // must succeed first
+	Lim      int   `json:"l,omitempty"` // needs a place of this group before it runs
+	Rel      int   `json:"r,omitempty"` // gives back a place of this group
+	By       int   `json:"b,omitempty"` // the node that took the place, if not this
+	AtMost   int   `json:"m,omitempty"`
+	FailFast bool  `json:"q,omitempty"`
+	Same     int   `json:"x,omitempty"` // so many more nodes like this follow
+}
+
+// Spec is how a task runs. Times are milliseconds.
+type Spec struct {
+	Task     string `json:"t"`
+	Queue    string `json:"q,omitempty"`
+	Priority int    `json:"p,omitempty"`
+	Timeout  *int64 `json:"to,omitempty"`
+	Hard     *int64 `json:"ht,omitempty"`
+	MaxRetry int    `json:"mr,omitempty"`
+	Base     int64  `json:"bb,omitempty"`
+	Cap      int64  `json:"bc,omitempty"`
+	Fixed    bool   `json:"bf,omitempty"`
+	In       int64  `json:"in,omitempty"`
+	At       int64  `json:"at,omitempty"`
+	Expires  int64  `json:"ex,omitempty"`
+	RateN    int    `json:"rn,omitempty"`
+	RatePer  int64  `json:"rp,omitempty"`
+}
+
+// QueueName returns the queue of s.
+func (s *Spec) QueueName() string {
+	if s.Queue == "" {
+		return "default"
+	}
+	return s.Queue
+}
+
+// Graph is what a signature compiles to.
+type Graph struct {
+	V         int    `json:"v"`
+	Created   int64  `json:"c,omitempty"` // unix ms, by the sender's clock
+	Retention int64  `json:"r,omitempty"` // ms
+	Progress  string `json:"p,omitempty"`
+	Delay     int64  `json:"d,omitempty"` // ms, of all that can run at once
+	At        int64  `json:"t,omitempty"` // unix ms, likewise
+	Specs     []Spec `json:"s"`
+	Nodes     []Node `json:"n"`
+	Root      int    `json:"o,omitempty"`
+
+	// Computed by link.
+	succs   [][]Edge
+	members [][]Edge // of an Each, along which each member's outcome goes
+	need    []int
+	passive []bool
+	inputs  map[int]json.RawMessage // literals, at compile time only
+}
+
+// EdgeKind says what an outcome does to the node at the end of an edge.
+type EdgeKind byte
+
+// The kinds of edges.
+const (
+	Need     EdgeKind = 'n' // success counts, failure skips
+	Any      EdgeKind = 'a' // any outcome counts
+	First    EdgeKind = 'o' // success is enough, failure is nothing
+	Last     EdgeKind = 'h' // success is enough, failure skips
+	Rescuer  EdgeKind = 'r' // any failure runs it
+	Catcher  EdgeKind = 'e' // a failure that is no revocation runs it, once for each cause
+	OfMap    EdgeKind = 'i' // as Need, of a member to its map
+	Replaces EdgeKind = 'p' // any outcome is that of the planned node
+)
+
+// Edge leads from a node to one that its outcome decides on.
+type Edge struct {
+	To   int
+	Kind EdgeKind
+	Inst int // the instance of To it leads to; -1 for To itself, -2 for the instance of the source
+}
+
+// ErrInvalid says that a signature cannot be sent.
+var ErrInvalid = errors.New("invalid signature")
+
+// MaxNodes bounds the graph of one send.
+const MaxNodes = 200_000
+
+type compiler struct {
+	g     *Graph
+	memo  map[*Sig]int
+	specs map[specKey]int
+	busy  map[*Sig]bool
+}
+
+type specKey struct {
+	task string
+	opts *Opts
+}
+
+// Compile returns the graph of s. Two places that hold the same *Sig become one node.
+func Compile(s *Sig) (*Graph, error) {
+	c := &compiler{
+		g:    &Graph{V: Version, inputs: map[int]json.RawMessage{}},
+		memo: map[*Sig]int{}, specs: map[specKey]int{}, busy: map[*Sig]bool{},
+	}
+	root, err := c.node(s)
+	if err != nil {
+		return nil, err
+	}
+	c.g.Root = root
+	c.g.link()
+	if err := c.g.checkCycles(); err != nil {
+		return nil, err
+	}
+	return c.g, nil
+}
+
+func (c *compiler) add(n Node) (int, error) {
+	if len(c.g.Nodes) >= MaxNodes {
+		return 0, fmt.Errorf("%w: more than %d nodes in one send; use Map over a list", ErrInvalid, MaxNodes)
+	}
+	c.g.Nodes = append(c.g.Nodes, n)
+	return len(c.g.Nodes) - 1, nil
+}
+
+func (c *compiler) node(s *Sig) (int, error) {
+	if s == nil {
+		return 0, fmt.Errorf("%w: a zero Signature; build it with Task.S or a combinator", ErrInvalid)
+	}
+	if s.Err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrInvalid, s.Err)
+	}
+	if i, ok := c.memo[s]; ok {
+		return i, nil
+	}
+	i, err := c.build(s)
+	if err != nil {
+		return 0, err
+	}
+	c.memo[s] = i
+	return i, nil
+}
+
+func (c *compiler) build(s *Sig) (int, error) {
+	if s.Shape == Call {
+		spec, err := c.spec(s)
+		if err != nil {
+			return 0, err
+		}
+		i, err := c.add(Node{Spec: spec})
+		if err == nil {
+			c.g.inputs[i] = s.Input
+		}
+		return i, err
+	}
+	kids := make([]int, len(s.Kids))
+	for i, k := range s.Kids {
+		n, err := c.node(k)
+		if err != nil {
+			return 0, err
+		}
+		kids[i] = n
+	}
+	switch s.Shape {
+	case Chain, Chord, Map:
+		spec, err := c.spec(s)
+		if err != nil {
+			return 0, err
+		}
+		n := Node{Spec: spec, In: kids[0] + 1}
+		if s.Shape == Map {
+			n.Kind, n.AtMost, n.FailFast = Each, s.Opts.AtMost, s.Opts.FailFast
+		}
+		return c.add(n)
+	case Group:
+		opts := s.Opts.Over(nil)
+		i, err := c.add(Node{Kind: List, Args: kids, AtMost: opts.AtMost, FailFast: opts.FailFast})
+		if err != nil || opts.AtMost <= 0 || opts.AtMost >= len(kids) {
+			return i, err
+		}
+		return i, c.limit(i, kids)
+	case Join:
+		return c.add(Node{Kind: Pair, Args: kids})
+	case Settle:
+		switch v := c.g.Nodes[kids[0]]; v.Kind {
+		case List:
+			return c.add(Node{Kind: Outcomes, Args: v.Args, After: v.After})
+		case Each:
+			return c.add(Node{Kind: EachEnded, In: kids[0] + 1})
+		default:
+			return c.add(Node{Kind: Wrap, In: kids[0] + 1})
+		}
+	case After:
+		c.after(kids[0], kids[1])
+		return kids[1], nil
+	case OnSuccess:
+		spec, err := c.spec(s)
+		if err != nil {
+			return 0, err
+		}
+		_, err = c.add(Node{Spec: spec, In: kids[0] + 1})
+		return kids[0], err
+	case OnError, Rescue:
+		spec, err := c.spec(s)
+		if err != nil {
+			return 0, err
+		}
+		n := Node{Kind: Catch, Spec: spec, In: kids[0] + 1}
+		if v := c.g.Nodes[kids[0]]; s.Shape == OnError && v.Kind == List {
+			n.Args = v.Args
+		}
+		h, err := c.add(n)
+		if err != nil || s.Shape == OnError {
+			return kids[0], err
+		}
+		return c.add(Node{Kind: Or, Args: []int{kids[0], h}})
+	}
+	return 0, fmt.Errorf("%w: unknown shape %d", ErrInvalid, s.Shape)
+}
+
+func (c *compiler) spec(s *Sig) (int, error) {
+	if s.Task == "" {
+		return 0, fmt.Errorf("%w: a task without a name; declare it with tasks.New", ErrInvalid)
+	}
+	key := specKey{s.Task, s.Opts}
+	if i, ok := c.specs[key]; ok {
+		return i, nil
+	}
+	o := s.Opts.Over(nil)
+	sp := Spec{Task: s.Task, Queue: o.Queue}
+	if sp.Queue == "default" {
+		sp.Queue = ""
+	}
+	if strings.ContainsAny(o.Queue, "{}: \t\n") {
+		return 0, fmt.Errorf("%w: queue name %q holds a brace, colon or space", ErrInvalid, o.Queue)
+	}
+	if o.Priority != nil {
+		sp.Priority = *o.Priority
+	}
+	if o.MaxRetry != nil {
+		sp.MaxRetry = max(0, *o.MaxRetry)
+	}
+	ms := func(d *time.Duration) *int64 {
+		if d == nil {
+			return nil
+		}
+		v := d.Milliseconds()
+		return &v
+	}
+	sp.Timeout, sp.Hard = ms(o.Timeout), ms(o.Hard)
+	if o.Backoff != nil {
+		sp.Base, sp.Cap, sp.Fixed = o.Backoff.Base.Milliseconds(), o.Backoff.Cap.Milliseconds(), o.Backoff.Fixed
+	}
+	if o.In != nil {
+		sp.In = o.In.Milliseconds()
+	}
+	if o.At != nil {
+		sp.At = o.At.UnixMilli()
+	}
+	if o.Expires != nil {
+		sp.Expires = o.Expires.UnixMilli()
+	}
+	if o.Rate != nil && o.Rate.N > 0 && o.Rate.Per > 0 {
+		sp.RateN, sp.RatePer = o.Rate.N, o.Rate.Per.Milliseconds()
+	}
+	i := slices.IndexFunc(c.g.Specs, func(have Spec) bool { return reflect.DeepEqual(have, sp) })
+	if i < 0 {
+		c.g.Specs = append(c.g.Specs, sp)
+		i = len(c.g.Specs) - 1
+	}
+	c.specs[key] = i
+	return i, nil
+}
+
+// preds returns the nodes whose outcome n waits for, as references that may be virtual.
+func (n *Node) preds() []int {
+	out := append(slices.Clone(n.Args), n.After...)
+	if n.In > 0 && len(n.Args) == 0 {
+		out = append(out, n.In-1)
+	}
+	return out
+}
+
+func (g *Graph) closure(from int) map[int]bool {
+	seen := map[int]bool{}
+	stack := []int{from}
+	for len(stack) > 0 {
+		i := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		if seen[i] {
+			continue
+		}
+		seen[i] = true
+		stack = append(stack, g.Nodes[i].preds()...)
+	}
+	return seen
+}
+
+// after makes what next starts with wait for first, except for what first itself waits for.
+func (c *compiler) after(first, next int) {
+	done := c.g.closure(first)
+	inside := c.g.closure(next)
+	for i := range inside {
+		if done[i] {
+			delete(inside, i)
+		}
+	}
+	c.gate(inside, first)
+}
+
+func (c *compiler) gate(inside map[int]bool, on int) {
+	for i := range inside {
+		n := &c.g.Nodes[i]
+		if !slices.ContainsFunc(n.preds(), func(p int) bool { return inside[p] }) && !slices.Contains(n.After, on) {
+			n.After = append(slices.Clone(n.After), on)
+		}
+	}
+}
+
+// limit lets members of group start only with one of its places. A member that is more than a task
+// gets a permit before what it alone starts with.
+func (c *compiler) limit(group int, members []int) error {
+	uses := map[int]int{}
+	closures := make([]map[int]bool, len(members))
+	distinct := map[int]bool{}
+	for i, m := range members {
+		if distinct[m] {
+			continue
+		}
+		distinct[m] = true
+		if n := &c.g.Nodes[m]; n.Kind == Task && n.In == 0 && len(n.After) == 0 {
+			uses[m]++
+			continue
+		}
+		closures[i] = c.g.closure(m)
+		for n := range closures[i] {
+			uses[n]++
+		}
+	}
+	for i, m := range members {
+		n := &c.g.Nodes[m]
+		if uses[m] != 1 || n.Rel != 0 {
+			continue
+		}
+		n.Rel = group + 1
+		if closures[i] == nil {
+			n.Lim = group + 1
+			continue
+		}
+		for k := range closures[i] {
+			if uses[k] > 1 {
+				delete(closures[i], k)
+			}
+		}
+		p, err := c.add(Node{Kind: Permit, Lim: group + 1})
+		if err != nil {
+			return err
+		}
+		c.g.Nodes[m].By = p + 1
+		c.gate(closures[i], p)
+	}
+	return nil
+}
+
+// link computes edges and joins from the nodes.
+func (g *Graph) link() {
+	n := len(g.Nodes)
+	g.succs, g.members = make([][]Edge, n), make([][]Edge, n)
+	g.need, g.passive = make([]int, n), make([]bool, n)
+	uses := make([]int, n) // consumers that a passive node could melt into
+	real := make([]bool, n)
+	real[g.Root] = true
+	for i := range g.Nodes {
+		nd := &g.Nodes[i]
+		for _, a := range nd.After {
+			real[a] = true
+		}
+		switch nd.Kind {
+		case Task, Each:
+			if nd.In > 0 {
+				uses[nd.In-1]++
+			}
+		case List, Pair:
+			for _, a := range nd.Args {
+				uses[a]++
+			}
+		case Wrap, Or, Outcomes:
+			for _, a := range nd.Args {
+				real[a] = true
+			}
+			if nd.In > 0 {
+				real[nd.In-1] = true
+			}
+		case Catch:
+			if len(nd.Args) == 0 {
+				real[nd.In-1] = true
+			}
+			for _, a := range nd.Args {
+				real[a] = true
+			}
+		}
+	}
+	for i := range g.Nodes {
+		switch nd := &g.Nodes[i]; nd.Kind {
+		case List, Pair, Outcomes:
+			g.passive[i] = !real[i] && uses[i] <= 1 && len(nd.After) == 0 && nd.Rel == 0
+		}
+	}
+	type pair struct {
+		from int
+		e    Edge
+	}
+	seen := map[pair]bool{}
+	edge := func(from, to int, kind EdgeKind, inst int) {
+		e := Edge{to, kind, inst}
+		if kind != OfMap && seen[pair{from, e}] {
+			return
+		}
+		seen[pair{from, e}] = true
+		g.succs[from] = append(g.succs[from], e)
+		if kind == Need || kind == Any {
+			g.need[to]++
+		}
+	}
+	var feed func(from, to int, kind EdgeKind)
+	feed = func(from, to int, kind EdgeKind) {
+		if !g.passive[from] {
+			edge(from, to, kind, -1)
+			return
+		}
+		inner := Need
+		if g.Nodes[from].Kind == Outcomes {
+			inner = Any
+		}
+		for _, a := range g.Nodes[from].Args {
+			feed(a, to, inner)
+		}
+	}
+	for i := range g.Nodes {
+		nd := &g.Nodes[i]
+		if g.passive[i] {
+			continue
+		}
+		for _, a := range nd.After {
+			edge(a, i, Need, -1)
+		}
+		switch nd.Kind {
+		case Task, Wrap:
+			if nd.In > 0 {
+				feed(nd.In-1, i, Need)
+			}
+		case Each:
+			feed(nd.In-1, i, Need)
+			g.members[i] = append(g.members[i], Edge{i, OfMap, -1})
+		case EachEnded:
+			m := &g.Nodes[nd.In-1]
+			feed(m.In-1, i, Need)
+			for _, a := range m.After {
+				edge(a, i, Need, -1)
+			}
+			g.members[nd.In-1] = append(g.members[nd.In-1], Edge{i, Any, -1})
+		case List, Pair:
+			for _, a := range nd.Args {
+				feed(a, i, Need)
+			}
+		case Outcomes:
+			for _, a := range nd.Args {
+				edge(a, i, Any, -1)
+			}
+		case Or:
+			edge(nd.Args[0], i, First, -1)
+			edge(nd.Args[1], i, Last, -1)
+			edge(nd.Args[0], nd.Args[1], Rescuer, -1)
+		}
+	}
+	rescuers := map[int]bool{}
+	for i := range g.Nodes {
+		if g.Nodes[i].Kind == Or {
+			rescuers[g.Nodes[i].Args[1]] = true
+		}
+	}
+	for i := range g.Nodes {
+		nd := &g.Nodes[i]
+		if nd.Kind != Catch || rescuers[i] {
+			continue
+		}
+		if len(nd.Args) > 0 {
+			for j, a := range nd.Args {
+				edge(a, i, Catcher, j)
+			}
+			continue
+		}
+		edge(nd.In-1, i, Catcher, -1)
+		if g.Nodes[nd.In-1].Kind == Each {
+			g.members[nd.In-1] = append(g.members[nd.In-1], Edge{i, Catcher, -2})
+		}
+	}
+}
+
+func (g *Graph) checkCycles() error {
+	left := make([]int, len(g.Nodes))
+	next := make([][]int, len(g.Nodes))
+	var queue []int
+	for i := range g.Nodes {
+		ps := g.Nodes[i].preds()
+		left[i] = len(ps)
+		for _, p := range ps {
+			next[p] = append(next[p], i)
+		}
+		if len(ps) == 0 {
+			queue = append(queue, i)
+		}
+	}
+	seen := 0
+	for len(queue) > 0 {
+		i := queue[0]
+		queue = queue[1:]
+		seen++
+		for _, n := range next[i] {
+			if left[n]--; left[n] == 0 {
+				queue = append(queue, n)
+			}
+		}
+	}
+	if seen < len(g.Nodes) {
+		return fmt.Errorf("%w: parts wait for each other; look for two uses of After in opposite order", ErrInvalid)
+	}
+	return nil
+}
+
+// Encode returns the stored form of g.
+func (g *Graph) Encode() ([]byte, error) {
+	c := *g
+	c.Nodes = nil
+	for _, n := range g.Nodes {
+		n.Ranges = ranges(n.Args)
+		n.Args = nil
+		if k := len(c.Nodes); k > 0 {
+			same := c.Nodes[k-1]
+			same.Same = 0
+			if n.Kind == Task && reflect.DeepEqual(same, n) {
+				c.Nodes[k-1].Same++
+				continue
+			}
+		}
+		c.Nodes = append(c.Nodes, n)
+	}
+	raw, err := json.Marshal(&c)
+	if err != nil {
+		return nil, fmt.Errorf("encode graph: %w", err)
+	}
+	return raw, nil
+}
+
+// Decode returns the graph that raw is the stored form of.
+func Decode(raw []byte) (*Graph, error) {
+	g := &Graph{}
+	if err := json.Unmarshal(raw, g); err != nil {
+		return nil, fmt.Errorf("decode graph: %w", err)
+	}
+	if g.V != Version {
+		return nil, fmt.Errorf("graph has version %d, this program knows %d: run senders and workers of one release", g.V, Version)
+	}
+	packed := g.Nodes
+	g.Nodes = nil
+	for _, n := range packed {
+		same := n.Same
+		n.Same = 0
+		n.Args = unranges(n.Ranges)
+		n.Ranges = nil
+		for range same + 1 {
+			g.Nodes = append(g.Nodes, n)
+		}
+	}
+	g.link()
+	return g, nil
+}
+
+func ranges(args []int) []int {
+	var out []int
+	for _, a := range args {
+		if k := len(out); k > 0 && out[k-2]+out[k-1] == a {
+			out[k-1]++
+			continue
+		}
+		out = append(out, a, 1)
+	}
+	return out
+}
+
+func unranges(rs []int) []int {
+	var out []int
+	for i := 0; i+1 < len(rs); i += 2 {
+		for k := range rs[i+1] {
+			out = append(out, rs[i]+k)
+		}
+	}
+	return out
+}
+
+// Input returns the literal input of node i of a graph that was just compiled.
+func (g *Graph) Input(i int) (json.RawMessage, bool) {
+	raw, ok := g.inputs[i]
+	return raw, ok
+}
+
+// Passive reports whether node i is only a value: it has no state of its own.
+func (g *Graph) Passive(i int) bool { return g.passive[i] }
+
+// Need returns how many outcomes node i waits for.
+func (g *Graph) Need(i int) int { return g.need[i] }
+
+// Succs returns the edges out of node i.
+func (g *Graph) Succs(i int) []Edge { return g.succs[i] }
+
+// Members returns the edges out of each member of the map i.
+func (g *Graph) Members(i int) []Edge { return g.members[i] }
+
+// Virtual reports whether no worker runs node i itself.
+func (g *Graph) Virtual(i int) bool {
+	k := g.Nodes[i].Kind
+	return k != Task && k != Catch
+}
+
+// Count returns how many tasks and how many virtual nodes g has a state for from the start.
+func (g *Graph) Count() (work, virtual int) {
+	for i := range g.Nodes {
+		switch {
+		case g.passive[i] || g.Nodes[i].Kind == Catch:
+		case g.Virtual(i):
+			virtual++
+		default:
+			work++
+		}
+	}
+	return work, virtual
+}
+
+// Roots returns the nodes that wait for nothing.
+func (g *Graph) Roots() []int {
+	var out []int
+	for i := range g.Nodes {
+		if g.need[i] == 0 && !g.passive[i] && g.Nodes[i].Kind != Catch && g.Nodes[i].Kind != Or {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// Doomed returns what cannot succeed any more once node i has failed, i included.
+func (g *Graph) Doomed(i int) map[int]bool {
+	seen := map[int]bool{i: true}
+	stack := []int{i}
+	for len(stack) > 0 {
+		k := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		for _, e := range g.succs[k] {
+			if e.Kind == Need && !seen[e.To] {
+				seen[e.To] = true
+				stack = append(stack, e.To)
+			}
+		}
+	}
+	return seen
+}
+
+// Doomers returns the fail-fast groups that a failure of node i ends, with the nodes to revoke.
+func (g *Graph) Doomers(i int) []int {
+	var out []int
+	var doomed map[int]bool
+	for gi := range g.Nodes {
+		n := &g.Nodes[gi]
+		if n.Kind != List || !n.FailFast {
+			continue
+		}
+		if doomed == nil {
+			doomed = g.Doomed(i)
+		}
+		if !slices.ContainsFunc(n.Args, func(a int) bool { return doomed[a] }) {
+			continue
+		}
+		for _, a := range n.Args {
+			for k := range g.closure(a) {
+				if !g.passive[k] && k != i && g.Nodes[k].Kind != Catch {
+					out = append(out, k)
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// ID names a node of a workflow: the scope of the plan it belongs to, its index there and, in a map
+// or a catch over many, its instance.
+type ID struct {
+	Scope string // id of the planned node; empty at the top
+	Index int
+	Inst  int // -1 for none
+}
+
+// ParseID reads the string form.
+func ParseID(s string) (ID, error) {
+	id := ID{Inst: -1}
+	local := s
+	if k := strings.LastIndexByte(s, ':'); k >= 0 {
+		id.Scope, local = s[:k], s[k+1:]
+	}
+	index, inst, ok := strings.Cut(local, ".")
+	var err error
+	if id.Index, err = strconv.Atoi(index); err != nil || id.Index < 0 {
+		return id, fmt.Errorf("node id %q: expected an index", s)
+	}
+	if ok {
+		if id.Inst, err = strconv.Atoi(inst); err != nil || id.Inst < 0 {
+			return id, fmt.Errorf("node id %q: expected an instance", s)
+		}
+	}
+	return id, nil
+}
+
+// String returns the form that ParseID reads.
+func (id ID) String() string {
+	s := strconv.Itoa(id.Index)
+	if id.Scope != "" {
+		s = id.Scope + ":" + s
+	}
+	if id.Inst >= 0 {
+		s += "." + strconv.Itoa(id.Inst)
+	}
+	return s
+}
+
+// At returns the id of another node of the same scope.
+func (id ID) At(index, inst int) ID { return ID{id.Scope, index, inst} }

@@ -1,0 +1,65 @@
+package store
+
+import (
+	"fmt"
+	"hash/crc32"
+)
+
+// Every key of a workflow and of the shard it lives in has the shard's hash tag, so that one script
+// can change them together on a cluster.
+func tag(shard int) string { return fmt.Sprintf("muster:{s%02d}:", shard) }
+
+// shardsKey is the string with the number of shards, fixed by whoever comes first. No expiry.
+const shardsKey = "muster:shards"
+
+// flowKey is the hash of a workflow: its graphs, the state and result of every node, and counts.
+// Expires with the retention once the workflow has ended.
+//
+//	g, g<node>      graph of the workflow, of the plan at a node
+//	<node>          state of a node; absent while it waits for others, and while it waits for its first run
+//	a<node>         literal input, until the node has succeeded
+//	j<node>, j<node>!  how many of the outcomes that a node (the members of a map) waits for are in
+//	m<node>         number of members of a map
+//	e<node>, p<node>  last error, own progress, while the node is not terminal
+//	n z vn vz       tasks and virtual nodes: known, terminal
+//	ct cc           members of maps: known, terminal
+//	x               set once the workflow is revoked
+//	y<node>:<cause> a catch has seen this cause
+//
+// Beside it live, while AtMost holds members back, flowKey:h<group> (a set of those that have a place)
+// and flowKey:w<group> (a list of those that wait); both vanish with their last element.
+func flowKey(shard int, id string) string { return tag(shard) + "w:" + id }
+
+// agendaKey is the sorted set of nodes that someone must look at: "<workflow>/<node>" by the time in
+// unix ms. It is outbox, timer and watch over what was handed to asynq in one. An element goes when
+// its node begins or ends; the key vanishes with its last one.
+func agendaKey(shard int) string { return tag(shard) + "agenda" }
+
+// runningKey is the hash of nodes that run: "<workflow>/<node>" to the name of the worker.
+func runningKey(shard int) string { return tag(shard) + "running" }
+
+// uniqueKey is the string with the id of the workflow that a unique key stands for. Expires as the
+// sender asked.
+func uniqueKey(shard int, key string) string { return tag(shard) + "u:" + key }
+
+// workersKey is the sorted set of live workers by the time of their last beat in unix ms.
+const workersKey = "muster:workers"
+
+// workerKey is the string with a worker's WorkerInfo. Expires without beats.
+func workerKey(name string) string { return "muster:worker:" + name }
+
+// rateKey is the counter of starts of a task in one window. Expires after the window.
+func rateKey(task string, window int64) string { return fmt.Sprintf("muster:rate:%s:%d", task, window) }
+
+// BusChannel is the channel on which processes wake each other.
+const BusChannel = "muster:bus"
+
+// DoneChannel is the channel that tells that a workflow has its value or has ended.
+func DoneChannel(id string) string { return "muster:done:" + id }
+
+// progressKey is a public progress key. Expires an hour after its last update.
+func progressKey(prefix, id, name string) string { return prefix + ":" + id + ":" + name }
+
+func shardOf(id string, shards int) int {
+	return int(crc32.ChecksumIEEE([]byte(id)) % uint32(shards))
+}

@@ -1,0 +1,719 @@
+// Package store keeps workflows, their results and progress in Redis.
+//
+// All that belongs to a workflow lives in one hash, beside the agenda and the running nodes of its
+// shard. Each change is one script that a repeat leaves as it is. The stored state of a node is
+// "<letter>|…", read by [ParseRecord]:
+//
+//	(none) waits, or waits for its first run     D waits for its time     T likewise, after a failure
+//	Q waits for another run                      R runs                   E a map with its members added
+//	P its plan runs                              k skipped, to be passed on
+//	S success   F failure   X revoked   K skipped
+package store
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ErrUnknown says that no workflow has this id.
+var ErrUnknown = errors.New("no such workflow: it was never sent, or its retention is over")
+
+// Failure is why a node has no value.
+type Failure struct {
+	Task     string `json:"task"`
+	Node     string `json:"node"`
+	Attempts int    `json:"attempts"`
+	Message  string `json:"message"`
+	Code     string `json:"code"`
+}
+
+var (
+	//go:embed lua/lib.lua
+	libLua string
+	//go:embed lua/submit.lua
+	submitLua string
+	//go:embed lua/begin.lua
+	beginLua string
+	//go:embed lua/advance.lua
+	advanceLua string
+	//go:embed lua/repeat.lua
+	repeatLua string
+	//go:embed lua/extend.lua
+	extendLua string
+	//go:embed lua/plan.lua
+	planLua string
+	//go:embed lua/sweep.lua
+	sweepLua string
+	//go:embed lua/due.lua
+	dueLua string
+	//go:embed lua/revoke.lua
+	revokeLua string
+	//go:embed lua/project.lua
+	projectLua string
+	//go:embed lua/beat.lua
+	beatLua string
+	//go:embed lua/progress.lua
+	progressLua string
+
+	submitCmd  = redis.NewScript(libLua + submitLua)
+	beginCmd   = redis.NewScript(beginLua)
+	advanceCmd = redis.NewScript(libLua + advanceLua)
+	repeatCmd  = redis.NewScript(repeatLua)
+	extendCmd  = redis.NewScript(libLua + extendLua)
+	planCmd    = redis.NewScript(libLua + planLua)
+	sweepCmd   = redis.NewScript(sweepLua)
+	dueCmd     = redis.NewScript(dueLua)
+	revokeCmd  = redis.NewScript(revokeLua)
+	projectCmd = redis.NewScript(projectLua)
+	beatCmd    = redis.NewScript(beatLua)
+
+	progressCmd = redis.NewScript(progressLua)
+)
+
+// clusterShards is how many shards a new cluster gets; a single Redis needs one.
+const clusterShards = 64
+
+// Store reads and changes workflows. It may be used by many goroutines at once.
+type Store struct {
+	rdb redis.UniversalClient
+
+	mu     sync.Mutex // guards shards
+	shards int
+}
+
+// New returns a Store on rdb.
+func New(rdb redis.UniversalClient) *Store { return &Store{rdb: rdb} }
+
+// Redis returns the connection of the store.
+func (s *Store) Redis() redis.UniversalClient { return s.rdb }
+
+// Shards returns how many shards there are.
+func (s *Store) Shards(ctx context.Context) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shards > 0 {
+		return s.shards, nil
+	}
+	n := 1
+	if _, ok := s.rdb.(*redis.ClusterClient); ok {
+		n = clusterShards
+	}
+	if err := s.rdb.SetNX(ctx, shardsKey, n, 0).Err(); err != nil {
+		return 0, fmt.Errorf("fix number of shards: %w", err)
+	}
+	n, err := s.rdb.Get(ctx, shardsKey).Int()
+	if err != nil {
+		return 0, fmt.Errorf("read number of shards: %w", err)
+	}
+	if n < 1 {
+		return 0, fmt.Errorf("key %s holds %d: delete it on an empty Redis", shardsKey, n)
+	}
+	s.shards = n
+	return n, nil
+}
+
+// Flow addresses a workflow, with what its scripts need to know of its graph.
+type Flow struct {
+	ID        string
+	Created   int64 // unix ms
+	Root      string
+	Retention int64 // ms
+	shard     int
+}
+
+// Flow returns the address of a workflow.
+func (s *Store) Flow(ctx context.Context, id string) (Flow, error) {
+	n, err := s.Shards(ctx)
+	if err != nil {
+		return Flow{}, err
+	}
+	return Flow{ID: id, shard: shardOf(id, n)}, nil
+}
+
+// SameShard reports whether id lives where the unique key does.
+func (s *Store) SameShard(ctx context.Context, id, unique string) (bool, error) {
+	n, err := s.Shards(ctx)
+	return err == nil && shardOf(id, n) == shardOf(unique, n), err
+}
+
+func (f Flow) key() string    { return flowKey(f.shard, f.ID) }
+func (f Flow) keys() []string { return []string{f.key(), agendaKey(f.shard), runningKey(f.shard)} }
+
+func (f Flow) args(more int) []any {
+	return append(make([]any, 0, 5+more), f.ID, f.Created, f.Root, f.Retention, DoneChannel(f.ID))
+}
+
+// Literal is the input of a node.
+type Literal struct {
+	Node  string
+	Input []byte
+}
+
+// Release is a node to run, with its delay (ms, or @unix ms) and the group whose place it needs.
+type Release struct{ Node, Delay, Lim string }
+
+// Grow is a graph to store.
+type Grow struct {
+	Graph         []byte
+	Work, Virtual int
+	Inputs        []Literal
+	Roots         []Release
+	Unique        string
+	UniqueTTL     time.Duration
+}
+
+// Moved is what a change set in motion: nodes to run, skips to pass on
+// and planned nodes whose plan has ended, the earliest timer set
+// (unix ms or 0), and whether the workflow has ended.
+type Moved struct {
+	Status []string
+	Run    []string
+	Skips  []string
+	Plans  []string
+	Timer  int64
+	Ended  bool
+}
+
+// DuplicateError says that a workflow with the id or unique key exists.
+type DuplicateError struct{ ID string }
+
+// Error implements error.
+func (e *DuplicateError) Error() string { return "workflow " + e.ID + " exists" }
+
+func (g *Grow) args(args []any) []any {
+	args = append(args, len(g.Inputs), len(g.Roots))
+	for _, in := range g.Inputs {
+		args = append(args, in.Node, in.Input)
+	}
+	for _, r := range g.Roots {
+		args = append(args, r.Node, r.Delay, r.Lim)
+	}
+	return args
+}
+
+// Submit stores a workflow and releases its roots.
+func (s *Store) Submit(ctx context.Context, f Flow, g Grow) (Moved, error) {
+	keys := f.keys()
+	ttl := ""
+	if g.Unique != "" {
+		keys = append(keys, uniqueKey(f.shard, g.Unique))
+		ttl = strconv.FormatInt(max(1, g.UniqueTTL.Milliseconds()), 10)
+	}
+	args := append(f.args(8+2*len(g.Inputs)+3*len(g.Roots)), g.Graph, g.Work, g.Virtual, "", ttl)
+	res, err := submitCmd.Run(ctx, s.rdb, keys, g.args(args)...).Slice()
+	if err != nil {
+		return Moved{}, fmt.Errorf("store workflow: %w", err)
+	}
+	if res[0] == "dup" {
+		return Moved{}, &DuplicateError{fmt.Sprint(res[1])}
+	}
+	return moved(res[1:])
+}
+
+// Plan puts a graph in the place of a running node. ok is false if the node is someone else's now.
+func (s *Store) Plan(ctx context.Context, f Flow, node string, epoch int, g Grow) (m Moved, ok bool, err error) {
+	args := append(f.args(7+2*len(g.Inputs)+3*len(g.Roots)), node, epoch, g.Graph, g.Work, g.Virtual)
+	res, err := planCmd.Run(ctx, s.rdb, f.keys(), g.args(args)...).Slice()
+	if err != nil {
+		return Moved{}, false, fmt.Errorf("store plan: %w", err)
+	}
+	if res[0] != "ok" {
+		return Moved{}, false, nil
+	}
+	m, err = moved(res[1:])
+	return m, true, err
+}
+
+// MapJoin is a join over the members of a map.
+type MapJoin struct{ Node, Need, Delay, Lim string }
+
+// StoreInputs stores literal inputs ahead of [Store.Extend].
+func (s *Store) StoreInputs(ctx context.Context, f Flow, inputs []Literal) error {
+	for part := range slices.Chunk(inputs, 1000) {
+		args := make([]any, 0, 2*len(part))
+		for _, in := range part {
+			args = append(args, "a"+in.Node, in.Input)
+		}
+		if err := s.rdb.HSet(ctx, f.key(), args...).Err(); err != nil {
+			return fmt.Errorf("store inputs: %w", err)
+		}
+	}
+	return nil
+}
+
+// Extend adds n members to a map. ok is false if that was done before.
+func (s *Store) Extend(ctx context.Context, f Flow, node string, n int, delay, lim string, joins []MapJoin) (m Moved, ok bool, err error) {
+	args := append(f.args(5+4*len(joins)), node, n, delay, lim, len(joins))
+	for _, j := range joins {
+		args = append(args, j.Node, j.Need, j.Delay, j.Lim)
+	}
+	res, err := extendCmd.Run(ctx, s.rdb, f.keys(), args...).Slice()
+	if err != nil {
+		return Moved{}, false, fmt.Errorf("add members of map: %w", err)
+	}
+	if res[0] != "ok" {
+		return Moved{}, false, nil
+	}
+	m, err = moved(res[1:])
+	return m, true, err
+}
+
+func moved(res []any) (Moved, error) {
+	if len(res) < 3 {
+		return Moved{}, fmt.Errorf("script answered %v", res)
+	}
+	var m Moved
+	list, _ := res[0].([]any)
+	for _, v := range list {
+		switch id, _ := v.(string); {
+		case strings.HasPrefix(id, "+"):
+			m.Run = append(m.Run, id[1:])
+		case strings.HasPrefix(id, "-"):
+			m.Skips = append(m.Skips, id[1:])
+		case strings.HasPrefix(id, "*"):
+			m.Plans = append(m.Plans, id[1:])
+		}
+	}
+	m.Timer = toInt(res[1])
+	m.Ended = toInt(res[2]) == 1
+	return m, nil
+}
+
+func toInt(v any) int64 {
+	switch v := v.(type) {
+	case int64:
+		return v
+	case string:
+		n, _ := strconv.ParseInt(v, 10, 64)
+		return n
+	}
+	return 0
+}
+
+// Begun is the answer to a delivery.
+type Begun struct {
+	Status   string // run, gone, done, stale, busy
+	Attempts int
+	Lost     int
+	Now      time.Time
+	Input    []byte
+	Graphs   [][]byte // of the fields asked for
+}
+
+// Begin lets a worker run a node.
+func (s *Store) Begin(ctx context.Context, f Flow, node string, epoch int, worker string, graphs []string) (Begun, error) {
+	res, err := beginCmd.Run(ctx, s.rdb, f.keys(), f.ID, node, epoch, worker, strings.Join(graphs, ",")).Slice()
+	if err != nil {
+		return Begun{}, fmt.Errorf("begin node %s: %w", node, err)
+	}
+	return begun(res), nil
+}
+
+func begun(res []any) Begun {
+	b := Begun{Status: fmt.Sprint(res[0])}
+	if b.Status != "run" {
+		return b
+	}
+	b.Attempts, b.Lost, b.Now = int(toInt(res[1])), int(toInt(res[2])), time.UnixMilli(toInt(res[3]))
+	if in, ok := res[4].(string); ok {
+		b.Input = []byte(in)
+	}
+	for i := 5; i < len(res); i++ {
+		raw, _ := res[i].(string)
+		b.Graphs = append(b.Graphs, []byte(raw))
+	}
+	return b
+}
+
+// GraphField returns the field that the graph of a scope is in.
+func GraphField(scope string) string { return "g" + scope }
+
+// Succ is an edge with what it needs to be followed.
+type Succ struct{ Node, Kind, Need, Delay, Lim string }
+
+// Op makes a node terminal.
+type Op struct {
+	Node    string
+	Outcome string // S, F, X, or K to pass a skip on
+	Epoch   string // it must run under; "" for any
+	Body    []byte
+	Flags   string
+	Back    string // "group holder" of the place to give back
+	Succs   []Succ
+}
+
+// Advance applies ops. An unknown workflow is [ErrUnknown].
+func (s *Store) Advance(ctx context.Context, f Flow, ops []Op) (Moved, error) {
+	args := append(f.args(1+12*len(ops)), len(ops))
+	for i := range ops {
+		o := &ops[i]
+		args = append(args, o.Node, o.Outcome, o.Epoch, o.Body, o.Flags, o.Back, len(o.Succs))
+		for _, e := range o.Succs {
+			args = append(args, e.Node, e.Kind, e.Need, e.Delay, e.Lim)
+		}
+	}
+	res, err := advanceCmd.Run(ctx, s.rdb, f.keys(), args...).Slice()
+	if err != nil {
+		return Moved{}, fmt.Errorf("advance workflow %s: %w", f.ID, err)
+	}
+	if res[0] == "gone" {
+		return Moved{}, ErrUnknown
+	}
+	m, err := moved(res[1:])
+	list, _ := res[0].([]any)
+	for _, v := range list {
+		m.Status = append(m.Status, fmt.Sprint(v))
+	}
+	return m, err
+}
+
+// The ways to repeat a node.
+const (
+	RepeatFail  = "fail"  // an attempt is used up
+	RepeatAgain = "again" // none is
+	RepeatLost  = "lost"  // its worker died
+)
+
+// Repeated is what became of a node put back.
+type Repeated struct {
+	Status string // ok, stale, poison
+	Epoch  int
+	Due    int64 // unix ms, 0 for now
+}
+
+// Repeat puts a running node back. Empty epoch or worker match any.
+func (s *Store) Repeat(ctx context.Context, f Flow, node, epoch, worker string, delay time.Duration, how, message string, mostLost int) (Repeated, error) {
+	res, err := repeatCmd.Run(ctx, s.rdb, f.keys(),
+		f.ID, node, epoch, worker, delay.Milliseconds(), how, message, mostLost).Slice()
+	if err != nil {
+		return Repeated{}, fmt.Errorf("put back node %s: %w", node, err)
+	}
+	r := Repeated{Status: fmt.Sprint(res[0])}
+	if len(res) > 1 {
+		r.Epoch = int(toInt(res[1]))
+	}
+	if len(res) > 2 {
+		r.Due = toInt(res[2])
+	}
+	return r, nil
+}
+
+// Entry is a line of the agenda.
+type Entry struct {
+	Flow Flow
+	Node string
+	Due  time.Time
+}
+
+func entry(shard int, member string) Entry {
+	id, node, _ := strings.Cut(member, "/")
+	return Entry{Flow: Flow{ID: id, shard: shard}, Node: node}
+}
+
+// Sweep claims what is due in a shard. next is the time of the earliest entry left, or zero.
+func (s *Store) Sweep(ctx context.Context, shard int, claim time.Duration, most int) (due []Entry, now, next time.Time, err error) {
+	res, err := sweepCmd.Run(ctx, s.rdb, []string{agendaKey(shard)}, claim.Milliseconds(), most).Slice()
+	if err != nil {
+		return nil, now, next, fmt.Errorf("sweep agenda: %w", err)
+	}
+	now = time.UnixMilli(toInt(res[0]))
+	if n := toInt(res[1]); n > 0 {
+		next = time.UnixMilli(n)
+	}
+	for _, m := range res[2:] {
+		due = append(due, entry(shard, fmt.Sprint(m)))
+	}
+	return due, now, next, nil
+}
+
+// DueNow makes a timed node runnable, if its time has come. Other states are returned as they are.
+func (s *Store) DueNow(ctx context.Context, f Flow, node string) (status string, epoch int, err error) {
+	res, err := dueCmd.Run(ctx, s.rdb, f.keys()[:2], f.ID, node).Slice()
+	if err != nil {
+		return "", 0, fmt.Errorf("release node %s: %w", node, err)
+	}
+	return fmt.Sprint(res[0]), int(toInt(res[1])), nil
+}
+
+// Hold moves agenda entries that still stand to a later look.
+func (s *Store) Hold(ctx context.Context, f Flow, nodes []string, at time.Time) error {
+	for part := range slices.Chunk(nodes, 1000) {
+		zs := make([]redis.Z, len(part))
+		for i, n := range part {
+			zs[i] = redis.Z{Score: float64(at.UnixMilli()), Member: f.ID + "/" + n}
+		}
+		if err := s.rdb.ZAddXX(ctx, agendaKey(f.shard), zs...).Err(); err != nil {
+			return fmt.Errorf("acknowledge hand-over: %w", err)
+		}
+	}
+	return nil
+}
+
+// Note puts an entry into the agenda.
+func (s *Store) Note(ctx context.Context, f Flow, node string, at time.Time) error {
+	return s.rdb.ZAdd(ctx, agendaKey(f.shard), redis.Z{Score: float64(at.UnixMilli()), Member: f.ID + "/" + node}).Err()
+}
+
+// Forget takes an entry out of the agenda.
+func (s *Store) Forget(ctx context.Context, f Flow, node string) error {
+	return s.rdb.ZRem(ctx, agendaKey(f.shard), f.ID+"/"+node).Err()
+}
+
+// Agenda returns the first entries of a shard.
+func (s *Store) Agenda(ctx context.Context, shard, limit int) ([]Entry, error) {
+	zs, err := s.rdb.ZRangeWithScores(ctx, agendaKey(shard), 0, int64(limit-1)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read agenda: %w", err)
+	}
+	var out []Entry
+	for _, z := range zs {
+		e := entry(shard, fmt.Sprint(z.Member))
+		e.Due = time.UnixMilli(int64(z.Score))
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+// Holder is a running node and the worker it runs on.
+type Holder struct {
+	Flow   Flow
+	Node   string
+	Worker string
+}
+
+// Running returns the nodes that run in a shard.
+func (s *Store) Running(ctx context.Context, shard int) ([]Holder, error) {
+	all, err := s.rdb.HGetAll(ctx, runningKey(shard)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read running nodes: %w", err)
+	}
+	var out []Holder
+	for m, w := range all {
+		e := entry(shard, m)
+		out = append(out, Holder{e.Flow, e.Node, w})
+	}
+	return out, nil
+}
+
+// DropRunning forgets a running node of a workflow that is gone.
+func (s *Store) DropRunning(ctx context.Context, h Holder) error {
+	return s.rdb.HDel(ctx, runningKey(h.Flow.shard), h.Flow.ID+"/"+h.Node).Err()
+}
+
+// Revoke marks a workflow as revoked. ended is true if there was nothing left to stop.
+func (s *Store) Revoke(ctx context.Context, f Flow) (ended bool, err error) {
+	n, err := revokeCmd.Run(ctx, s.rdb, f.keys()[:2], f.ID).Int()
+	if err != nil {
+		return false, fmt.Errorf("mark as revoked: %w", err)
+	}
+	if n < 0 {
+		return false, ErrUnknown
+	}
+	return n == 0, nil
+}
+
+// DropPlaces forgets who holds and who waits for places of a group.
+func (s *Store) DropPlaces(ctx context.Context, f Flow, groups []string) error {
+	if len(groups) == 0 {
+		return nil
+	}
+	var keys []string
+	for _, g := range groups {
+		keys = append(keys, f.key()+":h"+g, f.key()+":w"+g)
+	}
+	return s.rdb.Del(ctx, keys...).Err()
+}
+
+// Fields reads fields of a workflow; missing ones are nil.
+func (s *Store) Fields(ctx context.Context, f Flow, fields []string) ([][]byte, error) {
+	out := make([][]byte, 0, len(fields))
+	for part := range slices.Chunk(fields, 1000) {
+		vs, err := s.rdb.HMGet(ctx, f.key(), part...).Result()
+		if err != nil {
+			return nil, fmt.Errorf("read workflow %s: %w", f.ID, err)
+		}
+		for _, v := range vs {
+			if str, ok := v.(string); ok {
+				out = append(out, []byte(str))
+			} else {
+				out = append(out, nil)
+			}
+		}
+	}
+	return out, nil
+}
+
+// All reads a whole workflow.
+func (s *Store) All(ctx context.Context, f Flow) (map[string]string, error) {
+	all, err := s.rdb.HGetAll(ctx, f.key()).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read workflow %s: %w", f.ID, err)
+	}
+	if len(all) == 0 {
+		return nil, ErrUnknown
+	}
+	return all, nil
+}
+
+// SetProgress records how far a running node is.
+func (s *Store) SetProgress(ctx context.Context, f Flow, node string, done, total int) error {
+	return progressCmd.Run(ctx, s.rdb, []string{f.key()}, node, fmt.Sprintf("%d/%d", done, total)).Err()
+}
+
+// Subscribe listens to the end of a workflow.
+func (s *Store) Subscribe(ctx context.Context, id string) *redis.PubSub {
+	return s.rdb.Subscribe(ctx, DoneChannel(id))
+}
+
+// Tell publishes to all processes.
+func (s *Store) Tell(ctx context.Context, message string) error {
+	return s.rdb.Publish(ctx, BusChannel, message).Err()
+}
+
+// How a progress key changes.
+const (
+	KeyMax  = "max"  // a number that never goes down
+	KeyOnce = "once" // the first value stands
+	KeyWord = "word" // a status that only goes forward
+	KeySet  = "set"
+)
+
+// progressTTL is how many seconds a progress key lives after its last update.
+const progressTTL = 3600
+
+// Project writes a public progress key.
+func (s *Store) Project(ctx context.Context, prefix, id, name, how, value string) error {
+	return projectCmd.Run(ctx, s.rdb, []string{progressKey(prefix, id, name)}, how, value, progressTTL).Err()
+}
+
+// RefreshProgress pushes the expiry of progress keys that exist.
+func (s *Store) RefreshProgress(ctx context.Context, prefix, id string, names []string) error {
+	pipe := s.rdb.Pipeline()
+	for _, n := range names {
+		pipe.Expire(ctx, progressKey(prefix, id, n), progressTTL*time.Second)
+	}
+	_, err := pipe.Exec(ctx)
+	return err
+}
+
+// Allow counts a start of task in its current window. It returns how long to wait when there were
+// n already.
+func (s *Store) Allow(ctx context.Context, task string, n int, per time.Duration) (time.Duration, error) {
+	ms := max(1, per.Milliseconds())
+	now := time.Now().UnixMilli()
+	key := rateKey(task, now/ms)
+	pipe := s.rdb.Pipeline()
+	count := pipe.Incr(ctx, key)
+	pipe.PExpire(ctx, key, 2*per)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return 0, fmt.Errorf("count starts of %s: %w", task, err)
+	}
+	if count.Val() <= int64(n) {
+		return 0, nil
+	}
+	return time.Duration(ms-now%ms) * time.Millisecond, nil
+}
+
+// Beat records that a worker lives and returns the live workers. An empty name only reads.
+func (s *Store) Beat(ctx context.Context, name string, info any, dead time.Duration) ([]string, error) {
+	if name != "" {
+		raw, err := json.Marshal(info)
+		if err != nil {
+			return nil, fmt.Errorf("encode worker info: %w", err)
+		}
+		if err := s.rdb.Set(ctx, workerKey(name), raw, dead).Err(); err != nil {
+			return nil, fmt.Errorf("write worker info: %w", err)
+		}
+	}
+	res, err := beatCmd.Run(ctx, s.rdb, []string{workersKey}, name, dead.Milliseconds()).StringSlice()
+	if err != nil {
+		return nil, fmt.Errorf("beat: %w", err)
+	}
+	return res[1:], nil
+}
+
+// Bye takes a worker out of the live ones.
+func (s *Store) Bye(ctx context.Context, name string) error {
+	if err := s.rdb.ZRem(ctx, workersKey, name).Err(); err != nil {
+		return fmt.Errorf("sign off worker: %w", err)
+	}
+	return s.rdb.Del(ctx, workerKey(name)).Err()
+}
+
+// WorkerInfos reads the infos of workers; missing ones are nil.
+func (s *Store) WorkerInfos(ctx context.Context, names []string) ([][]byte, error) {
+	out := make([][]byte, len(names))
+	for i, n := range names {
+		raw, err := s.rdb.Get(ctx, workerKey(n)).Bytes()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return nil, fmt.Errorf("read worker info: %w", err)
+		}
+		out[i] = raw
+	}
+	return out, nil
+}
+
+// Record is the stored state of a node.
+type Record struct {
+	State    byte // 0 when there is none
+	Epoch    int
+	Attempts int
+	Lost     int
+	At       int64 // of R when it began, of D and T when it is due: unix ms
+	Owner    string
+	Began    time.Time // of a terminal node that ran
+	Ended    time.Time // of a terminal node
+	Body     []byte    // of S, F and X
+	Cause    string    // of k and K
+}
+
+// Terminal reports whether nothing follows the state.
+func (r *Record) Terminal() bool {
+	switch r.State {
+	case 'S', 'F', 'X', 'K', 'k':
+		return true
+	}
+	return false
+}
+
+// ParseRecord reads a stored state; created is that of the workflow in unix ms.
+func ParseRecord(raw []byte, created int64) Record {
+	if len(raw) == 0 {
+		return Record{}
+	}
+	r := Record{State: raw[0]}
+	switch r.State {
+	case 'k', 'K':
+		_, r.Cause, _ = strings.Cut(string(raw), "|")
+	case 'S', 'F', 'X':
+		p := strings.SplitN(string(raw), "|", 6)
+		if len(p) < 6 {
+			return r
+		}
+		r.Attempts = int(toInt(p[1]))
+		if p[2] != "" {
+			r.Began = time.UnixMilli(created + toInt(p[2]))
+		}
+		r.Ended = time.UnixMilli(created + toInt(p[3]))
+		r.Owner = p[4]
+		r.Body = raw[len(raw)-len(p[5]):]
+	default:
+		p := strings.SplitN(string(raw), "|", 6)
+		if len(p) < 6 {
+			return r
+		}
+		r.Epoch, r.Attempts, r.Lost = int(toInt(p[1])), int(toInt(p[2])), int(toInt(p[3]))
+		r.At, r.Owner = toInt(p[4]), p[5]
+	}
+	return r
+}
