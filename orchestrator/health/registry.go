@@ -82,10 +82,16 @@ type Registry struct {
 
 type entry struct {
 	Check
-	mu      sync.Mutex // guards the fields below
-	running bool       // an earlier question is still unanswered
-	since   time.Time
-	last    Result
+	mu   sync.Mutex // guards the fields below
+	open *question  // the one that is not answered yet; nil if none
+	last Result
+}
+
+// question is a check under way, which everybody who asks meanwhile shares.
+type question struct {
+	asked    time.Time
+	answered chan struct{} // closed when answer is set
+	answer   Result
 }
 
 // Add adds a check. The name must be new.
@@ -143,45 +149,51 @@ func report(results []Result) Report {
 	return out
 }
 
-// run asks once and waits no longer than the limit. A check that does not obey
-// its context is not asked again before it has answered.
+// run asks, or joins those who are waiting for an answer already, and waits no
+// longer than the limit. A check that does not obey its context is not asked
+// again before it has answered.
 func (e *entry) run(ctx context.Context) Result {
 	start := time.Now()
-	e.mu.Lock()
-	if e.running {
-		late := time.Since(e.since).Round(time.Millisecond)
-		e.mu.Unlock()
-		return e.note(Result{Status: Failed, Error: fmt.Sprintf("asked %v ago and still without an answer", late)}, start)
-	}
-	e.running, e.since = true, start
-	e.mu.Unlock()
-
-	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
-	answer := make(chan Result, 1)
-	go func() {
-		defer cancel()
-		result := e.ask(ctx)
-		e.mu.Lock()
-		e.running = false
-		e.mu.Unlock()
-		answer <- result
-	}()
+	q := e.question(ctx)
+	left := time.NewTimer(e.Timeout - time.Since(q.asked))
+	defer left.Stop()
 	select {
-	case result := <-answer:
-		return e.note(result, start)
+	case <-q.answered:
+		return e.note(q.answer, start)
+	case <-left.C:
 	case <-ctx.Done():
+		return e.note(Result{Status: Failed, Error: "given up: the asker went away"}, start)
 	}
 	// It may have answered at the last moment.
 	select {
-	case result := <-answer:
-		return e.note(result, start)
+	case <-q.answered:
+		return e.note(q.answer, start)
 	default:
 	}
-	err := fmt.Sprintf("no answer within %v", e.Timeout)
-	if errors.Is(ctx.Err(), context.Canceled) {
-		err = "given up: the asker went away"
+	late := time.Since(q.asked).Round(time.Millisecond)
+	return e.note(Result{Status: Failed, Error: fmt.Sprintf("no answer within %v; asked %v ago", e.Timeout, late)}, start)
+}
+
+// question returns the open question, or opens one. It outlives whoever asked
+// first: others may be waiting for the answer.
+func (e *entry) question(ctx context.Context) *question {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.open != nil {
+		return e.open
 	}
-	return e.note(Result{Status: Failed, Error: err}, start)
+	q := &question{asked: time.Now(), answered: make(chan struct{})}
+	e.open = q
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.Timeout)
+		defer cancel()
+		q.answer = e.ask(ctx)
+		e.mu.Lock()
+		e.open = nil
+		e.mu.Unlock()
+		close(q.answered)
+	}()
+	return q
 }
 
 // ask turns answer, error and panic into a result.

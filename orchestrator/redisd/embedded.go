@@ -129,7 +129,7 @@ func (e *embedded) driveClock(ctx context.Context) {
 // saveLoop saves every few seconds; less often when that takes long, since
 // nothing else runs meanwhile.
 func (e *embedded) saveLoop(ctx context.Context) {
-	wait := e.every
+	wait, failing := e.every, false
 	for {
 		select {
 		case <-time.After(wait):
@@ -137,9 +137,16 @@ func (e *embedded) saveLoop(ctx context.Context) {
 			return
 		}
 		start := time.Now()
-		if err := e.Save(ctx); err != nil && ctx.Err() == nil {
+		err := e.Save(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !failing: // once, not every few seconds
 			e.log.Error("the built-in Redis cannot save its contents", "err", err)
+		case err == nil && failing:
+			e.log.Info("the built-in Redis saves its contents again")
 		}
+		failing = err != nil
 		wait = max(e.every, 20*time.Since(start))
 	}
 }
