@@ -483,3 +483,5 @@ func TestRedisAway(t *testing.T) {
 		t.Fatalf("got %v %v: the report was lost", health, err)
 	}
 }
+
+func itoa(n int) string { return fmt.Sprint(n) }

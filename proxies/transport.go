@@ -35,6 +35,8 @@ type TransportOptions struct {
 	Tries int
 	// Direct is used by FallbackDirect. Defaults to http.DefaultTransport.
 	Direct http.RoundTripper
+	// KeepEncoding leaves bodies compressed as they come, for who passes them on. Defaults to false.
+	KeepEncoding bool
 	// Bans tells from the head of an answer that the site does not want this proxy. Defaults to status 403.
 	Bans func(*http.Response) bool
 }
@@ -213,6 +215,9 @@ func (t *transport) once(request *http.Request, lease *Lease) (*http.Response, v
 			return nil, caller, err
 		}
 		out.Body = body
+	}
+	if t.options.KeepEncoding && out.Header.Get("Accept-Encoding") == "" {
+		out.Header["Accept-Encoding"] = []string{"identity"} // or net/http would ask for gzip and undo it
 	}
 	via, forward := t.pool.transports.of(lease.Proxy, request.URL.Scheme)
 	begun := time.Now()

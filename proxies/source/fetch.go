@@ -100,7 +100,7 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(s.Timeout, 30*time.Second))
 	defer cancel()
-	body, kind, err := f.open(ctx, s)
+	body, err := f.open(ctx, s)
 	if err != nil {
 		return List{}, err
 	}
@@ -122,7 +122,7 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 		return list, fmt.Errorf("read it: %w", err)
 	case counted.n == 0:
 		return list, fmt.Errorf("it is empty: %w", ErrEmpty)
-	case len(list.Candidates) == 0 && kind == "html":
+	case len(list.Candidates) == 0 && parsed.HTML:
 		return list, fmt.Errorf("it is a web page, not a list: %w", ErrEmpty)
 	case len(list.Candidates) == 0:
 		return list, fmt.Errorf("%d bytes, rejected %s: %w", list.Bytes, describe(list.Rejects), ErrEmpty)
@@ -130,47 +130,45 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 	return list, nil
 }
 
-// open starts to read a source; kind is "html" when a server calls it so.
-func (f *Fetcher) open(ctx context.Context, s Source) (body io.ReadCloser, kind string, err error) {
+// open starts to read a source.
+func (f *Fetcher) open(ctx context.Context, s Source) (io.ReadCloser, error) {
 	where, err := f.expand(s.URL)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	switch {
 	case where == "":
-		return nil, "", errors.New("no url")
+		return nil, errors.New("no url")
 	case where == "-":
 		in := f.Stdin
 		if in == nil {
 			in = os.Stdin
 		}
-		return io.NopCloser(in), "", nil
+		return io.NopCloser(in), nil
 	case !strings.Contains(where, "://"):
-		body, err = openFile(where)
-		return body, "", err
+		return openFile(where)
 	}
 	u, err := url.Parse(where)
 	if err != nil {
-		return nil, "", errors.New("the url cannot be parsed") // the cause would show its credentials
+		return nil, errors.New("the url cannot be parsed") // the cause would show its credentials
 	}
 	switch u.Scheme {
 	case "file":
-		body, err = openFile(filepath.FromSlash(u.Path))
-		return body, "", err
+		return openFile(filepath.FromSlash(u.Path))
 	case "http", "https":
 	default:
-		return nil, "", fmt.Errorf("a url starts with http, https or file, not %q", u.Scheme)
+		return nil, fmt.Errorf("a url starts with http, https or file, not %q", u.Scheme)
 	}
 
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
 	if err != nil {
-		return nil, "", errors.New("the url cannot be parsed")
+		return nil, errors.New("the url cannot be parsed")
 	}
 	request.Header.Set("User-Agent", "Muster")
 	request.Header.Set("Accept", "text/plain, application/json;q=0.9, text/csv;q=0.9, */*;q=0.5")
 	for name, value := range s.Headers {
 		if value, err = f.expand(value); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		request.Header.Set(name, value)
 	}
@@ -184,16 +182,13 @@ func (f *Fetcher) open(ctx context.Context, s Source) (body io.ReadCloser, kind 
 		if errors.As(err, &failed) {
 			err = failed.Err // without the URL, which may hold a key
 		}
-		return nil, "", fmt.Errorf("cannot be reached: %w", err)
+		return nil, fmt.Errorf("cannot be reached: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {
 		response.Body.Close()
-		return nil, "", fmt.Errorf("answered %s", response.Status)
+		return nil, fmt.Errorf("answered %s", response.Status)
 	}
-	if strings.Contains(response.Header.Get("Content-Type"), "html") {
-		kind = "html"
-	}
-	return response.Body, kind, nil
+	return response.Body, nil
 }
 
 func openFile(path string) (io.ReadCloser, error) {

@@ -60,6 +60,7 @@ const (
 type Parsed struct {
 	Candidates []Candidate
 	Rejects    map[Reject]int
+	HTML       bool // it is a web page
 }
 
 // Parse reads a list in any form: it looks at the first bytes to tell JSON and HTML from text. The error is that of r
@@ -75,6 +76,7 @@ func Parse(r io.Reader, o Options) (Parsed, error) {
 	switch {
 	case len(start) > 0 && (start[0] == '{' || start[0] == '[') && p.json(start):
 	case isHTML(start):
+		p.out.HTML = true
 		p.html(body)
 	default:
 		p.text(string(body))
@@ -419,16 +421,16 @@ func (p *parser) token(word, label string) bool {
 		left, right := word[:at], word[at+1:]
 		host, port, ok := hostPort(right)
 		if !ok { // host:port@user:pass
-			if host, port, ok = hostPort(left); !ok {
-				return false
-			}
+			host, port, ok = hostPort(left)
 			left = right
 		}
-		user, password, _ := strings.Cut(left, ":")
-		c.Username, c.Password = unescape(user), unescape(password)
-		c.Host = host
-		p.add(c, port)
-		return true
+		if ok {
+			user, password, _ := strings.Cut(left, ":")
+			c.Username, c.Password = unescape(user), unescape(password)
+			c.Host = host
+			p.add(c, port)
+			return true
+		}
 	}
 	if host, port, ok := hostPort(word); ok {
 		c.Host = host
@@ -439,7 +441,7 @@ func (p *parser) token(word, label string) bool {
 		p.add(c, port)
 		return true
 	}
-	parts := strings.Split(word, ":")
+	parts := strings.SplitN(word, ":", 4) // the password may have colons
 	if len(parts) != 4 || strings.HasPrefix(word, "[") || isIPv6(word) {
 		return false
 	}

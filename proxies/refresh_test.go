@@ -1,0 +1,261 @@
+package proxies
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/proxies/probe"
+	"muster/proxies/proxytest"
+	"muster/proxies/source"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// fleet is a client and a worker that runs the tasks of a refresh.
+type fleet struct {
+	client *tasks.Client
+	pool   *Pool
+	dir    string // of the exported files
+}
+
+func newFleet(t *testing.T, cfg probe.Config) *fleet {
+	t.Helper()
+	f := &fleet{client: tasks.NewClient(redistest.New(t)), dir: t.TempDir()}
+	t.Cleanup(func() { f.client.Close() })
+	f.pool = newPool(t, f.client.Redis(), nil)
+	cfg.AnswerTimeout, cfg.GreetingTimeout = 2*time.Second, time.Second
+	service, err := NewService(Config{Pool: f.pool, Probe: cfg, ExportDir: f.dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := tasks.NewMux()
+	service.Register(mux)
+	ready := make(chan struct{})
+	worker, err := tasks.NewWorker(f.client, mux, tasks.WorkerConfig{Queues: map[string]int{"probe": 1}, Concurrency: 4, Grace: time.Second, Ready: func() { close(ready) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- worker.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case <-ready:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fleet) refresh(t *testing.T, sources ...source.Source) (Report, string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	run, err := Refresh(sources...).Send(ctx, f.client, tasks.ProgressKeys(ProgressPrefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := run.Wait(ctx)
+	return report, run.ID(), err
+}
+
+// key returns a progress key once it is want, or what it is after a while.
+func (f *fleet) key(t *testing.T, id, name, want string) string {
+	t.Helper()
+	var value string
+	deadline := time.NewTimer(10 * time.Second)
+	defer deadline.Stop()
+	for tick := time.NewTicker(5 * time.Millisecond); ; {
+		value, _ = f.client.Redis().Get(t.Context(), ProgressPrefix+":"+id+":"+name).Result()
+		if value == want || want == "" && value != "" {
+			tick.Stop()
+			return value
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			tick.Stop()
+			return value
+		}
+	}
+}
+
+func newWorld(t *testing.T, n int) *proxytest.World {
+	t.Helper()
+	world, err := proxytest.NewWorld(proxytest.WorldConfig{Proxies: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(world.Close)
+	return world
+}
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "list.txt")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A refresh finds in a world of every kind exactly what is good, whatever list it is in, and leaves out a broken source.
+func TestRefreshOfAWorld(t *testing.T) {
+	t.Parallel()
+	world := newWorld(t, 48)
+	f := newFleet(t, probe.Config{Judges: world.Judge.URLs, Key: world.Key})
+	list := writeFile(t, world.List())
+	report, id, err := f.refresh(t, source.Source{Name: "world", URL: list, AllowLocal: true}, source.Source{Name: "gone", URL: filepath.Join(t.TempDir(), "none")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alive, usable, accepted := 0, 0, map[string]bool{}
+	for _, p := range world.Proxies {
+		e := p.Expect()
+		if e.Alive {
+			alive++
+		}
+		if e.Usable() {
+			usable++
+		}
+		if e.Accepted {
+			accepted[p.URL.Host] = true
+		}
+	}
+	if report.Candidates != 48 || report.Alive != alive || report.Usable != usable || report.Live != len(accepted) || report.Errors != 0 || report.Stale {
+		t.Errorf("got %+v, want 48 candidates, %d alive, %d usable, %d live", report, alive, usable, len(accepted))
+	}
+	members, err := f.pool.List(t.Context(), Filter{Anonymity: probe.Transparent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range members {
+		if !accepted[m.Candidate().Address()] {
+			t.Errorf("%v is in the pool", m.Proxy)
+		}
+	}
+	if all, good := CountExport(filepath.Join(f.dir, ExportJSON)); all != usable || good != usable {
+		t.Errorf("exported %d and %d usable, want %d", all, good, usable)
+	}
+	if y, err := f.pool.Yields(t.Context()); err != nil || y["world"].Last.Candidates != 48 || y["world"].Last.Usable != usable {
+		t.Errorf("got yields %+v %v", y, err)
+	}
+	for name, want := range map[string]string{"status": "COMPLETE", "total_chunks": "1", "completed_chunks": "1", "result_count": itoa(usable)} {
+		if got := f.key(t, id, name, want); got != want {
+			t.Errorf("key %s: got %q want %q", name, got, want)
+		}
+	}
+	if f.key(t, id, "started_at", "") > f.key(t, id, "completed_at", "") {
+		t.Error("it was complete before it started")
+	}
+}
+
+// A proxy that has died leaves the pool with the next refresh, though no list names it any more.
+func TestRefreshChecksMembersAgain(t *testing.T) {
+	t.Parallel()
+	judge, err := probe.StartJudge(probe.JudgeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { judge.Close() })
+	f := newFleet(t, probe.Config{Judges: judge.URLs})
+	var lists []source.Source
+	var proxies []*proxytest.Proxy
+	for i := range 2 {
+		p, err := proxytest.Start(proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Close)
+		proxies = append(proxies, p)
+		lists = append(lists, source.Source{URL: writeFile(t, p.URL.String()), AllowLocal: true})
+	}
+	if report, _, err := f.refresh(t, lists...); err != nil || report.Live != 2 {
+		t.Fatalf("got %+v %v", report, err)
+	}
+	proxies[0].Close()
+	if report, _, err := f.refresh(t, lists[1]); err != nil || report.Live != 1 || report.Candidates != 2 {
+		t.Fatalf("got %+v %v", report, err)
+	}
+	// When nothing at all is found the old pool stays, and says that it is stale.
+	proxies[1].Close()
+	report, id, err := f.refresh(t, lists[1])
+	if err != nil || report.Live != 1 || !report.Stale || report.Usable != 0 {
+		t.Fatalf("got %+v %v", report, err)
+	}
+	if status, err := f.pool.Status(t.Context()); err != nil || !status.Stale || status.RefreshedAt.IsZero() {
+		t.Errorf("got %+v %v", status, err)
+	}
+	for name, want := range map[string]string{"status": "COMPLETE", "result_count": "0"} {
+		if got := f.key(t, id, name, want); got != want {
+			t.Errorf("key %s: got %q want %q", name, got, want)
+		}
+	}
+	if all, _ := CountExport(filepath.Join(f.dir, ExportJSON)); all != 1 {
+		t.Errorf("the file has %d proxies, want the old one", all)
+	}
+}
+
+// Many candidates are cut into chunks of a hundred, and each is checked.
+func TestRefreshInChunks(t *testing.T) {
+	t.Parallel()
+	judge, err := probe.StartJudge(probe.JudgeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { judge.Close() })
+	f := newFleet(t, probe.Config{Judges: judge.URLs})
+	good, err := proxytest.Start(proxytest.Options{Kind: proxytest.SOCKS5, Exit: proxytest.ExitAddress(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(good.Close)
+	var list strings.Builder
+	for port := 1; port <= 249; port++ { // nothing listens on low ports of 127.0.0.9
+		list.WriteString("http://127.0.0.9:" + itoa(port) + "\n")
+	}
+	report, id, err := f.refresh(t, source.Source{URL: writeFile(t, list.String()+good.URL.String()), AllowLocal: true})
+	if err != nil || report.Candidates != 250 || report.Usable != 1 || report.Reasons["refused"] != 249 {
+		t.Fatalf("got %+v %v", report, err)
+	}
+	if total, done := f.key(t, id, "total_chunks", "3"), f.key(t, id, "completed_chunks", "3"); total != "3" || done != "3" {
+		t.Errorf("got %s of %s chunks", done, total)
+	}
+}
+
+// A refresh that can do nothing fails and says why.
+func TestRefreshFailures(t *testing.T) {
+	t.Parallel()
+	judge, err := probe.StartJudge(probe.JudgeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFleet(t, probe.Config{Judges: judge.URLs})
+	good := writeFile(t, "http://127.0.0.9:1")
+	check := func(name, want string, sources ...source.Source) {
+		t.Helper()
+		_, id, err := f.refresh(t, sources...)
+		failure, ok := errors.AsType[*tasks.Failure](err)
+		if !ok || !strings.Contains(failure.Message, want) {
+			t.Errorf("%s: got %v, want …%s…", name, err, want)
+		}
+		if got := f.key(t, id, "status", "FAILED"); got != "FAILED" {
+			t.Errorf("%s: got status %s", name, got)
+		}
+	}
+	check("no sources", "no proxy sources are configured")
+	check("unreadable", "no proxy source could be read: source "+filepath.Join(f.dir, "a"), source.Source{URL: filepath.Join(f.dir, "a")}, source.Source{URL: filepath.Join(f.dir, "b")})
+	check("a web page", "a web page, not a list", source.Source{URL: writeFile(t, "<html><body>log in</body></html>")})
+	judge.Close()
+	check("no judge", "no judge answers", source.Source{URL: good, AllowLocal: true})
+}
