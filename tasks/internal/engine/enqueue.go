@@ -68,9 +68,9 @@ func (e *Engine) deliver(ctx context.Context, fl *flow, ds []delivery) error {
 	if _, err := e.queue.send(ctx, ds); err != nil {
 		return err
 	}
-	nodes := make([]string, len(ds))
+	nodes := make([]store.Handed, len(ds))
 	for i := range ds {
-		nodes[i] = ds[i].node
+		nodes[i] = store.Handed{Node: ds[i].node, Epoch: ds[i].epoch}
 	}
 	return e.store.Hold(ctx, fl.Flow, nodes, time.Now().Add(holdFor))
 }

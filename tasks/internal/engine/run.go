@@ -27,7 +27,8 @@ type Run struct {
 	cancel context.CancelCauseFunc
 	freed  chan struct{} // closed when the slot must be freed without waiting for the handler
 
-	once sync.Once // closes freed
+	once  sync.Once // closes freed
+	cause error     // why the slot was freed; set before freed is closed
 
 	mu       sync.Mutex // guards the fields below
 	lastSent time.Time
@@ -81,7 +82,10 @@ func (r *Run) PublishKey(ctx context.Context, name, value string) {
 // free gives the slot back whether or not the handler returns.
 func (r *Run) free(cause error) {
 	r.cancel(cause)
-	r.once.Do(func() { close(r.freed) })
+	r.once.Do(func() {
+		r.cause = cause
+		close(r.freed)
+	})
 }
 
 var (
@@ -171,7 +175,7 @@ func (r *Run) call(h *Handler, input []byte) answered {
 			return a
 		default:
 		}
-		return answered{err: context.Cause(ctx)}
+		return answered{err: r.cause}
 	}
 }
 

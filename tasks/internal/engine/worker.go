@@ -396,7 +396,7 @@ func (e *Engine) attend(ctx context.Context, en store.Entry) error {
 		if err := e.project(ctx, fl); err != nil {
 			return err
 		}
-		return e.store.Hold(ctx, fl.Flow, []string{progressNote}, time.Now().Add(keepAlive))
+		return e.store.Later(ctx, fl.Flow, progressNote, time.Now().Add(keepAlive))
 	}
 	id, err := graph.ParseID(en.Node)
 	if err != nil {
@@ -447,7 +447,7 @@ func (e *Engine) deliverAgain(ctx context.Context, fl *flow, g *graph.Graph, id 
 				Message: "its asynq task was archived by an operator"})
 		}
 	}
-	return e.store.Hold(ctx, fl.Flow, []string{d.node}, time.Now().Add(holdFor))
+	return e.store.Hold(ctx, fl.Flow, []store.Handed{{Node: d.node, Epoch: d.epoch}}, time.Now().Add(holdFor))
 }
 
 // projectEvery is how often the progress keys of a workflow are written.

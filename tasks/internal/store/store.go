@@ -62,6 +62,8 @@ var (
 	projectLua string
 	//go:embed lua/beat.lua
 	beatLua string
+	//go:embed lua/hold.lua
+	holdLua string
 	//go:embed lua/progress.lua
 	progressLua string
 
@@ -76,6 +78,7 @@ var (
 	revokeCmd  = redis.NewScript(revokeLua)
 	projectCmd = redis.NewScript(projectLua)
 	beatCmd    = redis.NewScript(beatLua)
+	holdCmd    = redis.NewScript(holdLua)
 
 	progressCmd = redis.NewScript(progressLua)
 )
@@ -445,14 +448,21 @@ func (s *Store) DueNow(ctx context.Context, f Flow, node string) (status string,
 	return fmt.Sprint(res[0]), int(toInt(res[1])), nil
 }
 
-// Hold moves agenda entries that still stand to a later look.
-func (s *Store) Hold(ctx context.Context, f Flow, nodes []string, at time.Time) error {
+// Handed is a node that was handed over, and the epoch that was under.
+type Handed struct {
+	Node  string
+	Epoch int
+}
+
+// Hold lets the agenda rest until at for nodes that have not begun since they were handed over.
+func (s *Store) Hold(ctx context.Context, f Flow, nodes []Handed, at time.Time) error {
 	for part := range slices.Chunk(nodes, 1000) {
-		zs := make([]redis.Z, len(part))
-		for i, n := range part {
-			zs[i] = redis.Z{Score: float64(at.UnixMilli()), Member: f.ID + "/" + n}
+		args := make([]any, 0, 2+2*len(part))
+		args = append(args, f.ID, at.UnixMilli())
+		for _, n := range part {
+			args = append(args, n.Node, n.Epoch)
 		}
-		if err := s.rdb.ZAddXX(ctx, agendaKey(f.shard), zs...).Err(); err != nil {
+		if err := holdCmd.Run(ctx, s.rdb, f.keys()[:2], args...).Err(); err != nil {
 			return fmt.Errorf("acknowledge hand-over: %w", err)
 		}
 	}
@@ -462,6 +472,11 @@ func (s *Store) Hold(ctx context.Context, f Flow, nodes []string, at time.Time) 
 // Note puts an entry into the agenda.
 func (s *Store) Note(ctx context.Context, f Flow, node string, at time.Time) error {
 	return s.rdb.ZAdd(ctx, agendaKey(f.shard), redis.Z{Score: float64(at.UnixMilli()), Member: f.ID + "/" + node}).Err()
+}
+
+// Later moves an entry that still stands.
+func (s *Store) Later(ctx context.Context, f Flow, node string, at time.Time) error {
+	return s.rdb.ZAddXX(ctx, agendaKey(f.shard), redis.Z{Score: float64(at.UnixMilli()), Member: f.ID + "/" + node}).Err()
 }
 
 // Forget takes an entry out of the agenda.
