@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// version is set by the linker of a release.
+var version = "dev"
+
+// run executes the command line args, whose first word is the program, and
+// returns the exit code.
+func run(ctx context.Context, env environment, args []string) int {
+	app := newApp(env)
+	args, err := flagsFirst(app, args)
+	if err == nil {
+		err = app.RunContext(ctx, args)
+	}
+	// However an interrupted command ended, the user asked for the end.
+	if cause := context.Cause(ctx); errors.Is(cause, errInterrupted) {
+		if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, errInterrupted) {
+			fmt.Fprintln(env.stderr, "muster: interrupted")
+			return exitInterrupted
+		}
+	}
+	if err == nil {
+		return exitDone
+	}
+	fmt.Fprintf(env.stderr, "muster: %v\n", err)
+	switch {
+	case errors.As(err, new(usageError)):
+		return exitUsage
+	case errors.Is(err, errInterrupted):
+		return exitInterrupted
+	}
+	return exitFailed
+}
+
+// newApp returns the command tree. The library's own ideas of exiting and of
+// unknown commands are switched off: it calls os.Exit, or answers with 0.
+func newApp(env environment) *cli.App {
+	app := &cli.App{
+		Name:  "muster",
+		Usage: "distributed tasks on Redis, a pool of working proxies, and scrapers that run through it",
+		Description: `Start here:  muster demo            the whole job against a world on loopback
+             muster start           the orchestrator: Redis, workers, schedule
+             muster scrape SITE     one site, now
+Exit codes:  0 done, 1 failed, 2 wrong usage, 130 interrupted.`,
+		Version:         version,
+		HideHelpCommand: false,
+		Reader:          env.stdin,
+		Writer:          env.stdout,
+		ErrWriter:       env.stderr,
+		ExitErrHandler:  func(*cli.Context, error) {},
+		Flags:           globalFlags(),
+		Commands:        commands(env),
+	}
+	app.OnUsageError = wrongUsage
+	app.Action = group
+	tame(app.Commands)
+	return app
+}
+
+// tame gives every command the tree's handling of errors, help and unknown
+// words.
+func tame(commands []*cli.Command) {
+	for _, c := range commands {
+		c.OnUsageError = wrongUsage
+		c.HideHelpCommand = true
+		if len(c.Subcommands) > 0 {
+			if c.Action == nil {
+				c.Action = group
+			}
+			tame(c.Subcommands)
+			continue
+		}
+		c.Flags = append(c.Flags, globalFlags()...)
+	}
+}
+
+// group is the action of a word that only holds commands.
+func group(c *cli.Context) error {
+	if !c.Args().Present() {
+		if c.Command == nil || c.Command.Name == "" || c.Command.Name == "muster" {
+			return cli.ShowAppHelp(c)
+		}
+		return cli.ShowSubcommandHelp(c)
+	}
+	word, path := c.Args().First(), "muster"
+	var names []string
+	list := c.App.Commands
+	if c.Command != nil && len(c.Command.Subcommands) > 0 {
+		list, path = c.Command.Subcommands, c.Command.HelpName
+	}
+	for _, sub := range list {
+		names = append(names, sub.Names()...)
+	}
+	return usageError{fmt.Errorf("no command %q%s; see %s --help", word, suggest(word, names), path)}
+}
+
+// wrongUsage names what is near when a flag is unknown.
+func wrongUsage(c *cli.Context, err error, _ bool) error {
+	const undefined = "flag provided but not defined: -"
+	hint := ""
+	if name, ok := strings.CutPrefix(err.Error(), undefined); ok {
+		flags := c.App.Flags
+		if c.Command != nil && c.Command.Name != "" {
+			flags = append(slices.Clone(c.Command.Flags), flags...)
+		}
+		var names []string
+		for _, f := range flags {
+			for _, n := range f.Names() {
+				if len(n) > 1 {
+					names = append(names, n)
+				}
+			}
+		}
+		name = strings.TrimLeft(name, "-")
+		err = fmt.Errorf("no flag --%s", name)
+		if near := nearest(name, names); near != "" {
+			hint = fmt.Sprintf(", did you mean --%s?", near)
+		}
+	}
+	path := "muster"
+	if c.Command != nil && c.Command.HelpName != "" {
+		path = c.Command.HelpName
+	}
+	return usageError{fmt.Errorf("%w%s; see %s --help", err, hint, path)}
+}
+
+// flagsFirst moves the flags of a command before its other words, so that
+// "muster scrape shop --wait" means what it says: the flag package stops at
+// the first word that is no flag.
+func flagsFirst(app *cli.App, args []string) ([]string, error) {
+	head, rest := args[:min(1, len(args))], args[min(1, len(args)):]
+	flags, list := app.Flags, app.Commands
+	out := slices.Clone(head)
+	var held []string // flags seen before the command that they may belong to
+	for len(rest) > 0 {
+		word := rest[0]
+		if strings.HasPrefix(word, "-") && word != "-" && word != "--" {
+			n := flagWords(flags, rest)
+			held, rest = append(held, rest[:n]...), rest[n:]
+			continue
+		}
+		i := slices.IndexFunc(list, func(c *cli.Command) bool { return c.HasName(word) })
+		if i < 0 {
+			break
+		}
+		out = append(append(out, held...), word)
+		held, rest = nil, rest[1:]
+		flags, list = list[i].Flags, list[i].Subcommands
+	}
+	var words []string
+	for len(rest) > 0 {
+		switch word := rest[0]; {
+		case word == "--":
+			words, rest = append(words, rest...), nil
+		case strings.HasPrefix(word, "-") && word != "-":
+			n := flagWords(flags, rest)
+			held, rest = append(held, rest[:n]...), rest[n:]
+		default:
+			words, rest = append(words, word), rest[1:]
+		}
+	}
+	return append(append(out, held...), words...), nil
+}
+
+// flagWords returns how many words the flag at the head of args takes: two
+// when it has a value of its own.
+func flagWords(flags []cli.Flag, args []string) int {
+	name := strings.TrimLeft(args[0], "-")
+	if strings.Contains(name, "=") || len(args) == 1 {
+		return 1
+	}
+	for _, f := range flags {
+		if slices.Contains(f.Names(), name) {
+			if _, isBool := f.(*cli.BoolFlag); isBool {
+				return 1
+			}
+			return 2
+		}
+	}
+	return 1
+}
+
+// arguments checks the number of words after the command and its flags.
+func arguments(c *cli.Context, least, most int) error {
+	n := c.NArg()
+	switch {
+	case n < least:
+		return usageError{fmt.Errorf("%s: not enough arguments; usage: %s %s", c.Command.HelpName, c.Command.HelpName, c.Command.ArgsUsage)}
+	case most >= 0 && n > most:
+		return usageError{fmt.Errorf("%s: what is %q for? usage: %s %s", c.Command.HelpName, c.Args().Get(most), c.Command.HelpName, c.Command.ArgsUsage)}
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"os"
+
+	"github.com/urfave/cli/v2"
+)
+
+// commands is the command tree, in the order in which a newcomer needs it.
+func commands(env environment) []*cli.Command {
+	return []*cli.Command{
+		demoCommand(env),
+		startCommand(env),
+		workerCommand(env),
+		scrapeCommand(env),
+		sitesCommand(env),
+		proxiesCommand(env),
+		judgeCommand(env),
+		dashboardCommand(env),
+		healthCommand(env),
+		configCommand(env),
+	}
+}
+
+// touch returns a function that makes an empty file at path, or nil if path is
+// empty. Scripts wait for the file.
+func touch(path string) func() {
+	if path == "" {
+		return nil
+	}
+	return func() { _ = os.WriteFile(path, nil, 0o600) } // who waits for it will notice
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator/config"
+)
+
+func configCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:  "config",
+		Usage: "show the settings in force and where each comes from, or check a file of them",
+		Subcommands: []*cli.Command{
+			{
+				Name:  "show",
+				Usage: "list every setting with its value and origin; secrets are masked",
+				Flags: []cli.Flag{jsonFlag()},
+				Action: func(c *cli.Context) error {
+					if err := arguments(c, 0, 0); err != nil {
+						return err
+					}
+					loaded, err := loadConfig(env, c)
+					if err != nil {
+						return err
+					}
+					settings := loaded.Settings()
+					if c.Bool("json") {
+						return printJSON(env.stdout, settings)
+					}
+					t := newTable(env.stdout, "SETTING", "VALUE", "FROM")
+					for _, s := range settings {
+						t.row(s.Path, fmt.Sprint(s.Value), s.Origin.String())
+					}
+					return t.flush()
+				},
+			},
+			{
+				Name:      "check",
+				Usage:     "tell what is wrong with the settings, or with those in FILE",
+				ArgsUsage: "[FILE]",
+				Action: func(c *cli.Context) error {
+					if err := arguments(c, 0, 1); err != nil {
+						return err
+					}
+					var loaded *config.Loaded
+					var err error
+					if file := c.Args().First(); file != "" {
+						loaded, err = config.Load(config.Sources{File: file})
+					} else {
+						loaded, err = loadConfig(env, c)
+					}
+					if err != nil {
+						if wrong := (usageError{}); errors.As(err, &wrong) {
+							err = wrong.error // the settings are what was asked about, not the words
+						}
+						return err
+					}
+					for _, w := range loaded.Warnings {
+						fmt.Fprintln(env.stderr, "warning:", w)
+					}
+					if loaded.Path == "" {
+						fmt.Fprintln(env.stdout, "ok: no file, defaults and environment")
+					} else {
+						fmt.Fprintf(env.stdout, "ok: %s\n", loaded.Path)
+					}
+					return nil
+				},
+			},
+		},
+	}
+}
+
+// jsonFlag is for commands that answer with something to read.
+func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "answer with JSON"} }

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator"
+	"muster/orchestrator/config"
+	"muster/orchestrator/demo"
+	"muster/orchestrator/monitor"
+	"muster/orchestrator/redisd"
+)
+
+func demoCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:  "demo",
+		Usage: "do the whole job against a world on loopback: Redis, proxies, two sites, every record",
+		Description: `Makes a judge, some 48 proxies of every kind and two sites that fail now and
+then, all on loopback. Then does what muster start --once does: refreshes the
+proxies, scrapes both sites through those that work, writes the records. In
+the end the records are compared with what the sites have. Needs no network, no
+settings and no Redis; it runs redis-server when there is one.`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "dir", Usage: "keep everything in `DIR`", DefaultText: "a new temporary folder"},
+			&cli.BoolFlag{Name: "keep", Usage: "leave the world and the dashboard running until Ctrl-C"},
+			&cli.IntFlag{Name: "worker-processes", Usage: "run `N` workers as supervised processes"},
+			progressFlag(), jsonFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			if err := arguments(c, 0, 0); err != nil {
+				return err
+			}
+			return runDemo(env, c)
+		},
+	}
+}
+
+func runDemo(env environment, c *cli.Context) error {
+	dir, err := demoDir(c.String("dir"))
+	if err != nil {
+		return err
+	}
+	world, err := demo.Start(c.Context, demo.Config{Dir: dir})
+	if err != nil {
+		return err
+	}
+	defer world.Close()
+	loaded := demoConfig(c, world, dir)
+
+	var round *orchestrator.Round
+	err = withSystem(env, c, loaded, false, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
+		fmt.Fprintf(display, "demo: %d proxies, a judge and 2 sites on loopback; Redis %s: %s\n", len(world.Proxies), o.Redis().Mode(), o.Redis().Guarantee())
+		var err error
+		if round, err = o.Once(ctx); err != nil {
+			return err
+		}
+		if err := compare(world, round); err != nil {
+			return err
+		}
+		if !c.Bool("keep") {
+			return nil
+		}
+		display.Close()
+		if err := printRound(env, round, c.Bool("json")); err != nil {
+			return err
+		}
+		round = nil // printed
+		return keep(ctx, env, o, world)
+	})
+	if round != nil {
+		if printErr := printRound(env, round, c.Bool("json")); err == nil {
+			err = printErr
+		}
+	}
+	return err
+}
+
+// demoDir makes the folder of the demo. One that was given must be empty: what
+// an earlier run left would be scraped for, and not found, again.
+func demoDir(dir string) (string, error) {
+	if dir == "" {
+		dir, err := os.MkdirTemp("", "muster-demo-")
+		if err != nil {
+			return "", fmt.Errorf("make a folder for the demo: %w; name one with --dir", err)
+		}
+		return dir, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make the demo's folder: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", fmt.Errorf("look into the demo's folder: %w", err)
+	}
+	if len(entries) > 0 {
+		return "", usageError{fmt.Errorf("the folder %s is not empty; give the demo a new one", dir)}
+	}
+	return filepath.Abs(dir)
+}
+
+// demoConfig are the settings of a demo: the defaults, pointed at the world. No
+// file and no environment has a part in them, so that it works for everyone.
+func demoConfig(c *cli.Context, world *demo.World, dir string) *config.Loaded {
+	cfg := config.Default()
+	cfg.Log.Level = "warn"
+	if level, ok := given(c, "log-level"); ok {
+		cfg.Log.Level = level
+	}
+	cfg.DataDir = filepath.Join(dir, "data")
+	cfg.Redis.Mode = string(redisd.Embedded)
+	if _, err := exec.LookPath("redis-server"); err == nil {
+		cfg.Redis.Mode = string(redisd.Child)
+	}
+	cfg.Workers.Processes = c.Int("worker-processes")
+	cfg.Proxies.Sources = world.Sources
+	cfg.Proxies.Judges, cfg.Proxies.JudgeKey = []string{world.Judge}, world.JudgeKey
+	cfg.Proxies.AllowLocal = true
+	cfg.Sites.Dir = world.Definitions
+	cfg.Sites.Out = filepath.Join(dir, "records")
+	cfg.Dashboard.Listen = "127.0.0.1:0"
+	return &config.Loaded{Config: cfg}
+}
+
+// compare holds the records of a round against what the sites have.
+func compare(world *demo.World, round *orchestrator.Round) error {
+	var errs []error
+	for _, site := range world.Sites() {
+		i := slices.IndexFunc(round.Sites, func(s orchestrator.Scraped) bool { return s.Site == site.Name })
+		if i < 0 {
+			errs = append(errs, fmt.Errorf("%s was not scraped", site.Name))
+			continue
+		}
+		errs = append(errs, checkFiles(site, round.Sites[i].Files))
+	}
+	return errors.Join(errs...)
+}
+
+func checkFiles(site *demo.Site, files []string) error {
+	var readers []io.Reader
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			return fmt.Errorf("read the records of %s: %w", site.Name, err)
+		}
+		defer f.Close()
+		readers = append(readers, f)
+	}
+	return site.Check(io.MultiReader(readers...))
+}
+
+// keep leaves everything running for a look around.
+func keep(ctx context.Context, env environment, o *orchestrator.Orchestrator, world *demo.World) error {
+	for _, site := range world.Sites() {
+		fmt.Fprintf(env.stderr, "%-10s %s\n", site.Name, world.URL(site))
+	}
+	fmt.Fprintf(env.stderr, "%-10s %s\n%-10s %s\n", "judge", world.Judge, "redis", redisd.Redact(o.Redis().URL()))
+	return orchestrator.ServeDashboard(ctx, o.Config(), o.Client, slog.New(slog.DiscardHandler), func(url string) {
+		fmt.Fprintf(env.stderr, "%-10s %s\nCtrl-C ends it all\n", "dashboard", url)
+	})
+}

@@ -1,0 +1,68 @@
+// Command muster runs distributed tasks on Redis, keeps a pool of working
+// proxies and scrapes sites through it. See "muster help".
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() { os.Exit(Main()) }
+
+// Main runs the command of the process and returns its exit code. The first
+// SIGINT or SIGTERM ends the context that commands drain on, the second the
+// one that they stop at.
+func Main() int {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	hard, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		for _, end := range []context.CancelCauseFunc{cancel, stop} {
+			select {
+			case <-signals:
+				end(errInterrupted)
+			case <-over:
+				return
+			}
+		}
+	}()
+	env := environment{
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
+		environ: os.Environ(), hard: hard,
+	}
+	return run(ctx, env, os.Args)
+}
+
+// environment is what commands may touch of the world outside.
+type environment struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	environ        []string        // KEY=value
+	hard           context.Context // done when the user will not wait for a drain any more
+}
+
+// Exit codes.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitInterrupted = 130
+)
+
+// errInterrupted is the cause of a context that a signal ended.
+var errInterrupted = errors.New("interrupted")
+
+// usageError is an error of whoever typed the command.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator"
+	"muster/orchestrator/monitor"
+)
+
+func scrapeCommand(env environment) *cli.Command {
+	settings := append([]settingFlag{
+		{name: "out", path: "sites.out", usage: "write records below `DIR`"},
+		{name: "sites-dir", path: "sites.dir", usage: "read site definitions from `DIR` too"},
+		{name: "worker-processes", path: "workers.processes", usage: "run `N` workers as supervised processes, if none run yet"},
+		sourceSetting, judgeSetting, localSetting,
+	}, workerSettings...)
+	return &cli.Command{
+		Name:      "scrape",
+		Usage:     "scrape sites now",
+		ArgsUsage: "SITE…",
+		Description: `Sends the job to the workers of a running orchestrator and returns, or with
+--wait stays until it has ended. Where nothing runs it brings up what it needs,
+and waits.`,
+		Flags: append(flagsOf(settings...),
+			&cli.BoolFlag{Name: "wait", Usage: "wait for the end and print what came of it"},
+			&cli.IntFlag{Name: "limit", Usage: "at most `N` detail pages of each site"},
+			&cli.StringFlag{Name: "base-url", Usage: "get the pages from `URL` in place of the site's own, as a local copy"},
+			progressFlag(), jsonFlag()),
+		Action: func(c *cli.Context) error {
+			if err := arguments(c, 1, -1); err != nil {
+				return err
+			}
+			if c.Int("limit") < 0 {
+				return usageError{fmt.Errorf("--limit %d: must be 1 or more, or 0 for no limit", c.Int("limit"))}
+			}
+			loaded, err := loadConfig(env, c, settings...)
+			if err != nil {
+				return err
+			}
+			names := c.Args().Slice()
+			registry, err := orchestrator.LoadSites(loaded.Config)
+			if err != nil {
+				return err
+			}
+			for _, name := range names {
+				if _, err := registry.Definition(name); err != nil {
+					return usageError{err}
+				}
+			}
+			opts := orchestrator.ScrapeOptions{Limit: c.Int("limit"), BaseURL: c.String("base-url")}
+			return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
+				if others, err := o.WorkersElsewhere(ctx); err != nil {
+					return err
+				} else if others && !c.Bool("wait") {
+					return sendScrapes(ctx, env, o, names, opts, c.Bool("json"))
+				}
+				round, err := o.Round(ctx, names, opts)
+				display.Close()
+				if round != nil {
+					if printErr := printRound(env, round, c.Bool("json")); err == nil {
+						err = printErr
+					}
+				}
+				return err
+			})
+		},
+	}
+}
+
+// sendScrapes sends the jobs and leaves them to the workers.
+func sendScrapes(ctx context.Context, env environment, o *orchestrator.Orchestrator, names []string, opts orchestrator.ScrapeOptions, asJSON bool) error {
+	jobs := map[string]string{}
+	for _, name := range names {
+		id, err := o.SendScrape(ctx, name, opts)
+		if err != nil {
+			return err
+		}
+		jobs[name] = id
+		if !asJSON {
+			fmt.Fprintf(env.stdout, "%s: job %s\n", name, id)
+		}
+	}
+	if asJSON {
+		return printJSON(env.stdout, jobs)
+	}
+	return nil
+}
+
+// printRound prints what a round has brought.
+func printRound(env environment, round *orchestrator.Round, asJSON bool) error {
+	if asJSON {
+		return printJSON(env.stdout, round)
+	}
+	fmt.Fprintf(env.stdout, "proxies: %d candidates, %d alive, %d usable\n\n", round.Proxies.Candidates, round.Proxies.Alive, round.Proxies.Usable)
+	t := newTable(env.stdout, "SITE", "STATUS", "PAGES", "RECORDS", "ERRORS", "TIME", "JOB")
+	for _, s := range round.Sites {
+		t.row(s.Site, s.Status, fmt.Sprint(s.Pages), fmt.Sprint(s.Records), fmt.Sprint(s.Errors), fmt.Sprintf("%.1f s", s.Seconds), s.JobID)
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(env.stdout)
+	for _, s := range round.Sites {
+		for _, file := range s.Files {
+			fmt.Fprintf(env.stdout, "%s: %s\n", s.Site, file)
+		}
+		if s.Error != "" {
+			fmt.Fprintf(env.stdout, "%s: %s\n", s.Site, strings.TrimSpace(s.Error))
+		}
+	}
+	fmt.Fprintf(env.stdout, "done in %.1f s, on a Redis of mode %s\n", round.Seconds, round.Redis)
+	return nil
+}

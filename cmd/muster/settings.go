@@ -1,0 +1,136 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator/config"
+	"muster/orchestrator/monitor"
+)
+
+// globalSettings can be set by flags of every command.
+var globalSettings = []settingFlag{
+	{name: "redis", path: "redis.url", usage: "use the Redis at `URL`, as in redis://host:6379/0"},
+	{name: "data-dir", path: "data_dir", usage: "keep everything in `DIR`"},
+	{name: "log-level", path: "log.level", usage: "debug, info, warn or error"},
+	{name: "log-format", path: "log.format", usage: "auto, text or json"},
+}
+
+// settingFlag is a flag that sets a setting.
+type settingFlag struct {
+	name, path, usage string
+	isBool            bool
+}
+
+// globalFlags returns the flags that every command has, new ones at each call:
+// the library keeps state in them.
+func globalFlags() []cli.Flag {
+	flags := []cli.Flag{&cli.StringFlag{Name: "config", Usage: "read settings from `FILE`", DefaultText: config.UsualFile + " if there is one"}}
+	for _, s := range globalSettings {
+		flags = append(flags, s.flag())
+	}
+	return flags
+}
+
+func (s settingFlag) flag() cli.Flag {
+	if s.isBool {
+		return &cli.BoolFlag{Name: s.name, Usage: s.usage}
+	}
+	return &cli.StringFlag{Name: s.name, Usage: s.usage}
+}
+
+// flagsOf returns the flags of settings.
+func flagsOf(settings ...settingFlag) []cli.Flag {
+	var flags []cli.Flag
+	for _, s := range settings {
+		flags = append(flags, s.flag())
+	}
+	return flags
+}
+
+// loadConfig reads the settings of a command: the file, the environment, and
+// the flags, given before or after the command's name.
+func loadConfig(env environment, c *cli.Context, own ...settingFlag) (*config.Loaded, error) {
+	src := config.Sources{Environ: env.environ}
+	src.File, _ = given(c, "config")
+	for _, s := range append(globalSettings[:len(globalSettings):len(globalSettings)], own...) {
+		if value, ok := given(c, s.name); ok {
+			src.Flags = append(src.Flags, config.FlagValue{Name: "--" + s.name, Path: s.path, Value: value})
+		}
+	}
+	loaded, err := config.Load(src)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return loaded, nil
+}
+
+// given returns the value of a flag that was typed, nearest first.
+func given(c *cli.Context, name string) (string, bool) {
+	for _, at := range c.Lineage() {
+		for _, n := range at.LocalFlagNames() {
+			if n == name {
+				return fmt.Sprint(at.Value(name)), true
+			}
+		}
+	}
+	return "", false
+}
+
+// newLogger returns a logger by the settings, on w.
+func newLogger(w io.Writer, cfg config.Log) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(strings.ToUpper(cfg.Level))); err != nil {
+		level = slog.LevelInfo // the settings were checked
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	if cfg.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, opts))
+	}
+	opts.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
+		if len(groups) == 0 && a.Key == slog.TimeKey {
+			return slog.String(slog.TimeKey, a.Value.Time().Format("15:04:05.000"))
+		}
+		return a
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+// progressFlag is for commands that take their time.
+func progressFlag() cli.Flag {
+	return &cli.StringFlag{Name: "progress", Usage: "show progress as `FORMAT`: auto, bars, lines, json or none", Value: string(monitor.Auto)}
+}
+
+// newDisplay returns the display that the progress flag asks for, on standard error.
+func newDisplay(env environment, c *cli.Context) (*monitor.Display, error) {
+	format, err := monitor.ParseFormat(c.String("progress"))
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return monitor.New(env.stderr, format), nil
+}
+
+// oneLine keeps the first line of an error: the rest is for the log.
+func oneLine(err error) string {
+	if err == nil {
+		return ""
+	}
+	line, _, more := strings.Cut(err.Error(), "\n")
+	if more {
+		line += " …"
+	}
+	return line
+}
+
+// withAdvice puts what to do next behind an error.
+func withAdvice(err error, is error, advice string) error {
+	if errors.Is(err, is) {
+		return fmt.Errorf("%w; %s", err, advice)
+	}
+	return err
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator"
+	"muster/orchestrator/config"
+	"muster/orchestrator/monitor"
+)
+
+var workerSettings = []settingFlag{
+	{name: "concurrency", path: "workers.concurrency", usage: "run `N` tasks at once"},
+}
+
+var startSettings = append([]settingFlag{
+	{name: "worker-processes", path: "workers.processes", usage: "run `N` workers as supervised processes, instead of one in this process"},
+	{name: "sites-dir", path: "sites.dir", usage: "read site definitions from `DIR` too"},
+	{name: "out", path: "sites.out", usage: "write records below `DIR`"},
+}, workerSettings...)
+
+func startCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:  "start",
+		Usage: "run the orchestrator: Redis, workers, the proxy pool, the schedule, the dashboard",
+		Description: `Runs until it is interrupted. The first Ctrl-C lets running tasks finish, for
+at most shutdown.drain; the second stops at once. Nothing is lost either way.
+
+With --once it refreshes the proxies if they are few, scrapes every site of
+the settings, prints what came of it, and exits.`,
+		Flags: append(flagsOf(startSettings...),
+			&cli.BoolFlag{Name: "once", Usage: "one round, then exit"},
+			progressFlag(), jsonFlag()),
+		Action: func(c *cli.Context) error {
+			if err := arguments(c, 0, 0); err != nil {
+				return err
+			}
+			loaded, err := loadConfig(env, c, startSettings...)
+			if err != nil {
+				return err
+			}
+			return withSystem(env, c, loaded, false, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
+				if !c.Bool("once") {
+					return o.Serve(ctx)
+				}
+				round, err := o.Once(ctx)
+				if round != nil {
+					if printErr := printRound(env, round, c.Bool("json")); printErr != nil {
+						return printErr
+					}
+				}
+				return err
+			})
+		},
+	}
+}
+
+func workerCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:  "worker",
+		Usage: "take tasks from the Redis of an orchestrator, on this machine or another",
+		Flags: append(flagsOf(workerSettings...),
+			&cli.StringFlag{Name: "name", Usage: "be known as `NAME`, which no other worker has", DefaultText: "host, pid and a number"},
+			&cli.StringFlag{Name: "ready", Usage: "make `FILE` once it takes tasks"}),
+		Action: func(c *cli.Context) error {
+			if err := arguments(c, 0, 0); err != nil {
+				return err
+			}
+			loaded, err := loadConfig(env, c, workerSettings...)
+			if err != nil {
+				return err
+			}
+			return orchestrator.RunWorker(c.Context, loaded.Config, orchestrator.WorkerOptions{
+				Name: c.String("name"), Hard: env.hard, Logger: newLogger(env.stderr, loaded.Log),
+				Ready: touch(c.String("ready")),
+			})
+		},
+	}
+}
+
+// withSystem runs fn with the system that the settings describe, its progress
+// on standard error and its log above it.
+func withSystem(env environment, c *cli.Context, loaded *config.Loaded, reuse bool,
+	fn func(context.Context, *orchestrator.Orchestrator, *monitor.Display) error) error {
+	display, err := newDisplay(env, c)
+	if err != nil {
+		return err
+	}
+	defer display.Close()
+	log := newLogger(display, loaded.Log)
+	for _, w := range loaded.Warnings {
+		log.Warn(w)
+	}
+	return orchestrator.Run(c.Context, loaded.Config, orchestrator.Options{
+		Logger: log, Display: display, Hard: env.hard, Reuse: reuse,
+	}, func(ctx context.Context, o *orchestrator.Orchestrator) error {
+		log.Info("redis", "mode", o.Redis().Mode(), "guarantee", o.Redis().Guarantee())
+		// Once the user wants to stop, bars would only hide what is waited for.
+		defer context.AfterFunc(ctx, func() {
+			fmt.Fprintf(display, "stopping: running tasks may finish, for at most %s; Ctrl-C again to stop at once\n", loaded.Shutdown.Drain)
+		})()
+		return fn(ctx, o, display)
+	})
+}

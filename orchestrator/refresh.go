@@ -1,0 +1,154 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"muster/orchestrator/job"
+	"muster/orchestrator/monitor"
+	"muster/proxies"
+	"muster/tasks"
+)
+
+// ErrFewProxies says that there are fewer usable proxies than the settings
+// ask for, after all that can be done about it.
+var ErrFewProxies = errors.New("not enough usable proxies")
+
+// EnsureProxies sees that at least proxies.min_usable proxies are usable, and
+// refreshes the pool when they are not. Its error is ErrFewProxies when a
+// refresh did not bring enough, or why there could be none.
+func (o *Orchestrator) EnsureProxies(ctx context.Context) error {
+	enough, err := o.enoughProxies(ctx)
+	if err != nil || enough {
+		return err
+	}
+	o.refresh.Lock()
+	defer o.refresh.Unlock()
+	// Whoever held the lock may have brought them.
+	if enough, err := o.enoughProxies(ctx); err != nil || enough {
+		return err
+	}
+	if len(o.cfg.Proxies.Sources) == 0 {
+		return fmt.Errorf("%w, and no source to get them from: name lists of proxies in proxies.sources, or set proxies.min_usable to 0", ErrFewProxies)
+	}
+	_, err = o.runRefresh(ctx)
+	if errors.Is(err, job.ErrNotEnough) {
+		usable, countErr := o.Pool.Usable(ctx)
+		if countErr != nil {
+			return countErr
+		}
+		return fmt.Errorf("%w: %d of the %d that proxies.min_usable asks for; add sources, or lower it", ErrFewProxies, usable, o.cfg.Proxies.MinUsable)
+	}
+	return err
+}
+
+// RefreshProxies collects candidates from the sources, checks them and
+// publishes the pool, however many proxies there are already. A refresh that
+// is under way is joined.
+func (o *Orchestrator) RefreshProxies(ctx context.Context) (proxies.Report, error) {
+	o.refresh.Lock()
+	defer o.refresh.Unlock()
+	report, err := o.runRefresh(ctx)
+	if errors.Is(err, job.ErrNotEnough) {
+		err = nil // what came of it is for the caller to judge
+	}
+	return report, err
+}
+
+func (o *Orchestrator) runRefresh(ctx context.Context) (proxies.Report, error) {
+	if err := o.StartWorkers(ctx); err != nil {
+		return proxies.Report{}, err
+	}
+	track := o.opts.Display.Track("proxies")
+	run, err := o.Refresh().Send(ctx, o.Client,
+		tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, o.waiter().Timeout.Unknown))
+	if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
+		track.Fail(err.Error())
+		return proxies.Report{}, fmt.Errorf("send the proxy refresh: %w", err)
+	}
+	report, err := await(ctx, o, track, run, awaited{
+		name: "proxy refresh", prefix: proxies.ProgressPrefix, unit: "chunks",
+		enough:  o.enoughProxies,
+		version: func() string { return modified(filepath.Join(o.cfg.DataDir, proxies.ExportJSON)) },
+	})
+	switch {
+	case err == nil, errors.Is(err, job.ErrNotEnough):
+		track.Done(fmt.Sprintf("%d candidates, %d alive, %d usable", report.Candidates, report.Alive, report.Usable))
+	default:
+		track.Fail(err.Error())
+	}
+	return report, err
+}
+
+func (o *Orchestrator) enoughProxies(ctx context.Context) (bool, error) {
+	usable, err := o.Pool.Usable(ctx)
+	if err != nil {
+		return false, fmt.Errorf("count the usable proxies: %w", err)
+	}
+	return usable >= o.cfg.Proxies.MinUsable, nil
+}
+
+// modified is the time of the last change of a file, as a version of it.
+func modified(path string) string {
+	info, err := os.Stat(path)
+	if err != nil {
+		return ""
+	}
+	return info.ModTime().Format(time.RFC3339Nano)
+}
+
+// awaited is what await needs to know of a job besides its handle.
+type awaited struct {
+	name, prefix, unit string
+	enough             func(context.Context) (bool, error)
+	version            func() string
+	note               func(context.Context) monitor.Progress // what to show instead of the chunks; optional
+}
+
+// await shows how a job comes along and waits for its end.
+func await[O any](ctx context.Context, o *Orchestrator, track *monitor.Track, run *tasks.AsyncResult[O], a awaited) (O, error) {
+	watching, stop := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		for p, err := range run.Watch(watching) {
+			if err != nil {
+				return // the wait knows better what to do about it
+			}
+			shown := monitor.Progress{Done: int64(p.ChunksDone), Total: int64(p.Chunks), Unit: a.unit}
+			if a.note != nil {
+				shown = a.note(watching)
+			}
+			track.Update(shown)
+		}
+	}()
+	defer func() { stop(); <-watched }()
+
+	var out O
+	_, err := o.waiter().Wait(ctx, job.Job{
+		Name: a.name,
+		Event: func(ctx context.Context) (err error) {
+			out, err = run.Wait(ctx)
+			return err
+		},
+		Keys: func(ctx context.Context) (job.Keys, error) {
+			return job.ReadKeys(ctx, o.Client.Redis(), a.prefix, run.ID())
+		},
+		Version: a.version,
+		Enough:  a.enough,
+		Alive:   o.alive,
+	})
+	return out, err
+}
+
+func (o *Orchestrator) waiter() job.Waiter {
+	w := o.cfg.Wait
+	return job.Waiter{
+		Poll: w.Poll, Limit: w.Timeout, Logger: o.opts.Logger,
+		Timeout: job.Timeout{Workers: o.cfg.Workers.Concurrency * max(1, o.cfg.Workers.Processes), PerChunk: w.PerChunk, Buffer: w.Buffer, Floor: w.Floor, Unknown: w.Unknown},
+	}
+}

@@ -1,0 +1,163 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"muster/orchestrator/job"
+	"muster/orchestrator/monitor"
+	"muster/sites"
+	"muster/sites/definition"
+	"muster/tasks"
+)
+
+// ScrapeOptions say how a site is scraped this time.
+type ScrapeOptions struct {
+	Limit   int    // of detail pages; 0 for none
+	BaseURL string // in place of the definition's; "" for that
+}
+
+// Scraped is what became of the scrape of one site.
+type Scraped struct {
+	Site    string   `json:"site"`
+	JobID   string   `json:"job_id"`
+	Status  string   `json:"status"` // COMPLETE or FAILED
+	Pages   int      `json:"pages"`
+	Records int      `json:"records"`
+	Errors  int      `json:"errors"` // pages that were given up
+	Files   []string `json:"files"`
+	Seconds float64  `json:"seconds"`
+	Error   string   `json:"error,omitempty"`
+}
+
+// SiteNames returns the sites of a round: those of the settings, or else all
+// that are not merely shipped.
+func (o *Orchestrator) SiteNames() ([]string, error) {
+	names := o.cfg.Sites.Names
+	if len(names) == 0 {
+		var err error
+		if names, err = ownSites(o.cfg); err != nil {
+			return nil, err
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("no site to scrape: put a definition into %s, or name shipped ones in sites.names", sitesDir(o.cfg))
+	}
+	for _, name := range names {
+		if _, err := o.Sites.Definition(name); err != nil {
+			return nil, fmt.Errorf("sites.names: %w", err)
+		}
+	}
+	return names, nil
+}
+
+// SendScrape sends the scrape of a site and returns its job id. A scrape of
+// the site that is under way is joined.
+func (o *Orchestrator) SendScrape(ctx context.Context, name string, opts ScrapeOptions) (string, error) {
+	run, err := o.send(ctx, name, opts)
+	if err != nil {
+		return "", err
+	}
+	return run.ID(), nil
+}
+
+func (o *Orchestrator) send(ctx context.Context, name string, opts ScrapeOptions) (*tasks.AsyncResult[sites.Summary], error) {
+	work, err := o.Sites.Scrape(name, sites.ScrapeOptions{Limit: opts.Limit, BaseURL: opts.BaseURL})
+	if err != nil {
+		return nil, err
+	}
+	run, err := work.Send(ctx, o.Client, o.Sites.SendOptions(name)...)
+	if errors.Is(err, tasks.ErrDuplicate) {
+		o.opts.Logger.Info("joining the scrape that is under way", "site", name, "job", run.ID())
+		err = nil
+	}
+	return run, err
+}
+
+// Scrape scrapes a site and waits for the end. It sees first that there are
+// enough proxies, if the site wants any. What became of it is returned also
+// beside an error.
+func (o *Orchestrator) Scrape(ctx context.Context, name string, opts ScrapeOptions) (Scraped, error) {
+	began := time.Now()
+	scraped := Scraped{Site: name, Status: string(job.Failed), Files: []string{}}
+	err := o.scrape(ctx, name, opts, &scraped)
+	scraped.Seconds = time.Since(began).Seconds()
+	if err != nil {
+		err = fmt.Errorf("scrape %s: %w", name, err)
+		scraped.Error = err.Error()
+	}
+	return scraped, err
+}
+
+func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptions, scraped *Scraped) error {
+	def, err := o.Sites.Definition(name)
+	if err != nil {
+		return err
+	}
+	if needsProxies(def) {
+		if err := o.EnsureProxies(ctx); err != nil {
+			return err
+		}
+	}
+	if err := o.StartWorkers(ctx); err != nil {
+		return err
+	}
+	run, err := o.send(ctx, name, opts)
+	if err != nil {
+		return err
+	}
+	scraped.JobID = run.ID()
+	track := o.opts.Display.Track(name)
+	summary, err := await(ctx, o, track, run, awaited{
+		name: name, prefix: sites.ProgressPrefix(name), unit: "pages",
+		note: func(ctx context.Context) monitor.Progress {
+			p, err := o.Sites.Progress(ctx, name, run.ID())
+			if err != nil {
+				return monitor.Progress{} // only for show; the wait tells of trouble
+			}
+			shown := monitor.Progress{Done: p.Done + p.Skipped + p.Error, Total: p.Total, Unit: "pages"}
+			if p.Error > 0 {
+				shown.Note = fmt.Sprintf("%d errors", p.Error)
+			}
+			if p.Delayed > 0 {
+				shown.Note = strings.TrimPrefix(shown.Note+fmt.Sprintf(", %d waiting", p.Delayed), ", ")
+			}
+			return shown
+		},
+	})
+	if err != nil {
+		track.Fail(err.Error())
+		return err
+	}
+	scraped.Status, scraped.Pages, scraped.Records, scraped.Errors, scraped.Files = summary.Status, summary.Pages, summary.Records, summary.Errors, summary.Files
+	note := fmt.Sprintf("%d pages, %d records, %d errors", summary.Pages, summary.Records, summary.Errors)
+	if summary.Status != string(job.Complete) {
+		track.Fail(note)
+		return fmt.Errorf("the job ended as %s%s", summary.Status, reasons(summary))
+	}
+	track.Done(note)
+	return nil
+}
+
+// reasons tells why a job is not complete.
+func reasons(s sites.Summary) string {
+	text := ""
+	if len(s.Missing) > 0 {
+		text += fmt.Sprintf(", without %d listing pages, such as %s", len(s.Missing), s.Missing[0])
+	}
+	if len(s.Samples) > 0 {
+		text += fmt.Sprintf("; %s: %s", s.Samples[0].URL, s.Samples[0].Error)
+	}
+	if s.Failed != "" {
+		text += "; all are in " + s.Failed
+	}
+	return text
+}
+
+// needsProxies tells whether a site is not to be scraped without a proxy.
+func needsProxies(def *definition.Definition) bool {
+	return def.Proxy.Fallback != definition.FallbackDirect
+}

@@ -1,0 +1,102 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"golang.org/x/sync/errgroup"
+
+	"muster/orchestrator/api"
+	"muster/orchestrator/config"
+	"muster/orchestrator/health"
+	"muster/proxies"
+	"muster/sites"
+	"muster/tasks"
+)
+
+// Serve sends what the schedule says, and serves the dashboard if the settings
+// want one, until ctx is done.
+func (o *Orchestrator) Serve(ctx context.Context) error {
+	if err := o.StartWorkers(ctx); err != nil {
+		return err
+	}
+	schedule, err := o.schedule()
+	if err != nil {
+		return err
+	}
+	intake, running := errgroup.WithContext(ctx)
+	intake.Go(func() error { return schedule.Run(running) })
+	if o.cfg.Dashboard.Enabled {
+		intake.Go(func() error { return ServeDashboard(running, o.cfg, o.Client, o.opts.Logger, nil) })
+	}
+	if len(o.cfg.Proxies.Sources) > 0 {
+		intake.Go(func() error {
+			// A pool that cannot be filled now may be at the next tick.
+			if err := o.EnsureProxies(running); err != nil && running.Err() == nil {
+				o.opts.Logger.Error("the pool has too few proxies", "err", err)
+			}
+			return nil
+		})
+	}
+	o.opts.Logger.Info("running; Ctrl-C stops", "redis", o.redis.Mode(), "data", o.cfg.DataDir)
+	if err := intake.Wait(); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// schedule returns the schedule of the settings. However many orchestrators
+// have it, each tick is sent once.
+func (o *Orchestrator) schedule() (*tasks.Scheduler, error) {
+	s := tasks.NewScheduler(o.Client, tasks.SchedulerConfig{
+		Logger: o.opts.Logger,
+		Sent:   func(name, id string) { o.opts.Logger.Info("scheduled job sent", "schedule", name, "job", id) },
+	})
+	if every := o.cfg.Proxies.RefreshEvery; every > 0 && len(o.cfg.Proxies.Sources) > 0 {
+		if err := s.AddFunc("proxies.refresh", "@every "+every.String(), func() tasks.Work { return o.Refresh() },
+			tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, every)); err != nil {
+			return nil, err
+		}
+	}
+	for name, spec := range o.cfg.Sites.Schedule {
+		if _, err := o.Sites.Definition(name); err != nil {
+			return nil, fmt.Errorf("sites.schedule: %w", err)
+		}
+		if err := s.AddFunc("scrape."+name, spec, func() tasks.Work {
+			work, err := o.Sites.Scrape(name, sites.ScrapeOptions{})
+			if err != nil {
+				o.opts.Logger.Error("cannot scrape as scheduled", "site", name, "err", err)
+				return nil
+			}
+			return work
+		}, o.Sites.SendOptions(name)...); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// ServeDashboard serves the dashboard of the settings until ctx is done. Ready,
+// if not nil, is told its address.
+func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client, logger *slog.Logger, ready func(url string)) error {
+	pool := proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), Logger: logger})
+	defer pool.Close()
+	return api.Serve(ctx, api.Config{
+		Client: client, Listen: cfg.Dashboard.Listen, Write: !cfg.Dashboard.ReadOnly, Keys: cfg.Dashboard.Keys, Hosts: cfg.Dashboard.Hosts,
+		Health: Health(cfg, client, pool), Ready: ready, Logger: logger,
+	})
+}
+
+// Health returns the checks of a system: Redis, its memory, the workers, and,
+// when there are sources for them, the proxies.
+func Health(cfg config.Config, client *tasks.Client, pool *proxies.Pool) *health.Registry {
+	r := &health.Registry{}
+	r.Add(health.Redis(client.Ping, cfg.Redis.PingTimeout))
+	r.Add(health.Memory(health.MemoryInfo(client)))
+	r.Add(health.Workers(client.Workers, cfg.Workers.PingTimeout))
+	if len(cfg.Proxies.Sources) > 0 {
+		r.Add(health.Proxies(pool.Usable, cfg.Proxies.MinUsable))
+	}
+	return r
+}

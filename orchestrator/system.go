@@ -1,0 +1,134 @@
+package orchestrator
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+
+	"muster/orchestrator/config"
+	"muster/proxies"
+	"muster/proxies/probe"
+	"muster/proxies/source"
+	"muster/sites"
+	"muster/sites/definition"
+	"muster/tasks"
+)
+
+// System is what a process needs in order to send the jobs or to run their
+// tasks: the services, bound to one Redis. An orchestrator has one, and so has
+// each worker process. Close it.
+type System struct {
+	Client *tasks.Client
+	Pool   *proxies.Pool
+	Sites  *sites.Service
+
+	cfg     config.Config
+	logger  *slog.Logger
+	proxies *proxies.Service
+	judge   *probe.JudgeServer // nil when the settings name judges
+}
+
+// NewSystem returns a system on the Redis of client, which it leaves open. It
+// starts a judge on loopback when the settings name none.
+func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ *System, err error) {
+	s := &System{Client: client, cfg: cfg, logger: logger}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	s.Pool = proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), Logger: logger})
+	prober := probe.Config{Judges: cfg.Proxies.Judges, Key: cfg.Proxies.JudgeKey, Concurrency: cfg.Proxies.Concurrency, Logger: logger}
+	if len(prober.Judges) == 0 {
+		if s.judge, err = probe.StartJudge(probe.JudgeConfig{Logger: logger}); err != nil {
+			return nil, err
+		}
+		prober.Judges = s.judge.URLs
+	}
+	s.proxies, err = proxies.NewService(proxies.Config{Pool: s.Pool, Probe: prober, ExportDir: cfg.DataDir, Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	registry, err := LoadSites(cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.Sites, err = sites.NewService(sites.Config{
+		Client: client, Registry: registry, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Logger: logger,
+		Transport: func(def *definition.Definition) http.RoundTripper { return s.transport(def) },
+	})
+	return s, err
+}
+
+// LoadSites returns the sites that there are: those that are shipped, and those
+// in the folder of the settings, by default sites in the data folder.
+func LoadSites(cfg config.Config) (*sites.Registry, error) {
+	return sites.LoadRegistry(sitesDir(cfg), cfg.Sites.Dir != "")
+}
+
+// ownSites lists the sites of the settings' folder, without the shipped ones.
+func ownSites(cfg config.Config) ([]string, error) {
+	defs, err := definition.LoadDir(sitesDir(cfg))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var names []string
+	for _, def := range defs {
+		names = append(names, def.Site)
+	}
+	return names, err
+}
+
+func sitesDir(cfg config.Config) string {
+	return cmp.Or(cfg.Sites.Dir, filepath.Join(cfg.DataDir, "sites"))
+}
+
+// transport is how the pages of a site are got: through the pool.
+func (s *System) transport(def *definition.Definition) http.RoundTripper {
+	fallback := proxies.Fallback(cmp.Or(def.Proxy.Fallback, s.cfg.Proxies.Fallback))
+	return s.Pool.Transport(def.Site, proxies.TransportOptions{Fallback: fallback})
+}
+
+// NewWorker returns a worker that runs the tasks of the system. Ready, if not
+// nil, is called once it takes some.
+func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
+	mux := tasks.NewMux()
+	s.proxies.Register(mux)
+	s.Sites.Register(mux)
+	return tasks.NewWorker(s.Client, mux, tasks.WorkerConfig{
+		Queues:      map[string]int{"default": 1, "probe": 1, sites.Queue: 1},
+		Concurrency: s.cfg.Workers.Concurrency, Grace: s.cfg.Shutdown.Drain,
+		Name: name, Logger: s.logger, Ready: ready,
+	})
+}
+
+// Refresh is the workflow that refreshes the pool from the sources of the settings.
+func (s *System) Refresh() tasks.Signature[proxies.Report] {
+	var from []source.Source
+	for _, url := range s.cfg.Proxies.Sources {
+		from = append(from, source.Source{URL: url, AllowLocal: s.cfg.Proxies.AllowLocal})
+	}
+	return proxies.Refresh(from...)
+}
+
+// Close ends what the system keeps open.
+func (s *System) Close() error {
+	var errs []error
+	if s.Sites != nil {
+		errs = append(errs, s.Sites.Close())
+	}
+	if s.Pool != nil {
+		errs = append(errs, s.Pool.Close())
+	}
+	if s.judge != nil {
+		errs = append(errs, s.judge.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close the services: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package orchestrator
+
+import (
+	"context"
+	"log/slog"
+
+	"muster/orchestrator/config"
+	"muster/orchestrator/redisd"
+	"muster/tasks"
+)
+
+// WorkerOptions are what RunWorker needs besides the settings.
+type WorkerOptions struct {
+	Name   string          // of the worker. Defaults to one that no other has
+	Hard   context.Context // once done, ends the drain at once. Defaults to never
+	Logger *slog.Logger    // Defaults to none
+	Ready  func()          // called once it takes tasks; optional
+}
+
+// RunWorker takes tasks from the Redis of the settings, or else of the
+// orchestrator that runs on the data folder, until ctx is done. Then it lets
+// running tasks finish for the drain time of the settings.
+func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.Hard == nil {
+		opts.Hard = context.Background()
+	}
+	client, err := Connect(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	system, err := NewSystem(cfg, client, opts.Logger)
+	if err != nil {
+		return err
+	}
+	defer system.Close()
+	worker, err := system.NewWorker(opts.Name, opts.Ready)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(opts.Hard, worker.Kill)()
+	opts.Logger.Info("worker started", "worker", worker.Name())
+	return worker.Run(ctx)
+}
+
+// Connect returns a client of the Redis of the settings, or else of the
+// orchestrator that runs on the data folder. It starts nothing.
+func Connect(ctx context.Context, cfg config.Config) (*tasks.Client, error) {
+	url := cfg.Redis.URL
+	if url == "" {
+		var err error
+		if url, err = redisd.Discover(ctx, cfg.DataDir); err != nil {
+			return nil, err
+		}
+	}
+	return tasks.Connect(ctx, url)
+}
