@@ -1,0 +1,202 @@
+package limit
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// BreakerConfig sets up a Breaker.
+type BreakerConfig struct {
+	Namespace string        // prefix of all keys. Defaults to "muster".
+	Threshold int           // failures in a row that open it. Defaults to 5.
+	Cooldown  time.Duration // how long it stays open. Defaults to 60 s.
+	Trials    int           // requests at a time while it is half open. Defaults to 2.
+	TrialTTL  time.Duration // when a trial nobody reported on counts no more. Defaults to 2 minutes.
+	Disabled  bool          // allow everything. Defaults to false.
+	FailOpen  bool          // allow everything while Redis is away. Defaults to false.
+	Logger    *slog.Logger  // Defaults to slog.Default().
+}
+
+// Breaker stops the requests to a key that keeps failing, in all processes
+// together:
+//
+//	closed ── Threshold failures in a row ──▶ open ── Cooldown ──▶ half_open
+//	   ▲                                       ▲                      │
+//	   │                                       └── a trial fails ─────┤
+//	   └──────────────────── a trial succeeds ────────────────────────┘
+//
+// It is safe for concurrent use.
+type Breaker struct {
+	rdb  redis.UniversalClient
+	cfg  BreakerConfig
+	warn *warner
+}
+
+// NewBreaker returns a breaker for each key. It does no I/O.
+func NewBreaker(rdb redis.UniversalClient, cfg BreakerConfig) *Breaker {
+	if cfg.Namespace == "" {
+		cfg.Namespace = "muster"
+	}
+	if cfg.Threshold <= 0 {
+		cfg.Threshold = 5
+	}
+	if cfg.Cooldown <= 0 {
+		cfg.Cooldown = time.Minute
+	}
+	if cfg.Trials <= 0 {
+		cfg.Trials = 2
+	}
+	if cfg.TrialTTL <= 0 {
+		cfg.TrialTTL = 2 * time.Minute
+	}
+	return &Breaker{rdb: rdb, cfg: cfg, warn: newWarner(cfg.Logger, "breaker")}
+}
+
+// Permit is the leave to make one request. Whoever holds it reports, once, how
+// the request ended. The zero Permit reports nothing.
+type Permit struct {
+	b     *Breaker
+	key   string
+	token string // of a trial
+}
+
+// Trial reports whether the request decides if the breaker closes.
+func (p Permit) Trial() bool { return p.token != "" }
+
+// Allow asks whether a request to key may be made. If not, it returns after how
+// long it is worth asking again. The empty key is always allowed.
+func (b *Breaker) Allow(ctx context.Context, key string) (p Permit, ok bool, wait time.Duration, err error) {
+	if key == "" || b.cfg.Disabled {
+		return Permit{}, true, 0, nil
+	}
+	token := rand.Text()
+	v, err := allowCmd.Run(ctx, b.rdb, breakerKeys(b.cfg.Namespace, key),
+		token, b.cfg.Cooldown.Milliseconds(), b.cfg.Trials, b.cfg.TrialTTL.Milliseconds()).Int64Slice()
+	if err != nil {
+		if b.cfg.FailOpen && ctx.Err() == nil {
+			b.warn.open(err)
+			return Permit{}, true, 0, nil
+		}
+		return Permit{}, false, 0, fmt.Errorf("ask the breaker of %s: %w", key, err)
+	}
+	switch v[0] {
+	case 1:
+		return Permit{b: b, key: key}, true, 0, nil
+	case 2:
+		return Permit{b: b, key: key, token: token}, true, 0, nil
+	}
+	return Permit{}, false, time.Duration(v[1]) * time.Millisecond, nil
+}
+
+// Success reports that the request was answered as it should be.
+func (p Permit) Success(ctx context.Context) error { return p.report(ctx, "success", "") }
+
+// Failure reports that the request failed, and what blocked it, like
+// "captcha".
+func (p Permit) Failure(ctx context.Context, block string) error {
+	return p.report(ctx, "failure", block)
+}
+
+// Cancel reports that the request was not made, or says nothing about the key.
+func (p Permit) Cancel(ctx context.Context) error { return p.report(ctx, "none", "") }
+
+func (p Permit) report(ctx context.Context, outcome, block string) error {
+	if p.b == nil {
+		return nil
+	}
+	b := p.b
+	state, err := reportCmd.Run(ctx, b.rdb, breakerKeys(b.cfg.Namespace, p.key), p.token, outcome, b.cfg.Threshold, block).Text()
+	if err == nil && state == "opened" {
+		b.warnOpened(p.key, block)
+		err = b.rdb.ZAdd(ctx, breakerIndex(b.cfg.Namespace), redis.Z{Score: float64(time.Now().UnixMilli()), Member: p.key}).Err()
+	}
+	if err != nil {
+		if b.cfg.FailOpen && ctx.Err() == nil {
+			b.warn.open(err)
+			return nil
+		}
+		return fmt.Errorf("report to the breaker of %s: %w", p.key, err)
+	}
+	return nil
+}
+
+func (b *Breaker) warnOpened(key, block string) {
+	b.warn.log.Warn("requests are stopped: they keep failing", "key", key, "block", block, "for", b.cfg.Cooldown)
+}
+
+// BreakerState is where the breaker of a key stands.
+type BreakerState struct {
+	Key       string    `json:"key"`
+	State     string    `json:"state"` // closed, open or half_open
+	Failures  int       `json:"failures"`
+	OpenedAt  time.Time `json:"opened_at,omitzero"`
+	LastBlock string    `json:"last_block,omitempty"`
+}
+
+// State reads the breaker of a key. One whose cooldown has passed reads as
+// half_open.
+func (b *Breaker) State(ctx context.Context, key string) (BreakerState, error) {
+	h, err := b.rdb.HGetAll(ctx, breakerKeys(b.cfg.Namespace, key)[0]).Result()
+	if err != nil {
+		return BreakerState{Key: key}, fmt.Errorf("read the breaker of %s: %w", key, err)
+	}
+	s := BreakerState{Key: key, State: "closed", LastBlock: h["last_block"]}
+	s.Failures, _ = strconv.Atoi(h["failures"])
+	if h["state"] == "" {
+		return s, nil
+	}
+	s.State = h["state"]
+	ms, _ := strconv.ParseInt(h["opened_at"], 10, 64)
+	s.OpenedAt = time.UnixMilli(ms)
+	if s.State == "open" {
+		now, err := b.rdb.Time(ctx).Result()
+		if err != nil {
+			return s, fmt.Errorf("read the breaker of %s: %w", key, err)
+		}
+		if !now.Before(s.OpenedAt.Add(b.cfg.Cooldown)) {
+			s.State = "half_open"
+		}
+	}
+	return s, nil
+}
+
+// States lists the breakers that are not closed, oldest first.
+func (b *Breaker) States(ctx context.Context) ([]BreakerState, error) {
+	keys, err := b.rdb.ZRange(ctx, breakerIndex(b.cfg.Namespace), 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list the breakers: %w", err)
+	}
+	var out []BreakerState
+	for _, k := range keys {
+		s, err := b.State(ctx, k)
+		if err != nil {
+			return out, err
+		}
+		if s.State != "closed" {
+			out = append(out, s)
+			continue
+		}
+		if err := b.rdb.ZRem(ctx, breakerIndex(b.cfg.Namespace), k).Err(); err != nil {
+			return out, fmt.Errorf("list the breakers: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// Reset closes the breakers of keys and forgets their failures.
+func (b *Breaker) Reset(ctx context.Context, keys ...string) error {
+	var errs []error
+	for _, k := range keys {
+		if err := b.rdb.Del(ctx, breakerKeys(b.cfg.Namespace, k)...).Err(); err != nil {
+			errs = append(errs, fmt.Errorf("reset the breaker of %s: %w", k, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,149 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Rate says what a bucket holds and how it fills.
+type Rate struct {
+	Capacity float64 // tokens
+	Burst    float64 // further tokens that it can hold
+	PerSec   float64 // tokens added a second; 0: never any
+}
+
+// PerMinute is the rate of n in a minute, all of which may come at once.
+func PerMinute(n float64) Rate { return Rate{Capacity: n, PerSec: n / 60} }
+
+func (r Rate) most() float64 { return r.Capacity + r.Burst }
+
+// BucketConfig sets up a TokenBucket.
+type BucketConfig struct {
+	Namespace string          // prefix of all keys. Defaults to "muster".
+	Default   Rate            // of a key that PerKey does not name. Defaults to 5, burst 2, 1 a second.
+	PerKey    map[string]Rate // by key
+	FailOpen  bool            // let everything through while Redis is away. Defaults to false.
+	Logger    *slog.Logger    // Defaults to slog.Default().
+}
+
+// TokenBucket bounds a rate per key, in all processes together. A bucket
+// starts full. It is safe for concurrent use.
+type TokenBucket struct {
+	rdb  redis.UniversalClient
+	cfg  BucketConfig
+	warn *warner
+}
+
+// NewTokenBucket returns a bucket for each key. It does no I/O.
+func NewTokenBucket(rdb redis.UniversalClient, cfg BucketConfig) *TokenBucket {
+	if cfg.Namespace == "" {
+		cfg.Namespace = "muster"
+	}
+	if cfg.Default == (Rate{}) {
+		cfg.Default = Rate{Capacity: 5, Burst: 2, PerSec: 1}
+	}
+	return &TokenBucket{rdb: rdb, cfg: cfg, warn: newWarner(cfg.Logger, "rate")}
+}
+
+// Rate returns the rate of a key.
+func (b *TokenBucket) Rate(key string) Rate {
+	if r, ok := b.cfg.PerKey[key]; ok {
+		return r
+	}
+	return b.cfg.Default
+}
+
+// Try takes n tokens if they are there. If not it takes none and returns how
+// long until they would be; ErrNever if that is for ever.
+func (b *TokenBucket) Try(ctx context.Context, key string, n float64) (ok bool, wait time.Duration, err error) {
+	return b.take(ctx, key, n, 0)
+}
+
+// Reserve takes n tokens that may still have to come, and returns how long the
+// caller must wait before it uses them. If that were longer than patience it
+// takes none and returns ErrTooLong, or ErrNever, and the time.
+func (b *TokenBucket) Reserve(ctx context.Context, key string, n float64, patience time.Duration) (wait time.Duration, err error) {
+	ok, wait, err := b.take(ctx, key, n, patience)
+	if err == nil && !ok {
+		err = fmt.Errorf("%v for %g tokens of %s: %w", wait, n, key, ErrTooLong)
+	}
+	return wait, err
+}
+
+// Wait takes n tokens and waits until they are there, and returns how long that
+// was. It fails at once if ctx would end before, and gives the tokens back if
+// it ends meanwhile.
+func (b *TokenBucket) Wait(ctx context.Context, key string, n float64) (waited time.Duration, err error) {
+	wait, err := b.Reserve(ctx, key, n, patienceOf(ctx))
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	if err := sleep(ctx, wait); err != nil {
+		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		return time.Since(start), errors.Join(err, b.Refund(back, key, n))
+	}
+	return time.Since(start), nil
+}
+
+// patienceOf is how long a wait may be that ends before ctx does.
+func patienceOf(ctx context.Context) time.Duration {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return math.MaxInt64
+	}
+	return max(0, time.Until(end))
+}
+
+// Refund gives n tokens back, as far as the bucket can hold them.
+func (b *TokenBucket) Refund(ctx context.Context, key string, n float64) error {
+	if n <= 0 {
+		return nil
+	}
+	_, _, err := b.take(ctx, key, -n, 0)
+	return err
+}
+
+// Reset fills the buckets of keys.
+func (b *TokenBucket) Reset(ctx context.Context, keys ...string) error {
+	for _, k := range keys {
+		if err := b.rdb.Del(ctx, bucketKey(b.cfg.Namespace, k)).Err(); err != nil {
+			return fmt.Errorf("reset the rate of %s: %w", k, err)
+		}
+	}
+	return nil
+}
+
+func (b *TokenBucket) take(ctx context.Context, key string, n float64, patience time.Duration) (bool, time.Duration, error) {
+	if math.IsNaN(n) || math.IsInf(n, 0) || n == 0 {
+		return n == 0, 0, notNumber(n)
+	}
+	r := b.Rate(key)
+	v, err := takeCmd.Run(ctx, b.rdb, []string{bucketKey(b.cfg.Namespace, key)},
+		n, r.most(), math.Max(r.PerSec, 0), patience.Microseconds()).Int64Slice()
+	if err != nil {
+		if b.cfg.FailOpen && ctx.Err() == nil {
+			b.warn.open(err)
+			return true, 0, nil
+		}
+		return false, 0, fmt.Errorf("take %g tokens of %s: %w", n, key, err)
+	}
+	if v[1] < 0 {
+		return false, 0, fmt.Errorf("take %g tokens of %s, which holds %g and gains %g a second: %w", n, key, r.most(), r.PerSec, ErrNever)
+	}
+	return v[0] == 1, time.Duration(v[1]) * time.Microsecond, nil
+}
+
+func notNumber(n float64) error {
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("take %g tokens: not a number of tokens", n)
+}

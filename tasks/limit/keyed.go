@@ -1,0 +1,342 @@
+package limit
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// KeyedConfig sets up a KeyedLimiter.
+type KeyedConfig struct {
+	Namespace string         // prefix of all keys. Defaults to "muster".
+	Default   int            // slots of a key that PerKey does not name. Defaults to 1.
+	PerKey    map[string]int // slots by key
+	TTL       time.Duration  // when the slots of a dead process come free. Defaults to 30 s.
+	FailOpen  bool           // let everything through while Redis is away. Defaults to false.
+	Logger    *slog.Logger   // Defaults to slog.Default().
+}
+
+// KeyedLimiter gives each key a number of slots that all processes share. Who
+// waits is served in the order of asking. It is safe for concurrent use.
+//
+// While slots are held, one goroutine keeps them; it ends with the last.
+type KeyedLimiter struct {
+	rdb  redis.UniversalClient
+	cfg  KeyedConfig
+	warn *warner
+
+	mu      sync.Mutex                 // guards the fields below
+	held    map[*Slot]struct{}         // what renewal keeps
+	lines   map[string][]chan struct{} // by key: who waits here, the first of them asks Redis; a send wakes it
+	renewal context.CancelFunc         // nil while nothing is held
+	done    chan struct{}              // closed when the last renewal has ended
+}
+
+// NewKeyedLimiter returns a limiter. It does no I/O.
+func NewKeyedLimiter(rdb redis.UniversalClient, cfg KeyedConfig) *KeyedLimiter {
+	if cfg.Namespace == "" {
+		cfg.Namespace = "muster"
+	}
+	cfg.Default = max(cfg.Default, 1)
+	cfg.PerKey = maps.Clone(cfg.PerKey)
+	if cfg.TTL <= 0 {
+		cfg.TTL = 30 * time.Second
+	}
+	return &KeyedLimiter{
+		rdb: rdb, cfg: cfg, warn: newWarner(cfg.Logger, "slots"),
+		held: make(map[*Slot]struct{}), lines: make(map[string][]chan struct{}),
+	}
+}
+
+// Slot is a slot that is held until Release, or until its process dies.
+type Slot struct {
+	l      *KeyedLimiter
+	key    string
+	holder string // "" for one that a limiter without Redis gave
+}
+
+// Key returns what the slot is of.
+func (s *Slot) Key() string { return s.key }
+
+// Limit returns the number of a key's slots.
+func (l *KeyedLimiter) Limit(ctx context.Context, key string) (int, error) {
+	n, err := l.rdb.Get(ctx, slotKeys(l.cfg.Namespace, key)[3]).Int()
+	if errors.Is(err, redis.Nil) {
+		return l.configured(key), nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the limit of %s: %w", key, err)
+	}
+	return n, nil
+}
+
+func (l *KeyedLimiter) configured(key string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n, ok := l.cfg.PerKey[key]; ok {
+		return max(n, 1)
+	}
+	return l.cfg.Default
+}
+
+// SetLimit changes the number of a key's slots, at once and for all processes.
+// More wake those who wait; fewer take effect as slots are released. 0 is
+// refused.
+func (l *KeyedLimiter) SetLimit(ctx context.Context, key string, n int) error {
+	if n < 1 {
+		return fmt.Errorf("limit of %s is %d; it must be at least 1", key, n)
+	}
+	if err := l.rdb.Set(ctx, slotKeys(l.cfg.Namespace, key)[3], n, 0).Err(); err != nil {
+		return fmt.Errorf("set the limit of %s: %w", key, err)
+	}
+	l.wake(key)
+	return nil
+}
+
+// Configure replaces the default and the limits per key of this process, as a
+// reload of its configuration does. What SetLimit set goes before them.
+func (l *KeyedLimiter) Configure(byDefault int, perKey map[string]int) {
+	l.mu.Lock()
+	l.cfg.Default, l.cfg.PerKey = max(byDefault, 1), maps.Clone(perKey)
+	keys := slices.Collect(maps.Keys(l.lines))
+	l.mu.Unlock()
+	for _, k := range keys {
+		l.wake(k)
+	}
+}
+
+// TryAcquire takes a slot if one is free and nobody waits for it. No slot is
+// nil, without an error.
+func (l *KeyedLimiter) TryAcquire(ctx context.Context, key string) (*Slot, error) {
+	l.mu.Lock()
+	line := len(l.lines[key])
+	l.mu.Unlock()
+	if line > 0 {
+		return nil, nil
+	}
+	return l.ask(ctx, key, rand.Text(), false)
+}
+
+// TryAcquireFor is Acquire that gives up after a time, with nil and no error.
+func (l *KeyedLimiter) TryAcquireFor(ctx context.Context, key string, patience time.Duration) (*Slot, error) {
+	wait, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	s, err := l.Acquire(wait, key)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return nil, nil
+	}
+	return s, err
+}
+
+// A waiter asks Redis again after these times unless a release in this process
+// wakes it.
+const (
+	askFirst = 5 * time.Millisecond
+	askMost  = 100 * time.Millisecond
+)
+
+// waiterTTL is for how long one that waits keeps its place without asking.
+const waiterTTL = 2 * time.Second
+
+// Acquire takes a slot, and waits for one if need be until ctx ends.
+func (l *KeyedLimiter) Acquire(ctx context.Context, key string) (*Slot, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	me := make(chan struct{}, 1)
+	l.mu.Lock()
+	l.lines[key] = append(l.lines[key], me)
+	first := len(l.lines[key]) == 1
+	l.mu.Unlock()
+	defer l.leave(key, me)
+
+	// Only the first of those who wait here stands in the line in Redis.
+	if !first {
+		select {
+		case <-me:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for a slot of %s: %w", key, context.Cause(ctx))
+		}
+	}
+	holder := rand.Text()
+	for pause := askFirst; ; pause = min(2*pause, askMost) {
+		s, err := l.ask(ctx, key, holder, true)
+		if s != nil || err != nil {
+			return s, err
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-me:
+			t.Stop()
+			pause = askFirst
+		case <-ctx.Done():
+			t.Stop()
+			l.quit(key, holder)
+			return nil, fmt.Errorf("wait for a slot of %s: %w", key, context.Cause(ctx))
+		}
+	}
+}
+
+// leave takes a waiter out of the line here and lets the next one ask.
+func (l *KeyedLimiter) leave(key string, me chan struct{}) {
+	l.mu.Lock()
+	line := slices.DeleteFunc(l.lines[key], func(c chan struct{}) bool { return c == me })
+	if len(line) == 0 {
+		delete(l.lines, key)
+	} else {
+		l.lines[key] = line
+	}
+	l.mu.Unlock()
+	l.wake(key)
+}
+
+// wake lets the first of those who wait here for a key ask at once.
+func (l *KeyedLimiter) wake(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if line := l.lines[key]; len(line) > 0 {
+		select {
+		case line[0] <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// ask is one try for a slot.
+func (l *KeyedLimiter) ask(ctx context.Context, key, holder string, wait bool) (*Slot, error) {
+	waits := 0
+	if wait {
+		waits = 1
+	}
+	got, err := acquireCmd.Run(ctx, l.rdb, slotKeys(l.cfg.Namespace, key),
+		holder, l.configured(key), l.cfg.TTL.Milliseconds(), waits, waiterTTL.Milliseconds()).Int()
+	if err != nil {
+		if l.cfg.FailOpen && ctx.Err() == nil {
+			l.warn.open(err)
+			return &Slot{l: l, key: key}, nil
+		}
+		// The answer may be lost, not the question.
+		l.quit(key, holder)
+		return nil, fmt.Errorf("acquire a slot of %s: %w", key, err)
+	}
+	if got == 0 {
+		return nil, nil
+	}
+	s := &Slot{l: l, key: key, holder: holder}
+	l.hold(s)
+	return s, nil
+}
+
+// quit gives up a place in the line, or a slot that nobody learned of.
+func (l *KeyedLimiter) quit(key, holder string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	// If this fails the place lapses by itself.
+	_, _ = l.free(ctx, key, holder)
+}
+
+func (l *KeyedLimiter) free(ctx context.Context, key, holder string) (int, error) {
+	return releaseCmd.Run(ctx, l.rdb, slotKeys(l.cfg.Namespace, key)[:3], holder).Int()
+}
+
+// Release gives the slot back, once; again it does nothing. It does so even if
+// ctx has ended. When Redis cannot be told, the slot comes free by itself.
+func (s *Slot) Release(ctx context.Context) error {
+	if !s.l.drop(s) || s.holder == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_, err := s.l.free(ctx, s.key, s.holder)
+	s.l.wake(s.key)
+	if err != nil {
+		return fmt.Errorf("release a slot of %s: %w", s.key, err)
+	}
+	return nil
+}
+
+// Held returns how many slots of a key are held in all processes.
+func (l *KeyedLimiter) Held(ctx context.Context, key string) (int, error) {
+	now, err := l.rdb.Time(ctx).Result()
+	if err != nil {
+		return 0, fmt.Errorf("count the slots of %s: %w", key, err)
+	}
+	n, err := l.rdb.ZCount(ctx, slotKeys(l.cfg.Namespace, key)[0], fmt.Sprint(now.UnixMilli()), "+inf").Result()
+	if err != nil {
+		return 0, fmt.Errorf("count the slots of %s: %w", key, err)
+	}
+	return int(n), nil
+}
+
+// hold starts to keep a slot.
+func (l *KeyedLimiter) hold(s *Slot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[s] = struct{}{}
+	if l.renewal != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	before, done := l.done, make(chan struct{})
+	l.renewal, l.done = cancel, done
+	go func() {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		l.renew(ctx)
+	}()
+}
+
+// drop ends the keeping of a slot. It reports whether it was kept.
+func (l *KeyedLimiter) drop(s *Slot) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, ok := l.held[s]; !ok {
+		return false
+	}
+	delete(l.held, s)
+	if len(l.held) == 0 {
+		l.renewal()
+		l.renewal = nil
+	}
+	return true
+}
+
+// renew keeps the held slots until ctx ends.
+func (l *KeyedLimiter) renew(ctx context.Context) {
+	tick := time.NewTicker(l.cfg.TTL / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		l.mu.Lock()
+		slots := slices.Collect(maps.Keys(l.held))
+		l.mu.Unlock()
+		for part := range slices.Chunk(slots, 500) {
+			// A slot that is lost because Redis was away longer than it lasts
+			// cannot be had back: somebody else may hold it.
+			_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+				for _, s := range part {
+					renewCmd.Eval(ctx, p, slotKeys(l.cfg.Namespace, s.key)[:1], s.holder, l.cfg.TTL.Milliseconds())
+				}
+				return nil
+			})
+			if err != nil && ctx.Err() == nil {
+				l.warn.open(err)
+			}
+		}
+	}
+}

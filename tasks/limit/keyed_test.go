@@ -1,0 +1,241 @@
+package limit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/limit"
+	"muster/tasks/redistest"
+)
+
+// crowd counts who is inside.
+type crowd struct{ now, most atomic.Int32 }
+
+func (c *crowd) enter() {
+	n := c.now.Add(1)
+	for m := c.most.Load(); n > m && !c.most.CompareAndSwap(m, n); m = c.most.Load() {
+	}
+}
+
+func TestKeyedLimiterHoldsInAllProcesses(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		cfg := limit.KeyedConfig{Default: 3, PerKey: map[string]int{"a": 2, "zero": 0}}
+		// Two limiters are two processes.
+		ls := []*limit.KeyedLimiter{limit.NewKeyedLimiter(rdb, cfg), limit.NewKeyedLimiter(rdb, cfg)}
+		var inside crowd
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				for range 4 {
+					s, err := ls[i%2].Acquire(t.Context(), "a")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					inside.enter()
+					<-time.After(2 * time.Millisecond) // work
+					inside.now.Add(-1)
+					if err := s.Release(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if got := inside.most.Load(); got != 2 {
+			t.Fatalf("up to %d at a time, want 2", got)
+		}
+		for key, want := range map[string]int{"a": 2, "other": 3, "zero": 1} {
+			if got := must[int](t)(ls[0].Limit(t.Context(), key)); got != want {
+				t.Errorf("limit of %s is %d, want %d", key, got, want)
+			}
+		}
+		if n := rdb.DBSize(t.Context()).Val(); n != 0 {
+			t.Errorf("keys left when nobody holds or waits: %v", rdb.Keys(t.Context(), "*").Val())
+		}
+	})
+}
+
+func TestTryAcquire(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		ctx := t.Context()
+		l := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 0}) // as 1
+		s := must[*limit.Slot](t)(l.TryAcquire(ctx, "a"))
+		if s == nil || s.Key() != "a" {
+			t.Fatal("a free slot is not given")
+		}
+		start := time.Now()
+		if again, err := l.TryAcquireFor(ctx, "a", 50*time.Millisecond); again != nil || err != nil {
+			t.Fatalf("got %v, %v of one slot that is held", again, err)
+		}
+		if d := time.Since(start); d < 50*time.Millisecond || d > 2*time.Second {
+			t.Fatalf("waited %v", d)
+		}
+		if other := must[*limit.Slot](t)(l.TryAcquire(ctx, "b")); other == nil {
+			t.Fatal("a full key holds up another")
+		} else {
+			_ = other.Release(ctx)
+		}
+		for range 3 { // releasing again is no second release
+			if err := s.Release(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		one := must[*limit.Slot](t)(l.TryAcquire(ctx, "a"))
+		if two := must[*limit.Slot](t)(l.TryAcquire(ctx, "a")); one == nil || two != nil {
+			t.Fatalf("after releasing three times: %v, %v; want one slot", one, two)
+		}
+		_ = one.Release(ctx)
+		gone, cancel := context.WithCancelCause(ctx)
+		cancel(errors.New("enough"))
+		if _, err := l.Acquire(gone, "a"); err == nil || err.Error() != "enough" {
+			t.Fatalf("got %v, want the cause", err)
+		}
+	})
+}
+
+func TestLimitChangesLive(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		ctx := t.Context()
+		a, b := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{}), limit.NewKeyedLimiter(rdb, limit.KeyedConfig{})
+		held := []*limit.Slot{must[*limit.Slot](t)(a.Acquire(ctx, "k"))}
+		got := make(chan *limit.Slot)
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				s, err := a.Acquire(ctx, "k")
+				if err != nil {
+					t.Error(err)
+				}
+				got <- s
+			})
+		}
+		if err := b.SetLimit(ctx, "k", 0); err == nil {
+			t.Fatal("a limit of 0 was accepted")
+		}
+		if err := b.SetLimit(ctx, "k", 3); err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, <-got, <-got)
+		wg.Wait()
+		if err := a.SetLimit(ctx, "k", 1); err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range held {
+			if s := must[*limit.Slot](t)(b.TryAcquire(ctx, "k")); s != nil {
+				t.Fatalf("with %d of 1 held another is given", 3-i)
+			}
+			if err := s.Release(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last := must[*limit.Slot](t)(b.TryAcquire(ctx, "k"))
+		if last == nil {
+			t.Fatal("none is given when all are released")
+		}
+		_ = last.Release(ctx)
+		a.Configure(5, map[string]int{"x": 7})
+		if x, y := must[int](t)(a.Limit(ctx, "x")), must[int](t)(a.Limit(ctx, "y")); x != 7 || y != 5 {
+			t.Fatalf("limits are %d and %d", x, y)
+		}
+	})
+}
+
+func TestWaitersAreServedInOrder(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	l := limit.NewKeyedLimiter(redistest.New(t), limit.KeyedConfig{})
+	first := must[*limit.Slot](t)(l.Acquire(ctx, "k"))
+	const n = 100
+	var mu sync.Mutex
+	var order, want []int
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			s, err := l.Acquire(ctx, "k")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			order = append(order, i)
+			mu.Unlock()
+			_ = s.Release(ctx)
+		})
+		want = append(want, i)
+		eventually(t, "a waiter to stand in line", func() bool { return limit.Waiting(l, "k") == i+1 })
+	}
+	_ = first.Release(ctx)
+	wg.Wait()
+	if !slices.Equal(order, want) {
+		t.Fatalf("served in the order %v", order)
+	}
+}
+
+func TestDeadHoldersFreeTheirSlots(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		ctx := t.Context()
+		dead := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{TTL: 200 * time.Millisecond})
+		s := must[*limit.Slot](t)(dead.Acquire(ctx, "k"))
+		limit.Die(dead)
+		live := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{TTL: 200 * time.Millisecond})
+		held := must[*limit.Slot](t)(live.Acquire(ctx, "k"))
+		_ = s
+
+		// A live holder keeps its slot well past the TTL.
+		keep, cancel := context.WithTimeout(ctx, 600*time.Millisecond)
+		defer cancel()
+		if other, err := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{}).Acquire(keep, "k"); err == nil {
+			t.Fatalf("a slot that is held was given to %v", other)
+		}
+		if n := must[int](t)(live.Held(ctx, "k")); n != 1 {
+			t.Fatalf("%d held, want 1", n)
+		}
+		if err := held.Release(ctx); err != nil {
+			t.Fatal(err)
+		}
+		// Who gave up waiting is not in the way.
+		again := must[*limit.Slot](t)(live.TryAcquire(ctx, "k"))
+		if again == nil {
+			t.Fatal("a slot nobody waits for is not given")
+		}
+		_ = again.Release(ctx)
+	})
+}
+
+func TestManyKeysLeaveNothing(t *testing.T) {
+	t.Parallel()
+	rdb, ctx := redistest.New(t), t.Context()
+	l := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{})
+	kept := must[*limit.Slot](t)(l.Acquire(ctx, "kept"))
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			for i := range 250 {
+				s, err := l.Acquire(ctx, fmt.Sprint(w, ":", i))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = s.Release(ctx)
+			}
+		})
+	}
+	wg.Wait()
+	if n := rdb.DBSize(ctx).Val(); n != 1 {
+		t.Fatalf("%d keys are left, want that of the held one", n)
+	}
+	_ = kept.Release(ctx)
+}

@@ -1,0 +1,39 @@
+-- Takes a slot of a key, or a place in the line for one.
+-- KEYS: slots, waiters, alive, max. ARGV: holder, limit unless max is set,
+-- ttl ms, wait 0|1, ms for which a waiter counts as alive.
+-- Returns 1 taken (or held already), 0 not.
+local time = redis.call("TIME")
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local holder, ttl, alive = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5])
+local limit = tonumber(redis.call("GET", KEYS[4]) or ARGV[2])
+
+redis.call("ZREMRANGEBYSCORE", KEYS[1], "-inf", now)
+local ahead = 0
+for _, w in ipairs(redis.call("ZRANGE", KEYS[2], 0, 199)) do
+  if w == holder then break end
+  if tonumber(redis.call("HGET", KEYS[3], w) or 0) < now then
+    redis.call("ZREM", KEYS[2], w)
+    redis.call("HDEL", KEYS[3], w)
+  else
+    ahead = ahead + 1
+  end
+end
+
+local held = redis.call("ZSCORE", KEYS[1], holder)
+if held or redis.call("ZCARD", KEYS[1]) + ahead < limit then
+  redis.call("ZADD", KEYS[1], now + ttl, holder)
+  if redis.call("PTTL", KEYS[1]) < 2 * ttl then redis.call("PEXPIRE", KEYS[1], 2 * ttl) end
+  redis.call("ZREM", KEYS[2], holder)
+  redis.call("HDEL", KEYS[3], holder)
+  return 1
+end
+if ARGV[4] == "1" then
+  if not redis.call("ZSCORE", KEYS[2], holder) then
+    local last = redis.call("ZRANGE", KEYS[2], -1, -1, "WITHSCORES")
+    redis.call("ZADD", KEYS[2], tonumber(last[2] or 0) + 1, holder)
+  end
+  redis.call("HSET", KEYS[3], holder, now + alive)
+  redis.call("PEXPIRE", KEYS[2], 2 * alive)
+  redis.call("PEXPIRE", KEYS[3], 2 * alive)
+end
+return 0

@@ -1,0 +1,24 @@
+-- Asks a breaker whether a request may go.
+-- KEYS: breaker, trials. ARGV: token, cooldown ms, number of trials, trial
+-- ttl ms.
+-- Returns {0 blocked | 1 allowed | 2 allowed as a trial, ms until it is worth
+-- asking again}.
+local time = redis.call("TIME")
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local state = redis.call("HGET", KEYS[1], "state")
+if state ~= "open" and state ~= "half_open" then return { 1, 0 } end
+if state == "open" then
+  local left = tonumber(redis.call("HGET", KEYS[1], "opened_at")) + tonumber(ARGV[2]) - now
+  if left > 0 then return { 0, left } end
+  redis.call("HSET", KEYS[1], "state", "half_open")
+  redis.call("DEL", KEYS[2])
+end
+redis.call("ZREMRANGEBYSCORE", KEYS[2], "-inf", now)
+if redis.call("ZCARD", KEYS[2]) >= tonumber(ARGV[3]) then
+  local first = redis.call("ZRANGE", KEYS[2], 0, 0, "WITHSCORES")
+  return { 0, math.max(1, tonumber(first[2]) - now) }
+end
+redis.call("ZADD", KEYS[2], now + tonumber(ARGV[4]), ARGV[1])
+redis.call("PEXPIRE", KEYS[2], 86400000)
+redis.call("PEXPIRE", KEYS[1], 86400000)
+return { 2, 0 }

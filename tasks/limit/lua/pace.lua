@@ -1,0 +1,11 @@
+-- Takes the next free moment of a key.
+-- KEYS: next. ARGV: µs from this moment to the one after it, µs the caller
+-- would wait.
+-- Returns {1 taken | 0 not, µs until the moment}.
+local time = redis.call("TIME")
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local at = math.max(now, tonumber(redis.call("GET", KEYS[1]) or 0))
+if at - now > tonumber(ARGV[2]) then return { 0, at - now } end
+local after = at + tonumber(ARGV[1])
+redis.call("SET", KEYS[1], string.format("%.0f", after), "PX", math.ceil((after - now) / 1000) + 1)
+return { 1, at - now }

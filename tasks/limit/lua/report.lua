@@ -1,0 +1,35 @@
+-- Tells a breaker how a request ended.
+-- KEYS: breaker, trials. ARGV: token ("" for a request that was no trial),
+-- outcome success|failure|none, threshold, block type.
+-- Returns the state: closed, open or half_open; "opened" if this opened it.
+local time = redis.call("TIME")
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local token, outcome = ARGV[1], ARGV[2]
+local state = redis.call("HGET", KEYS[1], "state") or "closed"
+
+local function open()
+  redis.call("HSET", KEYS[1], "state", "open", "opened_at", string.format("%.0f", now), "last_block", ARGV[4])
+  redis.call("DEL", KEYS[2])
+  redis.call("PEXPIRE", KEYS[1], 86400000)
+  return "opened"
+end
+
+if state == "closed" then
+  if outcome == "failure" then
+    local n = redis.call("HINCRBY", KEYS[1], "failures", 1)
+    redis.call("PEXPIRE", KEYS[1], 86400000)
+    if n >= tonumber(ARGV[3]) then return open() end
+  elseif outcome == "success" then
+    redis.call("HDEL", KEYS[1], "failures")
+  end
+  return state
+end
+-- Only a trial that is still counted may move a breaker that has opened: any
+-- other request began before it opened.
+if token == "" or redis.call("ZREM", KEYS[2], token) == 0 or state == "open" then return state end
+if outcome == "failure" then return open() end
+if outcome == "success" then
+  redis.call("DEL", KEYS[1], KEYS[2])
+  return "closed"
+end
+return state

@@ -1,0 +1,36 @@
+-- Takes tokens of a bucket, now or in debt to the future; or gives some back.
+-- KEYS: bucket. ARGV: tokens (below zero: give back), most it can hold, tokens
+-- a second, µs the caller would wait.
+-- Returns {1 taken | 0 not, µs to wait, -1 for ever}.
+local time = redis.call("TIME")
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+local n, most, rate, patience = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local b = redis.call("HMGET", KEYS[1], "tokens", "at")
+local tokens, at = tonumber(b[1] or most), tonumber(b[2] or now)
+tokens = math.min(most, tokens + math.max(0, now - at) * rate / 1000000)
+
+local function save()
+  redis.call("HSET", KEYS[1], "tokens", string.format("%.9f", tokens), "at", string.format("%.0f", math.max(now, at)))
+  if rate > 0 then
+    redis.call("PEXPIRE", KEYS[1], math.min(86400000, math.ceil((most - tokens) / rate * 1000)) + 1000)
+  else
+    redis.call("PERSIST", KEYS[1])
+  end
+end
+
+if n < 0 then
+  tokens = math.min(most, tokens - n)
+  save()
+  return { 1, 0 }
+end
+if n > most then return { 0, -1 } end
+local wait = 0
+-- A billionth of a token is rounding.
+if tokens + 0.000000001 < n then
+  if rate <= 0 then return { 0, -1 } end
+  wait = math.ceil((n - tokens) / rate * 1000000)
+end
+if wait > patience then return { 0, wait } end
+tokens = tokens - n
+save()
+return { 1, wait }
