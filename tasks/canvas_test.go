@@ -205,6 +205,7 @@ func (w *world) mux() *tasks.Mux {
 		<-w.hold
 		return 0, nil
 	})
+	w.extra(m)
 	return m
 }
 

@@ -337,7 +337,7 @@ const opsAtOnce = 200
 // it does not get to, the agenda holds for a worker.
 func (e *Engine) settle(ctx context.Context, fl *flow, m store.Moved) error {
 	var out []delivery
-	var ended bool
+	ended := m.Ended
 	due := m.Timer
 	for len(m.Run)+len(m.Skips)+len(m.Plans) > 0 {
 		var ops []store.Op
