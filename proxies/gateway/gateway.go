@@ -154,7 +154,16 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 			continue
 		}
 		g.active.Add(1)
-		counted := &client{Conn: conn, gone: func() { g.active.Add(-1); <-places }}
+		group.Add(1)
+		counted := &client{Conn: conn}
+		// Whoever has the connection by then, the HTTP server, a tunnel or greet: the end of ctx is its end.
+		unhook := context.AfterFunc(ctx, func() { counted.Close() })
+		counted.gone = func() {
+			unhook()
+			g.active.Add(-1)
+			<-places
+			group.Done()
+		}
 		group.Go(func() { g.greet(ctx, counted, web) })
 	}
 	cancel()
@@ -209,8 +218,6 @@ func (h *handedOver) Addr() net.Addr { return h.addr }
 // greet looks at the first byte to tell SOCKS5 from HTTP.
 func (g *Gateway) greet(ctx context.Context, c *client, web *handedOver) {
 	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
-	stop := context.AfterFunc(ctx, func() { c.Conn.Close() })
-	defer stop()
 	c.in = bufio.NewReaderSize(c.Conn, 4<<10)
 	first, err := c.in.Peek(1)
 	if err != nil {
@@ -303,6 +310,7 @@ var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Proxy
 
 func (g *Gateway) forward(w http.ResponseWriter, r *http.Request, options proxies.PickOptions) {
 	g.requests.Add(1)
+	_ = http.NewResponseController(w).EnableFullDuplex() // an answer may begin before the request has ended
 	out := r.Clone(r.Context())
 	out.RequestURI, out.Close = "", false
 	for _, name := range strings.Split(r.Header.Get("Connection"), ",") {
@@ -412,7 +420,7 @@ func (g *Gateway) connect(w http.ResponseWriter, r *http.Request, options proxie
 		return
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(r.Context(), func() { conn.Close(); target.Close() })
+	stop := context.AfterFunc(r.Context(), func() { target.Close() })
 	defer stop()
 	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		return
