@@ -82,14 +82,18 @@ func (s *Site) Check(jsonl io.Reader) error {
 	return shorten(s.Name, errs)
 }
 
-// CheckFile is Check of a file.
-func (s *Site) CheckFile(name string) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return fmt.Errorf("check the records of %s: %w", s.Name, err)
+// CheckFiles is Check of files that hold the records together.
+func (s *Site) CheckFiles(names ...string) error {
+	var parts []io.Reader
+	for _, name := range names {
+		f, err := os.Open(name)
+		if err != nil {
+			return fmt.Errorf("check the records of %s: %w", s.Name, err)
+		}
+		defer f.Close()
+		parts = append(parts, f)
 	}
-	defer f.Close()
-	return s.Check(f)
+	return s.Check(io.MultiReader(parts...))
 }
 
 // differs is the first field in which a record is not as the truth has it, or "".

@@ -1,0 +1,75 @@
+//go:build e2e && unix
+
+package e2e
+
+import (
+	"testing"
+)
+
+// TestWorkersKilled kills one worker process after another in the middle of a scrape. The round ends
+// well, and a page that was done is not fetched again: only those in flight at a kill may be.
+func TestWorkersKilled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := b.once(t, "--worker-processes", "2")
+
+	kills := 0
+	for _, asked := range []int{30, 80, 130} {
+		r.until(t, "pages being fetched", func() bool { return b.pagesAsked() >= asked && len(b.workers(t)) > 0 })
+		kill9(t, b.workers(t)[0])
+		kills++
+	}
+	r.wait(t, 0)
+
+	wantAll(t, b.World, r.summary(t))
+	if again, most := b.fetchedAgain(), kills*concurrency; again > most {
+		t.Errorf("%d pages were fetched again, want at most the %d that were in flight at %d kills", again, most, kills)
+	}
+	b.wantQuiet(t)
+}
+
+// TestRedisKilled kills Redis in the middle of a scrape. It comes back with its data, the workers find
+// it again, and the round ends well.
+func TestRedisKilled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := b.once(t)
+
+	for _, asked := range []int{40, 110} {
+		r.until(t, "pages being fetched", func() bool { return b.pagesAsked() >= asked && len(b.redis(t)) == 1 })
+		kill9(t, b.redis(t)[0])
+	}
+	r.wait(t, 0)
+
+	wantAll(t, b.World, r.summary(t))
+	b.wantQuiet(t)
+}
+
+// TestEverythingKilled kills the whole run with -9 in the middle of a scrape, as a power cut would. What
+// it left behind is cleared by the next run, which brings every record, none twice.
+func TestEverythingKilled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first := b.once(t, "--worker-processes", "2")
+	first.until(t, "pages being fetched", func() bool { return b.pagesAsked() >= 60 })
+	kill9(t, first.cmd.Process.Pid)
+	<-first.done
+
+	second := b.once(t, "--worker-processes", "2")
+	second.wait(t, 0)
+	wantAll(t, b.World, second.summary(t))
+	b.wantQuiet(t)
+}
+
+// fetchedAgain is how many pages with records came more often than once, all sites together.
+func (b *bench) fetchedAgain() int {
+	again := 0
+	for _, s := range b.Sites() {
+		for uri, c := range s.Traffic().Paths {
+			if uri != "/robots.txt" && c.Served > 1 {
+				again += c.Served - 1
+			}
+		}
+	}
+	return again
+}

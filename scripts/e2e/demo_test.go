@@ -1,0 +1,54 @@
+//go:build e2e && unix
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"muster/orchestrator/demo"
+)
+
+// TestDemoOnABareMachine runs the newcomer's first command where there is no Redis and no configuration.
+func TestDemoOnABareMachine(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	bare := []string{"PATH=" + t.TempDir(), "HOME=" + t.TempDir(), "TMPDIR=" + os.TempDir()}
+	began := time.Now()
+	r := muster(t, bare, "demo", "--json", "--dir", dir)
+	r.wait(t, 0)
+	if took := time.Since(began); took > time.Minute {
+		t.Errorf("the demo took %s, want less than a minute", took.Round(time.Second))
+	}
+
+	s := r.summary(t)
+	if s.Redis != "embedded" {
+		t.Errorf("the demo ran on Redis %q, want embedded", s.Redis)
+	}
+	if s.Proxies.Candidates < 40 {
+		t.Errorf("%d candidates, want at least 40", s.Proxies.Candidates)
+	}
+	// Every world has the same sites: this one is only asked for the truth.
+	truth, err := demo.Start(t.Context(), demo.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer truth.Close()
+	wantAll(t, truth, s)
+}
+
+// TestDemoInterrupted presses Ctrl-C in the middle of the demo.
+func TestDemoInterrupted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r := muster(t, os.Environ(), "demo", "--json", "--dir", dir)
+	r.until(t, "the proxies being published", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "data", "live_proxies.json"))
+		return err == nil
+	})
+	r.interrupt(t)
+	r.wait(t, 130)
+	(&bench{dir: dir}).wantQuiet(t)
+}

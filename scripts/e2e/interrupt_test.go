@@ -1,0 +1,61 @@
+//go:build e2e && unix
+
+package e2e
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+// TestInterrupted presses Ctrl-C in every phase of a round: it ends with 130 in decent time and leaves
+// nothing running, and the next round brings every record, none twice.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	phases := []struct {
+		name    string
+		reached func(*testing.T, *bench) bool
+		presses int
+		within  time.Duration // of the last press
+	}{
+		{"while Redis comes up", func(_ *testing.T, b *bench) bool {
+			_, err := os.Stat(b.data)
+			return err == nil
+		}, 1, 15 * time.Second},
+		{"while workers come up", func(t *testing.T, b *bench) bool {
+			return len(b.workers(t)) > 0
+		}, 1, 15 * time.Second},
+		{"while proxies are checked", func(_ *testing.T, b *bench) bool {
+			var asked int64
+			for _, p := range b.Proxies {
+				asked += p.Requests()
+			}
+			return asked > 5
+		}, 1, 20 * time.Second},
+		{"while pages are listed", func(_ *testing.T, b *bench) bool { return b.pagesAsked() > 3 }, 1, 20 * time.Second},
+		{"while details are fetched", func(_ *testing.T, b *bench) bool { return b.pagesAsked() > 60 }, 1, 20 * time.Second},
+		{"twice", func(_ *testing.T, b *bench) bool { return b.pagesAsked() > 60 }, 2, 5 * time.Second},
+	}
+	for _, p := range phases {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			first := b.once(t, "--worker-processes", "2")
+			first.until(t, p.name, func() bool { return p.reached(t, b) })
+			for range p.presses {
+				first.interrupt(t)
+			}
+			pressed := time.Now()
+			first.wait(t, 130)
+			if took := time.Since(pressed); took > p.within {
+				t.Errorf("it took %s to stop, want at most %s", took.Round(time.Millisecond), p.within)
+			}
+			b.wantQuiet(t)
+
+			second := b.once(t, "--worker-processes", "2")
+			second.wait(t, 0)
+			wantAll(t, b.World, second.summary(t))
+			b.wantQuiet(t)
+		})
+	}
+}

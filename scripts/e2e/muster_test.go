@@ -1,0 +1,332 @@
+//go:build e2e && unix
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"muster/orchestrator/demo"
+)
+
+// binary is the muster that all tests run, built once.
+var binary string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "muster-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "muster")
+	build := exec.Command("go", "build", "-o", binary, "muster/cmd/muster")
+	build.Stdout, build.Stderr = os.Stderr, os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e: build muster:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// longest is how long any one run of muster may take.
+const longest = 2 * time.Minute
+
+// bench is a world with a muster that gathers from it: its settings, its data.
+type bench struct {
+	*demo.World
+	dir  string // of everything
+	data string // muster's data folder
+	out  string // where the records go
+	conf string // the settings
+}
+
+// concurrency is how many tasks each worker of a bench runs at once.
+const concurrency = 4
+
+func setup(t *testing.T) *bench {
+	t.Helper()
+	dir := t.TempDir()
+	w, err := demo.Start(t.Context(), demo.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Errorf("close the world: %v", err)
+		}
+	})
+	b := &bench{
+		World: w,
+		dir:   dir,
+		data:  filepath.Join(dir, "data"),
+		out:   filepath.Join(dir, "records"),
+		conf:  filepath.Join(dir, "muster.yaml"),
+	}
+	// JSON is YAML, and quotes what must be quoted.
+	settings, err := json.MarshalIndent(map[string]any{
+		"data_dir": b.data,
+		"redis":    map[string]any{"mode": "child", "server": redisServer(t)},
+		"workers":  map[string]any{"concurrency": concurrency},
+		"proxies":  map[string]any{"sources": w.Sources, "judges": []string{w.Judge}, "judge_key": w.JudgeKey, "allow_local": true},
+		"sites":    map[string]any{"dir": w.Definitions, "names": []string{"shop", "news"}, "out": b.out},
+		"wait":     map[string]any{"poll": "500ms"},
+		"shutdown": map[string]any{"drain": "10s"},
+	}, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(b.conf, settings, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// redisServer is a real redis-server; without one there is nothing here to test.
+func redisServer(t *testing.T) string {
+	t.Helper()
+	name := os.Getenv("MUSTER_TEST_REDIS_SERVER")
+	if name == "" {
+		name = "redis-server"
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skipf("NOT COVERED: no redis-server to kill (%v)", err)
+	}
+	return path
+}
+
+// run is a muster that runs, or has.
+type run struct {
+	cmd            *exec.Cmd
+	stdout, stderr bytes.Buffer // read them after done
+	done           chan struct{}
+}
+
+// muster starts the binary. Whatever becomes of the test, it ends with it.
+func muster(t *testing.T, env []string, args ...string) *run {
+	t.Helper()
+	r := &run{done: make(chan struct{})}
+	r.cmd = exec.Command(binary, args...)
+	r.cmd.Env = env
+	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	r.cmd.WaitDelay = 5 * time.Second
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(r.done)
+		_ = r.cmd.Wait() // how it ended is in ProcessState
+	}()
+	t.Cleanup(func() {
+		select {
+		case <-r.done:
+		default:
+			_ = syscall.Kill(-r.cmd.Process.Pid, syscall.SIGKILL)
+			<-r.done
+		}
+		if t.Failed() {
+			t.Logf("muster %s\nstdout:\n%s\nstderr:\n%s", strings.Join(args, " "), tail(r.stdout.String()), tail(r.stderr.String()))
+		}
+	})
+	return r
+}
+
+// once starts a round of the bench with its workers in processes.
+func (b *bench) once(t *testing.T, args ...string) *run {
+	t.Helper()
+	return muster(t, os.Environ(), append([]string{"start", "--config", b.conf, "--once", "--json", "--progress", "lines", "--log-level", "debug"}, args...)...)
+}
+
+// wait waits for the end and wants the exit code.
+func (r *run) wait(t *testing.T, code int) {
+	t.Helper()
+	select {
+	case <-r.done:
+	case <-time.After(longest):
+		t.Fatalf("muster still runs after %s", longest)
+	}
+	if got := r.cmd.ProcessState.ExitCode(); got != code {
+		t.Fatalf("muster ended with %v, want exit code %d", r.cmd.ProcessState, code)
+	}
+}
+
+// interrupt is a Ctrl-C: the terminal sends it to the whole foreground group.
+func (r *run) interrupt(t *testing.T) {
+	t.Helper()
+	if err := syscall.Kill(-r.cmd.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatalf("interrupt muster: %v", err)
+	}
+}
+
+// until waits for a fact, and fails when the run ends before it.
+func (r *run) until(t *testing.T, what string, fact func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), longest)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !fact() {
+		select {
+		case <-tick.C:
+		case <-r.done:
+			if fact() {
+				return
+			}
+			t.Fatalf("muster ended before %s: %v", what, r.cmd.ProcessState)
+		case <-ctx.Done():
+			t.Fatalf("no sign of %s: %v", what, ctx.Err())
+		}
+	}
+}
+
+// pids are the children of a run that have a pid file in a folder and a name that begins with prefix.
+func pids(t *testing.T, dir, prefix string) []int {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []int
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // it ended just now
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pid struct {
+			Name    string `json:"name"`
+			Process struct {
+				PID int `json:"pid"`
+			} `json:"process"`
+		}
+		if err := json.Unmarshal(raw, &pid); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if strings.HasPrefix(pid.Name, prefix) && pid.Process.PID > 1 {
+			found = append(found, pid.Process.PID)
+		}
+	}
+	return found
+}
+
+func (b *bench) workers(t *testing.T) []int { return pids(t, filepath.Join(b.data, "run"), "worker-") }
+func (b *bench) redis(t *testing.T) []int {
+	return pids(t, filepath.Join(b.data, "redis", "run"), "")
+}
+
+// kill9 ends a process that a run has started.
+func kill9(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatalf("kill %d: %v", pid, err)
+	}
+}
+
+// pagesAsked is how many requests both sites have seen.
+func (b *bench) pagesAsked() int {
+	return b.Shop.Traffic().Asked() + b.News.Traffic().Asked()
+}
+
+// summary is what a round or a demo prints with --json.
+type summary struct {
+	Proxies struct{ Candidates, Alive, Usable int }
+	Sites   []struct {
+		Site    string
+		JobID   string `json:"job_id"`
+		Status  string
+		Records int
+		Errors  int
+		Files   []string
+	}
+	Seconds float64
+	Redis   string
+}
+
+func (r *run) summary(t *testing.T) summary {
+	t.Helper()
+	var s summary
+	if err := json.Unmarshal(r.stdout.Bytes(), &s); err != nil {
+		t.Fatalf("stdout is no summary: %v", err)
+	}
+	return s
+}
+
+// wantAll wants a summary of a complete round, and in its files exactly what the sites have.
+func wantAll(t *testing.T, w *demo.World, s summary) {
+	t.Helper()
+	if len(s.Sites) != len(w.Sites()) {
+		t.Fatalf("the summary has %d sites, want %d", len(s.Sites), len(w.Sites()))
+	}
+	if s.Proxies.Usable < 10 {
+		t.Errorf("%d usable proxies, want at least 10", s.Proxies.Usable)
+	}
+	for _, site := range w.Sites() {
+		for _, got := range s.Sites {
+			if got.Site != site.Name {
+				continue
+			}
+			if want := len(site.Truth()); got.Records != want {
+				t.Errorf("%s: the summary says %d records, want %d", site.Name, got.Records, want)
+			}
+			if got.Status != "COMPLETE" {
+				t.Errorf("%s: status %s, want COMPLETE", site.Name, got.Status)
+			}
+			if err := site.CheckFiles(got.Files...); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// wantQuiet wants that nothing is left of a bench's runs: no process of the binary or of Redis.
+func (b *bench) wantQuiet(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		return // there is no /proc to look in
+	}
+	var left []string
+	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range entries {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			continue // it ended just now
+		}
+		environ, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "environ")) // not ours: not readable
+		cwd, _ := os.Readlink(filepath.Join(filepath.Dir(file), "cwd"))
+		if bytes.Contains(raw, []byte(b.dir)) || bytes.Contains(environ, []byte(b.dir)) || strings.HasPrefix(cwd, b.dir) {
+			left = append(left, string(bytes.ReplaceAll(raw, []byte{0}, []byte{' '})))
+		}
+	}
+	if len(left) > 0 {
+		t.Errorf("still running after the end:\n%s", strings.Join(left, "\n"))
+	}
+}
+
+// tail keeps the end of a long output.
+func tail(s string) string {
+	const most = 6000
+	if len(s) > most {
+		return "…" + s[len(s)-most:]
+	}
+	return s
+}
