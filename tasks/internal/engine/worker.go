@@ -471,9 +471,7 @@ func (w *Worker) projections(ctx context.Context) {
 		}
 		w.mu.Lock()
 		dirty := w.dirty
-		if len(dirty) > 0 {
-			w.dirty = map[string]*flow{}
-		}
+		w.dirty = map[string]*flow{}
 		w.mu.Unlock()
 		for id, fl := range dirty {
 			if err := w.e.project(ctx, fl); err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnknown) {
