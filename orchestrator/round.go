@@ -19,8 +19,8 @@ type Round struct {
 // ProxyCounts are the numbers of a pool.
 type ProxyCounts struct {
 	Candidates int `json:"candidates"` // of the last refresh
-	Alive      int `json:"alive"`
-	Usable     int `json:"usable"` // alive and not transparent
+	Alive      int `json:"alive"`      // of these
+	Usable     int `json:"usable"`     // in the pool now: alive, and not transparent
 }
 
 // Once does one round over the sites of the settings; see Round.
@@ -60,10 +60,7 @@ func (o *Orchestrator) countProxies(ctx context.Context, counts *ProxyCounts) er
 	if err != nil {
 		return err
 	}
-	counts.Candidates = status.Candidates
-	if counts.Alive, err = o.Pool.Count(ctx); err != nil {
-		return err
-	}
+	counts.Candidates, counts.Alive = status.Candidates, status.Alive
 	counts.Usable, err = o.Pool.Usable(ctx)
 	return err
 }

@@ -47,7 +47,7 @@ func (o *Orchestrator) SiteNames() ([]string, error) {
 		return nil, fmt.Errorf("no site to scrape: put a definition into %s, or name shipped ones in sites.names", sitesDir(o.cfg))
 	}
 	for _, name := range names {
-		if _, err := o.Sites.Definition(name); err != nil {
+		if _, err := o.Sites.Registry().Definition(name); err != nil {
 			return nil, fmt.Errorf("sites.names: %w", err)
 		}
 	}
@@ -65,11 +65,7 @@ func (o *Orchestrator) SendScrape(ctx context.Context, name string, opts ScrapeO
 }
 
 func (o *Orchestrator) send(ctx context.Context, name string, opts ScrapeOptions) (*tasks.AsyncResult[sites.Summary], error) {
-	work, err := o.Sites.Scrape(name, sites.ScrapeOptions{Limit: opts.Limit, BaseURL: opts.BaseURL})
-	if err != nil {
-		return nil, err
-	}
-	run, err := work.Send(ctx, o.Client, o.Sites.SendOptions(name)...)
+	run, err := o.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, BaseURL: opts.BaseURL})
 	if errors.Is(err, tasks.ErrDuplicate) {
 		o.opts.Logger.Info("joining the scrape that is under way", "site", name, "job", run.ID())
 		err = nil
@@ -93,7 +89,7 @@ func (o *Orchestrator) Scrape(ctx context.Context, name string, opts ScrapeOptio
 }
 
 func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptions, scraped *Scraped) error {
-	def, err := o.Sites.Definition(name)
+	def, err := o.Sites.Registry().Definition(name)
 	if err != nil {
 		return err
 	}

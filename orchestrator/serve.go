@@ -60,7 +60,7 @@ func (o *Orchestrator) schedule() (*tasks.Scheduler, error) {
 		}
 	}
 	for name, spec := range o.cfg.Sites.Schedule {
-		if _, err := o.Sites.Definition(name); err != nil {
+		if _, err := o.Sites.Registry().Definition(name); err != nil {
 			return nil, fmt.Errorf("sites.schedule: %w", err)
 		}
 		if err := s.AddFunc("scrape."+name, spec, func() tasks.Work {

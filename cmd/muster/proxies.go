@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -208,8 +209,13 @@ func checkProxies(env environment, c *cli.Context, settings []settingFlag) error
 			return err
 		}
 		defer judge.Close()
-		cfg.Judges, local = judge.URLs, true
+		cfg.Judges = judge.URLs
 		fmt.Fprintf(env.stderr, "judging by %s, which only proxies on this machine can reach\n", judge.URLs[0])
+	}
+	for _, judge := range cfg.Judges {
+		if u, err := url.Parse(judge); err == nil && onLoopback(u.Host) {
+			local = true // whoever judges on this machine has proxies of this machine in mind
+		}
 	}
 	candidates, err := candidatesOf(env, c, local)
 	if err != nil {
@@ -266,7 +272,7 @@ func candidatesOf(env environment, c *cli.Context, local bool) ([]source.Candida
 		lists = append(lists, list)
 	}
 	if c.NArg() > 0 {
-		parsed, err := source.Parse(strings.NewReader(strings.Join(c.Args().Slice(), "\n")), source.Options{AllowLocal: local})
+		parsed, err := source.Parse(strings.NewReader(strings.Join(c.Args().Slice(), "\n")), source.Options{AllowLocal: true})
 		if err != nil {
 			return nil, err
 		}
