@@ -104,3 +104,6 @@ func distance(a, b string) int {
 	}
 	return prev[len(b)]
 }
+
+// Nearest is the candidate that a misspelt word most likely meant, or "".
+func Nearest(word string, candidates []string) string { return nearest(word, candidates) }

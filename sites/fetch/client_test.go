@@ -324,7 +324,7 @@ func TestNeedsScript(t *testing.T) {
 	t.Parallel()
 	def, base := site(t, http.NotFound, "")
 	for body, want := range map[string]bool{
-		`<div id="root"></div><script src="/app.js"></script>`:                                       true,
+		`<div id="root"></div><script src="/app.js"></script>`:                                      true,
 		`<div id="root">` + strings.Repeat("words ", 100) + `</div><script src="/app.js"></script>`: false,
 		page: false,
 	} {

@@ -1,0 +1,265 @@
+package sites
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"muster/sites/definition"
+	"muster/sites/fetch"
+	"muster/tasks/workqueue"
+)
+
+// collected is what the listing pages of a job came to.
+type collected struct {
+	Counts  Counts   `json:"counts"`
+	Details int      `json:"details"` // detail pages to fetch
+	Cut     []string `json:"cut,omitempty"`
+}
+
+// collect walks the listing pages and cuts what they lead to into chunks.
+//
+// It holds nothing that counts: each run walks the same pages in the same
+// order, those that are done by their stored results.
+func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
+	w := &walk{job: j, worker: worker, seen: map[string]bool{}, prints: map[string]bool{}, given: map[string]int{}}
+	var front []visit
+	for _, p := range j.def.StartPages() {
+		v := visit{URL: p.URL, Kind: p.Kind}
+		if p.Kind == definition.KindDetail {
+			w.detail(v)
+			continue
+		}
+		front = append(front, v)
+	}
+	starts := len(front)
+	for first := true; len(front) > 0; first = false {
+		var err error
+		if front, err = w.wave(ctx, front); err != nil {
+			return nil, err
+		}
+		if first && starts > 0 && w.sum.Counts.Pages == 0 && len(w.details) == 0 {
+			return nil, fmt.Errorf("scrape %s: no start page was had: %s", j.def.Site, w.sum.Counts.firstFailure())
+		}
+		if w.enough() {
+			break
+		}
+	}
+	if j.req.Limit > 0 && len(w.details) > j.req.Limit {
+		w.details = w.details[:j.req.Limit]
+	}
+	ids, err := j.enqueue(ctx, w.details)
+	if err != nil {
+		return nil, err
+	}
+	w.sum.Details = len(ids)
+	stored, err := json.Marshal(w.sum)
+	if err != nil {
+		return nil, fmt.Errorf("encode what was collected: %w", err)
+	}
+	if err := j.rdb.Set(ctx, collectedKey(j.id), stored, keep).Err(); err != nil {
+		return nil, fmt.Errorf("store what was collected: %w", err)
+	}
+	j.drain(ctx)
+	chunks := []Chunk{}
+	for part := range slices.Chunk(ids, chunkSize(j.def)) {
+		chunks = append(chunks, Chunk{Site: j.def.Site, IDs: part})
+	}
+	return chunks, nil
+}
+
+// chunkSize is how many pages a chunk has.
+func chunkSize(def *definition.Definition) int {
+	if n := def.Politeness.MaxPerDomain * 10; n >= 10 {
+		return min(n, 200)
+	}
+	return 25
+}
+
+// walk is one way over the listing pages.
+type walk struct {
+	*job
+	worker  string
+	seen    map[string]bool // ids of pages that were met
+	prints  map[string]bool // of pages, to tell when they repeat
+	given   map[string]int  // records by type, from listing pages
+	details []visit
+	sum     collected
+}
+
+// wave fetches listing pages and returns those that come after them.
+func (w *walk) wave(ctx context.Context, front []visit) ([]visit, error) {
+	var fresh []visit
+	for _, v := range front {
+		id := w.itemID(v)
+		if w.seen[id] {
+			continue
+		}
+		if len(w.seen) >= w.def.Limits.MaxPages {
+			w.cut(fmt.Sprintf("limits.max_pages (%d) was reached", w.def.Limits.MaxPages))
+			break
+		}
+		w.seen[id] = true
+		fresh = append(fresh, v)
+	}
+	ids, err := w.enqueue(ctx, fresh)
+	if err != nil {
+		return nil, err
+	}
+	parallel := w.def.Politeness.MaxPerDomain
+	nothing := func(yield) ([]string, error) { return nil, nil }
+	if err := w.work(ctx, w.worker, ids, parallel, nothing); err != nil {
+		return nil, err
+	}
+	infos, err := w.results(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	var next []visit
+	for i, id := range ids {
+		next = append(next, w.take(fresh[i], infos[id])...)
+	}
+	return next, nil
+}
+
+// take books a terminal listing page and returns the listing pages it leads to.
+func (w *walk) take(v visit, info workqueue.Info) []visit {
+	w.sum.Counts.book(v.URL, info)
+	if info.State != workqueue.StateDone {
+		if info.State == workqueue.StateError || !isGoneEnd(v, info) {
+			w.cut("listing page " + v.URL + " was not had: " + info.Note)
+		}
+		return nil
+	}
+	y := yieldOf(info)
+	news := !w.prints[y.Print]
+	w.prints[y.Print] = true
+	var next []visit
+	fresh := 0
+	for _, l := range y.Links {
+		if l.Kind == definition.KindListing {
+			next = append(next, l)
+			continue
+		}
+		if w.detail(l) {
+			fresh++
+		}
+	}
+	records := 0
+	for typ, n := range y.Records {
+		w.given[typ] += n
+		records += n
+	}
+	if y.Next != nil && (!y.Counted || (news && fresh+records > 0)) {
+		next = append(next, *y.Next)
+	}
+	return next
+}
+
+// isGoneEnd tells whether a counted listing page that is not there is just
+// the end of the count.
+func isGoneEnd(v visit, info workqueue.Info) bool {
+	return v.N > 0 && yieldOf(info).Class == fetch.Gone
+}
+
+// detail notes a detail page to fetch, unless it is known or one too many.
+func (w *walk) detail(v visit) bool {
+	id := w.itemID(v)
+	if w.seen[id] {
+		return false
+	}
+	if len(w.seen) >= w.def.Limits.MaxPages {
+		w.cut(fmt.Sprintf("limits.max_pages (%d) was reached", w.def.Limits.MaxPages))
+		return false
+	}
+	w.seen[id] = true
+	w.details = append(w.details, v)
+	return true
+}
+
+// cut notes why the job will not have everything.
+func (w *walk) cut(why string) {
+	if !slices.Contains(w.sum.Cut, why) && len(w.sum.Cut) < 20 {
+		w.sum.Cut = append(w.sum.Cut, why)
+	}
+}
+
+// enough tells whether the limits of the scrape are reached.
+func (w *walk) enough() bool {
+	limit := w.req.Limit
+	if limit == 0 {
+		return false
+	}
+	if len(w.def.Listing.Links) > 0 && len(w.details) < limit {
+		return false
+	}
+	for _, r := range w.def.RecordsFrom(definition.KindListing) {
+		if w.given[r.Name] < limit {
+			return false
+		}
+	}
+	return true
+}
+
+// chunk fetches the pages of a chunk and what they lead to.
+func (j *job) chunk(ctx context.Context, worker string, ids []string) (Counts, error) {
+	all := slices.Clone(ids)
+	known := map[string]bool{}
+	for _, id := range ids {
+		known[id] = true
+	}
+	grow := func(y yield) ([]string, error) {
+		var more []string
+		for _, v := range y.Links {
+			if id := j.itemID(v); !known[id] {
+				known[id] = true
+				all = append(all, id)
+				more = append(more, id)
+			}
+		}
+		return more, nil
+	}
+	// Pages that an earlier run has done may have led to others.
+	for at := 0; at < len(all); {
+		part := all[at:]
+		at = len(all)
+		infos, err := j.results(ctx, part)
+		if err != nil {
+			return Counts{}, err
+		}
+		for _, id := range part {
+			if info := infos[id]; info.State == workqueue.StateDone {
+				if _, err := grow(yieldOf(info)); err != nil {
+					return Counts{}, err
+				}
+			}
+		}
+	}
+	err := j.work(ctx, worker, slices.Clone(all), 1, grow)
+	j.drain(ctx)
+	if err != nil {
+		return Counts{}, err
+	}
+	infos, err := j.results(ctx, all)
+	if err != nil {
+		return Counts{}, err
+	}
+	var c Counts
+	for _, id := range all {
+		var v visit
+		if json.Unmarshal(infos[id].Payload, &v) == nil {
+			c.book(v.URL, infos[id])
+		}
+	}
+	return c, nil
+}
+
+// drain writes the records that are there, if this process may. A failure is
+// only told: the records stay in Redis, and aggregate insists.
+func (j *job) drain(ctx context.Context) {
+	if _, err := j.writer.Drain(ctx); err != nil && !errors.Is(err, errNotWriter) && ctx.Err() == nil {
+		j.log.Warn("records cannot be written now; they wait in Redis", "error", err)
+	}
+}

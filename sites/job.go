@@ -1,0 +1,434 @@
+package sites
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+	"muster/sites/fetch"
+	"muster/tasks/workqueue"
+)
+
+const (
+	// maxAttempts ends a page that kills its workers; the retries of what can
+	// be said to have gone wrong with a page end sooner.
+	maxAttempts = 25
+	// leaseTTL must be longer than a window takes.
+	leaseTTL = 15 * time.Minute
+	// window is how many pages a chunk leases at a time.
+	window = 8
+	// sitOut is the longest wait that is not worth giving the worker back.
+	sitOut = 100 * time.Millisecond
+)
+
+// job is a scrape as one process sees it. All that lasts is in Redis.
+type job struct {
+	id     string
+	req    Request
+	def    *definition.Definition
+	rdb    redis.UniversalClient
+	queue  *workqueue.Queue
+	client *fetch.Client
+	writer *Writer
+	log    *slog.Logger
+}
+
+// visit is a page to fetch: the payload of an item.
+type visit struct {
+	URL   string `json:"url"`
+	Kind  string `json:"kind"`
+	N     int    `json:"n,omitempty"`
+	Depth int    `json:"depth,omitempty"`
+}
+
+// yield is what a page came to: the result of a terminal item.
+type yield struct {
+	Class   fetch.Class    `json:"class"`
+	Next    *visit         `json:"next,omitempty"`
+	Counted bool           `json:"counted,omitempty"`
+	Links   []visit        `json:"links,omitempty"`
+	Records map[string]int `json:"records,omitempty"` // by type
+	Invalid int            `json:"invalid,omitempty"`
+	Print   string         `json:"print,omitempty"` // of records and links, to tell repeated pages
+	// Hits is the field coverage of the page; see extract.Result.
+	Hits map[string]map[string]int `json:"hits,omitempty"`
+}
+
+// itemID is the identity of a page in a job.
+func (j *job) itemID(v visit) string {
+	canonical := v.URL
+	if u, err := url.Parse(v.URL); err == nil {
+		canonical = j.def.Canonical(u)
+	}
+	h := sha256.Sum256([]byte("GET " + canonical))
+	return v.Kind[:1] + hex.EncodeToString(h[:12])
+}
+
+func (j *job) item(v visit) (workqueue.Item, error) {
+	payload, err := json.Marshal(v)
+	if err != nil {
+		return workqueue.Item{}, fmt.Errorf("encode page: %w", err)
+	}
+	return workqueue.Item{ID: j.itemID(v), Kind: v.Kind, Payload: payload}, nil
+}
+
+// enqueue makes items of pages and returns their ids.
+func (j *job) enqueue(ctx context.Context, visits []visit) ([]string, error) {
+	items := make([]workqueue.Item, 0, len(visits))
+	ids := make([]string, 0, len(visits))
+	for _, v := range visits {
+		item, err := j.item(v)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+		ids = append(ids, item.ID)
+	}
+	if len(items) == 0 {
+		return nil, nil
+	}
+	if _, err := j.queue.Enqueue(ctx, items...); err != nil {
+		return nil, fmt.Errorf("store pages to fetch: %w", err)
+	}
+	return ids, nil
+}
+
+// work fetches pages until all of them are terminal, or later says when to go
+// on. Their ids may grow while it runs: grow is called with each page that
+// was done. It settles what it has leased before it returns.
+func (j *job) work(ctx context.Context, worker string, ids []string, parallel int, grow func(yield) ([]string, error)) error {
+	// What an earlier run under this name has leased is nobody's now.
+	if _, err := j.queue.ExpireWorker(ctx, worker); err != nil {
+		return fmt.Errorf("take over pages: %w", err)
+	}
+	for {
+		var soonest time.Time
+		open, worked := 0, false
+		for start := 0; start < len(ids); start += window {
+			end := min(start+window, len(ids))
+			leases, next, remaining, err := j.queue.LeaseIDs(ctx, worker, ids[start:end])
+			if err != nil {
+				return fmt.Errorf("lease pages: %w", err)
+			}
+			open += remaining
+			if !next.IsZero() && (soonest.IsZero() || next.Before(soonest)) {
+				soonest = next
+			}
+			if len(leases) == 0 {
+				continue
+			}
+			worked = true
+			yields, err := j.lot(ctx, leases, parallel)
+			for _, y := range yields {
+				more, gerr := grow(y)
+				if gerr != nil {
+					return errors.Join(err, gerr)
+				}
+				for _, id := range more {
+					if !slices.Contains(ids, id) {
+						ids = append(ids, id)
+					}
+				}
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if open == 0 {
+			return nil
+		}
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < 2*j.def.Limits.PageTimeout && time.Until(deadline) < 5*time.Minute {
+			return later{} // a new attempt has all its time again
+		}
+		if worked {
+			continue
+		}
+		wait := time.Second
+		if !soonest.IsZero() {
+			wait = max(time.Until(soonest), time.Millisecond)
+		}
+		if wait > sitOut {
+			return later{wait}
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// lot fetches leased pages, some at once, and settles each. What it cannot
+// begin, because the site's clock or the end of ctx forbids it, it gives back.
+func (j *job) lot(ctx context.Context, leases []workqueue.Leased, parallel int) ([]yield, error) {
+	yields := make([]*yield, len(leases))
+	stop := make([]error, len(leases))
+	var g errgroup.Group
+	g.SetLimit(max(parallel, 1))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	for i, lease := range leases {
+		g.Go(func() error {
+			if ctx.Err() != nil {
+				stop[i] = context.Cause(ctx)
+				return j.giveBack(ctx, lease)
+			}
+			y, err := j.page(ctx, lease)
+			yields[i] = y
+			if err != nil {
+				stop[i] = err
+				cancel(err) // the others wait for the same clock
+				return nil
+			}
+			return nil
+		})
+	}
+	err := g.Wait()
+	var done []yield
+	for i := range leases {
+		if yields[i] != nil {
+			done = append(done, *yields[i])
+		}
+		if err == nil {
+			err = stop[i]
+		}
+	}
+	return done, err
+}
+
+func (j *job) giveBack(ctx context.Context, lease workqueue.Leased) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := j.queue.Return(ctx, lease); err != nil {
+		return fmt.Errorf("give page back: %w", err)
+	}
+	return nil
+}
+
+// page fetches one page and settles it. The error is later, or that of ctx or
+// Redis: what went wrong with the page is settled with it.
+func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) {
+	var v visit
+	if err := json.Unmarshal(lease.Payload, &v); err != nil {
+		return nil, j.settle(ctx, lease, workqueue.Failed(fmt.Errorf("payload of the page: %w", err)))
+	}
+	y, records, err := j.scrape(ctx, v)
+	if err == nil {
+		if err := j.lead(ctx, v, y); err != nil {
+			return nil, errors.Join(err, j.giveBack(ctx, lease))
+		}
+		result, err := json.Marshal(y)
+		if err != nil {
+			return nil, fmt.Errorf("encode result of %s: %w", v.URL, err)
+		}
+		return y, j.settle(ctx, lease, workqueue.Done().With(result, records...))
+	}
+	return nil, j.failed(ctx, lease, v, err)
+}
+
+// lead enqueues the pages that a detail page leads to, before the page is
+// settled, so that no crash can lose them. What a listing page leads to is
+// enqueued by collect, which knows how many are wanted.
+func (j *job) lead(ctx context.Context, v visit, y *yield) error {
+	if v.Kind == definition.KindListing || len(y.Links) == 0 {
+		return nil
+	}
+	stats, err := j.queue.Stats(ctx)
+	if err != nil {
+		return fmt.Errorf("count pages: %w", err)
+	}
+	if j.req.Limit > 0 || stats.Total+int64(len(y.Links)) > int64(j.def.Limits.MaxPages) {
+		y.Links = nil
+		return nil
+	}
+	_, err = j.enqueue(ctx, y.Links)
+	return err
+}
+
+func (j *job) settle(ctx context.Context, lease workqueue.Leased, o workqueue.Outcome) error {
+	err := j.queue.Settle(ctx, lease, o)
+	if errors.Is(err, workqueue.ErrLeaseLost) {
+		j.log.Warn("a page was taken over by another worker", "item", lease.ID)
+		return nil // the other's outcome counts
+	}
+	if err != nil {
+		return fmt.Errorf("settle page: %w", err)
+	}
+	return nil
+}
+
+// failed does what the class of a failure asks for.
+func (j *job) failed(ctx context.Context, lease workqueue.Leased, v visit, err error) error {
+	class := fetch.ClassOf(err)
+	policy := fetch.PolicyFor(class, j.def.Retries)
+	if ctx.Err() != nil || class == fetch.Canceled {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return errors.Join(err, j.giveBack(ctx, lease))
+	}
+	var after time.Duration
+	if fe, ok := errors.AsType[*fetch.Error](err); ok {
+		after = fe.After
+	}
+	if class == fetch.Throttled {
+		if gerr := j.giveBack(ctx, lease); gerr != nil {
+			return gerr
+		}
+		return later{after}
+	}
+	attempt := lease.Attempts + 1
+	j.log.Debug("page failed", "url", v.URL, "class", class, "attempt", attempt, "error", err)
+	switch {
+	case policy.Free:
+		since := time.Now()
+		if infos, gerr := j.queue.Get(ctx, lease.ID); gerr == nil && len(infos) == 1 {
+			since = stalledSince(infos[0].Note, since)
+		}
+		if time.Since(since)+after <= j.def.Retries.StallMax {
+			return j.retry(ctx, lease, fmt.Errorf("%s%s: %w", stallNote, since.UTC().Format(time.RFC3339), err), after, false)
+		}
+		err = fmt.Errorf("put off for too long: %w", err)
+	case attempt <= policy.Retries:
+		return j.retry(ctx, lease, err, max(after, policy.Wait(attempt, j.def.Retries.Cap)), true)
+	}
+	result, merr := json.Marshal(yield{Class: class})
+	if merr != nil {
+		return fmt.Errorf("encode failure: %w", merr)
+	}
+	outcome := workqueue.Failed(err)
+	if class == fetch.Gone || class == fetch.Robots {
+		outcome = workqueue.Skipped(err.Error())
+	}
+	return j.settle(ctx, lease, outcome.With(result))
+}
+
+const stallNote = "put off since "
+
+// stalledSince reads from an item's note when it was first put off.
+func stalledSince(note string, missing time.Time) time.Time {
+	rest, ok := strings.CutPrefix(note, stallNote)
+	if !ok {
+		return missing
+	}
+	stamp, _, _ := strings.Cut(rest, ": ")
+	if t, err := time.Parse(time.RFC3339, stamp); err == nil {
+		return t
+	}
+	return missing
+}
+
+func (j *job) retry(ctx context.Context, lease workqueue.Leased, cause error, after time.Duration, count bool) error {
+	_, err := j.queue.Retry(ctx, lease, cause, max(after, 0), count)
+	if err != nil && !errors.Is(err, workqueue.ErrLeaseLost) {
+		return fmt.Errorf("put page off: %w", err)
+	}
+	return nil
+}
+
+// scrape fetches and reads a page.
+func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
+	page, err := j.client.Get(ctx, v.URL, v.Kind)
+	if err != nil {
+		return nil, nil, err
+	}
+	page.N = v.N
+	fail := func(class fetch.Class, err error) (*yield, [][]byte, error) {
+		return nil, nil, &fetch.Error{Class: class, URL: v.URL, Status: page.Status, Err: err}
+	}
+	doc, err := extract.Parse(j.def, page)
+	if err != nil {
+		return fail(fetch.Parse, err)
+	}
+	if err := fetch.Inspect(j.def, doc); err != nil {
+		return nil, nil, err
+	}
+	res, err := extract.Run(j.def, doc)
+	if err != nil {
+		return fail(fetch.Validate, err)
+	}
+	switch {
+	case !extract.MustHave(j.def, doc):
+		why := "the page has none of must_have"
+		if fetch.NeedsScript(doc) {
+			why += "; it seems to need JavaScript, which is not run"
+		}
+		return fail(fetch.Validate, errors.New(why))
+	case len(res.Records) == 0 && len(res.Invalid) > 0 && len(res.Links) == 0 && res.Next == nil:
+		return fail(fetch.Validate, fmt.Errorf("no record of the page is valid: %s", strings.Join(res.Invalid[0].Problems, "; ")))
+	}
+	y := &yield{Class: fetch.OK, Counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Records: map[string]int{}}
+	print := sha256.New()
+	records := make([][]byte, 0, len(res.Records))
+	for i := range res.Records {
+		r := &res.Records[i]
+		if j.req.Limit > 0 && v.Kind == definition.KindListing && y.Records[r.Type] >= j.req.Limit {
+			continue
+		}
+		line, err := r.JSON()
+		if err != nil {
+			return fail(fetch.Validate, err)
+		}
+		print.Write([]byte(r.Key))
+		y.Records[r.Type]++
+		records = append(records, line)
+	}
+	deep := j.def.Limits.MaxDepth > 0 && v.Depth >= j.def.Limits.MaxDepth
+	for _, l := range res.Links {
+		if deep {
+			break
+		}
+		print.Write([]byte(l.URL))
+		y.Links = append(y.Links, visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1})
+	}
+	if res.Next != nil {
+		y.Next = &visit{URL: res.Next.URL, Kind: definition.KindListing, N: res.Next.N, Depth: v.Depth}
+	}
+	y.Print = hex.EncodeToString(print.Sum(nil)[:8])
+	return y, records, nil
+}
+
+// results reads what became of pages that are terminal.
+func (j *job) results(ctx context.Context, ids []string) (map[string]workqueue.Info, error) {
+	infos := make(map[string]workqueue.Info, len(ids))
+	for part := range slices.Chunk(ids, 500) {
+		got, err := j.queue.Get(ctx, part...)
+		if err != nil {
+			return nil, fmt.Errorf("read pages: %w", err)
+		}
+		for _, info := range got {
+			infos[info.ID] = info
+		}
+	}
+	return infos, nil
+}
+
+func yieldOf(info workqueue.Info) yield {
+	var y yield
+	if len(info.Result) == 0 || json.Unmarshal(info.Result, &y) != nil {
+		y.Class = "lost"
+	}
+	return y
+}

@@ -1,0 +1,358 @@
+package sites
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/sites/definition"
+	"muster/sites/fetch"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// newService returns a service on rdb, as a process has it.
+func newService(t *testing.T, rdb redis.UniversalClient) *Service {
+	t.Helper()
+	client := tasks.NewClient(rdb)
+	s, err := NewService(Config{Client: client, OutDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(s.Close(), client.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// begin begins a job without a worker, so that a test can take its steps.
+func begin(t *testing.T, s *Service, id string, def *definition.Definition, o ScrapeOptions) *job {
+	t.Helper()
+	dir := o.OutDir
+	if dir == "" {
+		dir = s.cfg.OutDir
+	}
+	j, err := s.begin(t.Context(), id, Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, OutDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// again calls a step as the engine does: until it does not ask for later.
+func again[T any](t *testing.T, step func() (T, error)) T {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		v, err := step()
+		if err == nil {
+			return v
+		}
+		l, ok := errors.AsType[later](err)
+		if !ok {
+			t.Fatal(err)
+		}
+		if err := sleep(t.Context(), l.after); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("the step never ends")
+	panic("unreachable")
+}
+
+// run takes all steps of a job in this goroutine.
+func run(t *testing.T, j *job) Summary {
+	t.Helper()
+	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
+	var counts []Counts
+	for i, c := range chunks {
+		counts = append(counts, again(t, func() (Counts, error) { return j.chunk(t.Context(), fmt.Sprint("chunk ", i), c.IDs) }))
+	}
+	return again(t, func() (Summary, error) { return j.aggregate(t.Context(), counts, nil) })
+}
+
+func TestScrapeWithFaults(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		site := newShop(t, 3, 10)
+		site.faults = map[string][]string{
+			"/": {"500"}, "/page/2": {"soft", "429"}, "/page/3": {"empty"},
+			"/item/1": {"429"}, "/item/2": {"500", "500"}, "/item/3": {"soft"}, "/item/4": {"empty"}, "/item/5": {"cut"}, "/item/6": {"403"}, "/item/7": {"503", "429"},
+		}
+		s := newService(t, rdb)
+		sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+		site.isWhole(t, sum)
+		if sum.Status != StatusComplete || sum.Pages != 33 || sum.Errors != 0 || sum.ByClass[fetch.OK] != 33 {
+			t.Errorf("got %+v", sum)
+		}
+		for i := range 30 {
+			if _, given := site.counts(fmt.Sprint("/item/", i)); given != 1 {
+				t.Errorf("item %d was given %d times, want once", i, given)
+			}
+		}
+	})
+}
+
+func TestScrapeOnWorkers(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 3, 20)
+	site.faults = map[string][]string{"/item/3": {"429"}, "/item/30": {"500"}, "/page/2": {"500"}, "/item/59": {"soft"}}
+	def := site.definition(t, "")
+	rdb := redistest.New(t)
+	client := tasks.NewClient(rdb)
+	t.Cleanup(func() { _ = client.Close() })
+	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(def)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	work(t, client, s)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	res, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(res.ID(), "scrape_shop_example_") {
+		t.Errorf("got job id %s", res.ID())
+	}
+	sum, err := res.Wait(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	site.isWhole(t, sum)
+	for name, want := range map[string]string{"total_urls": "60", "result_count": "120", "error_count": "0", "total_chunks": "3", "completed_chunks": "3", "status": "COMPLETE"} {
+		key := "scrape_shop.example:" + res.ID() + ":" + name
+		if got := waitKey(ctx, rdb, key, want); got != want {
+			t.Errorf("%s: got %q, want %q", key, got, want)
+		}
+	}
+	if p, err := s.Progress(ctx, "shop.example", res.ID()); err != nil || p.Done != 63 || p.Total != 63 {
+		t.Errorf("got progress %+v, %v", p, err)
+	}
+}
+
+// waitKey waits until a key has a value, and returns the last one it had.
+func waitKey(ctx context.Context, rdb redis.UniversalClient, key, want string) string {
+	got := ""
+	for range 100 {
+		if got, _ = rdb.Get(ctx, key).Result(); got == want || sleep(ctx, 20*time.Millisecond) != nil {
+			break
+		}
+	}
+	return got
+}
+
+// work runs a worker until the test ends.
+func work(t *testing.T, client *tasks.Client, s *Service) {
+	t.Helper()
+	mux := tasks.NewMux()
+	s.Register(mux)
+	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{Queue: 1}, Concurrency: 4, Grace: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-ended, s.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A worker that is gone in the middle of a page, with its files open, costs
+// that page a second request and nothing else.
+func TestAbandonedWorker(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		site := newShop(t, 2, 20)
+		site.faults = map[string][]string{"/item/13": {"hang"}}
+		out := t.TempDir()
+		def := site.definition(t, "")
+		o := ScrapeOptions{BaseURL: site.URL, OutDir: out}
+
+		first := begin(t, newService(t, rdb), "j1", def, o)
+		chunks := again(t, func() ([]Chunk, error) { return first.collect(t.Context(), "collect") })
+		ctx, abandon := context.WithCancel(t.Context())
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			_, _ = first.chunk(ctx, "chunk 0", chunks[0].IDs)
+		}()
+		for asked := 0; asked == 0; asked, _ = site.counts("/item/13") {
+			if err := sleep(t.Context(), time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// It neither settles nor gives back: its lease must be taken over.
+		t.Cleanup(func() { abandon(); <-gone })
+
+		second := begin(t, newService(t, rdb), "j1", def, o)
+		if same := again(t, func() ([]Chunk, error) { return second.collect(t.Context(), "collect") }); fmt.Sprint(same) != fmt.Sprint(chunks) {
+			t.Error("another run of collect yields other chunks")
+		}
+		var counts []Counts
+		for i, c := range chunks {
+			counts = append(counts, again(t, func() (Counts, error) { return second.chunk(t.Context(), fmt.Sprint("chunk ", i), c.IDs) }))
+		}
+		sum := again(t, func() (Summary, error) { return second.aggregate(t.Context(), counts, nil) })
+		site.isWhole(t, sum)
+		for i := range 40 {
+			asked, given := site.counts(fmt.Sprint("/item/", i))
+			if i != 13 && (asked != 1 || given != 1) {
+				t.Errorf("item %d was asked for %d times, want once", i, asked)
+			}
+		}
+		for _, p := range []string{"/", "/page/2"} {
+			if asked, _ := site.counts(p); asked != 1 {
+				t.Errorf("%s was asked for %d times, want once", p, asked)
+			}
+		}
+	})
+}
+
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 5, 10)
+	s := newService(t, redistest.New(t))
+	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL, Limit: 4}))
+	if sum.ByType["item"] != 4 || sum.ByType["teaser"] != 4 || sum.Pages != 5 {
+		t.Errorf("got %+v, want 4 of each from 5 pages", sum)
+	}
+	if asked, _ := site.counts("/page/2"); asked != 0 {
+		t.Error("the second listing page was asked for although the first was enough")
+	}
+}
+
+// Pages that cannot be had are told with their class, and do not stop others.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 10)
+	forever := func(f string) []string { return strings.Split(strings.Repeat(f+" ", 50), " ") }
+	site.faults = map[string][]string{"/item/1": forever("500"), "/item/2": forever("404"), "/item/3": forever("soft"), "/item/4": forever("empty")}
+	s := newService(t, redistest.New(t))
+	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	if sum.Status != StatusComplete || sum.Errors != 3 || sum.Skipped != 1 || sum.ByType["item"] != 6 {
+		t.Errorf("got %+v", sum)
+	}
+	for class, want := range map[fetch.Class]int{fetch.Server: 1, fetch.Gone: 1, fetch.SoftBlock: 1, fetch.Empty: 1, fetch.OK: 7} {
+		if sum.ByClass[class] != want {
+			t.Errorf("%s: got %d pages, want %d", class, sum.ByClass[class], want)
+		}
+	}
+	data, err := os.ReadFile(sum.Failed)
+	if err != nil || strings.Count(string(data), "\n") != 3 || !strings.Contains(string(data), `/item/1`) {
+		t.Errorf("failed.jsonl: got %s, %v", data, err)
+	}
+	if asked, _ := site.counts("/item/1"); asked != 4 {
+		t.Errorf("a page with 500 was asked for %d times, want 1 and 3 retries", asked)
+	}
+	if asked, _ := site.counts("/item/2"); asked != 1 {
+		t.Errorf("a page with 404 was asked for %d times, want once", asked)
+	}
+}
+
+// A listing page that fails makes the job incomplete, and says so.
+func TestFailedListing(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 3, 5)
+	site.faults = map[string][]string{"/page/2": strings.Split(strings.Repeat("500 ", 50), " ")}
+	s := newService(t, redistest.New(t))
+	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	if sum.Status != StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), "/page/2 was not had") || sum.ByType["item"] != 5 {
+		t.Errorf("got %s, %v, %v", sum.Status, sum.Missing, sum.ByType)
+	}
+	site.faults["/"] = site.faults["/page/2"]
+	site.asked = map[string]int{}
+	j := begin(t, s, "j2", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	for {
+		_, err := j.collect(t.Context(), "collect")
+		if l, ok := errors.AsType[later](err); ok {
+			if err := sleep(t.Context(), l.after); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), "no start page was had") {
+			t.Errorf("got %v", err)
+		}
+		break
+	}
+}
+
+func TestNoURLs(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 0)
+	s := newService(t, redistest.New(t))
+	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	if sum.Status != StatusComplete || sum.Records != 0 || sum.Pages != 1 {
+		t.Errorf("got %+v", sum)
+	}
+}
+
+// An endless calendar ends at max_pages, visibly.
+func TestEndlessListing(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		var n int
+		_, _ = fmt.Sscanf(r.URL.Path, "/page/%d", &n)
+		fmt.Fprintf(w, `<ul class=items><li class=item><a href="/item/%d">a</a></ul><a class=next href="/page/%d">next</a>`, n, n+1)
+	})
+	site := newShop(t, 1, 1)
+	site.Config.Handler = mux
+	s := newService(t, redistest.New(t))
+	j := begin(t, s, "j1", site.definition(t, "limits: {max_pages: 20}\n"), ScrapeOptions{BaseURL: site.URL})
+	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
+	sum := again(t, func() (Summary, error) { return j.aggregate(t.Context(), nil, nil) })
+	if len(chunks) != 1 || sum.Status != StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), "max_pages") {
+		t.Errorf("got %d chunks, %s %v", len(chunks), sum.Status, sum.Missing)
+	}
+}
+
+func TestChunkSize(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]int{1: 10, 2: 20, 3: 30, 0: 25} {
+		def := &definition.Definition{Politeness: definition.Politeness{MaxPerDomain: n}}
+		if got := chunkSize(def); got != want {
+			t.Errorf("%d at once: got chunks of %d, want %d", n, got, want)
+		}
+	}
+}
+
+func TestRegistry(t *testing.T) {
+	t.Parallel()
+	r, err := LoadRegistry("", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Definition("quote.toscrape.com"); err == nil || !strings.Contains(err.Error(), `did you mean "quotes.toscrape.com"`) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := LoadRegistry(t.TempDir()+"/none", true); err == nil {
+		t.Error("no error for a folder that must be there")
+	}
+	if _, err := LoadRegistry(t.TempDir()+"/none", false); err != nil {
+		t.Error(err)
+	}
+	a := &definition.Definition{Site: "a", DependsOn: []string{"b"}}
+	b := &definition.Definition{Site: "b", DependsOn: []string{"c"}}
+	c := &definition.Definition{Site: "c"}
+	if got, err := NewRegistry(a, b, c).Order("a"); err != nil || strings.Join(got, "") != "cba" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	c.DependsOn = []string{"a"}
+	if _, err := NewRegistry(a, b, c).Order("a"); err == nil || !strings.Contains(err.Error(), "a → b → c → a") {
+		t.Errorf("got %v, want the circle", err)
+	}
+}

@@ -1,0 +1,361 @@
+// Package sites turns the pages of sites into records.
+//
+// A Service scrapes the sites of a Registry. A scrape is a workflow of tasks:
+// collect walks the listing pages and cuts what they lead to into chunks,
+// chunk fetches the pages of one chunk, aggregate closes the books. Every
+// page is an item of a work queue of the job's own, with its records settled
+// in the same step, so that a job goes on after a crash without asking for a
+// done page again and without giving a record twice. Pages that must wait do
+// so in the queue; no worker sleeps for them.
+package sites
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"muster/sites/definition"
+	"muster/sites/fetch"
+	"muster/tasks"
+	"muster/tasks/workqueue"
+)
+
+// Queue is the task queue that scrapes run in.
+const Queue = "scrape"
+
+// keep is how long Redis knows a job after its last step.
+const keep = 7 * 24 * time.Hour
+
+// The tasks of a scrape.
+var (
+	Collect   = tasks.New[Request, []Chunk]("sites.collect", tasks.Queue(Queue), tasks.Timeout(30*time.Minute), tasks.MaxRetry(3), tasks.Backoff(time.Second, 30*time.Second))
+	Scrape    = tasks.New[Chunk, Counts]("sites.scrape", tasks.Queue(Queue), tasks.Timeout(10*time.Minute), tasks.HardTimeout(12*time.Minute), tasks.MaxRetry(3), tasks.Backoff(time.Second, 30*time.Second))
+	Aggregate = tasks.New[[]tasks.Outcome[Counts], Summary]("sites.aggregate", tasks.Queue(Queue), tasks.Timeout(30*time.Minute), tasks.MaxRetry(5), tasks.Backoff(time.Second, 30*time.Second))
+)
+
+// Config sets up a Service.
+type Config struct {
+	Client    *tasks.Client                                       // where jobs, items and clocks are. It has no default.
+	Registry  *Registry                                           // Defaults to the shipped sites.
+	OutDir    string                                              // records go below it, in {site}/{job}. Defaults to "out".
+	Transport func(site *definition.Definition) http.RoundTripper // carries the requests to a site. Defaults to one without proxies.
+	NoProxy   error                                               // what Transport's error is when it has no proxy. Defaults to none.
+	Logger    *slog.Logger                                        // Defaults to none.
+}
+
+// Service scrapes sites. It may be used by many goroutines. Close it.
+type Service struct {
+	cfg    Config
+	owner  string // names this process among the writers
+	robots fetch.RobotsCache
+
+	mu   sync.Mutex // guards jobs
+	jobs map[string]*job
+}
+
+// NewService returns a Service.
+func NewService(cfg Config) (*Service, error) {
+	if cfg.Client == nil {
+		return nil, errors.New("sites: Config.Client is missing")
+	}
+	if cfg.Registry == nil {
+		r, err := LoadRegistry("", false)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Registry = r
+	}
+	if cfg.OutDir == "" {
+		cfg.OutDir = "out"
+	}
+	if cfg.Transport == nil {
+		direct := fetch.DirectTransport()
+		cfg.Transport = func(*definition.Definition) http.RoundTripper { return direct }
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	host, _ := os.Hostname() // a name that is not unique costs nothing but a look into the files
+	return &Service{cfg: cfg, owner: fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano()), jobs: map[string]*job{}}, nil
+}
+
+// Close closes the files that the service has open.
+func (s *Service) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, j := range s.jobs {
+		errs = append(errs, j.writer.Close())
+	}
+	clear(s.jobs)
+	return errors.Join(errs...)
+}
+
+// Registry is the sites that the service knows.
+func (s *Service) Registry() *Registry { return s.cfg.Registry }
+
+// Definition returns a site, or an *UnknownError.
+func (s *Service) Definition(name string) (*definition.Definition, error) {
+	return s.cfg.Registry.Definition(name)
+}
+
+// Progress counts the pages of a job by their state. Total grows while
+// listing pages are walked.
+func (s *Service) Progress(ctx context.Context, site, id string) (workqueue.Stats, error) {
+	return workqueue.New(s.cfg.Client.Redis(), queueName(site, id), workqueue.Config{}).Stats(ctx)
+}
+
+// ScrapeOptions change one scrape.
+type ScrapeOptions struct {
+	Limit   int    // at most so many detail pages, and records of a type from listing pages. Defaults to 0: no limit.
+	BaseURL string // a copy of the site to scrape instead. Defaults to the site's own base_url.
+	OutDir  string // Defaults to the service's.
+}
+
+// Request is the input of a scrape. It holds the whole definition, so that
+// workers need not have the same files as who sent it.
+type Request struct {
+	Site    string `json:"site"`
+	File    string `json:"file"`
+	YAML    string `json:"yaml"`
+	BaseURL string `json:"base_url,omitempty"`
+	Limit   int    `json:"limit,omitempty"`
+	OutDir  string `json:"out_dir"`
+}
+
+// definition is what the request says to scrape.
+func (r Request) definition() (*definition.Definition, error) {
+	def, err := definition.Parse(r.File, []byte(r.YAML))
+	if err != nil {
+		return nil, err
+	}
+	return def.WithBase(r.BaseURL)
+}
+
+// Chunk is a share of the pages of a job.
+type Chunk struct {
+	Site string   `json:"site"`
+	IDs  []string `json:"ids"`
+}
+
+// Scrape returns the work of scraping a site; its job id is that of the
+// workflow. Send it with SendOptions.
+func (s *Service) Scrape(name string, o ScrapeOptions) (tasks.Signature[Summary], error) {
+	def, err := s.cfg.Registry.Definition(name)
+	if err != nil {
+		return tasks.Signature[Summary]{}, err
+	}
+	return s.ScrapeDefinition(def, o)
+}
+
+// ScrapeDefinition is Scrape of a definition that need not be in the registry.
+func (s *Service) ScrapeDefinition(def *definition.Definition, o ScrapeOptions) (tasks.Signature[Summary], error) {
+	if _, err := def.WithBase(o.BaseURL); err != nil {
+		return tasks.Signature[Summary]{}, err
+	}
+	dir := o.OutDir
+	if dir == "" {
+		dir = s.cfg.OutDir
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return tasks.Signature[Summary]{}, fmt.Errorf("output folder: %w", err)
+	}
+	req := Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, OutDir: dir}
+	chunks := Collect.S(req)
+	done := tasks.Map(chunks, Scrape, tasks.AtMost(def.Politeness.MaxPerDomain))
+	return tasks.Chord(tasks.Settle(done), Aggregate), nil
+}
+
+// Send sends the scrape of a site under an id of its own. While another
+// scrape of the site is under way it returns that one, with
+// tasks.ErrDuplicate.
+func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*tasks.AsyncResult[Summary], error) {
+	work, err := s.Scrape(name, o)
+	if err != nil {
+		return nil, err
+	}
+	var id [4]byte
+	_, _ = rand.Read(id[:]) // never fails
+	opts := append(s.SendOptions(name), tasks.ID("scrape_"+strings.ReplaceAll(name, ".", "_")+"_"+hex.EncodeToString(id[:])))
+	return work.Send(ctx, s.cfg.Client, opts...)
+}
+
+// SendOptions are the options that a scrape of a site is sent with: its
+// progress keys are {prefix}:{job}:… with the prefix scrape_{site}, and a
+// site is scraped by one job at a time.
+func (s *Service) SendOptions(name string) []tasks.Option {
+	return []tasks.Option{tasks.ProgressKeys(ProgressPrefix(name)), tasks.Unique("scrape:"+name, keep)}
+}
+
+// ProgressPrefix is the prefix of the progress keys of a site's jobs.
+func ProgressPrefix(site string) string { return "scrape_" + site }
+
+// Register binds the tasks of scrapes to their handlers.
+func (s *Service) Register(mux *tasks.Mux) {
+	tasks.Handle(mux, Collect, func(ctx context.Context, req Request) ([]Chunk, error) {
+		tasks.PublishKey(ctx, "status", "COLLECTING")
+		info := tasks.InfoFrom(ctx)
+		j, err := s.begin(ctx, info.Workflow, req)
+		if err != nil {
+			return nil, tasks.Permanent(err)
+		}
+		chunks, err := j.collect(ctx, info.Key)
+		j.publish(ctx)
+		if err != nil {
+			return nil, verdict(err)
+		}
+		total := 0
+		for _, c := range chunks {
+			total += len(c.IDs)
+		}
+		tasks.PublishKey(ctx, "total_urls", fmt.Sprint(total))
+		return chunks, nil
+	})
+	tasks.Handle(mux, Scrape, func(ctx context.Context, c Chunk) (Counts, error) {
+		info := tasks.InfoFrom(ctx)
+		j, err := s.job(ctx, info.Workflow)
+		if err != nil {
+			return Counts{}, err
+		}
+		counts, err := j.chunk(ctx, info.Key, c.IDs)
+		j.publish(ctx)
+		return counts, verdict(err)
+	})
+	tasks.Handle(mux, Aggregate, func(ctx context.Context, chunks []tasks.Outcome[Counts]) (Summary, error) {
+		tasks.PublishKey(ctx, "status", "AGGREGATING")
+		j, err := s.job(ctx, tasks.InfoFrom(ctx).Workflow)
+		if err != nil {
+			return Summary{}, err
+		}
+		var counts []Counts
+		var lost []string
+		for _, c := range chunks {
+			if c.Err != nil {
+				lost = append(lost, c.Err.Error())
+				continue
+			}
+			counts = append(counts, c.Value)
+		}
+		sum, err := j.aggregate(ctx, counts, lost)
+		if err != nil {
+			return Summary{}, verdict(err)
+		}
+		tasks.PublishKey(ctx, "result_count", fmt.Sprint(sum.Records))
+		tasks.PublishKey(ctx, "error_count", fmt.Sprint(sum.Errors))
+		s.forget(j)
+		if sum.Pages == 0 && sum.Errors > 0 {
+			return Summary{}, tasks.Permanent(fmt.Errorf("scrape %s: none of %d pages was had; %s", sum.Site, sum.Errors, sum.firstFailure()))
+		}
+		return sum, nil
+	})
+}
+
+// publish writes the live numbers of the job.
+func (j *job) publish(ctx context.Context) {
+	if n := j.writer.total(); n > 0 {
+		tasks.PublishKey(ctx, "result_count", fmt.Sprint(n))
+	}
+	if stats, err := j.queue.Stats(ctx); err == nil {
+		tasks.PublishKey(ctx, "error_count", fmt.Sprint(stats.Error))
+	}
+}
+
+func queueName(site, id string) string { return ProgressPrefix(site) + ":" + id }
+
+// later says that there is nothing to do until some time has passed.
+type later struct{ after time.Duration }
+
+func (l later) Error() string { return fmt.Sprintf("nothing to do for %s", l.after) }
+
+// verdict turns an error of a job into what the task answers.
+func verdict(err error) error {
+	if l, ok := errors.AsType[later](err); ok {
+		return tasks.Again(max(l.after, 10*time.Millisecond))
+	}
+	return err
+}
+
+// begin stores what a job is to do and returns it. A second call with the
+// same job changes nothing.
+func (s *Service) begin(ctx context.Context, id string, req Request) (*job, error) {
+	spec, err := json.Marshal(req)
+	if err != nil {
+		return nil, fmt.Errorf("encode the job: %w", err)
+	}
+	if err := s.cfg.Client.Redis().SetNX(ctx, specKey(id), spec, keep).Err(); err != nil {
+		return nil, fmt.Errorf("store job %s: %w", id, err)
+	}
+	return s.job(ctx, id)
+}
+
+// job returns a job that was begun by whichever process.
+func (s *Service) job(ctx context.Context, id string) (*job, error) {
+	s.mu.Lock()
+	j, ok := s.jobs[id]
+	s.mu.Unlock()
+	if ok {
+		return j, nil
+	}
+	spec, err := s.cfg.Client.Redis().Get(ctx, specKey(id)).Bytes()
+	if err != nil {
+		return nil, fmt.Errorf("read job %s: %w", id, err)
+	}
+	var req Request
+	if err := json.Unmarshal(spec, &req); err != nil {
+		return nil, fmt.Errorf("read job %s: %w", id, err)
+	}
+	if j, err = s.newJob(id, req); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if other, ok := s.jobs[id]; ok {
+		return other, nil
+	}
+	s.jobs[id] = j
+	return j, nil
+}
+
+func (s *Service) newJob(id string, req Request) (*job, error) {
+	def, err := req.definition()
+	if err != nil {
+		return nil, err
+	}
+	rdb := s.cfg.Client.Redis()
+	q := workqueue.New(rdb, queueName(def.Site, id), workqueue.Config{MaxAttempts: maxAttempts, LeaseTTL: leaseTTL, Logger: s.cfg.Logger})
+	return &job{
+		id: id, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),
+		client: fetch.NewClient(fetch.Config{
+			Definition: def, Transport: s.cfg.Transport(def), NoProxy: s.cfg.NoProxy, Robots: &s.robots, Logger: s.cfg.Logger,
+			Pacer:    pacer{rdb, turnName(def)},
+			Patience: min(max(4*def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
+		}),
+		writer: &Writer{rdb: rdb, owner: s.owner, job: id, dir: filepath.Join(req.OutDir, def.Site, id), out: q.Outputs()},
+	}, nil
+}
+
+// turnName keeps a copy of a site apart from the site.
+func turnName(def *definition.Definition) string { return def.Site + "@" + def.Base().Host }
+
+// forget drops what this process holds of a job that has ended.
+func (s *Service) forget(j *job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.jobs[j.id] == j {
+		delete(s.jobs, j.id)
+	}
+	if err := j.writer.Close(); err != nil {
+		s.cfg.Logger.Warn("cannot close records", "job", j.id, "error", err)
+	}
+}

@@ -1,0 +1,194 @@
+package sites
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"muster/sites/definition"
+)
+
+// shop is a loopback site that knows how often each page was asked for and
+// given.
+type shop struct {
+	*httptest.Server
+	lists, perList int
+	faults         map[string][]string // by path: what goes wrong with its first requests
+	hang           chan struct{}       // closed: slow pages go on
+
+	mu    sync.Mutex // guards asked and given
+	asked map[string]int
+	given map[string]int
+}
+
+func newShop(t *testing.T, lists, perList int) *shop {
+	t.Helper()
+	s := &shop{lists: lists, perList: perList, faults: map[string][]string{}, hang: make(chan struct{}), asked: map[string]int{}, given: map[string]int{}}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.Path
+	s.mu.Lock()
+	n := s.asked[path]
+	s.asked[path]++
+	fault := ""
+	if f := s.faults[path]; n < len(f) {
+		fault = f[n]
+	}
+	s.mu.Unlock()
+	switch fault {
+	case "429":
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(429)
+		return
+	case "500", "403", "404", "503":
+		var code int
+		_, _ = fmt.Sscanf(fault, "%d", &code)
+		w.WriteHeader(code)
+		return
+	case "soft":
+		fmt.Fprint(w, `<html><title>Just a moment...</title><body><h1>Checking your browser</h1><form id="challenge-form"></form></body></html>`)
+		return
+	case "empty":
+		return
+	case "cut":
+		w.Header().Set("Content-Length", "5000")
+		fmt.Fprint(w, "<html>")
+		return
+	case "hang":
+		select {
+		case <-s.hang:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	var list, item int
+	switch {
+	case path == "/robots.txt":
+		http.NotFound(w, r)
+		return
+	case path == "/":
+		s.listing(w, 1)
+	case scan(path, "/page/%d", &list) && list <= s.lists:
+		s.listing(w, list)
+	case scan(path, "/item/%d", &item) && item < s.lists*s.perList:
+		fmt.Fprintf(w, `<html><title>Item %d</title><body><h1 class=name>Item %d</h1><p class=price>€ 1.%03d,50</p><p>%s</p></body></html>`, item, item, item, strings.Repeat("words about the item ", 20))
+	default:
+		http.NotFound(w, r)
+		return
+	}
+	s.mu.Lock()
+	s.given[path]++
+	s.mu.Unlock()
+}
+
+func scan(s, format string, n *int) bool {
+	_, err := fmt.Sscanf(s, format, n)
+	return err == nil
+}
+
+func (s *shop) listing(w http.ResponseWriter, n int) {
+	fmt.Fprintf(w, `<html><title>Page %d</title><body><ul class=items>`, n)
+	for i := (n - 1) * s.perList; i < n*s.perList; i++ {
+		fmt.Fprintf(w, `<li class=item><a href="/item/%d?utm_source=list">Item %d</a> <b>teaser of the item</b></li>`, i, i)
+	}
+	fmt.Fprint(w, `</ul>`)
+	if n < s.lists {
+		fmt.Fprintf(w, `<a class=next href="/page/%d">next</a>`, n+1)
+	}
+	fmt.Fprint(w, `</body></html>`)
+}
+
+func (s *shop) counts(path string) (asked, given int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[path], s.given[path]
+}
+
+// definition of the shop; rest is added to it.
+func (s *shop) definition(t *testing.T, rest string) *definition.Definition {
+	t.Helper()
+	def, err := definition.Parse("shop.yaml", []byte(`site: shop.example
+base_url: http://shop.example
+start: [/]
+listing:
+  next: a.next
+  links: .item a
+  must_have: ul.items
+detail:
+  must_have: h1.name
+records:
+  item:
+    key: [name]
+    fields:
+      name: {css: h1.name, required: true}
+      price: {css: .price, type: price, required: true}
+  teaser:
+    from: listing
+    each: li.item
+    fields:
+      name: {css: a, required: true}
+politeness: {delay: 0, max_per_domain: 2}
+retries: {base: 10ms, cap: 50ms}
+`+rest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return def
+}
+
+// readKeys returns the given field of every record of a file, and fails when
+// a key stands there twice.
+func readKeys(t *testing.T, path, field string) map[string]bool {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, keys := map[string]bool{}, map[string]bool{}
+	for line := range strings.Lines(string(data)) {
+		var rec map[string]any
+		if err := json.Unmarshal([]byte(line), &rec); err != nil {
+			t.Fatalf("%s: %v in %q", path, err, line)
+		}
+		key, _ := rec["_key"].(string)
+		if keys[key] {
+			t.Errorf("%s: record %s stands there twice", filepath.Base(path), line)
+		}
+		keys[key] = true
+		names[fmt.Sprint(rec[field])] = true
+	}
+	return names
+}
+
+// isWhole checks that the files hold every record of the shop, none twice.
+func (s *shop) isWhole(t *testing.T, sum Summary) {
+	t.Helper()
+	for _, f := range sum.Files {
+		names := readKeys(t, f, "name")
+		if len(names) != s.lists*s.perList {
+			t.Errorf("%s has %d records, want %d", filepath.Base(f), len(names), s.lists*s.perList)
+		}
+		for i := range s.lists * s.perList {
+			if !names[fmt.Sprintf("Item %d", i)] {
+				t.Errorf("%s lacks item %d", filepath.Base(f), i)
+			}
+		}
+	}
+	if len(sum.Files) != 2 || sum.Records != 2*s.lists*s.perList {
+		t.Errorf("got %d files and %d records, want 2 and %d", len(sum.Files), sum.Records, 2*s.lists*s.perList)
+	}
+}
+
+// patience bounds a test that waits for a fact.
+const patience = 60 * time.Second

@@ -1,0 +1,272 @@
+package sites
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"muster/sites/fetch"
+	"muster/tasks/workqueue"
+)
+
+// Failure is a page that was not had.
+type Failure struct {
+	URL      string      `json:"url"`
+	Class    fetch.Class `json:"class"`
+	Attempts int         `json:"attempts"`
+	Error    string      `json:"error"`
+}
+
+// maxSamples bounds the failures that a summary shows; failed.jsonl has all.
+const maxSamples = 10
+
+// Counts is what pages came to.
+type Counts struct {
+	Pages   int                 `json:"pages"`   // fetched and read
+	Skipped int                 `json:"skipped"` // gone, or forbidden by robots.txt
+	Errors  int                 `json:"errors"`  // not had
+	Invalid int                 `json:"invalid"` // records that did not pass their checks
+	ByClass map[fetch.Class]int `json:"by_class,omitempty"`
+	Samples []Failure           `json:"samples,omitempty"`
+	// Fields has for type.field how often each alternative hit: "0" the
+	// first, "none" when there was no value.
+	Fields map[string]map[string]int `json:"fields,omitempty"`
+}
+
+// book counts a page that is terminal.
+func (c *Counts) book(url string, info workqueue.Info) {
+	if c.ByClass == nil {
+		c.ByClass = map[fetch.Class]int{}
+	}
+	y := yieldOf(info)
+	switch info.State {
+	case workqueue.StateDone:
+		c.Pages++
+	case workqueue.StateSkipped:
+		c.Skipped++
+	default:
+		c.Errors++
+	}
+	c.ByClass[y.Class]++
+	c.Invalid += y.Invalid
+	c.addFields(y.Hits)
+	if info.State != workqueue.StateDone && len(c.Samples) < maxSamples {
+		c.Samples = append(c.Samples, Failure{URL: url, Class: y.Class, Attempts: info.Attempts, Error: info.Note})
+	}
+}
+
+func (c *Counts) addFields(hits map[string]map[string]int) {
+	for field, by := range hits {
+		if c.Fields == nil {
+			c.Fields = map[string]map[string]int{}
+		}
+		if c.Fields[field] == nil {
+			c.Fields[field] = map[string]int{}
+		}
+		for hit, n := range by {
+			c.Fields[field][hit] += n
+		}
+	}
+}
+
+// add counts what another has counted.
+func (c *Counts) add(o Counts) {
+	c.Pages += o.Pages
+	c.Skipped += o.Skipped
+	c.Errors += o.Errors
+	c.Invalid += o.Invalid
+	if c.ByClass == nil {
+		c.ByClass = map[fetch.Class]int{}
+	}
+	for class, n := range o.ByClass {
+		c.ByClass[class] += n
+	}
+	c.addFields(o.Fields)
+	for _, s := range o.Samples {
+		if len(c.Samples) < maxSamples {
+			c.Samples = append(c.Samples, s)
+		}
+	}
+}
+
+func (c *Counts) firstFailure() string {
+	if len(c.Samples) == 0 {
+		return "nobody knows why"
+	}
+	return fmt.Sprintf("%s: %s", c.Samples[0].URL, c.Samples[0].Error)
+}
+
+// The statuses of a Summary.
+const (
+	StatusComplete   = "COMPLETE"   // all listing pages were had; Errors counts detail pages that were not
+	StatusIncomplete = "INCOMPLETE" // nobody knows what else there is; Missing says why
+)
+
+// Summary is what became of a scrape.
+type Summary struct {
+	Site    string         `json:"site"`
+	JobID   string         `json:"job_id"`
+	Status  string         `json:"status"`
+	Records int            `json:"records"`
+	ByType  map[string]int `json:"by_type"`
+	Files   []string       `json:"files"`
+	Failed  string         `json:"failed,omitempty"`  // the file with the pages that were not had
+	Missing []string       `json:"missing,omitempty"` // why it is incomplete: listing pages that were not had, limits
+	Reason  string         `json:"reason,omitempty"`  // NO_URLS when there was nothing to fetch
+	Counts
+}
+
+// aggregate writes what is left and adds everything up.
+func (j *job) aggregate(ctx context.Context, chunks []Counts, lost []string) (Summary, error) {
+	if _, err := j.writer.Drain(ctx); err != nil {
+		if errors.Is(err, errNotWriter) {
+			return Summary{}, later{100 * time.Millisecond}
+		}
+		return Summary{}, err
+	}
+	sum := Summary{Site: j.def.Site, JobID: j.id, Status: StatusComplete}
+	stored, err := j.rdb.Get(ctx, collectedKey(j.id)).Bytes()
+	if err != nil {
+		return Summary{}, fmt.Errorf("read what was collected: %w", err)
+	}
+	var c collected
+	if err := json.Unmarshal(stored, &c); err != nil {
+		return Summary{}, fmt.Errorf("read what was collected: %w", err)
+	}
+	sum.Counts = c.Counts
+	sum.Missing = c.Cut
+	for _, o := range chunks {
+		sum.add(o)
+	}
+	// A chunk that failed as a whole has counted nothing; the queue has.
+	stats, err := j.queue.Stats(ctx)
+	if err != nil {
+		return Summary{}, fmt.Errorf("count pages: %w", err)
+	}
+	for _, why := range lost {
+		sum.Missing = append(sum.Missing, "a chunk was given up: "+why)
+	}
+	if len(lost) > 0 {
+		sum.Pages, sum.Skipped, sum.Errors = int(stats.Done), int(stats.Skipped), int(stats.Error+stats.Open())
+	}
+	var types []string
+	for _, r := range j.def.Records {
+		types = append(types, r.Name)
+	}
+	if sum.ByType, sum.Files, err = j.writer.counts(types); err != nil {
+		return Summary{}, err
+	}
+	for _, n := range sum.ByType {
+		sum.Records += n
+	}
+	if sum.Pages+sum.Errors+sum.Skipped == 0 {
+		sum.Reason = "NO_URLS"
+	}
+	if sum.Errors > 0 {
+		if sum.Failed, err = j.writeFailed(ctx); err != nil {
+			return Summary{}, err
+		}
+	}
+	if len(sum.Missing) > 0 {
+		sum.Status = StatusIncomplete
+	}
+	if err := j.queue.Expire(ctx, keep); err != nil {
+		return Summary{}, fmt.Errorf("let the queue expire: %w", err)
+	}
+	return sum, nil
+}
+
+// writeFailed lists the pages that were not had, with the reasons, in a file
+// that appears as a whole.
+func (j *job) writeFailed(ctx context.Context) (path string, err error) {
+	path = filepath.Join(j.writer.dir, "failed.jsonl")
+	tmp, err := os.CreateTemp(j.writer.dir, ".failed-*")
+	if err != nil {
+		return "", fmt.Errorf("list failed pages: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, tmp.Close(), os.Remove(tmp.Name()))
+		}
+	}()
+	w := bufio.NewWriter(tmp)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	for offset := 0; ; {
+		ids, err := j.queue.Failed(ctx, offset, 500)
+		if err != nil {
+			return "", fmt.Errorf("list failed pages: %w", err)
+		}
+		if len(ids) == 0 {
+			break
+		}
+		offset += len(ids)
+		infos, err := j.results(ctx, ids)
+		if err != nil {
+			return "", err
+		}
+		for _, id := range ids {
+			info := infos[id]
+			var v visit
+			if json.Unmarshal(info.Payload, &v) != nil {
+				continue
+			}
+			if err := enc.Encode(Failure{URL: v.URL, Class: yieldOf(info).Class, Attempts: info.Attempts, Error: info.Note}); err != nil {
+				return "", fmt.Errorf("list failed pages: %w", err)
+			}
+		}
+	}
+	if err := errors.Join(w.Flush(), tmp.Sync()); err != nil {
+		return "", fmt.Errorf("list failed pages: %w", err)
+	}
+	if err := tmp.Close(); err != nil {
+		return "", fmt.Errorf("list failed pages: %w", err)
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return "", fmt.Errorf("list failed pages: %w", err)
+	}
+	return path, nil
+}
+
+// Coverage is, for each type.field, the share of records that have it.
+func (c *Counts) Coverage() map[string]float64 {
+	shares := map[string]float64{}
+	for field, by := range c.Fields {
+		all, have := 0, 0
+		for hit, n := range by {
+			all += n
+			if hit != "none" {
+				have += n
+			}
+		}
+		if all > 0 {
+			shares[field] = float64(have) / float64(all)
+		}
+	}
+	return shares
+}
+
+// Drifted lists the fields whose first alternative hit in less than half of
+// the records that have the field: a sign that the site was redesigned.
+func (c *Counts) Drifted() []string {
+	var fields []string
+	for field, by := range c.Fields {
+		have := 0
+		for hit, n := range by {
+			if hit != "none" && hit != "default" {
+				have += n
+			}
+		}
+		if have >= 10 && by["0"]*2 < have {
+			fields = append(fields, field)
+		}
+	}
+	slices.Sort(fields)
+	return fields
+}
