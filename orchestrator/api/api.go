@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -105,7 +106,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
-	url := "http://" + l.Addr().String() + Root + "/"
+	url := pageURL(l.Addr())
 	cfg.Logger.Info("dashboard is up", "url", url, "read_only", !cfg.Write, "keys", len(cfg.Keys))
 	if cfg.Ready != nil {
 		cfg.Ready(url)
@@ -123,6 +124,15 @@ func Serve(ctx context.Context, cfg Config) error {
 	}
 	<-failed
 	return nil
+}
+
+// pageURL is where somebody on this machine finds the pages.
+func pageURL(addr net.Addr) string {
+	host := addr.String()
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		host = net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
+	}
+	return "http://" + host + Root + "/"
 }
 
 // ErrTaken says that another program listens at the address.

@@ -258,6 +258,18 @@ func TestOpenToOthersNeedsAKey(t *testing.T) {
 	}
 }
 
+func TestPageURL(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]string{
+		"0.0.0.0": "http://localhost:80/asynqmon/", "::": "http://localhost:80/asynqmon/",
+		"127.0.0.1": "http://127.0.0.1:80/asynqmon/", "::1": "http://[::1]:80/asynqmon/",
+	} {
+		if got := pageURL(&net.TCPAddr{IP: net.ParseIP(host), Port: 80}); got != want {
+			t.Errorf("%s: %s, want %s", host, got, want)
+		}
+	}
+}
+
 func TestServe(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)

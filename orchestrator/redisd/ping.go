@@ -26,10 +26,6 @@ func Ping(ctx context.Context, url string, limit time.Duration) error {
 		return err
 	}
 	defer rdb.Close()
-	return ping(ctx, rdb, url, limit)
-}
-
-func ping(ctx context.Context, rdb *redis.Client, url string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := rdb.Ping(ctx).Err(); err != nil {
@@ -139,14 +135,9 @@ func (e *pingError) hopeless() bool {
 // as ctx allows while it is loading its data. It gives up early when gone is
 // closed or when trying again cannot help.
 func (c Config) await(ctx context.Context, url string, gone <-chan struct{}) error {
-	rdb, err := connect(url, c.PingTimeout)
-	if err != nil {
-		return err
-	}
-	defer rdb.Close()
-
 	for tries := 1; ; tries++ {
-		err := ping(ctx, rdb, url, c.PingTimeout)
+		// A new client each time: one whose dial has failed rests for a second.
+		err := Ping(ctx, url, c.PingTimeout)
 		if err == nil {
 			return nil
 		}
