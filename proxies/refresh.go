@@ -190,10 +190,13 @@ func NewService(cfg Config) (*Service, error) {
 }
 
 // Register binds the tasks of a refresh to the service.
-func (s *Service) Register(mux *tasks.Mux) {
+func (s *Service) Register(mux *tasks.Mux) { s.RegisterAround(mux, s.check) }
+
+// RegisterAround is Register with another check, to see what a refresh costs apart from it.
+func (s *Service) RegisterAround(mux *tasks.Mux, check func(context.Context, []Candidate) (Tally, error)) {
 	tasks.Handle(mux, Fetch, s.fetch)
 	tasks.Handle(mux, Merge, s.merge)
-	tasks.Handle(mux, Check, s.check)
+	tasks.Handle(mux, Check, check)
 	tasks.Handle(mux, Publish, s.publish)
 }
 

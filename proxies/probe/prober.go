@@ -248,6 +248,9 @@ func (p *Prober) Probe(ctx context.Context, c source.Candidate) (Result, error) 
 		}
 	}
 
+	if unreachableFrom(c, judged.judge) {
+		return Result{}, fmt.Errorf("%w: the judge is on loopback (%s), where proxies of the net such as %s cannot reach it; run muster judge on a public address", ErrJudge, judged.judge.addr, c.Address())
+	}
 	result := p.try(ctx, c, judged)
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
@@ -263,6 +266,13 @@ func (p *Prober) Probe(ctx context.Context, c source.Candidate) (Result, error) 
 		}
 	}
 	return result, ctx.Err()
+}
+
+// unreachableFrom tells whether the candidate cannot possibly reach the judge: it would look dead, and is not.
+func unreachableFrom(c source.Candidate, j judge) bool {
+	here, err := netip.ParseAddr(j.host)
+	there, err1 := netip.ParseAddr(c.Host)
+	return err == nil && err1 == nil && here.IsLoopback() && there.IsGlobalUnicast() && !there.IsPrivate()
 }
 
 // mayBeJudge tells whether a dead judge could look like this.

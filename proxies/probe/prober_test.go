@@ -191,6 +191,17 @@ func TestNoJudge(t *testing.T) {
 	}
 }
 
+// A judge on loopback says nothing of proxies elsewhere; to call them dead would be a lie.
+func TestLoopbackJudgeAndProxyOfTheNet(t *testing.T) {
+	t.Parallel()
+	judge := startJudge(t, probe.JudgeConfig{})
+	prober := newProber(t, probe.Config{Judges: judge.URLs})
+	_, err := prober.Probe(t.Context(), source.Candidate{Host: "8.8.8.8", Port: 80})
+	if !errors.Is(err, probe.ErrJudge) || !strings.Contains(err.Error(), "public address") {
+		t.Fatalf("got %v", err)
+	}
+}
+
 // When the judge in use dies, the next one takes over and no proxy is blamed.
 func TestSecondJudgeTakesOver(t *testing.T) {
 	t.Parallel()
