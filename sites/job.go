@@ -67,6 +67,8 @@ type yield struct {
 	Hits map[string]map[string]int `json:"hits,omitempty"`
 }
 
+var errTooLong = errors.New("limits.max_duration has passed")
+
 // itemID is the identity of a page in a job.
 func (j *job) itemID(v visit) string {
 	canonical := v.URL
@@ -235,6 +237,9 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 		return nil, j.settle(ctx, lease, workqueue.Failed(fmt.Errorf("payload of the page: %w", err)))
 	}
 	y, records, err := j.scrape(ctx, v)
+	if limit := j.def.Limits.MaxDuration; err != nil && limit > 0 && time.Since(time.UnixMilli(j.req.Began)) > limit {
+		err = &fetch.Error{Class: fetch.Limit, URL: v.URL, Err: errTooLong}
+	}
 	if err == nil {
 		if err := j.lead(ctx, v, y); err != nil {
 			return nil, errors.Join(err, j.giveBack(ctx, lease))
@@ -319,7 +324,7 @@ func (j *job) failed(ctx context.Context, lease workqueue.Leased, v visit, err e
 		return fmt.Errorf("encode failure: %w", merr)
 	}
 	outcome := workqueue.Failed(err)
-	if class == fetch.Gone || class == fetch.Robots {
+	if class == fetch.Gone || class == fetch.Robots || class == fetch.Limit {
 		outcome = workqueue.Skipped(err.Error())
 	}
 	return j.settle(ctx, lease, outcome.With(result))
@@ -350,6 +355,9 @@ func (j *job) retry(ctx context.Context, lease workqueue.Leased, cause error, af
 
 // scrape fetches and reads a page.
 func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
+	if limit := j.def.Limits.MaxDuration; limit > 0 && time.Since(time.UnixMilli(j.req.Began)) > limit {
+		return nil, nil, errTooLong
+	}
 	page, err := j.client.Get(ctx, v.URL, v.Kind)
 	if err != nil {
 		return nil, nil, err

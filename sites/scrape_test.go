@@ -320,6 +320,23 @@ func TestEndlessListing(t *testing.T) {
 	}
 }
 
+func TestMaxDuration(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 10)
+	s := newService(t, redistest.New(t))
+	j := begin(t, s, "j1", site.definition(t, "limits: {max_duration: 1h}\n"), ScrapeOptions{BaseURL: site.URL})
+	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
+	j.req.Began -= 2 * time.Hour.Milliseconds()
+	counts := again(t, func() (Counts, error) { return j.chunk(t.Context(), "chunk", chunks[0].IDs) })
+	sum := again(t, func() (Summary, error) { return j.aggregate(t.Context(), []Counts{counts}, nil) })
+	if sum.Status != StatusIncomplete || sum.Skipped != 10 || !strings.Contains(fmt.Sprint(sum.Missing), "max_duration") {
+		t.Errorf("got %+v", sum)
+	}
+	if asked, _ := site.counts("/item/0"); asked != 0 {
+		t.Error("a page was asked for although the time was over")
+	}
+}
+
 func TestChunkSize(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]int{1: 10, 2: 20, 3: 30, 0: 25} {

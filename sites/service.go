@@ -131,6 +131,7 @@ type Request struct {
 	BaseURL string `json:"base_url,omitempty"`
 	Limit   int    `json:"limit,omitempty"`
 	OutDir  string `json:"out_dir"`
+	Began   int64  `json:"began,omitempty"` // unix milliseconds; set when the job begins
 }
 
 // definition is what the request says to scrape.
@@ -289,6 +290,7 @@ func verdict(err error) error {
 // begin stores what a job is to do and returns it. A second call with the
 // same job changes nothing.
 func (s *Service) begin(ctx context.Context, id string, req Request) (*job, error) {
+	req.Began = time.Now().UnixMilli()
 	spec, err := json.Marshal(req)
 	if err != nil {
 		return nil, fmt.Errorf("encode the job: %w", err)

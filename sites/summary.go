@@ -155,6 +155,9 @@ func (j *job) aggregate(ctx context.Context, chunks []Counts, lost []string) (Su
 	if len(lost) > 0 {
 		sum.Pages, sum.Skipped, sum.Errors = int(stats.Done), int(stats.Skipped), int(stats.Error+stats.Open())
 	}
+	if n := sum.ByClass[fetch.Limit]; n > 0 {
+		sum.Missing = append(sum.Missing, fmt.Sprintf("%d pages were left when limits.max_duration had passed", n))
+	}
 	var types []string
 	for _, r := range j.def.Records {
 		types = append(types, r.Name)

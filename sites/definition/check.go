@@ -206,16 +206,14 @@ func (d *decoder) checkRecords(def *Definition) {
 		for i, f := range r.Fields {
 			names[i] = f.Name
 		}
-		for what, list := range map[string][]string{"key": r.Key, "changes": r.Changes} {
-			for _, k := range list {
-				if slices.Contains(names, k) || (what == "key" && strings.HasPrefix(k, "_")) {
-					continue
-				}
-				if n := nearest(k, names); n != "" {
-					d.problemAt(r.At, key+"."+what, "no field %q; did you mean %q?", k, n)
-				} else {
-					d.problemAt(r.At, key+"."+what, "no field %q; the fields are %s", k, strings.Join(names, ", "))
-				}
+		for _, k := range r.Key {
+			if slices.Contains(names, k) || k == "_url" {
+				continue
+			}
+			if n := nearest(k, names); n != "" {
+				d.problemAt(r.At, key+".key", "no field %q; did you mean %q?", k, n)
+			} else {
+				d.problemAt(r.At, key+".key", "no field %q; the fields are %s, and _url is the page", k, strings.Join(names, ", "))
 			}
 		}
 	}
@@ -362,7 +360,6 @@ func (d *decoder) checkBounds(def *Definition) {
 	span(p.At, "politeness.crawl_delay_max", p.CrawlDelayMax, 0, time.Hour)
 	span(p.At, "politeness.retry_after_max", p.RetryAfterMax, 0, 24*time.Hour)
 	bound(l.At, "limits.max_pages", int64(l.MaxPages), 1, 100_000_000)
-	bound(l.At, "limits.max_records", int64(l.MaxRecords), 0, 1_000_000_000)
 	bound(l.At, "limits.max_depth", int64(l.MaxDepth), 0, 1_000_000)
 	bound(l.At, "limits.max_bytes", int64(l.MaxBytes), 1<<10, 1<<30)
 	bound(l.At, "limits.redirects", int64(l.Redirects), 0, 20)

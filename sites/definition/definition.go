@@ -144,7 +144,6 @@ type Record struct {
 	Key       []string `yaml:"key"`
 	Fields    Fields   `yaml:"fields"`
 	OnInvalid string   `yaml:"on_invalid"`
-	Changes   []string `yaml:"changes"`
 }
 
 // What happens to a record that does not pass its checks.
@@ -239,7 +238,6 @@ type Politeness struct {
 type Limits struct {
 	At          Pos
 	MaxPages    int           `yaml:"max_pages"`
-	MaxRecords  int           `yaml:"max_records"`
 	MaxDepth    int           `yaml:"max_depth"`
 	MaxDuration time.Duration `yaml:"max_duration"`
 	MaxBytes    Size          `yaml:"max_bytes"`
@@ -297,7 +295,6 @@ func defaults() *Definition {
 		},
 		Limits: Limits{
 			MaxPages:    100_000,
-			MaxRecords:  0,
 			MaxDepth:    0,
 			MaxBytes:    16 << 20,
 			PageTimeout: time.Minute,

@@ -40,6 +40,7 @@ const (
 	Validate    Class = "validate"  // no record of the page passes its checks
 	Throttled   Class = "throttled" // it is not this request's turn yet
 	Canceled    Class = "canceled"  // the caller gave up
+	Limit       Class = "limit"     // the job may take no longer
 )
 
 // Policy is what is done about a class.
@@ -72,7 +73,9 @@ func PolicyFor(c Class, r definition.Retries) Policy {
 		return Policy{Retries: atMost(1), Charged: "definition"}
 	case Parse:
 		return Policy{Charged: "definition"}
-	case NoProxy, Robots:
+	case NoProxy:
+		return Policy{Retries: max(5, r.Attempts), Base: r.Base, Charged: "nobody"}
+	case Robots, Limit:
 		return Policy{Charged: "nobody"}
 	}
 	return Policy{Charged: "url"}

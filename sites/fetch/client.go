@@ -49,9 +49,10 @@ type Config struct {
 
 // Client gets pages of one site. It may be used by many goroutines.
 type Client struct {
-	cfg  Config
-	def  *definition.Definition
-	http *http.Client
+	cfg      Config
+	def      *definition.Definition
+	http     *http.Client
+	throttle throttle
 }
 
 // NewClient returns a Client for the site of cfg.Definition.
@@ -297,6 +298,9 @@ func (p *polite) RoundTrip(req *http.Request) (*http.Response, error) {
 // send waits for a turn and sends the request.
 func (p *polite) send(req *http.Request, interval time.Duration) (*http.Response, error) {
 	ctx := req.Context()
+	if p.def.Politeness.AutoThrottle {
+		interval = max(interval, p.throttle.delay())
+	}
 	for deadline := time.Now().Add(p.cfg.Patience); ; {
 		wait, err := p.cfg.Pacer.Take(ctx, interval)
 		if err != nil {
@@ -317,7 +321,11 @@ func (p *polite) send(req *http.Request, interval time.Duration) (*http.Response
 			return nil, ctx.Err()
 		}
 	}
+	began := time.Now()
 	res, err := p.cfg.Transport.RoundTrip(req)
+	if err == nil {
+		p.throttle.observe(time.Since(began), res.StatusCode == http.StatusOK)
+	}
 	if err != nil && p.cfg.NoProxy != nil && errors.Is(err, p.cfg.NoProxy) && p.def.Proxy.Fallback == definition.FallbackDirect {
 		p.cfg.Logger.Warn("no proxy; asking the site directly, as its definition says", "site", p.def.Site)
 		return p.cfg.Direct.RoundTrip(req)
