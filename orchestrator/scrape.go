@@ -24,7 +24,7 @@ type ScrapeOptions struct {
 type Scraped struct {
 	Site    string   `json:"site"`
 	JobID   string   `json:"job_id"`
-	Status  string   `json:"status"` // COMPLETE or FAILED
+	Status  string   `json:"status"` // COMPLETE, INCOMPLETE, FAILED, or INTERRUPTED when only the wait has ended
 	Pages   int      `json:"pages"`
 	Records int      `json:"records"`
 	Errors  int      `json:"errors"` // pages that were given up
@@ -84,6 +84,9 @@ func (o *Orchestrator) Scrape(ctx context.Context, name string, opts ScrapeOptio
 	if err != nil {
 		err = fmt.Errorf("scrape %s: %w", name, err)
 		scraped.Error = err.Error()
+		if ctx.Err() != nil {
+			scraped.Status = "INTERRUPTED" // it goes on with the next workers
+		}
 	}
 	return scraped, err
 }
@@ -108,8 +111,8 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 	scraped.JobID = run.ID()
 	track := o.opts.Display.Track(name)
 	summary, err := await(ctx, o, track, run, awaited{
-		name: name, prefix: sites.ProgressPrefix(name), unit: "pages",
-		note: func(ctx context.Context) monitor.Progress {
+		name: name, prefix: sites.ProgressPrefix(name),
+		progress: func(ctx context.Context, _ tasks.Progress) monitor.Progress {
 			p, err := o.Sites.Progress(ctx, name, run.ID())
 			if err != nil {
 				return monitor.Progress{} // only for show; the wait tells of trouble

@@ -1,0 +1,251 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/orchestrator/config"
+	"muster/orchestrator/demo"
+	"muster/orchestrator/redisd"
+	"muster/proxies/proxytest"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// settings are those of a system of the test's own, on a Redis in the process.
+func settings(t *testing.T) config.Config {
+	cfg := config.Default()
+	cfg.DataDir = t.TempDir()
+	cfg.Redis.Mode = string(redisd.Embedded)
+	cfg.Wait.Poll = 100 * time.Millisecond
+	return cfg
+}
+
+// worldSettings are settings for a world whose list holds only proxies that
+// answer at once.
+func worldSettings(t *testing.T) (config.Config, *demo.World) {
+	world, err := demo.Start(t.Context(), demo.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = world.Close() })
+	var list strings.Builder
+	for _, p := range world.Proxies {
+		if p.Expect().Usable() && p.Kind != proxytest.Slow {
+			list.WriteString(p.URL.String() + "\n")
+		}
+	}
+	cfg := settings(t)
+	cfg.Proxies.Sources = []string{filepath.Join(t.TempDir(), "list.txt")}
+	if err := os.WriteFile(cfg.Proxies.Sources[0], []byte(list.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Proxies.Judges, cfg.Proxies.JudgeKey, cfg.Proxies.AllowLocal = []string{world.Judge}, world.JudgeKey, true
+	cfg.Sites.Dir = world.Definitions
+	return cfg, world
+}
+
+func TestRunStopsItsRedisHoweverItEnds(t *testing.T) {
+	t.Parallel()
+	why := errors.New("enough")
+	for name, fn := range map[string]func(context.Context) error{
+		"return": func(context.Context) error { return nil },
+		"error":  func(context.Context) error { return why },
+		"panic":  func(context.Context) error { panic(why) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var url string
+			var err error
+			func() {
+				defer func() {
+					if r := recover(); r != nil {
+						err, _ = r.(error)
+					}
+				}()
+				err = Run(t.Context(), settings(t), Options{}, func(ctx context.Context, o *Orchestrator) error {
+					url = o.Redis().URL()
+					if err := o.StartWorkers(ctx); err != nil {
+						return err
+					}
+					return fn(ctx)
+				})
+			}()
+			if name != "return" && !errors.Is(err, why) || name == "return" && err != nil {
+				t.Errorf("got error %v", err)
+			}
+			if err := redisd.Ping(context.Background(), url, time.Second); err == nil {
+				t.Errorf("the Redis at %s still answers", url)
+			}
+		})
+	}
+}
+
+func TestRunLeavesAForeignRedisAlone(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	cfg := settings(t)
+	cfg.Redis.Mode, cfg.Redis.URL = string(redisd.External), server.URL()
+	if err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error { return o.StartWorkers(ctx) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := redisd.Ping(t.Context(), cfg.Redis.URL, time.Second); err != nil {
+		t.Errorf("a Redis that was there before was stopped: %v", err)
+	}
+}
+
+func TestDataFolderThatIsAFile(t *testing.T) {
+	t.Parallel()
+	cfg := settings(t)
+	cfg.DataDir = filepath.Join(cfg.DataDir, "file")
+	if err := os.WriteFile(cfg.DataDir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := Run(t.Context(), cfg, Options{}, func(context.Context, *Orchestrator) error { t.Error("it ran"); return nil })
+	if err == nil || !strings.Contains(err.Error(), "--data-dir") {
+		t.Errorf("got %v, want advice", err)
+	}
+}
+
+func TestEnsureProxiesRefreshesOnlyWhenThereAreFew(t *testing.T) {
+	t.Parallel()
+	cfg, _ := worldSettings(t)
+	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
+		if err := o.EnsureProxies(ctx); err != nil {
+			return err
+		}
+		usable, err := o.Pool.Usable(ctx)
+		if err != nil || usable < cfg.Proxies.MinUsable {
+			t.Errorf("%d usable, error %v, want at least %d", usable, err, cfg.Proxies.MinUsable)
+		}
+		first, err := o.Pool.Status(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stat(filepath.Join(cfg.DataDir, "live_proxies.json")); err != nil {
+			t.Errorf("the pool was not exported: %v", err)
+		}
+
+		// Now there are enough: even sources that are gone do not matter.
+		o.cfg.Proxies.Sources = []string{filepath.Join(cfg.DataDir, "gone.txt")}
+		if err := o.EnsureProxies(ctx); err != nil {
+			t.Errorf("with enough proxies: %v", err)
+		}
+		if again, err := o.Pool.Status(ctx); err != nil || again != first {
+			t.Errorf("it refreshed again: %+v, error %v", again, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEnsureProxiesSaysWhyThereAreNone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*config.Config)
+		is     error
+		says   string
+	}{
+		"no sources":        {func(cfg *config.Config) { cfg.Proxies.Sources = nil }, ErrFewProxies, "proxies.sources"},
+		"unreadable":        {func(cfg *config.Config) { cfg.Proxies.Sources = []string{"/nowhere/list.txt"} }, nil, "no proxy source could be read"},
+		"judge unreachable": {func(cfg *config.Config) { cfg.Proxies.Judges = []string{"http://127.0.0.1:1"} }, nil, "no judge answers"},
+		"too few":           {func(cfg *config.Config) { cfg.Proxies.MinUsable = 1000 }, ErrFewProxies, "of the 1000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg, world := worldSettings(t)
+			c.change(&cfg)
+			err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
+				// A site is not scraped then, and never without a proxy.
+				_, err := o.Scrape(ctx, "shop", ScrapeOptions{})
+				return err
+			})
+			if err == nil || !strings.Contains(err.Error(), c.says) || c.is != nil && !errors.Is(err, c.is) {
+				t.Errorf("got %v, want it to say %q", err, c.says)
+			}
+			if n := world.Shop.Traffic().Asked(); n != 0 {
+				t.Errorf("the site was asked for %d pages without a proxy", n)
+			}
+		})
+	}
+}
+
+func TestOneFailingSiteDoesNotStopTheOther(t *testing.T) {
+	t.Parallel()
+	cfg, world := worldSettings(t)
+	broken := "site: broken\nbase_url: http://nowhere.example\nstart: [/]\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
+	if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "broken.yaml"), []byte(broken), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var round *Round
+	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) (err error) {
+		round, err = o.Round(ctx, []string{"broken", "news"}, ScrapeOptions{})
+		return err
+	})
+	if err == nil || !strings.Contains(err.Error(), "scrape broken") {
+		t.Errorf("got error %v", err)
+	}
+	if round == nil || round.Sites[0].Status == "COMPLETE" || round.Sites[1].Status != "COMPLETE" {
+		t.Fatalf("got %+v", round)
+	}
+	if n := len(world.News.Truth()); round.Sites[1].Records != n {
+		t.Errorf("news: %d records, want %d", round.Sites[1].Records, n)
+	}
+}
+
+func TestScheduleOfTheSettings(t *testing.T) {
+	t.Parallel()
+	cfg := settings(t)
+	cfg.Sites.Schedule = map[string]string{"quotes.toscrape.com": "@every 1h", "books.toscrape.com": "0 3 * * *"}
+	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
+		if _, err := o.schedule(); err != nil {
+			t.Errorf("a right schedule: %v", err)
+		}
+		o.cfg.Sites.Schedule = map[string]string{"qoutes.toscrape.com": "@every 1h"}
+		if _, err := o.schedule(); err == nil || !strings.Contains(err.Error(), "quotes.toscrape.com") {
+			t.Errorf("an unknown site: got %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReuseTakesTheWorkersThatRun(t *testing.T) {
+	t.Parallel()
+	cfg := settings(t)
+	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
+		if err := o.StartWorkers(ctx); err != nil {
+			return err
+		}
+		if err := o.StartWorkers(ctx); err != nil { // again: nothing happens
+			return err
+		}
+		second := cfg
+		second.DataDir = t.TempDir()
+		second.Redis.Mode, second.Redis.URL = string(redisd.External), o.Redis().URL()
+		return Run(ctx, second, Options{Reuse: true}, func(ctx context.Context, other *Orchestrator) error {
+			if err := other.StartWorkers(ctx); err != nil {
+				return err
+			}
+			live, err := tasks.NewClient(other.Client.Redis()).Workers(ctx)
+			if len(live) != 1 {
+				t.Errorf("got %d workers, want the one that ran already", len(live))
+			}
+			return err
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
