@@ -244,6 +244,15 @@ func (b *bench) pagesAsked() int {
 	return b.Shop.Traffic().Asked() + b.News.Traffic().Asked()
 }
 
+// proxiesAsked is how many requests the proxies have seen.
+func (b *bench) proxiesAsked() int64 {
+	var n int64
+	for _, p := range b.Proxies {
+		n += p.Requests()
+	}
+	return n
+}
+
 // summary is what a round or a demo prints with --json.
 type summary struct {
 	Proxies struct{ Candidates, Alive, Usable int }
