@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -32,10 +31,10 @@ type Config struct {
 	// Dir is the working folder. Defaults to this process's.
 	Dir string
 	// LogFile receives what the child writes to stdout and stderr, appended.
-	// A file over MaxLog is moved aside to LogFile+".1" when the child starts.
-	// Defaults to nowhere.
+	// Several children may share one. Defaults to nowhere.
 	LogFile string
-	// MaxLog is the size from which a log file is moved aside. Defaults to 32 MB.
+	// MaxLog is the size from which what is in the log file is moved aside, to
+	// LogFile+".1". Defaults to 32 MB.
 	MaxLog int64
 	// PIDDir is the folder of the pid file. Defaults to no pid file.
 	PIDDir string
@@ -51,7 +50,8 @@ type Config struct {
 	// made place for another. Defaults to 1 s.
 	Recheck time.Duration
 	// OnExit is told of every end of the child, before it is started again. It
-	// runs in the supervisor, so a restart waits for it. Optional.
+	// runs in the supervisor: a restart waits for it, and it must not call Stop
+	// or Kill. Optional.
 	OnExit func(Exit)
 	// Logger defaults to none.
 	Logger *slog.Logger
@@ -164,6 +164,13 @@ func Start(cfg Config) (*Process, error) {
 // supervise is the goroutine that owns the child from first to last.
 func (p *Process) supervise(first chan<- error) {
 	defer close(p.done)
+	if p.cfg.LogFile != "" {
+		ended := make(chan struct{})
+		var log sync.WaitGroup
+		log.Go(func() { p.keepLogSmall(ended) })
+		defer log.Wait()
+		defer close(ended)
+	}
 	// The kernel signals the child when this thread ends: keep it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -209,7 +216,7 @@ func (p *Process) spawn(starts int) (*exec.Cmd, error) {
 	ownGroup(cmd, sigTerm)
 
 	if p.cfg.LogFile != "" {
-		log, err := openLog(p.cfg.LogFile, p.cfg.MaxLog)
+		log, err := os.OpenFile(p.cfg.LogFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
 			return nil, fmt.Errorf("start %s: %w", p.cfg.Name, err)
 		}
@@ -347,45 +354,4 @@ func (p *Process) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.status
-}
-
-func openLog(path string, maxSize int64) (*os.File, error) {
-	if info, err := os.Stat(path); err == nil && info.Size() > maxSize {
-		if err := os.Rename(path, path+".1"); err != nil {
-			return nil, err
-		}
-	}
-	return os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-}
-
-// LogTail returns the last bytes of a log file, at most max, cut at a line. It
-// is empty when there is no such file.
-func LogTail(path string, max int64) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return ""
-	}
-	from := info.Size() - max
-	if from > 0 {
-		if _, err := f.Seek(from, io.SeekStart); err != nil {
-			return ""
-		}
-	}
-	b, err := io.ReadAll(io.LimitReader(f, max))
-	if err != nil {
-		return ""
-	}
-	if from > 0 {
-		for i, c := range b {
-			if c == '\n' {
-				return string(b[i+1:])
-			}
-		}
-	}
-	return string(b)
 }

@@ -334,19 +334,45 @@ func TestPIDFileFollowsExec(t *testing.T) {
 
 func TestLogIsMovedAside(t *testing.T) {
 	t.Parallel()
-	cfg, file := child(t, "polite")
-	cfg.MaxLog = 10
-	for range 2 {
-		p := start(t, cfg)
-		readyPID(t, file)
-		if err := p.Stop(t.Context()); err != nil {
+	path := filepath.Join(t.TempDir(), "x.log")
+	log, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) // as a child has it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	for _, c := range []struct{ write, log, aside string }{
+		{"first\n", "first\n", ""},
+		{"second\n", "", "first\nsecond\n"},
+		{"third\n", "third\n", "first\nsecond\n"},
+	} {
+		if _, err := log.WriteString(c.write); err != nil {
 			t.Fatal(err)
 		}
-	}
-	for _, path := range []string{cfg.LogFile, cfg.LogFile + ".1"} {
-		if got := LogTail(path, 1<<10); got != "this is polite\n" {
-			t.Errorf("%s has %q", filepath.Base(path), got)
+		if err := moveLogAside(path, 10); err != nil {
+			t.Fatal(err)
 		}
+		if got, aside := LogTail(path, 100), LogTail(path+".1", 100); got != c.log || aside != c.aside {
+			t.Errorf("after %q: log %q, aside %q; want %q and %q", c.write, got, aside, c.log, c.aside)
+		}
+	}
+	if err := moveLogAside(path+".none", 10); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLogTail(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "x.log")
+	if err := os.WriteFile(path, []byte("one\ntwo\nthree\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range map[int64]string{100: "one\ntwo\nthree\n", 12: "two\nthree\n", 7: "three\n", 1: ""} {
+		if got := LogTail(path, n); got != want {
+			t.Errorf("last %d: %q, want %q", n, got, want)
+		}
+	}
+	if got := LogTail(path+".none", 10); got != "" {
+		t.Errorf("missing file: %q", got)
 	}
 }
 
