@@ -1,10 +1,12 @@
 package fetch
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/html"
 
@@ -47,6 +49,10 @@ var small = []struct{ css, reason string }{
 	{`iframe[src*="recaptcha"], script[src*="recaptcha"], .g-recaptcha, .h-captcha, script[src*="hcaptcha"], iframe[src*="hcaptcha"], script[src*="awswaf"], #captcha, img[src*="captcha" i]`, "a captcha and hardly any text"},
 }
 
+// strongScripts stand in the scripts of challenges, whose noscript text is
+// out of a selector's reach.
+var strongScripts = [][]byte{[]byte("window._cf_chl_opt"), []byte("window.gokuProps"), []byte("KPSDK.scriptStart")}
+
 var compiled = map[string]definition.Selector{}
 
 func init() {
@@ -71,7 +77,7 @@ var (
 	captchaURL  = regexp.MustCompile(`(?i)captcha|challenge|/sorry/|blocked|verify-human|are-you-human`)
 	loginURL    = regexp.MustCompile(`(?i)/(login|signin|sign-in|log-in|captcha|blocked|denied|sorry|challenge|verify)([/?.#]|$)`)
 	refusal     = regexp.MustCompile(`(?i)^\W*(error\W*)?(\d{3}\W*)?(access (to this page has been |is )?(temporarily )?denied|attention required|just a moment|too many requests|rate limit(ed| exceeded)|(please )?verify (that )?you are (a )?human|are you (a )?(human|robot)|you have been blocked|(sorry, )?you(r access| have|r ip( address)?)? (has |have )?been (temporarily )?(blocked|banned)|(robot|bot|human) (check|verification)|security (check|verification|challenge)|captcha|checking your browser|ddos protection|request (blocked|rejected|unsuccessful)|unusual traffic|pardon our interruption|one more step|forbidden|please (wait|enable (js|javascript|cookies)).{0,40}|access blocked|доступ (ограничен|запрещ[её]н)|zugriff verweigert|accès refusé|acceso denegado|проверка|подтвердите)`)
-	refusalText = regexp.MustCompile(`(?i)(unusual traffic from|automated (requests|access|queries)|verify (that )?you('re| are) (not a robot|(a )?human)|complete the (captcha|security check)|enable (javascript|js) and cookies to continue|your (ip|ip address|access) (has been|was|is) (temporarily )?(blocked|banned|limited|suspended)|you have been (temporarily )?(blocked|banned|rate.?limited)|access to this (page|site|website|resource) (has been|is|was) (denied|blocked|limited)|too many requests|request was (blocked|rejected)|checking (if the site connection is secure|your browser)|not a robot|ray id|reference #\d+\.|incident id|suspicious activity|are you (a )?(human|robot)|slow down)`)
+	refusalText = regexp.MustCompile(`(?i)(unusual traffic from|automated (requests|access|queries)|verify (that )?you('re| are) (not a robot|(a )?human)|complete the (captcha|security check)|enable (javascript|js) and cookies to continue|your (ip|ip address|access) (has been|was|is) (temporarily )?(blocked|banned|limited|suspended)|you have been (temporarily )?(blocked|banned|rate.?limited)|access to this (page|site|website|resource) (has been|is|was) (denied|blocked|limited)|too many requests|request was (blocked|rejected)|checking (if the site connection is secure|your browser)|not a robot|ray id|reference #\d+\.|incident id|suspicious activity|are you (a )?(human|robot)|slow down|you are being rate.?limited|banned you|think (that )?you (are|were) a bot)`)
 )
 
 // Inspect looks a parsed page over for signs that it is a refusal although
@@ -99,7 +105,7 @@ func Score(def *definition.Definition, d *extract.Doc) Signs {
 		return s
 	}
 	text := d.Text()
-	chars := len([]rune(text))
+	chars := utf8.RuneCountInString(text)
 	mustHave := extract.MustHave(def, d)
 	for _, c := range strong {
 		if compiled[c.css].First(d.Root) != nil {
@@ -107,6 +113,11 @@ func Score(def *definition.Definition, d *extract.Doc) Signs {
 		}
 	}
 	if chars < 2000 {
+		for _, script := range strongScripts {
+			if bytes.Contains(d.Page.Body, script) {
+				s.add(blockScore, "a challenge script")
+			}
+		}
 		for _, c := range small {
 			if compiled[c.css].First(d.Root) != nil {
 				points := 1
