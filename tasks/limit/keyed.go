@@ -70,7 +70,7 @@ func (s *Slot) Key() string { return s.key }
 func (l *KeyedLimiter) Limit(ctx context.Context, key string) (int, error) {
 	n, err := l.rdb.Get(ctx, slotKeys(l.cfg.Namespace, key)[3]).Int()
 	if errors.Is(err, redis.Nil) {
-		return l.configured(key), nil
+		return l.Configured(key), nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read the limit of %s: %w", key, err)
@@ -78,7 +78,9 @@ func (l *KeyedLimiter) Limit(ctx context.Context, key string) (int, error) {
 	return n, nil
 }
 
-func (l *KeyedLimiter) configured(key string) int {
+// Configured returns the number of a key's slots as this process is set up,
+// without a look at what SetLimit has set.
+func (l *KeyedLimiter) Configured(key string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n, ok := l.cfg.PerKey[key]; ok {
@@ -218,7 +220,7 @@ func (l *KeyedLimiter) ask(ctx context.Context, key, holder string, wait bool) (
 		waits = 1
 	}
 	got, err := acquireCmd.Run(ctx, l.rdb, slotKeys(l.cfg.Namespace, key),
-		holder, l.configured(key), l.cfg.TTL.Milliseconds(), waits, waiterTTL.Milliseconds()).Int()
+		holder, l.Configured(key), l.cfg.TTL.Milliseconds(), waits, waiterTTL.Milliseconds()).Int()
 	if err != nil {
 		if l.cfg.FailOpen && ctx.Err() == nil {
 			l.warn.open(err)

@@ -187,15 +187,15 @@ func TestDeadHoldersFreeTheirSlots(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		ctx := t.Context()
-		dead := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{TTL: 200 * time.Millisecond})
-		s := must[*limit.Slot](t)(dead.Acquire(ctx, "k"))
+		dead := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{TTL: 900 * time.Millisecond})
+		must[*limit.Slot](t)(dead.Acquire(ctx, "k"))
 		limit.Die(dead)
-		live := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{TTL: 200 * time.Millisecond})
+		live := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{TTL: 900 * time.Millisecond})
 		held := must[*limit.Slot](t)(live.Acquire(ctx, "k"))
-		_ = s
+		defer func() { _ = held.Release(ctx) }()
 
 		// A live holder keeps its slot well past the TTL.
-		keep, cancel := context.WithTimeout(ctx, 600*time.Millisecond)
+		keep, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
 		if other, err := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{}).Acquire(keep, "k"); err == nil {
 			t.Fatalf("a slot that is held was given to %v", other)

@@ -9,6 +9,9 @@ const (
 	enqueueBytes = 1 << 20
 )
 
+// Check says what is wrong with an item, without adding it.
+func (q *Queue) Check(it Item) error { return it.check(q.cfg.MaxPayload) }
+
 // Enqueue adds items that the queue does not know yet, and says how many those
 // were. A known ID is left as it is, in whatever state. Items are checked
 // before any is added; they are added in chunks, so that an error of Redis can

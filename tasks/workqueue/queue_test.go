@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,6 +21,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Enough to find what is wrong, on two kinds of Redis and two cores; more
+	// with -rapid.checks.
+	if err := flag.Set("rapid.checks", "30"); err != nil {
+		panic(err)
+	}
 	redistest.Main(m, func() error { return goleak.Find() })
 }
 

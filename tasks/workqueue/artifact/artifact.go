@@ -1,0 +1,126 @@
+// Package artifact turns lines of JSON into items of a work queue, and fetches
+// what they name into a folder.
+//
+// An artifact is a JSON object with an id, and usually with a URL. [Item] finds
+// its resources: the resolver that it names, and the host of its URL, so that
+// limits for both hold without the queue knowing what they are. [Import] reads
+// a file of them, however long. [Fetcher] is the handler of kind [FetchKind].
+package artifact
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"muster/tasks/limit"
+	"muster/tasks/workqueue"
+)
+
+// FetchKind is the kind of an artifact that does not name another: it is
+// downloaded.
+const FetchKind = "http.fetch"
+
+// Resource keys begin with these.
+const (
+	ResolverKey = "resolver:"
+	HostKey     = "host:"
+)
+
+// The fields in which artifacts name their resolver and their URL, in the
+// order in which they count.
+var (
+	resolverFields = []string{"resolver_hint", "resolver", "resolver_name"}
+	urlFields      = []string{"url", "source_url", "origin_url", "download_url", "landing_url", "pdf_url"}
+	urlLists       = []string{"urls", "landing_urls", "pdf_urls"}
+)
+
+// Parse reads an artifact: a JSON object with an id, or an artifact_id.
+func Parse(data []byte) (workqueue.Item, error) {
+	fields, err := object(data)
+	if err != nil {
+		return workqueue.Item{}, err
+	}
+	id := text(fields, "id", "artifact_id")
+	if id == "" {
+		return workqueue.Item{}, errors.New(`no id; give one in "id" or "artifact_id"`)
+	}
+	return item(id, data, fields)
+}
+
+// Item makes the item of an artifact whose id is known.
+func Item(id string, data []byte) (workqueue.Item, error) {
+	fields, err := object(data)
+	if err != nil {
+		return workqueue.Item{}, err
+	}
+	return item(id, data, fields)
+}
+
+func item(id string, data []byte, fields map[string]json.RawMessage) (workqueue.Item, error) {
+	it := workqueue.Item{ID: id, Kind: text(fields, "kind"), Payload: bytes.Clone(bytes.TrimSpace(data))}
+	if it.Kind == "" {
+		it.Kind = FetchKind
+	}
+	if p, ok := fields["priority"]; ok {
+		if err := json.Unmarshal(p, &it.Priority); err != nil {
+			return workqueue.Item{}, fmt.Errorf("priority %.40s is no whole number", p)
+		}
+	}
+	if r := text(fields, resolverFields...); r != "" {
+		it.ResourceKeys = append(it.ResourceKeys, ResolverKey+r)
+	}
+	if h := limit.HostKey(urlOf(fields)); h != "" && len(h) < 256 {
+		it.ResourceKeys = append(it.ResourceKeys, HostKey+h)
+	}
+	return it, nil
+}
+
+func object(data []byte) (map[string]json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		if kind := new(json.UnmarshalTypeError); errors.As(err, &kind) {
+			return nil, fmt.Errorf("an artifact is a JSON object, not %s", kind.Value)
+		}
+		return nil, err
+	}
+	if fields == nil {
+		return nil, errors.New("an artifact is a JSON object, not null")
+	}
+	return fields, nil
+}
+
+// text returns the first of the fields that holds more than blanks.
+func text(fields map[string]json.RawMessage, names ...string) string {
+	for _, n := range names {
+		var s string
+		if json.Unmarshal(fields[n], &s) == nil && strings.TrimSpace(s) != "" {
+			return strings.TrimSpace(s)
+		}
+	}
+	return ""
+}
+
+// urlOf returns the URL of an artifact, "" if it has none.
+func urlOf(fields map[string]json.RawMessage) string {
+	if u := text(fields, urlFields...); u != "" {
+		return u
+	}
+	for _, n := range urlLists {
+		var list []string
+		if json.Unmarshal(fields[n], &list) != nil {
+			continue
+		}
+		for _, u := range list {
+			if strings.TrimSpace(u) != "" {
+				return strings.TrimSpace(u)
+			}
+		}
+	}
+	var plan map[string]json.RawMessage
+	if json.Unmarshal(fields["plan"], &plan) == nil {
+		return text(plan, "url")
+	}
+	return ""
+}

@@ -1,0 +1,213 @@
+package artifact_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/tasks/redistest"
+	"muster/tasks/workqueue"
+	"muster/tasks/workqueue/artifact"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		`{"id":"a"}`: "a http.fetch []",
+		`{"artifact_id":"a","kind":"k","resolver":" ","resolver_name":"x"}`:                       "a k [resolver:x]",
+		`{"id":" a ","resolver_hint":"u","resolver":"v","url":"https://H.example:443/x"}`:         "a http.fetch [resolver:u host:h.example]",
+		`{"id":"a","url":"","pdf_url":"http://p:8080","urls":["http://no"]}`:                      "a http.fetch [host:p:8080]",
+		`{"id":"a","urls":["", "http://first"],"pdf_urls":["http://second"]}`:                     "a http.fetch [host:first]",
+		`{"id":"a","plan":{"url":"http://plan/x"},"urls":[1]}`:                                    "a http.fetch [host:plan]",
+		`{"id":"a","url":"http://` + strings.Repeat("x", 300) + `/","note":"garbage has no key"}`: "a http.fetch []",
+		`{}`:                        `no id`,
+		`{"id":5}`:                  `no id`,
+		`[1]`:                       `not array`,
+		`null`:                      `not null`,
+		`{"id":"a"`:                 `unexpected end`,
+		`{"id":"a","priority":"x"}`: `no whole number`,
+	} {
+		it, err := artifact.Parse([]byte(line))
+		got := fmt.Sprint(it.ID, " ", it.Kind, " ", it.ResourceKeys)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != want && (err == nil || !strings.Contains(got, want)) {
+			t.Errorf("%s is %q, want %q", line, got, want)
+		}
+	}
+}
+
+func TestImport(t *testing.T) {
+	t.Parallel()
+	var lines bytes.Buffer
+	lines.WriteString("\xef\xbb\xbf")
+	for i := range 2500 {
+		fmt.Fprintf(&lines, `{"id":"a%d","url":"http://h%d.example/"}`+"\n", i, i%7)
+	}
+	lines.WriteString("\n  \nnot json\n" + `{"url":"http://no.id"}` + "\n" + `{"id":"long","x":"` + strings.Repeat("x", 100_000) + `"}` +
+		"\n" + `{"id":"a1"}` + "\n{\"id\":\"bad\xff\"}\n" + `{"id":"last"}`)
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = z.Write(lines.Bytes())
+	_ = z.Close()
+
+	for name, in := range map[string][]byte{"plain": lines.Bytes(), "gzip": packed.Bytes()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := workqueue.New(redistest.New(t), "q", workqueue.Config{})
+			var bad []int64
+			cfg := artifact.ImportConfig{MaxLine: 50_000, BadLine: func(n int64, err error) { bad = append(bad, n) }}
+			rep, err := artifact.Import(t.Context(), q, bytes.NewReader(in), cfg)
+			if err != nil || rep != (artifact.Report{New: 2501, Duplicate: 1, Errors: 4, Lines: 2508}) {
+				t.Fatalf("got %+v, %v", rep, err)
+			}
+			if !slices.Equal(bad, []int64{2503, 2504, 2505, 2507}) {
+				t.Errorf("bad lines are %v", bad)
+			}
+			// Again, as after an import that was cut short.
+			rep, err = artifact.Import(t.Context(), q, bytes.NewReader(in), artifact.ImportConfig{Limit: 10})
+			if err != nil || rep != (artifact.Report{Duplicate: 10, Lines: 10}) {
+				t.Fatalf("got %+v, %v", rep, err)
+			}
+			if s, err := q.Stats(t.Context()); err != nil || s.Queued != 2501 {
+				t.Fatalf("%+v, %v", s, err)
+			}
+		})
+	}
+	q := workqueue.New(redistest.New(t), "q", workqueue.Config{})
+	rep, err := artifact.Import(t.Context(), q, bytes.NewReader(packed.Bytes()[:packed.Len()/2]), artifact.ImportConfig{})
+	if err == nil || rep.New == 0 {
+		t.Fatalf("half a gzip file: %+v, %v", rep, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := artifact.Import(ctx, q, bytes.NewReader(lines.Bytes()), artifact.ImportConfig{}); err == nil {
+		t.Fatal("an import that was called off went on")
+	}
+}
+
+func TestFetch(t *testing.T) {
+	t.Parallel()
+	body := "%PDF content"
+	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(body)))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/a.pdf":
+			w.Header().Set("Content-Type", "application/pdf; x=y")
+			_, _ = io.WriteString(w, body)
+		case "/moved":
+			http.Redirect(w, r, "/a.pdf", http.StatusFound)
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+		case "/busy":
+			w.Header().Set("Retry-After", "7200")
+			w.WriteHeader(http.StatusTooManyRequests)
+		case "/broken":
+			w.WriteHeader(http.StatusBadGateway)
+		case "/cut":
+			w.Header().Set("Content-Length", "100")
+			_, _ = io.WriteString(w, "short")
+		case "/big":
+			_, _ = io.WriteString(w, strings.Repeat("x", 2000))
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	dir := t.TempDir()
+	f, err := artifact.NewFetcher(artifact.FetcherConfig{Dir: dir, MaxBytes: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := workqueue.NewMux()
+	mux.Handle(artifact.FetchKind, f.Handle)
+	q := workqueue.New(redistest.New(t), "q", workqueue.Config{MaxAttempts: 2, Backoff: workqueue.Backoff{Base: time.Millisecond}})
+	rows := []struct{ id, payload, state, note string }{
+		{"plain", `{"url":"U/a.pdf"}`, "done", ""},
+		{"checked", `{"url":"U/a.pdf","type":"application/PDF","size":12,"sha256":"` + strings.ToUpper(sum) + `"}`, "done", ""},
+		{"moved", `{"urls":["U/moved"]}`, "done", ""},
+		{"gone", `{"url":"U/nothing"}`, "error", "404"},
+		{"wrong type", `{"url":"U/a.pdf","type":"text/html"}`, "error", "not \"text/html\""},
+		{"wrong size", `{"url":"U/a.pdf","size":5}`, "error", "not 5"},
+		{"wrong sum", `{"url":"U/a.pdf","sha256":"00"}`, "error", "SHA-256"},
+		{"loop", `{"url":"U/loop"}`, "error", "10 redirects"},
+		{"broken", `{"url":"U/broken"}`, "error", "502"},
+		{"cut", `{"url":"U/cut"}`, "error", "unexpected EOF"},
+		{"big", `{"url":"U/big"}`, "error", "1000 are allowed"},
+		{"file", `{"url":"file:///etc/passwd"}`, "error", "artifact_validation_failed"},
+		{"none", `{}`, "error", "artifact_validation_failed"},
+		{"typed", `{"url":"U/a.pdf","size":"big"}`, "error", "artifact_validation_failed"},
+		{"busy", `{"url":"U/busy"}`, "queued", "429"},
+	}
+	for _, r := range rows {
+		it, err := artifact.Item(r.id, []byte(strings.ReplaceAll(r.payload, "U", srv.URL)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := q.Enqueue(t.Context(), it); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p, err := workqueue.NewPool(q, mux, workqueue.PoolConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ended := make(chan error)
+	go func() { ended <- p.Run(ctx) }()
+	for {
+		s, err := q.Stats(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.InProgress == 0 && s.Queued == 1 && s.Delayed == 1 {
+			break
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		got, err := q.Get(t.Context(), r.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got[0].State) != r.state || !strings.Contains(got[0].Note, r.note) {
+			t.Errorf("%s: %s %q, want %s %q", r.id, got[0].State, got[0].Note, r.state, r.note)
+		}
+		if r.id == "busy" {
+			if in := time.Until(got[0].Available); in < 14*time.Minute || in > 16*time.Minute {
+				t.Errorf("busy is tried again in %v, want the cap of 15 minutes", in)
+			}
+		}
+	}
+	want := fmt.Sprintf(`{"path":"%s/%s","sha256":"%s","size":12,"type":"application/pdf"}`, sum[:2], sum, sum)
+	if got, _ := q.Get(t.Context(), "moved"); string(got[0].Result) != want {
+		t.Errorf("result is %s", got[0].Result)
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, sum[:2], sum)); err != nil || string(data) != body {
+		t.Errorf("content is %q, %v", data, err)
+	}
+	if parts, _ := filepath.Glob(filepath.Join(dir, "incoming", "*")); len(parts) != 0 {
+		t.Errorf("left behind: %v", parts)
+	}
+	if _, err := artifact.NewFetcher(artifact.FetcherConfig{}); err == nil {
+		t.Error("no folder is accepted")
+	}
+}

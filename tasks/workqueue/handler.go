@@ -1,0 +1,98 @@
+package workqueue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Handler does the work of an item. The zero Outcome stands for Done. An error
+// means that the run failed: the item is tried again after a back-off while it
+// has attempts left. Permanent, RetryAfter and Postpone say otherwise. The
+// context ends at the item's deadline, when its lease is lost, and when the
+// pool stops.
+type Handler func(ctx context.Context, it Leased) (Outcome, error)
+
+// Mux finds the handler of an item by its kind.
+type Mux struct{ handlers map[string]Handler }
+
+// NewMux returns an empty Mux.
+func NewMux() *Mux { return &Mux{handlers: make(map[string]Handler)} }
+
+// Handle registers the handler of a kind. It must not be called while a pool
+// runs.
+func (m *Mux) Handle(kind string, h Handler) { m.handlers[kind] = h }
+
+// Kinds lists the kinds that have a handler.
+func (m *Mux) Kinds() []string { return slices.Sorted(maps.Keys(m.handlers)) }
+
+func (m *Mux) find(kind string) (Handler, error) {
+	if h, ok := m.handlers[kind]; ok {
+		return h, nil
+	}
+	return nil, Permanent(fmt.Errorf("no handler for kind %q; there are %s", kind, strings.Join(m.Kinds(), ", ")))
+}
+
+// JSON makes a Handler of a function that takes the payload as a T. A payload
+// that is no JSON for T never reaches it.
+func JSON[T any](h func(ctx context.Context, it Leased, payload T) (Outcome, error)) Handler {
+	return func(ctx context.Context, it Leased) (Outcome, error) {
+		var payload T
+		if err := json.Unmarshal(it.Payload, &payload); err != nil {
+			return Outcome{}, Invalid(err)
+		}
+		return h(ctx, it, payload)
+	}
+}
+
+// verdict is an error that says what is to become of the item.
+type verdict struct {
+	error
+	prefix    string
+	after     time.Duration // below 0: back-off
+	permanent bool
+	free      bool // no attempt is counted
+}
+
+func (v *verdict) Unwrap() error { return v.error }
+
+// Permanent marks an error that no further attempt can cure.
+func Permanent(err error) error { return &verdict{error: err, permanent: true} }
+
+// RetryAfter marks an error after which the item is tried again in d.
+func RetryAfter(d time.Duration, err error) error { return &verdict{error: err, after: max(d, 0)} }
+
+// Postpone puts the item off for d, without counting an attempt: nothing was
+// tried.
+func Postpone(d time.Duration, reason error) error {
+	return &verdict{error: reason, after: max(d, 0), free: true}
+}
+
+// Invalid marks the error of a payload that the handler cannot take.
+func Invalid(err error) error {
+	return &verdict{error: err, prefix: "artifact_validation_failed", after: -1}
+}
+
+// judge reads what a handler's error says.
+func judge(err error) verdict {
+	v := verdict{error: err, after: -1}
+	if found := (*verdict)(nil); errors.As(err, &found) {
+		v = *found
+		v.error = err
+	}
+	if v.prefix == "" {
+		v.prefix = "pipeline_error"
+	}
+	text := strings.ToValidUTF8(err.Error(), "\uFFFD")
+	if utf8.RuneCountInString(text) > 100 {
+		text = string([]rune(text)[:100])
+	}
+	v.error = fmt.Errorf("%s: %s", v.prefix, text)
+	return v
+}
