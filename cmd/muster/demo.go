@@ -58,7 +58,7 @@ func runDemo(env environment, c *cli.Context) error {
 
 	var round *orchestrator.Round
 	err = withSystem(env, c, loaded, false, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
-		fmt.Fprintf(display, "demo: %d proxies, a judge and 2 sites on loopback; Redis %s: %s\n", len(world.Proxies), o.Redis().Mode(), o.Redis().Guarantee())
+		fmt.Fprintf(display, "demo: a judge, %d proxies and 2 sites on loopback, a Redis of mode %s\n", len(world.Proxies), o.Redis().Mode())
 		var err error
 		if round, err = o.Once(ctx); err != nil {
 			return err

@@ -123,7 +123,7 @@ func listProxies(env environment, c *cli.Context) error {
 			return err
 		}
 		if c.Bool("json") {
-			return printJSON(env.stdout, list)
+			return printJSON(env.stdout, append([]proxies.Member{}, list...)) // [], not null
 		}
 		t := newTable(env.stdout, "PROXY", "ANONYMITY", "EXIT", "HTTPS", "LATENCY", "OK", "SCORE", "CHECKED")
 		for _, m := range list {

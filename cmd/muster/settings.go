@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -125,12 +124,4 @@ func oneLine(err error) string {
 		line += " …"
 	}
 	return line
-}
-
-// withAdvice puts what to do next behind an error.
-func withAdvice(err error, is error, advice string) error {
-	if errors.Is(err, is) {
-		return fmt.Errorf("%w; %s", err, advice)
-	}
-	return err
 }
