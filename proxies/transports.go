@@ -67,8 +67,9 @@ func canForward(p Proxy) bool {
 func (t *transports) newPair(proxy Proxy, address string) *pair {
 	dialer := &tunnel.Dialer{Proxy: proxy.URL(), Dial: t.cfg.Dial, ConnectTimeout: t.cfg.ConnectTimeout, HandshakeTimeout: t.cfg.HandshakeTimeout}
 	base := &http.Transport{
-		MaxIdleConns:           16,
-		MaxIdleConnsPerHost:    8,
+		MaxIdleConns:           2 * t.cfg.MaxInFlight,
+		MaxIdleConnsPerHost:    t.cfg.MaxInFlight, // less would close and open connections all the time under load
+		ReadBufferSize:         16 << 10,
 		IdleConnTimeout:        60 * time.Second,
 		TLSHandshakeTimeout:    t.cfg.HandshakeTimeout,
 		ResponseHeaderTimeout:  t.cfg.HeaderTimeout,

@@ -357,30 +357,67 @@ func fallbackOf(o proxies.PickOptions) proxies.Fallback {
 	return proxies.FallbackFail
 }
 
-// stream copies a body, at once when its length is not known: events must not wait for a buffer to fill.
+// flushAfter is how long bytes of a body of unknown length wait for more.
+const flushAfter = 5 * time.Millisecond
+
+// stream copies a body. One whose length is not known may be a stream of events: what has come of it goes on soon,
+// without waiting for a buffer to fill, and without a packet for every read either.
 func stream(w http.ResponseWriter, response *http.Response) error {
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
 	if response.ContentLength >= 0 {
-		_, err := io.Copy(w, response.Body)
+		_, err := io.CopyBuffer(struct{ io.Writer }{w}, response.Body, *buffer)
 		return err
 	}
-	control := http.NewResponseController(w)
-	buffer := make([]byte, 32<<10)
-	for {
-		n, err := response.Body.Read(buffer)
-		if n > 0 {
-			if _, err := w.Write(buffer[:n]); err != nil {
-				return err
-			}
-			if err := control.Flush(); err != nil {
-				return err
-			}
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	soon := &flusher{w: w, control: http.NewResponseController(w)}
+	defer soon.stop()
+	_, err := io.CopyBuffer(soon, response.Body, *buffer)
+	return err
+}
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+
+// flusher flushes what was written flushAfter later.
+type flusher struct {
+	mu      sync.Mutex // guards the fields below
+	w       io.Writer
+	control *http.ResponseController
+	timer   *time.Timer
+	pending bool
+	done    bool
+}
+
+func (f *flusher) Write(b []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, err := f.w.Write(b)
+	switch {
+	case f.pending:
+	case f.timer == nil:
+		f.pending, f.timer = true, time.AfterFunc(flushAfter, f.flush)
+	default:
+		f.pending = true
+		f.timer.Reset(flushAfter)
+	}
+	return n, err
+}
+
+func (f *flusher) flush() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.pending && !f.done {
+		f.pending = false
+		_ = f.control.Flush()
+	}
+}
+
+// stop ends all flushing: the response writer is not ours any more after it.
+func (f *flusher) stop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.done = true
+	if f.timer != nil {
+		f.timer.Stop()
 	}
 }
 
