@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"os"
 	"testing"
 )
 
@@ -76,6 +77,28 @@ func TestEverythingKilled(t *testing.T) {
 	second.wait(t, 0)
 	wantAll(t, b.World, second.summary(t))
 	b.wantFetchedOnce(t, 2*concurrency)
+	b.wantQuiet(t)
+}
+
+// TestEmbeddedRedisKilled kills a run whose Redis lives in the process and writes its contents down only
+// every few seconds. The next run knows less than was done, fetches some pages again, and still writes no
+// record twice.
+func TestEmbeddedRedisKilled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	embedded := append(os.Environ(), "MUSTER_REDIS__MODE=embedded")
+	first := muster(t, embedded, b.onceArgs()...)
+	first.until(t, "pages being fetched", func() bool { return b.pagesAsked() >= 100 })
+	kill9(t, first.cmd.Process.Pid)
+	<-first.done
+
+	second := muster(t, embedded, b.onceArgs()...)
+	second.wait(t, 0)
+	s := second.summary(t)
+	if s.Redis != "embedded" {
+		t.Errorf("it ran on Redis %q, want embedded", s.Redis)
+	}
+	wantAll(t, b.World, s)
 	b.wantQuiet(t)
 }
 

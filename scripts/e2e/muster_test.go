@@ -146,10 +146,14 @@ func muster(t *testing.T, env []string, args ...string) *run {
 	return r
 }
 
-// once starts a round of the bench with its workers in processes.
+// once starts a round of the bench.
 func (b *bench) once(t *testing.T, args ...string) *run {
 	t.Helper()
-	return muster(t, os.Environ(), append([]string{"start", "--config", b.conf, "--once", "--json", "--progress", "lines", "--log-level", "debug"}, args...)...)
+	return muster(t, os.Environ(), b.onceArgs(args...)...)
+}
+
+func (b *bench) onceArgs(args ...string) []string {
+	return append([]string{"start", "--config", b.conf, "--once", "--json", "--progress", "lines", "--log-level", "debug"}, args...)
 }
 
 // wait waits for the end and wants the exit code.
