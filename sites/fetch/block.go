@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -31,37 +32,48 @@ func (s *Signs) add(points int, reason string) {
 // Blocked tells whether the signs are enough.
 func (s Signs) Blocked() bool { return s.Score >= blockScore }
 
+// sign is an element that speaks for a challenge.
+type sign struct {
+	css    string
+	reason string
+	hints  []string // one of them stands in every page that has the element; spares a search in all others
+	sel    definition.Selector
+}
+
 // strong are elements that only a challenge has.
-var strong = []struct{ css, reason string }{
-	{`#challenge-form, #cf-challenge-running, #challenge-running, #cf-please-wait, #challenge-error-text, form[action*="__cf_chl"], form#captcha-form[action="index"]`, "a challenge form"},
-	{`iframe[src*="_Incapsula_Resource"], script[src*="_Incapsula_Resource"][src*="SWJIYLWA"]`, "an Incapsula challenge"},
-	{`#px-captcha, .px-captcha-container, [id^="px-captcha"]`, "a PerimeterX challenge"},
-	{`iframe[src*="geo.captcha-delivery.com"], script[src*="ct.captcha-delivery.com"]`, "a DataDome challenge"},
-	{`form[action*="/errors/validateCaptcha"], form[action*="/sorry/index"]`, "a captcha form"},
-	{`#sec-overlay, #sec-if-cpt-container, script[src*="/_sec/cp_challenge/"]`, "an Akamai challenge"},
-	{`#ddg-captcha, #ddos-guard, form#ddg-form`, "a DDoS-Guard challenge"},
+var strong = []*sign{
+	{css: `#challenge-form, #cf-challenge-running, #challenge-running, #cf-please-wait, #challenge-error-text, form[action*="__cf_chl"], form#captcha-form[action="index"]`, reason: "a challenge form", hints: []string{"challenge", "cf-please", "__cf_chl", "captcha-form"}},
+	{css: `iframe[src*="_Incapsula_Resource"], script[src*="_Incapsula_Resource"][src*="SWJIYLWA"]`, reason: "an Incapsula challenge", hints: []string{"_Incapsula_"}},
+	{css: `#px-captcha, .px-captcha-container, [id^="px-captcha"]`, reason: "a PerimeterX challenge", hints: []string{"px-captcha"}},
+	{css: `iframe[src*="geo.captcha-delivery.com"], script[src*="ct.captcha-delivery.com"]`, reason: "a DataDome challenge", hints: []string{"captcha-delivery"}},
+	{css: `form[action*="/errors/validateCaptcha"], form[action*="/sorry/index"]`, reason: "a captcha form", hints: []string{"validateCaptcha", "/sorry/index"}},
+	{css: `#sec-overlay, #sec-if-cpt-container, script[src*="/_sec/cp_challenge/"]`, reason: "an Akamai challenge", hints: []string{"sec-overlay", "sec-if-cpt", "cp_challenge"}},
+	{css: `#ddg-captcha, #ddos-guard, form#ddg-form`, reason: "a DDoS-Guard challenge", hints: []string{"ddg-", "ddos-guard"}},
 }
 
 // small are elements that a challenge has, and ordinary pages with a comment
 // form too, so that they count only on a page with little else.
-var small = []struct{ css, reason string }{
-	{`iframe[src*="challenges.cloudflare.com"], script[src*="challenges.cloudflare.com"], script[src*="/cdn-cgi/challenge-platform/"]`, "a Cloudflare challenge and hardly any text"},
-	{`iframe[src*="recaptcha"], script[src*="recaptcha"], .g-recaptcha, .h-captcha, script[src*="hcaptcha"], iframe[src*="hcaptcha"], script[src*="awswaf"], #captcha, img[src*="captcha" i]`, "a captcha and hardly any text"},
+var small = []*sign{
+	{css: `iframe[src*="challenges.cloudflare.com"], script[src*="challenges.cloudflare.com"], script[src*="/cdn-cgi/challenge-platform/"]`, reason: "a Cloudflare challenge and hardly any text", hints: []string{"challenges.cloudflare", "challenge-platform"}},
+	{css: `iframe[src*="recaptcha"], script[src*="recaptcha"], .g-recaptcha, .h-captcha, script[src*="hcaptcha"], iframe[src*="hcaptcha"], script[src*="awswaf"], #captcha, img[src*="captcha" i]`, reason: "a captcha and hardly any text", hints: []string{"captcha", "Captcha", "CAPTCHA", "awswaf"}},
+}
+
+func init() {
+	for _, list := range [][]*sign{strong, small} {
+		for _, c := range list {
+			c.sel = mustSelector(c.css)
+		}
+	}
+}
+
+// in tells whether the element is in a page.
+func (c *sign) in(d *extract.Doc) bool {
+	return slices.ContainsFunc(c.hints, func(h string) bool { return bytes.Contains(d.Page.Body, []byte(h)) }) && c.sel.First(d.Root) != nil
 }
 
 // strongScripts stand in the scripts of challenges, whose noscript text is
 // out of a selector's reach.
 var strongScripts = [][]byte{[]byte("window._cf_chl_opt"), []byte("window.gokuProps"), []byte("KPSDK.scriptStart")}
-
-var compiled = map[string]definition.Selector{}
-
-func init() {
-	for _, list := range [][]struct{ css, reason string }{strong, small} {
-		for _, c := range list {
-			compiled[c.css] = mustSelector(c.css)
-		}
-	}
-}
 
 func mustSelector(css string) definition.Selector {
 	s, err := definition.ParseSelector(css)
@@ -108,7 +120,7 @@ func Score(def *definition.Definition, d *extract.Doc) Signs {
 	chars := utf8.RuneCountInString(text)
 	mustHave := extract.MustHave(def, d)
 	for _, c := range strong {
-		if compiled[c.css].First(d.Root) != nil {
+		if c.in(d) {
 			s.add(blockScore, c.reason)
 		}
 	}
@@ -119,7 +131,7 @@ func Score(def *definition.Definition, d *extract.Doc) Signs {
 			}
 		}
 		for _, c := range small {
-			if compiled[c.css].First(d.Root) != nil {
+			if c.in(d) {
 				points := 1
 				if chars < 600 {
 					points = 2
