@@ -16,6 +16,7 @@ func commands(env environment) []*cli.Command {
 		sitesCommand(env),
 		proxiesCommand(env),
 		judgeCommand(env),
+		queueCommand(env),
 		dashboardCommand(env),
 		healthCommand(env),
 		configCommand(env),

@@ -17,11 +17,12 @@ import (
 
 // PoolConfig sets up a Pool.
 type PoolConfig struct {
-	Workers   int           // items worked on at a time. Defaults to 8.
-	Heartbeat time.Duration // how often leases are extended. Defaults to 30 s, or a third of the lease.
-	Timeout   time.Duration // deadline of a handler. Defaults to 15 minutes.
-	Grace     time.Duration // how long running items may take to finish when the pool stops. Defaults to 30 s.
-	Drain     bool          // end when no item is open, instead of waiting for more. Defaults to false.
+	Workers   int             // items worked on at a time. Defaults to 8.
+	Heartbeat time.Duration   // how often leases are extended. Defaults to 30 s, or a third of the lease.
+	Timeout   time.Duration   // deadline of a handler. Defaults to 15 minutes.
+	Grace     time.Duration   // how long running items may take to finish when the pool stops. Defaults to 30 s.
+	Hard      context.Context // once done, ends the grace at once. Defaults to never.
+	Drain     bool            // end when no item is open, instead of waiting for more. Defaults to false.
 
 	// Limiter returns the slots of a resource key, nil for a key without a
 	// limit. An item runs only while it holds a slot of each of its keys.
@@ -44,6 +45,9 @@ func (c PoolConfig) withDefaults(lease time.Duration) PoolConfig {
 	}
 	if c.Grace == 0 {
 		c.Grace = 30 * time.Second
+	}
+	if c.Hard == nil {
+		c.Hard = context.Background()
 	}
 	if c.Limiter == nil {
 		c.Limiter = func(string) *limit.KeyedLimiter { return nil }
@@ -170,17 +174,22 @@ func (p *Pool) Run(ctx context.Context) error {
 	p.giveBack(back)
 	close(p.buffer)
 
+	// A drained pool has nothing running any more.
 	ended := make(chan struct{})
 	go func() {
 		workers.Wait()
 		close(ended)
 	}()
 	var err error
-	grace := time.AfterFunc(p.cfg.Grace, func() { cancel(errStopping) })
-	defer grace.Stop()
 	select {
 	case <-ended:
-	case <-time.After(p.cfg.Grace + 5*time.Second):
+	case <-p.cfg.Hard.Done():
+	case <-time.After(p.cfg.Grace):
+	}
+	cancel(errStopping)
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
 		err = fmt.Errorf("pool of queue %s: handlers did not end when they were told to: %v", p.q.name, p.running())
 	}
 	if err == nil {

@@ -15,7 +15,7 @@ import (
 
 // ImportConfig sets up an Import.
 type ImportConfig struct {
-	Limit    int                           // artifacts to read. Defaults to all.
+	Limit    int                           // artifacts to take. Defaults to all.
 	MaxLine  int                           // bytes of a line. Defaults to 8 MiB.
 	Progress func(Report)                  // called after each batch. Defaults to nothing.
 	BadLine  func(number int64, err error) // called for each line that is no artifact. Defaults to nothing.
@@ -88,7 +88,6 @@ func Import(ctx context.Context, q *workqueue.Queue, r io.Reader, cfg ImportConf
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		read++
 		it, err := parseLine(line)
 		if err == nil {
 			err = q.Check(it)
@@ -97,6 +96,7 @@ func Import(ctx context.Context, q *workqueue.Queue, r io.Reader, cfg ImportConf
 			bad(err)
 			continue
 		}
+		read++
 		batch = append(batch, it)
 		if size += len(line); len(batch) == importBatch || size > importBytes {
 			if err := flush(); err != nil {
