@@ -3,6 +3,7 @@ package proxies
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -258,4 +259,77 @@ func TestRefreshFailures(t *testing.T) {
 	check("a web page", "a web page, not a list", source.Source{URL: writeFile(t, "<html><body>log in</body></html>")})
 	judge.Close()
 	check("no judge", "no judge answers", source.Source{URL: good, AllowLocal: true})
+}
+
+// A recheck looks only at what is due, takes the dead out and brings back those that work again.
+func TestRecheck(t *testing.T) {
+	t.Parallel()
+	judge, err := probe.StartJudge(probe.JudgeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { judge.Close() })
+	f := newFleet(t, probe.Config{Judges: judge.URLs})
+	old := time.Now().Add(-time.Hour)
+	add := func(kind proxytest.Kind, checked time.Time) string {
+		p, err := proxytest.Start(proxytest.Options{Kind: kind, Exit: proxytest.ExitAddress(int(kind[0]))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Close)
+		pair := strings.Split(p.URL.Host, ":")
+		c := Proxy{Protocol: "http", Host: pair[0], CheckedAt: checked, Anonymity: probe.Elite}
+		if _, err := fmt.Sscan(pair[1], &c.Port); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.pool.Add(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		// Add takes the word of its caller for a success now; a record that is old has an old one.
+		h := "0.9 3 0 " + itoa(int(checked.UnixMilli())) + " 0 0 10"
+		if err := f.client.Redis().HSet(t.Context(), healthKey("{muster:proxies}", ""), proxyID(c), h).Err(); err != nil {
+			t.Fatal(err)
+		}
+		return proxyID(c)
+	}
+	dead, good, fresh, back := add(proxytest.HangsUp, old), add(proxytest.Elite, old), add(proxytest.Parking, time.Now()), add(proxytest.Anonymous, old)
+	if _, err := f.pool.Remove(t.Context(), back); err != nil {
+		t.Fatal(err)
+	}
+	run, err := Recheck.S(RecheckInput{Archived: true}).Send(t.Context(), f.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	report, err := run.Wait(ctx)
+	if err != nil || report.Checked != 3 || report.Alive != 2 || report.Live != 3 {
+		t.Fatalf("got %+v %v, want 3 checked", report, err)
+	}
+	list, err := f.pool.List(t.Context(), Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := map[string]bool{}
+	for _, m := range list {
+		left[m.ID] = true
+	}
+	if left[dead] || !left[good] || !left[fresh] || !left[back] {
+		t.Errorf("got %v; dead %s, good %s, fresh %s, back %s", left, dead, good, fresh, back)
+	}
+}
+
+func TestRecheckIntervalGrows(t *testing.T) {
+	t.Parallel()
+	last := time.Duration(0)
+	for _, h := range []Health{{OK: 0.5, Requests: 1}, {OK: 0.6, Requests: 5}, {OK: 0.9, Requests: 20}, {OK: 1, Requests: 1000}} {
+		every := recheckEvery(h)
+		if every <= last || every < time.Minute || every > 30*time.Minute {
+			t.Errorf("%+v: got %s after %s", h, every, last)
+		}
+		last = every
+	}
+	if got := recheckEvery(Health{OK: 1, Requests: 1000, Fails: 1}); got != time.Minute {
+		t.Errorf("got %s for one that has just failed", got)
+	}
 }

@@ -1,0 +1,106 @@
+package proxies
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"muster/proxies/probe"
+	"muster/tasks"
+)
+
+// Recheck looks again at those members whose last success is longest ago for what they have shown, and at those that
+// were taken out within the last day, in chunks over the fleet. A proxy that is new is looked at every minute, one that
+// has never failed every half hour. Send it every minute or so.
+var Recheck = tasks.New[RecheckInput, Report]("proxies.recheck", tasks.Queue("probe"), tasks.Timeout(time.Minute))
+
+// RecheckInput says how much is looked at.
+type RecheckInput struct {
+	Max      int  `json:"max"`                // proxies. Defaults to 1000
+	Archived bool `json:"archived,omitempty"` // also those that were taken out
+}
+
+// settleRecheck closes a recheck as Publish closes a refresh, but says nothing of sources.
+var settleRecheck = tasks.New[[]tasks.Outcome[Tally], Report]("proxies.settle_recheck", tasks.Queue("probe"), tasks.Timeout(time.Minute), tasks.MaxRetry(2))
+
+// recheckEvery is how long a member is trusted after its last success: the longer it has worked, the longer.
+func recheckEvery(h Health) time.Duration {
+	if h.Fails > 0 {
+		return time.Minute
+	}
+	return min(max(time.Duration(float64(h.Requests)*h.OK)*time.Minute, time.Minute), 30*time.Minute)
+}
+
+func (s *Service) recheck(ctx context.Context, in RecheckInput) (tasks.Signature[Report], error) {
+	if in.Max <= 0 {
+		in.Max = 1000
+	}
+	due, err := s.due(ctx, in, time.Now())
+	if err != nil {
+		return tasks.Signature[Report]{}, err
+	}
+	chunks := slices.Collect(slices.Chunk(due, ChunkSize))
+	return tasks.Chord(tasks.Settle(tasks.Each(chunks, Check)), settleRecheck), nil
+}
+
+// due returns the candidates of a recheck at a time, the most overdue first.
+func (s *Service) due(ctx context.Context, in RecheckInput, now time.Time) ([]Candidate, error) {
+	members, err := s.cfg.Pool.List(ctx, Filter{Anonymity: probe.Transparent})
+	if err != nil {
+		return nil, err
+	}
+	overdue := func(m Member) time.Duration {
+		last := m.CheckedAt
+		if m.Health.LastOK.After(last) {
+			last = m.Health.LastOK
+		}
+		return now.Sub(last) - recheckEvery(m.Health)
+	}
+	members = slices.DeleteFunc(members, func(m Member) bool { return overdue(m) < 0 })
+	slices.SortStableFunc(members, func(a, b Member) int { return int(overdue(b) - overdue(a)) })
+	var due []Candidate
+	for _, m := range members {
+		due = append(due, m.Candidate())
+	}
+	if in.Archived {
+		archived, err := s.cfg.Pool.Archived(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range archived {
+			due = append(due, p.Candidate())
+		}
+	}
+	return due[:min(len(due), in.Max)], nil
+}
+
+// settle takes out what failed and exports the rest.
+func (s *Service) settle(ctx context.Context, outcomes []tasks.Outcome[Tally]) (Report, error) {
+	var report Report
+	for _, o := range outcomes {
+		if o.Err != nil {
+			report.Errors++
+			continue
+		}
+		report.Merge(o.Value)
+	}
+	report.Candidates = report.Checked
+	pool := s.cfg.Pool
+	if report.Accepted > 0 { // else it is more likely our network
+		if _, err := pool.Remove(ctx, report.Gone...); err != nil {
+			return report, err
+		}
+	}
+	report.Gone, report.Sources = nil, nil
+	live, err := pool.Count(ctx)
+	if err != nil {
+		return report, err
+	}
+	report.Live = live
+	if s.cfg.ExportDir != "" && report.Checked > 0 {
+		if _, err := pool.Export(ctx, s.cfg.ExportDir); err != nil {
+			return report, err
+		}
+	}
+	return report, nil
+}
