@@ -24,6 +24,9 @@ type collected struct {
 // It holds nothing that counts: each run walks the same pages in the same
 // order, those that are done by their stored results.
 func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
+	if err := j.requeue(ctx); err != nil {
+		return nil, err
+	}
 	w := &walk{job: j, worker: worker, seen: map[string]bool{}, prints: map[string]bool{}, given: map[string]int{}}
 	var front []visit
 	for _, p := range j.def.StartPages() {
@@ -68,6 +71,29 @@ func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
 		chunks = append(chunks, Chunk{Site: j.def.Site, IDs: part})
 	}
 	return chunks, nil
+}
+
+// requeue puts the failed pages of the job that this one resumes back, once.
+func (j *job) requeue(ctx context.Context) error {
+	if j.req.Resume == "" {
+		return nil
+	}
+	done, err := j.rdb.Exists(ctx, resumedKey(j.run)).Result()
+	if err != nil {
+		return fmt.Errorf("resume job %s: %w", j.id, err)
+	}
+	if done > 0 {
+		return nil
+	}
+	ids, err := j.queue.Requeue(ctx, workqueue.RequeueOptions{})
+	if err != nil {
+		return fmt.Errorf("put back the failed pages of job %s: %w", j.id, err)
+	}
+	j.log.Info("failed pages are tried again", "pages", len(ids))
+	if err := j.rdb.Set(ctx, resumedKey(j.run), len(ids), keep).Err(); err != nil {
+		return fmt.Errorf("resume job %s: %w", j.id, err)
+	}
+	return nil
 }
 
 // chunkSize is how many pages a chunk has.

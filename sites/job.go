@@ -36,7 +36,8 @@ const (
 
 // job is a scrape as one process sees it. All that lasts is in Redis.
 type job struct {
-	id     string
+	id     string // of the job that has the pages
+	run    string // of the workflow; the same unless it resumes another
 	req    Request
 	def    *definition.Definition
 	rdb    redis.UniversalClient

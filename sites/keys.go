@@ -16,3 +16,7 @@ func turnKey(site string) string { return "muster:sites:turn:" + site }
 // a job, and until when in milliseconds of Redis's time. It expires like the
 // spec.
 func writerKey(job string) string { return "muster:sites:" + job + ":writer" }
+
+// resumedKey is a string that is there when a job that resumes another has
+// put its failed pages back. It expires like the spec.
+func resumedKey(run string) string { return "muster:sites:" + run + ":resumed" }

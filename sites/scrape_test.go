@@ -320,6 +320,43 @@ func TestEndlessListing(t *testing.T) {
 	}
 }
 
+// A job that could not have some pages is resumed when the site has healed:
+// only those pages are asked for, and the files become whole.
+func TestResume(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 2, 10)
+	broken := strings.Fields(strings.Repeat("500 ", 4))
+	site.faults = map[string][]string{"/item/3": broken, "/page/2": broken}
+	s := newService(t, redistest.New(t))
+	def := site.definition(t, "")
+	first := run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL}))
+	if first.Status != StatusIncomplete || first.ByType["item"] != 9 {
+		t.Fatalf("got %+v", first)
+	}
+	req, err := s.spec(t.Context(), "j1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Resume = "j1"
+	j, err := s.begin(t.Context(), "j2", req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := run(t, j)
+	site.isWhole(t, sum)
+	if sum.Status != StatusComplete || sum.JobID != "j2" || sum.Files[0] != first.Files[0] {
+		t.Errorf("got %+v", sum)
+	}
+	for i := range 20 {
+		if _, given := site.counts(fmt.Sprint("/item/", i)); given != 1 {
+			t.Errorf("item %d was given %d times, want once", i, given)
+		}
+	}
+	if _, err := s.Resume(t.Context(), "none"); !errors.Is(err, ErrNoJob) {
+		t.Errorf("got %v, want ErrNoJob", err)
+	}
+}
+
 func TestMaxDuration(t *testing.T) {
 	t.Parallel()
 	site := newShop(t, 1, 10)

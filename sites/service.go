@@ -24,6 +24,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/tasks"
@@ -132,6 +134,8 @@ type Request struct {
 	Limit   int    `json:"limit,omitempty"`
 	OutDir  string `json:"out_dir"`
 	Began   int64  `json:"began,omitempty"` // unix milliseconds; set when the job begins
+	// Resume is the job whose pages and records this one goes on with.
+	Resume string `json:"resume,omitempty"`
 }
 
 // definition is what the request says to scrape.
@@ -173,9 +177,13 @@ func (s *Service) ScrapeDefinition(def *definition.Definition, o ScrapeOptions) 
 		return tasks.Signature[Summary]{}, fmt.Errorf("output folder: %w", err)
 	}
 	req := Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, OutDir: dir}
+	return signature(req, def), nil
+}
+
+func signature(req Request, def *definition.Definition) tasks.Signature[Summary] {
 	chunks := Collect.S(req)
 	done := tasks.Map(chunks, Scrape, tasks.AtMost(def.Politeness.MaxPerDomain))
-	return tasks.Chord(tasks.Settle(done), Aggregate), nil
+	return tasks.Chord(tasks.Settle(done), Aggregate)
 }
 
 // Send sends the scrape of a site under an id of its own. While another
@@ -186,10 +194,37 @@ func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*task
 	if err != nil {
 		return nil, err
 	}
+	return work.Send(ctx, s.cfg.Client, append(s.SendOptions(name), newID(name))...)
+}
+
+// newID names a job.
+func newID(site string) tasks.Option {
 	var id [4]byte
 	_, _ = rand.Read(id[:]) // never fails
-	opts := append(s.SendOptions(name), tasks.ID("scrape_"+strings.ReplaceAll(name, ".", "_")+"_"+hex.EncodeToString(id[:])))
-	return work.Send(ctx, s.cfg.Client, opts...)
+	return tasks.ID("scrape_" + strings.ReplaceAll(site, ".", "_") + "_" + hex.EncodeToString(id[:]))
+}
+
+// ErrNoJob says that Redis knows no job of an id: there was none, or it ended
+// more than a week ago.
+var ErrNoJob = errors.New("no such job; jobs are known for a week after their end")
+
+// Resume sends a scrape that goes on with what another left, whether that
+// failed, was revoked or just could not have some pages: those that are done
+// are not fetched again, those that failed are, and the records are added to
+// the same files.
+func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[Summary], error) {
+	req, err := s.spec(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if req.Resume == "" {
+		req.Resume = id
+	}
+	def, err := req.definition()
+	if err != nil {
+		return nil, err
+	}
+	return signature(req, def).Send(ctx, s.cfg.Client, append(s.SendOptions(req.Site), newID(req.Site))...)
 }
 
 // SendOptions are the options that a scrape of a site is sent with: its
@@ -309,13 +344,9 @@ func (s *Service) job(ctx context.Context, id string) (*job, error) {
 	if ok {
 		return j, nil
 	}
-	spec, err := s.cfg.Client.Redis().Get(ctx, specKey(id)).Bytes()
+	req, err := s.spec(ctx, id)
 	if err != nil {
-		return nil, fmt.Errorf("read job %s: %w", id, err)
-	}
-	var req Request
-	if err := json.Unmarshal(spec, &req); err != nil {
-		return nil, fmt.Errorf("read job %s: %w", id, err)
+		return nil, err
 	}
 	if j, err = s.newJob(id, req); err != nil {
 		return nil, err
@@ -329,15 +360,35 @@ func (s *Service) job(ctx context.Context, id string) (*job, error) {
 	return j, nil
 }
 
+// spec reads what a job is to do.
+func (s *Service) spec(ctx context.Context, id string) (Request, error) {
+	spec, err := s.cfg.Client.Redis().Get(ctx, specKey(id)).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return Request{}, fmt.Errorf("job %s: %w", id, ErrNoJob)
+	}
+	if err != nil {
+		return Request{}, fmt.Errorf("read job %s: %w", id, err)
+	}
+	var req Request
+	if err := json.Unmarshal(spec, &req); err != nil {
+		return Request{}, fmt.Errorf("read job %s: %w", id, err)
+	}
+	return req, nil
+}
+
 func (s *Service) newJob(id string, req Request) (*job, error) {
 	def, err := req.definition()
 	if err != nil {
 		return nil, err
 	}
 	rdb := s.cfg.Client.Redis()
+	run := id
+	if req.Resume != "" {
+		id = req.Resume
+	}
 	q := workqueue.New(rdb, queueName(def.Site, id), workqueue.Config{MaxAttempts: maxAttempts, LeaseTTL: leaseTTL, Logger: s.cfg.Logger})
 	return &job{
-		id: id, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),
+		id: id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),
 		client: fetch.NewClient(fetch.Config{
 			Definition: def, Transport: s.cfg.Transport(def), NoProxy: s.cfg.NoProxy, Robots: &s.robots, Logger: s.cfg.Logger,
 			Pacer:    pacer{rdb, turnName(def)},
@@ -354,8 +405,8 @@ func turnName(def *definition.Definition) string { return def.Site + "@" + def.B
 func (s *Service) forget(j *job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.jobs[j.id] == j {
-		delete(s.jobs, j.id)
+	if s.jobs[j.run] == j {
+		delete(s.jobs, j.run)
 	}
 	if err := j.writer.Close(); err != nil {
 		s.cfg.Logger.Warn("cannot close records", "job", j.id, "error", err)

@@ -130,7 +130,7 @@ func (j *job) aggregate(ctx context.Context, chunks []Counts, lost []string) (Su
 		}
 		return Summary{}, err
 	}
-	sum := Summary{Site: j.def.Site, JobID: j.id, Status: StatusComplete}
+	sum := Summary{Site: j.def.Site, JobID: j.run, Status: StatusComplete}
 	stored, err := j.rdb.Get(ctx, collectedKey(j.id)).Bytes()
 	if err != nil {
 		return Summary{}, fmt.Errorf("read what was collected: %w", err)
