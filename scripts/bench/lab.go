@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -139,23 +138,6 @@ func (l *lab) info(ctx context.Context, field string) (float64, error) {
 		}
 	}
 	return 0, fmt.Errorf("read redis info: no field %q", field)
-}
-
-// tempDir is a folder that lives as long as the lab.
-func (l *lab) tempDir() (string, error) { return os.MkdirTemp(l.dir, "row-") }
-
-// rss is this process's resident memory now, in bytes.
-func rss() (float64, error) {
-	raw, err := os.ReadFile(filepath.Join("/proc", "self", "statm"))
-	if err != nil {
-		return 0, fmt.Errorf("read resident memory: %w", err)
-	}
-	fields := strings.Fields(string(raw))
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("read resident memory: odd statm %q", raw)
-	}
-	pages, err := strconv.ParseFloat(fields[1], 64)
-	return pages * float64(os.Getpagesize()), err
 }
 
 func freePort(ctx context.Context) (int, error) {
