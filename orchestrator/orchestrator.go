@@ -124,6 +124,9 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 		return err
 	}
 	o.scope.add("services", func(context.Context) error { return o.System.Close() })
+	for _, s := range stale {
+		o.bury(workerName(s.Owner, s.Name))
+	}
 	return nil
 }
 

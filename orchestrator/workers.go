@@ -80,10 +80,6 @@ func (o *Orchestrator) startInProcess(ctx context.Context) error {
 
 // startProcesses runs workers as children of this process.
 func (o *Orchestrator) startProcesses(ctx context.Context) error {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "host"
-	}
 	settings := o.cfg
 	settings.Redis.URL, settings.Redis.Mode = o.redis.URL(), string(redisd.External)
 	var names []string
@@ -100,7 +96,7 @@ func (o *Orchestrator) startProcesses(ctx context.Context) error {
 	})
 	for i := range o.cfg.Workers.Processes {
 		name := fmt.Sprintf("worker-%d", i+1)
-		fleet := fmt.Sprintf("%s.%d.%s", host, os.Getpid(), name)
+		fleet := workerName(os.Getpid(), name)
 		names = append(names, fleet)
 		child, err := supervise.Start(supervise.Config{
 			Name: name,
@@ -125,6 +121,16 @@ func (o *Orchestrator) startProcesses(ctx context.Context) error {
 		children = append(children, child)
 	}
 	return o.awaitWorkers(ctx, names)
+}
+
+// workerName is what the fleet calls a worker process of the orchestrator with
+// the given pid on this machine.
+func workerName(owner int, process string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "host"
+	}
+	return fmt.Sprintf("%s.%d.%s", host, owner, process)
 }
 
 // bury makes what a dead worker was at runnable again at once.

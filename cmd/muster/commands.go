@@ -19,6 +19,9 @@ func commands(env environment) []*cli.Command {
 		queueCommand(env),
 		dashboardCommand(env),
 		healthCommand(env),
+		sendCommand(env),
+		inspectCommand(env),
+		controlCommand(env),
 		configCommand(env),
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -15,8 +17,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
+	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
 	"muster/proxies"
+	"muster/proxies/gateway"
 	"muster/proxies/probe"
 	"muster/proxies/source"
 )
@@ -32,7 +36,7 @@ func proxiesCommand(env environment) *cli.Command {
 	checkSettings := []settingFlag{judgeSetting, localSetting, {name: "at-once", path: "proxies.concurrency", usage: "probe `N` at once"}}
 	return &cli.Command{
 		Name:  "proxies",
-		Usage: "refresh, list, count, check and export the pool of proxies",
+		Usage: "refresh, list, count, check, export and serve the pool of proxies",
 		Subcommands: []*cli.Command{
 			{
 				Name:   "refresh",
@@ -75,6 +79,18 @@ this machine can reach; see muster judge.`,
 				ArgsUsage: "[DIR]",
 				Flags:     []cli.Flag{progressFlag()},
 				Action:    func(c *cli.Context) error { return exportProxies(env, c) },
+			},
+			{
+				Name:  "serve",
+				Usage: "offer the pool as one rotating proxy, until interrupted",
+				Description: `Speaks HTTP, CONNECT and SOCKS5. A client may ask by its user name:
+user-session-abc keeps one proxy for a session, user-country-bg wants a country.`,
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "listen", Usage: "listen at `ADDR`; beyond loopback it needs --key-file", Value: "127.0.0.1:8089"},
+					&cli.StringFlag{Name: "key-file", Usage: "let in who gives a line of `FILE` as the password"},
+					progressFlag(),
+				},
+				Action: func(c *cli.Context) error { return serveProxies(env, c) },
 			},
 		},
 	}
@@ -175,6 +191,29 @@ func exportProxies(env environment, c *cli.Context) error {
 		}
 		fmt.Fprintf(env.stdout, "%d proxies written to %s\n", n, dir)
 		return nil
+	})
+}
+
+func serveProxies(env environment, c *cli.Context) error {
+	if err := arguments(c, 0, 0); err != nil {
+		return err
+	}
+	var keys []string
+	if path := c.String("key-file"); path != "" {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("read the keys: %w", err)
+		}
+		if keys = strings.Fields(string(text)); len(keys) == 0 {
+			return usageError{fmt.Errorf("there is no key in %s", path)}
+		}
+	}
+	return withPool(env, c, func(ctx context.Context, pool *proxies.Pool) error {
+		front, err := gateway.New(gateway.Config{Pool: pool, Listen: c.String("listen"), Keys: keys, Logger: newLogger(env.stderr, config.Log{Level: "warn"})})
+		if err != nil {
+			return err
+		}
+		return front.Run(ctx, func(addr net.Addr) { fmt.Fprintf(env.stderr, "proxy: %s\n", addr) })
 	})
 }
 

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator"
+	"muster/tasks"
+)
+
+// maxInput bounds the input of a task that is sent by hand.
+const maxInput = 16 << 20
+
+func sendCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:      "send",
+		Usage:     "send a task by its name",
+		ArgsUsage: "NAME JSON",
+		Description: `JSON is the task's input, or - for standard input. Prints the id of the
+workflow, or with --wait its result.`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "wait", Usage: "wait for the result and print it"},
+			&cli.StringFlag{Name: "queue", Usage: "send it to `QUEUE`", Value: "default"},
+			&cli.DurationFlag{Name: "in", Usage: "run it `D` from now"},
+			jsonFlag(),
+		},
+		Action: withClient(env, 2, 2, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+			name, input := c.Args().Get(0), []byte(c.Args().Get(1))
+			if string(input) == "-" {
+				var err error
+				if input, err = io.ReadAll(io.LimitReader(env.stdin, maxInput+1)); err != nil {
+					return fmt.Errorf("read the input: %w", err)
+				}
+			}
+			if len(input) > maxInput {
+				return usageError{fmt.Errorf("the input is over %d MiB; store it somewhere and send where", maxInput>>20)}
+			}
+			if !json.Valid(input) {
+				return usageError{fmt.Errorf("the input is not JSON: %.40q; a text needs quotes of its own: '\"text\"'", input)}
+			}
+			opts := []tasks.Option{tasks.Queue(c.String("queue"))}
+			if d := c.Duration("in"); d > 0 {
+				opts = append(opts, tasks.In(d))
+			}
+			run, err := client.SendRaw(ctx, name, input, opts...)
+			if err != nil {
+				return err
+			}
+			if !c.Bool("wait") {
+				if c.Bool("json") {
+					return printJSON(env.stdout, map[string]string{"id": run.ID()})
+				}
+				fmt.Fprintln(env.stdout, run.ID())
+				return nil
+			}
+			result, err := run.Wait(ctx)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(env.stdout, "%s\n", result)
+			return nil
+		}),
+	}
+}
+
+func inspectCommand(env environment) *cli.Command {
+	leaf := func(name, usage, args string, n int, flags []cli.Flag, fn func(context.Context, *cli.Context, *tasks.Client) error) *cli.Command {
+		return &cli.Command{Name: name, Usage: usage, ArgsUsage: args, Flags: append(flags, jsonFlag()), Action: withClient(env, n, n, fn)}
+	}
+	return &cli.Command{
+		Name:  "inspect",
+		Usage: "look at a running fleet",
+		Subcommands: []*cli.Command{
+			leaf("ping", "list the workers that answer; exit 1 when there is none", "", 0, nil, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+				workers, err := client.Workers(ctx)
+				if err != nil {
+					return err
+				}
+				if err := show(env, c, workers, []string{"WORKER", "HOST", "PID", "ACTIVE", "CONCURRENCY", "QUEUES", "UP"}, func(w tasks.WorkerInfo) []string {
+					return []string{w.Name, w.Host, strconv.Itoa(w.PID), strconv.Itoa(w.Active), strconv.Itoa(w.Concurrency),
+						strings.Join(slices.Sorted(maps.Keys(w.Queues)), " "), ago(w.Started)}
+				}); err != nil {
+					return err
+				}
+				if len(workers) == 0 {
+					return errors.New("no worker answers; start one with muster worker or muster start")
+				}
+				return nil
+			}),
+			leaf("registered", "list the tasks that the workers have handlers for", "", 0, nil, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+				workers, err := client.Workers(ctx)
+				if err != nil {
+					return err
+				}
+				names := map[string]int{}
+				for _, w := range workers {
+					for _, name := range w.Tasks {
+						names[name]++
+					}
+				}
+				type row struct {
+					Task    string `json:"task"`
+					Workers int    `json:"workers"`
+				}
+				var rows []row
+				for _, name := range slices.Sorted(maps.Keys(names)) {
+					rows = append(rows, row{name, names[name]})
+				}
+				return show(env, c, rows, []string{"TASK", "WORKERS"}, func(r row) []string { return []string{r.Task, strconv.Itoa(r.Workers)} })
+			}),
+			leaf("active", "list what runs right now", "", 0, nil, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+				nodes, err := client.Active(ctx)
+				if err != nil {
+					return err
+				}
+				return show(env, c, nodes, []string{"WORKFLOW", "NODE", "TASK", "WORKER", "FOR"}, func(n tasks.ActiveNode) []string {
+					return []string{n.Workflow, n.Node, n.Task, n.Worker, ago(n.Started)}
+				})
+			}),
+			leaf("scheduled", "list what waits for its time, soonest first", "", 0,
+				[]cli.Flag{&cli.IntFlag{Name: "limit", Usage: "at most `N`", Value: 100}}, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+					nodes, err := client.Due(ctx, c.Int("limit"))
+					if err != nil {
+						return err
+					}
+					return show(env, c, nodes, []string{"WORKFLOW", "NODE", "DUE IN"}, func(n tasks.DueNode) []string {
+						return []string{n.Workflow, n.Node, time.Until(n.Due).Round(100 * time.Millisecond).String()}
+					})
+				}),
+			leaf("stats", "list the queues and how much is in them", "", 0, nil, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+				queues, err := client.Queues(ctx)
+				if err != nil {
+					return err
+				}
+				return show(env, c, queues, []string{"QUEUE", "PENDING", "ACTIVE", "PAUSED"}, func(q tasks.QueueInfo) []string {
+					return []string{q.Name, strconv.FormatInt(q.Pending, 10), strconv.FormatInt(q.Active, 10), strconv.FormatBool(q.Paused)}
+				})
+			}),
+			leaf("workflow", "list the nodes of a workflow, with states and times", "ID", 1, nil, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+				nodes, err := client.Nodes(ctx, c.Args().First())
+				if err != nil {
+					return err
+				}
+				return show(env, c, nodes, []string{"NODE", "TASK", "STATUS", "ATTEMPTS", "TOOK", "AFTER", "ERROR"}, func(n tasks.NodeInfo) []string {
+					took, failure := "-", n.Message
+					if !n.Started.IsZero() && !n.Ended.IsZero() {
+						took = n.Ended.Sub(n.Started).Round(time.Millisecond).String()
+					}
+					if n.Failure != nil {
+						failure = n.Failure.Message
+					}
+					return []string{n.ID, n.Task, string(n.Status), strconv.Itoa(n.Attempts), took, cmp.Or(strings.Join(n.Needs, " "), "-"), oneLine(errors.New(failure))}
+				})
+			}),
+		},
+	}
+}
+
+func controlCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:  "control",
+		Usage: "change a running fleet",
+		Subcommands: []*cli.Command{
+			{
+				Name: "revoke", Usage: "stop a workflow: what waits never runs, what runs is told to end", ArgsUsage: "ID",
+				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+					return client.Revoke(ctx, c.Args().First())
+				}),
+			},
+			{
+				Name: "pause", Usage: "stop taking work from a queue; what runs goes on", ArgsUsage: "QUEUE",
+				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+					return client.PauseQueue(ctx, c.Args().First())
+				}),
+			},
+			{
+				Name: "resume", Usage: "take work from a queue again", ArgsUsage: "QUEUE",
+				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+					return client.ResumeQueue(ctx, c.Args().First())
+				}),
+			},
+			{
+				Name: "concurrency", Usage: "let the workers run N tasks at once", ArgsUsage: "N",
+				Flags: []cli.Flag{&cli.StringFlag{Name: "worker", Usage: "only the worker called `NAME`", DefaultText: "all"}},
+				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+					n, err := strconv.Atoi(c.Args().First())
+					if err != nil || n < 1 {
+						return usageError{fmt.Errorf("%q is no number of tasks; it must be 1 or more", c.Args().First())}
+					}
+					return client.SetConcurrency(ctx, c.String("worker"), n)
+				}),
+			},
+		},
+	}
+}
+
+// withClient returns the action of a command that talks to a running fleet and
+// takes least to most arguments.
+func withClient(env environment, least, most int, fn func(context.Context, *cli.Context, *tasks.Client) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if err := arguments(c, least, most); err != nil {
+			return err
+		}
+		loaded, err := loadConfig(env, c)
+		if err != nil {
+			return err
+		}
+		client, err := orchestrator.Connect(c.Context, loaded.Config)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		return fn(c.Context, c, client)
+	}
+}
+
+// show prints a listing, as a table or as JSON.
+func show[T any](env environment, c *cli.Context, list []T, head []string, row func(T) []string) error {
+	if c.Bool("json") {
+		return printJSON(env.stdout, append([]T{}, list...)) // [], not null
+	}
+	t := newTable(env.stdout, head...)
+	for _, item := range list {
+		t.row(row(item)...)
+	}
+	return t.flush()
+}
+
+// ago is how long something has lasted that began at t.
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return time.Since(t).Round(time.Second).String()
+}
