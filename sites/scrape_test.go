@@ -41,7 +41,7 @@ func begin(t *testing.T, s *Service, id string, def *definition.Definition, o Sc
 	if dir == "" {
 		dir = s.cfg.OutDir
 	}
-	j, err := s.begin(t.Context(), id, Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, OutDir: dir})
+	j, err := s.begin(t.Context(), id, Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,6 +354,20 @@ func TestResume(t *testing.T) {
 	}
 	if _, err := s.Resume(t.Context(), "none"); !errors.Is(err, ErrNoJob) {
 		t.Errorf("got %v, want ErrNoJob", err)
+	}
+}
+
+func TestCSV(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 3)
+	s := newService(t, redistest.New(t))
+	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL, CSV: true}))
+	if len(sum.Files) != 4 || !strings.HasSuffix(sum.Files[2], "item.csv") {
+		t.Fatalf("got files %v", sum.Files)
+	}
+	data, err := os.ReadFile(sum.Files[2])
+	if err != nil || !strings.HasPrefix(string(data), "_key,_url,name,price\r\n") || strings.Count(string(data), "\r\n") != 4 {
+		t.Errorf("got %q, %v", data, err)
 	}
 }
 

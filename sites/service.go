@@ -122,6 +122,7 @@ type ScrapeOptions struct {
 	Limit   int    // at most so many detail pages, and records of a type from listing pages. Defaults to 0: no limit.
 	BaseURL string // a copy of the site to scrape instead. Defaults to the site's own base_url.
 	OutDir  string // Defaults to the service's.
+	CSV     bool   // also make a CSV file of each type of record at the end. Defaults to false.
 }
 
 // Request is the input of a scrape. It holds the whole definition, so that
@@ -132,6 +133,7 @@ type Request struct {
 	YAML    string `json:"yaml"`
 	BaseURL string `json:"base_url,omitempty"`
 	Limit   int    `json:"limit,omitempty"`
+	CSV     bool   `json:"csv,omitempty"`
 	OutDir  string `json:"out_dir"`
 	Began   int64  `json:"began,omitempty"` // unix milliseconds; set when the job begins
 	// Resume is the job whose pages and records this one goes on with.
@@ -176,7 +178,7 @@ func (s *Service) ScrapeDefinition(def *definition.Definition, o ScrapeOptions) 
 	if err != nil {
 		return tasks.Signature[Summary]{}, fmt.Errorf("output folder: %w", err)
 	}
-	req := Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, OutDir: dir}
+	req := Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir}
 	return signature(req, def), nil
 }
 

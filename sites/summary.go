@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"muster/sites/fetch"
+	"muster/sites/sink"
 	"muster/tasks/workqueue"
 )
 
@@ -164,6 +165,20 @@ func (j *job) aggregate(ctx context.Context, chunks []Counts, lost []string) (Su
 	}
 	if sum.ByType, sum.Files, err = j.writer.counts(types); err != nil {
 		return Summary{}, err
+	}
+	if j.req.CSV {
+		for i := range j.def.Records {
+			r := &j.def.Records[i]
+			columns := []string{"_key", "_url"}
+			for _, f := range r.Fields {
+				columns = append(columns, f.Name)
+			}
+			path := filepath.Join(j.writer.dir, r.Name+".csv")
+			if err := sink.WriteCSV(j.writer.path(r.Name), path, columns); err != nil {
+				return Summary{}, err
+			}
+			sum.Files = append(sum.Files, path)
+		}
 	}
 	for _, n := range sum.ByType {
 		sum.Records += n

@@ -1,0 +1,132 @@
+package sink
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// WriteCSV makes a CSV file (RFC 4180) of a JSONL file, with a line of names
+// and these columns. Lists and objects are written as JSON, except that a
+// list of plain values is joined by "; ". A text that a spreadsheet would
+// take for a formula gets an apostrophe before it. The file appears as a
+// whole, or not at all.
+func WriteCSV(jsonl, path string, columns []string) (err error) {
+	in, err := os.Open(jsonl)
+	if err != nil {
+		return fmt.Errorf("open records: %w", err)
+	}
+	defer in.Close()
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".csv-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, tmp.Close(), os.Remove(tmp.Name()))
+		}
+	}()
+	buf := bufio.NewWriter(tmp)
+	w := csv.NewWriter(buf)
+	w.UseCRLF = true
+	if err := w.Write(columns); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	r := bufio.NewReaderSize(in, 256<<10)
+	for {
+		line, rerr := r.ReadBytes('\n')
+		if rerr != nil && rerr != io.EOF {
+			return fmt.Errorf("read %s: %w", jsonl, rerr)
+		}
+		if len(bytes.TrimSpace(line)) > 0 {
+			row, err := csvRow(line, columns)
+			if err != nil {
+				return fmt.Errorf("read %s: %w", jsonl, err)
+			}
+			if err := w.Write(row); err != nil {
+				return fmt.Errorf("write %s: %w", path, err)
+			}
+		}
+		if rerr == io.EOF {
+			break
+		}
+	}
+	w.Flush()
+	if err := errors.Join(w.Error(), buf.Flush(), tmp.Chmod(0o644), tmp.Sync()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := tmp.Close(); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+func csvRow(line []byte, columns []string) ([]string, error) {
+	dec := json.NewDecoder(bytes.NewReader(line))
+	dec.UseNumber()
+	var rec map[string]any
+	if err := dec.Decode(&rec); err != nil {
+		return nil, err
+	}
+	row := make([]string, len(columns))
+	for i, c := range columns {
+		row[i] = cell(rec[c])
+	}
+	return row, nil
+}
+
+func cell(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return guarded(v)
+	case json.Number:
+		return v.String()
+	case bool:
+		return strconv.FormatBool(v)
+	case []any:
+		parts := make([]string, len(v))
+		for i, m := range v {
+			switch m.(type) {
+			case map[string]any, []any, nil:
+				return plainJSON(v)
+			}
+			parts[i] = cell(m)
+		}
+		return strings.Join(parts, "; ")
+	}
+	return plainJSON(v)
+}
+
+func plainJSON(v any) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// guarded keeps a text from being run as a formula.
+func guarded(s string) string {
+	if s == "" || !strings.ContainsRune("=+-@\t\r", rune(s[0])) {
+		return s
+	}
+	if _, err := strconv.ParseFloat(s, 64); err == nil {
+		return s
+	}
+	return "'" + s
+}
