@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"muster/orchestrator/job"
@@ -71,9 +72,16 @@ func (o *Orchestrator) runRefresh(ctx context.Context) (proxies.Report, error) {
 		return proxies.Report{}, fmt.Errorf("send the proxy refresh: %w", err)
 	}
 	report, err := await(ctx, o, track, run, awaited{
-		name: "proxy refresh", prefix: proxies.ProgressPrefix, unit: "chunks",
+		name: "proxy refresh", prefix: proxies.ProgressPrefix,
 		enough:  o.enoughProxies,
 		version: func() string { return modified(filepath.Join(o.cfg.DataDir, proxies.ExportJSON)) },
+		progress: func(ctx context.Context, p tasks.Progress) monitor.Progress {
+			shown := monitor.Progress{Done: int64(p.ChunksDone), Total: int64(p.Chunks), Unit: "chunks"}
+			if usable, err := o.Pool.Usable(ctx); err == nil {
+				shown.Note = fmt.Sprintf("%d usable", usable)
+			}
+			return shown
+		},
 	})
 	switch {
 	case err == nil, errors.Is(err, job.ErrNotEnough):
@@ -103,30 +111,34 @@ func modified(path string) string {
 
 // awaited is what await needs to know of a job besides its handle.
 type awaited struct {
-	name, prefix, unit string
-	enough             func(context.Context) (bool, error)
-	version            func() string
-	note               func(context.Context) monitor.Progress // what to show instead of the chunks; optional
+	name, prefix string
+	enough       func(context.Context) (bool, error)
+	version      func() string
+	progress     func(context.Context, tasks.Progress) monitor.Progress
 }
+
+// showEvery is how often a job's progress is looked at while it is waited for.
+const showEvery = 250 * time.Millisecond
 
 // await shows how a job comes along and waits for its end.
 func await[O any](ctx context.Context, o *Orchestrator, track *monitor.Track, run *tasks.AsyncResult[O], a awaited) (O, error) {
-	watching, stop := context.WithCancel(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		for p, err := range run.Watch(watching) {
-			if err != nil {
-				return // the wait knows better what to do about it
+	showing, stop := context.WithCancel(ctx)
+	var shown sync.WaitGroup
+	shown.Go(func() {
+		look := time.NewTicker(showEvery)
+		defer look.Stop()
+		for {
+			select {
+			case <-showing.Done():
+				return
+			case <-look.C:
+				if p, err := run.Progress(showing); err == nil { // the wait tells of trouble
+					track.Update(a.progress(showing, p))
+				}
 			}
-			shown := monitor.Progress{Done: int64(p.ChunksDone), Total: int64(p.Chunks), Unit: a.unit}
-			if a.note != nil {
-				shown = a.note(watching)
-			}
-			track.Update(shown)
 		}
-	}()
-	defer func() { stop(); <-watched }()
+	})
+	defer func() { stop(); shown.Wait() }()
 
 	var out O
 	_, err := o.waiter().Wait(ctx, job.Job{
