@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if url := os.Getenv("WORKQUEUE_CRASH_CHILD"); url != "" {
+		if err := crashChild(url); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	// Enough to find what is wrong, on two kinds of Redis and two cores; more
 	// with -rapid.checks.
 	if err := flag.Set("rapid.checks", "30"); err != nil {
