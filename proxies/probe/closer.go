@@ -67,6 +67,12 @@ func (p *Prober) lookCloser(ctx context.Context, c source.Candidate, m mode, jud
 		}
 	}
 	group.Wait()
+	for _, f := range []*finding{pageSeen, secure, connect, v6, socks4, socks4a, socks5} {
+		if tunnel.IsLocal(f.err) { // what this machine could not look at is not to be held against the proxy
+			result.Alive, result.Reason, result.Detail = false, tunnel.Local, f.err.Error()
+			return
+		}
+	}
 
 	can := &result.Can
 	can.Forward = m.forward
@@ -114,6 +120,14 @@ func (p *Prober) lookCloser(ctx context.Context, c source.Candidate, m mode, jud
 func (p *Prober) lookAtPage(ctx context.Context, c source.Candidate, m mode, j judge) finding {
 	var last error
 	for range 2 {
+		if j.public != "" { // the page is the echo, and all that can be seen is whether it comes again
+			answer, err := p.echoThrough(ctx, c, m, j)
+			if err == nil {
+				return finding{ok: true, exit: answer.echo.Peer}
+			}
+			last = err
+			continue
+		}
 		nonce := newNonce()
 		reply, _, err := p.get(ctx, c, m, j, pagePath+"?n="+nonce)
 		if err != nil {

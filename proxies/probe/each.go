@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"iter"
+	"math/rand/v2"
 	"net/netip"
 	"sync"
 	"time"
@@ -53,19 +54,24 @@ func (p *Prober) Each(ctx context.Context, candidates iter.Seq[source.Candidate]
 	return context.Cause(ctx)
 }
 
-// patiently probes again, a little later and with fewer neighbours, while it is this machine that fails.
+// patiently probes again, later and with fewer neighbours, while it is this machine that fails. The caller is inside
+// the gate; while it waits somebody else may be.
 func (p *Prober) patiently(ctx context.Context, c source.Candidate, gate *gate) (Result, error) {
 	for wait := 50 * time.Millisecond; ; wait *= 2 {
 		result, err := p.Probe(ctx, c)
-		if err != nil || result.Alive || result.Reason != tunnel.Local || wait > 5*time.Second {
+		if err != nil || result.Alive || result.Reason != tunnel.Local || wait > 10*time.Second {
 			return result, err
 		}
 		if limit, lowered := gate.lower(); lowered {
 			p.cfg.Logger.Warn("this machine is out of descriptors or ports; probing fewer at once", "concurrency", limit, "err", result.Detail)
 		}
+		gate.leave()
 		select {
-		case <-time.After(wait):
+		case <-time.After(wait/2 + rand.N(wait)):
 		case <-ctx.Done():
+		}
+		gate.reenter(ctx)
+		if ctx.Err() != nil {
 			return result, ctx.Err()
 		}
 	}
@@ -79,6 +85,9 @@ type gate struct {
 	at     time.Time     // of the last lowering
 	freed  chan struct{} // closed and replaced when somebody leaves while others wait
 }
+
+// fewest is how low the limit goes.
+const fewest = 4
 
 func newGate(limit int) *gate { return &gate{limit: limit, freed: make(chan struct{})} }
 
@@ -103,6 +112,15 @@ func (g *gate) enter(ctx context.Context) bool {
 	}
 }
 
+// reenter is enter for one that will leave in any case: when ctx is done it is inside above the limit.
+func (g *gate) reenter(ctx context.Context) {
+	if !g.enter(ctx) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.inside++
+	}
+}
+
 func (g *gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -115,10 +133,10 @@ func (g *gate) leave() {
 func (g *gate) lower() (limit int, lowered bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if time.Since(g.at) < 100*time.Millisecond || g.limit <= 8 {
+	if time.Since(g.at) < 100*time.Millisecond || g.limit <= fewest {
 		return g.limit, false
 	}
-	g.limit, g.at = max(8, min(g.limit, g.inside)*3/4), time.Now()
+	g.limit, g.at = max(fewest, min(g.limit, g.inside)*3/4), time.Now()
 	return g.limit, true
 }
 

@@ -40,6 +40,10 @@ type Config struct {
 	Judges []string
 	// Key is the judges' key. Defaults to none.
 	Key string
+	// PublicJudges are pages that show a request's headers, for those who have no judge of their own on the net: of the
+	// kind of http://httpbin.org/get?show_env=1 or of azenv.php. They are asked after Judges, when none of those answers.
+	// They sign nothing, so they cannot tell an altered page or certificate. Defaults to none.
+	PublicJudges []string
 	// RealAddresses are addresses of ours that a judge cannot see, such as that of another way out. Defaults to none.
 	RealAddresses []netip.Addr
 	// OwnBits4 and OwnBits6 are the size of what counts as our own network. Default to 24 and 48.
@@ -81,10 +85,10 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) validate() error {
-	if len(c.Judges) == 0 {
+	if len(c.Judges)+len(c.PublicJudges) == 0 {
 		return fmt.Errorf("probe: Judges is empty: %w", ErrJudge)
 	}
-	for _, judge := range c.Judges {
+	for _, judge := range slices.Concat(c.Judges, c.PublicJudges) {
 		u, err := url.Parse(judge)
 		if err != nil || u.Scheme != "http" || u.Hostname() == "" {
 			return fmt.Errorf("probe: judge %q must be http://host:port", judge)
@@ -113,9 +117,21 @@ type Prober struct {
 
 // judge is one of Config.Judges, taken apart.
 type judge struct {
-	url  string // without a path
-	addr string // host:port
-	host string
+	url    string // without a path
+	addr   string // host:port
+	host   string
+	public string // path and query of a judge that is not ours, or ""
+}
+
+// path is what to ask for to see one's request with a nonce.
+func (j judge) path(nonce string) string {
+	switch {
+	case j.public == "":
+		return echoPath + "?n=" + nonce
+	case strings.Contains(j.public, "?"):
+		return j.public + "&n=" + nonce
+	}
+	return j.public + "?n=" + nonce
 }
 
 // standing is what a direct look at the judges has found. It is not changed once it is made.
@@ -133,11 +149,14 @@ func New(cfg Config) (*Prober, error) {
 		return nil, err
 	}
 	p := &Prober{cfg: cfg}
-	for _, text := range cfg.Judges {
+	for i, text := range slices.Concat(cfg.Judges, cfg.PublicJudges) {
 		u, _ := url.Parse(text)
-		port := cmp.Or(u.Port(), "80")
-		addr := net.JoinHostPort(u.Hostname(), port)
-		p.judges = append(p.judges, judge{url: "http://" + addr, addr: addr, host: u.Hostname()})
+		addr := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "80"))
+		j := judge{url: "http://" + addr, addr: addr, host: u.Hostname()}
+		if i >= len(cfg.Judges) {
+			j.public = u.RequestURI()
+		}
+		p.judges = append(p.judges, j)
 	}
 	return p, nil
 }
@@ -174,6 +193,10 @@ func (p *Prober) judgeSince(ctx context.Context, since time.Time) (*standing, er
 	if err != nil && ctx.Err() == nil { // one lost packet is not the end of a judge
 		next, err = p.lookAtJudges(ctx)
 	}
+	for tries := 0; err != nil && tunnel.IsLocal(err) && ctx.Err() == nil && tries < 100; tries++ {
+		time.Sleep(50 * time.Millisecond) // we have no descriptor for it; the probes under way will free some
+		next, err = p.lookAtJudges(ctx)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
@@ -187,13 +210,18 @@ func (p *Prober) judgeSince(ctx context.Context, since time.Time) (*standing, er
 func (p *Prober) lookAtJudges(ctx context.Context) (*standing, error) {
 	found := &standing{real: slices.Clone(p.cfg.RealAddresses)}
 	var reasons []string
+	var failures []error
 	for _, j := range p.judges {
+		if j.public != "" && found.baseline != nil { // only when none of ours answers
+			break
+		}
 		echo, err := p.askDirectly(ctx, j)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
 			reasons = append(reasons, fmt.Sprintf("%s: %v", j.url, err))
+			failures = append(failures, err)
 			continue
 		}
 		if !slices.Contains(found.real, echo.Peer) {
@@ -207,13 +235,22 @@ func (p *Prober) lookAtJudges(ctx context.Context) (*standing, error) {
 		}
 	}
 	if found.baseline == nil {
-		return nil, fmt.Errorf("%w: %s", ErrJudge, strings.Join(reasons, "; "))
+		return nil, &judgeError{text: strings.Join(reasons, "; "), causes: failures}
 	}
 	if len(reasons) > 0 {
 		p.cfg.Logger.Warn("some judges do not answer", "why", strings.Join(reasons, "; "))
 	}
 	return found, nil
 }
+
+// judgeError is ErrJudge with what each judge's failure was.
+type judgeError struct {
+	text   string
+	causes []error
+}
+
+func (e *judgeError) Error() string   { return ErrJudge.Error() + ": " + e.text }
+func (e *judgeError) Unwrap() []error { return append([]error{ErrJudge}, e.causes...) }
 
 func (p *Prober) askDirectly(ctx context.Context, j judge) (*Echo, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.ConnectTimeout+p.cfg.AnswerTimeout)
@@ -224,11 +261,11 @@ func (p *Prober) askDirectly(ctx context.Context, j judge) (*Echo, error) {
 	}
 	defer conn.Close()
 	nonce := newNonce()
-	reply, err := exchange(ctx, conn, exchangeRequest{target: echoPath + "?n=" + nonce, host: j.addr, wait: p.cfg.AnswerTimeout})
+	reply, err := exchange(ctx, conn, exchangeRequest{target: j.path(nonce), host: j.addr, wait: p.cfg.AnswerTimeout})
 	if err != nil {
 		return nil, err
 	}
-	echo, err := p.verifyEcho(reply, nonce)
+	echo, err := p.echoOf(j, reply, nonce)
 	if tunnel.ReasonOf(err) == Forged && p.cfg.Key != "" {
 		return nil, fmt.Errorf("its signature is wrong: the judge has another key than the prober (%w)", err)
 	}
@@ -445,11 +482,11 @@ func (p *Prober) open(ctx context.Context, c source.Candidate, m mode, addr stri
 func (p *Prober) echoThrough(ctx context.Context, c source.Candidate, m mode, j judge) (*answer, error) {
 	begin := time.Now()
 	nonce := newNonce()
-	reply, conn, err := p.get(ctx, c, m, j, echoPath+"?n="+nonce)
+	reply, conn, err := p.get(ctx, c, m, j, j.path(nonce))
 	if err != nil {
 		return nil, err
 	}
-	echo, err := p.verifyEcho(reply, nonce)
+	echo, err := p.echoOf(j, reply, nonce)
 	if err != nil {
 		return nil, err
 	}

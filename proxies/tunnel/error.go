@@ -71,7 +71,7 @@ func dialError(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() == context.Canceled:
 		return &Error{Reason: Canceled, Err: ctx.Err()}
-	case isLocal(err):
+	case IsLocal(err):
 		return &Error{Reason: Local, Err: err}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return &Error{Reason: Refused, Err: err}
@@ -91,7 +91,7 @@ func Classify(ctx context.Context, doing string, err error) error {
 		return err
 	case ctx.Err() == context.Canceled:
 		return &Error{Reason: Canceled, Detail: doing, Err: ctx.Err()}
-	case isLocal(err):
+	case IsLocal(err):
 		return &Error{Reason: Local, Detail: doing, Err: err}
 	case isTimeout(err):
 		return &Error{Reason: Timeout, Detail: doing, Err: err}
@@ -104,7 +104,8 @@ func Classify(ctx context.Context, doing string, err error) error {
 	return &Error{Reason: Garbage, Detail: doing, Err: err}
 }
 
-func isLocal(err error) bool {
+// IsLocal tells whether it is this machine that failed: out of descriptors, ports or memory.
+func IsLocal(err error) bool {
 	for _, local := range localErrors {
 		if errors.Is(err, local) {
 			return true

@@ -1,0 +1,165 @@
+package tunnel_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"muster/proxies/tunnel"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// scripted serves one connection: it waits for each of what, and answers with the text behind it.
+func scripted(t *testing.T, proxy string, script func(in *bufio.Reader, out io.Writer)) *tunnel.Dialer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		script(bufio.NewReader(conn), conn)
+	}()
+	t.Cleanup(func() { l.Close(); <-done })
+	u, err := url.Parse(fmt.Sprintf(proxy, l.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tunnel.Dialer{Proxy: u, HandshakeTimeout: 500 * time.Millisecond}
+}
+
+func head(in *bufio.Reader) string {
+	var all strings.Builder
+	for {
+		line, err := in.ReadString('\n')
+		all.WriteString(line)
+		if err != nil || line == "\r\n" {
+			return all.String()
+		}
+	}
+}
+
+// What a target says first may come in one packet with the proxy's answer, and is not lost.
+func TestConnectKeepsWhatComesBehindTheHead(t *testing.T) {
+	t.Parallel()
+	var asked string
+	d := scripted(t, "http://u:p%%40w@%s", func(in *bufio.Reader, out io.Writer) {
+		asked = head(in)
+		_, _ = io.WriteString(out, "HTTP/1.1 200 OK\r\nX: y\r\n\r\n220 mail.example")
+		_, _ = io.WriteString(out, " ready\r\n")
+	})
+	conn, err := d.DialContext(t.Context(), "tcp", "mail.example:25")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	greeting, err := io.ReadAll(conn)
+	if err != nil || string(greeting) != "220 mail.example ready\r\n" {
+		t.Errorf("got %q %v", greeting, err)
+	}
+	if want := "CONNECT mail.example:25 HTTP/1.1\r\nHost: mail.example:25\r\nProxy-Authorization: Basic dTpwQHc=\r\n\r\n"; asked != want {
+		t.Errorf("asked %q\nwant  %q", asked, want)
+	}
+}
+
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	answer := func(text string) func(*bufio.Reader, io.Writer) {
+		return func(in *bufio.Reader, out io.Writer) {
+			_, _ = in.Peek(1)
+			_, _ = io.WriteString(out, text)
+			_, _ = io.Copy(io.Discard, in)
+		}
+	}
+	for name, test := range map[string]struct {
+		proxy  string
+		script func(*bufio.Reader, io.Writer)
+		want   tunnel.Reason
+	}{
+		"407 without credentials": {"http://%s", answer("HTTP/1.1 407 No\r\n\r\n"), tunnel.AuthRequired},
+		"407 with credentials":    {"http://u:p@%s", answer("HTTP/1.1 407 No\r\n\r\n"), tunnel.AuthRejected},
+		"403":                     {"http://%s", answer("HTTP/1.1 403 No\r\n\r\n"), tunnel.Denied},
+		"502":                     {"http://%s", answer("HTTP/1.1 502 No\r\n\r\n"), tunnel.Upstream},
+		"200 of another protocol": {"http://%s", answer("SSH-2.0-OpenSSH\r\n"), tunnel.Garbage},
+		"endless head":            {"http://%s", answer("HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", 10_000)), tunnel.Garbage},
+		"says nothing":            {"http://%s", answer(""), tunnel.Timeout},
+		"hangs up":                {"socks5://%s", func(in *bufio.Reader, _ io.Writer) { _, _ = in.ReadByte() }, tunnel.Closed},
+		"SOCKS5 wants auth":       {"socks5://%s", answer("\x05\xff"), tunnel.AuthRequired},
+		"SOCKS5 refuses auth":     {"socks5://u:p@%s", answer("\x05\x02\x01\x01"), tunnel.AuthRejected},
+		"SOCKS5 not allowed":      {"socks5://%s", answer("\x05\x00\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00"), tunnel.Denied},
+		"SOCKS5 refused target":   {"socks5://%s", answer("\x05\x00\x05\x05\x00\x01\x00\x00\x00\x00\x00\x00"), tunnel.Upstream},
+		"SOCKS4 rejected":         {"socks4a://%s", answer("\x00\x5b\x00\x00\x00\x00\x00\x00"), tunnel.Upstream},
+		"SOCKS4 wants identd":     {"socks4a://%s", answer("\x00\x5c\x00\x00\x00\x00\x00\x00"), tunnel.AuthRequired},
+		"no TLS":                  {"https://%s", answer("HTTP/1.1 400 Bad Request\r\n\r\n"), tunnel.TLS},
+		"unknown protocol":        {"gopher://%s", answer(""), tunnel.Unsupported},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := scripted(t, test.proxy, test.script).DialContext(t.Context(), "tcp", "target.example:80")
+			if got := tunnel.ReasonOf(err); got != test.want {
+				t.Errorf("got %q (%v) want %q", got, err, test.want)
+			}
+			if err == nil {
+				conn.Close()
+			} else if strings.Contains(err.Error(), "u:p") {
+				t.Errorf("the error shows credentials: %v", err)
+			}
+		})
+	}
+}
+
+func TestDialReasons(t *testing.T) {
+	t.Parallel()
+	refused := &tunnel.Dialer{Proxy: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}}
+	if _, err := refused.DialContext(t.Context(), "tcp", "a:1"); tunnel.ReasonOf(err) != tunnel.Refused {
+		t.Errorf("got %v", err)
+	}
+	slow := &tunnel.Dialer{Proxy: refused.Proxy, ConnectTimeout: 20 * time.Millisecond, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	if _, err := slow.DialContext(t.Context(), "tcp", "a:1"); tunnel.ReasonOf(err) != tunnel.ConnectTimeout {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := slow.DialContext(ctx, "tcp", "a:1"); tunnel.ReasonOf(err) != tunnel.Canceled || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	for _, target := range []string{"", "nohost", ":80", "a:70000", "a:x"} {
+		if _, err := refused.DialContext(t.Context(), "tcp", target); tunnel.ReasonOf(err) != tunnel.Unsupported {
+			t.Errorf("%q: got %v", target, err)
+		}
+	}
+}
+
+// The end of the context ends a handshake at once.
+func TestHandshakeEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	d := scripted(t, "socks5://%s", func(in *bufio.Reader, _ io.Writer) {
+		_, _ = in.Peek(1)
+		cancel()
+		_, _ = io.Copy(io.Discard, in)
+	})
+	d.HandshakeTimeout = time.Minute
+	if _, err := d.DialContext(ctx, "tcp", "a:1"); tunnel.ReasonOf(err) != tunnel.Canceled {
+		t.Errorf("got %v", err)
+	}
+}
