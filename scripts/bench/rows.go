@@ -7,6 +7,8 @@ import "slices"
 var areas = []func() []row{
 	machineRows,
 	proxyRows,
+	queueRows,
+	siteRows,
 }
 
 func rows() []row {
