@@ -165,7 +165,7 @@ func (w *walk) take(v visit, info workqueue.Info) []visit {
 	var next []visit
 	fresh := 0
 	for _, l := range y.Links {
-		if l.Kind == definition.KindListing {
+		if l.Kind != definition.KindDetail {
 			next = append(next, l)
 			continue
 		}
@@ -218,7 +218,8 @@ func (w *walk) enough() bool {
 	if limit == 0 {
 		return false
 	}
-	if len(w.def.Listing.Links) > 0 && len(w.details) < limit {
+	sitemaps := slices.ContainsFunc(w.def.Start, func(s definition.Start) bool { return s.Sitemap != "" })
+	if (sitemaps || len(w.def.Listing.Links) > 0) && len(w.details) < limit {
 		return false
 	}
 	for _, r := range w.def.RecordsFrom(definition.KindListing) {

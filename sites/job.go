@@ -30,6 +30,8 @@ const (
 	leaseTTL = 15 * time.Minute
 	// window is how many pages a chunk leases at a time.
 	window = 8
+	// maxSitemaps is how deeply sitemaps may stand in one another.
+	maxSitemaps = 3
 	// sitOut is the longest wait that is not worth giving the worker back.
 	sitOut = 100 * time.Millisecond
 )
@@ -258,7 +260,7 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 // settled, so that no crash can lose them. What a listing page leads to is
 // enqueued by collect, which knows how many are wanted.
 func (j *job) lead(ctx context.Context, v visit, y *yield) error {
-	if v.Kind == definition.KindListing || len(y.Links) == 0 {
+	if v.Kind != definition.KindDetail || len(y.Links) == 0 {
 		return nil
 	}
 	stats, err := j.queue.Stats(ctx)
@@ -366,6 +368,19 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 	page.N = v.N
 	fail := func(class fetch.Class, err error) (*yield, [][]byte, error) {
 		return nil, nil, &fetch.Error{Class: class, URL: v.URL, Status: page.Status, Err: err}
+	}
+	if v.Kind == definition.KindSitemap {
+		res, err := extract.Sitemap(j.def, page)
+		if err != nil {
+			return fail(fetch.Parse, err)
+		}
+		y := &yield{Class: fetch.OK}
+		for _, l := range res.Links {
+			if l.Kind != definition.KindSitemap || v.Depth < maxSitemaps {
+				y.Links = append(y.Links, visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1})
+			}
+		}
+		return y, nil, nil
 	}
 	doc, err := extract.Parse(j.def, page)
 	if err != nil {

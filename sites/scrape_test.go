@@ -357,6 +357,21 @@ func TestResume(t *testing.T) {
 	}
 }
 
+func TestSitemap(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 2, 10)
+	site.faults["/items.xml"] = []string{"500"}
+	def, err := definition.Parse("s.yaml", []byte(strings.Replace(string(site.definition(t, "").YAML()), "start: [/]", "start: [{sitemap: /sitemap.xml, allow: /item/}]", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newService(t, redistest.New(t))
+	sum := run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL}))
+	if sum.Status != StatusComplete || sum.ByType["item"] != 20 || sum.Pages != 22 {
+		t.Errorf("got %+v", sum)
+	}
+}
+
 func TestCSV(t *testing.T) {
 	t.Parallel()
 	site := newShop(t, 1, 3)

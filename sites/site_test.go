@@ -77,6 +77,17 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/robots.txt":
 		http.NotFound(w, r)
 		return
+	case path == "/sitemap.xml":
+		fmt.Fprintf(w, `<sitemapindex><sitemap><loc>http://shop.example/items.xml</loc></sitemap></sitemapindex>`)
+		return
+	case path == "/items.xml":
+		w.Header().Set("Content-Type", "application/octet-stream")
+		fmt.Fprint(w, "<urlset>")
+		for i := range s.lists * s.perList {
+			fmt.Fprintf(w, "<url><loc>http://shop.example/item/%d</loc></url><url><loc>http://shop.example/about/%d</loc></url>", i, i)
+		}
+		fmt.Fprint(w, "</urlset>")
+		return
 	case path == "/":
 		s.listing(w, 1)
 	case scan(path, "/page/%d", &list) && list <= s.lists:

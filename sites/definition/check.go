@@ -83,12 +83,21 @@ func (d *decoder) checkStart(def *Definition, base *url.URL) {
 	}
 	for i := range def.Start {
 		s := &def.Start[i]
-		if (s.URL == "") == (s.Template == "") {
-			d.problemAt(s.At, "start", "give either url or template")
+		given := 0
+		for _, ref := range []string{s.URL, s.Template, s.Sitemap} {
+			if ref != "" {
+				given++
+			}
+		}
+		if given != 1 {
+			d.problemAt(s.At, "start", "give one of url, template and sitemap")
 			continue
 		}
+		if !s.Allow.IsZero() && s.Sitemap == "" {
+			d.problemAt(s.Allow.At, "start.allow", "belongs to a sitemap; for other pages use scope.allow, or allow of a link")
+		}
 		s.As = d.oneOf(s.As, KindListing, kinds, s.At, "start.as")
-		ref := s.URL
+		ref := s.URL + s.Sitemap
 		if s.Template != "" {
 			if !strings.Contains(s.Template, "{n}") {
 				d.problemAt(s.At, "start.template", "%q has no {n} for the number", s.Template)

@@ -53,15 +53,17 @@ type Scope struct {
 	DropParams []string  `yaml:"drop_params"`
 }
 
-// Start is a listing page to begin with.
+// Start is a page to begin with, many of them by a template, or a sitemap.
 type Start struct {
 	At       Pos
-	URL      string `yaml:"url"`
-	Template string `yaml:"template"`
-	From     int    `yaml:"from"`
-	To       int    `yaml:"to"`
-	Step     int    `yaml:"step"`
-	As       string `yaml:"as"`
+	URL      string  `yaml:"url"`
+	Template string  `yaml:"template"`
+	Sitemap  string  `yaml:"sitemap"`
+	Allow    Pattern `yaml:"allow"`
+	From     int     `yaml:"from"`
+	To       int     `yaml:"to"`
+	Step     int     `yaml:"step"`
+	As       string  `yaml:"as"`
 }
 
 // Listing says what to do with a page that leads to others.
@@ -93,6 +95,7 @@ type Page struct {
 const (
 	KindListing = "listing"
 	KindDetail  = "detail"
+	KindSitemap = "sitemap" // leads to detail pages and further sitemaps
 )
 
 // The formats of a page.
@@ -411,6 +414,10 @@ func (d *Definition) StartPages() []StartPage {
 		pages = append(pages, StartPage{d.Move(u).String(), kind})
 	}
 	for _, s := range d.Start {
+		if s.Sitemap != "" {
+			add(s.Sitemap, KindSitemap)
+			continue
+		}
 		if s.Template == "" {
 			add(s.URL, s.As)
 			continue
@@ -420,6 +427,20 @@ func (d *Definition) StartPages() []StartPage {
 		}
 	}
 	return pages
+}
+
+// InSitemap tells whether a URL that a sitemap names is to be fetched.
+func (d *Definition) InSitemap(u *url.URL) bool {
+	bounded := false
+	for _, s := range d.Start {
+		if s.Allow.IsZero() {
+			continue
+		}
+		if bounded = true; s.Allow.MatchString(u.String()) {
+			return true
+		}
+	}
+	return !bounded
 }
 
 // InScope tells whether u belongs to the site.

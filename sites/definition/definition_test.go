@@ -16,8 +16,8 @@ func TestExampleLoads(t *testing.T) {
 	if err != nil {
 		t.Fatalf("example.yaml does not load:\n%v", err)
 	}
-	if got := len(def.StartPages()); got != 5 {
-		t.Errorf("got %d start pages, want 5: %v", got, def.StartPages())
+	if got := len(def.StartPages()); got != 6 {
+		t.Errorf("got %d start pages, want 6: %v", got, def.StartPages())
 	}
 	if got, want := def.StartPages()[2].URL, "https://shop.example/archive/2024"; got != want {
 		t.Errorf("got third start page %q, want %q", got, want)
@@ -120,6 +120,8 @@ func TestProblems(t *testing.T) {
 		{"ftp base", "https://shop.example", "ftp://shop.example", `not an http or https URL`},
 		{"start elsewhere", "start: [/]", "start: ['https://other.example/']", `3:9: start: https://other.example/ is outside the site's scope; add "other.example" to hosts`},
 		{"no start", "start: [/]\n", "", `start: is missing`},
+		{"sitemap and url", "start: [/]", "start: [{url: /, sitemap: /s.xml}]", `give one of url, template and sitemap`},
+		{"allow without sitemap", "start: [/]", "start: [{url: /, allow: x}]", `belongs to a sitemap`},
 		{"empty value", "start: [/]", "start:", `3:1: start: has no value`},
 		{"wrong kind", "start: [/]", "start: [/]\nlimits: 5", `4:9: limits: want a mapping with the keys max_pages`},
 		{"wrong number", "start: [/]", "start: [/]\nlimits: {max_pages: many}", `4:21: limits.max_pages: want a whole number, got "many"`},

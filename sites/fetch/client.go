@@ -135,7 +135,7 @@ func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, er
 	}
 	defer res.Body.Close()
 	page.URL, page.Status, page.Header, page.FetchedAt = res.Request.URL, res.StatusCode, res.Header, time.Now()
-	if err := c.judge(ctx, rawURL, res); err != nil {
+	if err := c.judge(ctx, rawURL, kind, res); err != nil {
 		_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // keeps the connection
 		return page, err
 	}
@@ -190,7 +190,7 @@ func (c *Client) failed(rawURL string, err error) error {
 }
 
 // judge turns a status into an error, or nil for a page.
-func (c *Client) judge(ctx context.Context, rawURL string, res *http.Response) error {
+func (c *Client) judge(ctx context.Context, rawURL, kind string, res *http.Response) error {
 	fail := func(class Class, after time.Duration) error {
 		return &Error{Class: class, URL: rawURL, Status: res.StatusCode, After: after, Err: fmt.Errorf("the site answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))}
 	}
@@ -221,6 +221,9 @@ func (c *Client) judge(ctx context.Context, rawURL string, res *http.Response) e
 		return fail(Empty, 0)
 	case s >= 300:
 		return fail(Redirect, 0)
+	}
+	if kind == definition.KindSitemap {
+		return nil // may come as anything
 	}
 	if mt, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err == nil {
 		for _, bad := range []string{"image/", "audio/", "video/", "font/", "application/zip", "application/pdf", "application/octet-stream", "application/gzip"} {
@@ -441,7 +444,7 @@ func (c *Client) readRobots(ctx context.Context, at *url.URL, res *http.Response
 	defer res.Body.Close()
 	switch s := res.StatusCode; {
 	case s == http.StatusTooManyRequests || s >= 500:
-		err := c.judge(ctx, at.String(), res)
+		err := c.judge(ctx, at.String(), definition.KindSitemap, res)
 		e, ok := errors.AsType[*Error](err)
 		if !ok {
 			return nil, nil, err
