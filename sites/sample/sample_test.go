@@ -1,0 +1,100 @@
+package sample
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"muster/sites/definition"
+	"muster/sites/fetch"
+)
+
+// setup is a site with a listing and a detail page, and its definition on disk.
+func setup(t *testing.T) (*definition.Definition, *fetch.Client, string) {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/":
+			fmt.Fprint(w, `<ul><li><a href="/item/1">One</a><li><a href="/item/2">Two</a></ul><a class=next href="/page/2">next</a>`)
+		case "/item/1":
+			w.Header().Set("Content-Type", "text/html; charset=windows-1251")
+			fmt.Fprint(w, "<h1>\xcb\xe0\xec\xef\xe0</h1><p class=price>12,50 лв</p>")
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	file := filepath.Join(t.TempDir(), "shop.yaml")
+	text := "site: shop.example\nbase_url: " + srv.URL + `
+start: [/]
+listing: {next: a.next, links: li a}
+records:
+  item:
+    fields:
+      name: {css: h1, required: true}
+      price: {css: .price, type: price, locale: bg}
+      stock: .stock
+politeness: {delay: 0}
+`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	def, err := definition.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return def, fetch.NewClient(fetch.Config{Definition: def}), srv.URL
+}
+
+func TestCaptureAndTest(t *testing.T) {
+	t.Parallel()
+	def, client, base := setup(t)
+	if _, _, err := Test(def, Dir(def)); err == nil || !strings.Contains(err.Error(), "capture some first") {
+		t.Errorf("without samples: got %v", err)
+	}
+	s, err := Capture(t.Context(), client, def, base+"/item/1", definition.KindDetail, "lamp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Records) != 1 || !strings.Contains(string(s.Records[0]), `"name":"Лампа","price":{"amount":12.5`) || s.Charset != "windows-1251" {
+		t.Errorf("got %s in %s", s.Records, s.Charset)
+	}
+	if fmt.Sprint(s.Missing) != "[item.stock]" {
+		t.Errorf("missing: got %v", s.Missing)
+	}
+	if n, diffs, err := Test(def, Dir(def)); n != 1 || len(diffs) > 0 || err != nil {
+		t.Errorf("the sample as captured: got %d, %v, %v", n, diffs, err)
+	}
+
+	changed, err := definition.Parse(def.File(), []byte(strings.Replace(string(def.YAML()), "locale: bg", "locale: en, min: 100", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, diffs, err := Test(changed, Dir(changed))
+	if err != nil || len(diffs) == 0 || !strings.Contains(fmt.Sprint(diffs), "0 records, want 1") {
+		t.Errorf("with a changed definition: got %v, %v", diffs, err)
+	}
+	changed, err = definition.Parse(def.File(), []byte(strings.Replace(string(def.YAML()), "css: h1,", "css: p,", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, diffs, err = Test(changed, Dir(changed)); err != nil || !strings.Contains(fmt.Sprint(diffs), `name is "12,50`) {
+		t.Errorf("with another selector: got %v, %v", diffs, err)
+	}
+}
+
+func TestLive(t *testing.T) {
+	t.Parallel()
+	def, client, base := setup(t)
+	samples, err := Live(t.Context(), client, def)
+	if err != nil || len(samples) != 2 {
+		t.Fatalf("got %d samples, %v", len(samples), err)
+	}
+	if samples[0].Next != base+"/page/2" || len(samples[0].Links) != 2 || samples[1].Kind != definition.KindDetail || len(samples[1].Records) != 1 {
+		t.Errorf("got %+v", samples)
+	}
+}
