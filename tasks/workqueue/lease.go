@@ -205,6 +205,21 @@ func (q *Queue) ExpireWorker(ctx context.Context, worker string) (int, error) {
 	return int(toInt(v)), err
 }
 
+// ReturnStrays gives back the items that are leased to a worker but are not
+// among those it holds, and says how many: the answers of their leases were
+// lost on the way. No attempt is counted. The worker must not lease meanwhile.
+func (q *Queue) ReturnStrays(ctx context.Context, worker string, held ...Leased) (int, error) {
+	if q.err != nil {
+		return 0, q.err
+	}
+	args := []any{worker}
+	for _, l := range held {
+		args = append(args, l.Token)
+	}
+	v, err := q.run(ctx, "look for strays", straysCmd, args...)
+	return int(toInt(v)), err
+}
+
 func withTokens(args []any, leases []Leased) []any {
 	for _, l := range leases {
 		args = append(args, l.ID, l.Token)

@@ -219,7 +219,14 @@ func (p *Pool) dispatch(ctx context.Context) {
 	defer func() { _ = sub.Close() }()
 	woken := sub.Channel()
 	empty, errs := 0, 0
+	strays := time.NewTicker(p.cfg.Heartbeat)
+	defer strays.Stop()
 	for ctx.Err() == nil {
+		select {
+		case <-strays.C:
+			p.returnStrays(ctx)
+		default:
+		}
 		room := min(cap(p.buffer)-len(p.buffer), 3*p.cfg.Workers-p.held())
 		// A lease of a few is hardly dearer than of one: wait until there is room
 		// for a few.
@@ -227,6 +234,8 @@ func (p *Pool) dispatch(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 			case <-p.freed:
+			case <-strays.C:
+				p.returnStrays(ctx)
 			}
 			continue
 		}
@@ -275,6 +284,22 @@ func (p *Pool) dispatch(ctx context.Context) {
 		case <-woken:
 		}
 		t.Stop()
+	}
+}
+
+// returnStrays gives back what a lease took whose answer never came: the
+// client asks again by itself when a connection breaks. Only dispatch leases,
+// so that nothing is on its way meanwhile.
+func (p *Pool) returnStrays(ctx context.Context) {
+	p.mu.Lock()
+	held := make([]Leased, 0, len(p.jobs))
+	for _, j := range p.jobs {
+		held = append(held, j.Leased)
+	}
+	p.mu.Unlock()
+	n, err := p.q.ReturnStrays(ctx, p.cfg.Name, held...)
+	if err == nil && n > 0 {
+		p.cfg.Logger.Info("gave back items whose lease was answered to nobody", "queue", p.q.name, "items", n)
 	}
 }
 

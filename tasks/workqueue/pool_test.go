@@ -309,6 +309,16 @@ func TestPoolSurvivesRedis(t *testing.T) {
 	k.wantStats("0 0 200 0 0")
 }
 
+// Items that a lease took whose answer was lost come back without an attempt.
+func TestPoolReturnsStrays(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, redistest.New(t), workqueue.Config{MaxAttempts: 1})
+	k.enqueue("a", "b")
+	k.lease("me", 1)
+	k.run(k.pool(workqueue.PoolConfig{Drain: true, Name: "me", Heartbeat: 30 * time.Millisecond}, done))
+	k.wantStats("0 0 2 0 0")
+}
+
 func TestPoolConfig(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, redistest.Mini(t), workqueue.Config{})

@@ -507,6 +507,19 @@ var behaviour = []struct {
 		})
 		k.wantStats("0 0 0 0 1")
 	}},
+	{"strays go back", workqueue.Config{}, func(k *kit) {
+		k.enqueue("a", "b", "c")
+		held := k.lease("w", 1)
+		k.lease("w", 1) // the answer is lost
+		k.lease("other", 1)
+		if n, err := k.ReturnStrays(k.t.Context(), "w", held...); n != 1 || err != nil {
+			k.t.Fatalf("%d went back, %v", n, err)
+		}
+		k.wantStats("1 2 0 0 0")
+		if l := k.leaseOne("w"); l.ID != "b" || l.Attempts != 0 {
+			k.t.Fatalf("leased %+v", l)
+		}
+	}},
 	{"returned items stand in their old place", workqueue.Config{}, func(k *kit) {
 		k.enqueue("a", "b", "c")
 		got := k.lease("w", 2)

@@ -28,6 +28,8 @@ var (
 	returnLua string
 	//go:embed lua/expireworker.lua
 	expireWorkerLua string
+	//go:embed lua/strays.lua
+	straysLua string
 	//go:embed lua/requeue.lua
 	requeueLua string
 	//go:embed lua/get.lua
@@ -45,6 +47,7 @@ var (
 	retryCmd        = script(retryLua)
 	returnCmd       = script(returnLua)
 	expireWorkerCmd = script(expireWorkerLua)
+	straysCmd       = script(straysLua)
 	requeueCmd      = script(requeueLua)
 	getCmd          = script(getLua)
 	statsCmd        = script(statsLua)

@@ -1,0 +1,25 @@
+-- Gives back what a worker was leased and does not know of.
+-- KEYS: common.lua. ARGV: worker, then the tokens of the leases it knows.
+-- Returns how many items were given back.
+local known = {}
+for i = 2, #ARGV do known[tonumber(ARGV[i])] = true end
+local moved, offset = 0, 0
+while true do
+  local ids = redis.call("ZRANGE", LEASED, offset, offset + 499)
+  if #ids == 0 then break end
+  local workers = redis.call("HMGET", WORKER, unpack(ids))
+  for i, id in ipairs(ids) do
+    local r = workers[i] == ARGV[1] and load(id)
+    if r and not known[r.token] then
+      drop(id)
+      count("queued", 1)
+      makeReady(id, r)
+      save(id, r)
+      moved = moved + 1
+    else
+      offset = offset + 1
+    end
+  end
+end
+finish(moved)
+return moved
