@@ -263,6 +263,13 @@ type Member struct {
 	Score  float64 `json:"score"`
 }
 
+// MarshalJSON leaves the password out: a listing is for people. Export writes it, into a file of its own.
+func (m Member) MarshalJSON() ([]byte, error) {
+	type plain Member
+	m.Password = ""
+	return json.Marshal(plain(m))
+}
+
 // List returns the proxies that f takes, the fastest first, those without a latency last.
 func (p *Pool) List(ctx context.Context, f Filter) ([]Member, error) {
 	if err := p.sync(ctx, nil, true); err != nil {

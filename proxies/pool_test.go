@@ -385,6 +385,29 @@ func TestExport(t *testing.T) {
 	}
 }
 
+// Passwords are in the exported files and nowhere else that is printed.
+func TestPasswordIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, redistest.New(t), nil)
+	mustPublish(t, pool, result(1, nil))
+	list, err := pool.List(t.Context(), Filter{})
+	if err != nil || len(list) != 1 || list[0].Password != "secret" {
+		t.Fatalf("got %v %v", list, err)
+	}
+	r := result(1, nil)
+	for _, v := range []any{list, list[0], r} {
+		text, err := json.Marshal(v)
+		if err != nil || strings.Contains(string(text), "secret") || !strings.Contains(string(text), `"username":"u"`) {
+			t.Errorf("got %s %v", text, err)
+		}
+	}
+	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+		if got := fmt.Sprintf(format, list[0].Proxy) + fmt.Sprintf(format, r.Candidate); strings.Contains(got, "secret") {
+			t.Errorf("%s: got %s", format, got)
+		}
+	}
+}
+
 func TestCountExport(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

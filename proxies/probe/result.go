@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"encoding/json"
 	"math"
 	"net/netip"
 	"time"
@@ -43,6 +44,13 @@ type Result struct {
 	Can       Capabilities     `json:"can"`
 	Latency   Latency          `json:"latency"`
 	CheckedAt time.Time        `json:"checked_at"`
+}
+
+// MarshalJSON leaves the candidate's password out: results are for people and logs.
+func (r Result) MarshalJSON() ([]byte, error) {
+	type plain Result
+	r.Candidate.Password = ""
+	return json.Marshal(plain(r))
 }
 
 // Accepted tells whether the pool wants the proxy: alive and nothing held against it.
