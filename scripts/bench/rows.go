@@ -6,6 +6,7 @@ import "slices"
 // a file with a function that returns its rows, and its line here.
 var areas = []func() []row{
 	machineRows,
+	canvasRows,
 	proxyRows,
 	queueRows,
 	siteRows,

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -124,6 +125,9 @@ func (e *Engine) Send(ctx context.Context, s *graph.Sig, o *graph.Opts) (string,
 	grow.Unique, grow.UniqueTTL = o.Unique, o.UniqueTTL
 	m, err := e.store.Submit(ctx, fl.Flow, grow)
 	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) {
+		if o.ID == "" && dup.ID == id {
+			return id, nil // it is this send, whose first answer got lost; the agenda has what it released
+		}
 		return dup.ID, ErrDuplicate
 	}
 	if err != nil {
@@ -336,6 +340,12 @@ const opsAtOnce = 200
 // settle does what a change set in motion: it hands tasks to asynq and moves virtual nodes on. What
 // it does not get to, the agenda holds for a worker.
 func (e *Engine) settle(ctx context.Context, fl *flow, m store.Moved) error {
+	_, err := e.settleBut(ctx, fl, m, nil)
+	return err
+}
+
+// settleBut is settle, but leaves one delivery that keep wants to the caller.
+func (e *Engine) settleBut(ctx context.Context, fl *flow, m store.Moved, keep func(delivery) bool) (kept *delivery, err error) {
 	var out []delivery
 	ended := m.Ended
 	due := m.Timer
@@ -345,11 +355,11 @@ func (e *Engine) settle(ctx context.Context, fl *flow, m store.Moved) error {
 		for _, s := range m.Run {
 			id, err := graph.ParseID(s)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			g, err := e.graphOf(ctx, fl.Flow, id.Scope)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if id.Inst >= 0 || !g.Virtual(id.Index) {
 				out = append(out, newDelivery(fl, g, id, 0))
@@ -357,7 +367,7 @@ func (e *Engine) settle(ctx context.Context, fl *flow, m store.Moved) error {
 			}
 			o, moved, err := e.virtual(ctx, fl, g, id)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			ops = append(ops, o...)
 			next.Run = append(next.Run, moved.Run...)
@@ -366,18 +376,18 @@ func (e *Engine) settle(ctx context.Context, fl *flow, m store.Moved) error {
 		for _, s := range m.Skips {
 			id, err := graph.ParseID(s)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			g, err := e.graphOf(ctx, fl.Flow, id.Scope)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			ops = append(ops, op(g, id, "K", "", nil))
 		}
 		for _, s := range m.Plans {
 			o, err := e.planEnded(ctx, fl, s)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			ops = append(ops, o...)
 		}
@@ -386,10 +396,10 @@ func (e *Engine) settle(ctx context.Context, fl *flow, m store.Moved) error {
 			ops = ops[len(part):]
 			moved, err := e.store.Advance(ctx, fl.Flow, part)
 			if errors.Is(err, ErrUnknown) {
-				return nil
+				return nil, nil
 			}
 			if err != nil {
-				return err
+				return nil, err
 			}
 			next.Run = append(next.Run, moved.Run...)
 			next.Skips = append(next.Skips, moved.Skips...)
@@ -401,7 +411,7 @@ func (e *Engine) settle(ctx context.Context, fl *flow, m store.Moved) error {
 	}
 	if due > 0 {
 		if err := e.store.Tell(ctx, "t "+strconv.FormatInt(due, 10)); err != nil {
-			return fmt.Errorf("announce timer: %w", err)
+			return nil, fmt.Errorf("announce timer: %w", err)
 		}
 	}
 	if ended && fl.g.Progress != "" {
@@ -409,7 +419,13 @@ func (e *Engine) settle(ctx context.Context, fl *flow, m store.Moved) error {
 			e.log.Warn("progress keys were not written", "workflow", fl.ID, "error", err)
 		}
 	}
-	return e.deliver(ctx, fl, out)
+	if keep != nil {
+		if i := slices.IndexFunc(out, keep); i >= 0 {
+			d := out[i]
+			kept, out = &d, slices.Delete(out, i, i+1)
+		}
+	}
+	return kept, e.deliver(ctx, fl, out)
 }
 
 func sooner(a, b int64) int64 {

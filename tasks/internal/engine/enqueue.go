@@ -56,9 +56,11 @@ const (
 	manyRetries  = 1 << 30
 )
 
-// holdFor is how long what was handed over is left alone before someone looks whether asynq still
-// has it.
-const holdFor = time.Minute
+// How long what was handed over is left alone before someone looks whether asynq still has it.
+const (
+	holdFirst = 15 * time.Second
+	holdThen  = time.Minute
+)
 
 // deliver hands nodes to asynq and lets the agenda rest for them.
 func (e *Engine) deliver(ctx context.Context, fl *flow, ds []delivery) error {
@@ -72,7 +74,7 @@ func (e *Engine) deliver(ctx context.Context, fl *flow, ds []delivery) error {
 	for i := range ds {
 		nodes[i] = store.Handed{Node: ds[i].node, Epoch: ds[i].epoch}
 	}
-	return e.store.Hold(ctx, fl.Flow, nodes, time.Now().Add(holdFor))
+	return e.store.Hold(ctx, fl.Flow, nodes, time.Now().Add(holdFirst))
 }
 
 // enqueuer sends many asynq tasks in few round trips. asynq itself makes the messages: its client
@@ -234,14 +236,28 @@ func (q *enqueuer) exec(ctx context.Context, scripts map[string]*redis.Script, c
 	}
 }
 
-// archived reports whether an operator, or asynq, has put a delivery away for good.
-func (e *Engine) archived(d delivery) (bool, error) {
+// whereabouts is what became of a delivery that asynq has.
+type whereabouts int
+
+const (
+	waiting whereabouts = iota // in its queue, or unknown to asynq
+	taken                      // by a worker, or by one that died, or on the way to one
+	putAway                    // archived, by an operator or by asynq
+)
+
+func (e *Engine) whereabouts(d delivery) (whereabouts, error) {
 	info, err := asynq.NewInspectorFromRedisClient(e.store.Redis()).GetTaskInfo(d.queue, d.id())
 	if errors.Is(err, asynq.ErrTaskNotFound) || errors.Is(err, asynq.ErrQueueNotFound) {
-		return false, nil
+		return waiting, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look up %s: %w", d.id(), err)
+		return waiting, fmt.Errorf("look up %s: %w", d.id(), err)
 	}
-	return info.State == asynq.TaskStateArchived || info.State == asynq.TaskStateCompleted, nil
+	switch info.State {
+	case asynq.TaskStateArchived, asynq.TaskStateCompleted:
+		return putAway, nil
+	case asynq.TaskStateActive, asynq.TaskStateRetry:
+		return taken, nil
+	}
+	return waiting, nil
 }

@@ -26,6 +26,8 @@ type Run struct {
 	spec   *graph.Spec
 	cancel context.CancelCauseFunc
 	freed  chan struct{} // closed when the slot must be freed without waiting for the handler
+	next   *delivery     // what this slot runs next, without a detour through asynq
+	onward bool          // whether it may
 
 	once  sync.Once // closes freed
 	cause error     // why the slot was freed; set before freed is closed
@@ -187,14 +189,31 @@ func (w *Worker) perform(ctx context.Context, taskID string) error {
 		w.log.Error("a task on our queue is not ours", "id", taskID)
 		return nil
 	}
+	// What a node makes ready runs here and now, one after the other, until others should have the
+	// slot: the way through asynq costs ten times as much. Should this process die, the node is found
+	// among those of a silent worker, as any other.
+	for until := time.Now().Add(slotTurn); ; {
+		next, err := w.one(ctx, wfID, node, epoch, time.Now().Before(until))
+		if err != nil || next == nil {
+			return err
+		}
+		node, epoch = next.node, next.epoch
+	}
+}
+
+// slotTurn is how long one delivery may go on from node to node.
+const slotTurn = 200 * time.Millisecond
+
+// one runs one node and returns the one that it made ready for this slot.
+func (w *Worker) one(ctx context.Context, wfID, node string, epoch int, onward bool) (*delivery, error) {
 	id, err := graph.ParseID(node)
 	if err != nil {
-		w.log.Error("a task on our queue is not ours", "id", taskID)
-		return nil
+		w.log.Error("a task on our queue is not ours", "workflow", wfID, "node", node)
+		return nil, nil
 	}
 	f, err := w.e.store.Flow(ctx, wfID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var fields []string
 	wanted := []string{""}
@@ -208,37 +227,48 @@ func (w *Worker) perform(ctx context.Context, taskID string) error {
 			fields = append(fields, store.GraphField(s))
 		}
 	}
-	b, err := w.e.store.Begin(ctx, f, node, epoch, w.cfg.Name, fields)
-	if err != nil {
+	// Whether go-redis or we ask again: Redis may have begun the node although its answer got lost. So
+	// what this worker runs is known here, and what Redis says it runs beyond that is taken up.
+	if !w.claim(wfID, node, epoch) {
+		return nil, nil
+	}
+	defer w.unclaim(wfID, node, epoch)
+	var b store.Begun
+	err = w.insist(wfID, node, func(ctx context.Context) error {
+		var err error
+		b, err = w.e.store.Begin(ctx, f, node, epoch, w.cfg.Name, fields)
 		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	if b.Status != "run" {
-		return nil
+		return nil, nil
 	}
 	for i, s := range scopes {
 		if _, err := w.e.learn(wfID, s, b.Graphs[i]); err != nil {
 			w.log.Error("workflow cannot be read", "workflow", wfID, "error", err)
-			return w.giveUp(f, node, epoch, err)
+			return nil, w.giveUp(f, node, epoch, err)
 		}
 	}
 	fl, err := w.e.load(ctx, wfID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	g, err := w.e.graphOf(ctx, f, id.Scope)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if id.Index >= len(g.Nodes) {
-		return nil
+		return nil, nil
 	}
 	sp := &g.Specs[g.Nodes[id.Index].Spec]
-	r := &Run{w: w, fl: fl, g: g, id: id, epoch: epoch, spec: sp, freed: make(chan struct{}), cancel: func(error) {},
+	r := &Run{w: w, fl: fl, g: g, id: id, epoch: epoch, spec: sp, freed: make(chan struct{}), onward: onward, cancel: func(error) {},
 		Info: Info{Workflow: wfID, Node: node, Task: sp.Task, Queue: sp.QueueName(), Priority: sp.Priority,
 			Attempt: b.Attempts + 1, Worker: w.cfg.Name, Key: wfID + "." + node}}
 	w.stats.begun.Add(1)
 	w.commit(r, func(ctx context.Context) error { return w.attempt(ctx, r, b) })
-	return nil
+	return r.next, nil
 }
 
 // giveUp puts a node back that this release cannot read, for one that can.
@@ -412,7 +442,12 @@ func (w *Worker) moved(ctx context.Context, r *Run, m store.Moved, err error) er
 		return err
 	}
 	w.chunkDone(r)
-	return w.e.settle(ctx, r.fl, m)
+	var keep func(delivery) bool
+	if r.onward && !w.seam.stopped() {
+		keep = func(d delivery) bool { return d.queue == r.Info.Queue && d.priority == r.Info.Priority }
+	}
+	r.next, err = w.e.settleBut(ctx, r.fl, m, keep)
+	return err
 }
 
 // chunkDone lets the progress keys follow a member of a map.
@@ -498,6 +533,12 @@ const storeTimeout = 30 * time.Second
 // retrying repeats a step until Redis has taken it. When the worker is killed before, the others
 // find the node with a worker that is silent.
 func (w *Worker) retrying(r *Run, step func(context.Context) error) error {
+	_ = w.insist(r.Info.Workflow, r.Info.Node, step)
+	return nil
+}
+
+// insist repeats a step until Redis has taken it, or the worker is killed.
+func (w *Worker) insist(workflow, node string, step func(context.Context) error) error {
 	wait := 20 * time.Millisecond
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
@@ -506,12 +547,12 @@ func (w *Worker) retrying(r *Run, step func(context.Context) error) error {
 		if err == nil {
 			return nil
 		}
-		w.log.Warn("outcome is not stored yet", "workflow", r.Info.Workflow, "node", r.Info.Node, "error", err)
+		w.log.Warn("Redis has not taken a step yet", "workflow", workflow, "node", node, "error", err)
 		t := time.NewTimer(wait)
 		select {
 		case <-w.killed:
 			t.Stop()
-			return nil
+			return err
 		case <-t.C:
 		}
 		wait = min(2*wait, 2*time.Second)

@@ -37,10 +37,10 @@ type WorkerConfig struct {
 
 // How workers watch each other and the agenda.
 const (
-	beatEvery  = 2 * time.Second
-	deadAfter  = 8 * time.Second // of silence
-	sweepEvery = time.Second
-	pollEvery  = time.Second // of queues, should a wake-up have been lost
+	beatEvery  = 3 * time.Second
+	deadAfter  = 9 * time.Second // of silence
+	sweepEvery = 3 * time.Second
+	pollEvery  = 2 * time.Second // of queues, should a wake-up have been lost
 	claimFor   = 5 * time.Second
 	sweepMost  = 200
 )
@@ -59,6 +59,7 @@ type Worker struct {
 
 	mu    sync.Mutex // guards the fields below
 	runs  map[*Run]bool
+	mine  map[string]bool // "<workflow>/<node>/<epoch>" that a slot of this worker is at
 	ran   bool
 	dirty map[string]*flow // whose progress keys are to be written
 
@@ -70,7 +71,7 @@ type stats struct{ begun, succeeded, failed, retried, recovered atomic.Int64 }
 // NewWorker returns a worker.
 func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worker {
 	w := &Worker{e: e, cfg: cfg, handlers: handlers, log: cfg.Logger, killed: make(chan struct{}),
-		timer: make(chan int64, 64), runs: map[*Run]bool{}, dirty: map[string]*flow{},
+		timer: make(chan int64, 64), runs: map[*Run]bool{}, mine: map[string]bool{}, dirty: map[string]*flow{},
 		seam: newSeam(e.store.Redis(), len(cfg.Queues), pollEvery)}
 	w.seam.limit.Store(int64(cfg.Concurrency))
 	return w
@@ -87,6 +88,28 @@ func (w *Worker) SetConcurrency(n int) {
 
 // Kill lets Run return without waiting for handlers.
 func (w *Worker) Kill() { w.killOnce.Do(func() { close(w.killed) }) }
+
+// claim reserves a delivery for one slot of this worker.
+func (w *Worker) claim(workflow, node string, epoch int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := claimKey(workflow, node, epoch)
+	if w.mine[key] {
+		return false
+	}
+	w.mine[key] = true
+	return true
+}
+
+func (w *Worker) unclaim(workflow, node string, epoch int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.mine, claimKey(workflow, node, epoch))
+}
+
+func claimKey(workflow, node string, epoch int) string {
+	return workflow + "/" + node + "/" + strconv.Itoa(epoch)
+}
 
 func (w *Worker) track(r *Run) {
 	w.mu.Lock()
@@ -438,16 +461,26 @@ func (e *Engine) deliverAgain(ctx context.Context, fl *flow, g *graph.Graph, id 
 		return err
 	}
 	if len(had) > 0 {
-		gone, err := e.archived(d)
+		at, err := e.whereabouts(d)
 		if err != nil {
 			return err
 		}
-		if gone {
+		switch at {
+		case putAway:
 			return e.fail(ctx, fl, g, id, "", &Failure{Task: d.task, Node: d.node, Code: CodeArchived,
 				Message: "its asynq task was archived by an operator"})
+		case taken:
+			// The reply to the worker that took it may have been lost with its connection. If it was
+			// not, that worker finds its delivery stale and drops it.
+			if d.epoch, err = e.store.Reissue(ctx, fl.Flow, d.node, d.epoch); err != nil || d.epoch < 0 {
+				return err
+			}
+			if _, err := e.queue.send(ctx, []delivery{d}); err != nil {
+				return err
+			}
 		}
 	}
-	return e.store.Hold(ctx, fl.Flow, []store.Handed{{Node: d.node, Epoch: d.epoch}}, time.Now().Add(holdFor))
+	return e.store.Hold(ctx, fl.Flow, []store.Handed{{Node: d.node, Epoch: d.epoch}}, time.Now().Add(holdThen))
 }
 
 // projectEvery is how often the progress keys of a workflow are written.

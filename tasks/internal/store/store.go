@@ -62,6 +62,8 @@ var (
 	projectLua string
 	//go:embed lua/beat.lua
 	beatLua string
+	//go:embed lua/reissue.lua
+	reissueLua string
 	//go:embed lua/hold.lua
 	holdLua string
 	//go:embed lua/progress.lua
@@ -79,6 +81,7 @@ var (
 	projectCmd = redis.NewScript(projectLua)
 	beatCmd    = redis.NewScript(beatLua)
 	holdCmd    = redis.NewScript(holdLua)
+	reissueCmd = redis.NewScript(reissueLua)
 
 	progressCmd = redis.NewScript(progressLua)
 )
@@ -313,9 +316,10 @@ type Begun struct {
 	Graphs   [][]byte // of the fields asked for
 }
 
-// Begin lets a worker run a node.
+// Begin lets a worker run a node that it does not run already. A node that Redis says it runs, it has
+// begun before without hearing of it.
 func (s *Store) Begin(ctx context.Context, f Flow, node string, epoch int, worker string, graphs []string) (Begun, error) {
-	res, err := beginCmd.Run(ctx, s.rdb, f.keys(), f.ID, node, epoch, worker, strings.Join(graphs, ",")).Slice()
+	res, err := beginCmd.Run(ctx, s.rdb, f.keys(), f.ID, node, epoch, worker, strings.Join(graphs, ","), 1).Slice()
 	if err != nil {
 		return Begun{}, fmt.Errorf("begin node %s: %w", node, err)
 	}
@@ -467,6 +471,15 @@ func (s *Store) Hold(ctx context.Context, f Flow, nodes []Handed, at time.Time) 
 		}
 	}
 	return nil
+}
+
+// Reissue gives a node another epoch that was handed over and got lost on the way; -1 if it was not.
+func (s *Store) Reissue(ctx context.Context, f Flow, node string, epoch int) (int, error) {
+	n, err := reissueCmd.Run(ctx, s.rdb, f.keys()[:2], f.ID, node, epoch).Int()
+	if err != nil {
+		return 0, fmt.Errorf("reissue node %s: %w", node, err)
+	}
+	return n, nil
 }
 
 // Note puts an entry into the agenda.

@@ -1,0 +1,457 @@
+package tasks_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// The crash tests run this test binary as a worker process.
+const (
+	childURL  = "MUSTER_TASKS_TEST_CHILD_URL"
+	childName = "MUSTER_TASKS_TEST_CHILD_NAME"
+)
+
+var (
+	stepTask = tasks.New[string, string]("crash.step")
+	joinTask = tasks.New[[]string, string]("crash.join")
+	dieTask  = tasks.New[string, string]("crash.die")
+)
+
+// crashMux counts every run of a node in Redis, and holds the nodes that are asked to.
+func crashMux(c *tasks.Client) *tasks.Mux {
+	m := tasks.NewMux()
+	rdb := c.Redis()
+	tasks.Handle(m, stepTask, func(ctx context.Context, in string) (string, error) {
+		key := "runs:" + tasks.InfoFrom(ctx).Key
+		n, err := rdb.Incr(ctx, key).Result()
+		if err != nil {
+			return "", err
+		}
+		rdb.Expire(ctx, key, time.Hour)
+		if strings.HasPrefix(in, "hold") && n == 1 {
+			<-ctx.Done()
+			return "", ctx.Err()
+		}
+		return strings.TrimPrefix(in, "hold "), nil
+	})
+	tasks.Handle(m, joinTask, func(ctx context.Context, in []string) (string, error) {
+		key := "runs:" + tasks.InfoFrom(ctx).Key
+		if err := rdb.Incr(ctx, key).Err(); err != nil {
+			return "", err
+		}
+		rdb.Expire(ctx, key, time.Hour)
+		return strings.Join(in, " "), nil
+	})
+	tasks.Handle(m, dieTask, func(context.Context, string) (string, error) {
+		os.Exit(3)
+		return "", nil
+	})
+	return m
+}
+
+// TestChildWorker is the worker process of the tests below; run by itself it has nothing to do.
+func TestChildWorker(t *testing.T) {
+	url := os.Getenv(childURL)
+	if url == "" {
+		t.SkipNow()
+	}
+	c, err := tasks.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := tasks.NewWorker(c, crashMux(c), tasks.WorkerConfig{
+		Name:  os.Getenv(childName),
+		Ready: func() { fmt.Println("child is ready") },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// child starts a worker process and waits until it takes tasks.
+func child(t *testing.T, url, name string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestChildWorker$", "-test.timeout=120s")
+	cmd.Env = append(os.Environ(), childURL+"="+url, childName+"="+name)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), "child is ready") {
+			go func() {
+				for lines.Scan() {
+				}
+			}()
+			return cmd
+		}
+	}
+	t.Fatalf("worker process did not become ready: %v", lines.Err())
+	return nil
+}
+
+func connect(t *testing.T, url string) *tasks.Client {
+	t.Helper()
+	c, err := tasks.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close client: %v", err)
+		}
+	})
+	return c
+}
+
+func kill(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+}
+
+// A supervised worker that is killed has its work running again at once.
+func TestKilledSupervisedWorker(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	c := connect(t, url)
+	first := child(t, url, "first")
+	held, err := tasks.Chain(stepTask.S("hold on"), stepTask).Send(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the step runs", func() bool {
+		s, err := held.Status(t.Context())
+		as, aerr := c.Active(t.Context())
+		return err == nil && aerr == nil && s != tasks.Success && len(as) == 1 && c.Redis().Exists(t.Context(), "runs:"+held.ID()+".0").Val() == 1
+	})
+	child(t, url, "second")
+	kill(t, first)
+	began := time.Now()
+	if err := tasks.ExpireLeases(t.Context(), c, "first"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := held.Wait(t.Context()); err != nil || got != "on" {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	if d := time.Since(began); d > time.Second {
+		t.Errorf("work of a killed worker was done after %v, want at most 1s", d)
+	}
+}
+
+// A worker that vanishes with its machine is missed by the others.
+func TestKilledWorkerThatNobodySupervises(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	c := connect(t, url)
+	first := child(t, url, "first")
+	held, err := stepTask.S("hold on").Send(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the step runs", func() bool {
+		return c.Redis().Exists(t.Context(), "runs:"+held.ID()+".0").Val() == 1
+	})
+	child(t, url, "second")
+	kill(t, first)
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	if got, err := held.Wait(ctx); err != nil || got != "on" {
+		t.Fatalf("got %q, %v after %v", got, err, time.Since(began))
+	}
+}
+
+// A task that takes its worker with it fails in the end, and its workflow with it.
+func TestPoisonTask(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	c := connect(t, url)
+	run, err := tasks.Chain(dieTask.S("x"), stepTask).Send(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 12 {
+		name := fmt.Sprintf("victim%d", i)
+		cmd := child(t, url, name)
+		if i < 11 {
+			_ = cmd.Wait()
+		}
+		if err := tasks.ExpireLeases(t.Context(), c, name); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := run.Status(t.Context()); err == nil && s.Terminal() {
+			break
+		}
+	}
+	_, err = run.Wait(t.Context())
+	if f := wantFailure(t, err, "its worker died"); f.Code != tasks.CodeLost {
+		t.Fatalf("got %+v", f)
+	}
+}
+
+// windows are moments at which a process can die, made by hand: what Redis holds afterwards is set
+// up, and a worker must find the way from there.
+func TestWindows(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb)
+		in := asynq.NewInspectorFromRedisClient(rdb)
+		paused := func(t *testing.T) func() {
+			if err := rdb.SAdd(t.Context(), "asynq:queues", "default").Err(); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.client.PauseQueue(t.Context(), "default"); err != nil {
+				t.Fatal(err)
+			}
+			return func() {
+				if err := w.client.ResumeQueue(t.Context(), "default"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		// soon makes the agenda due, as if its time had passed.
+		soon := func(t *testing.T) {
+			for _, m := range rdb.ZRange(t.Context(), "muster:{s00}:agenda", 0, -1).Val() {
+				if err := rdb.ZAddXX(t.Context(), "muster:{s00}:agenda", redis.Z{Score: 1, Member: m}).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		lose := func(t *testing.T, id string) {
+			if err := in.DeleteTask("default", id); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		t.Run("W3 W9 W10 W11 the task that was handed over is gone", func(t *testing.T) {
+			resume := paused(t)
+			run, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), w.client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lose(t, run.ID()+".0.0")
+			resume()
+			soon(t)
+			if got, err := run.Wait(t.Context()); err != nil || got != 2 {
+				t.Fatalf("got %v, %v", got, err)
+			}
+			ended(t, w, run.ID())
+		})
+		t.Run("W4 half of a group was handed over", func(t *testing.T) {
+			resume := paused(t)
+			var members []tasks.Signature[int]
+			for i := range 10 {
+				members = append(members, Echo.S(Mark{"w4", i}))
+			}
+			run, err := tasks.Chord(tasks.Group(members...), Sum).Send(t.Context(), w.client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 5 {
+				lose(t, fmt.Sprintf("%s.%d.0", run.ID(), i))
+			}
+			resume()
+			soon(t)
+			if got, err := run.Wait(t.Context()); err != nil || got != 45 {
+				t.Fatalf("got %v, %v", got, err)
+			}
+			ran := w.noted("w4")
+			slices.Sort(ran)
+			if !slices.Equal(ran, ints(10)) {
+				t.Fatalf("members ran: %v", ran)
+			}
+		})
+		t.Run("W5 W6 W7 195 a delivery comes twice", func(t *testing.T) {
+			run, err := tasks.Chord(tasks.Group(Echo.S(Mark{"w6", 1}), Echo.S(Mark{"w6", 2})), Sum).Send(t.Context(), w.client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := run.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			ended(t, w, run.ID())
+			cl := asynq.NewClientFromRedisClient(rdb)
+			for _, node := range []string{"0", "1", "3", "0", "9", "x"} {
+				task := asynq.NewTaskWithHeaders("t.echo", nil, map[string]string{"muster": "1"})
+				if _, err := cl.Enqueue(task, asynq.TaskID(run.ID()+"."+node+".0")); err != nil {
+					t.Fatal(err)
+				}
+				if err := rdb.Publish(t.Context(), "muster:bus", "q default").Err(); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "the delivery is taken", func() bool {
+					q, err := in.GetQueueInfo("default")
+					return err == nil && q.Pending == 0 && q.Active == 0
+				})
+			}
+			if got, err := run.Wait(t.Context()); err != nil || got != 3 || len(w.noted("w6")) != 2 {
+				t.Fatalf("got %v, %v, ran %v", got, err, w.noted("w6"))
+			}
+		})
+		t.Run("W9 an operator archives a task", func(t *testing.T) {
+			resume := paused(t)
+			run, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), w.client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := in.ArchiveTask("default", run.ID()+".0.0"); err != nil {
+				t.Fatal(err)
+			}
+			resume()
+			soon(t)
+			_, err = run.Wait(t.Context())
+			if f := wantFailure(t, err, "archived"); f.Code != tasks.CodeArchived {
+				t.Fatalf("got %+v", f)
+			}
+			ended(t, w, run.ID())
+		})
+		t.Run("W8 200 revoked while no worker takes work", func(t *testing.T) {
+			resume := paused(t)
+			run, err := tasks.Chain(Echo.S(Mark{"w8", 1}), Inc).Send(t.Context(), w.client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := run.Revoke(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			ended(t, w, run.ID())
+			resume()
+			if _, err := send(t, w, ID.S(1)); err != nil {
+				t.Fatal(err)
+			}
+			if ran := w.noted("w8"); len(ran) != 0 {
+				t.Fatalf("a revoked step ran: %v", ran)
+			}
+		})
+		t.Run("the queues of asynq are lost", func(t *testing.T) {
+			resume := paused(t)
+			run, err := tasks.Chord(tasks.Each(ints(30), ID), Sum).Send(t.Context(), w.client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range rdb.Keys(t.Context(), "asynq:{default}:*").Val() {
+				rdb.Del(t.Context(), k)
+			}
+			resume()
+			soon(t)
+			if got, err := run.Wait(t.Context()); err != nil || got != 435 {
+				t.Fatalf("got %v, %v", got, err)
+			}
+		})
+		t.Run("Redis forgets its scripts", func(t *testing.T) {
+			if err := rdb.ScriptFlush(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := send(t, w, tasks.Chord(tasks.Each(ints(30), ID), Sum)); err != nil || got != 435 {
+				t.Fatalf("got %v, %v", got, err)
+			}
+		})
+	})
+}
+
+// A Redis that restarts, with its log on disk, loses no workflow.
+func TestRedisRestarts(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Server(t, "appendonly", "yes", "appendfsync", "always")
+	c := connect(t, srv.URL())
+	child(t, srv.URL(), "first")
+	var runs []*tasks.AsyncResult[string]
+	for i := range 20 {
+		var members []tasks.Signature[string]
+		for k := range 5 {
+			members = append(members, tasks.Chain(stepTask.S(fmt.Sprint(i, ".", k)), stepTask))
+		}
+		run, err := tasks.Chord(tasks.Group(members...), joinTask).Send(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, run)
+		if i == 10 {
+			srv.Restart()
+		}
+	}
+	for i, run := range runs {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		got, err := run.Wait(ctx)
+		cancel()
+		if err != nil || len(strings.Fields(got)) != 5 || !strings.HasPrefix(got, fmt.Sprint(i, ".", 0)) {
+			rdb := c.Redis()
+			t.Fatalf("workflow %d: got %q, %v\nfields %v\nagenda %v\nrunning %v\nasynq %v", i, got, err,
+				rdb.HGetAll(t.Context(), "muster:{s00}:w:"+run.ID()).Val(),
+				rdb.ZRangeWithScores(t.Context(), "muster:{s00}:agenda", 0, 20).Val(),
+				rdb.HGetAll(t.Context(), "muster:{s00}:running").Val(), rdb.Keys(t.Context(), "asynq:*").Val())
+		}
+		if n := c.Redis().Get(t.Context(), "runs:"+run.ID()+".11").Val(); n != "1" && n != "2" {
+			t.Errorf("join of workflow %d ran %s times", i, n)
+		}
+	}
+}
+
+// A worker that is told to stop gives back what it cannot finish.
+func TestStoppedWorkerGivesBack(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb)
+		other := &world{client: w.client, notes: map[string][]int{}, hold: make(chan struct{})}
+		worker, err := tasks.NewWorker(w.client, other.mux(), tasks.WorkerConfig{Grace: 10 * time.Millisecond, Name: "leaver", Queues: map[string]int{"away": 1, "default": 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- worker.Run(ctx) }()
+		run, err := Slow.S(AB{1, 2000}, tasks.Queue("away")).Send(t.Context(), w.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it runs", func() bool {
+			as, err := w.client.Active(t.Context())
+			return err == nil && len(as) == 1 && as[0].Worker == "leaver"
+		})
+		stop()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if as, err := w.client.Active(t.Context()); err != nil || len(as) != 0 {
+			t.Fatalf("after the stop %v runs, %v", as, err)
+		}
+		nodes, err := w.client.Nodes(t.Context(), run.ID())
+		if err != nil || nodes[0].Status != tasks.Pending || nodes[0].Attempts != 0 {
+			t.Fatalf("given back as %+v, %v", nodes, err)
+		}
+		if ws, err := w.client.Workers(t.Context()); err != nil || len(ws) != 1 {
+			t.Fatalf("workers %v, %v", ws, err)
+		}
+		if err := run.Revoke(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

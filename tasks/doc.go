@@ -1,0 +1,42 @@
+// Package tasks runs typed tasks with Celery's canvas, on asynq and Redis.
+//
+// A task is declared apart from its code, so that a sender imports no handler. Signatures say what to
+// run and combine to larger ones; sending one makes a workflow:
+//
+//	var (
+//		Fetch = tasks.New[string, Page]("site.fetch", tasks.Timeout(30*time.Second), tasks.MaxRetry(3))
+//		Index = tasks.New[[]Page, Report]("site.index")
+//	)
+//
+//	run, err := tasks.Chord(tasks.Each(urls, Fetch), Index).Send(ctx, client)
+//	report, err := run.Wait(ctx)
+//
+// A worker binds tasks to code with [Handle] and runs them with [NewWorker].
+//
+// # States
+//
+//	PENDING ──▶ STARTED ──▶ SUCCESS
+//	   ▲           │  ├───▶ FAILURE    the last attempt failed
+//	   │           │  └───▶ REVOKED    by someone, or expired (also straight from PENDING)
+//	   └── RETRY ◀─┘
+//	PENDING ──▶ SKIPPED                what it needs has failed
+//
+// Every node of every workflow reaches one of SUCCESS, FAILURE, REVOKED and SKIPPED. A failure skips
+// what needs its value, at once; siblings that run go on, unless their group was sent with
+// [FailFast]. Wait returns the first failure without waiting for them.
+//
+// # What is promised
+//
+//   - A workflow that was sent runs to its end, whatever is killed in between: senders, workers, or
+//     Redis, as far as Redis keeps what it acknowledged (appendonly with the fsync policy of your choice).
+//   - Each continuation happens once: joins count a member once however often it was delivered, and the
+//     first result of a node stands.
+//   - A handler may run again: after a crash of its worker, and when its outcome could not be stored.
+//     [Info].Key is the same each time, for use as an idempotency key. Such a repeat uses up no attempt;
+//     a node that took eleven workers with it fails.
+//   - The work of a worker that dies runs elsewhere within 15 seconds, or at once after [ExpireLeases].
+//   - Keys of a workflow expire a [Retention] after its end, and not before.
+//
+// Nobody can promise that user code runs exactly once, nor stop a handler that ignores its context:
+// after [HardTimeout] its node has failed and its slot is free, but the goroutine runs on.
+package tasks
