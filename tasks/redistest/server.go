@@ -2,7 +2,6 @@ package redistest
 
 import (
 	"context"
-	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -122,6 +121,6 @@ func Cluster(tb testing.TB) redis.UniversalClient {
 func needServer(tb testing.TB) {
 	tb.Helper()
 	if binary() == "" {
-		tb.Skip(fmt.Sprintf("NOT COVERED: %s needs a redis-server; install one or name it in MUSTER_TEST_REDIS_SERVER", tb.Name()))
+		tb.Skipf("NOT COVERED: %s needs a redis-server; install one or name it in MUSTER_TEST_REDIS_SERVER", tb.Name())
 	}
 }
