@@ -112,6 +112,27 @@ func TestPublishAndCount(t *testing.T) {
 	})
 }
 
+// All of a pool's keys are on one slot, so that its scripts run on a cluster.
+func TestPoolOnACluster(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, redistest.Cluster(t), nil)
+	mustPublish(t, pool, result(1, nil), result(2, nil))
+	for _, outcome := range []Outcome{Succeeded, Banned, Failed} {
+		pickOne(t, pool, PickOptions{Site: "shop.example:80"}).Report(outcome, time.Millisecond)
+	}
+	flush(t, pool)
+	if health, err := pool.SiteHealth(t.Context(), "shop.example:80"); err != nil || len(health) == 0 {
+		t.Errorf("got %v %v", health, err)
+	}
+	list, err := pool.List(t.Context(), Filter{})
+	if err != nil || len(list) != 2 {
+		t.Fatalf("got %v %v", list, err)
+	}
+	if n, err := pool.Remove(t.Context(), list[0].ID, list[1].ID, "none"); err != nil || n != 2 {
+		t.Errorf("got %d %v", n, err)
+	}
+}
+
 // Another process sees what is published, reported and removed, and its health is the same.
 func TestViewsOfOnePoolAgree(t *testing.T) {
 	t.Parallel()
