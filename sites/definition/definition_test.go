@@ -262,11 +262,11 @@ func TestWithBase(t *testing.T) {
 
 func TestScope(t *testing.T) {
 	t.Parallel()
-	def, err := Parse("s.yaml", []byte(good+"hosts: ['*.cdn.example']\nscope: {allow: ['/a/'], deny: ['sort=']}\n"))
+	_, err := Parse("s.yaml", []byte(good+"hosts: ['*.cdn.example']\nscope: {allow: ['/a/'], deny: ['sort=']}\n"))
 	if err == nil {
 		t.Fatal("no error although the start page is not allowed")
 	}
-	def, err = Parse("s.yaml", []byte(strings.Replace(good, "start: [/]", "start: [/a/]", 1)+"hosts: ['*.cdn.example']\nscope: {allow: ['/a/'], deny: ['sort=']}\n"))
+	def, err := Parse("s.yaml", []byte(strings.Replace(good, "start: [/]", "start: [/a/]", 1)+"hosts: ['*.cdn.example']\nscope: {allow: ['/a/'], deny: ['sort=']}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

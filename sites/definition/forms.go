@@ -1,7 +1,6 @@
 package definition
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -155,11 +154,3 @@ func (x *Next) PageURL(n int) string {
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
-func quoted(words []string) string {
-	qs := make([]string, len(words))
-	for i, w := range words {
-		qs[i] = fmt.Sprintf("%q", w)
-	}
-	return strings.Join(qs, ", ")
-}

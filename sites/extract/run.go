@@ -697,15 +697,15 @@ func labelled(root *html.Node, label string) []found {
 }
 
 func labelText(s string) string {
-	return strings.ToLower(strings.TrimRight(Fold(s), " ::\u00a0"))
+	return strings.ToLower(strings.TrimRight(Fold(s), " :\uff1a\u00a0"))
 }
 
 func afterColon(text, label string) (string, bool) {
-	i := strings.IndexAny(text, "::")
+	i := strings.IndexAny(text, ":\uff1a")
 	if i < 0 || labelText(text[:i]) != label {
 		return "", false
 	}
-	rest := strings.TrimSpace(strings.TrimLeft(text[i:], "::"))
+	rest := strings.TrimSpace(strings.TrimLeft(text[i:], ":\uff1a"))
 	return rest, rest != ""
 }
 
@@ -722,7 +722,7 @@ func hasBlocks(n *html.Node) bool {
 func beside(n *html.Node) *html.Node {
 	for up := 0; n != nil && up < 3; up++ {
 		for s := n.NextSibling; s != nil; s = s.NextSibling {
-			if s.Type == html.TextNode && strings.Trim(s.Data, " \t\r\n::\u00a0") != "" {
+			if s.Type == html.TextNode && strings.Trim(s.Data, " \t\r\n:\uff1a\u00a0") != "" {
 				return nil // the value is the text after the label
 			}
 			if s.Type == html.ElementNode && s.Data != "br" {
