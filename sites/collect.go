@@ -12,6 +12,9 @@ import (
 	"muster/tasks/workqueue"
 )
 
+// errNoStart fails a job whose first pages all failed, after their retries.
+var errNoStart = errors.New("no start page was had")
+
 // collected is what the listing pages of a job came to.
 type collected struct {
 	Counts  Counts   `json:"counts"`
@@ -44,7 +47,7 @@ func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
 			return nil, err
 		}
 		if first && starts > 0 && w.sum.Counts.Pages == 0 && len(w.details) == 0 {
-			return nil, fmt.Errorf("scrape %s: no start page was had: %s", j.def.Site, w.sum.Counts.firstFailure())
+			return nil, fmt.Errorf("scrape %s: %w: %s", j.def.Site, errNoStart, w.sum.Counts.firstFailure())
 		}
 		if w.enough() {
 			break

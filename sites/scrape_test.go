@@ -139,6 +139,44 @@ func TestScrapeOnWorkers(t *testing.T) {
 	}
 }
 
+// A site that gives no start page fails its job, with the reason, and no
+// other site's.
+func TestSitesFailAlone(t *testing.T) {
+	t.Parallel()
+	bad, good := newShop(t, 1, 5), newShop(t, 1, 5)
+	bad.faults["/"] = strings.Fields(strings.Repeat("500 ", 50))
+	def := good.definition(t, "")
+	other, err := definition.Parse("other.yaml", []byte(strings.Replace(string(def.YAML()), "site: shop.example", "site: other.example", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(def, other)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	work(t, client, s)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	failing, err := s.Send(ctx, "other.example", ScrapeOptions{BaseURL: bad.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: good.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum, err := running.Wait(ctx); err != nil {
+		t.Error(err)
+	} else {
+		good.isWhole(t, sum)
+	}
+	if _, err := failing.Wait(ctx); err == nil || !strings.Contains(err.Error(), "no start page was had") || !strings.Contains(err.Error(), "500") {
+		t.Errorf("got %v, want the reason", err)
+	}
+}
+
 // waitKey waits until a key has a value, and returns the last one it had.
 func waitKey(ctx context.Context, rdb redis.UniversalClient, key, want string) string {
 	got := ""

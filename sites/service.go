@@ -40,9 +40,9 @@ const keep = 7 * 24 * time.Hour
 
 // The tasks of a scrape.
 var (
-	Collect   = tasks.New[Request, []Chunk]("sites.collect", tasks.Queue(Queue), tasks.Timeout(30*time.Minute), tasks.MaxRetry(3), tasks.Backoff(time.Second, 30*time.Second))
-	Scrape    = tasks.New[Chunk, Counts]("sites.scrape", tasks.Queue(Queue), tasks.Timeout(10*time.Minute), tasks.HardTimeout(12*time.Minute), tasks.MaxRetry(3), tasks.Backoff(time.Second, 30*time.Second))
-	Aggregate = tasks.New[[]tasks.Outcome[Counts], Summary]("sites.aggregate", tasks.Queue(Queue), tasks.Timeout(30*time.Minute), tasks.MaxRetry(5), tasks.Backoff(time.Second, 30*time.Second))
+	Collect   = tasks.New[Request, []Chunk]("sites.collect", tasks.Queue(Queue), tasks.Timeout(30*time.Minute), tasks.MaxRetry(10), tasks.Backoff(time.Second, 30*time.Second))
+	Scrape    = tasks.New[Chunk, Counts]("sites.scrape", tasks.Queue(Queue), tasks.Timeout(10*time.Minute), tasks.HardTimeout(12*time.Minute), tasks.MaxRetry(10), tasks.Backoff(time.Second, 30*time.Second))
+	Aggregate = tasks.New[[]tasks.Outcome[Counts], Summary]("sites.aggregate", tasks.Queue(Queue), tasks.Timeout(30*time.Minute), tasks.MaxRetry(10), tasks.Backoff(time.Second, 30*time.Second))
 )
 
 // Config sets up a Service.
@@ -246,7 +246,7 @@ func (s *Service) Register(mux *tasks.Mux) {
 		info := tasks.InfoFrom(ctx)
 		j, err := s.begin(ctx, info.Workflow, req)
 		if err != nil {
-			return nil, tasks.Permanent(err)
+			return nil, verdict(err)
 		}
 		chunks, err := j.collect(ctx, info.Key)
 		j.publish(ctx)
@@ -264,7 +264,7 @@ func (s *Service) Register(mux *tasks.Mux) {
 		info := tasks.InfoFrom(ctx)
 		j, err := s.job(ctx, info.Workflow)
 		if err != nil {
-			return Counts{}, err
+			return Counts{}, verdict(err)
 		}
 		counts, err := j.chunk(ctx, info.Key, c.IDs)
 		j.publish(ctx)
@@ -274,7 +274,7 @@ func (s *Service) Register(mux *tasks.Mux) {
 		tasks.PublishKey(ctx, "status", "AGGREGATING")
 		j, err := s.job(ctx, tasks.InfoFrom(ctx).Workflow)
 		if err != nil {
-			return Summary{}, err
+			return Summary{}, verdict(err)
 		}
 		var counts []Counts
 		var lost []string
@@ -320,6 +320,10 @@ func (l later) Error() string { return fmt.Sprintf("nothing to do for %s", l.aft
 func verdict(err error) error {
 	if l, ok := errors.AsType[later](err); ok {
 		return tasks.Again(max(l.after, 10*time.Millisecond))
+	}
+	_, wrong := errors.AsType[definition.Problems](err)
+	if wrong || errors.Is(err, ErrNoJob) || errors.Is(err, errNoStart) {
+		return tasks.Permanent(err) // another attempt would find the same
 	}
 	return err
 }
