@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/internal/store"
 )
 
 // seam is the connection that asynq's server works on. It sees every script asynq runs, knows it by
@@ -18,20 +20,21 @@ import (
 // is cancelled already.
 type seam struct {
 	redis.UniversalClient
-	queues int           // how many queues one round asks
-	poll   time.Duration // longest sleep
-	wake   chan struct{} // has a value when there may be work
-	room   chan struct{} // has a value when a slot may be free
-	closed chan struct{} // closed when the server must not take any more
-	once   sync.Once
+	scripts *store.Batcher // for what follows a task
+	queues  int            // how many queues one round asks
+	poll    time.Duration  // longest sleep
+	wake    chan struct{}  // has a value when there may be work
+	room    chan struct{}  // has a value when a slot may be free
+	closed  chan struct{}  // closed when the server must not take any more
+	once    sync.Once
 
 	empty  int // queues found empty in this round; only asynq's processor touches it
 	limit  atomic.Int64
 	active atomic.Int64
 }
 
-func newSeam(rdb redis.UniversalClient, queues int, poll time.Duration) *seam {
-	return &seam{UniversalClient: rdb, queues: queues, poll: poll,
+func newSeam(rdb redis.UniversalClient, scripts *store.Batcher, queues int, poll time.Duration) *seam {
+	return &seam{UniversalClient: rdb, scripts: scripts, queues: queues, poll: poll,
 		wake: make(chan struct{}, 1), room: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
@@ -88,7 +91,7 @@ func (s *seam) EvalSha(ctx context.Context, sha string, keys []string, args ...a
 	case finishScript:
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		return s.UniversalClient.EvalSha(ctx, sha, keys, args...)
+		return s.scripts.EvalSha(ctx, sha, keys, args...)
 	}
 	return s.UniversalClient.EvalSha(ctx, sha, keys, args...)
 }

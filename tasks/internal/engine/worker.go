@@ -72,7 +72,7 @@ type stats struct{ begun, succeeded, failed, retried, recovered atomic.Int64 }
 func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worker {
 	w := &Worker{e: e, cfg: cfg, handlers: handlers, log: cfg.Logger, killed: make(chan struct{}),
 		timer: make(chan int64, 64), runs: map[*Run]bool{}, mine: map[string]bool{}, dirty: map[string]*flow{},
-		seam: newSeam(e.store.Redis(), len(cfg.Queues), pollEvery)}
+		seam: newSeam(e.store.Redis(), e.store.Scripts(), len(cfg.Queues), pollEvery)}
 	w.seam.limit.Store(int64(cfg.Concurrency))
 	return w
 }

@@ -91,17 +91,21 @@ const clusterShards = 64
 
 // Store reads and changes workflows. It may be used by many goroutines at once.
 type Store struct {
-	rdb redis.UniversalClient
+	rdb     redis.UniversalClient
+	scripts *Batcher
 
 	mu     sync.Mutex // guards shards
 	shards int
 }
 
 // New returns a Store on rdb.
-func New(rdb redis.UniversalClient) *Store { return &Store{rdb: rdb} }
+func New(rdb redis.UniversalClient) *Store { return &Store{rdb: rdb, scripts: NewBatcher(rdb)} }
 
 // Redis returns the connection of the store.
 func (s *Store) Redis() redis.UniversalClient { return s.rdb }
+
+// Scripts returns the connection that gathers script calls.
+func (s *Store) Scripts() *Batcher { return s.scripts }
 
 // Shards returns how many shards there are.
 func (s *Store) Shards(ctx context.Context) (int, error) {
@@ -216,7 +220,7 @@ func (s *Store) Submit(ctx context.Context, f Flow, g Grow) (Moved, error) {
 		ttl = strconv.FormatInt(max(1, g.UniqueTTL.Milliseconds()), 10)
 	}
 	args := append(f.args(8+2*len(g.Inputs)+3*len(g.Roots)), g.Graph, g.Work, g.Virtual, "", ttl)
-	res, err := submitCmd.Run(ctx, s.rdb, keys, g.args(args)...).Slice()
+	res, err := submitCmd.Run(ctx, s.scripts, keys, g.args(args)...).Slice()
 	if err != nil {
 		return Moved{}, fmt.Errorf("store workflow: %w", err)
 	}
@@ -229,7 +233,7 @@ func (s *Store) Submit(ctx context.Context, f Flow, g Grow) (Moved, error) {
 // Plan puts a graph in the place of a running node. ok is false if the node is someone else's now.
 func (s *Store) Plan(ctx context.Context, f Flow, node string, epoch int, g Grow) (m Moved, ok bool, err error) {
 	args := append(f.args(7+2*len(g.Inputs)+3*len(g.Roots)), node, epoch, g.Graph, g.Work, g.Virtual)
-	res, err := planCmd.Run(ctx, s.rdb, f.keys(), g.args(args)...).Slice()
+	res, err := planCmd.Run(ctx, s.scripts, f.keys(), g.args(args)...).Slice()
 	if err != nil {
 		return Moved{}, false, fmt.Errorf("store plan: %w", err)
 	}
@@ -263,7 +267,7 @@ func (s *Store) Extend(ctx context.Context, f Flow, node string, n int, delay, l
 	for _, j := range joins {
 		args = append(args, j.Node, j.Need, j.Delay, j.Lim)
 	}
-	res, err := extendCmd.Run(ctx, s.rdb, f.keys(), args...).Slice()
+	res, err := extendCmd.Run(ctx, s.scripts, f.keys(), args...).Slice()
 	if err != nil {
 		return Moved{}, false, fmt.Errorf("add members of map: %w", err)
 	}
@@ -319,7 +323,7 @@ type Begun struct {
 // Begin lets a worker run a node that it does not run already. A node that Redis says it runs, it has
 // begun before without hearing of it.
 func (s *Store) Begin(ctx context.Context, f Flow, node string, epoch int, worker string, graphs []string) (Begun, error) {
-	res, err := beginCmd.Run(ctx, s.rdb, f.keys(), f.ID, node, epoch, worker, strings.Join(graphs, ","), 1).Slice()
+	res, err := beginCmd.Run(ctx, s.scripts, f.keys(), f.ID, node, epoch, worker, strings.Join(graphs, ","), 1).Slice()
 	if err != nil {
 		return Begun{}, fmt.Errorf("begin node %s: %w", node, err)
 	}
@@ -369,7 +373,7 @@ func (s *Store) Advance(ctx context.Context, f Flow, ops []Op) (Moved, error) {
 			args = append(args, e.Node, e.Kind, e.Need, e.Delay, e.Lim)
 		}
 	}
-	res, err := advanceCmd.Run(ctx, s.rdb, f.keys(), args...).Slice()
+	res, err := advanceCmd.Run(ctx, s.scripts, f.keys(), args...).Slice()
 	if err != nil {
 		return Moved{}, fmt.Errorf("advance workflow %s: %w", f.ID, err)
 	}
@@ -400,7 +404,7 @@ type Repeated struct {
 
 // Repeat puts a running node back. Empty epoch or worker match any.
 func (s *Store) Repeat(ctx context.Context, f Flow, node, epoch, worker string, delay time.Duration, how, message string, mostLost int) (Repeated, error) {
-	res, err := repeatCmd.Run(ctx, s.rdb, f.keys(),
+	res, err := repeatCmd.Run(ctx, s.scripts, f.keys(),
 		f.ID, node, epoch, worker, delay.Milliseconds(), how, message, mostLost).Slice()
 	if err != nil {
 		return Repeated{}, fmt.Errorf("put back node %s: %w", node, err)
@@ -429,7 +433,7 @@ func entry(shard int, member string) Entry {
 
 // Sweep claims what is due in a shard. next is the time of the earliest entry left, or zero.
 func (s *Store) Sweep(ctx context.Context, shard int, claim time.Duration, most int) (due []Entry, now, next time.Time, err error) {
-	res, err := sweepCmd.Run(ctx, s.rdb, []string{agendaKey(shard)}, claim.Milliseconds(), most).Slice()
+	res, err := sweepCmd.Run(ctx, s.scripts, []string{agendaKey(shard)}, claim.Milliseconds(), most).Slice()
 	if err != nil {
 		return nil, now, next, fmt.Errorf("sweep agenda: %w", err)
 	}
@@ -445,7 +449,7 @@ func (s *Store) Sweep(ctx context.Context, shard int, claim time.Duration, most 
 
 // DueNow makes a timed node runnable, if its time has come. Other states are returned as they are.
 func (s *Store) DueNow(ctx context.Context, f Flow, node string) (status string, epoch int, err error) {
-	res, err := dueCmd.Run(ctx, s.rdb, f.keys()[:2], f.ID, node).Slice()
+	res, err := dueCmd.Run(ctx, s.scripts, f.keys()[:2], f.ID, node).Slice()
 	if err != nil {
 		return "", 0, fmt.Errorf("release node %s: %w", node, err)
 	}
@@ -466,7 +470,7 @@ func (s *Store) Hold(ctx context.Context, f Flow, nodes []Handed, at time.Time) 
 		for _, n := range part {
 			args = append(args, n.Node, n.Epoch)
 		}
-		if err := holdCmd.Run(ctx, s.rdb, f.keys()[:2], args...).Err(); err != nil {
+		if err := holdCmd.Run(ctx, s.scripts, f.keys()[:2], args...).Err(); err != nil {
 			return fmt.Errorf("acknowledge hand-over: %w", err)
 		}
 	}
@@ -475,7 +479,7 @@ func (s *Store) Hold(ctx context.Context, f Flow, nodes []Handed, at time.Time) 
 
 // Reissue gives a node another epoch that was handed over and got lost on the way; -1 if it was not.
 func (s *Store) Reissue(ctx context.Context, f Flow, node string, epoch int) (int, error) {
-	n, err := reissueCmd.Run(ctx, s.rdb, f.keys()[:2], f.ID, node, epoch).Int()
+	n, err := reissueCmd.Run(ctx, s.scripts, f.keys()[:2], f.ID, node, epoch).Int()
 	if err != nil {
 		return 0, fmt.Errorf("reissue node %s: %w", node, err)
 	}
@@ -540,7 +544,7 @@ func (s *Store) DropRunning(ctx context.Context, h Holder) error {
 
 // Revoke marks a workflow as revoked. ended is true if there was nothing left to stop.
 func (s *Store) Revoke(ctx context.Context, f Flow) (ended bool, err error) {
-	n, err := revokeCmd.Run(ctx, s.rdb, f.keys()[:2], f.ID).Int()
+	n, err := revokeCmd.Run(ctx, s.scripts, f.keys()[:2], f.ID).Int()
 	if err != nil {
 		return false, fmt.Errorf("mark as revoked: %w", err)
 	}
@@ -595,7 +599,7 @@ func (s *Store) All(ctx context.Context, f Flow) (map[string]string, error) {
 
 // SetProgress records how far a running node is.
 func (s *Store) SetProgress(ctx context.Context, f Flow, node string, done, total int) error {
-	return progressCmd.Run(ctx, s.rdb, []string{f.key()}, node, fmt.Sprintf("%d/%d", done, total)).Err()
+	return progressCmd.Run(ctx, s.scripts, []string{f.key()}, node, fmt.Sprintf("%d/%d", done, total)).Err()
 }
 
 // Subscribe listens to the end of a workflow.
@@ -621,7 +625,7 @@ const progressTTL = 3600
 
 // Project writes a public progress key.
 func (s *Store) Project(ctx context.Context, prefix, id, name, how, value string) error {
-	return projectCmd.Run(ctx, s.rdb, []string{progressKey(prefix, id, name)}, how, value, progressTTL).Err()
+	return projectCmd.Run(ctx, s.scripts, []string{progressKey(prefix, id, name)}, how, value, progressTTL).Err()
 }
 
 // RefreshProgress pushes the expiry of progress keys that exist.
@@ -663,7 +667,7 @@ func (s *Store) Beat(ctx context.Context, name string, info any, dead time.Durat
 			return nil, fmt.Errorf("write worker info: %w", err)
 		}
 	}
-	res, err := beatCmd.Run(ctx, s.rdb, []string{workersKey}, name, dead.Milliseconds()).StringSlice()
+	res, err := beatCmd.Run(ctx, s.scripts, []string{workersKey}, name, dead.Milliseconds()).StringSlice()
 	if err != nil {
 		return nil, fmt.Errorf("beat: %w", err)
 	}
