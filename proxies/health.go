@@ -3,6 +3,8 @@ package proxies
 import (
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -22,12 +24,20 @@ var unknown = Health{OK: 0.5}
 
 // parseHealth reads what report.lua writes.
 func parseHealth(text string) (Health, error) {
-	var ok, fails, lastOK, lastFail, until, latency float64
-	var n int
-	if _, err := fmt.Sscanf(text, "%g %d %g %g %g %g %g", &ok, &n, &fails, &lastOK, &lastFail, &until, &latency); err != nil {
-		return unknown, fmt.Errorf("parse health %q: %w", text, err)
+	var n [7]float64
+	i := 0
+	for field := range strings.FieldsSeq(text) {
+		v, err := strconv.ParseFloat(field, 64)
+		if err != nil || i == len(n) {
+			return unknown, fmt.Errorf("parse health %q", text)
+		}
+		n[i] = v
+		i++
 	}
-	return Health{OK: ok, Requests: n, Fails: fails, LastOK: unixMilli(lastOK), LastFail: unixMilli(lastFail), Until: unixMilli(until), Latency: latency}, nil
+	if i != len(n) {
+		return unknown, fmt.Errorf("parse health %q", text)
+	}
+	return Health{OK: n[0], Requests: int(n[1]), Fails: n[2], LastOK: unixMilli(n[3]), LastFail: unixMilli(n[4]), Until: unixMilli(n[5]), Latency: n[6]}, nil
 }
 
 func unixMilli(ms float64) time.Time {

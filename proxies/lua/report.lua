@@ -5,11 +5,19 @@
 -- ARGV[1] now, unix ms  [2] consecutive failures that are the end; then for each request:
 --     proxy id, outcome (ok, fail, slow, ban or wait), begun at (unix ms), latency in ms, cooldown in ms or -1 for the usual one, a random number in [0, 1)
 -- Returns the ids that were taken out.
+-- A member has a health of all sites; what has none is no member, and its reports are dropped. At most 150 requests a call.
 local now, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
-local dead = {}
+local ids, at = {}, {}
+for i = 3, #ARGV, 6 do
+  local id = ARGV[i]
+  if not at[id] then
+    ids[#ids + 1] = id
+    at[id] = #ids
+  end
+end
+if #ids == 0 then return {} end
 
-local function load(key, id)
-  local text = redis.call('HGET', key, id)
+local function parse(text)
   if not text then
     return { ok = 0.5, n = 0, fails = 0, lastok = 0, lastfail = 0, till = 0, lat = 0 }
   end
@@ -17,10 +25,9 @@ local function load(key, id)
   return { ok = tonumber(a), n = tonumber(b), fails = tonumber(c), lastok = tonumber(d), lastfail = tonumber(e), till = tonumber(f), lat = tonumber(g) }
 end
 
-local function save(key, changes, id, h)
-  redis.call('HSET', key, id, string.format('%.6f %d %.1f %.0f %.0f %.0f %.1f', h.ok, h.n, h.fails, h.lastok, h.lastfail, h.till, h.lat))
-  redis.call('ZADD', changes, redis.call('INCR', KEYS[3]), id)
-end
+-- Everything is read at once and written at once: the time is in the calls.
+local alls, sites = redis.call('HMGET', KEYS[4], unpack(ids)), redis.call('HMGET', KEYS[8], unpack(ids))
+local version = redis.call('INCR', KEYS[3])
 
 local function succeed(h, latency)
   h.ok = h.ok + 0.15 * (1 - h.ok)
@@ -43,41 +50,68 @@ local function fail(h, weight, begun, cooldown, random, cools)
   end
 end
 
+local members = {}
+for k, id in ipairs(ids) do
+  if alls[k] then members[k] = { all = parse(alls[k]), site = parse(sites[k]) } end
+end
 for i = 3, #ARGV, 6 do
-  local id, outcome = ARGV[i], ARGV[i + 1]
-  local begun, latency, cooldown, random = tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5])
-  local record = redis.call('HGET', KEYS[1], id)
-  if record then
-    local all, site = load(KEYS[4], id), load(KEYS[8], id)
+  local m, outcome = members[at[ARGV[i]]], ARGV[i + 1]
+  if m and not m.dead then
+    local begun, latency, cooldown, random = tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5])
     if outcome == 'fail' or outcome == 'slow' then
       local weight = 1
       if outcome == 'slow' then weight = 0.5 end
-      fail(all, weight, begun, cooldown, random, true)
-      fail(site, weight, begun, cooldown, random, false)
+      fail(m.all, weight, begun, cooldown, random, true)
+      fail(m.site, weight, begun, cooldown, random, false)
+      m.dead = m.all.fails >= limit or (m.all.ok < 0.05 and m.all.n >= 8)
     else -- the proxy did its work, whatever the site thinks of it
-      succeed(all, latency)
+      succeed(m.all, latency)
       if outcome == 'ban' then
-        fail(site, 1, begun, cooldown, random, true)
+        fail(m.site, 1, begun, cooldown, random, true)
       elseif outcome == 'wait' then
-        site.till = math.max(site.till, now + math.max(cooldown, 0))
+        m.site.till = math.max(m.site.till, now + math.max(cooldown, 0))
       else
-        succeed(site, latency)
+        succeed(m.site, latency)
       end
-    end
-    save(KEYS[8], KEYS[9], id, site)
-    if all.fails >= limit or (all.ok < 0.05 and all.n >= 8) then
-      redis.call('HDEL', KEYS[1], id)
-      redis.call('HDEL', KEYS[4], id)
-      redis.call('ZREM', KEYS[5], id)
-      redis.call('ZADD', KEYS[2], redis.call('INCR', KEYS[3]), id)
-      redis.call('ZADD', KEYS[6], now, id)
-      redis.call('HSET', KEYS[7], id, record)
-      dead[#dead + 1] = id
-    else
-      save(KEYS[4], KEYS[5], id, all)
     end
   end
 end
-redis.call('EXPIRE', KEYS[8], 604800)
-redis.call('EXPIRE', KEYS[9], 604800)
+
+local function text(h)
+  return string.format('%.6f %d %.1f %.0f %.0f %.0f %.1f', h.ok, h.n, h.fails, h.lastok, h.lastfail, h.till, h.lat)
+end
+
+local dead, healths, changes, siteHealths, siteChanges = {}, {}, {}, {}, {}
+for k, id in ipairs(ids) do
+  local m = members[k]
+  if m then
+    siteHealths[#siteHealths + 1], siteHealths[#siteHealths + 2] = id, text(m.site)
+    siteChanges[#siteChanges + 1], siteChanges[#siteChanges + 2] = version, id
+    if m.dead then
+      local record = redis.call('HGET', KEYS[1], id)
+      redis.call('HDEL', KEYS[1], id)
+      redis.call('HDEL', KEYS[4], id)
+      redis.call('ZREM', KEYS[5], id)
+      redis.call('ZADD', KEYS[2], version, id)
+      if record then
+        redis.call('ZADD', KEYS[6], now, id)
+        redis.call('HSET', KEYS[7], id, record)
+      end
+      dead[#dead + 1] = id
+    else
+      healths[#healths + 1], healths[#healths + 2] = id, text(m.all)
+      changes[#changes + 1], changes[#changes + 2] = version, id
+    end
+  end
+end
+if #healths > 0 then
+  redis.call('HSET', KEYS[4], unpack(healths))
+  redis.call('ZADD', KEYS[5], unpack(changes))
+end
+if #siteHealths > 0 then
+  redis.call('HSET', KEYS[8], unpack(siteHealths))
+  redis.call('ZADD', KEYS[9], unpack(siteChanges))
+  redis.call('EXPIRE', KEYS[8], 604800)
+  redis.call('EXPIRE', KEYS[9], 604800)
+end
 return dead
