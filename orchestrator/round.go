@@ -3,6 +3,8 @@ package orchestrator
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -33,19 +35,41 @@ func (o *Orchestrator) Once(ctx context.Context) (*Round, error) {
 }
 
 // Round scrapes sites, side by side unless sites.parallel is off. Before each
-// it sees that there are enough proxies. A site that fails does not stop the
-// others; the error joins theirs, and the round tells what became of each, in
-// the order of names.
+// it sees that there are enough proxies, and that those of the round that the
+// site depends on are complete. A site that fails does not stop the others,
+// but for those that depend on it; the error joins theirs, and the round tells
+// what became of each.
 func (o *Orchestrator) Round(ctx context.Context, names []string, opts ScrapeOptions) (*Round, error) {
 	began := time.Now()
-	round := &Round{Sites: make([]Scraped, len(names)), Redis: string(o.redis.Mode())}
-	errs := make([]error, len(names))
+	order, err := o.Sites.Registry().Order(names...)
+	if err != nil {
+		return nil, err
+	}
+	order = slices.DeleteFunc(order, func(name string) bool { return !slices.Contains(names, name) })
+	round := &Round{Sites: make([]Scraped, len(order)), Redis: string(o.redis.Mode())}
+	errs := make([]error, len(order))
+	ended := make([]chan struct{}, len(order)) // closed when the site's scrape is over
+	for i := range ended {
+		ended[i] = make(chan struct{})
+	}
 	var scrapes errgroup.Group
 	if !o.cfg.Sites.Parallel {
 		scrapes.SetLimit(1)
 	}
-	for i, name := range names {
+	for i, name := range order {
 		scrapes.Go(func() error {
+			defer close(ended[i])
+			for before := range i { // in order, what a site depends on stands before it
+				if !o.dependsOn(name, order[before]) {
+					continue
+				}
+				<-ended[before]
+				if errs[before] != nil {
+					errs[i] = fmt.Errorf("scrape %s: not started: it depends on %s, which is not complete", name, order[before])
+					round.Sites[i] = Scraped{Site: name, Status: "SKIPPED", Files: []string{}, Error: errs[i].Error()}
+					return nil
+				}
+			}
 			round.Sites[i], errs[i] = o.Scrape(ctx, name, opts)
 			return nil
 		})
@@ -53,6 +77,11 @@ func (o *Orchestrator) Round(ctx context.Context, names []string, opts ScrapeOpt
 	_ = scrapes.Wait() // the errors are in errs
 	round.Seconds = time.Since(began).Seconds()
 	return round, errors.Join(append(errs, o.countProxies(context.WithoutCancel(ctx), &round.Proxies))...)
+}
+
+func (o *Orchestrator) dependsOn(name, other string) bool {
+	def, err := o.Sites.Registry().Definition(name)
+	return err == nil && slices.Contains(def.DependsOn, other)
 }
 
 func (o *Orchestrator) countProxies(ctx context.Context, counts *ProxyCounts) error {

@@ -18,6 +18,8 @@ import (
 type ScrapeOptions struct {
 	Limit   int    // of detail pages; 0 for none
 	BaseURL string // in place of the definition's; "" for that
+	CSV     bool   // write the records as CSV too, at the end
+	Resume  string // the id of a job that goes on, with those options that it had
 }
 
 // Scraped is what became of the scrape of one site.
@@ -65,7 +67,13 @@ func (o *Orchestrator) SendScrape(ctx context.Context, name string, opts ScrapeO
 }
 
 func (o *Orchestrator) send(ctx context.Context, name string, opts ScrapeOptions) (*tasks.AsyncResult[sites.Summary], error) {
-	run, err := o.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, BaseURL: opts.BaseURL})
+	send := func() (*tasks.AsyncResult[sites.Summary], error) {
+		return o.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, BaseURL: opts.BaseURL, CSV: opts.CSV})
+	}
+	if opts.Resume != "" {
+		send = func() (*tasks.AsyncResult[sites.Summary], error) { return o.Sites.Resume(ctx, opts.Resume) }
+	}
+	run, err := send()
 	if errors.Is(err, tasks.ErrDuplicate) {
 		o.opts.Logger.Info("joining the scrape that is under way", "site", name, "job", run.ID())
 		err = nil

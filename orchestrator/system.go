@@ -90,7 +90,9 @@ func sitesDir(cfg config.Config) string {
 // transport is how the pages of a site are got: through the pool.
 func (s *System) transport(def *definition.Definition) http.RoundTripper {
 	fallback := proxies.Fallback(cmp.Or(def.Proxy.Fallback, s.cfg.Proxies.Fallback))
-	return s.Pool.Transport(def.Site, proxies.TransportOptions{Fallback: fallback})
+	return s.Pool.Transport(def.Site, proxies.TransportOptions{
+		Fallback: fallback, PickOptions: proxies.PickOptions{Wait: def.Proxy.Wait},
+	})
 }
 
 // NewWorker returns a worker that runs the tasks of the system. Ready, if not

@@ -28,6 +28,8 @@ and waits.`,
 		Flags: append(flagsOf(settings...),
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the end and print what came of it"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N` detail pages of each site"},
+			&cli.BoolFlag{Name: "csv", Usage: "write the records as CSV too"},
+			&cli.StringFlag{Name: "resume", Usage: "go on with `JOB` of the one site named: get the pages that it did not"},
 			&cli.StringFlag{Name: "base-url", Usage: "get the pages from `URL` in place of the site's own, as a local copy"},
 			progressFlag(), jsonFlag()),
 		Action: func(c *cli.Context) error {
@@ -36,6 +38,9 @@ and waits.`,
 			}
 			if c.Int("limit") < 0 {
 				return usageError{fmt.Errorf("--limit %d: must be 1 or more, or 0 for no limit", c.Int("limit"))}
+			}
+			if c.String("resume") != "" && c.NArg() > 1 {
+				return usageError{fmt.Errorf("--resume goes on with one job: name its site only")}
 			}
 			loaded, err := loadConfig(env, c, settings...)
 			if err != nil {
@@ -51,7 +56,7 @@ and waits.`,
 					return usageError{err}
 				}
 			}
-			opts := orchestrator.ScrapeOptions{Limit: c.Int("limit"), BaseURL: c.String("base-url")}
+			opts := orchestrator.ScrapeOptions{Limit: c.Int("limit"), BaseURL: c.String("base-url"), CSV: c.Bool("csv"), Resume: c.String("resume")}
 			return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 				if others, err := o.WorkersElsewhere(ctx); err != nil {
 					return err
