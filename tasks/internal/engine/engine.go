@@ -103,7 +103,6 @@ func (e *Engine) Send(ctx context.Context, s *graph.Sig, o *graph.Opts) (string,
 	}
 	g.Created = time.Now().UnixMilli()
 	g.Progress = o.Progress
-	g.Retention = defaultRetention.Milliseconds()
 	if o.Retention != nil {
 		g.Retention = max(1, o.Retention.Milliseconds())
 	}
@@ -148,6 +147,9 @@ func (e *Engine) Send(ctx context.Context, s *graph.Sig, o *graph.Opts) (string,
 
 func newFlow(f store.Flow, g *graph.Graph) *flow {
 	f.Created, f.Retention = g.Created, g.Retention
+	if f.Retention == 0 {
+		f.Retention = defaultRetention.Milliseconds()
+	}
 	f.Root = strconv.Itoa(g.Root)
 	return &flow{f, g}
 }

@@ -39,8 +39,8 @@ type WorkerConfig struct {
 const (
 	beatEvery  = 3 * time.Second
 	deadAfter  = 9 * time.Second // of silence
-	sweepEvery = 3 * time.Second
-	pollEvery  = 2 * time.Second // of queues, should a wake-up have been lost
+	sweepEvery = 4 * time.Second
+	pollEvery  = 2500 * time.Millisecond // of queues, should a wake-up have been lost
 	claimFor   = 5 * time.Second
 	sweepMost  = 200
 )

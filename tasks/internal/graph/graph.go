@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// Version is the version of the stored form of a [Graph].
-const Version = 1
+// Version is the version of the stored form of a [Graph]; the first one is not written, since every
+// byte of a workflow of one task counts.
+const Version = 0
 
 // Kind says what a node is.
 type Kind uint8
@@ -76,9 +77,9 @@ func (s *Spec) QueueName() string {
 
 // Graph is what a signature compiles to.
 type Graph struct {
-	V         int    `json:"v"`
+	V         int    `json:"v,omitempty"`
 	Created   int64  `json:"c,omitempty"` // unix ms, by the sender's clock
-	Retention int64  `json:"r,omitempty"` // ms
+	Retention int64  `json:"r,omitempty"` // ms; 0 is the default
 	Progress  string `json:"p,omitempty"`
 	Delay     int64  `json:"d,omitempty"` // ms, of all that can run at once
 	At        int64  `json:"t,omitempty"` // unix ms, likewise
