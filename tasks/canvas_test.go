@@ -334,8 +334,6 @@ func ints(n int) []int {
 	return out
 }
 
-func ones(n, v int) []int { return slices.Repeat([]int{v}, n) }
-
 // cases are the rows without a story of their own, by their number in the list of cases.
 var cases = []row{
 	value("11 chain", func() tasks.Signature[int] {

@@ -63,14 +63,14 @@ func (c WorkerConfig) validate() error {
 	var errs []error
 	for q, w := range c.Queues {
 		if q == "" || w < 1 {
-			errs = append(errs, fmt.Errorf("Queues[%q]: weight %d; name the queue and weigh it at least 1", q, w))
+			errs = append(errs, fmt.Errorf("field Queues[%q]: weight %d; name the queue and weigh it at least 1", q, w))
 		}
 	}
 	if c.Concurrency < 1 || c.Concurrency > c.MaxConcurrency {
-		errs = append(errs, fmt.Errorf("Concurrency %d: must be 1 to MaxConcurrency %d", c.Concurrency, c.MaxConcurrency))
+		errs = append(errs, fmt.Errorf("field Concurrency: %d must be 1 to MaxConcurrency %d", c.Concurrency, c.MaxConcurrency))
 	}
 	if err := engine.ValidName(c.Name); err != nil {
-		errs = append(errs, fmt.Errorf("Name: %w", err))
+		errs = append(errs, fmt.Errorf("field Name: %w", err))
 	}
 	return errors.Join(errs...)
 }
