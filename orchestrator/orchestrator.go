@@ -39,8 +39,9 @@ type Options struct {
 	// Hard, once done, ends every drain at once. Defaults to never.
 	Hard context.Context
 
-	// Reuse takes workers that others run as good enough, and starts none
-	// when there are any. Defaults to false: an orchestrator has its own.
+	// Reuse takes what an orchestrator runs on the same data folder, its Redis
+	// and its workers, and starts only what is not there. Defaults to false: an
+	// orchestrator has its own.
 	Reuse bool
 }
 
@@ -102,6 +103,11 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 		o.opts.Logger.Info("cleared the leftover of a crashed run", "process", s.Name, "pid", s.PID, "stopped", s.Running)
 	}
 
+	if o.opts.Reuse && cfg.Redis.URL == "" {
+		if url, err := redisd.Discover(ctx, cfg.DataDir); err == nil {
+			cfg.Redis.URL, cfg.Redis.Mode = url, string(redisd.External)
+		}
+	}
 	o.redis, err = startRedis(ctx, cfg, o.opts.Logger)
 	if err != nil {
 		return err

@@ -160,7 +160,7 @@ func await[O any](ctx context.Context, o *Orchestrator, track *monitor.Track, ru
 func (o *Orchestrator) waiter() job.Waiter {
 	w := o.cfg.Wait
 	return job.Waiter{
-		Poll: w.Poll, Limit: w.Timeout, Logger: o.opts.Logger,
+		Poll: w.Poll, Warn: w.Warn, Limit: w.Timeout, Logger: o.opts.Logger,
 		Timeout: job.Timeout{Workers: o.cfg.Workers.Concurrency * max(1, o.cfg.Workers.Processes), PerChunk: w.PerChunk, Buffer: w.Buffer, Floor: w.Floor, Unknown: w.Unknown},
 	}
 }

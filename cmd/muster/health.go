@@ -79,7 +79,7 @@ func dashboardCommand(env environment) *cli.Command {
 				return err
 			}
 			defer client.Close()
-			return orchestrator.ServeDashboard(c.Context, loaded.Config, client, newLogger(env.stderr, loaded.Log),
+			return orchestrator.ServeDashboard(c.Context, loaded.Config, client, newLogger(env, env.stderr, loaded.Log),
 				func(url string) { fmt.Fprintf(env.stderr, "dashboard: %s\n", url) })
 		},
 	}

@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -42,27 +40,3 @@ func Main() int {
 	}
 	return run(ctx, env, os.Args)
 }
-
-// environment is what commands may touch of the world outside.
-type environment struct {
-	stdin          io.Reader
-	stdout, stderr io.Writer
-	environ        []string        // KEY=value
-	hard           context.Context // done when the user will not wait for a drain any more
-}
-
-// Exit codes.
-const (
-	exitDone        = 0
-	exitFailed      = 1
-	exitUsage       = 2
-	exitInterrupted = 130
-)
-
-// errInterrupted is the cause of a context that a signal ended.
-var errInterrupted = errors.New("interrupted")
-
-// usageError is an error of whoever typed the command.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }

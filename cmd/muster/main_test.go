@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -23,6 +24,12 @@ func TestScript(t *testing.T) {
 		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"waitfor": waitFor},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("MUSTER_DATA_DIR", e.WorkDir+"/data")
+			// Never the Redis that this machine may have for other purposes.
+			mode := "embedded"
+			if _, err := exec.LookPath("redis-server"); err == nil {
+				mode = "child"
+			}
+			e.Setenv("MUSTER_REDIS__MODE", mode)
 			return nil
 		},
 	})

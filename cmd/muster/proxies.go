@@ -209,7 +209,7 @@ func serveProxies(env environment, c *cli.Context) error {
 		}
 	}
 	return withPool(env, c, func(ctx context.Context, pool *proxies.Pool) error {
-		front, err := gateway.New(gateway.Config{Pool: pool, Listen: c.String("listen"), Keys: keys, Logger: newLogger(env.stderr, config.Log{Level: "warn"})})
+		front, err := gateway.New(gateway.Config{Pool: pool, Listen: c.String("listen"), Keys: keys, Logger: newLogger(env, env.stderr, config.Log{Level: "warn"})})
 		if err != nil {
 			return err
 		}
@@ -240,7 +240,7 @@ func checkProxies(env environment, c *cli.Context, settings []settingFlag) error
 	if c.String("file") == "" && c.NArg() == 0 {
 		return usageError{errors.New("proxies check: name a list with --file, or proxies; usage: muster proxies check [--file FILE] [PROXY…]")}
 	}
-	cfg := probe.Config{Judges: loaded.Proxies.Judges, Key: loaded.Proxies.JudgeKey, Concurrency: loaded.Proxies.Concurrency, Logger: newLogger(env.stderr, loaded.Log)}
+	cfg := probe.Config{Judges: loaded.Proxies.Judges, Key: loaded.Proxies.JudgeKey, Concurrency: loaded.Proxies.Concurrency, Logger: newLogger(env, env.stderr, loaded.Log)}
 	local := loaded.Proxies.AllowLocal
 	if len(cfg.Judges) == 0 {
 		judge, err := probe.StartJudge(probe.JudgeConfig{})

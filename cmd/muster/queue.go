@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -123,7 +124,7 @@ func withQueue(env environment, c *cli.Context, settings []settingFlag, fn func(
 			MaxAttempts: q.MaxJobAttempts,
 			Backoff:     workqueue.Backoff{Base: q.RetryBackoff(), Jitter: q.Jitter(), Max: time.Hour},
 			LeaseTTL:    q.LeaseTTL(),
-			Logger:      newLogger(display, loaded.Log),
+			Logger:      newLogger(env, display, loaded.Log),
 		})
 		return fn(ctx, queueScope{queue, o, display, loaded.Config})
 	})
@@ -250,10 +251,10 @@ func runQueue(env environment, c *cli.Context) error {
 		}
 		mux := workqueue.NewMux()
 		mux.Handle(artifact.FetchKind, fetcher.Handle)
-		limits := newQueueLimits(q)
+		limits := newQueueLimits(newLogger(env, q.display, q.cfg.Log), q)
 		pool, err := workqueue.NewPool(q.Queue, mux, workqueue.PoolConfig{
 			Workers: q.cfg.Queue.MaxWorkers, Heartbeat: q.cfg.Queue.Heartbeat(), Grace: q.cfg.Shutdown.Drain,
-			Hard: env.hard, Drain: c.Bool("drain"), Limiter: limits.of, Logger: newLogger(q.display, q.cfg.Log),
+			Hard: env.hard, Drain: c.Bool("drain"), Limiter: limits.of, Logger: newLogger(env, q.display, q.cfg.Log),
 		})
 		if err != nil {
 			return err
@@ -334,10 +335,10 @@ func (q queueScope) report(ctx context.Context, env environment, c *cli.Context,
 // queueLimits are the limiters of a run.
 type queueLimits struct{ hosts, resolvers *limit.KeyedLimiter }
 
-func newQueueLimits(q queueScope) queueLimits {
+func newQueueLimits(logger *slog.Logger, q queueScope) queueLimits {
 	slots := func(n int, perKey map[string]int) *limit.KeyedLimiter {
 		return limit.NewKeyedLimiter(q.system.Client.Redis(), limit.KeyedConfig{
-			Default: n, PerKey: perKey, FailOpen: true, Logger: newLogger(q.display, q.cfg.Log),
+			Default: n, PerKey: perKey, FailOpen: true, Logger: logger,
 		})
 	}
 	return queueLimits{hosts: slots(q.cfg.Queue.MaxPerHost, nil), resolvers: slots(q.cfg.Queue.MaxWorkers, perResolver(q.cfg.Queue))}

@@ -82,13 +82,13 @@ func given(c *cli.Context, name string) (string, bool) {
 }
 
 // newLogger returns a logger by the settings, on w.
-func newLogger(w io.Writer, cfg config.Log) *slog.Logger {
+func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(strings.ToUpper(cfg.Level))); err != nil {
 		level = slog.LevelInfo // the settings were checked
 	}
 	opts := &slog.HandlerOptions{Level: level}
-	if cfg.Format == "json" {
+	if cfg.Format == "json" || cfg.Format == "auto" && !env.terminal() {
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}
 	opts.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {

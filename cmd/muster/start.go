@@ -73,7 +73,7 @@ func workerCommand(env environment) *cli.Command {
 				return err
 			}
 			return orchestrator.RunWorker(c.Context, loaded.Config, orchestrator.WorkerOptions{
-				Name: c.String("name"), Hard: env.hard, Logger: newLogger(env.stderr, loaded.Log),
+				Name: c.String("name"), Hard: env.hard, Logger: newLogger(env, env.stderr, loaded.Log),
 				Ready: touch(c.String("ready")),
 			})
 		},
@@ -89,7 +89,7 @@ func withSystem(env environment, c *cli.Context, loaded *config.Loaded, reuse bo
 		return err
 	}
 	defer display.Close()
-	log := newLogger(display, loaded.Log)
+	log := newLogger(env, display, loaded.Log)
 	for _, w := range loaded.Warnings {
 		log.Warn(w)
 	}

@@ -81,6 +81,7 @@ type Job struct {
 type Waiter struct {
 	Poll    time.Duration // between two looks at the keys and the file. Defaults to 15 s
 	Grace   time.Duration // how long the event may lag behind the keys. Defaults to 2 s
+	Warn    time.Duration // when to warn that a job has not begun. Defaults to 120 s
 	Timeout Timeout       // Defaults to DefaultTimeout
 	Limit   time.Duration // the caller's own limit on the whole wait, in place of Timeout; 0 means none
 	Logger  *slog.Logger  // Defaults to slog.Default
@@ -145,6 +146,7 @@ type wait struct {
 	grace    <-chan time.Time // runs once the keys know more than the event
 	stage    Stage
 	chunks   int
+	warned   bool
 	version  string // of the file, when the wait began or the file last was not enough
 }
 
@@ -154,6 +156,9 @@ func (w Waiter) withDefaults() Waiter {
 	}
 	if w.Grace <= 0 {
 		w.Grace = 2 * time.Second
+	}
+	if w.Warn <= 0 {
+		w.Warn = 120 * time.Second
 	}
 	if w.Timeout == (Timeout{}) {
 		w.Timeout = DefaultTimeout
@@ -230,6 +235,10 @@ func (w *wait) look(ctx context.Context) (over bool, _ error) {
 		w.chunks = keys.TotalChunks
 		w.deadline.Reset(max(0, w.limit(w.chunks)-time.Since(w.started)))
 		w.Logger.Debug("dynamic timeout", "job", w.job.Name, "chunks", w.chunks, "timeout", w.limit(w.chunks))
+	}
+	if began := keys.Status != Unknown && keys.Status != Dispatched; !began && !w.warned && time.Since(w.started) >= w.Warn {
+		w.warned = true
+		w.Logger.Warn("the job has not begun; are the workers busy, and do they serve its queue?", "job", w.job.Name, "waited", time.Since(w.started).Round(time.Second))
 	}
 	switch {
 	case keys.Status == Complete || keys.Status == Failed:

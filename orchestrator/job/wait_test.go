@@ -1,9 +1,11 @@
 package job
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,6 +173,21 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		_, err := Waiter{Logger: slog.New(slog.DiscardHandler)}.Wait(ctx, Job{Event: never})
 		if !errors.Is(err, why) {
 			t.Errorf("got %v, want %v", err, why)
+		}
+	})
+}
+
+func TestWaitWarnsOnceOfAJobThatDoesNotBegin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		_, err := Waiter{Limit: 300 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))}.Wait(t.Context(),
+			Job{Event: never, Keys: func(context.Context) (Keys, error) { return Keys{Status: Dispatched}, nil }})
+		if !errors.Is(err, ErrTimeout) {
+			t.Errorf("got %v", err)
+		}
+		if n := strings.Count(log.String(), "has not begun"); n != 1 || !strings.Contains(log.String(), "waited=2m0s") {
+			t.Errorf("%d warnings, want one after two minutes:\n%s", n, log.String())
 		}
 	})
 }
