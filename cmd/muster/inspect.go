@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
+	"muster/orchestrator/config"
 	"muster/tasks"
 )
 
@@ -35,7 +36,7 @@ workflow, or with --wait its result.`,
 			&cli.DurationFlag{Name: "in", Usage: "run it `D` from now"},
 			jsonFlag(),
 		},
-		Action: withClient(env, 2, 2, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+		Action: withClient(env, 2, 2, func(ctx context.Context, c *cli.Context, client fleet) error {
 			name, input := c.Args().Get(0), []byte(c.Args().Get(1))
 			if string(input) == "-" {
 				var err error
@@ -75,14 +76,14 @@ workflow, or with --wait its result.`,
 }
 
 func inspectCommand(env environment) *cli.Command {
-	leaf := func(name, usage, args string, n int, flags []cli.Flag, fn func(context.Context, *cli.Context, *tasks.Client) error) *cli.Command {
+	leaf := func(name, usage, args string, n int, flags []cli.Flag, fn func(context.Context, *cli.Context, fleet) error) *cli.Command {
 		return &cli.Command{Name: name, Usage: usage, ArgsUsage: args, Flags: append(flags, jsonFlag()), Action: withClient(env, n, n, fn)}
 	}
 	return &cli.Command{
 		Name:  "inspect",
 		Usage: "look at a running fleet",
 		Subcommands: []*cli.Command{
-			leaf("ping", "list the workers that answer; exit 1 when there is none", "", 0, nil, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+			leaf("ping", "list the workers that answer; exit 1 when there is none", "", 0, nil, func(ctx context.Context, c *cli.Context, client fleet) error {
 				workers, err := client.Workers(ctx)
 				if err != nil {
 					return err
@@ -98,7 +99,7 @@ func inspectCommand(env environment) *cli.Command {
 				}
 				return nil
 			}),
-			leaf("registered", "list the tasks that the workers have handlers for", "", 0, nil, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+			leaf("registered", "list the tasks that the workers have handlers for", "", 0, nil, func(ctx context.Context, c *cli.Context, client fleet) error {
 				workers, err := client.Workers(ctx)
 				if err != nil {
 					return err
@@ -119,7 +120,7 @@ func inspectCommand(env environment) *cli.Command {
 				}
 				return show(env, c, rows, []string{"TASK", "WORKERS"}, func(r row) []string { return []string{r.Task, strconv.Itoa(r.Workers)} })
 			}),
-			leaf("active", "list what runs right now", "", 0, nil, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+			leaf("active", "list what runs right now", "", 0, nil, func(ctx context.Context, c *cli.Context, client fleet) error {
 				nodes, err := client.Active(ctx)
 				if err != nil {
 					return err
@@ -129,7 +130,7 @@ func inspectCommand(env environment) *cli.Command {
 				})
 			}),
 			leaf("scheduled", "list what waits for its time, soonest first", "", 0,
-				[]cli.Flag{&cli.IntFlag{Name: "limit", Usage: "at most `N`", Value: 100}}, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+				[]cli.Flag{&cli.IntFlag{Name: "limit", Usage: "at most `N`", Value: 100}}, func(ctx context.Context, c *cli.Context, client fleet) error {
 					nodes, err := client.Due(ctx, c.Int("limit"))
 					if err != nil {
 						return err
@@ -138,7 +139,7 @@ func inspectCommand(env environment) *cli.Command {
 						return []string{n.Workflow, n.Node, time.Until(n.Due).Round(100 * time.Millisecond).String()}
 					})
 				}),
-			leaf("stats", "list the queues and how much is in them", "", 0, nil, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+			leaf("stats", "list the queues and how much is in them", "", 0, nil, func(ctx context.Context, c *cli.Context, client fleet) error {
 				queues, err := client.Queues(ctx)
 				if err != nil {
 					return err
@@ -147,7 +148,7 @@ func inspectCommand(env environment) *cli.Command {
 					return []string{q.Name, strconv.FormatInt(q.Pending, 10), strconv.FormatInt(q.Active, 10), strconv.FormatBool(q.Paused)}
 				})
 			}),
-			leaf("workflow", "list the nodes of a workflow, with states and times", "ID", 1, nil, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+			leaf("workflow", "list the nodes of a workflow, with states and times", "ID", 1, nil, func(ctx context.Context, c *cli.Context, client fleet) error {
 				nodes, err := client.Nodes(ctx, c.Args().First())
 				if err != nil {
 					return err
@@ -174,26 +175,26 @@ func controlCommand(env environment) *cli.Command {
 		Subcommands: []*cli.Command{
 			{
 				Name: "revoke", Usage: "stop a workflow: what waits never runs, what runs is told to end", ArgsUsage: "ID",
-				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
 					return client.Revoke(ctx, c.Args().First())
 				}),
 			},
 			{
 				Name: "pause", Usage: "stop taking work from a queue; what runs goes on", ArgsUsage: "QUEUE",
-				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
 					return client.PauseQueue(ctx, c.Args().First())
 				}),
 			},
 			{
 				Name: "resume", Usage: "take work from a queue again", ArgsUsage: "QUEUE",
-				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
 					return client.ResumeQueue(ctx, c.Args().First())
 				}),
 			},
 			{
 				Name: "concurrency", Usage: "let the workers run N tasks at once", ArgsUsage: "N",
 				Flags: []cli.Flag{&cli.StringFlag{Name: "worker", Usage: "only the worker called `NAME`", DefaultText: "all"}},
-				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client *tasks.Client) error {
+				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
 					n, err := strconv.Atoi(c.Args().First())
 					if err != nil || n < 1 {
 						return usageError{fmt.Errorf("%q is no number of tasks; it must be 1 or more", c.Args().First())}
@@ -205,14 +206,20 @@ func controlCommand(env environment) *cli.Command {
 	}
 }
 
-// withClient returns the action of a command that talks to a running fleet and
-// takes least to most arguments.
-func withClient(env environment, least, most int, fn func(context.Context, *cli.Context, *tasks.Client) error) cli.ActionFunc {
+// fleet is a running fleet as a command sees it.
+type fleet struct {
+	*tasks.Client
+	cfg config.Config
+}
+
+// withClient returns the action of a command that talks to a running fleet,
+// takes least to most arguments, and has flags for the given settings.
+func withClient(env environment, least, most int, fn func(context.Context, *cli.Context, fleet) error, settings ...settingFlag) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if err := arguments(c, least, most); err != nil {
 			return err
 		}
-		loaded, err := loadConfig(env, c)
+		loaded, err := loadConfig(env, c, settings...)
 		if err != nil {
 			return err
 		}
@@ -221,7 +228,7 @@ func withClient(env environment, least, most int, fn func(context.Context, *cli.
 			return err
 		}
 		defer client.Close()
-		return fn(c.Context, c, client)
+		return fn(c.Context, c, fleet{client, loaded.Config})
 	}
 }
 

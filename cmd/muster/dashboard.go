@@ -1,0 +1,26 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator"
+)
+
+func dashboardCommand(env environment) *cli.Command {
+	settings := []settingFlag{
+		{name: "listen", path: "dashboard.listen", usage: "serve at `ADDR`; beyond loopback it needs dashboard.keys"},
+		{name: "read-only", path: "dashboard.read_only", usage: "--read-only=false lets tasks be run, archived and deleted", isBool: true},
+	}
+	return &cli.Command{
+		Name:  "dashboard",
+		Usage: "serve the web pages of the queues, until interrupted",
+		Flags: flagsOf(settings...),
+		Action: withClient(env, 0, 0, func(ctx context.Context, _ *cli.Context, client fleet) error {
+			return orchestrator.ServeDashboard(ctx, client.cfg, client.Client, newLogger(env, env.stderr, client.cfg.Log),
+				func(url string) { fmt.Fprintf(env.stderr, "dashboard: %s\n", url) })
+		}, settings...),
+	}
+}
