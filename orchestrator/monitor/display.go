@@ -163,6 +163,9 @@ func (t *Track) Fail(note string) { t.finish(note, false) }
 func (t *Track) finish(note string, ok bool) {
 	p := t.last()
 	p.Note = note
+	if ok {
+		p.Done = max(p.Done, p.Total) // the last look may have been a moment too early
+	}
 	t.end(p, ok)
 }
 

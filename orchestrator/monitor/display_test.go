@@ -112,6 +112,19 @@ func TestDisplayIsSafeForManyJobs(t *testing.T) {
 	}
 }
 
+func TestWhatIsDoneIsShownAsWhole(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	d := New(&out, JSON)
+	track := d.Track("shop")
+	track.Update(Progress{Done: 3, Total: 4, Unit: "pages"})
+	track.Done("4 records")
+	d.Close()
+	if !strings.Contains(out.String(), `"event":"done","job":"shop","done":4,"total":4`) {
+		t.Errorf("got %s", out.String())
+	}
+}
+
 func TestParseFormat(t *testing.T) {
 	t.Parallel()
 	if f, err := ParseFormat("json"); err != nil || f != JSON {
