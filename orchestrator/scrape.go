@@ -90,11 +90,11 @@ func (o *Orchestrator) Scrape(ctx context.Context, name string, opts ScrapeOptio
 	err := o.scrape(ctx, name, opts, &scraped)
 	scraped.Seconds = time.Since(began).Seconds()
 	if err != nil {
+		if ctx.Err() != nil { // whatever was under way then is not what went wrong
+			scraped.Status, err = "INTERRUPTED", context.Cause(ctx)
+		}
 		err = fmt.Errorf("scrape %s: %w", name, err)
 		scraped.Error = err.Error()
-		if ctx.Err() != nil {
-			scraped.Status = "INTERRUPTED" // it goes on with the next workers
-		}
 	}
 	return scraped, err
 }

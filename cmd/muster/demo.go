@@ -49,6 +49,13 @@ func runDemo(env environment, c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.String("dir") == "" {
+		defer func() {
+			if c.Context.Err() != nil && !c.Bool("keep") {
+				_ = os.RemoveAll(dir) // of no use to anyone; what cannot be removed is in a temporary folder
+			}
+		}()
+	}
 	world, err := demo.Start(c.Context, demo.Config{Dir: dir})
 	if err != nil {
 		return err
