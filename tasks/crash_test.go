@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/tasks"
+	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -147,7 +148,7 @@ func TestKilledSupervisedWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the step runs", func() bool {
+	facttest.Eventually(t, "the step runs", func() bool {
 		s, err := held.Status(t.Context())
 		as, aerr := c.Active(t.Context())
 		return err == nil && aerr == nil && s != tasks.Success && len(as) == 1 && c.Redis().Exists(t.Context(), "runs:"+held.ID()+".0").Val() == 1
@@ -176,7 +177,7 @@ func TestKilledWorkerThatNobodySupervises(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the step runs", func() bool {
+	facttest.Eventually(t, "the step runs", func() bool {
 		return c.Redis().Exists(t.Context(), "runs:"+held.ID()+".0").Val() == 1
 	})
 	child(t, url, "second")
@@ -307,7 +308,7 @@ func TestWindows(t *testing.T) {
 				if err := rdb.Publish(t.Context(), "muster:bus", "q default").Err(); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, "the delivery is taken", func() bool {
+				facttest.Eventually(t, "the delivery is taken", func() bool {
 					q, err := in.GetQueueInfo("default")
 					return err == nil && q.Pending == 0 && q.Active == 0
 				})
@@ -432,7 +433,7 @@ func TestStoppedWorkerGivesBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it runs", func() bool {
+		facttest.Eventually(t, "it runs", func() bool {
 			as, err := w.client.Active(t.Context())
 			return err == nil && len(as) == 1 && as[0].Worker == "leaver"
 		})

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/tasks"
+	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -257,7 +258,7 @@ var stories = []story{
 			}
 			return nodes[1]
 		}
-		eventually(t, "own progress shows", func() bool { n := node(); return n.Done == 3 && n.Total == 4 && n.Status == tasks.Started })
+		facttest.Eventually(t, "own progress shows", func() bool { n := node(); return n.Done == 3 && n.Total == 4 && n.Status == tasks.Started })
 		w.note("go", 1)
 		if _, err := run.Wait(t.Context()); err != nil {
 			t.Fatal(err)
@@ -339,7 +340,7 @@ var stories = []story{
 		if got, err := run.Wait(t.Context()); err != nil || got != 45 {
 			t.Fatalf("got %v, %v", got, err)
 		}
-		eventually(t, "final keys", func() bool { return key("status") == "COMPLETE" })
+		facttest.Eventually(t, "final keys", func() bool { return key("status") == "COMPLETE" })
 		if key("total_chunks") != "10" || key("completed_chunks") != "10" || key("result_count") != "9" || key("completed_at") == "" {
 			t.Fatalf("total %s completed %s results %s", key("total_chunks"), key("completed_chunks"), key("result_count"))
 		}
@@ -352,7 +353,7 @@ var stories = []story{
 			t.Fatal(err)
 		}
 		run = failed
-		eventually(t, "failed keys", func() bool { return key("status") == "FAILED" })
+		facttest.Eventually(t, "failed keys", func() bool { return key("status") == "FAILED" })
 	}},
 	{"workers, queues and concurrency", func(t *testing.T, w *world) {
 		ws, err := w.client.Workers(t.Context())
@@ -382,7 +383,7 @@ var stories = []story{
 		if err := w.client.SetConcurrency(t.Context(), w.worker.Name(), 2); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "concurrency shows", func() bool {
+		facttest.Eventually(t, "concurrency shows", func() bool {
 			ws, err := w.client.Workers(t.Context())
 			return err == nil && len(ws) == 1 && ws[0].Concurrency == 2
 		})
@@ -450,18 +451,6 @@ func (w *world) extra(m *tasks.Mux) {
 		tasks.PublishKey(ctx, "result_count", strconv.Itoa(n))
 		return n, nil
 	})
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(waitLimit)
-	for !ok() {
-		select {
-		case <-deadline:
-			t.Fatalf("not within %v: %s", waitLimit, what)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
 }
 
 func TestStories(t *testing.T) {

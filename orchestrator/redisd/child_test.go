@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"muster/tasks/facttest"
 )
 
 func childConfig(t *testing.T) Config {
@@ -74,7 +76,7 @@ func TestChildIsRestartedWithItsData(t *testing.T) {
 	if err := syscall.Kill(s.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is back", func() bool { return s.Restarts() == 1 && s.Ping(t.Context()) == nil })
+	facttest.Eventually(t, "it is back", func() bool { return s.Restarts() == 1 && s.Ping(t.Context()) == nil })
 	if n := client(t, s.URL()).DBSize(t.Context()).Val(); n != 100 {
 		t.Fatalf("%d of 100 keys are there", n)
 	}
@@ -166,7 +168,7 @@ func TestStrayServerInOurFolderIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = alone.Process.Kill(); _ = alone.Wait() })
-	eventually(t, "it is up", func() bool { return Ping(t.Context(), s.URL(), time.Second) == nil })
+	facttest.Eventually(t, "it is up", func() bool { return Ping(t.Context(), s.URL(), time.Second) == nil })
 	set(t, s.URL(), "k", "w")
 	s = start(t, cfg)
 	wantValue(t, s.URL(), "k", "w")

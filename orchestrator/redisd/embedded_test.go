@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/facttest"
 )
 
 // fill writes keys of every type and returns what must be there again later.
@@ -154,7 +156,7 @@ func TestEmbeddedExpires(t *testing.T) {
 	if err := rdb.Set(t.Context(), "short", "v", 100*time.Millisecond).Err(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the key expires", func() bool { return rdb.Exists(t.Context(), "short").Val() == 0 })
+	facttest.Eventually(t, "the key expires", func() bool { return rdb.Exists(t.Context(), "short").Val() == 0 })
 
 	// One whose time runs out while nothing runs does not come back.
 	past := []snapshotKey{
@@ -178,7 +180,7 @@ func TestEmbeddedSurvivesKill(t *testing.T) {
 	h, cmd := holder(t, cfg)
 	set(t, h.URL, "k", "v")
 	file := filepath.Join(cfg.DataDir, "redis", "embedded.snapshot")
-	eventually(t, "the key is saved", func() bool {
+	facttest.Eventually(t, "the key is saved", func() bool {
 		keys, err := readSnapshot(file)
 		return err == nil && len(keys) == 1 && keys[0].Key == "k"
 	})

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"muster/orchestrator/supervise"
+	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -77,7 +78,7 @@ func holder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	var h held
-	eventually(t, "an orchestrator is up", func() bool {
+	facttest.Eventually(t, "an orchestrator is up", func() bool {
 		b, err := os.ReadFile(file)
 		return err == nil && json.Unmarshal(b, &h) == nil
 	})
@@ -85,22 +86,6 @@ func holder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
 		t.Fatal(h.Err)
 	}
 	return h, cmd
-}
-
-// eventually waits until the fact holds.
-func eventually(t *testing.T, what string, fact func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !fact() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("never happened: %s", what)
-		}
-	}
 }
 
 // config is one that finds no Redis at the usual address and is impatient.

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"muster/tasks/facttest"
 )
 
 // childEnv makes this test binary play a child: "polite" ends on SIGTERM,
@@ -77,27 +79,11 @@ func play(role, file string) {
 	os.Exit(1)
 }
 
-// eventually waits until the fact holds.
-func eventually(t *testing.T, what string, fact func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !fact() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("never happened: %s", what)
-		}
-	}
-}
-
 // readyPID waits until a child has written its pid, and takes the file away.
 func readyPID(t *testing.T, file string) int {
 	t.Helper()
 	var pid int
-	eventually(t, "child is ready", func() bool {
+	facttest.Eventually(t, "child is ready", func() bool {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			return false
@@ -221,7 +207,7 @@ func TestDelayGrowsAndStopEndsTheWait(t *testing.T) {
 	if got := times[5].Sub(times[4]); got < 32*time.Millisecond {
 		t.Errorf("fifth restart came after %v, want at least 32 ms", got)
 	}
-	eventually(t, "a wait that outlasts the test", func() bool {
+	facttest.Eventually(t, "a wait that outlasts the test", func() bool {
 		select {
 		case <-died:
 		default:
@@ -243,7 +229,7 @@ func TestStopKillsTheStubbornWithItsGroup(t *testing.T) {
 	if err := p.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "grandchild is gone", func() bool { return !grandchild.Alive() })
+	facttest.Eventually(t, "grandchild is gone", func() bool { return !grandchild.Alive() })
 }
 
 func TestDeathTakesTheGroupAlong(t *testing.T) {
@@ -255,7 +241,7 @@ func TestDeathTakesTheGroupAlong(t *testing.T) {
 		if err := syscall.Kill(p.Status().PID, sig); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "orphan is gone", func() bool { return !orphan.Alive() })
+		facttest.Eventually(t, "orphan is gone", func() bool { return !orphan.Alive() })
 		if err := p.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -320,7 +306,7 @@ func TestPIDFileFollowsExec(t *testing.T) {
 	cfg.Recheck = time.Millisecond
 	p := start(t, cfg)
 	// The first look has been and found the shell.
-	eventually(t, "pid file", func() bool { return len(pidFiles(cfg.PIDDir)) == 1 })
+	facttest.Eventually(t, "pid file", func() bool { return len(pidFiles(cfg.PIDDir)) == 1 })
 	if err := os.WriteFile(go1, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -399,7 +385,7 @@ func crash(t *testing.T) (Identity, string) {
 		}
 	})
 	run := filepath.Join(dir, "run")
-	eventually(t, "pid file", func() bool {
+	facttest.Eventually(t, "pid file", func() bool {
 		return len(pidFiles(run)) == 1
 	})
 
@@ -499,7 +485,7 @@ func TestIdentify(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the child is a zombie and counts as gone", func() bool {
+	facttest.Eventually(t, "the child is a zombie and counts as gone", func() bool {
 		_, err := Identify(cmd.Process.Pid)
 		return err != nil && !errors.Is(err, ErrUnknown)
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/tasks/facttest"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 )
@@ -174,7 +175,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 			_ = s.Release(ctx)
 		})
 		want = append(want, i)
-		eventually(t, "a waiter to stand in line", func() bool { return limit.Waiting(l, "k") == i+1 })
+		facttest.Eventually(t, "a waiter to stand in line", func() bool { return limit.Waiting(l, "k") == i+1 })
 	}
 	_ = first.Release(ctx)
 	wg.Wait()

@@ -1,13 +1,13 @@
 package limit_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"muster/tasks/facttest"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 )
@@ -23,19 +23,6 @@ func must[T any](t *testing.T) func(T, error) T {
 			t.Fatal(err)
 		}
 		return v
-	}
-}
-
-func eventually(t *testing.T, what string, fact func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	for !fact() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waited 20 s for %s", what)
-		case <-time.After(2 * time.Millisecond):
-		}
 	}
 }
 
@@ -165,7 +152,7 @@ func TestBreaker(t *testing.T) {
 			t.Fatalf("got %+v", list)
 		}
 
-		eventually(t, "the cooldown to pass", func() bool { return must[limit.BreakerState](t)(b.State(ctx, host)).State == "half_open" })
+		facttest.Eventually(t, "the cooldown to pass", func() bool { return must[limit.BreakerState](t)(b.State(ctx, host)).State == "half_open" })
 		one, ok1 := allow(a)
 		two, ok2 := allow(b)
 		if _, ok3 := allow(a); !ok1 || !ok2 || ok3 || !one.Trial() || !two.Trial() {
@@ -185,7 +172,7 @@ func TestBreaker(t *testing.T) {
 		succeed(two) // of the trial round that has failed already
 		state("open")
 
-		eventually(t, "the cooldown to pass again", func() bool { one, ok = allow(b); return ok })
+		facttest.Eventually(t, "the cooldown to pass again", func() bool { one, ok = allow(b); return ok })
 		succeed(one)
 		if s := state("closed"); s.Failures != 0 {
 			t.Fatalf("got %+v", s)
@@ -216,11 +203,11 @@ func TestBreakerTrialsLapse(t *testing.T) {
 		_, ok, _, err := b.Allow(t.Context(), "h")
 		return ok && err == nil
 	}
-	eventually(t, "the first trial", allowed)
+	facttest.Eventually(t, "the first trial", allowed)
 	if allowed() {
 		t.Fatal("two trials at a time")
 	}
-	eventually(t, "the trial of a dead process to lapse", allowed)
+	facttest.Eventually(t, "the trial of a dead process to lapse", allowed)
 }
 
 func TestWithoutRedis(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -49,7 +50,7 @@ func TestBothExpireKeys(t *testing.T) {
 		if err := rdb.Set(t.Context(), "k", "v", 50*time.Millisecond).Err(); err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, "the key to expire", func() bool {
+		facttest.Eventually(t, "the key to expire", func() bool {
 			return rdb.Exists(t.Context(), "k").Val() == 0
 		})
 	})
@@ -155,7 +156,7 @@ func TestServerDiesWithItsTestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	waitFor(t, "the server to end with its test run", func() bool { return !alive(pid) })
+	facttest.Eventually(t, "the server to end with its test run", func() bool { return !alive(pid) })
 }
 
 // hang is the child of TestServerDiesWithItsTestRun: a test run that starts a
@@ -192,17 +193,4 @@ func alive(pid int) bool {
 	}
 	_, after, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(after, "Z")
-}
-
-func waitFor(t *testing.T, what string, fact func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	for !fact() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waited 10 s for %s", what)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
 }
