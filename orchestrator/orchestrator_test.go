@@ -3,6 +3,10 @@ package orchestrator
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +16,7 @@ import (
 	"muster/orchestrator/config"
 	"muster/orchestrator/demo"
 	"muster/orchestrator/redisd"
+	"muster/proxies"
 	"muster/proxies/proxytest"
 	"muster/tasks"
 	"muster/tasks/redistest"
@@ -207,6 +212,60 @@ func TestOneFailingSiteDoesNotStopTheOther(t *testing.T) {
 	}
 	if n := len(world.News.Truth()); records["news"] != n {
 		t.Errorf("news: %d records, want %d", records["news"], n)
+	}
+}
+
+// A challenge behind a good status is held against the proxy that met it, with this site alone.
+func TestSoftBlockIsHeldAgainstProxyAndSite(t *testing.T) {
+	t.Parallel()
+	wall := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<title>Just a moment...</title><form id=challenge-form></form>")
+	}))
+	t.Cleanup(wall.Close)
+	proxy, err := proxytest.Start(proxytest.Options{Kind: proxytest.Elite})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	cfg := settings(t)
+	cfg.Proxies.MinUsable = 1
+	cfg.Sites.Dir = t.TempDir()
+	definition := "site: wall\nbase_url: " + wall.URL + "\nstart: [/]\nretries: {attempts: 0}\npoliteness: {robots: false}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
+	if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "wall.yaml"), []byte(definition), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err = Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
+		address := netip.MustParseAddrPort(proxy.URL.Host)
+		if _, err := o.Pool.Add(ctx, proxies.Proxy{Protocol: "http", Host: address.Addr().String(), Port: address.Port()}); err != nil {
+			return err
+		}
+		if _, err := o.Scrape(ctx, "wall", ScrapeOptions{}); err == nil {
+			t.Error("a challenge passed for a page")
+		}
+		if err := o.Pool.Flush(ctx); err != nil {
+			return err
+		}
+		there, err := o.Pool.SiteHealth(ctx, "wall")
+		if err != nil {
+			return err
+		}
+		members, err := o.Pool.List(ctx, proxies.Filter{})
+		for _, m := range members {
+			if h := there[m.ID]; h.Fails != 1 || !h.Until.After(h.LastFail) {
+				t.Errorf("with the site: got %+v", h)
+			}
+			if m.Health.Fails != 0 {
+				t.Errorf("everywhere: got %+v", m.Health)
+			}
+		}
+		if len(members) != 1 {
+			t.Errorf("got %v", members)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

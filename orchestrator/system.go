@@ -58,7 +58,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		return nil, err
 	}
 	s.Sites, err = sites.NewService(sites.Config{
-		Client: client, Registry: registry, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Logger: logger,
+		Client: client, Registry: registry, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Refused: proxies.Blocked, Logger: logger,
 		Transport: func(def *definition.Definition) http.RoundTripper { return s.transport(def) },
 	})
 	return s, err

@@ -50,7 +50,8 @@ type Lease struct {
 	site  string
 	begun time.Time
 	trial bool
-	done  bool
+	done  bool // given back
+	ban   bool // reported as banned
 }
 
 type sticky struct {
@@ -260,6 +261,9 @@ const (
 	TimedOut  Outcome = "slow" // it timed out, which may be the proxy's fault
 	Banned    Outcome = "ban"  // the site does not want this proxy
 	Paused    Outcome = "wait" // the site wants a pause from this proxy
+
+	// bannedAfterAll takes back what a success has said of the site.
+	bannedAfterAll Outcome = "late"
 )
 
 // report is an outcome on its way to Redis.
@@ -292,6 +296,7 @@ func (l *Lease) give(r *report) {
 		return
 	}
 	l.done = true
+	l.ban = r != nil && r.outcome == Banned
 	if m := p.members[l.Proxy.ID]; m != nil {
 		m.inFlight--
 		if r != nil {
@@ -300,17 +305,45 @@ func (l *Lease) give(r *report) {
 	}
 	full := r != nil && p.note(l.site, *r)
 	p.mu.Unlock()
+	defer p.flushIf(full)
 	if l.trial {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_ = p.rdb.Del(ctx, trialKey(p.cfg.Name, l.site, l.Proxy.ID)).Err() // or it expires
 	}
-	if full {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		if err := p.Flush(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			p.cfg.Logger.Warn("reports on proxies could not be written", "err", err)
+}
+
+// banned reports that the site does not want the proxy, also when the lease was given back as a success before.
+func (l *Lease) banned() {
+	p := l.pool
+	p.mu.Lock()
+	done, known := l.done, l.ban
+	if done && !known {
+		l.ban = true
+		r := report{id: l.Proxy.ID, outcome: bannedAfterAll, begun: l.begun, cooldown: -1}
+		if m := p.members[l.Proxy.ID]; m != nil {
+			p.foresee(m, l.site, &r)
 		}
+		full := p.note(l.site, r)
+		p.mu.Unlock()
+		p.flushIf(full)
+		return
+	}
+	p.mu.Unlock()
+	if !done {
+		l.Report(Banned, 0)
+	}
+}
+
+// flushIf writes the reports when there are enough for it.
+func (p *Pool) flushIf(full bool) {
+	if !full {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := p.Flush(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		p.cfg.Logger.Warn("reports on proxies could not be written", "err", err)
 	}
 }
 
@@ -323,7 +356,7 @@ func (p *Pool) foresee(m *member, site string, r *report) {
 		m.all.Fails++
 		m.all.LastFail = now
 		m.all.Until = now.Add(p.cfg.FlushEvery + p.cfg.SyncEvery)
-	case Banned, Paused:
+	case Banned, Paused, bannedAfterAll:
 		if s := p.scopes[site]; s != nil && site != "" {
 			h := s.health[m.ID]
 			h.Until = now.Add(max(r.cooldown, p.cfg.FlushEvery+p.cfg.SyncEvery))

@@ -85,11 +85,12 @@ func Used(r *http.Response) (Proxy, bool) {
 }
 
 // Blocked tells the pool that the body of an answer is the site's way to say no to this proxy, such as a captcha. The
-// proxy rests on this site; on others nothing changes. Call it before the body is closed.
+// proxy rests on this site; on others nothing changes. It may be called before or after the body was read and closed: what
+// a page says is known only then.
 func Blocked(r *http.Response) {
 	if r != nil && r.Request != nil {
 		if lease, ok := r.Request.Context().Value(leaseKey{}).(*Lease); ok {
-			lease.Report(Banned, 0)
+			lease.banned()
 		}
 	}
 }

@@ -248,9 +248,15 @@ func TestTargetDownIsNobodysFault(t *testing.T) {
 	}
 }
 
-// A captcha page is told to the pool by who has read it.
+// A captcha page is told to the pool by who has read it, before the body is closed or after, and counts once.
 func TestBlocked(t *testing.T) {
 	t.Parallel()
+	for name, early := range map[string]bool{"before the body is closed": true, "after": false} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); blocked(t, early) })
+	}
+}
+
+func blocked(t *testing.T, early bool) {
 	b := newBench(t, hello, nil)
 	ids := b.add(t, proxytest.Options{Kind: proxytest.Elite})
 	request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://shop.example/", nil)
@@ -261,11 +267,22 @@ func TestBlocked(t *testing.T) {
 	if proxy, ok := Used(response); !ok || proxy.ID != ids[0] {
 		t.Errorf("got %v %t", proxy, ok)
 	}
-	Blocked(response)
+	if early {
+		Blocked(response)
+	}
 	response.Body.Close()
-	if all, there, _ := b.health(t, ids[0], "shop"); there.Fails != 1 || all.Fails != 0 {
+	if !early {
+		Blocked(response)
+	}
+	Blocked(response)
+	all, there, _ := b.health(t, ids[0], "shop")
+	if there.Fails != 1 || there.Until.IsZero() || all.Fails != 0 || all.Requests != 2 { // the check and this
 		t.Errorf("got %+v %+v", all, there)
 	}
+	if _, err := b.pool.Pick(t.Context(), PickOptions{Site: "shop"}); !errors.Is(err, ErrNoProxy) {
+		t.Errorf("the shop gets it again: %v", err)
+	}
+	pickOne(t, b.pool, PickOptions{Site: "news"}).Release()
 }
 
 // A body that breaks off after some of it was passed on is an error, is charged, and is not sent again.

@@ -52,6 +52,7 @@ type Config struct {
 	OutDir    string                                              // records go below it, in {site}/{job}. Defaults to "out".
 	Transport func(site *definition.Definition) http.RoundTripper // carries the requests to a site. Defaults to one without proxies.
 	NoProxy   error                                               // what Transport's error is when it has no proxy. Defaults to none.
+	Refused   func(*http.Response)                                // hears of an answer of Transport that is a refusal behind a good status. Defaults to nobody.
 	Logger    *slog.Logger                                        // Defaults to none.
 }
 
@@ -396,7 +397,7 @@ func (s *Service) newJob(id string, req Request) (*job, error) {
 	return &job{
 		id: id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),
 		client: fetch.NewClient(fetch.Config{
-			Definition: def, Transport: s.cfg.Transport(def), NoProxy: s.cfg.NoProxy, Robots: &s.robots, Logger: s.cfg.Logger,
+			Definition: def, Transport: s.cfg.Transport(def), NoProxy: s.cfg.NoProxy, Refused: s.cfg.Refused, Robots: &s.robots, Logger: s.cfg.Logger,
 			Pacer:    pacer{rdb, turnName(def)},
 			Patience: min(max(4*def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
 		}),

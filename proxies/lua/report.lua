@@ -3,7 +3,7 @@
 -- KEYS[1] records  [2] changes of the records  [3] version  [4] health of all sites  [5] changes of that health  [6] archive  [7] archived
 --     [8] health of the site  [9] changes of that health
 -- ARGV[1] now, unix ms  [2] consecutive failures that are the end; then for each request:
---     proxy id, outcome (ok, fail, slow, ban or wait), begun at (unix ms), latency in ms, cooldown in ms or -1 for the usual one, a random number in [0, 1)
+--     proxy id, outcome (ok, fail, slow, ban, wait, or late for a ban that was counted as ok before), begun at (unix ms), latency in ms, cooldown in ms or -1 for the usual one, a random number in [0, 1)
 -- Returns the ids that were taken out.
 -- A member has a health of all sites; what has none is no member, and its reports are dropped. At most 150 requests a call.
 local now, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -64,6 +64,8 @@ for i = 3, #ARGV, 6 do
       fail(m.all, weight, begun, cooldown, random, true)
       fail(m.site, weight, begun, cooldown, random, false)
       m.dead = m.all.fails >= limit or (m.all.ok < 0.05 and m.all.n >= 8)
+    elseif outcome == 'late' then
+      fail(m.site, 1, begun, cooldown, random, true)
     else -- the proxy did its work, whatever the site thinks of it
       succeed(m.all, latency)
       if outcome == 'ban' then

@@ -30,6 +30,7 @@ type Page struct {
 	Header    http.Header
 	Body      []byte
 	FetchedAt time.Time
+	Refused   func() // tells who carried the page that it is the site's way to say no; nil when nobody asked
 }
 
 // Doc is a parsed page.

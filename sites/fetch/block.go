@@ -93,8 +93,8 @@ var (
 )
 
 // Inspect looks a parsed page over for signs that it is a refusal although
-// its status says otherwise. An *Error of class SoftBlock says why; nil says
-// that the page is good.
+// its status says otherwise. An *Error of class SoftBlock says why, and
+// Config.Refused hears of it; nil says that the page is good.
 func Inspect(def *definition.Definition, d *extract.Doc) error {
 	if def.Blocks.Off {
 		return nil
@@ -102,6 +102,9 @@ func Inspect(def *definition.Definition, d *extract.Doc) error {
 	s := Score(def, d)
 	if !s.Blocked() {
 		return nil
+	}
+	if d.Page.Refused != nil {
+		d.Page.Refused()
 	}
 	return &Error{Class: SoftBlock, URL: d.Page.Requested, Status: d.Page.Status, Err: errors.New("the page looks like a refusal: " + strings.Join(s.Reasons, ", "))}
 }

@@ -41,10 +41,13 @@ type Config struct {
 	Transport  http.RoundTripper // carries the requests. Defaults to a transport of its own without proxies.
 	Direct     http.RoundTripper // carries them when there is no proxy and the definition says direct. Defaults to one like that.
 	NoProxy    error             // what Transport's error is when it has no proxy. Defaults to none.
-	Pacer      Pacer             // Defaults to one in this process.
-	Patience   time.Duration     // the longest wait for a turn that Get sits out. Defaults to 250 ms.
-	Robots     *RobotsCache      // Defaults to one of its own.
-	Logger     *slog.Logger      // Defaults to none.
+	// Refused is told of an answer that turned out to be a refusal although its status says otherwise, after its body was
+	// read and closed, so that Transport can spare the site whom it does not want. Defaults to nobody.
+	Refused  func(*http.Response)
+	Pacer    Pacer         // Defaults to one in this process.
+	Patience time.Duration // the longest wait for a turn that Get sits out. Defaults to 250 ms.
+	Robots   *RobotsCache  // Defaults to one of its own.
+	Logger   *slog.Logger  // Defaults to none.
 }
 
 // Client gets pages of one site. It may be used by many goroutines.
@@ -135,6 +138,9 @@ func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, er
 	}
 	defer res.Body.Close()
 	page.URL, page.Status, page.Header, page.FetchedAt = res.Request.URL, res.StatusCode, res.Header, time.Now()
+	if c.cfg.Refused != nil {
+		page.Refused = func() { c.cfg.Refused(res) }
+	}
 	if err := c.judge(ctx, rawURL, kind, res); err != nil {
 		_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // keeps the connection
 		return page, err
