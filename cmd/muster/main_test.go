@@ -1,6 +1,8 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"testing"
@@ -21,7 +23,7 @@ func TestScript(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"waitfor": waitFor},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"waitfor": waitFor, "serve": serve},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("MUSTER_DATA_DIR", e.WorkDir+"/data")
 			// Never the Redis that this machine may have for other purposes.
@@ -33,6 +35,16 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 	})
+}
+
+// serve puts a folder on the web until the script ends, and its URL into SITE.
+func serve(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: serve DIR")
+	}
+	srv := httptest.NewServer(http.FileServer(http.Dir(ts.MkAbs(args[0]))))
+	ts.Defer(srv.Close)
+	ts.Setenv("SITE", srv.URL)
 }
 
 // waitFor waits until a file is there: the fact that a background command has

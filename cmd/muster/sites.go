@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -14,67 +15,120 @@ import (
 	"muster/sites/definition"
 )
 
+// sitesSetting says where definitions are, beside those that are shipped.
+var sitesSetting = settingFlag{name: "sites-dir", path: "sites.dir", usage: "read site definitions from `DIR` too"}
+
 func sitesCommand(env environment) *cli.Command {
-	settings := []settingFlag{{name: "sites-dir", path: "sites.dir", usage: "read site definitions from `DIR` too"}}
 	return &cli.Command{
 		Name:  "sites",
-		Usage: "list, show and check site definitions",
+		Usage: "write, show, check and test site definitions",
 		Subcommands: []*cli.Command{
 			{
 				Name:  "list",
 				Usage: "list the sites",
-				Flags: append(flagsOf(settings...), jsonFlag()),
+				Flags: append(flagsOf(sitesSetting), jsonFlag()),
 				Action: func(c *cli.Context) error {
 					if err := arguments(c, 0, 0); err != nil {
 						return err
 					}
-					loaded, err := loadConfig(env, c, settings...)
+					loaded, err := loadConfig(env, c, sitesSetting)
 					if err != nil {
 						return err
 					}
 					return listSites(env, loaded.Config, c.Bool("json"))
 				},
 			},
-			{
-				Name:      "show",
-				Usage:     "print the definition of a site",
-				ArgsUsage: "SITE",
-				Flags:     flagsOf(settings...),
-				Action: func(c *cli.Context) error {
-					if err := arguments(c, 1, 1); err != nil {
-						return err
-					}
-					loaded, err := loadConfig(env, c, settings...)
-					if err != nil {
-						return err
-					}
-					registry, err := orchestrator.LoadSites(loaded.Config)
-					if err != nil {
-						return err
-					}
-					def, err := registry.Definition(c.Args().First())
-					if err != nil {
-						return usageError{err}
-					}
-					_, err = env.stdout.Write(def.YAML())
-					return err
-				},
-			},
-			{
-				Name:      "check",
-				Usage:     "tell what is wrong with definitions: files, folders, or without any all that are known",
-				ArgsUsage: "[FILE-OR-DIR…]",
-				Flags:     flagsOf(settings...),
-				Action: func(c *cli.Context) error {
-					loaded, err := loadConfig(env, c, settings...)
-					if err != nil {
-						return err
-					}
-					return checkSites(env, loaded.Config, c.Args().Slice())
-				},
-			},
+			showSiteCommand(env),
+			checkSitesCommand(env),
+			testSitesCommand(env),
+			capturePageCommand(env),
 		},
 	}
+}
+
+func showSiteCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:      "show",
+		Usage:     "print the definition of a site",
+		ArgsUsage: "SITE-OR-FILE",
+		Flags: append(flagsOf(sitesSetting),
+			&cli.BoolFlag{Name: "origins", Usage: "every setting that holds, and where it comes from: default, the file's line, or a flag"},
+			&cli.StringFlag{Name: "base-url", Usage: "as with scrape: what --origins shows then"}, jsonFlag()),
+		Action: func(c *cli.Context) error {
+			if err := arguments(c, 1, 1); err != nil {
+				return err
+			}
+			if !c.Bool("origins") && (c.Bool("json") || c.String("base-url") != "") {
+				return usageError{errors.New("sites show: --json and --base-url belong to --origins")}
+			}
+			def, err := siteOf(env, c, c.Args().First())
+			if err != nil {
+				return err
+			}
+			if c.Bool("origins") {
+				return showOrigins(env, def, c.String("base-url"), c.Bool("json"))
+			}
+			_, err = env.stdout.Write(def.YAML())
+			return err
+		},
+	}
+}
+
+func checkSitesCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:      "check",
+		Usage:     "tell what is wrong with definitions: files, folders, or without any all that are known",
+		ArgsUsage: "[FILE-OR-DIR…]",
+		Description: `With --live it takes sites or files, gets one page of each kind (a sitemap, a
+listing page and the one after it, a detail page) directly, without a proxy,
+and shows what each yields: which field was found how often, by which
+alternative of its chain, and the first value.`,
+		Flags: append(flagsOf(sitesSetting),
+			&cli.BoolFlag{Name: "live", Usage: "get a page of each kind and show what comes out"}, baseURLFlag(), jsonFlag()),
+		Action: func(c *cli.Context) error {
+			if c.Bool("live") {
+				if err := arguments(c, 1, -1); err != nil {
+					return err
+				}
+				return checkLive(env, c)
+			}
+			if c.Bool("json") || c.String("base-url") != "" {
+				return usageError{errors.New("sites check: --json and --base-url belong to --live")}
+			}
+			loaded, err := loadConfig(env, c, sitesSetting)
+			if err != nil {
+				return err
+			}
+			return checkSites(env, loaded.Config, c.Args().Slice())
+		},
+	}
+}
+
+// siteOf is the definition of a site, or the one in a file.
+func siteOf(env environment, c *cli.Context, name string) (*definition.Definition, error) {
+	if ext := filepath.Ext(name); ext == ".yaml" || ext == ".yml" {
+		if _, err := os.Stat(name); err != nil {
+			return nil, usageError{fmt.Errorf("read site definition: %w", err)}
+		}
+		return definition.Load(name)
+	}
+	loaded, err := loadConfig(env, c, sitesSetting)
+	if err != nil {
+		return nil, err
+	}
+	registry, err := orchestrator.LoadSites(loaded.Config)
+	if err != nil {
+		return nil, err
+	}
+	def, err := registry.Definition(name)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return def, nil
+}
+
+func baseURLFlag() cli.Flag {
+	return &cli.StringFlag{Name: "base-url", Usage: "get the pages from `URL` in place of the site's own, as a local copy"}
 }
 
 func listSites(env environment, cfg config.Config, asJSON bool) error {

@@ -21,6 +21,7 @@ type decoder struct {
 	file     string
 	problems Problems
 	anchors  map[string]ast.Node
+	places   map[string]written // of every key that the file has
 	depth    int
 }
 
@@ -189,6 +190,15 @@ func (d *decoder) scalar(n ast.Node, key, want string) (string, bool) {
 	}
 }
 
+// isScalar tells whether n is a single text, number or truth.
+func (d *decoder) isScalar(n ast.Node) bool {
+	switch d.plain(n).(type) {
+	case *ast.StringNode, *ast.LiteralNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return true
+	}
+	return false
+}
+
 func kindOf(n ast.Node) string {
 	switch n.(type) {
 	case nil, *ast.NullNode:
@@ -222,6 +232,7 @@ func (d *decoder) into(n ast.Node, v reflect.Value, key string) {
 		return
 	}
 	defer func() { d.depth-- }()
+	d.places[key] = written{place(n), d.isScalar(n)}
 
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))

@@ -39,9 +39,11 @@ type Definition struct {
 	Proxy       Proxy             `yaml:"proxy"`
 	DependsOn   []string          `yaml:"depends_on"`
 
-	file   string
-	source []byte
-	rebase *url.URL // the base URL to use instead of BaseURL
+	file    string
+	source  []byte
+	places  map[string]written
+	shipped bool
+	rebase  *url.URL // the base URL to use instead of BaseURL
 }
 
 // Scope says which URLs belong to the site, apart from its hosts. It is asked
@@ -316,6 +318,9 @@ func defaults() *Definition {
 // File is where the definition was read from.
 func (d *Definition) File() string { return d.file }
 
+// IsShipped tells whether the definition comes with the program.
+func (d *Definition) IsShipped() bool { return d.shipped }
+
 // YAML is the text that the definition was read from. Parse of it gives an
 // equal definition, on any machine.
 func (d *Definition) YAML() []byte { return slices.Clone(d.source) }
@@ -346,6 +351,14 @@ func (d *Definition) Base() *url.URL {
 	}
 	u, _ := url.Parse(d.BaseURL) // checked at load
 	return u
+}
+
+// Rebased is the base URL that WithBase named, or "".
+func (d *Definition) Rebased() string {
+	if d.rebase == nil {
+		return ""
+	}
+	return d.rebase.String()
 }
 
 // WithBase returns a copy of d that runs against another copy of the site:

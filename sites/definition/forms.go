@@ -92,7 +92,7 @@ func (fs *Fields) decodeNode(d *decoder, n ast.Node, key string) {
 // mapping that holds the keys of a field and those of its only source.
 func (f *Field) decodeNode(d *decoder, n ast.Node, key string) {
 	if _, isList := d.plain(n).(*ast.SequenceNode); isList {
-		d.into(n, reflect.ValueOf(&f.Any).Elem(), key)
+		d.into(n, reflect.ValueOf(&f.Any).Elem(), join(key, "any"))
 		return
 	}
 	if !d.isMapping(n) {

@@ -21,7 +21,11 @@ var shipped embed.FS
 
 // Shipped returns the definitions that come with the program, by site.
 func Shipped() ([]*Definition, error) {
-	return loadDir(shipped, "shipped", "shipped")
+	defs, err := loadDir(shipped, "shipped", "shipped")
+	for _, d := range defs {
+		d.shipped = true
+	}
+	return defs, err
 }
 
 // Load reads the definition in a file. Its error is a Problems when the file
@@ -93,7 +97,7 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 
 // Parse reads a definition from data; file is the name that problems carry.
 func Parse(file string, data []byte) (*Definition, error) {
-	d := &decoder{file: file}
+	d := &decoder{file: file, places: map[string]written{}}
 	if len(data) > maxFile {
 		return nil, Problems{{File: file, At: Pos{1, 1}, Text: "longer than 1 MiB; that is no site definition"}}
 	}
@@ -110,5 +114,6 @@ func Parse(file string, data []byte) (*Definition, error) {
 	if len(d.problems) > 0 {
 		return nil, d.problems.sorted()
 	}
+	def.places = d.places
 	return def, nil
 }

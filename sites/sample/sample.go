@@ -8,7 +8,6 @@
 package sample
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,8 +16,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"muster/sites/definition"
 	"muster/sites/extract"
@@ -28,14 +29,44 @@ import (
 // Sample is a page and what it yields.
 type Sample struct {
 	URL         string            `json:"url"`
+	BaseURL     string            `json:"base_url,omitempty"`  // of the copy of the site that it comes from
+	Requested   string            `json:"requested,omitempty"` // when a redirect led to URL
 	Kind        string            `json:"kind"`
 	ContentType string            `json:"content_type,omitempty"`
+	LinkHeader  []string          `json:"link_header,omitempty"`
+	FetchedAt   time.Time         `json:"fetched_at,omitzero"`
 	Charset     string            `json:"charset,omitempty"`
 	Records     []json.RawMessage `json:"records"`
 	Invalid     []string          `json:"invalid,omitempty"` // problems of records that do not pass their checks
-	Links       []string          `json:"links,omitempty"`
+	Links       []string          `json:"links,omitempty"`   // kind and URL
 	Next        string            `json:"next,omitempty"`
 	Missing     []string          `json:"missing,omitempty"` // fields without a value on the whole page
+}
+
+// View is what a page yields, in full: a Sample, and how it came about.
+type View struct {
+	Sample
+	CharsetFrom string // how the charset was decided
+	Bytes       int
+	Fields      []Field
+}
+
+// Field is how a field of the records of a page was found.
+type Field struct {
+	Name  string         // record.field
+	Hits  map[string]int // how often which alternative gave the value; see extract.Result
+	First json.RawMessage
+}
+
+// Found is how many records have a value of the field, and how many there are.
+func (f Field) Found() (n, of int) {
+	for by, hits := range f.Hits {
+		of += hits
+		if by != "none" {
+			n += hits
+		}
+	}
+	return n, of
 }
 
 // Dir is the folder of a definition's samples: shop.pages beside shop.yaml.
@@ -43,228 +74,156 @@ func Dir(def *definition.Definition) string {
 	return strings.TrimSuffix(def.File(), filepath.Ext(def.File())) + ".pages"
 }
 
-// Of reads a page.
-func Of(def *definition.Definition, page extract.Page) (Sample, error) {
-	s := Sample{URL: page.URL.String(), Kind: page.Kind, ContentType: page.Header.Get("Content-Type"), Records: []json.RawMessage{}}
+// Of reads a page. A page that is refused, by its looks or by the definition,
+// is an error; the View has what is known of it all the same.
+func Of(def *definition.Definition, page extract.Page) (View, error) {
+	v := View{Bytes: len(page.Body), Sample: Sample{
+		URL: page.URL.String(), BaseURL: def.Rebased(), Kind: page.Kind, Records: []json.RawMessage{},
+		ContentType: page.Header.Get("Content-Type"), LinkHeader: page.Header.Values("Link"), FetchedAt: page.FetchedAt.UTC().Truncate(time.Second),
+	}}
+	if page.Requested != v.URL {
+		v.Requested = page.Requested
+	}
+	if page.Kind == definition.KindSitemap {
+		res, err := extract.Sitemap(def, page)
+		v.links(res)
+		return v, err
+	}
 	doc, err := extract.Parse(def, page)
 	if err != nil {
-		return s, err
+		return v, err
 	}
-	s.Charset = doc.Charset.Name
+	v.Charset, v.CharsetFrom = doc.Charset.Name, doc.Charset.From
 	if err := fetch.Inspect(def, doc); err != nil {
-		return s, err
+		return v, err
 	}
 	res, err := extract.Run(def, doc)
 	if err != nil {
-		return s, err
+		return v, err
 	}
-	if !extract.MustHave(def, doc) {
-		return s, errors.New("the page has none of must_have")
-	}
+	v.links(res)
 	for i := range res.Records {
 		line, err := res.Records[i].JSON()
 		if err != nil {
-			return s, err
+			return v, err
 		}
-		s.Records = append(s.Records, line)
+		v.Records = append(v.Records, line)
 	}
 	for _, r := range res.Invalid {
-		s.Invalid = append(s.Invalid, r.Type+": "+strings.Join(r.Problems, "; "))
+		v.Invalid = append(v.Invalid, r.Type+": "+strings.Join(r.Problems, "; "))
 	}
+	v.fields(def, res)
+	if !extract.MustHave(def, doc) {
+		why := "the page has none of must_have"
+		if fetch.NeedsScript(doc) {
+			why += "; it seems to need JavaScript, which is not run"
+		}
+		return v, errors.New(why)
+	}
+	return v, nil
+}
+
+func (v *View) links(res extract.Result) {
 	for _, l := range res.Links {
-		s.Links = append(s.Links, l.Kind+" "+l.URL)
+		v.Links = append(v.Links, l.Kind+" "+l.URL)
 	}
 	if res.Next != nil {
-		s.Next = res.Next.URL
+		v.Next = res.Next.URL
 	}
-	for field, hits := range res.Hits {
-		if len(hits) == 1 && hits["none"] > 0 {
-			s.Missing = append(s.Missing, field)
+}
+
+// fields books what is known of the fields, in the order of the definition.
+func (v *View) fields(def *definition.Definition, res extract.Result) {
+	for _, r := range def.RecordsFrom(v.Kind) {
+		for _, f := range r.Fields {
+			name := r.Name + "." + f.Name
+			hits := res.Hits[name]
+			if len(hits) == 0 {
+				continue // no record of this kind on the page
+			}
+			field := Field{Name: name, Hits: hits}
+			for _, rec := range append(slices.Clone(res.Records), res.Invalid...) {
+				i := slices.IndexFunc(rec.Fields, func(x extract.Value) bool { return x.Name == f.Name })
+				if rec.Type == r.Name && i >= 0 {
+					field.First, _ = json.Marshal(rec.Fields[i].Value) // what a field holds can be encoded
+					break
+				}
+			}
+			if len(hits) == 1 && hits["none"] > 0 {
+				v.Missing = append(v.Missing, name)
+			}
+			v.Fields = append(v.Fields, field)
 		}
 	}
-	slices.Sort(s.Missing)
-	return s, nil
+	slices.Sort(v.Missing)
 }
 
 // Save writes a page and what it yields as the sample of a name.
-func Save(def *definition.Definition, dir, name string, page extract.Page) (Sample, error) {
-	s, err := Of(def, page)
+func Save(def *definition.Definition, dir, name string, page extract.Page) (View, error) {
+	v, err := Of(def, page)
 	if err != nil {
-		return s, fmt.Errorf("read %s: %w", page.URL, err)
-	}
-	text, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return s, fmt.Errorf("encode sample: %w", err)
+		return v, fmt.Errorf("read %s: %w", page.URL, err)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return s, fmt.Errorf("make the folder of samples: %w", err)
+		return v, fmt.Errorf("make the folder of samples: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, name+".page"), page.Body, 0o644); err != nil {
-		return s, fmt.Errorf("save page: %w", err)
+		return v, fmt.Errorf("save page: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, name+".json"), append(text, '\n'), 0o644); err != nil {
-		return s, fmt.Errorf("save sample: %w", err)
-	}
-	return s, nil
+	return v, v.write(filepath.Join(dir, name+".json"))
 }
 
-// Capture fetches a page of a kind and saves it.
-func Capture(ctx context.Context, client *fetch.Client, def *definition.Definition, rawURL, kind, name string) (Sample, error) {
+func (s Sample) write(file string) error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode sample: %w", err)
+	}
+	if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("save sample: %w", err)
+	}
+	return nil
+}
+
+// Capture fetches a page of a kind and saves it in a folder.
+func Capture(ctx context.Context, client *fetch.Client, def *definition.Definition, rawURL, kind, dir, name string) (View, error) {
 	page, err := client.Get(ctx, rawURL, kind)
 	if err != nil {
-		return Sample{}, err
+		return View{}, err
 	}
-	return Save(def, Dir(def), name, page)
+	return Save(def, dir, name, page)
 }
 
-// Difference is a sample that the definition reads otherwise now.
-type Difference struct {
-	Name string
-	What string
+var notInName = regexp.MustCompile(`[^\pL\pN]+`)
+
+// NameFor makes the name of a sample of a page's kind and URL.
+func NameFor(kind string, u *url.URL) string {
+	words := strings.Trim(notInName.ReplaceAllString(u.Path+" "+u.RawQuery, "-"), "-")
+	if rs := []rune(words); len(rs) > 60 {
+		words = strings.Trim(string(rs[len(rs)-60:]), "-")
+	}
+	return strings.TrimSuffix(kind+"-"+words, "-")
 }
 
-// Test reads the samples in a folder again and returns how many there are
-// and which differ. A folder without samples is an error: it proves nothing.
-func Test(def *definition.Definition, dir string) (tested int, diffs []Difference, err error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
-	if err != nil {
-		return 0, nil, fmt.Errorf("list samples: %w", err)
-	}
-	if len(files) == 0 {
-		return 0, nil, fmt.Errorf("no samples in %s; capture some first", dir)
-	}
-	for _, f := range files {
-		name := strings.TrimSuffix(filepath.Base(f), ".json")
-		what, err := again(def, strings.TrimSuffix(f, ".json"))
-		if err != nil {
-			return tested, diffs, fmt.Errorf("sample %s: %w", name, err)
-		}
-		tested++
-		for _, w := range what {
-			diffs = append(diffs, Difference{name, w})
+// KindOf is what kind of page a URL most likely is: that of the start page
+// with this URL, else a detail page.
+func KindOf(def *definition.Definition, u *url.URL) string {
+	for _, p := range def.StartPages() {
+		start, err := url.Parse(p.URL)
+		if err == nil && def.Canonical(start) == def.Canonical(u) {
+			return p.Kind
 		}
 	}
-	return tested, diffs, nil
+	return definition.KindDetail
 }
 
-// again reads one sample and tells what is other than it was.
-func again(def *definition.Definition, path string) ([]string, error) {
-	text, err := os.ReadFile(path + ".json")
-	if err != nil {
-		return nil, err
+// header is what of a page's head was saved.
+func (s Sample) header() http.Header {
+	h := http.Header{}
+	if s.ContentType != "" {
+		h.Set("Content-Type", s.ContentType)
 	}
-	var want Sample
-	if err := json.Unmarshal(text, &want); err != nil {
-		return nil, err
+	for _, l := range s.LinkHeader {
+		h.Add("Link", l)
 	}
-	body, err := os.ReadFile(path + ".page")
-	if err != nil {
-		return nil, err
-	}
-	u, err := url.Parse(want.URL)
-	if err != nil {
-		return nil, err
-	}
-	header := http.Header{}
-	if want.ContentType != "" {
-		header.Set("Content-Type", want.ContentType)
-	}
-	got, err := Of(def, extract.Page{URL: u, Requested: want.URL, Kind: want.Kind, Status: http.StatusOK, Header: header, Body: body})
-	if err != nil {
-		return []string{"the page is refused: " + err.Error()}, nil
-	}
-	return compare(want, got), nil
-}
-
-func compare(want, got Sample) []string {
-	var diffs []string
-	if len(want.Records) != len(got.Records) {
-		diffs = append(diffs, fmt.Sprintf("%d records, want %d", len(got.Records), len(want.Records)))
-	}
-	for i := range min(len(want.Records), len(got.Records)) {
-		diffs = append(diffs, fields(i, want.Records[i], got.Records[i])...)
-	}
-	for _, c := range []struct {
-		what      string
-		want, got any
-	}{{"next", want.Next, got.Next}, {"links", want.Links, got.Links}, {"charset", want.Charset, got.Charset}, {"invalid", want.Invalid, got.Invalid}} {
-		if w, g := fmt.Sprint(c.want), fmt.Sprint(c.got); w != g {
-			diffs = append(diffs, fmt.Sprintf("%s is %s, want %s", c.what, g, w))
-		}
-	}
-	return diffs
-}
-
-// fields tells the fields in which two records differ.
-func fields(i int, want, got json.RawMessage) []string {
-	var w, g map[string]json.RawMessage
-	if err := errors.Join(json.Unmarshal(want, &w), json.Unmarshal(got, &g)); err != nil {
-		return []string{fmt.Sprintf("record %d cannot be read: %v", i, err)}
-	}
-	names := map[string]bool{}
-	for n := range w {
-		names[n] = true
-	}
-	for n := range g {
-		names[n] = true
-	}
-	var diffs []string
-	for n := range names {
-		if !bytes.Equal(compact(w[n]), compact(g[n])) {
-			diffs = append(diffs, fmt.Sprintf("record %d: %s is %s, want %s", i, n, shown(g[n]), shown(w[n])))
-		}
-	}
-	slices.Sort(diffs)
-	return diffs
-}
-
-func compact(raw json.RawMessage) []byte {
-	var b bytes.Buffer
-	if json.Compact(&b, raw) != nil {
-		return raw
-	}
-	return b.Bytes()
-}
-
-func shown(raw json.RawMessage) string {
-	if raw == nil {
-		return "missing"
-	}
-	return string(compact(raw))
-}
-
-// Live fetches a start page and one page of each other kind that it leads to,
-// and returns what they yield. It stops at the first page that cannot be had.
-func Live(ctx context.Context, client *fetch.Client, def *definition.Definition) ([]Sample, error) {
-	var samples []Sample
-	starts := def.StartPages()
-	seen := map[string]bool{}
-	for _, p := range starts {
-		if p.Kind == definition.KindSitemap || seen[p.Kind] {
-			continue
-		}
-		front := []extract.Link{{URL: p.URL, Kind: p.Kind}}
-		for len(front) > 0 {
-			l := front[0]
-			front = front[1:]
-			if seen[l.Kind] {
-				continue
-			}
-			seen[l.Kind] = true
-			page, err := client.Get(ctx, l.URL, l.Kind)
-			if err != nil {
-				return samples, fmt.Errorf("%s page %s: %w", l.Kind, l.URL, err)
-			}
-			s, err := Of(def, page)
-			if err != nil {
-				return samples, fmt.Errorf("%s page %s: %w", l.Kind, l.URL, err)
-			}
-			samples = append(samples, s)
-			for _, ref := range s.Links {
-				kind, at, _ := strings.Cut(ref, " ")
-				front = append(front, extract.Link{URL: at, Kind: kind})
-			}
-		}
-	}
-	return samples, nil
+	return h
 }

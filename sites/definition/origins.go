@@ -1,0 +1,149 @@
+package definition
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Setting is one value of a definition that holds, and where it comes from.
+type Setting struct {
+	Key   string `json:"key"` // as in the file, such as politeness.delay
+	Value string `json:"value"`
+	From  string `json:"from"` // default, or file:line
+}
+
+// DefaultOrigin is where a setting comes from that the file does not have.
+const DefaultOrigin = "default"
+
+// Settings lists every setting that has a value, in the order of the schema.
+func (d *Definition) Settings() []Setting {
+	s := settings{file: d.file, places: d.places}
+	s.add("", reflect.ValueOf(*d))
+	return s.list
+}
+
+// written is where a value stands in the file.
+type written struct {
+	at    Pos
+	short bool // it is a single text or number, not a mapping or a list
+}
+
+type settings struct {
+	file   string
+	places map[string]written
+	list   []Setting
+}
+
+// add lists what is in v, under key.
+func (s *settings) add(key string, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			s.add(key, v.Elem())
+		}
+		return
+	case reflect.Map:
+		for _, k := range sortedKeys(v.Interface().(map[string]string)) { // there are no others
+			s.leaf(join(key, k), v.MapIndex(reflect.ValueOf(k)).String())
+		}
+		return
+	case reflect.Slice:
+		s.slice(key, v)
+		return
+	case reflect.Struct:
+	default:
+		s.leaf(key, scalarText(v))
+		return
+	}
+	switch x := v.Interface().(type) {
+	case Selector:
+		s.leaf(key, x.Text)
+	case Pattern:
+		if !x.IsZero() {
+			s.leaf(key, x.String())
+		}
+	case Path:
+		s.leaf(key, x.Text)
+	default:
+		for i := range v.NumField() {
+			if name := v.Type().Field(i).Tag.Get("yaml"); name != "" {
+				s.add(join(key, name), v.Field(i))
+			}
+		}
+	}
+}
+
+func (s *settings) slice(key string, v reflect.Value) {
+	for i := range v.Len() {
+		at := fmt.Sprintf("%s[%d]", key, i)
+		switch x := v.Index(i).Interface().(type) {
+		case Record:
+			at = join(key, x.Name)
+		case Field:
+			at = join(key, x.Name)
+		case Source:
+			if field, isAny := strings.CutSuffix(key, ".any"); isAny && v.Len() == 1 {
+				at = field // its keys stand beside those of the field
+			}
+		}
+		if e := v.Index(i); e.Kind() == reflect.String && v.Len() == 1 && s.places[key].short {
+			s.leaf(key, e.String())
+		} else {
+			s.add(at, e)
+		}
+	}
+}
+
+// leaf lists a single value. Nothing is no setting.
+func (s *settings) leaf(key, value string) {
+	from, given := s.origin(key)
+	if value == "" || !given && inner(key, value) {
+		return
+	}
+	s.list = append(s.list, Setting{key, value, from})
+}
+
+// inner tells whether a default is not worth showing: what does not apply to
+// a start page, a link or a field, or only repeats what holds for the site.
+func inner(key, value string) bool {
+	if strings.Contains(key, ".fields.") && (strings.HasSuffix(key, ".of") || strings.HasSuffix(key, ".locale")) {
+		return true
+	}
+	nothing := value == "0" || value == "0s" || value == "false"
+	section, _, _ := strings.Cut(key, ".")
+	return nothing && (strings.HasPrefix(section, "start") || section == "listing" || section == "detail" || section == "records")
+}
+
+// origin is where a key stands in the file. What can be written shortly, as
+// one text, stands where that text does.
+func (s *settings) origin(key string) (from string, given bool) {
+	for at := key; at != ""; {
+		if w, ok := s.places[at]; ok && (at == key || w.short) {
+			return fmt.Sprintf("%s:%d", s.file, w.at.Line), true
+		}
+		i := strings.LastIndexAny(at, ".[")
+		if i < 0 || !shortly(at[i:]) {
+			break
+		}
+		at = at[:i]
+	}
+	return DefaultOrigin, false
+}
+
+// shortly tells whether a key may be left out, with only its value written.
+func shortly(key string) bool {
+	return key == ".css" || key == ".url" || key == ".any" || strings.HasPrefix(key, "[")
+}
+
+func scalarText(v reflect.Value) string {
+	switch x := v.Interface().(type) {
+	case time.Duration:
+		return x.String()
+	case Size:
+		return strconv.FormatInt(int64(x), 10)
+	}
+	return fmt.Sprint(v.Interface())
+}

@@ -1,0 +1,195 @@
+package sample
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+)
+
+// Difference is one thing that a definition reads otherwise than the sample
+// says.
+type Difference struct {
+	Sample string `json:"sample"`
+	What   string `json:"what"` // such as product 3 price, next, links
+	Want   string `json:"want"`
+	Got    string `json:"got"`
+}
+
+// Test reads the samples in a folder again and returns the names of those
+// that there are and what differs. A folder without samples is an error: it
+// proves nothing.
+func Test(def *definition.Definition, dir string) (names []string, diffs []Difference, err error) {
+	err = each(dir, func(name, path string) error {
+		want, got, rerr := again(def, path)
+		names = append(names, name)
+		if rerr != nil {
+			var broken *brokenError
+			if errors.As(rerr, &broken) {
+				return rerr
+			}
+			diffs = append(diffs, Difference{Sample: name, What: "the page", Want: "to be read", Got: rerr.Error()})
+			return nil
+		}
+		for _, d := range compare(want, got.Sample) {
+			d.Sample = name
+			diffs = append(diffs, d)
+		}
+		return nil
+	})
+	return names, diffs, err
+}
+
+// Accept makes what the definition reads now what the samples in a folder
+// say, and returns their names.
+func Accept(def *definition.Definition, dir string) (names []string, err error) {
+	err = each(dir, func(name, path string) error {
+		_, got, err := again(def, path)
+		if err != nil {
+			return err
+		}
+		names = append(names, name)
+		return got.write(path + ".json")
+	})
+	return names, err
+}
+
+// each calls fn with the name of every sample of a folder, and its path
+// without the extension.
+func each(dir string, fn func(name, path string) error) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("list samples: %w", err)
+	}
+	found := false
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".json")
+		if !ok || e.IsDir() {
+			continue
+		}
+		found = true
+		if err := fn(name, filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("sample %s: %w", filepath.Join(dir, name+".json"), err)
+		}
+	}
+	if !found {
+		return fmt.Errorf("no samples in %s; save one with muster sites capture", dir)
+	}
+	return nil
+}
+
+// brokenError says that a sample itself cannot be used.
+type brokenError struct{ error }
+
+func (e *brokenError) Unwrap() error { return e.error }
+
+// again reads one sample: what it says, and what the definition says now.
+func again(def *definition.Definition, path string) (want Sample, got View, err error) {
+	text, err := os.ReadFile(path + ".json")
+	if err != nil {
+		return want, got, &brokenError{err}
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&want); err != nil {
+		return want, got, &brokenError{fmt.Errorf("is no sample: %w", err)}
+	}
+	body, err := os.ReadFile(path + ".page")
+	if err != nil {
+		return want, got, &brokenError{fmt.Errorf("its page is not there: %w", err)}
+	}
+	u, err := url.Parse(want.URL)
+	if err != nil || u.Host == "" {
+		return want, got, &brokenError{fmt.Errorf("%q is not the URL of a page", want.URL)}
+	}
+	if def, err = def.WithBase(want.BaseURL); err != nil {
+		return want, got, &brokenError{err}
+	}
+	got, err = Of(def, extract.Page{
+		URL: u, Requested: cmp.Or(want.Requested, want.URL), Kind: want.Kind, Status: http.StatusOK,
+		Header: want.header(), Body: body, FetchedAt: want.FetchedAt,
+	})
+	return want, got, err
+}
+
+// compare tells what is other than it should be, from the record down to the
+// field.
+func compare(want, got Sample) []Difference {
+	var diffs []Difference
+	add := func(what, want, got string) {
+		if want != got {
+			diffs = append(diffs, Difference{What: what, Want: want, Got: got})
+		}
+	}
+	add("number of records", fmt.Sprint(len(want.Records)), fmt.Sprint(len(got.Records)))
+	for i := range min(len(want.Records), len(got.Records)) {
+		diffs = append(diffs, fields(i, want.Records[i], got.Records[i])...)
+	}
+	add("next", orNone(want.Next), orNone(got.Next))
+	add("charset", orNone(want.Charset), orNone(got.Charset))
+	for _, list := range []struct {
+		what      string
+		want, got []string
+	}{{"link", want.Links, got.Links}, {"invalid record", want.Invalid, got.Invalid}} {
+		for _, l := range list.want {
+			if !slices.Contains(list.got, l) {
+				add(list.what, l, "none such")
+			}
+		}
+		for _, l := range list.got {
+			if !slices.Contains(list.want, l) {
+				add(list.what, "none such", l)
+			}
+		}
+	}
+	return diffs
+}
+
+func orNone(s string) string { return cmp.Or(s, "none") }
+
+// fields tells the fields in which two records differ.
+func fields(i int, want, got json.RawMessage) []Difference {
+	var w, g map[string]json.RawMessage
+	if err := errors.Join(json.Unmarshal(want, &w), json.Unmarshal(got, &g)); err != nil {
+		return []Difference{{What: fmt.Sprintf("record %d", i+1), Want: "an object", Got: err.Error()}}
+	}
+	var typ string
+	if json.Unmarshal(w["_type"], &typ) != nil || typ == "" {
+		typ = "record"
+	}
+	all := maps.Clone(w)
+	maps.Copy(all, g)
+	var diffs []Difference
+	for _, n := range slices.Sorted(maps.Keys(all)) {
+		if !bytes.Equal(compact(w[n]), compact(g[n])) {
+			diffs = append(diffs, Difference{What: fmt.Sprintf("%s %d, %s", typ, i+1, n), Want: shown(w[n]), Got: shown(g[n])})
+		}
+	}
+	return diffs
+}
+
+func compact(raw json.RawMessage) []byte {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return raw
+	}
+	return b.Bytes()
+}
+
+func shown(raw json.RawMessage) string {
+	if raw == nil {
+		return "nothing"
+	}
+	return string(compact(raw))
+}
