@@ -170,7 +170,7 @@ func (e *Engine) failFast(ctx context.Context, fl *flow, g *graph.Graph, id grap
 
 // Workers returns the live workers.
 func (e *Engine) Workers(ctx context.Context) ([]WorkerInfo, error) {
-	names, err := e.store.Beat(ctx, "", nil, deadAfter)
+	names, _, err := e.store.Beat(ctx, "", nil, deadAfter)
 	if err != nil {
 		return nil, err
 	}
@@ -341,7 +341,70 @@ func (e *Engine) ExpireWorkers(ctx context.Context, workers []string) error {
 			errs = append(errs, e.lost(ctx, h))
 		}
 	}
+	return errors.Join(append(errs, e.takeBack(ctx))...)
+}
+
+// takeBack makes runnable again what a dead worker took from a queue and did not get to begin. Which
+// worker took a task is written nowhere: a live one that is about to begin it finds it stale, and
+// drops it.
+func (e *Engine) takeBack(ctx context.Context) error {
+	holders, err := e.running(ctx)
+	if err != nil {
+		return err
+	}
+	runs := make(map[string]bool, len(holders))
+	for _, h := range holders {
+		runs[h.Flow.ID+"/"+h.Node] = true
+	}
+	in := asynq.NewInspectorFromRedisClient(e.store.Redis())
+	queues, err := in.Queues()
+	if err != nil {
+		return fmt.Errorf("list queues: %w", err)
+	}
+	var errs []error
+	for _, q := range queues {
+		for page := 1; ; page++ {
+			const size = 1000
+			active, err := in.ListActiveTasks(q, asynq.PageSize(size), asynq.Page(page))
+			if err != nil {
+				errs = append(errs, fmt.Errorf("list active tasks of queue %s: %w", q, err))
+				break
+			}
+			for _, t := range active {
+				if wf, node, epoch, err := parseDelivery(t.ID); err == nil && !runs[wf+"/"+node] {
+					errs = append(errs, e.reissue(ctx, wf, node, epoch))
+				}
+			}
+			if len(active) < size {
+				break
+			}
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// reissue hands a node over once more under a new epoch, unless it has begun.
+func (e *Engine) reissue(ctx context.Context, wf, node string, epoch int) error {
+	f, err := e.store.Flow(ctx, wf)
+	if err != nil {
+		return err
+	}
+	if epoch, err = e.store.Reissue(ctx, f, node, epoch); err != nil || epoch < 0 {
+		return err
+	}
+	fl, err := e.load(ctx, wf)
+	if err != nil {
+		return err
+	}
+	id, err := graph.ParseID(node)
+	if err != nil {
+		return err
+	}
+	g, err := e.graphOf(ctx, f, id.Scope)
+	if err != nil {
+		return err
+	}
+	return e.deliver(ctx, fl, []delivery{newDelivery(fl, g, id, epoch)})
 }
 
 // mostLost is how many workers a node may take with it.

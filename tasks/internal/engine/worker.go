@@ -140,7 +140,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Unlock()
 	w.started = time.Now()
 
-	if _, err := w.beat(ctx); err != nil {
+	if _, _, err := w.beat(ctx); err != nil {
 		return fmt.Errorf("start worker: %w", err)
 	}
 	srv := asynq.NewServerFromRedisClient(w.seam, asynq.Config{
@@ -303,7 +303,7 @@ func (w *Worker) hear(message string) {
 	}
 }
 
-func (w *Worker) beat(ctx context.Context) ([]string, error) {
+func (w *Worker) beat(ctx context.Context) (live, silent []string, err error) {
 	host, _ := os.Hostname()
 	names := slices.Sorted(maps.Keys(w.handlers))
 	return w.e.store.Beat(ctx, w.cfg.Name, WorkerInfo{Name: w.cfg.Name, Host: host, PID: w.cfg.PID, Queues: w.cfg.Queues,
@@ -320,9 +320,12 @@ func (w *Worker) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		live, err := w.beat(ctx)
+		live, silent, err := w.beat(ctx)
 		if err == nil {
 			err = w.reap(ctx, live)
+		}
+		if err == nil && len(silent) > 0 {
+			err = w.e.takeBack(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
 			w.log.Warn("watch over workers failed", "error", err)
@@ -460,6 +463,7 @@ func (e *Engine) deliverAgain(ctx context.Context, fl *flow, g *graph.Graph, id 
 	if err != nil {
 		return err
 	}
+	hold := holdFirst
 	if len(had) > 0 {
 		at, err := e.whereabouts(d)
 		if err != nil {
@@ -478,9 +482,11 @@ func (e *Engine) deliverAgain(ctx context.Context, fl *flow, g *graph.Graph, id 
 			if _, err := e.queue.send(ctx, []delivery{d}); err != nil {
 				return err
 			}
+		default:
+			hold = holdThen
 		}
 	}
-	return e.store.Hold(ctx, fl.Flow, []store.Handed{{Node: d.node, Epoch: d.epoch}}, time.Now().Add(holdThen))
+	return e.store.Hold(ctx, fl.Flow, []store.Handed{{Node: d.node, Epoch: d.epoch}}, time.Now().Add(hold))
 }
 
 // projectEvery is how often the progress keys of a workflow are written.

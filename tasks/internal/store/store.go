@@ -656,22 +656,24 @@ func (s *Store) Allow(ctx context.Context, task string, n int, per time.Duration
 	return time.Duration(ms-now%ms) * time.Millisecond, nil
 }
 
-// Beat records that a worker lives and returns the live workers. An empty name only reads.
-func (s *Store) Beat(ctx context.Context, name string, info any, dead time.Duration) ([]string, error) {
+// Beat records that a worker lives and returns the live workers, and those found silent, which no other
+// call tells of. An empty name only reads who lives.
+func (s *Store) Beat(ctx context.Context, name string, info any, dead time.Duration) (live, silent []string, err error) {
 	if name != "" {
 		raw, err := json.Marshal(info)
 		if err != nil {
-			return nil, fmt.Errorf("encode worker info: %w", err)
+			return nil, nil, fmt.Errorf("encode worker info: %w", err)
 		}
 		if err := s.rdb.Set(ctx, workerKey(name), raw, dead).Err(); err != nil {
-			return nil, fmt.Errorf("write worker info: %w", err)
+			return nil, nil, fmt.Errorf("write worker info: %w", err)
 		}
 	}
 	res, err := beatCmd.Run(ctx, s.scripts, []string{workersKey}, name, dead.Milliseconds()).StringSlice()
 	if err != nil {
-		return nil, fmt.Errorf("beat: %w", err)
+		return nil, nil, fmt.Errorf("beat: %w", err)
 	}
-	return res[1:], nil
+	n := 1 + int(toInt(res[0]))
+	return res[n:], res[1:n], nil
 }
 
 // Bye takes a worker out of the live ones.

@@ -1,11 +1,17 @@
--- beat says that a worker lives, and returns who else does.
+-- beat says that a worker lives, and returns who else does and who has fallen silent.
 -- KEYS[1] workers
 -- ARGV[1] name, or '' only to read, [2] ms of silence after which a worker is dead
--- returns {now, live workers…}
+-- returns {number of the dead n, n dead workers…, live workers…}; to the one that takes them out the
+-- dead are told, once
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-if ARGV[1] ~= '' then redis.call('ZADD', KEYS[1], now, ARGV[1]) end
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - tonumber(ARGV[2]))
-local out = redis.call('ZRANGE', KEYS[1], 0, -1)
-table.insert(out, 1, string.format('%d', now))
+local silent = '(' .. string.format('%d', now - tonumber(ARGV[2]))
+local out = {}
+if ARGV[1] ~= '' then
+  redis.call('ZADD', KEYS[1], now, ARGV[1])
+  out = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', silent)
+  redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', silent)
+end
+table.insert(out, 1, string.format('%d', #out))
+for _, w in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], string.sub(silent, 2), '+inf')) do out[#out + 1] = w end
 return out
