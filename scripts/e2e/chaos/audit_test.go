@@ -1,0 +1,186 @@
+//go:build e2e && unix
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+	"muster/tasks/facttest"
+)
+
+// audit looks through what workflows and workers have left.
+type audit struct {
+	t     *testing.T
+	f     *fleet
+	c     *tasks.Client
+	ctx   context.Context
+	nodes int
+	runs  int
+	again int // runs of what was in flight when something was killed
+}
+
+func (f *fleet) audit(ctx context.Context, t *testing.T, c *tasks.Client) *audit {
+	return &audit{t: t, f: f, c: c, ctx: ctx}
+}
+
+// ended wants all nodes of all workflows to be terminal.
+func (a *audit) ended(runs []*tasks.AsyncResult[int]) {
+	a.t.Helper()
+	for _, run := range runs {
+		for {
+			p, err := run.Progress(a.ctx)
+			if err == nil && p.Ended {
+				break
+			}
+			select {
+			case <-a.ctx.Done():
+				nodes, _ := a.c.Nodes(a.t.Context(), run.ID())
+				a.t.Fatalf("workflow %s has not ended: %+v, %v, nodes %+v", run.ID(), p, err, nodes)
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		nodes, err := a.c.Nodes(a.ctx, run.ID())
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		for _, n := range nodes {
+			if !n.Status.Terminal() {
+				a.t.Errorf("node %s of workflow %s is %s", n.ID, run.ID(), n.Status)
+			}
+		}
+	}
+}
+
+// runsOnce wants that every node ran as often as it made attempts, each time on the same input; a run
+// beyond that must be of what a worker had in flight when it was killed, which is at most its slots.
+func (a *audit) runsOnce(results []*tasks.AsyncResult[int]) {
+	a.t.Helper()
+	type attempt struct {
+		key string
+		n   int
+	}
+	ran := map[attempt][]string{} // by whom
+	input := map[string]string{}
+	for _, name := range a.f.names {
+		for _, e := range readJournal(a.t, a.f.dir, name) {
+			a.runs++
+			ran[attempt{e.key, e.attempt}] = append(ran[attempt{e.key, e.attempt}], name)
+			if was, ok := input[e.key]; ok && was != e.input {
+				a.t.Errorf("node %s ran on two inputs, %s and %s", e.key, was, e.input)
+			}
+			input[e.key] = e.input
+		}
+	}
+	lost := map[string]int{} // runs that did not count, by worker
+	for at, by := range ran {
+		if len(by) == 1 {
+			continue
+		}
+		a.again += len(by) - 1
+		sound := 0
+		for _, name := range by {
+			if a.f.doomed[name] {
+				lost[name]++
+			} else {
+				sound++
+			}
+		}
+		if sound > 1 {
+			a.t.Errorf("attempt %d of node %s ran on %v: more than one of them was never killed", at.n, at.key, by)
+		}
+		if sound == 0 {
+			lost[by[0]]-- // one of them counts; whose does not matter to the sum
+		}
+	}
+	sum := 0
+	for _, n := range lost {
+		sum += n
+	}
+	if most := slots * len(a.f.doomed); sum > most {
+		a.t.Errorf("%d runs were repeated, more than the %d that can have been in flight in the %d workers killed", sum, most, len(a.f.doomed))
+	}
+	for _, run := range results {
+		nodes, err := a.c.Nodes(a.ctx, run.ID())
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		a.nodes += len(nodes)
+		for _, n := range nodes {
+			if strings.HasPrefix(n.Task, "(") || n.Status != tasks.Success && n.Status != tasks.Failed {
+				continue
+			}
+			for i := 1; i <= n.Attempts; i++ {
+				if len(ran[attempt{run.ID() + "." + n.ID, i}]) == 0 && n.Failure == nil {
+					a.t.Errorf("node %s of workflow %s is %s after %d attempts, but attempt %d is in no journal", n.ID, run.ID(), n.Status, n.Attempts, i)
+				}
+			}
+			if len(ran[attempt{run.ID() + "." + n.ID, n.Attempts + 1}]) > 0 {
+				a.t.Errorf("node %s of workflow %s ran after it had ended", n.ID, run.ID())
+			}
+		}
+	}
+}
+
+// fixed are the keys of a fleet that are there for good, whatever it runs.
+var fixed = []string{
+	"muster:shards", "muster:workers", "asynq:queues", "asynq:servers", "asynq:workers",
+	"asynq:{default}:processed", "asynq:{default}:failed",
+}
+
+// noLeftovers wants that no key is there for good but the fixed ones, and that asynq is empty. What a
+// killed worker had taken from asynq's queue stays there until asynq misses it: two minutes, which are
+// made to pass.
+func (a *audit) noLeftovers(rdb redis.UniversalClient) {
+	a.t.Helper()
+	ctx := a.t.Context()
+	leases := "asynq:{default}:lease"
+	w, err := a.f.start("")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	w.stop()
+	for _, id := range rdb.ZRange(ctx, leases, 0, -1).Val() {
+		rdb.ZAddXX(ctx, leases, redis.Z{Score: 1, Member: id})
+	}
+	w, err = a.f.start("")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var left []string
+	facttest.Eventually(a.t, "asynq has nothing left", func() bool {
+		left = forGood(ctx, a.t, rdb)
+		return len(left) == 0
+	})
+	w.stop()
+	if left = forGood(ctx, a.t, rdb); len(left) > 0 {
+		a.t.Errorf("keys without an expiry: %v", left)
+	}
+}
+
+// forGood returns the keys without an expiry that are not fixed.
+func forGood(ctx context.Context, t *testing.T, rdb redis.UniversalClient) []string {
+	t.Helper()
+	known := map[string]bool{}
+	for _, k := range fixed {
+		known[k] = true
+	}
+	var left []string
+	scan := rdb.Scan(ctx, 0, "*", 1000).Iterator()
+	for scan.Next(ctx) {
+		k := scan.Val()
+		if ttl, err := rdb.PTTL(ctx, k).Result(); err == nil && ttl == -1 && !known[k] {
+			left = append(left, fmt.Sprint(k, " ", rdb.Type(ctx, k).Val()))
+		}
+	}
+	if err := scan.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return left
+}

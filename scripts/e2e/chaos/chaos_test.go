@@ -1,0 +1,208 @@
+//go:build e2e && unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+const (
+	workflows = 300
+	inAll     = 24 * time.Second // until the last is sent, and the last worker killed
+	lanes     = 4                // worker processes at a time
+	freezeFor = 12 * time.Second // longer than the silence that others wait for
+)
+
+// TestChaos sends nested workflows of every kind to four worker processes. They are killed at random and
+// at named points; one is frozen until its work has been given to others, and goes on; Redis is killed
+// and started again on its log.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	r := seed(t)
+	srv := redistest.Server(t, "appendonly", "yes", "appendfsync", "always")
+	c := connect(t, srv.URL())
+	f := newFleet(t, srv.URL())
+	began := time.Now()
+
+	ctx, cancel := context.WithTimeout(t.Context(), inAll)
+	defer cancel()
+	plans := make(chan string, 1000)
+	deaths := map[string]int{}
+	var mu sync.Mutex // guards deaths
+	go func() {
+		defer close(plans)
+		for i := range cap(plans) {
+			// Every other worker dies from outside; the others at each point in turn.
+			plan := ""
+			if i%2 == 1 {
+				plan = fmt.Sprintf("%s %d", points[i/2%len(points)], 1+rand.IntN(8))
+			}
+			plans <- plan
+		}
+	}()
+	var crew sync.WaitGroup
+	for lane := range lanes {
+		rng := rand.New(rand.NewPCG(r.Uint64(), uint64(lane)))
+		crew.Go(func() {
+			for ctx.Err() == nil {
+				plan := <-plans
+				w, err := f.start(plan)
+				if err != nil {
+					t.Errorf("start worker: %v", err)
+					return
+				}
+				f.doom(w)
+				select {
+				case <-w.done:
+				case <-time.After(time.Duration(800+rng.IntN(2500)) * time.Millisecond):
+					plan = "from outside"
+				}
+				w.kill()
+				mu.Lock()
+				deaths[pointOf(plan)]++
+				mu.Unlock()
+				if rng.IntN(2) == 0 { // half of them have a supervisor
+					if err := insist(t.Context(), func(ctx context.Context) error { return tasks.ExpireLeases(ctx, c, w.name) }); err != nil {
+						t.Errorf("expire leases: %v", err)
+					}
+				}
+			}
+		})
+	}
+	crew.Go(func() { f.freezeOne(ctx, t) })
+	crew.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(inAll / 2):
+		}
+		srv.Kill()
+		srv.Start()
+	})
+
+	all := make([]wanted, workflows)
+	runs := make([]*tasks.AsyncResult[int], workflows)
+	for i := range all {
+		all[i] = growRoot(r)
+		err := insist(t.Context(), func(ctx context.Context) error {
+			id := fmt.Sprintf("chaos-%03d", i)
+			run, err := all[i].sig.Send(ctx, c, tasks.ID(id), tasks.Retention(10*time.Minute))
+			if errors.Is(err, tasks.ErrDuplicate) { // its answer got lost
+				run, err = tasks.Attach[int](c, id), nil
+			}
+			runs[i] = run
+			return err
+		})
+		if err != nil {
+			t.Fatalf("send workflow %d: %v", i, err)
+		}
+		select {
+		case <-time.After(time.Until(began.Add(inAll * time.Duration(i) / workflows))):
+		case <-t.Context().Done():
+			return
+		}
+	}
+	crew.Wait()
+	var last []*worker
+	for range lanes {
+		w, err := f.start("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = append(last, w)
+	}
+	limit, cancelWait := context.WithTimeout(t.Context(), waitLimit)
+	defer cancelWait()
+	for i, run := range runs {
+		got, err := run.Wait(limit)
+		var failure *tasks.Failure
+		switch {
+		case all[i].fails && (!errors.As(err, &failure) || failure.Message != errWanted.Error()):
+			t.Errorf("workflow %d yielded %d, %v, want its failure", i, got, err)
+		case !all[i].fails && (err != nil || got != all[i].value):
+			t.Errorf("workflow %d yielded %d, %v, want %d", i, got, err, all[i].value)
+		}
+	}
+	a := f.audit(limit, t, c)
+	a.ended(runs)
+	took := time.Since(began)
+	for _, w := range last {
+		w.stop()
+	}
+	a.runsOnce(runs)
+	a.noLeftovers(srv.Client())
+	mu.Lock()
+	defer mu.Unlock()
+	for _, p := range append(points, "from outside") {
+		if deaths[p] == 0 {
+			t.Errorf("no worker died %s", p)
+		}
+	}
+	t.Logf("%d workflows, %d nodes, %d runs, %d of them again; deaths: %v; all ended after %s",
+		workflows, a.nodes, a.runs, a.again, deaths, took.Round(100*time.Millisecond))
+	if t.Failed() {
+		t.Log(f.logs())
+	}
+}
+
+func pointOf(plan string) string {
+	for _, p := range points {
+		if len(plan) > len(p) && plan[:len(p)] == p {
+			return p
+		}
+	}
+	return plan
+}
+
+// insist repeats what an outage of Redis can make fail.
+func insist(ctx context.Context, do func(context.Context) error) error {
+	for try := 0; ; try++ {
+		err := do(ctx)
+		if err == nil || try == 100 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// freezeOne stops a worker in the middle of its work for longer than others wait for it.
+func (f *fleet) freezeOne(ctx context.Context, t *testing.T) {
+	w, err := f.start("")
+	if err != nil {
+		t.Errorf("start worker: %v", err)
+		return
+	}
+	f.doom(w)
+	select {
+	case <-ctx.Done():
+	case <-time.After(4 * time.Second):
+	}
+	if err := w.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Errorf("freeze worker: %v", err)
+	}
+	select {
+	case <-t.Context().Done():
+	case <-time.After(freezeFor):
+	}
+	if err := w.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Errorf("thaw worker: %v", err)
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(4 * time.Second):
+	}
+	w.stop()
+}

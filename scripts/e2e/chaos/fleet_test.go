@@ -1,0 +1,147 @@
+//go:build e2e && unix
+
+package chaos
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"muster/tasks"
+)
+
+// fleet is the worker processes of a test, those that live and those that are dead.
+type fleet struct {
+	t   *testing.T
+	url string
+	dir string // of the journals and logs
+
+	mu      sync.Mutex // guards the fields below
+	names   []string
+	doomed  map[string]bool // did not end in peace
+	started int
+}
+
+func newFleet(t *testing.T, url string) *fleet {
+	return &fleet{t: t, url: url, dir: t.TempDir(), doomed: map[string]bool{}}
+}
+
+// worker is a worker process.
+type worker struct {
+	name string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+}
+
+// start starts a worker that dies at a point ("" for none) and returns once it takes tasks, or is dead.
+func (f *fleet) start(die string) (*worker, error) {
+	f.mu.Lock()
+	f.started++
+	w := &worker{name: fmt.Sprintf("w%03d", f.started), done: make(chan struct{})}
+	f.names = append(f.names, w.name)
+	f.mu.Unlock()
+	w.cmd = exec.Command(os.Args[0])
+	w.cmd.Env = append(os.Environ(), workerURL+"="+f.url, workerName+"="+w.name, workerDir+"="+f.dir, workerDie+"="+die)
+	log, err := os.Create(filepath.Join(f.dir, w.name+".log"))
+	if err != nil {
+		return nil, err
+	}
+	w.cmd.Stderr = log
+	out, err := w.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	err = w.cmd.Start()
+	_ = log.Close()
+	if err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(out)
+	lines.Scan() // "ready", or the end
+	go func() {
+		defer close(w.done)
+		_ = w.cmd.Wait() // how it ended is in ProcessState
+	}()
+	f.t.Cleanup(w.kill)
+	return w, nil
+}
+
+func (w *worker) ended() bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// kill ends the worker with -9.
+func (w *worker) kill() {
+	if !w.ended() {
+		_ = w.cmd.Process.Kill()
+	}
+	<-w.done
+}
+
+// doom says that what w had in flight may run again.
+func (f *fleet) doom(w *worker) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.doomed[w.name] = true
+}
+
+// stop lets the worker finish.
+func (w *worker) stop() {
+	_ = w.cmd.Process.Signal(syscall.SIGTERM)
+	<-w.done
+}
+
+// logs returns what the workers complained of, the last lines of each.
+func (f *fleet) logs() string {
+	out := ""
+	for _, n := range f.names {
+		raw, _ := os.ReadFile(filepath.Join(f.dir, n+".log"))
+		if len(raw) > 600 {
+			raw = raw[len(raw)-600:]
+		}
+		if len(raw) > 0 {
+			out += n + ": " + string(raw) + "\n"
+		}
+	}
+	return out
+}
+
+// seed is printed by a test that rolls dice, and taken from the environment.
+func seed(t *testing.T) *rand.Rand {
+	t.Helper()
+	n := rand.Uint64() >> 12
+	if s := os.Getenv("MUSTER_CHAOS_SEED"); s != "" {
+		var err error
+		if n, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("MUSTER_CHAOS_SEED: %v", err)
+		}
+	}
+	fmt.Fprintf(os.Stderr, "%s: MUSTER_CHAOS_SEED=%d\n", t.Name(), n)
+	return rand.New(rand.NewPCG(n, 1))
+}
+
+func connect(t *testing.T, url string) *tasks.Client {
+	t.Helper()
+	c, err := tasks.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// waitLimit bounds the end of a workflow after all chaos.
+const waitLimit = 60 * time.Second

@@ -1,0 +1,220 @@
+//go:build e2e && unix
+
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// The environment of a worker process: this test binary, run once more.
+const (
+	workerURL  = "MUSTER_CHAOS_WORKER_URL"
+	workerName = "MUSTER_CHAOS_WORKER_NAME"
+	workerDir  = "MUSTER_CHAOS_WORKER_DIR" // for its journal
+	workerDie  = "MUSTER_CHAOS_WORKER_DIE" // "<point> <visit>" it dies at
+)
+
+func TestMain(m *testing.M) {
+	if url := os.Getenv(workerURL); url != "" {
+		if err := work(url); err != nil {
+			fmt.Fprintln(os.Stderr, "worker:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	redistest.Main(m)
+}
+
+// slots is how many tasks a worker runs at once.
+const slots = 6
+
+// work is the life of a worker process. It writes every run into its journal before it does it.
+func work(url string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	c, err := tasks.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	name := os.Getenv(workerName)
+	journal, err := os.OpenFile(journalOf(os.Getenv(workerDir), name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer journal.Close()
+
+	d := newDoom(os.Getenv(workerDie))
+	c.Redis().AddHook(d)
+	m := tasks.NewMux()
+	m.Use(func(ctx context.Context, _ tasks.Info, next func(context.Context) error) error {
+		err := next(ctx)
+		d.visit("returned")
+		return err
+	})
+	handlers(m, func(ctx context.Context, in any) {
+		info := tasks.InfoFrom(ctx)
+		raw, err := json.Marshal(in)
+		if err != nil {
+			panic(err)
+		}
+		line := fmt.Sprintf("%s %d %08x\n", info.Key, info.Attempt, crc32.ChecksumIEEE(raw))
+		if _, err := io.WriteString(journal, line); err != nil {
+			panic(err)
+		}
+		d.visit("handler")
+		time.Sleep(time.Duration(rand.IntN(15)) * time.Millisecond)
+	})
+	w, err := tasks.NewWorker(c, m, tasks.WorkerConfig{
+		Name: name, Concurrency: slots, Grace: 5 * time.Second,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Ready:  func() { fmt.Println("ready") },
+	})
+	if err != nil {
+		return err
+	}
+	return w.Run(ctx)
+}
+
+func journalOf(dir, name string) string { return filepath.Join(dir, name+".journal") }
+
+// entry is a line of a journal: a run that was begun.
+type entry struct {
+	key     string // of the node
+	attempt int
+	input   string // its checksum
+}
+
+func readJournal(t *testing.T, dir, name string) []entry {
+	t.Helper()
+	f, err := os.Open(journalOf(dir, name))
+	if os.IsNotExist(err) {
+		return nil // it died before
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var out []entry
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		w := strings.Fields(lines.Text())
+		if len(w) != 3 {
+			t.Fatalf("journal of %s: line %q", name, lines.Text())
+		}
+		n, err := strconv.Atoi(w[1])
+		if err != nil {
+			t.Fatalf("journal of %s: %v", name, err)
+		}
+		out = append(out, entry{w[0], n, w[2]})
+	}
+	return out
+}
+
+// points are where a worker can die: before or after a kind of call to Redis, in a handler, and between
+// a handler and the storing of what it returned. As begin and complete are both calls of the engine,
+// this is every gap between two writes that a node has.
+var points = []string{
+	"after dequeue", "before engine", "after engine", "handler", "returned",
+	"before enqueue", "after enqueue", "before finish", "after finish",
+}
+
+// doom kills its process at the chosen visit of a point. It is a hook of the Redis client.
+type doom struct {
+	point string
+	left  atomic.Int64
+}
+
+func newDoom(at string) *doom {
+	d := &doom{}
+	if cut := strings.LastIndexByte(at, ' '); cut > 0 {
+		d.point = at[:cut]
+		n, _ := strconv.Atoi(at[cut+1:])
+		d.left.Store(int64(n))
+	}
+	return d
+}
+
+func (d *doom) visit(point string) {
+	if point != d.point || d.left.Add(-1) != 0 {
+		return
+	}
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+// kindOf knows a script call by its keys.
+func kindOf(cmd redis.Cmder) string {
+	args := cmd.Args()
+	if len(args) < 4 || cmd.Name() != "evalsha" && cmd.Name() != "eval" {
+		return ""
+	}
+	key := fmt.Sprint(args[3])
+	switch {
+	case strings.HasPrefix(key, "muster:{") && strings.Contains(key, ":w:"):
+		return "engine"
+	case strings.HasSuffix(key, ":pending"):
+		return "dequeue"
+	case strings.HasSuffix(key, ":active"):
+		return "finish"
+	case strings.Contains(key, "}:t:"):
+		return "enqueue"
+	}
+	return ""
+}
+
+// DialHook implements redis.Hook.
+func (d *doom) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+// ProcessHook implements redis.Hook.
+func (d *doom) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		kind := kindOf(cmd)
+		d.visit("before " + kind)
+		err := next(ctx, cmd)
+		if err == nil {
+			d.visit("after " + kind)
+		}
+		return err
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (d *doom) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, c := range cmds {
+			d.visit("before " + kindOf(c))
+		}
+		err := next(ctx, cmds)
+		for _, c := range cmds {
+			if c.Err() == nil {
+				d.visit("after " + kindOf(c))
+			}
+		}
+		return err
+	}
+}
