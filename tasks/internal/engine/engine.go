@@ -22,8 +22,8 @@ import (
 	"muster/tasks/internal/store"
 )
 
-// defaultRetention is how long an ended workflow can be read.
-const defaultRetention = 24 * time.Hour
+// DefaultRetention is how long an ended workflow can be read.
+const DefaultRetention = 24 * time.Hour
 
 // maxInput bounds a literal input.
 const maxInput = 16 << 20
@@ -74,6 +74,11 @@ func newID() string {
 
 // Send stores s and releases what can run at once. With [ErrDuplicate] the id is that of the other.
 func (e *Engine) Send(ctx context.Context, s *graph.Sig, o *graph.Opts) (string, error) {
+	return e.send(ctx, s, o, time.Time{})
+}
+
+// send is Send, but refuses once Redis's clock has reached late, if that is given.
+func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, late time.Time) (string, error) {
 	g, err := graph.Compile(s.ForSend(o))
 	if err != nil {
 		return "", err
@@ -121,7 +126,7 @@ func (e *Engine) Send(ctx context.Context, s *graph.Sig, o *graph.Opts) (string,
 	if err != nil {
 		return "", err
 	}
-	grow.Unique, grow.UniqueTTL = o.Unique, o.UniqueTTL
+	grow.Unique, grow.UniqueTTL, grow.Late = o.Unique, o.UniqueTTL, late
 	m, err := e.store.Submit(ctx, fl.Flow, grow)
 	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) {
 		if o.ID == "" && dup.ID == id {
@@ -148,7 +153,7 @@ func (e *Engine) Send(ctx context.Context, s *graph.Sig, o *graph.Opts) (string,
 func newFlow(f store.Flow, g *graph.Graph) *flow {
 	f.Created, f.Retention = g.Created, g.Retention
 	if f.Retention == 0 {
-		f.Retention = defaultRetention.Milliseconds()
+		f.Retention = DefaultRetention.Milliseconds()
 	}
 	f.Root = strconv.Itoa(g.Root)
 	return &flow{f, g}

@@ -48,6 +48,19 @@ const workersKey = "muster:workers"
 // workerKey is the string with a worker's WorkerInfo. Expires without beats.
 func workerKey(name string) string { return "muster:worker:" + name }
 
+// schedulesKey is the sorted set of the names of the schedule's entries, by when they are forgotten in
+// unix ms. Expires with the last of them.
+const schedulesKey = "muster:{schedule}:names"
+
+// scheduleKey is the hash of an entry of the schedule. Expires a week after a scheduler last had it.
+//
+//	holder until token  who leads it, until when (unix ms), and which leader that is
+//	spec next           its spec; the next tick
+//	last                the tick up to which all is decided
+//	ran workflow sent   the last tick that was sent, as what; how many were
+//	missed error        how many ticks were not; why the last one was not
+func scheduleKey(name string) string { return "muster:{schedule}:e:" + name }
+
 // rateKey is the counter of starts of a task in one window. Expires after the window.
 func rateKey(task string, window int64) string { return fmt.Sprintf("muster:rate:%s:%d", task, window) }
 

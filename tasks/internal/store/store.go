@@ -180,6 +180,7 @@ type Grow struct {
 	Roots         []Release
 	Unique        string
 	UniqueTTL     time.Duration
+	Late          time.Time // by Redis's clock; from then on Submit refuses
 }
 
 // Moved is what a change set in motion: nodes to run, skips to pass on
@@ -219,13 +220,20 @@ func (s *Store) Submit(ctx context.Context, f Flow, g Grow) (Moved, error) {
 		keys = append(keys, uniqueKey(f.shard, g.Unique))
 		ttl = strconv.FormatInt(max(1, g.UniqueTTL.Milliseconds()), 10)
 	}
-	args := append(f.args(8+2*len(g.Inputs)+3*len(g.Roots)), g.Graph, g.Work, g.Virtual, "", ttl)
+	late := ""
+	if !g.Late.IsZero() {
+		late = strconv.FormatInt(g.Late.UnixMilli(), 10)
+	}
+	args := append(f.args(8+2*len(g.Inputs)+3*len(g.Roots)), g.Graph, g.Work, g.Virtual, late, ttl)
 	res, err := submitCmd.Run(ctx, s.scripts, keys, g.args(args)...).Slice()
 	if err != nil {
 		return Moved{}, fmt.Errorf("store workflow: %w", err)
 	}
-	if res[0] == "dup" {
+	switch res[0] {
+	case "dup":
 		return Moved{}, &DuplicateError{fmt.Sprint(res[1])}
+	case "late":
+		return Moved{}, ErrLate
 	}
 	return moved(res[1:])
 }

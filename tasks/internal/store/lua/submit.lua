@@ -1,9 +1,10 @@
 -- submit stores a workflow and releases what can run at once.
 -- KEYS[1..3] as in lib, KEYS[4] unique key (only with ARGV[10])
--- ARGV[1..5] as in lib, [6] graph, [7] tasks, [8] virtual nodes, [9] extend: '' or the planned node,
+-- ARGV[1..5] as in lib, [6] graph, [7] tasks, [8] virtual nodes, [9] unix ms from which on it is late, or '',
 -- [10] unique ttl ms or '', [11] number of literal inputs k, [12] number of roots r,
 -- then k times node, input; then r times node, delay, lim
--- returns {'ok', ready, timed, ended} or {'dup', id}
+-- returns {'ok', ready, timed, ended}, {'dup', id} or {'late'}
+if ARGV[9] ~= '' and now >= tonumber(ARGV[9]) then return {'late'} end
 if redis.call('EXISTS', wf) == 1 then return {'dup', W} end
 if ARGV[10] ~= '' then
   local other = redis.call('GET', KEYS[4])

@@ -1,0 +1,34 @@
+-- lead lets a scheduler lead the entries that nobody else leads, or goes on leading them. Whoever
+-- leads an entry after another gets a greater token.
+-- KEYS[1] names of entries by when they are forgotten, KEYS[2..] entries
+-- ARGV[1] scheduler, [2] lease ms, [3] ms until an entry without scheduler is forgotten,
+-- then for each entry: name, spec, next tick unix ms
+-- returns {now, then for each entry: token or 0, end of the lease, tick up to which all is decided}
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local function int(n) return string.format('%d', n) end
+local out = {int(now)}
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+for i = 2, #KEYS do
+  local e, a = KEYS[i], 4 + 3 * (i - 2)
+  local had = redis.call('HMGET', e, 'holder', 'until', 'token', 'last')
+  local ends, token = tonumber(had[2] or '0'), had[3]
+  if ends > now and had[1] ~= ARGV[1] then
+    token = '0'
+  else
+    if ends <= now or not token then token = int(redis.call('HINCRBY', e, 'token', 1)) end
+    ends = now + tonumber(ARGV[2])
+    redis.call('HSET', e, 'holder', ARGV[1], 'until', int(ends), 'spec', ARGV[a + 1], 'next', ARGV[a + 2])
+    if not had[4] then
+      redis.call('HSET', e, 'last', int(now))
+      had[4] = int(now)
+    end
+    redis.call('PEXPIRE', e, ARGV[3])
+    redis.call('ZADD', KEYS[1], int(now + tonumber(ARGV[3])), ARGV[a])
+  end
+  out[#out + 1] = token
+  out[#out + 1] = int(ends)
+  out[#out + 1] = had[4]
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+return out

@@ -1,0 +1,373 @@
+package tasks_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+	"muster/tasks/facttest"
+	"muster/tasks/redistest"
+)
+
+// scheduled is the task of these tests; its worker counts how often each workflow ran.
+var scheduled = tasks.New[string, string]("schedule.note")
+
+type runCount struct {
+	mu   sync.Mutex // guards runs
+	runs map[string]int
+}
+
+func (c *runCount) seen() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make(map[string]int, len(c.runs))
+	for k, v := range c.runs {
+		out[k] = v
+	}
+	return out
+}
+
+// once reports every workflow that ran more than once.
+func (c *runCount) once(t *testing.T) {
+	t.Helper()
+	for id, n := range c.seen() {
+		if n != 1 {
+			t.Errorf("workflow %s ran %d times", id, n)
+		}
+	}
+}
+
+func countRuns(t *testing.T, rdb redis.UniversalClient) (*tasks.Client, *runCount) {
+	t.Helper()
+	client := tasks.NewClient(rdb)
+	count := &runCount{runs: map[string]int{}}
+	mux := tasks.NewMux()
+	tasks.Handle(mux, scheduled, func(ctx context.Context, s string) (string, error) {
+		count.mu.Lock()
+		defer count.mu.Unlock()
+		count.runs[tasks.InfoFrom(ctx).Workflow]++
+		return s, nil
+	})
+	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	during(t, worker.Run)
+	t.Cleanup(func() { _ = client.Close() })
+	return client, count
+}
+
+// during runs fn until the test ends, or the returned function is called.
+func during(t *testing.T, fn func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- fn(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// entryOf returns an entry of the schedule; the zero entry when there is none.
+func entryOf(t *testing.T, c *tasks.Client, name string) tasks.ScheduleInfo {
+	t.Helper()
+	list, err := c.Schedule(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		if e.Name == name {
+			return e
+		}
+	}
+	return tasks.ScheduleInfo{}
+}
+
+const schedulerURL, schedulerName = "TASKS_TEST_SCHEDULER_URL", "TASKS_TEST_SCHEDULER_NAME"
+
+// TestChildScheduler is the scheduler process of the test below.
+func TestChildScheduler(t *testing.T) {
+	if os.Getenv(schedulerURL) == "" {
+		t.SkipNow()
+	}
+	client, err := tasks.Connect(t.Context(), os.Getenv(schedulerURL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := tasks.NewScheduler(client, tasks.SchedulerConfig{Name: os.Getenv(schedulerName), Lease: 300 * time.Millisecond})
+	if err := s.Add("often", "@every 40ms", scheduled.S("x"), tasks.Retention(time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("child is ready")
+	if err := s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func schedulerProcess(t *testing.T, url, name string) *os.Process {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestChildScheduler$", "-test.timeout=120s")
+	cmd.Env = append(os.Environ(), schedulerURL+"="+url, schedulerName+"="+name)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if strings.Contains(lines.Text(), "child is ready") {
+			return cmd.Process
+		}
+	}
+	t.Fatal("scheduler process did not become ready")
+	return nil
+}
+
+func TestSchedulersSurviveLeadersThatDieOrPause(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	client, count := countRuns(t, connect(t, url).Redis())
+	procs := map[string]*os.Process{}
+	for _, name := range []string{"one", "two", "three"} {
+		procs[name] = schedulerProcess(t, url, name)
+	}
+	leader := func() string { return entryOf(t, client, "often").Leader }
+	ticks := func(more int) {
+		t.Helper()
+		had := len(count.seen())
+		facttest.Eventually(t, fmt.Sprint(more, " more ticks"), func() bool { return len(count.seen()) >= had+more })
+	}
+	ticks(5)
+	first := leader()
+	if procs[first] == nil {
+		t.Fatalf("nobody leads: %q", first)
+	}
+	if err := procs[first].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	facttest.Eventually(t, "another leads", func() bool { l := leader(); return l != "" && l != first })
+	ticks(5)
+	second := leader()
+	if err := procs[second].Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	facttest.Eventually(t, "the third leads", func() bool { l := leader(); return l != "" && l != first && l != second })
+	ticks(5)
+	if err := procs[second].Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	ticks(10)
+	count.once(t)
+}
+
+// A leader that is held up between its look at the lease and its send must send nothing, even when
+// nothing is left of what its successor sent.
+func TestSchedulerThatIsLateSendsNothing(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		client, count := countRuns(t, rdb)
+		hold, held := make(chan struct{}), make(chan struct{}, 100)
+		again := make(chan string, 100)
+		old := tasks.NewScheduler(client, tasks.SchedulerConfig{Name: "old", Lease: 200 * time.Millisecond,
+			Sent: func(_, id string) { again <- id }})
+		err := old.AddFunc("tick", "@every 1s", func() tasks.Work {
+			select {
+			case held <- struct{}{}:
+			default:
+			}
+			<-hold
+			return scheduled.S("old")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		during(t, old.Run)
+		<-held
+
+		sent := make(chan string, 100)
+		heir := tasks.NewScheduler(client, tasks.SchedulerConfig{Name: "heir", Lease: 200 * time.Millisecond,
+			Sent: func(_, id string) { sent <- id }})
+		if err := heir.Add("tick", "@every 1s", scheduled.S("new")); err != nil {
+			t.Fatal(err)
+		}
+		stopHeir := during(t, heir.Run)
+		id := <-sent
+		if _, err := tasks.Attach[string](client, id).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		keys, err := rdb.Keys(t.Context(), "*w:"+id).Result()
+		if err != nil || len(keys) != 1 {
+			t.Fatalf("keys of the workflow: %v %v", keys, err)
+		}
+		rdb.Del(t.Context(), keys[0])
+		close(hold)
+		<-sent // the heir goes on
+		stopHeir()
+		if got := <-again; got == id {
+			t.Errorf("the late scheduler sent %s", id)
+		}
+		count.once(t)
+	})
+}
+
+// missedSpec ticks every hour, half an hour ago for the last time.
+func missedSpec() string { return fmt.Sprintf("%d * * * *", time.Now().Add(-30*time.Minute).Minute()) }
+
+func TestMissedTicks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		catchUp time.Duration
+		sent    int
+	}{
+		{"are skipped", 0, 0},
+		{"are skipped when too old", 10 * time.Minute, 0},
+		{"are caught up with once", 5 * time.Hour, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+				client, count := countRuns(t, rdb)
+				spec := missedSpec()
+				for range 2 { // the second finds nothing more to do
+					s := tasks.NewScheduler(client, tasks.SchedulerConfig{CatchUp: c.catchUp})
+					if err := s.Add("hourly", spec, scheduled.S("x")); err != nil {
+						t.Fatal(err)
+					}
+					stop := during(t, s.Run)
+					facttest.Eventually(t, "the entry shows", func() bool { return entryOf(t, client, "hourly").Leader != "" })
+					if e := entryOf(t, client, "hourly"); e.Sent == 0 && e.Missed == 0 {
+						stop()
+						// A new entry has missed nothing. Make it one that nobody had for three hours.
+						rdb.HSet(t.Context(), "muster:{schedule}:e:hourly", "last", time.Now().Add(-3*time.Hour).UnixMilli())
+						s = tasks.NewScheduler(client, tasks.SchedulerConfig{CatchUp: c.catchUp})
+						if err := s.Add("hourly", spec, scheduled.S("x")); err != nil {
+							t.Fatal(err)
+						}
+						stop = during(t, s.Run)
+					}
+					facttest.Eventually(t, "what was missed is decided", func() bool {
+						e := entryOf(t, client, "hourly")
+						return e.Sent+e.Missed > 0 && len(count.seen()) == c.sent
+					})
+					stop()
+				}
+				e := entryOf(t, client, "hourly")
+				if int(e.Sent) != c.sent || e.Missed == 0 {
+					t.Errorf("sent %d, missed %d; expected %d sent, and misses", e.Sent, e.Missed, c.sent)
+				}
+				if e.Leader != "" || !e.Next.After(time.Now()) || e.Spec != spec {
+					t.Errorf("entry after the end: %+v", e)
+				}
+				if c.sent == 1 && (e.Workflow == "" || time.Since(e.Last) < 29*time.Minute || time.Since(e.Last) > 32*time.Minute) {
+					t.Errorf("last run of the entry: %+v", e)
+				}
+				count.once(t)
+			})
+		})
+	}
+}
+
+func TestSchedulerHandsOverAtOnce(t *testing.T) {
+	t.Parallel()
+	client, count := countRuns(t, redistest.New(t))
+	start := func() func() {
+		s := tasks.NewScheduler(client, tasks.SchedulerConfig{Lease: time.Hour})
+		if err := s.Add("often", "@every 30ms", scheduled.S("x")); err != nil {
+			t.Fatal(err)
+		}
+		return during(t, s.Run)
+	}
+	for range 3 {
+		had := len(count.seen())
+		stop := start()
+		facttest.Eventually(t, "ticks", func() bool { return len(count.seen()) > had+2 })
+		stop()
+	}
+	count.once(t)
+}
+
+func TestEntriesOfLikeNames(t *testing.T) {
+	t.Parallel()
+	client, count := countRuns(t, redistest.New(t))
+	s := tasks.NewScheduler(client, tasks.SchedulerConfig{})
+	names := []string{"a.b", "a_b", "a/b", strings.Repeat("long", 50)}
+	for _, n := range names {
+		if err := s.Add(n, "@every 1s", scheduled.S(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range []string{"a.b", "", strings.Repeat("x", 201)} {
+		if err := s.Add(n, "@every 1s", scheduled.S(n)); err == nil {
+			t.Errorf("name %.10q was taken", n)
+		}
+	}
+	during(t, s.Run)
+	facttest.Eventually(t, "every entry is sent", func() bool {
+		for _, n := range names {
+			if entryOf(t, client, n).Sent == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	facttest.Eventually(t, "every entry runs", func() bool { return len(count.seen()) >= len(names) })
+	count.once(t)
+}
+
+func TestScheduledWorkThatStillRunsIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	test := func(t *testing.T, rdb redis.UniversalClient) {
+		client, _ := countRuns(t, rdb)
+		s := tasks.NewScheduler(client, tasks.SchedulerConfig{})
+		// Nobody takes from this queue, so the first run goes on for ever.
+		if err := s.Add("long", "@every 50ms", scheduled.S("x"), tasks.Queue("nobody"), tasks.Unique("long", time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		during(t, s.Run)
+		facttest.Eventually(t, "ticks are skipped", func() bool { return entryOf(t, client, "long").Error != "" })
+		e := entryOf(t, client, "long")
+		if e.Sent != 1 || !strings.Contains(e.Error, e.Workflow) {
+			t.Errorf("entry %+v: expected one run, and why there is no other", e)
+		}
+	}
+	redistest.Both(t, test)
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		test(t, redistest.Cluster(t))
+	})
+}
+
+func TestSchedulerWithoutWorkSkips(t *testing.T) {
+	t.Parallel()
+	client, _ := countRuns(t, redistest.New(t))
+	s := tasks.NewScheduler(client, tasks.SchedulerConfig{})
+	if err := s.AddFunc("none", "@every 30ms", func() tasks.Work { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	during(t, s.Run)
+	facttest.Eventually(t, "ticks are skipped", func() bool { return entryOf(t, client, "none").Missed > 2 })
+	if e := entryOf(t, client, "none"); e.Sent != 0 || e.Error == "" {
+		t.Errorf("entry %+v", e)
+	}
+}
