@@ -3,10 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -19,61 +16,6 @@ import (
 	"muster/orchestrator/config"
 	"muster/tasks"
 )
-
-// maxInput bounds the input of a task that is sent by hand.
-const maxInput = 16 << 20
-
-func sendCommand(env environment) *cli.Command {
-	return &cli.Command{
-		Name:      "send",
-		Usage:     "send a task by its name",
-		ArgsUsage: "NAME JSON",
-		Description: `JSON is the task's input, or - for standard input. Prints the id of the
-workflow, or with --wait its result.`,
-		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "wait", Usage: "wait for the result and print it"},
-			&cli.StringFlag{Name: "queue", Usage: "send it to `QUEUE`", Value: "default"},
-			&cli.DurationFlag{Name: "in", Usage: "run it `D` from now"},
-			jsonFlag(),
-		},
-		Action: withClient(env, 2, 2, func(ctx context.Context, c *cli.Context, client fleet) error {
-			name, input := c.Args().Get(0), []byte(c.Args().Get(1))
-			if string(input) == "-" {
-				var err error
-				if input, err = io.ReadAll(io.LimitReader(env.stdin, maxInput+1)); err != nil {
-					return fmt.Errorf("read the input: %w", err)
-				}
-			}
-			if len(input) > maxInput {
-				return usageError{fmt.Errorf("the input is over %d MiB; store it somewhere and send where", maxInput>>20)}
-			}
-			if !json.Valid(input) {
-				return usageError{fmt.Errorf("the input is not JSON: %.40q; a text needs quotes of its own: '\"text\"'", input)}
-			}
-			opts := []tasks.Option{tasks.Queue(c.String("queue"))}
-			if d := c.Duration("in"); d > 0 {
-				opts = append(opts, tasks.In(d))
-			}
-			run, err := client.SendRaw(ctx, name, input, opts...)
-			if err != nil {
-				return err
-			}
-			if !c.Bool("wait") {
-				if c.Bool("json") {
-					return printJSON(env.stdout, map[string]string{"id": run.ID()})
-				}
-				fmt.Fprintln(env.stdout, run.ID())
-				return nil
-			}
-			result, err := run.Wait(ctx)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(env.stdout, "%s\n", result)
-			return nil
-		}),
-	}
-}
 
 func inspectCommand(env environment) *cli.Command {
 	leaf := func(name, usage, args string, n int, flags []cli.Flag, fn func(context.Context, *cli.Context, fleet) error) *cli.Command {
@@ -139,6 +81,20 @@ func inspectCommand(env environment) *cli.Command {
 						return []string{n.Workflow, n.Node, time.Until(n.Due).Round(100 * time.Millisecond).String()}
 					})
 				}),
+			leaf("schedule", "list what runs at its times: when it runs next, and ran last", "", 0, nil, func(ctx context.Context, c *cli.Context, client fleet) error {
+				entries, err := client.Schedule(ctx)
+				if err != nil {
+					return err
+				}
+				return show(env, c, entries, []string{"ENTRY", "SPEC", "NEXT IN", "LAST", "WORKFLOW", "SENT", "MISSED", "LEADER", "ERROR"}, func(e tasks.ScheduleInfo) []string {
+					next := "-"
+					if e.Leader != "" {
+						next = time.Until(e.Next).Round(time.Second).String()
+					}
+					return []string{e.Name, e.Spec, next, ago(e.Last), cmp.Or(e.Workflow, "-"), strconv.FormatInt(e.Sent, 10),
+						strconv.FormatInt(e.Missed, 10), cmp.Or(e.Leader, "none is up"), oneLine(errors.New(cmp.Or(e.Error, "-")))}
+				})
+			}),
 			leaf("stats", "list the queues and how much is in them", "", 0, nil, func(ctx context.Context, c *cli.Context, client fleet) error {
 				queues, err := client.Queues(ctx)
 				if err != nil {
@@ -164,44 +120,6 @@ func inspectCommand(env environment) *cli.Command {
 					return []string{n.ID, n.Task, string(n.Status), strconv.Itoa(n.Attempts), took, cmp.Or(strings.Join(n.Needs, " "), "-"), oneLine(errors.New(failure))}
 				})
 			}),
-		},
-	}
-}
-
-func controlCommand(env environment) *cli.Command {
-	return &cli.Command{
-		Name:  "control",
-		Usage: "change a running fleet",
-		Subcommands: []*cli.Command{
-			{
-				Name: "revoke", Usage: "stop a workflow: what waits never runs, what runs is told to end", ArgsUsage: "ID",
-				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
-					return client.Revoke(ctx, c.Args().First())
-				}),
-			},
-			{
-				Name: "pause", Usage: "stop taking work from a queue; what runs goes on", ArgsUsage: "QUEUE",
-				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
-					return client.PauseQueue(ctx, c.Args().First())
-				}),
-			},
-			{
-				Name: "resume", Usage: "take work from a queue again", ArgsUsage: "QUEUE",
-				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
-					return client.ResumeQueue(ctx, c.Args().First())
-				}),
-			},
-			{
-				Name: "concurrency", Usage: "let the workers run N tasks at once", ArgsUsage: "N",
-				Flags: []cli.Flag{&cli.StringFlag{Name: "worker", Usage: "only the worker called `NAME`", DefaultText: "all"}},
-				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
-					n, err := strconv.Atoi(c.Args().First())
-					if err != nil || n < 1 {
-						return usageError{fmt.Errorf("%q is no number of tasks; it must be 1 or more", c.Args().First())}
-					}
-					return client.SetConcurrency(ctx, c.String("worker"), n)
-				}),
-			},
 		},
 	}
 }
