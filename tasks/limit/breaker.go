@@ -62,13 +62,18 @@ func NewBreaker(rdb redis.UniversalClient, cfg BreakerConfig) *Breaker {
 // Permit is the leave to make one request. Whoever holds it reports, once, how
 // the request ended. The zero Permit reports nothing.
 type Permit struct {
-	b     *Breaker
-	key   string
-	token string // of a trial
+	b      *Breaker
+	key    string
+	token  string // of a trial
+	others bool   // see Tried
 }
 
 // Trial reports whether the request decides if the breaker closes.
 func (p Permit) Trial() bool { return p.token != "" }
+
+// Tried reports, of a request that was not allowed, that others are trying
+// right now whether the breaker can close: it will be known soon.
+func (p Permit) Tried() bool { return p.others }
 
 // Allow asks whether a request to key may be made. If not, it returns after how
 // long it is worth asking again. The empty key is always allowed.
@@ -92,7 +97,7 @@ func (b *Breaker) Allow(ctx context.Context, key string) (p Permit, ok bool, wai
 	case 2:
 		return Permit{b: b, key: key, token: token}, true, 0, nil
 	}
-	return Permit{}, false, time.Duration(v[1]) * time.Millisecond, nil
+	return Permit{others: v[0] == 3}, false, time.Duration(v[1]) * time.Millisecond, nil
 }
 
 // Success reports that the request was answered as it should be.

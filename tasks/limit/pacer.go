@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -32,6 +34,8 @@ type Pacer struct {
 	rdb  redis.UniversalClient
 	cfg  PacerConfig
 	warn *warner
+
+	mu sync.Mutex // guards cfg.Default and cfg.PerKey
 }
 
 // NewPacer returns a pacer. It does no I/O.
@@ -39,18 +43,40 @@ func NewPacer(rdb redis.UniversalClient, cfg PacerConfig) *Pacer {
 	if cfg.Namespace == "" {
 		cfg.Namespace = "muster"
 	}
+	cfg.PerKey = maps.Clone(cfg.PerKey)
 	return &Pacer{rdb: rdb, cfg: cfg, warn: newWarner(cfg.Logger, "pace")}
+}
+
+// Configure replaces the default and the paces per key of this process, as a
+// reload of its configuration does. Moments that were taken stay taken.
+func (p *Pacer) Configure(byDefault Pace, perKey map[string]Pace) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cfg.Default, p.cfg.PerKey = byDefault, maps.Clone(perKey)
+}
+
+// Pace returns the pace of a key.
+func (p *Pacer) Pace(key string) Pace {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pace, ok := p.cfg.PerKey[key]; ok {
+		return pace
+	}
+	return p.cfg.Default
 }
 
 // Reserve takes the next free moment of a key and returns how long until then.
 // If that is longer than patience it takes nothing, and ok is false: come back
 // after the wait, and do not sleep.
 func (p *Pacer) Reserve(ctx context.Context, key string, patience time.Duration) (wait time.Duration, ok bool, err error) {
-	pace, found := p.cfg.PerKey[key]
-	if !found {
-		pace = p.cfg.Default
-	}
-	gap := max(pace.Interval, 0)
+	return p.ReserveApart(ctx, key, 0, patience)
+}
+
+// ReserveApart is Reserve for a key that asks for a distance of its own, like
+// the crawl delay of a host: the longer of that and its pace holds.
+func (p *Pacer) ReserveApart(ctx context.Context, key string, apart, patience time.Duration) (wait time.Duration, ok bool, err error) {
+	pace := p.Pace(key)
+	gap := max(pace.Interval, apart, 0)
 	if pace.Jitter > 0 {
 		gap += rand.N(pace.Jitter + 1)
 	}

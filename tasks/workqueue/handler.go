@@ -57,7 +57,10 @@ type verdict struct {
 	prefix    string
 	after     time.Duration // below 0: back-off
 	permanent bool
-	free      bool // no attempt is counted
+	free      bool   // no attempt is counted
+	back      bool   // nothing was done: the item keeps its place
+	held      string // resource key that this pool leaves alone
+	hold      time.Duration
 }
 
 func (v *verdict) Unwrap() error { return v.error }
@@ -72,6 +75,32 @@ func RetryAfter(d time.Duration, err error) error { return &verdict{error: err, 
 // tried.
 func Postpone(d time.Duration, reason error) error {
 	return &verdict{error: reason, after: max(d, 0), free: true}
+}
+
+// NotNow gives the item back as if it had not been leased, because the resource
+// that a key names cannot be used before d has passed: nothing was tried, no
+// attempt is counted, the item keeps its place, and the pool takes no other item
+// of the resource for so long.
+func NotNow(key string, d time.Duration, reason error) error {
+	return &verdict{error: reason, after: max(d, 0), free: true, back: true, held: key, hold: max(d, 0)}
+}
+
+// IsNotNow reports whether an error is one of NotNow.
+func IsNotNow(err error) bool {
+	v := (*verdict)(nil)
+	return errors.As(err, &v) && v.back
+}
+
+// HoldBack adds to an error of a handler that the pool is to take no item of
+// the resource that a key names before d has passed.
+func HoldBack(key string, d time.Duration, err error) error {
+	v := verdict{error: err, after: -1}
+	if found := (*verdict)(nil); errors.As(err, &found) {
+		v = *found
+		v.error = err
+	}
+	v.held, v.hold = key, max(d, 0)
+	return &v
 }
 
 // Invalid marks the error of a payload that the handler cannot take.

@@ -92,7 +92,8 @@ type Pool struct {
 	mu      sync.Mutex // guards the fields below
 	jobs    map[int64]*job
 	using   map[string]int       // by resource key: items leased here
-	blocked map[string]time.Time // by resource key: refused elsewhere, until
+	blocked map[string]time.Time // by resource key: at its limit, filled elsewhere; until
+	waiting map[string]time.Time // by resource key: a handler said not now; until
 
 	counts struct{ leased, done, skipped, failed, retried, returned, lost atomic.Int64 }
 }
@@ -155,6 +156,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	p.freed = make(chan struct{}, 1)
 	p.mu.Lock()
 	p.jobs, p.using, p.blocked = make(map[int64]*job), make(map[string]int), make(map[string]time.Time)
+	p.waiting = make(map[string]time.Time)
 	p.mu.Unlock()
 
 	// The rest of the pool outlives ctx, to bring what runs to its end.
@@ -239,7 +241,7 @@ func (p *Pool) dispatch(ctx context.Context) {
 			}
 			continue
 		}
-		budget := p.budget()
+		budget, change := p.budget()
 		// An answer that is not waited for would be items that nobody works on.
 		asking, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		got, err := p.q.LeaseWithin(asking, p.cfg.Name, room, budget)
@@ -261,8 +263,10 @@ func (p *Pool) dispatch(ctx context.Context) {
 			if got.Next >= 0 {
 				pause = min(pause, max(got.Next, time.Millisecond))
 			}
-			if got.PassedOver || refused > 0 {
+			if refused > 0 {
 				pause = min(pause, blockedFor)
+			} else if got.PassedOver {
+				pause = min(pause, max(time.Until(change), time.Millisecond))
 			}
 			if p.cfg.Drain && !got.PassedOver && p.held() == 0 {
 				if s, err := p.q.Stats(ctx); err == nil && s.Open() == 0 {
@@ -307,8 +311,29 @@ func (p *Pool) returnStrays(ctx context.Context) {
 // have filled.
 const blockedFor = 50 * time.Millisecond
 
-// budget says how many more items of each resource this process can run.
-func (p *Pool) budget() Budget {
+// maxWaiting bounds the resources that are passed over because they are not to
+// be used now: each lease names them.
+const maxWaiting = 1000
+
+// holdBack has the dispatcher pass over a resource. It reports false if there
+// are too many of these.
+func (p *Pool) holdBack(key string, d time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	until := time.Now().Add(d)
+	old, known := p.waiting[key]
+	if !known && len(p.waiting) >= maxWaiting {
+		return false
+	}
+	if until.After(old) {
+		p.waiting[key] = until
+	}
+	return true
+}
+
+// budget says how many more items of each resource this process can run, and
+// when that changes without anything happening here; at the latest in an hour.
+func (p *Pool) budget() (Budget, time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := Budget{Default: min(4, p.cfg.Workers), Left: make(map[string]int)}
@@ -320,14 +345,20 @@ func (p *Pool) budget() Budget {
 		}
 	}
 	now := time.Now()
-	for key, until := range p.blocked {
-		if now.After(until) {
-			delete(p.blocked, key)
-		} else {
+	change := now.Add(time.Hour)
+	for _, passed := range []map[string]time.Time{p.blocked, p.waiting} {
+		for key, until := range passed {
+			if !now.Before(until) {
+				delete(passed, key)
+				continue
+			}
 			b.Left[key] = 0
+			if until.Before(change) {
+				change = until
+			}
 		}
 	}
-	return b
+	return b, change
 }
 
 func (p *Pool) held() int {
@@ -544,10 +575,13 @@ func (q *Queue) check(s Settlement) error { return s.Outcome.check(s.Lease.ID, q
 // failed gives up the lease of an item whose run failed.
 func (p *Pool) failed(ctx context.Context, f finished) {
 	v := judge(f.err)
+	passed := v.held != "" && p.holdBack(v.held, v.hold)
+	// An item that would not be passed over has to wait by itself.
+	v.back = v.back && passed && slices.Contains(f.ResourceKeys, v.held)
 	for try := 0; ; try++ {
 		state, err := StateQueued, error(nil)
 		switch {
-		case errors.Is(f.err, errStopping):
+		case v.back, errors.Is(f.err, errStopping):
 			err = p.q.Return(ctx, f.Leased)
 			if err == nil {
 				p.counts.returned.Add(1)

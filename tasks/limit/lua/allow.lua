@@ -1,8 +1,8 @@
 -- Asks a breaker whether a request may go.
 -- KEYS: breaker, trials. ARGV: token, cooldown ms, number of trials, trial
 -- ttl ms.
--- Returns {0 blocked | 1 allowed | 2 allowed as a trial, ms until it is worth
--- asking again}.
+-- Returns {0 blocked | 1 allowed | 2 allowed as a trial | 3 others try, ms until
+-- it is worth asking again}.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local state = redis.call("HGET", KEYS[1], "state")
@@ -16,7 +16,7 @@ end
 redis.call("ZREMRANGEBYSCORE", KEYS[2], "-inf", now)
 if redis.call("ZCARD", KEYS[2]) >= tonumber(ARGV[3]) then
   local first = redis.call("ZRANGE", KEYS[2], 0, 0, "WITHSCORES")
-  return { 0, math.max(1, tonumber(first[2]) - now) }
+  return { 3, math.max(1, math.min(1000, tonumber(first[2]) - now)) }
 end
 redis.call("ZADD", KEYS[2], now + tonumber(ARGV[4]), ARGV[1])
 redis.call("PEXPIRE", KEYS[2], 86400000)

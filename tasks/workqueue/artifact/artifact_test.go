@@ -113,9 +113,6 @@ func TestFetch(t *testing.T) {
 			http.Redirect(w, r, "/a.pdf", http.StatusFound)
 		case "/loop":
 			http.Redirect(w, r, "/loop", http.StatusFound)
-		case "/busy":
-			w.Header().Set("Retry-After", "7200")
-			w.WriteHeader(http.StatusTooManyRequests)
 		case "/broken":
 			w.WriteHeader(http.StatusBadGateway)
 		case "/cut":
@@ -128,6 +125,11 @@ func TestFetch(t *testing.T) {
 		}
 	}))
 	t.Cleanup(srv.Close)
+	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "7200")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	t.Cleanup(busy.Close)
 	dir := t.TempDir()
 	f, err := artifact.NewFetcher(artifact.FetcherConfig{Dir: dir, MaxBytes: 1000})
 	if err != nil {
@@ -151,7 +153,7 @@ func TestFetch(t *testing.T) {
 		{"file", `{"url":"file:///etc/passwd"}`, "error", "artifact_validation_failed"},
 		{"none", `{}`, "error", "artifact_validation_failed"},
 		{"typed", `{"url":"U/a.pdf","size":"big"}`, "error", "artifact_validation_failed"},
-		{"busy", `{"url":"U/busy"}`, "queued", "429"},
+		{"busy", `{"url":"` + busy.URL + `"}`, "queued", "429"},
 	}
 	for _, r := range rows {
 		it, err := artifact.Item(r.id, []byte(strings.ReplaceAll(r.payload, "U", srv.URL)))

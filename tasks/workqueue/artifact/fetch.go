@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -23,9 +25,12 @@ import (
 // FetcherConfig sets up a Fetcher.
 type FetcherConfig struct {
 	Dir       string            // where contents are kept; required
-	Transport http.RoundTripper // how they are fetched. Defaults to http.DefaultTransport.
+	Transport http.RoundTripper // how they are fetched. Defaults to one without a proxy that gives up on hosts that do not answer.
+	Manners   Manners           // towards the hosts. Defaults to none.
 	MaxBytes  int64             // of a content. Defaults to 1 GiB.
-	UserAgent string            // Defaults to "muster".
+	Stall     time.Duration     // gives up a content of which nothing more came for so long. Defaults to 30 s.
+	UserAgent string            // Defaults to "muster/1.0".
+	Logger    *slog.Logger      // Defaults to slog.Default().
 }
 
 // Fetcher downloads artifacts into a folder of contents: each is a file named
@@ -35,7 +40,12 @@ type Fetcher struct {
 	client *http.Client
 }
 
-// NewFetcher returns a Fetcher.
+// stalePart is the age at which a part of a content is nobody's any more:
+// whoever wrote it was killed.
+const stalePart = time.Hour
+
+// NewFetcher returns a Fetcher. It removes what killed ones left behind in
+// cfg.Dir.
 func NewFetcher(cfg FetcherConfig) (*Fetcher, error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("fetch artifacts: no folder to keep them in")
@@ -43,13 +53,37 @@ func NewFetcher(cfg FetcherConfig) (*Fetcher, error) {
 	if cfg.MaxBytes <= 0 {
 		cfg.MaxBytes = 1 << 30
 	}
+	if cfg.Stall <= 0 {
+		cfg.Stall = 30 * time.Second
+	}
 	if cfg.UserAgent == "" {
-		cfg.UserAgent = "muster"
+		cfg.UserAgent = "muster/1.0"
 	}
 	if cfg.Transport == nil {
-		cfg.Transport = http.DefaultTransport
+		cfg.Transport = &http.Transport{
+			DialContext:           (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+			TLSHandshakeTimeout:   10 * time.Second,
+			ResponseHeaderTimeout: 30 * time.Second,
+			IdleConnTimeout:       30 * time.Second,
+			MaxIdleConnsPerHost:   64,
+			ForceAttemptHTTP2:     true,
+		}
 	}
-	return &Fetcher{cfg: cfg, client: &http.Client{Transport: cfg.Transport, CheckRedirect: checkRedirect}}, nil
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	parts, err := filepath.Glob(filepath.Join(cfg.Dir, "incoming", "*.part"))
+	if err != nil {
+		return nil, fmt.Errorf("fetch artifacts: %w", err)
+	}
+	for _, part := range parts {
+		if info, err := os.Stat(part); err == nil && time.Since(info.ModTime()) > stalePart {
+			_ = os.Remove(part) // somebody else may have done so
+		}
+	}
+	return &Fetcher{cfg: cfg, client: &http.Client{
+		Transport: &polite{next: cfg.Transport, m: cfg.Manners, log: cfg.Logger}, CheckRedirect: checkRedirect,
+	}}, nil
 }
 
 func checkRedirect(r *http.Request, via []*http.Request) error {
@@ -99,7 +133,10 @@ func (f *Fetcher) Handle(ctx context.Context, it workqueue.Leased) (workqueue.Ou
 	if err := checkURL(u); err != nil {
 		return workqueue.Outcome{}, workqueue.Invalid(err)
 	}
-	got, err := f.fetch(ctx, u, want)
+	got, err := f.fetch(withHost(ctx, it), u, want)
+	if errors.Is(err, errRobots) {
+		return workqueue.Skipped(errRobots.Error()), nil
+	}
 	if err != nil {
 		return workqueue.Outcome{}, err
 	}
@@ -111,6 +148,8 @@ func (f *Fetcher) Handle(ctx context.Context, it workqueue.Leased) (workqueue.Ou
 }
 
 func (f *Fetcher) fetch(ctx context.Context, u *url.URL, want expected) (Fetched, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return Fetched{}, workqueue.Permanent(err)
@@ -118,10 +157,14 @@ func (f *Fetcher) fetch(ctx context.Context, u *url.URL, want expected) (Fetched
 	req.Header.Set("User-Agent", f.cfg.UserAgent)
 	res, err := f.client.Do(req)
 	if err != nil {
+		// A url.Error repeats the URL, with what secrets it may hold.
+		if ue := (*url.Error)(nil); errors.As(err, &ue) {
+			err = ue.Err
+		}
 		return Fetched{}, err
 	}
 	defer func() { _ = res.Body.Close() }()
-	if err := statusError(res); err != nil {
+	if err := f.statusError(ctx, res); err != nil {
 		return Fetched{}, err
 	}
 	got := Fetched{}
@@ -132,7 +175,13 @@ func (f *Fetcher) fetch(ctx context.Context, u *url.URL, want expected) (Fetched
 	if res.ContentLength > f.cfg.MaxBytes {
 		return Fetched{}, workqueue.Permanent(fmt.Errorf("it has %d bytes; %d are allowed", res.ContentLength, f.cfg.MaxBytes))
 	}
-	part, err := f.save(res.Body, &got)
+	body := &stallReader{r: res.Body, after: f.cfg.Stall}
+	body.timer = time.AfterFunc(body.after, func() { cancel(errStall) })
+	defer body.timer.Stop()
+	part, err := f.save(body, &got)
+	if errors.Is(context.Cause(ctx), errStall) && err != nil {
+		err = fmt.Errorf("download: %w %v", errStall, body.after)
+	}
 	if err != nil {
 		return Fetched{}, err
 	}
@@ -146,8 +195,26 @@ func (f *Fetcher) fetch(ctx context.Context, u *url.URL, want expected) (Fetched
 	return got, f.keep(part, got)
 }
 
+// errStall says that a host stopped in the middle of a content.
+var errStall = errors.New("nothing more came for")
+
+// stallReader puts a timer off with each read that brings something.
+type stallReader struct {
+	r     io.Reader
+	timer *time.Timer
+	after time.Duration
+}
+
+func (s *stallReader) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if n > 0 {
+		s.timer.Reset(s.after)
+	}
+	return n, err
+}
+
 // statusError says what an answer that is no content means for another try.
-func statusError(res *http.Response) error {
+func (f *Fetcher) statusError(ctx context.Context, res *http.Response) error {
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		return nil
 	}
@@ -155,7 +222,7 @@ func statusError(res *http.Response) error {
 	switch res.StatusCode {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		if d, ok := retryAfter(res.Header.Get("Retry-After"), time.Now()); ok {
-			return workqueue.RetryAfter(d, err)
+			return f.cfg.Manners.heed(ctx, res.Request.URL, d, workqueue.RetryAfter(d, err))
 		}
 		return err
 	case http.StatusRequestTimeout, http.StatusTooEarly:

@@ -1,0 +1,412 @@
+package artifact_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/facttest"
+	"muster/tasks/limit"
+	"muster/tasks/redistest"
+	"muster/tasks/workqueue"
+	"muster/tasks/workqueue/artifact"
+)
+
+// world is a queue of artifacts and what fetches them.
+type world struct {
+	t   *testing.T
+	rdb redis.UniversalClient
+	q   *workqueue.Queue
+	dir string
+}
+
+func newWorld(t *testing.T, attempts int) *world {
+	rdb := redistest.New(t)
+	return &world{t, rdb, workqueue.New(rdb, "q", workqueue.Config{
+		MaxAttempts: attempts, Backoff: workqueue.Backoff{Base: time.Millisecond},
+	}), t.TempDir()}
+}
+
+func (w *world) enqueue(id, payload string) {
+	w.t.Helper()
+	it, err := artifact.Item(id, []byte(payload))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.q.Enqueue(w.t.Context(), it); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// drain fetches until nothing is left to do.
+func (w *world) drain(workers int, cfg artifact.FetcherConfig) {
+	w.t.Helper()
+	cfg.Dir, cfg.Logger = w.dir, slog.New(slog.DiscardHandler)
+	f, err := artifact.NewFetcher(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	mux := workqueue.NewMux()
+	mux.Handle(artifact.FetchKind, f.Handle)
+	p, err := workqueue.NewPool(w.q, mux, workqueue.PoolConfig{Workers: workers, Drain: true, Limiter: func(key string) *limit.KeyedLimiter {
+		if strings.HasPrefix(key, artifact.HostKey) {
+			return cfg.Manners.Slots
+		}
+		return nil
+	}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	if err := p.Run(ctx); err != nil || ctx.Err() != nil {
+		s, _ := w.q.Stats(w.t.Context())
+		w.t.Fatalf("run: %v, %v; %+v", err, ctx.Err(), s)
+	}
+}
+
+// want checks how an item has ended: its state, the attempts it used, and what
+// its note has in it.
+func (w *world) want(id string, state workqueue.State, attempts int, note string) {
+	w.t.Helper()
+	got, err := w.q.Get(w.t.Context(), id)
+	if err != nil || len(got) != 1 {
+		w.t.Fatalf("%s: %v, %v", id, got, err)
+	}
+	if it := got[0]; it.State != state || it.Attempts != attempts || !strings.Contains(it.Note, note) {
+		w.t.Errorf("%s is %s after %d attempts, %q; want %s, %d, %q", id, it.State, it.Attempts, it.Note, state, attempts, note)
+	}
+}
+
+// host serves h and notes when it was asked, and how often at a time.
+type host struct {
+	*httptest.Server
+	mu       sync.Mutex // guards the fields below
+	times    []time.Time
+	now, max int
+}
+
+func newHost(t *testing.T, h http.HandlerFunc) *host {
+	s := &host{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		s.times = append(s.times, time.Now())
+		s.now++
+		s.max = max(s.max, s.now)
+		s.mu.Unlock()
+		defer func() {
+			s.mu.Lock()
+			s.now--
+			s.mu.Unlock()
+		}()
+		h(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *host) asked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.times)
+}
+
+// apart checks that no two requests were closer than d, but for the time that
+// a request is on its way.
+func (s *host) apart(t *testing.T, d time.Duration) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if first, last := s.times[0], s.times[len(s.times)-1]; last.Sub(first) < time.Duration(len(s.times)-1)*d-50*time.Millisecond {
+		t.Errorf("%d requests within %v, want %v between them", len(s.times), last.Sub(first), d)
+	}
+}
+
+func hello(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
+
+func TestRobotsAreObeyed(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/in" {
+			http.Redirect(w, r, "/private/x", http.StatusFound)
+			return
+		}
+		hello(w, r)
+	})
+	w := newWorld(t, 1)
+	w.enqueue("open", `{"url":"`+h.URL+`/x"}`)
+	w.enqueue("private", `{"url":"`+h.URL+`/private/x"}`)
+	w.enqueue("led in", `{"url":"`+h.URL+`/in"}`)
+	w.enqueue("unknown", `{"url":"`+h.URL+`/down"}`)
+	w.drain(2, artifact.FetcherConfig{Manners: artifact.Manners{
+		Robots: func(_ context.Context, u *url.URL) (artifact.Permission, error) {
+			if u.Path == "/down" {
+				return artifact.Permission{}, errors.New("robots.txt cannot be fetched")
+			}
+			return artifact.Permission{Allowed: !strings.HasPrefix(u.Path, "/private")}, nil
+		},
+	}})
+	w.want("open", workqueue.StateDone, 0, "")
+	w.want("private", workqueue.StateSkipped, 0, "robots.txt forbids it")
+	w.want("led in", workqueue.StateSkipped, 0, "robots.txt forbids it")
+	w.want("unknown", workqueue.StateError, 1, "robots.txt cannot be fetched")
+	if n := h.asked(); n != 2 {
+		t.Errorf("the host was asked %d times, want for the two open pages", n)
+	}
+}
+
+// The pace of a host, its own or the one that it asks for, holds; what waits
+// for it uses no attempt and no worker.
+func TestPaceIsKept(t *testing.T) {
+	t.Parallel()
+	for name, m := range map[string]struct {
+		pace  limit.Pace
+		delay time.Duration
+	}{
+		"own pace":    {pace: limit.Pace{Interval: 300 * time.Millisecond}},
+		"crawl delay": {delay: 300 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			slow, fast := newHost(t, hello), newHost(t, hello)
+			w := newWorld(t, 1)
+			for i := range 6 {
+				w.enqueue(fmt.Sprint("slow", i), `{"url":"`+slow.URL+`/x"}`)
+			}
+			for i := range 40 {
+				w.enqueue(fmt.Sprint("fast", i), `{"url":"`+fast.URL+`/x"}`)
+			}
+			key := artifact.HostKey + limit.HostKey(slow.URL)
+			w.drain(2, artifact.FetcherConfig{Manners: artifact.Manners{
+				Pacer: limit.NewPacer(w.rdb, limit.PacerConfig{PerKey: map[string]limit.Pace{key: m.pace}}),
+				Robots: func(_ context.Context, u *url.URL) (artifact.Permission, error) {
+					p := artifact.Permission{Allowed: true}
+					if u.Host == strings.TrimPrefix(slow.URL, "http://") {
+						p.CrawlDelay = m.delay
+					}
+					return p, nil
+				},
+			}})
+			slow.apart(t, 300*time.Millisecond)
+			for i := range 6 {
+				w.want(fmt.Sprint("slow", i), workqueue.StateDone, 0, "")
+			}
+			// The fast ones had the workers while the slow host was waited for.
+			if last, third := fast.times[39], slow.times[3]; last.After(third) {
+				t.Errorf("the last of the fast ones came %v after the fourth slow one", last.Sub(third))
+			}
+		})
+	}
+}
+
+// Retry-After holds the whole host back, not only the item that was told.
+func TestRetryAfterHoldsTheHost(t *testing.T) {
+	t.Parallel()
+	var told atomic.Bool
+	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
+		if !told.Swap(true) {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		hello(w, r)
+	})
+	w := newWorld(t, 2)
+	for i := range 5 {
+		w.enqueue(fmt.Sprint("a", i), `{"url":"`+h.URL+`/x"}`)
+	}
+	w.drain(1, artifact.FetcherConfig{Manners: artifact.Manners{Pacer: limit.NewPacer(w.rdb, limit.PacerConfig{})}})
+	w.want("a0", workqueue.StateDone, 1, "")
+	for i := 1; i < 5; i++ {
+		w.want(fmt.Sprint("a", i), workqueue.StateDone, 0, "")
+	}
+	if d := h.times[1].Sub(h.times[0]); d < 950*time.Millisecond {
+		t.Errorf("the host was asked again after %v", d)
+	}
+}
+
+// A host that keeps failing is left alone: its items fail without a request.
+func TestBreakerSparesTheHost(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	other := newHost(t, hello)
+	w := newWorld(t, 1)
+	for i := range 20 {
+		w.enqueue(fmt.Sprint("a", i), `{"url":"`+h.URL+`/x"}`)
+	}
+	w.enqueue("other", `{"url":"`+other.URL+`/x"}`)
+	b := limit.NewBreaker(w.rdb, limit.BreakerConfig{Threshold: 3, Cooldown: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+	w.drain(1, artifact.FetcherConfig{Manners: artifact.Manners{Breaker: b}})
+	if n := h.asked(); n != 3 {
+		t.Errorf("the failing host was asked %d times, want 3", n)
+	}
+	w.want("a0", workqueue.StateError, 1, "502")
+	w.want("a19", workqueue.StateError, 1, "left alone")
+	w.want("other", workqueue.StateDone, 0, "")
+	s, err := b.State(t.Context(), artifact.HostKey+limit.HostKey(h.URL))
+	if err != nil || s.State != "open" || !strings.HasPrefix(s.LastBlock, "502") {
+		t.Errorf("got %+v, %v", s, err)
+	}
+}
+
+// A breaker that is half open lets two through; the others wait for these
+// without losing an attempt, and the host is used again when they succeed.
+func TestBreakerRecovers(t *testing.T) {
+	t.Parallel()
+	var fails atomic.Int32
+	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
+		if fails.Add(1) <= 2 {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		hello(w, r)
+	})
+	w := newWorld(t, 20)
+	for i := range 30 {
+		w.enqueue(fmt.Sprint("a", i), `{"url":"`+h.URL+`/x"}`)
+	}
+	b := limit.NewBreaker(w.rdb, limit.BreakerConfig{Threshold: 2, Cooldown: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	w.drain(4, artifact.FetcherConfig{Manners: artifact.Manners{Breaker: b}})
+	if s, err := w.q.Stats(t.Context()); err != nil || s.Done != 30 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if s, err := b.State(t.Context(), artifact.HostKey+limit.HostKey(h.URL)); err != nil || s.State != "closed" {
+		t.Errorf("got %+v, %v", s, err)
+	}
+}
+
+// A host that only redirects lead to has its limit too.
+func TestRedirectsTakeSlots(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "begin")
+		w.(http.Flusher).Flush()
+		<-time.After(20 * time.Millisecond) // the slot is held until the content is there
+		_, _ = io.WriteString(w, "end")
+	})
+	w := newWorld(t, 1)
+	for i := range 4 {
+		from := newHost(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, h.URL, http.StatusFound) })
+		w.enqueue(fmt.Sprint("a", i), `{"url":"`+from.URL+`"}`)
+	}
+	w.drain(4, artifact.FetcherConfig{Manners: artifact.Manners{Slots: limit.NewKeyedLimiter(w.rdb, limit.KeyedConfig{Default: 1})}})
+	for i := range 4 {
+		w.want(fmt.Sprint("a", i), workqueue.StateDone, 0, "")
+	}
+	if h.max != 1 {
+		t.Errorf("%d at a time, want 1", h.max)
+	}
+}
+
+func TestFetchIsBoundedAndHonest(t *testing.T) {
+	t.Parallel()
+	var agent atomic.Value
+	var h *host
+	h = newHost(t, func(w http.ResponseWriter, r *http.Request) {
+		agent.Store(r.UserAgent())
+		switch r.URL.Path {
+		case "/stall":
+			_, _ = io.WriteString(w, "begin")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		case "/file":
+			w.Header().Set("Location", "file:///etc/passwd")
+			w.WriteHeader(http.StatusFound)
+		case "/secret":
+			http.Redirect(w, r, strings.Replace(h.URL, "http://", "ftp://user:hunter2@", 1), http.StatusFound)
+		}
+	})
+	w := newWorld(t, 1)
+	w.enqueue("stall", `{"url":"`+h.URL+`/stall"}`)
+	w.enqueue("file", `{"url":"`+h.URL+`/file"}`)
+	w.enqueue("secret", `{"url":"`+h.URL+`/secret?token=hunter2"}`)
+	w.enqueue("dead", `{"url":"http://127.0.0.1:1/?token=hunter2"}`)
+	w.drain(4, artifact.FetcherConfig{Stall: 100 * time.Millisecond})
+	w.want("stall", workqueue.StateError, 1, "nothing more came for 100ms")
+	w.want("file", workqueue.StateError, 1, "no http or https URL")
+	w.want("dead", workqueue.StateError, 1, "connection refused")
+	for _, id := range []string{"secret", "dead"} {
+		if got, _ := w.q.Get(t.Context(), id); strings.Contains(got[0].Note, "hunter2") {
+			t.Errorf("the note of %s tells a secret: %s", id, got[0].Note)
+		}
+	}
+	if a := agent.Load(); a != "muster/1.0" {
+		t.Errorf("the user agent is %q", a)
+	}
+}
+
+// A content is there whole or not at all, and what killed processes left is
+// removed.
+func TestContentsAreWhole(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	incoming := filepath.Join(w.dir, "incoming")
+	if err := os.MkdirAll(incoming, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	old, young := filepath.Join(incoming, "old.part"), filepath.Join(incoming, "young.part")
+	for _, name := range []string{old, young} {
+		if err := os.WriteFile(name, []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chtimes(old, time.Time{}, time.Now().Add(-2*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	inside := make(chan struct{})
+	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "begin ")
+		w.(http.Flusher).Flush()
+		<-inside
+		_, _ = io.WriteString(w, "end")
+	})
+	w.enqueue("a", `{"url":"`+h.URL+`"}`)
+	contents := func() []string {
+		files, err := filepath.Glob(filepath.Join(w.dir, "??", "*"))
+		if err != nil {
+			t.Error(err)
+		}
+		return files
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { w.drain(1, artifact.FetcherConfig{}) })
+	facttest.Eventually(t, "the beginning to be there", func() bool {
+		parts, _ := filepath.Glob(filepath.Join(incoming, "*.part"))
+		for _, p := range parts {
+			if data, _ := os.ReadFile(p); string(data) == "begin " {
+				return true
+			}
+		}
+		return false
+	})
+	if c := contents(); len(c) != 0 {
+		t.Errorf("half a content is there: %v", c)
+	}
+	close(inside)
+	wg.Wait()
+	if c := contents(); len(c) != 1 {
+		t.Fatalf("contents are %v", c)
+	} else if data, err := os.ReadFile(c[0]); err != nil || string(data) != "begin end" {
+		t.Errorf("content is %q, %v", data, err)
+	}
+	if _, err := os.Stat(old); err == nil {
+		t.Error("an old part is still there")
+	}
+	if _, err := os.Stat(young); err != nil {
+		t.Error("a part that may be in use was removed")
+	}
+}
