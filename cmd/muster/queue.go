@@ -7,14 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"strings"
-	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -22,8 +17,6 @@ import (
 	"muster/orchestrator"
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
-	"muster/sites/fetch"
-	"muster/tasks/limit"
 	"muster/tasks/workqueue"
 	"muster/tasks/workqueue/artifact"
 )
@@ -223,167 +216,6 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	c.n.Add(int64(n))
 	return n, err
-}
-
-// queueRun is the answer of "queue run".
-type queueRun struct {
-	Seconds   float64         `json:"seconds"`
-	PerSecond float64         `json:"per_second"`
-	Done      int64           `json:"done"`
-	Skipped   int64           `json:"skipped"`
-	Failed    int64           `json:"failed"`
-	Retried   int64           `json:"retried"`
-	Queue     workqueue.Stats `json:"queue"`
-}
-
-func runQueue(env environment, c *cli.Context) error {
-	if err := arguments(c, 0, 0); err != nil {
-		return err
-	}
-	return withQueue(env, c, queueSettings, func(ctx context.Context, q queueScope) error {
-		content := c.String("content")
-		if content == "" {
-			content = filepath.Join(q.cfg.DataDir, "content")
-		}
-		fetcher, err := artifact.NewFetcher(artifact.FetcherConfig{Dir: content, Transport: fetch.DirectTransport()})
-		if err != nil {
-			return err
-		}
-		mux := workqueue.NewMux()
-		mux.Handle(artifact.FetchKind, fetcher.Handle)
-		limits := newQueueLimits(newLogger(env, q.display, q.cfg.Log), q)
-		pool, err := workqueue.NewPool(q.Queue, mux, workqueue.PoolConfig{
-			Workers: q.cfg.Queue.MaxWorkers, Heartbeat: q.cfg.Queue.Heartbeat(), Grace: q.cfg.Shutdown.Drain,
-			Hard: env.hard, Drain: c.Bool("drain"), Limiter: limits.of, Logger: newLogger(env, q.display, q.cfg.Log),
-		})
-		if err != nil {
-			return err
-		}
-		run := ctx
-		if d := c.Duration("drain-timeout"); d > 0 {
-			var cancel context.CancelFunc
-			run, cancel = context.WithTimeout(ctx, d)
-			defer cancel()
-		}
-		watch, stop := context.WithCancel(context.WithoutCancel(ctx))
-		var watchers sync.WaitGroup
-		track := q.display.Track("queue " + q.Name())
-		watchers.Go(func() { q.show(watch, track, pool) })
-		watchers.Go(func() { limits.reload(watch, env, c, q.display) })
-		start := time.Now()
-		err = pool.Run(run)
-		stop()
-		watchers.Wait()
-		return errors.Join(err, q.report(context.WithoutCancel(ctx), env, c, track, pool, time.Since(start)))
-	})
-}
-
-// show keeps a track up to date until ctx ends.
-func (q queueScope) show(ctx context.Context, track *monitor.Track, pool *workqueue.Pool) {
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
-	var last int64
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		s, err := q.Stats(ctx)
-		if err != nil {
-			continue // the pool says what is wrong
-		}
-		p := pool.Stats()
-		ended := p.Done + p.Skipped + p.Failed
-		track.Update(monitor.Progress{
-			Done: s.Done + s.Skipped + s.Error, Total: s.Total, Unit: "items",
-			Note: fmt.Sprintf("queued=%d, in_progress=%d, done=%d, error=%d, %d/s", s.Queued, s.InProgress, s.Done, s.Error, 2*(ended-last)),
-		})
-		last = ended
-	}
-}
-
-// report says how a run ended. A drain that left something is an error.
-func (q queueScope) report(ctx context.Context, env environment, c *cli.Context, track *monitor.Track, pool *workqueue.Pool, took time.Duration) error {
-	s, err := q.Stats(ctx)
-	if err != nil {
-		return err
-	}
-	note := fmt.Sprintf("queued=%d, in_progress=%d, done=%d, skipped=%d, error=%d", s.Queued, s.InProgress, s.Done, s.Skipped, s.Error)
-	track.Update(monitor.Progress{Done: s.Done + s.Skipped + s.Error, Total: s.Total, Unit: "items"})
-	track.Done(note)
-	q.display.Close()
-	p := pool.Stats()
-	ended := p.Done + p.Skipped + p.Failed
-	if c.Bool("json") {
-		err = printJSON(env.stdout, queueRun{
-			Seconds: took.Seconds(), PerSecond: float64(ended) / took.Seconds(),
-			Done: p.Done, Skipped: p.Skipped, Failed: p.Failed, Retried: p.Retried, Queue: s,
-		})
-	} else {
-		fmt.Fprintf(env.stdout, "Queue: %s\n", note)
-		if s.Open() == 0 && c.Bool("drain") {
-			fmt.Fprintln(env.stdout, "✓ Queue empty, exiting")
-		}
-	}
-	if c.Bool("drain") && s.Open() > 0 {
-		err = errors.Join(err, fmt.Errorf("the queue is not empty: %d items are left; run it again", s.Open()))
-	}
-	return err
-}
-
-// queueLimits are the limiters of a run.
-type queueLimits struct{ hosts, resolvers *limit.KeyedLimiter }
-
-func newQueueLimits(logger *slog.Logger, q queueScope) queueLimits {
-	slots := func(n int, perKey map[string]int) *limit.KeyedLimiter {
-		return limit.NewKeyedLimiter(q.system.Client.Redis(), limit.KeyedConfig{
-			Default: n, PerKey: perKey, FailOpen: true, Logger: logger,
-		})
-	}
-	return queueLimits{hosts: slots(q.cfg.Queue.MaxPerHost, nil), resolvers: slots(q.cfg.Queue.MaxWorkers, perResolver(q.cfg.Queue))}
-}
-
-func perResolver(q config.Queue) map[string]int {
-	out := make(map[string]int, len(q.MaxPerResolver))
-	for name, n := range q.MaxPerResolver {
-		out[artifact.ResolverKey+name] = n
-	}
-	return out
-}
-
-// of returns the limiter of a resource key.
-func (l queueLimits) of(key string) *limit.KeyedLimiter {
-	switch {
-	case strings.HasPrefix(key, artifact.HostKey):
-		return l.hosts
-	case strings.HasPrefix(key, artifact.ResolverKey):
-		return l.resolvers
-	}
-	return nil
-}
-
-// reload reads the limits again at every SIGHUP, until ctx ends. Settings that
-// are wrong leave the old limits.
-func (l queueLimits) reload(ctx context.Context, env environment, c *cli.Context, out io.Writer) {
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hup:
-		}
-		loaded, err := loadConfig(env, c, queueSettings...)
-		if err != nil {
-			fmt.Fprintf(out, "the limits stay as they are: %v\n", err)
-			continue
-		}
-		l.hosts.Configure(loaded.Queue.MaxPerHost, nil)
-		l.resolvers.Configure(loaded.Queue.MaxWorkers, perResolver(loaded.Queue))
-		fmt.Fprintf(out, "limits read again: %d per host, %v per resolver\n", loaded.Queue.MaxPerHost, loaded.Queue.MaxPerResolver)
-	}
 }
 
 func queueStats(env environment, c *cli.Context) error {

@@ -65,11 +65,19 @@ type Queue struct {
 	MaxWorkers          int            `yaml:"max_workers" range:"1 256"`
 	MaxPerResolver      map[string]int `yaml:"max_per_resolver" range:"1 1000000"`
 	MaxPerHost          int            `yaml:"max_per_host" range:"1 1000000"`
+	HostIntervalSeconds float64        `yaml:"host_interval_seconds" range:"0 3600"`
+	Robots              bool           `yaml:"robots"`
+	UserAgent           string         `yaml:"user_agent" rule:"required"`
 	LeaseTTLSeconds     int            `yaml:"lease_ttl_seconds" range:"30 604800"`
 	HeartbeatSeconds    int            `yaml:"heartbeat_seconds" range:"5 604799"`
 	MaxJobAttempts      int            `yaml:"max_job_attempts" range:"1 1000"`
 	RetryBackoffSeconds int            `yaml:"retry_backoff_seconds" range:"1 86400"`
 	JitterSeconds       int            `yaml:"jitter_seconds" range:"0 86400"`
+}
+
+// HostInterval is the least time between two requests to a host.
+func (q Queue) HostInterval() time.Duration {
+	return time.Duration(q.HostIntervalSeconds * float64(time.Second))
 }
 
 // LeaseTTL is how long a lease lasts without a heartbeat.
@@ -149,6 +157,8 @@ func Default() Config {
 		Queue: Queue{
 			MaxWorkers:          8,
 			MaxPerHost:          4,
+			Robots:              true,
+			UserAgent:           "muster/1.0",
 			LeaseTTLSeconds:     600,
 			HeartbeatSeconds:    30,
 			MaxJobAttempts:      3,

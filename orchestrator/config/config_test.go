@@ -168,6 +168,8 @@ func TestBounds(t *testing.T) {
 		{"queue.max_workers", []string{"1", "256"}, []string{"0", "257"}},
 		{"queue.max_per_host", []string{"1"}, []string{"0"}},
 		{"queue.max_per_resolver", []string{"a:1"}, []string{"a:0", "a:-5", "a:x", "a"}},
+		{"queue.host_interval_seconds", []string{"0", "0.5", "3600"}, []string{"-1", "3601", "x"}},
+		{"queue.user_agent", []string{"me (me@example.com)"}, []string{" "}},
 		{"queue.lease_ttl_seconds", []string{"31"}, []string{"29", "30"}}, // 30 is the heartbeat's default
 		{"queue.heartbeat_seconds", []string{"5", "599"}, []string{"4", "600"}},
 		{"queue.max_job_attempts", []string{"1"}, []string{"0"}},

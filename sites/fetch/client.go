@@ -288,7 +288,7 @@ func (p *polite) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	interval := p.def.Politeness.Delay
 	if p.def.Politeness.Robots {
-		rules, err := p.cfg.Robots.get(ctx, p.Client, req.URL)
+		rules, err := p.Robots(ctx, req.URL)
 		if err != nil {
 			return nil, err
 		}
@@ -414,6 +414,13 @@ func (rc *RobotsCache) get(ctx context.Context, c *Client, u *url.URL) (*Rules, 
 	}
 	e.rules, e.until = rules, time.Now().Add(ttl)
 	return rules, nil
+}
+
+// Robots returns the rules of the host of u, from the cache or its robots.txt.
+// Every error is an *Error: as long as there is one, no page of the host may be
+// fetched.
+func (c *Client) Robots(ctx context.Context, u *url.URL) (*Rules, error) {
+	return c.cfg.Robots.get(ctx, c, u)
 }
 
 // fetchRobots gets a robots.txt as RFC 9309 says: 4xx is no rules at all,

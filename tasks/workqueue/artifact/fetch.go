@@ -19,6 +19,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"muster/tasks/workqueue"
 )
 
@@ -49,6 +51,9 @@ const stalePart = time.Hour
 func NewFetcher(cfg FetcherConfig) (*Fetcher, error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("fetch artifacts: no folder to keep them in")
+	}
+	if !httpguts.ValidHeaderFieldValue(cfg.UserAgent) {
+		return nil, fmt.Errorf("fetch artifacts: user agent %q cannot be sent", cfg.UserAgent)
 	}
 	if cfg.MaxBytes <= 0 {
 		cfg.MaxBytes = 1 << 30

@@ -347,6 +347,9 @@ func TestFetchIsBoundedAndHonest(t *testing.T) {
 	if a := agent.Load(); a != "muster/1.0" {
 		t.Errorf("the user agent is %q", a)
 	}
+	if _, err := artifact.NewFetcher(artifact.FetcherConfig{Dir: w.dir, UserAgent: "a\nb"}); err == nil {
+		t.Error("a user agent that cannot be sent is accepted")
+	}
 }
 
 // A content is there whole or not at all, and what killed processes left is

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"muster/tasks/facttest"
+	"muster/tasks/redistest"
+)
+
+// output collects what a process says.
+type output struct {
+	mu  sync.Mutex // guards buf
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// command is the real command as a process of its own, on a Redis and a data
+// folder of the test.
+type command struct {
+	t       *testing.T
+	dir     string
+	program string
+	environ []string
+}
+
+func newCommand(t *testing.T) *command {
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The test program is the command when that is what it is called.
+	program := filepath.Join(dir, "muster")
+	if err := os.Symlink(self, program); err != nil {
+		t.Fatal(err)
+	}
+	return &command{t, dir, program, append(os.Environ(),
+		"MUSTER_DATA_DIR="+filepath.Join(dir, "data"), "MUSTER_REDIS__URL="+redistest.URL(t))}
+}
+
+func (c *command) write(name, content string) string {
+	c.t.Helper()
+	name = filepath.Join(c.dir, name)
+	if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+	return name
+}
+
+// start starts it and returns it with what it says.
+func (c *command) start(args ...string) (*exec.Cmd, *output) {
+	c.t.Helper()
+	out := &output{}
+	cmd := exec.Command(c.program, args...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.dir, c.environ, out, out
+	if err := cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd, out
+}
+
+// run runs it to its end, which must be a good one.
+func (c *command) run(args ...string) string {
+	c.t.Helper()
+	cmd, out := c.start(args...)
+	if err := cmd.Wait(); err != nil {
+		c.t.Fatalf("muster %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out.String()
+}
+
+// crowd is a server whose pages end when the test says so.
+type crowd struct {
+	*httptest.Server
+	release  chan struct{}
+	mu       sync.Mutex // guards now and all
+	now, all int
+}
+
+func newCrowd(t *testing.T) *crowd {
+	c := &crowd{release: make(chan struct{})}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			http.NotFound(w, r)
+			return
+		}
+		c.count(1)
+		defer c.count(-1)
+		select {
+		case <-c.release:
+			fmt.Fprint(w, "content of ", r.URL.Path)
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (c *crowd) count(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now += n
+	c.all += max(n, 0)
+}
+
+// is reports whether n pages are being asked for right now.
+func (c *crowd) is(n int) func() bool {
+	return func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.now == n
+	}
+}
+
+// artifacts are lines for an import, n pages of a server.
+func artifacts(url string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `{"id":"a%03d","url":"%s/%d"}`+"\n", i, url, i)
+	}
+	return b.String()
+}
+
+// SIGHUP reads the limits again, also of a queue that is being worked on; a
+// wrong file changes nothing.
+func TestQueueRunReadsLimitsAgain(t *testing.T) {
+	t.Parallel()
+	c, pages := newCommand(t), newCrowd(t)
+	settings := func(text string) string { return c.write("muster.yaml", text) }
+	settings("queue: {max_per_host: 1}\n")
+	c.run("queue", "import", c.write("a.jsonl", artifacts(pages.URL, 9)))
+	cmd, out := c.start("queue", "run", "--workers", "6")
+	facttest.Eventually(t, "one page to be fetched", pages.is(1))
+
+	hup := func(want string) {
+		t.Helper()
+		if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		facttest.Eventually(t, "the command to say "+want, func() bool { return strings.Contains(out.String(), want) })
+	}
+	settings("queue: {max_per_host: 3}\n")
+	hup("limits read again: 3 per host")
+	facttest.Eventually(t, "three pages to be fetched", pages.is(3))
+
+	settings("queue:\n  max_per_host: lots\n")
+	hup("the limits stay as they are: muster.yaml:2:17: queue.max_per_host")
+	settings("queue: {max_per_host: 2, max_per_hosts: 7}\n")
+	hup("no setting queue.max_per_hosts")
+	for range 2 { // each that ends is followed by one
+		pages.release <- struct{}{}
+		facttest.Eventually(t, "three pages to be fetched", pages.is(3))
+	}
+
+	settings("queue: {max_per_host: 2}\n")
+	hup("limits read again: 2 per host")
+	pages.release <- struct{}{}
+	facttest.Eventually(t, "the rest of the three to be fetched", pages.is(2))
+	pages.release <- struct{}{}
+	facttest.Eventually(t, "two pages to be fetched", pages.is(2))
+
+	close(pages.release)
+	facttest.Eventually(t, "all to be done", func() bool { return strings.Contains(c.run("queue", "stats", "--json"), `"done": 9`) })
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Errorf("an interrupted run ends with %d\n%s", code, out)
+	}
+	if pages.all != 9 {
+		t.Errorf("9 pages were fetched %d times", pages.all)
+	}
+}
