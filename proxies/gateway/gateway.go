@@ -10,14 +10,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/subtle"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -62,8 +59,7 @@ type Stats struct {
 
 // Gateway is a proxy that rotates. Use Listen, then Serve.
 type Gateway struct {
-	cfg    Config
-	server *http.Server
+	cfg Config
 
 	requests, tunnels, refused, noProxy, failed, active atomic.Int64
 }
@@ -91,15 +87,7 @@ func New(cfg Config) (*Gateway, error) {
 	if slices.Contains(cfg.Keys, "") {
 		return nil, errors.New("gateway: a key is empty")
 	}
-	g := &Gateway{cfg: cfg}
-	g.server = &http.Server{
-		Handler:           http.HandlerFunc(g.serveHTTP),
-		ReadHeaderTimeout: 20 * time.Second,
-		IdleTimeout:       cfg.Idle,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          log.New(io.Discard, "", 0),
-	}
-	return g, nil
+	return &Gateway{cfg: cfg}, nil
 }
 
 // Stats returns the counts.
@@ -123,15 +111,8 @@ func (g *Gateway) Run(ctx context.Context, ready func(net.Addr)) error {
 func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	web := &handedOver{addr: l.Addr(), conns: make(chan net.Conn), done: ctx.Done()}
-	g.server.BaseContext = func(net.Listener) context.Context { return ctx }
 	var group sync.WaitGroup
-	group.Go(func() { _ = g.server.Serve(web) })
-	stop := context.AfterFunc(ctx, func() {
-		l.Close()
-		g.server.Close()
-	})
-	defer stop()
+	defer context.AfterFunc(ctx, func() { l.Close() })()
 
 	places := make(chan struct{}, g.cfg.MaxConns)
 	var failure error
@@ -156,7 +137,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 		g.active.Add(1)
 		group.Add(1)
 		counted := &client{Conn: conn}
-		// Whoever has the connection by then, the HTTP server, a tunnel or greet: the end of ctx is its end.
+		// Whoever has the connection by then, an exchange, a tunnel or greet: the end of ctx is its end.
 		unhook := context.AfterFunc(ctx, func() { counted.Close() })
 		counted.gone = func() {
 			unhook()
@@ -164,7 +145,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 			<-places
 			group.Done()
 		}
-		group.Go(func() { g.greet(ctx, counted, web) })
+		group.Go(func() { g.greet(ctx, counted) })
 	}
 	cancel()
 	l.Close()
@@ -180,13 +161,14 @@ func isTemporary(err error) bool {
 // client is a connection that frees its place when it is closed.
 type client struct {
 	net.Conn
-	in   *bufio.Reader // what has been looked at, or nil
-	once sync.Once
-	gone func()
+	limit *headLimit    // under in
+	in    *bufio.Reader // from which all is read
+	once  sync.Once
+	gone  func()
 }
 
 func (c *client) Read(b []byte) (int, error) {
-	if c.in != nil && c.in.Buffered() > 0 {
+	if c.in.Buffered() > 0 {
 		return c.in.Read(b)
 	}
 	return c.Conn.Read(b)
@@ -197,43 +179,19 @@ func (c *client) Close() error {
 	return c.Conn.Close()
 }
 
-// handedOver is a listener for connections that turned out to speak HTTP.
-type handedOver struct {
-	addr  net.Addr
-	conns chan net.Conn
-	done  <-chan struct{}
-}
-
-func (h *handedOver) Accept() (net.Conn, error) {
-	select {
-	case conn := <-h.conns:
-		return conn, nil
-	case <-h.done:
-		return nil, net.ErrClosed
-	}
-}
-func (h *handedOver) Close() error   { return nil }
-func (h *handedOver) Addr() net.Addr { return h.addr }
-
 // greet looks at the first byte to tell SOCKS5 from HTTP.
-func (g *Gateway) greet(ctx context.Context, c *client, web *handedOver) {
-	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
-	c.in = bufio.NewReaderSize(c.Conn, 4<<10)
+func (g *Gateway) greet(ctx context.Context, c *client) {
+	defer c.Close()
+	_ = c.SetReadDeadline(time.Now().Add(headTimeout))
+	c.limit = &headLimit{Conn: c.Conn}
+	c.in = bufio.NewReaderSize(c.limit, 4<<10)
 	first, err := c.in.Peek(1)
-	if err != nil {
-		c.Close()
-		return
-	}
-	if first[0] == 5 {
-		defer c.Close()
+	switch {
+	case err != nil:
+	case first[0] == 5:
 		g.socks5(ctx, c)
-		return
-	}
-	_ = c.SetReadDeadline(time.Time{})
-	select {
-	case web.conns <- c:
-	case <-ctx.Done():
-		c.Close()
+	default:
+		g.web(ctx, c)
 	}
 }
 
@@ -284,185 +242,12 @@ func wishes(o proxies.PickOptions, user string) (proxies.PickOptions, error) {
 	return o, nil
 }
 
-func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
-	var user, password string
-	if text, ok := strings.CutPrefix(r.Header.Get("Proxy-Authorization"), "Basic "); ok {
-		if plain, err := base64.StdEncoding.DecodeString(text); err == nil {
-			user, password, _ = strings.Cut(string(plain), ":")
-		}
-	}
-	options, err := g.authorized(user, password)
-	switch {
-	case err != nil:
-		w.Header().Set("Proxy-Authenticate", `Basic realm="muster"`)
-		http.Error(w, "muster: "+err.Error(), http.StatusProxyAuthRequired)
-	case r.Method == http.MethodConnect:
-		g.connect(w, r, options)
-	case !r.URL.IsAbs() || r.URL.Scheme != "http":
-		http.Error(w, "muster: this is a proxy; ask it for http://… or CONNECT", http.StatusBadRequest)
-	default:
-		g.forward(w, r, options)
-	}
-}
-
-// hopHeaders are for the next hop alone.
-var hopHeaders = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization", "Proxy-Authenticate", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
-
-func (g *Gateway) forward(w http.ResponseWriter, r *http.Request, options proxies.PickOptions) {
-	g.requests.Add(1)
-	_ = http.NewResponseController(w).EnableFullDuplex() // an answer may begin before the request has ended
-	out := r.Clone(r.Context())
-	out.RequestURI, out.Close = "", false
-	for _, name := range strings.Split(r.Header.Get("Connection"), ",") {
-		out.Header.Del(strings.TrimSpace(name))
-	}
-	for _, name := range hopHeaders {
-		out.Header.Del(name)
-	}
-	if _, ok := out.Header["User-Agent"]; !ok {
-		out.Header["User-Agent"] = nil // or the transport would add its own
-	}
-	if r.ContentLength == 0 {
-		out.Body = http.NoBody
-	}
-	transport := g.cfg.Pool.Transport(siteOf(r.URL.Host), proxies.TransportOptions{PickOptions: options, Tries: g.cfg.Tries, Fallback: fallbackOf(options), KeepEncoding: true})
-	response, err := transport.RoundTrip(out)
-	if err != nil {
-		g.fail(w, err)
-		return
-	}
-	defer response.Body.Close()
-	header := w.Header()
-	for name, values := range response.Header {
-		header[name] = values
-	}
-	for _, name := range hopHeaders {
-		header.Del(name)
-	}
-	if g.cfg.ShowProxy {
-		if used, ok := proxies.Used(response); ok {
-			header.Set("X-Proxy-Id", used.ID)
-		}
-	}
-	w.WriteHeader(response.StatusCode)
-	if err := stream(w, response); err != nil {
-		panic(http.ErrAbortHandler) // the client must not take half a body for a whole one
-	}
-}
-
-func fallbackOf(o proxies.PickOptions) proxies.Fallback {
-	if o.Wait > 0 {
-		return proxies.FallbackWait
-	}
-	return proxies.FallbackFail
-}
-
-// flushAfter is how long bytes of a body of unknown length wait for more.
-const flushAfter = 5 * time.Millisecond
-
-// stream copies a body. One whose length is not known may be a stream of events: what has come of it goes on soon,
-// without waiting for a buffer to fill, and without a packet for every read either.
-func stream(w http.ResponseWriter, response *http.Response) error {
-	buffer := buffers.Get().(*[]byte)
-	defer buffers.Put(buffer)
-	if response.ContentLength >= 0 {
-		_, err := io.CopyBuffer(struct{ io.Writer }{w}, response.Body, *buffer)
-		return err
-	}
-	soon := &flusher{w: w, control: http.NewResponseController(w)}
-	defer soon.stop()
-	_, err := io.CopyBuffer(soon, response.Body, *buffer)
-	return err
-}
-
-var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
-
-// flusher flushes what was written flushAfter later.
-type flusher struct {
-	mu      sync.Mutex // guards the fields below
-	w       io.Writer
-	control *http.ResponseController
-	timer   *time.Timer
-	pending bool
-	done    bool
-}
-
-func (f *flusher) Write(b []byte) (int, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	n, err := f.w.Write(b)
-	switch {
-	case f.pending:
-	case f.timer == nil:
-		f.pending, f.timer = true, time.AfterFunc(flushAfter, f.flush)
-	default:
-		f.pending = true
-		f.timer.Reset(flushAfter)
-	}
-	return n, err
-}
-
-func (f *flusher) flush() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.pending && !f.done {
-		f.pending = false
-		_ = f.control.Flush()
-	}
-}
-
-// stop ends all flushing: the response writer is not ours any more after it.
-func (f *flusher) stop() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.done = true
-	if f.timer != nil {
-		f.timer.Stop()
-	}
-}
-
 // siteOf is whose health a request counts for.
 func siteOf(hostport string) string {
 	if host, _, err := net.SplitHostPort(hostport); err == nil {
 		return strings.ToLower(host)
 	}
 	return strings.ToLower(hostport)
-}
-
-// fail answers for the pool when no proxy did.
-func (g *Gateway) fail(w http.ResponseWriter, err error) {
-	status, kind := http.StatusBadGateway, "destination_unavailable"
-	if errors.Is(err, proxies.ErrNoProxy) {
-		g.noProxy.Add(1)
-		status, kind = http.StatusServiceUnavailable, "proxy_unavailable"
-	} else {
-		g.failed.Add(1)
-	}
-	w.Header().Set("Proxy-Status", "muster; error="+kind)
-	http.Error(w, "muster: "+err.Error(), status)
-}
-
-func (g *Gateway) connect(w http.ResponseWriter, r *http.Request, options proxies.PickOptions) {
-	g.tunnels.Add(1)
-	options.Site = siteOf(r.Host)
-	target, _, err := g.cfg.Pool.Dial(r.Context(), r.Host, options, g.cfg.Tries)
-	if err != nil {
-		g.fail(w, err)
-		return
-	}
-	defer target.Close()
-	conn, buffered, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		http.Error(w, "muster: CONNECT needs HTTP/1.1", http.StatusHTTPVersionNotSupported)
-		return
-	}
-	defer conn.Close()
-	stop := context.AfterFunc(r.Context(), func() { target.Close() })
-	defer stop()
-	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
-		return
-	}
-	g.relay(conn, buffered.Reader, target)
 }
 
 // relay copies both ways until both are done or nothing has moved for Config.Idle.
