@@ -69,13 +69,25 @@ func (g *Gateway) web(ctx context.Context, c *client) {
 			default:
 				_ = answer(out, nil, http.StatusBadRequest, nil, err.Error())
 			}
+			c.linger()
 			return
 		}
 		_ = c.SetReadDeadline(time.Time{})
 		if !g.serve(ctx, c, out, r) {
+			c.linger()
 			return
 		}
 	}
+}
+
+// linger takes what the client is still sending: a connection closed with bytes unread is reset, and the client may
+// never see the answer.
+func (c *client) linger() {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+	_ = c.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+	_, _ = io.CopyN(io.Discard, c, 256<<10)
 }
 
 var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 32<<10) }}

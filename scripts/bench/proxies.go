@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -45,8 +47,9 @@ func proxyRows() []row {
 		{name: "proxies.chord_40_chunks", unit: "s", rounds: 1, bar: atMost(1.02), measure: chordOfChunks,
 			yardstick: func(context.Context, *lab) (float64, error) { return (chunkTime * 40 / 8).Seconds(), nil }},
 		{name: "proxies.pick_and_report_100000", unit: "picks/s", rounds: 3, bar: atLeast(20_000), measure: pickAndReport},
-		{name: "proxies.gateway_requests", unit: "requests/s", rounds: 3, bar: atLeast(0.5), measure: fullSpeed(true), yardstick: fullSpeed(false)},
-		{name: "proxies.gateway_added_p99", unit: "ms", rounds: 3, bar: atMost(5), measure: addedLatency},
+		{name: "proxies.gateway_https", unit: "requests/s", rounds: 5, bar: atLeast(0.5), measure: fullSpeed(true, throughGateway), yardstick: fullSpeed(true, directly)},
+		{name: "proxies.gateway_http", unit: "requests/s", rounds: 5, bar: atLeast(0.5), measure: fullSpeed(false, throughGateway), yardstick: fullSpeed(false, throughProxies)},
+		{name: "proxies.gateway_added_p99", unit: "ms", rounds: 5, bar: atMost(5), measure: addedLatency},
 	}
 }
 
@@ -308,52 +311,76 @@ type traffic struct {
 
 const clients, requestsEach = 64, 100
 
-// load fetches target by all clients at once, each on connections that it keeps, by one of via after the other, and
-// each client a request every so often, or as fast as it can.
-func load(ctx context.Context, target string, via []*url.URL, every time.Duration) (traffic, error) {
+// load fetches target by all clients at once, each on connections that it keeps, by one of via after the other or, where
+// there is none, directly, and each client a request every so often, or as fast as it can. Connections are made before
+// the time is taken, and paced clients do not all ask in the same instant.
+func load(ctx context.Context, target site, via []*url.URL, every time.Duration) (traffic, error) {
 	var turn atomic.Int64
-	transport := &http.Transport{MaxIdleConnsPerHost: clients, Proxy: func(*http.Request) (*url.URL, error) {
+	transport := &http.Transport{MaxIdleConnsPerHost: clients, TLSClientConfig: target.trust, Proxy: func(*http.Request) (*url.URL, error) {
+		if len(via) == 0 {
+			return nil, nil
+		}
 		return via[int(turn.Add(1))%len(via)], nil
 	}}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
+	get := func() error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, target.url, nil)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return err
+		}
+		n, err := io.Copy(io.Discard, response.Body)
+		response.Body.Close()
+		if err == nil && (n != 10_000 || response.StatusCode != http.StatusOK) {
+			err = fmt.Errorf("got %s and %d bytes", response.Status, n)
+		}
+		return err
+	}
 	var mu sync.Mutex // guards took
 	var took []time.Duration
 	failures := make([]error, clients)
-	begun := time.Now()
-	var group sync.WaitGroup
-	for c := range clients {
-		group.Go(func() {
-			tick := time.NewTicker(max(every, 1))
-			defer tick.Stop()
-			for range requestsEach {
+	all := func(do func() error) {
+		var group sync.WaitGroup
+		for c := range clients {
+			group.Go(func() {
 				if every > 0 {
-					<-tick.C
+					time.Sleep(every * time.Duration(c) / clients)
 				}
-				at := time.Now()
-				request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
-				if err != nil {
-					failures[c] = err
-					return
-				}
-				response, err := client.Do(request)
-				if err != nil {
-					failures[c] = err
-					return
-				}
-				n, err := io.Copy(io.Discard, response.Body)
-				response.Body.Close()
-				if err != nil || n != 10_000 || response.StatusCode != http.StatusOK {
-					failures[c] = fmt.Errorf("got %s and %d bytes: %w", response.Status, n, errors.Join(err))
-					return
-				}
-				mu.Lock()
-				took = append(took, time.Since(at))
-				mu.Unlock()
-			}
-		})
+				failures[c] = errors.Join(failures[c], do())
+			})
+		}
+		group.Wait()
 	}
-	group.Wait()
+	all(func() error {
+		for range 5 {
+			if err := get(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	begun := time.Now()
+	all(func() error {
+		tick := time.NewTicker(max(every, 1))
+		defer tick.Stop()
+		for range requestsEach {
+			if every > 0 {
+				<-tick.C
+			}
+			at := time.Now()
+			if err := get(); err != nil {
+				return err
+			}
+			mu.Lock()
+			took = append(took, time.Since(at))
+			mu.Unlock()
+		}
+		return nil
+	})
 	if err := errors.Join(failures...); err != nil {
 		return traffic{}, err
 	}
@@ -361,22 +388,42 @@ func load(ctx context.Context, target string, via []*url.URL, every time.Duratio
 	return traffic{perSecond: float64(len(took)) / time.Since(begun).Seconds(), p99: took[len(took)*99/100]}, nil
 }
 
-// bodySite answers with 10 kB.
-func bodySite() *httptest.Server {
-	body := []byte(strings.Repeat("0123456789", 1000))
-	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) }))
+// site is where the clients go, and how they trust it.
+type site struct {
+	url   string
+	trust *tls.Config
 }
 
-// fullSpeed is the requests a second of all clients through the gateway, or else straight through the same proxies.
-// All of it, the clients and the site too, shares this machine: a hop more costs what it costs.
-func fullSpeed(gateway bool) func(context.Context, *lab) (float64, error) {
+// bodySite answers with 10 kB.
+func bodySite(https bool) (site, func()) {
+	body := []byte(strings.Repeat("0123456789", 1000))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) }))
+	if !https {
+		server.Start()
+		return site{url: server.URL}, server.Close
+	}
+	server.StartTLS()
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	return site{server.URL, &tls.Config{RootCAs: roots}}, server.Close
+}
+
+// way is how the clients reach the site.
+type way int
+
+const (
+	directly way = iota
+	throughProxies
+	throughGateway
+)
+
+// fullSpeed is the requests a second of all clients on a way. All of it, the clients, the proxies and the site too,
+// shares this machine: a hop more costs what it costs. Of HTTPS the yardstick is no proxy at all; plain HTTP, which
+// proxies have to read, is compared with the same proxies without the gateway.
+func fullSpeed(https bool, by way) func(context.Context, *lab) (float64, error) {
 	return func(ctx context.Context, l *lab) (perSecond float64, err error) {
-		err = withGateway(ctx, l, func(site string, front, upstream []*url.URL) error {
-			via := upstream
-			if gateway {
-				via = front
-			}
-			t, err := load(ctx, site, via, 0)
+		err = withGateway(ctx, l, https, func(to site, front, upstream []*url.URL) error {
+			t, err := load(ctx, to, map[way][]*url.URL{throughProxies: upstream, throughGateway: front}[by], 0)
 			perSecond = t.perSecond
 			return err
 		})
@@ -387,20 +434,20 @@ func fullSpeed(gateway bool) func(context.Context, *lab) (float64, error) {
 // addedLatency is what the gateway adds to the 99th percentile of the same proxies without it, at 640 requests a second.
 func addedLatency(ctx context.Context, l *lab) (float64, error) {
 	var with, without traffic
-	err := withGateway(ctx, l, func(site string, front, upstream []*url.URL) (err error) {
-		if without, err = load(ctx, site, upstream, 100*time.Millisecond); err != nil {
+	err := withGateway(ctx, l, false, func(to site, front, upstream []*url.URL) (err error) {
+		if without, err = load(ctx, to, upstream, 100*time.Millisecond); err != nil {
 			return err
 		}
-		with, err = load(ctx, site, front, 100*time.Millisecond)
+		with, err = load(ctx, to, front, 100*time.Millisecond)
 		return err
 	})
 	return float64((with.p99 - without.p99).Microseconds()) / 1000, err
 }
 
 // withGateway runs fn with a gateway over 16 proxies, which all lead to a site.
-func withGateway(ctx context.Context, l *lab, fn func(site string, front, upstream []*url.URL) error) error {
-	site := bodySite()
-	defer site.Close()
+func withGateway(ctx context.Context, l *lab, https bool, fn func(to site, front, upstream []*url.URL) error) error {
+	to, closeSite := bodySite(https)
+	defer closeSite()
 	pool := proxies.NewPool(proxies.PoolConfig{Redis: l.rdb, MaxInFlight: clients})
 	defer pool.Close()
 	var upstream []*url.URL
@@ -426,5 +473,5 @@ func withGateway(ctx context.Context, l *lab, fn func(site string, front, upstre
 	go func() { done <- g.Run(ctx, func(a net.Addr) { addr <- a }) }()
 	defer func() { cancel(); <-done }()
 	front := &url.URL{Scheme: "http", Host: (<-addr).String()}
-	return fn(site.URL, []*url.URL{front}, upstream)
+	return fn(to, []*url.URL{front}, upstream)
 }

@@ -1,0 +1,123 @@
+package gateway
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/proxies/proxytest"
+	"muster/tasks/facttest"
+)
+
+// talk sends text as it is and returns the connection, with a reader of what comes back.
+func (f *front) talk(t *testing.T, text string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", f.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	return conn, bufio.NewReader(conn)
+}
+
+func answerTo(t *testing.T, in *bufio.Reader, method string) (*http.Response, string) {
+	t.Helper()
+	response, err := http.ReadResponse(in, &http.Request{Method: method})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response, string(body)
+}
+
+// Requests that come all at once are answered in their order; HEAD has no body; HTTP/1.0 ends the connection.
+func TestRequestsInARow(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, Config{}, kinds(1, proxytest.Elite)...)
+	const host = " HTTP/1.1\r\nHost: shop.example\r\n\r\n"
+	_, in := f.talk(t, "GET http://shop.example/headers"+host+"HEAD http://shop.example/"+host+
+		"POST http://shop.example/echo HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"+
+		"GET /relative"+host+"GET http://shop.example/ HTTP/1.0\r\n\r\n")
+	if r, body := answerTo(t, in, "GET"); r.StatusCode != 200 || !strings.Contains(body, "Accept-Encoding") {
+		t.Errorf("first: %s %q", r.Status, body)
+	}
+	if r, body := answerTo(t, in, "HEAD"); r.StatusCode != 200 || body != "" {
+		t.Errorf("second: %s %q", r.Status, body)
+	}
+	if r, body := answerTo(t, in, "POST"); r.StatusCode != 200 || body != "abc" {
+		t.Errorf("third: %s %q", r.Status, body)
+	}
+	if r, body := answerTo(t, in, "GET"); r.StatusCode != 400 || !strings.Contains(body, "this is a proxy") {
+		t.Errorf("fourth: %s %q", r.Status, body)
+	}
+	if r, body := answerTo(t, in, "GET"); r.StatusCode != 200 || !strings.HasPrefix(body, "127.16.") {
+		t.Errorf("fifth: %s %q", r.Status, body)
+	}
+	if _, err := in.ReadByte(); err != io.EOF {
+		t.Errorf("after HTTP/1.0: %v", err)
+	}
+}
+
+// A client that waits to be told gets 100 Continue before its body is sent on.
+func TestExpectContinue(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, Config{}, kinds(1, proxytest.Elite)...)
+	conn, in := f.talk(t, "POST http://shop.example/echo HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+	if line, err := in.ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" {
+		t.Fatalf("got %q %v", line, err)
+	}
+	_, _ = in.ReadString('\n')
+	fmt.Fprint(conn, "hello")
+	if r, body := answerTo(t, in, "POST"); r.StatusCode != 200 || body != "hello" {
+		t.Errorf("got %s %q", r.Status, body)
+	}
+}
+
+// What is refused before its body was read ends the connection: the body is not taken for a request.
+func TestUnreadBodyIsNoRequest(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, Config{Keys: []string{"sesame"}}, kinds(1, proxytest.Elite)...)
+	hidden := "GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\n\r\n"
+	_, in := f.talk(t, fmt.Sprintf("POST http://shop.example/echo HTTP/1.1\r\nHost: shop.example\r\nContent-Length: %d\r\n\r\n%s", len(hidden), hidden))
+	if r, _ := answerTo(t, in, "POST"); r.StatusCode != 407 || !r.Close {
+		t.Errorf("got %s, close %t", r.Status, r.Close)
+	}
+	if _, err := in.ReadByte(); err == nil {
+		t.Error("a second answer came")
+	}
+}
+
+// A head without end is refused, with the reason.
+func TestEndlessHead(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, Config{}, kinds(1, proxytest.Elite)...)
+	_, in := f.talk(t, "GET http://shop.example/ HTTP/1.1\r\nX: "+strings.Repeat("y", 2*headBytes))
+	if r, body := answerTo(t, in, "GET"); r.StatusCode != 431 || !strings.Contains(body, "64 KiB") {
+		t.Errorf("got %s %q", r.Status, body)
+	}
+}
+
+// A client that goes away takes its request with it: the proxy is free again.
+func TestClientLeaves(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, Config{}, proxytest.Options{Kind: proxytest.Slow, Delay: time.Minute})
+	for _, text := range []string{"GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\n\r\n", "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n"} {
+		conn, _ := f.talk(t, text)
+		facttest.Eventually(t, "the request is under way", func() bool { s := f.gateway.Stats(); return s.Active == 1 && s.Requests+s.Tunnels > 0 })
+		conn.Close()
+		facttest.Eventually(t, "the request is given up", func() bool { return f.gateway.Stats().Active == 0 })
+	}
+}
