@@ -340,9 +340,8 @@ var stories = []story{
 		if got, err := run.Wait(t.Context()); err != nil || got != 45 {
 			t.Fatalf("got %v, %v", got, err)
 		}
-		facttest.Eventually(t, "final keys", func() bool { return key("status") == "COMPLETE" })
-		if key("total_chunks") != "10" || key("completed_chunks") != "10" || key("result_count") != "9" || key("completed_at") == "" {
-			t.Fatalf("total %s completed %s results %s", key("total_chunks"), key("completed_chunks"), key("result_count"))
+		if key("status") != "COMPLETE" || key("total_chunks") != "10" || key("completed_chunks") != "10" || key("result_count") != "9" || key("completed_at") == "" {
+			t.Fatalf("status %s total %s completed %s results %s", key("status"), key("total_chunks"), key("completed_chunks"), key("result_count"))
 		}
 		ttl, err := w.client.Redis().TTL(t.Context(), "scrape_shop:"+run.ID()+":status").Result()
 		if err != nil || ttl <= 0 || ttl > time.Hour {
@@ -353,7 +352,9 @@ var stories = []story{
 			t.Fatal(err)
 		}
 		run = failed
-		facttest.Eventually(t, "failed keys", func() bool { return key("status") == "FAILED" })
+		if _, err := run.Wait(t.Context()); err == nil || key("status") != "FAILED" {
+			t.Fatalf("got %v, status %q", err, key("status"))
+		}
 	}},
 	{"workers, queues and concurrency", func(t *testing.T, w *world) {
 		ws, err := w.client.Workers(t.Context())

@@ -19,7 +19,7 @@ import (
 // lookEvery is how often a wait looks by itself, should the message of the end have been lost.
 const lookEvery = time.Second
 
-// Wait blocks until the root of a workflow is terminal.
+// Wait blocks until the root of a workflow is terminal. By then its progress keys tell so too.
 func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *Failure, error) {
 	fl, err := e.load(ctx, id)
 	if err != nil {
@@ -39,6 +39,11 @@ func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *Failure
 			return nil, nil, ctx.Err()
 		}
 		if err == nil && rec.Terminal() {
+			if fl.g.Progress != "" { // whoever ended it may not have come to it yet
+				if err := e.project(ctx, fl); err != nil {
+					e.log.Warn("progress keys were not written", "workflow", fl.ID, "error", err)
+				}
+			}
 			root := graph.ID{Index: fl.g.Root, Inst: -1}
 			if rec.State == 'S' {
 				raw, err := v.value(ctx, root)
