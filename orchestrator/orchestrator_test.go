@@ -48,8 +48,8 @@ func worldSettings(t *testing.T) (config.Config, *demo.World) {
 		}
 	}
 	cfg := settings(t)
-	cfg.Proxies.Sources = []string{filepath.Join(t.TempDir(), "list.txt")}
-	if err := os.WriteFile(cfg.Proxies.Sources[0], []byte(list.String()), 0o600); err != nil {
+	cfg.Proxies.Sources = config.SourcesAt(filepath.Join(t.TempDir(), "list.txt"))
+	if err := os.WriteFile(cfg.Proxies.Sources[0].URL, []byte(list.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cfg.Proxies.Judges, cfg.Proxies.JudgeKey, cfg.Proxies.AllowLocal = []string{world.Judge}, world.JudgeKey, true
@@ -139,7 +139,7 @@ func TestEnsureProxiesRefreshesOnlyWhenThereAreFew(t *testing.T) {
 		}
 
 		// Now there are enough: even sources that are gone do not matter.
-		o.cfg.Proxies.Sources = []string{filepath.Join(cfg.DataDir, "gone.txt")}
+		o.cfg.Proxies.Sources = config.SourcesAt(filepath.Join(cfg.DataDir, "gone.txt"))
 		if err := o.EnsureProxies(ctx); err != nil {
 			t.Errorf("with enough proxies: %v", err)
 		}
@@ -161,7 +161,7 @@ func TestEnsureProxiesSaysWhyThereAreNone(t *testing.T) {
 		says   string
 	}{
 		"no sources":        {func(cfg *config.Config) { cfg.Proxies.Sources = nil }, ErrFewProxies, "proxies.sources"},
-		"unreadable":        {func(cfg *config.Config) { cfg.Proxies.Sources = []string{"/nowhere/list.txt"} }, nil, "no proxy source could be read"},
+		"unreadable":        {func(cfg *config.Config) { cfg.Proxies.Sources = config.SourcesAt("/nowhere/list.txt") }, nil, "no proxy source could be read"},
 		"judge unreachable": {func(cfg *config.Config) { cfg.Proxies.Judges = []string{"http://127.0.0.1:1"} }, nil, "no judge answers"},
 		"too few":           {func(cfg *config.Config) { cfg.Proxies.MinUsable = 1000 }, ErrFewProxies, "of the 1000"},
 	} {

@@ -33,7 +33,7 @@ func (o *Orchestrator) EnsureProxies(ctx context.Context) error {
 	if enough, err := o.enoughProxies(ctx); err != nil || enough {
 		return err
 	}
-	if len(o.cfg.Proxies.Sources) == 0 {
+	if !o.cfg.Proxies.HasSources() {
 		return fmt.Errorf("%w, and no source to get them from: name lists of proxies in proxies.sources, or set proxies.min_usable to 0", ErrFewProxies)
 	}
 	_, err = o.runRefresh(ctx)

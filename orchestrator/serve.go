@@ -30,7 +30,7 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 	if o.cfg.Dashboard.Enabled {
 		intake.Go(func() error { return ServeDashboard(running, o.cfg, o.Client, o.opts.Logger, nil) })
 	}
-	if len(o.cfg.Proxies.Sources) > 0 {
+	if o.cfg.Proxies.HasSources() {
 		intake.Go(func() error {
 			// A pool that cannot be filled now may be at the next tick.
 			if err := o.EnsureProxies(running); err != nil && running.Err() == nil {
@@ -53,8 +53,19 @@ func (o *Orchestrator) schedule() (*tasks.Scheduler, error) {
 		Logger: o.opts.Logger,
 		Sent:   func(name, id string) { o.opts.Logger.Info("scheduled job sent", "schedule", name, "job", id) },
 	})
-	if every := o.cfg.Proxies.RefreshEvery; every > 0 && len(o.cfg.Proxies.Sources) > 0 {
+	if every := o.cfg.Proxies.RefreshEvery; every > 0 && o.cfg.Proxies.HasSources() {
 		if err := s.AddFunc("proxies.refresh", "@every "+every.String(), func() tasks.Work { return o.Refresh() },
+			tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, every)); err != nil {
+			return nil, err
+		}
+	}
+	for _, from := range o.cfg.Proxies.Sources {
+		every := from.EveryOr(0)
+		if every <= 0 {
+			continue
+		}
+		one := o.source(from)
+		if err := s.AddFunc("proxies.refresh "+one.Label(), "@every "+every.String(), func() tasks.Work { return proxies.Refresh(one) },
 			tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, every)); err != nil {
 			return nil, err
 		}
@@ -95,7 +106,7 @@ func Health(cfg config.Config, client *tasks.Client, pool *proxies.Pool) *health
 	r.Add(health.Redis(client.Ping, cfg.Redis.PingTimeout))
 	r.Add(health.Memory(health.MemoryInfo(client)))
 	r.Add(health.Workers(client.Workers, cfg.Workers.PingTimeout))
-	if len(cfg.Proxies.Sources) > 0 {
+	if cfg.Proxies.HasSources() {
 		r.Add(health.Proxies(pool.Usable, cfg.Proxies.MinUsable))
 	}
 	return r

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -110,11 +111,32 @@ func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
 
 // Refresh is the workflow that refreshes the pool from the sources of the settings.
 func (s *System) Refresh() tasks.Signature[proxies.Report] {
+	return proxies.Refresh(s.Sources()...)
+}
+
+// Sources are the lists of proxies of the settings.
+func (s *System) Sources() []source.Source {
 	var from []source.Source
-	for _, url := range s.cfg.Proxies.Sources {
-		from = append(from, source.Source{URL: url, AllowLocal: s.cfg.Proxies.AllowLocal})
+	for _, c := range s.cfg.Proxies.Sources {
+		from = append(from, s.source(c))
 	}
-	return proxies.Refresh(from...)
+	if s.cfg.Proxies.Public {
+		from = append(from, source.Public()...)
+	}
+	return from
+}
+
+func (s *System) source(c config.Source) source.Source {
+	return source.Source{
+		URL: c.URL, Name: c.Name, Protocol: c.Protocol, Headers: c.Headers, Auth: c.Auth, Max: c.Max, Timeout: c.TimeoutOr(0),
+		CIDR: c.CIDR, AllowLocal: s.cfg.Proxies.AllowLocal,
+	}
+}
+
+// CheckProxies probes candidates here and puts those that work into the pool as they are found. Report gets each result,
+// one call at a time.
+func (s *System) CheckProxies(ctx context.Context, candidates []proxies.Candidate, report func(probe.Result)) error {
+	return s.proxies.Check(ctx, candidates, report)
 }
 
 // Close ends what the system keeps open.

@@ -33,6 +33,10 @@ func statusKey(pool string) string { return pool + ":status" }
 // yieldsKey is a hash: name of a source → what it has yielded as JSON. It has no expiry.
 func yieldsKey(pool string) string { return pool + ":yields" }
 
+// bansKey is a hash: id of a proxy, a space and a site, or the id alone for all sites → until when it is banned, in unix
+// milliseconds, 0 for good. It has no expiry; bans that are over are deleted by who reads them.
+func bansKey(pool string) string { return pool + ":bans" }
+
 // trialKey is a string that whoever tries a proxy after its cooldown holds for as long as the trial may take.
 func trialKey(pool, scope, id string) string {
 	return pool + ":trial:" + url.QueryEscape(scope) + ":" + id

@@ -102,13 +102,13 @@ func (p *Pool) mayTry(ctx context.Context, l *Lease) bool {
 }
 
 // tally says why proxies were not taken.
-type tally struct{ total, unfit, cooling, busy, excluded int }
+type tally struct{ total, unfit, cooling, busy, excluded, banned int }
 
 func (t tally) String() string {
 	if t.total == 0 {
 		return "the pool is empty"
 	}
-	return fmt.Sprintf("of %d in the pool %d do not fit, %d cool down, %d are busy, %d were tried", t.total, t.unfit, t.cooling, t.busy, t.excluded)
+	return fmt.Sprintf("of %d in the pool %d do not fit, %d cool down, %d are busy, %d were tried, %d are banned", t.total, t.unfit, t.cooling, t.busy, t.excluded, t.banned)
 }
 
 func (p *Pool) pick(o PickOptions) (*Lease, tally) {
@@ -127,6 +127,8 @@ func (p *Pool) pick(o PickOptions) (*Lease, tally) {
 			t.unfit++
 		case slices.Contains(o.Except, m.ID):
 			t.excluded++
+		case p.bannedNow(m.ID, o.Site, now):
+			t.banned++
 		case now.Before(all.Until), now.Before(there.Until):
 			t.cooling++
 		case m.inFlight >= p.cfg.MaxInFlight, m.inFlight > 0 && (all.Fails > 0 || there.Fails > 0): // one trial at a time

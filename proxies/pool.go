@@ -87,6 +87,7 @@ type Pool struct {
 	syncedAt   time.Time
 	cursor     int // of round-robin
 	stickies   map[string]*sticky
+	bans       map[string]time.Time // by banField; zero is for good
 	transports *transports
 	reports    map[string][]report // by site
 	reported   int                 // how many are in reports
@@ -221,19 +222,6 @@ func (p *Pool) Remove(ctx context.Context, ids ...string) (removed int, err erro
 	return removed, nil
 }
 
-// Ban keeps a proxy from a site for a while, or from all sites when site is "".
-func (p *Pool) Ban(ctx context.Context, id, site string, d time.Duration) error {
-	outcome := Banned
-	if site == "" {
-		outcome = Failed
-	}
-	if err := p.write(ctx, site, []report{{id: id, outcome: outcome, begun: time.Now().Add(time.Millisecond), cooldown: d}}); err != nil {
-		return err
-	}
-	p.stale()
-	return nil
-}
-
 // stale makes the next pick look at Redis again.
 func (p *Pool) stale() {
 	p.mu.Lock()
@@ -261,6 +249,7 @@ type Member struct {
 	Proxy
 	Health Health  `json:"health"`
 	Score  float64 `json:"score"`
+	Banned bool    `json:"banned,omitzero"` // from all sites, and out of Usable and Export for as long
 }
 
 // MarshalJSON leaves the password out: a listing is for people. Export writes it, into a file of its own.
@@ -268,6 +257,16 @@ func (m Member) MarshalJSON() ([]byte, error) {
 	type plain Member
 	m.Password = ""
 	return json.Marshal(plain(m))
+}
+
+// WithSite is MarshalJSON with the health at a site beside.
+func (m Member) WithSite(site *Health) ([]byte, error) {
+	type plain Member
+	m.Password = ""
+	return json.Marshal(struct {
+		plain
+		Site *Health `json:"site_health,omitempty"`
+	}{plain(m), site})
 }
 
 // List returns the proxies that f takes, the fastest first, those without a latency last.
@@ -280,8 +279,9 @@ func (p *Pool) List(ctx context.Context, f Filter) ([]Member, error) {
 	now := time.Now()
 	var out []Member
 	for _, m := range p.order {
-		if f.takes(&m.Proxy) {
-			out = append(out, Member{Proxy: m.Proxy, Health: m.all, Score: score(m.all, Health{}, m.LatencyMS, now)})
+		banned := p.bannedNow(m.ID, "", now)
+		if f.takes(&m.Proxy) && (!banned || f.Banned) {
+			out = append(out, Member{Proxy: m.Proxy, Health: m.all, Score: score(m.all, Health{}, m.LatencyMS, now), Banned: banned})
 		}
 	}
 	slices.SortFunc(out, func(a, b Member) int { return compareLatency(a.Proxy, b.Proxy) })
@@ -387,8 +387,16 @@ func (p *Pool) update(ctx context.Context) error {
 			return fmt.Errorf("read the pool: %w", err)
 		}
 	}
+	bans, err := p.Bans(ctx)
+	if err != nil {
+		return err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.bans = make(map[string]time.Time, len(bans))
+	for _, ban := range bans {
+		p.bans[banField(ban.ID, ban.Site)] = ban.Until
+	}
 	p.syncedAt = begun
 	return nil
 }

@@ -104,8 +104,12 @@ type Filter struct {
 	Connect    bool     // it must open tunnels, as far as is known
 	MaxLatency time.Duration
 	ExcludeASN []uint
-	MaxTier    int // with a tier of at most this, when it is not 0
+	MaxTier    int  // with a tier of at most this, when it is not 0
+	Banned     bool // also those that are banned from all sites; for lists, no pick takes one
 }
+
+// Everything takes every member, for lists.
+var Everything = Filter{Anonymity: probe.Transparent, Banned: true}
 
 var anonymityRank = map[string]int{probe.Transparent: 0, "": 1, probe.Anonymous: 1, probe.Elite: 2}
 

@@ -11,18 +11,14 @@ package proxies
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"muster/proxies/probe"
 	"muster/proxies/source"
@@ -61,14 +57,6 @@ type Tally struct {
 	Gone     []string             `json:"gone,omitempty"` // ids of members of the pool that are not accepted any more
 }
 
-// Yield is what came of one source.
-type Yield struct {
-	Candidates int `json:"candidates"`
-	Alive      int `json:"alive"`
-	Usable     int `json:"usable"`
-	Elite      int `json:"elite"`
-}
-
 // Add counts a result.
 func (t *Tally) Add(r probe.Result) {
 	t.Checked++
@@ -93,6 +81,12 @@ func (t *Tally) Add(r probe.Result) {
 			one.Elite = 1
 		}
 	}
+	if r.Candidate.Member { // is in the pool, whatever its list says today
+		return
+	}
+	if len(r.Candidate.Sources) == 1 {
+		one.Unique = 1
+	}
 	for _, name := range r.Candidate.Sources {
 		t.yield(name, one)
 	}
@@ -103,10 +97,7 @@ func (t *Tally) yield(name string, y Yield) {
 		t.Sources = map[string]Yield{}
 	}
 	sum := t.Sources[name]
-	sum.Candidates += y.Candidates
-	sum.Alive += y.Alive
-	sum.Usable += y.Usable
-	sum.Elite += y.Elite
+	sum.add(y)
 	t.Sources[name] = sum
 }
 
@@ -205,6 +196,9 @@ func (s *Service) RegisterAround(mux *tasks.Mux, check func(context.Context, []C
 func (s *Service) fetch(ctx context.Context, from source.Source) (source.List, error) {
 	from.Max = min(cmp.Or(from.Max, maxPerSource), maxPerSource)
 	list, err := s.cfg.Fetcher.Fetch(ctx, from)
+	if noted := s.cfg.Pool.recordRead(ctx, tasks.InfoFrom(ctx).Workflow, list, err); noted != nil {
+		s.cfg.Logger.Warn("the yield of a source cannot be noted", "source", list.Source, "err", noted)
+	}
 	if err != nil {
 		if errors.Is(err, source.ErrEmpty) {
 			err = tasks.Permanent(err)
@@ -262,6 +256,7 @@ func (s *Service) withMembers(ctx context.Context, candidates []Candidate) ([]Ca
 			candidates[i].Protocol = c.Protocol
 			continue
 		}
+		c.Member = true
 		candidates = append(candidates, c)
 	}
 	return candidates, nil
@@ -355,7 +350,10 @@ func (s *Service) publish(ctx context.Context, outcomes []tasks.Outcome[Tally]) 
 	} else {
 		fields["refreshed_at"] = time.Now().Unix()
 	}
-	if err := pool.recordRefresh(ctx, fields, report.Sources); err != nil {
+	if err := pool.rdb.HSet(ctx, statusKey(pool.cfg.Name), fields).Err(); err != nil {
+		return report, fmt.Errorf("record the refresh: %w", err)
+	}
+	if err := pool.recordYields(ctx, tasks.InfoFrom(ctx).Workflow, report.Sources); err != nil {
 		return report, err
 	}
 	if s.cfg.ExportDir != "" && !report.Stale {
@@ -366,71 +364,4 @@ func (s *Service) publish(ctx context.Context, outcomes []tasks.Outcome[Tally]) 
 	tasks.PublishKey(ctx, "result_count", strconv.Itoa(report.Usable))
 	s.cfg.Logger.Info("refreshed the proxies", "checked", report.Checked, "alive", report.Alive, "usable", report.Usable, "live", live)
 	return report, nil
-}
-
-// SourceYield is what a source has yielded over time.
-type SourceYield struct {
-	Last      Yield     `json:"last"`
-	LastAt    time.Time `json:"last_at"`
-	Total     Yield     `json:"total"`
-	Refreshes int       `json:"refreshes"`
-	DryFor    int       `json:"dry_for"` // refreshes in a row without a usable proxy
-}
-
-// Yields returns what each source has yielded, by name.
-func (p *Pool) Yields(ctx context.Context) (map[string]SourceYield, error) {
-	texts, err := p.rdb.HGetAll(ctx, yieldsKey(p.cfg.Name)).Result()
-	if err != nil {
-		return nil, fmt.Errorf("read the yields of sources: %w", err)
-	}
-	out := map[string]SourceYield{}
-	for name, text := range texts {
-		var y SourceYield
-		if json.Unmarshal([]byte(text), &y) == nil {
-			out[name] = y
-		}
-	}
-	return out, nil
-}
-
-func (p *Pool) recordRefresh(ctx context.Context, fields map[string]any, sources map[string]Yield) error {
-	yields, err := p.Yields(ctx)
-	if err != nil {
-		return err
-	}
-	now := time.Now()
-	values := map[string]any{}
-	for _, name := range slices.Sorted(maps.Keys(sources)) {
-		last := sources[name]
-		y := yields[name]
-		y.Last, y.LastAt = last, now.UTC()
-		y.Refreshes++
-		y.Total.Candidates += last.Candidates
-		y.Total.Alive += last.Alive
-		y.Total.Usable += last.Usable
-		y.Total.Elite += last.Elite
-		y.DryFor++
-		if last.Usable > 0 {
-			y.DryFor = 0
-		}
-		if y.DryFor == 3 {
-			p.cfg.Logger.Warn("a source of proxies has yielded nothing for three refreshes", "source", name)
-		}
-		text, err := json.Marshal(y)
-		if err != nil {
-			return fmt.Errorf("encode the yield of %s: %w", name, err)
-		}
-		values[name] = text
-	}
-	_, err = p.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		pipe.HSet(ctx, statusKey(p.cfg.Name), fields)
-		if len(values) > 0 {
-			pipe.HSet(ctx, yieldsKey(p.cfg.Name), values)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("record the refresh: %w", err)
-	}
-	return nil
 }

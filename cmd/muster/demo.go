@@ -128,7 +128,7 @@ func demoConfig(c *cli.Context, world *demo.World, dir string) *config.Loaded {
 		cfg.Redis.Mode = string(redisd.Child)
 	}
 	cfg.Workers.Processes = c.Int("worker-processes")
-	cfg.Proxies.Sources = world.Sources
+	cfg.Proxies.Sources = config.SourcesAt(world.Sources...)
 	cfg.Proxies.Judges, cfg.Proxies.JudgeKey = []string{world.Judge}, world.JudgeKey
 	cfg.Proxies.AllowLocal = true
 	cfg.Sites.Dir = world.Definitions

@@ -18,8 +18,10 @@ type environment struct {
 }
 
 // terminal tells whether standard error is read by a person right now.
-func (e environment) terminal() bool {
-	f, ok := e.stderr.(*os.File)
+func (e environment) terminal() bool { return isTerminal(e.stderr) }
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 

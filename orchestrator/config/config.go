@@ -96,7 +96,8 @@ func (q Queue) Jitter() time.Duration { return time.Duration(q.JitterSeconds) * 
 
 // Proxies says where proxies come from and when there are enough.
 type Proxies struct {
-	Sources      []string      `yaml:"sources" secret:"url"`
+	Sources      []Source      `yaml:"sources" secret:"url"`
+	Public       bool          `yaml:"public"`
 	MinUsable    int           `yaml:"min_usable" range:"0 1000000"`
 	Fallback     string        `yaml:"fallback" oneof:"fail wait direct"`
 	RefreshEvery time.Duration `yaml:"refresh_every" range:"1m 720h" zero:"never"`
@@ -105,6 +106,9 @@ type Proxies struct {
 	Concurrency  int           `yaml:"concurrency" range:"1 65536"`
 	AllowLocal   bool          `yaml:"allow_local"`
 }
+
+// HasSources tells whether there is anywhere to get proxies from.
+func (p Proxies) HasSources() bool { return len(p.Sources) > 0 || p.Public }
 
 // Sites says what is scraped, when, and where the records go.
 type Sites struct {

@@ -123,7 +123,7 @@ dashboard: {read_only: no}
 	want.DataDir = "d"
 	want.Workers.Concurrency, want.Workers.Processes = 2, 3
 	want.Queue.MaxWorkers, want.Queue.MaxPerResolver = 4, map[string]int{"a": 1, "b": 2}
-	want.Proxies.Sources = []string{"list.txt", "https://user:secret@example.org/x?token=hush"}
+	want.Proxies.Sources = SourcesAt("list.txt", "https://user:secret@example.org/x?token=hush")
 	want.Sites.Schedule = map[string]string{"shop": "@every 1h", "news": "1,2 3 * * *"}
 	want.Wait.Buffer, want.Wait.Poll = 2, 90*time.Second
 	want.Dashboard.ReadOnly, want.Dashboard.Hosts = false, []string{"one", "two"}

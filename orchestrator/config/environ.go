@@ -32,6 +32,8 @@ func (s setting) text() string {
 		return v.String()
 	case []string:
 		return strings.Join(v, ",")
+	case []Source:
+		return sourcesText(v)
 	case map[string]int:
 		return pairs(v, ",", ":")
 	case map[string]string:

@@ -161,6 +161,14 @@ func (r *reader) set(s setting, node ast.Node) error {
 		if !ok {
 			return fmt.Errorf("%s: a list is expected here: [one, two], or a line - one for each", s.path)
 		}
+		if sources, ok := s.v.Addr().Interface().(*[]Source); ok {
+			list, err := readSources(seq.Values)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.path, err)
+			}
+			*sources = list
+			return nil
+		}
 		var values []string
 		for _, item := range seq.Values {
 			text, ok := scalar(item)

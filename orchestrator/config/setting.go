@@ -79,6 +79,12 @@ func (s setting) set(text string) error {
 		*p = d
 	case *[]string:
 		return s.setList(split(text, ","))
+	case *[]Source:
+		sources, err := parseSources(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.path, err)
+		}
+		*p = sources
 	case *map[string]int, *map[string]string:
 		return s.setMap(text)
 	default:
@@ -177,6 +183,13 @@ func (s setting) check() []error {
 			}
 		}
 	}
+	if sources, ok := s.v.Interface().([]Source); ok {
+		for _, source := range sources {
+			for _, err := range source.check() {
+				bad("%w", err)
+			}
+		}
+	}
 	switch s.tag.Get("rule") {
 	case "required":
 		if strings.TrimSpace(s.v.String()) == "" {
@@ -269,6 +282,12 @@ func (s setting) shown() any {
 		return mask(v)
 	case time.Duration:
 		return short(v)
+	case []Source:
+		out := make([]string, len(v))
+		for i, source := range v {
+			out[i] = source.shown()
+		}
+		return out
 	case []string:
 		out := make([]string, len(v))
 		for i, text := range v {

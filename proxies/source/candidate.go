@@ -18,6 +18,7 @@ type Candidate struct {
 	Password string   `json:"password,omitempty"`
 	Country  string   `json:"country,omitempty"` // two letters, as the list has it
 	Sources  []string `json:"sources,omitempty"` // names of the lists it stands in
+	Member   bool     `json:"member,omitempty"`  // it is not from a list of today, but known from before
 }
 
 // Protocols are the words for a proxy's protocol, which are also its URL schemes.

@@ -26,6 +26,8 @@ type Source struct {
 	Protocol string `json:"protocol,omitempty" yaml:"protocol"`
 	// Headers are sent with the request; ${NAME} stands for an environment variable. Defaults to none.
 	Headers map[string]string `json:"headers,omitempty" yaml:"headers"`
+	// Auth is user:password for HTTP Basic; ${NAME} stands for an environment variable. Defaults to none.
+	Auth string `json:"auth,omitempty" yaml:"auth"`
 	// Max is how many candidates are taken. Defaults to 100,000.
 	Max int `json:"max,omitempty" yaml:"max"`
 	// Timeout bounds the whole fetch. Defaults to 30 s.
@@ -75,9 +77,12 @@ type Fetcher struct {
 
 const defaultMaxBytes = 32 << 20
 
-var defaultClient = &http.Client{CheckRedirect: func(_ *http.Request, via []*http.Request) error {
+var defaultClient = &http.Client{CheckRedirect: func(request *http.Request, via []*http.Request) error {
 	if len(via) >= 5 {
 		return errors.New("more than 5 redirects")
+	}
+	if request.URL.Host != via[0].URL.Host || request.URL.Scheme != via[0].URL.Scheme { // what the source is told is not for others
+		request.Header = http.Header{"User-Agent": request.Header["User-Agent"], "Accept": request.Header["Accept"]}
 	}
 	return nil
 }}
@@ -171,6 +176,14 @@ func (f *Fetcher) open(ctx context.Context, s Source) (io.ReadCloser, error) {
 			return nil, err
 		}
 		request.Header.Set(name, value)
+	}
+	if s.Auth != "" {
+		auth, err := f.expand(s.Auth)
+		if err != nil {
+			return nil, err
+		}
+		user, password, _ := strings.Cut(auth, ":")
+		request.SetBasicAuth(user, password)
 	}
 	client := f.Client
 	if client == nil {

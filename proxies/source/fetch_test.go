@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -174,5 +177,63 @@ func TestFetchStopsWithItsContext(t *testing.T) {
 	go func() { <-ctx.Done(); writer.CloseWithError(errors.New("the terminal is gone")) }()
 	if _, err := f.Fetch(ctx, Source{URL: "-"}); err == nil {
 		t.Error("got no error")
+	}
+}
+
+// Credentials come from the environment, reach the source, and nobody that it redirects to.
+func TestCredentialsStayWithTheSource(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Token") != "" || r.Header.Get("Authorization") != "" {
+			t.Errorf("the other host got %v", r.Header)
+		}
+		_, _ = io.WriteString(w, "8.8.8.8:80")
+	}))
+	t.Cleanup(other.Close)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		if user != "me" || password != "s3same:x" || r.Header.Get("X-Token") != "t0ken" {
+			t.Errorf("got %s %s %v", user, password, r.Header)
+		}
+		if r.URL.Path == "/here" {
+			_, _ = io.WriteString(w, "9.9.9.9:80")
+			return
+		}
+		http.Redirect(w, r, map[string]string{"/a": "/here", "/b": other.URL}[r.URL.Path], http.StatusFound)
+	}))
+	t.Cleanup(server.Close)
+	f := newFetcher(t)
+	f.Getenv = func(name string) (string, bool) {
+		v, ok := map[string]string{"USER": "me", "PASSWORD": "s3same:x", "TOKEN": "t0ken"}[name]
+		return v, ok
+	}
+	for _, path := range []string{"/a", "/b"} {
+		s := Source{URL: server.URL + path, Auth: "${USER}:${PASSWORD}", Headers: map[string]string{"X-Token": "${TOKEN}"}}
+		if list, err := f.Fetch(t.Context(), s); err != nil || len(list.Candidates) != 1 {
+			t.Errorf("%s: got %+v %v", path, list, err)
+		}
+	}
+}
+
+// The shipped list is whole, and each of its sources fails by itself, clearly and soon, where there is no net.
+func TestPublicSources(t *testing.T) {
+	t.Parallel()
+	list := Public()
+	names := map[string]bool{}
+	for _, s := range list {
+		u, err := url.Parse(s.URL)
+		if err != nil || u.Scheme != "https" || u.Host == "" || s.Name == "" || names[s.Name] || s.Timeout == 0 || s.Protocol != "" && !slices.Contains(Protocols, s.Protocol) {
+			t.Errorf("got %+v", s)
+		}
+		names[s.Name] = true
+	}
+	if len(list) < 20 {
+		t.Errorf("only %d sources", len(list))
+	}
+	f := &Fetcher{Client: &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}}
+	}}}}
+	if _, err := f.Fetch(t.Context(), list[0]); err == nil || !strings.Contains(err.Error(), "source "+list[0].Name+": cannot be reached") || !strings.Contains(err.Error(), "no such host") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -1,0 +1,186 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+)
+
+// Source is a list of proxies: a URL or a path alone, or with what it takes to
+// read it. ${NAME} in URL, Headers and Auth stands for an environment variable
+// of whoever reads the list, so that no secret need be in a file.
+type Source struct {
+	URL      string            `yaml:"url" json:"url"`
+	Name     string            `yaml:"name,omitempty" json:"name,omitempty"`         // what reports call it. Defaults to URL
+	Protocol string            `yaml:"protocol,omitempty" json:"protocol,omitempty"` // of entries without one
+	Headers  map[string]string `yaml:"headers,omitempty" json:"headers,omitempty"`
+	Auth     string            `yaml:"auth,omitempty" json:"auth,omitempty"`       // user:password
+	Max      int               `yaml:"max,omitempty" json:"max,omitempty"`         // candidates taken
+	Timeout  string            `yaml:"timeout,omitempty" json:"timeout,omitempty"` // of one reading
+	Every    string            `yaml:"every,omitempty" json:"every,omitempty"`     // a schedule of its own
+	CIDR     bool              `yaml:"cidr,omitempty" json:"cidr,omitempty"`       // expand networks
+}
+
+// SourcesAt are sources that need nothing but their URL or path.
+func SourcesAt(urls ...string) []Source {
+	var out []Source
+	for _, u := range urls {
+		out = append(out, Source{URL: u})
+	}
+	return out
+}
+
+// plain tells whether there is nothing but the URL.
+func (s Source) plain() bool {
+	s2 := s
+	s2.URL, s2.Headers = "", nil
+	return len(s.Headers) == 0 && fmt.Sprint(s2) == fmt.Sprint(Source{})
+}
+
+// TimeoutOr and EveryOr are durations that check has seen to be good.
+func (s Source) TimeoutOr(d time.Duration) time.Duration { return durationOr(s.Timeout, d) }
+
+// EveryOr is how often the source is read.
+func (s Source) EveryOr(d time.Duration) time.Duration { return durationOr(s.Every, d) }
+
+func durationOr(text string, d time.Duration) time.Duration {
+	if parsed, err := duration(text); err == nil {
+		return parsed
+	}
+	return d
+}
+
+var sourceProtocols = []string{"http", "https", "socks4", "socks4a", "socks5", "socks5h"}
+
+// check says what is wrong with a source, all of it.
+func (s Source) check() []error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("source %s: "+format, append([]any{s.shown()}, args...)...))
+	}
+	if strings.TrimSpace(s.URL) == "" {
+		return []error{errors.New("a source without a url")}
+	}
+	if s.Protocol != "" && !contains(sourceProtocols, s.Protocol) {
+		bad("protocol %q is none of %s%s", s.Protocol, strings.Join(sourceProtocols, ", "), meant(s.Protocol, sourceProtocols))
+	}
+	if s.Auth != "" && !strings.Contains(s.Auth, ":") {
+		bad("auth is user:password, as in ${USER}:${PASSWORD}")
+	}
+	if s.Max < 0 || s.Max > 1_000_000 {
+		bad("max %d is out of range; use 1 to 1000000", s.Max)
+	}
+	for name, text := range map[string]string{"timeout": s.Timeout, "every": s.Every} {
+		if text == "" {
+			continue
+		}
+		least, most := time.Second, 10*time.Minute
+		if name == "every" {
+			least, most = time.Minute, 720*time.Hour
+		}
+		if d, err := duration(text); err != nil || d < least || d > most {
+			bad("%s %q is no duration from %s to %s", name, text, short(least), short(most))
+		}
+	}
+	return errs
+}
+
+func contains(words []string, word string) bool {
+	for _, w := range words {
+		if w == word {
+			return true
+		}
+	}
+	return false
+}
+
+// shown is the source for people, its secrets masked.
+func (s Source) shown() string {
+	text := maskURL(s.URL)
+	if strings.Contains(s.URL, "${") { // is no secret, and no URL yet either
+		text = s.URL
+		if u, err := url.Parse(s.URL); err == nil && u.User != nil {
+			text = maskURL(s.URL)
+		}
+	}
+	var more []string
+	for _, part := range []struct{ name, value string }{{"name", s.Name}, {"protocol", s.Protocol}, {"timeout", s.Timeout}, {"every", s.Every}} {
+		if part.value != "" {
+			more = append(more, part.name+" "+part.value)
+		}
+	}
+	if s.Max > 0 {
+		more = append(more, fmt.Sprintf("max %d", s.Max))
+	}
+	if s.CIDR {
+		more = append(more, "cidr")
+	}
+	if s.Auth != "" {
+		more = append(more, "auth "+masked)
+	}
+	if len(s.Headers) > 0 {
+		more = append(more, "headers "+masked)
+	}
+	if len(more) > 0 {
+		text += " (" + strings.Join(more, ", ") + ")"
+	}
+	return text
+}
+
+// readSources reads a list whose members are texts or maps.
+func readSources(items []ast.Node) ([]Source, error) {
+	var out []Source
+	for _, item := range items {
+		if text, ok := scalar(item); ok {
+			out = append(out, Source{URL: text})
+			continue
+		}
+		var s Source
+		if err := yaml.NodeToValue(item, &s, yaml.Strict()); err != nil {
+			var at yaml.Error
+			if errors.As(err, &at) {
+				err = errors.New(at.GetMessage())
+			}
+			return nil, fmt.Errorf("a source is a url, or url: with name, protocol, headers, auth, max, timeout, every, cidr: %w", err)
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// parseSources reads sources from one line: URLs with commas between, or what sourcesText has written.
+func parseSources(text string) ([]Source, error) {
+	if !strings.HasPrefix(strings.TrimSpace(text), "[") {
+		return SourcesAt(split(text, ",")...), nil
+	}
+	var out []Source
+	dec := json.NewDecoder(strings.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&out); err != nil {
+		return nil, fmt.Errorf("as JSON, sources are [{\"url\": …, \"every\": …}]: %w", err)
+	}
+	return out, nil
+}
+
+// sourcesText is what parseSources reads.
+func sourcesText(list []Source) string {
+	var urls []string
+	for _, s := range list {
+		if !s.plain() || strings.ContainsAny(s.URL, ",[") {
+			var b bytes.Buffer
+			enc := json.NewEncoder(&b)
+			enc.SetEscapeHTML(false)
+			_ = enc.Encode(list) // texts and numbers
+			return strings.TrimSpace(b.String())
+		}
+		urls = append(urls, s.URL)
+	}
+	return strings.Join(urls, ",")
+}

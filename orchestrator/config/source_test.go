@@ -1,0 +1,69 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSourcesWithMoreThanAURL(t *testing.T) {
+	t.Parallel()
+	l := load(t, Sources{File: write(t, `
+proxies:
+  sources:
+    - list.txt
+    - url: https://me:s3same@example.org/list?key=${KEY}
+      name: paid
+      protocol: socks5
+      headers: {X-Token: s3same2}
+      auth: me:s3same3
+      max: 500
+      timeout: 20s
+      every: 30m
+      cidr: true
+`)})
+	want := []Source{{URL: "list.txt"}, {
+		URL: "https://me:s3same@example.org/list?key=${KEY}", Name: "paid", Protocol: "socks5", Headers: map[string]string{"X-Token": "s3same2"},
+		Auth: "me:s3same3", Max: 500, Timeout: "20s", Every: "30m", CIDR: true,
+	}}
+	if got := l.Proxies.Sources; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v", got)
+	}
+	if got := want[1].EveryOr(0); got != 30*time.Minute || want[0].TimeoutOr(time.Hour) != time.Hour {
+		t.Errorf("got %s", got)
+	}
+	for _, s := range l.Settings() {
+		if strings.Contains(fmt.Sprint(s.Value), "s3same") {
+			t.Errorf("a secret is shown: %v", s.Value)
+		}
+	}
+	// A child process gets the same by its environment.
+	child := load(t, Sources{Environ: l.Environ()})
+	if !reflect.DeepEqual(child.Proxies.Sources, want) {
+		t.Errorf("the child has %+v", child.Proxies.Sources)
+	}
+}
+
+func TestWrongSources(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"{url: a.txt, protocl: http}":                "protocl",
+		"{name: x}":                                  "without a url",
+		"{url: a.txt, protocol: sock5}":              "did you mean socks5?",
+		"{url: a.txt, every: 10s}":                   "no duration from 1m to 720h",
+		"{url: a.txt, timeout: soon}":                "no duration from 1s to 10m",
+		"{url: a.txt, max: -1}":                      "out of range",
+		"{url: 'https://u:s3same@h/', auth: secret}": "auth is user:password",
+		"[nested]": "a source is a url",
+	} {
+		_, err := Load(Sources{File: write(t, "proxies:\n  sources:\n    - "+text+"\n")})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3same") {
+			t.Errorf("%s: got %v, want …%s…", text, err, want)
+		}
+	}
+	if _, err := Load(Sources{Environ: []string{`MUSTER_PROXIES__SOURCES=[{"uri": "x"}]`}}); err == nil || !strings.Contains(err.Error(), "uri") {
+		t.Errorf("got %v", err)
+	}
+}

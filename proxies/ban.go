@@ -1,0 +1,102 @@
+package proxies
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Ban keeps proxies from a site for a while, or from all sites when site is "", whatever checks and requests say in the
+// meantime. A d of 0 is for good. They stay in the pool, and come back by themselves when the time is over.
+func (p *Pool) Ban(ctx context.Context, site string, d time.Duration, ids ...string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	until := int64(0)
+	if d > 0 {
+		until = time.Now().Add(d).UnixMilli()
+	}
+	values := make([]any, 0, 2*len(ids))
+	for _, id := range ids {
+		values = append(values, banField(id, site), until)
+	}
+	if err := p.rdb.HSet(ctx, bansKey(p.cfg.Name), values...).Err(); err != nil {
+		return fmt.Errorf("ban proxies: %w", err)
+	}
+	p.stale()
+	return nil
+}
+
+// Unban ends bans from a site, or those from all sites when site is "". It returns how many there were.
+func (p *Pool) Unban(ctx context.Context, site string, ids ...string) (int, error) {
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	fields := make([]string, len(ids))
+	for i, id := range ids {
+		fields[i] = banField(id, site)
+	}
+	n, err := p.rdb.HDel(ctx, bansKey(p.cfg.Name), fields...).Result()
+	if err != nil {
+		return 0, fmt.Errorf("end bans: %w", err)
+	}
+	p.stale()
+	return int(n), nil
+}
+
+// A Ban is one that holds.
+type Ban struct {
+	ID    string    `json:"id"`
+	Site  string    `json:"site,omitempty"` // "" is all
+	Until time.Time `json:"until,omitzero"` // zero is for good
+}
+
+// Bans lists those that hold, and forgets those that are over.
+func (p *Pool) Bans(ctx context.Context) ([]Ban, error) {
+	texts, err := p.rdb.HGetAll(ctx, bansKey(p.cfg.Name)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read the bans: %w", err)
+	}
+	now := time.Now()
+	var bans []Ban
+	var over []string
+	for field, text := range texts {
+		id, site, _ := strings.Cut(field, " ")
+		ms, err := strconv.ParseInt(text, 10, 64)
+		switch ban := (Ban{ID: id, Site: site}); {
+		case err != nil:
+			over = append(over, field)
+		case ms == 0:
+			bans = append(bans, ban)
+		default:
+			if ban.Until = time.UnixMilli(ms); now.Before(ban.Until) {
+				bans = append(bans, ban)
+			} else {
+				over = append(over, field)
+			}
+		}
+	}
+	if len(over) > 0 {
+		if err := p.rdb.HDel(ctx, bansKey(p.cfg.Name), over...).Err(); err != nil {
+			return nil, fmt.Errorf("forget bans that are over: %w", err)
+		}
+	}
+	return bans, nil
+}
+
+// banField is the field of a ban; an id has no space in it.
+func banField(id, site string) string { return strings.TrimRight(id+" "+site, " ") }
+
+// bannedNow tells whether a proxy may not be used for a site, by the view. The caller holds mu.
+func (p *Pool) bannedNow(id, site string, now time.Time) bool {
+	if len(p.bans) == 0 {
+		return false
+	}
+	holds := func(field string) bool {
+		until, ok := p.bans[field]
+		return ok && (until.IsZero() || now.Before(until))
+	}
+	return holds(id) || site != "" && holds(banField(id, site))
+}

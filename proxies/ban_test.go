@@ -1,0 +1,116 @@
+package proxies
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/proxies/probe"
+	"muster/tasks/redistest"
+)
+
+// A ban holds for its site and its time, whatever checks say, and in every process.
+func TestBan(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		mine, theirs := newPool(t, rdb, nil), newPool(t, rdb, nil)
+		mustPublish(t, mine, result(1, nil), result(2, nil))
+		one, two := proxyOf(result(1, nil)).ID, proxyOf(result(2, nil)).ID
+		ban := func(site string, d time.Duration, ids ...string) {
+			t.Helper()
+			if err := mine.Ban(t.Context(), site, d, ids...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		gets := func(site string, want ...string) {
+			t.Helper()
+			mustPublish(t, mine, result(1, nil), result(2, nil)) // a check is no reason to end a ban
+			got := map[string]bool{}
+			for range 40 {
+				lease, err := theirs.Pick(t.Context(), PickOptions{Site: site})
+				if err != nil {
+					break
+				}
+				got[lease.Proxy.ID] = true
+				lease.Release()
+			}
+			if len(got) != len(want) {
+				t.Errorf("%q gets %v, want %v", site, got, want)
+			}
+			for _, id := range want {
+				if !got[id] {
+					t.Errorf("%q never gets %s", site, id)
+				}
+			}
+		}
+		ban("shop", 0, one)
+		gets("shop", two)
+		gets("news", one, two)
+		ban("", time.Hour, two)
+		gets("shop")
+		gets("news", one)
+		if usable, err := theirs.Usable(t.Context()); err != nil || usable != 1 {
+			t.Errorf("%d usable, %v", usable, err)
+		}
+		if _, err := theirs.Pick(t.Context(), PickOptions{Site: "shop"}); !errors.Is(err, ErrNoProxy) {
+			t.Errorf("got %v", err)
+		}
+		if list, err := theirs.List(t.Context(), Everything); err != nil || len(list) != 2 || !list[0].Banned && !list[1].Banned {
+			t.Errorf("got %+v %v", list, err)
+		}
+		if n, err := mine.Unban(t.Context(), "shop", one, two); n != 1 || err != nil {
+			t.Errorf("%d bans ended, %v", n, err)
+		}
+		gets("shop", one)
+
+		// One that is over is forgotten.
+		ban("", time.Nanosecond, two)
+		gets("shop", one, two)
+		if bans, err := mine.Bans(t.Context()); err != nil || len(bans) != 0 {
+			t.Errorf("got %v %v", bans, err)
+		}
+		if n, _ := rdb.HLen(t.Context(), bansKey("{muster:proxies}")).Result(); n != 0 {
+			t.Errorf("%d bans are kept", n)
+		}
+	})
+}
+
+func TestFind(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, redistest.New(t), nil)
+	mustPublish(t, pool, result(1, nil), result(2, func(r *probe.Result) { r.Protocol = "socks5"; r.Candidate.Host = "gate.example.org" }))
+	for name, want := range map[string]int{
+		"8.8.8.8:1": 1, "8.8.8.8": 1, "http://u:***@8.8.8.8:1": 1, "HTTP://8.8.8.8:1/": 1, "socks5://8.8.8.8:1": 0, "8.8.8.8:2": 0, "http://other@8.8.8.8:1": 0,
+		"Gate.Example.org": 1, "socks5://u@gate.example.org:2": 1, "": 0, "8.8.8": 0, proxyOf(result(1, nil)).ID: 1,
+	} {
+		if found, err := pool.Find(t.Context(), name); err != nil || len(found) != want {
+			t.Errorf("%q: got %v %v, want %d", name, found, err, want)
+		}
+	}
+}
+
+func TestStats(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, redistest.New(t), nil)
+	if s, err := pool.Stats(t.Context()); err != nil || s.Live != 0 || s.Latency.P99 != 0 {
+		t.Errorf("an empty pool: got %+v %v", s, err)
+	}
+	mustPublish(t, pool, result(100, nil), result(200, nil), result(300, nil), result(400, func(r *probe.Result) { r.Anonymity = probe.Transparent }), result(500, func(r *probe.Result) { r.Candidate.Country = "BG" }))
+	if err := pool.Ban(t.Context(), "", 0, proxyOf(result(300, nil)).ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Remove(t.Context(), proxyOf(result(200, nil)).ID); err != nil {
+		t.Fatal(err)
+	}
+	pickOne(t, pool, PickOptions{Filter: Filter{Countries: []string{"BG"}}}).Report(Failed, 0)
+	flush(t, pool)
+	s, err := pool.Stats(t.Context())
+	if err != nil || s.Live != 4 || s.Usable != 2 || s.Ready != 1 || s.Cooling != 1 || s.Banned != 1 || s.Archived != 1 || s.Anonymity[probe.Transparent] != 1 || s.Countries["BG"] != 1 || s.Protocols["http"] != 4 {
+		t.Errorf("got %+v %v", s, err)
+	}
+	if s.Latency.P50 != 510 || s.Latency.P99 != 510 {
+		t.Errorf("got %+v", s.Latency)
+	}
+}

@@ -1,0 +1,152 @@
+package proxies
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/proxies/source"
+)
+
+// Yield is what came of one source.
+type Yield struct {
+	Candidates int `json:"candidates"`
+	Unique     int `json:"unique"` // that no other source had
+	Alive      int `json:"alive"`
+	Usable     int `json:"usable"`
+	Elite      int `json:"elite"`
+}
+
+func (y *Yield) add(o Yield) {
+	y.Candidates += o.Candidates
+	y.Unique += o.Unique
+	y.Alive += o.Alive
+	y.Usable += o.Usable
+	y.Elite += o.Elite
+}
+
+// SourceYield is what a source has yielded over time.
+type SourceYield struct {
+	Last      Yield                 `json:"last"`
+	LastAt    time.Time             `json:"last_at,omitzero"`
+	Total     Yield                 `json:"total"`
+	Refreshes int                   `json:"refreshes"`
+	DryFor    int                   `json:"dry_for"`           // refreshes in a row without a usable proxy, or without an answer
+	Rejects   map[source.Reject]int `json:"rejects,omitempty"` // what was left out of the last list, and why
+	Error     string                `json:"error,omitempty"`   // why it could not be read the last time
+	Run       string                `json:"run,omitempty"`     // the last refresh that is counted
+}
+
+// dryAfter is how many refreshes without a usable proxy make a source dry.
+const dryAfter = 3
+
+// State is how a source does in a word or two.
+func (y SourceYield) State() string {
+	switch {
+	case y.LastAt.IsZero():
+		return "not read yet"
+	case y.DryFor >= dryAfter:
+		return fmt.Sprintf("DRY for %d", y.DryFor)
+	case y.Error != "":
+		return "unreadable"
+	case y.Last.Usable == 0:
+		return "nothing usable"
+	}
+	return "yields"
+}
+
+// Yields returns what each source has yielded, by name.
+func (p *Pool) Yields(ctx context.Context) (map[string]SourceYield, error) {
+	texts, err := p.rdb.HGetAll(ctx, yieldsKey(p.cfg.Name)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read the yields of sources: %w", err)
+	}
+	out := map[string]SourceYield{}
+	for name, text := range texts {
+		var y SourceYield
+		if json.Unmarshal([]byte(text), &y) == nil {
+			out[name] = y
+		}
+	}
+	return out, nil
+}
+
+// recordRead notes how the reading of a source went in a refresh. What its candidates are worth comes later.
+func (p *Pool) recordRead(ctx context.Context, run string, list source.List, failure error) error {
+	var y SourceYield
+	text, err := p.rdb.HGet(ctx, yieldsKey(p.cfg.Name), list.Source).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return fmt.Errorf("read the yield of %s: %w", list.Source, err)
+	}
+	_ = json.Unmarshal([]byte(text), &y) // a broken record begins anew
+	y.Rejects, y.Error = list.Rejects, ""
+	if failure != nil {
+		y.Error = failure.Error()
+		y.Last, y.LastAt = Yield{}, time.Now().UTC()
+		if y.Run != run { // a second try is the same refresh
+			y.Run = run
+			y.Refreshes++
+			p.dry(list.Source, &y)
+		}
+	}
+	return p.writeYields(ctx, map[string]SourceYield{list.Source: y})
+}
+
+// recordYields notes what a refresh has found the candidates of each source to be worth.
+func (p *Pool) recordYields(ctx context.Context, run string, sources map[string]Yield) error {
+	if len(sources) == 0 {
+		return nil
+	}
+	yields, err := p.Yields(ctx)
+	if err != nil {
+		return err
+	}
+	changed := map[string]SourceYield{}
+	for _, name := range slices.Sorted(maps.Keys(sources)) {
+		last, y := sources[name], yields[name]
+		if y.Run == run { // told twice
+			continue
+		}
+		y.Last, y.LastAt, y.Run = last, time.Now().UTC(), run
+		y.Refreshes++
+		y.Total.add(last)
+		if last.Usable > 0 {
+			y.DryFor = 0
+		} else {
+			p.dry(name, &y)
+		}
+		changed[name] = y
+	}
+	return p.writeYields(ctx, changed)
+}
+
+// dry counts a refresh without a usable proxy and says so when there have been too many.
+func (p *Pool) dry(name string, y *SourceYield) {
+	if y.DryFor++; y.DryFor == dryAfter {
+		p.cfg.Logger.Warn("a source of proxies has yielded nothing usable for three refreshes; see muster proxies sources", "source", name)
+	}
+}
+
+func (p *Pool) writeYields(ctx context.Context, yields map[string]SourceYield) error {
+	values := map[string]any{}
+	for name, y := range yields {
+		text, err := json.Marshal(y)
+		if err != nil {
+			return fmt.Errorf("encode the yield of %s: %w", name, err)
+		}
+		values[name] = text
+	}
+	if len(values) == 0 {
+		return nil
+	}
+	if err := p.rdb.HSet(ctx, yieldsKey(p.cfg.Name), values).Err(); err != nil {
+		return fmt.Errorf("record the yields of sources: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package proxies
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"muster/proxies/probe"
+	"muster/proxies/proxytest"
+	"muster/proxies/source"
+	"muster/tasks/redistest"
+)
+
+// What a source yields is counted over refreshes; one that yields nothing is told of once, and counted on.
+func TestYields(t *testing.T) {
+	t.Parallel()
+	var logs bytes.Buffer
+	pool := newPool(t, redistest.New(t), func(c *PoolConfig) { c.Logger = slog.New(slog.NewTextHandler(&logs, nil)) })
+	record := func(run string, sources map[string]Yield) {
+		t.Helper()
+		for range 2 { // a task may be told twice
+			if err := pool.recordYields(t.Context(), run, sources); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	good := Yield{Candidates: 10, Unique: 4, Alive: 3, Usable: 2, Elite: 1}
+	record("1", map[string]Yield{"a": good, "b": {Candidates: 5}})
+	record("2", map[string]Yield{"a": good, "b": {Candidates: 5}})
+	for range 2 { // two tries of one refresh
+		if err := pool.recordRead(t.Context(), "3", source.List{Source: "b", Rejects: map[source.Reject]int{source.Private: 3}}, source.ErrEmpty); err != nil {
+			t.Fatal(err)
+		}
+	}
+	yields, err := pool.Yields(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := yields["a"]; a.Total != (Yield{20, 8, 6, 4, 2}) || a.Refreshes != 2 || a.DryFor != 0 || a.State() != "yields" {
+		t.Errorf("a: got %+v", a)
+	}
+	b := yields["b"]
+	if b.DryFor != 3 || b.Refreshes != 3 || b.State() != "DRY for 3" || b.Error != source.ErrEmpty.Error() || b.Rejects[source.Private] != 3 || b.Last != (Yield{}) {
+		t.Errorf("b: got %+v", b)
+	}
+	if n := strings.Count(logs.String(), "yielded nothing usable"); n != 1 || !strings.Contains(logs.String(), "source=b") {
+		t.Errorf("told of %d times: %s", n, logs.String())
+	}
+	record("4", map[string]Yield{"b": good})
+	if yields, _ := pool.Yields(t.Context()); yields["b"].DryFor != 0 {
+		t.Errorf("got %+v", yields["b"])
+	}
+}
+
+// A refresh notes of each source what was left out, who else had its candidates, and why it could not be read; members
+// of the pool that are in no list count for none.
+func TestRefreshNotesYields(t *testing.T) {
+	t.Parallel()
+	judge, err := probe.StartJudge(probe.JudgeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { judge.Close() })
+	p, err := proxytest.Start(proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	f := newFleet(t, probe.Config{Judges: judge.URLs})
+	both, only := writeFile(t, p.URL.String()+"\n224.0.0.1:80\n"), writeFile(t, p.URL.String()+"\nhttp://127.0.0.9:1\n")
+	sources := []source.Source{{Name: "both", URL: both, AllowLocal: true}, {Name: "only", URL: only, AllowLocal: true}, {Name: "gone", URL: both + ".gone"}}
+	if _, _, err := f.refresh(t, sources...); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := f.refresh(t, source.Source{Name: "dead", URL: writeFile(t, "http://127.0.0.9:1"), AllowLocal: true}); err != nil {
+		t.Fatal(err)
+	}
+	yields, err := f.pool.Yields(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]Yield{"both": {1, 0, 1, 1, 1}, "only": {2, 1, 1, 1, 1}, "gone": {}, "dead": {1, 1, 0, 0, 0}} {
+		if got := yields[name]; got.Total != want || got.Refreshes != 1 {
+			t.Errorf("%s: got %+v, want %+v", name, got, want)
+		}
+	}
+	if got := yields["both"].Rejects[source.Reserved]; got != 1 {
+		t.Errorf("both: %d reserved were left out", got)
+	}
+	if got := yields["gone"]; !strings.Contains(got.Error, "no such file") || got.State() != "unreadable" {
+		t.Errorf("gone: got %+v", got)
+	}
+}
