@@ -14,9 +14,11 @@ import (
 // siteName is what may stand in Redis keys and file names.
 var siteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
+// isoCurrency is the form of a currency's code.
+var isoCurrency = regexp.MustCompile(`^[A-Z]{3}$`)
+
 var (
-	types     = []string{TypeText, TypeHTML, TypeNumber, TypeInteger, TypePrice, TypeBool, TypeDate, TypeURL, TypeList, TypeObject}
-	locales   = []string{"auto", "en", "de", "fr", "ch", "bg", "es", "it", "in"}
+	types     = []string{TypeText, TypeHTML, TypeNumber, TypeInteger, TypePrice, TypeBool, TypeDate, TypeURL, TypeFloor, TypeList, TypeObject}
 	pageFacts = []string{"url", "requested_url", "title", "status", "fetched_at", "html", "site"}
 	kinds     = []string{KindListing, KindDetail}
 	formats   = []string{FormatHTML, FormatJSON}
@@ -57,7 +59,12 @@ func (d *decoder) check(def *Definition) {
 	d.checkNext(def.Listing.Next)
 	def.Listing.Format = d.oneOf(def.Listing.Format, FormatHTML, formats, def.Listing.At, "listing.format")
 	def.Detail.Format = d.oneOf(def.Detail.Format, FormatHTML, formats, def.Detail.At, "detail.format")
-	def.Locale = d.oneOf(def.Locale, "auto", locales, def.At, "locale")
+	d.checkLocale(def.Locale, def.At, "locale")
+	zone, err := time.LoadLocation(def.Timezone)
+	if err != nil || def.Timezone == "Local" {
+		d.problemAt(def.At, "timezone", "%q is no time zone; write it like Europe/Sofia or UTC", def.Timezone)
+	}
+	def.zone = zone
 	d.checkRecords(def)
 	d.checkRequest(def)
 	d.checkBounds(def)
@@ -215,15 +222,21 @@ func (d *decoder) checkRecords(def *Definition) {
 		for i, f := range r.Fields {
 			names[i] = f.Name
 		}
-		for _, k := range r.Key {
-			if slices.Contains(names, k) || k == "_url" {
-				continue
-			}
-			if n := nearest(k, names); n != "" {
-				d.problemAt(r.At, key+".key", "no field %q; did you mean %q?", k, n)
-			} else {
-				d.problemAt(r.At, key+".key", "no field %q; the fields are %s, and _url is the page", k, strings.Join(names, ", "))
-			}
+		d.checkNames(r.Key, append(names, "_url"), r.At, key+".key")
+		d.checkNames(r.Watch, names, r.At, key+".watch")
+	}
+}
+
+// checkNames finds names of fields that there are not.
+func (d *decoder) checkNames(given, names []string, at Pos, key string) {
+	for _, k := range given {
+		if slices.Contains(names, k) {
+			continue
+		}
+		if n := nearest(k, names); n != "" {
+			d.problemAt(at, key, "no field %q; did you mean %q?", k, n)
+		} else {
+			d.problemAt(at, key, "no field %q; there are %s", k, strings.Join(names, ", "))
 		}
 	}
 }
@@ -251,7 +264,14 @@ func (d *decoder) checkFields(def *Definition, fields Fields, format, key string
 		if f.Of == TypeList {
 			d.problemAt(f.At, key+".of", "a list of lists is not supported; use a list of objects")
 		}
-		f.Locale = d.oneOf(f.Locale, def.Locale, locales, f.At, key+".locale")
+		if f.Locale == "" {
+			f.Locale = def.Locale
+		} else {
+			d.checkLocale(f.Locale, f.At, key+".locale")
+		}
+		if f.Currency = strings.ToUpper(f.Currency); f.Currency != "" && !isoCurrency.MatchString(f.Currency) {
+			d.problemAt(f.At, key+".currency", "%q is no ISO 4217 code, such as EUR", f.Currency)
+		}
 		object := f.Type == TypeObject || (f.Type == TypeList && f.Of == TypeObject)
 		switch {
 		case object && len(f.Fields) == 0 && format != FormatJSON:
@@ -263,7 +283,7 @@ func (d *decoder) checkFields(def *Definition, fields Fields, format, key string
 			d.checkFields(def, f.Fields, format, key+".fields")
 		}
 		if len(f.Any) == 0 && f.Type != TypeObject && !d.failedAt(f.At) && !d.failedKey(key) {
-			d.problemAt(f.At, key, "says no place to take the value from; give one of css, json, jsonld, meta, label, page, value, exists and regex")
+			d.problemAt(f.At, key, noPlace)
 		}
 		if f.Min != nil && f.Max != nil && *f.Min > *f.Max {
 			d.problemAt(f.At, key, "min is above max")
@@ -274,13 +294,17 @@ func (d *decoder) checkFields(def *Definition, fields Fields, format, key string
 	}
 }
 
+// noPlace is what a source that names no place is told.
+const noPlace = "says no place to take the value from; give one of css, xpath, json, jsonld, microdata, meta, label, column, page, value, exists and regex"
+
 func (d *decoder) checkSource(s *Source, f *Field, format, key string) {
 	var given []string
 	for _, k := range []struct {
 		name string
 		set  bool
-	}{{"css", !s.CSS.IsZero()}, {"json", !s.JSON.IsZero()}, {"jsonld", s.JSONLD != ""}, {"meta", s.Meta != ""},
-		{"label", s.Label != ""}, {"page", s.Page != ""}, {"value", s.Value != nil}, {"exists", !s.Exists.IsZero()}} {
+	}{{"css", !s.CSS.IsZero()}, {"xpath", !s.XPath.IsZero()}, {"json", !s.JSON.IsZero() && s.CSS.IsZero() && s.XPath.IsZero()},
+		{"jsonld", s.JSONLD != ""}, {"microdata", s.Microdata != ""}, {"meta", s.Meta != ""}, {"label", s.Label != ""},
+		{"column", s.Column != ""}, {"page", s.Page != ""}, {"value", s.Value != nil}, {"exists", !s.Exists.IsZero()}} {
 		if k.set {
 			given = append(given, k.name)
 		}
@@ -288,10 +312,13 @@ func (d *decoder) checkSource(s *Source, f *Field, format, key string) {
 	switch {
 	case len(given) == 0 && s.Regex.IsZero() && s.Attr == "" && s.Take == "":
 		if !d.failedAt(s.At) {
-			d.problemAt(s.At, key, "says no place to take the value from; give one of css, json, jsonld, meta, label, page, value, exists and regex")
+			d.problemAt(s.At, key, noPlace)
 		}
 	case len(given) > 1:
 		d.problemAt(s.At, key, "has %s in one source; give only one, or list them under any", strings.Join(given, " and "))
+	}
+	if s.CSS.IsZero() {
+		s.CSS, s.XPath = s.XPath.Selector, XPath{}
 	}
 	if s.CSS.Attr != "" && s.Attr == "" {
 		s.Attr = s.CSS.Attr
@@ -299,27 +326,33 @@ func (d *decoder) checkSource(s *Source, f *Field, format, key string) {
 	if s.Attr != "" && s.Take != "" && s.Take != "attr" {
 		d.problemAt(s.At, key+".take", "%q and attr exclude each other", s.Take)
 	}
-	s.Take = d.oneOf(s.Take, "", []string{"text", "own_text", "html", "inner_html", "attr"}, s.At, key+".take")
-	if s.Take == "" && f.Type == TypeHTML {
-		s.Take = "inner_html"
+	s.Take = d.oneOf(s.Take, "", []string{TakeText, TakeOwnText, TakeHTML, TakeInnerHTML, TakeImage, "attr"}, s.At, key+".take")
+	if s.Take == "" && (f.Type == TypeHTML || f.Of == TypeHTML && f.Type == TypeList) {
+		s.Take = TakeInnerHTML
 	}
 	if s.Page != "" {
 		d.oneOf(s.Page, "", pageFacts, s.At, key+".page")
 	}
 	s.Scope = d.oneOf(s.Scope, "", []string{"record", "page"}, s.At, key+".scope")
-	if !s.JSON.IsZero() && format != FormatJSON && s.JSON.At.Line > 0 && s.CSS.IsZero() {
-		d.problemAt(s.JSON.At, key+".json", "needs format: json on the page; for JSON in a script element use jsonld, or css with regex")
+	if !s.JSON.IsZero() && format != FormatJSON && s.CSS.IsZero() && len(given) == 1 {
+		d.problemAt(s.JSON.At, key+".json", "needs format: json on the page; for JSON that stands in a script element or an attribute give css too")
 	}
-	if s.JSONLD != "" {
-		typ, rest, found := strings.Cut(s.JSONLD, ".")
+	if s.Split != "" && s.Join != nil {
+		d.problemAt(s.At, key, "split and join exclude each other")
+	}
+	for name, text := range map[string]string{"jsonld": s.JSONLD, "microdata": s.Microdata} {
+		if text == "" {
+			continue
+		}
+		typ, rest, found := strings.Cut(text, ".")
 		path, err := ParsePath(rest)
 		switch {
 		case !found || typ == "":
-			d.problemAt(s.At, key+".jsonld", "%q wants a type and a path, such as Product.offers.price or *.name", s.JSONLD)
+			d.problemAt(s.At, key+"."+name, "%q wants a type and a path, such as Product.offers.price or *.name", text)
 		case err != nil:
-			d.problemAt(s.At, key+".jsonld", "%s", err)
+			d.problemAt(s.At, key+"."+name, "%s", err)
 		}
-		s.ldType, s.ldPath = typ, path
+		s.typ, s.path = typ, path
 	}
 	for _, w := range s.Replace {
 		if w.Pattern.IsZero() && !d.failedAt(w.At) {

@@ -28,6 +28,7 @@ type Definition struct {
 	Detail      Detail            `yaml:"detail"`
 	Records     Records           `yaml:"records"`
 	Locale      string            `yaml:"locale"`
+	Timezone    string            `yaml:"timezone"`
 	Encoding    string            `yaml:"encoding"`
 	UserAgent   string            `yaml:"user_agent"`
 	Headers     map[string]string `yaml:"headers"`
@@ -44,6 +45,7 @@ type Definition struct {
 	places  map[string]written
 	shipped bool
 	rebase  *url.URL // the base URL to use instead of BaseURL
+	zone    *time.Location
 }
 
 // Scope says which URLs belong to the site, apart from its hosts. It is asked
@@ -147,6 +149,7 @@ type Record struct {
 	EachJSON  Path     `yaml:"each_json"`
 	If        Selector `yaml:"if"`
 	Key       []string `yaml:"key"`
+	Watch     []string `yaml:"watch"`
 	Fields    Fields   `yaml:"fields"`
 	OnInvalid string   `yaml:"on_invalid"`
 }
@@ -169,6 +172,7 @@ type Field struct {
 	Type     string   `yaml:"type"`
 	Of       string   `yaml:"of"`
 	Locale   string   `yaml:"locale"`
+	Currency string   `yaml:"currency"`
 	Layout   []string `yaml:"layout"`
 	Required bool     `yaml:"required"`
 	Default  *string  `yaml:"default"`
@@ -181,27 +185,32 @@ type Field struct {
 }
 
 // Source is one place where a value may stand. Exactly one of CSS, JSON,
-// JSONLD, Meta, Label, Page, Value and Exists is set, or Regex alone, which
-// then searches the whole page.
+// JSONLD, Microdata, Meta, Label, Column, Page, Value and Exists is set, or
+// Regex alone, which then searches the whole page. CSS and JSON together
+// mean JSON that stands in an element.
 type Source struct {
-	At      Pos
-	CSS     Selector `yaml:"css"`
-	Attr    string   `yaml:"attr"`
-	Take    string   `yaml:"take"`
-	JSON    Path     `yaml:"json"`
-	JSONLD  string   `yaml:"jsonld"`
-	Meta    string   `yaml:"meta"`
-	Label   string   `yaml:"label"`
-	Page    string   `yaml:"page"`
-	Value   *string  `yaml:"value"`
-	Exists  Selector `yaml:"exists"`
-	Regex   Pattern  `yaml:"regex"`
-	Replace []Swap   `yaml:"replace"`
-	Scope   string   `yaml:"scope"`
-	Split   string   `yaml:"split"`
+	At        Pos
+	CSS       Selector `yaml:"css"`
+	XPath     XPath    `yaml:"xpath"` // becomes CSS, which holds both
+	Attr      string   `yaml:"attr"`
+	Take      string   `yaml:"take"`
+	JSON      Path     `yaml:"json"`
+	JSONLD    string   `yaml:"jsonld"`
+	Microdata string   `yaml:"microdata"`
+	Meta      string   `yaml:"meta"`
+	Label     string   `yaml:"label"`
+	Column    string   `yaml:"column"`
+	Page      string   `yaml:"page"`
+	Value     *string  `yaml:"value"`
+	Exists    Selector `yaml:"exists"`
+	Regex     Pattern  `yaml:"regex"`
+	Replace   []Swap   `yaml:"replace"`
+	Scope     string   `yaml:"scope"`
+	Split     string   `yaml:"split"`
+	Join      *string  `yaml:"join"`
 
-	ldType string
-	ldPath Path
+	typ  string // of JSONLD or Microdata
+	path Path
 }
 
 // Swap replaces what a pattern matches.
@@ -211,8 +220,21 @@ type Swap struct {
 	With    string  `yaml:"with"`
 }
 
-// JSONLDPath is the schema.org type and the path below it that JSONLD names.
-func (s Source) JSONLDPath() (typ string, path Path) { return s.ldType, s.ldPath }
+// Embedded tells whether the source is JSON in an element.
+func (s *Source) Embedded() bool { return !s.JSON.IsZero() && !s.CSS.IsZero() }
+
+// TypePath is the schema.org type that JSONLD or Microdata names, and the path
+// below it.
+func (s *Source) TypePath() (typ string, path Path) { return s.typ, s.path }
+
+// The sides of an element that Take names.
+const (
+	TakeText      = "text"
+	TakeOwnText   = "own_text"
+	TakeHTML      = "html"
+	TakeInnerHTML = "inner_html"
+	TakeImage     = "image"
+)
 
 // The types of a field.
 const (
@@ -224,6 +246,7 @@ const (
 	TypeBool    = "bool"
 	TypeDate    = "date"
 	TypeURL     = "url"
+	TypeFloor   = "floor"
 	TypeList    = "list"
 	TypeObject  = "object"
 )
@@ -290,6 +313,7 @@ const DefaultUserAgent = "muster/1.0"
 func defaults() *Definition {
 	return &Definition{
 		Locale:    "auto",
+		Timezone:  "UTC",
 		UserAgent: DefaultUserAgent,
 		Politeness: Politeness{
 			Delay:         2 * time.Second,
@@ -314,6 +338,9 @@ func defaults() *Definition {
 		Proxy: Proxy{Fallback: FallbackFail, Wait: 5 * time.Minute},
 	}
 }
+
+// Zone is the time zone of dates that do not say theirs.
+func (d *Definition) Zone() *time.Location { return d.zone }
 
 // File is where the definition was read from.
 func (d *Definition) File() string { return d.file }

@@ -10,31 +10,43 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Selector is a CSS selector, compiled when the definition is loaded. The
-// zero Selector matches nothing.
+// Selector is a CSS selector or an XPath expression, compiled when the
+// definition is loaded. The zero Selector matches nothing.
 type Selector struct {
-	Text string // as written
-	Attr string // from a trailing ::attr(name)
-	At   Pos
-	sel  cascadia.Matcher
+	Text  string // as written
+	Attr  string // from a trailing ::attr(name)
+	At    Pos
+	sel   cascadia.Matcher
+	xpath *xpathQuery
 }
 
 // IsZero tells whether no selector was given.
-func (s Selector) IsZero() bool { return s.sel == nil }
+func (s Selector) IsZero() bool { return s.sel == nil && s.xpath == nil }
 
-// Match tells whether n itself is selected.
+// Match tells whether n itself is selected. XPath selects by the way to a
+// node, so that it matches none.
 func (s Selector) Match(n *html.Node) bool { return s.sel != nil && s.sel.Match(n) }
 
 // First returns the first selected node below n in document order, or nil.
 func (s Selector) First(n *html.Node) *html.Node {
+	if s.xpath != nil {
+		if all := s.xpath.all(n); len(all) > 0 {
+			return all[0]
+		}
+		return nil
+	}
 	if s.sel == nil {
 		return nil
 	}
 	return cascadia.Query(n, s.sel)
 }
 
-// All returns the selected nodes below n in document order.
+// All returns the selected nodes below n in document order. What XPath finds
+// or makes beside elements, such as an attribute, is a text node.
 func (s Selector) All(n *html.Node) []*html.Node {
+	if s.xpath != nil {
+		return s.xpath.all(n)
+	}
 	if s.sel == nil {
 		return nil
 	}
@@ -43,11 +55,17 @@ func (s Selector) All(n *html.Node) []*html.Node {
 
 var attrSuffix = regexp.MustCompile(`::attr\(\s*["']?([\w:.-]+)["']?\s*\)\s*$`)
 
-// ParseSelector compiles a CSS selector. Scrapy's ::text and ::attr(name) at
-// the end are understood.
+// ParseSelector compiles a CSS selector, or an XPath expression: what begins
+// with /, ./, ( or xpath: is one. Scrapy's ::text and ::attr(name) at the end
+// of CSS are understood.
 func ParseSelector(text string) (Selector, error) {
 	s := Selector{Text: text}
 	css := strings.TrimSpace(text)
+	if isXPath(css) {
+		q, err := parseXPath(css)
+		s.xpath = q
+		return s, err
+	}
 	if m := attrSuffix.FindStringSubmatchIndex(css); m != nil {
 		s.Attr = css[m[2]:m[3]]
 		css = css[:m[0]]
@@ -71,11 +89,11 @@ type selectorError struct{ text, why string }
 
 func (e *selectorError) Error() string {
 	return "bad CSS selector " + strconv.Quote(e.text) + ": " + e.why +
-		"; beside CSS 3 there are :has(), :contains(text), :matches(regex) and a final ::attr(name)"
+		"; beside CSS 3 there are :has(), :contains(text), :matches(regex) and a final ::attr(name); what begins with / is XPath"
 }
 
 func (s *Selector) decodeNode(d *decoder, n ast.Node, key string) {
-	text, ok := d.scalar(n, key, "a CSS selector")
+	text, ok := d.scalar(n, key, "a CSS selector or an XPath expression")
 	if !ok {
 		return
 	}
@@ -86,6 +104,22 @@ func (s *Selector) decodeNode(d *decoder, n ast.Node, key string) {
 	}
 	*s = sel
 	s.At = place(n)
+}
+
+// XPath is a Selector that is always XPath.
+type XPath struct{ Selector }
+
+func (x *XPath) decodeNode(d *decoder, n ast.Node, key string) {
+	text, ok := d.scalar(n, key, "an XPath expression")
+	if !ok {
+		return
+	}
+	q, err := parseXPath(text)
+	if err != nil {
+		d.fail(n, key, "%s", err)
+		return
+	}
+	x.Selector = Selector{Text: text, At: place(n), xpath: q}
 }
 
 // Pattern is a regular expression, compiled when the definition is loaded.
@@ -100,7 +134,21 @@ func (p Pattern) IsZero() bool { return p.Regexp == nil }
 // Find returns the first group of the first match, or the whole match when
 // the pattern has no group.
 func (p Pattern) Find(s string) (string, bool) {
-	m := p.FindStringSubmatchIndex(s)
+	return group(s, p.FindStringSubmatchIndex(s))
+}
+
+// FindAll returns what Find does for every match.
+func (p Pattern) FindAll(s string) []string {
+	var out []string
+	for _, m := range p.FindAllStringSubmatchIndex(s, -1) {
+		if t, ok := group(s, m); ok {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func group(s string, m []int) (string, bool) {
 	if m == nil {
 		return "", false
 	}

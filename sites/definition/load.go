@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	_ "time/tzdata" // for timezone, where the machine has none
 )
 
 // maxFile bounds a definition file.

@@ -59,6 +59,7 @@ func (s *settings) add(key string, v reflect.Value) {
 		return
 	}
 	switch x := v.Interface().(type) {
+	case XPath: // is empty: its selector stands under css
 	case Selector:
 		s.leaf(key, x.Text)
 	case Pattern:

@@ -3,20 +3,35 @@ package extract
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
+
+	"muster/sites/definition"
 )
 
 // Number reads the first number in a text, written as people of a locale
 // write it: "1.234,56 €" in de is 1234.56, "1,234.56" in en is. The locale
 // auto tells by the digits; what can be read in two ways, such as 1.234, it
 // takes as thousands. A number that its locale cannot have written is read as
-// in auto.
+// in auto. Words behind it count: "2,3 млн" is 2300000, and so do fractions:
+// "1 ½" is 1.5.
 func Number(text, locale string) (float64, error) {
-	token, negative := numberToken(text)
+	f, rest, err := leadingNumberOf(text, locale)
+	if err != nil {
+		return 0, err
+	}
+	return scaled(f, rest, magnitudes), nil
+}
+
+// leadingNumberOf reads the first number in a text and returns what stands
+// behind it.
+func leadingNumberOf(text, locale string) (f float64, rest string, err error) {
+	token, negative, behind := numberToken(unfraction(text))
 	if token == "" {
-		return 0, fmt.Errorf("no number in %q", clip(text))
+		return 0, "", fmt.Errorf("no number in %q", clip(text))
 	}
 	point, end := decimalPoint(token, locale)
 	token = token[:end]
@@ -32,11 +47,76 @@ func Number(text, locale string) (float64, error) {
 			b.WriteByte('.')
 		}
 	}
-	f, err := strconv.ParseFloat(b.String(), 64)
+	f, err = strconv.ParseFloat(b.String(), 64)
 	if err != nil || math.IsInf(f, 0) {
-		return 0, fmt.Errorf("number out of range in %q", clip(text))
+		return 0, "", fmt.Errorf("number out of range in %q", clip(text))
 	}
-	return f, nil
+	return f, behind, nil
+}
+
+// magnitudes are words that stand for a thousand and more, in lower case.
+// Those that begin with = must be the whole word.
+var magnitudes = []struct {
+	word   string
+	factor float64
+}{
+	{"million", 1e6}, {"millón", 1e6}, {"millones", 1e6}, {"milhões", 1e6}, {"milhão", 1e6}, {"milion", 1e6}, {"=mio", 1e6}, {"=mln", 1e6}, {"=млн", 1e6}, {"милион", 1e6}, {"миллион", 1e6}, {"мільйон", 1e6},
+	{"billion", 1e9}, {"milliard", 1e9}, {"=mrd", 1e9}, {"=mld", 1e9}, {"=млрд", 1e9}, {"милиард", 1e9}, {"миллиард", 1e9}, {"мільярд", 1e9},
+	{"thousand", 1e3}, {"=tsd", 1e3}, {"=tys", 1e3}, {"=тыс", 1e3}, {"тысяч", 1e3}, {"=тис", 1e3}, {"тисяч", 1e3}, {"=хил", 1e3}, {"хиляд", 1e3}, {"=tis", 1e3},
+	{"=lakh", 1e5}, {"=lakhs", 1e5}, {"=crore", 1e7}, {"=crores", 1e7},
+}
+
+// priceMagnitudes are those that only behind an amount of money mean that.
+var priceMagnitudes = append([]struct {
+	word   string
+	factor float64
+}{{"=k", 1e3}, {"=m", 1e6}, {"=mil", 1e3}, {"=bn", 1e9}, {"=cr", 1e7}, {"=l", 1e5}}, magnitudes...)
+
+// scaled multiplies a number with what the word behind it stands for.
+func scaled(f float64, rest string, words []struct {
+	word   string
+	factor float64
+}) float64 {
+	rest = strings.TrimLeft(rest, " ")
+	for i, big := range []rune("万億亿萬") {
+		after, ok := strings.CutPrefix(rest, string(big))
+		if !ok {
+			continue
+		}
+		f *= []float64{1e4, 1e8, 1e8, 1e4}[i]
+		if more, tail, err := leadingNumberOf(after, "en"); err == nil && after != "" && plainRune([]rune(after)[0]) >= '0' && plainRune([]rune(after)[0]) <= '9' {
+			return f + scaled(more, tail, nil) // 3万5000
+		}
+		return f
+	}
+	end := strings.IndexFunc(rest, func(r rune) bool { return !unicode.IsLetter(r) })
+	if end < 0 {
+		end = len(rest)
+	}
+	word := strings.ToLower(rest[:end])
+	for _, m := range words {
+		if whole, ok := strings.CutPrefix(m.word, "="); ok && word == whole || !ok && strings.HasPrefix(word, m.word) {
+			return math.Round(f*m.factor*100) / 100
+		}
+	}
+	return f
+}
+
+// fractions are the characters for them.
+var fractions = map[rune]string{'½': "5", '¼': "25", '¾': "75", '⅓': "333333", '⅔': "666667", '⅕': "2", '⅛': "125", '⅜': "375", '⅝': "625", '⅞': "875"}
+
+// unfraction writes 1 ½ as 1.5.
+func unfraction(s string) string {
+	at := strings.IndexFunc(s, func(r rune) bool { return fractions[r] != "" })
+	if at < 0 {
+		return s
+	}
+	r, size := utf8.DecodeRuneInString(s[at:])
+	whole := strings.TrimRight(s[:at], " \u00a0\u202f\u2009")
+	if n := len(whole); n == 0 || whole[n-1] < '0' || whole[n-1] > '9' {
+		return s[:at] + "0." + fractions[r] + s[at+size:]
+	}
+	return whole + "." + fractions[r] + s[at+size:]
 }
 
 // Integer reads the first number in a text like Number, and refuses one with
@@ -51,7 +131,7 @@ func Integer(text, locale string) (int64, error) {
 	}
 	if math.Abs(f) >= 1<<53 {
 		// Beyond what a float holds, an id or a barcode: digits only.
-		token, negative := numberToken(text)
+		token, negative, _ := numberToken(text)
 		digits := strings.Map(func(r rune) rune {
 			if r < '0' || r > '9' {
 				return -1
@@ -71,8 +151,8 @@ func Integer(text, locale string) (int64, error) {
 }
 
 // numberToken cuts the first number out of a text, with ASCII digits and its
-// separators as dot, comma, apostrophe and space.
-func numberToken(text string) (token string, negative bool) {
+// separators as dot, comma, apostrophe and space. The rest is the text behind.
+func numberToken(text string) (token string, negative bool, rest string) {
 	rs := []rune(text)
 	for i, r := range rs {
 		rs[i] = plainRune(r)
@@ -83,7 +163,7 @@ func numberToken(text string) (token string, negative bool) {
 		start++
 	}
 	if start == len(rs) {
-		return "", false
+		return "", false, ""
 	}
 	if start > 0 && (rs[start-1] == '.' || rs[start-1] == ',') && (start == 1 || !unicode.IsLetter(rs[start-2])) {
 		start-- // .5
@@ -112,7 +192,7 @@ func numberToken(text string) (token string, negative bool) {
 		}
 		break
 	}
-	return string(rs[start:end]), negative
+	return string(rs[start:end]), negative, string(rs[end:])
 }
 
 // groupBefore tells whether what was read so far can be followed by a group
@@ -165,24 +245,15 @@ func plainRune(r rune) rune {
 // decimalPoint is the index of the decimal point in a token, or -1, and where
 // the number ends.
 func decimalPoint(token, locale string) (point, end int) {
-	var group, sign string
-	switch locale {
-	case "en", "in":
-		group, sign = ",' ", "."
-	case "de", "es", "it", "bg":
-		group, sign = ".' ", ","
-	case "fr":
-		group, sign = " .'", ","
-	case "ch":
-		group, sign = "' ", "."
-	}
+	style, _ := definition.StyleOf(locale)
+	group, sign := style.Group, style.Point
 	if sign != "" {
 		i := strings.Index(token, sign)
 		whole := token
 		if i >= 0 {
 			whole = token[:i]
 		}
-		if strings.Count(token, sign) <= 1 && (i < 0 || !strings.ContainsAny(token[i+1:], group)) && grouped(whole, group, locale) {
+		if strings.Count(token, sign) <= 1 && (i < 0 || !strings.ContainsAny(token[i+1:], group)) && grouped(whole, group, style.India) {
 			return i, len(token)
 		}
 	}
@@ -191,7 +262,7 @@ func decimalPoint(token, locale string) (point, end int) {
 
 // grouped tells whether the separators of whole part it into groups of three,
 // or as in India into groups of two and a last one of three.
-func grouped(whole, group, locale string) bool {
+func grouped(whole, group string, india bool) bool {
 	parts := strings.FieldsFunc(whole, func(r rune) bool { return strings.ContainsRune(group, r) })
 	if strings.ContainsFunc(strings.Join(parts, ""), func(r rune) bool { return r < '0' || r > '9' }) {
 		return false
@@ -202,7 +273,7 @@ func grouped(whole, group, locale string) bool {
 		case len(parts) == 1:
 		case i == 0 && len(p) <= 3:
 		case len(p) == 3:
-		case locale == "in" && !last && len(p) == 2:
+		case india && !last && len(p) == 2:
 		default:
 			return false
 		}
@@ -226,7 +297,7 @@ func guessPoint(token string) (point, end int) {
 		return last, end
 	case dots+commas > 1:
 		sign := token[max(lastDot, lastComma):][:1]
-		if grouped(token, sign+" '", "in") {
+		if grouped(token, sign+" '", true) {
 			return -1, end
 		}
 		// A date or a version: the number ends at the second sign.
@@ -250,21 +321,31 @@ type Price struct {
 	Currency string  `json:"currency,omitempty"` // ISO 4217, as far as the text tells
 }
 
-// ParsePrice reads the first price in a text.
+// ParsePrice reads the first price in a text. The decimals may stand behind
+// the currency, as in 12€50, and 1.5M or 120k are understood.
 func ParsePrice(text, locale string) (Price, error) {
-	f, err := Number(text, locale)
-	return Price{f, currencyIn(text)}, err
+	f, rest, err := leadingNumberOf(text, locale)
+	if err != nil {
+		return Price{}, err
+	}
+	if m := centsBehind.FindStringSubmatch(rest); m != nil && f == math.Trunc(f) {
+		cents := number2(m[1] + m[2])
+		return Price{math.Copysign(math.Abs(f)+float64(cents)/100, f), currencyIn(text)}, nil
+	}
+	return Price{scaled(f, rest, priceMagnitudes), currencyIn(text)}, nil
 }
+
+var centsBehind = regexp.MustCompile(`^[€£$₽](\d{2})(?:$|[^\d.,%])|^\s?[€£$₽]\s?(\d{2})\s*$`)
 
 // currencies are looked for in this order: longer signs before those they
 // contain.
 var currencies = []struct{ sign, code string }{
 	{"US$", "USD"}, {"A$", "AUD"}, {"C$", "CAD"}, {"NZ$", "NZD"}, {"HK$", "HKD"}, {"R$", "BRL"}, {"S$", "SGD"},
 	{"€", "EUR"}, {"£", "GBP"}, {"¥", "JPY"}, {"円", "JPY"}, {"元", "CNY"}, {"₹", "INR"}, {"₽", "RUB"}, {"₴", "UAH"}, {"₺", "TRY"}, {"₩", "KRW"}, {"₪", "ILS"}, {"₫", "VND"}, {"₿", "BTC"},
-	{"лв", "BGN"}, {"руб", "RUB"}, {"zł", "PLN"}, {"Kč", "CZK"}, {"Ft", "HUF"}, {"lei", "RON"}, {"$", "USD"},
+	{"лв", "BGN"}, {"руб", "RUB"}, {"zł", "PLN"}, {"Kč", "CZK"}, {"Ft", "HUF"}, {"lei", "RON"}, {"฿", "THB"}, {"₱", "PHP"}, {"₸", "KZT"}, {"₾", "GEL"}, {"₦", "NGN"}, {"din", "RSD"}, {"$", "USD"},
 }
 
-var isoCodes = strings.Fields("EUR USD GBP JPY CNY CHF BGN RUB UAH PLN CZK HUF RON SEK NOK DKK ISK TRY INR BRL CAD AUD NZD HKD SGD KRW ILS MXN ZAR RSD")
+var isoCodes = strings.Fields("EUR USD GBP JPY CNY CHF BGN RUB UAH PLN CZK HUF RON SEK NOK DKK ISK TRY INR BRL CAD AUD NZD HKD SGD KRW ILS MXN ZAR RSD AED SAR THB VND IDR MYR PHP TWD KZT GEL MKD BAM ALL MDL COP CLP ARS PEN EGP NGN KES PKR BDT LKR UYU")
 
 func currencyIn(text string) string {
 	words := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) })

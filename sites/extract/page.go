@@ -43,6 +43,8 @@ type Doc struct {
 	base    *url.URL   // what links are relative to
 	ld      []any      // JSON-LD objects, found at first use
 	ldDone  bool
+	items   []any // microdata, found at first use
+	itemsOK bool
 }
 
 // Parse decodes and parses a page. Broken HTML is mended as browsers do;
@@ -102,6 +104,7 @@ func (d *Doc) Title() string {
 var (
 	baseSelector  = must("base[href]")
 	bodySelector  = must("body")
+	htmlSelector  = must("html[lang]")
 	titleSelector = must("head title, title")
 	ldSelector    = must(`script[type*="ld+json"]`)
 	relSelector   = must(`link[rel~="next"], a[rel~="next"]`)

@@ -1,0 +1,261 @@
+package extract
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/html"
+
+	"muster/sites/definition"
+)
+
+// found is something that a source yields: a text, and where it came from.
+type found struct {
+	at
+	text  string
+	given bool  // there was something, be it an empty text
+	err   error // why it cannot be used
+	whole bool  // text is as it shall be; its white space counts
+}
+
+// find evaluates a source, with its regex, replacements and split.
+func (x *run) find(s *definition.Source, f *definition.Field, p at) []found {
+	if s.Scope == "page" {
+		p = x.root()
+	}
+	finds := x.raw(s, p)
+	boolean := f.Type == definition.TypeBool
+	var out []found
+	for _, fd := range finds {
+		if boolean && !s.Regex.IsZero() {
+			out = append(out, found{text: strconv.FormatBool(s.Regex.MatchString(fd.text)), given: true})
+			continue
+		}
+		if !s.Regex.IsZero() && !s.Embedded() {
+			if f.Type == definition.TypeList && s.Split == "" {
+				for _, t := range s.Regex.FindAll(fd.text) {
+					out = append(out, swapped(s, found{at: at{node: fd.node}, text: t, given: true}))
+				}
+				continue
+			}
+			t, ok := s.Regex.Find(fd.text)
+			if !ok {
+				continue
+			}
+			fd.text = t
+			fd.json = nil // it is the text that counts now
+		}
+		fd = swapped(s, fd)
+		if s.Split != "" {
+			for part := range strings.SplitSeq(fd.text, s.Split) {
+				if part = strings.TrimSpace(part); part != "" {
+					out = append(out, found{at: at{node: fd.node}, text: part, given: true})
+				}
+			}
+			continue
+		}
+		out = append(out, fd)
+	}
+	if s.Join != nil && len(out) > 0 {
+		var parts []string
+		for _, fd := range out {
+			if t := Fold(fd.text); t != "" {
+				parts = append(parts, t)
+			}
+		}
+		return []found{{at: out[0].at, text: strings.Join(parts, *s.Join), given: true, whole: true}}
+	}
+	return out
+}
+
+func swapped(s *definition.Source, fd found) found {
+	for _, w := range s.Replace {
+		fd.text = w.Pattern.ReplaceAllString(fd.text, w.With)
+		fd.json = nil
+	}
+	return fd
+}
+
+// raw is what stands at a source, before it is cut to size.
+func (x *run) raw(s *definition.Source, p at) []found {
+	text := func(t string) []found { return []found{{text: t, given: true}} }
+	switch {
+	case !s.CSS.IsZero():
+		if p.node == nil {
+			return nil
+		}
+		if s.Embedded() {
+			return embedded(s, s.CSS.All(p.node))
+		}
+		return x.taken(s, s.CSS.All(p.node))
+	case !s.JSON.IsZero():
+		return values(s.JSON.Eval(p.json))
+	case s.JSONLD != "":
+		return typed(s, x.doc.linked())
+	case s.Microdata != "":
+		items := x.doc.microdata()
+		if p.node != nil && p.node != x.doc.Root {
+			items = microdataIn(p.node)
+		}
+		return typed(s, items)
+	case s.Meta != "":
+		return x.meta(s.Meta)
+	case s.Label != "":
+		if p.node == nil {
+			return nil
+		}
+		return labelled(p.node, s.Label)
+	case s.Column != "":
+		if p.node == nil {
+			return nil
+		}
+		return inColumn(p.node, s.Column)
+	case s.Page != "":
+		return text(x.fact(s.Page))
+	case s.Value != nil:
+		return text(*s.Value)
+	case !s.Exists.IsZero():
+		return text(strconv.FormatBool(p.node != nil && s.Exists.First(p.node) != nil))
+	case s.Attr != "" || s.Take != "":
+		if p.node == nil {
+			return nil
+		}
+		return x.taken(s, []*html.Node{p.node})
+	}
+	if p.node != nil && p.node != x.doc.Root {
+		return text(render(p.node, false))
+	}
+	return text(string(x.doc.text))
+}
+
+// typed evaluates the path of a source in the objects of its type.
+func typed(s *definition.Source, objects []any) []found {
+	typ, path := s.TypePath()
+	var out []found
+	for _, v := range objects {
+		if obj, ok := v.(map[string]any); ok && hasType(obj, typ) {
+			out = append(out, values(path.Eval(obj))...)
+		}
+	}
+	return out
+}
+
+// embedded reads JSON that stands in elements: in a script, in the text of
+// another, or in an attribute. A regex cuts it out, as from
+// window.state = {…};
+func embedded(s *definition.Source, nodes []*html.Node) []found {
+	var out []found
+	for _, n := range nodes {
+		var text string
+		switch {
+		case s.Attr != "":
+			text, _ = attr(n, strings.ToLower(s.Attr))
+		case n.Type == html.ElementNode && n.FirstChild != nil && n.FirstChild == n.LastChild && n.FirstChild.Type == html.TextNode:
+			text = n.FirstChild.Data // of a script too
+		default:
+			text = Text(n)
+		}
+		if !s.Regex.IsZero() {
+			var ok bool
+			if text, ok = s.Regex.Find(text); !ok {
+				continue
+			}
+		}
+		v, err := firstJSON(text)
+		if err != nil {
+			out = append(out, found{err: fmt.Errorf("what %s selects is no JSON: %w", s.CSS.Text, err)})
+			continue
+		}
+		out = append(out, values(s.JSON.Eval(v))...)
+	}
+	return out
+}
+
+// firstJSON decodes the JSON value that a text begins with.
+func firstJSON(text string) (v any, err error) {
+	dec := json.NewDecoder(strings.NewReader(strings.TrimSpace(text)))
+	dec.UseNumber()
+	err = dec.Decode(&v)
+	return v, err
+}
+
+// taken takes the wanted side of each element.
+func (x *run) taken(s *definition.Source, nodes []*html.Node) []found {
+	var out []found
+	for _, n := range nodes {
+		fd := found{at: at{node: n}, given: true}
+		switch {
+		case s.Attr != "":
+			v, ok := attr(n, strings.ToLower(s.Attr))
+			if !ok {
+				continue
+			}
+			fd.text = strings.TrimSpace(v)
+		case s.Take == definition.TakeHTML:
+			fd.text = render(n, false)
+		case s.Take == definition.TakeInnerHTML:
+			fd.text = render(n, true)
+		case s.Take == definition.TakeOwnText:
+			fd.text = ownText(n)
+		case s.Take == definition.TakeImage:
+			fd.text = imageOf(n)
+		default:
+			fd.text = Text(n)
+		}
+		out = append(out, fd)
+	}
+	return out
+}
+
+// values makes finds of JSON values; a list counts as its members.
+func values(vs []any) []found {
+	var out []found
+	for _, v := range vs {
+		if list, ok := v.([]any); ok {
+			out = append(out, values(list)...)
+			continue
+		}
+		if v == nil {
+			continue
+		}
+		out = append(out, found{at: at{json: v}, text: jsonText(v), given: true})
+	}
+	return out
+}
+
+func jsonText(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case json.Number:
+		return v.String()
+	case bool:
+		return strconv.FormatBool(v)
+	}
+	b, _ := json.Marshal(v) // it was decoded from JSON
+	return string(b)
+}
+
+func (x *run) fact(name string) string {
+	p := &x.doc.Page
+	switch name {
+	case "url":
+		return p.URL.String()
+	case "requested_url":
+		return p.Requested
+	case "title":
+		return x.doc.Title()
+	case "status":
+		return strconv.Itoa(p.Status)
+	case "fetched_at":
+		return p.FetchedAt.UTC().Format(time.RFC3339)
+	case "html":
+		return string(x.doc.text)
+	case "site":
+		return x.def.Site
+	}
+	return ""
+}

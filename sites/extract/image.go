@@ -1,0 +1,99 @@
+package extract
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+// lazyNames are attributes in which pages keep the image that a script shows
+// later, the best first.
+var lazyNames = []string{"data-src", "data-original", "data-lazy-src", "data-lazy", "data-full", "data-image", "data-url", "data-hi-res-src"}
+
+// imageOf is the address of the image of an element: the largest of its
+// srcset, the one that a script shows later, src, or the background of its
+// style. In any other element the first image counts.
+func imageOf(n *html.Node) string {
+	if n.Type != html.ElementNode {
+		return strings.TrimSpace(n.Data)
+	}
+	if n.Data != "img" && n.Data != "source" && n.Data != "picture" {
+		if style, ok := attr(n, "style"); ok {
+			if m := background.FindStringSubmatch(style); m != nil {
+				return m[1]
+			}
+		}
+	}
+	for _, name := range []string{"data-srcset", "data-lazy-srcset", "srcset"} {
+		if set, ok := attr(n, name); ok {
+			if at := largest(set); isImage(at) {
+				return at
+			}
+		}
+	}
+	for _, name := range append(lazyNames, "src") {
+		if v, ok := attr(n, name); ok && isImage(v) {
+			return strings.TrimSpace(v)
+		}
+	}
+	for c := n.FirstChild; c != nil; c = c.NextSibling {
+		if c.Type == html.ElementNode {
+			if at := imageOf(c); at != "" {
+				return at
+			}
+		}
+	}
+	if n.Data == "noscript" && n.FirstChild != nil {
+		// Without scripts the parser leaves its markup a text.
+		if m := noscriptImage.FindStringSubmatch(n.FirstChild.Data); m != nil {
+			return html.UnescapeString(m[1])
+		}
+	}
+	return ""
+}
+
+var (
+	background    = regexp.MustCompile(`(?i)background(?:-image)?\s*:[^;]*url\(\s*["']?([^"')]+)["']?\s*\)`)
+	noscriptImage = regexp.MustCompile(`(?i)<img[^>]+src\s*=\s*["']?([^"'\s>]+)`)
+)
+
+// isImage tells whether an address is worth taking: not one of the tiny
+// images that stand in for others.
+func isImage(v string) bool {
+	v = strings.TrimSpace(v)
+	return v != "" && !strings.HasPrefix(v, "data:") && !strings.HasPrefix(v, "about:")
+}
+
+// largest is the candidate of a srcset with the largest width or density.
+func largest(set string) string {
+	best, size := "", -1.0
+	for len(set) > 0 {
+		set = strings.TrimLeft(set, ", \t\r\n")
+		end := strings.IndexAny(set, " \t\r\n")
+		if end < 0 {
+			end = len(set)
+		}
+		at, rest := set[:end], set[end:]
+		if strings.HasSuffix(at, ",") { // no descriptor
+			at, set = strings.TrimRight(at, ","), rest
+			rest = ""
+		} else if i := strings.IndexByte(rest, ','); i >= 0 {
+			rest, set = rest[:i], rest[i+1:]
+		} else {
+			set = ""
+		}
+		descriptor := strings.TrimSpace(rest)
+		f := 1.0
+		if n := len(descriptor); n > 1 {
+			if v, err := strconv.ParseFloat(descriptor[:n-1], 64); err == nil {
+				f = v
+			}
+		}
+		if at != "" && f > size {
+			best, size = at, f
+		}
+	}
+	return best
+}

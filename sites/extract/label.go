@@ -1,0 +1,126 @@
+package extract
+
+import (
+	"slices"
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+// meta looks a name up in meta elements, then in microdata.
+func (x *run) meta(name string) []found {
+	if x.doc.Root == nil {
+		return nil
+	}
+	var metas, items []found
+	var walk func(n *html.Node)
+	walk = func(n *html.Node) {
+		if n.Type == html.ElementNode {
+			for _, a := range n.Attr {
+				isMeta := n.Data == "meta" && (a.Key == "name" || a.Key == "property" || a.Key == "itemprop" || a.Key == "http-equiv")
+				if !isMeta && a.Key != "itemprop" || !slices.ContainsFunc(strings.Fields(a.Val), func(w string) bool { return strings.EqualFold(w, name) }) {
+					continue
+				}
+				v, ok := attr(n, "content")
+				for _, k := range []string{"datetime", "href", "src"} {
+					if !ok && (k != "href" || n.Data == "a" || n.Data == "link") {
+						v, ok = attr(n, k)
+					}
+				}
+				if !ok {
+					v = Text(n)
+				}
+				fd := found{at: at{node: n}, text: v, given: true}
+				if isMeta {
+					metas = append(metas, fd)
+				} else {
+					items = append(items, fd)
+				}
+				break
+			}
+		}
+		for c := n.FirstChild; c != nil; c = c.NextSibling {
+			walk(c)
+		}
+	}
+	walk(x.doc.Root)
+	return append(metas, items...)
+}
+
+// labelled finds the value that stands beside a label: in the next cell of
+// the row, in the dd of a dt, in the element after it, or after its colon.
+func labelled(root *html.Node, label string) []found {
+	want := labelText(label)
+	var exact, inside []found
+	var walk func(n *html.Node)
+	walk = func(n *html.Node) {
+		for c := n.FirstChild; c != nil; c = c.NextSibling {
+			walk(c)
+		}
+		if n.Type != html.ElementNode {
+			return
+		}
+		text := Text(n)
+		if len(text) > len(label)+2000 {
+			return
+		}
+		if labelText(text) == want {
+			if v := beside(n); v != nil {
+				exact = append(exact, found{at: at{node: v}, text: Text(v), given: true})
+			} else if n.Parent != nil {
+				if rest, ok := afterColon(Text(n.Parent), want); ok {
+					inside = append(inside, found{at: at{node: n.Parent}, text: rest, given: true})
+				}
+			}
+			return
+		}
+		if rest, ok := afterColon(text, want); ok && !hasBlocks(n) {
+			inside = append(inside, found{at: at{node: n}, text: rest, given: true})
+		}
+	}
+	walk(root)
+	return append(exact, inside...)
+}
+
+func labelText(s string) string {
+	return strings.ToLower(strings.TrimRight(Fold(s), " :\uff1a\u00a0"))
+}
+
+func afterColon(text, label string) (string, bool) {
+	i := strings.IndexAny(text, ":\uff1a")
+	if i < 0 || labelText(text[:i]) != label {
+		return "", false
+	}
+	rest := strings.TrimSpace(strings.TrimLeft(text[i:], ":\uff1a"))
+	return rest, rest != ""
+}
+
+func hasBlocks(n *html.Node) bool {
+	for c := n.FirstChild; c != nil; c = c.NextSibling {
+		if c.Type == html.ElementNode && !inline[c.DataAtom] {
+			return true
+		}
+	}
+	return false
+}
+
+// beside is the element that holds the value of the label n, or nil.
+func beside(n *html.Node) *html.Node {
+	for up := 0; n != nil && up < 3; up++ {
+		for s := n.NextSibling; s != nil; s = s.NextSibling {
+			if s.Type == html.TextNode && strings.Trim(s.Data, " \t\r\n:\uff1a\u00a0") != "" {
+				return nil // the value is the text after the label
+			}
+			if s.Type == html.ElementNode && s.Data != "br" {
+				return s
+			}
+		}
+		// <th><b>Label</b></th><td>…: the label is all of the cell.
+		p := n.Parent
+		if p == nil || (p.Data != "th" && p.Data != "td" && p.Data != "dt" && p.Data != "label") {
+			return nil
+		}
+		n = p
+	}
+	return nil
+}

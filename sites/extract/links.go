@@ -1,0 +1,187 @@
+package extract
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/html"
+
+	"muster/sites/definition"
+)
+
+// links collects the links that belong to the site, in order, each once.
+func (x *run) links(links []definition.Link) {
+	seen := map[string]bool{}
+	for i := range links {
+		l := &links[i]
+		for _, ref := range x.refs(l.CSS, l.Attr, l.JSON) {
+			if l.Template != "" {
+				ref = strings.ReplaceAll(l.Template, "{value}", url.PathEscape(ref))
+			}
+			u := x.resolve(ref)
+			if u == nil {
+				continue
+			}
+			text := u.String()
+			if seen[text] || (!l.Allow.IsZero() && !l.Allow.MatchString(text)) || (!l.Deny.IsZero() && l.Deny.MatchString(text)) {
+				continue
+			}
+			seen[text] = true
+			x.res.Links = append(x.res.Links, Link{URL: text, Kind: l.As})
+		}
+	}
+}
+
+// refs are the raw addresses that a selector or a path finds.
+func (x *run) refs(css definition.Selector, name string, path definition.Path) []string {
+	var refs []string
+	if !path.IsZero() {
+		for _, fd := range values(path.Eval(x.doc.JSON)) {
+			refs = append(refs, fd.text)
+		}
+		return refs
+	}
+	if x.doc.Root == nil {
+		return nil
+	}
+	if name == "" {
+		name = "href"
+	}
+	for _, n := range css.All(x.doc.Root) {
+		if n.Type == html.TextNode {
+			refs = append(refs, strings.TrimSpace(n.Data))
+			continue
+		}
+		if v, ok := attr(n, strings.ToLower(name)); ok && strings.TrimSpace(v) != "" {
+			refs = append(refs, v)
+		}
+	}
+	return refs
+}
+
+// resolve makes an address of the site of a reference, or nil.
+func (x *run) resolve(ref string) *url.URL {
+	ref = strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\r' || r == '\t' {
+			return -1
+		}
+		return r
+	}, strings.TrimSpace(ref))
+	u, err := x.doc.base.Parse(strings.ReplaceAll(ref, " ", "%20"))
+	if err != nil {
+		return nil
+	}
+	u = x.def.Move(u)
+	u.Fragment, u.RawFragment = "", ""
+	if !x.def.InScope(u) {
+		return nil
+	}
+	return u
+}
+
+func (x *run) next(n *definition.Next) {
+	to := func(ref string) {
+		if u := x.resolve(ref); u != nil {
+			x.res.Next = &Link{URL: u.String(), Kind: definition.KindListing}
+		}
+	}
+	if !n.While.IsZero() && !anyTrue(n.While.Eval(x.doc.JSON)) {
+		return
+	}
+	page := x.doc.Page
+	switch {
+	case n.Rel != "":
+		if ref := headerNext(page.Header.Values("Link")); ref != "" {
+			to(ref)
+			return
+		}
+		if x.doc.Root == nil {
+			return
+		}
+		for _, l := range relSelector.All(x.doc.Root) {
+			if href, ok := attr(l, "href"); ok {
+				to(href)
+				return
+			}
+		}
+	case !n.Cursor.IsZero():
+		if vs := values(n.Cursor.Eval(x.doc.JSON)); len(vs) > 0 && vs[0].text != "" && vs[0].text != "false" {
+			to(withParam(page.URL, n.Param, vs[0].text))
+		}
+	case n.Template != "" || n.Param != "":
+		count := counted(n, page.N)
+		if n.To > 0 && count > n.To {
+			return
+		}
+		if n.Template != "" {
+			to(n.PageURL(count))
+		} else {
+			to(withParam(page.URL, n.Param, strconv.Itoa(count)))
+		}
+		x.res.Counted = true
+		if x.res.Next != nil {
+			x.res.Next.N = page.N + 1
+		}
+	default:
+		if refs := x.refs(n.CSS, n.Attr, n.JSON); len(refs) > 0 {
+			to(refs[0])
+		}
+	}
+}
+
+// counted is the number of the page after the one that is n pages away from
+// its start.
+func counted(x *definition.Next, n int) int {
+	from := 2
+	if x.From != nil {
+		from = *x.From
+	}
+	return from + n*x.Step
+}
+
+func withParam(u *url.URL, name, value string) string {
+	c := *u
+	q := c.Query()
+	q.Set(name, value)
+	c.RawQuery = q.Encode()
+	return c.String()
+}
+
+func anyTrue(vs []any) bool {
+	return slices.ContainsFunc(vs, func(v any) bool {
+		switch v := v.(type) {
+		case nil:
+			return false
+		case bool:
+			return v
+		case string:
+			return v != "" && v != "false"
+		case json.Number:
+			return v.String() != "0"
+		}
+		return true
+	})
+}
+
+// headerNext is the target of rel=next in Link headers (RFC 8288), or "".
+func headerNext(headers []string) string {
+	for _, h := range headers {
+		for part := range strings.SplitSeq(h, ",") {
+			target, params, ok := strings.Cut(part, ">")
+			target = strings.TrimSpace(target)
+			if !ok || !strings.HasPrefix(target, "<") {
+				continue
+			}
+			for p := range strings.SplitSeq(params, ";") {
+				name, value, _ := strings.Cut(strings.TrimSpace(p), "=")
+				if strings.EqualFold(name, "rel") && slices.Contains(strings.Fields(strings.ToLower(strings.Trim(value, `"' `))), "next") {
+					return target[1:]
+				}
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,78 @@
+package extract
+
+import (
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+// microdata returns the items of the page (HTML's itemscope and itemprop) as
+// JSON-LD would have them: objects with @type, nested ones too.
+func (d *Doc) microdata() []any {
+	if !d.itemsOK && d.Root != nil {
+		d.itemsOK = true
+		d.items = microdataIn(d.Root)
+	}
+	return d.items
+}
+
+// microdataIn returns the items in a part of a page.
+func microdataIn(root *html.Node) []any {
+	var items []any
+	var walk func(n *html.Node, item map[string]any)
+	walk = func(n *html.Node, item map[string]any) {
+		if n.Type == html.ElementNode {
+			var value any
+			inner := item
+			if _, scope := attr(n, "itemscope"); scope {
+				inner = map[string]any{}
+				if types, ok := attr(n, "itemtype"); ok {
+					var list []any
+					for t := range strings.FieldsSeq(types) {
+						list = append(list, t)
+					}
+					inner["@type"] = list
+				}
+				items = append(items, inner)
+				value = inner
+			}
+			if props, ok := attr(n, "itemprop"); ok && item != nil {
+				if value == nil {
+					value = propValue(n)
+				}
+				for name := range strings.FieldsSeq(props) {
+					switch was := item[name].(type) {
+					case nil:
+						item[name] = value
+					case []any:
+						item[name] = append(was, value)
+					default:
+						item[name] = []any{was, value}
+					}
+				}
+			}
+			item = inner
+		}
+		for c := n.FirstChild; c != nil; c = c.NextSibling {
+			walk(c, item)
+		}
+	}
+	walk(root, nil)
+	return items
+}
+
+// propValue is the value of a property, as the HTML standard says for its
+// element.
+func propValue(n *html.Node) string {
+	if v, ok := attr(n, "content"); ok {
+		return v
+	}
+	name := map[string]string{
+		"a": "href", "area": "href", "link": "href", "img": "src", "audio": "src", "video": "src", "source": "src", "iframe": "src", "embed": "src", "track": "src",
+		"object": "data", "data": "value", "meter": "value", "time": "datetime",
+	}[n.Data]
+	if v, ok := attr(n, name); ok {
+		return v
+	}
+	return Text(n)
+}
