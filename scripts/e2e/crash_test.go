@@ -4,7 +4,12 @@ package e2e
 
 import (
 	"os"
+	"slices"
 	"testing"
+	"time"
+
+	"muster/orchestrator/redisd"
+	"muster/tasks"
 )
 
 // TestWorkersKilled kills one worker process after another in the middle of a scrape. The round ends
@@ -17,13 +22,60 @@ func TestWorkersKilled(t *testing.T) {
 	kills := []int{30, 80, 130}
 	for _, asked := range kills {
 		r.until(t, "pages being fetched", func() bool { return b.pagesAsked() >= asked && len(b.workers(t)) > 0 })
-		kill9(t, b.workers(t)[0])
+		b.killBusy(t, r)
 	}
 	r.wait(t, 0)
 
 	wantAll(t, b.World, r.summary(t))
 	b.wantFetchedOnce(t, len(kills)*concurrency)
 	b.wantQuiet(t)
+}
+
+// killBusy kills a worker that is at work, and wants its work to be free for others at once: what a
+// supervisor is for.
+func (b *bench) killBusy(t *testing.T, r *run) {
+	t.Helper()
+	url, err := redisd.Discover(t.Context(), b.data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := tasks.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var at []tasks.ActiveNode
+	var pid int
+	r.until(t, "a worker at work", func() bool {
+		at = nil
+		live, lerr := c.Workers(t.Context())
+		active, aerr := c.Active(t.Context())
+		if lerr != nil || aerr != nil || len(active) == 0 {
+			return false
+		}
+		for _, w := range live {
+			if w.Name == active[0].Worker {
+				pid = w.PID
+			}
+		}
+		for _, n := range active {
+			if n.Worker == active[0].Worker {
+				at = append(at, n)
+			}
+		}
+		return slices.Contains(b.workers(t), pid)
+	})
+	kill9(t, pid)
+	killed := time.Now()
+	r.until(t, "its work being taken back", func() bool {
+		active, err := c.Active(t.Context())
+		return err == nil && !slices.ContainsFunc(at, func(n tasks.ActiveNode) bool { return slices.Contains(active, n) })
+	})
+	took := time.Since(killed)
+	t.Logf("the %d tasks of a killed worker were free again after %s", len(at), took.Round(time.Millisecond))
+	if took > 2*time.Second {
+		t.Errorf("the work of a killed worker was free again after %s, want at most 1s", took)
+	}
 }
 
 // TestRedisKilled kills Redis in the middle of a scrape. It comes back with its data, the workers find
