@@ -70,7 +70,9 @@ func announce(w io.Writer) {
 type process struct {
 	addr string
 	dir  string   // its working directory, also of its dump and append-only file
+	conf string   // file of directives, if there is one
 	args []string // further directives
+	bus  bool     // it needs the port above its own by 10000, too
 
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the running server has ended; nil before the first start
@@ -98,12 +100,10 @@ func startShared() (*process, error) {
 func (p *process) startAnywhere() error {
 	var errs []error
 	for range 5 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+		var err error
+		if p.addr, err = freeAddr(p.bus); err != nil {
 			return fmt.Errorf("find a free port: %w", err)
 		}
-		p.addr = l.Addr().String()
-		_ = l.Close()
 		if err := p.start(); err != nil {
 			errs = append(errs, err)
 			continue
@@ -113,15 +113,38 @@ func (p *process) startAnywhere() error {
 	return errors.Join(errs...)
 }
 
+// freeAddr returns a loopback address that nobody listens on, with bus one
+// whose port has a free one above it by 10000.
+func freeAddr(bus bool) (string, error) {
+	for try := 0; ; try++ {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", err
+		}
+		addr := l.Addr().(*net.TCPAddr)
+		above, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", (addr.Port+10000)%(1<<16)))
+		if err == nil {
+			_ = above.Close()
+		}
+		_ = l.Close()
+		if !bus || err == nil && addr.Port+10000 < 1<<16 || try > 100 {
+			return addr.String(), nil
+		}
+	}
+}
+
 // start starts the server at p.addr and returns when it answers.
 func (p *process) start() error {
 	_, port, err := net.SplitHostPort(p.addr)
 	if err != nil {
 		return err
 	}
-	p.cmd = exec.Command(binary(), append([]string{
-		"--bind", "127.0.0.1", "--port", port, "--daemonize", "no", "--maxclients", "2000",
-	}, p.args...)...)
+	var args []string
+	if p.conf != "" {
+		args = append(args, p.conf)
+	}
+	args = append(args, "--bind", "127.0.0.1", "--port", port, "--daemonize", "no", "--maxclients", "2000")
+	p.cmd = exec.Command(binary(), append(args, p.args...)...)
 	p.cmd.Dir = p.dir
 	p.cmd.SysProcAttr = dieWithUs()
 	p.log = new(bytes.Buffer)

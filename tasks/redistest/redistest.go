@@ -3,10 +3,10 @@
 // [New] hands out one database of a redis-server that the test binary shares,
 // so that all tests of a package can run in parallel. Where no redis-server is
 // installed it hands out a miniredis instead, and [Main] says loudly what is
-// then not covered. [Both] runs a test on each of the two, [Mini] always on
-// miniredis, [Cluster] on a Redis Cluster of one node, which refuses scripts
-// that touch two slots, and [Server] starts a redis-server that the test may
-// kill and restart.
+// then not covered. [Both] runs a test on each of the two, [Every] also on a
+// Redis Cluster of three nodes. [Mini] is always miniredis, [Cluster] always
+// such a cluster, [Server] a redis-server that the test may kill and restart,
+// and [Sentinel] a master with a replica and the Sentinel that watches them.
 //
 // The environment variable MUSTER_TEST_REDIS_SERVER names the redis-server to
 // use; "off" means none. Pub/sub channels are not part of a database: tests of
@@ -16,9 +16,12 @@ package redistest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/url"
 	"os"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -77,6 +80,16 @@ func Both(t *testing.T, test func(t *testing.T, rdb redis.UniversalClient)) {
 	t.Run("miniredis", func(t *testing.T) {
 		t.Parallel()
 		test(t, Mini(t))
+	})
+}
+
+// Every is Both, and a third parallel subtest, "cluster", on a Redis Cluster.
+func Every(t *testing.T, test func(t *testing.T, rdb redis.UniversalClient)) {
+	t.Helper()
+	Both(t, test)
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		test(t, Cluster(t))
 	})
 }
 
@@ -189,12 +202,18 @@ func noNotifications() *maintnotifications.Config {
 //	redistest.Main(m, func() error { return goleak.Find() })
 func Main(m *testing.M, checks ...func() error) {
 	announce(os.Stderr)
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		// Tests wait for servers more than they work.
+		_ = f.Value.Set(strconv.Itoa(3 * runtime.GOMAXPROCS(0)))
+	}
 	code := m.Run()
 	shared.once.Do(func() {}) // a test that outlived its run starts no server
 	if shared.proc != nil {
 		shared.proc.kill()
 		_ = os.RemoveAll(shared.proc.dir)
 	}
+	endClusters()
 	for _, check := range checks {
 		if err := check(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -128,6 +128,27 @@ func TestClusterRefusesTwoSlots(t *testing.T) {
 	}
 }
 
+func TestClusterIsAloneAndEmpty(t *testing.T) {
+	t.Parallel()
+	for i := range 3 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			rdb := redistest.Cluster(t)
+			if n := rdb.DBSize(t.Context()).Val(); n != 0 {
+				t.Fatalf("got %d keys in a new cluster, want 0", n)
+			}
+			for k := range 50 {
+				if err := rdb.Set(t.Context(), fmt.Sprint("key", k), i, 0).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := rdb.DBSize(t.Context()).Val(); n != 50 {
+				t.Fatalf("got %d keys, want 50", n)
+			}
+		})
+	}
+}
+
 // A killed test run leaves no redis-server behind.
 func TestServerDiesWithItsTestRun(t *testing.T) {
 	t.Parallel()
@@ -193,4 +214,19 @@ func alive(pid int) bool {
 	}
 	_, after, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(after, "Z")
+}
+
+func TestSentinelPromotesTheReplica(t *testing.T) {
+	t.Parallel()
+	w := redistest.Sentinel(t)
+	if err := w.Master.Client().Set(t.Context(), "k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	facttest.Eventually(t, "the replica to have the value", func() bool {
+		return w.Replica.Client().Get(t.Context(), "k").Val() == "v"
+	})
+	w.Master.Kill()
+	facttest.Eventually(t, "the replica to take writes", func() bool {
+		return w.Replica.Client().Set(t.Context(), "k", "w", 0).Err() == nil
+	})
 }

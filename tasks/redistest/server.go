@@ -1,10 +1,8 @@
 package redistest
 
 import (
-	"context"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -83,39 +81,6 @@ func (s *Instance) Freeze() { _ = s.proc.cmd.Process.Signal(syscall.SIGSTOP) }
 
 // Thaw ends Freeze.
 func (s *Instance) Thaw() { _ = s.proc.cmd.Process.Signal(syscall.SIGCONT) }
-
-// Cluster starts a Redis Cluster of one node, which owns all slots, for tb
-// alone and returns a client of it. It refuses a command or script whose keys
-// lie in different slots. The test is skipped where there is no redis-server.
-func Cluster(tb testing.TB) redis.UniversalClient {
-	tb.Helper()
-	s := Server(tb, "cluster-enabled", "yes", "cluster-require-full-coverage", "no")
-	node := s.Client()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	if err := node.ClusterAddSlotsRange(ctx, 0, 16383).Err(); err != nil {
-		tb.Fatalf("give the node its slots: %v", err)
-	}
-	rdb := redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: []string{s.Addr}, PoolSize: 64, MaintNotificationsConfig: noNotifications(),
-	})
-	tb.Cleanup(func() { _ = rdb.Close() })
-	for {
-		err := rdb.Set(ctx, "redistest:ready", 1, 0).Err()
-		if err == nil {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			tb.Fatalf("the cluster does not come up: %v", err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
-	if err := rdb.Del(ctx, "redistest:ready").Err(); err != nil {
-		tb.Fatalf("empty the cluster: %v", err)
-	}
-	return rdb
-}
 
 // needServer skips the test, loudly, where there is no redis-server.
 func needServer(tb testing.TB) {

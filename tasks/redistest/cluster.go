@@ -1,0 +1,208 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A cluster has no databases: a test has one to itself. It takes two seconds until a cluster takes
+// writes, so those that tests are done with are lent again.
+var clusters struct {
+	mu   sync.Mutex // guards the fields below
+	all  []*cluster
+	free []*cluster
+}
+
+// cluster is a Redis Cluster of three masters.
+type cluster struct {
+	dir   string
+	nodes []*process
+}
+
+// Cluster returns a client of an empty Redis Cluster of three nodes that only
+// tb uses. It refuses a command or script whose keys lie in different slots.
+// The test is skipped where there is no redis-server.
+func Cluster(tb testing.TB) redis.UniversalClient {
+	tb.Helper()
+	rdb := lendCluster(tb).client()
+	tb.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// ClusterURL returns the redis-cluster:// address of an empty Redis Cluster of
+// three nodes that only tb uses.
+func ClusterURL(tb testing.TB) string {
+	tb.Helper()
+	return "redis-cluster://" + strings.Join(lendCluster(tb).addrs(), ",")
+}
+
+func lendCluster(tb testing.TB) *cluster {
+	tb.Helper()
+	needServer(tb)
+	c, err := takeCluster()
+	if err != nil {
+		tb.Fatalf("start a Redis Cluster: %v", err)
+	}
+	tb.Cleanup(func() {
+		clusters.mu.Lock()
+		defer clusters.mu.Unlock()
+		clusters.free = append(clusters.free, c)
+	})
+	if err := c.flush(); err != nil {
+		tb.Fatalf("empty the cluster: %v", err)
+	}
+	return c
+}
+
+func takeCluster() (*cluster, error) {
+	clusters.mu.Lock()
+	if n := len(clusters.free); n > 0 {
+		c := clusters.free[n-1]
+		clusters.free = clusters.free[:n-1]
+		clusters.mu.Unlock()
+		return c, nil
+	}
+	clusters.mu.Unlock()
+	c, err := startCluster()
+	if err != nil {
+		return nil, err
+	}
+	clusters.mu.Lock()
+	defer clusters.mu.Unlock()
+	clusters.all = append(clusters.all, c)
+	return c, nil
+}
+
+// endClusters ends what takeCluster has started.
+func endClusters() {
+	clusters.mu.Lock()
+	defer clusters.mu.Unlock()
+	for _, c := range clusters.all {
+		c.kill()
+	}
+}
+
+func (c *cluster) kill() {
+	for _, n := range c.nodes {
+		n.kill()
+	}
+	_ = os.RemoveAll(c.dir)
+}
+
+func (c *cluster) addrs() []string {
+	var out []string
+	for _, n := range c.nodes {
+		out = append(out, n.addr)
+	}
+	return out
+}
+
+func (c *cluster) client() *redis.ClusterClient {
+	return redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: c.addrs(), PoolSize: 64, MaintNotificationsConfig: noNotifications(),
+	})
+}
+
+func (c *cluster) flush() error {
+	rdb := c.client()
+	defer func() { _ = rdb.Close() }()
+	return rdb.ForEachMaster(context.Background(), func(ctx context.Context, node *redis.Client) error {
+		return node.FlushAll(ctx).Err()
+	})
+}
+
+func startCluster() (*cluster, error) {
+	const nodes = 3
+	dir, err := os.MkdirTemp("", "redistest")
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{dir: dir}
+	starts := make(chan error, nodes)
+	for i := range nodes {
+		n := &process{dir: filepath.Join(dir, fmt.Sprint(i)), bus: true, args: []string{
+			"--save", "", "--cluster-enabled", "yes", "--cluster-node-timeout", "5000",
+		}}
+		c.nodes = append(c.nodes, n)
+		go func() {
+			err := os.Mkdir(n.dir, 0o700)
+			if err == nil {
+				err = n.startAnywhere()
+			}
+			starts <- err
+		}()
+	}
+	var errs []error
+	for range nodes {
+		errs = append(errs, <-starts)
+	}
+	if err := errors.Join(errs...); err != nil {
+		c.kill()
+		return nil, err
+	}
+	if err := c.form(); err != nil {
+		c.kill()
+		return nil, err
+	}
+	return c, nil
+}
+
+// form gives each node its share of the slots, lets the nodes meet, and
+// returns when all know of all.
+func (c *cluster) form() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	var rdbs []*redis.Client
+	defer func() {
+		for _, rdb := range rdbs {
+			_ = rdb.Close()
+		}
+	}()
+	const slots = 16384
+	for i, n := range c.nodes {
+		rdb := redis.NewClient(&redis.Options{Addr: n.addr, MaintNotificationsConfig: noNotifications()})
+		rdbs = append(rdbs, rdb)
+		from, to := i*slots/len(c.nodes), (i+1)*slots/len(c.nodes)-1
+		if err := rdb.Do(ctx, "cluster", "set-config-epoch", i+1).Err(); err != nil {
+			return fmt.Errorf("set epoch: %w", err)
+		}
+		if err := rdb.ClusterAddSlotsRange(ctx, from, to).Err(); err != nil {
+			return fmt.Errorf("give the node its slots: %w", err)
+		}
+		host, port, err := net.SplitHostPort(n.addr)
+		if err != nil {
+			return err
+		}
+		// They would hear of each other anyway, but seconds later.
+		for _, other := range rdbs[:i] {
+			if err := other.ClusterMeet(ctx, host, port).Err(); err != nil {
+				return fmt.Errorf("meet: %w", err)
+			}
+		}
+	}
+	for {
+		up := !slices.ContainsFunc(rdbs, func(rdb *redis.Client) bool {
+			info := rdb.ClusterInfo(ctx).Val()
+			return !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_size:3")
+		})
+		if up {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.New("the cluster does not come up")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
