@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -19,17 +20,18 @@ type Client struct {
 	owns bool
 }
 
-// Connect opens a client on a redis:// or rediss:// URL and checks that a Redis answers there.
+// Connect opens a client on a Redis, a Redis Cluster or a group of Redis that Sentinels watch, whose
+// address is as [ParseURL] reads it, and checks that it answers.
 func Connect(ctx context.Context, url string) (*Client, error) {
-	opts, err := redis.ParseURL(url)
+	opts, err := ParseURL(url)
 	if err != nil {
-		return nil, fmt.Errorf("parse Redis URL (expected redis://host:port/db): %w", engine.HideURL(err, url))
+		return nil, err
 	}
 	opts.PoolSize = max(opts.PoolSize, 32)
-	rdb := redis.NewClient(opts)
+	rdb := redis.NewUniversalClient(opts)
 	if err := rdb.Ping(ctx).Err(); err != nil {
 		_ = rdb.Close()
-		return nil, fmt.Errorf("reach Redis at %s (is it running?): %w", opts.Addr, err)
+		return nil, fmt.Errorf("reach Redis at %s (is it running?): %w", strings.Join(opts.Addrs, ", "), err)
 	}
 	c := NewClient(rdb)
 	c.owns = true

@@ -219,8 +219,3 @@ func ValidName(name string) error {
 	}
 	return nil
 }
-
-// HideURL returns err without the URL it may quote, which may hold a password.
-func HideURL(err error, url string) error {
-	return errors.New(strings.ReplaceAll(err.Error(), url, "the URL"))
-}

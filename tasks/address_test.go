@@ -1,0 +1,57 @@
+package tasks_test
+
+import (
+	"strings"
+	"testing"
+
+	"muster/tasks"
+)
+
+func TestParseURL(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		url, addrs, user, password, master, sentinel string
+		db                                           int
+		tls, cluster                                 bool
+	}{
+		{url: "redis://h", addrs: "h:6379"},
+		{url: "redis://u:p%40w@h:1/3", addrs: "h:1", user: "u", password: "p@w", db: 3},
+		{url: "rediss://:p@h:1", addrs: "h:1", password: "p", tls: true},
+		{url: "unix:///run/redis.sock?db=2", addrs: "/run/redis.sock", db: 2},
+		{url: "redis-cluster://h1", addrs: "h1:6379", cluster: true},
+		{url: "redis-cluster://u:p@h1:1,h2:2,[::1]:3,::2/", addrs: "h1:1 h2:2 [::1]:3 [::2]:6379", user: "u", password: "p", cluster: true},
+		{url: "rediss-cluster://h1,h2?pool_size=7", addrs: "h1:6379 h2:6379", cluster: true, tls: true},
+		{url: "redis-sentinel://h1,h2:5/mymaster", addrs: "h1:26379 h2:5", master: "mymaster"},
+		{url: "redis-sentinel://u:p@h1/mymaster?db=4&sentinel_password=s", addrs: "h1:26379", user: "u", password: "p", master: "mymaster", sentinel: "s", db: 4},
+		{url: "redis-sentinel://h1,h2?master=mymaster", addrs: "h1:26379 h2:26379", master: "mymaster"},
+		{url: "rediss-sentinel://h1/m", addrs: "h1:26379", master: "m", tls: true},
+	} {
+		o, err := tasks.ParseURL(c.url)
+		if err != nil {
+			t.Errorf("%s: %v", c.url, err)
+			continue
+		}
+		if got := strings.Join(o.Addrs, " "); got != c.addrs || o.Username != c.user || o.Password != c.password ||
+			o.MasterName != c.master || o.SentinelPassword != c.sentinel || o.DB != c.db ||
+			(o.TLSConfig != nil) != c.tls || o.IsClusterMode != c.cluster {
+			t.Errorf("%s: got %s %+v", c.url, got, o)
+		}
+	}
+}
+
+func TestParseURLRefuses(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"", "h:6379", "http://h", "redis-star://h", "redis-cluster://", "redis-cluster://h:0", "redis-cluster://h/2",
+		"redis-sentinel://h1,h2", "redis-cluster://" + strings.Repeat("h,", 101),
+		"redis://u:s%secret@h", "redis://u:secret@h:port", "redis-cluster://u:secret@h:port", "redis://u:12/secret@h",
+		"redis-sentinel://u:s%secret@h/m", "redis://h/0?secretly=1",
+	} {
+		_, err := tasks.ParseURL(url)
+		if err == nil {
+			t.Errorf("%s was taken", url)
+		} else if strings.Contains(err.Error(), "secret@") {
+			t.Errorf("%s: the error tells the password: %v", url, err)
+		}
+	}
+}
