@@ -292,7 +292,7 @@ func ended(t *testing.T, w *world, id string) {
 			t.Errorf("node %s of ended workflow is %s\n%s", n.ID, n.Status, tree(t, w, id))
 		}
 	}
-	ttl, err := w.client.Redis().PTTL(ctx, "muster:{s00}:w:"+id).Result()
+	ttl, err := w.client.Redis().PTTL(ctx, flowKey(t, w.client.Redis(), id)).Result()
 	if err != nil || ttl <= 0 {
 		t.Errorf("ended workflow %s has time to live %v, %v", id, ttl, err)
 	}
@@ -527,7 +527,7 @@ var cases = []row{
 
 func TestCanvas(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		w := newWorld(t, rdb)
 		for _, c := range cases {
 			t.Run(c.number, func(t *testing.T) {

@@ -222,7 +222,7 @@ func TestPoisonTask(t *testing.T) {
 // up, and a worker must find the way from there.
 func TestWindows(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		w := newWorld(t, rdb)
 		in := asynq.NewInspectorFromRedisClient(rdb)
 		paused := func(t *testing.T) func() {
@@ -240,9 +240,11 @@ func TestWindows(t *testing.T) {
 		}
 		// soon makes the agenda due, as if its time had passed.
 		soon := func(t *testing.T) {
-			for _, m := range rdb.ZRange(t.Context(), "muster:{s00}:agenda", 0, -1).Val() {
-				if err := rdb.ZAddXX(t.Context(), "muster:{s00}:agenda", redis.Z{Score: 1, Member: m}).Err(); err != nil {
-					t.Fatal(err)
+			for _, shard := range shards(t, rdb) {
+				for _, m := range rdb.ZRange(t.Context(), shard+"agenda", 0, -1).Val() {
+					if err := rdb.ZAddXX(t.Context(), shard+"agenda", redis.Z{Score: 1, Member: m}).Err(); err != nil {
+						t.Fatal(err)
+					}
 				}
 			}
 		}
@@ -422,7 +424,7 @@ func TestRedisRestarts(t *testing.T) {
 // A worker that is told to stop gives back what it cannot finish.
 func TestStoppedWorkerGivesBack(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		w := newWorld(t, rdb)
 		other := &world{client: w.client, notes: map[string][]int{}, hold: make(chan struct{})}
 		worker, err := tasks.NewWorker(w.client, other.mux(), tasks.WorkerConfig{Grace: 10 * time.Millisecond, Name: "leaver", Queues: map[string]int{"away": 1, "default": 1}})

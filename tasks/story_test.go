@@ -457,7 +457,7 @@ func (w *world) extra(m *tasks.Mux) {
 
 func TestStories(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		for _, s := range stories {
 			t.Run(s.number, func(t *testing.T) {
 				if err := rdb.FlushDB(t.Context()).Err(); err != nil {
@@ -472,7 +472,7 @@ func TestStories(t *testing.T) {
 
 func TestSchedulersSendEachTickOnce(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		w := newWorld(t, rdb)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()

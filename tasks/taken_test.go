@@ -16,7 +16,7 @@ import (
 // when its leases are expired, as those do that it had begun.
 func TestTakenButNotBegun(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		c := tasks.NewClient(rdb)
 		t.Cleanup(func() { _ = c.Close() })
 		run, err := tasks.Chord(tasks.Each(ints(5), ID), Sum).Send(t.Context(), c)

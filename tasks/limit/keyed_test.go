@@ -28,7 +28,7 @@ func (c *crowd) enter() {
 
 func TestKeyedLimiterHoldsInAllProcesses(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		cfg := limit.KeyedConfig{Default: 3, PerKey: map[string]int{"a": 2, "zero": 0}}
 		// Two limiters are two processes.
 		ls := []*limit.KeyedLimiter{limit.NewKeyedLimiter(rdb, cfg), limit.NewKeyedLimiter(rdb, cfg)}
@@ -68,7 +68,7 @@ func TestKeyedLimiterHoldsInAllProcesses(t *testing.T) {
 
 func TestTryAcquire(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		l := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 0}) // as 1
 		s := must[*limit.Slot](t)(l.TryAcquire(ctx, "a"))
@@ -107,7 +107,7 @@ func TestTryAcquire(t *testing.T) {
 
 func TestLimitChangesLive(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		a, b := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{}), limit.NewKeyedLimiter(rdb, limit.KeyedConfig{})
 		held := []*limit.Slot{must[*limit.Slot](t)(a.Acquire(ctx, "k"))}
@@ -186,17 +186,17 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 
 func TestDeadHoldersFreeTheirSlots(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		ctx := t.Context()
-		dead := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{TTL: 900 * time.Millisecond})
+		dead := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{TTL: 1500 * time.Millisecond})
 		must[*limit.Slot](t)(dead.Acquire(ctx, "k"))
 		limit.Die(dead)
-		live := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{TTL: 900 * time.Millisecond})
+		live := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{TTL: 1500 * time.Millisecond})
 		held := must[*limit.Slot](t)(live.Acquire(ctx, "k"))
 		defer func() { _ = held.Release(ctx) }()
 
 		// A live holder keeps its slot well past the TTL.
-		keep, cancel := context.WithTimeout(ctx, 2*time.Second)
+		keep, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
 		if other, err := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{}).Acquire(keep, "k"); err == nil {
 			t.Fatalf("a slot that is held was given to %v", other)

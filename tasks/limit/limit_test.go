@@ -91,7 +91,7 @@ func FuzzHostKey(f *testing.F) {
 
 func TestBreaker(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		// Two breakers are two processes.
 		cfg := limit.BreakerConfig{Threshold: 3, Cooldown: 150 * time.Millisecond, TrialTTL: time.Minute}

@@ -208,14 +208,14 @@ func TestTokenBucket(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) { row.test(t, buckets(rdb, row.rate)) })
+			redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) { row.test(t, buckets(rdb, row.rate)) })
 		})
 	}
 }
 
 func TestPacer(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		cfg := limit.PacerConfig{
 			Default: limit.Pace{Interval: time.Minute, Jitter: time.Minute},

@@ -330,7 +330,7 @@ func names(items []*modelItem) []string {
 // dying: every item ends, its outputs are there once, and nobody ever shares.
 func TestQueueUnderEightWorkers(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		const items = 400
 		k := newKit(t, rdb, workqueue.Config{MaxAttempts: 5, LeaseTTL: time.Minute})
 		k.enqueue(numbered(items)...)

@@ -47,7 +47,7 @@ func done(context.Context, workqueue.Leased) (workqueue.Outcome, error) {
 
 func TestPoolDrains(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		k := newKit(t, rdb, workqueue.Config{Backoff: quick, MaxAttempts: 3})
 		k.enqueue(numbered(300)...)
 		var runs atomic.Int64

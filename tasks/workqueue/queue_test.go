@@ -784,24 +784,9 @@ func TestQueue(t *testing.T) {
 	for _, row := range behaviour {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+			redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 				row.test(newKit(t, rdb, row.cfg))
 			})
-		})
-	}
-}
-
-// Every script's keys lie in one slot.
-func TestQueueOnCluster(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Cluster(t)
-	for _, row := range behaviour {
-		t.Run(row.name, func(t *testing.T) {
-			k := newKit(t, rdb, row.cfg)
-			if strings.Contains(row.name, "leave nothing") {
-				k.rdb.FlushDB(t.Context())
-			}
-			row.test(k)
 		})
 	}
 }

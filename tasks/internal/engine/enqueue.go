@@ -213,8 +213,17 @@ func (q *enqueuer) exec(ctx context.Context, scripts map[string]*redis.Script, c
 		for i, c := range calls {
 			cmds[i] = scripts[c.source].EvalSha(ctx, pipe, c.keys, c.args...)
 		}
-		pipe.Publish(ctx, store.BusChannel, "q "+strings.Join(names, ","))
+		// The parts of a pipeline that go to different nodes of a cluster have no order, and who is woken
+		// before there is something finds nothing.
+		_, cluster := q.rdb.(*redis.ClusterClient)
+		if !cluster {
+			pipe.Publish(ctx, store.BusChannel, "q "+strings.Join(names, ","))
+		}
 		_, err := pipe.Exec(ctx)
+		if err == nil && cluster {
+			// What was enqueued is there, and found at the next poll at the latest.
+			_ = q.rdb.Publish(ctx, store.BusChannel, "q "+strings.Join(names, ",")).Err()
+		}
 		if err == nil {
 			replies := make([]int64, len(cmds))
 			for i, c := range cmds {

@@ -1,0 +1,30 @@
+package tasks_test
+
+import (
+	"fmt"
+	"hash/crc32"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// shards returns the prefixes of the keys of all shards.
+func shards(t *testing.T, rdb redis.UniversalClient) []string {
+	t.Helper()
+	n, err := rdb.Get(t.Context(), "muster:shards").Int()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("muster:{s%02d}:", i)
+	}
+	return out
+}
+
+// flowKey returns the key of a workflow.
+func flowKey(t *testing.T, rdb redis.UniversalClient, id string) string {
+	t.Helper()
+	all := shards(t, rdb)
+	return all[int(crc32.ChecksumIEEE([]byte(id))%uint32(len(all)))] + "w:" + id
+}
