@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +17,9 @@ import (
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
+
+// quiet is for what is meant to go wrong.
+var quiet = slog.New(slog.DiscardHandler)
 
 // crashConfig is the queue of TestKilledProcesses.
 var crashConfig = workqueue.Config{LeaseTTL: 400 * time.Millisecond, MaxAttempts: 1000}
@@ -126,5 +131,92 @@ func TestKilledProcesses(t *testing.T) {
 	}
 	if n, err := k.Outputs().Len(t.Context()); n != items || err != nil {
 		t.Errorf("%d outputs of %d items, %v", n, items, err)
+	}
+}
+
+// The items of a process that was killed go on in another within seconds,
+// however long their leases are.
+func TestDeadPoolIsFound(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, redistest.New(t), workqueue.Config{LeaseTTL: time.Hour})
+	k.enqueue(numbered(20)...)
+	hang := func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+		<-ctx.Done()
+		return workqueue.Outcome{}, ctx.Err()
+	}
+	// A process that dies closes its connections and says no more.
+	dying := redis.NewClient(&redis.Options{
+		Addr: k.rdb.(*redis.Client).Options().Addr, DB: k.rdb.(*redis.Client).Options().DB,
+	})
+	mux := workqueue.NewMux()
+	mux.Handle("test", hang)
+	victim, err := workqueue.NewPool(workqueue.New(dying, k.Name(), workqueue.Config{LeaseTTL: time.Hour}), mux,
+		workqueue.PoolConfig{Workers: 4, Heartbeat: 20 * time.Millisecond, Grace: time.Millisecond, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = victim.Run(ctx)
+	}()
+	k.eventually("the items to be taken", func() bool { return victim.Stats().Running > 0 })
+	if err := dying.Close(); err != nil {
+		t.Fatal(err)
+	}
+	k.run(k.pool(workqueue.PoolConfig{Drain: true, Heartbeat: 20 * time.Millisecond, Logger: quiet}, done))
+	k.wantStats("0 0 20 0 0")
+	if s, err := k.Stats(t.Context()); err != nil || s.Expired == 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	cancel()
+	<-ended
+}
+
+// A pool that lives is never taken for dead: not while it stops, not after a
+// Redis that was away.
+func TestLivePoolIsNotTakenForDead(t *testing.T) {
+	t.Parallel()
+	s := redistest.Server(t, "appendonly", "yes", "appendfsync", "always")
+	k := newKit(t, s.Client(), workqueue.Config{LeaseTTL: time.Hour})
+	k.enqueue("slow")
+	started, finish := make(chan struct{}), make(chan struct{})
+	cfg := workqueue.PoolConfig{Workers: 1, Heartbeat: 50 * time.Millisecond, Logger: quiet}
+	one := k.pool(cfg, func(context.Context, workqueue.Leased) (workqueue.Outcome, error) {
+		close(started)
+		<-finish
+		return workqueue.Done(), nil
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = one.Run(ctx) })
+	<-started
+	stop()
+	k.enqueue("quick")
+	two := k.pool(cfg, done)
+	both, stopBoth := context.WithCancel(t.Context())
+	wg.Go(func() { _ = two.Run(both) })
+	k.eventually("the quick one to be done", func() bool { return two.Stats().Done == 1 })
+
+	s.Kill()
+	s.Start()
+	k.enqueue("later")
+	k.eventually("the later one to be done", func() bool { return two.Stats().Done == 2 })
+	beat, looks := "", 0
+	k.eventually("ten looks", func() bool {
+		now := k.rdb.HGet(t.Context(), "muster:wq:{"+k.Name()+"}:meta", "beat").Val()
+		if now != beat {
+			beat = now
+			looks++
+		}
+		return looks > 20 // of both pools
+	})
+	close(finish)
+	stopBoth()
+	wg.Wait()
+	k.wantStats("0 0 3 0 0")
+	if got := k.get("slow"); got.Attempts != 0 || one.Stats().Lost != 0 {
+		t.Errorf("the slow one used %d attempts; %+v", got.Attempts, one.Stats())
 	}
 }

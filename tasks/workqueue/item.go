@@ -161,11 +161,12 @@ func stateOf(letter string) State {
 // Leased is an item that a worker holds.
 type Leased struct {
 	Item
-	Token    int64     // of this lease; no other lease in the queue has it
-	Worker   string    // who holds it
-	Attempts int       // runs that ended badly before this one
-	Retried  int       // how often the item was requeued
-	Expires  time.Time // when the lease ends unless Heartbeat extends it, by this machine's clock
+	Token    int64         // of this lease; no other lease in the queue has it
+	Worker   string        // who holds it
+	Attempts int           // runs that ended badly before this one
+	Retried  int           // how often the item was requeued
+	Waited   time.Duration // how long it had been ready
+	Expires  time.Time     // when the lease ends unless Heartbeat extends it, by this machine's clock
 }
 
 // Info is an item with what has become of it.
@@ -188,8 +189,8 @@ func parseInfo(id string, v []any, now time.Time) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	f := strings.SplitN(toString(v[0]), " ", 8)
-	if len(f) != 8 {
+	f := strings.SplitN(toString(v[0]), " ", 9)
+	if len(f) != 9 {
 		return Info{}, fmt.Errorf("item %q is stored as %q, which is no record", id, toString(v[0]))
 	}
 	var n [6]int64

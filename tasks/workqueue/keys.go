@@ -13,9 +13,10 @@ type keys struct {
 	note    string // hash id → last error or reason
 	result  string // hash id → result
 	failed  string // sorted set of ids in state error by unix ms
-	counts  string // hash state → number of items
-	meta    string // hash: v (version), seq, token, moves, paused; also the name of the wake-up channel
+	counts  string // hash state → number of items; and expired: leases that ran out ever
+	meta    string // hash: v (version), seq, token, moves, paused, beat (unix ms); also the name of the wake-up channel
 	out     string // stream of outputs: id, n, data
+	pools   string // sorted set of running pools by the unix ms until which they count as alive
 }
 
 func newKeys(namespace, name string) keys {
@@ -24,6 +25,7 @@ func newKeys(namespace, name string) keys {
 		spec: p + "spec", rec: p + "rec", ready: p + "ready", lanes: p + "lanes",
 		delayed: p + "delayed", leased: p + "leased", worker: p + "worker", note: p + "note",
 		result: p + "result", failed: p + "failed", counts: p + "counts", meta: p + "meta", out: p + "out",
+		pools: p + "pools",
 	}
 }
 
@@ -31,9 +33,13 @@ func newKeys(namespace, name string) keys {
 func (k keys) all() []string {
 	return []string{
 		k.spec, k.rec, k.ready, k.lanes, k.delayed, k.leased, k.worker,
-		k.note, k.result, k.failed, k.counts, k.meta, k.out,
+		k.note, k.result, k.failed, k.counts, k.meta, k.out, k.pools,
 	}
 }
 
 // wake is the pub/sub channel that says "look again": items became ready.
 func (k keys) wake() string { return k.meta }
+
+// alive is the pub/sub channel that a running pool listens on, so that others
+// see when its connections end.
+func (k keys) alive(worker string) string { return k.pools + ":" + worker }

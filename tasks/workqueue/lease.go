@@ -149,15 +149,16 @@ func (q *Queue) LeaseIDs(ctx context.Context, worker string, ids []string) (item
 }
 
 func parseLeased(list []any, worker string, expires time.Time) ([]Leased, error) {
-	items := make([]Leased, 0, len(list)/5)
-	for v := range slices.Chunk(list, 5) {
-		it, err := parseSpec(toString(v[0]), toString(v[4]))
+	items := make([]Leased, 0, len(list)/6)
+	for v := range slices.Chunk(list, 6) {
+		it, err := parseSpec(toString(v[0]), toString(v[5]))
 		if err != nil {
 			return items, err
 		}
 		items = append(items, Leased{
 			Item: it, Worker: worker, Expires: expires,
 			Token: toInt(v[1]), Attempts: int(toInt(v[2])), Retried: int(toInt(v[3])),
+			Waited: time.Duration(toInt(v[4])) * time.Millisecond,
 		})
 	}
 	return items, nil
@@ -201,8 +202,30 @@ func (q *Queue) ExpireWorker(ctx context.Context, worker string) (int, error) {
 	if q.err != nil {
 		return 0, q.err
 	}
-	v, err := q.run(ctx, "expire leases", expireWorkerCmd, worker, q.cfg.MaxAttempts, "lease expired: its worker died")
+	v, err := q.run(ctx, "expire leases", expireWorkerCmd, worker, q.cfg.MaxAttempts, workerDied)
 	return int(toInt(v)), err
+}
+
+// workerDied is the note of an item whose worker is known to have died.
+const workerDied = "lease expired: its worker died"
+
+// beat notes that a pool is alive for a while, ends the leases of the pools
+// that have not done so for too long, and returns the names of the others.
+func (q *Queue) beat(ctx context.Context, pool string, ttl time.Duration) (ended int, others []string, err error) {
+	v, err := q.run(ctx, "say that the pool is alive", beatCmd, pool, ttl.Milliseconds(), q.cfg.MaxAttempts, workerDied)
+	if err != nil {
+		return 0, nil, err
+	}
+	list, _ := v.([]any)
+	for _, name := range list[1:] {
+		others = append(others, toString(name))
+	}
+	return int(toInt(list[0])), others, nil
+}
+
+// leave takes a pool that has ended off the list.
+func (q *Queue) leave(ctx context.Context, pool string) error {
+	return q.rdb.ZRem(ctx, q.keys.pools, pool).Err()
 }
 
 // ReturnStrays gives back the items that are leased to a worker but are not

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"muster/tasks/limit"
 )
 
@@ -165,14 +167,25 @@ func (p *Pool) Run(ctx context.Context) error {
 	back, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 
+	// Until the end of all, others see by its connection that the pool is alive.
+	sub := p.q.rdb.Subscribe(back, p.q.keys.wake(), p.q.keys.alive(p.cfg.Name))
+	defer func() { _ = sub.Close() }()
+	for range 2 { // both channels; if not, Redis is away and the client goes on trying
+		if _, err := sub.ReceiveTimeout(back, time.Second); err != nil {
+			break
+		}
+	}
+
 	var workers, settler, heart sync.WaitGroup
 	for range p.cfg.Workers {
 		workers.Go(func() { p.work(run) })
 	}
 	settler.Go(func() { p.settle(back) })
 	heart.Go(func() { p.heartbeat(back) })
+	heart.Go(func() { p.presence(back) })
 
-	p.dispatch(ctx)
+	p.dispatch(ctx, sub.Channel())
+	_ = sub.Unsubscribe(back, p.q.keys.wake()) // nobody reads on
 	p.giveBack(back)
 	close(p.buffer)
 
@@ -183,9 +196,11 @@ func (p *Pool) Run(ctx context.Context) error {
 		close(ended)
 	}()
 	var err error
+	grace := time.Now().Add(p.cfg.Grace)
 	select {
 	case <-ended:
 	case <-p.cfg.Hard.Done():
+		grace = time.Now()
 	case <-time.After(p.cfg.Grace):
 	}
 	cancel(errStopping)
@@ -196,7 +211,21 @@ func (p *Pool) Run(ctx context.Context) error {
 	}
 	if err == nil {
 		close(p.settled)
-		settler.Wait()
+		written := make(chan struct{})
+		go func() {
+			settler.Wait()
+			close(written)
+		}()
+		// While Redis is away there is no use in waiting for ever: what cannot be
+		// written down runs again.
+		patience := time.NewTimer(max(time.Until(grace), 5*time.Second))
+		defer patience.Stop()
+		select {
+		case <-written:
+		case <-patience.C:
+			stop()
+			<-written
+		}
 	}
 	stop()
 	heart.Wait()
@@ -216,10 +245,7 @@ func (p *Pool) running() []string {
 }
 
 // dispatch leases items into the buffer until ctx ends or the queue is drained.
-func (p *Pool) dispatch(ctx context.Context) {
-	sub := p.q.rdb.Subscribe(ctx, p.q.keys.wake())
-	defer func() { _ = sub.Close() }()
-	woken := sub.Channel()
+func (p *Pool) dispatch(ctx context.Context, woken <-chan *redis.Message) {
 	empty, errs := 0, 0
 	strays := time.NewTicker(p.cfg.Heartbeat)
 	defer strays.Stop()

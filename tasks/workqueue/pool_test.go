@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,7 +50,6 @@ func TestPoolDrains(t *testing.T) {
 		k := newKit(t, rdb, workqueue.Config{Backoff: quick, MaxAttempts: 3})
 		k.enqueue(numbered(300)...)
 		var runs atomic.Int64
-		quiet := slog.New(slog.DiscardHandler) // the panic is meant
 		p := k.pool(workqueue.PoolConfig{Drain: true, Logger: quiet}, func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
 			runs.Add(1)
 			switch {

@@ -28,6 +28,8 @@ var (
 	returnLua string
 	//go:embed lua/expireworker.lua
 	expireWorkerLua string
+	//go:embed lua/beat.lua
+	beatLua string
 	//go:embed lua/strays.lua
 	straysLua string
 	//go:embed lua/requeue.lua
@@ -47,6 +49,7 @@ var (
 	retryCmd        = script(retryLua)
 	returnCmd       = script(returnLua)
 	expireWorkerCmd = script(expireWorkerLua)
+	beatCmd         = script(beatLua)
 	straysCmd       = script(straysLua)
 	requeueCmd      = script(requeueLua)
 	getCmd          = script(getLua)

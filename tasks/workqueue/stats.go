@@ -20,6 +20,9 @@ type Stats struct {
 	Delayed    int64 `json:"delayed"`
 	Outputs    int64 `json:"outputs"` // in the output stream, not yet acknowledged
 	Paused     bool  `json:"paused"`
+
+	Expired int64   `json:"expired"`      // leases that ran out, since the queue was made
+	Waiting float64 `json:"next_waiting"` // seconds that the next item has been ready for a worker
 }
 
 // Open is how many items are not terminal.
@@ -47,6 +50,7 @@ func (q *Queue) stats(ctx context.Context) (Stats, cards, error) {
 		Queued: n[0], InProgress: n[1], Done: n[2], Skipped: n[3], Error: n[4],
 		Total:   n[0] + n[1] + n[2] + n[3] + n[4],
 		Delayed: n[5], Outputs: n[9], Paused: n[11] == 1,
+		Expired: n[12], Waiting: float64(n[13]) / 1000,
 	}, cards{ready: n[6], leased: n[7], failed: n[8], moves: n[10]}, nil
 }
 

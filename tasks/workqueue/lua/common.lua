@@ -1,12 +1,12 @@
 -- Shared opening of every script of a queue.
 --
--- KEYS, the same thirteen for each script (see keys.go for what they hold):
---   spec rec ready lanes delayed leased worker note result failed counts meta out
+-- KEYS, the same fourteen for each script (see keys.go for what they hold):
+--   spec rec ready lanes delayed leased worker note result failed counts meta out pools
 --
 -- Every script refuses, with the error WQNEWER, a queue that a newer version
 -- of the program wrote.
 --
--- A record (hash rec) is "state attempts retried token rank seq max lane":
+-- A record (hash rec) is "state attempts retried token rank seq max since lane":
 --   state     q ready, w waiting for its time, i in progress, d done, s skipped, e error
 --   attempts  runs that ended badly since the last requeue
 --   retried   how often the item was requeued from a terminal state
@@ -14,11 +14,12 @@
 --   rank      100 - priority
 --   seq       its place among the ready ones of its rank
 --   max       its own limit of attempts, 0 for the queue's
+--   since     unix ms at which it became ready for the last time
 --   lane      its resource keys, each followed by \31
 -- The ready set orders its members by bytes: lane \0 rank seq \0 id. The lanes
 -- set scores each lane by its first member, so that the oldest item of all
 -- lanes is found without looking at the others.
-local SPEC, REC, READY, LANES, DELAYED, LEASED, WORKER, NOTE, RESULT, FAILED, COUNTS, META, OUT = unpack(KEYS)
+local SPEC, REC, READY, LANES, DELAYED, LEASED, WORKER, NOTE, RESULT, FAILED, COUNTS, META, OUT, POOLS = unpack(KEYS)
 
 local version = redis.call("HGET", META, "v")
 if version and tonumber(version) > 1 then
@@ -42,18 +43,18 @@ local function finish(moved)
 end
 
 local function parse(s)
-  local state, attempts, retried, token, rank, seq, max, lane =
-    string.match(s, "^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$")
+  local state, attempts, retried, token, rank, seq, max, since, lane =
+    string.match(s, "^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (.*)$")
   return {
     state = state, attempts = tonumber(attempts), retried = tonumber(retried),
     token = tonumber(token), rank = tonumber(rank), seq = tonumber(seq),
-    max = tonumber(max), lane = lane,
+    max = tonumber(max), since = tonumber(since), lane = lane,
   }
 end
 
 local function format(r)
-  return string.format("%s %d %d %d %d %d %d %s",
-    r.state, r.attempts, r.retried, r.token, r.rank, r.seq, r.max, r.lane)
+  return string.format("%s %d %d %d %d %d %d %.0f %s",
+    r.state, r.attempts, r.retried, r.token, r.rank, r.seq, r.max, r.since, r.lane)
 end
 
 local function load(id)
@@ -70,9 +71,9 @@ end
 
 local function score(rank, seq) return rank * 8796093022208 + seq end
 
--- makeReady puts an item into its lane.
-local function makeReady(id, r)
-  r.state = "q"
+-- makeReady puts an item into its lane, since a moment (unix ms).
+local function makeReady(id, r, since)
+  r.state, r.since = "q", since
   redis.call("ZADD", READY, 0, member(id, r))
   local s = score(r.rank, r.seq)
   local head = redis.call("ZSCORE", LANES, r.lane)
@@ -95,6 +96,9 @@ local function fixLane(lane)
 end
 
 local function nextSeq() return redis.call("HINCRBY", META, "seq", 1) end
+
+-- expired counts leases that ended because nobody kept them.
+local function expired(n) count("expired", n) end
 
 -- drop ends a lease.
 local function drop(id)
@@ -121,7 +125,7 @@ local function fail(id, r, note, counted, limit, due)
       redis.call("ZADD", DELAYED, due, id)
     else
       r.seq = nextSeq()
-      makeReady(id, r)
+      makeReady(id, r, now)
     end
   end
   save(id, r)
@@ -130,19 +134,41 @@ end
 -- wakeUp returns expired leases to the queue, counted as attempts, and moves
 -- waiting items whose time has come to their lanes. It reports how many.
 local function wakeUp(limit)
-  local expired = redis.call("ZRANGEBYSCORE", LEASED, "-inf", now, "LIMIT", 0, 500)
-  for _, id in ipairs(expired) do
+  local late = redis.call("ZRANGEBYSCORE", LEASED, "-inf", now, "LIMIT", 0, 500)
+  for _, id in ipairs(late) do
     fail(id, load(id), "lease expired", true, limit, 0)
   end
+  expired(#late)
   local due = redis.call("ZRANGEBYSCORE", DELAYED, "-inf", now, "LIMIT", 0, 500)
   for _, id in ipairs(due) do
     local r = load(id)
     r.seq = nextSeq()
-    makeReady(id, r)
+    makeReady(id, r, now)
     save(id, r)
   end
   if #due > 0 then redis.call("ZREM", DELAYED, unpack(due)) end
-  return #expired + #due
+  return #late + #due
+end
+
+-- expireAll ends the leases of dead workers, named by the keys of a table, as
+-- if they had run out. It reports how many.
+local function expireAll(dead, limit, note)
+  local moved, offset = 0, 0
+  while true do
+    local ids = redis.call("ZRANGE", LEASED, offset, offset + 499)
+    if #ids == 0 then break end
+    local workers = redis.call("HMGET", WORKER, unpack(ids))
+    for i, id in ipairs(ids) do
+      if workers[i] and dead[workers[i]] then
+        fail(id, load(id), note, true, limit, 0)
+        moved = moved + 1
+      else
+        offset = offset + 1
+      end
+    end
+  end
+  expired(moved)
+  return moved
 end
 
 -- untilNext returns the milliseconds until a waiting item or a lease comes
@@ -160,7 +186,8 @@ local function untilNext()
 end
 
 -- lease hands ids, whose records are given, to a worker and returns
--- {id, token, attempts, retried, spec} of each, one after the other.
+-- {id, token, attempts, retried, ms it was ready, spec} of each, one after the
+-- other.
 local function lease(ids, records, worker, ttl)
   local out = {}
   if #ids == 0 then return out end
@@ -179,9 +206,9 @@ local function lease(ids, records, worker, ttl)
   local specs = redis.call("HMGET", SPEC, unpack(ids))
   for i, id in ipairs(ids) do
     local r = records[i]
-    local at = 5 * (i - 1)
-    out[at + 1], out[at + 2], out[at + 3], out[at + 4], out[at + 5] =
-      id, r.token, r.attempts, r.retried, specs[i] or ""
+    local at = 6 * (i - 1)
+    out[at + 1], out[at + 2], out[at + 3], out[at + 4], out[at + 5], out[at + 6] =
+      id, r.token, r.attempts, r.retried, math.max(0, now - r.since), specs[i] or ""
   end
   count("queued", -#ids)
   count("in_progress", #ids)

@@ -18,7 +18,7 @@ for i = 0, n - 1 do
     local due = tonumber(ARGV[at + 4])
     local r = {
       state = "q", attempts = 0, retried = 0, token = 0, rank = tonumber(ARGV[at + 3]),
-      seq = seq + i + 1, max = tonumber(ARGV[at + 5]), lane = ARGV[at + 6],
+      seq = seq + i + 1, max = tonumber(ARGV[at + 5]), since = now, lane = ARGV[at + 6],
     }
     if due > now then
       r.state = "w"

@@ -1,19 +1,8 @@
--- Ends the leases of a worker that has died, as if they had run out.
+-- Ends the leases of a worker that has died, as if they had run out, and takes
+-- it off the list of pools.
 -- KEYS: common.lua. ARGV: worker, attempt limit, note.
 -- Returns how many.
-local moved, offset = 0, 0
-while true do
-  local ids = redis.call("ZRANGE", LEASED, offset, offset + 499)
-  if #ids == 0 then break end
-  local workers = redis.call("HMGET", WORKER, unpack(ids))
-  for i, id in ipairs(ids) do
-    if workers[i] == ARGV[1] then
-      fail(id, load(id), ARGV[3], true, tonumber(ARGV[2]), 0)
-      moved = moved + 1
-    else
-      offset = offset + 1
-    end
-  end
-end
+redis.call("ZREM", POOLS, ARGV[1])
+local moved = expireAll({ [ARGV[1]] = true }, tonumber(ARGV[2]), ARGV[3])
 finish(moved)
 return moved

@@ -1,7 +1,8 @@
 -- Leases those of the given items that are available now.
 -- KEYS: common.lua. ARGV: worker, ttl ms, attempt limit, then ids.
 -- Returns {paused 0|1, ms until one of them comes due or -1, how many of them
--- are not terminal, then per leased item id, token, attempts, retried, spec}.
+-- are not terminal, then per leased item id, token, attempts, retried, ms it
+-- was ready, spec}.
 local worker, ttl, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local paused = redis.call("HGET", META, "paused") and 1 or 0
 local due, remaining, moved = -1, 0, 0
@@ -20,6 +21,7 @@ for i = 4, #ARGV do
     local lease = r.state == "i" and tonumber(redis.call("ZSCORE", LEASED, id))
     if lease and lease <= now then
       fail(id, r, "lease expired", true, limit, 0)
+      expired(1)
       moved = moved + 1
     elseif lease then
       wait(lease)
@@ -30,6 +32,7 @@ for i = 4, #ARGV do
     elseif paused == 0 and (r.state == "q" or at) then
       if at then
         redis.call("ZREM", DELAYED, id)
+        r.since = at
       else
         redis.call("ZREM", READY, member(id, r))
         lanes[r.lane] = true

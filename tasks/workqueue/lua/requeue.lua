@@ -17,7 +17,7 @@ for i = 4, #ARGV do
       redis.call("HDEL", RESULT, id)
       r.attempts, r.token, r.retried = 0, 0, r.retried + 1
       r.seq = nextSeq()
-      makeReady(id, r)
+      makeReady(id, r, now)
       save(id, r)
     end
   end

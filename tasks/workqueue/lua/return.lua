@@ -11,7 +11,7 @@ for i = 1, #ARGV, 2 do
     if r.state == "i" then
       drop(id)
       count("queued", 1)
-      makeReady(id, r)
+      makeReady(id, r, r.since)
       save(id, r)
       moved = moved + 1
       code = 1

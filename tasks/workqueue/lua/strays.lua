@@ -13,7 +13,7 @@ while true do
     if r and not known[r.token] then
       drop(id)
       count("queued", 1)
-      makeReady(id, r)
+      makeReady(id, r, r.since)
       save(id, r)
       moved = moved + 1
     else

@@ -1,0 +1,30 @@
+-- Notes that a pool is alive, and ends the leases of those that have not been
+-- heard of for too long.
+-- KEYS: common.lua. ARGV: worker, ms for which it counts as alive, attempt
+-- limit, note.
+-- Returns {leases ended, then the names of the other pools}.
+local ttl = tonumber(ARGV[2])
+local last = tonumber(redis.call("HGET", META, "beat") or 0)
+redis.call("HSET", META, "beat", string.format("%.0f", now))
+redis.call("ZADD", POOLS, now + ttl, ARGV[1])
+local moved = 0
+if now - last > ttl / 2 then
+  -- Nobody could be heard: Redis was away, or there was nobody. Who was there
+  -- gets time to be heard again.
+  for _, name in ipairs(redis.call("ZRANGE", POOLS, 0, 999)) do
+    redis.call("ZADD", POOLS, now + ttl, name)
+  end
+else
+  local dead = {}
+  for _, name in ipairs(redis.call("ZRANGEBYSCORE", POOLS, "-inf", now, "LIMIT", 0, 1000)) do
+    dead[name] = true
+    redis.call("ZREM", POOLS, name)
+  end
+  if next(dead) then moved = expireAll(dead, tonumber(ARGV[3]), ARGV[4]) end
+end
+finish(moved)
+local out = { moved }
+for _, name in ipairs(redis.call("ZRANGE", POOLS, 0, 999)) do
+  if name ~= ARGV[1] then out[#out + 1] = name end
+end
+return out
