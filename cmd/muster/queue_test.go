@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -151,8 +152,23 @@ func TestQueueRunReadsLimitsAgain(t *testing.T) {
 	settings := func(text string) string { return c.write("muster.yaml", text) }
 	settings("queue: {max_per_host: 1}\n")
 	c.run("queue", "import", c.write("a.jsonl", artifacts(pages.URL, 9)))
-	cmd, out := c.start("queue", "run", "--workers", "6")
+	cmd, out := c.start("queue", "run", "--workers", "6", "--metrics-listen", "127.0.0.1:0")
 	facttest.Eventually(t, "one page to be fetched", pages.is(1))
+	metric := func(line string) {
+		t.Helper()
+		_, rest, ok := strings.Cut(out.String(), "metrics are at ")
+		url, _, _ := strings.Cut(rest, "\n")
+		res, err := http.Get(url)
+		if !ok || err != nil {
+			t.Fatalf("no metrics: %v in %s", err, out)
+		}
+		defer func() { _ = res.Body.Close() }()
+		if text, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(text), line+"\n") {
+			t.Errorf("no %s in %s, %v", line, text, err)
+		}
+	}
+	metric(`muster_queue_items{queue="default",state="in_progress"} 1`)
+	metric(`muster_limit_slots_used{limiter="host"} 1`)
 
 	hup := func(want string) {
 		t.Helper()

@@ -61,6 +61,14 @@ func runQueue(env environment, c *cli.Context) error {
 		if err != nil {
 			return err
 		}
+		if address := c.String("metrics-listen"); address != "" {
+			stop, err := serveMetrics(address, q.display, workqueue.MetricsHandler(
+				workqueue.NewCollector(q.Queue, pool), limits.collector()))
+			if err != nil {
+				return err
+			}
+			defer stop()
+		}
 		run := ctx
 		if d := c.Duration("drain-timeout"); d > 0 {
 			var cancel context.CancelFunc
@@ -155,6 +163,10 @@ func newQueueLimits(logger *slog.Logger, q queueScope) queueLimits {
 }
 
 func paceOf(q config.Queue) limit.Pace { return limit.Pace{Interval: q.HostInterval()} }
+
+func (l queueLimits) collector() *limit.Collector {
+	return limit.NewCollector(map[string]*limit.KeyedLimiter{"host": l.hosts, "resolver": l.resolvers}, l.breaker)
+}
 
 // manners are how artifacts are fetched under the limits.
 func (l queueLimits) manners(q config.Queue) artifact.Manners {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"time"
 
@@ -148,28 +149,11 @@ type BreakerState struct {
 // State reads the breaker of a key. One whose cooldown has passed reads as
 // half_open.
 func (b *Breaker) State(ctx context.Context, key string) (BreakerState, error) {
-	h, err := b.rdb.HGetAll(ctx, breakerKeys(b.cfg.Namespace, key)[0]).Result()
+	states, err := b.read(ctx, key)
 	if err != nil {
 		return BreakerState{Key: key}, fmt.Errorf("read the breaker of %s: %w", key, err)
 	}
-	s := BreakerState{Key: key, State: "closed", LastBlock: h["last_block"]}
-	s.Failures, _ = strconv.Atoi(h["failures"])
-	if h["state"] == "" {
-		return s, nil
-	}
-	s.State = h["state"]
-	ms, _ := strconv.ParseInt(h["opened_at"], 10, 64)
-	s.OpenedAt = time.UnixMilli(ms)
-	if s.State == "open" {
-		now, err := b.rdb.Time(ctx).Result()
-		if err != nil {
-			return s, fmt.Errorf("read the breaker of %s: %w", key, err)
-		}
-		if !now.Before(s.OpenedAt.Add(b.cfg.Cooldown)) {
-			s.State = "half_open"
-		}
-	}
-	return s, nil
+	return states[0], nil
 }
 
 // States lists the breakers that are not closed, oldest first.
@@ -179,18 +163,56 @@ func (b *Breaker) States(ctx context.Context) ([]BreakerState, error) {
 		return nil, fmt.Errorf("list the breakers: %w", err)
 	}
 	var out []BreakerState
-	for _, k := range keys {
-		s, err := b.State(ctx, k)
+	var closed []any
+	for part := range slices.Chunk(keys, 500) {
+		states, err := b.read(ctx, part...)
 		if err != nil {
-			return out, err
-		}
-		if s.State != "closed" {
-			out = append(out, s)
-			continue
-		}
-		if err := b.rdb.ZRem(ctx, breakerIndex(b.cfg.Namespace), k).Err(); err != nil {
 			return out, fmt.Errorf("list the breakers: %w", err)
 		}
+		for _, s := range states {
+			if s.State == "closed" {
+				closed = append(closed, s.Key)
+			} else {
+				out = append(out, s)
+			}
+		}
+	}
+	if len(closed) > 0 {
+		if err := b.rdb.ZRem(ctx, breakerIndex(b.cfg.Namespace), closed...).Err(); err != nil {
+			return out, fmt.Errorf("list the breakers: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// read reads the breakers of keys in one round trip.
+func (b *Breaker) read(ctx context.Context, keys ...string) ([]BreakerState, error) {
+	var clock *redis.TimeCmd
+	hashes := make([]*redis.MapStringStringCmd, len(keys))
+	_, err := b.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		clock = p.Time(ctx)
+		for i, key := range keys {
+			hashes[i] = p.HGetAll(ctx, breakerKeys(b.cfg.Namespace, key)[0])
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]BreakerState, len(keys))
+	for i, key := range keys {
+		h := hashes[i].Val()
+		s := BreakerState{Key: key, State: "closed", LastBlock: h["last_block"]}
+		s.Failures, _ = strconv.Atoi(h["failures"])
+		if h["state"] != "" {
+			s.State = h["state"]
+			ms, _ := strconv.ParseInt(h["opened_at"], 10, 64)
+			s.OpenedAt = time.UnixMilli(ms)
+			if s.State == "open" && !clock.Val().Before(s.OpenedAt.Add(b.cfg.Cooldown)) {
+				s.State = "half_open"
+			}
+		}
+		out[i] = s
 	}
 	return out, nil
 }

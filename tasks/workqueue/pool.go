@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"muster/tasks/limit"
@@ -97,6 +98,9 @@ type Pool struct {
 	blocked map[string]time.Time // by resource key: at its limit, filled elsewhere; until
 	waiting map[string]time.Time // by resource key: a handler said not now; until
 
+	waited prometheus.Histogram     // how long items were ready
+	took   *prometheus.HistogramVec // how long handlers ran, by kind
+
 	counts struct{ leased, done, skipped, failed, retried, returned, lost atomic.Int64 }
 }
 
@@ -133,7 +137,7 @@ func NewPool(q *Queue, mux *Mux, cfg PoolConfig) (*Pool, error) {
 	if err := cfg.validate(q.cfg.LeaseTTL); err != nil {
 		return nil, fmt.Errorf("pool of queue %s: %w", q.name, err)
 	}
-	return &Pool{q: q, mux: mux, cfg: cfg}, nil
+	return &Pool{q: q, mux: mux, cfg: cfg, waited: newWaited(q.name), took: newTook(q.name)}, nil
 }
 
 // Stats returns the pool's counters.
@@ -424,6 +428,7 @@ func (p *Pool) admit(ctx context.Context, items []Leased) (refused int) {
 			continue
 		}
 		p.mu.Lock()
+		p.waited.Observe(it.Waited.Seconds())
 		p.jobs[it.Token] = j
 		for _, key := range it.ResourceKeys {
 			p.using[key]++
@@ -508,7 +513,9 @@ func (p *Pool) work(ctx context.Context) {
 		j.cancel = cancel
 		j.deadline = time.Now().Add(p.cfg.Timeout)
 		p.mu.Unlock()
+		began := time.Now()
 		o, err := p.handle(limited, j.Leased)
+		p.observe(j.Kind, time.Since(began))
 		if err != nil && limited.Err() != nil {
 			err = fmt.Errorf("%w: %w", context.Cause(limited), err)
 		}
