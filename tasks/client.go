@@ -92,66 +92,6 @@ func (c *Client) RevokeNode(ctx context.Context, id, node string) error {
 	return nil
 }
 
-// NodeInfo is what is known about one node of a workflow.
-type NodeInfo = engine.NodeInfo
-
-// Nodes returns the nodes of a workflow in the order of its definition, with states and times.
-func (c *Client) Nodes(ctx context.Context, id string) ([]NodeInfo, error) {
-	nodes, err := c.eng.Nodes(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("nodes of workflow %s: %w", id, err)
-	}
-	return nodes, nil
-}
-
-// WorkerInfo describes a live worker.
-type WorkerInfo = engine.WorkerInfo
-
-// Workers returns the live workers, by name.
-func (c *Client) Workers(ctx context.Context) ([]WorkerInfo, error) {
-	ws, err := c.eng.Workers(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list workers: %w", err)
-	}
-	return ws, nil
-}
-
-// Active returns the nodes that run right now, by worker.
-func (c *Client) Active(ctx context.Context) ([]ActiveNode, error) {
-	as, err := c.eng.Active(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list active nodes: %w", err)
-	}
-	return as, nil
-}
-
-// ActiveNode is a node that runs right now.
-type ActiveNode = engine.ActiveNode
-
-// Due returns up to limit nodes that wait for their time, soonest first.
-func (c *Client) Due(ctx context.Context, limit int) ([]DueNode, error) {
-	ds, err := c.eng.Due(ctx, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list scheduled nodes: %w", err)
-	}
-	return ds, nil
-}
-
-// DueNode is a node that waits for its time.
-type DueNode = engine.DueNode
-
-// QueueInfo is the state of a queue.
-type QueueInfo = engine.QueueInfo
-
-// Queues returns the queues that work was sent to.
-func (c *Client) Queues(ctx context.Context) ([]QueueInfo, error) {
-	qs, err := c.eng.Queues(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list queues: %w", err)
-	}
-	return qs, nil
-}
-
 // PauseQueue stops all workers from taking work of a queue; what runs goes on.
 func (c *Client) PauseQueue(ctx context.Context, queue string) error {
 	return c.eng.PauseQueue(ctx, queue)
@@ -162,12 +102,16 @@ func (c *Client) ResumeQueue(ctx context.Context, queue string) error {
 	return c.eng.ResumeQueue(ctx, queue)
 }
 
-// SetConcurrency tells the live workers with a name, or all when it is empty, to run n tasks at once.
+// SetConcurrency tells the live worker with a name, or all when it is empty, to run n tasks at once,
+// until it ends. What runs beyond n goes on.
 func (c *Client) SetConcurrency(ctx context.Context, worker string, n int) error {
 	if n < 1 {
 		return fmt.Errorf("concurrency %d: at least one task must run; pause the queues to stop work", n)
 	}
-	return c.eng.SetConcurrency(ctx, worker, n)
+	if err := c.eng.SetConcurrency(ctx, worker, n); err != nil {
+		return fmt.Errorf("set concurrency: %w", err)
+	}
+	return nil
 }
 
 // ExpireLeases makes everything runnable again that dead workers were running. A worker is named by

@@ -15,7 +15,11 @@ func controlCommand(env environment) *cli.Command {
 		Subcommands: []*cli.Command{
 			{
 				Name: "revoke", Usage: "stop a workflow: what waits never runs, what runs is told to end", ArgsUsage: "ID",
+				Flags: []cli.Flag{&cli.StringFlag{Name: "node", Usage: "only `NODE`, and what needs its value", DefaultText: "all"}},
 				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
+					if node := c.String("node"); node != "" {
+						return client.RevokeNode(ctx, c.Args().First(), node)
+					}
 					return client.Revoke(ctx, c.Args().First())
 				}),
 			},

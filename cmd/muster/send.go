@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -24,6 +27,7 @@ workflow, or with --wait its result.`,
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the result and print it"},
 			&cli.StringFlag{Name: "queue", Usage: "send it to `QUEUE`", Value: "default"},
+			&cli.BoolFlag{Name: "force", Usage: "send it even when no worker has a handler for it"},
 			&cli.DurationFlag{Name: "in", Usage: "run it `D` from now"},
 			jsonFlag(),
 		},
@@ -45,6 +49,11 @@ workflow, or with --wait its result.`,
 			if d := c.Duration("in"); d > 0 {
 				opts = append(opts, tasks.In(d))
 			}
+			if !c.Bool("force") {
+				if err := known(ctx, client, name, c.String("queue")); err != nil {
+					return err
+				}
+			}
 			run, err := client.SendRaw(ctx, name, input, opts...)
 			if err != nil {
 				return err
@@ -64,4 +73,33 @@ workflow, or with --wait its result.`,
 			return nil
 		}),
 	}
+}
+
+// known says what is wrong when the workers that are up would leave a task alone. When none is up, it
+// cannot tell.
+func known(ctx context.Context, client fleet, name, queue string) error {
+	workers, err := client.Workers(ctx)
+	if err != nil {
+		return err
+	}
+	tasksOf := registered(workers)
+	on := tasksOf[name]
+	if len(workers) == 0 {
+		fmt.Fprintln(client.env.stderr, "muster: no worker is up; the task runs once one is")
+		return nil
+	}
+	if len(on) == 0 {
+		return fmt.Errorf("no worker has a handler for %q%s; see muster inspect registered, or send it with --force",
+			name, suggest(name, slices.Collect(maps.Keys(tasksOf))))
+	}
+	var queues []string
+	for _, w := range on {
+		if w.Queues[queue] > 0 {
+			return nil
+		}
+		queues = append(queues, slices.Collect(maps.Keys(w.Queues))...)
+	}
+	slices.Sort(queues)
+	return fmt.Errorf("no worker that has a handler for %q takes from queue %q; send it with --queue %s, or with --force",
+		name, queue, strings.Join(slices.Compact(queues), " or "))
 }

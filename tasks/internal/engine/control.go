@@ -2,13 +2,11 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/hibiken/asynq"
 
@@ -168,127 +166,6 @@ func (e *Engine) failFast(ctx context.Context, fl *flow, g *graph.Graph, id grap
 	return e.stopNodes(ctx, fl, ids)
 }
 
-// Workers returns the live workers.
-func (e *Engine) Workers(ctx context.Context) ([]WorkerInfo, error) {
-	names, _, err := e.store.Beat(ctx, "", nil, deadAfter)
-	if err != nil {
-		return nil, err
-	}
-	slices.Sort(names)
-	raws, err := e.store.WorkerInfos(ctx, names)
-	if err != nil {
-		return nil, err
-	}
-	var out []WorkerInfo
-	for i, raw := range raws {
-		if raw == nil {
-			continue
-		}
-		var w WorkerInfo
-		if err := json.Unmarshal(raw, &w); err != nil {
-			return nil, fmt.Errorf("info of worker %s: %w", names[i], err)
-		}
-		out = append(out, w)
-	}
-	return out, nil
-}
-
-// Active returns the nodes that run.
-func (e *Engine) Active(ctx context.Context) ([]ActiveNode, error) {
-	holders, err := e.running(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []ActiveNode
-	for _, h := range holders {
-		fl, err := e.load(ctx, h.Flow.ID)
-		if errors.Is(err, ErrUnknown) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		id, err := graph.ParseID(h.Node)
-		if err != nil {
-			return nil, err
-		}
-		g, err := e.graphOf(ctx, fl.Flow, id.Scope)
-		if err != nil {
-			return nil, err
-		}
-		rec, err := e.newValues(fl).record(ctx, h.Node)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, ActiveNode{Workflow: h.Flow.ID, Node: h.Node, Task: title(g, id), Worker: h.Worker, Started: time.UnixMilli(rec.At)})
-	}
-	slices.SortFunc(out, func(a, b ActiveNode) int {
-		return strings.Compare(a.Worker+"/"+a.Workflow+"/"+a.Node, b.Worker+"/"+b.Workflow+"/"+b.Node)
-	})
-	return out, nil
-}
-
-func (e *Engine) running(ctx context.Context) ([]store.Holder, error) {
-	n, err := e.store.Shards(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []store.Holder
-	for shard := range n {
-		hs, err := e.store.Running(ctx, shard)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, hs...)
-	}
-	return out, nil
-}
-
-// Due returns nodes that wait for their time.
-func (e *Engine) Due(ctx context.Context, limit int) ([]DueNode, error) {
-	n, err := e.store.Shards(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []DueNode
-	for shard := range n {
-		entries, err := e.store.Agenda(ctx, shard, 10*limit)
-		if err != nil {
-			return nil, err
-		}
-		for _, en := range entries {
-			raws, err := e.store.Fields(ctx, en.Flow, []string{en.Node})
-			if err != nil {
-				return nil, err
-			}
-			if rec := store.ParseRecord(raws[0], 0); rec.State == 'D' || rec.State == 'T' {
-				out = append(out, DueNode{Workflow: en.Flow.ID, Node: en.Node, Due: time.UnixMilli(rec.At)})
-			}
-		}
-	}
-	slices.SortFunc(out, func(a, b DueNode) int { return a.Due.Compare(b.Due) })
-	return out[:min(limit, len(out))], nil
-}
-
-// Queues returns the queues that work was sent to.
-func (e *Engine) Queues(ctx context.Context) ([]QueueInfo, error) {
-	in := asynq.NewInspectorFromRedisClient(e.store.Redis())
-	names, err := in.Queues()
-	if err != nil {
-		return nil, fmt.Errorf("list queues: %w", err)
-	}
-	slices.Sort(names)
-	var out []QueueInfo
-	for _, n := range names {
-		q, err := in.GetQueueInfo(n)
-		if err != nil {
-			return nil, fmt.Errorf("queue %s: %w", n, err)
-		}
-		out = append(out, QueueInfo{Name: n, Pending: int64(q.Pending), Active: int64(q.Active), Paused: q.Paused})
-	}
-	return out, nil
-}
-
 // PauseQueue stops workers from taking from a queue.
 func (e *Engine) PauseQueue(_ context.Context, queue string) error {
 	in := asynq.NewInspectorFromRedisClient(e.store.Redis())
@@ -313,8 +190,30 @@ func (e *Engine) ResumeQueue(ctx context.Context, queue string) error {
 	return e.store.Tell(ctx, "q "+queue)
 }
 
-// SetConcurrency tells workers how many tasks to run at once.
+// SetConcurrency tells the live workers with a name, or all, how many tasks to run at once.
 func (e *Engine) SetConcurrency(ctx context.Context, worker string, n int) error {
+	live, err := e.Workers(ctx)
+	if err != nil {
+		return err
+	}
+	var names []string
+	heard := false
+	for _, w := range live {
+		names = append(names, w.Name)
+		if worker != "" && worker != w.Name {
+			continue
+		}
+		heard = true
+		if w.MaxConcurrency > 0 && n > w.MaxConcurrency {
+			return fmt.Errorf("worker %s runs at most %d tasks at once (its MaxConcurrency)", w.Name, w.MaxConcurrency)
+		}
+	}
+	switch {
+	case len(live) == 0:
+		return errors.New("no worker is up")
+	case !heard:
+		return fmt.Errorf("no worker is called %q; there are %s", worker, strings.Join(names, ", "))
+	}
 	if worker == "" {
 		worker = "*"
 	}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -474,11 +477,21 @@ func (w *Worker) again(ctx context.Context, r *Run, d time.Duration, how, messag
 func (w *Worker) unregistered(ctx context.Context, r *Run, b store.Begun) error {
 	const most = 5
 	if b.Lost >= most {
-		return w.failed(ctx, r, CodeUnregistered, fmt.Sprintf("no worker of queue %s has a handler for %s: is the worker older than the sender, or was Handle forgotten?",
-			r.Info.Queue, r.Info.Task))
+		return w.failed(ctx, r, CodeUnregistered, fmt.Sprintf("no worker of queue %s has a handler for %s: is the worker older than the sender, or was Handle forgotten? %s",
+			r.Info.Queue, r.Info.Task, w.knows()))
 	}
 	w.log.Warn("task without a handler here is put back", "task", r.Info.Task, "workflow", r.Info.Workflow)
 	return w.again(ctx, r, 200*time.Millisecond<<b.Lost, store.RepeatLost, "no handler for "+r.Info.Task)
+}
+
+// knows says which handlers this worker has.
+func (w *Worker) knows() string {
+	names := slices.Sorted(maps.Keys(w.handlers))
+	more := ""
+	if most := 20; len(names) > most {
+		names, more = names[:most], ", …"
+	}
+	return fmt.Sprintf("Worker %s has %s%s", w.cfg.Name, strings.Join(names, ", "), more)
 }
 
 // maxDepth bounds plans within plans.

@@ -154,43 +154,9 @@ type NodeInfo struct {
 	Message  string    `json:"message,omitempty"` // of the last failed attempt
 	Done     int       `json:"done,omitempty"`    // its own progress
 	Total    int       `json:"total,omitempty"`
-	Needs    []string  `json:"needs,omitempty"` // nodes it comes after
-}
-
-// WorkerInfo describes a live worker.
-type WorkerInfo struct {
-	Name        string         `json:"name"`
-	Host        string         `json:"host"`
-	PID         int            `json:"pid"`
-	Queues      map[string]int `json:"queues"`
-	Concurrency int            `json:"concurrency"`
-	Active      int            `json:"active"`
-	Started     time.Time      `json:"started"`
-	Tasks       []string       `json:"tasks"` // the names it has handlers for
-}
-
-// ActiveNode is a node that runs.
-type ActiveNode struct {
-	Workflow string    `json:"workflow"`
-	Node     string    `json:"node"`
-	Task     string    `json:"task"`
-	Worker   string    `json:"worker"`
-	Started  time.Time `json:"started"`
-}
-
-// DueNode is a node that waits for its time.
-type DueNode struct {
-	Workflow string    `json:"workflow"`
-	Node     string    `json:"node"`
-	Due      time.Time `json:"due"`
-}
-
-// QueueInfo is the state of a queue.
-type QueueInfo struct {
-	Name    string `json:"name"`
-	Pending int64  `json:"pending"`
-	Active  int64  `json:"active"`
-	Paused  bool   `json:"paused"`
+	Needs    []string  `json:"needs,omitempty"`  // nodes it comes after
+	Within   string    `json:"within,omitempty"` // the map or the planned task it is part of
+	Side     bool      `json:"side,omitempty"`   // whether the result does without it
 }
 
 var names atomic.Int64

@@ -328,6 +328,7 @@ func (e *Engine) Nodes(ctx context.Context, id string) ([]NodeInfo, error) {
 			preds[s.Node] = append(preds[s.Node], nid.String())
 		}
 	}
+	results := map[string]map[int]bool{} // by scope
 	out := make([]NodeInfo, 0, len(ids))
 	for _, nid := range ids {
 		g, err := e.graphOf(ctx, fl.Flow, nid.Scope)
@@ -337,7 +338,14 @@ func (e *Engine) Nodes(ctx context.Context, id string) ([]NodeInfo, error) {
 		name := nid.String()
 		rec := store.ParseRecord([]byte(fields[name]), fl.Created)
 		n := NodeInfo{ID: name, Task: title(g, nid), Status: status(rec), Attempts: rec.Attempts,
-			Worker: rec.Owner, Started: rec.Began, Ended: rec.Ended, Message: fields["e"+name], Needs: preds[name]}
+			Worker: rec.Owner, Started: rec.Began, Ended: rec.Ended, Message: fields["e"+name], Needs: preds[name], Within: nid.Scope}
+		if results[nid.Scope] == nil {
+			results[nid.Scope] = g.Result()
+		}
+		n.Side = !results[nid.Scope][nid.Index]
+		if nid.Inst >= 0 && g.Nodes[nid.Index].Kind == graph.Each {
+			n.Within = nid.At(nid.Index, -1).String()
+		}
 		if nid.Inst >= 0 || !g.Virtual(nid.Index) {
 			n.Queue = g.Specs[g.Nodes[nid.Index].Spec].QueueName()
 		}

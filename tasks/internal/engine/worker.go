@@ -68,6 +68,11 @@ type Worker struct {
 
 type stats struct{ begun, succeeded, failed, retried, recovered atomic.Int64 }
 
+func (s *stats) read() WorkerStats {
+	return WorkerStats{Begun: s.begun.Load(), Succeeded: s.succeeded.Load(), Failed: s.failed.Load(),
+		Retried: s.retried.Load(), Recovered: s.recovered.Load()}
+}
+
 // NewWorker returns a worker.
 func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worker {
 	w := &Worker{e: e, cfg: cfg, handlers: handlers, log: cfg.Logger, killed: make(chan struct{}),
@@ -295,6 +300,10 @@ func (w *Worker) hear(message string) {
 				r.cancel(errRevoked)
 			}
 		}
+	case "p":
+		if err := w.e.store.Pong(context.Background(), rest, w.cfg.Name); err != nil {
+			w.log.Warn("ping was not answered", "error", err)
+		}
 	case "c":
 		name, count, _ := strings.Cut(rest, " ")
 		if n, err := strconv.Atoi(count); err == nil && (name == "*" || name == w.cfg.Name) {
@@ -307,7 +316,8 @@ func (w *Worker) beat(ctx context.Context) (live, silent []string, err error) {
 	host, _ := os.Hostname()
 	names := slices.Sorted(maps.Keys(w.handlers))
 	return w.e.store.Beat(ctx, w.cfg.Name, WorkerInfo{Name: w.cfg.Name, Host: host, PID: w.cfg.PID, Queues: w.cfg.Queues,
-		Concurrency: int(w.seam.limit.Load()), Active: int(w.seam.active.Load()), Started: w.started, Tasks: names}, deadAfter)
+		Concurrency: int(w.seam.limit.Load()), Active: int(w.seam.active.Load()), Started: w.started, Tasks: names,
+		MaxConcurrency: w.cfg.MaxConcurrency, Stats: w.stats.read()}, deadAfter)
 }
 
 // watch says that this worker lives, and takes over from those that do not.

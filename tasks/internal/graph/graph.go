@@ -319,6 +319,9 @@ func (n *Node) preds() []int {
 	return out
 }
 
+// Result returns what the value of g is made from, directly or not.
+func (g *Graph) Result() map[int]bool { return g.closure(g.Root) }
+
 func (g *Graph) closure(from int) map[int]bool {
 	seen := map[int]bool{}
 	stack := []int{from}

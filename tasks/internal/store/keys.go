@@ -70,6 +70,9 @@ const BusChannel = "muster:bus"
 // DoneChannel is the channel that tells that a workflow has its value or has ended.
 func DoneChannel(id string) string { return "muster:done:" + id }
 
+// PongChannel is the channel on which workers answer a ping.
+func PongChannel(token string) string { return "muster:pong:" + token }
+
 // progressKey is a public progress key. Expires an hour after its last update.
 func progressKey(prefix, id, name string) string { return prefix + ":" + id + ":" + name }
 

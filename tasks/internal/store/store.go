@@ -646,6 +646,16 @@ func (s *Store) RefreshProgress(ctx context.Context, prefix, id string, names []
 	return err
 }
 
+// Pong answers a ping as a worker.
+func (s *Store) Pong(ctx context.Context, token, worker string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := s.rdb.Publish(ctx, PongChannel(token), worker).Err(); err != nil {
+		return fmt.Errorf("answer ping: %w", err)
+	}
+	return nil
+}
+
 // Allow counts a start of task in its current window. It returns how long to wait when there were
 // n already.
 func (s *Store) Allow(ctx context.Context, task string, n int, per time.Duration) (time.Duration, error) {

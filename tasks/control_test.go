@@ -1,0 +1,246 @@
+package tasks_test
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+	"muster/tasks/facttest"
+	"muster/tasks/redistest"
+)
+
+// gate is a fleet whose only task blocks until it is let go.
+type gate struct {
+	client *tasks.Client
+	task   tasks.Task[int, int]
+	open   chan struct{} // each value lets one run end
+	now    atomic.Int64  // running
+	most   atomic.Int64  // at once, since it was last set to zero
+	ended  atomic.Int64
+}
+
+func newGate(t *testing.T, rdb redis.UniversalClient, cfg tasks.WorkerConfig) *gate {
+	t.Helper()
+	g := &gate{client: tasks.NewClient(rdb), task: tasks.New[int, int]("gate.wait"), open: make(chan struct{})}
+	mux := tasks.NewMux()
+	tasks.Handle(mux, g.task, func(ctx context.Context, n int) (int, error) {
+		now := g.now.Add(1)
+		for most := g.most.Load(); now > most && !g.most.CompareAndSwap(most, now); most = g.most.Load() {
+		}
+		defer func() {
+			g.now.Add(-1)
+			g.ended.Add(1)
+		}()
+		select {
+		case <-g.open:
+			return n, nil
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	})
+	cfg.Grace = time.Millisecond
+	ready := make(chan struct{})
+	cfg.Ready = func() { close(ready) }
+	worker, err := tasks.NewWorker(g.client, mux, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	during(t, worker.Run)
+	t.Cleanup(func() { _ = g.client.Close() })
+	<-ready
+	return g
+}
+
+func TestConcurrencyGrowsAndShrinksExactly(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		g := newGate(t, rdb, tasks.WorkerConfig{Name: "gate", Concurrency: 3, MaxConcurrency: 10})
+		run, err := tasks.Each(make([]int, 60), g.task).Send(t.Context(), g.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		let := func(n int) {
+			t.Helper()
+			want := g.ended.Load() + int64(n)
+			for range n {
+				g.open <- struct{}{}
+			}
+			facttest.Eventually(t, "runs end", func() bool { return g.ended.Load() == want })
+		}
+		running := func(n int) {
+			t.Helper()
+			facttest.Eventually(t, "exactly so many run", func() bool { return g.now.Load() == int64(n) })
+		}
+		set := func(n int) {
+			t.Helper()
+			if err := g.client.SetConcurrency(t.Context(), "gate", n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		most := func(n int) {
+			t.Helper()
+			if got := g.most.Swap(0); got > int64(n) {
+				t.Errorf("%d ran at once, expected at most %d", got, n)
+			}
+		}
+		running(3)
+		let(3)
+		running(3)
+		most(3)
+		set(7)
+		running(7)
+		let(7)
+		running(7)
+		most(7)
+		// Those beyond two go on, and nothing new begins before there are fewer.
+		set(2)
+		workers := func(n int) {
+			facttest.Eventually(t, "the worker knows", func() bool {
+				ws, err := g.client.Workers(t.Context())
+				return err == nil && len(ws) == 1 && ws[0].Concurrency == n && ws[0].Active == 2
+			})
+		}
+		let(5)
+		running(2)
+		workers(2)
+		g.most.Store(0)
+		let(6)
+		running(2)
+		most(2)
+		set(10)
+		running(10)
+		most(10)
+		go func() {
+			for {
+				select {
+				case g.open <- struct{}{}:
+				case <-t.Context().Done():
+					return
+				}
+			}
+		}()
+		if _, err := run.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+		most(10)
+	})
+}
+
+func TestSetConcurrencyTellsWhatItCannotDo(t *testing.T) {
+	t.Parallel()
+	g := newGate(t, redistest.New(t), tasks.WorkerConfig{Name: "gate", Concurrency: 2, MaxConcurrency: 4})
+	for _, c := range []struct {
+		worker string
+		n      int
+		want   string
+	}{
+		{"gate", 5, "at most 4"},
+		{"", 5, "at most 4"},
+		{"fence", 2, "there are gate"},
+		{"gate", 0, "pause"},
+	} {
+		err := g.client.SetConcurrency(t.Context(), c.worker, c.n)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d for %q: %v, expected it to tell %q", c.n, c.worker, err, c.want)
+		}
+	}
+	nobody := tasks.NewClient(redistest.New(t))
+	if err := nobody.SetConcurrency(t.Context(), "", 2); err == nil || !strings.Contains(err.Error(), "no worker") {
+		t.Errorf("without workers: %v", err)
+	}
+}
+
+func TestInspectTellsWhereNodesAre(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		ctx := t.Context()
+		g := newGate(t, rdb, tasks.WorkerConfig{Name: "gate", Concurrency: 1, MaxConcurrency: 4})
+		pongs, err := g.client.PingWorkers(ctx, 20*time.Second)
+		if err != nil || len(pongs) != 1 || !pongs[0].Answered || pongs[0].Worker != "gate" {
+			t.Errorf("ping: %+v %v", pongs, err)
+		}
+		group, err := tasks.Each([]int{1, 2, 3}, g.task).Send(ctx, g.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		later, err := g.task.S(4, tasks.Queue("late")).Send(ctx, g.client, tasks.In(time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		facttest.Eventually(t, "one runs", func() bool { return g.now.Load() == 1 })
+		active, err := g.client.Active(ctx)
+		if err != nil || len(active) != 1 || active[0].Workflow != group.ID() || active[0].Task != "gate.wait" || active[0].Worker != "gate" || active[0].Queue != "default" {
+			t.Errorf("active: %+v %v", active, err)
+		}
+		reserved, err := g.client.Reserved(ctx, 10)
+		if err != nil || len(reserved) != 2 {
+			t.Errorf("reserved: %+v %v", reserved, err)
+		}
+		for _, r := range reserved {
+			if r.Workflow != group.ID() || r.Task != "gate.wait" || r.Queue != "default" || r.Node == active[0].Node {
+				t.Errorf("reserved: %+v", r)
+			}
+		}
+		due, err := g.client.Due(ctx, 10)
+		if err != nil || len(due) != 1 || due[0].Workflow != later.ID() || due[0].Task != "gate.wait" || due[0].Queue != "late" ||
+			due[0].Status != tasks.Pending || time.Until(due[0].Due) < 50*time.Minute {
+			t.Errorf("due: %+v %v", due, err)
+		}
+		if err := g.client.PauseQueue(ctx, "default"); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // pausing twice is no error
+			if err := g.client.PauseQueue(ctx, "default"); err != nil {
+				t.Error(err)
+			}
+		}
+		queues, err := g.client.Queues(ctx)
+		if err != nil || len(queues) != 1 || !queues[0].Paused || queues[0].Active < 1 || queues[0].Active+queues[0].Pending != 3 {
+			t.Errorf("queues: %+v %v", queues, err)
+		}
+		if err := g.client.ResumeQueue(ctx, "default"); err != nil {
+			t.Error(err)
+		}
+		for range 3 {
+			g.open <- struct{}{}
+		}
+		if _, err := group.Wait(ctx); err != nil {
+			t.Error(err)
+		}
+		facttest.Eventually(t, "the worker counts", func() bool {
+			ws, err := g.client.Workers(ctx)
+			return err == nil && len(ws) == 1 && ws[0].Stats.Succeeded == 3 && ws[0].Stats.Begun == 3 && ws[0].MaxConcurrency == 4
+		})
+	})
+}
+
+// A worker that hangs is still listed for a while, but does not answer.
+func TestPingTellsWhoIsSilent(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	client := connect(t, url)
+	cmd := child(t, url, "frozen")
+	facttest.Eventually(t, "it answers", func() bool {
+		ps, err := client.PingWorkers(t.Context(), time.Second)
+		return err == nil && len(ps) == 1 && ps[0].Answered
+	})
+	freeze(t, cmd)
+	ps, err := client.PingWorkers(t.Context(), 200*time.Millisecond)
+	if err != nil || len(ps) != 1 || ps[0].Answered || ps[0].Worker != "frozen" {
+		t.Errorf("ping: %+v %v", ps, err)
+	}
+}
+
+func freeze(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+}

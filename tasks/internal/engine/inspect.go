@@ -1,0 +1,310 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+)
+
+// WorkerInfo describes a live worker.
+type WorkerInfo struct {
+	Name           string         `json:"name"`
+	Host           string         `json:"host"`
+	PID            int            `json:"pid"`
+	Queues         map[string]int `json:"queues"`
+	Concurrency    int            `json:"concurrency"`
+	MaxConcurrency int            `json:"max_concurrency"`
+	Active         int            `json:"active"`
+	Started        time.Time      `json:"started"`
+	Tasks          []string       `json:"tasks"` // the names it has handlers for
+	Stats          WorkerStats    `json:"stats"`
+}
+
+// WorkerStats counts what a worker has done since it started.
+type WorkerStats struct {
+	Begun     int64 `json:"begun"`     // attempts
+	Succeeded int64 `json:"succeeded"` // nodes
+	Failed    int64 `json:"failed"`    // nodes, for good
+	Retried   int64 `json:"retried"`   // attempts that failed, with another to follow
+	Recovered int64 `json:"recovered"` // nodes of silent workers that it made runnable again
+}
+
+// Pong is the answer of a worker to a ping.
+type Pong struct {
+	Worker   string        `json:"worker"`
+	Answered bool          `json:"answered"`
+	After    time.Duration `json:"after_ns,omitempty"`
+}
+
+// ActiveNode is a node that runs.
+type ActiveNode struct {
+	Workflow string    `json:"workflow"`
+	Node     string    `json:"node"`
+	Task     string    `json:"task"`
+	Queue    string    `json:"queue"`
+	Worker   string    `json:"worker"`
+	Started  time.Time `json:"started"`
+}
+
+// DueNode is a node that waits for its time: its first run, or after Retry its next.
+type DueNode struct {
+	Workflow string    `json:"workflow"`
+	Node     string    `json:"node"`
+	Task     string    `json:"task"`
+	Queue    string    `json:"queue"`
+	Status   Status    `json:"status"`
+	Due      time.Time `json:"due"`
+}
+
+// ReservedNode is a node that was handed to a queue and has not begun.
+type ReservedNode struct {
+	Workflow string `json:"workflow"`
+	Node     string `json:"node"`
+	Task     string `json:"task"`
+	Queue    string `json:"queue"`
+	Fetched  bool   `json:"fetched"` // whether a worker has it already
+}
+
+// QueueInfo is the state of a queue.
+type QueueInfo struct {
+	Name     string        `json:"name"`
+	Pending  int64         `json:"pending"`
+	Active   int64         `json:"active"`
+	Archived int64         `json:"archived"`   // put away by an operator, or by asynq: not ours
+	Latency  time.Duration `json:"latency_ns"` // how long the oldest that is pending has waited
+	Paused   bool          `json:"paused"`
+}
+
+// Workers returns the live workers.
+func (e *Engine) Workers(ctx context.Context) ([]WorkerInfo, error) {
+	names, _, err := e.store.Beat(ctx, "", nil, deadAfter)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	raws, err := e.store.WorkerInfos(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	var out []WorkerInfo
+	for i, raw := range raws {
+		if raw == nil {
+			continue
+		}
+		var w WorkerInfo
+		if err := json.Unmarshal(raw, &w); err != nil {
+			return nil, fmt.Errorf("info of worker %s: %w", names[i], err)
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+// Ping asks the workers for an answer, and returns who gave one within the time given.
+func (e *Engine) Ping(ctx context.Context, wait time.Duration) ([]Pong, error) {
+	live, err := e.Workers(ctx)
+	if err != nil || len(live) == 0 {
+		return nil, err
+	}
+	out := make([]Pong, len(live))
+	for i, w := range live {
+		out[i].Worker = w.Name
+	}
+	token := newID()
+	sub := e.store.Redis().Subscribe(ctx, store.PongChannel(token))
+	defer func() { _ = sub.Close() }()
+	if _, err := sub.Receive(ctx); err != nil {
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
+	begun := time.Now()
+	if err := e.store.Tell(ctx, "p "+token); err != nil {
+		return nil, fmt.Errorf("tell workers: %w", err)
+	}
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	for left := len(out); left > 0; {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-over.C:
+			return out, nil
+		case m, ok := <-sub.Channel():
+			if !ok {
+				return out, nil
+			}
+			i := slices.IndexFunc(out, func(p Pong) bool { return p.Worker == m.Payload })
+			if i < 0 || out[i].Answered {
+				continue // it joined after we looked
+			}
+			out[i].Answered, out[i].After = true, time.Since(begun)
+			left--
+		}
+	}
+	return out, nil
+}
+
+// nodeSpec returns how a node runs.
+func (e *Engine) nodeSpec(ctx context.Context, f store.Flow, node string) (*graph.Spec, error) {
+	id, err := graph.ParseID(node)
+	if err != nil {
+		return nil, err
+	}
+	g, err := e.graphOf(ctx, f, id.Scope)
+	if err != nil {
+		return nil, err
+	}
+	if id.Index >= len(g.Nodes) {
+		return nil, ErrUnknown
+	}
+	return &g.Specs[g.Nodes[id.Index].Spec], nil
+}
+
+// Active returns the nodes that run.
+func (e *Engine) Active(ctx context.Context) ([]ActiveNode, error) {
+	holders, err := e.running(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []ActiveNode
+	for _, h := range holders {
+		fl, err := e.load(ctx, h.Flow.ID)
+		if errors.Is(err, ErrUnknown) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		sp, err := e.nodeSpec(ctx, fl.Flow, h.Node)
+		if err != nil {
+			return nil, err
+		}
+		rec, err := e.newValues(fl).record(ctx, h.Node)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, ActiveNode{Workflow: h.Flow.ID, Node: h.Node, Task: sp.Task, Queue: sp.QueueName(),
+			Worker: h.Worker, Started: time.UnixMilli(rec.At)})
+	}
+	slices.SortFunc(out, func(a, b ActiveNode) int {
+		return strings.Compare(a.Worker+"/"+a.Workflow+"/"+a.Node, b.Worker+"/"+b.Workflow+"/"+b.Node)
+	})
+	return out, nil
+}
+
+func (e *Engine) running(ctx context.Context) ([]store.Holder, error) {
+	n, err := e.store.Shards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []store.Holder
+	for shard := range n {
+		hs, err := e.store.Running(ctx, shard)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, hs...)
+	}
+	return out, nil
+}
+
+// Due returns nodes that wait for their time.
+func (e *Engine) Due(ctx context.Context, limit int) ([]DueNode, error) {
+	n, err := e.store.Shards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []DueNode
+	for shard := range n {
+		entries, err := e.store.Agenda(ctx, shard, 10*limit)
+		if err != nil {
+			return nil, err
+		}
+		for _, en := range entries {
+			raws, err := e.store.Fields(ctx, en.Flow, []string{en.Node})
+			if err != nil {
+				return nil, err
+			}
+			rec := store.ParseRecord(raws[0], 0)
+			if rec.State != 'D' && rec.State != 'T' {
+				continue
+			}
+			sp, err := e.nodeSpec(ctx, en.Flow, en.Node)
+			if errors.Is(err, ErrUnknown) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, DueNode{Workflow: en.Flow.ID, Node: en.Node, Task: sp.Task, Queue: sp.QueueName(),
+				Status: status(rec), Due: time.UnixMilli(rec.At)})
+		}
+	}
+	slices.SortFunc(out, func(a, b DueNode) int { return a.Due.Compare(b.Due) })
+	return out[:min(limit, len(out))], nil
+}
+
+// Reserved returns up to limit nodes of each queue that have not begun.
+func (e *Engine) Reserved(ctx context.Context, limit int) ([]ReservedNode, error) {
+	in := asynq.NewInspectorFromRedisClient(e.store.Redis())
+	queues, err := in.Queues()
+	if err != nil {
+		return nil, fmt.Errorf("list queues: %w", err)
+	}
+	slices.Sort(queues)
+	holders, err := e.running(ctx)
+	if err != nil {
+		return nil, err
+	}
+	runs := make(map[string]bool, len(holders))
+	for _, h := range holders {
+		runs[h.Flow.ID+"/"+h.Node] = true
+	}
+	var out []ReservedNode
+	for _, q := range queues {
+		fetched, err := in.ListActiveTasks(q, asynq.PageSize(limit))
+		if err != nil {
+			return nil, fmt.Errorf("queue %s: %w", q, err)
+		}
+		waiting, err := in.ListPendingTasks(q, asynq.PageSize(limit))
+		if err != nil {
+			return nil, fmt.Errorf("queue %s: %w", q, err)
+		}
+		for i, t := range append(fetched, waiting...) {
+			flow, node, _, err := parseDelivery(t.ID)
+			if err != nil || t.Headers[header] == "" || runs[flow+"/"+node] {
+				continue
+			}
+			out = append(out, ReservedNode{Workflow: flow, Node: node, Task: t.Type, Queue: q, Fetched: i < len(fetched)})
+		}
+	}
+	return out, nil
+}
+
+// Queues returns the queues that work was sent to.
+func (e *Engine) Queues(ctx context.Context) ([]QueueInfo, error) {
+	in := asynq.NewInspectorFromRedisClient(e.store.Redis())
+	names, err := in.Queues()
+	if err != nil {
+		return nil, fmt.Errorf("list queues: %w", err)
+	}
+	slices.Sort(names)
+	var out []QueueInfo
+	for _, n := range names {
+		q, err := in.GetQueueInfo(n)
+		if err != nil {
+			return nil, fmt.Errorf("queue %s: %w", n, err)
+		}
+		out = append(out, QueueInfo{Name: n, Pending: int64(q.Pending), Active: int64(q.Active), Archived: int64(q.Archived),
+			Latency: q.Latency, Paused: q.Paused})
+	}
+	return out, nil
+}

@@ -1,0 +1,379 @@
+package tasks
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// TreeOptions says how [WriteTree] draws.
+type TreeOptions struct {
+	// Width is the longest line, in columns. Defaults to 0: as long as it takes.
+	Width int
+	// All draws every member of large groups and maps. Defaults to those that run, wait for another
+	// try or have failed, and a few of the others.
+	All bool
+	// Now is the time by which what runs has lasted. Defaults to the time of the call.
+	Now time.Time
+}
+
+// WriteTree draws the nodes of a workflow, as [Client.Nodes] returns them, with states and times. What
+// comes after something stands below it and begins with an arrow; what can run at once, the members
+// of a map and what a plan came up with branch off.
+func WriteTree(w io.Writer, nodes []NodeInfo, o TreeOptions) error {
+	if o.Now.IsZero() {
+		o.Now = time.Now()
+	}
+	t := newTree(nodes, o)
+	for _, s := range t.scope("") {
+		t.branch(s, "", "")
+	}
+	return t.flush(w)
+}
+
+// leg is a node in a sequence, with what branches off from it. A leg without node is a group.
+type leg struct {
+	node  *NodeInfo
+	parts [][]leg
+	more  []*NodeInfo // members that are not drawn
+}
+
+// row is a line of the drawing.
+type row struct{ name, id, status, start, took, note string }
+
+type tree struct {
+	TreeOptions
+	byID   map[string]*NodeInfo
+	within map[string][]*NodeInfo
+	begun  time.Time
+	drawn  map[*NodeInfo]bool
+	rows   []row
+}
+
+func newTree(nodes []NodeInfo, o TreeOptions) *tree {
+	t := &tree{TreeOptions: o, byID: map[string]*NodeInfo{}, within: map[string][]*NodeInfo{}, drawn: map[*NodeInfo]bool{}}
+	for i := range nodes {
+		n := &nodes[i]
+		t.byID[n.ID] = n
+		t.within[n.Within] = append(t.within[n.Within], n)
+		if !n.Started.IsZero() && (t.begun.IsZero() || n.Started.Before(t.begun)) {
+			t.begun = n.Started
+		}
+	}
+	return t
+}
+
+// scope returns the sequences of the nodes within one.
+func (t *tree) scope(within string) [][]leg {
+	var out [][]leg
+	list := t.within[within]
+	// The last node of the result leads to all others that the result is made of.
+	for _, side := range []bool{false, true} {
+		needed := map[string]bool{}
+		for _, n := range list {
+			if n.Side == side {
+				for _, id := range n.Needs {
+					needed[id] = true
+				}
+			}
+		}
+		var ends []*NodeInfo
+		for _, n := range list {
+			if n.Side == side && !needed[n.ID] && !t.drawn[n] {
+				ends = append(ends, n)
+			}
+		}
+		switch {
+		case len(ends) == 1 && !side:
+			out = append(out, t.sequence(ends[0]))
+		case len(ends) > 1 && !side:
+			out = append(out, t.group(ends, within))
+		default:
+			for _, n := range ends {
+				out = append(out, t.sequence(n))
+			}
+		}
+	}
+	return out
+}
+
+// before returns the nodes that n comes after, but for its own parts.
+func (t *tree) before(n *NodeInfo) []*NodeInfo {
+	var out []*NodeInfo
+	for _, id := range n.Needs {
+		if b := t.byID[id]; b != nil && b.Within == n.Within && !t.drawn[b] {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// sequence returns what leads to n, and n.
+func (t *tree) sequence(n *NodeInfo) []leg {
+	if t.drawn[n] {
+		return nil
+	}
+	t.drawn[n] = true
+	virtual := strings.HasPrefix(n.Task, "(")
+	before := t.before(n)
+	switch {
+	case len(before) == 1:
+		return append(t.sequence(before[0]), t.leg(n))
+	case len(before) > 1 && virtual && len(t.within[n.ID]) == 0:
+		steps := t.group(before, n.Within)
+		steps[len(steps)-1].node = n
+		return steps
+	case len(before) > 1:
+		return append(t.group(before, n.Within), t.leg(n))
+	}
+	return []leg{t.leg(n)}
+}
+
+// group returns what several nodes have in common before them, and a leg off which they branch.
+func (t *tree) group(ends []*NodeInfo, within string) []leg {
+	var steps []leg
+	seen := map[*NodeInfo]int{}
+	var common []*NodeInfo
+	for i, n := range ends {
+		own := map[*NodeInfo]bool{}
+		var walk func(*NodeInfo)
+		walk = func(n *NodeInfo) {
+			if own[n] {
+				return
+			}
+			own[n] = true
+			if first, ok := seen[n]; ok && first != i && !slices.Contains(common, n) {
+				common = append(common, n)
+			} else if !ok {
+				seen[n] = i
+			}
+			for _, b := range t.before(n) {
+				walk(b)
+			}
+		}
+		walk(n)
+	}
+	for _, n := range common {
+		if !slices.Contains(ends, n) {
+			steps = append(steps, t.sequence(n)...)
+		}
+	}
+	var g leg
+	for _, n := range t.few(ends, &g) {
+		if s := t.sequence(n); s != nil {
+			g.parts = append(g.parts, s)
+		}
+	}
+	return append(steps, g)
+}
+
+func (t *tree) leg(n *NodeInfo) leg {
+	s := leg{node: n}
+	parts := t.within[n.ID]
+	if len(parts) > 0 && strings.HasPrefix(n.Task, "(") {
+		for _, p := range t.few(parts, &s) {
+			s.parts = append(s.parts, []leg{{node: p, parts: t.scope(p.ID)}})
+		}
+	} else if len(parts) > 0 {
+		s.parts = t.scope(n.ID)
+	}
+	return s
+}
+
+// Of more parts than foldOver, foldTo are drawn that nothing is wrong with.
+const foldOver, foldTo = 12, 3
+
+// few returns the parts to draw, and leaves the others to s.
+func (t *tree) few(parts []*NodeInfo, s *leg) []*NodeInfo {
+	if t.All || len(parts) <= foldOver {
+		return parts
+	}
+	var out []*NodeInfo
+	calm, loud := 0, 0
+	for _, p := range parts {
+		switch p.Status {
+		case Started, Retry, Failed, Revoked:
+			loud++
+			if loud <= foldOver {
+				out = append(out, p)
+				continue
+			}
+		default:
+			calm++
+			if calm <= foldTo {
+				out = append(out, p)
+				continue
+			}
+		}
+		t.drawn[p] = true
+		s.more = append(s.more, p)
+	}
+	return out
+}
+
+// branch draws a sequence behind a connector; the lines after its first begin with the margin.
+func (t *tree) branch(steps []leg, connector, margin string) {
+	for i, s := range steps {
+		head := connector
+		if i > 0 {
+			head = margin + "→ "
+		}
+		t.draw(head, s)
+		parts := len(s.parts)
+		if len(s.more) > 0 {
+			parts++
+		}
+		for k, p := range s.parts {
+			if k == parts-1 {
+				t.branch(p, margin+"└─ ", margin+"   ")
+			} else {
+				t.branch(p, margin+"├─ ", margin+"│  ")
+			}
+		}
+		if len(s.more) > 0 {
+			t.rows = append(t.rows, row{name: margin + "└─ " + tally(s.more)})
+		}
+	}
+}
+
+// tally says how many nodes are in which state.
+func tally(nodes []*NodeInfo) string {
+	count := map[Status]int{}
+	for _, n := range nodes {
+		count[n.Status]++
+	}
+	var parts []string
+	for _, s := range []Status{Success, Started, Pending, Retry, Failed, Revoked, Skipped} {
+		if count[s] > 0 {
+			parts = append(parts, fmt.Sprint(count[s], " ", s))
+		}
+	}
+	return fmt.Sprintf("… and %d more: %s", len(nodes), strings.Join(parts, ", "))
+}
+
+func (t *tree) draw(head string, s leg) {
+	n := s.node
+	if n == nil {
+		t.rows = append(t.rows, row{name: head + "(group)"})
+		return
+	}
+	r := row{name: head + n.Task, id: n.ID, status: string(n.Status)}
+	var notes []string
+	if n.Side && len(n.Needs) > 0 && t.byID[n.Needs[0]] != nil {
+		notes = append(notes, "beside "+n.Needs[0])
+	}
+	if !n.Started.IsZero() {
+		r.start = "+" + brief(n.Started.Sub(t.begun))
+		end := n.Ended
+		if end.IsZero() && n.Status == Started {
+			end = t.Now
+			notes = append(notes, "on "+n.Worker)
+		}
+		if !end.IsZero() {
+			r.took = brief(max(0, end.Sub(n.Started)))
+		}
+	}
+	if n.Total > 0 {
+		notes = append(notes, fmt.Sprintf("%d of %d", n.Done, n.Total))
+	}
+	if !n.Due.IsZero() {
+		notes = append(notes, "due in "+brief(max(0, n.Due.Sub(t.Now))))
+	}
+	if n.Attempts > 1 {
+		notes = append(notes, fmt.Sprintf("%d attempts", n.Attempts))
+	}
+	switch {
+	case n.Failure != nil && n.Status != Skipped:
+		notes = append(notes, n.Failure.Message)
+	case n.Message != "":
+		notes = append(notes, n.Message)
+	}
+	r.note = strings.Map(func(c rune) rune {
+		if c < ' ' || c == 0x7f {
+			return ' '
+		}
+		return c
+	}, strings.Join(notes, ", "))
+	t.rows = append(t.rows, r)
+}
+
+// brief is d in three digits or so.
+func brief(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+}
+
+// idsFrom is the width from which on lines name their nodes.
+const idsFrom = 80
+
+func (t *tree) flush(w io.Writer) error {
+	rows := append([]row{{"TASK", "NODE", "STATUS", "START", "TOOK", ""}}, t.rows...)
+	var name, id, status, start, took int
+	for _, r := range rows {
+		if r.status != "" {
+			name = max(name, utf8.RuneCountInString(r.name))
+		}
+		id, status, start, took = max(id, len(r.id)), max(status, len(r.status)), max(start, len(r.start)), max(took, len(r.took))
+	}
+	if t.Width > 0 && t.Width < idsFrom {
+		id = -2 // with the space before it
+	}
+	fixed := 2 + id + 2 + status + 2 + start + 2 + took
+	if t.Width > 0 {
+		name = min(name, max(t.Width-fixed, 12))
+	}
+	for _, r := range rows {
+		if r.status == "" {
+			if err := t.line(w, r.name); err != nil {
+				return err
+			}
+			continue
+		}
+		head := fit(r.name, name)
+		line := head + strings.Repeat(" ", name-utf8.RuneCountInString(head))
+		if id >= 0 {
+			line += fmt.Sprintf("  %-*s", id, r.id)
+		}
+		line += fmt.Sprintf("  %-*s  %*s  %*s", status, r.status, start, r.start, took, r.took)
+		room := t.Width - name - fixed - 2
+		if r.note != "" && (t.Width == 0 || room >= utf8.RuneCountInString(r.note)) {
+			line, r.note = line+"  "+r.note, ""
+		}
+		if err := t.line(w, line); err != nil {
+			return err
+		}
+		if r.note != "" {
+			if err := t.line(w, "    "+r.note); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (t *tree) line(w io.Writer, s string) error {
+	if t.Width > 0 {
+		s = fit(s, t.Width)
+	}
+	_, err := fmt.Fprintln(w, strings.TrimRight(s, " "))
+	return err
+}
+
+// fit cuts s to n columns.
+func fit(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	r := []rune(s)
+	return string(r[:max(n-1, 0)]) + "…"
+}

@@ -1,0 +1,147 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+func drawn(t *testing.T, nodes []tasks.NodeInfo, o tasks.TreeOptions) string {
+	t.Helper()
+	var b strings.Builder
+	if err := tasks.WriteTree(&b, nodes, o); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestTreeShowsStatesAndTimes(t *testing.T) {
+	t.Parallel()
+	at := func(ms int) time.Time { return time.UnixMilli(1_000_000 + int64(ms)) }
+	nodes := []tasks.NodeInfo{
+		{ID: "0", Task: "fetch", Status: tasks.Success, Started: at(0), Ended: at(120), Attempts: 1},
+		{ID: "1", Task: "fetch", Status: tasks.Failed, Started: at(500), Ended: at(510), Attempts: 3, Message: "status\n503"},
+		{ID: "2", Task: "fetch", Status: tasks.Retry, Started: at(20), Due: at(4000), Attempts: 1, Message: "reset"},
+		{ID: "3", Task: "merge", Status: tasks.Skipped, Needs: []string{"0", "1", "2"}},
+		{ID: "4", Task: "plan", Status: tasks.Started, Started: at(600), Worker: "w1", Done: 2, Total: 5, Needs: []string{"3", "4:1"}},
+		{ID: "4:0", Task: "deep", Status: tasks.Success, Within: "4", Started: at(700), Ended: at(90_700), Attempts: 1},
+		{ID: "4:1", Task: "deeper", Status: tasks.Pending, Within: "4", Needs: []string{"4:0"}},
+		{ID: "5", Task: "sorry", Status: tasks.Pending, Side: true, Needs: []string{"3"}},
+	}
+	got := drawn(t, nodes, tasks.TreeOptions{Now: at(2600)})
+	want := strings.Join([]string{
+		"TASK         NODE  STATUS    START   TOOK",
+		"(group)",
+		"├─ fetch     0     SUCCESS     +0s  120ms",
+		"├─ fetch     1     FAILURE  +500ms   10ms  3 attempts, status 503",
+		"└─ fetch     2     RETRY     +20ms         due in 1.4s, reset",
+		"→ merge      3     SKIPPED",
+		"→ plan       4     STARTED  +600ms   2.0s  on w1, 2 of 5",
+		"└─ deep      4:0   SUCCESS  +700ms  1m30s",
+		"   → deeper  4:1   PENDING",
+		"sorry        5     PENDING                 beside 3",
+		"",
+	}, "\n")
+	if got != want {
+		t.Errorf("got\n%s\nexpected\n%s", got, want)
+	}
+	for _, width := range []int{1, 30, 40, 60, 80} {
+		for line := range strings.Lines(drawn(t, nodes, tasks.TreeOptions{Now: at(2600), Width: width})) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width {
+				t.Errorf("a line of %d columns in a width of %d: %s", n, width, line)
+			}
+		}
+	}
+}
+
+func TestTreeOfManyShowsWhatMatters(t *testing.T) {
+	t.Parallel()
+	var nodes []tasks.NodeInfo
+	top := tasks.NodeInfo{ID: "1", Task: "(map check)", Status: tasks.Started}
+	for i := range 1000 {
+		n := tasks.NodeInfo{ID: "1." + string(rune('0'+i%10)) + strings.Repeat("x", i/10), Task: "check", Status: tasks.Success, Within: "1"}
+		if i == 777 {
+			n.Status, n.Task = tasks.Failed, "bad"
+		}
+		nodes = append(nodes, n)
+	}
+	nodes = append([]tasks.NodeInfo{top}, nodes...)
+	few := drawn(t, nodes, tasks.TreeOptions{})
+	if n := strings.Count(few, "\n"); n > 10 || !strings.Contains(few, "bad") || !strings.Contains(few, "996 more: 996 SUCCESS") {
+		t.Errorf("%d lines:\n%s", n, few)
+	}
+	if n := strings.Count(drawn(t, nodes, tasks.TreeOptions{All: true}), "\n"); n != 1002 {
+		t.Errorf("all have %d lines, expected 1002", n)
+	}
+}
+
+// Every node of a workflow is in its drawing once, whatever its shape.
+func TestTreeOfEveryShape(t *testing.T) {
+	t.Parallel()
+	client := tasks.NewClient(redistest.New(t))
+	one := tasks.New[int, int]("one")
+	list := tasks.New[int, []int]("list")
+	total := tasks.New[[]int, int]("total")
+	planned := tasks.New[int, int]("planned")
+	bad := tasks.New[int, int]("bad")
+	instead := tasks.New[tasks.Failure, int]("instead")
+	pair := tasks.New[tasks.Pair[int, int], int]("pair")
+	settled := tasks.New[[]tasks.Outcome[int], int]("settled")
+	mux := tasks.NewMux()
+	tasks.Handle(mux, one, func(_ context.Context, n int) (int, error) { return n, nil })
+	tasks.Handle(mux, list, func(_ context.Context, n int) ([]int, error) { return make([]int, n), nil })
+	tasks.Handle(mux, total, func(_ context.Context, ns []int) (int, error) { return len(ns), nil })
+	tasks.Handle(mux, bad, func(context.Context, int) (int, error) { return 0, errors.New("bad") })
+	tasks.Handle(mux, instead, func(context.Context, tasks.Failure) (int, error) { return -1, nil })
+	tasks.Handle(mux, pair, func(_ context.Context, p tasks.Pair[int, int]) (int, error) { return p.First, nil })
+	tasks.Handle(mux, settled, func(_ context.Context, os []tasks.Outcome[int]) (int, error) { return len(os), nil })
+	tasks.HandlePlan(mux, planned, func(_ context.Context, n int) (tasks.Signature[int], error) {
+		return tasks.Chord(tasks.Map(list.S(n), one), total), nil
+	})
+	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	during(t, worker.Run)
+	t.Cleanup(func() { _ = client.Close() })
+	shared := one.S(1)
+	for name, s := range map[string]tasks.Signature[int]{
+		"task":     one.S(1),
+		"chain":    tasks.Chain(tasks.Chain(one.S(1), one), planned),
+		"chord":    tasks.Chord(tasks.Group(one.S(1), tasks.Chain(one.S(2), planned), bad.S(1).Rescue(instead)), total),
+		"map":      tasks.Chord(tasks.Map(list.S(3), planned, tasks.AtMost(2)), total),
+		"diamond":  tasks.Chain(tasks.Join(tasks.Chain(shared, one), tasks.Chain(shared, planned)), pair),
+		"after":    tasks.After(tasks.Group(one.S(1), one.S(2)), tasks.Chain(one.S(3), one)),
+		"settle":   tasks.Chord(tasks.Settle(tasks.Each([]int{1, 2}, bad)), settled),
+		"beside":   tasks.OnError(tasks.OnSuccess(tasks.Chain(one.S(1), bad), one), instead),
+		"at most":  tasks.Chord(tasks.Each([]int{1, 2, 3}, one, tasks.AtMost(1)), total),
+		"map fail": tasks.OnError(tasks.Chord(tasks.Map(list.S(2), bad), total), instead),
+	} {
+		run, err := s.Send(t.Context(), client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p, err := range run.Watch(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = p
+		}
+		nodes, err := client.Nodes(t.Context(), run.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := drawn(t, nodes, tasks.TreeOptions{All: true})
+		for _, n := range nodes {
+			if c := strings.Count(got, " "+n.ID+" "); c != 1 {
+				t.Errorf("%s: node %s is drawn %d times:\n%s", name, n.ID, c, got)
+			}
+		}
+	}
+}
