@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 }
 
 // topLevel is what may lie at the root, besides files.
-var topLevel = []string{".ci", ".git", "cmd", "tasks", "orchestrator", "proxies", "sites", "scripts", "bin", "data"}
+var topLevel = []string{".ci", ".git", "cmd", "tasks", "orchestrator", "proxies", "sites", "scripts", "docs", "bin", "data"}
 
 // confined says where a module may be imported, by package path within the
 // module, a trailing slash standing for all below.
