@@ -43,6 +43,9 @@ type Work interface{ work() *graph.Sig }
 
 func (s Signature[O]) work() *graph.Sig { return s.sig }
 
+// String writes the signature on a line, as in "list(3) → each double → sum"; long parts are cut.
+func (s Signature[O]) String() string { return s.sig.String() }
+
 // With returns s with opts on what s ends with: a task, the last step of a chain, the body of a
 // chord, every member of a group, every instance of a map.
 func (s Signature[O]) With(opts ...Option) Signature[O] {
