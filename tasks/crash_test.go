@@ -159,7 +159,7 @@ func TestKilledSupervisedWorker(t *testing.T) {
 	if err := tasks.ExpireLeases(t.Context(), c, "first"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := held.Wait(t.Context()); err != nil || got != "on" {
+	if got, err := held.Wait(limited(t)); err != nil || got != "on" {
 		t.Fatalf("got %q, %v", got, err)
 	}
 	if d := time.Since(began); d > time.Second {
@@ -212,7 +212,7 @@ func TestPoisonTask(t *testing.T) {
 			break
 		}
 	}
-	_, err = run.Wait(t.Context())
+	_, err = run.Wait(limited(t))
 	if f := wantFailure(t, err, "its worker died"); f.Code != tasks.CodeLost {
 		t.Fatalf("got %+v", f)
 	}
@@ -263,7 +263,7 @@ func TestWindows(t *testing.T) {
 			lose(t, run.ID()+".0.0")
 			resume()
 			soon(t)
-			if got, err := run.Wait(t.Context()); err != nil || got != 2 {
+			if got, err := run.Wait(limited(t)); err != nil || got != 2 {
 				t.Fatalf("got %v, %v", got, err)
 			}
 			ended(t, w, run.ID())
@@ -283,7 +283,7 @@ func TestWindows(t *testing.T) {
 			}
 			resume()
 			soon(t)
-			if got, err := run.Wait(t.Context()); err != nil || got != 45 {
+			if got, err := run.Wait(limited(t)); err != nil || got != 45 {
 				t.Fatalf("got %v, %v", got, err)
 			}
 			ran := w.noted("w4")
@@ -297,7 +297,7 @@ func TestWindows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := run.Wait(t.Context()); err != nil {
+			if _, err := run.Wait(limited(t)); err != nil {
 				t.Fatal(err)
 			}
 			ended(t, w, run.ID())
@@ -318,7 +318,7 @@ func TestWindows(t *testing.T) {
 				}
 				facttest.Eventually(t, "the delivery is taken", atRest)
 			}
-			if got, err := run.Wait(t.Context()); err != nil || got != 3 || len(w.noted("w6")) != 2 {
+			if got, err := run.Wait(limited(t)); err != nil || got != 3 || len(w.noted("w6")) != 2 {
 				t.Fatalf("got %v, %v, ran %v", got, err, w.noted("w6"))
 			}
 		})
@@ -333,7 +333,7 @@ func TestWindows(t *testing.T) {
 			}
 			resume()
 			soon(t)
-			_, err = run.Wait(t.Context())
+			_, err = run.Wait(limited(t))
 			if f := wantFailure(t, err, "archived"); f.Code != tasks.CodeArchived {
 				t.Fatalf("got %+v", f)
 			}
@@ -368,7 +368,7 @@ func TestWindows(t *testing.T) {
 			}
 			resume()
 			soon(t)
-			if got, err := run.Wait(t.Context()); err != nil || got != 435 {
+			if got, err := run.Wait(limited(t)); err != nil || got != 435 {
 				t.Fatalf("got %v, %v", got, err)
 			}
 		})

@@ -171,7 +171,7 @@ var stories = []story{
 		if err := run.Revoke(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := run.Wait(t.Context()); !errors.Is(err, tasks.ErrRevoked) {
+		if _, err := run.Wait(limited(t)); !errors.Is(err, tasks.ErrRevoked) {
 			t.Fatalf("got %v", err)
 		}
 		ended(t, w, run.ID())
@@ -187,7 +187,7 @@ var stories = []story{
 		if err := w.client.RevokeNode(t.Context(), run.ID(), "1"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := run.Wait(t.Context()); !errors.Is(err, tasks.ErrRevoked) {
+		if _, err := run.Wait(limited(t)); !errors.Is(err, tasks.ErrRevoked) {
 			t.Fatalf("got %v", err)
 		}
 		ended(t, w, run.ID())
@@ -209,7 +209,7 @@ var stories = []story{
 		if !errors.Is(err, tasks.ErrDuplicate) || run.ID() != "mine" {
 			t.Fatalf("got %v, %v", run.ID(), err)
 		}
-		if got, err := run.Wait(t.Context()); err != nil || got != 1 || len(w.noted("twice")) != 1 {
+		if got, err := run.Wait(limited(t)); err != nil || got != 1 || len(w.noted("twice")) != 1 {
 			t.Fatalf("got %v, %v", got, err)
 		}
 	}},
@@ -261,7 +261,7 @@ var stories = []story{
 		}
 		facttest.Eventually(t, "own progress shows", func() bool { n := node(); return n.Done == 3 && n.Total == 4 && n.Status == tasks.Started })
 		w.note("go", 1)
-		if _, err := run.Wait(t.Context()); err != nil {
+		if _, err := run.Wait(limited(t)); err != nil {
 			t.Fatal(err)
 		}
 		n := node()
@@ -338,7 +338,7 @@ var stories = []story{
 		if s := key("status"); s == "" || key("started_at") == "" {
 			t.Fatalf("after send: status %q", s)
 		}
-		if got, err := run.Wait(t.Context()); err != nil || got != 45 {
+		if got, err := run.Wait(limited(t)); err != nil || got != 45 {
 			t.Fatalf("got %v, %v", got, err)
 		}
 		if key("status") != "COMPLETE" || key("total_chunks") != "10" || key("completed_chunks") != "10" || key("result_count") != "9" || key("completed_at") == "" {
@@ -379,7 +379,7 @@ var stories = []story{
 		if err := w.client.ResumeQueue(t.Context(), "default"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := run.Wait(t.Context()); err != nil {
+		if _, err := run.Wait(limited(t)); err != nil {
 			t.Fatal(err)
 		}
 		if err := w.client.SetConcurrency(t.Context(), w.worker.Name(), 2); err != nil {
@@ -401,7 +401,7 @@ var stories = []story{
 		if err != nil {
 			t.Fatal(err)
 		}
-		if raw, err := run.Wait(t.Context()); err != nil || string(raw) != "3" {
+		if raw, err := run.Wait(limited(t)); err != nil || string(raw) != "3" {
 			t.Fatalf("got %s, %v", raw, err)
 		}
 	}},

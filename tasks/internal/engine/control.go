@@ -58,7 +58,7 @@ func (e *Engine) finishRevoke(ctx context.Context, id string) error {
 	}
 	// The last nodes first: what is planned before what planned it, members before their map.
 	slices.Reverse(ids)
-	if err := e.revokeNodes(ctx, fl, ids); err != nil {
+	if err := e.revokeNodes(ctx, fl, ids, ""); err != nil {
 		return err
 	}
 	return e.store.Forget(ctx, fl.Flow, revokeNote)
@@ -78,9 +78,12 @@ func scopes(fields map[string]string) map[string]bool {
 const (
 	revokeNote   = "!revoke"
 	progressNote = "!progress"
+	fastNote     = "!fast " // and the node that failed
 )
 
-func (e *Engine) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID) error {
+// revokeNodes makes nodes terminal. What needs them is skipped because of the node that failed, or
+// because of themselves if none did.
+func (e *Engine) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, failed string) error {
 	for part := range slices.Chunk(ids, opsAtOnce) {
 		ops := make([]store.Op, 0, len(part))
 		for _, id := range part {
@@ -91,6 +94,9 @@ func (e *Engine) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID) erro
 			o := op(g, id, "X", "", encodeFailure(&Failure{
 				Task: title(g, id), Node: id.String(), Code: CodeRevoked, Message: "revoked"}))
 			o.Flags += "p"
+			if failed != "" {
+				o.Flags += ">" + failed
+			}
 			ops = append(ops, o)
 		}
 		m, err := e.store.Advance(ctx, fl.Flow, ops)
@@ -121,27 +127,82 @@ func (e *Engine) RevokeNode(ctx context.Context, id, node string) error {
 	if nid.Index >= len(g.Nodes) || g.Passive(nid.Index) {
 		return fmt.Errorf("the workflow has no node %s", node)
 	}
-	return e.stopNodes(ctx, fl, []graph.ID{nid})
+	return e.stopNodes(ctx, fl, []graph.ID{nid}, "")
 }
 
-func (e *Engine) stopNodes(ctx context.Context, fl *flow, ids []graph.ID) error {
-	if err := e.revokeNodes(ctx, fl, ids); err != nil {
-		return err
-	}
-	for part := range slices.Chunk(ids, 500) {
-		names := make([]string, len(part))
-		for i, id := range part {
-			names[i] = id.String()
+// stopNodes revokes nodes with all that runs for them: members of maps, and plans. What is terminal
+// gets no more of those, so each round finds all. failed is as in revokeNodes.
+func (e *Engine) stopNodes(ctx context.Context, fl *flow, ids []graph.ID, failed string) error {
+	for len(ids) > 0 {
+		slices.Reverse(ids) // what comes last first: it is revoked, not skipped
+		if err := e.revokeNodes(ctx, fl, ids, failed); err != nil {
+			return err
 		}
-		if err := e.store.Tell(ctx, "n "+fl.ID+" "+strings.Join(names, ",")); err != nil {
-			return fmt.Errorf("tell workers: %w", err)
+		for part := range slices.Chunk(ids, 500) {
+			names := make([]string, len(part))
+			for i, id := range part {
+				names[i] = id.String()
+			}
+			if err := e.store.Tell(ctx, "n "+fl.ID+" "+strings.Join(names, ",")); err != nil {
+				return fmt.Errorf("tell workers: %w", err)
+			}
+		}
+		var err error
+		if ids, err = e.below(ctx, fl, ids); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// failFast revokes the siblings of a node that failed, where its group asks for that.
-func (e *Engine) failFast(ctx context.Context, fl *flow, g *graph.Graph, id graph.ID) error {
+// below returns the members of the maps and the nodes of the plans among ids.
+func (e *Engine) below(ctx context.Context, fl *flow, ids []graph.ID) ([]graph.ID, error) {
+	fields := make([]string, 0, 2*len(ids))
+	for _, id := range ids {
+		fields = append(fields, "m"+id.String(), store.GraphField(id.String()))
+	}
+	raws, err := e.store.Fields(ctx, fl.Flow, fields)
+	if err != nil {
+		return nil, err
+	}
+	var out []graph.ID
+	for i, id := range ids {
+		if raws[2*i] != nil {
+			m, err := strconv.Atoi(string(raws[2*i]))
+			if err != nil {
+				return nil, fmt.Errorf("members of map %s: %w", id, err)
+			}
+			for k := range m {
+				out = append(out, id.At(id.Index, k))
+			}
+		}
+		if raws[2*i+1] == nil {
+			continue
+		}
+		g, err := e.graphOf(ctx, fl.Flow, id.String())
+		if err != nil {
+			return nil, err
+		}
+		for k := range g.Nodes {
+			if !g.Passive(k) && g.Nodes[k].Kind != graph.Catch {
+				out = append(out, graph.ID{Scope: id.String(), Index: k, Inst: -1})
+			}
+		}
+	}
+	return out, nil
+}
+
+// failFast revokes the siblings of a node that failed, where its group asks for that. The agenda
+// holds a note of it until that is done.
+func (e *Engine) failFast(ctx context.Context, fl *flow, node string) error {
+	id, err := graph.ParseID(node)
+	if err != nil {
+		return err
+	}
+	g, err := e.graphOf(ctx, fl.Flow, id.Scope)
+	if err != nil {
+		return err
+	}
 	var ids []graph.ID
 	n := &g.Nodes[id.Index]
 	if id.Inst >= 0 && n.Kind == graph.Each && n.FailFast {
@@ -155,15 +216,15 @@ func (e *Engine) failFast(ctx context.Context, fl *flow, g *graph.Graph, id grap
 			}
 		}
 	}
-	if id.Inst < 0 {
+	if id.Inst < 0 || n.Kind == graph.Each {
 		for _, i := range g.Doomers(id.Index) {
 			ids = append(ids, id.At(i, -1))
 		}
 	}
-	if len(ids) == 0 {
-		return nil
+	if err := e.stopNodes(ctx, fl, ids, node); err != nil {
+		return err
 	}
-	return e.stopNodes(ctx, fl, ids)
+	return e.store.Forget(ctx, fl.Flow, fastNote+node)
 }
 
 // PauseQueue stops workers from taking from a queue.
@@ -351,15 +412,13 @@ func (e *Engine) fail(ctx context.Context, fl *flow, g *graph.Graph, id graph.ID
 	if f.Code == CodeExpired || f.Code == CodeRevoked {
 		outcome = "X"
 	}
-	m, err := e.store.Advance(ctx, fl.Flow, []store.Op{op(g, id, outcome, epoch, encodeFailure(f))})
+	o := op(g, id, outcome, epoch, encodeFailure(f))
+	if f.Code == CodeExpired && g.FailsFast() {
+		o.Flags += "f"
+	}
+	m, err := e.store.Advance(ctx, fl.Flow, []store.Op{o})
 	if err != nil {
 		return err
 	}
-	if err := e.settle(ctx, fl, m); err != nil {
-		return err
-	}
-	if m.Status[0] != "ok" {
-		return nil
-	}
-	return e.failFast(ctx, fl, g, id)
+	return e.settle(ctx, fl, m)
 }

@@ -254,6 +254,9 @@ func op(g *graph.Graph, id graph.ID, outcome, epoch string, body []byte) store.O
 	case g.Virtual(id.Index):
 		o.Flags = "v"
 	}
+	if outcome == "F" && g.FailsFast() {
+		o.Flags += "f"
+	}
 	if n.Rel > 0 && id.Inst < 0 {
 		holder := o.Node
 		if n.By > 0 {
@@ -356,6 +359,7 @@ func (e *Engine) settleBut(ctx context.Context, fl *flow, m store.Moved, keep fu
 	var out []delivery
 	ended := m.Ended
 	due := m.Timer
+	fast := m.Fast
 	for len(m.Run)+len(m.Skips)+len(m.Plans) > 0 {
 		var ops []store.Op
 		var next store.Moved
@@ -411,10 +415,16 @@ func (e *Engine) settleBut(ctx context.Context, fl *flow, m store.Moved, keep fu
 			next.Run = append(next.Run, moved.Run...)
 			next.Skips = append(next.Skips, moved.Skips...)
 			next.Plans = append(next.Plans, moved.Plans...)
+			fast = append(fast, moved.Fast...)
 			ended = ended || moved.Ended
 			due = sooner(due, moved.Timer)
 		}
 		m = next
+	}
+	for _, s := range fast {
+		if err := e.failFast(ctx, fl, s); err != nil {
+			return nil, err
+		}
 	}
 	if due > 0 {
 		if err := e.store.Tell(ctx, "t "+strconv.FormatInt(due, 10)); err != nil {
@@ -517,7 +527,7 @@ func (e *Engine) planEnded(ctx context.Context, fl *flow, planned string) ([]sto
 			return nil, err
 		}
 		outcome := "F"
-		if rec.State == 'X' {
+		if rec.State == 'X' || f.Code == CodeRevoked || f.Code == CodeExpired {
 			outcome = "X"
 		}
 		o = op(g, id, outcome, "", encodeFailure(f))

@@ -434,6 +434,9 @@ func (e *Engine) attend(ctx context.Context, en store.Entry) error {
 		}
 		return e.store.Later(ctx, fl.Flow, progressNote, time.Now().Add(keepAlive))
 	}
+	if failed, ok := strings.CutPrefix(en.Node, fastNote); ok {
+		return e.failFast(ctx, fl, failed)
+	}
 	id, err := graph.ParseID(en.Node)
 	if err != nil {
 		return e.store.Forget(ctx, en.Flow, en.Node)

@@ -88,11 +88,12 @@ type Graph struct {
 	Root      int    `json:"o,omitempty"`
 
 	// Computed by link.
-	succs   [][]Edge
-	members [][]Edge // of an Each, along which each member's outcome goes
-	need    []int
-	passive []bool
-	inputs  map[int]json.RawMessage // literals, at compile time only
+	succs    [][]Edge
+	members  [][]Edge // of an Each, along which each member's outcome goes
+	need     []int
+	passive  []bool
+	failFast bool
+	inputs   map[int]json.RawMessage // literals, at compile time only
 }
 
 // EdgeKind says what an outcome does to the node at the end of an edge.
@@ -322,7 +323,11 @@ func (n *Node) preds() []int {
 // Result returns what the value of g is made from, directly or not.
 func (g *Graph) Result() map[int]bool { return g.closure(g.Root) }
 
-func (g *Graph) closure(from int) map[int]bool {
+// closure returns from and what it needs.
+func (g *Graph) closure(from int) map[int]bool { return g.reach(from, func(int) bool { return false }) }
+
+// reach is closure, but does not look behind the nodes that stop.
+func (g *Graph) reach(from int, stop func(int) bool) map[int]bool {
 	seen := map[int]bool{}
 	stack := []int{from}
 	for len(stack) > 0 {
@@ -332,7 +337,9 @@ func (g *Graph) closure(from int) map[int]bool {
 			continue
 		}
 		seen[i] = true
-		stack = append(stack, g.Nodes[i].preds()...)
+		if !stop(i) {
+			stack = append(stack, g.Nodes[i].preds()...)
+		}
 	}
 	return seen
 }
@@ -442,6 +449,7 @@ func (g *Graph) link() {
 		}
 	}
 	for i := range g.Nodes {
+		g.failFast = g.failFast || g.Nodes[i].FailFast
 		switch nd := &g.Nodes[i]; nd.Kind {
 		case List, Pair, Outcomes:
 			g.passive[i] = !real[i] && uses[i] <= 1 && len(nd.After) == 0 && nd.Rel == 0
@@ -705,7 +713,11 @@ func (g *Graph) Doomed(i int) map[int]bool {
 	return seen
 }
 
-// Doomers returns the fail-fast groups that a failure of node i ends, with the nodes to revoke.
+// FailsFast reports whether a failure of a node of g may end others.
+func (g *Graph) FailsFast() bool { return g.failFast }
+
+// Doomers returns what to revoke when node i has failed: what the fail-fast groups that it ends are
+// made of, but for what others need too and for what is skipped anyway.
 func (g *Graph) Doomers(i int) []int {
 	var out []int
 	var doomed map[int]bool
@@ -720,9 +732,13 @@ func (g *Graph) Doomers(i int) []int {
 		if !slices.ContainsFunc(n.Args, func(a int) bool { return doomed[a] }) {
 			continue
 		}
+		others := g.reach(g.Root, func(k int) bool {
+			o := &g.Nodes[k]
+			return k == gi || (o.Kind == Outcomes || o.Kind == Catch) && slices.Equal(o.Args, n.Args)
+		})
 		for _, a := range n.Args {
 			for k := range g.closure(a) {
-				if !g.passive[k] && k != i && g.Nodes[k].Kind != Catch {
+				if !others[k] && !doomed[k] && !g.passive[k] && g.Nodes[k].Kind != Catch {
 					out = append(out, k)
 				}
 			}

@@ -7,6 +7,7 @@ package graph
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -129,12 +130,24 @@ func pick[T any](dst **T, src *T) {
 }
 
 // With returns s with opts on what s itself adds: a task, the last step of a chain or chord, every
-// member of a group, every instance of a map, or what is wrapped.
-func (s *Sig) With(opts *Opts) *Sig {
-	if s == nil {
-		return nil
+// member of a group, every instance of a map, or what is wrapped. What is used twice in s stays one.
+func (s *Sig) With(opts *Opts) *Sig { return s.with(opts, map[*Sig]*Sig{}) }
+
+func (s *Sig) with(opts *Opts, memo map[*Sig]*Sig) *Sig {
+	if s == nil || reflect.ValueOf(opts).Elem().IsZero() {
+		return s
+	}
+	if c, ok := memo[s]; ok {
+		return c
 	}
 	c := *s
+	memo[s] = &c
+	kids := func(opts *Opts) {
+		c.Kids = make([]*Sig, len(s.Kids))
+		for i, k := range s.Kids {
+			c.Kids[i] = k.with(opts, memo)
+		}
+	}
 	switch s.Shape {
 	case Call, Chain, Chord, Map:
 		c.Opts = s.Opts.Over(opts)
@@ -142,75 +155,68 @@ func (s *Sig) With(opts *Opts) *Sig {
 		c.Opts = s.Opts.Over(&Opts{FailFast: opts.FailFast, AtMost: opts.AtMost})
 		each := *opts
 		each.FailFast, each.AtMost = false, 0
-		c.Kids = make([]*Sig, len(s.Kids))
-		for i, k := range s.Kids {
-			c.Kids[i] = k.With(&each)
-		}
+		kids(&each)
 	case After:
-		c.Kids = []*Sig{s.Kids[0], s.Kids[1].With(opts)}
-	case Join:
-		c.Kids = []*Sig{s.Kids[0].With(opts), s.Kids[1].With(opts)}
+		c.Kids = []*Sig{s.Kids[0], s.Kids[1].with(opts, memo)}
 	default:
-		c.Kids = []*Sig{s.Kids[0].With(opts)}
+		kids(opts)
 	}
 	return &c
 }
 
-// sendWith applies the options of a send: a queue and a priority reach the first step of a chain,
-// both sides of a chord and every member of a group; retries and time limits reach every task.
-func (s *Sig) sendWith(opts *Opts, first bool, memo map[sendKey]*Sig) *Sig {
+// kidFirst reports whether kid i of a shape may be among the first to run, if the shape is.
+func (s *Sig) kidFirst(i int) bool { return s.Shape != After || i == 0 }
+
+// firsts collects what a queue or priority of a send reaches: the first step of a chain, both sides
+// of a chord and every member of a group.
+func (s *Sig) firsts(into map[*Sig]bool) {
+	if s == nil || into[s] {
+		return
+	}
+	into[s] = true
+	for i, k := range s.Kids {
+		if s.kidFirst(i) {
+			k.firsts(into)
+		}
+	}
+}
+
+// sendWith applies the options of a send: a queue and a priority reach what is first; retries and
+// time limits reach every task. What is used twice stays one.
+func (s *Sig) sendWith(opts *Opts, first map[*Sig]bool, memo map[*Sig]*Sig) *Sig {
 	if s == nil {
 		return nil
 	}
-	key := sendKey{s, first}
-	if c, ok := memo[key]; ok {
+	if c, ok := memo[s]; ok {
 		return c
 	}
 	c := *s
-	memo[key] = &c
-	own := &Opts{Timeout: opts.Timeout, Hard: opts.Hard, MaxRetry: opts.MaxRetry, Backoff: opts.Backoff, Expires: opts.Expires}
-	routed := *own
-	routed.Queue, routed.Priority = opts.Queue, opts.Priority
-	mine := func(here bool) *Opts {
-		if here {
-			return &routed
-		}
-		return own
-	}
-	kid := func(i int, first bool) *Sig { return s.Kids[i].sendWith(opts, first, memo) }
+	memo[s] = &c
+	mine := &Opts{Timeout: opts.Timeout, Hard: opts.Hard, MaxRetry: opts.MaxRetry, Backoff: opts.Backoff, Expires: opts.Expires}
 	switch s.Shape {
-	case Call:
-		c.Opts = s.Opts.Over(mine(first))
-	case Chain:
-		c.Kids = []*Sig{kid(0, first)}
-		c.Opts = s.Opts.Over(own)
-	case Chord, Map:
-		c.Kids = []*Sig{kid(0, first)}
-		c.Opts = s.Opts.Over(mine(first))
-	case Group, Join:
-		c.Kids = make([]*Sig, len(s.Kids))
-		for i := range s.Kids {
-			c.Kids[i] = kid(i, first)
+	case Call, Chord, Map:
+		if first[s] {
+			mine.Queue, mine.Priority = opts.Queue, opts.Priority
 		}
-	case After:
-		c.Kids = []*Sig{kid(0, first), kid(1, false)}
+		c.Opts = s.Opts.Over(mine)
+	case Group, Join, After, Settle:
 	default:
-		c.Kids = []*Sig{kid(0, first)}
-		c.Opts = s.Opts.Over(own)
+		c.Opts = s.Opts.Over(mine)
+	}
+	c.Kids = make([]*Sig, len(s.Kids))
+	for i, k := range s.Kids {
+		c.Kids[i] = k.sendWith(opts, first, memo)
 	}
 	return &c
-}
-
-type sendKey struct {
-	s     *Sig
-	first bool
 }
 
 // ForSend returns s under the options of a send.
 func (s *Sig) ForSend(opts *Opts) *Sig {
 	if opts.Queue != "" || opts.Priority != nil || opts.Timeout != nil || opts.Hard != nil ||
 		opts.MaxRetry != nil || opts.Backoff != nil || opts.Expires != nil {
-		s = s.sendWith(opts, true, map[sendKey]*Sig{})
+		first := map[*Sig]bool{}
+		s.firsts(first)
+		s = s.sendWith(opts, first, map[*Sig]*Sig{})
 	}
 	if s != nil && (opts.FailFast || opts.AtMost > 0) {
 		c := *s

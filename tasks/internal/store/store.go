@@ -183,14 +183,15 @@ type Grow struct {
 	Late          time.Time // by Redis's clock; from then on Submit refuses
 }
 
-// Moved is what a change set in motion: nodes to run, skips to pass on
-// and planned nodes whose plan has ended, the earliest timer set
-// (unix ms or 0), and whether the workflow has ended.
+// Moved is what a change set in motion: nodes to run, skips to pass on, planned nodes whose plan has
+// ended, failed nodes whose siblings end with them, the earliest timer set (unix ms or 0), and
+// whether the workflow has ended.
 type Moved struct {
 	Status []string
 	Run    []string
 	Skips  []string
 	Plans  []string
+	Fast   []string
 	Timer  int64
 	Ended  bool
 }
@@ -300,6 +301,8 @@ func moved(res []any) (Moved, error) {
 			m.Skips = append(m.Skips, id[1:])
 		case strings.HasPrefix(id, "*"):
 			m.Plans = append(m.Plans, id[1:])
+		case strings.HasPrefix(id, "!"):
+			m.Fast = append(m.Fast, id[1:])
 		}
 	}
 	m.Timer = toInt(res[1])

@@ -20,7 +20,7 @@ for i = 1, tonumber(ARGV[10]) do
   local c = tonumber(redis.call('HGET', wf, 'j' .. ARGV[a]) or 0)
   if c >= wanted(ARGV[a + 1]) then
     redis.call('HDEL', wf, 'j' .. ARGV[a])
-    release(ARGV[a], ARGV[a + 2], ARGV[a + 3])
+    ripen(ARGV[a], ARGV[a + 2], ARGV[a + 3])
   end
   a = a + 4
 end

@@ -7,7 +7,9 @@ local W, created, root, retention, channel = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local GRACE = 2000 -- ms until someone else looks after what was released and not handed over
-local ready, timed = {}, 0 -- '+node' to run, '-node' to pass on, '*node' whose plan ended; the earliest timer set
+-- '+node' to run, '-node' to pass on, '*node' whose plan ended, '!node' whose siblings end with it; the
+-- earliest timer set
+local ready, timed = {}, 0
 local changed, told = false, false
 
 local function terminal(st) return st == 'S' or st == 'F' or st == 'X' or st == 'K' or st == 'k' end
@@ -83,13 +85,19 @@ local function wanted(need)
   return tonumber(k) + tonumber(m)
 end
 
+-- ripen releases a node that has all it waits for, unless it was revoked or skipped meanwhile.
+local function ripen(id, delay, lim)
+  local rec = redis.call('HGET', wf, id)
+  if not (rec and terminal(string.sub(rec, 1, 1))) then release(id, delay, lim) end
+end
+
 local function join(id, need, delay, lim)
-  if need == '1' or need == '0' then return release(id, delay, lim) end
+  if need == '1' or need == '0' then return ripen(id, delay, lim) end
   local c = redis.call('HINCRBY', wf, 'j' .. id, 1)
   local n = wanted(need)
   if n and c >= n then
     redis.call('HDEL', wf, 'j' .. id)
-    release(id, delay, lim)
+    ripen(id, delay, lim)
   end
 end
 
@@ -120,13 +128,18 @@ local function follow(outcome, cause, id, kind, need, delay, lim)
       if rec and string.sub(rec, 1, 1) == 'E' then emit(id, '') end
     end
   elseif kind == 'o' then
-    if ok then release(id, delay, lim) end
+    if ok then ripen(id, delay, lim) end
   elseif kind == 'h' then
-    if ok then release(id, delay, lim) else skip(id, cause) end
+    if ok then ripen(id, delay, lim) else skip(id, cause) end
   elseif kind == 'r' then
     if not ok then fire(id, cause, delay) end
   elseif kind == 'e' then
-    if outcome == 'F' or outcome == 'K' then fire(id, cause, delay) end
+    if outcome == 'K' then
+      local rec = redis.call('HGET', wf, cause)
+      if rec and string.sub(rec, 1, 1) == 'F' then fire(id, cause, delay) end
+    elseif outcome == 'F' then
+      fire(id, cause, delay)
+    end
   elseif kind == 'p' then
     redis.call('ZADD', agenda, now + GRACE, W .. '/' .. id)
     ready[#ready + 1] = '*' .. id
@@ -135,11 +148,11 @@ end
 
 -- op makes a node terminal and lets that act. o: node, outcome (S F X, or K to pass a skip on), epoch
 -- it must have ('' any), body, flags (v virtual, c member of a map, p may end a planned node,
--- q quiet: no edges), place to give back. Then per edge: node, kind, need, delay, lim.
+-- f its siblings may end with it, >node what is skipped is so because of that), place to give back. Then per edge: node, kind, need, delay, lim.
 local function op(node, outcome, epoch, body, flags, back, first, n, revoked)
   local rec = redis.call('HGET', wf, node)
   local st = rec and string.sub(rec, 1, 1) or ''
-  local cause = node
+  local cause = string.match(flags, '>(.*)$') or node
   if outcome == 'K' then
     if st ~= 'k' then return 'done' end
     cause = string.sub(rec, 3)
@@ -170,11 +183,13 @@ local function op(node, outcome, epoch, body, flags, back, first, n, revoked)
   redis.call('HINCRBY', wf, string.find(flags, 'v', 1, true) and 'vz' or 'z', 1)
   if string.find(flags, 'c', 1, true) then redis.call('HINCRBY', wf, 'cc', 1) end
   if not revoked then
-    if not string.find(flags, 'q', 1, true) then
-      for i = 0, n - 1 do
-        local a = first + i * 5
-        follow(outcome, cause, ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4])
-      end
+    if string.find(flags, 'f', 1, true) then
+      redis.call('ZADD', agenda, now + 2 * GRACE, W .. '/!fast ' .. node)
+      ready[#ready + 1] = '!' .. node
+    end
+    for i = 0, n - 1 do
+      local a = first + i * 5
+      follow(outcome, cause, ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4])
     end
     give(back)
   end

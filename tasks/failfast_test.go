@@ -1,0 +1,66 @@
+package tasks_test
+
+import (
+	"strings"
+	"testing"
+
+	"muster/tasks"
+	"muster/tasks/facttest"
+)
+
+// The first failure of a fail-fast group ends its other members, in whatever they are at.
+func TestFailFast(t *testing.T) {
+	t.Parallel()
+	held := tasks.New[int, int]("t.hold")
+	cases := []struct {
+		name string
+		s    func() tasks.Signature[[]int]
+		why  string
+	}{
+		{"a task", func() tasks.Signature[[]int] { return tasks.Group(Fail.S(1), held.S(1)) }, "E1"},
+		{"a chain", func() tasks.Signature[[]int] {
+			return tasks.Group(tasks.Chain(ID.S(1), Fail), tasks.Chain(held.S(1), Inc))
+		}, "E1"},
+		{"a plan that fails", func() tasks.Signature[[]int] { return tasks.Group(FailTo.S(1), held.S(1)) }, "E1"},
+		{"a member of a map that fails", func() tasks.Signature[[]int] {
+			return tasks.Group(tasks.Chord(tasks.Map(Range.S(2), Fail), Sum), held.S(1))
+		}, "E"},
+		{"a map that runs", func() tasks.Signature[[]int] {
+			return tasks.Group(Fail.S(1), tasks.Chord(tasks.Map(Range.S(3), held), Sum))
+		}, "E1"},
+		{"a plan that runs", func() tasks.Signature[[]int] { return tasks.Group(Fail.S(1), HoldPlan.S(2)) }, "E1"},
+		{"what waits for a place", func() tasks.Signature[[]int] {
+			return tasks.Group(held.S(1), Fail.S(1), held.S(2), held.S(3)).With(tasks.AtMost(2))
+		}, "E1"},
+	}
+	inWorlds(t, func(t *testing.T, w *world) {
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) {
+				_, err := send(t, w, tasks.OnError(c.s().With(tasks.FailFast()), Err))
+				wantFailure(t, err, c.why)
+				for _, f := range w.failures() {
+					if f.Code == tasks.CodeRevoked {
+						t.Errorf("errback of a task that was only revoked: %+v", f)
+					}
+				}
+			})
+		}
+		t.Run("what others need goes on", func(t *testing.T) {
+			x := Hold.S("shared")
+			g := tasks.Settle(tasks.Group(Fail.S(1), tasks.Chain(x, Inc)).With(tasks.FailFast()))
+			run, err := tasks.Join(x, tasks.Chord(g, Settled)).Send(t.Context(), w.client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			facttest.Eventually(t, "the chain behind it is revoked", func() bool {
+				nodes, err := w.client.Nodes(t.Context(), run.ID())
+				return err == nil && len(nodes) > 2 && strings.Contains(tree(t, w, run.ID()), "t.inc REVOKED")
+			})
+			w.open("shared")
+			if got, err := run.Wait(limited(t)); err != nil || got.Second != "E1 revoked" {
+				t.Fatalf("got %+v, %v", got, err)
+			}
+			ended(t, w, run.ID())
+		})
+	})
+}

@@ -1,0 +1,172 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// waitLimit bounds every wait of a test.
+const waitLimit = 20 * time.Second
+
+// world is a fleet of one worker on a Redis of its own.
+type world struct {
+	client *tasks.Client
+	worker *tasks.Worker
+
+	mu    sync.Mutex // guards the fields below
+	notes map[string][]int
+	fails []tasks.Failure
+	gates map[string]chan struct{}
+	hold  chan struct{} // closed when handlers that wait may go on
+}
+
+func (w *world) note(key string, v int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notes[key] = append(w.notes[key], v)
+}
+
+func (w *world) noted(key string) []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.notes[key])
+}
+
+// gate returns what is closed once the gate of that name is open.
+func (w *world) gate(name string) chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gates == nil {
+		w.gates = map[string]chan struct{}{}
+	}
+	if w.gates[name] == nil {
+		w.gates[name] = make(chan struct{})
+	}
+	return w.gates[name]
+}
+
+// open lets the handlers at a gate go on.
+func (w *world) open(name string) { close(w.gate(name)) }
+
+func (w *world) failures() []tasks.Failure {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.fails)
+}
+
+// newWorld starts a worker on rdb and stops it with the test.
+func newWorld(t *testing.T, rdb redis.UniversalClient, change ...func(*tasks.WorkerConfig)) *world {
+	t.Helper()
+	w := &world{client: tasks.NewClient(rdb), notes: map[string][]int{}, hold: make(chan struct{})}
+	ready := make(chan struct{})
+	cfg := tasks.WorkerConfig{Ready: func() { close(ready) }, Grace: time.Second, Concurrency: 8}
+	for _, c := range change {
+		c(&cfg)
+	}
+	worker, err := tasks.NewWorker(w.client, w.mux(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.worker = worker
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- worker.Run(ctx) }()
+	t.Cleanup(func() {
+		close(w.hold)
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("worker: %v", err)
+		}
+		if err := w.client.Close(); err != nil {
+			t.Errorf("close client: %v", err)
+		}
+	})
+	select {
+	case <-ready:
+	case err := <-done:
+		done <- err
+		t.Fatalf("worker did not start: %v", err)
+	case <-time.After(waitLimit):
+		t.Fatal("worker is not ready")
+	}
+	return w
+}
+
+// send sends s, waits for its value and then for the end of the workflow.
+func send[O any](t *testing.T, w *world, s tasks.Signature[O], opts ...tasks.Option) (O, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	run, err := s.Send(ctx, w.client, opts...)
+	if err != nil {
+		t.Fatalf("send: %v", err)
+	}
+	out, err := run.Wait(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("workflow %s has no end:\n%s", run.ID(), tree(t, w, run.ID()))
+	}
+	ended(t, w, run.ID())
+	return out, err
+}
+
+// ended waits until all of a workflow is terminal and checks that its key has a time to live.
+func ended(t *testing.T, w *world, id string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	for p, err := range tasks.Attach[any](w.client, id).Watch(ctx) {
+		if err != nil {
+			t.Fatalf("workflow %s does not end: %v\n%s", id, err, tree(t, w, id))
+		}
+		_ = p
+	}
+	nodes, err := w.client.Nodes(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		if !n.Status.Terminal() {
+			t.Errorf("node %s of ended workflow is %s\n%s", n.ID, n.Status, tree(t, w, id))
+		}
+	}
+	ttl, err := w.client.Redis().PTTL(ctx, flowKey(t, w.client.Redis(), id)).Result()
+	if err != nil || ttl <= 0 {
+		t.Errorf("ended workflow %s has time to live %v, %v", id, ttl, err)
+	}
+}
+
+func tree(t *testing.T, w *world, id string) string {
+	nodes, err := w.client.Nodes(context.WithoutCancel(t.Context()), id)
+	if err != nil {
+		return err.Error()
+	}
+	var b strings.Builder
+	for _, n := range nodes {
+		fmt.Fprintf(&b, "%s %s %s needs %v\n", n.ID, n.Task, n.Status, n.Needs)
+	}
+	return b.String()
+}
+
+// inWorlds runs a test in a world of its own, on each Redis.
+func inWorlds(t *testing.T, run func(t *testing.T, w *world), change ...func(*tasks.WorkerConfig)) {
+	t.Helper()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) { run(t, newWorld(t, rdb, change...)) })
+}
+
+// limited returns a context that ends with the test, or when a wait has taken too long.
+func limited(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	t.Cleanup(cancel)
+	return ctx
+}
