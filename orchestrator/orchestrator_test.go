@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"muster/proxies"
 	"muster/proxies/proxytest"
 	"muster/tasks"
+	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -146,6 +148,40 @@ func TestEnsureProxiesRefreshesOnlyWhenThereAreFew(t *testing.T) {
 		if again, err := o.Pool.Status(ctx); err != nil || again != first {
 			t.Errorf("it refreshed again: %+v, error %v", again, err)
 		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The low-water mark: whenever proxies are too few, a refresh brings more by itself.
+func TestKeepProxiesRefillsThePool(t *testing.T) {
+	t.Parallel()
+	cfg, _ := worldSettings(t)
+	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
+		ctx, cancel := context.WithCancel(ctx)
+		var keeper sync.WaitGroup
+		keeper.Go(func() { o.keepProxies(ctx, 20*time.Millisecond) })
+		defer keeper.Wait()
+		defer cancel()
+		enough := func() bool {
+			usable, err := o.Pool.Usable(ctx)
+			return err == nil && usable >= cfg.Proxies.MinUsable
+		}
+		for range 2 {
+			facttest.Eventually(t, "the pool is filled", enough)
+			members, err := o.Pool.List(ctx, proxies.Everything)
+			if err != nil {
+				return err
+			}
+			for _, m := range members {
+				if _, err := o.Pool.Remove(ctx, m.ID); err != nil {
+					return err
+				}
+			}
+		}
+		facttest.Eventually(t, "the pool is filled", enough)
 		return nil
 	})
 	if err != nil {

@@ -47,6 +47,40 @@ func (o *Orchestrator) EnsureProxies(ctx context.Context) error {
 	return err
 }
 
+// lookEvery is how often KeepProxies counts the pool.
+const lookEvery = 10 * time.Second
+
+// KeepProxies refreshes the pool whenever it has fewer usable proxies than the
+// settings ask for, until ctx is done. After a refresh that did not help it
+// waits longer and longer, up to an hour, before the next. It does nothing when
+// there are no sources.
+func (o *Orchestrator) KeepProxies(ctx context.Context) { o.keepProxies(ctx, lookEvery) }
+
+func (o *Orchestrator) keepProxies(ctx context.Context, every time.Duration) {
+	if !o.cfg.Proxies.HasSources() {
+		return
+	}
+	look := time.NewTimer(0)
+	defer look.Stop()
+	for wait := every; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		switch err := o.EnsureProxies(ctx); {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			wait = min(max(2*wait, 6*every), time.Hour)
+			o.opts.Logger.Error("the pool has too few proxies", "err", err, "next_try", wait)
+		default:
+			wait = every
+		}
+		look.Reset(wait)
+	}
+}
+
 // RefreshProxies collects candidates from the sources, checks them and
 // publishes the pool, however many proxies there are already. A refresh that
 // is under way is joined.

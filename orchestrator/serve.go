@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -30,15 +31,7 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 	if o.cfg.Dashboard.Enabled {
 		intake.Go(func() error { return ServeDashboard(running, o.cfg, o.Client, o.opts.Logger, nil) })
 	}
-	if o.cfg.Proxies.HasSources() {
-		intake.Go(func() error {
-			// A pool that cannot be filled now may be at the next tick.
-			if err := o.EnsureProxies(running); err != nil && running.Err() == nil {
-				o.opts.Logger.Error("the pool has too few proxies", "err", err)
-			}
-			return nil
-		})
-	}
+	intake.Go(func() error { o.KeepProxies(running); return nil })
 	o.opts.Logger.Info("running; Ctrl-C stops", "redis", o.redis.Mode(), "data", o.cfg.DataDir)
 	if err := intake.Wait(); err != nil {
 		return err
@@ -46,26 +39,41 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+// recheckEntry is the name of the schedule's entry for the continuous check.
+const recheckEntry = "proxies.recheck"
+
 // schedule returns the schedule of the settings. However many orchestrators
 // have it, each tick is sent once.
 func (o *Orchestrator) schedule() (*tasks.Scheduler, error) {
 	s := tasks.NewScheduler(o.Client, tasks.SchedulerConfig{
 		Logger: o.opts.Logger,
-		Sent:   func(name, id string) { o.opts.Logger.Info("scheduled job sent", "schedule", name, "job", id) },
+		Sent: func(name, id string) {
+			level := slog.LevelInfo
+			if name == recheckEntry { // every minute
+				level = slog.LevelDebug
+			}
+			o.opts.Logger.Log(context.Background(), level, "scheduled job sent", "schedule", name, "job", id)
+		},
 	})
+	if every := o.cfg.Proxies.RecheckEvery; every > 0 && o.cfg.Proxies.CanCheck() {
+		if err := s.AddFunc(recheckEntry, "@every "+every.String(), func() tasks.Work { return proxies.Recheck.S(proxies.RecheckInput{Archived: true}) },
+			tasks.Unique(recheckEntry, time.Hour)); err != nil { // one after the other, however long one takes
+			return nil, err
+		}
+	}
 	if every := o.cfg.Proxies.RefreshEvery; every > 0 && o.cfg.Proxies.HasSources() {
 		if err := s.AddFunc("proxies.refresh", "@every "+every.String(), func() tasks.Work { return o.Refresh() },
 			tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, every)); err != nil {
 			return nil, err
 		}
 	}
-	for _, from := range o.cfg.Proxies.Sources {
+	for i, from := range o.cfg.Proxies.Sources {
 		every := from.EveryOr(0)
 		if every <= 0 {
 			continue
 		}
 		one := o.source(from)
-		if err := s.AddFunc("proxies.refresh "+one.Label(), "@every "+every.String(), func() tasks.Work { return proxies.Refresh(one) },
+		if err := s.AddFunc(fmt.Sprintf("proxies.refresh.%d", i+1), "@every "+every.String(), func() tasks.Work { return proxies.Refresh(one) },
 			tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, every)); err != nil {
 			return nil, err
 		}

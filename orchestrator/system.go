@@ -43,8 +43,8 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		}
 	}()
 	s.Pool = proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), Logger: logger})
-	prober := probe.Config{Judges: cfg.Proxies.Judges, Key: cfg.Proxies.JudgeKey, Concurrency: cfg.Proxies.Concurrency, Logger: logger}
-	if len(prober.Judges) == 0 {
+	prober := probe.Config{Judges: cfg.Proxies.Judges, PublicJudges: cfg.Proxies.PublicJudges, Key: cfg.Proxies.JudgeKey, Concurrency: cfg.Proxies.Concurrency, Logger: logger}
+	if len(prober.Judges)+len(prober.PublicJudges) == 0 {
 		if s.judge, err = probe.StartJudge(probe.JudgeConfig{Logger: logger}); err != nil {
 			return nil, err
 		}

@@ -27,6 +27,9 @@ func archiveKey(pool string) string { return pool + ":archive" }
 // archivedKey is a hash: id of an archived proxy → the proxy as JSON, to look at it again. Members stay as in archiveKey.
 func archivedKey(pool string) string { return pool + ":archived" }
 
+// lookedKey is a sorted set: id of an archived proxy → when it was last looked at, in unix milliseconds. Members stay for a day.
+func lookedKey(pool string) string { return pool + ":looked" }
+
 // statusKey is a hash about the pool as a whole: refreshed_at, stale, candidates, alive, usable. It has no expiry.
 func statusKey(pool string) string { return pool + ":status" }
 

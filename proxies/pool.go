@@ -240,8 +240,18 @@ func (p *Pool) Count(ctx context.Context) (int, error) {
 
 // Usable is how many of them hide our address.
 func (p *Pool) Usable(ctx context.Context) (int, error) {
-	list, err := p.List(ctx, Filter{})
-	return len(list), err
+	if err := p.sync(ctx, nil, true); err != nil {
+		return 0, fmt.Errorf("count usable proxies: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n, now, f := 0, time.Now(), Filter{}
+	for _, m := range p.order {
+		if f.takes(&m.Proxy) && !p.bannedNow(m.ID, "", now) {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // Member is a proxy with its health over all sites.
@@ -300,23 +310,6 @@ func (p *Pool) SiteHealth(ctx context.Context, site string) (map[string]Health, 
 			out[id] = h
 		}
 	}
-	return out, nil
-}
-
-// Archived returns the proxies that were taken out within the last day, to look at them again.
-func (p *Pool) Archived(ctx context.Context) ([]Proxy, error) {
-	records, err := p.rdb.HGetAll(ctx, archivedKey(p.cfg.Name)).Result()
-	if err != nil {
-		return nil, fmt.Errorf("read archived proxies: %w", err)
-	}
-	var out []Proxy
-	for _, record := range records {
-		var proxy Proxy
-		if json.Unmarshal([]byte(record), &proxy) == nil {
-			out = append(out, proxy)
-		}
-	}
-	slices.SortFunc(out, compareLatency)
 	return out, nil
 }
 

@@ -11,7 +11,9 @@ import (
 
 // Recheck looks again at those members whose last success is longest ago for what they have shown, and at those that
 // were taken out within the last day, in chunks over the fleet. A proxy that is new is looked at every minute, one that
-// has never failed every half hour. Send it every minute or so.
+// has never failed every half hour, one that was taken out after 5 minutes and then at intervals that double. A member
+// that fails rests until it is looked at again, and leaves the pool after PoolConfig.MaxFails failures in a row. Send it
+// every minute or so.
 var Recheck = tasks.New[RecheckInput, Report]("proxies.recheck", tasks.Queue("probe"), tasks.Timeout(time.Minute))
 
 // RecheckInput says how much is looked at.
@@ -60,21 +62,42 @@ func (s *Service) due(ctx context.Context, in RecheckInput, now time.Time) ([]Ca
 	slices.SortStableFunc(members, func(a, b Member) int { return int(overdue(b) - overdue(a)) })
 	var due []Candidate
 	for _, m := range members {
-		due = append(due, m.Candidate())
+		c := m.Candidate()
+		c.Known, c.Unlisted = true, true
+		due = append(due, c)
 	}
-	if in.Archived {
-		archived, err := s.cfg.Pool.Archived(ctx)
+	due = due[:min(len(due), in.Max)]
+	if in.Archived && len(due) < in.Max {
+		archived, err := s.cfg.Pool.archivedDue(ctx, now, in.Max-len(due))
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range archived {
-			due = append(due, p.Candidate())
+			c := p.Candidate()
+			c.Unlisted = true
+			due = append(due, c)
 		}
 	}
-	return due[:min(len(due), in.Max)], nil
+	return due, nil
 }
 
-// settle takes out what failed and exports the rest.
+// untilNextLook is how long a member that failed a check is not lent: the next check ends it.
+const untilNextLook = 3 * time.Minute
+
+// fault counts a failed check against members.
+func (p *Pool) fault(ctx context.Context, ids []string) error {
+	reports := make([]report, len(ids))
+	for i, id := range ids {
+		reports[i] = report{id: id, outcome: Failed, begun: time.Now().Add(time.Millisecond), cooldown: untilNextLook}
+	}
+	if err := p.write(ctx, "", reports); err != nil {
+		return err
+	}
+	p.stale()
+	return nil
+}
+
+// settle counts what failed against it and exports the rest.
 func (s *Service) settle(ctx context.Context, outcomes []tasks.Outcome[Tally]) (Report, error) {
 	var report Report
 	for _, o := range outcomes {
@@ -86,17 +109,19 @@ func (s *Service) settle(ctx context.Context, outcomes []tasks.Outcome[Tally]) (
 	}
 	report.Candidates = report.Checked
 	pool := s.cfg.Pool
-	if report.Accepted > 0 { // else it is more likely our network
-		if _, err := pool.Remove(ctx, report.Gone...); err != nil {
-			return report, err
-		}
-	}
-	report.Gone, report.Sources = nil, nil
 	live, err := pool.Count(ctx)
 	if err != nil {
 		return report, err
 	}
-	report.Live = live
+	if report.Accepted > 0 || 2*len(report.Gone) < live { // else it is more likely our network than half of the pool
+		if err := pool.fault(ctx, report.Gone); err != nil {
+			return report, err
+		}
+		if live, err = pool.Count(ctx); err != nil {
+			return report, err
+		}
+	}
+	report.Gone, report.Sources, report.Live = nil, nil, live
 	if s.cfg.ExportDir != "" && report.Checked > 0 {
 		if _, err := pool.Export(ctx, s.cfg.ExportDir); err != nil {
 			return report, err

@@ -81,7 +81,7 @@ func (t *Tally) Add(r probe.Result) {
 			one.Elite = 1
 		}
 	}
-	if r.Candidate.Member { // is in the pool, whatever its list says today
+	if r.Candidate.Unlisted { // says nothing of its list
 		return
 	}
 	if len(r.Candidate.Sources) == 1 {
@@ -253,10 +253,10 @@ func (s *Service) withMembers(ctx context.Context, candidates []Candidate) ([]Ca
 	for _, m := range members {
 		c := m.Candidate()
 		if i, ok := at[c.Address()+"|"+c.Username]; ok {
-			candidates[i].Protocol = c.Protocol
+			candidates[i].Protocol, candidates[i].Known = c.Protocol, true
 			continue
 		}
-		c.Member = true
+		c.Known, c.Unlisted = true, true
 		candidates = append(candidates, c)
 	}
 	return candidates, nil

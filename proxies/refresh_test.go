@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
@@ -261,7 +265,8 @@ func TestRefreshFailures(t *testing.T) {
 	check("no judge", "no judge answers", source.Source{URL: good, AllowLocal: true})
 }
 
-// A recheck looks only at what is due, takes the dead out and brings back those that work again.
+// A recheck looks only at what is due, rests the dead, takes them out at the third time, and brings back those that
+// work again.
 func TestRecheck(t *testing.T) {
 	t.Parallel()
 	judge, err := probe.StartJudge(probe.JudgeConfig{})
@@ -296,26 +301,71 @@ func TestRecheck(t *testing.T) {
 	if _, err := f.pool.Remove(t.Context(), back); err != nil {
 		t.Fatal(err)
 	}
-	run, err := Recheck.S(RecheckInput{Archived: true}).Send(t.Context(), f.client)
-	if err != nil {
+	taken := time.Now().Add(-time.Hour).UnixMilli()
+	if err := f.client.Redis().ZAdd(t.Context(), archiveKey("{muster:proxies}"), redis.Z{Score: float64(taken), Member: back}).Err(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	report, err := run.Wait(ctx)
-	if err != nil || report.Checked != 3 || report.Alive != 2 || report.Live != 3 {
-		t.Fatalf("got %+v %v, want 3 checked", report, err)
+	recheck := func() Report {
+		t.Helper()
+		run, err := Recheck.S(RecheckInput{Archived: true}).Send(t.Context(), f.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		report, err := run.Wait(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return report
 	}
-	list, err := f.pool.List(t.Context(), Filter{})
-	if err != nil {
+	left := func() map[string]bool {
+		t.Helper()
+		list, err := f.pool.List(t.Context(), Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := map[string]bool{}
+		for _, m := range list {
+			left[m.ID] = m.Health.Until.IsZero()
+		}
+		return left
+	}
+	if report := recheck(); report.Checked != 3 || report.Alive != 2 || report.Live != 4 {
+		t.Fatalf("got %+v, want 3 checked", report)
+	}
+	if got, want := left(), map[string]bool{dead: false, good: true, fresh: true, back: true}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	for range 2 { // the dead one is due again: it has failed, and its last success is long ago
+		recheck()
+	}
+	if got, want := left(), map[string]bool{good: true, fresh: true, back: true}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// The archive is looked at after 5 minutes, and then at intervals that double, for a day.
+func TestArchiveIsLookedAtLessAndLess(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, redistest.New(t), nil)
+	mustPublish(t, pool, result(1, nil))
+	if _, err := pool.Remove(t.Context(), proxyOf(result(1, nil)).ID); err != nil {
 		t.Fatal(err)
 	}
-	left := map[string]bool{}
-	for _, m := range list {
-		left[m.ID] = true
+	var looks []int
+	begun := time.Now()
+	for minute := range 25 * 60 {
+		due, err := pool.archivedDue(t.Context(), begun.Add(time.Duration(minute)*time.Minute+time.Second), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(due) > 0 {
+			looks = append(looks, minute)
+		}
 	}
-	if left[dead] || !left[good] || !left[fresh] || !left[back] {
-		t.Errorf("got %v; dead %s, good %s, fresh %s, back %s", left, dead, good, fresh, back)
+	if want := []int{5, 11, 23, 47, 95, 191, 383, 767}; !slices.Equal(looks, want) {
+		t.Errorf("looked at after %v minutes, want %v", looks, want)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -20,14 +21,15 @@ import (
 )
 
 var (
-	judgeSetting  = settingFlag{name: "judge", path: "proxies.judges", usage: "probe against the judge at `URL`; several with commas"}
-	localSetting  = settingFlag{name: "allow-local", path: "proxies.allow_local", usage: "take loopback and private addresses", isBool: true}
-	publicSetting = settingFlag{name: "public", path: "proxies.public", usage: "read the shipped list of public sources too", isBool: true}
-	sourceSetting = settingFlag{name: "source", path: "proxies.sources", usage: "read candidates from `FILE-OR-URL`; several with commas"}
+	judgeSetting       = settingFlag{name: "judge", path: "proxies.judges", usage: "probe against the judge at `URL`; several with commas"}
+	publicJudgeSetting = settingFlag{name: "public-judge", path: "proxies.public_judges", usage: "without a judge, probe against a page of others at `URL` that shows headers"}
+	localSetting       = settingFlag{name: "allow-local", path: "proxies.allow_local", usage: "take loopback and private addresses", isBool: true}
+	publicSetting      = settingFlag{name: "public", path: "proxies.public", usage: "read the shipped list of public sources too", isBool: true}
+	sourceSetting      = settingFlag{name: "source", path: "proxies.sources", usage: "read candidates from `FILE-OR-URL`; several with commas"}
 )
 
 func proxiesCommand(env environment) *cli.Command {
-	refreshSettings := append([]settingFlag{sourceSetting, publicSetting, judgeSetting, localSetting}, workerSettings...)
+	refreshSettings := append([]settingFlag{sourceSetting, publicSetting, judgeSetting, publicJudgeSetting, localSetting}, workerSettings...)
 	return &cli.Command{
 		Name:  "proxies",
 		Usage: "the pool of proxies: fill it, look at it, lend it",
@@ -69,7 +71,8 @@ there, and the next refresh goes on where this one was.`,
 				Name:  "serve",
 				Usage: "offer the pool as one rotating proxy, until interrupted",
 				Description: `Speaks HTTP, CONNECT and SOCKS5. A client may ask by its user name:
-user-session-abc keeps one proxy for a session, user-country-bg wants a country.`,
+user-session-abc keeps one proxy for a session, user-country-bg wants a country.
+When the settings name sources, the pool is refilled whenever it runs low.`,
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "listen", Usage: "listen at `ADDR`; beyond loopback it needs --key-file", Value: "127.0.0.1:8089"},
 					&cli.StringFlag{Name: "key-file", Usage: "let in who gives a line of `FILE` as the password"},
@@ -150,8 +153,20 @@ func serveProxies(env environment, c *cli.Context) error {
 			return usageError{fmt.Errorf("there is no key in %s", path)}
 		}
 	}
-	return withPool(env, c, func(ctx context.Context, pool *proxies.Pool) error {
-		front, err := gateway.New(gateway.Config{Pool: pool, Listen: c.String("listen"), Keys: keys, Logger: newLogger(env, env.stderr, config.Log{Level: "warn"})})
+	loaded, err := loadConfig(env, c)
+	if err != nil {
+		return err
+	}
+	if _, ok := given(c, "log-level"); !ok {
+		loaded.Log.Level = "warn"
+	}
+	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
+		ctx, cancel := context.WithCancelCause(ctx)
+		var keeper sync.WaitGroup
+		keeper.Go(func() { o.KeepProxies(ctx) })
+		defer keeper.Wait()
+		defer cancel(nil)
+		front, err := gateway.New(gateway.Config{Pool: o.Pool, Listen: c.String("listen"), Keys: keys, Logger: newLogger(env, env.stderr, config.Log{Level: "warn"})})
 		if err != nil {
 			return err
 		}

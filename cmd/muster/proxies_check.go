@@ -22,7 +22,7 @@ import (
 	"muster/proxies/source"
 )
 
-var checkSettings = []settingFlag{judgeSetting, localSetting, {name: "at-once", path: "proxies.concurrency", usage: "probe `N` at once"}}
+var checkSettings = []settingFlag{judgeSetting, publicJudgeSetting, localSetting, {name: "at-once", path: "proxies.concurrency", usage: "probe `N` at once"}}
 
 func checkCommand(env environment) *cli.Command {
 	return &cli.Command{
@@ -47,8 +47,8 @@ func checkProxies(env environment, c *cli.Context) error {
 	if c.String("file") == "" && c.NArg() == 0 {
 		return usageError{errors.New("proxies check: name a list with --file, or proxies; usage: muster proxies check [--file FILE] [PROXY…]")}
 	}
-	cfg := probe.Config{Judges: loaded.Proxies.Judges, Key: loaded.Proxies.JudgeKey, Concurrency: loaded.Proxies.Concurrency, Logger: newLogger(env, env.stderr, loaded.Log)}
-	if len(cfg.Judges) == 0 {
+	cfg := probe.Config{Judges: loaded.Proxies.Judges, PublicJudges: loaded.Proxies.PublicJudges, Key: loaded.Proxies.JudgeKey, Concurrency: loaded.Proxies.Concurrency, Logger: newLogger(env, env.stderr, loaded.Log)}
+	if len(cfg.Judges)+len(cfg.PublicJudges) == 0 {
 		judge, err := probe.StartJudge(probe.JudgeConfig{})
 		if err != nil {
 			return err
@@ -154,7 +154,7 @@ func addProxies(env environment, c *cli.Context) error {
 	if _, ok := given(c, "log-level"); !ok {
 		loaded.Log.Level = "warn"
 	}
-	candidates, err := candidatesOf(env, c, loaded.Proxies.AllowLocal || judgedHere(loaded.Proxies.Judges) || len(loaded.Proxies.Judges) == 0)
+	candidates, err := candidatesOf(env, c, loaded.Proxies.AllowLocal || judgedHere(loaded.Proxies.Judges) || len(loaded.Proxies.Judges)+len(loaded.Proxies.PublicJudges) == 0)
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,9 @@ type Proxies struct {
 	MinUsable    int           `yaml:"min_usable" range:"0 1000000"`
 	Fallback     string        `yaml:"fallback" oneof:"fail wait direct"`
 	RefreshEvery time.Duration `yaml:"refresh_every" range:"1m 720h" zero:"never"`
+	RecheckEvery time.Duration `yaml:"recheck_every" range:"10s 24h" zero:"never"`
 	Judges       []string      `yaml:"judges"`
+	PublicJudges []string      `yaml:"public_judges"`
 	JudgeKey     string        `yaml:"judge_key" secret:"all"`
 	Concurrency  int           `yaml:"concurrency" range:"1 65536"`
 	AllowLocal   bool          `yaml:"allow_local"`
@@ -109,6 +111,12 @@ type Proxies struct {
 
 // HasSources tells whether there is anywhere to get proxies from.
 func (p Proxies) HasSources() bool { return len(p.Sources) > 0 || p.Public }
+
+// CanCheck tells whether proxies can be told good from bad here: with a judge
+// that they can reach, or because they are on this machine.
+func (p Proxies) CanCheck() bool {
+	return len(p.Judges) > 0 || len(p.PublicJudges) > 0 || p.AllowLocal
+}
 
 // Sites says what is scraped, when, and where the records go.
 type Sites struct {
@@ -173,6 +181,7 @@ func Default() Config {
 			MinUsable:    10,
 			Fallback:     "fail",
 			RefreshEvery: 6 * time.Hour,
+			RecheckEvery: time.Minute,
 			Concurrency:  256,
 		},
 		Sites: Sites{Parallel: true},

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,8 +44,8 @@ func startJudge(t *testing.T, cfg probe.JudgeConfig) *probe.JudgeServer {
 
 func newProber(t *testing.T, cfg probe.Config) *probe.Prober {
 	t.Helper()
-	cfg.AnswerTimeout = max(cfg.AnswerTimeout, 2*time.Second)
-	cfg.GreetingTimeout = max(cfg.GreetingTimeout, time.Second)
+	cfg.AnswerTimeout = max(cfg.AnswerTimeout, 4*time.Second) // on a machine that is busy with other tests
+	cfg.GreetingTimeout = max(cfg.GreetingTimeout, 3*time.Second)
 	prober, err := probe.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -297,6 +298,34 @@ func TestEachStopsOnCancel(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) || len(results) != 1 || !results[0].Alive {
 		t.Fatalf("got %v and %d results", err, len(results))
+	}
+}
+
+// What has worked before is asked a second time when it says nothing; what has not is not, and what says no is believed.
+func TestWhatIsKnownGetsASecondTry(t *testing.T) {
+	t.Parallel()
+	judge := startJudge(t, probe.JudgeConfig{})
+	good, dead := start(t, proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1)}), start(t, proxytest.Options{Kind: proxytest.HangsUp})
+	var dials atomic.Int64
+	lost := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if addr == good.URL.Host && dials.Add(1) == 1 { // the first packet of each is lost
+			return nil, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, addr)
+	}
+	for name, want := range map[string]bool{"known": true, "new": false} {
+		dials.Store(0)
+		prober := newProber(t, probe.Config{Judges: judge.URLs, Dial: lost})
+		c, d := candidate(good, "http"), candidate(dead, "http")
+		c.Known, d.Known = want, want
+		err := prober.Each(t.Context(), slices.Values([]source.Candidate{c, d}), func(r probe.Result) {
+			if r.Candidate.Port == c.Port && r.Alive != want || r.Candidate.Port == d.Port && r.Alive {
+				t.Errorf("%s: got %+v", name, r)
+			}
+		})
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -16,9 +16,10 @@ type Candidate struct {
 	Port     uint16   `json:"port"`
 	Username string   `json:"username,omitempty"`
 	Password string   `json:"password,omitempty"`
-	Country  string   `json:"country,omitempty"` // two letters, as the list has it
-	Sources  []string `json:"sources,omitempty"` // names of the lists it stands in
-	Member   bool     `json:"member,omitempty"`  // it is not from a list of today, but known from before
+	Country  string   `json:"country,omitempty"`  // two letters, as the list has it
+	Sources  []string `json:"sources,omitempty"`  // names of the lists it stands in
+	Known    bool     `json:"known,omitempty"`    // it has worked before: a second try may pay
+	Unlisted bool     `json:"unlisted,omitempty"` // it is in no list of today; Sources are from before
 }
 
 // Protocols are the words for a proxy's protocol, which are also its URL schemes.

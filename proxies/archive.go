@@ -1,0 +1,81 @@
+package proxies
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Archived returns the proxies that were taken out within the last day.
+func (p *Pool) Archived(ctx context.Context) ([]Proxy, error) {
+	records, err := p.rdb.HGetAll(ctx, archivedKey(p.cfg.Name)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read archived proxies: %w", err)
+	}
+	var out []Proxy
+	for _, record := range records {
+		var proxy Proxy
+		if json.Unmarshal([]byte(record), &proxy) == nil {
+			out = append(out, proxy)
+		}
+	}
+	slices.SortFunc(out, compareLatency)
+	return out, nil
+}
+
+// firstLook is how long after it was taken out a proxy is looked at again.
+const firstLook = 5 * time.Minute
+
+// archivedDue returns at most n proxies of the archive that are to be looked at now, and notes that they are. The
+// intervals double: each look is twice as long after the taking out as the one before.
+func (p *Pool) archivedDue(ctx context.Context, now time.Time, n int) ([]Proxy, error) {
+	name := p.cfg.Name
+	taken, err := p.rdb.ZRangeWithScores(ctx, archiveKey(name), 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read archived proxies: %w", err)
+	}
+	dayAgo := strconv.FormatInt(now.Add(-24*time.Hour).UnixMilli(), 10)
+	if err := p.rdb.ZRemRangeByScore(ctx, lookedKey(name), "-inf", dayAgo).Err(); err != nil {
+		return nil, fmt.Errorf("forget old looks: %w", err)
+	}
+	looks, err := p.rdb.ZRangeWithScores(ctx, lookedKey(name), 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read when proxies were looked at: %w", err)
+	}
+	looked := make(map[string]int64, len(looks))
+	for _, z := range looks {
+		looked[z.Member.(string)] = int64(z.Score)
+	}
+	var ids []string
+	for _, z := range taken {
+		id, out := z.Member.(string), int64(z.Score)
+		last := max(looked[id], out)
+		if age := now.UnixMilli() - out; age < 24*time.Hour.Milliseconds() && now.UnixMilli()-last >= max(firstLook.Milliseconds(), last-out) && len(ids) < n {
+			ids = append(ids, id)
+		}
+	}
+	var due []Proxy
+	for chunk := range slices.Chunk(ids, 500) {
+		records, err := p.rdb.HMGet(ctx, archivedKey(name), chunk...).Result()
+		if err != nil {
+			return nil, fmt.Errorf("read archived proxies: %w", err)
+		}
+		marks := make([]redis.Z, len(chunk))
+		for i, id := range chunk {
+			marks[i] = redis.Z{Score: float64(now.UnixMilli()), Member: id}
+			var proxy Proxy
+			if text, ok := records[i].(string); ok && json.Unmarshal([]byte(text), &proxy) == nil {
+				due = append(due, proxy)
+			}
+		}
+		if err := p.rdb.ZAdd(ctx, lookedKey(name), marks...).Err(); err != nil {
+			return nil, fmt.Errorf("note a look: %w", err)
+		}
+	}
+	return due, nil
+}
