@@ -1,0 +1,351 @@
+package sink
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"muster/tasks/facttest"
+)
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"sqlite:records.db":               "",
+		"sqlite:/x/records.db":            "",
+		"postgres://me@db.example/app":    "",
+		"postgresql:///app":               "",
+		"https://hook.example/in?t=1":     "",
+		"sqlite:":                         "name a file",
+		"sqlite:x?mode=memory":            "name a file",
+		"records.db":                      "no scheme",
+		"mysql://x":                       "no such kind",
+		"http:///x":                       "no host",
+		"postgres://me:hush@db/app":       "a password does not belong",
+		"postgres://db/app?password=hush": "a password does not belong",
+		"https://me:hush@hook.example/":   "a password does not belong",
+		"postgres://%zz":                  "not a URL",
+	} {
+		err := Check(address)
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%s: got %v", address, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: got %v, want %q", address, err, want)
+		case err != nil && strings.Contains(err.Error(), "hush"):
+			t.Errorf("%s: the error repeats the password: %v", address, err)
+		}
+	}
+}
+
+func record(key, data, change, diff string) Record {
+	r := Record{Site: "shop.example", Job: "j1", Type: "item", Key: key, URL: "http://shop.example/" + key, Data: json.RawMessage(data), Change: change, At: time.Unix(1_700_000_000, 0)}
+	if diff != "" {
+		r.Diff = json.RawMessage(diff)
+	}
+	return r
+}
+
+// holds runs what every database must do with records.
+func holds(t *testing.T, open func() (Sink, error), db *sql.DB) {
+	t.Helper()
+	ctx := t.Context()
+	one := func(query string) string {
+		t.Helper()
+		var got sql.NullString
+		if err := db.QueryRowContext(ctx, query).Scan(&got); err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		return got.String
+	}
+	s, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var many []Record
+	for i := range 250 {
+		many = append(many, record(fmt.Sprint("k", i), fmt.Sprintf(`{"n":%d}`, i), "new", ""))
+	}
+	many = append(many, record("k0", `{"n":0,"again":true}`, "new", ""), record("odd", `{"text":"a\u0000b \\u0000 'é'"}`, "new", ""), record(strings.Repeat("é", 2000), `{}`, "new", ""))
+	for range 2 { // a crash made them be given twice
+		if err := s.Put(ctx, many); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := one(`SELECT COUNT(*) FROM muster_records`); got != "252" {
+		t.Errorf("got %s records, want 252", got)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = open(); err != nil { // the tables are there
+		t.Fatal(err)
+	}
+	defer s.Close()
+	later := record("k1", `{"n":7}`, "changed", `{"n":[1,7]}`)
+	later.Job, later.At = "j2", later.At.Add(time.Hour)
+	same := record("k2", `{"n":2}`, "unchanged", "")
+	same.Job, same.At = "j2", later.At
+	gone := record("k3", `{"n":3}`, "gone", "")
+	gone.Job, gone.At = "j2", later.At
+	if err := s.Put(ctx, []Record{later, same, gone}); err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string]string{
+		`SELECT diff FROM muster_changes WHERE record_key = 'k1' AND job = 'j2'`:                                        `[1,7]`,
+		`SELECT COUNT(*) FROM muster_changes WHERE record_key = 'k2'`:                                                   "1",
+		`SELECT COUNT(*) FROM muster_records WHERE gone_at IS NOT NULL`:                                                 "1",
+		`SELECT COUNT(*) FROM muster_records WHERE record_key IN ('k1','k2') AND last_seen > first_seen AND job = 'j2'`: "2",
+		`SELECT COUNT(*) FROM muster_records WHERE record_key = 'k2' AND changed_at = first_seen`:                       "1",
+		`SELECT data FROM muster_records WHERE record_key = 'k0'`:                                                       `"again"`,
+	} {
+		if got := strings.ReplaceAll(one(query), " ", ""); !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q", query, got, want)
+		}
+	}
+}
+
+func TestSQLite(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a ?b", "records.db")
+	open := func() (Sink, error) { return openSQLite(t.Context(), path) }
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, open, mustOpen(t, path))
+
+	// One that is locked fails, and takes the records once it is free.
+	db := mustOpen(t, path)
+	if _, err := db.Exec("BEGIN EXCLUSIVE"); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = openSQLite(t.Context(), path); err == nil {
+		err = s.Put(t.Context(), []Record{record("locked", "{}", "new", "")})
+	}
+	if err == nil || !strings.Contains(err.Error(), "locked") {
+		t.Errorf("got %v, want that it is locked", err)
+	}
+	if _, err := db.Exec("ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	if s != nil {
+		if err := s.Put(t.Context(), []Record{record("locked", "{}", "new", "")}); err != nil {
+			t.Error(err)
+		}
+		_ = s.Close()
+	}
+	// Tables of a program that is yet to come are left alone.
+	if _, err := db.Exec("INSERT INTO muster_migrations VALUES (99)"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(); err == nil || !strings.Contains(err.Error(), "version 99") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func mustOpen(t *testing.T, path string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+strings.ReplaceAll(strings.ReplaceAll(path, " ", "%20"), "?", "%3f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// postgres starts a PostgreSQL of the test's own and returns its address.
+func postgres(t *testing.T) string {
+	t.Helper()
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
+	if len(found) == 0 {
+		t.Skip("no PostgreSQL in /usr/lib/postgresql: its sink is NOT TESTED here")
+	}
+	bin := filepath.Dir(found[len(found)-1])
+	dir, err := os.MkdirTemp("", "muster-pg-") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	as := &syscall.SysProcAttr{}
+	name := "postgres"
+	if os.Getuid() == 0 { // PostgreSQL does not run as root
+		u, err := user.Lookup("postgres")
+		if err != nil {
+			if u, err = user.Lookup("nobody"); err != nil {
+				t.Skip("root, and no other user to run PostgreSQL as: its sink is NOT TESTED here")
+			}
+		}
+		var uid, gid int
+		_, _ = fmt.Sscan(u.Uid+" "+u.Gid, &uid, &gid)
+		as.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		if err := os.Chown(dir, uid, gid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data := filepath.Join(dir, "data")
+	cmd := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", name, "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8")
+	cmd.SysProcAttr, cmd.Dir = as, dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("initdb: %v\n%s", err, out)
+	}
+	server := exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off")
+	server.SysProcAttr, server.Dir = as, dir
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Signal(syscall.SIGQUIT)
+		_ = server.Wait()
+	})
+	return "postgres:///postgres?user=" + name + "&host=" + dir
+}
+
+func TestPostgres(t *testing.T) {
+	t.Parallel()
+	address := postgres(t)
+	db, err := sql.Open("pgx", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	facttest.Eventually(t, "PostgreSQL answers", func() bool { return db.Ping() == nil })
+
+	// All who come first at once find the tables made once.
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			s, err := Open(t.Context(), address, Options{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_ = s.Close()
+		})
+	}
+	wg.Wait()
+	holds(t, func() (Sink, error) { return Open(t.Context(), address, Options{}) }, db)
+}
+
+func TestPostgresGone(t *testing.T) {
+	t.Parallel()
+	_, err := Open(t.Context(), "postgres://me@127.0.0.1:1/app?sslmode=disable", Options{})
+	if err == nil || !strings.Contains(err.Error(), "postgres://127.0.0.1:1/app") {
+		t.Errorf("got %v, want which could not be reached", err)
+	}
+}
+
+// hook is the other side of a webhook.
+type hook struct {
+	*httptest.Server
+	mu      sync.Mutex // guards the fields below
+	answers []int      // to the first requests
+	ids     []string
+	got     []hookBody
+	bad     []string
+}
+
+func newHook(t *testing.T, secret string, answers ...int) *hook {
+	t.Helper()
+	h := &hook{answers: answers}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.ids = append(h.ids, r.Header.Get("Idempotency-Key"))
+		if sig := r.Header.Get("Muster-Signature"); secret != "" {
+			stamp, v1, _ := strings.Cut(strings.TrimPrefix(sig, "t="), ",v1=")
+			if v1 != Sign([]byte(secret), stamp, body) {
+				h.bad = append(h.bad, sig)
+			}
+		} else if sig != "" {
+			h.bad = append(h.bad, sig)
+		}
+		if len(h.answers) > 0 {
+			code := h.answers[0]
+			h.answers = h.answers[1:]
+			if code/100 != 2 {
+				http.Redirect(w, r, "/elsewhere", code)
+				return
+			}
+		}
+		var b hookBody
+		if err := json.Unmarshal(body, &b); err != nil {
+			h.bad = append(h.bad, err.Error())
+		}
+		h.got = append(h.got, b)
+	}))
+	t.Cleanup(h.Close)
+	return h
+}
+
+func TestWebhook(t *testing.T) {
+	t.Parallel()
+	h := newHook(t, "s3cret", 503, 429)
+	s := newWebhook(h.URL+"/in?token=hush", "s3cret")
+	s.base = time.Millisecond
+	var many []Record
+	for i := range 150 {
+		many = append(many, record(fmt.Sprint("k", i), `{"a":"<b>"}`, "new", ""))
+	}
+	many[3].Change, many[3].Diff = "changed", json.RawMessage(`{"a":[1,2]}`)
+	if err := s.Put(t.Context(), many); err != nil {
+		t.Fatal(err)
+	}
+	if len(h.bad) > 0 || len(h.got) != 2 || len(h.got[0].Records) != 100 || len(h.got[1].Records) != 50 {
+		t.Fatalf("got %d batches, wrong %v", len(h.got), h.bad)
+	}
+	if r := h.got[0].Records[3]; h.got[0].Site != "shop.example" || r.Key != "k3" || r.Change != "changed" || string(r.Diff) != `{"a":[1,2]}` || string(r.Record) != `{"a":"<b>"}` {
+		t.Errorf("got %+v", r)
+	}
+	if len(h.ids) != 4 || h.ids[0] == "" || h.ids[0] != h.ids[1] || h.ids[1] != h.ids[2] || h.ids[3] == h.ids[0] {
+		t.Errorf("got ids %v, want one for a batch however often it is posted", h.ids)
+	}
+	if strings.Contains(s.Name(), "hush") {
+		t.Error("the name holds the token")
+	}
+}
+
+func TestWebhookGivesUp(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answers []int
+		tries   int
+	}{
+		"away":     {[]int{500, 502, 503, 504, 500}, hookTries},
+		"refused":  {[]int{410}, 1},
+		"redirect": {[]int{302}, 1},
+	} {
+		h := newHook(t, "", c.answers...)
+		s := newWebhook(h.URL+"/in?token=hush", "")
+		s.base = time.Millisecond
+		err := s.Put(context.Background(), []Record{record("k", `{}`, "new", "")})
+		if err == nil || strings.Contains(err.Error(), "hush") || len(h.ids) != c.tries || len(h.bad) > 0 {
+			t.Errorf("%s: got %v after %d tries, want an error after %d", name, err, len(h.ids), c.tries)
+		}
+		h.Close()
+		if err := s.Put(context.Background(), []Record{record("k", `{}`, "new", "")}); err == nil || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: got %v from one that is gone", name, err)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package sink
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// database is a sink in the tables of an SQL database:
+//
+//	muster_records   each record as it is now, by site, type and key
+//	muster_changes   what was new, changed or gone in which job, with the diffs
+//
+// They are made, and brought up to date, when it is opened.
+type database struct {
+	db   *sql.DB
+	name string
+	time func(time.Time) any // how the database wants a time
+	text func(string) string // what the database cannot hold, replaced; nil: it holds everything
+}
+
+// migrate applies the migrations that the database has not had, all in one
+// transaction, which begins by taking the lock, if there is one.
+func migrate(ctx context.Context, db *sql.DB, lock string, migrations []string) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
+	if lock != "" {
+		if _, err := tx.ExecContext(ctx, lock); err != nil {
+			return fmt.Errorf("lock migrations: %w", err)
+		}
+	}
+	if _, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS muster_migrations (version INTEGER PRIMARY KEY)`); err != nil {
+		return fmt.Errorf("prepare migrations: %w", err)
+	}
+	var newest int
+	if err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(version), 0) FROM muster_migrations`).Scan(&newest); err != nil {
+		return fmt.Errorf("read migrations: %w", err)
+	}
+	if newest > len(migrations) {
+		return fmt.Errorf("the tables are of version %d and this program knows %d; use the newer program", newest, len(migrations))
+	}
+	for i, statements := range migrations[newest:] {
+		for statement := range strings.SplitSeq(statements, ";\n") {
+			if strings.TrimSpace(statement) == "" {
+				continue
+			}
+			if _, err := tx.ExecContext(ctx, statement); err != nil {
+				return fmt.Errorf("migration %d: %w", newest+i+1, err)
+			}
+		}
+		if _, err := tx.ExecContext(ctx, `INSERT INTO muster_migrations (version) VALUES ($1)`, newest+i+1); err != nil {
+			return fmt.Errorf("note migration %d: %w", newest+i+1, err)
+		}
+	}
+	return tx.Commit()
+}
+
+const (
+	upsertRecord = `INSERT INTO muster_records (site, type, record_key, job, url, data, first_seen, last_seen, changed_at, gone_at) VALUES `
+	// What a crash made be given twice must not count as seen for the first
+	// time, or as changed, again: only the time of a real change is taken.
+	onKnownRecord = ` ON CONFLICT (site, type, record_key) DO UPDATE SET
+ job = excluded.job, url = excluded.url, data = excluded.data, last_seen = excluded.last_seen,
+ changed_at = COALESCE(excluded.changed_at, muster_records.changed_at), gone_at = excluded.gone_at`
+	insertChange  = `INSERT INTO muster_changes (site, type, record_key, job, change, diff, at) VALUES `
+	onKnownChange = ` ON CONFLICT (site, type, record_key, job) DO NOTHING`
+	rowsAtOnce    = 100
+)
+
+// Put implements Sink, in one transaction.
+func (d *database) Put(ctx context.Context, records []Record) error {
+	tx, err := d.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("write to %s: %w", d.name, err)
+	}
+	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
+	for part := range slices.Chunk(latest(records), rowsAtOnce) {
+		var rows, changes []any
+		for _, r := range part {
+			r = d.fitting(r)
+			at := d.time(r.At)
+			var changed, gone any
+			if r.Change != "unchanged" {
+				changed = at
+				var diff any
+				if r.Diff != nil {
+					diff = string(r.Diff)
+				}
+				changes = append(changes, r.Site, r.Type, r.Key, r.Job, r.Change, diff, at)
+			}
+			if r.Change == "gone" {
+				gone = at
+			}
+			rows = append(rows, r.Site, r.Type, r.Key, r.Job, r.URL, string(r.Data), at, at, changed, gone)
+		}
+		if err := insert(ctx, tx, upsertRecord, onKnownRecord, 10, rows); err != nil {
+			return fmt.Errorf("write to %s: %w", d.name, err)
+		}
+		if err := insert(ctx, tx, insertChange, onKnownChange, 7, changes); err != nil {
+			return fmt.Errorf("write to %s: %w", d.name, err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("write to %s: %w", d.name, err)
+	}
+	return nil
+}
+
+// insert inserts rows of so many columns by one statement.
+func insert(ctx context.Context, tx *sql.Tx, head, tail string, columns int, args []any) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	b.WriteString(head)
+	for i := range args {
+		switch {
+		case i%columns > 0:
+			b.WriteByte(',')
+		case i > 0:
+			b.WriteString("),(")
+		default:
+			b.WriteByte('(')
+		}
+		fmt.Fprintf(&b, "$%d", i+1)
+	}
+	b.WriteString(")" + tail)
+	_, err := tx.ExecContext(ctx, b.String(), args...)
+	return err
+}
+
+// Name implements Sink.
+func (d *database) Name() string { return d.name }
+
+// Close implements Sink.
+func (d *database) Close() error {
+	if err := d.db.Close(); err != nil {
+		return fmt.Errorf("close %s: %w", d.name, err)
+	}
+	return nil
+}
+
+// maxKey is how long a key may be for PostgreSQL to index it.
+const maxKey = 1024
+
+// fitting is a record as the database can hold it.
+func (d *database) fitting(r Record) Record {
+	if d.text != nil {
+		r.Key, r.URL = d.text(r.Key), d.text(r.URL)
+		r.Data, r.Diff = noNUL(r.Data), noNUL(r.Diff)
+	}
+	if len(r.Key) > maxKey {
+		sum := sha256.Sum256([]byte(r.Key))
+		r.Key = strings.ToValidUTF8(r.Key[:maxKey-100], "") + "#" + hex.EncodeToString(sum[:])
+	}
+	return r
+}
+
+// noNUL replaces the escaped NULs of a JSON text, which PostgreSQL refuses.
+func noNUL(data []byte) []byte {
+	if !bytes.Contains(data, []byte(`\u0000`)) {
+		return data
+	}
+	out := make([]byte, 0, len(data))
+	for i := 0; i < len(data); i++ {
+		if data[i] != '\\' {
+			out = append(out, data[i])
+			continue
+		}
+		if bytes.HasPrefix(data[i:], []byte(`\u0000`)) {
+			out = append(out, `\ufffd`...)
+			i += 5
+			continue
+		}
+		out = append(out, data[i:min(i+2, len(data))]...) // an escape, be it of a backslash
+		i++
+	}
+	return out
+}

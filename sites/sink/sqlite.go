@@ -1,0 +1,47 @@
+package sink
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver: SQLite without cgo
+)
+
+var sqliteMigrations = []string{`
+CREATE TABLE muster_records (
+ site TEXT NOT NULL, type TEXT NOT NULL, record_key TEXT NOT NULL, job TEXT NOT NULL, url TEXT NOT NULL,
+ data TEXT NOT NULL, first_seen TEXT NOT NULL, last_seen TEXT NOT NULL, changed_at TEXT, gone_at TEXT,
+ PRIMARY KEY (site, type, record_key)) WITHOUT ROWID;
+CREATE TABLE muster_changes (
+ site TEXT NOT NULL, type TEXT NOT NULL, record_key TEXT NOT NULL, job TEXT NOT NULL, change TEXT NOT NULL,
+ diff TEXT, at TEXT NOT NULL,
+ PRIMARY KEY (site, type, record_key, job)) WITHOUT ROWID;
+`}
+
+// openSQLite opens a database file. Another program may read it meanwhile;
+// one that writes is waited for, for five seconds.
+func openSQLite(ctx context.Context, path string) (Sink, error) {
+	name := "sqlite:" + path
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("make the folder of %s: %w", name, err)
+	}
+	u := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: url.Values{
+		"_pragma": {"busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)"},
+		"_txlock": {"immediate"},
+	}.Encode()}
+	db, err := sql.Open("sqlite", u.String())
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	db.SetMaxOpenConns(1)
+	if err := migrate(ctx, db, "", sqliteMigrations); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", name, err), db.Close())
+	}
+	return &database{db: db, name: name, time: func(t time.Time) any { return t.UTC().Format("2006-01-02T15:04:05.000Z") }}, nil
+}
