@@ -1,0 +1,411 @@
+// Package ledger remembers what the records of a site were like, and so tells
+// which are new, changed, unchanged or gone.
+//
+// A book is a file of one type of record: what each was in the last job that
+// had it, since when, and its last changes. While a job runs the book is only
+// read; Roll makes the next one of it when the job has ended, as a whole or
+// not at all.
+package ledger
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Change is what became of a record since the job before.
+type Change string
+
+// The changes.
+const (
+	New       Change = "new"
+	Changed   Change = "changed"
+	Unchanged Change = "unchanged"
+	Gone      Change = "gone" // not there any more, after a job that had everything
+)
+
+const (
+	maxHistory = 10 // changes that are kept of a record
+	maxMissed  = 5  // complete jobs after which a record that is gone is forgotten
+)
+
+// Entry is a record as the book knows it. Times are unix seconds.
+type Entry struct {
+	Key     string          `json:"key"`
+	First   int64           `json:"first"`             // when it was first seen
+	Last    int64           `json:"last"`              // and last
+	Missed  int             `json:"missed,omitempty"`  // complete jobs in a row that did not have it
+	History []Step          `json:"history,omitempty"` // its last changes, the newest last
+	Record  json.RawMessage `json:"record"`
+}
+
+// Step is one change of a record: of each field that changed, what it was and
+// what it is.
+type Step struct {
+	At     int64                         `json:"at"`
+	Fields map[string][2]json.RawMessage `json:"fields"`
+}
+
+// head is the first line of a book.
+type head struct {
+	Ledger int    `json:"ledger"` // the version of the format
+	Run    string `json:"run"`    // the job that was rolled in last
+}
+
+const format = 1
+
+// Book is the ledger of one type of record, open for reading. It is for one
+// goroutine. Close it.
+type Book struct {
+	path  string
+	f     *os.File // nil: there is none yet
+	run   string
+	index map[[16]byte]place
+}
+
+// place is where an entry stands, and the fingerprint of its record.
+type place struct {
+	at    int64
+	size  int32
+	gone  bool
+	print uint64
+}
+
+func keyID(key string) (id [16]byte) {
+	sum := sha256.Sum256([]byte(key))
+	copy(id[:], sum[:])
+	return id
+}
+
+// Open opens a book. One that is not there is empty.
+func Open(path string) (*Book, error) {
+	b := &Book{path: path, index: map[[16]byte]place{}}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return b, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open ledger: %w", err)
+	}
+	b.f = f
+	if err := b.load(); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w; move it away to begin anew", path, err), f.Close())
+	}
+	return b, nil
+}
+
+func (b *Book) load() error {
+	var at int64
+	for line, err := range lines(b.f) {
+		if err != nil {
+			return err
+		}
+		if at == 0 {
+			var h head
+			if err := json.Unmarshal(line, &h); err != nil || h.Ledger != format {
+				return fmt.Errorf("no ledger of version %d", format)
+			}
+			b.run = h.Run
+		} else {
+			var e Entry
+			if err := json.Unmarshal(line, &e); err != nil {
+				return fmt.Errorf("byte %d: %w", at, err)
+			}
+			print, err := fingerprint(e.Record)
+			if err != nil {
+				return fmt.Errorf("byte %d: %w", at, err)
+			}
+			b.index[keyID(e.Key)] = place{at: at, size: int32(len(line)), gone: e.Missed > 0, print: print}
+		}
+		at += int64(len(line)) + 1
+	}
+	return nil
+}
+
+// Len is the number of records that the book has.
+func (b *Book) Len() int { return len(b.index) }
+
+// Run is the job that was rolled in last, or "".
+func (b *Book) Run() string { return b.run }
+
+// Close closes the book.
+func (b *Book) Close() error {
+	if b.f == nil {
+		return nil
+	}
+	if err := b.f.Close(); err != nil {
+		return fmt.Errorf("close %s: %w", b.path, err)
+	}
+	return nil
+}
+
+func (b *Book) entry(p place) (Entry, error) {
+	line := make([]byte, p.size)
+	var e Entry
+	if _, err := b.f.ReadAt(line, p.at); err != nil {
+		return e, fmt.Errorf("read %s: %w", b.path, err)
+	}
+	if err := json.Unmarshal(line, &e); err != nil {
+		return e, fmt.Errorf("read %s: byte %d: %w", b.path, p.at, err)
+	}
+	return e, nil
+}
+
+// Compare tells what became of a record, and for a changed one the fields
+// that differ, each with what it was and what it is; one that is not there is
+// null. Fields whose names begin with _ say how a record was found and do not
+// count.
+func (b *Book) Compare(key string, record []byte) (Change, map[string][2]json.RawMessage, error) {
+	p, ok := b.index[keyID(key)]
+	if !ok || p.gone {
+		return New, nil, nil
+	}
+	print, err := fingerprint(record)
+	if err != nil {
+		return "", nil, fmt.Errorf("record %s: %w", key, err)
+	}
+	if print == p.print {
+		return Unchanged, nil, nil
+	}
+	e, err := b.entry(p)
+	if err != nil {
+		return "", nil, err
+	}
+	diff, err := differ(e.Record, record)
+	if err != nil {
+		return "", nil, fmt.Errorf("record %s: %w", key, err)
+	}
+	if len(diff) == 0 {
+		return Unchanged, nil, nil
+	}
+	return Changed, diff, nil
+}
+
+// fields decodes what counts of a record.
+func fields(record []byte) (map[string]json.RawMessage, error) {
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(record, &m); err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(m, func(name string, _ json.RawMessage) bool { return strings.HasPrefix(name, "_") })
+	return m, nil
+}
+
+func fingerprint(record []byte) (uint64, error) {
+	m, err := fields(record)
+	if err != nil {
+		return 0, err
+	}
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		fmt.Fprintf(h, "%d %s%d ", len(name), name, len(m[name]))
+		h.Write(m[name])
+	}
+	return binary.BigEndian.Uint64(h.Sum(nil)), nil
+}
+
+func differ(was, is []byte) (map[string][2]json.RawMessage, error) {
+	old, err := fields(was)
+	if err != nil {
+		return nil, err
+	}
+	now, err := fields(is)
+	if err != nil {
+		return nil, err
+	}
+	diff := map[string][2]json.RawMessage{}
+	null := json.RawMessage("null")
+	for name, v := range now {
+		o, ok := old[name]
+		if !ok {
+			o = null
+		}
+		if !bytes.Equal(o, v) {
+			diff[name] = [2]json.RawMessage{o, v}
+		}
+	}
+	for name, o := range old {
+		if _, ok := now[name]; !ok && !bytes.Equal(o, null) {
+			diff[name] = [2]json.RawMessage{o, null}
+		}
+	}
+	return diff, nil
+}
+
+// Turn is a job to roll into a book.
+type Turn struct {
+	Run      string    // the job
+	At       time.Time // when it ended
+	Records  string    // its JSONL file of this type
+	Complete bool      // it had everything: what it does not have is gone
+}
+
+// Roll makes of a book and the records of a job the book of the next job. It
+// calls gone for each record that is missing now and was not before. Rolled in
+// again, as after a crash, a job changes nothing; gone is called again.
+func Roll(path string, t Turn, gone func(Entry) error) (err error) {
+	b, err := Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("make the folder of %s: %w", path, err)
+	}
+	in, err := os.Open(t.Records)
+	if err != nil {
+		return fmt.Errorf("open records: %w", err)
+	}
+	defer in.Close()
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".ledger-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, tmp.Close(), os.Remove(tmp.Name()))
+		}
+	}()
+	w := bufio.NewWriterSize(tmp, 256<<10)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(head{format, t.Run}); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	met := make(map[[16]byte]struct{}, len(b.index))
+	for line, lerr := range lines(in) {
+		if lerr != nil {
+			return fmt.Errorf("read %s: %w", t.Records, lerr)
+		}
+		var r struct {
+			Key string `json:"_key"`
+		}
+		if err := json.Unmarshal(line, &r); err != nil {
+			return fmt.Errorf("read %s: %w", t.Records, err)
+		}
+		id := keyID(r.Key)
+		if _, again := met[id]; again || r.Key == "" {
+			continue
+		}
+		met[id] = struct{}{}
+		e, err := b.next(r.Key, line, t)
+		if err != nil {
+			return err
+		}
+		if err := enc.Encode(e); err != nil {
+			return fmt.Errorf("write %s: %w", path, err)
+		}
+	}
+	if err := b.missing(met, t, enc, gone); err != nil {
+		return err
+	}
+	if err := errors.Join(w.Flush(), tmp.Sync()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := tmp.Close(); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// next is the entry of a record that the job has.
+func (b *Book) next(key string, record []byte, t Turn) (Entry, error) {
+	at := t.At.Unix()
+	e := Entry{Key: key, First: at, Last: at, Record: slices.Clone(record)}
+	p, ok := b.index[keyID(key)]
+	if !ok {
+		return e, nil
+	}
+	old, err := b.entry(p)
+	if err != nil {
+		return e, err
+	}
+	e.First, e.History = old.First, old.History
+	diff, err := differ(old.Record, record)
+	if err != nil {
+		return e, fmt.Errorf("record %s: %w", key, err)
+	}
+	if len(diff) > 0 {
+		e.History = append(e.History, Step{At: at, Fields: diff})
+		e.History = e.History[max(len(e.History)-maxHistory, 0):]
+	}
+	return e, nil
+}
+
+// missing writes the entries of records that the job does not have.
+func (b *Book) missing(met map[[16]byte]struct{}, t Turn, enc *json.Encoder, gone func(Entry) error) error {
+	var rest []place
+	for id, p := range b.index {
+		if _, ok := met[id]; !ok {
+			rest = append(rest, p)
+		}
+	}
+	slices.SortFunc(rest, func(a, b place) int { return int(a.at/2 - b.at/2) })
+	for _, p := range rest {
+		e, err := b.entry(p)
+		if err != nil {
+			return err
+		}
+		if t.Complete && b.run != t.Run {
+			e.Missed++
+		}
+		if e.Missed == 1 && t.Complete {
+			if err := gone(e); err != nil {
+				return err
+			}
+		}
+		if e.Missed > maxMissed {
+			continue
+		}
+		if err := enc.Encode(e); err != nil {
+			return fmt.Errorf("write %s: %w", b.path, err)
+		}
+	}
+	return nil
+}
+
+// lines yields the lines of r without their ends; each is valid until the
+// next. A last line without an end is not whole and left out.
+func lines(r io.Reader) func(yield func([]byte, error) bool) {
+	return func(yield func([]byte, error) bool) {
+		br := bufio.NewReaderSize(r, 256<<10)
+		for {
+			line, err := br.ReadBytes('\n')
+			if err == io.EOF {
+				return
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(line[:len(line)-1], nil) {
+				return
+			}
+		}
+	}
+}
+
+// Show returns what the book knows of a record, and whether it knows it.
+func (b *Book) Show(key string) (Entry, bool, error) {
+	p, ok := b.index[keyID(key)]
+	if !ok {
+		return Entry{}, false, nil
+	}
+	e, err := b.entry(p)
+	return e, true, err
+}

@@ -1,0 +1,151 @@
+package ledger
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// site is a site whose records a test rolls in, job by job.
+type site struct {
+	t    *testing.T
+	path string
+	gone []string
+	runs int
+}
+
+func newSite(t *testing.T) *site {
+	return &site{t: t, path: filepath.Join(t.TempDir(), "ledger", "item.ledger")}
+}
+
+func (s *site) roll(run string, complete bool, records ...string) {
+	s.t.Helper()
+	file := filepath.Join(s.t.TempDir(), "item.jsonl")
+	if err := os.WriteFile(file, []byte(strings.Join(append(records, ""), "\n")), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	s.runs++
+	s.gone = nil
+	if err := Roll(s.path, Turn{Run: run, At: time.Unix(int64(s.runs)*1000, 0), Records: file, Complete: complete},
+		func(e Entry) error { s.gone = append(s.gone, e.Key); return nil }); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) compare(key, record string) string {
+	s.t.Helper()
+	b := s.open()
+	defer b.Close()
+	change, diff, err := b.Compare(key, []byte(record))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	text := string(change)
+	for name, d := range diff {
+		text += fmt.Sprintf(" %s %s→%s", name, d[0], d[1])
+	}
+	return text
+}
+
+func (s *site) open() *Book {
+	s.t.Helper()
+	b, err := Open(s.path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return b
+}
+
+func (s *site) show(key string) Entry {
+	s.t.Helper()
+	b := s.open()
+	defer b.Close()
+	e, ok, err := b.Show(key)
+	if err != nil || !ok {
+		s.t.Fatalf("%s: got %v, %v", key, ok, err)
+	}
+	return e
+}
+
+func rec(key string, price int) string {
+	return fmt.Sprintf(`{"_type":"item","_key":%q,"_url":"http://x/%d","name":"a","price":%d}`, key, price, price)
+}
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	if got := s.compare("a", rec("a", 1)); got != "new" {
+		t.Errorf("got %s", got)
+	}
+	s.roll("j1", true, rec("a", 1), rec("b", 1), rec("c", 1), rec("a", 9))
+	for record, want := range map[string]string{
+		`{"_url":"other","price":1,"name":"a"}`: "unchanged",
+		`{"name":"a","price":2}`:                "changed price 1→2",
+		`{"name":"a"}`:                          "changed price 1→null",
+		`{"name":"a","price":1,"more":null}`:    "unchanged",
+		`{"name":"a","price":1,"more":[1]}`:     "changed more null→[1]",
+	} {
+		if got := s.compare("a", record); got != want {
+			t.Errorf("%s: got %s, want %s", record, got, want)
+		}
+	}
+	s.roll("j2", false, rec("a", 2)) // it did not have everything: nothing is gone
+	if len(s.gone) > 0 || s.compare("b", rec("b", 1)) != "unchanged" {
+		t.Errorf("gone %v after an incomplete job", s.gone)
+	}
+	s.roll("j3", true, rec("a", 3), rec("d", 1))
+	if fmt.Sprint(s.gone) != "[b c]" {
+		t.Errorf("got gone %v, want b and c", s.gone)
+	}
+	s.roll("j3", true, rec("a", 3), rec("d", 1)) // after a crash
+	if fmt.Sprint(s.gone) != "[b c]" {
+		t.Errorf("the second time got gone %v", s.gone)
+	}
+	s.roll("j4", true, rec("a", 3), rec("d", 1))
+	if len(s.gone) > 0 {
+		t.Errorf("gone again: %v", s.gone)
+	}
+	if got := s.compare("b", rec("b", 1)); got != "new" {
+		t.Errorf("one that is back: got %s, want new", got)
+	}
+	e := s.show("a")
+	if e.First != 1000 || e.Last != 5000 || len(e.History) != 2 || string(e.History[1].Fields["price"][1]) != "3" || e.History[0].At != 2000 {
+		t.Errorf("got %+v", e)
+	}
+	for i := range maxMissed + 2 {
+		s.roll(fmt.Sprint("k", i), true, rec("a", 3))
+	}
+	b := s.open()
+	defer b.Close()
+	if b.Len() != 1 {
+		t.Errorf("%d records are known, want those forgotten that are gone for long", b.Len())
+	}
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for i := range 15 {
+		s.roll(fmt.Sprint("j", i), true, rec("a", i))
+	}
+	e := s.show("a")
+	if len(e.History) != maxHistory || string(e.History[9].Fields["price"][1]) != "14" || string(e.History[0].Fields["price"][0]) != "4" {
+		t.Errorf("got %d steps: %+v", len(e.History), e.History)
+	}
+}
+
+func TestOpenBroken(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"x\n", `{"ledger":2,"run":"j"}` + "\n", `{"ledger":1,"run":"j"}` + "\n{\n"} {
+		path := filepath.Join(t.TempDir(), "x")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "move it away") {
+			t.Errorf("%q: got %v", text, err)
+		}
+	}
+}
