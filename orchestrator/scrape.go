@@ -16,23 +16,25 @@ import (
 
 // ScrapeOptions say how a site is scraped this time.
 type ScrapeOptions struct {
-	Limit   int    // of detail pages; 0 for none
-	BaseURL string // in place of the definition's; "" for that
-	CSV     bool   // write the records as CSV too, at the end
-	Resume  string // the id of a job that goes on, with those options that it had
+	Limit   int      // of detail pages; 0 for none
+	BaseURL string   // in place of the definition's; "" for that
+	CSV     bool     // write the records as CSV too, at the end
+	Sinks   []string // of records, beside the files; nil for those of the settings
+	Resume  string   // the id of a job that goes on, with those options that it had
 }
 
 // Scraped is what became of the scrape of one site.
 type Scraped struct {
-	Site    string   `json:"site"`
-	JobID   string   `json:"job_id"`
-	Status  string   `json:"status"` // COMPLETE, INCOMPLETE, FAILED, or INTERRUPTED when only the wait has ended
-	Pages   int      `json:"pages"`
-	Records int      `json:"records"`
-	Errors  int      `json:"errors"` // pages that were given up
-	Files   []string `json:"files"`
-	Seconds float64  `json:"seconds"`
-	Error   string   `json:"error,omitempty"`
+	Site    string        `json:"site"`
+	JobID   string        `json:"job_id"`
+	Status  string        `json:"status"` // COMPLETE, INCOMPLETE, FAILED, or INTERRUPTED when only the wait has ended
+	Pages   int           `json:"pages"`
+	Records int           `json:"records"`
+	Errors  int           `json:"errors"`  // pages that were given up
+	Changes sites.Changes `json:"changes"` // since the last job of the site
+	Files   []string      `json:"files"`
+	Seconds float64       `json:"seconds"`
+	Error   string        `json:"error,omitempty"`
 }
 
 // SiteNames returns the sites of a round: those of the settings, or else all
@@ -68,7 +70,7 @@ func (o *Orchestrator) SendScrape(ctx context.Context, name string, opts ScrapeO
 
 func (o *Orchestrator) send(ctx context.Context, name string, opts ScrapeOptions) (*tasks.AsyncResult[sites.Summary], error) {
 	send := func() (*tasks.AsyncResult[sites.Summary], error) {
-		return o.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, BaseURL: opts.BaseURL, CSV: opts.CSV})
+		return o.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, BaseURL: opts.BaseURL, CSV: opts.CSV, Sinks: opts.Sinks})
 	}
 	if opts.Resume != "" {
 		send = func() (*tasks.AsyncResult[sites.Summary], error) { return o.Sites.Resume(ctx, opts.Resume) }
@@ -132,6 +134,9 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 			if p.Delayed > 0 {
 				shown.Note = strings.TrimPrefix(shown.Note+fmt.Sprintf(", %d waiting", p.Delayed), ", ")
 			}
+			if trouble := o.Sites.Trouble(ctx, run.ID()); trouble != "" {
+				shown.Note = "waits: " + trouble
+			}
 			return shown
 		},
 	})
@@ -140,6 +145,7 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 		return err
 	}
 	scraped.Status, scraped.Pages, scraped.Records, scraped.Errors, scraped.Files = summary.Status, summary.Pages, summary.Records, summary.Errors, summary.Files
+	scraped.Changes = summary.Changes
 	note := fmt.Sprintf("%d pages, %d records, %d errors", summary.Pages, summary.Records, summary.Errors)
 	if summary.Status != string(job.Complete) {
 		track.Fail(note)

@@ -42,6 +42,7 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 		return err
 	}
 	defer context.AfterFunc(opts.Hard, worker.Kill)()
+	system.Sites.StartWriting()
 	opts.Logger.Info("worker started", "worker", worker.Name())
 	return worker.Run(ctx)
 }

@@ -68,7 +68,6 @@ func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
 	if err := j.rdb.Set(ctx, collectedKey(j.id), stored, keep).Err(); err != nil {
 		return nil, fmt.Errorf("store what was collected: %w", err)
 	}
-	j.drain(ctx)
 	chunks := []Chunk{}
 	for part := range slices.Chunk(ids, chunkSize(j.def)) {
 		chunks = append(chunks, Chunk{Site: j.def.Site, IDs: part})
@@ -268,7 +267,6 @@ func (j *job) chunk(ctx context.Context, worker string, ids []string) (Counts, e
 		}
 	}
 	err := j.work(ctx, worker, slices.Clone(all), 1, grow)
-	j.drain(ctx)
 	if err != nil {
 		return Counts{}, err
 	}
@@ -284,12 +282,4 @@ func (j *job) chunk(ctx context.Context, worker string, ids []string) (Counts, e
 		}
 	}
 	return c, nil
-}
-
-// drain writes the records that are there, if this process may. A failure is
-// only told: the records stay in Redis, and aggregate insists.
-func (j *job) drain(ctx context.Context) {
-	if _, err := j.writer.Drain(ctx); err != nil && !errors.Is(err, errNotWriter) && ctx.Err() == nil {
-		j.log.Warn("records cannot be written now; they wait in Redis", "error", err)
-	}
 }

@@ -47,6 +47,7 @@ type job struct {
 	client *fetch.Client
 	writer *Writer
 	log    *slog.Logger
+	looked time.Time // when the writer last saw that the job is alive
 }
 
 // visit is a page to fetch: the payload of an item.
@@ -120,6 +121,9 @@ func (j *job) work(ctx context.Context, worker string, ids []string, parallel in
 		return fmt.Errorf("take over pages: %w", err)
 	}
 	for {
+		if err := j.pressed(ctx); err != nil {
+			return err
+		}
 		var soonest time.Time
 		open, worked := 0, false
 		for start := 0; start < len(ids); start += window {
@@ -172,6 +176,23 @@ func (j *job) work(ctx context.Context, worker string, ids []string, parallel in
 			return err
 		}
 	}
+}
+
+// maxUnwritten is how many records may wait in Redis for their writer before
+// no more pages are fetched.
+const maxUnwritten = 5000
+
+// pressed returns later while too many records wait to be written.
+func (j *job) pressed(ctx context.Context) error {
+	n, err := j.writer.out.Len(ctx)
+	if err != nil {
+		return fmt.Errorf("count records to write: %w", err)
+	}
+	if n < maxUnwritten {
+		return nil
+	}
+	j.log.Warn("no more pages are fetched until records are written", "waiting", n)
+	return later{time.Second}
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

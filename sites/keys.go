@@ -20,3 +20,22 @@ func writerKey(job string) string { return "muster:sites:" + job + ":writer" }
 // resumedKey is a string that is there when a job that resumes another has
 // put its failed pages back. It expires like the spec.
 func resumedKey(run string) string { return "muster:sites:" + run + ":resumed" }
+
+// writtenKey is a hash: type of record → how many of a job are in its file;
+// and trouble, why its writer cannot go on, if so. It expires like the spec.
+func writtenKey(job string) string { return "muster:sites:" + job + ":written" }
+
+// closingKey is a string: what aggregate counted, as JSON, for the writer to
+// close the job with. It expires like the spec.
+func closingKey(run string) string { return "muster:sites:" + run + ":closing" }
+
+// closedKey is a string: the Summary of a job whose files are closed, as JSON.
+// It expires like the spec.
+func closedKey(run string) string { return "muster:sites:" + run + ":closed" }
+
+// openKey is a set: the jobs that have records to write, or will have.
+const openKey = "muster:sites:open"
+
+// jobsKey is a sorted set: jobs by when they began, in unix milliseconds. What
+// is older than the keys of its job is removed.
+const jobsKey = "muster:sites:jobs"

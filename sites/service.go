@@ -28,6 +28,7 @@ import (
 
 	"muster/sites/definition"
 	"muster/sites/fetch"
+	"muster/sites/sink"
 	"muster/tasks"
 	"muster/tasks/workqueue"
 )
@@ -53,17 +54,26 @@ type Config struct {
 	Transport func(site *definition.Definition) http.RoundTripper // carries the requests to a site. Defaults to one without proxies.
 	NoProxy   error                                               // what Transport's error is when it has no proxy. Defaults to none.
 	Refused   func(*http.Response)                                // hears of an answer of Transport that is a refusal behind a good status. Defaults to nobody.
+	Sinks     []string                                            // addresses of sinks that records go to beside the files; see sink.Open. Defaults to none.
+	Secret    string                                              // signs what webhooks get. Defaults to none.
 	Logger    *slog.Logger                                        // Defaults to none.
 }
 
 // Service scrapes sites. It may be used by many goroutines. Close it.
 type Service struct {
 	cfg    Config
-	owner  string // names this process among the writers
+	owner  string                  // names this process among the writers
+	sees   func(dir string) string // the name of a folder for records, if it is here
 	robots fetch.RobotsCache
 
 	mu   sync.Mutex // guards jobs
 	jobs map[string]*job
+
+	ctx     context.Context // ends with the service
+	cancel  context.CancelFunc
+	writing sync.Once      // StartWriting
+	writers sync.WaitGroup // what StartWriting has started
+	kick    chan struct{}  // there may be a job with records to write
 }
 
 // NewService returns a Service.
@@ -78,6 +88,11 @@ func NewService(cfg Config) (*Service, error) {
 		}
 		cfg.Registry = r
 	}
+	for _, address := range cfg.Sinks {
+		if err := sink.Check(address); err != nil {
+			return nil, err
+		}
+	}
 	if cfg.OutDir == "" {
 		cfg.OutDir = "out"
 	}
@@ -89,11 +104,16 @@ func NewService(cfg Config) (*Service, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	host, _ := os.Hostname() // a name that is not unique costs nothing but a look into the files
-	return &Service{cfg: cfg, owner: fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano()), jobs: map[string]*job{}}, nil
+	s := &Service{cfg: cfg, owner: fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano()), jobs: map[string]*job{}, kick: make(chan struct{}, 1), sees: readHome}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
 }
 
-// Close closes the files that the service has open.
+// Close ends the writing of records and closes the files that the service has
+// open. What is not written waits in Redis.
 func (s *Service) Close() error {
+	s.cancel()
+	s.writers.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
@@ -118,25 +138,36 @@ func (s *Service) Progress(ctx context.Context, site, id string) (workqueue.Stat
 	return workqueue.New(s.cfg.Client.Redis(), queueName(site, id), workqueue.Config{}).Stats(ctx)
 }
 
+// Trouble is why the records of a job cannot be written right now, or "".
+func (s *Service) Trouble(ctx context.Context, id string) string {
+	_, trouble, _ := written(ctx, s.cfg.Client.Redis(), id) // only for show
+	return trouble
+}
+
 // ScrapeOptions change one scrape.
 type ScrapeOptions struct {
 	Limit   int    // at most so many detail pages, and records of a type from listing pages. Defaults to 0: no limit.
 	BaseURL string // a copy of the site to scrape instead. Defaults to the site's own base_url.
 	OutDir  string // Defaults to the service's.
 	CSV     bool   // also make a CSV file of each type of record at the end. Defaults to false.
+	// Sinks are addresses of sinks that the records go to beside the files.
+	// Defaults to the service's.
+	Sinks []string
 }
 
 // Request is the input of a scrape. It holds the whole definition, so that
 // workers need not have the same files as who sent it.
 type Request struct {
-	Site    string `json:"site"`
-	File    string `json:"file"`
-	YAML    string `json:"yaml"`
-	BaseURL string `json:"base_url,omitempty"`
-	Limit   int    `json:"limit,omitempty"`
-	CSV     bool   `json:"csv,omitempty"`
-	OutDir  string `json:"out_dir"`
-	Began   int64  `json:"began,omitempty"` // unix milliseconds; set when the job begins
+	Site    string   `json:"site"`
+	File    string   `json:"file"`
+	YAML    string   `json:"yaml"`
+	BaseURL string   `json:"base_url,omitempty"`
+	Limit   int      `json:"limit,omitempty"`
+	CSV     bool     `json:"csv,omitempty"`
+	OutDir  string   `json:"out_dir"`
+	Home    string   `json:"home,omitempty"` // the name of OutDir, for those who may or may not share it
+	Sinks   []string `json:"sinks,omitempty"`
+	Began   int64    `json:"began,omitempty"` // unix milliseconds; set when the job begins
 	// Resume is the job whose pages and records this one goes on with.
 	Resume string `json:"resume,omitempty"`
 }
@@ -179,7 +210,20 @@ func (s *Service) ScrapeDefinition(def *definition.Definition, o ScrapeOptions) 
 	if err != nil {
 		return tasks.Signature[Summary]{}, fmt.Errorf("output folder: %w", err)
 	}
-	req := Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir}
+	to := o.Sinks
+	if to == nil {
+		to = s.cfg.Sinks
+	}
+	for _, address := range to {
+		if err := sink.Check(address); err != nil {
+			return tasks.Signature[Summary]{}, err
+		}
+	}
+	home, err := homeOf(dir)
+	if err != nil {
+		return tasks.Signature[Summary]{}, err
+	}
+	req := Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to}
 	return signature(req, def), nil
 }
 
@@ -252,7 +296,7 @@ func (s *Service) Register(mux *tasks.Mux) {
 		chunks, err := j.collect(ctx, info.Key)
 		j.publish(ctx)
 		if err != nil {
-			return nil, verdict(err)
+			return nil, s.verdict(ctx, j, err)
 		}
 		total := 0
 		for _, c := range chunks {
@@ -269,7 +313,7 @@ func (s *Service) Register(mux *tasks.Mux) {
 		}
 		counts, err := j.chunk(ctx, info.Key, c.IDs)
 		j.publish(ctx)
-		return counts, verdict(err)
+		return counts, s.verdict(ctx, j, err)
 	})
 	tasks.Handle(mux, Aggregate, func(ctx context.Context, chunks []tasks.Outcome[Counts]) (Summary, error) {
 		tasks.PublishKey(ctx, "status", "AGGREGATING")
@@ -288,7 +332,10 @@ func (s *Service) Register(mux *tasks.Mux) {
 		}
 		sum, err := j.aggregate(ctx, counts, lost)
 		if err != nil {
-			return Summary{}, verdict(err)
+			return Summary{}, s.verdict(ctx, j, err)
+		}
+		if err := j.rdb.SRem(ctx, openKey, j.run).Err(); err != nil {
+			return Summary{}, fmt.Errorf("close job %s: %w", j.run, err)
 		}
 		tasks.PublishKey(ctx, "result_count", fmt.Sprint(sum.Records))
 		tasks.PublishKey(ctx, "error_count", fmt.Sprint(sum.Errors))
@@ -302,7 +349,11 @@ func (s *Service) Register(mux *tasks.Mux) {
 
 // publish writes the live numbers of the job.
 func (j *job) publish(ctx context.Context) {
-	if n := j.writer.total(); n > 0 {
+	if byType, _, err := written(ctx, j.rdb, j.id); err == nil && len(byType) > 0 {
+		n := 0
+		for _, of := range byType {
+			n += of
+		}
 		tasks.PublishKey(ctx, "result_count", fmt.Sprint(n))
 	}
 	if stats, err := j.queue.Stats(ctx); err == nil {
@@ -337,13 +388,46 @@ func (s *Service) begin(ctx context.Context, id string, req Request) (*job, erro
 	if err != nil {
 		return nil, fmt.Errorf("encode the job: %w", err)
 	}
-	if err := s.cfg.Client.Redis().SetNX(ctx, specKey(id), spec, keep).Err(); err != nil {
+	now := time.Now()
+	_, err = s.cfg.Client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.SetNX(ctx, specKey(id), spec, keep)
+		p.SAdd(ctx, openKey, id)
+		p.ZAddNX(ctx, jobsKey, redis.Z{Score: float64(now.UnixMilli()), Member: id})
+		p.ZRemRangeByScore(ctx, jobsKey, "-inf", fmt.Sprint(now.Add(-keep).UnixMilli()))
+		return nil
+	})
+	if err != nil {
 		return nil, fmt.Errorf("store job %s: %w", id, err)
 	}
 	return s.job(ctx, id)
 }
 
-// job returns a job that was begun by whichever process.
+// verdict turns the error of a job into what the task answers. A job that
+// ends with it has no more records.
+func (s *Service) verdict(ctx context.Context, j *job, err error) error {
+	if errors.Is(err, errNoStart) {
+		if rerr := j.rdb.SRem(ctx, openKey, j.run).Err(); rerr != nil {
+			return errors.Join(err, rerr)
+		}
+		s.forget(j)
+	}
+	return verdict(err)
+}
+
+// dead tells whether the workflow of a job is over.
+func (s *Service) dead(ctx context.Context, id string) (bool, error) {
+	status, err := tasks.Attach[Summary](s.cfg.Client, id).Status(ctx)
+	if errors.Is(err, tasks.ErrUnknown) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at job %s: %w", id, err)
+	}
+	return status != tasks.Pending && status != tasks.Started && status != tasks.Retry, nil
+}
+
+// job returns a job that was begun by whichever process, and sees that its
+// records are written, if they can be here.
 func (s *Service) job(ctx context.Context, id string) (*job, error) {
 	s.mu.Lock()
 	j, ok := s.jobs[id]
@@ -364,6 +448,11 @@ func (s *Service) job(ctx context.Context, id string) (*job, error) {
 		return other, nil
 	}
 	s.jobs[id] = j
+	s.StartWriting()
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
 	return j, nil
 }
 
@@ -401,7 +490,11 @@ func (s *Service) newJob(id string, req Request) (*job, error) {
 			Pacer:    pacer{rdb, turnName(def)},
 			Patience: min(max(4*def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
 		}),
-		writer: &Writer{rdb: rdb, owner: s.owner, job: id, dir: filepath.Join(req.OutDir, def.Site, id), out: q.Outputs()},
+		writer: &Writer{
+			rdb: rdb, owner: s.owner, site: def.Site, job: id, run: run, out: q.Outputs(),
+			root: req.OutDir, home: req.Home, sees: s.sees, dir: filepath.Join(req.OutDir, def.Site, id),
+			to: req.Sinks, opts: sink.Options{Dir: req.OutDir, Secret: s.cfg.Secret}, now: time.Now,
+		},
 	}, nil
 }
 

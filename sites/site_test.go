@@ -23,14 +23,16 @@ type shop struct {
 	faults         map[string][]string // by path: what goes wrong with its first requests
 	hang           chan struct{}       // closed: slow pages go on
 
-	mu    sync.Mutex // guards asked and given
-	asked map[string]int
-	given map[string]int
+	mu     sync.Mutex  // guards the fields below
+	prices map[int]int // of items that do not cost what they did
+	hidden map[int]bool
+	asked  map[string]int
+	given  map[string]int
 }
 
 func newShop(t *testing.T, lists, perList int) *shop {
 	t.Helper()
-	s := &shop{lists: lists, perList: perList, faults: map[string][]string{}, hang: make(chan struct{}), asked: map[string]int{}, given: map[string]int{}}
+	s := &shop{lists: lists, perList: perList, faults: map[string][]string{}, hang: make(chan struct{}), asked: map[string]int{}, given: map[string]int{}, prices: map[int]int{}, hidden: map[int]bool{}}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	return s
@@ -93,7 +95,13 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case scan(path, "/page/%d", &list) && list <= s.lists:
 		s.listing(w, list)
 	case scan(path, "/item/%d", &item) && item < s.lists*s.perList:
-		fmt.Fprintf(w, `<html><title>Item %d</title><body><h1 class=name>Item %d</h1><p class=price>€ 1.%03d,50</p><p>%s</p></body></html>`, item, item, item, strings.Repeat("words about the item ", 20))
+		s.mu.Lock()
+		price, ok := s.prices[item]
+		s.mu.Unlock()
+		if !ok {
+			price = item
+		}
+		fmt.Fprintf(w, `<html><title>Item %d</title><body><h1 class=name>Item %d</h1><p class=price>€ 1.%03d,50</p><p>%s</p></body></html>`, item, item, price, strings.Repeat("words about the item ", 20))
 	default:
 		http.NotFound(w, r)
 		return
@@ -111,6 +119,9 @@ func scan(s, format string, n *int) bool {
 func (s *shop) listing(w http.ResponseWriter, n int) {
 	fmt.Fprintf(w, `<html><title>Page %d</title><body><ul class=items>`, n)
 	for i := (n - 1) * s.perList; i < n*s.perList; i++ {
+		if s.isHidden(i) {
+			continue
+		}
 		fmt.Fprintf(w, `<li class=item><a href="/item/%d?utm_source=list">Item %d</a> <b>teaser of the item</b></li>`, i, i)
 	}
 	fmt.Fprint(w, `</ul>`)
@@ -118,6 +129,29 @@ func (s *shop) listing(w http.ResponseWriter, n int) {
 		fmt.Fprintf(w, `<a class=next href="/page/%d">next</a>`, n+1)
 	}
 	fmt.Fprint(w, `</body></html>`)
+}
+
+// price changes what an item costs.
+func (s *shop) price(item, price int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.prices[item] = price
+}
+
+// hide takes items, and no others, out of the lists.
+func (s *shop) hide(items ...int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.hidden)
+	for _, i := range items {
+		s.hidden[i] = true
+	}
+}
+
+func (s *shop) isHidden(item int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hidden[item]
 }
 
 func (s *shop) counts(path string) (asked, given int) {

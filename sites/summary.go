@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"muster/sites/fetch"
-	"muster/sites/sink"
 	"muster/tasks/workqueue"
 )
 
@@ -116,6 +115,7 @@ type Summary struct {
 	Status  string         `json:"status"`
 	Records int            `json:"records"`
 	ByType  map[string]int `json:"by_type"`
+	Changes Changes        `json:"changes"` // since the last job of the site
 	Files   []string       `json:"files"`
 	Failed  string         `json:"failed,omitempty"`  // the file with the pages that were not had
 	Missing []string       `json:"missing,omitempty"` // why it is incomplete: listing pages that were not had, limits
@@ -123,22 +123,49 @@ type Summary struct {
 	Counts
 }
 
-// aggregate writes what is left and adds everything up.
+// aggregate adds everything up and has the files closed, here or by whoever
+// sees them. While they cannot be, it returns later.
 func (j *job) aggregate(ctx context.Context, chunks []Counts, lost []string) (Summary, error) {
-	if _, err := j.writer.Drain(ctx); err != nil {
-		if errors.Is(err, errNotWriter) {
-			return Summary{}, later{100 * time.Millisecond}
-		}
+	sum, ok, err := j.closed(ctx)
+	if err != nil {
 		return Summary{}, err
 	}
-	sum := Summary{Site: j.def.Site, JobID: j.run, Status: StatusComplete}
-	stored, err := j.rdb.Get(ctx, collectedKey(j.id)).Bytes()
-	if err != nil {
-		return Summary{}, fmt.Errorf("read what was collected: %w", err)
+	if !ok {
+		if sum, err = j.sum(ctx, chunks, lost); err != nil {
+			return Summary{}, err
+		}
+		data, err := json.Marshal(sum)
+		if err != nil {
+			return Summary{}, fmt.Errorf("encode the summary: %w", err)
+		}
+		if err := j.rdb.Set(ctx, closingKey(j.run), data, keep).Err(); err != nil {
+			return Summary{}, fmt.Errorf("store the counts of job %s: %w", j.run, err)
+		}
+		switch sum, err = j.closeFiles(ctx, sum); {
+		case errors.Is(err, errNotWriter):
+			return Summary{}, later{100 * time.Millisecond}
+		case err != nil && ctx.Err() == nil:
+			j.log.Warn("records cannot be written now; the job waits, and they wait in Redis", "error", err)
+			return Summary{}, later{lookEvery}
+		case err != nil:
+			return Summary{}, err
+		}
 	}
-	var c collected
-	if err := json.Unmarshal(stored, &c); err != nil {
-		return Summary{}, fmt.Errorf("read what was collected: %w", err)
+	if err := j.queue.Expire(ctx, keep); err != nil {
+		return Summary{}, fmt.Errorf("let the queue expire: %w", err)
+	}
+	return sum, nil
+}
+
+// sum adds up what Redis knows of a job.
+func (j *job) sum(ctx context.Context, chunks []Counts, lost []string) (Summary, error) {
+	sum := Summary{Site: j.def.Site, JobID: j.run, Status: StatusComplete}
+	c, ok, err := readJSON[collected](ctx, j.rdb, collectedKey(j.id))
+	if err == nil && !ok {
+		err = fmt.Errorf("what job %s collected is not known any more", j.id)
+	}
+	if err != nil {
+		return Summary{}, err
 	}
 	sum.Counts = c.Counts
 	sum.Missing = c.Cut
@@ -159,43 +186,11 @@ func (j *job) aggregate(ctx context.Context, chunks []Counts, lost []string) (Su
 	if n := sum.ByClass[fetch.Limit]; n > 0 {
 		sum.Missing = append(sum.Missing, fmt.Sprintf("%d pages were left when limits.max_duration had passed", n))
 	}
-	var types []string
-	for _, r := range j.def.Records {
-		types = append(types, r.Name)
-	}
-	if sum.ByType, sum.Files, err = j.writer.counts(types); err != nil {
-		return Summary{}, err
-	}
-	if j.req.CSV {
-		for i := range j.def.Records {
-			r := &j.def.Records[i]
-			columns := []string{"_key", "_url"}
-			for _, f := range r.Fields {
-				columns = append(columns, f.Name)
-			}
-			path := filepath.Join(j.writer.dir, r.Name+".csv")
-			if err := sink.WriteCSV(j.writer.path(r.Name), path, columns); err != nil {
-				return Summary{}, err
-			}
-			sum.Files = append(sum.Files, path)
-		}
-	}
-	for _, n := range sum.ByType {
-		sum.Records += n
-	}
 	if sum.Pages+sum.Errors+sum.Skipped == 0 {
 		sum.Reason = "NO_URLS"
 	}
-	if sum.Errors > 0 {
-		if sum.Failed, err = j.writeFailed(ctx); err != nil {
-			return Summary{}, err
-		}
-	}
 	if len(sum.Missing) > 0 {
 		sum.Status = StatusIncomplete
-	}
-	if err := j.queue.Expire(ctx, keep); err != nil {
-		return Summary{}, fmt.Errorf("let the queue expire: %w", err)
 	}
 	return sum, nil
 }

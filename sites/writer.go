@@ -9,11 +9,13 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/sites/ledger"
 	"muster/sites/sink"
 	"muster/tasks/workqueue"
 )
@@ -28,29 +30,55 @@ const (
 	writeBatch = 500              // records between two syncs
 )
 
-// errNotWriter says that another process writes the records of the job.
+// errNotWriter says that another process writes the records of the job, or
+// that its folder is not here.
 var errNotWriter = errors.New("another process writes the records")
 
-// Writer moves the records of a job from its queue's output stream to files.
-// All processes may have one; a lease lets one of them write at a time. A
-// record leaves Redis only when it is on the disk, and what a crash makes a
-// writer read twice is told by its key.
+// Writer moves the records of a job from its queue's output stream to files
+// and sinks. All processes that see the job's folder may have one; a lease
+// lets one of them write at a time. A record leaves Redis only when it is safe
+// everywhere, and what a crash makes a writer read twice is told by its key.
 type Writer struct {
 	rdb   redis.UniversalClient
 	owner string // names this process
+	site  string
 	job   string
-	dir   string
+	run   string
 	out   *workqueue.Outputs
+	root  string // the folder for the records of all jobs
+	home  string // its name; "": it is shared by all
+	sees  func(dir string) string
+	dir   string // of this job
+	to    []string
+	opts  sink.Options
+	now   func() time.Time
 
-	mu    sync.Mutex // guards sinks; held while records are written
-	sinks map[string]*sink.JSONL
+	mu      sync.Mutex // guards what is open; held while records are written
+	files   map[string]*sink.JSONL
+	changes *sink.JSONL
+	books   map[string]*ledger.Book
+	sinks   map[string]sink.Sink
 }
 
 // recordHead is the part of a record that a writer looks at.
 type recordHead struct {
 	Type string `json:"_type"`
 	Key  string `json:"_key"`
+	URL  string `json:"_url"`
 }
+
+// changeLine is a line of changes.jsonl.
+type changeLine struct {
+	ID     string          `json:"_key"` // type and key
+	Type   string          `json:"type"`
+	Key    string          `json:"key"`
+	URL    string          `json:"url"`
+	Change ledger.Change   `json:"change"`
+	Diff   json.RawMessage `json:"diff,omitempty"`
+}
+
+// here tells whether this process sees the folder of the job.
+func (w *Writer) here() bool { return w.home == "" || w.sees(w.root) == w.home }
 
 // Drain writes what there is and returns how many records were new. When
 // another process is the writer, it returns errNotWriter.
@@ -58,119 +86,285 @@ func (w *Writer) Drain(ctx context.Context) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	wrote := 0
-	for {
-		state, err := ownCmd.Run(ctx, w.rdb, []string{writerKey(w.job)}, w.owner, writerTTL.Milliseconds(), keep.Milliseconds()).Int()
-		if err != nil {
-			return wrote, fmt.Errorf("become the writer of job %s: %w", w.job, err)
-		}
-		if state == 0 {
-			return wrote, errNotWriter
-		}
-		if state == 1 {
-			// Somebody else has written since: the files are not as we knew them.
-			if err := w.close(); err != nil {
-				return wrote, err
+	err := w.hold(ctx, func(ctx context.Context) (err error) {
+		wrote, err = w.drain(ctx)
+		return err
+	})
+	return wrote, err
+}
+
+// hold runs fn while this process, and no other, is the writer.
+func (w *Writer) hold(ctx context.Context, fn func(context.Context) error) error {
+	if !w.here() {
+		return errNotWriter
+	}
+	if err := w.own(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	renewed := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		for sleep(ctx, writerTTL/3) == nil {
+			if err := w.renew(ctx); errors.Is(err, errNotWriter) {
+				cancel(err)
 			}
 		}
-		batch, err := w.out.Read(ctx, writeBatch, 0)
-		if err != nil {
-			return wrote, fmt.Errorf("read records of job %s: %w", w.job, err)
-		}
-		if len(batch) == 0 {
-			return wrote, w.release(ctx)
-		}
-		n, err := w.write(batch)
-		if err != nil {
-			return wrote, errors.Join(err, w.close(), w.release(ctx))
-		}
-		wrote += n
-		if err := w.out.Ack(ctx, batch[len(batch)-1].Seq); err != nil {
-			return wrote, fmt.Errorf("acknowledge records of job %s: %w", w.job, err)
-		}
+	}()
+	err := fn(ctx)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errNotWriter) {
+		err = cause
 	}
+	cancel(nil)
+	<-renewed
+	if err != nil {
+		err = errors.Join(err, w.close())
+	}
+	return errors.Join(err, w.release(context.WithoutCancel(ctx)))
+}
+
+func (w *Writer) own(ctx context.Context) error {
+	state, err := ownCmd.Run(ctx, w.rdb, []string{writerKey(w.job)}, w.owner, writerTTL.Milliseconds(), keep.Milliseconds()).Int()
+	switch {
+	case err != nil:
+		return fmt.Errorf("become the writer of job %s: %w", w.job, err)
+	case state == 0:
+		return errNotWriter
+	case state == 1:
+		// Somebody else has written since: the files are not as we knew them.
+		return w.close()
+	}
+	return nil
+}
+
+// renew keeps this process the writer. That another one was the writer
+// meanwhile is the end of it.
+func (w *Writer) renew(ctx context.Context) error {
+	state, err := ownCmd.Run(ctx, w.rdb, []string{writerKey(w.job)}, w.owner, writerTTL.Milliseconds(), keep.Milliseconds()).Int()
+	if err == nil && state != 2 {
+		return errNotWriter
+	}
+	return err
 }
 
 // release lets another process write at once.
 func (w *Writer) release(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
 	if err := ownCmd.Run(ctx, w.rdb, []string{writerKey(w.job)}, w.owner, 0, keep.Milliseconds()).Err(); err != nil {
 		return fmt.Errorf("give up writing job %s: %w", w.job, err)
 	}
 	return nil
 }
 
-// write puts a batch on the disk.
-func (w *Writer) write(batch []workqueue.Output) (int, error) {
+// drain writes batch by batch, and keeps count in Redis for those who do not
+// see the files.
+func (w *Writer) drain(ctx context.Context) (wrote int, err error) {
+	for {
+		batch, err := w.out.Read(ctx, writeBatch, 0)
+		if err != nil {
+			return wrote, fmt.Errorf("read records of job %s: %w", w.job, err)
+		}
+		if len(batch) == 0 {
+			return wrote, nil
+		}
+		n, err := w.write(ctx, batch)
+		wrote += n
+		if err != nil {
+			return wrote, errors.Join(err, w.trouble(ctx, err))
+		}
+		if err := w.tell(ctx); err != nil {
+			return wrote, err
+		}
+		if err := w.out.Ack(ctx, batch[len(batch)-1].Seq); err != nil {
+			return wrote, fmt.Errorf("acknowledge records of job %s: %w", w.job, err)
+		}
+	}
+}
+
+// tell notes how many records are written, and that all is well.
+func (w *Writer) tell(ctx context.Context) error {
+	args := []any{}
+	for typ, f := range w.files {
+		args = append(args, typ, f.Count())
+	}
+	pipe := w.rdb.Pipeline()
+	if len(args) > 0 {
+		pipe.HSet(ctx, writtenKey(w.job), args...)
+	}
+	pipe.HDel(ctx, writtenKey(w.job), troubleField)
+	pipe.Expire(ctx, writtenKey(w.job), keep)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("count the records of job %s: %w", w.job, err)
+	}
+	return nil
+}
+
+const troubleField = "!trouble"
+
+// trouble notes why the writer cannot go on.
+func (w *Writer) trouble(ctx context.Context, why error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	return w.rdb.HSet(ctx, writtenKey(w.job), troubleField, why.Error()).Err()
+}
+
+// written reads how many records are written, by type, and why not more are.
+func written(ctx context.Context, rdb redis.UniversalClient, job string) (byType map[string]int, trouble string, err error) {
+	all, err := rdb.HGetAll(ctx, writtenKey(job)).Result()
+	if err != nil {
+		return nil, "", fmt.Errorf("count the records of job %s: %w", job, err)
+	}
+	byType = map[string]int{}
+	for typ, n := range all {
+		if typ != troubleField {
+			byType[typ], _ = strconv.Atoi(n) // nobody else writes it
+		}
+	}
+	return byType, all[troubleField], nil
+}
+
+// write puts a batch on the disk and into the sinks.
+func (w *Writer) write(ctx context.Context, batch []workqueue.Output) (int, error) {
 	wrote := 0
-	touched := map[string]*sink.JSONL{}
+	touched := map[*sink.JSONL]bool{}
+	records := make([]sink.Record, 0, len(batch))
 	for _, o := range batch {
 		var h recordHead
 		if err := json.Unmarshal(o.Data, &h); err != nil {
 			return wrote, fmt.Errorf("record %d of item %s cannot be read: %w", o.Index, o.Item, err)
 		}
-		s, err := w.sink(h.Type)
+		r, err := w.compare(h, o.Data)
 		if err != nil {
 			return wrote, err
 		}
-		fresh, err := s.Put(h.Key, o.Data)
+		f, err := w.file(h.Type)
+		if err != nil {
+			return wrote, err
+		}
+		fresh, err := f.Put(h.Key, o.Data)
 		if err != nil {
 			return wrote, err
 		}
 		if fresh {
 			wrote++
 		}
-		touched[h.Type] = s
+		touched[f] = true
+		if err := w.note(r); err != nil {
+			return wrote, err
+		}
+		records = append(records, r)
 	}
-	for _, s := range touched {
-		if err := s.Sync(); err != nil {
+	for f := range touched {
+		if err := f.Sync(); err != nil {
 			return wrote, err
 		}
 	}
-	return wrote, nil
+	if w.changes != nil {
+		if err := w.changes.Sync(); err != nil {
+			return wrote, err
+		}
+	}
+	return wrote, w.put(ctx, records)
 }
 
-func (w *Writer) sink(typ string) (*sink.JSONL, error) {
-	if s, ok := w.sinks[typ]; ok {
-		return s, nil
+// put gives records to the sinks beside the files.
+func (w *Writer) put(ctx context.Context, records []sink.Record) error {
+	for _, address := range w.to {
+		s, ok := w.sinks[address]
+		if !ok {
+			var err error
+			if s, err = sink.Open(ctx, address, w.opts); err != nil {
+				return err
+			}
+			if w.sinks == nil {
+				w.sinks = map[string]sink.Sink{}
+			}
+			w.sinks[address] = s
+		}
+		if err := s.Put(ctx, records); err != nil {
+			return err
+		}
 	}
-	s, err := sink.OpenJSONL(w.path(typ))
+	return nil
+}
+
+// compare makes of a record what the sinks want to know of it.
+func (w *Writer) compare(h recordHead, data []byte) (sink.Record, error) {
+	r := sink.Record{Site: w.site, Job: w.job, Type: h.Type, Key: h.Key, URL: h.URL, Data: data, At: w.now(), Change: string(ledger.New)}
+	b, err := w.book(h.Type)
+	if err != nil {
+		return r, err
+	}
+	change, diff, err := b.Compare(h.Key, data)
+	if err != nil {
+		return r, err
+	}
+	r.Change = string(change)
+	if len(diff) > 0 {
+		if r.Diff, err = json.Marshal(diff); err != nil {
+			return r, fmt.Errorf("encode what changed of %s: %w", h.Key, err)
+		}
+	}
+	return r, nil
+}
+
+// note writes a change to changes.jsonl.
+func (w *Writer) note(r sink.Record) error {
+	if r.Change == string(ledger.Unchanged) {
+		return nil
+	}
+	if w.changes == nil {
+		var err error
+		if w.changes, err = sink.OpenJSONL(w.changesPath()); err != nil {
+			return err
+		}
+	}
+	line := changeLine{ID: r.Type + " " + r.Key, Type: r.Type, Key: r.Key, URL: r.URL, Change: ledger.Change(r.Change), Diff: r.Diff}
+	data, err := json.Marshal(line)
+	if err != nil {
+		return fmt.Errorf("encode change of %s: %w", r.Key, err)
+	}
+	_, err = w.changes.Put(line.ID, data)
+	return err
+}
+
+func (w *Writer) file(typ string) (*sink.JSONL, error) {
+	if f, ok := w.files[typ]; ok {
+		return f, nil
+	}
+	f, err := sink.OpenJSONL(w.path(typ))
 	if err != nil {
 		return nil, err
 	}
-	if w.sinks == nil {
-		w.sinks = map[string]*sink.JSONL{}
+	if w.files == nil {
+		w.files = map[string]*sink.JSONL{}
 	}
-	w.sinks[typ] = s
-	return s, nil
+	w.files[typ] = f
+	return f, nil
 }
 
-func (w *Writer) path(typ string) string { return filepath.Join(w.dir, typ+".jsonl") }
-
-// counts opens the files of all types of record, so that each is there even
-// when it is empty, and returns how many records each has.
-func (w *Writer) counts(types []string) (byType map[string]int, files []string, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	byType = map[string]int{}
-	for _, typ := range types {
-		s, err := w.sink(typ)
-		if err != nil {
-			return nil, nil, err
-		}
-		byType[typ] = s.Count()
-		files = append(files, s.Path())
+func (w *Writer) book(typ string) (*ledger.Book, error) {
+	if b, ok := w.books[typ]; ok {
+		return b, nil
 	}
-	return byType, files, nil
+	b, err := ledger.Open(w.bookPath(typ))
+	if err != nil {
+		return nil, err
+	}
+	if w.books == nil {
+		w.books = map[string]*ledger.Book{}
+	}
+	w.books[typ] = b
+	return b, nil
 }
 
-// total is how many records the files have that this process has open.
-func (w *Writer) total() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := 0
-	for _, s := range w.sinks {
-		n += s.Count()
-	}
-	return n
+func (w *Writer) path(typ string) string     { return filepath.Join(w.dir, typ+".jsonl") }
+func (w *Writer) changesPath() string        { return filepath.Join(w.dir, "changes.jsonl") }
+func (w *Writer) bookPath(typ string) string { return ledgerPath(w.root, w.site, typ) }
+
+func ledgerPath(root, site, typ string) string {
+	return filepath.Join(root, site, "ledger", typ+".ledger")
 }
 
 // Close closes the files.
@@ -182,9 +376,25 @@ func (w *Writer) Close() error {
 
 func (w *Writer) close() error {
 	var errs []error
-	for _, typ := range slices.Sorted(maps.Keys(w.sinks)) {
-		errs = append(errs, w.sinks[typ].Close())
+	for _, typ := range slices.Sorted(maps.Keys(w.files)) {
+		errs = append(errs, w.files[typ].Close())
 	}
-	w.sinks = nil
+	if w.changes != nil {
+		errs = append(errs, w.changes.Close())
+	}
+	errs = append(errs, w.closeBooks())
+	for _, address := range slices.Sorted(maps.Keys(w.sinks)) {
+		errs = append(errs, w.sinks[address].Close())
+	}
+	w.files, w.changes, w.sinks = nil, nil, nil
+	return errors.Join(errs...)
+}
+
+func (w *Writer) closeBooks() error {
+	var errs []error
+	for _, typ := range slices.Sorted(maps.Keys(w.books)) {
+		errs = append(errs, w.books[typ].Close())
+	}
+	w.books = nil
 	return errors.Join(errs...)
 }

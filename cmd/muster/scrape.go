@@ -9,6 +9,7 @@ import (
 
 	"muster/orchestrator"
 	"muster/orchestrator/monitor"
+	"muster/sites/sink"
 )
 
 func scrapeCommand(env environment) *cli.Command {
@@ -29,6 +30,7 @@ and waits.`,
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the end and print what came of it"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N` detail pages of each site"},
 			&cli.BoolFlag{Name: "csv", Usage: "write the records as CSV too"},
+			&cli.StringSliceFlag{Name: "sink", Usage: "give the records to `ADDRESS` too: sqlite:FILE, postgres://USER@HOST/DB or https://…"},
 			&cli.StringFlag{Name: "resume", Usage: "go on with `JOB` of the one site named: get the pages that it did not"},
 			&cli.StringFlag{Name: "base-url", Usage: "get the pages from `URL` in place of the site's own, as a local copy"},
 			progressFlag(), jsonFlag()),
@@ -41,6 +43,11 @@ and waits.`,
 			}
 			if c.String("resume") != "" && c.NArg() > 1 {
 				return usageError{fmt.Errorf("--resume goes on with one job: name its site only")}
+			}
+			for _, address := range c.StringSlice("sink") {
+				if err := sink.Check(address); err != nil {
+					return usageError{err}
+				}
 			}
 			loaded, err := loadConfig(env, c, settings...)
 			if err != nil {
@@ -57,6 +64,9 @@ and waits.`,
 				}
 			}
 			opts := orchestrator.ScrapeOptions{Limit: c.Int("limit"), BaseURL: c.String("base-url"), CSV: c.Bool("csv"), Resume: c.String("resume")}
+			if c.IsSet("sink") {
+				opts.Sinks = c.StringSlice("sink")
+			}
 			return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 				if others, err := o.WorkersElsewhere(ctx); err != nil {
 					return err
@@ -101,9 +111,10 @@ func printRound(env environment, round *orchestrator.Round, asJSON bool) error {
 		return printJSON(env.stdout, round)
 	}
 	fmt.Fprintf(env.stdout, "proxies: %d candidates, %d alive, %d usable\n\n", round.Proxies.Candidates, round.Proxies.Alive, round.Proxies.Usable)
-	t := newTable(env.stdout, "SITE", "STATUS", "PAGES", "RECORDS", "ERRORS", "TIME", "JOB")
+	t := newTable(env.stdout, "SITE", "STATUS", "PAGES", "RECORDS", "NEW", "CHANGED", "GONE", "ERRORS", "TIME", "JOB")
 	for _, s := range round.Sites {
-		t.row(s.Site, s.Status, fmt.Sprint(s.Pages), fmt.Sprint(s.Records), fmt.Sprint(s.Errors), fmt.Sprintf("%.1f s", s.Seconds), s.JobID)
+		t.row(s.Site, s.Status, fmt.Sprint(s.Pages), fmt.Sprint(s.Records),
+			fmt.Sprint(s.Changes.New), fmt.Sprint(s.Changes.Changed), fmt.Sprint(s.Changes.Gone), fmt.Sprint(s.Errors), fmt.Sprintf("%.1f s", s.Seconds), s.JobID)
 	}
 	if err := t.flush(); err != nil {
 		return err

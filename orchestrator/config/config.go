@@ -125,6 +125,8 @@ type Sites struct {
 	Schedule map[string]string `yaml:"schedule" rule:"cron"`
 	Out      string            `yaml:"out"`
 	Parallel bool              `yaml:"parallel"`
+	Sinks    []string          `yaml:"sinks" secret:"url"`
+	Secret   string            `yaml:"webhook_secret" secret:"all"`
 }
 
 // Wait says how the end of a job is waited for. A job of n chunks may take

@@ -1,0 +1,325 @@
+package sites
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/sites/ledger"
+	"muster/sites/sink"
+)
+
+// closeFiles writes what is left of a job and closes its books: it tells what
+// is gone, writes the files that are made at the end, and adds to the summary
+// what only the files know. Done again, as after a crash, it comes to the same.
+func (j *job) closeFiles(ctx context.Context, sum Summary) (Summary, error) {
+	w := j.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	err := w.hold(ctx, func(ctx context.Context) error {
+		if closed, ok, err := j.closed(ctx); err != nil || ok {
+			sum = closed
+			return err
+		}
+		if _, err := w.drain(ctx); err != nil {
+			return err
+		}
+		if err := j.closeWith(ctx, &sum); err != nil {
+			return errors.Join(err, w.trouble(ctx, err))
+		}
+		data, err := json.Marshal(sum)
+		if err != nil {
+			return fmt.Errorf("encode the summary: %w", err)
+		}
+		if err := j.rdb.Set(ctx, closedKey(j.run), data, keep).Err(); err != nil {
+			return fmt.Errorf("store the summary of job %s: %w", j.run, err)
+		}
+		return errors.Join(w.tell(ctx), w.close())
+	})
+	return sum, err
+}
+
+// closed reads the summary of a job whose files are closed.
+func (j *job) closed(ctx context.Context) (Summary, bool, error) {
+	return readJSON[Summary](ctx, j.rdb, closedKey(j.run))
+}
+
+// readJSON reads a value that may not be there.
+func readJSON[T any](ctx context.Context, rdb redis.UniversalClient, key string) (v T, ok bool, err error) {
+	data, err := rdb.Get(ctx, key).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return v, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &v)
+	}
+	if err != nil {
+		return v, false, fmt.Errorf("read %s: %w", key, err)
+	}
+	return v, true, nil
+}
+
+func (j *job) closeWith(ctx context.Context, sum *Summary) error {
+	w := j.writer
+	sum.ByType, sum.Files, sum.Records = map[string]int{}, nil, 0
+	for _, r := range j.def.Records {
+		f, err := w.file(r.Name) // each is there, even when it is empty
+		if err != nil {
+			return err
+		}
+		sum.ByType[r.Name] = f.Count()
+		sum.Records += f.Count()
+		sum.Files = append(sum.Files, f.Path())
+	}
+	if err := j.roll(ctx, sum); err != nil {
+		return err
+	}
+	if err := j.countChanges(sum); err != nil {
+		return err
+	}
+	if j.req.CSV {
+		for i := range j.def.Records {
+			r := &j.def.Records[i]
+			columns := []string{"_key", "_url"}
+			for _, f := range r.Fields {
+				columns = append(columns, f.Name)
+			}
+			path := filepath.Join(w.dir, r.Name+".csv")
+			if err := sink.WriteCSV(w.path(r.Name), path, columns); err != nil {
+				return err
+			}
+			sum.Files = append(sum.Files, path)
+		}
+	}
+	if sum.Errors > 0 {
+		var err error
+		if sum.Failed, err = j.writeFailed(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whole tells whether what a job does not have is not there any more.
+func (s *Summary) whole(limit int) bool {
+	return s.Status == StatusComplete && s.Errors == 0 && limit == 0 && s.Invalid*20 <= s.Records
+}
+
+// roll makes the records of the job those that the next is compared with.
+func (j *job) roll(ctx context.Context, sum *Summary) error {
+	w := j.writer
+	for _, r := range j.def.Records {
+		if f := w.files[r.Name]; f != nil {
+			if err := f.Sync(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := w.closeBooks(); err != nil {
+		return err
+	}
+	for _, r := range j.def.Records {
+		var gone []sink.Record
+		give := func() error {
+			if len(gone) == 0 {
+				return nil
+			}
+			for _, g := range gone {
+				if err := w.note(g); err != nil {
+					return err
+				}
+			}
+			if err := w.changes.Sync(); err != nil {
+				return err
+			}
+			err := w.put(ctx, gone)
+			gone = gone[:0]
+			return err
+		}
+		at := w.now()
+		turn := ledger.Turn{Run: j.run, At: at, Records: w.path(r.Name), Complete: sum.whole(j.req.Limit)}
+		err := ledger.Roll(w.bookPath(r.Name), turn, func(e ledger.Entry) error {
+			var h recordHead
+			if err := json.Unmarshal(e.Record, &h); err != nil {
+				return fmt.Errorf("read what was known of %s: %w", e.Key, err)
+			}
+			gone = append(gone, sink.Record{Site: w.site, Job: w.job, Type: r.Name, Key: e.Key, URL: h.URL, Data: e.Record, Change: string(ledger.Gone), At: at})
+			if len(gone) == writeBatch {
+				return give()
+			}
+			return nil
+		})
+		if err := errors.Join(err, give()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countChanges counts what changes.jsonl has.
+func (j *job) countChanges(sum *Summary) error {
+	sum.Changes = Changes{}
+	f, err := os.Open(j.writer.changesPath())
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("count changes: %w", err)
+	}
+	if err == nil {
+		defer f.Close()
+		sum.Changes.File = f.Name()
+		r := bufio.NewReaderSize(f, 64<<10)
+		for {
+			line, err := r.ReadBytes('\n')
+			if err == io.EOF {
+				break
+			}
+			var c changeLine
+			if err == nil {
+				err = json.Unmarshal(line, &c)
+			}
+			if err != nil {
+				return fmt.Errorf("count changes: %w", err)
+			}
+			switch c.Change {
+			case ledger.New:
+				sum.Changes.New++
+			case ledger.Changed:
+				sum.Changes.Changed++
+			case ledger.Gone:
+				sum.Changes.Gone++
+			}
+		}
+	}
+	sum.Changes.Unchanged = sum.Records - sum.Changes.New - sum.Changes.Changed
+	return nil
+}
+
+// Changes counts records by what became of them since the last job.
+type Changes struct {
+	New       int    `json:"new"`
+	Changed   int    `json:"changed"`
+	Unchanged int    `json:"unchanged"`
+	Gone      int    `json:"gone"`
+	File      string `json:"file,omitempty"` // with what is new, changed or gone, and the fields that differ
+}
+
+// How often a writer looks for jobs: while there are some, and while not.
+const (
+	writeEvery = 250 * time.Millisecond
+	lookEvery  = 2 * time.Second
+)
+
+// StartWriting writes the records of all jobs whose folder this process sees,
+// until Close. A service that runs tasks of jobs does so by itself; one that
+// only sends them must be told, or their workers must see the folder.
+func (s *Service) StartWriting() {
+	s.writing.Do(func() {
+		s.writers.Go(func() {
+			busy := map[string]chan struct{}{} // by job; closed when its writer rests
+			defer func() {
+				for _, done := range busy {
+					<-done
+				}
+			}()
+			for {
+				n := s.writeRound(busy)
+				wait := lookEvery
+				if n > 0 {
+					wait = writeEvery
+				}
+				t := time.NewTimer(wait)
+				select {
+				case <-s.ctx.Done():
+					t.Stop()
+					return
+				case <-s.kick:
+					t.Stop()
+				case <-t.C:
+				}
+			}
+		})
+	})
+}
+
+// writeRound starts the writers of open jobs that rest, and returns how many
+// jobs are open.
+func (s *Service) writeRound(busy map[string]chan struct{}) int {
+	for id, done := range busy {
+		select {
+		case <-done:
+			delete(busy, id)
+		default:
+		}
+	}
+	open, err := s.cfg.Client.Redis().SMembers(s.ctx, openKey).Result()
+	if err != nil {
+		if s.ctx.Err() == nil {
+			s.cfg.Logger.Warn("cannot look for records to write", "error", err)
+		}
+		return 0
+	}
+	for _, id := range open {
+		if busy[id] != nil {
+			continue
+		}
+		done := make(chan struct{})
+		busy[id] = done
+		s.writers.Go(func() {
+			defer close(done)
+			s.writeJob(id)
+		})
+	}
+	return len(open)
+}
+
+// writeJob writes what there is of a job, and closes it when it is time. After
+// trouble with a sink it rests for longer.
+func (s *Service) writeJob(id string) {
+	err := func() error {
+		j, err := s.job(s.ctx, id)
+		if errors.Is(err, ErrNoJob) {
+			return s.cfg.Client.Redis().SRem(s.ctx, openKey, id).Err()
+		}
+		if err != nil || !j.writer.here() {
+			return err
+		}
+		if _, err := j.writer.Drain(s.ctx); err != nil {
+			return err
+		}
+		sum, ok, err := readJSON[Summary](s.ctx, j.rdb, closingKey(id))
+		if err != nil || !ok {
+			return errors.Join(err, s.dropDead(j))
+		}
+		_, err = j.closeFiles(s.ctx, sum)
+		return err
+	}()
+	if err != nil && !errors.Is(err, errNotWriter) && s.ctx.Err() == nil {
+		s.cfg.Logger.Warn("records cannot be written now; they wait in Redis", "job", id, "error", err)
+		_ = sleep(s.ctx, lookEvery) // the service's end shows in the next round
+	}
+}
+
+// dropDead closes a job that will have no more records: its workflow failed or
+// was revoked.
+func (s *Service) dropDead(j *job) error {
+	if time.Since(j.looked) < 10*time.Second {
+		return nil
+	}
+	j.looked = time.Now()
+	dead, err := s.dead(s.ctx, j.run)
+	if err != nil || !dead {
+		return err
+	}
+	if err := s.cfg.Client.Redis().SRem(s.ctx, openKey, j.run).Err(); err != nil {
+		return fmt.Errorf("close job %s: %w", j.run, err)
+	}
+	s.forget(j)
+	return nil
+}

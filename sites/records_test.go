@@ -1,0 +1,244 @@
+package sites
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+	"muster/tasks/facttest"
+	"muster/tasks/redistest"
+	"muster/tasks/workqueue"
+)
+
+// What a job finds is compared with the one before, and with the sinks.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 10)
+	s := newService(t, redistest.New(t))
+	def, out := site.definition(t, ""), t.TempDir()
+	scrape := func(id string, o ScrapeOptions) Summary {
+		t.Helper()
+		j := begin(t, s, id, def, ScrapeOptions{BaseURL: site.URL, OutDir: out, Limit: o.Limit})
+		j.writer.to = []string{"sqlite:records.db"}
+		return run(t, j)
+	}
+	first := scrape("j1", ScrapeOptions{})
+	if c := first.Changes; c.New != 20 || c.Changed+c.Unchanged+c.Gone != 0 {
+		t.Errorf("the first job: got %+v", c)
+	}
+	site.price(3, 777)
+	site.hide(5)
+	if c := scrape("j2", ScrapeOptions{Limit: 4}).Changes; c.Gone != 0 || c.Changed != 1 || c.Unchanged != 7 {
+		t.Errorf("a job with a limit: got %+v", c)
+	}
+	sum := scrape("j3", ScrapeOptions{})
+	if c := sum.Changes; c.New != 0 || c.Changed != 0 || c.Unchanged != 18 || c.Gone != 2 {
+		t.Errorf("the third job: got %+v", c)
+	}
+	site.price(3, 778)
+	site.hide()
+	sum = scrape("j4", ScrapeOptions{})
+	if c := sum.Changes; c.New != 2 || c.Changed != 1 || c.Unchanged != 17 || c.Gone != 0 {
+		t.Errorf("the fourth job: got %+v", c)
+	}
+	data, err := os.ReadFile(sum.Changes.File)
+	if err != nil || !strings.Contains(string(data), `"diff":{"price":`) || strings.Count(string(data), "\n") != 3 {
+		t.Errorf("changes.jsonl: got %s, %v", data, err)
+	}
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(out, "records.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for query, want := range map[string]string{
+		`SELECT COUNT(*) FROM muster_records`:                           "20",
+		`SELECT COUNT(*) FROM muster_records WHERE gone_at IS NOT NULL`: "0",
+		`SELECT COUNT(*) FROM muster_changes WHERE change = 'gone'`:     "2",
+		`SELECT COUNT(*) FROM muster_changes WHERE change = 'changed'`:  "2",
+	} {
+		var got string
+		if err := db.QueryRow(query).Scan(&got); err != nil || got != want {
+			t.Errorf("%s: got %s, %v, want %s", query, got, err, want)
+		}
+	}
+}
+
+// A sink that is away makes the job wait; nothing is lost, and nothing is
+// fetched without end meanwhile.
+func TestSinkAway(t *testing.T) {
+	t.Parallel()
+	var away atomic.Bool
+	var took atomic.Int64
+	away.Store(true)
+	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		var b struct{ Records []json.RawMessage }
+		if err := json.NewDecoder(r.Body).Decode(&b); err != nil {
+			t.Error(err)
+		}
+		took.Add(int64(len(b.Records)))
+	}))
+	t.Cleanup(hook.Close)
+	site := newShop(t, 1, 10)
+	rdb := redistest.New(t)
+	s := newService(t, rdb)
+	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	j.writer.to = []string{hook.URL}
+	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
+	counts := again(t, func() (Counts, error) { return j.chunk(t.Context(), "chunk", chunks[0].IDs) })
+	if _, err := j.aggregate(t.Context(), []Counts{counts}, nil); !errors.As(err, new(later)) {
+		t.Errorf("got %v, want that the job waits", err)
+	}
+	if _, trouble, err := written(t.Context(), rdb, "j1"); err != nil || !strings.Contains(trouble, "403") {
+		t.Errorf("got trouble %q, %v", trouble, err)
+	}
+	away.Store(false)
+	sum := again(t, func() (Summary, error) { return j.aggregate(t.Context(), []Counts{counts}, nil) })
+	site.isWhole(t, sum)
+	if took.Load() != 20 {
+		t.Errorf("the sink got %d records, want 20", took.Load())
+	}
+	if _, trouble, err := written(t.Context(), rdb, "j1"); err != nil || trouble != "" {
+		t.Errorf("still trouble: %q, %v", trouble, err)
+	}
+}
+
+// Records that nobody writes stop the fetching of more.
+func TestBackPressure(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 3)
+	rdb := redistest.New(t)
+	s := newService(t, rdb)
+	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	j.writer.home = "a folder of another machine"
+	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
+	flood(t, j, maxUnwritten)
+	if _, err := j.chunk(t.Context(), "chunk", chunks[0].IDs); !errors.As(err, new(later)) {
+		t.Errorf("got %v, want later", err)
+	}
+	if asked, _ := site.counts("/item/0"); asked != 0 {
+		t.Error("a page was fetched whose records nobody could have written")
+	}
+}
+
+// flood puts records into the job's stream.
+func flood(t *testing.T, j *job, n int) {
+	t.Helper()
+	if _, err := j.enqueue(t.Context(), []visit{{URL: "http://shop.example/flood", Kind: "detail"}}); err != nil {
+		t.Fatal(err)
+	}
+	leases, err := j.queue.Lease(t.Context(), "flood", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var outputs [][]byte
+	for i := range n {
+		outputs = append(outputs, fmt.Appendf(nil, `{"_type":"item","_key":"f%d"}`, i))
+	}
+	for _, l := range leases {
+		var v visit
+		if err := json.Unmarshal(l.Payload, &v); err != nil || !strings.HasSuffix(v.URL, "/flood") {
+			if err := j.queue.Return(t.Context(), l); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if err := j.settle(t.Context(), l, workqueue.Done().With(nil, outputs...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Workers that do not see the folder for the records hand them over through
+// Redis to the process that sent the job.
+func TestWorkersElsewhere(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		site := newShop(t, 3, 20)
+		def := site.definition(t, "")
+		client := tasks.NewClient(rdb)
+		t.Cleanup(func() { _ = client.Close() })
+		sender, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(def)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := sender.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		far, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(def)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		far.sees = func(string) string { return "" }
+		work(t, client, far)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		res, err := sender.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		facttest.Eventually(t, "all is fetched and waits to be written", func() bool {
+			p, err := sender.Progress(ctx, "shop.example", res.ID())
+			return err == nil && p.Done == 63 && p.Outputs == 120
+		})
+		if found, _ := filepath.Glob(filepath.Join(sender.cfg.OutDir, "*", "*", "*.jsonl")); len(found) > 0 {
+			t.Errorf("%v is written by one that does not see the folder", found)
+		}
+		sender.StartWriting()
+		sum, err := res.Wait(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		site.isWhole(t, sum)
+		if !strings.HasPrefix(sum.Files[0], sender.cfg.OutDir) {
+			t.Errorf("got files %v", sum.Files)
+		}
+	})
+}
+
+func TestHome(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	first, err := homeOf(dir)
+	if err != nil || first == "" {
+		t.Fatal(first, err)
+	}
+	if again, err := homeOf(dir); err != nil || again != first {
+		t.Errorf("got %s, %v, want %s", again, err, first)
+	}
+	if other, err := homeOf(t.TempDir()); err != nil || other == first {
+		t.Errorf("got %s, %v, want another name", other, err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 {
+		t.Errorf("got %v, %v, want one file", left, err)
+	}
+}
+
+func TestSinksAreChecked(t *testing.T) {
+	t.Parallel()
+	s := newService(t, redistest.New(t))
+	if _, err := s.Scrape("books.toscrape.com", ScrapeOptions{Sinks: []string{"mysql://x"}}); err == nil {
+		t.Error("an address that cannot be used is taken")
+	}
+	if _, err := NewService(Config{Client: s.cfg.Client, Sinks: []string{"mysql://x"}}); err == nil {
+		t.Error("an address that cannot be used is taken")
+	}
+}
