@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,30 @@ func TestTakenButNotBegun(t *testing.T) {
 		}
 		if d := time.Since(began); d > 2*time.Second {
 			t.Errorf("what a dead worker had taken was done after %v, want at most 1s", d)
+		}
+	})
+}
+
+// A Redis that lost its last writes can remember that a worker began a node and not that it ended it: the
+// worker lives and does not run it.
+func TestEndThatRedisLost(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb)
+		run, err := tasks.Chain(ID.S(1, tasks.Queue("elsewhere")), Inc).Send(t.Context(), w.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// It was in hand here, as far as Redis knows.
+		flow, name := flowKey(t, rdb, run.ID()), w.worker.Name()
+		rdb.HSet(t.Context(), flow, "0", "R|3|0|0|"+strconv.FormatInt(time.Now().UnixMilli(), 10)+"|"+name)
+		rdb.HSet(t.Context(), shards(t, rdb)[0]+"running", run.ID()+"/0", name)
+		rdb.ZRem(t.Context(), shards(t, rdb)[0]+"agenda", run.ID()+"/0")
+		newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.Queues = map[string]int{"elsewhere": 1} })
+		ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+		defer cancel()
+		if got, err := run.Wait(ctx); err != nil || got != 2 {
+			t.Fatalf("got %v, %v", got, err)
 		}
 	})
 }

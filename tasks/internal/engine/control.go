@@ -298,7 +298,7 @@ func (e *Engine) ExpireWorkers(ctx context.Context, workers []string) error {
 	var errs []error
 	for _, h := range holders {
 		if slices.Contains(workers, h.Worker) {
-			errs = append(errs, e.lost(ctx, h))
+			errs = append(errs, e.lost(ctx, h, ""))
 		}
 	}
 	return errors.Join(append(errs, e.takeBack(ctx))...)
@@ -370,8 +370,8 @@ func (e *Engine) reissue(ctx context.Context, wf, node string, epoch int) error 
 // mostLost is how many workers a node may take with it.
 const mostLost = 10
 
-// lost makes a node runnable again whose worker died.
-func (e *Engine) lost(ctx context.Context, h store.Holder) error {
+// lost makes a node runnable again whose worker died, if it runs under an epoch; "" for any.
+func (e *Engine) lost(ctx context.Context, h store.Holder, epoch string) error {
 	fl, err := e.load(ctx, h.Flow.ID)
 	if errors.Is(err, ErrUnknown) {
 		return e.store.DropRunning(ctx, h)
@@ -387,7 +387,7 @@ func (e *Engine) lost(ctx context.Context, h store.Holder) error {
 	if err != nil {
 		return err
 	}
-	r, err := e.store.Repeat(ctx, fl.Flow, h.Node, "", h.Worker, 0, store.RepeatLost, "its worker died", mostLost)
+	r, err := e.store.Repeat(ctx, fl.Flow, h.Node, epoch, h.Worker, 0, store.RepeatLost, "its worker died", mostLost)
 	if err != nil {
 		return err
 	}

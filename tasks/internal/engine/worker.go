@@ -94,7 +94,9 @@ func (w *Worker) SetConcurrency(n int) {
 // Kill lets Run return without waiting for handlers.
 func (w *Worker) Kill() { w.killOnce.Do(func() { close(w.killed) }) }
 
-// claim reserves a delivery for one slot of this worker.
+// claim reserves a delivery for one slot of this worker. It comes before Redis is asked to begin the
+// node, and unclaim after Redis has taken what became of it: what Redis says runs here and is not
+// claimed does not run.
 func (w *Worker) claim(workflow, node string, epoch int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -350,16 +352,46 @@ func (w *Worker) reap(ctx context.Context, live []string) error {
 		return err
 	}
 	for _, h := range holders {
-		if slices.Contains(live, h.Worker) {
+		epoch := ""
+		switch {
+		case h.Worker == w.cfg.Name:
+			stray, at, err := w.stray(ctx, h)
+			if err != nil {
+				return err
+			}
+			if !stray {
+				continue
+			}
+			epoch = at
+			w.log.Warn("node that Redis lost the end of runs again", "workflow", h.Flow.ID, "node", h.Node)
+		case slices.Contains(live, h.Worker):
 			continue
+		default:
+			w.log.Warn("node of a silent worker runs again", "worker", h.Worker, "workflow", h.Flow.ID, "node", h.Node)
 		}
-		w.log.Warn("node of a silent worker runs again", "worker", h.Worker, "workflow", h.Flow.ID, "node", h.Node)
 		w.stats.recovered.Add(1)
-		if err := w.e.lost(ctx, h); err != nil {
+		if err := w.e.lost(ctx, h, epoch); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// stray reports whether a node that Redis says this worker runs is not run by it, and the epoch it is
+// under. A Redis that lost its last writes, in a failover or with the machine, can remember the begin of
+// a run and not its end.
+func (w *Worker) stray(ctx context.Context, h store.Holder) (bool, string, error) {
+	raws, err := w.e.store.Fields(ctx, h.Flow, []string{h.Node})
+	if err != nil {
+		return false, "", err
+	}
+	rec := store.ParseRecord(raws[0], 0)
+	if rec.State != 'R' || rec.Owner != w.cfg.Name {
+		return false, "", nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.mine[claimKey(h.Flow.ID, h.Node, rec.Epoch)], strconv.Itoa(rec.Epoch), nil
 }
 
 // sweep does what the agenda says is due.
