@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -137,8 +138,9 @@ var fixed = []string{
 // noLeftovers wants that no key is there for good but the fixed ones, and that asynq is empty. What a
 // killed worker had taken from asynq's queue stays there until asynq misses it: two minutes, which are
 // made to pass.
-func (a *audit) noLeftovers(rdb redis.UniversalClient) {
+func (a *audit) noLeftovers() {
 	a.t.Helper()
+	rdb := a.c.Redis()
 	ctx := a.t.Context()
 	leases := "asynq:{default}:lease"
 	w, err := a.f.start("")
@@ -172,14 +174,29 @@ func forGood(ctx context.Context, t *testing.T, rdb redis.UniversalClient) []str
 		known[k] = true
 	}
 	var left []string
-	scan := rdb.Scan(ctx, 0, "*", 1000).Iterator()
-	for scan.Next(ctx) {
-		k := scan.Val()
-		if ttl, err := rdb.PTTL(ctx, k).Result(); err == nil && ttl == -1 && !known[k] {
-			left = append(left, fmt.Sprint(k, " ", rdb.Type(ctx, k).Val()))
+	look := func(ctx context.Context, node *redis.Client) error {
+		scan := node.Scan(ctx, 0, "*", 1000).Iterator()
+		for scan.Next(ctx) {
+			k := scan.Val()
+			if ttl, err := node.PTTL(ctx, k).Result(); err == nil && ttl == -1 && !known[k] {
+				left = append(left, fmt.Sprint(k, " ", node.Type(ctx, k).Val()))
+			}
 		}
+		return scan.Err()
 	}
-	if err := scan.Err(); err != nil {
+	var err error
+	switch rdb := rdb.(type) {
+	case *redis.Client:
+		err = look(ctx, rdb)
+	case *redis.ClusterClient:
+		var mu sync.Mutex // one node after the other
+		err = rdb.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			mu.Lock()
+			defer mu.Unlock()
+			return look(ctx, node)
+		})
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return left
