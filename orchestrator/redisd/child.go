@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"muster/orchestrator/supervise"
 )
 
@@ -219,10 +221,12 @@ func (s *Server) adopt(ctx context.Context) error {
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	rdb, err := connect(s.url, time.Minute)
+	opt, err := redis.ParseURL(s.url)
 	if err != nil {
 		return err
 	}
+	opt.ReadTimeout, opt.WriteTimeout = time.Minute, time.Minute
+	rdb := redis.NewClient(opt)
 	defer rdb.Close()
 	empty, err := databaseEmpty(ctx, rdb)
 	if err != nil {

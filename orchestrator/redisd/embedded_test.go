@@ -61,7 +61,7 @@ func fill(t *testing.T, url string) {
 func wantFilled(t *testing.T, url string) {
 	t.Helper()
 	ctx := t.Context()
-	rdb := client(t, url)
+	rdb := client(t, url).(*redis.Client)
 	check := func(what string, got, want any) {
 		t.Helper()
 		if !reflect.DeepEqual(got, want) {

@@ -41,7 +41,9 @@ func inspect(ctx context.Context, url string, limit time.Duration) (traits, erro
 	}
 	var t traits
 	t.version = info("server")["redis_version"]
-	t.replica = info("replication")["role"] == "slave"
+	if _, one := rdb.(*redis.Client); one { // of a cluster any node may answer
+		t.replica = info("replication")["role"] == "slave"
+	}
 
 	persistence := info("persistence")
 	t.unknown = persistence["aof_enabled"] == ""
@@ -110,7 +112,7 @@ func old(version string) bool {
 }
 
 // databaseEmpty reports whether no database of the Redis has a key.
-func databaseEmpty(ctx context.Context, rdb *redis.Client) (bool, error) {
+func databaseEmpty(ctx context.Context, rdb redis.UniversalClient) (bool, error) {
 	text, err := rdb.Info(ctx, "keyspace").Result()
 	return err == nil && len(parseInfo(text)) == 0, err
 }

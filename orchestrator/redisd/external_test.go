@@ -305,13 +305,34 @@ func TestWrongConfig(t *testing.T) {
 	}
 }
 
+// A cluster and a group that Sentinels watch are used like one Redis.
+func TestManyHosts(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{redistest.ClusterURL(t), redistest.Sentinel(t).URL()} {
+		cfg := config(t)
+		cfg.URL = url
+		s := start(t, cfg)
+		if s.Mode() != External || s.URL() != url {
+			t.Errorf("got %s at %s, want external at %s", s.Mode(), s.URL(), url)
+		}
+		if err := s.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		set(t, s.URL(), "k", "v")
+		wantValue(t, url, "k", "v")
+	}
+}
+
 func TestRedact(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"redis://localhost:6379/1":         "redis://localhost:6379/1",
-		"redis://user:secret@localhost/0":  "redis://user:xxxxx@localhost/0",
-		"redis://localhost?password=hush":  "redis://localhost?password=xxxxx",
-		"redis://:secret@local host:%zz/0": "(unreadable address)",
+		"redis://localhost:6379/1":                           "redis://localhost:6379/1",
+		"redis://user:secret@localhost/0":                    "redis://user:xxxxx@localhost/0",
+		"redis://localhost?password=hush":                    "redis://localhost?password=xxxxx",
+		"redis://:secret@local host:%zz/0":                   "(unreadable address)",
+		"redis://:sec/ret@localhost/0":                       "(unreadable address)",
+		"redis-cluster://u:secret@a:1,b:2":                   "redis-cluster://u:xxxxx@a:1,b:2",
+		"redis-sentinel://a,b/m?db=1&sentinel_password=hush": "redis-sentinel://a,b/m?db=1&sentinel_password=xxxxx",
 	} {
 		if got := Redact(in); got != want {
 			t.Errorf("Redact(%q) = %q, want %q", in, got, want)

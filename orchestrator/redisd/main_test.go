@@ -116,7 +116,7 @@ func stop(t *testing.T, s *Server) {
 	}
 }
 
-func client(t *testing.T, url string) *redis.Client {
+func client(t *testing.T, url string) redis.UniversalClient {
 	t.Helper()
 	rdb, err := connect(url, 10*time.Second)
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"muster/tasks"
 )
 
 // ErrURL says that a Redis address cannot be understood.
@@ -45,37 +47,55 @@ type quiet struct{}
 func (quiet) Printf(context.Context, string, ...any) {}
 
 // connect makes a client for a few questions: one connection, no retries.
-func connect(rawURL string, limit time.Duration) (*redis.Client, error) {
-	opt, err := redis.ParseURL(rawURL)
+func connect(address string, limit time.Duration) (redis.UniversalClient, error) {
+	opt, err := tasks.ParseURL(address)
 	if err != nil {
-		// net/url repeats the whole address in its error, password and all.
-		var parse *url.Error
-		if errors.As(err, &parse) {
-			err = parse.Err
-		}
-		return nil, fmt.Errorf("%w: %w; write redis://[user:password@]host:port/database", ErrURL, err)
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
 	}
 	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout = limit, limit, limit
 	opt.PoolSize, opt.MaxRetries, opt.DialerRetries = 1, -1, 1
 	opt.ContextTimeoutEnabled, opt.DisableIdentity = true, true
 	opt.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	return redis.NewClient(opt), nil
+	return redis.NewUniversalClient(opt), nil
 }
 
 // Redact returns the address without its password, for logs and messages.
-func Redact(rawURL string) string {
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return "(unreadable address)"
+func Redact(address string) string {
+	const unreadable = "(unreadable address)"
+	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok {
+		return unreadable
+	}
+	cut := len(rest)
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		cut = i
+	}
+	hosts, tail := rest[:cut], rest[cut:]
+	login := ""
+	if i := strings.LastIndexByte(hosts, '@'); i >= 0 {
+		login, hosts = hosts[:i], hosts[i+1:]
+	}
+	u, err := url.Parse("x:" + tail)
+	if err != nil || strings.ContainsAny(hosts, " %") || strings.Contains(tail, "@") {
+		return unreadable // part of it may be part of a password
+	}
+	if user, _, ok := strings.Cut(login, ":"); ok {
+		login = user + ":xxxxx"
+	}
+	if login != "" {
+		login += "@"
 	}
 	q := u.Query()
 	for key := range q {
 		if strings.Contains(strings.ToLower(key), "password") {
 			q.Set(key, "xxxxx")
-			u.RawQuery = q.Encode()
 		}
 	}
-	return u.Redacted()
+	path, _, _ := strings.Cut(tail, "?")
+	if len(q) > 0 {
+		path += "?" + q.Encode()
+	}
+	return scheme + "://" + login + hosts + path
 }
 
 // pingError is a PING that got no PONG.
