@@ -6,31 +6,57 @@ import (
 	"golang.org/x/net/html"
 )
 
-// inColumn finds the cell of a table row that stands under a heading. A cell
-// that spans several columns or rows counts in each.
-func inColumn(n *html.Node, heading string) []found {
-	row := above(n, "tr")
-	table := above(row, "table")
-	if row == nil || table == nil {
-		return nil
+// table is a table as a reader sees it: each cell in every row and column
+// that it covers.
+type table struct {
+	columns map[string]int // by the heading's text, without case
+	rows    map[*html.Node][]*html.Node
+}
+
+// tableOf lays a table out, once.
+func (d *Doc) tableOf(n *html.Node) *table {
+	if t, ok := d.tables[n]; ok {
+		return t
 	}
-	want := labelText(heading)
-	column := -1
-	var under *html.Node
-	grid(table, func(r *html.Node, at int, cell *html.Node) {
-		if labelText(Text(cell)) == want && (column < 0 || cell.Data == "th") && r != row {
-			if column < 0 {
-				column = at
+	t := &table{columns: map[string]int{}, rows: map[*html.Node][]*html.Node{}}
+	var first, last *html.Node
+	grid(n, func(row *html.Node, column int, cell *html.Node) {
+		if first == nil {
+			first = row
+		}
+		t.rows[row] = append(t.rows[row], cell)
+		if cell == last || cell.Data != "th" && row != first {
+			return
+		}
+		last = cell
+		if name := labelText(textUpTo(cell, 200)); name != "" {
+			if _, ok := t.columns[name]; !ok {
+				t.columns[name] = column
 			}
 		}
-		if r == row && at == column && under == nil {
-			under = cell
-		}
 	})
-	if under == nil {
+	if d.tables == nil {
+		d.tables = map[*html.Node]*table{}
+	}
+	d.tables[n] = t
+	return t
+}
+
+// inColumn finds the cell of the row of n that stands under a heading: a th,
+// or a cell of the table's first row.
+func (d *Doc) inColumn(n *html.Node, heading string) []found {
+	row := above(n, "tr")
+	within := above(row, "table")
+	if row == nil || within == nil {
 		return nil
 	}
-	return []found{{at: at{node: under}, text: Text(under), given: true}}
+	t := d.tableOf(within)
+	column, ok := t.columns[labelText(heading)]
+	cells := t.rows[row]
+	if !ok || column >= len(cells) || labelText(textUpTo(cells[column], 200)) == labelText(heading) {
+		return nil // not there, or the heading itself
+	}
+	return []found{{at: at{node: cells[column]}, text: Text(cells[column]), given: true}}
 }
 
 func above(n *html.Node, name string) *html.Node {
@@ -40,8 +66,12 @@ func above(n *html.Node, name string) *html.Node {
 	return n
 }
 
-// maxSpan bounds what a cell claims to span.
-const maxSpan = 1000
+// What tables claim is bounded: what a cell spans, and how wide a row is.
+const (
+	maxSpan    = 1000
+	maxColumns = 5000
+	maxCells   = 1 << 20 // of a table; what comes after is left out
+)
 
 // grid calls fn with every cell of a table, of nested ones not, by the row
 // and the column that it covers.
@@ -51,6 +81,7 @@ func grid(table *html.Node, fn func(row *html.Node, column int, cell *html.Node)
 		rows int
 	}
 	down := map[int]hanging{}
+	cells := 0
 	var rows func(n *html.Node)
 	rows = func(n *html.Node) {
 		for c := n.FirstChild; c != nil; c = c.NextSibling {
@@ -61,20 +92,24 @@ func grid(table *html.Node, fn func(row *html.Node, column int, cell *html.Node)
 			case c.Data == "tr":
 				column := 0
 				fill := func() {
-					for down[column].rows > 0 {
+					for cells < maxCells && column < maxColumns && down[column].rows > 0 {
+						cells++
 						h := down[column]
 						fn(c, column, h.cell)
 						down[column] = hanging{h.cell, h.rows - 1}
 						column++
 					}
 				}
-				for cell := c.FirstChild; cell != nil; cell = cell.NextSibling {
+				for cell := c.FirstChild; cell != nil && column < maxColumns; cell = cell.NextSibling {
 					if cell.Type != html.ElementNode || cell.Data != "td" && cell.Data != "th" {
 						continue
 					}
 					fill()
 					across, deep := spanOf(cell, "colspan"), spanOf(cell, "rowspan")
 					for range across {
+						if cells++; cells > maxCells {
+							return
+						}
 						fn(c, column, cell)
 						if deep > 1 {
 							down[column] = hanging{cell, deep - 1}

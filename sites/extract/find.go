@@ -112,7 +112,7 @@ func (x *run) raw(s *definition.Source, p at) []found {
 		if p.node == nil {
 			return nil
 		}
-		return inColumn(p.node, s.Column)
+		return x.doc.inColumn(p.node, s.Column)
 	case s.Page != "":
 		return text(x.fact(s.Page))
 	case s.Value != nil:

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
 )
 
 // meta looks a name up in meta elements, then in microdata.
@@ -47,10 +48,16 @@ func (x *run) meta(name string) []found {
 	return append(metas, items...)
 }
 
+// maxLabelled is how long a text behind a label may be.
+const maxLabelled = 2000
+
 // labelled finds the value that stands beside a label: in the next cell of
 // the row, in the dd of a dt, in the element after it, or after its colon.
 func labelled(root *html.Node, label string) []found {
 	want := labelText(label)
+	if want == "" {
+		return nil
+	}
 	var exact, inside []found
 	var walk func(n *html.Node)
 	walk = func(n *html.Node) {
@@ -60,26 +67,58 @@ func labelled(root *html.Node, label string) []found {
 		if n.Type != html.ElementNode {
 			return
 		}
-		text := Text(n)
-		if len(text) > len(label)+2000 {
-			return
-		}
-		if labelText(text) == want {
+		if text := textUpTo(n, len(label)+64); labelText(text) == want {
 			if v := beside(n); v != nil {
 				exact = append(exact, found{at: at{node: v}, text: Text(v), given: true})
-			} else if n.Parent != nil {
-				if rest, ok := afterColon(Text(n.Parent), want); ok {
-					inside = append(inside, found{at: at{node: n.Parent}, text: rest, given: true})
-				}
+			} else if rest := lineAfter(n); rest != "" && n.Parent != nil {
+				exact = append(exact, found{at: at{node: n.Parent}, text: rest, given: true})
 			}
 			return
 		}
-		if rest, ok := afterColon(text, want); ok && !hasBlocks(n) {
-			inside = append(inside, found{at: at{node: n}, text: rest, given: true})
-		}
+		eachLine(n, func(line string) {
+			if rest, ok := afterColon(line, want); ok {
+				inside = append(inside, found{at: at{node: n}, text: rest, given: true})
+			}
+		})
 	}
 	walk(root)
 	return append(exact, inside...)
+}
+
+// eachLine calls fn with each line of text of n: what stands between blocks
+// and line breaks. Lines that are too long for a label with its value are
+// cut.
+func eachLine(n *html.Node, fn func(string)) {
+	w := folder{limit: maxLabelled}
+	flush := func() {
+		if w.b.Len() > 0 && !w.full() {
+			fn(w.b.String())
+		}
+		w = folder{limit: maxLabelled}
+	}
+	for c := n.FirstChild; c != nil; c = c.NextSibling {
+		if endsLine(c) {
+			flush()
+			continue
+		}
+		w.node(c)
+	}
+	flush()
+}
+
+// endsLine tells whether a node stands on lines of its own.
+func endsLine(n *html.Node) bool {
+	return n.Type == html.ElementNode && !inline[n.DataAtom] && n.DataAtom != atom.Script && n.DataAtom != atom.Style && n.DataAtom != atom.Noscript
+}
+
+// lineAfter is the rest of the line after n, without the colon that may
+// stand there.
+func lineAfter(n *html.Node) string {
+	w := folder{limit: maxLabelled}
+	for s := n.NextSibling; s != nil && !endsLine(s); s = s.NextSibling {
+		w.node(s)
+	}
+	return strings.TrimLeft(w.b.String(), " :\uff1a\u2013-")
 }
 
 func labelText(s string) string {
@@ -93,15 +132,6 @@ func afterColon(text, label string) (string, bool) {
 	}
 	rest := strings.TrimSpace(strings.TrimLeft(text[i:], ":\uff1a"))
 	return rest, rest != ""
-}
-
-func hasBlocks(n *html.Node) bool {
-	for c := n.FirstChild; c != nil; c = c.NextSibling {
-		if c.Type == html.ElementNode && !inline[c.DataAtom] {
-			return true
-		}
-	}
-	return false
 }
 
 // beside is the element that holds the value of the label n, or nil.

@@ -45,11 +45,11 @@ type Doc struct {
 	ldDone  bool
 	items   []any // microdata, found at first use
 	itemsOK bool
+	tables  map[*html.Node]*table // those that were asked for
 }
 
-// Parse decodes and parses a page. Broken HTML is mended as browsers do;
-// what fails is JSON that is none, and HTML nested so deeply that it is an
-// attack.
+// Parse decodes and parses a page. Broken HTML is mended as browsers do, and
+// what is nested too deeply is flattened; what fails is JSON that is none.
 func Parse(def *definition.Definition, p Page) (*Doc, error) {
 	d := &Doc{Page: p, base: p.URL}
 	d.text, d.Charset = Decode(p.Body, p.Header.Get("Content-Type"), def.Encoding)
@@ -65,6 +65,9 @@ func Parse(def *definition.Definition, p Page) (*Doc, error) {
 		return d, nil
 	}
 	root, err := html.Parse(bytes.NewReader(d.text))
+	if err != nil {
+		root, err = html.Parse(bytes.NewReader(flatten(d.text)))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("page cannot be parsed: %w", err)
 	}

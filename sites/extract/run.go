@@ -225,6 +225,10 @@ func (x *run) fields(fields definition.Fields, p at, path string) (values []Valu
 	return values, problems
 }
 
+// maxCandidates is how many finds of a source are tried until one is of the
+// field's type.
+const maxCandidates = 200
+
 // field tries the sources of a field in turn. Its error is that of the last
 // one that was there but could not be read.
 func (x *run) field(f *definition.Field, p at, path string) (v any, hit string, err error) {
@@ -252,7 +256,10 @@ func (x *run) field(f *definition.Field, p at, path string) (v any, hit string, 
 			}
 			continue
 		}
-		for _, fd := range finds {
+		for n, fd := range finds {
+			if n >= maxCandidates {
+				break
+			}
 			m, cerr := x.convert(f, f.Type, fd, s, path)
 			if cerr != nil {
 				err = cerr

@@ -16,6 +16,13 @@ func Text(n *html.Node) string {
 	return w.b.String()
 }
 
+// textUpTo is the beginning of the text of n: all of it, or at least n bytes.
+func textUpTo(n *html.Node, size int) string {
+	w := folder{limit: size}
+	w.node(n)
+	return w.b.String()
+}
+
 // ownText is the text of n without that of the elements in it.
 func ownText(n *html.Node) string {
 	var w folder
@@ -40,7 +47,10 @@ func Fold(s string) string {
 type folder struct {
 	b     strings.Builder
 	space bool // one is due before the next letter
+	limit int  // stop when there is so much; 0: never
 }
+
+func (w *folder) full() bool { return w.limit > 0 && w.b.Len() >= w.limit }
 
 func (w *folder) node(n *html.Node) {
 	switch n.Type {
@@ -60,7 +70,7 @@ func (w *folder) node(n *html.Node) {
 	}
 	block := n.Type == html.ElementNode && !inline[n.DataAtom]
 	w.space = w.space || block
-	for c := n.FirstChild; c != nil; c = c.NextSibling {
+	for c := n.FirstChild; c != nil && !w.full(); c = c.NextSibling {
 		w.node(c)
 	}
 	w.space = w.space || block
@@ -68,6 +78,9 @@ func (w *folder) node(n *html.Node) {
 
 func (w *folder) text(s string) {
 	for _, r := range s {
+		if w.full() {
+			return
+		}
 		switch {
 		case r == ' ' || r == '\n' || r == '\t' || (r != '\u0085' && unicode.IsSpace(r)):
 			w.space = true

@@ -1,0 +1,115 @@
+package extract
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/sites/definition"
+)
+
+// everyWay is a definition that looks at a page in every way there is.
+const everyWay = `listing: {next: {rel: next}, links: [a, {css: '//a'}]}
+records:
+  r:
+    fields:
+      a: {label: Price}
+      b: {microdata: '*.name'}
+      c: {jsonld: '*.name'}
+      d: {meta: name}
+      e: {css: div p a, take: image}
+      f: //div/p/a
+      g: {regex: 'x(.*)y'}
+      h: {css: tr, type: list, of: object, fields: {p: {column: X}}}
+      i: {css: script, json: a}
+      j: {css: b, type: price}
+      k: {css: b, type: date}
+      l: {css: b, type: floor}
+      m: {css: div, type: html}
+      n: {css: i, type: list, of: number}
+`
+
+// hostile are pages that are made, or broken, to cost much; each is repeated
+// until it is large.
+var hostile = map[string][2]string{
+	"plain": {"", "<div><p>Price: <a href=x>5</a></p></div>\n"}, "deep": {"", "<div>"}, "deep words": {strings.Repeat("<div>", 500), "word Price: 7 "}, "formatting": {"", "<b><i>"},
+	"fonts": {"", "<font color=red>x<p>"}, "rows": {"<table><tr><th>X<th>Y", "<tr><td>x</td><td>y</td></tr>"}, "tables": {"", "<table><tr><td>x"}, "attributes": {"<a ", "x=1 "}, "options": {"", "<option>a"},
+	"binary": {"", "\x00\x01\x02\xff\xfe"}, "comment": {"<!--", "x"}, "entities": {"", "&amp;&nbsp;&#x41;"}, "script": {"<script>", "xyz"}, "angles": {"", "<"}, "svg": {"", "<svg><g>"}, "spans": {"<table>", "<tr><td colspan=99999 rowspan=99999>X"},
+	"items": {"", "<div itemscope itemprop=name>"}, "labels": {"", "<b>Price</b>"}, "links": {"", "<a href=/x?a=1>x</a>"}, "numbers": {"<b>", "1 234,"}, "words": {"<b>", "may 3 "}, "brackets": {`<script type="application/ld+json">`, "["}, "spaces": {"", " \n"},
+}
+
+func TestHostilePages(t *testing.T) {
+	t.Parallel()
+	def := define(t, everyWay)
+	for name, h := range hostile {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			body := h[0] + strings.Repeat(h[1], (256<<10)/len(h[1]))
+			began := time.Now()
+			for _, b := range []string{body, body[:len(body)/2]} {
+				for _, kind := range []string{definition.KindDetail, definition.KindListing} {
+					runAny(t, def, kind, []byte(b))
+				}
+			}
+			// Any way that takes time in the square of the size takes minutes.
+			if took := time.Since(began); took > 20*time.Second {
+				t.Errorf("took %s", took)
+			}
+		})
+	}
+}
+
+// runAny reads a page; whether it can be read does not matter.
+func runAny(t testing.TB, def *definition.Definition, kind string, body []byte) {
+	t.Helper()
+	u, err := url.Parse("http://shop.example/p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Parse(def, Page{URL: u, Kind: kind, Header: http.Header{}, Body: body, FetchedAt: fetchedAt})
+	if err == nil {
+		_, _ = Run(def, d)
+		MustHave(def, d)
+	}
+}
+
+// What is nested too deeply for the parser is still read.
+func TestFlatten(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ open, shut string }{"divs": {"<div class=x>", "</div>"}, "fonts": {"<b><font size=1>", ""}, "lists": {"<ul><li>", "</li></ul>"}} {
+		body := "<title>T</title>" + strings.Repeat(c.open, 100_000) + "<p>Price: 5 <br><a href=/x>a</a><script>if (a<b) x()</script></p>" + strings.Repeat(c.shut, 100_000) + "<h1>end</h1>"
+		for field, want := range map[string]string{"{label: Price}": `"5"`, "h1": `"end"`, "{page: title}": `"T"`} {
+			if got, _ := fieldValue(t, field, body); got != want {
+				t.Errorf("%s, %s: got %s, want %s", name, field, got, want)
+			}
+		}
+	}
+}
+
+func FuzzPage(f *testing.F) {
+	for _, h := range hostile {
+		f.Add([]byte(h[0] + h[1] + h[1]))
+	}
+	def := define(f, everyWay)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		runAny(t, def, definition.KindDetail, body)
+		runAny(t, def, definition.KindListing, body)
+	})
+}
+
+func FuzzNumber(f *testing.F) {
+	for _, s := range []string{"1.234,56 €", "12€50", "3万5000円", "1 ½", "2,3 млн", "-.,'5"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, locale := range []string{"auto", "en", "de", "in", "fr"} {
+			_, _ = Number(s, locale)
+			_, _ = Integer(s, locale)
+			_, _ = ParsePrice(s, locale)
+		}
+		_, _ = ParseFloor(s)
+		largest(s)
+	})
+}
