@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"muster/orchestrator/api"
@@ -14,6 +15,7 @@ import (
 	"muster/proxies"
 	"muster/sites"
 	"muster/tasks"
+	"muster/tasks/metrics"
 )
 
 // Serve sends what the schedule says, and serves the dashboard if the settings
@@ -29,7 +31,7 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 	intake, running := errgroup.WithContext(ctx)
 	intake.Go(func() error { return schedule.Run(running) })
 	if o.cfg.Dashboard.Enabled {
-		intake.Go(func() error { return ServeDashboard(running, o.cfg, o.Client, o.opts.Logger, nil) })
+		intake.Go(func() error { return ServeDashboard(running, o.cfg, o.Client, o.opts.Logger, nil, o.Metrics) })
 	}
 	intake.Go(func() error { o.KeepProxies(running); return nil })
 	o.opts.Logger.Info("running; Ctrl-C stops", "redis", o.redis.Mode(), "data", o.cfg.DataDir)
@@ -96,14 +98,15 @@ func (o *Orchestrator) schedule() (*tasks.Scheduler, error) {
 	return s, nil
 }
 
-// ServeDashboard serves the dashboard of the settings until ctx is done. Ready,
-// if not nil, is told its address.
-func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client, logger *slog.Logger, ready func(url string)) error {
+// ServeDashboard serves the dashboard of the settings, and metrics of the fleet
+// and of more, until ctx is done. Ready, if not nil, is told its address.
+func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client, logger *slog.Logger, ready func(url string), more ...prometheus.Collector) error {
 	pool := proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), Logger: logger})
 	defer pool.Close()
 	return api.Serve(ctx, api.Config{
 		Client: client, Listen: cfg.Dashboard.Listen, Write: !cfg.Dashboard.ReadOnly, Keys: cfg.Dashboard.Keys, Hosts: cfg.Dashboard.Hosts,
-		Health: Health(cfg, client, pool), Ready: ready, Logger: logger,
+		Metrics: metrics.Handler(append(more, metrics.NewFleet(client))...),
+		Health:  Health(cfg, client, pool), Ready: ready, Logger: logger,
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"muster/sites"
 	"muster/sites/definition"
 	"muster/tasks"
+	"muster/tasks/metrics"
 )
 
 // System is what a process needs in order to send the jobs or to run their
@@ -26,6 +27,8 @@ type System struct {
 	Client *tasks.Client
 	Pool   *proxies.Pool
 	Sites  *sites.Service
+	// Metrics are of the workers of this process.
+	Metrics *metrics.Process
 
 	cfg     config.Config
 	logger  *slog.Logger
@@ -36,7 +39,7 @@ type System struct {
 // NewSystem returns a system on the Redis of client, which it leaves open. It
 // starts a judge on loopback when the settings name none.
 func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ *System, err error) {
-	s := &System{Client: client, cfg: cfg, logger: logger}
+	s := &System{Client: client, Metrics: metrics.NewProcess(), cfg: cfg, logger: logger}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -103,11 +106,16 @@ func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
 	mux := tasks.NewMux()
 	s.proxies.Register(mux)
 	s.Sites.Register(mux)
-	return tasks.NewWorker(s.Client, mux, tasks.WorkerConfig{
+	worker, err := tasks.NewWorker(s.Client, mux, tasks.WorkerConfig{
 		Queues:      map[string]int{"default": 1, "probe": 1, sites.Queue: 1},
 		Concurrency: s.cfg.Workers.Concurrency, Grace: s.cfg.Shutdown.Drain,
-		Name: name, Logger: s.logger, Ready: ready,
+		Name: name, Logger: s.logger, Ready: ready, Observe: s.Metrics.Observe,
 	})
+	if err != nil {
+		return nil, err
+	}
+	s.Metrics.Watch(worker)
+	return worker, nil
 }
 
 // Refresh is the workflow that refreshes the pool from the sources of the settings.

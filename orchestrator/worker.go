@@ -4,9 +4,13 @@ import (
 	"context"
 	"log/slog"
 
+	"golang.org/x/sync/errgroup"
+
+	"muster/orchestrator/api"
 	"muster/orchestrator/config"
 	"muster/orchestrator/redisd"
 	"muster/tasks"
+	"muster/tasks/metrics"
 )
 
 // WorkerOptions are what RunWorker needs besides the settings.
@@ -15,6 +19,9 @@ type WorkerOptions struct {
 	Hard   context.Context // once done, ends the drain at once. Defaults to never
 	Logger *slog.Logger    // Defaults to none
 	Ready  func()          // called once it takes tasks; optional
+	// MetricsListen is the address to serve metrics at. Beyond loopback it
+	// needs the keys of the dashboard. Defaults to none.
+	MetricsListen string
 }
 
 // RunWorker takes tasks from the Redis of the settings, or else of the
@@ -44,7 +51,23 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 	defer context.AfterFunc(opts.Hard, worker.Kill)()
 	system.Sites.StartWriting()
 	opts.Logger.Info("worker started", "worker", worker.Name())
-	return worker.Run(ctx)
+	if opts.MetricsListen == "" {
+		return worker.Run(ctx)
+	}
+	both, running := errgroup.WithContext(ctx)
+	// What drains is still counted: the metrics are served until the worker has ended.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	both.Go(func() error {
+		defer stop()
+		return worker.Run(running)
+	})
+	both.Go(func() error {
+		return api.ServeMetrics(serving, api.Config{
+			Listen: opts.MetricsListen, Keys: cfg.Dashboard.Keys, Hosts: cfg.Dashboard.Hosts, Logger: opts.Logger,
+			Metrics: metrics.Handler(system.Metrics),
+		})
+	})
+	return both.Wait()
 }
 
 // Connect returns a client of the Redis of the settings, or else of the

@@ -32,6 +32,9 @@ type WorkerConfig struct {
 	Logger *slog.Logger
 	// Ready, if set, is called once the worker takes work.
 	Ready func()
+	// Observe, if set, is called after every attempt with what became of it, by many goroutines at once.
+	// It must not block.
+	Observe func(Attempt)
 }
 
 func (c WorkerConfig) withDefaults() WorkerConfig {
@@ -92,10 +95,33 @@ func NewWorker(c *Client, mux *Mux, cfg WorkerConfig) (*Worker, error) {
 	}
 	return &Worker{engine.NewWorker(c.eng, handlers, engine.WorkerConfig{
 		Queues: cfg.Queues, Strict: cfg.Strict, Concurrency: cfg.Concurrency, MaxConcurrency: cfg.MaxConcurrency,
-		Grace: cfg.Grace, MaxResult: cfg.MaxResult, Name: cfg.Name, Logger: cfg.Logger, Ready: cfg.Ready,
+		Grace: cfg.Grace, MaxResult: cfg.MaxResult, Name: cfg.Name, Logger: cfg.Logger, Ready: cfg.Ready, Observe: cfg.Observe,
 		PID: os.Getpid(),
 	})}, nil
 }
+
+// Attempt is an attempt at a task that is over, with one of the outcomes below.
+type Attempt = engine.Attempt
+
+// The outcomes of attempts.
+const (
+	OutcomeSuccess  = engine.OutcomeSuccess
+	OutcomePlanned  = engine.OutcomePlanned  // a plan took its place
+	OutcomeFailure  = engine.OutcomeFailure  // there will be no other attempt
+	OutcomeRetry    = engine.OutcomeRetry    // it failed, and there will be another
+	OutcomeAgain    = engine.OutcomeAgain    // the handler asked for another call
+	OutcomeRevoked  = engine.OutcomeRevoked  // by someone, or it expired
+	OutcomeReturned = engine.OutcomeReturned // the worker stops; it runs elsewhere
+)
+
+// Stats returns what the worker has done since it started.
+func (w *Worker) Stats() WorkerStats { return w.w.Stats() }
+
+// Slots returns how many tasks run, and how many may.
+func (w *Worker) Slots() (busy, all int) { return w.w.Slots() }
+
+// Tasks returns the names that the worker has handlers for, sorted.
+func (w *Worker) Tasks() []string { return w.w.Tasks() }
 
 // Name returns the name of the worker.
 func (w *Worker) Name() string { return w.w.Name() }

@@ -63,6 +63,7 @@ func workerCommand(env environment) *cli.Command {
 		Usage: "take tasks from the Redis of an orchestrator, on this machine or another",
 		Flags: append(flagsOf(workerSettings...),
 			&cli.StringFlag{Name: "name", Usage: "be known as `NAME`, which no other worker has", DefaultText: "host, pid and a number"},
+			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, under /metrics; beyond loopback it needs dashboard.keys", DefaultText: "nowhere"},
 			&cli.StringFlag{Name: "ready", Usage: "make `FILE` once it takes tasks"}),
 		Action: func(c *cli.Context) error {
 			if err := arguments(c, 0, 0); err != nil {
@@ -74,7 +75,7 @@ func workerCommand(env environment) *cli.Command {
 			}
 			return orchestrator.RunWorker(c.Context, loaded.Config, orchestrator.WorkerOptions{
 				Name: c.String("name"), Hard: env.hard, Logger: newLogger(env, env.stderr, loaded.Log),
-				Ready: touch(c.String("ready")),
+				Ready: touch(c.String("ready")), MetricsListen: c.String("metrics-listen"),
 			})
 		},
 	}

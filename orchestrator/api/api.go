@@ -1,5 +1,5 @@
 // Package api serves what people and programs see of an orchestrator over
-// HTTP: the asynqmon dashboard, and how the system is.
+// HTTP: the asynqmon dashboard, metrics, and how the system is.
 //
 // The pages can show what tasks carry, and can stop and delete them. So they
 // are for this machine only unless keys are set, they can only be looked at
@@ -39,6 +39,9 @@ type Config struct {
 	// Health answers under /health, which is open without a key. Defaults to
 	// none.
 	Health http.Handler
+	// Metrics answers under /metrics, to those who may see the pages. Defaults
+	// to none.
+	Metrics http.Handler
 	// Grace is how long requests may take to end. Defaults to 5 s.
 	Grace time.Duration
 	// Ready is told the address of the pages once they are there. Optional.
@@ -71,6 +74,9 @@ func Handler(cfg Config) (http.Handler, error) {
 	}
 	guarded := http.NewServeMux()
 	guarded.Handle(Root+"/", dashboard(cfg.Client, !cfg.Write))
+	if cfg.Metrics != nil {
+		guarded.Handle("GET /metrics", cfg.Metrics)
+	}
 	guarded.Handle("/{$}", http.RedirectHandler(Root+"/", http.StatusFound))
 
 	mux := http.NewServeMux()
@@ -91,6 +97,21 @@ func Serve(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	return serve(ctx, cfg, handler, "dashboard", Root+"/")
+}
+
+// ServeMetrics serves only the metrics of cfg, as Serve does.
+func ServeMetrics(ctx context.Context, cfg Config) error {
+	cfg = cfg.withDefaults()
+	if err := cfg.checkAccess(); err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", cfg.Metrics)
+	return serve(ctx, cfg, http.MaxBytesHandler(cfg.guard(mux), maxBody), "metrics", "/metrics")
+}
+
+func serve(ctx context.Context, cfg Config, handler http.Handler, what, path string) error {
 	l, err := listen(ctx, cfg.Listen)
 	if err != nil {
 		return err
@@ -106,15 +127,15 @@ func Serve(ctx context.Context, cfg Config) error {
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
-	url := pageURL(l.Addr())
-	cfg.Logger.Info("dashboard is up", "url", url, "read_only", !cfg.Write, "keys", len(cfg.Keys))
+	url := pageURL(l.Addr(), path)
+	cfg.Logger.Info(what+" is up", "url", url, "read_only", !cfg.Write, "keys", len(cfg.Keys))
 	if cfg.Ready != nil {
 		cfg.Ready(url)
 	}
 
 	select {
 	case err := <-failed:
-		return fmt.Errorf("serve the dashboard: %w", err)
+		return fmt.Errorf("serve %s: %w", what, err)
 	case <-ctx.Done():
 	}
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.Grace)
@@ -127,12 +148,12 @@ func Serve(ctx context.Context, cfg Config) error {
 }
 
 // pageURL is where somebody on this machine finds the pages.
-func pageURL(addr net.Addr) string {
+func pageURL(addr net.Addr, path string) string {
 	host := addr.String()
 	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		host = net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
 	}
-	return "http://" + host + Root + "/"
+	return "http://" + host + path
 }
 
 // ErrTaken says that another program listens at the address.

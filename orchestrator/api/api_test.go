@@ -264,7 +264,7 @@ func TestPageURL(t *testing.T) {
 		"0.0.0.0": "http://localhost:80/asynqmon/", "::": "http://localhost:80/asynqmon/",
 		"127.0.0.1": "http://127.0.0.1:80/asynqmon/", "::1": "http://[::1]:80/asynqmon/",
 	} {
-		if got := pageURL(&net.TCPAddr{IP: net.ParseIP(host), Port: 80}); got != want {
+		if got := pageURL(&net.TCPAddr{IP: net.ParseIP(host), Port: 80}, Root+"/"); got != want {
 			t.Errorf("%s: %s, want %s", host, got, want)
 		}
 	}

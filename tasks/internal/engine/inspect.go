@@ -228,12 +228,12 @@ func (e *Engine) Due(ctx context.Context, limit int) ([]DueNode, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, en := range entries {
-			raws, err := e.store.Fields(ctx, en.Flow, []string{en.Node})
-			if err != nil {
-				return nil, err
-			}
-			rec := store.ParseRecord(raws[0], 0)
+		records, err := e.store.Records(ctx, entries)
+		if err != nil {
+			return nil, err
+		}
+		for i, en := range entries {
+			rec := store.ParseRecord(records[i], 0)
 			if rec.State != 'D' && rec.State != 'T' {
 				continue
 			}
@@ -250,6 +250,19 @@ func (e *Engine) Due(ctx context.Context, limit int) ([]DueNode, error) {
 	}
 	slices.SortFunc(out, func(a, b DueNode) int { return a.Due.Compare(b.Due) })
 	return out[:min(limit, len(out))], nil
+}
+
+// Outbox is how much there is for workers to look after: what was released or handed over and has not
+// begun, and what waits for its time.
+type Outbox struct {
+	Entries int64         // lines of the agenda
+	Overdue time.Duration // how long ago the earliest should have been attended to
+}
+
+// Outbox returns how far the workers are behind with looking after what others left.
+func (e *Engine) Outbox(ctx context.Context) (Outbox, error) {
+	entries, overdue, err := e.store.Overdue(ctx)
+	return Outbox{entries, overdue}, err
 }
 
 // Reserved returns up to limit nodes of each queue that have not begun.

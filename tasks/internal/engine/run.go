@@ -32,6 +32,11 @@ type Run struct {
 	next   *delivery     // what this slot runs next, without a detour through asynq
 	onward bool          // whether it may
 
+	began time.Time     // when the handler was called; zero if it was not
+	took  time.Duration // how long it ran
+	said  string        // what became of it; empty if that is not known
+	code  string        // of the failure
+
 	once  sync.Once // closes freed
 	cause error     // why the slot was freed; set before freed is closed
 
@@ -271,6 +276,7 @@ func (w *Worker) one(ctx context.Context, wfID, node string, epoch int, onward b
 			Attempt: b.Attempts + 1, Worker: w.cfg.Name, Key: wfID + "." + node}}
 	w.stats.begun.Add(1)
 	w.commit(r, func(ctx context.Context) error { return w.attempt(ctx, r, b) })
+	w.tell(r)
 	return r.next, nil
 }
 
@@ -304,7 +310,9 @@ func (w *Worker) attempt(ctx context.Context, r *Run, b store.Begun) error {
 	if err != nil {
 		return err
 	}
+	r.began = time.Now()
 	a := r.call(h, input)
+	r.took = time.Since(r.began)
 	// The handler has run: from here on only its outcome is to be stored, however often that takes.
 	return w.retrying(r, func(ctx context.Context) error { return w.outcome(ctx, r, h, a) })
 }
@@ -340,6 +348,7 @@ func (r *Run) input(ctx context.Context, b store.Begun) ([]byte, error) {
 func (w *Worker) outcome(ctx context.Context, r *Run, h *Handler, a answered) error {
 	err := a.err
 	if err == nil && a.answer.Planned {
+		r.said = OutcomePlanned
 		return w.plan(ctx, r, a.answer.Plan)
 	}
 	if err == nil && len(a.answer.Value) > w.cfg.MaxResult {
@@ -347,6 +356,7 @@ func (w *Worker) outcome(ctx context.Context, r *Run, h *Handler, a answered) er
 			len(a.answer.Value), w.cfg.MaxResult))
 	}
 	if err == nil {
+		r.said = OutcomeSuccess
 		w.stats.succeeded.Add(1)
 		m, err := w.e.store.Advance(ctx, r.fl.Flow, []store.Op{op(r.g, r.id, "S", "", a.answer.Value)})
 		return w.moved(ctx, r, m, err)
@@ -358,10 +368,13 @@ func (w *Worker) outcome(ctx context.Context, r *Run, h *Handler, a answered) er
 	}
 	switch {
 	case errors.Is(err, errRevoked):
+		r.said, r.code = OutcomeRevoked, CodeRevoked
 		return nil // the node is terminal already
 	case errors.Is(err, ErrShutdown):
+		r.said = OutcomeReturned
 		return w.again(ctx, r, 0, store.RepeatAgain, "")
 	case v.Again:
+		r.said = OutcomeAgain
 		return w.again(ctx, r, *v.Delay, store.RepeatAgain, "")
 	case errors.Is(err, errHard):
 		return w.failed(ctx, r, CodeHardTimeout, "still running after its hard time limit")
@@ -389,6 +402,7 @@ func (w *Worker) outcome(ctx context.Context, r *Run, h *Handler, a answered) er
 	if v.Delay != nil {
 		d = *v.Delay
 	}
+	r.said, r.code = OutcomeRetry, code
 	w.stats.retried.Add(1)
 	return w.again(ctx, r, d, store.RepeatFail, clip(err.Error()))
 }
@@ -424,6 +438,10 @@ func backoff(sp *graph.Spec, attempt int) time.Duration {
 }
 
 func (w *Worker) failed(ctx context.Context, r *Run, code, message string) error {
+	r.said, r.code = OutcomeFailure, code
+	if code == CodeExpired {
+		r.said = OutcomeRevoked
+	}
 	w.stats.failed.Add(1)
 	err := w.e.fail(ctx, r.fl, r.g, r.id, strconv.Itoa(r.epoch), &Failure{Task: r.Info.Task, Node: r.Info.Node,
 		Attempts: r.Info.Attempt, Code: code, Message: clip(message)})

@@ -33,6 +33,7 @@ type WorkerConfig struct {
 	Name           string
 	Logger         *slog.Logger
 	Ready          func()
+	Observe        func(Attempt)
 }
 
 // How workers watch each other and the agenda.

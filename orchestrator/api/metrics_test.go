@@ -1,0 +1,67 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/tasks/metrics"
+)
+
+func TestMetricsAreForThoseWhoMaySeeThePages(t *testing.T) {
+	t.Parallel()
+	cfg := setup(t)
+	cfg.Metrics = metrics.Handler(metrics.NewFleet(cfg.Client))
+	if w := ask(t, handler(t, cfg), "GET", "/metrics"); w.Code != 200 || !strings.Contains(w.Body.String(), `muster_fleet_tasks{queue="default",state="pending"} 1`) {
+		t.Errorf("without keys: %d\n%s", w.Code, w.Body)
+	}
+	if w := ask(t, handler(t, cfg), "POST", "/metrics"); w.Code == 200 {
+		t.Errorf("a POST is answered: %d", w.Code)
+	}
+	cfg.Keys = []string{"a long enough key"}
+	h := handler(t, cfg)
+	if w := ask(t, h, "GET", "/metrics"); w.Code != 401 || strings.Contains(w.Body.String(), "muster_fleet") {
+		t.Errorf("without the key: %d %s", w.Code, w.Body)
+	}
+	if w := ask(t, h, "GET", "/metrics", header("Authorization", "Bearer a long enough key")); w.Code != 200 {
+		t.Errorf("with the key: %d", w.Code)
+	}
+	if w := ask(t, h, "GET", "/metrics", host("evil.example")); w.Code != 421 {
+		t.Errorf("under a foreign name: %d", w.Code)
+	}
+}
+
+func TestServeMetrics(t *testing.T) {
+	t.Parallel()
+	cfg := setup(t)
+	cfg.Metrics = metrics.Handler(metrics.NewProcess())
+	cfg.Listen = "0.0.0.0:0"
+	if err := ServeMetrics(t.Context(), cfg); !errors.Is(err, ErrOpen) {
+		t.Errorf("open to others without a key: %v", err)
+	}
+	ready := make(chan string, 1)
+	cfg.Listen, cfg.Ready = "127.0.0.1:0", func(url string) { ready <- url }
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- ServeMetrics(ctx, cfg) }()
+	url := <-ready
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil || resp.StatusCode != 200 || !strings.Contains(string(body), "muster_worker_slots 0") {
+		t.Errorf("%s: %d %v\n%s", url, resp.StatusCode, err, body)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,46 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// The outcomes of attempts.
+const (
+	OutcomeSuccess  = "success"
+	OutcomePlanned  = "planned"
+	OutcomeFailure  = "failure"
+	OutcomeRetry    = "retry"
+	OutcomeAgain    = "again"
+	OutcomeRevoked  = "revoked"
+	OutcomeReturned = "returned"
+)
+
+// Attempt is an attempt at a task that is over.
+type Attempt struct {
+	Info
+	Outcome string
+	Code    string        // of the failure; empty when there is none
+	Began   time.Time     // when the handler was called; zero if it was not
+	Took    time.Duration // how long the handler ran, or was waited for
+}
+
+// tell has what became of a run observed.
+func (w *Worker) tell(r *Run) {
+	if w.cfg.Observe == nil || r.said == "" {
+		return
+	}
+	w.cfg.Observe(Attempt{Info: r.Info, Outcome: r.said, Code: r.code, Began: r.began, Took: r.took})
+}
+
+// Stats returns what the worker has done since it started.
+func (w *Worker) Stats() WorkerStats { return w.stats.read() }
+
+// Slots returns how many tasks run, and how many may.
+func (w *Worker) Slots() (busy, all int) {
+	return max(0, int(w.seam.active.Load())), int(w.seam.limit.Load())
+}
+
+// Tasks returns the names that the worker has handlers for, sorted.
+func (w *Worker) Tasks() []string { return slices.Sorted(maps.Keys(w.handlers)) }

@@ -1,0 +1,60 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Records reads the states of what agenda entries stand for, as [ParseRecord] reads them; nil where
+// there is none.
+func (s *Store) Records(ctx context.Context, entries []Entry) ([][]byte, error) {
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	pipe := s.rdb.Pipeline()
+	cmds := make([]*redis.StringCmd, len(entries))
+	for i, en := range entries {
+		cmds[i] = pipe.HGet(ctx, en.Flow.key(), en.Node)
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("read states: %w", err)
+	}
+	out := make([][]byte, len(entries))
+	for i, c := range cmds {
+		raw, err := c.Bytes()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return nil, fmt.Errorf("read states: %w", err)
+		}
+		out[i] = raw
+	}
+	return out, nil
+}
+
+// Overdue returns how many lines all agendas have, and for how long the earliest has been due.
+func (s *Store) Overdue(ctx context.Context) (entries int64, overdue time.Duration, err error) {
+	n, err := s.Shards(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	pipe := s.rdb.Pipeline()
+	now := pipe.Time(ctx)
+	counts, firsts := make([]*redis.IntCmd, n), make([]*redis.ZSliceCmd, n)
+	for shard := range n {
+		counts[shard] = pipe.ZCard(ctx, agendaKey(shard))
+		firsts[shard] = pipe.ZRangeWithScores(ctx, agendaKey(shard), 0, 0)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return 0, 0, fmt.Errorf("read agenda: %w", err)
+	}
+	for shard := range n {
+		entries += counts[shard].Val()
+		for _, z := range firsts[shard].Val() {
+			overdue = max(overdue, now.Val().Sub(time.UnixMilli(int64(z.Score))))
+		}
+	}
+	return entries, overdue, nil
+}

@@ -1,0 +1,161 @@
+package metrics
+
+import (
+	"context"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muster/tasks"
+)
+
+// scrapeTimeout bounds what one scrape asks of Redis.
+const scrapeTimeout = 5 * time.Second
+
+// mostDue is how many waiting nodes a scrape looks at.
+const mostDue = 2000
+
+var (
+	fleetUp       = desc("fleet_up", "1 if Redis could be asked for all of the fleet, else 0.")
+	fleetTasks    = desc("fleet_tasks", "Tasks by queue and state. Those that are scheduled or to be retried are counted up to 2000.", "queue", "state")
+	fleetLatency  = desc("fleet_latency_seconds", "How long the oldest task that is pending in the queue has waited.", "queue")
+	fleetPaused   = desc("fleet_paused", "1 if the queue is paused, else 0.", "queue")
+	fleetWorkers  = desc("fleet_workers", "Workers that are alive.")
+	fleetSlots    = desc("fleet_slots", "Tasks that the workers may run at once.")
+	fleetBusy     = desc("fleet_slots_busy", "Tasks that the workers run.")
+	fleetOutbox   = desc("fleet_outbox_entries", "Tasks that were released or wait for their time, and have not begun.")
+	fleetOverdue  = desc("fleet_outbox_age_seconds", "How long the earliest entry of the outbox is overdue: what a crash left behind and nobody attended to.")
+	scheduleNext  = desc("schedule_next_timestamp_seconds", "When the entry of the schedule is due next.", "entry")
+	scheduleLast  = desc("schedule_last_timestamp_seconds", "When the entry of the schedule was last sent.", "entry")
+	scheduleSent  = desc("schedule_sent_total", "Ticks of the entry that were sent.", "entry")
+	scheduleMiss  = desc("schedule_missed_total", "Ticks of the entry that were not sent.", "entry")
+	scheduleAlive = desc("schedule_led", "1 if a scheduler is up for the entry, else 0.", "entry")
+)
+
+// Fleet collects what is in Redis. It may be scraped by many at once.
+type Fleet struct{ client *tasks.Client }
+
+// NewFleet returns the collector of the fleet that client belongs to.
+func NewFleet(client *tasks.Client) *Fleet { return &Fleet{client} }
+
+// Describe implements prometheus.Collector.
+func (f *Fleet) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{fleetUp, fleetTasks, fleetLatency, fleetPaused, fleetWorkers, fleetSlots, fleetBusy,
+		fleetOutbox, fleetOverdue, scheduleNext, scheduleLast, scheduleSent, scheduleMiss, scheduleAlive} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector. It asks Redis, for at most five seconds.
+func (f *Fleet) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	up := true
+	for _, part := range []func(context.Context, chan<- prometheus.Metric, func(*prometheus.Desc, float64, ...string)) error{
+		f.queues, f.workers, f.outbox, f.schedule,
+	} {
+		if err := part(ctx, ch, gauge); err != nil {
+			up = false
+		}
+	}
+	gauge(fleetUp, yes(up))
+}
+
+func yes(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (f *Fleet) queues(ctx context.Context, _ chan<- prometheus.Metric, gauge func(*prometheus.Desc, float64, ...string)) error {
+	queues, err := f.client.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	due, err := f.client.Due(ctx, mostDue)
+	if err != nil {
+		return err
+	}
+	type key struct{ queue, state string }
+	count := map[key]float64{}
+	latency, paused := map[string]float64{}, map[string]float64{}
+	names := newLabel()
+	for _, q := range queues {
+		n := names.of(q.Name)
+		count[key{n, "pending"}] += float64(q.Pending)
+		count[key{n, "active"}] += float64(q.Active)
+		count[key{n, "archived"}] += float64(q.Archived)
+		count[key{n, "scheduled"}] += 0
+		count[key{n, "retry"}] += 0
+		latency[n] = max(latency[n], q.Latency.Seconds())
+		paused[n] = max(paused[n], yes(q.Paused))
+	}
+	for _, d := range due {
+		state := "scheduled"
+		if d.Status == tasks.Retry {
+			state = "retry"
+		}
+		count[key{names.of(d.Queue), state}]++
+	}
+	for k, v := range count {
+		gauge(fleetTasks, v, k.queue, k.state)
+	}
+	for n, v := range latency {
+		gauge(fleetLatency, v, n)
+		gauge(fleetPaused, paused[n], n)
+	}
+	return nil
+}
+
+func (f *Fleet) workers(ctx context.Context, _ chan<- prometheus.Metric, gauge func(*prometheus.Desc, float64, ...string)) error {
+	workers, err := f.client.Workers(ctx)
+	if err != nil {
+		return err
+	}
+	var slots, busy float64
+	for _, w := range workers {
+		slots += float64(w.Concurrency)
+		busy += float64(w.Active)
+	}
+	gauge(fleetWorkers, float64(len(workers)))
+	gauge(fleetSlots, slots)
+	gauge(fleetBusy, busy)
+	return nil
+}
+
+func (f *Fleet) outbox(ctx context.Context, _ chan<- prometheus.Metric, gauge func(*prometheus.Desc, float64, ...string)) error {
+	o, err := f.client.Outbox(ctx)
+	if err != nil {
+		return err
+	}
+	gauge(fleetOutbox, float64(o.Entries))
+	gauge(fleetOverdue, o.Overdue.Seconds())
+	return nil
+}
+
+func (f *Fleet) schedule(ctx context.Context, ch chan<- prometheus.Metric, gauge func(*prometheus.Desc, float64, ...string)) error {
+	entries, err := f.client.Schedule(ctx)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries[:min(len(entries), MaxLabels)] {
+		if !utf8.ValidString(e.Name) {
+			continue
+		}
+		for d, t := range map[*prometheus.Desc]time.Time{scheduleNext: e.Next, scheduleLast: e.Last} {
+			if !t.IsZero() {
+				gauge(d, float64(t.UnixMilli())/1000, e.Name)
+			}
+		}
+		gauge(scheduleAlive, yes(e.Leader != ""), e.Name)
+		for d, n := range map[*prometheus.Desc]int64{scheduleSent: e.Sent, scheduleMiss: e.Missed} {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), e.Name)
+		}
+	}
+	return nil
+}

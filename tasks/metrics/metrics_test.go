@@ -1,0 +1,186 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muster/tasks"
+	"muster/tasks/facttest"
+	"muster/tasks/metrics"
+	"muster/tasks/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// scrape returns the samples that a Prometheus would get, by name and labels.
+func scrape(t *testing.T, collectors ...prometheus.Collector) map[string]float64 {
+	t.Helper()
+	w := httptest.NewRecorder()
+	metrics.Handler(collectors...).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	body, err := io.ReadAll(w.Body)
+	if err != nil || w.Code != 200 {
+		t.Fatalf("scrape: %d %v\n%s", w.Code, err, body)
+	}
+	out := map[string]float64{}
+	for line := range strings.Lines(string(body)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		cut := strings.LastIndexByte(line, ' ')
+		v, err := strconv.ParseFloat(strings.TrimSpace(line[cut+1:]), 64)
+		if err != nil {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		out[line[:cut]] = v
+	}
+	return out
+}
+
+func expect(t *testing.T, got map[string]float64, want map[string]float64) {
+	t.Helper()
+	for k, v := range want {
+		if g, ok := got[k]; !ok || g != v {
+			t.Errorf("%s is %v (there: %v), expected %v", k, g, ok, v)
+		}
+	}
+}
+
+var (
+	fine  = tasks.New[int, int]("m.fine")
+	shaky = tasks.New[int, int]("m.shaky", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond))
+	never = tasks.New[int, int]("m.never", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Hour))
+	block = tasks.New[int, int]("m.block")
+)
+
+func TestWhatAScrapeTells(t *testing.T) {
+	t.Parallel()
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	mux := tasks.NewMux()
+	release := make(chan struct{})
+	running := make(chan struct{})
+	tasks.Handle(mux, fine, func(_ context.Context, n int) (int, error) { return n, nil })
+	tasks.Handle(mux, shaky, func(context.Context, int) (int, error) { return 0, errors.New("no") })
+	tasks.Handle(mux, never, func(context.Context, int) (int, error) { return 0, errors.New("no") })
+	tasks.Handle(mux, block, func(ctx context.Context, n int) (int, error) {
+		close(running)
+		<-release
+		return n, nil
+	})
+	process, fleet := metrics.NewProcess(), metrics.NewFleet(client)
+	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Concurrency: 3, Observe: process.Observe})
+	if err != nil {
+		t.Fatal(err)
+	}
+	process.Watch(worker)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- worker.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+
+	send := func(s tasks.Signature[int], opts ...tasks.Option) *tasks.AsyncResult[int] {
+		t.Helper()
+		run, err := s.Send(t.Context(), client, opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run
+	}
+	for range 3 {
+		if _, err := send(fine.S(1)).Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := send(shaky.S(1)).Wait(t.Context()); err == nil {
+		t.Fatal("the shaky task succeeds")
+	}
+	send(never.S(1))
+	held := send(block.S(1))
+	<-running
+	send(fine.S(1), tasks.In(time.Hour))
+	send(fine.S(1), tasks.Queue("elsewhere"))
+	var got map[string]float64
+	facttest.Eventually(t, "all is counted", func() bool {
+		got = scrape(t, process, fleet)
+		return got[`muster_task_attempts_total{outcome="retry",task="m.never"}`] == 1 && got[`muster_fleet_slots_busy`] >= 1 &&
+			got[`muster_fleet_tasks{queue="default",state="retry"}`] >= 1
+	})
+	expect(t, got, map[string]float64{
+		`muster_fleet_up`:      1,
+		`muster_fleet_workers`: 1,
+		`muster_fleet_slots`:   3,
+		`muster_fleet_tasks{queue="default",state="scheduled"}`:        1,
+		`muster_fleet_tasks{queue="elsewhere",state="pending"}`:        1,
+		`muster_fleet_paused{queue="default"}`:                         0,
+		`muster_fleet_outbox_age_seconds`:                              0,
+		`muster_worker_slots`:                                          3,
+		`muster_worker_recovered_total`:                                0,
+		`muster_task_attempts_total{outcome="success",task="m.fine"}`:  3,
+		`muster_task_attempts_total{outcome="retry",task="m.shaky"}`:   1,
+		`muster_task_attempts_total{outcome="failure",task="m.shaky"}`: 1,
+		`muster_task_errors_total{code="error",task="m.shaky"}`:        2,
+		`muster_task_duration_seconds_count{task="m.fine"}`:            3,
+		`muster_task_duration_seconds_bucket{task="m.fine",le="+Inf"}`: 3,
+		`muster_task_duration_seconds_count{task="m.shaky"}`:           2,
+	})
+	if got[`muster_fleet_latency_seconds{queue="elsewhere"}`] <= 0 {
+		t.Error("the queue that nobody takes from has no latency")
+	}
+	if got[`muster_fleet_outbox_entries`] < 3 {
+		t.Errorf("%v entries in the outbox, expected those that wait", got[`muster_fleet_outbox_entries`])
+	}
+	close(release)
+	if _, err := held.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFleetTellsThatRedisIsAway(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	client := tasks.NewClient(server.Client())
+	t.Cleanup(func() { _ = client.Close() })
+	expect(t, scrape(t, metrics.NewFleet(client)), map[string]float64{"muster_fleet_up": 1, "muster_fleet_workers": 0})
+	server.Stop()
+	got := scrape(t, metrics.NewFleet(client))
+	expect(t, got, map[string]float64{"muster_fleet_up": 0})
+	if _, ok := got["muster_fleet_workers"]; ok {
+		t.Error("a number of workers is told although nobody knows")
+	}
+}
+
+func TestLabelsAreFew(t *testing.T) {
+	t.Parallel()
+	process := metrics.NewProcess()
+	for i := range 1000 {
+		process.Observe(tasks.Attempt{Info: tasks.Info{Task: fmt.Sprint("task", i)}, Outcome: tasks.OutcomeFailure, Code: fmt.Sprint("code", i)})
+	}
+	process.Observe(tasks.Attempt{Info: tasks.Info{Task: "bad \xff name"}, Outcome: tasks.OutcomeFailure, Code: "\xff"})
+	got := scrape(t, process)
+	names := map[string]bool{}
+	sum := 0.0
+	for k, v := range got {
+		if m := regexp.MustCompile(`^muster_task_attempts_total\{.*task="([^"]*)"\}$`).FindStringSubmatch(k); m != nil {
+			names[m[1]] = true
+			sum += v
+		}
+	}
+	if len(names) != metrics.MaxLabels+1 || sum != 1001 || !names["(other)"] {
+		t.Errorf("%d names with %v attempts, expected %d with 1001", len(names), sum, metrics.MaxLabels+1)
+	}
+}
