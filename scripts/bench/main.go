@@ -1,7 +1,7 @@
 // Command bench measures what Muster promises, side by side with its yardsticks, on a Redis of
 // its own.
 //
-//	go run ./scripts/bench [-json] [-only PREFIX] [-rounds N]
+//	go run ./scripts/bench [-json] [-only PREFIX] [-rounds N] [-cpuprofile FILE]
 //
 // Each area (canvas, queue, proxies, sites) has a file of rows and a line in rows.go. A row measures
 // ours and its yardstick in turns, so that both see the same machine in the same minute, and compares
@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/pprof"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -52,6 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	asJSON := flags.Bool("json", false, "print one JSON array instead of a table")
 	only := flags.String("only", "", "measure only rows whose name begins with `PREFIX`")
 	rounds := flags.Int("rounds", 0, "rounds per row; 0 takes each row's own number (5 unless it says otherwise)")
+	profile := flags.String("cpuprofile", "", "measure ours alone, without bars, and write a CPU profile to `FILE`")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return err
@@ -72,6 +74,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer l.close()
+	if *profile != "" {
+		f, err := os.Create(*profile)
+		if err != nil {
+			return fmt.Errorf("create profile: %w", err)
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return fmt.Errorf("profile: %w", err)
+		}
+		defer pprof.StopCPUProfile()
+		for i := range chosen {
+			chosen[i].yardstick, chosen[i].bar = nil, reported
+		}
+	}
 
 	results := make([]result, 0, len(chosen))
 	for _, r := range chosen {
