@@ -99,7 +99,7 @@ func (e *Engine) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, fail
 			}
 			ops = append(ops, o)
 		}
-		m, err := e.store.Advance(ctx, fl.Flow, ops)
+		m, err := e.store.Advance(ctx, fl.Flow, ops, store.Take{})
 		if err != nil {
 			return err
 		}
@@ -416,7 +416,7 @@ func (e *Engine) fail(ctx context.Context, fl *flow, g *graph.Graph, id graph.ID
 	if f.Code == CodeExpired && g.FailsFast() {
 		o.Flags += "f"
 	}
-	m, err := e.store.Advance(ctx, fl.Flow, []store.Op{o})
+	m, err := e.store.Advance(ctx, fl.Flow, []store.Op{o}, store.Take{})
 	if err != nil {
 		return err
 	}

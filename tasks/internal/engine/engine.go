@@ -42,7 +42,8 @@ type Engine struct {
 
 // New returns an Engine on rdb.
 func New(rdb redis.UniversalClient, log *slog.Logger) *Engine {
-	return &Engine{store: store.New(rdb), queue: newEnqueuer(rdb), log: log, graphs: map[string]*graph.Graph{}}
+	s := store.New(rdb)
+	return &Engine{store: s, queue: newEnqueuer(s), log: log, graphs: map[string]*graph.Graph{}}
 }
 
 // Close ends the subscriptions of waits.
@@ -127,7 +128,7 @@ func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, late tim
 		return "", err
 	}
 	grow.Unique, grow.UniqueTTL, grow.Late = o.Unique, o.UniqueTTL, late
-	m, err := e.store.Submit(ctx, fl.Flow, grow)
+	m, err := e.submit(ctx, fl, grow, o.ID == "" && o.Unique == "" && late.IsZero())
 	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) {
 		if o.ID == "" && dup.ID == id {
 			return id, nil // it is this send, whose first answer got lost; the agenda has what it released
@@ -148,6 +149,53 @@ func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, late tim
 		e.log.Warn("hand-over after send is left to the workers", "workflow", id, "error", err)
 	}
 	return id, nil
+}
+
+// submit stores a workflow and hands over what can run at once. An id that nobody else can have goes
+// together with the first tasks.
+func (e *Engine) submit(ctx context.Context, fl *flow, grow store.Grow, fresh bool) (store.Moved, error) {
+	ds := make([]delivery, len(grow.Handed))
+	for i, n := range grow.Handed {
+		id, err := graph.ParseID(n)
+		if err != nil {
+			return store.Moved{}, err
+		}
+		ds[i] = newDelivery(fl, fl.g, id, 0)
+	}
+	calls := make([]*store.Call, 1, 1+len(ds))
+	calls[0] = e.store.Submit(fl.Flow, grow, holdFirst)
+	together := fresh && len(ds) <= enqueueAtOnce
+	if together {
+		for i := range ds {
+			c, err := e.queue.push(ctx, &ds[i])
+			if err != nil {
+				return store.Moved{}, err
+			}
+			calls = append(calls, c)
+		}
+	}
+	if err := e.store.Scripts().Do(ctx, calls...); err != nil {
+		return store.Moved{}, fmt.Errorf("store workflow: %w", err)
+	}
+	m, err := store.Submitted(calls[0])
+	if err != nil {
+		return m, err
+	}
+	err = nil
+	if together {
+		for _, c := range calls[1:] {
+			if _, perr := store.Pushed(c); perr != nil {
+				err = perr
+			}
+		}
+	}
+	if !together || err != nil {
+		_, err = e.queue.send(ctx, ds)
+	}
+	if err != nil {
+		e.log.Warn("hand-over after send is left to the workers", "workflow", fl.ID, "error", err)
+	}
+	return m, nil
 }
 
 func newFlow(f store.Flow, g *graph.Graph) *flow {
@@ -178,7 +226,12 @@ func grown(g *graph.Graph, scope string) (store.Grow, error) {
 		}
 	}
 	for _, i := range g.Roots() {
-		grow.Roots = append(grow.Roots, store.Release{Node: at.At(i, -1).String(), Delay: delay(g, i, true), Lim: place(g, at, i)})
+		r := store.Release{Node: at.At(i, -1).String(), Delay: delay(g, i, true), Lim: place(g, at, i)}
+		if scope == "" && r.Delay == "" && r.Lim == "" && !g.Virtual(i) {
+			grow.Handed = append(grow.Handed, r.Node)
+			continue
+		}
+		grow.Roots = append(grow.Roots, r)
 	}
 	return grow, nil
 }
@@ -405,7 +458,7 @@ func (e *Engine) settleBut(ctx context.Context, fl *flow, m store.Moved, keep fu
 		for len(ops) > 0 {
 			part := ops[:min(opsAtOnce, len(ops))]
 			ops = ops[len(part):]
-			moved, err := e.store.Advance(ctx, fl.Flow, part)
+			moved, err := e.store.Advance(ctx, fl.Flow, part, store.Take{})
 			if errors.Is(err, ErrUnknown) {
 				return nil, nil
 			}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -70,41 +71,117 @@ func (e *Engine) deliver(ctx context.Context, fl *flow, ds []delivery) error {
 	if _, err := e.queue.send(ctx, ds); err != nil {
 		return err
 	}
+	e.hold(fl, ds, holdFirst)
+	return nil
+}
+
+func (e *Engine) hold(fl *flow, ds []delivery, d time.Duration) {
 	nodes := make([]store.Handed, len(ds))
 	for i := range ds {
 		nodes[i] = store.Handed{Node: ds[i].node, Epoch: ds[i].epoch}
 	}
-	return e.store.Hold(ctx, fl.Flow, nodes, time.Now().Add(holdFirst))
+	e.store.Hold(fl.Flow, nodes, d)
 }
 
 // enqueuer sends many asynq tasks in few round trips. asynq itself makes the messages: its client
 // gets a connection that catches the script call instead of sending it.
 type enqueuer struct {
-	rdb    redis.UniversalClient
+	store  *store.Store
 	client *asynq.Client
-	catch  *catcher
+
+	mu    sync.Mutex // guards molds
+	molds map[moldKey]*mold
 }
 
-func newEnqueuer(rdb redis.UniversalClient) *enqueuer {
-	c := &catcher{UniversalClient: rdb, sources: map[string]string{}}
-	return &enqueuer{rdb: rdb, client: asynq.NewClientFromRedisClient(c), catch: c}
+func newEnqueuer(s *store.Store) *enqueuer {
+	c := &catcher{UniversalClient: s.Redis()}
+	return &enqueuer{store: s, client: asynq.NewClientFromRedisClient(c), molds: map[moldKey]*mold{}}
 }
 
-// call is a script call that asynq wanted to make.
-type call struct {
-	source string
+// moldKey says which messages of asynq differ in nothing but the id.
+type moldKey struct {
+	task, queue string
+	idLen       int
+}
+
+// mold is a message that asynq made for an id of ours, cut where the id is.
+type mold struct {
+	pending, prefix string // keys: of the queue, and of a task without its id
+	head, tail      []byte
+}
+
+// maxMolds bounds the molds kept in memory.
+const maxMolds = 10_000
+
+// mold returns the mold for a delivery.
+func (q *enqueuer) mold(ctx context.Context, d *delivery, id string) (*mold, error) {
+	key := moldKey{d.task, d.queue, len(id)}
+	q.mu.Lock()
+	m := q.molds[key]
+	q.mu.Unlock()
+	if m != nil {
+		return m, nil
+	}
+	// No id of ours has these characters.
+	filler := strings.Repeat("~", len(id))
+	c, err := q.caught(ctx, d, filler)
+	if err != nil {
+		return nil, err
+	}
+	message, ok := c.args[0].([]byte)
+	prefix, isKey := strings.CutSuffix(c.keys[0], filler)
+	if !ok || !isKey || bytes.Count(message, []byte(filler)) != 1 {
+		return nil, fmt.Errorf("enqueue %s: asynq's message is not the one this program knows", id)
+	}
+	head, tail, _ := bytes.Cut(message, []byte(filler))
+	m = &mold{pending: c.keys[1], prefix: prefix, head: head, tail: tail}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.molds) >= maxMolds {
+		clear(q.molds)
+	}
+	q.molds[key] = m
+	return m, nil
+}
+
+// push returns the call that enqueues a delivery.
+func (q *enqueuer) push(ctx context.Context, d *delivery) (*store.Call, error) {
+	id := d.id()
+	m, err := q.mold(ctx, d, id)
+	if err != nil {
+		return nil, err
+	}
+	message := make([]byte, 0, len(m.head)+len(id)+len(m.tail))
+	message = append(append(append(message, m.head...), id...), m.tail...)
+	return q.store.Push(store.Queued{Queue: d.queue, Pending: m.pending, Key: m.prefix + id, ID: id, Message: message, Head: d.priority > 0}), nil
+}
+
+// caught is a script call that asynq wanted to make.
+type caught struct {
+	script *redis.Script
 	keys   []string
 	args   []any
 }
 
-type callKey struct{}
+// caught has asynq make the call for a delivery under an id.
+func (q *enqueuer) caught(ctx context.Context, d *delivery, id string) (*caught, error) {
+	c := &caught{}
+	t := asynq.NewTaskWithHeaders(d.task, nil, map[string]string{header: headerVersion})
+	_, err := q.client.EnqueueContext(context.WithValue(ctx, caughtKey{}, c), t, asynq.TaskID(id), asynq.Queue(d.queue),
+		asynq.MaxRetry(manyRetries), asynq.Timeout(neverTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("enqueue %s: %w", d.id(), err)
+	}
+	if c.script == nil || len(c.keys) != 2 || len(c.args) != 3 {
+		return nil, fmt.Errorf("enqueue %s: asynq made no call that this program knows; is it the version it is built for?", d.id())
+	}
+	return c, nil
+}
+
+type caughtKey struct{}
 
 // catcher keeps the script calls of contexts that ask for it.
-type catcher struct {
-	redis.UniversalClient
-	mu      sync.Mutex // guards sources
-	sources map[string]string
-}
+type catcher struct{ redis.UniversalClient }
 
 // noScript makes redis.Script send the source of a script.
 type noScript struct{}
@@ -114,135 +191,52 @@ func (noScript) RedisError()   {}
 
 // EvalSha implements redis.Scripter.
 func (c *catcher) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
-	got, ok := ctx.Value(callKey{}).(*call)
-	if !ok {
+	if ctx.Value(caughtKey{}) == nil {
 		return c.UniversalClient.EvalSha(ctx, sha, keys, args...)
 	}
-	c.mu.Lock()
-	source, known := c.sources[sha]
-	c.mu.Unlock()
 	cmd := redis.NewCmd(ctx)
-	if !known {
-		ctxSha, _ := ctx.Value(shaKey{}).(*string)
-		if ctxSha != nil {
-			*ctxSha = sha
-		}
-		cmd.SetErr(noScript{})
-		return cmd
-	}
-	*got = call{source, keys, args}
-	cmd.SetVal(int64(1))
+	cmd.SetErr(noScript{})
 	return cmd
 }
-
-type shaKey struct{}
 
 // Eval implements redis.Scripter.
 func (c *catcher) Eval(ctx context.Context, source string, keys []string, args ...any) *redis.Cmd {
-	got, ok := ctx.Value(callKey{}).(*call)
+	got, ok := ctx.Value(caughtKey{}).(*caught)
 	if !ok {
 		return c.UniversalClient.Eval(ctx, source, keys, args...)
 	}
-	if sha, ok := ctx.Value(shaKey{}).(*string); ok && *sha != "" {
-		c.mu.Lock()
-		c.sources[*sha] = source
-		c.mu.Unlock()
-	}
-	*got = call{source, keys, args}
+	*got = caught{redis.NewScript(source), keys, args}
 	cmd := redis.NewCmd(ctx)
 	cmd.SetVal(int64(1))
 	return cmd
 }
 
-// first returns the script that puts a task at the head of its queue.
-func first(source string) string {
-	return strings.Replace(source, `redis.call("LPUSH", KEYS[2]`, `redis.call("RPUSH", KEYS[2]`, 1)
-}
-
-// enqueueAtOnce bounds a pipeline.
-const enqueueAtOnce = 500
+// enqueueAtOnce bounds a round trip.
+const enqueueAtOnce = 250
 
 // send enqueues ds and wakes workers. It returns those that asynq had already.
 func (q *enqueuer) send(ctx context.Context, ds []delivery) (had []delivery, err error) {
-	scripts := map[string]*redis.Script{}
 	for part := range slices.Chunk(ds, enqueueAtOnce) {
-		calls := make([]call, len(part))
-		queues := map[string]bool{}
+		calls := make([]*store.Call, len(part))
 		for i := range part {
-			d := &part[i]
-			queues[d.queue] = true
-			sha := ""
-			cctx := context.WithValue(context.WithValue(ctx, callKey{}, &calls[i]), shaKey{}, &sha)
-			t := asynq.NewTaskWithHeaders(d.task, nil, map[string]string{header: headerVersion})
-			_, err := q.client.EnqueueContext(cctx, t, asynq.TaskID(d.id()), asynq.Queue(d.queue),
-				asynq.MaxRetry(manyRetries), asynq.Timeout(neverTimeout))
+			if calls[i], err = q.push(ctx, &part[i]); err != nil {
+				return had, err
+			}
+		}
+		if err := q.store.Scripts().Do(ctx, calls...); err != nil {
+			return had, fmt.Errorf("enqueue: %w", err)
+		}
+		for i, c := range calls {
+			fresh, err := store.Pushed(c)
 			if err != nil {
-				return had, fmt.Errorf("enqueue %s: %w", d.id(), err)
+				return had, err
 			}
-			if calls[i].source == "" {
-				return had, fmt.Errorf("enqueue %s: asynq made no script call; is this the version this program is built for?", d.id())
-			}
-			if d.priority > 0 {
-				calls[i].source = first(calls[i].source)
-			}
-			if scripts[calls[i].source] == nil {
-				scripts[calls[i].source] = redis.NewScript(calls[i].source)
-			}
-		}
-		replies, err := q.exec(ctx, scripts, calls, queues)
-		if err != nil {
-			return had, err
-		}
-		for i, r := range replies {
-			if r == 0 {
+			if !fresh {
 				had = append(had, part[i])
 			}
 		}
 	}
 	return had, nil
-}
-
-func (q *enqueuer) exec(ctx context.Context, scripts map[string]*redis.Script, calls []call, queues map[string]bool) ([]int64, error) {
-	names := make([]string, 0, len(queues))
-	for n := range queues {
-		names = append(names, n)
-	}
-	for try := 0; ; try++ {
-		pipe := q.rdb.Pipeline()
-		cmds := make([]*redis.Cmd, len(calls))
-		for i, c := range calls {
-			cmds[i] = scripts[c.source].EvalSha(ctx, pipe, c.keys, c.args...)
-		}
-		// The parts of a pipeline that go to different nodes of a cluster have no order, and who is woken
-		// before there is something finds nothing.
-		_, cluster := q.rdb.(*redis.ClusterClient)
-		if !cluster {
-			pipe.Publish(ctx, store.BusChannel, "q "+strings.Join(names, ","))
-		}
-		_, err := pipe.Exec(ctx)
-		if err == nil && cluster {
-			// What was enqueued is there, and found at the next poll at the latest.
-			_ = q.rdb.Publish(ctx, store.BusChannel, "q "+strings.Join(names, ",")).Err()
-		}
-		if err == nil {
-			replies := make([]int64, len(cmds))
-			for i, c := range cmds {
-				if replies[i], err = c.Int64(); err != nil {
-					return nil, fmt.Errorf("enqueue: %w", err)
-				}
-			}
-			return replies, nil
-		}
-		missing := slices.ContainsFunc(cmds, func(c *redis.Cmd) bool { return redis.HasErrorPrefix(c.Err(), "NOSCRIPT") })
-		if !missing || try > 0 {
-			return nil, fmt.Errorf("enqueue: %w", err)
-		}
-		for _, s := range scripts {
-			if err := s.Load(ctx, q.rdb).Err(); err != nil {
-				return nil, fmt.Errorf("load script: %w", err)
-			}
-		}
-	}
 }
 
 // whereabouts is what became of a delivery that asynq has.

@@ -29,7 +29,7 @@ type Run struct {
 	spec   *graph.Spec
 	cancel context.CancelCauseFunc
 	freed  chan struct{} // closed when the slot must be freed without waiting for the handler
-	next   *delivery     // what this slot runs next, without a detour through asynq
+	next   []upcoming    // what this slot runs next, without a detour through asynq
 	onward bool          // whether it may
 
 	began time.Time     // when the handler was called; zero if it was not
@@ -200,20 +200,31 @@ func (w *Worker) perform(ctx context.Context, taskID string) error {
 	// What a node makes ready runs here and now, one after the other, until others should have the
 	// slot: the way through asynq costs ten times as much. Should this process die, the node is found
 	// among those of a silent worker, as any other.
-	for until := time.Now().Add(slotTurn); ; {
-		next, err := w.one(ctx, wfID, node, epoch, time.Now().Before(until))
-		if err != nil || next == nil {
-			return err
+	until := time.Now().Add(slotTurn)
+	line := []upcoming{{node, epoch, w.startAhead(taskID)}}
+	for first := true; len(line) > 0; first = false {
+		next, err := w.one(ctx, wfID, line[0], time.Now().Before(until))
+		if err != nil {
+			if first {
+				return err
+			}
+			// Only the first is asynq's; the agenda has the others.
+			w.log.Warn("node is left to others", "workflow", wfID, "node", line[0].node, "error", err)
 		}
-		node, epoch = next.node, next.epoch
+		line = append(line[1:], next...)
 	}
+	return nil
 }
 
 // slotTurn is how long one delivery may go on from node to node.
 const slotTurn = 200 * time.Millisecond
 
-// one runs one node and returns the one that it made ready for this slot.
-func (w *Worker) one(ctx context.Context, wfID, node string, epoch int, onward bool) (*delivery, error) {
+// one runs one node and returns those that it made ready for this slot.
+func (w *Worker) one(ctx context.Context, wfID string, u upcoming, onward bool) ([]upcoming, error) {
+	node, epoch := u.node, u.epoch
+	if u.begun != nil {
+		defer w.unclaim(wfID, node, epoch)
+	}
 	id, err := graph.ParseID(node)
 	if err != nil {
 		w.log.Error("a task on our queue is not ours", "workflow", wfID, "node", node)
@@ -223,48 +234,51 @@ func (w *Worker) one(ctx context.Context, wfID, node string, epoch int, onward b
 	if err != nil {
 		return nil, err
 	}
-	var fields []string
-	wanted := []string{""}
-	if id.Scope != "" {
-		wanted = append(wanted, id.Scope)
-	}
-	var scopes []string
-	for _, s := range wanted {
-		if w.e.kept(wfID, s) == nil {
-			scopes = append(scopes, s)
-			fields = append(fields, store.GraphField(s))
+	b := u.begun
+	if b == nil {
+		// Whether go-redis or we ask again: Redis may have begun the node although its answer got lost. So
+		// what this worker runs is known here, and what Redis says it runs beyond that is taken up.
+		if !w.claim(wfID, node, epoch) {
+			return nil, nil
 		}
-	}
-	// Whether go-redis or we ask again: Redis may have begun the node although its answer got lost. So
-	// what this worker runs is known here, and what Redis says it runs beyond that is taken up.
-	if !w.claim(wfID, node, epoch) {
-		return nil, nil
-	}
-	defer w.unclaim(wfID, node, epoch)
-	var b store.Begun
-	err = w.insist(wfID, node, func(ctx context.Context) error {
-		var err error
-		b, err = w.e.store.Begin(ctx, f, node, epoch, w.cfg.Name, fields)
-		return err
-	})
-	if err != nil {
-		return nil, err
+		defer w.unclaim(wfID, node, epoch)
+		b = &begun{}
+		scopes := w.unknown(wfID, id.Scope, nil)
+		fields := make([]string, len(scopes))
+		for i, s := range scopes {
+			fields[i] = store.GraphField(s)
+		}
+		err = w.insist(wfID, node, func(ctx context.Context) error {
+			var err error
+			b.Begun, err = w.e.store.Begin(ctx, f, node, epoch, w.cfg.Name, fields)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		b.bad = w.learnAll(wfID, scopes, b.Begun)
 	}
 	if b.Status != "run" {
 		return nil, nil
 	}
-	for i, s := range scopes {
-		if _, err := w.e.learn(wfID, s, b.Graphs[i]); err != nil {
-			w.log.Error("workflow cannot be read", "workflow", wfID, "error", err)
-			return nil, w.giveUp(f, node, epoch, err)
+	if b.bad != nil {
+		w.log.Error("workflow cannot be read", "workflow", wfID, "error", b.bad)
+		return nil, w.giveUp(f, node, epoch, b.bad)
+	}
+	// The node runs here now, as far as Redis knows: nobody else will see to it.
+	var fl *flow
+	var g *graph.Graph
+	err = w.insist(wfID, node, func(ctx context.Context) error {
+		var err error
+		if fl, err = w.e.load(ctx, wfID); err == nil {
+			g, err = w.e.graphOf(ctx, f, id.Scope)
 		}
-	}
-	fl, err := w.e.load(ctx, wfID)
-	if err != nil {
-		return nil, err
-	}
-	g, err := w.e.graphOf(ctx, f, id.Scope)
-	if err != nil {
+		if errors.Is(err, ErrUnknown) {
+			return nil
+		}
+		return err
+	})
+	if err != nil || g == nil {
 		return nil, err
 	}
 	if id.Index >= len(g.Nodes) {
@@ -289,7 +303,7 @@ func (w *Worker) giveUp(f store.Flow, node string, epoch int, cause error) error
 }
 
 // attempt runs the handler, once, and stores the outcome.
-func (w *Worker) attempt(ctx context.Context, r *Run, b store.Begun) error {
+func (w *Worker) attempt(ctx context.Context, r *Run, b *begun) error {
 	if x := r.spec.Expires; x > 0 && b.Now.UnixMilli() > x {
 		return w.failed(ctx, r, CodeExpired, "not begun before it expired")
 	}
@@ -318,7 +332,7 @@ func (w *Worker) attempt(ctx context.Context, r *Run, b store.Begun) error {
 }
 
 // input returns the input of a run: its literal, or what it comes after.
-func (r *Run) input(ctx context.Context, b store.Begun) ([]byte, error) {
+func (r *Run) input(ctx context.Context, b *begun) ([]byte, error) {
 	n := &r.g.Nodes[r.id.Index]
 	v := r.w.e.newValues(r.fl)
 	switch {
@@ -336,6 +350,8 @@ func (r *Run) input(ctx context.Context, b store.Begun) ([]byte, error) {
 			return nil, err
 		}
 		return encodeFailure(f), nil
+	case b.value != nil:
+		return b.value, nil
 	case b.Input != nil:
 		return b.Input, nil
 	case n.In > 0 && r.id.Inst < 0:
@@ -358,7 +374,9 @@ func (w *Worker) outcome(ctx context.Context, r *Run, h *Handler, a answered) er
 	if err == nil {
 		r.said = OutcomeSuccess
 		w.stats.succeeded.Add(1)
-		m, err := w.e.store.Advance(ctx, r.fl.Flow, []store.Op{op(r.g, r.id, "S", "", a.answer.Value)})
+		t := w.takes(r)
+		m, err := w.e.store.Advance(ctx, r.fl.Flow, []store.Op{op(r.g, r.id, "S", "", a.answer.Value)}, t)
+		w.follow(r, m, t, a.answer.Value, err)
 		return w.moved(ctx, r, m, err)
 	}
 	var v *Verdict
@@ -464,10 +482,13 @@ func (w *Worker) moved(ctx context.Context, r *Run, m store.Moved, err error) er
 	}
 	w.chunkDone(r)
 	var keep func(delivery) bool
-	if r.onward && !w.seam.stopped() {
+	if r.onward && len(r.next) == 0 && !w.seam.stopped() {
 		keep = func(d delivery) bool { return d.queue == r.Info.Queue && d.priority == r.Info.Priority }
 	}
-	r.next, err = w.e.settleBut(ctx, r.fl, m, keep)
+	kept, err := w.e.settleBut(ctx, r.fl, m, keep)
+	if kept != nil {
+		r.next = append(r.next, upcoming{node: kept.node, epoch: kept.epoch})
+	}
 	return err
 }
 
@@ -492,7 +513,7 @@ func (w *Worker) again(ctx context.Context, r *Run, d time.Duration, how, messag
 
 // unregistered puts a task back that this worker has no handler for, while another worker has one or
 // may be about to start.
-func (w *Worker) unregistered(ctx context.Context, r *Run, b store.Begun) error {
+func (w *Worker) unregistered(ctx context.Context, r *Run, b *begun) error {
 	const most = 5
 	if b.Lost >= most {
 		return w.failed(ctx, r, CodeUnregistered, fmt.Sprintf("no worker of queue %s has a handler for %s: is the worker older than the sender, or was Handle forgotten? %s",

@@ -13,29 +13,46 @@ import (
 	"muster/tasks/internal/store"
 )
 
+// The scripts of asynq v0.26.0 that the seam does the work of. Should asynq come with others, they run
+// as they are, and the worker polls.
+const (
+	dequeueSHA = "a8153319360adc71cdc370107f8ab9786f204765"
+	doneSHA    = "1241eaa1c73409baaf1fea0c08d203a4911bda15"
+)
+
 // seam is the connection that asynq's server works on. It sees every script asynq runs, knows it by
-// the shape of its keys, and changes three things: a server that found its queues empty sleeps until
-// it is woken rather than polling; it takes no task while the worker runs as many as it may; and
-// what follows a task is written with a context of its own, because asynq hands its retries one that
-// is cancelled already.
+// the shape of its keys, and changes four things: a server that found its queues empty sleeps until
+// it is woken rather than polling; it takes no more tasks than the worker may run, but as many at once
+// as there are free slots; tasks that are done are forgotten together; and what follows a task is
+// written with a context of its own, because asynq hands its retries one that is cancelled already.
 type seam struct {
 	redis.UniversalClient
-	scripts *store.Batcher // for what follows a task
-	queues  int            // how many queues one round asks
-	poll    time.Duration  // longest sleep
-	wake    chan struct{}  // has a value when there may be work
-	room    chan struct{}  // has a value when a slot may be free
-	closed  chan struct{}  // closed when the server must not take any more
-	once    sync.Once
+	store  *store.Store
+	taken  func([]store.Popped)                          // told of tasks before asynq gets them
+	back   func(string, store.QueueKeys, []store.Popped) // gives those back that asynq does not get
+	failed func(string, error)                           // told what goes wrong behind asynq's back
+	queues int                                           // how many queues one round asks
+	poll   time.Duration                                 // longest sleep
+	wake   chan struct{}                                 // has a value when there may be work
+	room   chan struct{}                                 // has a value when a slot may be free
+	closed chan struct{}                                 // closed when the server must not take any more
+	once   sync.Once
 
 	empty  int // queues found empty in this round; only asynq's processor touches it
 	limit  atomic.Int64
 	active atomic.Int64
+	plain  atomic.Bool // asynq has scripts we do not know
+
+	mu    sync.Mutex // guards the fields below
+	ahead []store.Popped
+	queue string // that ahead was taken from
+	keys  store.QueueKeys
+	begun map[string]bool // tasks that were told to taken, and are not done
 }
 
-func newSeam(rdb redis.UniversalClient, scripts *store.Batcher, queues int, poll time.Duration) *seam {
-	return &seam{UniversalClient: rdb, scripts: scripts, queues: queues, poll: poll,
-		wake: make(chan struct{}, 1), room: make(chan struct{}, 1), closed: make(chan struct{})}
+func newSeam(s *store.Store, queues int, poll time.Duration) *seam {
+	return &seam{UniversalClient: s.Redis(), store: s, queues: queues, poll: poll,
+		wake: make(chan struct{}, 1), room: make(chan struct{}, 1), closed: make(chan struct{}), begun: map[string]bool{}}
 }
 
 type scriptKind int
@@ -89,11 +106,33 @@ func (s *seam) EvalSha(ctx context.Context, sha string, keys []string, args ...a
 	case dequeueScript:
 		return s.dequeue(ctx, sha, keys, args)
 	case finishScript:
+		if sha == doneSHA && len(keys) == 5 && len(args) == 3 && s.forget(keys, args) {
+			cmd := redis.NewCmd(ctx)
+			cmd.SetVal("OK")
+			return cmd
+		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
-		return s.scripts.EvalSha(ctx, sha, keys, args...)
+		return s.UniversalClient.EvalSha(ctx, sha, keys, args...)
 	}
 	return s.UniversalClient.EvalSha(ctx, sha, keys, args...)
+}
+
+// forget has a task of ours forgotten soon. Nothing depends on when: a task that comes back finds that
+// its node is done.
+func (s *seam) forget(keys []string, args []any) bool {
+	id, _ := args[0].(string)
+	s.mu.Lock()
+	ours := s.begun[id]
+	delete(s.begun, id)
+	s.mu.Unlock()
+	if !ours {
+		return false
+	}
+	c := s.store.Finish(keys, args)
+	c.Failed = func(err error) { s.failed(id, err) }
+	s.store.Scripts().Post(c)
+	return true
 }
 
 // Eval implements redis.Scripter: the way asynq falls back to when Redis has lost its scripts.
@@ -117,6 +156,7 @@ func (s *seam) dequeue(ctx context.Context, sha string, keys []string, args []an
 		return cmd
 	}
 	for s.active.Load() >= s.limit.Load() {
+		s.giveBack() // there was room for them a moment ago
 		if s.stopped() {
 			return nothing()
 		}
@@ -129,7 +169,7 @@ func (s *seam) dequeue(ctx context.Context, sha string, keys []string, args []an
 	if s.stopped() {
 		return nothing()
 	}
-	cmd := s.UniversalClient.EvalSha(ctx, sha, keys, args...)
+	cmd := s.take(ctx, sha, keys, args)
 	switch err := cmd.Err(); {
 	case err == nil:
 		s.active.Add(1)
@@ -144,6 +184,76 @@ func (s *seam) dequeue(ctx context.Context, sha string, keys []string, args []an
 		s.sleep(200 * time.Millisecond)
 	}
 	return cmd
+}
+
+// plainPoll is how often queues are asked when nothing wakes a worker.
+const plainPoll = 20 * time.Millisecond
+
+// take answers asynq's dequeue script from what was taken ahead, or takes as many tasks as can start now.
+func (s *seam) take(ctx context.Context, sha string, keys []string, args []any) *redis.Cmd {
+	if sha != dequeueSHA || len(args) != 2 {
+		if !s.plain.Swap(true) {
+			s.poll = plainPoll
+			s.failed("", errors.New("asynq is not the version this program is built for: the worker polls its queues, and is slower"))
+		}
+		return s.UniversalClient.EvalSha(ctx, sha, keys, args...)
+	}
+	cmd := redis.NewCmd(ctx)
+	if next, ok := s.next(); ok {
+		cmd.SetVal(next.Message)
+		return cmd
+	}
+	prefix, _ := args[1].(string)
+	qk := store.QueueKeys{Pending: keys[0], Paused: keys[1], Active: keys[2], Lease: keys[3], Prefix: prefix}
+	_, queue, _ := strings.Cut(prefix, "{")
+	queue, _, _ = strings.Cut(queue, "}")
+	free := min(s.limit.Load()-s.active.Load(), popMost)
+	got, err := s.store.Pop(ctx, queue, qk, args[0], int(free))
+	switch {
+	case err != nil:
+		cmd.SetErr(err)
+		return cmd
+	case len(got) == 0:
+		cmd.SetErr(redis.Nil)
+		return cmd
+	}
+	s.mu.Lock()
+	s.ahead, s.queue, s.keys = got[1:], queue, qk
+	for _, p := range got {
+		s.begun[p.ID] = true
+	}
+	s.mu.Unlock()
+	s.taken(got)
+	cmd.SetVal(got[0].Message)
+	return cmd
+}
+
+// popMost bounds what is taken in one round trip.
+const popMost = 128
+
+func (s *seam) next() (store.Popped, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.ahead) == 0 {
+		return store.Popped{}, false
+	}
+	p := s.ahead[0]
+	s.ahead = s.ahead[1:]
+	return p, true
+}
+
+// giveBack gives back what was taken ahead and has not started.
+func (s *seam) giveBack() {
+	s.mu.Lock()
+	ahead, queue, keys := s.ahead, s.queue, s.keys
+	s.ahead = nil
+	for _, p := range ahead {
+		delete(s.begun, p.ID)
+	}
+	s.mu.Unlock()
+	if len(ahead) > 0 {
+		s.back(queue, keys, ahead)
+	}
 }
 
 func (s *seam) sleep(d time.Duration) {

@@ -60,7 +60,9 @@ type Worker struct {
 
 	mu    sync.Mutex // guards the fields below
 	runs  map[*Run]bool
-	mine  map[string]bool // "<workflow>/<node>/<epoch>" that a slot of this worker is at
+	mine  map[string]bool   // "<workflow>/<node>/<epoch>" that a slot of this worker is at
+	lost  map[string]bool   // "<workflow>/<node>" that Redis says runs here, and no slot is at
+	ahead map[string]*begun // deliveries that were begun before asynq hands them to a slot
 	ran   bool
 	dirty map[string]*flow // whose progress keys are to be written
 
@@ -77,8 +79,10 @@ func (s *stats) read() WorkerStats {
 // NewWorker returns a worker.
 func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worker {
 	w := &Worker{e: e, cfg: cfg, handlers: handlers, log: cfg.Logger, killed: make(chan struct{}),
-		timer: make(chan int64, 64), runs: map[*Run]bool{}, mine: map[string]bool{}, dirty: map[string]*flow{},
-		seam: newSeam(e.store.Redis(), e.store.Scripts(), len(cfg.Queues), pollEvery)}
+		timer: make(chan int64, 64), runs: map[*Run]bool{}, mine: map[string]bool{}, ahead: map[string]*begun{}, dirty: map[string]*flow{},
+		seam: newSeam(e.store, len(cfg.Queues), pollEvery)}
+	w.seam.taken, w.seam.back = w.beginAhead, w.giveBack
+	w.seam.failed = func(id string, err error) { w.log.Warn("worker and asynq", "id", id, "error", err) }
 	w.seam.limit.Store(int64(cfg.Concurrency))
 	return w
 }
@@ -219,6 +223,7 @@ const unwind = 2 * time.Second
 func (w *Worker) drain(srv *asynq.Server) {
 	w.seam.stop()
 	srv.Stop()
+	w.seam.giveBack()
 	w.idle(w.cfg.Grace, w.killed)
 	for _, r := range w.tracked() {
 		r.cancel(ErrShutdown)
@@ -230,6 +235,9 @@ func (w *Worker) drain(srv *asynq.Server) {
 	w.idle(unwind, nil)
 	w.Kill()
 	srv.Shutdown()
+	ctx, cancel := context.WithTimeout(context.Background(), unwind)
+	defer cancel()
+	w.e.store.Scripts().Flush(ctx)
 }
 
 // idle waits until no task runs, for at most d.
@@ -532,7 +540,8 @@ func (e *Engine) deliverAgain(ctx context.Context, fl *flow, g *graph.Graph, id 
 			hold = holdThen
 		}
 	}
-	return e.store.Hold(ctx, fl.Flow, []store.Handed{{Node: d.node, Epoch: d.epoch}}, time.Now().Add(hold))
+	e.hold(fl, []delivery{d}, hold)
+	return nil
 }
 
 // projectEvery is how often the progress keys of a workflow are written.

@@ -1,96 +1,486 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Batcher is a connection that sends the script calls of many goroutines together: those that come
-// while a round trip is under way go with the next one.
-type Batcher struct {
-	redis.UniversalClient
-
-	mu      sync.Mutex // guards the fields below
-	waiting []*batched
-	sending int
+// Script is a script that can be called together with others. One for many items takes
+//
+//	KEYS  those that all its items share, then those of each item, as many for each
+//	ARGV  those that all its items share, number of items, then per item: number of its arguments, and those
+//
+// and returns a list with what it says of each item, {"error", message} of one that went wrong.
+type Script struct {
+	src   *redis.Script
+	text  string
+	order int
+	many  bool
+	alone bool // its items cannot share a call
 }
 
-type batched struct {
-	cmd  *redis.Cmd
-	done chan struct{} // closed when cmd has its answer
+// The scripts of one round trip run in this order.
+const (
+	orderStore = iota // what changes workflows
+	orderQueue        // what hands over to asynq
+)
+
+// NewScript returns a script for many items, called after those that change workflows.
+func NewScript(text string) *Script {
+	return &Script{src: redis.NewScript(text), text: text, order: orderQueue, many: true}
+}
+
+// one returns a script for one item at a time.
+func one(text string) *Script {
+	return &Script{src: redis.NewScript(text), text: text, order: orderQueue}
+}
+
+// Call is one item for a script.
+type Call struct {
+	Script *Script
+	Shared []string // KEYS that items of one call have in common
+	Lead   []any    // ARGV likewise; those of the first item count
+	Keys   []string // KEYS of this item
+	Args   []any
+	Failed func(error) // of a posted call: told when it is given up
+
+	// The answer.
+	Reply any
+	Err   error
+
+	size  int
+	group *group    // of the Do that waits
+	until time.Time // when a posted call is given up
+}
+
+// group are the calls of one Do.
+type group struct {
+	left atomic.Int32
+	done chan struct{} // closed when all have their answers
+}
+
+// lane returns what calls must have in common to travel together on a cluster.
+func (c *Call) lane() string {
+	k := c.Shared[0]
+	if i := strings.IndexByte(k, '{'); i >= 0 {
+		if j := strings.IndexByte(k[i:], '}'); j > 0 {
+			return k[i : i+j]
+		}
+	}
+	return k
+}
+
+// Batcher sends script calls of many goroutines together: those that come while a round trip is under
+// way go with the next one, and those for one script in one call of it. Each call stands for itself,
+// as if it had been made alone.
+type Batcher struct {
+	rdb     redis.UniversalClient
+	cluster bool
+
+	mu    sync.Mutex // guards the fields below, and those of the lanes
+	lanes map[string]*lane
+}
+
+type lane struct {
+	waiting []*Call
+	later   []*Call // posted
+	sending bool
+	armed   bool // a timer will see to later
 }
 
 const (
-	batchMost    = 128 // calls in one round trip
-	batchSenders = 2   // round trips at once
+	batchMost    = 256     // calls in one round trip
+	batchBytes   = 1 << 20 // about as much in one round trip; a call that has more goes alone
 	batchTimeout = 10 * time.Second
+	postDelay    = time.Millisecond // that a posted call may wait for others to go with
+	postAgain    = 500 * time.Millisecond
+	postFor      = 20 * time.Second // that a posted call is tried
 )
 
 // NewBatcher returns a Batcher on rdb.
-func NewBatcher(rdb redis.UniversalClient) *Batcher { return &Batcher{UniversalClient: rdb} }
+func NewBatcher(rdb redis.UniversalClient) *Batcher {
+	_, cluster := rdb.(*redis.ClusterClient)
+	return &Batcher{rdb: rdb, cluster: cluster, lanes: map[string]*lane{}}
+}
 
-// EvalSha implements redis.Scripter. When ctx ends first the call may still be made.
-func (b *Batcher) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
-	all := make([]any, 0, 3+len(keys)+len(args))
-	all = append(all, "evalsha", sha, len(keys))
-	for _, k := range keys {
-		all = append(all, k)
+// laneOf returns the lane of a call; b.mu is held.
+func (b *Batcher) laneOf(c *Call) *lane {
+	key := ""
+	if b.cluster {
+		key = c.lane()
 	}
-	all = append(all, args...)
-	me := &batched{cmd: redis.NewCmd(ctx, all...), done: make(chan struct{})}
+	l := b.lanes[key]
+	if l == nil {
+		l = &lane{}
+		b.lanes[key] = l
+	}
+	return l
+}
+
+func size(args []any) int {
+	n := 0
+	for _, a := range args {
+		switch a := a.(type) {
+		case string:
+			n += len(a) + 16
+		case []byte:
+			n += len(a) + 16
+		default:
+			n += 24
+		}
+	}
+	return n
+}
+
+// Do makes calls, in the order of their scripts if they share a slot, and returns when each has its
+// answer. When ctx ends first they may still be made: Do returns the error of ctx, and the calls must
+// not be touched any more.
+func (b *Batcher) Do(ctx context.Context, calls ...*Call) error {
+	g := &group{done: make(chan struct{})}
+	g.left.Store(int32(len(calls)))
+	for _, c := range calls {
+		c.group, c.size = g, size(c.Args)
+	}
 	b.mu.Lock()
-	b.waiting = append(b.waiting, me)
-	start := b.sending < batchSenders
-	if start {
-		b.sending++
+	l := b.laneOf(calls[0])
+	together := true
+	total := 0
+	for _, c := range calls {
+		total += c.size
+		together = together && b.laneOf(c) == l
 	}
+	if !together || total > batchBytes {
+		b.mu.Unlock()
+		b.apart(ctx, calls)
+		return nil
+	}
+	if !l.sending {
+		// Nobody else is in the way: no goroutine has to be woken for this.
+		l.sending = true
+		posted := l.takeLater(batchMost)
+		b.mu.Unlock()
+		b.send(ctx, append(slices.Clip(calls), posted...))
+		b.settle(l, posted)
+		b.next(l)
+		return nil
+	}
+	l.waiting = append(l.waiting, calls...)
 	b.mu.Unlock()
-	if start {
-		go b.drain()
-	}
 	select {
-	case <-me.done:
-		return me.cmd
+	case <-g.done:
+		return nil
 	case <-ctx.Done():
-		given := redis.NewCmd(ctx, all...)
-		given.SetErr(ctx.Err())
-		return given
+		return ctx.Err()
+	}
+}
+
+// apart makes calls one after the other, outside of their lanes.
+func (b *Batcher) apart(ctx context.Context, calls []*Call) {
+	sorted := slices.Clone(calls)
+	slices.SortStableFunc(sorted, func(x, y *Call) int { return cmp.Compare(x.Script.order, y.Script.order) })
+	for _, c := range sorted {
+		b.send(ctx, []*Call{c})
+	}
+}
+
+// Post makes a call soon. It is tried again for a while, and its answer is not told.
+func (b *Batcher) Post(c *Call) {
+	c.size, c.until = size(c.Args), time.Now().Add(postFor)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.laneOf(c)
+	l.later = append(l.later, c)
+	b.arm(l, postDelay)
+}
+
+// arm has what is posted sent after a delay; b.mu is held.
+func (b *Batcher) arm(l *lane, d time.Duration) {
+	if l.armed || l.sending {
+		return
+	}
+	l.armed = true
+	time.AfterFunc(d, func() {
+		b.mu.Lock()
+		l.armed = false
+		start := !l.sending && len(l.later) > 0
+		if start {
+			l.sending = true
+		}
+		b.mu.Unlock()
+		if start {
+			b.drain(l)
+		}
+	})
+}
+
+// Flush returns when what was posted has been sent, or ctx is done.
+func (b *Batcher) Flush(ctx context.Context) {
+	for {
+		b.mu.Lock()
+		left := 0
+		for _, l := range b.lanes {
+			left += len(l.later)
+			if l.sending {
+				left++
+			}
+		}
+		b.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(postDelay):
+		}
+	}
+}
+
+func (l *lane) takeLater(n int) []*Call {
+	n = min(n, len(l.later))
+	part := l.later[:n:n]
+	l.later = l.later[n:]
+	return part
+}
+
+// take returns the calls of the next round trip; b.mu is held.
+func (l *lane) take() (part, posted []*Call) {
+	n, bytes := 0, 0
+	for n < len(l.waiting) && n < batchMost && bytes < batchBytes {
+		bytes += l.waiting[n].size
+		n++
+	}
+	part = l.waiting[:n:n]
+	l.waiting = l.waiting[n:]
+	posted = l.takeLater(batchMost - n)
+	return append(part, posted...), posted
+}
+
+// next lets someone else send what has gathered.
+func (b *Batcher) next(l *lane) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(l.waiting) > 0 {
+		go b.drain(l)
+		return
+	}
+	l.sending = false
+	if len(l.later) > 0 {
+		b.arm(l, postDelay)
 	}
 }
 
 // drain sends until nothing waits.
-func (b *Batcher) drain() {
+func (b *Batcher) drain(l *lane) {
 	for {
 		b.mu.Lock()
-		n := min(len(b.waiting), batchMost)
-		if n == 0 {
-			b.sending--
+		part, posted := l.take()
+		if len(part) == 0 {
+			l.sending = false
 			b.mu.Unlock()
 			return
 		}
-		part := b.waiting[:n:n]
-		b.waiting = b.waiting[n:]
 		b.mu.Unlock()
-		b.send(part)
+		ctx, cancel := context.WithTimeout(context.Background(), batchTimeout)
+		b.send(ctx, part)
+		cancel()
+		if b.settle(l, posted) {
+			b.mu.Lock()
+			if len(l.waiting) == 0 {
+				l.sending = false
+				b.arm(l, postAgain)
+				b.mu.Unlock()
+				return
+			}
+			b.mu.Unlock()
+		}
 	}
 }
 
-func (b *Batcher) send(part []*batched) {
-	ctx, cancel := context.WithTimeout(context.Background(), batchTimeout)
-	defer cancel()
-	if len(part) == 1 {
-		_ = b.Process(ctx, part[0].cmd)
-	} else {
-		pipe := b.Pipeline()
-		for _, p := range part {
-			_ = pipe.Process(ctx, p.cmd)
+// settle keeps those of the posted calls that failed for another try, and reports whether there are.
+func (b *Batcher) settle(l *lane, posted []*Call) bool {
+	var again []*Call
+	for _, c := range posted {
+		switch {
+		case c.Err == nil:
+		case time.Now().Before(c.until):
+			again = append(again, c)
+		case c.Failed != nil:
+			c.Failed(c.Err)
 		}
-		_, _ = pipe.Exec(ctx) // each call has its own error
 	}
-	for _, p := range part {
-		close(p.done)
+	if len(again) == 0 {
+		return false
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l.later = append(l.later, again...)
+	return true
+}
+
+// part is one call of a script.
+type part struct {
+	script *Script
+	items  []*Call
+	cmd    *redis.Cmd
+}
+
+func (p *part) make(ctx context.Context, how string) {
+	s := p.script
+	shared := p.items[0].Shared
+	keys, args := len(shared), 1+len(p.items[0].Lead)
+	for _, c := range p.items {
+		keys += len(c.Keys)
+		args += len(c.Args) + 1
+	}
+	all := make([]any, 0, 3+keys+args)
+	if how == "evalsha" {
+		all = append(all, how, s.src.Hash(), keys)
+	} else {
+		all = append(all, how, s.text, keys)
+	}
+	for _, k := range shared {
+		all = append(all, k)
+	}
+	for _, c := range p.items {
+		for _, k := range c.Keys {
+			all = append(all, k)
+		}
+	}
+	all = append(all, p.items[0].Lead...)
+	if s.many {
+		all = append(all, len(p.items))
+	}
+	for _, c := range p.items {
+		if s.many {
+			all = append(all, len(c.Args))
+		}
+		all = append(all, c.Args...)
+	}
+	p.cmd = redis.NewCmd(ctx, all...)
+	// All keys have one slot; the first tells it.
+	p.cmd.SetFirstKeyPos(3)
+}
+
+// send makes calls in one round trip and gives each its answer.
+func (b *Batcher) send(ctx context.Context, calls []*Call) {
+	b.exec(ctx, parts(calls))
+	for _, c := range calls {
+		if c.group != nil && c.group.left.Add(-1) == 0 {
+			close(c.group.done)
+		}
+	}
+}
+
+func parts(calls []*Call) []*part {
+	var ps []*part
+	for _, c := range calls {
+		if c.Script.many && !c.Script.alone {
+			if i := slices.IndexFunc(ps, func(p *part) bool {
+				return p.script == c.Script && slices.Equal(p.items[0].Shared, c.Shared)
+			}); i >= 0 {
+				ps[i].items = append(ps[i].items, c)
+				continue
+			}
+		}
+		ps = append(ps, &part{script: c.Script, items: []*Call{c}})
+	}
+	slices.SortStableFunc(ps, func(x, y *part) int { return cmp.Compare(x.script.order, y.script.order) })
+	return ps
+}
+
+func (b *Batcher) exec(ctx context.Context, ps []*part) {
+	b.round(ctx, ps, "evalsha")
+	var missing, alone []*part
+	for _, p := range ps {
+		if redis.HasErrorPrefix(p.cmd.Err(), "NOSCRIPT") {
+			missing = append(missing, p)
+		}
+	}
+	if len(missing) > 0 {
+		b.round(ctx, missing, "eval")
+	}
+	for _, p := range ps {
+		if !p.answer() {
+			for _, c := range p.items {
+				alone = append(alone, &part{script: p.script, items: []*Call{c}})
+			}
+		}
+	}
+	if len(alone) > 0 {
+		// One of them went wrong: the others must not.
+		b.round(ctx, alone, "eval")
+		for _, p := range alone {
+			p.answer()
+		}
+	}
+}
+
+func (b *Batcher) round(ctx context.Context, ps []*part, how string) {
+	for _, p := range ps {
+		p.make(ctx, how)
+	}
+	if len(ps) == 1 {
+		_ = b.rdb.Process(ctx, ps[0].cmd)
+		return
+	}
+	pipe := b.rdb.Pipeline()
+	for _, p := range ps {
+		_ = pipe.Process(ctx, p.cmd)
+	}
+	_, _ = pipe.Exec(ctx) // each call has its own error
+}
+
+// answer gives the items their answers. It returns false if they must be asked for one by one.
+func (p *part) answer() bool {
+	err := p.cmd.Err()
+	if errors.Is(err, redis.Nil) {
+		err = nil
+	}
+	if err != nil && len(p.items) > 1 && ofOne(err) {
+		return false
+	}
+	for i, c := range p.items {
+		c.Reply, c.Err = nil, err
+		if err != nil {
+			continue
+		}
+		c.Reply = p.cmd.Val()
+		if !p.script.many {
+			continue
+		}
+		list, _ := c.Reply.([]any)
+		if len(list) != len(p.items) {
+			c.Err = fmt.Errorf("script answered %d of %d items", len(list), len(p.items))
+			continue
+		}
+		c.Reply = list[i]
+		if said, ok := list[i].([]any); ok && len(said) == 2 && said[0] == "error" {
+			c.Err = fmt.Errorf("script: %v", said[1])
+		}
+	}
+	return true
+}
+
+// ofOne reports whether an error may be that of one item, rather than of Redis.
+func ofOne(err error) bool {
+	var said redis.Error
+	if !errors.As(err, &said) {
+		return false
+	}
+	for _, p := range []string{"READONLY", "OOM", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "MOVED", "ASK", "TRYAGAIN", "MISCONF", "NOREPLICAS", "BUSY", "NOAUTH", "NOPERM"} {
+		if redis.HasErrorPrefix(err, p) {
+			return false
+		}
+	}
+	return true
 }

@@ -42,6 +42,10 @@ func runningKey(shard int) string { return tag(shard) + "running" }
 // sender asked.
 func uniqueKey(shard int, key string) string { return tag(shard) + "u:" + key }
 
+// bellKey is the string that is there while workers of a queue sleep; who puts work into the queue
+// removes it and wakes them. Expires a minute after the last of them has looked.
+func bellKey(queue string) string { return "muster:{" + queue + "}:bell" }
+
 // workersKey is the sorted set of live workers by the time of their last beat in unix ms.
 const workersKey = "muster:workers"
 

@@ -69,22 +69,30 @@ var (
 	//go:embed lua/progress.lua
 	progressLua string
 
-	submitCmd  = redis.NewScript(libLua + submitLua)
-	beginCmd   = redis.NewScript(beginLua)
-	advanceCmd = redis.NewScript(libLua + advanceLua)
-	repeatCmd  = redis.NewScript(repeatLua)
-	extendCmd  = redis.NewScript(libLua + extendLua)
-	planCmd    = redis.NewScript(libLua + planLua)
-	sweepCmd   = redis.NewScript(sweepLua)
-	dueCmd     = redis.NewScript(dueLua)
-	revokeCmd  = redis.NewScript(revokeLua)
-	projectCmd = redis.NewScript(projectLua)
-	beatCmd    = redis.NewScript(beatLua)
-	holdCmd    = redis.NewScript(holdLua)
-	reissueCmd = redis.NewScript(reissueLua)
+	submitCmd = gathered(submitLua)
+	// Its second key is for one item alone.
+	submitUniqueCmd = &Script{src: submitCmd.src, text: submitCmd.text, order: orderStore, many: true, alone: true}
+	beginCmd        = gathered(beginLua)
+	advanceCmd      = gathered(advanceLua)
+	extendCmd       = gathered(extendLua)
+	planCmd         = gathered(planLua)
+	repeatCmd       = redis.NewScript(repeatLua)
+	sweepCmd        = redis.NewScript(sweepLua)
+	dueCmd          = redis.NewScript(dueLua)
+	revokeCmd       = redis.NewScript(revokeLua)
+	projectCmd      = redis.NewScript(projectLua)
+	beatCmd         = redis.NewScript(beatLua)
+	reissueCmd      = redis.NewScript(reissueLua)
 
 	progressCmd = redis.NewScript(progressLua)
 )
+
+// gathered returns a script over workflows, for many items.
+func gathered(text string) *Script {
+	s := NewScript(libLua + text)
+	s.order = orderStore
+	return s
+}
 
 // clusterShards is how many shards a new cluster gets; a single Redis needs one.
 const clusterShards = 64
@@ -159,6 +167,26 @@ func (s *Store) SameShard(ctx context.Context, id, unique string) (bool, error) 
 func (f Flow) key() string    { return flowKey(f.shard, f.ID) }
 func (f Flow) keys() []string { return []string{f.key(), agendaKey(f.shard), runningKey(f.shard)} }
 
+// call returns a call of a script that has f for its item.
+func (f Flow) call(s *Script, args []any) *Call {
+	return &Call{Script: s, Shared: []string{agendaKey(f.shard), runningKey(f.shard)}, Keys: []string{f.key()}, Args: args}
+}
+
+// ask makes one call and returns its answer as a list.
+func (s *Store) ask(ctx context.Context, c *Call) ([]any, error) {
+	if err := s.scripts.Do(ctx, c); err != nil {
+		return nil, err
+	}
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	res, ok := c.Reply.([]any)
+	if !ok || len(res) == 0 {
+		return nil, fmt.Errorf("script answered %v", c.Reply)
+	}
+	return res, nil
+}
+
 func (f Flow) args(more int) []any {
 	return append(make([]any, 0, 5+more), f.ID, f.Created, f.Root, f.Retention, DoneChannel(f.ID))
 }
@@ -177,6 +205,7 @@ type Grow struct {
 	Graph         []byte
 	Work, Virtual int
 	Inputs        []Literal
+	Handed        []string // nodes that can run at once, which the caller hands over by itself
 	Roots         []Release
 	Unique        string
 	UniqueTTL     time.Duration
@@ -184,8 +213,8 @@ type Grow struct {
 }
 
 // Moved is what a change set in motion: nodes to run, skips to pass on, planned nodes whose plan has
-// ended, failed nodes whose siblings end with them, the earliest timer set (unix ms or 0), and
-// whether the workflow has ended.
+// ended, failed nodes whose siblings end with them, the earliest timer set (unix ms or 0), whether the
+// workflow has ended, and the node that the worker has begun.
 type Moved struct {
 	Status []string
 	Run    []string
@@ -194,6 +223,8 @@ type Moved struct {
 	Fast   []string
 	Timer  int64
 	Ended  bool
+	Taken  string
+	Now    time.Time // by Redis
 }
 
 // DuplicateError says that a workflow with the id or unique key exists.
@@ -202,10 +233,12 @@ type DuplicateError struct{ ID string }
 // Error implements error.
 func (e *DuplicateError) Error() string { return "workflow " + e.ID + " exists" }
 
-func (g *Grow) args(args []any) []any {
-	args = append(args, len(g.Inputs), len(g.Roots))
+func (g *Grow) parts(args []any) []any {
 	for _, in := range g.Inputs {
 		args = append(args, in.Node, in.Input)
+	}
+	for _, n := range g.Handed {
+		args = append(args, n)
 	}
 	for _, r := range g.Roots {
 		args = append(args, r.Node, r.Delay, r.Lim)
@@ -213,22 +246,35 @@ func (g *Grow) args(args []any) []any {
 	return args
 }
 
-// Submit stores a workflow and releases its roots.
-func (s *Store) Submit(ctx context.Context, f Flow, g Grow) (Moved, error) {
-	keys := f.keys()
+// Submit returns the call that stores a workflow and releases its roots; look is how long those that
+// the caller hands over are left alone. [Submitted] reads its answer.
+func (s *Store) Submit(f Flow, g Grow, look time.Duration) *Call {
 	ttl := ""
 	if g.Unique != "" {
-		keys = append(keys, uniqueKey(f.shard, g.Unique))
 		ttl = strconv.FormatInt(max(1, g.UniqueTTL.Milliseconds()), 10)
 	}
 	late := ""
 	if !g.Late.IsZero() {
 		late = strconv.FormatInt(g.Late.UnixMilli(), 10)
 	}
-	args := append(f.args(8+2*len(g.Inputs)+3*len(g.Roots)), g.Graph, g.Work, g.Virtual, late, ttl)
-	res, err := submitCmd.Run(ctx, s.scripts, keys, g.args(args)...).Slice()
-	if err != nil {
-		return Moved{}, fmt.Errorf("store workflow: %w", err)
+	args := append(f.args(9+2*len(g.Inputs)+len(g.Handed)+3*len(g.Roots)), g.Graph, g.Work, g.Virtual, late, ttl,
+		look.Milliseconds(), len(g.Inputs), len(g.Handed), len(g.Roots))
+	c := f.call(submitCmd, g.parts(args))
+	if g.Unique != "" {
+		c.Keys = append(c.Keys, uniqueKey(f.shard, g.Unique))
+		c.Script = submitUniqueCmd
+	}
+	return c
+}
+
+// Submitted reads the answer to [Store.Submit].
+func Submitted(c *Call) (Moved, error) {
+	if c.Err != nil {
+		return Moved{}, fmt.Errorf("store workflow: %w", c.Err)
+	}
+	res, _ := c.Reply.([]any)
+	if len(res) == 0 {
+		return Moved{}, fmt.Errorf("store workflow: script answered %v", c.Reply)
 	}
 	switch res[0] {
 	case "dup":
@@ -236,20 +282,20 @@ func (s *Store) Submit(ctx context.Context, f Flow, g Grow) (Moved, error) {
 	case "late":
 		return Moved{}, ErrLate
 	}
-	return moved(res[1:])
+	return moved(res)
 }
 
 // Plan puts a graph in the place of a running node. ok is false if the node is someone else's now.
 func (s *Store) Plan(ctx context.Context, f Flow, node string, epoch int, g Grow) (m Moved, ok bool, err error) {
-	args := append(f.args(7+2*len(g.Inputs)+3*len(g.Roots)), node, epoch, g.Graph, g.Work, g.Virtual)
-	res, err := planCmd.Run(ctx, s.scripts, f.keys(), g.args(args)...).Slice()
+	args := append(f.args(7+2*len(g.Inputs)+3*len(g.Roots)), node, epoch, g.Graph, g.Work, g.Virtual, len(g.Inputs), len(g.Roots))
+	res, err := s.ask(ctx, f.call(planCmd, g.parts(args)))
 	if err != nil {
 		return Moved{}, false, fmt.Errorf("store plan: %w", err)
 	}
-	if res[0] != "ok" {
+	if res[0] == "stale" {
 		return Moved{}, false, nil
 	}
-	m, err = moved(res[1:])
+	m, err = moved(res)
 	return m, true, err
 }
 
@@ -276,23 +322,28 @@ func (s *Store) Extend(ctx context.Context, f Flow, node string, n int, delay, l
 	for _, j := range joins {
 		args = append(args, j.Node, j.Need, j.Delay, j.Lim)
 	}
-	res, err := extendCmd.Run(ctx, s.scripts, f.keys(), args...).Slice()
+	res, err := s.ask(ctx, f.call(extendCmd, args))
 	if err != nil {
 		return Moved{}, false, fmt.Errorf("add members of map: %w", err)
 	}
-	if res[0] != "ok" {
+	if res[0] == "done" {
 		return Moved{}, false, nil
 	}
-	m, err = moved(res[1:])
+	m, err = moved(res)
 	return m, true, err
 }
 
+// moved reads {{ready, timed, ended, taken, now}, …}.
 func moved(res []any) (Moved, error) {
-	if len(res) < 3 {
+	var part []any
+	if len(res) > 0 {
+		part, _ = res[0].([]any)
+	}
+	if len(part) < 5 {
 		return Moved{}, fmt.Errorf("script answered %v", res)
 	}
 	var m Moved
-	list, _ := res[0].([]any)
+	list, _ := part[0].([]any)
 	for _, v := range list {
 		switch id, _ := v.(string); {
 		case strings.HasPrefix(id, "+"):
@@ -305,8 +356,10 @@ func moved(res []any) (Moved, error) {
 			m.Fast = append(m.Fast, id[1:])
 		}
 	}
-	m.Timer = toInt(res[1])
-	m.Ended = toInt(res[2]) == 1
+	m.Timer = toInt(part[1])
+	m.Ended = toInt(part[2]) == 1
+	m.Taken, _ = part[3].(string)
+	m.Now = time.UnixMilli(toInt(part[4]))
 	return m, nil
 }
 
@@ -334,9 +387,26 @@ type Begun struct {
 // Begin lets a worker run a node that it does not run already. A node that Redis says it runs, it has
 // begun before without hearing of it.
 func (s *Store) Begin(ctx context.Context, f Flow, node string, epoch int, worker string, graphs []string) (Begun, error) {
-	res, err := beginCmd.Run(ctx, s.scripts, f.keys(), f.ID, node, epoch, worker, strings.Join(graphs, ","), 1).Slice()
-	if err != nil {
-		return Begun{}, fmt.Errorf("begin node %s: %w", node, err)
+	c := s.BeginCall(f, node, epoch, worker, graphs)
+	if err := s.scripts.Do(ctx, c); err != nil {
+		return Begun{}, err
+	}
+	return BegunBy(c)
+}
+
+// BeginCall returns the call of [Store.Begin]; [BegunBy] reads its answer.
+func (s *Store) BeginCall(f Flow, node string, epoch int, worker string, graphs []string) *Call {
+	return f.call(beginCmd, []any{f.ID, node, epoch, worker, strings.Join(graphs, ","), 1})
+}
+
+// BegunBy reads the answer to a [Store.BeginCall].
+func BegunBy(c *Call) (Begun, error) {
+	if c.Err != nil {
+		return Begun{}, fmt.Errorf("begin node %v: %w", c.Args[1], c.Err)
+	}
+	res, _ := c.Reply.([]any)
+	if len(res) == 0 {
+		return Begun{}, fmt.Errorf("begin node %v: script answered %v", c.Args[1], c.Reply)
 	}
 	return begun(res), nil
 }
@@ -374,9 +444,19 @@ type Op struct {
 	Succs   []Succ
 }
 
+// Take lets a worker begin one of the nodes that become ready.
+type Take struct {
+	Worker string
+	Nodes  []string
+}
+
 // Advance applies ops. An unknown workflow is [ErrUnknown].
-func (s *Store) Advance(ctx context.Context, f Flow, ops []Op) (Moved, error) {
-	args := append(f.args(1+12*len(ops)), len(ops))
+func (s *Store) Advance(ctx context.Context, f Flow, ops []Op, t Take) (Moved, error) {
+	args := append(f.args(3+len(t.Nodes)+12*len(ops)), t.Worker, len(t.Nodes))
+	for _, n := range t.Nodes {
+		args = append(args, n)
+	}
+	args = append(args, len(ops))
 	for i := range ops {
 		o := &ops[i]
 		args = append(args, o.Node, o.Outcome, o.Epoch, o.Body, o.Flags, o.Back, len(o.Succs))
@@ -384,17 +464,19 @@ func (s *Store) Advance(ctx context.Context, f Flow, ops []Op) (Moved, error) {
 			args = append(args, e.Node, e.Kind, e.Need, e.Delay, e.Lim)
 		}
 	}
-	res, err := advanceCmd.Run(ctx, s.scripts, f.keys(), args...).Slice()
+	res, err := s.ask(ctx, f.call(advanceCmd, args))
 	if err != nil {
 		return Moved{}, fmt.Errorf("advance workflow %s: %w", f.ID, err)
 	}
 	if res[0] == "gone" {
 		return Moved{}, ErrUnknown
 	}
-	m, err := moved(res[1:])
-	list, _ := res[0].([]any)
-	for _, v := range list {
-		m.Status = append(m.Status, fmt.Sprint(v))
+	m, err := moved(res)
+	if len(res) > 1 {
+		list, _ := res[1].([]any)
+		for _, v := range list {
+			m.Status = append(m.Status, fmt.Sprint(v))
+		}
 	}
 	return m, err
 }
@@ -415,7 +497,7 @@ type Repeated struct {
 
 // Repeat puts a running node back. Empty epoch or worker match any.
 func (s *Store) Repeat(ctx context.Context, f Flow, node, epoch, worker string, delay time.Duration, how, message string, mostLost int) (Repeated, error) {
-	res, err := repeatCmd.Run(ctx, s.scripts, f.keys(),
+	res, err := repeatCmd.Run(ctx, s.rdb, f.keys(),
 		f.ID, node, epoch, worker, delay.Milliseconds(), how, message, mostLost).Slice()
 	if err != nil {
 		return Repeated{}, fmt.Errorf("put back node %s: %w", node, err)
@@ -444,7 +526,7 @@ func entry(shard int, member string) Entry {
 
 // Sweep claims what is due in a shard. next is the time of the earliest entry left, or zero.
 func (s *Store) Sweep(ctx context.Context, shard int, claim time.Duration, most int) (due []Entry, now, next time.Time, err error) {
-	res, err := sweepCmd.Run(ctx, s.scripts, []string{agendaKey(shard)}, claim.Milliseconds(), most).Slice()
+	res, err := sweepCmd.Run(ctx, s.rdb, []string{agendaKey(shard)}, claim.Milliseconds(), most).Slice()
 	if err != nil {
 		return nil, now, next, fmt.Errorf("sweep agenda: %w", err)
 	}
@@ -460,7 +542,7 @@ func (s *Store) Sweep(ctx context.Context, shard int, claim time.Duration, most 
 
 // DueNow makes a timed node runnable, if its time has come. Other states are returned as they are.
 func (s *Store) DueNow(ctx context.Context, f Flow, node string) (status string, epoch int, err error) {
-	res, err := dueCmd.Run(ctx, s.scripts, f.keys()[:2], f.ID, node).Slice()
+	res, err := dueCmd.Run(ctx, s.rdb, f.keys()[:2], f.ID, node).Slice()
 	if err != nil {
 		return "", 0, fmt.Errorf("release node %s: %w", node, err)
 	}
@@ -473,24 +555,22 @@ type Handed struct {
 	Epoch int
 }
 
-// Hold lets the agenda rest until at for nodes that have not begun since they were handed over.
-func (s *Store) Hold(ctx context.Context, f Flow, nodes []Handed, at time.Time) error {
+// Hold lets the agenda rest for d for nodes that have not begun since they were handed over. It is done
+// soon; should it not be, someone looks after them too early.
+func (s *Store) Hold(f Flow, nodes []Handed, d time.Duration) {
 	for part := range slices.Chunk(nodes, 1000) {
 		args := make([]any, 0, 2+2*len(part))
-		args = append(args, f.ID, at.UnixMilli())
+		args = append(args, f.ID, d.Milliseconds())
 		for _, n := range part {
 			args = append(args, n.Node, n.Epoch)
 		}
-		if err := holdCmd.Run(ctx, s.scripts, f.keys()[:2], args...).Err(); err != nil {
-			return fmt.Errorf("acknowledge hand-over: %w", err)
-		}
+		s.scripts.Post(&Call{Script: holdCmd, Shared: f.keys()[:2], Args: args})
 	}
-	return nil
 }
 
 // Reissue gives a node another epoch that was handed over and got lost on the way; -1 if it was not.
 func (s *Store) Reissue(ctx context.Context, f Flow, node string, epoch int) (int, error) {
-	n, err := reissueCmd.Run(ctx, s.scripts, f.keys()[:2], f.ID, node, epoch).Int()
+	n, err := reissueCmd.Run(ctx, s.rdb, f.keys()[:2], f.ID, node, epoch).Int()
 	if err != nil {
 		return 0, fmt.Errorf("reissue node %s: %w", node, err)
 	}
@@ -555,7 +635,7 @@ func (s *Store) DropRunning(ctx context.Context, h Holder) error {
 
 // Revoke marks a workflow as revoked. ended is true if there was nothing left to stop.
 func (s *Store) Revoke(ctx context.Context, f Flow) (ended bool, err error) {
-	n, err := revokeCmd.Run(ctx, s.scripts, f.keys()[:2], f.ID).Int()
+	n, err := revokeCmd.Run(ctx, s.rdb, f.keys()[:2], f.ID).Int()
 	if err != nil {
 		return false, fmt.Errorf("mark as revoked: %w", err)
 	}
@@ -610,7 +690,7 @@ func (s *Store) All(ctx context.Context, f Flow) (map[string]string, error) {
 
 // SetProgress records how far a running node is.
 func (s *Store) SetProgress(ctx context.Context, f Flow, node string, done, total int) error {
-	return progressCmd.Run(ctx, s.scripts, []string{f.key()}, node, fmt.Sprintf("%d/%d", done, total)).Err()
+	return progressCmd.Run(ctx, s.rdb, []string{f.key()}, node, fmt.Sprintf("%d/%d", done, total)).Err()
 }
 
 // Subscribe listens to the end of a workflow.
@@ -636,7 +716,7 @@ const progressTTL = 3600
 
 // Project writes a public progress key.
 func (s *Store) Project(ctx context.Context, prefix, id, name, how, value string) error {
-	return projectCmd.Run(ctx, s.scripts, []string{progressKey(prefix, id, name)}, how, value, progressTTL).Err()
+	return projectCmd.Run(ctx, s.rdb, []string{progressKey(prefix, id, name)}, how, value, progressTTL).Err()
 }
 
 // RefreshProgress pushes the expiry of progress keys that exist.
@@ -689,7 +769,7 @@ func (s *Store) Beat(ctx context.Context, name string, info any, dead time.Durat
 			return nil, nil, fmt.Errorf("write worker info: %w", err)
 		}
 	}
-	res, err := beatCmd.Run(ctx, s.scripts, []string{workersKey}, name, dead.Milliseconds()).StringSlice()
+	res, err := beatCmd.Run(ctx, s.rdb, []string{workersKey}, name, dead.Milliseconds()).StringSlice()
 	if err != nil {
 		return nil, nil, fmt.Errorf("beat: %w", err)
 	}

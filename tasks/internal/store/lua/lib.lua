@@ -1,33 +1,122 @@
--- Shared by the scripts that change a workflow; put in front of each of them.
--- KEYS[1] workflow hash, KEYS[2] agenda, KEYS[3] running
--- ARGV[1] workflow id, ARGV[2] created (unix ms), ARGV[3] root node, ARGV[4] retention (ms),
--- ARGV[5] channel that tells the end
-local wf, agenda, running = KEYS[1], KEYS[2], KEYS[3]
-local W, created, root, retention, channel = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4]), ARGV[5]
+-- Shared by the scripts that change workflows; put in front of each of them.
+-- KEYS[1] agenda, KEYS[2] running, KEYS[3..] workflow hashes, one for each item
+-- ARGV[1] number of items, then per item: number of its arguments, and those. The first five of an item
+-- are workflow id, created (unix ms), root node, retention (ms) and channel that tells the end
+-- returns per item what the script says of it, or {'error', message}; an error of the first item is one
+-- of the script
+local agenda, running = KEYS[1], KEYS[2]
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local GRACE = 2000 -- ms until someone else looks after what was released and not handed over
+
+-- Of the item at hand, set by use.
+local wf, W, created, root, retention, channel
 -- '+node' to run, '-node' to pass on, '*node' whose plan ended, '!node' whose siblings end with it; the
 -- earliest timer set
 local ready, timed = {}, 0
 local changed, told = false, false
+local worker, takes, taken = '', {}, '' -- who may begin which of the nodes that become ready, and which it does
+local count = {} -- the counts n z vn vz ct cc, those that are known here
+local recs, puts = {}, {} -- records of nodes that are not written yet
+
+-- Of the item, and of all that went well, written by flush: agenda entries with their times, nodes that
+-- began with their workers, nodes that run no more.
+local notes, began, over = {}, {}, {}
+local all = {notes = {}, began = {}, over = {}}
+
+local function use(i, p)
+  wf = KEYS[2 + i]
+  W, created, root, retention, channel = ARGV[p], tonumber(ARGV[p + 1]), ARGV[p + 2], tonumber(ARGV[p + 3]), ARGV[p + 4]
+  ready, timed, changed, told = {}, 0, false, false
+  worker, takes, taken = '', {}, ''
+  count, recs, puts = {}, {}, {}
+  return p + 5
+end
+
+local function bulk(cmd, key, list)
+  for i = 1, #list, 1000 do redis.call(cmd, key, unpack(list, i, math.min(i + 999, #list))) end
+end
+
+local function append(to, from)
+  for i = 1, #from do to[#to + 1] = from[i] end
+end
+
+local function flush()
+  if #all.notes > 0 then bulk('ZADD', agenda, all.notes) end
+  if #all.began > 0 then bulk('HSET', running, all.began) end
+  if #all.over > 0 then bulk('HDEL', running, all.over) end
+end
+
+-- each calls f for every item, with its number and the place of its first argument.
+local function each(f)
+  local out, p = {}, 2
+  for i = 1, tonumber(ARGV[1]) do
+    notes, began, over = {}, {}, {}
+    local ok, res = true, nil
+    if i == 1 then res = f(i, p + 1) else ok, res = pcall(f, i, p + 1) end
+    if ok then
+      append(all.notes, notes)
+      append(all.began, began)
+      append(all.over, over)
+    else
+      res = {'error', tostring(type(res) == 'table' and res.err or res)}
+    end
+    out[i] = res
+    p = p + 1 + tonumber(ARGV[p])
+  end
+  flush()
+  return out
+end
+
+-- note has someone look at a node at a time.
+local function note(at, id)
+  notes[#notes + 1] = at
+  notes[#notes + 1] = W .. '/' .. id
+end
+
+-- begins notes that a node runs.
+local function begins(id, who)
+  began[#began + 1] = W .. '/' .. id
+  began[#began + 1] = who
+end
+
+-- ends notes that a node runs no more.
+local function ends(id) over[#over + 1] = W .. '/' .. id end
+
+local function record(id)
+  local rec = recs[id]
+  if rec == nil then rec = redis.call('HGET', wf, id) end
+  return rec
+end
+
+local function put(id, rec)
+  recs[id] = rec
+  puts[#puts + 1] = id
+  puts[#puts + 1] = rec
+end
+
+local function add(name, n) count[name] = (count[name] or 0) + n end
+
+local function whole(n) return string.format('%d', n) end
 
 local function terminal(st) return st == 'S' or st == 'F' or st == 'X' or st == 'K' or st == 'k' end
 
-local function rel() return string.format('%d', now - created) end
-
--- emit makes a node runnable now or at its time.
+-- emit makes a node runnable now or at its time. One that may be taken begins at once.
 local function emit(id, delay)
   local at = 0
   if delay ~= '' then
     if string.sub(delay, 1, 1) == '@' then at = tonumber(string.sub(delay, 2)) else at = now + tonumber(delay) end
   end
   if at > now then
-    redis.call('HSET', wf, id, 'D|0|0|0|' .. string.format('%d', at) .. '|')
-    redis.call('ZADD', agenda, at, W .. '/' .. id)
+    put(id, 'D|0|0|0|' .. whole(at) .. '|')
+    note(at, id)
     if timed == 0 or at < timed then timed = at end
+  elseif takes[id] and taken == '' then
+    taken = id
+    put(id, 'R|0|0|0|' .. whole(now) .. '|' .. worker)
+    begins(id, worker)
   else
-    redis.call('ZADD', agenda, now + GRACE, W .. '/' .. id)
+    note(now + GRACE, id)
     ready[#ready + 1] = '+' .. id
   end
 end
@@ -57,7 +146,7 @@ local function give(back)
     local nextup = redis.call('LPOP', wf .. ':w' .. g)
     if not nextup then return end
     local id, delay = string.match(nextup, '^(%S+) (%S*)$')
-    local rec = redis.call('HGET', wf, id)
+    local rec = record(id)
     if not (rec and terminal(string.sub(rec, 1, 1))) then
       redis.call('SADD', wf .. ':h' .. g, id)
       emit(id, delay)
@@ -68,10 +157,10 @@ end
 
 -- skip marks a node that cannot run any more; passing that on is a step of its own.
 local function skip(id, cause)
-  local rec = redis.call('HGET', wf, id)
+  local rec = record(id)
   if rec and string.sub(rec, 1, 1) ~= 'E' then return end
-  redis.call('HSET', wf, id, 'k|' .. cause)
-  redis.call('ZADD', agenda, now + GRACE, W .. '/' .. id)
+  put(id, 'k|' .. cause)
+  note(now + GRACE, id)
   ready[#ready + 1] = '-' .. id
   if id == root then told = true end
 end
@@ -87,7 +176,7 @@ end
 
 -- ripen releases a node that has all it waits for, unless it was revoked or skipped meanwhile.
 local function ripen(id, delay, lim)
-  local rec = redis.call('HGET', wf, id)
+  local rec = record(id)
   if not (rec and terminal(string.sub(rec, 1, 1))) then release(id, delay, lim) end
 end
 
@@ -106,9 +195,9 @@ local function fire(id, cause, delay)
   local base = id
   if string.find(string.match(id, '[^:]*$'), '.', 1, true) then base = string.match(id, '^(.*)%.%d+$') end
   if redis.call('HSETNX', wf, 'y' .. base .. ':' .. cause, '1') == 0 then return end
-  if redis.call('HEXISTS', wf, id) == 1 then return end
-  redis.call('HINCRBY', wf, 'n', 1)
-  redis.call('HSET', wf, id, 'Q|0|0|0|0|')
+  if record(id) then return end
+  add('n', 1)
+  put(id, 'Q|0|0|0|0|')
   release(id, delay, '')
 end
 
@@ -124,7 +213,7 @@ local function follow(outcome, cause, id, kind, need, delay, lim)
     local c = redis.call('HINCRBY', wf, 'j' .. id .. '!', 1)
     if c >= wanted(need) then
       redis.call('HDEL', wf, 'j' .. id .. '!')
-      local rec = redis.call('HGET', wf, id)
+      local rec = record(id)
       if rec and string.sub(rec, 1, 1) == 'E' then emit(id, '') end
     end
   elseif kind == 'o' then
@@ -135,28 +224,29 @@ local function follow(outcome, cause, id, kind, need, delay, lim)
     if not ok then fire(id, cause, delay) end
   elseif kind == 'e' then
     if outcome == 'K' then
-      local rec = redis.call('HGET', wf, cause)
+      local rec = record(cause)
       if rec and string.sub(rec, 1, 1) == 'F' then fire(id, cause, delay) end
     elseif outcome == 'F' then
       fire(id, cause, delay)
     end
   elseif kind == 'p' then
-    redis.call('ZADD', agenda, now + GRACE, W .. '/' .. id)
+    note(now + GRACE, id)
     ready[#ready + 1] = '*' .. id
   end
 end
 
 -- op makes a node terminal and lets that act. o: node, outcome (S F X, or K to pass a skip on), epoch
 -- it must have ('' any), body, flags (v virtual, c member of a map, p may end a planned node,
--- f its siblings may end with it, >node what is skipped is so because of that), place to give back. Then per edge: node, kind, need, delay, lim.
+-- f its siblings may end with it, >node what is skipped is so because of that), place to give
+-- back. Then per edge: node, kind, need, delay, lim.
 local function op(node, outcome, epoch, body, flags, back, first, n, revoked)
-  local rec = redis.call('HGET', wf, node)
+  local rec = record(node)
   local st = rec and string.sub(rec, 1, 1) or ''
   local cause = string.match(flags, '>(.*)$') or node
   if outcome == 'K' then
     if st ~= 'k' then return 'done' end
     cause = string.sub(rec, 3)
-    redis.call('HSET', wf, node, 'K|' .. cause)
+    put(node, 'K|' .. cause)
     redis.call('HDEL', wf, 'a' .. node)
   else
     if terminal(st) then return 'done' end
@@ -165,12 +255,12 @@ local function op(node, outcome, epoch, body, flags, back, first, n, revoked)
     if epoch ~= '' and have and epoch ~= have then return 'stale' end
     if st == 'R' or st == 'P' then
       if st == 'R' then attempt = tonumber(attempt) + 1 end
-      started = string.format('%d', tonumber(started) - created)
+      started = whole(tonumber(started) - created)
     else
       started = ''
     end
-    redis.call('HSET', wf, node, outcome .. '|' .. (attempt or '') .. '|' .. (started or '') .. '|' .. rel() .. '|' .. (owner or '') .. '|' .. body)
-    if st == 'R' then redis.call('HDEL', running, W .. '/' .. node) end
+    put(node, outcome .. '|' .. (attempt or '') .. '|' .. (started or '') .. '|' .. whole(now - created) .. '|' .. (owner or '') .. '|' .. body)
+    if st == 'R' then ends(node) end
     if outcome == 'F' then
       redis.call('HDEL', wf, 'e' .. node, 'p' .. node)
     else
@@ -179,12 +269,20 @@ local function op(node, outcome, epoch, body, flags, back, first, n, revoked)
     if node == root then told = true end
   end
   changed = true
-  redis.call('ZREM', agenda, W .. '/' .. node)
-  redis.call('HINCRBY', wf, string.find(flags, 'v', 1, true) and 'vz' or 'z', 1)
-  if string.find(flags, 'c', 1, true) then redis.call('HINCRBY', wf, 'cc', 1) end
+  if st ~= 'R' then -- what runs has left the agenda when it began
+    redis.call('ZREM', agenda, W .. '/' .. node)
+    for i = #notes, 2, -2 do
+      if notes[i] == W .. '/' .. node then
+        table.remove(notes, i)
+        table.remove(notes, i - 1)
+      end
+    end
+  end
+  add(string.find(flags, 'v', 1, true) and 'vz' or 'z', 1)
+  if string.find(flags, 'c', 1, true) then add('cc', 1) end
   if not revoked then
     if string.find(flags, 'f', 1, true) then
-      redis.call('ZADD', agenda, now + 2 * GRACE, W .. '/!fast ' .. node)
+      note(now + 2 * GRACE, '!fast ' .. node)
       ready[#ready + 1] = '!' .. node
     end
     for i = 0, n - 1 do
@@ -196,16 +294,27 @@ local function op(node, outcome, epoch, body, flags, back, first, n, revoked)
   return 'ok'
 end
 
--- close ends the workflow if all it has is terminal, and tells who waits.
-local function close()
-  local ended = 0
-  if changed then
-    local c = redis.call('HMGET', wf, 'n', 'z', 'vn', 'vz')
-    if tonumber(c[2] or 0) >= tonumber(c[1] or 0) and tonumber(c[4] or 0) >= tonumber(c[3] or 0) then
-      redis.call('PEXPIRE', wf, retention)
-      ended, told = 1, true
+-- close writes what the item left, ends the workflow if all it has is terminal, and tells who waits.
+-- have are the counts n z vn vz ct cc as they were.
+local function close(have)
+  local names = {'n', 'z', 'vn', 'vz', 'ct', 'cc'}
+  for i = 1, 6 do
+    local name = names[i]
+    have[i] = tonumber(have[i] or 0)
+    if count[name] then
+      have[i] = have[i] + count[name]
+      puts[#puts + 1] = name
+      puts[#puts + 1] = whole(have[i])
     end
   end
+  if #puts > 0 then bulk('HSET', wf, puts) end
+  local ended = 0
+  if changed and have[2] >= have[1] and have[4] >= have[3] then
+    redis.call('PEXPIRE', wf, retention)
+    ended, told = 1, true
+  end
   if told then redis.call('PUBLISH', channel, ended) end
-  return ended
+  return {ready, whole(timed), ended, taken, whole(now)}
 end
+
+local function counts() return redis.call('HMGET', wf, 'n', 'z', 'vn', 'vz', 'ct', 'cc', 'x') end

@@ -1,26 +1,29 @@
 -- plan puts a graph in the place of a running node.
--- KEYS[1..3] as in lib
--- ARGV[1..5] as in lib, [6] planned node, [7] epoch, [8] graph, [9] tasks, [10] virtual nodes,
--- [11] number of literal inputs k, [12] number of roots r,
+-- KEYS and ARGV as in lib. An item: [1..5], [6] planned node, [7] epoch, [8] graph, [9] tasks,
+-- [10] virtual nodes, [11] number of literal inputs k, [12] number of roots r,
 -- then k times node, input; then r times node, delay, lim
--- returns {'ok', ready, timed, ended} or {'stale'}
-local node = ARGV[6]
-local rec = redis.call('HGET', wf, node)
-if not rec or redis.call('HEXISTS', wf, 'x') == 1 then return {'stale'} end
-local st, epoch, attempt, lost, at, owner = string.match(rec, '^(%a)|(%d*)|(%d*)|(%d*)|([%d-]*)|(.*)$')
-if st ~= 'R' or epoch ~= ARGV[7] then return {'stale'} end
-redis.call('HSET', wf, node, 'P|' .. epoch .. '|' .. (attempt + 1) .. '|' .. lost .. '|' .. at .. '|' .. owner, 'g' .. node, ARGV[8])
-redis.call('HDEL', wf, 'a' .. node, 'e' .. node, 'p' .. node)
-redis.call('HDEL', running, W .. '/' .. node)
-redis.call('HINCRBY', wf, 'n', ARGV[9])
-if ARGV[10] ~= '0' then redis.call('HINCRBY', wf, 'vn', ARGV[10]) end
-local a = 13
-for i = 1, tonumber(ARGV[11]) do
-  redis.call('HSET', wf, 'a' .. ARGV[a], ARGV[a + 1])
-  a = a + 2
-end
-for i = 1, tonumber(ARGV[12]) do
-  release(ARGV[a], ARGV[a + 1], ARGV[a + 2])
-  a = a + 3
-end
-return {'ok', ready, string.format('%d', timed), close()}
+-- returns per item {moved} or {'stale'}
+return each(function(i, p)
+  p = use(i, p)
+  local node = ARGV[p]
+  local have = counts()
+  local rec = record(node)
+  if not rec or have[7] then return {'stale'} end
+  local st, epoch, attempt, lost, at, owner = string.match(rec, '^(%a)|(%d*)|(%d*)|(%d*)|([%d-]*)|(.*)$')
+  if st ~= 'R' or epoch ~= ARGV[p + 1] then return {'stale'} end
+  put(node, 'P|' .. epoch .. '|' .. (attempt + 1) .. '|' .. lost .. '|' .. at .. '|' .. owner)
+  put('g' .. node, ARGV[p + 2])
+  redis.call('HDEL', wf, 'a' .. node, 'e' .. node, 'p' .. node)
+  ends(node)
+  add('n', tonumber(ARGV[p + 3]))
+  if ARGV[p + 4] ~= '0' then add('vn', tonumber(ARGV[p + 4])) end
+  local k, r = tonumber(ARGV[p + 5]), tonumber(ARGV[p + 6])
+  local a = p + 7
+  for j = a, a + 2 * k - 2, 2 do
+    puts[#puts + 1] = 'a' .. ARGV[j]
+    puts[#puts + 1] = ARGV[j + 1]
+  end
+  a = a + 2 * k
+  for j = a, a + 3 * r - 3, 3 do release(ARGV[j], ARGV[j + 1], ARGV[j + 2]) end
+  return {close(have)}
+end)

@@ -1,29 +1,36 @@
--- submit stores a workflow and releases what can run at once.
--- KEYS[1..3] as in lib, KEYS[4] unique key (only with ARGV[10])
--- ARGV[1..5] as in lib, [6] graph, [7] tasks, [8] virtual nodes, [9] unix ms from which on it is late, or '',
--- [10] unique ttl ms or '', [11] number of literal inputs k, [12] number of roots r,
--- then k times node, input; then r times node, delay, lim
--- returns {'ok', ready, timed, ended}, {'dup', id} or {'late'}
-if ARGV[9] ~= '' and now >= tonumber(ARGV[9]) then return {'late'} end
-if redis.call('EXISTS', wf) == 1 then return {'dup', W} end
-if ARGV[10] ~= '' then
-  local other = redis.call('GET', KEYS[4])
-  if other then
-    local key = string.sub(wf, 1, #wf - #W) .. other
-    if redis.call('EXISTS', key) == 1 and redis.call('PTTL', key) < 0 then return {'dup', other} end
+-- submit stores workflows and releases what can run at once.
+-- KEYS and ARGV as in lib; of a single item KEYS[4] can be the unique key. An item: [1..5], [6] graph,
+-- [7] tasks, [8] virtual nodes, [9] unix ms from which on it is late, or '', [10] unique ttl ms or '',
+-- [11] ms until someone else looks after those that the sender hands over, [12] number of literal inputs k,
+-- [13] number h of nodes that the sender hands over, [14] number of roots r, then k times node, input;
+-- h times node; r times node, delay, lim
+-- returns per item {moved}, {'dup', id} or {'late'}
+return each(function(i, p)
+  p = use(i, p)
+  if ARGV[p + 3] ~= '' and now >= tonumber(ARGV[p + 3]) then return {'late'} end
+  if redis.call('EXISTS', wf) == 1 then return {'dup', W} end
+  if ARGV[p + 4] ~= '' then
+    local other = redis.call('GET', KEYS[4])
+    if other then
+      local key = string.sub(wf, 1, #wf - #W) .. other
+      if redis.call('EXISTS', key) == 1 and redis.call('PTTL', key) < 0 then return {'dup', other} end
+    end
+    redis.call('SET', KEYS[4], W, 'PX', ARGV[p + 4])
   end
-  redis.call('SET', KEYS[4], W, 'PX', ARGV[10])
-end
-redis.call('HSET', wf, 'g', ARGV[6], 'n', ARGV[7])
-if ARGV[8] ~= '0' then redis.call('HSET', wf, 'vn', ARGV[8]) end
-local k, r = tonumber(ARGV[11]), tonumber(ARGV[12])
-local a = 13
-for i = 1, k do
-  redis.call('HSET', wf, 'a' .. ARGV[a], ARGV[a + 1])
-  a = a + 2
-end
-for i = 1, r do
-  release(ARGV[a], ARGV[a + 1], ARGV[a + 2])
-  a = a + 3
-end
-return {'ok', ready, string.format('%d', timed), close()}
+  local k, h, r = tonumber(ARGV[p + 6]), tonumber(ARGV[p + 7]), tonumber(ARGV[p + 8])
+  local look = now + tonumber(ARGV[p + 5])
+  puts = {'g', ARGV[p], 'n', ARGV[p + 1]}
+  if ARGV[p + 2] ~= '0' then
+    puts[5], puts[6] = 'vn', ARGV[p + 2]
+  end
+  local a = p + 9
+  for j = a, a + 2 * k - 2, 2 do
+    puts[#puts + 1] = 'a' .. ARGV[j]
+    puts[#puts + 1] = ARGV[j + 1]
+  end
+  a = a + 2 * k
+  for j = a, a + h - 1 do note(look, ARGV[j]) end
+  a = a + h
+  for j = a, a + 3 * r - 3, 3 do release(ARGV[j], ARGV[j + 1], ARGV[j + 2]) end
+  return {close({ARGV[p + 1], 0, ARGV[p + 2], 0, 0, 0})}
+end)

@@ -1,0 +1,115 @@
+package store
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"time"
+)
+
+var (
+	//go:embed lua/push.lua
+	pushLua string
+	//go:embed lua/pop.lua
+	popLua string
+	//go:embed lua/finish.lua
+	finishLua string
+	//go:embed lua/back.lua
+	backLua string
+
+	pushCmd   = NewScript(pushLua)
+	finishCmd = NewScript(finishLua)
+	backCmd   = NewScript(backLua)
+	popCmd    = one(popLua)
+	holdCmd   = one(holdLua)
+)
+
+// bellWaits is how many seconds a sleeping worker can be woken.
+const bellWaits = 60
+
+// Queued is a task for a queue of asynq, with the keys that asynq gives it.
+type Queued struct {
+	Queue   string
+	Pending string // key of the queue
+	Key     string // key of the task
+	ID      string
+	Message []byte // as asynq encodes it
+	Head    bool   // it is next in line
+}
+
+// Push returns the call that puts a task into its queue; [Pushed] reads its answer.
+func (s *Store) Push(q Queued) *Call {
+	head := 0
+	if q.Head {
+		head = 1
+	}
+	return &Call{Script: pushCmd, Shared: []string{q.Pending, bellKey(q.Queue)}, Keys: []string{q.Key},
+		Lead: wakeCall(q.Queue), Args: []any{q.ID, q.Message, head}}
+}
+
+func wakeCall(queue string) []any { return []any{BusChannel, "q " + queue, time.Now().UnixNano()} }
+
+// Pushed reports whether the task is new to asynq.
+func Pushed(c *Call) (bool, error) {
+	if c.Err != nil {
+		return false, fmt.Errorf("enqueue: %w", c.Err)
+	}
+	return toInt(c.Reply) == 1, nil
+}
+
+// QueueKeys are the keys that asynq's dequeue script works on, and the prefix of the keys of tasks.
+type QueueKeys struct{ Pending, Paused, Active, Lease, Prefix string }
+
+// Popped is a task that was taken out of a queue.
+type Popped struct {
+	ID      string
+	Message string
+}
+
+// Pop takes up to n tasks out of a queue; their leases end at until. When there are none, the next
+// [Store.Push] wakes.
+func (s *Store) Pop(ctx context.Context, queue string, k QueueKeys, until any, n int) ([]Popped, error) {
+	c := &Call{Script: popCmd, Shared: []string{k.Pending, k.Paused, k.Active, k.Lease, bellKey(queue)},
+		Args: []any{until, k.Prefix, n, bellWaits}}
+	if err := s.scripts.Do(ctx, c); err != nil {
+		return nil, err
+	}
+	if c.Err != nil {
+		return nil, c.Err
+	}
+	list, _ := c.Reply.([]any)
+	out := make([]Popped, 0, len(list)/2)
+	for i := 0; i+1 < len(list); i += 2 {
+		id, _ := list[i].(string)
+		message, _ := list[i+1].(string)
+		out = append(out, Popped{id, message})
+	}
+	return out, nil
+}
+
+// GiveBack puts tasks back that were popped.
+func (s *Store) GiveBack(ctx context.Context, queue string, k QueueKeys, ids []string) error {
+	calls := make([]*Call, len(ids))
+	for i, id := range ids {
+		calls[i] = &Call{Script: backCmd, Shared: []string{k.Pending, bellKey(queue), k.Active, k.Lease}, Keys: []string{k.Prefix + id},
+			Lead: wakeCall(queue), Args: []any{id}}
+	}
+	if len(calls) == 0 {
+		return nil
+	}
+	if err := s.scripts.Do(ctx, calls...); err != nil {
+		return err
+	}
+	for _, c := range calls {
+		if c.Err != nil {
+			return fmt.Errorf("give back: %w", c.Err)
+		}
+	}
+	return nil
+}
+
+// Finish returns the call that forgets a task that is done, from the keys and arguments of asynq's own.
+func (s *Store) Finish(keys []string, args []any) *Call {
+	return &Call{Script: finishCmd, Shared: []string{keys[0], keys[1], keys[3], keys[4]}, Keys: keys[2:3],
+		Lead: args[1:3], Args: args[:1]}
+}
