@@ -2,10 +2,13 @@ package tasks_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -58,9 +61,51 @@ var (
 	Waits   = tasks.New[string, int]("t.waits")
 	Hold    = tasks.New[string, int]("t.gate")
 	// HoldPlan answers with that many tasks that only end with their context.
-	HoldPlan = tasks.New[int, int]("t.holdplan")
-	Deaf     = tasks.New[int, int]("t.deaf", tasks.Timeout(20*time.Millisecond), tasks.HardTimeout(60*time.Millisecond))
+	HoldPlan    = tasks.New[int, int]("t.holdplan")
+	Deaf        = tasks.New[int, int]("t.deaf", tasks.Timeout(20*time.Millisecond), tasks.HardTimeout(60*time.Millisecond))
+	DoubleAll   = tasks.New[[]int, []int]("t.doubleall")
+	Fallback    = tasks.New[int, int]("t.fallback")
+	Say         = tasks.New[string, string]("t.say")
+	Push        = tasks.New[tasks.Pair[[]string, string], []string]("t.push")
+	Plus        = tasks.New[tasks.Pair[int, int], int]("t.plus")
+	Infinite    = tasks.New[int, float64]("t.infinite")
+	Reject      = tasks.New[int, int]("t.reject", tasks.MaxRetry(5))
+	ChordPlan   = tasks.New[int, int]("t.chordplan")
+	InsteadPlan = tasks.New[tasks.Failure, int]("t.insteadplan")
 )
+
+// Show is a task that shows what it gets.
+func Show[T any]() tasks.Task[T, string] { return tasks.New[T, string]("t.show") }
+
+// New2 is a task that yields the two numbers it gets.
+func New2(name string) tasks.Task[AB, AB] { return tasks.New[AB, AB](name) }
+
+// plus is add(n) as Celery has it: what one argument is missing of is a Go function.
+func plus(s tasks.Signature[int], n int) tasks.Signature[int] {
+	return tasks.Chain(tasks.Join(s, ID.S(n)), Plus)
+}
+
+// push appends a word to what s yields.
+func push(s tasks.Signature[[]string], word string) tasks.Signature[[]string] {
+	return tasks.Chain(tasks.Join(s, Say.S(word)), Push)
+}
+
+// fork is add(1) twice on what s yields, and sums the sum of that.
+func fork(s tasks.Signature[int]) tasks.Signature[[]int] { return tasks.Group(plus(s, 1), plus(s, 1)) }
+
+func sums(s tasks.Signature[int]) tasks.Signature[int] { return tasks.Chord(fork(s), Sum) }
+
+// tail is a chord, k tasks and a group.
+func tail(k int) tasks.Signature[[]int] {
+	s := tasks.Chord(tasks.Each([]AB{{1, 1}, {1, 1}}, Add), Sum)
+	for range k {
+		s = plus(s, 1)
+	}
+	return fork(s)
+}
+
+// half is a group of which one member fails.
+func half() tasks.Signature[[]int] { return tasks.Group(ID.S(1), Fail.S(2)) }
 
 func (w *world) mux() *tasks.Mux {
 	m := tasks.NewMux()
@@ -189,6 +234,32 @@ func (w *world) mux() *tasks.Mux {
 	tasks.HandlePlan(m, HoldPlan, func(_ context.Context, n int) (tasks.Signature[int], error) {
 		return tasks.Chord(tasks.Each(ints(n), tasks.New[int, int]("t.hold")), Sum), nil
 	})
+	tasks.Handle(m, DoubleAll, func(_ context.Context, ns []int) ([]int, error) {
+		out := make([]int, len(ns))
+		for i, n := range ns {
+			out[i] = 2 * n
+		}
+		return out, nil
+	})
+	tasks.Handle(m, Fallback, func(ctx context.Context, _ int) (int, error) {
+		<-ctx.Done()
+		return 0, nil
+	})
+	tasks.Handle(m, Say, func(_ context.Context, s string) (string, error) { return s, nil })
+	tasks.Handle(m, Push, func(_ context.Context, p tasks.Pair[[]string, string]) ([]string, error) {
+		return append(p.First, p.Second), nil
+	})
+	tasks.Handle(m, Plus, func(_ context.Context, p tasks.Pair[int, int]) (int, error) { return p.First + p.Second, nil })
+	tasks.Handle(m, Infinite, func(context.Context, int) (float64, error) { return math.Inf(1), nil })
+	tasks.Handle(m, Reject, func(context.Context, int) (int, error) { return 0, tasks.Permanent(errors.New("rejected")) })
+	tasks.Handle(m, Show[json.RawMessage](), func(_ context.Context, raw json.RawMessage) (string, error) { return string(raw), nil })
+	tasks.Handle(m, New2("t.ab"), func(_ context.Context, in AB) (AB, error) { return in, nil })
+	tasks.HandlePlan(m, ChordPlan, func(_ context.Context, n int) (tasks.Signature[int], error) {
+		return tasks.Chord(tasks.Each([]int{1, 2, n}, ID), Sum), nil
+	})
+	tasks.HandlePlan(m, InsteadPlan, func(_ context.Context, f tasks.Failure) (tasks.Signature[int], error) {
+		return sums(ID.S(3)), nil
+	})
 	w.extra(m)
 	return m
 }
@@ -239,7 +310,7 @@ var cases = []row{
 	value("31 members finish in reverse", func() tasks.Signature[[]int] {
 		return tasks.Each([]AB{{1, 60}, {2, 30}, {3, 0}}, Slow)
 	}, []int{1, 2, 3}),
-	value("33 nested groups keep their shape", func() tasks.Signature[[][]int] {
+	value("34 nested groups keep their shape", func() tasks.Signature[[][]int] {
 		return tasks.Group(tasks.Each([]int{42, 42}, ID))
 	}, [][]int{{42, 42}}),
 	value("35 empty group", func() tasks.Signature[[]int] { return tasks.Group[int]() }, []int{}),
@@ -404,6 +475,151 @@ var cases = []row{
 	value("rescued chain", func() tasks.Signature[int] {
 		return tasks.Chain(Fail.S(1), Inc).Rescue(Instead)
 	}, -1),
+	value("4 an option of the send is over the stored one", func() tasks.Signature[int] { return Prio.S(0, tasks.Priority(5)) }, 4, tasks.Priority(4)),
+	value("4 an option that the send leaves out stays", func() tasks.Signature[int] { return Prio.S(0, tasks.Priority(5)) }, 5, tasks.MaxRetry(1)),
+	value("8 With changes a copy", func() tasks.Signature[int] {
+		s := tasks.Chord(tasks.Group(Prio.S(0)), Sum)
+		_ = s.With(tasks.Priority(7), tasks.Queue("nowhere"))
+		return s
+	}, 0),
+	value("51 chunks", func() tasks.Signature[string] {
+		return tasks.Chain(tasks.Each(slices.Collect(slices.Chunk(ints(5), 2)), DoubleAll), Show[[][]int]())
+	}, "[[0,2],[4,6],[8]]"),
+	value("68 member that handles its soft time limit", func() tasks.Signature[int] {
+		return tasks.Chord(tasks.Group(ID.S(3), Fallback.S(9, tasks.Timeout(20*time.Millisecond))), Sum)
+	}, 3),
+	value("76 lone group", func() tasks.Signature[[]int] { return tasks.Group(ID.S(42), ID.S(42)) }, []int{42, 42}),
+	value("78 a sibling does not inherit the tail", func() tasks.Signature[[]int] {
+		x := Add.S(AB{5, 6})
+		return tasks.Group(plus(plus(x, 1), 2), plus(x, 3))
+	}, []int{14, 14}),
+	value("81 chain of groups and sums", func() tasks.Signature[int] { return sums(plus(sums(Add.S(AB{1, 0})), 1)) }, 12),
+	value("82 chain of chords", func() tasks.Signature[int] {
+		return tasks.Chord(fork(plus(tasks.Chord(fork(Add.S(AB{1, 0})), Sum), 1)), Sum)
+	}, 12),
+	value("85 chord, one task, group", func() tasks.Signature[[]int] { return tail(1) }, []int{6, 6}),
+	value("85 chord, two tasks, group", func() tasks.Signature[[]int] { return tail(2) }, []int{7, 7}),
+	value("85 chord, three tasks, group", func() tasks.Signature[[]int] { return tail(3) }, []int{8, 8}),
+	value("91 empty groups are empty lists", func() tasks.Signature[[]int] {
+		return tasks.After(tasks.After(tasks.Each([]int{1, 2}, ID), tasks.Group[int]()), tasks.Group[int]())
+	}, []int{}),
+	value("92 what follows an empty group gets an empty list", func() tasks.Signature[string] {
+		return tasks.Chord(tasks.After(ID.S(1), tasks.Group[int]()), Only)
+	}, "[]"),
+	value("94 chord to chain", func() tasks.Signature[[]string] {
+		h := tasks.Each([]string{"x0y0", "x1y1"}, Say)
+		return push(push(push(h, "foo"), "y"), "z")
+	}, []string{"x0y0", "x1y1", "foo", "y", "z"}),
+	value("95 chord to group", func() tasks.Signature[[][]string] {
+		h := push(tasks.Each([]string{"a", "b"}, Say), "foo")
+		return tasks.Group(push(h, "y"), push(h, "z"))
+	}, [][]string{{"a", "b", "foo", "y"}, {"a", "b", "foo", "z"}}),
+	value("96 group to group to task, as lists", func() tasks.Signature[string] {
+		g := tasks.Group(ID.S(1), ID.S(2))
+		with := func(word string) tasks.Signature[tasks.Pair[[]int, string]] { return tasks.Join(g, Say.S(word)) }
+		return tasks.Chain(tasks.Group(with("a"), with("b")), Show[[]tasks.Pair[[]int, string]]())
+	}, `[{"first":[1,2],"second":"a"},{"first":[1,2],"second":"b"}]`),
+	value("101 group in a header", func() tasks.Signature[string] {
+		return tasks.Chain(tasks.Group(tasks.Chain(tasks.Group(tasks.Each(slices.Repeat([]int{1337}, 42), ID)), Show[[][]int]())), Show[[]string]())
+	}, `["[[`+strings.Repeat("1337,", 41)+`1337]]"]`),
+	value("101 chord in a header", func() tasks.Signature[[]string] {
+		inner := tasks.Chord(tasks.Each(slices.Repeat([]int{42}, 42), ID), Sum)
+		return tasks.Group(tasks.Chord(tasks.Group(inner), Only))
+	}, []string{"[1764]"}),
+	value("102 chain, group and chord side by side", func() tasks.Signature[string] {
+		chain := ID.S(42)
+		for range 41 {
+			chain = tasks.Chain(chain, ID)
+		}
+		g := tasks.Each([]int{42, 42, 42}, ID)
+		return tasks.Chain(tasks.Join(tasks.Join(ID.S(42), chain), tasks.Join(g, tasks.Chord(g, Sum))),
+			Show[tasks.Pair[tasks.Pair[int, int], tasks.Pair[[]int, int]]]())
+	}, `{"first":{"first":42,"second":42},"second":{"first":[42,42,42],"second":126}}`),
+	value("104 group as the only member", func() tasks.Signature[int] {
+		return tasks.Chord(tasks.Group(tasks.Each([]int{42, 42}, ID)), Sums)
+	}, 84),
+	value("106 header of a chain that ends in a group", func() tasks.Signature[string] {
+		x := ID.S(1)
+		return tasks.Chain(tasks.Join(tasks.Group(plus(x, 10), plus(x, 20)), ID.S(5)), Show[tasks.Pair[[]int, int]]())
+	}, `{"first":[11,21],"second":5}`),
+	value("108 order of a header is that of its definition", func() tasks.Signature[string] {
+		return tasks.Chain(tasks.Group(tasks.Group(ID.S(1)), tasks.Each([]int{2, 3, 4}, ID), tasks.Group(ID.S(5))), Show[[][]int]())
+	}, "[[1],[2,3,4],[5]]"),
+	value("110 groups of one, four deep", func() tasks.Signature[string] {
+		a := tasks.Group(plus(ID.S(3), 1))
+		b := tasks.Group(tasks.Join(a, ID.S(4)))
+		c := tasks.Group(tasks.Join(b, ID.S(5)))
+		return tasks.Chain(tasks.Group(tasks.Join(c, ID.S(6))), tasks.New[[]tasks.Pair[[]tasks.Pair[[]tasks.Pair[[]int, int], int], int], string]("t.show"))
+	}, `[{"first":[{"first":[{"first":[4],"second":4}],"second":5}],"second":6}]`),
+	value("114 only after all of a nested group", func() tasks.Signature[int] {
+		first := Add.S(AB{1, 0})
+		second := tasks.After(first, Add.S(AB{1, 200}))
+		inner := tasks.After(second, tasks.Group(Add.S(AB{1, 1000}), Add.S(AB{1, 2000})))
+		return tasks.After(tasks.Join(tasks.After(first, Add.S(AB{1, 100})), inner), Add.S(AB{1, 10}))
+	}, 11),
+	value("115 chord in a chain, chain in a chain", func() tasks.Signature[string] {
+		x := ID.S(1)
+		chord := tasks.Chain(tasks.Group(tasks.Chain(x, ID), tasks.Chain(x, ID)), Show[[]int]())
+		chain := tasks.Chain(tasks.Chain(tasks.Chain(x, ID), ID), Show[int]())
+		return tasks.Chain(tasks.Join(chord, chain), Show[tasks.Pair[string, string]]())
+	}, `{"first":"[1,1]","second":"1"}`),
+	value("116 body that is a group", func() tasks.Signature[[][]string] {
+		h := tasks.Each([]string{"1", "2"}, Say)
+		return tasks.Group(push(h, "a"), push(h, "b"))
+	}, [][]string{{"1", "2", "a"}, {"1", "2", "b"}}),
+	value("116 body that is a chain", func() tasks.Signature[[]string] {
+		return push(push(tasks.Each([]string{"1", "2"}, Say), "a"), "b")
+	}, []string{"1", "2", "a", "b"}),
+	value("118 group of chains, then a group of sums", func() tasks.Signature[[]int] {
+		h := tasks.Group(plus(Add.S(AB{1, 2}), 3), plus(Add.S(AB{4, 5}), 6), ID.S(21))
+		return tasks.Group(tasks.Chord(h, Sum), tasks.Chord(h, Sum))
+	}, []int{42, 42}),
+	fails("130 failing body that is a chain", func() tasks.Signature[int] {
+		return tasks.Chain(tasks.Chain(tasks.Chord(tasks.Group(ID.S(42)), Sum), Fail), Inc)
+	}, "E42"),
+	fails("130 failing body that is a group", func() tasks.Signature[[]int] {
+		b := tasks.Chord(tasks.Group(ID.S(42)), Sum)
+		return tasks.Group(tasks.Chain(b, Fail), tasks.Chain(b, ID))
+	}, "E42"),
+	fails("138 task behind a failing group", func() tasks.Signature[int] { return tasks.Chord(half(), Sum) }, "E2"),
+	fails("138 chain behind a failing group", func() tasks.Signature[int] {
+		return tasks.Chain(tasks.Chain(tasks.Chord(half(), Sum), Inc), Inc)
+	}, "E2"),
+	fails("138 group behind a failing group", func() tasks.Signature[[]int] {
+		return tasks.Group(tasks.Chord(half(), Sum), tasks.Chord(half(), Sum))
+	}, "E2"),
+	fails("142 chord in a header, failing", func() tasks.Signature[int] {
+		return tasks.Chord(tasks.Group(ID.S(3), tasks.Chord(half(), Sum), ID.S(2)), Sum)
+	}, "E2"),
+	fails("145 value of a member that does not marshal", func() tasks.Signature[string] {
+		return tasks.Chain(tasks.Group(Infinite.S(1), Infinite.S(2)), Show[[]float64]())
+	}, "does not marshal"),
+	fails("150 rejected member", func() tasks.Signature[int] {
+		return tasks.Chord(tasks.Group(ID.S(1), Reject.S(2)), Sum)
+	}, "rejected"),
+	value("164 plans first, in the middle and last", func() tasks.Signature[[]int] {
+		return tasks.Group(Replace.S(AB{1, 1}), ID.S(5), Replace.S(AB{2, 2}), ID.S(6), Replace.S(AB{3, 3}))
+	}, []int{2, 5, 4, 6, 6}),
+	value("164 plans in a header", func() tasks.Signature[string] {
+		return tasks.Chord(tasks.Group(Replace.S(AB{1, 1}), ID.S(5), Replace.S(AB{2, 2})), Only)
+	}, "[2 5 4]"),
+	value("165 plans at the head, in the middle and at the end of a chain", func() tasks.Signature[int] {
+		return tasks.Chain(tasks.Chain(tasks.Chain(Replace.S(AB{1, 1}), Deep), Inc), Deep)
+	}, 42+1+42+2),
+	value("168 plan that is a group in a header", func() tasks.Signature[string] {
+		return tasks.Chain(tasks.Group(tasks.Group(ID.S(5)), ToAll.S([]int{0, 1, 2})), Show[[][]int]())
+	}, "[[5],[1,2,3]]"),
+	value("168 plan that is a chord in a header", func() tasks.Signature[string] {
+		return tasks.Chord(tasks.Group(ChordPlan.S(3), ID.S(5)), Only)
+	}, "[6 5]"),
+	value("plan inside a rescue", func() tasks.Signature[int] { return Fail.S(1).Rescue(InsteadPlan) }, 8),
+	value("plan that fails, rescued", func() tasks.Signature[int] { return FailTo.S(1).Rescue(Instead) }, -1),
+	value("plan over each element of a map", func() tasks.Signature[[]int] {
+		return tasks.Map(tasks.Each([]AB{{1, 1}, {2, 2}}, New2("t.ab")), Replace)
+	}, []int{2, 4}),
+	value("185 groups in a group", func() tasks.Signature[[][]int] {
+		return tasks.Group(tasks.Each([]int{1, 2}, ID), tasks.Group[int](), tasks.Group(tasks.Chord(tasks.Each([]int{3, 4}, ID), Sum)))
+	}, [][]int{{1, 2}, {}, {7}}),
 	fails("panic", func() tasks.Signature[int] { return tasks.Chain(Panics.S(1), Inc) }, "panic: oh"),
 	value("again uses no attempt", func() tasks.Signature[int] { return Polls.S(AB{0, 4}) }, 1),
 	fails("hard time limit", func() tasks.Signature[int] { return Deaf.S(1) }, "hard time limit"),
@@ -436,4 +652,81 @@ func TestCanvas(t *testing.T) {
 			})
 		}
 	})
+}
+
+// numbers are those of the list of cases.
+const numbers = `1 2 4 5 6 8 10 11 12 14 15 16 18 20 21 22 24 25 26 28 30 31 32 34 35 36 38 40 41 42 44 45 46 48 50
+51 52 54 55 56 58 60 61 62 64 65 66 68 70 71 72 74 75 76 78 80 81 82 84 85 86 88 90 91 92 94 95 96 98 100 101 102 104
+105 106 108 110 111 112 114 115 116 118 120 121 122 124 125 126 128 130 131 132 134 135 136 138 140 141 142 144 145
+146 148 150 151 152 154 155 156 158 160 161 162 164 165 166 168 170 171 172 174 175 176 178 180 181 182 184 185 186
+188 190 191 192 194 195 196 198 200`
+
+// gone are the cases that cannot come up, and what makes them so.
+var gone = map[int]string{
+	1:   "a task has one typed input: what lacks an argument is a Go function that returns a signature",
+	2:   "as 1; a step that takes nothing from what comes before it is one behind After",
+	5:   "a signature cannot carry the id of a group: membership is the place in the graph",
+	10:  "what is no Signature does not compile",
+	15:  "as 1: a chain is sent whole",
+	16:  "as 1: a task has no keyword arguments",
+	28:  "signatures are immutable values; there is no empty chain to append to, and the zero one is refused",
+	32:  "as 1 and 16",
+	50:  "one task over a list is a handler with a loop; one task for each element is Each or Map",
+	58:  "as 1 and 16",
+	62:  "a group is a finite value, sent in one step; what is produced bit by bit is a Map over a task's result",
+	144: "no join polls: the script that ends the last member releases what follows",
+	146: "a handler yields a value or an error; there is no third way that leaves a chain without an end",
+	174: "a running workflow grows by Map and by plans; nothing adds to the header of somebody else's chord",
+	175: "as 174",
+}
+
+// elsewhere are the cases that are told by tests of their own.
+var elsewhere = map[int]func(*testing.T){
+	194: TestTwoRunsOfOneNode, 195: TestWindows, 196: TestTwoRunsOfOneNode, 198: TestCutOff, 200: TestWindows,
+}
+
+// Every case is met, or gone by design, and not both.
+func TestEveryCaseIsToldOnce(t *testing.T) {
+	t.Parallel()
+	met := map[int]bool{}
+	names := make([]string, 0, len(cases)+len(stories))
+	for _, c := range cases {
+		names = append(names, c.number)
+	}
+	for _, s := range stories {
+		names = append(names, s.number)
+	}
+	for _, name := range names {
+		for word := range strings.FieldsSeq(name) {
+			n, err := strconv.Atoi(word)
+			if err != nil {
+				break
+			}
+			met[n] = true
+		}
+	}
+	for n := range elsewhere {
+		met[n] = true
+	}
+	known := map[int]bool{}
+	for word := range strings.FieldsSeq(numbers) {
+		n, err := strconv.Atoi(word)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known[n] = true
+		if _, isGone := gone[n]; met[n] == isGone {
+			t.Errorf("case %d: met %v, gone %v", n, met[n], isGone)
+		}
+	}
+	for n := range met {
+		if !known[n] {
+			t.Errorf("there is no case %d", n)
+		}
+	}
+	for n := range gone {
+		if !known[n] {
+			t.Errorf("there is no case %d", n)
+		}
+	}
 }

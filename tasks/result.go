@@ -129,6 +129,15 @@ func (r *AsyncResult[O]) Watch(ctx context.Context) iter.Seq2[Progress, error] {
 // needs no worker, and is no error when the workflow has ended.
 func (r *AsyncResult[O]) Revoke(ctx context.Context) error { return r.client.Revoke(ctx, r.id) }
 
+// Forget deletes the results and states of the workflow before its retention is over. It refuses while
+// the workflow has not ended.
+func (r *AsyncResult[O]) Forget(ctx context.Context) error {
+	if err := r.client.eng.Forget(ctx, r.id); err != nil {
+		return fmt.Errorf("forget workflow %s: %w", r.id, err)
+	}
+	return nil
+}
+
 // Members returns what the members of the workflow's group, or of its map, have yielded so far.
 // done has one entry for each member; a value counts where it is true.
 func Members[O any](ctx context.Context, r *AsyncResult[[]O]) (values []O, done []bool, err error) {

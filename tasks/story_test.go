@@ -2,11 +2,13 @@ package tasks_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -38,6 +40,373 @@ var stories = []story{
 		got, err := send(t, w, tasks.OnSuccess(tasks.Chain(ID.S(1), Inc), Note))
 		if err != nil || got != 2 || !slices.Equal(w.noted("note"), []int{2}) {
 			t.Fatalf("got %v, %v, noted %v", got, err, w.noted("note"))
+		}
+	}},
+	{"6 the same callback twice on one signature", func(t *testing.T, w *world) {
+		x := tasks.OnSuccess(tasks.OnSuccess(ID.S(1), Note), Note)
+		if got, err := send(t, w, x); err != nil || got != 1 || len(w.noted("note")) != 1 {
+			t.Fatalf("got %v, %v, noted %v", got, err, w.noted("note"))
+		}
+		_, err := send(t, w, tasks.OnError(tasks.OnError(Fail.S(1), Err), Err))
+		wantFailure(t, err, "E1")
+		if n := len(w.failures()); n != 1 {
+			t.Fatalf("errback ran %d times, want once", n)
+		}
+	}},
+	{"14 chain of a chain has all steps", func(t *testing.T, w *world) {
+		run := sent(t, w, tasks.After(ID.S(1), tasks.Chain(tasks.Chain(ID.S(2), Inc), Inc)))
+		if ns := nodes(t, w, run.ID()); len(ns) != 4 {
+			t.Fatalf("nodes %+v", ns)
+		}
+		ended(t, w, run.ID())
+	}},
+	{"18 id of choice of a chain", func(t *testing.T, w *world) {
+		run, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), w.client, tasks.ID("T"))
+		if err != nil || run.ID() != "T" {
+			t.Fatalf("got %v, %v", run.ID(), err)
+		}
+		if got, err := tasks.Attach[int](w.client, "T").Wait(limited(t)); err != nil || got != 2 {
+			t.Fatalf("got %v, %v", got, err)
+		}
+	}},
+	{"21 callback of every step", func(t *testing.T, w *world) {
+		s := tasks.OnSuccess(ID.S(1337), Note)
+		for range 41 {
+			s = tasks.OnSuccess(tasks.Chain(s, ID), Note)
+		}
+		if got, err := send(t, w, s); err != nil || got != 1337 || len(w.noted("note")) != 42 {
+			t.Fatalf("got %v, %v, noted %d times", got, err, len(w.noted("note")))
+		}
+	}},
+	{"26 45 70 queue of a send", func(t *testing.T, w *world) {
+		queues := func(s interface {
+			Send(context.Context, *tasks.Client, ...tasks.Option) (*tasks.AsyncResult[int], error)
+		}) string {
+			run, err := s.Send(t.Context(), w.client, tasks.Queue("Q"), tasks.In(time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out []string
+			for _, n := range nodes(t, w, run.ID()) {
+				if n.Queue != "" {
+					out = append(out, n.Queue)
+				}
+			}
+			if err := run.Revoke(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return strings.Join(out, " ")
+		}
+		if got := queues(tasks.Chain(tasks.Chain(ID.S(1), Inc), Inc)); got != "Q default default" {
+			t.Errorf("chain: %s", got)
+		}
+		if got := queues(tasks.Chord(tasks.Each(ints(3), ID), Sum)); got != "Q Q Q Q" {
+			t.Errorf("chord and group: %s", got)
+		}
+	}},
+	{"38 65 callback of a group and of a chord, once", func(t *testing.T, w *world) {
+		got, err := send(t, w, tasks.OnSuccess(tasks.Chord(tasks.OnSuccess(tasks.Each([]int{42, 1337}, ID), Total), Sum), Note))
+		if err != nil || got != 1379 || !slices.Equal(w.noted("note"), []int{1379}) || !slices.Equal(w.noted("total"), []int{1379}) {
+			t.Fatalf("got %v, %v, noted %v and %v", got, err, w.noted("note"), w.noted("total"))
+		}
+	}},
+	{"41 errback of a group gets the member that failed", func(t *testing.T, w *world) {
+		_, err := send(t, w, tasks.OnError(tasks.Group(ID.S(1), Fail.S(7)), Err))
+		wantFailure(t, err, "E7")
+		if fs := w.failures(); len(fs) != 1 || fs[0].Node != "1" || fs[0].Task != "t.fail" || fs[0].Attempts != 1 {
+			t.Fatalf("errback got %+v", fs)
+		}
+	}},
+	{"46 what every member comes after", func(t *testing.T, w *world) {
+		first, second := ID.S(1), ID.S(2)
+		run := sent(t, w, tasks.After(tasks.After(first, second), tasks.Each(ints(5), ID)))
+		ns := nodes(t, w, run.ID())
+		if len(ns) < 7 || len(ns[0].Needs) != 0 || !slices.Equal(ns[1].Needs, []string{ns[0].ID}) {
+			t.Fatalf("nodes %+v", ns)
+		}
+		for _, n := range ns[2:7] {
+			if !slices.Equal(n.Needs, []string{ns[1].ID}) {
+				t.Errorf("member %+v", n)
+			}
+		}
+		ended(t, w, run.ID())
+	}},
+	{"48 countdowns of members", func(t *testing.T, w *world) {
+		var ms []tasks.Signature[int]
+		for i := range 10 {
+			ms = append(ms, ID.S(i, tasks.In(time.Duration(i+1)*time.Hour)))
+		}
+		began := time.Now()
+		run := sent(t, w, tasks.Group(ms...))
+		due, err := w.client.Due(t.Context(), 20)
+		if err != nil || len(due) != 10 {
+			t.Fatalf("due %+v, %v", due, err)
+		}
+		for i, d := range due {
+			if off := d.Due.Sub(began) - time.Duration(i+1)*time.Hour; d.Node != strconv.Itoa(i) || off.Abs() > time.Minute {
+				t.Errorf("member %s is due in %v", d.Node, d.Due.Sub(began))
+			}
+		}
+		if err := run.Revoke(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}},
+	{"72 members' values outlive no flag: they stay until the retention is over", func(t *testing.T, w *world) {
+		run := sent(t, w, tasks.Chord(tasks.Each([]int{3, 4}, ID), Sum))
+		if got, err := run.Wait(limited(t)); err != nil || got != 7 {
+			t.Fatalf("got %v, %v", got, err)
+		}
+		ended(t, w, run.ID())
+	}},
+	{"86 88 chain of groups, each task once", func(t *testing.T, w *world) {
+		mark := func(n int) tasks.Signature[int] { return Echo.S(Mark{"once", n}) }
+		var s tasks.Signature[[]int]
+		n := 0
+		for i, size := range []int{3, 3, 1, 1, 2, 4} {
+			var ms []tasks.Signature[int]
+			for range size {
+				n++
+				ms = append(ms, mark(n))
+			}
+			if i == 0 {
+				s = tasks.Group(ms...)
+			} else {
+				s = tasks.After(s, tasks.Group(ms...))
+			}
+		}
+		if _, err := send(t, w, tasks.After(s, tasks.Group(Echo.S(Mark{"done", 1})))); err != nil {
+			t.Fatal(err)
+		}
+		ran := w.noted("once")
+		slices.Sort(ran)
+		if !slices.Equal(ran, ints(15)[1:]) || len(w.noted("done")) != 1 {
+			t.Fatalf("ran %v, done %v", ran, w.noted("done"))
+		}
+	}},
+	{"98 what is stored grows with the nodes", func(t *testing.T, w *world) {
+		var nest func(depth int) tasks.Signature[int]
+		nest = func(depth int) tasks.Signature[int] {
+			if depth == 0 {
+				return ID.S(1)
+			}
+			var ms []tasks.Signature[int]
+			for range 8 {
+				ms = append(ms, nest(depth-1))
+			}
+			return tasks.Chord(tasks.Group(ms...), Sum)
+		}
+		perNode := func(depth int) float64 {
+			run, err := nest(depth).Send(t.Context(), w.client, tasks.In(time.Hour))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := w.client.Redis().HGetAll(t.Context(), flowKey(t, w.client.Redis(), run.ID())).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			size := 0
+			for k, v := range all {
+				size += len(k) + len(v)
+			}
+			n := len(nodes(t, w, run.ID()))
+			if err := run.Revoke(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return float64(size) / float64(n)
+		}
+		if flat, deep := perNode(1), perNode(3); deep > 1.5*flat {
+			t.Fatalf("%.0f bytes for each node one deep, %.0f three deep", flat, deep)
+		}
+	}},
+	{"121 122 errback of a chain, once, with the step that failed", func(t *testing.T, w *world) {
+		for at := range 3 {
+			s := ID.S(1)
+			for i := range 5 {
+				step := Inc
+				if i == at {
+					step = Fail
+				}
+				s = tasks.Chain(s, step)
+			}
+			_, err := send(t, w, tasks.OnError(s, Err))
+			wantFailure(t, err, "E")
+			if fs := w.failures(); len(fs) != at+1 || fs[at].Node != strconv.Itoa(at+1) {
+				t.Fatalf("errback got %+v", fs)
+			}
+		}
+	}},
+	{"125 errback that is retried", func(t *testing.T, w *world) {
+		_, err := send(t, w, tasks.OnError(Fail.S(1), ErrFlaky))
+		wantFailure(t, err, "E1")
+		if n := len(w.failures()); n != 1 {
+			t.Fatalf("errback ended %d times, want once", n)
+		}
+	}},
+	{"130 errback of a body, in its forms", func(t *testing.T, w *world) {
+		head := tasks.Chord(tasks.Group(ID.S(42)), Sum)
+		for i, s := range []tasks.Signature[int]{
+			tasks.Chord(tasks.Group(ID.S(42)), FailAll),
+			tasks.Chain(tasks.Chain(head, Fail), Inc),
+			tasks.Chord(tasks.OnError(tasks.Group(tasks.Chain(head, Fail), tasks.Chain(head, ID)), Err), Sum),
+		} {
+			if i < 2 {
+				s = tasks.OnError(s, Err)
+			}
+			if _, err := send(t, w, s); err == nil {
+				t.Fatal("no failure")
+			}
+			if n := len(w.failures()); n != i+1 {
+				t.Fatalf("form %d: errback ran %d times in all", i, n)
+			}
+		}
+	}},
+	{"135 errbacks of header and chord", func(t *testing.T, w *world) {
+		header := tasks.OnError(tasks.Group(Fail.S(1), ID.S(1), Fail.S(2), Fail.S(3)), Err)
+		_, err := send(t, w, tasks.OnError(tasks.Chord(header, Sum), Err))
+		wantFailure(t, err, "E")
+		if n := len(w.failures()); n != 4 {
+			t.Fatalf("errbacks ran %d times, want once for each of 3 members and once for the chord", n)
+		}
+	}},
+	{"136 138 nothing behind a failure stays pending", func(t *testing.T, w *world) {
+		f := tasks.Chain(Add.S(AB{1, 1}), Fail)
+		g := tasks.Group(tasks.Chain(f, Inc), tasks.Chain(f, Inc))
+		run := sent(t, w, tasks.Group(tasks.Chord(g, Sum), tasks.Chord(tasks.Map(g, Inc), Sum)))
+		_, err := run.Wait(limited(t))
+		wantFailure(t, err, "E2")
+		ended(t, w, run.ID())
+		for _, n := range nodes(t, w, run.ID()) {
+			if n.ID > "1" && n.Status != tasks.Skipped {
+				t.Errorf("node %s %s is %s", n.ID, n.Task, n.Status)
+			}
+		}
+	}},
+	{"142 errback of a chord with a failing chord in its header, once", func(t *testing.T, w *world) {
+		inner := tasks.Chord(tasks.Group(ID.S(1), Fail.S(5)), Total)
+		_, err := send(t, w, tasks.OnError(tasks.Chord(tasks.Group(ID.S(3), inner, ID.S(2)), Total), Err))
+		wantFailure(t, err, "E5")
+		if n := len(w.failures()); n != 1 || len(w.noted("total")) != 0 {
+			t.Fatalf("errback ran %d times, bodies %d times", n, len(w.noted("total")))
+		}
+	}},
+	{"155 revoke while a header runs", func(t *testing.T, w *world) {
+		run := sent(t, w, tasks.Chord(tasks.Group(Hold.S("a"), Hold.S("b")), Total))
+		facttest.Eventually(t, "the header runs", func() bool { return len(w.noted("at a"))+len(w.noted("at b")) == 2 })
+		if err := run.Revoke(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := run.Wait(limited(t)); !errors.Is(err, tasks.ErrRevoked) {
+			t.Fatalf("got %v", err)
+		}
+		ended(t, w, run.ID())
+		if s, err := run.Status(t.Context()); err != nil || s != tasks.Revoked || len(w.noted("total")) != 0 {
+			t.Fatalf("%v, %v, body ran %v", s, err, w.noted("total"))
+		}
+	}},
+	{"156 revoke a group: every member", func(t *testing.T, w *world) {
+		run := sent(t, w, tasks.Group(Hold.S("a"), tasks.Chord(tasks.Each(ints(20), ID, tasks.In(time.Hour)), Sum)))
+		if err := run.Revoke(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ended(t, w, run.ID())
+		for _, n := range nodes(t, w, run.ID()) {
+			if n.Status != tasks.Revoked {
+				t.Errorf("node %s %s is %s", n.ID, n.Task, n.Status)
+			}
+		}
+	}},
+	{"160 171 callbacks of a task that is replaced, and of its replacement", func(t *testing.T, w *world) {
+		replaced := tasks.OnSuccess(Deep.S(2), Note)
+		got, err := send(t, w, tasks.OnSuccess(tasks.Chord(tasks.Group(replaced, ID.S(1)), Sum), Note))
+		if ran := w.noted("note"); err != nil || got != 45 || !slices.Equal(ran, []int{44, 45}) {
+			t.Fatalf("got %v, %v, noted %v", got, err, ran)
+		}
+		_, err = send(t, w, tasks.Group(tasks.OnError(FailTo.S(1), Err), ID.S(1)))
+		wantFailure(t, err, "E1")
+		if n := len(w.failures()); n != 1 {
+			t.Fatalf("errback ran %d times", n)
+		}
+	}},
+	{"172 order of plans in plans", func(t *testing.T, w *world) {
+		if _, err := send(t, w, tasks.Chain(Nested.S("A"), Echo1)); err != nil {
+			t.Fatal(err)
+		}
+		if log := w.noted("log"); !slices.Equal(log, []int{'a', 'b', 'c', 'C', 'B', 'A'}) {
+			t.Fatalf("log %v", log)
+		}
+	}},
+	{"176 what a run knows of itself survives retries and plans", func(t *testing.T, w *world) {
+		got, err := send(t, w, tasks.Chain(Keys.S("x"), Show[[]string]()))
+		var keys []string
+		if err != nil || json.Unmarshal([]byte(got), &keys) != nil || len(keys) != 3 || keys[0] != keys[1] || keys[1] != keys[2] {
+			t.Fatalf("got %s, %v", got, err)
+		}
+	}},
+	{"180 184 a wait that ends before the workflow", func(t *testing.T, w *world) {
+		for _, s := range []tasks.Signature[int]{
+			Fail.S(1, tasks.MaxRetry(3), tasks.ConstantBackoff(time.Hour)),
+			tasks.Chord(tasks.Each(ints(3), ID, tasks.In(time.Hour)), Sum),
+		} {
+			run := sent(t, w, s)
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			_, err := run.Wait(ctx)
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("got %v", err)
+			}
+			if p, err := run.Progress(t.Context()); err != nil || p.Ended || p.Done != 0 || p.Status.Terminal() {
+				t.Fatalf("got %+v, %v", p, err)
+			}
+			if err := run.Revoke(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}},
+	{"181 a failure is told without waiting for what still runs", func(t *testing.T, w *world) {
+		run := sent(t, w, tasks.Chord(tasks.Group(Hold.S("late"), tasks.Chain(Fail.S(1), Inc)), Sum))
+		_, err := run.Wait(limited(t))
+		wantFailure(t, err, "E1")
+		if p, err := run.Progress(t.Context()); err != nil || p.Ended || p.Status != tasks.Failed {
+			t.Fatalf("got %+v, %v", p, err)
+		}
+		w.open("late")
+		ended(t, w, run.ID())
+	}},
+	{"186 188 a handle by its id, until the results are forgotten", func(t *testing.T, w *world) {
+		run := sent(t, w, tasks.Each([]int{5, 6}, Slow2))
+		if err := run.Forget(t.Context()); err == nil {
+			t.Fatal("a workflow that runs was forgotten")
+		}
+		w.open("slow2")
+		again := tasks.Attach[[]int](w.client, run.ID())
+		if got, err := again.Wait(limited(t)); err != nil || !slices.Equal(got, []int{5, 6}) {
+			t.Fatalf("got %v, %v", got, err)
+		}
+		ended(t, w, run.ID())
+		if err := again.Forget(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.client.Nodes(t.Context(), run.ID()); !errors.Is(err, tasks.ErrUnknown) {
+			t.Fatalf("after it was forgotten: %v", err)
+		}
+		if err := again.Forget(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
+			t.Fatalf("forgotten twice: %v", err)
+		}
+	}},
+	{"190 the tree of what a plan started has every value", func(t *testing.T, w *world) {
+		run := sent(t, w, ChordPlan.S(3))
+		if _, err := run.Wait(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+		ended(t, w, run.ID())
+		var inside []string
+		for _, n := range nodes(t, w, run.ID()) {
+			if strings.HasPrefix(n.ID, "0:") {
+				inside = append(inside, n.Task)
+			}
+		}
+		if !slices.Equal(inside, []string{"t.id", "t.id", "t.id", "t.sum"}) {
+			t.Fatalf("inside of the plan: %v", inside)
 		}
 	}},
 	{"22 errback of an inner chain", func(t *testing.T, w *world) {
@@ -126,27 +495,11 @@ var stories = []story{
 			t.Fatalf("errbacks ran %d times, want 2", n)
 		}
 	}},
-	{"a signature used twice runs once", func(t *testing.T, w *world) {
-		x := Echo.S(Mark{"once", 5})
-		got, err := send(t, w, tasks.Chain(tasks.Join(tasks.Chain(x, Inc), tasks.Group(x, x)), PairSum))
-		if err != nil || got != 16 || len(w.noted("once")) != 1 {
-			t.Fatalf("got %v, %v, ran %d times", got, err, len(w.noted("once")))
-		}
-	}},
 	{"after waits for what it comes after", func(t *testing.T, w *world) {
 		s := tasks.After(tasks.Each([]AB{{1, 30}, {2, 10}}, Slow), tasks.Group(Echo.S(Mark{"slow", 3}), Echo.S(Mark{"slow", 3})))
 		_, err := send(t, w, s)
 		if order := w.noted("slow"); err != nil || len(order) != 4 || !slices.Equal(order[2:], []int{3, 3}) {
 			t.Fatalf("%v: order %v", err, order)
-		}
-	}},
-	{"fail fast revokes the siblings", func(t *testing.T, w *world) {
-		s := tasks.Group(Fail.S(1), Slow.S(AB{1, 10000}), tasks.Chain(Slow.S(AB{2, 10000}), Inc)).With(tasks.FailFast())
-		began := time.Now()
-		_, err := send(t, w, s)
-		wantFailure(t, err, "E1")
-		if d := time.Since(began); d > 5*time.Second {
-			t.Fatalf("took %v", d)
 		}
 	}},
 	{"fail fast in a map, settled", func(t *testing.T, w *world) {
@@ -407,8 +760,83 @@ var stories = []story{
 	}},
 }
 
+// sent sends s.
+func sent[O any](t *testing.T, w *world, s tasks.Signature[O], opts ...tasks.Option) *tasks.AsyncResult[O] {
+	t.Helper()
+	run, err := s.Send(t.Context(), w.client, opts...)
+	if err != nil {
+		t.Fatalf("send: %v", err)
+	}
+	return run
+}
+
+func nodes(t *testing.T, w *world, id string) []tasks.NodeInfo {
+	t.Helper()
+	ns, err := w.client.Nodes(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ns
+}
+
+// The tasks that only stories use.
+var (
+	Total    = tasks.New[[]int, int]("t.total")
+	ErrFlaky = tasks.New[tasks.Failure, string]("t.errflaky", tasks.MaxRetry(2), tasks.ConstantBackoff(time.Millisecond))
+	Nested   = tasks.New[string, string]("t.nested")
+	Out      = tasks.New[string, string]("t.out")
+	Echo1    = tasks.New[string, string]("t.say")
+	Keys     = tasks.New[string, []string]("t.ownkeys", tasks.MaxRetry(5), tasks.ConstantBackoff(time.Millisecond))
+	Slow2    = tasks.New[int, int]("t.slow2")
+)
+
 // extra binds the tasks that only stories use.
 func (w *world) extra(m *tasks.Mux) {
+	tasks.Handle(m, Total, func(_ context.Context, ns []int) (int, error) {
+		w.note("total", sum(ns))
+		return sum(ns), nil
+	})
+	tasks.Handle(m, ErrFlaky, func(ctx context.Context, f tasks.Failure) (string, error) {
+		if tasks.InfoFrom(ctx).Attempt == 1 {
+			return "", errors.New("errback")
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.fails = append(w.fails, f)
+		return "", nil
+	})
+	// In A, In B, In C, Out C, Out B, Out A: A answers with B and then what is left of itself.
+	tasks.HandlePlan(m, Nested, func(_ context.Context, name string) (tasks.Signature[string], error) {
+		w.note("log", int(name[0]-'A'+'a'))
+		if name == "C" {
+			return Out.S(name), nil
+		}
+		return tasks.After(Nested.S(string(name[0]+1)), Out.S(name)), nil
+	})
+	tasks.Handle(m, Out, func(_ context.Context, name string) (string, error) {
+		w.note("log", int(name[0]))
+		return name, nil
+	})
+	var mu sync.Mutex
+	var keys []string
+	tasks.Handle(m, Keys, func(ctx context.Context, _ string) ([]string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if keys = append(keys, tasks.InfoFrom(ctx).Key); len(keys) < 3 {
+			return nil, errors.New("again")
+		}
+		return keys, nil
+	})
+	tasks.Handle(m, Slow2, func(ctx context.Context, n int) (int, error) {
+		select {
+		case <-w.gate("slow2"):
+			return n, nil
+		case <-w.hold:
+			return 0, errors.New("the test is over")
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	})
 	tasks.Handle(m, tasks.New[int, int]("t.hold"), func(ctx context.Context, n int) (int, error) {
 		<-ctx.Done()
 		return 0, ctx.Err()

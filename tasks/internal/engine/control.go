@@ -27,6 +27,22 @@ func (e *Engine) Revoke(ctx context.Context, id string) error {
 	return e.finishRevoke(ctx, id)
 }
 
+// Forget deletes a workflow that has ended.
+func (e *Engine) Forget(ctx context.Context, id string) error {
+	f, err := e.store.Flow(ctx, id)
+	if err != nil {
+		return err
+	}
+	p, err := e.Progress(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !p.Ended {
+		return errors.New("it has not ended; revoke it first")
+	}
+	return e.store.Drop(ctx, f)
+}
+
 // finishRevoke makes all nodes of a revoked workflow terminal.
 func (e *Engine) finishRevoke(ctx context.Context, id string) error {
 	fl, fields, ids, err := e.all(ctx, id)

@@ -645,6 +645,14 @@ func (s *Store) Revoke(ctx context.Context, f Flow) (ended bool, err error) {
 	return n == 0, nil
 }
 
+// Drop deletes a workflow that has ended.
+func (s *Store) Drop(ctx context.Context, f Flow) error {
+	if err := s.rdb.Del(ctx, f.key()).Err(); err != nil {
+		return fmt.Errorf("delete workflow: %w", err)
+	}
+	return nil
+}
+
 // DropPlaces forgets who holds and who waits for places of a group.
 func (s *Store) DropPlaces(ctx context.Context, f Flow, groups []string) error {
 	if len(groups) == 0 {
