@@ -5,7 +5,8 @@
 //
 //   - external: an address was given, or a Redis answers already, at the usual
 //     address or where another orchestrator on the same data folder has its
-//     own. It is used and never stopped.
+//     own. It is used and never stopped. When that orchestrator goes, one of
+//     those that use its Redis runs it on, at the same port.
 //   - child: a redis-server is installed. One is run on the data folder with an
 //     append-only file, restarted when it dies, and stopped last.
 //   - embedded: neither. A miniredis runs in this process; what it holds is
@@ -31,6 +32,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"muster/orchestrator/supervise"
@@ -153,6 +155,11 @@ type Server struct {
 	proc *supervise.Process // in mode child
 	mini *embedded          // in mode embedded
 
+	neighbour Mode                   // of the orchestrator on the data folder whose Redis it is; "" if not
+	heir      atomic.Pointer[Server] // what we run since that one has gone
+	waiting   sync.WaitGroup         // for that
+	giveUp    context.CancelFunc
+
 	stop sync.Once
 	done chan struct{} // closed when Stop has done its work
 	err  error         // of Stop; read after done is closed
@@ -174,6 +181,11 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		_ = s.Stop(context.WithoutCancel(ctx))
 		return nil, err
 	}
+	if s.neighbour != "" && s.cfg.Mode == Auto {
+		var waits context.Context
+		waits, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
+		s.waiting.Go(func() { s.awaitHeritage(waits) })
+	}
 	return s, nil
 }
 
@@ -191,6 +203,9 @@ func (s *Server) start(ctx context.Context) error {
 		// One that somebody else's orchestrator uses too.
 		if a, err := readAddress(s.cfg.DataDir); err == nil && (a.Mode == External || a.Owner.Alive()) {
 			if Ping(ctx, a.URL, s.cfg.PingTimeout) == nil {
+				if a.Mode != External {
+					s.neighbour = a.Mode
+				}
 				return s.useExternal(ctx, a.URL)
 			}
 		}
@@ -221,7 +236,7 @@ func (s *Server) start(ctx context.Context) error {
 // one who has the folder: then s.url is set.
 func (s *Server) lockData(ctx context.Context) error {
 	var err error
-	s.lock, err = tryLock(filepath.Join(s.cfg.redisDir(), "lock"))
+	s.lock, err = tryLock(s.cfg.lockFile())
 	switch {
 	case errors.Is(err, errLocked):
 		return s.useNeighbour(ctx)
@@ -230,6 +245,11 @@ func (s *Server) lockData(ctx context.Context) error {
 	case err != nil:
 		return unwritable(s.cfg.DataDir, err)
 	}
+	return s.clearData(ctx)
+}
+
+// clearData ends what a crashed run has left on the data folder, which is locked.
+func (s *Server) clearData(ctx context.Context) error {
 	if err := tryWrite(s.cfg.redisDir()); err != nil {
 		return unwritable(s.cfg.DataDir, err)
 	}
@@ -254,6 +274,9 @@ func (s *Server) useNeighbour(ctx context.Context) error {
 	for try := 1; ; try++ {
 		url, err := Discover(ctx, s.cfg.DataDir)
 		if err == nil {
+			if a, err := readAddress(s.cfg.DataDir); err == nil && a.Mode != External {
+				s.neighbour = a.Mode
+			}
 			return s.useExternal(ctx, url)
 		}
 		if try == s.cfg.Attempts {
@@ -322,17 +345,17 @@ func (s *Server) startEmbedded(ctx context.Context) error {
 	return os.WriteFile(s.cfg.portFile(), []byte(strconv.Itoa(port)), 0o600)
 }
 
-// URL is the address of the Redis. It may hold a password: see Redact.
+// URL is the address of the Redis, all the time. It may hold a password: see Redact.
 func (s *Server) URL() string { return s.url }
 
 // Mode tells how we came by the Redis. It is never Auto.
-func (s *Server) Mode() Mode { return s.mode }
+func (s *Server) Mode() Mode { return s.now().mode }
 
 // Owned reports whether the Redis is ours, to be stopped by Stop.
-func (s *Server) Owned() bool { return s.mode != External }
+func (s *Server) Owned() bool { return s.now().mode != External }
 
 // Guarantee says in a sentence or two which Redis it is and what a crash costs.
-func (s *Server) Guarantee() string { return s.guarantee }
+func (s *Server) Guarantee() string { return s.now().guarantee }
 
 // Warnings are what an operator should change about the Redis.
 func (s *Server) Warnings() []string { return s.warnings }
@@ -343,7 +366,7 @@ func (s *Server) Ping(ctx context.Context) error { return Ping(ctx, s.url, s.cfg
 // PID is the process of the redis-server that we run; 0 while it is down and
 // in the other modes.
 func (s *Server) PID() int {
-	if s.proc == nil {
+	if s = s.now(); s.proc == nil {
 		return 0
 	}
 	return s.proc.Status().PID
@@ -351,7 +374,7 @@ func (s *Server) PID() int {
 
 // Restarts is how often the redis-server that we run has died.
 func (s *Server) Restarts() int {
-	if s.proc == nil {
+	if s = s.now(); s.proc == nil {
 		return 0
 	}
 	return s.proc.Status().Restarts
@@ -367,7 +390,14 @@ func (s *Server) Done() <-chan struct{} { return s.done }
 func (s *Server) Stop(ctx context.Context) error {
 	s.stop.Do(func() {
 		defer close(s.done)
+		if s.giveUp != nil {
+			s.giveUp()
+			s.waiting.Wait()
+		}
 		errs := []error{s.unpublish()}
+		if heir := s.heir.Load(); heir != nil {
+			errs = append(errs, heir.Stop(ctx))
+		}
 		if s.proc != nil {
 			errs = append(errs, s.proc.Stop(ctx))
 		}
