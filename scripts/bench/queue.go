@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"runtime/debug"
+	"runtime/metrics"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +24,7 @@ func queueRows() []row {
 		{name: "queue.drain_40_of_3s", unit: "s", rounds: 1, bar: atMost(16), measure: drainLong},
 		{name: "queue.noop_100000", unit: "items/s", rounds: 3, bar: atLeast(2), measure: noopItems, yardstick: noopTasks},
 		{name: "queue.enqueue_bulk", unit: "items/s", rounds: 3, bar: atLeast(50_000), measure: enqueueBulk},
+		{name: "queue.import_1000000_memory", unit: "MB", rounds: 1, bar: atMost(64), measure: importMemory},
 		{name: "queue.fast_beside_slow_host", unit: "s", rounds: 1, bar: atMost(1.3), measure: fastBesideSlow,
 			yardstick: func(context.Context, *lab) (float64, error) { return fastIdeal.Seconds(), nil }},
 		{name: "queue.stop_idle", unit: "s", bar: atMost(0.3), measure: stopIdle},
@@ -154,6 +158,57 @@ func enqueueBulk(ctx context.Context, l *lab) (float64, error) {
 		err = fmt.Errorf("%d of %d items were new", added, n)
 	}
 	return n / took, err
+}
+
+// importMemory is how much more memory the process takes while it imports a
+// million artifacts; and that must not grow with their number.
+func importMemory(ctx context.Context, l *lab) (float64, error) {
+	const n = 1_000_000
+	debug.FreeOSMemory()
+	before := resident()
+	var early, late uint64 // the most in the first tenth, and in the last nine
+	q := workqueue.New(l.redis(), "bench", workqueue.Config{})
+	rep, err := artifact.Import(ctx, q, &artifactLines{n: n}, artifact.ImportConfig{Progress: func(r artifact.Report) {
+		if now := resident(); r.Lines <= n/10 {
+			early = max(early, now)
+		} else {
+			late = max(late, now)
+		}
+	}})
+	if err == nil && rep.New != n {
+		err = fmt.Errorf("of %d artifacts %+v were imported", n, rep)
+	}
+	const mb = 1 << 20
+	if err == nil && late > early+16*mb {
+		err = fmt.Errorf("memory grew from %d to %d MB with the number of lines", early/mb, late/mb)
+	}
+	return float64(max(early, late)-min(before, early)) / mb, err
+}
+
+// resident is how much memory the process has of the system.
+func resident() uint64 {
+	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64() - s[1].Value.Uint64()
+}
+
+// artifactLines is a file of n artifacts that nobody has to hold.
+type artifactLines struct {
+	n, at int
+	rest  []byte
+}
+
+func (a *artifactLines) Read(p []byte) (int, error) {
+	if len(a.rest) == 0 {
+		if a.at == a.n {
+			return 0, io.EOF
+		}
+		a.at++
+		a.rest = fmt.Appendf(a.rest[:0], `{"id":"artifact-%07d","url":"http://host-%d.example/%d.pdf","resolver":"bench"}`+"\n", a.at, a.at%97, a.at)
+	}
+	n := copy(p, a.rest)
+	a.rest = a.rest[n:]
+	return n, nil
 }
 
 // 200 items of a slow host stand in front of 500 of 50 fast ones, 2 at a time

@@ -222,7 +222,7 @@ func (p *Pool) Run(ctx context.Context) error {
 		}()
 		// While Redis is away there is no use in waiting for ever: what cannot be
 		// written down runs again.
-		patience := time.NewTimer(max(time.Until(grace), 5*time.Second))
+		patience := time.NewTimer(max(time.Until(grace), 2*time.Second))
 		defer patience.Stop()
 		select {
 		case <-written:
