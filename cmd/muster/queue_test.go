@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"muster/tasks"
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
@@ -42,6 +45,7 @@ type command struct {
 	t       *testing.T
 	dir     string
 	program string
+	redis   string
 	environ []string
 }
 
@@ -56,8 +60,9 @@ func newCommand(t *testing.T) *command {
 	if err := os.Symlink(self, program); err != nil {
 		t.Fatal(err)
 	}
-	return &command{t, dir, program, append(os.Environ(),
-		"MUSTER_DATA_DIR="+filepath.Join(dir, "data"), "MUSTER_REDIS__URL="+redistest.URL(t))}
+	redis := redistest.URL(t)
+	return &command{t, dir, program, redis, append(os.Environ(),
+		"MUSTER_DATA_DIR="+filepath.Join(dir, "data"), "MUSTER_REDIS__URL="+redis)}
 }
 
 func (c *command) write(name, content string) string {
@@ -82,14 +87,17 @@ func (c *command) start(args ...string) (*exec.Cmd, *output) {
 	return cmd, out
 }
 
-// run runs it to its end, which must be a good one.
+// run runs it to its end, which must be a good one, and returns its answer.
 func (c *command) run(args ...string) string {
 	c.t.Helper()
-	cmd, out := c.start(args...)
-	if err := cmd.Wait(); err != nil {
-		c.t.Fatalf("muster %s: %v\n%s", strings.Join(args, " "), err, out)
+	said := &output{}
+	cmd := exec.Command(c.program, args...)
+	cmd.Dir, cmd.Env, cmd.Stderr = c.dir, c.environ, said
+	answer, err := cmd.Output()
+	if err != nil {
+		c.t.Fatalf("muster %s: %v\n%s", strings.Join(args, " "), err, said)
 	}
-	return out.String()
+	return string(answer)
 }
 
 // crowd is a server whose pages end when the test says so.
@@ -208,5 +216,71 @@ func TestQueueRunReadsLimitsAgain(t *testing.T) {
 	}
 	if pages.all != 9 {
 		t.Errorf("9 pages were fetched %d times", pages.all)
+	}
+}
+
+// An import that was killed is run again: no artifact is there twice, and none
+// is missing. It reads a gzipped file as it reads a plain one.
+func TestImportGoesOn(t *testing.T) {
+	t.Parallel()
+	const n = 30_000
+	c := newCommand(t)
+	lines := artifacts("http://h.example", n)
+	in, out := io.Pipe()
+	cmd := exec.Command(c.program, "queue", "import", "-")
+	cmd.Dir, cmd.Env, cmd.Stdin = c.dir, c.environ, in
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.WriteString(out, lines[:len(lines)/2]) }() // the rest never comes
+	total := func() (s struct{ Total, Queued int }) {
+		if err := json.Unmarshal([]byte(c.run("queue", "stats", "--json")), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	facttest.Eventually(t, "some artifacts to be in", func() bool { return total().Total >= 2000 })
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = in.Close()
+	_ = cmd.Wait()
+	had := total().Total
+
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := io.WriteString(z, lines); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("✓ Import complete: %d new, %d duplicate, 0 errors", n-had, had)
+	if said := c.run("queue", "import", c.write("a.jsonl.gz", packed.String())); had == n || !strings.Contains(said, want) {
+		t.Errorf("the second import says %s, want %s", said, want)
+	}
+	if s := total(); s.Total != n || s.Queued != n {
+		t.Errorf("the queue has %+v", s)
+	}
+	c.run("queue", "stats", "--verify")
+}
+
+// A queue that a newer version wrote is left alone by every command.
+func TestNewerQueueIsRefused(t *testing.T) {
+	t.Parallel()
+	c := newCommand(t)
+	c.run("queue", "enqueue", "a")
+	client, err := tasks.Connect(t.Context(), c.redis)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	if err := client.Redis().HSet(t.Context(), "muster:wq:{default}:meta", "v", 99).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"enqueue", "b"}, {"import", c.write("b.jsonl", `{"id":"b"}`)}, {"run", "--drain"}, {"stats"}, {"retry-failed"}, {"pause"}, {"resume"},
+	} {
+		cmd, out := c.start(append([]string{"queue"}, args...)...)
+		if err := cmd.Wait(); err == nil || !strings.Contains(out.String(), "written by a newer version") {
+			t.Errorf("queue %s: %v, %s", args[0], err, out)
+		}
 	}
 }

@@ -35,6 +35,7 @@ type KeyedLimiter struct {
 
 	mu      sync.Mutex                 // guards the fields below
 	held    map[*Slot]struct{}         // what renewal keeps
+	set     map[string]int             // by key: limits that SetLimit has set, as far as it is known here
 	lines   map[string][]chan struct{} // by key: who waits here, the first of them asks Redis; a send wakes it
 	renewal context.CancelFunc         // nil while nothing is held
 	done    chan struct{}              // closed when the last renewal has ended
@@ -52,7 +53,7 @@ func NewKeyedLimiter(rdb redis.UniversalClient, cfg KeyedConfig) *KeyedLimiter {
 	}
 	return &KeyedLimiter{
 		rdb: rdb, cfg: cfg, warn: newWarner(cfg.Logger, "slots"),
-		held: make(map[*Slot]struct{}), lines: make(map[string][]chan struct{}),
+		held: make(map[*Slot]struct{}), set: make(map[string]int), lines: make(map[string][]chan struct{}),
 	}
 }
 
@@ -70,7 +71,9 @@ func (s *Slot) Key() string { return s.key }
 func (l *KeyedLimiter) Limit(ctx context.Context, key string) (int, error) {
 	n, err := l.rdb.Get(ctx, slotKeys(l.cfg.Namespace, key)[3]).Int()
 	if errors.Is(err, redis.Nil) {
-		return l.Configured(key), nil
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.configured(key), nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read the limit of %s: %w", key, err)
@@ -78,15 +81,35 @@ func (l *KeyedLimiter) Limit(ctx context.Context, key string) (int, error) {
 	return n, nil
 }
 
-// Configured returns the number of a key's slots as this process is set up,
-// without a look at what SetLimit has set.
-func (l *KeyedLimiter) Configured(key string) int {
+// Known is Limit without a look at Redis: what SetLimit has set counts from the
+// next acquisition on.
+func (l *KeyedLimiter) Known(key string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if n, ok := l.set[key]; ok {
+		return n
+	}
+	return l.configured(key)
+}
+
+// configured is the number of a key's slots as this process is set up. The
+// caller holds mu.
+func (l *KeyedLimiter) configured(key string) int {
 	if n, ok := l.cfg.PerKey[key]; ok {
 		return max(n, 1)
 	}
 	return l.cfg.Default
+}
+
+// learn notes the limit that Redis went by.
+func (l *KeyedLimiter) learn(key string, asked, got int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if got == asked {
+		delete(l.set, key)
+	} else {
+		l.set[key] = got
+	}
 }
 
 // SetLimit changes the number of a key's slots, at once and for all processes.
@@ -219,8 +242,11 @@ func (l *KeyedLimiter) ask(ctx context.Context, key, holder string, wait bool) (
 	if wait {
 		waits = 1
 	}
+	l.mu.Lock()
+	limit := l.configured(key)
+	l.mu.Unlock()
 	got, err := acquireCmd.Run(ctx, l.rdb, slotKeys(l.cfg.Namespace, key),
-		holder, l.Configured(key), l.cfg.TTL.Milliseconds(), waits, waiterTTL.Milliseconds()).Int()
+		holder, limit, l.cfg.TTL.Milliseconds(), waits, waiterTTL.Milliseconds()).Int64Slice()
 	if err != nil {
 		if l.cfg.FailOpen && ctx.Err() == nil {
 			l.warn.open(err)
@@ -230,7 +256,8 @@ func (l *KeyedLimiter) ask(ctx context.Context, key, holder string, wait bool) (
 		l.quit(key, holder)
 		return nil, fmt.Errorf("acquire a slot of %s: %w", key, err)
 	}
-	if got == 0 {
+	l.learn(key, limit, int(got[1]))
+	if got[0] == 0 {
 		return nil, nil
 	}
 	s := &Slot{l: l, key: key, holder: holder}

@@ -188,7 +188,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	heart.Go(func() { p.heartbeat(back) })
 	heart.Go(func() { p.presence(back) })
 
-	p.dispatch(ctx, sub.Channel())
+	refused := p.dispatch(ctx, sub.Channel())
 	_ = sub.Unsubscribe(back, p.q.keys.wake()) // nobody reads on
 	p.giveBack(back)
 	close(p.buffer)
@@ -233,7 +233,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	}
 	stop()
 	heart.Wait()
-	return err
+	return errors.Join(refused, err)
 }
 
 // running names the items that are leased.
@@ -248,8 +248,9 @@ func (p *Pool) running() []string {
 	return ids
 }
 
-// dispatch leases items into the buffer until ctx ends or the queue is drained.
-func (p *Pool) dispatch(ctx context.Context, woken <-chan *redis.Message) {
+// dispatch leases items into the buffer until ctx ends or the queue is drained,
+// or is not one that this program may touch.
+func (p *Pool) dispatch(ctx context.Context, woken <-chan *redis.Message) error {
 	empty, errs := 0, 0
 	strays := time.NewTicker(p.cfg.Heartbeat)
 	defer strays.Stop()
@@ -278,6 +279,8 @@ func (p *Pool) dispatch(ctx context.Context, woken <-chan *redis.Message) {
 		done()
 		pause := time.Second // the longest between two looks
 		switch {
+		case errors.Is(err, ErrNewer):
+			return err
 		case err != nil:
 			errs++
 			pause = min(time.Second, time.Duration(errs)*100*time.Millisecond)
@@ -302,7 +305,7 @@ func (p *Pool) dispatch(ctx context.Context, woken <-chan *redis.Message) {
 				if s, err := p.q.Stats(ctx); err == nil && s.Open() == 0 {
 					// Twice, because something may be on its way from elsewhere.
 					if empty++; empty == 2 {
-						return
+						return nil
 					}
 					pause = 10 * time.Millisecond
 				} else {
@@ -319,6 +322,7 @@ func (p *Pool) dispatch(ctx context.Context, woken <-chan *redis.Message) {
 		}
 		t.Stop()
 	}
+	return nil
 }
 
 // returnStrays gives back what a lease took whose answer never came: the
@@ -369,7 +373,7 @@ func (p *Pool) budget() (Budget, time.Time) {
 	b := Budget{Default: min(4, p.cfg.Workers), Left: make(map[string]int)}
 	for key, n := range p.using {
 		if l := p.cfg.Limiter(key); l != nil {
-			b.Left[key] = max(0, l.Configured(key)-n)
+			b.Left[key] = max(0, l.Known(key)-n)
 		} else {
 			b.Left[key] = -1
 		}

@@ -218,6 +218,57 @@ func TestPoolStops(t *testing.T) {
 	}
 }
 
+// A pool never holds more than three items a worker, and a limit that SetLimit
+// raises above the configured one is used.
+func TestPoolHoldsFewAndUsesRaisedLimits(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	k := newKit(t, rdb, workqueue.Config{})
+	for i := range 100 {
+		if _, err := k.Enqueue(t.Context(), workqueue.Item{ID: fmt.Sprint(i), Kind: "test", ResourceKeys: []string{"host:h"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slots := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 2})
+	var now atomic.Int32
+	finish := make(chan struct{})
+	p := k.pool(workqueue.PoolConfig{Workers: 5, Limiter: func(string) *limit.KeyedLimiter { return slots }},
+		func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+			now.Add(1)
+			defer now.Add(-1)
+			<-finish
+			return workqueue.Done(), nil
+		})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- p.Run(ctx) }()
+	k.eventually("two items to run", func() bool { return now.Load() == 2 })
+	if s, err := k.Stats(t.Context()); err != nil || s.InProgress != 2 {
+		t.Errorf("%+v, %v; want two in progress", s, err)
+	}
+	// From another process, above the limit that this one is set up with.
+	other := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 2})
+	if err := other.SetLimit(t.Context(), "host:h", 100); err != nil {
+		t.Fatal(err)
+	}
+	finish <- struct{}{} // it is learned with the next item
+	k.eventually("five items to run and ten to wait", func() bool { return now.Load() == 5 && p.Stats().Running >= 10 })
+	for range 20 {
+		if s, err := k.Stats(t.Context()); err != nil || s.InProgress > 15 {
+			t.Errorf("%+v, %v; want 15 in progress at most", s, err)
+		}
+		finish <- struct{}{}
+	}
+	stop()
+	close(finish)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if s, err := k.Stats(t.Context()); err != nil || s.InProgress != 0 || s.Done < 20 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
 func TestIdlePoolStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, redistest.New(t), workqueue.Config{})

@@ -22,6 +22,9 @@ var (
 	ErrLeaseLost = errors.New("the lease was lost")
 	// ErrNewer says that a newer version of the program wrote the queue.
 	ErrNewer = errors.New("the queue was written by a newer version; use that version, or another queue")
+	// ErrFull says that Redis has no memory left, and that nothing was changed.
+	// Items can still be leased and settled.
+	ErrFull = errors.New("Redis is full: it has used its maxmemory; raise that, or delete what is not needed, and try again")
 )
 
 // Config sets up a Queue.

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -14,9 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"muster/tasks/limit"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
@@ -815,26 +818,128 @@ func TestQueueSurvivesRedis(t *testing.T) {
 	k.wantStats("0 0 3 0 0")
 }
 
-// A Redis that is full refuses an enqueue as a whole, and lets items end.
+// A Redis that is full refuses new items, each call as a whole, and lets the
+// others be worked on to their end; when there is room again all goes on.
 func TestQueueInFullRedis(t *testing.T) {
 	t.Parallel()
-	s := redistest.Server(t, "maxmemory", "6mb", "maxmemory-policy", "noeviction")
+	s := redistest.Server(t, "maxmemory", "8mb", "maxmemory-policy", "noeviction")
 	k := newKit(t, s.Client(), workqueue.Config{})
-	k.enqueue("a")
-	l := k.leaseOne("w")
+	k.enqueue("done", "failing", "returned", "later")
+	first := k.lease("w", 3)
+	big := workqueue.Item{Kind: "test", Payload: make([]byte, 512<<10)}
+	var added []string
 	var err error
 	for i := 0; err == nil && i < 100; i++ {
-		_, err = k.Enqueue(t.Context(), workqueue.Item{ID: fmt.Sprint(i), Payload: make([]byte, 512<<10)})
+		big.ID = fmt.Sprint("big", i)
+		if _, err = k.Enqueue(t.Context(), big); err == nil {
+			added = append(added, big.ID)
+		}
 	}
-	if err == nil || !strings.Contains(err.Error(), "OOM") {
+	for i := 0; i < 3; { // to the last byte
+		if s.Client().SetNX(t.Context(), fmt.Sprint("filler", rand.Int()), make([]byte, 2<<10), 0).Err() != nil {
+			i++
+		}
+	}
+	if !errors.Is(err, workqueue.ErrFull) || !strings.Contains(err.Error(), "maxmemory") {
 		t.Fatalf("got %v, want a refusal", err)
 	}
-	if err := k.Return(t.Context(), l); err != nil {
-		t.Logf("give back in a full Redis: %v", err)
+	if got, err := k.Get(t.Context(), big.ID); err != nil || len(got) != 0 {
+		t.Fatalf("half an item is there: %+v, %v", got, err)
 	}
-	if _, err := k.Verify(t.Context()); err != nil {
+	if lost, err := k.Heartbeat(t.Context(), first...); err != nil || len(lost) != 0 {
+		t.Errorf("heartbeat: %v, %v", lost, err)
+	}
+	k.settle(first[0], workqueue.Done().With([]byte("r"), []byte("o")))
+	if s := k.retry(first[1], time.Hour); s != workqueue.StateQueued {
+		t.Error(s)
+	}
+	if err := k.Return(t.Context(), first[2]); err != nil {
+		t.Error(err)
+	}
+	held := k.lease("w", 2)
+	if ids(held) != "returned later" {
+		t.Errorf("leased %s", ids(held))
+	}
+	slots := limit.NewKeyedLimiter(s.Client(), limit.KeyedConfig{})
+	if slot, err := slots.Acquire(t.Context(), "h"); err != nil {
+		t.Error(err)
+	} else if err := slot.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+	pacer := limit.NewPacer(s.Client(), limit.PacerConfig{})
+	if _, _, err := pacer.Reserve(t.Context(), "h", 0); err != nil {
+		t.Error(err)
+	}
+	if err := pacer.NotBefore(t.Context(), "h", time.Now().Add(time.Hour)); err != nil {
+		t.Error(err)
+	}
+	if ok, _, err := limit.NewTokenBucket(s.Client(), limit.BucketConfig{}).Try(t.Context(), "h", 1); !ok || err != nil {
+		t.Error(ok, err)
+	}
+	b := limit.NewBreaker(s.Client(), limit.BreakerConfig{})
+	if p, ok, _, err := b.Allow(t.Context(), "h"); !ok || err != nil || p.Failure(t.Context(), "x") != nil {
+		t.Error(ok, err)
+	}
+	k.wantStats(fmt.Sprint(1+len(added), " 2 1 0 0"))
+
+	if err := s.Client().ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
+	if n := k.enqueue(big.ID, "last"); n != 2 {
+		t.Errorf("%d new, want both", n)
+	}
+	if err := k.Return(t.Context(), held...); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range k.lease("w", 100) {
+		k.settle(l, workqueue.Done())
+	}
+	k.wantStats(fmt.Sprint("1 0 ", 3+len(added)+2, " 0 0"))
+}
+
+// Redis's clock counts, whichever way it jumps, and the clocks of workers do
+// not.
+func TestClockJumps(t *testing.T) {
+	t.Parallel()
+	s := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	t.Cleanup(func() { _ = rdb.Close() })
+	k := newKit(t, rdb, workqueue.Config{LeaseTTL: time.Minute})
+	now := time.Now()
+	jump := func(d time.Duration) {
+		now = now.Add(d)
+		s.SetTime(now)
+	}
+	jump(0)
+	k.enqueue("a", "b", "c")
+	a, b := k.leaseOne("w"), k.leaseOne("w")
+	k.retry(b, time.Minute)
+
+	jump(-24 * time.Hour) // back: nothing ends early, and what is held can be settled
+	if lost, err := k.Heartbeat(t.Context(), a); err != nil || len(lost) != 0 {
+		t.Fatal(lost, err)
+	}
+	k.enqueue("d")
+	if got := k.lease("w2", 9); ids(got) != "c d" || got[0].Waited != 0 {
+		t.Fatalf("leased %s, %+v", ids(got), got)
+	}
+	k.settle(a, workqueue.Done())
+	k.wantStats("1 2 1 0 0")
+
+	jump(72 * time.Hour) // forward: leases end, what waits is ready
+	if got := k.lease("w3", 9); ids(got) != "c d b" || got[0].Attempts != 1 {
+		t.Fatalf("leased %s, %+v", ids(got), got)
+	}
+	k.wantStats("0 3 1 0 0")
+
+	// A worker a day ahead of Redis, and one a day behind, tell it nothing.
+	skewed, behind := k.get("c"), time.Now().Add(-48*time.Hour)
+	lease := workqueue.Leased{Item: skewed.Item, Token: skewed.Token, Worker: "w3", Expires: behind}
+	if lost, err := k.Heartbeat(t.Context(), lease); err != nil || len(lost) != 0 {
+		t.Fatal(lost, err)
+	}
+	k.settle(lease, workqueue.Done())
+	k.wantStats("0 2 2 0 0")
 }
 
 func TestNewReportsBadNames(t *testing.T) {

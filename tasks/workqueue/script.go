@@ -68,6 +68,9 @@ func (q *Queue) run(ctx context.Context, doing string, cmd *redis.Script, args .
 	if strings.Contains(err.Error(), "WQNEWER") {
 		err = ErrNewer
 	}
+	if strings.HasPrefix(err.Error(), "OOM ") {
+		err = ErrFull
+	}
 	return nil, fmt.Errorf("%s in queue %s: %w", doing, q.name, err)
 }
 

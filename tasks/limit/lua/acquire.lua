@@ -1,7 +1,7 @@
 -- Takes a slot of a key, or a place in the line for one.
 -- KEYS: slots, waiters, alive, max. ARGV: holder, limit unless max is set,
 -- ttl ms, wait 0|1, ms for which a waiter counts as alive.
--- Returns 1 taken (or held already), 0 not.
+-- Returns {1 taken (or held already) | 0 not, the limit}.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local holder, ttl, alive = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5])
@@ -25,7 +25,7 @@ if held or redis.call("ZCARD", KEYS[1]) + ahead < limit then
   if redis.call("PTTL", KEYS[1]) < 2 * ttl then redis.call("PEXPIRE", KEYS[1], 2 * ttl) end
   redis.call("ZREM", KEYS[2], holder)
   redis.call("HDEL", KEYS[3], holder)
-  return 1
+  return { 1, limit }
 end
 if ARGV[4] == "1" then
   if not redis.call("ZSCORE", KEYS[2], holder) then
@@ -36,4 +36,4 @@ if ARGV[4] == "1" then
   redis.call("PEXPIRE", KEYS[2], 2 * alive)
   redis.call("PEXPIRE", KEYS[3], 2 * alive)
 end
-return 0
+return { 0, limit }

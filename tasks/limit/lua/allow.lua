@@ -7,6 +7,8 @@ local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local state = redis.call("HGET", KEYS[1], "state")
 if state ~= "open" and state ~= "half_open" then return { 1, 0 } end
+-- A full Redis refuses a script whose first write may need memory.
+redis.call("HDEL", KEYS[1], "")
 if state == "open" then
   local left = tonumber(redis.call("HGET", KEYS[1], "opened_at")) + tonumber(ARGV[2]) - now
   if left > 0 then return { 0, left } end

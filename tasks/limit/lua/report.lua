@@ -14,6 +14,8 @@ local function open()
   return "opened"
 end
 
+-- A full Redis refuses a script whose first write may need memory.
+redis.call("HDEL", KEYS[1], "")
 if state == "closed" then
   if outcome == "failure" then
     local n = redis.call("HINCRBY", KEYS[1], "failures", 1)

@@ -10,6 +10,8 @@ local tokens, at = tonumber(b[1] or most), tonumber(b[2] or now)
 tokens = math.min(most, tokens + math.max(0, now - at) * rate / 1000000)
 
 local function save()
+  -- A full Redis refuses a script whose first write may need memory.
+  redis.call("HDEL", KEYS[1], "")
   redis.call("HSET", KEYS[1], "tokens", string.format("%.9f", tokens), "at", string.format("%.0f", math.max(now, at)))
   if rate > 0 then
     redis.call("PEXPIRE", KEYS[1], math.min(86400000, math.ceil((most - tokens) / rate * 1000)) + 1000)

@@ -3,6 +3,7 @@
 -- KEYS: common.lua. ARGV: worker, ms for which it counts as alive, attempt
 -- limit, note.
 -- Returns {leases ended, then the names of the other pools}.
+always()
 local ttl = tonumber(ARGV[2])
 local last = tonumber(redis.call("HGET", META, "beat") or 0)
 redis.call("HSET", META, "beat", string.format("%.0f", now))

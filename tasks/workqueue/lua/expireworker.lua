@@ -2,6 +2,7 @@
 -- it off the list of pools.
 -- KEYS: common.lua. ARGV: worker, attempt limit, note.
 -- Returns how many.
+always()
 redis.call("ZREM", POOLS, ARGV[1])
 local moved = expireAll({ [ARGV[1]] = true }, tonumber(ARGV[2]), ARGV[3])
 finish(moved)

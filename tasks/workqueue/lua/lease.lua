@@ -4,6 +4,7 @@
 -- that is not named (-1 unlimited), then per named key: key, budget.
 -- Returns {paused 0|1, ms until more comes due or -1, passed over 0|1,
 -- then per item id, token, attempts, retried, ms it was ready, spec}.
+always()
 local worker, n, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local moved = wakeUp(tonumber(ARGV[4]))
 if redis.call("HGET", META, "paused") then

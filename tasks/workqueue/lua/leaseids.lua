@@ -3,6 +3,7 @@
 -- Returns {paused 0|1, ms until one of them comes due or -1, how many of them
 -- are not terminal, then per leased item id, token, attempts, retried, ms it
 -- was ready, spec}.
+always()
 local worker, ttl, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local paused = redis.call("HGET", META, "paused") and 1 or 0
 local due, remaining, moved = -1, 0, 0

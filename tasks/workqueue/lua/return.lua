@@ -2,6 +2,7 @@
 -- counted.
 -- KEYS: common.lua. ARGV: per lease id, token.
 -- Returns per lease 1 given back (also if it was before), 0 lost.
+always()
 local out, moved = {}, 0
 for i = 1, #ARGV, 2 do
   local id, token = ARGV[i], tonumber(ARGV[i + 1])

@@ -3,6 +3,7 @@
 -- 0|1, result, number of outputs, then the outputs.
 -- Returns per lease 1 settled (also if it was before, by this lease), 0 lost,
 -- -1 no such item.
+always()
 local counter = { d = "done", s = "skipped", e = "error" }
 local out, moved, i = {}, 0, 1
 while i <= #ARGV do

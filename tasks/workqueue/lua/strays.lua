@@ -1,6 +1,7 @@
 -- Gives back what a worker was leased and does not know of.
 -- KEYS: common.lua. ARGV: worker, then the tokens of the leases it knows.
 -- Returns how many items were given back.
+always()
 local known = {}
 for i = 2, #ARGV do known[tonumber(ARGV[i])] = true end
 local moved, offset = 0, 0
