@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
 
 	"muster/orchestrator"
 	"muster/orchestrator/config"
@@ -229,7 +230,7 @@ func queueStats(env environment, c *cli.Context) error {
 	}
 	asJSON := format == "json" || c.Bool("json")
 	return withQueue(env, c, nil, func(ctx context.Context, q queueScope) error {
-		for {
+		for shown := 0; ; shown++ {
 			s, err := q.Stats(ctx)
 			if err != nil {
 				return err
@@ -238,6 +239,9 @@ func queueStats(env environment, c *cli.Context) error {
 				if _, err := q.Verify(ctx); err != nil {
 					return err
 				}
+			}
+			if shown > 0 && !asJSON {
+				overwrite(env.stdout, statsLines)
 			}
 			if err := printStats(env, q, s, asJSON, c.Bool("watch")); err != nil || !c.Bool("watch") {
 				return err
@@ -249,6 +253,19 @@ func queueStats(env environment, c *cli.Context) error {
 			}
 		}
 	})
+}
+
+// statsLines is how many lines printStats prints of a table.
+const statsLines = 9
+
+// overwrite has the next lines printed where the last n are, on a terminal;
+// elsewhere an empty line parts them.
+func overwrite(w io.Writer, n int) {
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		fmt.Fprintf(w, "\x1b[%dA\x1b[J", n)
+		return
+	}
+	fmt.Fprintln(w)
 }
 
 func printStats(env environment, q queueScope, s workqueue.Stats, asJSON, watch bool) error {

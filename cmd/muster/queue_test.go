@@ -284,3 +284,50 @@ func TestNewerQueueIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A drain that is interrupted says so, and gives back at once what it has not
+// begun; a second interrupt gives back the rest. One that is killed leaves its
+// items to the next run, which does not wait for their leases to end.
+func TestDrainIsInterruptedAndKilled(t *testing.T) {
+	t.Parallel()
+	c, pages := newCommand(t), newCrowd(t)
+	c.run("queue", "import", c.write("a.jsonl", artifacts(pages.URL, 9)))
+	stats := func() (s struct{ Queued, In_progress, Done int }) {
+		if err := json.Unmarshal([]byte(c.run("queue", "stats", "--json")), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	cmd, out := c.start("queue", "run", "--drain", "--workers", "2")
+	facttest.Eventually(t, "two pages to be fetched", pages.is(2))
+	interrupt := func() {
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+	}
+	interrupt()
+	facttest.Eventually(t, "what waits to be given back", func() bool { return stats().Queued == 7 })
+	interrupt()
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || strings.Contains(out.String(), "not empty") {
+		t.Errorf("an interrupted drain ends with %d\n%s", code, out)
+	}
+	if s := stats(); s.Queued != 9 || s.In_progress != 0 {
+		t.Errorf("got %+v", s)
+	}
+
+	cmd, _ = c.start("queue", "run", "--drain", "--workers", "2")
+	facttest.Eventually(t, "two pages to be fetched again", pages.is(2))
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if s := stats(); s.In_progress == 0 {
+		t.Errorf("got %+v after a kill", s)
+	}
+	close(pages.release)
+	c.run("queue", "run", "--drain") // the leases last ten minutes
+	if s := stats(); s.Done != 9 {
+		t.Errorf("got %+v", s)
+	}
+}

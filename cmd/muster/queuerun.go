@@ -84,7 +84,7 @@ func runQueue(env environment, c *cli.Context) error {
 		err = pool.Run(run)
 		stop()
 		watchers.Wait()
-		return errors.Join(err, q.report(context.WithoutCancel(ctx), env, c, track, pool, time.Since(start)))
+		return errors.Join(err, q.report(ctx, env, c, track, pool, time.Since(start)))
 	})
 }
 
@@ -107,21 +107,26 @@ func (q queueScope) show(ctx context.Context, track *monitor.Track, pool *workqu
 		ended := p.Done + p.Skipped + p.Failed
 		track.Update(monitor.Progress{
 			Done: s.Done + s.Skipped + s.Error, Total: s.Total, Unit: "items",
-			Note: fmt.Sprintf("queued=%d, in_progress=%d, done=%d, error=%d, %d/s", s.Queued, s.InProgress, s.Done, s.Error, 2*(ended-last)),
+			Note: fmt.Sprintf("%d/s, queued=%d, delayed=%d, in_progress=%d, done=%d, error=%d", 2*(ended-last), s.Queued, s.Delayed, s.InProgress, s.Done, s.Error),
 		})
 		last = ended
 	}
 }
 
-// report says how a run ended. A drain that left something is an error.
+// report says how a run ended. A drain that left something is an error, unless
+// it was interrupted: then that is what happened.
 func (q queueScope) report(ctx context.Context, env environment, c *cli.Context, track *monitor.Track, pool *workqueue.Pool, took time.Duration) error {
-	s, err := q.Stats(ctx)
+	s, err := q.Stats(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}
 	note := fmt.Sprintf("queued=%d, in_progress=%d, done=%d, skipped=%d, error=%d", s.Queued, s.InProgress, s.Done, s.Skipped, s.Error)
 	track.Update(monitor.Progress{Done: s.Done + s.Skipped + s.Error, Total: s.Total, Unit: "items"})
-	track.Done(note)
+	if s.Open() > 0 {
+		track.Fail(note)
+	} else {
+		track.Done(note)
+	}
 	q.display.Close()
 	p := pool.Stats()
 	ended := p.Done + p.Skipped + p.Failed
@@ -136,7 +141,7 @@ func (q queueScope) report(ctx context.Context, env environment, c *cli.Context,
 			fmt.Fprintln(env.stdout, "✓ Queue empty, exiting")
 		}
 	}
-	if c.Bool("drain") && s.Open() > 0 {
+	if c.Bool("drain") && s.Open() > 0 && !errors.Is(context.Cause(ctx), errInterrupted) {
 		err = errors.Join(err, fmt.Errorf("the queue is not empty: %d items are left; run it again", s.Open()))
 	}
 	return err
@@ -149,10 +154,16 @@ type queueLimits struct {
 	breaker          *limit.Breaker
 }
 
+// slotTTL is how long a killed run is in the way of the others at a host that is
+// at its limit.
+const slotTTL = 10 * time.Second
+
 func newQueueLimits(logger *slog.Logger, q queueScope) queueLimits {
 	rdb := q.system.Client.Redis()
 	slots := func(n int, perKey map[string]int) *limit.KeyedLimiter {
-		return limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: n, PerKey: perKey, FailOpen: true, Logger: logger})
+		return limit.NewKeyedLimiter(rdb, limit.KeyedConfig{
+			Default: n, PerKey: perKey, TTL: slotTTL, FailOpen: true, Logger: logger,
+		})
 	}
 	return queueLimits{
 		hosts:     slots(q.cfg.Queue.MaxPerHost, nil),
