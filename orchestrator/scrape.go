@@ -25,16 +25,17 @@ type ScrapeOptions struct {
 
 // Scraped is what became of the scrape of one site.
 type Scraped struct {
-	Site    string        `json:"site"`
-	JobID   string        `json:"job_id"`
-	Status  string        `json:"status"` // COMPLETE, INCOMPLETE, FAILED, or INTERRUPTED when only the wait has ended
-	Pages   int           `json:"pages"`
-	Records int           `json:"records"`
-	Errors  int           `json:"errors"`  // pages that were given up
-	Changes sites.Changes `json:"changes"` // since the last job of the site
-	Files   []string      `json:"files"`
-	Seconds float64       `json:"seconds"`
-	Error   string        `json:"error,omitempty"`
+	Site    string             `json:"site"`
+	JobID   string             `json:"job_id"`
+	Status  string             `json:"status"` // COMPLETE, INCOMPLETE, FAILED, or INTERRUPTED when only the wait has ended
+	Pages   int                `json:"pages"`
+	Records int                `json:"records"`
+	Errors  int                `json:"errors"`  // pages that were given up
+	Changes sites.Changes      `json:"changes"` // since the last job of the site
+	Files   []string           `json:"files"`
+	Seconds float64            `json:"seconds"`
+	Health  sites.HealthStatus `json:"health,omitempty"`
+	Error   string             `json:"error,omitempty"`
 }
 
 // SiteNames returns the sites of a round: those of the settings, or else all
@@ -145,7 +146,7 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 		return err
 	}
 	scraped.Status, scraped.Pages, scraped.Records, scraped.Errors, scraped.Files = summary.Status, summary.Pages, summary.Records, summary.Errors, summary.Files
-	scraped.Changes = summary.Changes
+	scraped.Changes, scraped.Health = summary.Changes, summary.Health.Status
 	note := fmt.Sprintf("%d pages, %d records, %d errors", summary.Pages, summary.Records, summary.Errors)
 	if summary.Status != string(job.Complete) {
 		track.Fail(note)

@@ -63,7 +63,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 	}
 	s.Sites, err = sites.NewService(sites.Config{
 		Client: client, Registry: registry, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Refused: proxies.Blocked, Logger: logger,
-		Sinks: cfg.Sites.Sinks, Secret: cfg.Sites.Secret,
+		Sinks: cfg.Sites.Sinks, Alerts: cfg.Sites.Alerts, Secret: cfg.Sites.Secret,
 		Transport: func(def *definition.Definition) http.RoundTripper { return s.transport(def) },
 	})
 	return s, err

@@ -42,9 +42,22 @@ func (j *job) closeFiles(ctx context.Context, sum Summary) (Summary, error) {
 		if err := j.rdb.Set(ctx, closedKey(j.run), data, keep).Err(); err != nil {
 			return fmt.Errorf("store the summary of job %s: %w", j.run, err)
 		}
+		j.alert(ctx, sum.Health)
 		return errors.Join(w.tell(ctx), w.close())
 	})
 	return sum, err
+}
+
+// alert tells of a site that is not healthy, as well as it can.
+func (j *job) alert(ctx context.Context, h Health) {
+	if j.alerts == "" || h.Status == Healthy {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := sink.Notify(ctx, j.alerts, j.writer.opts.Secret, h); err != nil {
+		j.log.Warn("nobody hears that the site is not healthy", "error", err)
+	}
 }
 
 // closed reads the summary of a job whose files are closed.
@@ -105,6 +118,28 @@ func (j *job) closeWith(ctx context.Context, sum *Summary) error {
 			return err
 		}
 	}
+	sum.Seconds = w.now().Sub(time.UnixMilli(j.req.Began)).Seconds()
+	if err := j.assess(ctx, sum); err != nil {
+		return err
+	}
+	return j.writeReport(sum)
+}
+
+// writeReport writes the summary beside the records, for programs and for people.
+func (j *job) writeReport(sum *Summary) error {
+	data, err := json.MarshalIndent(sum, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the report: %w", err)
+	}
+	for name, text := range map[string][]byte{"report.json": append(data, '\n'), "report.txt": []byte(sum.Report())} {
+		path := filepath.Join(j.writer.dir, name)
+		if err := os.WriteFile(path+".tmp", text, 0o644); err != nil {
+			return fmt.Errorf("write the report: %w", err)
+		}
+		if err := os.Rename(path+".tmp", path); err != nil {
+			return fmt.Errorf("write the report: %w", err)
+		}
+	}
 	return nil
 }
 
@@ -145,7 +180,7 @@ func (j *job) roll(ctx context.Context, sum *Summary) error {
 			return err
 		}
 		at := w.now()
-		turn := ledger.Turn{Run: j.run, At: at, Records: w.path(r.Name), Complete: sum.whole(j.req.Limit)}
+		turn := ledger.Turn{Run: j.run, At: at, Records: w.path(r.Name), Watch: r.Watch, Complete: sum.whole(j.req.Limit)}
 		err := ledger.Roll(w.bookPath(r.Name), turn, func(e ledger.Entry) error {
 			var h recordHead
 			if err := json.Unmarshal(e.Record, &h); err != nil {

@@ -47,6 +47,7 @@ type job struct {
 	client *fetch.Client
 	writer *Writer
 	log    *slog.Logger
+	alerts string    // the URL of a webhook that hears of bad health, or ""
 	looked time.Time // when the writer last saw that the job is alive
 }
 
@@ -66,6 +67,7 @@ type yield struct {
 	Links   []visit        `json:"links,omitempty"`
 	Records map[string]int `json:"records,omitempty"` // by type
 	Invalid int            `json:"invalid,omitempty"`
+	Took    int64          `json:"took,omitempty"`  // milliseconds, from the request to the whole page
 	Print   string         `json:"print,omitempty"` // of records and links, to tell repeated pages
 	// Hits is the field coverage of the page; see extract.Result.
 	Hits map[string]map[string]int `json:"hits,omitempty"`
@@ -382,10 +384,12 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 	if limit := j.def.Limits.MaxDuration; limit > 0 && time.Since(time.UnixMilli(j.req.Began)) > limit {
 		return nil, nil, errTooLong
 	}
+	began := time.Now()
 	page, err := j.client.Get(ctx, v.URL, v.Kind)
 	if err != nil {
 		return nil, nil, err
 	}
+	took := max(time.Since(began).Milliseconds(), 1)
 	page.N = v.N
 	fail := func(class fetch.Class, err error) (*yield, [][]byte, error) {
 		return nil, nil, &fetch.Error{Class: class, URL: v.URL, Status: page.Status, Err: err}
@@ -424,7 +428,7 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 	case len(res.Records) == 0 && len(res.Invalid) > 0 && len(res.Links) == 0 && res.Next == nil:
 		return fail(fetch.Validate, fmt.Errorf("no record of the page is valid: %s", strings.Join(res.Invalid[0].Problems, "; ")))
 	}
-	y := &yield{Class: fetch.OK, Counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Records: map[string]int{}}
+	y := &yield{Class: fetch.OK, Took: took, Counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Records: map[string]int{}}
 	print := sha256.New()
 	records := make([][]byte, 0, len(res.Records))
 	for i := range res.Records {

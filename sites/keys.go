@@ -39,3 +39,13 @@ const openKey = "muster:sites:open"
 // jobsKey is a sorted set: jobs by when they began, in unix milliseconds. What
 // is older than the keys of its job is removed.
 const jobsKey = "muster:sites:jobs"
+
+// healthKey is a hash: job → how its site did, as JSON. It expires a week
+// after the site's last job.
+func healthKey(site string) string { return "muster:sites:health:" + site }
+
+// healthSites is a set: the sites that have a healthKey, or had one.
+const healthSites = "muster:sites:health"
+
+// pausedKey is a set: the sites whose pages are not to be fetched for now.
+const pausedKey = "muster:sites:paused"

@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -55,6 +56,7 @@ type Config struct {
 	NoProxy   error                                               // what Transport's error is when it has no proxy. Defaults to none.
 	Refused   func(*http.Response)                                // hears of an answer of Transport that is a refusal behind a good status. Defaults to nobody.
 	Sinks     []string                                            // addresses of sinks that records go to beside the files; see sink.Open. Defaults to none.
+	Alerts    string                                              // the URL of a webhook that hears when a site is not healthy. Defaults to none.
 	Secret    string                                              // signs what webhooks get. Defaults to none.
 	Logger    *slog.Logger                                        // Defaults to none.
 }
@@ -199,8 +201,16 @@ func (s *Service) Scrape(name string, o ScrapeOptions) (tasks.Signature[Summary]
 
 // ScrapeDefinition is Scrape of a definition that need not be in the registry.
 func (s *Service) ScrapeDefinition(def *definition.Definition, o ScrapeOptions) (tasks.Signature[Summary], error) {
-	if _, err := def.WithBase(o.BaseURL); err != nil {
+	req, err := s.request(def, o)
+	if err != nil {
 		return tasks.Signature[Summary]{}, err
+	}
+	return signature(req, def), nil
+}
+
+func (s *Service) request(def *definition.Definition, o ScrapeOptions) (Request, error) {
+	if _, err := def.WithBase(o.BaseURL); err != nil {
+		return Request{}, err
 	}
 	dir := o.OutDir
 	if dir == "" {
@@ -208,7 +218,7 @@ func (s *Service) ScrapeDefinition(def *definition.Definition, o ScrapeOptions) 
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return tasks.Signature[Summary]{}, fmt.Errorf("output folder: %w", err)
+		return Request{}, fmt.Errorf("output folder: %w", err)
 	}
 	to := o.Sinks
 	if to == nil {
@@ -216,15 +226,14 @@ func (s *Service) ScrapeDefinition(def *definition.Definition, o ScrapeOptions) 
 	}
 	for _, address := range to {
 		if err := sink.Check(address); err != nil {
-			return tasks.Signature[Summary]{}, err
+			return Request{}, err
 		}
 	}
 	home, err := homeOf(dir)
 	if err != nil {
-		return tasks.Signature[Summary]{}, err
+		return Request{}, err
 	}
-	req := Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to}
-	return signature(req, def), nil
+	return Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to}, nil
 }
 
 func signature(req Request, def *definition.Definition) tasks.Signature[Summary] {
@@ -235,20 +244,57 @@ func signature(req Request, def *definition.Definition) tasks.Signature[Summary]
 
 // Send sends the scrape of a site under an id of its own. While another
 // scrape of the site is under way it returns that one, with
-// tasks.ErrDuplicate.
+// tasks.ErrDuplicate, or refuses when that one was asked for something else.
 func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*tasks.AsyncResult[Summary], error) {
-	work, err := s.Scrape(name, o)
+	def, err := s.cfg.Registry.Definition(name)
 	if err != nil {
 		return nil, err
 	}
-	return work.Send(ctx, s.cfg.Client, append(s.SendOptions(name), newID(name))...)
+	req, err := s.request(def, o)
+	if err != nil {
+		return nil, err
+	}
+	run, err := signature(req, def).Send(ctx, s.cfg.Client, append(s.SendOptions(name), newID(name))...)
+	if errors.Is(err, tasks.ErrDuplicate) {
+		if other := s.different(ctx, run.ID(), req); other != nil {
+			return nil, other
+		}
+	}
+	return run, err
+}
+
+// different tells why a request cannot be joined with a job that is under
+// way: it asks for something else. A job that has not begun is taken for one
+// that asks for the same.
+func (s *Service) different(ctx context.Context, id string, req Request) error {
+	under, err := s.spec(ctx, id)
+	if errors.Is(err, ErrNoJob) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var what []string
+	for name, differs := range map[string]bool{
+		"definition": under.YAML != req.YAML, "base URL": under.BaseURL != req.BaseURL, "limit": under.Limit != req.Limit,
+		"folder for records": under.OutDir != req.OutDir, "sinks": !slices.Equal(under.Sinks, req.Sinks), "CSV": under.CSV != req.CSV,
+	} {
+		if differs {
+			what = append(what, name)
+		}
+	}
+	if len(what) == 0 {
+		return nil
+	}
+	slices.Sort(what)
+	return fmt.Errorf("site %s is being scraped by job %s, with another %s: wait for it, or end it with muster jobs cancel %s", req.Site, id, strings.Join(what, ", "), id)
 }
 
 // newID names a job.
 func newID(site string) tasks.Option {
 	var id [4]byte
 	_, _ = rand.Read(id[:]) // never fails
-	return tasks.ID("scrape_" + strings.ReplaceAll(site, ".", "_") + "_" + hex.EncodeToString(id[:]))
+	return tasks.ID(idOf(site) + hex.EncodeToString(id[:]))
 }
 
 // ErrNoJob says that Redis knows no job of an id: there was none, or it ended
@@ -291,6 +337,9 @@ func (s *Service) Register(mux *tasks.Mux) {
 		info := tasks.InfoFrom(ctx)
 		j, err := s.begin(ctx, info.Workflow, req)
 		if err != nil {
+			return nil, verdict(err)
+		}
+		if err := j.heedPause(ctx); err != nil {
 			return nil, verdict(err)
 		}
 		chunks, err := j.collect(ctx, info.Key)
@@ -482,18 +531,23 @@ func (s *Service) newJob(id string, req Request) (*job, error) {
 	if req.Resume != "" {
 		id = req.Resume
 	}
+	watch := map[string][]string{}
+	for _, r := range def.Records {
+		watch[r.Name] = r.Watch
+	}
 	q := workqueue.New(rdb, queueName(def.Site, id), workqueue.Config{MaxAttempts: maxAttempts, LeaseTTL: leaseTTL, Logger: s.cfg.Logger})
 	return &job{
-		id: id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),
+		alerts: s.cfg.Alerts,
+		id:     id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),
 		client: fetch.NewClient(fetch.Config{
 			Definition: def, Transport: s.cfg.Transport(def), NoProxy: s.cfg.NoProxy, Refused: s.cfg.Refused, Robots: &s.robots, Logger: s.cfg.Logger,
 			Pacer:    pacer{rdb, turnName(def)},
 			Patience: min(max(4*def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
 		}),
 		writer: &Writer{
-			rdb: rdb, owner: s.owner, site: def.Site, job: id, run: run, out: q.Outputs(),
+			rdb: rdb, owner: s.owner + " " + run, site: def.Site, job: id, run: run, out: q.Outputs(),
 			root: req.OutDir, home: req.Home, sees: s.sees, dir: filepath.Join(req.OutDir, def.Site, id),
-			to: req.Sinks, opts: sink.Options{Dir: req.OutDir, Secret: s.cfg.Secret}, now: time.Now,
+			to: req.Sinks, watch: watch, opts: sink.Options{Dir: req.OutDir, Secret: s.cfg.Secret}, now: time.Now,
 		},
 	}, nil
 }

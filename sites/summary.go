@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"muster/sites/fetch"
@@ -34,6 +35,10 @@ type Counts struct {
 	Invalid int                 `json:"invalid"` // records that did not pass their checks
 	ByClass map[fetch.Class]int `json:"by_class,omitempty"`
 	Samples []Failure           `json:"samples,omitempty"`
+	Groups  []Group             `json:"groups,omitempty"` // of pages that were not had, by why
+	Times   times               `json:"times,omitempty"`  // how long pages took
+	// Extracted counts the valid records of the pages, those too that were met twice.
+	Extracted int `json:"extracted"`
 	// Fields has for type.field how often each alternative hit: "0" the
 	// first, "none" when there was no value.
 	Fields map[string]map[string]int `json:"fields,omitempty"`
@@ -56,6 +61,15 @@ func (c *Counts) book(url string, info workqueue.Info) {
 	c.ByClass[y.Class]++
 	c.Invalid += y.Invalid
 	c.addFields(y.Hits)
+	for _, n := range y.Records {
+		c.Extracted += n
+	}
+	if y.Took > 0 {
+		c.Times.add(time.Duration(y.Took) * time.Millisecond)
+	}
+	if info.State == workqueue.StateError {
+		c.group(Group{Class: y.Class, Error: strings.TrimPrefix(info.Note, string(y.Class)+": "), Pages: 1, Example: url})
+	}
 	if info.State != workqueue.StateDone && len(c.Samples) < maxSamples {
 		c.Samples = append(c.Samples, Failure{URL: url, Class: y.Class, Attempts: info.Attempts, Error: info.Note})
 	}
@@ -88,6 +102,16 @@ func (c *Counts) add(o Counts) {
 		c.ByClass[class] += n
 	}
 	c.addFields(o.Fields)
+	c.Extracted += o.Extracted
+	for _, g := range o.Groups {
+		c.group(g)
+	}
+	for b, n := range o.Times {
+		if c.Times == nil {
+			c.Times = times{}
+		}
+		c.Times[b] += n
+	}
 	for _, s := range o.Samples {
 		if len(c.Samples) < maxSamples {
 			c.Samples = append(c.Samples, s)
@@ -117,6 +141,8 @@ type Summary struct {
 	ByType  map[string]int `json:"by_type"`
 	Changes Changes        `json:"changes"` // since the last job of the site
 	Files   []string       `json:"files"`
+	Seconds float64        `json:"seconds"`
+	Health  Health         `json:"health"`
 	Failed  string         `json:"failed,omitempty"`  // the file with the pages that were not had
 	Missing []string       `json:"missing,omitempty"` // why it is incomplete: listing pages that were not had, limits
 	Reason  string         `json:"reason,omitempty"`  // NO_URLS when there was nothing to fetch

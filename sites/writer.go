@@ -40,7 +40,7 @@ var errNotWriter = errors.New("another process writes the records")
 // everywhere, and what a crash makes a writer read twice is told by its key.
 type Writer struct {
 	rdb   redis.UniversalClient
-	owner string // names this process
+	owner string // names this writer: a job that goes on with another has one of its own
 	site  string
 	job   string
 	run   string
@@ -50,6 +50,7 @@ type Writer struct {
 	sees  func(dir string) string
 	dir   string // of this job
 	to    []string
+	watch map[string][]string // by type, the fields whose changes count
 	opts  sink.Options
 	now   func() time.Time
 
@@ -348,7 +349,7 @@ func (w *Writer) book(typ string) (*ledger.Book, error) {
 	if b, ok := w.books[typ]; ok {
 		return b, nil
 	}
-	b, err := ledger.Open(w.bookPath(typ))
+	b, err := ledger.Open(w.bookPath(typ), w.watch[typ]...)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ func commands(env environment) []*cli.Command {
 		startCommand(env),
 		workerCommand(env),
 		scrapeCommand(env),
+		jobsCommand(env),
 		sitesCommand(env),
 		proxiesCommand(env),
 		judgeCommand(env),

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -14,7 +19,7 @@ import (
 
 func scrapeCommand(env environment) *cli.Command {
 	settings := append([]settingFlag{
-		{name: "out", path: "sites.out", usage: "write records below `DIR`"},
+		{name: "out", path: "sites.out", usage: "write records below `DIR`; - for the usual place, and then to standard output"},
 		{name: "sites-dir", path: "sites.dir", usage: "read site definitions from `DIR` too"},
 		{name: "worker-processes", path: "workers.processes", usage: "run `N` workers as supervised processes, if none run yet"},
 		sourceSetting, judgeSetting, localSetting,
@@ -22,7 +27,7 @@ func scrapeCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "scrape",
 		Usage:     "scrape sites now",
-		ArgsUsage: "SITE…",
+		ArgsUsage: "SITE… | --resume JOB",
 		Description: `Sends the job to the workers of a running orchestrator and returns, or with
 --wait stays until it has ended. Where nothing runs it brings up what it needs,
 and waits.`,
@@ -31,11 +36,15 @@ and waits.`,
 			&cli.IntFlag{Name: "limit", Usage: "at most `N` detail pages of each site"},
 			&cli.BoolFlag{Name: "csv", Usage: "write the records as CSV too"},
 			&cli.StringSliceFlag{Name: "sink", Usage: "give the records to `ADDRESS` too: sqlite:FILE, postgres://USER@HOST/DB or https://…"},
-			&cli.StringFlag{Name: "resume", Usage: "go on with `JOB` of the one site named: get the pages that it did not"},
+			&cli.StringFlag{Name: "resume", Usage: "go on with `JOB`: get the pages that it did not"},
 			&cli.StringFlag{Name: "base-url", Usage: "get the pages from `URL` in place of the site's own, as a local copy"},
 			progressFlag(), jsonFlag()),
 		Action: func(c *cli.Context) error {
-			if err := arguments(c, 1, -1); err != nil {
+			least := 1
+			if c.String("resume") != "" {
+				least = 0
+			}
+			if err := arguments(c, least, -1); err != nil {
 				return err
 			}
 			if c.Int("limit") < 0 {
@@ -47,6 +56,12 @@ and waits.`,
 			for _, address := range c.StringSlice("sink") {
 				if err := sink.Check(address); err != nil {
 					return usageError{err}
+				}
+			}
+			toStdout := c.String("out") == "-"
+			if toStdout {
+				if err := c.Set("out", ""); err != nil {
+					return err
 				}
 			}
 			loaded, err := loadConfig(env, c, settings...)
@@ -68,19 +83,27 @@ and waits.`,
 				opts.Sinks = c.StringSlice("sink")
 			}
 			return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
+				if len(names) == 0 {
+					j, err := o.Sites.Job(ctx, opts.Resume)
+					if err != nil {
+						return noJob(err)
+					}
+					names = []string{j.Site}
+				}
 				if others, err := o.WorkersElsewhere(ctx); err != nil {
 					return err
-				} else if others && !c.Bool("wait") {
+				} else if others && !c.Bool("wait") && !toStdout {
 					return sendScrapes(ctx, env, o, names, opts, c.Bool("json"))
 				}
 				round, err := o.Round(ctx, names, opts)
 				display.Close()
-				if round != nil {
-					if printErr := printRound(env, round, c.Bool("json")); err == nil {
-						err = printErr
-					}
+				if round == nil {
+					return err
 				}
-				return err
+				if toStdout {
+					return errors.Join(err, printRecords(env, round))
+				}
+				return errors.Join(err, printRound(env, round, c.Bool("json")))
 			})
 		},
 	}
@@ -105,15 +128,35 @@ func sendScrapes(ctx context.Context, env environment, o *orchestrator.Orchestra
 	return nil
 }
 
+// printRecords prints the records that a round has brought, one a line.
+func printRecords(env environment, round *orchestrator.Round) error {
+	for _, s := range round.Sites {
+		for _, path := range s.Files {
+			if filepath.Ext(path) != ".jsonl" {
+				continue
+			}
+			f, err := os.Open(path)
+			if err != nil {
+				return fmt.Errorf("print records: %w", err)
+			}
+			_, err = io.Copy(env.stdout, f)
+			if err := errors.Join(err, f.Close()); err != nil {
+				return fmt.Errorf("print records: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
 // printRound prints what a round has brought.
 func printRound(env environment, round *orchestrator.Round, asJSON bool) error {
 	if asJSON {
 		return printJSON(env.stdout, round)
 	}
 	fmt.Fprintf(env.stdout, "proxies: %d candidates, %d alive, %d usable\n\n", round.Proxies.Candidates, round.Proxies.Alive, round.Proxies.Usable)
-	t := newTable(env.stdout, "SITE", "STATUS", "PAGES", "RECORDS", "NEW", "CHANGED", "GONE", "ERRORS", "TIME", "JOB")
+	t := newTable(env.stdout, "SITE", "STATUS", "HEALTH", "PAGES", "RECORDS", "NEW", "CHANGED", "GONE", "ERRORS", "TIME", "JOB")
 	for _, s := range round.Sites {
-		t.row(s.Site, s.Status, fmt.Sprint(s.Pages), fmt.Sprint(s.Records),
+		t.row(s.Site, s.Status, cmp.Or(string(s.Health), "-"), fmt.Sprint(s.Pages), fmt.Sprint(s.Records),
 			fmt.Sprint(s.Changes.New), fmt.Sprint(s.Changes.Changed), fmt.Sprint(s.Changes.Gone), fmt.Sprint(s.Errors), fmt.Sprintf("%.1f s", s.Seconds), s.JobID)
 	}
 	if err := t.flush(); err != nil {

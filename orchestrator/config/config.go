@@ -126,6 +126,7 @@ type Sites struct {
 	Out      string            `yaml:"out"`
 	Parallel bool              `yaml:"parallel"`
 	Sinks    []string          `yaml:"sinks" secret:"url"`
+	Alerts   string            `yaml:"alerts" secret:"url"`
 	Secret   string            `yaml:"webhook_secret" secret:"all"`
 }
 

@@ -70,6 +70,7 @@ const format = 1
 // goroutine. Close it.
 type Book struct {
 	path  string
+	watch []string // the fields that count; none: all
 	f     *os.File // nil: there is none yet
 	run   string
 	index map[[16]byte]place
@@ -89,9 +90,10 @@ func keyID(key string) (id [16]byte) {
 	return id
 }
 
-// Open opens a book. One that is not there is empty.
-func Open(path string) (*Book, error) {
-	b := &Book{path: path, index: map[[16]byte]place{}}
+// Open opens a book. One that is not there is empty. A record counts as
+// changed when one of the fields to watch has, or, when none are named, any.
+func Open(path string, watch ...string) (*Book, error) {
+	b := &Book{path: path, watch: watch, index: map[[16]byte]place{}}
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return b, nil
@@ -123,7 +125,7 @@ func (b *Book) load() error {
 			if err := json.Unmarshal(line, &e); err != nil {
 				return fmt.Errorf("byte %d: %w", at, err)
 			}
-			print, err := fingerprint(e.Record)
+			print, err := b.fingerprint(e.Record)
 			if err != nil {
 				return fmt.Errorf("byte %d: %w", at, err)
 			}
@@ -172,7 +174,7 @@ func (b *Book) Compare(key string, record []byte) (Change, map[string][2]json.Ra
 	if !ok || p.gone {
 		return New, nil, nil
 	}
-	print, err := fingerprint(record)
+	print, err := b.fingerprint(record)
 	if err != nil {
 		return "", nil, fmt.Errorf("record %s: %w", key, err)
 	}
@@ -183,7 +185,7 @@ func (b *Book) Compare(key string, record []byte) (Change, map[string][2]json.Ra
 	if err != nil {
 		return "", nil, err
 	}
-	diff, err := differ(e.Record, record)
+	diff, err := b.differ(e.Record, record)
 	if err != nil {
 		return "", nil, fmt.Errorf("record %s: %w", key, err)
 	}
@@ -194,17 +196,19 @@ func (b *Book) Compare(key string, record []byte) (Change, map[string][2]json.Ra
 }
 
 // fields decodes what counts of a record.
-func fields(record []byte) (map[string]json.RawMessage, error) {
+func (b *Book) fields(record []byte) (map[string]json.RawMessage, error) {
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(record, &m); err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(m, func(name string, _ json.RawMessage) bool { return strings.HasPrefix(name, "_") })
+	maps.DeleteFunc(m, func(name string, _ json.RawMessage) bool {
+		return strings.HasPrefix(name, "_") || len(b.watch) > 0 && !slices.Contains(b.watch, name)
+	})
 	return m, nil
 }
 
-func fingerprint(record []byte) (uint64, error) {
-	m, err := fields(record)
+func (b *Book) fingerprint(record []byte) (uint64, error) {
+	m, err := b.fields(record)
 	if err != nil {
 		return 0, err
 	}
@@ -216,12 +220,12 @@ func fingerprint(record []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(h.Sum(nil)), nil
 }
 
-func differ(was, is []byte) (map[string][2]json.RawMessage, error) {
-	old, err := fields(was)
+func (b *Book) differ(was, is []byte) (map[string][2]json.RawMessage, error) {
+	old, err := b.fields(was)
 	if err != nil {
 		return nil, err
 	}
-	now, err := fields(is)
+	now, err := b.fields(is)
 	if err != nil {
 		return nil, err
 	}
@@ -249,6 +253,7 @@ type Turn struct {
 	Run      string    // the job
 	At       time.Time // when it ended
 	Records  string    // its JSONL file of this type
+	Watch    []string  // see Open
 	Complete bool      // it had everything: what it does not have is gone
 }
 
@@ -256,7 +261,7 @@ type Turn struct {
 // calls gone for each record that is missing now and was not before. Rolled in
 // again, as after a crash, a job changes nothing; gone is called again.
 func Roll(path string, t Turn, gone func(Entry) error) (err error) {
-	b, err := Open(path)
+	b, err := Open(path, t.Watch...)
 	if err != nil {
 		return err
 	}
@@ -336,7 +341,7 @@ func (b *Book) next(key string, record []byte, t Turn) (Entry, error) {
 		return e, err
 	}
 	e.First, e.History = old.First, old.History
-	diff, err := differ(old.Record, record)
+	diff, err := b.differ(old.Record, record)
 	if err != nil {
 		return e, fmt.Errorf("record %s: %w", key, err)
 	}

@@ -149,3 +149,20 @@ func TestOpenBroken(t *testing.T) {
 		}
 	}
 }
+
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.roll("j1", true, rec("a", 1))
+	b, err := Open(s.path, "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if change, _, err := b.Compare("a", []byte(`{"name":"a","price":9}`)); err != nil || change != Unchanged {
+		t.Errorf("a field that is not watched: got %s, %v", change, err)
+	}
+	if change, diff, err := b.Compare("a", []byte(`{"name":"b","price":9}`)); err != nil || change != Changed || len(diff) != 1 {
+		t.Errorf("got %s %v, %v", change, diff, err)
+	}
+}

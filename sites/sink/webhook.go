@@ -87,6 +87,21 @@ func (h *webhook) Put(ctx context.Context, records []Record) error {
 	return nil
 }
 
+// Notify posts v as JSON to the URL of a webhook, signed if there is a secret.
+// It blocks until the other side has taken it, or a few tries have failed.
+func Notify(ctx context.Context, address, secret string, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode a note: %w", err)
+	}
+	h := newWebhook(address, secret)
+	defer h.Close()
+	if err := h.post(ctx, body); err != nil {
+		return fmt.Errorf("post to %s: %w", h.name, err)
+	}
+	return nil
+}
+
 // post tries until the other side has taken the body, or hookTries are used up.
 func (h *webhook) post(ctx context.Context, body []byte) error {
 	sum := sha256.Sum256(body)

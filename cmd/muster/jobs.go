@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/sites"
+	"muster/tasks"
+)
+
+func jobsCommand(env environment) *cli.Command {
+	leaf := func(name, usage, args string, least, most int, flags []cli.Flag, fn func(context.Context, *cli.Context, *sites.Service) error) *cli.Command {
+		return &cli.Command{Name: name, Usage: usage, ArgsUsage: args, Flags: append(flags, jsonFlag()),
+			Action: withClient(env, least, most, func(ctx context.Context, c *cli.Context, client fleet) error {
+				s, err := sites.NewService(sites.Config{Client: client.Client, OutDir: client.cfg.Records()})
+				if err != nil {
+					return err
+				}
+				defer s.Close()
+				return fn(ctx, c, s)
+			})}
+	}
+	return &cli.Command{
+		Name:  "jobs",
+		Usage: "list, show, retry, cancel and pause scrapes",
+		Subcommands: []*cli.Command{
+			leaf("list", "list the scrapes of the last week, of one site or of all", "[SITE]", 0, 1,
+				[]cli.Flag{&cli.IntFlag{Name: "limit", Usage: "at most `N`, the newest", Value: 50}},
+				func(ctx context.Context, c *cli.Context, s *sites.Service) error {
+					jobs, err := s.Jobs(ctx, c.Args().First(), c.Int("limit"))
+					if err != nil {
+						return err
+					}
+					return show(env, c, jobs, []string{"JOB", "SITE", "STATUS", "PAGES", "ERRORS", "RECORDS", "BEGAN"}, func(j sites.Job) []string {
+						return []string{j.ID, j.Site, j.Status, fmt.Sprintf("%d/%d", j.Pages.Done+j.Pages.Skipped, j.Pages.Total), fmt.Sprint(j.Pages.Error),
+							fmt.Sprint(total(j.Records)), j.Began.Format("01-02 15:04:05")}
+					})
+				}),
+			leaf("show", "tell how a scrape comes along, or what became of it", "JOB", 1, 1, nil,
+				func(ctx context.Context, c *cli.Context, s *sites.Service) error {
+					j, err := s.Job(ctx, c.Args().First())
+					if err != nil {
+						return noJob(err)
+					}
+					if c.Bool("json") {
+						return printJSON(env.stdout, j)
+					}
+					return printJob(env, j)
+				}),
+			leaf("retry", "get the pages that a scrape did not, and add their records to its files", "JOB", 1, 1,
+				[]cli.Flag{
+					&cli.BoolFlag{Name: "failed", Usage: "those that failed; there is no other choice", Value: true, Hidden: true},
+					&cli.BoolFlag{Name: "wait", Usage: "wait for the end and print what came of it"},
+				},
+				func(ctx context.Context, c *cli.Context, s *sites.Service) error {
+					run, err := s.Resume(ctx, c.Args().First())
+					if errors.Is(err, tasks.ErrDuplicate) {
+						return fmt.Errorf("job %s of the same site is under way; wait for it, or end it with muster jobs cancel %s", run.ID(), run.ID())
+					}
+					if err != nil {
+						return noJob(err)
+					}
+					if !c.Bool("wait") {
+						if c.Bool("json") {
+							return printJSON(env.stdout, map[string]string{"job": run.ID()})
+						}
+						fmt.Fprintln(env.stdout, run.ID())
+						return nil
+					}
+					if _, err := run.Wait(ctx); err != nil {
+						return err
+					}
+					j, err := s.Job(ctx, run.ID())
+					if err != nil {
+						return err
+					}
+					if c.Bool("json") {
+						return printJSON(env.stdout, j)
+					}
+					return printJob(env, j)
+				}),
+			leaf("health", "tell how each site did in its last scrape, against the seven days before", "", 0, 0, nil,
+				func(ctx context.Context, c *cli.Context, s *sites.Service) error {
+					health, err := s.Health(ctx)
+					if err != nil {
+						return err
+					}
+					return show(env, c, health, []string{"SITE", "HEALTH", "SUCCESS", "ERRORS", "REFUSALS", "RESPONSE", "RECORDS", "AT", "WHY"}, func(h sites.Health) []string {
+						share := func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) }
+						return []string{h.Site, string(h.Status), share(h.Success), share(h.Errors), share(h.Blocks), fmt.Sprintf("%.0f ms", h.Mean),
+							fmt.Sprint(h.Records), h.At.Format("01-02 15:04"), strings.Join(h.Alerts, "; ")}
+					})
+				}),
+			leaf("cancel", "end a scrape; what it has is kept, and retry goes on with it", "JOB…", 1, -1, nil,
+				func(ctx context.Context, c *cli.Context, s *sites.Service) error {
+					var errs []error
+					for _, id := range c.Args().Slice() {
+						if err := s.Cancel(ctx, id); err != nil {
+							errs = append(errs, noJob(err))
+							continue
+						}
+						fmt.Fprintf(env.stdout, "canceled: %s\n", id)
+					}
+					return errors.Join(errs...)
+				}),
+			leaf("pause", "fetch no more pages of a site, in all processes, until jobs resume; without a site, list those that are paused", "[SITE…]", 0, -1, nil,
+				func(ctx context.Context, c *cli.Context, s *sites.Service) error {
+					if c.NArg() == 0 {
+						paused, err := s.PausedSites(ctx)
+						if err != nil {
+							return err
+						}
+						slices.Sort(paused)
+						return show(env, c, paused, []string{"PAUSED"}, func(site string) []string { return []string{site} })
+					}
+					return eachSite(env, c, "paused", func(site string) error { return s.PauseSite(ctx, site) })
+				}),
+			leaf("resume", "fetch the pages of a paused site again", "SITE…", 1, -1, nil,
+				func(ctx context.Context, c *cli.Context, s *sites.Service) error {
+					return eachSite(env, c, "resumed", func(site string) error { return s.ResumeSite(ctx, site) })
+				}),
+		},
+	}
+}
+
+func eachSite(env environment, c *cli.Context, done string, fn func(site string) error) error {
+	for _, site := range c.Args().Slice() {
+		if err := fn(site); err != nil {
+			return err
+		}
+		fmt.Fprintf(env.stdout, "%s: %s\n", done, site)
+	}
+	return nil
+}
+
+// noJob makes wrong usage of a job that is not there.
+func noJob(err error) error {
+	if errors.Is(err, sites.ErrNoJob) {
+		return usageError{fmt.Errorf("%w; see muster jobs list", err)}
+	}
+	return err
+}
+
+func total(byType map[string]int) int {
+	n := 0
+	for _, of := range byType {
+		n += of
+	}
+	return n
+}
+
+// printJob prints all there is to know of a job.
+func printJob(env environment, j sites.Job) error {
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(env.stdout, "%-9s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("job", "%s", j.ID)
+	line("site", "%s", j.Site)
+	line("status", "%s", j.Status)
+	line("began", "%s", j.Began.Format(time.RFC3339))
+	if j.Resumes != "" {
+		line("resumes", "%s", j.Resumes)
+	}
+	p := j.Pages
+	line("pages", "%d of %d: %d had, %d skipped, %d errors, %d on the way, %d waiting", p.Done+p.Skipped+p.Error, p.Total, p.Done, p.Skipped, p.Error, p.InProgress, p.Delayed)
+	var types []string
+	for _, typ := range slices.Sorted(maps.Keys(j.Records)) {
+		types = append(types, fmt.Sprintf("%d %s", j.Records[typ], typ))
+	}
+	line("records", "%s", strings.Join(types, ", "))
+	if p.Outputs > 0 {
+		line("unwritten", "%d records wait in Redis for who writes them", p.Outputs)
+	}
+	if j.Trouble != "" {
+		line("trouble", "%s", j.Trouble)
+	}
+	if j.Error != "" {
+		line("error", "%s", j.Error)
+	}
+	if j.Summary == nil {
+		return nil
+	}
+	_, err := fmt.Fprint(env.stdout, "\n"+j.Summary.Report())
+	return err
+}

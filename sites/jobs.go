@@ -1,0 +1,209 @@
+package sites
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"muster/tasks"
+	"muster/tasks/workqueue"
+)
+
+// The statuses of a Job beside those of a Summary.
+const (
+	JobWaiting  = "WAITING" // for a worker
+	JobRunning  = "RUNNING"
+	JobPaused   = "PAUSED"  // by PauseSite
+	JobBlocked  = "BLOCKED" // its records cannot be written; Trouble says why
+	JobFailed   = "FAILED"
+	JobCanceled = "CANCELED"
+)
+
+// Job is a scrape of a site, under way or over.
+type Job struct {
+	ID      string          `json:"id"`
+	Site    string          `json:"site"`
+	Status  string          `json:"status"`
+	Began   time.Time       `json:"began"`
+	Resumes string          `json:"resumes,omitempty"` // the job that it goes on with
+	Pages   workqueue.Stats `json:"pages"`
+	Records map[string]int  `json:"records"` // by type, as far as they are written
+	Trouble string          `json:"trouble,omitempty"`
+	Error   string          `json:"error,omitempty"`   // of one that failed
+	Summary *Summary        `json:"summary,omitempty"` // of one that is over
+}
+
+// Jobs lists up to n scrapes, of one site or of all when it is "", the newest
+// first. Those that began more than a week ago are not known any more.
+func (s *Service) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
+	ids, err := s.cfg.Client.Redis().ZRevRange(ctx, jobsKey, 0, 9999).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	jobs := []Job{}
+	for _, id := range ids {
+		if len(jobs) == n {
+			break
+		}
+		j, err := s.Job(ctx, id)
+		if errors.Is(err, ErrNoJob) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if site == "" || j.Site == site {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs, nil
+}
+
+// Job tells how a scrape comes along, or what became of it. It fails with
+// ErrNoJob when there is none.
+func (s *Service) Job(ctx context.Context, id string) (Job, error) {
+	req, err := s.spec(ctx, id)
+	if err != nil {
+		return Job{}, err
+	}
+	rdb := s.cfg.Client.Redis()
+	j := Job{ID: id, Site: req.Site, Began: time.UnixMilli(req.Began), Resumes: req.Resume}
+	pages := id
+	if req.Resume != "" {
+		pages = req.Resume
+	}
+	if j.Pages, err = s.Progress(ctx, req.Site, pages); err != nil {
+		return Job{}, err
+	}
+	if j.Records, j.Trouble, err = written(ctx, rdb, pages); err != nil {
+		return Job{}, err
+	}
+	if sum, ok, err := readJSON[Summary](ctx, rdb, closedKey(id)); err != nil {
+		return Job{}, err
+	} else if ok {
+		j.Summary, j.Status = &sum, sum.Status
+		return j, nil
+	}
+	status, err := tasks.Attach[Summary](s.cfg.Client, id).Status(ctx)
+	switch {
+	case errors.Is(err, tasks.ErrUnknown):
+		j.Status = JobFailed
+		j.Error = "it ended, and nobody knows how"
+	case err != nil:
+		return Job{}, fmt.Errorf("look at job %s: %w", id, err)
+	case status == tasks.Revoked:
+		j.Status = JobCanceled
+	case status == tasks.Failed || status == tasks.Skipped:
+		j.Status = JobFailed
+		if j.Error, err = s.failure(ctx, id); err != nil {
+			return Job{}, err
+		}
+	case j.Trouble != "":
+		j.Status = JobBlocked
+	case j.Pages.Paused:
+		j.Status = JobPaused
+	case status == tasks.Pending:
+		j.Status = JobWaiting
+	default:
+		j.Status = JobRunning
+	}
+	return j, nil
+}
+
+// failure is why a job failed.
+func (s *Service) failure(ctx context.Context, id string) (string, error) {
+	_, err := tasks.Attach[Summary](s.cfg.Client, id).Wait(ctx) // it is over: this does not wait
+	if f, ok := errors.AsType[*tasks.Failure](err); ok {
+		return f.Message, nil
+	}
+	if err != nil && !errors.Is(err, tasks.ErrUnknown) {
+		return "", fmt.Errorf("look at job %s: %w", id, err)
+	}
+	return "", nil
+}
+
+// Cancel ends a scrape: nothing more is fetched, what is fetched is written.
+// Resume goes on with it.
+func (s *Service) Cancel(ctx context.Context, id string) error {
+	if _, err := s.spec(ctx, id); err != nil {
+		return err
+	}
+	if err := s.cfg.Client.Revoke(ctx, id); err != nil {
+		return fmt.Errorf("cancel job %s: %w", id, err)
+	}
+	return nil
+}
+
+// PauseSite stops the fetching of pages of a site, in all processes, until
+// ResumeSite: of the job that is under way, at once but for the pages that are
+// on the way, and of those that begin meanwhile.
+func (s *Service) PauseSite(ctx context.Context, site string) error {
+	if err := s.cfg.Client.Redis().SAdd(ctx, pausedKey, site).Err(); err != nil {
+		return fmt.Errorf("pause site %s: %w", site, err)
+	}
+	return s.eachOpen(ctx, site, func(q *workqueue.Queue) error { _, err := q.Pause(ctx); return err })
+}
+
+// ResumeSite ends PauseSite.
+func (s *Service) ResumeSite(ctx context.Context, site string) error {
+	if err := s.cfg.Client.Redis().SRem(ctx, pausedKey, site).Err(); err != nil {
+		return fmt.Errorf("resume site %s: %w", site, err)
+	}
+	return s.eachOpen(ctx, site, func(q *workqueue.Queue) error { _, err := q.Resume(ctx); return err })
+}
+
+// PausedSites lists the sites that are paused, in no order.
+func (s *Service) PausedSites(ctx context.Context) ([]string, error) {
+	sites, err := s.cfg.Client.Redis().SMembers(ctx, pausedKey).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list paused sites: %w", err)
+	}
+	return sites, nil
+}
+
+// eachOpen calls fn with the queue of each job of a site that is under way.
+func (s *Service) eachOpen(ctx context.Context, site string, fn func(*workqueue.Queue) error) error {
+	rdb := s.cfg.Client.Redis()
+	open, err := rdb.SMembers(ctx, openKey).Result()
+	if err != nil {
+		return fmt.Errorf("list open jobs: %w", err)
+	}
+	for _, id := range open {
+		req, err := s.spec(ctx, id)
+		if errors.Is(err, ErrNoJob) || err == nil && req.Site != site {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if req.Resume != "" {
+			id = req.Resume
+		}
+		if err := fn(workqueue.New(rdb, queueName(site, id), workqueue.Config{})); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// heedPause pauses a job that begins while its site is paused, and wakes one
+// that goes on with another that was paused when it ended.
+func (j *job) heedPause(ctx context.Context) error {
+	paused, err := j.rdb.SIsMember(ctx, pausedKey, j.def.Site).Result()
+	if err != nil {
+		return fmt.Errorf("look whether site %s is paused: %w", j.def.Site, err)
+	}
+	set := j.queue.Resume
+	if paused {
+		set = j.queue.Pause
+	}
+	if _, err := set(ctx); err != nil {
+		return fmt.Errorf("pause or wake job %s: %w", j.id, err)
+	}
+	return nil
+}
+
+// idOf is what the ids of a site's jobs begin with, if Send gave them.
+func idOf(site string) string { return "scrape_" + strings.ReplaceAll(site, ".", "_") + "_" }

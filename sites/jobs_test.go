@@ -1,0 +1,117 @@
+package sites
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"muster/tasks"
+	"muster/tasks/facttest"
+	"muster/tasks/redistest"
+)
+
+// What an operator does with jobs while they run.
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 20)
+	site.faults = map[string][]string{"/item/3": {"hang"}, "/item/4": strings.Fields(strings.Repeat("500 ", 4))}
+	def := site.definition(t, "")
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(def)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	work(t, client, s)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	status := func(id, want string) {
+		t.Helper()
+		var last Job
+		facttest.Eventually(t, "job "+id+" is "+want, func() bool {
+			last, err = s.Job(ctx, id)
+			return err == nil && last.Status == want
+		})
+	}
+
+	if err := s.PauseSite(ctx, "shop.example"); err != nil {
+		t.Fatal(err)
+	}
+	run, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status(run.ID(), JobPaused)
+	if asked, _ := site.counts("/"); asked != 0 {
+		t.Error("a page of a paused site was fetched")
+	}
+	if paused, err := s.PausedSites(ctx); err != nil || len(paused) != 1 {
+		t.Errorf("got %v, %v", paused, err)
+	}
+	if err := s.ResumeSite(ctx, "shop.example"); err != nil {
+		t.Fatal(err)
+	}
+	facttest.Eventually(t, "the page that hangs is asked for", func() bool { asked, _ := site.counts("/item/3"); return asked > 0 })
+
+	// Another one that asks for the same joins, one that does not is refused.
+	same, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
+	if !errors.Is(err, tasks.ErrDuplicate) || same.ID() != run.ID() {
+		t.Errorf("got %v, want to join %s", err, run.ID())
+	}
+	if _, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL, Limit: 3}); err == nil || !strings.Contains(err.Error(), "another limit") {
+		t.Errorf("got %v, want a refusal", err)
+	}
+	close(site.hang)
+	if _, err := run.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	j, err := s.Job(ctx, run.ID())
+	if err != nil || j.Status != StatusComplete || j.Pages.Done != 20 || j.Pages.Error != 1 || j.Records["item"] != 19 || j.Summary == nil {
+		t.Errorf("got %+v, %v", j, err)
+	}
+
+	again, err := s.Resume(ctx, run.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum, err := again.Wait(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	site.isWhole(t, sum)
+	jobs, err := s.Jobs(ctx, "shop.example", 10)
+	if err != nil || len(jobs) != 2 || jobs[0].ID != again.ID() || jobs[0].Resumes != run.ID() {
+		t.Errorf("got %+v, %v", jobs, err)
+	}
+	if jobs, err := s.Jobs(ctx, "other.example", 10); err != nil || len(jobs) != 0 {
+		t.Errorf("got %+v, %v", jobs, err)
+	}
+
+	// One that is canceled is told so, and can be resumed.
+	if err := s.PauseSite(ctx, "shop.example"); err != nil {
+		t.Fatal(err)
+	}
+	stopped, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status(stopped.ID(), JobPaused)
+	if err := s.Cancel(ctx, stopped.ID()); err != nil {
+		t.Fatal(err)
+	}
+	status(stopped.ID(), JobCanceled)
+	if err := s.ResumeSite(ctx, "shop.example"); err != nil {
+		t.Fatal(err)
+	}
+	if again, err = s.Resume(ctx, stopped.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if sum, err = again.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	site.isWhole(t, sum)
+	if _, err := s.Job(ctx, "none"); !errors.Is(err, ErrNoJob) {
+		t.Errorf("got %v", err)
+	}
+}
