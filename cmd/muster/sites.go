@@ -38,6 +38,7 @@ func sitesCommand(env environment) *cli.Command {
 					return listSites(env, loaded.Config, c.Bool("json"))
 				},
 			},
+			initSiteCommand(env),
 			showSiteCommand(env),
 			checkSitesCommand(env),
 			testSitesCommand(env),

@@ -94,9 +94,9 @@ func (x *run) raw(s *definition.Source, p at) []found {
 	case !s.JSON.IsZero():
 		return values(s.JSON.Eval(p.json))
 	case s.JSONLD != "":
-		return typed(s, x.doc.linked())
+		return typed(s, x.doc.Linked())
 	case s.Microdata != "":
-		items := x.doc.microdata()
+		items := x.doc.Microdata()
 		if p.node != nil && p.node != x.doc.Root {
 			items = microdataIn(p.node)
 		}

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/net/html"
 )
 
-// microdata returns the items of the page (HTML's itemscope and itemprop) as
+// Microdata returns the items of the page (HTML's itemscope and itemprop) as
 // JSON-LD would have them: objects with @type, nested ones too.
-func (d *Doc) microdata() []any {
+func (d *Doc) Microdata() []any {
 	if !d.itemsOK && d.Root != nil {
 		d.itemsOK = true
 		d.items = microdataIn(d.Root)

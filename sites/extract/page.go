@@ -121,9 +121,9 @@ func must(css string) definition.Selector {
 	return s
 }
 
-// linked returns the JSON-LD objects of the page, nested ones too. Scripts
+// Linked returns the JSON-LD objects of the page, nested ones too. Scripts
 // that are no JSON are skipped: one broken script must not hide the others.
-func (d *Doc) linked() []any {
+func (d *Doc) Linked() []any {
 	if d.ldDone || d.Root == nil {
 		return d.ld
 	}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/sites/draft"
+)
+
+func initSiteCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:      "init",
+		Usage:     "write a first definition of a site from one of its pages",
+		ArgsUsage: "URL",
+		Description: `Gets the page and one that it seems to lead to, directly, without a proxy, and
+guesses: what repeats, the links, the way to the next page, titles, prices,
+images, structured data. JSON of an API will do too. Prints the definition, and
+what it yields on those pages to standard error. Look it over before you use it.`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "out", Usage: "write the definition to `FILE`, which must not be there yet"},
+		},
+		Action: func(c *cli.Context) error {
+			if err := arguments(c, 1, 1); err != nil {
+				return err
+			}
+			return initSite(env, c)
+		},
+	}
+}
+
+func initSite(env environment, c *cli.Context) error {
+	u, err := url.Parse(c.Args().First())
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return usageError{fmt.Errorf("sites init: %q is no http or https URL", c.Args().First())}
+	}
+	file := c.String("out")
+	if file != "" {
+		if _, err := os.Stat(file); err == nil {
+			return usageError{fmt.Errorf("--out %s: is there already; name another file, or move that one away", file)}
+		}
+	}
+	bare, err := draft.Bare(u)
+	if err != nil {
+		return err
+	}
+	d, err := draft.Write(c.Context, patientClient(bare).Get, u)
+	if err != nil {
+		return fmt.Errorf("guess a definition from %s: %w", u, err)
+	}
+	for _, v := range d.Views {
+		printView(env.stderr, v)
+	}
+	for _, n := range d.Notes {
+		fmt.Fprintf(env.stderr, "note: %s\n", n)
+	}
+	if file == "" {
+		_, err = env.stdout.Write(d.YAML)
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("write definition: %w", err)
+	}
+	_, err = f.Write(d.YAML)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write definition: %w", err)
+	}
+	fmt.Fprintf(env.stdout, "wrote %s; try it with muster sites check --live %s\n", file, file)
+	return nil
+}

@@ -1,0 +1,152 @@
+package draft
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+)
+
+// web is pages by their path.
+type web map[string]string
+
+func (w web) get(_ context.Context, rawURL, kind string) (extract.Page, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return extract.Page{}, err
+	}
+	body, ok := w[pathOf(u)]
+	if !ok {
+		return extract.Page{}, fmt.Errorf("no page %s", u)
+	}
+	return extract.Page{URL: u, Requested: rawURL, Kind: kind, Status: http.StatusOK, Header: http.Header{}, Body: []byte(body), FetchedAt: time.Now()}, nil
+}
+
+// repeat makes a page part for each of a few numbers.
+func repeat(format string) string {
+	var b strings.Builder
+	for i := 1; i <= 6; i++ {
+		b.WriteString(strings.ReplaceAll(format, "#", fmt.Sprint(i)))
+	}
+	return b.String()
+}
+
+const menu = `<header><h1>The shop</h1></header><nav><ul><li><a href="/a">A long entry of the menu</a></li><li><a href="/b">Another long entry of the menu</a></li><li><a href="/c">Third entry of the menu</a></li><li><a href="/d">Fourth entry</a></li></ul></nav>`
+
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		pages web
+		at    string
+		want  []string // lines
+		not   []string
+	}{
+		{"a shop", web{
+			"/shop": menu + `<ol class="row">` + repeat(`<li class="col-xs-6"><article class="product"><h3><a href="/product/#.html">Lamp number #</a></h3><img src="/img/#.jpg"><p class="price_color">£#1.77</p><a href="/cart?add=#">Add to basket</a></article></li>`) + `</ol><ul class=pager><li class="next"><a href="/shop?page=2">next</a></li></ul>`,
+			"/product/1.html": menu + `<main><h1>Lamp number 1</h1><script type="application/ld+json">{"@type":"Product","name":"Lamp number 1","sku":"L-1","offers":{"price":"11.77","priceCurrency":"GBP"}}</script>
+				<p class="description">A lamp of blue glass, made by hand in a small workshop.</p><table><tr><th>UPC</th><td>a897</td></tr><tr><th>Tax</th><td>none</td></tr></table></main>`,
+		}, "/shop", []string{
+			"  must_have: article.product", "  next: {css: li.next a}", "  links: {css: article.product a, allow: /product/}|  links: article.product h3 a", "    each: article.product",
+			`      title: h3  # "Lamp number 1"`, `      price_color: {css: p.price_color, type: price}  # {"amount":11.77,"currency":"GBP"}`, `      image: {css: img, take: image, type: url}  # "http://s.example/img/1.jpg"`,
+			`      title: {any: [{jsonld: Product.name}, {css: h1}]}  # "Lamp number 1"`, `      price: {jsonld: Product.offers.price, type: price}  # {"amount":11.77}`, `      sku: {jsonld: Product.sku}  # "L-1"`, `      upc: {label: UPC}  # "a897"`,
+			`      description: p.description  # "A lamp of blue glass, made by hand in a small workshop."`,
+		}, []string{"nav", "menu"}},
+		{"quotes", web{
+			"/":         menu + `<div>` + repeat(`<div class="quote"><span class="text">Wise words, number # of many that were said</span><small class="author">Author #</small><a href="/author/#">about</a> <a class="tag" href="/tag/x">x#</a><a class="tag" href="/tag/y">y#</a></div>`) + `</div><a href="/page/2"> Next <span>→</span></a>`,
+			"/author/1": menu + `<div class=author-details><h3 class="author-title">Author 1</h3><span class="author-born-date">March 14, 1879</span></div>`,
+		}, "/", []string{
+			"    each: div.quote", `  next: {css: 'a:contains("Next")'}`, "  links: {css: div.quote a, allow: /author/}", `      tag: {css: a.tag, type: list}  # ["x1","y1"]`,
+			`      author_born_date: {css: span.author-born-date, type: date}  # "1879-03-14"`,
+		}, []string{"The shop"}},
+		{"an API", web{"/api": `{"paging":{"next":"/api?page=2"},"items":[{"id":1,"name":"Lamp","tags":["a"],"price":{"value":1.5}},{"id":2,"name":"Chair"}]}`}, "/api", []string{
+			"  format: json", "  next: {json: paging.next}", "    each_json: 'items[*]'", "      id: {json: id, type: number}  # 1", "      price_value: {json: price.value, type: number}  # 1.5", `      tags: {json: tags, type: list}  # ["a"]`,
+		}, nil},
+		{"a table", web{"/": menu + `<table class=prices><tr><th>Name</th><th>Unit price</th></tr>` + repeat(`<tr><td>Screw number #</td><td>#,50 €</td></tr>`) + `</table>`}, "/", []string{
+			"    each: 'table.prices tr:has(td)'", `      name: {column: Name}  # "Screw number 1"`, `      unit_price: {column: 'Unit price'}  # "1,50 €"`,
+		}, nil},
+		{"one thing", web{"/p": menu + `<html><head><meta property="og:title" content="Lamp"><meta property="og:image" content="/l.jpg"></head><main><h1>Lamp</h1><p>Just a lamp on a page of its own, with some words about it.</p></main>`}, "/p", []string{
+			"  - {url: /p, as: detail}|  - {url: '/p', as: detail}", `      title: {any: [{css: h1}, {meta: 'og:title'}]}  # "The shop"|      title: {any: [{css: h1}, {meta: 'og:title'}]}  # "Lamp"`, `      image: {meta: 'og:image', type: url}  # "http://s.example/l.jpg"`,
+		}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			u, err := url.Parse("http://s.example" + c.at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := Write(t.Context(), c.pages.get, u)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := strings.Split(string(d.YAML), "\n")
+			has := func(want string) bool {
+				for alternative := range strings.SplitSeq(want, "|") {
+					for _, l := range lines {
+						if strings.ReplaceAll(l, "'", "") == strings.ReplaceAll(alternative, "'", "") {
+							return true
+						}
+					}
+				}
+				return false
+			}
+			for _, want := range c.want {
+				if !has(want) {
+					t.Errorf("no line %s", want)
+				}
+			}
+			for _, not := range c.not {
+				if strings.Contains(string(d.YAML), not) {
+					t.Errorf("%q is in it", not)
+				}
+			}
+			if t.Failed() {
+				t.Logf("in\n%s", d.YAML)
+			}
+			if _, err := definition.Parse("again.yaml", d.YAML); err != nil {
+				t.Errorf("it does not load: %v", err)
+			}
+			records := 0
+			for _, v := range d.Views {
+				records += len(v.Records)
+			}
+			if records == 0 {
+				t.Error("it yields no record")
+			}
+		})
+	}
+}
+
+// A page with nothing on it is an error that says what to do.
+func TestWriteNothing(t *testing.T) {
+	t.Parallel()
+	u, err := url.Parse("http://s.example/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, body := range map[string]string{"numbers": `[1,2,3]`, "broken": `{"a":`, "no fields": `[{"a":null}]`} {
+		if _, err := Write(t.Context(), web{"/": body}.get, u); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// Whatever the page, what comes out loads.
+func FuzzWrite(f *testing.F) {
+	f.Add([]byte(menu + repeat("<p class=x><a href=/#>a #</a>5 €")))
+	f.Add([]byte("<a!0 class=A>0"))
+	f.Add([]byte(`{"a":[{"b":1,"c d'":"x: #"}]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		u, _ := url.Parse("http://s.example/")
+		_, err := Write(t.Context(), web{"/": string(body)}.get, u)
+		if err != nil && strings.Contains(err.Error(), "does not load") {
+			t.Error(err)
+		}
+	})
+}

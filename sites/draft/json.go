@@ -1,0 +1,173 @@
+package draft
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"muster/sites/extract"
+)
+
+// jsonList is a list of objects in a JSON answer.
+type jsonList struct {
+	path   string
+	fields []field
+}
+
+// fromJSON guesses the records of an API's answer.
+func (o *outline) fromJSON(page extract.Page, text []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var doc any
+	if err := dec.Decode(&doc); err != nil {
+		return fmt.Errorf("the page looks like JSON and is none: %w", err)
+	}
+	path, objects := largestList(doc, "", 0)
+	if len(objects) == 0 {
+		return errors.New("the JSON has no list of objects to make records of")
+	}
+	o.json = &jsonList{path: path + "[*]"}
+	o.json.fields = objectFields(objects, "", 0)
+	if len(o.json.fields) == 0 {
+		return errors.New("the objects in the JSON's list have no fields with single values")
+	}
+	if top, ok := doc.(map[string]any); ok {
+		o.next = jsonNext(top, page)
+	}
+	return nil
+}
+
+// largestList finds the list of most objects, and the path to it.
+func largestList(v any, path string, depth int) (string, []map[string]any) {
+	bestPath, best := "", []map[string]any(nil)
+	better := func(p string, objects []map[string]any) {
+		if len(objects) > len(best) {
+			bestPath, best = p, objects
+		}
+	}
+	switch v := v.(type) {
+	case []any:
+		var objects []map[string]any
+		for _, m := range v {
+			if obj, ok := m.(map[string]any); ok {
+				objects = append(objects, obj)
+			}
+		}
+		if path == "" {
+			path = "$"
+		}
+		better(path, objects)
+	case map[string]any:
+		if depth > 6 {
+			break
+		}
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			if p, objects := largestList(v[k], step(path, k), depth+1); len(objects) > 0 {
+				better(p, objects)
+			}
+		}
+	}
+	return bestPath, best
+}
+
+// step adds a name to a JSON path.
+func step(path, name string) string {
+	if !simpleClass.MatchString(name) {
+		return path + "[" + fmt.Sprintf("%q", name) + "]"
+	}
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// objectFields makes a field of each key that has a single value.
+func objectFields(objects []map[string]any, path string, depth int) []field {
+	var fields []field
+	for _, k := range slices.Sorted(maps.Keys(objects[0])) {
+		at := step(path, k)
+		var v any
+		for _, o := range objects {
+			if v = o[k]; v != nil {
+				break
+			}
+		}
+		f := field{name: fieldName(at), sources: []string{"json: " + quote(at)}}
+		switch v := v.(type) {
+		case map[string]any:
+			if depth < 2 {
+				for _, inner := range objectFields([]map[string]any{v}, at, depth+1) {
+					fields = add(fields, inner)
+				}
+			}
+			continue
+		case []any:
+			if len(v) == 0 || !single(v[0]) {
+				continue
+			}
+			f.typ = "list"
+		case json.Number:
+			f.typ = "number"
+		case bool:
+			f.typ = "bool"
+		case string:
+			if strings.HasPrefix(v, "http://") || strings.HasPrefix(v, "https://") {
+				f.typ = "url"
+			}
+		default:
+			continue
+		}
+		if len(fields) < 2*maxFields {
+			fields = add(fields, f)
+		}
+	}
+	return fields
+}
+
+func single(v any) bool {
+	switch v.(type) {
+	case string, json.Number, bool:
+		return true
+	}
+	return false
+}
+
+// jsonNext is the way to the next answer, or "".
+func jsonNext(top map[string]any, page extract.Page) string {
+	for _, holder := range []struct {
+		path string
+		in   map[string]any
+	}{{"", top}, {"paging", under(top, "paging")}, {"pagination", under(top, "pagination")}, {"meta", under(top, "meta")}, {"links", under(top, "links")}} {
+		for _, k := range []string{"next", "next_page_url", "next_url", "nextPage"} {
+			if s, ok := holder.in[k].(string); ok && (strings.HasPrefix(s, "/") || strings.HasPrefix(s, "http") || strings.HasPrefix(s, "?")) {
+				return "json: " + step(holder.path, k)
+			}
+		}
+		for _, k := range []string{"next_cursor", "nextCursor", "cursor", "nextPageToken", "next_page_token"} {
+			if s, ok := holder.in[k].(string); ok && s != "" {
+				return "param: cursor, cursor: " + step(holder.path, k)
+			}
+		}
+		for _, k := range []string{"has_next", "hasNext", "has_more", "hasMore"} {
+			if _, ok := holder.in[k].(bool); ok {
+				param := "page"
+				for name := range page.URL.Query() {
+					if slices.Contains([]string{"page", "p", "pg"}, name) {
+						param = name
+					}
+				}
+				return "param: " + param + ", while: " + step(holder.path, k)
+			}
+		}
+	}
+	return ""
+}
+
+func under(v map[string]any, k string) map[string]any {
+	m, _ := v[k].(map[string]any)
+	return m
+}
