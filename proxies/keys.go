@@ -11,9 +11,13 @@ func recordsKey(pool string) string { return pool + ":records" }
 // The scope is a site, or "" for all of them together. A site's hash expires a week after its last report.
 func healthKey(pool, scope string) string { return pool + ":health:" + url.QueryEscape(scope) }
 
-// changesKey is a sorted set: proxy id → the version at which something of it changed last, a removal included.
-// The scope is that of healthKey, or recordsScope. Readers ask it what is new. It expires with its health.
-func changesKey(pool, scope string) string { return pool + ":changes:" + url.QueryEscape(scope) }
+// changesKey is a stream, an entry for each script that changed something: {version}-0, ids: proxy ids with spaces
+// between, those of removed proxies included. The scope is that of healthKey, or recordsScope. Readers ask it what is new,
+// and read everything when they are further behind than its last changesKept entries. It expires with its health.
+func changesKey(pool, scope string) string { return pool + ":log:" + url.QueryEscape(scope) }
+
+// changesKept is how many entries a stream of changes keeps at least.
+const changesKept = 2000
 
 // recordsScope is the scope of changesKey for the records; no site has such a name.
 const recordsScope = "*records*"
@@ -39,6 +43,10 @@ func yieldsKey(pool string) string { return pool + ":yields" }
 // bansKey is a hash: id of a proxy, a space and a site, or the id alone for all sites → until when it is banned, in unix
 // milliseconds, 0 for good. It has no expiry; bans that are over are deleted by who reads them.
 func bansKey(pool string) string { return pool + ":bans" }
+
+// usersKey is a sorted set: a process that picks from the pool → when it last did, in unix milliseconds. Members stay for
+// as long as sharing says.
+func usersKey(pool string) string { return pool + ":users" }
 
 // trialKey is a string that whoever tries a proxy after its cooldown holds for as long as the trial may take.
 func trialKey(pool, scope, id string) string {

@@ -63,6 +63,9 @@ type sticky struct {
 // Pick lends a proxy. It returns an error with ErrNoProxy in it when there is none, after PickOptions.Wait.
 func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
 	deadline := time.Now().Add(o.Wait)
+	p.mu.Lock()
+	p.picking = true
+	p.mu.Unlock()
 	for {
 		if err := p.sync(ctx, []string{o.Site}, false); err != nil {
 			p.mu.Lock()
@@ -119,19 +122,19 @@ func (p *Pool) pick(o PickOptions) (*Lease, tally) {
 	if site == nil || o.Site == "" {
 		site = &scope{}
 	}
-	t := tally{total: len(p.order)}
+	list := p.shortlist(&o.Filter)
+	unfit := len(p.order) - len(list.members)
+	t := tally{total: len(p.order), unfit: unfit}
 	fits := func(m *member) bool {
 		all, there := &m.all, site.health[m.ID]
 		switch {
-		case !o.Filter.takes(&m.Proxy):
-			t.unfit++
 		case slices.Contains(o.Except, m.ID):
 			t.excluded++
 		case p.bannedNow(m.ID, o.Site, now):
 			t.banned++
 		case now.Before(all.Until), now.Before(there.Until):
 			t.cooling++
-		case m.inFlight >= p.cfg.MaxInFlight, m.inFlight > 0 && (all.Fails > 0 || there.Fails > 0): // one trial at a time
+		case m.inFlight >= p.share, m.inFlight > 0 && (all.Fails > 0 || there.Fails > 0): // one trial at a time
 			t.busy++
 		default:
 			return true
@@ -141,16 +144,16 @@ func (p *Pool) pick(o PickOptions) (*Lease, tally) {
 
 	if o.Sticky != "" {
 		if s := p.stickies[o.Sticky]; s != nil && now.Before(s.until) && s.left != 0 {
-			if m := p.members[s.id]; m != nil && fits(m) {
+			if m := p.members[s.id]; m != nil && o.Filter.takes(&m.Proxy) && fits(m) {
 				s.left--
 				return p.lend(m, site, o.Site, now), t
 			}
 		}
 	}
-	m := p.choose(o.Strategy, site, fits, now)
+	m := list.choose(o.Strategy, site, fits, now)
 	if m == nil {
-		t = tally{total: len(p.order)}
-		m = p.scan(fits) // every one of them, for a sample may miss the few that will do
+		t = tally{total: len(p.order), unfit: unfit}
+		m = list.scan(fits) // every one of them, for a sample may miss the few that will do
 	}
 	if m == nil {
 		return nil, t
@@ -175,76 +178,6 @@ func (p *Pool) forgetStickies(now time.Time) {
 	if len(p.stickies) >= 10_000 {
 		clear(p.stickies)
 	}
-}
-
-// choose picks by strategy with a bounded look; nil when it met none that fits.
-func (p *Pool) choose(strategy Strategy, site *scope, fits func(*member) bool, now time.Time) *member {
-	if len(p.order) == 0 {
-		return nil
-	}
-	sample := func(want, tries int, better func(a, b *member) bool) *member {
-		var best *member
-		for range tries {
-			m := p.order[rand.IntN(len(p.order))]
-			if m == best || !fits(m) {
-				continue
-			}
-			if best == nil || better(m, best) {
-				best = m
-			}
-			if want--; want == 0 {
-				break
-			}
-		}
-		return best
-	}
-	weigh := func(m *member) float64 {
-		return score(m.all, site.health[m.ID], m.LatencyMS, now) / float64(1+m.inFlight)
-	}
-	switch strategy {
-	case RoundRobin:
-		for range min(len(p.order), 64) {
-			p.cursor++
-			if m := p.order[p.cursor%len(p.order)]; fits(m) {
-				return m
-			}
-		}
-		return nil
-	case Random:
-		return sample(1, 16, nil)
-	case LeastUsed:
-		return sample(16, 32, func(a, b *member) bool { return a.uses < b.uses })
-	case Fastest:
-		if p.byLatency == nil {
-			p.byLatency = slices.Clone(p.order)
-			slices.SortFunc(p.byLatency, func(a, b *member) int { return compareLatency(a.Proxy, b.Proxy) })
-		}
-		for _, m := range p.byLatency[:min(len(p.byLatency), 256)] {
-			if fits(m) {
-				return m
-			}
-		}
-		return nil
-	}
-	if rand.IntN(20) == 0 { // or one that had bad luck at first would never be seen again
-		return sample(1, 16, nil)
-	}
-	return sample(2, 24, func(a, b *member) bool { return weigh(a) > weigh(b) })
-}
-
-// scan goes once around all members from a random place.
-func (p *Pool) scan(fits func(*member) bool) *member {
-	var found *member
-	if n := len(p.order); n > 0 {
-		start := rand.IntN(n)
-		for i := range n {
-			if m := p.order[(start+i)%n]; fits(m) && found == nil {
-				found = m
-				break
-			}
-		}
-	}
-	return found
 }
 
 func (p *Pool) lend(m *member, site *scope, name string, now time.Time) *Lease {
@@ -418,7 +351,7 @@ func (p *Pool) write(ctx context.Context, site string, list []report) error {
 		keys[7], keys[8] = healthKey(p.cfg.Name, "*none*"), changesKey(p.cfg.Name, "*none*")
 	}
 	for chunk := range slices.Chunk(list, 150) {
-		args := []any{time.Now().UnixMilli(), p.cfg.MaxFails}
+		args := []any{time.Now().UnixMilli(), p.cfg.MaxFails, changesKept}
 		for _, r := range chunk {
 			cooldown := int64(-1)
 			if r.cooldown >= 0 {

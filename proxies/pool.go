@@ -3,6 +3,7 @@ package proxies
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	_ "embed"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +34,8 @@ type PoolConfig struct {
 	Name string
 	// MaxFails is how many failures in a row take a proxy out; a timeout is half of one. Defaults to 3.
 	MaxFails float64
-	// MaxInFlight is how many requests of this process one proxy carries at once. Defaults to 32.
+	// MaxInFlight is how many requests one proxy carries at once, in the whole fleet: each process that uses the pool may
+	// have an equal share of them, at least one. A process that comes or goes is known to all after SyncEvery. Defaults to 32.
 	MaxInFlight int
 	// MaxTransports is how many proxies keep connections open. Defaults to 256.
 	MaxTransports int
@@ -76,16 +79,20 @@ func (c PoolConfig) withDefaults() PoolConfig {
 type Pool struct {
 	cfg PoolConfig
 	rdb redis.UniversalClient
+	id  string // of this process among those that use the pool
 
 	syncing sync.Mutex // held by the one that brings the view up to date
 
 	mu         sync.Mutex // guards the fields below
 	members    map[string]*member
 	order      []*member // in no order, for random access; swapped on removal
-	byLatency  []*member // sorted when needed; nil when it has to be made anew
+	changed    int       // grows with every change of a member
+	listed     int       // the state of changed that shortlists are of
+	shortlists map[string]*shortlist
 	scopes     map[string]*scope
 	syncedAt   time.Time
-	cursor     int // of round-robin
+	picking    bool // since the last sync
+	share      int  // of PoolConfig.MaxInFlight
 	stickies   map[string]*sticky
 	bans       map[string]time.Time // by banField; zero is for good
 	transports *transports
@@ -116,7 +123,7 @@ type scope struct {
 // NewPool returns a pool; it does no I/O.
 func NewPool(cfg PoolConfig) *Pool {
 	cfg = cfg.withDefaults()
-	p := &Pool{cfg: cfg, rdb: cfg.Redis, members: map[string]*member{}, scopes: map[string]*scope{}, stickies: map[string]*sticky{}, reports: map[string][]report{}}
+	p := &Pool{cfg: cfg, rdb: cfg.Redis, id: rand.Text(), share: cfg.MaxInFlight, members: map[string]*member{}, shortlists: map[string]*shortlist{}, scopes: map[string]*scope{}, stickies: map[string]*sticky{}, reports: map[string][]report{}}
 	p.transports = newTransports(cfg)
 	return p
 }
@@ -133,6 +140,7 @@ func (p *Pool) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	err := p.Flush(ctx)
+	_ = p.rdb.ZRem(ctx, usersKey(p.cfg.Name), p.id).Err() // or its share becomes free a little later
 	p.transports.close()
 	return err
 }
@@ -187,7 +195,7 @@ func (p *Pool) Add(ctx context.Context, proxies ...Proxy) (added int, err error)
 
 func (p *Pool) put(ctx context.Context, proxies []Proxy) (added int, err error) {
 	for chunk := range slices.Chunk(proxies, 200) {
-		args := []any{time.Now().UnixMilli()}
+		args := []any{time.Now().UnixMilli(), changesKept}
 		for _, proxy := range chunk {
 			record, err := json.Marshal(proxy)
 			if err != nil {
@@ -208,7 +216,7 @@ func (p *Pool) put(ctx context.Context, proxies []Proxy) (added int, err error) 
 // Remove takes proxies out by id. It returns how many were in the pool.
 func (p *Pool) Remove(ctx context.Context, ids ...string) (removed int, err error) {
 	for chunk := range slices.Chunk(ids, 500) {
-		args := []any{time.Now().UnixMilli()}
+		args := []any{time.Now().UnixMilli(), changesKept}
 		for _, id := range chunk {
 			args = append(args, id)
 		}
@@ -363,7 +371,6 @@ func (p *Pool) update(ctx context.Context) error {
 		}
 		versions[name] = s.version
 	}
-	overdue := time.Since(p.syncedAt) > time.Hour && !p.syncedAt.IsZero() // removals are remembered for a day only
 	p.mu.Unlock()
 	names := []string{recordsScope, ""}
 	for name := range versions {
@@ -372,11 +379,7 @@ func (p *Pool) update(ctx context.Context) error {
 		}
 	}
 	for _, name := range names {
-		since := versions[name]
-		if overdue {
-			since = -1
-		}
-		if err := p.updateScope(ctx, name, since); err != nil {
+		if err := p.updateScope(ctx, name, versions[name]); err != nil {
 			return fmt.Errorf("read the pool: %w", err)
 		}
 	}
@@ -384,8 +387,13 @@ func (p *Pool) update(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	share, err := p.takeShare(ctx)
+	if err != nil {
+		return err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.share = share
 	p.bans = make(map[string]time.Time, len(bans))
 	for _, ban := range bans {
 		p.bans[banField(ban.ID, ban.Site)] = ban.Until
@@ -394,55 +402,114 @@ func (p *Pool) update(ctx context.Context) error {
 	return nil
 }
 
+// sharing is how long after its last pick a process still counts among those that share proxies.
+const sharing = 5 * time.Second
+
+// takeShare tells the others that this process picks, if it does, and returns what is its own of MaxInFlight.
+func (p *Pool) takeShare(ctx context.Context) (int, error) {
+	p.mu.Lock()
+	picking := p.picking
+	p.picking = false
+	p.mu.Unlock()
+	key, now := usersKey(p.cfg.Name), time.Now()
+	var others *redis.IntCmd
+	if _, err := p.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		if picking {
+			pipe.ZAdd(ctx, key, redis.Z{Score: float64(now.UnixMilli()), Member: p.id})
+		}
+		pipe.ZRemRangeByScore(ctx, key, "-inf", strconv.FormatInt(now.Add(-sharing).UnixMilli(), 10))
+		others = pipe.ZCard(ctx, key)
+		return nil
+	}); err != nil {
+		return 0, fmt.Errorf("share the pool: %w", err)
+	}
+	return max(1, p.cfg.MaxInFlight/max(1, int(others.Val()))), nil
+}
+
 // updateScope reads a scope whole when since is negative, or else what has changed after since.
 func (p *Pool) updateScope(ctx context.Context, name string, since int64) error {
-	key := healthKey(p.cfg.Name, name)
-	if name == recordsScope {
-		key = recordsKey(p.cfg.Name)
-	}
-	values := map[string]string{} // id → value, "" when it is gone
-	version := since
-	if since < 0 {
-		now, err := p.rdb.Get(ctx, versionKey(p.cfg.Name)).Int64()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return err
-		}
-		version = now
-		for cursor := uint64(0); ; {
-			pairs, next, err := p.rdb.HScan(ctx, key, cursor, "", 2000).Result()
-			if err != nil {
-				return err
-			}
-			for i := 0; i+1 < len(pairs); i += 2 {
-				values[pairs[i]] = pairs[i+1]
-			}
-			if cursor = next; cursor == 0 {
-				break
-			}
-		}
-	} else {
-		changed, err := p.rdb.ZRangeByScoreWithScores(ctx, changesKey(p.cfg.Name, name), &redis.ZRangeBy{Min: "(" + strconv.FormatInt(since, 10), Max: "+inf"}).Result()
+	if since >= 0 {
+		ids, version, ok, err := p.changes(ctx, name, since)
 		if err != nil {
 			return err
 		}
-		for chunk := range slices.Chunk(changed, 1000) {
-			ids := make([]string, len(chunk))
-			for i, z := range chunk {
-				ids[i] = z.Member.(string)
-				version = max(version, int64(z.Score))
-			}
-			found, err := p.rdb.HMGet(ctx, key, ids...).Result()
-			if err != nil {
-				return err
-			}
-			for i, id := range ids {
-				values[id], _ = found[i].(string)
-			}
+		if ok {
+			return p.readScope(ctx, name, ids, version)
+		}
+	}
+	version, err := p.rdb.Get(ctx, versionKey(p.cfg.Name)).Int64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	values := map[string]string{}
+	for cursor := uint64(0); ; {
+		pairs, next, err := p.rdb.HScan(ctx, p.scopeKey(name), cursor, "", 2000).Result()
+		if err != nil {
+			return err
+		}
+		for i := 0; i+1 < len(pairs); i += 2 {
+			values[pairs[i]] = pairs[i+1]
+		}
+		if cursor = next; cursor == 0 {
+			break
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.apply(name, since < 0, version, values)
+	p.apply(name, true, version, values)
+	return nil
+}
+
+// scopeKey is the hash of a scope.
+func (p *Pool) scopeKey(name string) string {
+	if name == recordsScope {
+		return recordsKey(p.cfg.Name)
+	}
+	return healthKey(p.cfg.Name, name)
+}
+
+// changes returns what has changed in a scope after a version, and up to which; false when that is not remembered any more.
+func (p *Pool) changes(ctx context.Context, name string, since int64) (ids []string, version int64, ok bool, err error) {
+	key := changesKey(p.cfg.Name, name)
+	entries, err := p.rdb.XRangeN(ctx, key, strconv.FormatInt(since, 10)+"-1", "+", changesKept).Result()
+	if err != nil || len(entries) == 0 {
+		return nil, since, true, err
+	}
+	if len(entries) >= changesKept { // as many as are surely kept: there may have been more
+		return nil, since, false, nil
+	}
+	seen := map[string]bool{}
+	for _, entry := range entries {
+		number, _, _ := strings.Cut(entry.ID, "-")
+		if version, err = strconv.ParseInt(number, 10, 64); err != nil {
+			return nil, since, false, fmt.Errorf("entry %s of %s: %w", entry.ID, key, err)
+		}
+		list, _ := entry.Values["ids"].(string)
+		for id := range strings.SplitSeq(list, " ") {
+			if !seen[id] {
+				seen[id] = true
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids, version, true, nil
+}
+
+// readScope brings some members of a scope up to date.
+func (p *Pool) readScope(ctx context.Context, name string, ids []string, version int64) error {
+	values := make(map[string]string, len(ids)) // id → value, "" when it is gone
+	for chunk := range slices.Chunk(ids, 1000) {
+		found, err := p.rdb.HMGet(ctx, p.scopeKey(name), chunk...).Result()
+		if err != nil {
+			return err
+		}
+		for i, id := range chunk {
+			values[id], _ = found[i].(string)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.apply(name, false, version, values)
 	return nil
 }
 
@@ -475,9 +542,12 @@ func (p *Pool) apply(name string, whole bool, version int64, values map[string]s
 				p.members[id] = m
 				p.order = append(p.order, m)
 			}
-			p.byLatency = nil
+			p.changed++
 		}
 		return
+	}
+	if whole {
+		clear(s.health)
 	}
 	for id, text := range values {
 		h, err := parseHealth(text)
@@ -503,7 +573,7 @@ func (p *Pool) drop(id string) {
 	last := p.order[len(p.order)-1]
 	p.order[m.at], last.at = last, m.at
 	p.order = p.order[:len(p.order)-1]
-	p.byLatency = nil
+	p.changed++
 	p.transports.evict(id)
 	for _, s := range p.scopes {
 		delete(s.health, id)

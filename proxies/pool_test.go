@@ -303,6 +303,12 @@ func TestStrategies(t *testing.T) {
 	if got := count(PickOptions{Sticky: "n", StickyUses: 2, Strategy: RoundRobin}, 10); len(got) != 5 {
 		t.Errorf("sticky by uses: got %v", got)
 	}
+	if got := count(PickOptions{Sticky: "t", StickyFor: time.Nanosecond, Strategy: RoundRobin}, 10); len(got) != 10 {
+		t.Errorf("sticky for a moment: got %v", got)
+	}
+	if got := count(PickOptions{Sticky: "t2", StickyFor: time.Hour, Strategy: RoundRobin}, 10); len(got) != 1 {
+		t.Errorf("sticky for an hour: got %v", got)
+	}
 	got := count(PickOptions{Strategy: LeastUsed}, 400)
 	if len(got) < 17 { // the sticky ones have been used a lot
 		t.Errorf("least used: got %v", got)
@@ -328,6 +334,47 @@ func TestStrategies(t *testing.T) {
 	if mean := 2000 / 20; weighted[list[3].Port] > mean/2 {
 		t.Errorf("weighted: the worst of 20 was picked %d times of 2000", weighted[list[3].Port])
 	}
+}
+
+// The cap on requests in flight holds for all processes together; one that is gone leaves its share to the others.
+func TestProcessesShareTheCap(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		var pools []*Pool
+		for range 3 {
+			pools = append(pools, newPool(t, rdb, func(c *PoolConfig) { c.MaxInFlight = 6 }))
+		}
+		mustPublish(t, pools[0], result(1, nil))
+		var leases []*Lease
+		take := func(p *Pool, want int) {
+			t.Helper()
+			n := 0
+			for ; ; n++ {
+				lease, err := p.Pick(t.Context(), PickOptions{Site: "shop"})
+				if err != nil {
+					break
+				}
+				leases = append(leases, lease)
+			}
+			if n != want {
+				t.Errorf("got %d, want %d", n, want)
+			}
+		}
+		for _, p := range pools {
+			pickOne(t, p, PickOptions{Site: "shop"}).Release() // now all are known
+		}
+		for _, p := range pools {
+			take(p, 2)
+		}
+		for _, lease := range leases {
+			lease.Release()
+		}
+		if err := pools[2].Close(); err != nil {
+			t.Fatal(err)
+		}
+		take(pools[0], 3)
+		take(pools[1], 3)
+	})
 }
 
 func TestInFlightCapAndWait(t *testing.T) {
@@ -465,6 +512,37 @@ func TestCountExport(t *testing.T) {
 		if all, usable := CountExport(path); all != want[0] || usable != want[1] {
 			t.Errorf("%s: got %d, %d want %v", filepath.Base(path), all, usable, want)
 		}
+	}
+}
+
+// A process that has looked away for longer than changes are remembered reads the pool anew.
+func TestViewFarBehind(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	writer, reader := newPool(t, rdb, nil), newPool(t, rdb, nil)
+	mustPublish(t, writer, result(1, nil), result(2, nil))
+	pickOne(t, reader, PickOptions{Site: "shop"}).Release()
+	gone := proxyOf(result(1, nil)).ID
+	if _, err := writer.Remove(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	lease := pickOne(t, writer, PickOptions{Site: "shop"})
+	lease.Report(Banned, 0)
+	flush(t, writer)
+	pipe := rdb.Pipeline() // what a busy fleet writes meanwhile
+	for i := range 2 * changesKept {
+		for _, scope := range []string{recordsScope, "", "shop"} {
+			pipe.XAdd(t.Context(), &redis.XAddArgs{Stream: changesKey("{muster:proxies}", scope), MaxLen: changesKept, ID: fmt.Sprint(1000+i, "-0"), Values: []string{"ids", lease.Proxy.ID}})
+		}
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := reader.List(t.Context(), Everything); err != nil || len(list) != 1 || list[0].ID == gone {
+		t.Errorf("got %v %v, want one", list, err)
+	}
+	if lease, err := reader.Pick(t.Context(), PickOptions{Site: "shop"}); !errors.Is(err, ErrNoProxy) {
+		t.Errorf("the shop gets %+v %v", lease, err)
 	}
 }
 

@@ -2,13 +2,13 @@
 -- A failure counts once for all requests that were under way when it was seen, and three in a row are the end.
 -- KEYS[1] records  [2] changes of the records  [3] version  [4] health of all sites  [5] changes of that health  [6] archive  [7] archived
 --     [8] health of the site  [9] changes of that health
--- ARGV[1] now, unix ms  [2] consecutive failures that are the end; then for each request:
+-- ARGV[1] now, unix ms  [2] consecutive failures that are the end  [3] entries of changes to keep; then for each request:
 --     proxy id, outcome (ok, fail, slow, ban, wait, or late for a ban that was counted as ok before), begun at (unix ms), latency in ms, cooldown in ms or -1 for the usual one, a random number in [0, 1)
 -- Returns the ids that were taken out.
 -- A member has a health of all sites; what has none is no member, and its reports are dropped. At most 150 requests a call.
 local now, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
 local ids, at = {}, {}
-for i = 3, #ARGV, 6 do
+for i = 4, #ARGV, 6 do
   local id = ARGV[i]
   if not at[id] then
     ids[#ids + 1] = id
@@ -27,7 +27,6 @@ end
 
 -- Everything is read at once and written at once: the time is in the calls.
 local alls, sites = redis.call('HMGET', KEYS[4], unpack(ids)), redis.call('HMGET', KEYS[8], unpack(ids))
-local version = redis.call('INCR', KEYS[3])
 
 local function succeed(h, latency)
   h.ok = h.ok + 0.15 * (1 - h.ok)
@@ -54,7 +53,7 @@ local members = {}
 for k, id in ipairs(ids) do
   if alls[k] then members[k] = { all = parse(alls[k]), site = parse(sites[k]) } end
 end
-for i = 3, #ARGV, 6 do
+for i = 4, #ARGV, 6 do
   local m, outcome = members[at[ARGV[i]]], ARGV[i + 1]
   if m and not m.dead then
     local begun, latency, cooldown, random = tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5])
@@ -83,18 +82,16 @@ local function text(h)
   return string.format('%.6f %d %.1f %.0f %.0f %.0f %.1f', h.ok, h.n, h.fails, h.lastok, h.lastfail, h.till, h.lat)
 end
 
-local dead, healths, changes, siteHealths, siteChanges = {}, {}, {}, {}, {}
+local dead, healths, changed, siteHealths, siteChanged = {}, {}, {}, {}, {}
 for k, id in ipairs(ids) do
   local m = members[k]
   if m then
     siteHealths[#siteHealths + 1], siteHealths[#siteHealths + 2] = id, text(m.site)
-    siteChanges[#siteChanges + 1], siteChanges[#siteChanges + 2] = version, id
+    siteChanged[#siteChanged + 1] = id
     if m.dead then
       local record = redis.call('HGET', KEYS[1], id)
       redis.call('HDEL', KEYS[1], id)
       redis.call('HDEL', KEYS[4], id)
-      redis.call('ZREM', KEYS[5], id)
-      redis.call('ZADD', KEYS[2], version, id)
       if record then
         redis.call('ZADD', KEYS[6], now, id)
         redis.call('HSET', KEYS[7], id, record)
@@ -102,18 +99,20 @@ for k, id in ipairs(ids) do
       dead[#dead + 1] = id
     else
       healths[#healths + 1], healths[#healths + 2] = id, text(m.all)
-      changes[#changes + 1], changes[#changes + 2] = version, id
+      changed[#changed + 1] = id
     end
   end
 end
-if #healths > 0 then
-  redis.call('HSET', KEYS[4], unpack(healths))
-  redis.call('ZADD', KEYS[5], unpack(changes))
+if #siteHealths == 0 then return dead end
+local entry = redis.call('INCR', KEYS[3]) .. '-0'
+local function log(key, list)
+  if #list > 0 then redis.call('XADD', key, 'MAXLEN', '~', ARGV[3], entry, 'ids', table.concat(list, ' ')) end
 end
-if #siteHealths > 0 then
-  redis.call('HSET', KEYS[8], unpack(siteHealths))
-  redis.call('ZADD', KEYS[9], unpack(siteChanges))
-  redis.call('EXPIRE', KEYS[8], 604800)
-  redis.call('EXPIRE', KEYS[9], 604800)
-end
+log(KEYS[2], dead)
+log(KEYS[5], changed)
+log(KEYS[9], siteChanged)
+if #healths > 0 then redis.call('HSET', KEYS[4], unpack(healths)) end
+redis.call('HSET', KEYS[8], unpack(siteHealths))
+redis.call('EXPIRE', KEYS[8], 604800)
+redis.call('EXPIRE', KEYS[9], 604800)
 return dead

@@ -231,7 +231,7 @@ func TestIPv6Judge(t *testing.T) {
 	prober := newProber(t, probe.Config{Judges: judge.URLs})
 	for kind, want := range map[proxytest.Kind]bool{proxytest.SOCKS5: true, proxytest.SOCKS4: false, proxytest.Elite: true} {
 		p := start(t, proxytest.Options{Kind: kind, Exit: proxytest.ExitAddress(1)})
-		r, err := prober.Probe(t.Context(), candidate(p, ""))
+		r, err := prober.Probe(t.Context(), candidate(p, p.URL.Scheme))
 		if err != nil || !r.Accepted() || r.Can.IPv6 != want {
 			t.Errorf("%s: got %+v %v, want IPv6 %t", kind, r, err, want)
 		}
