@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 
+	"muster/tasks/internal/bridge"
 	"muster/tasks/internal/engine"
 	"muster/tasks/internal/graph"
 )
@@ -24,6 +26,18 @@ func (m *Mux) Use(mw ...Middleware) {
 		h.Use(mw...)
 	}
 	m.handlers[""] = m.base().Use(mw...)
+}
+
+// named returns the handlers by name, without the base of those to come.
+func (m *Mux) named() map[string]*engine.Handler {
+	out := maps.Clone(m.handlers)
+	delete(out, "")
+	return out
+}
+
+func init() {
+	bridge.Handlers = func(m any) map[string]*engine.Handler { return m.(*Mux).named() }
+	bridge.Engine = func(c any) *engine.Engine { return c.(*Client).eng }
 }
 
 func (m *Mux) base() *engine.Handler {

@@ -87,13 +87,7 @@ func NewWorker(c *Client, mux *Mux, cfg WorkerConfig) (*Worker, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("worker config: %w", err)
 	}
-	handlers := map[string]*engine.Handler{}
-	for name, h := range mux.handlers {
-		if name != "" {
-			handlers[name] = h
-		}
-	}
-	return &Worker{engine.NewWorker(c.eng, handlers, engine.WorkerConfig{
+	return &Worker{engine.NewWorker(c.eng, mux.named(), engine.WorkerConfig{
 		Queues: cfg.Queues, Strict: cfg.Strict, Concurrency: cfg.Concurrency, MaxConcurrency: cfg.MaxConcurrency,
 		Grace: cfg.Grace, MaxResult: cfg.MaxResult, Name: cfg.Name, Logger: cfg.Logger, Ready: cfg.Ready, Observe: cfg.Observe,
 		PID: os.Getpid(),

@@ -33,7 +33,7 @@ var confined = map[string][]string{
 	"github.com/hibiken/asynq":            {"tasks", "tasks/internal/", "orchestrator/api", "scripts/"},
 	"github.com/hibiken/asynqmon":         {"orchestrator/api"},
 	"github.com/urfave/cli/v2":            {"cmd/"},
-	"github.com/alicebob/miniredis/v2":    {"tasks/redistest", "orchestrator/redisd"},
+	"github.com/alicebob/miniredis/v2":    {"tasks/redistest", "tasks/taskstest", "orchestrator/redisd"},
 	"github.com/prometheus/client_golang": {"tasks", "tasks/", "orchestrator/", "proxies/"},
 }
 

@@ -33,6 +33,7 @@ type Engine struct {
 	store *store.Store
 	queue *enqueuer
 	log   *slog.Logger
+	clock func() time.Time // as Redis's goes; nil for that of this machine
 
 	mu     sync.Mutex // guards the fields below
 	graphs map[string]*graph.Graph
@@ -44,6 +45,17 @@ type Engine struct {
 func New(rdb redis.UniversalClient, log *slog.Logger) *Engine {
 	s := store.New(rdb)
 	return &Engine{store: s, queue: newEnqueuer(s), log: log, graphs: map[string]*graph.Graph{}}
+}
+
+// SetClock makes the engine count time as Redis does, where that does not go by the clock of this
+// machine. Call it before anything else.
+func (e *Engine) SetClock(now func() time.Time) { e.clock = now }
+
+func (e *Engine) now() time.Time {
+	if e.clock != nil {
+		return e.clock()
+	}
+	return time.Now()
 }
 
 // Close ends the subscriptions of waits.
@@ -107,7 +119,7 @@ func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, late tim
 	if strings.ContainsAny(o.Progress, "{}") {
 		return "", fmt.Errorf("prefix of progress keys %q holds a brace", o.Progress)
 	}
-	g.Created = time.Now().UnixMilli()
+	g.Created = e.now().UnixMilli()
 	g.Progress = o.Progress
 	if o.Retention != nil {
 		g.Retention = max(1, o.Retention.Milliseconds())

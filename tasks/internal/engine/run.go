@@ -417,6 +417,10 @@ func (w *Worker) outcome(ctx context.Context, r *Run, h *Handler, a answered) er
 		return w.failed(ctx, r, code, err.Error())
 	}
 	d := backoff(r.spec, r.Info.Attempt)
+	if !w.cfg.Manual && !r.spec.Fixed {
+		// Full jitter, as in https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/.
+		d = time.Duration(rand.Int64N(int64(d)+1)) / time.Millisecond * time.Millisecond
+	}
 	if v.Delay != nil {
 		d = *v.Delay
 	}
@@ -435,7 +439,7 @@ func clip(s string) string {
 	return s
 }
 
-// backoff returns how long to wait after the given attempt.
+// backoff returns how long to wait after the given attempt, at most.
 func backoff(sp *graph.Spec, attempt int) time.Duration {
 	base, limit := sp.Base, sp.Cap
 	if base == 0 && limit == 0 {
@@ -451,8 +455,7 @@ func backoff(sp *graph.Spec, attempt int) time.Duration {
 	if shift := attempt - 1; shift < 40 && base<<shift > 0 {
 		top = min(limit, base<<shift)
 	}
-	// Full jitter, as in https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/.
-	return time.Duration(rand.Int64N(top+1)) * time.Millisecond
+	return time.Duration(top) * time.Millisecond
 }
 
 func (w *Worker) failed(ctx context.Context, r *Run, code, message string) error {
@@ -545,7 +548,7 @@ func (w *Worker) plan(ctx context.Context, r *Run, s *graph.Sig) error {
 	if err != nil {
 		return w.failed(ctx, r, CodePlan, err.Error())
 	}
-	g.Created = time.Now().UnixMilli()
+	g.Created = w.e.now().UnixMilli()
 	grow, err := grown(g, r.Info.Node)
 	if err != nil {
 		return w.failed(ctx, r, CodePlan, err.Error())

@@ -34,6 +34,7 @@ type WorkerConfig struct {
 	Logger         *slog.Logger
 	Ready          func()
 	Observe        func(Attempt)
+	Manual         bool // whoever runs it calls Tend, and nothing is done at its own time
 }
 
 // How workers watch each other and the agenda.
@@ -176,9 +177,11 @@ func (w *Worker) Run(ctx context.Context) error {
 		return fmt.Errorf("start worker: subscribe: %w", err)
 	}
 	loops.Go(func() { w.listen(background, bus.Channel()) })
-	loops.Go(func() { w.watch(background) })
-	loops.Go(func() { w.sweep(background) })
-	loops.Go(func() { w.projections(background) })
+	if !w.cfg.Manual {
+		loops.Go(func() { w.watch(background) })
+		loops.Go(func() { w.sweep(background) })
+		loops.Go(func() { w.projections(background) })
+	}
 	end := func() {
 		stopBackground()
 		_ = bus.Close()
@@ -473,7 +476,7 @@ func (e *Engine) attend(ctx context.Context, en store.Entry) error {
 		if err := e.project(ctx, fl); err != nil {
 			return err
 		}
-		return e.store.Later(ctx, fl.Flow, progressNote, time.Now().Add(keepAlive))
+		return e.store.Later(ctx, fl.Flow, progressNote, e.now().Add(keepAlive))
 	}
 	if failed, ok := strings.CutPrefix(en.Node, fastNote); ok {
 		return e.failFast(ctx, fl, failed)
@@ -563,14 +566,19 @@ func (w *Worker) projections(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		w.mu.Lock()
-		dirty := w.dirty
-		w.dirty = map[string]*flow{}
-		w.mu.Unlock()
-		for id, fl := range dirty {
-			if err := w.e.project(ctx, fl); err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnknown) {
-				w.log.Warn("progress keys were not written", "workflow", id, "error", err)
-			}
+		w.projectAll(ctx)
+	}
+}
+
+// projectAll writes the progress keys that are to be written.
+func (w *Worker) projectAll(ctx context.Context) {
+	w.mu.Lock()
+	dirty := w.dirty
+	w.dirty = map[string]*flow{}
+	w.mu.Unlock()
+	for id, fl := range dirty {
+		if err := w.e.project(ctx, fl); err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnknown) {
+			w.log.Warn("progress keys were not written", "workflow", id, "error", err)
 		}
 	}
 }

@@ -34,6 +34,16 @@ func (s *Store) Records(ctx context.Context, entries []Entry) ([][]byte, error) 
 	return out, nil
 }
 
+// Backlog returns how many tasks are in a queue of asynq or taken from it.
+func (s *Store) Backlog(ctx context.Context, queue string) (int64, error) {
+	pipe := s.rdb.Pipeline()
+	pending, active := pipe.LLen(ctx, asynqKey(queue, "pending")), pipe.LLen(ctx, asynqKey(queue, "active"))
+	if _, err := pipe.Exec(ctx); err != nil {
+		return 0, fmt.Errorf("read queue %s: %w", queue, err)
+	}
+	return pending.Val() + active.Val(), nil
+}
+
 // Overdue returns how many lines all agendas have, and for how long the earliest has been due.
 func (s *Store) Overdue(ctx context.Context) (entries int64, overdue time.Duration, err error) {
 	n, err := s.Shards(ctx)

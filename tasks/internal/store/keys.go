@@ -77,6 +77,9 @@ func DoneChannel(id string) string { return "muster:done:" + id }
 // PongChannel is the channel on which workers answer a ping.
 func PongChannel(token string) string { return "muster:pong:" + token }
 
+// asynqKey is a list of asynq's with the ids of tasks of a queue: pending or active.
+func asynqKey(queue, list string) string { return "asynq:{" + queue + "}:" + list }
+
 // progressKey is a public progress key. Expires an hour after its last update.
 func progressKey(prefix, id, name string) string { return prefix + ":" + id + ":" + name }
 

@@ -751,7 +751,11 @@ func (s *Store) Pong(ctx context.Context, token, worker string) error {
 // n already.
 func (s *Store) Allow(ctx context.Context, task string, n int, per time.Duration) (time.Duration, error) {
 	ms := max(1, per.Milliseconds())
-	now := time.Now().UnixMilli()
+	clock, err := s.rdb.Time(ctx).Result()
+	if err != nil {
+		return 0, fmt.Errorf("read time: %w", err)
+	}
+	now := clock.UnixMilli()
 	key := rateKey(task, now/ms)
 	pipe := s.rdb.Pipeline()
 	count := pipe.Incr(ctx, key)

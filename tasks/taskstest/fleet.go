@@ -1,0 +1,228 @@
+package taskstest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"muster/tasks"
+	"muster/tasks/internal/bridge"
+	"muster/tasks/internal/engine"
+)
+
+// Fleet runs the tasks of a Mux when it is told to. It belongs to one goroutine; only handlers may use
+// its client meanwhile. It ends with its test.
+type Fleet struct {
+	tb     testing.TB
+	client *tasks.Client
+	eng    *engine.Engine
+	redis  *miniredis.Miniredis
+
+	handlers map[string]*engine.Handler
+	running  context.Context
+	ended    sync.WaitGroup
+	workers  map[string]*engine.Worker // by queue
+	turn     sync.Mutex                // held by the task that runs
+
+	mu    sync.Mutex // guards the fields below
+	now   time.Time
+	calls []Call
+}
+
+// Option changes a fleet.
+type Option func(*Fleet)
+
+// New returns a fleet that runs the tasks of mux. Its clock begins at the time of the call and stands
+// still while tasks run.
+func New(tb testing.TB, mux *tasks.Mux, opts ...Option) *Fleet {
+	tb.Helper()
+	f := &Fleet{tb: tb, redis: miniredis.NewMiniRedis(), handlers: maps.Clone(bridge.Handlers(mux)),
+		workers: map[string]*engine.Worker{}, now: time.Now().Truncate(time.Millisecond)}
+	for _, o := range opts {
+		o(f)
+	}
+	for name, h := range f.handlers {
+		f.handlers[name] = f.recorded(h)
+	}
+	if err := f.redis.Start(); err != nil {
+		tb.Fatalf("start a Redis in memory: %v", err)
+	}
+	f.redis.SetTime(f.now)
+	f.redis.ClockTTL(true)
+	client, err := tasks.Connect(context.Background(), "redis://"+f.redis.Addr())
+	if err != nil {
+		f.redis.Close()
+		tb.Fatalf("connect to the Redis in memory: %v", err)
+	}
+	f.client, f.eng = client, bridge.Engine(client)
+	f.eng.SetClock(f.Now)
+	running, stop := context.WithCancel(context.Background())
+	f.running = running
+	tb.Cleanup(func() {
+		for _, w := range f.workers {
+			w.Kill()
+		}
+		stop()
+		f.ended.Wait()
+		_ = client.Close()
+		f.redis.Close()
+	})
+	return f
+}
+
+// Client returns a client of the fleet, for handlers that send work of their own and for looking at
+// workflows. What is sent with it runs at the next [Do], [Fleet.Drain] or [Fleet.Advance].
+func (f *Fleet) Client() *tasks.Client { return f.client }
+
+// Now returns the time by the fleet's clock.
+func (f *Fleet) Now() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now
+}
+
+// Run runs s to its end on a fleet of its own, and returns its value or a *[tasks.Failure].
+func Run[O any](tb testing.TB, mux *tasks.Mux, s tasks.Signature[O], opts ...Option) (O, error) {
+	tb.Helper()
+	return Do(New(tb, mux, opts...), s)
+}
+
+// Do sends s and runs the tasks of the fleet until all of s has ended, not only what its value needs.
+// It returns the value or a *[tasks.Failure].
+func Do[O any](f *Fleet, s tasks.Signature[O], opts ...tasks.Option) (O, error) {
+	f.tb.Helper()
+	ctx := context.Background()
+	run, err := s.Send(ctx, f.client, opts...)
+	if err != nil {
+		var zero O
+		return zero, err
+	}
+	f.until(time.Time{}, func() bool {
+		p, err := run.Progress(ctx)
+		return err != nil || p.Ended // what was not kept has ended, too
+	})
+	return run.Wait(ctx)
+}
+
+// Drain runs tasks until there is nothing more to run, however far ahead it is.
+func (f *Fleet) Drain() {
+	f.tb.Helper()
+	f.until(time.Time{}, func() bool { return false })
+}
+
+// Advance runs what is due within d by the fleet's clock, and leaves the clock there.
+func (f *Fleet) Advance(d time.Duration) {
+	f.tb.Helper()
+	end := f.Now().Add(d)
+	f.until(end, func() bool { return false })
+	f.jump(end)
+}
+
+// Limits of what one call runs.
+const (
+	mostJumps = 100_000
+	mostTime  = 10 * 365 * 24 * time.Hour
+)
+
+// until runs tasks until done says so, nothing is left to run, or what is left comes after end.
+func (f *Fleet) until(end time.Time, done func() bool) {
+	f.tb.Helper()
+	begun := f.Now()
+	for range mostJumps {
+		f.work()
+		if done() {
+			return
+		}
+		did, next, err := f.worker().Tend(context.Background())
+		if err != nil {
+			f.tb.Fatalf("look after workflows: %v", err)
+		}
+		switch {
+		case did > 0:
+		case next.IsZero():
+			return
+		case !end.IsZero() && next.After(end):
+			return
+		case next.Sub(begun) > mostTime:
+			f.tb.Fatalf("after %s of its clock there is still something to run", mostTime)
+		default:
+			f.jump(next)
+		}
+	}
+	f.tb.Fatalf("after %d turns there is still something to run: does a task ask for another call for ever?", mostJumps)
+}
+
+// jump moves the clock to t, not back.
+func (f *Fleet) jump(t time.Time) {
+	f.mu.Lock()
+	if t.After(f.now) {
+		f.now = t
+	}
+	t = f.now
+	f.mu.Unlock()
+	f.redis.SetTime(t)
+}
+
+// worker returns any worker.
+func (f *Fleet) worker() *engine.Worker {
+	for _, w := range f.workers {
+		return w
+	}
+	return f.start("default")
+}
+
+// work waits until nothing is in a queue, and none of it runs.
+func (f *Fleet) work() {
+	f.tb.Helper()
+	wait := time.NewTicker(200 * time.Microsecond)
+	defer wait.Stop()
+	for {
+		backlog, err := f.eng.Backlog(context.Background())
+		if err != nil {
+			f.tb.Fatalf("look at the queues: %v", err)
+		}
+		left := int64(0)
+		for queue, n := range backlog {
+			left += n
+			if f.workers[queue] == nil {
+				f.start(queue)
+			}
+			if n > 0 {
+				f.workers[queue].Wake()
+			}
+		}
+		if left == 0 {
+			return
+		}
+		select {
+		case <-wait.C:
+		case <-f.tb.Context().Done():
+			f.tb.Fatalf("%d tasks have not ended: %v", left, errors.New("the test is over"))
+		}
+	}
+}
+
+// start runs the worker of a queue.
+func (f *Fleet) start(queue string) *engine.Worker {
+	f.tb.Helper()
+	ready := make(chan struct{})
+	w := engine.NewWorker(f.eng, f.handlers, engine.WorkerConfig{
+		Queues: map[string]int{queue: 1}, Concurrency: 1, MaxConcurrency: 1, MaxResult: 16 << 20, Manual: true,
+		Name: engine.WorkerName(), Logger: slog.New(slog.DiscardHandler), Ready: func() { close(ready) },
+	})
+	failed := make(chan error, 1)
+	f.ended.Go(func() { failed <- w.Run(f.running) })
+	select {
+	case <-ready:
+	case err := <-failed:
+		f.tb.Fatalf("start a worker in memory: %v", err)
+	}
+	f.workers[queue] = w
+	return w
+}

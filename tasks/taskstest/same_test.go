@@ -1,0 +1,205 @@
+package taskstest_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/tasks"
+	"muster/tasks/redistest"
+	"muster/tasks/taskstest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+var (
+	inc     = tasks.New[int, int]("s.inc")
+	sum     = tasks.New[[]int, int]("s.sum")
+	count   = tasks.New[int, []int]("s.count")
+	fail    = tasks.New[int, int]("s.fail", tasks.MaxRetry(2), tasks.ConstantBackoff(time.Millisecond))
+	never   = tasks.New[int, int]("s.never", tasks.MaxRetry(5))
+	flaky   = tasks.New[int, int]("s.flaky", tasks.MaxRetry(3), tasks.Backoff(time.Millisecond, 10*time.Millisecond))
+	panics  = tasks.New[int, int]("s.panics")
+	polls   = tasks.New[int, int]("s.polls")
+	plan    = tasks.New[int, int]("s.plan")
+	deep    = tasks.New[int, int]("s.deep")
+	instead = tasks.New[tasks.Failure, int]("s.instead")
+	report  = tasks.New[tasks.Failure, string]("s.report")
+	settled = tasks.New[[]tasks.Outcome[int], string]("s.settled")
+	pair    = tasks.New[tasks.Pair[int, []int], string]("s.pair")
+	absent  = tasks.New[int, int]("s.absent")
+)
+
+func stories() *tasks.Mux {
+	mux := tasks.NewMux()
+	tasks.Handle(mux, inc, func(_ context.Context, n int) (int, error) { return n + 1, nil })
+	tasks.Handle(mux, sum, func(_ context.Context, ns []int) (int, error) {
+		total := 0
+		for _, n := range ns {
+			total += n
+		}
+		return total, nil
+	})
+	tasks.Handle(mux, count, func(_ context.Context, n int) ([]int, error) {
+		out := make([]int, n)
+		for i := range out {
+			out[i] = i
+		}
+		return out, nil
+	})
+	tasks.Handle(mux, fail, func(_ context.Context, n int) (int, error) { return 0, fmt.Errorf("no %d", n) })
+	tasks.Handle(mux, never, func(_ context.Context, n int) (int, error) {
+		return 0, tasks.Permanent(tasks.WithCode("closed", errors.New("for good")))
+	})
+	tasks.Handle(mux, flaky, func(ctx context.Context, n int) (int, error) {
+		if a := tasks.InfoFrom(ctx).Attempt; a < 3 {
+			return 0, fmt.Errorf("attempt %d", a)
+		}
+		return n, nil
+	})
+	tasks.Handle(mux, panics, func(context.Context, int) (int, error) { panic("oh") })
+	asked := map[string]int{}
+	tasks.Handle(mux, polls, func(ctx context.Context, n int) (int, error) {
+		key := tasks.InfoFrom(ctx).Key
+		if asked[key]++; asked[key] < n {
+			return 0, tasks.Again(time.Millisecond)
+		}
+		return tasks.InfoFrom(ctx).Attempt, nil
+	})
+	tasks.HandlePlan(mux, plan, func(_ context.Context, n int) (tasks.Signature[int], error) {
+		return tasks.Chord(tasks.Map(count.S(n), inc), sum), nil
+	})
+	tasks.HandlePlan(mux, deep, func(_ context.Context, n int) (tasks.Signature[int], error) {
+		if n == 0 {
+			return inc.S(0), nil
+		}
+		return tasks.Chain(deep.S(n-1), inc), nil
+	})
+	tasks.Handle(mux, instead, func(_ context.Context, f tasks.Failure) (int, error) { return -f.Attempts, nil })
+	tasks.Handle(mux, report, func(_ context.Context, f tasks.Failure) (string, error) { return f.Message, nil })
+	tasks.Handle(mux, settled, func(_ context.Context, os []tasks.Outcome[int]) (string, error) {
+		var parts []string
+		for _, o := range os {
+			if o.Err != nil {
+				parts = append(parts, o.Err.Task+" "+o.Err.Code)
+			} else {
+				parts = append(parts, fmt.Sprint(o.Value))
+			}
+		}
+		return strings.Join(parts, ","), nil
+	})
+	tasks.Handle(mux, pair, func(_ context.Context, p tasks.Pair[int, []int]) (string, error) { return fmt.Sprint(p), nil })
+	return mux
+}
+
+// story is a signature with what runs it on either side.
+type story struct {
+	name string
+	real func(*testing.T, *tasks.Client) string
+	test func(*testing.T) string
+}
+
+func of[O any](name string, s tasks.Signature[O]) story {
+	tell := func(t *testing.T, c *tasks.Client, run *tasks.AsyncResult[O], out O, err error) string {
+		t.Helper()
+		value, jsonErr := json.Marshal(out)
+		if jsonErr != nil {
+			t.Fatal(jsonErr)
+		}
+		text := fmt.Sprintf("%s %v", value, err)
+		var f *tasks.Failure
+		if errors.As(err, &f) {
+			text = fmt.Sprintf("%s %d %s %s", f.Task, f.Attempts, f.Code, f.Message)
+			if f.Code == tasks.CodeUnregistered {
+				text, _, _ = strings.Cut(text, "?") // the rest names the worker
+			}
+		}
+		nodes, err := c.Nodes(t.Context(), run.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range nodes {
+			text += fmt.Sprintf("\n%s %s %s %d", n.ID, n.Task, n.Status, n.Attempts)
+		}
+		return text
+	}
+	return story{name,
+		func(t *testing.T, c *tasks.Client) string {
+			run, err := s.Send(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for p, err := range run.Watch(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = p
+			}
+			out, err := run.Wait(t.Context())
+			return tell(t, c, run, out, err)
+		},
+		func(t *testing.T) string {
+			f := taskstest.New(t, stories())
+			out, err := taskstest.Do(f, s, tasks.ID("story"))
+			return tell(t, f.Client(), tasks.Attach[O](f.Client(), "story"), out, err)
+		},
+	}
+}
+
+// What is told by a fleet in a test is what is told by a fleet on a real Redis.
+func TestSameAsOnRedis(t *testing.T) {
+	t.Parallel()
+	client := tasks.NewClient(redistest.New(t))
+	worker, err := tasks.NewWorker(client, stories(), tasks.WorkerConfig{Concurrency: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- worker.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		_ = client.Close()
+	})
+	shared := inc.S(1)
+	for _, s := range []story{
+		of("task", inc.S(1)),
+		of("chain", tasks.Chain(tasks.Chain(inc.S(1), inc), inc)),
+		of("group", tasks.Group(inc.S(1), tasks.Chain(inc.S(5), inc), flaky.S(7))),
+		of("no group", tasks.Chord(tasks.Each([]int{}, inc), sum)),
+		of("chord", tasks.Chord(tasks.Each([]int{1, 2, 3}, inc), sum)),
+		of("chord fails", tasks.Chain(tasks.Chord(tasks.Group(inc.S(1), fail.S(2), inc.S(3)), sum), inc)),
+		of("map", tasks.Chord(tasks.Map(count.S(7), inc, tasks.AtMost(2)), sum)),
+		of("map of plans", tasks.Chord(tasks.Map(count.S(3), plan), sum)),
+		of("nested", tasks.Chord(tasks.Group(plan.S(3), tasks.Chord(tasks.Map(count.S(2), plan), sum), deep.S(4)), sum)),
+		of("diamond", tasks.Join(tasks.Chain(shared, inc), tasks.Group(shared, tasks.Chain(shared, plan)))),
+		of("join", tasks.Chain(tasks.Join(inc.S(1), tasks.Each([]int{1, 2}, inc)), pair)),
+		of("after", tasks.After(tasks.Group(inc.S(1), inc.S(2)), tasks.Chain(inc.S(3), inc))),
+		of("settle", tasks.Chain(tasks.Settle(tasks.Group(inc.S(1), fail.S(2), never.S(3), panics.S(4))), settled)),
+		of("rescue", tasks.Chain(fail.S(1).Rescue(instead), inc)),
+		of("rescue of a chord", tasks.Chord(tasks.Group(inc.S(1), never.S(1)), sum).Rescue(instead)),
+		of("on success", tasks.OnSuccess(inc.S(1), plan)),
+		of("on error", tasks.OnError(tasks.Chord(tasks.Each([]int{1, 2}, fail), sum), report)),
+		of("polls", tasks.Chain(polls.S(4), inc)),
+		of("panics", tasks.Chain(panics.S(1), inc)),
+		of("expired", tasks.Chain(inc.S(1, tasks.Expires(-time.Second)), inc)),
+		of("absent", absent.S(1)),
+		of("in and another queue", tasks.Chain(inc.S(1, tasks.In(5*time.Millisecond)), inc, tasks.Priority(3))),
+		of("rate", tasks.Each([]int{1, 2, 3}, inc, tasks.RateLimit(1, 20*time.Millisecond))),
+		of("fail fast", tasks.Settle(tasks.Each([]int{1}, never, tasks.FailFast()))),
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			if real, test := s.real(t, client), s.test(t); real != test {
+				t.Errorf("on Redis:\n%s\nin the test:\n%s", real, test)
+			}
+		})
+	}
+}
