@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -90,6 +91,34 @@ func TestRevokedNodeIsNotRevived(t *testing.T) {
 		ended(t, w, run.ID())
 		if ran := w.noted("ran"); !slices.Equal(ran, []int{2, 3}) {
 			t.Fatalf("ran %v", ran)
+		}
+	})
+}
+
+// Groups that let few members run at once do not wait for each other's places, however their members
+// depend on each other.
+func TestLimitedGroupsDoNotBlockEachOther(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		one := tasks.AtMost(1)
+		x, z := ID.S(1), ID.S(2)
+		crossed := tasks.Join(
+			tasks.Group(tasks.Chain(x, Inc), tasks.Chain(z, Double)).With(one),
+			tasks.Group(tasks.Chain(z, Inc), tasks.Chain(x, Double)).With(one))
+		if got, err := send(t, w, crossed); err != nil || fmt.Sprint(got) != "{[2 4] [3 2]}" {
+			t.Errorf("crossed: got %v, %v", got, err)
+		}
+		d, b := Inc.S(10), Inc.S(20)
+		members := tasks.Join(
+			tasks.Group(tasks.Chain(d, Inc), b).With(one),
+			tasks.Group(tasks.Chain(b, Inc), d).With(one))
+		if got, err := send(t, w, members); err != nil || fmt.Sprint(got) != "{[12 21] [22 11]}" {
+			t.Errorf("members of each other: got %v, %v", got, err)
+		}
+		inner := tasks.Group(tasks.Chain(x, Inc), tasks.Chain(z, Inc)).With(one)
+		nested := tasks.Group(tasks.Chord(inner, Sum), tasks.Chain(x, Double), tasks.Chord(inner, Total)).With(one)
+		if got, err := send(t, w, nested); err != nil || fmt.Sprint(got) != "[5 2 5]" {
+			t.Errorf("nested: got %v, %v", got, err)
 		}
 	})
 }

@@ -147,10 +147,17 @@ func Compile(s *Sig) (*Graph, error) {
 		return nil, err
 	}
 	c.g.Root = root
-	c.g.link()
 	if err := c.g.checkCycles(); err != nil {
 		return nil, err
 	}
+	for i := range len(c.g.Nodes) {
+		if n := &c.g.Nodes[i]; n.Kind == List && n.AtMost > 0 && n.AtMost < len(n.Args) {
+			if err := c.limit(i); err != nil {
+				return nil, err
+			}
+		}
+	}
+	c.g.link()
 	return c.g, nil
 }
 
@@ -213,11 +220,7 @@ func (c *compiler) build(s *Sig) (int, error) {
 		return c.add(n)
 	case Group:
 		opts := s.Opts.Over(nil)
-		i, err := c.add(Node{Kind: List, Args: kids, AtMost: opts.AtMost, FailFast: opts.FailFast})
-		if err != nil || opts.AtMost <= 0 || opts.AtMost >= len(kids) {
-			return i, err
-		}
-		return i, c.limit(i, kids)
+		return c.add(Node{Kind: List, Args: kids, AtMost: opts.AtMost, FailFast: opts.FailFast})
 	case Join:
 		return c.add(Node{Kind: Pair, Args: kids})
 	case Settle:
@@ -376,47 +379,58 @@ func (c *compiler) gate(inside map[int]bool, on int) {
 	}
 }
 
-// limit lets members of group start only with one of its places. A member that is more than a task
-// gets a permit before what it alone starts with.
-func (c *compiler) limit(group int, members []int) error {
-	uses := map[int]int{}
-	closures := make([]map[int]bool, len(members))
-	distinct := map[int]bool{}
-	for i, m := range members {
-		if distinct[m] {
-			continue
-		}
-		distinct[m] = true
-		if n := &c.g.Nodes[m]; n.Kind == Task && n.In == 0 && len(n.After) == 0 {
-			uses[m]++
-			continue
-		}
-		closures[i] = c.g.closure(m)
-		for n := range closures[i] {
-			uses[n]++
+// users returns the nodes that need each node, as far as the result of g does.
+func (g *Graph) users() map[int][]int {
+	out := map[int][]int{}
+	for i := range g.closure(g.Root) {
+		for _, p := range g.Nodes[i].preds() {
+			out[p] = append(out[p], i)
 		}
 	}
-	for i, m := range members {
-		n := &c.g.Nodes[m]
-		if uses[m] != 1 || n.Rel != 0 {
+	return out
+}
+
+// limit lets members of group start only with one of its places. A member that is more than a task
+// gets a permit before what it alone starts with. Who holds a place waits for nothing but what is its
+// own: what others need too has no part in it and is there before the place is taken. Otherwise groups
+// could wait for each other's places.
+func (c *compiler) limit(group int) error {
+	g := c.g
+	users := g.users()
+	for _, m := range g.Nodes[group].Args {
+		if g.Nodes[m].Rel != 0 {
 			continue
 		}
-		n.Rel = group + 1
-		if closures[i] == nil {
-			n.Lim = group + 1
-			continue
-		}
-		for k := range closures[i] {
-			if uses[k] > 1 {
-				delete(closures[i], k)
+		own := map[int]bool{m: true}
+		inside := g.closure(m)
+		for grown := true; grown; {
+			grown = false
+			for k := range inside {
+				if !own[k] && !slices.ContainsFunc(users[k], func(u int) bool { return !own[u] }) {
+					own[k], grown = true, true
+				}
 			}
 		}
-		p, err := c.add(Node{Kind: Permit, Lim: group + 1})
+		g.Nodes[m].Rel = group + 1
+		if len(own) == 1 && g.Nodes[m].Kind == Task && g.Nodes[m].Lim == 0 {
+			g.Nodes[m].Lim = group + 1
+			continue
+		}
+		var before []int
+		for k := range own {
+			for _, p := range g.Nodes[k].preds() {
+				if !own[p] && !slices.Contains(before, p) {
+					before = append(before, p)
+				}
+			}
+		}
+		slices.Sort(before)
+		p, err := c.add(Node{Kind: Permit, Lim: group + 1, After: before})
 		if err != nil {
 			return err
 		}
-		c.g.Nodes[m].By = p + 1
-		c.gate(closures[i], p)
+		g.Nodes[m].By = p + 1
+		c.gate(own, p)
 	}
 	return nil
 }
