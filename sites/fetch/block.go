@@ -48,6 +48,7 @@ var strong = []*sign{
 	{css: `iframe[src*="geo.captcha-delivery.com"], script[src*="ct.captcha-delivery.com"]`, reason: "a DataDome challenge", hints: []string{"captcha-delivery"}},
 	{css: `form[action*="/errors/validateCaptcha"], form[action*="/sorry/index"]`, reason: "a captcha form", hints: []string{"validateCaptcha", "/sorry/index"}},
 	{css: `#sec-overlay, #sec-if-cpt-container, script[src*="/_sec/cp_challenge/"]`, reason: "an Akamai challenge", hints: []string{"sec-overlay", "sec-if-cpt", "cp_challenge"}},
+	{css: `script#anubis_challenge, .geetest_holder, .geetest_captcha`, reason: "a challenge of its own script", hints: []string{"anubis_challenge", "geetest"}},
 	{css: `#ddg-captcha, #ddos-guard, form#ddg-form`, reason: "a DDoS-Guard challenge", hints: []string{"ddg-", "ddos-guard"}},
 }
 
@@ -55,7 +56,7 @@ var strong = []*sign{
 // form too, so that they count only on a page with little else.
 var small = []*sign{
 	{css: `iframe[src*="challenges.cloudflare.com"], script[src*="challenges.cloudflare.com"], script[src*="/cdn-cgi/challenge-platform/"]`, reason: "a Cloudflare challenge and hardly any text", hints: []string{"challenges.cloudflare", "challenge-platform"}},
-	{css: `iframe[src*="recaptcha"], script[src*="recaptcha"], .g-recaptcha, .h-captcha, script[src*="hcaptcha"], iframe[src*="hcaptcha"], script[src*="awswaf"], #captcha, img[src*="captcha" i]`, reason: "a captcha and hardly any text", hints: []string{"captcha", "Captcha", "CAPTCHA", "awswaf"}},
+	{css: `iframe[src*="recaptcha"], script[src*="recaptcha"], .g-recaptcha, .h-captcha, .cf-turnstile, .frc-captcha, script[src*="hcaptcha"], iframe[src*="hcaptcha"], script[src*="awswaf"], #captcha, img[src*="captcha" i]`, reason: "a captcha and hardly any text", hints: []string{"captcha", "turnstile", "Captcha", "CAPTCHA", "awswaf"}},
 }
 
 func init() {
@@ -73,7 +74,7 @@ func (c *sign) in(d *extract.Doc) bool {
 
 // strongScripts stand in the scripts of challenges, whose noscript text is
 // out of a selector's reach.
-var strongScripts = [][]byte{[]byte("window._cf_chl_opt"), []byte("window.gokuProps"), []byte("KPSDK.scriptStart")}
+var strongScripts = [][]byte{[]byte("window._cf_chl_opt"), []byte("window.gokuProps"), []byte("KPSDK.scriptStart"), []byte("window.rbzns")}
 
 func mustSelector(css string) definition.Selector {
 	s, err := definition.ParseSelector(css)
@@ -85,11 +86,10 @@ func mustSelector(css string) definition.Selector {
 
 var (
 	headings    = mustSelector("title, h1, h2")
+	links       = mustSelector("a[href]")
 	refreshMeta = mustSelector(`meta[http-equiv="refresh" i]`)
 	captchaURL  = regexp.MustCompile(`(?i)captcha|challenge|/sorry/|blocked|verify-human|are-you-human`)
 	loginURL    = regexp.MustCompile(`(?i)/(login|signin|sign-in|log-in|captcha|blocked|denied|sorry|challenge|verify)([/?.#]|$)`)
-	refusal     = regexp.MustCompile(`(?i)^\W*(error\W*)?(\d{3}\W*)?(access (to this page has been |is )?(temporarily )?denied|attention required|just a moment|too many requests|rate limit(ed| exceeded)|(please )?verify (that )?you are (a )?human|are you (a )?(human|robot)|you have been blocked|(sorry, )?you(r access| have|r ip( address)?)? (has |have )?been (temporarily )?(blocked|banned)|(robot|bot|human) (check|verification)|security (check|verification|challenge)|captcha|checking your browser|ddos protection|request (blocked|rejected|unsuccessful)|unusual traffic|pardon our interruption|one more step|forbidden|please (wait|enable (js|javascript|cookies)).{0,40}|access blocked|доступ (ограничен|запрещ[её]н)|zugriff verweigert|accès refusé|acceso denegado|проверка|подтвердите)`)
-	refusalText = regexp.MustCompile(`(?i)(unusual traffic from|automated (requests|access|queries)|verify (that )?you('re| are) (not a robot|(a )?human)|complete the (captcha|security check)|enable (javascript|js) and cookies to continue|your (ip|ip address|access) (has been|was|is) (temporarily )?(blocked|banned|limited|suspended)|you have been (temporarily )?(blocked|banned|rate.?limited)|access to this (page|site|website|resource) (has been|is|was) (denied|blocked|limited)|too many requests|request was (blocked|rejected)|checking (if the site connection is secure|your browser)|not a robot|ray id|reference #\d+\.|incident id|suspicious activity|are you (a )?(human|robot)|slow down|you are being rate.?limited|banned you|think (that )?you (are|were) a bot)`)
 )
 
 // Inspect looks a parsed page over for signs that it is a refusal although
@@ -147,19 +147,32 @@ func Score(def *definition.Definition, d *extract.Doc) Signs {
 				s.add(blockScore, "a refresh that leads to a challenge")
 			}
 		}
-		if m := refusalText.FindString(text); m != "" {
+		m := refusalText.FindString(text)
+		strongWords := m != ""
+		if m == "" {
+			m = refusalFoot.FindString(text)
+		}
+		if m != "" {
 			points := 1
-			if chars < 600 {
+			switch {
+			case strongWords && chars < 100 && links.First(d.Root) == nil:
+				points = 3
+			case chars < 600:
 				points = 2
 			}
 			s.add(points, fmt.Sprintf("the words %q", m))
 		}
 	}
 	for _, n := range headings.All(d.Root) {
-		if h := extract.Text(n); len(h) < 120 && refusal.MatchString(h) && chars < 5000 {
-			s.add(2, fmt.Sprintf("the heading %q", h))
-			break
+		h := extract.Text(n)
+		if len(h) >= 120 || !refusal.MatchString(h) || chars >= 5000 {
+			continue
 		}
+		s.add(2, fmt.Sprintf("the heading %q", h))
+		if wholeRefusal.MatchString(h) && chars < 2*utf8.RuneCountInString(h)+40 && links.First(d.Root) == nil {
+			s.add(1, "nothing else on the page")
+		}
+		break
 	}
 	if chars < 2000 && d.Page.Requested != "" && loginURL.MatchString(d.Page.URL.Path) && !loginURL.MatchString(d.Page.Requested) {
 		s.add(2, "a redirect to "+d.Page.URL.Path)
