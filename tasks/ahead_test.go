@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -90,6 +91,28 @@ func TestTakesNoMoreThanItCanStart(t *testing.T) {
 		facttest.Eventually(t, "asynq forgets what is done", func() bool {
 			return rdb.LLen(t.Context(), "asynq:{default}:active").Val() == 0 && rdb.ZCard(t.Context(), "asynq:{default}:lease").Val() == 0
 		})
+	})
+}
+
+// What many slots make ready together runs at once: none of them leaves it to the agenda, which someone
+// looks through only every few seconds.
+func TestBodyFollowsAtOnce(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb, func(cfg *tasks.WorkerConfig) { cfg.Concurrency = 16 })
+		late := 0
+		for range 20 {
+			began := time.Now()
+			if got, err := send(t, w, tasks.Chord(tasks.Each(ints(32), ID), Sum)); err != nil || got != 496 {
+				t.Fatalf("got %v, %v", got, err)
+			}
+			if time.Since(began) > 1900*time.Millisecond {
+				late++
+			}
+		}
+		if late > 5 {
+			t.Errorf("%d of 20 chords waited for the agenda", late)
+		}
 	})
 }
 

@@ -170,8 +170,8 @@ func (w *Worker) putBack(ctx context.Context, wfID, node string, epoch int) erro
 	return w.e.deliver(ctx, fl, []delivery{newDelivery(fl, g, id, r.Epoch)})
 }
 
-// takes says which of the nodes that r makes ready this worker may begin in the same step, and claims
-// them.
+// takes says which of the nodes that r makes ready this worker may begin in the same step. Until follow
+// they count as claimed, though several slots may try for one.
 func (w *Worker) takes(r *Run) store.Take {
 	if !r.onward || w.seam.stopped() || r.id.Inst >= 0 {
 		return store.Take{}
@@ -184,24 +184,35 @@ func (w *Worker) takes(r *Run) store.Take {
 			continue
 		}
 		sp := &r.g.Specs[n.Spec]
-		if sp.QueueName() == r.Info.Queue && sp.Priority == r.Info.Priority && w.handlers[sp.Task] != nil &&
-			w.claim(r.Info.Workflow, r.id.At(e.To, -1).String(), 0) {
+		if sp.QueueName() == r.Info.Queue && sp.Priority == r.Info.Priority && w.handlers[sp.Task] != nil {
 			t.Nodes = append(t.Nodes, r.id.At(e.To, -1).String())
 		}
 	}
-	if len(t.Nodes) > 0 {
-		t.Worker = w.cfg.Name
+	if len(t.Nodes) == 0 {
+		return t
+	}
+	t.Worker = w.cfg.Name
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range t.Nodes {
+		w.tried[claimKey(r.Info.Workflow, n, 0)]++
 	}
 	return t
 }
 
-// follow says what this slot runs next, after r came to a value, and lets go of what t claimed.
+// follow says what this slot runs next, after r came to a value.
 func (w *Worker) follow(r *Run, m store.Moved, t store.Take, value []byte, err error) {
+	w.mu.Lock()
 	for _, n := range t.Nodes {
-		if n != m.Taken {
-			w.unclaim(r.Info.Workflow, n, 0)
+		key := claimKey(r.Info.Workflow, n, 0)
+		if err == nil && n == m.Taken {
+			w.mine[key] = true
+		}
+		if w.tried[key]--; w.tried[key] == 0 {
+			delete(w.tried, key)
 		}
 	}
+	w.mu.Unlock()
 	if err != nil {
 		return
 	}

@@ -63,6 +63,7 @@ type Worker struct {
 	runs  map[*Run]bool
 	mine  map[string]bool   // "<workflow>/<node>/<epoch>" that a slot of this worker is at
 	lost  map[string]bool   // "<workflow>/<node>" that Redis says runs here, and no slot is at
+	tried map[string]int    // likewise, that slots try for while they end what comes before
 	ahead map[string]*begun // deliveries that were begun before asynq hands them to a slot
 	ran   bool
 	dirty map[string]*flow // whose progress keys are to be written
@@ -80,7 +81,7 @@ func (s *stats) read() WorkerStats {
 // NewWorker returns a worker.
 func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worker {
 	w := &Worker{e: e, cfg: cfg, handlers: handlers, log: cfg.Logger, killed: make(chan struct{}),
-		timer: make(chan int64, 64), runs: map[*Run]bool{}, mine: map[string]bool{}, ahead: map[string]*begun{}, dirty: map[string]*flow{},
+		timer: make(chan int64, 64), runs: map[*Run]bool{}, mine: map[string]bool{}, ahead: map[string]*begun{}, tried: map[string]int{}, dirty: map[string]*flow{},
 		seam: newSeam(e.store, len(cfg.Queues), pollEvery)}
 	w.seam.taken, w.seam.back = w.beginAhead, w.giveBack
 	w.seam.failed = func(id string, err error) { w.log.Warn("worker and asynq", "id", id, "error", err) }
@@ -403,7 +404,8 @@ func (w *Worker) stray(ctx context.Context, h store.Holder) (bool, string, error
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !w.mine[claimKey(h.Flow.ID, h.Node, rec.Epoch)], strconv.Itoa(rec.Epoch), nil
+	key := claimKey(h.Flow.ID, h.Node, rec.Epoch)
+	return !w.mine[key] && w.tried[key] == 0, strconv.Itoa(rec.Epoch), nil
 }
 
 // sweep does what the agenda says is due.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -282,6 +283,8 @@ func (b *Batcher) next(l *lane) {
 // drain sends until nothing waits.
 func (b *Batcher) drain(l *lane) {
 	for {
+		// Those that got their answers with the last round trip are about to come with the next call.
+		runtime.Gosched()
 		b.mu.Lock()
 		part, posted := l.take()
 		if len(part) == 0 {

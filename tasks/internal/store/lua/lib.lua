@@ -16,10 +16,11 @@ local wf, W, created, root, retention, channel
 local ready, timed = {}, 0
 local changed, told = false, false
 local worker, takes, taken = '', {}, '' -- who may begin which of the nodes that become ready, and which it does
-local count = {} -- the counts n z vn vz ct cc, those that are known here
+local names = {'n', 'z', 'vn', 'vz', 'ct', 'cc'}
+local count = {} -- what is to be added to the counts of these names
 local recs, puts = {}, {} -- records of nodes that are not written yet
 
--- Of the item, and of all that went well, written by flush: agenda entries with their times, nodes that
+-- Of the item, and of all that went well, written at the end: agenda entries with their times, nodes that
 -- began with their workers, nodes that run no more.
 local notes, began, over = {}, {}, {}
 local all = {notes = {}, began = {}, over = {}}
@@ -37,16 +38,6 @@ local function bulk(cmd, key, list)
   for i = 1, #list, 1000 do redis.call(cmd, key, unpack(list, i, math.min(i + 999, #list))) end
 end
 
-local function append(to, from)
-  for i = 1, #from do to[#to + 1] = from[i] end
-end
-
-local function flush()
-  if #all.notes > 0 then bulk('ZADD', agenda, all.notes) end
-  if #all.began > 0 then bulk('HSET', running, all.began) end
-  if #all.over > 0 then bulk('HDEL', running, all.over) end
-end
-
 -- each calls f for every item, with its number and the place of its first argument.
 local function each(f)
   local out, p = {}, 2
@@ -55,16 +46,18 @@ local function each(f)
     local ok, res = true, nil
     if i == 1 then res = f(i, p + 1) else ok, res = pcall(f, i, p + 1) end
     if ok then
-      append(all.notes, notes)
-      append(all.began, began)
-      append(all.over, over)
+      for k = 1, #notes do all.notes[#all.notes + 1] = notes[k] end
+      for k = 1, #began do all.began[#all.began + 1] = began[k] end
+      for k = 1, #over do all.over[#all.over + 1] = over[k] end
     else
       res = {'error', tostring(type(res) == 'table' and res.err or res)}
     end
     out[i] = res
     p = p + 1 + tonumber(ARGV[p])
   end
-  flush()
+  if #all.notes > 0 then bulk('ZADD', agenda, all.notes) end
+  if #all.began > 0 then bulk('HSET', running, all.began) end
+  if #all.over > 0 then bulk('HDEL', running, all.over) end
   return out
 end
 
@@ -80,231 +73,18 @@ local function begins(id, who)
   began[#began + 1] = who
 end
 
--- ends notes that a node runs no more.
-local function ends(id) over[#over + 1] = W .. '/' .. id end
-
-local function record(id)
-  local rec = recs[id]
-  if rec == nil then rec = redis.call('HGET', wf, id) end
-  return rec
-end
-
-local function put(id, rec)
-  recs[id] = rec
-  puts[#puts + 1] = id
-  puts[#puts + 1] = rec
-end
-
-local function add(name, n) count[name] = (count[name] or 0) + n end
-
 local function whole(n) return string.format('%d', n) end
-
-local function terminal(st) return st == 'S' or st == 'F' or st == 'X' or st == 'K' or st == 'k' end
-
--- emit makes a node runnable now or at its time. One that may be taken begins at once.
-local function emit(id, delay)
-  local at = 0
-  if delay ~= '' then
-    if string.sub(delay, 1, 1) == '@' then at = tonumber(string.sub(delay, 2)) else at = now + tonumber(delay) end
-  end
-  if at > now then
-    put(id, 'D|0|0|0|' .. whole(at) .. '|')
-    note(at, id)
-    if timed == 0 or at < timed then timed = at end
-  elseif takes[id] and taken == '' then
-    taken = id
-    put(id, 'R|0|0|0|' .. whole(now) .. '|' .. worker)
-    begins(id, worker)
-  else
-    note(now + GRACE, id)
-    ready[#ready + 1] = '+' .. id
-  end
-end
-
--- release emits a node, or lets it wait for a place of its group. lim is 'group cap' or ''.
-local function release(id, delay, lim)
-  if lim ~= '' then
-    local g, cap = string.match(lim, '^(%S+) (%d+)$')
-    local held = wf .. ':h' .. g
-    if redis.call('SISMEMBER', held, id) == 0 then
-      if redis.call('SCARD', held) >= tonumber(cap) then
-        redis.call('RPUSH', wf .. ':w' .. g, id .. ' ' .. delay)
-        return
-      end
-      redis.call('SADD', held, id)
-    end
-  end
-  emit(id, delay)
-end
-
--- give gives back a place of a group and lets the next one have it. back is 'group holder' or ''.
-local function give(back)
-  if back == '' then return end
-  local g, holder = string.match(back, '^(%S+) (%S+)$')
-  if redis.call('SREM', wf .. ':h' .. g, holder) == 0 then return end
-  while true do
-    local nextup = redis.call('LPOP', wf .. ':w' .. g)
-    if not nextup then return end
-    local id, delay = string.match(nextup, '^(%S+) (%S*)$')
-    local rec = record(id)
-    if not (rec and terminal(string.sub(rec, 1, 1))) then
-      redis.call('SADD', wf .. ':h' .. g, id)
-      emit(id, delay)
-      return
-    end
-  end
-end
-
--- skip marks a node that cannot run any more; passing that on is a step of its own.
-local function skip(id, cause)
-  local rec = record(id)
-  if rec and string.sub(rec, 1, 1) ~= 'E' then return end
-  put(id, 'k|' .. cause)
-  note(now + GRACE, id)
-  ready[#ready + 1] = '-' .. id
-  if id == root then told = true end
-end
-
--- wanted reads how many outcomes a join needs: 'k', or 'k+map' for k and the members of a map.
-local function wanted(need)
-  local k, map = string.match(need, '^(%d+)%+(.+)$')
-  if not k then return tonumber(need) end
-  local m = redis.call('HGET', wf, 'm' .. map)
-  if not m then return nil end
-  return tonumber(k) + tonumber(m)
-end
-
--- ripen releases a node that has all it waits for, unless it was revoked or skipped meanwhile.
-local function ripen(id, delay, lim)
-  local rec = record(id)
-  if not (rec and terminal(string.sub(rec, 1, 1))) then release(id, delay, lim) end
-end
-
-local function join(id, need, delay, lim)
-  if need == '1' or need == '0' then return ripen(id, delay, lim) end
-  local c = redis.call('HINCRBY', wf, 'j' .. id, 1)
-  local n = wanted(need)
-  if n and c >= n then
-    redis.call('HDEL', wf, 'j' .. id)
-    ripen(id, delay, lim)
-  end
-end
-
--- fire runs a catch, which counts only from now on.
-local function fire(id, cause, delay)
-  local base = id
-  if string.find(string.match(id, '[^:]*$'), '.', 1, true) then base = string.match(id, '^(.*)%.%d+$') end
-  if redis.call('HSETNX', wf, 'y' .. base .. ':' .. cause, '1') == 0 then return end
-  if record(id) then return end
-  add('n', 1)
-  put(id, 'Q|0|0|0|0|')
-  release(id, delay, '')
-end
-
--- follow lets one outcome act on the node at the end of an edge.
-local function follow(outcome, cause, id, kind, need, delay, lim)
-  local ok = outcome == 'S'
-  if kind == 'n' then
-    if ok then join(id, need, delay, lim) else skip(id, cause) end
-  elseif kind == 'a' then
-    join(id, need, delay, lim)
-  elseif kind == 'i' then
-    if not ok then return skip(id, cause) end
-    local c = redis.call('HINCRBY', wf, 'j' .. id .. '!', 1)
-    if c >= wanted(need) then
-      redis.call('HDEL', wf, 'j' .. id .. '!')
-      local rec = record(id)
-      if rec and string.sub(rec, 1, 1) == 'E' then emit(id, '') end
-    end
-  elseif kind == 'o' then
-    if ok then ripen(id, delay, lim) end
-  elseif kind == 'h' then
-    if ok then ripen(id, delay, lim) else skip(id, cause) end
-  elseif kind == 'r' then
-    if not ok then fire(id, cause, delay) end
-  elseif kind == 'e' then
-    if outcome == 'K' then
-      local rec = record(cause)
-      if rec and string.sub(rec, 1, 1) == 'F' then fire(id, cause, delay) end
-    elseif outcome == 'F' then
-      fire(id, cause, delay)
-    end
-  elseif kind == 'p' then
-    note(now + GRACE, id)
-    ready[#ready + 1] = '*' .. id
-  end
-end
-
--- op makes a node terminal and lets that act. o: node, outcome (S F X, or K to pass a skip on), epoch
--- it must have ('' any), body, flags (v virtual, c member of a map, p may end a planned node,
--- f its siblings may end with it, >node what is skipped is so because of that), place to give
--- back. Then per edge: node, kind, need, delay, lim.
-local function op(node, outcome, epoch, body, flags, back, first, n, revoked)
-  local rec = record(node)
-  local st = rec and string.sub(rec, 1, 1) or ''
-  local cause = string.match(flags, '>(.*)$') or node
-  if outcome == 'K' then
-    if st ~= 'k' then return 'done' end
-    cause = string.sub(rec, 3)
-    put(node, 'K|' .. cause)
-    redis.call('HDEL', wf, 'a' .. node)
-  else
-    if terminal(st) then return 'done' end
-    if st == 'P' and not string.find(flags, 'p', 1, true) then return 'done' end
-    local have, attempt, _, started, owner = string.match(rec or '', '^%a|(%d*)|(%d*)|(%d*)|([%d-]*)|(.*)$')
-    if epoch ~= '' and have and epoch ~= have then return 'stale' end
-    if st == 'R' or st == 'P' then
-      if st == 'R' then attempt = tonumber(attempt) + 1 end
-      started = whole(tonumber(started) - created)
-    else
-      started = ''
-    end
-    put(node, outcome .. '|' .. (attempt or '') .. '|' .. (started or '') .. '|' .. whole(now - created) .. '|' .. (owner or '') .. '|' .. body)
-    if st == 'R' then ends(node) end
-    if outcome == 'F' then
-      redis.call('HDEL', wf, 'e' .. node, 'p' .. node)
-    else
-      redis.call('HDEL', wf, 'a' .. node, 'e' .. node, 'p' .. node)
-    end
-    if node == root then told = true end
-  end
-  changed = true
-  if st ~= 'R' then -- what runs has left the agenda when it began
-    redis.call('ZREM', agenda, W .. '/' .. node)
-    for i = #notes, 2, -2 do
-      if notes[i] == W .. '/' .. node then
-        table.remove(notes, i)
-        table.remove(notes, i - 1)
-      end
-    end
-  end
-  add(string.find(flags, 'v', 1, true) and 'vz' or 'z', 1)
-  if string.find(flags, 'c', 1, true) then add('cc', 1) end
-  if not revoked then
-    if string.find(flags, 'f', 1, true) then
-      note(now + 2 * GRACE, '!fast ' .. node)
-      ready[#ready + 1] = '!' .. node
-    end
-    for i = 0, n - 1 do
-      local a = first + i * 5
-      follow(outcome, cause, ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4])
-    end
-    give(back)
-  end
-  return 'ok'
-end
 
 -- close writes what the item left, ends the workflow if all it has is terminal, and tells who waits.
 -- have are the counts n z vn vz ct cc as they were.
 local function close(have)
-  local names = {'n', 'z', 'vn', 'vz', 'ct', 'cc'}
   for i = 1, 6 do
     local name = names[i]
     have[i] = tonumber(have[i] or 0)
     if count[name] then
       have[i] = have[i] + count[name]
       puts[#puts + 1] = name
-      puts[#puts + 1] = whole(have[i])
+      puts[#puts + 1] = have[i]
     end
   end
   if #puts > 0 then bulk('HSET', wf, puts) end
@@ -317,4 +97,216 @@ local function close(have)
   return {ready, whole(timed), ended, taken, whole(now)}
 end
 
-local function counts() return redis.call('HMGET', wf, 'n', 'z', 'vn', 'vz', 'ct', 'cc', 'x') end
+-- flow makes the functions that act on the graph, for those scripts and items that need them.
+local function flow()
+  local function record(id)
+    local rec = recs[id]
+    if rec == nil then rec = redis.call('HGET', wf, id) end
+    return rec
+  end
+
+  local function put(id, rec)
+    recs[id] = rec
+    puts[#puts + 1] = id
+    puts[#puts + 1] = rec
+  end
+
+  local function add(name, n) count[name] = (count[name] or 0) + n end
+
+  local function terminal(st) return st == 'S' or st == 'F' or st == 'X' or st == 'K' or st == 'k' end
+
+  -- emit makes a node runnable now or at its time. One that may be taken begins at once.
+  local function emit(id, delay)
+    local at = 0
+    if delay ~= '' then
+      if string.sub(delay, 1, 1) == '@' then at = tonumber(string.sub(delay, 2)) else at = now + tonumber(delay) end
+    end
+    if at > now then
+      put(id, 'D|0|0|0|' .. whole(at) .. '|')
+      note(at, id)
+      if timed == 0 or at < timed then timed = at end
+    elseif takes[id] and taken == '' then
+      taken = id
+      put(id, 'R|0|0|0|' .. whole(now) .. '|' .. worker)
+      begins(id, worker)
+    else
+      note(now + GRACE, id)
+      ready[#ready + 1] = '+' .. id
+    end
+  end
+
+  -- release emits a node, or lets it wait for a place of its group. lim is 'group cap' or ''.
+  local function release(id, delay, lim)
+    if lim ~= '' then
+      local g, cap = string.match(lim, '^(%S+) (%d+)$')
+      local held = wf .. ':h' .. g
+      if redis.call('SISMEMBER', held, id) == 0 then
+        if redis.call('SCARD', held) >= tonumber(cap) then
+          redis.call('RPUSH', wf .. ':w' .. g, id .. ' ' .. delay)
+          return
+        end
+        redis.call('SADD', held, id)
+      end
+    end
+    emit(id, delay)
+  end
+
+  -- give gives back a place of a group and lets the next one have it. back is 'group holder' or ''.
+  local function give(back)
+    if back == '' then return end
+    local g, holder = string.match(back, '^(%S+) (%S+)$')
+    if redis.call('SREM', wf .. ':h' .. g, holder) == 0 then return end
+    while true do
+      local nextup = redis.call('LPOP', wf .. ':w' .. g)
+      if not nextup then return end
+      local id, delay = string.match(nextup, '^(%S+) (%S*)$')
+      local rec = record(id)
+      if not (rec and terminal(string.sub(rec, 1, 1))) then
+        redis.call('SADD', wf .. ':h' .. g, id)
+        emit(id, delay)
+        return
+      end
+    end
+  end
+
+  -- skip marks a node that cannot run any more; passing that on is a step of its own.
+  local function skip(id, cause)
+    local rec = record(id)
+    if rec and string.sub(rec, 1, 1) ~= 'E' then return end
+    put(id, 'k|' .. cause)
+    note(now + GRACE, id)
+    ready[#ready + 1] = '-' .. id
+    if id == root then told = true end
+  end
+
+  -- wanted reads how many outcomes a join needs: 'k', or 'k+map' for k and the members of a map.
+  local function wanted(need)
+    local k, map = string.match(need, '^(%d+)%+(.+)$')
+    if not k then return tonumber(need) end
+    local m = redis.call('HGET', wf, 'm' .. map)
+    if not m then return nil end
+    return tonumber(k) + tonumber(m)
+  end
+
+  -- ripen releases a node that has all it waits for, unless it was revoked or skipped meanwhile.
+  local function ripen(id, delay, lim)
+    local rec = record(id)
+    if not (rec and terminal(string.sub(rec, 1, 1))) then release(id, delay, lim) end
+  end
+
+  local function join(id, need, delay, lim)
+    if need == '1' or need == '0' then return ripen(id, delay, lim) end
+    local c = redis.call('HINCRBY', wf, 'j' .. id, 1)
+    local n = wanted(need)
+    if n and c >= n then
+      redis.call('HDEL', wf, 'j' .. id)
+      ripen(id, delay, lim)
+    end
+  end
+
+  -- fire runs a catch, which counts only from now on.
+  local function fire(id, cause, delay)
+    local base = id
+    if string.find(string.match(id, '[^:]*$'), '.', 1, true) then base = string.match(id, '^(.*)%.%d+$') end
+    if redis.call('HSETNX', wf, 'y' .. base .. ':' .. cause, '1') == 0 then return end
+    if record(id) then return end
+    add('n', 1)
+    put(id, 'Q|0|0|0|0|')
+    release(id, delay, '')
+  end
+
+  -- follow lets one outcome act on the node at the end of an edge.
+  local function follow(outcome, cause, id, kind, need, delay, lim)
+    local ok = outcome == 'S'
+    if kind == 'n' then
+      if ok then join(id, need, delay, lim) else skip(id, cause) end
+    elseif kind == 'a' then
+      join(id, need, delay, lim)
+    elseif kind == 'i' then
+      if not ok then return skip(id, cause) end
+      local c = redis.call('HINCRBY', wf, 'j' .. id .. '!', 1)
+      if c >= wanted(need) then
+        redis.call('HDEL', wf, 'j' .. id .. '!')
+        local rec = record(id)
+        if rec and string.sub(rec, 1, 1) == 'E' then emit(id, '') end
+      end
+    elseif kind == 'o' then
+      if ok then ripen(id, delay, lim) end
+    elseif kind == 'h' then
+      if ok then ripen(id, delay, lim) else skip(id, cause) end
+    elseif kind == 'r' then
+      if not ok then fire(id, cause, delay) end
+    elseif kind == 'e' then
+      if outcome == 'K' then
+        local rec = record(cause)
+        if rec and string.sub(rec, 1, 1) == 'F' then fire(id, cause, delay) end
+      elseif outcome == 'F' then
+        fire(id, cause, delay)
+      end
+    elseif kind == 'p' then
+      note(now + GRACE, id)
+      ready[#ready + 1] = '*' .. id
+    end
+  end
+
+  -- op makes a node terminal and lets that act. o: node, outcome (S F X, or K to pass a skip on), epoch
+  -- it must have ('' any), body, flags (v virtual, c member of a map, p may end a planned node,
+  -- f its siblings may end with it, >node what is skipped is so because of that), place to give
+  -- back. Then per edge: node, kind, need, delay, lim.
+  local function op(node, outcome, epoch, body, flags, back, first, n, revoked)
+    local rec = record(node)
+    local st = rec and string.sub(rec, 1, 1) or ''
+    local cause = string.match(flags, '>(.*)$') or node
+    if outcome == 'K' then
+      if st ~= 'k' then return 'done' end
+      cause = string.sub(rec, 3)
+      put(node, 'K|' .. cause)
+      redis.call('HDEL', wf, 'a' .. node)
+    else
+      if terminal(st) then return 'done' end
+      if st == 'P' and not string.find(flags, 'p', 1, true) then return 'done' end
+      local have, attempt, _, started, owner = string.match(rec or '', '^%a|(%d*)|(%d*)|(%d*)|([%d-]*)|(.*)$')
+      if epoch ~= '' and have and epoch ~= have then return 'stale' end
+      if st == 'R' or st == 'P' then
+        if st == 'R' then attempt = tonumber(attempt) + 1 end
+        started = whole(tonumber(started) - created)
+      else
+        started = ''
+      end
+      put(node, outcome .. '|' .. (attempt or '') .. '|' .. (started or '') .. '|' .. whole(now - created) .. '|' .. (owner or '') .. '|' .. body)
+      if st == 'R' then over[#over + 1] = W .. '/' .. node end
+      if outcome == 'F' then
+        redis.call('HDEL', wf, 'e' .. node, 'p' .. node)
+      else
+        redis.call('HDEL', wf, 'a' .. node, 'e' .. node, 'p' .. node)
+      end
+      if node == root then told = true end
+    end
+    changed = true
+    if st ~= 'R' then -- what runs has left the agenda when it began
+      redis.call('ZREM', agenda, W .. '/' .. node)
+      for i = #notes, 2, -2 do
+        if notes[i] == W .. '/' .. node then
+          table.remove(notes, i)
+          table.remove(notes, i - 1)
+        end
+      end
+    end
+    add(string.find(flags, 'v', 1, true) and 'vz' or 'z', 1)
+    if string.find(flags, 'c', 1, true) then add('cc', 1) end
+    if not revoked then
+      if string.find(flags, 'f', 1, true) then
+        note(now + 2 * GRACE, '!fast ' .. node)
+        ready[#ready + 1] = '!' .. node
+      end
+      for i = 0, n - 1 do
+        local a = first + i * 5
+        follow(outcome, cause, ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4])
+      end
+      give(back)
+    end
+    return 'ok'
+  end
+
+  return {record = record, put = put, add = add, emit = emit, release = release, wanted = wanted, ripen = ripen, op = op}
+end

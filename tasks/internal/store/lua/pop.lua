@@ -25,9 +25,6 @@ if #active > 0 then
   redis.call('ZADD', KEYS[4], unpack(leases))
 end
 redis.call('LTRIM', KEYS[1], 0, -#ids - 1)
-for _, id in ipairs(active) do
-  local key = ARGV[2] .. id
-  redis.call('HSET', key, 'state', 'active')
-  redis.call('HDEL', key, 'pending_since')
-end
+-- pending_since stays: asynq reads it only of what is pending, and writes it whenever that begins.
+for i = 1, #active do redis.call('HSET', ARGV[2] .. active[i], 'state', 'active') end
 return out

@@ -5,6 +5,7 @@
 -- [13] number h of nodes that the sender hands over, [14] number of roots r, then k times node, input;
 -- h times node; r times node, delay, lim
 -- returns per item {moved}, {'dup', id} or {'late'}
+local f
 return each(function(i, p)
   p = use(i, p)
   if ARGV[p + 3] ~= '' and now >= tonumber(ARGV[p + 3]) then return {'late'} end
@@ -31,6 +32,7 @@ return each(function(i, p)
   a = a + 2 * k
   for j = a, a + h - 1 do note(look, ARGV[j]) end
   a = a + h
-  for j = a, a + 3 * r - 3, 3 do release(ARGV[j], ARGV[j + 1], ARGV[j + 2]) end
+  if r > 0 then f = f or flow() end
+  for j = a, a + 3 * r - 3, 3 do f.release(ARGV[j], ARGV[j + 1], ARGV[j + 2]) end
   return {close({ARGV[p + 1], 0, ARGV[p + 2], 0, 0, 0})}
 end)
