@@ -18,6 +18,8 @@ import (
 	"muster/orchestrator/demo"
 	"muster/orchestrator/redisd"
 	"muster/proxies"
+	"muster/proxies/geo/geotest"
+	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 	"muster/tasks"
 	"muster/tasks/facttest"
@@ -152,6 +154,51 @@ func TestEnsureProxiesRefreshesOnlyWhenThereAreFew(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A database of addresses gives proxies the country and the network of their exit, to list and to pick by.
+func TestCountriesFromADatabase(t *testing.T) {
+	t.Parallel()
+	judge, err := probe.StartJudge(probe.JudgeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { judge.Close() })
+	proxy, err := proxytest.Start(proxytest.Options{Kind: proxytest.Elite, Exit: netip.MustParseAddr("127.7.7.7")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	cfg := settings(t)
+	cfg.Proxies.Judges = judge.URLs
+	cfg.Proxies.MMDB = []string{geotest.Database(t, map[string]map[string]any{"127.7.0.0/16": {
+		"country": map[string]any{"iso_code": "BG"}, "autonomous_system_number": uint32(64500), "autonomous_system_organization": "Example"}})}
+	err = Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
+		address := netip.MustParseAddrPort(proxy.URL.Host)
+		c := proxies.Candidate{Protocol: "http", Host: address.Addr().String(), Port: address.Port(), Country: "US"} // as a list has it
+		if err := o.CheckProxies(ctx, []proxies.Candidate{c}, func(probe.Result) {}); err != nil {
+			return err
+		}
+		lease, err := o.Pool.Pick(ctx, proxies.PickOptions{Filter: proxies.Filter{Countries: []string{"BG"}}})
+		if err != nil {
+			return err
+		}
+		defer lease.Release()
+		if p := lease.Proxy; p.Country != "BG" || p.ASN != 64500 || p.ASOrg != "Example" {
+			t.Errorf("got %s %d %s", p.Country, p.ASN, p.ASOrg)
+		}
+		if lease, err := o.Pool.Pick(ctx, proxies.PickOptions{Filter: proxies.Filter{ExcludeASN: []uint{64500}}}); !errors.Is(err, proxies.ErrNoProxy) {
+			t.Errorf("got %+v %v", lease, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Proxies.MMDB = []string{"/nowhere.mmdb"}
+	if err := Run(t.Context(), cfg, Options{}, nil); err == nil || !strings.Contains(err.Error(), "proxies.mmdb") || !strings.Contains(err.Error(), "/nowhere.mmdb") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -105,7 +105,7 @@ func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client
 	defer pool.Close()
 	return api.Serve(ctx, api.Config{
 		Client: client, Listen: cfg.Dashboard.Listen, Write: !cfg.Dashboard.ReadOnly, Keys: cfg.Dashboard.Keys, Hosts: cfg.Dashboard.Hosts,
-		Metrics: metrics.Handler(append(more, metrics.NewFleet(client))...),
+		Metrics: metrics.Handler(append(more, metrics.NewFleet(client), proxies.NewMetrics(pool))...),
 		Health:  Health(cfg, client, pool), Ready: ready, Logger: logger,
 	})
 }

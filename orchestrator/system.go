@@ -12,6 +12,7 @@ import (
 
 	"muster/orchestrator/config"
 	"muster/proxies"
+	"muster/proxies/geo"
 	"muster/proxies/probe"
 	"muster/proxies/source"
 	"muster/sites"
@@ -53,7 +54,11 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		}
 		prober.Judges = s.judge.URLs
 	}
-	s.proxies, err = proxies.NewService(proxies.Config{Pool: s.Pool, Probe: prober, ExportDir: cfg.DataDir, Logger: logger})
+	places, err := geo.Open(cfg.Proxies.MMDB...)
+	if err != nil {
+		return nil, fmt.Errorf("proxies.mmdb: %w", err)
+	}
+	s.proxies, err = proxies.NewService(proxies.Config{Pool: s.Pool, Probe: prober, ExportDir: cfg.DataDir, Annotate: annotate(places), Logger: logger})
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +72,15 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		Transport: func(def *definition.Definition) http.RoundTripper { return s.transport(def) },
 	})
 	return s, err
+}
+
+// annotate adds what databases know of a proxy's exit; it says more than a list.
+func annotate(places *geo.DB) func(*proxies.Proxy) {
+	return func(p *proxies.Proxy) {
+		place := places.Lookup(p.Exit)
+		p.Country = cmp.Or(place.Country, p.Country)
+		p.ASN, p.ASOrg = place.ASN, place.ASOrg
+	}
 }
 
 // LoadSites returns the sites that there are: those that are shipped, and those

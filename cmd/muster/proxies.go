@@ -18,18 +18,20 @@ import (
 	"muster/orchestrator/monitor"
 	"muster/proxies"
 	"muster/proxies/gateway"
+	"muster/tasks/metrics"
 )
 
 var (
 	judgeSetting       = settingFlag{name: "judge", path: "proxies.judges", usage: "probe against the judge at `URL`; several with commas"}
 	publicJudgeSetting = settingFlag{name: "public-judge", path: "proxies.public_judges", usage: "without a judge, probe against a page of others at `URL` that shows headers"}
 	localSetting       = settingFlag{name: "allow-local", path: "proxies.allow_local", usage: "take loopback and private addresses", isBool: true}
+	mmdbSetting        = settingFlag{name: "mmdb", path: "proxies.mmdb", usage: "tell countries and networks by the database `FILE`; several with commas"}
 	publicSetting      = settingFlag{name: "public", path: "proxies.public", usage: "read the shipped list of public sources too", isBool: true}
 	sourceSetting      = settingFlag{name: "source", path: "proxies.sources", usage: "read candidates from `FILE-OR-URL`; several with commas"}
 )
 
 func proxiesCommand(env environment) *cli.Command {
-	refreshSettings := append([]settingFlag{sourceSetting, publicSetting, judgeSetting, publicJudgeSetting, localSetting}, workerSettings...)
+	refreshSettings := append([]settingFlag{sourceSetting, publicSetting, judgeSetting, publicJudgeSetting, localSetting, mmdbSetting}, workerSettings...)
 	return &cli.Command{
 		Name:  "proxies",
 		Usage: "the pool of proxies: fill it, look at it, lend it",
@@ -75,6 +77,7 @@ user-session-abc keeps one proxy for a session, user-country-bg wants a country.
 When the settings name sources, the pool is refilled whenever it runs low.`,
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "listen", Usage: "listen at `ADDR`; beyond loopback it needs --key-file", Value: "127.0.0.1:8089"},
+					&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, as in 127.0.0.1:9090"},
 					&cli.StringFlag{Name: "key-file", Usage: "let in who gives a line of `FILE` as the password"},
 					progressFlag(),
 				},
@@ -169,6 +172,13 @@ func serveProxies(env environment, c *cli.Context) error {
 		front, err := gateway.New(gateway.Config{Pool: o.Pool, Listen: c.String("listen"), Keys: keys, Logger: newLogger(env, env.stderr, config.Log{Level: "warn"})})
 		if err != nil {
 			return err
+		}
+		if address := c.String("metrics-listen"); address != "" {
+			stop, err := serveMetrics(address, env.stderr, metrics.Handler(front, proxies.NewMetrics(o.Pool)))
+			if err != nil {
+				return err
+			}
+			defer stop()
 		}
 		return front.Run(ctx, func(addr net.Addr) { fmt.Fprintf(env.stderr, "proxy: %s\n", addr) })
 	})

@@ -18,11 +18,12 @@ import (
 	"muster/orchestrator"
 	"muster/orchestrator/monitor"
 	"muster/proxies"
+	"muster/proxies/geo"
 	"muster/proxies/probe"
 	"muster/proxies/source"
 )
 
-var checkSettings = []settingFlag{judgeSetting, publicJudgeSetting, localSetting, {name: "at-once", path: "proxies.concurrency", usage: "probe `N` at once"}}
+var checkSettings = []settingFlag{judgeSetting, publicJudgeSetting, localSetting, mmdbSetting, {name: "at-once", path: "proxies.concurrency", usage: "probe `N` at once"}}
 
 func checkCommand(env environment) *cli.Command {
 	return &cli.Command{
@@ -61,6 +62,10 @@ func checkProxies(env environment, c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	places, err := geo.Open(loaded.Proxies.MMDB...)
+	if err != nil {
+		return usageError{err}
+	}
 	prober, err := probe.New(cfg)
 	if err != nil {
 		return err
@@ -74,7 +79,10 @@ func checkProxies(env environment, c *cli.Context) error {
 	}
 	defer display.Close()
 	return showResults(env, c, display, "check", len(candidates), func(report func(probe.Result)) error {
-		return prober.Each(c.Context, slices.Values(candidates), report)
+		return prober.Each(c.Context, slices.Values(candidates), func(r probe.Result) {
+			r.Candidate.Country = cmp.Or(places.Lookup(r.Exit).Country, r.Candidate.Country)
+			report(r)
+		})
 	})
 }
 
@@ -226,7 +234,7 @@ func resultLine(r probe.Result) string {
 	if r.Exit.IsValid() {
 		exit = r.Exit.String()
 	}
-	line := fmt.Sprintf("%-5s  %-7s  %-34s  %-15s  %-15s  %8s", state, cmp.Or(r.Protocol, "-"), r.Candidate, grade, exit, took)
+	line := fmt.Sprintf("%-5s  %-7s  %-34s  %-15s  %-15s  %-2s  %8s", state, cmp.Or(r.Protocol, "-"), r.Candidate, grade, exit, cmp.Or(r.Candidate.Country, "-"), took)
 	if r.Reason != "" {
 		line += "  " + string(r.Reason)
 	}

@@ -107,6 +107,7 @@ type Proxies struct {
 	JudgeKey     string        `yaml:"judge_key" secret:"all"`
 	Concurrency  int           `yaml:"concurrency" range:"1 65536"`
 	AllowLocal   bool          `yaml:"allow_local"`
+	MMDB         []string      `yaml:"mmdb"`
 }
 
 // HasSources tells whether there is anywhere to get proxies from.

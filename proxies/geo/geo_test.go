@@ -1,0 +1,74 @@
+package geo_test
+
+import (
+	"bytes"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"muster/proxies/geo"
+	"muster/proxies/geo/geotest"
+)
+
+func code(word string) map[string]any { return map[string]any{"iso_code": word} }
+
+func TestLookup(t *testing.T) {
+	t.Parallel()
+	countries := geotest.Database(t, map[string]map[string]any{
+		"8.8.0.0/16": {"country": code("US"), "registered_country": code("CA")}, "9.0.0.0/8": {"registered_country": code("BG")}, "10.0.0.0/8": {"country_code": "RO"},
+		"11.0.0.0/8": {"country": "not a map"},
+	})
+	systems := geotest.Database(t, map[string]map[string]any{"8.8.8.0/24": {"autonomous_system_number": uint32(15169), "autonomous_system_organization": "GOOGLE"}})
+	db, err := geo.Open(countries, systems)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for addr, want := range map[string]geo.Place{
+		"8.8.8.8": {"US", 15169, "GOOGLE"}, "::ffff:8.8.8.8": {"US", 15169, "GOOGLE"}, "8.8.4.4": {Country: "US"}, "9.9.9.9": {Country: "BG"},
+		"10.1.1.1": {Country: "RO"}, "11.1.1.1": {}, "200.1.1.1": {}, "2606:4700::1111": {},
+	} {
+		if got := db.Lookup(netip.MustParseAddr(addr)); got != want {
+			t.Errorf("%s: got %+v, want %+v", addr, got, want)
+		}
+	}
+	if got := (&geo.DB{}).Lookup(netip.Addr{}); got != (geo.Place{}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestFilesThatAreNone(t *testing.T) {
+	t.Parallel()
+	whole := geotest.Database(t, map[string]map[string]any{"8.8.0.0/16": {"country": code("US")}})
+	content, err := os.ReadFile(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, b := range map[string][]byte{"empty": nil, "text": []byte("US 8.8.8.8"), "half": content[:len(content)/2], "no tree": content[bytes.Index(content, []byte("\xab\xcd\xef")):]} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := geo.Open(whole, path); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if _, err := geo.Open(filepath.Join(dir, "none")); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("got %v", err)
+	}
+	// A data section with rubbish in it is no reason to fall over.
+	broken := bytes.Clone(content)
+	at := bytes.Index(broken, []byte("country")) - 2
+	copy(broken[at:], bytes.Repeat([]byte{0xff}, 12))
+	path := filepath.Join(dir, "broken")
+	if err := os.WriteFile(path, broken, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if db, err := geo.Open(path); err == nil {
+		if got := db.Lookup(netip.MustParseAddr("8.8.8.8")); got.ASN != 0 {
+			t.Errorf("got %+v", got)
+		}
+	}
+}
