@@ -241,3 +241,30 @@ func freeze(t *testing.T, cmd *exec.Cmd) {
 		t.Fatal(err)
 	}
 }
+
+func TestHeadersReachEveryTaskAndAreBounded(t *testing.T) {
+	t.Parallel()
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	who := tasks.New[string, string]("headers.who")
+	mux := tasks.NewMux()
+	tasks.Handle(mux, who, func(ctx context.Context, s string) (string, error) {
+		return s + tasks.InfoFrom(ctx).Headers["who"], nil
+	})
+	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	during(t, worker.Run)
+	run, err := tasks.Chain(who.S(""), who).Send(t.Context(), client, tasks.Header("who", "ann"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run.Wait(t.Context()); err != nil || out != "annann" {
+		t.Errorf("%q %v, expected annann", out, err)
+	}
+	_, err = who.S("").Send(t.Context(), client, tasks.Header("who", strings.Repeat("x", 9000)))
+	if err == nil || !strings.Contains(err.Error(), "headers") {
+		t.Errorf("headers of 9000 bytes: %v", err)
+	}
+}

@@ -80,6 +80,12 @@ func RetryIn(d time.Duration, err error) error {
 // error; until then no worker is held.
 func Again(d time.Duration) error { return &engine.Verdict{Delay: &d, Again: true} }
 
+// IsAgain reports whether err is what [Again] returns: a middleware should not take it for a failure.
+func IsAgain(err error) bool {
+	var v *engine.Verdict
+	return errors.As(err, &v) && v.Again
+}
+
 // WithCode returns err with the code that its [Failure] will carry.
 func WithCode(code string, err error) error {
 	if err == nil {

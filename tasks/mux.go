@@ -116,6 +116,21 @@ func InfoFrom(ctx context.Context) Info {
 	return Info{}
 }
 
+// Predecessors returns the nodes that the task of ctx comes after, at most so many: the members of a
+// group or a map one by one, and for what a plan begins with, the node that answered with the plan. It
+// may ask Redis. Outside of a task there are none.
+func Predecessors(ctx context.Context, most int) ([]string, error) {
+	r := engine.RunFrom(ctx)
+	if r == nil {
+		return nil, nil
+	}
+	nodes, err := r.Predecessors(ctx, most)
+	if err != nil {
+		return nil, fmt.Errorf("predecessors of node %s: %w", r.Info.Node, err)
+	}
+	return nodes, nil
+}
+
 // SetProgress records how far the task of ctx is. Writes are gathered; outside of a task it does
 // nothing.
 func SetProgress(ctx context.Context, done, total int) {

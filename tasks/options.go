@@ -14,6 +14,17 @@ import (
 // [Expires] reach every task.
 type Option func(*graph.Opts)
 
+// Options makes one option of several.
+func Options(opts ...Option) Option {
+	return func(o *graph.Opts) {
+		for _, opt := range opts {
+			if opt != nil {
+				opt(o)
+			}
+		}
+	}
+}
+
 // Queue routes a task to a queue. Defaults to "default".
 func Queue(name string) Option { return func(o *graph.Opts) { o.Queue = name } }
 
@@ -83,6 +94,17 @@ func ID(id string) Option { return func(o *graph.Opts) { o.ID = id } }
 // the first has not ended, yields [ErrDuplicate] and the handle of the first.
 func Unique(key string, ttl time.Duration) Option {
 	return func(o *graph.Opts) { o.Unique, o.UniqueTTL = key, ttl }
+}
+
+// Header, on Send, gives every task of the workflow a value to find in [Info].Headers, such as the
+// trace that it belongs to. All headers together have at most 8 KiB.
+func Header(key, value string) Option {
+	return func(o *graph.Opts) {
+		if o.Headers == nil {
+			o.Headers = map[string]string{}
+		}
+		o.Headers[key] = value
+	}
 }
 
 // Retention, on Send, is how long results and states stay after the workflow has ended. Defaults to

@@ -35,6 +35,7 @@ var confined = map[string][]string{
 	"github.com/urfave/cli/v2":            {"cmd/"},
 	"github.com/alicebob/miniredis/v2":    {"tasks/redistest", "tasks/taskstest", "orchestrator/redisd"},
 	"github.com/prometheus/client_golang": {"tasks", "tasks/", "orchestrator/", "proxies/"},
+	"go.opentelemetry.io/otel":            {"tasks/otel"},
 }
 
 // pkg is what go list knows of a package.

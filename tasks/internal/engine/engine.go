@@ -25,6 +25,9 @@ import (
 // DefaultRetention is how long an ended workflow can be read.
 const DefaultRetention = 24 * time.Hour
 
+// maxHeaders bounds the headers of a workflow.
+const maxHeaders = 8 << 10
+
 // maxInput bounds a literal input.
 const maxInput = 16 << 20
 
@@ -121,6 +124,14 @@ func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, late tim
 	}
 	g.Created = e.now().UnixMilli()
 	g.Progress = o.Progress
+	size := 0
+	for k, v := range o.Headers {
+		size += len(k) + len(v)
+	}
+	if size > maxHeaders {
+		return "", fmt.Errorf("headers have %d bytes, more than %d: every task gets them", size, maxHeaders)
+	}
+	g.Headers = o.Headers
 	if o.Retention != nil {
 		g.Retention = max(1, o.Retention.Milliseconds())
 	}

@@ -287,7 +287,7 @@ func (w *Worker) one(ctx context.Context, wfID string, u upcoming, onward bool) 
 	sp := &g.Specs[g.Nodes[id.Index].Spec]
 	r := &Run{w: w, fl: fl, g: g, id: id, epoch: epoch, spec: sp, freed: make(chan struct{}), onward: onward, cancel: func(error) {},
 		Info: Info{Workflow: wfID, Node: node, Task: sp.Task, Queue: sp.QueueName(), Priority: sp.Priority,
-			Attempt: b.Attempts + 1, Worker: w.cfg.Name, Key: wfID + "." + node}}
+			Attempt: b.Attempts + 1, Worker: w.cfg.Name, Key: wfID + "." + node, Headers: fl.g.Headers}}
 	w.stats.begun.Add(1)
 	w.commit(r, func(ctx context.Context) error { return w.attempt(ctx, r, b) })
 	w.tell(r)

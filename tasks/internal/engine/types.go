@@ -89,6 +89,8 @@ type Info struct {
 	Worker   string
 	// Key is the same for every attempt of this node and of no other: an idempotency key.
 	Key string
+	// Headers are those that the workflow was sent with. They must not be changed.
+	Headers map[string]string
 }
 
 // Handler runs the tasks of one name.

@@ -86,6 +86,8 @@ type Graph struct {
 	Specs     []Spec `json:"s"`
 	Nodes     []Node `json:"n"`
 	Root      int    `json:"o,omitempty"`
+	// Headers are what the sender wants every task to know.
+	Headers map[string]string `json:"h,omitempty"`
 
 	// Computed by link.
 	succs    [][]Edge
@@ -333,6 +335,9 @@ func (n *Node) preds() []int {
 	}
 	return out
 }
+
+// Preds returns the nodes whose outcome node i waits for; they may be virtual, and passive.
+func (g *Graph) Preds(i int) []int { return g.Nodes[i].preds() }
 
 // Result returns what the value of g is made from, directly or not.
 func (g *Graph) Result() map[int]bool { return g.closure(g.Root) }

@@ -7,6 +7,7 @@ package graph
 
 import (
 	"encoding/json"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -61,6 +62,7 @@ type Opts struct {
 	Progress  string
 	Unique    string
 	UniqueTTL time.Duration
+	Headers   map[string]string
 
 	// Of a declaration, used by workers only.
 	RetryIf func(error) bool
@@ -115,6 +117,13 @@ func (o *Opts) Over(top *Opts) *Opts {
 	}
 	if top.Unique != "" {
 		m.Unique, m.UniqueTTL = top.Unique, top.UniqueTTL
+	}
+	if len(top.Headers) > 0 {
+		m.Headers = maps.Clone(m.Headers)
+		if m.Headers == nil {
+			m.Headers = map[string]string{}
+		}
+		maps.Copy(m.Headers, top.Headers)
 	}
 	if top.RetryIf != nil {
 		m.RetryIf = top.RetryIf

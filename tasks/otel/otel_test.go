@@ -1,0 +1,222 @@
+package otel_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	api "go.opentelemetry.io/otel/trace"
+
+	"muster/tasks"
+	"muster/tasks/otel"
+	"muster/tasks/redistest"
+	"muster/tasks/taskstest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+var (
+	inc   = tasks.New[int, int]("o.inc", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond))
+	count = tasks.New[int, []int]("o.count")
+	sum   = tasks.New[[]int, int]("o.sum")
+	plan  = tasks.New[int, int]("o.plan")
+	bad   = tasks.New[int, int]("o.bad", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond))
+	panik = tasks.New[int, int]("o.panic")
+	polls = tasks.New[int, int]("o.polls")
+)
+
+// fleet has the tasks above traced into an exporter in memory.
+func fleet(t *testing.T) (*taskstest.Fleet, *trace.TracerProvider, *tracetest.InMemoryExporter) {
+	t.Helper()
+	exporter := tracetest.NewInMemoryExporter()
+	provider := trace.NewTracerProvider(trace.WithSyncer(exporter))
+	var f *taskstest.Fleet
+	mux := tasks.NewMux()
+	mux.Use(func(ctx context.Context, info tasks.Info, next func(context.Context) error) error {
+		return otel.Middleware(f.Client(), otel.Config{Provider: provider})(ctx, info, next)
+	})
+	tasks.Handle(mux, inc, func(ctx context.Context, n int) (int, error) {
+		if !api.SpanContextFromContext(ctx).IsValid() {
+			return 0, tasks.Permanent(errors.New("the handler's context has no span"))
+		}
+		return n + 1, nil
+	})
+	tasks.Handle(mux, count, func(_ context.Context, n int) ([]int, error) { return make([]int, n), nil })
+	tasks.Handle(mux, sum, func(_ context.Context, ns []int) (int, error) { return len(ns), nil })
+	tasks.HandlePlan(mux, plan, func(_ context.Context, n int) (tasks.Signature[int], error) {
+		return tasks.Chain(inc.S(n), inc), nil
+	})
+	tasks.Handle(mux, bad, func(context.Context, int) (int, error) { return 0, errors.New("no luck") })
+	tasks.Handle(mux, panik, func(context.Context, int) (int, error) { panic("oh") })
+	asked := false
+	tasks.Handle(mux, polls, func(_ context.Context, n int) (int, error) {
+		if !asked {
+			asked = true
+			return 0, tasks.Again(time.Hour)
+		}
+		return n, nil
+	})
+	f = taskstest.New(t, mux)
+	return f, provider, exporter
+}
+
+func attr(attrs []attribute.KeyValue, key string) string {
+	for _, a := range attrs {
+		if string(a.Key) == key {
+			return a.Value.String()
+		}
+	}
+	return ""
+}
+
+// told lists the spans as "node attempt < what it links to".
+func told(spans tracetest.SpanStubs) []string {
+	byID := map[api.SpanID]string{}
+	name := func(s tracetest.SpanStub) string {
+		return attr(s.Attributes, "muster.node") + "#" + attr(s.Attributes, "muster.attempt")
+	}
+	for _, s := range spans {
+		byID[s.SpanContext.SpanID()] = name(s)
+	}
+	var out []string
+	for _, s := range spans {
+		if attr(s.Attributes, "muster.node") == "" {
+			continue
+		}
+		line := s.Name + " " + name(s)
+		for _, l := range s.Links {
+			line += " <" + byID[l.SpanContext.SpanID()]
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+func TestSpansLinkTheTasksOfAWorkflow(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		work tasks.Signature[int]
+		want []string
+	}{
+		"chain": {tasks.Chain(tasks.Chain(inc.S(1), inc), inc), []string{"o.inc 0#1", "o.inc 1#1 <0#1", "o.inc 2#1 <1#1"}},
+		"chord": {tasks.Chord(tasks.Each([]int{1, 2}, inc), sum), []string{"o.inc 0#1", "o.inc 1#1", "o.sum 3#1 <0#1 <1#1"}},
+		"map": {tasks.Chord(tasks.Map(count.S(2), inc), sum),
+			[]string{"o.count 0#1", "o.inc 1.0#1 <0#1", "o.inc 1.1#1 <0#1", "o.sum 2#1 <1.0#1 <1.1#1"}},
+		"empty map": {tasks.Chord(tasks.Map(count.S(0), inc), sum), []string{"o.count 0#1", "o.sum 2#1 <0#1"}},
+		"plan":      {tasks.Chain(plan.S(1), inc), []string{"o.plan 0#1", "o.inc 0:0#1 <0#1", "o.inc 0:1#1 <0:0#1", "o.inc 1#1 <0#1"}},
+		"retry":     {tasks.Chain(inc.S(1), bad), []string{"o.inc 0#1", "o.bad 1#1 <0#1", "o.bad 1#2 <0#1 <1#1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, provider, exporter := fleet(t)
+			ctx, root := provider.Tracer("test").Start(t.Context(), "sender")
+			_, err := taskstest.Do(f, c.work, otel.Trace(ctx))
+			root.End()
+			if name != "retry" && err != nil {
+				t.Fatal(err)
+			}
+			spans := exporter.GetSpans()
+			if got := told(spans); !slices.Equal(got, c.want) {
+				t.Errorf("spans\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+			}
+			for _, s := range spans {
+				if s.SpanContext.TraceID() != root.SpanContext().TraceID() {
+					t.Errorf("span %s is of another trace", s.Name)
+				}
+				if s.Name != "sender" && s.Parent.SpanID() != root.SpanContext().SpanID() {
+					t.Errorf("span %s is no child of the sender's", s.Name)
+				}
+			}
+			keys, err := f.Client().Redis().Keys(t.Context(), "muster:trace:*").Result()
+			if err != nil || len(keys) != 1 {
+				t.Fatalf("keys %v %v", keys, err)
+			}
+			if ttl := f.Client().Redis().TTL(t.Context(), keys[0]).Val(); ttl <= 0 || ttl > 24*time.Hour {
+				t.Errorf("key %s lives for %s", keys[0], ttl)
+			}
+		})
+	}
+}
+
+func TestSpansTellErrors(t *testing.T) {
+	t.Parallel()
+	f, _, exporter := fleet(t)
+	for _, s := range []tasks.Signature[int]{bad.S(1), panik.S(1), polls.S(1)} {
+		_, _ = taskstest.Do(f, s)
+	}
+	var got []string
+	for _, s := range exporter.GetSpans() {
+		line := s.Name + " " + s.Status.Code.String() + " " + s.Status.Description
+		for _, e := range s.Events {
+			line += " [" + e.Name + " " + attr(e.Attributes, "exception.message") + "]"
+		}
+		got = append(got, line)
+		if s.SpanContext.TraceID().String() == "" || s.Status.Code == codes.Ok {
+			t.Errorf("span %+v", s)
+		}
+	}
+	want := []string{
+		"o.bad Error no luck [exception no luck]", "o.bad Error no luck [exception no luck]",
+		"o.panic Error panic [exception panic: oh]",
+		"o.polls Unset  [called again later ]", "o.polls Unset ",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("spans\n%s\nexpected\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Redis going away costs links, not tasks: here the key holds something else.
+func TestSpansWithoutLinks(t *testing.T) {
+	t.Parallel()
+	f, _, exporter := fleet(t)
+	f.Client().Redis().Set(t.Context(), "muster:trace:broken", "no hash", time.Hour)
+	out, err := taskstest.Do(f, tasks.Chain(inc.S(1), inc), tasks.ID("broken"))
+	if err != nil || out != 3 || len(exporter.GetSpans()) != 2 {
+		t.Errorf("%d %v, %d spans", out, err, len(exporter.GetSpans()))
+	}
+}
+
+func TestSpansOfAFleetOnRedis(t *testing.T) {
+	t.Parallel()
+	client := tasks.NewClient(redistest.New(t))
+	exporter := tracetest.NewInMemoryExporter()
+	provider := trace.NewTracerProvider(trace.WithSyncer(exporter))
+	mux := tasks.NewMux()
+	mux.Use(otel.Middleware(client, otel.Config{Provider: provider, MaxLinks: 5}))
+	tasks.Handle(mux, inc, func(_ context.Context, n int) (int, error) { return n + 1, nil })
+	tasks.Handle(mux, sum, func(_ context.Context, ns []int) (int, error) { return len(ns), nil })
+	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- worker.Run(ctx) }()
+	t.Cleanup(func() { _ = client.Close() })
+	run, err := tasks.Chord(tasks.Each(make([]int, 20), inc), sum).Send(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	spans := exporter.GetSpans()
+	if len(spans) != 21 {
+		t.Fatalf("%d spans, expected 21", len(spans))
+	}
+	last := spans[slices.IndexFunc(spans, func(s tracetest.SpanStub) bool { return s.Name == "o.sum" })]
+	if len(last.Links) != 5 {
+		t.Errorf("the join has %d links, expected the 5 that it may have", len(last.Links))
+	}
+}
