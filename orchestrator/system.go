@@ -67,7 +67,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		return nil, err
 	}
 	s.Sites, err = sites.NewService(sites.Config{
-		Client: client, Registry: registry, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Refused: proxies.Blocked, Logger: logger,
+		Client: client, Registry: registry, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Refused: proxies.Blocked, Via: via, Logger: logger,
 		Sinks: cfg.Sites.Sinks, Alerts: cfg.Sites.Alerts, Secret: cfg.Sites.Secret,
 		Transport: func(def *definition.Definition) http.RoundTripper { return s.transport(def) },
 	})
@@ -104,6 +104,12 @@ func ownSites(cfg config.Config) ([]string, error) {
 
 func sitesDir(cfg config.Config) string {
 	return cmp.Or(cfg.Sites.Dir, filepath.Join(cfg.DataDir, "sites"))
+}
+
+// via names the proxy that an answer came by.
+func via(r *http.Response) string {
+	p, _ := proxies.Used(r)
+	return p.ID
 }
 
 // transport is how the pages of a site are got: through the pool.

@@ -38,17 +38,18 @@ const (
 
 // job is a scrape as one process sees it. All that lasts is in Redis.
 type job struct {
-	id     string // of the job that has the pages
-	run    string // of the workflow; the same unless it resumes another
-	req    Request
-	def    *definition.Definition
-	rdb    redis.UniversalClient
-	queue  *workqueue.Queue
-	client *fetch.Client
-	writer *Writer
-	log    *slog.Logger
-	alerts string    // the URL of a webhook that hears of bad health, or ""
-	looked time.Time // when the writer last saw that the job is alive
+	id      string // of the job that has the pages
+	run     string // of the workflow; the same unless it resumes another
+	req     Request
+	def     *definition.Definition
+	rdb     redis.UniversalClient
+	queue   *workqueue.Queue
+	client  *fetch.Client
+	breaker *breaker
+	writer  *Writer
+	log     *slog.Logger
+	alerts  string    // the URL of a webhook that hears of bad health, or ""
+	looked  time.Time // when the writer last saw that the job is alive
 }
 
 // visit is a page to fetch: the payload of an item.
@@ -262,9 +263,23 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 	if err := json.Unmarshal(lease.Payload, &v); err != nil {
 		return nil, j.settle(ctx, lease, workqueue.Failed(fmt.Errorf("payload of the page: %w", err)))
 	}
+	tooLong := &fetch.Error{Class: fetch.Limit, URL: v.URL, Err: errTooLong}
+	if j.overdue() {
+		return nil, j.failed(ctx, lease, v, tooLong)
+	}
+	permit, err := j.breaker.allow(ctx)
+	switch {
+	case errors.Is(err, errDown):
+		return nil, j.giveUp(ctx, lease, fetch.Server, err)
+	case err != nil:
+		return nil, errors.Join(j.giveBack(ctx, lease), err)
+	}
 	y, records, err := j.scrape(ctx, v)
-	if limit := j.def.Limits.MaxDuration; err != nil && limit > 0 && time.Since(time.UnixMilli(j.req.Began)) > limit {
-		err = &fetch.Error{Class: fetch.Limit, URL: v.URL, Err: errTooLong}
+	if berr := j.breaker.report(ctx, permit, lease.ID, err); berr != nil {
+		j.log.Warn("the breaker of the site is not told", "error", berr)
+	}
+	if err != nil && j.overdue() {
+		err = tooLong
 	}
 	if err == nil {
 		if err := j.lead(ctx, v, y); err != nil {
@@ -277,6 +292,12 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 		return y, j.settle(ctx, lease, workqueue.Done().With(result, records...))
 	}
 	return nil, j.failed(ctx, lease, v, err)
+}
+
+// overdue tells whether the job may take no longer.
+func (j *job) overdue() bool {
+	limit := j.def.Limits.MaxDuration
+	return limit > 0 && time.Since(time.UnixMilli(j.req.Began)) > limit
 }
 
 // lead enqueues the pages that a detail page leads to, before the page is
@@ -345,6 +366,11 @@ func (j *job) failed(ctx context.Context, lease workqueue.Leased, v visit, err e
 	case attempt <= policy.Retries:
 		return j.retry(ctx, lease, err, max(after, policy.Wait(attempt, j.def.Retries.Cap)), true)
 	}
+	return j.giveUp(ctx, lease, class, err)
+}
+
+// giveUp settles a page that is not tried again.
+func (j *job) giveUp(ctx context.Context, lease workqueue.Leased, class fetch.Class, err error) error {
 	result, merr := json.Marshal(yield{Class: class})
 	if merr != nil {
 		return fmt.Errorf("encode failure: %w", merr)
@@ -381,9 +407,6 @@ func (j *job) retry(ctx context.Context, lease workqueue.Leased, cause error, af
 
 // scrape fetches and reads a page.
 func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
-	if limit := j.def.Limits.MaxDuration; limit > 0 && time.Since(time.UnixMilli(j.req.Began)) > limit {
-		return nil, nil, errTooLong
-	}
 	began := time.Now()
 	page, err := j.client.Get(ctx, v.URL, v.Kind)
 	if err != nil {

@@ -8,9 +8,19 @@ func specKey(job string) string { return "muster:sites:" + job + ":spec" }
 // It expires like the spec.
 func collectedKey(job string) string { return "muster:sites:" + job + ":collected" }
 
-// turnKey is a string: when the next request to a site may be made, in
-// microseconds of Redis's time. It expires when that is past.
-func turnKey(site string) string { return "muster:sites:turn:" + site }
+// throttleKey is a hash: base, the shortest time lately in which a site
+// answered, and delay, what its answers ask for, both in microseconds. It
+// expires an hour after the last answer.
+func throttleKey(site string) string { return "muster:sites:throttle:" + site }
+
+// failuresKey is a set: the pages of a site that failed since the last one
+// that came, and the proxies through which. It expires ten minutes after the
+// last failure.
+func failuresKey(site string) string { return "muster:sites:failures:" + site }
+
+// downKey is a string: since when a site's breaker has not seen a page, in
+// unix milliseconds. It expires an hour after it was made.
+func downKey(site string) string { return "muster:sites:down:" + site }
 
 // writerKey is a hash: owner and until, which process writes the records of
 // a job, and until when in milliseconds of Redis's time. It expires like the

@@ -5,26 +5,18 @@ import (
 	_ "embed"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-)
 
-//go:embed lua/turn.lua
-var turnLua string
-
-//go:embed lua/hold.lua
-var holdLua string
-
-var (
-	turnCmd = redis.NewScript(turnLua)
-	holdCmd = redis.NewScript(holdLua)
+	"muster/tasks/limit"
 )
 
 // pacer is the clock of a site, shared by all processes.
 type pacer struct {
-	rdb  redis.UniversalClient
-	site string
+	limit *limit.Pacer
+	site  string
 }
 
 // Take implements fetch.Pacer. The interval varies from half to one and a
@@ -33,20 +25,56 @@ func (p pacer) Take(ctx context.Context, interval time.Duration) (time.Duration,
 	if interval > 0 {
 		interval = interval/2 + rand.N(interval)
 	}
-	us, err := turnCmd.Run(ctx, p.rdb, []string{turnKey(p.site)}, interval.Microseconds()).Int64()
-	if err != nil {
-		return 0, fmt.Errorf("take a turn of %s: %w", p.site, err)
+	wait, ok, err := p.limit.ReserveApart(ctx, p.site, interval, 0)
+	if err != nil || ok {
+		return 0, err
 	}
-	return time.Duration(us) * time.Microsecond, nil
+	return max(wait, time.Microsecond), nil
 }
 
 // Hold implements fetch.Pacer.
 func (p pacer) Hold(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
+	return p.limit.NotBefore(ctx, p.site, time.Now().Add(d))
+}
+
+//go:embed lua/throttle.lua
+var throttleLua string
+
+var throttleCmd = redis.NewScript(throttleLua)
+
+// throttle is the delay that a site's answers ask for, shared by all
+// processes: each learns what the others have seen when it has seen an answer
+// itself.
+type throttle struct {
+	rdb  redis.UniversalClient
+	site string
+
+	mu    sync.Mutex // guards value
+	value time.Duration
+}
+
+// Observe implements fetch.Throttle.
+func (t *throttle) Observe(ctx context.Context, latency time.Duration, ok bool) error {
+	good := 0
+	if ok {
+		good = 1
 	}
-	if err := holdCmd.Run(ctx, p.rdb, []string{turnKey(p.site)}, d.Microseconds()).Err(); err != nil {
-		return fmt.Errorf("hold the clock of %s: %w", p.site, err)
+	us, err := throttleCmd.Run(ctx, t.rdb, []string{throttleKey(t.site)}, latency.Microseconds(), good, maxThrottle.Microseconds()).Int64()
+	if err != nil {
+		return fmt.Errorf("share the pace of %s: %w", t.site, err)
 	}
+	t.mu.Lock()
+	t.value = time.Duration(us) * time.Microsecond
+	t.mu.Unlock()
 	return nil
 }
+
+// Delay implements fetch.Throttle.
+func (t *throttle) Delay() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.value
+}
+
+// maxThrottle is the longest delay that a slow site brings about.
+const maxThrottle = time.Minute

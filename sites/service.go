@@ -31,6 +31,7 @@ import (
 	"muster/sites/fetch"
 	"muster/sites/sink"
 	"muster/tasks"
+	"muster/tasks/limit"
 	"muster/tasks/workqueue"
 )
 
@@ -55,6 +56,7 @@ type Config struct {
 	Transport func(site *definition.Definition) http.RoundTripper // carries the requests to a site. Defaults to one without proxies.
 	NoProxy   error                                               // what Transport's error is when it has no proxy. Defaults to none.
 	Refused   func(*http.Response)                                // hears of an answer of Transport that is a refusal behind a good status. Defaults to nobody.
+	Via       func(*http.Response) string                         // names the proxy that an answer of Transport came by, or "". Defaults to none.
 	Sinks     []string                                            // addresses of sinks that records go to beside the files; see sink.Open. Defaults to none.
 	Alerts    string                                              // the URL of a webhook that hears when a site is not healthy. Defaults to none.
 	Secret    string                                              // signs what webhooks get. Defaults to none.
@@ -66,7 +68,8 @@ type Service struct {
 	cfg    Config
 	owner  string                  // names this process among the writers
 	sees   func(dir string) string // the name of a folder for records, if it is here
-	robots fetch.RobotsCache
+	robots fetch.RobotsCache       // of this process: a file for a host and a day is worth no sharing
+	pacer  *limit.Pacer
 
 	mu   sync.Mutex // guards jobs
 	jobs map[string]*job
@@ -107,6 +110,7 @@ func NewService(cfg Config) (*Service, error) {
 	}
 	host, _ := os.Hostname() // a name that is not unique costs nothing but a look into the files
 	s := &Service{cfg: cfg, owner: fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano()), jobs: map[string]*job{}, kick: make(chan struct{}, 1), sees: readHome}
+	s.pacer = limit.NewPacer(cfg.Client.Redis(), limit.PacerConfig{FailOpen: true, Logger: cfg.Logger})
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -537,11 +541,14 @@ func (s *Service) newJob(id string, req Request) (*job, error) {
 	}
 	q := workqueue.New(rdb, queueName(def.Site, id), workqueue.Config{MaxAttempts: maxAttempts, LeaseTTL: leaseTTL, Logger: s.cfg.Logger})
 	return &job{
-		alerts: s.cfg.Alerts,
-		id:     id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),
+		alerts:  s.cfg.Alerts,
+		breaker: newBreaker(rdb, turnName(def), def.Retries.StallMax, limit.BreakerConfig{Logger: s.cfg.Logger}),
+		id:      id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),
 		client: fetch.NewClient(fetch.Config{
 			Definition: def, Transport: s.cfg.Transport(def), NoProxy: s.cfg.NoProxy, Refused: s.cfg.Refused, Robots: &s.robots, Logger: s.cfg.Logger,
-			Pacer:    pacer{rdb, turnName(def)},
+			Pacer:    pacer{s.pacer, turnName(def)},
+			Throttle: &throttle{rdb: rdb, site: turnName(def)},
+			Via:      s.cfg.Via,
 			Patience: min(max(4*def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
 		}),
 		writer: &Writer{

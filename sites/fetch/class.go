@@ -104,6 +104,7 @@ type Error struct {
 	Class  Class
 	URL    string
 	Status int           // 0: there was no answer
+	Via    string        // the proxy that the answer came by; "": none, or nobody knows
 	After  time.Duration // do not ask again before; from Retry-After or the site's clock
 	Err    error
 }

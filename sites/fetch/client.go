@@ -35,6 +35,15 @@ type Pacer interface {
 	Hold(ctx context.Context, d time.Duration) error
 }
 
+// Throttle makes a delay of how slowly a site answers, best for all processes.
+type Throttle interface {
+	// Observe takes in the time from a request to the head of its answer, and
+	// whether that was a page.
+	Observe(ctx context.Context, latency time.Duration, ok bool) error
+	// Delay is the delay that the answers ask for. It does no I/O.
+	Delay() time.Duration
+}
+
 // Config sets up a Client.
 type Config struct {
 	Definition *definition.Definition
@@ -44,18 +53,20 @@ type Config struct {
 	// Refused is told of an answer that turned out to be a refusal although its status says otherwise, after its body was
 	// read and closed, so that Transport can spare the site whom it does not want. Defaults to nobody.
 	Refused  func(*http.Response)
-	Pacer    Pacer         // Defaults to one in this process.
-	Patience time.Duration // the longest wait for a turn that Get sits out. Defaults to 250 ms.
-	Robots   *RobotsCache  // Defaults to one of its own.
-	Logger   *slog.Logger  // Defaults to none.
+	Pacer    Pacer                       // Defaults to one in this process.
+	Throttle Throttle                    // with autothrottle. Defaults to one in this process.
+	Via      func(*http.Response) string // names the proxy that an answer came by, or "". Defaults to none.
+	Patience time.Duration               // the longest wait for a turn that Get sits out. Defaults to 250 ms.
+	Robots   *RobotsCache                // Defaults to one of its own.
+	Logger   *slog.Logger                // Defaults to none.
 }
 
 // Client gets pages of one site. It may be used by many goroutines.
 type Client struct {
-	cfg      Config
-	def      *definition.Definition
-	http     *http.Client
-	throttle throttle
+	cfg    Config
+	def    *definition.Definition
+	http   *http.Client
+	direct sync.Once // tells that requests go without a proxy
 }
 
 // NewClient returns a Client for the site of cfg.Definition.
@@ -71,6 +82,12 @@ func NewClient(cfg Config) *Client {
 	}
 	if cfg.Pacer == nil {
 		cfg.Pacer = &LocalPacer{}
+	}
+	if cfg.Throttle == nil {
+		cfg.Throttle = &LocalThrottle{}
+	}
+	if cfg.Via == nil {
+		cfg.Via = func(*http.Response) string { return "" }
 	}
 	if cfg.Patience == 0 {
 		cfg.Patience = 250 * time.Millisecond
@@ -198,7 +215,7 @@ func (c *Client) failed(rawURL string, err error) error {
 // judge turns a status into an error, or nil for a page.
 func (c *Client) judge(ctx context.Context, rawURL, kind string, res *http.Response) error {
 	fail := func(class Class, after time.Duration) error {
-		return &Error{Class: class, URL: rawURL, Status: res.StatusCode, After: after, Err: fmt.Errorf("the site answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))}
+		return &Error{Class: class, URL: rawURL, Status: res.StatusCode, After: after, Via: c.cfg.Via(res), Err: fmt.Errorf("the site answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))}
 	}
 	after, told := retryAfter(res.Header.Get("Retry-After"), time.Now())
 	after = min(after, c.def.Politeness.RetryAfterMax)
@@ -308,7 +325,7 @@ func (p *polite) RoundTrip(req *http.Request) (*http.Response, error) {
 func (p *polite) send(req *http.Request, interval time.Duration) (*http.Response, error) {
 	ctx := req.Context()
 	if p.def.Politeness.AutoThrottle {
-		interval = max(interval, p.throttle.delay())
+		interval = max(interval, p.cfg.Throttle.Delay())
 	}
 	for deadline := time.Now().Add(p.cfg.Patience); ; {
 		wait, err := p.cfg.Pacer.Take(ctx, interval)
@@ -332,11 +349,15 @@ func (p *polite) send(req *http.Request, interval time.Duration) (*http.Response
 	}
 	began := time.Now()
 	res, err := p.cfg.Transport.RoundTrip(req)
-	if err == nil {
-		p.throttle.observe(time.Since(began), res.StatusCode == http.StatusOK)
+	if err == nil && p.def.Politeness.AutoThrottle {
+		if terr := p.cfg.Throttle.Observe(ctx, time.Since(began), res.StatusCode == http.StatusOK); terr != nil {
+			p.cfg.Logger.Warn("cannot share how slow the site is", "site", p.def.Site, "error", terr)
+		}
 	}
 	if err != nil && p.cfg.NoProxy != nil && errors.Is(err, p.cfg.NoProxy) && p.def.Proxy.Fallback == definition.FallbackDirect {
-		p.cfg.Logger.Warn("no proxy; asking the site directly, as its definition says", "site", p.def.Site)
+		p.direct.Do(func() {
+			p.cfg.Logger.Warn("no proxy; asking the site directly while there is none, as its definition says", "site", p.def.Site)
+		})
 		return p.cfg.Direct.RoundTrip(req)
 	}
 	return res, err

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -8,18 +9,18 @@ import (
 // maxThrottle is the longest delay that a slow site brings about.
 const maxThrottle = time.Minute
 
-// throttle makes a delay of how slowly a site answers, after Scrapy's
+// LocalThrottle makes a delay of how slowly a site answers, after Scrapy's
 // AutoThrottle: it rises at once and falls slowly, and errors never lower it.
 // What counts is the time beyond the shortest seen lately, so that the way
 // there, be it through a slow proxy, does not. The zero value is ready.
-type throttle struct {
+type LocalThrottle struct {
 	mu    sync.Mutex // guards the fields below
 	base  time.Duration
 	value time.Duration
 }
 
-// observe takes in the time from a request to the head of its answer.
-func (t *throttle) observe(latency time.Duration, ok bool) {
+// Observe implements Throttle. It does not fail.
+func (t *LocalThrottle) Observe(_ context.Context, latency time.Duration, ok bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -31,13 +32,14 @@ func (t *throttle) observe(latency time.Duration, ok bool) {
 	target := max(latency-t.base, 0)
 	next := min(max(target, (t.value+target)/2), maxThrottle)
 	if !ok && next <= t.value {
-		return
+		return nil
 	}
 	t.value = next
+	return nil
 }
 
-// delay is the delay that the site's answers ask for.
-func (t *throttle) delay() time.Duration {
+// Delay implements Throttle.
+func (t *LocalThrottle) Delay() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.value
