@@ -2,10 +2,13 @@ package sites
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"muster/sites/definition"
 	"muster/sites/fetch"
@@ -30,7 +33,10 @@ func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
 	if err := j.requeue(ctx); err != nil {
 		return nil, err
 	}
-	w := &walk{job: j, worker: worker, seen: map[string]bool{}, prints: map[string]bool{}, given: map[string]int{}}
+	w := &walk{job: j, worker: worker, seen: map[pageID]struct{}{}, prints: map[string]bool{}, given: map[string]int{}}
+	if _, err := j.queue.ExpireWorker(ctx, w.ahead()); err != nil {
+		return nil, fmt.Errorf("take over pages: %w", err)
+	}
 	var front []visit
 	for _, p := range j.def.StartPages() {
 		v := visit{URL: p.URL, Kind: p.Kind}
@@ -40,26 +46,25 @@ func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
 		}
 		front = append(front, v)
 	}
-	starts := len(front)
-	for first := true; len(front) > 0; first = false {
-		var err error
-		if front, err = w.wave(ctx, front); err != nil {
-			return nil, err
-		}
-		if first && starts > 0 && w.sum.Counts.Pages == 0 && len(w.details) == 0 {
-			return nil, fmt.Errorf("scrape %s: %w: %s", j.def.Site, errNoStart, w.sum.Counts.firstFailure())
-		}
-		if w.enough() {
-			break
-		}
-	}
-	if j.req.Limit > 0 && len(w.details) > j.req.Limit {
-		w.details = w.details[:j.req.Limit]
-	}
-	ids, err := j.enqueue(ctx, w.details)
-	if err != nil {
+	if err := w.keep(ctx); err != nil {
 		return nil, err
 	}
+	// Detail pages are fetched beside the listing pages, so that neither waits
+	// for all of the other.
+	atOnce := max(j.def.Politeness.MaxPerDomain/2, 1)
+	starts := len(front)
+	for len(front) > 0 && !w.enough() {
+		n := min(atOnce, len(front))
+		next, err := w.wave(ctx, front[:n])
+		if err != nil {
+			return nil, err
+		}
+		front = append(front[n:], next...)
+		if starts -= n; starts <= 0 && w.sum.Counts.Pages == 0 && len(w.details) == 0 {
+			return nil, fmt.Errorf("scrape %s: %w: %s", j.def.Site, errNoStart, w.sum.Counts.firstFailure())
+		}
+	}
+	ids := w.details
 	w.sum.Details = len(ids)
 	stored, err := json.Marshal(w.sum)
 	if err != nil {
@@ -110,36 +115,56 @@ func chunkSize(def *definition.Definition) int {
 type walk struct {
 	*job
 	worker  string
-	seen    map[string]bool // ids of pages that were met
-	prints  map[string]bool // of pages, to tell when they repeat
-	given   map[string]int  // records by type, from listing pages
-	details []visit
+	seen    map[pageID]struct{} // pages that were met
+	prints  map[string]bool     // of pages, to tell when they repeat
+	given   map[string]int      // records by type, from listing pages
+	details []string            // ids of detail pages, in the order in which they were met
+	fresh   []visit             // those that are no items yet
+	fetched int                 // how many of details were fetched here
 	sum     collected
+}
+
+// pageID is an item's id, small: there may be a million.
+type pageID [13]byte
+
+func pageIDOf(id string) (p pageID) {
+	p[0] = id[0]
+	_, _ = hex.Decode(p[1:], []byte(id[1:])) // made by itemID
+	return p
 }
 
 // wave fetches listing pages and returns those that come after them.
 func (w *walk) wave(ctx context.Context, front []visit) ([]visit, error) {
 	var fresh []visit
 	for _, v := range front {
-		id := w.itemID(v)
-		if w.seen[id] {
+		id := pageIDOf(w.itemID(v))
+		if _, ok := w.seen[id]; ok {
 			continue
 		}
 		if len(w.seen) >= w.def.Limits.MaxPages {
 			w.cut(fmt.Sprintf("limits.max_pages (%d) was reached", w.def.Limits.MaxPages))
 			break
 		}
-		w.seen[id] = true
+		w.seen[id] = struct{}{}
 		fresh = append(fresh, v)
 	}
 	ids, err := w.enqueue(ctx, fresh)
 	if err != nil {
 		return nil, err
 	}
-	parallel := w.def.Politeness.MaxPerDomain
 	nothing := func(yield) ([]string, error) { return nil, nil }
-	if err := w.work(ctx, w.worker, ids, parallel, nothing); err != nil {
+	slots := max(w.def.Politeness.MaxPerDomain, 1)
+	var g errgroup.Group
+	if slots > len(ids) {
+		g.Go(func() error { return w.some(ctx, slots-len(ids)) })
+	}
+	if err := errors.Join(w.work(ctx, w.worker, ids, len(ids), nothing), g.Wait()); err != nil {
 		return nil, err
+	}
+	if slots <= len(ids) {
+		if err := w.some(ctx, 1); err != nil {
+			return nil, err
+		}
 	}
 	infos, err := w.results(ctx, ids)
 	if err != nil {
@@ -149,7 +174,36 @@ func (w *walk) wave(ctx context.Context, front []visit) ([]visit, error) {
 	for i, id := range ids {
 		next = append(next, w.take(fresh[i], infos[id])...)
 	}
-	return next, nil
+	return next, w.keep(ctx)
+}
+
+// keep makes items of the detail pages that were met.
+func (w *walk) keep(ctx context.Context) error {
+	_, err := w.enqueue(ctx, w.fresh)
+	w.fresh = nil
+	return err
+}
+
+// ahead is the name under which some leases: work takes over what is leased
+// under the other.
+func (w *walk) ahead() string { return w.worker + " ahead" }
+
+// some fetches up to n detail pages. Those that cannot be had at once, or fail,
+// are left to their chunks.
+func (w *walk) some(ctx context.Context, n int) error {
+	n = min(n, len(w.details)-w.fetched)
+	if n <= 0 || w.pressed(ctx) != nil {
+		return nil
+	}
+	leases, _, _, err := w.queue.LeaseIDs(ctx, w.ahead(), w.details[w.fetched:w.fetched+n])
+	if err != nil {
+		return fmt.Errorf("lease pages: %w", err)
+	}
+	w.fetched += n
+	if _, err := w.lot(ctx, leases, n); err != nil && !errors.As(err, new(later)) {
+		return err
+	}
+	return nil
 }
 
 // take books a terminal listing page and returns the listing pages it leads to.
@@ -195,15 +249,19 @@ func isGoneEnd(v visit, info workqueue.Info) bool {
 // detail notes a detail page to fetch, unless it is known or one too many.
 func (w *walk) detail(v visit) bool {
 	id := w.itemID(v)
-	if w.seen[id] {
+	if _, ok := w.seen[pageIDOf(id)]; ok {
 		return false
+	}
+	if w.req.Limit > 0 && len(w.details) >= w.req.Limit {
+		return true // it is new, and one too many
 	}
 	if len(w.seen) >= w.def.Limits.MaxPages {
 		w.cut(fmt.Sprintf("limits.max_pages (%d) was reached", w.def.Limits.MaxPages))
 		return false
 	}
-	w.seen[id] = true
-	w.details = append(w.details, v)
+	w.seen[pageIDOf(id)] = struct{}{}
+	w.details = append(w.details, id)
+	w.fresh = append(w.fresh, v)
 	return true
 }
 

@@ -242,3 +242,35 @@ func TestSinksAreChecked(t *testing.T) {
 		t.Error("an address that cannot be used is taken")
 	}
 }
+
+// Detail pages are fetched while listing pages are; what a crash leaves of
+// them is taken over at once.
+func TestInterleaves(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 4, 5)
+	site.faults = map[string][]string{"/item/1": {"hang"}}
+	rdb := redistest.New(t)
+	def := site.definition(t, "")
+	o := ScrapeOptions{BaseURL: site.URL, OutDir: t.TempDir()}
+	first := begin(t, newService(t, rdb), "j1", def, o)
+	ctx, abandon := context.WithCancel(t.Context())
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		_, _ = first.collect(ctx, "collect")
+	}()
+	t.Cleanup(func() { abandon(); <-gone })
+	facttest.Eventually(t, "a detail page hangs", func() bool { asked, _ := site.counts("/item/1"); return asked > 0 })
+	if asked, _ := site.counts("/page/4"); asked != 0 {
+		t.Error("the last listing page was asked for before the second detail page")
+	}
+
+	second := begin(t, newService(t, rdb), "j1", def, o)
+	sum := run(t, second)
+	site.isWhole(t, sum)
+	for i := range 20 {
+		if asked, _ := site.counts(fmt.Sprint("/item/", i)); asked != 1 && i != 1 {
+			t.Errorf("item %d was asked for %d times", i, asked)
+		}
+	}
+}
