@@ -445,9 +445,11 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 	case !extract.MustHave(j.def, doc):
 		why := "the page has none of must_have"
 		if fetch.NeedsScript(doc) {
-			why += "; it seems to need JavaScript, which is not run"
+			why += "; it seems to need JavaScript, which is not run; see render in the definition"
 		}
 		return fail(fetch.Validate, errors.New(why))
+	case len(res.Records)+len(res.Invalid)+len(res.Links) == 0 && res.Next == nil && fetch.NeedsScript(doc):
+		return fail(fetch.Validate, errors.New("the page is an empty frame that needs JavaScript, which is not run; see render in the definition"))
 	case len(res.Records) == 0 && len(res.Invalid) > 0 && len(res.Links) == 0 && res.Next == nil:
 		return fail(fetch.Validate, fmt.Errorf("no record of the page is valid: %s", strings.Join(res.Invalid[0].Problems, "; ")))
 	}

@@ -67,6 +67,7 @@ func (d *decoder) check(def *Definition) {
 	def.zone = zone
 	d.checkRecords(def)
 	d.checkRequest(def)
+	d.checkRender(&def.Render)
 	d.checkBounds(def)
 }
 
@@ -385,6 +386,25 @@ func (d *decoder) checkRequest(def *Definition) {
 	}
 }
 
+func (d *decoder) checkRender(r *Render) {
+	if r.URL == "" {
+		if r.At.Line > 0 && !d.failedAt(r.At) {
+			d.problemAt(r.At, "render.url", "is missing; give the address of the renderer, such as http://127.0.0.1:3000/render")
+		}
+		return
+	}
+	u, err := url.Parse(r.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
+		d.problemAt(r.At, "render.url", "is not an http or https URL with a host, and without a password")
+	}
+	if len(r.Kinds) == 0 {
+		r.Kinds = slices.Clone(kinds)
+	}
+	for _, k := range r.Kinds {
+		d.oneOf(k, "", kinds, r.At, "render.kinds")
+	}
+}
+
 func (d *decoder) checkBounds(def *Definition) {
 	bound := func(at Pos, key string, got, low, high int64) {
 		if got < low || got > high {
@@ -413,5 +433,6 @@ func (d *decoder) checkBounds(def *Definition) {
 	span(r.At, "retries.stall_max", r.StallMax, 0, 7*24*time.Hour)
 	bound(def.Blocks.At, "blocks.min_text", int64(def.Blocks.MinText), 0, 1<<20)
 	def.Proxy.Fallback = d.oneOf(def.Proxy.Fallback, FallbackFail, []string{FallbackFail, FallbackWait, FallbackDirect}, def.Proxy.At, "proxy.fallback")
+	span(def.Render.At, "render.timeout", def.Render.Timeout, 100*time.Millisecond, time.Hour)
 	span(def.Proxy.At, "proxy.wait", def.Proxy.Wait, 0, 24*time.Hour)
 }

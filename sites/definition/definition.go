@@ -38,6 +38,7 @@ type Definition struct {
 	Retries     Retries           `yaml:"retries"`
 	Blocks      Blocks            `yaml:"blocks"`
 	Proxy       Proxy             `yaml:"proxy"`
+	Render      Render            `yaml:"render"`
 	DependsOn   []string          `yaml:"depends_on"`
 
 	file    string
@@ -298,6 +299,15 @@ type Proxy struct {
 	Wait     time.Duration `yaml:"wait"`
 }
 
+// Render names an outside program that turns pages which need JavaScript
+// into HTML.
+type Render struct {
+	At      Pos
+	URL     string        `yaml:"url"`
+	Kinds   []string      `yaml:"kinds"`
+	Timeout time.Duration `yaml:"timeout"`
+}
+
 // What to do without a proxy.
 const (
 	FallbackFail   = "fail"
@@ -335,7 +345,8 @@ func defaults() *Definition {
 			Cap:      time.Minute,
 			StallMax: 15 * time.Minute,
 		},
-		Proxy: Proxy{Fallback: FallbackFail, Wait: 5 * time.Minute},
+		Proxy:  Proxy{Fallback: FallbackFail, Wait: 5 * time.Minute},
+		Render: Render{Timeout: 30 * time.Second},
 	}
 }
 

@@ -98,6 +98,7 @@ func NewClient(cfg Config) *Client {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	cfg.Transport = rendered(cfg.Definition, cfg.Transport)
 	c := &Client{cfg: cfg, def: cfg.Definition}
 	c.http = &http.Client{
 		Transport:     &polite{c},
@@ -140,7 +141,7 @@ func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 // Get fetches a page of a kind. Every error is an *Error. A page that came
 // but looks like a refusal is told by Inspect, which needs it parsed.
 func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.def.Limits.PageTimeout)
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, kindKey{}, kind), c.def.Limits.PageTimeout)
 	defer cancel()
 	page := extract.Page{Requested: rawURL, Kind: kind}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)

@@ -116,7 +116,7 @@ func Of(def *definition.Definition, page extract.Page) (View, error) {
 	if !extract.MustHave(def, doc) {
 		why := "the page has none of must_have"
 		if fetch.NeedsScript(doc) {
-			why += "; it seems to need JavaScript, which is not run"
+			why += "; it seems to need JavaScript, which is not run; see render in the definition"
 		}
 		return v, errors.New(why)
 	}

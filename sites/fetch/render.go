@@ -1,0 +1,116 @@
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"muster/sites/definition"
+)
+
+// kindKey is the context's key for the kind of page that is asked for.
+type kindKey struct{}
+
+// renderer asks an outside program, usually a browser behind an HTTP
+// endpoint, for pages that need JavaScript. Pages of other kinds and
+// robots.txt go by next.
+type renderer struct {
+	def  *definition.Definition
+	next http.RoundTripper
+	http *http.Client
+}
+
+// rendered is the transport of a site whose definition names a renderer, else
+// next.
+func rendered(def *definition.Definition, next http.RoundTripper) http.RoundTripper {
+	if def.Render.URL == "" {
+		return next
+	}
+	return &renderer{def: def, next: next, http: &http.Client{
+		Transport:     DirectTransport(),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("the renderer redirects") },
+	}}
+}
+
+// RoundTrip implements http.RoundTripper. The endpoint is sent a POST with
+//
+//	{"url": "…", "headers": {"User-Agent": "…"}, "timeout_ms": 30000}
+//
+// and answers 200 with the page's HTML. Two headers of its answer are
+// optional: X-Page-Status, the status that the site gave, and X-Page-URL,
+// where redirects have led, which must be within the site.
+func (r *renderer) RoundTrip(req *http.Request) (*http.Response, error) {
+	kind, _ := req.Context().Value(kindKey{}).(string)
+	if !slices.Contains(r.def.Render.Kinds, kind) || req.URL.Path == "/robots.txt" {
+		return r.next.RoundTrip(req)
+	}
+	headers := map[string]string{}
+	for name := range req.Header {
+		headers[name] = req.Header.Get(name)
+	}
+	question, err := json.Marshal(map[string]any{"url": req.URL.String(), "headers": headers, "timeout_ms": r.def.Render.Timeout.Milliseconds()})
+	if err != nil {
+		return nil, fmt.Errorf("ask the renderer: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(req.Context(), r.def.Render.Timeout+time.Second)
+	ask, err := http.NewRequestWithContext(ctx, http.MethodPost, r.def.Render.URL, bytes.NewReader(question))
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("ask the renderer: %w", err)
+	}
+	ask.Header.Set("Content-Type", "application/json")
+	res, err := r.http.Do(ask)
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("ask the renderer at render.url: %w", err)
+	}
+	res.Body = &ended{res.Body, cancel}
+	if res.StatusCode != http.StatusOK {
+		_ = res.Body.Close()
+		return nil, fmt.Errorf("the renderer answered %d instead of a page; see its log", res.StatusCode)
+	}
+	return r.page(req, res)
+}
+
+// page makes the site's answer of the renderer's.
+func (r *renderer) page(req *http.Request, res *http.Response) (*http.Response, error) {
+	if s := res.Header.Get("X-Page-Status"); s != "" {
+		status, err := strconv.Atoi(s)
+		if err != nil || status < 200 || status > 599 {
+			_ = res.Body.Close()
+			return nil, fmt.Errorf("the renderer says the site's status was %q", s)
+		}
+		res.StatusCode = status
+	}
+	res.Request = req
+	if at := res.Header.Get("X-Page-URL"); at != "" {
+		u, err := req.URL.Parse(at)
+		if err != nil || !r.def.InScope(r.def.Move(u)) {
+			_ = res.Body.Close()
+			return nil, &Error{Class: Redirect, Err: errScope}
+		}
+		final := *req
+		final.URL = r.def.Move(u)
+		res.Request = &final
+	}
+	return res, nil
+}
+
+// ended calls done when a body is closed.
+type ended struct {
+	io.ReadCloser
+	done context.CancelFunc
+}
+
+// Close implements io.Closer.
+func (e *ended) Close() error {
+	defer e.done()
+	return e.ReadCloser.Close()
+}
