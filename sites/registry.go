@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"muster/sites/all"
 	"muster/sites/definition"
 )
 
@@ -26,7 +27,7 @@ func NewRegistry(defs ...*definition.Definition) *Registry {
 	return r
 }
 
-// LoadRegistry returns the shipped sites and those of a folder, which win
+// LoadRegistry returns the shipped sites, those in Go, and those of a folder, which win
 // over shipped ones of the same name. A folder that is not there is an error
 // only when it must be. Dependencies on sites that are not there, or in a
 // circle, are errors.
@@ -35,6 +36,11 @@ func LoadRegistry(dir string, mustExist bool) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
+	inGo, err := all.Definitions()
+	if err != nil {
+		return nil, err
+	}
+	shipped = append(shipped, inGo...)
 	var own []*definition.Definition
 	if dir != "" {
 		own, err = definition.LoadDir(dir)

@@ -85,6 +85,16 @@ func ParseSelector(text string) (Selector, error) {
 	return s, nil
 }
 
+// MustSelector is ParseSelector for selectors that stand in code; it panics
+// on a wrong one.
+func MustSelector(text string) Selector {
+	s, err := ParseSelector(text)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
 type selectorError struct{ text, why string }
 
 func (e *selectorError) Error() string {

@@ -29,6 +29,16 @@ func Shipped() ([]*Definition, error) {
 	return defs, err
 }
 
+// ParseShipped is Parse for a definition that comes with the program.
+func ParseShipped(file string, data []byte) (*Definition, error) {
+	def, err := Parse(file, data)
+	if err != nil {
+		return nil, err
+	}
+	def.shipped = true
+	return def, nil
+}
+
 // Load reads the definition in a file. Its error is a Problems when the file
 // can be read but is wrong.
 func Load(name string) (*Definition, error) {

@@ -105,21 +105,13 @@ func (d *Doc) Title() string {
 }
 
 var (
-	baseSelector  = must("base[href]")
-	bodySelector  = must("body")
-	htmlSelector  = must("html[lang]")
-	titleSelector = must("head title, title")
-	ldSelector    = must(`script[type*="ld+json"]`)
-	relSelector   = must(`link[rel~="next"], a[rel~="next"]`)
+	baseSelector  = definition.MustSelector("base[href]")
+	bodySelector  = definition.MustSelector("body")
+	htmlSelector  = definition.MustSelector("html[lang]")
+	titleSelector = definition.MustSelector("head title, title")
+	ldSelector    = definition.MustSelector(`script[type*="ld+json"]`)
+	relSelector   = definition.MustSelector(`link[rel~="next"], a[rel~="next"]`)
 )
-
-func must(css string) definition.Selector {
-	s, err := definition.ParseSelector(css)
-	if err != nil {
-		panic(err)
-	}
-	return s
-}
 
 // Linked returns the JSON-LD objects of the page, nested ones too. Scripts
 // that are no JSON are skipped: one broken script must not hide the others.

@@ -52,8 +52,17 @@ type Result struct {
 	Hits map[string]map[string]int
 }
 
-// Run takes records and links from a page.
+// Run takes records and links from a page: by the code of the site if there
+// is any, else as its definition says.
 func Run(def *definition.Definition, d *Doc) (Result, error) {
+	if fn := registered(def.Site); fn != nil {
+		return fn(def, d)
+	}
+	return Declared(def, d)
+}
+
+// Declared takes records and links from a page as the definition says.
+func Declared(def *definition.Definition, d *Doc) (Result, error) {
 	x := &run{def: def, doc: d, res: Result{Hits: map[string]map[string]int{}}}
 	for _, r := range def.RecordsFrom(d.Page.Kind) {
 		if err := x.records(r); err != nil {
@@ -144,21 +153,33 @@ func (x *run) records(r *definition.Record) error {
 		}
 		rec := Record{Type: r.Name, URL: x.doc.Page.URL.String()}
 		rec.Fields, rec.Problems = x.fields(r.Fields, p, r.Name)
-		rec.Key = x.key(r, &rec)
-		if len(rec.Problems) == 0 {
-			x.res.Records = append(x.res.Records, rec)
-			continue
-		}
-		switch r.OnInvalid {
-		case definition.OnInvalidFail:
-			return fmt.Errorf("record %s: %s", r.Name, strings.Join(rec.Problems, "; "))
-		case definition.OnInvalidKeep:
-			x.res.Records = append(x.res.Records, rec)
-		default:
-			x.res.Invalid = append(x.res.Invalid, rec)
+		if err := x.keep(r, rec); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// keep gives a record its key and puts it where its problems send it.
+func (x *run) keep(r *definition.Record, rec Record) error {
+	rec.Key = x.key(r, &rec)
+	switch {
+	case len(rec.Problems) == 0 || r.OnInvalid == definition.OnInvalidKeep:
+		x.res.Records = append(x.res.Records, rec)
+	case r.OnInvalid == definition.OnInvalidFail:
+		return fmt.Errorf("record %s: %s", r.Name, strings.Join(rec.Problems, "; "))
+	default:
+		x.res.Invalid = append(x.res.Invalid, rec)
+	}
+	return nil
+}
+
+// book counts which alternative gave a field its value.
+func (x *run) book(name, hit string) {
+	if x.res.Hits[name] == nil {
+		x.res.Hits[name] = map[string]int{}
+	}
+	x.res.Hits[name][hit]++
 }
 
 // key hashes what tells the record apart. A key whose fields are all missing
@@ -206,10 +227,7 @@ func (x *run) fields(fields definition.Fields, p at, path string) (values []Valu
 			v, err = x.convert(f, f.Type, found{text: *f.Default}, nil, name)
 			hit = "default"
 		}
-		if x.res.Hits[name] == nil {
-			x.res.Hits[name] = map[string]int{}
-		}
-		x.res.Hits[name][hit]++
+		x.book(name, hit)
 		switch {
 		case err != nil:
 			problems = append(problems, f.Name+": "+err.Error())

@@ -62,7 +62,7 @@ var small = []*sign{
 func init() {
 	for _, list := range [][]*sign{strong, small} {
 		for _, c := range list {
-			c.sel = mustSelector(c.css)
+			c.sel = definition.MustSelector(c.css)
 		}
 	}
 }
@@ -76,18 +76,10 @@ func (c *sign) in(d *extract.Doc) bool {
 // out of a selector's reach.
 var strongScripts = [][]byte{[]byte("window._cf_chl_opt"), []byte("window.gokuProps"), []byte("KPSDK.scriptStart"), []byte("window.rbzns")}
 
-func mustSelector(css string) definition.Selector {
-	s, err := definition.ParseSelector(css)
-	if err != nil {
-		panic(err)
-	}
-	return s
-}
-
 var (
-	headings    = mustSelector("title, h1, h2")
-	links       = mustSelector("a[href]")
-	refreshMeta = mustSelector(`meta[http-equiv="refresh" i]`)
+	headings    = definition.MustSelector("title, h1, h2")
+	links       = definition.MustSelector("a[href]")
+	refreshMeta = definition.MustSelector(`meta[http-equiv="refresh" i]`)
 	captchaURL  = regexp.MustCompile(`(?i)captcha|challenge|/sorry/|blocked|verify-human|are-you-human`)
 	loginURL    = regexp.MustCompile(`(?i)/(login|signin|sign-in|log-in|captcha|blocked|denied|sorry|challenge|verify)([/?.#]|$)`)
 )
@@ -210,8 +202,8 @@ func NeedsScript(d *extract.Doc) bool {
 }
 
 var (
-	appRoot = mustSelector(`#root, #app, #__next, #__nuxt, [ng-app], [data-reactroot], app-root, #main-app`)
-	scripts = mustSelector("script[src]")
+	appRoot = definition.MustSelector(`#root, #app, #__next, #__nuxt, [ng-app], [data-reactroot], app-root, #main-app`)
+	scripts = definition.MustSelector("script[src]")
 )
 
 func attribute(n *html.Node, name string) string {

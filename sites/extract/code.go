@@ -1,0 +1,91 @@
+package extract
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"muster/sites/definition"
+)
+
+// Func takes records and links from a page in Go, for a site whose pages no
+// definition can describe. It may call Declared for what the definition does
+// say, and amend that. It must not do I/O, and must yield the same for the
+// same page: a page may be read more than once.
+type Func func(def *definition.Definition, d *Doc) (Result, error)
+
+var code struct {
+	mu    sync.RWMutex // guards funcs
+	funcs map[string]Func
+}
+
+// Register makes Run read the pages of a site with fn. It is called from
+// sites/all, before any page is read; registering a site twice panics.
+func Register(site string, fn Func) {
+	code.mu.Lock()
+	defer code.mu.Unlock()
+	if code.funcs[site] != nil {
+		panic("extract: site " + site + " is registered twice")
+	}
+	if code.funcs == nil {
+		code.funcs = map[string]Func{}
+	}
+	code.funcs[site] = fn
+}
+
+// Registered lists the sites that are read in Go.
+func Registered() []string {
+	code.mu.RLock()
+	defer code.mu.RUnlock()
+	return slices.Sorted(maps.Keys(code.funcs))
+}
+
+func registered(site string) Func {
+	code.mu.RLock()
+	defer code.mu.RUnlock()
+	return code.funcs[site]
+}
+
+// Add takes a record that code has made into the result: checked, keyed and
+// left out if need be as the definition says of records of that name. Values
+// are what Run makes of the type of their field: string, float64, int64, bool,
+// Price, Floor, or []any of them. Values without a field are left out.
+func (res *Result) Add(def *definition.Definition, d *Doc, name string, values ...Value) error {
+	i := slices.IndexFunc(def.Records, func(r definition.Record) bool { return r.Name == name })
+	if i < 0 {
+		return fmt.Errorf("no kind of record %q in the definition of %s", name, def.Site)
+	}
+	if res.Hits == nil {
+		res.Hits = map[string]map[string]int{}
+	}
+	x := &run{def: def, doc: d, res: *res}
+	rec := Record{Type: name, URL: d.Page.URL.String()}
+	for _, f := range def.Records[i].Fields {
+		var v any
+		hit := "none"
+		if at := slices.IndexFunc(values, func(v Value) bool { return v.Name == f.Name }); at >= 0 && !nothing(values[at].Value) {
+			v, hit = values[at].Value, "0"
+		}
+		x.book(name+"."+f.Name, hit)
+		switch {
+		case v == nil && f.Required:
+			rec.Problems = append(rec.Problems, f.Name+": is missing")
+		case v != nil:
+			if why := wrong(&f, v); why != "" {
+				rec.Problems = append(rec.Problems, f.Name+": "+why)
+			}
+			rec.Fields = append(rec.Fields, Value{f.Name, v})
+		}
+	}
+	err := x.keep(&def.Records[i], rec)
+	*res = x.res
+	return err
+}
+
+func nothing(v any) bool {
+	if list, ok := v.([]any); ok {
+		return len(list) == 0
+	}
+	return v == nil || v == ""
+}
