@@ -116,6 +116,10 @@ func TestLeftoverIsStopped(t *testing.T) {
 	if err := syscall.Kill(h.PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	facttest.Eventually(t, "it is stopped", func() bool {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(h.PID) + "/stat")
+		return err != nil || strings.Contains(string(stat), ") T ")
+	})
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

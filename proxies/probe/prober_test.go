@@ -246,7 +246,7 @@ func TestThousandProbesAtOnceDoNotMix(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{Key: "k"})
 	prober := newProber(t, probe.Config{Judges: judge.URLs, Key: "k", Concurrency: 1000, AnswerTimeout: 60 * time.Second,
-		GreetingTimeout: 10 * time.Second, TotalTimeout: 2 * time.Minute, ConnectTimeout: 30 * time.Second})
+		GreetingTimeout: time.Minute, TotalTimeout: 4 * time.Minute, ConnectTimeout: time.Minute})
 	kinds := []proxytest.Kind{proxytest.Elite, proxytest.Transparent, proxytest.SOCKS5, proxytest.Anonymous, proxytest.SOCKS4A,
 		proxytest.ConnectOnly, proxytest.Parking, proxytest.HangsUp, proxytest.Forbidding, proxytest.Dead}
 	proxies := map[uint16]*proxytest.Proxy{}
