@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"muster/orchestrator/job"
@@ -120,25 +119,16 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 		return err
 	}
 	scraped.JobID = run.ID()
-	track := o.opts.Display.Track(name)
+	track, began := o.opts.Display.Track(name), time.Now()
 	summary, err := await(ctx, o, track, run, awaited{
 		name: name, prefix: sites.ProgressPrefix(name),
 		progress: func(ctx context.Context, _ tasks.Progress) monitor.Progress {
-			p, err := o.Sites.Progress(ctx, name, run.ID())
+			j, err := o.Sites.Job(ctx, run.ID())
 			if err != nil {
 				return monitor.Progress{} // only for show; the wait tells of trouble
 			}
-			shown := monitor.Progress{Done: p.Done + p.Skipped + p.Error, Total: p.Total, Unit: "pages"}
-			if p.Error > 0 {
-				shown.Note = fmt.Sprintf("%d errors", p.Error)
-			}
-			if p.Delayed > 0 {
-				shown.Note = strings.TrimPrefix(shown.Note+fmt.Sprintf(", %d waiting", p.Delayed), ", ")
-			}
-			if trouble := o.Sites.Trouble(ctx, run.ID()); trouble != "" {
-				shown.Note = "waits: " + trouble
-			}
-			return shown
+			done := j.Pages.Done + j.Pages.Skipped + j.Pages.Error
+			return monitor.Progress{Done: done, Total: j.Pages.Total, Unit: "pages", Note: liveNote(j, time.Since(began))}
 		},
 	})
 	if err != nil {
@@ -154,6 +144,28 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 	}
 	track.Done(note)
 	return nil
+}
+
+// liveNote is the line of a job beside its number of pages.
+func liveNote(j sites.Job, took time.Duration) string {
+	switch j.Status {
+	case sites.JobPaused:
+		return "paused"
+	case sites.JobBlocked:
+		return "waits: " + j.Trouble
+	}
+	records := 0
+	for _, n := range j.Records {
+		records += n
+	}
+	note := fmt.Sprintf("%d records, %.1f/s", records, float64(j.Pages.Done)/max(took.Seconds(), 0.1))
+	if j.Pages.Error > 0 {
+		note += fmt.Sprintf(", %d errors", j.Pages.Error)
+	}
+	if j.Pages.Delayed > 0 {
+		note += fmt.Sprintf(", %d waiting", j.Pages.Delayed)
+	}
+	return note
 }
 
 // reasons tells why a job is not complete.

@@ -17,23 +17,46 @@ import (
 type pacer struct {
 	limit *limit.Pacer
 	site  string
+
+	mu   sync.Mutex // guards free
+	free time.Time  // until when the clock of a site without a delay need not be looked at
 }
+
+// freeFor is how late a process may learn that a site without a delay wants
+// to be left alone, when another was told so. It saves a round trip a page.
+const freeFor = 100 * time.Millisecond
 
 // Take implements fetch.Pacer. The interval varies from half to one and a
 // half, so that requests are no drum beat.
-func (p pacer) Take(ctx context.Context, interval time.Duration) (time.Duration, error) {
-	if interval > 0 {
+func (p *pacer) Take(ctx context.Context, interval time.Duration) (time.Duration, error) {
+	if interval <= 0 {
+		p.mu.Lock()
+		free := time.Now().Before(p.free)
+		p.mu.Unlock()
+		if free {
+			return 0, nil
+		}
+	} else {
 		interval = interval/2 + rand.N(interval)
 	}
 	wait, ok, err := p.limit.ReserveApart(ctx, p.site, interval, 0)
-	if err != nil || ok {
+	if err != nil {
 		return 0, err
+	}
+	if ok {
+		p.mu.Lock()
+		p.free = time.Now().Add(freeFor)
+		p.mu.Unlock()
+		return 0, nil
 	}
 	return max(wait, time.Microsecond), nil
 }
 
 // Hold implements fetch.Pacer.
-func (p pacer) Hold(ctx context.Context, d time.Duration) error {
+func (p *pacer) Hold(ctx context.Context, d time.Duration) error {
+	p.mu.Lock()
+	p.free = time.Time{}
+	p.mu.Unlock()
 	return p.limit.NotBefore(ctx, p.site, time.Now().Add(d))
 }
 

@@ -477,3 +477,53 @@ func TestRegistry(t *testing.T) {
 		t.Errorf("got %v, want the circle", err)
 	}
 }
+
+// A sitemap may name what it likes; only what belongs to the site is fetched.
+func TestSitemapOfAnotherHost(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/sitemap.xml", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "<urlset>")
+		for i := range 50_000 {
+			fmt.Fprintf(w, "<url><loc>http://127.0.0.2:1/item/%d</loc></url>", i)
+		}
+		fmt.Fprint(w, "<url><loc>http://shop.example/item/0</loc></url><url><loc>http://shop.example/item/0;jsessionid=7?utm_source=x</loc></url></urlset>")
+	})
+	mux.HandleFunc("/item/0", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "<h1 class=name>Item</h1><p class=price>1 €</p>%s", strings.Repeat("<p>words about the item</p>", 20))
+	})
+	site := newShop(t, 1, 1)
+	site.Config.Handler = mux
+	def, err := definition.Parse("s.yaml", []byte(strings.Replace(string(site.definition(t, "").YAML()), "start: [/]", "start: [{sitemap: /sitemap.xml}]", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := run(t, begin(t, newService(t, redistest.New(t)), "j1", def, ScrapeOptions{BaseURL: site.URL}))
+	if sum.Pages != 2 || sum.Errors != 0 || sum.ByType["item"] != 1 {
+		t.Errorf("got %+v", sum)
+	}
+}
+
+// Pages that redirect for ever, or to another host, are errors of their own.
+func TestRedirects(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/":
+			fmt.Fprint(w, `<ul class=items><li class=item><a href="/item/loop">a</a></li><li class=item><a href="/item/away">b</a></li></ul>`+strings.Repeat("words ", 50))
+		case "/item/loop":
+			http.Redirect(w, r, "/item/loop", http.StatusFound)
+		case "/item/away":
+			http.Redirect(w, r, "http://127.0.0.2:1/", http.StatusFound)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+	site := newShop(t, 1, 1)
+	site.Config.Handler = mux
+	sum := run(t, begin(t, newService(t, redistest.New(t)), "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
+	if sum.Errors != 2 || sum.ByClass[fetch.Redirect] != 2 {
+		t.Errorf("got %d errors, %v", sum.Errors, sum.ByClass)
+	}
+}

@@ -144,12 +144,6 @@ func (s *Service) Progress(ctx context.Context, site, id string) (workqueue.Stat
 	return workqueue.New(s.cfg.Client.Redis(), queueName(site, id), workqueue.Config{}).Stats(ctx)
 }
 
-// Trouble is why the records of a job cannot be written right now, or "".
-func (s *Service) Trouble(ctx context.Context, id string) string {
-	_, trouble, _ := written(ctx, s.cfg.Client.Redis(), id) // only for show
-	return trouble
-}
-
 // ScrapeOptions change one scrape.
 type ScrapeOptions struct {
 	Limit   int    // at most so many detail pages, and records of a type from listing pages. Defaults to 0: no limit.
@@ -546,7 +540,7 @@ func (s *Service) newJob(id string, req Request) (*job, error) {
 		id:      id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),
 		client: fetch.NewClient(fetch.Config{
 			Definition: def, Transport: s.cfg.Transport(def), NoProxy: s.cfg.NoProxy, Refused: s.cfg.Refused, Robots: &s.robots, Logger: s.cfg.Logger,
-			Pacer:    pacer{s.pacer, turnName(def)},
+			Pacer:    &pacer{limit: s.pacer, site: turnName(def)},
 			Throttle: &throttle{rdb: rdb, site: turnName(def)},
 			Via:      s.cfg.Via,
 			Patience: min(max(4*def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),

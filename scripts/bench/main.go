@@ -30,6 +30,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
+	if arg := os.Getenv(killWorkerEnv); arg != "" {
+		if err := killedWorker(ctx, arg); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: worker:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	switch {
 	case err == nil:
@@ -43,6 +50,9 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// errNoPeer says that what a row compares with is not on this machine.
+var errNoPeer = errors.New("its peer is not here")
 
 // errUsage says that the command line is wrong.
 var errUsage = errors.New("wrong usage")
@@ -95,6 +105,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		res, err := measure(ctx, l, r, *rounds)
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if errors.Is(err, errNoPeer) {
+			fmt.Fprintf(stderr, "bench: %s is left out: %v\n", r.name, err)
+			continue
 		}
 		if err != nil {
 			// One broken row must not hide the others: it is reported as missed.

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	sitePages    = 5000
+	sitePages    = 10_000
 	pagesAtOnce  = 8
 	pagesPerList = 250
 )
@@ -32,6 +32,18 @@ func siteRows() []row {
 		// The yardstick fetches the same pages with as many connections and takes the same fields, in
 		// memory: no Redis, no state, no files, no listing pages.
 		{name: "sites.pages", unit: "pages/s", rounds: 3, bar: atLeast(0.5), measure: scrapeSite, yardstick: scrapeInMemory},
+		// The peers scrape the site from its first list on, with as many connections and the same fields:
+		// colly in memory, Scrapy to JSON lines.
+		{name: "sites.pages_of_colly", unit: "pages/s", rounds: 3, bar: atLeast(0.5), measure: scrapeSite, yardstick: scrapeWithColly},
+		{name: "sites.pages_of_scrapy", unit: "pages/s", rounds: 1, bar: atLeast(3), measure: scrapeSite, yardstick: scrapeWithScrapy},
+		// What the process holds, the site included, while a million pages are queued.
+		{name: "sites.queued_memory", unit: "MB", rounds: 1, bar: atMost(300), measure: queueMillion},
+		{name: "sites.queued_redis", unit: "bytes/URL", rounds: 1, bar: reported, measure: millionInRedis},
+		// Pages fetched twice, of those that were on the way when a worker process was killed, 20 times in
+		// 2,000 pages. A record that is lost or there twice is an error.
+		{name: "sites.kills", unit: "share", rounds: 1, bar: atMost(1), measure: surviveKills},
+		// Four sites, beside a fifth that answers 429, and alone.
+		{name: "sites.beside_backoff", unit: "pages/s", rounds: 3, bar: atLeast(0.95), measure: besideBackoff, yardstick: withoutBackoff},
 	}
 }
 
@@ -94,33 +106,11 @@ func scrapeSite(ctx context.Context, l *lab) (_ float64, err error) {
 	}
 	defer os.RemoveAll(dir)
 
-	client := tasks.NewClient(l.rdb)
-	defer client.Close()
-	s, err := sites.NewService(sites.Config{Client: client, Registry: sites.NewRegistry(def), OutDir: dir})
+	s, end, err := siteService(ctx, l, dir, def)
 	if err != nil {
 		return 0, err
 	}
-	mux := tasks.NewMux()
-	s.Register(mux)
-	ready := make(chan struct{})
-	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{sites.Queue: 1}, Concurrency: pagesAtOnce, Ready: func() { close(ready) }})
-	if err != nil {
-		return 0, err
-	}
-	workCtx, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(workCtx) }()
-	defer func() {
-		stop()
-		err = errors.Join(err, <-ended, s.Close())
-	}()
-	select {
-	case <-ready:
-	case err := <-ended:
-		ended <- nil
-		return 0, fmt.Errorf("worker: %w", err)
-	}
-
+	defer func() { err = errors.Join(err, end()) }()
 	began := time.Now()
 	run, err := s.Send(ctx, def.Site, sites.ScrapeOptions{})
 	if err != nil {
@@ -135,6 +125,36 @@ func scrapeSite(ctx context.Context, l *lab) (_ float64, err error) {
 		return 0, fmt.Errorf("scraped %d records with %d errors, want %d and none", sum.Records, sum.Errors, sitePages)
 	}
 	return sitePages / took.Seconds(), nil
+}
+
+// siteService is a service with a worker, until end.
+func siteService(ctx context.Context, l *lab, dir string, defs ...*definition.Definition) (_ *sites.Service, end func() error, err error) {
+	client := tasks.NewClient(l.rdb)
+	s, err := sites.NewService(sites.Config{Client: client, Registry: sites.NewRegistry(defs...), OutDir: dir})
+	if err != nil {
+		return nil, nil, err
+	}
+	mux := tasks.NewMux()
+	s.Register(mux)
+	ready := make(chan struct{})
+	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{sites.Queue: 1}, Concurrency: pagesAtOnce * len(defs), Ready: func() { close(ready) }})
+	if err != nil {
+		return nil, nil, err
+	}
+	workCtx, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(workCtx) }()
+	end = func() error {
+		stop()
+		return errors.Join(<-ended, s.Close(), client.Close())
+	}
+	select {
+	case <-ready:
+		return s, end, nil
+	case err := <-ended:
+		ended <- nil
+		return nil, nil, errors.Join(fmt.Errorf("worker: %w", err), end())
+	}
 }
 
 // scrapeInMemory fetches and reads the pages and keeps nothing.
