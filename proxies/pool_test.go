@@ -77,7 +77,7 @@ func flush(t *testing.T, pool *Pool) {
 
 func TestPublishAndCount(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		pool := newPool(t, rdb, nil)
 		added, err := pool.Publish(t.Context(),
 			result(1, nil), result(2, nil), result(2, nil), // one of them twice
@@ -136,7 +136,7 @@ func TestPoolOnACluster(t *testing.T) {
 // Another process sees what is published, reported and removed, and its health is the same.
 func TestViewsOfOnePoolAgree(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		one, two := newPool(t, rdb, nil), newPool(t, rdb, nil)
 		mustPublish(t, one, result(1, nil))
 		lease := pickOne(t, two, PickOptions{Site: "a"})
@@ -162,7 +162,7 @@ func TestViewsOfOnePoolAgree(t *testing.T) {
 // Three failures in a row are the end of a proxy; a success in between resets, and a timeout is half a failure.
 func TestConsecutiveFailuresEndAProxy(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		pool := newPool(t, rdb, nil)
 		mustPublish(t, pool, result(1, nil))
 		list, err := pool.List(t.Context(), Filter{})

@@ -81,7 +81,7 @@ func run(t *testing.T, j *job) Summary {
 
 func TestScrapeWithFaults(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		site := newShop(t, 3, 10)
 		site.faults = map[string][]string{
 			"/": {"500"}, "/page/2": {"soft", "429"}, "/page/3": {"empty"},
@@ -212,7 +212,7 @@ func work(t *testing.T, client *tasks.Client, s *Service) {
 // that page a second request and nothing else.
 func TestAbandonedWorker(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		site := newShop(t, 2, 20)
 		site.faults = map[string][]string{"/item/13": {"hang"}}
 		out := t.TempDir()
