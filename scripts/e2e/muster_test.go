@@ -18,28 +18,26 @@ import (
 	"time"
 
 	"muster/orchestrator/demo"
+	"muster/tasks/redistest"
 )
 
 // binary is the muster that all tests run, built once.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
-
-func testMain(m *testing.M) int {
+func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "muster-e2e-")
+	if err == nil {
+		binary = filepath.Join(dir, "muster")
+		build := exec.Command("go", "build", "-o", binary, "muster/cmd/muster")
+		build.Stdout, build.Stderr = os.Stderr, os.Stderr
+		err = build.Run()
+	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "e2e:", err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "muster")
-	build := exec.Command("go", "build", "-o", binary, "muster/cmd/muster")
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: build muster:", err)
-		return 1
+		_ = os.RemoveAll(dir)
+		os.Exit(1)
 	}
-	return m.Run()
+	redistest.Main(m, func() error { return os.RemoveAll(dir) })
 }
 
 // longest is how long any one run of muster may take.

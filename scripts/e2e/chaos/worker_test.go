@@ -168,18 +168,18 @@ func (d *doom) visit(point string) {
 // kindOf knows a script call by its keys.
 func kindOf(cmd redis.Cmder) string {
 	args := cmd.Args()
-	if len(args) < 4 || cmd.Name() != "evalsha" && cmd.Name() != "eval" {
+	if len(args) < 5 || cmd.Name() != "evalsha" && cmd.Name() != "eval" {
 		return ""
 	}
-	key := fmt.Sprint(args[3])
+	key, second := fmt.Sprint(args[3]), fmt.Sprint(args[4])
 	switch {
-	case strings.HasPrefix(key, "muster:{") && strings.Contains(key, ":w:"):
+	case strings.HasPrefix(key, "muster:{s"):
 		return "engine"
-	case strings.HasSuffix(key, ":pending"):
+	case strings.HasSuffix(second, ":paused"):
 		return "dequeue"
 	case strings.HasSuffix(key, ":active"):
 		return "finish"
-	case strings.Contains(key, "}:t:"):
+	case strings.HasSuffix(key, ":pending"):
 		return "enqueue"
 	}
 	return ""
