@@ -318,9 +318,15 @@ var stories = []story{
 	{"160 171 callbacks of a task that is replaced, and of its replacement", func(t *testing.T, w *world) {
 		replaced := tasks.OnSuccess(Deep.S(2), Note)
 		got, err := send(t, w, tasks.OnSuccess(tasks.Chord(tasks.Group(replaced, ID.S(1)), Sum), Note))
-		if ran := w.noted("note"); err != nil || got != 45 || !slices.Equal(ran, []int{44, 45}) {
-			t.Fatalf("got %v, %v, noted %v", got, err, ran)
+		if err != nil || got != 45 {
+			t.Fatalf("got %v, %v", got, err)
 		}
+		// Nobody waits for callbacks, nor they for each other.
+		facttest.Eventually(t, "both callbacks", func() bool {
+			ran := w.noted("note")
+			slices.Sort(ran)
+			return slices.Equal(ran, []int{44, 45})
+		})
 		_, err = send(t, w, tasks.Group(tasks.OnError(FailTo.S(1), Err), ID.S(1)))
 		wantFailure(t, err, "E1")
 		if n := len(w.failures()); n != 1 {

@@ -106,19 +106,6 @@ func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, late tim
 	case !validID.MatchString(id):
 		return "", fmt.Errorf("id %q: use up to 100 letters, digits, _ and -", id)
 	}
-	if o.Unique != "" {
-		for same := false; !same; {
-			if same, err = e.store.SameShard(ctx, id, o.Unique); err != nil {
-				return "", err
-			}
-			if !same && o.ID != "" {
-				return "", errors.New("ID and Unique cannot go together on a cluster")
-			}
-			if !same {
-				id = newID()
-			}
-		}
-	}
 	if strings.ContainsAny(o.Progress, "{}") {
 		return "", fmt.Errorf("prefix of progress keys %q holds a brace", o.Progress)
 	}
@@ -151,6 +138,18 @@ func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, late tim
 		return "", err
 	}
 	grow.Unique, grow.UniqueTTL, grow.Late = o.Unique, o.UniqueTTL, late
+	if o.Unique != "" {
+		elsewhere, err := e.store.Claim(ctx, o.Unique, id, o.UniqueTTL)
+		if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) {
+			return dup.ID, ErrDuplicate
+		}
+		if err != nil {
+			return "", err
+		}
+		if elsewhere {
+			grow.Unique = ""
+		}
+	}
 	m, err := e.submit(ctx, fl, grow, o.ID == "" && o.Unique == "" && late.IsZero())
 	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) {
 		if o.ID == "" && dup.ID == id {

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"muster/tasks/internal/graph"
@@ -60,20 +59,6 @@ const (
 // SendTick sends s under the id of o, which is the same for all who send this tick. It refuses with
 // ErrLate once Redis's clock has reached until.
 func (e *Engine) SendTick(ctx context.Context, s *graph.Sig, o *graph.Opts, until time.Time) (string, TickSend, error) {
-	if o.Unique != "" {
-		// On a cluster the two must live in one place. All schedulers find the same one.
-		base := o.ID
-		for n := 1; ; n++ {
-			same, err := e.store.SameShard(ctx, o.ID, o.Unique)
-			if err != nil {
-				return "", TickSent, err
-			}
-			if same {
-				break
-			}
-			o.ID = base + "-" + strconv.Itoa(n)
-		}
-	}
 	id, err := e.send(ctx, s, o, until)
 	switch {
 	case errors.Is(err, ErrDuplicate) && id == o.ID:

@@ -62,7 +62,6 @@ type Worker struct {
 	mu    sync.Mutex // guards the fields below
 	runs  map[*Run]bool
 	mine  map[string]bool   // "<workflow>/<node>/<epoch>" that a slot of this worker is at
-	lost  map[string]bool   // "<workflow>/<node>" that Redis says runs here, and no slot is at
 	tried map[string]int    // likewise, that slots try for while they end what comes before
 	ahead map[string]*begun // deliveries that were begun before asynq hands them to a slot
 	ran   bool

@@ -38,8 +38,8 @@ func agendaKey(shard int) string { return tag(shard) + "agenda" }
 // runningKey is the hash of nodes that run: "<workflow>/<node>" to the name of the worker.
 func runningKey(shard int) string { return tag(shard) + "running" }
 
-// uniqueKey is the string with the id of the workflow that a unique key stands for. Expires as the
-// sender asked.
+// uniqueKey is the string with the id of the workflow that a unique key stands for; on a cluster, where
+// the workflow can lie in another slot, "<workflow> <unix ms of the claim>". Expires as the sender asked.
 func uniqueKey(shard int, key string) string { return tag(shard) + "u:" + key }
 
 // bellKey is the string that is there while workers of a queue sleep; who puts work into the queue

@@ -158,12 +158,6 @@ func (s *Store) Flow(ctx context.Context, id string) (Flow, error) {
 	return Flow{ID: id, shard: shardOf(id, n)}, nil
 }
 
-// SameShard reports whether id lives where the unique key does.
-func (s *Store) SameShard(ctx context.Context, id, unique string) (bool, error) {
-	n, err := s.Shards(ctx)
-	return err == nil && shardOf(id, n) == shardOf(unique, n), err
-}
-
 func (f Flow) key() string    { return flowKey(f.shard, f.ID) }
 func (f Flow) keys() []string { return []string{f.key(), agendaKey(f.shard), runningKey(f.shard)} }
 

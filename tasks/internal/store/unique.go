@@ -1,0 +1,54 @@
+package store
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/claim.lua
+var claimLua string
+
+var claimCmd = redis.NewScript(claimLua)
+
+// claimGrace is how long a workflow may take from its claim of a unique key until it is stored.
+const claimGrace = 10 * time.Second
+
+// Claim lets a unique key stand for the workflow id, which is about to be stored. It is for clusters,
+// where key and workflow can lie in different slots, and needs no call where [Store.Submit] does it
+// by itself: then elsewhere is false. A key that stands for another live workflow is a
+// [DuplicateError].
+func (s *Store) Claim(ctx context.Context, unique, id string, ttl time.Duration) (elsewhere bool, err error) {
+	n, err := s.Shards(ctx)
+	if err != nil || n == 1 {
+		return false, err
+	}
+	replace := ""
+	for range 10 {
+		res, err := claimCmd.Run(ctx, s.rdb, []string{uniqueKey(shardOf(unique, n), unique)}, id, max(1, ttl.Milliseconds()), replace).Slice()
+		if err != nil {
+			return true, fmt.Errorf("claim unique key: %w", err)
+		}
+		have := fmt.Sprint(res[0])
+		if have == "" {
+			return true, nil
+		}
+		other, _, _ := strings.Cut(have, " ")
+		left, err := s.rdb.PTTL(ctx, flowKey(shardOf(other, n), other)).Result()
+		if err != nil {
+			return true, fmt.Errorf("look up workflow %s: %w", other, err)
+		}
+		// go-redis gives -1 for a key without expiry and -2 for none.
+		fresh := time.Duration(toInt(res[1]))*time.Millisecond < claimGrace
+		if left == -1 || left == -2 && fresh {
+			return true, &DuplicateError{other}
+		}
+		replace = have
+	}
+	return true, errors.New("claim unique key: others take it all the time")
+}

@@ -1,0 +1,71 @@
+package tasks_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// A unique key and an id of choice go together, wherever on a cluster they lie.
+func TestUniqueWithID(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb)
+		for i := range 8 {
+			key := tasks.Unique(fmt.Sprint("key", i), time.Hour)
+			id := func(name string) tasks.Option { return tasks.ID(fmt.Sprintf("%s-%d", name, i)) }
+			first, err := ID.S(1, tasks.In(time.Hour)).Send(t.Context(), w.client, id("first"), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"second", "first"} {
+				got, err := ID.S(2).Send(t.Context(), w.client, id(name), key)
+				if !errors.Is(err, tasks.ErrDuplicate) || got.ID() != first.ID() {
+					t.Fatalf("sent as %s: got %v, %v", name, got, err)
+				}
+			}
+			if err := first.Revoke(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			third, err := ID.S(3).Send(t.Context(), w.client, id("third"), key)
+			if err != nil {
+				t.Fatalf("after the first has ended: %v", err)
+			}
+			if got, err := third.Wait(t.Context()); err != nil || got != 3 {
+				t.Fatalf("got %v, %v", got, err)
+			}
+		}
+	})
+}
+
+// A sender that dies between its claim and its workflow holds a unique key for seconds, not for good.
+func TestUniqueClaimedInVain(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Cluster(t)
+	w := newWorld(t, rdb)
+	key := tasks.Unique("k", time.Hour)
+	if _, err := ID.S(1).Send(t.Context(), w.client, key); err != nil {
+		t.Fatal(err)
+	}
+	var at string
+	for _, shard := range shards(t, rdb) {
+		if rdb.Exists(t.Context(), shard+"u:k").Val() == 1 {
+			at = shard + "u:k"
+		}
+	}
+	for age, free := range map[time.Duration]bool{0: false, time.Minute: true} {
+		claim := fmt.Sprint("nobody ", time.Now().Add(-age).UnixMilli())
+		if err := rdb.Set(t.Context(), at, claim, time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ID.S(1).Send(t.Context(), w.client, key); (err == nil) != free || !free && !errors.Is(err, tasks.ErrDuplicate) {
+			t.Fatalf("claimed %s ago in vain: %v", age, err)
+		}
+	}
+}
