@@ -3,8 +3,10 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -67,45 +69,38 @@ func (a *audit) runsOnce(results []*tasks.AsyncResult[int]) {
 		key string
 		n   int
 	}
-	ran := map[attempt][]string{} // by whom
+	type run struct {
+		by string
+		at int64
+	}
+	ran := map[attempt][]run{}
 	input := map[string]string{}
 	for _, name := range a.f.names {
 		for _, e := range readJournal(a.t, a.f.dir, name) {
 			a.runs++
-			ran[attempt{e.key, e.attempt}] = append(ran[attempt{e.key, e.attempt}], name)
+			at := attempt{e.key, e.attempt}
+			ran[at] = append(ran[at], run{name, e.at})
 			if was, ok := input[e.key]; ok && was != e.input {
 				a.t.Errorf("node %s ran on two inputs, %s and %s", e.key, was, e.input)
 			}
 			input[e.key] = e.input
 		}
 	}
-	lost := map[string]int{} // runs that did not count, by worker
-	for at, by := range ran {
-		if len(by) == 1 {
-			continue
-		}
-		a.again += len(by) - 1
-		sound := 0
-		for _, name := range by {
-			if a.f.doomed[name] {
-				lost[name]++
-			} else {
-				sound++
+	lost := map[string]int{} // runs that were in vain, by worker: all but the last of an attempt
+	for at, runs := range ran {
+		slices.SortFunc(runs, func(x, y run) int { return cmp.Compare(x.at, y.at) })
+		for _, r := range runs[:len(runs)-1] {
+			a.again++
+			lost[r.by]++
+			if !a.f.doomed[r.by] {
+				a.t.Errorf("attempt %d of node %s ran on %v, though %s was never killed", at.n, at.key, runs, r.by)
 			}
 		}
-		if sound > 1 {
-			a.t.Errorf("attempt %d of node %s ran on %v: more than one of them was never killed", at.n, at.key, by)
-		}
-		if sound == 0 {
-			lost[by[0]]-- // one of them counts; whose does not matter to the sum
-		}
 	}
-	sum := 0
-	for _, n := range lost {
-		sum += n
-	}
-	if most := slots * len(a.f.doomed); sum > most {
-		a.t.Errorf("%d runs were repeated, more than the %d that can have been in flight in the %d workers killed", sum, most, len(a.f.doomed))
+	for name, n := range lost {
+		if n > slots {
+			a.t.Errorf("%d runs of worker %s were repeated, more than the %d it can have had in flight when it was killed", n, name, slots)
+		}
 	}
 	for _, run := range results {
 		nodes, err := a.c.Nodes(a.ctx, run.ID())

@@ -80,7 +80,7 @@ func work(url string) error {
 		if err != nil {
 			panic(err)
 		}
-		line := fmt.Sprintf("%s %d %08x\n", info.Key, info.Attempt, crc32.ChecksumIEEE(raw))
+		line := fmt.Sprintf("%s %d %08x %d\n", info.Key, info.Attempt, crc32.ChecksumIEEE(raw), time.Now().UnixNano())
 		if _, err := io.WriteString(journal, line); err != nil {
 			panic(err)
 		}
@@ -105,6 +105,7 @@ type entry struct {
 	key     string // of the node
 	attempt int
 	input   string // its checksum
+	at      int64  // unix ns
 }
 
 func readJournal(t *testing.T, dir, name string) []entry {
@@ -121,14 +122,15 @@ func readJournal(t *testing.T, dir, name string) []entry {
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		w := strings.Fields(lines.Text())
-		if len(w) != 3 {
+		if len(w) != 4 {
 			t.Fatalf("journal of %s: line %q", name, lines.Text())
 		}
-		n, err := strconv.Atoi(w[1])
-		if err != nil {
-			t.Fatalf("journal of %s: %v", name, err)
+		n, nerr := strconv.Atoi(w[1])
+		at, aerr := strconv.ParseInt(w[3], 10, 64)
+		if nerr != nil || aerr != nil {
+			t.Fatalf("journal of %s: line %q", name, lines.Text())
 		}
-		out = append(out, entry{w[0], n, w[2]})
+		out = append(out, entry{w[0], n, w[2], at})
 	}
 	return out
 }
