@@ -236,30 +236,35 @@ func TestSenderCutOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := 0
-	for k := range 20 {
-		rdb := redis.NewClient(opts)
-		cut := &cutter{after: k%2 == 1, dead: make(chan struct{})}
-		cut.left.Store(int64(k/2 + 1))
-		rdb.AddHook(cut)
-		id := fmt.Sprint("w10-", k)
-		_, err := tasks.Chord(tasks.Each(ints(3), ID), Sum).Send(t.Context(), tasks.NewClient(rdb), tasks.ID(id))
-		_ = rdb.Close()
-		got, werr := tasks.Attach[int](w.client, id).Wait(limited(t))
-		switch {
-		case errors.Is(werr, tasks.ErrUnknown):
-			if err == nil {
-				t.Errorf("cut off after %d calls: sent without error, and unknown", k)
-			}
-		case werr != nil || got != 3:
-			t.Errorf("cut off after %d calls: got %v, %v", k, got, werr)
-		default:
-			found++
-			ended(t, w, id)
+	var found atomic.Int64
+	t.Cleanup(func() {
+		if found.Load() == 0 {
+			t.Error("no send got as far as storing its workflow")
 		}
-	}
-	if found == 0 {
-		t.Error("no send got as far as storing its workflow")
+	})
+	for k := range 20 {
+		t.Run(fmt.Sprint(k), func(t *testing.T) {
+			t.Parallel() // what was cut off is found by the next sweep, seconds later
+			rdb := redis.NewClient(opts)
+			cut := &cutter{after: k%2 == 1, dead: make(chan struct{})}
+			cut.left.Store(int64(k/2 + 1))
+			rdb.AddHook(cut)
+			id := fmt.Sprint("w10-", k)
+			_, err := tasks.Chord(tasks.Each(ints(3), ID), Sum).Send(t.Context(), tasks.NewClient(rdb), tasks.ID(id))
+			_ = rdb.Close()
+			got, werr := tasks.Attach[int](w.client, id).Wait(limited(t))
+			switch {
+			case errors.Is(werr, tasks.ErrUnknown):
+				if err == nil {
+					t.Errorf("cut off after %d calls: sent without error, and unknown", k)
+				}
+			case werr != nil || got != 3:
+				t.Errorf("cut off after %d calls: got %v, %v", k, got, werr)
+			default:
+				found.Add(1)
+				ended(t, w, id)
+			}
+		})
 	}
 }
 
