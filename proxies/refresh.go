@@ -225,7 +225,11 @@ func (s *Service) merge(ctx context.Context, outcomes []tasks.Outcome[source.Lis
 	case len(outcomes) == 0:
 		return nil, tasks.Permanent(errors.New("no proxy sources are configured; name some under proxies.sources"))
 	case len(lists) == 0:
-		return nil, tasks.Permanent(fmt.Errorf("no proxy source could be read: %s", strings.Join(reasons, "; ")))
+		more := ""
+		if n := len(reasons) - 3; n > 0 {
+			reasons, more = reasons[:3], fmt.Sprintf("; and %d more, see muster proxies sources", n)
+		}
+		return nil, tasks.Permanent(fmt.Errorf("no proxy source could be read: %s%s", strings.Join(reasons, "; "), more))
 	}
 	candidates, err := s.withMembers(ctx, source.Merge(lists))
 	if err != nil {

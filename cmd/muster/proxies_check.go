@@ -133,7 +133,7 @@ func pace(t proxies.Tally, total int, took time.Duration) string {
 	note := fmt.Sprintf("%d alive, %d dead", t.Alive, t.Checked-t.Alive)
 	if seconds := took.Seconds(); seconds >= 1 {
 		rate := float64(t.Checked) / seconds
-		note += fmt.Sprintf(", %.0f/s, %s left", rate, (time.Duration(float64(total-t.Checked)/rate*float64(time.Second)) + time.Second/2).Round(time.Second))
+		note += fmt.Sprintf(", %.0f/s, %s left", rate, time.Duration(float64(total-t.Checked)/rate*float64(time.Second)).Round(time.Second))
 	}
 	return note
 }

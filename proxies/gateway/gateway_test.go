@@ -28,6 +28,7 @@ import (
 	"muster/proxies"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
+	"muster/tasks/metrics"
 	"muster/tasks/redistest"
 )
 
@@ -215,6 +216,32 @@ func TestKeys(t *testing.T) {
 	both, err := io.ReadAll(conn)
 	if err != nil || !strings.HasPrefix(string(both), "HTTP/1.1 200") || !strings.Contains(string(both), "HTTP/1.1 407") {
 		t.Errorf("got %q %v", both, err)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, Config{Keys: []string{"sesame"}}, kinds(2, proxytest.Elite)...)
+	good := url.UserPassword("me", "sesame")
+	for _, scheme := range []string{"http", "socks5"} {
+		if status, body := fetch(t, f.client(t, scheme, good), "https://example.com/"); status != 200 {
+			t.Fatalf("got %d %s", status, body)
+		}
+	}
+	for user, want := range map[*url.Userinfo]int{good: 200, nil: 407, url.UserPassword("me-country-zz", "sesame"): 503} {
+		if status, body := fetch(t, f.client(t, "http", user), "http://shop.example/"); status != want {
+			t.Errorf("%v: got %d %s", user, status, body)
+		}
+	}
+	w := httptest.NewRecorder()
+	metrics.Handler(f.gateway).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, line := range []string{
+		"muster_gateway_requests_total 2", "muster_gateway_tunnels_total 2", `muster_gateway_failures_total{reason="refused"} 1`,
+		`muster_gateway_failures_total{reason="no_proxy"} 1`, `muster_gateway_failures_total{reason="failed"} 0`, "muster_gateway_clients ",
+	} {
+		if !strings.Contains(w.Body.String(), "\n"+line) {
+			t.Errorf("no %s in\n%s", line, w.Body)
+		}
 	}
 }
 

@@ -23,31 +23,35 @@ func (p *Prober) Each(ctx context.Context, candidates iter.Seq[source.Candidate]
 	defer cancel(nil)
 	// Each closer look at a live candidate takes up to five connections, but few are alive.
 	gate := newGate(min(p.cfg.Concurrency, max(8, int(fileLimit()*3/4))))
-	networks := &networks{limit: p.cfg.PerNetwork, held: map[netip.Prefix]chan struct{}{}}
+	networks := &networks{limit: p.cfg.PerNetwork, inside: map[string]int{}, waiting: map[string][]source.Candidate{}}
 
 	var group sync.WaitGroup
 	var reporting sync.Mutex
+	one := func(c source.Candidate) bool {
+		result, err := p.patiently(ctx, c, gate)
+		if err != nil {
+			if ctx.Err() == nil {
+				cancel(err)
+			}
+			return false
+		}
+		reporting.Lock()
+		defer reporting.Unlock()
+		report(result)
+		return true
+	}
 	for c := range candidates {
+		if !networks.enter(c) {
+			continue // a neighbour that is done goes on with it
+		}
 		if !gate.enter(ctx) {
 			break
 		}
 		group.Go(func() {
 			defer gate.leave()
-			leave, ok := networks.enter(ctx, c)
-			if !ok {
-				return
+			for more := true; more && one(c); {
+				c, more = networks.next(c)
 			}
-			defer leave()
-			result, err := p.patiently(ctx, c, gate)
-			if err != nil {
-				if ctx.Err() == nil {
-					cancel(err)
-				}
-				return
-			}
-			reporting.Lock()
-			defer reporting.Unlock()
-			report(result)
 		})
 	}
 	group.Wait()
@@ -146,39 +150,64 @@ func (g *gate) lower() (limit int, lowered bool) {
 	return g.limit, true
 }
 
-// networks keeps the number of probes into one network small, so that no host takes us for an attack.
+// networks keeps the number of probes into one network, and to one name, small, so that nobody takes us for an attack.
+// What has to wait holds no place of others.
 type networks struct {
 	limit int
 
-	mu   sync.Mutex // guards held
-	held map[netip.Prefix]chan struct{}
+	mu      sync.Mutex // guards the fields below
+	inside  map[string]int
+	waiting map[string][]source.Candidate
 }
 
-// enter waits for a place in the candidate's network. Names and loopback have no network.
-func (n *networks) enter(ctx context.Context, c source.Candidate) (leave func(), ok bool) {
+// networkOf names the network of a candidate; "" for loopback, which has no limit.
+func networkOf(c source.Candidate) string {
 	addr, err := netip.ParseAddr(c.Host)
-	if err != nil || addr.IsLoopback() {
-		return func() {}, true
+	if err != nil {
+		return c.Host
+	}
+	if addr.IsLoopback() {
+		return ""
 	}
 	bits := 24
 	if addr.Is6() {
 		bits = 48
 	}
-	network, err := addr.Prefix(bits)
-	if err != nil {
-		return func() {}, true
+	network, _ := addr.Prefix(bits) // no address is shorter
+	return network.String()
+}
+
+// enter takes a place in the candidate's network, or keeps the candidate for who leaves one.
+func (n *networks) enter(c source.Candidate) bool {
+	network := networkOf(c)
+	if network == "" {
+		return true
 	}
 	n.mu.Lock()
-	places := n.held[network]
-	if places == nil {
-		places = make(chan struct{}, n.limit)
-		n.held[network] = places
+	defer n.mu.Unlock()
+	if n.inside[network] >= n.limit {
+		n.waiting[network] = append(n.waiting[network], c)
+		return false
 	}
-	n.mu.Unlock()
-	select {
-	case places <- struct{}{}:
-		return func() { <-places }, true
-	case <-ctx.Done():
-		return nil, false
+	n.inside[network]++
+	return true
+}
+
+// next passes the place of a candidate on to one that waits for it, and gives it back when there is none.
+func (n *networks) next(c source.Candidate) (source.Candidate, bool) {
+	network := networkOf(c)
+	if network == "" {
+		return c, false
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if list := n.waiting[network]; len(list) > 0 {
+		n.waiting[network] = list[1:]
+		return list[0], true
+	}
+	delete(n.waiting, network)
+	if n.inside[network]--; n.inside[network] == 0 {
+		delete(n.inside, network)
+	}
+	return c, false
 }

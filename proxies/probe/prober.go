@@ -58,7 +58,8 @@ type Config struct {
 	TotalTimeout time.Duration
 	// Concurrency is how many candidates Each probes at once; the file limit may lower it. Defaults to 256.
 	Concurrency int
-	// PerNetwork is how many of them may be in the same /24 or /48; loopback is exempt. Defaults to 32.
+	// PerNetwork is how many of them may be in the same /24 or /48, or ports of the same name; loopback is exempt.
+	// Defaults to 32.
 	PerNetwork int
 	// Dial reaches candidates and judges. Defaults to a net.Dialer.
 	Dial tunnel.DialFunc

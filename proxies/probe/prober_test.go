@@ -67,7 +67,8 @@ func start(t *testing.T, o proxytest.Options) *proxytest.Proxy {
 func TestEveryKindUnderAnyLabel(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{Key: "k"})
-	prober := newProber(t, probe.Config{Judges: judge.URLs, Key: "k"})
+	// Not all at once: they share this machine with other tests.
+	prober := newProber(t, probe.Config{Judges: judge.URLs, Key: "k", Concurrency: 64})
 	kinds := []proxytest.Options{
 		{Kind: proxytest.Elite}, {Kind: proxytest.Anonymous}, {Kind: proxytest.Transparent}, {Kind: proxytest.ForwardOnly},
 		{Kind: proxytest.ConnectOnly}, {Kind: proxytest.OverTLS}, {Kind: proxytest.SOCKS5}, {Kind: proxytest.SOCKS4},
@@ -326,6 +327,57 @@ func TestWhatIsKnownGetsASecondTry(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// No network and no name is asked by more than a few at once, and who has to wait for them keeps nobody else.
+func TestNetworksAreSpared(t *testing.T) {
+	t.Parallel()
+	judge := startJudge(t, probe.JudgeConfig{})
+	const others = 40
+	var near, mostNear, far, mostGate, gate atomic.Int64
+	release := make(chan struct{})
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if strings.HasPrefix(addr, "127.") {
+			return (&net.Dialer{}).DialContext(ctx, network, addr)
+		}
+		raise(&mostGate, gate.Add(1))
+		defer gate.Add(-1)
+		if strings.HasPrefix(addr, "10.0.0.") || strings.HasPrefix(addr, "gate.example") {
+			raise(&mostNear, near.Add(1))
+			defer near.Add(-1)
+			select { // until all others are done
+			case <-release:
+			case <-ctx.Done():
+			}
+		} else if far.Add(1) == others {
+			close(release)
+		}
+		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	}
+	prober := newProber(t, probe.Config{Judges: judge.URLs, Dial: dial, Concurrency: 10, PerNetwork: 2, ConnectTimeout: time.Minute, TotalTimeout: time.Minute})
+	var candidates []source.Candidate
+	for i := range 30 {
+		candidates = append(candidates, source.Candidate{Protocol: "http", Host: fmt.Sprintf("10.0.0.%d", i), Port: 80}, source.Candidate{Protocol: "http", Host: "gate.example", Port: uint16(7000 + i)})
+	}
+	for i := range others {
+		candidates = append(candidates, source.Candidate{Protocol: "http", Host: fmt.Sprintf("10.1.%d.1", i), Port: 80})
+	}
+	seen := 0
+	err := prober.Each(t.Context(), slices.Values(candidates), func(r probe.Result) {
+		seen++
+		if r.Reason != "refused" {
+			t.Errorf("%v: got %s (%s)", r.Candidate, r.Reason, r.Detail)
+		}
+	})
+	if err != nil || seen != len(candidates) || mostNear.Load() > 4 || mostGate.Load() > 10 {
+		t.Errorf("%d of %d reported, %v; at most %d at once into one network and one name, %d in all", seen, len(candidates), err, mostNear.Load(), mostGate.Load())
+	}
+}
+
+// raise keeps the largest value.
+func raise(most *atomic.Int64, n int64) {
+	for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 	}
 }
 

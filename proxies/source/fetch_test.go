@@ -180,6 +180,35 @@ func TestFetchStopsWithItsContext(t *testing.T) {
 	}
 }
 
+// longLines is so many bytes of lines of a megabyte.
+type longLines struct{ left int }
+
+func (l *longLines) Read(b []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, io.EOF
+	}
+	n := min(len(b), l.left)
+	for i := range b[:n] {
+		b[i] = 'x'
+		if (l.left-i)%(1<<20) == 0 {
+			b[i] = '\n'
+		}
+	}
+	l.left -= n
+	return n, nil
+}
+
+// Of a list of 100 MB in lines of 1 MB as much is read as is allowed, and what is good in it is taken.
+func TestHundredMegabytes(t *testing.T) {
+	t.Parallel()
+	f := newFetcher(t)
+	f.Stdin = io.MultiReader(strings.NewReader("8.8.8.8:80\n"), &longLines{left: 100 << 20})
+	list, err := f.Fetch(t.Context(), Source{URL: "-"})
+	if err != nil || len(list.Candidates) != 1 || !list.Truncated || list.Bytes != defaultMaxBytes || list.Rejects[LongLine] < 31 {
+		t.Errorf("got %d candidates, %d bytes, truncated %t, %v, %v", len(list.Candidates), list.Bytes, list.Truncated, list.Rejects, err)
+	}
+}
+
 // Credentials come from the environment, reach the source, and nobody that it redirects to.
 func TestCredentialsStayWithTheSource(t *testing.T) {
 	t.Parallel()
