@@ -46,7 +46,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	s.Pool = proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), Logger: logger})
+	s.Pool = proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), MaxInFlight: cfg.Proxies.MaxInFlight, Logger: logger})
 	prober := probe.Config{Judges: cfg.Proxies.Judges, PublicJudges: cfg.Proxies.PublicJudges, Key: cfg.Proxies.JudgeKey, Concurrency: cfg.Proxies.Concurrency, Logger: logger}
 	if len(prober.Judges)+len(prober.PublicJudges) == 0 {
 		if s.judge, err = probe.StartJudge(probe.JudgeConfig{Logger: logger}); err != nil {

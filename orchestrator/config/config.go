@@ -100,6 +100,7 @@ type Proxies struct {
 	Public       bool          `yaml:"public"`
 	MinUsable    int           `yaml:"min_usable" range:"0 1000000"`
 	Fallback     string        `yaml:"fallback" oneof:"fail wait direct"`
+	MaxInFlight  int           `yaml:"max_in_flight" range:"1 100000"`
 	RefreshEvery time.Duration `yaml:"refresh_every" range:"1m 720h" zero:"never"`
 	RecheckEvery time.Duration `yaml:"recheck_every" range:"10s 24h" zero:"never"`
 	Judges       []string      `yaml:"judges"`
@@ -184,6 +185,7 @@ func Default() Config {
 		Proxies: Proxies{
 			MinUsable:    10,
 			Fallback:     "fail",
+			MaxInFlight:  32,
 			RefreshEvery: 6 * time.Hour,
 			RecheckEvery: time.Minute,
 			Concurrency:  256,
