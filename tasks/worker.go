@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/hibiken/asynq"
+
 	"muster/tasks/internal/engine"
 )
 
@@ -32,6 +34,10 @@ type WorkerConfig struct {
 	Logger *slog.Logger
 	// Ready, if set, is called once the worker takes work.
 	Ready func()
+	// Asynq, if set, handles the tasks on the queues that were sent with asynq's own client, as asynq's
+	// server would: with its retries, time limits and results. Such a task starts within some seconds
+	// of being sent. Defaults to none: tasks of others are archived.
+	Asynq asynq.Handler
 	// Observe, if set, is called after every attempt with what became of it, by many goroutines at once.
 	// It must not block.
 	Observe func(Attempt)
@@ -89,7 +95,7 @@ func NewWorker(c *Client, mux *Mux, cfg WorkerConfig) (*Worker, error) {
 	}
 	return &Worker{engine.NewWorker(c.eng, mux.named(), engine.WorkerConfig{
 		Queues: cfg.Queues, Strict: cfg.Strict, Concurrency: cfg.Concurrency, MaxConcurrency: cfg.MaxConcurrency,
-		Grace: cfg.Grace, MaxResult: cfg.MaxResult, Name: cfg.Name, Logger: cfg.Logger, Ready: cfg.Ready, Observe: cfg.Observe,
+		Grace: cfg.Grace, MaxResult: cfg.MaxResult, Name: cfg.Name, Logger: cfg.Logger, Ready: cfg.Ready, Observe: cfg.Observe, Plain: cfg.Asynq,
 		PID: os.Getpid(),
 	})}, nil
 }

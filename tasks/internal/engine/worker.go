@@ -34,6 +34,7 @@ type WorkerConfig struct {
 	Logger         *slog.Logger
 	Ready          func()
 	Observe        func(Attempt)
+	Plain          asynq.Handler
 	Manual         bool // whoever runs it calls Tend, and nothing is done at its own time
 }
 
@@ -163,8 +164,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		TaskCheckInterval:        time.Microsecond, // the seam does the waiting
 		DelayedTaskCheckInterval: 5 * time.Second,
 		ShutdownTimeout:          time.Second,
-		RetryDelayFunc:           func(int, error, *asynq.Task) time.Duration { return time.Second },
-		IsFailure:                func(error) bool { return false },
+		RetryDelayFunc:           retryDelay,
+		IsFailure:                isPlain,
 		Logger:                   quiet{w.log},
 		LogLevel:                 asynq.WarnLevel,
 	})
@@ -191,6 +192,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		defer w.seam.done()
 		id, ok := asynq.GetTaskID(ctx)
 		if !ok || t.Headers()[header] != headerVersion {
+			if w.cfg.Plain != nil && t.Headers()[header] == "" {
+				return w.plain(ctx, t)
+			}
 			return fmt.Errorf("task %s was not sent by this release's client: %w", t.Type(), asynq.SkipRetry)
 		}
 		return w.perform(context.WithoutCancel(ctx), id)

@@ -1,0 +1,33 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+// plainError is the error of a task that is none of ours: asynq retries those by its own rules.
+type plainError struct{ error }
+
+func (e plainError) Unwrap() error { return e.error }
+
+// plain runs a task that was sent with asynq's own client.
+func (w *Worker) plain(ctx context.Context, t *asynq.Task) error {
+	if err := w.cfg.Plain.ProcessTask(ctx, t); err != nil {
+		return plainError{err}
+	}
+	return nil
+}
+
+// isPlain reports whether a failed attempt uses up one of asynq's: ours never do. Asynq itself catches
+// the panics of its handlers; those of ours do not get that far.
+func isPlain(err error) bool { return errors.As(err, new(plainError)) || asynq.IsPanicError(err) }
+
+func retryDelay(n int, err error, t *asynq.Task) time.Duration {
+	if isPlain(err) {
+		return asynq.DefaultRetryDelayFunc(n, err, t)
+	}
+	return time.Second
+}
