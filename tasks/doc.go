@@ -39,4 +39,12 @@
 //
 // Nobody can promise that user code runs exactly once, nor stop a handler that ignores its context:
 // after [HardTimeout] its node has failed and its slot is free, but the goroutine runs on.
+//
+// # What else there is
+//
+// Workers tell what they do, live: [Client.Workers], [Client.Active], [Client.Reserved], [Client.Due],
+// [Client.Queues]; a workflow as a tree is [WriteTree]. [Client.Revoke], [Client.PauseQueue] and
+// [Client.SetConcurrency] change what they do. A [Scheduler] sends work at its times. [Mux.Use] wraps
+// handlers, and [WorkerConfig].Observe hears of every attempt. Package taskstest tests workflows without
+// Redis and without waiting; metrics is for Prometheus, otel for OpenTelemetry.
 package tasks

@@ -44,8 +44,6 @@ func (e *exampleTB) end() {
 
 // exampleFleet starts a worker; the examples share what it knows.
 func exampleFleet() (*tasks.Client, func()) {
-	tb := &exampleTB{}
-	client := tasks.NewClient(redistest.Mini(tb)) // a program calls tasks.Connect
 	mux := tasks.NewMux()
 	tasks.Handle(mux, Greet, func(_ context.Context, name string) (string, error) { return "hello " + name, nil })
 	tasks.Handle(mux, Shout, func(_ context.Context, s string) (string, error) { return strings.ToUpper(s), nil })
@@ -64,6 +62,13 @@ func exampleFleet() (*tasks.Client, func()) {
 		}
 		return Greet.S(s), nil
 	})
+	return exampleWorker(mux)
+}
+
+// exampleWorker starts a worker that runs the tasks of mux.
+func exampleWorker(mux *tasks.Mux) (*tasks.Client, func()) {
+	tb := &exampleTB{}
+	client := tasks.NewClient(redistest.Mini(tb)) // a program calls tasks.Connect
 	ready := make(chan struct{})
 	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Ready: func() { close(ready) }})
 	must(err)
@@ -134,6 +139,20 @@ func ExampleMap() {
 	// Output: hello ann, hello bob, hello cid
 }
 
+func Example_nested() {
+	client, stop := exampleFleet()
+	defer stop()
+	// A chord whose header has a chord, a map and a plan; groups in groups are lists in lists.
+	crowd := tasks.Chord(tasks.Map(Split.S("ann bob"), Greet), Gather)
+	loud := tasks.Chain(crowd, Shout)
+	both := tasks.Group(loud, tasks.Chain(Greet.S("cid"), Shout), Choose.S("loud dan"))
+	show(client, tasks.Chord(both, Gather))
+	show(client, tasks.Group(tasks.Each([]string{"eve"}, Greet), tasks.Each([]string{"fay", "gil"}, Greet)))
+	// Output:
+	// HELLO ANN, HELLO BOB, HELLO CID, HELLO DAN
+	// [[hello eve] [hello fay hello gil]]
+}
+
 func ExampleSettle() {
 	client, stop := exampleFleet()
 	defer stop()
@@ -187,6 +206,77 @@ func ExampleAsyncResult_Watch() {
 	}
 	fmt.Println(last.Done, "of", last.Total, last.Status)
 	// Output: 2 of 2 SUCCESS
+}
+
+func ExampleSetProgress() {
+	copied := tasks.New[int, string]("files.copy")
+	mux := tasks.NewMux()
+	seen := make(chan struct{})
+	tasks.Handle(mux, copied, func(ctx context.Context, files int) (string, error) {
+		tasks.SetProgress(ctx, files/2, files)
+		<-seen
+		return "copied", nil
+	})
+	client, stop := exampleWorker(mux)
+	defer stop()
+	ctx := context.Background()
+	run, err := copied.S(10).Send(ctx, client)
+	must(err)
+	for {
+		nodes, err := client.Nodes(ctx, run.ID())
+		must(err)
+		if nodes[0].Total > 0 {
+			fmt.Println(nodes[0].Done, "of", nodes[0].Total)
+			break
+		}
+	}
+	close(seen)
+	out, err := run.Wait(ctx)
+	must(err)
+	fmt.Println(out)
+	// Output:
+	// 5 of 10
+	// copied
+}
+
+func ExampleMux_Use() {
+	mux := tasks.NewMux()
+	mux.Use(func(ctx context.Context, info tasks.Info, next func(context.Context) error) error {
+		err := next(ctx)
+		fmt.Println(info.Task, "attempt", info.Attempt, "error:", err)
+		return err
+	})
+	tasks.Handle(mux, Shaky, func(ctx context.Context, s string) (string, error) {
+		if tasks.InfoFrom(ctx).Attempt < 2 {
+			return "", errors.New("not yet")
+		}
+		return s, nil
+	})
+	client, stop := exampleWorker(mux)
+	defer stop()
+	show(client, Shaky.S("there"))
+	// Output:
+	// hello.shaky attempt 1 error: not yet
+	// hello.shaky attempt 2 error: <nil>
+	// there
+}
+
+func ExampleWriteTree() {
+	client, stop := exampleFleet()
+	defer stop()
+	ctx := context.Background()
+	run, err := tasks.Chord(tasks.Each([]string{"ann", "bob"}, Greet), Gather).Send(ctx, client, tasks.In(time.Hour))
+	must(err)
+	must(run.Revoke(ctx))
+	nodes, err := client.Nodes(ctx, run.ID())
+	must(err)
+	must(tasks.WriteTree(os.Stdout, nodes, tasks.TreeOptions{Width: 40}))
+	// Output:
+	// TASK            STATUS   START  TOOK
+	// (group)
+	// ├─ hello.greet  REVOKED
+	// └─ hello.greet  REVOKED
+	// → hello.gather  REVOKED
 }
 
 func ExampleAsyncResult_Revoke() {

@@ -286,6 +286,7 @@ func (t *tree) draw(head string, s leg) {
 		notes = append(notes, fmt.Sprintf("%d attempts", n.Attempts))
 	}
 	switch {
+	case n.Failure != nil && n.Status == Revoked && n.Failure.Code == CodeRevoked: // the state says it
 	case n.Failure != nil && n.Status != Skipped:
 		notes = append(notes, n.Failure.Message)
 	case n.Message != "":
