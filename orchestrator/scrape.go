@@ -15,11 +15,12 @@ import (
 
 // ScrapeOptions say how a site is scraped this time.
 type ScrapeOptions struct {
-	Limit   int      // of detail pages; 0 for none
-	BaseURL string   // in place of the definition's; "" for that
-	CSV     bool     // write the records as CSV too, at the end
-	Sinks   []string // of records, beside the files; nil for those of the settings
-	Resume  string   // the id of a job that goes on, with those options that it had
+	Limit    int      // of detail pages; 0 for none
+	BaseURL  string   // in place of the definition's; "" for that
+	Compress string   // gz or zstd, the files of records at the end
+	CSV      bool     // write the records as CSV too, at the end
+	Sinks    []string // of records, beside the files; nil for those of the settings
+	Resume   string   // the id of a job that goes on, with those options that it had
 }
 
 // Scraped is what became of the scrape of one site.
@@ -70,7 +71,7 @@ func (o *Orchestrator) SendScrape(ctx context.Context, name string, opts ScrapeO
 
 func (o *Orchestrator) send(ctx context.Context, name string, opts ScrapeOptions) (*tasks.AsyncResult[sites.Summary], error) {
 	send := func() (*tasks.AsyncResult[sites.Summary], error) {
-		return o.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, BaseURL: opts.BaseURL, CSV: opts.CSV, Sinks: opts.Sinks})
+		return o.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, BaseURL: opts.BaseURL, CSV: opts.CSV, Compress: opts.Compress, Sinks: opts.Sinks})
 	}
 	if opts.Resume != "" {
 		send = func() (*tasks.AsyncResult[sites.Summary], error) { return o.Sites.Resume(ctx, opts.Resume) }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -110,6 +111,20 @@ func (j *job) closeWith(ctx context.Context, sum *Summary) error {
 				return err
 			}
 			sum.Files = append(sum.Files, path)
+		}
+	}
+	if j.req.Compress != "" {
+		for i, path := range sum.Files {
+			if f := w.files[strings.TrimSuffix(filepath.Base(path), ".jsonl")]; f != nil && f.Path() == path {
+				if err := f.Close(); err != nil {
+					return err
+				}
+				delete(w.files, strings.TrimSuffix(filepath.Base(path), ".jsonl"))
+			}
+			var err error
+			if sum.Files[i], err = sink.Compress(path, j.req.Compress); err != nil {
+				return err
+			}
 		}
 	}
 	if sum.Errors > 0 {

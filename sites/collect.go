@@ -74,7 +74,8 @@ func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
 		return nil, fmt.Errorf("store what was collected: %w", err)
 	}
 	chunks := []Chunk{}
-	for part := range slices.Chunk(ids, chunkSize(j.def)) {
+	size := max(chunkSize(j.def), (len(ids)+maxChunks-1)/maxChunks)
+	for part := range slices.Chunk(ids, size) {
 		chunks = append(chunks, Chunk{Site: j.def.Site, IDs: part})
 	}
 	return chunks, nil
@@ -102,6 +103,10 @@ func (j *job) requeue(ctx context.Context) error {
 	}
 	return nil
 }
+
+// maxChunks is how many chunks a job has at most: a million pages are not a
+// hundred thousand tasks.
+const maxChunks = 2000
 
 // chunkSize is how many pages a chunk has.
 func chunkSize(def *definition.Definition) int {

@@ -478,6 +478,29 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
+// Compressed files are gone on with like others.
+func TestCompressed(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 10)
+	site.faults = map[string][]string{"/item/3": strings.Fields(strings.Repeat("500 ", 4))}
+	s := newService(t, redistest.New(t))
+	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	j.req.Compress = "zstd"
+	first := run(t, j)
+	if len(first.Files) != 2 || !strings.HasSuffix(first.Files[0], "item.jsonl.zst") || first.ByType["item"] != 9 {
+		t.Fatalf("got %+v", first)
+	}
+	req, err := s.spec(t.Context(), "j1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Resume = "j1"
+	if j, err = s.begin(t.Context(), "j2", req); err != nil {
+		t.Fatal(err)
+	}
+	site.isWhole(t, run(t, j))
+}
+
 // A sitemap may name what it likes; only what belongs to the site is fetched.
 func TestSitemapOfAnotherHost(t *testing.T) {
 	t.Parallel()

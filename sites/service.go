@@ -150,6 +150,9 @@ type ScrapeOptions struct {
 	BaseURL string // a copy of the site to scrape instead. Defaults to the site's own base_url.
 	OutDir  string // Defaults to the service's.
 	CSV     bool   // also make a CSV file of each type of record at the end. Defaults to false.
+	// Compress compresses the files of records at the end: gz or zstd.
+	// Defaults to not at all.
+	Compress string
 	// Sinks are addresses of sinks that the records go to beside the files.
 	// Defaults to the service's.
 	Sinks []string
@@ -158,16 +161,17 @@ type ScrapeOptions struct {
 // Request is the input of a scrape. It holds the whole definition, so that
 // workers need not have the same files as who sent it.
 type Request struct {
-	Site    string   `json:"site"`
-	File    string   `json:"file"`
-	YAML    string   `json:"yaml"`
-	BaseURL string   `json:"base_url,omitempty"`
-	Limit   int      `json:"limit,omitempty"`
-	CSV     bool     `json:"csv,omitempty"`
-	OutDir  string   `json:"out_dir"`
-	Home    string   `json:"home,omitempty"` // the name of OutDir, for those who may or may not share it
-	Sinks   []string `json:"sinks,omitempty"`
-	Began   int64    `json:"began,omitempty"` // unix milliseconds; set when the job begins
+	Site     string   `json:"site"`
+	File     string   `json:"file"`
+	YAML     string   `json:"yaml"`
+	BaseURL  string   `json:"base_url,omitempty"`
+	Limit    int      `json:"limit,omitempty"`
+	CSV      bool     `json:"csv,omitempty"`
+	OutDir   string   `json:"out_dir"`
+	Home     string   `json:"home,omitempty"` // the name of OutDir, for those who may or may not share it
+	Sinks    []string `json:"sinks,omitempty"`
+	Compress string   `json:"compress,omitempty"`
+	Began    int64    `json:"began,omitempty"` // unix milliseconds; set when the job begins
 	// Resume is the job whose pages and records this one goes on with.
 	Resume string `json:"resume,omitempty"`
 }
@@ -218,6 +222,9 @@ func (s *Service) request(def *definition.Definition, o ScrapeOptions) (Request,
 	if err != nil {
 		return Request{}, fmt.Errorf("output folder: %w", err)
 	}
+	if _, ok := sink.Compressions[o.Compress]; !ok && o.Compress != "" {
+		return Request{}, fmt.Errorf("no compression %q; use gz or zstd", o.Compress)
+	}
 	to := o.Sinks
 	if to == nil {
 		to = s.cfg.Sinks
@@ -231,7 +238,7 @@ func (s *Service) request(def *definition.Definition, o ScrapeOptions) (Request,
 	if err != nil {
 		return Request{}, err
 	}
-	return Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to}, nil
+	return Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to, Compress: o.Compress}, nil
 }
 
 func signature(req Request, def *definition.Definition) tasks.Signature[Summary] {
@@ -275,7 +282,7 @@ func (s *Service) different(ctx context.Context, id string, req Request) error {
 	var what []string
 	for name, differs := range map[string]bool{
 		"definition": under.YAML != req.YAML, "base URL": under.BaseURL != req.BaseURL, "limit": under.Limit != req.Limit,
-		"folder for records": under.OutDir != req.OutDir, "sinks": !slices.Equal(under.Sinks, req.Sinks), "CSV": under.CSV != req.CSV,
+		"folder for records": under.OutDir != req.OutDir, "sinks": !slices.Equal(under.Sinks, req.Sinks), "CSV": under.CSV != req.CSV, "compression": under.Compress != req.Compress,
 	} {
 		if differs {
 			what = append(what, name)

@@ -334,6 +334,9 @@ func (w *Writer) file(typ string) (*sink.JSONL, error) {
 	if f, ok := w.files[typ]; ok {
 		return f, nil
 	}
+	if err := sink.Restore(w.path(typ)); err != nil { // of a job that is gone on with
+		return nil, err
+	}
 	f, err := sink.OpenJSONL(w.path(typ))
 	if err != nil {
 		return nil, err

@@ -35,6 +35,7 @@ and waits.`,
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the end and print what came of it"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N` detail pages of each site"},
 			&cli.BoolFlag{Name: "csv", Usage: "write the records as CSV too"},
+			&cli.StringFlag{Name: "compress", Usage: "compress the files of records at the end, with `HOW`: gz or zstd"},
 			&cli.StringSliceFlag{Name: "sink", Usage: "give the records to `ADDRESS` too: sqlite:FILE, postgres://USER@HOST/DB or https://…"},
 			&cli.StringFlag{Name: "resume", Usage: "go on with `JOB`: get the pages that it did not"},
 			&cli.StringFlag{Name: "base-url", Usage: "get the pages from `URL` in place of the site's own, as a local copy"},
@@ -52,6 +53,12 @@ and waits.`,
 			}
 			if c.String("resume") != "" && c.NArg() > 1 {
 				return usageError{fmt.Errorf("--resume goes on with one job: name its site only")}
+			}
+			if how := c.String("compress"); how != "" && sink.Compressions[how] == "" {
+				return usageError{fmt.Errorf("--compress %s: use gz or zstd", how)}
+			}
+			if c.String("compress") != "" && c.String("out") == "-" {
+				return usageError{errors.New("--compress is for files; --out - prints records as they are")}
 			}
 			for _, address := range c.StringSlice("sink") {
 				if err := sink.Check(address); err != nil {
@@ -78,7 +85,7 @@ and waits.`,
 					return usageError{err}
 				}
 			}
-			opts := orchestrator.ScrapeOptions{Limit: c.Int("limit"), BaseURL: c.String("base-url"), CSV: c.Bool("csv"), Resume: c.String("resume")}
+			opts := orchestrator.ScrapeOptions{Limit: c.Int("limit"), BaseURL: c.String("base-url"), CSV: c.Bool("csv"), Compress: c.String("compress"), Resume: c.String("resume")}
 			if c.IsSet("sink") {
 				opts.Sinks = c.StringSlice("sink")
 			}
