@@ -151,7 +151,7 @@ func (r *Run) call(h *Handler, input []byte) answered {
 		defer t.Stop()
 	}
 	done := make(chan answered, 1)
-	go func() {
+	r.w.pool.run(func() {
 		var a answered
 		defer func() {
 			if p := recover(); p != nil {
@@ -170,7 +170,7 @@ func (r *Run) call(h *Handler, input []byte) answered {
 			next = func(ctx context.Context) error { return mw(ctx, r.Info, inner) }
 		}
 		a.err = next(ctx)
-	}()
+	})
 	select {
 	case a := <-done:
 		if a.err != nil {
@@ -268,16 +268,21 @@ func (w *Worker) one(ctx context.Context, wfID string, u upcoming, onward bool) 
 	// The node runs here now, as far as Redis knows: nobody else will see to it.
 	var fl *flow
 	var g *graph.Graph
-	err = w.insist(wfID, node, func(ctx context.Context) error {
-		var err error
-		if fl, err = w.e.load(ctx, wfID); err == nil {
-			g, err = w.e.graphOf(ctx, f, id.Scope)
-		}
-		if errors.Is(err, ErrUnknown) {
-			return nil
-		}
-		return err
-	})
+	if top := w.e.kept(wfID, ""); top != nil {
+		fl, g = newFlow(f, top), w.e.kept(wfID, id.Scope)
+	}
+	if g == nil {
+		err = w.insist(wfID, node, func(ctx context.Context) error {
+			var err error
+			if fl, err = w.e.load(ctx, wfID); err == nil {
+				g, err = w.e.graphOf(ctx, f, id.Scope)
+			}
+			if errors.Is(err, ErrUnknown) {
+				return nil
+			}
+			return err
+		})
+	}
 	if err != nil || g == nil {
 		return nil, err
 	}
@@ -572,9 +577,7 @@ func depth(node string) int {
 
 // commit runs do, which begins a run, until Redis has taken the outcome.
 func (w *Worker) commit(r *Run, do func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
-	err := do(ctx)
-	cancel()
+	err := do(within(storeTimeout))
 	if err == nil {
 		return
 	}
@@ -584,6 +587,27 @@ func (w *Worker) commit(r *Run, do func(context.Context) error) {
 
 // storeTimeout bounds the store calls of one step.
 const storeTimeout = 30 * time.Second
+
+// limited is a context that Redis calls end with, and that costs no timer.
+type limited struct {
+	context.Context
+	until time.Time
+}
+
+func within(d time.Duration) context.Context {
+	return limited{context.Background(), time.Now().Add(d)}
+}
+
+// Deadline implements context.Context.
+func (l limited) Deadline() (time.Time, bool) { return l.until, true }
+
+// Err implements context.Context.
+func (l limited) Err() error {
+	if time.Now().After(l.until) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
 
 // retrying repeats a step until Redis has taken it. When the worker is killed before, the others
 // find the node with a worker that is silent.
@@ -596,9 +620,7 @@ func (w *Worker) retrying(r *Run, step func(context.Context) error) error {
 func (w *Worker) insist(workflow, node string, step func(context.Context) error) error {
 	wait := 20 * time.Millisecond
 	for {
-		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
-		err := step(ctx)
-		cancel()
+		err := step(within(storeTimeout))
 		if err == nil {
 			return nil
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,7 +39,10 @@ type seam struct {
 	closed chan struct{}                                 // closed when the server must not take any more
 	once   sync.Once
 
-	empty  int // queues found empty in this round; only asynq's processor touches it
+	knownDequeue, knownDone string // hashes of asynq's scripts; others run as they are
+
+	empty  int  // queues found empty in this round; only asynq's processor touches it
+	busy   bool // the queue had as much as was asked for; likewise
 	limit  atomic.Int64
 	active atomic.Int64
 	plain  atomic.Bool // asynq has scripts we do not know
@@ -52,6 +56,7 @@ type seam struct {
 
 func newSeam(s *store.Store, queues int, poll time.Duration) *seam {
 	return &seam{UniversalClient: s.Redis(), store: s, queues: queues, poll: poll,
+		knownDequeue: dequeueSHA, knownDone: doneSHA,
 		wake: make(chan struct{}, 1), room: make(chan struct{}, 1), closed: make(chan struct{}), begun: map[string]bool{}}
 }
 
@@ -106,7 +111,7 @@ func (s *seam) EvalSha(ctx context.Context, sha string, keys []string, args ...a
 	case dequeueScript:
 		return s.dequeue(ctx, sha, keys, args)
 	case finishScript:
-		if sha == doneSHA && len(keys) == 5 && len(args) == 3 && s.forget(keys, args) {
+		if sha == s.knownDone && len(keys) == 5 && len(args) == 3 && s.forget(keys, args) {
 			cmd := redis.NewCmd(ctx)
 			cmd.SetVal("OK")
 			return cmd
@@ -191,7 +196,7 @@ const plainPoll = 20 * time.Millisecond
 
 // take answers asynq's dequeue script from what was taken ahead, or takes as many tasks as can start now.
 func (s *seam) take(ctx context.Context, sha string, keys []string, args []any) *redis.Cmd {
-	if sha != dequeueSHA || len(args) != 2 {
+	if sha != s.knownDequeue || len(args) != 2 {
 		if !s.plain.Swap(true) {
 			s.poll = plainPoll
 			s.failed("", errors.New("asynq is not the version this program is built for: the worker polls its queues, and is slower"))
@@ -207,8 +212,13 @@ func (s *seam) take(ctx context.Context, sha string, keys []string, args []any) 
 	qk := store.QueueKeys{Pending: keys[0], Paused: keys[1], Active: keys[2], Lease: keys[3], Prefix: prefix}
 	_, queue, _ := strings.Cut(prefix, "{")
 	queue, _, _ = strings.Cut(queue, "}")
+	// Slots that are about to be free come along.
+	for i := 0; i < 4 && s.busy && s.active.Load() > 0; i++ {
+		runtime.Gosched()
+	}
 	free := min(s.limit.Load()-s.active.Load(), popMost)
 	got, err := s.store.Pop(ctx, queue, qk, args[0], int(free))
+	s.busy = len(got) == int(free)
 	switch {
 	case err != nil:
 		cmd.SetErr(err)

@@ -55,6 +55,7 @@ type Worker struct {
 	handlers map[string]*Handler
 	log      *slog.Logger
 	seam     *seam
+	pool     *pool
 	started  time.Time
 	killed   chan struct{} // closed when nothing may be waited for any more
 	killOnce sync.Once
@@ -82,7 +83,7 @@ func (s *stats) read() WorkerStats {
 func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worker {
 	w := &Worker{e: e, cfg: cfg, handlers: handlers, log: cfg.Logger, killed: make(chan struct{}),
 		timer: make(chan int64, 64), runs: map[*Run]bool{}, mine: map[string]bool{}, ahead: map[string]*begun{}, tried: map[string]int{}, dirty: map[string]*flow{},
-		seam: newSeam(e.store, len(cfg.Queues), pollEvery)}
+		seam: newSeam(e.store, len(cfg.Queues), pollEvery), pool: &pool{}}
 	w.seam.taken, w.seam.back = w.beginAhead, w.giveBack
 	w.seam.failed = func(id string, err error) { w.log.Warn("worker and asynq", "id", id, "error", err) }
 	w.seam.limit.Store(int64(cfg.Concurrency))
@@ -153,6 +154,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.ran = true
 	w.mu.Unlock()
 	w.started = time.Now()
+	defer w.pool.close()
 
 	if _, _, err := w.beat(ctx); err != nil {
 		return fmt.Errorf("start worker: %w", err)
@@ -197,7 +199,9 @@ func (w *Worker) Run(ctx context.Context) error {
 			}
 			return fmt.Errorf("task %s was not sent by this release's client: %w", t.Type(), asynq.SkipRetry)
 		}
-		return w.perform(context.WithoutCancel(ctx), id)
+		done := make(chan error, 1)
+		w.pool.run(func() { done <- w.perform(context.WithoutCancel(ctx), id) })
+		return <-done
 	}))
 	if err != nil {
 		end()

@@ -96,6 +96,7 @@ type lane struct {
 	later   []*Call // posted
 	sending bool
 	armed   bool // a timer will see to later
+	due     bool // later has waited
 }
 
 const (
@@ -103,6 +104,7 @@ const (
 	batchBytes   = 1 << 20 // about as much in one round trip; a call that has more goes alone
 	batchTimeout = 10 * time.Second
 	postDelay    = time.Millisecond // that a posted call may wait for others to go with
+	postMany     = 32               // that need not wait
 	postAgain    = 500 * time.Millisecond
 	postFor      = 20 * time.Second // that a posted call is tried
 )
@@ -165,11 +167,21 @@ func (b *Batcher) Do(ctx context.Context, calls ...*Call) error {
 		return nil
 	}
 	if !l.sending {
-		// Nobody else is in the way: no goroutine has to be woken for this.
+		// Nobody else is in the way: no goroutine has to be woken for this. Those that are about to call
+		// come along.
 		l.sending = true
-		posted := l.takeLater(batchMost)
 		b.mu.Unlock()
-		b.send(ctx, append(slices.Clip(calls), posted...))
+		runtime.Gosched()
+		b.mu.Lock()
+		alone := len(l.waiting) == 0
+		more, posted := l.take(batchMost - len(calls))
+		b.mu.Unlock()
+		if !alone {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), batchTimeout)
+			defer cancel()
+		}
+		b.send(ctx, append(slices.Clip(calls), more...))
 		b.settle(l, posted)
 		b.next(l)
 		return nil
@@ -205,13 +217,13 @@ func (b *Batcher) Post(c *Call) {
 
 // arm has what is posted sent after a delay; b.mu is held.
 func (b *Batcher) arm(l *lane, d time.Duration) {
-	if l.armed || l.sending {
+	if l.armed {
 		return
 	}
 	l.armed = true
 	time.AfterFunc(d, func() {
 		b.mu.Lock()
-		l.armed = false
+		l.armed, l.due = false, true
 		start := !l.sending && len(l.later) > 0
 		if start {
 			l.sending = true
@@ -246,23 +258,28 @@ func (b *Batcher) Flush(ctx context.Context) {
 	}
 }
 
+// takeLater returns up to n posted calls, once there are enough of them or they have waited.
 func (l *lane) takeLater(n int) []*Call {
+	if !l.due && len(l.later) < postMany {
+		return nil
+	}
+	l.due = false
 	n = min(n, len(l.later))
 	part := l.later[:n:n]
 	l.later = l.later[n:]
 	return part
 }
 
-// take returns the calls of the next round trip; b.mu is held.
-func (l *lane) take() (part, posted []*Call) {
+// take returns up to most calls for the next round trip; b.mu is held.
+func (l *lane) take(most int) (part, posted []*Call) {
 	n, bytes := 0, 0
-	for n < len(l.waiting) && n < batchMost && bytes < batchBytes {
+	for n < len(l.waiting) && n < most && bytes < batchBytes {
 		bytes += l.waiting[n].size
 		n++
 	}
 	part = l.waiting[:n:n]
 	l.waiting = l.waiting[n:]
-	posted = l.takeLater(batchMost - n)
+	posted = l.takeLater(max(0, most-n))
 	return append(part, posted...), posted
 }
 
@@ -286,9 +303,12 @@ func (b *Batcher) drain(l *lane) {
 		// Those that got their answers with the last round trip are about to come with the next call.
 		runtime.Gosched()
 		b.mu.Lock()
-		part, posted := l.take()
+		part, posted := l.take(batchMost)
 		if len(part) == 0 {
 			l.sending = false
+			if len(l.later) > 0 {
+				b.arm(l, postDelay)
+			}
 			b.mu.Unlock()
 			return
 		}
@@ -300,7 +320,6 @@ func (b *Batcher) drain(l *lane) {
 			b.mu.Lock()
 			if len(l.waiting) == 0 {
 				l.sending = false
-				b.arm(l, postAgain)
 				b.mu.Unlock()
 				return
 			}
@@ -327,6 +346,7 @@ func (b *Batcher) settle(l *lane, posted []*Call) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l.later = append(l.later, again...)
+	b.arm(l, postAgain)
 	return true
 }
 

@@ -3,11 +3,17 @@ package store
 import (
 	"fmt"
 	"hash/crc32"
+	"strconv"
 )
 
 // Every key of a workflow and of the shard it lives in has the shard's hash tag, so that one script
 // can change them together on a cluster.
-func tag(shard int) string { return fmt.Sprintf("muster:{s%02d}:", shard) }
+func tag(shard int) string {
+	if shard < 10 {
+		return "muster:{s0" + strconv.Itoa(shard) + "}:"
+	}
+	return "muster:{s" + strconv.Itoa(shard) + "}:"
+}
 
 // shardsKey is the string with the number of shards, fixed by whoever comes first. No expiry.
 const shardsKey = "muster:shards"

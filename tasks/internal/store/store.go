@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -102,8 +103,8 @@ type Store struct {
 	rdb     redis.UniversalClient
 	scripts *Batcher
 
-	mu     sync.Mutex // guards shards
-	shards int
+	mu     sync.Mutex // held to find shards out
+	shards atomic.Int32
 }
 
 // New returns a Store on rdb.
@@ -117,11 +118,11 @@ func (s *Store) Scripts() *Batcher { return s.scripts }
 
 // Shards returns how many shards there are.
 func (s *Store) Shards(ctx context.Context) (int, error) {
+	if n := s.shards.Load(); n > 0 {
+		return int(n), nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.shards > 0 {
-		return s.shards, nil
-	}
 	n := 1
 	if _, ok := s.rdb.(*redis.ClusterClient); ok {
 		n = clusterShards
@@ -136,7 +137,7 @@ func (s *Store) Shards(ctx context.Context) (int, error) {
 	if n < 1 {
 		return 0, fmt.Errorf("key %s holds %d: delete it on an empty Redis", shardsKey, n)
 	}
-	s.shards = n
+	s.shards.Store(int32(n))
 	return n, nil
 }
 
