@@ -71,7 +71,8 @@ of them together. SIGHUP reads the limits from the settings again.`,
 				Flags: common(
 					&cli.StringFlag{Name: "format", Usage: "answer as `FORMAT`: table or json", Value: "table"},
 					&cli.BoolFlag{Name: "watch", Usage: "answer again every second, until interrupted"},
-					&cli.BoolFlag{Name: "verify", Usage: "recount every item, and fail if the counters are wrong"}),
+					&cli.BoolFlag{Name: "verify", Usage: "recount every item, and fail if the counters are wrong"},
+					&cli.BoolFlag{Name: "repair", Usage: "put counters and indexes right by the items' own records"}),
 				Usage:  "count the items by state",
 				Action: func(c *cli.Context) error { return queueStats(env, c) },
 			},
@@ -230,6 +231,13 @@ func queueStats(env environment, c *cli.Context) error {
 	}
 	asJSON := format == "json" || c.Bool("json")
 	return withQueue(env, c, nil, func(ctx context.Context, q queueScope) error {
+		if c.Bool("repair") {
+			n, err := q.Repair(ctx)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(q.display, "%d items were not indexed as they should be\n", n)
+		}
 		for shown := 0; ; shown++ {
 			s, err := q.Stats(ctx)
 			if err != nil {

@@ -761,6 +761,35 @@ var behaviour = []struct {
 			k.t.Fatalf("got %v, want ErrNewer", err)
 		}
 	}},
+	{"repair goes by the records", workqueue.Config{MaxAttempts: 1}, func(k *kit) {
+		ctx := k.t.Context()
+		key := func(name string) string { return "muster:wq:{" + k.Name() + "}:" + name }
+		k.enqueue(numbered(8)...)
+		ls := k.lease("w", 5)
+		k.settle(ls[0], workqueue.Done())
+		k.settle(ls[1], workqueue.Failed(errors.New("e")))
+		if _, err := k.Retry(ctx, ls[2], nil, time.Hour, false); err != nil {
+			k.t.Fatal(err)
+		}
+		if n, err := k.Repair(ctx); n != 0 || err != nil {
+			k.t.Fatalf("%d of a queue that is right were repaired, %v", n, err)
+		}
+		k.wantStats("4 2 1 0 1")
+
+		k.rdb.Del(ctx, key("counts"), key("ready"), key("lanes"), key("delayed"), key("failed"), key("leased"))
+		k.rdb.ZAdd(ctx, key("leased"), redis.Z{Score: 1, Member: ls[0].ID})
+		if _, err := k.Verify(ctx); err == nil {
+			k.t.Fatal("nothing is wrong with that")
+		}
+		if n, err := k.Repair(ctx); n != 8 || err != nil {
+			k.t.Fatalf("%d were repaired, %v", n, err)
+		}
+		k.wantStats("4 2 1 0 1")
+		for _, l := range k.lease("w2", 9) { // the leases that were lost have run out
+			k.settle(l, workqueue.Done())
+		}
+		k.wantStats("0 0 5 0 3")
+	}},
 	{"delete and expire leave nothing", workqueue.Config{}, func(k *kit) {
 		ctx := k.t.Context()
 		k.enqueue("a", "b")

@@ -36,6 +36,10 @@ var (
 	requeueLua string
 	//go:embed lua/get.lua
 	getLua string
+	//go:embed lua/repair.lua
+	repairLua string
+	//go:embed lua/setcounts.lua
+	setCountsLua string
 	//go:embed lua/stats.lua
 	statsLua string
 	//go:embed lua/pause.lua
@@ -53,6 +57,8 @@ var (
 	straysCmd       = script(straysLua)
 	requeueCmd      = script(requeueLua)
 	getCmd          = script(getLua)
+	repairCmd       = script(repairLua)
+	setCountsCmd    = script(setCountsLua)
 	statsCmd        = script(statsLua)
 	pauseCmd        = script(pauseLua)
 )

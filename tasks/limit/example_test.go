@@ -1,0 +1,110 @@
+package limit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/limit"
+)
+
+// exampleRedis is a Redis for an example. A program calls tasks.Connect.
+func exampleRedis() (rdb *redis.Client, end func()) {
+	s := miniredis.NewMiniRedis()
+	if err := s.Start(); err != nil {
+		panic(err)
+	}
+	rdb = redis.NewClient(&redis.Options{Addr: s.Addr()})
+	return rdb, func() {
+		_ = rdb.Close()
+		s.Close()
+	}
+}
+
+func ExampleHostKey() {
+	fmt.Println(limit.HostKey("https://user:secret@API.Example.org:443/works"))
+	fmt.Println(limit.HostKey("http://bücher.de:8080/"))
+	// Output:
+	// api.example.org
+	// xn--bcher-kva.de:8080
+}
+
+// Slots are shared by all processes; who asks when none is left waits its turn.
+func ExampleKeyedLimiter() {
+	rdb, end := exampleRedis()
+	defer end()
+	ctx := context.Background()
+	hosts := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 4, PerKey: map[string]int{"slow.example": 1}})
+
+	slot, err := hosts.Acquire(ctx, "slow.example")
+	fmt.Println("first:", slot != nil, err)
+	none, err := hosts.TryAcquire(ctx, "slow.example")
+	fmt.Println("second:", none != nil, err)
+	fmt.Println("released:", slot.Release(ctx), slot.Release(ctx)) // again does nothing
+	again, err := hosts.TryAcquire(ctx, "slow.example")
+	fmt.Println("third:", again != nil, err, again.Release(ctx))
+	// Output:
+	// first: true <nil>
+	// second: false <nil>
+	// released: <nil> <nil>
+	// third: true <nil> <nil>
+}
+
+func ExampleTokenBucket() {
+	rdb, end := exampleRedis()
+	defer end()
+	ctx := context.Background()
+	b := limit.NewTokenBucket(rdb, limit.BucketConfig{Default: limit.Rate{Capacity: 2, Burst: 1, PerSec: 0.001}})
+	for range 4 {
+		ok, wait, err := b.Try(ctx, "api.example", 1)
+		fmt.Println(ok, wait > 15*time.Minute, err)
+	}
+	_, _, err := b.Try(ctx, "api.example", 10)
+	fmt.Println(errors.Is(err, limit.ErrNever))
+	// Output:
+	// true false <nil>
+	// true false <nil>
+	// true false <nil>
+	// false true <nil>
+	// true
+}
+
+func ExampleBreaker() {
+	rdb, end := exampleRedis()
+	defer end()
+	ctx := context.Background()
+	b := limit.NewBreaker(rdb, limit.BreakerConfig{Threshold: 2, Logger: slog.New(slog.DiscardHandler)})
+	for range 3 {
+		permit, ok, wait, err := b.Allow(ctx, "broken.example")
+		fmt.Println(ok, wait > 0, err)
+		if ok {
+			if err := permit.Failure(ctx, "503"); err != nil {
+				panic(err)
+			}
+		}
+	}
+	// Output:
+	// true false <nil>
+	// true false <nil>
+	// false true <nil>
+}
+
+// The first use is free at once, the second an interval later.
+func ExamplePacer() {
+	rdb, end := exampleRedis()
+	defer end()
+	ctx := context.Background()
+	p := limit.NewPacer(rdb, limit.PacerConfig{Default: limit.Pace{Interval: time.Minute}})
+	for range 2 {
+		wait, ok, err := p.Reserve(ctx, "api.example", time.Second)
+		fmt.Println(ok, wait.Round(time.Minute), err)
+	}
+	// Output:
+	// true 0s <nil>
+	// false 1m0s <nil>
+}

@@ -1,0 +1,149 @@
+package workqueue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/limit"
+	"muster/tasks/workqueue"
+)
+
+// exampleRedis is a Redis for an example. A program calls tasks.Connect.
+func exampleRedis() (rdb *redis.Client, end func()) {
+	s := miniredis.NewMiniRedis()
+	if err := s.Start(); err != nil {
+		panic(err)
+	}
+	rdb = redis.NewClient(&redis.Options{Addr: s.Addr()})
+	return rdb, func() {
+		_ = rdb.Close()
+		s.Close()
+	}
+}
+
+// A queue is filled, worked on by a pool, and empty.
+func Example() {
+	rdb, end := exampleRedis()
+	defer end()
+	ctx := context.Background()
+	q := workqueue.New(rdb, "papers", workqueue.Config{MaxAttempts: 2, Backoff: workqueue.Backoff{Base: time.Millisecond}})
+
+	items := []workqueue.Item{
+		{ID: "a", Kind: "print", Payload: []byte(`{"title":"On Queues"}`)},
+		{ID: "b", Kind: "print", Payload: []byte(`{"title":""}`)},
+		{ID: "c", Kind: "print", Payload: []byte(`not json`)},
+	}
+	added, err := q.Enqueue(ctx, items...)
+	fmt.Println("new:", added, err)
+	added, err = q.Enqueue(ctx, items...) // the ID is the idempotence key
+	fmt.Println("new:", added, err)
+
+	mux := workqueue.NewMux()
+	mux.Handle("print", workqueue.JSON(func(_ context.Context, it workqueue.Leased, paper struct{ Title string }) (workqueue.Outcome, error) {
+		if paper.Title == "" {
+			return workqueue.Skipped("no title"), nil
+		}
+		fmt.Println("printing", paper.Title)
+		return workqueue.Done().With([]byte(strings.ToUpper(paper.Title))), nil
+	}))
+	pool, err := workqueue.NewPool(q, mux, workqueue.PoolConfig{Workers: 4, Drain: true})
+	if err != nil {
+		panic(err)
+	}
+	if err := pool.Run(ctx); err != nil {
+		panic(err)
+	}
+
+	infos, err := q.Get(ctx, "a", "b", "c")
+	if err != nil {
+		panic(err)
+	}
+	for _, it := range infos {
+		fmt.Printf("%s: %s, %d failed runs, result %q\n", it.ID, it.State, it.Attempts, it.Result)
+	}
+	// Output:
+	// new: 3 <nil>
+	// new: 0 <nil>
+	// printing On Queues
+	// a: done, 0 failed runs, result "ON QUEUES"
+	// b: skipped, 0 failed runs, result ""
+	// c: error, 2 failed runs, result ""
+}
+
+// A worker of your own leases, and settles by the token of its lease: one that
+// comes back too late changes nothing.
+func ExampleQueue_Lease() {
+	rdb, end := exampleRedis()
+	defer end()
+	ctx := context.Background()
+	q := workqueue.New(rdb, "papers", workqueue.Config{})
+	if _, err := q.Enqueue(ctx, workqueue.Item{ID: "a"}); err != nil {
+		panic(err)
+	}
+	first, err := q.Lease(ctx, "worker 1", 10)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("worker 1 has", first[0].ID)
+
+	// It dies; somebody who knows says so. Otherwise the lease has to run out.
+	n, err := q.ExpireWorker(ctx, "worker 1")
+	fmt.Println("given back:", n, err)
+	second, err := q.Lease(ctx, "worker 2", 10)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("worker 2 has", second[0].ID, "after", second[0].Attempts, "failed run")
+
+	err = q.Settle(ctx, first[0], workqueue.Done())
+	fmt.Println("too late:", errors.Is(err, workqueue.ErrLeaseLost))
+	fmt.Println("in time:", q.Settle(ctx, second[0], workqueue.Done()))
+	// Output:
+	// worker 1 has a
+	// given back: 1 <nil>
+	// worker 2 has a after 1 failed run
+	// too late: true
+	// in time: <nil>
+}
+
+// Items name the resources they need; the pool runs as many of a resource at a
+// time as its limiter says, and takes others meanwhile.
+func ExamplePool() {
+	rdb, end := exampleRedis()
+	defer end()
+	ctx := context.Background()
+	q := workqueue.New(rdb, "papers", workqueue.Config{})
+	for i := range 6 {
+		host := limit.HostKey([]string{"https://slow.example/x", "https://fast.example/x"}[i%2])
+		if _, err := q.Enqueue(ctx, workqueue.Item{ID: fmt.Sprint(host, i), Kind: "fetch", ResourceKeys: []string{host}}); err != nil {
+			panic(err)
+		}
+	}
+	slots := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 2, PerKey: map[string]int{"slow.example": 1}})
+	mux := workqueue.NewMux()
+	mux.Handle("fetch", func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+		if n, err := slots.Held(ctx, "slow.example"); err != nil || n > 1 {
+			return workqueue.Outcome{}, fmt.Errorf("%d at a time: %w", n, err)
+		}
+		return workqueue.Outcome{}, nil // the zero Outcome is Done
+	})
+	pool, err := workqueue.NewPool(q, mux, workqueue.PoolConfig{
+		Drain: true, Limiter: func(string) *limit.KeyedLimiter { return slots },
+	})
+	if err != nil {
+		panic(err)
+	}
+	if err := pool.Run(ctx); err != nil {
+		panic(err)
+	}
+	s, err := q.Stats(ctx)
+	fmt.Println(s.Done, "done,", s.Error, "failed", err)
+	// Output:
+	// 6 done, 0 failed <nil>
+}
