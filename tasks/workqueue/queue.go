@@ -24,7 +24,7 @@ var (
 	ErrNewer = errors.New("the queue was written by a newer version; use that version, or another queue")
 	// ErrFull says that Redis has no memory left, and that nothing was changed.
 	// Items can still be leased and settled.
-	ErrFull = errors.New("Redis is full: it has used its maxmemory; raise that, or delete what is not needed, and try again")
+	ErrFull = errors.New("redis is full: it has used its maxmemory; raise that, or delete what is not needed, and try again")
 )
 
 // Config sets up a Queue.
