@@ -34,7 +34,12 @@ var DisallowAll = &Rules{rules: []rule{{"/", false}}}
 // "muster", or a User-Agent header that begins with one. What is not
 // understood is skipped.
 func ParseRobots(data []byte, agent string) *Rules {
-	data = bytes.TrimPrefix(data[:min(len(data), maxRobots)], []byte("\xef\xbb\xbf"))
+	if len(data) >= maxRobots {
+		// The last line may be cut: disallow: / of disallow: /cart.
+		data = data[:maxRobots]
+		data = data[:bytes.LastIndexAny(data, "\r\n")+1]
+	}
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	token := productToken(agent)
 	var own, all Rules
 	named := false

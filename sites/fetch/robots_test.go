@@ -62,6 +62,16 @@ func TestRobots(t *testing.T) {
 		{"comment at the end", "user-agent: *\ndisallow: / # all\n", "/x", false},
 		{"typo", "user-agent: *\ndissallow: /\n", "/x", false},
 		{"no slash", "user-agent: *\ndisallow: x\n", "/x", false},
+		{"agent with a space", "user-agent: Foo Bar\ndisallow: /\n", "/x", true},
+		{"agent cut at a space", "user-agent: FooBot Bar\ndisallow: /\n", "/x", false},
+		{"two groups of all are merged", "user-agent: *\ndisallow: /a\n\nuser-agent: *\ndisallow: /b\n", "/a", false},
+		{"a star with more is every agent", "user-agent: * baz\ndisallow: /\n", "/x", false},
+		{"longest wins, whatever the order", "user-agent: *\nallow: /folder\ndisallow: /folder/sub\nallow: /folder/sub/open\n", "/folder/sub/open/x", true},
+		{"star and dollar", "user-agent: *\nallow: /p\ndisallow: /*.pdf$\n", "/p.pdf", false},
+		{"escaped beyond ASCII in the file", "user-agent: *\ndisallow: /%E3%83%84\n", "/ツ/x", false},
+		{"an empty allow is no rule", "user-agent: *\nallow:\ndisallow: /\n", "/x", false},
+		{"a rule after a stray line", "user-agent: *\nrubbish\ndisallow: /\n", "/x", false},
+		{"tabs", "user-agent:\t*\t\ndisallow:\t/\t\n", "/x", false},
 		{"robots.txt itself", "user-agent: *\ndisallow: /\n", "/robots.txt", true},
 		{"root only", "user-agent: *\ndisallow: /$\n", "/", false},
 		{"root only, another page", "user-agent: *\ndisallow: /$\n", "/x", true},
@@ -104,6 +114,27 @@ func TestRobotsHostile(t *testing.T) {
 	r.Allowed("/" + strings.Repeat("a", 2000))
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("took %s", took)
+	}
+}
+
+// Of a file that is too long the beginning counts, without the line that the
+// end cuts in two.
+func TestRobotsTooLong(t *testing.T) {
+	t.Parallel()
+	head := "user-agent: *\ndisallow: /a\n"
+	for name, c := range map[string]struct {
+		file string
+		path string
+		want bool
+	}{
+		"rules at the beginning": {head + strings.Repeat("# much to say\n", 1<<20), "/a", false},
+		"rules beyond the limit": {head + strings.Repeat("#"+strings.Repeat("x", 98)+"\n", maxRobots/100+1) + "disallow: /b\n", "/b", true},
+		"a rule cut in two":      {head + strings.Repeat("#", maxRobots-len(head)-len("\ndisallow: /")) + "\ndisallow: /cart\n", "/b", true},
+		"one endless line":       {strings.Repeat("x", 10<<20), "/b", true},
+	} {
+		if got := ParseRobots([]byte(c.file), "foobot").Allowed(c.path); got != c.want {
+			t.Errorf("%s: got %v, want %v", name, got, c.want)
+		}
 	}
 }
 
