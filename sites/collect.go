@@ -240,10 +240,22 @@ func (w *walk) take(v visit, info workqueue.Info) []visit {
 		records += n
 	}
 	if y.Next != nil && (!y.Counted || (news && fresh+records > 0)) {
-		next = append(next, *y.Next)
+		to := *y.Next
+		if !news {
+			to.Idle = v.Idle + 1
+		}
+		if to.Idle < maxIdle {
+			next = append(next, to)
+		} else {
+			w.cut(fmt.Sprintf("%d listing pages in a row, up to %s, brought nothing new", maxIdle, v.URL))
+		}
 	}
 	return next
 }
+
+// maxIdle ends a chain of listing pages that goes on for ever without
+// anything new, as a calendar does.
+const maxIdle = 20
 
 // isGoneEnd tells whether a counted listing page that is not there is just
 // the end of the count.

@@ -58,6 +58,7 @@ type visit struct {
 	Kind  string `json:"kind"`
 	N     int    `json:"n,omitempty"`
 	Depth int    `json:"depth,omitempty"`
+	Idle  int    `json:"idle,omitempty"` // so many listing pages before it in its chain brought nothing new
 }
 
 // yield is what a page came to: the result of a terminal item.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -360,6 +361,30 @@ func TestEndlessListing(t *testing.T) {
 
 // A job that could not have some pages is resumed when the site has healed:
 // only those pages are asked for, and the files become whole.
+// A calendar whose months link to the next for ever ends, and the job says so.
+func TestEndlessCalendar(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var month int
+		_, _ = fmt.Sscanf(r.URL.Path, "/month/%d", &month)
+		asked++
+		fmt.Fprintf(w, "<p>Nothing happens in month %d of the calendar.</p><a class=next href=/month/%d>next</a>", month, month+1)
+		if month < 3 {
+			fmt.Fprintf(w, "<b>event %d</b>", month)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	def, err := definition.Parse("calendar.yaml", []byte("site: calendar.example\nbase_url: "+srv.URL+"\nstart: [/month/0]\nlisting: {next: a.next}\nrecords: {event: {from: listing, each: b, fields: {name: {take: text}}}}\npoliteness: {delay: 0, robots: false}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := run(t, begin(t, newService(t, redistest.New(t)), "scrape_calendar.example_1", def, ScrapeOptions{}))
+	if sum.Records != 3 || asked > 3+2*maxIdle || !strings.Contains(fmt.Sprint(sum), "brought nothing new") {
+		t.Errorf("got %+v after %d pages, want 3 records, an end, and a word on it", sum, asked)
+	}
+}
+
 func TestResume(t *testing.T) {
 	t.Parallel()
 	site := newShop(t, 2, 10)
