@@ -119,7 +119,7 @@ func (l *lab) memory(ctx context.Context) (float64, error) {
 			return strconv.ParseFloat(v, 64)
 		}
 	}
-	return 0, errors.New("Redis does not tell its memory")
+	return 0, errors.New("no used_memory in what Redis tells")
 }
 
 func queueMillion(ctx context.Context, l *lab) (float64, error) {
