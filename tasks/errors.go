@@ -37,6 +37,7 @@ const (
 	CodeUnregistered = engine.CodeUnregistered // no worker of its queue has a handler for it
 	CodePlan         = engine.CodePlan         // its plan cannot be run
 	CodeArchived     = engine.CodeArchived     // an operator archived it
+	CodeVersion      = engine.CodeVersion      // no worker could read the workflow: it is of another release
 )
 
 // Failure is why a task did not yield a value: the error of Wait, and the input of [Rescue] and

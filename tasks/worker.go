@@ -17,6 +17,9 @@ import (
 type WorkerConfig struct {
 	// Queues are the queues to take from, with their weights. Defaults to {"default": 1}.
 	Queues map[string]int
+	// QueueLimits bounds how many tasks of a queue this worker runs at once. Defaults to Concurrency
+	// for each.
+	QueueLimits map[string]int
 	// Strict takes from a queue only when those with a greater weight are empty. Defaults to false.
 	Strict bool
 	// Concurrency is how many tasks run at once. Defaults to 8.
@@ -75,6 +78,11 @@ func (c WorkerConfig) validate() error {
 			errs = append(errs, fmt.Errorf("field Queues[%q]: weight %d; name the queue and weigh it at least 1", q, w))
 		}
 	}
+	for q, n := range c.QueueLimits {
+		if c.Queues[q] == 0 || n < 1 {
+			errs = append(errs, fmt.Errorf("field QueueLimits[%q]: %d; limit one of Queues to at least 1", q, n))
+		}
+	}
 	if c.Concurrency < 1 || c.Concurrency > c.MaxConcurrency {
 		errs = append(errs, fmt.Errorf("field Concurrency: %d must be 1 to MaxConcurrency %d", c.Concurrency, c.MaxConcurrency))
 	}
@@ -96,7 +104,7 @@ func NewWorker(c *Client, mux *Mux, cfg WorkerConfig) (*Worker, error) {
 	return &Worker{engine.NewWorker(c.eng, mux.named(), engine.WorkerConfig{
 		Queues: cfg.Queues, Strict: cfg.Strict, Concurrency: cfg.Concurrency, MaxConcurrency: cfg.MaxConcurrency,
 		Grace: cfg.Grace, MaxResult: cfg.MaxResult, Name: cfg.Name, Logger: cfg.Logger, Ready: cfg.Ready, Observe: cfg.Observe, Plain: cfg.Asynq,
-		PID: os.Getpid(),
+		QueueLimits: cfg.QueueLimits, PID: os.Getpid(),
 	})}, nil
 }
 

@@ -103,7 +103,7 @@ func (w *Worker) learnAll(wfID string, scopes []string, b store.Begun) error {
 		return nil
 	}
 	for i, s := range scopes {
-		if _, err := w.e.learn(wfID, s, b.Graphs[i]); err != nil {
+		if _, err := w.e.learn(wfID, s, b.Graphs[i], true); err != nil {
 			return err
 		}
 	}
@@ -147,6 +147,24 @@ func (w *Worker) giveBack(queue string, keys store.QueueKeys, ps []store.Popped)
 		}
 		w.unclaim(wfID, node, epoch)
 	}
+}
+
+// disown puts a node back that was begun for a task that another release sent: it is handed over again
+// as this one does.
+func (w *Worker) disown(task string) {
+	b := w.startAhead(task)
+	if b == nil {
+		return
+	}
+	wfID, node, epoch, err := parseDelivery(task)
+	if err != nil {
+		return
+	}
+	defer w.unclaim(wfID, node, epoch)
+	if b.Status != "run" {
+		return
+	}
+	_ = w.insist(wfID, node, func(ctx context.Context) error { return w.putBack(ctx, wfID, node, epoch) })
 }
 
 // putBack makes a node runnable again that this worker has begun and not run.

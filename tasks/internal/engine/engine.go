@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base32"
@@ -39,7 +40,7 @@ type Engine struct {
 	clock func() time.Time // as Redis's goes; nil for that of this machine
 
 	mu     sync.Mutex // guards the fields below
-	graphs map[string]*graph.Graph
+	graphs map[string]keptGraph
 	waits  *waiter
 	closed bool
 }
@@ -47,7 +48,7 @@ type Engine struct {
 // New returns an Engine on rdb.
 func New(rdb redis.UniversalClient, log *slog.Logger) *Engine {
 	s := store.New(rdb)
-	return &Engine{store: s, queue: newEnqueuer(s), log: log, graphs: map[string]*graph.Graph{}}
+	return &Engine{store: s, queue: newEnqueuer(s), log: log, graphs: map[string]keptGraph{}}
 }
 
 // SetClock makes the engine count time as Redis does, where that does not go by the clock of this
@@ -220,6 +221,11 @@ func (e *Engine) submit(ctx context.Context, fl *flow, grow store.Grow, fresh bo
 	return m, nil
 }
 
+var generatedID = regexp.MustCompile(`^[0-9a-v]{24}$`)
+
+// generated reports whether an id looks like one of newID, which no other workflow ever has.
+func generated(id string) bool { return generatedID.MatchString(id) }
+
 func newFlow(f store.Flow, g *graph.Graph) *flow {
 	f.Created, f.Retention = g.Created, g.Retention
 	if f.Retention == 0 {
@@ -363,9 +369,20 @@ func op(g *graph.Graph, id graph.ID, outcome, epoch string, body []byte) store.O
 // maxGraphs bounds the graphs kept in memory.
 const maxGraphs = 4096
 
+// keptGraph is a graph in memory. An id that was chosen may come to stand for another workflow once the
+// retention of this one is over.
+type keptGraph struct {
+	g     *graph.Graph
+	until time.Time // zero is for ever
+}
+
 func (e *Engine) keep(id, scope string, g *graph.Graph) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	until := e.graphs[id+"/"].until // that of the workflow goes for its plans
+	if scope == "" && !generated(id) {
+		until = time.Now().Add(cmp.Or(time.Duration(g.Retention)*time.Millisecond, DefaultRetention) / 2)
+	}
 	if len(e.graphs) >= maxGraphs {
 		for k := range e.graphs {
 			delete(e.graphs, k)
@@ -374,13 +391,18 @@ func (e *Engine) keep(id, scope string, g *graph.Graph) {
 			}
 		}
 	}
-	e.graphs[id+"/"+scope] = g
+	e.graphs[id+"/"+scope] = keptGraph{g, until}
 }
 
 func (e *Engine) kept(id, scope string) *graph.Graph {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.graphs[id+"/"+scope]
+	k := e.graphs[id+"/"+scope]
+	if !k.until.IsZero() && !time.Now().Before(k.until) {
+		delete(e.graphs, id+"/"+scope)
+		return nil
+	}
+	return k.g
 }
 
 // load returns a workflow with its graph.
@@ -407,15 +429,18 @@ func (e *Engine) graphOf(ctx context.Context, f store.Flow, scope string) (*grap
 	if raws[0] == nil {
 		return nil, ErrUnknown
 	}
-	return e.learn(f.ID, scope, raws[0])
+	return e.learn(f.ID, scope, raws[0], false)
 }
 
-func (e *Engine) learn(id, scope string, raw []byte) (*graph.Graph, error) {
+// learn reads a graph. It is kept if the workflow is known to be live, or its id is never used again.
+func (e *Engine) learn(id, scope string, raw []byte, live bool) (*graph.Graph, error) {
 	g, err := graph.Decode(raw)
 	if err != nil {
-		return nil, fmt.Errorf("workflow %s: %w", id, err)
+		return nil, fmt.Errorf("workflow %s %w: %w", id, errUnreadable, err)
 	}
-	e.keep(id, scope, g)
+	if live || generated(id) {
+		e.keep(id, scope, g)
+	}
 	return g, nil
 }
 
@@ -545,9 +570,14 @@ func (e *Engine) virtual(ctx context.Context, fl *flow, g *graph.Graph, id graph
 		return nil, store.Moved{}, err
 	}
 	var elements []json.RawMessage
+	bad := ""
 	if err := json.Unmarshal(list, &elements); err != nil {
-		body := encodeFailure(&Failure{Task: g.Specs[n.Spec].Task, Node: id.String(), Code: CodeInput,
-			Message: "a map needs a list to go over: " + err.Error()})
+		bad = "a map needs a list to go over: " + err.Error()
+	} else if len(elements) > graph.MaxNodes {
+		bad = fmt.Sprintf("a map over %d elements is more than %d: let each task have a chunk of them", len(elements), graph.MaxNodes)
+	}
+	if bad != "" {
+		body := encodeFailure(&Failure{Task: g.Specs[n.Spec].Task, Node: id.String(), Code: CodeInput, Message: bad})
 		return []store.Op{op(g, id, "F", "", body)}, store.Moved{}, nil
 	}
 	inputs := make([]store.Literal, len(elements))

@@ -246,21 +246,29 @@ const (
 	waiting whereabouts = iota // in its queue, or unknown to asynq
 	taken                      // by a worker, or by one that died, or on the way to one
 	putAway                    // archived, by an operator or by asynq
+	gone                       // nowhere: what was left of it has been deleted
 )
 
-func (e *Engine) whereabouts(d delivery) (whereabouts, error) {
+// whereabouts also returns why asynq put a delivery away, if it did so itself.
+func (e *Engine) whereabouts(ctx context.Context, d delivery) (where whereabouts, why string, err error) {
 	info, err := asynq.NewInspectorFromRedisClient(e.store.Redis()).GetTaskInfo(d.queue, d.id())
 	if errors.Is(err, asynq.ErrTaskNotFound) || errors.Is(err, asynq.ErrQueueNotFound) {
-		return waiting, nil
+		return waiting, "", nil
 	}
-	if err != nil {
-		return waiting, fmt.Errorf("look up %s: %w", d.id(), err)
+	if err != nil || info.ID != d.id() {
+		// A hash without a message can be left of a task that someone deleted while it was taken; asynq
+		// takes it for one that exists.
+		raw, merr := e.store.Message(ctx, d.queue, d.id())
+		if merr != nil || raw != nil && readable(store.Popped{ID: d.id(), Message: string(raw)}) == nil {
+			return waiting, "", fmt.Errorf("look up %s: %w", d.id(), errors.Join(err, merr))
+		}
+		return gone, "", e.store.Bury(ctx, d.queue, d.id())
 	}
 	switch info.State {
 	case asynq.TaskStateArchived, asynq.TaskStateCompleted:
-		return putAway, nil
+		return putAway, info.LastErr, nil
 	case asynq.TaskStateActive, asynq.TaskStateRetry:
-		return taken, nil
+		return taken, "", nil
 	}
-	return waiting, nil
+	return waiting, "", nil
 }

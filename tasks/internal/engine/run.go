@@ -153,8 +153,11 @@ func (r *Run) call(h *Handler, input []byte) answered {
 	done := make(chan answered, 1)
 	r.w.pool.run(func() {
 		var a answered
+		returned := false
 		defer func() {
-			if p := recover(); p != nil {
+			if p := recover(); p == nil && !returned {
+				a.err = errors.New("the handler ended its goroutine instead of returning")
+			} else if p != nil {
 				r.w.log.Error("handler panicked", "task", r.Info.Task, "workflow", r.Info.Workflow, "panic", p, "stack", string(debug.Stack()))
 				a.err = &panicError{p}
 			}
@@ -170,6 +173,7 @@ func (r *Run) call(h *Handler, input []byte) answered {
 			next = func(ctx context.Context) error { return mw(ctx, r.Info, inner) }
 		}
 		a.err = next(ctx)
+		returned = true
 	})
 	select {
 	case a := <-done:
@@ -303,8 +307,29 @@ func (w *Worker) one(ctx context.Context, wfID string, u upcoming, onward bool) 
 func (w *Worker) giveUp(f store.Flow, node string, epoch int, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_, err := w.e.store.Repeat(ctx, f, node, strconv.Itoa(epoch), w.cfg.Name, 5*time.Second, store.RepeatLost, cause.Error(), mostLost)
-	return err
+	r, err := w.e.store.Repeat(ctx, f, node, strconv.Itoa(epoch), w.cfg.Name, 5*time.Second, store.RepeatLost, cause.Error(), mostLost)
+	if err != nil || r.Status != "poison" {
+		return err
+	}
+	return w.e.store.Abort(ctx, f, node, encodeFailure(&Failure{Node: node, Attempts: mostLost + 1, Code: CodeVersion,
+		Message: clip("no worker that came across it can read it: " + cause.Error())}))
+}
+
+// unreadable does for a line of the agenda what it does for a delivery: workers of other releases have
+// time to come across it, before the workflow is given up.
+func (w *Worker) unreadable(ctx context.Context, en store.Entry, cause error) error {
+	if _, err := graph.ParseID(en.Node); err != nil {
+		return nil // a note for who can read it
+	}
+	state, epoch, err := w.e.store.DueNow(ctx, en.Flow, en.Node)
+	if err != nil || state != "run" && state != "Q" && state != "W" {
+		return err
+	}
+	b, err := w.e.store.Begin(ctx, en.Flow, en.Node, epoch, w.cfg.Name, nil)
+	if err != nil || b.Status != "run" {
+		return err
+	}
+	return w.giveUp(en.Flow, en.Node, epoch, cause)
 }
 
 // attempt runs the handler, once, and stores the outcome.
@@ -415,7 +440,7 @@ func (w *Worker) outcome(ctx context.Context, r *Run, h *Handler, a answered) er
 		code = CodePermanent
 	}
 	left := r.Info.Attempt <= r.spec.MaxRetry && !v.Permanent
-	if h.Opts != nil && h.Opts.RetryIf != nil && !h.Opts.RetryIf(err) {
+	if h.Opts != nil && h.Opts.RetryIf != nil && !w.worth(h.Opts.RetryIf, err) {
 		left = false
 	}
 	if !left {
@@ -432,6 +457,16 @@ func (w *Worker) outcome(ctx context.Context, r *Run, h *Handler, a answered) er
 	r.said, r.code = OutcomeRetry, code
 	w.stats.retried.Add(1)
 	return w.again(ctx, r, d, store.RepeatFail, clip(err.Error()))
+}
+
+// worth asks the user's function whether an error is worth another attempt; a panic is a no.
+func (w *Worker) worth(ask func(error) bool, err error) (yes bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			w.log.Error("RetryIf panicked", "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	return ask(err)
 }
 
 // maxMessage bounds the message of a failure.

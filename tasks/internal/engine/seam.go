@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,8 @@ type seam struct {
 	taken  func([]store.Popped)                          // told of tasks before asynq gets them
 	back   func(string, store.QueueKeys, []store.Popped) // gives those back that asynq does not get
 	failed func(string, error)                           // told what goes wrong behind asynq's back
+	bury   func(string, store.Popped, error)             // takes what is no task out of a queue
+	caps   map[string]int                                // most tasks of a queue at once
 	queues int                                           // how many queues one round asks
 	poll   time.Duration                                 // longest sleep
 	wake   chan struct{}                                 // has a value when there may be work
@@ -52,12 +55,14 @@ type seam struct {
 	queue string // that ahead was taken from
 	keys  store.QueueKeys
 	begun map[string]bool // tasks that were told to taken, and are not done
+	of    map[string]int  // running tasks of each queue that has a cap
 }
 
-func newSeam(s *store.Store, queues int, poll time.Duration) *seam {
-	return &seam{UniversalClient: s.Redis(), store: s, queues: queues, poll: poll,
+func newSeam(s *store.Store, queues int, caps map[string]int, poll time.Duration) *seam {
+	return &seam{UniversalClient: s.Redis(), store: s, queues: queues, caps: caps, poll: poll,
 		knownDequeue: dequeueSHA, knownDone: doneSHA,
-		wake: make(chan struct{}, 1), room: make(chan struct{}, 1), closed: make(chan struct{}), begun: map[string]bool{}}
+		wake: make(chan struct{}, 1), room: make(chan struct{}, 1), closed: make(chan struct{}),
+		begun: map[string]bool{}, of: map[string]int{}}
 }
 
 type scriptKind int
@@ -99,10 +104,44 @@ func (s *seam) stopped() bool {
 	}
 }
 
-// done gives a slot back.
-func (s *seam) done() {
+// done gives the slot of a task of a queue back.
+func (s *seam) done(queue string) {
 	s.active.Add(-1)
 	ring(s.room)
+	if s.caps[queue] > 0 {
+		s.mu.Lock()
+		s.of[queue]--
+		s.mu.Unlock()
+		ring(s.wake) // the queue may have been passed over
+	}
+}
+
+// started counts a task of a queue.
+func (s *seam) started(queue string) {
+	s.active.Add(1)
+	if s.caps[queue] > 0 {
+		s.mu.Lock()
+		s.of[queue]++
+		s.mu.Unlock()
+	}
+}
+
+// free returns how many tasks of a queue can start now.
+func (s *seam) free(queue string) int64 {
+	n := min(s.limit.Load()-s.active.Load(), popMost)
+	if most := s.caps[queue]; most > 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		n = min(n, int64(most-s.of[queue]))
+	}
+	return n
+}
+
+// queueOf returns the queue that a key of asynq belongs to.
+func queueOf(key string) string {
+	_, queue, _ := strings.Cut(key, "{")
+	queue, _, _ = strings.Cut(queue, "}")
+	return queue
 }
 
 // EvalSha implements redis.Scripter.
@@ -149,7 +188,7 @@ func (s *seam) Eval(ctx context.Context, script string, keys []string, args ...a
 	}
 	cmd := s.UniversalClient.Eval(ctx, script, keys, args...)
 	if kindOf(keys) == dequeueScript && cmd.Err() == nil {
-		s.active.Add(1)
+		s.started(queueOf(keys[0]))
 	}
 	return cmd
 }
@@ -174,10 +213,12 @@ func (s *seam) dequeue(ctx context.Context, sha string, keys []string, args []an
 	if s.stopped() {
 		return nothing()
 	}
-	cmd := s.take(ctx, sha, keys, args)
+	cmd, queue := s.take(ctx, sha, keys, args)
 	switch err := cmd.Err(); {
 	case err == nil:
-		s.active.Add(1)
+		if message, _ := cmd.Text(); !overdue(message) {
+			s.started(queue)
+		}
 		s.empty = 0
 	case errors.Is(err, redis.Nil):
 		if s.empty++; s.empty >= s.queues {
@@ -194,38 +235,56 @@ func (s *seam) dequeue(ctx context.Context, sha string, keys []string, args []an
 // plainPoll is how often queues are asked when nothing wakes a worker.
 const plainPoll = 20 * time.Millisecond
 
-// take answers asynq's dequeue script from what was taken ahead, or takes as many tasks as can start now.
-func (s *seam) take(ctx context.Context, sha string, keys []string, args []any) *redis.Cmd {
+// take answers asynq's dequeue script from what was taken ahead, or takes as many tasks as can start
+// now. It returns the queue that the answer is from.
+func (s *seam) take(ctx context.Context, sha string, keys []string, args []any) (*redis.Cmd, string) {
+	queue := queueOf(keys[0])
 	if sha != s.knownDequeue || len(args) != 2 {
 		if !s.plain.Swap(true) {
 			s.poll = plainPoll
 			s.failed("", errors.New("asynq is not the version this program is built for: the worker polls its queues, and is slower"))
 		}
-		return s.UniversalClient.EvalSha(ctx, sha, keys, args...)
+		return s.UniversalClient.EvalSha(ctx, sha, keys, args...), queue
 	}
 	cmd := redis.NewCmd(ctx)
-	if next, ok := s.next(); ok {
+	if next, from, ok := s.next(); ok {
 		cmd.SetVal(next.Message)
-		return cmd
+		return cmd, from
 	}
 	prefix, _ := args[1].(string)
 	qk := store.QueueKeys{Pending: keys[0], Paused: keys[1], Active: keys[2], Lease: keys[3], Prefix: prefix}
-	_, queue, _ := strings.Cut(prefix, "{")
-	queue, _, _ = strings.Cut(queue, "}")
 	// Slots that are about to be free come along.
 	for i := 0; i < 4 && s.busy && s.active.Load() > 0; i++ {
 		runtime.Gosched()
 	}
-	free := min(s.limit.Load()-s.active.Load(), popMost)
-	got, err := s.store.Pop(ctx, queue, qk, args[0], int(free))
-	s.busy = len(got) == int(free)
-	switch {
-	case err != nil:
-		cmd.SetErr(err)
-		return cmd
-	case len(got) == 0:
+	free := s.free(queue)
+	if free <= 0 {
 		cmd.SetErr(redis.Nil)
-		return cmd
+		return cmd, queue
+	}
+	var got []store.Popped
+	for len(got) == 0 && !s.stopped() {
+		var err error
+		if got, err = s.store.Pop(ctx, queue, qk, args[0], int(free)); err != nil {
+			cmd.SetErr(err)
+			return cmd, queue
+		}
+		s.busy = len(got) == int(free)
+		if len(got) == 0 {
+			break
+		}
+		// asynq tells nobody when it cannot start what it took, and the slot would stay taken.
+		got = slices.DeleteFunc(got, func(p store.Popped) bool {
+			err := readable(p)
+			if err != nil {
+				s.bury(queue, p, err)
+			}
+			return err != nil
+		})
+	}
+	if len(got) == 0 {
+		cmd.SetErr(redis.Nil)
+		return cmd, queue
 	}
 	s.mu.Lock()
 	s.ahead, s.queue, s.keys = got[1:], queue, qk
@@ -235,21 +294,21 @@ func (s *seam) take(ctx context.Context, sha string, keys []string, args []any) 
 	s.mu.Unlock()
 	s.taken(got)
 	cmd.SetVal(got[0].Message)
-	return cmd
+	return cmd, queue
 }
 
 // popMost bounds what is taken in one round trip.
 const popMost = 128
 
-func (s *seam) next() (store.Popped, bool) {
+func (s *seam) next() (p store.Popped, queue string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.ahead) == 0 {
-		return store.Popped{}, false
+		return p, "", false
 	}
-	p := s.ahead[0]
+	p = s.ahead[0]
 	s.ahead = s.ahead[1:]
-	return p, true
+	return p, s.queue, true
 }
 
 // giveBack gives back what was taken ahead and has not started.

@@ -27,6 +27,8 @@ var (
 	ErrDuplicate = errors.New("a workflow with this id or unique key exists")
 	ErrShutdown  = errors.New("worker stops")
 	errRevoked   = errors.New("workflow was revoked")
+
+	errUnreadable = errors.New("cannot be read")
 )
 
 // The codes of failures.
@@ -44,6 +46,7 @@ const (
 	CodeUnregistered = "unregistered"
 	CodePlan         = "plan"
 	CodeArchived     = "archived"
+	CodeVersion      = "version"
 )
 
 // Failure is why a node has no value.

@@ -23,6 +23,9 @@ const lookEvery = time.Second
 func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *Failure, error) {
 	fl, err := e.load(ctx, id)
 	if err != nil {
+		if f := e.abortedID(ctx, id); f != nil {
+			return nil, f, nil
+		}
 		return nil, nil, err
 	}
 	bell, stop, err := e.listen(ctx, id)
@@ -59,6 +62,11 @@ func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *Failure
 				return nil, nil, ErrUnknown
 			}
 		}
+		if err == nil {
+			if f, err := e.aborted(ctx, fl.Flow); err == nil && f != nil {
+				return nil, f, nil
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return nil, nil, ctx.Err()
@@ -66,6 +74,32 @@ func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *Failure
 		case <-tick.C:
 		}
 	}
+}
+
+// aborted returns why a workflow was given up as a whole, or nil if it was not.
+func (e *Engine) aborted(ctx context.Context, f store.Flow) (*Failure, error) {
+	raws, err := e.store.Fields(ctx, f, []string{store.AbortField})
+	if err != nil || raws[0] == nil {
+		return nil, err
+	}
+	fail := &Failure{}
+	if err := json.Unmarshal(raws[0], fail); err != nil {
+		return nil, fmt.Errorf("failure of workflow %s: %w", f.ID, err)
+	}
+	return fail, nil
+}
+
+// abortedID is aborted for a workflow that cannot be read.
+func (e *Engine) abortedID(ctx context.Context, id string) *Failure {
+	f, err := e.store.Flow(ctx, id)
+	if err != nil {
+		return nil
+	}
+	fail, err := e.aborted(ctx, f)
+	if err != nil {
+		return nil
+	}
+	return fail
 }
 
 // Pause returns after d, or as soon as the workflow tells something.
@@ -172,7 +206,7 @@ func (e *Engine) Progress(ctx context.Context, id string) (Progress, error) {
 	if err != nil {
 		return Progress{}, err
 	}
-	raws, err := e.store.Fields(ctx, fl.Flow, []string{"n", "z", "vn", "vz", "ct", "cc", fl.Root})
+	raws, err := e.store.Fields(ctx, fl.Flow, []string{"n", "z", "vn", "vz", "ct", "cc", fl.Root, store.AbortField})
 	if err != nil {
 		return Progress{}, err
 	}
@@ -181,9 +215,12 @@ func (e *Engine) Progress(ctx context.Context, id string) (Progress, error) {
 	}
 	num := func(i int) int { n, _ := strconv.Atoi(string(raws[i])); return n }
 	p := Progress{Done: num(1), Total: num(0), ChunksDone: num(5), Chunks: num(4)}
-	p.Ended = num(1) >= num(0) && num(3) >= num(2)
+	p.Ended = num(1) >= num(0) && num(3) >= num(2) || raws[7] != nil
 	rec := store.ParseRecord(raws[6], fl.Created)
 	p.Status = status(rec)
+	if raws[7] != nil {
+		p.Status = Failed
+	}
 	if p.Status == Skipped {
 		// A workflow whose value lies behind a failure has failed.
 		p.Status = Failed

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ type WorkerConfig struct {
 	Concurrency    int
 	MaxConcurrency int
 	MaxResult      int
+	QueueLimits    map[string]int
 	PID            int
 	Grace          time.Duration
 	Name           string
@@ -83,8 +85,8 @@ func (s *stats) read() WorkerStats {
 func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worker {
 	w := &Worker{e: e, cfg: cfg, handlers: handlers, log: cfg.Logger, killed: make(chan struct{}),
 		timer: make(chan int64, 64), runs: map[*Run]bool{}, mine: map[string]bool{}, ahead: map[string]*begun{}, tried: map[string]int{}, dirty: map[string]*flow{},
-		seam: newSeam(e.store, len(cfg.Queues), pollEvery), pool: &pool{}}
-	w.seam.taken, w.seam.back = w.beginAhead, w.giveBack
+		seam: newSeam(e.store, len(cfg.Queues), cfg.QueueLimits, pollEvery), pool: &pool{}}
+	w.seam.taken, w.seam.back, w.seam.bury = w.beginAhead, w.giveBack, w.bury
 	w.seam.failed = func(id string, err error) { w.log.Warn("worker and asynq", "id", id, "error", err) }
 	w.seam.limit.Store(int64(cfg.Concurrency))
 	return w
@@ -191,12 +193,14 @@ func (w *Worker) Run(ctx context.Context) error {
 		loops.Wait()
 	}
 	err := srv.Start(asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
-		defer w.seam.done()
+		queue, _ := asynq.GetQueueName(ctx)
+		defer w.seam.done(queue)
 		id, ok := asynq.GetTaskID(ctx)
 		if !ok || t.Headers()[header] != headerVersion {
 			if w.cfg.Plain != nil && t.Headers()[header] == "" {
 				return w.plain(ctx, t)
 			}
+			w.disown(id)
 			return fmt.Errorf("task %s was not sent by this release's client: %w", t.Type(), asynq.SkipRetry)
 		}
 		done := make(chan error, 1)
@@ -454,7 +458,11 @@ func (w *Worker) sweepOnce(ctx context.Context) (time.Duration, error) {
 			return sweepEvery, err
 		}
 		for _, en := range due {
-			if err := w.e.attend(ctx, en); err != nil {
+			err := w.e.attend(ctx, en)
+			if errors.Is(err, errUnreadable) {
+				err = errors.Join(err, w.unreadable(ctx, en, err))
+			}
+			if err != nil {
 				errs = append(errs, fmt.Errorf("workflow %s node %s: %w", en.Flow.ID, en.Node, err))
 			}
 		}
@@ -476,6 +484,9 @@ func (e *Engine) attend(ctx context.Context, en store.Entry) error {
 		return e.store.Forget(ctx, en.Flow, en.Node)
 	}
 	if err != nil {
+		if aborted, aerr := e.aborted(ctx, en.Flow); aerr == nil && aborted != nil {
+			return e.store.Forget(ctx, en.Flow, en.Node)
+		}
 		return err
 	}
 	switch en.Node {
@@ -531,14 +542,18 @@ func (e *Engine) deliverAgain(ctx context.Context, fl *flow, g *graph.Graph, id 
 	}
 	hold := holdFirst
 	if len(had) > 0 {
-		at, err := e.whereabouts(d)
+		at, why, err := e.whereabouts(ctx, d)
 		if err != nil {
 			return err
 		}
 		switch at {
 		case putAway:
 			return e.fail(ctx, fl, g, id, "", &Failure{Task: d.task, Node: d.node, Code: CodeArchived,
-				Message: "its asynq task was archived by an operator"})
+				Message: "its asynq task was archived: " + cmp.Or(why, "by an operator")})
+		case gone:
+			if _, err := e.queue.send(ctx, []delivery{d}); err != nil {
+				return err
+			}
 		case taken:
 			// The reply to the worker that took it may have been lost with its connection. If it was
 			// not, that worker finds its delivery stale and drops it.

@@ -31,6 +31,7 @@ const shardsKey = "muster:shards"
 //	ct cc           members of maps: known, terminal
 //	x               set once the workflow is revoked
 //	y<node>:<cause> a catch has seen this cause
+//	!               why the workflow was given up as a whole
 //
 // Beside it live, while AtMost holds members back, flowKey:h<group> (a set of those that have a place)
 // and flowKey:w<group> (a list of those that wait); both vanish with their last element.
@@ -83,8 +84,9 @@ func DoneChannel(id string) string { return "muster:done:" + id }
 // PongChannel is the channel on which workers answer a ping.
 func PongChannel(token string) string { return "muster:pong:" + token }
 
-// asynqKey is a list of asynq's with the ids of tasks of a queue: pending or active.
-func asynqKey(queue, list string) string { return "asynq:{" + queue + "}:" + list }
+// asynqKey is a key of asynq v0.26.0 for a queue: the list pending or active of ids of tasks, the sorted
+// set lease, scheduled, retry, archived or completed of them, or t:<id>, the hash of a task.
+func asynqKey(queue, name string) string { return "asynq:{" + queue + "}:" + name }
 
 // progressKey is a public progress key. Expires an hour after its last update.
 func progressKey(prefix, id, name string) string { return prefix + ":" + id + ":" + name }

@@ -3,8 +3,11 @@ package store
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 var (
@@ -112,4 +115,32 @@ func (s *Store) GiveBack(ctx context.Context, queue string, k QueueKeys, ids []s
 func (s *Store) Finish(keys []string, args []any) *Call {
 	return &Call{Script: finishCmd, Shared: []string{keys[0], keys[1], keys[3], keys[4]}, Keys: keys[2:3],
 		Lead: args[1:3], Args: args[:1]}
+}
+
+// Bury takes a task out of a queue of asynq, in whatever state it is.
+func (s *Store) Bury(ctx context.Context, queue, id string) error {
+	pipe := s.rdb.TxPipeline()
+	for _, list := range []string{"pending", "active"} {
+		pipe.LRem(ctx, asynqKey(queue, list), 0, id)
+	}
+	for _, set := range []string{"lease", "scheduled", "retry", "archived", "completed"} {
+		pipe.ZRem(ctx, asynqKey(queue, set), id)
+	}
+	pipe.Del(ctx, asynqKey(queue, "t:"+id))
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("delete task %s of queue %s: %w", id, queue, err)
+	}
+	return nil
+}
+
+// Message returns the message of a task of asynq; nil if there is none.
+func (s *Store) Message(ctx context.Context, queue, id string) ([]byte, error) {
+	raw, err := s.rdb.HGet(ctx, asynqKey(queue, "t:"+id), "msg").Bytes()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read task %s of queue %s: %w", id, queue, err)
+	}
+	return raw, nil
 }

@@ -59,6 +59,8 @@ var (
 	dueLua string
 	//go:embed lua/revoke.lua
 	revokeLua string
+	//go:embed lua/abort.lua
+	abortLua string
 	//go:embed lua/project.lua
 	projectLua string
 	//go:embed lua/beat.lua
@@ -81,6 +83,7 @@ var (
 	sweepCmd        = redis.NewScript(sweepLua)
 	dueCmd          = redis.NewScript(dueLua)
 	revokeCmd       = redis.NewScript(revokeLua)
+	abortCmd        = redis.NewScript(abortLua)
 	projectCmd      = redis.NewScript(projectLua)
 	beatCmd         = redis.NewScript(beatLua)
 	reissueCmd      = redis.NewScript(reissueLua)
@@ -644,6 +647,21 @@ func (s *Store) Revoke(ctx context.Context, f Flow) (ended bool, err error) {
 func (s *Store) Drop(ctx context.Context, f Flow) error {
 	if err := s.rdb.Del(ctx, f.key()).Err(); err != nil {
 		return fmt.Errorf("delete workflow: %w", err)
+	}
+	return nil
+}
+
+// AbortField is where the reason stands why a workflow was given up as a whole.
+const AbortField = "!"
+
+// abortRetention is how long a workflow that was given up can be looked at, in ms: the one it was sent
+// with cannot be read.
+const abortRetention = 24 * 3600 * 1000
+
+// Abort gives up a workflow that nobody can read, whose given node was to run.
+func (s *Store) Abort(ctx context.Context, f Flow, node string, failure []byte) error {
+	if err := abortCmd.Run(ctx, s.rdb, f.keys(), f.ID, node, failure, abortRetention, DoneChannel(f.ID)).Err(); err != nil {
+		return fmt.Errorf("give up workflow %s: %w", f.ID, err)
 	}
 	return nil
 }

@@ -1,0 +1,360 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+	"muster/tasks/facttest"
+	"muster/tasks/redistest"
+)
+
+// agendaNow makes due whatever waits for someone to look at it.
+func agendaNow(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	for _, shard := range shards(t, rdb) {
+		for _, m := range rdb.ZRange(t.Context(), shard+"agenda", 0, -1).Val() {
+			rdb.ZAddXX(t.Context(), shard+"agenda", redis.Z{Score: 1, Member: m})
+		}
+	}
+}
+
+// What is no task is dropped from a queue, and costs no slot.
+func TestGarbageInAQueue(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		rdb := w.client.Redis()
+		if _, err := send(t, w, ID.S(1)); err != nil { // the queue is known
+			t.Fatal(err)
+		}
+		if err := w.client.PauseQueue(t.Context(), "default"); err != nil {
+			t.Fatal(err)
+		}
+		run := sent(t, w, tasks.Chord(tasks.Each(ints(3), ID), Sum))
+		put := func(id, message string) {
+			rdb.HSet(t.Context(), "asynq:{default}:t:"+id, "msg", message, "state", "pending")
+			rdb.RPush(t.Context(), "asynq:{default}:pending", id)
+		}
+		for i := range 20 {
+			put(fmt.Sprint("garbage", i), "\xff\xffno message")
+		}
+		put("empty", "")
+		rdb.RPush(t.Context(), "asynq:{default}:pending", "ghost")
+		rdb.HSet(t.Context(), "asynq:{default}:t:ghost", "state", "pending")
+		// A node whose message somebody broke, and one of which only a ghost is left.
+		rdb.HSet(t.Context(), "asynq:{default}:t:"+run.ID()+".0.0", "msg", "\xff")
+		rdb.HDel(t.Context(), "asynq:{default}:t:"+run.ID()+".1.0", "msg")
+		rdb.LRem(t.Context(), "asynq:{default}:pending", 0, run.ID()+".1.0")
+		if err := w.client.ResumeQueue(t.Context(), "default"); err != nil {
+			t.Fatal(err)
+		}
+		facttest.Eventually(t, "the queue is empty", func() bool {
+			return rdb.LLen(t.Context(), "asynq:{default}:pending").Val() == 0 && rdb.LLen(t.Context(), "asynq:{default}:active").Val() == 0
+		})
+		agendaNow(t, rdb)
+		if err := rdb.Publish(t.Context(), "muster:bus", "t 1").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := run.Wait(limited(t)); err != nil || got != 3 {
+			t.Fatalf("got %v, %v\n%s", got, err, tree(t, w, run.ID()))
+		}
+		if got, err := send(t, w, tasks.Chord(tasks.Each(ints(10), ID), Sum)); err != nil || got != 45 {
+			t.Fatalf("with all its slots: got %v, %v", got, err)
+		}
+		if left := rdb.Keys(t.Context(), "asynq:{default}:t:garbage*").Val(); len(left) != 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}, func(c *tasks.WorkerConfig) { c.Concurrency = 2 })
+}
+
+// A workflow of a release that no worker knows ends, and says why.
+func TestWorkflowOfAnotherRelease(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		rdb := w.client.Redis()
+		if _, err := send(t, w, ID.S(1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.client.PauseQueue(t.Context(), "default"); err != nil {
+			t.Fatal(err)
+		}
+		sender := tasks.NewClient(rdb) // another process: the worker has never seen the workflow
+		t.Cleanup(func() { _ = sender.Close() })
+		run, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), sender)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := flowKey(t, rdb, run.ID())
+		graph := rdb.HGet(t.Context(), key, "g").Val()
+		// Nine workers have put it back before. This one does so twice: from the queue and, five seconds
+		// later, from the agenda.
+		rdb.HSet(t.Context(), key, "g", strings.Replace(graph, "{", `{"v":99,`, 1), "0", "Q|0|0|9|0|")
+		if err := w.client.ResumeQueue(t.Context(), "default"); err != nil {
+			t.Fatal(err)
+		}
+		facttest.Eventually(t, "it is given up", func() bool { return rdb.HExists(t.Context(), key, "!").Val() })
+		for _, c := range []*tasks.Client{w.client, sender} {
+			_, err := tasks.Attach[int](c, run.ID()).Wait(limited(t))
+			if f := wantFailure(t, err, "version 99"); f.Code != tasks.CodeVersion {
+				t.Errorf("got %+v", f)
+			}
+		}
+		if p, err := run.Progress(t.Context()); err != nil || !p.Ended || p.Status != tasks.Failed {
+			t.Errorf("got %+v, %v", p, err)
+		}
+		if ttl := rdb.PTTL(t.Context(), key).Val(); ttl <= 0 {
+			t.Errorf("time to live %v", ttl)
+		}
+		if got, err := send(t, w, ID.S(2)); err != nil || got != 2 {
+			t.Errorf("another workflow: got %v, %v", got, err)
+		}
+	})
+}
+
+// A task that another release handed over is handed over again as this one does.
+func TestDeliveryOfAnotherRelease(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		rdb := w.client.Redis()
+		if _, err := send(t, w, ID.S(1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.client.PauseQueue(t.Context(), "default"); err != nil {
+			t.Fatal(err)
+		}
+		run := sent(t, w, tasks.Chain(ID.S(1), Inc))
+		if err := asynq.NewInspectorFromRedisClient(rdb).DeleteTask("default", run.ID()+".0.0"); err != nil {
+			t.Fatal(err)
+		}
+		task := asynq.NewTaskWithHeaders("t.id", nil, map[string]string{"muster": "99"})
+		if _, err := asynq.NewClientFromRedisClient(rdb).Enqueue(task, asynq.TaskID(run.ID()+".0.0")); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.client.ResumeQueue(t.Context(), "default"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
+			t.Fatalf("got %v, %v", got, err)
+		}
+	})
+}
+
+// An id that was used before stands for the workflow that has it now, for every process.
+func TestIDUsedAgain(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		short := tasks.Retention(20 * time.Millisecond)
+		if got, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), w.client, tasks.ID("daily"), short); err != nil {
+			t.Fatal(got, err)
+		}
+		facttest.Eventually(t, "its retention is over", func() bool {
+			_, err := tasks.Attach[int](w.client, "daily").Status(t.Context())
+			return errors.Is(err, tasks.ErrUnknown)
+		})
+		sender := tasks.NewClient(w.client.Redis())
+		t.Cleanup(func() { _ = sender.Close() })
+		run, err := tasks.Chord(tasks.Each([]int{3, 4}, ID), Sum).Send(t.Context(), sender, tasks.ID("daily"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := run.Wait(limited(t)); err != nil || got != 7 {
+			t.Fatalf("got %v, %v\n%s", got, err, tree(t, w, "daily"))
+		}
+	})
+}
+
+// Handlers that do not return as they should fail their tasks, and no more.
+func TestHandlersThatMisbehave(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		m := w.mux()
+		odd := func(name string, h func(context.Context) error, opts ...tasks.Option) tasks.Task[int, int] {
+			task := tasks.New[int, int]("odd."+name, append(opts, tasks.Queue("odd"))...)
+			tasks.Handle(m, task, func(ctx context.Context, n int) (int, error) { return n, h(ctx) })
+			return task
+		}
+		late := make(chan struct{})
+		defer close(late)
+		cases := []struct {
+			task tasks.Task[int, int]
+			want string
+			code string
+		}{
+			{odd("goexit", func(context.Context) error { runtime.Goexit(); return nil }), "ended its goroutine", tasks.CodeError},
+			{odd("panic", func(context.Context) error { panic("oh") }), "oh", tasks.CodePanic},
+			{odd("retryif", func(context.Context) error { return errors.New("no") }, tasks.MaxRetry(3),
+				tasks.RetryIf(func(error) bool { panic("oh") })), "no", tasks.CodeError},
+			{odd("deaf", func(context.Context) error { <-late; return nil }, tasks.Timeout(time.Millisecond),
+				tasks.HardTimeout(5*time.Millisecond)), "hard time limit", tasks.CodeHardTimeout},
+		}
+		worker, err := tasks.NewWorker(w.client, m, tasks.WorkerConfig{Queues: map[string]int{"odd": 1}, Concurrency: 1, Grace: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		during(t, worker.Run)
+		for _, c := range cases {
+			_, err := send(t, w, tasks.Chain(c.task.S(1), Inc))
+			if f := wantFailure(t, err, c.want); f.Code != c.code {
+				t.Errorf("%s: got %+v", c.task.Name(), f)
+			}
+		}
+		// One that returns after its soft limit, and before the hard one, has returned.
+		slow := odd("late", func(ctx context.Context) error { <-ctx.Done(); return nil }, tasks.Timeout(time.Millisecond))
+		if err := (func() (err error) {
+			defer func() { err = fmt.Errorf("%v", recover()) }()
+			tasks.Handle(m, slow, func(context.Context, int) (int, error) { return 0, nil })
+			return nil
+		})(); !strings.Contains(err.Error(), "bound twice") {
+			t.Errorf("a name bound twice: %v", err)
+		}
+	})
+}
+
+// At most so many tasks of a queue run at once, and the others of the worker's queues go on.
+func TestQueueLimits(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		held := sent(t, w, tasks.Each(slices.Repeat([]string{"limited"}, 5), Hold, tasks.Queue("few")))
+		facttest.Eventually(t, "two run", func() bool { return len(w.noted("at limited")) == 2 })
+		if got, err := send(t, w, tasks.Chord(tasks.Each(ints(20), ID), Sum)); err != nil || got != 190 {
+			t.Fatalf("got %v, %v", got, err)
+		}
+		as, err := w.client.Active(t.Context())
+		if n := len(w.noted("at limited")); n != 2 || err != nil || len(as) != 2 {
+			t.Fatalf("%d of the limited queue have begun, %d run, %v", n, len(as), err)
+		}
+		w.open("limited")
+		if got, err := held.Wait(limited(t)); err != nil || len(got) != 5 {
+			t.Fatalf("got %v, %v", got, err)
+		}
+	}, func(c *tasks.WorkerConfig) {
+		c.Queues = map[string]int{"default": 1, "few": 1}
+		c.QueueLimits = map[string]int{"few": 2}
+	})
+	if _, err := tasks.NewWorker(tasks.NewClient(redistest.Mini(t)), tasks.NewMux(),
+		tasks.WorkerConfig{QueueLimits: map[string]int{"other": 1}}); err == nil || !strings.Contains(err.Error(), "QueueLimits") {
+		t.Errorf("a limit of a queue that is not taken from: %v", err)
+	}
+}
+
+// Redis refuses writes for a while, as a replica does: what ended meanwhile counts, and ran once.
+func TestReadOnlyRedis(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Server(t)
+	w := newWorld(t, srv.Client())
+	run := sent(t, w, tasks.Chord(tasks.Group(Hold.S("a"), Hold.S("a"), Hold.S("a")), Total))
+	facttest.Eventually(t, "the header runs", func() bool { return len(w.noted("at a")) == 3 })
+	rdb := srv.Client()
+	if err := rdb.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	w.open("a")
+	if _, err := ID.S(1).Send(t.Context(), w.client); err == nil {
+		t.Error("sent to a Redis that refuses writes")
+	}
+	if err := rdb.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := run.Wait(limited(t)); err != nil || got != 3 {
+		t.Fatalf("got %v, %v", got, err)
+	}
+	ended(t, w, run.ID())
+	if n := len(w.noted("at a")); n != 3 || len(w.noted("total")) != 1 {
+		t.Errorf("the header ran %d times, the body %d times", n, len(w.noted("total")))
+	}
+}
+
+// The memory of Redis is full for a while: nothing is lost, and what runs ends once there is room.
+func TestRedisOutOfMemory(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Server(t, "maxmemory-policy", "noeviction")
+	w := newWorld(t, srv.Client())
+	run := sent(t, w, tasks.Chord(tasks.Group(Hold.S("a"), tasks.Chain(Hold.S("a"), Inc)), Total))
+	facttest.Eventually(t, "the header runs", func() bool { return len(w.noted("at a")) == 2 })
+	rdb := srv.Client()
+	if err := rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ID.S(1).Send(t.Context(), w.client); err == nil || !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("sent to a Redis without memory: %v", err)
+	}
+	w.open("a")
+	if err := rdb.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := run.Wait(limited(t)); err != nil || got != 3 {
+		t.Fatalf("got %v, %v", got, err)
+	}
+	ended(t, w, run.ID())
+	if n := len(w.noted("at a")); n != 2 || len(w.noted("total")) != 1 {
+		t.Errorf("the header ran %d times, the body %d times", n, len(w.noted("total")))
+	}
+}
+
+// At most so many starts of a task in each window, over all workers.
+func TestRateLimit(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		const per = 200 * time.Millisecond
+		run := sent(t, w, tasks.Each(ints(6), tasks.New[int, int]("t.when", tasks.RateLimit(2, per))))
+		if _, err := run.Wait(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+		ran := w.noted("when")
+		slices.Sort(ran)
+		if len(ran) != 6 || ran[5]-ran[0] < int(per.Milliseconds()) {
+			t.Fatalf("six starts at %v, of which two may be in %v", ran, per)
+		}
+	})
+}
+
+// An operator's hands on a task in its queue are found out: deleted, it is handed over again.
+func TestOperatorDeletes(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		rdb := w.client.Redis()
+		in := asynq.NewInspectorFromRedisClient(rdb)
+		// One that runs cannot be deleted; cancelled in asynq's way, it runs on, once.
+		run := sent(t, w, Hold.S("active"))
+		facttest.Eventually(t, "it runs", func() bool { return len(w.noted("at active")) == 1 })
+		id := run.ID() + ".0.0"
+		if err := in.DeleteTask("default", id); err == nil {
+			t.Error("an active task was deleted")
+		}
+		if err := in.CancelProcessing(id); err != nil {
+			t.Fatal(err)
+		}
+		facttest.Eventually(t, "asynq has put it back", func() bool {
+			info, err := in.GetTaskInfo("default", id)
+			return err == nil && info.State == asynq.TaskStateRetry
+		})
+		if err := in.RunTask("default", id); err != nil { // and delivers it once more
+			t.Fatal(err)
+		}
+		_ = rdb.Publish(t.Context(), "muster:bus", "q default")
+		facttest.Eventually(t, "the delivery is dropped", func() bool {
+			q, err := in.GetQueueInfo("default")
+			return err == nil && q.Pending == 0 && q.Active == 0
+		})
+		w.open("active")
+		if got, err := run.Wait(limited(t)); err != nil || got != 1 || len(w.noted("at active")) != 1 {
+			t.Fatalf("got %v, %v, ran %d times", got, err, len(w.noted("at active")))
+		}
+		// One that waits for a retry is in no queue of asynq: there is nothing to delete.
+		retry := sent(t, w, Fail.S(1, tasks.MaxRetry(1), tasks.ConstantBackoff(time.Hour)))
+		facttest.Eventually(t, "it waits", func() bool { s, err := retry.Status(t.Context()); return err == nil && s == tasks.Retry })
+		if err := retry.Revoke(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ended(t, w, retry.ID())
+	})
+}
