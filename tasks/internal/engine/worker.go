@@ -45,7 +45,7 @@ const (
 	beatEvery  = 3 * time.Second
 	deadAfter  = 9 * time.Second // of silence
 	sweepEvery = 4 * time.Second
-	pollEvery  = 2500 * time.Millisecond // of queues, should a wake-up have been lost
+	pollEvery  = 4 * time.Second // of queues, should a wake-up have been lost
 	claimFor   = 5 * time.Second
 	sweepMost  = 200
 )
