@@ -141,19 +141,78 @@ func (r *AsyncResult[O]) Forget(ctx context.Context) error {
 // Members returns what the members of the workflow's group, or of its map, have yielded so far.
 // done has one entry for each member; a value counts where it is true.
 func Members[O any](ctx context.Context, r *AsyncResult[[]O]) (values []O, done []bool, err error) {
-	raws, err := r.client.eng.Members(ctx, r.id)
+	list, _, err := r.client.eng.Members(ctx, r.id, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("members of workflow %s: %w", r.id, err)
 	}
-	values, done = make([]O, len(raws)), make([]bool, len(raws))
-	for i, raw := range raws {
-		if raw == nil {
+	values, done = make([]O, len(list)), make([]bool, len(list))
+	for i, m := range list {
+		if m.Raw == nil {
 			continue
 		}
-		if err := json.Unmarshal(raw, &values[i]); err != nil {
+		if err := json.Unmarshal(m.Raw, &values[i]); err != nil {
 			return nil, nil, fmt.Errorf("member %d of workflow %s: %w", i, r.id, err)
 		}
 		done[i] = true
 	}
 	return values, done, nil
+}
+
+// Member is what a member of a group came to: its place in the group, and a value or a failure.
+type Member[O any] struct {
+	Index int
+	Outcome[O]
+}
+
+// AsCompleted yields every member of the workflow's group, or of its map, once, as soon as it is known to have ended:
+// the quick ones first. It ends with the last member, also when the first failure has already failed the group. An
+// error, such as that of a ctx that is done, ends the sequence. Inside a handler it is [ErrWaitInTask].
+func AsCompleted[O any](ctx context.Context, r *AsyncResult[[]O]) iter.Seq2[Member[O], error] {
+	return func(yield func(Member[O], error) bool) {
+		fail := func(err error) { yield(Member[O]{}, fmt.Errorf("members of workflow %s: %w", r.id, err)) }
+		if engine.RunFrom(ctx) != nil {
+			fail(ErrWaitInTask)
+			return
+		}
+		var seen []bool
+		for left := -1; left != 0; {
+			list, ended, err := r.client.eng.Members(ctx, r.id, seen)
+			if err != nil {
+				fail(err)
+				return
+			}
+			seen = append(seen, make([]bool, len(list)-len(seen))...) // a map's list may come later
+			if left = -1; ended {
+				left = 0
+			}
+			for i, m := range list {
+				if seen[i] {
+					continue
+				}
+				member := Member[O]{Index: i}
+				switch {
+				case m.Raw != nil:
+					err = json.Unmarshal(m.Raw, &member.Value)
+				case m.Failure != nil:
+					member.Err = failure(m.Failure)
+				default:
+					left = -1
+					continue
+				}
+				if err != nil {
+					fail(fmt.Errorf("member %d: %w", i, err))
+					return
+				}
+				if seen[i] = true; !yield(member, nil) {
+					return
+				}
+			}
+			if left != 0 {
+				if err := r.client.eng.Pause(ctx, r.id, watchEvery); err != nil {
+					fail(err)
+					return
+				}
+			}
+		}
+	}
 }

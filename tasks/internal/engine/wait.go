@@ -253,34 +253,54 @@ func status(r store.Record) Status {
 	return Pending
 }
 
-// Members returns the values of the members of a workflow's group or map; nil for those to come.
-func (e *Engine) Members(ctx context.Context, id string) ([]json.RawMessage, error) {
+// Member is what a member of a group or a map has come to; with neither field it goes on.
+type Member struct {
+	Raw     json.RawMessage
+	Failure *Failure
+}
+
+// Members returns what the members of the root of a workflow have come to, without those already seen, and whether the
+// root has ended, after which the number of members is known.
+func (e *Engine) Members(ctx context.Context, id string, seen []bool) (list []Member, ended bool, err error) {
 	fl, err := e.load(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	v := e.newValues(fl)
+	root, err := v.record(ctx, fl.Root) // first, so that members that were there before it are seen with it
+	if err != nil {
+		return nil, false, err
+	}
 	parts, err := v.parts(ctx, fl.g, graph.ID{Index: fl.g.Root, Inst: -1})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	names := make([]string, len(parts))
+	fresh := func(i int) bool { return i >= len(seen) || !seen[i] }
+	var names []string
 	for i, p := range parts {
-		names[i] = p.String()
+		if fresh(i) {
+			names = append(names, p.String())
+		}
 	}
 	if err := v.fetch(ctx, names); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	out := make([]json.RawMessage, len(parts))
+	list = make([]Member, len(parts))
 	for i, p := range parts {
-		if v.recs[names[i]].State != 'S' {
+		if !fresh(i) {
 			continue
 		}
-		if out[i], err = v.value(ctx, p); err != nil {
-			return nil, err
+		switch rec := v.recs[p.String()]; {
+		case rec.State == 'S':
+			list[i].Raw, err = v.value(ctx, p)
+		case rec.Terminal():
+			list[i].Failure, err = v.failure(ctx, p)
+		}
+		if err != nil {
+			return nil, false, err
 		}
 	}
-	return out, nil
+	return list, root.Terminal(), nil
 }
 
 // all reads a whole workflow and the ids of its nodes, plans in place.
