@@ -119,16 +119,16 @@ func TestPoolRefusesPayloadsAndKinds(t *testing.T) {
 // A handler that is longer than its lease runs once, in two pools.
 func TestPoolKeepsItsLeases(t *testing.T) {
 	t.Parallel()
-	k := newKit(t, redistest.New(t), workqueue.Config{LeaseTTL: 600 * time.Millisecond})
-	k.enqueue(numbered(12)...)
+	k := newKit(t, redistest.New(t), workqueue.Config{LeaseTTL: 3 * time.Second})
+	k.enqueue(numbered(4)...)
 	var runs atomic.Int64
 	var wg sync.WaitGroup
 	for range 2 {
-		p := k.pool(workqueue.PoolConfig{Workers: 2, Drain: true, Heartbeat: 60 * time.Millisecond},
+		p := k.pool(workqueue.PoolConfig{Workers: 2, Drain: true, Heartbeat: 100 * time.Millisecond},
 			func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
 				runs.Add(1)
 				select {
-				case <-time.After(900 * time.Millisecond):
+				case <-time.After(4 * time.Second):
 				case <-ctx.Done():
 				}
 				return workqueue.Outcome{}, nil
@@ -136,9 +136,9 @@ func TestPoolKeepsItsLeases(t *testing.T) {
 		wg.Go(func() { k.run(p) })
 	}
 	wg.Wait()
-	k.wantStats("0 0 12 0 0")
-	if runs.Load() != 12 {
-		t.Fatalf("%d runs of 12 items", runs.Load())
+	k.wantStats("0 0 4 0 0")
+	if runs.Load() != 4 {
+		t.Fatalf("%d runs of 4 items", runs.Load())
 	}
 }
 
