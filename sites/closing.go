@@ -160,7 +160,7 @@ func (j *job) writeReport(sum *Summary) error {
 
 // whole tells whether what a job does not have is not there any more.
 func (s *Summary) whole(limit int) bool {
-	return s.Status == StatusComplete && s.Errors == 0 && limit == 0 && s.Invalid*20 <= s.Records
+	return s.Status == StatusComplete && s.Errors == 0 && limit == 0 && len(s.Limits) == 0 && s.Invalid*20 <= s.Records
 }
 
 // roll makes the records of the job those that the next is compared with.

@@ -54,6 +54,11 @@ func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
 	atOnce := max(j.def.Politeness.MaxPerDomain/2, 1)
 	starts := len(front)
 	for len(front) > 0 && !w.enough() {
+		if reached, err := j.budget.spent(ctx); err != nil {
+			return nil, err
+		} else if len(reached) > 0 {
+			break
+		}
 		n := min(atOnce, len(front))
 		next, err := w.wave(ctx, front[:n])
 		if err != nil {
@@ -215,7 +220,7 @@ func (w *walk) some(ctx context.Context, n int) error {
 func (w *walk) take(v visit, info workqueue.Info) []visit {
 	w.sum.Counts.book(v.URL, info)
 	if info.State != workqueue.StateDone {
-		if info.State == workqueue.StateError || !isGoneEnd(v, info) {
+		if info.State == workqueue.StateError || !isGoneEnd(v, info) && yieldOf(info).Class != fetch.Enough {
 			w.cut("listing page " + v.URL + " was not had: " + info.Note)
 		}
 		return nil

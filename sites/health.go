@@ -132,7 +132,7 @@ func (j *job) assess(ctx context.Context, sum *Summary) error {
 	}
 	now := time.Now()
 	before = slices.DeleteFunc(before, func(h Health) bool { return h.JobID == j.run })
-	sum.Health = measure(sum, j.req.Limit > 0, now)
+	sum.Health = measure(sum, j.req.Limit > 0 || len(sum.Limits) > 0, now)
 	sum.Health.judge(sum.Status, before)
 	data, err := json.Marshal(sum.Health)
 	if err != nil {

@@ -46,6 +46,7 @@ type job struct {
 	queue   *workqueue.Queue
 	client  *fetch.Client
 	breaker *breaker
+	budget  *budget
 	writer  *Writer
 	log     *slog.Logger
 	alerts  string    // the URL of a webhook that hears of bad health, or ""
@@ -72,7 +73,9 @@ type yield struct {
 	Took    int64          `json:"took,omitempty"`  // milliseconds, from the request to the whole page
 	Print   string         `json:"print,omitempty"` // of records and links, to tell repeated pages
 	// Hits is the field coverage of the page; see extract.Result.
-	Hits map[string]map[string]int `json:"hits,omitempty"`
+	Hits  map[string]map[string]int `json:"hits,omitempty"`
+	Bytes int                       `json:"bytes,omitempty"` // of the page, unpacked
+	types []string                  // of the records that go with it, in their order
 }
 
 var errTooLong = errors.New("limits.max_duration has passed")
@@ -268,6 +271,13 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 	if j.overdue() {
 		return nil, j.failed(ctx, lease, v, tooLong)
 	}
+	reached, err := j.budget.spent(ctx)
+	if err != nil {
+		return nil, errors.Join(j.giveBack(ctx, lease), err)
+	}
+	if len(reached) > 0 {
+		return nil, j.failed(ctx, lease, v, &fetch.Error{Class: fetch.Enough, URL: v.URL, Err: errors.New(strings.Join(reached, "; "))})
+	}
 	permit, err := j.breaker.allow(ctx)
 	switch {
 	case errors.Is(err, errDown):
@@ -283,6 +293,9 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 		err = tooLong
 	}
 	if err == nil {
+		if records, err = j.ration(ctx, lease.ID, y, records); err != nil {
+			return nil, errors.Join(err, j.giveBack(ctx, lease))
+		}
 		if err := j.lead(ctx, v, y); err != nil {
 			return nil, errors.Join(err, j.giveBack(ctx, lease))
 		}
@@ -293,6 +306,18 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 		return y, j.settle(ctx, lease, workqueue.Done().With(result, records...))
 	}
 	return nil, j.failed(ctx, lease, v, err)
+}
+
+// ration keeps of the records of a page what the limits of the job leave.
+func (j *job) ration(ctx context.Context, page string, y *yield, records [][]byte) ([][]byte, error) {
+	n, err := j.budget.grant(ctx, page, len(records), y.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	for _, typ := range y.types[min(n, len(y.types)):] {
+		y.Records[typ]--
+	}
+	return records[:n], nil
 }
 
 // overdue tells whether the job may take no longer.
@@ -377,7 +402,7 @@ func (j *job) giveUp(ctx context.Context, lease workqueue.Leased, class fetch.Cl
 		return fmt.Errorf("encode failure: %w", merr)
 	}
 	outcome := workqueue.Failed(err)
-	if class == fetch.Gone || class == fetch.Robots || class == fetch.Limit {
+	if class == fetch.Gone || class == fetch.Robots || class == fetch.Limit || class == fetch.Enough {
 		outcome = workqueue.Skipped(err.Error())
 	}
 	return j.settle(ctx, lease, outcome.With(result))
@@ -423,7 +448,7 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 		if err != nil {
 			return fail(fetch.Parse, err)
 		}
-		y := &yield{Class: fetch.OK}
+		y := &yield{Class: fetch.OK, Bytes: len(page.Body)}
 		for _, l := range res.Links {
 			if l.Kind != definition.KindSitemap || v.Depth < maxSitemaps {
 				y.Links = append(y.Links, visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1})
@@ -454,7 +479,7 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 	case len(res.Records) == 0 && len(res.Invalid) > 0 && len(res.Links) == 0 && res.Next == nil:
 		return fail(fetch.Validate, fmt.Errorf("no record of the page is valid: %s", strings.Join(res.Invalid[0].Problems, "; ")))
 	}
-	y := &yield{Class: fetch.OK, Took: took, Counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Records: map[string]int{}}
+	y := &yield{Class: fetch.OK, Bytes: len(page.Body), Took: took, Counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Records: map[string]int{}}
 	print := sha256.New()
 	records := make([][]byte, 0, len(res.Records))
 	for i := range res.Records {
@@ -468,6 +493,7 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 		}
 		print.Write([]byte(r.Key))
 		y.Records[r.Type]++
+		y.types = append(y.types, r.Type)
 		records = append(records, line)
 	}
 	deep := j.def.Limits.MaxDepth > 0 && v.Depth >= j.def.Limits.MaxDepth

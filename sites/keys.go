@@ -59,3 +59,8 @@ const healthSites = "muster:sites:health"
 
 // pausedKey is a set: the sites whose pages are not to be fetched for now.
 const pausedKey = "muster:sites:paused"
+
+// spentKey is a hash: records and bytes, what a job with such limits has of
+// each; and by page, how many of its records were kept. It expires like the
+// spec.
+func spentKey(job string) string { return "muster:sites:" + job + ":spent" }

@@ -96,7 +96,7 @@ func (s *Summary) Report() string {
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	row("site", "%s, job %s: %s, %s", s.Site, s.JobID, s.Status, cmp.Or(string(s.Health.Status), "health not known"))
 	row("time", "%.1f s, %.1f pages/s", s.Seconds, s.rate())
-	row("pages", "%d had, %d skipped, %d errors", s.Pages, s.Skipped, s.Errors)
+	row("pages", "%d had (%.1f MB), %d skipped, %d errors", s.Pages, float64(s.Bytes)/1e6, s.Skipped, s.Errors)
 	if len(s.Times) > 0 {
 		row("response", "p50 %s, p95 %s, p99 %s", round(s.Times.quantile(0.5)), round(s.Times.quantile(0.95)), round(s.Times.quantile(0.99)))
 	}
@@ -104,6 +104,9 @@ func (s *Summary) Report() string {
 		s.Extracted, s.Invalid, max(s.Extracted-s.Records, 0), s.Records, s.Changes.New, s.Changes.Changed, s.Changes.Unchanged, s.Changes.Gone)
 	for _, alert := range s.Health.Alerts {
 		row("ALERT", "%s", alert)
+	}
+	for _, why := range s.Limits {
+		row("limit", "%s; there may be more", why)
 	}
 	for _, why := range s.Missing {
 		row("missing", "%s", why)

@@ -543,6 +543,7 @@ func (s *Service) newJob(id string, req Request) (*job, error) {
 	q := workqueue.New(rdb, queueName(def.Site, id), workqueue.Config{MaxAttempts: maxAttempts, LeaseTTL: leaseTTL, Logger: s.cfg.Logger})
 	return &job{
 		alerts:  s.cfg.Alerts,
+		budget:  newBudget(rdb, id, def.Limits),
 		breaker: newBreaker(rdb, turnName(def), def.Retries.StallMax, limit.BreakerConfig{Logger: s.cfg.Logger}),
 		id:      id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),
 		client: fetch.NewClient(fetch.Config{

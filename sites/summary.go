@@ -30,7 +30,7 @@ const maxSamples = 10
 // Counts is what pages came to.
 type Counts struct {
 	Pages   int                 `json:"pages"`   // fetched and read
-	Skipped int                 `json:"skipped"` // gone, or forbidden by robots.txt
+	Skipped int                 `json:"skipped"` // gone, forbidden by robots.txt, or beyond the limits of the job
 	Errors  int                 `json:"errors"`  // not had
 	Invalid int                 `json:"invalid"` // records that did not pass their checks
 	ByClass map[fetch.Class]int `json:"by_class,omitempty"`
@@ -38,7 +38,8 @@ type Counts struct {
 	Groups  []Group             `json:"groups,omitempty"` // of pages that were not had, by why
 	Times   times               `json:"times,omitempty"`  // how long pages took
 	// Extracted counts the valid records of the pages, those too that were met twice.
-	Extracted int `json:"extracted"`
+	Extracted int   `json:"extracted"`
+	Bytes     int64 `json:"bytes"` // of the pages that were read, unpacked
 	// Fields has for type.field how often each alternative hit: "0" the
 	// first, "none" when there was no value.
 	Fields map[string]map[string]int `json:"fields,omitempty"`
@@ -60,6 +61,7 @@ func (c *Counts) book(url string, info workqueue.Info) {
 	}
 	c.ByClass[y.Class]++
 	c.Invalid += y.Invalid
+	c.Bytes += int64(y.Bytes)
 	c.addFields(y.Hits)
 	for _, n := range y.Records {
 		c.Extracted += n
@@ -70,7 +72,7 @@ func (c *Counts) book(url string, info workqueue.Info) {
 	if info.State == workqueue.StateError {
 		c.group(Group{Class: y.Class, Error: strings.TrimPrefix(info.Note, string(y.Class)+": "), Pages: 1, Example: url})
 	}
-	if info.State != workqueue.StateDone && len(c.Samples) < maxSamples {
+	if info.State != workqueue.StateDone && y.Class != fetch.Enough && len(c.Samples) < maxSamples {
 		c.Samples = append(c.Samples, Failure{URL: url, Class: y.Class, Attempts: info.Attempts, Error: info.Note})
 	}
 }
@@ -103,6 +105,7 @@ func (c *Counts) add(o Counts) {
 	}
 	c.addFields(o.Fields)
 	c.Extracted += o.Extracted
+	c.Bytes += o.Bytes
 	for _, g := range o.Groups {
 		c.group(g)
 	}
@@ -128,7 +131,7 @@ func (c *Counts) firstFailure() string {
 
 // The statuses of a Summary.
 const (
-	StatusComplete   = "COMPLETE"   // all listing pages were had; Errors counts detail pages that were not
+	StatusComplete   = "COMPLETE"   // all listing pages were had, or as much as Limits allow; Errors counts detail pages that were not
 	StatusIncomplete = "INCOMPLETE" // nobody knows what else there is; Missing says why
 )
 
@@ -145,6 +148,7 @@ type Summary struct {
 	Health  Health         `json:"health"`
 	Failed  string         `json:"failed,omitempty"`  // the file with the pages that were not had
 	Missing []string       `json:"missing,omitempty"` // why it is incomplete: listing pages that were not had, limits
+	Limits  []string       `json:"limits,omitempty"`  // of the definition, that ended it: it has what it was to have, and there may be more
 	Reason  string         `json:"reason,omitempty"`  // NO_URLS when there was nothing to fetch
 	Counts
 }
@@ -211,6 +215,9 @@ func (j *job) sum(ctx context.Context, chunks []Counts, lost []string) (Summary,
 	}
 	if n := sum.ByClass[fetch.Limit]; n > 0 {
 		sum.Missing = append(sum.Missing, fmt.Sprintf("%d pages were left when limits.max_duration had passed", n))
+	}
+	if sum.Limits, err = j.budget.spent(ctx); err != nil {
+		return Summary{}, err
 	}
 	if sum.Pages+sum.Errors+sum.Skipped == 0 {
 		sum.Reason = "NO_URLS"

@@ -424,6 +424,8 @@ func (d *decoder) checkBounds(def *Definition) {
 	bound(l.At, "limits.max_pages", int64(l.MaxPages), 1, 100_000_000)
 	bound(l.At, "limits.max_depth", int64(l.MaxDepth), 0, 1_000_000)
 	bound(l.At, "limits.max_bytes", int64(l.MaxBytes), 1<<10, 1<<30)
+	bound(l.At, "limits.max_records", int64(l.MaxRecords), 0, 1_000_000_000)
+	bound(l.At, "limits.max_total_bytes", int64(l.MaxTotalBytes), 0, 1<<45)
 	bound(l.At, "limits.redirects", int64(l.Redirects), 0, 20)
 	span(l.At, "limits.page_timeout", l.PageTimeout, 100*time.Millisecond, time.Hour)
 	span(l.At, "limits.max_duration", l.MaxDuration, 0, 30*24*time.Hour)

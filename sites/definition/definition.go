@@ -265,13 +265,15 @@ type Politeness struct {
 
 // Limits end a page or a job that grows beyond all measure.
 type Limits struct {
-	At          Pos
-	MaxPages    int           `yaml:"max_pages"`
-	MaxDepth    int           `yaml:"max_depth"`
-	MaxDuration time.Duration `yaml:"max_duration"`
-	MaxBytes    Size          `yaml:"max_bytes"`
-	PageTimeout time.Duration `yaml:"page_timeout"`
-	Redirects   int           `yaml:"redirects"`
+	At            Pos
+	MaxPages      int           `yaml:"max_pages"`
+	MaxDepth      int           `yaml:"max_depth"`
+	MaxDuration   time.Duration `yaml:"max_duration"`
+	MaxBytes      Size          `yaml:"max_bytes"`
+	MaxRecords    int           `yaml:"max_records"`
+	MaxTotalBytes Size          `yaml:"max_total_bytes"`
+	PageTimeout   time.Duration `yaml:"page_timeout"`
+	Redirects     int           `yaml:"redirects"`
 }
 
 // Retries is how often and how patiently a page is asked for again.

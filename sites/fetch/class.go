@@ -41,6 +41,7 @@ const (
 	Throttled   Class = "throttled" // it is not this request's turn yet
 	Canceled    Class = "canceled"  // the caller gave up
 	Limit       Class = "limit"     // the job may take no longer
+	Enough      Class = "enough"    // the job has as many records or bytes as it may
 )
 
 // Policy is what is done about a class.
@@ -75,7 +76,7 @@ func PolicyFor(c Class, r definition.Retries) Policy {
 		return Policy{Charged: "definition"}
 	case NoProxy:
 		return Policy{Retries: max(5, r.Attempts), Base: r.Base, Charged: "nobody"}
-	case Robots, Limit:
+	case Robots, Limit, Enough:
 		return Policy{Charged: "nobody"}
 	}
 	return Policy{Charged: "url"}

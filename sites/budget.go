@@ -1,0 +1,70 @@
+package sites
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/sites/definition"
+)
+
+//go:embed lua/grant.lua
+var grantLua string
+
+var grantCmd = redis.NewScript(grantLua)
+
+// budget counts the records and bytes of a job against limits.max_records and
+// limits.max_total_bytes, for all processes. Without these limits it costs
+// nothing.
+type budget struct {
+	rdb     redis.UniversalClient
+	job     string
+	records int64 // 0: no limit, as with bytes
+	bytes   int64
+}
+
+func newBudget(rdb redis.UniversalClient, job string, l definition.Limits) *budget {
+	return &budget{rdb: rdb, job: job, records: int64(l.MaxRecords), bytes: int64(l.MaxTotalBytes)}
+}
+
+func (b *budget) bounded() bool { return b.records > 0 || b.bytes > 0 }
+
+// grant counts a page that came and returns how many of its records may be
+// kept. Told again of the same page it counts nothing and returns the same.
+func (b *budget) grant(ctx context.Context, page string, records, bytes int) (int, error) {
+	if !b.bounded() {
+		return records, nil
+	}
+	n, err := grantCmd.Run(ctx, b.rdb, []string{spentKey(b.job)}, page, records, bytes, b.records, keep.Milliseconds()).Int()
+	if err != nil {
+		return 0, fmt.Errorf("count records and bytes of job %s: %w", b.job, err)
+	}
+	return n, nil
+}
+
+// spent says which limits are reached; then no more pages are begun.
+func (b *budget) spent(ctx context.Context) ([]string, error) {
+	if !b.bounded() {
+		return nil, nil
+	}
+	got, err := b.rdb.HMGet(ctx, spentKey(b.job), "records", "bytes").Result()
+	if err != nil {
+		return nil, fmt.Errorf("look at the limits of job %s: %w", b.job, err)
+	}
+	count := func(v any) int64 {
+		text, _ := v.(string)
+		n, _ := strconv.ParseInt(text, 10, 64) // 0 when there is none
+		return n
+	}
+	var reached []string
+	if n := count(got[0]); b.records > 0 && n >= b.records {
+		reached = append(reached, fmt.Sprintf("limits.max_records (%d) was reached", b.records))
+	}
+	if n := count(got[1]); b.bytes > 0 && n >= b.bytes {
+		reached = append(reached, fmt.Sprintf("limits.max_total_bytes (%d) was reached, with %d bytes", b.bytes, n))
+	}
+	return reached, nil
+}

@@ -1,0 +1,68 @@
+package sites
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/sites/definition"
+	"muster/sites/fetch"
+	"muster/tasks/redistest"
+)
+
+// A job that has as many records as it may is complete, says so, and takes
+// nothing that it did not meet for gone.
+func TestMaxRecords(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 4, 5)
+	s := newService(t, redistest.New(t))
+	if sum := run(t, begin(t, s, "all", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})); sum.Records != 40 || len(sum.Limits) != 0 {
+		t.Fatalf("got %+v", sum)
+	}
+	sum := run(t, begin(t, s, "some", site.definition(t, "limits: {max_records: 7}\n"), ScrapeOptions{BaseURL: site.URL}))
+	if sum.Status != StatusComplete || sum.Records != 7 || sum.Extracted != 7 || sum.Changes.Gone != 0 || len(sum.Missing) != 0 {
+		t.Errorf("got %+v", sum)
+	}
+	if len(sum.Limits) != 1 || !strings.Contains(sum.Report(), "limits.max_records (7) was reached; there may be more") || !sum.Health.Limited {
+		t.Errorf("the limit is not told: %v\n%s", sum.Limits, sum.Report())
+	}
+	if asked, _ := site.counts("/page/4"); asked != 1 {
+		t.Errorf("the last page was asked for %d times, the second time beyond the limit", asked)
+	}
+}
+
+// A job that has as many bytes as it may begins no more pages.
+func TestMaxTotalBytes(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 2, 10)
+	s := newService(t, redistest.New(t))
+	sum := run(t, begin(t, s, "j1", site.definition(t, "limits: {max_total_bytes: 3KiB}\n"), ScrapeOptions{BaseURL: site.URL}))
+	if sum.Status != StatusComplete || sum.Bytes < 3<<10 || sum.ByClass[fetch.Enough] == 0 || sum.Pages > 12 || sum.Pages == 0 {
+		t.Errorf("got %+v", sum)
+	}
+	if len(sum.Limits) != 1 || !strings.Contains(sum.Limits[0], "limits.max_total_bytes (3072)") {
+		t.Errorf("got %v", sum.Limits)
+	}
+}
+
+// A page that is told of twice, as after a crash, counts once.
+func TestBudgetCountsAPageOnce(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		b := newBudget(rdb, "j1", definition.Limits{MaxRecords: 5})
+		for i, step := range []struct {
+			page          string
+			records, want int
+			over          bool
+		}{{"a", 3, 3, false}, {"a", 3, 3, false}, {"b", 4, 2, true}, {"b", 4, 2, true}, {"c", 1, 0, true}, {"a", 3, 3, true}} {
+			got, err := b.grant(t.Context(), step.page, step.records, 10)
+			if err != nil || got != step.want {
+				t.Fatalf("step %d: got %d, %v; want %d", i, got, err, step.want)
+			}
+			if reached, err := b.spent(t.Context()); err != nil || (len(reached) > 0) != step.over {
+				t.Fatalf("step %d: got %v, %v", i, reached, err)
+			}
+		}
+	})
+}
