@@ -121,6 +121,7 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 	}
 	scraped.JobID = run.ID()
 	track, began := o.opts.Display.Track(name), time.Now()
+	first := int64(-1) // pages that were through at the first look: of the job that this one resumes
 	summary, err := await(ctx, o, track, run, awaited{
 		name: name, prefix: sites.ProgressPrefix(name),
 		progress: func(ctx context.Context, _ tasks.Progress) monitor.Progress {
@@ -129,7 +130,10 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 				return monitor.Progress{} // only for show; the wait tells of trouble
 			}
 			done := j.Pages.Done + j.Pages.Skipped + j.Pages.Error
-			return monitor.Progress{Done: done, Total: j.Pages.Total, Unit: "pages", Note: liveNote(j, time.Since(began))}
+			if first < 0 {
+				first = done
+			}
+			return monitor.Progress{Done: done, Total: j.Pages.Total, Unit: "pages", Note: liveNote(j, done-first, time.Since(began))}
 		},
 	})
 	if err != nil {
@@ -147,8 +151,9 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 	return nil
 }
 
-// liveNote is the line of a job beside its number of pages.
-func liveNote(j sites.Job, took time.Duration) string {
+// liveNote is the line of a job beside its number of pages, done of which were
+// done in the time it took so far.
+func liveNote(j sites.Job, done int64, took time.Duration) string {
 	switch j.Status {
 	case sites.JobPaused:
 		return "paused"
@@ -165,6 +170,13 @@ func liveNote(j sites.Job, took time.Duration) string {
 	}
 	if j.Pages.Delayed > 0 {
 		note += fmt.Sprintf(", %d waiting", j.Pages.Delayed)
+	}
+	// More pages may be found yet: until then it is the least that it takes.
+	left := j.Pages.Total - j.Pages.Done - j.Pages.Skipped - j.Pages.Error
+	if done > 0 && left > 0 && took >= 3*time.Second {
+		if eta := float64(took) / float64(done) * float64(left); eta < float64(1000*time.Hour) {
+			note += fmt.Sprintf(", %s left", time.Duration(eta).Round(time.Second))
+		}
 	}
 	return note
 }

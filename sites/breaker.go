@@ -83,6 +83,15 @@ func (b *breaker) allow(ctx context.Context) (limit.Permit, error) {
 	return permit, later{max(wait, 10*time.Millisecond)}
 }
 
+// state is closed, open or half_open, as it is now.
+func (b *breaker) state(ctx context.Context) (string, error) {
+	state, err := b.limit.State(ctx, b.site)
+	if err != nil {
+		return "", fmt.Errorf("look at the breaker of %s: %w", b.site, err)
+	}
+	return state.State, nil
+}
+
 func (b *breaker) set(calm bool) {
 	b.mu.Lock()
 	b.looked, b.calm = time.Now(), calm

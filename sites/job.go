@@ -75,6 +75,7 @@ type yield struct {
 	// Hits is the field coverage of the page; see extract.Result.
 	Hits  map[string]map[string]int `json:"hits,omitempty"`
 	Bytes int                       `json:"bytes,omitempty"` // of the page, unpacked
+	via   string                    // the proxy that it came by
 	types []string                  // of the records that go with it, in their order
 }
 
@@ -289,6 +290,13 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 	if berr := j.breaker.report(ctx, permit, lease.ID, err); berr != nil {
 		j.log.Warn("the breaker of the site is not told", "error", berr)
 	}
+	via := ""
+	if y != nil {
+		via = y.via
+	}
+	if werr := j.noteWay(context.WithoutCancel(ctx), via, err); werr != nil {
+		j.log.Warn("the report will lack what came by a proxy", "error", werr)
+	}
 	if err != nil && j.overdue() {
 		err = tooLong
 	}
@@ -441,14 +449,14 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 	took := max(time.Since(began).Milliseconds(), 1)
 	page.N = v.N
 	fail := func(class fetch.Class, err error) (*yield, [][]byte, error) {
-		return nil, nil, &fetch.Error{Class: class, URL: v.URL, Status: page.Status, Err: err}
+		return nil, nil, &fetch.Error{Class: class, URL: v.URL, Status: page.Status, Via: page.Via, Err: err}
 	}
 	if v.Kind == definition.KindSitemap {
 		res, err := extract.Sitemap(j.def, page)
 		if err != nil {
 			return fail(fetch.Parse, err)
 		}
-		y := &yield{Class: fetch.OK, Bytes: len(page.Body)}
+		y := &yield{Class: fetch.OK, Bytes: len(page.Body), via: page.Via}
 		for _, l := range res.Links {
 			if l.Kind != definition.KindSitemap || v.Depth < maxSitemaps {
 				y.Links = append(y.Links, visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1})
@@ -479,7 +487,7 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 	case len(res.Records) == 0 && len(res.Invalid) > 0 && len(res.Links) == 0 && res.Next == nil:
 		return fail(fetch.Validate, fmt.Errorf("no record of the page is valid: %s", strings.Join(res.Invalid[0].Problems, "; ")))
 	}
-	y := &yield{Class: fetch.OK, Bytes: len(page.Body), Took: took, Counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Records: map[string]int{}}
+	y := &yield{Class: fetch.OK, Bytes: len(page.Body), via: page.Via, Took: took, Counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Records: map[string]int{}}
 	print := sha256.New()
 	records := make([][]byte, 0, len(res.Records))
 	for i := range res.Records {

@@ -64,3 +64,7 @@ const pausedKey = "muster:sites:paused"
 // each; and by page, how many of its records were kept. It expires like the
 // spec.
 func spentKey(job string) string { return "muster:sites:" + job + ":spent" }
+
+// waysKey is a hash: good or bad, and a proxy → how many answers of a job
+// came by it that were pages, or were none. It expires like the spec.
+func waysKey(job string) string { return "muster:sites:" + job + ":ways" }

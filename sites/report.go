@@ -102,6 +102,16 @@ func (s *Summary) Report() string {
 	}
 	row("records", "%d extracted, %d invalid, %d twice, %d written: %d new, %d changed, %d unchanged; %d gone",
 		s.Extracted, s.Invalid, max(s.Extracted-s.Records, 0), s.Records, s.Changes.New, s.Changes.Changed, s.Changes.Unchanged, s.Changes.Gone)
+	if w := s.Ways; w != nil {
+		worst := ""
+		if len(w.Worst) > 0 {
+			worst = fmt.Sprintf("; worst %s with %d of %d", w.Worst[0].Proxy, w.Worst[0].Failures, w.Worst[0].Answers)
+		}
+		row("proxies", "%d used, %d answers, %d of them no page%s", w.Proxies, w.Answers, w.Failures, worst)
+	}
+	if s.Breaker != "" {
+		row("breaker", "%s", s.Breaker)
+	}
 	for _, alert := range s.Health.Alerts {
 		row("ALERT", "%s", alert)
 	}

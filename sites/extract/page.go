@@ -30,6 +30,7 @@ type Page struct {
 	Header    http.Header
 	Body      []byte
 	FetchedAt time.Time
+	Via       string // the proxy that it came by, or ""
 	Refused   func() // tells who carried the page that it is the site's way to say no; nil when nobody asked
 }
 

@@ -98,7 +98,7 @@ func Inspect(def *definition.Definition, d *extract.Doc) error {
 	if d.Page.Refused != nil {
 		d.Page.Refused()
 	}
-	return &Error{Class: SoftBlock, URL: d.Page.Requested, Status: d.Page.Status, Err: errors.New("the page looks like a refusal: " + strings.Join(s.Reasons, ", "))}
+	return &Error{Class: SoftBlock, URL: d.Page.Requested, Status: d.Page.Status, Via: d.Page.Via, Err: errors.New("the page looks like a refusal: " + strings.Join(s.Reasons, ", "))}
 }
 
 // Score weighs the signs. Words count in title and headings, or on a page

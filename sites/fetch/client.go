@@ -156,6 +156,7 @@ func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, er
 	}
 	defer res.Body.Close()
 	page.URL, page.Status, page.Header, page.FetchedAt = res.Request.URL, res.StatusCode, res.Header, time.Now()
+	page.Via = c.cfg.Via(res)
 	if c.cfg.Refused != nil {
 		page.Refused = func() { c.cfg.Refused(res) }
 	}
