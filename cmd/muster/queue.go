@@ -143,6 +143,9 @@ func enqueueArtifact(env environment, c *cli.Context) error {
 		if err != nil {
 			return err
 		}
+		if err := artifact.Doubt(item); err != nil {
+			fmt.Fprintf(q.display, "warning: %v\n", err)
+		}
 		if c.Bool("json") {
 			return printJSON(env.stdout, map[string]any{"id": id, "new": added == 1})
 		}
@@ -184,6 +187,9 @@ func importArtifacts(env environment, c *cli.Context) error {
 			Limit: c.Int("limit"),
 			BadLine: func(n int64, err error) {
 				fmt.Fprintf(q.display, "%s:%d: %v\n", name, n, err)
+			},
+			Doubtful: func(n int64, err error) {
+				fmt.Fprintf(q.display, "%s:%d: warning: %v\n", name, n, err)
 			},
 			Progress: func(r artifact.Report) {
 				track.Update(monitor.Progress{Done: counted.n.Load(), Total: size, Unit: "bytes", Note: importNote(r)})

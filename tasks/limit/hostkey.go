@@ -1,6 +1,9 @@
 package limit
 
 import (
+	"errors"
+	"fmt"
+	"log/slog"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -9,30 +12,50 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// HostKey names the host that a URL leads to, for limits per host: lower case,
-// punycode, without credentials or trailing dot, IPv6 in brackets, and with the
-// port only if it is not the scheme's own. A URL without a scheme is read as if
-// it had one. Empty in, empty out: the caller applies no limit. What is no URL
-// is its own key, whole.
+// HostKey is ParseHostKey for those who have nobody to tell: what is wrong with
+// the URL is logged as a warning.
 func HostKey(rawURL string) string {
+	key, err := ParseHostKey(rawURL)
+	if err != nil {
+		slog.Warn("no host can be told; the limit is of the whole text", "key", key, "err", err)
+	}
+	return key
+}
+
+// ParseHostKey names the host that a URL leads to, for limits per host: lower
+// case, punycode, without credentials or trailing dot, IPv6 in brackets, and
+// with the port only if it is not the scheme's own. A URL without a scheme is
+// read as if it had one. Empty in, empty out: the caller applies no limit. What
+// is no URL is its own key, whole but for credentials, and the error says why.
+func ParseHostKey(rawURL string) (string, error) {
 	s := strings.TrimSpace(rawURL)
 	if s == "" {
-		return ""
+		return "", nil
 	}
+	key, err := hostKey(s)
+	if err != nil {
+		return withoutUser(s), err
+	}
+	return key, nil
+}
+
+// hostKey returns errors that hold nothing of the URL but its port: it may have
+// credentials anywhere.
+func hostKey(s string) (string, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" {
 		// "example.com/path" is a path to url.Parse, and "example.com:80" has a
 		// scheme of example.com.
 		if strings.Contains(s, "://") {
-			return s
+			return "", noHost(err)
 		}
 		if u, err = url.Parse("//" + strings.TrimPrefix(s, "//")); err != nil || u.Host == "" {
-			return s
+			return "", noHost(err)
 		}
 	}
 	host := strings.TrimRight(strings.ToLower(u.Hostname()), ".")
 	if host == "" {
-		return s
+		return "", noHost(nil)
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
 		host = ip.String()
@@ -40,20 +63,43 @@ func HostKey(rawURL string) string {
 			host = "[" + host + "]"
 		}
 	} else if strings.Contains(host, ":") {
-		return s
+		return "", errors.New("the host has colons and is no IPv6 address")
 	} else if ascii, err := idna.Lookup.ToASCII(host); err == nil {
 		host = ascii
+	}
+	if len(host) > 253 {
+		return "", fmt.Errorf("the host has %d bytes; names have 253 at most", len(host))
 	}
 	if p := u.Port(); p != "" {
 		n, err := strconv.Atoi(p)
 		if err != nil || n > 65535 {
-			return s
+			return "", fmt.Errorf("the port %.20s is above 65535", p)
 		}
 		if !isDefaultPort(u.Scheme, n) {
 			host += ":" + strconv.Itoa(n)
 		}
 	}
-	return host
+	return host, nil
+}
+
+func noHost(err error) error {
+	if err != nil {
+		return errors.New("it cannot be read as a URL")
+	}
+	return errors.New("the URL has no host")
+}
+
+// withoutUser leaves out what may be credentials in what is no URL.
+func withoutUser(s string) string {
+	at := strings.LastIndex(s, "@")
+	if at < 0 {
+		return s
+	}
+	scheme, _, found := strings.Cut(s[:at], "://")
+	if !found {
+		return s[at+1:]
+	}
+	return scheme + "://" + s[at+1:]
 }
 
 func isDefaultPort(scheme string, port int) bool {

@@ -1,6 +1,10 @@
 package limit_test
 
 import (
+	"bytes"
+	"log"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,12 +74,45 @@ func TestHostKey(t *testing.T) {
 		"http://[fe80::1%25eth0]/":             "[fe80::1%eth0]",
 		"\x00":                                 "\x00",
 		"http://%zz/":                          "http://%zz/",
+		"http://me:secret@example.com:99999/":  "http://example.com:99999/",
+		"http://me:sec/ret@a b/":               "http://a b/",
+		"me:secret@[x]:y":                      "[x]:y",
 		"https://example.com?x=http://other/":  "example.com",
 		"https://example.com#http://other.org": "example.com",
 	} {
 		if got := limit.HostKey(url); got != want {
 			t.Errorf("HostKey(%q) is %q, want %q", url, got, want)
 		}
+	}
+}
+
+// What is no URL has a key that is safe to store, and a reason.
+func TestHostKeyWarns(t *testing.T) {
+	var said bytes.Buffer // not in parallel: the log is everybody's
+	log.SetOutput(&said)
+	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+	for url, why := range map[string]string{
+		"http://me:secret@example.com:99999/x": "the port 99999 is above 65535",
+		"http://me:secret@a b/":                "cannot be read as a URL",
+		"http://me:sec%ret@example.com/":       "cannot be read as a URL",
+		"http://":                              "has no host",
+		"1:2:3":                                "is no IPv6 address",
+		"http://" + strings.Repeat("x", 254):   "the host has 254 bytes",
+	} {
+		said.Reset()
+		key := limit.HostKey(url)
+		for _, want := range []string{"WARN", why, key} {
+			if !strings.Contains(said.String(), want) {
+				t.Errorf("%s: it said %q, want %q", url, &said, want)
+			}
+		}
+		if strings.Contains(said.String()+key, "secret") {
+			t.Errorf("%s: key %s, said %s", url, key, &said)
+		}
+	}
+	said.Reset()
+	if limit.HostKey("http://example.com:80/"); said.Len() > 0 {
+		t.Errorf("a good host: %s", &said)
 	}
 }
 

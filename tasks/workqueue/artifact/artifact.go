@@ -71,10 +71,30 @@ func item(id string, data []byte, fields map[string]json.RawMessage) (workqueue.
 	if r := text(fields, resolverFields...); r != "" {
 		it.ResourceKeys = append(it.ResourceKeys, ResolverKey+r)
 	}
-	if h := limit.HostKey(urlOf(fields)); h != "" && len(h) < 256 {
-		it.ResourceKeys = append(it.ResourceKeys, HostKey+h)
+	// What is wrong with a URL is for Doubt to say.
+	if h, _ := limit.ParseHostKey(urlOf(fields)); h != "" {
+		it.ResourceKeys = append(it.ResourceKeys, HostKey+strings.ToValidUTF8(h[:min(len(h), maxHost)], ""))
 	}
 	return it, nil
+}
+
+// maxHost is more than the name of a host with its port can have. What is no
+// host is cut to so many bytes.
+const maxHost = 300
+
+// Doubt says what is wrong with an item that is no reason to refuse it: its URL
+// names no host, so that the limit per host is of that URL alone.
+func Doubt(it workqueue.Item) error {
+	for _, k := range it.ResourceKeys {
+		host, ok := strings.CutPrefix(k, HostKey)
+		if !ok {
+			continue
+		}
+		if _, err := limit.ParseHostKey(host); err != nil {
+			return fmt.Errorf("artifact %.80q: no host in %.80q: %w", it.ID, host, err)
+		}
+	}
+	return nil
 }
 
 func object(data []byte) (map[string]json.RawMessage, error) {

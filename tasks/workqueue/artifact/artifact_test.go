@@ -27,12 +27,12 @@ func TestParse(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		`{"id":"a"}`: "a http.fetch []",
-		`{"artifact_id":"a","kind":"k","resolver":" ","resolver_name":"x"}`:                       "a k [resolver:x]",
-		`{"id":" a ","resolver_hint":"u","resolver":"v","url":"https://H.example:443/x"}`:         "a http.fetch [resolver:u host:h.example]",
-		`{"id":"a","url":"","pdf_url":"http://p:8080","urls":["http://no"]}`:                      "a http.fetch [host:p:8080]",
-		`{"id":"a","urls":["", "http://first"],"pdf_urls":["http://second"]}`:                     "a http.fetch [host:first]",
-		`{"id":"a","plan":{"url":"http://plan/x"},"urls":[1]}`:                                    "a http.fetch [host:plan]",
-		`{"id":"a","url":"http://` + strings.Repeat("x", 300) + `/","note":"garbage has no key"}`: "a http.fetch []",
+		`{"artifact_id":"a","kind":"k","resolver":" ","resolver_name":"x"}`:                   "a k [resolver:x]",
+		`{"id":" a ","resolver_hint":"u","resolver":"v","url":"https://H.example:443/x"}`:     "a http.fetch [resolver:u host:h.example]",
+		`{"id":"a","url":"","pdf_url":"http://p:8080","urls":["http://no"]}`:                  "a http.fetch [host:p:8080]",
+		`{"id":"a","urls":["", "http://first"],"pdf_urls":["http://second"]}`:                 "a http.fetch [host:first]",
+		`{"id":"a","plan":{"url":"http://plan/x"},"urls":[1]}`:                                "a http.fetch [host:plan]",
+		`{"id":"a","url":"http://` + strings.Repeat("x", 300) + `/","note":"garbage is cut"}`: "a http.fetch [host:http://" + strings.Repeat("x", 293) + "]",
 		`{}`:                        `no id`,
 		`{"id":5}`:                  `no id`,
 		`[1]`:                       `not array`,
@@ -48,6 +48,25 @@ func TestParse(t *testing.T) {
 		if got != want && (err == nil || !strings.Contains(got, want)) {
 			t.Errorf("%s is %q, want %q", line, got, want)
 		}
+	}
+}
+
+// A URL without a host is taken, and told of by its line.
+func TestImportDoubts(t *testing.T) {
+	t.Parallel()
+	q := workqueue.New(redistest.New(t), "q", workqueue.Config{})
+	var said []string
+	rep, err := artifact.Import(t.Context(), q, strings.NewReader(`{"id":"a","url":"http://fine.example:8080/"}
+{"id":"b","url":"http://me:secret@example.com:99999/"}
+{"id":"c"}
+{"id":"d","resolver":"r","url":"http://`+strings.Repeat("x", 300)+`/"}
+`), artifact.ImportConfig{Doubtful: func(n int64, err error) { said = append(said, fmt.Sprint(n, ": ", err)) }})
+	if err != nil || rep != (artifact.Report{New: 4, Lines: 4}) {
+		t.Fatalf("got %+v, %v", rep, err)
+	}
+	want := `2: artifact "b": no host in "http://example.com:99999/": the port 99999 is above 65535`
+	if len(said) != 2 || said[0] != want || !strings.HasPrefix(said[1], `4: artifact "d": no host in `) {
+		t.Errorf("it said %q", said)
 	}
 }
 

@@ -19,6 +19,7 @@ type ImportConfig struct {
 	MaxLine  int                           // bytes of a line. Defaults to 8 MiB.
 	Progress func(Report)                  // called after each batch. Defaults to nothing.
 	BadLine  func(number int64, err error) // called for each line that is no artifact. Defaults to nothing.
+	Doubtful func(number int64, err error) // called for each line that is taken in Doubt. Defaults to nothing.
 }
 
 // Report counts the lines of an import.
@@ -95,6 +96,11 @@ func Import(ctx context.Context, q *workqueue.Queue, r io.Reader, cfg ImportConf
 		if err != nil {
 			bad(err)
 			continue
+		}
+		if cfg.Doubtful != nil {
+			if err := Doubt(it); err != nil {
+				cfg.Doubtful(rep.Lines, err)
+			}
 		}
 		read++
 		batch = append(batch, it)
