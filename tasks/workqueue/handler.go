@@ -108,6 +108,11 @@ func Invalid(err error) error {
 	return &verdict{error: err, prefix: "artifact_validation_failed", after: -1}
 }
 
+// notAcquired is the error of an item whose slot could not even be asked for.
+func notAcquired(err error) error {
+	return &verdict{error: err, prefix: "limiter_acquire_failed", after: -1}
+}
+
 // judge reads what a handler's error says.
 func judge(err error) verdict {
 	v := verdict{error: err, after: -1}

@@ -402,12 +402,13 @@ func (p *Pool) held() int {
 }
 
 // admit puts the items that get their slots into the buffer and gives the
-// others back. It returns how many those were.
+// others back; where the limiter fails, that is a failed run. It returns how
+// many were not admitted.
 func (p *Pool) admit(ctx context.Context, items []Leased) (refused int) {
 	var back []Leased
 	for _, it := range items {
 		j := &job{Leased: it}
-		ok := true
+		ok, broken := true, error(nil)
 		for _, key := range it.ResourceKeys {
 			l := p.cfg.Limiter(key)
 			if l == nil {
@@ -415,7 +416,8 @@ func (p *Pool) admit(ctx context.Context, items []Leased) (refused int) {
 			}
 			slot, err := l.TryAcquire(ctx, key)
 			if err != nil && ctx.Err() == nil {
-				p.cfg.Logger.Warn("cannot get a slot; trying again", "queue", p.q.name, "key", key, "err", err)
+				p.cfg.Logger.Warn("cannot get a slot; trying again", "queue", p.q.name, "item", it.ID, "key", key, "err", err)
+				broken = notAcquired(err)
 			}
 			if slot == nil {
 				p.mu.Lock()
@@ -428,7 +430,12 @@ func (p *Pool) admit(ctx context.Context, items []Leased) (refused int) {
 		}
 		if !ok {
 			p.release(j)
-			back = append(back, it)
+			refused++
+			if broken == nil {
+				back = append(back, it)
+			} else {
+				p.turnAway(ctx, it, broken)
+			}
 			continue
 		}
 		p.mu.Lock()
@@ -445,7 +452,19 @@ func (p *Pool) admit(ctx context.Context, items []Leased) (refused int) {
 			p.cfg.Logger.Warn("cannot give items back; their leases will run out", "queue", p.q.name, "items", len(back), "err", err)
 		}
 	}
-	return len(back)
+	return refused
+}
+
+// turnAway writes down that an item failed before it ran. That is tried once:
+// what is not written down is given back with the strays.
+func (p *Pool) turnAway(ctx context.Context, it Leased, cause error) {
+	v := judge(cause)
+	state, err := p.q.Retry(context.WithoutCancel(ctx), it, v.error, v.after, true)
+	if err != nil {
+		p.cfg.Logger.Warn("cannot write down that an item got no slot", "queue", p.q.name, "item", it.ID, "err", err)
+		return
+	}
+	p.count(state)
 }
 
 // giveBack returns what waits in the buffer.

@@ -334,6 +334,73 @@ func TestPoolPassesOverSlowHosts(t *testing.T) {
 	}
 }
 
+// Where a limiter fails, the item fails, says so, and holds nothing.
+func TestPoolNotesLimitersThatFail(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	k := newKit(t, rdb, workqueue.Config{MaxAttempts: 2, Backoff: quick})
+	if _, err := k.Enqueue(t.Context(),
+		workqueue.Item{ID: "a", Kind: "test", ResourceKeys: []string{"resolver:r", "host:broken"}},
+		workqueue.Item{ID: "b", Kind: "test", ResourceKeys: []string{"resolver:r", "host:fine"}}); err != nil {
+		t.Fatal(err)
+	}
+	away := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	t.Cleanup(func() { _ = away.Close() })
+	fine, broken := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{}), limit.NewKeyedLimiter(away, limit.KeyedConfig{})
+	p := k.pool(workqueue.PoolConfig{Drain: true, Logger: quiet, Limiter: func(key string) *limit.KeyedLimiter {
+		if key == "host:broken" {
+			return broken
+		}
+		return fine
+	}}, done)
+	k.run(p)
+	k.wantStats("0 0 1 0 1")
+	a := k.get("a")
+	if a.Attempts != 2 || !strings.HasPrefix(a.Note, "limiter_acquire_failed: acquire a slot of host:broken: ") {
+		t.Errorf("%d attempts, %q", a.Attempts, a.Note)
+	}
+	if s := p.Stats(); s.Retried != 1 || s.Failed != 1 || s.Done != 1 {
+		t.Errorf("%+v", s)
+	}
+	if n, err := fine.Held(t.Context(), "resolver:r"); err != nil || n != 0 {
+		t.Errorf("%d slots of the resolver are held, %v", n, err)
+	}
+}
+
+// So many workers, so many items at a time: a pool of n takes an n-th of the
+// rounds.
+func TestPoolScalesWithItsWorkers(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	for _, workers := range []int{1, 4, 8} {
+		k := &kit{workqueue.New(rdb, fmt.Sprint("of", workers), workqueue.Config{}), t, rdb}
+		k.enqueue(numbered(40)...)
+		var mu sync.Mutex // guards the rest
+		here, rounds, round := 0, 0, make(chan struct{})
+		k.run(k.pool(workqueue.PoolConfig{Workers: workers, Drain: true},
+			func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+				mu.Lock()
+				mine := round
+				// Nobody goes on before as many are here as there are workers.
+				if here++; here == workers {
+					here, rounds, round = 0, rounds+1, make(chan struct{})
+					close(mine)
+				}
+				mu.Unlock()
+				select {
+				case <-mine:
+					return workqueue.Done(), nil
+				case <-ctx.Done():
+					return workqueue.Outcome{}, ctx.Err()
+				}
+			}))
+		k.wantStats("0 0 40 0 0")
+		if rounds != 40/workers {
+			t.Errorf("%d workers took %d rounds, want %d", workers, rounds, 40/workers)
+		}
+	}
+}
+
 // The pool goes on where Redis comes back.
 func TestPoolSurvivesRedis(t *testing.T) {
 	t.Parallel()
