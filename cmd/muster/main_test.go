@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ func TestScript(t *testing.T) {
 				mode = "child"
 			}
 			e.Setenv("MUSTER_REDIS__MODE", mode)
+			e.Setenv("LONG", strings.Repeat("0", 2100)) // more than an id may have
 			return nil
 		},
 	})

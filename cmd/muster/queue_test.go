@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"muster/tasks"
 	"muster/tasks/facttest"
@@ -329,5 +330,40 @@ func TestDrainIsInterruptedAndKilled(t *testing.T) {
 	c.run("queue", "run", "--drain") // the leases last ten minutes
 	if s := stats(); s.Done != 9 {
 		t.Errorf("got %+v", s)
+	}
+}
+
+// Away from a terminal a watch answers once an interval, a paragraph or a line
+// each and without colours, until it is told to end.
+func TestStatsAreWatched(t *testing.T) {
+	t.Parallel()
+	c := newCommand(t)
+	c.environ = append(c.environ, "NO_COLOR=1")
+	c.run("queue", "enqueue", "a")
+	for _, r := range []struct {
+		sig    os.Signal
+		args   []string
+		answer string
+	}{
+		{os.Interrupt, nil, "Queue Statistics: default\n"},
+		{syscall.SIGTERM, []string{"--json"}, `"queued":1`},
+	} {
+		cmd, out := c.start(append([]string{"queue", "stats", "--watch"}, r.args...)...)
+		began := time.Now()
+		facttest.Eventually(t, "three answers", func() bool { return strings.Count(out.String(), r.answer) >= 3 })
+		if err := cmd.Process.Signal(r.sig); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		took := time.Since(began)
+		if n := strings.Count(out.String(), r.answer); n > int(took/time.Second)+1 {
+			t.Errorf("%d answers in %v", n, took)
+		}
+		if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+			t.Errorf("%v: it ends with %d\n%s", r.sig, code, out)
+		}
+		if strings.Contains(out.String(), "\x1b") {
+			t.Errorf("it says %q", out)
+		}
 	}
 }
