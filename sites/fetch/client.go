@@ -332,7 +332,9 @@ func (p *polite) send(req *http.Request, interval time.Duration) (*http.Response
 	for deadline := time.Now().Add(p.cfg.Patience); ; {
 		wait, err := p.cfg.Pacer.Take(ctx, interval)
 		if err != nil {
-			p.cfg.Logger.Warn("cannot pace the site; going on without", "site", p.def.Site, "error", err)
+			if ctx.Err() == nil { // a request that was given up fails by itself
+				p.cfg.Logger.Warn("cannot pace the site; going on without", "site", p.def.Site, "error", err)
+			}
 			wait = 0
 		}
 		if wait <= 0 {
