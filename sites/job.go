@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -215,26 +216,25 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // lot fetches leased pages, some at once, and settles each. What it cannot
-// begin, because the site's clock or the end of ctx forbids it, it gives back.
+// begin, because the site's clock or the end of ctx forbids it, it gives back;
+// what is under way ends, or the site would have to serve it twice.
 func (j *job) lot(ctx context.Context, leases []workqueue.Leased, parallel int) ([]yield, error) {
 	yields := make([]*yield, len(leases))
 	stop := make([]error, len(leases))
+	var halted atomic.Bool // a page was stopped: the others wait for the same clock
 	var g errgroup.Group
 	g.SetLimit(max(parallel, 1))
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	for i, lease := range leases {
 		g.Go(func() error {
 			if ctx.Err() != nil {
 				stop[i] = context.Cause(ctx)
+			}
+			if ctx.Err() != nil || halted.Load() {
 				return j.giveBack(ctx, lease)
 			}
-			y, err := j.page(ctx, lease)
-			yields[i] = y
-			if err != nil {
-				stop[i] = err
-				cancel(err) // the others wait for the same clock
-				return nil
+			yields[i], stop[i] = j.page(ctx, lease)
+			if stop[i] != nil {
+				halted.Store(true)
 			}
 			return nil
 		})
