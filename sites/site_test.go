@@ -22,6 +22,8 @@ type shop struct {
 	lists, perList int
 	faults         map[string][]string // by path: what goes wrong with its first requests
 	hang           chan struct{}       // closed: slow pages go on
+	hanging        func()              // called when a page begins to hang
+	hangs          <-chan struct{}     // closed then
 
 	mu     sync.Mutex  // guards the fields below
 	prices map[int]int // of items that do not cost what they did
@@ -33,6 +35,8 @@ type shop struct {
 func newShop(t *testing.T, lists, perList int) *shop {
 	t.Helper()
 	s := &shop{lists: lists, perList: perList, faults: map[string][]string{}, hang: make(chan struct{}), asked: map[string]int{}, given: map[string]int{}, prices: map[int]int{}, hidden: map[int]bool{}}
+	hangs := make(chan struct{})
+	s.hanging, s.hangs = sync.OnceFunc(func() { close(hangs) }), hangs
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	return s
@@ -49,6 +53,13 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Unlock()
 	switch fault {
+	case "429 while another hangs":
+		select {
+		case <-s.hangs:
+		case <-r.Context().Done():
+			return
+		}
+		fallthrough
 	case "429":
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(429)
@@ -68,6 +79,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "<html>")
 		return
 	case "hang":
+		s.hanging()
 		select {
 		case <-s.hang:
 		case <-r.Context().Done():

@@ -1,0 +1,57 @@
+package sites
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"muster/sites/definition"
+	"muster/tasks/facttest"
+	"muster/tasks/redistest"
+)
+
+// A page that is under way when the site asks for a pause ends: were it
+// dropped, the site would have to serve it twice.
+func TestPauseLetsPagesUnderWayEnd(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 6)
+	site.faults["/item/0"] = []string{"hang"}
+	site.faults["/item/1"] = []string{"429 while another hangs"}
+	j := begin(t, newService(t, redistest.New(t)), "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	var pages []visit
+	for i := range 6 {
+		pages = append(pages, visit{URL: fmt.Sprintf("%s/item/%d", site.URL, i), Kind: definition.KindDetail})
+	}
+	ids, err := j.enqueue(t.Context(), pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leases, _, _, err := j.queue.LeaseIDs(t.Context(), "chunk", ids)
+	if err != nil || len(leases) != 6 {
+		t.Fatalf("leased %d pages, %v", len(leases), err)
+	}
+
+	var done []yield
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		done, err = j.lot(t.Context(), leases, 2)
+		ended <- err
+	}()
+	facttest.Eventually(t, "the pages that were not begun are given back", func() bool {
+		stats, err := j.queue.Stats(t.Context())
+		return err == nil && stats.InProgress <= 1
+	})
+	close(site.hang)
+	if err := <-ended; !errors.As(err, new(later)) {
+		t.Errorf("got %v, want to go on later", err)
+	}
+	if len(done) != 1 {
+		t.Errorf("%d pages ended, want the one that was under way", len(done))
+	}
+	for i, want := range []int{1, 1, 0, 0, 0, 0} {
+		if asked, _ := site.counts(fmt.Sprint("/item/", i)); asked != want {
+			t.Errorf("item %d was asked for %d times, want %d", i, asked, want)
+		}
+	}
+}
