@@ -18,6 +18,7 @@ import (
 	"muster/proxies/proxytest"
 	"muster/proxies/source"
 	"muster/tasks"
+	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -78,21 +79,11 @@ func (f *fleet) refresh(t *testing.T, sources ...source.Source) (Report, string,
 func (f *fleet) key(t *testing.T, id, name, want string) string {
 	t.Helper()
 	var value string
-	deadline := time.NewTimer(10 * time.Second)
-	defer deadline.Stop()
-	for tick := time.NewTicker(5 * time.Millisecond); ; {
+	facttest.Comes(func() bool {
 		value, _ = f.client.Redis().Get(t.Context(), ProgressPrefix+":"+id+":"+name).Result()
-		if value == want || want == "" && value != "" {
-			tick.Stop()
-			return value
-		}
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			tick.Stop()
-			return value
-		}
-	}
+		return value == want || want == "" && value != ""
+	})
+	return value
 }
 
 func newWorld(t *testing.T, n int) *proxytest.World {

@@ -619,7 +619,7 @@ var stories = []story{
 			return nodes[1]
 		}
 		facttest.Eventually(t, "own progress shows", func() bool { n := node(); return n.Done == 3 && n.Total == 4 && n.Status == tasks.Started })
-		w.note("go", 1)
+		w.open("progress")
 		if _, err := run.Wait(limited(t)); err != nil {
 			t.Fatal(err)
 		}
@@ -854,10 +854,14 @@ func (w *world) extra(m *tasks.Mux) {
 	})
 	tasks.Handle(m, tasks.New[int, int]("t.progress"), func(ctx context.Context, n int) (int, error) {
 		tasks.SetProgress(ctx, 3, 4)
-		for len(w.noted("go")) == 0 && ctx.Err() == nil {
-			time.Sleep(time.Millisecond)
+		select {
+		case <-w.gate("progress"):
+			return n, nil
+		case <-w.hold:
+			return 0, errors.New("the test is over")
+		case <-ctx.Done():
+			return 0, ctx.Err()
 		}
-		return n, ctx.Err()
 	})
 	tasks.Handle(m, tasks.New[string, int]("t.verdict"), func(ctx context.Context, how string) (int, error) {
 		a := tasks.InfoFrom(ctx).Attempt

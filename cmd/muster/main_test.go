@@ -7,9 +7,10 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"muster/tasks/facttest"
 )
 
 func TestMain(m *testing.M) {
@@ -55,11 +56,7 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: waitfor FILE")
 	}
-	for range 400 {
-		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
-			return
-		}
-		time.Sleep(25 * time.Millisecond)
+	if !facttest.Comes(func() bool { _, err := os.Stat(ts.MkAbs(args[0])); return err == nil }) {
+		ts.Fatalf("there is still no file %s", args[0])
 	}
-	ts.Fatalf("no file %s after 10 s", args[0])
 }

@@ -14,6 +14,15 @@ const limit = 30 * time.Second
 // when it still does not after 30 s. Call it from the test's own goroutine.
 func Eventually(tb testing.TB, what string, fact func() bool) {
 	tb.Helper()
+	if !Comes(fact) {
+		tb.Fatalf("not after %s: %s", limit, what)
+	}
+}
+
+// Comes returns true as soon as fact holds, and false when it still does not
+// after 30 s. It is for where there is no testing.TB, and for helpers that say
+// themselves what they have seen instead.
+func Comes(fact func() bool) bool {
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	look := time.NewTicker(3 * time.Millisecond)
@@ -22,7 +31,8 @@ func Eventually(tb testing.TB, what string, fact func() bool) {
 		select {
 		case <-look.C:
 		case <-deadline.C:
-			tb.Fatalf("not after %s: %s", limit, what)
+			return false
 		}
 	}
+	return true
 }

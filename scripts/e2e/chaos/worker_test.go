@@ -85,7 +85,10 @@ func work(url string) error {
 			panic(err)
 		}
 		d.visit("handler")
-		time.Sleep(time.Duration(rand.IntN(15)) * time.Millisecond)
+		select {
+		case <-time.After(rand.N(15 * time.Millisecond)): // work
+		case <-ctx.Done():
+		}
 	})
 	w, err := tasks.NewWorker(c, m, tasks.WorkerConfig{
 		Name: name, Concurrency: slots, Grace: 5 * time.Second,
