@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"muster/tasks/atomicfile"
 )
 
 // The files that Export writes into a folder.
@@ -75,35 +77,15 @@ func writeExport(dir string, proxies []Proxy) error {
 		files[protocol+".txt"] = b.Bytes()
 	}
 	for name, content := range files {
-		if err := replaceFile(filepath.Join(dir, name), content); err != nil {
+		if err := atomicfile.WriteBytes(filepath.Join(dir, name), 0o600, content); err != nil {
 			return fmt.Errorf("export proxies: %w", err)
 		}
 	}
 	// The JSON is last: who watches it for a change finds the others new as well.
-	if err := replaceFile(filepath.Join(dir, ExportJSON), append(document, '\n')); err != nil {
+	if err := atomicfile.WriteBytes(filepath.Join(dir, ExportJSON), 0o600, append(document, '\n')); err != nil {
 		return fmt.Errorf("export proxies: %w", err)
 	}
 	return nil
-}
-
-// replaceFile puts content in the place of a file in one step.
-func replaceFile(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // nothing is left of it when all goes well
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
 
 // ReadExport reads a live_proxies.json, such as another host has written. A missing file is an error; count it as none.

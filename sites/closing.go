@@ -16,6 +16,7 @@ import (
 
 	"muster/sites/ledger"
 	"muster/sites/sink"
+	"muster/tasks/atomicfile"
 )
 
 // closeFiles writes what is left of a job and closes its books: it tells what
@@ -147,12 +148,8 @@ func (j *job) writeReport(sum *Summary) error {
 		return fmt.Errorf("encode the report: %w", err)
 	}
 	for name, text := range map[string][]byte{"report.json": append(data, '\n'), "report.txt": []byte(sum.Report())} {
-		path := filepath.Join(j.writer.dir, name)
-		if err := os.WriteFile(path+".tmp", text, 0o644); err != nil {
-			return fmt.Errorf("write the report: %w", err)
-		}
-		if err := os.Rename(path+".tmp", path); err != nil {
-			return fmt.Errorf("write the report: %w", err)
+		if err := atomicfile.WriteBytes(filepath.Join(j.writer.dir, name), 0o644, text); err != nil {
+			return fmt.Errorf("report: %w", err)
 		}
 	}
 	return nil

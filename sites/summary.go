@@ -1,18 +1,18 @@
 package sites
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"muster/sites/fetch"
+	"muster/tasks/atomicfile"
 	"muster/tasks/workqueue"
 )
 
@@ -240,52 +240,35 @@ func (j *job) sum(ctx context.Context, chunks []Counts, lost []string) (Summary,
 // that appears as a whole.
 func (j *job) writeFailed(ctx context.Context) (path string, err error) {
 	path = filepath.Join(j.writer.dir, "failed.jsonl")
-	tmp, err := os.CreateTemp(j.writer.dir, ".failed-*")
-	if err != nil {
-		return "", fmt.Errorf("list failed pages: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, tmp.Close(), os.Remove(tmp.Name()))
-		}
-	}()
-	w := bufio.NewWriter(tmp)
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	for offset := 0; ; {
-		ids, err := j.queue.Failed(ctx, offset, 500)
-		if err != nil {
-			return "", fmt.Errorf("list failed pages: %w", err)
-		}
-		if len(ids) == 0 {
-			break
-		}
-		offset += len(ids)
-		infos, err := j.results(ctx, ids)
-		if err != nil {
-			return "", err
-		}
-		for _, id := range ids {
-			info := infos[id]
-			var v visit
-			if json.Unmarshal(info.Payload, &v) != nil {
-				continue
+	err = atomicfile.Write(path, 0o644, func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		for offset := 0; ; {
+			ids, err := j.queue.Failed(ctx, offset, 500)
+			if err != nil {
+				return fmt.Errorf("list failed pages: %w", err)
 			}
-			if err := enc.Encode(Failure{URL: v.URL, Class: yieldOf(info).Class, Attempts: info.Attempts, Error: info.Note}); err != nil {
-				return "", fmt.Errorf("list failed pages: %w", err)
+			if len(ids) == 0 {
+				return nil
+			}
+			offset += len(ids)
+			infos, err := j.results(ctx, ids)
+			if err != nil {
+				return err
+			}
+			for _, id := range ids {
+				info := infos[id]
+				var v visit
+				if json.Unmarshal(info.Payload, &v) != nil {
+					continue
+				}
+				if err := enc.Encode(Failure{URL: v.URL, Class: yieldOf(info).Class, Attempts: info.Attempts, Error: info.Note}); err != nil {
+					return err
+				}
 			}
 		}
-	}
-	if err := errors.Join(w.Flush(), tmp.Sync()); err != nil {
-		return "", fmt.Errorf("list failed pages: %w", err)
-	}
-	if err := tmp.Close(); err != nil {
-		return "", fmt.Errorf("list failed pages: %w", err)
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return "", fmt.Errorf("list failed pages: %w", err)
-	}
-	return path, nil
+	})
+	return path, err
 }
 
 // Coverage is, for each type.field, the share of records that have it.

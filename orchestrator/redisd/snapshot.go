@@ -17,7 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/orchestrator/internal/atomicfile"
+	"muster/tasks/atomicfile"
 )
 
 // A snapshot file is gzip over a gob stream: a snapshotHead, then one
@@ -246,8 +246,7 @@ func anys(values []string) []any {
 // writeSnapshot replaces the snapshot at path.
 func writeSnapshot(path string, keys []snapshotKey) error {
 	return atomicfile.Write(path, 0o600, func(w io.Writer) error {
-		buf := bufio.NewWriterSize(w, 64<<10)
-		zip, err := gzip.NewWriterLevel(buf, gzip.BestSpeed)
+		zip, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 		if err != nil {
 			return err
 		}
@@ -260,10 +259,7 @@ func writeSnapshot(path string, keys []snapshotKey) error {
 				return err
 			}
 		}
-		if err := zip.Close(); err != nil {
-			return err
-		}
-		return buf.Flush()
+		return zip.Close()
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"muster/orchestrator/internal/atomicfile"
+	"muster/tasks/atomicfile"
 )
 
 // pidFile is what a pid file holds: the child and who supervises it.

@@ -23,6 +23,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"muster/tasks/atomicfile"
 )
 
 // Change is what became of a record since the job before.
@@ -274,23 +276,18 @@ func Roll(path string, t Turn, gone func(Entry) error) (err error) {
 		return fmt.Errorf("open records: %w", err)
 	}
 	defer in.Close()
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".ledger-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, tmp.Close(), os.Remove(tmp.Name()))
-		}
-	}()
-	w := bufio.NewWriterSize(tmp, 256<<10)
+	return atomicfile.Write(path, 0o600, func(w io.Writer) error { return b.roll(in, w, t, gone) })
+}
+
+// roll writes the book that t makes of b and its records.
+func (b *Book) roll(records io.Reader, w io.Writer, t Turn, gone func(Entry) error) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(head{format, t.Run}); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+		return err
 	}
 	met := make(map[[16]byte]struct{}, len(b.index))
-	for line, lerr := range lines(in) {
+	for line, lerr := range lines(records) {
 		if lerr != nil {
 			return fmt.Errorf("read %s: %w", t.Records, lerr)
 		}
@@ -310,22 +307,10 @@ func Roll(path string, t Turn, gone func(Entry) error) (err error) {
 			return err
 		}
 		if err := enc.Encode(e); err != nil {
-			return fmt.Errorf("write %s: %w", path, err)
+			return err
 		}
 	}
-	if err := b.missing(met, t, enc, gone); err != nil {
-		return err
-	}
-	if err := errors.Join(w.Flush(), tmp.Sync()); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := tmp.Close(); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
+	return b.missing(met, t, enc, gone)
 }
 
 // next is the entry of a record that the job has.
@@ -378,7 +363,7 @@ func (b *Book) missing(met map[[16]byte]struct{}, t Turn, enc *json.Encoder, gon
 			continue
 		}
 		if err := enc.Encode(e); err != nil {
-			return fmt.Errorf("write %s: %w", b.path, err)
+			return err
 		}
 	}
 	return nil

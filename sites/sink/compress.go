@@ -7,9 +7,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/klauspost/compress/zstd"
+
+	"muster/tasks/atomicfile"
 )
 
 // Compressions lists what Compress takes, and what it adds to a name.
@@ -67,29 +68,14 @@ func Restore(path string) error {
 }
 
 // rewrite makes of one file another and removes the first.
-func rewrite(from, to string, fn func(io.Writer, io.Reader) error) (err error) {
+func rewrite(from, to string, fn func(io.Writer, io.Reader) error) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", from, err)
 	}
 	defer in.Close()
-	tmp, err := os.CreateTemp(filepath.Dir(to), ".compress-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", to, err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, tmp.Close(), os.Remove(tmp.Name()))
-		}
-	}()
-	if err := errors.Join(fn(tmp, in), tmp.Chmod(0o644), tmp.Sync()); err != nil {
-		return fmt.Errorf("write %s: %w", to, err)
-	}
-	if err := tmp.Close(); err != nil {
-		return fmt.Errorf("write %s: %w", to, err)
-	}
-	if err := os.Rename(tmp.Name(), to); err != nil {
-		return fmt.Errorf("write %s: %w", to, err)
+	if err := atomicfile.Write(to, 0o644, func(w io.Writer) error { return fn(w, in) }); err != nil {
+		return err
 	}
 	if err := os.Remove(from); err != nil {
 		return fmt.Errorf("remove %s: %w", from, err)

@@ -5,13 +5,13 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
+
+	"muster/tasks/atomicfile"
 )
 
 // WriteCSV makes a CSV file (RFC 4180) of a JSONL file, with a line of names
@@ -19,57 +19,40 @@ import (
 // list of plain values is joined by "; ". A text that a spreadsheet would
 // take for a formula gets an apostrophe before it. The file appears as a
 // whole, or not at all.
-func WriteCSV(jsonl, path string, columns []string) (err error) {
+func WriteCSV(jsonl, path string, columns []string) error {
 	in, err := os.Open(jsonl)
 	if err != nil {
 		return fmt.Errorf("open records: %w", err)
 	}
 	defer in.Close()
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".csv-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, tmp.Close(), os.Remove(tmp.Name()))
+	return atomicfile.Write(path, 0o644, func(to io.Writer) error {
+		w := csv.NewWriter(to)
+		w.UseCRLF = true
+		if err := w.Write(columns); err != nil {
+			return err
 		}
-	}()
-	buf := bufio.NewWriter(tmp)
-	w := csv.NewWriter(buf)
-	w.UseCRLF = true
-	if err := w.Write(columns); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	r := bufio.NewReaderSize(in, 256<<10)
-	for {
-		line, rerr := r.ReadBytes('\n')
-		if rerr != nil && rerr != io.EOF {
-			return fmt.Errorf("read %s: %w", jsonl, rerr)
-		}
-		if len(bytes.TrimSpace(line)) > 0 {
-			row, err := csvRow(line, columns)
-			if err != nil {
-				return fmt.Errorf("read %s: %w", jsonl, err)
+		r := bufio.NewReaderSize(in, 256<<10)
+		for {
+			line, rerr := r.ReadBytes('\n')
+			if rerr != nil && rerr != io.EOF {
+				return fmt.Errorf("read %s: %w", jsonl, rerr)
 			}
-			if err := w.Write(row); err != nil {
-				return fmt.Errorf("write %s: %w", path, err)
+			if len(bytes.TrimSpace(line)) > 0 {
+				row, err := csvRow(line, columns)
+				if err != nil {
+					return fmt.Errorf("read %s: %w", jsonl, err)
+				}
+				if err := w.Write(row); err != nil {
+					return err
+				}
+			}
+			if rerr == io.EOF {
+				break
 			}
 		}
-		if rerr == io.EOF {
-			break
-		}
-	}
-	w.Flush()
-	if err := errors.Join(w.Error(), buf.Flush(), tmp.Chmod(0o644), tmp.Sync()); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := tmp.Close(); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.Rename(tmp.Name(), path); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
+		w.Flush()
+		return w.Error()
+	})
 }
 
 func csvRow(line []byte, columns []string) ([]string, error) {

@@ -2,6 +2,7 @@
 package atomicfile
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -28,7 +29,11 @@ func Write(path string, perm os.FileMode, fill func(io.Writer) error) (err error
 	if err := f.Chmod(perm); err != nil {
 		return err
 	}
-	if err := fill(f); err != nil {
+	w := bufio.NewWriterSize(f, 64<<10)
+	if err := fill(w); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {
@@ -38,4 +43,12 @@ func Write(path string, perm os.FileMode, fill func(io.Writer) error) (err error
 		return err
 	}
 	return os.Rename(f.Name(), path)
+}
+
+// WriteBytes is Write for content that is at hand.
+func WriteBytes(path string, perm os.FileMode, content []byte) error {
+	return Write(path, perm, func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
 }
