@@ -10,6 +10,7 @@ import (
 
 	"muster/sites/all"
 	"muster/sites/definition"
+	"muster/sites/nearest"
 )
 
 // Registry is the sites that there are, by name. It does not change.
@@ -80,7 +81,7 @@ func (e *UnknownError) Error() string {
 // Unknown is the error that there is no site of a name. It is an
 // *UnknownError.
 func (r *Registry) Unknown(name string) error {
-	return &UnknownError{Name: name, Nearest: definition.Nearest(name, r.Names())}
+	return &UnknownError{Name: name, Nearest: nearest.Word(name, r.Names())}
 }
 
 // Order lists sites so that each stands behind those that it depends on.

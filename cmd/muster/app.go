@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"muster/sites/nearest"
 )
 
 // version is set by the linker of a release.
@@ -122,7 +124,7 @@ func wrongUsage(c *cli.Context, err error, _ bool) error {
 		}
 		name = strings.TrimLeft(name, "-")
 		err = fmt.Errorf("no flag --%s", name)
-		if near := nearest(name, names); near != "" {
+		if near := nearest.Word(name, names); near != "" {
 			hint = fmt.Sprintf(", did you mean --%s?", near)
 		}
 	}

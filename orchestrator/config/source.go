@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,7 +69,7 @@ func (s Source) check() []error {
 	if strings.TrimSpace(s.URL) == "" {
 		return []error{errors.New("a source without a url")}
 	}
-	if s.Protocol != "" && !contains(sourceProtocols, s.Protocol) {
+	if s.Protocol != "" && !slices.Contains(sourceProtocols, s.Protocol) {
 		bad("protocol %q is none of %s%s", s.Protocol, strings.Join(sourceProtocols, ", "), meant(s.Protocol, sourceProtocols))
 	}
 	if s.Auth != "" && !strings.Contains(s.Auth, ":") {
@@ -90,15 +91,6 @@ func (s Source) check() []error {
 		}
 	}
 	return errs
-}
-
-func contains(words []string, word string) bool {
-	for _, w := range words {
-		if w == word {
-			return true
-		}
-	}
-	return false
 }
 
 // shown is the source for people, its secrets masked.

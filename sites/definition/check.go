@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/text/encoding/htmlindex"
+
+	"muster/sites/nearest"
 )
 
 // siteName is what may stand in Redis keys and file names.
@@ -76,7 +78,7 @@ func (d *decoder) oneOf(got, missing string, allowed []string, at Pos, key strin
 		return missing
 	}
 	if !slices.Contains(allowed, got) {
-		if n := nearest(got, allowed); n != "" {
+		if n := nearest.Word(got, allowed); n != "" {
 			d.problemAt(at, key, "%q is unknown; did you mean %q?", got, n)
 		} else {
 			d.problemAt(at, key, "%q is unknown; use one of %s", got, strings.Join(allowed, ", "))
@@ -234,7 +236,7 @@ func (d *decoder) checkNames(given, names []string, at Pos, key string) {
 		if slices.Contains(names, k) {
 			continue
 		}
-		if n := nearest(k, names); n != "" {
+		if n := nearest.Word(k, names); n != "" {
 			d.problemAt(at, key, "no field %q; did you mean %q?", k, n)
 		} else {
 			d.problemAt(at, key, "no field %q; there are %s", k, strings.Join(names, ", "))

@@ -11,6 +11,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"muster/sites/nearest"
 )
 
 // decoder walks a parsed YAML file into Go values. It does what
@@ -329,7 +331,7 @@ func (d *decoder) structOf(pairs []pair, at Pos, v reflect.Value, key string) {
 }
 
 func (d *decoder) unknown(p pair, key string, known []string) {
-	if n := nearest(p.key, known); n != "" {
+	if n := nearest.Word(p.key, known); n != "" {
 		d.problemAt(p.at, key, "unknown key %q; did you mean %q?", p.key, n)
 		return
 	}

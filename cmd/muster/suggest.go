@@ -1,0 +1,15 @@
+package main
+
+import (
+	"fmt"
+
+	"muster/sites/nearest"
+)
+
+// suggest returns ", did you mean X?" when one of names is close to word.
+func suggest(word string, names []string) string {
+	if near := nearest.Word(word, names); near != "" {
+		return fmt.Sprintf(", did you mean %q?", near)
+	}
+	return ""
+}

@@ -1,0 +1,39 @@
+// Package nearest finds the word that a misspelt one most likely meant.
+package nearest
+
+// Word returns the one of words with the fewest edits from word, of equals the
+// first in the alphabet, or "" when even that is more another word than a slip
+// of the finger: more than one letter in three is wrong.
+func Word(word string, words []string) string {
+	best, least := "", max(1, len(word)/3)+1
+	for _, w := range words {
+		if d := edits(word, w); d < least || d == least && best != "" && w < best {
+			best, least = w, d
+		}
+	}
+	return best
+}
+
+// edits is how many bytes to insert, delete, replace or swap with their
+// neighbour to come from a to b.
+func edits(a, b string) int {
+	before, prev, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(prev[j+1]+1, row[j]+1, prev[j]+cost)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, prev, row = prev, row, before
+	}
+	return prev[len(b)]
+}

@@ -1,0 +1,41 @@
+package nearest
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestWord(t *testing.T) {
+	t.Parallel()
+	words := []string{"start", "worker", "scrape", "sites", "send", "css", "external"}
+	for word, want := range map[string]string{
+		"strat":    "start", // two swapped
+		"wroker":   "worker",
+		"cs":       "css",
+		"extern":   "external",
+		"scrap":    "scrape",
+		"sendd":    "send",
+		"dance":    "",
+		"":         "",
+		"x":        "",
+		"siteless": "",
+		"start":    "start",
+	} {
+		if got := Word(word, words); got != want {
+			t.Errorf("%q: got %q, want %q", word, got, want)
+		}
+	}
+}
+
+// Of words that are equally near the first in the alphabet is named, in
+// whatever order they are given.
+func TestEquals(t *testing.T) {
+	t.Parallel()
+	words := []string{"bat", "cat", "hat"}
+	for range 2 {
+		if got := Word("mat", words); got != "bat" {
+			t.Errorf("%v: got %q", words, got)
+		}
+		slices.Reverse(words)
+	}
+}
