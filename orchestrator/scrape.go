@@ -21,7 +21,15 @@ type ScrapeOptions struct {
 	CSV      bool     // write the records as CSV too, at the end
 	Sinks    []string // of records, beside the files; nil for those of the settings
 	Resume   string   // the id of a job that goes on, with those options that it had
+
+	// Each gets every record of the job as it is written, one call at a time
+	// for a site: a JSON object without a line end. Its error ends the wait;
+	// ErrNoReader ends the job too, unless that was joined. Defaults to none.
+	Each func(record []byte) error
 }
+
+// ErrNoReader says that nobody wants the records of a scrape any more.
+var ErrNoReader = errors.New("nobody reads the records any more")
 
 // Scraped is what became of the scrape of one site.
 type Scraped struct {
@@ -62,26 +70,25 @@ func (o *Orchestrator) SiteNames() ([]string, error) {
 // SendScrape sends the scrape of a site and returns its job id. A scrape of
 // the site that is under way is joined.
 func (o *Orchestrator) SendScrape(ctx context.Context, name string, opts ScrapeOptions) (string, error) {
-	run, err := o.send(ctx, name, opts)
+	run, _, err := o.send(ctx, name, opts)
 	if err != nil {
 		return "", err
 	}
 	return run.ID(), nil
 }
 
-func (o *Orchestrator) send(ctx context.Context, name string, opts ScrapeOptions) (*tasks.AsyncResult[sites.Summary], error) {
-	send := func() (*tasks.AsyncResult[sites.Summary], error) {
-		return o.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, BaseURL: opts.BaseURL, CSV: opts.CSV, Compress: opts.Compress, Sinks: opts.Sinks})
-	}
+// send also tells whether the scrape was under way already.
+func (o *Orchestrator) send(ctx context.Context, name string, opts ScrapeOptions) (run *tasks.AsyncResult[sites.Summary], joined bool, err error) {
 	if opts.Resume != "" {
-		send = func() (*tasks.AsyncResult[sites.Summary], error) { return o.Sites.Resume(ctx, opts.Resume) }
+		run, err = o.Sites.Resume(ctx, opts.Resume)
+	} else {
+		run, err = o.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, BaseURL: opts.BaseURL, CSV: opts.CSV, Compress: opts.Compress, Sinks: opts.Sinks})
 	}
-	run, err := send()
 	if errors.Is(err, tasks.ErrDuplicate) {
 		o.opts.Logger.Info("joining the scrape that is under way", "site", name, "job", run.ID())
-		err = nil
+		return run, true, nil
 	}
-	return run, err
+	return run, false, err
 }
 
 // Scrape scrapes a site and waits for the end. It sees first that there are
@@ -115,11 +122,12 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 	if err := o.StartWorkers(ctx); err != nil {
 		return err
 	}
-	run, err := o.send(ctx, name, opts)
+	run, joined, err := o.send(ctx, name, opts)
 	if err != nil {
 		return err
 	}
 	scraped.JobID = run.ID()
+	ctx, follow := o.follow(ctx, run.ID(), opts.Each)
 	track, began := o.opts.Display.Track(name), time.Now()
 	first := int64(-1) // pages that were through at the first look: of the job that this one resumes
 	summary, err := await(ctx, o, track, run, awaited{
@@ -136,7 +144,10 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 			return monitor.Progress{Done: done, Total: j.Pages.Total, Unit: "pages", Note: liveNote(j, done-first, time.Since(began))}
 		},
 	})
-	if err != nil {
+	if err = follow(err); err != nil {
+		if errors.Is(err, ErrNoReader) && !joined {
+			err = errors.Join(err, o.Sites.Cancel(context.WithoutCancel(ctx), run.ID()))
+		}
 		track.Fail(err.Error())
 		return err
 	}
@@ -149,6 +160,35 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 	}
 	track.Done(note)
 	return nil
+}
+
+// follow gives the records of a job to each, if that is not nil, until the
+// returned function is called with how the wait for the job ended: then, if
+// the job is over, those that are left. The returned context ends when each
+// fails.
+func (o *Orchestrator) follow(ctx context.Context, id string, each func([]byte) error) (context.Context, func(error) error) {
+	if each == nil {
+		return ctx, func(err error) error { return err }
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan error, 1)
+	go func() {
+		err := o.Sites.Follow(ctx, id, each)
+		if err != nil {
+			cancel(err)
+		}
+		done <- err
+	}()
+	return ctx, func(err error) error {
+		if err != nil && !errors.As(err, new(*tasks.Failure)) {
+			cancel(err)
+		}
+		if followed := <-done; err == nil {
+			err = followed
+		}
+		cancel(nil)
+		return err
+	}
 }
 
 // liveNote is the line of a job beside its number of pages, done of which were

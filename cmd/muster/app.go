@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/orchestrator"
 	"muster/sites/nearest"
 )
 
@@ -33,6 +34,9 @@ func run(ctx context.Context, env environment, args []string) int {
 	if err == nil {
 		return exitDone
 	}
+	if errors.Is(err, orchestrator.ErrNoReader) { // who has gone away wants to hear no more
+		return exitNoReader
+	}
 	fmt.Fprintf(env.stderr, "muster: %v\n", err)
 	switch {
 	case errors.As(err, new(usageError)):
@@ -52,7 +56,8 @@ func newApp(env environment) *cli.App {
 		Description: `Start here:  muster demo            the whole job against a world on loopback
              muster start           the orchestrator: Redis, workers, schedule
              muster scrape SITE     one site, now
-Exit codes:  0 done, 1 failed, 2 wrong usage, 130 interrupted.`,
+Exit codes:  0 done, 1 failed, 2 wrong usage, 130 interrupted,
+             141 nobody reads the records of scrape --out - any more.`,
 		Version:         version,
 		HideHelpCommand: false,
 		Reader:          env.stdin,

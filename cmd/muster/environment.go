@@ -31,6 +31,7 @@ const (
 	exitFailed      = 1
 	exitUsage       = 2
 	exitInterrupted = 130
+	exitNoReader    = 141 // as of a program that SIGPIPE has ended
 )
 
 // errInterrupted is the cause of a context that a signal ended.

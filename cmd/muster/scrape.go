@@ -5,9 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -19,7 +16,7 @@ import (
 
 func scrapeCommand(env environment) *cli.Command {
 	settings := append([]settingFlag{
-		{name: "out", path: "sites.out", usage: "write records below `DIR`; - for the usual place, and then to standard output"},
+		{name: "out", path: "sites.out", usage: "write records below `DIR`; - for the usual place, and as they come to standard output too"},
 		{name: "sites-dir", path: "sites.dir", usage: "read site definitions from `DIR` too"},
 		{name: "worker-processes", path: "workers.processes", usage: "run `N` workers as supervised processes, if none run yet"},
 		sourceSetting, judgeSetting, localSetting,
@@ -102,13 +99,13 @@ and waits.`,
 				} else if others && !c.Bool("wait") && !toStdout {
 					return sendScrapes(ctx, env, o, names, opts, c.Bool("json"))
 				}
+				if toStdout {
+					return streamRecords(ctx, env, o, names, opts)
+				}
 				round, err := o.Round(ctx, names, opts)
 				display.Close()
 				if round == nil {
 					return err
-				}
-				if toStdout {
-					return errors.Join(err, printRecords(env, round))
 				}
 				return errors.Join(err, printRound(env, round, c.Bool("json")))
 			})
@@ -131,26 +128,6 @@ func sendScrapes(ctx context.Context, env environment, o *orchestrator.Orchestra
 	}
 	if asJSON {
 		return printJSON(env.stdout, jobs)
-	}
-	return nil
-}
-
-// printRecords prints the records that a round has brought, one a line.
-func printRecords(env environment, round *orchestrator.Round) error {
-	for _, s := range round.Sites {
-		for _, path := range s.Files {
-			if filepath.Ext(path) != ".jsonl" {
-				continue
-			}
-			f, err := os.Open(path)
-			if err != nil {
-				return fmt.Errorf("print records: %w", err)
-			}
-			_, err = io.Copy(env.stdout, f)
-			if err := errors.Join(err, f.Close()); err != nil {
-				return fmt.Errorf("print records: %w", err)
-			}
-		}
 	}
 	return nil
 }

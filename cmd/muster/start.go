@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -85,6 +88,9 @@ func workerCommand(env environment) *cli.Command {
 // on standard error and its log above it.
 func withSystem(env environment, c *cli.Context, loaded *config.Loaded, reuse bool,
 	fn func(context.Context, *orchestrator.Orchestrator, *monitor.Display) error) error {
+	// By default a pipe that nobody reads ends the process at once, and what it
+	// has started would be left running: the write is to fail instead.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	display, err := newDisplay(env, c)
 	if err != nil {
 		return err

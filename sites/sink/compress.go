@@ -37,6 +37,45 @@ func Compress(path, how string) (string, error) {
 	return path + ext, err
 }
 
+// Unpack reads what Compress has made of a file. Close it.
+func Unpack(path string) (io.ReadCloser, error) {
+	for how, ext := range Compressions {
+		f, err := os.Open(path + ext)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", path+ext, err)
+		}
+		r, err := decompress(f, how)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("read %s: %w", path+ext, err), f.Close())
+		}
+		return unpacked{r, f}, nil
+	}
+	return nil, fmt.Errorf("open %s: %w", path, fs.ErrNotExist)
+}
+
+// unpacked is a file as it was before it was compressed.
+type unpacked struct {
+	io.ReadCloser
+	f *os.File
+}
+
+func (u unpacked) Close() error { return errors.Join(u.ReadCloser.Close(), u.f.Close()) }
+
+// decompress reads what was compressed in one of the ways of Compressions.
+func decompress(r io.Reader, how string) (io.ReadCloser, error) {
+	if how == "gz" {
+		return gzip.NewReader(r)
+	}
+	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	return z.IOReadCloser(), nil
+}
+
 // Restore undoes Compress. Where nothing is compressed it does nothing.
 func Restore(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -47,20 +86,12 @@ func Restore(path string) error {
 			continue
 		}
 		return rewrite(path+ext, path, func(w io.Writer, r io.Reader) error {
-			if how == "gz" {
-				z, err := gzip.NewReader(r)
-				if err != nil {
-					return err
-				}
-				_, err = io.Copy(w, z) //nolint:gosec // our own file
-				return err
-			}
-			z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1))
+			z, err := decompress(r, how)
 			if err != nil {
 				return err
 			}
 			defer z.Close()
-			_, err = io.Copy(w, z)
+			_, err = io.Copy(w, z) //nolint:gosec // our own file
 			return err
 		})
 	}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"syscall"
+
+	"muster/orchestrator"
+)
+
+// streamRecords scrapes sites and prints their records as they come, one a
+// line. When nobody reads them any more the scrapes end.
+func streamRecords(ctx context.Context, env environment, o *orchestrator.Orchestrator, names []string, opts orchestrator.ScrapeOptions) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	out := startLines(ctx, env.stdout, cancel)
+	opts.Each = out.put
+	_, err := o.Round(ctx, names, opts)
+	if outErr := out.end(); err == nil {
+		err = outErr
+	}
+	return err
+}
+
+// lineWriter prints the lines of many goroutines. While its reader takes
+// nothing they wait, until ctx ends and no longer.
+type lineWriter struct {
+	ctx   context.Context
+	lines chan []byte
+	done  chan struct{} // closed when all lines are written, or none will be
+}
+
+// startLines prints to w. It tells failed when that cannot be done any more.
+func startLines(ctx context.Context, w io.Writer, failed context.CancelCauseFunc) *lineWriter {
+	l := &lineWriter{ctx: ctx, lines: make(chan []byte), done: make(chan struct{})}
+	// A write to a pipe that nobody reads cannot be called off: then this
+	// goroutine ends with the process.
+	go func() {
+		defer close(l.done)
+		for line := range l.lines {
+			if _, err := w.Write(line); err != nil {
+				if errors.Is(err, syscall.EPIPE) {
+					err = orchestrator.ErrNoReader
+				} else {
+					err = fmt.Errorf("print records: %w; the job has them in its folder too", err)
+				}
+				failed(err)
+				return
+			}
+		}
+	}()
+	return l
+}
+
+// put prints a line.
+func (l *lineWriter) put(line []byte) error {
+	select {
+	case l.lines <- append(slices.Clip(line), '\n'): // a copy
+		return nil
+	case <-l.ctx.Done():
+		return context.Cause(l.ctx)
+	}
+}
+
+// end waits until all lines are printed, and says whether they were. There is
+// no put after it.
+func (l *lineWriter) end() error {
+	close(l.lines)
+	select {
+	case <-l.done:
+	case <-l.ctx.Done():
+	}
+	return context.Cause(l.ctx)
+}

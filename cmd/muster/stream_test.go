@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"muster/tasks/facttest"
+)
+
+// gate is a site of n items, the last of which come when the test says so.
+type gate struct {
+	*httptest.Server
+	open chan struct{} // lets one item through, or all when it is closed
+	once sync.Once
+}
+
+func newGate(t *testing.T, n, free int) *gate {
+	t.Helper()
+	g := &gate{open: make(chan struct{})}
+	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		item := -1
+		switch _, err := fmt.Sscanf(r.URL.Path, "/item/%d", &item); {
+		case r.URL.Path == "/":
+			for i := range n {
+				fmt.Fprintf(w, `<a class=item href="/item/%d">Item %d</a> `, i, i)
+			}
+			return
+		case err != nil:
+			http.NotFound(w, r)
+			return
+		}
+		if item >= free {
+			select {
+			case <-g.open:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		fmt.Fprintf(w, `<html><h1>Item %d</h1><p>%s</p></html>`, item, strings.Repeat("words ", 50))
+	}))
+	t.Cleanup(g.Close)
+	t.Cleanup(g.release)
+	return g
+}
+
+func (g *gate) release() { g.once.Do(func() { close(g.open) }) }
+
+// site writes the definition of a gate under a name into the folder "sites".
+func (c *command) site(name string, g *gate) {
+	c.t.Helper()
+	if err := os.MkdirAll(c.dir+"/sites", 0o755); err != nil {
+		c.t.Fatal(err)
+	}
+	c.write("sites/"+name+".yaml", fmt.Sprintf(`site: %s
+base_url: %s
+start: [/]
+listing: {links: a.item}
+detail: {must_have: h1}
+records:
+  item:
+    fields: {name: {css: h1, required: true}}
+proxy: {fallback: direct}
+politeness: {delay: 0}
+`, name, g.URL))
+}
+
+// stream starts a scrape that prints its records.
+func (c *command) stream(args ...string) (*exec.Cmd, *bufio.Reader, io.Closer, *output) {
+	c.t.Helper()
+	cmd := exec.Command(c.program, append([]string{"scrape", "--out", "-", "--sites-dir", "sites", "--progress", "lines"}, args...)...)
+	said := &output{}
+	cmd.Dir, cmd.Env, cmd.Stderr = c.dir, c.environ, said
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd, bufio.NewReader(out), out, said
+}
+
+// Records come to standard output while the scrape runs, each once.
+func TestRecordsStream(t *testing.T) {
+	t.Parallel()
+	c, a, b := newCommand(t), newGate(t, 6, 3), newGate(t, 6, 6)
+	c.site("a.example", a)
+	c.site("b.example", b)
+	cmd, out, _, said := c.stream("a.example", "b.example")
+	got := map[string]int{}
+	read := func(n int) {
+		t.Helper()
+		for range n {
+			line, err := out.ReadString('\n')
+			if err != nil || !strings.HasPrefix(line, "{") {
+				t.Fatalf("got %q, %v\n%s", line, err, said)
+			}
+			got[line]++
+		}
+	}
+	read(9) // all that can be had while half of one site keeps us waiting
+	a.release()
+	read(3)
+	if rest, err := io.ReadAll(out); err != nil || len(rest) > 0 || len(got) != 12 {
+		t.Errorf("got %d records and then %q, %v", len(got), rest, err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, said)
+	}
+}
+
+// When nobody reads the records any more the scrape ends, with what it has
+// started and without a word.
+func TestReaderGoesAway(t *testing.T) {
+	t.Parallel()
+	c, g := newCommand(t), newGate(t, 6, 3)
+	c.site("a.example", g)
+	cmd, out, pipe, said := c.stream("a.example")
+	if _, err := out.ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if err := pipe.Close(); err != nil {
+		t.Fatal(err)
+	}
+	g.open <- struct{}{} // it learns so with its next record
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitNoReader || strings.Contains(said.String(), "muster:") {
+		t.Errorf("it ended with %d\n%s", code, said)
+	}
+	facttest.Eventually(t, "the job is over", func() bool {
+		return strings.Contains(c.run("jobs", "list", "a.example"), "CANCELED")
+	})
+}
