@@ -96,6 +96,28 @@ func newWorld(t *testing.T, n int) *proxytest.World {
 	return world
 }
 
+// startJudge runs a judge until the test ends and returns its URLs.
+func startJudge(t *testing.T) []string {
+	t.Helper()
+	judge, err := probe.StartJudge(probe.JudgeConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { judge.Close() })
+	return judge.URLs
+}
+
+// startProxy runs a proxy until the test ends.
+func startProxy(t *testing.T, kind proxytest.Kind, exit int) *proxytest.Proxy {
+	t.Helper()
+	p, err := proxytest.Start(proxytest.Options{Kind: kind, Exit: proxytest.ExitAddress(exit)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
 func writeFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "list.txt")
@@ -159,20 +181,11 @@ func TestRefreshOfAWorld(t *testing.T) {
 // A proxy that has died leaves the pool with the next refresh, though no list names it any more.
 func TestRefreshChecksMembersAgain(t *testing.T) {
 	t.Parallel()
-	judge, err := probe.StartJudge(probe.JudgeConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { judge.Close() })
-	f := newFleet(t, probe.Config{Judges: judge.URLs})
+	f := newFleet(t, probe.Config{Judges: startJudge(t)})
 	var lists []source.Source
 	var proxies []*proxytest.Proxy
 	for i := range 2 {
-		p, err := proxytest.Start(proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(i)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(p.Close)
+		p := startProxy(t, proxytest.Elite, i)
 		proxies = append(proxies, p)
 		lists = append(lists, source.Source{URL: writeFile(t, p.URL.String()), AllowLocal: true})
 	}
@@ -205,17 +218,8 @@ func TestRefreshChecksMembersAgain(t *testing.T) {
 // Many candidates are cut into chunks of a hundred, and each is checked.
 func TestRefreshInChunks(t *testing.T) {
 	t.Parallel()
-	judge, err := probe.StartJudge(probe.JudgeConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { judge.Close() })
-	f := newFleet(t, probe.Config{Judges: judge.URLs})
-	good, err := proxytest.Start(proxytest.Options{Kind: proxytest.SOCKS5, Exit: proxytest.ExitAddress(1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(good.Close)
+	f := newFleet(t, probe.Config{Judges: startJudge(t)})
+	good := startProxy(t, proxytest.SOCKS5, 1)
 	var list strings.Builder
 	for port := 1; port <= 249; port++ { // nothing listens on low ports of 127.0.0.9
 		list.WriteString("http://127.0.0.9:" + itoa(port) + "\n")
@@ -260,19 +264,10 @@ func TestRefreshFailures(t *testing.T) {
 // work again.
 func TestRecheck(t *testing.T) {
 	t.Parallel()
-	judge, err := probe.StartJudge(probe.JudgeConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { judge.Close() })
-	f := newFleet(t, probe.Config{Judges: judge.URLs})
+	f := newFleet(t, probe.Config{Judges: startJudge(t)})
 	old := time.Now().Add(-time.Hour)
 	add := func(kind proxytest.Kind, checked time.Time) string {
-		p, err := proxytest.Start(proxytest.Options{Kind: kind, Exit: proxytest.ExitAddress(int(kind[0]))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(p.Close)
+		p := startProxy(t, kind, int(kind[0]))
 		pair := strings.Split(p.URL.Host, ":")
 		c := Proxy{Protocol: "http", Host: pair[0], CheckedAt: checked, Anonymity: probe.Elite}
 		if _, err := fmt.Sscan(pair[1], &c.Port); err != nil {

@@ -57,17 +57,8 @@ func TestYields(t *testing.T) {
 // of the pool that are in no list count for none.
 func TestRefreshNotesYields(t *testing.T) {
 	t.Parallel()
-	judge, err := probe.StartJudge(probe.JudgeConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { judge.Close() })
-	p, err := proxytest.Start(proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
-	f := newFleet(t, probe.Config{Judges: judge.URLs})
+	p := startProxy(t, proxytest.Elite, 1)
+	f := newFleet(t, probe.Config{Judges: startJudge(t)})
 	both, only := writeFile(t, p.URL.String()+"\n224.0.0.1:80\n"), writeFile(t, p.URL.String()+"\nhttp://127.0.0.9:1\n")
 	sources := []source.Source{{Name: "both", URL: both, AllowLocal: true}, {Name: "only", URL: only, AllowLocal: true}, {Name: "gone", URL: both + ".gone"}}
 	if _, _, err := f.refresh(t, sources...); err != nil {

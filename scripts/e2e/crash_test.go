@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"muster/orchestrator/redisd"
 	"muster/tasks"
 )
 
@@ -35,15 +34,7 @@ func TestWorkersKilled(t *testing.T) {
 // supervisor is for.
 func (b *bench) killBusy(t *testing.T, r *run) {
 	t.Helper()
-	url, err := redisd.Discover(t.Context(), b.data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := tasks.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := b.client(t)
 	var at []tasks.ActiveNode
 	var pid int
 	r.until(t, "a worker at work", func() bool {

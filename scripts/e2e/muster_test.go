@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"muster/orchestrator/demo"
+	"muster/orchestrator/redisd"
+	"muster/tasks"
 	"muster/tasks/redistest"
 )
 
@@ -231,6 +233,21 @@ func pids(t *testing.T, dir, prefix string) []int {
 func (b *bench) workers(t *testing.T) []int { return pids(t, filepath.Join(b.data, "run"), "worker-") }
 func (b *bench) redis(t *testing.T) []int {
 	return pids(t, filepath.Join(b.data, "redis", "run"), "")
+}
+
+// client is a connection to the Redis that a run has brought, until the test ends.
+func (b *bench) client(t *testing.T) *tasks.Client {
+	t.Helper()
+	url, err := redisd.Discover(t.Context(), b.data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := tasks.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 // kill9 ends a process that a run has started.

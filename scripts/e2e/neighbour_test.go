@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"muster/orchestrator/redisd"
-	"muster/tasks"
 )
 
 // TestFirstOfTwoStops stops the run that has brought the Redis, while another one on the same data folder
@@ -29,15 +28,7 @@ func TestFirstOfTwoStops(t *testing.T) {
 	}
 	first := b.once(t)
 	first.until(t, "pages being fetched", func() bool { return b.pagesAsked() >= 10 })
-	url, err := redisd.Discover(t.Context(), b.data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := tasks.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := b.client(t)
 	second := b.once(t)
 	second.until(t, "its worker", func() bool {
 		live, err := c.Workers(t.Context())

@@ -31,7 +31,7 @@ func (d *Definition) Canonical(u *url.URL) string {
 		host += ":" + p
 	}
 	c.Host, c.Fragment, c.RawFragment, c.User = host, "", "", nil
-	p := normalEscapes(c.EscapedPath())
+	p := NormalEscapes(c.EscapedPath())
 	if i := strings.Index(strings.ToLower(p), ";jsessionid="); i >= 0 {
 		p = p[:i]
 	}
@@ -77,7 +77,7 @@ func (d *Definition) canonicalQuery(raw string) string {
 		if pair == "" || dropped(name, trackers) || dropped(name, d.Scope.DropParams) {
 			continue
 		}
-		kept = append(kept, normalEscapes(strings.ReplaceAll(pair, "+", "%20")))
+		kept = append(kept, NormalEscapes(strings.ReplaceAll(pair, "+", "%20")))
 	}
 	slices.SortStableFunc(kept, func(a, b string) int {
 		x, _, _ := strings.Cut(a, "=")
@@ -97,9 +97,9 @@ func dropped(name string, list []string) bool {
 	})
 }
 
-// normalEscapes writes the escapes of unreserved characters plainly, all
-// others in upper case, and escapes what may not stand in a URL.
-func normalEscapes(s string) string {
+// NormalEscapes writes the escapes of unreserved characters in a part of a URL
+// plainly, all others in upper case, and escapes what may not stand in a URL.
+func NormalEscapes(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

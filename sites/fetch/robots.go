@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"muster/sites/definition"
 )
 
 // maxRobots is how much of a robots.txt is read; RFC 9309 asks for at least
@@ -75,7 +77,7 @@ func ParseRobots(data []byte, agent string) *Rules {
 				}
 				value = "/" + value
 			}
-			r := rule{normalPath(value), key == "allow"}
+			r := rule{definition.NormalEscapes(value), key == "allow"}
 			if mine {
 				own.rules = append(own.rules, r)
 			}
@@ -112,7 +114,7 @@ func (r *Rules) Allowed(pathAndQuery string) bool {
 	if pathAndQuery == "" {
 		pathAndQuery = "/"
 	}
-	p := normalPath(pathAndQuery)
+	p := definition.NormalEscapes(pathAndQuery)
 	if p == "/robots.txt" {
 		return true
 	}
@@ -166,57 +168,6 @@ func leadingNumber(s string) string {
 		end = len(s)
 	}
 	return s[:end]
-}
-
-// normalPath brings a path or a pattern into one form: escapes in upper
-// case, those of unreserved characters undone, everything beyond ASCII
-// escaped.
-func normalPath(s string) string {
-	const hex = "0123456789ABCDEF"
-	var b strings.Builder
-	b.Grow(len(s))
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c == '%' && i+2 < len(s) {
-			hi, lo := unhex(s[i+1]), unhex(s[i+2])
-			if hi >= 0 && lo >= 0 {
-				d := byte(hi<<4 | lo)
-				i += 2
-				if isUnreserved(d) {
-					b.WriteByte(d)
-				} else {
-					b.WriteByte('%')
-					b.WriteByte(hex[hi])
-					b.WriteByte(hex[lo])
-				}
-				continue
-			}
-		}
-		if c >= 0x80 || c <= ' ' {
-			b.WriteByte('%')
-			b.WriteByte(hex[c>>4])
-			b.WriteByte(hex[c&15])
-			continue
-		}
-		b.WriteByte(c)
-	}
-	return b.String()
-}
-
-func unhex(c byte) int {
-	switch {
-	case c >= '0' && c <= '9':
-		return int(c - '0')
-	case c >= 'a' && c <= 'f':
-		return int(c-'a') + 10
-	case c >= 'A' && c <= 'F':
-		return int(c-'A') + 10
-	}
-	return -1
-}
-
-func isUnreserved(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0
 }
 
 // matches tells whether a pattern with * and a final $ matches the beginning
