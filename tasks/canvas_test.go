@@ -109,6 +109,7 @@ func half() tasks.Signature[[]int] { return tasks.Group(ID.S(1), Fail.S(2)) }
 
 func (w *world) mux() *tasks.Mux {
 	m := tasks.NewMux()
+	m.Use(w.count)
 	tasks.Handle(m, ID, func(_ context.Context, n int) (int, error) { return n, nil })
 	tasks.Handle(m, Add, func(_ context.Context, in AB) (int, error) { return in.A + in.B, nil })
 	tasks.Handle(m, Inc, func(_ context.Context, n int) (int, error) { return n + 1, nil })

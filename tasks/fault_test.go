@@ -246,60 +246,6 @@ func TestQueueLimits(t *testing.T) {
 	}
 }
 
-// Redis refuses writes for a while, as a replica does: what ended meanwhile counts, and ran once.
-func TestReadOnlyRedis(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Server(t)
-	w := newWorld(t, srv.Client())
-	run := sent(t, w, tasks.Chord(tasks.Group(Hold.S("a"), Hold.S("a"), Hold.S("a")), Total))
-	facttest.Eventually(t, "the header runs", func() bool { return len(w.noted("at a")) == 3 })
-	rdb := srv.Client()
-	if err := rdb.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
-	w.open("a")
-	if _, err := ID.S(1).Send(t.Context(), w.client); err == nil {
-		t.Error("sent to a Redis that refuses writes")
-	}
-	if err := rdb.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := run.Wait(limited(t)); err != nil || got != 3 {
-		t.Fatalf("got %v, %v", got, err)
-	}
-	ended(t, w, run.ID())
-	if n := len(w.noted("at a")); n != 3 || len(w.noted("total")) != 1 {
-		t.Errorf("the header ran %d times, the body %d times", n, len(w.noted("total")))
-	}
-}
-
-// The memory of Redis is full for a while: nothing is lost, and what runs ends once there is room.
-func TestRedisOutOfMemory(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Server(t, "maxmemory-policy", "noeviction")
-	w := newWorld(t, srv.Client())
-	run := sent(t, w, tasks.Chord(tasks.Group(Hold.S("a"), tasks.Chain(Hold.S("a"), Inc)), Total))
-	facttest.Eventually(t, "the header runs", func() bool { return len(w.noted("at a")) == 2 })
-	rdb := srv.Client()
-	if err := rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ID.S(1).Send(t.Context(), w.client); err == nil || !strings.Contains(err.Error(), "OOM") {
-		t.Errorf("sent to a Redis without memory: %v", err)
-	}
-	w.open("a")
-	if err := rdb.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := run.Wait(limited(t)); err != nil || got != 3 {
-		t.Fatalf("got %v, %v", got, err)
-	}
-	ended(t, w, run.ID())
-	if n := len(w.noted("at a")); n != 2 || len(w.noted("total")) != 1 {
-		t.Errorf("the header ran %d times, the body %d times", n, len(w.noted("total")))
-	}
-}
-
 // At most so many starts of a task in each window, over all workers.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()

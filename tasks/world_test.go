@@ -26,6 +26,7 @@ type world struct {
 
 	mu    sync.Mutex // guards the fields below
 	notes map[string][]int
+	runs  map[string]int // handler calls, by idempotency key
 	fails []tasks.Failure
 	gates map[string]chan struct{}
 	hold  chan struct{} // closed when handlers that wait may go on
@@ -41,6 +42,23 @@ func (w *world) noted(key string) []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.notes[key])
+}
+
+// ran returns how often the handler of a node was called, by its idempotency key.
+func (w *world) ran(key string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.runs[key]
+}
+
+func (w *world) count(ctx context.Context, info tasks.Info, next func(context.Context) error) error {
+	w.mu.Lock()
+	if w.runs == nil {
+		w.runs = map[string]int{}
+	}
+	w.runs[info.Key]++
+	w.mu.Unlock()
+	return next(ctx)
 }
 
 // gate returns what is closed once the gate of that name is open.
