@@ -2,12 +2,15 @@ package tasks_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,14 +24,17 @@ import (
 
 // The crash tests run this test binary as a worker process.
 const (
-	childURL  = "MUSTER_TASKS_TEST_CHILD_URL"
-	childName = "MUSTER_TASKS_TEST_CHILD_NAME"
+	childURL   = "MUSTER_TASKS_TEST_CHILD_URL"
+	childName  = "MUSTER_TASKS_TEST_CHILD_NAME"
+	childDies  = "MUSTER_TASKS_TEST_CHILD_DIES"  // after which call to Redis
+	childTakes = "MUSTER_TASKS_TEST_CHILD_TAKES" // from which queue
 )
 
 var (
 	stepTask = tasks.New[string, string]("crash.step")
 	joinTask = tasks.New[[]string, string]("crash.join")
 	dieTask  = tasks.New[string, string]("crash.die")
+	failTask = tasks.New[string, int]("crash.fail")
 )
 
 // crashMux counts every run of a node in Redis, and holds the nodes that are asked to.
@@ -60,6 +66,7 @@ func crashMux(c *tasks.Client) *tasks.Mux {
 		os.Exit(3)
 		return "", nil
 	})
+	tasks.Handle(m, failTask, func(context.Context, string) (int, error) { return 0, errors.New("E1") })
 	return m
 }
 
@@ -73,9 +80,11 @@ func TestChildWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.Redis().AddHook(&dying{after: os.Getenv(childDies)})
 	w, err := tasks.NewWorker(c, crashMux(c), tasks.WorkerConfig{
-		Name:  os.Getenv(childName),
-		Ready: func() { fmt.Println("child is ready") },
+		Name:   os.Getenv(childName),
+		Queues: map[string]int{cmp.Or(os.Getenv(childTakes), "default"): 1},
+		Ready:  func() { fmt.Println("child is ready") },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -85,11 +94,64 @@ func TestChildWorker(t *testing.T) {
 	}
 }
 
+// dying is a connection that takes its process with it, as kill -9 does, right after a call.
+type dying struct {
+	after string // "popped": tasks were taken out of a queue; "begun": and begun; "failed": a task has failed
+	took  atomic.Bool
+}
+
+func (d *dying) look(cmd redis.Cmder, err error) {
+	kind, _ := kindOf(cmd)
+	is := func(what string, ok bool) {
+		if err != nil || d.after != what || !ok {
+			return
+		}
+		if me, err := os.FindProcess(os.Getpid()); err == nil {
+			_ = me.Kill()
+		}
+		select {}
+	}
+	switch kind {
+	case "pop":
+		list, _ := cmd.(*redis.Cmd).Slice()
+		is("popped", len(list) > 0)
+		if len(list) > 0 {
+			d.took.Store(true)
+		}
+	case "move":
+		is("begun", d.took.Load())
+		is("failed", slices.Contains(cmd.Args(), any("F")))
+	}
+}
+
+// DialHook implements redis.Hook.
+func (d *dying) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (d *dying) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		d.look(cmd, err)
+		return err
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (d *dying) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			d.look(cmd, cmd.Err())
+		}
+		return err
+	}
+}
+
 // child starts a worker process and waits until it takes tasks.
-func child(t *testing.T, url, name string) *exec.Cmd {
+func child(t *testing.T, url, name string, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestChildWorker$", "-test.timeout=120s")
-	cmd.Env = append(os.Environ(), childURL+"="+url, childName+"="+name)
+	cmd.Env = append(append(os.Environ(), childURL+"="+url, childName+"="+name), env...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -188,6 +250,100 @@ func TestKilledWorkerThatNobodySupervises(t *testing.T) {
 	if got, err := held.Wait(ctx); err != nil || got != "on" {
 		t.Fatalf("got %q, %v after %v", got, err, time.Since(began))
 	}
+}
+
+// What a worker has taken ahead of its slots, whether or not it has begun it, runs once when the worker is
+// killed before it comes to it.
+func TestKilledWithTasksTakenAhead(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name, dies string
+		supervised bool
+		most       time.Duration
+	}{
+		{"taken", "popped", true, time.Second},
+		{"begun", "begun", true, time.Second},
+		{"taken by a worker that nobody supervises", "popped", false, 15 * time.Second},
+		{"begun by a worker that nobody supervises", "begun", false, 15 * time.Second},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			url := redistest.URL(t)
+			cl := connect(t, url)
+			rdb := cl.Redis()
+			var steps []tasks.Signature[string]
+			for i := range 6 {
+				steps = append(steps, stepTask.S(fmt.Sprint(i)))
+			}
+			run, err := tasks.Chord(tasks.Group(steps...), joinTask).Send(t.Context(), cl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := child(t, url, "first", childDies+"="+c.dies)
+			_ = first.Wait() // it takes what is in the queue, and dies
+			killed := time.Now()
+			if n := rdb.LLen(t.Context(), "asynq:{default}:active").Val(); n < 2 {
+				t.Fatalf("the worker died with %d tasks taken", n)
+			}
+			if n, _ := cl.Active(t.Context()); (len(n) > 0) != (c.dies == "begun") {
+				t.Fatalf("the worker died with %v begun", n)
+			}
+			child(t, url, "second")
+			if c.supervised {
+				killed = time.Now()
+				if err := tasks.ExpireLeases(t.Context(), cl, "first"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := run.Wait(limited(t))
+			if took := time.Since(killed); err != nil || got != "0 1 2 3 4 5" || took > c.most {
+				t.Fatalf("got %q, %v after %s, want the steps within %s", got, err, took, c.most)
+			}
+			ran := rdb.Keys(t.Context(), "runs:"+run.ID()+".*").Val()
+			if len(ran) != 7 {
+				t.Errorf("ran: %v, want six steps and what joins them", ran)
+			}
+			for _, key := range ran {
+				if n := rdb.Get(t.Context(), key).Val(); n != "1" {
+					t.Errorf("%s is %s", key, n)
+				}
+			}
+		})
+	}
+}
+
+// FailFast, and the worker dies after a member has failed and before its siblings are revoked: those that
+// run elsewhere, that wait and that are due later end all the same.
+func TestKilledBetweenFailureAndFailFast(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	w := newWorld(t, connect(t, url).Redis())
+	run := sent(t, w, tasks.Group(Hold.S("never"), tasks.Chain(Hold.S("never"), Inc), ID.S(1, tasks.In(time.Hour)),
+		failTask.S("x", tasks.Queue("doomed"))).With(tasks.FailFast()))
+	facttest.Eventually(t, "siblings run", func() bool { return len(w.noted("at never")) == 2 })
+	_ = child(t, url, "first", childDies+"=failed", childTakes+"=doomed").Wait()
+	failed := 0
+	for _, n := range nodes(t, w, run.ID()) {
+		switch {
+		case n.Status == tasks.Failed:
+			failed++
+		case n.Status == tasks.Revoked:
+			t.Fatalf("%s was revoked before the worker died", n.ID)
+		}
+	}
+	if failed != 1 {
+		t.Fatalf("the worker died before the failure was stored\n%s", tree(t, w, run.ID()))
+	}
+	_, err := run.Wait(limited(t))
+	wantFailure(t, err, "E1")
+	ended(t, w, run.ID())
+	for _, n := range nodes(t, w, run.ID()) {
+		if n.Queue != "" && n.Status != tasks.Revoked && n.Status != tasks.Skipped && n.Task != failTask.Name() {
+			t.Errorf("%s %s is %s", n.Task, n.ID, n.Status)
+		}
+	}
+	facttest.Eventually(t, "their handlers have ended", func() bool { busy, _ := w.worker.Slots(); return busy == 0 })
 }
 
 // A task that takes its worker with it fails in the end, and its workflow with it.
