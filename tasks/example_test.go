@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"testing"
 	"time"
 
 	"muster/tasks"
@@ -22,25 +21,6 @@ var (
 	Excuse = tasks.New[tasks.Failure, string]("hello.excuse")
 	Choose = tasks.New[string, string]("hello.choose")
 )
-
-// exampleTB is what an example has for a test.
-type exampleTB struct {
-	testing.TB
-	ends []func()
-}
-
-func (e *exampleTB) Helper()                   {}
-func (e *exampleTB) Name() string              { return "Example" }
-func (e *exampleTB) Cleanup(f func())          { e.ends = append(e.ends, f) }
-func (e *exampleTB) Context() context.Context  { return context.Background() }
-func (e *exampleTB) Fatal(args ...any)         { must(errors.New(fmt.Sprint(args...))) }
-func (e *exampleTB) Fatalf(f string, a ...any) { must(fmt.Errorf(f, a...)) }
-
-func (e *exampleTB) end() {
-	for i := len(e.ends) - 1; i >= 0; i-- {
-		e.ends[i]()
-	}
-}
 
 // exampleFleet starts a worker; the examples share what it knows.
 func exampleFleet() (*tasks.Client, func()) {
@@ -67,8 +47,8 @@ func exampleFleet() (*tasks.Client, func()) {
 
 // exampleWorker starts a worker that runs the tasks of mux.
 func exampleWorker(mux *tasks.Mux) (*tasks.Client, func()) {
-	tb := &exampleTB{}
-	client := tasks.NewClient(redistest.Mini(tb)) // a program calls tasks.Connect
+	rdb, end := redistest.Example()
+	client := tasks.NewClient(rdb) // a program calls tasks.Connect
 	ready := make(chan struct{})
 	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Ready: func() { close(ready) }})
 	must(err)
@@ -80,7 +60,7 @@ func exampleWorker(mux *tasks.Mux) (*tasks.Client, func()) {
 		cancel()
 		must(<-done)
 		must(client.Close())
-		tb.end()
+		end()
 	}
 }
 

@@ -13,10 +13,10 @@ var Twice = tasks.New[int, int]("numbers.twice")
 
 // A first task: a worker that knows its code, and a client that sends it and waits for the value.
 func Example() {
-	tb := &exampleTB{}
-	defer tb.end()
+	url, end := redistest.ExampleURL() // of a program: redis://localhost:6379
+	defer end()
 	ctx, stop := context.WithCancel(context.Background())
-	client, err := tasks.Connect(ctx, redistest.MiniURL(tb)) // or redis://localhost:6379
+	client, err := tasks.Connect(ctx, url)
 	must(err)
 
 	mux := tasks.NewMux()

@@ -7,24 +7,9 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
-
 	"muster/tasks/limit"
+	"muster/tasks/redistest"
 )
-
-// exampleRedis is a Redis for an example. A program calls tasks.Connect.
-func exampleRedis() (rdb *redis.Client, end func()) {
-	s := miniredis.NewMiniRedis()
-	if err := s.Start(); err != nil {
-		panic(err)
-	}
-	rdb = redis.NewClient(&redis.Options{Addr: s.Addr()})
-	return rdb, func() {
-		_ = rdb.Close()
-		s.Close()
-	}
-}
 
 func ExampleHostKey() {
 	fmt.Println(limit.HostKey("https://user:secret@API.Example.org:443/works"))
@@ -36,7 +21,7 @@ func ExampleHostKey() {
 
 // Slots are shared by all processes; who asks when none is left waits its turn.
 func ExampleKeyedLimiter() {
-	rdb, end := exampleRedis()
+	rdb, end := redistest.Example() // a program calls tasks.Connect
 	defer end()
 	ctx := context.Background()
 	hosts := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 4, PerKey: map[string]int{"slow.example": 1}})
@@ -56,7 +41,7 @@ func ExampleKeyedLimiter() {
 }
 
 func ExampleTokenBucket() {
-	rdb, end := exampleRedis()
+	rdb, end := redistest.Example()
 	defer end()
 	ctx := context.Background()
 	b := limit.NewTokenBucket(rdb, limit.BucketConfig{Default: limit.Rate{Capacity: 2, Burst: 1, PerSec: 0.001}})
@@ -75,7 +60,7 @@ func ExampleTokenBucket() {
 }
 
 func ExampleBreaker() {
-	rdb, end := exampleRedis()
+	rdb, end := redistest.Example()
 	defer end()
 	ctx := context.Background()
 	b := limit.NewBreaker(rdb, limit.BreakerConfig{Threshold: 2, Logger: slog.New(slog.DiscardHandler)})
@@ -96,7 +81,7 @@ func ExampleBreaker() {
 
 // The first use is free at once, the second an interval later.
 func ExamplePacer() {
-	rdb, end := exampleRedis()
+	rdb, end := redistest.Example()
 	defer end()
 	ctx := context.Background()
 	p := limit.NewPacer(rdb, limit.PacerConfig{Default: limit.Pace{Interval: time.Minute}})

@@ -7,29 +7,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
-
 	"muster/tasks/limit"
+	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
 
-// exampleRedis is a Redis for an example. A program calls tasks.Connect.
-func exampleRedis() (rdb *redis.Client, end func()) {
-	s := miniredis.NewMiniRedis()
-	if err := s.Start(); err != nil {
-		panic(err)
-	}
-	rdb = redis.NewClient(&redis.Options{Addr: s.Addr()})
-	return rdb, func() {
-		_ = rdb.Close()
-		s.Close()
-	}
-}
-
 // A queue is filled, worked on by a pool, and empty.
 func Example() {
-	rdb, end := exampleRedis()
+	rdb, end := redistest.Example() // a program calls tasks.Connect
 	defer end()
 	ctx := context.Background()
 	q := workqueue.New(rdb, "papers", workqueue.Config{MaxAttempts: 2, Backoff: workqueue.Backoff{Base: time.Millisecond}})
@@ -79,7 +64,7 @@ func Example() {
 // A worker of your own leases, and settles by the token of its lease: one that
 // comes back too late changes nothing.
 func ExampleQueue_Lease() {
-	rdb, end := exampleRedis()
+	rdb, end := redistest.Example()
 	defer end()
 	ctx := context.Background()
 	q := workqueue.New(rdb, "papers", workqueue.Config{})
@@ -115,7 +100,7 @@ func ExampleQueue_Lease() {
 // Items name the resources they need; the pool runs as many of a resource at a
 // time as its limiter says, and takes others meanwhile.
 func ExamplePool() {
-	rdb, end := exampleRedis()
+	rdb, end := redistest.Example()
 	defer end()
 	ctx := context.Background()
 	q := workqueue.New(rdb, "papers", workqueue.Config{})
