@@ -40,6 +40,9 @@ type PickOptions struct {
 	Wait time.Duration
 	// Except are ids not to pick.
 	Except []string
+
+	only  string // the id of the one proxy to pick
+	apart bool   // best a proxy that no session keeps to
 }
 
 // Lease is a proxy that was picked. Give it back with Report or Release, once.
@@ -85,6 +88,9 @@ func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
 		}
 		if lease != nil {
 			return lease, nil
+		}
+		if o.only != "" && why.busy == 0 {
+			return nil, &sessionOver{why: why}
 		}
 		if !time.Now().Before(deadline) {
 			return nil, fmt.Errorf("%w (%s)", ErrNoProxy, why)
@@ -142,6 +148,12 @@ func (p *Pool) pick(o PickOptions) (*Lease, tally) {
 		return false
 	}
 
+	if o.only != "" {
+		if m := p.members[o.only]; m != nil && o.Filter.takes(&m.Proxy) && fits(m) {
+			return p.lend(m, site, o.Site, now), t
+		}
+		return nil, t
+	}
 	if o.Sticky != "" {
 		if s := p.stickies[o.Sticky]; s != nil && now.Before(s.until) && s.left != 0 {
 			if m := p.members[s.id]; m != nil && o.Filter.takes(&m.Proxy) && fits(m) {
@@ -150,7 +162,17 @@ func (p *Pool) pick(o PickOptions) (*Lease, tally) {
 			}
 		}
 	}
-	m := list.choose(o.Strategy, site, fits, now)
+	var m *member
+	if o.apart && len(p.kept) > 0 {
+		alone := func(m *member) bool { return p.kept[m.ID] == 0 && fits(m) }
+		if m = list.choose(o.Strategy, site, alone, now); m == nil {
+			m = list.scan(alone)
+		}
+		t = tally{total: len(p.order), unfit: unfit}
+	}
+	if m == nil {
+		m = list.choose(o.Strategy, site, fits, now)
+	}
 	if m == nil {
 		t = tally{total: len(p.order), unfit: unfit}
 		m = list.scan(fits) // every one of them, for a sample may miss the few that will do

@@ -94,6 +94,7 @@ type Pool struct {
 	picking    bool // since the last sync
 	share      int  // of PoolConfig.MaxInFlight
 	stickies   map[string]*sticky
+	kept       map[string]int       // proxy → how many sessions keep to it
 	bans       map[string]time.Time // by banField; zero is for good
 	transports *transports
 	reports    map[string][]report // by site
@@ -123,7 +124,7 @@ type scope struct {
 // NewPool returns a pool; it does no I/O.
 func NewPool(cfg PoolConfig) *Pool {
 	cfg = cfg.withDefaults()
-	p := &Pool{cfg: cfg, rdb: cfg.Redis, id: rand.Text(), share: cfg.MaxInFlight, members: map[string]*member{}, shortlists: map[string]*shortlist{}, scopes: map[string]*scope{}, stickies: map[string]*sticky{}, reports: map[string][]report{}}
+	p := &Pool{cfg: cfg, rdb: cfg.Redis, id: rand.Text(), share: cfg.MaxInFlight, members: map[string]*member{}, shortlists: map[string]*shortlist{}, scopes: map[string]*scope{}, stickies: map[string]*sticky{}, kept: map[string]int{}, reports: map[string][]report{}}
 	p.transports = newTransports(cfg)
 	return p
 }

@@ -46,6 +46,8 @@ type TransportOptions struct {
 // own 404 or 500 on nobody. While nothing of an answer has been passed on, and the request can be sent again, another
 // proxy is tried. The transport may be used by many goroutines.
 //
+// An error says by its methods ProxyFault and Via whether it was the proxy's for certain, and which proxy that was.
+//
 // Close the body of each answer: the proxy is held until then.
 func (p *Pool) Transport(site string, o TransportOptions) http.RoundTripper {
 	o.Site = site
@@ -104,10 +106,18 @@ type suspect struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	if s := sessionOf(request.Context()); s != nil {
+		return t.inSession(request, s)
+	}
+	return t.send(request, nil, t.options.Tries)
+}
+
+// send tries up to so many proxies; in a session the first of them that answers becomes its own.
+func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Response, error) {
 	var suspects []suspect
 	var last error
 	tried := slices.Clone(t.options.Except)
-	for try := range t.options.Tries {
+	for try := range tries {
 		if try > 0 && !canRepeat(request) {
 			break
 		}
@@ -117,7 +127,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		if try > 0 {
 			pick.Wait = 0
 		}
-		lease, err := t.pool.Pick(request.Context(), pick)
+		lease, err := t.pick(request.Context(), s, pick)
 		if err != nil {
 			if last == nil {
 				last = err
@@ -125,19 +135,20 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 			break
 		}
 		tried = append(tried, lease.Proxy.ID)
-		response, verdict, err := t.once(request, lease)
+		response, verdict, err := t.once(request, s, lease)
 		switch {
 		case err == nil && verdict == clean:
 			acquit(suspects, true)
 			closeBody(request, nil)
+			s.keepTo(lease.Proxy.ID)
 			return response, nil
 		case verdict == doubtful:
 			suspects = append(suspects, suspect{lease, response, err})
 			if err != nil {
-				last = err
+				last = &fault{error: err, via: lease.Proxy.ID}
 			}
 		case verdict == guilty:
-			last = err
+			last = &fault{error: err, via: lease.Proxy.ID, sure: tunnel.ReasonOf(err) != ""}
 		default: // the caller's own doing
 			acquit(suspects, false)
 			return nil, closeBody(request, err)
@@ -153,14 +164,31 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 			return final.response, nil
 		}
 		final.lease.Release()
-		last = final.err
+		last = &fault{error: final.err, via: final.lease.Proxy.ID}
 	}
 	if errors.Is(last, ErrNoProxy) && t.options.Fallback == FallbackDirect {
 		t.pool.cfg.Logger.Warn("no proxy: going directly, as configured", "site", t.options.Site, "why", last)
+		s.goDirectly()
 		return t.options.Direct.RoundTrip(request)
 	}
 	return nil, closeBody(request, last)
 }
+
+// fault is an error of a request through a proxy.
+type fault struct {
+	error
+	via  string // the proxy
+	sure bool   // it was the proxy's and not the target's
+}
+
+// Unwrap returns the cause.
+func (f *fault) Unwrap() error { return f.error }
+
+// ProxyFault tells whether the proxy failed for certain, and not the target.
+func (f *fault) ProxyFault() bool { return f.sure }
+
+// Via is the id of the proxy that the request went by.
+func (f *fault) Via() string { return f.via }
 
 // acquit settles the suspects: when somebody else has reached the target, they are to blame.
 func acquit(suspects []suspect, guilty bool) {
@@ -207,7 +235,7 @@ const (
 )
 
 // once sends the request by one proxy.
-func (t *transport) once(request *http.Request, lease *Lease) (*http.Response, verdict, error) {
+func (t *transport) once(request *http.Request, s *Session, lease *Lease) (*http.Response, verdict, error) {
 	out := request.Clone(context.WithValue(request.Context(), leaseKey{}, lease))
 	if request.GetBody != nil {
 		body, err := request.GetBody()
@@ -220,7 +248,13 @@ func (t *transport) once(request *http.Request, lease *Lease) (*http.Response, v
 	if t.options.KeepEncoding && out.Header.Get("Accept-Encoding") == "" {
 		out.Header["Accept-Encoding"] = []string{"identity"} // or net/http would ask for gzip and undo it
 	}
-	via, forward := t.pool.transports.of(lease.Proxy, request.URL.Scheme)
+	var via *http.Transport
+	var forward bool
+	if s != nil {
+		via, forward = s.transport(lease.Proxy, request.URL.Scheme)
+	} else {
+		via, forward = t.pool.transports.of(lease.Proxy, request.URL.Scheme)
+	}
 	begun := time.Now()
 	response, err := via.RoundTrip(out)
 	took := time.Since(begun)

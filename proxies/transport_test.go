@@ -33,17 +33,19 @@ type bench struct {
 	pool   *Pool
 	logs   *bytes.Buffer
 	hits   atomic.Int64
-	peers  sync.Map // addresses that requests came from
+	peers  sync.Map                    // addresses that requests came from
+	exits  map[string]*proxytest.Proxy // by id
 }
 
 func newBench(t *testing.T, handler http.HandlerFunc, edit func(*PoolConfig)) *bench {
 	t.Helper()
-	b := &bench{logs: &bytes.Buffer{}}
+	b := &bench{logs: &bytes.Buffer{}, exits: map[string]*proxytest.Proxy{}}
 	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.hits.Add(1)
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
 		b.peers.Store(host, true)
 		w.Header().Set("X-Peer", host)
+		w.Header().Set("X-Conn", r.RemoteAddr)
 		handler(w, r)
 	})
 	b.site, b.secure = httptest.NewServer(serve), httptest.NewTLSServer(serve)
@@ -84,6 +86,7 @@ func (b *bench) add(t *testing.T, options ...proxytest.Options) []string {
 		r.Can.Connect = o.Kind != proxytest.ForwardOnly
 		mustPublish(t, b.pool, r)
 		ids = append(ids, proxyOf(r).ID)
+		b.exits[proxyOf(r).ID] = p
 	}
 	return ids
 }

@@ -45,18 +45,29 @@ func (t *transports) of(proxy Proxy, scheme string) (transport *http.Transport, 
 		element = nil
 	}
 	if element == nil {
-		element = t.used.PushFront(t.newPair(proxy, address))
+		element = t.used.PushFront(newPair(t.cfg, proxy, address))
 		t.byKey[proxy.ID] = element
 		for t.used.Len() > t.cfg.MaxTransports {
 			t.remove(t.used.Back())
 		}
 	}
 	t.used.MoveToFront(element)
-	p := element.Value.(*pair)
+	return element.Value.(*pair).of(proxy, scheme)
+}
+
+// of returns the one of the two for a request of a scheme.
+func (p *pair) of(proxy Proxy, scheme string) (transport *http.Transport, forward bool) {
 	if scheme == "http" && canForward(proxy) {
 		return p.forward, true
 	}
 	return p.tunnel, false
+}
+
+// close ends the connections that are idle. Those in use end when they become so: a transport whose idle ones were
+// closed keeps no new ones.
+func (p *pair) close() {
+	p.forward.CloseIdleConnections()
+	p.tunnel.CloseIdleConnections()
 }
 
 // canForward tells whether the proxy takes http requests in absolute form. One that was not checked is taken to.
@@ -64,21 +75,21 @@ func canForward(p Proxy) bool {
 	return (p.Protocol == "http" || p.Protocol == "https") && (p.Can.Forward || !p.Can.Connect)
 }
 
-func (t *transports) newPair(proxy Proxy, address string) *pair {
-	dialer := &tunnel.Dialer{Proxy: proxy.URL(), Dial: t.cfg.Dial, ConnectTimeout: t.cfg.ConnectTimeout, HandshakeTimeout: t.cfg.HandshakeTimeout}
+func newPair(cfg PoolConfig, proxy Proxy, address string) *pair {
+	dialer := &tunnel.Dialer{Proxy: proxy.URL(), Dial: cfg.Dial, ConnectTimeout: cfg.ConnectTimeout, HandshakeTimeout: cfg.HandshakeTimeout}
 	base := &http.Transport{
-		MaxIdleConns:           2 * t.cfg.MaxInFlight,
-		MaxIdleConnsPerHost:    t.cfg.MaxInFlight, // less would close and open connections all the time under load
+		MaxIdleConns:           2 * cfg.MaxInFlight,
+		MaxIdleConnsPerHost:    cfg.MaxInFlight, // less would close and open connections all the time under load
 		ReadBufferSize:         16 << 10,
 		IdleConnTimeout:        60 * time.Second,
-		TLSHandshakeTimeout:    t.cfg.HandshakeTimeout,
-		ResponseHeaderTimeout:  t.cfg.HeaderTimeout,
+		TLSHandshakeTimeout:    cfg.HandshakeTimeout,
+		ResponseHeaderTimeout:  cfg.HeaderTimeout,
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
 	through := base.Clone()
-	if t.cfg.TLS != nil {
-		through.TLSClientConfig = t.cfg.TLS.Clone()
+	if cfg.TLS != nil {
+		through.TLSClientConfig = cfg.TLS.Clone()
 	}
 	through.DialContext = dialer.DialContext
 	forward := base
@@ -100,9 +111,7 @@ func (t *transports) evict(id string) {
 func (t *transports) remove(element *list.Element) {
 	p := t.used.Remove(element).(*pair)
 	delete(t.byKey, p.id)
-	// Connections in use are closed when they become idle: a transport whose idle ones were closed keeps no new ones.
-	p.forward.CloseIdleConnections()
-	p.tunnel.CloseIdleConnections()
+	p.close()
 }
 
 func (t *transports) close() {
