@@ -17,6 +17,7 @@ import (
 	"muster/proxies/source"
 	"muster/sites"
 	"muster/sites/definition"
+	"muster/sites/fetch"
 	"muster/tasks"
 	"muster/tasks/metrics"
 )
@@ -69,6 +70,10 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 	s.Sites, err = sites.NewService(sites.Config{
 		Client: client, Registry: registry, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Refused: proxies.Blocked, Via: via, Logger: logger,
 		Sinks: cfg.Sites.Sinks, Alerts: cfg.Sites.Alerts, Secret: cfg.Sites.Secret,
+		Route: func(before fetch.Route) fetch.Route {
+			after, _ := before.(*proxies.Session)
+			return s.Pool.Session(after)
+		},
 		Transport: func(def *definition.Definition) http.RoundTripper { return s.transport(def) },
 	})
 	return s, err

@@ -449,6 +449,9 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 	took := max(time.Since(began).Milliseconds(), 1)
 	page.N = v.N
 	fail := func(class fetch.Class, err error) (*yield, [][]byte, error) {
+		if page.Suspect != nil {
+			page.Suspect()
+		}
 		return nil, nil, &fetch.Error{Class: class, URL: v.URL, Status: page.Status, Via: page.Via, Err: err}
 	}
 	if v.Kind == definition.KindSitemap {

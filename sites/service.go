@@ -57,6 +57,7 @@ type Config struct {
 	NoProxy   error                                               // what Transport's error is when it has no proxy. Defaults to none.
 	Refused   func(*http.Response)                                // hears of an answer of Transport that is a refusal behind a good status. Defaults to nobody.
 	Via       func(*http.Response) string                         // names the proxy that an answer of Transport came by, or "". Defaults to none.
+	Route     func(before fetch.Route) fetch.Route                // makes a way of Transport that a session keeps to; see fetch.Config. Defaults to none.
 	Sinks     []string                                            // addresses of sinks that records go to beside the files; see sink.Open. Defaults to none.
 	Alerts    string                                              // the URL of a webhook that hears when a site is not healthy. Defaults to none.
 	Secret    string                                              // signs what webhooks get. Defaults to none.
@@ -124,6 +125,7 @@ func (s *Service) Close() error {
 	defer s.mu.Unlock()
 	var errs []error
 	for _, j := range s.jobs {
+		j.client.Close()
 		errs = append(errs, j.writer.Close())
 	}
 	clear(s.jobs)
@@ -551,6 +553,7 @@ func (s *Service) newJob(id string, req Request) (*job, error) {
 			Pacer:    &pacer{limit: s.pacer, site: turnName(def)},
 			Throttle: &throttle{rdb: rdb, site: turnName(def)},
 			Via:      s.cfg.Via,
+			Route:    s.cfg.Route,
 			Patience: min(max(4*def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
 		}),
 		writer: &Writer{
@@ -570,6 +573,7 @@ func (s *Service) forget(j *job) {
 	defer s.mu.Unlock()
 	if s.jobs[j.run] == j {
 		delete(s.jobs, j.run)
+		j.client.Close()
 	}
 	if err := j.writer.Close(); err != nil {
 		s.cfg.Logger.Warn("cannot close records", "job", j.id, "error", err)

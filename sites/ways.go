@@ -35,7 +35,7 @@ const maxWorst = 5
 // noteWay counts an answer for the report of the job. An answer that came
 // directly costs nothing.
 func (j *job) noteWay(ctx context.Context, via string, failure error) error {
-	if fe, ok := errors.AsType[*fetch.Error](failure); ok && via == "" {
+	if fe, ok := errors.AsType[*fetch.Error](failure); ok && via == "" && fe.Status != 0 {
 		via = fe.Via
 	}
 	if via == "" {

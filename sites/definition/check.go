@@ -1,6 +1,8 @@
 package definition
 
 import (
+	"fmt"
+	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -69,6 +71,7 @@ func (d *decoder) check(def *Definition) {
 	def.zone = zone
 	d.checkRecords(def)
 	d.checkRequest(def)
+	d.checkSession(def, base)
 	d.checkRender(&def.Render)
 	d.checkBounds(def)
 }
@@ -370,11 +373,7 @@ func (d *decoder) checkRequest(def *Definition) {
 			d.problemAt(def.At, "encoding", "%q is no known charset; write it like windows-1251 or utf-8", def.Encoding)
 		}
 	}
-	for _, name := range sortedKeys(def.Headers) {
-		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(def.Headers[name]) {
-			d.problemAt(def.At, "headers."+name, "is not a valid HTTP header")
-		}
-	}
+	d.checkHeaders(def.Headers, def.At, "headers")
 	if !httpguts.ValidHeaderFieldValue(def.UserAgent) {
 		d.problemAt(def.At, "user_agent", "is not a valid HTTP header value")
 	}
@@ -385,6 +384,72 @@ func (d *decoder) checkRequest(def *Definition) {
 		if slices.Index(def.DependsOn, s) != i {
 			d.problemAt(def.At, "depends_on", "names %q twice", s)
 		}
+	}
+}
+
+// ownHeaders are those that belong to the transport or to another key.
+var ownHeaders = map[string]string{
+	"Accept-Encoding": "the transport unpacks what it has asked for itself", "Cookie": "write cookies instead", "Connection": "the transport keeps connections itself",
+	"Content-Length": "pages are asked for without a body", "Transfer-Encoding": "pages are asked for without a body",
+}
+
+func (d *decoder) checkHeaders(headers map[string]string, at Pos, key string) {
+	for _, name := range sortedKeys(headers) {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(headers[name]) {
+			d.problemAt(at, key+"."+name, "is not a valid HTTP header")
+		}
+		if why, ok := ownHeaders[http.CanonicalHeaderKey(name)]; ok {
+			d.problemAt(at, key+"."+name, "cannot be set: %s", why)
+		}
+	}
+}
+
+// checkSession checks what says how long a visitor lives, and fills in what
+// is not said.
+func (d *decoder) checkSession(def *Definition, base *url.URL) {
+	s := def.Session
+	if s == nil {
+		return
+	}
+	fill := func(to *int, missing int, key string) {
+		if _, given := d.places["session."+key]; !given {
+			*to = missing
+		}
+		if *to < 1 || *to > 1_000_000 {
+			d.problemAt(s.At, "session."+key, "is %d; must be from 1 to 1000000", *to)
+		}
+	}
+	fill(&s.Max, 10, "max")
+	fill(&s.MaxUses, 50, "max_uses")
+	fill(&s.MaxErrors, 3, "max_errors")
+	if s.Max > 1000 {
+		d.problemAt(s.At, "session.max", "is %d; must be from 1 to 1000", s.Max)
+	}
+	if _, given := d.places["session.max_age"]; !given {
+		s.MaxAge = 50 * time.Minute
+	}
+	if s.MaxAge < time.Second || s.MaxAge > 30*24*time.Hour {
+		d.problemAt(s.At, "session.max_age", "is %s; must be from 1s to 720h", s.MaxAge)
+	}
+	if s.Start != "" && base != nil {
+		if u, err := base.Parse(s.Start); err != nil || !def.InScope(u) {
+			d.problemAt(s.At, "session.start", "%q is no URL of the site; see hosts and scope", s.Start)
+		}
+	}
+	seen := map[string]bool{}
+	for i, p := range s.Profiles {
+		key := fmt.Sprintf("session.profiles[%d]", i)
+		switch {
+		case p.Name == "":
+			d.problemAt(p.At, key+".name", "is missing; any text that tells it from others")
+		case seen[p.Name]:
+			d.problemAt(p.At, key+".name", "%q is the name of another profile too", p.Name)
+		}
+		seen[p.Name] = true
+		if len(p.Headers) == 0 {
+			d.problemAt(p.At, key+".headers", "is missing; give the headers of the profile, such as User-Agent and Accept-Language")
+		}
+		d.checkHeaders(p.Headers, p.At, key+".headers")
 	}
 }
 

@@ -33,6 +33,7 @@ type Definition struct {
 	UserAgent   string            `yaml:"user_agent"`
 	Headers     map[string]string `yaml:"headers"`
 	Cookies     map[string]string `yaml:"cookies"`
+	Session     *Session          `yaml:"session"`
 	Politeness  Politeness        `yaml:"politeness"`
 	Limits      Limits            `yaml:"limits"`
 	Retries     Retries           `yaml:"retries"`
@@ -301,6 +302,26 @@ type Proxy struct {
 	Wait     time.Duration `yaml:"wait"`
 }
 
+// Session says how long the site sees the same visitor: cookies, headers and
+// proxy that belong together, and end together. Without one nobody keeps
+// cookies.
+type Session struct {
+	At        Pos
+	Max       int           `yaml:"max"`
+	MaxUses   int           `yaml:"max_uses"`
+	MaxAge    time.Duration `yaml:"max_age"`
+	MaxErrors int           `yaml:"max_errors"`
+	Start     string        `yaml:"start"`
+	Profiles  []Profile     `yaml:"profiles"`
+}
+
+// Profile is the headers of one kind of visitor.
+type Profile struct {
+	At      Pos
+	Name    string            `yaml:"name"`
+	Headers map[string]string `yaml:"headers"`
+}
+
 // Render names an outside program that turns pages which need JavaScript
 // into HTML.
 type Render struct {
@@ -445,6 +466,18 @@ func (d *Definition) Move(u *url.URL) *url.URL {
 	moved.Path = strings.TrimSuffix(d.rebase.Path, "/") + "/" + strings.TrimPrefix(rest, "/")
 	moved.RawPath = ""
 	return &moved
+}
+
+// SessionStart is the URL that a session begins with, or "".
+func (d *Definition) SessionStart() string {
+	if d.Session == nil || d.Session.Start == "" {
+		return ""
+	}
+	u, err := d.Base().Parse(d.Session.Start)
+	if err != nil {
+		return "" // checked at load
+	}
+	return d.Move(u).String()
 }
 
 // StartPage is a page to begin with.

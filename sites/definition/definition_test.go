@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,9 @@ func TestExampleTellsTheDefaults(t *testing.T) {
 	}
 	if def.Politeness != bare.Politeness {
 		t.Errorf("politeness: example says %+v, default is %+v", def.Politeness, bare.Politeness)
+	}
+	if s := def.Session; s.Max != 10 || s.MaxUses != 50 || s.MaxAge != 50*time.Minute || s.MaxErrors != 3 {
+		t.Errorf("session: example says %+v, which is not the default", s)
 	}
 	if def.Limits != bare.Limits {
 		t.Errorf("limits: example says %+v, default is %+v", def.Limits, bare.Limits)
@@ -139,6 +143,15 @@ func TestProblems(t *testing.T) {
 		{"fallback", "start: [/]", "start: [/]\nproxy: {fallback: dirct}", `did you mean "direct"?`},
 		{"host with path", "start: [/]", "start: [/]\nhosts: [a.example/b]", `"a.example/b" is not a host name`},
 		{"header", "start: [/]", "start: [/]\nheaders: {'A B': x}", `headers.A B: is not a valid HTTP header`},
+		{"header of the transport", "start: [/]", "start: [/]\nheaders: {accept-encoding: gzip}", `headers.accept-encoding: cannot be set`},
+		{"no session at all", "start: [/]", "start: [/]\nsession: {max: 0}", `session.max: is 0; must be from 1 to`},
+		{"too many sessions", "start: [/]", "start: [/]\nsession: {max: 1001}", `session.max: is 1001; must be from 1 to 1000`},
+		{"age of a session", "start: [/]", "start: [/]\nsession: {max_age: 1ms}", `session.max_age: is 1ms; must be from 1s`},
+		{"start of a session", "start: [/]", "start: [/]\nsession: {start: 'https://other.example/'}", `is no URL of the site`},
+		{"nameless profile", "start: [/]", "start: [/]\nsession: {profiles: [{headers: {A: b}}]}", `session.profiles[0].name: is missing`},
+		{"bare profile", "start: [/]", "start: [/]\nsession: {profiles: [{name: a}]}", `session.profiles[0].headers: is missing`},
+		{"same profile", "start: [/]", "start: [/]\nsession: {profiles: [{name: a, headers: {A: b}}, {name: a, headers: {A: c}}]}", `session.profiles[1].name: "a" is the name of another`},
+		{"cookie in a profile", "start: [/]", "start: [/]\nsession: {profiles: [{name: a, headers: {Cookie: b=c}}]}", `session.profiles[0].headers.Cookie: cannot be set: write cookies instead`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -160,6 +173,26 @@ func TestProblems(t *testing.T) {
 	}
 	if _, err := Parse("s.yaml", []byte(good)); err != nil {
 		t.Errorf("the good definition does not load: %v", err)
+	}
+}
+
+func TestSessionDefaults(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]*Session{
+		"":                         nil,
+		"session: {}\n":            {Max: 10, MaxUses: 50, MaxAge: 50 * time.Minute, MaxErrors: 3},
+		"session: {max_uses: 7}\n": {Max: 10, MaxUses: 7, MaxAge: 50 * time.Minute, MaxErrors: 3},
+	} {
+		def, err := Parse("s.yaml", []byte(good+text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if def.Session != nil {
+			def.Session.At = Pos{}
+		}
+		if !reflect.DeepEqual(def.Session, want) {
+			t.Errorf("%q: got %+v, want %+v", text, def.Session, want)
+		}
 	}
 }
 

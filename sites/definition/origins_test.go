@@ -19,6 +19,7 @@ records:
       sub: [h2, {meta: sub}]
 politeness: {delay: 1s}
 headers: {X-A: b}
+session: {max: 2, profiles: [{name: p, headers: {X-B: c}}]}
 `
 	def, err := Parse("shop.yaml", []byte(text))
 	if err != nil {
@@ -37,6 +38,7 @@ headers: {X-A: b}
 		"records.item.from": "detail default", "records.item.fields.name.css": "h1 shop.yaml:8", "records.item.fields.name.type": "text default",
 		"records.item.fields.price.type": "price shop.yaml:9", "records.item.fields.sub.any[1].meta": "sub shop.yaml:10", "records.item.fields.sub.any[0].css": "h2 shop.yaml:10",
 		"politeness.delay": "1s shop.yaml:11", "politeness.robots": "true default", "limits.max_depth": "0 default", "headers.X-A": "b shop.yaml:12",
+		"session.max": "2 shop.yaml:13", "session.max_age": "50m0s default", "session.profiles[0].headers.X-B": "c shop.yaml:13",
 	} {
 		if got[key] != want {
 			t.Errorf("%s: got %q, want %q", key, got[key], want)

@@ -25,6 +25,7 @@ func TestKeysAreDocumented(t *testing.T) {
 		"": reflect.TypeFor[Definition](), "scope.": reflect.TypeFor[Scope](), "start.": reflect.TypeFor[Start](), "listing.": reflect.TypeFor[Listing](), "detail.": reflect.TypeFor[Detail](),
 		"next.": reflect.TypeFor[Next](), "links.": reflect.TypeFor[Link](), "records.": reflect.TypeFor[Record](), "field.": reflect.TypeFor[Field](), "source.": reflect.TypeFor[Source](), "replace.": reflect.TypeFor[Swap](),
 		"politeness.": reflect.TypeFor[Politeness](), "limits.": reflect.TypeFor[Limits](), "retries.": reflect.TypeFor[Retries](), "blocks.": reflect.TypeFor[Blocks](), "proxy.": reflect.TypeFor[Proxy](), "render.": reflect.TypeFor[Render](),
+		"session.": reflect.TypeFor[Session](), "profiles.": reflect.TypeFor[Profile](),
 	} {
 		for _, key := range keysOf(typ) {
 			known[prefix+key] = true
@@ -33,7 +34,7 @@ func TestKeysAreDocumented(t *testing.T) {
 			}
 		}
 	}
-	sections := map[string]bool{"scope": true, "listing": true, "detail": true, "records": true, "politeness": true, "limits": true, "retries": true, "blocks": true, "proxy": true, "render": true}
+	sections := map[string]bool{"scope": true, "listing": true, "detail": true, "records": true, "politeness": true, "limits": true, "retries": true, "blocks": true, "proxy": true, "render": true, "session": true}
 	_, table, _ := strings.Cut(string(readme), "| key | default | |")
 	table, _, _ = strings.Cut(table, "\n## ")
 	listed := map[string]bool{}

@@ -32,6 +32,7 @@ type Page struct {
 	FetchedAt time.Time
 	Via       string // the proxy that it came by, or ""
 	Refused   func() // tells who carried the page that it is the site's way to say no; nil when nobody asked
+	Suspect   func() // tells them that it is not what it should be, whoever's fault that is; nil when nobody asked
 }
 
 // Doc is a parsed page.

@@ -56,9 +56,13 @@ type Config struct {
 	Pacer    Pacer                       // Defaults to one in this process.
 	Throttle Throttle                    // with autothrottle. Defaults to one in this process.
 	Via      func(*http.Response) string // names the proxy that an answer came by, or "". Defaults to none.
-	Patience time.Duration               // the longest wait for a turn that Get sits out. Defaults to 250 ms.
-	Robots   *RobotsCache                // Defaults to one of its own.
-	Logger   *slog.Logger                // Defaults to none.
+	// Route makes a way of Transport that a session keeps to, in the place of another, or of nil. Defaults to none: the
+	// requests of a session go whichever way Transport takes.
+	Route    func(before Route) Route
+	Ended    func(why string) // hears that a session has ended; it must not block. Defaults to nobody.
+	Patience time.Duration    // the longest wait for a turn that Get sits out. Defaults to 250 ms.
+	Robots   *RobotsCache     // Defaults to one of its own.
+	Logger   *slog.Logger     // Defaults to none.
 }
 
 // Client gets pages of one site. It may be used by many goroutines.
@@ -67,6 +71,8 @@ type Client struct {
 	def    *definition.Definition
 	http   *http.Client
 	direct sync.Once // tells that requests go without a proxy
+
+	sessions *sessions // nil: the definition wants none
 }
 
 // NewClient returns a Client for the site of cfg.Definition.
@@ -89,6 +95,9 @@ func NewClient(cfg Config) *Client {
 	if cfg.Via == nil {
 		cfg.Via = func(*http.Response) string { return "" }
 	}
+	if cfg.Ended == nil {
+		cfg.Ended = func(string) {}
+	}
 	if cfg.Patience == 0 {
 		cfg.Patience = 250 * time.Millisecond
 	}
@@ -104,7 +113,17 @@ func NewClient(cfg Config) *Client {
 		Transport:     &polite{c},
 		CheckRedirect: c.checkRedirect,
 	}
+	if c.def.Session != nil {
+		c.sessions = newSessions(c)
+	}
 	return c
+}
+
+// Close ends the sessions of the client. Pages that are under way end.
+func (c *Client) Close() {
+	if c.sessions != nil {
+		c.sessions.close()
+	}
 }
 
 // DirectTransport is a transport without a proxy, whatever the environment
@@ -141,6 +160,24 @@ func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 // Get fetches a page of a kind. Every error is an *Error. A page that came
 // but looks like a refusal is told by Inspect, which needs it parsed.
 func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, error) {
+	if c.sessions == nil {
+		return c.get(ctx, nil, rawURL, kind)
+	}
+	for tries := c.def.Session.Max; ; tries-- {
+		s := c.sessions.acquire()
+		page, err := extract.Page{Requested: rawURL, Kind: kind}, c.sessions.begin(context.WithValue(ctx, sessionKey{}, s), s)
+		if err == nil {
+			page, err = c.get(context.WithValue(ctx, sessionKey{}, s), s, rawURL, kind)
+		}
+		c.sessions.release(s, err)
+		if tries <= 0 || !isUnsent(err) {
+			return page, err
+		}
+	}
+}
+
+// get is Get in a session, or in none.
+func (c *Client) get(ctx context.Context, s *session, rawURL, kind string) (extract.Page, error) {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, kindKey{}, kind), c.def.Limits.PageTimeout)
 	defer cancel()
 	page := extract.Page{Requested: rawURL, Kind: kind}
@@ -148,17 +185,31 @@ func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, er
 	if err != nil {
 		return page, &Error{Class: Refused, URL: rawURL, Err: err}
 	}
-	c.dress(req, kind)
+	c.dress(req, kind, s)
+	client := c.http
+	if s != nil {
+		client = s.http
+	}
 	began := time.Now()
-	res, err := c.http.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		return page, c.failed(rawURL, err)
 	}
 	defer res.Body.Close()
 	page.URL, page.Status, page.Header, page.FetchedAt = res.Request.URL, res.StatusCode, res.Header, time.Now()
 	page.Via = c.cfg.Via(res)
-	if c.cfg.Refused != nil {
-		page.Refused = func() { c.cfg.Refused(res) }
+	if c.cfg.Refused != nil || s != nil {
+		page.Refused = func() {
+			if c.cfg.Refused != nil {
+				c.cfg.Refused(res)
+			}
+			if s != nil {
+				c.sessions.retire(s, string(SoftBlock))
+			}
+		}
+	}
+	if s != nil {
+		page.Suspect = func() { c.sessions.suspect(s) }
 	}
 	if err := c.judge(ctx, rawURL, kind, res); err != nil {
 		_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // keeps the connection
@@ -175,7 +226,9 @@ func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, er
 	return page, nil
 }
 
-func (c *Client) dress(req *http.Request, kind string) {
+// dress gives a request its headers: those of the definition, and over them
+// those of the session's profile. The cookies of a session are in its jar.
+func (c *Client) dress(req *http.Request, kind string, s *session) {
 	req.Header.Set("User-Agent", c.def.UserAgent)
 	accept := "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 	if kind != "" && c.def.Page(kind).Format == definition.FormatJSON {
@@ -183,12 +236,21 @@ func (c *Client) dress(req *http.Request, kind string) {
 	}
 	req.Header.Set("Accept", accept)
 	req.Header.Set("Accept-Language", "en;q=0.8,*;q=0.5")
-	for name, value := range c.def.Headers {
-		if strings.EqualFold(name, "Host") {
-			req.Host = value
-			continue
+	set := func(headers map[string]string) {
+		for name, value := range headers {
+			if strings.EqualFold(name, "Host") {
+				req.Host = value
+				continue
+			}
+			req.Header.Set(name, value)
 		}
-		req.Header.Set(name, value)
+	}
+	set(c.def.Headers)
+	if s != nil {
+		if s.profile != nil {
+			set(s.profile.Headers)
+		}
+		return
 	}
 	for name, value := range c.def.Cookies {
 		req.AddCookie(&http.Cookie{Name: name, Value: value})
@@ -211,7 +273,14 @@ func (c *Client) failed(rawURL string, err error) error {
 	case c.cfg.NoProxy != nil && errors.Is(err, c.cfg.NoProxy):
 		class = NoProxy
 	}
-	return &Error{Class: class, URL: rawURL, Err: err}
+	e := &Error{Class: class, URL: rawURL, Err: err}
+	if v, ok := errors.AsType[interface {
+		error
+		Via() string
+	}](err); ok {
+		e.Via = v.Via()
+	}
+	return e
 }
 
 // judge turns a status into an error, or nil for a page.
@@ -225,6 +294,9 @@ func (c *Client) judge(ctx context.Context, rawURL, kind string, res *http.Respo
 	case s == http.StatusTooManyRequests, s == http.StatusServiceUnavailable && told:
 		if !told {
 			after = min(time.Minute, c.def.Politeness.RetryAfterMax)
+		}
+		if v := sessionOf(ctx); v != nil && s == http.StatusTooManyRequests && c.sessions.alone(v) {
+			return fail(RateLimited, 0) // another session may ask
 		}
 		if err := c.cfg.Pacer.Hold(ctx, after); err != nil {
 			c.cfg.Logger.Warn("cannot hold the site's clock", "site", c.def.Site, "error", err)
@@ -351,6 +423,15 @@ func (p *polite) send(req *http.Request, interval time.Duration) (*http.Response
 			return nil, ctx.Err()
 		}
 	}
+	s := sessionOf(ctx)
+	if s != nil {
+		if p.sessions.isDirect(s) {
+			return p.cfg.Direct.RoundTrip(req)
+		}
+		if s.route != nil {
+			req = req.WithContext(s.route.Bind(ctx))
+		}
+	}
 	began := time.Now()
 	res, err := p.cfg.Transport.RoundTrip(req)
 	if err == nil && p.def.Politeness.AutoThrottle {
@@ -362,6 +443,9 @@ func (p *polite) send(req *http.Request, interval time.Duration) (*http.Response
 		p.direct.Do(func() {
 			p.cfg.Logger.Warn("no proxy; asking the site directly while there is none, as its definition says", "site", p.def.Site)
 		})
+		if s != nil {
+			p.sessions.goDirectly(s)
+		}
 		return p.cfg.Direct.RoundTrip(req)
 	}
 	return res, err
@@ -452,14 +536,19 @@ func (c *Client) Robots(ctx context.Context, u *url.URL) (*Rules, error) {
 // except that 429 is treated like 5xx; with 5xx and when nothing answers, the
 // site must not be fetched until it does. That is an error here and not
 // rules, so that pages wait and are tried again.
+// It is asked for by the definition's name and in no session: what it says is
+// for all of them.
 func (c *Client) fetchRobots(ctx context.Context, u *url.URL) (*Rules, error) {
+	if c.sessions != nil {
+		ctx = context.WithValue(ctx, sessionKey{}, (*session)(nil))
+	}
 	at := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/robots.txt"}
 	for range 6 {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 		if err != nil {
 			return nil, &Error{Class: Connect, Err: err}
 		}
-		c.dress(req, "")
+		c.dress(req, "", nil)
 		req.Header.Set("Accept", "text/plain,*/*;q=0.8")
 		res, err := (&polite{c}).send(req, c.def.Politeness.Delay)
 		if err != nil {

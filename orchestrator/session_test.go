@@ -1,0 +1,170 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"muster/proxies"
+	"muster/proxies/proxytest"
+	"muster/sites/fetch"
+)
+
+// club is a site that gives its pages only to those who were at the door, and
+// to each of them only a few.
+type club struct {
+	pages, each int
+
+	mu      sync.Mutex // guards the fields below
+	members map[string]*clubMember
+	broken  []string // what no honest visitor does
+}
+
+type clubMember struct {
+	peer, agent string
+	pages       int
+	banned      bool
+}
+
+func (c *club) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	peer, _, _ := net.SplitHostPort(r.RemoteAddr)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.URL.Path == "/door" {
+		name := fmt.Sprint("m", len(c.members))
+		c.members[name] = &clubMember{peer: peer, agent: r.UserAgent()}
+		http.SetCookie(w, &http.Cookie{Name: "member", Value: name, Path: "/"})
+		http.Redirect(w, r, "/hall", http.StatusFound)
+		return
+	}
+	cookie, err := r.Cookie("member")
+	if err != nil || c.members[cookie.Value] == nil {
+		w.WriteHeader(http.StatusForbidden)
+		c.broken = append(c.broken, r.URL.Path+" without a cookie, from "+peer)
+		return
+	}
+	m := c.members[cookie.Value]
+	if m.peer != peer || m.agent != r.UserAgent() {
+		c.broken = append(c.broken, fmt.Sprintf("%s is %s %s and was %s %s", cookie.Value, peer, r.UserAgent(), m.peer, m.agent))
+	}
+	if m.banned {
+		c.broken = append(c.broken, cookie.Value+" comes again after it was refused")
+	}
+	if r.URL.Path == "/hall" {
+		return
+	}
+	if m.pages == c.each {
+		m.banned = true
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	m.pages++
+	w.Header().Set("Content-Type", "text/html")
+	var n int
+	switch {
+	case r.URL.Path == "/":
+		for i := range c.pages {
+			_, _ = fmt.Fprintf(w, `<a class=to href="/p/%d">p</a> `, i)
+		}
+	case func() bool { _, err := fmt.Sscanf(r.URL.Path, "/p/%d", &n); return err == nil }():
+		_, _ = fmt.Fprintf(w, "<h1>Page %d</h1><p>%s</p>", n, strings.Repeat("words ", 50))
+	}
+}
+
+// A site that wants its cookie back, from the same address and browser, and
+// refuses each visitor after a few pages, is scraped whole: every visitor that
+// it sees is one and the same all through, and none comes again after he was
+// refused.
+func TestSessionsThroughProxies(t *testing.T) {
+	t.Parallel()
+	c := &club{pages: 40, each: 9, members: map[string]*clubMember{}}
+	server := httptest.NewServer(c)
+	t.Cleanup(server.Close)
+	cfg := settings(t)
+	cfg.Proxies.MinUsable = 1
+	cfg.Sites.Dir = t.TempDir()
+	definition := "site: club\nbase_url: http://club.example\nstart: [/]\nlisting: {links: a.to}\npoliteness: {robots: false, delay: 0, max_per_domain: 2}\nretries: {base: 10ms}\n" +
+		"records:\n  page: {key: [name], fields: {name: {css: h1, required: true}}}\n" +
+		"session: {max: 2, start: /door, profiles: [{name: a, headers: {User-Agent: agent a}}, {name: b, headers: {User-Agent: agent b}}]}\n"
+	if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "club.yaml"), []byte(definition), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hosts := proxytest.Hosts{"club.example:80": server.Listener.Addr().String()}
+	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
+		for i := range 20 {
+			kind := []proxytest.Kind{proxytest.Elite, proxytest.SOCKS5}[i%2]
+			p, err := proxytest.Start(proxytest.Options{Kind: kind, Exit: proxytest.ExitAddress(i), Hosts: hosts})
+			if err != nil {
+				return err
+			}
+			t.Cleanup(p.Close)
+			address := netip.MustParseAddrPort(p.URL.Host)
+			if _, err := o.Pool.Add(ctx, proxies.Proxy{Protocol: p.URL.Scheme, Host: address.Addr().String(), Port: address.Port()}); err != nil {
+				return err
+			}
+		}
+		scraped, err := o.Scrape(ctx, "club", ScrapeOptions{})
+		if err != nil {
+			return err
+		}
+		if scraped.Records != c.pages || scraped.Errors != 0 {
+			t.Errorf("got %+v", scraped)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, b := range c.broken {
+		t.Error(b)
+	}
+	if len(c.members) < 4 {
+		t.Errorf("the site saw %d visitors", len(c.members))
+	}
+}
+
+// Dead proxies are no fault of the site's.
+func TestDeadProxiesAreNotTheSites(t *testing.T) {
+	t.Parallel()
+	cfg := settings(t)
+	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
+		closed, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		_, port, _ := net.SplitHostPort(closed.Addr().String())
+		_ = closed.Close()
+		n, _ := strconv.Atoi(port)
+		if _, err := o.Pool.Add(ctx, proxies.Proxy{Protocol: "http", Host: "127.0.0.1", Port: uint16(n)}); err != nil {
+			return err
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://shop.example/", nil)
+		if err != nil {
+			return err
+		}
+		response, err := o.Pool.Transport("shop", proxies.TransportOptions{}).RoundTrip(request)
+		if err == nil {
+			_, _ = io.Copy(io.Discard, response.Body)
+			_ = response.Body.Close()
+		}
+		if class := fetch.ClassOf(err); class != fetch.Proxy {
+			t.Errorf("got %s for %v", class, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
