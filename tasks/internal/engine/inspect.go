@@ -86,7 +86,7 @@ type QueueInfo struct {
 
 // Workers returns the live workers.
 func (e *Engine) Workers(ctx context.Context) ([]WorkerInfo, error) {
-	names, _, err := e.store.Beat(ctx, "", nil, deadAfter)
+	names, _, err := e.store.Beat(ctx, "", nil, deadAfter, false)
 	if err != nil {
 		return nil, err
 	}

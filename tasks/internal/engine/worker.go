@@ -158,7 +158,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.started = time.Now()
 	defer w.pool.close()
 
-	if _, _, err := w.beat(ctx); err != nil {
+	if _, _, err := w.beat(ctx, false); err != nil {
 		return fmt.Errorf("start worker: %w", err)
 	}
 	srv := asynq.NewServerFromRedisClient(w.seam, asynq.Config{
@@ -338,30 +338,42 @@ func (w *Worker) hear(message string) {
 	}
 }
 
-func (w *Worker) beat(ctx context.Context) (live, silent []string, err error) {
+func (w *Worker) beat(ctx context.Context, judge bool) (live, silent []string, err error) {
 	host, _ := os.Hostname()
 	names := slices.Sorted(maps.Keys(w.handlers))
 	return w.e.store.Beat(ctx, w.cfg.Name, WorkerInfo{Name: w.cfg.Name, Host: host, PID: w.cfg.PID, Queues: w.cfg.Queues,
 		Concurrency: int(w.seam.limit.Load()), Active: int(w.seam.active.Load()), Started: w.started, Tasks: names,
-		MaxConcurrency: w.cfg.MaxConcurrency, Stats: w.stats.read()}, deadAfter)
+		MaxConcurrency: w.cfg.MaxConcurrency, Stats: w.stats.read()}, deadAfter, judge)
 }
 
-// watch says that this worker lives, and takes over from those that do not.
+// watch says that this worker lives, and takes over from those that do not. When it could not say so
+// itself for a while, the others may not have either: they get time to be heard before they are judged.
 func (w *Worker) watch(ctx context.Context) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
+	heard := time.Now() // our last beat
+	judge := heard.Add(deadAfter)
+	taken := false // a dead worker may have tasks in its hands that it did not begin
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		live, silent, err := w.beat(ctx)
-		if err == nil {
-			err = w.reap(ctx, live)
+		now := time.Now()
+		if now.Sub(heard) > 2*beatEvery {
+			judge = now.Add(deadAfter)
 		}
-		if err == nil && len(silent) > 0 {
+		fair := !now.Before(judge)
+		live, silent, err := w.beat(ctx, fair)
+		if err == nil {
+			heard = now
+			taken = taken || len(silent) > 0
+			err = w.reap(ctx, live, fair)
+		}
+		if err == nil && taken {
 			err = w.e.takeBack(ctx)
+			taken = err != nil
 		}
 		if err != nil && ctx.Err() == nil {
 			w.log.Warn("watch over workers failed", "error", err)
@@ -369,8 +381,9 @@ func (w *Worker) watch(ctx context.Context) {
 	}
 }
 
-// reap makes runnable again what silent workers were running.
-func (w *Worker) reap(ctx context.Context, live []string) error {
+// reap makes runnable again what this worker does not run although Redis says so and, if it is fair to
+// judge them, what silent workers were running.
+func (w *Worker) reap(ctx context.Context, live []string, fair bool) error {
 	holders, err := w.e.running(ctx)
 	if err != nil {
 		return err
@@ -388,7 +401,7 @@ func (w *Worker) reap(ctx context.Context, live []string) error {
 			}
 			epoch = at
 			w.log.Warn("node that Redis lost the end of runs again", "workflow", h.Flow.ID, "node", h.Node)
-		case slices.Contains(live, h.Worker):
+		case !fair || slices.Contains(live, h.Worker):
 			continue
 		default:
 			w.log.Warn("node of a silent worker runs again", "worker", h.Worker, "workflow", h.Flow.ID, "node", h.Node)

@@ -782,9 +782,9 @@ func (s *Store) Allow(ctx context.Context, task string, n int, per time.Duration
 	return time.Duration(ms-now%ms) * time.Millisecond, nil
 }
 
-// Beat records that a worker lives and returns the live workers, and those found silent, which no other
-// call tells of. An empty name only reads who lives.
-func (s *Store) Beat(ctx context.Context, name string, info any, dead time.Duration) (live, silent []string, err error) {
+// Beat records that a worker lives and returns the live workers and, if it is to judge, those found silent,
+// which no other call tells of. An empty name only reads who lives.
+func (s *Store) Beat(ctx context.Context, name string, info any, dead time.Duration, judge bool) (live, silent []string, err error) {
 	if name != "" {
 		raw, err := json.Marshal(info)
 		if err != nil {
@@ -794,7 +794,7 @@ func (s *Store) Beat(ctx context.Context, name string, info any, dead time.Durat
 			return nil, nil, fmt.Errorf("write worker info: %w", err)
 		}
 	}
-	res, err := beatCmd.Run(ctx, s.rdb, []string{workersKey}, name, dead.Milliseconds()).StringSlice()
+	res, err := beatCmd.Run(ctx, s.rdb, []string{workersKey}, name, dead.Milliseconds(), judge).StringSlice()
 	if err != nil {
 		return nil, nil, fmt.Errorf("beat: %w", err)
 	}

@@ -1,0 +1,61 @@
+package tasks_test
+
+import (
+	"testing"
+
+	"muster/tasks"
+	"muster/tasks/facttest"
+	"muster/tasks/redistest"
+)
+
+// A Redis that is away for longer than a worker may be silent makes nobody dead: when it is back, what
+// workers run they run on, once.
+func TestOutageIsNoDeath(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Server(t)
+	away := func(kind string) bool { return true }
+	var worlds []*world
+	var gates []*sluice
+	var runs []*tasks.AsyncResult[int]
+	for _, queue := range []string{"here", "there"} {
+		rdb := srv.Client()
+		w := newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.Queues = map[string]int{queue: 1} })
+		runs = append(runs, sent(t, w, Hold.S("outage", tasks.Queue(queue))))
+		facttest.Eventually(t, "it runs", func() bool { return len(w.noted("at outage")) == 1 })
+		worlds, gates = append(worlds, w), append(gates, newSluice(rdb))
+	}
+	rdb := srv.Client()
+	beats := func() (out [2]float64) {
+		for i, w := range worlds {
+			out[i] = rdb.ZScore(t.Context(), "muster:workers", w.worker.Name()).Val()
+		}
+		return out
+	}
+	for _, g := range gates {
+		g.set(away)
+	}
+	facttest.Eventually(t, "both have been silent for long", func() bool {
+		now := float64(rdb.Time(t.Context()).Val().UnixMilli())
+		b := beats()
+		return now-b[0] > 9500 && now-b[1] > 9500
+	})
+	for _, g := range gates {
+		g.set(nil)
+	}
+	for range 2 {
+		before := beats()
+		facttest.Eventually(t, "both beat", func() bool { b := beats(); return b[0] > before[0] && b[1] > before[1] })
+	}
+	for i, w := range worlds {
+		if n := w.ran(runs[i].ID() + ".0"); n != 1 {
+			t.Errorf("the task of worker %d runs %d times", i, n)
+		}
+		w.open("outage")
+		if got, err := runs[i].Wait(limited(t)); err != nil || got != 1 {
+			t.Errorf("got %v, %v", got, err)
+		}
+		if nodes(t, w, runs[i].ID())[0].Worker != w.worker.Name() {
+			t.Errorf("it was given to another worker")
+		}
+	}
+}
