@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"reflect"
@@ -19,7 +20,13 @@ import (
 	"muster/tasks/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) {
+	// Many tests wait for what Redis or a worker does at its own time.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	redistest.Main(m)
+}
 
 // AB are two numbers.
 type AB struct{ A, B int }

@@ -394,16 +394,6 @@ func TestWindows(t *testing.T) {
 				}
 			}
 		}
-		// soon makes the agenda due, as if its time had passed.
-		soon := func(t *testing.T) {
-			for _, shard := range shards(t, rdb) {
-				for _, m := range rdb.ZRange(t.Context(), shard+"agenda", 0, -1).Val() {
-					if err := rdb.ZAddXX(t.Context(), shard+"agenda", redis.Z{Score: 1, Member: m}).Err(); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
-		}
 		lose := func(t *testing.T, id string) {
 			if err := in.DeleteTask("default", id); err != nil {
 				t.Fatal(err)
@@ -418,7 +408,7 @@ func TestWindows(t *testing.T) {
 			}
 			lose(t, run.ID()+".0.0")
 			resume()
-			soon(t)
+			agendaNow(t, rdb)
 			if got, err := run.Wait(limited(t)); err != nil || got != 2 {
 				t.Fatalf("got %v, %v", got, err)
 			}
@@ -438,7 +428,7 @@ func TestWindows(t *testing.T) {
 				lose(t, fmt.Sprintf("%s.%d.0", run.ID(), i))
 			}
 			resume()
-			soon(t)
+			agendaNow(t, rdb)
 			if got, err := run.Wait(limited(t)); err != nil || got != 45 {
 				t.Fatalf("got %v, %v", got, err)
 			}
@@ -488,7 +478,7 @@ func TestWindows(t *testing.T) {
 				t.Fatal(err)
 			}
 			resume()
-			soon(t)
+			agendaNow(t, rdb)
 			_, err = run.Wait(limited(t))
 			if f := wantFailure(t, err, "archived"); f.Code != tasks.CodeArchived {
 				t.Fatalf("got %+v", f)
@@ -523,7 +513,7 @@ func TestWindows(t *testing.T) {
 				rdb.Del(t.Context(), k)
 			}
 			resume()
-			soon(t)
+			agendaNow(t, rdb)
 			if got, err := run.Wait(limited(t)); err != nil || got != 435 {
 				t.Fatalf("got %v, %v", got, err)
 			}

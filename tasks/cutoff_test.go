@@ -244,7 +244,7 @@ func TestSenderCutOff(t *testing.T) {
 	})
 	for k := range 20 {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
-			t.Parallel() // what was cut off is found by the next sweep, seconds later
+			t.Parallel()
 			rdb := redis.NewClient(opts)
 			cut := &cutter{after: k%2 == 1, dead: make(chan struct{})}
 			cut.left.Store(int64(k/2 + 1))
@@ -252,6 +252,7 @@ func TestSenderCutOff(t *testing.T) {
 			id := fmt.Sprint("w10-", k)
 			_, err := tasks.Chord(tasks.Each(ints(3), ID), Sum).Send(t.Context(), tasks.NewClient(rdb), tasks.ID(id))
 			_ = rdb.Close()
+			agendaNow(t, w.client.Redis()) // which they do by themselves, seconds later
 			got, werr := tasks.Attach[int](w.client, id).Wait(limited(t))
 			switch {
 			case errors.Is(werr, tasks.ErrUnknown):

@@ -18,13 +18,16 @@ import (
 	"muster/tasks/redistest"
 )
 
-// agendaNow makes due whatever waits for someone to look at it.
+// agendaNow has workers look at once at whatever waits for that.
 func agendaNow(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
 	for _, shard := range shards(t, rdb) {
 		for _, m := range rdb.ZRange(t.Context(), shard+"agenda", 0, -1).Val() {
 			rdb.ZAddXX(t.Context(), shard+"agenda", redis.Z{Score: 1, Member: m})
 		}
+	}
+	if err := rdb.Publish(t.Context(), "muster:bus", "t 1").Err(); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -61,9 +64,6 @@ func TestGarbageInAQueue(t *testing.T) {
 			return rdb.LLen(t.Context(), "asynq:{default}:pending").Val() == 0 && rdb.LLen(t.Context(), "asynq:{default}:active").Val() == 0
 		})
 		agendaNow(t, rdb)
-		if err := rdb.Publish(t.Context(), "muster:bus", "t 1").Err(); err != nil {
-			t.Fatal(err)
-		}
 		if got, err := run.Wait(limited(t)); err != nil || got != 3 {
 			t.Fatalf("got %v, %v\n%s", got, err, tree(t, w, run.ID()))
 		}

@@ -8,10 +8,10 @@ import (
 
 // limit ends a wait for what will not come, on a machine that runs every
 // package's tests at once.
-const limit = 30 * time.Second
+const limit = time.Minute
 
 // Eventually returns as soon as fact holds, and fails the test, naming what,
-// when it still does not after 30 s. Call it from the test's own goroutine.
+// when it still does not after a minute. Call it from the test's own goroutine.
 func Eventually(tb testing.TB, what string, fact func() bool) {
 	tb.Helper()
 	if !Comes(fact) {
