@@ -24,7 +24,7 @@ var unknown = Health{OK: 0.5}
 
 // parseHealth reads what report.lua writes.
 func parseHealth(text string) (Health, error) {
-	var n [7]float64
+	var n [8]float64 // the last, which the script keeps for itself, may be missing
 	i := 0
 	for field := range strings.FieldsSeq(text) {
 		v, err := strconv.ParseFloat(field, 64)
@@ -34,7 +34,7 @@ func parseHealth(text string) (Health, error) {
 		n[i] = v
 		i++
 	}
-	if i != len(n) {
+	if i < len(n)-1 {
 		return unknown, fmt.Errorf("parse health %q", text)
 	}
 	return Health{OK: n[0], Requests: int(n[1]), Fails: n[2], LastOK: unixMilli(n[3]), LastFail: unixMilli(n[4]), Until: unixMilli(n[5]), Latency: n[6]}, nil

@@ -19,16 +19,22 @@ if #ids == 0 then return {} end
 
 local function parse(text)
   if not text then
-    return { ok = 0.5, n = 0, fails = 0, lastok = 0, lastfail = 0, till = 0, lat = 0 }
+    return { ok = 0.5, n = 0, fails = 0, lastok = 0, lastfail = 0, till = 0, lat = 0, was = 0 }
   end
-  local a, b, c, d, e, f, g = string.match(text, '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)')
-  return { ok = tonumber(a), n = tonumber(b), fails = tonumber(c), lastok = tonumber(d), lastfail = tonumber(e), till = tonumber(f), lat = tonumber(g) }
+  local a, b, c, d, e, f, g, h = string.match(text, '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) ?(%S*)')
+  return { ok = tonumber(a), n = tonumber(b), fails = tonumber(c), lastok = tonumber(d), lastfail = tonumber(e), till = tonumber(f), lat = tonumber(g), was = tonumber(h) or 0 }
 end
 
 -- Everything is read at once and written at once: the time is in the calls.
 local alls, sites = redis.call('HMGET', KEYS[4], unpack(ids)), redis.call('HMGET', KEYS[8], unpack(ids))
 
-local function succeed(h, latency)
+-- was is how many failures in a row the last success ended: it may turn out to have been none.
+local function succeed(h, latency, begun)
+  if h.fails > 0 then
+    h.was = h.fails
+  elseif begun > h.lastok then
+    h.was = 0
+  end
   h.ok = h.ok + 0.15 * (1 - h.ok)
   h.n, h.fails, h.till, h.lastok = h.n + 1, 0, 0, now
   if latency > 0 then
@@ -64,22 +70,25 @@ for i = 4, #ARGV, 6 do
       fail(m.site, weight, begun, cooldown, random, false)
       m.dead = m.all.fails >= limit or (m.all.ok < 0.05 and m.all.n >= 8)
     elseif outcome == 'late' then
+      if begun <= m.site.lastok then m.site.fails, m.site.was = math.max(m.site.fails, m.site.was), 0 end
       fail(m.site, 1, begun, cooldown, random, true)
     else -- the proxy did its work, whatever the site thinks of it
-      succeed(m.all, latency)
+      succeed(m.all, latency, begun)
       if outcome == 'ban' then
         fail(m.site, 1, begun, cooldown, random, true)
       elseif outcome == 'wait' then
         m.site.till = math.max(m.site.till, now + math.max(cooldown, 0))
       else
-        succeed(m.site, latency)
+        succeed(m.site, latency, begun)
       end
     end
   end
 end
 
 local function text(h)
-  return string.format('%.6f %d %.1f %.0f %.0f %.0f %.1f', h.ok, h.n, h.fails, h.lastok, h.lastfail, h.till, h.lat)
+  local line = string.format('%.6f %d %.1f %.0f %.0f %.0f %.1f', h.ok, h.n, h.fails, h.lastok, h.lastfail, h.till, h.lat)
+  if h.was > 0 then line = string.format('%s %.1f', line, h.was) end
+  return line
 end
 
 local dead, healths, changed, siteHealths, siteChanged = {}, {}, {}, {}, {}

@@ -1,0 +1,53 @@
+package proxies
+
+import (
+	"testing"
+	"time"
+
+	"muster/proxies/proxytest"
+	"muster/tasks/facttest"
+)
+
+// A proxy rests on a site twice as long with each refusal in a row, whether the status said so or the page; a page that
+// came, and was one, ends the row.
+func TestRestsGrowWithRefusals(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, hello, nil)
+	id := b.add(t, proxytest.Options{Kind: proxytest.Elite})[0]
+	report := func(outcomes ...Outcome) Health {
+		t.Helper()
+		begun := time.Now()
+		for _, o := range outcomes {
+			if err := b.pool.write(t.Context(), "shop", []report{{id: id, outcome: o, begun: begun, cooldown: -1}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		done := time.Now().UnixMilli()
+		facttest.Eventually(t, "the next millisecond", func() bool { return time.Now().UnixMilli() > done })
+		_, there, _ := b.health(t, id, "shop")
+		return there
+	}
+	for i, step := range []struct {
+		outcomes []Outcome
+		fails    float64
+	}{
+		{[]Outcome{Succeeded}, 0},
+		{[]Outcome{Succeeded, bannedAfterAll}, 1},
+		{[]Outcome{Banned}, 2},
+		{[]Outcome{Succeeded, bannedAfterAll}, 3},
+		{[]Outcome{Succeeded, bannedAfterAll}, 4},
+		{[]Outcome{Succeeded}, 0},
+		{[]Outcome{Succeeded}, 0},
+		{[]Outcome{Succeeded, bannedAfterAll}, 1},
+		{[]Outcome{Banned}, 2},
+		{[]Outcome{Succeeded, bannedAfterAll, bannedAfterAll}, 3}, // told twice of one request
+	} {
+		h := report(step.outcomes...)
+		if h.Fails != step.fails {
+			t.Errorf("step %d: got %v refusals in a row, want %v", i, h.Fails, step.fails)
+		}
+		if most := 30 * time.Second << int(h.Fails); h.Fails > 0 && time.Until(h.Until) > most {
+			t.Errorf("step %d: got a rest of %s, want at most %s", i, time.Until(h.Until), most)
+		}
+	}
+}
