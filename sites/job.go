@@ -47,6 +47,7 @@ type job struct {
 	queue   *workqueue.Queue
 	client  *fetch.Client
 	breaker *breaker
+	doubles doubles
 	budget  *budget
 	writer  *Writer
 	log     *slog.Logger
@@ -478,6 +479,9 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 	if err != nil {
 		return fail(fetch.Validate, err)
 	}
+	if err := j.doubles.again(j.def, doc, &res); err != nil {
+		return fail(fetch.Duplicate, err)
+	}
 	switch {
 	case !extract.MustHave(j.def, doc):
 		why := "the page has none of must_have"
@@ -487,6 +491,8 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 		return fail(fetch.Validate, errors.New(why))
 	case len(res.Records)+len(res.Invalid)+len(res.Links) == 0 && res.Next == nil && fetch.NeedsScript(doc):
 		return fail(fetch.Validate, errors.New("the page is an empty frame that needs JavaScript, which is not run; see render in the definition"))
+	case len(res.Records)+len(res.Invalid)+len(res.Links) == 0 && res.Next == nil && doc.Root != nil && len(j.def.Page(v.Kind).MustHave) == 0 && doc.Text() == "":
+		return fail(fetch.Empty, errors.New("there is nothing to read on the page"))
 	case len(res.Records) == 0 && len(res.Invalid) > 0 && len(res.Links) == 0 && res.Next == nil:
 		return fail(fetch.Validate, fmt.Errorf("no record of the page is valid: %s", strings.Join(res.Invalid[0].Problems, "; ")))
 	}

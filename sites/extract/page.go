@@ -42,6 +42,7 @@ type Doc struct {
 	Root    *html.Node // nil for JSON
 	JSON    any        // nil for HTML
 	text    []byte     // the body in UTF-8
+	plain   *string    // Text, once it was asked for
 	base    *url.URL   // what links are relative to
 	ld      []any      // JSON-LD objects, found at first use
 	ldDone  bool
@@ -86,13 +87,18 @@ func Parse(def *definition.Definition, p Page) (*Doc, error) {
 
 // Text is what a reader sees of an HTML page.
 func (d *Doc) Text() string {
-	if d.Root == nil {
-		return ""
+	if d.plain == nil {
+		text := ""
+		if d.Root != nil {
+			root := d.Root
+			if body := bodySelector.First(d.Root); body != nil {
+				root = body
+			}
+			text = Text(root)
+		}
+		d.plain = &text
 	}
-	if body := bodySelector.First(d.Root); body != nil {
-		return Text(body)
-	}
-	return Text(d.Root)
+	return *d.plain
 }
 
 // Title is the title of an HTML page.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -81,7 +82,8 @@ var (
 	links       = definition.MustSelector("a[href]")
 	refreshMeta = definition.MustSelector(`meta[http-equiv="refresh" i]`)
 	captchaURL  = regexp.MustCompile(`(?i)captcha|challenge|/sorry/|blocked|verify-human|are-you-human`)
-	loginURL    = regexp.MustCompile(`(?i)/(login|signin|sign-in|log-in|captcha|blocked|denied|sorry|challenge|verify)([/?.#]|$)`)
+	loginURL    = regexp.MustCompile(`(?i)/((wp-)?log[-_]?in|sign[-_]?in|auth|anmelden|anmeldung|einloggen|connexion|iniciar-sesion|entrar|accedi|accesso|logowanie|inloggen|prihlaseni|giris|vhod|captcha|blocked|denied|sorry|challenge|verify)([/?.#]|$)`)
+	password    = definition.MustSelector(`input[type="password" i]`)
 )
 
 // Inspect looks a parsed page over for signs that it is a refusal although
@@ -166,8 +168,14 @@ func Score(def *definition.Definition, d *extract.Doc) Signs {
 		}
 		break
 	}
-	if chars < 2000 && d.Page.Requested != "" && loginURL.MatchString(d.Page.URL.Path) && !loginURL.MatchString(d.Page.Requested) {
-		s.add(2, "a redirect to "+d.Page.URL.Path)
+	if to := d.Page.URL.Path; d.Page.Requested != "" && !strings.HasSuffix(d.Page.Requested, to) && !loginURL.MatchString(d.Page.Requested) {
+		login := loginURL.MatchString(to)
+		if login && chars < 2000 {
+			s.add(2, "a redirect to "+to)
+		}
+		if (login || comesBack(d.Page)) && password.First(d.Root) != nil {
+			s.add(blockScore, "a redirect to a login")
+		}
 	}
 	for _, c := range def.Blocks.CSS {
 		if c.First(d.Root) != nil {
@@ -193,6 +201,23 @@ func Score(def *definition.Definition, d *extract.Doc) Signs {
 		}
 	}
 	return s
+}
+
+// comesBack tells whether a redirect led to a page that was told where to go
+// on to: the page that was asked for.
+func comesBack(p extract.Page) bool {
+	asked, err := url.Parse(p.Requested)
+	if err != nil || len(asked.Path) < 2 || asked.Path == p.URL.Path {
+		return false
+	}
+	for _, values := range p.URL.Query() {
+		for _, v := range values {
+			if strings.Contains(v, asked.Path) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // NeedsScript tells whether a page is the empty frame of an application that

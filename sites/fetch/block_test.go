@@ -114,6 +114,15 @@ func TestBlockSigns(t *testing.T) {
 			t.Errorf("%s: got class %s", c.name, ClassOf(err))
 		}
 	}
+	form := `<form action=/go><input name=user><input type="Password" name=pw></form>`
+	for final, want := range map[string]bool{
+		"/login": true, "/wp-login.php?redirect_to=%2Fp": true, "/users/sign_in": true, "/anmelden": true, "/konto?next=%2Fp%3Fa%3Db": true, "/vhod/": true,
+		"/p": false, "/p-blue-lamp": false, "/konto": false, "/log": false,
+	} {
+		if err := inspect(t, "", "/p", final, "<h1>Welcome</h1>"+form+strings.Repeat("words about the shop ", 200)); (err != nil) != want {
+			t.Errorf("sent to %s: got %v", final, err)
+		}
+	}
 	if err := inspect(t, "blocks: {off: true}\n", "/p", "/p", challenges["hcaptcha"]); err != nil {
 		t.Errorf("with blocks: off: %v", err)
 	}

@@ -30,6 +30,7 @@ const (
 	Blocked     Class = "blocked"      // 401 or 403
 	SoftBlock   Class = "soft_block"   // a refusal that says 200
 	Empty       Class = "empty"        // 200 and nothing in it
+	Duplicate   Class = "duplicate"    // a page that other addresses give too
 	Gone        Class = "gone"         // 404 or 410
 	Refused     Class = "client"       // any other 4xx
 	TooBig      Class = "too_big"
@@ -70,6 +71,8 @@ func PolicyFor(c Class, r definition.Retries) Policy {
 		return Policy{Retries: r.Attempts, Base: 2 * r.Base, Charged: "pair"}
 	case Empty:
 		return Policy{Retries: r.Attempts, Base: r.Base, Charged: "pair"}
+	case Duplicate:
+		return Policy{Retries: r.Attempts, Base: 2 * r.Base, Charged: "nobody"}
 	case Validate:
 		return Policy{Retries: atMost(1), Charged: "definition"}
 	case Parse:
