@@ -348,8 +348,12 @@ func (s *Service) writeJob(id string) {
 		return err
 	}()
 	if err != nil && !errors.Is(err, errNotWriter) && s.ctx.Err() == nil {
-		s.cfg.Logger.Warn("records cannot be written now; they wait in Redis", "job", id, "error", err)
-		_ = sleep(s.ctx, lookEvery) // the service's end shows in the next round
+		if s.quiet.says(id, err) {
+			s.cfg.Logger.Warn("records cannot be written now; they wait in Redis, and no more pages are begun", "job", id, "error", err)
+		}
+		_ = sleep(s.ctx, leastRest) // the service's end shows in the next round
+	} else if err == nil && s.quiet.over(id) {
+		s.cfg.Logger.Info("records are written again", "job", id)
 	}
 }
 

@@ -131,12 +131,12 @@ func (j *job) work(ctx context.Context, worker string, ids []string, parallel in
 		return fmt.Errorf("take over pages: %w", err)
 	}
 	for {
-		if err := j.pressed(ctx); err != nil {
-			return err
-		}
 		var soonest time.Time
 		open, worked := 0, false
 		for start := 0; start < len(ids); start += window {
+			if err := j.pressed(ctx); err != nil {
+				return err
+			}
 			end := min(start+window, len(ids))
 			leases, next, remaining, err := j.queue.LeaseIDs(ctx, worker, ids[start:end])
 			if err != nil {
@@ -192,16 +192,24 @@ func (j *job) work(ctx context.Context, worker string, ids []string, parallel in
 // no more pages are fetched.
 const maxUnwritten = 5000
 
-// pressed returns later while too many records wait to be written.
+// pressed returns later while too many records wait to be written, or any that
+// cannot be.
 func (j *job) pressed(ctx context.Context) error {
 	n, err := j.writer.out.Len(ctx)
 	if err != nil {
 		return fmt.Errorf("count records to write: %w", err)
 	}
-	if n < maxUnwritten {
+	if n == 0 {
 		return nil
 	}
-	j.log.Warn("no more pages are fetched until records are written", "waiting", n)
+	trouble, err := troubleOf(ctx, j.rdb, j.id)
+	if err != nil {
+		return err
+	}
+	if n < maxUnwritten && trouble == "" {
+		return nil
+	}
+	j.log.Debug("no more pages are fetched until records are written", "waiting", n, "trouble", trouble)
 	return later{time.Second}
 }
 

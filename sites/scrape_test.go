@@ -42,7 +42,7 @@ func begin(t *testing.T, s *Service, id string, def *definition.Definition, o Sc
 	if dir == "" {
 		dir = s.cfg.OutDir
 	}
-	j, err := s.begin(t.Context(), id, Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir})
+	j, err := s.begin(t.Context(), id, Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Sinks: o.Sinks})
 	if err != nil {
 		t.Fatal(err)
 	}

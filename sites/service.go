@@ -80,6 +80,7 @@ type Service struct {
 	writing sync.Once      // StartWriting
 	writers sync.WaitGroup // what StartWriting has started
 	kick    chan struct{}  // there may be a job with records to write
+	quiet   quiet          // about records that cannot be written
 }
 
 // NewService returns a Service.

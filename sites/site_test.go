@@ -249,3 +249,14 @@ func (s *shop) isWhole(t *testing.T, sum Summary) {
 
 // patience bounds a test that waits for a fact.
 const patience = 60 * time.Second
+
+// sum is how many requests there were.
+func (s *shop) sum() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, of := range s.asked {
+		n += of
+	}
+	return n
+}

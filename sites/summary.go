@@ -177,8 +177,8 @@ func (j *job) aggregate(ctx context.Context, chunks []Counts, lost []string) (Su
 		case errors.Is(err, errNotWriter):
 			return Summary{}, later{100 * time.Millisecond}
 		case err != nil && ctx.Err() == nil:
-			j.log.Warn("records cannot be written now; the job waits, and they wait in Redis", "error", err)
-			return Summary{}, later{lookEvery}
+			// The writer says so. It also closes the job as soon as it can.
+			return Summary{}, later{leastRest}
 		case err != nil:
 			return Summary{}, err
 		}

@@ -59,7 +59,18 @@ type Writer struct {
 	changes *sink.JSONL
 	books   map[string]*ledger.Book
 	sinks   map[string]sink.Sink
+	taken   taken
+	rest    time.Time     // after trouble: until when nothing is tried
+	resting time.Duration // how long that was
+	why     error         // the trouble
 }
+
+// A writer in trouble tries again after leastRest, then after twice as long,
+// and so on up to mostRest.
+const (
+	leastRest = 500 * time.Millisecond
+	mostRest  = 20 * time.Second
+)
 
 // recordHead is the part of a record that a writer looks at.
 type recordHead struct {
@@ -99,6 +110,9 @@ func (w *Writer) hold(ctx context.Context, fn func(context.Context) error) error
 	if !w.here() {
 		return errNotWriter
 	}
+	if w.now().Before(w.rest) {
+		return w.why
+	}
 	if err := w.own(ctx); err != nil {
 		return err
 	}
@@ -118,7 +132,16 @@ func (w *Writer) hold(ctx context.Context, fn func(context.Context) error) error
 	}
 	cancel(nil)
 	<-renewed
-	if err != nil {
+	switch {
+	case err == nil:
+		w.rest, w.resting, w.why = time.Time{}, 0, nil
+	case !errors.Is(err, errNotWriter):
+		w.resting = min(max(2*w.resting, leastRest), mostRest)
+		w.rest, w.why = w.now().Add(w.resting), err
+	}
+	// Files that were written to in vain are not as we know them. Where only a
+	// sink is away they are, and to read them anew takes long.
+	if err != nil && !errors.As(err, new(awayError)) {
 		err = errors.Join(err, w.close())
 	}
 	return errors.Join(err, w.release(context.WithoutCancel(ctx)))
@@ -180,6 +203,7 @@ func (w *Writer) drain(ctx context.Context) (wrote int, err error) {
 		if err := w.out.Ack(ctx, batch[len(batch)-1].Seq); err != nil {
 			return wrote, fmt.Errorf("acknowledge records of job %s: %w", w.job, err)
 		}
+		w.taken = nil
 	}
 }
 
@@ -208,6 +232,15 @@ func (w *Writer) trouble(ctx context.Context, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	return w.rdb.HSet(ctx, writtenKey(w.job), troubleField, why.Error()).Err()
+}
+
+// troubleOf reads why the records of a job cannot be written, or "".
+func troubleOf(ctx context.Context, rdb redis.UniversalClient, job string) (string, error) {
+	why, err := rdb.HGet(ctx, writtenKey(job), troubleField).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("look at the writer of job %s: %w", job, err)
+	}
+	return why, nil
 }
 
 // written reads how many records are written, by type, and why not more are.
@@ -269,25 +302,53 @@ func (w *Writer) write(ctx context.Context, batch []workqueue.Output) (int, erro
 	return wrote, w.put(ctx, records)
 }
 
-// put gives records to the sinks beside the files.
+// awayError says that a sink beside the files does not take records.
+type awayError struct{ error }
+
+func (e awayError) Unwrap() error { return e.error }
+
+// sinkPatience is how long a sink may take for a batch before it counts as
+// away: one that hangs must not keep that from being said.
+const sinkPatience = 2 * time.Minute
+
+// put gives records to the sinks beside the files, to each of them even when
+// another is away. What a sink has taken it is not given again with the rest.
 func (w *Writer) put(ctx context.Context, records []sink.Record) error {
+	var errs []error
 	for _, address := range w.to {
-		s, ok := w.sinks[address]
-		if !ok {
-			var err error
-			if s, err = sink.Open(ctx, address, w.opts); err != nil {
-				return err
-			}
-			if w.sinks == nil {
-				w.sinks = map[string]sink.Sink{}
-			}
-			w.sinks[address] = s
+		left := w.taken.without(address, records)
+		if len(left) == 0 {
+			continue
 		}
-		if err := s.Put(ctx, records); err != nil {
-			return err
+		n, err := w.putTo(ctx, address, left)
+		w.taken.add(address, left[:n])
+		if err != nil {
+			errs = append(errs, awayError{err})
 		}
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+func (w *Writer) putTo(ctx context.Context, address string, records []sink.Record) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, sinkPatience)
+	defer cancel()
+	s, ok := w.sinks[address]
+	if !ok {
+		var err error
+		if s, err = sink.Open(ctx, address, w.opts); err != nil {
+			return 0, err
+		}
+		if w.sinks == nil {
+			w.sinks = map[string]sink.Sink{}
+		}
+		w.sinks[address] = s
+	}
+	n, err := s.Put(ctx, records)
+	if err != nil {
+		delete(w.sinks, address) // it may not be as it was when it is back
+		err = errors.Join(err, s.Close())
+	}
+	return n, err
 }
 
 // compare makes of a record what the sinks want to know of it.

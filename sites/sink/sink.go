@@ -24,10 +24,10 @@ type Record struct {
 
 // Sink keeps records beyond the files of a job. It is for one goroutine.
 type Sink interface {
-	// Put keeps records; when it returns nil they are safe. Given the same
-	// again, after an error or a crash, it keeps them once. It may block until
-	// ctx ends.
-	Put(ctx context.Context, records []Record) error
+	// Put keeps records and returns how many of them, from the first on, are
+	// safe: all when the error is nil. Given the same again, after an error or
+	// a crash, it keeps them once. It may block until ctx ends.
+	Put(ctx context.Context, records []Record) (int, error)
 	// Name says which sink it is, without secrets.
 	Name() string
 	Close() error

@@ -81,7 +81,7 @@ func holds(t *testing.T, open func() (Sink, error), db *sql.DB) {
 	}
 	many = append(many, record("k0", `{"n":0,"again":true}`, "new", ""), record("odd", `{"text":"a\u0000b \\u0000 'é'"}`, "new", ""), record(strings.Repeat("é", 2000), `{}`, "new", ""))
 	for range 2 { // a crash made them be given twice
-		if err := s.Put(ctx, many); err != nil {
+		if n, err := s.Put(ctx, many); err != nil || n != len(many) {
 			t.Fatal(err)
 		}
 	}
@@ -101,7 +101,7 @@ func holds(t *testing.T, open func() (Sink, error), db *sql.DB) {
 	same.Job, same.At = "j2", later.At
 	gone := record("k3", `{"n":3}`, "gone", "")
 	gone.Job, gone.At = "j2", later.At
-	if err := s.Put(ctx, []Record{later, same, gone}); err != nil {
+	if _, err := s.Put(ctx, []Record{later, same, gone}); err != nil {
 		t.Fatal(err)
 	}
 	for query, want := range map[string]string{
@@ -140,7 +140,7 @@ func TestSQLite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s, err = openSQLite(t.Context(), path); err == nil {
-		err = s.Put(t.Context(), []Record{record("locked", "{}", "new", "")})
+		_, err = s.Put(t.Context(), []Record{record("locked", "{}", "new", "")})
 	}
 	if err == nil || !strings.Contains(err.Error(), "locked") {
 		t.Errorf("got %v, want that it is locked", err)
@@ -149,7 +149,7 @@ func TestSQLite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s != nil {
-		if err := s.Put(t.Context(), []Record{record("locked", "{}", "new", "")}); err != nil {
+		if _, err := s.Put(t.Context(), []Record{record("locked", "{}", "new", "")}); err != nil {
 			t.Error(err)
 		}
 		_ = s.Close()
@@ -309,7 +309,7 @@ func TestWebhook(t *testing.T) {
 		many = append(many, record(fmt.Sprint("k", i), `{"a":"<b>"}`, "new", ""))
 	}
 	many[3].Change, many[3].Diff = "changed", json.RawMessage(`{"a":[1,2]}`)
-	if err := s.Put(t.Context(), many); err != nil {
+	if n, err := s.Put(t.Context(), many); err != nil || n != len(many) {
 		t.Fatal(err)
 	}
 	if len(h.bad) > 0 || len(h.got) != 2 || len(h.got[0].Records) != 100 || len(h.got[1].Records) != 50 {
@@ -339,12 +339,12 @@ func TestWebhookGivesUp(t *testing.T) {
 		h := newHook(t, "", c.answers...)
 		s := newWebhook(h.URL+"/in?token=hush", "")
 		s.base = time.Millisecond
-		err := s.Put(context.Background(), []Record{record("k", `{}`, "new", "")})
+		_, err := s.Put(context.Background(), []Record{record("k", `{}`, "new", "")})
 		if err == nil || strings.Contains(err.Error(), "hush") || len(h.ids) != c.tries || len(h.bad) > 0 {
 			t.Errorf("%s: got %v after %d tries, want an error after %d", name, err, len(h.ids), c.tries)
 		}
 		h.Close()
-		if err := s.Put(context.Background(), []Record{record("k", `{}`, "new", "")}); err == nil || strings.Contains(err.Error(), "hush") {
+		if _, err := s.Put(context.Background(), []Record{record("k", `{}`, "new", "")}); err == nil || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: got %v from one that is gone", name, err)
 		}
 	}

@@ -77,10 +77,17 @@ const (
 )
 
 // Put implements Sink, in one transaction.
-func (d *database) Put(ctx context.Context, records []Record) error {
+func (d *database) Put(ctx context.Context, records []Record) (int, error) {
+	if err := d.put(ctx, records); err != nil {
+		return 0, fmt.Errorf("write to %s: %w", d.name, err)
+	}
+	return len(records), nil
+}
+
+func (d *database) put(ctx context.Context, records []Record) error {
 	tx, err := d.db.BeginTx(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("write to %s: %w", d.name, err)
+		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
 	for part := range slices.Chunk(latest(records), rowsAtOnce) {
@@ -103,16 +110,13 @@ func (d *database) Put(ctx context.Context, records []Record) error {
 			rows = append(rows, r.Site, r.Type, r.Key, r.Job, r.URL, string(r.Data), at, at, changed, gone)
 		}
 		if err := insert(ctx, tx, upsertRecord, onKnownRecord, 10, rows); err != nil {
-			return fmt.Errorf("write to %s: %w", d.name, err)
+			return err
 		}
 		if err := insert(ctx, tx, insertChange, onKnownChange, 7, changes); err != nil {
-			return fmt.Errorf("write to %s: %w", d.name, err)
+			return err
 		}
 	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("write to %s: %w", d.name, err)
-	}
-	return nil
+	return tx.Commit()
 }
 
 // insert inserts rows of so many columns by one statement.

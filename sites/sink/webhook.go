@@ -63,7 +63,7 @@ type hookRecord struct {
 }
 
 // Put implements Sink.
-func (h *webhook) Put(ctx context.Context, records []Record) error {
+func (h *webhook) Put(ctx context.Context, records []Record) (took int, err error) {
 	for len(records) > 0 {
 		n := 1
 		for n < min(len(records), hookAtOnce) && records[n].Site == records[0].Site && records[n].Job == records[0].Job {
@@ -77,14 +77,15 @@ func (h *webhook) Put(ctx context.Context, records []Record) error {
 		enc := json.NewEncoder(&b)
 		enc.SetEscapeHTML(false)
 		if err := enc.Encode(body); err != nil {
-			return fmt.Errorf("encode records for %s: %w", h.name, err)
+			return took, fmt.Errorf("encode records for %s: %w", h.name, err)
 		}
 		if err := h.post(ctx, b.Bytes()); err != nil {
-			return fmt.Errorf("post records to %s: %w", h.name, err)
+			return took, fmt.Errorf("post records to %s: %w", h.name, err)
 		}
+		took += n
 		records = records[n:]
 	}
-	return nil
+	return took, nil
 }
 
 // Notify posts v as JSON to the URL of a webhook, signed if there is a secret.
@@ -112,8 +113,9 @@ func (h *webhook) post(ctx context.Context, body []byte) error {
 		if err == nil {
 			return nil
 		}
-		var final refused
-		if try == hookTries || errors.As(err, &final) || ctx.Err() != nil {
+		// One that hangs has cost enough time already.
+		hangs := errors.Is(err, context.DeadlineExceeded)
+		if try == hookTries || hangs || errors.As(err, new(refused)) || ctx.Err() != nil {
 			return err
 		}
 		t := time.NewTimer(min(max(wait, after), hookTimeout))
