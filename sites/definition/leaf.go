@@ -2,12 +2,14 @@ package definition
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/andybalholm/cascadia"
 	"github.com/goccy/go-yaml/ast"
 	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
 )
 
 // Selector is a CSS selector or an XPath expression, compiled when the
@@ -18,6 +20,7 @@ type Selector struct {
 	At    Pos
 	sel   cascadia.Matcher
 	xpath *xpathQuery
+	aside bool // names template or noscript, and so looks into them
 }
 
 // IsZero tells whether no selector was given.
@@ -29,29 +32,57 @@ func (s Selector) Match(n *html.Node) bool { return s.sel != nil && s.sel.Match(
 
 // First returns the first selected node below n in document order, or nil.
 func (s Selector) First(n *html.Node) *html.Node {
-	if s.xpath != nil {
-		if all := s.xpath.all(n); len(all) > 0 {
-			return all[0]
+	if s.sel != nil {
+		if first := cascadia.Query(n, s.sel); first == nil || s.aside || !Aside(first, n) {
+			return first
 		}
-		return nil
 	}
-	if s.sel == nil {
-		return nil
+	if all := s.All(n); len(all) > 0 {
+		return all[0]
 	}
-	return cascadia.Query(n, s.sel)
+	return nil
 }
 
-// All returns the selected nodes below n in document order. What XPath finds
+// All returns the selected nodes below n in document order, without those in
+// a template or a noscript unless the selector names these. What XPath finds
 // or makes beside elements, such as an attribute, is a text node.
 func (s Selector) All(n *html.Node) []*html.Node {
-	if s.xpath != nil {
-		return s.xpath.all(n)
+	var all []*html.Node
+	switch {
+	case s.xpath != nil:
+		return s.xpath.all(n, s.aside)
+	case s.sel != nil:
+		all = cascadia.QueryAll(n, s.sel)
 	}
-	if s.sel == nil {
-		return nil
+	if s.aside {
+		return all
 	}
-	return cascadia.QueryAll(n, s.sel)
+	return slices.DeleteFunc(all, func(m *html.Node) bool { return Aside(m, n) })
 }
+
+// Aside tells whether n, below root, is in a template or a noscript: no part
+// of the page as a reader with JavaScript sees it, but what a script makes
+// parts of, or what stands in for them.
+func Aside(n, root *html.Node) bool {
+	for n != root && n.Parent != nil {
+		if n = n.Parent; n != root && IsAside(n) {
+			return true
+		}
+	}
+	return false
+}
+
+// IsAside tells whether n is a template or a noscript. A template that is the
+// markup of a shadow tree is shown as it stands, and is none of these.
+func IsAside(n *html.Node) bool {
+	if n.Type != html.ElementNode {
+		return false
+	}
+	shown := func(a html.Attribute) bool { return a.Key == "shadowrootmode" }
+	return n.DataAtom == atom.Noscript || n.DataAtom == atom.Template && !slices.ContainsFunc(n.Attr, shown)
+}
+
+var asideName = regexp.MustCompile(`(?i)\b(template|noscript)\b`)
 
 var attrSuffix = regexp.MustCompile(`::attr\(\s*["']?([\w:.-]+)["']?\s*\)\s*$`)
 
@@ -59,7 +90,7 @@ var attrSuffix = regexp.MustCompile(`::attr\(\s*["']?([\w:.-]+)["']?\s*\)\s*$`)
 // with /, ./, ( or xpath: is one. Scrapy's ::text and ::attr(name) at the end
 // of CSS are understood.
 func ParseSelector(text string) (Selector, error) {
-	s := Selector{Text: text}
+	s := Selector{Text: text, aside: asideName.MatchString(text)}
 	css := strings.TrimSpace(text)
 	if isXPath(css) {
 		q, err := parseXPath(css)

@@ -2,6 +2,8 @@ package definition
 
 import (
 	"fmt"
+	"iter"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -37,9 +39,12 @@ func parseXPath(text string) (q *xpathQuery, err error) {
 	return &xpathQuery{expr: expr}, nil
 }
 
-// all returns what is found below n in document order. An attribute, and a
-// text or number that the expression makes, comes as a text node.
-func (q *xpathQuery) all(n *html.Node) (nodes []*html.Node) {
+// all returns what is found below n, each once and in document order, which
+// the library leaves open: //div//a has a link once for each div that it is
+// in, and a union has one side after the other. What stands aside is left
+// out unless it is asked for. An attribute, and a text or number that the
+// expression makes, comes as a text node.
+func (q *xpathQuery) all(n *html.Node, aside bool) (nodes []*html.Node) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	defer func() {
@@ -49,17 +54,24 @@ func (q *xpathQuery) all(n *html.Node) (nodes []*html.Node) {
 	}()
 	switch v := q.expr.Evaluate(htmlquery.CreateXPathNavigator(n)).(type) {
 	case *xpath.NodeIterator:
+		hits := map[*html.Node]*xpathHit{}
 		for v.MoveNext() {
 			nav, ok := v.Current().(*htmlquery.NodeNavigator)
 			if !ok {
 				continue
 			}
-			if nav.NodeType() == xpath.AttributeNode {
-				nodes = append(nodes, textNode(nav.Value()))
-			} else {
-				nodes = append(nodes, nav.Current())
+			hit := hits[nav.Current()]
+			if hit == nil {
+				hit = &xpathHit{}
+				hits[nav.Current()] = hit
+			}
+			if nav.NodeType() != xpath.AttributeNode {
+				hit.itself = true
+			} else if !slices.Contains(hit.attrs, nav.LocalName()) {
+				hit.attrs = append(hit.attrs, nav.LocalName())
 			}
 		}
+		nodes = inOrder(hits, n, aside)
 	case string:
 		nodes = append(nodes, textNode(v))
 	case float64:
@@ -70,6 +82,57 @@ func (q *xpathQuery) all(n *html.Node) (nodes []*html.Node) {
 		}
 	}
 	return nodes
+}
+
+// xpathHit is what an expression found of an element.
+type xpathHit struct {
+	itself bool
+	attrs  []string
+}
+
+// inOrder returns the hits at n and below it.
+func inOrder(hits map[*html.Node]*xpathHit, n *html.Node, aside bool) (nodes []*html.Node) {
+	for at := range preorder(n) {
+		if len(hits) == 0 {
+			break
+		}
+		hit := hits[at]
+		if hit == nil {
+			continue
+		}
+		delete(hits, at)
+		if !aside && Aside(at, n) {
+			continue
+		}
+		if hit.itself {
+			nodes = append(nodes, at)
+		}
+		for _, a := range at.Attr {
+			if slices.Contains(hit.attrs, a.Key) {
+				nodes = append(nodes, textNode(a.Val))
+			}
+		}
+	}
+	return nodes
+}
+
+// preorder yields n and all that is below it.
+func preorder(n *html.Node) iter.Seq[*html.Node] {
+	return func(yield func(*html.Node) bool) {
+		for at := n; at != nil && yield(at); {
+			if at.FirstChild != nil {
+				at = at.FirstChild
+				continue
+			}
+			for at != n && at.NextSibling == nil {
+				at = at.Parent
+			}
+			if at == n {
+				return
+			}
+			at = at.NextSibling
+		}
+	}
 }
 
 func textNode(s string) *html.Node { return &html.Node{Type: html.TextNode, Data: s} }

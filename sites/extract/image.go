@@ -45,19 +45,10 @@ func imageOf(n *html.Node) string {
 			}
 		}
 	}
-	if n.Data == "noscript" && n.FirstChild != nil {
-		// Without scripts the parser leaves its markup a text.
-		if m := noscriptImage.FindStringSubmatch(n.FirstChild.Data); m != nil {
-			return html.UnescapeString(m[1])
-		}
-	}
 	return ""
 }
 
-var (
-	background    = regexp.MustCompile(`(?i)background(?:-image)?\s*:[^;]*url\(\s*["']?([^"')]+)["']?\s*\)`)
-	noscriptImage = regexp.MustCompile(`(?i)<img[^>]+src\s*=\s*["']?([^"'\s>]+)`)
-)
+var background = regexp.MustCompile(`(?i)background(?:-image)?\s*:[^;]*url\(\s*["']?([^"')]+)["']?\s*\)`)
 
 // isImage tells whether an address is worth taking: not one of the tiny
 // images that stand in for others.

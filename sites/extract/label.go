@@ -6,6 +6,8 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"muster/sites/definition"
 )
 
 // meta looks a name up in meta elements, then in microdata.
@@ -16,6 +18,9 @@ func (x *run) meta(name string) []found {
 	var metas, items []found
 	var walk func(n *html.Node)
 	walk = func(n *html.Node) {
+		if definition.IsAside(n) {
+			return
+		}
 		if n.Type == html.ElementNode {
 			for _, a := range n.Attr {
 				isMeta := n.Data == "meta" && (a.Key == "name" || a.Key == "property" || a.Key == "itemprop" || a.Key == "http-equiv")
@@ -61,6 +66,9 @@ func labelled(root *html.Node, label string) []found {
 	var exact, inside []found
 	var walk func(n *html.Node)
 	walk = func(n *html.Node) {
+		if definition.IsAside(n) {
+			return
+		}
 		for c := n.FirstChild; c != nil; c = c.NextSibling {
 			walk(c)
 		}

@@ -75,6 +75,7 @@ func Parse(def *definition.Definition, p Page) (*Doc, error) {
 		return nil, fmt.Errorf("page cannot be parsed: %w", err)
 	}
 	d.Root = root
+	unfoldNoscript(root)
 	if b := baseSelector.First(root); b != nil {
 		if href, ok := attr(b, "href"); ok {
 			if u, err := p.URL.Parse(strings.TrimSpace(href)); err == nil {

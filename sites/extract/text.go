@@ -6,12 +6,15 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"muster/sites/definition"
 )
 
 // Text is the text of a node as a reader sees it: white space is folded,
-// blocks and line breaks are set apart, scripts and styles left out.
+// blocks and line breaks are set apart, scripts, styles and what stands aside
+// left out. A template or noscript that is asked for itself has its text.
 func Text(n *html.Node) string {
-	var w folder
+	w := folder{aside: definition.IsAside(n)}
 	w.node(n)
 	return w.b.String()
 }
@@ -48,6 +51,7 @@ type folder struct {
 	b     strings.Builder
 	space bool // one is due before the next letter
 	limit int  // stop when there is so much; 0: never
+	aside bool // take templates and noscripts too
 }
 
 func (w *folder) full() bool { return w.limit > 0 && w.b.Len() >= w.limit }
@@ -61,8 +65,12 @@ func (w *folder) node(n *html.Node) {
 		return
 	case html.ElementNode:
 		switch n.DataAtom {
-		case atom.Script, atom.Style, atom.Noscript, atom.Template:
+		case atom.Script, atom.Style:
 			return
+		case atom.Noscript, atom.Template:
+			if definition.IsAside(n) && !w.aside {
+				return
+			}
 		case atom.Br:
 			w.space = true
 			return
