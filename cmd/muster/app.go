@@ -53,29 +53,29 @@ func newApp(env environment) *cli.App {
 	app := &cli.App{
 		Name:  "muster",
 		Usage: "distributed tasks on Redis, a pool of working proxies, and scrapers that run through it",
-		Description: `Start here:  muster demo            the whole job against a world on loopback
-             muster start           the orchestrator: Redis, workers, schedule
-             muster scrape SITE     one site, now
+		Description: `Start here:  muster demo         the whole job against a world on loopback
+             muster start        the orchestrator: Redis, workers, schedule
+             muster scrape SITE  one site, now
 Exit codes:  0 done, 1 failed, 2 wrong usage, 130 interrupted,
              141 nobody reads the records of scrape --out - any more.`,
 		Version:         version,
-		HideHelpCommand: false,
+		HideHelpCommand: true, // ours is helpCommand
 		Reader:          env.stdin,
 		Writer:          env.stdout,
 		ErrWriter:       env.stderr,
 		ExitErrHandler:  func(*cli.Context, error) {},
-		Flags:           globalFlags(),
+		Flags:           append(globalFlags(), cli.HelpFlag), // which the library adds where there is no command for help
 		Commands:        commands(env),
 	}
 	app.OnUsageError = wrongUsage
 	app.Action = group
-	tame(app.Commands)
+	tame("muster", app.Commands)
 	return app
 }
 
-// tame gives every command the tree's handling of errors, help and unknown
-// words.
-func tame(commands []*cli.Command) {
+// tame gives every command below path the tree's handling of errors, help and
+// unknown words.
+func tame(path string, commands []*cli.Command) {
 	for _, c := range commands {
 		c.OnUsageError = wrongUsage
 		c.HideHelpCommand = true
@@ -83,10 +83,18 @@ func tame(commands []*cli.Command) {
 			if c.Action == nil {
 				c.Action = group
 			}
-			tame(c.Subcommands)
+			for _, sub := range c.Subcommands { // the library does so when it comes to them
+				sub.HelpName = path + " " + c.Name + " " + sub.Name
+			}
+			tame(path+" "+c.Name, c.Subcommands)
 			continue
 		}
 		c.Flags = append(c.Flags, globalFlags()...)
+		for _, f := range c.Flags {
+			if b, ok := f.(*cli.BoolFlag); ok && !b.Value {
+				b.DisableDefaultText = true
+			}
+		}
 	}
 }
 
@@ -98,14 +106,18 @@ func group(c *cli.Context) error {
 		}
 		return cli.ShowSubcommandHelp(c)
 	}
-	word, path := c.Args().First(), "muster"
-	var names []string
-	list := c.App.Commands
+	list, path := c.App.Commands, c.App.HelpName
 	if c.Command != nil && len(c.Command.Subcommands) > 0 {
 		list, path = c.Command.Subcommands, c.Command.HelpName
 	}
-	for _, sub := range list {
-		names = append(names, sub.Names()...)
+	return noCommand(c.Args().First(), path, list)
+}
+
+// noCommand is the error that a word is none of the commands of path.
+func noCommand(word, path string, list []*cli.Command) error {
+	var names []string
+	for _, c := range list {
+		names = append(names, c.Names()...)
 	}
 	return usageError{fmt.Errorf("no command %q%s; see %s --help", word, suggest(word, names), path)}
 }
@@ -201,9 +213,17 @@ func arguments(c *cli.Context, least, most int) error {
 	n := c.NArg()
 	switch {
 	case n < least:
-		return usageError{fmt.Errorf("%s: not enough arguments; usage: %s %s", c.Command.HelpName, c.Command.HelpName, c.Command.ArgsUsage)}
+		return usageError{fmt.Errorf("not enough arguments; usage: %s", usageOf(c.Command))}
 	case most >= 0 && n > most:
-		return usageError{fmt.Errorf("%s: what is %q for? usage: %s %s", c.Command.HelpName, c.Args().Get(most), c.Command.HelpName, c.Command.ArgsUsage)}
+		return usageError{fmt.Errorf("what is %q for? usage: %s", c.Args().Get(most), usageOf(c.Command))}
 	}
 	return nil
+}
+
+// usageOf is the line that shows how a command is typed.
+func usageOf(c *cli.Command) string {
+	if len(c.Subcommands) > 0 {
+		return c.HelpName + " COMMAND [options]"
+	}
+	return strings.TrimSpace(c.HelpName + " [options] " + c.ArgsUsage)
 }

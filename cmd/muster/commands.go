@@ -24,6 +24,7 @@ func commands(env environment) []*cli.Command {
 		inspectCommand(env),
 		controlCommand(env),
 		configCommand(env),
+		helpCommand(),
 	}
 }
 

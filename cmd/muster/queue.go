@@ -25,7 +25,7 @@ import (
 var queueSettings = []settingFlag{
 	{name: "workers", path: "queue.max_workers", usage: "work on `N` items at once"},
 	{name: "max-per-host", path: "queue.max_per_host", usage: "fetch at most `N` items at once from a host"},
-	{name: "max-per-resolver", path: "queue.max_per_resolver", usage: "work on at most so many items of a resolver at once, as in `unpaywall:2,crossref:3`"},
+	{name: "max-per-resolver", path: "queue.max_per_resolver", usage: "work on so many items of each resolver at once: `LIMITS` as in unpaywall:2,crossref:3"},
 }
 
 func queueCommand(env environment) *cli.Command {

@@ -29,7 +29,7 @@ type settingFlag struct {
 // globalFlags returns the flags that every command has, new ones at each call:
 // the library keeps state in them.
 func globalFlags() []cli.Flag {
-	flags := []cli.Flag{&cli.StringFlag{Name: "config", Usage: "read settings from `FILE`", DefaultText: config.UsualFile + " if there is one"}}
+	flags := []cli.Flag{&cli.StringFlag{Name: "config", Usage: "read settings from `FILE`", DefaultText: config.UsualFile + ", if any"}}
 	for _, s := range globalSettings {
 		flags = append(flags, s.flag())
 	}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v2"
+)
+
+// helpWidth is how wide help is: that of a terminal that nobody has resized.
+const helpWidth = 80
+
+// The library's own help leaves it to the terminal to break lines.
+func init() {
+	cli.HelpPrinter = func(w io.Writer, _ string, about any) {
+		switch c := about.(type) {
+		case *cli.App:
+			h := &help{w: w}
+			h.name(c.HelpName, c.Usage)
+			h.section("USAGE", "muster COMMAND [options]")
+			h.section("VERSION", c.Version)
+			h.section("DESCRIPTION", c.Description)
+			h.commands(c.VisibleCommands())
+			h.flags("GLOBAL OPTIONS", c.VisibleFlags())
+			h.section("MORE", c.HelpName+" COMMAND --help tells about a command.")
+		case *cli.Command:
+			h := &help{w: w}
+			h.name(c.HelpName, c.Usage)
+			h.section("USAGE", usageOf(c))
+			h.section("DESCRIPTION", c.Description)
+			h.commands(c.VisibleCommands())
+			var own, global []cli.Flag
+			for _, f := range c.VisibleFlags() {
+				if isGlobal(f) {
+					global = append(global, f)
+				} else {
+					own = append(own, f)
+				}
+			}
+			h.flags("OPTIONS", own)
+			h.flags("GLOBAL OPTIONS", global)
+		}
+	}
+}
+
+// helpCommand is another way to ask for help.
+func helpCommand() *cli.Command {
+	return &cli.Command{
+		Name: "help", Aliases: []string{"h"},
+		Usage:     "tell about a command",
+		ArgsUsage: "[COMMAND…]",
+		Action: func(c *cli.Context) error {
+			var at *cli.Command
+			list, path := c.App.Commands, c.App.HelpName
+			for _, word := range c.Args().Slice() {
+				i := slices.IndexFunc(list, func(c *cli.Command) bool { return c.HasName(word) })
+				if i < 0 {
+					return noCommand(word, path, list)
+				}
+				at = list[i]
+				list, path = at.Subcommands, at.HelpName
+			}
+			if at == nil {
+				return cli.ShowAppHelp(c)
+			}
+			cli.HelpPrinter(c.App.Writer, "", at)
+			return nil
+		},
+	}
+}
+
+// isGlobal tells whether every command has a flag.
+func isGlobal(f cli.Flag) bool {
+	name := f.Names()[0]
+	return slices.ContainsFunc(globalFlags(), func(g cli.Flag) bool { return g.Names()[0] == name })
+}
+
+// help writes a page of help, no line longer than helpWidth.
+type help struct{ w io.Writer }
+
+func (h *help) name(name, usage string) {
+	fmt.Fprintf(h.w, "NAME:\n%s", columns(name+" -", usage, utf8.RuneCountInString(name)+2))
+}
+
+// section writes paragraphs.
+func (h *help) section(title, text string) {
+	if text == "" {
+		return
+	}
+	fmt.Fprintf(h.w, "\n%s:\n", title)
+	for i, paragraph := range strings.Split(text, "\n\n") {
+		if i > 0 {
+			fmt.Fprintln(h.w)
+		}
+		if !strings.Contains(paragraph, "  ") { // else its columns are meant
+			paragraph = strings.ReplaceAll(paragraph, "\n", " ")
+		}
+		for line := range strings.SplitSeq(paragraph, "\n") {
+			for _, l := range wrap(line, helpWidth-3) {
+				fmt.Fprintf(h.w, "   %s\n", l)
+			}
+		}
+	}
+}
+
+func (h *help) commands(list []*cli.Command) {
+	var rows [][2]string
+	for _, c := range list {
+		rows = append(rows, [2]string{strings.Join(c.Names(), ", "), c.Usage})
+	}
+	h.table("COMMANDS", rows)
+}
+
+func (h *help) flags(title string, list []cli.Flag) {
+	var rows [][2]string
+	for _, f := range list {
+		if f == cli.HelpFlag { // the library may have added it yet or not
+			continue
+		}
+		name, usage, _ := strings.Cut(f.String(), "\t")
+		name, _, _ = strings.Cut(name, " [ ") // the library shows that a flag may be repeated by its repetition
+		for _, none := range []string{" (default: 0)", " (default: 0s)"} {
+			usage = strings.TrimSuffix(usage, none)
+		}
+		rows = append(rows, [2]string{name, usage})
+	}
+	h.table(title, rows)
+}
+
+// widest is how wide the left column of a table is at most; what is longer has
+// a line of its own.
+const widest = 26
+
+func (h *help) table(title string, rows [][2]string) {
+	if len(rows) == 0 {
+		return
+	}
+	left := 0
+	for _, r := range rows {
+		if n := utf8.RuneCountInString(r[0]); n <= widest {
+			left = max(left, n)
+		}
+	}
+	fmt.Fprintf(h.w, "\n%s:\n", title)
+	for _, r := range rows {
+		fmt.Fprint(h.w, columns(r[0], r[1], left+1))
+	}
+}
+
+// columns writes two columns, the first of them left runes wide.
+func columns(first, second string, left int) string {
+	var b strings.Builder
+	lines := wrap(second, helpWidth-3-left-1)
+	if utf8.RuneCountInString(first) > left {
+		fmt.Fprintf(&b, "   %s\n", first)
+		first = ""
+	}
+	for _, l := range lines {
+		b.WriteString(strings.TrimRight(fmt.Sprintf("   %-*s %s", left, first, l), " ") + "\n")
+		first = ""
+	}
+	return b.String()
+}
+
+// wrap breaks a line between words. One that is short enough stays as it is.
+func wrap(line string, width int) []string {
+	if utf8.RuneCountInString(line) <= width {
+		return []string{line}
+	}
+	var lines []string
+	now := ""
+	for word := range strings.FieldsSeq(line) {
+		if now != "" && utf8.RuneCountInString(now)+1+utf8.RuneCountInString(word) > width {
+			lines, now = append(lines, now), ""
+		}
+		if now != "" {
+			now += " "
+		}
+		now += word
+	}
+	return append(lines, now)
+}
