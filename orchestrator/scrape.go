@@ -130,6 +130,7 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 	ctx, follow := o.follow(ctx, run.ID(), opts.Each)
 	track, began := o.opts.Display.Track(name), time.Now()
 	first := int64(-1) // pages that were through at the first look: of the job that this one resumes
+	var seen sites.Job // at the last look
 	summary, err := await(ctx, o, track, run, awaited{
 		name: name, prefix: sites.ProgressPrefix(name),
 		progress: func(ctx context.Context, _ tasks.Progress) monitor.Progress {
@@ -137,6 +138,7 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 			if err != nil {
 				return monitor.Progress{} // only for show; the wait tells of trouble
 			}
+			seen = j
 			done := j.Pages.Done + j.Pages.Skipped + j.Pages.Error
 			if first < 0 {
 				first = done
@@ -148,6 +150,7 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 		if errors.Is(err, ErrNoReader) && !joined {
 			err = errors.Join(err, o.Sites.Cancel(context.WithoutCancel(ctx), run.ID()))
 		}
+		scraped.Pages, scraped.Records, scraped.Errors = int(seen.Pages.Done), written(seen), int(seen.Pages.Error)
 		track.Fail(err.Error())
 		return err
 	}
@@ -200,11 +203,7 @@ func liveNote(j sites.Job, done int64, took time.Duration) string {
 	case sites.JobBlocked:
 		return "waits: " + j.Trouble
 	}
-	records := 0
-	for _, n := range j.Records {
-		records += n
-	}
-	note := fmt.Sprintf("%d records, %.1f/s", records, float64(j.Pages.Done)/max(took.Seconds(), 0.1))
+	note := fmt.Sprintf("%d records, %.1f/s", written(j), float64(j.Pages.Done)/max(took.Seconds(), 0.1))
 	if j.Pages.Error > 0 {
 		note += fmt.Sprintf(", %d errors", j.Pages.Error)
 	}
@@ -219,6 +218,15 @@ func liveNote(j sites.Job, done int64, took time.Duration) string {
 		}
 	}
 	return note
+}
+
+// written is how many records of a job are in its files.
+func written(j sites.Job) int {
+	n := 0
+	for _, of := range j.Records {
+		n += of
+	}
+	return n
 }
 
 // reasons tells why a job is not complete.

@@ -33,11 +33,11 @@ func newBars(w io.Writer) *bars {
 }
 
 func (b *bars) Write(p []byte) (int, error) {
-	n, err := b.progress.Write(p)
-	if err == mpb.ErrDone { // closed: nobody redraws any more
-		return len(p), nil
+	// A Ctrl-C that the terminal has shown, as ^C, has moved the cursor.
+	if _, err := b.progress.Write(append([]byte("\r"), p...)); err != nil && err != mpb.ErrDone { // closed: nobody redraws any more
+		return 0, err
 	}
-	return n, err
+	return len(p), nil
 }
 
 func (b *bars) start(t *Track) {

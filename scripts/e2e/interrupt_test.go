@@ -45,6 +45,15 @@ func TestInterrupted(t *testing.T) {
 				t.Errorf("it took %s to stop, want at most %s", took.Round(time.Millisecond), p.within)
 			}
 			b.wantQuiet(t)
+			if b.pagesAsked() > 60 {
+				pages := 0
+				for _, s := range first.summary(t).Sites {
+					pages += s.Pages
+				}
+				if pages == 0 {
+					t.Error("the summary tells of no page")
+				}
+			}
 
 			second := b.once(t, "--worker-processes", "2")
 			second.wait(t, 0)

@@ -279,6 +279,7 @@ type summary struct {
 		Site    string
 		JobID   string `json:"job_id"`
 		Status  string
+		Pages   int
 		Records int
 		Errors  int
 		Files   []string
