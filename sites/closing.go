@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -305,12 +306,18 @@ func (s *Service) writeRound(busy map[string]chan struct{}) int {
 		default:
 		}
 	}
+	known := s.known() // those that are not open below have been closed elsewhere
 	open, err := s.cfg.Client.Redis().SMembers(s.ctx, openKey).Result()
 	if err != nil {
 		if s.ctx.Err() == nil {
 			s.cfg.Logger.Warn("cannot look for records to write", "error", err)
 		}
 		return 0
+	}
+	for _, j := range known {
+		if busy[j.run] == nil && !slices.Contains(open, j.run) {
+			s.forget(j)
+		}
 	}
 	for _, id := range open {
 		if busy[id] != nil {

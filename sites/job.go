@@ -48,6 +48,7 @@ type job struct {
 	client  *fetch.Client
 	breaker *breaker
 	doubles doubles
+	endings *endings
 	budget  *budget
 	writer  *Writer
 	log     *slog.Logger

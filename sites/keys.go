@@ -68,3 +68,7 @@ func spentKey(job string) string { return "muster:sites:" + job + ":spent" }
 // waysKey is a hash: good or bad, and a proxy → how many answers of a job
 // came by it that were pages, or were none. It expires like the spec.
 func waysKey(job string) string { return "muster:sites:" + job + ":ways" }
+
+// endingsKey is a hash: why sessions of a job have ended → how many. It expires
+// like the spec.
+func endingsKey(job string) string { return "muster:sites:" + job + ":endings" }

@@ -109,6 +109,9 @@ func (s *Summary) Report() string {
 		}
 		row("proxies", "%d used, %d answers, %d of them no page%s", w.Proxies, w.Answers, w.Failures, worst)
 	}
+	if s.Sessions != nil {
+		row("sessions", "%s", endingsText(s.Sessions))
+	}
 	if s.Breaker != "" {
 		row("breaker", "%s", s.Breaker)
 	}

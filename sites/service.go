@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -413,6 +414,9 @@ func (j *job) publish(ctx context.Context) {
 		}
 		tasks.PublishKey(ctx, "result_count", fmt.Sprint(n))
 	}
+	if err := j.pushEndings(ctx); err != nil {
+		j.log.Warn("the report will lack sessions that have ended", "error", err)
+	}
 	if stats, err := j.queue.Stats(ctx); err == nil {
 		tasks.PublishKey(ctx, "error_count", fmt.Sprint(stats.Error))
 	}
@@ -544,7 +548,9 @@ func (s *Service) newJob(id string, req Request) (*job, error) {
 		watch[r.Name] = r.Watch
 	}
 	q := workqueue.New(rdb, queueName(def.Site, id), workqueue.Config{MaxAttempts: maxAttempts, LeaseTTL: leaseTTL, Logger: s.cfg.Logger})
+	over := &endings{}
 	return &job{
+		endings: over,
 		alerts:  s.cfg.Alerts,
 		budget:  newBudget(rdb, id, def.Limits),
 		breaker: newBreaker(rdb, turnName(def), def.Retries.StallMax, limit.BreakerConfig{Logger: s.cfg.Logger}),
@@ -555,6 +561,7 @@ func (s *Service) newJob(id string, req Request) (*job, error) {
 			Throttle: &throttle{rdb: rdb, site: turnName(def)},
 			Via:      s.cfg.Via,
 			Route:    s.cfg.Route,
+			Ended:    over.note,
 			Patience: min(max(4*def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
 		}),
 		writer: &Writer{
@@ -567,6 +574,13 @@ func (s *Service) newJob(id string, req Request) (*job, error) {
 
 // turnName keeps a copy of a site apart from the site.
 func turnName(def *definition.Definition) string { return def.Site + "@" + def.Base().Host }
+
+// known lists the jobs that this process holds something of.
+func (s *Service) known() []*job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.jobs))
+}
 
 // forget drops what this process holds of a job that has ended.
 func (s *Service) forget(j *job) {

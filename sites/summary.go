@@ -150,8 +150,10 @@ type Summary struct {
 	Missing []string       `json:"missing,omitempty"` // why it is incomplete: listing pages that were not had, limits
 	Limits  []string       `json:"limits,omitempty"`  // of the definition, that ended it: it has what it was to have, and there may be more
 	Ways    *Ways          `json:"ways,omitempty"`    // by which proxies the pages came; nil when by none
-	Breaker string         `json:"breaker,omitempty"` // of the site, when the job ended: closed, open or half_open
-	Reason  string         `json:"reason,omitempty"`  // NO_URLS when there was nothing to fetch
+	// Sessions is why sessions have ended before the job did, and how many; nil when the site has none.
+	Sessions map[string]int `json:"sessions,omitempty"`
+	Breaker  string         `json:"breaker,omitempty"` // of the site, when the job ended: closed, open or half_open
+	Reason   string         `json:"reason,omitempty"`  // NO_URLS when there was nothing to fetch
 	Counts
 }
 
@@ -217,6 +219,9 @@ func (j *job) sum(ctx context.Context, chunks []Counts, lost []string) (Summary,
 	}
 	if n := sum.ByClass[fetch.Limit]; n > 0 {
 		sum.Missing = append(sum.Missing, fmt.Sprintf("%d pages were left when limits.max_duration had passed", n))
+	}
+	if sum.Sessions, err = j.allEndings(ctx); err != nil {
+		return Summary{}, err
 	}
 	if sum.Ways, err = j.ways(ctx); err != nil {
 		return Summary{}, err

@@ -62,7 +62,6 @@ type sessions struct {
 	gone    []*session // whose successors are not there yet
 	turn    int64
 	limited int // answers 429 in a row
-	closed  bool
 }
 
 func newSessions(c *Client) *sessions {
@@ -153,21 +152,22 @@ func (p *sessions) profile(old *session) *definition.Profile {
 	return best
 }
 
-// end takes a session out, whole. The caller holds mu.
+// end takes a session out, whole, for a reason, or with "" because nobody
+// needs it any more. The caller holds mu.
 func (p *sessions) end(s *session, why string) {
 	if s.ended {
 		return
 	}
 	s.ended = true
 	p.live = slices.DeleteFunc(p.live, func(o *session) bool { return o == s })
-	if !p.closed {
+	if why != "" {
 		p.gone = append(p.gone, s)
 		if n := len(p.gone) - p.def.Session.Max; n > 0 {
 			p.gone = slices.Delete(p.gone, 0, n)
 		}
+		p.client.cfg.Logger.Debug("a session has ended", "site", p.def.Site, "why", why, "pages", s.good, "uses", s.uses, "age", time.Since(s.born).Round(time.Second))
+		p.client.cfg.Ended(why)
 	}
-	p.client.cfg.Logger.Debug("a session has ended", "site", p.def.Site, "why", why, "pages", s.good, "uses", s.uses, "age", time.Since(s.born).Round(time.Second))
-	p.client.cfg.Ended(why)
 	if s.busy == 0 && s.route != nil {
 		s.route.Close()
 	}
@@ -245,13 +245,12 @@ func (p *sessions) goDirectly(s *session) {
 	s.direct = true
 }
 
-// close ends all of them.
+// close ends all of them. Who goes on all the same gets new ones.
 func (p *sessions) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.closed = true
 	for _, s := range slices.Clone(p.live) {
-		p.end(s, "the end of the job")
+		p.end(s, "")
 	}
 	p.gone = nil
 }

@@ -1,0 +1,128 @@
+package sites
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"muster/sites/definition"
+	"muster/tasks/facttest"
+	"muster/tasks/redistest"
+)
+
+// A job in sessions goes through all faults, and its report says why sessions
+// have ended.
+func TestFaultsInSessions(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 3, 10)
+	site.faults = map[string][]string{
+		"/item/1": {"429"}, "/item/2": {"500", "500"}, "/item/3": {"soft"}, "/item/4": {"empty"}, "/item/5": {"cut"}, "/item/6": {"403"}, "/page/2": {"soft"},
+	}
+	s := newService(t, redistest.New(t))
+	sum := run(t, begin(t, s, "j1", site.definition(t, "session: {max: 2}\n"), ScrapeOptions{BaseURL: site.URL}))
+	site.isWhole(t, sum)
+	if sum.Status != StatusComplete || sum.Errors != 0 {
+		t.Errorf("got %+v", sum)
+	}
+	if e := sum.Sessions; e["soft_block"] != 2 || e["blocked"] != 1 || e["rate_limited"] != 1 || len(e) != 3 {
+		t.Errorf("got %v", e)
+	}
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(sum.Files[0]), "report.txt"))
+	if err != nil || !strings.Contains(string(text), "ended: soft_block 2, blocked 1, rate_limited 1") {
+		t.Errorf("got %v\n%s", err, text)
+	}
+}
+
+// Sessions end with their process; the job goes on in new ones, and no page
+// is asked for again.
+func TestSessionsEndWithTheirProcess(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	visitors, asked := map[string]int{}, map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.URL.Path == "/door" {
+			http.SetCookie(w, &http.Cookie{Name: "v", Value: fmt.Sprint("v", len(visitors)), Path: "/"})
+			visitors[fmt.Sprint("v", len(visitors))] = 0
+			return
+		}
+		asked[r.URL.Path]++
+		c, err := r.Cookie("v")
+		if err != nil {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		visitors[c.Value]++
+		var n int
+		if scan(r.URL.Path, "/p/%d", &n) {
+			_, _ = fmt.Fprintf(w, "<h1>Page %d</h1>", n)
+			return
+		}
+		for i := range 30 {
+			_, _ = fmt.Fprintf(w, "<a href=/p/%d>p</a>", i)
+		}
+	}))
+	t.Cleanup(server.Close)
+	def, err := definition.Parse("s.yaml", []byte("site: door\nbase_url: "+server.URL+"\nstart: [/]\nlisting: {links: a}\npoliteness: {delay: 0, robots: false, max_per_domain: 1}\n"+
+		"records: {page: {key: [name], fields: {name: {css: h1, required: true}}}}\nsession: {max: 2, start: /door}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb, o := redistest.New(t), ScrapeOptions{OutDir: t.TempDir()}
+	first := begin(t, newService(t, rdb), "j", def, o)
+	chunks := again(t, func() ([]Chunk, error) { return first.collect(t.Context(), "collect") })
+	counts := []Counts{again(t, func() (Counts, error) { return first.chunk(t.Context(), "chunk 0", chunks[0].IDs) })}
+	before := len(visitors)
+	if len(chunks) < 2 || before < 2 {
+		t.Fatalf("got %d chunks, %d visitors", len(chunks), before)
+	}
+
+	second := begin(t, newService(t, rdb), "j", def, o) // the first one's memory is lost
+	again(t, func() ([]Chunk, error) { return second.collect(t.Context(), "collect") })
+	for i, c := range chunks[1:] {
+		counts = append(counts, again(t, func() (Counts, error) { return second.chunk(t.Context(), fmt.Sprint("chunk ", i+1), c.IDs) }))
+	}
+	sum := again(t, func() (Summary, error) { return second.aggregate(t.Context(), counts, nil) })
+	if sum.Records != 30 || sum.Errors != 0 || len(sum.Sessions) != 0 || len(visitors) < before+2 {
+		t.Errorf("got %d records, %d errors, %v, visitors %v", sum.Records, sum.Errors, sum.Sessions, visitors)
+	}
+	for path, n := range asked {
+		if n != 1 {
+			t.Errorf("%s was asked for %d times", path, n)
+		}
+	}
+}
+
+// A process that only fetches holds nothing of a job that was closed by
+// another.
+func TestJobsThatAreClosedElsewhereAreForgotten(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 3)
+	rdb := redistest.New(t)
+	here, there := newService(t, rdb), newService(t, rdb)
+	def, o := site.definition(t, "session: {}\n"), ScrapeOptions{BaseURL: site.URL, OutDir: t.TempDir()}
+	begin(t, here, "j1", def, o)
+	run(t, begin(t, there, "j1", def, o))
+	if err := rdb.SRem(t.Context(), openKey, "j1").Err(); err != nil { // as Aggregate does
+		t.Fatal(err)
+	}
+	facttest.Eventually(t, "the job is forgotten", func() bool { return len(here.known()) == 0 })
+}
+
+// The class of a failure in session.start is the page's, and never its end.
+func TestSessionStartThatIsGone(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 3)
+	s := newService(t, redistest.New(t))
+	j := begin(t, s, "j1", site.definition(t, "session: {start: /door}\n"), ScrapeOptions{BaseURL: site.URL})
+	_, err := j.collect(t.Context(), "collect")
+	if err == nil || !strings.Contains(err.Error(), "session.start") {
+		t.Errorf("got %v", err)
+	}
+}
