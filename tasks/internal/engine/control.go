@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hibiken/asynq"
 
@@ -391,6 +392,11 @@ func (e *Engine) lost(ctx context.Context, h store.Holder, epoch string) error {
 	fl, err := e.load(ctx, h.Flow.ID)
 	if errors.Is(err, ErrUnknown) {
 		return e.store.DropRunning(ctx, h)
+	}
+	if errors.Is(err, errUnreadable) {
+		// Who can read it finds it in the agenda, and what is poison where it is.
+		_, rerr := e.store.Repeat(ctx, h.Flow, h.Node, epoch, h.Worker, time.Millisecond, store.RepeatLost, "its worker died", mostLost)
+		return errors.Join(err, rerr)
 	}
 	if err != nil {
 		return err
