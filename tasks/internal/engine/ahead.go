@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -149,27 +150,12 @@ func (w *Worker) giveBack(queue string, keys store.QueueKeys, ps []store.Popped)
 	}
 }
 
-// disown puts a node back that was begun for a task that another release sent: it is handed over again
-// as this one does.
-func (w *Worker) disown(task string) {
-	b := w.startAhead(task)
-	if b == nil {
-		return
-	}
-	wfID, node, epoch, err := parseDelivery(task)
-	if err != nil {
-		return
-	}
-	defer w.unclaim(wfID, node, epoch)
-	if b.Status != "run" {
-		return
-	}
-	_ = w.insist(wfID, node, func(ctx context.Context) error { return w.putBack(ctx, wfID, node, epoch) })
-}
-
 // putBack makes a node runnable again that this worker has begun and not run.
 func (w *Worker) putBack(ctx context.Context, wfID, node string, epoch int) error {
 	fl, err := w.e.load(ctx, wfID)
+	if errors.Is(err, ErrUnknown) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

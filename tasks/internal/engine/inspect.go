@@ -27,6 +27,7 @@ type WorkerInfo struct {
 	Started        time.Time      `json:"started"`
 	Tasks          []string       `json:"tasks"` // the names it has handlers for
 	Stats          WorkerStats    `json:"stats"`
+	Version        int            `json:"version,omitempty"` // of the stored form of workflows that it reads
 }
 
 // WorkerStats counts what a worker has done since it started.

@@ -21,12 +21,17 @@ func (w *Worker) plain(ctx context.Context, t *asynq.Task) error {
 	return nil
 }
 
-// isPlain reports whether a failed attempt uses up one of asynq's: ours never do. Asynq itself catches
-// the panics of its handlers; those of ours do not get that far.
-func isPlain(err error) bool { return errors.As(err, new(plainError)) || asynq.IsPanicError(err) }
+// isPlain reports whether a failed attempt uses up one of asynq's: ours never do, but for what a newer
+// release handed over. Asynq itself catches the panics of its handlers; those of ours do not get that far.
+func isPlain(err error) bool {
+	return errors.As(err, new(plainError)) || errors.As(err, new(newerError)) || asynq.IsPanicError(err)
+}
 
 func retryDelay(n int, err error, t *asynq.Task) time.Duration {
-	if isPlain(err) {
+	switch {
+	case errors.As(err, new(newerError)):
+		return min(time.Second<<min(n, 6), time.Minute)
+	case isPlain(err):
 		return asynq.DefaultRetryDelayFunc(n, err, t)
 	}
 	return time.Second

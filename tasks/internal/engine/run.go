@@ -195,19 +195,19 @@ func (r *Run) call(h *Handler, input []byte) answered {
 
 // perform runs what asynq delivered and records what became of it. An error means that Redis could
 // not be asked; asynq delivers again.
-func (w *Worker) perform(ctx context.Context, taskID string) error {
-	wfID, node, epoch, err := parseDelivery(taskID)
+func (w *Worker) perform(ctx context.Context, tk carried) error {
+	wfID, node, epoch, err := parseDelivery(tk.id)
 	if err != nil {
-		w.log.Error("a task on our queue is not ours", "id", taskID)
+		w.log.Error("a task on our queue is not ours", "id", tk.id)
 		return nil
 	}
 	// What a node makes ready runs here and now, one after the other, until others should have the
 	// slot: the way through asynq costs ten times as much. Should this process die, the node is found
 	// among those of a silent worker, as any other.
 	until := time.Now().Add(slotTurn)
-	line := []upcoming{{node, epoch, w.startAhead(taskID)}}
+	line := []upcoming{{node, epoch, w.startAhead(tk.id)}}
 	for first := true; len(line) > 0; first = false {
-		next, err := w.one(ctx, wfID, line[0], time.Now().Before(until))
+		next, err := w.one(ctx, wfID, line[0], tk, time.Now().Before(until))
 		if err != nil {
 			if first {
 				return err
@@ -223,8 +223,8 @@ func (w *Worker) perform(ctx context.Context, taskID string) error {
 // slotTurn is how long one delivery may go on from node to node.
 const slotTurn = 200 * time.Millisecond
 
-// one runs one node and returns those that it made ready for this slot.
-func (w *Worker) one(ctx context.Context, wfID string, u upcoming, onward bool) ([]upcoming, error) {
+// one runs one node and returns those that it made ready for this slot, which got tk from asynq.
+func (w *Worker) one(ctx context.Context, wfID string, u upcoming, tk carried, onward bool) ([]upcoming, error) {
 	node, epoch := u.node, u.epoch
 	if u.begun != nil {
 		defer w.unclaim(wfID, node, epoch)
@@ -266,8 +266,7 @@ func (w *Worker) one(ctx context.Context, wfID string, u upcoming, onward bool) 
 		return nil, nil
 	}
 	if b.bad != nil {
-		w.log.Error("workflow cannot be read", "workflow", wfID, "error", b.bad)
-		return nil, w.giveUp(f, node, epoch, b.bad)
+		return nil, w.insist(wfID, node, func(ctx context.Context) error { return w.pass(ctx, f, node, epoch, tk, b.bad) })
 	}
 	// The node runs here now, as far as Redis knows: nobody else will see to it.
 	var fl *flow
@@ -301,35 +300,6 @@ func (w *Worker) one(ctx context.Context, wfID string, u upcoming, onward bool) 
 	w.commit(r, func(ctx context.Context) error { return w.attempt(ctx, r, b) })
 	w.tell(r)
 	return r.next, nil
-}
-
-// giveUp puts a node back that this release cannot read, for one that can.
-func (w *Worker) giveUp(f store.Flow, node string, epoch int, cause error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	r, err := w.e.store.Repeat(ctx, f, node, strconv.Itoa(epoch), w.cfg.Name, 5*time.Second, store.RepeatLost, cause.Error(), mostLost)
-	if err != nil || r.Status != "poison" {
-		return err
-	}
-	return w.e.store.Abort(ctx, f, node, encodeFailure(&Failure{Node: node, Attempts: mostLost + 1, Code: CodeVersion,
-		Message: clip("no worker that came across it can read it: " + cause.Error())}))
-}
-
-// unreadable does for a line of the agenda what it does for a delivery: workers of other releases have
-// time to come across it, before the workflow is given up.
-func (w *Worker) unreadable(ctx context.Context, en store.Entry, cause error) error {
-	if _, err := graph.ParseID(en.Node); err != nil {
-		return nil // a note for who can read it
-	}
-	state, epoch, err := w.e.store.DueNow(ctx, en.Flow, en.Node)
-	if err != nil || state != "run" && state != "Q" && state != "W" {
-		return err
-	}
-	b, err := w.e.store.Begin(ctx, en.Flow, en.Node, epoch, w.cfg.Name, nil)
-	if err != nil || b.Status != "run" {
-		return err
-	}
-	return w.giveUp(en.Flow, en.Node, epoch, cause)
 }
 
 // attempt runs the handler, once, and stores the outcome.
@@ -554,16 +524,21 @@ func (w *Worker) again(ctx context.Context, r *Run, d time.Duration, how, messag
 	return w.e.deliver(ctx, r.fl, []delivery{newDelivery(r.fl, r.g, r.id, rep.Epoch)})
 }
 
-// unregistered puts a task back that this worker has no handler for, while another worker has one or
-// may be about to start.
+// unregistered puts a task back that this worker has no handler for: for as long as it takes while another
+// worker of the queue has one, and else for as long as one may be about to start.
 func (w *Worker) unregistered(ctx context.Context, r *Run, b *begun) error {
 	const most = 5
+	said := fmt.Sprintf("worker %s has no handler for %s", w.cfg.Name, r.Info.Task)
+	if w.another(ctx, r.Info.Queue, func(o *WorkerInfo) bool { return slices.Contains(o.Tasks, r.Info.Task) }) {
+		w.log.Debug("task without a handler here is left to another worker", "task", r.Info.Task, "workflow", r.Info.Workflow)
+		return w.again(ctx, r, jitter(200*time.Millisecond), store.RepeatAgain, said)
+	}
 	if b.Lost >= most {
 		return w.failed(ctx, r, CodeUnregistered, fmt.Sprintf("no worker of queue %s has a handler for %s: is the worker older than the sender, or was Handle forgotten? %s",
 			r.Info.Queue, r.Info.Task, w.knows()))
 	}
 	w.log.Warn("task without a handler here is put back", "task", r.Info.Task, "workflow", r.Info.Workflow)
-	return w.again(ctx, r, 200*time.Millisecond<<b.Lost, store.RepeatLost, "no handler for "+r.Info.Task)
+	return w.again(ctx, r, 200*time.Millisecond<<b.Lost, store.RepeatLost, said+", nor has any other that is live")
 }
 
 // knows says which handlers this worker has.

@@ -70,6 +70,7 @@ type Worker struct {
 	ahead map[string]*begun // deliveries that were begun before asynq hands them to a slot
 	ran   bool
 	dirty map[string]*flow // whose progress keys are to be written
+	peers peers
 
 	stats stats
 }
@@ -200,11 +201,10 @@ func (w *Worker) Run(ctx context.Context) error {
 			if w.cfg.Plain != nil && t.Headers()[header] == "" {
 				return w.plain(ctx, t)
 			}
-			w.disown(id)
-			return fmt.Errorf("task %s was not sent by this release's client: %w", t.Type(), asynq.SkipRetry)
+			return w.foreign(ctx, t, id, queue)
 		}
 		done := make(chan error, 1)
-		w.pool.run(func() { done <- w.perform(context.WithoutCancel(ctx), id) })
+		w.pool.run(func() { done <- w.perform(context.WithoutCancel(ctx), carried{id: id, task: t.Type(), queue: queue}) })
 		return <-done
 	}))
 	if err != nil {
@@ -343,7 +343,7 @@ func (w *Worker) beat(ctx context.Context, judge bool) (live, silent []string, e
 	names := slices.Sorted(maps.Keys(w.handlers))
 	return w.e.store.Beat(ctx, w.cfg.Name, WorkerInfo{Name: w.cfg.Name, Host: host, PID: w.cfg.PID, Queues: w.cfg.Queues,
 		Concurrency: int(w.seam.limit.Load()), Active: int(w.seam.active.Load()), Started: w.started, Tasks: names,
-		MaxConcurrency: w.cfg.MaxConcurrency, Stats: w.stats.read()}, deadAfter, judge)
+		MaxConcurrency: w.cfg.MaxConcurrency, Stats: w.stats.read(), Version: graph.Version}, deadAfter, judge)
 }
 
 // watch says that this worker lives, and takes over from those that do not. When it could not say so
@@ -388,13 +388,14 @@ func (w *Worker) reap(ctx context.Context, live []string, fair bool) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, h := range holders {
 		epoch := ""
 		switch {
 		case h.Worker == w.cfg.Name:
 			stray, at, err := w.stray(ctx, h)
 			if err != nil {
-				return err
+				errs = append(errs, err)
 			}
 			if !stray {
 				continue
@@ -408,10 +409,10 @@ func (w *Worker) reap(ctx context.Context, live []string, fair bool) error {
 		}
 		w.stats.recovered.Add(1)
 		if err := w.e.lost(ctx, h, epoch); err != nil {
-			return err
+			errs = append(errs, fmt.Errorf("workflow %s node %s: %w", h.Flow.ID, h.Node, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // stray reports whether a node that Redis says this worker runs is not run by it, and the epoch it is
@@ -470,16 +471,21 @@ func (w *Worker) sweepOnce(ctx context.Context) (time.Duration, error) {
 		if err != nil {
 			return sweepEvery, err
 		}
+		left := 0
 		for _, en := range due {
 			err := w.e.attend(ctx, en)
 			if errors.Is(err, errUnreadable) {
-				err = errors.Join(err, w.unreadable(ctx, en, err))
+				other, uerr := w.unreadable(ctx, en, err)
+				err = errors.Join(err, uerr)
+				if other {
+					left++
+				}
 			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("workflow %s node %s: %w", en.Flow.ID, en.Node, err))
 			}
 		}
-		if len(due) == sweepMost {
+		if len(due) == sweepMost && left < sweepMost {
 			wait = 0
 		}
 		if !next.IsZero() {

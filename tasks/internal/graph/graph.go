@@ -631,14 +631,22 @@ func (g *Graph) Encode() ([]byte, error) {
 	return raw, nil
 }
 
-// Decode returns the graph that raw is the stored form of.
+// VersionError is the error of a stored form of another version than [Version].
+type VersionError struct{ V int }
+
+// Error implements error.
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("graph has version %d, this program knows %d: run senders and workers of one release", e.V, Version)
+}
+
+// Decode returns the graph that raw is the stored form of; a [VersionError] if that is of another version.
 func Decode(raw []byte) (*Graph, error) {
 	g := &Graph{}
 	if err := json.Unmarshal(raw, g); err != nil {
 		return nil, fmt.Errorf("decode graph: %w", err)
 	}
 	if g.V != Version {
-		return nil, fmt.Errorf("graph has version %d, this program knows %d: run senders and workers of one release", g.V, Version)
+		return nil, &VersionError{g.V}
 	}
 	packed := g.Nodes
 	g.Nodes = nil
