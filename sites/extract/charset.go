@@ -5,7 +5,6 @@ import (
 	"mime"
 	"regexp"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/encoding"
@@ -61,11 +60,14 @@ func Decode(body []byte, contentType, fromDefinition string) ([]byte, Charset) {
 		}
 		return decodeWith(enc, body), Charset{name, c.from}
 	}
+	if bytes.Contains(body, []byte("\x1b$B")) || bytes.Contains(body, []byte("\x1b$@")) {
+		enc, name := lookup("iso-2022-jp")
+		return decodeWith(enc, body), Charset{name, "guess"}
+	}
 	if high >= 0 {
 		return body, Charset{"utf-8", "guess"}
 	}
-	name := guess(body)
-	enc, name := lookup(name)
+	enc, name := lookup(guess(body))
 	return decodeWith(enc, body), Charset{name, "guess"}
 }
 
@@ -166,78 +168,3 @@ func wrongUTF8(body []byte) bool {
 	}
 	return bad*10 > good+bad
 }
-
-// guess tells a charset by what its letters would be. It is right for whole
-// pages in the scripts it knows, not for a few words.
-func guess(body []byte) string {
-	sample := body[:min(len(body), 64<<10)]
-	best, bestScore := "windows-1252", -1<<30
-	for _, name := range []string{"windows-1252", "windows-1251", "koi8-r", "ibm866", "iso-8859-2", "windows-1253", "windows-1255", "windows-1256", "shift_jis", "euc-jp", "gb18030", "big5", "euc-kr"} {
-		enc, _ := lookup(name)
-		if score := plausible(decodeWith(enc, sample)); score > bestScore {
-			best, bestScore = name, score
-		}
-	}
-	return best
-}
-
-// plausible scores a decoded text: letters as they stand in words count for
-// it; what hardly stands in text, or next to each other, against it.
-func plausible(text []byte) int {
-	score := 0
-	var prev rune
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
-		text = text[size:]
-		switch {
-		case r < utf8.RuneSelf:
-		case r == utf8.RuneError:
-			score -= 50
-		case unicode.IsControl(r), unicode.Is(unicode.Co, r):
-			score -= 20
-		case unicode.Is(unicode.Hiragana, r), unicode.Is(unicode.Katakana, r):
-			if r >= 0xFF61 && r <= 0xFF9F { // half-width: the sign of a wrong guess
-				score -= 4
-			} else {
-				score += 8
-			}
-		case unicode.Is(unicode.Hangul, r):
-			score += 3
-		case unicode.Is(unicode.Han, r):
-			if r >= 0x4e00 && r < 0x9fa6 {
-				score++
-				if r >= 0x4e00 && r < 0x8000 && strings.ContainsRune(commonHan, r) {
-					score += 12
-				}
-			} else {
-				score -= 6
-			}
-		case unicode.IsLetter(r):
-			switch {
-			case unicode.Is(unicode.Latin, r) && unicode.Is(unicode.Latin, prev) && prev >= utf8.RuneSelf:
-				score -= 3 // Ðåê: another script read as Latin
-			case unicode.IsUpper(r) && unicode.IsLower(prev):
-				score -= 4
-			case unicode.Is(unicode.Latin, r) && !strings.ContainsRune(latinLetters, r):
-				score--
-			case unicode.IsLower(r):
-				score += 2
-				if strings.ContainsRune("оеаинт", r) {
-					score++
-				}
-			default:
-				score++
-			}
-		case unicode.IsPunct(r), unicode.Is(unicode.Sc, r), unicode.Is(unicode.Zs, r):
-		default:
-			score -= 2 // box drawings and the like
-		}
-		prev = r
-	}
-	return score
-}
-
-const (
-	commonHan    = "的一是不了在人有我他这個个們们中来來上大为為和国國地到以说說時时要就出会會可也你对對生能而子那得于着下自之年"
-	latinLetters = "äöüÄÖÜßéèêëàâáãåæçíìîïñóòôõøúùûýÿÉÈÀÇÅØÆşğıİčšžřěůąęłńśźżőű"
-)
