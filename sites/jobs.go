@@ -35,6 +35,11 @@ type Job struct {
 	Summary *Summary        `json:"summary,omitempty"` // of one that is over
 }
 
+// Over tells whether nothing more becomes of the job by itself.
+func (j *Job) Over() bool {
+	return j.Summary != nil || j.Status == JobFailed || j.Status == JobCanceled
+}
+
 // Jobs lists up to n scrapes, of one site or of all when it is "", the newest
 // first. Those that began more than a week ago are not known any more.
 func (s *Service) Jobs(ctx context.Context, site string, n int) ([]Job, error) {

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 
 	"github.com/urfave/cli/v2"
+
+	"muster/tasks"
 )
 
 func controlCommand(env environment) *cli.Command {
@@ -17,22 +20,44 @@ func controlCommand(env environment) *cli.Command {
 				Name: "revoke", Usage: "stop a workflow: what waits never runs, what runs is told to end", ArgsUsage: "ID",
 				Flags: []cli.Flag{&cli.StringFlag{Name: "node", Usage: "only `NODE`, and what needs its value", DefaultText: "all"}},
 				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
+					id := c.Args().First()
 					if node := c.String("node"); node != "" {
-						return client.RevokeNode(ctx, c.Args().First(), node)
+						return done(env, client.RevokeNode(ctx, id, node), "revoked: node %s of %s", node, id)
 					}
-					return client.Revoke(ctx, c.Args().First())
+					switch status, err := tasks.Attach[json.RawMessage](client.Client, id).Status(ctx); {
+					case err != nil:
+						return err
+					case status.Terminal():
+						return done(env, nil, "over already: %s, %s", id, status)
+					}
+					return done(env, client.Revoke(ctx, id), "revoked: %s", id)
 				}),
 			},
 			{
 				Name: "pause", Usage: "stop taking work from a queue; what runs goes on", ArgsUsage: "QUEUE",
 				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
-					return client.PauseQueue(ctx, c.Args().First())
+					queue := c.Args().First()
+					if err := client.PauseQueue(ctx, queue); err != nil {
+						return err
+					}
+					live, err := client.Workers(ctx)
+					if err != nil {
+						return err
+					}
+					note := "; no live worker takes from it"
+					for _, w := range live {
+						if _, ok := w.Queues[queue]; ok {
+							note = ""
+						}
+					}
+					return done(env, nil, "paused: %s%s", queue, note)
 				}),
 			},
 			{
 				Name: "resume", Usage: "take work from a queue again", ArgsUsage: "QUEUE",
 				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
-					return client.ResumeQueue(ctx, c.Args().First())
+					queue := c.Args().First()
+					return done(env, client.ResumeQueue(ctx, queue), "resumed: %s", queue)
 				}),
 			},
 			{
@@ -43,9 +68,18 @@ func controlCommand(env environment) *cli.Command {
 					if err != nil || n < 1 {
 						return usageError{fmt.Errorf("%q is no number of tasks; it must be 1 or more", c.Args().First())}
 					}
-					return client.SetConcurrency(ctx, c.String("worker"), n)
+					return done(env, client.SetConcurrency(ctx, c.String("worker"), n), "concurrency: %d", n)
 				}),
 			},
 		},
 	}
+}
+
+// done says what was done, unless err says that it was not.
+func done(env environment, err error, format string, args ...any) error {
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(env.stdout, format+"\n", args...)
+	return err
 }

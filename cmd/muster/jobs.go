@@ -102,6 +102,10 @@ func jobsCommand(env environment) *cli.Command {
 				func(ctx context.Context, c *cli.Context, s *sites.Service) error {
 					var errs []error
 					for _, id := range c.Args().Slice() {
+						if j, err := s.Job(ctx, id); err == nil && j.Over() {
+							fmt.Fprintf(env.stdout, "over already: %s, %s\n", id, j.Status)
+							continue
+						}
 						if err := s.Cancel(ctx, id); err != nil {
 							errs = append(errs, noJob(err))
 							continue

@@ -162,10 +162,10 @@ var ErrTaken = errors.New("address is taken")
 func listen(ctx context.Context, addr string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("listen at %s: %w by another program, perhaps another dashboard; choose another with --listen, or port 0 for any", addr, ErrTaken)
+		return nil, fmt.Errorf("listen at %s: %w by another program; choose another, or port 0 for any", addr, ErrTaken)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listen at %s: %w; choose another address with --listen", addr, err)
+		return nil, fmt.Errorf("listen at %s: %w; choose another address", addr, err)
 	}
 	return l, nil
 }

@@ -310,7 +310,7 @@ func TestServe(t *testing.T) {
 	// The port is taken now.
 	other := cfg
 	other.Listen, other.Ready = strings.TrimSuffix(strings.TrimPrefix(url, "http://"), Root+"/"), nil
-	if err := Serve(t.Context(), other); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), other.Listen) || !strings.Contains(err.Error(), "--listen") {
+	if err := Serve(t.Context(), other); !errors.Is(err, ErrTaken) || !strings.Contains(err.Error(), other.Listen) || !strings.Contains(err.Error(), "choose another") {
 		t.Errorf("taken port: %v", err)
 	}
 

@@ -99,7 +99,7 @@ func (g *Gateway) Stats() Stats {
 func (g *Gateway) Run(ctx context.Context, ready func(net.Addr)) error {
 	l, err := net.Listen("tcp", g.cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("gateway: %w", err)
+		return fmt.Errorf("gateway: %w; choose another address, or port 0 for any", err)
 	}
 	if ready != nil {
 		ready(l.Addr())

@@ -227,7 +227,7 @@ func StartJudge(cfg JudgeConfig) (*JudgeServer, error) {
 	for _, addr := range cfg.Listen {
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
-			return fail(fmt.Errorf("listen for the judge: %w", err))
+			return fail(fmt.Errorf("listen for the judge: %w; choose another address, or port 0 for any", err))
 		}
 		listeners = append(listeners, rawListener{l})
 		s.URLs = append(s.URLs, "http://"+l.Addr().String())
@@ -244,7 +244,7 @@ func StartJudge(cfg JudgeConfig) (*JudgeServer, error) {
 		}
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
-			return fail(fmt.Errorf("listen for the judge: %w", err))
+			return fail(fmt.Errorf("listen for the judge: %w; choose another address, or port 0 for any", err))
 		}
 		sum := sha256.Sum256(cert.Certificate[0])
 		_, port, _ := net.SplitHostPort(l.Addr().String())
