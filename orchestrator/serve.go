@@ -31,7 +31,9 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 	intake, running := errgroup.WithContext(ctx)
 	intake.Go(func() error { return schedule.Run(running) })
 	if o.cfg.Dashboard.Enabled {
-		intake.Go(func() error { return ServeDashboard(running, o.cfg, o.Client, o.opts.Logger, nil, o.Metrics) })
+		intake.Go(func() error {
+			return ServeDashboard(running, o.cfg, o.Client, o.opts.Logger, nil, o.Metrics, memoryMetrics{o.Memory})
+		})
 	}
 	intake.Go(func() error { o.KeepProxies(running); return nil })
 	o.opts.Logger.Info("running; Ctrl-C stops", "redis", o.redis.Mode(), "data", o.cfg.DataDir)

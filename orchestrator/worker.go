@@ -64,7 +64,7 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 	both.Go(func() error {
 		return api.ServeMetrics(serving, api.Config{
 			Listen: opts.MetricsListen, Keys: cfg.Dashboard.Keys, Hosts: cfg.Dashboard.Hosts, Logger: opts.Logger,
-			Metrics: metrics.Handler(system.Metrics),
+			Metrics: metrics.Handler(system.Metrics, memoryMetrics{system.Memory}),
 		})
 	})
 	return both.Wait()

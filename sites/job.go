@@ -51,6 +51,8 @@ type job struct {
 	endings *endings
 	budget  *budget
 	writer  *Writer
+	memory  *Memory // of the process
+	sizes   sizes   // of pages, by kind
 	log     *slog.Logger
 	alerts  string    // the URL of a webhook that hears of bad health, or ""
 	looked  time.Time // when the writer last saw that the job is alive
@@ -451,11 +453,23 @@ func (j *job) retry(ctx context.Context, lease workqueue.Leased, cause error, af
 
 // scrape fetches and reads a page.
 func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
-	began := time.Now()
-	page, err := j.client.Get(ctx, v.URL, v.Kind)
+	room, err := j.memory.enter(ctx, j.sizes.usual(v.Kind))
 	if err != nil {
 		return nil, nil, err
 	}
+	defer room.leave()
+	began := time.Now()
+	page, err := j.client.Get(fetch.WithRoom(ctx, func(n int64) bool {
+		ok := room.grow(n)
+		if !ok { // the next one waits until there is room for it
+			j.sizes.saw(v.Kind, n)
+		}
+		return ok
+	}), v.URL, v.Kind)
+	if err != nil {
+		return nil, nil, err
+	}
+	j.sizes.saw(v.Kind, int64(len(page.Body)))
 	took := max(time.Since(began).Milliseconds(), 1)
 	page.N = v.N
 	fail := func(class fetch.Class, err error) (*yield, [][]byte, error) {

@@ -98,6 +98,8 @@ func TestSinkAway(t *testing.T) {
 	rdb := redistest.New(t)
 	s := newService(t, rdb)
 	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	s.cancel()
+	s.writers.Wait() // aggregate writes, and nobody else
 	j.writer.to = []string{hook.URL}
 	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
 	counts := again(t, func() (Counts, error) { return j.chunk(t.Context(), "chunk", chunks[0].IDs) })

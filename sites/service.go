@@ -62,6 +62,7 @@ type Config struct {
 	Sinks     []string                                            // addresses of sinks that records go to beside the files; see sink.Open. Defaults to none.
 	Alerts    string                                              // the URL of a webhook that hears when a site is not healthy. Defaults to none.
 	Secret    string                                              // signs what webhooks get. Defaults to none.
+	Memory    *Memory                                             // that the pages of this process may take. Defaults to no limit.
 	Logger    *slog.Logger                                        // Defaults to none.
 }
 
@@ -552,6 +553,7 @@ func (s *Service) newJob(id string, req Request) (*job, error) {
 	return &job{
 		endings: over,
 		alerts:  s.cfg.Alerts,
+		memory:  s.cfg.Memory,
 		budget:  newBudget(rdb, id, def.Limits),
 		breaker: newBreaker(rdb, turnName(def), def.Retries.StallMax, limit.BreakerConfig{Logger: s.cfg.Logger}),
 		id:      id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),

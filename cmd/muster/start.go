@@ -16,6 +16,7 @@ import (
 
 var workerSettings = []settingFlag{
 	{name: "concurrency", path: "workers.concurrency", usage: "run `N` tasks at once"},
+	{name: "memory-limit", path: "workers.memory_limit_mb", usage: "stay below `MB` megabytes, in each process: where memory is short fewer pages are fetched at once"},
 }
 
 var startSettings = append([]settingFlag{

@@ -57,6 +57,7 @@ type Workers struct {
 	Processes   int           `yaml:"processes" range:"0 64"`
 	PingTimeout time.Duration `yaml:"ping_timeout" range:"100ms 1m"`
 	LogFile     string        `yaml:"log_file"`
+	MemoryLimit int           `yaml:"memory_limit_mb" range:"64 1048576" zero:"GOMEMLIMIT, or four fifths of the memory of the container"`
 }
 
 // Queue says how the items of the work queue are handed out. Its names and

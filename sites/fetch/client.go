@@ -215,7 +215,7 @@ func (c *Client) get(ctx context.Context, s *session, rawURL, kind string) (extr
 		_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // keeps the connection
 		return page, err
 	}
-	page.Body, err = readAll(res, int64(c.def.Limits.MaxBytes))
+	page.Body, err = readAll(ctx, res, int64(c.def.Limits.MaxBytes))
 	if err != nil {
 		return page, c.failed(rawURL, err)
 	}
@@ -345,29 +345,6 @@ func retryAfter(h string, now time.Time) (time.Duration, bool) {
 		return max(t.Sub(now), 0), true
 	}
 	return 0, false
-}
-
-// readAll reads a body of at most limit bytes, after decompression. More is
-// an error, never a shorter page.
-func readAll(res *http.Response, limit int64) ([]byte, error) {
-	if res.ContentLength > limit {
-		return nil, tooBig(res.ContentLength, limit)
-	}
-	body, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
-	if err != nil {
-		if c := classOfNetwork(err); c == Timeout || c == Canceled {
-			return nil, &Error{Class: c, Status: res.StatusCode, Err: err}
-		}
-		return nil, &Error{Class: Truncated, Status: res.StatusCode, Err: fmt.Errorf("the body ended after %d bytes: %w", len(body), err)}
-	}
-	if int64(len(body)) > limit {
-		return nil, tooBig(int64(len(body)), limit)
-	}
-	return body, nil
-}
-
-func tooBig(n, limit int64) error {
-	return &Error{Class: TooBig, Err: fmt.Errorf("the page has %d bytes or more, above the limit of %d; see limits.max_bytes", n, limit)}
 }
 
 // polite is the transport that obeys robots.txt and the site's pace, and

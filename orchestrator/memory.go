@@ -1,0 +1,67 @@
+package orchestrator
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"muster/orchestrator/config"
+)
+
+// memoryLimit is how many bytes this process should stay below: what the
+// settings say, or else GOMEMLIMIT, or four fifths of what the container may
+// have; 0 for no limit.
+func memoryLimit(cfg config.Config) int64 {
+	if mb := cfg.Workers.MemoryLimit; mb > 0 {
+		return int64(mb) << 20
+	}
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
+		return limit
+	}
+	return containerMemory("/") / 5 * 4
+}
+
+// containerMemory is the limit of the control group, of version 2 or 1, below
+// root; 0 when there is none.
+func containerMemory(root string) int64 {
+	group := ""
+	if data, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup")); err == nil {
+		for line := range strings.Lines(string(data)) {
+			if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+				group = path
+			}
+		}
+	}
+	least := int64(math.MaxInt64)
+	look := func(path string) {
+		data, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			return
+		}
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64); err == nil && n > 0 { // else it says max
+			least = min(least, n)
+		}
+	}
+	look("sys/fs/cgroup/memory/memory.limit_in_bytes")
+	for ; ; group = filepath.Dir(group) { // a group above may have less
+		look(filepath.Join("sys/fs/cgroup", group, "memory.max"))
+		if group == "/" || group == "." || group == "" {
+			break
+		}
+	}
+	if least >= 1<<60 { // version 1 says so when there is none
+		return 0
+	}
+	return least
+}
+
+// heedMemory makes the collector work harder before the limit is reached,
+// unless the environment has said when.
+func heedMemory(limit int64) {
+	if limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(limit / 10 * 9)
+	}
+}

@@ -1,0 +1,58 @@
+package orchestrator
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"muster/sites"
+)
+
+func TestContainerMemory(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"none":              {nil, 0},
+		"version 2":         {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1000000\n"}, 1000000},
+		"version 2, none":   {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "max\n"}, 0},
+		"a group above":     {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/memory.max": "5000\n"}, 5000},
+		"version 1":         {map[string]string{"proc/self/cgroup": "4:memory:/x\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "7000\n"}, 7000},
+		"version 1, none":   {map[string]string{"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, 0},
+		"what is no number": {map[string]string{"sys/fs/cgroup/memory.max": "-3\n"}, 0},
+	} {
+		root := t.TempDir()
+		for path, text := range c.files {
+			path = filepath.Join(root, path)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := containerMemory(root); got != c.want {
+			t.Errorf("%s: got %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+func TestMemoryMetrics(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int64{0, 1 << 30} {
+		r := prometheus.NewPedanticRegistry()
+		r.MustRegister(memoryMetrics{sites.NewMemory(limit, nil)})
+		got, err := r.Gather()
+		if err != nil || len(got) != 4 {
+			t.Fatalf("got %d metrics, %v", len(got), err)
+		}
+		for _, f := range got {
+			if f.GetName() == "muster_sites_memory_limit_bytes" && f.GetMetric()[0].GetGauge().GetValue() != float64(limit) {
+				t.Errorf("got %v, want %d", f, limit)
+			}
+		}
+	}
+}
