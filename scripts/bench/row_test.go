@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -143,10 +144,8 @@ func TestRowNames(t *testing.T) {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	if os.Getenv("MUSTER_TEST_REDIS_SERVER") == "" {
-		if _, err := exec.LookPath("redis-server"); err != nil {
-			t.Skip("NOT COVERED: the harness needs a redis-server on PATH or in MUSTER_TEST_REDIS_SERVER")
-		}
+	if _, err := exec.LookPath(cmp.Or(os.Getenv("MUSTER_TEST_REDIS_SERVER"), "redis-server")); err != nil {
+		t.Skip("NOT COVERED: the harness needs a redis-server on PATH or in MUSTER_TEST_REDIS_SERVER")
 	}
 	l, err := openLab(t.Context())
 	if err != nil {
