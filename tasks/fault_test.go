@@ -110,7 +110,7 @@ func TestHandlersThatMisbehave(t *testing.T) {
 			tasks.Handle(m, task, func(ctx context.Context, n int) (int, error) { return n, h(ctx) })
 			return task
 		}
-		late := make(chan struct{})
+		late, back := make(chan struct{}), make(chan struct{})
 		defer close(late)
 		cases := []struct {
 			task tasks.Task[int, int]
@@ -124,6 +124,9 @@ func TestHandlersThatMisbehave(t *testing.T) {
 			{odd("deaf", func(context.Context) error { <-late; return nil }, tasks.Timeout(time.Millisecond),
 				tasks.HardTimeout(5*time.Millisecond)), "hard time limit", tasks.CodeHardTimeout},
 		}
+		// One that returns a value after its soft limit, and before the hard one, has returned a value.
+		slow := odd("late", func(ctx context.Context) error { <-ctx.Done(); return nil }, tasks.Timeout(10*time.Millisecond))
+		later := odd("later", func(context.Context) error { <-back; return nil }, tasks.Timeout(time.Millisecond), tasks.HardTimeout(5*time.Millisecond))
 		worker, err := tasks.NewWorker(w.client, m, tasks.WorkerConfig{Queues: map[string]int{"odd": 1}, Concurrency: 1, Grace: time.Second})
 		if err != nil {
 			t.Fatal(err)
@@ -135,8 +138,21 @@ func TestHandlersThatMisbehave(t *testing.T) {
 				t.Errorf("%s: got %+v", c.task.Name(), f)
 			}
 		}
-		// One that returns after its soft limit, and before the hard one, has returned.
-		slow := odd("late", func(ctx context.Context) error { <-ctx.Done(); return nil }, tasks.Timeout(time.Millisecond))
+		if got, err := send(t, w, tasks.Chain(slow.S(4), Inc)); err != nil || got != 5 {
+			t.Errorf("late: got %v, %v", got, err)
+		}
+		// One that returns after the hard one has failed by then, and is not heard any more.
+		run := sent(t, w, tasks.Chain(later.S(1), Inc))
+		_, err = run.Wait(limited(t))
+		wantFailure(t, err, "hard time limit")
+		close(back)
+		ended(t, w, run.ID())
+		if got, err := send(t, w, slow.S(4)); err != nil || got != 4 { // the slot is free
+			t.Errorf("afterwards: got %v, %v", got, err)
+		}
+		if n := nodes(t, w, run.ID()); n[0].Status != tasks.Failed || n[1].Status != tasks.Skipped || w.ran(run.ID()+".1") != 0 {
+			t.Errorf("what came late changed it: %+v", n)
+		}
 		if err := (func() (err error) {
 			defer func() { err = fmt.Errorf("%v", recover()) }()
 			tasks.Handle(m, slow, func(context.Context, int) (int, error) { return 0, nil })
