@@ -11,7 +11,8 @@ import (
 // NodeInfo is what is known about one node of a workflow.
 type NodeInfo = engine.NodeInfo
 
-// Nodes returns the nodes of a workflow in the order of its definition, with states and times.
+// Nodes returns the nodes of a workflow in the order of its definition, with states and times, and of those
+// that could run and that no live worker would take, why.
 func (c *Client) Nodes(ctx context.Context, id string) ([]NodeInfo, error) {
 	nodes, err := c.eng.Nodes(ctx, id)
 	if err != nil {

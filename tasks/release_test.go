@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +138,46 @@ func TestNewerDeliveryOfNewerWorkflow(t *testing.T) {
 			t.Fatalf("got %v, %v", got, err)
 		}
 	}, func(c *tasks.WorkerConfig) { c.Concurrency = 1 })
+}
+
+// A node that no live worker would take says so, in place of looking like one that is about to start.
+func TestNodeThatNobodyTakesSaysWhy(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		unheard := tasks.New[int, int]("t.unheard")
+		why := func(s tasks.Signature[int]) (out []string) {
+			run := sent(t, w, s)
+			for _, n := range nodes(t, w, run.ID()) {
+				out = append(out, n.Waits)
+			}
+			var b strings.Builder
+			if err := tasks.WriteTree(&b, nodes(t, w, run.ID()), tasks.TreeOptions{}); err != nil || !strings.Contains(b.String(), out[0]) {
+				t.Errorf("drawn as\n%s%v", b.String(), err)
+			}
+			if err := run.Revoke(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return out
+		}
+		want := func(got []string, want ...string) {
+			t.Helper()
+			if !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		want(why(tasks.Chain(ID.S(1, tasks.Queue("nobody")), Inc)), "no live worker takes from queue nobody", "")
+		want(why(ID.S(1, tasks.In(time.Hour))), "") // time will bring it
+		resume := pause(t, w)
+		want(why(ID.S(1)), "queue default is paused")
+		want(why(tasks.Chain(unheard.S(1), Inc)), "no live worker of queue default has a handler for t.unheard", "")
+		w.worker.Kill()
+		facttest.Eventually(t, "the worker is gone", func() bool {
+			ws, err := w.client.Workers(t.Context())
+			return err == nil && len(ws) == 0
+		})
+		want(why(ID.S(1)), "no worker is live")
+		resume()
+	})
 }
 
 // A task whose handler only some of the live workers of its queue have gets to one of them, however often

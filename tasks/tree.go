@@ -292,6 +292,9 @@ func (t *tree) draw(head string, s leg) {
 	case n.Message != "":
 		notes = append(notes, n.Message)
 	}
+	if n.Waits != "" {
+		notes = append(notes, n.Waits)
+	}
 	r.note = strings.Map(func(c rune) rune {
 		if c < ' ' || c == 0x7f {
 			return ' '

@@ -49,10 +49,11 @@ workflow, or with --wait its result.`,
 			if d := c.Duration("in"); d > 0 {
 				opts = append(opts, tasks.In(d))
 			}
-			if !c.Bool("force") {
-				if err := known(ctx, client, name, c.String("queue")); err != nil {
-					return err
-				}
+			switch err := known(ctx, client, name, c.String("queue")); {
+			case err != nil && !c.Bool("force"):
+				return fmt.Errorf("%w, or send it with --force", err)
+			case err != nil:
+				fmt.Fprintf(client.env.stderr, "muster: %v; sent all the same\n", err)
 			}
 			run, err := client.SendRaw(ctx, name, input, opts...)
 			if err != nil {
@@ -89,7 +90,7 @@ func known(ctx context.Context, client fleet, name, queue string) error {
 		return nil
 	}
 	if len(on) == 0 {
-		return fmt.Errorf("no worker has a handler for %q%s; see muster inspect registered, or send it with --force",
+		return fmt.Errorf("no worker has a handler for %q%s; see muster inspect registered",
 			name, suggest(name, slices.Collect(maps.Keys(tasksOf))))
 	}
 	var queues []string
@@ -100,6 +101,6 @@ func known(ctx context.Context, client fleet, name, queue string) error {
 		queues = append(queues, slices.Collect(maps.Keys(w.Queues))...)
 	}
 	slices.Sort(queues)
-	return fmt.Errorf("no worker that has a handler for %q takes from queue %q; send it with --queue %s, or with --force",
+	return fmt.Errorf("no worker that has a handler for %q takes from queue %q; send it with --queue %s",
 		name, queue, strings.Join(slices.Compact(queues), " or "))
 }

@@ -157,6 +157,7 @@ type NodeInfo struct {
 	Due      time.Time `json:"due,omitzero"`
 	Failure  *Failure  `json:"failure,omitempty"`
 	Message  string    `json:"message,omitempty"` // of the last failed attempt
+	Waits    string    `json:"waits,omitempty"`   // what keeps it from running that time will not bring
 	Done     int       `json:"done,omitempty"`    // its own progress
 	Total    int       `json:"total,omitempty"`
 	Needs    []string  `json:"needs,omitempty"`  // nodes it comes after

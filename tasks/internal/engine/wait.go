@@ -424,5 +424,5 @@ func (e *Engine) Nodes(ctx context.Context, id string) ([]NodeInfo, error) {
 		}
 		out = append(out, n)
 	}
-	return out, nil
+	return out, e.waitsFor(ctx, out)
 }

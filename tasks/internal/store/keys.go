@@ -84,8 +84,8 @@ func DoneChannel(id string) string { return "muster:done:" + id }
 // PongChannel is the channel on which workers answer a ping.
 func PongChannel(token string) string { return "muster:pong:" + token }
 
-// asynqKey is a key of asynq v0.26.0 for a queue: the list pending or active of ids of tasks, the sorted
-// set lease, scheduled, retry, archived or completed of them, or t:<id>, the hash of a task.
+// asynqKey is a key of asynq v0.26.0 for a queue: the list pending or active of ids of tasks, the string
+// paused that is there while it is, the sorted set lease, scheduled, retry, archived or completed of them, or t:<id>, the hash of a task.
 func asynqKey(queue, name string) string { return "asynq:{" + queue + "}:" + name }
 
 // progressKey is a public progress key. Expires an hour after its last update.

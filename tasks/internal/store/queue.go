@@ -133,6 +133,15 @@ func (s *Store) Bury(ctx context.Context, queue, id string) error {
 	return nil
 }
 
+// Paused reports whether workers take nothing from a queue.
+func (s *Store) Paused(ctx context.Context, queue string) (bool, error) {
+	n, err := s.rdb.Exists(ctx, asynqKey(queue, "paused")).Result()
+	if err != nil {
+		return false, fmt.Errorf("read queue %s: %w", queue, err)
+	}
+	return n == 1, nil
+}
+
 // Message returns the message of a task of asynq; nil if there is none.
 func (s *Store) Message(ctx context.Context, queue, id string) ([]byte, error) {
 	raw, err := s.rdb.HGet(ctx, asynqKey(queue, "t:"+id), "msg").Bytes()
