@@ -48,21 +48,25 @@ type seam struct {
 	busy   bool // the queue had as much as was asked for; likewise
 	limit  atomic.Int64
 	active atomic.Int64
+	mean   atomic.Int64 // how long a task has its slot, about, in ns
 	plain  atomic.Bool // asynq has scripts we do not know
 
 	mu    sync.Mutex // guards the fields below
 	ahead []store.Popped
 	queue string // that ahead was taken from
 	keys  store.QueueKeys
+	until time.Time // when it is given back
 	begun map[string]bool // tasks that were told to taken, and are not done
 	of    map[string]int  // running tasks of each queue that has a cap
 }
 
 func newSeam(s *store.Store, queues int, caps map[string]int, poll time.Duration) *seam {
-	return &seam{UniversalClient: s.Redis(), store: s, queues: queues, caps: caps, poll: poll,
+	m := &seam{UniversalClient: s.Redis(), store: s, queues: queues, caps: caps, poll: poll,
 		knownDequeue: dequeueSHA, knownDone: doneSHA,
 		wake: make(chan struct{}, 1), room: make(chan struct{}, 1), closed: make(chan struct{}),
 		begun: map[string]bool{}, of: map[string]int{}}
+	m.mean.Store(int64(time.Second)) // nothing is known of the tasks
+	return m
 }
 
 type scriptKind int
@@ -104,8 +108,10 @@ func (s *seam) stopped() bool {
 	}
 }
 
-// done gives the slot of a task of a queue back.
-func (s *seam) done(queue string) {
+// done gives the slot of a task of a queue back that had it for took.
+func (s *seam) done(queue string, took time.Duration) {
+	mean := s.mean.Load()
+	s.mean.Store(mean + (int64(took)-mean)/16) // one that another overwrites does not matter
 	s.active.Add(-1)
 	ring(s.room)
 	if s.caps[queue] > 0 {
@@ -128,7 +134,7 @@ func (s *seam) started(queue string) {
 
 // free returns how many tasks of a queue can start now.
 func (s *seam) free(queue string) int64 {
-	n := min(s.limit.Load()-s.active.Load(), popMost)
+	n := s.limit.Load() - s.active.Load()
 	if most := s.caps[queue]; most > 0 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -193,83 +199,135 @@ func (s *seam) Eval(ctx context.Context, script string, keys []string, args ...a
 	return cmd
 }
 
+// dequeue answers asynq's dequeue script once there is a slot for what it answers with.
 func (s *seam) dequeue(ctx context.Context, sha string, keys []string, args []any) *redis.Cmd {
-	nothing := func() *redis.Cmd {
-		cmd := redis.NewCmd(ctx)
-		cmd.SetErr(redis.Nil)
-		return cmd
-	}
-	for s.active.Load() >= s.limit.Load() {
-		s.giveBack() // there was room for them a moment ago
-		if s.stopped() {
-			return nothing()
-		}
-		select {
-		case <-s.room:
-		case <-s.closed:
-		case <-time.After(s.poll):
-		}
-	}
-	if s.stopped() {
-		return nothing()
-	}
-	cmd, queue := s.take(ctx, sha, keys, args)
-	switch err := cmd.Err(); {
-	case err == nil:
-		if message, _ := cmd.Text(); !overdue(message) {
-			s.started(queue)
-		}
-		s.empty = 0
-	case errors.Is(err, redis.Nil):
-		if s.empty++; s.empty >= s.queues {
+	queue := queueOf(keys[0])
+	cmd := redis.NewCmd(ctx)
+	cmd.SetErr(redis.Nil)
+	for !s.stopped() {
+		left := s.held()
+		full := s.active.Load() >= s.limit.Load()
+		switch {
+		case left > 0 && full:
+			// They are for other workers, if there is no room soon.
+			if !s.roomWithin(left) {
+				s.giveBack()
+				s.mean.Store(int64(time.Second))
+			}
+		case left > 0:
+			next, from := s.next()
+			if !overdue(next.Message) {
+				s.started(from)
+			}
 			s.empty = 0
-			s.sleep(s.poll)
+			cmd.SetErr(nil)
+			cmd.SetVal(next.Message)
+			return cmd
+		case full && s.depth(queue) == 0:
+			s.roomWithin(s.poll)
+		case sha != s.knownDequeue || len(args) != 2:
+			return s.asItIs(ctx, sha, keys, args)
+		default:
+			n, err := s.take(ctx, queue, keys, args)
+			switch {
+			case err != nil:
+				cmd.SetErr(err)
+				if !redis.HasErrorPrefix(err, "NOSCRIPT") {
+					// asynq would ask again at once.
+					s.sleep(200 * time.Millisecond)
+				}
+				return cmd
+			case n == 0 && !full:
+				return s.nothing(cmd)
+			}
 		}
-	case !redis.HasErrorPrefix(err, "NOSCRIPT"):
-		// asynq would ask again at once.
-		s.sleep(200 * time.Millisecond)
 	}
 	return cmd
+}
+
+// nothing is what asynq is told of an empty queue. After the last one it sleeps.
+func (s *seam) nothing(cmd *redis.Cmd) *redis.Cmd {
+	if s.empty++; s.empty >= s.queues {
+		s.empty = 0
+		s.sleep(s.poll)
+	}
+	return cmd
+}
+
+// roomWithin reports whether a slot may have become free before d has passed.
+func (s *seam) roomWithin(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-s.room:
+	case <-s.closed:
+	case <-t.C:
+		return false
+	}
+	return true
 }
 
 // plainPoll is how often queues are asked when nothing wakes a worker.
 const plainPoll = 20 * time.Millisecond
 
-// take answers asynq's dequeue script from what was taken ahead, or takes as many tasks as can start
-// now. It returns the queue that the answer is from.
-func (s *seam) take(ctx context.Context, sha string, keys []string, args []any) (*redis.Cmd, string) {
-	queue := queueOf(keys[0])
-	if sha != s.knownDequeue || len(args) != 2 {
-		if !s.plain.Swap(true) {
-			s.poll = plainPoll
-			s.failed("", errors.New("asynq is not the version this program is built for: the worker polls its queues, and is slower"))
+// asItIs runs a script that is not the one this program knows.
+func (s *seam) asItIs(ctx context.Context, sha string, keys []string, args []any) *redis.Cmd {
+	if !s.plain.Swap(true) {
+		s.poll = plainPoll
+		s.failed("", errors.New("asynq is not the version this program is built for: the worker polls its queues, and is slower"))
+	}
+	cmd := s.UniversalClient.EvalSha(ctx, sha, keys, args...)
+	switch err := cmd.Err(); {
+	case err == nil:
+		if message, _ := cmd.Text(); !overdue(message) {
+			s.started(queueOf(keys[0]))
 		}
-		return s.UniversalClient.EvalSha(ctx, sha, keys, args...), queue
+		s.empty = 0
+	case errors.Is(err, redis.Nil):
+		s.nothing(cmd)
+	case !redis.HasErrorPrefix(err, "NOSCRIPT"):
+		s.sleep(200 * time.Millisecond)
 	}
-	cmd := redis.NewCmd(ctx)
-	if next, from, ok := s.next(); ok {
-		cmd.SetVal(next.Message)
-		return cmd, from
+	return cmd
+}
+
+const (
+	popMost   = 128 // tasks taken in one round trip
+	aheadMost = 4   // times as many tasks as there are slots wait for one
+	aheadFor  = 25 * time.Millisecond
+	aheadLast = 4 * aheadFor // then what still waits is given back
+)
+
+// depth returns how many tasks of a queue are to be taken beyond those that can start now: as many as
+// are expected to start within aheadFor. A queue that had fewer than were asked for has none to spare
+// for one worker.
+func (s *seam) depth(queue string) int64 {
+	if !s.busy || s.caps[queue] > 0 {
+		return 0
 	}
+	limit := s.limit.Load()
+	return min(aheadMost*limit, limit*int64(aheadFor)/max(s.mean.Load(), 1))
+}
+
+// take takes tasks for the slots that are free now, and for those that soon will be. It returns how many.
+func (s *seam) take(ctx context.Context, queue string, keys []string, args []any) (int, error) {
 	prefix, _ := args[1].(string)
 	qk := store.QueueKeys{Pending: keys[0], Paused: keys[1], Active: keys[2], Lease: keys[3], Prefix: prefix}
 	// Slots that are about to be free come along.
 	for i := 0; i < 4 && s.busy && s.active.Load() > 0; i++ {
 		runtime.Gosched()
 	}
-	free := s.free(queue)
-	if free <= 0 {
-		cmd.SetErr(redis.Nil)
-		return cmd, queue
+	most := int(min(max(s.free(queue), 0)+s.depth(queue), popMost))
+	if most == 0 {
+		return 0, nil
 	}
 	var got []store.Popped
 	for len(got) == 0 && !s.stopped() {
 		var err error
-		if got, err = s.store.Pop(ctx, queue, qk, args[0], int(free)); err != nil {
-			cmd.SetErr(err)
-			return cmd, queue
+		if got, err = s.store.Pop(ctx, queue, qk, args[0], most); err != nil {
+			return 0, err
 		}
-		s.busy = len(got) == int(free)
+		s.busy = len(got) == most
 		if len(got) == 0 {
 			break
 		}
@@ -283,32 +341,34 @@ func (s *seam) take(ctx context.Context, sha string, keys []string, args []any) 
 		})
 	}
 	if len(got) == 0 {
-		cmd.SetErr(redis.Nil)
-		return cmd, queue
+		return 0, nil
 	}
 	s.mu.Lock()
-	s.ahead, s.queue, s.keys = got[1:], queue, qk
+	s.ahead, s.queue, s.keys, s.until = got, queue, qk, time.Now().Add(aheadLast)
 	for _, p := range got {
 		s.begun[p.ID] = true
 	}
 	s.mu.Unlock()
 	s.taken(got)
-	cmd.SetVal(got[0].Message)
-	return cmd, queue
+	return len(got), nil
 }
 
-// popMost bounds what is taken in one round trip.
-const popMost = 128
-
-func (s *seam) next() (p store.Popped, queue string, ok bool) {
+// held returns how much longer what was taken ahead may be kept; 0 if there is nothing.
+func (s *seam) held() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.ahead) == 0 {
-		return p, "", false
+		return 0
 	}
+	return max(time.Until(s.until), 1)
+}
+
+func (s *seam) next() (p store.Popped, queue string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	p = s.ahead[0]
 	s.ahead = s.ahead[1:]
-	return p, s.queue, true
+	return p, s.queue
 }
 
 // giveBack gives back what was taken ahead and has not started.

@@ -195,7 +195,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	err := srv.Start(asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
 		queue, _ := asynq.GetQueueName(ctx)
-		defer w.seam.done(queue)
+		defer func(began time.Time) { w.seam.done(queue, time.Since(began)) }(time.Now())
 		id, ok := asynq.GetTaskID(ctx)
 		if !ok || t.Headers()[header] != headerVersion {
 			if w.cfg.Plain != nil && t.Headers()[header] == "" {
