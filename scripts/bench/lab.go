@@ -97,6 +97,10 @@ func (l *lab) awaitReady(ctx context.Context) error {
 
 // close stops the server and removes its folder.
 func (l *lab) close() {
+	if os.Getenv("LABSTATS") != "" {
+		st, _ := l.rdb.Info(context.Background(), "commandstats", "cpu", "stats").Result()
+		fmt.Fprintln(os.Stderr, st)
+	}
 	l.rdb.Close()
 	_ = l.server.Process.Signal(syscall.SIGTERM) // already gone is fine
 	select {

@@ -94,13 +94,15 @@ type Batcher struct {
 type lane struct {
 	waiting []*Call
 	later   []*Call // posted
-	sending bool
+	senders int  // round trips under way
 	armed   bool // a timer will see to later
 	due     bool // later has waited
 }
 
 const (
 	batchMost    = 256     // calls in one round trip
+	sendersMost  = 2       // round trips under way at once in one lane: one is made ready while Redis is at the other
+	batchMany    = 12      // calls that are worth another of them
 	batchBytes   = 1 << 20 // about as much in one round trip; a call that has more goes alone
 	batchTimeout = 10 * time.Second
 	postDelay    = time.Millisecond // that a posted call may wait for others to go with
@@ -166,10 +168,10 @@ func (b *Batcher) Do(ctx context.Context, calls ...*Call) error {
 		b.apart(ctx, calls)
 		return nil
 	}
-	if !l.sending {
+	if l.senders == 0 {
 		// Nobody else is in the way: no goroutine has to be woken for this. Those that are about to call
 		// come along.
-		l.sending = true
+		l.senders++
 		b.mu.Unlock()
 		runtime.Gosched()
 		b.mu.Lock()
@@ -187,6 +189,10 @@ func (b *Batcher) Do(ctx context.Context, calls ...*Call) error {
 		return nil
 	}
 	l.waiting = append(l.waiting, calls...)
+	if l.senders < sendersMost && len(l.waiting) >= batchMany {
+		l.senders++
+		go b.drain(l)
+	}
 	b.mu.Unlock()
 	select {
 	case <-g.done:
@@ -224,9 +230,9 @@ func (b *Batcher) arm(l *lane, d time.Duration) {
 	time.AfterFunc(d, func() {
 		b.mu.Lock()
 		l.armed, l.due = false, true
-		start := !l.sending && len(l.later) > 0
+		start := l.senders == 0 && len(l.later) > 0
 		if start {
-			l.sending = true
+			l.senders++
 		}
 		b.mu.Unlock()
 		if start {
@@ -242,9 +248,7 @@ func (b *Batcher) Flush(ctx context.Context) {
 		left := 0
 		for _, l := range b.lanes {
 			left += len(l.later)
-			if l.sending {
-				left++
-			}
+			left += l.senders
 		}
 		b.mu.Unlock()
 		if left == 0 {
@@ -291,24 +295,31 @@ func (b *Batcher) next(l *lane) {
 		go b.drain(l)
 		return
 	}
-	l.sending = false
+	b.rest(l)
+}
+
+// rest ends a sender; b.mu is held.
+func (b *Batcher) rest(l *lane) {
+	l.senders--
 	if len(l.later) > 0 {
 		b.arm(l, postDelay)
 	}
 }
 
-// drain sends until nothing waits.
+// drain sends until nothing waits, or too little for one of several senders.
 func (b *Batcher) drain(l *lane) {
 	for {
 		// Those that got their answers with the last round trip are about to come with the next call.
 		runtime.Gosched()
 		b.mu.Lock()
+		if l.senders > 1 && len(l.waiting) < batchMany {
+			b.rest(l)
+			b.mu.Unlock()
+			return
+		}
 		part, posted := l.take(batchMost)
 		if len(part) == 0 {
-			l.sending = false
-			if len(l.later) > 0 {
-				b.arm(l, postDelay)
-			}
+			b.rest(l)
 			b.mu.Unlock()
 			return
 		}
@@ -319,7 +330,7 @@ func (b *Batcher) drain(l *lane) {
 		if b.settle(l, posted) {
 			b.mu.Lock()
 			if len(l.waiting) == 0 {
-				l.sending = false
+				b.rest(l)
 				b.mu.Unlock()
 				return
 			}
