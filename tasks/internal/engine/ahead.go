@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -118,6 +119,19 @@ func (w *Worker) startAhead(task string) *begun {
 	b := w.ahead[task]
 	delete(w.ahead, task)
 	return b
+}
+
+// leaveOut has nodes of a workflow not start that were begun ahead and are revoked: those that are listed,
+// or all.
+func (w *Worker) leaveOut(workflow string, nodes []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for task, b := range w.ahead {
+		wfID, node, _, err := parseDelivery(task)
+		if err == nil && wfID == workflow && (nodes == nil || slices.Contains(nodes, node)) {
+			b.Status = "done"
+		}
+	}
 }
 
 // giveBack gives back what was taken out of a queue and has not started.

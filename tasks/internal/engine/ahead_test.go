@@ -13,6 +13,7 @@ import (
 
 	"muster/tasks/facttest"
 	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
 	"muster/tasks/redistest"
 )
 
@@ -124,6 +125,64 @@ func TestTakesAsMuchAsItMayRun(t *testing.T) {
 			t.Errorf("%d tasks wait, want 3", n)
 		}
 	})
+}
+
+// While all slots are busy with short tasks, the next ones are taken. Others get them when no slot becomes
+// free soon.
+func TestTakesAheadOfFreeSlots(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		log := slog.New(slog.DiscardHandler)
+		e := New(rdb, log)
+		t.Cleanup(e.Close)
+		group(t, e, 30)
+		w := NewWorker(e, echo(), config("one", log))
+		w.seam.mean.Store(1)
+		for range 3 {
+			if err := dequeue(w).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runs := func(n int) func() bool {
+			return func() bool {
+				hs, err := e.running(t.Context())
+				return err == nil && len(hs) == n
+			}
+		}
+		if !runs(3)() {
+			t.Fatal("more was begun than there are slots, before it was known that the queue has more")
+		}
+		next := make(chan error, 1)
+		go func() { next <- dequeue(w).Err() }()
+		facttest.Eventually(t, "four times the slots wait for them", runs(3+aheadMost*3))
+		facttest.Eventually(t, "they are given back", runs(3))
+		if w.seam.depth("default") != 0 {
+			t.Error("the worker would take ahead again, though its tasks are not short")
+		}
+		w.seam.done("default", time.Second)
+		if err := <-next; err != nil {
+			t.Errorf("got %v once there is a slot", err)
+		}
+	})
+}
+
+// What a worker has taken ahead does not start once it is revoked.
+func TestRevokedAhead(t *testing.T) {
+	t.Parallel()
+	log := slog.New(slog.DiscardHandler)
+	e := New(redistest.New(t), log)
+	t.Cleanup(e.Close)
+	w := NewWorker(e, echo(), config("one", log))
+	for _, task := range []string{"a.1.0", "a.2.0", "b.1.0", "c.1.0"} {
+		w.ahead[task] = &begun{Begun: store.Begun{Status: "run"}}
+	}
+	w.hear("n a 2,3")
+	w.hear("x b")
+	for task, want := range map[string]bool{"a.1.0": true, "a.2.0": false, "b.1.0": false, "c.1.0": true} {
+		if got := w.startAhead(task).Status == "run"; got != want {
+			t.Errorf("%s runs: %v, want %v", task, got, want)
+		}
+	}
 }
 
 // A queue that is paused gives nothing, and a push wakes who found it empty.

@@ -259,7 +259,7 @@ func (e *Engine) whereabouts(ctx context.Context, d delivery) (where whereabouts
 		// A hash without a message can be left of a task that someone deleted while it was taken; asynq
 		// takes it for one that exists.
 		raw, merr := e.store.Message(ctx, d.queue, d.id())
-		if merr != nil || raw != nil && readable(store.Popped{ID: d.id(), Message: string(raw)}) == nil {
+		if merr != nil || raw != nil && readable(&store.Popped{ID: d.id(), Message: string(raw)}) == nil {
 			return waiting, "", fmt.Errorf("look up %s: %w", d.id(), errors.Join(err, merr))
 		}
 		return gone, "", e.store.Bury(ctx, d.queue, d.id())

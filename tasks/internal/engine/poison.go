@@ -21,34 +21,35 @@ var messageType = func() protoreflect.MessageType {
 	return t
 }()
 
-// readable returns why asynq would not start a task that was taken out of a queue.
-func readable(p store.Popped) error {
+// readable reads what a task that was taken out of a queue says of itself. The error is why asynq would
+// not start it.
+func readable(p *store.Popped) error {
 	if messageType == nil {
 		return nil
 	}
-	m := messageType.New()
-	if err := proto.Unmarshal([]byte(p.Message), m.Interface()); err != nil {
+	id, deadline, err := decode(p.Message)
+	if err != nil {
 		return fmt.Errorf("its message does not decode: %w", err)
 	}
-	fields := messageType.Descriptor().Fields()
-	if id := m.Get(fields.ByName("id")).String(); id != p.ID {
+	if id != p.ID {
 		return fmt.Errorf("its message is that of task %q", id)
 	}
+	p.Deadline = deadline
 	return nil
 }
 
-// overdue reports whether the deadline of a task has passed, so that asynq fails it without a handler.
-func overdue(message string) bool {
-	if messageType == nil {
-		return false
-	}
+// decode returns the id of a message of asynq, and its deadline in unix s, 0 if it has none.
+func decode(message string) (id string, deadline int64, err error) {
 	m := messageType.New()
 	if err := proto.Unmarshal([]byte(message), m.Interface()); err != nil {
-		return false
+		return "", 0, err
 	}
-	at := m.Get(messageType.Descriptor().Fields().ByName("deadline")).Int()
-	return at > 0 && at <= time.Now().Unix()
+	fields := messageType.Descriptor().Fields()
+	return m.Get(fields.ByName("id")).String(), m.Get(fields.ByName("deadline")).Int(), nil
 }
+
+// overdue reports whether a deadline has passed, so that asynq fails its task without a handler.
+func overdue(deadline int64) bool { return deadline > 0 && deadline <= time.Now().Unix() }
 
 // bury takes out of a queue what is no task. Should a node stand behind it, the agenda hands it over
 // again.

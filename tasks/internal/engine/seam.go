@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,13 +48,13 @@ type seam struct {
 	limit  atomic.Int64
 	active atomic.Int64
 	mean   atomic.Int64 // how long a task has its slot, about, in ns
-	plain  atomic.Bool // asynq has scripts we do not know
+	plain  atomic.Bool  // asynq has scripts we do not know
 
 	mu    sync.Mutex // guards the fields below
 	ahead []store.Popped
 	queue string // that ahead was taken from
 	keys  store.QueueKeys
-	until time.Time // when it is given back
+	until time.Time       // when it is given back
 	begun map[string]bool // tasks that were told to taken, and are not done
 	of    map[string]int  // running tasks of each queue that has a cap
 }
@@ -216,7 +215,7 @@ func (s *seam) dequeue(ctx context.Context, sha string, keys []string, args []an
 			}
 		case left > 0:
 			next, from := s.next()
-			if !overdue(next.Message) {
+			if !overdue(next.Deadline) {
 				s.started(from)
 			}
 			s.empty = 0
@@ -279,7 +278,10 @@ func (s *seam) asItIs(ctx context.Context, sha string, keys []string, args []any
 	cmd := s.UniversalClient.EvalSha(ctx, sha, keys, args...)
 	switch err := cmd.Err(); {
 	case err == nil:
-		if message, _ := cmd.Text(); !overdue(message) {
+		message, _ := cmd.Text()
+		p := store.Popped{Message: message}
+		_ = readable(&p) // asynq says what is wrong with it
+		if !overdue(p.Deadline) {
 			s.started(queueOf(keys[0]))
 		}
 		s.empty = 0
@@ -332,13 +334,15 @@ func (s *seam) take(ctx context.Context, queue string, keys []string, args []any
 			break
 		}
 		// asynq tells nobody when it cannot start what it took, and the slot would stay taken.
-		got = slices.DeleteFunc(got, func(p store.Popped) bool {
-			err := readable(p)
-			if err != nil {
+		all := got
+		got = got[:0]
+		for _, p := range all {
+			if err := readable(&p); err != nil {
 				s.bury(queue, p, err)
+				continue
 			}
-			return err != nil
-		})
+			got = append(got, p)
+		}
 	}
 	if len(got) == 0 {
 		return 0, nil

@@ -313,6 +313,7 @@ func (w *Worker) hear(message string) {
 			}
 		}
 	case "x":
+		w.leaveOut(rest, nil)
 		for _, r := range w.tracked() {
 			if r.Info.Workflow == rest {
 				r.cancel(errRevoked)
@@ -321,6 +322,7 @@ func (w *Worker) hear(message string) {
 	case "n":
 		id, nodes, _ := strings.Cut(rest, " ")
 		list := strings.Split(nodes, ",")
+		w.leaveOut(id, list)
 		for _, r := range w.tracked() {
 			if r.Info.Workflow == id && slices.Contains(list, r.Info.Node) {
 				r.cancel(errRevoked)

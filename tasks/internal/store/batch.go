@@ -94,9 +94,9 @@ type Batcher struct {
 type lane struct {
 	waiting []*Call
 	later   []*Call // posted
-	senders int  // round trips under way
-	armed   bool // a timer will see to later
-	due     bool // later has waited
+	senders int     // round trips under way
+	armed   bool    // a timer will see to later
+	due     bool    // later has waited
 }
 
 const (

@@ -65,8 +65,9 @@ type QueueKeys struct{ Pending, Paused, Active, Lease, Prefix string }
 
 // Popped is a task that was taken out of a queue.
 type Popped struct {
-	ID      string
-	Message string
+	ID       string
+	Message  string
+	Deadline int64 // that the message names, unix s; 0 if it names none or was not read
 }
 
 // Pop takes up to n tasks out of a queue; their leases end at until. When there are none, the next
@@ -85,7 +86,7 @@ func (s *Store) Pop(ctx context.Context, queue string, k QueueKeys, until any, n
 	for i := 0; i+1 < len(list); i += 2 {
 		id, _ := list[i].(string)
 		message, _ := list[i+1].(string)
-		out = append(out, Popped{id, message})
+		out = append(out, Popped{ID: id, Message: message})
 	}
 	return out, nil
 }
