@@ -41,10 +41,19 @@ type sign struct {
 	sel    definition.Selector
 }
 
+// A page that has more is not read for what its words are about.
+const (
+	aboutChars = 1500
+	aboutLinks = 12
+)
+
+// comesAgain matches a script that loads its page once more.
+var comesAgain = regexp.MustCompile(`location\s*\.\s*reload\s*\(|location(\s*\.\s*href)?\s*=[^=]|location\s*\.\s*(replace|assign)\s*\(`)
+
 // strong are elements that only a challenge has.
 var strong = []*sign{
 	{css: `#challenge-form, #cf-challenge-running, #challenge-running, #cf-please-wait, #challenge-error-text, form[action*="__cf_chl"], form#captcha-form[action="index"]`, reason: "a challenge form", hints: []string{"challenge", "cf-please", "__cf_chl", "captcha-form"}},
-	{css: `iframe[src*="_Incapsula_Resource"], script[src*="_Incapsula_Resource"][src*="SWJIYLWA"]`, reason: "an Incapsula challenge", hints: []string{"_Incapsula_"}},
+	{css: `iframe[src*="_Incapsula_Resource"]`, reason: "an Incapsula challenge", hints: []string{"_Incapsula_"}},
 	{css: `#px-captcha, .px-captcha-container, [id^="px-captcha"]`, reason: "a PerimeterX challenge", hints: []string{"px-captcha"}},
 	{css: `iframe[src*="geo.captcha-delivery.com"], script[src*="ct.captcha-delivery.com"]`, reason: "a DataDome challenge", hints: []string{"captcha-delivery"}},
 	{css: `form[action*="/errors/validateCaptcha"], form[action*="/sorry/index"]`, reason: "a captcha form", hints: []string{"validateCaptcha", "/sorry/index"}},
@@ -75,7 +84,14 @@ func (c *sign) in(d *extract.Doc) bool {
 
 // strongScripts stand in the scripts of challenges, whose noscript text is
 // out of a selector's reach.
-var strongScripts = [][]byte{[]byte("window._cf_chl_opt"), []byte("window.gokuProps"), []byte("KPSDK.scriptStart"), []byte("window.rbzns")}
+var strongScripts = [][]byte{[]byte("window._cf_chl_opt"), []byte("window.gokuProps"), []byte("KPSDK.s"), []byte("window.rbzns"), []byte("sucuri_cloudproxy_js"), []byte(`window["bobcmn"]`), []byte("//projectshield.withgoogle.com/")}
+
+// content is what a page has that is for its reader.
+var content = definition.MustSelector(`h1, h2, p, a[href], img, table, form, ul, article`)
+
+// alone are scripts that ordinary pages of a guarded site have too, beside
+// their text.
+var alone = definition.MustSelector(`script[src*="_Incapsula_Resource"], script[src*="captcha" i], script[src*="challenge" i]`)
 
 var (
 	headings    = definition.MustSelector("title, h1, h2")
@@ -116,6 +132,7 @@ func Score(def *definition.Definition, d *extract.Doc) Signs {
 	text := d.Text()
 	chars := utf8.RuneCountInString(text)
 	mustHave := extract.MustHave(def, d)
+	words := 0 // points for words
 	for _, c := range strong {
 		if c.in(d) {
 			s.add(blockScore, c.reason)
@@ -126,6 +143,9 @@ func Score(def *definition.Definition, d *extract.Doc) Signs {
 			if bytes.Contains(d.Page.Body, script) {
 				s.add(blockScore, "a challenge script")
 			}
+		}
+		if alone.First(d.Root) != nil && content.First(d.Root) == nil {
+			s.add(blockScore, "nothing but a challenge script")
 		}
 		for _, c := range small {
 			if c.in(d) {
@@ -155,18 +175,32 @@ func Score(def *definition.Definition, d *extract.Doc) Signs {
 				points = 2
 			}
 			s.add(points, fmt.Sprintf("the words %q", m))
+			words += points
 		}
 	}
+	var heads []string
 	for _, n := range headings.All(d.Root) {
-		h := extract.Text(n)
+		heads = append(heads, extract.Text(n))
+	}
+	for _, h := range heads {
 		if len(h) >= 120 || !refusal.MatchString(h) || chars >= 5000 {
 			continue
 		}
 		s.add(2, fmt.Sprintf("the heading %q", h))
+		words += 2
 		if wholeRefusal.MatchString(h) && chars < 2*utf8.RuneCountInString(h)+40 && links.First(d.Root) == nil {
 			s.add(1, "nothing else on the page")
 		}
 		break
+	}
+	if chars < aboutChars && len(links.All(d.Root)) <= aboutLinks {
+		points, what := about(text, heads, chars, links.First(d.Root) != nil, words >= 2)
+		if points > words {
+			s.add(points-words, what)
+		}
+	}
+	if content.First(d.Root) == nil && comesAgain.Match(d.Page.Body) && bytes.Contains(d.Page.Body, []byte("document.cookie")) {
+		s.add(blockScore, "nothing but a script that sets a cookie and comes again")
 	}
 	if to := d.Page.URL.Path; d.Page.Requested != "" && !strings.HasSuffix(d.Page.Requested, to) && !loginURL.MatchString(d.Page.Requested) {
 		login := loginURL.MatchString(to)

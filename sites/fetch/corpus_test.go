@@ -111,6 +111,19 @@ func moreOrdinary() map[string]string {
 		"de shop":    page("Roboter-Rasenmäher", "<h1>Roboter-Rasenmäher</h1><p>899,00 €</p>"), "fr shop": page("Accès et contrôle", "<h1>Serrures</h1><p>À partir de 30 €.</p>"),
 		"ja shop": page("ロボット掃除機", "<h1>ロボット掃除機</h1><p>¥29,800</p>"), "zh news": page("新闻", "<h1>新闻</h1>"+para("今天天气很好。", 50)), "zh security": page("安全验证码的历史", "<h1>历史</h1>"+para("验证码用来区分人和机器人。", 60)),
 	}
+	maps.Copy(pages, map[string]string{
+		"age gate":           page("Please confirm your age", "<h1>Please confirm that you are over 18</h1><p>We check the age of visitors. Access is forbidden to minors.</p>"),
+		"mail check":         page("Check your mail", "<h1>Please verify your email address</h1><p>We have sent you a link.</p>"),
+		"order stopped":      page("Order 77", "<h1>Order 77</h1><p>Your order was blocked by customs. Contact the administrator of the shop.</p>"),
+		"old browser":        page("Browser too old", "<h1>Your browser is too old</h1><p>Please use another one.</p>"),
+		"app without script": page("Notes", "<h1>Notes</h1><p>Please enable JavaScript to use this app.</p>"),
+		"road works":         page("Bridge blocked", "<h1>Bridge blocked</h1><p>The road is closed until Monday. Your request for a permit can be made at the town hall.</p>"),
+		"bank":               page("Card blocked?", "<h1>Card blocked?</h1><p>Call us at any time. "+strings.Repeat("We unblock it within the hour. ", 5)+"</p>"),
+		"guard for sale":     page("Website firewall", "<h1>Website firewall</h1><p>Keeps suspicious traffic away from your shop. 9 € a month.</p>"),
+		"cookie and reload":  `<html><body><p>Choose a language.</p><script>document.cookie="lang=en";function go(){location.reload()}</script></body></html>`,
+		"stub with an asset": `<html><head><script src="/_Incapsula_Resource?SWJIYLWA=1"></script></head><body><h1>Lamp</h1></body></html>`,
+		"article with one":   `<html><head><script src="/_Incapsula_Resource?SWJIYLWA=1"></script></head><body><article>` + strings.Repeat("News of the day. ", 50) + `</article></body></html>`,
+	})
 	// Pages of every length, with and without words that a refusal has.
 	for i, words := range []string{"A lamp of blue glass.", "Our robots are human friendly.", "Security is a matter of checks.", "Requests are answered within a day."} {
 		for _, n := range []int{0, 1, 3, 10, 40, 200} {
@@ -127,6 +140,7 @@ func TestSoftBlockRates(t *testing.T) {
 	def, _ := site(t, http.NotFound, "")
 	walls, good := maps.Clone(challenges), maps.Clone(ordinary)
 	maps.Copy(walls, moreChallenges)
+	maps.Copy(walls, laterChallenges)
 	maps.Copy(good, moreOrdinary())
 	missed, alarms := 0, 0
 	for _, name := range slices.Sorted(maps.Keys(walls)) {
