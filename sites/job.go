@@ -137,6 +137,9 @@ func (j *job) work(ctx context.Context, worker string, ids []string, parallel in
 		var soonest time.Time
 		open, worked := 0, false
 		for start := 0; start < len(ids); start += window {
+			if err := look(ctx); err != nil {
+				return err
+			}
 			if err := j.pressed(ctx); err != nil {
 				return err
 			}

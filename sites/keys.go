@@ -72,3 +72,12 @@ func waysKey(job string) string { return "muster:sites:" + job + ":ways" }
 // endingsKey is a hash: why sessions of a job have ended → how many. It expires
 // like the spec.
 func endingsKey(job string) string { return "muster:sites:" + job + ":endings" }
+
+// slotsKey is a sorted set: "JOB TASK", the tasks of scrapes that hold a slot
+// of a worker, by when they were last heard of, in unix milliseconds. Old ones
+// are removed.
+const slotsKey = "muster:sites:slots"
+
+// wantsKey is a sorted set: the jobs that have tasks, by when the last of them
+// could go on, in unix milliseconds. Old ones are removed.
+const wantsKey = "muster:sites:wants"

@@ -73,6 +73,7 @@ type Service struct {
 	sees   func(dir string) string // the name of a folder for records, if it is here
 	robots fetch.RobotsCache       // of this process: a file for a host and a day is worth no sharing
 	pacer  *limit.Pacer
+	turns  turns
 
 	mu   sync.Mutex // guards jobs
 	jobs map[string]*job
@@ -115,6 +116,7 @@ func NewService(cfg Config) (*Service, error) {
 	host, _ := os.Hostname() // a name that is not unique costs nothing but a look into the files
 	s := &Service{cfg: cfg, owner: fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano()), jobs: map[string]*job{}, kick: make(chan struct{}, 1), sees: readHome}
 	s.pacer = limit.NewPacer(cfg.Client.Redis(), limit.PacerConfig{FailOpen: true, Logger: cfg.Logger})
+	s.turns = turns{cfg.Client.Redis()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -270,6 +272,16 @@ func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*task
 			return nil, other
 		}
 	}
+	return s.sent(ctx, run, err)
+}
+
+// sent lines a job up that was sent.
+func (s *Service) sent(ctx context.Context, run *tasks.AsyncResult[Summary], err error) (*tasks.AsyncResult[Summary], error) {
+	if err == nil {
+		if werr := s.turns.want(ctx, run.ID(), 0); werr != nil {
+			s.cfg.Logger.Warn("the job may wait longer for a slot", "error", werr)
+		}
+	}
 	return run, err
 }
 
@@ -327,7 +339,8 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[Sum
 	if err != nil {
 		return nil, err
 	}
-	return signature(req, def).Send(ctx, s.cfg.Client, append(s.SendOptions(req.Site), newID(req.Site))...)
+	run, err := signature(req, def).Send(ctx, s.cfg.Client, append(s.SendOptions(req.Site), newID(req.Site))...)
+	return s.sent(ctx, run, err)
 }
 
 // SendOptions are the options that a scrape of a site is sent with: its
@@ -352,7 +365,12 @@ func (s *Service) Register(mux *tasks.Mux) {
 		if err := j.heedPause(ctx); err != nil {
 			return nil, verdict(err)
 		}
-		chunks, err := j.collect(ctx, info.Key)
+		var chunks []Chunk
+		slot := &slot{turns: s.turns, run: info.Workflow, task: info.Node, most: collectTurn, dear: true}
+		err = slot.in(ctx, j.log, func(ctx context.Context) (err error) {
+			chunks, err = j.collect(ctx, info.Key)
+			return err
+		})
 		j.publish(ctx)
 		if err != nil {
 			return nil, s.verdict(ctx, j, err)
@@ -370,7 +388,12 @@ func (s *Service) Register(mux *tasks.Mux) {
 		if err != nil {
 			return Counts{}, verdict(err)
 		}
-		counts, err := j.chunk(ctx, info.Key, c.IDs)
+		var counts Counts
+		slot := &slot{turns: s.turns, run: info.Workflow, task: info.Node, most: turn}
+		err = slot.in(ctx, j.log, func(ctx context.Context) (err error) {
+			counts, err = j.chunk(ctx, info.Key, c.IDs)
+			return err
+		})
 		j.publish(ctx)
 		return counts, s.verdict(ctx, j, err)
 	})
@@ -395,6 +418,9 @@ func (s *Service) Register(mux *tasks.Mux) {
 		}
 		if err := j.rdb.SRem(ctx, openKey, j.run).Err(); err != nil {
 			return Summary{}, fmt.Errorf("close job %s: %w", j.run, err)
+		}
+		if err := s.turns.drop(ctx, j.run); err != nil {
+			return Summary{}, err
 		}
 		tasks.PublishKey(ctx, "result_count", fmt.Sprint(sum.Records))
 		tasks.PublishKey(ctx, "error_count", fmt.Sprint(sum.Errors))
@@ -468,7 +494,7 @@ func (s *Service) begin(ctx context.Context, id string, req Request) (*job, erro
 // ends with it has no more records.
 func (s *Service) verdict(ctx context.Context, j *job, err error) error {
 	if errors.Is(err, errNoStart) {
-		if rerr := j.rdb.SRem(ctx, openKey, j.run).Err(); rerr != nil {
+		if rerr := errors.Join(j.rdb.SRem(ctx, openKey, j.run).Err(), s.turns.drop(ctx, j.run)); rerr != nil {
 			return errors.Join(err, rerr)
 		}
 		s.forget(j)
