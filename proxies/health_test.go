@@ -51,3 +51,29 @@ func TestRestsGrowWithRefusals(t *testing.T) {
 		}
 	}
 }
+
+// An answer to a request that was under way when the proxy was refused says nothing of what comes after.
+func TestALateAnswerEndsNoRest(t *testing.T) {
+	t.Parallel()
+	for _, refused := range [][]Outcome{{Banned}, {Succeeded, bannedAfterAll}, {Paused}} {
+		b := newBench(t, hello, nil)
+		id := b.add(t, proxytest.Options{Kind: proxytest.Elite})[0]
+		begun := time.Now().Add(-time.Second)
+		rest := time.Duration(-1)
+		if refused[0] == Paused {
+			rest = time.Hour
+		}
+		for _, o := range append(refused, Succeeded) {
+			if err := b.pool.write(t.Context(), "shop", []report{{id: id, outcome: o, begun: begun, cooldown: rest}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, there, _ := b.health(t, id, "shop")
+		if there.Fails != 1 && rest < 0 || rest > 0 && time.Until(there.Until) < rest/2 {
+			t.Errorf("%v: the rest is over: %+v", refused, there)
+		}
+		if all.Fails != 0 {
+			t.Errorf("got %+v elsewhere", all)
+		}
+	}
+}

@@ -28,15 +28,20 @@ end
 -- Everything is read at once and written at once: the time is in the calls.
 local alls, sites = redis.call('HMGET', KEYS[4], unpack(ids)), redis.call('HMGET', KEYS[8], unpack(ids))
 
--- was is how many failures in a row the last success ended: it may turn out to have been none.
-local function succeed(h, latency, begun)
-  if h.fails > 0 then
+-- was is how many failures in a row the last success ended: it may turn out to have been none. With a site an answer to
+-- what was under way at the last failure ends no row, and no rest.
+local function succeed(h, latency, begun, patient)
+  local stale = patient and begun <= h.lastfail
+  if stale then
+    h.was = 0
+  elseif h.fails > 0 then
     h.was = h.fails
   elseif begun > h.lastok then
     h.was = 0
   end
   h.ok = h.ok + 0.15 * (1 - h.ok)
-  h.n, h.fails, h.till, h.lastok = h.n + 1, 0, 0, now
+  h.n, h.lastok = h.n + 1, now
+  if not stale then h.fails, h.till = 0, 0 end
   if latency > 0 then
     if h.lat == 0 then h.lat = latency else h.lat = h.lat * 0.85 + latency * 0.15 end
   end
@@ -73,13 +78,13 @@ for i = 4, #ARGV, 6 do
       if begun <= m.site.lastok then m.site.fails, m.site.was = math.max(m.site.fails, m.site.was), 0 end
       fail(m.site, 1, begun, cooldown, random, true)
     else -- the proxy did its work, whatever the site thinks of it
-      succeed(m.all, latency, begun)
+      succeed(m.all, latency, begun, false)
       if outcome == 'ban' then
         fail(m.site, 1, begun, cooldown, random, true)
       elseif outcome == 'wait' then
-        m.site.till = math.max(m.site.till, now + math.max(cooldown, 0))
+        m.site.till, m.site.lastfail = math.max(m.site.till, now + math.max(cooldown, 0)), now
       else
-        succeed(m.site, latency, begun)
+        succeed(m.site, latency, begun, true)
       end
     end
   end
