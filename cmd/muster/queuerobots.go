@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -25,7 +26,11 @@ type hostRobots struct {
 // ask says whether u may be fetched. A host that is not to be asked right now
 // is asked later, without an attempt of the item's.
 func (h *hostRobots) ask(ctx context.Context, u *url.URL) (artifact.Permission, error) {
-	key := artifact.HostKey + limit.HostKey(u.String())
+	host, err := limit.ParseHostKey(u.String())
+	if err != nil {
+		return artifact.Permission{}, fmt.Errorf("ask for robots.txt: %w", err)
+	}
+	key := artifact.HostKey + host
 	client := fetch.NewClient(fetch.Config{
 		Definition: &definition.Definition{
 			UserAgent:  h.agent,

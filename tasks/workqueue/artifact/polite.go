@@ -53,8 +53,12 @@ const (
 // errRobots says that the host does not want the content to be fetched.
 var errRobots = errors.New("robots.txt forbids it")
 
-// hostOf is the resource key of a URL's host.
-func hostOf(u *url.URL) string { return HostKey + limit.HostKey(u.String()) }
+// hostOf is the resource key of a URL's host. What is wrong with a URL the
+// request itself will say.
+func hostOf(u *url.URL) string {
+	key, _ := limit.ParseHostKey(u.String())
+	return HostKey + key
+}
 
 type itemHost struct{}
 
