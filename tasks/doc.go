@@ -37,6 +37,14 @@
 //   - The work of a worker that dies runs elsewhere within 15 seconds, or at once after [ExpireLeases].
 //   - Keys of a workflow expire a [Retention] after its end, and not before.
 //
+// A failover loses what Redis had acknowledged and not copied. What a workflow lost of its own past is done
+// again; a workflow that was sent just then can be unknown, which Wait says as [ErrUnknown]. How much that
+// is depends on how Redis is set. With Sentinels, an old master that lives takes writes until it is told:
+// set min-replicas-to-write to the number of replicas a master has, and min-replicas-max-lag to 10, on all of
+// them. Then Send returns an error for what the new master would not know, and only what was under way in
+// the last milliseconds can be lost. One fewer does not help: another replica still follows the old master.
+// The price is that a master takes writes only while all of its replicas follow it.
+//
 // Nobody can promise that user code runs exactly once, nor stop a handler that ignores its context:
 // after [HardTimeout] its node has failed and its slot is free, but the goroutine runs on.
 //

@@ -10,7 +10,7 @@ import (
 
 // The errors callers branch on.
 var (
-	// ErrUnknown says that no workflow has this id: it was never sent, or its retention is over.
+	// ErrUnknown says that no workflow has this id: it was never sent, its retention is over, or Redis has lost it.
 	ErrUnknown = engine.ErrUnknown
 	// ErrDuplicate says that a send found a workflow with the same id or unique key.
 	ErrDuplicate = engine.ErrDuplicate

@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -23,16 +24,17 @@ type Watched struct {
 const masterName = "muster"
 
 // Sentinel starts a master, a replica and a Sentinel for tb alone, which takes
-// the master for dead after half a second of silence. The test is skipped where
-// there is no redis-server.
-func Sentinel(tb testing.TB) *Watched {
+// the master for dead after half a second of silence. Directives are as in
+// [Server], for both. The test is skipped where there is no redis-server.
+func Sentinel(tb testing.TB, directives ...string) *Watched {
 	tb.Helper()
-	w := &Watched{Master: Server(tb, "repl-diskless-sync-delay", "0")}
+	own := func(more ...string) []string { return append(more, directives...) }
+	w := &Watched{Master: Server(tb, own("repl-diskless-sync-delay", "0")...)}
 	host, port, err := net.SplitHostPort(w.Master.Addr)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	w.Replica = Server(tb, "replicaof", host+" "+port)
+	w.Replica = Server(tb, own("repl-diskless-sync-delay", "0", "replicaof", host+" "+port)...)
 	eventually(tb, "the replica to follow", func() (string, bool) {
 		info := w.Replica.Client().Info(tb.Context(), "replication").Val()
 		return info, strings.Contains(info, "master_link_status:up")
@@ -49,13 +51,26 @@ func Sentinel(tb testing.TB) *Watched {
 		tb.Fatalf("start a Sentinel: %v", err)
 	}
 	tb.Cleanup(w.sentinel.kill)
-	ask := redis.NewSentinelClient(&redis.Options{Addr: w.sentinel.addr, MaintNotificationsConfig: noNotifications()})
+	ask := w.ask()
 	defer func() { _ = ask.Close() }()
 	eventually(tb, "the Sentinel to know the replica", func() (string, bool) {
 		known, err := ask.Replicas(tb.Context(), masterName).Result()
 		return fmt.Sprint(known, err), len(known) == 1 && known[0]["master-link-status"] == "ok"
 	})
 	return w
+}
+
+func (w *Watched) ask() *redis.SentinelClient {
+	return redis.NewSentinelClient(&redis.Options{Addr: w.sentinel.addr, MaintNotificationsConfig: noNotifications()})
+}
+
+// Failover has the Sentinel put the replica in the place of the master, which
+// lives. It returns once that has begun; who still talks to the old master is
+// told when it is over.
+func (w *Watched) Failover(ctx context.Context) error {
+	ask := w.ask()
+	defer func() { _ = ask.Close() }()
+	return ask.Failover(ctx, masterName).Err()
 }
 
 // URL returns the redis-sentinel:// address of the group.
