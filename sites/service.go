@@ -140,11 +140,6 @@ func (s *Service) Close() error {
 // Registry is the sites that the service knows.
 func (s *Service) Registry() *Registry { return s.cfg.Registry }
 
-// Definition returns a site, or an *UnknownError.
-func (s *Service) Definition(name string) (*definition.Definition, error) {
-	return s.cfg.Registry.Definition(name)
-}
-
 // Progress counts the pages of a job by their state. Total grows while
 // listing pages are walked.
 func (s *Service) Progress(ctx context.Context, site, id string) (workqueue.Stats, error) {

@@ -2,8 +2,6 @@ package config
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -238,14 +236,4 @@ func (l *Loaded) Settings() []Setting {
 		out = append(out, Setting{Path: s.path, Value: s.shown(), Origin: origin, Env: envName(s.path)})
 	}
 	return out
-}
-
-// Hash is the same for the same settings, wherever they came from. Secrets do
-// not enter it beyond what is shown of them.
-func (c Config) Hash() string {
-	h := sha256.New()
-	for _, s := range settings(&c) {
-		fmt.Fprintf(h, "%s=%v\n", s.path, s.shown()) // maps print in order
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }

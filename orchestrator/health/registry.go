@@ -82,9 +82,8 @@ type Registry struct {
 
 type entry struct {
 	Check
-	mu   sync.Mutex // guards the fields below
+	mu   sync.Mutex // guards open
 	open *question  // the one that is not answered yet; nil if none
-	last Result
 }
 
 // question is a check under way, which everybody who asks meanwhile shares.
@@ -124,20 +123,6 @@ func (r *Registry) Run(ctx context.Context) Report {
 		all.Go(func() { results[i] = e.run(ctx) })
 	}
 	all.Wait()
-	return report(results)
-}
-
-// Last repeats the answers of the last run. A check that was never asked is
-// left out.
-func (r *Registry) Last() Report {
-	var results []Result
-	for _, e := range r.entries() {
-		e.mu.Lock()
-		if !e.last.At.IsZero() {
-			results = append(results, e.last)
-		}
-		e.mu.Unlock()
-	}
 	return report(results)
 }
 
@@ -216,9 +201,6 @@ func (e *entry) ask(ctx context.Context) (result Result) {
 
 func (e *entry) note(r Result, start time.Time) Result {
 	r.Name, r.At, r.Millis = e.Name, time.Now(), time.Since(start).Milliseconds()
-	e.mu.Lock()
-	e.last = r
-	e.mu.Unlock()
 	return r
 }
 

@@ -1,7 +1,6 @@
 package definition
 
 import (
-	"maps"
 	"slices"
 	"strings"
 )
@@ -56,11 +55,6 @@ func StyleOf(locale string) (Style, bool) {
 		style.Group, style.Point = ",' ", "."
 	}
 	return style, ok
-}
-
-// Locales lists the locales without a country.
-func Locales() []string {
-	return append(slices.Sorted(maps.Keys(styles)), slices.Sorted(maps.Keys(alike))...)
 }
 
 func (d *decoder) checkLocale(locale string, at Pos, key string) {

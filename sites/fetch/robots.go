@@ -18,7 +18,6 @@ const maxRobots = 512 << 10
 type Rules struct {
 	rules []rule
 	delay time.Duration
-	maps  []string
 }
 
 type rule struct {
@@ -28,9 +27,6 @@ type rule struct {
 
 // AllowAll is the robots.txt that is not there.
 var AllowAll = &Rules{}
-
-// DisallowAll is the robots.txt that could not be fetched.
-var DisallowAll = &Rules{rules: []rule{{"/", false}}}
 
 // ParseRobots reads a robots.txt for an agent: a product token such as
 // "muster", or a User-Agent header that begins with one. What is not
@@ -47,7 +43,6 @@ func ParseRobots(data []byte, agent string) *Rules {
 	named := false
 	var mine, everyone bool // which of the two the current group belongs to
 	inAgents := false       // the last rule or agent line was an agent line
-	var maps []string
 	for line := range bytes.FieldsFuncSeq(data, func(r rune) bool { return r == '\n' || r == '\r' }) {
 		text, _, _ := strings.Cut(string(line), "#")
 		key, value, ok := cutField(text)
@@ -66,9 +61,6 @@ func ParseRobots(data []byte, agent string) *Rules {
 				mine, named = true, true
 			}
 			continue
-		case "sitemap", "site-map":
-			maps = append(maps, value)
-			continue // belongs to no group
 		case "allow", "disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw":
 			inAgents = false
 			if value == "" || (value[0] != '/' && value[0] != '*' && value[0] != '$') {
@@ -103,7 +95,6 @@ func ParseRobots(data []byte, agent string) *Rules {
 	if named {
 		chosen = &own
 	}
-	chosen.maps = maps
 	return chosen
 }
 
@@ -132,9 +123,6 @@ func (r *Rules) Allowed(pathAndQuery string) bool {
 
 // CrawlDelay is the delay that the site asks for, or 0.
 func (r *Rules) CrawlDelay() time.Duration { return r.delay }
-
-// Sitemaps are the sitemaps that the file names, for whichever agent.
-func (r *Rules) Sitemaps() []string { return r.maps }
 
 // cutField parts a line at its colon; a line without one is parted at its
 // first space, as the well-known parsers do.

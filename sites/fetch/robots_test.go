@@ -85,15 +85,13 @@ func TestRobots(t *testing.T) {
 	}
 }
 
-func TestCrawlDelayAndSitemaps(t *testing.T) {
+// A line of a sitemap belongs to no group, and ends none.
+func TestCrawlDelay(t *testing.T) {
 	t.Parallel()
-	const file = "Sitemap: http://x/a.xml\nuser-agent: *\ncrawl-delay: 10\nuser-agent: foobot\nCrawl-delay: 1.5 # s\nsitemap: http://x/b.xml\n"
+	const file = "Sitemap: http://x/a.xml\nuser-agent: *\nsitemap: http://x/b.xml\ncrawl-delay: 10\nuser-agent: foobot\nCrawl-delay: 1.5 # s\n"
 	r := ParseRobots([]byte(file), "foobot")
 	if r.CrawlDelay() != 1500*time.Millisecond {
 		t.Errorf("got %s, want 1.5s", r.CrawlDelay())
-	}
-	if got := strings.Join(r.Sitemaps(), " "); got != "http://x/a.xml http://x/b.xml" {
-		t.Errorf("got %s", got)
 	}
 	if d := ParseRobots([]byte(file), "other").CrawlDelay(); d != 10*time.Second {
 		t.Errorf("got %s for others, want 10s", d)

@@ -141,9 +141,6 @@ func (b *Book) load() error {
 // Len is the number of records that the book has.
 func (b *Book) Len() int { return len(b.index) }
 
-// Run is the job that was rolled in last, or "".
-func (b *Book) Run() string { return b.run }
-
 // Close closes the book.
 func (b *Book) Close() error {
 	if b.f == nil {

@@ -714,11 +714,6 @@ func (s *Store) SetProgress(ctx context.Context, f Flow, node string, done, tota
 	return progressCmd.Run(ctx, s.rdb, []string{f.key()}, node, fmt.Sprintf("%d/%d", done, total)).Err()
 }
 
-// Subscribe listens to the end of a workflow.
-func (s *Store) Subscribe(ctx context.Context, id string) *redis.PubSub {
-	return s.rdb.Subscribe(ctx, DoneChannel(id))
-}
-
 // Tell publishes to all processes.
 func (s *Store) Tell(ctx context.Context, message string) error {
 	return s.rdb.Publish(ctx, BusChannel, message).Err()
