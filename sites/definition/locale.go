@@ -22,13 +22,14 @@ var styles = map[string]Style{
 	"ch":   {Group: "' ", Point: ".", Order: "dmy"},
 	"in":   {Group: ",' ", Point: ".", Order: "dmy", India: true},
 	"ja":   {Group: ",' ", Point: ".", Order: "ymd"},
+	"ar":   {Group: ",' ", Point: ".", Order: "dmy"},
 }
 
 // alike are languages and countries that write like another.
 var alike = map[string]string{
-	"bg": "de", "es": "de", "it": "de", "nl": "de", "pt": "de", "da": "de", "tr": "de", "id": "de", "el": "de", "ro": "de", "hr": "de", "sr": "de", "sl": "de", "mk": "de", "bs": "de", "vi": "de", "is": "de",
-	"ru": "fr", "uk": "fr", "be": "fr", "pl": "fr", "cs": "fr", "sk": "fr", "nb": "fr", "no": "fr", "nn": "fr", "fi": "fr", "sv": "fr", "hu": "fr", "lv": "fr", "lt": "fr", "et": "fr", "sq": "fr", "kk": "fr", "ka": "fr",
-	"hi": "in", "zh": "ja", "ko": "ja", "us": "en",
+	"bg": "de", "es": "de", "it": "de", "nl": "de", "pt": "de", "da": "de", "tr": "de", "id": "de", "el": "de", "ro": "de", "hr": "de", "sr": "de", "sl": "de", "mk": "de", "bs": "de", "vi": "de", "is": "de", "ca": "de", "gl": "de", "eu": "de", "az": "de",
+	"ru": "fr", "uk": "fr", "be": "fr", "pl": "fr", "cs": "fr", "sk": "fr", "nb": "fr", "no": "fr", "nn": "fr", "fi": "fr", "sv": "fr", "hu": "fr", "lv": "fr", "lt": "fr", "et": "fr", "sq": "fr", "kk": "fr", "ka": "fr", "hy": "fr", "mn": "fr", "af": "fr",
+	"hi": "in", "bn": "in", "ta": "in", "te": "in", "mr": "in", "gu": "in", "ur": "in", "fa": "ar", "he": "ar", "th": "ar", "ms": "ar", "fil": "ar", "sw": "ar", "mt": "ar", "ga": "ar", "cy": "ar", "zh": "ja", "ko": "ja", "us": "en",
 }
 
 // regions are the countries that write otherwise than their language.

@@ -23,8 +23,14 @@ func Number(text, locale string) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if m := short.FindStringSubmatch(rest); m != nil && (m[1] != "K" || f != math.Trunc(f)) {
+		return math.Round(f*map[string]float64{"k": 1e3, "K": 1e3, "M": 1e6}[m[1]]*100) / 100, nil
+	}
 	return scaled(f, rest, magnitudes), nil
 }
+
+// short matches 1.2k and 3.4M, but not 5 m.
+var short = regexp.MustCompile(`^([kKM])(?:[^\pL\d]|$)`)
 
 // leadingNumberOf reads the first number in a text and returns what stands
 // behind it.
@@ -220,14 +226,8 @@ func plainRune(r rune) rune {
 			return ' '
 		}
 		return r
-	case r >= '０' && r <= '９':
-		return '0' + r - '０'
-	case r >= '٠' && r <= '٩':
-		return '0' + r - '٠'
-	case r >= '۰' && r <= '۹':
-		return '0' + r - '۰'
-	case r >= '०' && r <= '९':
-		return '0' + r - '०'
+	case unicode.Is(unicode.Nd, r):
+		return '0' + digitOf(r)
 	case r == '’' || r == '‘' || r == '´' || r == 'ʼ' || r == '′':
 		return '\''
 	case r == '−' || r == '–' || r == '﹣' || r == '－':
@@ -240,6 +240,21 @@ func plainRune(r rune) rune {
 		return ' '
 	}
 	return r
+}
+
+// digitOf is the value of a digit of any script: they stand in tens.
+func digitOf(r rune) rune {
+	for _, t := range unicode.Nd.R16 {
+		if r >= rune(t.Lo) && r <= rune(t.Hi) {
+			return (r - rune(t.Lo)) % 10
+		}
+	}
+	for _, t := range unicode.Nd.R32 {
+		if r >= rune(t.Lo) && r <= rune(t.Hi) {
+			return (r - rune(t.Lo)) % 10
+		}
+	}
+	return 0
 }
 
 // decimalPoint is the index of the decimal point in a token, or -1, and where
@@ -321,10 +336,11 @@ type Price struct {
 	Currency string  `json:"currency,omitempty"` // ISO 4217, as far as the text tells
 }
 
-// ParsePrice reads the first price in a text. The decimals may stand behind
-// the currency, as in 12€50, and 1.5M or 120k are understood.
+// ParsePrice reads the first price in a text: the first number beside a
+// currency, or else the first. The decimals may stand behind the currency, as
+// in 12€50, and 1.5M or 120k are understood.
 func ParsePrice(text, locale string) (Price, error) {
-	f, rest, err := leadingNumberOf(text, locale)
+	f, rest, err := leadingNumberOf(fromPrice(text), locale)
 	if err != nil {
 		return Price{}, err
 	}
@@ -335,14 +351,41 @@ func ParsePrice(text, locale string) (Price, error) {
 	return Price{scaled(f, rest, priceMagnitudes), currencyIn(text)}, nil
 }
 
+// fromPrice is the text from the number on that is the price. "3 for £10" has
+// it behind another; "10 - 20 €" has it first.
+func fromPrice(text string) string {
+	plain := strings.Map(plainRune, text)
+	for at, tries := plain, 0; tries < 8; tries++ {
+		token, _, behind := numberToken(at)
+		if token == "" {
+			break
+		}
+		head := at[:len(at)-len(behind)-len(token)]
+		if moneyBefore.MatchString(head) || moneyBehind.MatchString(behind) {
+			if tries == 0 {
+				return text
+			}
+			return at
+		}
+		at = behind
+	}
+	return text
+}
+
+var (
+	money       = `\p{Sc}|円|元|원|лв|руб|дин|zł|Kč|Ft\b|lei\b|kr\b|TL\b|RM\b|Rp\b|Rs\b|đ|ر\.س|د\.إ|\b(?:` + strings.Join(isoCodes, "|") + `)\b`
+	moneyBefore = regexp.MustCompile(`(?i)(?:` + money + `)[\s:.-]*$`)
+	moneyBehind = regexp.MustCompile(`(?i)^[.,]?-?[\s]*(?:(?:k|m|mio|mln|mrd|bn|million|milliard|тыс|млн|млрд|хил|tys|tis|tsd|[万億亿萬]\d*)\pL{0,4}\.?\s*)?(?:` + money + `)|^\s*(?:-|to |bis |до |à )\s*\pL{0,3}\p{Sc}?\s?\d`)
+)
+
 var centsBehind = regexp.MustCompile(`^[€£$₽](\d{2})(?:$|[^\d.,%])|^\s?[€£$₽]\s?(\d{2})\s*$`)
 
 // currencies are looked for in this order: longer signs before those they
 // contain.
 var currencies = []struct{ sign, code string }{
-	{"US$", "USD"}, {"A$", "AUD"}, {"C$", "CAD"}, {"NZ$", "NZD"}, {"HK$", "HKD"}, {"R$", "BRL"}, {"S$", "SGD"},
-	{"€", "EUR"}, {"£", "GBP"}, {"¥", "JPY"}, {"円", "JPY"}, {"元", "CNY"}, {"₹", "INR"}, {"₽", "RUB"}, {"₴", "UAH"}, {"₺", "TRY"}, {"₩", "KRW"}, {"₪", "ILS"}, {"₫", "VND"}, {"₿", "BTC"},
-	{"лв", "BGN"}, {"руб", "RUB"}, {"zł", "PLN"}, {"Kč", "CZK"}, {"Ft", "HUF"}, {"lei", "RON"}, {"฿", "THB"}, {"₱", "PHP"}, {"₸", "KZT"}, {"₾", "GEL"}, {"₦", "NGN"}, {"din", "RSD"}, {"$", "USD"},
+	{"US$", "USD"}, {"AU$", "AUD"}, {"CA$", "CAD"}, {"NZ$", "NZD"}, {"HK$", "HKD"}, {"NT$", "TWD"}, {"MX$", "MXN"}, {"R$", "BRL"}, {"A$", "AUD"}, {"C$", "CAD"}, {"S$", "SGD"},
+	{"€", "EUR"}, {"£", "GBP"}, {"¥", "JPY"}, {"￥", "JPY"}, {"円", "JPY"}, {"元", "CNY"}, {"₹", "INR"}, {"₽", "RUB"}, {"₴", "UAH"}, {"₺", "TRY"}, {"₩", "KRW"}, {"원", "KRW"}, {"₪", "ILS"}, {"₫", "VND"}, {"đ", "VND"}, {"₿", "BTC"},
+	{"лв", "BGN"}, {"руб", "RUB"}, {"zł", "PLN"}, {"Kč", "CZK"}, {"Ft", "HUF"}, {"lei", "RON"}, {"฿", "THB"}, {"₱", "PHP"}, {"₸", "KZT"}, {"₾", "GEL"}, {"₦", "NGN"}, {"din", "RSD"}, {"TL", "TRY"}, {"Rp", "IDR"}, {"RM", "MYR"}, {"ر.س", "SAR"}, {"د.إ", "AED"}, {"$", "USD"},
 }
 
 var isoCodes = strings.Fields("EUR USD GBP JPY CNY CHF BGN RUB UAH PLN CZK HUF RON SEK NOK DKK ISK TRY INR BRL CAD AUD NZD HKD SGD KRW ILS MXN ZAR RSD AED SAR THB VND IDR MYR PHP TWD KZT GEL MKD BAM ALL MDL COP CLP ARS PEN EGP NGN KES PKR BDT LKR UYU")
@@ -357,11 +400,21 @@ func currencyIn(text string) string {
 		}
 	}
 	for _, c := range currencies {
-		if strings.Contains(text, c.sign) {
-			return c.code
+		for _, part := range strings.SplitAfter(text, c.sign) {
+			if before, ok := strings.CutSuffix(part, c.sign); ok && wholeSign(c.sign, before) {
+				return c.code
+			}
 		}
 	}
 	return ""
+}
+
+// wholeSign tells whether a sign that begins with a letter stands for itself,
+// not at the end of a word.
+func wholeSign(sign, before string) bool {
+	first, _ := utf8.DecodeRuneInString(sign)
+	last, _ := utf8.DecodeLastRuneInString(before)
+	return !(first < utf8.RuneSelf && unicode.IsLetter(first)) || !unicode.IsLetter(last)
 }
 
 func clip(s string) string {

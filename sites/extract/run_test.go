@@ -147,6 +147,14 @@ func TestFields(t *testing.T) {
 		{"noscript asked for", "{css: noscript h1}", "<body><noscript><article><h1>T &amp; U</h1></article></noscript>", `"T \u0026 U"`},
 		{"noscript by xpath", "//noscript//h1", "<body><noscript><article><h1>T</h1></article></noscript>", `"T"`},
 		{"head with a noscript", "head title", "<head><noscript><img src=/p.gif></noscript><title>T</title></head>", `"T"`},
+		{"cents that stand higher", "{css: p, type: price}", "<p><span>12</span><sup>99</sup> €</p>", `{"amount":12.99,"currency":"EUR"}`},
+		{"cents behind thousands", "{css: p, type: price}", "<p>$1,299<sup>99</sup></p>", `{"amount":1299.99,"currency":"USD"}`},
+		{"cents of another locale", "{css: p, type: price, locale: de}", "<p>1.299 <sup>99</sup> €</p>", `{"amount":1299.99,"currency":"EUR"}`},
+		{"cents by class", "{css: p, type: price}", "<p>£<b>19</b><i class=price-cents>05</i></p>", `{"amount":19.05,"currency":"GBP"}`},
+		{"a point and cents", "{css: p, type: price}", "<p>£<b>19.</b><i class=price-fraction>05</i></p>", `{"amount":19.05,"currency":"GBP"}`},
+		{"a note is no cents", "{css: p, type: price}", "<p>12 €<sup>1</sup></p>", `{"amount":12,"currency":"EUR"}`},
+		{"in stock", "{css: p, type: bool}", "<p>Auf Lager.</p>", `true`},
+		{"sold out", "{css: p, type: bool}", "<p>Няма в наличност</p>", `false`},
 		{"unclosed", ".x", "<div class=x><b>a", `"a"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package extract
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -15,6 +16,14 @@ import (
 // left out. A template or noscript that is asked for itself has its text.
 func Text(n *html.Node) string {
 	w := folder{aside: definition.IsAside(n)}
+	w.node(n)
+	return w.b.String()
+}
+
+// priceText is the text of n, with a point before cents that only stand
+// higher or smaller than the amount: 12<sup>99</sup>.
+func priceText(n *html.Node) string {
+	w := folder{cents: true}
 	w.node(n)
 	return w.b.String()
 }
@@ -52,6 +61,7 @@ type folder struct {
 	space bool // one is due before the next letter
 	limit int  // stop when there is so much; 0: never
 	aside bool // take templates and noscripts too
+	cents bool // set a point before cents
 }
 
 func (w *folder) full() bool { return w.limit > 0 && w.b.Len() >= w.limit }
@@ -74,6 +84,12 @@ func (w *folder) node(n *html.Node) {
 		case atom.Br:
 			w.space = true
 			return
+		}
+	}
+	if w.cents && isCents(n) {
+		if so := w.b.String(); so != "" && so[len(so)-1] >= '0' && so[len(so)-1] <= '9' {
+			w.space = false
+			w.b.WriteByte(map[bool]byte{false: '.', true: ','}[strings.Contains(so, ".")])
 		}
 	}
 	block := n.Type == html.ElementNode && !inline[n.DataAtom]
@@ -102,6 +118,25 @@ func (w *folder) text(s string) {
 		}
 	}
 }
+
+// isCents tells whether an element is the two digits behind an amount: one
+// that stands higher, or is called so.
+func isCents(n *html.Node) bool {
+	if n.Type != html.ElementNode || n.FirstChild == nil || n.FirstChild != n.LastChild || n.FirstChild.Type != html.TextNode {
+		return false
+	}
+	if n.DataAtom != atom.Sup {
+		if class, _ := attr(n, "class"); !centsClass.MatchString(class) {
+			return false
+		}
+	}
+	return twoDigits.MatchString(n.FirstChild.Data)
+}
+
+var (
+	centsClass = regexp.MustCompile(`(?i)cents?\b|fraction|decimal`)
+	twoDigits  = regexp.MustCompile(`^\s*\d\d\s*$`)
+)
 
 var inline = map[atom.Atom]bool{
 	0: true, atom.A: true, atom.Abbr: true, atom.B: true, atom.Bdi: true, atom.Bdo: true, atom.Big: true, atom.Cite: true, atom.Code: true,

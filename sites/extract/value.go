@@ -61,6 +61,9 @@ func (x *run) convert(f *definition.Field, typ string, fd found, s *definition.S
 	case definition.TypeInteger:
 		return noNil(Integer(text, locale))
 	case definition.TypePrice:
+		if fd.node != nil && fd.json == nil && fd.text == Text(fd.node) {
+			text = priceText(fd.node)
+		}
 		p, err := ParsePrice(text, locale)
 		p.Currency = cmp.Or(p.Currency, f.Currency)
 		return noNil(p, err)
@@ -137,16 +140,32 @@ func truth(fd found) (any, error) {
 	if b, ok := fd.json.(bool); ok {
 		return b, nil
 	}
-	switch t := strings.ToLower(Fold(fd.text)); t {
-	case "true", "yes", "y", "1", "on", "ja", "oui", "si", "sí", "да", "есть", "✓", "✔", "checked", "available", "in stock", "instock", "https://schema.org/instock", "http://schema.org/instock":
-		return true, nil
-	case "false", "no", "n", "0", "off", "nein", "non", "не", "нет", "✗", "✘", "unavailable", "out of stock", "outofstock", "sold out", "https://schema.org/outofstock", "http://schema.org/outofstock":
-		return false, nil
-	case "":
+	t := strings.TrimRight(strings.ToLower(Fold(fd.text)), ".!")
+	switch {
+	case t == "":
 		return nil, nil
-	default:
-		return nil, fmt.Errorf("%q is neither yes nor no; use regex to say what yes is", clip(t))
+	case yes[t]:
+		return true, nil
+	case no[t]:
+		return false, nil
 	}
+	return nil, fmt.Errorf("%q is neither yes nor no; use regex to say what yes is", clip(t))
+}
+
+// yes and no are words for them, and for what is in stock and what is not.
+var (
+	yes = wordSet(`true,yes,y,1,on,ja,oui,si,sí,sì,sim,tak,ano,áno,igen,evet,da,да,так,есть,є,ναι,はい,是,有,네,예,✓,✔,checked,available,in stock,instock,https://schema.org/instock,http://schema.org/instock,
+		auf lager,verfügbar,lieferbar,en stock,disponible,disponibile,disponível,em estoque,em stock,op voorraad,leverbaar,dostępny,dostępne,w magazynie,skladem,na sklade,raktáron,stokta,i lager,på lager,varastossa,în stoc,в наличност,в наличии,в наявності,налично,наличен,на склад,διαθέσιμο,在庫あり,有货,有貨,재고 있음`)
+	no = wordSet(`false,no,n,0,off,nein,nee,nej,nei,non,não,nie,ne,nem,hayır,nu,не,нет,ні,няма,όχι,いいえ,否,无,無,아니요,✗,✘,×,unavailable,not available,not in stock,out of stock,outofstock,sold out,https://schema.org/outofstock,http://schema.org/outofstock,https://schema.org/soldout,http://schema.org/soldout,
+		nicht auf lager,nicht verfügbar,nicht lieferbar,ausverkauft,vergriffen,épuisé,en rupture de stock,rupture de stock,indisponible,agotado,sin stock,no disponible,esaurito,non disponibile,esgotado,indisponível,uitverkocht,niet op voorraad,niedostępny,niedostępne,wyprzedane,vyprodáno,není skladem,vypredané,elfogyott,nincs raktáron,tükendi,stokta yok,slutsåld,slut i lager,udsolgt,ikke på lager,utsolgt,loppu,loppuunmyyty,epuizat,stoc epuizat,изчерпан,изчерпано,изчерпана,няма в наличност,не е наличен,нет в наличии,немає в наявності,εξαντλημένο,在庫なし,売り切れ,无货,缺货,無貨,품절`)
+)
+
+func wordSet(list string) map[string]bool {
+	set := map[string]bool{}
+	for w := range strings.SplitSeq(list, ",") {
+		set[strings.TrimSpace(w)] = true
+	}
+	return set
 }
 
 // wrong tells why a value does not pass its field's checks, or "".
