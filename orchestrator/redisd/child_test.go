@@ -2,6 +2,7 @@ package redisd
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"muster/tasks/facttest"
 )
@@ -112,20 +115,27 @@ func TestLeftoverIsStopped(t *testing.T) {
 	h, cmd := holder(t, cfg)
 	left := identify(t, h.PID)
 	set(t, h.URL, "k", "v")
-	// Stopped, it cannot act on the signal that its parent's death sends.
-	if err := syscall.Kill(h.PID, syscall.SIGSTOP); err != nil {
+	// Busy with a script it cannot act on the signal that its parent's death
+	// sends. Stopped it could: the kernel wakes a stopped orphan.
+	o, err := redis.ParseURL(h.URL)
+	if err != nil {
 		t.Fatal(err)
 	}
-	facttest.Eventually(t, "it is stopped", func() bool {
-		stat, err := os.ReadFile("/proc/" + strconv.Itoa(h.PID) + "/stat")
-		return err != nil || strings.Contains(string(stat), ") T ")
-	})
+	conn, err := net.Dial("tcp", o.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, `EVAL "while true do end" 0`+"\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	facttest.Eventually(t, "it is busy", func() bool { return Ping(t.Context(), h.URL, 200*time.Millisecond) != nil })
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
 	if !left.Alive() {
-		t.Fatal("it died although it was stopped")
+		t.Fatal("it died although it was busy")
 	}
 	cfg.Grace = 100 * time.Millisecond
 	var log logbook

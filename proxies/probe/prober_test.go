@@ -97,7 +97,10 @@ func TestEveryKindUnderAnyLabel(t *testing.T) {
 			candidates = append(candidates, c)
 		}
 	}
-	err := prober.Each(t.Context(), slices.Values(candidates), func(r probe.Result) {
+	// What takes too long on a busy machine gets a second chance, a few at a time.
+	var late []source.Candidate
+	var again bool
+	judged := func(r probe.Result) {
 		trial := trials[r.Candidate.Address()]
 		p := trial.proxy
 		name := fmt.Sprintf("%s%s labelled %q", p.Kind, p.User, trial.label)
@@ -108,6 +111,10 @@ func TestEveryKindUnderAnyLabel(t *testing.T) {
 		want := p.Expect()
 		if got.Reason != "" && p.Kind == proxytest.HalfAnswer { // half of what, is a matter of the question
 			got.Reason = want.Reason
+		}
+		if got != want && r.Reason == "timeout" && !again {
+			late = append(late, r.Candidate)
+			return
 		}
 		if got != want {
 			t.Errorf("%s:\ngot  %+v\nwant %+v\n(%s)", name, got, want, r.Detail)
@@ -122,8 +129,13 @@ func TestEveryKindUnderAnyLabel(t *testing.T) {
 		if r.Alive && (r.Latency.FirstByte <= 0 || r.Latency.Total < r.Latency.FirstByte) {
 			t.Errorf("%s: got latency %+v", name, r.Latency)
 		}
-	})
-	if err != nil {
+	}
+	if err := prober.Each(t.Context(), slices.Values(candidates), judged); err != nil {
+		t.Fatal(err)
+	}
+	again = true
+	few := newProber(t, probe.Config{Judges: judge.URLs, Key: "k", Concurrency: 4})
+	if err := few.Each(t.Context(), slices.Values(late), judged); err != nil {
 		t.Fatal(err)
 	}
 }
