@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -115,6 +116,29 @@ func TestShowsTheQueues(t *testing.T) {
 	if w := ask(t, h, "GET", "/asynqmon/api/queues/default/pending_tasks"); w.Code != 200 || !strings.Contains(w.Body.String(), "Ada") {
 		t.Errorf("tasks: %d %s", w.Code, w.Body)
 	}
+}
+
+// A task of a workflow shows its name, its workflow and node, and where its input is.
+func TestShowsTasksOfWorkflows(t *testing.T) {
+	t.Parallel()
+	cfg := setup(t)
+	run, err := tasks.New[string, string]("hello.greet").S("Eve").Send(t.Context(), cfg.Client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := ask(t, handler(t, cfg), "GET", "/asynqmon/api/queues/default/pending_tasks")
+	var got struct {
+		Tasks []struct{ ID, Type, Payload string }
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range got.Tasks {
+		if strings.HasPrefix(task.ID, run.ID()+".0.") && task.Type == "hello.greet" && strings.Contains(task.Payload, "muster inspect workflow") {
+			return
+		}
+	}
+	t.Errorf("got %s", w.Body)
 }
 
 func TestReadOnlyUnlessAsked(t *testing.T) {

@@ -32,11 +32,12 @@ var (
 
 // dashboard serves asynqmon under Root.
 func dashboard(client *tasks.Client, readOnly bool) http.Handler {
-	mon := asynqmon.New(asynqmon.Options{RootPath: Root, RedisConnOpt: shared{client}, ReadOnly: readOnly})
+	mon := asynqmon.New(asynqmon.Options{RootPath: Root, RedisConnOpt: shared{client}, ReadOnly: readOnly,
+		PayloadFormatter: asynqmon.PayloadFormatterFunc(payload)})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if readOnly && r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "the dashboard is read-only; start it with --write to change things", http.StatusMethodNotAllowed)
+			http.Error(w, "the dashboard is read-only; start it with --read-only=false to change things", http.StatusMethodNotAllowed)
 			return
 		}
 		rest := strings.TrimPrefix(r.URL.Path, Root)
@@ -83,3 +84,12 @@ type buffer struct {
 
 func (b *buffer) Header() http.Header  { return b.header }
 func (b *buffer) WriteHeader(code int) { b.code = code }
+
+// payload is what asynqmon shows as a task's payload. Tasks of workflows have
+// none: their input is kept once, with the workflow that their id names.
+func payload(task string, raw []byte) string {
+	if len(raw) == 0 {
+		return "kept with its workflow; the task's id is WORKFLOW.NODE.DELIVERY, see muster inspect workflow WORKFLOW"
+	}
+	return asynqmon.DefaultPayloadFormatter(task, raw)
+}
