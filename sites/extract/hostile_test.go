@@ -53,8 +53,8 @@ func TestHostilePages(t *testing.T) {
 					runAny(t, def, kind, []byte(b))
 				}
 			}
-			// Any way that takes time in the square of the size takes minutes.
-			if took := time.Since(began); took > 20*time.Second {
+			// Any way that takes time in the square of the size takes minutes, on a busy machine many.
+			if took := time.Since(began); took > 90*time.Second {
 				t.Errorf("took %s", took)
 			}
 		})

@@ -83,7 +83,7 @@ func TestClasses(t *testing.T) {
 		case "/moved":
 			http.Redirect(w, r, "/ok", http.StatusMovedPermanently)
 		}
-	}, quick+"limits: {page_timeout: 3s, max_bytes: 4096, redirects: 3}\n")
+	}, quick+"limits: {page_timeout: 8s, max_bytes: 4096, redirects: 3}\n")
 	c := NewClient(Config{Definition: def, Pacer: free{}})
 	for path, want := range map[string]Class{
 		"/ok": OK, "/moved": OK, "/429": RateLimited, "/429bare": RateLimited, "/503ra": RateLimited, "/503": Server, "/500": Server, "/403": Blocked, "/401": Blocked,
