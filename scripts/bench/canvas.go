@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ func canvasRows() []row {
 		{name: "canvas.enqueue_group_10000", unit: "tasks/s", measure: enqueueGroup(10000), yardstick: rawEnqueue(10000), bar: atLeast(4)},
 		{name: "canvas.chord_1000", unit: "ms", measure: chordOf(1000), yardstick: rawChord(1000), bar: atMost(1)},
 		{name: "canvas.chord_10000_of_1000", unit: "ms", rounds: 3, measure: chordOf(10000), yardstick: chordOf(1000), bar: atMost(11)},
+		{name: "canvas.chord_10000_memory", unit: "MB", rounds: 1, measure: memoryAfter(12), yardstick: memoryAfter(2), bar: atMost(1.2)},
 		{name: "canvas.chains_100_of_10", unit: "ms", measure: chains(100, 10), yardstick: rawChains(100, 10), bar: atMost(1)},
 		{name: "canvas.idle", unit: "commands/s", rounds: 1, measure: idleLoad, bar: atMost(8)},
 		{name: "canvas.bytes_single", unit: "bytes", rounds: 1, measure: bytesSingle(10000), bar: atMost(450)},
@@ -110,6 +112,25 @@ func chainOf(n int) func(context.Context, *lab) (float64, error) {
 		_, err := sendWait(ctx, c, chain(n))
 		return err
 	})
+}
+
+// memoryAfter measures what a worker holds on to after some chords of 10,000, in MB.
+func memoryAfter(chords int) func(context.Context, *lab) (float64, error) {
+	return func(ctx context.Context, l *lab) (float64, error) {
+		c, stop, err := fleet(ctx, l, 8)
+		if err != nil {
+			return 0, err
+		}
+		for range chords {
+			if _, err := sendWait(ctx, c, tasks.Chord(tasks.Each(make([]int, 10000), benchStep), benchSum)); err != nil {
+				return 0, errors.Join(err, stop())
+			}
+		}
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc) / 1e6, stop()
+	}
 }
 
 func chordOf(n int) func(context.Context, *lab) (float64, error) {

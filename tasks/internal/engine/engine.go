@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -41,6 +42,8 @@ type Engine struct {
 
 	mu     sync.Mutex // guards the fields below
 	graphs map[string]keptGraph
+	weight int   // of graphs
+	asked  int64 // how often a graph was asked for
 	waits  *waiter
 	closed bool
 }
@@ -366,15 +369,23 @@ func op(g *graph.Graph, id graph.ID, outcome, epoch string, body []byte) store.O
 	return o
 }
 
-// maxGraphs bounds the graphs kept in memory.
-const maxGraphs = 4096
+// What is kept in memory of graphs is bounded, in nodes; one has some 250 bytes. A graph counts as
+// graphWeight nodes more.
+const (
+	maxKept     = 200_000
+	graphWeight = 32
+	largeGraph  = 256 // nodes of one that is not kept beyond the end of its workflow
+)
 
 // keptGraph is a graph in memory. An id that was chosen may come to stand for another workflow once the
 // retention of this one is over.
 type keptGraph struct {
 	g     *graph.Graph
 	until time.Time // zero is for ever
+	used  int64     // when it was asked for, as counted by asked
 }
+
+func (k keptGraph) weight() int { return len(k.g.Nodes) + graphWeight }
 
 func (e *Engine) keep(id, scope string, g *graph.Graph) {
 	e.mu.Lock()
@@ -383,24 +394,51 @@ func (e *Engine) keep(id, scope string, g *graph.Graph) {
 	if scope == "" && !generated(id) {
 		until = time.Now().Add(cmp.Or(time.Duration(g.Retention)*time.Millisecond, DefaultRetention) / 2)
 	}
-	if len(e.graphs) >= maxGraphs {
-		for k := range e.graphs {
-			delete(e.graphs, k)
-			if len(e.graphs) < maxGraphs*3/4 {
+	e.drop(id + "/" + scope)
+	k := keptGraph{g, until, e.asked}
+	if e.weight += k.weight(); e.weight > maxKept {
+		oldest := slices.SortedFunc(maps.Keys(e.graphs), func(a, b string) int { return cmp.Compare(e.graphs[a].used, e.graphs[b].used) })
+		for _, key := range oldest {
+			if e.drop(key); e.weight <= maxKept*3/4 {
 				break
 			}
 		}
 	}
-	e.graphs[id+"/"+scope] = keptGraph{g, until}
+	e.graphs[id+"/"+scope] = k
+}
+
+// drop forgets a graph; e.mu is held.
+func (e *Engine) drop(key string) {
+	if k, ok := e.graphs[key]; ok {
+		e.weight -= k.weight()
+		delete(e.graphs, key)
+	}
+}
+
+// dropLarge forgets the graph of a workflow that has ended. Small ones are left for those who ask how it was.
+func (e *Engine) dropLarge(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if k := e.graphs[id+"/"]; k.g != nil && len(k.g.Nodes) > largeGraph {
+		e.drop(id + "/")
+	}
 }
 
 func (e *Engine) kept(id, scope string) *graph.Graph {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	k := e.graphs[id+"/"+scope]
-	if !k.until.IsZero() && !time.Now().Before(k.until) {
-		delete(e.graphs, id+"/"+scope)
+	key := id + "/" + scope
+	k, ok := e.graphs[key]
+	if !ok {
 		return nil
+	}
+	if !k.until.IsZero() && !time.Now().Before(k.until) {
+		e.drop(key)
+		return nil
+	}
+	if e.asked++; e.asked-k.used > 1000 { // near enough, and cheaper than each time
+		k.used = e.asked
+		e.graphs[key] = k
 	}
 	return k.g
 }
@@ -535,6 +573,9 @@ func (e *Engine) settleBut(ctx context.Context, fl *flow, m store.Moved, keep fu
 		if err := e.project(ctx, fl); err != nil {
 			e.log.Warn("progress keys were not written", "workflow", fl.ID, "error", err)
 		}
+	}
+	if ended {
+		e.dropLarge(fl.ID)
 	}
 	if keep != nil {
 		if i := slices.IndexFunc(out, keep); i >= 0 {

@@ -210,8 +210,8 @@ func (s *seam) dequeue(ctx context.Context, sha string, keys []string, args []an
 		case left > 0 && full:
 			// They are for other workers, if there is no room soon.
 			if !s.roomWithin(left) {
-				s.giveBack()
 				s.mean.Store(int64(time.Second))
+				s.giveBack()
 			}
 		case left > 0:
 			next, from := s.next()

@@ -42,6 +42,7 @@ func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *Failure
 			return nil, nil, ctx.Err()
 		}
 		if err == nil && rec.Terminal() {
+			defer e.dropLarge(fl.ID)
 			if fl.g.Progress != "" { // whoever ended it may not have come to it yet
 				if err := e.project(ctx, fl); err != nil {
 					e.log.Warn("progress keys were not written", "workflow", fl.ID, "error", err)
