@@ -306,7 +306,7 @@ var behaviour = []struct {
 			k.t.Fatalf("leased %v twice", got)
 		}
 	}},
-	{"heartbeats keep a lease", workqueue.Config{LeaseTTL: 400 * time.Millisecond}, func(k *kit) {
+	{"heartbeats keep a lease", workqueue.Config{LeaseTTL: 2 * time.Second}, func(k *kit) {
 		k.enqueue("a")
 		l := k.leaseOne("w1")
 		end := l.Expires.Add(600 * time.Millisecond)
