@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"muster/tasks"
@@ -204,47 +203,5 @@ func TestRateLimit(t *testing.T) {
 		if len(ran) != 6 || ran[5]-ran[0] < int(per.Milliseconds()) {
 			t.Fatalf("six starts at %v, of which two may be in %v", ran, per)
 		}
-	})
-}
-
-// An operator's hands on a task in its queue are found out: deleted, it is handed over again.
-func TestOperatorDeletes(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		rdb := w.client.Redis()
-		in := asynq.NewInspectorFromRedisClient(rdb)
-		// One that runs cannot be deleted; cancelled in asynq's way, it runs on, once.
-		run := sent(t, w, Hold.S("active"))
-		facttest.Eventually(t, "it runs", func() bool { return len(w.noted("at active")) == 1 })
-		id := run.ID() + ".0.0"
-		if err := in.DeleteTask("default", id); err == nil {
-			t.Error("an active task was deleted")
-		}
-		if err := in.CancelProcessing(id); err != nil {
-			t.Fatal(err)
-		}
-		facttest.Eventually(t, "asynq has put it back", func() bool {
-			info, err := in.GetTaskInfo("default", id)
-			return err == nil && info.State == asynq.TaskStateRetry
-		})
-		if err := in.RunTask("default", id); err != nil { // and delivers it once more
-			t.Fatal(err)
-		}
-		_ = rdb.Publish(t.Context(), "muster:bus", "q default")
-		facttest.Eventually(t, "the delivery is dropped", func() bool {
-			q, err := in.GetQueueInfo("default")
-			return err == nil && q.Pending == 0 && q.Active == 0
-		})
-		w.open("active")
-		if got, err := run.Wait(limited(t)); err != nil || got != 1 || len(w.noted("at active")) != 1 {
-			t.Fatalf("got %v, %v, ran %d times", got, err, len(w.noted("at active")))
-		}
-		// One that waits for a retry is in no queue of asynq: there is nothing to delete.
-		retry := sent(t, w, Fail.S(1, tasks.MaxRetry(1), tasks.ConstantBackoff(time.Hour)))
-		facttest.Eventually(t, "it waits", func() bool { s, err := retry.Status(t.Context()); return err == nil && s == tasks.Retry })
-		if err := retry.Revoke(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		ended(t, w, retry.ID())
 	})
 }

@@ -72,6 +72,8 @@ type Worker struct {
 	dirty map[string]*flow // whose progress keys are to be written
 	peers peers
 
+	served map[string]bool // queues, since they were last registered
+
 	stats stats
 }
 
@@ -85,7 +87,7 @@ func (s *stats) read() WorkerStats {
 // NewWorker returns a worker.
 func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worker {
 	w := &Worker{e: e, cfg: cfg, handlers: handlers, log: cfg.Logger, killed: make(chan struct{}),
-		timer: make(chan int64, 64), runs: map[*Run]bool{}, mine: map[string]bool{}, ahead: map[string]*begun{}, tried: map[string]int{}, dirty: map[string]*flow{},
+		timer: make(chan int64, 64), runs: map[*Run]bool{}, mine: map[string]bool{}, ahead: map[string]*begun{}, tried: map[string]int{}, dirty: map[string]*flow{}, served: map[string]bool{},
 		seam: newSeam(e.store, len(cfg.Queues), cfg.QueueLimits, pollEvery), pool: &pool{}}
 	w.seam.taken, w.seam.back, w.seam.bury = w.beginAhead, w.giveBack, w.bury
 	w.seam.failed = func(id string, err error) { w.log.Warn("worker and asynq", "id", id, "error", err) }
@@ -133,6 +135,17 @@ func (w *Worker) track(r *Run) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.runs[r] = true
+	w.served[r.Info.Queue] = true
+}
+
+// register has operators see the queues that this worker has served since it last did. asynq's client
+// does so once, and an operator can delete a queue, or Redis lose it.
+func (w *Worker) register(ctx context.Context) error {
+	w.mu.Lock()
+	served := slices.Collect(maps.Keys(w.served))
+	clear(w.served)
+	w.mu.Unlock()
+	return w.e.store.Register(ctx, served)
 }
 
 func (w *Worker) untrack(r *Run) {
@@ -371,7 +384,7 @@ func (w *Worker) watch(ctx context.Context) {
 		if err == nil {
 			heard = now
 			taken = taken || len(silent) > 0
-			err = w.reap(ctx, live, fair)
+			err = errors.Join(w.reap(ctx, live, fair), w.register(ctx))
 		}
 		if err == nil && taken {
 			err = w.e.takeBack(ctx)

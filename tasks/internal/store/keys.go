@@ -88,6 +88,9 @@ func PongChannel(token string) string { return "muster:pong:" + token }
 // paused that is there while it is, the sorted set lease, scheduled, retry, archived or completed of them, or t:<id>, the hash of a task.
 func asynqKey(queue, name string) string { return "asynq:{" + queue + "}:" + name }
 
+// asynqQueues is the set of the queues that asynq lists.
+const asynqQueues = "asynq:queues"
+
 // progressKey is a public progress key. Expires an hour after its last update.
 func progressKey(prefix, id, name string) string { return prefix + ":" + id + ":" + name }
 

@@ -134,6 +134,17 @@ func (s *Store) Bury(ctx context.Context, queue, id string) error {
 	return nil
 }
 
+// Register has asynq list queues.
+func (s *Store) Register(ctx context.Context, queues []string) error {
+	if len(queues) == 0 {
+		return nil
+	}
+	if err := s.rdb.SAdd(ctx, asynqQueues, queues).Err(); err != nil {
+		return fmt.Errorf("register queues: %w", err)
+	}
+	return nil
+}
+
 // Paused reports whether workers take nothing from a queue.
 func (s *Store) Paused(ctx context.Context, queue string) (bool, error) {
 	n, err := s.rdb.Exists(ctx, asynqKey(queue, "paused")).Result()
