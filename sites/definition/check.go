@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/text/encoding/htmlindex"
@@ -53,7 +54,7 @@ func (d *decoder) check(def *Definition) {
 	}
 	for i, h := range def.Hosts {
 		def.Hosts[i] = strings.ToLower(h)
-		if strings.ContainsAny(h, "/: ") || h == "" {
+		if strings.ContainsFunc(h, notInHost) || strings.Trim(h, "-.*") == "" {
 			d.problemAt(def.At, "hosts", "%q is not a host name; write it without scheme, port and path, such as shop.example or *.shop.example", h)
 		}
 	}
@@ -278,6 +279,11 @@ func (d *decoder) checkFields(def *Definition, fields Fields, format, key string
 		if f.Currency = strings.ToUpper(f.Currency); f.Currency != "" && !isoCurrency.MatchString(f.Currency) {
 			d.problemAt(f.At, key+".currency", "%q is no ISO 4217 code, such as EUR", f.Currency)
 		}
+		for _, l := range f.Layout {
+			if time.Date(2033, 11, 22, 0, 0, 0, 0, time.UTC).Format(l) == l {
+				d.problemAt(f.At, key+".layout", "%q has no day, month or year; write the layout as it would write 2 January 2006, such as 2006-01-02", l)
+			}
+		}
 		object := f.Type == TypeObject || (f.Type == TypeList && f.Of == TypeObject)
 		switch {
 		case object && len(f.Fields) == 0 && format != FormatJSON:
@@ -353,8 +359,8 @@ func (d *decoder) checkSource(s *Source, f *Field, format, key string) {
 		typ, rest, found := strings.Cut(text, ".")
 		path, err := ParsePath(rest)
 		switch {
-		case !found || typ == "":
-			d.problemAt(s.At, key+"."+name, "%q wants a type and a path, such as Product.offers.price or *.name", text)
+		case !found || typ == "" || rest == "" || rest[0] == '.':
+			d.problemAt(s.At, key+"."+name, "%q wants a type and a path; write it like Product.offers.price or *.name", text)
 		case err != nil:
 			d.problemAt(s.At, key+"."+name, "%s", err)
 		}
@@ -365,6 +371,11 @@ func (d *decoder) checkSource(s *Source, f *Field, format, key string) {
 			d.problemAt(w.At, key+".replace", "pattern is missing")
 		}
 	}
+}
+
+// notInHost tells whether a character cannot stand in the name of a host.
+func notInHost(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._*", r)
 }
 
 func (d *decoder) checkRequest(def *Definition) {

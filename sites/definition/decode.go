@@ -75,10 +75,15 @@ func (d *decoder) parse(data []byte) ast.Node {
 }
 
 func (d *decoder) fail(n ast.Node, key, format string, args ...any) {
-	d.problemAt(place(n), key, format, args...)
+	d.problems = append(d.problems, &Problem{File: d.file, At: place(n), Key: key, Text: fmt.Sprintf(format, args...)})
 }
 
+// problemAt notes what is wrong with a key: where its value stands in the
+// file, or at the place given when that is nearer or the key is not there.
 func (d *decoder) problemAt(at Pos, key, format string, args ...any) {
+	if w, ok := d.places[key]; ok && (w.at.Line > at.Line || w.at.Line == at.Line && w.at.Col > at.Col) {
+		at = w.at
+	}
 	d.problems = append(d.problems, &Problem{File: d.file, At: at, Key: key, Text: fmt.Sprintf(format, args...)})
 }
 

@@ -172,6 +172,9 @@ type Pattern struct {
 // IsZero tells whether no pattern was given.
 func (p Pattern) IsZero() bool { return p.Regexp == nil }
 
+// MatchString tells whether the pattern matches; the zero Pattern does not.
+func (p Pattern) MatchString(s string) bool { return p.Regexp != nil && p.Regexp.MatchString(s) }
+
 // Find returns the first group of the first match, or the whole match when
 // the pattern has no group.
 func (p Pattern) Find(s string) (string, bool) {
