@@ -202,13 +202,15 @@ func liveNote(j sites.Job, done int64, took time.Duration) string {
 		return "paused"
 	case sites.JobBlocked:
 		return "waits: " + j.Trouble
+	case sites.JobWaiting:
+		return "waits for a worker"
 	}
-	note := fmt.Sprintf("%d records, %.1f/s", written(j), float64(j.Pages.Done)/max(took.Seconds(), 0.1))
+	note := fmt.Sprintf("%d records, %.1f/s", written(j), float64(done)/max(took.Seconds(), 0.1))
 	if j.Pages.Error > 0 {
 		note += fmt.Sprintf(", %d errors", j.Pages.Error)
 	}
 	if j.Pages.Delayed > 0 {
-		note += fmt.Sprintf(", %d waiting", j.Pages.Delayed)
+		note += fmt.Sprintf(", %d put off", j.Pages.Delayed)
 	}
 	// More pages may be found yet: until then it is the least that it takes.
 	left := j.Pages.Total - j.Pages.Done - j.Pages.Skipped - j.Pages.Error

@@ -26,6 +26,9 @@ func TestLiveNoteTellsWhatIsLeft(t *testing.T) {
 			t.Errorf("got %q, want it to end with %q", note, want)
 		}
 	}
+	if note := liveNote(job, 20, 10*time.Second); !strings.Contains(note, " 2.0/s") {
+		t.Errorf("got %q, want the pace of this run alone", note)
+	}
 	job.Pages.Done = 158
 	if note := liveNote(job, 118, 10*time.Second); strings.Contains(note, "left") {
 		t.Errorf("got %q of a job that is through", note)
