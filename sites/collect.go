@@ -129,7 +129,7 @@ type walk struct {
 	prints  map[string]bool     // of pages, to tell when they repeat
 	given   map[string]int      // records by type, from listing pages
 	details []string            // ids of detail pages, in the order in which they were met
-	fresh   []visit             // those that are no items yet
+	fresh   []visit             // those that are no items yet, which are the last of details
 	fetched int                 // how many of details were fetched here
 	sum     collected
 }
@@ -189,7 +189,7 @@ func (w *walk) wave(ctx context.Context, front []visit) ([]visit, error) {
 
 // keep makes items of the detail pages that were met.
 func (w *walk) keep(ctx context.Context) error {
-	_, err := w.enqueue(ctx, w.fresh)
+	err := w.enqueueAs(ctx, w.details[len(w.details)-len(w.fresh):], w.fresh)
 	w.fresh = nil
 	return err
 }
@@ -218,14 +218,14 @@ func (w *walk) some(ctx context.Context, n int) error {
 
 // take books a terminal listing page and returns the listing pages it leads to.
 func (w *walk) take(v visit, info workqueue.Info) []visit {
-	w.sum.Counts.book(v.URL, info)
+	y := yieldOf(info) // of a sitemap it may be large
+	w.sum.Counts.book(v.URL, info, y)
 	if info.State != workqueue.StateDone {
-		if info.State == workqueue.StateError || !isGoneEnd(v, info) && yieldOf(info).Class != fetch.Enough {
+		if info.State == workqueue.StateError || !isGoneEnd(v, y) && y.Class != fetch.Enough {
 			w.cut("listing page " + v.URL + " was not had: " + info.Note)
 		}
 		return nil
 	}
-	y := yieldOf(info)
 	news := !w.prints[y.Print]
 	w.prints[y.Print] = true
 	var next []visit
@@ -264,8 +264,8 @@ const maxIdle = 20
 
 // isGoneEnd tells whether a counted listing page that is not there is just
 // the end of the count.
-func isGoneEnd(v visit, info workqueue.Info) bool {
-	return v.N > 0 && yieldOf(info).Class == fetch.Gone
+func isGoneEnd(v visit, y yield) bool {
+	return v.N > 0 && y.Class == fetch.Gone
 }
 
 // detail notes a detail page to fetch, unless it is known or one too many.
@@ -358,7 +358,7 @@ func (j *job) chunk(ctx context.Context, worker string, ids []string) (Counts, e
 	for _, id := range all {
 		var v visit
 		if json.Unmarshal(infos[id].Payload, &v) == nil {
-			c.book(v.URL, infos[id])
+			c.book(v.URL, infos[id], yieldOf(infos[id]))
 		}
 	}
 	return c, nil

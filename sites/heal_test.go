@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
@@ -154,6 +155,9 @@ func TestSinkHeals(t *testing.T) {
 				t.Errorf("%d pages were begun although records cannot be written", after-before)
 			}
 			c.heal()
+			j.writer.mu.Lock()
+			j.writer.rest = time.Time{} // not to wait for the next try
+			j.writer.mu.Unlock()
 			facttest.Eventually(t, "the trouble is over", func() bool {
 				_, _ = j.writer.Drain(t.Context())
 				why, err := troubleOf(t.Context(), rdb, "j1")

@@ -96,34 +96,44 @@ func (j *job) itemID(v visit) string {
 	return v.Kind[:1] + hex.EncodeToString(h[:12])
 }
 
-func (j *job) item(v visit) (workqueue.Item, error) {
+func item(id string, v visit) (workqueue.Item, error) {
 	payload, err := json.Marshal(v)
 	if err != nil {
 		return workqueue.Item{}, fmt.Errorf("encode page: %w", err)
 	}
-	return workqueue.Item{ID: j.itemID(v), Kind: v.Kind, Payload: payload}, nil
+	return workqueue.Item{ID: id, Kind: v.Kind, Payload: payload}, nil
 }
 
 // enqueue makes items of pages and returns their ids.
 func (j *job) enqueue(ctx context.Context, visits []visit) ([]string, error) {
-	items := make([]workqueue.Item, 0, len(visits))
-	ids := make([]string, 0, len(visits))
-	for _, v := range visits {
-		item, err := j.item(v)
-		if err != nil {
-			return nil, err
-		}
-		items = append(items, item)
-		ids = append(ids, item.ID)
+	ids := make([]string, len(visits))
+	for i, v := range visits {
+		ids[i] = j.itemID(v)
 	}
-	if len(items) == 0 {
-		return nil, nil
-	}
-	if _, err := j.queue.Enqueue(ctx, items...); err != nil {
-		return nil, fmt.Errorf("store pages to fetch: %w", err)
-	}
-	return ids, nil
+	return ids, j.enqueueAs(ctx, ids, visits)
 }
+
+// enqueueAs is enqueue of pages whose ids are known.
+func (j *job) enqueueAs(ctx context.Context, ids []string, visits []visit) error {
+	for at := 0; at < len(visits); at += enqueueBatch {
+		end := min(at+enqueueBatch, len(visits))
+		items := make([]workqueue.Item, 0, end-at)
+		for i := at; i < end; i++ {
+			item, err := item(ids[i], visits[i])
+			if err != nil {
+				return err
+			}
+			items = append(items, item)
+		}
+		if _, err := j.queue.Enqueue(ctx, items...); err != nil {
+			return fmt.Errorf("store pages to fetch: %w", err)
+		}
+	}
+	return nil
+}
+
+// enqueueBatch is how many pages are made items at a time.
+const enqueueBatch = 5000
 
 // work fetches pages until all of them are terminal, or later says when to go
 // on. Their ids may grow while it runs: grow is called with each page that

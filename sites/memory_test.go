@@ -94,7 +94,7 @@ func TestMemory(t *testing.T) {
 // than there is, and every one of them comes.
 func TestLargePagesShareMemory(t *testing.T) {
 	t.Parallel()
-	const size, n = 1 << 18, 6
+	const size, n = 1 << 16, 4
 	var body = strings.Repeat("<p>words of a page that is large", size/32)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {

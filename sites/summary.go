@@ -46,11 +46,10 @@ type Counts struct {
 }
 
 // book counts a page that is terminal.
-func (c *Counts) book(url string, info workqueue.Info) {
+func (c *Counts) book(url string, info workqueue.Info, y yield) {
 	if c.ByClass == nil {
 		c.ByClass = map[fetch.Class]int{}
 	}
-	y := yieldOf(info)
 	switch info.State {
 	case workqueue.StateDone:
 		c.Pages++
