@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -394,6 +396,38 @@ func TestReuseTakesTheWorkersThatRun(t *testing.T) {
 			}
 			return err
 		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A worker that was killed is listed until its silence is noticed; who wants work done meanwhile starts
+// one.
+func TestReuseLeavesDeadWorkers(t *testing.T) {
+	t.Parallel()
+	cfg := settings(t)
+	err := Run(t.Context(), cfg, Options{Reuse: true}, func(ctx context.Context, o *Orchestrator) error {
+		ghost, err := json.Marshal(tasks.WorkerInfo{Name: "ghost", Queues: map[string]int{"default": 1}})
+		if err != nil {
+			return err
+		}
+		rdb := o.Client.Redis()
+		if err := errors.Join(rdb.Set(ctx, "muster:worker:ghost", ghost, time.Minute).Err(),
+			rdb.Do(ctx, "ZADD", "muster:workers", time.Now().UnixMilli(), "ghost").Err()); err != nil {
+			return err
+		}
+		if live, err := o.Client.Workers(ctx); err != nil || len(live) != 1 {
+			t.Errorf("got %v, %v; want the dead worker listed", live, err)
+		}
+		if err := o.StartWorkers(ctx); err != nil {
+			return err
+		}
+		pongs, err := o.Client.PingWorkers(ctx, 10*time.Millisecond)
+		if !slices.ContainsFunc(pongs, func(p tasks.Pong) bool { return p.Worker != "ghost" }) {
+			t.Errorf("got workers %v, want one of our own", pongs)
+		}
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)

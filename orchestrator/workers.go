@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,6 +18,9 @@ import (
 // workersUp bounds how long workers may take until they answer.
 const workersUp = 20 * time.Second
 
+// answerWithin is how long the workers of others have to answer before there are to be more.
+const answerWithin = 2 * time.Second
+
 // StartWorkers brings workers up, in this process or as supervised children,
 // and returns when one of them answers. It does nothing when they are up, or,
 // with Options.Reuse, when somebody else's are.
@@ -27,12 +31,13 @@ func (o *Orchestrator) StartWorkers(ctx context.Context) error {
 		return nil
 	}
 	if o.opts.Reuse {
-		live, err := o.Client.Workers(ctx)
+		// One that was killed is listed for a while: only who answers is there.
+		pongs, err := o.Client.PingWorkers(ctx, answerWithin)
 		if err != nil {
 			return err
 		}
-		if len(live) > 0 {
-			o.opts.Logger.Info("using the workers that run", "workers", len(live))
+		if slices.ContainsFunc(pongs, func(p tasks.Pong) bool { return p.Answered }) {
+			o.opts.Logger.Info("using the workers that run", "workers", len(pongs))
 			o.workers = true
 			return nil
 		}
