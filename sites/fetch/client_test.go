@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -74,6 +75,17 @@ func TestClasses(t *testing.T) {
 			if err == nil {
 				_ = conn.Close()
 			}
+		case "/cut-gzip":
+			var b bytes.Buffer
+			z := gzip.NewWriter(&b)
+			fmt.Fprint(z, page, strings.Repeat("<p>x", 300))
+			_ = z.Close()
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write(b.Bytes()[:b.Len()-9])
+		case "/cut-chunks":
+			fmt.Fprint(w, page)
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
 		case "/slow":
 			<-r.Context().Done()
 		case "/loop":
@@ -88,7 +100,7 @@ func TestClasses(t *testing.T) {
 	for path, want := range map[string]Class{
 		"/ok": OK, "/moved": OK, "/429": RateLimited, "/429bare": RateLimited, "/503ra": RateLimited, "/503": Server, "/500": Server, "/403": Blocked, "/401": Blocked,
 		"/404": Gone, "/410": Gone, "/418": Refused, "/204": Empty, "/407": Proxy, "/304": Redirect, "/empty": Empty, "/blank": Empty, "/image": BadType,
-		"/big": TooBig, "/bomb": TooBig, "/cut": Truncated, "/slow": Timeout, "/loop": Redirect, "/away": Redirect,
+		"/big": TooBig, "/bomb": TooBig, "/cut": Truncated, "/cut-gzip": Truncated, "/cut-chunks": Truncated, "/slow": Timeout, "/loop": Redirect, "/away": Redirect,
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -181,6 +193,26 @@ func TestRobotsIsObeyed(t *testing.T) {
 		{"forbidden", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "user-agent: muster\ndisallow: /yes\n") }, Robots},
 		{"404", http.NotFound, OK},
 		{"403", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, OK},
+		{"401", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, OK},
+		{"410", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(410) }, OK},
+		{"503", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, Server},
+		{"BOM and CR", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "\xef\xbb\xbfUser-Agent: MUSTER\rDisallow: /%79es\r")
+		}, Robots},
+		{"groups merged, the longest wins", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "user-agent: muster\nallow: /y\n\nuser-agent: other\ndisallow: /\n\nuser-agent: muster\nfoo: bar\ndisallow: /*es$\n")
+		}, Robots},
+		{"a rule before 500 KiB", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, strings.Repeat("# filler\n", 55_000), "user-agent: *\ndisallow: /\n")
+		}, Robots},
+		{"moved five times", func(w http.ResponseWriter, r *http.Request) {
+			n := len(r.URL.RawQuery)
+			if n < 5 {
+				http.Redirect(w, r, "/robots.txt?"+strings.Repeat("x", n+1), http.StatusMovedPermanently)
+				return
+			}
+			fmt.Fprint(w, "user-agent: *\ndisallow: /yes\n")
+		}, Robots},
 		{"429", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(429) }, RateLimited},
 		{"500", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, Server},
 		{"moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other.txt", http.StatusFound) }, Robots},
@@ -210,7 +242,7 @@ func TestRobotsIsObeyed(t *testing.T) {
 					t.Errorf("got %v, want %s", err, c.want)
 				}
 			}
-			if n := asked.Load(); n != 1 && c.want != RateLimited && c.want != Server && c.name != "loop" {
+			if n := asked.Load(); n != 1 && c.want != RateLimited && c.want != Server && c.name != "loop" && c.name != "moved five times" {
 				t.Errorf("robots.txt was fetched %d times, want once", n)
 			}
 		})
