@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"muster/proxies/tunnel"
@@ -70,7 +71,11 @@ func (p *Pool) Transport(site string, o TransportOptions) http.RoundTripper {
 type transport struct {
 	pool    *Pool
 	options TransportOptions
+	warned  atomic.Int64 // unix s when it last said that requests go directly
 }
+
+// warnEvery is how often it is said again that requests go directly, in s.
+const warnEvery = 60
 
 type leaseKey struct{}
 
@@ -167,7 +172,10 @@ func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Re
 		last = &fault{error: final.err, via: final.lease.Proxy.ID}
 	}
 	if errors.Is(last, ErrNoProxy) && t.options.Fallback == FallbackDirect {
-		t.pool.cfg.Logger.Warn("no proxy: going directly, as configured", "site", t.options.Site, "why", last)
+		now, before := time.Now().Unix(), t.warned.Load()
+		if now-before >= warnEvery && t.warned.CompareAndSwap(before, now) {
+			t.pool.cfg.Logger.Warn("no proxy: going directly, as configured", "site", t.options.Site, "why", last)
+		}
 		s.goDirectly()
 		return t.options.Direct.RoundTrip(request)
 	}
