@@ -117,11 +117,19 @@ func NewBatcher(rdb redis.UniversalClient) *Batcher {
 	return &Batcher{rdb: rdb, cluster: cluster, lanes: map[string]*lane{}}
 }
 
-// laneOf returns the lane of a call; b.mu is held.
-func (b *Batcher) laneOf(c *Call) *lane {
+// laneOf returns the lane that calls travel in, or nil if they cannot do so together; b.mu is held.
+func (b *Batcher) laneOf(calls ...*Call) *lane {
 	key := ""
 	if b.cluster {
-		key = c.lane()
+		key = calls[0].lane()
+		for _, c := range calls[1:] {
+			if c.lane() != key {
+				return nil
+			}
+		}
+	}
+	if calls[0].Script == submitCmd {
+		key += "+" // who sends workflows does not wait for a worker in the same process
 	}
 	l := b.lanes[key]
 	if l == nil {
@@ -156,14 +164,12 @@ func (b *Batcher) Do(ctx context.Context, calls ...*Call) error {
 		c.group, c.size = g, size(c.Args)
 	}
 	b.mu.Lock()
-	l := b.laneOf(calls[0])
-	together := true
 	total := 0
 	for _, c := range calls {
 		total += c.size
-		together = together && b.laneOf(c) == l
 	}
-	if !together || total > batchBytes {
+	l := b.laneOf(calls...)
+	if l == nil || total > batchBytes {
 		b.mu.Unlock()
 		b.apart(ctx, calls)
 		return nil
