@@ -147,16 +147,30 @@ func (d *dying) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
+func childCommand(url, name string, env ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], "-test.run=^TestChildWorker$", "-test.timeout=120s")
+	cmd.Env = append(append(os.Environ(), childURL+"="+url, childName+"="+name), env...)
+	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// doomed runs a worker process that dies at a point of what waits for it already, maybe before it is ready.
+func doomed(t *testing.T, url, name, point string, env ...string) {
+	t.Helper()
+	err := childCommand(url, name, append(env, childDies+"="+point)...).Run()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != -1 {
+		t.Fatalf("the worker process was to be killed, and ended with %v", err)
+	}
+}
+
 // child starts a worker process and waits until it takes tasks.
 func child(t *testing.T, url, name string, env ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestChildWorker$", "-test.timeout=120s")
-	cmd.Env = append(append(os.Environ(), childURL+"="+url, childName+"="+name), env...)
+	cmd := childCommand(url, name, env...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -280,8 +294,7 @@ func TestKilledWithTasksTakenAhead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			first := child(t, url, "first", childDies+"="+c.dies)
-			_ = first.Wait() // it takes what is in the queue, and dies
+			doomed(t, url, "first", c.dies) // it takes what is in the queue
 			killed := time.Now()
 			if n := rdb.LLen(t.Context(), "asynq:{default}:active").Val(); n < 2 {
 				t.Fatalf("the worker died with %d tasks taken", n)
@@ -322,7 +335,7 @@ func TestKilledBetweenFailureAndFailFast(t *testing.T) {
 	run := sent(t, w, tasks.Group(Hold.S("never"), tasks.Chain(Hold.S("never"), Inc), ID.S(1, tasks.In(time.Hour)),
 		failTask.S("x", tasks.Queue("doomed"))).With(tasks.FailFast()))
 	facttest.Eventually(t, "siblings run", func() bool { return len(w.noted("at never")) == 2 })
-	_ = child(t, url, "first", childDies+"=failed", childTakes+"=doomed").Wait()
+	doomed(t, url, "first", "failed", childTakes+"=doomed")
 	failed := 0
 	for _, n := range nodes(t, w, run.ID()) {
 		switch {
