@@ -189,7 +189,7 @@ func TestQueueLimits(t *testing.T) {
 	}
 }
 
-// At most so many starts of a task in each window, over all workers.
+// At most so many starts of a task in any span of time, over all workers.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {

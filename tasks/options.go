@@ -63,7 +63,9 @@ func Alias(names ...string) Option {
 	return func(o *graph.Opts) { o.Alias = append(o.Alias, names...) }
 }
 
-// RateLimit starts a task at most n times in each per, over all workers.
+// RateLimit starts a task at most n times in any span of per, over all workers; after a rest, n can start
+// together. What is over the limit waits inside its workflow and holds no worker; it is let in as starts
+// come free, in no particular order. A limit of more than 1000 is kept in even parts of per.
 func RateLimit(n int, per time.Duration) Option {
 	return func(o *graph.Opts) { o.Rate = &graph.Rate{N: n, Per: per} }
 }

@@ -317,7 +317,7 @@ func (w *Worker) attempt(ctx context.Context, r *Run, b *begun) error {
 			return err
 		}
 		if wait > 0 {
-			return w.again(ctx, r, wait, store.RepeatAgain, "")
+			return w.again(ctx, r, wait+time.Millisecond-1, store.RepeatAgain, "")
 		}
 	}
 	input, err := r.input(ctx, b)

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"fmt"
 	"hash/crc32"
 	"strconv"
 )
@@ -72,8 +71,10 @@ const schedulesKey = "muster:{schedule}:names"
 //	missed error        how many ticks were not; why the last one was not
 func scheduleKey(name string) string { return "muster:{schedule}:e:" + name }
 
-// rateKey is the counter of starts of a task in one window. Expires after the window.
-func rateKey(task string, window int64) string { return fmt.Sprintf("muster:rate:%s:%d", task, window) }
+// rateKey is, of a task with a rate limit, the list "starts" of the times of its last starts, and the string
+// "told" with the last time at which one was told to ask again; both in unix us. Expires when nothing
+// follows from it any more.
+func rateKey(task, name string) string { return "muster:{rate:" + task + "}:" + name }
 
 // BusChannel is the channel on which processes wake each other.
 const BusChannel = "muster:bus"

@@ -69,6 +69,8 @@ var (
 	reissueLua string
 	//go:embed lua/hold.lua
 	holdLua string
+	//go:embed lua/rate.lua
+	rateLua string
 	//go:embed lua/progress.lua
 	progressLua string
 
@@ -87,6 +89,7 @@ var (
 	projectCmd      = redis.NewScript(projectLua)
 	beatCmd         = redis.NewScript(beatLua)
 	reissueCmd      = redis.NewScript(reissueLua)
+	rateCmd         = redis.NewScript(rateLua)
 
 	progressCmd = redis.NewScript(progressLua)
 )
@@ -755,26 +758,24 @@ func (s *Store) Pong(ctx context.Context, token, worker string) error {
 	return nil
 }
 
-// Allow counts a start of task in its current window. It returns how long to wait when there were
-// n already.
+// How a limit of starts is kept.
+const (
+	rateMost  = 1000             // starts that are remembered; a limit of more is kept in parts of its span
+	rateAhead = 30 * time.Second // at least; that those over the limit are told when to ask again
+)
+
+// Allow counts a start of task, of which there are at most n in any span of per. When there were as many
+// already, it returns how long to wait before asking again.
 func (s *Store) Allow(ctx context.Context, task string, n int, per time.Duration) (time.Duration, error) {
-	ms := max(1, per.Milliseconds())
-	clock, err := s.rdb.Time(ctx).Result()
-	if err != nil {
-		return 0, fmt.Errorf("read time: %w", err)
+	if parts := (n + rateMost - 1) / rateMost; parts > 1 {
+		n, per = n/parts, (per+time.Duration(parts)-1)/time.Duration(parts)
 	}
-	now := clock.UnixMilli()
-	key := rateKey(task, now/ms)
-	pipe := s.rdb.Pipeline()
-	count := pipe.Incr(ctx, key)
-	pipe.PExpire(ctx, key, 2*per)
-	if _, err := pipe.Exec(ctx); err != nil {
+	us, err := rateCmd.Run(ctx, s.rdb, []string{rateKey(task, "starts"), rateKey(task, "told")},
+		n, max(1, per.Microseconds()), max(per, rateAhead).Microseconds()).Int64()
+	if err != nil {
 		return 0, fmt.Errorf("count starts of %s: %w", task, err)
 	}
-	if count.Val() <= int64(n) {
-		return 0, nil
-	}
-	return time.Duration(ms-now%ms) * time.Millisecond, nil
+	return time.Duration(us) * time.Microsecond, nil
 }
 
 // Beat records that a worker lives and returns the live workers and, if it is to judge, those found silent,

@@ -1,0 +1,23 @@
+-- rate lets a task start, at most n times in any span of time. One that may not is told when to ask again:
+-- those that ask meanwhile get times one after the other, as starts come free, and not all the same.
+-- KEYS[1] times of the last starts (unix us), KEYS[2] the last time that was told
+-- ARGV[1] n, [2] span us, [3] how far beyond the first free start times are told, us
+-- returns us to wait, 0 for a start that is counted
+local n, per = tonumber(ARGV[1]), tonumber(ARGV[2])
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local function whole(v) return string.format('%.0f', v) end
+local nth = redis.call('LINDEX', KEYS[1], -n)
+local free = nth and tonumber(nth) + per or 0
+if free <= now then
+  redis.call('RPUSH', KEYS[1], whole(now))
+  redis.call('LTRIM', KEYS[1], -1000, -1)
+  redis.call('PEXPIRE', KEYS[1], whole(math.ceil(per / 1000) + 1000))
+  return 0
+end
+free = math.min(free, now + per) -- should the clock have been put back
+if free - now <= math.min(per / n, 50000) then return math.ceil(free - now) end
+local at = math.max(free, tonumber(redis.call('GET', KEYS[2]) or 0) + per / n)
+if at > free + tonumber(ARGV[3]) then at = free end
+redis.call('SET', KEYS[2], whole(at), 'PX', whole(math.ceil((at - now) / 1000) + 1000))
+return math.ceil(at - now)
