@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"muster/proxies"
 	"muster/proxies/proxytest"
 	"muster/sites/fetch"
+	"muster/tasks/porttest"
 )
 
 // club is a site that gives its pages only to those who were at the door, and
@@ -140,14 +140,8 @@ func TestDeadProxiesAreNotTheSites(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
-		closed, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		_, port, _ := net.SplitHostPort(closed.Addr().String())
-		_ = closed.Close()
-		n, _ := strconv.Atoi(port)
-		if _, err := o.Pool.Add(ctx, proxies.Proxy{Protocol: "http", Host: "127.0.0.1", Port: uint16(n)}); err != nil {
+		closed := uint16(porttest.Lend(t))
+		if _, err := o.Pool.Add(ctx, proxies.Proxy{Protocol: "http", Host: "127.0.0.1", Port: closed}); err != nil {
 			return err
 		}
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://shop.example/", nil)

@@ -19,6 +19,7 @@ import (
 	"muster/proxies/source"
 	"muster/tasks"
 	"muster/tasks/facttest"
+	"muster/tasks/porttest"
 	"muster/tasks/redistest"
 )
 
@@ -236,7 +237,7 @@ func TestRefreshInChunks(t *testing.T) {
 // A refresh that can do nothing fails and says why.
 func TestRefreshFailures(t *testing.T) {
 	t.Parallel()
-	judge, err := probe.StartJudge(probe.JudgeConfig{})
+	judge, err := probe.StartJudge(probe.JudgeConfig{Listen: []string{porttest.LendAddr(t)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/tasks/facttest"
+	"muster/tasks/porttest"
 )
 
 func childConfig(t *testing.T) Config {
@@ -246,12 +247,12 @@ func TestOneOwnerAmongMany(t *testing.T) {
 
 func TestFixedPort(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port := porttest.Lend(t)
+	l, err := net.Listen("tcp", porttest.Addr(port))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	port := l.Addr().(*net.TCPAddr).Port
 	for _, mode := range []Mode{Child, Embedded} {
 		cfg := config(t)
 		cfg.Mode, cfg.Port = mode, port

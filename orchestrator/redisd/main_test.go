@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"muster/orchestrator/supervise"
 	"muster/tasks/facttest"
+	"muster/tasks/porttest"
 	"muster/tasks/redistest"
 )
 
@@ -91,15 +93,23 @@ func holder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
 	return h, cmd
 }
 
-// config is one that finds no Redis at the usual address and is impatient.
+// config is one that finds no Redis at the usual address and is impatient. Its
+// folder had a port before, which nobody takes while its Redis is down.
 func config(t *testing.T) Config {
 	t.Helper()
-	return Config{
+	cfg := Config{
 		DataDir:  filepath.Join(t.TempDir(), "data"),
 		UsualURL: "redis://127.0.0.1:1/0",
 		Server:   testServer(),
 		Attempts: 4, Interval: 100 * time.Millisecond, SaveEvery: 20 * time.Millisecond, Grace: 10 * time.Second,
 	}
+	if err := os.MkdirAll(cfg.redisDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(cfg.portFile(), []byte(strconv.Itoa(porttest.Lend(t))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return cfg
 }
 
 func start(t *testing.T, cfg Config) *Server {

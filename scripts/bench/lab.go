@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/porttest"
 )
 
 // lab is what rows measure with: a real redis-server that nothing else uses, without persistence, so
@@ -40,14 +41,15 @@ func openLab(ctx context.Context) (*lab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for redis: %w", err)
 	}
-	port, err := freePort(ctx)
+	port, release, err := porttest.Hold() // until the server listens
 	if err != nil {
 		os.RemoveAll(dir)
-		return nil, err
+		return nil, fmt.Errorf("find a free port: %w", err)
 	}
+	defer release()
 
 	l := &lab{
-		addr:   net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
+		addr:   porttest.Addr(port),
 		dir:    dir,
 		exited: make(chan struct{}),
 	}
@@ -142,13 +144,4 @@ func (l *lab) info(ctx context.Context, field string) (float64, error) {
 		}
 	}
 	return 0, fmt.Errorf("read redis info: no field %q", field)
-}
-
-func freePort(ctx context.Context) (int, error) {
-	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port, nil
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"muster/sites/definition"
 	"muster/sites/extract"
+	"muster/tasks/porttest"
 )
 
 const page = "<html><title>t</title><body>a page with some words in it</body></html>"
@@ -143,12 +143,7 @@ func (free) Hold(context.Context, time.Duration) error                  { return
 
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_ = l.Close()
+	addr := porttest.LendAddr(t)
 	def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://"+addr+"\nstart: [/]\nrecords: {r: {fields: {v: b}}}\n"+quick))
 	if err != nil {
 		t.Fatal(err)

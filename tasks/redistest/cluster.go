@@ -95,7 +95,7 @@ func endClusters() {
 
 func (c *cluster) kill() {
 	for _, n := range c.nodes {
-		n.kill()
+		n.free()
 	}
 	_ = os.RemoveAll(c.dir)
 }

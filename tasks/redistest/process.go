@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/porttest"
 )
 
 // startTimeout bounds how long a redis-server may take to answer, on a machine
@@ -74,6 +76,8 @@ type process struct {
 	args []string // further directives
 	bus  bool     // it needs the port above its own by 10000, too
 
+	release func() // gives the port back; nil before the first start
+
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the running server has ended; nil before the first start
 	log  *bytes.Buffer // what it printed; read only after done
@@ -95,17 +99,18 @@ func startShared() (*process, error) {
 	return p, nil
 }
 
-// startAnywhere starts p on a free port. Somebody else may take the port
-// between the look and the start, so it tries a few.
+// startAnywhere starts p on a port that is p's until free, however often it is
+// stopped and started. The port of the bus is not held, and can be lost between
+// the look and the start, so it tries a few.
 func (p *process) startAnywhere() error {
 	var errs []error
 	for range 5 {
-		var err error
-		if p.addr, err = freeAddr(p.bus); err != nil {
+		if err := p.takePort(); err != nil {
 			return fmt.Errorf("find a free port: %w", err)
 		}
 		if err := p.start(); err != nil {
 			errs = append(errs, err)
+			p.free()
 			continue
 		}
 		return nil
@@ -113,23 +118,36 @@ func (p *process) startAnywhere() error {
 	return errors.Join(errs...)
 }
 
-// freeAddr returns a loopback address that nobody listens on, with bus one
-// whose port has a free one above it by 10000.
-func freeAddr(bus bool) (string, error) {
-	for try := 0; ; try++ {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+// takePort holds a loopback port for p, with bus one whose port above it by
+// 10000 nobody has.
+func (p *process) takePort() error {
+	for range 100 {
+		port, release, err := porttest.Hold()
 		if err != nil {
-			return "", err
+			return err
 		}
-		addr := l.Addr().(*net.TCPAddr)
-		above, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", (addr.Port+10000)%(1<<16)))
-		if err == nil {
-			_ = above.Close()
+		if !p.bus || port+10000 < 1<<16 && listens(porttest.Addr(port+10000)) {
+			p.addr, p.release = porttest.Addr(port), release
+			return nil
 		}
-		_ = l.Close()
-		if !bus || err == nil && addr.Port+10000 < 1<<16 || try > 100 {
-			return addr.String(), nil
-		}
+		defer release() // not at once, or it would be given out again
+	}
+	return errors.New("no port of 100 has a free one above it by 10000")
+}
+
+func listens(addr string) bool {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}
+
+// free kills the server, and gives its port back.
+func (p *process) free() {
+	p.kill()
+	if p.release != nil {
+		p.release()
 	}
 }
 

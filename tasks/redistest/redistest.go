@@ -209,7 +209,7 @@ func Main(m *testing.M, checks ...func() error) {
 	code := m.Run()
 	shared.once.Do(func() {}) // a test that outlived its run starts no server
 	if shared.proc != nil {
-		shared.proc.kill()
+		shared.proc.free()
 		_ = os.RemoveAll(shared.proc.dir)
 	}
 	endClusters()

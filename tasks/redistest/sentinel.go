@@ -50,7 +50,7 @@ func Sentinel(tb testing.TB, directives ...string) *Watched {
 	if err := w.sentinel.startAnywhere(); err != nil {
 		tb.Fatalf("start a Sentinel: %v", err)
 	}
-	tb.Cleanup(w.sentinel.kill)
+	tb.Cleanup(w.sentinel.free)
 	ask := w.ask()
 	defer func() { _ = ask.Close() }()
 	eventually(tb, "the Sentinel to know the replica", func() (string, bool) {

@@ -34,7 +34,7 @@ func Server(tb testing.TB, directives ...string) *Instance {
 		tb.Fatalf("start a redis-server: %v", err)
 	}
 	s := &Instance{Addr: p.addr, Dir: p.dir, tb: tb, proc: p}
-	tb.Cleanup(p.kill)
+	tb.Cleanup(p.free)
 	return s
 }
 

@@ -1,0 +1,35 @@
+package porttest
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+)
+
+// Hold is Lend for who has no test: the port is the caller's until release,
+// which may be called more than once.
+//
+// A socket that is bound and does not listen keeps the port from being given
+// away, and, as it allows for reuse, from nobody who allows for it too, which
+// all servers do.
+func Hold() (port int, release func(), err error) {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, nil, os.NewSyscallError("socket", err)
+	}
+	release = sync.OnceFunc(func() { _ = syscall.Close(fd) })
+	if err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		err = os.NewSyscallError("setsockopt", err)
+	} else if err = syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		err = os.NewSyscallError("bind", err)
+	} else if name, failed := syscall.Getsockname(fd); failed != nil {
+		err = os.NewSyscallError("getsockname", failed)
+	} else if inet, ok := name.(*syscall.SockaddrInet4); !ok {
+		err = fmt.Errorf("the socket has the address %v", name)
+	} else {
+		return inet.Port, release, nil
+	}
+	release()
+	return 0, nil, err
+}
