@@ -79,7 +79,7 @@ func TestGarbageInAQueue(t *testing.T) {
 func TestIDUsedAgain(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
-		short := tasks.Retention(20 * time.Millisecond)
+		short := tasks.Retention(200 * time.Millisecond) // miniredis ages keys by 20 ms at once
 		if got, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), w.client, tasks.ID("daily"), short); err != nil {
 			t.Fatal(got, err)
 		}

@@ -110,8 +110,10 @@ func (q *Queue) leaseOnce(ctx context.Context, worker string, n int, b Budget) (
 }
 
 // LeaseIDs leases those of the given items that are available now. It also says
-// when the first of the others comes due (the zero time if none will), and how
-// many of them are not terminal, the leased ones included. IDs that the queue
+// when to look again (the zero time if there is nothing to wait for): when the
+// first of the others comes due, and within two seconds while another worker
+// has one of them; and how many of them are not terminal, the leased ones
+// included. IDs that the queue
 // does not know count for nothing.
 func (q *Queue) LeaseIDs(ctx context.Context, worker string, ids []string) (items []Leased, next time.Time, remaining int, err error) {
 	if q.err != nil {

@@ -580,8 +580,8 @@ var behaviour = []struct {
 		if err != nil || ids(got) != "d" || remaining != 3 {
 			k.t.Fatalf("leased %q, remaining %d, %v", ids(got), remaining, err)
 		}
-		if in := time.Until(next); in < 9*time.Minute || in > 11*time.Minute {
-			k.t.Fatalf("next in %v, want the end of b's lease", in)
+		if in := time.Until(next); in > 2*time.Second {
+			k.t.Fatalf("next in %v, but who has b may give it back at any time", in)
 		}
 		k.settle(got[0], workqueue.Done())
 		if got := ids(k.lease("w", 9)); got != "e" {

@@ -1,13 +1,15 @@
 -- Leases those of the given items that are available now.
 -- KEYS: common.lua. ARGV: worker, ttl ms, attempt limit, then ids.
--- Returns {paused 0|1, ms until one of them comes due or -1, how many of them
--- are not terminal, then per leased item id, token, attempts, retried, ms it
+-- Returns {paused 0|1, ms until to look again or -1, how many of them are not
+-- terminal, then per leased item id, token, attempts, retried, ms it
 -- was ready, spec}.
 always()
 local worker, ttl, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local paused = redis.call("HGET", META, "paused") and 1 or 0
 local due, remaining, moved = -1, 0, 0
 local ids, records, lanes, seen = {}, {}, {}, {}
+-- Who holds an item may settle it or give it back at any time.
+local LOOK = 2000
 
 local function wait(at)
   local ms = math.max(0, at - now)
@@ -25,7 +27,7 @@ for i = 4, #ARGV do
       expired(1)
       moved = moved + 1
     elseif lease then
-      wait(lease)
+      wait(math.min(lease, now + LOOK))
     end
     local at = r.state == "w" and tonumber(redis.call("ZSCORE", DELAYED, id))
     if at and at > now then
