@@ -35,6 +35,7 @@ var (
 	joinTask = tasks.New[[]string, string]("crash.join")
 	dieTask  = tasks.New[string, string]("crash.die")
 	failTask = tasks.New[string, int]("crash.fail")
+	slowTask = tasks.New[int, int]("crash.slow")
 )
 
 // crashMux counts every run of a node in Redis, and holds the nodes that are asked to.
@@ -65,6 +66,14 @@ func crashMux(c *tasks.Client) *tasks.Mux {
 	tasks.Handle(m, dieTask, func(context.Context, string) (string, error) {
 		os.Exit(3)
 		return "", nil
+	})
+	tasks.Handle(m, slowTask, func(ctx context.Context, n int) (int, error) {
+		select {
+		case <-time.After(50 * time.Millisecond):
+			return n, nil
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
 	})
 	tasks.Handle(m, failTask, func(context.Context, string) (int, error) { return 0, errors.New("E1") })
 	return m
@@ -384,6 +393,63 @@ func TestPoisonTask(t *testing.T) {
 	_, err = run.Wait(limited(t))
 	if f := wantFailure(t, err, "its worker died"); f.Code != tasks.CodeLost {
 		t.Fatalf("got %+v", f)
+	}
+}
+
+// Those that run beside a task that takes its worker with it, or were taken together with it, are not
+// blamed for that.
+func TestNeighboursOfPoison(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	c := connect(t, url)
+	innocent, err := tasks.Each(ints(7), slowTask).Send(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guilty, err := dieTask.S("x").Send(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := func() bool {
+		g, gerr := guilty.Status(t.Context())
+		i, ierr := innocent.Status(t.Context())
+		return gerr == nil && ierr == nil && g.Terminal() && i.Terminal()
+	}
+	deaths := 0
+	for ; !ended(); deaths++ {
+		if deaths > 20 {
+			t.Fatal("workers die without end")
+		}
+		name := fmt.Sprintf("victim%d", deaths)
+		cmd := childCommand(url, name)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		died := make(chan struct{})
+		go func() {
+			_ = cmd.Wait()
+			close(died)
+		}()
+		facttest.Eventually(t, "the worker dies, or all is done", func() bool {
+			select {
+			case <-died:
+				return true
+			default:
+				return ended()
+			}
+		})
+		_ = cmd.Process.Kill()
+		<-died
+		if err := tasks.ExpireLeases(t.Context(), c, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := innocent.Wait(limited(t)); err != nil || !slices.Equal(got, ints(7)) {
+		t.Errorf("those beside it came to %v, %v", got, err)
+	}
+	_, err = guilty.Wait(limited(t))
+	if f := wantFailure(t, err, "its worker died"); f.Code != tasks.CodeLost {
+		t.Errorf("got %+v", f)
 	}
 }
 

@@ -409,7 +409,7 @@ func (e *Engine) lost(ctx context.Context, h store.Holder, epoch string) error {
 	if err != nil {
 		return err
 	}
-	r, err := e.store.Repeat(ctx, fl.Flow, h.Node, epoch, h.Worker, 0, store.RepeatLost, "its worker died", mostLost)
+	r, err := e.store.Repeat(ctx, fl.Flow, h.Node, epoch, h.Worker, 0, store.RepeatDied, "its worker died", mostLost)
 	if err != nil {
 		return err
 	}

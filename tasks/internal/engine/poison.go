@@ -61,3 +61,27 @@ func (w *Worker) bury(queue string, p store.Popped, cause error) {
 		w.log.Warn("what is no task is left in its queue", "queue", queue, "id", p.ID, "error", err)
 	}
 }
+
+// suspects holds the place of the one suspected node that may run in this process: when it dies, the others
+// were not the cause.
+var suspects = make(chan struct{}, 1)
+
+// alone lets a suspected node run when no other one does in this process, until leave is called. Without
+// leave it does not run here now: it was put back, or is someone else's.
+func (w *Worker) alone(ctx context.Context, r *Run) (leave func(), err error) {
+	select {
+	case suspects <- struct{}{}:
+	default:
+		return nil, w.again(ctx, r, jitter(suspectPause), store.RepeatAgain, "")
+	}
+	leave = func() { <-suspects }
+	mine, err := w.e.store.Enter(ctx, r.fl.Flow, r.Info.Node, r.epoch, w.cfg.Name)
+	if err != nil || !mine {
+		leave()
+		return nil, err
+	}
+	return leave, nil
+}
+
+// suspectPause is about how long a suspected node waits until it is tried again while another one runs.
+const suspectPause = 100 * time.Millisecond

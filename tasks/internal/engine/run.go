@@ -311,6 +311,13 @@ func (w *Worker) attempt(ctx context.Context, r *Run, b *begun) error {
 	if h == nil {
 		return w.unregistered(ctx, r, b)
 	}
+	if b.Lost >= store.Suspect {
+		leave, err := w.alone(ctx, r)
+		if leave == nil {
+			return err
+		}
+		defer leave()
+	}
 	if r.spec.RateN > 0 {
 		wait, err := w.e.store.Allow(ctx, r.spec.Task, r.spec.RateN, time.Duration(r.spec.RatePer)*time.Millisecond)
 		if err != nil {

@@ -41,7 +41,8 @@ func flowKey(shard int, id string) string { return tag(shard) + "w:" + id }
 // its node begins or ends; the key vanishes with its last one.
 func agendaKey(shard int) string { return tag(shard) + "agenda" }
 
-// runningKey is the hash of nodes that run: "<workflow>/<node>" to the name of the worker.
+// runningKey is the hash of nodes that run: "<workflow>/<node>" to the name of the worker, with a "!" behind
+// it once the handler of a suspected node is called.
 func runningKey(shard int) string { return tag(shard) + "running" }
 
 // uniqueKey is the string with the id of the workflow that a unique key stands for; on a cluster, where

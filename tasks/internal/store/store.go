@@ -47,6 +47,8 @@ var (
 	beginLua string
 	//go:embed lua/advance.lua
 	advanceLua string
+	//go:embed lua/enter.lua
+	enterLua string
 	//go:embed lua/repeat.lua
 	repeatLua string
 	//go:embed lua/extend.lua
@@ -81,6 +83,7 @@ var (
 	advanceCmd      = gathered(advanceLua)
 	extendCmd       = gathered(extendLua)
 	planCmd         = gathered(planLua)
+	enterCmd        = redis.NewScript(enterLua)
 	repeatCmd       = redis.NewScript(repeatLua)
 	sweepCmd        = redis.NewScript(sweepLua)
 	dueCmd          = redis.NewScript(dueLua)
@@ -486,8 +489,14 @@ func (s *Store) Advance(ctx context.Context, f Flow, ops []Op, t Take) (Moved, e
 const (
 	RepeatFail  = "fail"  // an attempt is used up
 	RepeatAgain = "again" // none is
-	RepeatLost  = "lost"  // its worker died
+	RepeatLost  = "lost"  // nobody could run it
+	RepeatDied  = "died"  // its worker died
 )
+
+// Suspect is how many workers may have died with a node before it is suspected to be the cause. Until then
+// any death counts that met it, even while it waited for its turn; from then on those that met it while its
+// handler ran, as told by [Store.Enter].
+const Suspect = 3
 
 // Repeated is what became of a node put back.
 type Repeated struct {
@@ -499,7 +508,7 @@ type Repeated struct {
 // Repeat puts a running node back. Empty epoch or worker match any.
 func (s *Store) Repeat(ctx context.Context, f Flow, node, epoch, worker string, delay time.Duration, how, message string, mostLost int) (Repeated, error) {
 	res, err := repeatCmd.Run(ctx, s.rdb, f.keys(),
-		f.ID, node, epoch, worker, delay.Milliseconds(), how, message, mostLost).Slice()
+		f.ID, node, epoch, worker, delay.Milliseconds(), how, message, mostLost, Suspect).Slice()
 	if err != nil {
 		return Repeated{}, fmt.Errorf("put back node %s: %w", node, err)
 	}
@@ -511,6 +520,16 @@ func (s *Store) Repeat(ctx context.Context, f Flow, node, epoch, worker string, 
 		r.Due = toInt(res[2])
 	}
 	return r, nil
+}
+
+// Enter says that the handler of a suspected node is about to be called. It returns false if the node is
+// someone else's now.
+func (s *Store) Enter(ctx context.Context, f Flow, node string, epoch int, worker string) (bool, error) {
+	n, err := enterCmd.Run(ctx, s.rdb, []string{f.key(), runningKey(f.shard)}, f.ID, node, epoch, worker).Int()
+	if err != nil {
+		return false, fmt.Errorf("enter node %s: %w", node, err)
+	}
+	return n == 1, nil
 }
 
 // Entry is a line of the agenda.
@@ -624,7 +643,7 @@ func (s *Store) Running(ctx context.Context, shard int) ([]Holder, error) {
 	var out []Holder
 	for m, w := range all {
 		e := entry(shard, m)
-		out = append(out, Holder{e.Flow, e.Node, w})
+		out = append(out, Holder{e.Flow, e.Node, strings.TrimSuffix(w, "!")})
 	}
 	return out, nil
 }
