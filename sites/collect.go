@@ -2,7 +2,6 @@ package sites
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,8 +68,7 @@ func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
 			return nil, fmt.Errorf("scrape %s: %w: %s", j.def.Site, errNoStart, w.sum.Counts.firstFailure())
 		}
 	}
-	ids := w.details
-	w.sum.Details = len(ids)
+	w.sum.Details = len(w.details)
 	stored, err := json.Marshal(w.sum)
 	if err != nil {
 		return nil, fmt.Errorf("encode what was collected: %w", err)
@@ -78,12 +76,7 @@ func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
 	if err := j.rdb.Set(ctx, collectedKey(j.id), stored, keep).Err(); err != nil {
 		return nil, fmt.Errorf("store what was collected: %w", err)
 	}
-	chunks := []Chunk{}
-	size := max(chunkSize(j.def), (len(ids)+maxChunks-1)/maxChunks)
-	for part := range slices.Chunk(ids, size) {
-		chunks = append(chunks, Chunk{Site: j.def.Site, IDs: part})
-	}
-	return chunks, nil
+	return j.split(ctx, w.details)
 }
 
 // requeue puts the failed pages of the job that this one resumes back, once.
@@ -109,18 +102,6 @@ func (j *job) requeue(ctx context.Context) error {
 	return nil
 }
 
-// maxChunks is how many chunks a job has at most: a million pages are not a
-// hundred thousand tasks.
-const maxChunks = 2000
-
-// chunkSize is how many pages a chunk has.
-func chunkSize(def *definition.Definition) int {
-	if n := def.Politeness.MaxPerDomain * 10; n >= 10 {
-		return min(n, 200)
-	}
-	return 25
-}
-
 // walk is one way over the listing pages.
 type walk struct {
 	*job
@@ -128,19 +109,10 @@ type walk struct {
 	seen    map[pageID]struct{} // pages that were met
 	prints  map[string]bool     // of pages, to tell when they repeat
 	given   map[string]int      // records by type, from listing pages
-	details []string            // ids of detail pages, in the order in which they were met
+	details []pageID            // of detail pages, in the order in which they were met
 	fresh   []visit             // those that are no items yet, which are the last of details
 	fetched int                 // how many of details were fetched here
 	sum     collected
-}
-
-// pageID is an item's id, small: there may be a million.
-type pageID [13]byte
-
-func pageIDOf(id string) (p pageID) {
-	p[0] = id[0]
-	_, _ = hex.Decode(p[1:], []byte(id[1:])) // made by itemID
-	return p
 }
 
 // wave fetches listing pages and returns those that come after them.
@@ -158,27 +130,24 @@ func (w *walk) wave(ctx context.Context, front []visit) ([]visit, error) {
 		w.seen[id] = struct{}{}
 		fresh = append(fresh, v)
 	}
-	ids, err := w.enqueue(ctx, fresh)
-	if err != nil {
-		return nil, err
-	}
-	nothing := func(yield) ([]string, error) { return nil, nil }
-	slots := max(w.def.Politeness.MaxPerDomain, 1)
-	var g errgroup.Group
-	if slots > len(ids) {
-		g.Go(func() error { return w.some(ctx, slots-len(ids)) })
-	}
-	if err := errors.Join(w.work(ctx, w.worker, ids, len(ids), nothing), g.Wait()); err != nil {
-		return nil, err
-	}
-	if slots <= len(ids) {
-		if err := w.some(ctx, 1); err != nil {
-			return nil, err
-		}
+	ids := make([]string, len(fresh))
+	for i, v := range fresh {
+		ids[i] = w.itemID(v)
 	}
 	infos, err := w.results(ctx, ids)
 	if err != nil {
 		return nil, err
+	}
+	if over(infos, ids) {
+		w.fetched = min(w.fetched+w.beside(len(ids)), len(w.details)) // as far as it came then
+	} else {
+		beginTurn(ctx) // an earlier walk came as far as this
+		if err := w.ask(ctx, ids, fresh); err != nil {
+			return nil, err
+		}
+		if infos, err = w.results(ctx, ids); err != nil {
+			return nil, err
+		}
 	}
 	var next []visit
 	for i, id := range ids {
@@ -187,9 +156,37 @@ func (w *walk) wave(ctx context.Context, front []visit) ([]visit, error) {
 	return next, w.keep(ctx)
 }
 
+// over tells whether all pages are known and terminal.
+func over(infos map[string]workqueue.Info, ids []string) bool {
+	return !slices.ContainsFunc(ids, func(id string) bool { return !infos[id].State.Terminal() })
+}
+
+// ask fetches listing pages until all are terminal, and beside them detail
+// pages.
+func (w *walk) ask(ctx context.Context, ids []string, pages []visit) error {
+	if err := w.enqueueAs(ctx, ids, pages); err != nil {
+		return err
+	}
+	nothing := func(yield) ([]string, error) { return nil, nil }
+	var g errgroup.Group
+	if len(ids) < w.def.Politeness.MaxPerDomain {
+		g.Go(func() error { return w.some(ctx, w.beside(len(ids))) })
+	}
+	if err := errors.Join(w.work(ctx, w.worker, ids, len(ids), nothing), g.Wait()); err != nil {
+		return err
+	}
+	if len(ids) >= w.def.Politeness.MaxPerDomain {
+		return w.some(ctx, 1)
+	}
+	return nil
+}
+
+// beside is how many detail pages are fetched beside so many listing pages.
+func (w *walk) beside(lists int) int { return max(w.def.Politeness.MaxPerDomain-lists, 1) }
+
 // keep makes items of the detail pages that were met.
 func (w *walk) keep(ctx context.Context) error {
-	err := w.enqueueAs(ctx, w.details[len(w.details)-len(w.fresh):], w.fresh)
+	err := w.enqueueAs(ctx, itemIDs(w.details[len(w.details)-len(w.fresh):]), w.fresh)
 	w.fresh = nil
 	return err
 }
@@ -205,7 +202,7 @@ func (w *walk) some(ctx context.Context, n int) error {
 	if n <= 0 || w.pressed(ctx) != nil {
 		return nil
 	}
-	leases, _, _, err := w.queue.LeaseIDs(ctx, w.ahead(), w.details[w.fetched:w.fetched+n])
+	leases, _, _, err := w.queue.LeaseIDs(ctx, w.ahead(), itemIDs(w.details[w.fetched:w.fetched+n]))
 	if err != nil {
 		return fmt.Errorf("lease pages: %w", err)
 	}
@@ -270,8 +267,8 @@ func isGoneEnd(v visit, y yield) bool {
 
 // detail notes a detail page to fetch, unless it is known or one too many.
 func (w *walk) detail(v visit) bool {
-	id := w.itemID(v)
-	if _, ok := w.seen[pageIDOf(id)]; ok {
+	id := pageIDOf(w.itemID(v))
+	if _, ok := w.seen[id]; ok {
 		return false
 	}
 	if w.req.Limit > 0 && len(w.details) >= w.req.Limit {
@@ -281,7 +278,7 @@ func (w *walk) detail(v visit) bool {
 		w.cut(fmt.Sprintf("limits.max_pages (%d) was reached", w.def.Limits.MaxPages))
 		return false
 	}
-	w.seen[pageIDOf(id)] = struct{}{}
+	w.seen[id] = struct{}{}
 	w.details = append(w.details, id)
 	w.fresh = append(w.fresh, v)
 	return true
@@ -313,10 +310,13 @@ func (w *walk) enough() bool {
 }
 
 // chunk fetches the pages of a chunk and what they lead to.
-func (j *job) chunk(ctx context.Context, worker string, ids []string) (Counts, error) {
-	all := slices.Clone(ids)
+func (j *job) chunk(ctx context.Context, worker string, c Chunk) (Counts, error) {
+	all, err := j.pages(ctx, c)
+	if err != nil {
+		return Counts{}, err
+	}
 	known := map[string]bool{}
-	for _, id := range ids {
+	for _, id := range all {
 		known[id] = true
 	}
 	grow := func(y yield) ([]string, error) {
@@ -346,20 +346,19 @@ func (j *job) chunk(ctx context.Context, worker string, ids []string) (Counts, e
 			}
 		}
 	}
-	err := j.work(ctx, worker, slices.Clone(all), 1, grow)
-	if err != nil {
+	if err := j.work(ctx, worker, slices.Clone(all), 1, grow); err != nil {
 		return Counts{}, err
 	}
 	infos, err := j.results(ctx, all)
 	if err != nil {
 		return Counts{}, err
 	}
-	var c Counts
+	var counts Counts
 	for _, id := range all {
 		var v visit
 		if json.Unmarshal(infos[id].Payload, &v) == nil {
-			c.book(v.URL, infos[id], yieldOf(infos[id]))
+			counts.book(v.URL, infos[id], yieldOf(infos[id]))
 		}
 	}
-	return c, nil
+	return counts, nil
 }

@@ -145,10 +145,12 @@ func TestSinkHeals(t *testing.T) {
 				t.Errorf("it says %q, want that it is %s", why, c.says)
 			}
 			if chunks == nil { // it began to wait before it had them all
-				chunks = []Chunk{{Site: "shop.example", IDs: []string{j.itemID(visit{URL: "http://shop.example/item/29", Kind: "detail"})}}}
+				if chunks, err = j.split(t.Context(), []pageID{pageIDOf(j.itemID(visit{URL: "http://shop.example/item/29", Kind: "detail"}))}); err != nil {
+					t.Fatal(err)
+				}
 			}
 			before := site.sum()
-			if _, err := j.chunk(t.Context(), "chunk", chunks[0].IDs); !errors.As(err, new(later)) {
+			if _, err := j.chunk(t.Context(), "chunk", chunks[0]); !errors.As(err, new(later)) {
 				t.Errorf("got %v, want that the job waits", err)
 			}
 			if after := site.sum(); after != before {
@@ -166,7 +168,7 @@ func TestSinkHeals(t *testing.T) {
 			var counts []Counts
 			chunks = again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
 			for _, c := range chunks {
-				counts = append(counts, again(t, func() (Counts, error) { return j.chunk(t.Context(), "chunk", c.IDs) }))
+				counts = append(counts, again(t, func() (Counts, error) { return j.chunk(t.Context(), "chunk", c) }))
 			}
 			site.isWhole(t, again(t, func() (Summary, error) { return j.aggregate(t.Context(), counts, nil) }))
 			if c.check != nil {

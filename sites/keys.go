@@ -8,6 +8,10 @@ func specKey(job string) string { return "muster:sites:" + job + ":spec" }
 // It expires like the spec.
 func collectedKey(job string) string { return "muster:sites:" + job + ":collected" }
 
+// chunksKey is a hash: number of a chunk → the ids of its pages, packed. It is
+// removed when the job is over, and expires like the spec.
+func chunksKey(run string) string { return "muster:sites:" + run + ":chunks" }
+
 // throttleKey is a hash: base, the shortest time lately in which a site
 // answered, and delay, what its answers ask for, both in microseconds. It
 // expires an hour after the last answer.

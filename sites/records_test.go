@@ -102,7 +102,7 @@ func TestSinkAway(t *testing.T) {
 	s.writers.Wait() // aggregate writes, and nobody else
 	j.writer.to = []string{hook.URL}
 	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
-	counts := again(t, func() (Counts, error) { return j.chunk(t.Context(), "chunk", chunks[0].IDs) })
+	counts := again(t, func() (Counts, error) { return j.chunk(t.Context(), "chunk", chunks[0]) })
 	if _, err := j.aggregate(t.Context(), []Counts{counts}, nil); !errors.As(err, new(later)) {
 		t.Errorf("got %v, want that the job waits", err)
 	}
@@ -130,7 +130,7 @@ func TestBackPressure(t *testing.T) {
 	j.writer.home = "a folder of another machine"
 	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
 	flood(t, j, maxUnwritten)
-	if _, err := j.chunk(t.Context(), "chunk", chunks[0].IDs); !errors.As(err, new(later)) {
+	if _, err := j.chunk(t.Context(), "chunk", chunks[0]); !errors.As(err, new(later)) {
 		t.Errorf("got %v, want later", err)
 	}
 	if asked, _ := site.counts("/item/0"); asked != 0 {

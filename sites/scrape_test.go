@@ -75,7 +75,7 @@ func run(t *testing.T, j *job) Summary {
 	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
 	var counts []Counts
 	for i, c := range chunks {
-		counts = append(counts, again(t, func() (Counts, error) { return j.chunk(t.Context(), fmt.Sprint("chunk ", i), c.IDs) }))
+		counts = append(counts, again(t, func() (Counts, error) { return j.chunk(t.Context(), fmt.Sprint("chunk ", i), c) }))
 	}
 	return again(t, func() (Summary, error) { return j.aggregate(t.Context(), counts, nil) })
 }
@@ -226,7 +226,7 @@ func TestAbandonedWorker(t *testing.T) {
 		gone := make(chan struct{})
 		go func() {
 			defer close(gone)
-			_, _ = first.chunk(ctx, "chunk 0", chunks[0].IDs)
+			_, _ = first.chunk(ctx, "chunk 0", chunks[0])
 		}()
 		for asked := 0; asked == 0; asked, _ = site.counts("/item/13") {
 			if err := sleep(t.Context(), time.Millisecond); err != nil {
@@ -242,7 +242,7 @@ func TestAbandonedWorker(t *testing.T) {
 		}
 		var counts []Counts
 		for i, c := range chunks {
-			counts = append(counts, again(t, func() (Counts, error) { return second.chunk(t.Context(), fmt.Sprint("chunk ", i), c.IDs) }))
+			counts = append(counts, again(t, func() (Counts, error) { return second.chunk(t.Context(), fmt.Sprint("chunk ", i), c) }))
 		}
 		sum := again(t, func() (Summary, error) { return second.aggregate(t.Context(), counts, nil) })
 		site.isWhole(t, sum)
@@ -456,7 +456,7 @@ func TestMaxDuration(t *testing.T) {
 	j := begin(t, s, "j1", site.definition(t, "limits: {max_duration: 1h}\n"), ScrapeOptions{BaseURL: site.URL})
 	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
 	j.req.Began -= 2 * time.Hour.Milliseconds()
-	counts := again(t, func() (Counts, error) { return j.chunk(t.Context(), "chunk", chunks[0].IDs) })
+	counts := again(t, func() (Counts, error) { return j.chunk(t.Context(), "chunk", chunks[0]) })
 	sum := again(t, func() (Summary, error) { return j.aggregate(t.Context(), []Counts{counts}, nil) })
 	if sum.Status != StatusIncomplete || sum.Skipped != 10 || !strings.Contains(fmt.Sprint(sum.Missing), "max_duration") {
 		t.Errorf("got %+v", sum)

@@ -187,12 +187,6 @@ func (r Request) definition() (*definition.Definition, error) {
 	return def.WithBase(r.BaseURL)
 }
 
-// Chunk is a share of the pages of a job.
-type Chunk struct {
-	Site string   `json:"site"`
-	IDs  []string `json:"ids"`
-}
-
 // Scrape returns the work of scraping a site; its job id is that of the
 // workflow. Send it with SendOptions.
 func (s *Service) Scrape(name string, o ScrapeOptions) (tasks.Signature[Summary], error) {
@@ -372,7 +366,7 @@ func (s *Service) Register(mux *tasks.Mux) {
 		}
 		total := 0
 		for _, c := range chunks {
-			total += len(c.IDs)
+			total += c.Pages
 		}
 		tasks.PublishKey(ctx, "total_urls", fmt.Sprint(total))
 		return chunks, nil
@@ -386,7 +380,7 @@ func (s *Service) Register(mux *tasks.Mux) {
 		var counts Counts
 		slot := &slot{turns: s.turns, run: info.Workflow, task: info.Node, most: turn}
 		err = slot.in(ctx, j.log, func(ctx context.Context) (err error) {
-			counts, err = j.chunk(ctx, info.Key, c.IDs)
+			counts, err = j.chunk(ctx, info.Key, c)
 			return err
 		})
 		j.publish(ctx)
@@ -411,7 +405,7 @@ func (s *Service) Register(mux *tasks.Mux) {
 		if err != nil {
 			return Summary{}, s.verdict(ctx, j, err)
 		}
-		if err := j.rdb.SRem(ctx, openKey, j.run).Err(); err != nil {
+		if err := errors.Join(j.rdb.SRem(ctx, openKey, j.run).Err(), j.rdb.Unlink(ctx, chunksKey(j.run)).Err()); err != nil {
 			return Summary{}, fmt.Errorf("close job %s: %w", j.run, err)
 		}
 		if err := s.turns.drop(ctx, j.run); err != nil {
@@ -457,7 +451,7 @@ func verdict(err error) error {
 		return tasks.Again(max(l.after, 10*time.Millisecond))
 	}
 	_, wrong := errors.AsType[definition.Problems](err)
-	if wrong || errors.Is(err, ErrNoJob) || errors.Is(err, errNoStart) {
+	if wrong || errors.Is(err, ErrNoJob) || errors.Is(err, errNoStart) || errors.Is(err, errNoChunk) {
 		return tasks.Permanent(err) // another attempt would find the same
 	}
 	return err

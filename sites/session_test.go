@@ -77,7 +77,7 @@ func TestSessionsEndWithTheirProcess(t *testing.T) {
 	rdb, o := redistest.New(t), ScrapeOptions{OutDir: t.TempDir()}
 	first := begin(t, newService(t, rdb), "j", def, o)
 	chunks := again(t, func() ([]Chunk, error) { return first.collect(t.Context(), "collect") })
-	counts := []Counts{again(t, func() (Counts, error) { return first.chunk(t.Context(), "chunk 0", chunks[0].IDs) })}
+	counts := []Counts{again(t, func() (Counts, error) { return first.chunk(t.Context(), "chunk 0", chunks[0]) })}
 	before := len(visitors)
 	if len(chunks) < 2 || before < 2 {
 		t.Fatalf("got %d chunks, %d visitors", len(chunks), before)
@@ -86,7 +86,7 @@ func TestSessionsEndWithTheirProcess(t *testing.T) {
 	second := begin(t, newService(t, rdb), "j", def, o) // the first one's memory is lost
 	again(t, func() ([]Chunk, error) { return second.collect(t.Context(), "collect") })
 	for i, c := range chunks[1:] {
-		counts = append(counts, again(t, func() (Counts, error) { return second.chunk(t.Context(), fmt.Sprint("chunk ", i+1), c.IDs) }))
+		counts = append(counts, again(t, func() (Counts, error) { return second.chunk(t.Context(), fmt.Sprint("chunk ", i+1), c) }))
 	}
 	sum := again(t, func() (Summary, error) { return second.aggregate(t.Context(), counts, nil) })
 	if sum.Records != 30 || sum.Errors != 0 || len(sum.Sessions) != 0 || len(visitors) < before+2 {

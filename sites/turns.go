@@ -87,6 +87,7 @@ type slot struct {
 	most      time.Duration // how long it is held
 	dear      bool          // to begin anew: it is held for longer when no other waits
 	began     time.Time
+	begun     bool // its turn counts from something new on
 	looked    time.Time
 }
 
@@ -105,6 +106,14 @@ func (s *slot) in(ctx context.Context, log *slog.Logger, fn func(context.Context
 		log.Warn("others may wait longer for a slot", "error", lerr)
 	}
 	return err
+}
+
+// beginTurn has the turn of a task begin now, the first time: what it did
+// before was to come again to where it had been, and alone brings it no further.
+func beginTurn(ctx context.Context) {
+	if s, ok := ctx.Value(slotKey{}).(*slot); ok && !s.begun {
+		s.began, s.begun = time.Now(), true
+	}
 }
 
 // look returns later when the task should leave its slot to others. Without a

@@ -2,6 +2,7 @@ package sites
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -99,5 +100,33 @@ politeness: {delay: 0, robots: false, max_per_domain: %d}
 	}
 	if n, err := client.Redis().ZCard(ctx, wantsKey).Result(); err != nil || n > 1 {
 		t.Errorf("%d jobs stand in line, %v", n, err)
+	}
+}
+
+// A walk that takes as long as its turn to come again to where it was goes on
+// from there, or it would never get any further.
+func TestTurnBeginsWithNewPages(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 3, 5)
+	s := newService(t, redistest.New(t))
+	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	w := &walk{job: j, worker: "collect", seen: map[pageID]struct{}{}, prints: map[string]bool{}, given: map[string]int{}}
+	if next, err := w.wave(t.Context(), []visit{{URL: site.URL + "/", Kind: definition.KindListing}}); err != nil || len(next) == 0 {
+		t.Fatalf("got %v, %v", next, err)
+	}
+	if err := s.turns.want(t.Context(), "another", -time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	mine := &slot{turns: s.turns, run: "j1", task: "collect", most: time.Hour, dear: true, began: time.Now().Add(-2 * time.Hour)}
+	chunks, err := j.collect(context.WithValue(t.Context(), slotKey{}, mine), "collect")
+	if err != nil || len(chunks) == 0 {
+		t.Errorf("got %v, %v; want that the walk goes on", chunks, err)
+	}
+	if err := mine.look(t.Context()); err != nil {
+		t.Errorf("its turn has just begun: %v", err)
+	}
+	mine.looked, mine.began = time.Time{}, time.Now().Add(-2*time.Hour)
+	if err := mine.look(t.Context()); !errors.As(err, new(later)) {
+		t.Errorf("got %v; want that it leaves its slot to the other", err)
 	}
 }

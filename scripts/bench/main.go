@@ -116,6 +116,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			res = result{Name: r.name, Unit: r.unit, Bar: r.bar.String(), Error: err.Error()}
 		}
 		results = append(results, res)
+		if errors.Is(err, errStuck) {
+			fmt.Fprintln(stderr, "bench: the rows after it are left out: they would be measured beside it")
+			break
+		}
 	}
 
 	if err := report(stdout, results, *asJSON); err != nil {

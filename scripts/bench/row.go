@@ -1,14 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"time"
 )
 
-// defaultRounds is how often a row is measured unless it says otherwise.
-const defaultRounds = 5
+// What holds for a row unless it says otherwise.
+const (
+	defaultRounds = 5               // how often it is measured
+	defaultLimit  = 5 * time.Minute // how long a round of it may take
+)
 
 // row is one thing that is measured: what it is called, how one round of it is taken, and what is good
 // enough. A row that needs more than one value from one costly run makes several rows over one
@@ -28,6 +34,8 @@ type row struct {
 	yardstick func(ctx context.Context, l *lab) (float64, error)
 
 	bar bar
+
+	limit time.Duration // how long a round may take. Defaults to 5 minutes.
 }
 
 // bar is what is good enough: a limit on the ratio of ours to the yardstick or, for a row without a
@@ -80,7 +88,7 @@ func measure(ctx context.Context, l *lab, r row, rounds int) (result, error) {
 
 	var ours, theirs []float64
 	for i := range warmUp + rounds {
-		v, err := round(ctx, l, r.measure)
+		v, err := r.round(ctx, l, r.measure)
 		if err != nil {
 			return result{}, err
 		}
@@ -90,7 +98,7 @@ func measure(ctx context.Context, l *lab, r row, rounds int) (result, error) {
 		if r.yardstick == nil {
 			continue
 		}
-		v, err = round(ctx, l, r.yardstick)
+		v, err = r.round(ctx, l, r.yardstick)
 		if err != nil {
 			return result{}, fmt.Errorf("yardstick: %w", err)
 		}
@@ -114,12 +122,44 @@ func measure(ctx context.Context, l *lab, r row, rounds int) (result, error) {
 	return res, nil
 }
 
-// round empties Redis and takes one value.
-func round(ctx context.Context, l *lab, f func(context.Context, *lab) (float64, error)) (float64, error) {
+// errStuck says that a round goes on although its time is over: what it does would disturb the others.
+var errStuck = errors.New("it does not end")
+
+// grace is how long a round that was told to end may take to do so.
+const grace = 30 * time.Second
+
+// round empties Redis and takes one value, in its time.
+func (r *row) round(ctx context.Context, l *lab, f func(context.Context, *lab) (float64, error)) (float64, error) {
 	if err := l.empty(ctx); err != nil {
 		return 0, err
 	}
-	return f(ctx, l)
+	return bounded(ctx, cmp.Or(r.limit, defaultLimit), grace, func(ctx context.Context) (float64, error) { return f(ctx, l) })
+}
+
+// bounded calls f, which should end soon after ctx does, and waits for it no longer than limit and grace.
+func bounded(ctx context.Context, limit, grace time.Duration, f func(context.Context) (float64, error)) (float64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("a round takes longer than %v", limit))
+	defer cancel()
+	var v float64
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		v, err = f(ctx)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		select {
+		case <-done:
+		case <-time.After(grace):
+			return 0, fmt.Errorf("%w: %w", context.Cause(ctx), errStuck)
+		}
+	}
+	if err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
+		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return v, err
 }
 
 func median(vs []float64) float64 {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestMedian(t *testing.T) {
@@ -153,4 +154,28 @@ func newLab(t *testing.T) *lab {
 	}
 	t.Cleanup(l.close)
 	return l
+}
+
+// TestRoundEnds shows that a round that takes too long ends with a reason, whether it heeds its context or not.
+func TestRoundEnds(t *testing.T) {
+	t.Parallel()
+	_, err := bounded(t.Context(), time.Millisecond, time.Hour, func(ctx context.Context) (float64, error) {
+		<-ctx.Done()
+		return 0, errors.New("half way")
+	})
+	if err == nil || !strings.Contains(err.Error(), "longer than 1ms") || !strings.Contains(err.Error(), "half way") || errors.Is(err, errStuck) {
+		t.Errorf("got %v", err)
+	}
+	hold := make(chan struct{})
+	defer close(hold)
+	_, err = bounded(t.Context(), time.Millisecond, time.Millisecond, func(context.Context) (float64, error) {
+		<-hold
+		return 0, nil
+	})
+	if !errors.Is(err, errStuck) || !strings.Contains(err.Error(), "longer than 1ms") {
+		t.Errorf("got %v, want that it does not end", err)
+	}
+	if v, err := bounded(t.Context(), time.Hour, time.Hour, func(context.Context) (float64, error) { return 7, nil }); v != 7 || err != nil {
+		t.Errorf("got %v, %v", v, err)
+	}
 }

@@ -87,7 +87,14 @@ politeness: {delay: 0, max_per_domain: 1, robots: false}
 		if all, _ := l.rdb.Get(ctx, "scrape_"+def.Site+":"+run.ID()+":total_chunks").Result(); p.Total >= sitemaps*perSitemap && all != "" && all != "0" {
 			break
 		}
-		time.Sleep(20 * time.Millisecond)
+		if job, err := s.Job(ctx, run.ID()); err == nil && job.Over() {
+			return 0, 0, fmt.Errorf("with %d pages queued the job is %s: %s", p.Total, job.Status, job.Error)
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return 0, 0, fmt.Errorf("with %d pages queued: %w", p.Total, context.Cause(ctx))
+		}
 	}
 	after, err := l.memory(ctx)
 	if err != nil {

@@ -1,0 +1,102 @@
+package sites
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/sites/definition"
+)
+
+// Chunk is a share of the pages of a job. Which pages those are is in Redis:
+// the ids of a million would be too much for what a task answers.
+type Chunk struct {
+	Site  string `json:"site"`
+	Part  int    `json:"part"`  // its number in the job
+	Pages int    `json:"pages"` // how many it has
+}
+
+// maxChunks is how many chunks a job has at most: a million pages are not a
+// hundred thousand tasks.
+const maxChunks = 2000
+
+// chunkSize is how many pages a chunk has.
+func chunkSize(def *definition.Definition) int {
+	if n := def.Politeness.MaxPerDomain * 10; n >= 10 {
+		return min(n, 200)
+	}
+	return 25
+}
+
+// pageID is an item's id, small: there may be a million.
+type pageID [13]byte
+
+func pageIDOf(id string) (p pageID) {
+	p[0] = id[0]
+	_, _ = hex.Decode(p[1:], []byte(id[1:])) // made by itemID
+	return p
+}
+
+func (p pageID) String() string { return string(p[:1]) + hex.EncodeToString(p[1:]) }
+
+func itemIDs(pages []pageID) []string {
+	ids := make([]string, len(pages))
+	for i, p := range pages {
+		ids[i] = p.String()
+	}
+	return ids
+}
+
+// split cuts pages into chunks and keeps which pages each has. Done again with
+// the same pages it changes nothing.
+func (j *job) split(ctx context.Context, pages []pageID) ([]Chunk, error) {
+	chunks := []Chunk{}
+	size := max(chunkSize(j.def), (len(pages)+maxChunks-1)/maxChunks)
+	pipe := j.rdb.Pipeline()
+	flush := func() error {
+		pipe.Expire(ctx, chunksKey(j.run), keep)
+		if _, err := pipe.Exec(ctx); err != nil {
+			return fmt.Errorf("store the chunks of job %s: %w", j.run, err)
+		}
+		return nil
+	}
+	for at := 0; at < len(pages); at += size {
+		part := pages[at:min(at+size, len(pages))]
+		packed := make([]byte, 0, len(part)*len(pageID{}))
+		for _, p := range part {
+			packed = append(packed, p[:]...)
+		}
+		pipe.HSet(ctx, chunksKey(j.run), strconv.Itoa(len(chunks)), packed)
+		chunks = append(chunks, Chunk{Site: j.def.Site, Part: len(chunks), Pages: len(part)})
+		if pipe.Len() == 100 {
+			if err := flush(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return chunks, flush()
+}
+
+// errNoChunk says that nobody knows which pages a chunk has.
+var errNoChunk = errors.New("its pages are not known any more; resume the job")
+
+// pages are the ids of the pages of a chunk.
+func (j *job) pages(ctx context.Context, c Chunk) ([]string, error) {
+	packed, err := j.rdb.HGet(ctx, chunksKey(j.run), strconv.Itoa(c.Part)).Bytes()
+	size := len(pageID{})
+	if errors.Is(err, redis.Nil) || err == nil && len(packed) != c.Pages*size {
+		return nil, fmt.Errorf("chunk %d of job %s: %w", c.Part, j.run, errNoChunk)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read chunk %d of job %s: %w", c.Part, j.run, err)
+	}
+	ids := make([]string, c.Pages)
+	for i := range ids {
+		ids[i] = pageID(packed[i*size:]).String()
+	}
+	return ids, nil
+}
