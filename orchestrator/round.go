@@ -65,8 +65,9 @@ func (o *Orchestrator) Round(ctx context.Context, names []string, opts ScrapeOpt
 				}
 				<-ended[before]
 				if errs[before] != nil {
-					errs[i] = fmt.Errorf("scrape %s: not started: it depends on %s, which is not complete", name, order[before])
-					round.Sites[i] = Scraped{Site: name, Status: "SKIPPED", Files: []string{}, Error: errs[i].Error()}
+					why := fmt.Errorf("not started: it depends on %s, which is not complete", order[before])
+					round.Sites[i] = Scraped{Site: name, Status: "SKIPPED", Files: []string{}, Error: why.Error()}
+					errs[i] = fmt.Errorf("scrape %s: %w", name, why)
 					return nil
 				}
 			}

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,8 +104,8 @@ func (o *Orchestrator) Scrape(ctx context.Context, name string, opts ScrapeOptio
 		if ctx.Err() != nil { // whatever was under way then is not what went wrong
 			scraped.Status, err = "INTERRUPTED", context.Cause(ctx)
 		}
-		err = fmt.Errorf("scrape %s: %w", name, err)
 		scraped.Error = err.Error()
+		err = fmt.Errorf("scrape %s: %w", name, err)
 	}
 	return scraped, err
 }
@@ -114,10 +115,8 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 	if err != nil {
 		return err
 	}
-	if needsProxies(def) {
-		if err := o.EnsureProxies(ctx); err != nil {
-			return err
-		}
+	if err := o.proxiesFor(ctx, def); err != nil {
+		return err
 	}
 	if err := o.StartWorkers(ctx); err != nil {
 		return err
@@ -132,7 +131,7 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 	first := int64(-1) // pages that were through at the first look: of the job that this one resumes
 	var seen sites.Job // at the last look
 	summary, err := await(ctx, o, track, run, awaited{
-		name: name, prefix: sites.ProgressPrefix(name),
+		name: run.ID(), prefix: sites.ProgressPrefix(name),
 		progress: func(ctx context.Context, _ tasks.Progress) monitor.Progress {
 			j, err := o.Sites.Job(ctx, run.ID())
 			if err != nil {
@@ -246,7 +245,16 @@ func reasons(s sites.Summary) string {
 	return text
 }
 
-// needsProxies tells whether a site is not to be scraped without a proxy.
-func needsProxies(def *definition.Definition) bool {
-	return def.Proxy.Fallback != definition.FallbackDirect
+// proxiesFor sees that there are enough proxies for a site, unless its definition says that it may go without. Where the
+// settings say so, what can be done about too few is done, and it goes on with those.
+func (o *Orchestrator) proxiesFor(ctx context.Context, def *definition.Definition) error {
+	if def.Proxy.Fallback == definition.FallbackDirect {
+		return nil
+	}
+	err := o.EnsureProxies(ctx)
+	if errors.Is(err, ErrFewProxies) && cmp.Or(def.Proxy.Fallback, o.cfg.Proxies.Fallback) == definition.FallbackDirect {
+		o.opts.Logger.Warn("the site may see this machine's own address", "site", def.Site, "why", err)
+		return nil
+	}
+	return err
 }

@@ -65,7 +65,7 @@ func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
 		}
 		front = append(front[n:], next...)
 		if starts -= n; starts <= 0 && w.sum.Counts.Pages == 0 && len(w.details) == 0 {
-			return nil, fmt.Errorf("scrape %s: %w: %s", j.def.Site, errNoStart, w.sum.Counts.firstFailure())
+			return nil, fmt.Errorf("%w: %s", errNoStart, w.sum.Counts.firstFailure())
 		}
 	}
 	w.sum.Details = len(w.details)

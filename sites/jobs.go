@@ -21,6 +21,9 @@ const (
 	JobCanceled = "CANCELED"
 )
 
+// idle is how long a page that could be fetched waits until a job counts as waiting for a worker.
+const idle = 3 * time.Second
+
 // Job is a scrape of a site, under way or over.
 type Job struct {
 	ID      string          `json:"id"`
@@ -109,8 +112,8 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 		j.Status = JobBlocked
 	case j.Pages.Paused:
 		j.Status = JobPaused
-	case status == tasks.Pending:
-		j.Status = JobWaiting
+	case status == tasks.Pending && j.Pages.InProgress == 0 && (j.Pages.Total == 0 || j.Pages.Waiting > idle.Seconds()):
+		j.Status = JobWaiting // otherwise it is between two turns
 	default:
 		j.Status = JobRunning
 	}
@@ -127,6 +130,48 @@ func (s *Service) failure(ctx context.Context, id string) (string, error) {
 		return "", fmt.Errorf("look at job %s: %w", id, err)
 	}
 	return "", nil
+}
+
+// Site tells whether there is a site of that name: in the registry, or with a job or a pause that Redis knows of, which
+// may be of another machine's registry. Its error is an *UnknownError when there is none.
+func (s *Service) Site(ctx context.Context, name string) error {
+	_, unknown := s.cfg.Registry.Definition(name)
+	if unknown == nil {
+		return nil
+	}
+	rdb := s.cfg.Client.Redis()
+	for _, set := range []string{healthSites, pausedKey} {
+		there, err := rdb.SIsMember(ctx, set, name).Result()
+		if err != nil {
+			return fmt.Errorf("look for site %s: %w", name, err)
+		}
+		if there {
+			return nil
+		}
+	}
+	jobs, err := s.Jobs(ctx, name, 1)
+	if err != nil {
+		return err
+	}
+	if len(jobs) == 0 {
+		return unknown
+	}
+	return nil
+}
+
+// ErrNothingLeft says that a job has nothing that Resume could get.
+var ErrNothingLeft = errors.New("it has every page; there is nothing to get again")
+
+// Resumable returns nil for a job that Resume can get something for, and ErrNothingLeft or ErrNoJob otherwise.
+func (s *Service) Resumable(ctx context.Context, id string) error {
+	j, err := s.Job(ctx, id)
+	if err != nil {
+		return err
+	}
+	if j.Status == StatusComplete && j.Pages.Error == 0 && j.Pages.Open() == 0 {
+		return fmt.Errorf("job %s: %w", id, ErrNothingLeft)
+	}
+	return nil
 }
 
 // Cancel ends a scrape: nothing more is fetched, what is fetched is written.

@@ -261,12 +261,23 @@ func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*task
 			return nil, other
 		}
 	}
-	return s.sent(ctx, run, err)
+	return s.sent(ctx, req, run, err)
 }
 
-// sent lines a job up that was sent.
-func (s *Service) sent(ctx context.Context, run *tasks.AsyncResult[Summary], err error) (*tasks.AsyncResult[Summary], error) {
+// sent lists a job that was sent, and lines it up.
+func (s *Service) sent(ctx context.Context, req Request, run *tasks.AsyncResult[Summary], err error) (*tasks.AsyncResult[Summary], error) {
 	if err == nil {
+		req.Began = time.Now().UnixMilli()
+		if data, merr := json.Marshal(req); merr == nil { // it is known before a worker begins it, which does the same
+			_, perr := s.cfg.Client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
+				p.SetNX(ctx, specKey(run.ID()), data, keep)
+				p.ZAddNX(ctx, jobsKey, redis.Z{Score: float64(req.Began), Member: run.ID()})
+				return nil
+			})
+			if perr != nil {
+				s.cfg.Logger.Warn("the job is not listed before it begins", "job", run.ID(), "error", perr)
+			}
+		}
 		if werr := s.turns.want(ctx, run.ID(), 0); werr != nil {
 			s.cfg.Logger.Warn("the job may wait longer for a slot", "error", werr)
 		}
@@ -329,7 +340,7 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[Sum
 		return nil, err
 	}
 	run, err := signature(req, def).Send(ctx, s.cfg.Client, append(s.SendOptions(req.Site), newID(req.Site))...)
-	return s.sent(ctx, run, err)
+	return s.sent(ctx, req, run, err)
 }
 
 // SendOptions are the options that a scrape of a site is sent with: its
@@ -415,7 +426,7 @@ func (s *Service) Register(mux *tasks.Mux) {
 		tasks.PublishKey(ctx, "error_count", fmt.Sprint(sum.Errors))
 		s.forget(j)
 		if sum.Pages == 0 && sum.Errors > 0 {
-			return Summary{}, tasks.Permanent(fmt.Errorf("scrape %s: none of %d pages was had; %s", sum.Site, sum.Errors, sum.firstFailure()))
+			return Summary{}, tasks.Permanent(fmt.Errorf("none of %d pages was had; %s", sum.Errors, sum.firstFailure()))
 		}
 		return sum, nil
 	})

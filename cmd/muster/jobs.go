@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/orchestrator"
 	"muster/sites"
 	"muster/tasks"
 )
@@ -19,7 +20,11 @@ func jobsCommand(env environment) *cli.Command {
 	leaf := func(name, usage, args string, least, most int, flags []cli.Flag, fn func(context.Context, *cli.Context, *sites.Service) error) *cli.Command {
 		return &cli.Command{Name: name, Usage: usage, ArgsUsage: args, Flags: append(flags, jsonFlag()),
 			Action: withClient(env, least, most, func(ctx context.Context, c *cli.Context, client fleet) error {
-				s, err := sites.NewService(sites.Config{Client: client.Client, OutDir: client.cfg.Records()})
+				registry, err := orchestrator.LoadSites(client.cfg)
+				if err != nil { // which keeps nobody from his jobs
+					fmt.Fprintf(env.stderr, "muster: %v\n", err)
+				}
+				s, err := sites.NewService(sites.Config{Client: client.Client, Registry: registry, OutDir: client.cfg.Records()})
 				if err != nil {
 					return err
 				}
@@ -60,6 +65,13 @@ func jobsCommand(env environment) *cli.Command {
 					&cli.BoolFlag{Name: "wait", Usage: "wait for the end and print what came of it"},
 				},
 				func(ctx context.Context, c *cli.Context, s *sites.Service) error {
+					if err := s.Resumable(ctx, c.Args().First()); errors.Is(err, sites.ErrNothingLeft) {
+						fmt.Fprintln(env.stderr, "muster:", err)
+						if c.Bool("json") {
+							return printJSON(env.stdout, map[string]string{"job": ""})
+						}
+						return nil
+					}
 					run, err := s.Resume(ctx, c.Args().First())
 					if errors.Is(err, tasks.ErrDuplicate) {
 						return fmt.Errorf("job %s of the same site is under way; wait for it, or end it with muster jobs cancel %s", run.ID(), run.ID())
@@ -98,10 +110,15 @@ func jobsCommand(env environment) *cli.Command {
 							fmt.Sprint(h.Records), h.At.Format("01-02 15:04"), strings.Join(h.Alerts, "; ")}
 					})
 				}),
-			leaf("cancel", "end a scrape; what it has is kept, and retry goes on with it", "JOB…", 1, -1, nil,
+			leaf("cancel", "end a scrape, or the one of a site that is under way; what it has is kept, and retry goes on with it", "JOB-OR-SITE…", 1, -1, nil,
 				func(ctx context.Context, c *cli.Context, s *sites.Service) error {
 					var errs []error
 					for _, id := range c.Args().Slice() {
+						id, err := openJob(ctx, s, id)
+						if err != nil {
+							errs = append(errs, err)
+							continue
+						}
 						if j, err := s.Job(ctx, id); err == nil && j.Over() {
 							fmt.Fprintf(env.stdout, "over already: %s, %s\n", id, j.Status)
 							continue
@@ -124,17 +141,37 @@ func jobsCommand(env environment) *cli.Command {
 						slices.Sort(paused)
 						return show(env, c, paused, []string{"PAUSED"}, func(site string) []string { return []string{site} })
 					}
-					return eachSite(env, c, "paused", func(site string) error { return s.PauseSite(ctx, site) })
+					return eachSite(env, s, c, "paused", func(site string) error { return s.PauseSite(ctx, site) })
 				}),
 			leaf("resume", "fetch the pages of a paused site again", "SITE…", 1, -1, nil,
 				func(ctx context.Context, c *cli.Context, s *sites.Service) error {
-					return eachSite(env, c, "resumed", func(site string) error { return s.ResumeSite(ctx, site) })
+					return eachSite(env, s, c, "resumed", func(site string) error { return s.ResumeSite(ctx, site) })
 				}),
 		},
 	}
 }
 
-func eachSite(env environment, c *cli.Context, done string, fn func(site string) error) error {
+// openJob is the job that is under way of a site, or else the job of that id.
+func openJob(ctx context.Context, s *sites.Service, name string) (string, error) {
+	jobs, err := s.Jobs(ctx, name, 1)
+	if err != nil || len(jobs) == 0 {
+		return name, err
+	}
+	if jobs[0].Over() {
+		return "", usageError{fmt.Errorf("no scrape of %s is under way; the last was %s, %s", name, jobs[0].ID, jobs[0].Status)}
+	}
+	return jobs[0].ID, nil
+}
+
+func eachSite(env environment, s *sites.Service, c *cli.Context, done string, fn func(site string) error) error {
+	for _, site := range c.Args().Slice() {
+		if err := s.Site(c.Context, site); err != nil {
+			if errors.As(err, new(*sites.UnknownError)) {
+				err = usageError{err}
+			}
+			return err
+		}
+	}
 	for _, site := range c.Args().Slice() {
 		if err := fn(site); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 
 	"muster/orchestrator"
 	"muster/orchestrator/monitor"
+	"muster/sites"
 	"muster/sites/sink"
 )
 
@@ -87,6 +88,12 @@ and waits.`,
 				opts.Sinks = c.StringSlice("sink")
 			}
 			return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
+				if opts.Resume != "" {
+					if err := o.Sites.Resumable(ctx, opts.Resume); errors.Is(err, sites.ErrNothingLeft) {
+						fmt.Fprintln(env.stderr, "muster:", err)
+						return nil
+					}
+				}
 				if len(names) == 0 {
 					j, err := o.Sites.Job(ctx, opts.Resume)
 					if err != nil {

@@ -157,7 +157,11 @@ func (w *World) publishLists(ctx context.Context, dir string) error {
 	var rows []map[string]any
 	for i, p := range w.Proxies {
 		if i%3 == 2 || i < 6 {
-			rows = append(rows, jsonRow(p.URL))
+			u := *p.URL
+			if strings.Contains(all, "http://"+u.Host+"\n") { // two protocols would make two candidates of it
+				u.Scheme = "http"
+			}
+			rows = append(rows, jsonRow(&u))
 		}
 	}
 	asJSON, err := json.MarshalIndent(map[string]any{"data": rows}, "", "  ")

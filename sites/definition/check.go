@@ -512,7 +512,7 @@ func (d *decoder) checkBounds(def *Definition) {
 	span(r.At, "retries.cap", r.Cap, 0, 24*time.Hour)
 	span(r.At, "retries.stall_max", r.StallMax, 0, 7*24*time.Hour)
 	bound(def.Blocks.At, "blocks.min_text", int64(def.Blocks.MinText), 0, 1<<20)
-	def.Proxy.Fallback = d.oneOf(def.Proxy.Fallback, FallbackFail, []string{FallbackFail, FallbackWait, FallbackDirect}, def.Proxy.At, "proxy.fallback")
+	def.Proxy.Fallback = d.oneOf(def.Proxy.Fallback, "", []string{FallbackFail, FallbackWait, FallbackDirect}, def.Proxy.At, "proxy.fallback")
 	span(def.Render.At, "render.timeout", def.Render.Timeout, 100*time.Millisecond, time.Hour)
 	span(def.Proxy.At, "proxy.wait", def.Proxy.Wait, 0, 24*time.Hour)
 }

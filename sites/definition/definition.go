@@ -331,7 +331,7 @@ type Render struct {
 	Timeout time.Duration `yaml:"timeout"`
 }
 
-// What to do without a proxy.
+// What to do without a proxy. A definition that does not say leaves it to the settings of the program.
 const (
 	FallbackFail   = "fail"
 	FallbackWait   = "wait"
@@ -368,7 +368,7 @@ func defaults() *Definition {
 			Cap:      time.Minute,
 			StallMax: 15 * time.Minute,
 		},
-		Proxy:  Proxy{Fallback: FallbackFail, Wait: 5 * time.Minute},
+		Proxy:  Proxy{Wait: 5 * time.Minute},
 		Render: Render{Timeout: 30 * time.Second},
 	}
 }
