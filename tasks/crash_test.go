@@ -76,6 +76,7 @@ func crashMux(c *tasks.Client) *tasks.Mux {
 		}
 	})
 	tasks.Handle(m, failTask, func(context.Context, string) (int, error) { return 0, errors.New("E1") })
+	handleProp(m)
 	return m
 }
 

@@ -429,6 +429,11 @@ func (p *propWorld) mux() *tasks.Mux {
 		p.ran(ctx)
 		return next(ctx)
 	})
+	handleProp(m)
+	return m
+}
+
+func handleProp(m *tasks.Mux) {
 	tasks.Handle(m, pLeaf, func(ctx context.Context, in leafIn) (int, error) {
 		switch {
 		case tasks.InfoFrom(ctx).Attempt <= in.Tries:
@@ -472,7 +477,6 @@ func (p *propWorld) mux() *tasks.Mux {
 	tasks.Handle(m, pNone, func(context.Context, tasks.Failure) ([]int, error) { return nil, nil })
 	tasks.Handle(m, pCb, func(_ context.Context, n int) (int, error) { return n, nil })
 	tasks.Handle(m, pEb, func(context.Context, tasks.Failure) (int, error) { return 0, nil })
-	return m
 }
 
 // Whatever combinators are put together, the workflow comes to what a plain evaluation of them says, and

@@ -625,7 +625,7 @@ func (e *Engine) virtual(ctx context.Context, fl *flow, g *graph.Graph, id graph
 	for i, el := range elements {
 		inputs[i] = store.Literal{Node: id.At(id.Index, i).String(), Input: el}
 	}
-	if err := e.store.StoreInputs(ctx, fl.Flow, inputs); err != nil {
+	if ok, err := e.store.StoreInputs(ctx, fl.Flow, id.String(), inputs); err != nil || !ok {
 		return nil, store.Moved{}, err
 	}
 	var joins []store.MapJoin

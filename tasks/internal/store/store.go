@@ -51,6 +51,8 @@ var (
 	enterLua string
 	//go:embed lua/repeat.lua
 	repeatLua string
+	//go:embed lua/inputs.lua
+	inputsLua string
 	//go:embed lua/extend.lua
 	extendLua string
 	//go:embed lua/plan.lua
@@ -83,6 +85,7 @@ var (
 	advanceCmd      = gathered(advanceLua)
 	extendCmd       = gathered(extendLua)
 	planCmd         = gathered(planLua)
+	inputsCmd       = redis.NewScript(inputsLua)
 	enterCmd        = redis.NewScript(enterLua)
 	repeatCmd       = redis.NewScript(repeatLua)
 	sweepCmd        = redis.NewScript(sweepLua)
@@ -306,18 +309,24 @@ func (s *Store) Plan(ctx context.Context, f Flow, node string, epoch int, g Grow
 // MapJoin is a join over the members of a map.
 type MapJoin struct{ Node, Need, Delay, Lim string }
 
-// StoreInputs stores literal inputs ahead of [Store.Extend].
-func (s *Store) StoreInputs(ctx context.Context, f Flow, inputs []Literal) error {
+// StoreInputs stores the inputs of the members of a map ahead of [Store.Extend]. ok is false if there is
+// nothing to extend any more.
+func (s *Store) StoreInputs(ctx context.Context, f Flow, node string, inputs []Literal) (ok bool, err error) {
 	for part := range slices.Chunk(inputs, 1000) {
-		args := make([]any, 0, 2*len(part))
+		args := make([]any, 0, 1+2*len(part))
+		args = append(args, node)
 		for _, in := range part {
 			args = append(args, "a"+in.Node, in.Input)
 		}
-		if err := s.rdb.HSet(ctx, f.key(), args...).Err(); err != nil {
-			return fmt.Errorf("store inputs: %w", err)
+		n, err := inputsCmd.Run(ctx, s.rdb, []string{f.key()}, args...).Int()
+		if err != nil {
+			return false, fmt.Errorf("store inputs: %w", err)
+		}
+		if n == 0 {
+			return false, nil
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // Extend adds n members to a map. ok is false if that was done before.

@@ -141,7 +141,12 @@ local function flow()
       local g, cap = string.match(lim, '^(%S+) (%d+)$')
       local held = wf .. ':h' .. g
       if redis.call('SISMEMBER', held, id) == 0 then
-        if redis.call('SCARD', held) >= tonumber(cap) then
+        local n = redis.call('SCARD', held)
+        if n == 0 then
+          puts[#puts + 1] = 'h' .. g
+          puts[#puts + 1] = '1'
+        end
+        if n >= tonumber(cap) then
           redis.call('RPUSH', wf .. ':w' .. g, id .. ' ' .. delay)
           return
         end
