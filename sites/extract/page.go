@@ -91,15 +91,19 @@ func (d *Doc) Text() string {
 	if d.plain == nil {
 		text := ""
 		if d.Root != nil {
-			root := d.Root
-			if body := bodySelector.First(d.Root); body != nil {
-				root = body
-			}
-			text = Text(root)
+			text = Text(d.Body())
 		}
 		d.plain = &text
 	}
 	return *d.plain
+}
+
+// Body is the body of an HTML page, or all of it when it has none.
+func (d *Doc) Body() *html.Node {
+	if body := bodySelector.First(d.Root); body != nil {
+		return body
+	}
+	return d.Root
 }
 
 // Title is the title of an HTML page.

@@ -48,6 +48,14 @@ func ownText(n *html.Node) string {
 	return w.b.String()
 }
 
+// Lines is what Text is, each block of it apart; with aside, what stands in
+// templates and noscripts too.
+func Lines(n *html.Node, aside bool) []string {
+	w := folder{lines: true, aside: aside}
+	w.node(n)
+	return strings.Split(w.b.String(), "\n")
+}
+
 // Fold folds white space as Text does.
 func Fold(s string) string {
 	var w folder
@@ -59,6 +67,8 @@ func Fold(s string) string {
 type folder struct {
 	b     strings.Builder
 	space bool // one is due before the next letter
+	cut   bool // a block begins or ends there
+	lines bool // set blocks apart by line ends
 	limit int  // stop when there is so much; 0: never
 	aside bool // take templates and noscripts too
 	cents bool // set a point before cents
@@ -82,7 +92,7 @@ func (w *folder) node(n *html.Node) {
 				return
 			}
 		case atom.Br:
-			w.space = true
+			w.space, w.cut = true, true
 			return
 		}
 	}
@@ -93,11 +103,11 @@ func (w *folder) node(n *html.Node) {
 		}
 	}
 	block := n.Type == html.ElementNode && !inline[n.DataAtom]
-	w.space = w.space || block
+	w.space, w.cut = w.space || block, w.cut || block
 	for c := n.FirstChild; c != nil && !w.full(); c = c.NextSibling {
 		w.node(c)
 	}
-	w.space = w.space || block
+	w.space, w.cut = w.space || block, w.cut || block
 }
 
 func (w *folder) text(s string) {
@@ -111,9 +121,13 @@ func (w *folder) text(s string) {
 		case r == '\u00ad' || r == '\u200b' || r == '\ufeff': // says where a line may break
 		default:
 			if w.space && w.b.Len() > 0 {
-				w.b.WriteByte(' ')
+				if w.cut && w.lines {
+					w.b.WriteByte('\n')
+				} else {
+					w.b.WriteByte(' ')
+				}
 			}
-			w.space = false
+			w.space, w.cut = false, false
 			w.b.WriteRune(r)
 		}
 	}

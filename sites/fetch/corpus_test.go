@@ -142,6 +142,8 @@ func TestSoftBlockRates(t *testing.T) {
 	maps.Copy(walls, moreChallenges)
 	maps.Copy(walls, laterChallenges)
 	maps.Copy(good, moreOrdinary())
+	maps.Copy(walls, pagesIn(t, "testdata/walls.txt"))
+	maps.Copy(good, pagesIn(t, "testdata/ordinary.txt"))
 	missed, alarms := 0, 0
 	for _, name := range slices.Sorted(maps.Keys(walls)) {
 		if s := scoreOf(t, def, walls[name]); !s.Blocked() {
@@ -162,6 +164,24 @@ func TestSoftBlockRates(t *testing.T) {
 	if len(walls) < 40 || len(good) < 60 {
 		t.Errorf("only %d challenge and %d ordinary pages", len(walls), len(good))
 	}
+}
+
+// pagesIn reads pages, one a line: a name, a tab and the page.
+func pagesIn(t *testing.T, file string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		name, page, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if !ok || pages[name] != "" {
+			t.Fatalf("%s: %q is no new page", file, name)
+		}
+		pages[name] = page
+	}
+	return pages
 }
 
 // TestSoftBlockCorpus counts the false alarms on pages that nobody here

@@ -1,0 +1,305 @@
+package fetch
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+)
+
+// What a page may have at most to be read sentence by sentence.
+const (
+	wallChars = 1500
+	wallLinks = 12
+)
+
+var (
+	// price matches what no refusal names.
+	price      = regexp.MustCompile(`[€$£¥₽₹₩]\s?\d|\d\s?([€£₽₩元円]|EUR\b|USD\b|GBP\b|лв|руб|kr\b|zł|Kč|TL\b)`)
+	adults     = regexp.MustCompile(`(?i)\b(age|adults?|minors?)\b|(over|under|least|über|ab) (18|21)\b|18\+`)
+	sentenceAt = regexp.MustCompile(`[.!?…:;]+(\s|$)|[。！？；]`)
+	// asks matches the titles of pages that write about something.
+	asks      = regexp.MustCompile(`(?i)^\W*(why|how|what|when|warum|wie|was ist|pourquoi|comment|por qué|cómo|por que|perché|come |waarom|hoe|dlaczego|jak |почему|как |зачем|защо|чому|为什么|如何|为何|なぜ|왜)`)
+	ipAddress = regexp.MustCompile(`\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b`)
+	// fields are what forms have that want more than an answer to a challenge.
+	fields = definition.MustSelector(`textarea:not([name$="captcha-response"]), select, input[type="email" i], input[type="password" i], input[type="tel" i], input[type="search" i], input[type="date" i], input[type="file" i]`)
+	inputs = definition.MustSelector(`input:not([type]), input[type="text" i]`)
+	button = definition.MustSelector(`form button, form input[type="submit" i]`)
+)
+
+// bare is a page with little on it: what a reader sees of it.
+type bare struct {
+	title  string
+	lines  []string
+	chars  int // of the lines, those of wide scripts twice
+	links  int
+	form   bool // it asks for more than an answer to a challenge
+	login  bool // it asks for a password
+	button bool
+	aside  bool // the lines stand in for scripts
+}
+
+// bareOf returns what a page has to say when it is little enough. What
+// stands in for scripts counts when there is hardly anything else.
+func bareOf(d *extract.Doc) (b bare, ok bool) {
+	value := d.JSON
+	if body := bytes.TrimSpace(d.Page.Body); d.Root != nil && len(body) < 4*wallChars && bytes.HasPrefix(body, []byte("{")) {
+		_ = json.Unmarshal(body, &value) // an API's answer where a page was to be
+	}
+	if value != nil || d.Root == nil {
+		b.lines = jsonLines(value)
+		b.chars = width(strings.Join(b.lines, ""))
+		return b, b.chars > 0 && b.chars <= wallChars
+	}
+	b.title, b.links = d.Title(), len(links.All(d.Root))
+	if b.links > wallLinks || len(d.Text()) > 4*wallChars {
+		return b, false
+	}
+	b.lines = extract.Lines(d.Body(), false)
+	b.chars = width(d.Text())
+	if b.chars < 50 {
+		b.lines, b.aside = extract.Lines(d.Body(), true), b.chars < 20
+	}
+	if b.chars > wallChars {
+		return b, false
+	}
+	b.login = password.First(d.Root) != nil
+	b.form = fields.First(d.Root) != nil || len(inputs.All(d.Root)) > 2
+	b.button = button.First(d.Root) != nil
+	return b, true
+}
+
+// said weighs what the sentences of a bare page say. Words tell little by
+// themselves: a refusal is a page whose few sentences bring certain notions
+// together, whoever wrote them and in whatever language.
+func (b *bare) said() (points int, what string) {
+	all := strings.Join(b.lines, "\n")
+	if price.MatchString(all) || adults.MatchString(all) || asks.MatchString(b.title) {
+		return 0, ""
+	}
+	kinds := map[string]int{}
+	var total, covered, cookies, going, strong int
+	var about notion // of the page
+	for i, line := range append([]string{b.title}, b.lines...) {
+		if i > 0 && line == b.title {
+			continue
+		}
+		for _, s := range sentenceAt.Split(line, -1) {
+			letters := countLetters(s)
+			of, _ := notionsIn(s)
+			if ipAddress.MatchString(s) {
+				of |= ofTrace
+			}
+			if of != 0 && of&^(ofFailure|ofYou) == 0 {
+				continue // says nothing of its own
+			}
+			about |= of
+			total += letters
+			if of.has(ofConsent) {
+				cookies += letters
+			}
+			if of.has(ofGoing) {
+				going += letters
+			}
+			says := kindsOf(of, i <= 1 && letters < 60)
+			if i == 0 && of.any(titled) {
+				says = append(says, kind{"its title", 1})
+			}
+			best := 0
+			for _, k := range says {
+				kinds[k.name] = max(kinds[k.name], k.points)
+				best = max(best, k.points)
+			}
+			if best > 1 {
+				strong++
+			}
+			switch {
+			case best > 0 || of.has(ofAccess|ofYou):
+				covered += letters
+			case of&^(ofYou|ofNone|ofPlace|ofFailure|ofConsent|ofGoing) != 0:
+				covered += letters / 2
+			}
+		}
+	}
+	if b.login && kinds["a login"] > 0 {
+		return blockScore, "a login to go on"
+	}
+	if b.form || total == 0 {
+		return 0, ""
+	}
+	var names []string
+	for _, k := range kindNames {
+		if p := kinds[k]; p > 0 {
+			points += p
+			names = append(names, k)
+		}
+	}
+	if strong > 1 {
+		points++
+	}
+	if b.chars < 200 && strong > 0 && b.links == 0 && covered*10 >= total*7 {
+		points++
+	}
+	traced := kinds["whom to ask"] > 0
+	switch {
+	case covered*10 < total*3:
+		points = 0
+	case covered*2 < total && points < 4, // there is more on the page
+		b.chars >= 600 && (points < 5 || !traced),
+		b.chars >= 120 && !about.any(ofYou|ofPlace) && !traced && !wide(all): // nobody is spoken to
+		points = min(points, 2)
+	}
+	switch {
+	case points >= blockScore:
+	case b.chars < 60 && b.nothingElse():
+		points, names = blockScore, append(names, "nothing else")
+	case b.button && b.chars >= 150 && cookies*10 >= total*6:
+		points, names = blockScore, append(names, "consent and nothing else")
+	case b.button && b.chars < 200 && going*2 >= total:
+		points, names = blockScore, append(names, "a button to go on and nothing else")
+	}
+	return points, "sentences about " + strings.Join(names, ", ")
+}
+
+type kind struct {
+	name   string
+	points int
+}
+
+var kindNames = []string{"a refusal", "its title", "a human", "unusual use", "a check", "waiting", "a queue", "a place", "a tunnel", "scripts", "a login", "whom to ask"}
+
+// titled are the notions that titles of refusals have.
+const titled = ofDeny | ofVerify | ofHuman | ofUnusual | ofWait | ofQueue
+
+// kindsOf tells what a sentence says, by the notions that it brings together;
+// leading tells that it is the page's title or first line.
+func kindsOf(n notion, leading bool) (kinds []kind) {
+	add := func(name string, points int) { kinds = append(kinds, kind{name, points}) }
+	switch {
+	case n.has(ofDeny | ofAccess), leading && n.has(ofDeny|ofYou):
+		add("a refusal", 2)
+	case n.has(ofDeny | ofYou), n.has(ofNone | ofAccess | ofYou):
+		add("a refusal", 1)
+	}
+	switch {
+	case n.has(ofHuman) && n.any(ofVerify|ofNone|ofDeny|ofUnusual), n.has(ofHuman | ofYou | ofAccess):
+		add("a human", 2)
+	case n.has(ofHuman) && n.any(ofAccess|ofYou):
+		add("a human", 1)
+	}
+	switch {
+	case n.has(ofUnusual | ofAccess):
+		add("unusual use", 2)
+	case n.has(ofUnusual):
+		add("unusual use", 1)
+	}
+	switch {
+	case n.has(ofVerify | ofAccess | ofYou):
+		add("a check", 2)
+	case n.has(ofVerify) && n.any(ofAccess|ofYou|ofWait):
+		add("a check", 1)
+	}
+	if n.has(ofWait) {
+		add("waiting", 1)
+	}
+	if n.has(ofQueue) && n.any(ofYou|ofWait|ofAccess) {
+		add("a queue", 2)
+	}
+	if n.has(ofPlace) && n.any(ofDeny|ofNone) {
+		add("a place", 2)
+	}
+	switch {
+	case n.has(ofTunnel) && n.any(ofScript|ofDeny|ofNone):
+		add("a tunnel", 2)
+	case n.has(ofTunnel | ofYou):
+		add("a tunnel", 1)
+	case n.has(ofScript) && n.any(ofAccess|ofWait|ofVerify|ofYou):
+		add("scripts", 1)
+	}
+	if n.has(ofLogin) {
+		add("a login", 2)
+	}
+	if n.has(ofTrace) {
+		add("whom to ask", 1)
+	}
+	return kinds
+}
+
+// nothingElse tells whether a page has no words but those of a refusal.
+func (b *bare) nothingElse() bool {
+	text := strings.TrimSpace(strings.Join(b.lines, " "))
+	if text == "" && b.title == "" {
+		return false
+	}
+	text = b.title + " " + text
+	of, letters := notionsIn(text)
+	return (of.any(ofDeny|ofUnusual|ofWait|ofTrace|ofHuman) || of.has(ofScript) && !b.aside) && letters*5 >= countLetters(text)*4
+}
+
+// saysWhy matches the keys under which an API says what is wrong.
+var saysWhy = regexp.MustCompile(`(?i)^(errors?|messages?|msg|details?|reason|title|status|info|description|error_?(message|msg|description|code)|code)$`)
+
+// jsonLines are what a small JSON value says to whoever asked in vain.
+func jsonLines(v any) (lines []string) {
+	top, ok := v.(map[string]any)
+	if !ok || len(top) > 12 {
+		return nil
+	}
+	for _, k := range slices.Sorted(maps.Keys(top)) {
+		switch v := top[k].(type) {
+		case string:
+			if saysWhy.MatchString(k) || challengeURL.MatchString(v) {
+				lines = append(lines, v)
+			}
+		case map[string]any:
+			if saysWhy.MatchString(k) {
+				lines = append(lines, jsonLines(v)...)
+			}
+		case []any:
+			if len(v) > 0 && !saysWhy.MatchString(k) {
+				return nil // what was asked for
+			}
+		}
+	}
+	return lines
+}
+
+// wide tells whether a text is in a script of wide characters, whose
+// sentences need not say whom they speak to.
+func wide(s string) bool { return width(s) > utf8.RuneCountInString(s)+10 }
+
+// width counts characters, those of scripts that need few of them twice.
+func width(s string) (n int) {
+	for _, r := range s {
+		if n++; r >= 0x2e80 {
+			n++
+		}
+	}
+	return n
+}
+
+// countLetters counts those of words: what has digits in it is a number.
+func countLetters(s string) (n int) {
+	word, number := 0, false
+	for _, r := range s + " " {
+		switch {
+		case unicode.IsLetter(r):
+			word++
+		case unicode.IsDigit(r):
+			number = true
+		default:
+			if !number {
+				n += word
+			}
+			word, number = 0, false
+		}
+	}
+	return n
+}
