@@ -69,14 +69,14 @@ func TestEveryKindUnderAnyLabel(t *testing.T) {
 	judge := startJudge(t, probe.JudgeConfig{Key: "k"})
 	// Not all at once: they share this machine with other tests.
 	prober := newProber(t, probe.Config{Judges: judge.URLs, Key: "k", Concurrency: 64})
-	kinds := []proxytest.Options{
+	kinds := []proxytest.Options{ // first those that take their time
+		{Kind: proxytest.Silent}, {Kind: proxytest.Dribble}, {Kind: proxytest.SOCKS4}, {Kind: proxytest.SOCKS4A},
 		{Kind: proxytest.Elite}, {Kind: proxytest.Anonymous}, {Kind: proxytest.Transparent}, {Kind: proxytest.ForwardOnly},
-		{Kind: proxytest.ConnectOnly}, {Kind: proxytest.OverTLS}, {Kind: proxytest.SOCKS5}, {Kind: proxytest.SOCKS4},
-		{Kind: proxytest.SOCKS4A}, {Kind: proxytest.Slow}, {Kind: proxytest.Rotating}, {Kind: proxytest.OwnNetwork},
-		{Kind: proxytest.Injector}, {Kind: proxytest.MITM}, {Kind: proxytest.Dead}, {Kind: proxytest.Silent},
-		{Kind: proxytest.HangsUp}, {Kind: proxytest.Parking}, {Kind: proxytest.Redirecting}, {Kind: proxytest.Forbidding},
-		{Kind: proxytest.WantsAuth}, {Kind: proxytest.BadGateway}, {Kind: proxytest.HalfAnswer}, {Kind: proxytest.Noise},
-		{Kind: proxytest.Endless}, {Kind: proxytest.Huge}, {Kind: proxytest.Dribble},
+		{Kind: proxytest.ConnectOnly}, {Kind: proxytest.OverTLS}, {Kind: proxytest.SOCKS5}, {Kind: proxytest.Slow},
+		{Kind: proxytest.Rotating}, {Kind: proxytest.OwnNetwork}, {Kind: proxytest.Injector}, {Kind: proxytest.MITM},
+		{Kind: proxytest.Dead}, {Kind: proxytest.HangsUp}, {Kind: proxytest.Parking}, {Kind: proxytest.Redirecting},
+		{Kind: proxytest.Forbidding}, {Kind: proxytest.WantsAuth}, {Kind: proxytest.BadGateway}, {Kind: proxytest.HalfAnswer},
+		{Kind: proxytest.Noise}, {Kind: proxytest.Endless}, {Kind: proxytest.Huge},
 		{Kind: proxytest.Elite, User: "u", Password: "p@ss:w/rd"}, {Kind: proxytest.SOCKS5, User: "u", Password: "p"},
 	}
 	type trial struct {
@@ -260,14 +260,15 @@ func TestThousandProbesAtOnceDoNotMix(t *testing.T) {
 	judge := startJudge(t, probe.JudgeConfig{Key: "k"})
 	prober := newProber(t, probe.Config{Judges: judge.URLs, Key: "k", Concurrency: 1000, AnswerTimeout: 60 * time.Second,
 		GreetingTimeout: time.Minute, TotalTimeout: 4 * time.Minute, ConnectTimeout: time.Minute})
-	kinds := []proxytest.Kind{proxytest.Elite, proxytest.Transparent, proxytest.SOCKS5, proxytest.Anonymous, proxytest.SOCKS4A,
+	// None that waits for more of a greeting than comes: with these patient timeouts that takes a minute.
+	kinds := []proxytest.Kind{proxytest.Elite, proxytest.Transparent, proxytest.SOCKS5, proxytest.Anonymous, proxytest.ForwardOnly,
 		proxytest.ConnectOnly, proxytest.Parking, proxytest.HangsUp, proxytest.Forbidding, proxytest.Dead}
 	proxies := map[uint16]*proxytest.Proxy{}
 	var candidates []source.Candidate
 	for i := range 1000 {
 		p := start(t, proxytest.Options{Kind: kinds[i%len(kinds)], Exit: proxytest.ExitAddress(i)})
 		c := candidate(p, "")
-		if i%2 == 0 || p.Kind == proxytest.SOCKS4A { // which waits for more of a SOCKS5 greeting
+		if i%2 == 0 {
 			c.Protocol = p.URL.Scheme
 		}
 		c.Sources = []string{strconv.Itoa(i)}
