@@ -24,7 +24,8 @@ func TestFaultsInSessions(t *testing.T) {
 		"/item/1": {"429"}, "/item/2": {"500", "500"}, "/item/3": {"soft"}, "/item/4": {"empty"}, "/item/5": {"cut"}, "/item/6": {"403"}, "/page/2": {"soft"},
 	}
 	s := newService(t, redistest.New(t))
-	sum := run(t, begin(t, s, "j1", site.definition(t, "session: {max: 2}\n"), ScrapeOptions{BaseURL: site.URL}))
+	// More sessions than requests at a time: each fault ends one that no other has ended.
+	sum := run(t, begin(t, s, "j1", site.definition(t, "session: {max: 8}\n"), ScrapeOptions{BaseURL: site.URL}))
 	site.isWhole(t, sum)
 	if sum.Status != StatusComplete || sum.Errors != 0 {
 		t.Errorf("got %+v", sum)

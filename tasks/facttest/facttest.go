@@ -20,19 +20,23 @@ func Eventually(tb testing.TB, what string, fact func() bool) {
 }
 
 // Comes returns true as soon as fact holds, and false when it still does not
-// after 30 s. It is for where there is no testing.TB, and for helpers that say
-// themselves what they have seen instead.
+// after a minute. It is for where there is no testing.TB, and for helpers that
+// say themselves what they have seen instead.
+//
+// It looks every few milliseconds, and less often where a look takes long: a
+// busy machine is to bring the fact about, not to look for it.
 func Comes(fact func() bool) bool {
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	look := time.NewTicker(3 * time.Millisecond)
-	defer look.Stop()
-	for !fact() {
-		select {
-		case <-look.C:
-		case <-deadline.C:
+	pause := time.Millisecond
+	for began := time.Now(); ; {
+		asked := time.Now()
+		if fact() {
+			return true
+		}
+		if time.Since(began) > limit {
 			return false
 		}
+		cost := time.Since(asked)
+		time.Sleep(max(pause, min(3*cost, 300*time.Millisecond)))
+		pause = min(2*pause, 8*time.Millisecond)
 	}
-	return true
 }

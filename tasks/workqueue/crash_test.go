@@ -22,12 +22,12 @@ import (
 var quiet = slog.New(slog.DiscardHandler)
 
 // crashConfig is the queue of TestKilledProcesses.
-var crashConfig = workqueue.Config{LeaseTTL: 400 * time.Millisecond, MaxAttempts: 1000}
+var crashConfig = workqueue.Config{LeaseTTL: 2 * time.Second, MaxAttempts: 1000}
 
 const crashWorkers = 2
 
 // crashChild is a process of TestKilledProcesses: a pool that notes each run in
-// Redis and ends when the queue is empty.
+// Redis and ends with its standard input.
 func crashChild(url string) error {
 	opt, err := redis.ParseURL(url)
 	if err != nil {
@@ -43,20 +43,25 @@ func crashChild(url string) error {
 		return workqueue.Done().With(nil, []byte(it.ID)), nil
 	})
 	p, err := workqueue.NewPool(workqueue.New(rdb, "crash", crashConfig), mux, workqueue.PoolConfig{
-		Workers: crashWorkers, Drain: true, Heartbeat: 100 * time.Millisecond,
+		Workers: crashWorkers, Heartbeat: 200 * time.Millisecond,
 	})
 	if err != nil {
 		return err
 	}
 	fmt.Println("up")
-	return p.Run(context.Background())
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		defer stop()
+		_, _ = io.Copy(io.Discard, os.Stdin)
+	}()
+	return p.Run(ctx)
 }
 
 // Processes that are killed at any moment lose no item, and run none twice but
 // those that they held.
 func TestKilledProcesses(t *testing.T) {
 	t.Parallel()
-	const items, kills = 5000, 50
+	const kills = 50
 	url := redistest.URL(t)
 	opt, err := redis.ParseURL(url)
 	if err != nil {
@@ -65,12 +70,19 @@ func TestKilledProcesses(t *testing.T) {
 	rdb := redis.NewClient(opt)
 	t.Cleanup(func() { _ = rdb.Close() })
 	k := &kit{workqueue.New(rdb, "crash", crashConfig), t, rdb}
-	k.enqueue(numbered(items)...)
 
-	start := func() *exec.Cmd {
+	type child struct {
+		*exec.Cmd
+		end io.Closer
+	}
+	start := func() child {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), "WORKQUEUE_CRASH_CHILD="+url)
 		cmd.Stderr = os.Stderr
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -82,21 +94,22 @@ func TestKilledProcesses(t *testing.T) {
 		if _, err := io.ReadFull(out, make([]byte, len("up\n"))); err != nil {
 			t.Fatalf("a child did not come up: %v", err)
 		}
-		return cmd
+		return child{cmd, in}
 	}
-	children := []*exec.Cmd{start(), start(), start()}
+	ids, items := numbered(200*kills), 0
+	children := []child{start(), start(), start()}
 	rng := rand.New(rand.NewPCG(1, 2))
-	killed := 0
 	for range kills {
-		// Kill in the middle of things: after some more items were done.
+		// Kill in the middle of things: after some more items were done, and never when none is left.
 		s, err := k.Stats(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Open() == 0 {
-			break
+		if s.Open() < 200 {
+			k.enqueue(ids[items : items+200]...)
+			items += 200
 		}
-		goal := min(s.Done+10+rng.Int64N(40), items)
+		goal := s.Done + 10 + rng.Int64N(40)
 		k.eventually("more items to be done", func() bool {
 			s, err := k.Stats(t.Context())
 			return err == nil && s.Done >= goal
@@ -104,13 +117,14 @@ func TestKilledProcesses(t *testing.T) {
 		i := rng.IntN(len(children))
 		_ = children[i].Process.Kill()
 		_ = children[i].Wait()
-		killed++
 		children[i] = start()
 	}
-	if killed < kills/2 {
-		t.Fatalf("only %d processes were killed before the queue was empty", killed)
-	}
+	k.eventually("all items to be done", func() bool {
+		s, err := k.Stats(t.Context())
+		return err == nil && s.Done == int64(items)
+	})
 	for _, c := range children {
+		_ = c.end.Close()
 		if err := c.Wait(); err != nil {
 			t.Errorf("a child ended with %v", err)
 		}
@@ -126,10 +140,10 @@ func TestKilledProcesses(t *testing.T) {
 			again++
 		}
 	}
-	if most := killed * crashWorkers * 3; again > most {
-		t.Errorf("%d items ran more than once; %d were held by the %d killed processes", again, most, killed)
+	if most := kills * crashWorkers * 3; again > most {
+		t.Errorf("%d items ran more than once; %d were held by the %d killed processes", again, most, kills)
 	}
-	if n, err := k.Outputs().Len(t.Context()); n != items || err != nil {
+	if n, err := k.Outputs().Len(t.Context()); n != int64(items) || err != nil {
 		t.Errorf("%d outputs of %d items, %v", n, items, err)
 	}
 }

@@ -2,7 +2,6 @@ package workqueue_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"muster/tasks/facttest"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
@@ -129,15 +129,7 @@ func (k *kit) wantStats(want string) {
 
 func (k *kit) eventually(what string, fact func() bool) {
 	k.t.Helper()
-	ctx, cancel := context.WithTimeout(k.t.Context(), 20*time.Second)
-	defer cancel()
-	for !fact() {
-		select {
-		case <-ctx.Done():
-			k.t.Fatalf("waited 20 s for %s", what)
-		case <-time.After(5 * time.Millisecond):
-		}
-	}
+	facttest.Eventually(k.t, what, fact)
 }
 
 func ids(ls []workqueue.Leased) string {
