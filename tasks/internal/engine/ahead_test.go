@@ -77,14 +77,14 @@ func TestGivesBackWhatHasNotStarted(t *testing.T) {
 		if err := dequeue(leaver).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if hs, err := e.running(t.Context()); err != nil || len(hs) != 3 {
+		if hs, err := e.store.Running(t.Context()); err != nil || len(hs) != 3 {
 			t.Fatalf("begun %v, %v; want all three that it took", hs, err)
 		}
 		if n := rdb.ZCard(t.Context(), keys+"lease").Val(); n != 3 {
 			t.Fatalf("%d leases, want 3", n)
 		}
 		leaver.seam.giveBack()
-		if hs, err := e.running(t.Context()); err != nil || len(hs) != 1 || hs[0].Worker != "leaver" {
+		if hs, err := e.store.Running(t.Context()); err != nil || len(hs) != 1 || hs[0].Worker != "leaver" {
 			t.Fatalf("after it was given back %v runs, %v; want the one that has a slot", hs, err)
 		}
 		if n := rdb.LLen(t.Context(), keys+"active").Val(); n != 1 {
@@ -145,7 +145,7 @@ func TestTakesAheadOfFreeSlots(t *testing.T) {
 		}
 		runs := func(n int) func() bool {
 			return func() bool {
-				hs, err := e.running(t.Context())
+				hs, err := e.store.Running(t.Context())
 				return err == nil && len(hs) == n
 			}
 		}

@@ -308,7 +308,7 @@ func (e *Engine) ExpireWorkers(ctx context.Context, workers []string) error {
 			return err
 		}
 	}
-	holders, err := e.running(ctx)
+	holders, err := e.store.Running(ctx)
 	if err != nil {
 		return err
 	}
@@ -325,7 +325,7 @@ func (e *Engine) ExpireWorkers(ctx context.Context, workers []string) error {
 // worker took a task is written nowhere: a live one that is about to begin it finds it stale, and
 // drops it.
 func (e *Engine) takeBack(ctx context.Context) error {
-	holders, err := e.running(ctx)
+	holders, err := e.store.Running(ctx)
 	if err != nil {
 		return err
 	}

@@ -171,7 +171,7 @@ func (e *Engine) nodeSpec(ctx context.Context, f store.Flow, node string) (*grap
 
 // Active returns the nodes that run.
 func (e *Engine) Active(ctx context.Context) ([]ActiveNode, error) {
-	holders, err := e.running(ctx)
+	holders, err := e.store.Running(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -201,53 +201,31 @@ func (e *Engine) Active(ctx context.Context) ([]ActiveNode, error) {
 	return out, nil
 }
 
-func (e *Engine) running(ctx context.Context) ([]store.Holder, error) {
-	n, err := e.store.Shards(ctx)
+// Due returns nodes that wait for their time.
+func (e *Engine) Due(ctx context.Context, limit int) ([]DueNode, error) {
+	entries, err := e.store.Agenda(ctx, 10*limit)
 	if err != nil {
 		return nil, err
 	}
-	var out []store.Holder
-	for shard := range n {
-		hs, err := e.store.Running(ctx, shard)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, hs...)
-	}
-	return out, nil
-}
-
-// Due returns nodes that wait for their time.
-func (e *Engine) Due(ctx context.Context, limit int) ([]DueNode, error) {
-	n, err := e.store.Shards(ctx)
+	records, err := e.store.Records(ctx, entries)
 	if err != nil {
 		return nil, err
 	}
 	var out []DueNode
-	for shard := range n {
-		entries, err := e.store.Agenda(ctx, shard, 10*limit)
+	for i, en := range entries {
+		rec := store.ParseRecord(records[i], 0)
+		if rec.State != 'D' && rec.State != 'T' {
+			continue
+		}
+		sp, err := e.nodeSpec(ctx, en.Flow, en.Node)
+		if errors.Is(err, ErrUnknown) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
-		records, err := e.store.Records(ctx, entries)
-		if err != nil {
-			return nil, err
-		}
-		for i, en := range entries {
-			rec := store.ParseRecord(records[i], 0)
-			if rec.State != 'D' && rec.State != 'T' {
-				continue
-			}
-			sp, err := e.nodeSpec(ctx, en.Flow, en.Node)
-			if errors.Is(err, ErrUnknown) {
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, DueNode{Workflow: en.Flow.ID, Node: en.Node, Task: sp.Task, Queue: sp.QueueName(),
-				Status: status(rec), Due: time.UnixMilli(rec.At)})
-		}
+		out = append(out, DueNode{Workflow: en.Flow.ID, Node: en.Node, Task: sp.Task, Queue: sp.QueueName(),
+			Status: status(rec), Due: time.UnixMilli(rec.At)})
 	}
 	slices.SortFunc(out, func(a, b DueNode) int { return a.Due.Compare(b.Due) })
 	return out[:min(limit, len(out))], nil
@@ -274,7 +252,7 @@ func (e *Engine) Reserved(ctx context.Context, limit int) ([]ReservedNode, error
 		return nil, fmt.Errorf("list queues: %w", err)
 	}
 	slices.Sort(queues)
-	holders, err := e.running(ctx)
+	holders, err := e.store.Running(ctx)
 	if err != nil {
 		return nil, err
 	}

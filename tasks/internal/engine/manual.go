@@ -12,23 +12,20 @@ import (
 // it. It returns how much was due, and when the earliest of what is left will be; zero for nothing.
 func (w *Worker) Tend(ctx context.Context) (did int, next time.Time, err error) {
 	w.projectAll(ctx)
-	shards, err := w.e.store.Shards(ctx)
+	shards, err := w.e.store.Sweep(ctx, claimFor, sweepMost)
 	if err != nil {
 		return 0, next, err
 	}
-	for shard := range shards {
-		due, _, first, err := w.e.store.Sweep(ctx, shard, claimFor, sweepMost)
-		if err != nil {
-			return did, next, err
-		}
-		for _, en := range due {
+	for i := range shards {
+		sw := &shards[i]
+		for _, en := range sw.Due {
 			if err := w.e.attend(ctx, en); err != nil {
 				return did, next, fmt.Errorf("workflow %s node %s: %w", en.Flow.ID, en.Node, err)
 			}
 		}
-		did += len(due)
-		if !first.IsZero() && (next.IsZero() || first.Before(next)) {
-			next = first
+		did += len(sw.Due)
+		if !sw.Next.IsZero() && (next.IsZero() || sw.Next.Before(next)) {
+			next = sw.Next
 		}
 	}
 	return did, next, nil

@@ -24,7 +24,7 @@ func TestReapGoesOnBehindWhatItCannotRead(t *testing.T) {
 		if err := dequeue(NewWorker(sender, echo(), cfg)).Err(); err != nil {
 			t.Fatal(err)
 		}
-		hs, err := sender.running(t.Context())
+		hs, err := sender.store.Running(t.Context())
 		if err != nil || len(hs) != 6 {
 			t.Fatalf("running %v, %v", hs, err)
 		}
@@ -41,7 +41,7 @@ func TestReapGoesOnBehindWhatItCannotRead(t *testing.T) {
 		e := New(rdb, log)
 		t.Cleanup(e.Close)
 		_ = NewWorker(e, echo(), config("heir", log)).reap(t.Context(), nil, true)
-		if hs, err := e.running(t.Context()); err != nil || len(hs) != 0 {
+		if hs, err := e.store.Running(t.Context()); err != nil || len(hs) != 0 {
 			t.Errorf("still running: %v, %v", hs, err)
 		}
 		for _, n := range []string{"0", "1", "2"} {

@@ -116,7 +116,7 @@ func (w *Worker) unreadable(ctx context.Context, en store.Entry, cause error) (l
 	if _, err := graph.ParseID(en.Node); err != nil {
 		return false, nil // a note for who can read it
 	}
-	state, epoch, err := w.e.store.DueNow(ctx, en.Flow, en.Node)
+	state, epoch, err := w.e.due(ctx, en)
 	if err != nil || state != "run" && state != "Q" && state != "W" {
 		return false, err
 	}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +46,7 @@ const (
 	sweepEvery = 4 * time.Second
 	pollEvery  = 4 * time.Second // of queues, should a wake-up have been lost
 	claimFor   = 5 * time.Second
-	sweepMost  = 200
+	sweepMost  = 200 // lines of a shard
 )
 
 // Worker runs tasks and looks after workflows.
@@ -399,7 +398,7 @@ func (w *Worker) watch(ctx context.Context) {
 // reap makes runnable again what this worker does not run although Redis says so and, if it is fair to
 // judge them, what silent workers were running.
 func (w *Worker) reap(ctx context.Context, live []string, fair bool) error {
-	holders, err := w.e.running(ctx)
+	holders, err := w.e.store.Running(ctx)
 	if err != nil {
 		return err
 	}
@@ -434,175 +433,26 @@ func (w *Worker) reap(ctx context.Context, live []string, fair bool) error {
 // under. A Redis that lost its last writes, in a failover or with the machine, can remember the begin of
 // a run and not its end.
 func (w *Worker) stray(ctx context.Context, h store.Holder) (bool, string, error) {
-	raws, err := w.e.store.Fields(ctx, h.Flow, []string{h.Node})
-	if err != nil {
-		return false, "", err
-	}
-	rec := store.ParseRecord(raws[0], 0)
-	if rec.State != 'R' || rec.Owner != w.cfg.Name {
-		return false, "", nil
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	key := claimKey(h.Flow.ID, h.Node, rec.Epoch)
-	return !w.mine[key] && w.tried[key] == 0, strconv.Itoa(rec.Epoch), nil
-}
-
-// sweep does what the agenda says is due.
-func (w *Worker) sweep(ctx context.Context) {
-	next := time.NewTimer(0)
-	defer next.Stop()
-	planned := time.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case at := <-w.timer:
-			if t := time.UnixMilli(at); t.Before(planned) {
-				planned = t
-				next.Reset(time.Until(t))
-			}
-			continue
-		case <-next.C:
-		}
-		wait, err := w.sweepOnce(ctx)
-		if err != nil && ctx.Err() == nil {
-			w.log.Warn("sweep of the agenda failed", "error", err)
-		}
-		planned = time.Now().Add(wait)
-		next.Reset(wait)
-	}
-}
-
-func (w *Worker) sweepOnce(ctx context.Context) (time.Duration, error) {
-	shards, err := w.e.store.Shards(ctx)
-	if err != nil {
-		return sweepEvery, err
-	}
-	wait := sweepEvery
-	var errs []error
-	for shard := range shards {
-		due, now, next, err := w.e.store.Sweep(ctx, shard, claimFor, sweepMost)
+	epoch := ""
+	for range 2 { // between the look at Redis and the one here it can have ended
+		raws, err := w.e.store.Fields(ctx, h.Flow, []string{h.Node})
 		if err != nil {
-			return sweepEvery, err
+			return false, "", err
 		}
-		left := 0
-		for _, en := range due {
-			err := w.e.attend(ctx, en)
-			if errors.Is(err, errUnreadable) {
-				other, uerr := w.unreadable(ctx, en, err)
-				err = errors.Join(err, uerr)
-				if other {
-					left++
-				}
-			}
-			if err != nil {
-				errs = append(errs, fmt.Errorf("workflow %s node %s: %w", en.Flow.ID, en.Node, err))
-			}
+		rec := store.ParseRecord(raws[0], 0)
+		if rec.State != 'R' || rec.Owner != w.cfg.Name {
+			return false, "", nil
 		}
-		if len(due) == sweepMost && left < sweepMost {
-			wait = 0
+		key := claimKey(h.Flow.ID, h.Node, rec.Epoch)
+		w.mu.Lock()
+		busy := w.mine[key] || w.tried[key] > 0
+		w.mu.Unlock()
+		if busy {
+			return false, "", nil
 		}
-		if !next.IsZero() {
-			wait = min(wait, max(0, next.Sub(now)))
-		}
+		epoch = strconv.Itoa(rec.Epoch)
 	}
-	return wait, errors.Join(errs...)
-}
-
-// attend does what is due for one line of the agenda. Someone may have been faster: each step finds
-// out by itself.
-func (e *Engine) attend(ctx context.Context, en store.Entry) error {
-	fl, err := e.load(ctx, en.Flow.ID)
-	if errors.Is(err, ErrUnknown) {
-		return e.store.Forget(ctx, en.Flow, en.Node)
-	}
-	if err != nil {
-		if aborted, aerr := e.aborted(ctx, en.Flow); aerr == nil && aborted != nil {
-			return e.store.Forget(ctx, en.Flow, en.Node)
-		}
-		return err
-	}
-	switch en.Node {
-	case revokeNote:
-		return e.finishRevoke(ctx, fl.ID)
-	case progressNote:
-		if err := e.project(ctx, fl); err != nil {
-			return err
-		}
-		return e.store.Later(ctx, fl.Flow, progressNote, e.now().Add(keepAlive))
-	}
-	if failed, ok := strings.CutPrefix(en.Node, fastNote); ok {
-		return e.failFast(ctx, fl, failed)
-	}
-	id, err := graph.ParseID(en.Node)
-	if err != nil {
-		return e.store.Forget(ctx, en.Flow, en.Node)
-	}
-	state, epoch, err := e.store.DueNow(ctx, fl.Flow, en.Node)
-	if err != nil {
-		return err
-	}
-	g, err := e.graphOf(ctx, fl.Flow, id.Scope)
-	if err != nil {
-		return err
-	}
-	var m store.Moved
-	switch state {
-	case "run", "Q", "W":
-		if id.Inst >= 0 || !g.Virtual(id.Index) {
-			return e.deliverAgain(ctx, fl, g, id, newDelivery(fl, g, id, epoch))
-		}
-		m.Run = []string{en.Node}
-	case "E":
-		m.Run = []string{en.Node}
-	case "P":
-		m.Plans = []string{en.Node}
-	case "k":
-		m.Skips = []string{en.Node}
-	case "wait":
-		return nil
-	default: // gone, running or terminal
-		return e.store.Forget(ctx, fl.Flow, en.Node)
-	}
-	return e.settle(ctx, fl, m)
-}
-
-// deliverAgain hands a node to asynq unless asynq has it. One that was archived there has failed.
-func (e *Engine) deliverAgain(ctx context.Context, fl *flow, g *graph.Graph, id graph.ID, d delivery) error {
-	had, err := e.queue.send(ctx, []delivery{d})
-	if err != nil {
-		return err
-	}
-	hold := holdFirst
-	if len(had) > 0 {
-		at, why, err := e.whereabouts(ctx, d)
-		if err != nil {
-			return err
-		}
-		switch at {
-		case putAway:
-			return e.fail(ctx, fl, g, id, "", &Failure{Task: d.task, Node: d.node, Code: CodeArchived,
-				Message: "its asynq task was archived: " + cmp.Or(why, "by an operator")})
-		case gone:
-			if _, err := e.queue.send(ctx, []delivery{d}); err != nil {
-				return err
-			}
-		case taken:
-			// The reply to the worker that took it may have been lost with its connection. If it was
-			// not, that worker finds its delivery stale and drops it.
-			if d.epoch, err = e.store.Reissue(ctx, fl.Flow, d.node, d.epoch); err != nil || d.epoch < 0 {
-				return err
-			}
-			if _, err := e.queue.send(ctx, []delivery{d}); err != nil {
-				return err
-			}
-		default:
-			hold = holdThen
-		}
-	}
-	e.hold(fl, []delivery{d}, hold)
-	return nil
+	return true, epoch, nil
 }
 
 // projectEvery is how often the progress keys of a workflow are written.

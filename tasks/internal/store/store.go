@@ -59,6 +59,8 @@ var (
 	planLua string
 	//go:embed lua/sweep.lua
 	sweepLua string
+	//go:embed lua/rest.lua
+	restLua string
 	//go:embed lua/due.lua
 	dueLua string
 	//go:embed lua/revoke.lua
@@ -85,11 +87,12 @@ var (
 	advanceCmd      = gathered(advanceLua)
 	extendCmd       = gathered(extendLua)
 	planCmd         = gathered(planLua)
+	dueCmd          = gathered(dueLua)
 	inputsCmd       = redis.NewScript(inputsLua)
 	enterCmd        = redis.NewScript(enterLua)
 	repeatCmd       = redis.NewScript(repeatLua)
 	sweepCmd        = redis.NewScript(sweepLua)
-	dueCmd          = redis.NewScript(dueLua)
+	restCmd         = redis.NewScript(restLua)
 	revokeCmd       = redis.NewScript(revokeLua)
 	abortCmd        = redis.NewScript(abortLua)
 	projectCmd      = redis.NewScript(projectLua)
@@ -553,31 +556,6 @@ func entry(shard int, member string) Entry {
 	return Entry{Flow: Flow{ID: id, shard: shard}, Node: node}
 }
 
-// Sweep claims what is due in a shard. next is the time of the earliest entry left, or zero.
-func (s *Store) Sweep(ctx context.Context, shard int, claim time.Duration, most int) (due []Entry, now, next time.Time, err error) {
-	res, err := sweepCmd.Run(ctx, s.rdb, []string{agendaKey(shard)}, claim.Milliseconds(), most).Slice()
-	if err != nil {
-		return nil, now, next, fmt.Errorf("sweep agenda: %w", err)
-	}
-	now = time.UnixMilli(toInt(res[0]))
-	if n := toInt(res[1]); n > 0 {
-		next = time.UnixMilli(n)
-	}
-	for _, m := range res[2:] {
-		due = append(due, entry(shard, fmt.Sprint(m)))
-	}
-	return due, now, next, nil
-}
-
-// DueNow makes a timed node runnable, if its time has come. Other states are returned as they are.
-func (s *Store) DueNow(ctx context.Context, f Flow, node string) (status string, epoch int, err error) {
-	res, err := dueCmd.Run(ctx, s.rdb, f.keys()[:2], f.ID, node).Slice()
-	if err != nil {
-		return "", 0, fmt.Errorf("release node %s: %w", node, err)
-	}
-	return fmt.Sprint(res[0]), int(toInt(res[1])), nil
-}
-
 // Handed is a node that was handed over, and the epoch that was under.
 type Handed struct {
 	Node  string
@@ -621,17 +599,27 @@ func (s *Store) Forget(ctx context.Context, f Flow, node string) error {
 	return s.rdb.ZRem(ctx, agendaKey(f.shard), f.ID+"/"+node).Err()
 }
 
-// Agenda returns the first entries of a shard.
-func (s *Store) Agenda(ctx context.Context, shard, limit int) ([]Entry, error) {
-	zs, err := s.rdb.ZRangeWithScores(ctx, agendaKey(shard), 0, int64(limit-1)).Result()
+// Agenda returns the first entries of each shard.
+func (s *Store) Agenda(ctx context.Context, limit int) ([]Entry, error) {
+	n, err := s.Shards(ctx)
 	if err != nil {
+		return nil, err
+	}
+	pipe := s.rdb.Pipeline()
+	cmds := make([]*redis.ZSliceCmd, n)
+	for shard := range n {
+		cmds[shard] = pipe.ZRangeWithScores(ctx, agendaKey(shard), 0, int64(limit-1))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("read agenda: %w", err)
 	}
 	var out []Entry
-	for _, z := range zs {
-		e := entry(shard, fmt.Sprint(z.Member))
-		e.Due = time.UnixMilli(int64(z.Score))
-		out = append(out, e)
+	for shard, c := range cmds {
+		for _, z := range c.Val() {
+			e := entry(shard, fmt.Sprint(z.Member))
+			e.Due = time.UnixMilli(int64(z.Score))
+			out = append(out, e)
+		}
 	}
 	return out, nil
 }
@@ -643,16 +631,26 @@ type Holder struct {
 	Worker string
 }
 
-// Running returns the nodes that run in a shard.
-func (s *Store) Running(ctx context.Context, shard int) ([]Holder, error) {
-	all, err := s.rdb.HGetAll(ctx, runningKey(shard)).Result()
+// Running returns the nodes that run.
+func (s *Store) Running(ctx context.Context) ([]Holder, error) {
+	n, err := s.Shards(ctx)
 	if err != nil {
+		return nil, err
+	}
+	pipe := s.rdb.Pipeline()
+	cmds := make([]*redis.MapStringStringCmd, n)
+	for shard := range n {
+		cmds[shard] = pipe.HGetAll(ctx, runningKey(shard))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("read running nodes: %w", err)
 	}
 	var out []Holder
-	for m, w := range all {
-		e := entry(shard, m)
-		out = append(out, Holder{e.Flow, e.Node, strings.TrimSuffix(w, "!")})
+	for shard, c := range cmds {
+		for m, w := range c.Val() {
+			e := entry(shard, m)
+			out = append(out, Holder{e.Flow, e.Node, strings.TrimSuffix(w, "!")})
+		}
 	}
 	return out, nil
 }
