@@ -148,6 +148,7 @@ type awaited struct {
 	name, prefix string
 	enough       func(context.Context) (bool, error)
 	version      func() string
+	moves        func(context.Context) (string, error)
 	progress     func(context.Context, tasks.Progress) monitor.Progress
 }
 
@@ -184,6 +185,7 @@ func await[O any](ctx context.Context, o *Orchestrator, track *monitor.Track, ru
 		Keys: func(ctx context.Context) (job.Keys, error) {
 			return job.ReadKeys(ctx, o.Client.Redis(), a.prefix, run.ID())
 		},
+		Moves:   a.moves,
 		Version: a.version,
 		Enough:  a.enough,
 		Alive:   o.alive,

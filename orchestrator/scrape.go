@@ -132,6 +132,13 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 	var seen sites.Job // at the last look
 	summary, err := await(ctx, o, track, run, awaited{
 		name: run.ID(), prefix: sites.ProgressPrefix(name),
+		moves: func(ctx context.Context) (string, error) {
+			j, err := o.Sites.Job(ctx, run.ID())
+			if j.Status == sites.JobPaused { // somebody wants it to wait
+				return time.Now().String(), err
+			}
+			return fmt.Sprint(j.Pages.Total, j.Pages.Done, j.Pages.Skipped, j.Pages.Error, j.Pages.Outputs, j.Records), err
+		},
 		progress: func(ctx context.Context, _ tasks.Progress) monitor.Progress {
 			j, err := o.Sites.Job(ctx, run.ID())
 			if err != nil {

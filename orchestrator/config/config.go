@@ -134,7 +134,8 @@ type Sites struct {
 }
 
 // Wait says how the end of a job is waited for. A job of n chunks may take
-// ⌈n / workers⌉ × PerChunk × Buffer, but at least Floor.
+// ⌈n / workers⌉ × PerChunk × Buffer, but at least Floor. A scrape that is seen
+// to come along at least once in Unknown is waited for however long it takes.
 type Wait struct {
 	Poll     time.Duration `yaml:"poll" range:"10ms 10m"`
 	Timeout  time.Duration `yaml:"timeout" range:"1s 168h" zero:"reckoned from the number of chunks"`

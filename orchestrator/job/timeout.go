@@ -11,7 +11,7 @@ type Timeout struct {
 	PerChunk time.Duration // the most one chunk takes. Defaults to 900 s
 	Buffer   float64       // what is allowed on top. Defaults to 1.5
 	Floor    time.Duration // the least that For returns once chunks are known. Defaults to 600 s
-	Unknown  time.Duration // while the number of chunks is unknown. Defaults to 1800 s
+	Unknown  time.Duration // while the number of chunks is unknown, and without a move of a job that has Moves. Defaults to 1800 s
 }
 
 // DefaultTimeout is the timeout of a proxy refresh, whose chunks of 100 slow

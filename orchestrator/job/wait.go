@@ -9,7 +9,7 @@
 // lost, the job's progress keys in Redis are read every Poll. When there are
 // no keys either, the version of the exported file tells that somebody has
 // finished. One timeout spans all three; it is computed anew when the number
-// of chunks becomes known.
+// of chunks becomes known, and passes over a job that is seen to come along.
 package job
 
 import (
@@ -65,6 +65,12 @@ type Job struct {
 	// Keys reads the job's progress keys.
 	Keys func(ctx context.Context) (Keys, error)
 
+	// Moves returns a text that is another one whenever the job has come
+	// further. While it keeps changing, with no more than Timeout.Unknown
+	// between two changes, the job is waited for even when its Timeout is
+	// over: how long a slow site takes cannot be told from its chunks.
+	Moves func(ctx context.Context) (string, error)
+
 	// Version names the version of the file that the job writes at its end.
 	Version func() string
 
@@ -119,6 +125,10 @@ func (w Waiter) Wait(ctx context.Context, j Job) (Stage, error) {
 		case <-wait.deadline.C:
 			// One last look: the end may have come since the last poll.
 			if over, err = wait.look(ctx); !over {
+				if more := wait.more(); more > 0 {
+					wait.deadline.Reset(more)
+					continue
+				}
 				err = fmt.Errorf("%s: %w (%s)", j.Name, ErrTimeout, time.Since(wait.started).Round(time.Second))
 			}
 			return wait.stage, err
@@ -146,6 +156,8 @@ type wait struct {
 	grace    <-chan time.Time // runs once the keys know more than the event
 	stage    Stage
 	chunks   int
+	moves    string    // what Moves said at the last look
+	moved    time.Time // when that was another than before
 	warned   bool
 	version  string // of the file, when the wait began or the file last was not enough
 }
@@ -196,6 +208,15 @@ func (w *wait) done() {
 	}
 }
 
+// more is how long to wait on for a job that comes along although its time is
+// over.
+func (w *wait) more() time.Duration {
+	if w.Limit > 0 || w.moved.IsZero() {
+		return 0
+	}
+	return w.Timeout.Unknown - time.Since(w.moved)
+}
+
 // heard takes the event's answer.
 func (w *wait) heard(ctx context.Context, err error) (over bool, _ error) {
 	var failure *tasks.Failure
@@ -229,6 +250,14 @@ func (w *wait) look(ctx context.Context) (over bool, _ error) {
 		var err error
 		if keys, err = w.job.Keys(ctx); err != nil {
 			w.Logger.Warn("cannot read the keys of the job", "job", w.job.Name, "err", err)
+		}
+	}
+	if w.job.Moves != nil {
+		moves, err := w.job.Moves(ctx)
+		if err != nil {
+			w.Logger.Warn("cannot see whether the job comes along", "job", w.job.Name, "err", err)
+		} else if moves != w.moves {
+			w.moves, w.moved = moves, time.Now()
 		}
 	}
 	if keys.TotalChunks > w.chunks {

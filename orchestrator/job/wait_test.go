@@ -116,6 +116,21 @@ func TestWait(t *testing.T) {
 		"limit is total, not a stage's": {func() Job {
 			return Job{Event: after(90*s, lost), Keys: from(time.Hour, Keys{}), Version: func() string { return "same" }}
 		}, 100 * s, Polling, ErrTimeout, 100 * s},
+		"comes along past all limits": {func() Job {
+			return Job{Event: after(5*time.Hour, nil), Keys: from(9*time.Hour, Keys{}), Moves: moving(9 * time.Hour)}
+		}, 0, Event, nil, 5 * time.Hour},
+		"comes along past its chunks": {func() Job {
+			return Job{Event: after(5*time.Hour, nil), Keys: from(9*time.Hour, Keys{TotalChunks: 1}), Moves: moving(9 * time.Hour)}
+		}, 0, Event, nil, 5 * time.Hour},
+		"comes along no more": {func() Job {
+			return Job{Event: never, Keys: from(9*time.Hour, Keys{}), Moves: moving(2 * time.Hour)}
+		}, 0, Event, ErrTimeout, 2*time.Hour + 1800*s},
+		"never comes along": {func() Job {
+			return Job{Event: never, Keys: from(9*time.Hour, Keys{}), Moves: moving(0)}
+		}, 0, Event, ErrTimeout, 1815 * s},
+		"comes along past the caller's limit": {func() Job {
+			return Job{Event: never, Keys: from(9*time.Hour, Keys{}), Moves: moving(9 * time.Hour)}
+		}, 100 * s, Event, ErrTimeout, 100 * s},
 		"no workers": {func() Job {
 			return Job{Event: never, Alive: func(context.Context) error { return stuck }}
 		}, 0, Event, stuck, 15 * s},
@@ -150,6 +165,14 @@ func TestWait(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// moving is a job that comes further every second, until d.
+func moving(d time.Duration) func(context.Context) (string, error) {
+	began := time.Now()
+	return func(context.Context) (string, error) {
+		return min(time.Since(began), d).Truncate(time.Second).String(), nil
 	}
 }
 
