@@ -63,7 +63,8 @@ type sticky struct {
 	left  int
 }
 
-// Pick lends a proxy. It returns an error with ErrNoProxy in it when there is none, after PickOptions.Wait.
+// Pick lends a proxy. It returns an error with ErrNoProxy in it when there is none, after PickOptions.Wait. When some
+// would do but rest or are busy, the error has a method Resting, which says for how long.
 func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
 	deadline := time.Now().Add(o.Wait)
 	p.mu.Lock()
@@ -93,12 +94,12 @@ func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
 			return nil, &sessionOver{why: why}
 		}
 		if !time.Now().Before(deadline) {
-			return nil, fmt.Errorf("%w (%s)", ErrNoProxy, why)
+			return nil, why.err()
 		}
 		select {
 		case <-time.After(min(250*time.Millisecond, max(time.Until(deadline), time.Millisecond))):
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, errors.Join(why.err(), ctx.Err())
 		}
 		o.Except = nil // what failed a moment ago is better than nothing
 	}
@@ -111,9 +112,47 @@ func (p *Pool) mayTry(ctx context.Context, l *Lease) bool {
 }
 
 // tally says why proxies were not taken.
-type tally struct{ total, unfit, cooling, busy, excluded, banned int }
+type tally struct {
+	total, unfit, cooling, busy, excluded, banned int
+	back                                          time.Time // when the first of those that cool down may be taken
+}
 
-func (t tally) String() string {
+// rests notes a proxy that may be taken again later.
+func (t *tally) rests(until time.Time) {
+	t.cooling++
+	if t.back.IsZero() || until.Before(t.back) {
+		t.back = until
+	}
+}
+
+// busyFor is how long a busy proxy is taken to be so.
+const busyFor = 500 * time.Millisecond
+
+// err is ErrNoProxy and why.
+func (t *tally) err() error {
+	err := fmt.Errorf("%w (%s)", ErrNoProxy, t)
+	switch {
+	case t.busy > 0:
+		return &restError{err, busyFor}
+	case t.cooling > 0:
+		return &restError{err, max(time.Until(t.back), time.Millisecond)}
+	}
+	return err
+}
+
+// restError is an ErrNoProxy that ends by itself: there are proxies that would do, but not now.
+type restError struct {
+	error
+	after time.Duration
+}
+
+// Unwrap returns the cause.
+func (e *restError) Unwrap() error { return e.error }
+
+// Resting is how long it is until one of the proxies may be taken.
+func (e *restError) Resting() time.Duration { return e.after }
+
+func (t *tally) String() string {
 	if t.total == 0 {
 		return "the pool is empty"
 	}
@@ -138,8 +177,10 @@ func (p *Pool) pick(o PickOptions) (*Lease, tally) {
 			t.excluded++
 		case p.bannedNow(m.ID, o.Site, now):
 			t.banned++
-		case now.Before(all.Until), now.Before(there.Until):
-			t.cooling++
+		case now.Before(there.Until) && all.Until.Before(there.Until):
+			t.rests(there.Until)
+		case now.Before(all.Until):
+			t.rests(all.Until)
 		case m.inFlight >= p.share, m.inFlight > 0 && (all.Fails > 0 || there.Fails > 0): // one trial at a time
 			t.busy++
 		default:

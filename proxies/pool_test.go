@@ -133,6 +133,31 @@ func TestPoolOnACluster(t *testing.T) {
 	}
 }
 
+// resting is how long an error says that proxies rest.
+func resting(err error) time.Duration {
+	if r, ok := errors.AsType[interface {
+		error
+		Resting() time.Duration
+	}](err); ok {
+		return r.Resting()
+	}
+	return 0
+}
+
+// Who waits for a busy proxy until its time is over learns that it is busy.
+func TestWaitForABusyProxyEnds(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, redistest.New(t), func(c *PoolConfig) { c.MaxInFlight = 1 })
+	mustPublish(t, pool, result(1, nil))
+	pickOne(t, pool, PickOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err := pool.Pick(ctx, PickOptions{Wait: time.Hour})
+	if !errors.Is(err, ErrNoProxy) || !errors.Is(err, context.DeadlineExceeded) || resting(err) <= 0 {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Another process sees what is published, reported and removed, and its health is the same.
 func TestViewsOfOnePoolAgree(t *testing.T) {
 	t.Parallel()
@@ -144,6 +169,8 @@ func TestViewsOfOnePoolAgree(t *testing.T) {
 		flush(t, two)
 		if _, err := one.Pick(t.Context(), PickOptions{Site: "a"}); !errors.Is(err, ErrNoProxy) || !strings.Contains(err.Error(), "1 cool down") {
 			t.Errorf("got %v: the ban on a is not seen elsewhere", err)
+		} else if d := resting(err); d <= 0 || d > time.Hour {
+			t.Errorf("the proxy rests for %s", d)
 		}
 		pickOne(t, one, PickOptions{Site: "b"}).Report(Succeeded, 20*time.Millisecond) // a ban on one site is none on another
 		flush(t, one)
@@ -155,6 +182,8 @@ func TestViewsOfOnePoolAgree(t *testing.T) {
 		}
 		if _, err := two.Pick(t.Context(), PickOptions{Site: "b"}); !errors.Is(err, ErrNoProxy) || !strings.Contains(err.Error(), "the pool is empty") {
 			t.Errorf("got %v after removal", err)
+		} else if d := resting(err); d != 0 {
+			t.Errorf("an empty pool is said to rest for %s", d)
 		}
 	})
 }

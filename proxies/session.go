@@ -71,7 +71,7 @@ func (s *Session) Close() {
 type sessionOver struct{ why tally }
 
 func (e *sessionOver) Error() string {
-	return fmt.Sprintf("the session's proxy is not to be had any more (%s)", e.why)
+	return fmt.Sprintf("the session's proxy is not to be had any more (%s)", &e.why)
 }
 
 // ProxyFault tells that it was not the target's.

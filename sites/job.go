@@ -413,12 +413,12 @@ func (j *job) failed(ctx context.Context, lease workqueue.Leased, v visit, err e
 	attempt := lease.Attempts + 1
 	j.log.Debug("page failed", "url", v.URL, "class", class, "attempt", attempt, "error", err)
 	switch {
-	case policy.Free:
+	case policy.Free, class == fetch.NoProxy && after > 0: // the proxies rest
 		since := time.Now()
 		if infos, gerr := j.queue.Get(ctx, lease.ID); gerr == nil && len(infos) == 1 {
 			since = stalledSince(infos[0].Note, since)
 		}
-		if time.Since(since)+after <= j.def.Retries.StallMax {
+		if time.Since(since)+after <= j.stallMax(class) {
 			return j.retry(ctx, lease, fmt.Errorf("%s%s: %w", stallNote, since.UTC().Format(time.RFC3339), err), after, false)
 		}
 		err = fmt.Errorf("put off for too long: %w", err)
@@ -426,6 +426,15 @@ func (j *job) failed(ctx context.Context, lease workqueue.Leased, v visit, err e
 		return j.retry(ctx, lease, err, max(after, policy.Wait(attempt, j.def.Retries.Cap)), true)
 	}
 	return j.giveUp(ctx, lease, class, err)
+}
+
+// stallMax is how long a page may be put off. It waits for proxies that rest as
+// long as its job may take, if there is a limit to that.
+func (j *job) stallMax(class fetch.Class) time.Duration {
+	if limit := j.def.Limits.MaxDuration; class == fetch.NoProxy && limit > 0 {
+		return max(limit, j.def.Retries.StallMax)
+	}
+	return j.def.Retries.StallMax
 }
 
 // giveUp settles a page that is not tried again.

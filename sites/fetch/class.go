@@ -20,7 +20,7 @@ type Class string
 // The classes.
 const (
 	OK          Class = "ok"
-	NoProxy     Class = "no_proxy"     // there is no proxy to ask through
+	NoProxy     Class = "no_proxy"     // there is no proxy to ask through; with After, not now
 	Proxy       Class = "proxy"        // the proxy failed, not the site
 	Truncated   Class = "truncated"    // the body ended early
 	Timeout     Class = "timeout"      // nobody knows who was slow

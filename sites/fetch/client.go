@@ -49,7 +49,9 @@ type Config struct {
 	Definition *definition.Definition
 	Transport  http.RoundTripper // carries the requests. Defaults to a transport of its own without proxies.
 	Direct     http.RoundTripper // carries them when there is no proxy and the definition says direct. Defaults to one like that.
-	NoProxy    error             // what Transport's error is when it has no proxy. Defaults to none.
+	// NoProxy is what Transport's error is when it has no proxy. If the proxies only rest, a method Resting of that error
+	// says for how long. Defaults to none.
+	NoProxy error
 	// Refused is told of an answer that turned out to be a refusal although its status says otherwise, after its body was
 	// read and closed, so that Transport can spare the site whom it does not want. Defaults to nobody.
 	Refused  func(*http.Response)
@@ -257,6 +259,9 @@ func (c *Client) dress(req *http.Request, kind string, s *session) {
 	}
 }
 
+// leastRest is the shortest time for which proxies are taken to rest.
+const leastRest = 50 * time.Millisecond
+
 func (c *Client) failed(rawURL string, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		e.URL = rawURL
@@ -274,6 +279,12 @@ func (c *Client) failed(rawURL string, err error) error {
 		class = NoProxy
 	}
 	e := &Error{Class: class, URL: rawURL, Err: err}
+	if r, ok := errors.AsType[interface {
+		error
+		Resting() time.Duration
+	}](err); ok && class == NoProxy {
+		e.After = min(max(r.Resting(), leastRest), c.def.Retries.Cap)
+	}
 	if v, ok := errors.AsType[interface {
 		error
 		Via() string
@@ -533,7 +544,7 @@ func (c *Client) fetchRobots(ctx context.Context, u *url.URL) (*Rules, error) {
 				return nil, e
 			}
 			f, _ := errors.AsType[*Error](c.failed(at.String(), err))
-			return nil, &Error{Class: f.Class, Err: fmt.Errorf("robots.txt cannot be fetched: %w", f.Err)}
+			return nil, &Error{Class: f.Class, After: f.After, Via: f.Via, Err: fmt.Errorf("robots.txt cannot be fetched: %w", f.Err)}
 		}
 		rules, next, err := c.readRobots(ctx, at, res)
 		if err != nil || rules != nil {
