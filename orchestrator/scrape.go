@@ -260,7 +260,7 @@ func (o *Orchestrator) proxiesFor(ctx context.Context, def *definition.Definitio
 	}
 	err := o.EnsureProxies(ctx)
 	if errors.Is(err, ErrFewProxies) && cmp.Or(def.Proxy.Fallback, o.cfg.Proxies.Fallback) == definition.FallbackDirect {
-		o.opts.Logger.Warn("the site may see this machine's own address", "site", def.Site, "why", err)
+		o.opts.Logger.Warn("the site may see this machine's own address", "site", def.Site, "why", ErrFewProxies)
 		return nil
 	}
 	return err

@@ -105,10 +105,20 @@ func (o *Orchestrator) schedule() (*tasks.Scheduler, error) {
 func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client, logger *slog.Logger, ready func(url string), more ...prometheus.Collector) error {
 	pool := proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), Logger: logger})
 	defer pool.Close()
+	registry, err := LoadSites(cfg)
+	if err != nil {
+		logger.Warn("the dashboard shows the sites that have jobs only", "err", err)
+	}
+	shown, err := sites.NewService(sites.Config{Client: client, Registry: registry, OutDir: cfg.Records(), Logger: logger})
+	if err != nil {
+		return err
+	}
+	defer shown.Close()
+	checks := Health(cfg, client, pool)
 	return api.Serve(ctx, api.Config{
 		Client: client, Listen: cfg.Dashboard.Listen, Write: !cfg.Dashboard.ReadOnly, Keys: cfg.Dashboard.Keys, Hosts: cfg.Dashboard.Hosts,
 		Metrics: metrics.Handler(append(more, metrics.NewFleet(client), proxies.NewMetrics(pool))...),
-		Health:  Health(cfg, client, pool), Ready: ready, Logger: logger,
+		Sites:   shown, Check: checks.Run, Health: checks, Ready: ready, Logger: logger,
 	})
 }
 

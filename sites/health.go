@@ -111,6 +111,7 @@ func (h *Health) judge(status string, before []Health) {
 			worse(Critical, "%d records, where the last seven days had %.0f in the mean", h.Records, mean)
 		}
 	}
+	h.judgeAgainst(before, worse)
 	for _, field := range slices.Sorted(maps.Keys(sums)) {
 		mean := sums[field] / float64(counts[field])
 		if h.Before == nil {
@@ -120,6 +121,25 @@ func (h *Health) judge(status string, before []Health) {
 		if share, ok := h.Fields[field]; ok && mean-share > 0.2 {
 			worse(Degraded, "field %s: found in %.0f %% of the records, before in %.0f %%", field, share*100, mean*100)
 		}
+	}
+}
+
+// judgeAgainst compares with the mean of the jobs before: a fifth worse is worth a look.
+func (h *Health) judgeAgainst(before []Health, worse func(HealthStatus, string, ...any)) {
+	if len(before) == 0 {
+		return
+	}
+	var success, response float64
+	for _, b := range before {
+		success += b.Success / float64(len(before))
+		response += b.Mean / float64(len(before))
+	}
+	if h.Success < 0.8*success {
+		worse(Degraded, "%.0f %% of the pages were had, where the last seven days had %.0f %% in the mean", h.Success*100, success*100)
+	}
+	// Times of a site that is quick vary by more than that.
+	if response > 0 && h.Mean > 1.2*response && h.Mean-response > 500 {
+		worse(Degraded, "mean response: %.1f s, where the last seven days had %.1f s in the mean", h.Mean/1000, response/1000)
 	}
 }
 

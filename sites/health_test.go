@@ -15,9 +15,9 @@ import (
 func TestHealthJudges(t *testing.T) {
 	t.Parallel()
 	before := []Health{
-		{Records: 100, Fields: map[string]float64{"item.price": 1, "item.name": 1}},
-		{Records: 120, Fields: map[string]float64{"item.price": 0.9, "item.name": 1}},
-		{Records: 3, Limited: true},
+		{Records: 100, Success: 1, Mean: 200, Fields: map[string]float64{"item.price": 1, "item.name": 1}},
+		{Records: 120, Success: 1, Mean: 400, Fields: map[string]float64{"item.price": 0.9, "item.name": 1}},
+		{Records: 3, Success: 1, Mean: 300, Limited: true},
 	}
 	good := func() *Summary {
 		s := &Summary{Status: StatusComplete, Records: 110}
@@ -38,6 +38,9 @@ func TestHealthJudges(t *testing.T) {
 		"gone is no one": {func(s *Summary) { s.Pages, s.Skipped = 50, 50 }, Healthy, ""},
 		"refusals":       {func(s *Summary) { s.Errors, s.ByClass = 4, map[fetch.Class]int{fetch.SoftBlock: 2, fetch.Blocked: 2} }, Degraded, "refusals: 4 %"},
 		"slow":           {func(s *Summary) { s.Times = nil; s.Times.add(3 * time.Second) }, Degraded, "mean response: 3"},
+		"slower":         {func(s *Summary) { s.Times = nil; s.Times.add(time.Second) }, Degraded, "mean response: 1.1 s, where the last seven days had 0.3 s in the mean"},
+		"a little slow":  {func(s *Summary) { s.Times = nil; s.Times.add(600 * time.Millisecond) }, Healthy, ""},
+		"worse":          {func(s *Summary) { s.Pages, s.Errors = 78, 22 }, Critical, "78 % of the pages were had, where the last seven days had 100 %"},
 		"incomplete":     {func(s *Summary) { s.Status = StatusIncomplete }, Degraded, "INCOMPLETE"},
 		"few records":    {func(s *Summary) { s.Records = 40 }, Critical, "40 records, where the last seven days had 110"},
 		"a field is lost": {func(s *Summary) { s.Fields["item.price"] = map[string]int{"0": 60, "none": 40} }, Degraded,

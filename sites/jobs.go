@@ -50,10 +50,19 @@ func (s *Service) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
+	var of map[string]string
+	if site != "" {
+		if of, err = s.sitesOf(ctx, ids); err != nil {
+			return nil, err
+		}
+	}
 	jobs := []Job{}
 	for _, id := range ids {
 		if len(jobs) == n {
 			break
+		}
+		if site != "" && of[id] != site {
+			continue
 		}
 		j, err := s.Job(ctx, id)
 		if errors.Is(err, ErrNoJob) {
@@ -62,9 +71,7 @@ func (s *Service) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
 		if err != nil {
 			return nil, err
 		}
-		if site == "" || j.Site == site {
-			jobs = append(jobs, j)
-		}
+		jobs = append(jobs, j)
 	}
 	return jobs, nil
 }

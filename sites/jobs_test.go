@@ -11,6 +11,56 @@ import (
 	"muster/tasks/redistest"
 )
 
+// A job is known from when it is sent, whether or not a worker is there to begin it.
+func TestJobThatWaits(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 1)
+	s := newService(t, redistest.New(t))
+	s.cfg.Registry = NewRegistry(site.definition(t, ""))
+	run, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := s.Jobs(t.Context(), "shop.example", 10)
+	if err != nil || len(jobs) != 1 || jobs[0].ID != run.ID() || jobs[0].Status != JobWaiting {
+		t.Errorf("got %+v, %v", jobs, err)
+	}
+	if others, err := s.Jobs(t.Context(), "other.example", 10); err != nil || len(others) != 0 {
+		t.Errorf("of another site: %+v, %v", others, err)
+	}
+	if err := s.Cancel(t.Context(), run.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if j, err := s.Job(t.Context(), run.ID()); err != nil || j.Status != JobCanceled {
+		t.Errorf("got %+v, %v", j, err)
+	}
+}
+
+func TestStateHeedsTheNewestJob(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		job   Job
+		down  bool
+		was   HealthStatus
+		want  HealthStatus
+		alert string
+	}{
+		"it runs":            {Job{Status: JobRunning}, false, Healthy, Healthy, ""},
+		"it is paused":       {Job{Status: JobPaused}, false, Healthy, Healthy, ""},
+		"it failed":          {Job{Status: JobFailed, Error: "why"}, false, Healthy, Critical, "the last job failed: why"},
+		"it was canceled":    {Job{Status: JobCanceled}, true, Healthy, Healthy, ""},
+		"nothing is written": {Job{Status: JobBlocked, Trouble: "disk is full"}, false, Healthy, Degraded, "disk is full"},
+		"the site is down":   {Job{Status: JobRunning}, true, "", Degraded, "breaker is open"},
+		"and was before":     {Job{Status: JobRunning}, true, Critical, Critical, "breaker is open"},
+	} {
+		st := State{Health: c.was, Job: &c.job}
+		st.heed(c.down)
+		if st.Health != c.want || !strings.Contains(strings.Join(st.Alerts, ";"), c.alert) || (c.alert == "") != (len(st.Alerts) == 0) {
+			t.Errorf("%s: got %s %q, want %s %q", name, st.Health, st.Alerts, c.want, c.alert)
+		}
+	}
+}
+
 // What an operator does with jobs while they run.
 func TestJobs(t *testing.T) {
 	t.Parallel()

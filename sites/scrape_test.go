@@ -176,6 +176,20 @@ func TestSitesFailAlone(t *testing.T) {
 	if _, err := failing.Wait(ctx); err == nil || !strings.Contains(err.Error(), "no start page was had") || !strings.Contains(err.Error(), "500") {
 		t.Errorf("got %v, want the reason", err)
 	}
+
+	states, err := s.States(ctx)
+	if err != nil || len(states) != 2 {
+		t.Fatalf("got %+v, %v", states, err)
+	}
+	if st := states[0]; st.Site != "other.example" || st.Health != Critical || len(st.Alerts) != 1 || !strings.HasPrefix(st.Alerts[0], "the last job failed: no start page was had") {
+		t.Errorf("the site that failed: %+v", st)
+	}
+	if st, runs, err := s.State(ctx, "shop.example"); err != nil || st.Health != Healthy || len(st.Alerts) != 0 || st.Job.Status != StatusComplete || len(runs) != 1 || runs[0].JobID != running.ID() {
+		t.Errorf("the other: %+v, %+v, %v", st, runs, err)
+	}
+	if _, _, err := s.State(ctx, "shop.exampel"); !errors.As(err, new(*UnknownError)) {
+		t.Errorf("a site that is not there: %v", err)
+	}
 }
 
 // waitKey waits until a key has a value, and returns the last one it had.

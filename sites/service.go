@@ -75,8 +75,9 @@ type Service struct {
 	pacer  *limit.Pacer
 	turns  turns
 
-	mu   sync.Mutex // guards jobs
-	jobs map[string]*job
+	mu     sync.Mutex // guards jobs and siteOf
+	jobs   map[string]*job
+	siteOf map[string]string // of jobs, those that State has looked at
 
 	ctx     context.Context // ends with the service
 	cancel  context.CancelFunc

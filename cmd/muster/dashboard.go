@@ -16,7 +16,10 @@ func dashboardCommand(env environment) *cli.Command {
 	}
 	return &cli.Command{
 		Name:  "dashboard",
-		Usage: "serve the web pages of the queues, until interrupted",
+		Usage: "serve the web pages of sites and queues, until interrupted",
+		Description: `Shows how each site does, its jobs and their reports; the same as JSON under
+/api/sites and /api/jobs. The queues are under /asynqmon/, metrics for
+Prometheus under /metrics, and what muster health says under /health.`,
 		Flags: flagsOf(settings...),
 		Action: withClient(env, 0, 0, func(ctx context.Context, _ *cli.Context, client fleet) error {
 			return orchestrator.ServeDashboard(ctx, client.cfg, client.Client, newLogger(env, env.stderr, client.cfg.Log),

@@ -100,9 +100,23 @@ func jobsCommand(env environment) *cli.Command {
 				}),
 			leaf("health", "tell how each site did in its last scrape, against the seven days before", "", 0, 0, nil,
 				func(ctx context.Context, c *cli.Context, s *sites.Service) error {
-					health, err := s.Health(ctx)
+					states, err := s.States(ctx)
 					if err != nil {
 						return err
+					}
+					health := []sites.Health{}
+					for _, st := range states {
+						if st.Health == "" {
+							continue
+						}
+						var h sites.Health
+						if st.Last != nil {
+							h = *st.Last
+						} else {
+							h = sites.Health{Site: st.Site, JobID: st.Job.ID, At: st.Job.Began}
+						}
+						h.Status, h.Alerts = st.Health, st.Alerts // those of a later job too
+						health = append(health, h)
 					}
 					return show(env, c, health, []string{"SITE", "HEALTH", "SUCCESS", "ERRORS", "REFUSALS", "RESPONSE", "RECORDS", "AT", "WHY"}, func(h sites.Health) []string {
 						share := func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) }

@@ -1,5 +1,6 @@
 // Package api serves what people and programs see of an orchestrator over
-// HTTP: the asynqmon dashboard, metrics, and how the system is.
+// HTTP: how its sites do, as pages and as JSON, the asynqmon dashboard of the
+// queues, metrics, and how the system is.
 //
 // The pages can show what tasks carry, and can stop and delete them. So they
 // are for this machine only unless keys are set, they can only be looked at
@@ -18,6 +19,8 @@ import (
 	"syscall"
 	"time"
 
+	"muster/orchestrator/health"
+	"muster/sites"
 	"muster/tasks"
 )
 
@@ -36,6 +39,12 @@ type Config struct {
 	// Hosts are further names that requests may come under, beside localhost,
 	// the host of Listen, and bare addresses. Defaults to none.
 	Hosts []string
+	// Sites are shown under / and answered under /api/. Defaults to none: /
+	// leads to the queues.
+	Sites *sites.Service
+	// Check asks the system how it is, for the page of the sites. Defaults to
+	// nobody.
+	Check func(context.Context) health.Report
 	// Health answers under /health, which is open without a key. Defaults to
 	// none.
 	Health http.Handler
@@ -77,7 +86,12 @@ func Handler(cfg Config) (http.Handler, error) {
 	if cfg.Metrics != nil {
 		guarded.Handle("GET /metrics", cfg.Metrics)
 	}
-	guarded.Handle("/{$}", http.RedirectHandler(Root+"/", http.StatusFound))
+	if cfg.Sites != nil {
+		serveSites(guarded, cfg)
+		guarded.HandleFunc("GET /style.css", style)
+	} else {
+		guarded.Handle("/{$}", http.RedirectHandler(Root+"/", http.StatusFound))
+	}
 
 	mux := http.NewServeMux()
 	mux.Handle("/", cfg.guard(guarded))
@@ -97,7 +111,11 @@ func Serve(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	return serve(ctx, cfg, handler, "dashboard", Root+"/")
+	path := Root + "/"
+	if cfg.Sites != nil {
+		path = "/"
+	}
+	return serve(ctx, cfg, handler, "dashboard", path)
 }
 
 // ServeMetrics serves only the metrics of cfg, as Serve does.

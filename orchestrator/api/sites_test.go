@@ -1,0 +1,222 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"muster/orchestrator/health"
+	"muster/sites"
+	"muster/sites/definition"
+	"muster/tasks"
+	"muster/tasks/facttest"
+	"muster/tasks/redistest"
+)
+
+// scraped is a config on a Redis where one site was scraped, with a page in four not had; another failed, and one was never scraped.
+func scraped(t *testing.T) Config {
+	t.Helper()
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/list":
+			for i := range 4 {
+				fmt.Fprintf(w, `<a href="/item/%d">The item number %d</a>`, i, i)
+			}
+		case "/item/0":
+			http.Error(w, "no", http.StatusTeapot)
+		case "/gone":
+			http.NotFound(w, r)
+		default:
+			fmt.Fprintf(w, `<h1>The thing of %s</h1><p>Some words on %s</p>`, r.URL.Path, r.URL.Path)
+		}
+	}))
+	t.Cleanup(site.Close)
+	var defs []*definition.Definition
+	for name, start := range map[string]string{"shop.example": "/list", "down.example": "/gone", "idle.example": "/list"} {
+		def, err := definition.Parse(name+".yaml", []byte(fmt.Sprintf(`
+site: %s
+base_url: %s
+start: [%s]
+listing: {links: a}
+records: {item: {fields: {name: h1, price: .price}}}
+politeness: {delay: 0s, robots: false}
+retries: {attempts: 1}
+`, name, site.URL, start)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defs = append(defs, def)
+	}
+	client := tasks.NewClient(redistest.New(t))
+	s, err := sites.NewService(sites.Config{Client: client, OutDir: t.TempDir(), Registry: sites.NewRegistry(defs...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(s.Close(), client.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	mux := tasks.NewMux()
+	s.Register(mux)
+	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{sites.Queue: 1}, Concurrency: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(ctx) }()
+	for _, name := range []string{"shop.example", "down.example"} {
+		if _, err := s.Send(ctx, name, sites.ScrapeOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	facttest.Eventually(t, "both jobs are over", func() bool {
+		jobs, err := s.Jobs(ctx, "", 10)
+		return err == nil && len(jobs) == 2 && jobs[0].Over() && jobs[1].Over()
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	return Config{Client: client, Sites: s, Check: func(context.Context) health.Report {
+		return health.Report{Status: health.Failed, Checks: []health.Result{{Name: "workers", Status: health.Failed, Error: "none is up"}}}
+	}}
+}
+
+func TestSites(t *testing.T) {
+	t.Parallel()
+	cfg := scraped(t)
+	h := handler(t, cfg)
+	get := func(path string, into any) {
+		t.Helper()
+		w := ask(t, h, "GET", path)
+		if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" {
+			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
+
+	var all struct{ Sites []sites.State }
+	get("/api/sites", &all)
+	if len(all.Sites) != 3 || all.Sites[0].Site != "down.example" || all.Sites[0].Health != sites.Critical || len(all.Sites[0].Alerts) == 0 ||
+		all.Sites[1].Health != "" || all.Sites[2].Health != sites.Critical || all.Sites[2].Job.Summary != nil {
+		t.Fatalf("got %+v", all.Sites)
+	}
+
+	var site Site
+	get("/api/sites/shop.example?limit=1", &site)
+	if len(site.Fields) != 2 || site.Fields[0].Field != "item.name" || site.Fields[0].Found != 1 || site.Fields[1].Found != 0 || len(site.Runs) != 1 || len(site.Jobs) != 1 {
+		t.Errorf("got %+v", site)
+	}
+	if alerts := strings.Join(site.Alerts, "; "); !strings.Contains(alerts, "errors: 20 %") {
+		t.Errorf("alerts %q", alerts)
+	}
+
+	var jobs struct{ Jobs []sites.Job }
+	get("/api/jobs?site=shop.example", &jobs)
+	if len(jobs.Jobs) != 1 || jobs.Jobs[0].Summary == nil {
+		t.Fatalf("got %+v", jobs)
+	}
+	var job sites.Job
+	get("/api/jobs/"+jobs.Jobs[0].ID, &job)
+	if job.Summary == nil || job.Summary.Records != 3 || job.Summary.Errors != 1 {
+		t.Errorf("got %+v", job)
+	}
+
+	for path, want := range map[string][]string{
+		"/":                            {"down.example", "shop.example", "idle.example", `"badge critical"`, "the last job failed: no start page was had", "none is up"},
+		"/sites/shop.example":          {"item.price", "errors: 20 %", jobs.Jobs[0].ID, "80 %"},
+		"/sites/idle.example":          {"not known", "muster scrape idle.example"},
+		"/jobs/" + jobs.Jobs[0].ID:     {"COMPLETE", "ALERT", "418"},
+		"/jobs/" + site.Jobs[0].ID:     {"3 records are written"},
+		"/jobs/" + all.Sites[0].Job.ID: {"FAILED", "no start page was had"},
+	} {
+		w := ask(t, h, "GET", path)
+		for _, text := range want {
+			if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), text) {
+				t.Errorf("%s: %d, lacks %q:\n%s", path, w.Code, text, w.Body)
+			}
+		}
+		if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(w.Body.String(), "<script") {
+			t.Errorf("%s: policy %q", path, csp)
+		}
+	}
+	if w := ask(t, h, "GET", "/style.css"); w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/css") {
+		t.Errorf("style: %d", w.Code)
+	}
+}
+
+func TestSitesThatAreNotThere(t *testing.T) {
+	t.Parallel()
+	cfg := setup(t)
+	s, err := sites.NewService(sites.Config{Client: cfg.Client, OutDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	cfg.Sites = s
+	h := handler(t, cfg)
+	for path, c := range map[string]struct {
+		code int
+		says string
+	}{
+		"/api/sites/quotes.toscrape.con":     {404, `did you mean \"quotes.toscrape.com\"?`},
+		"/api/jobs/none":                     {404, "no such job"},
+		"/api/jobs?limit=-1":                 {400, "from 1 to 500"},
+		"/api/jobs?limit=501":                {400, "from 1 to 500"},
+		"/api/jobs?site=nowhere":             {404, "no site"},
+		"/api/site":                          {404, "/api/sites/SITE"},
+		"/sites/nowhere":                     {404, "no site"},
+		"/sites/%3Cscript%3E":                {404, "&lt;script&gt;"},
+		"/jobs/none":                         {404, "no such job"},
+		"/":                                  {200, "muster scrape SITE"},
+		"/api/sites/quotes.toscrape.com":     {200, `"health": ""`},
+		"/api/jobs":                          {200, `"jobs": []`},
+		"/api/jobs?site=quotes.toscrape.com": {200, `"jobs": []`},
+	} {
+		if w := ask(t, h, "GET", path); w.Code != c.code || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%s: %d, want %d and %q:\n%s", path, w.Code, c.code, c.says, w.Body)
+		}
+	}
+	if w := ask(t, h, "POST", "/api/sites"); w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("POST: %d", w.Code)
+	}
+	cfg.Keys = []string{"a long enough key"}
+	h = handler(t, cfg)
+	for _, path := range []string{"/", "/api/sites", "/sites/x", "/jobs/x", "/style.css"} {
+		if w := ask(t, h, "GET", path); w.Code != http.StatusUnauthorized {
+			t.Errorf("%s without the key: %d", path, w.Code)
+		}
+	}
+}
+
+// A Redis that is gone is said to be, as a page and as JSON.
+func TestSitesWithoutRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	client, err := tasks.Connect(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s, err := sites.NewService(sites.Config{Client: client, OutDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	h := handler(t, Config{Client: client, Sites: s})
+	server.Kill()
+	for path, says := range map[string]string{"/": "It does not answer", "/api/sites": `"error": "list jobs: `, "/api/jobs/x": `"error"`} {
+		if w := ask(t, h, "GET", path); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), says) {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}

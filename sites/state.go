@@ -1,0 +1,213 @@
+package sites
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/limit"
+)
+
+// State is how a site does now: by the last job that was judged, what became of a later one, and what holds up the one
+// that is under way.
+type State struct {
+	Site        string       `json:"site"`
+	BaseURL     string       `json:"base_url,omitempty"`    // of the definition, if it is here
+	Description string       `json:"description,omitempty"` // likewise
+	Health      HealthStatus `json:"health"`                // "" while no job of the last week tells
+	Alerts      []string     `json:"alerts"`
+	Paused      bool         `json:"paused"`
+	Job         *Job         `json:"job,omitempty"`  // the newest
+	Last        *Health      `json:"last,omitempty"` // of the last job that was judged
+}
+
+// maxLooked bounds the jobs among which the newest of each site are looked for.
+const maxLooked = 1000
+
+// States tells how each site does, by name: those of the registry, and those that Redis knows jobs of.
+func (s *Service) States(ctx context.Context) ([]State, error) {
+	newest, err := s.newest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	judged, err := s.Health(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := s.cfg.Registry.Names()
+	for name := range newest {
+		names = append(names, name)
+	}
+	last := map[string]*Health{}
+	for i := range judged {
+		last[judged[i].Site] = &judged[i]
+		names = append(names, judged[i].Site)
+	}
+	paused, err := s.PausedSites(ctx)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	states := []State{}
+	for _, name := range slices.Compact(names) {
+		st, err := s.state(ctx, name, newest[name], last[name])
+		if err != nil {
+			return nil, err
+		}
+		st.Paused = slices.Contains(paused, name)
+		states = append(states, st)
+	}
+	return states, nil
+}
+
+// State tells how a site does, and how it did in its jobs of the last seven days, the newest first. Its error is an
+// *UnknownError when there is no such site.
+func (s *Service) State(ctx context.Context, name string) (State, []Health, error) {
+	states, err := s.States(ctx)
+	if err != nil {
+		return State{}, nil, err
+	}
+	i := slices.IndexFunc(states, func(st State) bool { return st.Site == name })
+	if i < 0 {
+		return State{}, nil, s.cfg.Registry.Unknown(name)
+	}
+	runs, err := runsOf(ctx, s.cfg.Client.Redis(), name)
+	if err != nil {
+		return State{}, nil, err
+	}
+	runs = slices.DeleteFunc(runs, func(h Health) bool { return time.Since(h.At) > baseline })
+	slices.SortFunc(runs, func(a, b Health) int { return b.At.Compare(a.At) })
+	return states[i], runs, nil
+}
+
+// state judges a site by its newest job, if any, and the last that was judged, if any.
+func (s *Service) state(ctx context.Context, name, newest string, last *Health) (State, error) {
+	st := State{Site: name, Alerts: []string{}, Last: last}
+	if def, err := s.cfg.Registry.Definition(name); err == nil {
+		st.BaseURL, st.Description = def.BaseURL, def.Description
+	}
+	if last != nil {
+		st.Health, st.Alerts = last.Status, append(st.Alerts, last.Alerts...)
+	}
+	if newest == "" {
+		return st, nil
+	}
+	j, err := s.Job(ctx, newest)
+	if errors.Is(err, ErrNoJob) {
+		return st, nil
+	}
+	if err != nil {
+		return State{}, err
+	}
+	st.Job = &j
+	down, err := s.down(ctx, j)
+	if err != nil {
+		return State{}, err
+	}
+	st.heed(down)
+	return st, nil
+}
+
+// heed adds what the newest job tells before it is judged, or when it never is; down is whether its breaker is open.
+func (st *State) heed(down bool) {
+	worse := func(to HealthStatus, why string) {
+		if st.Health != Critical {
+			st.Health = to
+		}
+		st.Alerts = append([]string{why}, st.Alerts...)
+	}
+	j := st.Job
+	switch {
+	case j.Status == JobFailed:
+		st.Health = Critical
+		st.Alerts = []string{"the last job failed: " + j.Error}
+	case j.Over():
+	case j.Status == JobBlocked:
+		worse(Degraded, "records cannot be written: "+j.Trouble)
+	case down:
+		worse(Degraded, "the site does not answer well: its breaker is open, pages wait until it does")
+	}
+}
+
+// down tells whether the breaker keeps a job that is under way from its site.
+func (s *Service) down(ctx context.Context, j Job) (bool, error) {
+	if j.Over() {
+		return false, nil
+	}
+	req, err := s.spec(ctx, j.ID)
+	if errors.Is(err, ErrNoJob) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	def, err := req.definition()
+	if err != nil { // of another release: the job will tell
+		return false, nil
+	}
+	state, err := newBreaker(s.cfg.Client.Redis(), turnName(def), def.Retries.StallMax, limit.BreakerConfig{Logger: s.cfg.Logger}).state(ctx)
+	return state == "open", err
+}
+
+// newest is the id of the newest job of each site.
+func (s *Service) newest(ctx context.Context) (map[string]string, error) {
+	rdb := s.cfg.Client.Redis()
+	ids, err := rdb.ZRevRange(ctx, jobsKey, 0, maxLooked-1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	sites, err := s.sitesOf(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	newest := map[string]string{}
+	for _, id := range ids {
+		if site := sites[id]; site != "" && newest[site] == "" {
+			newest[site] = id
+		}
+	}
+	return newest, nil
+}
+
+// sitesOf is the site of each job. Those that are not known any more are left out. What a job scrapes does not change, so
+// it is asked for once.
+func (s *Service) sitesOf(ctx context.Context, ids []string) (map[string]string, error) {
+	known := map[string]string{}
+	var ask []string
+	s.mu.Lock()
+	for _, id := range ids {
+		if site, ok := s.siteOf[id]; ok {
+			known[id] = site
+		} else {
+			ask = append(ask, id)
+		}
+	}
+	s.mu.Unlock()
+	for part := range slices.Chunk(ask, 100) {
+		got := make([]*redis.StringCmd, len(part))
+		_, err := s.cfg.Client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i, id := range part {
+				got[i] = p.Get(ctx, specKey(id))
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return nil, fmt.Errorf("read what jobs scrape: %w", err)
+		}
+		for i, id := range part {
+			var req struct{ Site string }
+			if data, err := got[i].Bytes(); err == nil && json.Unmarshal(data, &req) == nil {
+				known[id] = req.Site
+			}
+		}
+	}
+	s.mu.Lock()
+	s.siteOf = known // and no more: those of jobs that are gone are forgotten
+	s.mu.Unlock()
+	return known, nil
+}
