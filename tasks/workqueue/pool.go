@@ -489,9 +489,21 @@ func (p *Pool) giveBack(ctx context.Context) {
 		p.cfg.Logger.Warn("cannot give items back; their leases will run out", "queue", p.q.name, "items", len(back), "err", err)
 	}
 	p.counts.returned.Add(int64(len(back)))
+	var forgetting sync.WaitGroup
 	for _, j := range jobs {
-		p.forget(j)
+		p.forgetAside(&forgetting, j)
 	}
+	forgetting.Wait()
+}
+
+// forgetAside is forget that holds nobody up: where Redis is silent, to give
+// one slot back takes seconds.
+func (p *Pool) forgetAside(group *sync.WaitGroup, j *job) {
+	if len(j.slots) == 0 {
+		p.forget(j)
+		return
+	}
+	group.Go(func() { p.forget(j) })
 }
 
 // forget ends the holding of a job.
@@ -567,8 +579,11 @@ func (p *Pool) handle(ctx context.Context, it Leased) (o Outcome, err error) {
 	return o, err
 }
 
-// settle writes down how items ended, those that ended together in one go.
+// settle writes down how items ended, those that ended together in one go. It
+// returns when also their slots are given back.
 func (p *Pool) settle(ctx context.Context) {
+	var forgetting sync.WaitGroup
+	defer forgetting.Wait()
 	for first := range p.settled {
 		batch := []finished{first}
 	more:
@@ -594,7 +609,7 @@ func (p *Pool) settle(ctx context.Context) {
 		}
 		p.write(ctx, ss, ended)
 		for _, f := range batch {
-			p.forget(f.job)
+			p.forgetAside(&forgetting, f.job)
 		}
 	}
 }

@@ -436,6 +436,73 @@ func TestPoolReturnsStrays(t *testing.T) {
 	k.wantStats("0 0 2 0 0")
 }
 
+// slowly lets no command through once it is shut, until it is open.
+type slowly struct {
+	shut    atomic.Bool
+	waiting atomic.Int32
+	open    chan struct{}
+}
+
+func (s *slowly) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s *slowly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (s *slowly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if s.shut.Load() {
+			s.waiting.Add(1)
+			<-s.open
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// Slots that are slow to give back, because their Redis is silent, hold up
+// neither each other nor the settling of what comes next: a pool that stops
+// would take a timeout for each.
+func TestPoolGivesSlotsBackSideBySide(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	k := newKit(t, rdb, workqueue.Config{})
+	own := redis.NewClient(rdb.(*redis.Client).Options())
+	t.Cleanup(func() { _ = own.Close() })
+	gate := &slowly{open: make(chan struct{})}
+	own.AddHook(gate)
+	slots := limit.NewKeyedLimiter(own, limit.KeyedConfig{})
+	const n = 8
+	for i := range n {
+		if _, err := k.Enqueue(t.Context(), workqueue.Item{ID: fmt.Sprint(i), Kind: "test", ResourceKeys: []string{fmt.Sprint("host:", i)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var running atomic.Int32
+	finish := make(chan struct{})
+	p := k.pool(workqueue.PoolConfig{Workers: n, Limiter: func(string) *limit.KeyedLimiter { return slots }},
+		func(context.Context, workqueue.Leased) (workqueue.Outcome, error) {
+			running.Add(1)
+			<-finish
+			return workqueue.Done(), nil
+		})
+	ctx, stop := context.WithCancel(t.Context())
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		if err := p.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer ended.Wait()
+	defer close(gate.open)
+	defer stop()
+	k.eventually("all to run", func() bool { return running.Load() == n })
+	gate.shut.Store(true)
+	close(finish)
+	k.eventually("all to be settled, and all slots to be on their way back", func() bool {
+		return p.Stats().Done == n && gate.waiting.Load() == n
+	})
+}
+
 func TestPoolConfig(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, redistest.Mini(t), workqueue.Config{})
