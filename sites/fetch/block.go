@@ -61,7 +61,7 @@ var comesAgain = regexp.MustCompile(`location\s*\.\s*reload\s*\(|location(\s*\.\
 
 // strong are elements that only a challenge has.
 var strong = []*sign{
-	{css: `#challenge-form, #cf-challenge-running, #challenge-running, #cf-please-wait, #challenge-error-text, form[action*="__cf_chl"], form#captcha-form[action="index"]`, reason: "a challenge form", hints: []string{"challenge", "cf-please", "__cf_chl", "captcha-form"}},
+	{css: `#challenge-form, #cf-challenge-running, #challenge-running, #cf-please-wait, #challenge-error-text, .cf-browser-verification, .cf-challenge, form[action*="__cf_chl"], form#captcha-form[action="index"]`, reason: "a challenge form", hints: []string{"challenge", "cf-please", "__cf_chl", "cf-browser", "captcha-form"}},
 	{css: `iframe[src*="_Incapsula_Resource"]`, reason: "an Incapsula challenge", hints: []string{"_Incapsula_"}},
 	{css: `#px-captcha, .px-captcha-container, [id^="px-captcha"]`, reason: "a PerimeterX challenge", hints: []string{"px-captcha"}},
 	{css: `iframe[src*="geo.captcha-delivery.com"], script[src*="ct.captcha-delivery.com"]`, reason: "a DataDome challenge", hints: []string{"captcha-delivery"}},
@@ -75,7 +75,7 @@ var strong = []*sign{
 // form too, so that they count only on a page with little else.
 var small = []*sign{
 	{css: `iframe[src*="challenges.cloudflare.com"], script[src*="challenges.cloudflare.com"], script[src*="/cdn-cgi/challenge-platform/"]`, reason: "a Cloudflare challenge and hardly any text", hints: []string{"challenges.cloudflare", "challenge-platform"}},
-	{css: `iframe[src*="recaptcha"], script[src*="recaptcha"], .g-recaptcha, .h-captcha, .cf-turnstile, .frc-captcha, script[src*="hcaptcha"], iframe[src*="hcaptcha"], script[src*="awswaf"], [id*="captcha" i], [class*="captcha" i], img[src*="captcha" i], [id*="arkose" i], script[src*="arkoselabs"]`, reason: "a captcha and hardly any text", hints: []string{"captcha", "turnstile", "Captcha", "CAPTCHA", "awswaf", "arkose"}},
+	{css: `iframe[src*="recaptcha"], script[src*="recaptcha"], .g-recaptcha, .h-captcha, .cf-turnstile, .frc-captcha, script[src*="hcaptcha"], iframe[src*="hcaptcha"], script[src*="awswaf"], [id*="captcha" i], [class*="captcha" i], [name$="captcha-response"], img[src*="captcha" i], [id*="arkose" i], script[src*="arkoselabs"]`, reason: "a captcha and hardly any text", hints: []string{"captcha", "turnstile", "Captcha", "CAPTCHA", "awswaf", "arkose"}},
 }
 
 func init() {
@@ -173,7 +173,10 @@ func (s *Signs) markup(d *extract.Doc, chars int, form bool) {
 	for _, c := range small {
 		if c.in(d) && !form {
 			points := 1
-			if chars < 600 {
+			switch {
+			case chars < 20 && content.First(d.Root) == nil && appRoot.First(d.Root) == nil:
+				points = blockScore
+			case chars < 600:
 				points = 2
 			}
 			s.add(points, c.reason)
@@ -209,6 +212,7 @@ func (s *Signs) scripts(d *extract.Doc) {
 		s.add(blockScore, "nothing but a script that answers and comes again")
 	case len(hidden.FindAllString(text, 3)) > 2 && !app:
 		s.add(blockScore, "nothing but a script that hides what it does")
+	case len(text) > 8000: // it may well be what the page is made with
 	case challengeURL.MatchString(text) && !app, comesAgain.MatchString(text) && leadsAway.MatchString(text):
 		s.add(blockScore, "nothing but a script that leads to a challenge")
 	}

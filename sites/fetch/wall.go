@@ -43,6 +43,7 @@ type bare struct {
 	form   bool // it asks for more than an answer to a challenge
 	login  bool // it asks for a password
 	button bool
+	json   bool
 	aside  bool // the lines stand in for scripts
 }
 
@@ -54,7 +55,7 @@ func bareOf(d *extract.Doc) (b bare, ok bool) {
 		_ = json.Unmarshal(body, &value) // an API's answer where a page was to be
 	}
 	if value != nil || d.Root == nil {
-		b.lines = jsonLines(value)
+		b.json, b.lines = true, jsonLines(value)
 		b.chars = width(strings.Join(b.lines, ""))
 		return b, b.chars > 0 && b.chars <= wallChars
 	}
@@ -109,9 +110,6 @@ func (b *bare) said() (points int, what string) {
 				going += letters
 			}
 			says := kindsOf(of, i <= 1 && letters < 60)
-			if i == 0 && of.any(titled) {
-				says = append(says, kind{"its title", 1})
-			}
 			best := 0
 			for _, k := range says {
 				kinds[k.name] = max(kinds[k.name], k.points)
@@ -119,6 +117,13 @@ func (b *bare) said() (points int, what string) {
 			}
 			if best > 1 {
 				strong++
+			}
+			if i == 0 && of.any(titled) {
+				kinds["its title"] = 1
+				if best < 2 && (&bare{title: line}).nothingElse() {
+					kinds["its title"] = 2
+				}
+				best = max(best, 1)
 			}
 			switch {
 			case best > 0 || of.has(ofAccess|ofYou):
@@ -151,7 +156,8 @@ func (b *bare) said() (points int, what string) {
 	switch {
 	case covered*10 < total*3:
 		points = 0
-	case covered*2 < total && points < 4, // there is more on the page
+	case strong == 0 && points < 4, // nothing is said outright
+		covered*2 < total && points < 4, // there is more on the page
 		b.chars >= 600 && (points < 5 || !traced),
 		b.chars >= 120 && !about.any(ofYou|ofPlace) && !traced && !wide(all): // nobody is spoken to
 		points = min(points, 2)
@@ -164,6 +170,9 @@ func (b *bare) said() (points int, what string) {
 		points, names = blockScore, append(names, "consent and nothing else")
 	case b.button && b.chars < 200 && going*2 >= total:
 		points, names = blockScore, append(names, "a button to go on and nothing else")
+	}
+	if points < blockScore && b.json && slices.ContainsFunc(b.lines, func(l string) bool { return (&bare{lines: []string{l}}).nothingElse() }) {
+		points, names = blockScore, append(names, "an error and nothing else")
 	}
 	return points, "sentences about " + strings.Join(names, ", ")
 }

@@ -46,7 +46,7 @@ var lexicon = map[notion]string{
 		dostęp, żąda, sieci, sieć, przeglądar, połączeni, ruch, aktywno, zapyta, adresu ip
 		přístup, prístup, požadav, požiadav, sítě, síť, sieť, prohlížeč, prehliadač, provoz, aktivit
 		hozzáfér, kérés, hálózat, böngésző, forgalom, tevékenység
-		cerer, rețea, retea, rețeaua, trafic, activitate
+		cerer, accesul, rețea, retea, rețeaua, trafic, activitate
 		åtkomst, adgang, tilgang, förfråg, forespørg, forespørs, nätverk, netværk, nettverk, trafik, webbläsare, besök
 		pääsy, käyttö, pyyn, verkko, liiken, yhtey
 		erişim, istek, isteğ, ağınız, ağdan, tarayıcı, bağlant, etkinlik, giriş
@@ -60,8 +60,9 @@ var lexicon = map[notion]string{
 		访问, 请求, 請求, 网络, 網路, 流量, 環境, 环境, 訪問, 存取, 操作, 提交, 出口, 查询, 搜索, 浏览器
 		アクセス, リクエスト, ネットワーク, トラフィック, ブラウザ, 通信
 		접근, 접속, 액세스, 요청, 네트워크, 트래픽, 이용, 브라우저
+		juurdepääs, päring, prieig, priėj, užklaus, pieeja, piekļuve, pieprasījum, dostop, zahtev, pristup, accés, sol·licitud, tillträde, giriş
 		पहुँच, पहुंच, अनुरोध`,
-	ofDeny: `denied, deny, blocked, blocking, block reason, block details, unblock, banned, forbid, refused, rejected, restrict, not allowed, not permitted, not authorized, not authorised, been limited, are limited, is limited, temporarily limited, suspended, paused, throttl, prohibit, blacklist, flagged, not fulfill, not fulfil, cannot be processed, not be processed, not be satisfied, unable to, cannot be displayed, permission to, declin, locked out, lockout, exceed, limit reached, rate limited, rate-limited, ratelimited, intercept, interrupt, terminated, disabled for, not satisfied, unsuccessful, unavailable, not available, not accessible, limit exceeded
+	ofDeny: `denied, deny, blocked, blocking, block reason, block details, unblock, banned, forbid, refused, rejected, restrict, not allowed, not permitted, not authorized, not authorised, been limited, are limited, is limited, temporarily limited, suspended, paused, throttl, prohibit, blacklist, flagged, not fulfill, not fulfil, cannot be processed, not be processed, not be satisfied, unable to, cannot be displayed, can't be displayed, limiting, aborted, permission to, declin, locked out, lockout, exceed, limit reached, rate limited, rate-limited, ratelimited, intercept, interrupt, terminated, disabled for, not satisfied, unsuccessful, unauthorized, unauthorised, prevent, unavailable, not available, not accessible, limit exceeded
 		gesperrt, blockiert, verweiger, abgelehnt, verboten, eingeschränkt, untersagt, nicht erlaubt, nicht gestattet, keinen zugriff, überschritten, zugriffsbeschränkung, unterbrech
 		refus, bloqu, interdit, restrei, restric, limité, limiter, rejet, suspendu, dépass, non autoris, pas autoris, abgewiesen
 		deneg, bloque, rechaz, restring, prohibid, limitad, suspendid, superado, no está permitid, no permitid, interrupci, no autorizad
@@ -71,7 +72,7 @@ var lexicon = map[notion]string{
 		odmow, odmów, zablokowa, blokad, zabronion, ogranicz, odrzucon, przekroczon
 		odepřen, zamítnut, odmítnut, zablokov, blokov, zakázán, omezen, zamietnut, odmietnut, zakázan, obmedzen, překroč
 		megtagad, letilt, blokkol, elutasít, korlátoz, tilt
-		interzis, respins, blocat, refuzat, restricț
+		interzis, împiedic, respins, blocat, refuzat, restricț
 		nekad, blocker, spärra, begräns, nægtet, bloker, afvist, nektet, blokker, avvist
 		estet, evätty, kiellet, rajoite
 		engellen, reddedil, yasak, kısıtla, sınırlan, aşıl, aştınız
@@ -85,6 +86,7 @@ var lexicon = map[notion]string{
 		拒绝, 拒絕, 阻断, 阻斷, 拦截, 攔截, 禁止, 限制, 封禁, 受限, 屏蔽, 封鎖, 封锁, 被拒, 黑名单
 		拒否, 制限, ブロック, 遮断, 表示できません, 許可されて
 		차단, 거부, 제한, 금지
+		keelatud, blokeerit, draudžiam, užblokuot, liegta, bloķēt, zavrnjen, zavrn, blokiran, zabranjen, nije dozvoljen, odbijen, no autoritz, bloquejat, denegat, qadağan, bloklan, رد شد, 거절, tillträde nekas, nekas
 		अवरुद्ध, अस्वीकृत`,
 	ofHuman: `captcha, recaptcha, hcaptcha, robot, bot$, bots$, antibot, anti-bot, humans$, human, automated, automatic program, automatically generated requests, automation, real person, person or, a person, actual person, scraping, scraper, crawler, puzzle, press and hold, press & hold, press ＆ hold, click and hold, hold the button, slide to, slide the, drag the, characters you see, characters below, characters shown, characters seen, characters in the, letters you see, letters shown, letters below, code shown, code in the image, code from the image, code you see, text in the image, text shown, words you see, words shown, the image below, verification code, proof of work, proof-of-work
 		roboter, mensch, automatisiert, zeichen aus dem, zeichen im bild, zeichen auf dem, schieberegler, sicherheitsabfrage
@@ -94,7 +96,7 @@ var lexicon = map[notion]string{
 		umano, automatizzat, persona reale, i caratteri, trascina
 		mens$, mensen, menselijk, geautomatiseerd, schuif
 		robotem, człowiek, automatyczn, suwak, przesuń, znaki z obrazka
-		člověk, človek, automatick, posuňte
+		člověk, človek, čovjek, čovek, žmogus, cilvēk, inimene, automatick, posun, posuňte
 		ember, automatizált
 		umană, automatizat, ființă
 		människa, menneske, automatisk trafik, automatiserad, ihminen, robotti
@@ -107,32 +109,32 @@ var lexicon = map[notion]string{
 		ロボット, 人間, 自動プログラム, 自動化された, 画像認証, 表示されている文字, ボット, パズル
 		로봇, 사람, 자동화, 자동입력, 자동 프로그램, 보안문자, 아래 문자, 그림문자, 봇
 		रोबोट, मानव`,
-	ofVerify: `verif, confirm, prove, validat, check, challenge, security, solve the, solve this, complete, make sure, let us know, demonstrat, show us, tell if, determine, testing, detected, noticed
+	ofVerify: `verif, confirm, prove, validat, check, challenge, security, solve the, solve this, enter, type the, input the, complete, make sure, let us know, demonstrat, show us, tell if, determine, testing, detected, noticed
 		überprüf, prüf, bestätig, verifizier, sicherheits, feststellen, stellen wir fest, geben sie, erkannt, festgestellt
-		vérif, prouve, détecté, sécurité, compléter, assurer que
-		verific, demuestr, demostrar, comprob, seguridad, asegurar, detectado, detectamos, completar
-		comprov, segurança, desafio, resolva
-		conferm, dimostr, rilevat, sicurezza
-		verifi, bevestig, controle, controleren
-		weryfik, potwierd, wykry, zauważy, sprawdz, sprawdź
-		ověř, potvrď, kontrol, overte, overeni
+		vérif, saisissez, entrez, prouve, détecté, sécurité, compléter, assurer que
+		verific, introduzca, introduce, escriba, demuestr, demostrar, comprob, seguridad, asegurar, detectado, detectamos, completar
+		comprov, segurança, desafio, resolva, digite, insira
+		conferm, inserisci, digita, dimostr, rilevat, sicurezza
+		verifi, bevestig, voer, controle, controleren
+		weryfik, wpisz, potwierd, wykry, zauważy, sprawdz, sprawdź
+		ověř, zadejte, opište, potvrď, kontrol, overte, overeni
 		igazol, ellenőriz, erősítse, biztonsági
 		dovedi
 		bekräft, bekræft, bekreft, kontroller, verifier, säkerhets
 		vahvist, tarkist, varmist
 		doğrula, onayla, tespit, güvenlik, emin ol
 		επιβεβαι, επαλήθευ, έλεγχ
-		провер, подтверд, докаж, доказ, убедиться, обнаруж, зафиксир, засеч, помітил, виявил, перевір, підтверд, доведіть, потвърд, потврд, упевн, безопасност
+		провер, подтверд, докаж, доказ, убедиться, введите, въведете, введіть, обнаруж, зафиксир, засеч, помітил, виявил, перевір, підтверд, доведіть, потвърд, потврд, упевн, безопасност
 		تحقق, إثبات, تأكيد, أثبت, تایید, تأیید, بررسی, أمان
 		אמת, אשר, הוכח, אימות, בדיק, אבטחה
 		ยืนยัน, ตรวจสอบ
 		xác minh, xác nhận, kiểm tra, bảo mật
 		verifikasi, konfirmasi, buktikan, sahkan, keamanan
-		验证, 驗證, 确认, 確認, 检查, 檢查, 校验, 检测, 認證, 认证, 核实, 安全
-		検証, 認証, 証明, 検知, 検出
-		확인, 인증, 검증, 증명, 감지
+		验证, 驗證, 输入, 輸入, 确认, 確認, 检查, 檢查, 校验, 检测, 認證, 认证, 核实, 安全
+		検証, 認証, 入力, 証明, 検知, 検出
+		확인, 입력, 인증, 검증, 증명, 감지
 		सत्याप`,
-	ofUnusual: `unusual, suspicious, abnormal, malicious, excessive, too many, too much, too fast, too quickly, too often, too frequent, misus, abus, attack, threat, infected, malware, irregular, anomal, high number, high rate, high volume, large number, going too, super-human, superhuman, looks automated, look automated, flood, spam
+	ofUnusual: `unusual, suspicious, abnormal, malicious, excessive, too many, too much, too fast, too quickly, too often, too frequent, misus, abus, attack, threat, dangerous, harmful, triggered, infected, malware, irregular, anomal, high number, high rate, high volume, large number, going too, super-human, superhuman, looks automated, look automated, flood, spam
 		ungewöhnlich, verdächtig, zu viele, zu oft, zu schnell, zu häufig, missbr, angriff, auffällig, schädlich, übermäßig
 		inhabituel, suspecte, suspect$, trop de, trop grand, trop nombreu, malveillan, anormal, abusi, excessi, surhumain
 		inusual, sospechos, demasiad, indebid, malicios, muchas peticiones, muchas solicitudes, velocidad super, sobrehuman
@@ -184,7 +186,7 @@ var lexicon = map[notion]string{
 	ofTrace: `ray id, incident id, incident number, support id, request id, reference id, reference number, reference #, reference error, block reference, attack id, transaction id, event id, error code, error id, block id, proxy id, session id, block reason, block details, support key, your ip, ip address:, ip:, contact us, contact support, contact the, contact our, contact site, contact your, administrator, site owner, website owner, owner of this, webmaster, whitelist, support ticket, in error, if you have questions, please email, e-mail us, email us, powered by, protected by, security service, firewall, why am i seeing, why did this happen, why have i been, ddos protection, ddos-guard, waf$, go back, for security reasons, cf-ray
 		support-id, vorfall, aus sicherheitsgründen, kontaktieren, wende dich, wenden sie
 		administrateur, pour des raisons de sécurité, contactez, identifiant de l'incident
-		administrador, id de soporte, por seguridad, por motivos de seguridad, contacte
+		kontaktujte, správcu, üzemeltet, furnizorul, contactați, administrador, id de soporte, por seguridad, por motivos de seguridad, contacte
 		amministratore, per motivi di sicurezza, beheerder, administratora, správce, rendszergazd, yönetici, διαχειριστ
 		администратор, инцидент, адміністратор, обратитесь, причин, что делать, почему
 		请求id, 事件id, 管理员, 管理員, 反馈, 管理者, お問い合わせ, 관리자, 고객센터, المسؤول, مدير`,
@@ -193,11 +195,11 @@ var lexicon = map[notion]string{
 	ofPlace:   `country, countries, region, territory, location, european union, european economic, eea$, gdpr, your area, ihrem land, deinem land, ihrer region, pays$, votre région, tu país, su país, país, paese, região, kraju, krajem, zemi, zemí, стране, страны, регион, країні, 国家, 地区, 地區, 国・地域, お住まい, 국가, 지역, ülke, دولة, بلد, بلدك, quốc gia, negara`,
 	ofTunnel:  `vpn, proxy, proxies, unblocker, anonymizer, tor$, впн, 代理, プロキシ, 프록시`,
 	ofScript:  `enable javascript, enable js, enable cookies, javascript, cookies, ad blocker, ad blockers, adblock, browser extension, js$, turn on, turn off, disable, выключите, отключите, включите, активир, activez, desactive, active javascript, aktivieren, deaktivieren, kapatın, 启用, 关闭, 無効, 有効`,
-	ofQueue:   `in line, queue, waiting room, waitingroom, place in line, ahead of you, turn to, your turn, warteraum, warteschlange, wartezimmer, an der reihe, file d'attente, file d’attente, salle d'attente, cola$, sala de espera, en cola, fila de espera, fila virtual, in fila, sala d'attesa, wachtrij, wachtkamer, kolejc, poczekalni, fronta, frontě, sırada, sıranız, очеред, черзі, 排队, 排隊, 等候室, 待機, 順番, 대기열, 대기 순서, 접속 대기, kuyruk`,
+	ofQueue:   `in line, line up, queue, waiting room, waitingroom, place in line, ahead of you, turn to, your turn, warteraum, warteschlange, wartezimmer, an der reihe, file d'attente, file d’attente, salle d'attente, cola$, sala de espera, en cola, fila de espera, fila virtual, in fila, sala d'attesa, wachtrij, wachtkamer, kolejc, poczekalni, fronta, frontě, sırada, sıranız, очеред, черзі, 排队, 排隊, 等候室, 待機, 順番, 대기열, 대기 순서, 접속 대기, kuyruk`,
 	ofLogin:   `log in to continue, log in to view, log in to see, log in to access, sign in to continue, sign in to view, sign in to see, sign in to access, must log in, must login, must sign in, must be logged in, need to log in, need to be logged in, need to sign in, melden sie sich an um, melde dich an um, bitte anmelden, connectez-vous pour, identifiez-vous pour, inicia sesión para, para continuar ingresa, para continuar inicia, faça login para, entre na sua conta, accedi per, log in om, zaloguj się aby, přihlaste se, войдите чтобы, увійдіть щоб, giriş yapmalısınız, 请登录后, 請登入後, 登录后才, 登录后查看, 登录后继续, ログインして続, ログインが必要, 로그인이 필요, 로그인 후 이용`,
 	ofGoing:   `continue, proceed, fortfahren, fortzufahren, weiter$, continuer, continuar, continua$, continuare, doorgaan, kontynuuj, kontynuować, pokračovat, folytat, fortsätt, fortsett, devam, продолж, продовж, продължи, 继续, 繼續, 続ける, 계속, متابعة, המשך`,
 	ofConsent: `cookie, consent, your privacy, our partners, partners$, privacy settings, accept all, reject all, personal data, personalised, personalized, zustimm, einwillig, partner$, datenschutz, akzeptier, consentement, partenaires, vie privée, accepter, consentimiento, socios, privacidad, aceptar, consenso, privacidade, toestemming, zgod, partnerów, согласи, 同意`,
-	ofFailure: `error, fehler, erreur, error$, erro$, errore, fout, błąd, chyba, hiba, eroare, fel$, virhe, hata, σφάλμα, ошибка, помилка, грешка, 错误, 錯誤, エラー, 오류, خطأ, sorry, oops, something went wrong, http, code, status, page, temporarily, seconds, available, expected, result, message, all rights reserved, terms, privacy policy, copyright, thank, try a different, 很抱歉`,
+	ofFailure: `error, fehler, erreur, error$, erro$, errore, fout, błąd, chyba, hiba, eroare, fel$, virhe, hata, σφάλμα, ошибка, помилка, грешка, 错误, 錯誤, エラー, 오류, خطأ, sorry, oops, something went wrong, http, nginx, apache, openresty, litespeed, server at, port, code, status, page, temporarily, seconds, available, expected, result, message, all rights reserved, terms, privacy policy, copyright, thank, try a different, 很抱歉`,
 }
 
 // stem is a node of a tree of words, letter by letter.
@@ -249,6 +251,8 @@ func plainly(s string) []rune {
 		switch r = unicode.ToLower(r); {
 		case r == '’':
 			r = '\''
+		case r == 'ţ': // Romanian is written with either
+			r = 'ț'
 		case r == ',' || unicode.IsSpace(r):
 			r = ' '
 			if n := len(runes); n > 0 && runes[n-1] == ' ' {
