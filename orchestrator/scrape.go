@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"muster/orchestrator/job"
@@ -149,7 +150,7 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 			if first < 0 {
 				first = done
 			}
-			return monitor.Progress{Done: done, Total: j.Pages.Total, Unit: "pages", Note: liveNote(j, done-first, time.Since(began))}
+			return live(j, done-first, time.Since(began))
 		},
 	})
 	if err = follow(err); err != nil {
@@ -200,32 +201,38 @@ func (o *Orchestrator) follow(ctx context.Context, id string, each func([]byte) 
 	}
 }
 
-// liveNote is the line of a job beside its number of pages, done of which were
-// done in the time it took so far.
-func liveNote(j sites.Job, done int64, took time.Duration) string {
-	switch j.Status {
-	case sites.JobPaused:
-		return "paused"
-	case sites.JobBlocked:
-		return "waits: " + j.Trouble
-	case sites.JobWaiting:
-		return "waits for a worker"
+// live is the line of a job, done pages of which were done in the time it took so far.
+func live(j sites.Job, done int64, took time.Duration) monitor.Progress {
+	through := j.Pages.Done + j.Pages.Skipped + j.Pages.Error
+	rate := float64(done) / max(took.Seconds(), 0.1)
+	p := monitor.Progress{Done: through, Total: j.Pages.Total, Unit: "pages", State: map[string]string{
+		sites.JobPaused: "paused", sites.JobBlocked: "waits: " + j.Trouble, sites.JobWaiting: "waits for a worker",
+	}[j.Status], Numbers: map[string]float64{
+		"ok": float64(j.Pages.Done), "skipped": float64(j.Pages.Skipped), "errors": float64(j.Pages.Error), "queued": float64(j.Pages.Open()),
+		"delayed": float64(j.Pages.Delayed), "records": float64(written(j)), "rate": math.Round(rate*10) / 10,
+	}}
+	if p.State == "" && j.Pages.Delayed > 0 && j.Pages.Delayed == j.Pages.Open() {
+		p.State = "backs off"
 	}
-	note := fmt.Sprintf("%d records, %.1f/s", written(j), float64(done)/max(took.Seconds(), 0.1))
-	if j.Pages.Error > 0 {
-		note += fmt.Sprintf(", %d errors", j.Pages.Error)
-	}
+	p.Brief = fmt.Sprintf("%d ok %d err %d q %d rec %.1f/s", j.Pages.Done, j.Pages.Error, j.Pages.Open(), written(j), rate)
+	p.Note = fmt.Sprintf("%d ok, %d errors, %d queued", j.Pages.Done, j.Pages.Error, j.Pages.Open())
 	if j.Pages.Delayed > 0 {
-		note += fmt.Sprintf(", %d put off", j.Pages.Delayed)
+		p.Note += fmt.Sprintf(" (%d put off)", j.Pages.Delayed)
 	}
+	p.Note += fmt.Sprintf(", %d records, %.1f/s", written(j), rate)
 	// More pages may be found yet: until then it is the least that it takes.
-	left := j.Pages.Total - j.Pages.Done - j.Pages.Skipped - j.Pages.Error
-	if done > 0 && left > 0 && took >= 3*time.Second {
+	if left := j.Pages.Open(); done > 0 && left > 0 && took >= 3*time.Second {
 		if eta := float64(took) / float64(done) * float64(left); eta < float64(1000*time.Hour) {
-			note += fmt.Sprintf(", %s left", time.Duration(eta).Round(time.Second))
+			d := time.Duration(eta).Round(time.Second)
+			p.Note += fmt.Sprintf(", %s left", d)
+			p.Brief += fmt.Sprintf(" %s", d)
+			p.Numbers["eta"] = d.Seconds()
 		}
 	}
-	return note
+	if p.State != "" {
+		p.Note, p.Brief = p.State+", "+p.Note, p.State+" "+p.Brief
+	}
+	return p
 }
 
 // written is how many records of a job are in its files.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,9 +21,6 @@ const (
 	JobFailed   = "FAILED"
 	JobCanceled = "CANCELED"
 )
-
-// idle is how long a page that could be fetched waits until a job counts as waiting for a worker.
-const idle = 3 * time.Second
 
 // Job is a scrape of a site, under way or over.
 type Job struct {
@@ -119,12 +117,28 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 		j.Status = JobBlocked
 	case j.Pages.Paused:
 		j.Status = JobPaused
-	case status == tasks.Pending && j.Pages.InProgress == 0 && (j.Pages.Total == 0 || j.Pages.Waiting > idle.Seconds()):
-		j.Status = JobWaiting // otherwise it is between two turns
 	default:
 		j.Status = JobRunning
+		if status == tasks.Pending && j.Pages.InProgress == 0 { // perhaps only between two turns
+			served, err := s.served(ctx)
+			if err != nil {
+				return Job{}, err
+			}
+			if j.Pages.Total == 0 || !served {
+				j.Status = JobWaiting
+			}
+		}
 	}
 	return j, nil
+}
+
+// served tells whether a worker is up that takes tasks of scrapes.
+func (s *Service) served(ctx context.Context) (bool, error) {
+	workers, err := s.cfg.Client.Workers(ctx)
+	if err != nil {
+		return false, fmt.Errorf("look for workers: %w", err)
+	}
+	return slices.ContainsFunc(workers, func(w tasks.WorkerInfo) bool { return w.Queues[Queue] > 0 }), nil
 }
 
 // failure is why a job failed.

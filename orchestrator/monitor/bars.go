@@ -5,6 +5,7 @@ import (
 	"io"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
@@ -51,7 +52,7 @@ func (b *bars) start(t *Track) {
 		mpb.AppendDecorators(
 			decor.Any(func(decor.Statistics) string { return " " + v.counts() }, decor.WC{C: decor.DindentRight | decor.DSyncWidth}),
 			decor.Any(func(decor.Statistics) string { return "  " + v.time(t.Started) }, decor.WC{C: decor.DindentRight | decor.DSyncWidth}),
-			decor.Any(func(decor.Statistics) string { return v.note() }),
+			decor.Any(func(s decor.Statistics) string { return v.note(s.AvailableWidth) }),
 		),
 	)
 	b.mu.Lock()
@@ -132,14 +133,22 @@ func (v *bar) time(started time.Time) string {
 	return short(time.Since(started))
 }
 
-func (v *bar) note() string {
+// note is what else matters, in the given number of columns; the bar gets those that are left.
+func (v *bar) note(columns int) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.now.Note == "" {
+	text, room := v.now.Note, columns-2
+	if text == "" || room < 1 {
 		return ""
 	}
-	return "  " + clip(v.now.Note, 40)
+	if v.now.Brief != "" && utf8.RuneCountInString(text)+leastBar > room {
+		text = v.now.Brief
+	}
+	return "  " + clip(text, room)
 }
+
+// leastBar is how many columns of a bar a longer note is not worth.
+const leastBar = 10
 
 func short(d time.Duration) string {
 	if d < time.Minute {

@@ -47,6 +47,11 @@ type Progress struct {
 	Total int64  // units in all; 0 while nobody knows
 	Unit  string // what is counted, in the plural: "chunks", "pages"
 	Note  string // a few words on what else matters: "37 alive", "2 errors"
+	Brief string // Note for where there is little room. Defaults to Note
+
+	// State and Numbers are what Note says, for programs. Optional.
+	State   string
+	Numbers map[string]float64
 }
 
 // Percent returns how much of the job is through, 0 while its size is unknown.

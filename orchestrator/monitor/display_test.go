@@ -134,3 +134,16 @@ func TestParseFormat(t *testing.T) {
 		t.Errorf("the error should name what there is, got %v", err)
 	}
 }
+
+// Where there is little room the brief note is shown, and nothing is wider than the room.
+func TestNoteFits(t *testing.T) {
+	t.Parallel()
+	v := &bar{now: Progress{Note: "58 ok, 1 errors, 100 queued", Brief: "58 ok 1 err 100 q"}}
+	for columns, want := range map[int]string{
+		100: "  58 ok, 1 errors, 100 queued", 39: "  58 ok, 1 errors, 100 queued", 38: "  58 ok 1 err 100 q", 10: "  58 ok 1…", 3: "  …", 2: "", 0: "",
+	} {
+		if got := v.note(columns); got != want {
+			t.Errorf("%d columns: got %q, want %q", columns, got, want)
+		}
+	}
+}

@@ -20,6 +20,9 @@ type Event struct {
 	Unit    string    `json:"unit,omitempty"`
 	Note    string    `json:"note,omitempty"`
 	Elapsed float64   `json:"elapsed"` // seconds
+
+	State   string             `json:"state,omitempty"`   // why it does not come along; none while it does
+	Numbers map[string]float64 `json:"numbers,omitempty"` // of a scrape: ok, skipped, errors, queued, delayed, records, rate a second, eta in seconds
 }
 
 // events writes one JSON object a line.
@@ -73,6 +76,6 @@ func (e *events) emit(t *Track, event string, p Progress) {
 	// A reader that went away is no reason to stop the work it watched.
 	_ = e.enc.Encode(Event{
 		Time: time.Now().UTC(), Event: event, Job: t.Name, Done: p.Done, Total: p.Total,
-		Unit: p.Unit, Note: p.Note, Elapsed: took.Seconds(),
+		Unit: p.Unit, Note: p.Note, Elapsed: took.Seconds(), State: p.State, Numbers: p.Numbers,
 	})
 }
