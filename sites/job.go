@@ -39,23 +39,25 @@ const (
 
 // job is a scrape as one process sees it. All that lasts is in Redis.
 type job struct {
-	id      string // of the job that has the pages
-	run     string // of the workflow; the same unless it resumes another
-	req     Request
-	def     *definition.Definition
-	rdb     redis.UniversalClient
-	queue   *workqueue.Queue
-	client  *fetch.Client
-	breaker *breaker
-	doubles doubles
-	endings *endings
-	budget  *budget
-	writer  *Writer
-	memory  *Memory // of the process
-	sizes   sizes   // of pages, by kind
-	log     *slog.Logger
-	alerts  string    // the URL of a webhook that hears of bad health, or ""
-	looked  time.Time // when the writer last saw that the job is alive
+	id        string // of the job that has the pages
+	run       string // of the workflow; the same unless it resumes another
+	req       Request
+	def       *definition.Definition
+	rdb       redis.UniversalClient
+	queue     *workqueue.Queue
+	client    *fetch.Client
+	breaker   *breaker
+	doubles   doubles
+	endings   *endings
+	budget    *budget
+	writer    *Writer
+	memory    *Memory     // of the process
+	sizes     sizes       // of pages, by kind
+	heavy     atomic.Bool // a page had many bytes of records since pressed looked last
+	unwritten int64       // bytes of records: maxUnwrittenBytes
+	log       *slog.Logger
+	alerts    string    // the URL of a webhook that hears of bad health, or ""
+	looked    time.Time // when the writer last saw that the job is alive
 }
 
 // visit is a page to fetch: the payload of an item.
@@ -204,14 +206,22 @@ func (j *job) work(ctx context.Context, worker string, ids []string, parallel in
 	}
 }
 
-// maxUnwritten is how many records may wait in Redis for their writer before
-// no more pages are fetched.
-const maxUnwritten = 5000
+// So many records, and bytes of them, may wait in Redis for their writer before
+// no more pages are fetched. Those on the way then come on top.
+const (
+	maxUnwritten      = 5000
+	maxUnwrittenBytes = 64 << 20
+)
+
+// heavy is how many bytes of records make a page one after which it is looked
+// how many are unwritten before the next, and not only now and then.
+const heavy = 256 << 10
 
 // pressed returns later while too many records wait to be written, or any that
 // cannot be.
 func (j *job) pressed(ctx context.Context) error {
-	n, err := j.writer.out.Len(ctx)
+	n, bytes, err := j.writer.out.Backlog(ctx)
+	j.heavy.Store(false)
 	if err != nil {
 		return fmt.Errorf("count records to write: %w", err)
 	}
@@ -222,10 +232,10 @@ func (j *job) pressed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if n < maxUnwritten && trouble == "" {
+	if n < maxUnwritten && bytes < j.unwritten && trouble == "" {
 		return nil
 	}
-	j.log.Debug("no more pages are fetched until records are written", "waiting", n, "trouble", trouble)
+	j.log.Debug("no more pages are fetched until records are written", "waiting", n, "bytes", bytes, "trouble", trouble)
 	return later{time.Second}
 }
 
@@ -297,6 +307,11 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 	if j.overdue() {
 		return nil, j.failed(ctx, lease, v, tooLong)
 	}
+	if j.heavy.Load() {
+		if err := j.pressed(ctx); err != nil {
+			return nil, errors.Join(j.giveBack(ctx, lease), err)
+		}
+	}
 	reached, err := j.budget.spent(ctx)
 	if err != nil {
 		return nil, errors.Join(j.giveBack(ctx, lease), err)
@@ -336,7 +351,15 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 		if err != nil {
 			return nil, fmt.Errorf("encode result of %s: %w", v.URL, err)
 		}
-		return y, j.settle(ctx, lease, workqueue.Done().With(result, records...))
+		size := 0
+		for _, r := range records {
+			size += len(r)
+		}
+		err = j.settle(ctx, lease, workqueue.Done().With(result, records...))
+		if size >= heavy {
+			j.heavy.Store(true)
+		}
+		return y, err
 	}
 	return nil, j.failed(ctx, lease, v, err)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/sites/definition"
 	"muster/tasks"
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
@@ -135,6 +136,52 @@ func TestBackPressure(t *testing.T) {
 	}
 	if asked, _ := site.counts("/item/0"); asked != 0 {
 		t.Error("a page was fetched whose records nobody could have written")
+	}
+}
+
+// So do few records that are large, after no more than fit and those on the way.
+func TestBackPressureOfBytes(t *testing.T) {
+	t.Parallel()
+	const pages, size, room = 8, 300 << 10, 1 << 20
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			for i := range pages {
+				fmt.Fprintf(w, `<a class=to href="/page/%d">page</a>`, i)
+			}
+			return
+		}
+		fmt.Fprintf(w, "<html><h1>%s</h1><p>%s</p></html>", r.URL.Path, strings.Repeat("many words ", size/11))
+	}))
+	t.Cleanup(server.Close)
+	def, err := definition.Parse("s.yaml", []byte("site: large\nbase_url: "+server.URL+"\nstart: [/]\nlisting: {links: a.to}\npoliteness: {delay: 0, robots: false, max_per_domain: 2}\n"+
+		"records: {page: {key: [name], fields: {name: {css: h1, required: true}, text: p}}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newService(t, redistest.New(t))
+	j := begin(t, s, "j", def, ScrapeOptions{})
+	s.cancel()
+	s.writers.Wait() // nobody writes but this test
+	j.unwritten = room
+	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
+	if _, err := j.chunk(t.Context(), "chunk", chunks[0]); !errors.As(err, new(later)) {
+		t.Errorf("got %v, want later", err)
+	}
+	n, bytes, err := j.writer.out.Backlog(t.Context())
+	if err != nil || bytes < room || bytes > room+2*size+64<<10 {
+		t.Errorf("%d records of %d bytes wait, %v; want no more than %d and those on the way", n, bytes, err, room)
+	}
+	var counts []Counts
+	for i, c := range chunks {
+		counts = append(counts, again(t, func() (Counts, error) {
+			if _, err := j.writer.Drain(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return j.chunk(t.Context(), fmt.Sprint("chunk ", i), c)
+		}))
+	}
+	if sum := again(t, func() (Summary, error) { return j.aggregate(t.Context(), counts, nil) }); sum.Records != pages || sum.Errors != 0 {
+		t.Errorf("got %+v", sum)
 	}
 }
 

@@ -578,12 +578,13 @@ func (s *Service) newJob(id string, req Request) (*job, error) {
 	q := workqueue.New(rdb, queueName(def.Site, id), workqueue.Config{MaxAttempts: maxAttempts, LeaseTTL: leaseTTL, Logger: s.cfg.Logger})
 	over := &endings{}
 	return &job{
-		endings: over,
-		alerts:  s.cfg.Alerts,
-		memory:  s.cfg.Memory,
-		budget:  newBudget(rdb, id, def.Limits),
-		breaker: newBreaker(rdb, turnName(def), def.Retries.StallMax, limit.BreakerConfig{Logger: s.cfg.Logger}),
-		id:      id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),
+		endings:   over,
+		alerts:    s.cfg.Alerts,
+		memory:    s.cfg.Memory,
+		unwritten: maxUnwrittenBytes,
+		budget:    newBudget(rdb, id, def.Limits),
+		breaker:   newBreaker(rdb, turnName(def), def.Retries.StallMax, limit.BreakerConfig{Logger: s.cfg.Logger}),
+		id:        id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),
 		client: fetch.NewClient(fetch.Config{
 			Definition: def, Transport: s.cfg.Transport(def), NoProxy: s.cfg.NoProxy, Refused: s.cfg.Refused, Robots: &s.robots, Logger: s.cfg.Logger,
 			Pacer:    &pacer{limit: s.pacer, site: turnName(def)},

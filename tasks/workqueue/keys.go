@@ -13,9 +13,9 @@ type keys struct {
 	note    string // hash id → last error or reason
 	result  string // hash id → result
 	failed  string // sorted set of ids in state error by unix ms
-	counts  string // hash state → number of items; and expired: leases that ran out ever
+	counts  string // hash state → number of items; and expired: leases that ran out ever, out_bytes: of outputs ever
 	meta    string // hash: v (version), seq, token, moves, paused, beat (unix ms); also the name of the wake-up channel
-	out     string // stream of outputs: id, n, data
+	out     string // stream of outputs: id, n, before (bytes of those before it, ever), data
 	pools   string // sorted set of running pools by the unix ms until which they count as alive
 }
 

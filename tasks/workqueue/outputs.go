@@ -91,8 +91,20 @@ func (o *Outputs) Ack(ctx context.Context, seq string) error {
 	return nil
 }
 
-// Len returns how many outputs are not acknowledged. A producer far ahead of
-// its reader should wait.
+// Backlog returns how many outputs are not acknowledged, and how many bytes of
+// data they have. A producer far ahead of its reader should wait.
+func (o *Outputs) Backlog(ctx context.Context) (n, bytes int64, err error) {
+	if o.q.err != nil {
+		return 0, 0, o.q.err
+	}
+	list, err := o.q.runInts(ctx, "look what was not read", backlogCmd)
+	if err != nil {
+		return 0, 0, err
+	}
+	return list[0], list[1], nil
+}
+
+// Len returns how many outputs are not acknowledged.
 func (o *Outputs) Len(ctx context.Context) (int64, error) {
 	if o.q.err != nil {
 		return 0, o.q.err

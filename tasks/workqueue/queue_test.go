@@ -730,14 +730,17 @@ var behaviour = []struct {
 		if err := out.Ack(ctx, first[1].Seq); err != nil {
 			k.t.Fatal(err)
 		}
+		if n, bytes, err := out.Backlog(ctx); n != 2 || bytes != int64(len(rest[0].Data)+len(rest[1].Data)) || err != nil {
+			k.t.Fatalf("%d with %d bytes left, %v", n, bytes, err)
+		}
 		if again, err := out.Read(ctx, 10, 0); err != nil || len(again) != 2 || again[0].Seq != rest[0].Seq {
 			k.t.Fatalf("got %v, %v", again, err)
 		}
 		if err := out.Ack(ctx, rest[1].Seq); err != nil {
 			k.t.Fatal(err)
 		}
-		if n, err := out.Len(ctx); n != 0 || err != nil {
-			k.t.Fatalf("%d left, %v", n, err)
+		if n, bytes, err := out.Backlog(ctx); n != 0 || bytes != 0 || err != nil {
+			k.t.Fatalf("%d with %d bytes left, %v", n, bytes, err)
 		}
 		if err := out.Ack(ctx, "yesterday"); err == nil {
 			k.t.Fatal("acknowledged nonsense")

@@ -44,6 +44,8 @@ var (
 	statsLua string
 	//go:embed lua/pause.lua
 	pauseLua string
+	//go:embed lua/backlog.lua
+	backlogLua string
 
 	enqueueCmd      = script(enqueueLua)
 	leaseCmd        = script(leaseLua)
@@ -61,6 +63,7 @@ var (
 	setCountsCmd    = script(setCountsLua)
 	statsCmd        = script(statsLua)
 	pauseCmd        = script(pauseLua)
+	backlogCmd      = script(backlogLua)
 )
 
 func script(src string) *redis.Script { return redis.NewScript(commonLua + src) }

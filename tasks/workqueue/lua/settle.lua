@@ -1,11 +1,13 @@
 -- Ends leased items for good, keeps their results and appends their outputs.
 -- KEYS: common.lua. ARGV: per lease id, token, state d|s|e, note, result given
 -- 0|1, result, number of outputs, then the outputs.
+-- Each output says how many bytes of data were appended before it, ever.
 -- Returns per lease 1 settled (also if it was before, by this lease), 0 lost,
 -- -1 no such item.
 always()
 local counter = { d = "done", s = "skipped", e = "error" }
 local out, moved, i = {}, 0, 1
+local written
 while i <= #ARGV do
   local id, token, state, note = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3]
   local n = tonumber(ARGV[i + 6])
@@ -26,7 +28,11 @@ while i <= #ARGV do
     if note ~= "" then redis.call("HSET", NOTE, id, note) else redis.call("HDEL", NOTE, id) end
     if ARGV[i + 4] == "1" then redis.call("HSET", RESULT, id, ARGV[i + 5]) end
     for k = 1, n do
-      redis.call("XADD", OUT, "*", "id", id, "n", k - 1, "data", ARGV[i + 6 + k])
+      local data = ARGV[i + 6 + k]
+      written = written or tonumber(redis.call("HGET", COUNTS, "out_bytes") or 0)
+      redis.call("XADD", OUT, "*", "id", id, "n", k - 1, "before", string.format("%.0f", written), "data", data)
+      written = written + #data
+      count("out_bytes", #data)
     end
   end
   out[#out + 1] = code
