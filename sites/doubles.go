@@ -5,8 +5,13 @@ import (
 	"fmt"
 	"hash/maphash"
 	"net/url"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
 
 	"muster/sites/definition"
 	"muster/sites/extract"
@@ -39,8 +44,8 @@ type double struct {
 }
 
 // again notes a page, and returns an error when it is one too many of the
-// same. What counts is what a reader sees, and the records but for their
-// address. It only looks at pages which nothing else vouches for: HTML detail pages
+// same. What counts is what a reader sees, the elements it is made of, what it
+// says of itself, and the records but for their address. It only looks at pages which nothing else vouches for: HTML detail pages
 // whose records have no key but the address, or that have neither records nor
 // links although the definition wants records of each of them.
 func (d *doubles) again(def *definition.Definition, doc *extract.Doc, res *extract.Result) error {
@@ -49,6 +54,8 @@ func (d *doubles) again(def *definition.Definition, doc *extract.Doc, res *extra
 	}
 	var h maphash.Hash
 	h.SetSeed(doublesSeed)
+	own := []string{doc.Page.Requested, doc.Page.URL.String(), doc.Page.URL.EscapedPath()}
+	writeShape(&h, doc.Root, own)
 	_, _ = h.WriteString(doc.Text())
 	for _, r := range res.Records {
 		r.Key, r.URL = "", ""
@@ -56,8 +63,8 @@ func (d *doubles) again(def *definition.Definition, doc *extract.Doc, res *extra
 		if err != nil {
 			return nil // the page fails by itself
 		}
-		for _, own := range []string{doc.Page.Requested, doc.Page.URL.String()} {
-			line = bytes.ReplaceAll(line, []byte(own), nil)
+		for _, o := range own[:2] {
+			line = bytes.ReplaceAll(line, []byte(o), nil)
 		}
 		_, _ = h.Write(line)
 	}
@@ -72,6 +79,41 @@ func (d *doubles) again(def *definition.Definition, doc *extract.Doc, res *extra
 	}
 	return nil
 }
+
+// writeShape writes the elements of a page, and what it says of itself but for
+// its own addresses: two articles with the same words are two pages, while what
+// one template makes of nothing is always the same.
+func writeShape(h *maphash.Hash, root *html.Node, own []string) {
+	for n := range root.Descendants() {
+		if n.Type != html.ElementNode {
+			continue
+		}
+		_, _ = h.WriteString("<" + n.Data)
+		var name, content string
+		for _, a := range n.Attr {
+			switch a.Key {
+			case "lang", "dir":
+				_, _ = h.WriteString(" " + a.Val)
+			case "name", "property":
+				name = a.Val
+			case "content":
+				content = a.Val
+			}
+		}
+		if n.DataAtom == atom.Meta && ofItself.MatchString(name) {
+			for _, o := range own {
+				if len(o) > 1 {
+					content = strings.ReplaceAll(content, o, "")
+				}
+			}
+			_, _ = h.WriteString(" " + content)
+		}
+	}
+}
+
+// ofItself matches the names of what pages say of themselves, and not of the
+// visit.
+var ofItself = regexp.MustCompile(`(?i)^(author|description|keywords|((og|article|twitter|dc|dcterms)[:.].*))$`)
 
 // note counts the addresses of a page, up to manyDoubles, and returns how many
 // there were so far and what was said of the first.

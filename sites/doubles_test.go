@@ -40,7 +40,7 @@ func (s *same) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case scan(r.URL.Path, "/item/%d", &item) && (item < s.good || s.patience > 0 && asked >= s.patience):
 		_, _ = fmt.Fprintf(w, "<h1>Item %d</h1><p class=sku>S%d</p><img src=/i%d.png>", item, item, item)
 	case item > 0:
-		_, _ = fmt.Fprint(w, strings.NewReplacer("{n}", fmt.Sprint(s.n), "{url}", r.URL.Path, "{item}", fmt.Sprint(item)).Replace(s.body))
+		_, _ = fmt.Fprint(w, strings.NewReplacer("{n}", fmt.Sprint(s.n), "{url}", r.URL.Path, "{item}", fmt.Sprint(item), "{tags}", strings.Repeat("<br>", item)).Replace(s.body))
 	default:
 		http.NotFound(w, r)
 	}
@@ -56,7 +56,7 @@ func TestDoubles(t *testing.T) {
 		body, rest string
 		doubles    int // of the 9 pages that are alike; -1: all that come after two
 	}{
-		"a wait":                         {`<h1>One second</h1><p>You are number one in the queue</p><script>var ray={n}</script>`, bare, 7},
+		"a wait":                         {`<h1>One second</h1><p>It is on its way to you</p><script>var ray={n}</script>`, bare, 7},
 		"no record":                      {`<p>Nothing here</p>`, "records: {item: {fields: {name: {css: h1, required: true}}}}\n", 7},
 		"an address in the record":       {`<h1>Home</h1>`, "records: {item: {fields: {name: h1, at: {page: url}}}}\n", 7},
 		"a key of its own":               {`<h1>Sold out</h1><p class=sku>S9</p>`, "records: {item: {key: [sku], fields: {name: h1, sku: .sku}}}\n", 0},
@@ -65,6 +65,9 @@ func TestDoubles(t *testing.T) {
 		"records from the lists":         {`<p>Words</p>`, "records: {item: {from: listing, each: a, fields: {name: a}}}\n", 0},
 		"it leads on":                    {`<p>Words</p><a class=on href=/item/1>on</a>`, bare + "detail: {links: a.on}\n", 0},
 		"another picture":                {`<h1>Picture</h1><img src=/i{item}.png>`, bare, 0},
+		"another description":            {`<meta name=description content="about {item}"><h1>Article</h1>`, bare, 0},
+		"its address in a description":   {`<meta property=og:url content="{url}"><meta name=csrf content={n}><h1>One second</h1>`, bare, 7},
+		"other elements":                 {`<h1>Article</h1>{tags}`, bare, 0},
 		"pages that are never suspected": {`<h1>One second</h1>`, bare + "blocks: {off: true}\n", 0},
 		"lists in the pages":             {`<ul><li>a<li>b</ul>`, "records: {item: {each: li, fields: {name: li}}}\n", 0},
 	} {
