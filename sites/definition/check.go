@@ -297,6 +297,7 @@ func (d *decoder) checkFields(def *Definition, fields Fields, format, key string
 		if len(f.Any) == 0 && f.Type != TypeObject && !d.failedAt(f.At) && !d.failedKey(key) {
 			d.problemAt(f.At, key, noPlace)
 		}
+		d.checkChecks(f, key)
 		if f.Min != nil && f.Max != nil && *f.Min > *f.Max {
 			d.problemAt(f.At, key, "min is above max")
 		}
@@ -384,6 +385,7 @@ func (d *decoder) checkRequest(def *Definition) {
 			d.problemAt(def.At, "encoding", "%q is no known charset; write it like windows-1251 or utf-8", def.Encoding)
 		}
 	}
+	d.checkCookies(def.Cookies, def.At)
 	d.checkHeaders(def.Headers, def.At, "headers")
 	if !httpguts.ValidHeaderFieldValue(def.UserAgent) {
 		d.problemAt(def.At, "user_agent", "is not a valid HTTP header value")
