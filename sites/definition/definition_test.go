@@ -378,3 +378,24 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// Names in quotes may hold anything, as JSON does.
+func TestPathNames(t *testing.T) {
+	t.Parallel()
+	doc := map[string]any{"a": map[string]any{"br]k": 1, `q"t`: 2, "it's": 3, "b.c": 4, "": 5, `back\`: 6}}
+	for path, want := range map[string]any{
+		`a["br]k"]`: 1, `$.a['q"t']`: 2, `a["q\"t"]`: 2, `a['it\'s']`: 3, `a["it's"]`: 3, `a[ 'b.c' ]`: 4, `a[""]`: 5, `a["back\\"]`: 6,
+	} {
+		p, err := ParsePath(path)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+		} else if got := p.Eval(doc); len(got) != 1 || got[0] != want {
+			t.Errorf("%s: got %v, want %v", path, got, want)
+		}
+	}
+	for _, path := range []string{`a["b]`, `a['b"]`, `a[b]`, `a..b`, `a["b"]c`} {
+		if _, err := ParsePath(path); err == nil {
+			t.Errorf("%s is taken", path)
+		}
+	}
+}

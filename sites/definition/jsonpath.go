@@ -2,6 +2,7 @@ package definition
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -34,6 +35,12 @@ const (
 // IsZero tells whether no path was given.
 func (p Path) IsZero() bool { return p.Text == "" }
 
+// quotedName matches a name in brackets and quotes, which may hold anything.
+var (
+	quotedName = regexp.MustCompile(`^\[\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')\s*\]`)
+	unescape   = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\'`, `'`)
+)
+
 // ParsePath compiles a path.
 func ParsePath(text string) (Path, error) {
 	p := Path{Text: text}
@@ -43,6 +50,11 @@ func ParsePath(text string) (Path, error) {
 	}
 	for first := true; rest != ""; first = false {
 		if rest[0] == '[' {
+			if m := quotedName.FindStringSubmatch(rest); m != nil {
+				rest = rest[len(m[0]):]
+				p.steps = append(p.steps, step{name: unescape.Replace(m[1] + m[2])})
+				continue
+			}
 			end := strings.IndexByte(rest, ']')
 			if end < 0 {
 				return bad("[ without ]")
@@ -51,10 +63,6 @@ func ParsePath(text string) (Path, error) {
 			rest = rest[end+1:]
 			if in == "" || in == "*" {
 				p.steps = append(p.steps, step{kind: every})
-				continue
-			}
-			if quoted := strings.Trim(in, `"'`); quoted != in {
-				p.steps = append(p.steps, step{name: quoted})
 				continue
 			}
 			i, err := strconv.Atoi(in)

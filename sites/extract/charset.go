@@ -85,23 +85,30 @@ func headerCharset(contentType string) string {
 }
 
 var (
-	metaTag  = regexp.MustCompile(`(?is)<meta\s[^>]*charset\s*=\s*["']?\s*([a-z0-9_:.-]+)`)
-	xmlDecl  = regexp.MustCompile(`(?is)^\s*<\?xml\s[^>]*encoding\s*=\s*["']([a-z0-9_:.-]+)`)
-	comments = regexp.MustCompile(`(?s)<!--.*?-->`)
+	metaTag  = regexp.MustCompile(`(?is)<meta\s[^>]*>?`)
+	metaName = regexp.MustCompile(`(?is)charset\s*=\s*["']?\s*([a-z0-9_:.-]+)`)
+	// of another name, which may write of charsets in its content
+	metaOther = regexp.MustCompile(`(?is)\s(name|property|itemprop)\s*=`)
+	xmlDecl   = regexp.MustCompile(`(?is)^\s*<\?xml\s[^>]*encoding\s*=\s*["']([a-z0-9_:.-]+)`)
+	comments  = regexp.MustCompile(`(?s)<!--.*?-->`)
 )
 
 func metaCharset(body []byte) string {
-	head := body[:min(len(body), 4096)]
-	for _, re := range []*regexp.Regexp{xmlDecl, metaTag} {
-		if m := re.FindSubmatch(comments.ReplaceAll(head, nil)); m != nil {
-			label := strings.ToLower(string(m[1]))
-			if strings.HasPrefix(label, "utf-16") {
-				return "utf-8" // it was read as ASCII, so it is not UTF-16
-			}
-			return label
+	head := comments.ReplaceAll(body[:min(len(body), 4096)], nil)
+	m := xmlDecl.FindSubmatch(head)
+	for _, tag := range metaTag.FindAll(head, -1) {
+		if m == nil && !metaOther.Match(tag) {
+			m = metaName.FindSubmatch(tag)
 		}
 	}
-	return ""
+	if m == nil {
+		return ""
+	}
+	label := strings.ToLower(string(m[1]))
+	if strings.HasPrefix(label, "utf-16") {
+		return "utf-8" // it was read as ASCII, so it is not UTF-16
+	}
+	return label
 }
 
 func lookup(label string) (encoding.Encoding, string) {

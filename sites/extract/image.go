@@ -75,14 +75,17 @@ func largest(set string) string {
 		} else {
 			set = ""
 		}
-		descriptor := strings.TrimSpace(rest)
-		f := 1.0
-		if n := len(descriptor); n > 1 {
-			if v, err := strconv.ParseFloat(descriptor[:n-1], 64); err == nil {
+		f, ok := 1.0, true
+		for d := range strings.FieldsSeq(rest) {
+			v, err := strconv.ParseFloat(d[:len(d)-1], 64)
+			switch unit := d[len(d)-1]; {
+			case err != nil || v < 0 || unit != 'w' && unit != 'x' && unit != 'h':
+				ok = false // browsers leave such a candidate out
+			case unit != 'h':
 				f = v
 			}
 		}
-		if at != "" && f > size {
+		if at != "" && ok && f > size {
 			best, size = at, f
 		}
 	}

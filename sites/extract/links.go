@@ -3,6 +3,7 @@ package extract
 import (
 	"encoding/json"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -166,20 +167,42 @@ func anyTrue(vs []any) bool {
 	})
 }
 
+// linkValue matches a link of a Link header at its beginning, linkParam the
+// parameters behind it. What is quoted may hold anything.
+var (
+	linkValue = regexp.MustCompile(`^[\s,]*<([^>]*)>`)
+	linkParam = regexp.MustCompile(`^\s*;\s*([^\s=;,]*)\s*(?:=\s*("(?:[^"\\]|\\.)*"|[^\s;,]*))?`)
+)
+
 // headerNext is the target of rel=next in Link headers (RFC 8288), or "".
+// A link that has another anchor is not one of the page.
 func headerNext(headers []string) string {
 	for _, h := range headers {
-		for part := range strings.SplitSeq(h, ",") {
-			target, params, ok := strings.Cut(part, ">")
-			target = strings.TrimSpace(target)
-			if !ok || !strings.HasPrefix(target, "<") {
+		for h != "" {
+			m := linkValue.FindStringSubmatch(h)
+			if m == nil { // to the next one that can be read
+				i := strings.IndexByte(h, ',')
+				if i < 0 {
+					break
+				}
+				h = h[i+1:]
 				continue
 			}
-			for p := range strings.SplitSeq(params, ";") {
-				name, value, _ := strings.Cut(strings.TrimSpace(p), "=")
-				if strings.EqualFold(name, "rel") && slices.Contains(strings.Fields(strings.ToLower(strings.Trim(value, `"' `))), "next") {
-					return target[1:]
+			h = h[len(m[0]):]
+			rel, anchored := "", false
+			for p := linkParam.FindStringSubmatch(h); p != nil; p = linkParam.FindStringSubmatch(h) {
+				h = h[len(p[0]):]
+				switch value := strings.Trim(p[2], `"' `); strings.ToLower(strings.TrimSuffix(p[1], "*")) {
+				case "rel":
+					if rel == "" { // the first counts
+						rel = value
+					}
+				case "anchor":
+					anchored = value != ""
 				}
+			}
+			if target := strings.TrimSpace(m[1]); target != "" && !anchored && slices.Contains(strings.Fields(strings.ToLower(rel)), "next") {
+				return target
 			}
 		}
 	}

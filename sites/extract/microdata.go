@@ -16,11 +16,16 @@ func (d *Doc) Microdata() []any {
 	return d.items
 }
 
+// maxRefs bounds the elements that items of a page are told to have elsewhere.
+const maxRefs = 1000
+
 // microdataIn returns the items in a part of a page.
 func microdataIn(root *html.Node) []any {
 	var items []any
-	var walk func(n *html.Node, item map[string]any)
-	walk = func(n *html.Node, item map[string]any) {
+	var byID map[string]*html.Node
+	refs := 0
+	var walk func(n *html.Node, item map[string]any, inRef bool)
+	walk = func(n *html.Node, item map[string]any, inRef bool) {
 		if n.Type == html.ElementNode {
 			var value any
 			inner := item
@@ -33,7 +38,9 @@ func microdataIn(root *html.Node) []any {
 					}
 					inner["@type"] = list
 				}
-				items = append(items, inner)
+				if !inRef { // else it is one of those that are met where they stand
+					items = append(items, inner)
+				}
 				value = inner
 			}
 			if props, ok := attr(n, "itemprop"); ok && item != nil {
@@ -51,14 +58,50 @@ func microdataIn(root *html.Node) []any {
 					}
 				}
 			}
+			ids, more := attr(n, "itemref")
+			if more && value != nil && !inRef {
+				if byID == nil {
+					byID = idsIn(root)
+				}
+				for id := range strings.FieldsSeq(ids) {
+					if at := byID[id]; at != nil && refs < maxRefs && !within(at, n) && !within(n, at) {
+						refs++
+						walk(at, inner, true)
+					}
+				}
+			}
 			item = inner
 		}
 		for c := n.FirstChild; c != nil; c = c.NextSibling {
-			walk(c, item)
+			walk(c, item, inRef)
 		}
 	}
-	walk(root, nil)
+	walk(root, nil, false)
 	return items
+}
+
+// idsIn are the elements of a page, or of the page that a part is of, by id.
+func idsIn(n *html.Node) map[string]*html.Node {
+	for n.Parent != nil {
+		n = n.Parent
+	}
+	ids := map[string]*html.Node{}
+	for d := range n.Descendants() {
+		if id, ok := attr(d, "id"); ok && ids[id] == nil {
+			ids[id] = d
+		}
+	}
+	return ids
+}
+
+// within tells whether n is the element at, or in it.
+func within(n, at *html.Node) bool {
+	for ; n != nil; n = n.Parent {
+		if n == at {
+			return true
+		}
+	}
+	return false
 }
 
 // propValue is the value of a property, as the HTML standard says for its

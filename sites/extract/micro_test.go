@@ -1,0 +1,78 @@
+package extract
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"muster/sites/definition"
+)
+
+// Microdata as the HTML standard reads it; compared once with another
+// implementation on some hundred generated pages, restated here.
+func TestMicrodata(t *testing.T) {
+	t.Parallel()
+	def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://s.example\nstart: [/]\nrecords: {r: {fields: {a: h1}}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, _ := url.Parse("http://s.example/")
+	for name, c := range map[string]struct{ body, want string }{
+		"values of elements": {`<div itemscope itemtype="https://schema.org/Product"><b itemprop=name>Lamp</b><a itemprop=url href=/l>x</a><meter itemprop=rating value=4>****</meter><time itemprop=date datetime=2026-05-03>May</time></div>`,
+			`[{"@type":["https://schema.org/Product"],"date":"2026-05-03","name":"Lamp","rating":"4","url":"/l"}]`},
+		"two names and many values": {`<div itemscope><i itemprop="sku name">1</i><i itemprop=name>2</i></div>`, `[{"name":["1","2"],"sku":"1"}]`},
+		"elsewhere on the page":     {`<div itemscope itemref="p none"><i itemprop=name>Lamp</i></div><p id=p><i itemprop=price>12</i></p>`, `[{"name":"Lamp","price":"12"}]`},
+		"elsewhere, an item":        {`<div itemscope itemref=o></div><div id=o itemprop=offers itemscope><i itemprop=price>12</i></div>`, `[{"offers":{"price":"12"}},{"price":"12"}]`},
+		"refers to itself":          {`<div id=a itemscope itemref="a b"><i id=b itemprop=name>Lamp</i></div>`, `[{"name":"Lamp"}]`},
+		"refer to each other":       {`<div id=a itemscope itemref=b></div><div id=b itemprop=x itemscope itemref=a></div>`, `[{"x":{}},{}]`},
+	} {
+		doc, err := Parse(def, Page{URL: u, Kind: definition.KindDetail, Header: http.Header{}, Body: []byte("<body>" + c.body)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := json.Marshal(doc.Microdata()); string(got) != c.want || err != nil {
+			t.Errorf("%s: got %s, want %s; %v", name, got, c.want, err)
+		}
+	}
+}
+
+func TestHeaderNext(t *testing.T) {
+	t.Parallel()
+	for header, want := range map[string]string{
+		`</p?page=2>; rel="next", </p?page=9>; rel="last"`:             "/p?page=2",
+		`</a,b?c=1,2>; rel=next`:                                       "/a,b?c=1,2",
+		`</p>; title="a, <b>; rel=next"; rel=prev, </q>; rel="x NEXT"`: "/q",
+		`</p>; title="a, <b>; rel=next"`:                               "",
+		`</p>; rel=prev; rel=next`:                                     "",
+		`</p>; rel=nexts, <>; rel=next, </q> ; rel = next`:             "/q",
+		`</other>; rel=next; anchor="#top", </q>; rel=next`:            "/q",
+		`broken, </q>;rel='next'`:                                      "/q",
+		`</p>; rel="next`:                                              "/p",
+		`<unclosed; rel=next`:                                          "",
+	} {
+		if got := headerNext([]string{header}); got != want {
+			t.Errorf("%s: got %q, want %q", header, got, want)
+		}
+	}
+}
+
+func TestLargest(t *testing.T) {
+	t.Parallel()
+	for set, want := range map[string]string{
+		"a.jpg 1x, b.jpg 2x":                       "b.jpg",
+		"a.jpg 300w 200h, b.jpg 900w 600h":         "b.jpg",
+		"a.jpg 900w 50h, b.jpg 300w 700h":          "a.jpg",
+		"a,b.jpg, c.jpg 1.5x":                      "c.jpg",
+		"/t_w100,h50.jpg 100w,/t_w200,h90.jpg 20w": "/t_w100,h50.jpg",
+		"a.jpg 10q, b.jpg":                         "b.jpg",
+		"a.jpg 10q":                                "",
+		"data:image/gif;base64,R0lG 1x, b.jpg 2x":  "b.jpg",
+		" , a.jpg ,":                               "a.jpg",
+		"":                                         "",
+	} {
+		if got := largest(set); got != want {
+			t.Errorf("%q: got %q, want %q", set, got, want)
+		}
+	}
+}
