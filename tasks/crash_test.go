@@ -248,8 +248,9 @@ func TestKilledSupervisedWorker(t *testing.T) {
 	if got, err := held.Wait(limited(t)); err != nil || got != "on" {
 		t.Fatalf("got %q, %v", got, err)
 	}
-	if d := time.Since(began); d > time.Second {
-		t.Errorf("work of a killed worker was done after %v, want at most 1s", d)
+	// Who waits for its silence takes six seconds at least; on an idle machine this takes hundredths of one.
+	if d := time.Since(began); d > 5*time.Second {
+		t.Errorf("work of a killed worker was done after %v", d)
 	}
 }
 
@@ -269,7 +270,7 @@ func TestKilledWorkerThatNobodySupervises(t *testing.T) {
 	child(t, url, "second")
 	kill(t, first)
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second) // less than a lease of asynq's
 	defer cancel()
 	if got, err := held.Wait(ctx); err != nil || got != "on" {
 		t.Fatalf("got %q, %v after %v", got, err, time.Since(began))
@@ -285,10 +286,10 @@ func TestKilledWithTasksTakenAhead(t *testing.T) {
 		supervised bool
 		most       time.Duration
 	}{
-		{"taken", "popped", true, time.Second},
-		{"begun", "begun", true, time.Second},
-		{"taken by a worker that nobody supervises", "popped", false, 15 * time.Second},
-		{"begun by a worker that nobody supervises", "begun", false, 15 * time.Second},
+		{"taken", "popped", true, 5 * time.Second}, // less than its silence takes to be missed
+		{"begun", "begun", true, 5 * time.Second},
+		{"taken by a worker that nobody supervises", "popped", false, 25 * time.Second}, // less than a lease of asynq's
+		{"begun by a worker that nobody supervises", "begun", false, 25 * time.Second},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

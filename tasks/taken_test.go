@@ -38,8 +38,8 @@ func TestTakenButNotBegun(t *testing.T) {
 		if got, err := run.Wait(ctx); err != nil || got != 10 {
 			t.Fatalf("got %v, %v", got, err)
 		}
-		if d := time.Since(began); d > 2*time.Second {
-			t.Errorf("what a dead worker had taken was done after %v, want at most 1s", d)
+		if d := time.Since(began); d > 5*time.Second { // less than its silence takes to be missed
+			t.Errorf("what a dead worker had taken was done after %v", d)
 		}
 	})
 }

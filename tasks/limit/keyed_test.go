@@ -79,7 +79,7 @@ func TestTryAcquire(t *testing.T) {
 		if again, err := l.TryAcquireFor(ctx, "a", 50*time.Millisecond); again != nil || err != nil {
 			t.Fatalf("got %v, %v of one slot that is held", again, err)
 		}
-		if d := time.Since(start); d < 50*time.Millisecond || d > 2*time.Second {
+		if d := time.Since(start); d < 50*time.Millisecond || d > 20*time.Second {
 			t.Fatalf("waited %v", d)
 		}
 		if other := must[*limit.Slot](t)(l.TryAcquire(ctx, "b")); other == nil {

@@ -101,7 +101,7 @@ func TestTokenBucket(t *testing.T) {
 			if _, err := bs[0].Wait(t.Context(), "k", 100); !errors.Is(err, limit.ErrNever) {
 				t.Fatalf("got %v", err)
 			}
-			if time.Since(start) > 3*time.Second {
+			if time.Since(start) > 30*time.Second {
 				t.Fatal("it waited")
 			}
 		}},
