@@ -142,7 +142,10 @@ func TestWrongAddresses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := config(t)
-			cfg.URL, cfg.Attempts, cfg.Interval, cfg.PingTimeout = c.url, 2, time.Millisecond, 300*time.Millisecond
+			cfg.URL, cfg.Attempts, cfg.Interval, cfg.PingTimeout = c.url, 2, time.Millisecond, 20*time.Second
+			if name == "silent" {
+				cfg.PingTimeout = 300 * time.Millisecond
+			}
 			_, err := Start(t.Context(), cfg)
 			wantError(t, err, c.want...)
 			if err != nil && strings.Contains(err.Error(), "pass word") {

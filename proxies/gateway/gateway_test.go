@@ -68,7 +68,7 @@ func newFront(t *testing.T, cfg Config, kinds ...proxytest.Options) *front {
 	t.Cleanup(f.site.Close)
 	t.Cleanup(f.secure.Close)
 	hosts := proxytest.Hosts{"shop.example": f.site.Listener.Addr().String(), "example.com": f.secure.Listener.Addr().String()}
-	f.pool = proxies.NewPool(proxies.PoolConfig{Redis: redistest.New(t), SyncEvery: 50 * time.Millisecond, ConnectTimeout: time.Second, HandshakeTimeout: time.Second, HeaderTimeout: 5 * time.Second})
+	f.pool = proxies.NewPool(proxies.PoolConfig{Redis: redistest.New(t), SyncEvery: 50 * time.Millisecond, ConnectTimeout: 20 * time.Second, HandshakeTimeout: 20 * time.Second, HeaderTimeout: 20 * time.Second})
 	t.Cleanup(func() { _ = f.pool.Close() })
 	for i, o := range kinds {
 		o.Hosts, o.Exit = hosts, proxytest.ExitAddress(i)

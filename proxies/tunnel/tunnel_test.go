@@ -41,7 +41,7 @@ func scripted(t *testing.T, proxy string, script func(in *bufio.Reader, out io.W
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &tunnel.Dialer{Proxy: u, HandshakeTimeout: 500 * time.Millisecond}
+	return &tunnel.Dialer{Proxy: u, HandshakeTimeout: time.Minute}
 }
 
 func head(in *bufio.Reader) string {
@@ -111,7 +111,11 @@ func TestReasons(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conn, err := scripted(t, test.proxy, test.script).DialContext(t.Context(), "tcp", "target.example:80")
+			d := scripted(t, test.proxy, test.script)
+			if test.want == tunnel.Timeout {
+				d.HandshakeTimeout = 100 * time.Millisecond
+			}
+			conn, err := d.DialContext(t.Context(), "tcp", "target.example:80")
 			if got := tunnel.ReasonOf(err); got != test.want {
 				t.Errorf("got %q (%v) want %q", got, err, test.want)
 			}

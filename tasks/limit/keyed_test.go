@@ -188,15 +188,15 @@ func TestDeadHoldersFreeTheirSlots(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		ctx := t.Context()
-		dead := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{TTL: 1500 * time.Millisecond})
+		dead := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{TTL: 3 * time.Second})
 		must[*limit.Slot](t)(dead.Acquire(ctx, "k"))
 		limit.Die(dead)
-		live := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{TTL: 1500 * time.Millisecond})
+		live := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{TTL: 3 * time.Second})
 		held := must[*limit.Slot](t)(live.Acquire(ctx, "k"))
 		defer func() { _ = held.Release(ctx) }()
 
 		// A live holder keeps its slot well past the TTL.
-		keep, cancel := context.WithTimeout(ctx, 3*time.Second)
+		keep, cancel := context.WithTimeout(ctx, 4500*time.Millisecond)
 		defer cancel()
 		if other, err := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{}).Acquire(keep, "k"); err == nil {
 			t.Fatalf("a slot that is held was given to %v", other)

@@ -76,7 +76,7 @@ func TestTokenBucket(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range 10 {
 				wg.Go(func() {
-					ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 					defer cancel()
 					_, err := bs[i%2].Wait(ctx, "k", 1)
 					if err == nil {

@@ -461,12 +461,17 @@ var behaviour = []struct {
 	}},
 	{"back-off delays", workqueue.Config{}, func(k *kit) {
 		k.enqueue("a")
-		k.retry(k.leaseOne("w"), 300*time.Millisecond)
+		const delay = 300 * time.Millisecond
+		lease := k.leaseOne("w")
+		began := time.Now()
+		k.retry(lease, delay)
 		s, _ := k.Stats(k.t.Context())
-		if got := k.lease("w", 1); len(got) != 0 || s.Delayed != 1 || k.get("a").Available.IsZero() {
+		available := k.get("a").Available
+		got := k.lease("w", 1)
+		if time.Since(began) < delay && (len(got) != 0 || s.Delayed != 1 || available.IsZero()) {
 			k.t.Fatalf("leased %v, %+v", got, s)
 		}
-		k.eventually("the delay to pass", func() bool { return len(k.lease("w", 1)) == 1 })
+		k.eventually("the delay to pass", func() bool { return len(got) == 1 || len(k.lease("w", 1)) == 1 })
 		if got := k.get("a"); !got.Available.IsZero() {
 			k.t.Fatalf("still marked %v", got.Available)
 		}
