@@ -17,7 +17,7 @@ import (
 )
 
 // waitLimit bounds every wait of a test.
-const waitLimit = time.Minute
+const waitLimit = 2 * time.Minute
 
 // world is a fleet of one worker on a Redis of its own.
 type world struct {

@@ -8,10 +8,10 @@ import (
 
 // limit ends a wait for what will not come, on a machine that runs every
 // package's tests at once.
-const limit = time.Minute
+const limit = 2 * time.Minute
 
 // Eventually returns as soon as fact holds, and fails the test, naming what,
-// when it still does not after a minute. Call it from the test's own goroutine.
+// when it still does not after two minutes. Call it from the test's own goroutine.
 func Eventually(tb testing.TB, what string, fact func() bool) {
 	tb.Helper()
 	if !Comes(fact) {
@@ -20,7 +20,7 @@ func Eventually(tb testing.TB, what string, fact func() bool) {
 }
 
 // Comes returns true as soon as fact holds, and false when it still does not
-// after a minute. It is for where there is no testing.TB, and for helpers that
+// after two minutes. It is for where there is no testing.TB, and for helpers that
 // say themselves what they have seen instead.
 //
 // It looks every few milliseconds, and less often where a look takes long: a

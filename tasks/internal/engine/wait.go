@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -26,11 +27,11 @@ func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *Failure
 		if f := e.abortedID(ctx, id); f != nil {
 			return nil, f, nil
 		}
-		return nil, nil, err
+		return nil, nil, endedBy(ctx, err)
 	}
 	bell, stop, err := e.listen(ctx, id)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, endedBy(ctx, err)
 	}
 	defer stop()
 	tick := time.NewTicker(lookEvery)
@@ -77,6 +78,21 @@ func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *Failure
 	}
 }
 
+// endedBy is err, or the end of ctx where that is behind it. Connections have the deadline of ctx as their
+// own, and tell its passing in their words, a moment before ctx knows.
+func endedBy(ctx context.Context, err error) error {
+	deadline, ok := ctx.Deadline()
+	switch {
+	case errors.Is(err, ErrUnknown):
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case ok && !time.Now().Before(deadline):
+		return context.DeadlineExceeded
+	}
+	return err
+}
+
 // aborted returns why a workflow was given up as a whole, or nil if it was not.
 func (e *Engine) aborted(ctx context.Context, f store.Flow) (*Failure, error) {
 	raws, err := e.store.Fields(ctx, f, []string{store.AbortField})
@@ -107,7 +123,7 @@ func (e *Engine) abortedID(ctx context.Context, id string) *Failure {
 func (e *Engine) Pause(ctx context.Context, id string, d time.Duration) error {
 	bell, stop, err := e.listen(ctx, id)
 	if err != nil {
-		return err
+		return endedBy(ctx, err)
 	}
 	defer stop()
 	timer := time.NewTimer(d)

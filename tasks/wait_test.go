@@ -1,0 +1,36 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/redistest"
+)
+
+// A wait whose time is over says so, and not what the connection made of it.
+func TestWaitWhoseTimeIsOver(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb)
+		t.Cleanup(func() { w.open("for ever") })
+		for range 3 {
+			run := sent(t, w, Hold.S("for ever"))
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			for range 2 { // within its time, and after it
+				if _, err := run.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v", err)
+				}
+			}
+			cancel()
+			over, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+			if _, err := sent(t, w, Hold.S("for ever")).Wait(over); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+			cancel()
+		}
+	})
+}
