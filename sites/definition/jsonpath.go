@@ -109,6 +109,24 @@ func (p Path) Eval(v any) []any {
 	return now
 }
 
+// Members is Eval where what is wanted are the members of a list, be the path
+// one to the list or, with [*] at its end, to each of them.
+func (p Path) Members(v any) []any {
+	found := p.Eval(v)
+	if n := len(p.steps); n > 0 && p.steps[n-1].kind == every {
+		return found
+	}
+	var members []any
+	for _, v := range found {
+		if list, ok := v.([]any); ok {
+			members = append(members, list...)
+		} else {
+			members = append(members, v)
+		}
+	}
+	return members
+}
+
 func (s step) from(out []any, v any) []any {
 	switch v := v.(type) {
 	case map[string]any:

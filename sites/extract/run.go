@@ -143,7 +143,7 @@ func (x *run) records(r *definition.Record) error {
 		}
 	case !r.EachJSON.IsZero():
 		places = nil
-		for _, v := range r.EachJSON.Eval(x.doc.JSON) {
+		for _, v := range r.EachJSON.Members(x.doc.JSON) {
 			places = append(places, at{json: v})
 		}
 	}

@@ -288,6 +288,25 @@ func TestLinksAndNext(t *testing.T) {
 	}
 }
 
+// A path to a list and one to its members give the same records.
+func TestEachJSON(t *testing.T) {
+	t.Parallel()
+	for path, c := range map[string]struct {
+		body string
+		want int
+	}{
+		"data.items": {`{"data":{"items":[{"id":1},{"id":2}]}}`, 2}, "data.items[*]": {`{"data":{"items":[{"id":1},{"id":2}]}}`, 2},
+		"$": {`[{"id":1},{"id":2},{"id":3}]`, 3}, "item": {`{"item":{"id":1}}`, 1}, "groups[*].items": {`{"groups":[{"items":[{"id":1},{"id":2}]},{"items":[{"id":3}]},{"items":[]}]}`, 3},
+		"none": {`{"items":[]}`, 0}, "items": {`{"items":null}`, 0},
+	} {
+		def := define(t, "listing: {format: json}\nrecords: {item: {from: listing, each_json: '"+path+"', key: [id], fields: {id: {json: id, type: integer, required: true}}}}\n")
+		res, err := Run(def, page(t, def, definition.KindListing, "http://shop.example/api", c.body))
+		if err != nil || len(res.Records) != c.want {
+			t.Errorf("%s in %s: got %d records, want %d; %v", path, c.body, len(res.Records), c.want, err)
+		}
+	}
+}
+
 func TestJSONPages(t *testing.T) {
 	t.Parallel()
 	def := define(t, `listing:
