@@ -270,14 +270,14 @@ func TestThousandProbesAtOnceDoNotMix(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{Key: "k"})
 	cfg := patient(judge, "k")
-	cfg.Concurrency = 1000
+	cfg.Concurrency = crowd
 	prober := newProber(t, cfg)
 	// None that waits for more of a greeting than comes: with these patient timeouts that takes a minute.
 	kinds := []proxytest.Kind{proxytest.Elite, proxytest.Transparent, proxytest.SOCKS5, proxytest.Anonymous, proxytest.ForwardOnly,
 		proxytest.ConnectOnly, proxytest.Parking, proxytest.HangsUp, proxytest.Forbidding, proxytest.Dead}
 	proxies := map[uint16]*proxytest.Proxy{}
 	var candidates []source.Candidate
-	for i := range 1000 {
+	for i := range crowd {
 		p := start(t, proxytest.Options{Kind: kinds[i%len(kinds)], Exit: proxytest.ExitAddress(i)})
 		c := candidate(p, "")
 		if i%2 == 0 {

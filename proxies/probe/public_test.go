@@ -42,7 +42,9 @@ func TestPublicJudges(t *testing.T) {
 			t.Cleanup(server.Close)
 			ours := startJudge(t, probe.JudgeConfig{})
 			ours.Close()
-			prober := newProber(t, probe.Config{Judges: ours.URLs, PublicJudges: []string{server.URL + "/get?show_env=1"}})
+			cfg := patient(ours, "")
+			cfg.PublicJudges = []string{server.URL + "/get?show_env=1"}
+			prober := newProber(t, cfg)
 			for i, kind := range []proxytest.Kind{proxytest.Elite, proxytest.Anonymous, proxytest.Transparent, proxytest.SOCKS5, proxytest.ConnectOnly,
 				proxytest.OwnNetwork, proxytest.Parking, proxytest.Dead, proxytest.Rotating} {
 				p := start(t, proxytest.Options{Kind: kind, Exit: proxytest.ExitAddress(i)})

@@ -82,7 +82,7 @@ func (p *Proxy) answerAgain(conn net.Conn, in *bufio.Reader) {
 			return
 		}
 		defer target.Close()
-		_ = target.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = target.SetDeadline(time.Now().Add(time.Minute))
 		request.Close = true
 		if err := request.Write(target); err != nil {
 			return

@@ -233,7 +233,7 @@ func (p *Proxy) drop(conn net.Conn) {
 
 // dialTarget connects to addr, leaving by the proxy's exit.
 func (p *Proxy) dialTarget(ctx context.Context, _, addr string) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: 10 * time.Second}
+	dialer := net.Dialer{Timeout: time.Minute}
 	exit := p.Exit
 	if p.Kind == Rotating {
 		exit = netip.AddrFrom4([4]byte{127, 200, byte(1 + p.rotation.Add(1)%250), 1})
