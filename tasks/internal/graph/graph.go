@@ -235,8 +235,7 @@ func (c *compiler) build(s *Sig) (int, error) {
 			return c.add(Node{Kind: Wrap, In: kids[0] + 1})
 		}
 	case After:
-		c.after(kids[0], kids[1])
-		return kids[1], nil
+		return kids[1], c.after(kids[0], kids[1])
 	case OnSuccess:
 		spec, err := c.spec(s)
 		if err != nil || c.linked(s.Shape, kids[0], spec) {
@@ -364,7 +363,7 @@ func (g *Graph) reach(from int, stop func(int) bool) map[int]bool {
 }
 
 // after makes what next starts with wait for first, except for what first itself waits for.
-func (c *compiler) after(first, next int) {
+func (c *compiler) after(first, next int) error {
 	done := c.g.closure(first)
 	inside := c.g.closure(next)
 	for i := range inside {
@@ -372,7 +371,14 @@ func (c *compiler) after(first, next int) {
 			delete(inside, i)
 		}
 	}
+	for i := range inside {
+		if n := &c.g.Nodes[i]; n.Kind == Catch && done[n.In-1] {
+			return fmt.Errorf("%w: After has %s rescue what it waits for itself; put Rescue into its first part, or After into the rescued one",
+				ErrInvalid, c.g.Specs[n.Spec].Task)
+		}
+	}
 	c.gate(inside, first)
+	return nil
 }
 
 func (c *compiler) gate(inside map[int]bool, on int) {
@@ -398,7 +404,7 @@ func (g *Graph) users() map[int][]int {
 // limit lets members of group start only with one of its places. A member that is more than a task
 // gets a permit before what it alone starts with. Who holds a place waits for nothing but what is its
 // own: what others need too has no part in it and is there before the place is taken. Otherwise groups
-// could wait for each other's places.
+// could wait for each other's places. What makes nothing run but a rescue of what others need takes none.
 func (c *compiler) limit(group int) error {
 	g := c.g
 	users := g.users()
@@ -421,15 +427,19 @@ func (c *compiler) limit(group int) error {
 			g.Nodes[m].Lim = group + 1
 			continue
 		}
-		var before []int
-		for k := range own {
-			for _, p := range g.Nodes[k].preds() {
-				if !own[p] && !slices.Contains(before, p) {
-					before = append(before, p)
-				}
-			}
+		g.spare(own)
+		if len(own) == 0 {
+			g.Nodes[m].Rel = 0
+			continue
 		}
-		slices.Sort(before)
+		before, ended := g.outside(own)
+		if len(ended) > 0 {
+			o, err := c.add(Node{Kind: Outcomes, Args: ended})
+			if err != nil {
+				return err
+			}
+			before = append(before, o)
+		}
 		p, err := c.add(Node{Kind: Permit, Lim: group + 1, After: before})
 		if err != nil {
 			return err
@@ -438,6 +448,40 @@ func (c *compiler) limit(group int) error {
 		c.gate(own, p)
 	}
 	return nil
+}
+
+// spare takes out of own what needs no place: rescues of what is not among own, and values of what is not.
+func (g *Graph) spare(own map[int]bool) {
+	for taken := true; taken; {
+		taken = false
+		for k := range own {
+			kind := g.Nodes[k].Kind
+			if kind == Task || kind == Each || slices.ContainsFunc(g.Nodes[k].preds(), func(p int) bool { return own[p] }) {
+				continue
+			}
+			delete(own, k)
+			taken = true
+		}
+	}
+}
+
+// outside returns what own needs of others, and of what it only needs the end.
+func (g *Graph) outside(own map[int]bool) (before, ended []int) {
+	for k := range own {
+		n := &g.Nodes[k]
+		for _, p := range n.preds() {
+			list := &before
+			if n.Kind == Outcomes && slices.Contains(n.Args, p) {
+				list = &ended
+			}
+			if !own[p] && !slices.Contains(*list, p) {
+				*list = append(*list, p)
+			}
+		}
+	}
+	slices.Sort(before)
+	slices.Sort(ended)
+	return before, ended
 }
 
 // link computes edges and joins from the nodes.

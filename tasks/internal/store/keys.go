@@ -26,6 +26,7 @@ const shardsKey = "muster:shards"
 //	j<node>, j<node>!  how many of the outcomes that a node (the members of a map) waits for are in
 //	m<node>         number of members of a map
 //	h<group>        members of the group have held places
+//	q<node>         what the node would take a place for has ended
 //	e<node>, p<node>  last error, own progress, while the node is not terminal
 //	n z vn vz       tasks and virtual nodes: known, terminal
 //	ct cc           members of maps: known, terminal

@@ -140,7 +140,7 @@ local function flow()
     if lim ~= '' then
       local g, cap = string.match(lim, '^(%S+) (%d+)$')
       local held = wf .. ':h' .. g
-      if redis.call('SISMEMBER', held, id) == 0 then
+      if redis.call('SISMEMBER', held, id) == 0 and redis.call('HEXISTS', wf, 'q' .. id) == 0 then
         local n = redis.call('SCARD', held)
         if n == 0 then
           puts[#puts + 1] = 'h' .. g
@@ -160,13 +160,20 @@ local function flow()
   local function give(back)
     if back == '' then return end
     local g, holder = string.match(back, '^(%S+) (%S+)$')
-    if redis.call('SREM', wf .. ':h' .. g, holder) == 0 then return end
+    if redis.call('SREM', wf .. ':h' .. g, holder) == 0 then
+      -- What has the place for it was not let in yet: it needs none any more.
+      local rec = record(holder)
+      if not (rec and terminal(string.sub(rec, 1, 1))) then redis.call('HSET', wf, 'q' .. holder, '1') end
+      return
+    end
     while true do
       local nextup = redis.call('LPOP', wf .. ':w' .. g)
       if not nextup then return end
       local id, delay = string.match(nextup, '^(%S+) (%S*)$')
       local rec = record(id)
-      if not (rec and terminal(string.sub(rec, 1, 1))) then
+      if redis.call('HEXISTS', wf, 'q' .. id) == 1 then
+        emit(id, delay)
+      elseif not (rec and terminal(string.sub(rec, 1, 1))) then
         redis.call('SADD', wf .. ':h' .. g, id)
         emit(id, delay)
         return

@@ -1,0 +1,69 @@
+package tasks_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// Members of a limited group that rescue or settle what others need too take no place for that, wait for
+// none, and come to what they would without the limit.
+func TestPlacesOfSharedParts(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		good, bad := ID.S(1), Fail.S(1)
+		rescued := bad.Rescue(Instead)
+		settled := tasks.Chord(tasks.Settle(tasks.Group(bad, ID.S(3))), Settled)
+		for _, limit := range []tasks.Option{tasks.AtMost(2), tasks.AtMost(1)} {
+			got, err := send(t, w, tasks.Group(good, good.Rescue(Instead).Rescue(Instead), ID.S(2)).With(limit))
+			if err != nil || !slices.Equal(got, []int{1, 1, 2}) {
+				t.Errorf("rescue of what succeeds: got %v, %v", got, err)
+			}
+			saved, err := send(t, w, tasks.Join(rescued, tasks.Group(tasks.Chain(rescued, Inc), ID.S(2), ID.S(3)).With(limit)))
+			if err != nil || saved.Second[0] != saved.First+1 || saved.Second[1] != 2 {
+				t.Errorf("rescue of what fails: got %v, %v", saved, err)
+			}
+			both, err := send(t, w, tasks.Join(rescued, tasks.Group(settled, Say.S("a"), Say.S("b")).With(limit)))
+			if err != nil || !strings.HasSuffix(both.Second[0], " 3") || both.Second[2] != "b" {
+				t.Errorf("settled with what fails: got %v, %v", both, err)
+			}
+		}
+	})
+}
+
+// A member that ends before it had its place does not keep others from theirs.
+func TestPlaceOfWhatWasRevoked(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		gate := Hold.S("gate")
+		first := tasks.Chain(ID.S(1), Inc)
+		run := sent(t, w, tasks.Settle(tasks.Group(gate, first, tasks.Chain(ID.S(2), Inc), tasks.Chain(ID.S(3), Inc)).With(tasks.AtMost(1))))
+		for _, n := range nodes(t, w, run.ID()) {
+			if n.Task == "t.id" {
+				if err := w.client.RevokeNode(t.Context(), run.ID(), n.ID); err != nil {
+					t.Fatal(err)
+				}
+				break
+			}
+		}
+		w.open("gate")
+		out, err := run.Wait(limited(t))
+		if err != nil || len(out) != 4 || out[1].Err == nil || out[2].Value != 3 || out[3].Value != 4 {
+			t.Fatalf("got %+v, %v", out, err)
+		}
+		ended(t, w, run.ID())
+	})
+}
+
+// After cannot have something rescue what it waits for itself.
+func TestAfterOfItsOwnRescue(t *testing.T) {
+	t.Parallel()
+	x := ID.S(1)
+	_, err := tasks.After(x, x.Rescue(Instead)).Send(t.Context(), tasks.NewClient(redistest.Mini(t)))
+	if err == nil || !strings.Contains(err.Error(), "t.instead") || !strings.Contains(err.Error(), "put Rescue into its first part") {
+		t.Errorf("got %v", err)
+	}
+}
