@@ -155,7 +155,7 @@ var (
 	asianForm   = regexp.MustCompile(`(\d{4})\s?[年년]\s?(\d{1,2})\s?[月월](?:\s?(\d{1,2})\s?[日일])?(?:\s?[(（][^)）]*[)）])?`)
 	asianClock  = regexp.MustCompile(`^\s*(午前|午後|上午|下午|오전|오후)?\s*(\d{1,2})[時时点시:]\s?(\d{1,2})?`)
 	numericForm = regexp.MustCompile(`(?:^|[^\d.,/-])(\d{1,4})\s?([./-])\s?(\d{1,2})\s?([./-])\s?(\d{4}|\d{2})(?:\D|$)`)
-	compactForm = regexp.MustCompile(`^(\d{4})(\d{2})(\d{2})(?:T(\d{2})(\d{2})(\d{2}))?(Z|[+-]\d{2}:?\d{2})?$`)
+	compactForm = regexp.MustCompile(`^(\d{4})(\d{2})(\d{2})(?:T?([01]\d|2[0-3])([0-5]\d)([0-5]\d))?(Z|[+-]\d{2}:?\d{2})?$`)
 )
 
 func isoDate(text string, _ DateOptions) (moment, bool, error) {
