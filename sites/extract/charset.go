@@ -56,6 +56,9 @@ func Decode(body []byte, contentType, fromDefinition string) ([]byte, Charset) {
 			if high < 0 && wrongUTF8(body) {
 				continue // it says UTF-8 and is not
 			}
+			if utf8.Valid(body) {
+				return body, Charset{name, c.from}
+			}
 			return bytes.ToValidUTF8(body, []byte("\uFFFD")), Charset{name, c.from}
 		}
 		return decodeWith(enc, body), Charset{name, c.from}

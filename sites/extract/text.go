@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
@@ -111,26 +112,50 @@ func (w *folder) node(n *html.Node) {
 }
 
 func (w *folder) text(s string) {
-	for _, r := range s {
+	for i := 0; i < len(s); {
 		if w.full() {
 			return
 		}
+		if end := wordEnd(s, i); end > i { // almost all there is
+			if w.limit > 0 {
+				end = min(end, i+w.limit-w.b.Len())
+			}
+			w.gap()
+			w.b.WriteString(s[i:end])
+			i = end
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		i += size
 		switch {
 		case r == ' ' || r == '\n' || r == '\t' || (r != '\u0085' && unicode.IsSpace(r)):
 			w.space = true
 		case r == '\u00ad' || r == '\u200b' || r == '\ufeff': // says where a line may break
 		default:
-			if w.space && w.b.Len() > 0 {
-				if w.cut && w.lines {
-					w.b.WriteByte('\n')
-				} else {
-					w.b.WriteByte(' ')
-				}
-			}
-			w.space, w.cut = false, false
+			w.gap()
 			w.b.WriteRune(r)
 		}
 	}
+}
+
+// wordEnd is where the printable ASCII ends that begins at i.
+func wordEnd(s string, i int) int {
+	for i < len(s) && s[i] > ' ' && s[i] < utf8.RuneSelf {
+		i++
+	}
+	return i
+}
+
+// gap writes what is due between two words.
+func (w *folder) gap() {
+	if w.space && w.b.Len() > 0 {
+		if w.cut && w.lines {
+			w.b.WriteByte('\n')
+		} else {
+			w.b.WriteByte(' ')
+		}
+	}
+	w.space, w.cut = false, false
 }
 
 // isCents tells whether an element is the two digits behind an amount: one

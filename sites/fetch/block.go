@@ -71,6 +71,8 @@ var strong = []*sign{
 	{css: `#ddg-captcha, #ddos-guard, form#ddg-form`, reason: "a DDoS-Guard challenge", hints: []string{"ddg-", "ddos-guard"}},
 }
 
+var strongHints = hintsOf(strong)
+
 // small are elements that a challenge has, and ordinary pages with a comment
 // form too, so that they count only on a page with little else.
 var small = []*sign{
@@ -146,9 +148,11 @@ func Score(def *definition.Definition, d *extract.Doc) Signs {
 	if d.Root == nil {
 		return s
 	}
-	for _, c := range strong {
-		if c.in(d) {
-			s.add(blockScore, c.reason)
+	if strongHints.in(d.Page.Body) {
+		for _, c := range strong {
+			if c.in(d) {
+				s.add(blockScore, c.reason)
+			}
 		}
 	}
 	chars := utf8.RuneCountInString(d.Text())
