@@ -70,7 +70,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		return nil, err
 	}
 	s.Sites, err = sites.NewService(sites.Config{
-		Memory: s.Memory,
+		Memory: s.Memory, MaxPages: cfg.Sites.MaxPages,
 		Client: client, Registry: registry, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Refused: proxies.Blocked, Via: via, Logger: logger,
 		Sinks: cfg.Sites.Sinks, Alerts: cfg.Sites.Alerts, Secret: cfg.Sites.Secret,
 		Route: func(before fetch.Route) fetch.Route {

@@ -20,6 +20,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
+	"muster/tasks/limit"
 	"muster/tasks/workqueue"
 )
 
@@ -51,10 +52,11 @@ type job struct {
 	endings   *endings
 	budget    *budget
 	writer    *Writer
-	memory    *Memory     // of the process
-	sizes     sizes       // of pages, by kind
-	heavy     atomic.Bool // a page had many bytes of records since pressed looked last
-	unwritten int64       // bytes of records: maxUnwrittenBytes
+	memory    *Memory             // of the process
+	places    *limit.KeyedLimiter // see Service
+	sizes     sizes               // of pages, by kind
+	heavy     atomic.Bool         // a page had many bytes of records since pressed looked last
+	unwritten int64               // bytes of records: maxUnwrittenBytes
 	log       *slog.Logger
 	alerts    string    // the URL of a webhook that hears of bad health, or ""
 	looked    time.Time // when the writer last saw that the job is alive
@@ -319,6 +321,11 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 	if len(reached) > 0 {
 		return nil, j.failed(ctx, lease, v, &fetch.Error{Class: fetch.Enough, URL: v.URL, Err: errors.New(strings.Join(reached, "; "))})
 	}
+	leave, err := j.place(ctx)
+	if err != nil {
+		return nil, errors.Join(j.giveBack(ctx, lease), err)
+	}
+	defer leave()
 	permit, err := j.breaker.allow(ctx)
 	switch {
 	case errors.Is(err, errDown):

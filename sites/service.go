@@ -62,6 +62,7 @@ type Config struct {
 	Sinks     []string                                            // addresses of sinks that records go to beside the files; see sink.Open. Defaults to none.
 	Alerts    string                                              // the URL of a webhook that hears when a site is not healthy. Defaults to none.
 	Secret    string                                              // signs what webhooks get. Defaults to none.
+	MaxPages  int                                                 // pages on their way at once, of all sites and in all processes. Defaults to 0: no limit.
 	Memory    *Memory                                             // that the pages of this process may take. Defaults to no limit.
 	Logger    *slog.Logger                                        // Defaults to none.
 }
@@ -73,6 +74,7 @@ type Service struct {
 	sees   func(dir string) string // the name of a folder for records, if it is here
 	robots fetch.RobotsCache       // of this process: a file for a host and a day is worth no sharing
 	pacer  *limit.Pacer
+	places *limit.KeyedLimiter // for pages on their way; nil: no limit
 	turns  turns
 
 	mu     sync.Mutex // guards jobs and siteOf
@@ -117,6 +119,9 @@ func NewService(cfg Config) (*Service, error) {
 	host, _ := os.Hostname() // a name that is not unique costs nothing but a look into the files
 	s := &Service{cfg: cfg, owner: fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano()), jobs: map[string]*job{}, kick: make(chan struct{}, 1), sees: readHome}
 	s.pacer = limit.NewPacer(cfg.Client.Redis(), limit.PacerConfig{FailOpen: true, Logger: cfg.Logger})
+	if cfg.MaxPages > 0 {
+		s.places = limit.NewKeyedLimiter(cfg.Client.Redis(), limit.KeyedConfig{Default: cfg.MaxPages, FailOpen: true, Logger: cfg.Logger})
+	}
 	s.turns = turns{cfg.Client.Redis()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
@@ -581,6 +586,7 @@ func (s *Service) newJob(id string, req Request) (*job, error) {
 		endings:   over,
 		alerts:    s.cfg.Alerts,
 		memory:    s.cfg.Memory,
+		places:    s.places,
 		unwritten: maxUnwrittenBytes,
 		budget:    newBudget(rdb, id, def.Limits),
 		breaker:   newBreaker(rdb, turnName(def), def.Retries.StallMax, limit.BreakerConfig{Logger: s.cfg.Logger}),

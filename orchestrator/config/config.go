@@ -128,6 +128,7 @@ type Sites struct {
 	Schedule map[string]string `yaml:"schedule" rule:"cron"`
 	Out      string            `yaml:"out"`
 	Parallel bool              `yaml:"parallel"`
+	MaxPages int               `yaml:"max_pages_at_once" range:"1 1000000" zero:"as many as there are workers"`
 	Sinks    []string          `yaml:"sinks" secret:"url"`
 	Alerts   string            `yaml:"alerts" secret:"url"`
 	Secret   string            `yaml:"webhook_secret" secret:"all"`
