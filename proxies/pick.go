@@ -70,11 +70,15 @@ func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
 	p.mu.Lock()
 	p.picking = true
 	p.mu.Unlock()
+	var last *tally // what the last look has found; nil before the first
 	for {
 		if err := p.sync(ctx, []string{o.Site}, false); err != nil {
 			p.mu.Lock()
 			known := len(p.order) > 0
 			p.mu.Unlock()
+			if ctx.Err() != nil && last != nil { // the wait is over, and not the pool out of reach
+				return nil, errors.Join(last.err(), ctx.Err())
+			}
 			if !known || ctx.Err() != nil {
 				return nil, err
 			}
@@ -96,6 +100,7 @@ func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
 		if !time.Now().Before(deadline) {
 			return nil, why.err()
 		}
+		last = &why
 		select {
 		case <-time.After(min(250*time.Millisecond, max(time.Until(deadline), time.Millisecond))):
 		case <-ctx.Done():
