@@ -36,7 +36,7 @@ func newSluice(rdb redis.UniversalClient) *sluice {
 var errRefused = errors.New("refused by the test")
 
 // kindOf knows a script call by its keys: "pop", "push", "back" and "finish" are those on asynq's queues,
-// "move" those that begin a node or advance a workflow.
+// "move" those that begin a node or advance a workflow, "inputs" those that store inputs of members of a map.
 func kindOf(cmd redis.Cmder) (kind string, keys []string) {
 	args := cmd.Args()
 	if len(args) < 4 || cmd.Name() != "evalsha" && cmd.Name() != "eval" {
@@ -58,6 +58,8 @@ func kindOf(cmd redis.Cmder) (kind string, keys []string) {
 		return "finish", keys
 	case has(0, ":agenda") && has(1, ":running"):
 		return "move", keys[2:]
+	case len(keys) == 1 && strings.Contains(keys[0], "}:w:") && len(args) > 6:
+		return "inputs", keys
 	}
 	return "script", keys
 }
@@ -235,7 +237,7 @@ func TestRedisOutOfMemory(t *testing.T) {
 	}, func(string) bool {
 		// Ends of tasks free memory before they take any, and are let through; the members of maps, and
 		// what is taken out of queues, are not. A map that has not begun before has no members to be refused.
-		return g.count("hset") > 0 && g.count("pop") > 0 || g.count("pop") > 10
+		return g.count("inputs") > 0 && g.count("pop") > 0 || g.count("pop") > 10
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -41,9 +40,7 @@ type Engine struct {
 	clock func() time.Time // as Redis's goes; nil for that of this machine
 
 	mu     sync.Mutex // guards the fields below
-	graphs map[string]keptGraph
-	weight int   // of graphs
-	asked  int64 // how often a graph was asked for
+	graphs keptGraphs
 	waits  *waiter
 	closed bool
 }
@@ -51,7 +48,7 @@ type Engine struct {
 // New returns an Engine on rdb.
 func New(rdb redis.UniversalClient, log *slog.Logger) *Engine {
 	s := store.New(rdb)
-	return &Engine{store: s, queue: newEnqueuer(s), log: log, graphs: map[string]keptGraph{}}
+	return &Engine{store: s, queue: newEnqueuer(s), log: log}
 }
 
 // SetClock makes the engine count time as Redis does, where that does not go by the clock of this
@@ -382,45 +379,66 @@ const (
 type keptGraph struct {
 	g     *graph.Graph
 	until time.Time // zero is for ever
-	used  int64     // when it was asked for, as counted by asked
 }
 
-func (k keptGraph) weight() int { return len(k.g.Nodes) + graphWeight }
+// keptGraphs holds the graphs that were asked for last, in two generations: when the young ones have half
+// of what may be kept, they become the old ones, and the old ones that nobody asked for meanwhile go.
+type keptGraphs struct {
+	young, old map[string]keptGraph
+	weight     int // of the young ones
+}
+
+func (k *keptGraphs) get(key string) (keptGraph, bool) {
+	if g, ok := k.young[key]; ok {
+		return g, true
+	}
+	g, ok := k.old[key]
+	if ok {
+		delete(k.old, key)
+		k.put(key, g)
+	}
+	return g, ok
+}
+
+func (k *keptGraphs) put(key string, g keptGraph) {
+	k.drop(key)
+	if k.weight += weight(g.g); k.weight > maxKept/2 || k.young == nil {
+		k.young, k.old, k.weight = map[string]keptGraph{}, k.young, weight(g.g)
+	}
+	k.young[key] = g
+}
+
+func (k *keptGraphs) drop(key string) {
+	if g, ok := k.young[key]; ok {
+		k.weight -= weight(g.g)
+		delete(k.young, key)
+	}
+	delete(k.old, key)
+}
+
+func weight(g *graph.Graph) int { return len(g.Nodes) + graphWeight }
 
 func (e *Engine) keep(id, scope string, g *graph.Graph) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	until := e.graphs[id+"/"].until // that of the workflow goes for its plans
-	if scope == "" && !generated(id) {
+	var until time.Time
+	switch {
+	case generated(id):
+	case scope == "":
 		until = time.Now().Add(cmp.Or(time.Duration(g.Retention)*time.Millisecond, DefaultRetention) / 2)
+	default:
+		top, _ := e.graphs.get(id + "/") // a plan goes with its workflow
+		until = top.until
 	}
-	e.drop(id + "/" + scope)
-	k := keptGraph{g, until, e.asked}
-	if e.weight += k.weight(); e.weight > maxKept {
-		oldest := slices.SortedFunc(maps.Keys(e.graphs), func(a, b string) int { return cmp.Compare(e.graphs[a].used, e.graphs[b].used) })
-		for _, key := range oldest {
-			if e.drop(key); e.weight <= maxKept*3/4 {
-				break
-			}
-		}
-	}
-	e.graphs[id+"/"+scope] = k
-}
-
-// drop forgets a graph; e.mu is held.
-func (e *Engine) drop(key string) {
-	if k, ok := e.graphs[key]; ok {
-		e.weight -= k.weight()
-		delete(e.graphs, key)
-	}
+	e.graphs.put(id+"/"+scope, keptGraph{g, until})
 }
 
 // dropLarge forgets the graph of a workflow that has ended. Small ones are left for those who ask how it was.
 func (e *Engine) dropLarge(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if k := e.graphs[id+"/"]; k.g != nil && len(k.g.Nodes) > largeGraph {
-		e.drop(id + "/")
+	if k, ok := e.graphs.get(id + "/"); ok && len(k.g.Nodes) > largeGraph {
+		e.graphs.drop(id + "/")
 	}
 }
 
@@ -428,17 +446,13 @@ func (e *Engine) kept(id, scope string) *graph.Graph {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	key := id + "/" + scope
-	k, ok := e.graphs[key]
+	k, ok := e.graphs.get(key)
 	if !ok {
 		return nil
 	}
 	if !k.until.IsZero() && !time.Now().Before(k.until) {
-		e.drop(key)
+		e.graphs.drop(key)
 		return nil
-	}
-	if e.asked++; e.asked-k.used > 1000 { // near enough, and cheaper than each time
-		k.used = e.asked
-		e.graphs[key] = k
 	}
 	return k.g
 }

@@ -169,7 +169,8 @@ func (w *waiter) add(ctx context.Context, channel string) (<-chan struct{}, func
 	defer w.mu.Unlock()
 	if w.bells[channel] == nil {
 		// Subscribe returns before Redis has answered; the slow look covers that moment.
-		if err := w.sub.Subscribe(ctx, channel); err != nil {
+		// The end of this wait must not cost the others their connection.
+		if err := w.sub.Subscribe(context.WithoutCancel(ctx), channel); err != nil {
 			return nil, nil, fmt.Errorf("subscribe: %w", err)
 		}
 		w.bells[channel] = map[chan struct{}]bool{}

@@ -1,17 +1,38 @@
 package store
 
 import (
+	"fmt"
 	"hash/crc32"
-	"strconv"
 )
 
 // Every key of a workflow and of the shard it lives in has the shard's hash tag, so that one script
 // can change them together on a cluster.
 func tag(shard int) string {
-	if shard < 10 {
-		return "muster:{s0" + strconv.Itoa(shard) + "}:"
+	if shard < len(tags) {
+		return tags[shard]
 	}
-	return "muster:{s" + strconv.Itoa(shard) + "}:"
+	return newTag(shard)
+}
+
+func newTag(shard int) string { return fmt.Sprintf("muster:{s%02d}:", shard) }
+
+// What every call needs is not made anew for each.
+var tags, shared = madeOnce()
+
+func madeOnce() (tags []string, shared [][]string) {
+	for i := range clusterShards {
+		tags = append(tags, newTag(i))
+		shared = append(shared, []string{tags[i] + "agenda", tags[i] + "running"})
+	}
+	return tags, shared
+}
+
+// sharedKeys returns the keys of a shard that its workflows have in common. They must not be changed.
+func sharedKeys(shard int) []string {
+	if shard < len(shared) {
+		return shared[shard]
+	}
+	return []string{agendaKey(shard), runningKey(shard)}
 }
 
 // shardsKey is the string with the number of shards, fixed by whoever comes first. No expiry.

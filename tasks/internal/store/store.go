@@ -179,7 +179,7 @@ func (f Flow) keys() []string { return []string{f.key(), agendaKey(f.shard), run
 
 // call returns a call of a script that has f for its item.
 func (f Flow) call(s *Script, args []any) *Call {
-	return &Call{Script: s, Shared: []string{agendaKey(f.shard), runningKey(f.shard)}, Keys: []string{f.key()}, Args: args}
+	return &Call{Script: s, Shared: sharedKeys(f.shard), Keys: []string{f.key()}, Args: args}
 }
 
 // ask makes one call and returns its answer as a list.
@@ -189,6 +189,9 @@ func (s *Store) ask(ctx context.Context, c *Call) ([]any, error) {
 	}
 	if c.Err != nil {
 		return nil, c.Err
+	}
+	if said, ok := c.Reply.(string); ok {
+		return []any{said}, nil
 	}
 	res, ok := c.Reply.([]any)
 	if !ok || len(res) == 0 {
@@ -282,17 +285,15 @@ func Submitted(c *Call) (Moved, error) {
 	if c.Err != nil {
 		return Moved{}, fmt.Errorf("store workflow: %w", c.Err)
 	}
-	res, _ := c.Reply.([]any)
-	if len(res) == 0 {
-		return Moved{}, fmt.Errorf("store workflow: script answered %v", c.Reply)
+	if res, ok := c.Reply.([]any); ok && len(res) > 0 {
+		switch res[0] {
+		case "dup":
+			return Moved{}, &DuplicateError{fmt.Sprint(res[1])}
+		case "late":
+			return Moved{}, ErrLate
+		}
 	}
-	switch res[0] {
-	case "dup":
-		return Moved{}, &DuplicateError{fmt.Sprint(res[1])}
-	case "late":
-		return Moved{}, ErrLate
-	}
-	return moved(res)
+	return moved(c.Reply)
 }
 
 // Plan puts a graph in the place of a running node. ok is false if the node is someone else's now.
@@ -305,7 +306,7 @@ func (s *Store) Plan(ctx context.Context, f Flow, node string, epoch int, g Grow
 	if res[0] == "stale" {
 		return Moved{}, false, nil
 	}
-	m, err = moved(res)
+	m, err = moved(res[0])
 	return m, true, err
 }
 
@@ -345,18 +346,18 @@ func (s *Store) Extend(ctx context.Context, f Flow, node string, n int, delay, l
 	if res[0] == "done" {
 		return Moved{}, false, nil
 	}
-	m, err = moved(res)
+	m, err = moved(res[0])
 	return m, true, err
 }
 
-// moved reads {{ready, timed, ended, taken, now}, …}.
-func moved(res []any) (Moved, error) {
-	var part []any
-	if len(res) > 0 {
-		part, _ = res[0].([]any)
+// moved reads what a script says of its change: {ready, timed, ended, taken, now}, or ended and now.
+func moved(said any) (Moved, error) {
+	if s, ok := said.(string); ok && len(s) > 1 {
+		return Moved{Ended: s[0] == '1', Now: time.UnixMilli(toInt(s[1:]))}, nil
 	}
+	part, _ := said.([]any)
 	if len(part) < 5 {
-		return Moved{}, fmt.Errorf("script answered %v", res)
+		return Moved{}, fmt.Errorf("script answered %v", said)
 	}
 	var m Moved
 	list, _ := part[0].([]any)
@@ -487,15 +488,18 @@ func (s *Store) Advance(ctx context.Context, f Flow, ops []Op, t Take) (Moved, e
 	if res[0] == "gone" {
 		return Moved{}, ErrUnknown
 	}
-	m, err := moved(res)
-	if len(res) > 1 {
-		list, _ := res[1].([]any)
-		for _, v := range list {
-			m.Status = append(m.Status, fmt.Sprint(v))
-		}
+	m, err := moved(res[0])
+	for _, v := range res[1:] {
+		status, _ := v.(string)
+		m.Status = append(m.Status, status)
+	}
+	if len(res) == 1 {
+		m.Status = allWell
 	}
 	return m, err
 }
+
+var allWell = []string{"ok"} // of a single op
 
 // The ways to repeat a node.
 const (

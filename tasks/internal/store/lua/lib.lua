@@ -9,27 +9,42 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local GRACE = 2000 -- ms until someone else looks after what was released and not handed over
 
+-- Redis writes a number with 17 digits and their rounding: what it is handed often is a string.
+local function whole(n) return string.format('%d', n) end
+-- The same few numbers come again and again among the arguments.
+local ints = {}
+local function int(s)
+  local n = ints[s]
+  if not n then
+    n = tonumber(s)
+    ints[s] = n
+  end
+  return n
+end
+local date, soon = whole(now), whole(now + GRACE)
+
 -- Of the item at hand, set by use.
 local wf, W, created, root, retention, channel
 -- '+node' to run, '-node' to pass on, '*node' whose plan ended, '!node' whose siblings end with it; the
 -- earliest timer set
 local ready, timed = {}, 0
 local changed, told = false, false
-local worker, takes, taken = '', {}, '' -- who may begin which of the nodes that become ready, and which it does
+local NONE = {}
+local worker, takes, taken = '', NONE, '' -- who may begin which of the nodes that become ready, and which it does
 local names = {'n', 'z', 'vn', 'vz', 'ct', 'cc'}
 local count = {} -- what is to be added to the counts of these names
 local recs, puts = {}, {} -- records of nodes that are not written yet
 
--- Of the item, and of all that went well, written at the end: agenda entries with their times, nodes that
--- began with their workers, nodes that run no more.
+-- Of all items that went well, written at the end: agenda entries with their times, nodes that began with
+-- their workers, nodes that run no more. Of the item at hand are those notes after the first noted.
 local notes, began, over = {}, {}, {}
-local all = {notes = {}, began = {}, over = {}}
+local noted = 0
 
 local function use(i, p)
   wf = KEYS[2 + i]
-  W, created, root, retention, channel = ARGV[p], tonumber(ARGV[p + 1]), ARGV[p + 2], tonumber(ARGV[p + 3]), ARGV[p + 4]
+  W, created, root, retention, channel = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
   ready, timed, changed, told = {}, 0, false, false
-  worker, takes, taken = '', {}, ''
+  worker, takes, taken = '', NONE, ''
   count, recs, puts = {}, {}, {}
   return p + 5
 end
@@ -38,26 +53,33 @@ local function bulk(cmd, key, list)
   for i = 1, #list, 1000 do redis.call(cmd, key, unpack(list, i, math.min(i + 999, #list))) end
 end
 
+local function cut(list, n)
+  for i = #list, n + 1, -1 do list[i] = nil end
+end
+
 -- each calls f for every item, with its number and the place of its first argument.
 local function each(f)
   local out, p = {}, 2
-  for i = 1, tonumber(ARGV[1]) do
-    notes, began, over = {}, {}, {}
-    local ok, res = true, nil
-    if i == 1 then res = f(i, p + 1) else ok, res = pcall(f, i, p + 1) end
-    if ok then
-      for k = 1, #notes do all.notes[#all.notes + 1] = notes[k] end
-      for k = 1, #began do all.began[#all.began + 1] = began[k] end
-      for k = 1, #over do all.over[#all.over + 1] = over[k] end
+  for i = 1, int(ARGV[1]) do
+    if i == 1 then
+      out[1] = f(1, p + 1)
     else
-      res = {'error', tostring(type(res) == 'table' and res.err or res)}
+      noted = #notes
+      local b, o = #began, #over
+      local ok, res = pcall(f, i, p + 1)
+      if not ok then
+        cut(notes, noted)
+        cut(began, b)
+        cut(over, o)
+        res = {'error', tostring(type(res) == 'table' and res.err or res)}
+      end
+      out[i] = res
     end
-    out[i] = res
-    p = p + 1 + tonumber(ARGV[p])
+    p = p + 1 + int(ARGV[p])
   end
-  if #all.notes > 0 then bulk('ZADD', agenda, all.notes) end
-  if #all.began > 0 then bulk('HSET', running, all.began) end
-  if #all.over > 0 then bulk('HDEL', running, all.over) end
+  if #notes > 0 then bulk('ZADD', agenda, notes) end
+  if #began > 0 then bulk('HSET', running, began) end
+  if #over > 0 then bulk('HDEL', running, over) end
   return out
 end
 
@@ -73,18 +95,17 @@ local function begins(id, who)
   began[#began + 1] = who
 end
 
-local function whole(n) return string.format('%d', n) end
-
 -- close writes what the item left, ends the workflow if all it has is terminal, and tells who waits.
--- have are the counts n z vn vz ct cc as they were.
+-- have are the counts n z vn vz ct cc as they were. What it returns is a string if nothing was set in
+-- motion: 1 if the workflow has ended, or 0, and the time.
 local function close(have)
   for i = 1, 6 do
     local name = names[i]
-    have[i] = tonumber(have[i] or 0)
+    have[i] = int(have[i] or '0')
     if count[name] then
       have[i] = have[i] + count[name]
       puts[#puts + 1] = name
-      puts[#puts + 1] = have[i]
+      puts[#puts + 1] = whole(have[i])
     end
   end
   if #puts > 0 then bulk('HSET', wf, puts) end
@@ -93,8 +114,9 @@ local function close(have)
     redis.call('PEXPIRE', wf, retention)
     ended, told = 1, true
   end
-  if told then redis.call('PUBLISH', channel, ended) end
-  return {ready, whole(timed), ended, taken, whole(now)}
+  if told then redis.call('PUBLISH', channel, ended == 1 and '1' or '0') end
+  if #ready == 0 and timed == 0 and taken == '' then return ended .. date end
+  return {ready, whole(timed), ended, taken, date}
 end
 
 -- flow makes the functions that act on the graph, for those scripts and items that need them.
@@ -123,14 +145,14 @@ local function flow()
     end
     if at > now then
       put(id, 'D|0|0|0|' .. whole(at) .. '|')
-      note(at, id)
+      note(whole(at), id)
       if timed == 0 or at < timed then timed = at end
     elseif takes[id] and taken == '' then
       taken = id
-      put(id, 'R|0|0|0|' .. whole(now) .. '|' .. worker)
+      put(id, 'R|0|0|0|' .. date .. '|' .. worker)
       begins(id, worker)
     else
-      note(now + GRACE, id)
+      note(soon, id)
       ready[#ready + 1] = '+' .. id
     end
   end
@@ -186,7 +208,7 @@ local function flow()
     local rec = record(id)
     if rec and string.sub(rec, 1, 1) ~= 'E' then return end
     put(id, 'k|' .. cause)
-    note(now + GRACE, id)
+    note(soon, id)
     ready[#ready + 1] = '-' .. id
     if id == root then told = true end
   end
@@ -256,7 +278,7 @@ local function flow()
         fire(id, cause, delay)
       end
     elseif kind == 'p' then
-      note(now + GRACE, id)
+      note(soon, id)
       ready[#ready + 1] = '*' .. id
     end
   end
@@ -297,7 +319,7 @@ local function flow()
     changed = true
     if st ~= 'R' then -- what runs has left the agenda when it began
       redis.call('ZREM', agenda, W .. '/' .. node)
-      for i = #notes, 2, -2 do
+      for i = #notes, noted + 2, -2 do
         if notes[i] == W .. '/' .. node then
           table.remove(notes, i)
           table.remove(notes, i - 1)
@@ -308,7 +330,7 @@ local function flow()
     if string.find(flags, 'c', 1, true) then add('cc', 1) end
     if not revoked then
       if string.find(flags, 'f', 1, true) then
-        note(now + 2 * GRACE, '!fast ' .. node)
+        note(whole(now + 2 * GRACE), '!fast ' .. node)
         ready[#ready + 1] = '!' .. node
       end
       for i = 0, n - 1 do
