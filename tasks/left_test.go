@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,7 +40,8 @@ func TestNothingIsLeft(t *testing.T) {
 			if i%5 != round {
 				continue
 			}
-			if err := run.Revoke(t.Context()); err != nil {
+			// Those of the rounds before can have ended long enough ago.
+			if err := run.Revoke(t.Context()); err != nil && !errors.Is(err, tasks.ErrUnknown) {
 				t.Fatal(err)
 			}
 		}
