@@ -204,7 +204,7 @@ func kindsOf(n notion, leading bool) (kinds []kind) {
 		add("a human", 1)
 	}
 	switch {
-	case n.has(ofUnusual | ofAccess):
+	case n.has(ofUnusual | ofAccess), n.has(ofUnusual | ofYou):
 		add("unusual use", 2)
 	case n.has(ofUnusual):
 		add("unusual use", 1)

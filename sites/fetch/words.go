@@ -62,7 +62,7 @@ var lexicon = map[notion]string{
 		접근, 접속, 액세스, 요청, 네트워크, 트래픽, 이용, 브라우저
 		juurdepääs, päring, prieig, priėj, užklaus, pieeja, piekļuve, pieprasījum, dostop, zahtev, pristup, accés, sol·licitud, tillträde, giriş
 		पहुँच, पहुंच, अनुरोध`,
-	ofDeny: `denied, deny, blocked, blocking, block reason, block details, unblock, banned, forbid, refused, rejected, restrict, not allowed, not permitted, not authorized, not authorised, been limited, are limited, is limited, temporarily limited, suspended, paused, throttl, prohibit, blacklist, flagged, not fulfill, not fulfil, cannot be processed, not be processed, not be satisfied, unable to, cannot be displayed, can't be displayed, limiting, aborted, permission to, declin, locked out, lockout, exceed, limit reached, rate limited, rate-limited, ratelimited, intercept, interrupt, terminated, disabled for, not satisfied, unsuccessful, unauthorized, unauthorised, prevent, unavailable, not available, not accessible, limit exceeded
+	ofDeny: `denied, deny, blocked, blocking, block reason, block details, unblock, banned, forbid, refused, rejected, restrict, not allowed, not permitted, not authorized, not authorised, been limited, are limited, is limited, temporarily limited, suspended, paused, throttl, prohibit, blacklist, flagged, not fulfill, not fulfil, cannot be processed, not be processed, not be satisfied, unable to, cannot be displayed, can't be displayed, limiting, aborted, permission to, declin, locked out, lockout, exceed, limit reached, limit$, rate limited, rate-limited, ratelimited, intercept, interrupt, terminated, disabled for, not satisfied, unsuccessful, unauthorized, unauthorised, prevent, unavailable, not available, not accessible, limit exceeded
 		gesperrt, blockiert, verweiger, abgelehnt, verboten, eingeschränkt, untersagt, nicht erlaubt, nicht gestattet, keinen zugriff, überschritten, zugriffsbeschränkung, unterbrech
 		refus, bloqu, interdit, restrei, restric, limité, limiter, rejet, suspendu, dépass, non autoris, pas autoris, abgewiesen
 		deneg, bloque, rechaz, restring, prohibid, limitad, suspendid, superado, no está permitid, no permitid, interrupci, no autorizad
@@ -130,7 +130,7 @@ var lexicon = map[notion]string{
 		ยืนยัน, ตรวจสอบ
 		xác minh, xác nhận, kiểm tra, bảo mật
 		verifikasi, konfirmasi, buktikan, sahkan, keamanan
-		验证, 驗證, 输入, 輸入, 确认, 確認, 检查, 檢查, 校验, 检测, 認證, 认证, 核实, 安全
+		验证, 驗證, 拖动, 拖動, 完成, 输入, 輸入, 确认, 確認, 检查, 檢查, 校验, 检测, 認證, 认证, 核实, 安全
 		検証, 認証, 入力, 証明, 検知, 検出
 		확인, 입력, 인증, 검증, 증명, 감지
 		सत्याप`,
