@@ -463,7 +463,7 @@ func backoff(sp *graph.Spec, attempt int) time.Duration {
 		base, limit = 1000, 600_000
 	}
 	if sp.Fixed {
-		return time.Duration(base) * time.Millisecond
+		return time.Duration(max(0, base)) * time.Millisecond
 	}
 	if limit == 0 {
 		limit = 600_000
@@ -472,7 +472,7 @@ func backoff(sp *graph.Spec, attempt int) time.Duration {
 	if shift := attempt - 1; shift < 40 && base<<shift > 0 {
 		top = min(limit, base<<shift)
 	}
-	return time.Duration(top) * time.Millisecond
+	return time.Duration(max(0, top)) * time.Millisecond // any sender can name any
 }
 
 func (w *Worker) failed(ctx context.Context, r *Run, code, message string) error {
