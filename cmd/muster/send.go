@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -28,6 +29,7 @@ workflow, or with --wait its result.`,
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the result and print it"},
 			&cli.StringFlag{Name: "queue", Usage: "send it to `QUEUE`", Value: "default"},
 			&cli.BoolFlag{Name: "force", Usage: "send it even when no worker has a handler for it"},
+			&cli.DurationFlag{Name: "timeout", Usage: "with --wait, wait for `D` at most; the task goes on", DefaultText: "for as long as it takes"},
 			&cli.DurationFlag{Name: "in", Usage: "run it `D` from now"},
 			jsonFlag(),
 		},
@@ -44,6 +46,9 @@ workflow, or with --wait its result.`,
 			}
 			if !json.Valid(input) {
 				return usageError{fmt.Errorf("the input is not JSON: %.40q; a text needs quotes of its own: '\"text\"'", input)}
+			}
+			if c.Duration("in") < 0 || c.Duration("timeout") < 0 || c.IsSet("timeout") && !c.Bool("wait") {
+				return usageError{errors.New("--in and --timeout take a time from now, such as 30s, and --timeout belongs to --wait")}
 			}
 			opts := []tasks.Option{tasks.Queue(c.String("queue"))}
 			if d := c.Duration("in"); d > 0 {
@@ -66,7 +71,15 @@ workflow, or with --wait its result.`,
 				fmt.Fprintln(env.stdout, run.ID())
 				return nil
 			}
-			result, err := run.Wait(ctx)
+			waiting, stop := ctx, context.CancelFunc(func() {})
+			if d := c.Duration("timeout"); d > 0 {
+				waiting, stop = context.WithTimeout(ctx, d)
+			}
+			defer stop()
+			result, err := run.Wait(waiting)
+			if err != nil && ctx.Err() == nil && waiting.Err() != nil {
+				return fmt.Errorf("%s has no result after %s; it goes on: see muster inspect workflow %s", run.ID(), c.Duration("timeout"), run.ID())
+			}
 			if err != nil {
 				return err
 			}
