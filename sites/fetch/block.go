@@ -189,6 +189,11 @@ func (s *Signs) markup(d *extract.Doc, chars int, form bool) {
 	if chars < 200 && links.First(d.Root) == nil && content.First(d.Root) != nil && slices.ContainsFunc(allScripts.All(d.Root), func(n *html.Node) bool { return guardScript.MatchString(attribute(n, "src")) }) {
 		s.add(2, "a guard's script and hardly any text")
 	}
+	if chars < 300 && !form && content.First(d.Root) != nil && links.First(d.Root) == nil && appRoot.First(d.Root) == nil {
+		if text := inScripts(d); len(text) < 8000 && talks.MatchString(text) && comesAgain.MatchString(text) {
+			s.add(2, "hardly any text, and a script that answers and comes again")
+		}
+	}
 	for _, n := range refreshMeta.All(d.Root) {
 		if captchaURL.MatchString(attribute(n, "content")) {
 			s.add(blockScore, "a refresh that leads to a challenge")
@@ -202,17 +207,13 @@ func (s *Signs) scripts(d *extract.Doc) {
 	if alone.First(d.Root) != nil && !app {
 		s.add(blockScore, "nothing but a challenge script")
 	}
-	var inside strings.Builder
 	for _, n := range allScripts.All(d.Root) {
 		if src := attribute(n, "src"); guardScript.MatchString(src) && !app {
 			s.add(blockScore, "nothing but a guard's script")
 		}
-		if n.FirstChild != nil {
-			inside.WriteString(n.FirstChild.Data)
-		}
 	}
-	switch text := inside.String(); {
-	case comesAgain.MatchString(text) && talks.MatchString(text) && !app:
+	switch text := inScripts(d); {
+	case (comesAgain.MatchString(text) || refreshMeta.First(d.Root) != nil) && talks.MatchString(text) && !app:
 		s.add(blockScore, "nothing but a script that answers and comes again")
 	case len(hidden.FindAllString(text, 3)) > 2 && !app:
 		s.add(blockScore, "nothing but a script that hides what it does")
@@ -220,6 +221,17 @@ func (s *Signs) scripts(d *extract.Doc) {
 	case challengeURL.MatchString(text) && !app, comesAgain.MatchString(text) && leadsAway.MatchString(text):
 		s.add(blockScore, "nothing but a script that leads to a challenge")
 	}
+}
+
+// inScripts is the text of a page's own scripts.
+func inScripts(d *extract.Doc) string {
+	var inside strings.Builder
+	for _, n := range allScripts.All(d.Root) {
+		if n.FirstChild != nil {
+			inside.WriteString(n.FirstChild.Data)
+		}
+	}
+	return inside.String()
 }
 
 // redirect adds what speaks for having been sent to a login or a challenge.
