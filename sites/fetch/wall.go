@@ -21,12 +21,10 @@ const (
 )
 
 var (
-	// price matches what no refusal names.
-	price      = regexp.MustCompile(`[€$£¥₽₹₩]\s?\d|\d\s?([€£₽₩元円]|EUR\b|USD\b|GBP\b|лв|руб|kr\b|zł|Kč|TL\b)`)
-	adults     = regexp.MustCompile(`(?i)\b(age|adults?|minors?)\b|(over|under|least|über|ab) (18|21)\b|18\+`)
 	sentenceAt = regexp.MustCompile(`[.!?…:;]+(\s|$)|[。！？；]`)
-	// asks matches the titles of pages that write about something.
-	asks      = regexp.MustCompile(`(?i)^\W*(why|how|what|when|warum|wie|was ist|pourquoi|comment|por qué|cómo|por que|perché|come |waarom|hoe|dlaczego|jak |почему|как |зачем|защо|чому|为什么|如何|为何|なぜ|왜)`)
+	// supposes matches sentences about what may be, unless it is said of what is at hand.
+	supposes  = regexp.MustCompile(`(?i)^\W*(if|when|whenever|once|unless|wenn|falls|sobald|si|s'il|quand|lorsque|se|quando|als|indien|wanneer|jeśli|jeżeli|gdy|pokud|když|ak|keď|ha|om|hvis|når|jos|kun|eğer|если|когда|якщо|коли|ако|когато|إذا|اگر|nếu|jika|kalau|apabila)\s|^(如果|若|当您|當您|אם |もし|만약)|\b(we|they|sites?|servers?|services?) (may|might|could|will|reserve)\s`)
+	atHand    = regexp.MustCompile(`(?i)\b(this|these|here|diese[rs]?|cet|cette|ceci|esta?|este|esto|questa|questo|deze|dit|tę|tej|tuto|toto|denna|detta|denne|dette|bu)\b|эт[оуа]|това|тази|ц[яюе] |هذ|这|這|この|이 `)
 	ipAddress = regexp.MustCompile(`\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b`)
 	// fields are what forms have that want more than an answer to a challenge.
 	fields = definition.MustSelector(`textarea:not([name$="captcha-response"]), select, input[type="email" i], input[type="password" i], input[type="tel" i], input[type="search" i], input[type="date" i], input[type="file" i]`)
@@ -51,7 +49,7 @@ type bare struct {
 // stands in for scripts counts when there is hardly anything else.
 func bareOf(d *extract.Doc) (b bare, ok bool) {
 	value := d.JSON
-	if body := bytes.TrimSpace(d.Page.Body); d.Root != nil && len(body) < 4*wallChars && bytes.HasPrefix(body, []byte("{")) {
+	if body := bytes.TrimSpace(d.Page.Body); d.Root != nil && len(body) < 4*wallChars && (bytes.HasPrefix(body, []byte("{")) || bytes.HasPrefix(body, []byte("["))) {
 		_ = json.Unmarshal(body, &value) // an API's answer where a page was to be
 	}
 	if value != nil || d.Root == nil {
@@ -81,10 +79,13 @@ func bareOf(d *extract.Doc) (b bare, ok bool) {
 // themselves: a refusal is a page whose few sentences bring certain notions
 // together, whoever wrote them and in whatever language.
 func (b *bare) said() (points int, what string) {
-	all := strings.Join(b.lines, "\n")
-	if price.MatchString(all) || adults.MatchString(all) || asks.MatchString(b.title) {
+	if points, what = b.weighed(); points == 0 || b.tellsOfOther() {
 		return 0, ""
 	}
+	return points, what
+}
+
+func (b *bare) weighed() (points int, what string) {
 	kinds := map[string]int{}
 	var total, covered, cookies, going, strong int
 	var about notion // of the page
@@ -97,6 +98,9 @@ func (b *bare) said() (points int, what string) {
 			of, _ := notionsIn(s)
 			if ipAddress.MatchString(s) {
 				of |= ofTrace
+			}
+			if of.any(ofDeny|ofUnusual) && supposes.MatchString(s) && !atHand.MatchString(s) {
+				of &^= ofDeny | ofUnusual
 			}
 			if of != 0 && of&^(ofFailure|ofYou) == 0 {
 				continue // says nothing of its own
@@ -120,7 +124,7 @@ func (b *bare) said() (points int, what string) {
 			}
 			if i == 0 && of.any(titled) {
 				kinds["its title"] = 1
-				if best < 2 && (&bare{title: line}).nothingElse() {
+				if best < 2 && of.any(titled&^ofHuman) && (&bare{title: line}).nothingElse() {
 					kinds["its title"] = 2
 				}
 				best = max(best, 1)
@@ -132,6 +136,9 @@ func (b *bare) said() (points int, what string) {
 				covered += letters / 2
 			}
 		}
+	}
+	if kinds["a tunnel"] == 1 && about.has(ofScript) {
+		kinds["a tunnel"] = 2 // one is in use, and is to be turned off
 	}
 	if b.login && kinds["a login"] > 0 {
 		return blockScore, "a login to go on"
@@ -156,10 +163,10 @@ func (b *bare) said() (points int, what string) {
 	switch {
 	case covered*10 < total*3:
 		points = 0
-	case strong == 0 && points < 4, // nothing is said outright
+	case strong == 0 && points < 4 && (kinds["its title"] < 2 || !traced), // nothing is said outright
 		covered*2 < total && points < 4, // there is more on the page
 		b.chars >= 600 && (points < 5 || !traced),
-		b.chars >= 120 && !about.any(ofYou|ofPlace) && !traced && !wide(all): // nobody is spoken to
+		b.chars >= 120 && (points < 5 || points < 6 && !traced) && !about.any(ofYou|ofPlace) && !wide(strings.Join(b.lines, "\n")): // nobody is spoken to
 		points = min(points, 2)
 	}
 	switch {
@@ -198,9 +205,9 @@ func kindsOf(n notion, leading bool) (kinds []kind) {
 		add("a refusal", 1)
 	}
 	switch {
-	case n.has(ofHuman) && n.any(ofVerify|ofNone|ofDeny|ofUnusual), n.has(ofHuman | ofYou | ofAccess):
+	case n.has(ofHuman) && n.any(ofVerify|ofNone|ofDeny), n.has(ofHuman | ofYou | ofAccess):
 		add("a human", 2)
-	case n.has(ofHuman) && n.any(ofAccess|ofYou):
+	case n.has(ofHuman) && n.any(ofAccess|ofYou|ofUnusual):
 		add("a human", 1)
 	}
 	switch {
@@ -253,16 +260,34 @@ func (b *bare) nothingElse() bool {
 }
 
 // saysWhy matches the keys under which an API says what is wrong.
-var saysWhy = regexp.MustCompile(`(?i)^(errors?|messages?|msg|details?|reason|title|status|info|description|error_?(message|msg|description|code)|code)$`)
+var saysWhy = regexp.MustCompile(`(?i)^(errors?|messages?|msg|details?|reason|cause|title|status|info|description|error_?(message|msg|description|code)|code)$`)
+
+var (
+	// failed matches the keys under which an API says whether it did what was asked.
+	failed = regexp.MustCompile(`(?i)^(success|succeeded|ok|result)$`)
+	// wordOf matches the places where a key's words begin.
+	wordOf = regexp.MustCompile(`[_-]+|([a-z])([A-Z])`)
+)
 
 // jsonLines are what a small JSON value says to whoever asked in vain.
 func jsonLines(v any) (lines []string) {
+	if list, ok := v.([]any); ok && len(list) == 1 {
+		v = list[0]
+	}
 	top, ok := v.(map[string]any)
 	if !ok || len(top) > 12 {
 		return nil
 	}
+	inVain := false
+	for k, v := range top {
+		inVain = inVain || v == false && failed.MatchString(k)
+	}
 	for _, k := range slices.Sorted(maps.Keys(top)) {
 		switch v := top[k].(type) {
+		case bool:
+			if v && inVain { // "is_bot": true
+				lines = append(lines, wordOf.ReplaceAllString(k, "$1 $2"))
+			}
 		case string:
 			if saysWhy.MatchString(k) || challengeURL.MatchString(v) {
 				lines = append(lines, v)
@@ -280,9 +305,9 @@ func jsonLines(v any) (lines []string) {
 	return lines
 }
 
-// wide tells whether a text is in a script of wide characters, whose
-// sentences need not say whom they speak to.
-func wide(s string) bool { return width(s) > utf8.RuneCountInString(s)+10 }
+// wide tells whether a text is for a good part in a script of wide characters,
+// whose sentences need not say whom they speak to.
+func wide(s string) bool { return 4*width(s) > 5*utf8.RuneCountInString(s) }
 
 // width counts characters, those of scripts that need few of them twice.
 func width(s string) (n int) {

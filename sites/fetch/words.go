@@ -61,7 +61,10 @@ var lexicon = map[notion]string{
 		アクセス, リクエスト, ネットワーク, トラフィック, ブラウザ, 通信
 		접근, 접속, 액세스, 요청, 네트워크, 트래픽, 이용, 브라우저
 		juurdepääs, päring, prieig, priėj, užklaus, pieeja, piekļuve, pieprasījum, dostop, zahtev, pristup, accés, sol·licitud, tillträde, giriş
-		पहुँच, पहुंच, अनुरोध`,
+		पहुँच, पहुंच, अनुरोध
+		this board, this forum, this store, our store, online store, this resource, requested resource
+		zahtjev, mrež, preglednik, aktivnost, omrež, brskalnik, ligipääs, võrgu, brauser, liiklus, tīkl, pārlūk, tinkl, naršykl, sraut, qasj, kërkes, rrjet, versoek, capaian, rangkaian, xarxa, trànsit, aðgang, beiðni, sorğu, şəbəkə, brauzer, қолжетімділік, сұрау, желі
+		մուտք, հարցում, ցանց, წვდომა, მოთხოვნ, ქსელ, ბრაუზერ, एक्सेस, नेटवर्क, ब्राउज़र, ट्रैफ़िक, ट्रैफिक, गतिविधि, অ্যাক্সেস, অনুরোধ, নেটওয়ার্ক, رسائی, شبکه, مرورگر, ترافیک, דפדפן`,
 	ofDeny: `denied, deny, blocked, blocking, block reason, block details, unblock, banned, forbid, refused, rejected, restrict, not allowed, not permitted, not authorized, not authorised, been limited, are limited, is limited, temporarily limited, suspended, paused, throttl, prohibit, blacklist, flagged, not fulfill, not fulfil, cannot be processed, not be processed, not be satisfied, unable to, cannot be displayed, can't be displayed, limiting, aborted, permission to, declin, locked out, lockout, exceed, limit reached, limit$, rate limited, rate-limited, ratelimited, intercept, interrupt, terminated, disabled for, not satisfied, unsuccessful, unauthorized, unauthorised, prevent, unavailable, not available, not accessible, limit exceeded
 		gesperrt, blockiert, verweiger, abgelehnt, verboten, eingeschränkt, untersagt, nicht erlaubt, nicht gestattet, keinen zugriff, überschritten, zugriffsbeschränkung, unterbrech
 		refus, bloqu, interdit, restrei, restric, limité, limiter, rejet, suspendu, dépass, non autoris, pas autoris, abgewiesen
@@ -87,7 +90,10 @@ var lexicon = map[notion]string{
 		拒否, 制限, ブロック, 遮断, 表示できません, 許可されて
 		차단, 거부, 제한, 금지
 		keelatud, blokeerit, draudžiam, užblokuot, liegta, bloķēt, zavrnjen, zavrn, blokiran, zabranjen, nije dozvoljen, odbijen, no autoritz, bloquejat, denegat, qadağan, bloklan, رد شد, 거절, tillträde nekas, nekas
-		अवरुद्ध, अस्वीकृत`,
+		अवरुद्ध, अस्वीकृत
+		blocklist, black list, block list, disallow, barred, not welcome, may not view, may not access, may not use, been listed
+		blokir, zabranj, uskraćen, ograničen, blokeer, piirat, bllok, ndalu, refuz, ierobež, užblok, uždraus, aprib, geweier, geblokkeer, bloquej, restringit, hafnað, bannað, məhdud, rədd, бұғатт, тыйым, шектел
+		արգելափակ, մերժ, սահմանափակ, დაბლოკ, შეზღუდ, აკრძალ, ब्लॉक, प्रतिबंध, अस्वीकार, ব্লক, নিষিদ্ধ, بلاک, בלוק, 禁用, 停用`,
 	ofHuman: `captcha, recaptcha, hcaptcha, robot, bot$, bots$, antibot, anti-bot, humans$, human, automated, automatic program, automatically generated requests, automation, real person, person or, a person, actual person, scraping, scraper, crawler, puzzle, press and hold, press & hold, press ＆ hold, click and hold, hold the button, slide to, slide the, drag the, characters you see, characters below, characters shown, characters seen, characters in the, letters you see, letters shown, letters below, code shown, code in the image, code from the image, code you see, text in the image, text shown, words you see, words shown, the image below, verification code, proof of work, proof-of-work
 		roboter, mensch, automatisiert, zeichen aus dem, zeichen im bild, zeichen auf dem, schieberegler, sicherheitsabfrage
 		humain, automatis, caractères, faites glisser, le code affiché, programme automat
@@ -108,7 +114,9 @@ var lexicon = map[notion]string{
 		机器人, 機器人, 自动程序, 自動程式, 自动化, 自動化, 人机, 人機, 真人, 爬虫, 抓取工具, 验证码, 驗證碼, 滑块, 滑塊, 滑动, 拼图
 		ロボット, 人間, 自動プログラム, 自動化された, 画像認証, 表示されている文字, ボット, パズル
 		로봇, 사람, 자동화, 자동입력, 자동 프로그램, 보안문자, 아래 문자, 그림문자, 봇
-		रोबोट, मानव`,
+		रोबोट, मानव
+		ljudsk, žmog, njeri, vélmenni, roboti, binadamu, адам
+		ռոբոտ, რობოტ, ადამიან, इंसान, कैप्चा, রোবট, মানুষ, روبوٹ, 자동 입력, 자동접속, 자동 접속`,
 	ofVerify: `verif, confirm, prove, validat, check, challenge, security, solve the, solve this, enter, type the, input the, complete, make sure, let us know, demonstrat, show us, tell if, determine, testing, detected, noticed
 		überprüf, prüf, bestätig, verifizier, sicherheits, feststellen, stellen wir fest, geben sie, erkannt, festgestellt
 		vérif, saisissez, entrez, prouve, détecté, sécurité, compléter, assurer que
@@ -133,7 +141,9 @@ var lexicon = map[notion]string{
 		验证, 驗證, 拖动, 拖動, 完成, 输入, 輸入, 确认, 確認, 检查, 檢查, 校验, 检测, 認證, 认证, 核实, 安全
 		検証, 認証, 入力, 証明, 検知, 検出
 		확인, 입력, 인증, 검증, 증명, 감지
-		सत्याप`,
+		सत्याप
+		potvrd, provjer, proveri, dokaž, overuj, overí, kinnita, kontrolli, tõesta, apstipr, pārbaud, pierād, patvirtin, tikrin, patikrin, įrody, verifik, konfirm, thibitisha, hakikisha, verifieer, staðfest, təsdiq, yoxla, verifiqu, растаңыз, тексер
+		հաստատ, ստուգ, დაადასტურ, დამტკიც, შემოწმ, सत्यापित, पुष्टि, जाँच, जांच, যাচাই, নিশ্চিত, تصدیق`,
 	ofUnusual: `unusual, suspicious, abnormal, malicious, excessive, too many, too much, too fast, too quickly, too often, too frequent, misus, abus, attack, threat, dangerous, harmful, triggered, infected, malware, irregular, anomal, high number, high rate, high volume, large number, going too, super-human, superhuman, looks automated, look automated, flood, spam
 		ungewöhnlich, verdächtig, zu viele, zu oft, zu schnell, zu häufig, missbr, angriff, auffällig, schädlich, übermäßig
 		inhabituel, suspecte, suspect$, trop de, trop grand, trop nombreu, malveillan, anormal, abusi, excessi, surhumain
@@ -157,7 +167,10 @@ var lexicon = map[notion]string{
 		tidak biasa, mencurigakan, terlalu banyak
 		异常, 異常, 频繁, 頻繁, 可疑, 过多, 過多, 过快, 恶意, 威胁, 攻击, 风控, 太快, 过于
 		不正, 通常と異なる, 大量, 集中, 多数の, 短時間
-		비정상, 이상 , 과도, 너무 많은, 의심, 짧은 시간`,
+		비정상, 이상 , 과도, 너무 많은, 의심, 짧은 시간
+		suspected, we suspect, risk control, tuyas en poco, atípic
+		neuobičajen, sumnjiv, previše, nezvyčajn, neobvykl, nenavad, sumljiv, preveč, ebatavali, kahtlas, liiga palju, neparast, aizdomīg, pārāk daudz, neįprast, įtartin, per daug, pazakont, dyshim, shumë kërkesa, ongewone, verdagte, sospit, massa peticions, massa sol, óvenjuleg, grunsamleg, of marg, qeyri-adi, şübhəli, həddindən, күдікті, тым көп, әдеттен тыс
+		անսովոր, կասկածելի, չափազանց, უჩვეულო, საეჭვო, ძალიან ბევრი, असामान्य, संदिग्ध, बहुत अधिक, बहुत ज़्यादा, অস্বাভাবিক, সন্দেহ, غیر معمولی, بہت زیادہ, غیر عادی, 怀疑, 懷疑, 疑似, 风险, 風險`,
 	ofWait: `try again, trying again, wait$, retry, later$, patience, few seconds, few moments, few minutes, couple of minutes, couple of seconds, momentarily, automatically refresh, refresh automatically, automatically redirect, one moment, just a moment, slow down, reload, refresh, almost there, almost done, one more step, stay put, open automatically, checking
 		später, warten, geduld, einen moment, moment bitte, erneut, automatisch weiter, wartezeit
 		patient, patienter, réessay, plus tard, quelques instants, quelques minutes, un instant, temps d'attente
@@ -182,19 +195,21 @@ var lexicon = map[notion]string{
 		请稍, 請稍, 稍后, 稍後, 等待, 重试, 重試, 再试, 再試, 稍候, 再访问
 		しばらく, お待ち, 後で, 時間をおいて, もう一度
 		잠시 후, 다시 시도, 기다려, 나중에
-		प्रतीक्षा, पुनः प्रयास`,
-	ofTrace: `ray id, incident id, incident number, support id, request id, reference id, reference number, reference #, reference error, block reference, attack id, transaction id, event id, error code, error id, block id, proxy id, session id, block reason, block details, support key, your ip, ip address:, ip:, contact us, contact support, contact the, contact our, contact site, contact your, administrator, site owner, website owner, owner of this, webmaster, whitelist, support ticket, in error, if you have questions, please email, e-mail us, email us, powered by, protected by, security service, firewall, why am i seeing, why did this happen, why have i been, ddos protection, ddos-guard, waf$, go back, for security reasons, cf-ray
+		प्रतीक्षा, पुनः प्रयास
+		pričekajte, sačekajte, pokušajte, kasnije, počakajte, poskusite, pozneje, oodake, proovige, hiljem, uzgaidiet, mēģiniet, vēlāk, palaukite, bandykite, vėliau, prisni, provoni, më vonë, subiri, jaribu tena, baadaye, reynið aftur, bíðið, síðar, gözləyin, yenidən cəhd, espereu, torneu-ho, més tard, күте, кейінірек, қайталап
+		սպասեք, փորձեք, დაელოდ, სცადეთ, მოგვიანებით, बाद में, कुछ देर, অপেক্ষা, পরে আবার, انتظار, بعد میں, دوبارہ, منتظر, در حال انتقال`,
+	ofTrace: `ray id, incident id, incident number, support id, request id, reference id, reference number, reference #, reference error, block reference, attack id, transaction id, event id, error code, error id, block id, proxy id, session id, block reason, block details, support key, your ip, ip address:, ip:, contact us, contact support, contact the, contact our, contact site, contact your, administrator, site owner, website owner, owner of this, webmaster, whitelist, support ticket, in error, if you have questions, please email, e-mail us, email us, powered by, protected by, protected against, security by, security service, firewall, why am i seeing, why did this happen, why have i been, ddos protection, ddos-guard, waf$, go back, for security reasons, cf-ray
 		support-id, vorfall, aus sicherheitsgründen, kontaktieren, wende dich, wenden sie
 		administrateur, pour des raisons de sécurité, contactez, identifiant de l'incident
 		kontaktujte, správcu, üzemeltet, furnizorul, contactați, administrador, id de soporte, por seguridad, por motivos de seguridad, contacte
 		amministratore, per motivi di sicurezza, beheerder, administratora, správce, rendszergazd, yönetici, διαχειριστ
 		администратор, инцидент, адміністратор, обратитесь, причин, что делать, почему
 		请求id, 事件id, 管理员, 管理員, 反馈, 管理者, お問い合わせ, 관리자, 고객센터, المسؤول, مدير`,
-	ofYou:     `you, your, yours, you're, you’re, you've, you’ve, yourself, please, try again, bitte, veuillez, merci de, por favor, per favore, alstublieft, proszę, prosím, пожалуйста, моля$, будь ласка, lütfen, vui lòng, silakan, mohon, يرجى, ihr$, ihre, ihren, ihrer, ihrem, sie$, du$, dein, dir$, dich, vous, votre, vos$, tu$, tus$, su$, sus$, usted, eres, você, seu$, sua$, seus, suas, tuo$, tua$, ti$, sei$, hai$, vostro, vostra, lei$, je$, jouw, jij, u$, uw$, twój, twoj, jesteś, zostałeś, masz, vaš, vaša, vaší, vašeho, vašej, vám, jste, ste$, ön$, önt, önnek, dumneavoastr, nu sunteți, du$, dig$, ditt, din$, deg$, olet, sinun, siz, sizin, adresiniz, σας, είστε, εισαι, вы, вас, вам, ваш, ви$, вашия, вашата, те$, أنت, أنك, لديك, شما, אתה, שאינך, שלך, bạn, anda, kamu, 您, 你, 亲, 親, あなた, お使い, お客様, ご利用, ご覧, 귀하, 당신, 사용자, 회원님, आप`,
-	ofNone:    `not$, n't, don't, aren't, isn't, can't, cannot, kein, nicht, pas$, non$, no$, não, geen, niet, nie$, není, nejste, nem$, nu$, inte, ikke, ei$, et$, değil, olmadığ, δεν, не$, нет, ليس, لست, نیست, لא, לא$, אינך, שאינך, ไม่, không, bukan, tidak, 不是, 非, ではない, でない, 아닌, 아님, 아니, नहीं`,
-	ofPlace:   `country, countries, region, territory, location, european union, european economic, eea$, gdpr, your area, ihrem land, deinem land, ihrer region, pays$, votre région, tu país, su país, país, paese, região, kraju, krajem, zemi, zemí, стране, страны, регион, країні, 国家, 地区, 地區, 国・地域, お住まい, 국가, 지역, ülke, دولة, بلد, بلدك, quốc gia, negara`,
+	ofYou:     `you, your, yours, you're, you’re, you've, you’ve, yourself, please, try again, bitte, veuillez, merci de, por favor, per favore, alstublieft, proszę, prosím, пожалуйста, моля$, будь ласка, lütfen, vui lòng, silakan, mohon, يرجى, ihr$, ihre, ihren, ihrer, ihrem, sie$, du$, dein, dir$, dich, vous, votre, vos$, tu$, tus$, su$, sus$, usted, eres, você, seu$, sua$, seus, suas, tuo$, tua$, ti$, sei$, hai$, vostro, vostra, lei$, je$, jouw, jij, u$, uw$, twój, twoj, jesteś, zostałeś, masz, vaš, vaša, vaší, vašeho, vašej, vám, jste, ste$, ön$, önt, önnek, dumneavoastr, nu sunteți, du$, dig$, ditt, din$, deg$, olet, sinun, siz, sizin, adresiniz, σας, είστε, εισαι, вы, вас, вам, ваш, ви$, вашия, вашата, те$, أنت, أنك, لديك, شما, אתה, שאינך, שלך, bạn, anda, kamu, 您, 你, 亲, 親, あなた, お使い, お客様, ご利用, ご覧, 귀하, 당신, 사용자, 회원님, आप, tuyo, tuya, contigo, cliquez, cochez, glissez, desliza, haz clic, haga clic, molimo, vas$, vaše, prosimo, teie$, palun, jūs, lūdzu, jums, prašome, ju$, ju lutem, juaj, jy$, jou$, asseblief, þú$, þig, þinn, þín, vinsamleg, zəhmət, vostr, si us plau, teu$, teva, tafadhali, yako$, umezuiwa, сіз, դուք, ձեր, խնդր, თქვენ, გთხოვ, कृपया, আপনি, আপনার, آپ, لطفا, אנא`,
+	ofNone:    `not$, n't, don't, aren't, isn't, can't, cannot, kein, nicht, pas$, non$, no$, não, geen, niet, nie$, není, nejste, nem$, nu$, inte, ikke, ei$, et$, değil, olmadığ, δεν, не$, нет, ليس, لست, نیست, لא, לא$, אינך, שאינך, ไม่, không, bukan, tidak, 不是, 非, ではない, でない, 아닌, 아님, 아니, नहीं, nije, niste, nisi$, neesat, nav$, nesate, nėra, nuk$, ekki$, deyil, емес, չեք, არ , নয়, নন, نہیں`,
+	ofPlace:   `country, countries, region, territory, location, european union, european economic, eea$, gdpr, your area, ihrem land, deinem land, ihrer region, pays$, votre région, tu país, su país, país, paese, região, kraju, krajem, zemi, zemí, стране, страны, регион, країні, 国家, 地区, 地區, 国・地域, お住まい, 국가, 지역, ülke, دولة, بلد, بلدك, quốc gia, negara, your location, کشور, देश`,
 	ofTunnel:  `vpn, proxy, proxies, unblocker, anonymizer, tor$, впн, 代理, プロキシ, 프록시`,
-	ofScript:  `enable javascript, enable js, enable cookies, javascript, cookies, ad blocker, ad blockers, adblock, browser extension, js$, turn on, turn off, disable, выключите, отключите, включите, активир, activez, desactive, active javascript, aktivieren, deaktivieren, kapatın, 启用, 关闭, 無効, 有効`,
+	ofScript:  `enable javascript, enable js, enable cookies, javascript, cookies, ad blocker, ad blockers, adblock, browser extension, js$, turn on, turn off, disable, выключите, отключите, включите, активир, activez, desactive, active javascript, aktivieren, deaktivieren, kapatın, 启用, 关闭, 無効, 有効, turn it off, turn them off, switch it off, switch off, جاوااسکریپت, جافا سكريبت, جافاسكريبت, 자바스크립트, जावास्क्रिप्ट`,
 	ofQueue:   `in line, line up, queue, waiting room, waitingroom, place in line, ahead of you, turn to, your turn, warteraum, warteschlange, wartezimmer, an der reihe, file d'attente, file d’attente, salle d'attente, cola$, sala de espera, en cola, fila de espera, fila virtual, in fila, sala d'attesa, wachtrij, wachtkamer, kolejc, poczekalni, fronta, frontě, sırada, sıranız, очеред, черзі, 排队, 排隊, 等候室, 待機, 順番, 대기열, 대기 순서, 접속 대기, kuyruk`,
 	ofLogin:   `log in to continue, log in to view, log in to see, log in to access, sign in to continue, sign in to view, sign in to see, sign in to access, must log in, must login, must sign in, must be logged in, need to log in, need to be logged in, need to sign in, melden sie sich an um, melde dich an um, bitte anmelden, connectez-vous pour, identifiez-vous pour, inicia sesión para, para continuar ingresa, para continuar inicia, faça login para, entre na sua conta, accedi per, log in om, zaloguj się aby, přihlaste se, войдите чтобы, увійдіть щоб, giriş yapmalısınız, 请登录后, 請登入後, 登录后才, 登录后查看, 登录后继续, ログインして続, ログインが必要, 로그인이 필요, 로그인 후 이용`,
 	ofGoing:   `continue, proceed, fortfahren, fortzufahren, weiter$, continuer, continuar, continua$, continuare, doorgaan, kontynuuj, kontynuować, pokračovat, folytat, fortsätt, fortsett, devam, продолж, продовж, продължи, 继续, 繼續, 続ける, 계속, متابعة, המשך`,
@@ -264,24 +279,30 @@ func plainly(s string) []rune {
 	return runes
 }
 
+// spaced tells whether a letter is of a script that sets its words apart, or
+// puts nothing before them.
+func spaced(r rune) bool { return r < 0x590 || r >= 0x1e00 && r < 0x2e80 }
+
 // notionsIn are what a sentence is about, and how many of its letters are in
 // words that say so.
 func notionsIn(sentence string) (about notion, letters int) {
 	runes := plainly(sentence)
-	inWord := func(i int) bool {
-		return i >= 0 && i < len(runes) && (unicode.IsLetter(runes[i]) || unicode.IsDigit(runes[i]))
+	// inWord tells whether the letter at i is in one word with the one beside
+	// it: Latin letters are set apart from Chinese ones by nothing else.
+	inWord := func(i, beside int) bool {
+		return i >= 0 && i < len(runes) && (unicode.IsLetter(runes[i]) || unicode.IsDigit(runes[i])) && spaced(runes[i]) == spaced(runes[beside])
 	}
 	marked := 0 // runes before it are counted
 	for i := range runes {
 		trees := [2]*stem{anywhere}
-		if !inWord(i - 1) {
+		if !inWord(i-1, i) {
 			trees[1] = atStart
 		}
 		end := 0
 		for _, at := range trees {
 			for j := i; at != nil; j++ {
 				found := at.part
-				if !inWord(j) {
+				if j == i || !inWord(j, j-1) {
 					found |= at.whole
 				}
 				if found != 0 {
@@ -295,7 +316,7 @@ func notionsIn(sentence string) (about notion, letters int) {
 			}
 		}
 		if trees[1] != nil {
-			for end > i && inWord(end) && runes[end] < 0x2e80 { // to the end of the word
+			for end > i && inWord(end, end-1) && runes[end] < 0x2e80 { // to the end of the word
 				end++
 			}
 		}
