@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/htmlindex"
+	"golang.org/x/text/encoding/simplifiedchinese"
 	xunicode "golang.org/x/text/encoding/unicode"
 )
 
@@ -125,6 +126,9 @@ func lookup(label string) (encoding.Encoding, string) {
 	name, err := htmlindex.Name(enc)
 	if err != nil || name == "replacement" {
 		return nil, ""
+	}
+	if name == "gbk" {
+		enc = simplifiedchinese.GB18030 // which holds it, and is what the standard decodes it as
 	}
 	return enc, name
 }

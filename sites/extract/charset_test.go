@@ -56,6 +56,7 @@ func TestDecode(t *testing.T) {
 		{"broken header", "", russian, "windows-1251", "text/html;; charset=windows-1251; charset", "", "header"},
 		{"unknown charset", meta("windows-1251"), russian, "windows-1251", "text/html; charset=none-such", "", "meta"},
 		{"BOM", "\ufeff" + meta("windows-1251"), german, "utf-8", "text/html; charset=koi8-r", "", "bom"},
+		{"GB2312 is GB18030", meta("gb2312"), chinese + " €\u00a0ḿ 😀", "gb18030", "", "", "meta"},
 		{"XML", `<?xml version="1.0" encoding="windows-1251"?>`, russian, "windows-1251", "", "", "meta"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

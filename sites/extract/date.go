@@ -33,13 +33,16 @@ func Date(text string, o DateOptions) (string, error) {
 	for i, r := range rs {
 		rs[i] = plainRune(r)
 	}
-	text = string(rs[:min(len(rs), 2000)])
-	for _, read := range []func(string, DateOptions) (moment, bool, error){isoDate, asianDate, namedDate, numericDate, relativeDate, stampDate} {
+	text = westernYears(string(rs[:min(len(rs), 2000)]), o)
+	for _, read := range []func(string, DateOptions) (moment, bool, error){isoDate, asianDate, vietnameseDate, namedDate, numericDate, relativeDate, stampDate} {
 		m, ok, err := read(text, o)
 		if err != nil {
 			return "", err
 		}
 		if ok {
+			if lead := leadingClock.FindString(text); lead != "" && !clockForm.MatchString(m.rest) {
+				m.rest = lead
+			}
 			return m.write(o.Zone)
 		}
 	}
@@ -70,6 +73,7 @@ type moment struct {
 	rest             string
 	at               time.Time // instead of all others, when it is known to the second
 	timed            bool      // at has a time of day
+	buddhist         bool      // the year may be one of Thailand's calendar
 }
 
 func (m moment) write(zone *time.Location) (string, error) {
@@ -78,6 +82,9 @@ func (m moment) write(zone *time.Location) (string, error) {
 			return m.at.Format(time.RFC3339), nil
 		}
 		return m.at.Format(time.DateOnly), nil
+	}
+	if m.buddhist && m.year > 2400 {
+		m.year -= 543
 	}
 	if m.year < 100 {
 		if m.year += 2000; m.year >= 2070 {
@@ -105,6 +112,9 @@ type clock struct {
 }
 
 var clockForm = regexp.MustCompile(`(?i)^[^\d:]{0,20}?\b(\d{1,2})[:h.](\d{2})(?:[:.](\d{2})(?:[.,]\d{1,9})?)?\s*(?:([ap])\.?m\b\.?)?\s*(z\b|utc|gmt|[a-z]{3,4}\b)?\s*([+-]\d{1,2}:?\d{2}\b)?`)
+
+// leadingClock matches the time of day that stands before the date.
+var leadingClock = regexp.MustCompile(`(?i)^\d{1,2}:\d{2}(?::\d{2})?\s*(?:[ap]\.?m\b\.?)?`)
 
 // zones are the abbreviations of time zones that mean one offset only.
 var zones = map[string]int{"z": 0, "utc": 0, "gmt": 0, "wet": 0, "cet": 1, "west": 1, "cest": 2, "eet": 2, "eest": 3, "msk": 3, "edt": -4, "cdt": -5, "est": -5, "mdt": -6, "pdt": -7, "mst": -7, "pst": -8, "jst": 9, "kst": 9}
@@ -154,6 +164,9 @@ var (
 	yearMonth   = regexp.MustCompile(`^(\d{4})(?:-(\d{2}))?$`)
 	asianForm   = regexp.MustCompile(`(\d{4})\s?[年년]\s?(\d{1,2})\s?[月월](?:\s?(\d{1,2})\s?[日일])?(?:\s?[(（][^)）]*[)）])?`)
 	asianClock  = regexp.MustCompile(`^\s*(午前|午後|上午|下午|오전|오후)?\s*(\d{1,2})[時时点시:]\s?(\d{1,2})?`)
+	weekForm    = regexp.MustCompile(`^(\d{4})-?W(\d{2})(?:-?([1-7]))?$`)
+	ordinalForm = regexp.MustCompile(`^(\d{4})-(\d{3})$`)
+	yearFirst   = regexp.MustCompile(`(?:^|[^\d.,/-])(\d{4})\s?([./-])\s?(\d{1,2})\s?([./-])\s?(\d{1,2})(?:\D|$)`)
 	numericForm = regexp.MustCompile(`(?:^|[^\d.,/-])(\d{1,4})\s?([./-])\s?(\d{1,2})\s?([./-])\s?(\d{4}|\d{2})(?:\D|$)`)
 	compactForm = regexp.MustCompile(`^(\d{4})(\d{2})(\d{2})(?:T?([01]\d|2[0-3])([0-5]\d)([0-5]\d))?(Z|[+-]\d{2}:?\d{2})?$`)
 )
@@ -172,6 +185,16 @@ func isoDate(text string, _ DateOptions) (moment, bool, error) {
 			mo.rest = m[4] + ":" + m[5] + ":" + m[6] + m[7]
 		}
 		return mo, mo.month >= 1 && mo.month <= 12 && mo.day >= 1 && mo.day <= 31, nil
+	}
+	if m := weekForm.FindStringSubmatch(text); m != nil && number2(m[2]) >= 1 && number2(m[2]) <= 53 {
+		// The fourth of January is in the first week, which begins on Monday.
+		d := time.Date(number2(m[1]), 1, 4, 0, 0, 0, 0, time.UTC)
+		d = d.AddDate(0, 0, (number2(m[2])-1)*7+max(number2(m[3]), 1)-1-(int(d.Weekday())+6)%7)
+		return moment{year: d.Year(), month: int(d.Month()), day: d.Day()}, true, nil
+	}
+	if m := ordinalForm.FindStringSubmatch(text); m != nil && number2(m[2]) >= 1 && number2(m[2]) <= 366 {
+		d := time.Date(number2(m[1]), 1, number2(m[2]), 0, 0, 0, 0, time.UTC)
+		return moment{year: d.Year(), month: int(d.Month()), day: d.Day()}, d.Year() == number2(m[1]), nil
 	}
 	at := isoForm.FindStringSubmatchIndex(text)
 	if at == nil {
@@ -200,9 +223,24 @@ func asianDate(text string, _ DateOptions) (moment, bool, error) {
 	return m, true, nil
 }
 
+var vietnameseForm = regexp.MustCompile(`(?i)(\d{1,2})\s+tháng\s+(\d{1,2})(?:\s*,|\s+năm)?\s+(\d{4})`)
+
+// vietnameseDate reads dates whose months have numbers: 3 tháng 5 năm 2024.
+func vietnameseDate(text string, _ DateOptions) (moment, bool, error) {
+	at := vietnameseForm.FindStringSubmatchIndex(text)
+	if at == nil {
+		return moment{}, false, nil
+	}
+	g := func(i int) int { return number2(text[at[2*i]:at[2*i+1]]) }
+	return moment{day: g(1), month: g(2), year: g(3), rest: text[at[1]:]}, true, nil
+}
+
 // numericDate reads 3.4.2024, 3/4/24, 2024/4/3 and their like.
 func numericDate(text string, o DateOptions) (moment, bool, error) {
-	at := numericForm.FindStringSubmatchIndex(text)
+	at := yearFirst.FindStringSubmatchIndex(text)
+	if at == nil {
+		at = numericForm.FindStringSubmatchIndex(text)
+	}
 	if at == nil || text[at[4]:at[5]] != text[at[8]:at[9]] {
 		return moment{}, false, nil
 	}
@@ -252,7 +290,7 @@ func namedDate(text string, _ DateOptions) (moment, bool, error) {
 	if best < 0 {
 		return moment{}, false, nil
 	}
-	m := moment{month: monthOf(words[best].text)}
+	m := moment{month: monthOf(words[best].text), buddhist: unicode.Is(unicode.Thai, []rune(words[best].text)[0])}
 	before, after := numbersBefore(words, best), numbersAfter(words, best)
 	use := func(w dateWord) { m.rest = text[w.end:] }
 	switch {
@@ -404,7 +442,7 @@ func bare(w string) string {
 			b.WriteRune(r)
 		}
 	}
-	return b.String()
+	return norm.NFC.String(b.String()) // Hangul came apart
 }
 
 // months are the names of months in the languages that are understood, each
@@ -443,6 +481,11 @@ var monthNames = func() map[string]int {
 			}
 		}
 	}
+	for i, names := range wholeMonths {
+		for name := range strings.FieldsSeq(names) {
+			m[bare(name)] = i + 1
+		}
+	}
 	for _, names := range months { // a whole name is never a short form of another
 		for name := range strings.FieldsSeq(names) {
 			m[bare(name)] = fullNames[bare(name)]
@@ -462,6 +505,24 @@ var fullNames = func() map[string]int {
 	}
 	return m
 }()
+
+// wholeMonths are names that count only when they are not cut short: forms
+// whose beginnings would be those of other months elsewhere, and languages
+// that do not cut them short.
+var wholeMonths = [12]string{
+	"jänner januarja januara januára јануари јануар gener يناير ינואר בינואר जनवरी มกราคม",
+	"feber februarja februara februára фебруари фебруар veljače febrer فبراير פברואר בפברואר फरवरी กุมภาพันธ์",
+	"ožujka מרץ במרץ maret مارس मार्च มีนาคม",
+	"aprila apríla abril travnja أبريل ابريل אפריל באפריל अप्रैल เมษายน",
+	"maja mája maig svibnja maí мај مايو מאי במאי मई พฤษภาคม",
+	"junija júna juny јуни јун lipnja يونيو יוני ביוני जून มิถุนายน",
+	"julija júla juliol јули јул srpnja يوليو יולי ביולי जुलाई กรกฎาคม",
+	"avgusta avgust agost kolovoza أغسطس اغسطس אוגוסט באוגוסט अगस्त สิงหาคม",
+	"septembra setembre septembar септембар rujna سبتمبر ספטמבר בספטמבר सितंबर सितम्बर กันยายน",
+	"oktobra octobre október októbra октобар أكتوبر اكتوبر אוקטובר באוקטובר अक्टूबर ตุลาคม",
+	"novembra novembre новембар studenoga studenog نوفمبر נובמבר בנובמבר नवंबर नवम्बर พฤศจิกายน",
+	"decembra desembre декембар ديسمبر דצמבר בדצמבר दिसंबर दिसम्बर ธันวาคม",
+}
 
 // monthOf is the month that a word names, in full or cut short, or 0.
 func monthOf(word string) int { return monthNames[bare(word)] }

@@ -110,7 +110,7 @@ func FuzzNumber(f *testing.F) {
 		for _, locale := range []string{"auto", "en", "de", "in", "fr"} {
 			_, _ = Number(s, locale)
 			_, _ = Integer(s, locale)
-			_, _ = ParsePrice(s, locale)
+			_, _ = ParsePrice(s, locale, "")
 		}
 		_, _ = ParseFloor(s)
 		largest(s)

@@ -64,33 +64,64 @@ func labelled(root *html.Node, label string) []found {
 		return nil
 	}
 	var exact, inside []found
-	var walk func(n *html.Node)
-	walk = func(n *html.Node) {
+	// walk tells whether n has the label with what stands beside it, so that
+	// an element around both is not taken for the label when the value is
+	// empty.
+	var walk func(n *html.Node) bool
+	walk = func(n *html.Node) bool {
 		if definition.IsAside(n) {
-			return
+			return false
 		}
+		done := false
 		for c := n.FirstChild; c != nil; c = c.NextSibling {
-			walk(c)
+			done = walk(c) || done
 		}
-		if n.Type != html.ElementNode {
-			return
+		if n.Type != html.ElementNode || done {
+			return done
 		}
 		if text := textUpTo(n, len(label)+64); labelText(text) == want {
 			if v := beside(n); v != nil {
-				exact = append(exact, found{at: at{node: v}, text: Text(v), given: true})
+				exact = append(exact, found{at: at{node: v}, text: valueText(v), given: true})
+				return true
 			} else if rest := lineAfter(n); rest != "" && n.Parent != nil {
 				exact = append(exact, found{at: at{node: n.Parent}, text: rest, given: true})
+				return true
 			}
-			return
+			return false
 		}
 		eachLine(n, func(line string) {
 			if rest, ok := afterColon(line, want); ok {
 				inside = append(inside, found{at: at{node: n}, text: rest, given: true})
 			}
 		})
+		return false
 	}
 	walk(root)
 	return append(exact, inside...)
+}
+
+// valueText is the text of an element, of a field of a form what it holds.
+func valueText(n *html.Node) string {
+	switch n.DataAtom {
+	case atom.Input:
+		v, _ := attr(n, "value")
+		return v
+	case atom.Select:
+		first := ""
+		for d := range n.Descendants() {
+			if d.DataAtom != atom.Option {
+				continue
+			}
+			if _, ok := attr(d, "selected"); ok {
+				return Text(d)
+			}
+			if first == "" {
+				first = Text(d)
+			}
+		}
+		return first
+	}
+	return Text(n)
 }
 
 // eachLine calls fn with each line of text of n: what stands between blocks
@@ -148,6 +179,9 @@ func beside(n *html.Node) *html.Node {
 		for s := n.NextSibling; s != nil; s = s.NextSibling {
 			if s.Type == html.TextNode && strings.Trim(s.Data, " \t\r\n:\uff1a\u00a0") != "" {
 				return nil // the value is the text after the label
+			}
+			if n.Data == "dt" && s.Data == "dt" {
+				continue // several terms share what stands behind the last
 			}
 			if s.Type == html.ElementNode && s.Data != "br" {
 				return s

@@ -1,6 +1,7 @@
 package extract
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
@@ -339,17 +340,40 @@ type Price struct {
 // ParsePrice reads the first price in a text: the first number beside a
 // currency, or else the first. The decimals may stand behind the currency, as
 // in 12€50, and 1.5M or 120k are understood.
-func ParsePrice(text, locale string) (Price, error) {
+//
+// A sign that several currencies share, such as kr and $, is that of the
+// locale, or where there is none, of the language lang.
+func ParsePrice(text, locale, lang string) (Price, error) {
+	if locale != "auto" && locale != "" {
+		lang = locale
+	}
 	f, rest, err := leadingNumberOf(fromPrice(text), locale)
 	if err != nil {
 		return Price{}, err
 	}
 	if m := centsBehind.FindStringSubmatch(rest); m != nil && f == math.Trunc(f) {
 		cents := number2(m[1] + m[2])
-		return Price{math.Copysign(math.Abs(f)+float64(cents)/100, f), currencyIn(text)}, nil
+		return Price{math.Copysign(math.Abs(f)+float64(cents)/100, f), currencyIn(text, lang)}, nil
 	}
-	return Price{scaled(f, rest, priceMagnitudes), currencyIn(text)}, nil
+	if code := minor(text, rest, lang); code != "" {
+		return Price{f / 100, code}, nil
+	}
+	return Price{scaled(f, rest, priceMagnitudes), currencyIn(text, lang)}, nil
 }
+
+// minor is the currency of an amount in cents or pence, told by what stands
+// behind the number, or "".
+func minor(text, rest, lang string) string {
+	switch {
+	case strings.HasPrefix(strings.TrimLeft(rest, " "), "¢"):
+		return currencyIn("$", lang)
+	case penceBehind.MatchString(rest) && currencyIn(text, lang) == "" && strings.EqualFold(strings.ReplaceAll(lang, "_", "-"), "en-GB"):
+		return "GBP"
+	}
+	return ""
+}
+
+var penceBehind = regexp.MustCompile(`^p(?:$|[^\pL\d])`)
 
 // fromPrice is the text from the number on that is the price. "3 for £10" has
 // it behind another; "10 - 20 €" has it first.
@@ -373,7 +397,7 @@ func fromPrice(text string) string {
 }
 
 var (
-	money       = `\p{Sc}|円|元|원|лв|руб|дин|zł|Kč|Ft\b|lei\b|kr\b|TL\b|RM\b|Rp\b|Rs\b|đ|ر\.س|د\.إ|\b(?:` + strings.Join(isoCodes, "|") + `)\b`
+	money       = `\p{Sc}|\beuros?\b|евро|євро|ευρώ|грн|円|元|원|лв|руб|дин|zł|Kč|Ft\b|lei\b|kr\b|TL\b|RM\b|Rp\b|Rs\b|đ|ر\.س|د\.إ|\b(?:` + strings.Join(isoCodes, "|") + `)\b`
 	moneyBefore = regexp.MustCompile(`(?i)(?:` + money + `)[\s:.-]*$`)
 	moneyBehind = regexp.MustCompile(`(?i)^[.,]?-?[\s]*(?:(?:k|m|mio|mln|mrd|bn|million|milliard|тыс|млн|млрд|хил|tys|tis|tsd|[万億亿萬]\d*)\pL{0,4}\.?\s*)?(?:` + money + `)|^\s*(?:-|to |bis |до |à )\s*\pL{0,3}\p{Sc}?\s?\d`)
 )
@@ -390,7 +414,41 @@ var currencies = []struct{ sign, code string }{
 
 var isoCodes = strings.Fields("EUR USD GBP JPY CNY CHF BGN RUB UAH PLN CZK HUF RON SEK NOK DKK ISK TRY INR BRL CAD AUD NZD HKD SGD KRW ILS MXN ZAR RSD AED SAR THB VND IDR MYR PHP TWD KZT GEL MKD BAM ALL MDL COP CLP ARS PEN EGP NGN KES PKR BDT LKR UYU")
 
-func currencyIn(text string) string {
+// shared are the signs that several currencies have, and which of them is
+// meant by it in a language, or in a country, which is written in capitals.
+// Words are in lower case.
+var shared = map[string]map[string]string{
+	"kr":  {"sv": "SEK", "da": "DKK", "nb": "NOK", "no": "NOK", "nn": "NOK", "is": "ISK"},
+	"fr":  {"CH": "CHF"},
+	"rs":  {"IN": "INR", "hi": "INR", "bn": "INR", "ta": "INR", "te": "INR", "mr": "INR", "gu": "INR", "PK": "PKR", "ur": "PKR", "LK": "LKR"},
+	"r":   {"ZA": "ZAR", "af": "ZAR"},
+	"р":   {"ru": "RUB"},
+	"zl":  {"pl": "PLN"},
+	"km":  {"bs": "BAM", "BA": "BAM"},
+	"ден": {"mk": "MKD"},
+	"¥":   {"zh": "CNY"},
+	"￥":   {"zh": "CNY"},
+	"元":   {"TW": "TWD", "HK": "HKD"},
+	"lei": {"MD": "MDL"},
+	"$":   {"CA": "CAD", "AU": "AUD", "NZ": "NZD", "SG": "SGD", "HK": "HKD", "TW": "TWD", "MX": "MXN", "CL": "CLP", "AR": "ARS", "CO": "COP", "UY": "UYU"},
+}
+
+// byLocale is what a shared sign means in a locale such as sv, en-CA or ch,
+// or "": its country decides, then its language.
+func byLocale(sign, locale string) string {
+	language, country, _ := strings.Cut(strings.ReplaceAll(strings.ToLower(locale), "_", "-"), "-")
+	if language == "ch" || language == "in" {
+		country = language // which these two are
+	}
+	return cmp.Or(shared[sign][strings.ToUpper(country)], shared[sign][language])
+}
+
+// names are words for currencies, beside their codes.
+var names = map[string]string{"euro": "EUR", "euros": "EUR", "евро": "EUR", "євро": "EUR", "ευρώ": "EUR", "грн": "UAH", "гривень": "UAH", "гривен": "UAH", "sfr": "CHF", "dollars": "USD", "дин": "RSD", "kč": "CZK"}
+
+// currencyIn is the currency that a text names: by its code or a word for it,
+// else by a sign, which in locale may mean another than elsewhere.
+func currencyIn(text, locale string) string {
 	words := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) })
 	for _, w := range words {
 		for _, c := range isoCodes {
@@ -402,8 +460,17 @@ func currencyIn(text string) string {
 	for _, c := range currencies {
 		for _, part := range strings.SplitAfter(text, c.sign) {
 			if before, ok := strings.CutSuffix(part, c.sign); ok && wholeSign(c.sign, before) {
-				return c.code
+				return cmp.Or(byLocale(c.sign, locale), c.code)
 			}
+		}
+	}
+	for _, w := range words {
+		lower := strings.ToLower(w)
+		if code := names[lower]; code != "" {
+			return code
+		}
+		if code := byLocale(lower, locale); code != "" && w != "km" { // kilometres
+			return code
 		}
 	}
 	return ""

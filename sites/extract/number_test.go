@@ -67,10 +67,31 @@ func TestPrice(t *testing.T) {
 		"12€50": {12.5, "EUR"}, "12 € 50": {12.5, "EUR"}, "$1.5M": {1500000, "USD"}, "€120k": {120000, "EUR"}, "12 € 500 g": {12, "EUR"}, "5 € 20% off": {5, "EUR"}, "¥1,234": {1234, "JPY"}, "от 1 200 лв.": {1200, "BGN"}, "1 299:-": {1299, ""},
 		"3 for £10": {10, "GBP"}, "2x 19,90 €": {19.9, "EUR"}, "100 g = 2,50 €": {2.5, "EUR"}, "10 % off: 90,00 €": {90, "EUR"}, "$10 – $20": {10, "USD"}, "10 – 20 €": {10, "EUR"}, "10 to 20 EUR": {10, "EUR"}, "Was £20 Now £15": {20, "GBP"}, "4 rooms, 2,3 млн. лв.": {2300000, "BGN"}, "-€5,00": {-5, "EUR"}, "size 42": {42, ""},
 		"AU$49.95": {49.95, "AUD"}, "CA$12": {12, "CAD"}, "C$12": {12, "CAD"}, "NT$1,299": {1299, "TWD"}, "MX$1,299.00": {1299, "MXN"}, "1.299,90 TL": {1299.9, "TRY"}, "12,000원": {12000, "KRW"}, "Rp 1.299.000": {1299000, "IDR"}, "RM 1,299.00": {1299, "MYR"}, "5.000.000 đ": {5000000, "VND"}, "۳٬۴۵۶٫۷۸ ر.س": {3456.78, "SAR"},
-		"Rs. 12,34,567.00": {1234567, ""}, "₹ 99": {99, "INR"}, "PLN 12,50": {12.5, "PLN"}, "1.299,90 kr": {1299.9, ""}, "99 000 дин.": {99000, ""},
+		"Rs. 12,34,567.00": {1234567, ""}, "₹ 99": {99, "INR"}, "PLN 12,50": {12.5, "PLN"}, "1.299,90 kr": {1299.9, ""}, "99 000 дин.": {99000, "RSD"},
 	} {
-		if got, err := ParsePrice(text, "auto"); err != nil || got != want {
+		if got, err := ParsePrice(text, "auto", ""); err != nil || got != want {
 			t.Errorf("%q: got %+v, %v, want %+v", text, got, err, want)
+		}
+	}
+}
+
+// Signs that several currencies share are told apart by the locale.
+func TestPriceOfLocale(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text, locale string
+		want         Price
+	}{
+		{"1 299 kr", "sv", Price{1299, "SEK"}}, {"kr 1 299,-", "nb", Price{1299, "NOK"}}, {"129,95 kr.", "da-DK", Price{129.95, "DKK"}}, {"4.990 kr", "is", Price{4990, "ISK"}}, {"129,95 kr", "de", Price{129.95, ""}},
+		{"¥1,234", "zh", Price{1234, "CNY"}}, {"¥1,234", "ja", Price{1234, "JPY"}}, {"120元", "zh-TW", Price{120, "TWD"}}, {"Rs. 1,23,456", "en-IN", Price{123456, "INR"}}, {"Rs 500", "en-PK", Price{500, "PKR"}},
+		{"$5", "en-CA", Price{5, "CAD"}}, {"$5", "en-AU", Price{5, "AUD"}}, {"$ 1.299", "es-CL", Price{1299, "CLP"}}, {"US$5", "en-CA", Price{5, "USD"}}, {"$5", "en", Price{5, "USD"}}, {"$5 CAD", "en", Price{5, "CAD"}},
+		{"Fr. 12.–", "de-CH", Price{12, "CHF"}}, {"SFr. 12.50", "en", Price{12.5, "CHF"}}, {"R 1 234,50", "en-ZA", Price{1234.5, "ZAR"}}, {"12,50 KM", "bs", Price{12.5, "BAM"}}, {"1 234 р.", "ru", Price{1234, "RUB"}}, {"99 грн", "auto", Price{99, "UAH"}},
+		{"12 Euro", "de", Price{12, "EUR"}}, {"5 rooms, 12 euros", "en", Price{12, "EUR"}}, {"12 евро", "auto", Price{12, "EUR"}}, {"99 zl", "pl", Price{99, "PLN"}}, {"1 234 kč", "cs", Price{1234, "CZK"}},
+		{"99¢", "en", Price{0.99, "USD"}}, {"50p", "en-GB", Price{0.5, "GBP"}}, {"£1.50", "en-GB", Price{1.5, "GBP"}}, {"50p", "en", Price{50, ""}}, {"12 pcs", "en-GB", Price{12, ""}},
+		{"Rosa 5 R", "de", Price{5, ""}}, {"5 km", "bs", Price{5, ""}},
+	} {
+		if got, err := ParsePrice(c.text, c.locale, ""); err != nil || got != c.want {
+			t.Errorf("%q in %s: got %+v, %v, want %+v", c.text, c.locale, got, err, c.want)
 		}
 	}
 }

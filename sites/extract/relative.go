@@ -26,15 +26,17 @@ var relativeUnits = []struct {
 var (
 	yesterdays = []string{"yesterday", "gestern", "hier", "ayer", "ieri", "ontem", "вчера", "вчора", "wczoraj", "vcera", "gisteren", "igar", "i gar", "dun", "昨日", "昨天", "어제"}
 	todays     = []string{"today", "heute", "aujourd'hui", "hoy", "oggi", "hoje", "днес", "сегодня", "сьогодні", "dzisiaj", "dzis", "dnes", "vandaag", "idag", "i dag", "bugun", "azi", "今日", "今天", "오늘"}
+	tomorrows  = []string{"tomorrow", "morgen", "demain", "mañana", "domani", "amanhã", "утре", "завтра", "jutro", "zítra", "imorgon", "i morgon", "i morgen", "yarın", "明日", "明天", "내일"}
 	justNows   = []string{"just now", "gerade eben", "a l'instant", "ahora", "adesso", "agora", "току-що", "току що", "только что", "щойно", "przed chwila", "prave ted", "zojuist", "たった今", "刚刚", "방금"}
 )
 
 var (
-	agoWords = regexp.MustCompile(`\b(?:ago|vor|il y a|hace|fa|atras|temu|geleden|sedan|siden|once|pred|acum|ha)\b|назад|тому|преди|前|전`)
+	agoWords   = regexp.MustCompile(`\b(?:ago|vor|il y a|hace|fa|atras|temu|geleden|sedan|siden|once|pred|acum|ha)\b|назад|тому|преди|前|전`)
+	aheadWords = regexp.MustCompile(`^(?:in|dans|через|след|en|tra|fra|za|over|om|em)\s+(?:\d|an?\s|einem|einer|une?\s|una?\s)|\d\s?\pL{1,2}(?:後|后|후)$`)
 )
 
-// relativeDate reads "2 hours ago", "yesterday" and their like in several
-// languages, counted from when the page was fetched. Hours and less give a
+// relativeDate reads "2 hours ago", "yesterday", "in 3 days" and their like in
+// several languages, counted from when the page was fetched. Hours and less give a
 // time of day, days and more only the day.
 func relativeDate(text string, o DateOptions) (moment, bool, error) {
 	t := strings.ReplaceAll(bare(text), "’", "'")
@@ -65,13 +67,16 @@ func relativeDate(text string, o DateOptions) (moment, bool, error) {
 		return day(1)
 	case is(todays):
 		return day(0)
+	case is(tomorrows):
+		return day(-1)
 	case is(justNows):
 		if o.Now.IsZero() {
 			return day(0)
 		}
 		return moment{at: now.Truncate(time.Minute), timed: true}, true, nil
 	}
-	if !agoWords.MatchString(t) {
+	ahead := aheadWords.MatchString(t)
+	if !ahead && !agoWords.MatchString(t) {
 		return moment{}, false, nil
 	}
 	n, unit, ok := span(t)
@@ -80,6 +85,9 @@ func relativeDate(text string, o DateOptions) (moment, bool, error) {
 	}
 	if o.Now.IsZero() {
 		return day(0)
+	}
+	if ahead {
+		n = -n
 	}
 	switch unit {
 	case "second":

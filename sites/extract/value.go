@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,7 +65,7 @@ func (x *run) convert(f *definition.Field, typ string, fd found, s *definition.S
 		if fd.node != nil && fd.json == nil && fd.text == Text(fd.node) {
 			text = priceText(fd.node)
 		}
-		p, err := ParsePrice(text, locale)
+		p, err := ParsePrice(text, locale, x.lang(f.Locale))
 		p.Currency = cmp.Or(p.Currency, f.Currency)
 		return noNil(p, err)
 	case definition.TypeDate:
@@ -87,14 +88,21 @@ func (x *run) convert(f *definition.Field, typ string, fd found, s *definition.S
 // dates says how dates are written on the page. Where the locale does not
 // tell, the language of the page does.
 func (x *run) dates(f *definition.Field) DateOptions {
-	style, _ := definition.StyleOf(f.Locale)
-	if style.Order == "" && x.doc.Root != nil {
-		if root := htmlSelector.First(x.doc.Root); root != nil {
-			lang, _ := attr(root, "lang")
-			style, _ = definition.StyleOf(lang)
-		}
-	}
+	style, _ := definition.StyleOf(x.lang(f.Locale))
 	return DateOptions{Layouts: f.Layout, Order: style.Order, Zone: x.def.Zone(), Now: x.doc.Page.FetchedAt}
+}
+
+// lang is the locale of a field, or where that is auto, the language of the
+// page.
+func (x *run) lang(locale string) string {
+	if style, _ := definition.StyleOf(locale); style.Order != "" || x.doc.Root == nil {
+		return locale
+	}
+	if root := htmlSelector.First(x.doc.Root); root != nil {
+		lang, _ := attr(root, "lang")
+		return lang
+	}
+	return locale
 }
 
 func noNil[T any](v T, err error) (any, error) {
@@ -141,22 +149,42 @@ func truth(fd found) (any, error) {
 		return b, nil
 	}
 	t := strings.TrimRight(strings.ToLower(Fold(fd.text)), ".!")
-	switch {
-	case t == "":
+	t = schemaOrg.ReplaceAllString(t, "")
+	if t == "" {
 		return nil, nil
-	case yes[t]:
-		return true, nil
-	case no[t]:
-		return false, nil
+	}
+	if v, ok := yesOrNo(t); ok {
+		return v, nil
+	}
+	// "in stock (12)", "in stock, ships today", "only 12 in stock".
+	if m := stockBefore.FindStringSubmatch(t); m != nil {
+		if v, ok := yesOrNo(strings.TrimSpace(m[1])); ok && len([]rune(m[1])) > 3 {
+			return v && (m[2] == "" || number2(m[2]) > 0), nil
+		}
+	}
+	if m := stockBehind.FindStringSubmatch(t); m != nil {
+		if v, ok := yesOrNo(strings.TrimSpace(m[2])); ok && len([]rune(m[2])) > 3 {
+			return v && number2(m[1]) > 0, nil
+		}
 	}
 	return nil, fmt.Errorf("%q is neither yes nor no; use regex to say what yes is", clip(t))
 }
 
+var (
+	schemaOrg   = regexp.MustCompile(`^(?:https?://)?schema\.org/`)
+	stockBefore = regexp.MustCompile(`^([^\d,;:()–|-]+)(?:[,;–|]|\s-\s|[:(]\s*(\d{1,6})\b|\()`)
+	stockBehind = regexp.MustCompile(`^(?:\pL+\s+)?(\d{1,6})\s+(?:left\s+)?(.+)$`)
+)
+
+func yesOrNo(t string) (v, ok bool) {
+	return yes[t], yes[t] || no[t]
+}
+
 // yes and no are words for them, and for what is in stock and what is not.
 var (
-	yes = wordSet(`true,yes,y,1,on,ja,oui,si,sí,sì,sim,tak,ano,áno,igen,evet,da,да,так,есть,є,ναι,はい,是,有,네,예,✓,✔,checked,available,in stock,instock,https://schema.org/instock,http://schema.org/instock,
-		auf lager,verfügbar,lieferbar,en stock,disponible,disponibile,disponível,em estoque,em stock,op voorraad,leverbaar,dostępny,dostępne,w magazynie,skladem,na sklade,raktáron,stokta,i lager,på lager,varastossa,în stoc,в наличност,в наличии,в наявності,налично,наличен,на склад,διαθέσιμο,在庫あり,有货,有貨,재고 있음`)
-	no = wordSet(`false,no,n,0,off,nein,nee,nej,nei,non,não,nie,ne,nem,hayır,nu,не,нет,ні,няма,όχι,いいえ,否,无,無,아니요,✗,✘,×,unavailable,not available,not in stock,out of stock,outofstock,sold out,https://schema.org/outofstock,http://schema.org/outofstock,https://schema.org/soldout,http://schema.org/soldout,
+	yes = wordSet(`true,yes,y,1,on,ja,oui,si,sí,sì,sim,tak,ano,áno,igen,evet,da,да,так,есть,є,ναι,はい,是,有,네,예,✓,✔,checked,available,in stock,instock,limitedavailability,onlineonly,instoreonly,low stock,
+		auf lager,verfügbar,sofort verfügbar,lieferbar,sofort lieferbar,vorrätig,en stock,disponible,disponibile,disponível,em estoque,em stock,op voorraad,leverbaar,dostępny,dostępne,w magazynie,skladem,na sklade,raktáron,stokta,i lager,på lager,varastossa,în stoc,в наличност,в наличии,в наявності,налично,наличен,на склад,διαθέσιμο,在庫あり,有货,有貨,재고 있음`)
+	no = wordSet(`false,no,n,0,off,nein,nee,nej,nei,non,não,nie,ne,nem,hayır,nu,не,нет,ні,няма,όχι,いいえ,否,无,無,아니요,✗,✘,×,unavailable,not available,not in stock,out of stock,outofstock,sold out,soldout,discontinued,
 		nicht auf lager,nicht verfügbar,nicht lieferbar,ausverkauft,vergriffen,épuisé,en rupture de stock,rupture de stock,indisponible,agotado,sin stock,no disponible,esaurito,non disponibile,esgotado,indisponível,uitverkocht,niet op voorraad,niedostępny,niedostępne,wyprzedane,vyprodáno,není skladem,vypredané,elfogyott,nincs raktáron,tükendi,stokta yok,slutsåld,slut i lager,udsolgt,ikke på lager,utsolgt,loppu,loppuunmyyty,epuizat,stoc epuizat,изчерпан,изчерпано,изчерпана,няма в наличност,не е наличен,нет в наличии,немає в наявності,εξαντλημένο,在庫なし,売り切れ,无货,缺货,無貨,품절`)
 )
 
