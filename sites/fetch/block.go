@@ -47,7 +47,7 @@ var (
 	// site: apart from the site's own, or named by a number.
 	guardScript = regexp.MustCompile(`^/(\.|__|_fs-|_sec/|TSPD/|[0-9a-f]{4,}[-/])`)
 	// challengeURL matches what leads to a challenge.
-	challengeURL = regexp.MustCompile(`(?i)[/.?=_-](captcha|challenge|js_challenge|authwall|botwall|humans?-?verif\w*)\b|captcha-delivery|/captcha`)
+	challengeURL = regexp.MustCompile(`(?i)[/.?=_-](captcha|challenge|js_challenge|authwall|botwall|humans?-?verif\w*)\b|captcha-delivery|/captcha|/punish\?`)
 	// talks matches a script that says something to its site.
 	talks = regexp.MustCompile(`document\s*\.\s*cookie|XMLHttpRequest|\bfetch\s*\(`)
 	// leadsAway matches a script that goes to a login or a challenge.
@@ -58,6 +58,13 @@ var (
 
 // comesAgain matches a script that loads its page once more.
 var comesAgain = regexp.MustCompile(`location\s*\.\s*reload\s*\(|location(\s*\.\s*href)?\s*=[^=]|location\s*\.\s*(replace|assign)\s*\(`)
+
+// What a form has that a script fills in and sends.
+var (
+	unseen      = definition.MustSelector(`form input[type="hidden" i]`)
+	shown       = definition.MustSelector(`input:not([type="hidden" i]):not([type="submit" i]), textarea, select, img, h2, p + p`)
+	sendsItself = regexp.MustCompile(`\.submit\s*\(\s*\)`)
+)
 
 // strong are elements that only a challenge has.
 var strong = []*sign{
@@ -193,6 +200,9 @@ func (s *Signs) markup(d *extract.Doc, chars int, form bool) {
 		if text := inScripts(d); len(text) < 8000 && talks.MatchString(text) && comesAgain.MatchString(text) {
 			s.add(2, "hardly any text, and a script that answers and comes again")
 		}
+	}
+	if chars < 200 && links.First(d.Root) == nil && unseen.First(d.Root) != nil && shown.First(d.Root) == nil && sendsItself.MatchString(attribute(d.Body(), "onload")+inScripts(d)) {
+		s.add(blockScore, "nothing but a form that sends itself")
 	}
 	for _, n := range refreshMeta.All(d.Root) {
 		if captchaURL.MatchString(attribute(n, "content")) {

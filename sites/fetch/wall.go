@@ -23,9 +23,11 @@ const (
 var (
 	sentenceAt = regexp.MustCompile(`[.!?…:;]+(\s|$)|[。！？；]`)
 	// supposes matches sentences about what may be, unless it is said of what is at hand.
-	supposes  = regexp.MustCompile(`(?i)^\W*(if|when|whenever|once|unless|wenn|falls|sobald|si|s'il|quand|lorsque|se|quando|als|indien|wanneer|jeśli|jeżeli|gdy|pokud|když|ak|keď|ha|om|hvis|når|jos|kun|eğer|если|когда|якщо|коли|ако|когато|إذا|اگر|nếu|jika|kalau|apabila)\s|^(如果|若|当您|當您|אם |もし|만약)|\b(we|they|sites?|servers?|services?) (may|might|could|will|reserve)\s`)
-	atHand    = regexp.MustCompile(`(?i)\b(this|these|here|diese[rs]?|cet|cette|ceci|esta?|este|esto|questa|questo|deze|dit|tę|tej|tuto|toto|denna|detta|denne|dette|bu)\b|эт[оуа]|това|тази|ц[яюе] |هذ|这|這|この|이 `)
-	ipAddress = regexp.MustCompile(`\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b`)
+	supposes = regexp.MustCompile(`(?i)^\W*(if|when|whenever|once|unless|without|ohne|sans|sin|senza|zonder|bez|без|wenn|falls|sobald|si|s'il|quand|lorsque|se|quando|als|indien|wanneer|jeśli|jeżeli|gdy|pokud|když|ak|keď|ha|om|hvis|når|jos|kun|eğer|если|когда|якщо|коли|ако|когато|إذا|اگر|nếu|jika|kalau|apabila)\s|^(如果|若|当您|當您|אם |もし|만약)|\b(we|they|sites?|servers?|services?) (may|might|could|will|reserve)\s`)
+	atHand   = regexp.MustCompile(`(?i)\b(this|these|here|current|diese[rs]?|cet|cette|ceci|esta?|este|esto|questa|questo|deze|dit|tę|tej|tuto|toto|denna|detta|denne|dette|bu)\b|эт[оуа]|това|тази|ц[яюе] |هذ|这|這|この|이 `)
+	// lookYourself matches what the reader is to look at, who is not looked at then.
+	lookYourself = regexp.MustCompile(`(?i)^\W*(please |bitte |veuillez |por favor,? |prosimy |proszę |prosím |пожалуйста,? |моля,? )?(check|überprüfe|prüfe|vérifiez|vérifier|compruebe|comprueba|verifique|verifica |controlla|controleer|sprawdź|zkontrolujte|skontrolujte|ellenőrizze|kontrollera|kontroller |tarkista|kontrol edin|проверьте|перевірте|проверете)\w* `)
+	ipAddress    = regexp.MustCompile(`\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b`)
 	// fields are what forms have that want more than an answer to a challenge.
 	fields = definition.MustSelector(`textarea:not([name$="captcha-response"]), select, input[type="email" i], input[type="password" i], input[type="tel" i], input[type="search" i], input[type="date" i], input[type="file" i]`)
 	inputs = definition.MustSelector(`input:not([type]), input[type="text" i]`)
@@ -87,26 +89,32 @@ func (b *bare) said() (points int, what string) {
 
 func (b *bare) weighed() (points int, what string) {
 	kinds := map[string]int{}
-	var total, covered, cookies, going, strong int
+	var total, covered, known, cookies, going, strong int
 	var about notion // of the page
+	var here bool    // it speaks of this very request
 	for i, line := range append([]string{b.title}, b.lines...) {
 		if i > 0 && line == b.title {
 			continue
 		}
 		for _, s := range sentenceAt.Split(line, -1) {
 			letters := countLetters(s)
-			of, _ := notionsIn(s)
+			of, knownHere := notionsIn(s)
 			if ipAddress.MatchString(s) {
 				of |= ofTrace
 			}
 			if of.any(ofDeny|ofUnusual) && supposes.MatchString(s) && !atHand.MatchString(s) {
 				of &^= ofDeny | ofUnusual
 			}
+			if of.has(ofVerify) && !of.has(ofHuman) && lookYourself.MatchString(s) {
+				of &^= ofVerify
+			}
 			if of != 0 && of&^(ofFailure|ofYou) == 0 {
 				continue // says nothing of its own
 			}
 			about |= of
+			here = here || of.has(ofAccess) && of.any(ofDeny|ofVerify|ofUnusual) && atHand.MatchString(s)
 			total += letters
+			known += knownHere
 			if of.has(ofConsent) {
 				cookies += letters
 			}
@@ -160,13 +168,18 @@ func (b *bare) weighed() (points int, what string) {
 		points++
 	}
 	traced := kinds["whom to ask"] > 0
+	spoken := here || about.any(ofYou|ofPlace) || wide(strings.Join(b.lines, "\n"))
+	if kinds["a queue"] == 2 && !spoken {
+		points-- // others may stand in it
+	}
 	switch {
 	case covered*10 < total*3:
 		points = 0
 	case strong == 0 && points < 4 && (kinds["its title"] < 2 || !traced), // nothing is said outright
 		covered*2 < total && points < 4, // there is more on the page
 		b.chars >= 600 && (points < 5 || !traced),
-		b.chars >= 120 && (points < 5 || points < 6 && !traced) && !about.any(ofYou|ofPlace) && !wide(strings.Join(b.lines, "\n")): // nobody is spoken to
+		!spoken && !traced && !b.json && known*100 < total*45,              // it tells of something else
+		!spoken && b.chars >= 120 && (points < 5 || points < 6 && !traced): // nobody is spoken to
 		points = min(points, 2)
 	}
 	switch {
@@ -260,9 +273,11 @@ func (b *bare) nothingElse() bool {
 }
 
 // saysWhy matches the keys under which an API says what is wrong.
-var saysWhy = regexp.MustCompile(`(?i)^(errors?|messages?|msg|details?|reason|cause|title|status|info|description|error_?(message|msg|description|code)|code)$`)
+var saysWhy = regexp.MustCompile(`(?i)^(errors?|messages?|msg|ret|details?|reason|cause|title|status|info|description|error_?(message|msg|description|code)|code)$`)
 
 var (
+	// saysSo matches those of them that nothing else has.
+	saysSo = regexp.MustCompile(`(?i)^(errors?|messages?|msg|ret|details?|reason|cause|error_?(message|msg|description|code))$`)
 	// failed matches the keys under which an API says whether it did what was asked.
 	failed = regexp.MustCompile(`(?i)^(success|succeeded|ok|result)$`)
 	// wordOf matches the places where a key's words begin.
@@ -278,27 +293,43 @@ func jsonLines(v any) (lines []string) {
 	if !ok || len(top) > 12 {
 		return nil
 	}
-	inVain := false
+	inVain, why, other := false, false, 0
 	for k, v := range top {
 		inVain = inVain || v == false && failed.MatchString(k)
+		why = why || saysSo.MatchString(k)
+		if !saysWhy.MatchString(k) && v != nil {
+			other++
+		}
 	}
+	record := !why && !inVain && other > 1 // that has a title or a status
 	for _, k := range slices.Sorted(maps.Keys(top)) {
 		switch v := top[k].(type) {
 		case bool:
-			if v && inVain { // "is_bot": true
-				lines = append(lines, wordOf.ReplaceAllString(k, "$1 $2"))
+			if of, _ := notionsIn(wordOf.ReplaceAllString(k, "$1 $2")); v && inVain && of.any(ofHuman|ofDeny|ofUnusual) {
+				lines = append(lines, "access denied: "+k) // "is_bot": true
 			}
 		case string:
-			if saysWhy.MatchString(k) || challengeURL.MatchString(v) {
+			if saysWhy.MatchString(k) && !record || challengeURL.MatchString(v) {
 				lines = append(lines, v)
 			}
 		case map[string]any:
 			if saysWhy.MatchString(k) {
 				lines = append(lines, jsonLines(v)...)
+			} else if u, ok := v["url"].(string); ok && len(v) == 1 && challengeURL.MatchString(u) {
+				lines = append(lines, u)
 			}
 		case []any:
 			if len(v) > 0 && !saysWhy.MatchString(k) {
 				return nil // what was asked for
+			}
+			for _, v := range v {
+				switch text, ok := v.(string); {
+				case !saysSo.MatchString(k):
+				case ok:
+					lines = append(lines, text)
+				default:
+					lines = append(lines, jsonLines(v)...)
+				}
 			}
 		}
 	}
