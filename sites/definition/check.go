@@ -292,7 +292,11 @@ func (d *decoder) checkFields(def *Definition, fields Fields, format, key string
 			d.problemAt(f.At, key, "only an object has fields; write type: object, or type: list with of: object")
 		}
 		if len(f.Fields) > 0 {
-			d.checkFields(def, f.Fields, format, key+".fields")
+			within := format
+			if slices.ContainsFunc(f.Any, func(s Source) bool { return s.JSONLD != "" || s.Microdata != "" || !s.JSON.IsZero() }) {
+				within = FormatJSON // its fields are looked for in what that yields
+			}
+			d.checkFields(def, f.Fields, within, key+".fields")
 		}
 		if len(f.Any) == 0 && f.Type != TypeObject && !d.failedAt(f.At) && !d.failedKey(key) {
 			d.problemAt(f.At, key, noPlace)

@@ -109,6 +109,16 @@ func (p Path) Eval(v any) []any {
 	return now
 }
 
+// Up is the path without the name at its end, and that name; that is "" when
+// the path does not end in one.
+func (p Path) Up() (Path, string) {
+	n := len(p.steps) - 1
+	if n < 0 || p.steps[n].kind != byName {
+		return Path{}, ""
+	}
+	return Path{Text: p.Text, At: p.At, steps: p.steps[:n]}, p.steps[n].name
+}
+
 // Members is Eval where what is wanted are the members of a list, be the path
 // one to the list or, with [*] at its end, to each of them.
 func (p Path) Members(v any) []any {

@@ -19,6 +19,8 @@ type found struct {
 	given bool  // there was something, be it an empty text
 	err   error // why it cannot be used
 	whole bool  // text is as it shall be; its white space counts
+
+	currency string // of a price that does not name it itself
 }
 
 // find evaluates a source, with its regex, replacements and split.
@@ -131,16 +133,75 @@ func (x *run) raw(s *definition.Source, p at) []found {
 	return text(string(x.doc.text))
 }
 
-// typed evaluates the path of a source in the objects of its type.
+// typed evaluates the path of a source in the objects of its type. People
+// write brand: "X" where others write brand: {name: "X"}: a name or url of
+// what is a text is that text.
 func typed(s *definition.Source, objects []any) []found {
 	typ, path := s.TypePath()
+	up, last := path.Up()
 	var out []found
 	for _, v := range objects {
-		if obj, ok := v.(map[string]any); ok && hasType(obj, typ) {
+		obj, ok := v.(map[string]any)
+		if !ok || !hasType(obj, typ) {
+			continue
+		}
+		if last == "" {
 			out = append(out, values(path.Eval(obj))...)
+			continue
+		}
+		for _, owner := range flat(up.Eval(obj)) {
+			switch owner := owner.(type) {
+			case map[string]any:
+				finds := values([]any{owner[last]})
+				for i := range finds {
+					finds[i].currency = currencyOf(owner)
+				}
+				out = append(out, finds...)
+			case string:
+				if last == "name" || last == "url" {
+					out = append(out, values([]any{owner})...)
+				}
+			}
 		}
 	}
 	return out
+}
+
+// flat puts the members of lists in their place.
+func flat(vs []any) []any {
+	var out []any
+	for _, v := range vs {
+		if list, ok := v.([]any); ok {
+			out = append(out, list...)
+		} else {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// currencyOf is the currency of an offer of schema.org, or "".
+func currencyOf(offer map[string]any) string {
+	for _, k := range []string{"priceCurrency", "currency"} {
+		if finds := values([]any{offer[k]}); len(finds) > 0 {
+			return currencyIn(finds[0].text, "")
+		}
+	}
+	return ""
+}
+
+// plainly is an object of schema.org where a text or a URL is wanted.
+func plainly(obj map[string]any, typ string) string {
+	names := []string{"@value", "name"}
+	if typ == definition.TypeURL {
+		names = []string{"url", "contentUrl", "@id"}
+	}
+	for _, k := range names {
+		if finds := values([]any{obj[k]}); len(finds) > 0 {
+			return finds[0].text
+		}
+	}
+	return ""
 }
 
 // embedded reads JSON that stands in elements: in a script, in the text of
@@ -164,7 +225,7 @@ func embedded(s *definition.Source, nodes []*html.Node) []found {
 				continue
 			}
 		}
-		v, err := firstJSON(text)
+		v, err := looseJSON(text)
 		if err != nil {
 			out = append(out, found{err: fmt.Errorf("what %s selects is no JSON: %w", s.CSS.Text, err)})
 			continue
@@ -172,14 +233,6 @@ func embedded(s *definition.Source, nodes []*html.Node) []found {
 		out = append(out, values(s.JSON.Eval(v))...)
 	}
 	return out
-}
-
-// firstJSON decodes the JSON value that a text begins with.
-func firstJSON(text string) (v any, err error) {
-	dec := json.NewDecoder(strings.NewReader(strings.TrimSpace(text)))
-	dec.UseNumber()
-	err = dec.Decode(&v)
-	return v, err
 }
 
 // taken takes the wanted side of each element.

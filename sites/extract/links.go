@@ -65,13 +65,7 @@ func (x *run) refs(css definition.Selector, name string, path definition.Path) [
 
 // resolve makes an address of the site of a reference, or nil.
 func (x *run) resolve(ref string) *url.URL {
-	ref = strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\r' || r == '\t' {
-			return -1
-		}
-		return r
-	}, strings.TrimSpace(ref))
-	u, err := x.doc.base.Parse(strings.ReplaceAll(ref, " ", "%20"))
+	u, err := x.doc.reference(ref)
 	if err != nil {
 		return nil
 	}

@@ -7,11 +7,11 @@ package extract
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,13 +57,9 @@ func Parse(def *definition.Definition, p Page) (*Doc, error) {
 	d := &Doc{Page: p, base: p.URL}
 	d.text, d.Charset = Decode(p.Body, p.Header.Get("Content-Type"), def.Encoding)
 	if def.Page(p.Kind).Format == definition.FormatJSON {
-		dec := json.NewDecoder(bytes.NewReader(d.text))
-		dec.UseNumber()
-		if err := dec.Decode(&d.JSON); err != nil {
+		var err error
+		if d.JSON, err = pageJSON(d.text); err != nil {
 			return nil, fmt.Errorf("page is not JSON: %w", err)
-		}
-		if _, err := dec.Token(); err != io.EOF {
-			return nil, fmt.Errorf("page is not JSON: something stands after its value")
 		}
 		return d, nil
 	}
@@ -78,7 +74,7 @@ func Parse(def *definition.Definition, p Page) (*Doc, error) {
 	unfoldNoscript(root)
 	if b := baseSelector.First(root); b != nil {
 		if href, ok := attr(b, "href"); ok {
-			if u, err := p.URL.Parse(strings.TrimSpace(href)); err == nil {
+			if u, err := d.reference(href); err == nil {
 				d.base = u
 			}
 		}
@@ -144,13 +140,11 @@ func (d *Doc) Linked() []any {
 		for _, wrap := range []string{";", "//]]>", "]]>", "-->"} {
 			text = strings.TrimSpace(strings.TrimSuffix(text, wrap))
 		}
-		dec := json.NewDecoder(strings.NewReader(text))
-		dec.UseNumber()
-		var v any
-		if dec.Decode(&v) == nil {
+		if v, err := looseJSON(text); err == nil {
 			d.collect(v, 0)
 		}
 	}
+	dereference(d.ld)
 	return d.ld
 }
 
@@ -167,6 +161,53 @@ func (d *Doc) collect(v any, depth int) {
 	case []any:
 		for _, m := range v {
 			d.collect(m, depth+1)
+		}
+	}
+}
+
+// maxDereferenced bounds the references of a page's JSON-LD that are put in.
+const maxDereferenced = 1000
+
+// dereference puts what a reference such as {"@id": "#brand"} means in its
+// place, where the page has it: also what that refers to in turn.
+func dereference(objects []any) {
+	byID := map[string]map[string]any{}
+	for _, v := range objects {
+		obj := v.(map[string]any) // which is what collect collects
+		if id, ok := obj["@id"].(string); ok && len(obj) > 2 && byID[id] == nil {
+			byID[id] = maps.Clone(obj)
+		}
+	}
+	left := maxDereferenced
+	var put func(v any, depth int) any
+	put = func(v any, depth int) any {
+		switch v := v.(type) {
+		case map[string]any:
+			id, _ := v["@id"].(string)
+			_, typed := v["@type"]
+			target := byID[id]
+			if target == nil || len(v) > 2 || len(v) == 2 && !typed || depth == 0 || left == 0 {
+				return v
+			}
+			left--
+			whole := maps.Clone(target)
+			for k, m := range whole {
+				whole[k] = put(m, depth-1)
+			}
+			return whole
+		case []any:
+			list := slices.Clone(v)
+			for i, m := range list {
+				list[i] = put(m, depth)
+			}
+			return list
+		}
+		return v
+	}
+	for _, v := range objects {
+		obj := v.(map[string]any)
+		for _, k := range sortedKeys(obj) {
+			obj[k] = put(obj[k], 3)
 		}
 	}
 }

@@ -89,29 +89,15 @@ func MustHave(def *definition.Definition, d *Doc) bool {
 func (r *Record) JSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
-	put := func(name string, v any) error {
-		if b.Len() > 1 {
-			b.WriteByte(',')
-		}
-		for i, part := range []any{name, v} {
-			enc := json.NewEncoder(&b)
-			enc.SetEscapeHTML(false)
-			if err := enc.Encode(part); err != nil {
-				return fmt.Errorf("encode field %s: %w", name, err)
-			}
-			b.Truncate(b.Len() - 1) // the line's end
-			if i == 0 {
-				b.WriteByte(':')
-			}
-		}
-		return nil
-	}
 	head := []Value{{"_type", r.Type}, {"_key", r.Key}, {"_url", r.URL}}
 	if len(r.Problems) > 0 {
 		head = append(head, Value{"_problems", r.Problems})
 	}
 	for _, v := range append(head, r.Fields...) {
-		if err := put(v.Name, v.Value); err != nil {
+		if b.Len() > 1 {
+			b.WriteByte(',')
+		}
+		if err := put(&b, v.Name, v.Value); err != nil {
 			return nil, err
 		}
 	}

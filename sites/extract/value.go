@@ -33,6 +33,9 @@ func (x *run) convert(f *definition.Field, typ string, fd found, s *definition.S
 		return object(values), nil
 	}
 	text := fd.text
+	if obj, ok := fd.json.(map[string]any); ok && s != nil && (s.JSONLD != "" || s.Microdata != "") && typ != definition.TypePrice {
+		text = cmp.Or(plainly(obj, typ), text)
+	}
 	if typ == definition.TypeHTML {
 		if text == "" {
 			return nil, nil
@@ -66,7 +69,7 @@ func (x *run) convert(f *definition.Field, typ string, fd found, s *definition.S
 			text = priceText(fd.node)
 		}
 		p, err := ParsePrice(text, locale, x.lang(f.Locale))
-		p.Currency = cmp.Or(p.Currency, f.Currency)
+		p.Currency = cmp.Or(p.Currency, fd.currency, f.Currency)
 		return noNil(p, err)
 	case definition.TypeDate:
 		return noNil(Date(text, x.dates(f)))
@@ -76,7 +79,7 @@ func (x *run) convert(f *definition.Field, typ string, fd found, s *definition.S
 		if s != nil && strings.HasSuffix(s.Attr, "srcset") {
 			text = largest(text)
 		}
-		u, err := x.doc.base.Parse(strings.ReplaceAll(text, " ", "%20"))
+		u, err := x.doc.reference(text)
 		if err != nil {
 			return nil, fmt.Errorf("%q is not a URL", clip(text))
 		}
@@ -128,20 +131,28 @@ func (o object) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		name, err := json.Marshal(v.Name)
-		if err != nil {
+		if err := put(&b, v.Name, v.Value); err != nil {
 			return nil, err
 		}
-		value, err := json.Marshal(v.Value)
-		if err != nil {
-			return nil, err
-		}
-		b.Write(name)
-		b.WriteByte(':')
-		b.Write(value)
 	}
 	b.WriteByte('}')
 	return b.Bytes(), nil
+}
+
+// put encodes a name and its value, with < > & as they are.
+func put(b *bytes.Buffer, name string, v any) error {
+	for i, part := range []any{name, v} {
+		enc := json.NewEncoder(b)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(part); err != nil {
+			return fmt.Errorf("encode field %s: %w", name, err)
+		}
+		b.Truncate(b.Len() - 1) // the line's end
+		if i == 0 {
+			b.WriteByte(':')
+		}
+	}
+	return nil
 }
 
 func truth(fd found) (any, error) {

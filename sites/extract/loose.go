@@ -1,0 +1,257 @@
+package extract
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// looseJSON decodes the JSON value that a text begins with. What is none is
+// read as a literal of JavaScript: names without quotes, other quotes,
+// comments, line breaks in strings, commas too many, undefined.
+func looseJSON(text string) (any, error) {
+	text = strings.TrimSpace(text)
+	v, err := decodeJSON(json.NewDecoder(strings.NewReader(text)))
+	if err == nil {
+		return v, nil
+	}
+	if strict, ok := jsLiteral(text); ok {
+		if v, err := decodeJSON(json.NewDecoder(bytes.NewReader(strict))); err == nil {
+			return v, nil
+		}
+	}
+	return nil, err
+}
+
+func decodeJSON(dec *json.Decoder) (v any, err error) {
+	dec.UseNumber()
+	err = dec.Decode(&v)
+	return v, err
+}
+
+// errBehind is what a page is told that goes on behind its JSON value.
+var errBehind = errors.New("something stands after its value")
+
+var (
+	guards = regexp.MustCompile(`^(?:\)\]\}',?|while\s*\(1\)\s*;|for\s*\(;;\)\s*;|\{\}&&)\s*`)
+	jsonp  = regexp.MustCompile(`^(?:/\*\*/)?\s*(?:typeof [\w.$]+ === 'function' && )?[\w.$]+\s*\(\s*`)
+	jsonpE = regexp.MustCompile(`^\s*\)\s*;?\s*$`)
+)
+
+// pageJSON decodes a page that is JSON: one value, or one a line, which make
+// a list. What guards it against being run as a script, or hands it to a
+// function (JSONP), is taken off.
+func pageJSON(text []byte) (any, error) {
+	text = bytes.TrimSpace(text)
+	text = text[len(guards.Find(text)):]
+	dec := json.NewDecoder(bytes.NewReader(text))
+	v, err := decodeJSON(dec)
+	if err != nil {
+		head := jsonp.Find(text)
+		if head == nil {
+			return nil, err
+		}
+		inner := json.NewDecoder(bytes.NewReader(text[len(head):]))
+		v, inErr := decodeJSON(inner)
+		if inErr != nil || !jsonpE.Match(text[len(head)+int(inner.InputOffset()):]) {
+			return nil, err
+		}
+		return v, nil
+	}
+	var list []any
+	for list = []any{v}; ; list = append(list, v) {
+		rest := text[dec.InputOffset():]
+		behind := bytes.TrimLeft(rest, " \t\r")
+		if len(bytes.TrimSpace(behind)) == 0 {
+			break
+		}
+		if behind[0] != '\n' {
+			return nil, errBehind
+		}
+		if v, err = decodeJSON(dec); err != nil {
+			if errors.Is(err, io.ErrUnexpectedEOF) {
+				return nil, fmt.Errorf("its last line is cut off: %w", err)
+			}
+			return nil, errBehind
+		}
+	}
+	if len(list) == 1 {
+		return v, nil
+	}
+	return list, nil
+}
+
+// jsLiteral writes the literal that a text of JavaScript begins with as JSON.
+// It is no check: what it makes of other text need not be JSON.
+func jsLiteral(text string) (out []byte, ok bool) {
+	var b bytes.Buffer
+	depth, comma := 0, false
+	for i := 0; i < len(text); {
+		c := text[i]
+		switch {
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+			i++
+			continue
+		case strings.HasPrefix(text[i:], "//"), strings.HasPrefix(text[i:], "<!--"), strings.HasPrefix(text[i:], "-->"):
+			end := strings.IndexByte(text[i:], '\n')
+			if end < 0 {
+				return nil, false
+			}
+			i += end
+			continue
+		case strings.HasPrefix(text[i:], "/*"):
+			end := strings.Index(text[i:], "*/")
+			if end < 0 {
+				return nil, false
+			}
+			i += end + 2
+			continue
+		case c == ',':
+			comma = true // written when something follows
+			i++
+			continue
+		}
+		if comma && c != ']' && c != '}' {
+			b.WriteByte(',')
+		}
+		comma = false
+		switch {
+		case c == '{' || c == '[':
+			depth++
+			b.WriteByte(c)
+			i++
+		case c == '}' || c == ']':
+			depth--
+			b.WriteByte(c)
+			i++
+		case c == ':':
+			b.WriteByte(c)
+			i++
+		case c == '"' || c == '\'' || c == '`':
+			s, n, ok := jsString(text[i:])
+			if !ok {
+				return nil, false
+			}
+			quoted, _ := json.Marshal(s) // a string can be
+			b.Write(quoted)
+			i += n
+		default:
+			n := wordLen(text[i:])
+			if n == 0 || depth == 0 {
+				return nil, false
+			}
+			word := text[i : i+n]
+			i += n
+			behind := strings.TrimLeft(text[i:], " \t\r\n")
+			if strings.HasPrefix(behind, ":") {
+				quoted, _ := json.Marshal(word)
+				b.Write(quoted)
+				continue
+			}
+			b.WriteString(jsWord(word))
+		}
+		if depth <= 0 {
+			return b.Bytes(), b.Len() > 0
+		}
+	}
+	return nil, false
+}
+
+// wordLen is the length of the name or number that s begins with.
+func wordLen(s string) int {
+	for i, r := range s {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_$.+-!", r) {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// jsWord writes what is no string as JSON; what it does not know is null.
+func jsWord(word string) string {
+	switch word {
+	case "true", "!0":
+		return "true"
+	case "false", "!1":
+		return "false"
+	}
+	digits := strings.TrimPrefix(word, "+")
+	if n, err := strconv.ParseInt(digits, 0, 64); err == nil {
+		return strconv.FormatInt(n, 10)
+	}
+	if f, err := strconv.ParseFloat(digits, 64); err == nil {
+		if text, err := json.Marshal(f); err == nil { // it is neither infinite nor NaN
+			return string(text)
+		}
+	}
+	return "null"
+}
+
+// jsString reads the string that text begins with, and how long it is there.
+func jsString(text string) (s string, n int, ok bool) {
+	var b strings.Builder
+	quote := text[0]
+	for i := 1; i < len(text); {
+		c := text[i]
+		switch {
+		case c == quote:
+			return b.String(), i + 1, true
+		case c != '\\':
+			b.WriteByte(c)
+			i++
+		case i+1 == len(text):
+			return "", 0, false
+		default:
+			r, size := escaped(text[i+1:])
+			if utf16.IsSurrogate(r) && strings.HasPrefix(text[i+1+size:], `\u`) {
+				low, more := escaped(text[i+2+size:])
+				r, size = utf16.DecodeRune(r, low), size+1+more
+			}
+			if r >= 0 {
+				b.WriteRune(r)
+			}
+			i += 1 + size
+		}
+	}
+	return "", 0, false
+}
+
+// escaped reads what stands behind a backslash; a rune below 0 is none, as of
+// a line that goes on.
+func escaped(s string) (r rune, size int) {
+	hex := func(n int) (rune, int) {
+		if len(s) > n {
+			if v, err := strconv.ParseUint(s[1:n+1], 16, 32); err == nil {
+				return rune(v), n + 1
+			}
+		}
+		return rune(s[0]), 1
+	}
+	switch s[0] {
+	case 'n':
+		return '\n', 1
+	case 't':
+		return '\t', 1
+	case 'r':
+		return '\r', 1
+	case 'b':
+		return '\b', 1
+	case 'f':
+		return '\f', 1
+	case '\n':
+		return -1, 1
+	case 'x':
+		return hex(2)
+	case 'u':
+		return hex(4)
+	}
+	return utf8.DecodeRuneInString(s)
+}

@@ -1,0 +1,75 @@
+package extract
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/htmlindex"
+)
+
+var (
+	scheme   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
+	oddities = strings.NewReplacer("\n", "", "\r", "", "\t", "", " ", "%20")
+	strayPct = regexp.MustCompile(`%(?:[0-9A-Fa-f]{2})?`)
+)
+
+// reference is the address that a page means by ref, read as browsers do:
+// relative to the page's base, with backslashes for slashes, percent signs that
+// escape nothing, and a query in the charset of the page.
+func (d *Doc) reference(ref string) (*url.URL, error) {
+	ref = oddities.Replace(strings.TrimSpace(ref))
+	at := strings.IndexAny(ref, "?#")
+	if at < 0 {
+		at = len(ref)
+	}
+	path, rest := ref[:at], ref[at:]
+	if s := scheme.FindString(path); s == "" || strings.EqualFold(s, "http:") || strings.EqualFold(s, "https:") {
+		path = strings.ReplaceAll(path, `\`, "/")
+	}
+	path = strayPct.ReplaceAllStringFunc(path, func(s string) string {
+		if s == "%" {
+			return "%25"
+		}
+		return s
+	})
+	u, err := d.base.Parse(path + rest)
+	if err != nil {
+		return nil, err
+	}
+	if u.Opaque != "" && strings.EqualFold(u.Scheme, d.base.Scheme) { // http:x, which is relative
+		if u, err = d.base.Parse(strings.TrimPrefix(path+rest, scheme.FindString(path))); err != nil {
+			return nil, err
+		}
+	}
+	u.RawQuery = d.query(u.RawQuery)
+	return u, nil
+}
+
+// query escapes what a query has beyond ASCII, in the charset of the page.
+func (d *Doc) query(q string) string {
+	if strings.IndexFunc(q, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 {
+		return q
+	}
+	var enc *encoding.Encoder
+	if e, err := htmlindex.Get(d.Charset.Name); err == nil && !strings.HasPrefix(d.Charset.Name, "utf-") {
+		enc = encoding.HTMLEscapeUnsupported(e.NewEncoder())
+	}
+	var b strings.Builder
+	for _, r := range q {
+		s := string(r)
+		if r < utf8.RuneSelf {
+			b.WriteString(s)
+			continue
+		}
+		if enc != nil {
+			if t, err := enc.String(s); err == nil {
+				s = t
+			}
+		}
+		b.WriteString(strings.ReplaceAll(url.QueryEscape(s), "+", "%20"))
+	}
+	return b.String()
+}
