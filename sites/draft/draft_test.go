@@ -55,7 +55,7 @@ func TestWrite(t *testing.T) {
 		}, "/shop", []string{
 			"  must_have: article.product", "  next: {css: li.next a}", "  links: {css: article.product a, allow: /product/}|  links: article.product h3 a", "    each: article.product",
 			`      title: h3  # "Lamp number 1"`, `      price_color: {css: p.price_color, type: price}  # {"amount":11.77,"currency":"GBP"}`, `      image: {css: img, take: image, type: url}  # "http://s.example/img/1.jpg"`,
-			`      title: {any: [{jsonld: Product.name}, {css: h1}]}  # "Lamp number 1"`, `      price: {jsonld: Product.offers.price, type: price}  # {"amount":11.77}`, `      sku: {jsonld: Product.sku}  # "L-1"`, `      upc: {label: UPC}  # "a897"`,
+			`      title: {any: [{jsonld: Product.name}, {css: h1}]}  # "Lamp number 1"`, `      price: {jsonld: Product.offers.price, type: price}  # {"amount":11.77,"currency":"GBP"}`, `      sku: {jsonld: Product.sku}  # "L-1"`, `      upc: {label: UPC}  # "a897"`,
 			`      description: p.description  # "A lamp of blue glass, made by hand in a small workshop."`,
 		}, []string{"nav", "menu"}},
 		{"quotes", web{
