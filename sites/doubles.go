@@ -22,6 +22,8 @@ const (
 	manyDoubles = 3
 	// keptDoubles bounds what is remembered of pages, twice.
 	keptDoubles = 4096
+	// muchProse is how many bytes of sentences make an article.
+	muchProse = 2000
 )
 
 // doubles tells when a site gives one page for different addresses: a page
@@ -47,7 +49,9 @@ type double struct {
 // same. What counts is what a reader sees, the elements it is made of, what it
 // says of itself, and the records but for their address. It only looks at pages which nothing else vouches for: HTML detail pages
 // whose records have no key but the address, or that have neither records nor
-// links although the definition wants records of each of them.
+// links although the definition wants records of each of them. An article that
+// stands at several addresses, such as those of languages that it was not
+// translated to, is no answer to what is not there.
 func (d *doubles) again(def *definition.Definition, doc *extract.Doc, res *extract.Result) error {
 	if doc.Root == nil || doc.Page.Kind != definition.KindDetail || def.Blocks.Off || vouchedFor(def, doc, res) {
 		return nil
@@ -70,11 +74,11 @@ func (d *doubles) again(def *definition.Definition, doc *extract.Doc, res *extra
 	}
 	path := doc.Page.Requested
 	if u, err := url.Parse(path); err == nil { // parameters may tell the same page in other ways
-		path = u.Host + u.EscapedPath()
+		path = u.Host + ofLanguage.ReplaceAllString(u.EscapedPath(), "/")
 	}
 	at := maphash.String(doublesSeed, path)
 
-	if n, first := d.note(h.Sum64(), at, doc.Page.Requested); n >= manyDoubles {
+	if n, first := d.note(h.Sum64(), at, doc.Page.Requested); n >= manyDoubles && !(len(res.Records) > 0 && writtenOut(doc)) {
 		return fmt.Errorf("%d addresses or more give this page, %s was the first; if that is right, blocks.off or must_have says so", n, first)
 	}
 	return nil
@@ -109,6 +113,25 @@ func writeShape(h *maphash.Hash, root *html.Node, own []string) {
 			_, _ = h.WriteString(" " + content)
 		}
 	}
+}
+
+// ofLanguage matches the part of an address that only tells the language of a
+// page: what was not translated is the same in many.
+var ofLanguage = regexp.MustCompile(`(?i)/[a-z]{2}([-_][a-z]{2,4})?/`)
+
+// writtenOut tells whether a page has as much to read as neither a page that
+// asks to wait nor one that knows nothing has, and none that leads elsewhere.
+func writtenOut(doc *extract.Doc) bool {
+	if asked, err := url.Parse(doc.Page.Requested); err != nil || asked.Path != doc.Page.URL.Path {
+		return false
+	}
+	prose := 0
+	for _, line := range extract.Lines(doc.Body(), false) {
+		if len(line) >= 80 && strings.ContainsAny(line, ".!?。！？؟।") { // no list of links
+			prose += len(line)
+		}
+	}
+	return prose >= muchProse
 }
 
 // ofItself matches the names of what pages say of themselves, and not of the

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
 
 	"muster/sites/definition"
+	"muster/sites/extract"
 	"muster/sites/fetch"
 	"muster/tasks/redistest"
 )
@@ -68,6 +70,9 @@ func TestDoubles(t *testing.T) {
 		"another description":            {`<meta name=description content="about {item}"><h1>Article</h1>`, bare, 0},
 		"its address in a description":   {`<meta property=og:url content="{url}"><meta name=csrf content={n}><h1>One second</h1>`, bare, 7},
 		"other elements":                 {`<h1>Article</h1>{tags}`, bare, 0},
+		"an article":                     {`<h1>Knots</h1>` + strings.Repeat("<p>A knot that holds is made of two that do not, and both of them are tied in the same way, one after the other.</p>", 20), bare, 0},
+		"an article without a record":    {strings.Repeat("<p>A knot that holds is made of two that do not, and both of them are tied in the same way, one after the other.</p>", 20), "records: {item: {fields: {name: {css: h1, required: true}}}}\n", 7},
+		"a long list":                    {`<h1>Home</h1>` + strings.Repeat("<p>A knot and another one</p>", 100), bare, 7},
 		"pages that are never suspected": {`<h1>One second</h1>`, bare + "blocks: {off: true}\n", 0},
 		"lists in the pages":             {`<ul><li>a<li>b</ul>`, "records: {item: {each: li, fields: {name: li}}}\n", 0},
 	} {
@@ -85,6 +90,42 @@ func TestDoubles(t *testing.T) {
 				t.Errorf("got %d doubles, want %d: %v", got, c.doubles, sum.ByClass)
 			}
 		})
+	}
+}
+
+// A page at the addresses of several languages is one.
+func TestDoublesInLanguages(t *testing.T) {
+	t.Parallel()
+	def, err := definition.Parse("s.yaml", []byte("site: same\nbase_url: https://shop.example/\nstart: [/]\nlisting: {links: a}\nrecords: {item: {fields: {name: h1}}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(addresses ...string) (n int) {
+		var d doubles
+		for _, a := range addresses {
+			u, err := url.Parse("https://shop.example" + a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			doc, err := extract.Parse(def, extract.Page{URL: u, Requested: u.String(), Status: 200, Kind: definition.KindDetail, Header: http.Header{"Content-Type": {"text/html"}}, Body: []byte("<h1>Knots</h1>")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := extract.Run(def, doc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.again(def, doc, &res) != nil {
+				n++
+			}
+		}
+		return n
+	}
+	if n := refused("/de/knots", "/en/knots", "/pt-br/knots", "/zh-Hans/knots", "/fr/knots"); n != 0 {
+		t.Errorf("%d languages of a page are taken for doubles", n)
+	}
+	if n := refused("/de/knots", "/de/ropes", "/de/splices", "/de/fr"); n != 2 {
+		t.Errorf("got %d doubles, want 2", n)
 	}
 }
 
