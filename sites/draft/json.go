@@ -1,7 +1,6 @@
 package draft
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,10 +19,8 @@ type jsonList struct {
 
 // fromJSON guesses the records of an API's answer.
 func (o *outline) fromJSON(page extract.Page, text []byte) error {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	var doc any
-	if err := dec.Decode(&doc); err != nil {
+	doc, err := extract.PageJSON(text)
+	if err != nil {
 		return fmt.Errorf("the page looks like JSON and is none: %w", err)
 	}
 	path, objects := largestList(doc, "", 0)

@@ -48,7 +48,8 @@ func (x *run) refs(css definition.Selector, name string, path definition.Path) [
 	if x.doc.Root == nil {
 		return nil
 	}
-	if name == "" {
+	byDefault := name == ""
+	if byDefault {
 		name = "href"
 	}
 	for _, n := range css.All(x.doc.Root) {
@@ -58,6 +59,8 @@ func (x *run) refs(css definition.Selector, name string, path definition.Path) [
 		}
 		if v, ok := attr(n, strings.ToLower(name)); ok && strings.TrimSpace(v) != "" {
 			refs = append(refs, v)
+		} else if byDefault && n.Namespace == inXML {
+			refs = append(refs, Text(n)) // <link>http://…</link>
 		}
 	}
 	return refs

@@ -46,10 +46,10 @@ var (
 	jsonpE = regexp.MustCompile(`^\s*\)\s*;?\s*$`)
 )
 
-// pageJSON decodes a page that is JSON: one value, or one a line, which make
+// PageJSON decodes a page that is JSON: one value, or one a line, which make
 // a list. What guards it against being run as a script, or hands it to a
 // function (JSONP), is taken off.
-func pageJSON(text []byte) (any, error) {
+func PageJSON(text []byte) (any, error) {
 	text = bytes.TrimSpace(text)
 	text = text[len(guards.Find(text)):]
 	dec := json.NewDecoder(bytes.NewReader(text))

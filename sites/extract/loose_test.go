@@ -53,7 +53,7 @@ func TestPageJSON(t *testing.T) {
 		`{a: 1}`:                     ``,
 		``:                           ``,
 	} {
-		v, err := pageJSON([]byte(text))
+		v, err := PageJSON([]byte(text))
 		got := ""
 		if err == nil {
 			b, _ := json.Marshal(v)

@@ -51,17 +51,24 @@ type Doc struct {
 	tables  map[*html.Node]*table // those that were asked for
 }
 
-// Parse decodes and parses a page. Broken HTML is mended as browsers do, and
+// Parse decodes and parses a page. XML other than XHTML becomes a document of
+// its elements. Broken HTML is mended as browsers do, and
 // what is nested too deeply is flattened; what fails is JSON that is none.
 func Parse(def *definition.Definition, p Page) (*Doc, error) {
 	d := &Doc{Page: p, base: p.URL}
 	d.text, d.Charset = Decode(p.Body, p.Header.Get("Content-Type"), def.Encoding)
 	if def.Page(p.Kind).Format == definition.FormatJSON {
 		var err error
-		if d.JSON, err = pageJSON(d.text); err != nil {
+		if d.JSON, err = PageJSON(d.text); err != nil {
 			return nil, fmt.Errorf("page is not JSON: %w", err)
 		}
 		return d, nil
+	}
+	if isXML(p.Header.Get("Content-Type"), d.text) {
+		if root, err := parseXML(d.text); err == nil {
+			d.Root = root
+			return d, nil
+		}
 	}
 	root, err := html.Parse(bytes.NewReader(d.text))
 	if err != nil {

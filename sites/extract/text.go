@@ -193,8 +193,23 @@ func attr(n *html.Node, name string) (string, bool) {
 	return "", false
 }
 
+// render is the markup of n, or of what is in it. Of an XML element with
+// nothing but text that is the text: the markup that feeds put there.
 func render(n *html.Node, inner bool) string {
 	var b strings.Builder
+	if n.Namespace == inXML {
+		switch first := n.FirstChild; {
+		case !inner:
+			renderXML(&b, n)
+		case first != nil && first == n.LastChild && first.Type == html.TextNode:
+			b.WriteString(first.Data)
+		default:
+			for c := first; c != nil; c = c.NextSibling {
+				renderXML(&b, c)
+			}
+		}
+		return strings.TrimSpace(b.String())
+	}
 	if !inner {
 		_ = html.Render(&b, n) // a Builder does not fail
 		return b.String()

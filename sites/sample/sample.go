@@ -8,6 +8,7 @@
 package sample
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -132,6 +133,15 @@ func (v *View) links(res extract.Result) {
 	}
 }
 
+// encoded is a value as the records have it, with < > & as they are.
+func encoded(v any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v) // what a field holds can be encoded
+	return bytes.TrimSpace(b.Bytes())
+}
+
 // fields books what is known of the fields, in the order of the definition.
 func (v *View) fields(def *definition.Definition, res extract.Result) {
 	for _, r := range def.RecordsFrom(v.Kind) {
@@ -145,7 +155,7 @@ func (v *View) fields(def *definition.Definition, res extract.Result) {
 			for _, rec := range append(slices.Clone(res.Records), res.Invalid...) {
 				i := slices.IndexFunc(rec.Fields, func(x extract.Value) bool { return x.Name == f.Name })
 				if rec.Type == r.Name && i >= 0 {
-					field.First, _ = json.Marshal(rec.Fields[i].Value) // what a field holds can be encoded
+					field.First = encoded(rec.Fields[i].Value)
 					break
 				}
 			}

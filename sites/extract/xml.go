@@ -1,0 +1,121 @@
+package extract
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"mime"
+	"regexp"
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+// inXML is the namespace of the elements of a page that was read as XML.
+const inXML = "xml"
+
+var (
+	xmlStart = regexp.MustCompile(`^(?:\s|<\?[^>]*\?>|<!--[\s\S]*?-->|<!DOCTYPE\s[^>\[]*>)*<([^\s/>!?]+)`)
+	controls = regexp.MustCompile(`[\x00-\x08\x0b\x0c\x0e-\x1f]`)
+)
+
+// isXML tells whether a page is XML other than XHTML, by what it says that it
+// is and by its first element.
+func isXML(contentType string, text []byte) bool {
+	m := xmlStart.FindSubmatch(text[:min(len(text), 8<<10)])
+	if m == nil {
+		return false
+	}
+	root := strings.ToLower(string(m[1]))
+	if i := strings.IndexByte(root, ':'); i >= 0 {
+		root = root[i+1:]
+	}
+	switch root {
+	case "html", "head", "body":
+		return false
+	case "rss", "feed", "rdf", "urlset":
+		return true
+	}
+	mt, _, _ := mime.ParseMediaType(contentType)
+	said := mt == "text/xml" || strings.HasSuffix(mt, "/xml") || strings.HasSuffix(mt, "+xml")
+	return mt != "application/xhtml+xml" && (said || bytes.HasPrefix(bytes.TrimSpace(text), []byte("<?xml")) && mt != "text/html")
+}
+
+// parseXML makes a document of XML, with names in lower case, as those of
+// HTML are, and with their prefixes. Ends without a beginning are skipped. It
+// fails where the text is no XML at all, or nested too deeply.
+func parseXML(text []byte) (*html.Node, error) {
+	dec := xml.NewDecoder(bytes.NewReader(controls.ReplaceAll(text, nil)))
+	dec.Strict = false
+	dec.Entity = xml.HTMLEntity
+	dec.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil } // it is UTF-8 by now
+	name := func(n xml.Name) string {
+		if n.Space != "" {
+			return strings.ToLower(n.Space + ":" + n.Local)
+		}
+		return strings.ToLower(n.Local)
+	}
+	root := &html.Node{Type: html.DocumentNode}
+	open := []*html.Node{root}
+	for {
+		tok, err := dec.RawToken()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		top := open[len(open)-1]
+		switch tok := tok.(type) {
+		case xml.StartElement:
+			n := &html.Node{Type: html.ElementNode, Data: name(tok.Name), Namespace: inXML}
+			for _, a := range tok.Attr {
+				n.Attr = append(n.Attr, html.Attribute{Key: name(a.Name), Val: a.Value})
+			}
+			top.AppendChild(n)
+			if open = append(open, n); len(open) > maxNesting {
+				return nil, errors.New("nested too deeply")
+			}
+		case xml.EndElement:
+			for i := len(open) - 1; i > 0; i-- {
+				if open[i].Data == name(tok.Name) {
+					open = open[:i]
+					break
+				}
+			}
+		case xml.CharData:
+			if len(open) == 1 {
+				continue
+			}
+			if last := top.LastChild; last != nil && last.Type == html.TextNode {
+				last.Data += string(tok)
+				continue
+			}
+			top.AppendChild(&html.Node{Type: html.TextNode, Data: string(tok)})
+		}
+	}
+	if root.FirstChild == nil {
+		return nil, errors.New("has no element")
+	}
+	return root, nil
+}
+
+// renderXML writes a node of an XML page.
+func renderXML(b *strings.Builder, n *html.Node) {
+	switch n.Type {
+	case html.TextNode:
+		b.WriteString(html.EscapeString(n.Data))
+		return
+	case html.ElementNode:
+		b.WriteString("<" + n.Data)
+		for _, a := range n.Attr {
+			b.WriteString(" " + a.Key + `="` + html.EscapeString(a.Val) + `"`)
+		}
+		b.WriteString(">")
+		defer b.WriteString("</" + n.Data + ">")
+	}
+	for c := n.FirstChild; c != nil; c = c.NextSibling {
+		renderXML(b, c)
+	}
+}
