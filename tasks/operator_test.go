@@ -184,10 +184,10 @@ func TestOperatorDeletes(t *testing.T) {
 		if err := in.DeleteTask("default", id); err == nil {
 			t.Error("an active task was deleted")
 		}
-		if err := in.CancelProcessing(id); err != nil {
-			t.Fatal(err)
-		}
 		facttest.Eventually(t, "asynq has put it back", func() bool {
+			if err := in.CancelProcessing(id); err != nil { // again: asynq may not listen yet
+				t.Fatal(err)
+			}
 			info, err := in.GetTaskInfo("default", id)
 			return err == nil && info.State == asynq.TaskStateRetry
 		})

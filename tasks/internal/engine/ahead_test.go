@@ -137,12 +137,12 @@ func TestTakesAheadOfFreeSlots(t *testing.T) {
 		t.Cleanup(e.Close)
 		group(t, e, 30)
 		w := NewWorker(e, echo(), config("one", log))
-		w.seam.mean.Store(1)
 		for range 3 {
 			if err := dequeue(w).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
+		w.seam.mean.Store(1)
 		runs := func(n int) func() bool {
 			return func() bool {
 				hs, err := e.store.Running(t.Context())

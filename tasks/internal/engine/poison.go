@@ -27,25 +27,21 @@ func readable(p *store.Popped) error {
 	if messageType == nil {
 		return nil
 	}
-	id, deadline, err := decode(p.Message)
-	if err != nil {
+	m := messageType.New()
+	if err := proto.Unmarshal([]byte(p.Message), m.Interface()); err != nil {
 		return fmt.Errorf("its message does not decode: %w", err)
 	}
-	if id != p.ID {
+	field := func(name protoreflect.Name) protoreflect.Value {
+		return m.Get(messageType.Descriptor().Fields().ByName(name))
+	}
+	if id := field("id").String(); id != p.ID {
 		return fmt.Errorf("its message is that of task %q", id)
 	}
-	p.Deadline = deadline
-	return nil
-}
-
-// decode returns the id of a message of asynq, and its deadline in unix s, 0 if it has none.
-func decode(message string) (id string, deadline int64, err error) {
-	m := messageType.New()
-	if err := proto.Unmarshal([]byte(message), m.Interface()); err != nil {
-		return "", 0, err
+	p.Deadline = field("deadline").Int()
+	if p.Deadline == 0 && field("headers").Map().Get(protoreflect.ValueOfString(header).MapKey()).String() == headerVersion {
+		p.Task = field("type").String()
 	}
-	fields := messageType.Descriptor().Fields()
-	return m.Get(fields.ByName("id")).String(), m.Get(fields.ByName("deadline")).Int(), nil
+	return nil
 }
 
 // overdue reports whether a deadline has passed, so that asynq fails its task without a handler.

@@ -22,15 +22,17 @@ const (
 )
 
 // seam is the connection that asynq's server works on. It sees every script asynq runs, knows it by
-// the shape of its keys, and changes four things: a server that found its queues empty sleeps until
+// the shape of its keys, and changes five things: a server that found its queues empty sleeps until
 // it is woken rather than polling; it takes no more tasks than the worker may run, but as many at once
-// as there are free slots; tasks that are done are forgotten together; and what follows a task is
-// written with a context of its own, because asynq hands its retries one that is cancelled already.
+// as there are free slots; short tasks of ours start without asynq, which costs more than they do; tasks
+// that are done are forgotten together; and what follows a task is written with a context of its own,
+// because asynq hands its retries one that is cancelled already.
 type seam struct {
 	redis.UniversalClient
 	store  *store.Store
-	taken  func([]store.Popped)                          // told of tasks before asynq gets them
-	back   func(string, store.QueueKeys, []store.Popped) // gives those back that asynq does not get
+	taken  func([]store.Popped)                          // told of tasks before they start
+	back   func(string, store.QueueKeys, []store.Popped) // gives those back that do not
+	run    func(fetched)                                 // runs one that asynq does not get, in a slot of its own
 	failed func(string, error)                           // told what goes wrong behind asynq's back
 	bury   func(string, store.Popped, error)             // takes what is no task out of a queue
 	caps   map[string]int                                // most tasks of a queue at once
@@ -50,20 +52,40 @@ type seam struct {
 	mean   atomic.Int64 // how long a task has its slot, about, in ns
 	plain  atomic.Bool  // asynq has scripts we do not know
 
+	known map[[2]string]string // tasks of ours by what their messages have before and behind their ids; likewise
+
 	mu    sync.Mutex // guards the fields below
 	ahead []store.Popped
-	queue string // that ahead was taken from
-	keys  store.QueueKeys
-	until time.Time       // when it is given back
+	from  *batch          // that ahead is of
 	begun map[string]bool // tasks that were told to taken, and are not done
+	own   map[string]held // those that asynq knows nothing of
 	of    map[string]int  // running tasks of each queue that has a cap
+}
+
+// batch is what one round trip took out of a queue.
+type batch struct {
+	queue string
+	keys  store.QueueKeys
+	until time.Time // when what has not started is given back
+}
+
+// fetched is one of them.
+type fetched struct {
+	store.Popped
+	*batch
+}
+
+// held is the lease of a task that runs without asynq, which would see to it.
+type held struct {
+	key   string
+	since time.Time // that it has as long as asynq gives it
 }
 
 func newSeam(s *store.Store, queues int, caps map[string]int, poll time.Duration) *seam {
 	m := &seam{UniversalClient: s.Redis(), store: s, queues: queues, caps: caps, poll: poll,
 		knownDequeue: dequeueSHA, knownDone: doneSHA,
 		wake: make(chan struct{}, 1), room: make(chan struct{}, 1), closed: make(chan struct{}),
-		begun: map[string]bool{}, of: map[string]int{}}
+		known: map[[2]string]string{}, begun: map[string]bool{}, own: map[string]held{}, of: map[string]int{}}
 	m.mean.Store(int64(time.Second)) // nothing is known of the tasks
 	return m
 }
@@ -109,8 +131,7 @@ func (s *seam) stopped() bool {
 
 // done gives the slot of a task of a queue back that had it for took.
 func (s *seam) done(queue string, took time.Duration) {
-	mean := s.mean.Load()
-	s.mean.Store(mean + (int64(took)-mean)/16) // one that another overwrites does not matter
+	s.learn(took)
 	s.active.Add(-1)
 	ring(s.room)
 	if s.caps[queue] > 0 {
@@ -119,6 +140,12 @@ func (s *seam) done(queue string, took time.Duration) {
 		s.mu.Unlock()
 		ring(s.wake) // the queue may have been passed over
 	}
+}
+
+// learn counts how long a task had its slot.
+func (s *seam) learn(took time.Duration) {
+	mean := s.mean.Load()
+	s.mean.Store(mean + (int64(took)-mean)/16) // one that another overwrites does not matter
 }
 
 // started counts a task of a queue.
@@ -204,7 +231,7 @@ func (s *seam) dequeue(ctx context.Context, sha string, keys []string, args []an
 	cmd := redis.NewCmd(ctx)
 	cmd.SetErr(redis.Nil)
 	for !s.stopped() {
-		left := s.held()
+		left := s.left()
 		full := s.active.Load() >= s.limit.Load()
 		switch {
 		case left > 0 && full:
@@ -214,11 +241,15 @@ func (s *seam) dequeue(ctx context.Context, sha string, keys []string, args []an
 				s.giveBack()
 			}
 		case left > 0:
-			next, from := s.next()
-			if !overdue(next.Deadline) {
-				s.started(from)
+			next, own, ok := s.next()
+			if !ok {
+				continue // a slot was faster
 			}
 			s.empty = 0
+			if own {
+				s.run(next)
+				continue
+			}
 			cmd.SetErr(nil)
 			cmd.SetVal(next.Message)
 			return cmd
@@ -337,7 +368,7 @@ func (s *seam) take(ctx context.Context, queue string, keys []string, args []any
 		all := got
 		got = got[:0]
 		for _, p := range all {
-			if err := readable(&p); err != nil {
+			if err := s.read(&p); err != nil {
 				s.bury(queue, p, err)
 				continue
 			}
@@ -347,45 +378,156 @@ func (s *seam) take(ctx context.Context, queue string, keys []string, args []any
 	if len(got) == 0 {
 		return 0, nil
 	}
+	s.taken(got)
 	s.mu.Lock()
-	s.ahead, s.queue, s.keys, s.until = got, queue, qk, time.Now().Add(aheadLast)
+	defer s.mu.Unlock()
+	s.ahead, s.from = got, &batch{queue, qk, time.Now().Add(aheadLast)}
 	for _, p := range got {
 		s.begun[p.ID] = true
 	}
-	s.mu.Unlock()
-	s.taken(got)
 	return len(got), nil
 }
 
-// held returns how much longer what was taken ahead may be kept; 0 if there is nothing.
-func (s *seam) held() time.Duration {
+// read is readable, and knows tasks of ours by their messages, which are the same but for the id.
+func (s *seam) read(p *store.Popped) error {
+	head, tail, found := strings.Cut(p.Message, p.ID)
+	if task, ok := s.known[[2]string{head, tail}]; ok && found {
+		p.Task = task
+		return nil
+	}
+	if err := readable(p); err != nil || p.Task == "" {
+		return err
+	}
+	if len(s.known) >= maxMolds {
+		clear(s.known)
+	}
+	s.known[[2]string{head, tail}] = p.Task
+	return nil
+}
+
+// left returns how much longer what was taken ahead may be kept; 0 if there is nothing.
+func (s *seam) left() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.ahead) == 0 {
 		return 0
 	}
-	return max(time.Until(s.until), 1)
+	return max(time.Until(s.from.until), 1)
 }
 
-func (s *seam) next() (p store.Popped, queue string) {
+// ownBelow is how short tasks are, about, that run without asynq: it shows operators who runs which, and
+// since when.
+const ownBelow = 100 * time.Millisecond
+
+// owns reports whether the next task that was taken ahead can start without asynq; s.mu is held. Where
+// there are several queues, the last one of a batch goes to asynq, which then chooses the next queue.
+func (s *seam) owns() bool {
+	return s.ahead[0].Task != "" && s.mean.Load() < int64(ownBelow) && (s.queues == 1 || len(s.ahead) > 1)
+}
+
+// pop takes the next task that was taken ahead for a slot; s.mu is held.
+func (s *seam) pop(own bool) fetched {
+	next := fetched{s.ahead[0], s.from}
+	s.ahead = s.ahead[1:]
+	if own {
+		delete(s.begun, next.ID)
+		s.own[next.ID] = held{next.keys.Lease, time.Now()}
+	}
+	return next
+}
+
+// next starts the next task that was taken ahead, and reports whether asynq is not to get it.
+func (s *seam) next() (next fetched, own, ok bool) {
+	s.mu.Lock()
+	if len(s.ahead) == 0 {
+		s.mu.Unlock()
+		return fetched{}, false, false
+	}
+	own = s.owns()
+	next = s.pop(own)
+	s.mu.Unlock()
+	if !overdue(next.Deadline) {
+		s.started(next.queue)
+	}
+	return next, own, true
+}
+
+// follow gives a slot back as done does, unless there is a task for it that it can go on with.
+func (s *seam) follow(queue string, took time.Duration) (next fetched, ok bool) {
+	s.mu.Lock()
+	if len(s.ahead) > 0 && s.owns() && !s.stopped() && s.caps[queue] == 0 && s.caps[s.from.queue] == 0 && s.active.Load() <= s.limit.Load() {
+		next, ok = s.pop(true), true
+		if len(s.ahead) == 0 {
+			ring(s.room) // there is room for the next ones
+		}
+	}
+	s.mu.Unlock()
+	if !ok {
+		s.done(queue, took)
+		return next, false
+	}
+	s.learn(took)
+	return next, true
+}
+
+// finished has a task that ran without asynq forgotten.
+func (s *seam) finished(t fetched) {
+	s.disown(t.ID)
+	c := s.store.FinishOf(t.queue, t.keys, t.ID, time.Now())
+	c.Failed = func(err error) { s.failed(t.ID, err) }
+	s.store.Scripts().Post(c)
+}
+
+func (s *seam) disown(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p = s.ahead[0]
-	s.ahead = s.ahead[1:]
-	return p, s.queue
+	delete(s.own, id)
+}
+
+// asynqLease is how long asynq leases tasks, and leaseKept when it is asked to go on doing so.
+const (
+	asynqLease = 30 * time.Second
+	leaseKept  = asynqLease / 3
+)
+
+// prolong keeps the leases of tasks that run without asynq, as asynq does of those it runs.
+func (s *seam) prolong(ctx context.Context) error {
+	now := time.Now()
+	due := map[string][]string{}
+	s.mu.Lock()
+	for id, h := range s.own {
+		if now.Sub(h.since) >= leaseKept {
+			due[h.key] = append(due[h.key], id)
+		}
+	}
+	s.mu.Unlock()
+	for key, ids := range due {
+		if err := s.store.Prolong(ctx, key, ids, now.Add(asynqLease)); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		for _, id := range ids {
+			if h, ok := s.own[id]; ok {
+				h.since = now
+				s.own[id] = h
+			}
+		}
+		s.mu.Unlock()
+	}
+	return nil
 }
 
 // giveBack gives back what was taken ahead and has not started.
 func (s *seam) giveBack() {
 	s.mu.Lock()
-	ahead, queue, keys := s.ahead, s.queue, s.keys
+	ahead, from := s.ahead, s.from
 	s.ahead = nil
 	for _, p := range ahead {
 		delete(s.begun, p.ID)
 	}
 	s.mu.Unlock()
 	if len(ahead) > 0 {
-		s.back(queue, keys, ahead)
+		s.back(from.queue, from.keys, ahead)
 	}
 }
 

@@ -88,7 +88,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 	w := &Worker{e: e, cfg: cfg, handlers: handlers, log: cfg.Logger, killed: make(chan struct{}),
 		timer: make(chan int64, 64), runs: map[*Run]bool{}, mine: map[string]bool{}, ahead: map[string]*begun{}, tried: map[string]int{}, dirty: map[string]*flow{}, served: map[string]bool{},
 		seam: newSeam(e.store, len(cfg.Queues), cfg.QueueLimits, pollEvery), pool: &pool{}}
-	w.seam.taken, w.seam.back, w.seam.bury = w.beginAhead, w.giveBack, w.bury
+	w.seam.taken, w.seam.back, w.seam.bury, w.seam.run = w.beginAhead, w.giveBack, w.bury, w.own
 	w.seam.failed = func(id string, err error) { w.log.Warn("worker and asynq", "id", id, "error", err) }
 	w.seam.limit.Store(int64(cfg.Concurrency))
 	return w
@@ -207,16 +207,18 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	err := srv.Start(asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
 		queue, _ := asynq.GetQueueName(ctx)
-		defer func(began time.Time) { w.seam.done(queue, time.Since(began)) }(time.Now())
 		id, ok := asynq.GetTaskID(ctx)
 		if !ok || t.Headers()[header] != headerVersion {
+			defer func(began time.Time) { w.seam.done(queue, time.Since(began)) }(time.Now())
 			if w.cfg.Plain != nil && t.Headers()[header] == "" {
 				return w.plain(ctx, t)
 			}
 			return w.foreign(ctx, t, id, queue)
 		}
 		done := make(chan error, 1)
-		w.pool.run(func() { done <- w.perform(context.WithoutCancel(ctx), carried{id: id, task: t.Type(), queue: queue}) })
+		w.pool.run(func() {
+			w.slot(carried{id: id, task: t.Type(), queue: queue}, func(err error) { done <- err })
+		})
 		return <-done
 	}))
 	if err != nil {
@@ -383,7 +385,7 @@ func (w *Worker) watch(ctx context.Context) {
 		if err == nil {
 			heard = now
 			taken = taken || len(silent) > 0
-			err = errors.Join(w.reap(ctx, live, fair), w.register(ctx))
+			err = errors.Join(w.reap(ctx, live, fair), w.register(ctx), w.seam.prolong(ctx))
 		}
 		if err == nil && taken {
 			err = w.e.takeBack(ctx)

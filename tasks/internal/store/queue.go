@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -67,7 +68,8 @@ type QueueKeys struct{ Pending, Paused, Active, Lease, Prefix string }
 type Popped struct {
 	ID       string
 	Message  string
-	Deadline int64 // that the message names, unix s; 0 if it names none or was not read
+	Deadline int64  // that the message names, unix s; 0 if it names none or was not read
+	Task     string // the name of a task of this release; empty for others
 }
 
 // Pop takes up to n tasks out of a queue; their leases end at until. When there are none, the next
@@ -116,6 +118,29 @@ func (s *Store) GiveBack(ctx context.Context, queue string, k QueueKeys, ids []s
 func (s *Store) Finish(keys []string, args []any) *Call {
 	return &Call{Script: finishCmd, Shared: []string{keys[0], keys[1], keys[3], keys[4]}, Keys: keys[2:3],
 		Lead: args[1:3], Args: args[:1]}
+}
+
+// FinishOf returns the call that forgets a task of a queue that is done at now, without asynq's having
+// asked for it.
+func (s *Store) FinishOf(queue string, k QueueKeys, id string, now time.Time) *Call {
+	now = now.UTC()
+	return &Call{Script: finishCmd, Shared: []string{k.Active, k.Lease, asynqKey(queue, "processed:"+now.Format(time.DateOnly)), asynqKey(queue, "processed")},
+		Keys: []string{k.Prefix + id}, Lead: []any{now.Add(asynqStatsFor).Unix(), int64(math.MaxInt64)}, Args: []any{id}}
+}
+
+// asynqStatsFor is how long asynq keeps the counts of a day.
+const asynqStatsFor = 90 * 24 * time.Hour
+
+// Prolong moves the end of the leases of tasks that are still active to until.
+func (s *Store) Prolong(ctx context.Context, lease string, ids []string, until time.Time) error {
+	zs := make([]redis.Z, len(ids))
+	for i, id := range ids {
+		zs[i] = redis.Z{Score: float64(until.Unix()), Member: id}
+	}
+	if err := s.rdb.ZAddXX(ctx, lease, zs...).Err(); err != nil {
+		return fmt.Errorf("prolong leases: %w", err)
+	}
+	return nil
 }
 
 // Bury takes a task out of a queue of asynq, in whatever state it is.
