@@ -178,8 +178,29 @@ func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, er
 	}
 }
 
-// get is Get in a session, or in none.
+// get is Get in a session, or in none. A page that sends its readers on by
+// itself counts as a redirect.
 func (c *Client) get(ctx context.Context, s *session, rawURL, kind string) (extract.Page, error) {
+	page, err := c.once(ctx, s, rawURL, kind)
+	for hops := 0; err == nil && kind != definition.KindSitemap && c.def.Page(kind).Format != definition.FormatJSON; hops++ {
+		to := page.Refresh()
+		if to == nil {
+			break
+		}
+		switch to = c.def.Move(to); {
+		case hops == c.def.Limits.Redirects:
+			return page, c.failed(rawURL, errRedirects)
+		case !c.def.InScope(to):
+			return page, c.failed(rawURL, errScope)
+		}
+		page, err = c.once(ctx, s, to.String(), kind)
+		page.Requested = rawURL
+	}
+	return page, err
+}
+
+// once asks for a page, and follows the redirects of HTTP.
+func (c *Client) once(ctx context.Context, s *session, rawURL, kind string) (extract.Page, error) {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, kindKey{}, kind), c.def.Limits.PageTimeout)
 	defer cancel()
 	page := extract.Page{Requested: rawURL, Kind: kind}

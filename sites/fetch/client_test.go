@@ -52,6 +52,12 @@ func TestClasses(t *testing.T) {
 			var n int
 			_, _ = fmt.Sscanf(r.URL.Path, "/%d", &n)
 			w.WriteHeader(n)
+		case "/refreshed":
+			fmt.Fprint(w, `<meta http-equiv=refresh content="0; url=/moved">`)
+		case "/refreshed-loop":
+			fmt.Fprintf(w, `<meta http-equiv=refresh content="0; url=?n=%s1">`, r.URL.Query().Get("n"))
+		case "/refreshed-away":
+			fmt.Fprint(w, `<meta http-equiv=refresh content="0; url=http://elsewhere.example/">`)
 		case "/empty":
 		case "/blank":
 			fmt.Fprint(w, " \n\t ")
@@ -101,6 +107,7 @@ func TestClasses(t *testing.T) {
 		"/ok": OK, "/moved": OK, "/429": RateLimited, "/429bare": RateLimited, "/503ra": RateLimited, "/503": Server, "/500": Server, "/403": Blocked, "/401": Blocked,
 		"/404": Gone, "/410": Gone, "/418": Refused, "/204": Empty, "/407": Proxy, "/304": Redirect, "/empty": Empty, "/blank": Empty, "/image": BadType,
 		"/big": TooBig, "/bomb": TooBig, "/cut": Truncated, "/cut-gzip": Truncated, "/cut-chunks": Truncated, "/slow": Timeout, "/loop": Redirect, "/away": Redirect,
+		"/refreshed": OK, "/refreshed-loop": Redirect, "/refreshed-away": Redirect,
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -114,8 +121,8 @@ func TestClasses(t *testing.T) {
 				if string(got.Body) != page {
 					t.Errorf("got %q", got.Body)
 				}
-			case "/moved":
-				if got.URL.Path != "/ok" || got.Requested != base+"/moved" {
+			case "/moved", "/refreshed":
+				if got.URL.Path != "/ok" || got.Requested != base+path {
 					t.Errorf("got %s, asked for %s", got.URL, got.Requested)
 				}
 			case "/429":

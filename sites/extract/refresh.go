@@ -1,0 +1,67 @@
+package extract
+
+import (
+	"bytes"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+// refreshForm matches the content of a meta refresh that leads elsewhere at
+// once: after three seconds at most.
+var refreshForm = regexp.MustCompile(`(?is)^\s*[0-3]?(?:\.\d*)?\s*[;,\s]\s*(?:url\s*=)?\s*(?:"([^"]*)|'([^']*)|(.*))`)
+
+// refreshWithin is how far into a page its meta refresh is looked for.
+const refreshWithin = 32 << 10
+
+// Refresh is the page that this one sends its readers to at once, by
+// <meta http-equiv=refresh>, or nil. One that loads the page again is none,
+// nor is one for those without JavaScript.
+func (p Page) Refresh() *url.URL {
+	head := p.Body[:min(len(p.Body), refreshWithin)]
+	if !bytes.Contains(head, []byte("efresh")) && !bytes.Contains(head, []byte("EFRESH")) {
+		return nil
+	}
+	text, charset := Decode(head, p.Header.Get("Content-Type"), "")
+	d := &Doc{Page: p, Charset: charset, base: p.URL}
+	z := html.NewTokenizer(bytes.NewReader(text))
+	for {
+		switch z.Next() {
+		case html.ErrorToken:
+			return nil
+		case html.StartTagToken, html.SelfClosingTagToken:
+			t := z.Token()
+			get := func(name string) string {
+				for _, a := range t.Attr {
+					if a.Key == name {
+						return a.Val
+					}
+				}
+				return ""
+			}
+			switch {
+			case t.Data == "base" && get("href") != "":
+				if u, err := d.reference(get("href")); err == nil {
+					d.base = u
+				}
+			case t.Data == "meta" && strings.EqualFold(strings.TrimSpace(get("http-equiv")), "refresh"):
+				m := refreshForm.FindStringSubmatch(get("content"))
+				if m == nil {
+					return nil
+				}
+				ref := strings.TrimSpace(m[1] + m[2] + m[3])
+				u, err := d.reference(ref)
+				if err != nil || ref == "" || u.Scheme != "http" && u.Scheme != "https" {
+					return nil
+				}
+				u.Fragment, u.RawFragment = "", ""
+				if u.String() == p.URL.String() {
+					return nil
+				}
+				return u
+			}
+		}
+	}
+}
