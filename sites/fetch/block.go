@@ -109,7 +109,7 @@ var content = definition.MustSelector(`h1, h2, p, a[href], img, table, form, ul,
 
 // alone are scripts that ordinary pages of a guarded site have too, beside
 // their text.
-var alone = definition.MustSelector(`script[src*="_Incapsula_Resource"], script[src*="captcha" i], script[src*="challenge" i]`)
+var alone = definition.MustSelector(`script[src*="_Incapsula_Resource"], script[src*="captcha" i], script[src*="challenge" i], iframe[src*="captcha" i], iframe[src*="challenge" i]`)
 
 var (
 	links       = definition.MustSelector("a[href]")
@@ -185,7 +185,7 @@ func (s *Signs) markup(d *extract.Doc, chars int, form bool) {
 		if c.in(d) && !form {
 			points := 1
 			switch {
-			case chars < 20 && content.First(d.Root) == nil && appRoot.First(d.Root) == nil:
+			case chars < 20 && content.First(d.Root) == nil && appRoot.First(d.Root) == nil, chars < 20 && inputs.First(d.Root) != nil:
 				points = blockScore
 			case chars < 600:
 				points = 2

@@ -23,11 +23,13 @@ const (
 var (
 	sentenceAt = regexp.MustCompile(`[.!?…:;]+(\s|$)|[。！？；]`)
 	// supposes matches sentences about what may be, unless it is said of what is at hand.
-	supposes = regexp.MustCompile(`(?i)^\W*(if|when|whenever|once|unless|without|ohne|sans|sin|senza|zonder|bez|без|wenn|falls|sobald|si|s'il|quand|lorsque|se|quando|als|indien|wanneer|jeśli|jeżeli|gdy|pokud|když|ak|keď|ha|om|hvis|når|jos|kun|eğer|если|когда|якщо|коли|ако|когато|إذا|اگر|nếu|jika|kalau|apabila)\s|^(如果|若|当您|當您|אם |もし|만약)|\b(we|they|sites?|servers?|services?) (may|might|could|will|reserve)\s`)
+	supposes = regexp.MustCompile(`(?i)^\W*(if|when|whenever|once|unless|without|ohne|sans|sin|senza|zonder|bez|без|wenn|falls|sobald|si|s'il|quand|lorsque|se|quando|als|indien|wanneer|jeśli|jeżeli|gdy|pokud|když|ak|keď|ha|om|hvis|når|jos|kun|eğer|если|когда|якщо|коли|ако|когато|إذا|اگر|nếu|jika|kalau|apabila)\s|^(如果|若|当您|當您|אם |もし|만약)|\b(we|they|sites?|servers?|services?) (may|might|could|will|reserve)\s|\byou (may|might) (have|need) to\s`)
 	atHand   = regexp.MustCompile(`(?i)\b(this|these|here|current|diese[rs]?|cet|cette|ceci|esta?|este|esto|questa|questo|deze|dit|tę|tej|tuto|toto|denna|detta|denne|dette|bu)\b|эт[оуа]|това|тази|ц[яюе] |هذ|这|這|この|이 `)
 	// lookYourself matches what the reader is to look at, who is not looked at then.
-	lookYourself = regexp.MustCompile(`(?i)^\W*(please |bitte |veuillez |por favor,? |prosimy |proszę |prosím |пожалуйста,? |моля,? )?(check|überprüfe|prüfe|vérifiez|vérifier|compruebe|comprueba|verifique|verifica |controlla|controleer|sprawdź|zkontrolujte|skontrolujte|ellenőrizze|kontrollera|kontroller |tarkista|kontrol edin|проверьте|перевірте|проверете)\w* `)
-	ipAddress    = regexp.MustCompile(`\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b`)
+	lookYourself = regexp.MustCompile(`(?i)^\W*(please |bitte |veuillez |por favor,? |prosimy |proszę |prosím |пожалуйста,? |моля,? )?(check|überprüfen sie|überprüfe|prüfen sie|prüfe|vérifiez|vérifier|compruebe|comprueba|verifique|verifica|controlla|verificare|controleer|sprawdź|zkontrolujte|skontrolujte|ellenőrizze|kontrollera|kontrollér|tarkista|проверьте|перевірте|проверете) `)
+	// defines matches sentences about things of a kind.
+	defines   = regexp.MustCompile(`(?i)^\W*(an?|eine?|une?|una|uno|uma|um|een|en|ett|et) `)
+	ipAddress = regexp.MustCompile(`\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b`)
 	// fields are what forms have that want more than an answer to a challenge.
 	fields = definition.MustSelector(`textarea:not([name$="captcha-response"]), select, input[type="email" i], input[type="password" i], input[type="tel" i], input[type="search" i], input[type="date" i], input[type="file" i]`)
 	inputs = definition.MustSelector(`input:not([type]), input[type="text" i]`)
@@ -102,8 +104,12 @@ func (b *bare) weighed() (points int, what string) {
 			if ipAddress.MatchString(s) {
 				of |= ofTrace
 			}
-			if of.any(ofDeny|ofUnusual) && supposes.MatchString(s) && !atHand.MatchString(s) {
-				of &^= ofDeny | ofUnusual
+			switch {
+			case !of.any(ofDeny | ofUnusual | ofQueue | ofHuman):
+			case of.any(ofDeny|ofUnusual|ofQueue) && supposes.MatchString(s) && !atHand.MatchString(s):
+				of &^= ofDeny | ofUnusual | ofQueue
+			case !of.has(ofYou) && i > 0 && defines.MatchString(s) && !atHand.MatchString(s):
+				of &^= ofDeny | ofUnusual | ofHuman
 			}
 			if of.has(ofVerify) && !of.has(ofHuman) && lookYourself.MatchString(s) {
 				of &^= ofVerify
@@ -175,7 +181,7 @@ func (b *bare) weighed() (points int, what string) {
 	switch {
 	case covered*10 < total*3:
 		points = 0
-	case strong == 0 && points < 4 && (kinds["its title"] < 2 || !traced), // nothing is said outright
+	case strong == 0 && points < 4 && (kinds["its title"] < 2 || !traced && (b.chars >= 200 || covered*10 < total*8)), // nothing is said outright
 		covered*2 < total && points < 4, // there is more on the page
 		b.chars >= 600 && (points < 5 || !traced),
 		!spoken && !traced && !b.json && known*100 < total*45,              // it tells of something else
@@ -191,7 +197,7 @@ func (b *bare) weighed() (points int, what string) {
 	case b.button && b.chars < 200 && going*2 >= total:
 		points, names = blockScore, append(names, "a button to go on and nothing else")
 	}
-	if points < blockScore && b.json && slices.ContainsFunc(b.lines, func(l string) bool { return (&bare{lines: []string{l}}).nothingElse() }) {
+	if points < blockScore && b.json && slices.ContainsFunc(b.lines, func(l string) bool { return (&bare{lines: []string{l}, json: true}).nothingElse() }) {
 		points, names = blockScore, append(names, "an error and nothing else")
 	}
 	return points, "sentences about " + strings.Join(names, ", ")
@@ -269,15 +275,15 @@ func (b *bare) nothingElse() bool {
 	}
 	text = b.title + " " + text
 	of, letters := notionsIn(text)
-	return (of.any(ofDeny|ofUnusual|ofWait|ofTrace|ofHuman) || of.has(ofScript) && !b.aside) && letters*5 >= countLetters(text)*4
+	return (of.any(ofDeny|ofUnusual|ofWait|ofTrace|ofHuman) || of.has(ofScript) && !b.aside) && (letters*5 >= countLetters(text)*4 || b.json && of.any(ofDeny|ofUnusual) && letters*2 >= countLetters(text))
 }
 
 // saysWhy matches the keys under which an API says what is wrong.
-var saysWhy = regexp.MustCompile(`(?i)^(errors?|messages?|msg|ret|details?|reason|cause|title|status|info|description|error_?(message|msg|description|code)|code)$`)
+var saysWhy = regexp.MustCompile(`(?i)^(errors?|messages?|msg|ret|mensaje|mensagem|messaggio|nachricht|meldung|erreur|erro|fehler|details?|reason|cause|title|status|info|description|error_?(message|msg|description|code)|code)$`)
 
 var (
 	// saysSo matches those of them that nothing else has.
-	saysSo = regexp.MustCompile(`(?i)^(errors?|messages?|msg|ret|details?|reason|cause|error_?(message|msg|description|code))$`)
+	saysSo = regexp.MustCompile(`(?i)^(errors?|messages?|msg|ret|mensaje|mensagem|messaggio|nachricht|meldung|erreur|erro|fehler|details?|reason|cause|error_?(message|msg|description|code))$`)
 	// failed matches the keys under which an API says whether it did what was asked.
 	failed = regexp.MustCompile(`(?i)^(success|succeeded|ok|result)$`)
 	// wordOf matches the places where a key's words begin.
@@ -296,12 +302,15 @@ func jsonLines(v any) (lines []string) {
 	inVain, why, other := false, false, 0
 	for k, v := range top {
 		inVain = inVain || v == false && failed.MatchString(k)
+		if status, ok := v.(float64); ok && status >= 400 && status < 600 && k == "status" {
+			why = true
+		}
 		why = why || saysSo.MatchString(k)
 		if !saysWhy.MatchString(k) && v != nil {
 			other++
 		}
 	}
-	record := !why && !inVain && other > 1 // that has a title or a status
+	record := !why && !inVain && other > 0 // that has a title or a status
 	for _, k := range slices.Sorted(maps.Keys(top)) {
 		switch v := top[k].(type) {
 		case bool:
