@@ -420,6 +420,9 @@ func TestReuseLeavesDeadWorkers(t *testing.T) {
 		if live, err := o.Client.Workers(ctx); err != nil || len(live) != 1 {
 			t.Errorf("got %v, %v; want the dead worker listed", live, err)
 		}
+		if others, err := o.WorkersElsewhere(ctx); err != nil || others {
+			t.Errorf("got %v, %v; want the dead worker not counted on", others, err)
+		}
 		if err := o.StartWorkers(ctx); err != nil {
 			return err
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -31,13 +30,12 @@ func (o *Orchestrator) StartWorkers(ctx context.Context) error {
 		return nil
 	}
 	if o.opts.Reuse {
-		// One that was killed is listed for a while: only who answers is there.
-		pongs, err := o.Client.PingWorkers(ctx, answerWithin)
+		n, err := o.answering(ctx)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(pongs, func(p tasks.Pong) bool { return p.Answered }) {
-			o.opts.Logger.Info("using the workers that run", "workers", len(pongs))
+		if n > 0 {
+			o.opts.Logger.Info("using the workers that run", "workers", n)
 			o.workers = true
 			return nil
 		}
@@ -51,6 +49,22 @@ func (o *Orchestrator) StartWorkers(ctx context.Context) error {
 	}
 	o.workers = true
 	return nil
+}
+
+// answering counts the workers that answer. One that was killed is listed for
+// a while: only who answers is there.
+func (o *Orchestrator) answering(ctx context.Context) (int, error) {
+	pongs, err := o.Client.PingWorkers(ctx, answerWithin)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, p := range pongs {
+		if p.Answered {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // startInProcess runs a worker in this process.
@@ -180,13 +194,13 @@ func (o *Orchestrator) awaitWorkers(ctx context.Context, names []string) error {
 
 // WorkersElsewhere tells whether others run workers on this Redis.
 func (o *Orchestrator) WorkersElsewhere(ctx context.Context) (bool, error) {
-	live, err := o.Client.Workers(ctx)
+	n, err := o.answering(ctx)
 	if err != nil {
 		return false, err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(live) > 0 && !o.workers, nil
+	return n > 0 && !o.workers, nil
 }
 
 // alive returns an error when no worker answers, in words that say what to do.
