@@ -70,10 +70,10 @@ func Group[O any](ss ...Signature[O]) Signature[[]O] {
 // Each is the group of t on every one of ins. [AtMost] and [FailFast] among opts are the group's, all
 // others each member's.
 func Each[I, O any](ins []I, t Task[I, O], opts ...Option) Signature[[]O] {
-	own := collect(opts)
+	own := *collect(opts)
 	group := &graph.Opts{AtMost: own.AtMost, FailFast: own.FailFast}
 	own.AtMost, own.FailFast = 0, false
-	shared := t.opts.Over(own)
+	shared := t.opts.Over(&own)
 	sigs := make([]graph.Sig, len(ins))
 	kids := make([]*graph.Sig, len(ins))
 	for i, in := range ins {
@@ -149,6 +149,9 @@ func step(shape graph.Shape, s *graph.Sig, task string, declared *graph.Opts, op
 }
 
 func collect(opts []Option) *graph.Opts {
+	if len(opts) == 0 {
+		return graph.NoOpts
+	}
 	o := &graph.Opts{}
 	for _, opt := range opts {
 		if opt != nil {

@@ -67,6 +67,7 @@ type batch struct {
 	queue string
 	keys  store.QueueKeys
 	until time.Time // when what has not started is given back
+	done  store.Finisher
 }
 
 // fetched is one of them.
@@ -379,9 +380,10 @@ func (s *seam) take(ctx context.Context, queue string, keys []string, args []any
 		return 0, nil
 	}
 	s.taken(got)
+	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ahead, s.from = got, &batch{queue, qk, time.Now().Add(aheadLast)}
+	s.ahead, s.from = got, &batch{queue, qk, now.Add(aheadLast), store.NewFinisher(queue, qk, now)}
 	for _, p := range got {
 		s.begun[p.ID] = true
 	}
@@ -473,7 +475,7 @@ func (s *seam) follow(queue string, took time.Duration) (next fetched, ok bool) 
 // finished has a task that ran without asynq forgotten.
 func (s *seam) finished(t fetched) {
 	s.disown(t.ID)
-	c := s.store.FinishOf(t.queue, t.keys, t.ID, time.Now())
+	c := t.done.Call(t.ID)
 	c.Failed = func(err error) { s.failed(t.ID, err) }
 	s.store.Scripts().Post(c)
 }

@@ -140,9 +140,9 @@ type specKey struct {
 
 // Compile returns the graph of s. Two places that hold the same *Sig become one node.
 func Compile(s *Sig) (*Graph, error) {
-	c := &compiler{
-		g:    &Graph{V: Version, inputs: map[int]json.RawMessage{}},
-		memo: map[*Sig]int{}, specs: map[specKey]int{}, links: map[[3]int]bool{},
+	c := &compiler{g: &Graph{V: Version, inputs: map[int]json.RawMessage{}}}
+	if s != nil && s.Shape != Call { // one task needs no maps
+		c.memo, c.specs, c.links = map[*Sig]int{}, map[specKey]int{}, map[[3]int]bool{}
 	}
 	root, err := c.node(s)
 	if err != nil {
@@ -185,7 +185,9 @@ func (c *compiler) node(s *Sig) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	c.memo[s] = i
+	if c.memo != nil {
+		c.memo[s] = i
+	}
 	return i, nil
 }
 
@@ -322,7 +324,9 @@ func (c *compiler) spec(s *Sig) (int, error) {
 		c.g.Specs = append(c.g.Specs, sp)
 		i = len(c.g.Specs) - 1
 	}
-	c.specs[key] = i
+	if c.specs != nil {
+		c.specs[key] = i
+	}
 	return i, nil
 }
 

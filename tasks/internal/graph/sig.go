@@ -82,12 +82,15 @@ type Rate struct {
 	Per time.Duration
 }
 
+// NoOpts sets nothing; it must not be written to.
+var NoOpts = &Opts{}
+
 // Over returns o with every field that is set in top replaced by top's.
 func (o *Opts) Over(top *Opts) *Opts {
 	if o == nil {
 		o = &Opts{}
 	}
-	if top == nil {
+	if top == nil || top == NoOpts {
 		return o
 	}
 	m := *o

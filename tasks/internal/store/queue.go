@@ -120,12 +120,24 @@ func (s *Store) Finish(keys []string, args []any) *Call {
 		Lead: args[1:3], Args: args[:1]}
 }
 
-// FinishOf returns the call that forgets a task of a queue that is done at now, without asynq's having
-// asked for it.
-func (s *Store) FinishOf(queue string, k QueueKeys, id string, now time.Time) *Call {
+// Finisher forgets tasks of a queue that are done at about now, without asynq's having asked for it.
+type Finisher struct {
+	prefix string
+	shared []string
+	lead   []any
+}
+
+// NewFinisher returns a Finisher for a queue.
+func NewFinisher(queue string, k QueueKeys, now time.Time) Finisher {
 	now = now.UTC()
-	return &Call{Script: finishCmd, Shared: []string{k.Active, k.Lease, asynqKey(queue, "processed:"+now.Format(time.DateOnly)), asynqKey(queue, "processed")},
-		Keys: []string{k.Prefix + id}, Lead: []any{now.Add(asynqStatsFor).Unix(), int64(math.MaxInt64)}, Args: []any{id}}
+	return Finisher{prefix: k.Prefix,
+		shared: []string{k.Active, k.Lease, asynqKey(queue, "processed:"+now.Format(time.DateOnly)), asynqKey(queue, "processed")},
+		lead:   []any{now.Add(asynqStatsFor).Unix(), int64(math.MaxInt64)}}
+}
+
+// Call returns the call that forgets a task.
+func (f *Finisher) Call(id string) *Call {
+	return &Call{Script: finishCmd, Shared: f.shared, Keys: []string{f.prefix + id}, Lead: f.lead, Args: []any{id}}
 }
 
 // asynqStatsFor is how long asynq keeps the counts of a day.
