@@ -23,12 +23,16 @@ const (
 var (
 	sentenceAt = regexp.MustCompile(`[.!?…:;]+(\s|$)|[。！？；]`)
 	// supposes matches sentences about what may be, unless it is said of what is at hand.
-	supposes = regexp.MustCompile(`(?i)^\W*(if|when|whenever|once|unless|without|ohne|sans|sin|senza|zonder|bez|без|wenn|falls|sobald|si|s'il|quand|lorsque|se|quando|als|indien|wanneer|jeśli|jeżeli|gdy|pokud|když|ak|keď|ha|om|hvis|når|jos|kun|eğer|если|когда|якщо|коли|ако|когато|إذا|اگر|nếu|jika|kalau|apabila)\s|^(如果|若|当您|當您|אם |もし|만약)|\b(we|they|sites?|servers?|services?) (may|might|could|will|reserve)\s|\byou (may|might) (have|need) to\s`)
+	supposes = regexp.MustCompile(`(?i)^[^\pL\pN]*(if|when|whenever|once|unless|without|ohne|sans|sin|senza|zonder|bez|без|wenn|falls|sobald|si|s'il|quand|lorsque|se|quando|als|indien|wanneer|jeśli|jeżeli|gdy|pokud|když|ak|keď|ha|om|hvis|når|jos|kun|eğer|если|когда|якщо|коли|ако|когато|إذا|اگر|nếu|jika|kalau|apabila)\s|^(如果|若|当您|當您|אם |もし|만약)|\b(we|they|sites?|servers?|services?) (may|might|could|will|reserve)\s|\byou (may|might) (have|need) to\s`)
 	atHand   = regexp.MustCompile(`(?i)\b(this|these|here|current|diese[rs]?|cet|cette|ceci|esta?|este|esto|questa|questo|deze|dit|tę|tej|tuto|toto|denna|detta|denne|dette|bu)\b|эт[оуа]|това|тази|ц[яюе] |هذ|这|這|この|이 `)
+	// address matches what is no word.
+	address = regexp.MustCompile(`(?i)\bhttps?://\S+|\S+@\S+|\S+\.[a-z]{2,3}/\S*`)
+	// technical matches what is written for whoever looks into it, and at the foot of pages.
+	technical = regexp.MustCompile(`(?i)^[^\pL\pN]*((request(ed|or)?|server|client|event|incident|remote|unique|script|your)? ?(id|ip|time|date|date/time|user.?agent|refer+er|host(name)?|method|protocol|version|server|ur[il]|country|location|timestamp|data center|signatures?( count| reference)?)[^\pL\pN]*|(©|\(c\)|copyright)\W.*|(generated|powered|protected) by [^ ]+( v?[\d.]+)?)$`)
 	// lookYourself matches what the reader is to look at, who is not looked at then.
-	lookYourself = regexp.MustCompile(`(?i)^\W*(please |bitte |veuillez |por favor,? |prosimy |proszę |prosím |пожалуйста,? |моля,? )?(check|überprüfen sie|überprüfe|prüfen sie|prüfe|vérifiez|vérifier|compruebe|comprueba|verifique|verifica|controlla|verificare|controleer|sprawdź|zkontrolujte|skontrolujte|ellenőrizze|kontrollera|kontrollér|tarkista|проверьте|перевірте|проверете) `)
+	lookYourself = regexp.MustCompile(`(?i)^[^\pL\pN]*(please |bitte |veuillez |por favor,? |prosimy |proszę |prosím |пожалуйста,? |моля,? )?(check|überprüfen sie|überprüfe|prüfen sie|prüfe|vérifiez|vérifier|compruebe|comprueba|verifique|verifica|controlla|verificare|controleer|sprawdź|zkontrolujte|skontrolujte|ellenőrizze|kontrollera|kontrollér|tarkista|проверьте|перевірте|проверете) `)
 	// defines matches sentences about things of a kind.
-	defines   = regexp.MustCompile(`(?i)^\W*(an?|eine?|une?|una|uno|uma|um|een|en|ett|et) `)
+	defines   = regexp.MustCompile(`(?i)^[^\pL\pN]*(an?|eine?|une?|una|uno|uma|um|een|en|ett|et) `)
 	ipAddress = regexp.MustCompile(`\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b`)
 	// fields are what forms have that want more than an answer to a challenge.
 	fields = definition.MustSelector(`textarea:not([name$="captcha-response"]), select, input[type="email" i], input[type="password" i], input[type="tel" i], input[type="search" i], input[type="date" i], input[type="file" i]`)
@@ -92,17 +96,23 @@ func (b *bare) said() (points int, what string) {
 func (b *bare) weighed() (points int, what string) {
 	kinds := map[string]int{}
 	var total, covered, known, cookies, going, strong int
-	var about notion // of the page
-	var here bool    // it speaks of this very request
+	var about notion                                                                           // of the page
+	var here bool                                                                              // it speaks of this very request
+	first := 1 + slices.IndexFunc(b.lines, func(l string) bool { return countLetters(l) > 3 }) // line that says anything
 	for i, line := range append([]string{b.title}, b.lines...) {
 		if i > 0 && line == b.title {
 			continue
 		}
 		for _, s := range sentenceAt.Split(line, -1) {
-			letters := countLetters(s)
+			if len(s) < 80 && technical.MatchString(s) {
+				break // and what follows on the line is its value
+			}
+			letters := countLetters(words(s))
 			of, knownHere := notionsIn(s)
 			if ipAddress.MatchString(s) {
-				of |= ofTrace
+				if of |= ofTrace; of.has(ofDeny) {
+					of |= ofAccess
+				}
 			}
 			switch {
 			case !of.any(ofDeny | ofUnusual | ofQueue | ofHuman):
@@ -127,7 +137,7 @@ func (b *bare) weighed() (points int, what string) {
 			if of.has(ofGoing) {
 				going += letters
 			}
-			says := kindsOf(of, i <= 1 && letters < 60)
+			says := kindsOf(of, i <= first && letters < 60)
 			best := 0
 			for _, k := range says {
 				kinds[k.name] = max(kinds[k.name], k.points)
@@ -138,7 +148,7 @@ func (b *bare) weighed() (points int, what string) {
 			}
 			if i == 0 && of.any(titled) {
 				kinds["its title"] = 1
-				if best < 2 && of.any(titled&^ofHuman) && (&bare{title: line}).nothingElse() {
+				if best < 2 && of.any(titled&^ofHuman) && ((&bare{title: line}).nothingElse() || of.has(ofVerify|ofAccess) && 5*knownHere >= 4*letters) {
 					kinds["its title"] = 2
 				}
 				best = max(best, 1)
@@ -357,6 +367,14 @@ func width(s string) (n int) {
 		}
 	}
 	return n
+}
+
+// words leaves addresses out of a sentence.
+func words(s string) string {
+	if strings.ContainsAny(s, "/@") {
+		return address.ReplaceAllString(s, "")
+	}
+	return s
 }
 
 // countLetters counts those of words: what has digits in it is a number.

@@ -98,7 +98,7 @@ var lexicon = map[notion]string{
 		արգելափակ, մերժ, սահմանափակ, დაბლოკ, შეზღუდ, აკრძალ, ब्लॉक, प्रतिबंध, अस्वीकार, ব্লক, নিষিদ্ধ, بلاک, בלוק, 禁用, 停用
 		can't access, cannot access, can not access, keep out, stay out, stay away, draußen, unterbunden, ukatu, restrinx
 		not accept, keine berechtigung, nicht berechtigt, nicht zugelassen, pas l'autorisation, pas autorisé, pas les droits, no tiene permiso, no tienes permiso, no autorizad, no está autorizad, não tem permissão, non hai il permesso, non si dispone, geen toestemming, geen toegang, brak uprawnień, nie masz uprawnień, nemáte oprávnění, nemáte přístup, nincs jogosultság, nincs engedély, nu aveți permisiunea, saknar behörighet, ikke tilladelse, ikke tilgang, ei oikeutta, yetkiniz, izniniz, нет прав, нет доступа, не разрешен, немає прав, не дозволен, нямате права, нямате достъп, одбиен, onemoguć, מורש, مجاز, پذیر نیست, غير مصرح, 无权, 無權, 没有权限, 沒有權限, 未授权, 造成威胁, 権限がありません, 権限がない, アクセスできません, ご利用いただけません, 利用できません, 허용되지, 허용하지, 권한이 없, 할 수 없, 불가`,
-	ofHuman: `captcha, recaptcha, hcaptcha, robot, bot$, bots$, antibot, anti-bot, humans$, human, automated, automatic program, automatically generated requests, automation, real person, person or, a person, actual person, scraping, scraper, crawler, puzzle, press and hold, press & hold, press ＆ hold, click and hold, hold the button, slide to, slide the, drag the, characters you see, characters below, characters shown, characters seen, characters in the, letters you see, letters shown, letters below, code shown, code in the image, code from the image, code you see, text in the image, text shown, words you see, words shown, the image below, verification code, proof of work, proof-of-work
+	ofHuman: `captcha, recaptcha, hcaptcha, robot, bot$, bots$, antibot, anti-bot, humans$, human, automated, automatic program, automatically generated requests, automation, real person, person or, a person, actual person, scraping, scraper, crawl, puzzle, press and hold, press & hold, press ＆ hold, click and hold, hold the button, slide to, slide the, drag the, characters you see, characters below, characters shown, characters seen, characters in the, letters you see, letters shown, letters below, code shown, code in the image, code from the image, code you see, text in the image, text shown, words you see, words shown, the image below, verification code, proof of work, proof-of-work
 		roboter, mensch, automatisiert, zeichen aus dem, zeichen im bild, zeichen auf dem, schieberegler, sicherheitsabfrage
 		humain, automatis, caractères, faites glisser, le code affiché, programme automat
 		humano, automatizad, programa automático, persona real, ser una persona, eres una persona, los caracteres, rompecabezas, desliza, mantén pulsado
@@ -151,7 +151,8 @@ var lexicon = map[notion]string{
 		potvrd, provjer, proveri, dokaž, overuj, overí, kinnita, kontrolli, tõesta, apstipr, pārbaud, pierād, patvirtin, tikrin, patikrin, įrody, verifik, konfirm, thibitisha, hakikisha, verifieer, staðfest, təsdiq, yoxla, verifiqu, растаңыз, тексер
 		հաստատ, ստուգ, დაადასტურ, დამტკიც, შემოწმ, सत्यापित, पुष्टि, जाँच, जांच, যাচাই, নিশ্চিত, تصدیق
 		preverj, vërtet, přesvědč, egiaztatu, виконується перевірка
-		בודק, உறுதிப்படுத்த`,
+		בודק, உறுதிப்படுத்த
+		complete o, desafío`,
 	ofUnusual: `unusual, suspicious, abnormal, malicious, excessive, too many, too much, too fast, too quickly, too often, too frequent, misus, abus, attack, threat, dangerous, harmful, triggered, infected, malware, irregular, anomal, high number, high rate, high volume, large number, going too, super-human, superhuman, looks automated, look automated, flood, spam
 		ungewöhnlich, verdächtig, zu viele, zu oft, zu schnell, zu häufig, missbr, angriff, auffällig, schädlich, übermäßig
 		inhabituel, suspecte, suspect$, trop de, trop grand, trop nombreu, malveillan, anormal, abusi, excessi, surhumain
@@ -180,7 +181,8 @@ var lexicon = map[notion]string{
 		neuobičajen, sumnjiv, previše, nezvyčajn, neobvykl, nenavad, sumljiv, preveč, ebatavali, kahtlas, liiga palju, neparast, aizdomīg, pārāk daudz, neįprast, įtartin, per daug, pazakont, dyshim, shumë kërkesa, ongewone, verdagte, sospit, massa peticions, massa sol, óvenjuleg, grunsamleg, of marg, qeyri-adi, şübhəli, həddindən, күдікті, тым көп, әдеттен тыс
 		անսովոր, կասկածելի, չափազանց, უჩვეულო, საეჭვო, ძალიან ბევრი, असामान्य, संदिग्ध, बहुत अधिक, बहुत ज़्यादा, অস্বাভাবিক, সন্দেহ, غیر معمولی, بہت زیادہ, غیر عادی, 怀疑, 懷疑, 疑似, 风险, 風險
 		gehiegi, demasiadas, необичан, ebatavalise, luar biasa, mencurigakan
-		nadměrn, مشکوک, 多くの, 많아, 많거나`,
+		nadměrn, مشکوک, 多くの, 많아, 많거나
+		poco habitual, aggressive`,
 	ofWait: `try again, trying again, wait$, retry, later$, patience, few seconds, few moments, few minutes, couple of minutes, couple of seconds, momentarily, automatically refresh, refresh automatically, automatically redirect, one moment, just a moment, slow down, reload, refresh, almost there, almost done, one more step, stay put, open automatically, checking
 		später, warten, geduld, einen moment, moment bitte, erneut, automatisch weiter, wartezeit
 		patient, patienter, réessay, plus tard, quelques instants, quelques minutes, un instant, temps d'attente
@@ -208,7 +210,8 @@ var lexicon = map[notion]string{
 		प्रतीक्षा, पुनः प्रयास
 		pričekajte, sačekajte, pokušajte, kasnije, počakajte, poskusite, pozneje, oodake, proovige, hiljem, uzgaidiet, mēģiniet, vēlāk, palaukite, bandykite, vėliau, prisni, provoni, më vonë, subiri, jaribu tena, baadaye, reynið aftur, bíðið, síðar, gözləyin, yenidən cəhd, espereu, torneu-ho, més tard, күте, кейінірек, қайталап
 		սպասեք, փորձեք, დაელოდ, სცადეთ, მოგვიანებით, बाद में, कुछ देर, অপেক্ষা, পরে আবার, انتظار, بعد میں, دوبارہ, منتظر, در حال انتقال
-		odśwież, aktualisieren, actualisez, actualice, atualize, ricarica, ververs, обновите, обновляйте, yenile, yenilemeyin, saiatu, geroago, один момент, одну минуту, хвилинк, ladataan, 刷新, 새로고침, 잠시만`,
+		odśwież, aktualisieren, actualisez, actualice, atualize, ricarica, ververs, обновите, обновляйте, yenile, yenilemeyin, saiatu, geroago, один момент, одну минуту, хвилинк, ladataan, 刷新, 새로고침, 잠시만
+		waiting for`,
 	ofTrace: `ray id, incident id, incident number, support id, request id, reference id, reference number, reference #, reference error, block reference, attack id, transaction id, event id, error code, error id, block id, proxy id, session id, block reason, block details, support key, your ip, ip address:, ip:, contact us, contact support, contact the, contact our, contact site, contact your, administrator, site owner, website owner, owner of this, webmaster, whitelist, support ticket, in error, if you have questions, please email, e-mail us, email us, powered by, protected by, protected against, security by, security service, firewall, why am i seeing, why did this happen, why have i been, ddos protection, ddos-guard, waf$, go back, for security reasons, cf-ray
 		support-id, vorfall, aus sicherheitsgründen, kontaktieren, wende dich, wenden sie
 		administrateur, pour des raisons de sécurité, contactez, identifiant de l'incident
