@@ -152,10 +152,14 @@ func TestTakesAheadOfFreeSlots(t *testing.T) {
 		if !runs(3)() {
 			t.Fatal("more was begun than there are slots, before it was known that the queue has more")
 		}
-		next := make(chan error, 1)
+		next, given := make(chan error, 1), make(chan int, 1)
+		back := w.seam.back
+		w.seam.back = func(queue string, k store.QueueKeys, ps []store.Popped) { back(queue, k, ps); given <- len(ps) }
 		go func() { next <- dequeue(w).Err() }()
-		facttest.Eventually(t, "four times the slots wait for them", runs(3+aheadMost*3))
-		facttest.Eventually(t, "they are given back", runs(3))
+		if n := <-given; n != aheadMost*3 {
+			t.Errorf("%d waited for slots, want four times as many as there are", n)
+		}
+		facttest.Eventually(t, "none of them runs", runs(3))
 		if w.seam.mean.Load() != int64(time.Second) {
 			t.Error("the worker would take ahead again, though its tasks are not short")
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/tasks/facttest"
+	"muster/tasks/internal/store"
 	"muster/tasks/redistest"
 )
 
@@ -24,21 +25,23 @@ func TestShortTasksRunWithoutAsynq(t *testing.T) {
 		id := group(t, e, 30)
 		w := NewWorker(e, echo(), config("one", log))
 		w.seam.mean.Store(1)
-		asynq := make(chan error, 1)
-		go func() { asynq <- dequeue(w).Err() }()
+		own := make(chan bool, 30)
+		run := w.seam.run
+		w.seam.run = func(f fetched) { own <- true; run(f) }
+		work(t, w)
+		<-own
 		facttest.Eventually(t, "all have run", func() bool {
 			p, err := e.Progress(t.Context(), id)
 			return err == nil && p.Ended && p.Done == p.Total
 		})
 		facttest.Eventually(t, "asynq has forgotten them", func() bool {
+			n, err := rdb.Get(t.Context(), keys+"processed").Int()
 			return rdb.LLen(t.Context(), keys+"active").Val()+rdb.ZCard(t.Context(), keys+"lease").Val() == 0 &&
-				rdb.Get(t.Context(), keys+"processed").Val() == "30"
+				err == nil && n >= 30 // more if the machine was so slow that some were given back meanwhile
 		})
-		w.seam.stop()
-		if err := <-asynq; err != redis.Nil {
-			t.Errorf("asynq got %v", err)
-		}
 		facttest.Eventually(t, "no slot is taken", func() bool { return w.seam.active.Load() == 0 })
+		w.seam.mu.Lock()
+		defer w.seam.mu.Unlock()
 		if len(w.seam.own)+len(w.seam.begun) > 0 {
 			t.Errorf("the seam still has %v and %v", w.seam.own, w.seam.begun)
 		}
@@ -97,17 +100,11 @@ func TestSlotsDoNotGoOnPastTheLimit(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	e := New(redistest.New(t), log)
 	t.Cleanup(e.Close)
-	group(t, e, 30)
 	w := NewWorker(e, echo(), config("one", log))
-	started := make(chan fetched, 100)
-	w.seam.run = func(f fetched) { started <- f }
 	w.seam.mean.Store(1)
-	go dequeue(w)
-	t.Cleanup(w.seam.stop)
-	for range 3 {
-		<-started
-	}
-	facttest.Eventually(t, "others wait", func() bool { return w.seam.left() > 0 })
+	w.seam.active.Store(3)
+	w.seam.from = &batch{queue: "default"}
+	w.seam.ahead = []store.Popped{{ID: "a", Task: "echo"}, {ID: "b", Task: "echo"}}
 	if _, ok := w.seam.follow("default", 1); !ok {
 		t.Fatal("the slot does not go on with what waits")
 	}
