@@ -91,7 +91,7 @@ func Discover(ctx context.Context, dataDir string) (string, error) {
 		return "", err
 	}
 	if err := Ping(ctx, a.URL, 2*time.Second); err != nil {
-		return "", fmt.Errorf("%w on data folder %s: the last one's %w", ErrNotRunning, dataDir, err)
+		return "", fmt.Errorf("%w on data folder %s; the last one was ended by force (%w): begin with `muster start`, or give the address of a Redis with --redis", ErrNotRunning, dataDir, err)
 	}
 	return a.URL, nil
 }
