@@ -566,7 +566,7 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 		return fail(fetch.Validate, errors.New(why))
 	case len(res.Records)+len(res.Invalid)+len(res.Links) == 0 && res.Next == nil && fetch.NeedsScript(doc):
 		return fail(fetch.Validate, errors.New("the page is an empty frame that needs JavaScript, which is not run; see render in the definition"))
-	case len(res.Records)+len(res.Invalid)+len(res.Links) == 0 && res.Next == nil && doc.Root != nil && len(j.def.Page(v.Kind).MustHave) == 0 && doc.Text() == "":
+	case len(res.Records)+len(res.Invalid)+len(res.Links) == 0 && res.Next == nil && doc.Root != nil && doc.JSON == nil && len(j.def.Page(v.Kind).MustHave) == 0 && doc.Text() == "":
 		return fail(fetch.Empty, errors.New("there is nothing to read on the page"))
 	case len(res.Records) == 0 && len(res.Invalid) > 0 && len(res.Links) == 0 && res.Next == nil:
 		return fail(fetch.Validate, fmt.Errorf("no record of the page is valid: %s", strings.Join(res.Invalid[0].Problems, "; ")))

@@ -64,6 +64,11 @@ func (d *decoder) check(def *Definition) {
 	d.checkNext(def.Listing.Next)
 	def.Listing.Format = d.oneOf(def.Listing.Format, FormatHTML, formats, def.Listing.At, "listing.format")
 	def.Detail.Format = d.oneOf(def.Detail.Format, FormatHTML, formats, def.Detail.At, "detail.format")
+	for _, kind := range kinds {
+		if page := def.Page(kind); !page.HTML.IsZero() && page.Format != FormatJSON {
+			d.problemAt(page.HTML.At, kind+".html", "is for HTML that stands in JSON; write format: json beside it")
+		}
+	}
 	d.checkLocale(def.Locale, def.At, "locale")
 	zone, err := time.LoadLocation(def.Timezone)
 	if err != nil || def.Timezone == "Local" {

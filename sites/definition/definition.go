@@ -79,6 +79,7 @@ type Listing struct {
 	Links    []Link     `yaml:"links"`
 	MustHave []Selector `yaml:"must_have"`
 	Format   string     `yaml:"format"`
+	HTML     Path       `yaml:"html"`
 }
 
 // Detail says what to do with a page that links lead to.
@@ -87,6 +88,7 @@ type Detail struct {
 	Links    []Link     `yaml:"links"`
 	MustHave []Selector `yaml:"must_have"`
 	Format   string     `yaml:"format"`
+	HTML     Path       `yaml:"html"`
 }
 
 // Page is what a listing and a detail page have in common.
@@ -95,6 +97,7 @@ type Page struct {
 	Links    []Link
 	MustHave []Selector
 	Format   string
+	HTML     Path // where the HTML stands in a page that is JSON
 }
 
 // The kinds of page.
@@ -389,9 +392,9 @@ func (d *Definition) YAML() []byte { return slices.Clone(d.source) }
 // Page is what holds for pages of a kind.
 func (d *Definition) Page(kind string) Page {
 	if kind == KindListing {
-		return Page{kind, d.Listing.Links, d.Listing.MustHave, d.Listing.Format}
+		return Page{kind, d.Listing.Links, d.Listing.MustHave, d.Listing.Format, d.Listing.HTML}
 	}
-	return Page{kind, d.Detail.Links, d.Detail.MustHave, d.Detail.Format}
+	return Page{kind, d.Detail.Links, d.Detail.MustHave, d.Detail.Format, d.Detail.HTML}
 }
 
 // RecordsFrom lists the kinds of record that a kind of page has.

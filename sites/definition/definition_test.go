@@ -146,6 +146,7 @@ func TestProblems(t *testing.T) {
 		{"second document", "      name: h1", "      name: h1\n---\nsite: b", `write one definition per file`},
 		{"charset", "start: [/]", "start: [/]\nencoding: utf-99", `"utf-99" is no known charset`},
 		{"itself", "start: [/]", "start: [/]\ndepends_on: [shop.example]", `cannot depend on itself`},
+		{"html in what is html", "start: [/]", "start: [/]\ndetail: {html: data}", `detail.html: is for HTML that stands in JSON`},
 		{"json on html", "name: h1", "name: {json: a.b}", `needs format: json`},
 		{"fallback", "start: [/]", "start: [/]\nproxy: {fallback: dirct}", `did you mean "direct"?`},
 		{"host with path", "start: [/]", "start: [/]\nhosts: [a.example/b]", `"a.example/b" is not a host name`},

@@ -2,7 +2,10 @@ package extract
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
+
+	"muster/sites/definition"
 )
 
 func TestLooseJSON(t *testing.T) {
@@ -61,6 +64,40 @@ func TestPageJSON(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s: got %s, %v, want %s", text, got, err, want)
+		}
+	}
+}
+
+// HTML that stands in a JSON answer has the links and records, the answer the
+// way on.
+func TestHTMLInJSON(t *testing.T) {
+	t.Parallel()
+	def := define(t, `
+listing: {format: json, html: 'data[*].html', next: {param: page, while: more}, links: a}
+records:
+  r:
+    from: listing
+    each: li
+    fields: {v: b, n: {scope: page, json: count, type: integer}}
+`)
+	for body, want := range map[string]string{
+		`{"data": [{"html": "<li><b>1</b><a href=/1>x</a>"}, {"html": "<li><b>2"}], "more": true, "count": 7}`: `[[{"Name":"v","Value":"1"},{"Name":"n","Value":7}],[{"Name":"v","Value":"2"},{"Name":"n","Value":7}]] [{http://shop.example/1 detail 0}] &{http://shop.example/p?page=2 listing 1}`,
+		`{"data": [], "more": false}`: `[] [] <nil>`,
+	} {
+		res, err := Run(def, page(t, def, definition.KindListing, "http://shop.example/p", body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := make([][]Value, 0, len(res.Records))
+		for _, r := range res.Records {
+			values = append(values, r.Fields)
+		}
+		b, err := json.Marshal(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(string(b), " ", res.Links, " ", res.Next); got != want {
+			t.Errorf("%s: got %s, want %s", body, got, want)
 		}
 	}
 }

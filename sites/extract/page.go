@@ -39,7 +39,7 @@ type Page struct {
 type Doc struct {
 	Page    Page
 	Charset Charset
-	Root    *html.Node // nil for JSON
+	Root    *html.Node // nil for JSON without HTML in it
 	JSON    any        // nil for HTML
 	text    []byte     // the body in UTF-8
 	plain   *string    // Text, once it was asked for
@@ -62,7 +62,15 @@ func Parse(def *definition.Definition, p Page) (*Doc, error) {
 		if d.JSON, err = PageJSON(d.text); err != nil {
 			return nil, fmt.Errorf("page is not JSON: %w", err)
 		}
-		return d, nil
+		at := def.Page(p.Kind).HTML
+		if at.IsZero() {
+			return d, nil
+		}
+		var inside []byte
+		for _, fd := range values(at.Eval(d.JSON)) {
+			inside = append(inside, fd.text...)
+		}
+		return d, d.parseHTML(inside)
 	}
 	if isXML(p.Header.Get("Content-Type"), d.text) {
 		if root, err := parseXML(d.text); err == nil {
@@ -70,12 +78,17 @@ func Parse(def *definition.Definition, p Page) (*Doc, error) {
 			return d, nil
 		}
 	}
-	root, err := html.Parse(bytes.NewReader(d.text))
+	return d, d.parseHTML(d.text)
+}
+
+// parseHTML builds the document of a page's HTML.
+func (d *Doc) parseHTML(text []byte) error {
+	root, err := html.Parse(bytes.NewReader(text))
 	if err != nil {
-		root, err = html.Parse(bytes.NewReader(flatten(d.text)))
+		root, err = html.Parse(bytes.NewReader(flatten(text)))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("page cannot be parsed: %w", err)
+		return fmt.Errorf("page cannot be parsed: %w", err)
 	}
 	d.Root = root
 	unfoldNoscript(root)
@@ -86,7 +99,7 @@ func Parse(def *definition.Definition, p Page) (*Doc, error) {
 			}
 		}
 	}
-	return d, nil
+	return nil
 }
 
 // Text is what a reader sees of an HTML page.
