@@ -189,7 +189,8 @@ var lexicon = map[notion]string{
 		nadměrn, مشکوک, 多くの, 많아, 많거나
 		poco habitual, aggressive
 		frequency, too high, faster than, in a short time, short period of time, rapid succession, in kurzer zeit, sehr viele, en peu de temps, un grand nombre, en poco tiempo, un gran número, em pouco tempo, grande número, in poco tempo, numero elevato, in korte tijd, heel veel verzoek, w krótkim czasie, zbyt szybk, v krátké době, velké množství, příliš rychl, за короткое время, большое количество, большого количества, слишком быстро, занадто, велику кількість, за короткий час, голям брой, за кратко време, прекалено, kısa süre, çok sayıda, aşırı, μεγάλο αριθμό, σύντομο χρον, rövid idő, nagy szám, număr mare, timp scurt, kort tid, för snabbt, for hurtigt, for raskt, lyhyessä ajassa, poikkeuksellis, liian nopea, quá nhanh, waktu singkat, berlebihan
-		عدد كبير, وقت قصير, تعداد زیاد, ריבוי, רבות מדי, 过高, 過高, 太频, 頻繁, 잦은, จำนวนมาก, บ่อยเกินไป, बहुत सारे, बार-बार`,
+		عدد كبير, وقت قصير, تعداد زیاد, ריבוי, רבות מדי, 过高, 過高, 太频, 頻繁, 잦은, จำนวนมาก, บ่อยเกินไป, बहुत सारे, बार-बार
+		violat, verstoß, verstößt, enfreint, violación, violação, violazione, schending, naruszen, porušen, нарушен, порушен, ihlal, παραβίασ, 违反, 違反, 위반, انتهاك`,
 	ofWait: `try again, trying again, wait$, retry, later$, patience, few seconds, few moments, few minutes, couple of minutes, couple of seconds, momentarily, automatically refresh, refresh automatically, automatically redirect, one moment, just a moment, slow down, reload, refresh, almost there, almost done, one more step, stay put, open automatically, checking
 		später, warten, geduld, einen moment, moment bitte, erneut, automatisch weiter, wartezeit
 		patient, patienter, réessay, plus tard, quelques instants, quelques minutes, un instant, temps d'attente
