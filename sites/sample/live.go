@@ -42,6 +42,9 @@ func (l *live) visit(ctx context.Context, rawURL, kind, sort string) {
 	v := View{Sample: Sample{URL: rawURL, Kind: kind}}
 	page, err := l.client.Get(ctx, rawURL, kind)
 	if err == nil {
+		if sort == "next" {
+			page.N = 1 // the second of a count
+		}
 		v, err = Of(l.def, page)
 	}
 	l.show(v, err)

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,5 +103,23 @@ func TestLive(t *testing.T) {
 	}
 	if samples[0].Next != base+"/page/2" || len(samples[0].Links) != 2 || samples[1].Kind != definition.KindDetail || len(samples[1].Records) != 1 {
 		t.Errorf("got %+v", samples)
+	}
+}
+
+// Of a count, the page after the second is the third.
+func TestLiveCounts(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "<title>t</title><li>lamp on page %q", r.URL.RawQuery)
+	}))
+	t.Cleanup(srv.Close)
+	def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: "+srv.URL+"\nstart: [/]\nlisting: {next: {param: page}}\nrecords: {r: {from: listing, each: li, fields: {v: {attr: id}, t: {take: text}}}}\npoliteness: {delay: 0, robots: false}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var next []string
+	err = Live(t.Context(), fetch.NewClient(fetch.Config{Definition: def}), def, func(v View, _ error) { next = append(next, v.Next) })
+	if want := []string{srv.URL + "/?page=2", srv.URL + "/?page=3"}; err != nil || !slices.Equal(next, want) {
+		t.Errorf("got %v, %v, want %v", next, err, want)
 	}
 }
