@@ -221,10 +221,10 @@ func (e *Engine) submit(ctx context.Context, fl *flow, grow store.Grow, fresh bo
 	return m, nil
 }
 
-var generatedID = regexp.MustCompile(`^[0-9a-v]{24}$`)
-
 // generated reports whether an id looks like one of newID, which no other workflow ever has.
-func generated(id string) bool { return generatedID.MatchString(id) }
+func generated(id string) bool {
+	return len(id) == 24 && strings.Trim(id, "0123456789abcdefghijklmnopqrstuv") == ""
+}
 
 func newFlow(f store.Flow, g *graph.Graph) *flow {
 	f.Created, f.Retention = g.Created, g.Retention

@@ -120,5 +120,8 @@ const asynqQueues = "asynq:queues"
 func progressKey(prefix, id, name string) string { return prefix + ":" + id + ":" + name }
 
 func shardOf(id string, shards int) int {
+	if shards == 1 {
+		return 0
+	}
 	return int(crc32.ChecksumIEEE([]byte(id)) % uint32(shards))
 }
