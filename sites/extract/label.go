@@ -63,7 +63,7 @@ func labelled(root *html.Node, label string) []found {
 	if want == "" {
 		return nil
 	}
-	var exact, inside []found
+	var headed, exact, inside []found // as they come first
 	// walk tells whether n has the label with what stands beside it, so that
 	// an element around both is not taken for the label when the value is
 	// empty.
@@ -81,7 +81,12 @@ func labelled(root *html.Node, label string) []found {
 		}
 		if text := textUpTo(n, len(label)+64); labelText(text) == want {
 			if v := beside(n); v != nil {
-				exact = append(exact, found{at: at{node: v}, text: valueText(v), given: true})
+				fd := found{at: at{node: v}, text: valueText(v), given: true}
+				if inHead(n) {
+					headed = append(headed, fd)
+				} else {
+					exact = append(exact, fd)
+				}
 				return true
 			} else if rest := lineAfter(n); rest != "" && n.Parent != nil {
 				exact = append(exact, found{at: at{node: n.Parent}, text: rest, given: true})
@@ -97,7 +102,20 @@ func labelled(root *html.Node, label string) []found {
 		return false
 	}
 	walk(root)
-	return append(exact, inside...)
+	return slices.Concat(headed, exact, inside)
+}
+
+// inHead tells whether n is a heading of a row, a term or the label of a
+// field, or stands in one: the same word elsewhere is mostly only a word.
+func inHead(n *html.Node) bool {
+	for up := 0; n != nil && up < 3; up++ {
+		switch n.DataAtom {
+		case atom.Th, atom.Dt, atom.Label:
+			return true
+		}
+		n = n.Parent
+	}
+	return false
 }
 
 // valueText is the text of an element, of a field of a form what it holds.

@@ -99,6 +99,7 @@ func TestFields(t *testing.T) {
 		{"label in dl", "{label: Size}", "<dl><dt>Size</dt><dd>L</dd></dl>", `"L"`},
 		{"label of an empty cell", "{label: Size}", "<table><tr><th>Size</th><td></td></tr><tr><th>Colour</th><td>red</td></tr></table>", ``},
 		{"label of an empty cell, and again", "{label: Size}", "<table><tr><th><a>Size:</a></th><td> </td></tr><tr><th>Size</th><td>L</td></tr></table>", `"L"`},
+		{"label that is a word before", "{label: Size}", "<p><i>size</i> <i>matters</i></p><table><tr><th><a>Size:</a></th><td>L</td></tr></table>", `"L"`},
 		{"label among several", "{label: Rooms}", "<dl><dt>Rooms<dt>Chambers<dd>3</dl>", `"3"`},
 		{"label of an input", "{label: Size}", "<form><label for=s>Size</label><input id=s value=L></form>", `"L"`},
 		{"label of a select", "{label: Size}", "<label>Size</label> <select><option>S<option selected>L</select>", `"L"`},
