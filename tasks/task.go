@@ -24,7 +24,7 @@ func (t Task[I, O]) Name() string { return t.name }
 
 // S returns the work of running t on in. It sends nothing.
 func (t Task[I, O]) S(in I, opts ...Option) Signature[O] {
-	s := &graph.Sig{Shape: graph.Call, Task: t.name, Opts: t.opts.Over(collect(opts))}
+	s := &graph.Sig{Shape: graph.Call, Task: t.name, Opts: t.opts.Over(collect(opts)), Declared: len(opts) == 0}
 	raw, err := json.Marshal(in)
 	if err != nil {
 		s.Err = fmt.Errorf("input of task %s does not marshal to JSON: %w", t.name, err)

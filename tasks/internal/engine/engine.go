@@ -39,16 +39,17 @@ type Engine struct {
 	log   *slog.Logger
 	clock func() time.Time // as Redis's goes; nil for that of this machine
 
-	mu     sync.Mutex // guards the fields below
-	graphs keptGraphs
-	waits  *waiter
-	closed bool
+	mu      sync.Mutex // guards the fields below
+	graphs  keptGraphs
+	singles map[singleKey]*single
+	waits   *waiter
+	closed  bool
 }
 
 // New returns an Engine on rdb.
 func New(rdb redis.UniversalClient, log *slog.Logger) *Engine {
 	s := store.New(rdb)
-	return &Engine{store: s, queue: newEnqueuer(s), log: log}
+	return &Engine{store: s, queue: newEnqueuer(s), log: log, singles: map[singleKey]*single{}}
 }
 
 // SetClock makes the engine count time as Redis does, where that does not go by the clock of this
@@ -96,7 +97,7 @@ func (e *Engine) Send(ctx context.Context, s *graph.Sig, o *graph.Opts) (string,
 
 // send is Send, but refuses once Redis's clock has reached late, if that is given.
 func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, late time.Time) (string, error) {
-	g, err := graph.Compile(s.ForSend(o))
+	g, grow, err := e.compile(s, o)
 	if err != nil {
 		return "", err
 	}
@@ -107,37 +108,11 @@ func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, late tim
 	case !validID.MatchString(id):
 		return "", fmt.Errorf("id %q: use up to 100 letters, digits, _ and -", id)
 	}
-	if strings.ContainsAny(o.Progress, "{}") {
-		return "", fmt.Errorf("prefix of progress keys %q holds a brace", o.Progress)
-	}
-	g.Created = e.now().UnixMilli()
-	g.Progress = o.Progress
-	size := 0
-	for k, v := range o.Headers {
-		size += len(k) + len(v)
-	}
-	if size > maxHeaders {
-		return "", fmt.Errorf("headers have %d bytes, more than %d: every task gets them", size, maxHeaders)
-	}
-	g.Headers = o.Headers
-	if o.Retention != nil {
-		g.Retention = max(1, o.Retention.Milliseconds())
-	}
-	if o.In != nil {
-		g.Delay = o.In.Milliseconds()
-	}
-	if o.At != nil {
-		g.At = o.At.UnixMilli()
-	}
 	f, err := e.store.Flow(ctx, id)
 	if err != nil {
 		return "", err
 	}
 	fl := newFlow(f, g)
-	grow, err := grown(g, "")
-	if err != nil {
-		return "", err
-	}
 	grow.Unique, grow.UniqueTTL, grow.Late = o.Unique, o.UniqueTTL, late
 	if o.Unique != "" {
 		elsewhere, err := e.store.Claim(ctx, o.Unique, id, o.UniqueTTL)
@@ -172,6 +147,41 @@ func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, late tim
 		e.log.Warn("hand-over after send is left to the workers", "workflow", id, "error", err)
 	}
 	return id, nil
+}
+
+// compile returns the graph of a send, and what is to be stored of it.
+func (e *Engine) compile(s *graph.Sig, o *graph.Opts) (*graph.Graph, store.Grow, error) {
+	if s != nil && s.Declared && o == graph.NoOpts {
+		return e.single(s)
+	}
+	g, err := graph.Compile(s.ForSend(o))
+	if err != nil {
+		return nil, store.Grow{}, err
+	}
+	if strings.ContainsAny(o.Progress, "{}") {
+		return nil, store.Grow{}, fmt.Errorf("prefix of progress keys %q holds a brace", o.Progress)
+	}
+	g.Created = e.now().UnixMilli()
+	g.Progress = o.Progress
+	size := 0
+	for k, v := range o.Headers {
+		size += len(k) + len(v)
+	}
+	if size > maxHeaders {
+		return nil, store.Grow{}, fmt.Errorf("headers have %d bytes, more than %d: every task gets them", size, maxHeaders)
+	}
+	g.Headers = o.Headers
+	if o.Retention != nil {
+		g.Retention = max(1, o.Retention.Milliseconds())
+	}
+	if o.In != nil {
+		g.Delay = o.In.Milliseconds()
+	}
+	if o.At != nil {
+		g.At = o.At.UnixMilli()
+	}
+	grow, err := grown(g, "")
+	return g, grow, err
 }
 
 // submit stores a workflow and hands over what can run at once. An id that nobody else can have goes
@@ -246,9 +256,8 @@ func grown(g *graph.Graph, scope string) (store.Grow, error) {
 	at := graph.ID{Scope: scope, Inst: -1}
 	for i := range g.Nodes {
 		if in, ok := g.Input(i); ok {
-			if len(in) > maxInput {
-				return grow, fmt.Errorf("input of task %s has %d bytes, more than %d: store it and pass a key",
-					g.Specs[g.Nodes[i].Spec].Task, len(in), maxInput)
+			if err := fits(in, g.Specs[g.Nodes[i].Spec].Task); err != nil {
+				return grow, err
 			}
 			grow.Inputs = append(grow.Inputs, store.Literal{Node: at.At(i, -1).String(), Input: in})
 		}
@@ -261,7 +270,16 @@ func grown(g *graph.Graph, scope string) (store.Grow, error) {
 		}
 		grow.Roots = append(grow.Roots, r)
 	}
+	g.ForgetInputs() // the graph is kept, and they can be large
 	return grow, nil
+}
+
+// fits refuses an input that is too large.
+func fits(in []byte, task string) error {
+	if len(in) > maxInput {
+		return fmt.Errorf("input of task %s has %d bytes, more than %d: store it and pass a key", task, len(in), maxInput)
+	}
+	return nil
 }
 
 // delay returns how long node i waits once it could run: "", ms or @unix ms.

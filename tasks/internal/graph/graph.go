@@ -739,6 +739,9 @@ func (g *Graph) Input(i int) (json.RawMessage, bool) {
 	return raw, ok
 }
 
+// ForgetInputs lets go of the literal inputs.
+func (g *Graph) ForgetInputs() { g.inputs = nil }
+
 // Passive reports whether node i is only a value: it has no state of its own.
 func (g *Graph) Passive(i int) bool { return g.passive[i] }
 

@@ -39,6 +39,8 @@ type Sig struct {
 	Opts  *Opts           // of that task, or of the group
 	Kids  []*Sig
 	Err   error // why this signature cannot be sent
+
+	Declared bool // it is a Call with no other options than those of its task's declaration
 }
 
 // Opts are the options of a task, a group or a send; a nil or zero field is unset.
@@ -153,6 +155,7 @@ func (s *Sig) with(opts *Opts, memo map[*Sig]*Sig) *Sig {
 		return c
 	}
 	c := *s
+	c.Declared = false
 	memo[s] = &c
 	kids := func(opts *Opts) {
 		c.Kids = make([]*Sig, len(s.Kids))
@@ -203,6 +206,7 @@ func (s *Sig) sendWith(opts *Opts, first map[*Sig]bool, memo map[*Sig]*Sig) *Sig
 		return c
 	}
 	c := *s
+	c.Declared = false
 	memo[s] = &c
 	mine := &Opts{Timeout: opts.Timeout, Hard: opts.Hard, MaxRetry: opts.MaxRetry, Backoff: opts.Backoff, Expires: opts.Expires}
 	switch s.Shape {
