@@ -6,7 +6,7 @@
 local out, p = {}, 5
 for i = 1, tonumber(ARGV[4]) do
   local id = ARGV[p + 1]
-  out[i] = redis.call('LREM', KEYS[3], -1, id)
+  out[i] = redis.call('LREM', KEYS[3], '-1', id)
   if out[i] == 1 then
     redis.call('ZREM', KEYS[4], id)
     redis.call('RPUSH', KEYS[1], id)

@@ -6,7 +6,7 @@
 -- returns per item 1, or 0 if it was not active
 local out, ids, keys, p = {}, {}, {}, 4
 for i = 1, tonumber(ARGV[3]) do
-  out[i] = redis.call('LREM', KEYS[1], -1, ARGV[p + 1])
+  out[i] = redis.call('LREM', KEYS[1], '-1', ARGV[p + 1])
   if out[i] == 1 then
     ids[#ids + 1] = ARGV[p + 1]
     keys[#keys + 1] = KEYS[4 + i]
