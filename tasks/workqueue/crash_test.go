@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -186,6 +187,60 @@ func TestDeadPoolIsFound(t *testing.T) {
 	}
 	cancel()
 	<-ended
+}
+
+// slowBeat holds the first word of a pool back until it works or a moment is over.
+type slowBeat struct {
+	works chan struct{}
+	once  sync.Once
+	early atomic.Bool
+}
+
+func (s *slowBeat) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s *slowBeat) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (s *slowBeat) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); args[len(args)-1] == "lease expired: its worker died" {
+			s.once.Do(func() {
+				select {
+				case <-s.works:
+					s.early.Store(true)
+				case <-time.After(100 * time.Millisecond):
+				}
+			})
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A pool works on nothing before the others can know of it: should it die then, nobody would miss it before
+// its leases end.
+func TestPoolIsKnownBeforeItWorks(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	k := newKit(t, rdb, workqueue.Config{})
+	k.enqueue("a")
+	own := redis.NewClient(rdb.(*redis.Client).Options())
+	t.Cleanup(func() { _ = own.Close() })
+	hook := &slowBeat{works: make(chan struct{})}
+	own.AddHook(hook)
+	mux := workqueue.NewMux()
+	mux.Handle("test", func(context.Context, workqueue.Leased) (workqueue.Outcome, error) {
+		close(hook.works)
+		return workqueue.Done(), nil
+	})
+	p, err := workqueue.NewPool(workqueue.New(own, k.Name(), workqueue.Config{}), mux, workqueue.PoolConfig{Drain: true, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.run(p)
+	if hook.early.Load() {
+		t.Error("the pool worked before it said that it lives")
+	}
 }
 
 // A pool that lives is never taken for dead: not while it stops, not after a

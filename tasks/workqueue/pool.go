@@ -186,8 +186,15 @@ func (p *Pool) Run(ctx context.Context) error {
 	}
 	settler.Go(func() { p.settle(back) })
 	heart.Go(func() { p.heartbeat(back) })
-	heart.Go(func() { p.presence(back) })
+	said := make(chan struct{})
+	heart.Go(func() { p.presence(back, said) })
 
+	// What a pool has leased that nobody knew of waits for the end of the lease, should the pool die.
+	select {
+	case <-said:
+	case <-ctx.Done():
+	case <-p.cfg.Hard.Done():
+	}
 	refused := p.dispatch(ctx, sub.Channel())
 	_ = sub.Unsubscribe(back, p.q.keys.wake()) // nobody reads on
 	p.giveBack(back)

@@ -18,14 +18,22 @@ const lookEvery = 5 * time.Second
 // the leases of those that are not: of one whose connections have ended, as
 // they do with a killed process, and of one that has said nothing for some
 // heartbeats. So the items of a dead pool wait for seconds, not for the end of
-// their leases.
-func (p *Pool) presence(ctx context.Context) {
+// their leases. It closes said once the others can know of this one.
+func (p *Pool) presence(ctx context.Context, said chan<- struct{}) {
 	every := min(lookEvery, p.cfg.Heartbeat)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	gone := map[string]int{} // looks in a row that found no connection, by pool
 	for {
 		gone = p.look(ctx, every, gone)
+		if gone != nil && said != nil {
+			close(said)
+			said = nil
+		}
+		var soon <-chan time.Time
+		if said != nil {
+			soon = time.After(min(every, 200*time.Millisecond))
+		}
 		select {
 		case <-ctx.Done():
 			bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -34,11 +42,12 @@ func (p *Pool) presence(ctx context.Context) {
 			_ = p.q.leave(bye, p.cfg.Name)
 			return
 		case <-tick.C:
+		case <-soon:
 		}
 	}
 }
 
-// look is one look at the other pools.
+// look is one look at the other pools. It returns nil if Redis did not answer.
 func (p *Pool) look(ctx context.Context, every time.Duration, before map[string]int) map[string]int {
 	ttl := deadAfter * max(every, p.cfg.Heartbeat)
 	ended, others, err := p.q.beat(ctx, p.cfg.Name, ttl)
