@@ -2,6 +2,7 @@ package workqueue
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,21 +19,23 @@ const lookEvery = 5 * time.Second
 // the leases of those that are not: of one whose connections have ended, as
 // they do with a killed process, and of one that has said nothing for some
 // heartbeats. So the items of a dead pool wait for seconds, not for the end of
-// their leases. It closes said once the others can know of this one.
+// their leases. It closes said once the others can know of this one, or never
+// will.
 func (p *Pool) presence(ctx context.Context, said chan<- struct{}) {
 	every := min(lookEvery, p.cfg.Heartbeat)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	gone := map[string]int{} // looks in a row that found no connection, by pool
 	for {
-		gone = p.look(ctx, every, gone)
-		if gone != nil && said != nil {
+		var err error
+		gone, err = p.look(ctx, every, gone)
+		if said != nil && (err == nil || errors.Is(err, ErrNewer)) { // who leases is told the same
 			close(said)
 			said = nil
 		}
 		var soon <-chan time.Time
 		if said != nil {
-			soon = time.After(min(every, 200*time.Millisecond))
+			soon = time.After(min(every, time.Second))
 		}
 		select {
 		case <-ctx.Done():
@@ -47,15 +50,15 @@ func (p *Pool) presence(ctx context.Context, said chan<- struct{}) {
 	}
 }
 
-// look is one look at the other pools. It returns nil if Redis did not answer.
-func (p *Pool) look(ctx context.Context, every time.Duration, before map[string]int) map[string]int {
+// look is one look at the other pools.
+func (p *Pool) look(ctx context.Context, every time.Duration, before map[string]int) (map[string]int, error) {
 	ttl := deadAfter * max(every, p.cfg.Heartbeat)
 	ended, others, err := p.q.beat(ctx, p.cfg.Name, ttl)
 	if err != nil {
 		if ctx.Err() == nil {
 			p.cfg.Logger.Warn("cannot say that this pool is alive; trying again", "queue", p.q.name, "err", err)
 		}
-		return nil
+		return nil, err
 	}
 	gone := map[string]int{}
 	for _, name := range p.unheard(ctx, others) {
@@ -73,7 +76,7 @@ func (p *Pool) look(ctx context.Context, every time.Duration, before map[string]
 	if ended > 0 {
 		p.cfg.Logger.Warn("a pool has died; its items run again", "queue", p.q.name, "items", ended)
 	}
-	return gone
+	return gone, nil
 }
 
 // unheard returns those pools that no connection listens for. It knows none on
