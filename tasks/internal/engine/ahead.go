@@ -134,38 +134,6 @@ func (w *Worker) leaveOut(workflow string, nodes []string) {
 	}
 }
 
-// own runs a task that asynq does not get, in a slot of its own.
-func (w *Worker) own(t fetched) {
-	w.pool.run(func() { w.slot(carried{t.ID, t.Task, t.queue}, func(err error) { w.ended(t, err) }) })
-}
-
-// slot runs a task and says what came of it, and then those that were taken ahead, as long as there are any.
-func (w *Worker) slot(tk carried, say func(error)) {
-	for ok := true; ok; {
-		began := time.Now()
-		say(w.perform(context.Background(), tk))
-		var next fetched
-		if next, ok = w.seam.follow(tk.queue, time.Since(began)); ok {
-			tk, say = carried{next.ID, next.Task, next.queue}, func(err error) { w.ended(next, err) }
-		}
-	}
-}
-
-// ended does for a task that ran without asynq what asynq does: it is forgotten, or tried again.
-func (w *Worker) ended(t fetched, err error) {
-	if err == nil {
-		w.seam.finished(t)
-		return
-	}
-	w.log.Warn("task is tried again", "id", t.ID, "error", err)
-	select {
-	case <-time.After(jitter(passPause)):
-	case <-w.seam.closed:
-	}
-	w.seam.disown(t.ID)
-	w.giveBack(t.queue, t.keys, []store.Popped{t.Popped})
-}
-
 // giveBack gives back what was taken out of a queue and has not started.
 func (w *Worker) giveBack(queue string, keys store.QueueKeys, ps []store.Popped) {
 	ctx, cancel := context.WithTimeout(context.Background(), aheadTimeout)

@@ -21,12 +21,29 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 
 const keys = "asynq:{default}:"
 
+// silent is a log that nobody reads.
+var silent = slog.New(slog.DiscardHandler)
+
+// engineOn returns an engine that the end of the test closes.
+func engineOn(t *testing.T, rdb redis.UniversalClient) *Engine {
+	t.Helper()
+	e := New(rdb, silent)
+	t.Cleanup(e.Close)
+	return e
+}
+
 // group sends n tasks that answer with what they get.
 func group(t *testing.T, e *Engine, n int) string {
 	t.Helper()
-	s := &graph.Sig{Shape: graph.Group, Opts: &graph.Opts{}}
+	return groupOf(t, e, n, &graph.Opts{}, &graph.Opts{})
+}
+
+// groupOf is group with options of the group and of each task.
+func groupOf(t *testing.T, e *Engine, n int, all, each *graph.Opts) string {
+	t.Helper()
+	s := &graph.Sig{Shape: graph.Group, Opts: all}
 	for range n {
-		s.Kids = append(s.Kids, &graph.Sig{Shape: graph.Call, Task: "echo", Opts: &graph.Opts{}, Input: json.RawMessage("1")})
+		s.Kids = append(s.Kids, &graph.Sig{Shape: graph.Call, Task: "echo", Opts: each, Input: json.RawMessage("1")})
 	}
 	id, err := e.Send(t.Context(), s, &graph.Opts{})
 	if err != nil {
@@ -69,11 +86,9 @@ func dequeue(w *Worker) *redis.Cmd {
 func TestGivesBackWhatHasNotStarted(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		log := slog.New(slog.DiscardHandler)
-		e := New(rdb, log)
-		t.Cleanup(e.Close)
+		e := engineOn(t, rdb)
 		id := group(t, e, 3)
-		leaver := NewWorker(e, echo(), config("leaver", log))
+		leaver := NewWorker(e, echo(), config("leaver", silent))
 		if err := dequeue(leaver).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +105,7 @@ func TestGivesBackWhatHasNotStarted(t *testing.T) {
 		if n := rdb.LLen(t.Context(), keys+"active").Val(); n != 1 {
 			t.Errorf("%d tasks are active in asynq, want 1", n)
 		}
-		work(t, NewWorker(e, echo(), config("other", log)))
+		work(t, NewWorker(e, echo(), config("other", silent)))
 		done := func(n int) {
 			t.Helper()
 			facttest.Eventually(t, "the other worker runs it", func() bool {
@@ -110,11 +125,9 @@ func TestGivesBackWhatHasNotStarted(t *testing.T) {
 func TestTakesAsMuchAsItMayRun(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		log := slog.New(slog.DiscardHandler)
-		e := New(rdb, log)
-		t.Cleanup(e.Close)
+		e := engineOn(t, rdb)
 		group(t, e, 5)
-		w := NewWorker(e, echo(), config("one", log))
+		w := NewWorker(e, echo(), config("one", silent))
 		w.SetConcurrency(2)
 		for range 2 {
 			if err := dequeue(w).Err(); err != nil {
@@ -132,11 +145,9 @@ func TestTakesAsMuchAsItMayRun(t *testing.T) {
 func TestTakesAheadOfFreeSlots(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		log := slog.New(slog.DiscardHandler)
-		e := New(rdb, log)
-		t.Cleanup(e.Close)
+		e := engineOn(t, rdb)
 		group(t, e, 30)
-		w := NewWorker(e, echo(), config("one", log))
+		w := NewWorker(e, echo(), config("one", silent))
 		for range 3 {
 			if err := dequeue(w).Err(); err != nil {
 				t.Fatal(err)
@@ -173,10 +184,8 @@ func TestTakesAheadOfFreeSlots(t *testing.T) {
 // What a worker has taken ahead does not start once it is revoked.
 func TestRevokedAhead(t *testing.T) {
 	t.Parallel()
-	log := slog.New(slog.DiscardHandler)
-	e := New(redistest.New(t), log)
-	t.Cleanup(e.Close)
-	w := NewWorker(e, echo(), config("one", log))
+	e := engineOn(t, redistest.New(t))
+	w := NewWorker(e, echo(), config("one", silent))
 	for _, task := range []string{"a.1.0", "a.2.0", "b.1.0", "c.1.0"} {
 		w.ahead[task] = &begun{Begun: store.Begun{Status: "run"}}
 	}
@@ -193,10 +202,8 @@ func TestRevokedAhead(t *testing.T) {
 func TestPausedAndEmptyQueues(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		log := slog.New(slog.DiscardHandler)
-		e := New(rdb, log)
-		t.Cleanup(e.Close)
-		w := NewWorker(e, echo(), config("one", log))
+		e := engineOn(t, rdb)
+		w := NewWorker(e, echo(), config("one", silent))
 		w.seam.poll = time.Millisecond
 		group(t, e, 1)
 		if err := e.PauseQueue(t.Context(), "default"); err != nil {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"log/slog"
 	"testing"
 
 	"muster/tasks/internal/graph"
@@ -12,8 +11,7 @@ import (
 // A process keeps the graphs that it works on, and not all it has seen.
 func TestGraphsInMemoryAreBounded(t *testing.T) {
 	t.Parallel()
-	e := New(redistest.New(t), slog.New(slog.DiscardHandler))
-	t.Cleanup(e.Close)
+	e := engineOn(t, redistest.New(t))
 	large := &graph.Graph{Nodes: make([]graph.Node, 10_000)}
 	weigh := func() (nodes int) {
 		for _, generation := range []map[string]keptGraph{e.graphs.young, e.graphs.old} {

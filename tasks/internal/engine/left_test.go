@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"encoding/json"
-	"log/slog"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -16,8 +14,7 @@ import (
 func TestLateStepsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		e := New(rdb, slog.New(slog.DiscardHandler))
-		t.Cleanup(e.Close)
+		e := engineOn(t, rdb)
 		f, err := e.store.Flow(t.Context(), "gone")
 		if err != nil {
 			t.Fatal(err)
@@ -46,16 +43,8 @@ func TestLateStepsLeaveNothing(t *testing.T) {
 func TestGivenUpLeavesNoPlaces(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		e := New(rdb, slog.New(slog.DiscardHandler))
-		t.Cleanup(e.Close)
-		s := &graph.Sig{Shape: graph.Group, Opts: &graph.Opts{AtMost: 1}}
-		for range 3 {
-			s.Kids = append(s.Kids, &graph.Sig{Shape: graph.Call, Task: "echo", Opts: &graph.Opts{}, Input: json.RawMessage("1")})
-		}
-		id, err := e.Send(t.Context(), s, &graph.Opts{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := engineOn(t, rdb)
+		id := groupOf(t, e, 3, &graph.Opts{AtMost: 1}, &graph.Opts{})
 		if n := len(rdb.Keys(t.Context(), "*:w:"+id+"*").Val()); n != 3 {
 			t.Fatalf("%d keys, want the workflow, who has a place and who waits for one", n)
 		}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -19,11 +18,9 @@ import (
 func TestShortTasksRunWithoutAsynq(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		log := slog.New(slog.DiscardHandler)
-		e := New(rdb, log)
-		t.Cleanup(e.Close)
+		e := engineOn(t, rdb)
 		id := group(t, e, 30)
-		w := NewWorker(e, echo(), config("one", log))
+		w := NewWorker(e, echo(), config("one", silent))
 		w.seam.mean.Store(1)
 		own := make(chan bool, 30)
 		run := w.seam.run
@@ -51,11 +48,9 @@ func TestShortTasksRunWithoutAsynq(t *testing.T) {
 // Asynq chooses the next queue after each batch.
 func TestAsynqChoosesQueues(t *testing.T) {
 	t.Parallel()
-	log := slog.New(slog.DiscardHandler)
-	e := New(redistest.New(t), log)
-	t.Cleanup(e.Close)
+	e := engineOn(t, redistest.New(t))
 	id := group(t, e, 3)
-	cfg := config("one", log)
+	cfg := config("one", silent)
 	cfg.Queues = map[string]int{"default": 1, "other": 1}
 	w := NewWorker(e, echo(), cfg)
 	w.seam.mean.Store(1)
@@ -72,10 +67,8 @@ func TestAsynqChoosesQueues(t *testing.T) {
 func TestLeasesAreProlonged(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
-	log := slog.New(slog.DiscardHandler)
-	e := New(rdb, log)
-	t.Cleanup(e.Close)
-	w := NewWorker(e, echo(), config("one", log))
+	e := engineOn(t, rdb)
+	w := NewWorker(e, echo(), config("one", silent))
 	now := time.Now()
 	lease := keys + "lease"
 	rdb.ZAdd(t.Context(), lease, redis.Z{Score: 1, Member: "old"}, redis.Z{Score: 1, Member: "young"})
@@ -97,10 +90,8 @@ func TestLeasesAreProlonged(t *testing.T) {
 // A slot that ends while fewer are allowed does not go on.
 func TestSlotsDoNotGoOnPastTheLimit(t *testing.T) {
 	t.Parallel()
-	log := slog.New(slog.DiscardHandler)
-	e := New(redistest.New(t), log)
-	t.Cleanup(e.Close)
-	w := NewWorker(e, echo(), config("one", log))
+	e := engineOn(t, redistest.New(t))
+	w := NewWorker(e, echo(), config("one", silent))
 	w.seam.mean.Store(1)
 	w.seam.active.Store(3)
 	w.seam.from = &batch{queue: "default"}
@@ -118,11 +109,9 @@ func TestSlotsDoNotGoOnPastTheLimit(t *testing.T) {
 func TestOwnTaskIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
-	log := slog.New(slog.DiscardHandler)
-	e := New(rdb, log)
-	t.Cleanup(e.Close)
+	e := engineOn(t, rdb)
 	group(t, e, 1)
-	w := NewWorker(e, echo(), config("one", log))
+	w := NewWorker(e, echo(), config("one", silent))
 	started := make(chan fetched, 1)
 	w.seam.run = func(f fetched) { started <- f }
 	w.seam.mean.Store(1)

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -15,11 +14,9 @@ import (
 func TestReapGoesOnBehindWhatItCannotRead(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		log := slog.New(slog.DiscardHandler)
-		sender := New(rdb, log)
-		t.Cleanup(sender.Close)
+		sender := engineOn(t, rdb)
 		newer, ours := group(t, sender, 3), group(t, sender, 3)
-		cfg := config("dead", log)
+		cfg := config("dead", silent)
 		cfg.Concurrency, cfg.MaxConcurrency = 6, 6
 		if err := dequeue(NewWorker(sender, echo(), cfg)).Err(); err != nil {
 			t.Fatal(err)
@@ -38,9 +35,9 @@ func TestReapGoesOnBehindWhatItCannotRead(t *testing.T) {
 		}
 		key := "muster:{s00}:w:" + newer
 		rdb.HSet(t.Context(), key, "g", strings.Replace(string(raws[0]), "{", `{"v":99,`, 1))
-		e := New(rdb, log)
+		e := New(rdb, silent)
 		t.Cleanup(e.Close)
-		_ = NewWorker(e, echo(), config("heir", log)).reap(t.Context(), nil, true)
+		_ = NewWorker(e, echo(), config("heir", silent)).reap(t.Context(), nil, true)
 		if hs, err := e.store.Running(t.Context()); err != nil || len(hs) != 0 {
 			t.Errorf("still running: %v, %v", hs, err)
 		}

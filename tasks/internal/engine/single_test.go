@@ -3,7 +3,6 @@ package engine
 import (
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"reflect"
 	"strings"
 	"testing"
@@ -16,8 +15,7 @@ import (
 // A task that is sent as it was declared is stored as if it had been compiled by itself.
 func TestSingleIsWhatCompileMakes(t *testing.T) {
 	t.Parallel()
-	e := New(redistest.New(t), slog.New(slog.DiscardHandler))
-	t.Cleanup(e.Close)
+	e := engineOn(t, redistest.New(t))
 	now := time.UnixMilli(1_700_000_000_000)
 	e.SetClock(func() time.Time { return now })
 	n, hour, at := 3, time.Hour, time.UnixMilli(1_234_567_890_123)

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
-	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -45,19 +43,10 @@ func (c *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 func TestSweepOfMany(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		log := slog.New(slog.DiscardHandler)
-		sender := New(rdb, log)
-		t.Cleanup(sender.Close)
+		sender := engineOn(t, rdb)
 		waits, lost := group(t, sender, 60), group(t, sender, 40)
 		soon := time.Millisecond
-		s := &graph.Sig{Shape: graph.Group, Opts: &graph.Opts{}}
-		for range 30 {
-			s.Kids = append(s.Kids, &graph.Sig{Shape: graph.Call, Task: "echo", Opts: &graph.Opts{In: &soon}, Input: json.RawMessage("1")})
-		}
-		timed, err := sender.Send(t.Context(), s, &graph.Opts{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		timed := groupOf(t, sender, 30, &graph.Opts{}, &graph.Opts{In: &soon})
 		const agenda = "muster:{s00}:agenda"
 		for _, key := range rdb.Keys(t.Context(), keys+"t:"+lost+".*").Val() {
 			rdb.Del(t.Context(), key)
@@ -76,9 +65,9 @@ func TestSweepOfMany(t *testing.T) {
 		})
 		count := &trips{}
 		rdb.AddHook(count)
-		e := New(rdb, log) // another process
+		e := New(rdb, silent) // another process
 		t.Cleanup(e.Close)
-		if _, err := NewWorker(e, echo(), config("w", log)).sweepOnce(t.Context()); err != nil {
+		if _, err := NewWorker(e, echo(), config("w", silent)).sweepOnce(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		e.store.Scripts().Flush(t.Context())
