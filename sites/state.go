@@ -29,8 +29,15 @@ type State struct {
 // maxLooked bounds the jobs among which the newest of each site are looked for.
 const maxLooked = 1000
 
-// States tells how each site does, by name: those of the registry, and those that Redis knows jobs of.
-func (s *Service) States(ctx context.Context) ([]State, error) {
+// survey is what is known of all sites at once.
+type survey struct {
+	names  []string           // sorted
+	newest map[string]string  // jobs by site
+	last   map[string]*Health // by site
+	paused []string
+}
+
+func (s *Service) survey(ctx context.Context) (*survey, error) {
 	newest, err := s.newest(ctx)
 	if err != nil {
 		return nil, err
@@ -39,27 +46,35 @@ func (s *Service) States(ctx context.Context) ([]State, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := s.cfg.Registry.Names()
-	for name := range newest {
-		names = append(names, name)
-	}
-	last := map[string]*Health{}
-	for i := range judged {
-		last[judged[i].Site] = &judged[i]
-		names = append(names, judged[i].Site)
-	}
 	paused, err := s.PausedSites(ctx)
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(names)
+	k := &survey{s.cfg.Registry.Names(), newest, map[string]*Health{}, paused}
+	for name := range newest {
+		k.names = append(k.names, name)
+	}
+	for i := range judged {
+		k.last[judged[i].Site] = &judged[i]
+		k.names = append(k.names, judged[i].Site)
+	}
+	slices.Sort(k.names)
+	k.names = slices.Compact(k.names)
+	return k, nil
+}
+
+// States tells how each site does, by name: those of the registry, and those that Redis knows jobs of.
+func (s *Service) States(ctx context.Context) ([]State, error) {
+	k, err := s.survey(ctx)
+	if err != nil {
+		return nil, err
+	}
 	states := []State{}
-	for _, name := range slices.Compact(names) {
-		st, err := s.state(ctx, name, newest[name], last[name])
+	for _, name := range k.names {
+		st, err := s.state(ctx, name, k)
 		if err != nil {
 			return nil, err
 		}
-		st.Paused = slices.Contains(paused, name)
 		states = append(states, st)
 	}
 	return states, nil
@@ -68,13 +83,16 @@ func (s *Service) States(ctx context.Context) ([]State, error) {
 // State tells how a site does, and how it did in its jobs of the last seven days, the newest first. Its error is an
 // *UnknownError when there is no such site.
 func (s *Service) State(ctx context.Context, name string) (State, []Health, error) {
-	states, err := s.States(ctx)
+	k, err := s.survey(ctx)
 	if err != nil {
 		return State{}, nil, err
 	}
-	i := slices.IndexFunc(states, func(st State) bool { return st.Site == name })
-	if i < 0 {
+	if !slices.Contains(k.names, name) {
 		return State{}, nil, s.cfg.Registry.Unknown(name)
+	}
+	st, err := s.state(ctx, name, k)
+	if err != nil {
+		return State{}, nil, err
 	}
 	runs, err := runsOf(ctx, s.cfg.Client.Redis(), name)
 	if err != nil {
@@ -82,12 +100,13 @@ func (s *Service) State(ctx context.Context, name string) (State, []Health, erro
 	}
 	runs = slices.DeleteFunc(runs, func(h Health) bool { return time.Since(h.At) > baseline })
 	slices.SortFunc(runs, func(a, b Health) int { return b.At.Compare(a.At) })
-	return states[i], runs, nil
+	return st, runs, nil
 }
 
 // state judges a site by its newest job, if any, and the last that was judged, if any.
-func (s *Service) state(ctx context.Context, name, newest string, last *Health) (State, error) {
-	st := State{Site: name, Alerts: []string{}, Last: last}
+func (s *Service) state(ctx context.Context, name string, k *survey) (State, error) {
+	newest, last := k.newest[name], k.last[name]
+	st := State{Site: name, Alerts: []string{}, Paused: slices.Contains(k.paused, name), Last: last}
 	if def, err := s.cfg.Registry.Definition(name); err == nil {
 		st.BaseURL, st.Description = def.BaseURL, def.Description
 	}

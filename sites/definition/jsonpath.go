@@ -126,15 +126,20 @@ func (p Path) Members(v any) []any {
 	if n := len(p.steps); n > 0 && p.steps[n-1].kind == every {
 		return found
 	}
-	var members []any
-	for _, v := range found {
+	return Spread(found)
+}
+
+// Spread puts the members of lists among vs in the lists' places.
+func Spread(vs []any) []any {
+	var out []any
+	for _, v := range vs {
 		if list, ok := v.([]any); ok {
-			members = append(members, list...)
+			out = append(out, list...)
 		} else {
-			members = append(members, v)
+			out = append(out, v)
 		}
 	}
-	return members
+	return out
 }
 
 func (s step) from(out []any, v any) []any {

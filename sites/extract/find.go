@@ -149,7 +149,7 @@ func typed(s *definition.Source, objects []any) []found {
 			out = append(out, values(path.Eval(obj))...)
 			continue
 		}
-		for _, owner := range flat(up.Eval(obj)) {
+		for _, owner := range definition.Spread(up.Eval(obj)) {
 			switch owner := owner.(type) {
 			case map[string]any:
 				finds := values([]any{owner[last]})
@@ -162,19 +162,6 @@ func typed(s *definition.Source, objects []any) []found {
 					out = append(out, values([]any{owner})...)
 				}
 			}
-		}
-	}
-	return out
-}
-
-// flat puts the members of lists in their place.
-func flat(vs []any) []any {
-	var out []any
-	for _, v := range vs {
-		if list, ok := v.([]any); ok {
-			out = append(out, list...)
-		} else {
-			out = append(out, v)
 		}
 	}
 	return out

@@ -8,6 +8,19 @@ import (
 	"muster/sites/definition"
 )
 
+// wantJSON compares what text was read as; no want is an error.
+func wantJSON(t *testing.T, text string, v any, err error, want string) {
+	t.Helper()
+	got := ""
+	if err == nil {
+		b, _ := json.Marshal(v)
+		got = string(b)
+	}
+	if got != want {
+		t.Errorf("%s: got %s, %v, want %s", text, got, err, want)
+	}
+}
+
 func TestLooseJSON(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -26,14 +39,7 @@ func TestLooseJSON(t *testing.T) {
 		``:                                                                           ``,
 	} {
 		v, err := looseJSON(text)
-		got := ""
-		if err == nil {
-			b, _ := json.Marshal(v)
-			got = string(b)
-		}
-		if got != want {
-			t.Errorf("%s: got %s, %v, want %s", text, got, err, want)
-		}
+		wantJSON(t, text, v, err, want)
 	}
 }
 
@@ -57,14 +63,7 @@ func TestPageJSON(t *testing.T) {
 		``:                           ``,
 	} {
 		v, err := PageJSON([]byte(text))
-		got := ""
-		if err == nil {
-			b, _ := json.Marshal(v)
-			got = string(b)
-		}
-		if got != want {
-			t.Errorf("%s: got %s, %v, want %s", text, got, err, want)
-		}
+		wantJSON(t, text, v, err, want)
 	}
 }
 

@@ -2,6 +2,7 @@ package workqueue_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -189,31 +190,33 @@ func TestDeadPoolIsFound(t *testing.T) {
 	<-ended
 }
 
-// slowBeat holds the first word of a pool back until it works or a moment is over.
-type slowBeat struct {
-	works chan struct{}
-	once  sync.Once
-	early atomic.Bool
+// lateBeat lets the first words of a pool fail.
+type lateBeat struct {
+	tries atomic.Int32
+	said  atomic.Bool
 }
 
-func (s *slowBeat) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (l *lateBeat) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (s *slowBeat) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (l *lateBeat) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-func (s *slowBeat) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (l *lateBeat) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if args := cmd.Args(); args[len(args)-1] == "lease expired: its worker died" {
-			s.once.Do(func() {
-				select {
-				case <-s.works:
-					s.early.Store(true)
-				case <-time.After(100 * time.Millisecond):
-				}
-			})
+		args := cmd.Args()
+		if args[len(args)-1] != "lease expired: its worker died" {
+			return next(ctx, cmd)
 		}
-		return next(ctx, cmd)
+		if l.tries.Add(1) < 10 {
+			cmd.SetErr(errors.New("not yet"))
+			return cmd.Err()
+		}
+		err := next(ctx, cmd)
+		if err == nil {
+			l.said.Store(true)
+		}
+		return err
 	}
 }
 
@@ -226,21 +229,22 @@ func TestPoolIsKnownBeforeItWorks(t *testing.T) {
 	k.enqueue("a")
 	own := redis.NewClient(rdb.(*redis.Client).Options())
 	t.Cleanup(func() { _ = own.Close() })
-	hook := &slowBeat{works: make(chan struct{})}
+	hook := &lateBeat{}
 	own.AddHook(hook)
 	mux := workqueue.NewMux()
 	mux.Handle("test", func(context.Context, workqueue.Leased) (workqueue.Outcome, error) {
-		close(hook.works)
+		if !hook.said.Load() {
+			t.Error("the pool works before it said that it lives")
+		}
 		return workqueue.Done(), nil
 	})
-	p, err := workqueue.NewPool(workqueue.New(own, k.Name(), workqueue.Config{}), mux, workqueue.PoolConfig{Drain: true, Logger: quiet})
+	p, err := workqueue.NewPool(workqueue.New(own, k.Name(), workqueue.Config{}), mux,
+		workqueue.PoolConfig{Drain: true, Heartbeat: 20 * time.Millisecond, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
 	k.run(p)
-	if hook.early.Load() {
-		t.Error("the pool worked before it said that it lives")
-	}
+	k.wantStats("0 0 1 0 0")
 }
 
 // A pool that lives is never taken for dead: not while it stops, not after a

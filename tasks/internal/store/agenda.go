@@ -12,22 +12,30 @@ import (
 // Records reads the states of what agenda entries stand for, as [ParseRecord] reads them; nil where
 // there is none.
 func (s *Store) Records(ctx context.Context, entries []Entry) ([][]byte, error) {
-	if len(entries) == 0 {
+	return s.eachField(ctx, "read states", len(entries), func(i int) (Flow, string) {
+		return entries[i].Flow, entries[i].Node
+	})
+}
+
+// eachField reads one field of each of n workflows in one round trip; missing ones are nil.
+func (s *Store) eachField(ctx context.Context, doing string, n int, at func(i int) (Flow, string)) ([][]byte, error) {
+	if n == 0 {
 		return nil, nil
 	}
 	pipe := s.rdb.Pipeline()
-	cmds := make([]*redis.StringCmd, len(entries))
-	for i, en := range entries {
-		cmds[i] = pipe.HGet(ctx, en.Flow.key(), en.Node)
+	cmds := make([]*redis.StringCmd, n)
+	for i := range cmds {
+		f, field := at(i)
+		cmds[i] = pipe.HGet(ctx, f.key(), field)
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("read states: %w", err)
+		return nil, fmt.Errorf("%s: %w", doing, err)
 	}
-	out := make([][]byte, len(entries))
+	out := make([][]byte, n)
 	for i, c := range cmds {
 		raw, err := c.Bytes()
 		if err != nil && !errors.Is(err, redis.Nil) {
-			return nil, fmt.Errorf("read states: %w", err)
+			return nil, fmt.Errorf("%s: %w", doing, err)
 		}
 		out[i] = raw
 	}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -137,26 +136,9 @@ type Scope struct {
 
 // Graphs reads graphs; missing ones are nil.
 func (s *Store) Graphs(ctx context.Context, scopes []Scope) ([][]byte, error) {
-	if len(scopes) == 0 {
-		return nil, nil
-	}
-	pipe := s.rdb.Pipeline()
-	cmds := make([]*redis.StringCmd, len(scopes))
-	for i, sc := range scopes {
-		cmds[i] = pipe.HGet(ctx, sc.Flow.key(), GraphField(sc.Name))
-	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("read graphs: %w", err)
-	}
-	out := make([][]byte, len(scopes))
-	for i, c := range cmds {
-		raw, err := c.Bytes()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return nil, fmt.Errorf("read graphs: %w", err)
-		}
-		out[i] = raw
-	}
-	return out, nil
+	return s.eachField(ctx, "read graphs", len(scopes), func(i int) (Flow, string) {
+		return scopes[i].Flow, GraphField(scopes[i].Name)
+	})
 }
 
 // TaskRef names a task of asynq.
