@@ -36,6 +36,7 @@ const quick = "politeness: {delay: 0, robots: false}\n"
 
 func TestClasses(t *testing.T) {
 	t.Parallel()
+	const wall = `<meta http-equiv=refresh content="0; url=http://validate.elsewhere.example/captcha?for=shop">`
 	def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/ok":
@@ -58,6 +59,8 @@ func TestClasses(t *testing.T) {
 			fmt.Fprintf(w, `<meta http-equiv=refresh content="0; url=?n=%s1">`, r.URL.Query().Get("n"))
 		case "/refreshed-away":
 			fmt.Fprint(w, `<meta http-equiv=refresh content="0; url=http://elsewhere.example/">`)
+		case "/refreshed-wall":
+			fmt.Fprint(w, wall)
 		case "/empty":
 		case "/blank":
 			fmt.Fprint(w, " \n\t ")
@@ -107,7 +110,7 @@ func TestClasses(t *testing.T) {
 		"/ok": OK, "/moved": OK, "/429": RateLimited, "/429bare": RateLimited, "/503ra": RateLimited, "/503": Server, "/500": Server, "/403": Blocked, "/401": Blocked,
 		"/404": Gone, "/410": Gone, "/418": Refused, "/204": Empty, "/407": Proxy, "/304": Redirect, "/empty": Empty, "/blank": Empty, "/image": BadType,
 		"/big": TooBig, "/bomb": TooBig, "/cut": Truncated, "/cut-gzip": Truncated, "/cut-chunks": Truncated, "/slow": Timeout, "/loop": Redirect, "/away": Redirect,
-		"/refreshed": OK, "/refreshed-loop": Redirect, "/refreshed-away": Redirect,
+		"/refreshed": OK, "/refreshed-loop": Redirect, "/refreshed-away": Redirect, "/refreshed-wall": OK,
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -119,6 +122,10 @@ func TestClasses(t *testing.T) {
 			switch path {
 			case "/ok":
 				if string(got.Body) != page {
+					t.Errorf("got %q", got.Body)
+				}
+			case "/refreshed-wall": // whose refusal is to be seen
+				if string(got.Body) != wall {
 					t.Errorf("got %q", got.Body)
 				}
 			case "/moved", "/refreshed":
