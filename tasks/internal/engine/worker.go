@@ -159,7 +159,7 @@ func (w *Worker) tracked() []*Run {
 	return slices.Collect(maps.Keys(w.runs))
 }
 
-// Run works until ctx is done.
+// Run works until ctx is done. To be told to stop while it starts is no failure.
 func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Lock()
 	if w.ran {
@@ -171,8 +171,22 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.started = time.Now()
 	defer w.pool.close()
 
-	if _, _, err := w.beat(ctx, false); err != nil {
+	if err := w.work(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("start worker: %w", err)
+	}
+	bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := w.e.ExpireWorkers(bye, []string{w.cfg.Name}); err != nil {
+		w.log.Warn("worker could not sign off; others will find it silent", "worker", w.cfg.Name, "error", err)
+	}
+	w.log.Info("worker has stopped", "worker", w.cfg.Name)
+	return nil
+}
+
+// work starts what the worker is made of and works until ctx is done. An error is one of the start.
+func (w *Worker) work(ctx context.Context) error {
+	if _, _, err := w.beat(ctx, false); err != nil {
+		return err
 	}
 	srv := asynq.NewServerFromRedisClient(w.seam, asynq.Config{
 		Concurrency:              w.cfg.MaxConcurrency,
@@ -192,7 +206,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	bus := w.e.store.Redis().Subscribe(background, store.BusChannel)
 	if _, err := bus.Receive(ctx); err != nil {
 		_ = bus.Close()
-		return fmt.Errorf("start worker: subscribe: %w", err)
+		return fmt.Errorf("subscribe: %w", err)
 	}
 	loops.Go(func() { w.listen(background, bus.Channel()) })
 	if !w.cfg.Manual {
@@ -223,7 +237,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}))
 	if err != nil {
 		end()
-		return fmt.Errorf("start worker: %w", err)
+		return err
 	}
 	if w.cfg.Ready != nil {
 		w.cfg.Ready()
@@ -236,12 +250,6 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	w.drain(srv)
 	end()
-	bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if err := w.e.ExpireWorkers(bye, []string{w.cfg.Name}); err != nil {
-		w.log.Warn("worker could not sign off; others will find it silent", "worker", w.cfg.Name, "error", err)
-	}
-	w.log.Info("worker has stopped", "worker", w.cfg.Name)
 	return nil
 }
 
