@@ -87,6 +87,10 @@ func (s *Server) startChildAt(ctx context.Context, path string, port int) error 
 	soon := s.cfg
 	soon.Attempts, soon.Interval = 120*soon.Attempts, soon.Interval/20
 	err = soon.await(ctx, url, died)
+	var asked *pingError
+	if errors.As(err, &asked) && asked.hopeless() { // by whom: ours is a Redis, and lets everyone in
+		err = fmt.Errorf("port %d: %w: %w", port, errPortTaken, err)
+	}
 	if err == nil {
 		err = isOurs(ctx, url, s.cfg.PingTimeout, proc)
 	}

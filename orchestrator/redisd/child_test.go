@@ -2,8 +2,11 @@ package redisd
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -270,6 +273,48 @@ func TestFixedPort(t *testing.T) {
 	if s := start(t, cfg); !strings.Contains(s.URL(), ":"+strconv.Itoa(port)+"/") {
 		t.Fatalf("address is %s, want port %d", s.URL(), port)
 	}
+}
+
+// Somebody else takes the port between our look at it and the start of redis-server there, and answers.
+func TestPortTakenBetween(t *testing.T) {
+	t.Parallel()
+	cfg := childConfig(t)
+	path, err := findServer(testServer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A redis-server that the first time leaves us the port that it was given.
+	file := filepath.Join(t.TempDir(), "port")
+	cfg.Server = filepath.Join(t.TempDir(), "slow-redis-server")
+	script := fmt.Sprintf("#!/bin/sh\nif ! [ -e '%[1]s' ]; then echo \"$4\" >'%[1]s.new'; mv '%[1]s.new' '%[1]s'; exec sleep 600; fi\nexec '%[2]s' \"$@\"\n", file, path)
+	if err := os.WriteFile(cfg.Server, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewUnstartedServer(http.NotFoundHandler())
+	defer web.Close()
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		if !facttest.Comes(func() bool {
+			port, err := os.ReadFile(file)
+			if err != nil {
+				return false
+			}
+			_ = web.Listener.Close()
+			web.Listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strings.TrimSpace(string(port))))
+			return err == nil
+		}) {
+			t.Error("redis-server was not started")
+			return
+		}
+		web.Start()
+	}()
+	s := start(t, cfg)
+	<-asked
+	if strings.HasSuffix(s.URL(), web.Listener.Addr().String()+"/0") {
+		t.Fatalf("address is %s, which is another's", s.URL())
+	}
+	set(t, s.URL(), "k", "v")
 }
 
 func TestBrokenServerShowsItsLog(t *testing.T) {
