@@ -251,7 +251,16 @@ func (p *Pool) forgetStickies(now time.Time) {
 func (p *Pool) lend(m *member, site *scope, name string, now time.Time) *Lease {
 	m.inFlight++
 	m.uses++
-	return &Lease{Proxy: m.Proxy, pool: p, site: name, begun: now, trial: m.all.Fails > 0 || site.health[m.ID].Fails > 0}
+	there := site.health[m.ID]
+	// It begins after the failures that it knows of, whatever the clocks of those who saw them say, and within their
+	// millisecond too: a report tells by that time which failures its request has outlived.
+	begun := now
+	for _, failed := range []time.Time{m.all.LastFail, there.LastFail} {
+		if begun.UnixMilli() <= failed.UnixMilli() {
+			begun = failed.Add(time.Millisecond)
+		}
+	}
+	return &Lease{Proxy: m.Proxy, pool: p, site: name, begun: begun, trial: m.all.Fails > 0 || there.Fails > 0}
 }
 
 // Outcome is what became of a request.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -260,6 +261,32 @@ func TestOneTrialOnReturn(t *testing.T) {
 	flush(t, one)
 	for _, pool := range []*Pool{one, one, two, two} {
 		defer pickOne(t, pool, PickOptions{Site: "a"}).Release()
+	}
+}
+
+// A trial outlives the failure that it knows of, also one that was seen by a clock ahead of ours.
+func TestTrialAfterFailureOfAnotherClock(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	one := newPool(t, rdb, nil)
+	mustPublish(t, one, result(1, nil))
+	lease := pickOne(t, one, PickOptions{Site: "a"})
+	lease.Pause(Failed, 0)
+	flush(t, one)
+	for _, site := range []string{"", "a"} {
+		key := healthKey(one.cfg.Name, site)
+		health := strings.Fields(rdb.HGet(t.Context(), key, lease.Proxy.ID).Val())
+		health[4] = strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10) // when it failed last
+		if err := rdb.HSet(t.Context(), key, lease.Proxy.ID, strings.Join(health, " ")).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	two := newPool(t, rdb, nil)
+	pickOne(t, two, PickOptions{Site: "a"}).Report(Succeeded, time.Millisecond)
+	flush(t, two)
+	two.stale()
+	for range 2 {
+		defer pickOne(t, two, PickOptions{Site: "a"}).Release()
 	}
 }
 
