@@ -2,6 +2,7 @@ package redisd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -268,6 +269,13 @@ func TestFixedPort(t *testing.T) {
 		wantError(t, err, "port is taken", strconv.Itoa(port), "--redis-port")
 	}
 	_ = l.Close()
+	facttest.Eventually(t, "the port is free", func() bool { // a process that is being started has it until its exec
+		conn, err := net.Dial("tcp", porttest.Addr(port))
+		if err == nil {
+			_ = conn.Close()
+		}
+		return errors.Is(err, syscall.ECONNREFUSED)
+	})
 	cfg := config(t)
 	cfg.Mode, cfg.Port = Embedded, port
 	if s := start(t, cfg); !strings.Contains(s.URL(), ":"+strconv.Itoa(port)+"/") {

@@ -41,6 +41,7 @@ func tryLock(path string) (*lock, error) {
 // processes hold locks on two files of one name.
 func (l *lock) release() {
 	if l != nil {
+		_ = unix.Flock(int(l.f.Fd()), unix.LOCK_UN) // a process that is being started has the file too, until its exec
 		_ = l.f.Close()
 	}
 }

@@ -1,0 +1,31 @@
+//go:build unix
+
+package redisd
+
+import (
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A process that is being started has all our files until its exec.
+func TestLockReleasedThoughAnotherHasTheFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lock")
+	first, err := tryLock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Dup(int(first.f.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	first.release()
+	second, err := tryLock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.release()
+}
