@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -36,29 +37,27 @@ func findServer(name string) (string, error) {
 	return "", fmt.Errorf("%w: no %s on the PATH; install it (Debian, Ubuntu: apt install redis-server; Fedora: dnf install redis; macOS: brew install redis), or run with the built-in Redis (--redis-mode embedded)", ErrNoServer, names[0])
 }
 
-// startChild runs a redis-server of our own on the data folder and waits until
-// it answers.
-func (s *Server) startChild(ctx context.Context, path string) error {
-	const tries = 5 // against others who take the port between our look and its start
+// errPortTaken says that the port went to somebody else.
+var errPortTaken = errors.New("port is taken")
+
+// atPort calls start with a port, and with another when somebody takes it between our look and the start there.
+func (s *Server) atPort(start func(port int) error) error {
+	const tries = 5
 	for try := 1; ; try++ {
 		port, err := s.cfg.choosePort()
 		if err != nil {
 			return err
 		}
-		err = s.startChildAt(ctx, path, port)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, errPortTaken) || s.cfg.Port != 0 || try == tries {
+		err = start(port)
+		if !errors.Is(err, errPortTaken) && !errors.Is(err, syscall.EADDRINUSE) || try == tries {
 			return err
 		}
 	}
 }
 
-// errPortTaken says that the port went to somebody else.
-var errPortTaken = errors.New("port is taken")
-
-func (s *Server) startChildAt(ctx context.Context, path string, port int) error {
+// startChild runs a redis-server of our own on the data folder and waits until
+// it answers.
+func (s *Server) startChild(ctx context.Context, path string, port int) error {
 	logFile := filepath.Join(s.cfg.DataDir, "logs", "redis.log")
 	// The end of the process is told once while we wait for its first answer.
 	var once sync.Once
@@ -211,11 +210,16 @@ func (c Config) choosePort() (int, error) {
 }
 
 func tryPort(port int) error {
-	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
-		return err
+	for try := 1; ; try++ {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			return l.Close()
+		}
+		if try == 5 {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond) // a process that is being started has what we have closed until its exec
 	}
-	return l.Close()
 }
 
 // adopt moves what a built-in Redis has saved here into the child, when the

@@ -81,6 +81,9 @@ func TestChildIsRestartedWithItsData(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	facttest.Eventually(t, "what was written is in the file", func() bool { // it waits while the disk is busy
+		return parseInfo(rdb.Info(t.Context(), "persistence").Val())["aof_buffer_length"] == "0"
+	})
 	if err := syscall.Kill(s.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -312,7 +312,7 @@ func (s *Server) startOwn(ctx context.Context) error {
 		path, err := findServer(s.cfg.Server)
 		if err == nil {
 			s.mode = Child
-			if err := s.startChild(ctx, path); err != nil {
+			if err := s.atPort(func(port int) error { return s.startChild(ctx, path, port) }); err != nil {
 				return err
 			}
 			s.guarantee = fmt.Sprintf("A redis-server of our own, at %s, with an append-only file in %s: a crash of Muster loses nothing, a crash of the machine at most the last second.", s.url, s.cfg.redisDir())
@@ -322,22 +322,19 @@ func (s *Server) startOwn(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.startEmbedded(ctx)
+	return s.atPort(func(port int) error { return s.startEmbedded(ctx, port) })
 }
 
-func (s *Server) startEmbedded(ctx context.Context) error {
+func (s *Server) startEmbedded(ctx context.Context, port int) error {
 	s.mode = Embedded
-	if found, _ := filepath.Glob(filepath.Join(s.cfg.redisDir(), "appendonly*")); len(found) > 0 {
-		s.warnings = append(s.warnings, "the data folder has contents of a redis-server, which is not installed or not wanted now: they stay unused")
-	}
-	port, err := s.cfg.choosePort()
-	if err != nil {
-		return err
-	}
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	s.mini, err = startEmbedded(ctx, addr, s.cfg.snapshotFile(), s.cfg.SaveEvery, s.cfg.Logger)
+	mini, err := startEmbedded(ctx, addr, s.cfg.snapshotFile(), s.cfg.SaveEvery, s.cfg.Logger)
 	if err != nil {
 		return fmt.Errorf("start the built-in Redis: %w", err)
+	}
+	s.mini = mini
+	if found, _ := filepath.Glob(filepath.Join(s.cfg.redisDir(), "appendonly*")); len(found) > 0 {
+		s.warnings = append(s.warnings, "the data folder has contents of a redis-server, which is not installed or not wanted now: they stay unused")
 	}
 	s.url = "redis://" + s.mini.mini.Addr() + "/0"
 	s.guarantee = fmt.Sprintf("The Redis built into Muster, at %s, saved to %s every %v and at the end: a crash loses what came after the last save. Install redis-server for more speed and safety.",
