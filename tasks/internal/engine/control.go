@@ -245,25 +245,14 @@ func (e *Engine) failFast(ctx context.Context, fl *flow, node string) error {
 }
 
 // PauseQueue stops workers from taking from a queue.
-func (e *Engine) PauseQueue(_ context.Context, queue string) error {
-	in := asynq.NewInspectorFromRedisClient(e.store.Redis())
-	if q, err := in.GetQueueInfo(queue); err == nil && q.Paused {
-		return nil
-	}
-	if err := in.PauseQueue(queue); err != nil {
-		return fmt.Errorf("pause queue %s: %w", queue, err)
-	}
-	return nil
+func (e *Engine) PauseQueue(ctx context.Context, queue string) error {
+	return e.store.Pause(ctx, queue)
 }
 
 // ResumeQueue undoes PauseQueue.
 func (e *Engine) ResumeQueue(ctx context.Context, queue string) error {
-	in := asynq.NewInspectorFromRedisClient(e.store.Redis())
-	if q, err := in.GetQueueInfo(queue); err == nil && !q.Paused {
-		return nil
-	}
-	if err := in.UnpauseQueue(queue); err != nil {
-		return fmt.Errorf("resume queue %s: %w", queue, err)
+	if err := e.store.Resume(ctx, queue); err != nil {
+		return err
 	}
 	return e.store.Tell(ctx, "q "+queue)
 }
