@@ -71,10 +71,10 @@ func TestStopsWhileItStarts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := worker.Run(ctx); err != nil {
-			t.Errorf("told to stop before exchange %d: %v", n, err)
+			t.Fatalf("told to stop before exchange %d: %v", n, err)
 		}
 		if left, err := client.Workers(t.Context()); err != nil || len(left) > 0 {
-			t.Errorf("told to stop before exchange %d: it is still there: %v, %v", n, left, err)
+			t.Fatalf("told to stop before exchange %d: it is still there: %v, %v", n, left, err)
 		}
 		_ = client.Close()
 	}

@@ -1,0 +1,77 @@
+package redisd
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// errPortTaken says that the port went to somebody else.
+var errPortTaken = errors.New("port is taken")
+
+// atPort calls start with a port, and with another when somebody takes it between our look and the start there.
+func (s *Server) atPort(start func(port int) error) error {
+	const tries = 5
+	for try := 1; ; try++ {
+		port, err := s.cfg.choosePort()
+		if err != nil {
+			return err
+		}
+		err = start(port)
+		if !errors.Is(err, errPortTaken) && !errors.Is(err, syscall.EADDRINUSE) || try == tries {
+			return err
+		}
+	}
+}
+
+// lastPort is the port that a Redis on this data folder had last.
+func (c Config) lastPort() (int, error) {
+	b, err := os.ReadFile(c.portFile())
+	if err != nil {
+		return 0, err
+	}
+	port, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err == nil && (port <= 0 || port > 65535) {
+		err = strconv.ErrRange
+	}
+	return port, err
+}
+
+// choosePort returns the port that was asked for, or else the one that this
+// data folder had last, so that whoever is connected finds the way back, or
+// else any free one.
+func (c Config) choosePort() (int, error) {
+	if c.Port != 0 {
+		if err := tryPort(c.Port); err != nil {
+			return 0, fmt.Errorf("%w: %w; choose another with --redis-port, or 0 for any", errPortTaken, err)
+		}
+		return c.Port, nil
+	}
+	if port, err := c.lastPort(); err == nil && tryPort(port) == nil {
+		return port, nil
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+func tryPort(port int) error {
+	for try := 1; ; try++ {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			return l.Close()
+		}
+		if try == 5 {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond) // a process that is being started has what we have closed until its exec
+	}
+}
