@@ -99,6 +99,26 @@ func TestIDUsedAgain(t *testing.T) {
 	})
 }
 
+// oddError is an error whose methods do what they are told.
+type oddError struct {
+	message func() string
+	unwrap  func() error
+}
+
+func (e oddError) Error() string {
+	if e.message == nil {
+		return "odd"
+	}
+	return e.message()
+}
+
+func (e oddError) Unwrap() error {
+	if e.unwrap == nil {
+		return nil
+	}
+	return e.unwrap()
+}
+
 // Handlers that do not return as they should fail their tasks, and no more.
 func TestHandlersThatMisbehave(t *testing.T) {
 	t.Parallel()
@@ -120,6 +140,11 @@ func TestHandlersThatMisbehave(t *testing.T) {
 			{odd("panic", func(context.Context) error { panic("oh") }), "oh", tasks.CodePanic},
 			{odd("retryif", func(context.Context) error { return errors.New("no") }, tasks.MaxRetry(3),
 				tasks.RetryIf(func(error) bool { panic("oh") })), "no", tasks.CodeError},
+			{odd("nilerror", func(context.Context) error { var f *tasks.Failure; return f }), "*tasks.Failure", tasks.CodePanic},
+			{odd("badunwrap", func(context.Context) error { return oddError{unwrap: func() error { panic("in Unwrap") }} }), "in Unwrap", tasks.CodePanic},
+			{odd("badpanic", func(context.Context) error { panic(oddError{message: func() string { panic("in Error") }}) }), "in Error", tasks.CodePanic},
+			{odd("exits", func(context.Context) error { return oddError{message: func() string { runtime.Goexit(); return "" }} }), "ended its goroutine", tasks.CodeError},
+			{odd("shutdown", func(context.Context) error { return tasks.ErrShutdown }), "tasks.Again", tasks.CodeError},
 			{odd("deaf", func(context.Context) error { <-late; return nil }, tasks.Timeout(time.Millisecond),
 				tasks.HardTimeout(5*time.Millisecond)), "hard time limit", tasks.CodeHardTimeout},
 		}

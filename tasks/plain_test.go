@@ -32,6 +32,7 @@ func TestPlainTasksBesideWorkflows(t *testing.T) {
 		plain.HandleFunc("bad:", func(context.Context, *asynq.Task) error { return errors.New("no such host") })
 		plain.HandleFunc("never:", func(context.Context, *asynq.Task) error { return fmt.Errorf("closed: %w", asynq.SkipRetry) })
 		plain.HandleFunc("panic:", func(context.Context, *asynq.Task) error { panic("oh") })
+		plain.HandleFunc("nil:", func(context.Context, *asynq.Task) error { var f *tasks.Failure; return f })
 		worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Asynq: plain})
 		if err != nil {
 			t.Fatal(err)
@@ -39,7 +40,7 @@ func TestPlainTasksBesideWorkflows(t *testing.T) {
 		during(t, worker.Run)
 
 		sender := asynq.NewClientFromRedisClient(rdb)
-		for _, name := range []string{"mail:ann", "bad:bob", "never:cid", "panic:dan", "unknown:eve"} {
+		for _, name := range []string{"mail:ann", "bad:bob", "never:cid", "panic:dan", "nil:fay", "unknown:eve"} {
 			if _, err := sender.EnqueueContext(t.Context(), asynq.NewTask(name, []byte("x")), asynq.TaskID(name),
 				asynq.MaxRetry(5), asynq.Retention(time.Hour)); err != nil {
 				t.Fatal(err)
@@ -58,6 +59,7 @@ func TestPlainTasksBesideWorkflows(t *testing.T) {
 			"bad:bob":     "retry 1  no such host",
 			"never:cid":   "archived 0  closed: skip retry for the task",
 			"panic:dan":   "retry 1  panic",
+			"nil:fay":     "retry 1  panic",
 			"unknown:eve": "retry 1  handler not found",
 		} {
 			var got string

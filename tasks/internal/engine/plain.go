@@ -8,17 +8,31 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// plainError is the error of a task that is none of ours: asynq retries those by its own rules.
-type plainError struct{ error }
+// plainError is the error of a task that is none of ours: asynq retries those by its own rules. Asynq calls
+// the methods of an error where it catches no panic, so nothing of the handler's own is left in it.
+type plainError struct {
+	message string
+	is      error // asynq.SkipRetry, asynq.RevokeTask or nil
+}
 
-func (e plainError) Unwrap() error { return e.error }
+func (e plainError) Error() string { return e.message }
+
+func (e plainError) Unwrap() error { return e.is }
 
 // plain runs a task that was sent with asynq's own client.
 func (w *Worker) plain(ctx context.Context, t *asynq.Task) error {
-	if err := w.cfg.Plain.ProcessTask(ctx, t); err != nil {
-		return plainError{err}
+	err := w.cfg.Plain.ProcessTask(ctx, t)
+	if err == nil {
+		return nil
 	}
-	return nil
+	e := plainError{message: err.Error()}
+	for _, is := range []error{asynq.RevokeTask, asynq.SkipRetry} {
+		if errors.Is(err, is) {
+			e.is = is
+			break
+		}
+	}
+	return e
 }
 
 // isPlain reports whether a failed attempt uses up one of asynq's: ours never do, but for what a newer

@@ -123,15 +123,61 @@ func limits(sp *graph.Spec) (soft, hard time.Duration) {
 	return soft, hard
 }
 
+// answered is how a call of a handler ended: by ended, when the engine ended it, else with an error or an answer.
 type answered struct {
 	answer Answer
-	err    error
+	err    *handlerError
+	ended  error
 }
 
-// panicError is what a handler panicked with.
-type panicError struct{ value any }
+// handlerError is what the engine keeps of an error that a handler returned. The methods of such an error are
+// user code, so they are called in the handler's goroutine, where a panic is caught; this is plain data.
+type handlerError struct {
+	message   string
+	code      string
+	delay     *time.Duration // until the next attempt; nil: as the task's back-off says
+	again     bool           // not an error: the handler asks to be called again
+	permanent bool           // no attempt is worth it
+}
 
-func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+// readError never panics; an error whose methods do counts as a handler that panicked.
+func (r *Run) readError(h *Handler, err error) (e *handlerError) {
+	defer func() {
+		if p := recover(); p != nil {
+			e = r.panicked(p, fmt.Sprintf("reading the handler's error, of type %T: ", err))
+		}
+	}()
+	var v *Verdict
+	if !errors.As(err, &v) || v == nil {
+		v = &Verdict{Err: err}
+	}
+	if v.Again {
+		return &handlerError{delay: v.Delay, again: true}
+	}
+	e = &handlerError{message: clip(err.Error()), code: CodeError, delay: v.Delay, permanent: v.Permanent}
+	switch {
+	case v.Code != "":
+		e.code = v.Code
+	case errors.Is(err, context.DeadlineExceeded):
+		e.code = CodeTimeout
+	case v.Permanent:
+		e.code = CodePermanent
+	case errors.Is(err, ErrShutdown):
+		e.message += " (but this worker does not stop; return tasks.Again to be called again)"
+	}
+	if h.Opts != nil && h.Opts.RetryIf != nil && !r.w.worth(h.Opts.RetryIf, err) {
+		e.permanent = true
+	}
+	return e
+}
+
+// panicked logs a panic of user code, and returns it as an error. The value's own methods are user code too:
+// fmt catches their panics.
+func (r *Run) panicked(value any, where string) *handlerError {
+	message := fmt.Sprintf("%spanic: %v", where, value)
+	r.w.log.Error("handler panicked", "task", r.Info.Task, "workflow", r.Info.Workflow, "panic", message, "stack", string(debug.Stack()))
+	return &handlerError{message: clip(message), code: CodePanic}
+}
 
 // call runs the handler under its time limits. When it returns, the slot may be used again.
 func (r *Run) call(h *Handler, input []byte) answered {
@@ -152,36 +198,37 @@ func (r *Run) call(h *Handler, input []byte) answered {
 	}
 	done := make(chan answered, 1)
 	r.w.pool.run(func() {
-		var a answered
-		returned := false
+		// What is sent when user code ends the goroutine, wherever it does.
+		a := answered{err: &handlerError{code: CodeError, message: "the handler ended its goroutine instead of returning"}}
+		defer func() { done <- a }()
 		defer func() {
-			if p := recover(); p == nil && !returned {
-				a.err = errors.New("the handler ended its goroutine instead of returning")
-			} else if p != nil {
-				r.w.log.Error("handler panicked", "task", r.Info.Task, "workflow", r.Info.Workflow, "panic", p, "stack", string(debug.Stack()))
-				a.err = &panicError{p}
+			if p := recover(); p != nil {
+				a.err = r.panicked(p, "")
 			}
-			done <- a
 		}()
+		var answer Answer
 		next := func(ctx context.Context) error {
 			var err error
-			a.answer, err = h.Run(ctx, input)
+			answer, err = h.Run(ctx, input)
 			return err
 		}
 		for i := len(h.Wrap) - 1; i >= 0; i-- {
 			mw, inner := h.Wrap[i], next
 			next = func(ctx context.Context) error { return mw(ctx, r.Info, inner) }
 		}
-		a.err = next(ctx)
-		returned = true
+		err := next(ctx)
+		cause := context.Cause(ctx)
+		switch {
+		case err == nil:
+			a = answered{answer: answer}
+		case errors.Is(cause, ErrShutdown), errors.Is(cause, errRevoked):
+			a = answered{ended: cause}
+		default:
+			a.err = r.readError(h, err)
+		}
 	})
 	select {
 	case a := <-done:
-		if a.err != nil {
-			if cause := context.Cause(ctx); errors.Is(cause, ErrShutdown) || errors.Is(cause, errRevoked) {
-				a.err = cause
-			}
-		}
 		return a
 	case <-r.freed:
 		select {
@@ -189,7 +236,7 @@ func (r *Run) call(h *Handler, input []byte) answered {
 			return a
 		default:
 		}
-		return answered{err: r.cause}
+		return answered{ended: r.cause}
 	}
 }
 
@@ -369,71 +416,53 @@ func (r *Run) input(ctx context.Context, b *begun) ([]byte, error) {
 
 // outcome stores what a handler returned.
 func (w *Worker) outcome(ctx context.Context, r *Run, h *Handler, a answered) error {
-	err := a.err
-	if err == nil && a.answer.Planned {
-		r.said = OutcomePlanned
-		return w.plan(ctx, r, a.answer.Plan)
-	}
-	if err == nil && len(a.answer.Value) > w.cfg.MaxResult {
-		return w.failed(ctx, r, CodeResult, fmt.Sprintf("result has %d bytes, more than the %d allowed: store it and return a key",
-			len(a.answer.Value), w.cfg.MaxResult))
-	}
-	if err == nil {
-		r.said = OutcomeSuccess
-		w.stats.succeeded.Add(1)
-		t := w.takes(r)
-		m, err := w.e.store.Advance(ctx, r.fl.Flow, []store.Op{op(r.g, r.id, "S", "", a.answer.Value)}, t)
-		w.follow(r, m, t, a.answer.Value, err)
-		return w.moved(ctx, r, m, err)
-	}
-	var v *Verdict
-	errors.As(err, &v)
-	if v == nil {
-		v = &Verdict{Err: err}
-	}
+	e := a.err
 	switch {
-	case errors.Is(err, errRevoked):
+	case errors.Is(a.ended, errRevoked):
 		r.said, r.code = OutcomeRevoked, CodeRevoked
 		return nil // the node is terminal already
-	case errors.Is(err, ErrShutdown):
+	case errors.Is(a.ended, ErrShutdown):
 		r.said = OutcomeReturned
 		return w.again(ctx, r, 0, store.RepeatAgain, "")
-	case v.Again:
-		r.said = OutcomeAgain
-		return w.again(ctx, r, *v.Delay, store.RepeatAgain, "")
-	case errors.Is(err, errHard):
+	case errors.Is(a.ended, errHard):
 		return w.failed(ctx, r, CodeHardTimeout, "still running after its hard time limit")
-	}
-	code := CodeError
-	var p *panicError
-	switch {
-	case v.Code != "":
-		code = v.Code
-	case errors.As(err, &p):
-		code = CodePanic
-	case errors.Is(err, context.DeadlineExceeded):
-		code = CodeTimeout
-	case v.Permanent:
-		code = CodePermanent
-	}
-	left := r.Info.Attempt <= r.spec.MaxRetry && !v.Permanent
-	if h.Opts != nil && h.Opts.RetryIf != nil && !w.worth(h.Opts.RetryIf, err) {
-		left = false
-	}
-	if !left {
-		return w.failed(ctx, r, code, err.Error())
+	case e == nil:
+		return w.succeeded(ctx, r, a.answer)
+	case e.again:
+		r.said = OutcomeAgain
+		return w.again(ctx, r, *e.delay, store.RepeatAgain, "")
+	case e.permanent, r.Info.Attempt > r.spec.MaxRetry:
+		return w.failed(ctx, r, e.code, e.message)
 	}
 	d := backoff(r.spec, r.Info.Attempt)
 	if !w.cfg.Manual && !r.spec.Fixed {
 		// Full jitter, as in https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/.
 		d = time.Duration(rand.Int64N(int64(d)+1)) / time.Millisecond * time.Millisecond
 	}
-	if v.Delay != nil {
-		d = *v.Delay
+	if e.delay != nil {
+		d = *e.delay
 	}
-	r.said, r.code = OutcomeRetry, code
+	r.said, r.code = OutcomeRetry, e.code
 	w.stats.retried.Add(1)
-	return w.again(ctx, r, d, store.RepeatFail, clip(err.Error()))
+	return w.again(ctx, r, d, store.RepeatFail, e.message)
+}
+
+// succeeded stores the value or the plan that a handler returned.
+func (w *Worker) succeeded(ctx context.Context, r *Run, a Answer) error {
+	if a.Planned {
+		r.said = OutcomePlanned
+		return w.plan(ctx, r, a.Plan)
+	}
+	if len(a.Value) > w.cfg.MaxResult {
+		return w.failed(ctx, r, CodeResult, fmt.Sprintf("result has %d bytes, more than the %d allowed: store it and return a key",
+			len(a.Value), w.cfg.MaxResult))
+	}
+	r.said = OutcomeSuccess
+	w.stats.succeeded.Add(1)
+	t := w.takes(r)
+	m, err := w.e.store.Advance(ctx, r.fl.Flow, []store.Op{op(r.g, r.id, "S", "", a.Value)}, t)
+	w.follow(r, m, t, a.Value, err)
+	return w.moved(ctx, r, m, err)
 }
 
 // worth asks the user's function whether an error is worth another attempt; a panic is a no.
