@@ -3,6 +3,7 @@ package tasks
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -47,13 +48,17 @@ func NewClient(rdb redis.UniversalClient) *Client {
 // Redis returns the connection the client uses.
 func (c *Client) Redis() redis.UniversalClient { return c.rdb }
 
-// Close ends the client's subscriptions and, if Connect opened it, the connection.
+// Close stops the workers that run with the client, ends its subscriptions and, if Connect opened it,
+// closes the connection. It waits for the workers, but not for their handlers: what still runs is given
+// back, as by [Worker.Kill]. End the context of [Worker.Run] first to let running tasks finish. Where the
+// connection is the caller's, it must be closed after this. Close may be called again, and from a handler,
+// but not from the Ready of a [WorkerConfig].
 func (c *Client) Close() error {
 	c.eng.Close()
 	if !c.owns {
 		return nil
 	}
-	if err := c.rdb.Close(); err != nil {
+	if err := c.rdb.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
 		return fmt.Errorf("close Redis connection: %w", err)
 	}
 	return nil

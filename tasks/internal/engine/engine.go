@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -43,13 +44,14 @@ type Engine struct {
 	graphs  keptGraphs
 	singles map[singleKey]*single
 	waits   *waiter
+	workers map[*Worker]chan struct{} // those in Run; closed when it returns
 	closed  bool
 }
 
 // New returns an Engine on rdb.
 func New(rdb redis.UniversalClient, log *slog.Logger) *Engine {
 	s := store.New(rdb)
-	return &Engine{store: s, queue: newEnqueuer(s), log: log, singles: map[singleKey]*single{}}
+	return &Engine{store: s, queue: newEnqueuer(s), log: log, singles: map[singleKey]*single{}, workers: map[*Worker]chan struct{}{}}
 }
 
 // SetClock makes the engine count time as Redis does, where that does not go by the clock of this
@@ -63,15 +65,39 @@ func (e *Engine) now() time.Time {
 	return time.Now()
 }
 
-// Close ends the subscriptions of waits.
+// Close stops the workers that run, as Kill does, and ends the subscriptions of waits. It returns when
+// both are done: asynq's goroutines do not survive that their connection is closed under them.
 func (e *Engine) Close() {
 	e.mu.Lock()
-	w := e.waits
+	waits, running := e.waits, maps.Clone(e.workers)
 	e.waits, e.closed = nil, true
 	e.mu.Unlock()
-	if w != nil {
-		w.close()
+	for w := range running {
+		w.Kill()
 	}
+	for _, ended := range running {
+		<-ended
+	}
+	if waits != nil {
+		waits.close()
+	}
+}
+
+// enter adds a worker to those that Close stops, until leave is called.
+func (e *Engine) enter(w *Worker) (leave func(), err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, errors.New("the client is closed")
+	}
+	ended := make(chan struct{})
+	e.workers[w] = ended
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.workers, w)
+		close(ended)
+	}, nil
 }
 
 // flow is a workflow with its graph.

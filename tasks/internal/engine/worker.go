@@ -168,6 +168,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	w.ran = true
 	w.mu.Unlock()
+	leave, err := w.e.enter(w)
+	if err != nil {
+		return fmt.Errorf("start worker: %w", err)
+	}
+	defer leave()
 	w.started = time.Now()
 	defer w.pool.close()
 
