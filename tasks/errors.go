@@ -38,6 +38,7 @@ const (
 	CodePlan         = engine.CodePlan         // its plan cannot be run
 	CodeArchived     = engine.CodeArchived     // an operator archived it
 	CodeVersion      = engine.CodeVersion      // no worker could read the workflow: it is of another release
+	CodeDamaged      = engine.CodeDamaged      // what Redis holds of the workflow cannot be read
 )
 
 // Failure is why a task did not yield a value: the error of Wait, and the input of [Rescue] and

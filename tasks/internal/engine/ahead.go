@@ -177,7 +177,7 @@ func (w *Worker) putBack(ctx context.Context, wfID, node string, epoch int) erro
 	if err != nil {
 		return err
 	}
-	g, err := w.e.graphOf(ctx, fl.Flow, id.Scope)
+	g, err := w.e.graphAt(ctx, fl.Flow, id)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func (e *Engine) finishRevoke(ctx context.Context, id string) error {
 	}
 	var groups []string
 	for _, nid := range ids {
-		if g, err := e.graphOf(ctx, fl.Flow, nid.Scope); err == nil && g.Nodes[nid.Index].AtMost > 0 && nid.Inst < 0 {
+		if g, err := e.graphAt(ctx, fl.Flow, nid); err == nil && g.Nodes[nid.Index].AtMost > 0 && nid.Inst < 0 {
 			groups = append(groups, nid.String())
 		}
 	}
@@ -104,7 +104,7 @@ func (e *Engine) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, fail
 	for part := range slices.Chunk(ids, opsAtOnce) {
 		ops := make([]store.Op, 0, len(part))
 		for _, id := range part {
-			g, err := e.graphOf(ctx, fl.Flow, id.Scope)
+			g, err := e.graphAt(ctx, fl.Flow, id)
 			if err != nil {
 				return err
 			}
@@ -216,7 +216,7 @@ func (e *Engine) failFast(ctx context.Context, fl *flow, node string) error {
 	if err != nil {
 		return err
 	}
-	g, err := e.graphOf(ctx, fl.Flow, id.Scope)
+	g, err := e.graphAt(ctx, fl.Flow, id)
 	if err != nil {
 		return err
 	}
@@ -366,7 +366,7 @@ func (e *Engine) reissue(ctx context.Context, wf, node string, epoch int) error 
 	if err != nil {
 		return err
 	}
-	g, err := e.graphOf(ctx, f, id.Scope)
+	g, err := e.graphAt(ctx, f, id)
 	if err != nil {
 		return err
 	}
@@ -394,7 +394,7 @@ func (e *Engine) lost(ctx context.Context, h store.Holder, epoch string) error {
 	if err != nil {
 		return err
 	}
-	g, err := e.graphOf(ctx, fl.Flow, id.Scope)
+	g, err := e.graphAt(ctx, fl.Flow, id)
 	if err != nil {
 		return err
 	}

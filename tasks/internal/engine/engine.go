@@ -528,6 +528,18 @@ func (e *Engine) graphOf(ctx context.Context, f store.Flow, scope string) (*grap
 	return e.learn(f.ID, scope, raws[0], false)
 }
 
+// graphAt returns the graph that a node is in. Node ids come from Redis, where anything can stand.
+func (e *Engine) graphAt(ctx context.Context, f store.Flow, id graph.ID) (*graph.Graph, error) {
+	g, err := e.graphOf(ctx, f, id.Scope)
+	if err != nil {
+		return nil, err
+	}
+	if id.Index >= len(g.Nodes) || id.Inst >= 0 && g.Nodes[id.Index].Kind != graph.Each && g.Nodes[id.Index].Kind != graph.Catch {
+		return nil, fmt.Errorf("workflow %s %w: it has no node %s", f.ID, errUnreadable, id)
+	}
+	return g, nil
+}
+
 // learn reads a graph. It is kept if the workflow is known to be live, or its id is never used again.
 func (e *Engine) learn(id, scope string, raw []byte, live bool) (*graph.Graph, error) {
 	g, err := graph.Decode(raw)
@@ -564,7 +576,7 @@ func (e *Engine) settleBut(ctx context.Context, fl *flow, m store.Moved, keep fu
 			if err != nil {
 				return nil, err
 			}
-			g, err := e.graphOf(ctx, fl.Flow, id.Scope)
+			g, err := e.graphAt(ctx, fl.Flow, id)
 			if err != nil {
 				return nil, err
 			}
@@ -585,7 +597,7 @@ func (e *Engine) settleBut(ctx context.Context, fl *flow, m store.Moved, keep fu
 			if err != nil {
 				return nil, err
 			}
-			g, err := e.graphOf(ctx, fl.Flow, id.Scope)
+			g, err := e.graphAt(ctx, fl.Flow, id)
 			if err != nil {
 				return nil, err
 			}
@@ -708,7 +720,7 @@ func (e *Engine) planEnded(ctx context.Context, fl *flow, planned string) ([]sto
 	if err != nil {
 		return nil, err
 	}
-	g, err := e.graphOf(ctx, fl.Flow, id.Scope)
+	g, err := e.graphAt(ctx, fl.Flow, id)
 	if err != nil {
 		return nil, err
 	}

@@ -91,20 +91,25 @@ func (w *Worker) says(cause error) string {
 	return clip(fmt.Sprintf("worker %s cannot read it: %v", w.cfg.Name, cause))
 }
 
-// giveUp puts a node back that no live worker can read, a little longer each time, and in the end gives its
-// workflow up.
+// giveUp ends a workflow that cannot be read. One of a newer release may find a worker that can read it: its
+// node is put back before, a little longer each time. What is damaged is so for everybody.
 func (w *Worker) giveUp(ctx context.Context, f store.Flow, node string, epoch int, cause error) error {
 	raws, err := w.e.store.Fields(ctx, f, []string{node})
 	if err != nil {
 		return err
 	}
+	failure := &Failure{Node: node, Attempts: 1, Code: CodeDamaged, Message: clip("what Redis holds of it is damaged: " + cause.Error())}
+	most := 0
+	if errors.As(cause, new(*graph.VersionError)) {
+		failure = &Failure{Node: node, Attempts: mostLost + 1, Code: CodeVersion, Message: clip("no worker that came across it can read it: " + cause.Error())}
+		most = mostLost
+	}
 	wait := min(time.Second<<store.ParseRecord(raws[0], 0).Lost, time.Minute)
-	r, err := w.e.store.Repeat(ctx, f, node, strconv.Itoa(epoch), w.cfg.Name, wait, store.RepeatLost, w.says(cause), mostLost)
+	r, err := w.e.store.Repeat(ctx, f, node, strconv.Itoa(epoch), w.cfg.Name, wait, store.RepeatLost, w.says(cause), most)
 	if err != nil || r.Status != "poison" {
 		return err
 	}
-	return w.e.store.Abort(ctx, f, node, encodeFailure(&Failure{Node: node, Attempts: mostLost + 1, Code: CodeVersion,
-		Message: clip("no worker that came across it can read it: " + cause.Error())}))
+	return w.e.store.Abort(ctx, f, node, encodeFailure(failure))
 }
 
 // unreadable does for a line of the agenda what pass does for a delivery, and reports whether it left the

@@ -47,6 +47,7 @@ const (
 	CodePlan         = "plan"
 	CodeArchived     = "archived"
 	CodeVersion      = "version"
+	CodeDamaged      = "damaged"
 )
 
 // Failure is why a node has no value.

@@ -96,7 +96,7 @@ func (v *values) parts(ctx context.Context, g *graph.Graph, id graph.ID) ([]grap
 }
 
 func (v *values) value(ctx context.Context, id graph.ID) (json.RawMessage, error) {
-	g, err := v.e.graphOf(ctx, v.fl.Flow, id.Scope)
+	g, err := v.e.graphAt(ctx, v.fl.Flow, id)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func (v *values) failure(ctx context.Context, id graph.ID) (*Failure, error) {
 	}
 	if f.Task == "" {
 		if fid, err := graph.ParseID(at); err == nil {
-			if g, err := v.e.graphOf(ctx, v.fl.Flow, fid.Scope); err == nil {
+			if g, err := v.e.graphAt(ctx, v.fl.Flow, fid); err == nil {
 				f.Task = title(g, fid)
 			}
 		}

@@ -395,7 +395,7 @@ func (e *Engine) Nodes(ctx context.Context, id string) ([]NodeInfo, error) {
 	}
 	preds := map[string][]string{}
 	for _, nid := range ids {
-		g, err := e.graphOf(ctx, fl.Flow, nid.Scope)
+		g, err := e.graphAt(ctx, fl.Flow, nid)
 		if err != nil {
 			return nil, err
 		}
@@ -406,7 +406,7 @@ func (e *Engine) Nodes(ctx context.Context, id string) ([]NodeInfo, error) {
 	results := map[string]map[int]bool{} // by scope
 	out := make([]NodeInfo, 0, len(ids))
 	for _, nid := range ids {
-		g, err := e.graphOf(ctx, fl.Flow, nid.Scope)
+		g, err := e.graphAt(ctx, fl.Flow, nid)
 		if err != nil {
 			return nil, err
 		}

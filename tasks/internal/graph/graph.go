@@ -688,6 +688,7 @@ func (e *VersionError) Error() string {
 }
 
 // Decode returns the graph that raw is the stored form of; a [VersionError] if that is of another version.
+// Whatever raw is, a graph that is returned without an error can be used without harm.
 func Decode(raw []byte) (*Graph, error) {
 	g := &Graph{}
 	if err := json.Unmarshal(raw, g); err != nil {
@@ -696,19 +697,38 @@ func Decode(raw []byte) (*Graph, error) {
 	if g.V != Version {
 		return nil, &VersionError{g.V}
 	}
+	if err := g.unpack(); err != nil {
+		return nil, fmt.Errorf("decode graph: %w", err)
+	}
+	if err := g.check(); err != nil {
+		return nil, fmt.Errorf("decode graph: %w", err)
+	}
+	g.link()
+	return g, nil
+}
+
+// unpack turns the stored nodes into those of the graph.
+func (g *Graph) unpack() error {
 	packed := g.Nodes
 	g.Nodes = nil
+	args := 0
 	for _, n := range packed {
 		same := n.Same
+		if same < 0 || same >= MaxNodes-len(g.Nodes) {
+			return fmt.Errorf("more than %d nodes", MaxNodes)
+		}
 		n.Same = 0
-		n.Args = unranges(n.Ranges)
+		var err error
+		if n.Args, err = unranges(n.Ranges, maxArgs-args); err != nil {
+			return err
+		}
+		args += len(n.Args) * (same + 1)
 		n.Ranges = nil
 		for range same + 1 {
 			g.Nodes = append(g.Nodes, n)
 		}
 	}
-	g.link()
-	return g, nil
+	return nil
 }
 
 func ranges(args []int) []int {
@@ -723,14 +743,17 @@ func ranges(args []int) []int {
 	return out
 }
 
-func unranges(rs []int) []int {
+func unranges(rs []int, most int) ([]int, error) {
 	var out []int
 	for i := 0; i+1 < len(rs); i += 2 {
+		if rs[i+1] > most-len(out) {
+			return nil, fmt.Errorf("more than %d references between nodes", maxArgs)
+		}
 		for k := range rs[i+1] {
 			out = append(out, rs[i]+k)
 		}
 	}
-	return out
+	return out, nil
 }
 
 // Input returns the literal input of node i of a graph that was just compiled.

@@ -1,0 +1,69 @@
+package graph
+
+import "fmt"
+
+// maxArgs bounds the references between the nodes of a graph: some ten for each node that there can be.
+const maxArgs = 10 * MaxNodes
+
+// check reports what in a graph that was read from Redis would lead its readers astray: references to
+// nodes or tasks that it does not have, nodes without what their kind needs, and circles.
+func (g *Graph) check() error {
+	if g.Root < 0 || g.Root >= len(g.Nodes) {
+		return fmt.Errorf("the root is node %d of %d", g.Root, len(g.Nodes))
+	}
+	if r := &g.Nodes[g.Root]; r.Kind == Permit {
+		return fmt.Errorf("the root, node %d, has no value", g.Root)
+	}
+	for i := range g.Nodes {
+		if err := g.checkNode(&g.Nodes[i]); err != nil {
+			return fmt.Errorf("node %d %w", i, err)
+		}
+	}
+	return g.checkCycles()
+}
+
+func (g *Graph) checkNode(n *Node) error {
+	for _, ref := range []int{n.In, n.Lim, n.Rel, n.By} {
+		if ref < 0 || ref > len(g.Nodes) {
+			return fmt.Errorf("refers to node %d of %d", ref-1, len(g.Nodes))
+		}
+	}
+	for _, refs := range [][]int{n.Args, n.After} {
+		for _, ref := range refs {
+			if ref < 0 || ref >= len(g.Nodes) {
+				return fmt.Errorf("refers to node %d of %d", ref, len(g.Nodes))
+			}
+		}
+	}
+	if n.AtMost < 0 {
+		return fmt.Errorf("has room for %d", n.AtMost)
+	}
+	switch n.Kind {
+	case Task, Each, Catch:
+		if n.Spec < 0 || n.Spec >= len(g.Specs) {
+			return fmt.Errorf("runs task %d of %d", n.Spec, len(g.Specs))
+		}
+	}
+	switch n.Kind {
+	case Task, List, Outcomes, Permit:
+	case Each, Wrap:
+		if n.In == 0 {
+			return fmt.Errorf("of kind %d has no input", n.Kind)
+		}
+	case Catch:
+		if n.In == 0 {
+			return fmt.Errorf("catches the failure of nothing")
+		}
+	case EachEnded:
+		if n.In == 0 || g.Nodes[n.In-1].Kind != Each || g.Nodes[n.In-1].In == 0 {
+			return fmt.Errorf("waits for the members of no map")
+		}
+	case Pair, Or:
+		if len(n.Args) != 2 {
+			return fmt.Errorf("has %d parts, expected 2", len(n.Args))
+		}
+	default:
+		return fmt.Errorf("is of kind %d, which is unknown", n.Kind)
+	}
+	return nil
+}
