@@ -265,6 +265,10 @@ func TestFiles(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "at most") {
 		t.Errorf("huge file: %v", err)
 	}
+	_, err = Load(Sources{File: write(t, "workers: "+strings.Repeat("[", 200_000))})
+	if err == nil || !strings.Contains(err.Error(), ":1:74: lists and maps are nested more than 64 deep") {
+		t.Errorf("nested file: got %v, want the place and the limit", err)
+	}
 	for _, content := range []string{"", "# nothing\n", "---\n", "workers:\nqueue:\n  # max_workers: 3\n", "workers: {concurrency: }\n"} {
 		l, err := Load(Sources{File: write(t, content)})
 		if err != nil || !reflect.DeepEqual(l.Config, Default()) {

@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"muster/internal/yamlstrict"
 )
 
 // maxFile is the largest settings file that is read.
-const maxFile = 1 << 20
+const maxFile = yamlstrict.MaxSize
 
 // reader takes the settings from a parsed file.
 type reader struct {
@@ -24,14 +24,15 @@ type reader struct {
 
 // readYAML sets what the file says, and notes where.
 func (r *reader) readYAML(content []byte) {
-	doc, err := parser.ParseBytes(content, 0)
+	doc, err := yamlstrict.Parse(content)
 	if err != nil {
-		var at yaml.Error
-		if errors.As(err, &at) && at.GetToken() != nil {
-			r.fail(at.GetToken(), "%s", at.GetMessage())
+		where := r.file
+		if e, ok := errors.AsType[*yamlstrict.Error](err); ok && e.Line > 0 {
+			where += ":" // the error begins with line and column
 		} else {
-			r.errs = append(r.errs, fmt.Errorf("%s: %w", r.file, err))
+			where += ": "
 		}
+		r.errs = append(r.errs, fmt.Errorf("%s%w", where, err))
 		return
 	}
 	if len(doc.Docs) > 1 {

@@ -16,16 +16,17 @@ import (
 
 // mayImport says, for each top-level folder, which others its packages use.
 var mayImport = map[string][]string{
-	"cmd":          {"orchestrator", "sites", "proxies", "tasks"},
-	"orchestrator": {"sites", "proxies", "tasks"},
-	"sites":        {"tasks"},
-	"proxies":      {"tasks"},
-	"tasks":        {},
-	"scripts":      {"cmd", "orchestrator", "sites", "proxies", "tasks"},
+	"cmd":          {"orchestrator", "sites", "proxies", "tasks", "internal"},
+	"orchestrator": {"sites", "proxies", "tasks", "internal"},
+	"sites":        {"tasks", "internal"},
+	"proxies":      {"tasks", "internal"},
+	"tasks":        {"internal"},
+	"internal":     {}, // leaves, that two or more of the others need
+	"scripts":      {"cmd", "orchestrator", "sites", "proxies", "tasks", "internal"},
 }
 
 // topLevel is what may lie at the root, besides files.
-var topLevel = []string{".ci", ".git", "cmd", "tasks", "orchestrator", "proxies", "sites", "scripts", "docs", "bin", "data"}
+var topLevel = []string{".ci", ".git", "cmd", "tasks", "orchestrator", "proxies", "sites", "internal", "scripts", "docs", "bin", "data"}
 
 // confined says where a module may be imported, by package path within the
 // module, a trailing slash standing for all below.

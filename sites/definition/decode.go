@@ -8,10 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
+	"muster/internal/yamlstrict"
 	"muster/sites/nearest"
 )
 
@@ -44,16 +43,12 @@ var (
 
 // parse reads the one document of data. A syntax error ends it at once.
 func (d *decoder) parse(data []byte) ast.Node {
-	f, err := parser.ParseBytes(data, 0)
+	f, err := yamlstrict.Parse(data)
 	if err != nil {
-		p := &Problem{File: d.file, At: Pos{1, 1}, Text: strings.TrimSpace(err.Error())}
-		if se, ok := errors.AsType[*yaml.SyntaxError](err); ok {
-			p.Text = se.Message
-			if se.Token != nil && se.Token.Position != nil {
-				p.At = Pos{se.Token.Position.Line, se.Token.Position.Column}
-			}
+		p := &Problem{File: d.file, At: Pos{1, 1}, Text: "not valid YAML: " + err.Error()}
+		if e, ok := errors.AsType[*yamlstrict.Error](err); ok && e.Line > 0 {
+			p.At, p.Text = Pos{e.Line, e.Column}, "not valid YAML: "+e.Message
 		}
-		p.Text = "not valid YAML: " + p.Text
 		d.problems = append(d.problems, p)
 		return nil
 	}

@@ -237,6 +237,15 @@ func TestOddFiles(t *testing.T) {
 	}
 }
 
+// A file that is nested for its own sake is refused before it costs memory.
+func TestNestedFileNamesThePlace(t *testing.T) {
+	t.Parallel()
+	_, err := Parse("s.yaml", []byte("site: x\nstart: "+strings.Repeat("[", 200_000)))
+	if err == nil || !strings.HasPrefix(err.Error(), "s.yaml:2:72: not valid YAML: lists and maps are nested more than 64 deep") {
+		t.Errorf("got %v, want the place and the limit", err)
+	}
+}
+
 func TestAliases(t *testing.T) {
 	t.Parallel()
 	def, err := Parse("s.yaml", []byte(strings.Replace(good, "name: h1", "name: &n {css: h1, required: true}\n      again: *n", 1)))

@@ -12,10 +12,12 @@ import (
 	"slices"
 	"strings"
 	_ "time/tzdata" // for timezone, where the machine has none
+
+	"muster/internal/yamlstrict"
 )
 
 // maxFile bounds a definition file.
-const maxFile = 1 << 20
+const maxFile = yamlstrict.MaxSize
 
 //go:embed shipped/*.yaml
 var shipped embed.FS

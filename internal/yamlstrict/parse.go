@@ -1,0 +1,85 @@
+// Package yamlstrict parses YAML that may come from anybody: its size and how deeply its collections are
+// nested are limited before a syntax tree is built, which costs memory by the square of the depth.
+package yamlstrict
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+const (
+	// MaxSize bounds a file, in bytes.
+	MaxSize = 1 << 20
+	// MaxDepth bounds how deeply lists and maps may stand in one another.
+	MaxDepth = 64
+)
+
+// Error says what is wrong with a file and where; the place is 0 where it is the whole file.
+type Error struct {
+	Line, Column int
+	Message      string
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return e.Message
+	}
+	return fmt.Sprintf("%d:%d: %s", e.Line, e.Column, e.Message)
+}
+
+// Parse returns the syntax tree of data. Its error is an *Error.
+func Parse(data []byte) (*ast.File, error) {
+	if len(data) > MaxSize {
+		return nil, &Error{Message: fmt.Sprintf("the file has more than %d bytes", MaxSize)}
+	}
+	tokens := lexer.Tokenize(string(data))
+	if err := checkDepth(tokens); err != nil {
+		return nil, err
+	}
+	f, err := parser.Parse(tokens, 0)
+	if err == nil {
+		return f, nil
+	}
+	if at, ok := errors.AsType[yaml.Error](err); ok && at.GetToken() != nil {
+		return nil, errorAt(at.GetToken(), at.GetMessage())
+	}
+	return nil, &Error{Message: err.Error()}
+}
+
+// checkDepth counts what opens a collection: brackets, and the dashes of lists in lists, "- - -", on a line.
+// Those on lines of their own are indented, so that their depth is bounded by the size of the file.
+func checkDepth(tokens token.Tokens) error {
+	brackets, dashes, line := 0, 0, 0
+	for _, t := range tokens {
+		if t.Position.Line != line {
+			line, dashes = t.Position.Line, 0
+		}
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			brackets++
+		case token.SequenceEndType, token.MappingEndType:
+			brackets--
+		case token.SequenceEntryType:
+			dashes++
+		}
+		if brackets > MaxDepth || dashes > MaxDepth {
+			return errorAt(t, fmt.Sprintf("lists and maps are nested more than %d deep", MaxDepth))
+		}
+	}
+	return nil
+}
+
+func errorAt(t *token.Token, message string) *Error {
+	e := &Error{Message: message}
+	if t.Position != nil {
+		e.Line, e.Column = t.Position.Line, t.Position.Column
+	}
+	return e
+}
