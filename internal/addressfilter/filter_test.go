@@ -1,0 +1,83 @@
+package addressfilter
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+)
+
+func TestCheckRefusesWhatIsNotPublic(t *testing.T) {
+	t.Parallel()
+	for _, refused := range []string{
+		"127.0.0.1", "127.255.255.254", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "10.1.2.3", "172.16.0.1", "172.31.255.255",
+		"192.168.1.1", "::ffff:192.168.1.1", "169.254.169.254", "::ffff:169.254.169.254", "fe80::1", "fe80::1%eth0", "fd00:ec2::254",
+		"100.100.100.200", "168.63.129.16", "224.0.0.1", "ff02::1", "255.255.255.255", "240.0.0.1", "192.0.2.1", "2001:db8::1",
+		"64:ff9b::a00:1", "64:ff9b::7f00:1", "2002:7f00:1::", "2002:a9fe:a9fe::", "2001:0:53aa:64c::1", "::127.0.0.1", "fec0::1",
+	} {
+		var e *Error
+		if err := (&Filter{}).Check(netip.MustParseAddr(refused)); !errors.As(err, &e) || e.Kind == "" {
+			t.Errorf("%s: got %v, want an *Error", refused, err)
+		}
+	}
+	for _, public := range []string{"1.1.1.1", "93.184.216.34", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "64:ff9b::101:101", "2002:101:101::", "::ffff:8.8.8.8"} {
+		if err := (*Filter)(nil).Check(netip.MustParseAddr(public)); err != nil {
+			t.Errorf("%s: got %v, want no error", public, err)
+		}
+	}
+	if err := (*Filter)(nil).Check(netip.Addr{}); err == nil {
+		t.Error("no address: got no error")
+	}
+}
+
+func TestNewRefusesWhatIsNoAddress(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"", "10.0.0.0/99", "http://a.example/", "a b", "*.example", "host:", "me@host"} {
+		if _, err := New(bad); err == nil {
+			t.Errorf("%q: got no error", bad)
+		}
+	}
+}
+
+func TestDialConnectsOnlyToWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	for _, c := range []struct {
+		allow  []string
+		host   string
+		refuse bool
+	}{
+		{nil, "127.0.0.1", true},
+		{nil, "localhost", true},
+		{nil, "::ffff:127.0.0.1", true},
+		{[]string{"10.0.0.0/8"}, "127.0.0.1", true},
+		{[]string{"localhost:1"}, "localhost", true},
+		{[]string{"127.0.0.1:" + port}, "localhost", true},
+		{[]string{"127.0.0.0/8"}, "localhost", false},
+		{[]string{"127.0.0.1"}, "127.0.0.1", false},
+		{[]string{"127.0.0.1:" + port}, "127.0.0.1", false},
+		{[]string{"LocalHost"}, "localhost", false},
+		{[]string{"localhost:" + port}, "localhost", false},
+	} {
+		base, err := New(c.allow...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := base.With("192.0.2.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := f.Dial(&net.Dialer{})(t.Context(), "tcp", net.JoinHostPort(c.host, port))
+		if err == nil {
+			conn.Close()
+		}
+		if refused := errors.As(err, new(*Error)); refused != c.refuse || !refused && err != nil {
+			t.Errorf("%s with %v allowed: got %v, want refused %v", c.host, c.allow, err, c.refuse)
+		}
+	}
+}

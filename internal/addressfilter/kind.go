@@ -1,0 +1,69 @@
+package addressfilter
+
+import "net/netip"
+
+// special are the networks that no server of the public Internet is in, from IANA's registries of special
+// addresses, and what they are for. https://www.iana.org/assignments/iana-ipv4-special-registry,
+// https://www.iana.org/assignments/iana-ipv6-special-registry
+var special = []struct {
+	network netip.Prefix
+	kind    string
+}{
+	{netip.MustParsePrefix("0.0.0.0/8"), "an address of this network"},
+	{netip.MustParsePrefix("10.0.0.0/8"), "a private address"},
+	{netip.MustParsePrefix("100.64.0.0/10"), "a shared address of a provider"}, // and Alibaba's metadata service
+	{netip.MustParsePrefix("127.0.0.0/8"), "a loopback address"},
+	{netip.MustParsePrefix("169.254.0.0/16"), "a link-local address"}, // the metadata service of most clouds
+	{netip.MustParsePrefix("168.63.129.16/32"), "an address of Azure's own services"},
+	{netip.MustParsePrefix("172.16.0.0/12"), "a private address"},
+	{netip.MustParsePrefix("192.0.0.0/24"), "a reserved address"},
+	{netip.MustParsePrefix("192.0.2.0/24"), "an address for documentation"},
+	{netip.MustParsePrefix("192.88.99.0/24"), "a reserved address"},
+	{netip.MustParsePrefix("192.168.0.0/16"), "a private address"},
+	{netip.MustParsePrefix("198.18.0.0/15"), "an address for benchmarks"},
+	{netip.MustParsePrefix("198.51.100.0/24"), "an address for documentation"},
+	{netip.MustParsePrefix("203.0.113.0/24"), "an address for documentation"},
+	{netip.MustParsePrefix("224.0.0.0/4"), "a multicast address"},
+	{netip.MustParsePrefix("240.0.0.0/4"), "a reserved address"}, // and broadcast
+
+	{netip.MustParsePrefix("::1/128"), "a loopback address"},
+	{netip.MustParsePrefix("::/96"), "a reserved address"},
+	{netip.MustParsePrefix("64:ff9b:1::/48"), "a private address"},
+	{netip.MustParsePrefix("100::/64"), "a reserved address"},
+	{netip.MustParsePrefix("2001::/23"), "a reserved address"}, // with Teredo, whose IPv4 address is hidden
+	{netip.MustParsePrefix("2001:db8::/32"), "an address for documentation"},
+	{netip.MustParsePrefix("3fff::/20"), "an address for documentation"},
+	{netip.MustParsePrefix("5f00::/16"), "a reserved address"},
+	{netip.MustParsePrefix("fc00::/7"), "a private address"}, // and Amazon's metadata service
+	{netip.MustParsePrefix("fe80::/10"), "a link-local address"},
+	{netip.MustParsePrefix("fec0::/10"), "a private address"},
+	{netip.MustParsePrefix("ff00::/8"), "a multicast address"},
+}
+
+// IPv6 networks whose addresses lead to the IPv4 address in them, at a byte.
+var embedding = []struct {
+	network netip.Prefix
+	at      int
+}{
+	{netip.MustParsePrefix("64:ff9b::/96"), 12}, // NAT64
+	{netip.MustParsePrefix("2002::/16"), 2},     // 6to4
+}
+
+// kindOf returns what an address is, or "" for a public one.
+func kindOf(addr netip.Addr) string {
+	if !addr.IsValid() {
+		return "no address"
+	}
+	for _, e := range embedding {
+		if e.network.Contains(addr) {
+			raw := addr.As16()
+			return kindOf(netip.AddrFrom4([4]byte(raw[e.at : e.at+4])))
+		}
+	}
+	for _, s := range special {
+		if s.network.Contains(addr) {
+			return s.kind
+		}
+	}
+	return ""
+}
