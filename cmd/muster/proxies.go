@@ -77,7 +77,7 @@ user-session-abc keeps one proxy for a session, user-country-bg wants a country.
 When the settings name sources, the pool is refilled whenever it runs low.`,
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "listen", Usage: "listen at `ADDR`; beyond loopback it needs --key-file", Value: "127.0.0.1:8089"},
-					&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, as in 127.0.0.1:9090"},
+					&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, as in 127.0.0.1:9090; beyond loopback it needs dashboard.keys"},
 					&cli.StringFlag{Name: "key-file", Usage: "let in who gives a line of `FILE` as the password"},
 					progressFlag(),
 				},
@@ -174,7 +174,7 @@ func serveProxies(env environment, c *cli.Context) error {
 			return err
 		}
 		if address := c.String("metrics-listen"); address != "" {
-			stop, err := serveMetrics(address, env.stderr, metrics.Handler(front, proxies.NewMetrics(o.Pool)))
+			stop, err := serveMetrics(address, loaded.Dashboard, env.stderr, metrics.Handler(front, proxies.NewMetrics(o.Pool)))
 			if err != nil {
 				return err
 			}

@@ -59,7 +59,7 @@ reported and left out. An import that was cut short can be run again.`,
 					&cli.BoolFlag{Name: "drain", Usage: "exit when no item is left to do, also none that waits for a retry"},
 					&cli.DurationFlag{Name: "drain-timeout", Usage: "with --drain, give up after `D`"},
 					&cli.StringFlag{Name: "content", Usage: "keep what is fetched in `DIR`", DefaultText: "content in the data folder"},
-					&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDRESS`, as in 127.0.0.1:9090"},
+					&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDRESS`, as in 127.0.0.1:9090; beyond loopback it needs dashboard.keys"},
 				), flagsOf(queueSettings...)...),
 				Usage: "work on the queue until it is interrupted, or with --drain until it is empty",
 				Description: `Several may run on one queue, on one machine or many; the limits hold for all

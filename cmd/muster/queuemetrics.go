@@ -2,34 +2,37 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"time"
+
+	"muster/orchestrator/api"
+	"muster/orchestrator/config"
 )
 
-// serveMetrics serves h as /metrics, and says where. The answer ends it.
-func serveMetrics(address string, out io.Writer, h http.Handler) (stop func(), err error) {
+// serveMetrics serves h as /metrics under the guard of the dashboard, and says where, until stop is called.
+func serveMetrics(address string, access config.Dashboard, out io.Writer, h http.Handler) (stop func(), err error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, usageError{fmt.Errorf("--metrics-listen: %q is not an address to listen at; write host:port, as in 127.0.0.1:9090", address)}
 	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("--metrics-listen: %w; choose another port, or port 0 for any that is free", err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, served := make(chan string, 1), make(chan error, 1)
+	go func() {
+		served <- api.ServeMetrics(ctx, api.Config{
+			Listen: address, Keys: access.Keys, Hosts: access.Hosts, Metrics: h, Ready: func(url string) { ready <- url },
+		})
+	}()
+	select {
+	case err := <-served:
+		cancel()
+		return nil, fmt.Errorf("--metrics-listen: %w", err)
+	case url := <-ready:
+		fmt.Fprintf(out, "metrics are at %s\n", url)
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", h)
-	server := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
-	fmt.Fprintf(out, "metrics are at http://%s/metrics\n", l.Addr())
 	return func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = server.Shutdown(ctx) // the process ends anyway
-		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		cancel()
+		if err := <-served; err != nil {
 			fmt.Fprintf(out, "metrics ended early: %v\n", err)
 		}
 	}, nil

@@ -62,7 +62,7 @@ func runQueue(env environment, c *cli.Context) error {
 			return err
 		}
 		if address := c.String("metrics-listen"); address != "" {
-			stop, err := serveMetrics(address, q.display, workqueue.MetricsHandler(
+			stop, err := serveMetrics(address, q.cfg.Dashboard, q.display, workqueue.MetricsHandler(
 				workqueue.NewCollector(q.Queue, pool), limits.collector()))
 			if err != nil {
 				return err

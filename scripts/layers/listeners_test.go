@@ -1,0 +1,58 @@
+package layers
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// listeners are the files that open a listener or serve one, and what guards it.
+var listeners = map[string]string{
+	"orchestrator/api/api.go":      "dashboard and metrics: keys beyond loopback, Host check, limits (guard.go)",
+	"proxies/gateway/gateway.go":   "proxies serve: keys beyond loopback, limits of heads, connections and time",
+	"proxies/probe/judge.go":       "judge: it is there for strangers; beyond loopback only with a key, which signs what it answers",
+	"orchestrator/redisd/port.go":  "finds a free port on loopback and closes it again",
+	"orchestrator/demo/world.go":   "the world of the demo: loopback only",
+	"proxies/proxytest/proxy.go":   "for tests and the demo: loopback only",
+	"tasks/redistest/process.go":   "for tests: a free port on loopback",
+	"tasks/porttest/hold_other.go": "for tests: a port on loopback that is taken",
+}
+
+var listens = regexp.MustCompile(`\bnet\.Listen\w*\(|\bListenConfig\b|\bListenAndServe|\bhttp\.Serve\w*\(|\btls\.Listen\(|\bsyscall\.Listen\(|&?http\.Server\{|httptest\.New\w*Server`)
+
+// Every listener of the program is known here, with what guards it.
+func TestListeners(t *testing.T) {
+	t.Parallel()
+	found := map[string]bool{}
+	err := filepath.WalkDir("../..", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		name := filepath.ToSlash(strings.TrimPrefix(path, "../../"))
+		if strings.HasPrefix(name, "scripts/") {
+			return nil
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if at := listens.FindString(string(src)); at != "" {
+			found[name] = true
+			if listeners[name] == "" {
+				t.Errorf("%s has %s: serve through orchestrator/api, or say in listeners what guards it", name, at)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range listeners {
+		if !found[name] {
+			t.Errorf("%s listens no more: take it off the list", name)
+		}
+	}
+}
