@@ -140,6 +140,49 @@ func TestScrapeOnWorkers(t *testing.T) {
 	}
 }
 
+// The status key says COLLECTING for as long as listing pages are walked and
+// no chunk of detail pages is known.
+func TestStatusKeyIsCollectingWhileListingPagesAreWalked(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 3, 20)
+	site.faults = map[string][]string{"/page/2": {"hang"}}
+	rdb := redistest.New(t)
+	client := tasks.NewClient(rdb)
+	t.Cleanup(func() { _ = client.Close() })
+	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(site.definition(t, ""))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	res, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := func() string { return rdb.Get(ctx, "scrape_shop.example:"+res.ID()+":status").Val() }
+	if got := status(); got != "DISPATCHED" {
+		t.Errorf("sent, and no worker runs: got status %q, want DISPATCHED", got)
+	}
+	work(t, client, s)
+	select {
+	case <-site.hangs:
+	case <-ctx.Done():
+		t.Fatal("the second listing page was never asked for")
+	}
+	if got := status(); got != "COLLECTING" {
+		t.Errorf("a listing page is on its way: got status %q, want COLLECTING", got)
+	}
+	close(site.hang)
+	sum, err := res.Wait(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	site.isWhole(t, sum)
+	if got := waitKey(ctx, rdb, "scrape_shop.example:"+res.ID()+":status", "COMPLETE"); got != "COMPLETE" {
+		t.Errorf("over: got status %q, want COMPLETE", got)
+	}
+}
+
 // A site that gives no start page fails its job, with the reason, and no
 // other site's.
 func TestSitesFailAlone(t *testing.T) {

@@ -35,13 +35,14 @@ const (
 // Status is where a job stands by its progress keys.
 type Status string
 
-// What the status key of a job may say; Unknown stands for no key.
+// What the status key of a job may say, in this order; Unknown stands for no
+// key. Jobs that have nothing to collect go from Dispatched to Processing.
 const (
 	Unknown     Status = ""
-	Collecting  Status = "COLLECTING"
-	Dispatched  Status = "DISPATCHED"
-	Processing  Status = "PROCESSING"
-	Aggregating Status = "AGGREGATING"
+	Dispatched  Status = "DISPATCHED"  // sent; no worker has begun
+	Collecting  Status = "COLLECTING"  // finding out what there is to do
+	Processing  Status = "PROCESSING"  // the chunks are known
+	Aggregating Status = "AGGREGATING" // all chunks are done
 	Complete    Status = "COMPLETE"
 	Failed      Status = "FAILED"
 )

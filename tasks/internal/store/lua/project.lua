@@ -1,4 +1,5 @@
--- project writes a public progress key: numbers never go down, status words only go forward.
+-- project writes a public progress key: numbers never go down, status words only go forward, from
+-- DISPATCHED (sent) by COLLECTING (a worker finds out what there is to do) to the end.
 -- KEYS[1] key
 -- ARGV[1] how (max, once, word, set), ARGV[2] value, ARGV[3] ttl seconds
 -- returns the value that stands
@@ -11,7 +12,7 @@ if have then
     local a, b = tonumber(have), tonumber(v)
     if a and b and a > b then v = have end
   elseif ARGV[1] == 'word' then
-    local rank = {COLLECTING = 1, DISPATCHED = 2, PROCESSING = 3, AGGREGATING = 4, COMPLETE = 5, FAILED = 5}
+    local rank = {DISPATCHED = 1, COLLECTING = 2, PROCESSING = 3, AGGREGATING = 4, COMPLETE = 5, FAILED = 5}
     if (rank[have] or 0) > (rank[v] or 0) or (rank[have] == 5) then v = have end
   end
 end
