@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 
 	"muster/tasks/atomicfile"
@@ -103,15 +102,4 @@ func ReadExport(path string) ([]Proxy, error) {
 		proxies[i].ID = proxyID(proxies[i])
 	}
 	return proxies, nil
-}
-
-// CountExport returns how many proxies are in a live_proxies.json and how many of them are usable; a missing or corrupt
-// file has none.
-func CountExport(path string) (all, usable int) {
-	proxies, err := ReadExport(path)
-	if err != nil {
-		return 0, 0
-	}
-	usable = len(slices.DeleteFunc(slices.Clone(proxies), func(p Proxy) bool { return !p.Usable() }))
-	return len(proxies), usable
 }

@@ -491,8 +491,8 @@ func TestExport(t *testing.T) {
 				return
 			default:
 			}
-			if all, _ := CountExport(filepath.Join(dir, ExportJSON)); all != 4 {
-				t.Errorf("a reader saw %d proxies", all)
+			if seen, err := ReadExport(filepath.Join(dir, ExportJSON)); err != nil || len(seen) != 4 {
+				t.Errorf("a reader saw %d proxies, %v", len(seen), err)
 				return
 			}
 		}
@@ -532,7 +532,8 @@ func TestPasswordIsNotPrinted(t *testing.T) {
 	}
 }
 
-func TestCountExport(t *testing.T) {
+// A proxy of an exported file is usable unless it is transparent, in whichever spelling; one without a grade is.
+func TestReadExport(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -542,31 +543,15 @@ func TestCountExport(t *testing.T) {
 		}
 		return path
 	}
-	var ten []map[string]any
-	for i := range 10 {
-		p := map[string]any{"protocol": "http", "host": "8.8.8.8", "port": i + 1}
-		switch i {
-		case 0:
-			p["anonymity"] = "Transparent"
-		case 1:
-			p["anonymity"] = "1"
-		case 2:
-			p["anonymity"] = "transparent"
-		case 3:
-			p["anonymity"] = "elite"
+	for _, path := range []string{filepath.Join(dir, "missing"), write("corrupt", `[{"host":`), write("empty", "")} {
+		if got, err := ReadExport(path); err == nil || len(got) != 0 {
+			t.Errorf("%s: got %v, %v, want an error", filepath.Base(path), got, err)
 		}
-		ten = append(ten, p)
 	}
-	text, err := json.Marshal(ten)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, want := range map[string][2]int{
-		filepath.Join(dir, "missing"): {0, 0}, write("corrupt", `[{"host":`): {0, 0}, write("empty", ""): {0, 0},
-		write("none", "[]"): {0, 0}, write("ten", string(text)): {10, 7},
-	} {
-		if all, usable := CountExport(path); all != want[0] || usable != want[1] {
-			t.Errorf("%s: got %d, %d want %v", filepath.Base(path), all, usable, want)
+	for anonymity, want := range map[string]bool{`"Transparent"`: false, `"1"`: false, `"transparent"`: false, `"elite"`: true, `null`: true} {
+		got, err := ReadExport(write("one", `[{"protocol":"http","host":"8.8.8.8","port":1,"anonymity":`+anonymity+`}]`))
+		if err != nil || len(got) != 1 || got[0].Usable() != want {
+			t.Errorf("anonymity %s: got %v, %v, want one proxy that is usable: %v", anonymity, got, err, want)
 		}
 	}
 }
