@@ -76,6 +76,7 @@ func testSites(env environment, c *cli.Context) error {
 	type result struct {
 		Site        string              `json:"site"`
 		Pages       []string            `json:"pages"`
+		Unparsed    map[string][]string `json:"unparsed,omitempty"` // by page
 		Differences []sample.Difference `json:"differences"`
 	}
 	results := []result{}
@@ -98,14 +99,14 @@ func testSites(env environment, c *cli.Context) error {
 			fmt.Fprintf(env.stdout, "accepted: %s, %s\n", def.Site, count(len(names), "page"))
 			continue
 		}
-		names, diffs, err := sample.Test(def, dir)
+		names, unparsed, diffs, err := sample.Test(def, dir)
 		errs = append(errs, err)
 		wrong += len(diffs)
-		results = append(results, result{def.Site, names, append([]sample.Difference{}, diffs...)})
+		results = append(results, result{def.Site, names, unparsed, append([]sample.Difference{}, diffs...)})
 		if c.Bool("json") || err != nil {
 			continue
 		}
-		printDifferences(env.stdout, def.Site, names, diffs)
+		printDifferences(env.stdout, def.Site, names, unparsed, diffs)
 	}
 	if c.Bool("json") {
 		errs = append(errs, printJSON(env.stdout, results))
@@ -117,7 +118,7 @@ func testSites(env environment, c *cli.Context) error {
 }
 
 // printDifferences prints page by page what is right and what is not.
-func printDifferences(w io.Writer, site string, names []string, diffs []sample.Difference) {
+func printDifferences(w io.Writer, site string, names []string, unparsed map[string][]string, diffs []sample.Difference) {
 	for _, name := range names {
 		first := true
 		for _, d := range diffs {
@@ -133,6 +134,7 @@ func printDifferences(w io.Writer, site string, names []string, diffs []sample.D
 		if first {
 			fmt.Fprintf(w, "ok: %s, %s\n", site, name)
 		}
+		printUnparsed(w, unparsed[name])
 	}
 }
 
@@ -266,6 +268,14 @@ func printView(w io.Writer, v sample.View) {
 		t.row("  "+f.Name, fmt.Sprintf("%d of %d", n, of), alternatives(f.Hits), clip(string(f.First), 80))
 	}
 	_ = t.flush() // a broken stdout shows at the end of the command
+	printUnparsed(w, v.Unparsed)
+}
+
+// printUnparsed prints which optional fields have a text that cannot be read.
+func printUnparsed(w io.Writer, fields []string) {
+	for _, f := range fields {
+		fmt.Fprintf(w, "  not read: %s\n", clip(f, 300))
+	}
 }
 
 // alternatives says which of a field's chain gave values, and how often.

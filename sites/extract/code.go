@@ -68,14 +68,16 @@ func (res *Result) Add(def *definition.Definition, d *Doc, name string, values .
 			v, hit = values[at].Value, "0"
 		}
 		x.book(name+"."+f.Name, hit)
+		why := ""
 		switch {
 		case v == nil && f.Required:
-			rec.Problems = append(rec.Problems, f.Name+": is missing")
+			why = missing
 		case v != nil:
-			if why := wrong(&f, v); why != "" {
-				rec.Problems = append(rec.Problems, f.Name+": "+why)
-			}
+			why = wrong(&f, v)
 			rec.Fields = append(rec.Fields, Value{f.Name, v})
+		}
+		if why != "" {
+			x.invalid(&rec, problem{f.Name, why})
 		}
 	}
 	err := x.keep(&def.Records[i], rec)

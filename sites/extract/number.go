@@ -484,10 +484,13 @@ func wholeSign(sign, before string) bool {
 	return !(first < utf8.RuneSelf && unicode.IsLetter(first)) || !unicode.IsLetter(last)
 }
 
-func clip(s string) string {
+func clip(s string) string { return clipTo(60, s) }
+
+// clipTo shortens a text to n characters on one line.
+func clipTo(n int, s string) string {
 	s = strings.Join(strings.Fields(s), " ")
-	if rs := []rune(s); len(rs) > 60 {
-		return string(rs[:60]) + "…"
+	if rs := []rune(s); len(rs) > n {
+		return string(rs[:n]) + "…"
 	}
 	return s
 }

@@ -2,6 +2,7 @@ package extract
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -50,10 +51,32 @@ type Result struct {
 	// Hits counts for type.field which alternative the value came from:
 	// "0" the first, "none" when there was no value.
 	Hits map[string]map[string]int
+	// Faults counts for type.field what was wrong with it.
+	Faults Faults
+}
+
+// Fault is what was wrong with a field.
+type Fault struct {
+	Invalid  int    `json:"invalid,omitempty"`  // records that are invalid by it: it is required and has no value, or it fails a check
+	Unparsed int    `json:"unparsed,omitempty"` // texts of an optional field that could not be read; their records are without it
+	Example  string `json:"example,omitempty"`  // what was wrong the first time
+}
+
+// Faults has a Fault for each type.field that something was wrong with.
+type Faults map[string]Fault
+
+// Add counts what was wrong with a field.
+func (fs *Faults) Add(name string, f Fault) {
+	if *fs == nil {
+		*fs = Faults{}
+	}
+	sum := (*fs)[name]
+	(*fs)[name] = Fault{sum.Invalid + f.Invalid, sum.Unparsed + f.Unparsed, cmp.Or(sum.Example, f.Example)}
 }
 
 // Run takes records and links from a page: by the code of the site if there
-// is any, else as its definition says.
+// is any, else as its definition says. Beside an error, which is that of a
+// record that fails the page, the result has what was read up to it.
 func Run(def *definition.Definition, d *Doc) (Result, error) {
 	if fn := registered(def.Site); fn != nil {
 		return fn(def, d)
@@ -66,7 +89,7 @@ func Declared(def *definition.Definition, d *Doc) (Result, error) {
 	x := &run{def: def, doc: d, res: Result{Hits: map[string]map[string]int{}}}
 	for _, r := range def.RecordsFrom(d.Page.Kind) {
 		if err := x.records(r); err != nil {
-			return Result{}, err
+			return x.res, err
 		}
 	}
 	x.links(def.Page(d.Page.Kind).Links)
@@ -138,7 +161,11 @@ func (x *run) records(r *definition.Record) error {
 			continue
 		}
 		rec := Record{Type: r.Name, URL: x.doc.Page.URL.String()}
-		rec.Fields, rec.Problems = x.fields(r.Fields, p, r.Name)
+		var problems []problem
+		rec.Fields, problems = x.fields(r.Fields, p, r.Name)
+		for _, pr := range problems {
+			x.invalid(&rec, pr)
+		}
 		if err := x.keep(r, rec); err != nil {
 			return err
 		}
@@ -149,13 +176,13 @@ func (x *run) records(r *definition.Record) error {
 // keep gives a record its key and puts it where its problems send it.
 func (x *run) keep(r *definition.Record, rec Record) error {
 	rec.Key = x.key(r, &rec)
-	switch {
-	case len(rec.Problems) == 0 || r.OnInvalid == definition.OnInvalidKeep:
+	if len(rec.Problems) == 0 || r.OnInvalid == definition.OnInvalidKeep {
 		x.res.Records = append(x.res.Records, rec)
-	case r.OnInvalid == definition.OnInvalidFail:
+		return nil
+	}
+	x.res.Invalid = append(x.res.Invalid, rec)
+	if r.OnInvalid == definition.OnInvalidFail {
 		return fmt.Errorf("record %s: %s", r.Name, strings.Join(rec.Problems, "; "))
-	default:
-		x.res.Invalid = append(x.res.Invalid, rec)
 	}
 	return nil
 }
@@ -203,8 +230,9 @@ func (x *run) key(r *definition.Record, rec *Record) string {
 }
 
 // fields takes the values of fields at a place. path names the record or the
-// object they belong to.
-func (x *run) fields(fields definition.Fields, p at, path string) (values []Value, problems []string) {
+// object they belong to. An optional field whose text cannot be read is left
+// out, and counted.
+func (x *run) fields(fields definition.Fields, p at, path string) (values []Value, problems []problem) {
 	for i := range fields {
 		f := &fields[i]
 		name := path + "." + f.Name
@@ -213,20 +241,44 @@ func (x *run) fields(fields definition.Fields, p at, path string) (values []Valu
 			v, err = x.convert(f, f.Type, found{text: *f.Default}, nil, name)
 			hit = "default"
 		}
+		if err != nil || v == nil {
+			v, hit = nil, "none"
+		}
 		x.book(name, hit)
+		why := ""
 		switch {
+		case err != nil && f.Required:
+			why = err.Error()
 		case err != nil:
-			problems = append(problems, f.Name+": "+err.Error())
+			x.res.Faults.Add(name, Fault{Unparsed: 1, Example: clipTo(maxExample, err.Error())})
 		case v == nil && f.Required:
-			problems = append(problems, f.Name+": is missing")
+			why = missing
 		case v != nil:
-			if why := wrong(f, v); why != "" {
-				problems = append(problems, f.Name+": "+why)
-			}
+			why = wrong(f, v)
 			values = append(values, Value{f.Name, v})
+		}
+		if why != "" {
+			problems = append(problems, problem{f.Name, why})
 		}
 	}
 	return values, problems
+}
+
+// problem is what makes a record, or an object in it, invalid.
+type problem struct{ field, why string }
+
+func (p problem) String() string { return p.field + ": " + p.why }
+
+// missing is the problem of a required field without a value.
+const missing = "is missing"
+
+// maxExample is how many characters a Fault keeps of what was wrong.
+const maxExample = 200
+
+// invalid notes a problem of a record.
+func (x *run) invalid(rec *Record, p problem) {
+	rec.Problems = append(rec.Problems, p.String())
+	x.res.Faults.Add(rec.Type+"."+p.field, Fault{Invalid: 1, Example: clipTo(maxExample, p.why)})
 }
 
 // maxCandidates is how many finds of a source are tried until one is of the

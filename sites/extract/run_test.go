@@ -2,6 +2,7 @@ package extract
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -199,13 +200,13 @@ func TestChecks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ field, body, want string }{
 		{"{css: b, required: true}", "<i>", "v: is missing"},
-		{"{css: b, type: number}", "<b>x</b>", `v: no number in "x"`},
+		{"{css: b, type: number, required: true}", "<b>x</b>", `v: no number in "x"`},
 		{"{css: b, type: number, min: 2}", "<b>1</b>", "v: 1 is below 2"},
 		{"{css: b, type: price, max: 2}", "<b>3 €</b>", "v: 3 is above 2"},
 		{"{css: b, match: '^[A-Z]+$'}", "<b>a</b>", `v: "a" does not match ^[A-Z]+$`},
 		{"{css: b, one_of: [x, y]}", "<b>a</b>", `v: "a" is none of x, y`},
-		{"{css: b, type: date}", "<b>soon</b>", `v: "soon" is no date`},
-		{"{css: b, type: bool}", "<b>maybe</b>", `v: "maybe" is neither yes nor no`},
+		{"{css: b, type: date, required: true}", "<b>soon</b>", `v: "soon" is no date`},
+		{"{css: b, type: bool, required: true}", "<b>maybe</b>", `v: "maybe" is neither yes nor no`},
 	} {
 		_, problems := fieldValue(t, c.field, c.body)
 		if len(problems) != 1 || !strings.HasPrefix(problems[0], c.want) {
@@ -214,10 +215,63 @@ func TestChecks(t *testing.T) {
 	}
 }
 
+// An optional field whose text cannot be read is left out and counted, and
+// its record stays; a required one makes the record invalid.
+func TestUnparsedFields(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("words ", 100)
+	for _, c := range []struct {
+		name, record, body string
+		records, invalid   string // their fields
+		faults             string
+	}{
+		{"optional", "{each: li, fields: {n: b, p: {css: i, type: price}}}", "<li><b>x</b><i>3 €</i><li><b>y</b><i>call us</i>",
+			`{"n":"x","p":{"amount":3,"currency":"EUR"}} {"n":"y"}`, "", `map[r.p:{0 1 no number in "call us"}]`},
+		{"required", "{each: li, fields: {n: b, p: {css: i, type: price, required: true}}}", "<li><b>x</b><i>3 €</i><li><b>y</b><i>call us</i>",
+			`{"n":"x","p":{"amount":3,"currency":"EUR"}}`, `{"n":"y"}`, `map[r.p:{1 0 no number in "call us"}]`},
+		{"optional, the page fails what is invalid", "{on_invalid: fail, fields: {p: {css: i, type: price}}}", "<i>call us</i>", `{}`, "", `map[r.p:{0 1 no number in "call us"}]`},
+		{"optional, what is invalid is kept", "{on_invalid: keep, fields: {p: {css: i, type: price}}}", "<i>call us</i>", `{}`, "", `map[r.p:{0 1 no number in "call us"}]`},
+		{"a default is for no text", "{fields: {p: {css: i, type: integer, default: '0'}}}", "<i>call us</i>", `{}`, "", `map[r.p:{0 1 no number in "call us"}]`},
+		{"another alternative has it", "{fields: {p: {any: [i, b], type: integer}}}", "<i>call us</i><b>3</b>", `{"p":3}`, "", `map[]`},
+		{"counted each time, with the first text", "{each: li, fields: {p: {css: i, type: integer}}}", "<li><i>a</i><li><i>b</i><li><i>3</i>", `{} {} {"p":3}`, "", `map[r.p:{0 2 no number in "a"}]`},
+		{"a check fails", "{fields: {p: {css: i, type: integer, min: 5}}}", "<i>3</i>", "", `{"p":3}`, `map[r.p:{1 0 3 is below 5}]`},
+		{"in an object", "{fields: {o: {type: object, fields: {n: b, p: {css: i, type: integer}}}}}", "<b>x</b><i>call us</i>", `{"o":{"n":"x"}}`, "", `map[r.o.p:{0 1 no number in "call us"}]`},
+		{"an object that cannot be", "{fields: {t: h1, o: {type: object, fields: {p: {css: i, type: integer, required: true}}}}}", "<h1>x</h1><i>call us</i>",
+			`{"t":"x"}`, "", `map[r.o:{0 1 p: no number in "call us"}]`},
+		{"a long text", "{fields: {p: {css: i, match: '^x$'}}}", "<i>" + long + "</i>", "", `{"p":"` + strings.TrimSpace(long) + `"}`, `map[r.p:{1 0 "` + long[:60] + `…" does not match ^x$}]`},
+	} {
+		def := define(t, "records: {r: "+c.record+"}\n")
+		res, err := Run(def, page(t, def, definition.KindDetail, "http://shop.example/", c.body))
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		fields := func(rs []Record) string {
+			var all []string
+			for _, r := range rs {
+				b, err := object(r.Fields).MarshalJSON()
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, string(b))
+			}
+			return strings.Join(all, " ")
+		}
+		if got := fields(res.Records); got != c.records {
+			t.Errorf("%s: got records %s, want %s", c.name, got, c.records)
+		}
+		if got := fields(res.Invalid); got != c.invalid {
+			t.Errorf("%s: got invalid records %s, want %s", c.name, got, c.invalid)
+		}
+		if got := fmt.Sprint(res.Faults); got != c.faults {
+			t.Errorf("%s: got faults %s, want %s", c.name, got, c.faults)
+		}
+	}
+}
+
 func TestInvalidRecords(t *testing.T) {
 	t.Parallel()
 	const body = "<li><b>a</b><li><i>b</i>"
-	for mode, want := range map[string][3]int{"drop": {1, 1, 0}, "keep": {2, 0, 0}, "fail": {0, 0, 1}} {
+	for mode, want := range map[string][3]int{"drop": {1, 1, 0}, "keep": {2, 0, 0}, "fail": {1, 1, 1}} {
 		def := define(t, "records: {r: {each: li, on_invalid: "+mode+", fields: {v: {css: b, required: true}}}}\n")
 		res, err := Run(def, page(t, def, definition.KindDetail, "http://shop.example/", body))
 		failed := 0
@@ -226,6 +280,9 @@ func TestInvalidRecords(t *testing.T) {
 		}
 		if got := [3]int{len(res.Records), len(res.Invalid), failed}; got != want {
 			t.Errorf("%s: got %v records, invalid, errors, want %v", mode, got, want)
+		}
+		if got := res.Faults["r.v"]; got != (Fault{Invalid: 1, Example: "is missing"}) {
+			t.Errorf("%s: got fault %+v, want 1 record, is missing", mode, got)
 		}
 	}
 }

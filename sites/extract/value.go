@@ -25,7 +25,11 @@ func (x *run) convert(f *definition.Field, typ string, fd found, s *definition.S
 		}
 		values, problems := x.fields(f.Fields, fd.at, path)
 		if len(problems) > 0 {
-			return nil, errors.New(strings.Join(problems, "; "))
+			var all []string
+			for _, p := range problems {
+				all = append(all, p.String())
+			}
+			return nil, errors.New(strings.Join(all, "; "))
 		}
 		if len(values) == 0 {
 			return nil, nil

@@ -27,13 +27,17 @@ type Difference struct {
 	Got    string `json:"got"`
 }
 
-// Test reads the samples in a folder again and returns the names of those
-// that there are and what differs. A folder without samples is an error: it
-// proves nothing.
-func Test(def *definition.Definition, dir string) (names []string, diffs []Difference, err error) {
+// Test reads the samples in a folder again. It returns the names of those that
+// there are, by name the optional fields whose text cannot be read, and what
+// differs. A folder without samples is an error: it proves nothing.
+func Test(def *definition.Definition, dir string) (names []string, unparsed map[string][]string, diffs []Difference, err error) {
+	unparsed = map[string][]string{}
 	err = each(dir, func(name, path string) error {
 		want, got, rerr := again(def, path)
 		names = append(names, name)
+		if len(got.Unparsed) > 0 {
+			unparsed[name] = got.Unparsed
+		}
 		if rerr != nil {
 			var broken *brokenError
 			if errors.As(rerr, &broken) {
@@ -48,7 +52,7 @@ func Test(def *definition.Definition, dir string) (names []string, diffs []Diffe
 		}
 		return nil
 	})
-	return names, diffs, err
+	return names, unparsed, diffs, err
 }
 
 // Accept makes what the definition reads now what the samples in a folder
@@ -141,7 +145,7 @@ func compare(want, got Sample) []Difference {
 	for _, list := range []struct {
 		what      string
 		want, got []string
-	}{{"link", want.Links, got.Links}, {"invalid record", want.Invalid, got.Invalid}} {
+	}{{"link", want.Links, got.Links}, {"invalid record", want.Invalid, got.Invalid}, {"unparsed field", want.Unparsed, got.Unparsed}} {
 		for _, l := range list.want {
 			if !slices.Contains(list.got, l) {
 				add(list.what, l, "none such")

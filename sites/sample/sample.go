@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -41,7 +42,8 @@ type Sample struct {
 	Invalid     []string          `json:"invalid,omitempty"` // problems of records that do not pass their checks
 	Links       []string          `json:"links,omitempty"`   // kind and URL
 	Next        string            `json:"next,omitempty"`
-	Missing     []string          `json:"missing,omitempty"` // fields without a value on the whole page
+	Missing     []string          `json:"missing,omitempty"`  // fields without a value on the whole page
+	Unparsed    []string          `json:"unparsed,omitempty"` // optional fields whose text cannot be read: in how many records, and an example
 }
 
 // View is what a page yields, in full: a Sample, and how it came about.
@@ -114,6 +116,7 @@ func Of(def *definition.Definition, page extract.Page) (View, error) {
 		v.Invalid = append(v.Invalid, r.Type+": "+strings.Join(r.Problems, "; "))
 	}
 	v.fields(def, res)
+	v.unparsed(res)
 	if !extract.MustHave(def, doc) {
 		why := "the page has none of must_have"
 		if fetch.NeedsScript(doc) {
@@ -166,6 +169,18 @@ func (v *View) fields(def *definition.Definition, res extract.Result) {
 		}
 	}
 	slices.Sort(v.Missing)
+}
+
+// unparsed lists the fields whose text was left out.
+func (v *View) unparsed(res extract.Result) {
+	for _, name := range slices.Sorted(maps.Keys(res.Faults)) {
+		f := res.Faults[name]
+		if f.Unparsed == 0 {
+			continue
+		}
+		_, of := Field{Hits: res.Hits[name]}.Found()
+		v.Unparsed = append(v.Unparsed, fmt.Sprintf("%s in %d of %d: %s", name, f.Unparsed, of, f.Example))
+	}
 }
 
 // Save writes a page and what it yields as the sample of a name.

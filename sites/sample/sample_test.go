@@ -54,7 +54,7 @@ politeness: {delay: 0}
 func TestCaptureAndTest(t *testing.T) {
 	t.Parallel()
 	def, client, base := setup(t)
-	if _, _, err := Test(def, Dir(def)); err == nil || !strings.Contains(err.Error(), "muster sites capture") {
+	if _, _, _, err := Test(def, Dir(def)); err == nil || !strings.Contains(err.Error(), "muster sites capture") {
 		t.Errorf("without samples: got %v", err)
 	}
 	s, err := Capture(t.Context(), client, def, base+"/item/1", definition.KindDetail, Dir(def), "lamp")
@@ -67,7 +67,7 @@ func TestCaptureAndTest(t *testing.T) {
 	if fmt.Sprint(s.Missing) != "[item.stock]" {
 		t.Errorf("missing: got %v", s.Missing)
 	}
-	if n, diffs, err := Test(def, Dir(def)); len(n) != 1 || len(diffs) > 0 || err != nil {
+	if n, _, diffs, err := Test(def, Dir(def)); len(n) != 1 || len(diffs) > 0 || err != nil {
 		t.Errorf("the sample as captured: got %v, %v, %v", n, diffs, err)
 	}
 
@@ -75,7 +75,7 @@ func TestCaptureAndTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, diffs, err := Test(changed, Dir(changed))
+	_, _, diffs, err := Test(changed, Dir(changed))
 	if err != nil || len(diffs) == 0 || !strings.Contains(fmt.Sprint(diffs), "{lamp number of records 1 0}") {
 		t.Errorf("with a changed definition: got %v, %v", diffs, err)
 	}
@@ -83,8 +83,35 @@ func TestCaptureAndTest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, diffs, err = Test(changed, Dir(changed)); err != nil || !strings.Contains(fmt.Sprint(diffs), `item 1, name "Лампа" "12,50`) {
+	if _, _, diffs, err = Test(changed, Dir(changed)); err != nil || !strings.Contains(fmt.Sprint(diffs), `item 1, name "Лампа" "12,50`) {
 		t.Errorf("with another selector: got %v, %v", diffs, err)
+	}
+}
+
+// A text that an optional field cannot read is part of what a page yields.
+func TestSamplesTellUnparsedFields(t *testing.T) {
+	t.Parallel()
+	def, client, base := setup(t)
+	if _, err := Capture(t.Context(), client, def, base+"/item/1", definition.KindDetail, Dir(def), "lamp"); err != nil {
+		t.Fatal(err)
+	}
+	changed, err := definition.Parse(def.File(), []byte(strings.Replace(string(def.YAML()), "price: {css: .price", "price: {css: h1", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `item.price in 1 of 1: no number in "Лампа"`
+	_, unparsed, diffs, err := Test(changed, Dir(changed))
+	if err != nil || fmt.Sprint(unparsed) != "map[lamp:["+want+"]]" || !slices.Contains(diffs, Difference{"lamp", "unparsed field", "none such", want}) {
+		t.Errorf("got %v, %v, %v, want %s, and as a difference", unparsed, diffs, err, want)
+	}
+	if strings.Contains(fmt.Sprint(diffs), "number of records") {
+		t.Errorf("got %v: the record is not there any more", diffs)
+	}
+	if _, err := Accept(changed, Dir(changed)); err != nil {
+		t.Fatal(err)
+	}
+	if _, unparsed, diffs, err = Test(changed, Dir(changed)); err != nil || len(diffs) > 0 || len(unparsed) != 1 {
+		t.Errorf("accepted: got %v, %v, %v, want no difference, and the field still", unparsed, diffs, err)
 	}
 }
 
