@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"muster/sites"
 )
 
 // Round is what one round has brought.
@@ -23,6 +25,15 @@ type ProxyCounts struct {
 	Candidates int `json:"candidates"` // of the last refresh
 	Alive      int `json:"alive"`      // of these
 	Usable     int `json:"usable"`     // in the pool now: alive, and not transparent
+}
+
+// Lost joins what Scraped.Lost says of each site.
+func (r *Round) Lost(limit sites.HealthStatus) error {
+	var errs []error
+	for i := range r.Sites {
+		errs = append(errs, r.Sites[i].Lost(limit))
+	}
+	return errors.Join(errs...)
 }
 
 // Once does one round over the sites of the settings; see Round.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"muster/orchestrator/job"
@@ -45,7 +46,20 @@ type Scraped struct {
 	Files   []string           `json:"files"`
 	Seconds float64            `json:"seconds"`
 	Health  sites.HealthStatus `json:"health,omitempty"`
+	Data    sites.HealthStatus `json:"data,omitempty"`    // the health without what was only slow; see sites.Health
+	Alerts  []string           `json:"alerts,omitempty"`  // why it is not healthy
+	Notices []string           `json:"notices,omitempty"` // what else is worth a look
 	Error   string             `json:"error,omitempty"`
+}
+
+// Lost returns an error when the scrape was complete and yet its data is as
+// bad as limit, or worse: there are no records, say, or a required field is
+// missing. What was only slow is no loss. A limit of "" is never reached.
+func (s *Scraped) Lost(limit sites.HealthStatus) error {
+	if limit == "" || s.Error != "" || s.Data.Severity() < limit.Severity() {
+		return nil
+	}
+	return fmt.Errorf("scrape %s: the job is %s, but %s: %s", s.Site, s.Status, s.Data, strings.Join(s.Alerts, "; "))
 }
 
 // SiteNames returns the sites of a round: those of the settings, or else all
@@ -162,8 +176,12 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 		return err
 	}
 	scraped.Status, scraped.Pages, scraped.Records, scraped.Errors, scraped.Files = summary.Status, summary.Pages, summary.Records, summary.Errors, summary.Files
-	scraped.Changes, scraped.Health = summary.Changes, summary.Health.Status
+	scraped.Changes, scraped.Health, scraped.Data = summary.Changes, summary.Health.Status, summary.Health.Data
+	scraped.Alerts, scraped.Notices = summary.Health.Alerts, summary.Health.Notices
 	note := fmt.Sprintf("%d pages, %d records, %d errors", summary.Pages, summary.Records, summary.Errors)
+	if scraped.Health.Severity() > sites.Healthy.Severity() {
+		note += ", " + string(scraped.Health)
+	}
 	if summary.Status != string(job.Complete) {
 		track.Fail(note)
 		return fmt.Errorf("the job ended as %s%s", summary.Status, reasons(summary))

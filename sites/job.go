@@ -81,11 +81,12 @@ type yield struct {
 	Invalid int            `json:"invalid,omitempty"`
 	Took    int64          `json:"took,omitempty"`  // milliseconds, from the request to the whole page
 	Print   string         `json:"print,omitempty"` // of records and links, to tell repeated pages
-	// Hits is the field coverage of the page; see extract.Result.
-	Hits  map[string]map[string]int `json:"hits,omitempty"`
-	Bytes int                       `json:"bytes,omitempty"` // of the page, unpacked
-	via   string                    // the proxy that it came by
-	types []string                  // of the records that go with it, in their order
+	// Hits and Faults are the field coverage of the page; see extract.Result.
+	Hits   map[string]map[string]int `json:"hits,omitempty"`
+	Faults extract.Faults            `json:"faults,omitempty"`
+	Bytes  int                       `json:"bytes,omitempty"` // of the page, unpacked
+	via    string                    // the proxy that it came by
+	types  []string                  // of the records that go with it, in their order
 }
 
 var errTooLong = errors.New("limits.max_duration has passed")
@@ -469,7 +470,11 @@ func (j *job) stallMax(class fetch.Class) time.Duration {
 
 // giveUp settles a page that is not tried again.
 func (j *job) giveUp(ctx context.Context, lease workqueue.Leased, class fetch.Class, err error) error {
-	result, merr := json.Marshal(yield{Class: class})
+	y := yield{Class: class}
+	if p, ok := errors.AsType[*invalidPage](err); ok {
+		y.Invalid, y.Hits, y.Faults = p.invalid, p.hits, p.faults
+	}
+	result, merr := json.Marshal(y)
 	if merr != nil {
 		return fmt.Errorf("encode failure: %w", merr)
 	}
@@ -552,7 +557,7 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 	}
 	res, err := extract.Run(j.def, doc)
 	if err != nil {
-		return fail(fetch.Validate, err)
+		return fail(fetch.Validate, invalidIn(res, err))
 	}
 	if err := j.doubles.again(j.def, doc, &res); err != nil {
 		return fail(fetch.Duplicate, err)
@@ -569,9 +574,9 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 	case len(res.Records)+len(res.Invalid)+len(res.Links) == 0 && res.Next == nil && doc.Root != nil && doc.JSON == nil && len(j.def.Page(v.Kind).MustHave) == 0 && doc.Text() == "":
 		return fail(fetch.Empty, errors.New("there is nothing to read on the page"))
 	case len(res.Records) == 0 && len(res.Invalid) > 0 && len(res.Links) == 0 && res.Next == nil:
-		return fail(fetch.Validate, fmt.Errorf("no record of the page is valid: %s", strings.Join(res.Invalid[0].Problems, "; ")))
+		return fail(fetch.Validate, invalidIn(res, fmt.Errorf("no record of the page is valid: %s", strings.Join(res.Invalid[0].Problems, "; "))))
 	}
-	y := &yield{Class: fetch.OK, Bytes: len(page.Body), via: page.Via, Took: took, Counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Records: map[string]int{}}
+	y := &yield{Class: fetch.OK, Bytes: len(page.Body), via: page.Via, Took: took, Counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Faults: res.Faults, Records: map[string]int{}}
 	print := sha256.New()
 	records := make([][]byte, 0, len(res.Records))
 	for i := range res.Records {

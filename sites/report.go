@@ -118,6 +118,9 @@ func (s *Summary) Report() string {
 	for _, alert := range s.Health.Alerts {
 		row("ALERT", "%s", alert)
 	}
+	for _, notice := range s.Health.Notices {
+		row("notice", "%s", notice)
+	}
 	for _, why := range s.Limits {
 		row("limit", "%s; there may be more", why)
 	}
@@ -126,17 +129,17 @@ func (s *Summary) Report() string {
 	}
 	_ = w.Flush() // to a Builder
 	if coverage := s.Coverage(); len(coverage) > 0 {
-		fmt.Fprintf(w, "\nFIELD\tFOUND\tBEFORE\tDRIFT\n")
+		fmt.Fprintf(w, "\nFIELD\tFOUND\tBEFORE\tINVALID\tUNPARSED\tDRIFT\n")
 		drifted := s.Drifted()
 		for _, field := range slices.Sorted(maps.Keys(coverage)) {
-			before, drift := "-", ""
+			before, drift, fault := "-", "", s.Faults[field]
 			if was, ok := s.Health.Before[field]; ok {
 				before = fmt.Sprintf("%.0f %%", was*100)
 			}
 			if slices.Contains(drifted, field) {
 				drift = "mostly by a fall-back: look at the first selector"
 			}
-			fmt.Fprintf(w, "%s\t%.0f %%\t%s\t%s\n", field, coverage[field]*100, before, drift)
+			fmt.Fprintf(w, "%s\t%.0f %%\t%s\t%d\t%d\t%s\n", field, coverage[field]*100, before, fault.Invalid, fault.Unparsed, drift)
 		}
 		_ = w.Flush()
 	}

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"muster/sites/extract"
 	"muster/sites/fetch"
 	"muster/tasks/atomicfile"
 	"muster/tasks/workqueue"
@@ -43,6 +45,24 @@ type Counts struct {
 	// Fields has for type.field how often each alternative hit: "0" the
 	// first, "none" when there was no value.
 	Fields map[string]map[string]int `json:"fields,omitempty"`
+	// Faults has for type.field what was wrong with it, also on pages that
+	// were given up because none of their records is valid.
+	Faults extract.Faults `json:"faults,omitempty"`
+}
+
+// invalidPage is why a page fails whose records are invalid, with what is
+// known of them.
+type invalidPage struct {
+	error
+	invalid int
+	hits    map[string]map[string]int
+	faults  extract.Faults
+}
+
+func (p *invalidPage) Unwrap() error { return p.error }
+
+func invalidIn(res extract.Result, err error) error {
+	return &invalidPage{err, len(res.Invalid), res.Hits, res.Faults}
 }
 
 // book counts a page that is terminal.
@@ -61,7 +81,7 @@ func (c *Counts) book(url string, info workqueue.Info, y yield) {
 	c.ByClass[y.Class]++
 	c.Invalid += y.Invalid
 	c.Bytes += int64(y.Bytes)
-	c.addFields(y.Hits)
+	c.addFields(y.Hits, y.Faults)
 	for _, n := range y.Records {
 		c.Extracted += n
 	}
@@ -76,7 +96,10 @@ func (c *Counts) book(url string, info workqueue.Info, y yield) {
 	}
 }
 
-func (c *Counts) addFields(hits map[string]map[string]int) {
+func (c *Counts) addFields(hits map[string]map[string]int, faults extract.Faults) {
+	for _, field := range slices.Sorted(maps.Keys(faults)) {
+		c.Faults.Add(field, faults[field])
+	}
 	for field, by := range hits {
 		if c.Fields == nil {
 			c.Fields = map[string]map[string]int{}
@@ -102,7 +125,7 @@ func (c *Counts) add(o Counts) {
 	for class, n := range o.ByClass {
 		c.ByClass[class] += n
 	}
-	c.addFields(o.Fields)
+	c.addFields(o.Fields, o.Faults)
 	c.Extracted += o.Extracted
 	c.Bytes += o.Bytes
 	for _, g := range o.Groups {

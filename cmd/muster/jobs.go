@@ -121,7 +121,7 @@ func jobsCommand(env environment) *cli.Command {
 					return show(env, c, health, []string{"SITE", "HEALTH", "SUCCESS", "ERRORS", "REFUSALS", "RESPONSE", "RECORDS", "AT", "WHY"}, func(h sites.Health) []string {
 						share := func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) }
 						return []string{h.Site, string(h.Status), share(h.Success), share(h.Errors), share(h.Blocks), fmt.Sprintf("%.0f ms", h.Mean),
-							fmt.Sprint(h.Records), h.At.Format("01-02 15:04"), strings.Join(h.Alerts, "; ")}
+							fmt.Sprint(h.Records), h.At.Format("01-02 15:04"), strings.Join(slices.Concat(h.Alerts, h.Notices), "; ")}
 					})
 				}),
 			leaf("cancel", "end a scrape, or the one of a site that is under way; what it has is kept, and retry goes on with it", "JOB-OR-SITE…", 1, -1, nil,

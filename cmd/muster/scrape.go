@@ -28,7 +28,11 @@ func scrapeCommand(env environment) *cli.Command {
 		ArgsUsage: "SITE… | --resume JOB",
 		Description: `Sends the job to the workers of a running orchestrator and returns, or with
 --wait stays until it has ended. Where nothing runs it brings up what it needs,
-and waits.`,
+and waits.
+
+Where it waits it exits with 1 when a job is not complete, and when one lost
+data: no records, a required field that is missing, pages that failed. How bad
+that must be is said by --fail-on; slow answers alone fail nothing.`,
 		Flags: append(flagsOf(settings...),
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the end and print what came of it"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N` detail pages of each site"},
@@ -37,7 +41,7 @@ and waits.`,
 			&cli.StringSliceFlag{Name: "sink", Usage: "give the records to `ADDRESS` too: sqlite:FILE, postgres://USER@HOST/DB or https://…"},
 			&cli.StringFlag{Name: "resume", Usage: "go on with `JOB`: get the pages that it did not"},
 			&cli.StringFlag{Name: "base-url", Usage: "get the pages from `URL` in place of the site's own, as a local copy"},
-			progressFlag(), jsonFlag()),
+			failOnFlag(), progressFlag(), jsonFlag()),
 		Action: func(c *cli.Context) error {
 			least := 1
 			if c.String("resume") != "" {
@@ -57,6 +61,10 @@ and waits.`,
 			}
 			if c.String("compress") != "" && c.String("out") == "-" {
 				return usageError{errors.New("--compress is for files; --out - prints records as they are")}
+			}
+			failOn, err := failOnOf(c)
+			if err != nil {
+				return err
 			}
 			for _, address := range c.StringSlice("sink") {
 				if err := sink.Check(address); err != nil {
@@ -107,16 +115,33 @@ and waits.`,
 					return sendScrapes(ctx, env, o, names, opts, c.Bool("json"))
 				}
 				if toStdout {
-					return streamRecords(ctx, env, o, names, opts)
+					return streamRecords(ctx, env, o, names, opts, failOn)
 				}
 				round, err := o.Round(ctx, names, opts)
 				display.Close()
 				if round == nil {
 					return err
 				}
-				return errors.Join(err, printRound(env, round, c.Bool("json")))
+				return errors.Join(err, printRound(env, round, c.Bool("json")), round.Lost(failOn))
 			})
 		},
+	}
+}
+
+// failOnFlag says from which loss of data on a scrape fails.
+func failOnFlag() cli.Flag {
+	return &cli.StringFlag{Name: "fail-on", Usage: "exit with 1 when the data of a complete job is `HOW`: degraded, critical, or never", Value: string(sites.Degraded)}
+}
+
+// failOnOf is the status from which on a scrape fails; "" for none.
+func failOnOf(c *cli.Context) (sites.HealthStatus, error) {
+	switch how := c.String("fail-on"); how {
+	case string(sites.Degraded), string(sites.Critical):
+		return sites.HealthStatus(how), nil
+	case "never":
+		return "", nil
+	default:
+		return "", usageError{fmt.Errorf("--fail-on %s: must be degraded, critical or never", how)}
 	}
 }
 
@@ -160,6 +185,12 @@ func printRound(env environment, round *orchestrator.Round, asJSON bool) error {
 		}
 		if s.Error != "" {
 			fmt.Fprintf(env.stdout, "%s: %s\n", s.Site, strings.TrimSpace(s.Error))
+		}
+		for _, alert := range s.Alerts {
+			fmt.Fprintf(env.stdout, "%s: %s: %s\n", s.Site, s.Health, alert)
+		}
+		for _, notice := range s.Notices {
+			fmt.Fprintf(env.stdout, "%s: notice: %s\n", s.Site, notice)
 		}
 	}
 	fmt.Fprintf(env.stdout, "done in %.1f s, on a Redis of mode %s\n", round.Seconds, round.Redis)

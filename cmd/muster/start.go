@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -34,13 +35,21 @@ func startCommand(env environment) *cli.Command {
 at most shutdown.drain; the second stops at once. Nothing is lost either way.
 
 With --once it refreshes the proxies if they are few, scrapes every site of
-the settings, prints what came of it, and exits.`,
+the settings, prints what came of it, and exits: with 1 when a job is not
+complete or lost data, as muster scrape --wait does.`,
 		Flags: append(flagsOf(startSettings...),
 			&cli.BoolFlag{Name: "once", Usage: "one round, then exit"},
-			progressFlag(), jsonFlag()),
+			failOnFlag(), progressFlag(), jsonFlag()),
 		Action: func(c *cli.Context) error {
 			if err := arguments(c, 0, 0); err != nil {
 				return err
+			}
+			failOn, err := failOnOf(c)
+			if err != nil {
+				return err
+			}
+			if c.IsSet("fail-on") && !c.Bool("once") {
+				return usageError{errors.New("--fail-on belongs to --once")}
 			}
 			loaded, err := loadConfig(env, c, startSettings...)
 			if err != nil {
@@ -51,12 +60,10 @@ the settings, prints what came of it, and exits.`,
 					return o.Serve(ctx)
 				}
 				round, err := o.Once(ctx)
-				if round != nil {
-					if printErr := printRound(env, round, c.Bool("json")); printErr != nil {
-						return printErr
-					}
+				if round == nil {
+					return err
 				}
-				return err
+				return errors.Join(err, printRound(env, round, c.Bool("json")), round.Lost(failOn))
 			})
 		},
 	}

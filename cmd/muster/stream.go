@@ -9,20 +9,25 @@ import (
 	"syscall"
 
 	"muster/orchestrator"
+	"muster/sites"
 )
 
 // streamRecords scrapes sites and prints their records as they come, one a
-// line. When nobody reads them any more the scrapes end.
-func streamRecords(ctx context.Context, env environment, o *orchestrator.Orchestrator, names []string, opts orchestrator.ScrapeOptions) error {
+// line. When nobody reads them any more the scrapes end. It fails for a loss
+// of data as bad as failOn.
+func streamRecords(ctx context.Context, env environment, o *orchestrator.Orchestrator, names []string, opts orchestrator.ScrapeOptions, failOn sites.HealthStatus) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	out := startLines(ctx, env.stdout, cancel)
 	opts.Each = out.put
-	_, err := o.Round(ctx, names, opts)
+	round, err := o.Round(ctx, names, opts)
 	if outErr := out.end(); err == nil {
 		err = outErr
 	}
-	return err
+	if round == nil {
+		return err
+	}
+	return errors.Join(err, round.Lost(failOn))
 }
 
 // lineWriter prints the lines of many goroutines. While its reader takes

@@ -85,11 +85,6 @@ func total(byType map[string]int) int {
 	return n
 }
 
-// rank orders healths from good to bad.
-func rank(h sites.HealthStatus) int {
-	return map[sites.HealthStatus]int{sites.Healthy: 1, sites.Degraded: 2, sites.Critical: 3}[h]
-}
-
 // pages serves what ask returns as a page; an error as a page too.
 func pages(t *template.Template, ask func(context.Context, *http.Request) (any, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -56,7 +56,7 @@ func serveSites(mux *http.ServeMux, cfg Config) {
 			}
 			view.Sites = append(view.Sites, st)
 		}
-		slices.SortStableFunc(view.Sites, func(a, b sites.State) int { return rank(b.Health) - rank(a.Health) })
+		slices.SortStableFunc(view.Sites, func(a, b sites.State) int { return b.Health.Severity() - a.Health.Severity() })
 		return view, nil
 	}))
 	mux.Handle("GET /sites/{site}", pages(sitePage, func(ctx context.Context, r *http.Request) (any, error) {
