@@ -61,7 +61,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 	if err != nil {
 		return nil, fmt.Errorf("proxies.mmdb: %w", err)
 	}
-	s.proxies, err = proxies.NewService(proxies.Config{Pool: s.Pool, Probe: prober, ExportDir: cfg.DataDir, Annotate: annotate(places), Logger: logger})
+	s.proxies, err = proxies.NewService(proxies.Config{Pool: s.Pool, Probe: prober, Fetcher: &source.Fetcher{MaxBytes: cfg.Proxies.MaxListBytes()}, ExportDir: cfg.DataDir, Annotate: annotate(places), Logger: logger})
 	if err != nil {
 		return nil, err
 	}

@@ -27,11 +27,12 @@ var (
 	localSetting       = settingFlag{name: "allow-local", path: "proxies.allow_local", usage: "take loopback and private addresses", isBool: true}
 	mmdbSetting        = settingFlag{name: "mmdb", path: "proxies.mmdb", usage: "tell countries and networks by the database `FILE`; several with commas"}
 	publicSetting      = settingFlag{name: "public", path: "proxies.public", usage: "read the shipped list of public sources too", isBool: true}
+	maxListSetting     = settingFlag{name: "max-list-mb", path: "proxies.max_list_mb", usage: "refuse a list of more than `N` MiB"}
 	sourceSetting      = settingFlag{name: "source", path: "proxies.sources", usage: "read candidates from `FILE-OR-URL`; several with commas"}
 )
 
 func proxiesCommand(env environment) *cli.Command {
-	refreshSettings := append([]settingFlag{sourceSetting, publicSetting, judgeSetting, publicJudgeSetting, localSetting, mmdbSetting}, workerSettings...)
+	refreshSettings := append([]settingFlag{sourceSetting, publicSetting, judgeSetting, publicJudgeSetting, localSetting, maxListSetting, mmdbSetting}, workerSettings...)
 	return &cli.Command{
 		Name:  "proxies",
 		Usage: "the pool of proxies: fill it, look at it, lend it",

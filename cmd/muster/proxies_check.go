@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
+	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
 	"muster/proxies"
 	"muster/proxies/geo"
@@ -23,7 +24,7 @@ import (
 	"muster/proxies/source"
 )
 
-var checkSettings = []settingFlag{judgeSetting, publicJudgeSetting, localSetting, mmdbSetting, {name: "at-once", path: "proxies.concurrency", usage: "probe `N` at once"}}
+var checkSettings = []settingFlag{judgeSetting, publicJudgeSetting, localSetting, maxListSetting, mmdbSetting, {name: "at-once", path: "proxies.concurrency", usage: "probe `N` at once"}}
 
 func checkCommand(env environment) *cli.Command {
 	return &cli.Command{
@@ -58,7 +59,7 @@ func checkProxies(env environment, c *cli.Context) error {
 		cfg.Judges = judge.URLs
 		fmt.Fprintf(env.stderr, "judging by %s, which only proxies on this machine can reach\n", judge.URLs[0])
 	}
-	candidates, err := candidatesOf(env, c, loaded.Proxies.AllowLocal || judgedHere(cfg.Judges))
+	candidates, err := candidatesOf(env, c, loaded.Proxies, loaded.Proxies.AllowLocal || judgedHere(cfg.Judges))
 	if err != nil {
 		return err
 	}
@@ -162,7 +163,7 @@ func addProxies(env environment, c *cli.Context) error {
 	if _, ok := given(c, "log-level"); !ok {
 		loaded.Log.Level = "warn"
 	}
-	candidates, err := candidatesOf(env, c, loaded.Proxies.AllowLocal || judgedHere(loaded.Proxies.Judges) || len(loaded.Proxies.Judges)+len(loaded.Proxies.PublicJudges) == 0)
+	candidates, err := candidatesOf(env, c, loaded.Proxies, loaded.Proxies.AllowLocal || judgedHere(loaded.Proxies.Judges) || len(loaded.Proxies.Judges)+len(loaded.Proxies.PublicJudges) == 0)
 	if err != nil {
 		return err
 	}
@@ -194,10 +195,10 @@ func uncheckedProxies(candidates []source.Candidate) []proxies.Proxy {
 }
 
 // candidatesOf reads the list and the proxies that a command names.
-func candidatesOf(env environment, c *cli.Context, local bool) ([]source.Candidate, error) {
+func candidatesOf(env environment, c *cli.Context, cfg config.Proxies, local bool) ([]source.Candidate, error) {
 	var lists []source.List
 	if file := c.String("file"); file != "" {
-		list, err := (&source.Fetcher{Stdin: env.stdin}).Fetch(c.Context, source.Source{URL: file, AllowLocal: local})
+		list, err := (&source.Fetcher{Stdin: env.stdin, MaxBytes: cfg.MaxListBytes()}).Fetch(c.Context, source.Source{URL: file, AllowLocal: local})
 		if err != nil {
 			return nil, err
 		}

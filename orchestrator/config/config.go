@@ -109,11 +109,15 @@ type Proxies struct {
 	JudgeKey     string        `yaml:"judge_key" secret:"all"`
 	Concurrency  int           `yaml:"concurrency" range:"1 65536"`
 	AllowLocal   bool          `yaml:"allow_local"`
+	MaxListMB    int           `yaml:"max_list_mb" range:"1 4096"`
 	MMDB         []string      `yaml:"mmdb"`
 }
 
 // HasSources tells whether there is anywhere to get proxies from.
 func (p Proxies) HasSources() bool { return len(p.Sources) > 0 || p.Public }
+
+// MaxListBytes is how large a list may be.
+func (p Proxies) MaxListBytes() int64 { return int64(p.MaxListMB) << 20 }
 
 // CanCheck tells whether proxies can be told good from bad here: with a judge
 // that they can reach, or because they are on this machine.
@@ -192,6 +196,7 @@ func Default() Config {
 			RefreshEvery: 6 * time.Hour,
 			RecheckEvery: time.Minute,
 			Concurrency:  256,
+			MaxListMB:    32,
 		},
 		Sites: Sites{Parallel: true},
 		Wait: Wait{

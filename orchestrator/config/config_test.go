@@ -175,6 +175,7 @@ func TestBounds(t *testing.T) {
 		{"redis.port", []string{"0", "65535"}, []string{"-1", "65536"}},
 		{"redis.mode", []string{"child"}, []string{"chld", ""}},
 		{"proxies.refresh_every", []string{"0", "1m"}, []string{"59s", "-1h"}},
+		{"proxies.max_list_mb", []string{"1", "4096"}, []string{"0", "-1", "4097", "x"}},
 		{"proxies.fallback", []string{"wait"}, []string{"direkt"}},
 		{"wait.buffer", []string{"1", "1.5"}, []string{"0.9", "NaN", "Inf", "x"}},
 		{"wait.timeout", []string{"0", "40m"}, []string{"500ms"}},

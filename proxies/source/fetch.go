@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -55,7 +54,6 @@ type List struct {
 	Candidates []Candidate    `json:"candidates"`
 	Rejects    map[Reject]int `json:"rejects,omitempty"`
 	Bytes      int64          `json:"bytes"`
-	Truncated  bool           `json:"truncated,omitempty"` // there was more than MaxBytes
 }
 
 // ErrEmpty is in the error for a source without a single usable endpoint.
@@ -67,15 +65,14 @@ type Fetcher struct {
 	Client *http.Client
 	// Stdin is what "-" reads. Defaults to os.Stdin.
 	Stdin io.Reader
-	// MaxBytes is how much of a list is read, after decompression; the rest is left. Defaults to 32 MiB.
+	// MaxBytes is how large a list may be, after decompression; a larger one is an error. Defaults to DefaultMaxBytes.
 	MaxBytes int64
 	// Getenv resolves ${NAME}. Defaults to os.LookupEnv.
 	Getenv func(string) (string, bool)
-	// Logger defaults to none.
-	Logger *slog.Logger
 }
 
-const defaultMaxBytes = 32 << 20
+// DefaultMaxBytes is how large a list may be when nothing else is said.
+const DefaultMaxBytes = 32 << 20
 
 var defaultClient = &http.Client{CheckRedirect: func(request *http.Request, via []*http.Request) error {
 	if len(via) >= 5 {
@@ -87,8 +84,9 @@ var defaultClient = &http.Client{CheckRedirect: func(request *http.Request, via 
 	return nil
 }}
 
-// Fetch gets one source. The error tells what is wrong with it, without its credentials; a source that can be read but
-// has no proxy in it is an error too, for it is a web page, a login form or a list that has moved.
+// Fetch gets one source, whole. The error tells what is wrong with it, without its credentials; a source that is larger
+// than MaxBytes or breaks off yields an error and no candidates, and so does one that has no proxy in it: it is a web
+// page, a login form or a list that has moved.
 func (f *Fetcher) Fetch(ctx context.Context, s Source) (List, error) {
 	label := s.Label()
 	list, err := f.fetch(ctx, s)
@@ -113,18 +111,19 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 	defer stop()
 	defer body.Close()
 
-	limit := cmp.Or(f.MaxBytes, defaultMaxBytes)
+	limit := cmp.Or(f.MaxBytes, DefaultMaxBytes)
 	counted := &countingReader{r: io.LimitReader(body, limit+1)}
 	parsed, err := Parse(counted, Options{Protocol: s.Protocol, AllowLocal: s.AllowLocal, CIDR: s.CIDR, Max: s.Max, Name: s.Label()})
-	list := List{Candidates: parsed.Candidates, Rejects: parsed.Rejects, Bytes: min(counted.n, limit), Truncated: counted.n > limit}
-	if list.Truncated && f.Logger != nil {
-		f.Logger.Warn("a source is larger than we read", "source", s.Label(), "read", limit)
-	}
 	switch {
-	case ctx.Err() != nil && len(list.Candidates) == 0:
-		return list, fmt.Errorf("it takes longer than %s", cmp.Or(s.Timeout, 30*time.Second))
-	case err != nil && len(list.Candidates) == 0:
-		return list, fmt.Errorf("read it: %w", err)
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return List{}, fmt.Errorf("it takes longer than %s", cmp.Or(s.Timeout, 30*time.Second))
+	case err != nil:
+		return List{}, fmt.Errorf("it breaks off after %d bytes: %w", counted.n, err)
+	case counted.n > limit:
+		return List{}, fmt.Errorf("it is larger than %s: raise proxies.max_list_mb, or --max-list-mb", size(limit))
+	}
+	list := List{Candidates: parsed.Candidates, Rejects: parsed.Rejects, Bytes: counted.n}
+	switch {
 	case counted.n == 0:
 		return list, fmt.Errorf("it is empty: %w", ErrEmpty)
 	case len(list.Candidates) == 0 && parsed.HTML:
@@ -133,6 +132,14 @@ func (f *Fetcher) fetch(ctx context.Context, s Source) (List, error) {
 		return list, fmt.Errorf("%d bytes, rejected %s: %w", list.Bytes, describe(list.Rejects), ErrEmpty)
 	}
 	return list, nil
+}
+
+// size is a number of bytes for people.
+func size(bytes int64) string {
+	if bytes%(1<<20) == 0 {
+		return fmt.Sprintf("%d MiB", bytes>>20)
+	}
+	return fmt.Sprintf("%d bytes", bytes)
 }
 
 // open starts to read a source.

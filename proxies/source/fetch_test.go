@@ -1,9 +1,11 @@
 package source
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -135,8 +137,8 @@ func TestFetchBadSources(t *testing.T) {
 	}
 }
 
-// A compressed bomb and an endless list end at MaxBytes, and what came before it counts.
-func TestFetchHugeSources(t *testing.T) {
+// A list that is larger than MaxBytes is refused with the limit named, compressed or not; one of exactly that size is read.
+func TestListLargerThanTheLimitIsRefused(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/bomb", func(w http.ResponseWriter, _ *http.Request) {
@@ -149,20 +151,84 @@ func TestFetchHugeSources(t *testing.T) {
 			}
 		}
 	})
-	mux.HandleFunc("/line", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("/plain", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "8.8.8.8:80\n"+strings.Repeat("x", 1<<20)+"\n9.9.9.9:80\n")
 	})
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	f := newFetcher(t)
-	f.MaxBytes = 2 << 20
-	list, err := f.Fetch(t.Context(), Source{URL: server.URL + "/bomb"})
-	if err != nil || len(list.Candidates) != 1 || !list.Truncated || list.Bytes != f.MaxBytes {
-		t.Errorf("bomb: got %d candidates, %d bytes, truncated %t, %v", len(list.Candidates), list.Bytes, list.Truncated, err)
+	const size = 11 + 1<<20 + 1 + 11 // of /plain
+	for name, test := range map[string]struct {
+		path  string
+		limit int64
+		want  string
+	}{
+		"compressed":     {"/bomb", 2 << 20, "it is larger than 2 MiB"},
+		"one byte more":  {"/plain", size - 1, "it is larger than 1048598 bytes"},
+		"just the limit": {"/plain", size, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFetcher(t)
+			f.MaxBytes = test.limit
+			list, err := f.Fetch(t.Context(), Source{URL: server.URL + test.path})
+			if test.want == "" {
+				if err != nil || len(list.Candidates) != 2 || list.Rejects[LongLine] != 1 || list.Bytes != test.limit {
+					t.Errorf("got %v %v %d bytes %v, want 2 candidates and %d bytes", list.Candidates, list.Rejects, list.Bytes, err, test.limit)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), test.want) || len(list.Candidates) != 0 {
+				t.Errorf("got %v and %d candidates, want …%s…", err, len(list.Candidates), test.want)
+			}
+		})
 	}
-	list, err = f.Fetch(t.Context(), Source{URL: server.URL + "/line"})
-	if err != nil || len(list.Candidates) != 2 || list.Rejects[LongLine] != 1 {
-		t.Errorf("line: got %v %v %v", list.Candidates, list.Rejects, err)
+}
+
+// A list whose end is missing is an error of its source and no shorter list: a body shorter than its Content-Length, a
+// chunked body or a compressed stream that breaks off, and a source that stops sending.
+func TestListThatBreaksOffIsAnError(t *testing.T) {
+	t.Parallel()
+	var whole bytes.Buffer
+	z := gzip.NewWriter(&whole)
+	_, _ = io.WriteString(z, strings.Repeat("8.8.8.8:80\n9.9.9.9:80\n", 1000))
+	z.Close()
+	answers := map[string]string{
+		"content-length": "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n8.8.8.8:80\n9.9.9.9:80\n",
+		"chunked":        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n16\r\n8.8.8.8:80\n9.9.9.9:80\n\r\n",
+		"compressed":     fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s", whole.Len()-9, whole.String()[:whole.Len()-9]),
+	}
+	mux := http.NewServeMux()
+	for name, answer := range answers {
+		mux.HandleFunc("/"+name, func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			_, _ = io.WriteString(conn, answer)
+		})
+	}
+	mux.HandleFunc("/stops", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "8.8.8.8:80\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	for _, name := range []string{"content-length", "chunked", "compressed", "stops"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := Source{URL: server.URL + "/" + name}
+			want := "it breaks off after"
+			if name == "stops" {
+				s.Timeout, want = 300*time.Millisecond, "it takes longer than 300ms"
+			}
+			list, err := newFetcher(t).Fetch(t.Context(), s)
+			if err == nil || !strings.Contains(err.Error(), want) || len(list.Candidates) != 0 {
+				t.Errorf("got %v and %d candidates, want …%s… and none", err, len(list.Candidates), want)
+			}
+		})
 	}
 }
 
@@ -177,35 +243,6 @@ func TestFetchStopsWithItsContext(t *testing.T) {
 	go func() { <-ctx.Done(); writer.CloseWithError(errors.New("the terminal is gone")) }()
 	if _, err := f.Fetch(ctx, Source{URL: "-"}); err == nil {
 		t.Error("got no error")
-	}
-}
-
-// longLines is so many bytes of lines of a megabyte.
-type longLines struct{ left int }
-
-func (l *longLines) Read(b []byte) (int, error) {
-	if l.left <= 0 {
-		return 0, io.EOF
-	}
-	n := min(len(b), l.left)
-	for i := range b[:n] {
-		b[i] = 'x'
-		if (l.left-i)%(1<<20) == 0 {
-			b[i] = '\n'
-		}
-	}
-	l.left -= n
-	return n, nil
-}
-
-// Of a list of 100 MB in lines of 1 MB as much is read as is allowed, and what is good in it is taken.
-func TestHundredMegabytes(t *testing.T) {
-	t.Parallel()
-	f := newFetcher(t)
-	f.Stdin = io.MultiReader(strings.NewReader("8.8.8.8:80\n"), &longLines{left: 100 << 20})
-	list, err := f.Fetch(t.Context(), Source{URL: "-"})
-	if err != nil || len(list.Candidates) != 1 || !list.Truncated || list.Bytes != defaultMaxBytes || list.Rejects[LongLine] < 31 {
-		t.Errorf("got %d candidates, %d bytes, truncated %t, %v, %v", len(list.Candidates), list.Bytes, list.Truncated, list.Rejects, err)
 	}
 }
 
