@@ -1,43 +1,152 @@
 package probe
 
 import (
+	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 )
 
-func TestGrade(t *testing.T) {
+// An unknown header shows a proxy, a header with our address in it shows us, and only what plain HTTP software does to a
+// connection shows nothing.
+func TestGradeGoesByWhatWasAdded(t *testing.T) {
 	t.Parallel()
 	real := []netip.Addr{netip.MustParseAddr("1.2.3.4"), netip.MustParseAddr("2001:db8::7")}
-	baseline := &Echo{Headers: [][2]string{{"Host", "judge:80"}, {"User-Agent", "Muster"}, {"Accept", "*/*"}, {"Connection", "close"}}}
-	elsewhere := netip.MustParseAddr("9.9.9.9")
+	for header, want := range map[string]string{
+		// our address
+		"X-Thing: client 1.2.3.4, port 9":        Transparent,
+		"X-Thing: 1.2.3.4.":                      Transparent,
+		"Forwarded: for=1.2.3.4;proto=http":      Transparent,
+		`Forwarded: for="[2001:db8:0::7]:4711"`:  Transparent,
+		"X-Forwarded-For: 8.8.8.8, 1.2.3.4:5555": Transparent,
+		"X-Client: ::ffff:1.2.3.4":               Transparent,
+		"X-Client: ::ffff:102:304":               Transparent,
+		"X-Id: 01020304":                         Transparent, // hex
+		"X-Id: req-01020304aabbccdd-7":           Transparent, // hex in something longer
+		"X-Id: 312E322e332E34":                   Transparent, // hex of the text
+		"X-Id: 20010DB8000000000000000000000007": Transparent, // hex of IPv6
+		"X-Id: MS4yLjMuNA==":                     Transparent, // base64 of the text
+		"X-Id: aXA9MS4yLjMuNDtwb3J0PTk":          Transparent, // base64 of ip=1.2.3.4;port=9
+		"X-Id: AQIDBA":                           Transparent, // base64 of the bytes
+		"X-Id: 16909060":                         Transparent, // decimal
+		"Connection: keep-alive, 1.2.3.4":        Transparent, // also where other changes are allowed
+		"Cache-Control: max-age=16909060":        Transparent,
+		"Via: 1.1 1.2.3.4:8080":                  Transparent,
+		// a proxy, but not us
+		"vIA: 1.1 x":                                  Anonymous,
+		"X-Forwarded-Server: p":                       Anonymous,
+		"X-Trivia: via":                               Anonymous, // nobody adds this but a proxy
+		"X-Thing: 11.2.3.45":                          Anonymous, // the address of another
+		"X-Thing: 116909060":                          Anonymous,
+		"X-Forwarded-For: unknown":                    Anonymous,
+		"X-Forwarded-Proto: http":                     Anonymous,
+		"X-Request-Id: 5f0c3a7e-8d2b":                 Anonymous,
+		"X-Correlation-Id: 7":                         Anonymous,
+		"Traceparent: 00-0af7651916cd43dd8448eb21-01": Anonymous,
+		"X-Varnish: 32770":                            Anonymous,
+		"X-Imforwards: 20":                            Anonymous,
+		"X-Wap-Profile: http://wap.example/p.xml":     Anonymous,
+		"X-Nokia-Gateway-Id: n":                       Anonymous,
+		"Surrogate-Capability: a=ESI/1.0":             Anonymous,
+		"Max-Forwards: 9":                             Anonymous,
+		"X-Accel-Internal: /p":                        Anonymous,
+		"Dnt: 1":                                      Anonymous,
+		"Referer: http://judge/":                      Anonymous,
+		"Cookie: a=b":                                 Anonymous,
+		"User-Agent: Other":                           Anonymous,
+		"Accept: text/html":                           Anonymous,
+		"Proxy-Connection: keep-alive":                Anonymous,
+		"Connection: Proxy-Something":                 Anonymous,
+		"Keep-Alive: for the client":                  Anonymous,
+		"Cache-Control: max-age=0, proxy":             Anonymous,
+		"Accept-Encoding: gzip, my-own-coding":        Anonymous,
+		// neither
+		"Connection: keep-alive":                   Elite,
+		"Keep-Alive: timeout=5, max=100":           Elite,
+		"Keep-Alive: 300":                          Elite,
+		"Cache-Control: max-age=259200":            Elite, // squid
+		"Accept-Encoding: gzip, deflate, br;q=0.5": Elite,
+		"Content-Length: 0":                        Elite,
+		"Host: judge":                              Elite,
+	} {
+		t.Run(header, func(t *testing.T) {
+			t.Parallel()
+			name, value, _ := strings.Cut(header, ": ")
+			through := &Echo{Peer: netip.MustParseAddr("9.9.9.9"), Headers: append(direct(), [2]string{name, value})}
+			wantAdded := []string{http.CanonicalHeaderKey(name)}
+			if name == "Host" {
+				wantAdded = nil
+			}
+			if got, added := grade(&Echo{Headers: direct()}, through, real); got != want || !slices.Equal(added, wantAdded) {
+				t.Errorf("got %s, added %v; want %s, %v", got, added, want, wantAdded)
+			}
+		})
+	}
+}
+
+// direct are the headers of a request of ours as a judge sees them.
+func direct() [][2]string {
+	return [][2]string{{"Host", "judge:80"}, {"User-Agent", "Muster"}, {"Accept", "*/*"}, {"Accept-Encoding", "identity"}, {"Connection", "close"}}
+}
+
+// What a proxy drops or doubles counts as what it adds, and so does our own address as its exit.
+func TestGradeOfDroppedHeadersAndOwnExit(t *testing.T) {
+	t.Parallel()
+	us, elsewhere := netip.MustParseAddr("1.2.3.4"), netip.MustParseAddr("9.9.9.9")
+	without := func(names ...string) [][2]string {
+		return slices.DeleteFunc(direct(), func(h [2]string) bool { return slices.Contains(names, h[0]) })
+	}
 	for name, test := range map[string]struct {
-		peer  netip.Addr
-		added [][2]string
-		want  string
+		peer    netip.Addr
+		headers [][2]string
+		want    string
+		added   []string
 	}{
-		"nothing added":                 {elsewhere, nil, Elite},
-		"real address of another":       {elsewhere, [][2]string{{"X-Thing", "11.2.3.45"}}, Elite},
-		"our address in any header":     {elsewhere, [][2]string{{"X-Thing", "client 1.2.3.4, port 9"}}, Transparent},
-		"Forwarded for=":                {elsewhere, [][2]string{{"Forwarded", `for=1.2.3.4;proto=http`}}, Transparent},
-		"Forwarded v6 in brackets":      {elsewhere, [][2]string{{"Forwarded", `for="[2001:db8:0::7]:4711"`}}, Transparent},
-		"with a port":                   {elsewhere, [][2]string{{"X-Forwarded-For", "8.8.8.8, 1.2.3.4:5555"}}, Transparent},
-		"v4 in v6":                      {elsewhere, [][2]string{{"X-Client", "::ffff:1.2.3.4"}}, Transparent},
-		"peer is us":                    {real[0], nil, Transparent},
-		"Via in any case":               {elsewhere, [][2]string{{"vIA", "1.1 x"}}, Anonymous},
-		"Trivia is no Via":              {elsewhere, [][2]string{{"X-Trivia", "via"}}, Elite},
-		"unknown X-Forwarded-*":         {elsewhere, [][2]string{{"X-Forwarded-Server", "p"}}, Anonymous},
-		"changed user agent":            {elsewhere, [][2]string{{"User-Agent", "Other"}}, Anonymous},
-		"cache control of a good squid": {elsewhere, [][2]string{{"Cache-Control", "max-age=259200"}, {"Connection", "keep-alive"}}, Elite},
-		"proxy connection":              {elsewhere, [][2]string{{"Connection", "Proxy-Something"}}, Anonymous},
+		"nothing changed":                  {elsewhere, direct(), Elite, nil},
+		"the exit is our address":          {us, direct(), Transparent, nil},
+		"hop-by-hop and encodings dropped": {elsewhere, without("Connection", "Accept-Encoding"), Elite, []string{"Accept-Encoding", "Connection"}},
+		"user agent dropped":               {elsewhere, without("User-Agent"), Anonymous, []string{"User-Agent"}},
+		"accept dropped":                   {elsewhere, without("Accept"), Anonymous, []string{"Accept"}},
+		"a header twice":                   {elsewhere, append(direct(), [2]string{"Accept", "*/*"}), Anonymous, []string{"Accept"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			through := &Echo{Peer: test.peer, Headers: append(slices.Clone(baseline.Headers), test.added...)}
-			if got, added := grade(baseline, through, real); got != test.want || len(added) != len(test.added) {
-				t.Errorf("got %s, added %v; want %s", got, added, test.want)
+			got, added := grade(&Echo{Headers: direct()}, &Echo{Peer: test.peer, Headers: test.headers}, []netip.Addr{us})
+			if got != test.want || !slices.Equal(added, test.added) {
+				t.Errorf("got %s, added %v; want %s, %v", got, added, test.want, test.added)
 			}
 		})
+	}
+}
+
+// A request line in another form shows a proxy; its version is that of one connection and shows nothing.
+func TestGradeOfTheRequestLine(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"GET /echo?n=7 HTTP/1.1":             Elite,
+		"GET /echo?n=7 HTTP/1.0":             Elite,
+		"GET http://judge/echo?n=7 HTTP/1.1": Anonymous,
+		"GET /echo?n=7&for=1.2.3.4 HTTP/1.1": Transparent,
+	} {
+		through := &Echo{Nonce: "7", Line: line, Peer: netip.MustParseAddr("9.9.9.9"), Headers: direct()}
+		got, added := grade(&Echo{Nonce: "3", Line: "GET /echo?n=3 HTTP/1.1", Headers: direct()}, through, []netip.Addr{netip.MustParseAddr("1.2.3.4")})
+		if got != want || (len(added) > 0) != (want != Elite) {
+			t.Errorf("%s: got %s, added %v; want %s", line, got, added, want)
+		}
+	}
+}
+
+// What the servers before a public judge add to every request is no sign of a proxy, unless our address is in it.
+func TestGradeLeavesOutWhatPublicJudgesAddThemselves(t *testing.T) {
+	t.Parallel()
+	us := netip.MustParseAddr("1.2.3.4")
+	for value, want := range map[string]string{"ray-2": Elite, "ray-1": Elite, "1.2.3.4": Transparent} {
+		baseline := &Echo{Headers: append(direct(), [2]string{"Cf-Ray", "ray-1"})}
+		through := &Echo{Peer: netip.MustParseAddr("9.9.9.9"), Headers: append(direct(), [2]string{"Cf-Ray", value})}
+		if got, added := grade(baseline, through, []netip.Addr{us}); got != want {
+			t.Errorf("%s: got %s, added %v; want %s", value, got, added, want)
+		}
 	}
 }
 
