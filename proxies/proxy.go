@@ -34,6 +34,7 @@ type Proxy struct {
 	Rotating  bool               `json:"rotating,omitzero"`
 	Anonymity string             `json:"anonymity,omitempty"`
 	Tunnel    bool               `json:"tunnel,omitzero"`
+	Tampering []string           `json:"tampering,omitempty"` // what it does to plain http; see probe.Result
 	Can       probe.Capabilities `json:"can"`
 	Country   string             `json:"country,omitempty"`
 	ASN       uint               `json:"asn,omitzero"`
@@ -49,7 +50,7 @@ func proxyOf(r probe.Result) Proxy {
 	c := r.Candidate
 	p := Proxy{
 		Protocol: r.Protocol, Host: c.Host, Port: c.Port, Username: c.Username, Password: c.Password,
-		Exit: r.Exit, Rotating: r.Rotating, Anonymity: r.Anonymity, Tunnel: r.Tunnel, Can: r.Can,
+		Exit: r.Exit, Rotating: r.Rotating, Anonymity: r.Anonymity, Tunnel: r.Tunnel, Tampering: r.Tampering, Can: r.Can,
 		Country: c.Country, CheckedAt: r.CheckedAt, Sources: c.Sources,
 		LatencyMS: math.Round((r.Latency.Connect+r.Latency.Handshake+r.Latency.FirstByte)*10) / 10,
 	}
@@ -95,6 +96,10 @@ func (p Proxy) Usable() bool {
 	return !strings.EqualFold(p.Anonymity, probe.Transparent) && p.Anonymity != "1"
 }
 
+// onlyHTTPS reports whether the proxy is good for https alone: it tunnels to port 443 and nowhere else, and what it
+// forwards does not come unchanged.
+func (p *Proxy) onlyHTTPS() bool { return p.Can.HTTPS && !p.Can.Forward && !p.Can.Connect }
+
 // Filter says which proxies will do. Its zero value takes every one that is not transparent.
 type Filter struct {
 	Protocols  []string // any of these. Defaults to all
@@ -102,6 +107,7 @@ type Filter struct {
 	Anonymity  string   // at least this: "transparent", "anonymous" or "elite". Defaults to anonymous
 	HTTPS      bool     // TLS must be known to get through
 	Connect    bool     // it must open tunnels, as far as is known
+	Plain      bool     // it must carry plain http, as far as is known
 	MaxLatency time.Duration
 	ExcludeASN []uint
 	MaxTier    int  // with a tier of at most this, when it is not 0
@@ -120,7 +126,8 @@ func (f *Filter) takes(p *Proxy) bool {
 		want = anonymityRank[f.Anonymity]
 	}
 	switch {
-	case anonymityRank[p.Anonymity] < want, f.HTTPS && !p.Can.HTTPS, f.Connect && p.Can.Forward && !p.Can.Connect:
+	case anonymityRank[p.Anonymity] < want, f.HTTPS && !p.Can.HTTPS, f.Connect && p.Can.Forward && !p.Can.Connect,
+		f.Plain && p.onlyHTTPS():
 		return false
 	case len(f.Protocols) > 0 && !slices.Contains(f.Protocols, p.Protocol):
 		return false

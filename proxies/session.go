@@ -126,7 +126,7 @@ func (t *transport) pick(ctx context.Context, s *Session, o PickOptions) (*Lease
 	for i := range wishes[:3] {
 		w := &wishes[i]
 		w.Wait = 0
-		w.Filter.Connect = w.Filter.Connect || i != 1
+		w.Filter.Connect, w.Filter.Plain = w.Filter.Connect || i != 1, w.Filter.Plain || i != 1
 		if i < 2 && s.after != "" {
 			w.Except = append(slices.Clone(o.Except), s.after)
 		}

@@ -124,8 +124,8 @@ func (l *shortlist) scan(fits func(*member) bool) *member {
 
 // key is the same for filters that take the same, and cheap for the usual one.
 func (f *Filter) key() string {
-	if len(f.Protocols)+len(f.Countries)+len(f.ExcludeASN) == 0 && f.Anonymity == "" && !f.HTTPS && !f.Connect && f.MaxLatency == 0 && f.MaxTier == 0 {
+	if len(f.Protocols)+len(f.Countries)+len(f.ExcludeASN) == 0 && f.Anonymity == "" && !f.HTTPS && !f.Connect && !f.Plain && f.MaxLatency == 0 && f.MaxTier == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%q %q %s %t %t %d %d %d", f.Protocols, f.Countries, f.Anonymity, f.HTTPS, f.Connect, f.MaxLatency, f.ExcludeASN, f.MaxTier)
+	return fmt.Sprintf("%q %q %s %t %t %t %d %d %d", f.Protocols, f.Countries, f.Anonymity, f.HTTPS, f.Connect, f.Plain, f.MaxLatency, f.ExcludeASN, f.MaxTier)
 }

@@ -129,6 +129,7 @@ func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Re
 		pick := t.options.PickOptions
 		pick.Except = tried
 		pick.Filter.Connect = pick.Filter.Connect || request.URL.Scheme == "https"
+		pick.Filter.Plain = pick.Filter.Plain || request.URL.Scheme == "http"
 		if try > 0 {
 			pick.Wait = 0
 		}

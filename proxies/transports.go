@@ -72,7 +72,7 @@ func (p *pair) close() {
 
 // canForward tells whether the proxy takes http requests in absolute form. One that was not checked is taken to.
 func canForward(p Proxy) bool {
-	return (p.Protocol == "http" || p.Protocol == "https") && (p.Can.Forward || !p.Can.Connect)
+	return (p.Protocol == "http" || p.Protocol == "https") && (p.Can.Forward || !p.Can.Connect && !p.Can.HTTPS)
 }
 
 func newPair(cfg PoolConfig, proxy Proxy, address string) *pair {

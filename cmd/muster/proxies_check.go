@@ -222,9 +222,9 @@ func candidatesOf(env environment, c *cli.Context, cfg config.Proxies, local boo
 
 // resultLine is a result for people, in columns that need no second pass.
 func resultLine(r probe.Result) string {
-	state, grade, exit, took := "dead", "-", "-", "-"
+	state, grade, https, exit, took := "dead", "-", "-", "-", "-"
 	if r.Alive {
-		state, grade, took = "alive", cmp.Or(r.Anonymity, "-"), fmt.Sprintf("%.0f ms", r.Latency.Connect+r.Latency.Handshake+r.Latency.FirstByte)
+		state, grade, https, took = "alive", cmp.Or(r.Anonymity, "-"), "https "+httpsWord(r.Can), fmt.Sprintf("%.0f ms", r.Latency.Connect+r.Latency.Handshake+r.Latency.FirstByte)
 		if r.Reason != "" {
 			state = "no"
 		}
@@ -235,9 +235,12 @@ func resultLine(r probe.Result) string {
 	if r.Exit.IsValid() {
 		exit = r.Exit.String()
 	}
-	line := fmt.Sprintf("%-5s  %-7s  %-34s  %-15s  %-15s  %-2s  %8s", state, cmp.Or(r.Protocol, "-"), r.Candidate, grade, exit, cmp.Or(r.Candidate.Country, "-"), took)
+	line := fmt.Sprintf("%-5s  %-7s  %-34s  %-15s  %-9s  %-15s  %-2s  %8s", state, cmp.Or(r.Protocol, "-"), r.Candidate, grade, https, exit, cmp.Or(r.Candidate.Country, "-"), took)
 	if r.Reason != "" {
 		line += "  " + string(r.Reason)
+	}
+	if len(r.Tampering) > 0 {
+		line += "  tampers: " + strings.Join(r.Tampering, ", ")
 	}
 	return strings.TrimRight(line, " ")
 }

@@ -149,16 +149,20 @@ func listProxies(env environment, c *cli.Context) error {
 			if l.Exit.IsValid() {
 				exit = l.Exit.String()
 			}
-			t.row(l.String(), cmp.Or(l.Anonymity, "-"), exit, cmp.Or(l.Country, "-"), yesNo(l.Can.HTTPS), fmt.Sprintf("%.0f ms", l.LatencyMS),
+			t.row(l.String(), cmp.Or(l.Anonymity, "-"), exit, cmp.Or(l.Country, "-"), httpsWord(l.Can), fmt.Sprintf("%.0f ms", l.LatencyMS),
 				fmt.Sprintf("%.0f%%", 100*l.health().OK), fmt.Sprint(l.health().Requests), fmt.Sprintf("%.2f", l.Score), l.state(now), since(l.CheckedAt))
 		}
 		return t.flush()
 	})
 }
 
-func yesNo(b bool) string {
-	if b {
+// httpsWord says whether https gets through a proxy; "?" when a check could not see it.
+func httpsWord(can probe.Capabilities) string {
+	switch {
+	case can.HTTPS:
 		return "yes"
+	case can.HTTPSUnknown:
+		return "?"
 	}
 	return "no"
 }

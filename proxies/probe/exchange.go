@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,7 +88,7 @@ func exchange(ctx context.Context, conn net.Conn, request exchangeRequest) (*rep
 		out.status, out.header = response.StatusCode, response.Header
 		out.body, err = io.ReadAll(io.LimitReader(response.Body, maxReply))
 		out.truncated = limited.N <= 0
-		if err != nil && !out.truncated && out.status/100 == 2 {
+		if err != nil && !out.truncated && (out.status/100 == 2 || out.status == http.StatusNotFound) { // what the judge answers
 			return nil, err
 		}
 		return out, nil
@@ -106,10 +107,13 @@ func (p *Prober) verifyEcho(r *reply, nonce string) (*Echo, error) {
 		return nil, &tunnel.Error{Reason: NotProxy, Detail: fmt.Sprintf("answered %d with a page of its own", r.status)}
 	}
 	if !hmac.Equal([]byte(sealed.MAC), []byte(sign(p.cfg.Key, sealed.Echo))) {
+		if echo.Nonce == nonce {
+			return nil, &tunnel.Error{Reason: Injects, Detail: "the judge's answer was changed"}
+		}
 		return nil, &tunnel.Error{Reason: Forged, Detail: "the judge's signature is wrong"}
 	}
 	if echo.Nonce != nonce {
-		return nil, &tunnel.Error{Reason: Forged, Detail: "the answer to another request"}
+		return nil, &tunnel.Error{Reason: Forged, Err: errOtherRequest}
 	}
 	if !echo.Peer.IsValid() {
 		return nil, &tunnel.Error{Reason: Forged, Detail: "no peer address"}
@@ -118,6 +122,41 @@ func (p *Prober) verifyEcho(r *reply, nonce string) (*Echo, error) {
 }
 
 var errAltered = errors.New("the page is not the one that the judge sends")
+
+// errOtherRequest is in the error for an answer of the judge, whole and signed, that belongs to another request.
+var errOtherRequest = errors.New("the answer to another request")
+
+// wrongBody is an answer with a good status whose body is not the judge's to this request.
+type wrongBody struct {
+	error
+	tampering string // what that is, if it is a proxy that sent it
+}
+
+func (e *wrongBody) Unwrap() error { return e.error }
+
+// proxyHeaders are what a proxy may add to an answer or change in it, openly.
+var proxyHeaders = []string{
+	"Via", "Age", "Date", "Connection", "Proxy-Connection", "Keep-Alive", "Transfer-Encoding", "Content-Length", "Trailer",
+	"X-Cache", "X-Cache-Lookup", "Cache-Status", "Proxy-Status", "Warning",
+}
+
+// changedHeaders are the names of the headers of a page of the judge that were added, changed or dropped.
+func changedHeaders(header http.Header) []string {
+	want := http.Header{"Cache-Control": {cacheControl}, "Content-Type": {pageType}}
+	var names []string
+	for name, values := range header {
+		if !slices.Equal(values, want[name]) && !slices.Contains(proxyHeaders, name) {
+			names = append(names, name)
+		}
+	}
+	for name := range want {
+		if len(header[name]) == 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
 
 // verifyPage returns the peer that the judge wrote into the page, when the page is exactly the judge's.
 func (p *Prober) verifyPage(r *reply, nonce string) (netip.Addr, error) {

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -32,8 +33,15 @@ import (
 
 // Paths that a judge answers on.
 const (
-	echoPath = "/echo" // what arrived, as JSON: an envelope
-	pagePath = "/page" // a page whose every byte the prober can foretell
+	echoPath    = "/echo"    // what arrived, as JSON: an envelope
+	pagePath    = "/page"    // a page whose every byte the prober can foretell
+	missingPath = "/missing" // the same, as a 404
+)
+
+// Headers of the judge's pages.
+const (
+	cacheControl = "no-store, no-transform"
+	pageType     = "text/html; charset=utf-8"
 )
 
 // Limits of what a judge takes from a client.
@@ -52,6 +60,9 @@ type JudgeConfig struct {
 	// ListenTLS is the TLS address; its certificate is made at start and its fingerprint told in each answer.
 	// Defaults to the first plain host on a free port. "-" is none.
 	ListenTLS string
+	// TLSPort is the port by which proxies reach the TLS address, when it is another than the one listened at, as behind
+	// a port that is forwarded. Defaults to the one listened at.
+	TLSPort string
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -67,6 +78,7 @@ type Judge struct {
 // Echo is what a judge saw of one request.
 type Echo struct {
 	Nonce   string      `json:"nonce"`
+	Serial  string      `json:"serial"` // new with each answer
 	Peer    netip.Addr  `json:"peer"`
 	Line    string      `json:"line"`            // the request line
 	Headers [][2]string `json:"headers"`         // name and value, in order
@@ -92,7 +104,7 @@ func sign(key string, message []byte) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// ServeHTTP answers /echo and /page, both with ?n=NONCE; everything else is 404.
+// ServeHTTP answers /echo, /page and /missing, each with ?n=NONCE; /missing and everything else is 404.
 func (j *Judge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	nonce := r.URL.Query().Get("n")
 	if len(nonce) > maxNonce || strings.ContainsFunc(nonce, func(c rune) bool { return (c < '0' || c > '9') && (c < 'a' || c > 'z') }) {
@@ -106,11 +118,11 @@ func (j *Judge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	peer := remote.Addr().Unmap().WithZone("")
 	w.Header().Set("Connection", "close")
-	w.Header().Set("Cache-Control", "no-store, no-transform")
+	w.Header().Set("Cache-Control", cacheControl)
 
 	switch r.URL.Path {
 	case echoPath:
-		echo := Echo{Nonce: nonce, Peer: peer, Line: r.Method + " " + r.RequestURI + " " + r.Proto, TLS: j.tls, Secure: r.TLS != nil}
+		echo := Echo{Nonce: nonce, Serial: newNonce(), Peer: peer, Line: r.Method + " " + r.RequestURI + " " + r.Proto, TLS: j.tls, Secure: r.TLS != nil}
 		if raw, ok := r.Context().Value(rawKey{}).(*rawConn); ok && r.TLS == nil {
 			echo.Line, echo.Headers = raw.head()
 			echo.Ordered = echo.Headers != nil
@@ -125,8 +137,11 @@ func (j *Judge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(envelope{Echo: body, MAC: sign(j.key, body)})
-	case pagePath:
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	case pagePath, missingPath:
+		w.Header().Set("Content-Type", pageType)
+		if r.URL.Path == missingPath {
+			w.WriteHeader(http.StatusNotFound)
+		}
 		_, _ = io.WriteString(w, page(j.key, nonce, peer))
 	default:
 		http.NotFound(w, r)
@@ -248,7 +263,7 @@ func StartJudge(cfg JudgeConfig) (*JudgeServer, error) {
 		}
 		sum := sha256.Sum256(cert.Certificate[0])
 		_, port, _ := net.SplitHostPort(l.Addr().String())
-		judge.tls = &tlsHint{Port: port, Fingerprint: hex.EncodeToString(sum[:])}
+		judge.tls = &tlsHint{Port: cmp.Or(cfg.TLSPort, port), Fingerprint: hex.EncodeToString(sum[:])}
 		listeners = append(listeners, tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}))
 		s.TLSURL = "https://" + l.Addr().String()
 	}

@@ -19,11 +19,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"muster/proxies/source"
@@ -108,6 +110,8 @@ func (c Config) validate() error {
 type Prober struct {
 	cfg    Config
 	judges []judge
+
+	warned atomic.Bool // of a judge whose TLS is on a port that proxies refuse
 
 	check sync.Mutex // held while the judges are asked directly
 
@@ -256,21 +260,39 @@ func (e *judgeError) Unwrap() []error { return append([]error{ErrJudge}, e.cause
 func (p *Prober) askDirectly(ctx context.Context, j judge) (*Echo, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.ConnectTimeout+p.cfg.AnswerTimeout)
 	defer cancel()
-	conn, err := p.cfg.Dial(ctx, "tcp", j.addr)
-	if err != nil {
-		return nil, err
+	ask := func(path string) (*reply, error) {
+		conn, err := p.cfg.Dial(ctx, "tcp", j.addr)
+		if err != nil {
+			return nil, err
+		}
+		defer conn.Close()
+		return exchange(ctx, conn, exchangeRequest{target: path, host: j.addr, wait: p.cfg.AnswerTimeout})
 	}
-	defer conn.Close()
 	nonce := newNonce()
-	reply, err := exchange(ctx, conn, exchangeRequest{target: j.path(nonce), host: j.addr, wait: p.cfg.AnswerTimeout})
+	reply, err := ask(j.path(nonce))
 	if err != nil {
 		return nil, err
 	}
 	echo, err := p.echoOf(j, reply, nonce)
-	if tunnel.ReasonOf(err) == Forged && p.cfg.Key != "" {
-		return nil, fmt.Errorf("its signature is wrong: the judge has another key than the prober (%w)", err)
+	if reason := tunnel.ReasonOf(err); reason == Forged || reason == Injects {
+		return nil, fmt.Errorf("its signature is wrong: the judge has another key than the prober, or something on the way changes its answers (%w)", err)
 	}
-	return echo, err
+	if err != nil || j.public != "" {
+		return echo, err
+	}
+	// What does not come unchanged without a proxy cannot be held against one.
+	for path, status := range map[string]int{pagePath: http.StatusOK, missingPath: http.StatusNotFound} {
+		reply, err := ask(path + "?n=" + nonce)
+		if err != nil {
+			return nil, err
+		}
+		_, err = p.verifyPage(reply, nonce)
+		if headers := changedHeaders(reply.header); err != nil || reply.status != status || len(headers) > 0 {
+			return nil, fmt.Errorf("its %s does not come as it should without a proxy (status %d, headers changed: %s): the judge is of another version, or something on the way changes it",
+				path, reply.status, cmp.Or(strings.Join(headers, ", "), "none"))
+		}
+	}
+	return echo, nil
 }
 
 // Probe finds out about one candidate. The error is nil for a dead candidate as well: that is a result. It is not nil
@@ -289,7 +311,7 @@ func (p *Prober) Probe(ctx context.Context, c source.Candidate) (Result, error) 
 	if unreachableFrom(c, judged.judge) {
 		return Result{}, fmt.Errorf("%w: the judge is on loopback (%s), where proxies of the net such as %s cannot reach it; run muster judge on a public address", ErrJudge, judged.judge.addr, c.Address())
 	}
-	result := p.try(ctx, c, judged)
+	result := p.try(ctx, c, judged, modesFor(c.Protocol))
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
@@ -300,7 +322,7 @@ func (p *Prober) Probe(ctx context.Context, c source.Candidate) (Result, error) 
 			return Result{}, err
 		}
 		if again.judge.url != judged.judge.url { // the judge of this probe is gone, and another took its place
-			result = p.try(ctx, c, again)
+			result = p.try(ctx, c, again, modesFor(c.Protocol))
 		}
 	}
 	return result, ctx.Err()
@@ -330,11 +352,16 @@ type mode struct {
 	forward bool // an http request in absolute form, rather than a tunnel
 }
 
+// isTunnelOverHTTP reports whether it is CONNECT.
+func (m mode) isTunnelOverHTTP() bool {
+	return !m.forward && (m.scheme == "http" || m.scheme == "https")
+}
+
 func (m mode) String() string {
 	if m.forward {
 		return m.scheme + " GET"
 	}
-	if m.scheme == "http" || m.scheme == "https" {
+	if m.isTunnelOverHTTP() {
 		return m.scheme + " CONNECT"
 	}
 	return m.scheme
@@ -365,37 +392,71 @@ func modesFor(label string) []mode {
 	return slices.Concat(httpModes, socks5Mode, socks4Mode)
 }
 
-// try goes through the modes until one reaches the judge, and then looks closer.
-func (p *Prober) try(ctx context.Context, c source.Candidate, judged *standing) Result {
+// try goes through the modes until one reaches the judge and brings its answers unchanged.
+func (p *Prober) try(ctx context.Context, c source.Candidate, judged *standing, modes []mode) (result Result) {
 	begin := time.Now()
-	result := Result{Candidate: c, Protocol: c.Protocol, CheckedAt: begin.UTC()}
+	result = Result{Candidate: c, Protocol: c.Protocol, CheckedAt: begin.UTC()}
 	attempts, cancel := context.WithTimeout(ctx, p.cfg.TotalTimeout)
 	defer cancel()
 
 	failed := &failures{}
-	for _, m := range modesFor(c.Protocol) {
+	forwarded := Result{} // what requests in absolute form have shown, where tunnels show something better
+	defer func() {
+		if result.Alive || result.Reason == Injects { // else what answered was no proxy
+			result.tampers(forwarded.Tampering...)
+			result.Detail = cmp.Or(result.Detail, forwarded.Detail)
+		}
+	}()
+	for _, m := range modes {
 		if failed.final || attempts.Err() != nil || !failed.worthTrying(m) {
 			continue
 		}
 		answer, err := p.echoThrough(attempts, c, m, judged.judge)
 		if err != nil {
 			failed.add(m, err)
-			continue
+			if wrong, ok := errors.AsType[*wrongBody](err); ok && m.forward {
+				forwarded.tampers(wrong.tampering)
+				forwarded.Detail = m.String() + ": " + wrong.Error()
+			}
+			if !m.isTunnelOverHTTP() || tunnel.ReasonOf(err) != tunnel.Denied || judged.baseline.TLS == nil {
+				continue
+			}
+			// Many proxies open tunnels to the port of https alone.
+			secure := p.lookAtTLS(attempts, c, m, judged.judge, *judged.baseline.TLS)
+			if !secure.ok {
+				if tunnel.ReasonOf(secure.err) == MITM {
+					failed.add(m, secure.err)
+				}
+				continue
+			}
+			result.Latency = secure.latency
+			result.reached(m, secure.exit)
+			result.Can.HTTPS, result.Anonymity = true, Elite
+			result.finish([]netip.Addr{secure.exit}, judged, p.cfg)
+			return result
 		}
 		cancel()
-		result.Alive = true
-		result.Protocol = m.scheme
-		result.Exit = answer.echo.Peer
 		result.Latency = answer.latency
 		result.Latency.Total = milliseconds(answer.took)
+		result.reached(m, answer.echo.Peer)
 		result.Anonymity, result.Added = grade(judged.baseline, answer.echo, judged.real)
-		result.Can.Auth = c.Username != "" || c.Password != ""
-		p.lookCloser(ctx, c, m, judged, &result)
+		p.lookCloser(ctx, c, m, judged, answer.echo, &result)
+		if !result.Alive && m.forward && result.Can.Connect && result.Reason != tunnel.Local { // a tunnel may be good where what is forwarded is not
+			if other := p.try(ctx, c, judged, []mode{{scheme: m.scheme}}); other.Alive {
+				forwarded, result = result, other
+			}
+		}
 		return result
 	}
 	result.Reason, result.Detail = failed.reason, failed.detail
 	result.Latency.Total = milliseconds(time.Since(begin))
 	return result
+}
+
+// reached notes that the judge was reached by a mode.
+func (r *Result) reached(m mode, exit netip.Addr) {
+	r.Alive, r.Protocol, r.Exit, r.Tunnel = true, m.scheme, exit, !m.forward
+	r.Can.Auth = r.Candidate.Username != "" || r.Candidate.Password != ""
 }
 
 // failures gathers what the attempts with one candidate have shown, to say in the end what it is.
@@ -425,7 +486,7 @@ func (f *failures) add(m mode, err error) {
 	switch failure.Reason {
 	case tunnel.AuthRequired, tunnel.AuthRejected:
 		f.final, rank = true, 6
-	case tunnel.Denied, tunnel.Upstream, NotProxy, Forged, Injects:
+	case tunnel.Denied, tunnel.Upstream, NotProxy, Forged, Injects, MITM:
 		rank = 5
 		f.spoke = m.family()
 		// TLS servers answer plain HTTP with a 400 that says so.
@@ -489,7 +550,11 @@ func (p *Prober) echoThrough(ctx context.Context, c source.Candidate, m mode, j 
 	}
 	echo, err := p.echoOf(j, reply, nonce)
 	if err != nil {
-		return nil, err
+		wrong := &wrongBody{err, TamperBody}
+		if errors.Is(err, errOtherRequest) {
+			wrong.tampering = TamperCache
+		}
+		return nil, wrong
 	}
 	return &answer{echo: echo, took: time.Since(begin), latency: Latency{
 		Connect:   milliseconds(conn.Timing.Connect),
@@ -498,8 +563,21 @@ func (p *Prober) echoThrough(ctx context.Context, c source.Candidate, m mode, j 
 	}}, nil
 }
 
-// get fetches a path of the judge through the candidate, on a connection of its own, which is closed on return.
+// get fetches a path of the judge through the candidate, on a connection of its own, which is closed on return. A status
+// other than 2xx is an error.
 func (p *Prober) get(ctx context.Context, c source.Candidate, m mode, j judge, path string) (*reply, *tunnel.Conn, error) {
+	reply, conn, err := p.fetch(ctx, c, m, j, path)
+	if err == nil && reply.status/100 != 2 {
+		err = p.statusError(c, m, reply.status)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return reply, conn, nil
+}
+
+// fetch is get with any status.
+func (p *Prober) fetch(ctx context.Context, c source.Candidate, m mode, j judge, path string) (*reply, *tunnel.Conn, error) {
 	conn, d, err := p.open(ctx, c, m, j.addr)
 	if err != nil {
 		return nil, nil, err
@@ -513,12 +591,14 @@ func (p *Prober) get(ctx context.Context, c source.Candidate, m mode, j judge, p
 	if err != nil {
 		return nil, nil, tunnel.Classify(ctx, "request", err)
 	}
-	if reply.status/100 != 2 {
-		err := tunnel.StatusError(reply.status, request.proxyAuth != "")
-		if tunnel.ReasonOf(err) == tunnel.Garbage || !m.forward && tunnel.ReasonOf(err) != tunnel.Upstream {
-			err = &tunnel.Error{Reason: NotProxy, Detail: fmt.Sprintf("answered %d", reply.status)}
-		}
-		return nil, nil, err
-	}
 	return reply, conn, nil
+}
+
+// statusError is what a status that is not the judge's says of the candidate: a refusal of its own, or NotProxy.
+func (p *Prober) statusError(c source.Candidate, m mode, status int) error {
+	err := tunnel.StatusError(status, m.forward && (c.Username != "" || c.Password != ""))
+	if tunnel.ReasonOf(err) == tunnel.Garbage || !m.forward && tunnel.ReasonOf(err) != tunnel.Upstream {
+		err = &tunnel.Error{Reason: NotProxy, Detail: fmt.Sprintf("answered %d", status)}
+	}
+	return err
 }

@@ -29,18 +29,27 @@ const (
 	Elite       = "elite"       // the site sees nothing
 )
 
+// What a proxy does to the answers of plain http that pass through it.
+const (
+	TamperBody    = "body"    // it changes, cuts or replaces them
+	TamperStatus  = "status"  // it answers another status than the site
+	TamperCache   = "cache"   // it answers with what it kept, though the site forbids to keep it
+	TamperHeaders = "headers" // it adds, changes or drops headers beyond those that are a proxy's to add
+)
+
 // Result is what a probe has found out about one candidate.
 type Result struct {
 	Candidate source.Candidate `json:"candidate"`         // as given
 	Protocol  string           `json:"protocol"`          // as found: http, https, socks4, socks4a or socks5; the label's when it is dead
-	Alive     bool             `json:"alive"`             // the judge has been reached through it
+	Alive     bool             `json:"alive"`             // the judge has been reached through it, and its answers came unchanged
 	Reason    Reason           `json:"reason,omitempty"`  // why it is dead, or alive and yet rejected
 	Detail    string           `json:"detail,omitempty"`  // what exactly was seen
 	Exit      netip.Addr       `json:"exit,omitzero"`     // where it leaves
 	Rotating  bool             `json:"rotating,omitzero"` // its exit changes from request to request
 	Anonymity string           `json:"anonymity,omitempty"`
-	Tunnel    bool             `json:"tunnel,omitzero"` // it only tunnels, so it cannot add headers
-	Added     []string         `json:"added,omitempty"` // headers that it adds or changes
+	Tunnel    bool             `json:"tunnel,omitzero"`     // it only tunnels, so it cannot add headers
+	Added     []string         `json:"added,omitempty"`     // headers that it adds or changes
+	Tampering []string         `json:"tampering,omitempty"` // what it does to plain http, of the Tamper words
 	Can       Capabilities     `json:"can"`
 	Latency   Latency          `json:"latency"`
 	CheckedAt time.Time        `json:"checked_at"`
@@ -62,14 +71,17 @@ func (r *Result) Usable() bool { return r.Accepted() && r.Anonymity != Transpare
 
 // Capabilities are what has been seen to work.
 type Capabilities struct {
-	Forward bool `json:"forward,omitzero"` // http requests in absolute form
-	Connect bool `json:"connect,omitzero"` // tunnels, by CONNECT or SOCKS
+	Forward bool `json:"forward,omitzero"` // http requests in absolute form, whose answers come unchanged
+	Connect bool `json:"connect,omitzero"` // tunnels, by CONNECT or SOCKS; without Forward and Connect, HTTPS is all
 	HTTPS   bool `json:"https,omitzero"`   // TLS through a tunnel, with the right certificate
-	SOCKS4  bool `json:"socks4,omitzero"`
-	SOCKS4A bool `json:"socks4a,omitzero"`
-	SOCKS5  bool `json:"socks5,omitzero"`
-	IPv6    bool `json:"ipv6,omitzero"` // reaches IPv6 targets
-	Auth    bool `json:"auth,omitzero"` // was given credentials and took them
+	// HTTPSUnknown says that HTTPS could not be seen: it refuses tunnels to the port on which the judge speaks TLS, which
+	// is not 443, or the judge speaks none.
+	HTTPSUnknown bool `json:"https_unknown,omitzero"`
+	SOCKS4       bool `json:"socks4,omitzero"`
+	SOCKS4A      bool `json:"socks4a,omitzero"`
+	SOCKS5       bool `json:"socks5,omitzero"`
+	IPv6         bool `json:"ipv6,omitzero"` // reaches IPv6 targets
+	Auth         bool `json:"auth,omitzero"` // was given credentials and took them
 }
 
 // Latency is what the parts of the probe's first good exchange took, in milliseconds.

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,7 +41,7 @@ const (
 	Slow        Kind = "slow"         // Elite, after Delay or 400 ms
 	Rotating    Kind = "rotating"     // Elite, leaves by another address each time
 	OwnNetwork  Kind = "own_network"  // Elite, leaves by 127.0.0.1
-	Injector    Kind = "injector"     // adds a script to HTML
+	Injector    Kind = "injector"     // adds a script to HTML that it forwards; its tunnels are good
 	MITM        Kind = "mitm"         // breaks TLS open with a certificate of its own
 	Dead        Kind = "dead"         // nothing listens
 	Silent      Kind = "silent"       // accepts, and never says anything
@@ -89,6 +90,11 @@ type Options struct {
 	Delay          time.Duration // before each request is served
 	Lives          int           // of DiesAfter
 	Hosts          Hosts
+	// Alter changes an answer that is forwarded before it is passed on. It is called by several requests at once.
+	// Defaults to nothing.
+	Alter func(*http.Response)
+	// ConnectPorts are the ports to which CONNECT is allowed. Defaults to all.
+	ConnectPorts []string
 }
 
 // Proxy is one that runs. Close it.
@@ -336,6 +342,9 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer response.Body.Close()
+	if p.Alter != nil {
+		p.Alter(response)
+	}
 	header := w.Header()
 	for name, values := range response.Header {
 		header[name] = values
@@ -362,6 +371,10 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 func (p *Proxy) connect(w http.ResponseWriter, r *http.Request) {
 	if p.Kind == ForwardOnly {
 		http.Error(w, "no CONNECT here", http.StatusMethodNotAllowed)
+		return
+	}
+	if _, port, _ := net.SplitHostPort(r.Host); p.ConnectPorts != nil && !slices.Contains(p.ConnectPorts, port) {
+		http.Error(w, "not to this port", http.StatusForbidden)
 		return
 	}
 	target, err := p.dialTarget(r.Context(), "tcp", r.Host)

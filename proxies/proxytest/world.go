@@ -120,7 +120,7 @@ func (e Expectation) Usable() bool { return e.Accepted && e.Anonymity != probe.T
 func (p *Proxy) Expect() Expectation {
 	good := Expectation{Alive: true, Accepted: true, Anonymity: probe.Elite, Protocol: "http", HTTPS: true}
 	switch p.Kind {
-	case Elite, Slow, Rotating, ConnectOnly:
+	case Elite, Slow, Rotating, ConnectOnly, Injector:
 	case Anonymous, Transparent:
 		good.Anonymity = string(p.Kind)
 	case ForwardOnly:
@@ -131,8 +131,6 @@ func (p *Proxy) Expect() Expectation {
 		good.Protocol = string(p.Kind)
 	case OwnNetwork:
 		good.Accepted, good.Reason, good.Anonymity = false, probe.OwnNetwork, probe.Transparent
-	case Injector:
-		good.Accepted, good.Reason = false, probe.Injects
 	case MITM:
 		good.Accepted, good.Reason, good.HTTPS = false, probe.MITM, false
 	default:
