@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -18,11 +21,17 @@ func judgeCommand(env environment) *cli.Command {
 		Usage: "answer probes with what is seen of them, so that proxies can be judged",
 		Description: `A proxy is judged by what a server behind it sees. This is that server. It
 serves until it is interrupted. On loopback it judges proxies of this machine;
-to judge others, run it where they can reach it, with --key-file, and name its
-URL in proxies.judges and its key in proxies.judge_key_file.`,
+to judge others, run it where they can reach it, with a key and its TLS on port
+443, as most proxies open tunnels to no other:
+
+    muster judge --listen 0.0.0.0:80 --listen-tls 0.0.0.0:443 --key-file judge.key
+
+Where proxies are checked, name its URL in proxies.judges and the file with its
+key in MUSTER_PROXIES__JUDGE_KEY_FILE.`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "listen", Usage: "listen on `ADDR` for plain http; may be repeated, for IPv6", Value: cli.NewStringSlice("127.0.0.1:8088")},
 			&cli.StringFlag{Name: "listen-tls", Usage: "listen on `ADDR` for TLS; - for not at all", DefaultText: "a free port"},
+			&cli.IntFlag{Name: "tls-port", Usage: "proxies reach TLS at port `N`, which is forwarded to --listen-tls", DefaultText: "that of --listen-tls"},
 			&cli.StringFlag{Name: "key-file", Usage: "sign answers with the key in `FILE`; needed when not on loopback"},
 		},
 		Action: func(c *cli.Context) error {
@@ -30,6 +39,12 @@ URL in proxies.judges and its key in proxies.judge_key_file.`,
 				return err
 			}
 			cfg := probe.JudgeConfig{Listen: c.StringSlice("listen"), ListenTLS: c.String("listen-tls")}
+			if c.IsSet("tls-port") {
+				if n := c.Int("tls-port"); n < 1 || n > 65535 {
+					return usageError{fmt.Errorf("judge: --tls-port %d is no port; use 1 to 65535", n)}
+				}
+				cfg.TLSPort = strconv.Itoa(c.Int("tls-port"))
+			}
 			if path := c.String("key-file"); path != "" {
 				key, err := os.ReadFile(path)
 				if err != nil {
@@ -54,10 +69,28 @@ URL in proxies.judges and its key in proxies.judge_key_file.`,
 			if judge.TLSURL != "" {
 				fmt.Fprintf(env.stderr, "judge: %s\n", judge.TLSURL)
 			}
+			if warning := tlsWarning(judge, cfg.TLSPort); warning != "" {
+				fmt.Fprintln(env.stderr, "warning:", warning)
+			}
 			<-c.Context.Done()
 			return judge.Close()
 		},
 	}
+}
+
+// tlsWarning says what a judge that others can reach cannot see for want of TLS on port 443; "" when there is nothing to say.
+func tlsWarning(judge *probe.JudgeServer, port string) string {
+	if !slices.ContainsFunc(judge.URLs, func(u string) bool { return !onLoopback(strings.TrimPrefix(u, "http://")) }) {
+		return ""
+	}
+	const advice = "most proxies open tunnels to port 443 alone, so for them it stays unknown whether https gets through; use --listen-tls 0.0.0.0:443, or forward port 443 and say --tls-port 443"
+	if judge.TLSURL == "" {
+		return "this judge speaks no TLS: it stays unknown whether https gets through proxies"
+	}
+	if _, listening, _ := net.SplitHostPort(strings.TrimPrefix(judge.TLSURL, "https://")); cmp.Or(port, listening) != "443" {
+		return fmt.Sprintf("TLS is on port %s: %s", cmp.Or(port, listening), advice)
+	}
+	return ""
 }
 
 // onLoopback tells whether a listener on addr is reached from this machine
