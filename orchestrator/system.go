@@ -50,7 +50,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		}
 	}()
 	s.Pool = proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), MaxInFlight: cfg.Proxies.MaxInFlight, Logger: logger})
-	prober := probe.Config{Judges: cfg.Proxies.Judges, PublicJudges: cfg.Proxies.PublicJudges, Key: cfg.Proxies.JudgeKey, Concurrency: cfg.Proxies.Concurrency, Logger: logger}
+	prober := ProbeConfig(cfg.Proxies, logger)
 	if len(prober.Judges)+len(prober.PublicJudges) == 0 {
 		if s.judge, err = probe.StartJudge(probe.JudgeConfig{Logger: logger}); err != nil {
 			return nil, err
@@ -80,6 +80,15 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		Transport: func(def *definition.Definition) http.RoundTripper { return s.transport(def) },
 	})
 	return s, err
+}
+
+// ProbeConfig returns how the settings have proxies checked.
+func ProbeConfig(cfg config.Proxies, logger *slog.Logger) probe.Config {
+	return probe.Config{
+		Judges: cfg.Judges, PublicJudges: cfg.PublicJudges, Key: cfg.JudgeKey,
+		TotalTimeout: cfg.CheckTimeout, ConnectTimeout: cfg.CheckConnect, Tries: cfg.CheckTries,
+		Concurrency: cfg.Concurrency, Logger: logger,
+	}
 }
 
 // annotate adds what databases know of a proxy's exit; it says more than a list.

@@ -24,7 +24,7 @@ serves until it is interrupted. On loopback it judges proxies of this machine;
 to judge others, run it where they can reach it, with a key and its TLS on port
 443, as most proxies open tunnels to no other:
 
-    muster judge --listen 0.0.0.0:80 --listen-tls 0.0.0.0:443 --key-file judge.key
+    muster judge --listen :80 --listen-tls :443 --key-file judge.key
 
 Where proxies are checked, name its URL in proxies.judges and the file with its
 key in MUSTER_PROXIES__JUDGE_KEY_FILE.`,
@@ -83,7 +83,7 @@ func tlsWarning(judge *probe.JudgeServer, port string) string {
 	if !slices.ContainsFunc(judge.URLs, func(u string) bool { return !onLoopback(strings.TrimPrefix(u, "http://")) }) {
 		return ""
 	}
-	const advice = "most proxies open tunnels to port 443 alone, so for them it stays unknown whether https gets through; use --listen-tls 0.0.0.0:443, or forward port 443 and say --tls-port 443"
+	const advice = "most proxies open tunnels to port 443 alone, so for them it stays unknown whether https gets through; use --listen-tls :443, or forward port 443 and say --tls-port 443"
 	if judge.TLSURL == "" {
 		return "this judge speaks no TLS: it stays unknown whether https gets through proxies"
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,7 +33,7 @@ var (
 )
 
 func proxiesCommand(env environment) *cli.Command {
-	refreshSettings := append([]settingFlag{sourceSetting, publicSetting, judgeSetting, publicJudgeSetting, localSetting, maxListSetting, mmdbSetting}, workerSettings...)
+	refreshSettings := slices.Concat([]settingFlag{sourceSetting, publicSetting}, probeSettings, workerSettings)
 	return &cli.Command{
 		Name:  "proxies",
 		Usage: "the pool of proxies: fill it, look at it, lend it",

@@ -24,7 +24,14 @@ import (
 	"muster/proxies/source"
 )
 
-var checkSettings = []settingFlag{judgeSetting, publicJudgeSetting, localSetting, maxListSetting, mmdbSetting, {name: "at-once", path: "proxies.concurrency", usage: "probe `N` at once"}}
+// probeSettings are how proxies are checked, for every command that does so.
+var probeSettings = []settingFlag{
+	judgeSetting, publicJudgeSetting, localSetting, maxListSetting, mmdbSetting,
+	{name: "at-once", path: "proxies.concurrency", usage: "probe `N` at once"},
+	{name: "timeout", path: "proxies.check_timeout", usage: "take at most `D` for a proxy, and as long again for one that works"},
+	{name: "connect-timeout", path: "proxies.check_connect_timeout", usage: "give a proxy `D` to accept a connection"},
+	{name: "tries", path: "proxies.check_tries", usage: "try a proxy that gives no answer `N` times"},
+}
 
 func checkCommand(env environment) *cli.Command {
 	return &cli.Command{
@@ -33,7 +40,7 @@ func checkCommand(env environment) *cli.Command {
 		ArgsUsage: "[PROXY…]",
 		Description: `Without --judge it uses a judge of its own on loopback, which only proxies on
 this machine can reach; see muster judge. Ctrl-C ends it with what is known.`,
-		Flags: append(flagsOf(checkSettings...),
+		Flags: append(flagsOf(probeSettings...),
 			&cli.StringFlag{Name: "file", Usage: "read the list from `FILE`, a URL, or - for standard input"},
 			&cli.BoolFlag{Name: "alive", Usage: "print only those that work"},
 			progressFlag(), jsonFlag()),
@@ -42,14 +49,14 @@ this machine can reach; see muster judge. Ctrl-C ends it with what is known.`,
 }
 
 func checkProxies(env environment, c *cli.Context) error {
-	loaded, err := loadConfig(env, c, checkSettings...)
+	loaded, err := loadConfig(env, c, probeSettings...)
 	if err != nil {
 		return err
 	}
 	if c.String("file") == "" && c.NArg() == 0 {
 		return usageError{errors.New("proxies check: name a list with --file, or proxies; usage: muster proxies check [--file FILE] [PROXY…]")}
 	}
-	cfg := probe.Config{Judges: loaded.Proxies.Judges, PublicJudges: loaded.Proxies.PublicJudges, Key: loaded.Proxies.JudgeKey, Concurrency: loaded.Proxies.Concurrency, Logger: newLogger(env, env.stderr, loaded.Log)}
+	cfg := orchestrator.ProbeConfig(loaded.Proxies, newLogger(env, env.stderr, loaded.Log))
 	if len(cfg.Judges)+len(cfg.PublicJudges) == 0 {
 		judge, err := probe.StartJudge(probe.JudgeConfig{})
 		if err != nil {
@@ -144,7 +151,7 @@ func addCommand(env environment) *cli.Command {
 		Name:      "add",
 		Usage:     "check proxies and put those that work into the pool",
 		ArgsUsage: "[PROXY…]",
-		Flags: append(flagsOf(checkSettings...),
+		Flags: append(flagsOf(probeSettings...),
 			&cli.StringFlag{Name: "file", Usage: "read the list from `FILE`, a URL, or - for standard input"},
 			&cli.BoolFlag{Name: "no-check", Usage: "take them as they are; one without a scheme is taken for http"},
 			progressFlag(), jsonFlag()),
@@ -156,7 +163,7 @@ func addProxies(env environment, c *cli.Context) error {
 	if c.String("file") == "" && c.NArg() == 0 {
 		return usageError{errors.New("proxies add: name proxies, or a list with --file; usage: muster proxies add [--file FILE] [PROXY…]")}
 	}
-	loaded, err := loadConfig(env, c, checkSettings...)
+	loaded, err := loadConfig(env, c, probeSettings...)
 	if err != nil {
 		return err
 	}

@@ -110,6 +110,9 @@ type Proxies struct {
 	Concurrency  int           `yaml:"concurrency" range:"1 65536"`
 	AllowLocal   bool          `yaml:"allow_local"`
 	MaxListMB    int           `yaml:"max_list_mb" range:"1 4096"`
+	CheckTimeout time.Duration `yaml:"check_timeout" range:"1s 1m"`
+	CheckConnect time.Duration `yaml:"check_connect_timeout" range:"100ms 1m"`
+	CheckTries   int           `yaml:"check_tries" range:"1 5"`
 	MMDB         []string      `yaml:"mmdb"`
 }
 
@@ -197,6 +200,9 @@ func Default() Config {
 			RecheckEvery: time.Minute,
 			Concurrency:  256,
 			MaxListMB:    32,
+			CheckTimeout: 12 * time.Second,
+			CheckConnect: 4 * time.Second,
+			CheckTries:   1,
 		},
 		Sites: Sites{Parallel: true},
 		Wait: Wait{

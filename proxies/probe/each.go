@@ -59,14 +59,16 @@ func (p *Prober) Each(ctx context.Context, candidates iter.Seq[source.Candidate]
 }
 
 // patiently probes again, later and with fewer neighbours, while it is this machine that fails. The caller is inside
-// the gate; while it waits somebody else may be. What has worked before and says nothing now is asked once more: of all
-// failures a lost packet is the one that passes.
+// the gate; while it waits somebody else may be. What gives no answer is probed Config.Tries times, and what has worked
+// before at least twice: of all failures a lost packet is the one that passes.
 func (p *Prober) patiently(ctx context.Context, c source.Candidate, gate *gate) (Result, error) {
-	again := c.Known
+	tries := p.cfg.Tries
+	if c.Known {
+		tries = max(tries, 2)
+	}
 	for wait := 50 * time.Millisecond; ; wait *= 2 {
 		result, err := p.Probe(ctx, c)
-		if again && err == nil && (result.Reason == tunnel.ConnectTimeout || result.Reason == tunnel.Timeout) {
-			again = false
+		for ; tries > 1 && err == nil && (result.Reason == tunnel.ConnectTimeout || result.Reason == tunnel.Timeout || result.Reason == tunnel.Closed); tries-- {
 			result, err = p.Probe(ctx, c)
 		}
 		if err != nil || result.Alive || result.Reason != tunnel.Local || wait > 10*time.Second {

@@ -52,12 +52,15 @@ type Config struct {
 	OwnBits4, OwnBits6 int
 	// ConnectTimeout bounds TCP to the candidate. It decides how long a run takes. Defaults to 4 s.
 	ConnectTimeout time.Duration
-	// GreetingTimeout bounds the first answer of a SOCKS server. Defaults to 4 s.
+	// GreetingTimeout bounds the first answer of a SOCKS server. Defaults to a third of TotalTimeout.
 	GreetingTimeout time.Duration
-	// AnswerTimeout bounds every other wait for an answer. Defaults to 8 s.
+	// AnswerTimeout bounds every other wait for an answer. Defaults to two thirds of TotalTimeout.
 	AnswerTimeout time.Duration
 	// TotalTimeout bounds all attempts with a candidate together, and then the closer look at one that works. Defaults to 12 s.
 	TotalTimeout time.Duration
+	// Tries is how often Each probes a candidate that gives no answer; one that has worked before is probed at least
+	// twice. Defaults to 1.
+	Tries int
 	// Concurrency is how many candidates Each probes at once; the file limit may lower it. Defaults to 256.
 	Concurrency int
 	// PerNetwork is how many of them may be in the same /24 or /48, or ports of the same name; loopback is exempt.
@@ -73,9 +76,10 @@ func (c Config) withDefaults() Config {
 	c.OwnBits4 = cmp.Or(c.OwnBits4, 24)
 	c.OwnBits6 = cmp.Or(c.OwnBits6, 48)
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 4*time.Second)
-	c.GreetingTimeout = cmp.Or(c.GreetingTimeout, 4*time.Second)
-	c.AnswerTimeout = cmp.Or(c.AnswerTimeout, 8*time.Second)
 	c.TotalTimeout = cmp.Or(c.TotalTimeout, 12*time.Second)
+	c.GreetingTimeout = cmp.Or(c.GreetingTimeout, c.TotalTimeout/3)
+	c.AnswerTimeout = cmp.Or(c.AnswerTimeout, 2*c.TotalTimeout/3)
+	c.Tries = cmp.Or(c.Tries, 1)
 	c.Concurrency = cmp.Or(c.Concurrency, 256)
 	c.PerNetwork = cmp.Or(c.PerNetwork, 32)
 	if c.Dial == nil {
@@ -102,6 +106,10 @@ func (c Config) validate() error {
 	}
 	if c.Concurrency < 1 || c.PerNetwork < 1 {
 		return fmt.Errorf("probe: Concurrency %d and PerNetwork %d must be at least 1", c.Concurrency, c.PerNetwork)
+	}
+	if c.Tries < 1 || min(c.ConnectTimeout, c.GreetingTimeout, c.AnswerTimeout, c.TotalTimeout) <= 0 {
+		return fmt.Errorf("probe: Tries %d must be at least 1, and ConnectTimeout %s, GreetingTimeout %s, AnswerTimeout %s and TotalTimeout %s more than 0",
+			c.Tries, c.ConnectTimeout, c.GreetingTimeout, c.AnswerTimeout, c.TotalTimeout)
 	}
 	return nil
 }

@@ -327,30 +327,74 @@ func TestEachStopsOnCancel(t *testing.T) {
 	}
 }
 
-// What has worked before is asked a second time when it says nothing; what has not is not, and what says no is believed.
-func TestWhatIsKnownGetsASecondTry(t *testing.T) {
+// What gives no answer is tried as often as Tries says, and what has worked before at least twice; what says no is believed.
+func TestTriesOfWhatGivesNoAnswer(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{})
-	good, dead := start(t, proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1)}), start(t, proxytest.Options{Kind: proxytest.HangsUp})
-	var dials atomic.Int64
-	lost := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if addr == good.URL.Host && dials.Add(1) == 1 { // the first packet of each is lost
-			return nil, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
-		}
-		return (&net.Dialer{}).DialContext(ctx, network, addr)
-	}
-	for name, want := range map[string]bool{"known": true, "new": false} {
-		dials.Store(0)
-		prober := newProber(t, probe.Config{Judges: judge.URLs, Dial: lost})
-		c, d := candidate(good, "http"), candidate(dead, "http")
-		c.Known, d.Known = want, want
-		err := prober.Each(t.Context(), slices.Values([]source.Candidate{c, d}), func(r probe.Result) {
-			if r.Candidate.Port == c.Port && r.Alive != want || r.Candidate.Port == d.Port && r.Alive {
-				t.Errorf("%s: got %+v", name, r)
+	good := start(t, proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1)})
+	for name, test := range map[string]struct {
+		known bool
+		tries int
+		fail  error // of the first lost dials
+		lost  int64
+		alive bool
+		dials int64 // of those that do not come to life
+	}{
+		"new":                            {false, 0, os.ErrDeadlineExceeded, 1, false, 1},
+		"known":                          {true, 0, os.ErrDeadlineExceeded, 1, true, 0},
+		"known, lost twice":              {true, 0, os.ErrDeadlineExceeded, 2, false, 2},
+		"three tries":                    {false, 3, os.ErrDeadlineExceeded, 2, true, 0},
+		"three tries, lost thrice":       {false, 3, os.ErrDeadlineExceeded, 3, false, 3},
+		"known, three tries":             {true, 3, os.ErrDeadlineExceeded, 2, true, 0},
+		"three tries of what says no":    {false, 3, syscall.ECONNREFUSED, 1, false, 1},
+		"known that says no is believed": {true, 0, syscall.ECONNREFUSED, 1, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var dials atomic.Int64
+			cfg := patient(judge, "")
+			cfg.Tries = test.tries
+			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if addr == good.URL.Host && dials.Add(1) <= test.lost {
+					return nil, &net.OpError{Op: "dial", Err: test.fail}
+				}
+				return (&net.Dialer{}).DialContext(ctx, network, addr)
+			}
+			c := candidate(good, "http")
+			c.Known = test.known
+			err := newProber(t, cfg).Each(t.Context(), slices.Values([]source.Candidate{c}), func(r probe.Result) {
+				if r.Alive != test.alive {
+					t.Errorf("got alive %t (%s), want %t", r.Alive, r.Detail, test.alive)
+				}
+			})
+			if err != nil || !test.alive && dials.Load() != test.dials {
+				t.Errorf("got %d dials, %v; want %d", dials.Load(), err, test.dials)
 			}
 		})
-		if err != nil {
-			t.Error(err)
+	}
+}
+
+// A total shorter than the default shortens its parts, and one that makes no sense is refused.
+func TestTimeoutOfACheckIsASetting(t *testing.T) {
+	t.Parallel()
+	judge := startJudge(t, probe.JudgeConfig{})
+	silent := start(t, proxytest.Options{Kind: proxytest.Silent})
+	prober, err := probe.New(probe.Config{Judges: judge.URLs, TotalTimeout: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	r, err := prober.Probe(t.Context(), candidate(silent, ""))
+	if err != nil || r.Alive || r.Reason != "timeout" {
+		t.Errorf("got %+v %v, want a timeout", r, err)
+	}
+	if took := time.Since(begin); took > 4*time.Second { // the least that the default would take
+		t.Errorf("took %s of a total of 300ms", took)
+	}
+	for _, cfg := range []probe.Config{{Tries: -1}, {TotalTimeout: -time.Second}, {ConnectTimeout: -1}} {
+		cfg.Judges = judge.URLs
+		if _, err := probe.New(cfg); err == nil || !strings.Contains(err.Error(), "must be at least 1") {
+			t.Errorf("%+v: got %v", cfg, err)
 		}
 	}
 }
