@@ -66,7 +66,7 @@ there, and the next refresh goes on where this one was.`,
 			banCommand(env),
 			{
 				Name:      "export",
-				Usage:     "write the usable proxies to live_proxies.json, .txt and .csv",
+				Usage:     "write the usable proxies to live_proxies.json, .txt and .csv in DIR, or their URLs to -",
 				ArgsUsage: "[DIR]",
 				Flags:     []cli.Flag{progressFlag()},
 				Action:    func(c *cli.Context) error { return exportProxies(env, c) },
@@ -135,6 +135,13 @@ func exportProxies(env environment, c *cli.Context) error {
 	}
 	return withPool(env, c, func(ctx context.Context, pool *proxies.Pool) error {
 		dir := cmp.Or(c.Args().First(), ".")
+		if dir == "-" {
+			members, err := pool.List(ctx, proxies.Filter{})
+			for _, m := range members {
+				fmt.Fprintln(env.stdout, m.URL())
+			}
+			return err
+		}
 		n, err := pool.Export(ctx, dir)
 		if err != nil {
 			return err
