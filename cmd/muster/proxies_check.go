@@ -201,13 +201,19 @@ func uncheckedProxies(candidates []source.Candidate) []proxies.Proxy {
 	return list
 }
 
+// maxChecked is how many proxies one list may have; a check holds them all in memory.
+const maxChecked = 1_000_000
+
 // candidatesOf reads the list and the proxies that a command names.
 func candidatesOf(env environment, c *cli.Context, cfg config.Proxies, local bool) ([]source.Candidate, error) {
 	var lists []source.List
 	if file := c.String("file"); file != "" {
-		list, err := (&source.Fetcher{Stdin: env.stdin, MaxBytes: cfg.MaxListBytes()}).Fetch(c.Context, source.Source{URL: file, AllowLocal: local})
+		list, err := (&source.Fetcher{Stdin: env.stdin, MaxBytes: cfg.MaxListBytes()}).Fetch(c.Context, source.Source{URL: file, AllowLocal: local, Max: maxChecked})
 		if err != nil {
 			return nil, err
+		}
+		if n := list.Rejects[source.Capped]; n > 0 {
+			return nil, fmt.Errorf("source %s: it has %d proxies more than the %d that are checked at once; split it", list.Source, n, maxChecked)
 		}
 		for reason, n := range list.Rejects {
 			fmt.Fprintf(env.stderr, "left out %d: %s\n", n, reason)
