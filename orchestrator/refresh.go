@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -105,10 +103,11 @@ func (o *Orchestrator) runRefresh(ctx context.Context) (proxies.Report, error) {
 		track.Fail(err.Error())
 		return proxies.Report{}, fmt.Errorf("send the proxy refresh: %w", err)
 	}
-	report, err := await(ctx, o, track, run, awaited{
+	report, err := await(ctx, o, track, run, awaited[proxies.Report]{
 		name: "proxy refresh", prefix: proxies.ProgressPrefix,
-		enough:  o.enoughProxies,
-		version: func() string { return modified(filepath.Join(o.cfg.DataDir, proxies.ExportJSON)) },
+		enough: o.enoughProxies,
+		stored: func(ctx context.Context) (proxies.Report, bool, error) { return o.Pool.Report(ctx, run.ID()) },
+		file:   func() (proxies.Report, bool, error) { return proxies.ReadReport(o.cfg.DataDir, run.ID()) },
 		progress: func(ctx context.Context, p tasks.Progress) monitor.Progress {
 			shown := monitor.Progress{Done: int64(p.ChunksDone), Total: int64(p.Chunks), Unit: "chunks"}
 			if usable, err := o.Pool.Usable(ctx); err == nil {
@@ -134,20 +133,12 @@ func (o *Orchestrator) enoughProxies(ctx context.Context) (bool, error) {
 	return usable >= o.cfg.Proxies.MinUsable, nil
 }
 
-// modified is the time of the last change of a file, as a version of it.
-func modified(path string) string {
-	info, err := os.Stat(path)
-	if err != nil {
-		return ""
-	}
-	return info.ModTime().Format(time.RFC3339Nano)
-}
-
 // awaited is what await needs to know of a job besides its handle.
-type awaited struct {
+type awaited[O any] struct {
 	name, prefix string
+	stored       func(context.Context) (O, bool, error) // the answer that the job left in Redis
+	file         func() (O, bool, error)                // and in a file
 	enough       func(context.Context) (bool, error)
-	version      func() string
 	moves        func(context.Context) (string, error)
 	progress     func(context.Context, tasks.Progress) monitor.Progress
 }
@@ -155,8 +146,8 @@ type awaited struct {
 // showEvery is how often a job's progress is looked at while it is waited for.
 const showEvery = 250 * time.Millisecond
 
-// await shows how a job comes along and waits for its end.
-func await[O any](ctx context.Context, o *Orchestrator, track *monitor.Track, run *tasks.AsyncResult[O], a awaited) (O, error) {
+// await shows how a job comes along, waits for its end and returns its answer.
+func await[O any](ctx context.Context, o *Orchestrator, track *monitor.Track, run *tasks.AsyncResult[O], a awaited[O]) (O, error) {
 	showing, stop := context.WithCancel(ctx)
 	var shown sync.WaitGroup
 	shown.Go(func() {
@@ -175,21 +166,26 @@ func await[O any](ctx context.Context, o *Orchestrator, track *monitor.Track, ru
 	})
 	defer func() { stop(); shown.Wait() }()
 
-	var out O
-	_, err := o.waiter().Wait(ctx, job.Job{
-		Name: a.name,
-		Event: func(ctx context.Context) (err error) {
-			out, err = run.Wait(ctx)
-			return err
+	out, stage, err := job.Wait(ctx, o.waiter(), job.Job[O]{
+		Name:  a.name,
+		Event: run.Wait,
+		Known: func(ctx context.Context) (bool, error) {
+			_, err := run.Status(ctx)
+			if errors.Is(err, tasks.ErrUnknown) {
+				return false, nil
+			}
+			return err == nil, err
 		},
 		Keys: func(ctx context.Context) (job.Keys, error) {
 			return job.ReadKeys(ctx, o.Client.Redis(), a.prefix, run.ID())
 		},
-		Moves:   a.moves,
-		Version: a.version,
-		Enough:  a.enough,
-		Alive:   o.alive,
+		Stored: a.stored,
+		File:   a.file,
+		Moves:  a.moves,
+		Enough: a.enough,
+		Alive:  o.alive,
 	})
+	o.opts.Logger.Debug("the wait is over", "job", run.ID(), "stage", stage, "err", err)
 	return out, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -141,12 +142,18 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 		return err
 	}
 	scraped.JobID = run.ID()
+	folder, err := o.folder(ctx, name, run.ID())
+	if err != nil {
+		return err
+	}
 	ctx, follow := o.follow(ctx, run.ID(), opts.Each)
 	track, began := o.opts.Display.Track(name), time.Now()
 	first := int64(-1) // pages that were through at the first look: of the job that this one resumes
 	var seen sites.Job // at the last look
-	summary, err := await(ctx, o, track, run, awaited{
+	summary, err := await(ctx, o, track, run, awaited[sites.Summary]{
 		name: run.ID(), prefix: sites.ProgressPrefix(name),
+		stored: func(ctx context.Context) (sites.Summary, bool, error) { return o.Sites.Stored(ctx, run.ID()) },
+		file:   func() (sites.Summary, bool, error) { return sites.Reported(folder, run.ID()) },
 		moves: func(ctx context.Context) (string, error) {
 			j, err := o.Sites.Job(ctx, run.ID())
 			if j.Status == sites.JobPaused { // somebody wants it to wait
@@ -188,6 +195,15 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 	}
 	track.Done(note)
 	return nil
+}
+
+// folder is where a job that was sent writes its records.
+func (o *Orchestrator) folder(ctx context.Context, site, id string) (string, error) {
+	folder, err := o.Sites.Folder(ctx, id)
+	if errors.Is(err, sites.ErrNoJob) { // one of the schedule, which no worker has begun
+		return filepath.Join(o.cfg.Records(), site, id), nil
+	}
+	return folder, err
 }
 
 // follow gives the records of a job to each, if that is not nil, until the

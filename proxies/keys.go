@@ -37,6 +37,9 @@ func lookedKey(pool string) string { return pool + ":looked" }
 // statusKey is a hash about the pool as a whole: refreshed_at, stale, candidates, alive, usable. It has no expiry.
 func statusKey(pool string) string { return pool + ":status" }
 
+// reportKey is a string: the Report of a refresh as JSON. It expires a day after the refresh.
+func reportKey(pool, job string) string { return pool + ":report:" + job }
+
 // yieldsKey is a hash: name of a source → what it has yielded as JSON. It has no expiry.
 func yieldsKey(pool string) string { return pool + ":yields" }
 

@@ -11,18 +11,25 @@ package proxies
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"muster/proxies/probe"
 	"muster/proxies/source"
 	"muster/tasks"
+	"muster/tasks/atomicfile"
 )
 
 // ProgressPrefix is that of the progress keys of a refresh.
@@ -123,10 +130,70 @@ func (t *Tally) Merge(o Tally) {
 // Report is what a refresh has come to.
 type Report struct {
 	Tally
-	Candidates int  `json:"candidates"` // alias of Checked, with what was lost with a failed chunk
-	Live       int  `json:"live"`       // in the pool now
-	Errors     int  `json:"errors"`     // chunks that failed for good
-	Stale      bool `json:"stale"`      // nothing was found, and the old pool stays
+	JobID      string `json:"job_id,omitempty"` // of the refresh
+	Candidates int    `json:"candidates"`       // alias of Checked, with what was lost with a failed chunk
+	Live       int    `json:"live"`             // in the pool now
+	Errors     int    `json:"errors"`           // chunks that failed for good
+	Stale      bool   `json:"stale"`            // nothing was found, and the old pool stays
+}
+
+// ReportFile is the file that a refresh leaves its Report in, beside the exported proxies.
+const ReportFile = "refresh_report.json"
+
+// reportKept is how long Redis has the report of a refresh.
+const reportKept = 24 * time.Hour
+
+// keepReport leaves the report where whoever waits for the refresh finds it, also without the workflow.
+func (s *Service) keepReport(ctx context.Context, report Report) error {
+	data, err := json.MarshalIndent(report, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the report of the refresh: %w", err)
+	}
+	if s.cfg.ExportDir != "" {
+		if err := os.MkdirAll(s.cfg.ExportDir, 0o755); err != nil {
+			return fmt.Errorf("write the report of the refresh: %w", err)
+		}
+		if err := atomicfile.WriteBytes(filepath.Join(s.cfg.ExportDir, ReportFile), 0o600, append(data, '\n')); err != nil {
+			return fmt.Errorf("write the report of the refresh: %w", err)
+		}
+	}
+	if err := s.cfg.Pool.rdb.Set(ctx, reportKey(s.cfg.Pool.cfg.Name, report.JobID), data, reportKept).Err(); err != nil {
+		return fmt.Errorf("store the report of the refresh: %w", err)
+	}
+	return nil
+}
+
+// Report returns what a refresh has come to, and whether Redis has that: it does for a day.
+func (p *Pool) Report(ctx context.Context, job string) (report Report, ok bool, err error) {
+	data, err := p.rdb.Get(ctx, reportKey(p.cfg.Name, job)).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return Report{}, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &report)
+	}
+	if err != nil {
+		return Report{}, false, fmt.Errorf("read the report of refresh %s: %w", job, err)
+	}
+	return report, true, nil
+}
+
+// ReadReport is [Pool.Report] from the folder that the refresh exported to, which has the report of the last one.
+func ReadReport(dir, job string) (report Report, ok bool, err error) {
+	data, err := os.ReadFile(filepath.Join(dir, ReportFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Report{}, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &report)
+	}
+	if err != nil {
+		return Report{}, false, fmt.Errorf("read the report of refresh %s: %w", job, err)
+	}
+	if report.JobID != job {
+		return Report{}, false, nil
+	}
+	return report, true, nil
 }
 
 // Refresh gathers candidates from sources, checks them in chunks wherever workers are, and publishes what works. Members
@@ -364,6 +431,10 @@ func (s *Service) publish(ctx context.Context, outcomes []tasks.Outcome[Tally]) 
 		if _, err := pool.Export(ctx, s.cfg.ExportDir); err != nil {
 			return report, err
 		}
+	}
+	report.JobID = tasks.InfoFrom(ctx).Workflow
+	if err := s.keepReport(ctx, report); err != nil {
+		return report, err
 	}
 	tasks.PublishKey(ctx, "result_count", strconv.Itoa(report.Usable))
 	s.cfg.Logger.Info("refreshed the proxies", "checked", report.Checked, "alive", report.Alive, "usable", report.Usable, "live", live)

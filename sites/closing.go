@@ -142,13 +142,16 @@ func (j *job) closeWith(ctx context.Context, sum *Summary) error {
 	return j.writeReport(sum)
 }
 
+// reportFile is the file in a job's folder that has its Summary.
+const reportFile = "report.json"
+
 // writeReport writes the summary beside the records, for programs and for people.
 func (j *job) writeReport(sum *Summary) error {
 	data, err := json.MarshalIndent(sum, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the report: %w", err)
 	}
-	for name, text := range map[string][]byte{"report.json": append(data, '\n'), "report.txt": []byte(sum.Report())} {
+	for name, text := range map[string][]byte{reportFile: append(data, '\n'), "report.txt": []byte(sum.Report())} {
 		if err := atomicfile.WriteBytes(filepath.Join(j.writer.dir, name), 0o644, text); err != nil {
 			return fmt.Errorf("report: %w", err)
 		}

@@ -2,8 +2,12 @@ package sites
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -130,6 +134,58 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 		}
 	}
 	return j, nil
+}
+
+// Stored returns the summary of a job that is over, and whether Redis has it:
+// it does for a week. Its error is a *tasks.Failure when the job failed as a
+// whole.
+func (s *Service) Stored(ctx context.Context, id string) (Summary, bool, error) {
+	sum, ok, err := readJSON[Summary](ctx, s.cfg.Client.Redis(), closedKey(id))
+	if err != nil || !ok {
+		return Summary{}, false, err
+	}
+	return sum.answer()
+}
+
+// Reported is [Service.Stored] from the report in a job's folder, which has that
+// of the last job that wrote there.
+func Reported(folder, id string) (Summary, bool, error) {
+	data, err := os.ReadFile(filepath.Join(folder, reportFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Summary{}, false, nil
+	}
+	var sum Summary
+	if err == nil {
+		err = json.Unmarshal(data, &sum)
+	}
+	if err != nil {
+		return Summary{}, false, fmt.Errorf("read the report of job %s: %w", id, err)
+	}
+	if sum.JobID != id {
+		return Summary{}, false, nil
+	}
+	return sum.answer()
+}
+
+// answer is what the workflow of the job said.
+func (s Summary) answer() (Summary, bool, error) {
+	if err := s.failure(); err != nil {
+		return s, false, &tasks.Failure{Task: Aggregate.Name(), Message: err.Error()}
+	}
+	return s, true, nil
+}
+
+// Folder returns where the records and the report of a job are, on the machine
+// that writes them. It fails with ErrNoJob when there is no such job.
+func (s *Service) Folder(ctx context.Context, id string) (string, error) {
+	req, err := s.spec(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if req.Resume != "" {
+		id = req.Resume
+	}
+	return filepath.Join(req.OutDir, req.Site, id), nil
 }
 
 // served tells whether a worker is up that takes tasks of scrapes.

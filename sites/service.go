@@ -431,8 +431,8 @@ func (s *Service) Register(mux *tasks.Mux) {
 		tasks.PublishKey(ctx, "result_count", fmt.Sprint(sum.Records))
 		tasks.PublishKey(ctx, "error_count", fmt.Sprint(sum.Errors))
 		s.forget(j)
-		if sum.Pages == 0 && sum.Errors > 0 {
-			return Summary{}, tasks.Permanent(fmt.Errorf("none of %d pages was had; %s", sum.Errors, sum.firstFailure()))
+		if err := sum.failure(); err != nil {
+			return Summary{}, tasks.Permanent(err)
 		}
 		return sum, nil
 	})

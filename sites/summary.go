@@ -179,6 +179,14 @@ type Summary struct {
 	Counts
 }
 
+// failure is why the job failed as a whole; nil when it did not.
+func (s *Summary) failure() error {
+	if s.Pages == 0 && s.Errors > 0 {
+		return fmt.Errorf("none of %d pages was had; %s", s.Errors, s.firstFailure())
+	}
+	return nil
+}
+
 // aggregate adds everything up and has the files closed, here or by whoever
 // sees them. While they cannot be, it returns later.
 func (j *job) aggregate(ctx context.Context, chunks []Counts, lost []string) (Summary, error) {

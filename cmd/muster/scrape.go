@@ -97,9 +97,12 @@ that must be is said by --fail-on; slow answers alone fail nothing.`,
 			}
 			return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 				if opts.Resume != "" {
-					if err := o.Sites.Resumable(ctx, opts.Resume); errors.Is(err, sites.ErrNothingLeft) {
+					switch err := o.Sites.Resumable(ctx, opts.Resume); {
+					case errors.Is(err, sites.ErrNothingLeft):
 						fmt.Fprintln(env.stderr, "muster:", err)
 						return nil
+					case err != nil:
+						return noJob(err)
 					}
 				}
 				if len(names) == 0 {

@@ -21,6 +21,9 @@ type Keys struct {
 	ResultCount     int
 }
 
+// ended reports whether the keys say that the job is over.
+func (k Keys) ended() bool { return k.Status == Complete || k.Status == Failed }
+
 // ReadKeys reads the progress keys of the job id. Keys that are not there are
 // no error: Status is Unknown then.
 func ReadKeys(ctx context.Context, rdb redis.UniversalClient, prefix, id string) (Keys, error) {

@@ -1,15 +1,16 @@
 // Package job waits for the jobs that the orchestrator started.
 //
-// The end of a job is learned in three ways, each taking over where the one
-// before it has no answer:
+// How a job ended, and what it brought, is learned in three ways, each taking
+// over where the one before it has no answer:
 //
 //	event ──no answer──▶ polling ──no keys──▶ file
 //
 // The event of the task system is the fastest. When it does not come, or was
-// lost, the job's progress keys in Redis are read every Poll. When there are
-// no keys either, the version of the exported file tells that somebody has
-// finished. One timeout spans all three; it is computed anew when the number
-// of chunks becomes known, and passes over a job that is seen to come along.
+// lost, Redis is asked every Poll for the job's progress keys and for the
+// answer that the job stored there. When Redis has neither, the report that the
+// job left in a file is read. One timeout spans all three; it is computed anew
+// when the number of chunks becomes known, and passes over a job that is seen
+// to come along. A job that neither Redis nor a file knows is not waited for.
 package job
 
 import (
@@ -51,29 +52,40 @@ const (
 var (
 	ErrTimeout   = errors.New("the job did not end in time")
 	ErrNotEnough = errors.New("the job ended without enough to go on with")
-	ErrFailed    = errors.New("the job failed")
+	ErrFailed    = errors.New("the job failed, and why is not in Redis any more")
+	ErrNoAnswer  = errors.New("the job is complete, but its report is neither in Redis nor in its folder any more")
+	ErrUnknown   = errors.New("the job is not in Redis any more: Redis was emptied, or restarted without its data; what was written is still in the data folder; to do the rest, start the job again")
 )
 
-// A Job is what Wait needs to know of one. Fields left nil are ways that this
-// job does not have.
-type Job struct {
+// A Job is what Wait needs to know of one, whose answer is an O. Fields left
+// nil are ways that this job does not have.
+type Job[O any] struct {
 	Name string
 
-	// Event blocks until the job ended: nil for success, a *tasks.Failure
-	// for failure, any other error for no answer.
-	Event func(ctx context.Context) error
+	// Event blocks until the job ended and returns its answer, a
+	// *tasks.Failure when the job failed, and any other error when there
+	// is no telling.
+	Event func(ctx context.Context) (O, error)
+
+	// Known reports whether Redis has the job. Without it a job counts as
+	// known.
+	Known func(ctx context.Context) (bool, error)
 
 	// Keys reads the job's progress keys.
 	Keys func(ctx context.Context) (Keys, error)
+
+	// Stored reads the answer that the job left in Redis, and reports
+	// whether it is there. Its error is a *tasks.Failure when the job failed.
+	Stored func(ctx context.Context) (O, bool, error)
+
+	// File is Stored for the report that the job left in a file.
+	File func() (O, bool, error)
 
 	// Moves returns a text that is another one whenever the job has come
 	// further. While it keeps changing, with no more than Timeout.Unknown
 	// between two changes, the job is waited for even when its Timeout is
 	// over: how long a slow site takes cannot be told from its chunks.
 	Moves func(ctx context.Context) (string, error)
-
-	// Version names the version of the file that the job writes at its end.
-	Version func() string
 
 	// Enough tells whether what the job was to bring is there. Without it
 	// a job that succeeded is enough.
@@ -94,21 +106,18 @@ type Waiter struct {
 	Logger  *slog.Logger  // Defaults to slog.Default
 }
 
-// Wait blocks until j has ended, and returns how that was learned. Its error
-// is nil when j succeeded and Enough agrees, ErrNotEnough when it does not,
-// the job's own failure or ErrFailed, ErrTimeout, what Alive said, or the
-// cause of ctx.
-func (w Waiter) Wait(ctx context.Context, j Job) (Stage, error) {
+// Wait blocks until j has ended, and returns its answer and how that was
+// learned. Its error is nil when j succeeded and Enough agrees, ErrNotEnough
+// beside the answer when it does not, the job's own failure or ErrFailed,
+// ErrNoAnswer, ErrUnknown, ErrTimeout, what Alive said, or the cause of ctx.
+func Wait[O any](ctx context.Context, w Waiter, j Job[O]) (O, Stage, error) {
 	w = w.withDefaults()
 	ctx, cancel := context.WithCancel(ctx)
-	wait := &wait{Waiter: w, job: j, started: time.Now(), stage: Event}
+	wait := &wait[O]{Waiter: w, job: j, started: time.Now(), stage: Event}
 	defer wait.done()
 	defer cancel()
 
 	wait.listen(ctx)
-	if j.Version != nil {
-		wait.version = j.Version()
-	}
 	wait.deadline = time.NewTimer(wait.limit(0))
 	defer wait.deadline.Stop()
 	poll := time.NewTicker(w.Poll)
@@ -117,12 +126,9 @@ func (w Waiter) Wait(ctx context.Context, j Job) (Stage, error) {
 		over, err := false, error(nil)
 		select {
 		case <-ctx.Done():
-			return wait.stage, context.Cause(ctx)
-		case err := <-wait.event:
-			over, err = wait.heard(ctx, err)
-			if over {
-				return wait.stage, err
-			}
+			over, err = true, context.Cause(ctx)
+		case told := <-wait.event:
+			over, err = wait.heard(ctx, told)
 		case <-wait.deadline.C:
 			// One last look: the end may have come since the last poll.
 			if over, err = wait.look(ctx); !over {
@@ -130,37 +136,45 @@ func (w Waiter) Wait(ctx context.Context, j Job) (Stage, error) {
 					wait.deadline.Reset(more)
 					continue
 				}
-				err = fmt.Errorf("%s: %w (%s)", j.Name, ErrTimeout, time.Since(wait.started).Round(time.Second))
+				over, err = true, fmt.Errorf("%s: %w (%s)", j.Name, ErrTimeout, time.Since(wait.started).Round(time.Second))
 			}
-			return wait.stage, err
 		case <-wait.grace:
 			wait.grace = nil
-			wait.lost("the event is late, the keys say the job has ended")
+			if wait.event != nil {
+				wait.lost("the event is late, the keys say the job has ended")
+			}
 			over, err = wait.look(ctx)
 		case <-poll.C:
 			over, err = wait.look(ctx)
 		}
 		if over {
-			return wait.stage, err
+			return wait.out, wait.stage, err
 		}
 	}
 }
 
 // wait is one call of Wait.
-type wait struct {
+type wait[O any] struct {
 	Waiter
-	job      Job
+	job      Job[O]
+	out      O
 	started  time.Time
 	deadline *time.Timer
-	event    chan error       // nil once the event has no answer
+	event    chan told[O]     // nil once the event has no answer
 	heardAll chan struct{}    // closed when the listener is gone
-	grace    <-chan time.Time // runs once the keys know more than the event
+	grace    <-chan time.Time // runs once the keys know more than the event, and before the second look for a job that is not there
 	stage    Stage
 	chunks   int
 	moves    string    // what Moves said at the last look
 	moved    time.Time // when that was another than before
 	warned   bool
-	version  string // of the file, when the wait began or the file last was not enough
+	missed   bool // the last look found the job nowhere
+}
+
+// told is what the event said.
+type told[O any] struct {
+	out O
+	err error
 }
 
 func (w Waiter) withDefaults() Waiter {
@@ -182,28 +196,29 @@ func (w Waiter) withDefaults() Waiter {
 	return w
 }
 
-func (w *wait) limit(chunks int) time.Duration {
+func (w *wait[O]) limit(chunks int) time.Duration {
 	if w.Limit > 0 {
 		return w.Limit
 	}
 	return w.Timeout.For(chunks)
 }
 
-func (w *wait) listen(ctx context.Context) {
+func (w *wait[O]) listen(ctx context.Context) {
 	if w.job.Event == nil {
 		w.stage = Polling
 		return
 	}
-	w.event, w.heardAll = make(chan error, 1), make(chan struct{})
+	w.event, w.heardAll = make(chan told[O], 1), make(chan struct{})
 	event := w.event
 	go func() {
 		defer close(w.heardAll)
-		event <- w.job.Event(ctx)
+		out, err := w.job.Event(ctx)
+		event <- told[O]{out, err}
 	}()
 }
 
 // done waits for the listener, whose ctx has been cancelled.
-func (w *wait) done() {
+func (w *wait[O]) done() {
 	if w.heardAll != nil {
 		<-w.heardAll
 	}
@@ -211,7 +226,7 @@ func (w *wait) done() {
 
 // more is how long to wait on for a job that comes along although its time is
 // over.
-func (w *wait) more() time.Duration {
+func (w *wait[O]) more() time.Duration {
 	if w.Limit > 0 || w.moved.IsZero() {
 		return 0
 	}
@@ -219,41 +234,43 @@ func (w *wait) more() time.Duration {
 }
 
 // heard takes the event's answer.
-func (w *wait) heard(ctx context.Context, err error) (over bool, _ error) {
+func (w *wait[O]) heard(ctx context.Context, event told[O]) (over bool, _ error) {
 	var failure *tasks.Failure
 	switch {
-	case err == nil:
-		return true, w.enough(ctx)
-	case errors.As(err, &failure):
-		return true, fmt.Errorf("%s: %w", w.job.Name, err)
+	case event.err == nil || errors.As(event.err, &failure):
+		return true, w.end(ctx, event.out, event.err)
 	case ctx.Err() != nil:
 		return true, context.Cause(ctx)
 	}
-	w.lost(err.Error())
+	w.lost(event.err.Error())
 	return w.look(ctx)
 }
 
 // lost gives up on the event.
-func (w *wait) lost(why string) {
+func (w *wait[O]) lost(why string) {
 	w.event, w.stage = nil, Polling
 	w.Logger.Warn("no event of the job, polling its keys", "job", w.job.Name, "why", why)
 }
 
-// look reads the keys, and the file when there are none.
-func (w *wait) look(ctx context.Context) (over bool, _ error) {
-	if w.job.Alive != nil {
+// look reads what Redis has of the job, and its file when Redis has nothing.
+func (w *wait[O]) look(ctx context.Context) (over bool, _ error) {
+	known := w.known(ctx) // before the rest: what is gone now ended before that
+	keys, readable := w.keys(ctx)
+	if w.event == nil {
+		if over, err := w.answer(ctx, keys); over {
+			return true, err
+		}
+		if !known && readable {
+			return w.missing()
+		}
+	}
+	w.missed = false
+	if known && w.job.Alive != nil {
 		if err := w.job.Alive(ctx); err != nil {
 			return true, fmt.Errorf("%s: %w", w.job.Name, err)
 		}
 	}
-	var keys Keys
-	if w.job.Keys != nil {
-		var err error
-		if keys, err = w.job.Keys(ctx); err != nil {
-			w.Logger.Warn("cannot read the keys of the job", "job", w.job.Name, "err", err)
-		}
-	}
-	if w.job.Moves != nil {
+	if known && w.job.Moves != nil {
 		moves, err := w.job.Moves(ctx)
 		if err != nil {
 			w.Logger.Warn("cannot see whether the job comes along", "job", w.job.Name, "err", err)
@@ -270,41 +287,84 @@ func (w *wait) look(ctx context.Context) (over bool, _ error) {
 		w.warned = true
 		w.Logger.Warn("the job has not begun; are the workers busy, and do they serve its queue?", "job", w.job.Name, "waited", time.Since(w.started).Round(time.Second))
 	}
-	switch {
-	case keys.Status == Complete || keys.Status == Failed:
-		if w.event != nil { // the event is preferred: it knows the reason
-			if w.grace == nil {
-				w.grace = time.After(w.Grace)
-			}
-			return false, nil
-		}
-		if keys.Status == Failed {
-			return true, fmt.Errorf("%s: %w", w.job.Name, ErrFailed)
-		}
-		return true, w.enough(ctx)
-	case keys.Status == Unknown && w.event == nil && w.job.Version != nil:
-		return w.watch(ctx)
+	if keys.ended() && w.grace == nil { // the event is preferred: it knows the reason
+		w.grace = time.After(w.Grace)
 	}
 	return false, nil
 }
 
-// watch looks whether the file has become another one. One that is not enough
-// is the end of some other job, so it goes on watching.
-func (w *wait) watch(ctx context.Context) (over bool, _ error) {
-	w.stage = File
-	v := w.job.Version()
-	if v == w.version {
-		return false, nil
+// known reports whether Redis has the job, or cannot be asked.
+func (w *wait[O]) known(ctx context.Context) bool {
+	if w.job.Known == nil {
+		return true
 	}
-	w.version = v
-	if err := w.enough(ctx); err != nil {
-		w.Logger.Info("the file changed but is not enough", "job", w.job.Name)
-		return false, nil
+	known, err := w.job.Known(ctx)
+	if err != nil {
+		w.Logger.Warn("cannot look for the job in Redis", "job", w.job.Name, "err", err)
+		return true
 	}
-	return true, nil
+	return known
 }
 
-func (w *wait) enough(ctx context.Context) error {
+func (w *wait[O]) keys(ctx context.Context) (_ Keys, readable bool) {
+	if w.job.Keys == nil {
+		return Keys{}, true
+	}
+	keys, err := w.job.Keys(ctx)
+	if err != nil {
+		w.Logger.Warn("cannot read the keys of the job", "job", w.job.Name, "err", err)
+	}
+	return keys, err == nil
+}
+
+// answer takes the answer that an ended job left, in Redis or else in its file.
+func (w *wait[O]) answer(ctx context.Context, keys Keys) (over bool, _ error) {
+	if keys.Status == Failed {
+		return true, fmt.Errorf("%s: %w", w.job.Name, ErrFailed)
+	}
+	var failure *tasks.Failure
+	if w.job.Stored != nil {
+		out, ok, err := w.job.Stored(ctx)
+		if ok || errors.As(err, &failure) {
+			return true, w.end(ctx, out, err)
+		}
+		if err != nil {
+			w.Logger.Warn("cannot read the answer of the job", "job", w.job.Name, "err", err)
+			return false, nil
+		}
+	}
+	if w.job.File != nil {
+		out, ok, err := w.job.File()
+		if ok || errors.As(err, &failure) {
+			w.stage = File
+			return true, w.end(ctx, out, err)
+		}
+		if err != nil {
+			w.Logger.Warn("cannot read the report of the job", "job", w.job.Name, "err", err)
+		}
+	}
+	if keys.Status == Complete {
+		return true, fmt.Errorf("%s: %w", w.job.Name, ErrNoAnswer)
+	}
+	return false, nil
+}
+
+// missing ends the wait for a job that is nowhere, at the second look: between
+// two reads of the first it may have ended.
+func (w *wait[O]) missing() (over bool, _ error) {
+	if w.missed {
+		return true, fmt.Errorf("%s: %w", w.job.Name, ErrUnknown)
+	}
+	w.missed, w.grace = true, time.After(w.Grace)
+	return false, nil
+}
+
+// end is the end of the job with an answer, or with its failure.
+func (w *wait[O]) end(ctx context.Context, out O, failure error) error {
+	w.out = out
+	if failure != nil {
+		return fmt.Errorf("%s: %w", w.job.Name, failure)
+	}
 	if w.job.Enough == nil {
 		return nil
 	}

@@ -49,19 +49,48 @@ func TestTimeoutFor(t *testing.T) {
 	}
 }
 
+// The answers of the jobs of these tests, by who gives them.
+const (
+	byEvent  = "what the event said"
+	inRedis  = "what Redis stored"
+	inFile   = "what the file has"
+	noAnswer = ""
+)
+
 // never is an event that does not come.
-func never(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+func never(ctx context.Context) (string, error) { <-ctx.Done(); return "", ctx.Err() }
 
 // after is an event that comes with err after d.
-func after(d time.Duration, err error) func(context.Context) error {
-	return func(ctx context.Context) error {
+func after(d time.Duration, err error) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return "", ctx.Err()
 		case <-time.After(d):
-			return err
+			return byEvent, err
 		}
 	}
+}
+
+// stored is an answer that Redis has from d on.
+func stored(d time.Duration) func(context.Context) (string, bool, error) {
+	file := filed(d)
+	return func(context.Context) (string, bool, error) {
+		_, ok, err := file()
+		return inRedis, ok, err
+	}
+}
+
+// filed is an answer that is in a file from d on.
+func filed(d time.Duration) func() (string, bool, error) {
+	began := time.Now()
+	return func() (string, bool, error) { return inFile, time.Since(began) >= d, nil }
+}
+
+// until is a job that Redis has until d.
+func until(d time.Duration) func(context.Context) (bool, error) {
+	began := time.Now()
+	return func(context.Context) (bool, error) { return time.Since(began) < d, nil }
 }
 
 // from answers the keys k from d on, and before that a job at work.
@@ -83,74 +112,115 @@ func TestWait(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("subscription lost")
 	stuck := errors.New("no worker can be started")
+	failure := &tasks.Failure{Task: "collect", Message: "task error"}
 	s := time.Second
+	type job = Job[string]
 	for name, c := range map[string]struct {
-		job   func() Job // built inside the test's clock
-		limit time.Duration
-		stage Stage
-		err   error
-		took  time.Duration
+		job    func() job // built inside the test's clock
+		limit  time.Duration
+		stage  Stage
+		answer string
+		err    error
+		took   time.Duration
 	}{
-		"event, enough": {func() Job { return Job{Event: after(40*s, nil), Enough: usable(50)} }, 0, Event, nil, 40 * s},
-		"event, too few: no fall-back": {func() Job {
-			return Job{Event: after(16*s, nil), Keys: from(0, Keys{Status: Complete}), Enough: usable(3)}
-		}, 0, Event, ErrNotEnough, 16 * s},
-		"event, failure: no fall-back": {func() Job {
-			return Job{Event: after(5*s, &tasks.Failure{Task: "collect", Message: "task error"}), Keys: from(0, Keys{Status: Complete})}
-		}, 0, Event, &tasks.Failure{}, 5 * s},
-		"event lost, keys complete": {func() Job {
-			return Job{Event: after(3*s, lost), Keys: from(50*s, Keys{Status: Complete, TotalChunks: 2}), Enough: usable(50)}
-		}, 0, Polling, nil, 60 * s},
-		"event lost, keys too few": {func() Job {
-			return Job{Event: after(3*s, lost), Keys: from(0, Keys{Status: Complete}), Enough: usable(3)}
-		}, 0, Polling, ErrNotEnough, 3 * s},
-		"event lost, keys failed":             {func() Job { return Job{Event: after(3*s, lost), Keys: from(20*s, Keys{Status: Failed})} }, 0, Polling, ErrFailed, 30 * s},
-		"event silent, keys complete":         {func() Job { return Job{Event: never, Keys: from(20*s, Keys{Status: Complete})} }, 0, Polling, nil, 32 * s},
-		"event late but within grace":         {func() Job { return Job{Event: after(31*s, nil), Keys: from(20*s, Keys{Status: Complete})} }, 0, Event, nil, 31 * s},
-		"no event at all":                     {func() Job { return Job{Keys: from(20*s, Keys{Status: Complete}), Enough: usable(50)} }, 0, Polling, nil, 30 * s},
-		"keys complete at the very end":       {func() Job { return Job{Event: never, Keys: from(44*s, Keys{Status: Complete}), Enough: usable(50)} }, 44500 * time.Millisecond, Event, ErrTimeout, 44500 * time.Millisecond},
-		"polled, complete at the last moment": {func() Job { return Job{Keys: from(44*s, Keys{Status: Complete}), Enough: usable(50)} }, 44500 * time.Millisecond, Polling, nil, 44500 * time.Millisecond},
-		"processing past the limit":           {func() Job { return Job{Event: never, Keys: from(time.Hour, Keys{Status: Complete})} }, 100 * s, Event, ErrTimeout, 100 * s},
-		"dynamic timeout of 1 chunk":          {func() Job { return Job{Event: never, Keys: from(9*time.Hour, Keys{TotalChunks: 1})} }, 0, Event, ErrTimeout, 1350 * s},
-		"dynamic timeout of 40":               {func() Job { return Job{Event: never, Keys: from(9*time.Hour, Keys{TotalChunks: 40})} }, 0, Event, ErrTimeout, 6750 * s},
-		"limit is total, not a stage's": {func() Job {
-			return Job{Event: after(90*s, lost), Keys: from(time.Hour, Keys{}), Version: func() string { return "same" }}
-		}, 100 * s, Polling, ErrTimeout, 100 * s},
-		"comes along past all limits": {func() Job {
-			return Job{Event: after(5*time.Hour, nil), Keys: from(9*time.Hour, Keys{}), Moves: moving(9 * time.Hour)}
-		}, 0, Event, nil, 5 * time.Hour},
-		"comes along past its chunks": {func() Job {
-			return Job{Event: after(5*time.Hour, nil), Keys: from(9*time.Hour, Keys{TotalChunks: 1}), Moves: moving(9 * time.Hour)}
-		}, 0, Event, nil, 5 * time.Hour},
-		"comes along no more": {func() Job {
-			return Job{Event: never, Keys: from(9*time.Hour, Keys{}), Moves: moving(2 * time.Hour)}
-		}, 0, Event, ErrTimeout, 2*time.Hour + 1800*s},
-		"never comes along": {func() Job {
-			return Job{Event: never, Keys: from(9*time.Hour, Keys{}), Moves: moving(0)}
-		}, 0, Event, ErrTimeout, 1815 * s},
-		"comes along past the caller's limit": {func() Job {
-			return Job{Event: never, Keys: from(9*time.Hour, Keys{}), Moves: moving(9 * time.Hour)}
-		}, 100 * s, Event, ErrTimeout, 100 * s},
-		"no workers": {func() Job {
-			return Job{Event: never, Alive: func(context.Context) error { return stuck }}
-		}, 0, Event, stuck, 15 * s},
-		"file": {func() Job {
-			return Job{Keys: from(0, Keys{}), Version: newer(40 * s), Enough: usable(50)}
-		}, 0, File, nil, 45 * s},
-		"file, too few: watches on": {func() Job {
-			return Job{Version: newer(40 * s), Enough: usable(3)}
-		}, 200 * s, File, ErrTimeout, 200 * s},
-		"file unchanged": {func() Job {
-			return Job{Version: func() string { return "same" }, Enough: usable(50)}
-		}, 100 * s, File, ErrTimeout, 100 * s},
+		"event, enough": {func() job { return job{Event: after(40*s, nil), Enough: usable(50)} }, 0, Event, byEvent, nil, 40 * s},
+		"event, too few: no fall-back": {func() job {
+			return job{Event: after(16*s, nil), Keys: from(0, Keys{Status: Complete}), Stored: stored(0), Enough: usable(3)}
+		}, 0, Event, byEvent, ErrNotEnough, 16 * s},
+		"event, failure: no fall-back": {func() job {
+			return job{Event: after(5*s, failure), Keys: from(0, Keys{Status: Complete}), Stored: stored(0)}
+		}, 0, Event, byEvent, failure, 5 * s},
+		"event lost, keys complete": {func() job {
+			return job{Event: after(3*s, lost), Keys: from(50*s, Keys{Status: Complete, TotalChunks: 2}), Stored: stored(50 * s), Enough: usable(50)}
+		}, 0, Polling, inRedis, nil, 60 * s},
+		"event lost, keys too few": {func() job {
+			return job{Event: after(3*s, lost), Keys: from(0, Keys{Status: Complete}), Stored: stored(0), Enough: usable(3)}
+		}, 0, Polling, inRedis, ErrNotEnough, 3 * s},
+		"event lost, keys failed": {func() job {
+			return job{Event: after(3*s, lost), Keys: from(20*s, Keys{Status: Failed}), Stored: stored(20 * s)}
+		}, 0, Polling, noAnswer, ErrFailed, 30 * s},
+		"event lost, stored failure": {func() job {
+			return job{Event: after(3*s, lost), Stored: func(context.Context) (string, bool, error) { return "", false, failure }}
+		}, 0, Polling, noAnswer, failure, 3 * s},
+		"event lost, keys complete, answer in the file alone": {func() job {
+			return job{Event: after(3*s, lost), Keys: from(0, Keys{Status: Complete}), Stored: stored(time.Hour), File: filed(0)}
+		}, 0, File, inFile, nil, 3 * s},
+		"event lost, keys complete, answer nowhere": {func() job {
+			return job{Event: after(3*s, lost), Keys: from(0, Keys{Status: Complete}), Stored: stored(time.Hour), File: filed(time.Hour)}
+		}, 0, Polling, noAnswer, ErrNoAnswer, 3 * s},
+		"event lost, keys gone, answer in Redis": {func() job {
+			return job{Event: after(3*s, lost), Known: until(0), Keys: from(0, Keys{}), Stored: stored(0), File: filed(0)}
+		}, 0, Polling, inRedis, nil, 3 * s},
+		"event silent, keys complete": {func() job {
+			return job{Event: never, Keys: from(20*s, Keys{Status: Complete}), Stored: stored(20 * s)}
+		}, 0, Polling, inRedis, nil, 32 * s},
+		"event late but within grace": {func() job { return job{Event: after(31*s, nil), Keys: from(20*s, Keys{Status: Complete})} }, 0, Event, byEvent, nil, 31 * s},
+		"no event at all": {func() job {
+			return job{Keys: from(20*s, Keys{Status: Complete}), Stored: stored(20 * s), Enough: usable(50)}
+		}, 0, Polling, inRedis, nil, 30 * s},
+		"keys complete at the very end":       {func() job { return job{Event: never, Keys: from(44*s, Keys{Status: Complete}), Enough: usable(50)} }, 44500 * time.Millisecond, Event, noAnswer, ErrTimeout, 44500 * time.Millisecond},
+		"polled, complete at the last moment": {func() job { return job{Keys: from(44*s, Keys{Status: Complete}), Stored: stored(44 * s)} }, 44500 * time.Millisecond, Polling, inRedis, nil, 44500 * time.Millisecond},
+		"processing past the limit":           {func() job { return job{Event: never, Keys: from(time.Hour, Keys{Status: Complete})} }, 100 * s, Event, noAnswer, ErrTimeout, 100 * s},
+		"dynamic timeout of 1 chunk":          {func() job { return job{Event: never, Keys: from(9*time.Hour, Keys{TotalChunks: 1})} }, 0, Event, noAnswer, ErrTimeout, 1350 * s},
+		"dynamic timeout of 40":               {func() job { return job{Event: never, Keys: from(9*time.Hour, Keys{TotalChunks: 40})} }, 0, Event, noAnswer, ErrTimeout, 6750 * s},
+		"limit is total, not a stage's": {func() job {
+			return job{Event: after(90*s, lost), Keys: from(time.Hour, Keys{}), File: filed(time.Hour)}
+		}, 100 * s, Polling, noAnswer, ErrTimeout, 100 * s},
+		"comes along past all limits": {func() job {
+			return job{Event: after(5*time.Hour, nil), Keys: from(9*time.Hour, Keys{}), Moves: moving(9 * time.Hour)}
+		}, 0, Event, byEvent, nil, 5 * time.Hour},
+		"comes along past its chunks": {func() job {
+			return job{Event: after(5*time.Hour, nil), Keys: from(9*time.Hour, Keys{TotalChunks: 1}), Moves: moving(9 * time.Hour)}
+		}, 0, Event, byEvent, nil, 5 * time.Hour},
+		"comes along no more": {func() job {
+			return job{Event: never, Keys: from(9*time.Hour, Keys{}), Moves: moving(2 * time.Hour)}
+		}, 0, Event, noAnswer, ErrTimeout, 2*time.Hour + 1800*s},
+		"never comes along": {func() job {
+			return job{Event: never, Keys: from(9*time.Hour, Keys{}), Moves: moving(0)}
+		}, 0, Event, noAnswer, ErrTimeout, 1815 * s},
+		"comes along past the caller's limit": {func() job {
+			return job{Event: never, Keys: from(9*time.Hour, Keys{}), Moves: moving(9 * time.Hour)}
+		}, 100 * s, Event, noAnswer, ErrTimeout, 100 * s},
+		"no workers": {func() job {
+			return job{Event: never, Alive: func(context.Context) error { return stuck }}
+		}, 0, Event, noAnswer, stuck, 15 * s},
+		"file": {func() job {
+			return job{Keys: from(0, Keys{}), File: filed(40 * s), Enough: usable(50)}
+		}, 0, File, inFile, nil, 45 * s},
+		"file, too few": {func() job {
+			return job{File: filed(40 * s), Enough: usable(3)}
+		}, 0, File, inFile, ErrNotEnough, 45 * s},
+		"no report yet": {func() job {
+			return job{File: filed(time.Hour), Enough: usable(50)}
+		}, 100 * s, Polling, noAnswer, ErrTimeout, 100 * s},
+		"job gone from Redis": {func() job {
+			return job{Event: after(3*s, tasks.ErrUnknown), Known: until(2 * s), Keys: from(0, Keys{}), Stored: stored(time.Hour), File: filed(time.Hour),
+				Alive: func(context.Context) error { return stuck }} // the workers' keys went, too
+		}, 0, Polling, noAnswer, ErrUnknown, 5 * s},
+		"job gone from Redis, which was away before": {func() job {
+			return job{Event: after(3*s, lost), Known: until(20 * s), Keys: from(0, Keys{}), Stored: stored(time.Hour)}
+		}, 0, Polling, noAnswer, ErrUnknown, 32 * s},
+		"workflow gone in the middle": {func() job {
+			return job{Event: after(3*s, tasks.ErrUnknown), Known: until(2 * s), Keys: from(0, Keys{Status: Processing}), Stored: stored(time.Hour)}
+		}, 0, Polling, noAnswer, ErrUnknown, 5 * s},
+		"ends between two reads of a look": {func() job {
+			return job{Event: after(3*s, tasks.ErrUnknown), Known: until(2 * s), Keys: from(0, Keys{}), Stored: stored(4 * s)}
+		}, 0, Polling, inRedis, nil, 5 * s},
+		"Redis cannot be asked": {func() job {
+			return job{Event: after(3*s, lost), Known: func(context.Context) (bool, error) { return false, lost },
+				Keys: func(context.Context) (Keys, error) { return Keys{}, lost }}
+		}, 100 * s, Polling, noAnswer, ErrTimeout, 100 * s},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				stage, err := Waiter{Limit: c.limit, Logger: slog.New(slog.DiscardHandler)}.Wait(t.Context(), c.job())
+				answer, stage, err := Wait(t.Context(), Waiter{Limit: c.limit, Logger: slog.New(slog.DiscardHandler)}, c.job())
 				if stage != c.stage {
 					t.Errorf("learned by %s, want %s", stage, c.stage)
+				}
+				if answer != c.answer {
+					t.Errorf("got answer %q, want %q", answer, c.answer)
 				}
 				var failure *tasks.Failure
 				if errors.As(c.err, &failure) {
@@ -176,24 +246,13 @@ func moving(d time.Duration) func(context.Context) (string, error) {
 	}
 }
 
-// newer is the version of a file that is written once, after d.
-func newer(d time.Duration) func() string {
-	began := time.Now()
-	return func() string {
-		if time.Since(began) < d {
-			return "old"
-		}
-		return "new"
-	}
-}
-
 func TestWaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		why := errors.New("interrupted")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(7*time.Second, func() { cancel(why) })
-		_, err := Waiter{Logger: slog.New(slog.DiscardHandler)}.Wait(ctx, Job{Event: never})
+		_, _, err := Wait(ctx, Waiter{Logger: slog.New(slog.DiscardHandler)}, Job[string]{Event: never})
 		if !errors.Is(err, why) {
 			t.Errorf("got %v, want %v", err, why)
 		}
@@ -204,8 +263,8 @@ func TestWaitWarnsOnceOfAJobThatDoesNotBegin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		_, err := Waiter{Limit: 300 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))}.Wait(t.Context(),
-			Job{Event: never, Keys: func(context.Context) (Keys, error) { return Keys{Status: Dispatched}, nil }})
+		_, _, err := Wait(t.Context(), Waiter{Limit: 300 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+			Job[string]{Event: never, Keys: func(context.Context) (Keys, error) { return Keys{Status: Dispatched}, nil }})
 		if !errors.Is(err, ErrTimeout) {
 			t.Errorf("got %v", err)
 		}

@@ -1,0 +1,285 @@
+package orchestrator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/orchestrator/config"
+	"muster/orchestrator/job"
+	"muster/orchestrator/redisd"
+	"muster/proxies"
+	"muster/sites"
+	"muster/tasks/facttest"
+	"muster/tasks/redistest"
+)
+
+// lateKey marks the context of a caller whose answers about workflows are late.
+type lateKey struct{}
+
+// late is a connection on which whoever has the mark in his context learns of a
+// workflow only when its job is complete and remove has taken its keys away.
+type late struct {
+	rdb    redis.UniversalClient
+	prefix func(job string) string // of the job's progress keys
+	remove func(job string)
+	once   sync.Once
+}
+
+func (l *late) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *late) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		l.hold(ctx, cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (l *late) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		l.hold(ctx, cmds...)
+		return next(ctx, cmds)
+	}
+}
+
+func (l *late) hold(ctx context.Context, cmds ...redis.Cmder) {
+	if ctx.Value(lateKey{}) == nil {
+		return
+	}
+	for _, cmd := range cmds {
+		if !strings.HasPrefix(cmd.Name(), "h") || len(cmd.Args()) < 2 {
+			continue
+		}
+		if _, id, ok := strings.Cut(fmt.Sprint(cmd.Args()[1]), ":w:"); ok {
+			l.once.Do(func() {
+				facttest.Comes(func() bool {
+					return l.rdb.Get(context.Background(), l.prefix(id)+":status").Val() == "COMPLETE"
+				})
+				l.remove(id)
+			})
+		}
+	}
+}
+
+// unlink removes all keys that match one of patterns, and fails the test when
+// none does.
+func unlink(t *testing.T, rdb redis.UniversalClient, patterns ...string) {
+	for _, pattern := range patterns {
+		keys, err := rdb.Keys(context.Background(), pattern).Result()
+		if err == nil && len(keys) > 0 {
+			err = rdb.Unlink(context.Background(), keys...).Err()
+		}
+		if err != nil || len(keys) == 0 {
+			t.Errorf("remove %s: %d keys, %v", pattern, len(keys), err)
+		}
+	}
+}
+
+// logbook is a log that can be read.
+type logbook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logbook) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// fallBack runs fn on an orchestrator whose workers are another's, with a
+// connection that is late for whoever has the context of fn.
+func fallBack(t *testing.T, cfg config.Config, prefix func(string) string, remove func(redis.UniversalClient, string), fn func(context.Context, *Orchestrator) error) (log string) {
+	t.Helper()
+	cfg.Redis.Mode, cfg.Redis.URL = string(redisd.External), redistest.URL(t)
+	var book logbook
+	logger := slog.New(slog.NewTextHandler(&book, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, workers *Orchestrator) error {
+		if err := workers.StartWorkers(ctx); err != nil {
+			return err
+		}
+		rdb := workers.Client.Redis()
+		return Run(ctx, cfg, Options{Reuse: true, Logger: logger}, func(ctx context.Context, o *Orchestrator) error {
+			if remove != nil {
+				o.Client.Redis().AddHook(&late{rdb: rdb, prefix: prefix, remove: func(id string) { remove(rdb, id) }})
+			}
+			return fn(context.WithValue(ctx, lateKey{}, true), o)
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return book.String()
+}
+
+// However the end of a scrape is learned, its caller gets the whole summary.
+func TestScrapeAnswersAtEveryStage(t *testing.T) {
+	t.Parallel()
+	prefix := func(id string) string { return sites.ProgressPrefix("news") + ":" + id }
+	for stage, remove := range map[job.Stage]func(redis.UniversalClient, string){
+		job.Event:   nil,
+		job.Polling: func(rdb redis.UniversalClient, id string) { unlink(t, rdb, "*:w:"+id) },
+		job.File: func(rdb redis.UniversalClient, id string) {
+			unlink(t, rdb, "*:w:"+id, prefix(id)+":*", "muster:sites:"+id+":*")
+		},
+	} {
+		t.Run(string(stage), func(t *testing.T) {
+			t.Parallel()
+			cfg, world := worldSettings(t)
+			cfg.Proxies.Fallback, cfg.Proxies.MinUsable = "wait", 3
+			var got Scraped
+			log := fallBack(t, cfg, prefix, remove, func(ctx context.Context, o *Orchestrator) error {
+				if err := o.EnsureProxies(context.WithoutCancel(context.WithValue(ctx, lateKey{}, nil))); err != nil {
+					return err
+				}
+				var err error
+				got, err = o.Scrape(ctx, "news", ScrapeOptions{})
+				return err
+			})
+			if !strings.Contains(log, "job="+got.JobID+" stage="+string(stage)) {
+				t.Errorf("not learned by %s:\n%s", stage, log)
+			}
+			report, ok, err := sites.Reported(filepath.Join(cfg.Records(), "news", got.JobID), got.JobID)
+			if err != nil || !ok {
+				t.Fatalf("got no report: %v", err)
+			}
+			want := Scraped{Site: "news", JobID: report.JobID, Status: "COMPLETE", Pages: report.Pages, Records: len(world.News.Truth()),
+				Changes: report.Changes, Files: report.Files, Seconds: got.Seconds, Health: report.Health.Status}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got  %+v\nwant %+v", got, want)
+			}
+			if got.Pages == 0 || got.Changes.New != got.Records {
+				t.Errorf("got %d pages, %d new, want pages and all records new", got.Pages, got.Changes.New)
+			}
+		})
+	}
+}
+
+// However the end of a refresh is learned, its caller gets the whole report.
+func TestRefreshAnswersAtEveryStage(t *testing.T) {
+	t.Parallel()
+	prefix := func(id string) string { return proxies.ProgressPrefix + ":" + id }
+	for stage, remove := range map[job.Stage]func(redis.UniversalClient, string){
+		job.Event:   nil,
+		job.Polling: func(rdb redis.UniversalClient, id string) { unlink(t, rdb, "*:w:"+id) },
+		job.File: func(rdb redis.UniversalClient, id string) {
+			unlink(t, rdb, "*:w:"+id, prefix(id)+":*", "*:report:"+id)
+		},
+	} {
+		t.Run(string(stage), func(t *testing.T) {
+			t.Parallel()
+			cfg, world := worldSettings(t)
+			listed, err := os.ReadFile(cfg.Proxies.Sources[0].URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := strings.Count(string(listed), "\n")
+			var got proxies.Report
+			log := fallBack(t, cfg, prefix, remove, func(ctx context.Context, o *Orchestrator) (err error) {
+				got, err = o.RefreshProxies(ctx)
+				return err
+			})
+			if got.JobID == "" || !strings.Contains(log, "job="+got.JobID+" stage="+string(stage)) {
+				t.Errorf("not learned by %s:\n%s", stage, log)
+			}
+			if got.Candidates != n || got.Checked != n || got.Usable == 0 || got.Live < got.Usable || len(got.Sources) != 1 {
+				t.Errorf("got %+v, want all %d candidates of one source, and some usable of %d proxies", got, n, len(world.Proxies))
+			}
+			var file proxies.Report
+			data, err := os.ReadFile(filepath.Join(cfg.DataDir, proxies.ReportFile))
+			if err == nil {
+				err = json.Unmarshal(data, &file)
+			}
+			if err != nil || !reflect.DeepEqual(got, file) {
+				t.Errorf("got  %+v\nfile %+v, %v", got, file, err)
+			}
+		})
+	}
+}
+
+// A job whose Redis was emptied is not waited for.
+func TestWaitEndsWhenRedisWasEmptied(t *testing.T) {
+	t.Parallel()
+	scrape := func(ctx context.Context, o *Orchestrator) error {
+		_, err := o.Scrape(ctx, "slow", ScrapeOptions{})
+		return err
+	}
+	refresh := func(ctx context.Context, o *Orchestrator) error {
+		_, err := o.RefreshProxies(ctx)
+		return err
+	}
+	for name, c := range map[string]struct {
+		wait  func(context.Context, *Orchestrator) error
+		reuse bool // workers of another
+	}{
+		"scrape":                        {scrape, false},
+		"scrape by workers of another":  {scrape, true},
+		"refresh":                       {refresh, false},
+		"refresh by workers of another": {refresh, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			asked, answer := make(chan struct{}), make(chan struct{})
+			var once, end sync.Once
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				once.Do(func() { close(asked) })
+				<-answer
+				_, _ = io.WriteString(w, "<h1>too late</h1>")
+			}))
+			release := func() { end.Do(func() { close(answer) }) }
+			t.Cleanup(func() { release(); server.Close() })
+			cfg := settings(t)
+			cfg.Proxies.Sources, cfg.Proxies.AllowLocal = config.SourcesAt(server.URL), true
+			cfg.Sites.Dir = t.TempDir()
+			definition := "site: slow\nbase_url: " + server.URL + "\nstart: [/]\npoliteness: {robots: false}\nproxy: {fallback: direct}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
+			if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "slow.yaml"), []byte(definition), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cfg.Redis.Mode, cfg.Redis.URL = string(redisd.External), redistest.URL(t)
+			wait := func(ctx context.Context, o *Orchestrator) error {
+				emptied := make(chan error, 1)
+				go func() {
+					<-asked
+					emptied <- o.Client.Redis().FlushDB(ctx).Err()
+				}()
+				err := c.wait(ctx, o)
+				release() // for the workers' sake
+				if !errors.Is(err, job.ErrUnknown) {
+					t.Errorf("got %v, want %v", err, job.ErrUnknown)
+				}
+				return <-emptied
+			}
+			err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
+				if !c.reuse {
+					return wait(ctx, o)
+				}
+				if err := o.StartWorkers(ctx); err != nil {
+					return err
+				}
+				return Run(ctx, cfg, Options{Reuse: true}, wait)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
