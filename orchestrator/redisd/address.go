@@ -61,6 +61,9 @@ func (s *Server) publish() error {
 	// Where processes cannot be identified the owner counts as gone.
 	self, _ := supervise.Self()
 	err := address{URL: s.url, Mode: s.mode, Owner: self, Since: time.Now(), ID: s.id}.write(s.cfg.DataDir)
+	if err == nil {
+		err = s.remember()
+	}
 	if err != nil {
 		return unwritable(s.cfg.DataDir, err)
 	}

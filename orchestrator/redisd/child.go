@@ -32,7 +32,7 @@ func findServer(name string) (string, error) {
 			return filepath.Abs(path)
 		}
 	}
-	return "", fmt.Errorf("%w: no %s on the PATH; install it (Debian, Ubuntu: apt install redis-server; Fedora: dnf install redis; macOS: brew install redis), or run with the built-in Redis (--redis-mode embedded)", ErrNoServer, names[0])
+	return "", fmt.Errorf("%w: no %s on the PATH; install it (Debian, Ubuntu: apt install redis-server; Fedora: dnf install redis; macOS: brew install redis), or run with the built-in Redis (redis.mode: embedded)", ErrNoServer, names[0])
 }
 
 // startChild runs a redis-server of our own on the data folder and waits until

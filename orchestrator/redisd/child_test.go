@@ -269,7 +269,7 @@ func TestFixedPort(t *testing.T) {
 			}
 		}
 		_, err := Start(t.Context(), cfg)
-		wantError(t, err, "port is taken", strconv.Itoa(port), "--redis-port")
+		wantError(t, err, "port is taken", strconv.Itoa(port), "redis.port")
 	}
 	_ = l.Close()
 	facttest.Eventually(t, "the port is free", func() bool { // a process that is being started has it until its exec

@@ -70,6 +70,16 @@ func hold(conf, file string) {
 // holder runs an orchestrator in a process of its own until the test ends.
 func holder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
 	t.Helper()
+	h, cmd := tryHolder(t, cfg, env...)
+	if h.Err != "" {
+		t.Fatal(h.Err)
+	}
+	return h, cmd
+}
+
+// tryHolder is holder of one that may not start.
+func tryHolder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
+	t.Helper()
 	conf, err := json.Marshal(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -87,9 +97,6 @@ func holder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
 		b, err := os.ReadFile(file)
 		return err == nil && json.Unmarshal(b, &h) == nil
 	})
-	if h.Err != "" {
-		t.Fatal(h.Err)
-	}
 	return h, cmd
 }
 

@@ -60,7 +60,13 @@ func connect(address string, limit time.Duration) (redis.UniversalClient, error)
 }
 
 // Redact returns the address without its password, for logs and messages.
-func Redact(address string) string {
+func Redact(address string) string { return mask(address, "xxxxx") }
+
+// withoutPassword is Redact with nothing in the password's place: an address
+// that can be used where none is needed.
+func withoutPassword(address string) string { return mask(address, "") }
+
+func mask(address, password string) string {
 	const unreadable = "(unreadable address)"
 	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok {
@@ -80,7 +86,10 @@ func Redact(address string) string {
 		return unreadable // part of it may be part of a password
 	}
 	if user, _, ok := strings.Cut(login, ":"); ok {
-		login = user + ":xxxxx"
+		login = user
+		if password != "" {
+			login += ":" + password
+		}
 	}
 	if login != "" {
 		login += "@"
@@ -88,7 +97,9 @@ func Redact(address string) string {
 	q := u.Query()
 	for key := range q {
 		if strings.Contains(strings.ToLower(key), "password") {
-			q.Set(key, "xxxxx")
+			if q.Del(key); password != "" {
+				q.Set(key, password)
+			}
 		}
 	}
 	path, _, _ := strings.Cut(tail, "?")

@@ -48,7 +48,7 @@ func (c Config) lastPort() (int, error) {
 func (c Config) choosePort() (int, error) {
 	if c.Port != 0 {
 		if err := tryPort(c.Port); err != nil {
-			return 0, fmt.Errorf("%w: %w; choose another with --redis-port, or 0 for any", errPortTaken, err)
+			return 0, fmt.Errorf("%w: %w; set redis.port to another, or to 0 for any", errPortTaken, err)
 		}
 		return c.Port, nil
 	}

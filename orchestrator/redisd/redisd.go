@@ -13,11 +13,16 @@
 //     saved every few seconds and when it stops, and is there again at the
 //     next start. A later child takes over its contents.
 //
+// A data folder remembers which Redis holds its jobs. Mode auto uses that one,
+// or fails when it cannot; another is used only when its address or its mode is
+// given, with a warning.
+//
 // Other commands find the Redis of a running orchestrator with [Discover],
 // through the data folder:
 //
 //	redis.json           where it answers; there as long as it is in use
 //	redis/               what a Redis of ours keeps, and the lock on it
+//	redis/external       the address of one that is not ours and holds the jobs, without its password
 //	logs/redis.log       what redis-server says
 package redisd
 
@@ -41,7 +46,8 @@ import (
 // Mode is a way to come by a Redis.
 type Mode string
 
-// The modes. Auto tries the others in this order.
+// The modes. Auto takes the one that holds the data folder's jobs, or else the
+// first that there is.
 const (
 	Auto     Mode = "auto"
 	External Mode = "external"
@@ -197,9 +203,13 @@ func (s *Server) start(ctx context.Context) error {
 		return unwritable(s.cfg.DataDir, err)
 	}
 	if s.cfg.URL != "" {
-		return s.useExternal(ctx, s.cfg.URL)
+		if err := s.useExternal(ctx, s.cfg.URL); err != nil {
+			return fmt.Errorf("%w; start that Redis, correct the address, or give none: then Muster runs a Redis of its own", err)
+		}
+		return nil
 	}
-	if s.cfg.Mode == Auto || s.cfg.Mode == External {
+	finds := s.cfg.Mode == Auto || s.cfg.Mode == External
+	if finds {
 		// One that somebody else's orchestrator uses too.
 		if a, err := readAddress(s.cfg.DataDir); err == nil && (a.Mode == External || a.Owner.Alive()) {
 			if Ping(ctx, a.URL, s.cfg.PingTimeout) == nil {
@@ -209,14 +219,25 @@ func (s *Server) start(ctx context.Context) error {
 				return s.useExternal(ctx, a.URL)
 			}
 		}
+		if url, err := s.cfg.external(); err != nil || url != "" {
+			if err != nil {
+				return err
+			}
+			return s.useRemembered(ctx, url)
+		}
 	}
 	if err := s.lockData(ctx); err != nil || s.url != "" {
 		return err
 	}
-	if s.cfg.Mode == Auto || s.cfg.Mode == External {
+	if finds {
 		err := Ping(ctx, s.cfg.UsualURL, s.cfg.PingTimeout)
 		var asked *pingError
-		if err == nil || errors.As(err, &asked) && asked.loading() {
+		answers := err == nil || errors.As(err, &asked) && asked.loading()
+		if answers && s.cfg.Mode == Auto && s.cfg.hasOwn() {
+			s.cfg.Logger.Info("the Redis that runs already is not used: the jobs of this data folder are in its own; to use it, give its address with --redis", "redis", s.cfg.UsualURL, "data", s.cfg.DataDir)
+			return s.startOwn(ctx)
+		}
+		if answers {
 			s.lock.release()
 			s.lock = nil
 			return s.useExternal(ctx, s.cfg.UsualURL)
@@ -292,7 +313,7 @@ func (s *Server) useNeighbour(ctx context.Context) error {
 
 func (s *Server) useExternal(ctx context.Context, url string) error {
 	if err := s.cfg.await(ctx, url, nil); err != nil {
-		return fmt.Errorf("%w; start that Redis, correct the address, or give none: then Muster runs a Redis of its own", err)
+		return err
 	}
 	t, err := inspect(ctx, url, s.cfg.PingTimeout)
 	if err != nil {
@@ -321,6 +342,9 @@ func (s *Server) startOwn(ctx context.Context) error {
 		if s.cfg.Mode == Child || s.cfg.Server != "" {
 			return err
 		}
+		if s.cfg.hasAppendOnly() {
+			return fmt.Errorf("the jobs of data folder %s are in the files of a redis-server: %w, which starts without those jobs", s.cfg.DataDir, err)
+		}
 	}
 	return s.atPort(func(port int) error { return s.startEmbedded(ctx, port) })
 }
@@ -333,8 +357,8 @@ func (s *Server) startEmbedded(ctx context.Context, port int) error {
 		return fmt.Errorf("start the built-in Redis: %w", err)
 	}
 	s.mini = mini
-	if found, _ := filepath.Glob(filepath.Join(s.cfg.redisDir(), "appendonly*")); len(found) > 0 {
-		s.warnings = append(s.warnings, "the data folder has contents of a redis-server, which is not installed or not wanted now: they stay unused")
+	if s.cfg.hasAppendOnly() {
+		s.warnings = append(s.warnings, "the data folder has contents of a redis-server, which is not wanted now: they stay unused")
 	}
 	s.url = "redis://" + s.mini.mini.Addr() + "/0"
 	s.guarantee = fmt.Sprintf("The Redis built into Muster, at %s, saved to %s every %v and at the end: a crash loses what came after the last save. Install redis-server for more speed and safety.",
