@@ -66,8 +66,11 @@ type Orchestrator struct {
 	redis *redisd.Server
 	scope scope
 
-	mu      sync.Mutex // guards workers
-	workers bool       // they are up, or others' are used
+	mu      sync.Mutex    // guards workers and worker
+	workers bool          // they are up, or others' are used
+	worker  *tasks.Worker // of this process; nil if none
+
+	schedules chan *tasks.Scheduler // the one that Serve is to go on with
 
 	refresh sync.Mutex // held while a refresh is waited for: one at a time
 }
@@ -78,7 +81,7 @@ type Orchestrator struct {
 // business to return then. Running tasks get the drain time of the settings to
 // finish, or until Options.Hard is done.
 func Run(ctx context.Context, cfg config.Config, opts Options, fn func(context.Context, *Orchestrator) error) (err error) {
-	o := &Orchestrator{opts: opts.withDefaults()}
+	o := &Orchestrator{opts: opts.withDefaults(), schedules: make(chan *tasks.Scheduler, 1)}
 	o.scope.logger = o.opts.Logger
 	defer func() {
 		err = errors.Join(err, o.scope.close(o.opts.Hard))

@@ -359,11 +359,11 @@ func TestScheduleOfTheSettings(t *testing.T) {
 	cfg := settings(t)
 	cfg.Sites.Schedule = map[string]string{"quotes.toscrape.com": "@every 1h", "books.toscrape.com": "0 3 * * *"}
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
-		if _, err := o.schedule(); err != nil {
+		if _, err := o.schedule(o.cfg, o.Sites.Registry()); err != nil {
 			t.Errorf("a right schedule: %v", err)
 		}
 		o.cfg.Sites.Schedule = map[string]string{"qoutes.toscrape.com": "@every 1h"}
-		if _, err := o.schedule(); err == nil || !strings.Contains(err.Error(), "quotes.toscrape.com") {
+		if _, err := o.schedule(o.cfg, o.Sites.Registry()); err == nil || !strings.Contains(err.Error(), "quotes.toscrape.com") {
 			t.Errorf("an unknown site: got %v", err)
 		}
 		return nil

@@ -24,15 +24,15 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 	if err := o.StartWorkers(ctx); err != nil {
 		return err
 	}
-	schedule, err := o.schedule()
+	schedule, err := o.schedule(o.cfg, o.Sites.Registry())
 	if err != nil {
 		return err
 	}
 	intake, running := errgroup.WithContext(ctx)
-	intake.Go(func() error { return schedule.Run(running) })
+	intake.Go(func() error { return o.runSchedule(running, schedule) })
 	if o.cfg.Dashboard.Enabled {
 		intake.Go(func() error {
-			return ServeDashboard(running, o.cfg, o.Client, o.opts.Logger, nil, o.Metrics, memoryMetrics{o.Memory})
+			return serveDashboard(running, o.cfg, o.Client, o.Sites.Registry(), o.opts.Logger, nil, o.Metrics, memoryMetrics{o.Memory})
 		})
 	}
 	intake.Go(func() error { o.KeepProxies(running); return nil })
@@ -46,9 +46,63 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 // recheckEntry is the name of the schedule's entry for the continuous check.
 const recheckEntry = "proxies.recheck"
 
-// schedule returns the schedule of the settings. However many orchestrators
-// have it, each tick is sent once.
-func (o *Orchestrator) schedule() (*tasks.Scheduler, error) {
+// runSchedule sends what s says, or what Reload puts in its place, until ctx is
+// done.
+func (o *Orchestrator) runSchedule(ctx context.Context, s *tasks.Scheduler) error {
+	for {
+		running, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(running) }()
+		select {
+		case err := <-ended:
+			stop()
+			return err
+		case s = <-o.schedules:
+			stop()
+			if err := <-ended; err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// Reload takes from cfg, while Serve runs, the site definitions, sites.schedule,
+// proxies.refresh_every, proxies.recheck_every and, unless workers are processes
+// of their own, workers.concurrency. The rest of cfg takes a new start. When
+// something is wrong nothing changes.
+func (o *Orchestrator) Reload(cfg config.Config) error {
+	again := o.cfg
+	again.Sites.Dir, again.Sites.Schedule = cfg.Sites.Dir, cfg.Sites.Schedule
+	again.Proxies.RefreshEvery, again.Proxies.RecheckEvery = cfg.Proxies.RefreshEvery, cfg.Proxies.RecheckEvery
+	registry, err := LoadSites(again)
+	if err != nil {
+		return err
+	}
+	schedule, err := o.schedule(again, registry)
+	if err != nil {
+		return err
+	}
+	o.Sites.Registry().Replace(registry)
+	select {
+	case <-o.schedules: // one that Serve has not taken yet
+	default:
+	}
+	o.schedules <- schedule
+	log := o.opts.Logger.With("sites", len(registry.Names()), "sites.schedule", again.Sites.Schedule,
+		"proxies.refresh_every", again.Proxies.RefreshEvery, "proxies.recheck_every", again.Proxies.RecheckEvery)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.worker != nil {
+		o.worker.SetConcurrency(cfg.Workers.Concurrency)
+		log = log.With("workers.concurrency", cfg.Workers.Concurrency)
+	}
+	log.Info("reloaded; other settings take a new start")
+	return nil
+}
+
+// schedule returns the schedule of cfg, of the sites of registry. However many
+// orchestrators have it, each tick is sent once.
+func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*tasks.Scheduler, error) {
 	s := tasks.NewScheduler(o.Client, tasks.SchedulerConfig{
 		Logger: o.opts.Logger,
 		Sent: func(name, id string) {
@@ -59,19 +113,19 @@ func (o *Orchestrator) schedule() (*tasks.Scheduler, error) {
 			o.opts.Logger.Log(context.Background(), level, "scheduled job sent", "schedule", name, "job", id)
 		},
 	})
-	if every := o.cfg.Proxies.RecheckEvery; every > 0 && o.cfg.Proxies.CanCheck() {
+	if every := cfg.Proxies.RecheckEvery; every > 0 && cfg.Proxies.CanCheck() {
 		if err := s.AddFunc(recheckEntry, "@every "+every.String(), func() tasks.Work { return proxies.Recheck.S(proxies.RecheckInput{Archived: true}) },
 			tasks.Unique(recheckEntry, time.Hour)); err != nil { // one after the other, however long one takes
 			return nil, err
 		}
 	}
-	if every := o.cfg.Proxies.RefreshEvery; every > 0 && o.cfg.Proxies.HasSources() {
+	if every := cfg.Proxies.RefreshEvery; every > 0 && cfg.Proxies.HasSources() {
 		if err := s.AddFunc("proxies.refresh", "@every "+every.String(), func() tasks.Work { return o.Refresh() },
 			tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, every)); err != nil {
 			return nil, err
 		}
 	}
-	for i, from := range o.cfg.Proxies.Sources {
+	for i, from := range cfg.Proxies.Sources {
 		every := from.EveryOr(0)
 		if every <= 0 {
 			continue
@@ -82,8 +136,8 @@ func (o *Orchestrator) schedule() (*tasks.Scheduler, error) {
 			return nil, err
 		}
 	}
-	for name, spec := range o.cfg.Sites.Schedule {
-		if _, err := o.Sites.Registry().Definition(name); err != nil {
+	for name, spec := range cfg.Sites.Schedule {
+		if _, err := registry.Definition(name); err != nil {
 			return nil, fmt.Errorf("sites.schedule: %w", err)
 		}
 		if err := s.AddFunc("scrape."+name, spec, func() tasks.Work {
@@ -103,12 +157,16 @@ func (o *Orchestrator) schedule() (*tasks.Scheduler, error) {
 // ServeDashboard serves the dashboard of the settings, and metrics of the fleet
 // and of more, until ctx is done. Ready, if not nil, is told its address.
 func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client, logger *slog.Logger, ready func(url string), more ...prometheus.Collector) error {
-	pool := proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), Logger: logger})
-	defer pool.Close()
 	registry, err := LoadSites(cfg)
 	if err != nil {
 		logger.Warn("the dashboard shows the sites that have jobs only", "err", err)
 	}
+	return serveDashboard(ctx, cfg, client, registry, logger, ready, more...)
+}
+
+func serveDashboard(ctx context.Context, cfg config.Config, client *tasks.Client, registry *sites.Registry, logger *slog.Logger, ready func(url string), more ...prometheus.Collector) error {
+	pool := proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), Logger: logger})
+	defer pool.Close()
 	shown, err := sites.NewService(sites.Config{Client: client, Registry: registry, OutDir: cfg.Records(), Logger: logger})
 	if err != nil {
 		return err

@@ -19,6 +19,9 @@ type WorkerOptions struct {
 	Hard   context.Context // once done, ends the drain at once. Defaults to never
 	Logger *slog.Logger    // Defaults to none
 	Ready  func()          // called once it takes tasks; optional
+	// Reload gives settings to go on with: of them workers.concurrency has an
+	// effect. Defaults to none.
+	Reload <-chan config.Config
 	// MetricsListen is the address to serve metrics at. Beyond loopback it
 	// needs the keys of the dashboard. Defaults to none.
 	MetricsListen string
@@ -51,6 +54,19 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 	defer context.AfterFunc(opts.Hard, worker.Kill)()
 	system.Sites.StartWriting()
 	opts.Logger.Info("worker started", "worker", worker.Name())
+	reloading, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		for {
+			select {
+			case <-reloading.Done():
+				return
+			case cfg := <-opts.Reload:
+				worker.SetConcurrency(cfg.Workers.Concurrency)
+				opts.Logger.Info("reloaded", "workers.concurrency", cfg.Workers.Concurrency)
+			}
+		}
+	}()
 	if opts.MetricsListen == "" {
 		return worker.Run(ctx)
 	}

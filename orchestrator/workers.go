@@ -74,6 +74,7 @@ func (o *Orchestrator) startInProcess(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	o.worker = worker
 	// The end of ctx must not end the tasks: whoever waits for them returns
 	// first, and then the scope drains them.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -7,26 +7,32 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"muster/sites/all"
 	"muster/sites/definition"
 	"muster/sites/nearest"
 )
 
-// Registry is the sites that there are, by name. It does not change.
+// Registry is the sites that there are, by name. It changes only by Replace.
 type Registry struct {
-	defs map[string]*definition.Definition
+	defs atomic.Pointer[map[string]*definition.Definition]
 }
 
 // NewRegistry returns a registry of definitions. Of two with one name the
 // later counts.
 func NewRegistry(defs ...*definition.Definition) *Registry {
-	r := &Registry{defs: map[string]*definition.Definition{}}
+	byName := map[string]*definition.Definition{}
 	for _, d := range defs {
-		r.defs[d.Site] = d
+		byName[d.Site] = d
 	}
+	r := &Registry{}
+	r.defs.Store(&byName)
 	return r
 }
+
+// Replace puts the sites of another registry in the place of these.
+func (r *Registry) Replace(by *Registry) { r.defs.Store(by.defs.Load()) }
 
 // LoadRegistry returns the shipped sites, those in Go, and those of a folder, which win
 // over shipped ones of the same name. A folder that is not there is an error
@@ -54,11 +60,11 @@ func LoadRegistry(dir string, mustExist bool) (*Registry, error) {
 }
 
 // Names lists the sites in order.
-func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.defs)) }
+func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(*r.defs.Load())) }
 
 // Definition returns a site, or an error that names the nearest.
 func (r *Registry) Definition(name string) (*definition.Definition, error) {
-	if d, ok := r.defs[name]; ok {
+	if d, ok := (*r.defs.Load())[name]; ok {
 		return d, nil
 	}
 	return nil, r.Unknown(name)

@@ -22,6 +22,7 @@ func dashboardCommand(env environment) *cli.Command {
 Prometheus under /metrics, and what muster health says under /health.`,
 		Flags: flagsOf(settings...),
 		Action: withClient(env, 0, 0, func(ctx context.Context, _ *cli.Context, client fleet) error {
+			outliveReaders()
 			return orchestrator.ServeDashboard(ctx, client.cfg, client.Client, newLogger(env, env.stderr, client.cfg.Log),
 				func(url string) { fmt.Fprintf(env.stderr, "dashboard: %s\n", url) })
 		}, settings...),

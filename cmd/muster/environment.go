@@ -15,6 +15,7 @@ type environment struct {
 	stdout, stderr io.Writer
 	environ        []string        // KEY=value
 	hard           context.Context // done when the user will not wait for a drain any more
+	hangups        *hangups        // nil where SIGHUP is not answered
 }
 
 // terminal tells whether standard error is read by a person right now.

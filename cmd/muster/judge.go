@@ -59,6 +59,7 @@ key in MUSTER_PROXIES__JUDGE_KEY_FILE.`,
 					return usageError{fmt.Errorf("%s can be reached from outside: give the judge a key with --key-file, or listen on 127.0.0.1", addr)}
 				}
 			}
+			outliveReaders()
 			judge, err := probe.StartJudge(cfg)
 			if err != nil {
 				return err

@@ -13,7 +13,7 @@ func main() { os.Exit(Main()) }
 
 // Main runs the command of the process and returns its exit code. The first
 // SIGINT or SIGTERM ends the context that commands drain on, the second the
-// one that they stop at.
+// one that they stop at. SIGHUP ends nothing.
 func Main() int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -36,7 +36,8 @@ func Main() int {
 	}()
 	env := environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		environ: os.Environ(), hard: hard,
+		environ: os.Environ(), hard: hard, hangups: &hangups{},
 	}
+	env.hangups.watch(over, env.stderr)
 	return run(ctx, env, os.Args)
 }

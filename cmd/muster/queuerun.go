@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -79,7 +76,7 @@ func runQueue(env environment, c *cli.Context) error {
 		var watchers sync.WaitGroup
 		track := q.display.Track("queue " + q.Name())
 		watchers.Go(func() { q.show(watch, track, pool) })
-		watchers.Go(func() { limits.reload(watch, env, c, q.display) })
+		defer env.onHangup(func() { limits.reload(env, c, q.display) })()
 		start := time.Now()
 		err = pool.Run(run)
 		stop()
@@ -207,27 +204,16 @@ func (l queueLimits) of(key string) *limit.KeyedLimiter {
 	return nil
 }
 
-// reload reads the limits again at every SIGHUP, until ctx ends. Settings that
-// are wrong leave the old limits.
-func (l queueLimits) reload(ctx context.Context, env environment, c *cli.Context, out io.Writer) {
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hup:
-		}
-		loaded, err := loadConfig(env, c, queueSettings...)
-		if err != nil {
-			fmt.Fprintf(out, "the limits stay as they are: %v\n", err)
-			continue
-		}
-		l.hosts.Configure(loaded.Queue.MaxPerHost, nil)
-		l.resolvers.Configure(loaded.Queue.MaxWorkers, perResolver(loaded.Queue))
-		l.pacer.Configure(paceOf(loaded.Queue), nil)
-		fmt.Fprintf(out, "limits read again: %d per host, %v apart, per resolver %v\n",
-			loaded.Queue.MaxPerHost, loaded.Queue.HostInterval(), loaded.Queue.MaxPerResolver)
+// reload reads the limits again. Settings that are wrong leave the old limits.
+func (l queueLimits) reload(env environment, c *cli.Context, out io.Writer) {
+	loaded, err := loadConfig(env, c, queueSettings...)
+	if err != nil {
+		fmt.Fprintf(out, "the limits stay as they are: %v\n", err)
+		return
 	}
+	l.hosts.Configure(loaded.Queue.MaxPerHost, nil)
+	l.resolvers.Configure(loaded.Queue.MaxWorkers, perResolver(loaded.Queue))
+	l.pacer.Configure(paceOf(loaded.Queue), nil)
+	fmt.Fprintf(out, "limits read again: %d per host, %v apart, per resolver %v\n",
+		loaded.Queue.MaxPerHost, loaded.Queue.HostInterval(), loaded.Queue.MaxPerResolver)
 }

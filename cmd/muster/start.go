@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -33,6 +30,8 @@ func startCommand(env environment) *cli.Command {
 		Usage: "run the orchestrator: Redis, workers, the proxy pool, the schedule, the dashboard",
 		Description: `Runs until it is interrupted. The first Ctrl-C lets running tasks finish, for
 at most shutdown.drain; the second stops at once. Nothing is lost either way.
+SIGHUP reads the site definitions, sites.schedule, proxies.refresh_every,
+proxies.recheck_every and workers.concurrency again; the log says so.
 
 With --once it refreshes the proxies if they are few, scrapes every site of
 the settings, prints what came of it, and exits: with 1 when a job is not
@@ -55,8 +54,17 @@ complete or lost data, as muster scrape --wait does.`,
 			if err != nil {
 				return err
 			}
-			return withSystem(env, c, loaded, false, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
+			return withSystem(env, c, loaded, false, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 				if !c.Bool("once") {
+					defer env.onHangup(func() {
+						again, err := loadConfig(env, c, startSettings...)
+						if err == nil {
+							err = o.Reload(again.Config)
+						}
+						if err != nil {
+							newLogger(env, display, loaded.Log).Error("nothing was reloaded", "err", err)
+						}
+					})()
 					return o.Serve(ctx)
 				}
 				round, err := o.Once(ctx)
@@ -73,6 +81,8 @@ func workerCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "worker",
 		Usage: "take tasks from the Redis of an orchestrator, on this machine or another",
+		Description: `Runs until it is interrupted, as muster start does. SIGHUP reads
+workers.concurrency again.`,
 		Flags: append(flagsOf(workerSettings...),
 			&cli.StringFlag{Name: "name", Usage: "be known as `NAME`, which no other worker has", DefaultText: "host, pid and a number"},
 			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, under /metrics; beyond loopback it needs dashboard.keys", DefaultText: "nowhere"},
@@ -85,8 +95,22 @@ func workerCommand(env environment) *cli.Command {
 			if err != nil {
 				return err
 			}
+			outliveReaders()
+			log := newLogger(env, env.stderr, loaded.Log)
+			reload := make(chan config.Config)
+			defer env.onHangup(func() {
+				again, err := loadConfig(env, c, workerSettings...)
+				if err != nil {
+					log.Error("nothing was reloaded", "err", err)
+					return
+				}
+				select {
+				case reload <- again.Config:
+				case <-c.Context.Done(): // it drains
+				}
+			})()
 			return orchestrator.RunWorker(c.Context, loaded.Config, orchestrator.WorkerOptions{
-				Name: c.String("name"), Hard: env.hard, Logger: newLogger(env, env.stderr, loaded.Log),
+				Name: c.String("name"), Hard: env.hard, Logger: log, Reload: reload,
 				Ready: touch(c.String("ready")), MetricsListen: c.String("metrics-listen"),
 			})
 		},
@@ -97,15 +121,14 @@ func workerCommand(env environment) *cli.Command {
 // on standard error and its log above it.
 func withSystem(env environment, c *cli.Context, loaded *config.Loaded, reuse bool,
 	fn func(context.Context, *orchestrator.Orchestrator, *monitor.Display) error) error {
-	// By default a pipe that nobody reads ends the process at once, and what it
-	// has started would be left running: the write is to fail instead.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	outliveReaders() // what it has started would be left running
 	display, err := newDisplay(env, c)
 	if err != nil {
 		return err
 	}
 	defer display.Close()
 	log := newLogger(env, display, loaded.Log)
+	defer env.onHangup(func() { fmt.Fprintln(display, nothingToReload) })()
 	for _, w := range loaded.Warnings {
 		log.Warn(w)
 	}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"muster/tasks/facttest"
+	"muster/tasks/porttest"
+)
+
+// hangup sends SIGHUP and waits until the command says want for the n-th time.
+func hangup(t *testing.T, cmd *exec.Cmd, out *output, want string, n int) {
+	t.Helper()
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if !facttest.Comes(func() bool { return strings.Count(out.String(), want) >= n }) {
+		t.Fatalf("got no %q after SIGHUP:\n%s", want, out)
+	}
+}
+
+// finish interrupts a command and wants it to have lived until then.
+func finish(t *testing.T, cmd *exec.Cmd, out *output) {
+	t.Helper()
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the exit code says it
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
+		t.Errorf("got exit code %d, want %d:\n%s", code, exitInterrupted, out)
+	}
+}
+
+// SIGHUP ends no command, and one that has nothing to reload says so.
+func TestHangupEndsNothing(t *testing.T) {
+	t.Parallel()
+	const nothing = "SIGHUP: there is nothing to reload"
+	for name, c := range map[string]struct {
+		args  []string
+		ready string // what it says when it runs
+		want  string // what it says then
+	}{
+		"worker":        {[]string{"worker"}, "worker started", `"workers.concurrency":8`},
+		"start":         {[]string{"start"}, "running; Ctrl-C stops", "reloaded; other settings take a new start"},
+		"proxies serve": {[]string{"proxies", "serve", "--listen", "127.0.0.1:0"}, "proxy: ", nothing},
+		"judge":         {[]string{"judge", "--listen", "127.0.0.1:0"}, "judge: ", nothing},
+		"dashboard":     {[]string{"dashboard", "--listen", "127.0.0.1:0"}, "dashboard: ", nothing},
+		"queue run":     {[]string{"queue", "run", "--metrics-listen", "127.0.0.1:0"}, "metrics are at", "limits read again"},
+		"demo":          {[]string{"demo", "--keep", "--dir", "demo"}, "demo: ", nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := newCommand(t)
+			cmd, out := k.start(c.args...)
+			facttest.Eventually(t, name+" to run", func() bool { return strings.Contains(out.String(), c.ready) })
+			hangup(t, cmd, out, c.want, 1)
+			hangup(t, cmd, out, c.want, 2)
+			finish(t, cmd, out)
+		})
+	}
+	t.Run("scrape", func(t *testing.T) {
+		t.Parallel()
+		k, g := newCommand(t), newGate(t, 3, 1)
+		k.site("gate", g)
+		cmd, out := k.start("scrape", "gate", "--wait", "--sites-dir", "sites", "--progress", "lines")
+		facttest.Eventually(t, "the scrape to run", func() bool { return strings.Contains(k.run("jobs", "list"), "RUNNING") })
+		hangup(t, cmd, out, nothing, 1)
+		g.release()
+		if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "COMPLETE") {
+			t.Errorf("got %v, want the scrape to end as if nothing were:\n%s", err, out)
+		}
+	})
+}
+
+// SIGHUP makes start and worker go on with new settings; wrong ones change nothing.
+func TestHangupReloads(t *testing.T) {
+	t.Parallel()
+	const site = "site: %s\nbase_url: http://127.0.0.1:%d\nstart: [/]\nproxy: {fallback: direct}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
+	k, port := newCommand(t), porttest.Lend(t)
+	if err := os.MkdirAll(k.dir+"/sites", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	k.write("muster.yaml", "sites: {dir: sites}\n")
+	k.write("sites/one.yaml", fmt.Sprintf(site, "one", port))
+	start, out := k.start("start", "--log-format", "text")
+	facttest.Eventually(t, "the orchestrator to run", func() bool { return strings.Contains(out.String(), "running; Ctrl-C stops") })
+	worker, said := k.start("worker", "--name", "other")
+	facttest.Eventually(t, "the worker to run", func() bool { return strings.Contains(said.String(), "worker started") })
+
+	k.write("muster.yaml", "sites: {dir: sites, schedule: {two: '@every 1s'}}\nworkers: {concurrency: 3}\n")
+	hangup(t, start, out, `sites.schedule: no site \"two\"`, 1)
+	k.write("sites/two.yaml", fmt.Sprintf(site, "two", port))
+	hangup(t, start, out, "workers.concurrency=3", 1)
+	facttest.Eventually(t, "the new site to be scraped as the new schedule says", func() bool {
+		return strings.Contains(out.String(), "schedule=scrape.two job=")
+	})
+	hangup(t, worker, said, `"workers.concurrency":3`, 1)
+	facttest.Eventually(t, "both workers to have the new concurrency", func() bool {
+		return strings.Count(k.run("inspect", "stats", "--json"), `"concurrency": 3`) == 2
+	})
+	k.write("muster.yaml", "workers: {concurrency: lots}\n")
+	hangup(t, start, out, "nothing was reloaded", 2)
+	hangup(t, worker, said, "nothing was reloaded", 1)
+	finish(t, worker, said)
+	finish(t, start, out)
+}
