@@ -60,10 +60,7 @@ func jobsCommand(env environment) *cli.Command {
 					return printJob(env, j)
 				}),
 			leaf("retry", "get the pages that a scrape did not, and add their records to its files", "JOB", 1, 1,
-				[]cli.Flag{
-					&cli.BoolFlag{Name: "failed", Usage: "those that failed; there is no other choice", Value: true, Hidden: true},
-					&cli.BoolFlag{Name: "wait", Usage: "wait for the end and print what came of it"},
-				},
+				[]cli.Flag{&cli.BoolFlag{Name: "wait", Usage: "wait for the end and print what came of it"}},
 				func(ctx context.Context, c *cli.Context, s *sites.Service) error {
 					if err := s.Resumable(ctx, c.Args().First()); errors.Is(err, sites.ErrNothingLeft) {
 						fmt.Fprintln(env.stderr, "muster:", err)

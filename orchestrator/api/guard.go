@@ -61,7 +61,7 @@ func (c Config) guard(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 
 		if !known(r.Host, names) {
-			http.Error(w, fmt.Sprintf("muster is not known as %q here; if it should be, add the name to dashboard.hosts", r.Host), http.StatusMisdirectedRequest)
+			http.Error(w, fmt.Sprintf("this dashboard is not known as %q here; if it should be, add the name to dashboard.hosts", r.Host), http.StatusMisdirectedRequest)
 			return
 		}
 		if len(c.Keys) > 0 && !c.admits(r) {
