@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -18,17 +19,19 @@ type BreakerConfig struct {
 	Namespace string        // prefix of all keys. Defaults to "muster".
 	Threshold int           // failures in a row that open it. Defaults to 5.
 	Cooldown  time.Duration // how long it stays open. Defaults to 60 s.
-	Trials    int           // requests at a time while it is half open. Defaults to 2.
-	TrialTTL  time.Duration // when a trial nobody reported on counts no more. Defaults to 2 minutes.
-	Disabled  bool          // allow everything. Defaults to false.
-	FailOpen  bool          // allow everything while Redis is away. Defaults to false.
-	Logger    *slog.Logger  // Defaults to slog.Default().
+	// MaxCooldown bounds the cooldown, which doubles with each trial that fails. Defaults to Cooldown: it stays the same.
+	MaxCooldown time.Duration
+	Trials      int           // requests at a time while it is half open. Defaults to 2.
+	TrialTTL    time.Duration // when a trial nobody reported on counts no more. Defaults to 2 minutes.
+	Disabled    bool          // allow everything. Defaults to false.
+	FailOpen    bool          // allow everything while Redis is away. Defaults to false.
+	Logger      *slog.Logger  // Defaults to slog.Default().
 }
 
 // Breaker stops the requests to a key that keeps failing, in all processes
 // together:
 //
-//	closed ── Threshold failures in a row ──▶ open ── Cooldown ──▶ half_open
+//	closed ── Threshold failures in a row ──▶ open ── cooldown ──▶ half_open
 //	   ▲                                       ▲                      │
 //	   │                                       └── a trial fails ─────┤
 //	   └──────────────────── a trial succeeds ────────────────────────┘
@@ -51,6 +54,7 @@ func NewBreaker(rdb redis.UniversalClient, cfg BreakerConfig) *Breaker {
 	if cfg.Cooldown <= 0 {
 		cfg.Cooldown = time.Minute
 	}
+	cfg.MaxCooldown = max(cfg.MaxCooldown, cfg.Cooldown)
 	if cfg.Trials <= 0 {
 		cfg.Trials = 2
 	}
@@ -84,7 +88,7 @@ func (b *Breaker) Allow(ctx context.Context, key string) (p Permit, ok bool, wai
 	}
 	token := rand.Text()
 	v, err := allowCmd.Run(ctx, b.rdb, breakerKeys(b.cfg.Namespace, key),
-		token, b.cfg.Cooldown.Milliseconds(), b.cfg.Trials, b.cfg.TrialTTL.Milliseconds()).Int64Slice()
+		token, b.cfg.Cooldown.Milliseconds(), b.cfg.MaxCooldown.Milliseconds(), b.cfg.Trials, b.cfg.TrialTTL.Milliseconds()).Int64Slice()
 	if err != nil {
 		if b.cfg.FailOpen && ctx.Err() == nil {
 			b.warn.open(err)
@@ -118,9 +122,10 @@ func (p Permit) report(ctx context.Context, outcome, block string) error {
 		return nil
 	}
 	b := p.b
-	state, err := reportCmd.Run(ctx, b.rdb, breakerKeys(b.cfg.Namespace, p.key), p.token, outcome, b.cfg.Threshold, block).Text()
-	if err == nil && state == "opened" {
-		b.warnOpened(p.key, block)
+	state, err := reportCmd.Run(ctx, b.rdb, breakerKeys(b.cfg.Namespace, p.key), p.token, outcome, b.cfg.Threshold, block).Slice()
+	if err == nil && state[0] == "opened" {
+		failed, _ := state[1].(int64)
+		b.warnOpened(p.key, block, b.cooldown(int(failed)))
 		err = b.rdb.ZAdd(ctx, breakerIndex(b.cfg.Namespace), redis.Z{Score: float64(time.Now().UnixMilli()), Member: p.key}).Err()
 	}
 	if err != nil {
@@ -133,8 +138,8 @@ func (p Permit) report(ctx context.Context, outcome, block string) error {
 	return nil
 }
 
-func (b *Breaker) warnOpened(key, block string) {
-	b.warn.log.Warn("requests are stopped: they keep failing", "key", key, "block", block, "for", b.cfg.Cooldown)
+func (b *Breaker) warnOpened(key, block string, d time.Duration) {
+	b.warn.log.Warn("requests are stopped: they keep failing", "key", key, "block", block, "for", d)
 }
 
 // BreakerState is where the breaker of a key stands.
@@ -142,7 +147,9 @@ type BreakerState struct {
 	Key       string    `json:"key"`
 	State     string    `json:"state"` // closed, open or half_open
 	Failures  int       `json:"failures"`
-	OpenedAt  time.Time `json:"opened_at,omitzero"`
+	OpenedAt  time.Time `json:"opened_at,omitzero"` // the last time
+	Since     time.Time `json:"since,omitzero"`     // when it opened first, since it was closed
+	Until     time.Time `json:"until,omitzero"`     // when it lets a request through again
 	LastBlock string    `json:"last_block,omitempty"`
 }
 
@@ -208,13 +215,27 @@ func (b *Breaker) read(ctx context.Context, keys ...string) ([]BreakerState, err
 			s.State = h["state"]
 			ms, _ := strconv.ParseInt(h["opened_at"], 10, 64)
 			s.OpenedAt = time.UnixMilli(ms)
-			if s.State == "open" && !clock.Val().Before(s.OpenedAt.Add(b.cfg.Cooldown)) {
+			since, _ := strconv.ParseInt(cmp.Or(h["since"], h["opened_at"]), 10, 64)
+			s.Since = time.UnixMilli(since)
+			failed, _ := strconv.Atoi(h["trials_failed"])
+			s.Until = s.OpenedAt.Add(b.cooldown(failed))
+			if s.State == "open" && !clock.Val().Before(s.Until) {
 				s.State = "half_open"
 			}
 		}
 		out[i] = s
 	}
 	return out, nil
+}
+
+// cooldown is how long it stays open after so many trials have failed. It is
+// the same in allow.lua.
+func (b *Breaker) cooldown(failed int) time.Duration {
+	d := b.cfg.Cooldown
+	for ; failed > 0 && d < b.cfg.MaxCooldown; failed-- {
+		d *= 2
+	}
+	return min(d, b.cfg.MaxCooldown)
 }
 
 // Reset closes the breakers of keys and forgets their failures.

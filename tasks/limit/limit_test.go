@@ -3,6 +3,7 @@ package limit_test
 import (
 	"bytes"
 	"log"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -228,6 +229,49 @@ func TestBreaker(t *testing.T) {
 		}
 		if s := state("closed"); s.LastBlock != "" || !s.OpenedAt.IsZero() {
 			t.Fatalf("got %+v", s)
+		}
+	})
+}
+
+// A key that stays down is tried less and less often, until it is up again.
+func TestBreakerCooldownDoubles(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		quick := limit.BreakerConfig{Threshold: 1, Cooldown: time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+		b := limit.NewBreaker(rdb, quick) // for it the cooldown is over at once
+		slow := quick
+		slow.Cooldown, slow.MaxCooldown = 30*time.Second, 2*time.Minute
+		patient := limit.NewBreaker(rdb, slow)
+		fail := func() limit.BreakerState {
+			t.Helper()
+			facttest.Eventually(t, "a request to be allowed", func() bool {
+				p, ok, _, err := b.Allow(t.Context(), "h")
+				return ok && err == nil && p.Failure(t.Context(), "x") == nil
+			})
+			return must[limit.BreakerState](t)(patient.State(t.Context(), "h"))
+		}
+		since := time.Time{}
+		for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 2 * time.Minute} {
+			s := fail()
+			if got := s.Until.Sub(s.OpenedAt); got != want {
+				t.Errorf("after %d trials: open for %s, want %s", i, got, want)
+			}
+			if _, ok, wait, err := patient.Allow(t.Context(), "h"); ok || err != nil || wait > want || wait < want-20*time.Second {
+				t.Errorf("after %d trials: allowed %v, wait %s, %v; want a wait of %s", i, ok, wait, err, want)
+			}
+			if i == 0 {
+				since = s.OpenedAt
+			}
+			if !s.Since.Equal(since) {
+				t.Errorf("after %d trials: down since %s, want %s", i, s.Since, since)
+			}
+		}
+		facttest.Eventually(t, "a trial that succeeds", func() bool {
+			p, ok, _, err := b.Allow(t.Context(), "h")
+			return ok && err == nil && p.Success(t.Context()) == nil
+		})
+		if s := fail(); s.Until.Sub(s.OpenedAt) != 30*time.Second || s.Since.Before(since) {
+			t.Errorf("down again: got %+v, want a first cooldown", s)
 		}
 	})
 }

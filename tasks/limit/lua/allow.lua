@@ -1,6 +1,6 @@
 -- Asks a breaker whether a request may go.
--- KEYS: breaker, trials. ARGV: token, cooldown ms, number of trials, trial
--- ttl ms.
+-- KEYS: breaker, trials. ARGV: token, cooldown ms, the most it grows to with
+-- trials that fail, number of trials, trial ttl ms.
 -- Returns {0 blocked | 1 allowed | 2 allowed as a trial | 3 others try, ms until
 -- it is worth asking again}.
 local time = redis.call("TIME")
@@ -10,17 +10,19 @@ if state ~= "open" and state ~= "half_open" then return { 1, 0 } end
 -- A full Redis refuses a script whose first write may need memory.
 redis.call("HDEL", KEYS[1], "")
 if state == "open" then
-  local left = tonumber(redis.call("HGET", KEYS[1], "opened_at")) + tonumber(ARGV[2]) - now
+  local failed = tonumber(redis.call("HGET", KEYS[1], "trials_failed") or 0)
+  local cooldown = math.min(tonumber(ARGV[2]) * 2 ^ failed, tonumber(ARGV[3]))
+  local left = tonumber(redis.call("HGET", KEYS[1], "opened_at")) + cooldown - now
   if left > 0 then return { 0, left } end
   redis.call("HSET", KEYS[1], "state", "half_open")
   redis.call("DEL", KEYS[2])
 end
 redis.call("ZREMRANGEBYSCORE", KEYS[2], "-inf", now)
-if redis.call("ZCARD", KEYS[2]) >= tonumber(ARGV[3]) then
+if redis.call("ZCARD", KEYS[2]) >= tonumber(ARGV[4]) then
   local first = redis.call("ZRANGE", KEYS[2], 0, 0, "WITHSCORES")
   return { 3, math.max(1, math.min(1000, tonumber(first[2]) - now)) }
 end
-redis.call("ZADD", KEYS[2], now + tonumber(ARGV[4]), ARGV[1])
+redis.call("ZADD", KEYS[2], now + tonumber(ARGV[5]), ARGV[1])
 redis.call("PEXPIRE", KEYS[2], 86400000)
 redis.call("PEXPIRE", KEYS[1], 86400000)
 return { 2, 0 }

@@ -1,7 +1,8 @@
 -- Tells a breaker how a request ended.
 -- KEYS: breaker, trials. ARGV: token ("" for a request that was no trial),
 -- outcome success|failure|none, threshold, block type.
--- Returns the state: closed, open or half_open; "opened" if this opened it.
+-- Returns {the state: closed, open or half_open; "opened" if this opened it,
+-- how many trials have failed then, else 0}.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local token, outcome = ARGV[1], ARGV[2]
@@ -9,9 +10,10 @@ local state = redis.call("HGET", KEYS[1], "state") or "closed"
 
 local function open()
   redis.call("HSET", KEYS[1], "state", "open", "opened_at", string.format("%.0f", now), "last_block", ARGV[4])
+  redis.call("HSETNX", KEYS[1], "since", string.format("%.0f", now))
   redis.call("DEL", KEYS[2])
   redis.call("PEXPIRE", KEYS[1], 86400000)
-  return "opened"
+  return { "opened", tonumber(redis.call("HGET", KEYS[1], "trials_failed") or 0) }
 end
 
 -- A full Redis refuses a script whose first write may need memory.
@@ -24,14 +26,17 @@ if state == "closed" then
   elseif outcome == "success" then
     redis.call("HDEL", KEYS[1], "failures")
   end
-  return state
+  return { state, 0 }
 end
 -- Only a trial that is still counted may move a breaker that has opened: any
 -- other request began before it opened.
-if token == "" or redis.call("ZREM", KEYS[2], token) == 0 or state == "open" then return state end
-if outcome == "failure" then return open() end
+if token == "" or redis.call("ZREM", KEYS[2], token) == 0 or state == "open" then return { state, 0 } end
+if outcome == "failure" then
+  redis.call("HINCRBY", KEYS[1], "trials_failed", 1)
+  return open()
+end
 if outcome == "success" then
   redis.call("DEL", KEYS[1], KEYS[2])
-  return "closed"
+  return { "closed", 0 }
 end
-return state
+return { state, 0 }
