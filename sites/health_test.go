@@ -238,3 +238,18 @@ func TestReport(t *testing.T) {
 		t.Errorf("got %+v", sum.Health)
 	}
 }
+
+// How long a site has pages wait for their turn is not how long it takes to
+// answer.
+func TestResponseIsWithoutDelays(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 1)
+	def, err := definition.Parse("shop.yaml", []byte(strings.Replace(string(site.definition(t, "").YAML()), "delay: 0", "delay: 1s", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := run(t, begin(t, newService(t, redistest.New(t)), "j1", def, ScrapeOptions{BaseURL: site.URL}))
+	if got := sum.Times.mean(); sum.Pages != 2 || got <= 0 || got >= 500*time.Millisecond { // a turn is at least that
+		t.Errorf("got a mean response of %s in %d pages, want that of the server", got, sum.Pages)
+	}
+}

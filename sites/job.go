@@ -55,6 +55,7 @@ type job struct {
 	memory    *Memory             // of the process
 	places    *limit.KeyedLimiter // see Service
 	sizes     sizes               // of pages, by kind
+	noted     atomic.Bool         // see given
 	heavy     atomic.Bool         // a page had many bytes of records since pressed looked last
 	unwritten int64               // bytes of records: maxUnwrittenBytes
 	log       *slog.Logger
@@ -79,7 +80,7 @@ type yield struct {
 	Links   []visit        `json:"links,omitempty"`
 	Records map[string]int `json:"records,omitempty"` // by type
 	Invalid int            `json:"invalid,omitempty"`
-	Took    int64          `json:"took,omitempty"`  // milliseconds, from the request to the whole page
+	Took    int64          `json:"took,omitempty"`  // milliseconds; see extract.Page
 	Print   string         `json:"print,omitempty"` // of records and links, to tell repeated pages
 	// Hits and Faults are the field coverage of the page; see extract.Result.
 	Hits   map[string]map[string]int `json:"hits,omitempty"`
@@ -308,7 +309,7 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 	}
 	tooLong := &fetch.Error{Class: fetch.Limit, URL: v.URL, Err: errTooLong}
 	if j.overdue() {
-		return nil, j.failed(ctx, lease, v, tooLong)
+		return nil, j.failed(ctx, lease, v, tooLong, 0)
 	}
 	if j.heavy.Load() {
 		if err := j.pressed(ctx); err != nil {
@@ -320,7 +321,7 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 		return nil, errors.Join(j.giveBack(ctx, lease), err)
 	}
 	if len(reached) > 0 {
-		return nil, j.failed(ctx, lease, v, &fetch.Error{Class: fetch.Enough, URL: v.URL, Err: errors.New(strings.Join(reached, "; "))})
+		return nil, j.failed(ctx, lease, v, &fetch.Error{Class: fetch.Enough, URL: v.URL, Err: errors.New(strings.Join(reached, "; "))}, 0)
 	}
 	leave, err := j.place(ctx)
 	if err != nil {
@@ -328,15 +329,34 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 	}
 	defer leave()
 	permit, err := j.breaker.allow(ctx)
-	switch {
-	case errors.Is(err, errDown):
-		return nil, j.giveUp(ctx, lease, fetch.Server, err)
-	case err != nil:
+	if gone, ok := errors.AsType[*downError](err); ok {
+		return nil, j.giveUp(ctx, lease, gone.class, err)
+	}
+	if err != nil {
 		return nil, errors.Join(j.giveBack(ctx, lease), err)
 	}
+	if permit.Trial() {
+		// A page that may itself be at fault is tried when the site gives one
+		// that it gave before.
+		if failure, known := j.probe(ctx); known && !fetch.ClassOf(failure).Answered() {
+			after := probeAgain
+			if fe, ok := errors.AsType[*fetch.Error](failure); ok {
+				after = max(after, fe.After)
+			}
+			_, err := j.breaker.report(ctx, permit, "", false, failure)
+			return nil, errors.Join(err, j.giveBack(ctx, lease), later{after})
+		}
+	}
+	began := time.Now()
 	y, records, err := j.scrape(ctx, v)
-	if berr := j.breaker.report(ctx, permit, lease.ID, err); berr != nil {
-		j.log.Warn("the breaker of the site is not told", "error", berr)
+	down, berr := j.breaker.report(ctx, permit, lease.ID, lease.Attempts == 0, err)
+	if berr == nil && down == 0 && j.isLastTry(lease, err) && !j.breaker.cameSince(began) {
+		if failure, known := j.probe(ctx); known {
+			down, berr = j.breaker.confirm(ctx, failure)
+		}
+	}
+	if berr != nil {
+		j.log.Warn("cannot note in the site's breaker how a page ended", "error", berr)
 	}
 	via := ""
 	if y != nil {
@@ -355,6 +375,9 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 		if err := j.lead(ctx, v, y); err != nil {
 			return nil, errors.Join(err, j.giveBack(ctx, lease))
 		}
+		if err := j.given(ctx, v); err != nil {
+			j.log.Warn("should the site go down, it is harder to see when it is up again", "error", err)
+		}
 		result, err := json.Marshal(y)
 		if err != nil {
 			return nil, fmt.Errorf("encode result of %s: %w", v.URL, err)
@@ -369,7 +392,47 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 		}
 		return y, err
 	}
-	return nil, j.failed(ctx, lease, v, err)
+	return nil, j.failed(ctx, lease, v, err, down)
+}
+
+// isLastTry reports whether a page that failed is given up unless the site is
+// down.
+func (j *job) isLastTry(lease workqueue.Leased, failure error) bool {
+	fe, ok := errors.AsType[*fetch.Error](failure)
+	return ok && fe.OfSite() && fe.Class != fetch.Blocked && lease.Attempts >= fetch.PolicyFor(fe.Class, j.def.Retries).Retries
+}
+
+// probeAgain is when a site is tried again after a probe that says nothing.
+const probeAgain = 100 * time.Millisecond
+
+// probe asks for a page that the site has given to the job before. Known is
+// false when there is none.
+func (j *job) probe(ctx context.Context) (failure error, known bool) {
+	v, ok, err := readJSON[visit](ctx, j.rdb, givenKey(j.id))
+	if err != nil || !ok {
+		return nil, false
+	}
+	_, leave, err := j.get(ctx, v)
+	if err == nil {
+		leave()
+	}
+	return err, true
+}
+
+// given notes the first page that the site gives to this process, for probe.
+func (j *job) given(ctx context.Context, v visit) error {
+	if v.Kind == definition.KindSitemap || !j.noted.CompareAndSwap(false, true) {
+		return nil
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode page: %w", err)
+	}
+	if err := j.rdb.Set(ctx, givenKey(j.id), data, keep).Err(); err != nil {
+		j.noted.Store(false)
+		return fmt.Errorf("note a page that the site gives: %w", err)
+	}
+	return nil
 }
 
 // ration keeps of the records of a page what the limits of the job leave.
@@ -421,8 +484,9 @@ func (j *job) settle(ctx context.Context, lease workqueue.Leased, o workqueue.Ou
 	return nil
 }
 
-// failed does what the class of a failure asks for.
-func (j *job) failed(ctx context.Context, lease workqueue.Leased, v visit, err error) error {
+// failed does what the class of a failure asks for. Down is for how long the
+// site is left alone, or 0 when it is not down.
+func (j *job) failed(ctx context.Context, lease workqueue.Leased, v visit, err error, down time.Duration) error {
 	class := fetch.ClassOf(err)
 	policy := fetch.PolicyFor(class, j.def.Retries)
 	if ctx.Err() != nil || class == fetch.Canceled {
@@ -442,21 +506,30 @@ func (j *job) failed(ctx context.Context, lease workqueue.Leased, v visit, err e
 		return later{after}
 	}
 	attempt := lease.Attempts + 1
-	j.log.Debug("page failed", "url", v.URL, "class", class, "attempt", attempt, "error", err)
+	j.log.Debug("page failed", "url", v.URL, "class", class, "attempt", attempt, "down", down, "error", err)
 	switch {
+	case class == fetch.Limit:
+	case down > 0: // others are tried first when the site may be up again
+		return j.wait(ctx, lease, class, err, max(after, down+policy.Wait(1, j.def.Retries.Cap)))
 	case policy.Free, class == fetch.NoProxy && after > 0: // the proxies rest
-		since := time.Now()
-		if infos, gerr := j.queue.Get(ctx, lease.ID); gerr == nil && len(infos) == 1 {
-			since = stalledSince(infos[0].Note, since)
-		}
-		if time.Since(since)+after <= j.stallMax(class) {
-			return j.retry(ctx, lease, fmt.Errorf("%s%s: %w", stallNote, since.UTC().Format(time.RFC3339), err), after, false)
-		}
-		err = fmt.Errorf("put off for too long: %w", err)
+		return j.wait(ctx, lease, class, err, after)
 	case attempt <= policy.Retries:
 		return j.retry(ctx, lease, err, max(after, policy.Wait(attempt, j.def.Retries.Cap)), true)
 	}
 	return j.giveUp(ctx, lease, class, err)
+}
+
+// wait leaves a page in the queue for a while without using up an attempt. A
+// page that has waited for too long is given up.
+func (j *job) wait(ctx context.Context, lease workqueue.Leased, class fetch.Class, err error, after time.Duration) error {
+	since := time.Now()
+	if infos, gerr := j.queue.Get(ctx, lease.ID); gerr == nil && len(infos) == 1 {
+		since = stalledSince(infos[0].Note, since)
+	}
+	if time.Since(since)+after <= j.stallMax(class) {
+		return j.retry(ctx, lease, fmt.Errorf("%s%s: %w", stallNote, since.UTC().Format(time.RFC3339), err), after, false)
+	}
+	return j.giveUp(ctx, lease, class, fmt.Errorf("put off for too long: %w", err))
 }
 
 // stallMax is how long a page may be put off. It waits for proxies that rest as
@@ -508,15 +581,13 @@ func (j *job) retry(ctx context.Context, lease workqueue.Leased, cause error, af
 	return nil
 }
 
-// scrape fetches and reads a page.
-func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
+// get fetches a page, and sets memory aside for it until leave is called.
+func (j *job) get(ctx context.Context, v visit) (page extract.Page, leave func(), err error) {
 	room, err := j.memory.enter(ctx, j.sizes.usual(v.Kind))
 	if err != nil {
-		return nil, nil, err
+		return page, nil, err
 	}
-	defer room.leave()
-	began := time.Now()
-	page, err := j.client.Get(fetch.WithRoom(ctx, func(n int64) bool {
+	page, err = j.client.Get(fetch.WithRoom(ctx, func(n int64) bool {
 		ok := room.grow(n)
 		if !ok { // the next one waits until there is room for it
 			j.sizes.saw(v.Kind, n)
@@ -524,10 +595,20 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 		return ok
 	}), v.URL, v.Kind)
 	if err != nil {
-		return nil, nil, err
+		room.leave()
+		return page, nil, err
 	}
 	j.sizes.saw(v.Kind, int64(len(page.Body)))
-	took := max(time.Since(began).Milliseconds(), 1)
+	return page, room.leave, nil
+}
+
+// scrape fetches and reads a page.
+func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
+	page, leave, err := j.get(ctx, v)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer leave()
 	page.N = v.N
 	fail := func(class fetch.Class, err error) (*yield, [][]byte, error) {
 		if page.Suspect != nil {
@@ -576,7 +657,7 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 	case len(res.Records) == 0 && len(res.Invalid) > 0 && len(res.Links) == 0 && res.Next == nil:
 		return fail(fetch.Validate, invalidIn(res, fmt.Errorf("no record of the page is valid: %s", strings.Join(res.Invalid[0].Problems, "; "))))
 	}
-	y := &yield{Class: fetch.OK, Bytes: len(page.Body), via: page.Via, Took: took, Counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Faults: res.Faults, Records: map[string]int{}}
+	y := &yield{Class: fetch.OK, Bytes: len(page.Body), via: page.Via, Took: max(page.Took.Milliseconds(), 1), Counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Faults: res.Faults, Records: map[string]int{}}
 	print := sha256.New()
 	records := make([][]byte, 0, len(res.Records))
 	for i := range res.Records {

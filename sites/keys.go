@@ -17,14 +17,15 @@ func chunksKey(run string) string { return "muster:sites:" + run + ":chunks" }
 // expires an hour after the last answer.
 func throttleKey(site string) string { return "muster:sites:throttle:" + site }
 
-// failuresKey is a set: the pages of a site that failed since the last one
-// that came, and the proxies through which. It expires ten minutes after the
-// last failure.
+// failuresKey is a set: the pages of a site that failed at their first try since
+// the last page that came ("page ID"), and the proxies through which pages
+// failed ("via PROXY"), or that none was used ("direct"). It expires ten minutes
+// after the last failure.
 func failuresKey(site string) string { return "muster:sites:failures:" + site }
 
-// downKey is a string: since when a site's breaker has not seen a page, in
-// unix milliseconds. It expires an hour after it was made.
-func downKey(site string) string { return "muster:sites:down:" + site }
+// givenKey is a string: a page that a site has given to a job, as JSON. It
+// expires like the spec.
+func givenKey(job string) string { return "muster:sites:" + job + ":given" }
 
 // writerKey is a hash: owner and until, which process writes the records of
 // a job, and until when in milliseconds of Redis's time. It expires like the

@@ -52,21 +52,27 @@ func begin(t *testing.T, s *Service, id string, def *definition.Definition, o Sc
 // again calls a step as the engine does: until it does not ask for later.
 func again[T any](t *testing.T, step func() (T, error)) T {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	v, err := until(t.Context(), step)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// until is again for where there is no test to fail.
+func until[T any](ctx context.Context, step func() (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the step never ends"))
+	defer cancel()
+	for {
 		v, err := step()
-		if err == nil {
-			return v
-		}
 		l, ok := errors.AsType[later](err)
 		if !ok {
-			t.Fatal(err)
+			return v, err
 		}
-		if err := sleep(t.Context(), l.after); err != nil {
-			t.Fatal(err)
+		if err := sleep(ctx, l.after); err != nil {
+			return v, err
 		}
 	}
-	t.Fatal("the step never ends")
-	panic("unreachable")
 }
 
 // run takes all steps of a job in this goroutine.

@@ -589,7 +589,7 @@ func (s *Service) newJob(id string, req Request) (*job, error) {
 		places:    s.places,
 		unwritten: maxUnwrittenBytes,
 		budget:    newBudget(rdb, id, def.Limits),
-		breaker:   newBreaker(rdb, turnName(def), def.Retries.StallMax, limit.BreakerConfig{Logger: s.cfg.Logger}),
+		breaker:   newBreaker(rdb, turnName(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: s.cfg.Logger}),
 		id:        id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),
 		client: fetch.NewClient(fetch.Config{
 			Definition: def, Transport: s.cfg.Transport(def), NoProxy: s.cfg.NoProxy, Refused: s.cfg.Refused, Robots: &s.robots, Logger: s.cfg.Logger,

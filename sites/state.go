@@ -169,7 +169,7 @@ func (s *Service) down(ctx context.Context, j Job) (bool, error) {
 	if err != nil { // of another release: the job will tell
 		return false, nil
 	}
-	state, err := newBreaker(s.cfg.Client.Redis(), turnName(def), def.Retries.StallMax, limit.BreakerConfig{Logger: s.cfg.Logger}).state(ctx)
+	state, err := newBreaker(s.cfg.Client.Redis(), turnName(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: s.cfg.Logger}).state(ctx)
 	return state == "open", err
 }
 

@@ -30,9 +30,10 @@ type Page struct {
 	Header    http.Header
 	Body      []byte
 	FetchedAt time.Time
-	Via       string // the proxy that it came by, or ""
-	Refused   func() // tells who carried the page that it is the site's way to say no; nil when nobody asked
-	Suspect   func() // tells them that it is not what it should be, whoever's fault that is; nil when nobody asked
+	Took      time.Duration // from the request to the whole page, without what the request waited for before
+	Via       string        // the proxy that it came by, or ""
+	Refused   func()        // tells who carried the page that it is the site's way to say no; nil when nobody asked
+	Suspect   func()        // tells them that it is not what it should be, whoever's fault that is; nil when nobody asked
 }
 
 // Doc is a parsed page.

@@ -3,11 +3,9 @@ package fetch
 import (
 	"context"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"net"
 	"strings"
-	"syscall"
 	"time"
 
 	"muster/sites/definition"
@@ -23,8 +21,8 @@ const (
 	NoProxy     Class = "no_proxy"     // there is no proxy to ask through; with After, not now
 	Proxy       Class = "proxy"        // the proxy failed, not the site
 	Truncated   Class = "truncated"    // the body ended early
-	Timeout     Class = "timeout"      // nobody knows who was slow
-	Connect     Class = "connect"      // the site cannot be reached
+	Timeout     Class = "timeout"      // the answer took too long
+	Connect     Class = "connect"      // there was no answer: no connection, or one that was closed before
 	RateLimited Class = "rate_limited" // 429, or 503 with Retry-After
 	Server      Class = "server"       // any other 5xx
 	Blocked     Class = "blocked"      // 401 or 403
@@ -45,44 +43,42 @@ const (
 	Enough      Class = "enough"    // the job has as many records or bytes as it may
 )
 
+// Answered reports whether the class is of an answer of a site that is up, be
+// it one that nothing can be done with.
+func (c Class) Answered() bool {
+	switch c {
+	case OK, Gone, Refused, Validate, Parse, BadType, TooBig, Redirect:
+		return true
+	}
+	return false
+}
+
 // Policy is what is done about a class.
 type Policy struct {
 	Retries int           // how often a page is asked for again
 	Free    bool          // asking again is not counted, only bounded in time
 	Base    time.Duration // of the exponential back-off with full jitter; 0: at once
-	Charged string        // proxy, site, url, pair (this proxy at this site), definition or nobody
 }
 
 // PolicyFor is the retry table. The definition bounds retries and waits.
 func PolicyFor(c Class, r definition.Retries) Policy {
-	atMost := func(n int) int { return min(n, r.Attempts) }
 	switch c {
-	case Proxy, Truncated:
-		return Policy{Retries: max(5, r.Attempts), Charged: "proxy"}
+	case Proxy:
+		return Policy{Retries: max(5, r.Attempts)} // at once, through another
+	case Truncated, NoProxy:
+		return Policy{Retries: max(5, r.Attempts), Base: r.Base}
 	case Timeout:
-		return Policy{Retries: r.Attempts, Base: r.Base / 2, Charged: "proxy"}
-	case Connect, Server:
-		return Policy{Retries: r.Attempts, Base: r.Base, Charged: "site"}
-	case RateLimited:
-		return Policy{Free: true, Charged: "site"}
-	case Throttled, Canceled:
-		return Policy{Free: true, Charged: "nobody"}
-	case Blocked, SoftBlock:
-		return Policy{Retries: r.Attempts, Base: 2 * r.Base, Charged: "pair"}
-	case Empty:
-		return Policy{Retries: r.Attempts, Base: r.Base, Charged: "pair"}
-	case Duplicate:
-		return Policy{Retries: r.Attempts, Base: 2 * r.Base, Charged: "nobody"}
+		return Policy{Retries: r.Attempts, Base: r.Base / 2}
+	case Connect, Server, Empty:
+		return Policy{Retries: r.Attempts, Base: r.Base}
+	case RateLimited, Throttled, Canceled:
+		return Policy{Free: true}
+	case Blocked, SoftBlock, Duplicate:
+		return Policy{Retries: r.Attempts, Base: 2 * r.Base}
 	case Validate:
-		return Policy{Retries: atMost(1), Charged: "definition"}
-	case Parse:
-		return Policy{Charged: "definition"}
-	case NoProxy:
-		return Policy{Retries: max(5, r.Attempts), Base: r.Base, Charged: "nobody"}
-	case Robots, Limit, Enough:
-		return Policy{Charged: "nobody"}
+		return Policy{Retries: min(1, r.Attempts)}
 	}
-	return Policy{Charged: "url"}
+	return Policy{}
 }
 
 // Wait is how long to wait before the n-th retry, n from 1: a random time up
@@ -108,7 +104,8 @@ type Error struct {
 	Class  Class
 	URL    string
 	Status int           // 0: there was no answer
-	Via    string        // the proxy that the answer came by; "": none, or nobody knows
+	Via    string        // the proxy that the request went by; "": none, or nobody knows
+	Direct bool          // the site itself was asked, without a proxy
 	After  time.Duration // do not ask again before; from Retry-After or the site's clock
 	Err    error
 }
@@ -116,6 +113,18 @@ type Error struct {
 // Error names the class, the status and the cause.
 func (e *Error) Error() string {
 	return string(e.Class) + ": " + e.Err.Error()
+}
+
+// OfSite reports whether the failure may be that of the whole site, and not
+// of one page. Seen through a proxy it may as well be the proxy's.
+func (e *Error) OfSite() bool {
+	switch e.Class {
+	case Connect, Truncated, Server, Blocked:
+		return e.Direct || e.Via != ""
+	case Timeout:
+		return e.Direct
+	}
+	return false
 }
 
 // Unwrap returns the cause.
@@ -154,8 +163,6 @@ func classOfNetwork(err error) Class {
 		return Canceled
 	case strings.Contains(text, "proxyconnect"), strings.Contains(text, "socks connect"), strings.Contains(text, "Proxy Authentication"):
 		return Proxy
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), strings.Contains(text, "malformed HTTP"), strings.Contains(text, "gzip:"):
-		return Truncated
 	}
 	return Connect
 }

@@ -189,14 +189,16 @@ func (c *Client) get(ctx context.Context, s *session, rawURL, kind string) (extr
 		}
 		switch to = c.def.Move(to); {
 		case hops == c.def.Limits.Redirects:
-			return page, c.failed(rawURL, errRedirects)
+			return page, c.failed(ctx, rawURL, errRedirects)
 		case !c.def.InScope(to) && captchaURL.MatchString(to.String()):
 			return page, nil // what it is, its signs tell
 		case !c.def.InScope(to):
-			return page, c.failed(rawURL, errScope)
+			return page, c.failed(ctx, rawURL, errScope)
 		}
+		before := page.Took
 		page, err = c.once(ctx, s, to.String(), kind)
 		page.Requested = rawURL
+		page.Took += before
 	}
 	return page, err
 }
@@ -205,6 +207,7 @@ func (c *Client) get(ctx context.Context, s *session, rawURL, kind string) (extr
 func (c *Client) once(ctx context.Context, s *session, rawURL, kind string) (extract.Page, error) {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, kindKey{}, kind), c.def.Limits.PageTimeout)
 	defer cancel()
+	ctx, measure := measured(ctx)
 	page := extract.Page{Requested: rawURL, Kind: kind}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)
 	if err != nil {
@@ -215,10 +218,9 @@ func (c *Client) once(ctx context.Context, s *session, rawURL, kind string) (ext
 	if s != nil {
 		client = s.http
 	}
-	began := time.Now()
 	res, err := client.Do(req)
 	if err != nil {
-		return page, c.failed(rawURL, err)
+		return page, c.failed(ctx, rawURL, err)
 	}
 	defer res.Body.Close()
 	page.URL, page.Status, page.Header, page.FetchedAt = res.Request.URL, res.StatusCode, res.Header, time.Now()
@@ -240,11 +242,17 @@ func (c *Client) once(ctx context.Context, s *session, rawURL, kind string) (ext
 		_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // keeps the connection
 		return page, err
 	}
+	began := time.Now()
 	page.Body, err = readAll(ctx, res, int64(c.def.Limits.MaxBytes))
 	if err != nil {
-		return page, c.failed(rawURL, err)
+		e := c.failed(ctx, rawURL, err)
+		if e.Class != Throttled { // for want of memory
+			c.from(res, e)
+		}
+		return page, e
 	}
-	c.cfg.Logger.Debug("fetched page", "site", c.def.Site, "url", rawURL, "status", res.StatusCode, "bytes", len(page.Body), "took", time.Since(began))
+	page.Took = measure.heads() + time.Since(began)
+	c.cfg.Logger.Debug("fetched page", "site", c.def.Site, "url", rawURL, "status", res.StatusCode, "bytes", len(page.Body), "took", page.Took)
 	if len(strings.TrimSpace(string(page.Body[:min(len(page.Body), 64)]))) == 0 && len(page.Body) < 64 {
 		return page, &Error{Class: Empty, URL: rawURL, Status: res.StatusCode, Err: errors.New("the page is empty")}
 	}
@@ -285,7 +293,8 @@ func (c *Client) dress(req *http.Request, kind string, s *session) {
 // leastRest is the shortest time for which proxies are taken to rest.
 const leastRest = 50 * time.Millisecond
 
-func (c *Client) failed(rawURL string, err error) error {
+// failed makes an *Error of what went wrong with a request.
+func (c *Client) failed(ctx context.Context, rawURL string, err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		e.URL = rawURL
 		return e
@@ -302,6 +311,9 @@ func (c *Client) failed(rawURL string, err error) error {
 		class = NoProxy
 	}
 	e := &Error{Class: class, URL: rawURL, Err: err}
+	if class == Connect && errors.Is(err, io.EOF) {
+		e.Err = fmt.Errorf("the connection was closed before an answer came: %w", err)
+	}
 	if r, ok := errors.AsType[interface {
 		error
 		Resting() time.Duration
@@ -314,13 +326,23 @@ func (c *Client) failed(rawURL string, err error) error {
 	}](err); ok {
 		e.Via = v.Via()
 	}
+	if measure, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		e.Direct = e.Via == "" && measure.isSent()
+	}
+	return e
+}
+
+// from notes by what way an answer came that is none.
+func (c *Client) from(res *http.Response, e *Error) *Error {
+	e.Via = c.cfg.Via(res)
+	e.Direct = e.Via == ""
 	return e
 }
 
 // judge turns a status into an error, or nil for a page.
 func (c *Client) judge(ctx context.Context, rawURL, kind string, res *http.Response) error {
 	fail := func(class Class, after time.Duration) error {
-		return &Error{Class: class, URL: rawURL, Status: res.StatusCode, After: after, Via: c.cfg.Via(res), Err: fmt.Errorf("the site answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))}
+		return c.from(res, &Error{Class: class, URL: rawURL, Status: res.StatusCode, After: after, Err: fmt.Errorf("the site answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))})
 	}
 	after, told := retryAfter(res.Header.Get("Retry-After"), time.Now())
 	after = min(after, c.def.Politeness.RetryAfterMax)
@@ -338,7 +360,7 @@ func (c *Client) judge(ctx context.Context, rawURL, kind string, res *http.Respo
 		return fail(RateLimited, after)
 	case s >= 500:
 		return fail(Server, after)
-	case s == http.StatusProxyAuthRequired:
+	case s == http.StatusProxyAuthRequired && c.cfg.Via(res) != "":
 		return fail(Proxy, 0)
 	case s == http.StatusUnauthorized, s == http.StatusForbidden:
 		return fail(Blocked, 0)
@@ -437,14 +459,14 @@ func (p *polite) send(req *http.Request, interval time.Duration) (*http.Response
 	s := sessionOf(ctx)
 	if s != nil {
 		if p.sessions.isDirect(s) {
-			return p.cfg.Direct.RoundTrip(req)
+			return carry(p.cfg.Direct, req)
 		}
 		if s.route != nil {
 			req = req.WithContext(s.route.Bind(ctx))
 		}
 	}
 	began := time.Now()
-	res, err := p.cfg.Transport.RoundTrip(req)
+	res, err := carry(p.cfg.Transport, req)
 	if err == nil && p.def.Politeness.AutoThrottle {
 		if terr := p.cfg.Throttle.Observe(ctx, time.Since(began), res.StatusCode == http.StatusOK); terr != nil {
 			p.cfg.Logger.Warn("cannot share how slow the site is", "site", p.def.Site, "error", terr)
@@ -457,7 +479,7 @@ func (p *polite) send(req *http.Request, interval time.Duration) (*http.Response
 		if s != nil {
 			p.sessions.goDirectly(s)
 		}
-		return p.cfg.Direct.RoundTrip(req)
+		return carry(p.cfg.Direct, req)
 	}
 	return res, err
 }
@@ -553,6 +575,7 @@ func (c *Client) fetchRobots(ctx context.Context, u *url.URL) (*Rules, error) {
 	if c.sessions != nil {
 		ctx = context.WithValue(ctx, sessionKey{}, (*session)(nil))
 	}
+	ctx, _ = measured(ctx)
 	at := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/robots.txt"}
 	for range 6 {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
@@ -566,8 +589,9 @@ func (c *Client) fetchRobots(ctx context.Context, u *url.URL) (*Rules, error) {
 			if e, ok := errors.AsType[*Error](err); ok && e.Class == Throttled {
 				return nil, e
 			}
-			f, _ := errors.AsType[*Error](c.failed(at.String(), err))
-			return nil, &Error{Class: f.Class, After: f.After, Via: f.Via, Err: fmt.Errorf("robots.txt cannot be fetched: %w", f.Err)}
+			f := c.failed(ctx, at.String(), err)
+			f.Err = fmt.Errorf("robots.txt cannot be fetched: %w", f.Err)
+			return nil, f
 		}
 		rules, next, err := c.readRobots(ctx, at, res)
 		if err != nil || rules != nil {
@@ -600,7 +624,7 @@ func (c *Client) readRobots(ctx context.Context, at *url.URL, res *http.Response
 	}
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxRobots))
 	if err != nil {
-		return nil, nil, &Error{Class: Truncated, Err: fmt.Errorf("robots.txt ended early: %w", err)}
+		return nil, nil, c.from(res, &Error{Class: Truncated, Err: fmt.Errorf("robots.txt ended early: %w", err)})
 	}
 	return ParseRobots(data, c.def.UserAgent), nil, nil
 }

@@ -108,7 +108,7 @@ func TestClasses(t *testing.T) {
 	c := NewClient(Config{Definition: def, Pacer: free{}})
 	for path, want := range map[string]Class{
 		"/ok": OK, "/moved": OK, "/429": RateLimited, "/429bare": RateLimited, "/503ra": RateLimited, "/503": Server, "/500": Server, "/403": Blocked, "/401": Blocked,
-		"/404": Gone, "/410": Gone, "/418": Refused, "/204": Empty, "/407": Proxy, "/304": Redirect, "/empty": Empty, "/blank": Empty, "/image": BadType,
+		"/404": Gone, "/410": Gone, "/418": Refused, "/204": Empty, "/407": Refused, "/304": Redirect, "/empty": Empty, "/blank": Empty, "/image": BadType,
 		"/big": TooBig, "/bomb": TooBig, "/cut": Truncated, "/cut-gzip": Truncated, "/cut-chunks": Truncated, "/slow": Timeout, "/loop": Redirect, "/away": Redirect,
 		"/refreshed": OK, "/refreshed-loop": Redirect, "/refreshed-away": Redirect, "/refreshed-wall": OK,
 	} {
@@ -330,8 +330,8 @@ func TestPolicy(t *testing.T) {
 	t.Parallel()
 	r := definition.Retries{Attempts: 3, Base: time.Second, Cap: time.Minute}
 	for class, want := range map[Class]Policy{
-		Proxy: {Retries: 5, Charged: "proxy"}, Server: {Retries: 3, Base: time.Second, Charged: "site"}, RateLimited: {Free: true, Charged: "site"},
-		Gone: {Charged: "url"}, TooBig: {Charged: "url"}, SoftBlock: {Retries: 3, Base: 2 * time.Second, Charged: "pair"}, Parse: {Charged: "definition"},
+		Proxy: {Retries: 5}, Server: {Retries: 3, Base: time.Second}, Connect: {Retries: 3, Base: time.Second}, Truncated: {Retries: 5, Base: time.Second},
+		RateLimited: {Free: true}, Gone: {}, TooBig: {}, SoftBlock: {Retries: 3, Base: 2 * time.Second}, Parse: {},
 	} {
 		if got := PolicyFor(class, r); got != want {
 			t.Errorf("%s: got %+v, want %+v", class, got, want)

@@ -279,6 +279,7 @@ func (p *sessions) begin(ctx context.Context, s *session) error {
 func (p *sessions) visitStart(ctx context.Context, s *session) error {
 	ctx, cancel := context.WithTimeout(ctx, p.def.Limits.PageTimeout)
 	defer cancel()
+	ctx, _ = measured(ctx)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.start, nil)
 	if err != nil {
 		return &Error{Class: Refused, Err: fmt.Errorf("session.start: %w", err)}
@@ -290,7 +291,7 @@ func (p *sessions) visitStart(ctx context.Context, s *session) error {
 		err = p.client.judge(ctx, p.start, definition.KindSitemap, res)
 		_, _ = io.CopyN(io.Discard, res.Body, 256<<10) // keeps the connection
 	} else {
-		err = p.client.failed(p.start, err)
+		err = p.client.failed(ctx, p.start, err)
 	}
 	e, ok := errors.AsType[*Error](err)
 	switch {

@@ -272,7 +272,7 @@ func TestSessionsEnd(t *testing.T) {
 				byWay = append(byWay, way)
 				return v.fail
 			}}
-			c := NewClient(Config{Definition: def, Pacer: free{}, Transport: w, Route: w.route, NoProxy: errNoWay})
+			c := NewClient(Config{Definition: def, Pacer: free{}, Transport: w, Route: w.route, NoProxy: errNoWay, Via: func(*http.Response) string { return "proxy" }})
 			defer c.Close()
 			for i := range v.pages {
 				page, err := c.Get(t.Context(), fmt.Sprint(base, "/", i), definition.KindDetail)
