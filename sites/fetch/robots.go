@@ -55,7 +55,7 @@ func ParseRobots(data []byte, agent string) *Rules {
 				mine, everyone = false, false
 			}
 			inAgents = true
-			if strings.HasPrefix(value, "*") {
+			if name := strings.Fields(value); len(name) > 0 && name[0] == "*" {
 				everyone = true
 			} else if t := productToken(value); t != "" && strings.EqualFold(t, token) {
 				mine, named = true, true
