@@ -73,7 +73,6 @@ var strong = []*sign{
 	{css: `#px-captcha, .px-captcha-container, [id^="px-captcha"]`, reason: "a PerimeterX challenge", hints: []string{"px-captcha"}},
 	{css: `iframe[src*="geo.captcha-delivery.com"], script[src*="ct.captcha-delivery.com"]`, reason: "a DataDome challenge", hints: []string{"captcha-delivery"}},
 	{css: `form[action*="/errors/validateCaptcha"], form[action*="/sorry/index"]`, reason: "a captcha form", hints: []string{"validateCaptcha", "/sorry/index"}},
-	{css: `#sec-overlay, #sec-if-cpt-container, script[src*="/_sec/cp_challenge/"]`, reason: "an Akamai challenge", hints: []string{"sec-overlay", "sec-if-cpt", "cp_challenge"}},
 	{css: `script#anubis_challenge, .geetest_holder, .geetest_captcha`, reason: "a challenge of its own script", hints: []string{"anubis_challenge", "geetest"}},
 	{css: `#ddg-captcha, #ddos-guard, form#ddg-form`, reason: "a DDoS-Guard challenge", hints: []string{"ddg-", "ddos-guard"}},
 }
@@ -81,9 +80,11 @@ var strong = []*sign{
 var strongHints = hintsOf(strong)
 
 // small are elements that a challenge has, and ordinary pages with a comment
-// form too, so that they count only on a page with little else.
+// form or behind a protection too, so that they count only on a page with
+// little else.
 var small = []*sign{
 	{css: `iframe[src*="challenges.cloudflare.com"], script[src*="challenges.cloudflare.com"], script[src*="/cdn-cgi/challenge-platform/"]`, reason: "a Cloudflare challenge and hardly any text", hints: []string{"challenges.cloudflare", "challenge-platform"}},
+	{css: `#sec-overlay, #sec-if-cpt-container, script[src*="/_sec/cp_challenge/"]`, reason: "an Akamai challenge and hardly any text", hints: []string{"sec-overlay", "sec-if-cpt", "cp_challenge"}},
 	{css: `iframe[src*="recaptcha"], script[src*="recaptcha"], .g-recaptcha, .h-captcha, .cf-turnstile, .frc-captcha, script[src*="hcaptcha"], iframe[src*="hcaptcha"], script[src*="awswaf"], [id*="captcha" i], [class*="captcha" i], [name$="captcha-response"], img[src*="captcha" i], [id*="arkose" i], script[src*="arkoselabs"]`, reason: "a captcha and hardly any text", hints: []string{"captcha", "turnstile", "Captcha", "CAPTCHA", "awswaf", "arkose"}},
 }
 

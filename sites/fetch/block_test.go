@@ -66,6 +66,8 @@ var ordinary = map[string]string{
 	"comment form":             `<html><head><title>Blue lamp</title></head><body><h1>Blue lamp</h1><p>` + strings.Repeat("A lamp of blue glass. ", 40) + `</p><form><div class="g-recaptcha"></div></form><script src="https://www.google.com/recaptcha/api.js"></script></body></html>`,
 	"behind cloudflare":        `<html><head><title>Blue lamp</title></head><body><h1>Blue lamp</h1><p>` + strings.Repeat("A lamp of blue glass. ", 40) + `</p><script src="/cdn-cgi/challenge-platform/scripts/jsd/main.js"></script></body></html>`,
 	"small behind cloudflare":  `<html><head><title>Blue lamp</title></head><body><h1>Blue lamp</h1><p>12 €</p><script src="/cdn-cgi/challenge-platform/scripts/jsd/main.js"></script></body></html>`,
+	"behind akamai":            `<html><head><title>Blue lamp</title><script src="/_sec/cp_challenge/ak-challenge-4-3.htm"></script></head><body><h1>Blue lamp</h1><p>` + strings.Repeat("A lamp of blue glass. ", 40) + `</p><div id="sec-overlay" style="display:none;"><div id="sec-container"></div></div></body></html>`,
+	"small behind akamai":      `<html><head><title>Blue lamp</title></head><body><h1>Blue lamp</h1><p>12 €</p><div id="sec-overlay" style="display:none;"><div id="sec-container"></div></div></body></html>`,
 	"tiny":                     `<html><head><title>Lamp</title></head><body><h1>Lamp</h1><p>12 €</p></body></html>`,
 	"tiny without title":       `<p>ok</p>`,
 	"products with such words": `<html><head><title>Access our products</title></head><body><h1>Access our products</h1><p>Check out our blocked drains service. Rate limits on loans. Please try again later editions.</p></body></html>`,
@@ -133,5 +135,19 @@ func TestBlockSigns(t *testing.T) {
 	d, err := extract.Parse(def, extract.Page{URL: req.URL, Kind: definition.KindDetail, Header: rec.Header(), Body: []byte(fmt.Sprint("<p>", long))})
 	if err != nil || !Score(def, d).Blocked() {
 		t.Errorf("the header cf-mitigated is not seen: %v", err)
+	}
+}
+
+// What a protection leaves in the pages that it lets through is no refusal
+// there, and is one on a page with nothing else.
+func TestMarkersOfAProtectionInGoodPages(t *testing.T) {
+	t.Parallel()
+	def, _ := site(t, http.NotFound, "")
+	for name, pages := range map[string]map[string]string{"good": ordinary, "refused": challenges} {
+		for page, body := range pages {
+			if s := scoreOf(t, def, body); strings.Contains(page, "akamai") && s.Blocked() != (name == "refused") {
+				t.Errorf("%s: got %+v, want a page that is %s", page, s, name)
+			}
+		}
 	}
 }
