@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/net/html"
+
 	"muster/sites/definition"
 )
 
@@ -38,7 +40,12 @@ func (x *run) convert(f *definition.Field, typ string, fd found, s *definition.S
 	}
 	text := fd.text
 	if obj, ok := fd.json.(map[string]any); ok && s != nil && (s.JSONLD != "" || s.Microdata != "") && typ != definition.TypePrice {
-		text = cmp.Or(plainly(obj, typ), text)
+		text = plainly(obj, typ)
+	}
+	if s != nil && s.JSONLD != "" && typ == definition.TypeText && strings.ContainsAny(text, "<&") {
+		if root, err := html.Parse(strings.NewReader(text)); err == nil {
+			text = Text(root)
+		}
 	}
 	if typ == definition.TypeHTML {
 		if text == "" {
