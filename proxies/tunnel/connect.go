@@ -28,6 +28,7 @@ func (d *Dialer) connect(conn *Conn, addr string) error {
 		fmt.Fprintf(&request, "Proxy-Authorization: %s\r\n", auth)
 	}
 	request.WriteString("\r\n")
+	conn.asked = true
 	if _, err := io.WriteString(conn.Conn, request.String()); err != nil {
 		return err
 	}

@@ -38,6 +38,7 @@ type Error struct {
 	Reason Reason
 	Detail string // what exactly was seen, without credentials
 	Err    error  // the cause, when there is one
+	Asked  bool   // the proxy had been told the target, so that the failure may be the target's
 }
 
 func (e *Error) Error() string {
@@ -60,6 +61,13 @@ func ReasonOf(err error) Reason {
 		return e.Reason
 	}
 	return ""
+}
+
+// MayBeTargets reports whether err came after the proxy had been told the target: what it does then, whether it
+// refuses, says nothing or hangs up, may be the target's fault.
+func MayBeTargets(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Asked
 }
 
 // localErrors are what the machine we run on answers when it is the bottleneck.

@@ -53,11 +53,9 @@ func (d *Dialer) socks5(conn *Conn, host string, port uint16) error {
 		}
 		request = append(append(request, kind), ip.AsSlice()...)
 	} else {
-		if len(host) > 255 {
-			return &Error{Reason: Unsupported, Detail: "host name longer than SOCKS5 can carry (255 bytes)"}
-		}
-		request = append(append(request, 3, byte(len(host))), host...)
+		request = append(append(request, 3, byte(len(host))), host...) // CheckTarget bounds its length
 	}
+	conn.asked = true
 	if _, err := conn.Write(binary.BigEndian.AppendUint16(request, port)); err != nil {
 		return err
 	}
@@ -120,33 +118,42 @@ func socks5Refusal(code byte) error {
 	return &Error{Reason: Garbage, Detail: detail}
 }
 
-// socks4 asks for a connection by SOCKS4, or by 4a, whose extension carries a name.
-func (d *Dialer) socks4(ctx context.Context, conn *Conn, host string, port uint16) error {
-	user, _, _ := d.credentials()
-	if strings.ContainsRune(user, 0) || strings.ContainsRune(host, 0) || len(user) > 255 || len(host) > 255 {
-		return &Error{Reason: Unsupported, Detail: "user or host that SOCKS4 cannot carry"}
-	}
-	ip, err := netip.ParseAddr(host)
-	byName := d.Proxy.Scheme == "socks4a" // a literal address may go by name as well: the proxy parses it
-	switch {
-	case byName:
-		ip = netip.AddrFrom4([4]byte{0, 0, 0, 1})
-	case err != nil:
-		found, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", host)
-		if err != nil || len(found) == 0 {
-			return &Error{Reason: Unsupported, Detail: "SOCKS4 needs an IPv4 address, and " + host + " does not resolve here", Err: err}
+// resolve4 returns the IPv4 address of host, which SOCKS4 needs. What fails here is no fault of the proxy.
+func (d *Dialer) resolve4(ctx context.Context, host string) (netip.Addr, error) {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		if ip = ip.Unmap(); !ip.Is4() {
+			return ip, &Error{Reason: Unsupported, Detail: "SOCKS4 carries IPv4 only"}
 		}
-		ip = found[0].Unmap()
+		return ip, nil
 	}
-	if ip = ip.Unmap(); !ip.Is4() {
-		return &Error{Reason: Unsupported, Detail: "SOCKS4 carries IPv4 only"}
+	ctx, cancel := context.WithTimeout(ctx, d.handshakeTimeout())
+	defer cancel()
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", host)
+	switch {
+	case context.Cause(ctx) == context.Canceled:
+		return netip.Addr{}, &Error{Reason: Canceled, Err: err}
+	case err != nil || len(found) == 0:
+		return netip.Addr{}, &Error{Reason: Unsupported, Detail: "SOCKS4 needs an IPv4 address, and this machine finds none for " + host, Err: err}
 	}
+	return found[0].Unmap(), nil
+}
 
+// socks4 asks for a connection to ip by SOCKS4, or to host by 4a, whose extension carries a name.
+func (d *Dialer) socks4(conn *Conn, ip netip.Addr, host string, port uint16) error {
+	user, _, _ := d.credentials()
+	if strings.ContainsRune(user, 0) || len(user) > 255 {
+		return &Error{Reason: Unsupported, Detail: "a user name that SOCKS4 cannot carry"}
+	}
+	byName := d.Proxy.Scheme == "socks4a" // a literal address may go by name as well: the proxy parses it
+	if byName {
+		ip = netip.AddrFrom4([4]byte{0, 0, 0, 1})
+	}
 	request := binary.BigEndian.AppendUint16([]byte{4, 1}, port)
 	request = append(append(append(request, ip.AsSlice()...), user...), 0)
 	if byName {
 		request = append(append(request, host...), 0)
 	}
+	conn.asked = true
 	if _, err := conn.Write(request); err != nil {
 		return err
 	}

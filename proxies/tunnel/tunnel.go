@@ -9,10 +9,11 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -46,6 +47,7 @@ type Conn struct {
 	Timing Timing
 
 	buffered *bufio.Reader // what came behind the proxy's answer, or nil
+	asked    bool          // the target has been told to the proxy, or part of it
 }
 
 func (c *Conn) Read(p []byte) (int, error) {
@@ -114,13 +116,15 @@ func (d *Dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 
 // Tunnel is DialContext with the concrete type, for its Timing.
 func (d *Dialer) Tunnel(ctx context.Context, addr string) (*Conn, error) {
-	host, portText, err := net.SplitHostPort(addr)
+	host, port, err := splitTarget(addr)
 	if err != nil {
-		return nil, &Error{Reason: Unsupported, Detail: "target address", Err: err}
+		return nil, &Error{Reason: Unsupported, Err: err}
 	}
-	port, err := strconv.ParseUint(portText, 10, 16)
-	if err != nil || host == "" {
-		return nil, &Error{Reason: Unsupported, Detail: fmt.Sprintf("target address %q", addr)}
+	var ip netip.Addr
+	if d.Proxy.Scheme == "socks4" {
+		if ip, err = d.resolve4(ctx, host); err != nil {
+			return nil, err
+		}
 	}
 	conn, err := d.DialProxy(ctx)
 	if err != nil {
@@ -139,9 +143,9 @@ func (d *Dialer) Tunnel(ctx context.Context, addr string) (*Conn, error) {
 	case "http", "https":
 		err = d.connect(conn, addr)
 	case "socks5", "socks5h":
-		err = d.socks5(conn, host, uint16(port))
+		err = d.socks5(conn, host, port)
 	case "socks4", "socks4a":
-		err = d.socks4(ctx, conn, host, uint16(port))
+		err = d.socks4(conn, ip, host, port)
 	default:
 		err = &Error{Reason: Unsupported, Detail: fmt.Sprintf("proxy protocol %q", d.Proxy.Scheme)}
 	}
@@ -150,7 +154,11 @@ func (d *Dialer) Tunnel(ctx context.Context, addr string) (*Conn, error) {
 	}
 	if err != nil {
 		conn.Close()
-		return nil, Classify(ctx, d.Proxy.Scheme+" handshake", err)
+		err = Classify(ctx, d.Proxy.Scheme+" handshake", err)
+		if e, ok := errors.AsType[*Error](err); ok && e.Reason != AuthRequired && e.Reason != AuthRejected {
+			e.Asked = conn.asked
+		}
+		return nil, err
 	}
 	_ = conn.SetDeadline(time.Time{})
 	conn.Timing.Handshake += time.Since(begin)

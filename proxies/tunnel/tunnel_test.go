@@ -146,9 +146,87 @@ func TestDialReasons(t *testing.T) {
 	if _, err := slow.DialContext(ctx, "tcp", "a:1"); tunnel.ReasonOf(err) != tunnel.Canceled || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	for _, target := range []string{"", "nohost", ":80", "a:70000", "a:x"} {
-		if _, err := refused.DialContext(t.Context(), "tcp", target); tunnel.ReasonOf(err) != tunnel.Unsupported {
-			t.Errorf("%q: got %v", target, err)
+}
+
+// What cannot be the address of anything is refused before a proxy is asked.
+func TestImpossibleTargetsAreRefused(t *testing.T) {
+	t.Parallel()
+	d := &tunnel.Dialer{Proxy: &url.URL{Scheme: "http", Host: "proxy.example:1"}, Dial: func(context.Context, string, string) (net.Conn, error) {
+		t.Error("got a connection to the proxy, want none")
+		return nil, errors.New("unexpected")
+	}}
+	for _, target := range []string{"", "nohost", ":80", "a:70000", "a:x", "a:0", "a:-1", "a b:80", "a..b:80", ".a:80", ".:80", "a\r\nX-Y: z:80", "a\x00:80", "a/b:80", "a@b:80",
+		strings.Repeat("a.", 127) + "a:80", "[fe80::1%eth0]:80", "[a]b:80"} {
+		if err := tunnel.CheckTarget(target); err == nil {
+			t.Errorf("%q: got no error, want one", target)
+		}
+		if _, err := d.DialContext(t.Context(), "tcp", target); tunnel.ReasonOf(err) != tunnel.Unsupported {
+			t.Errorf("%q: got %v, want %s", target, err, tunnel.Unsupported)
+		}
+	}
+	for _, target := range []string{"a:1", "shop.example:443", "shop.example.:443", "_dmarc.foo_bar.example:80", "127.0.0.1:80", "[::1]:80", "xn--bcher-kva.example:80", "bücher.example:80"} {
+		if err := tunnel.CheckTarget(target); err != nil {
+			t.Errorf("%q: got %v, want no error", target, err)
+		}
+	}
+}
+
+// What a proxy does once it knows the target may be the target's fault; what it does before, and its wish for a password, is its own.
+func TestFailuresThatMayBeTheTargets(t *testing.T) {
+	t.Parallel()
+	type script = func(*bufio.Reader, io.Writer)
+	answer := func(text string) script {
+		return func(in *bufio.Reader, out io.Writer) {
+			_, _ = in.Peek(1)
+			_, _ = io.WriteString(out, text)
+			_, _ = io.Copy(io.Discard, in)
+		}
+	}
+	for name, test := range map[string]struct {
+		proxy  string
+		script script
+		want   bool
+	}{
+		"CONNECT 400":             {"http://%s", answer("HTTP/1.1 400 No\r\n\r\n"), true},
+		"CONNECT 403":             {"http://%s", answer("HTTP/1.1 403 No\r\n\r\n"), true},
+		"CONNECT 502":             {"http://%s", answer("HTTP/1.1 502 No\r\n\r\n"), true},
+		"CONNECT without answer":  {"http://%s", answer(""), true},
+		"CONNECT and hanging up":  {"http://%s", func(in *bufio.Reader, _ io.Writer) { head(in) }, true},
+		"SOCKS5 refusal":          {"socks5://%s", answer("\x05\x00\x05\x04\x00\x01\x00\x00\x00\x00\x00\x00"), true},
+		"SOCKS4 refusal":          {"socks4a://%s", answer("\x00\x5b\x00\x00\x00\x00\x00\x00"), true},
+		"CONNECT 407":             {"http://%s", answer("HTTP/1.1 407 No\r\n\r\n"), false},
+		"SOCKS5 without greeting": {"socks5://%s", answer(""), false},
+		"SOCKS5 wants a password": {"socks5://%s", answer("\x05\xff"), false},
+		"no TLS with the proxy":   {"https://%s", answer("HTTP/1.1 400 Bad Request\r\n\r\n"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := scripted(t, test.proxy, test.script)
+			if strings.Contains(name, "without") {
+				d.HandshakeTimeout = 100 * time.Millisecond
+			}
+			conn, err := d.DialContext(t.Context(), "tcp", "target.example:80")
+			if err == nil {
+				conn.Close()
+			}
+			if got := tunnel.MayBeTargets(err); err == nil || got != test.want {
+				t.Errorf("got %t (%v), want %t", got, err, test.want)
+			}
+		})
+	}
+}
+
+// SOCKS4 needs an IPv4 address: what has none is refused before the proxy is asked.
+func TestSOCKS4LooksForAnAddressFirst(t *testing.T) {
+	t.Parallel()
+	d := &tunnel.Dialer{Proxy: &url.URL{Scheme: "socks4", Host: "proxy.example:1"}, Dial: func(context.Context, string, string) (net.Conn, error) {
+		t.Error("got a connection to the proxy, want none")
+		return nil, errors.New("unexpected")
+	}}
+	unknown := strings.Repeat("a", 64) + ".example:80" // too long a part for DNS: no resolver is asked
+	for _, target := range []string{"[2001:db8::1]:80", unknown} {
+		if _, err := d.DialContext(t.Context(), "tcp", target); tunnel.ReasonOf(err) != tunnel.Unsupported || tunnel.MayBeTargets(err) {
+			t.Errorf("%s: got %v, want %s", target, err, tunnel.Unsupported)
 		}
 	}
 }
