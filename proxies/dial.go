@@ -1,8 +1,9 @@
 package proxies
 
 import (
+	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -11,65 +12,84 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// Dial opens a tunnel to addr ("host:port") through a proxy of the pool, and through up to tries of them until one
-// stands. Closing the connection gives the proxy back: it counts as a success when anything came through.
-func (p *Pool) Dial(ctx context.Context, addr string, o PickOptions, tries int) (net.Conn, Proxy, error) {
-	o.Filter.Connect = true
-	var suspects []suspect
-	var last error
-	for try := range max(tries, 1) {
-		if try > 0 {
-			o.Wait = 0
-		}
-		lease, err := p.Pick(ctx, o)
+// DialOptions say how Dial uses the pool.
+type DialOptions struct {
+	PickOptions // Wait counts with FallbackWait only and defaults to 30 s there
+	// Fallback defaults to FallbackFail.
+	Fallback Fallback
+	// Tries is how many proxies are tried. Defaults to 3.
+	Tries int
+	// Direct reaches the target with FallbackDirect. Defaults to a net.Dialer.
+	Direct tunnel.DialFunc
+}
+
+// Dial opens a tunnel to addr ("host:port") through a proxy of the pool, and through up to Tries of them until one
+// stands. Closing the connection gives the proxy back: it counts as a success when anything came through. That says
+// something of the proxy and of its way to addr, and nothing of Site, whose health and bans only say which proxy is
+// picked. The proxy is the zero Proxy when the connection is direct.
+func (p *Pool) Dial(ctx context.Context, addr string, o DialOptions) (net.Conn, Proxy, error) {
+	if err := tunnel.CheckTarget(addr); err != nil {
+		return nil, Proxy{}, err
+	}
+	a := newAttempts(o.PickOptions, o.Fallback, cmp.Or(o.Tries, defaultTries))
+	a.pick.Filter.Connect = true
+	a.pick.tunnel = addr
+	for a.left > 0 {
+		lease, err := p.Pick(ctx, a.next())
 		if err != nil {
-			if last == nil {
-				last = err
-			}
+			a.none(err)
 			break
 		}
-		o.Except = append(o.Except[:len(o.Except):len(o.Except)], lease.Proxy.ID)
 		dialer := &tunnel.Dialer{Proxy: lease.Proxy.URL(), Dial: p.cfg.Dial, ConnectTimeout: p.cfg.ConnectTimeout, HandshakeTimeout: p.cfg.HandshakeTimeout}
 		begun := time.Now()
 		conn, err := dialer.Tunnel(ctx, addr)
 		if err == nil {
-			acquit(suspects, true)
-			return &leasedConn{Conn: conn, lease: lease, latency: time.Since(begun)}, lease.Proxy, nil
+			acquit(a.suspects, false) // for now: some proxies say of any tunnel that it stands
+			return &leasedConn{Conn: conn, lease: lease, latency: time.Since(begun), suspects: a.suspects}, lease.Proxy, nil
 		}
-		last = err
-		switch reason := tunnel.ReasonOf(err); {
-		case ctx.Err() != nil, reason == tunnel.Local, reason == tunnel.Canceled:
+		v := caller
+		if ctx.Err() != nil {
 			lease.Release()
-			acquit(suspects, false)
-			return nil, Proxy{}, err
-		case reason == tunnel.Upstream, reason == tunnel.Denied, reason == tunnel.Unsupported:
-			suspects = append(suspects, suspect{lease: lease})
-		case reason == tunnel.ConnectTimeout, reason == tunnel.Timeout:
-			lease.Report(TimedOut, 0)
-		default:
-			lease.Report(Failed, 0)
+		} else {
+			v = blame(lease, err)
+		}
+		a.fail(lease, v, nil, err)
+		if v == caller {
+			break
 		}
 	}
-	acquit(suspects, false)
-	if last == nil {
-		last = errors.New("no try")
+	acquit(a.suspects, false)
+	if a.goDirectly(a.last) {
+		p.warnDirect(o.Site, a.last)
+		dial := o.Direct
+		if dial == nil {
+			dial = (&net.Dialer{}).DialContext
+		}
+		conn, err := dial(ctx, "tcp", addr)
+		if err != nil {
+			return nil, Proxy{}, fmt.Errorf("connect directly to %s: %w", addr, err)
+		}
+		return conn, Proxy{}, nil
 	}
-	return nil, Proxy{}, last
+	return nil, Proxy{}, a.last
 }
 
 // leasedConn gives its proxy back when it is closed.
 type leasedConn struct {
 	*tunnel.Conn
-	lease   *Lease
-	latency time.Duration
-	got     atomic.Bool // something came through
-	once    sync.Once
+	lease    *Lease
+	latency  time.Duration
+	suspects []suspect   // who did not reach the target; their leases are given back
+	got      atomic.Bool // something came through
+	once     sync.Once
 }
 
 func (c *leasedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if n > 0 {
-		c.got.Store(true)
+	if n > 0 && c.got.CompareAndSwap(false, true) {
+		for _, s := range c.suspects {
+			s.lease.reportLate(s.outcome)
+		}
 	}
 	return n, err
 }

@@ -1,6 +1,9 @@
 package proxies
 
-import "net/url"
+import (
+	"net/url"
+	"strings"
+)
 
 // All keys of a pool share one hash tag, so that its scripts work on a cluster.
 
@@ -8,7 +11,8 @@ import "net/url"
 func recordsKey(pool string) string { return pool + ":records" }
 
 // healthKey is a hash: proxy id → "ok n fails last_ok last_fail until latency", the numbers that report.lua keeps.
-// The scope is a site, or "" for all of them together. A site's hash expires a week after its last report.
+// The scope is a site, the tunnels to a target (tunnelScope), or "" for all of them together. The hash of a site or a target
+// expires a week after its last report.
 func healthKey(pool, scope string) string { return pool + ":health:" + url.QueryEscape(scope) }
 
 // changesKey is a stream, an entry for each script that changed something: {version}-0, ids: proxy ids with spaces
@@ -18,6 +22,10 @@ func changesKey(pool, scope string) string { return pool + ":log:" + url.QueryEs
 
 // changesKept is how many entries a stream of changes keeps at least.
 const changesKept = 2000
+
+// tunnelScope is the scope of the tunnels to a target, host:port; no site has such a name. It says which proxies open
+// them: what passes through a tunnel is not seen, and says nothing of a site.
+func tunnelScope(target string) string { return "tunnel " + strings.ToLower(target) }
 
 // recordsScope is the scope of changesKey for the records; no site has such a name.
 const recordsScope = "*records*"

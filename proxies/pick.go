@@ -41,8 +41,18 @@ type PickOptions struct {
 	// Except are ids not to pick.
 	Except []string
 
-	only  string // the id of the one proxy to pick
-	apart bool   // best a proxy that no session keeps to
+	only    string // the id of the one proxy to pick
+	apart   bool   // best a proxy that no session keeps to
+	tunnel  string // the target of a tunnel: what becomes of it counts there, and not at the site
+	without string // a protocol that cannot carry the request
+}
+
+// scope is where what becomes of a request counts, beside all sites together.
+func (o *PickOptions) scope() string {
+	if o.tunnel != "" {
+		return tunnelScope(o.tunnel)
+	}
+	return o.Site
 }
 
 // Lease is a proxy that was picked. Give it back with Report or Release, once.
@@ -50,7 +60,7 @@ type Lease struct {
 	Proxy Proxy
 
 	pool  *Pool
-	site  string
+	site  string // or another scope
 	begun time.Time
 	trial bool
 	done  bool // given back
@@ -72,7 +82,7 @@ func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
 	p.mu.Unlock()
 	var last *tally // what the last look has found; nil before the first
 	for {
-		if err := p.sync(ctx, []string{o.Site}, false); err != nil {
+		if err := p.sync(ctx, []string{o.Site, o.scope()}, false); err != nil {
 			p.mu.Lock()
 			known := len(p.order) > 0
 			p.mu.Unlock()
@@ -168,25 +178,26 @@ func (p *Pool) pick(o PickOptions) (*Lease, tally) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	site := p.scopes[o.Site]
-	if site == nil || o.Site == "" {
-		site = &scope{}
-	}
+	name := o.scope()
+	site, own := p.scopeOf(o.Site), p.scopeOf(name)
 	list := p.shortlist(&o.Filter)
 	unfit := len(p.order) - len(list.members)
 	t := tally{total: len(p.order), unfit: unfit}
 	fits := func(m *member) bool {
-		all, there := &m.all, site.health[m.ID]
+		all, there, past := &m.all, site.health[m.ID].Until, own.health[m.ID]
+		if past.Until.After(there) {
+			there = past.Until
+		}
 		switch {
-		case slices.Contains(o.Except, m.ID):
+		case slices.Contains(o.Except, m.ID), o.without != "" && m.Protocol == o.without:
 			t.excluded++
 		case p.bannedNow(m.ID, o.Site, now):
 			t.banned++
-		case now.Before(there.Until) && all.Until.Before(there.Until):
-			t.rests(there.Until)
+		case now.Before(there) && all.Until.Before(there):
+			t.rests(there)
 		case now.Before(all.Until):
 			t.rests(all.Until)
-		case m.inFlight >= p.share, m.inFlight > 0 && (all.Fails > 0 || there.Fails > 0): // one trial at a time
+		case m.inFlight >= p.share, m.inFlight > 0 && (all.Fails > 0 || past.Fails > 0): // one trial at a time
 			t.busy++
 		default:
 			return true
@@ -196,7 +207,7 @@ func (p *Pool) pick(o PickOptions) (*Lease, tally) {
 
 	if o.only != "" {
 		if m := p.members[o.only]; m != nil && o.Filter.takes(&m.Proxy) && fits(m) {
-			return p.lend(m, site, o.Site, now), t
+			return p.lend(m, own, name, now), t
 		}
 		return nil, t
 	}
@@ -204,7 +215,7 @@ func (p *Pool) pick(o PickOptions) (*Lease, tally) {
 		if s := p.stickies[o.Sticky]; s != nil && now.Before(s.until) && s.left != 0 {
 			if m := p.members[s.id]; m != nil && o.Filter.takes(&m.Proxy) && fits(m) {
 				s.left--
-				return p.lend(m, site, o.Site, now), t
+				return p.lend(m, own, name, now), t
 			}
 		}
 	}
@@ -230,7 +241,15 @@ func (p *Pool) pick(o PickOptions) (*Lease, tally) {
 		p.forgetStickies(now)
 		p.stickies[o.Sticky] = &sticky{id: m.ID, until: now.Add(cmp.Or(o.StickyFor, 10*time.Minute)), left: cmp.Or(o.StickyUses, -1) - 1}
 	}
-	return p.lend(m, site, o.Site, now), t
+	return p.lend(m, own, name, now), t
+}
+
+// scopeOf returns a scope of the view, an empty one for "". The caller holds mu.
+func (p *Pool) scopeOf(name string) *scope {
+	if s := p.scopes[name]; s != nil && name != "" {
+		return s
+	}
+	return &scope{}
 }
 
 // forgetStickies keeps their number bounded.
@@ -276,6 +295,12 @@ const (
 
 	// bannedAfterAll takes back what a success has said of the site.
 	bannedAfterAll Outcome = "late"
+
+	// A target that others reach, and this proxy does not. It counts over all sites only the first time in a row: it may
+	// be the target that turns the proxy away.
+	missed Outcome = "miss"
+	hung   Outcome = "hang" // by a timeout, which is half of a failure
+	denied Outcome = "deny" // by the proxy's own rules, which is none
 )
 
 // report is an outcome on its way to Redis.
@@ -330,21 +355,27 @@ func (l *Lease) banned() {
 	p := l.pool
 	p.mu.Lock()
 	done, known := l.done, l.ban
-	if done && !known {
-		l.ban = true
-		r := report{id: l.Proxy.ID, outcome: bannedAfterAll, begun: l.begun, cooldown: -1}
-		if m := p.members[l.Proxy.ID]; m != nil {
-			p.foresee(m, l.site, &r)
-		}
-		full := p.note(l.site, r)
-		p.mu.Unlock()
-		p.flushIf(full)
-		return
-	}
+	l.ban = l.ban || done
 	p.mu.Unlock()
-	if !done {
+	switch {
+	case !done:
 		l.Report(Banned, 0)
+	case !known:
+		l.reportLate(bannedAfterAll)
 	}
+}
+
+// reportLate says what became of a request whose lease was given back before that was known.
+func (l *Lease) reportLate(o Outcome) {
+	p := l.pool
+	r := report{id: l.Proxy.ID, outcome: o, begun: l.begun, cooldown: -1}
+	p.mu.Lock()
+	if m := p.members[l.Proxy.ID]; m != nil {
+		p.foresee(m, l.site, &r)
+	}
+	full := p.note(l.site, r)
+	p.mu.Unlock()
+	p.flushIf(full)
 }
 
 // flushIf writes the reports when there are enough for it.
@@ -363,16 +394,22 @@ func (p *Pool) flushIf(full bool) {
 // before it has heard back. The caller holds mu.
 func (p *Pool) foresee(m *member, site string, r *report) {
 	now := time.Now()
-	switch r.outcome {
-	case Failed, TimedOut:
+	s := p.scopeOf(site)
+	there := s.health[m.ID]
+	miss := r.outcome == missed || r.outcome == hung
+	if r.outcome == Failed || r.outcome == TimedOut || miss && there.Fails == 0 {
 		m.all.Fails++
 		m.all.LastFail = now
 		m.all.Until = now.Add(p.cfg.FlushEvery + p.cfg.SyncEvery)
-	case Banned, Paused, bannedAfterAll:
-		if s := p.scopes[site]; s != nil && site != "" {
-			h := s.health[m.ID]
-			h.Until = now.Add(max(r.cooldown, p.cfg.FlushEvery+p.cfg.SyncEvery))
-			s.health[m.ID] = h
+	}
+	if miss {
+		there.Fails++
+	}
+	switch r.outcome {
+	case missed, hung, denied, Banned, Paused, bannedAfterAll:
+		if s.health != nil {
+			there.Until = now.Add(max(r.cooldown, p.cfg.FlushEvery+p.cfg.SyncEvery))
+			s.health[m.ID] = there
 		}
 	}
 }

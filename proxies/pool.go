@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -103,6 +104,7 @@ type Pool struct {
 	closed     bool
 
 	flushing sync.WaitGroup
+	warned   atomic.Int64 // unix s when the log last said that requests go directly
 }
 
 // member is a proxy in the view.

@@ -111,6 +111,15 @@ func (s *Session) way() (proxy string, direct bool) {
 	return s.proxy, s.direct
 }
 
+// kept reports whether the session has a proxy that it keeps to. The session may be nil.
+func (s *Session) kept() bool {
+	if s == nil {
+		return false
+	}
+	proxy, _ := s.way()
+	return proxy != ""
+}
+
 // pick lends a proxy for a request of a session, or of none.
 func (t *transport) pick(ctx context.Context, s *Session, o PickOptions) (*Lease, error) {
 	if s == nil {

@@ -3,15 +3,13 @@ package proxies
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
+	"net"
 	"net/http"
-	"slices"
+	"net/url"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"muster/proxies/tunnel"
@@ -26,6 +24,9 @@ const (
 	FallbackWait   Fallback = "wait"   // wait for one, up to TransportOptions.Wait, then ErrNoProxy
 	FallbackDirect Fallback = "direct" // without a proxy, with a warning
 )
+
+// defaultTries is how many proxies a request or a tunnel is tried with.
+const defaultTries = 3
 
 // TransportOptions say how a transport uses the pool.
 type TransportOptions struct {
@@ -53,12 +54,7 @@ type TransportOptions struct {
 func (p *Pool) Transport(site string, o TransportOptions) http.RoundTripper {
 	o.Site = site
 	o.Fallback = cmp.Or(o.Fallback, FallbackFail)
-	o.Tries = cmp.Or(o.Tries, 3)
-	if o.Fallback != FallbackWait {
-		o.Wait = 0
-	} else {
-		o.Wait = cmp.Or(o.Wait, 30*time.Second)
-	}
+	o.Tries = cmp.Or(o.Tries, defaultTries)
 	if o.Direct == nil {
 		o.Direct = http.DefaultTransport
 	}
@@ -71,11 +67,15 @@ func (p *Pool) Transport(site string, o TransportOptions) http.RoundTripper {
 type transport struct {
 	pool    *Pool
 	options TransportOptions
-	warned  atomic.Int64 // unix s when it last said that requests go directly
 }
 
-// warnEvery is how often it is said again that requests go directly, in s.
-const warnEvery = 60
+// warnDirect says that requests go directly, once a minute.
+func (p *Pool) warnDirect(site string, why error) {
+	now, before := time.Now().Unix(), p.warned.Load()
+	if now-before >= 60 && p.warned.CompareAndSwap(before, now) {
+		p.cfg.Logger.Warn("no proxy: going directly, as configured", "site", site, "why", why)
+	}
+}
 
 type leaseKey struct{}
 
@@ -102,13 +102,6 @@ func Blocked(r *http.Response) {
 	}
 }
 
-// suspect is a proxy whose failure may as well be the target's. Who else reaches the target shows whose it was.
-type suspect struct {
-	lease    *Lease
-	response *http.Response
-	err      error
-}
-
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if s := sessionOf(request.Context()); s != nil {
@@ -119,98 +112,62 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // send tries up to so many proxies; in a session the first of them that answers becomes its own.
 func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Response, error) {
-	var suspects []suspect
-	var last error
-	tried := slices.Clone(t.options.Except)
-	for try := range tries {
-		if try > 0 && !canRepeat(request) {
+	if err := tunnel.CheckTarget(addressOf(request.URL)); err != nil {
+		return nil, closeBody(request, err)
+	}
+	a := newAttempts(t.options.PickOptions, t.options.Fallback, tries)
+	a.pick.Filter.Connect = a.pick.Filter.Connect || request.URL.Scheme == "https"
+	a.pick.Filter.Plain = a.pick.Filter.Plain || request.URL.Scheme == "http"
+	for sent := false; a.left > 0; sent = true {
+		if sent && !canRepeat(request) {
 			break
 		}
-		pick := t.options.PickOptions
-		pick.Except = tried
-		pick.Filter.Connect = pick.Filter.Connect || request.URL.Scheme == "https"
-		pick.Filter.Plain = pick.Filter.Plain || request.URL.Scheme == "http"
-		if try > 0 {
-			pick.Wait = 0
-		}
-		lease, err := t.pick(request.Context(), s, pick)
+		lease, err := t.pick(request.Context(), s, a.next())
 		if err != nil {
-			if last == nil {
-				last = err
-			}
+			a.none(err)
 			break
 		}
-		tried = append(tried, lease.Proxy.ID)
 		response, verdict, err := t.once(request, s, lease)
-		switch {
-		case err == nil && verdict == clean:
-			acquit(suspects, true)
+		switch verdict {
+		case clean:
+			acquit(a.suspects, true)
 			closeBody(request, nil)
 			s.keepTo(lease.Proxy.ID)
 			return response, nil
-		case verdict == doubtful:
-			suspects = append(suspects, suspect{lease, response, err})
-			if err != nil {
-				last = &fault{error: err, via: lease.Proxy.ID}
-			}
-		case verdict == guilty:
-			last = &fault{error: err, via: lease.Proxy.ID, sure: tunnel.ReasonOf(err) != ""}
-		default: // the caller's own doing
-			acquit(suspects, false)
+		case caller:
+			acquit(a.suspects, false)
 			return nil, closeBody(request, err)
 		}
+		a.fail(lease, verdict, response, err)
 	}
 
 	// Everyone who was tried says the same: it is the target. Its answer, if there is one, is passed on.
-	if n := len(suspects); n > 0 {
-		final := suspects[n-1]
-		acquit(suspects[:n-1], false)
+	if n := len(a.suspects); n > 0 {
+		final := a.suspects[n-1]
+		acquit(a.suspects[:n-1], false)
 		if final.response != nil {
 			closeBody(request, nil)
 			return final.response, nil
 		}
 		final.lease.Release()
-		last = &fault{error: final.err, via: final.lease.Proxy.ID}
 	}
-	if errors.Is(last, ErrNoProxy) && t.options.Fallback == FallbackDirect {
-		now, before := time.Now().Unix(), t.warned.Load()
-		if now-before >= warnEvery && t.warned.CompareAndSwap(before, now) {
-			t.pool.cfg.Logger.Warn("no proxy: going directly, as configured", "site", t.options.Site, "why", last)
-		}
+	if a.goDirectly(a.last) {
+		t.pool.warnDirect(t.options.Site, a.last)
 		s.goDirectly()
 		return t.options.Direct.RoundTrip(request)
 	}
-	return nil, closeBody(request, last)
+	return nil, closeBody(request, a.last)
 }
 
-// fault is an error of a request through a proxy.
-type fault struct {
-	error
-	via  string // the proxy
-	sure bool   // it was the proxy's and not the target's
-}
-
-// Unwrap returns the cause.
-func (f *fault) Unwrap() error { return f.error }
-
-// ProxyFault tells whether the proxy failed for certain, and not the target.
-func (f *fault) ProxyFault() bool { return f.sure }
-
-// Via is the id of the proxy that the request went by.
-func (f *fault) Via() string { return f.via }
-
-// acquit settles the suspects: when somebody else has reached the target, they are to blame.
-func acquit(suspects []suspect, guilty bool) {
-	for _, s := range suspects {
-		if guilty {
-			s.lease.Report(Failed, 0)
-		} else {
-			s.lease.Release()
-		}
-		if s.response != nil {
-			s.response.Body.Close()
-		}
+// addressOf is the host:port of a URL.
+func addressOf(u *url.URL) string {
+	port := u.Port()
+	if port == "" && u.Scheme == "http" {
+		port = "80"
+	} else if port == "" {
+		port = "443"
 	}
+	return net.JoinHostPort(u.Hostname(), port)
 }
 
 // closeBody closes the request's body, as a RoundTripper must, and passes err on.
@@ -232,16 +189,6 @@ func canRepeat(r *http.Request) bool {
 	}
 	return r.Header.Get("Idempotency-Key") != "" && (r.Body == nil || r.GetBody != nil)
 }
-
-// verdict is whose fault an outcome was.
-type verdict int
-
-const (
-	clean    verdict = iota // an answer to pass on
-	guilty                  // the proxy's; it has been reported
-	doubtful                // the proxy's or the target's
-	caller                  // ours
-)
 
 // once sends the request by one proxy.
 func (t *transport) once(request *http.Request, s *Session, lease *Lease) (*http.Response, verdict, error) {
@@ -268,15 +215,15 @@ func (t *transport) once(request *http.Request, s *Session, lease *Lease) (*http
 	response, err := via.RoundTrip(out)
 	took := time.Since(begun)
 	if err != nil {
-		return nil, t.blame(request, lease, err), err
+		return nil, t.blame(request, s, lease, err), err
 	}
 	if forward {
-		switch proxysAnswer(response) {
-		case guilty:
+		answer, refusal := proxysAnswer(response)
+		switch {
+		case refusal != nil:
 			response.Body.Close()
-			lease.Report(Failed, 0)
-			return nil, guilty, &tunnel.Error{Reason: tunnel.Upstream, Detail: "the proxy answered " + response.Status}
-		case doubtful:
+			return nil, blame(lease, refusal), refusal
+		case answer:
 			response.Body = &body{ReadCloser: response.Body, lease: lease} // nothing learned
 			return response, doubtful, nil
 		}
@@ -293,60 +240,39 @@ func (t *transport) once(request *http.Request, s *Session, lease *Lease) (*http
 	return response, clean, nil
 }
 
-// blame finds whose fault an error is, and reports the proxy's.
-func (t *transport) blame(request *http.Request, lease *Lease, err error) verdict {
-	if request.Context().Err() == context.Canceled {
+// blame finds whose fault an error is, and gives back the lease unless that is in doubt.
+func (t *transport) blame(request *http.Request, s *Session, lease *Lease, err error) verdict {
+	switch {
+	case request.Context().Err() == context.Canceled:
 		lease.Release()
 		return caller
-	}
-	var wrongCertificate *tls.CertificateVerificationError
-	var unknownAuthority x509.UnknownAuthorityError
-	switch reason := tunnel.ReasonOf(err); {
-	case reason == tunnel.Local, reason == tunnel.Canceled:
-		lease.Release()
-		return caller
-	case reason == tunnel.Unsupported: // such as an IPv6 target for SOCKS4
-		return doubtful
-	case reason == tunnel.Upstream, reason == tunnel.Denied:
-		return doubtful
-	case reason == tunnel.ConnectTimeout, reason == tunnel.Timeout:
+	case request.Context().Err() != nil, s.kept() && isTimeout(err): // of a proxy that has reached the site
 		lease.Report(TimedOut, 0)
 		return guilty
-	case reason != "":
-		lease.Report(Failed, 0)
-		return guilty
-	case errors.As(err, &wrongCertificate), errors.As(err, &unknownAuthority):
-		return doubtful
-	case isTimeout(err) || request.Context().Err() != nil:
-		lease.Report(TimedOut, 0)
-		return guilty
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(err.Error(), "malformed HTTP"),
-		strings.Contains(err.Error(), "connection reset"), strings.Contains(err.Error(), "server closed"), strings.Contains(err.Error(), "broken pipe"):
-		return doubtful
 	}
-	return doubtful
+	return blame(lease, err)
 }
 
-func isTimeout(err error) bool {
-	var timeout interface{ Timeout() bool }
-	return errors.As(err, &timeout) && timeout.Timeout()
-}
-
-// proxysAnswer tells whether an answer to an http request in absolute form is the proxy's own rather than the site's.
-func proxysAnswer(r *http.Response) verdict {
+// proxysAnswer reports whether an answer to an http request in absolute form may be the proxy's own rather than the
+// site's. What is surely its own is an error.
+func proxysAnswer(r *http.Response) (may bool, refusal error) {
+	refuse := func(reason tunnel.Reason, asked bool) (bool, error) {
+		return true, &tunnel.Error{Reason: reason, Detail: "the proxy answered " + r.Status, Asked: asked}
+	}
 	switch r.StatusCode {
 	case http.StatusProxyAuthRequired:
-		return guilty
+		return refuse(tunnel.AuthRequired, false)
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, http.StatusForbidden:
 		h := r.Header
 		if h.Get("X-Squid-Error") != "" || strings.Contains(h.Get("Proxy-Status"), "error=") || h.Get("Proxy-Connection") != "" || h.Get("X-Proxy-Error") != "" {
-			return guilty
+			if r.StatusCode == http.StatusForbidden {
+				return refuse(tunnel.Denied, true)
+			}
+			return refuse(tunnel.Upstream, true)
 		}
-		if r.StatusCode == http.StatusBadGateway || r.StatusCode == http.StatusGatewayTimeout {
-			return doubtful
-		}
+		return r.StatusCode == http.StatusBadGateway || r.StatusCode == http.StatusGatewayTimeout, nil
 	}
-	return clean
+	return false, nil
 }
 
 // retryAfter is how long the site wants to be left alone, between 1 s and an hour.
@@ -382,10 +308,10 @@ func (b *body) Read(p []byte) (int, error) {
 		b.lease.Release()
 	case isTimeout(err):
 		b.ended = true
-		b.lease.Report(TimedOut, 0)
+		b.lease.Report(hung, 0)
 	default: // broke off in the middle
 		b.ended = true
-		b.lease.Report(Failed, 0)
+		b.lease.Report(missed, 0)
 	}
 	return n, err
 }

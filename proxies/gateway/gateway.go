@@ -15,6 +15,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ import (
 	"time"
 
 	"muster/proxies"
+	"muster/proxies/tunnel"
 )
 
 // Config says how a gateway works.
@@ -33,8 +35,13 @@ type Config struct {
 	Listen string
 	// Keys are the passwords that are accepted, with any user name. Defaults to none: everyone on this machine may use it.
 	Keys []string
-	// Options are what every request asks of the pool, before its user name adds to it. Defaults to the zero value.
+	// Options are what every request asks of the pool, before its user name adds to it. Wait counts with FallbackWait
+	// only. Defaults to the zero value.
 	Options proxies.PickOptions
+	// Fallback is what happens when the pool has no proxy. Defaults to FallbackFail.
+	Fallback proxies.Fallback
+	// Direct reaches targets with FallbackDirect. Defaults to a net.Dialer, which reaches this machine and its network too.
+	Direct tunnel.DialFunc
 	// Tries is how many proxies a request is tried with. Defaults to 3.
 	Tries int
 	// Idle ends a tunnel or a client connection on which nothing moves. Defaults to 2 minutes.
@@ -59,7 +66,8 @@ type Stats struct {
 
 // Gateway is a proxy that rotates. Use Listen, then Serve.
 type Gateway struct {
-	cfg Config
+	cfg    Config
+	direct *http.Transport // by Config.Direct
 
 	requests, tunnels, refused, noProxy, failed, active atomic.Int64
 }
@@ -87,7 +95,18 @@ func New(cfg Config) (*Gateway, error) {
 	if slices.Contains(cfg.Keys, "") {
 		return nil, errors.New("gateway: a key is empty")
 	}
-	return &Gateway{cfg: cfg}, nil
+	if cfg.Direct == nil {
+		cfg.Direct = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
+	}
+	direct := &http.Transport{DialContext: cfg.Direct, DisableCompression: true, ResponseHeaderTimeout: 30 * time.Second, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: 256 << 10}
+	return &Gateway{cfg: cfg, direct: direct}, nil
+}
+
+// dial opens the tunnel that a client asks for.
+func (g *Gateway) dial(ctx context.Context, addr string, o proxies.PickOptions) (net.Conn, error) {
+	o.Site = siteOf(addr)
+	conn, _, err := g.cfg.Pool.Dial(ctx, addr, proxies.DialOptions{PickOptions: o, Fallback: g.cfg.Fallback, Tries: g.cfg.Tries, Direct: g.cfg.Direct})
+	return conn, err
 }
 
 // Stats returns the counts.
@@ -150,6 +169,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	cancel()
 	l.Close()
 	group.Wait()
+	g.direct.CloseIdleConnections()
 	return failure
 }
 

@@ -65,13 +65,15 @@ func (g *Gateway) socks5(ctx context.Context, c *client) {
 	}
 
 	addr, code := readTarget(c)
+	if code == 0 && tunnel.CheckTarget(addr) != nil {
+		code = 4 // host unreachable: by any proxy
+	}
 	if code != 0 {
 		reply(c, code)
 		return
 	}
 	g.tunnels.Add(1)
-	options.Site = siteOf(addr)
-	target, _, err := g.cfg.Pool.Dial(ctx, addr, options, g.cfg.Tries)
+	target, err := g.dial(ctx, addr, options)
 	if err != nil {
 		switch {
 		case errors.Is(err, proxies.ErrNoProxy):

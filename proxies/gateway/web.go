@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"muster/proxies"
+	"muster/proxies/tunnel"
 )
 
 const (
@@ -95,8 +97,8 @@ var writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 32<<10
 // serve answers a request. It returns false when the connection is not to be used for another one.
 func (g *Gateway) serve(ctx context.Context, c *client, out *bufio.Writer, r *http.Request) (again bool) {
 	var user, password string
-	if text, ok := strings.CutPrefix(r.Header.Get("Proxy-Authorization"), "Basic "); ok {
-		if plain, err := base64.StdEncoding.DecodeString(text); err == nil {
+	if scheme, text, _ := strings.Cut(r.Header.Get("Proxy-Authorization"), " "); strings.EqualFold(scheme, "Basic") {
+		if plain, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text)); err == nil {
 			user, password, _ = strings.Cut(string(plain), ":")
 		}
 	}
@@ -138,12 +140,14 @@ func (g *Gateway) fail(out *bufio.Writer, r *http.Request, err error) (again boo
 }
 
 func (g *Gateway) connect(ctx context.Context, c *client, out *bufio.Writer, r *http.Request, options proxies.PickOptions) (again bool) {
+	if err := tunnel.CheckTarget(r.Host); err != nil {
+		return answer(out, r, http.StatusBadRequest, nil, err.Error())
+	}
 	g.tunnels.Add(1)
-	options.Site = siteOf(r.Host)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	enough := c.watch(cancel)
-	target, _, err := g.cfg.Pool.Dial(ctx, r.Host, options, g.cfg.Tries)
+	target, err := g.dial(ctx, r.Host, options)
 	enough()
 	if err != nil {
 		return g.fail(out, r, err)
@@ -171,6 +175,9 @@ func dropHops(h http.Header) {
 }
 
 func (g *Gateway) forward(ctx context.Context, c *client, out *bufio.Writer, r *http.Request, options proxies.PickOptions) (again bool) {
+	if err := tunnel.CheckTarget(net.JoinHostPort(r.URL.Hostname(), cmp.Or(r.URL.Port(), "80"))); err != nil {
+		return answer(out, r, http.StatusBadRequest, nil, err.Error())
+	}
 	g.requests.Add(1)
 	again = !r.Close && r.ProtoAtLeast(1, 1)
 	expects := strings.EqualFold(r.Header.Get("Expect"), "100-continue")
@@ -191,7 +198,7 @@ func (g *Gateway) forward(ctx context.Context, c *client, out *bufio.Writer, r *
 		upload = newUpload(c, r, expects, g.cfg.Idle)
 		r.Body = upload
 	}
-	transport := g.cfg.Pool.Transport(siteOf(r.URL.Host), proxies.TransportOptions{PickOptions: options, Tries: g.cfg.Tries, Fallback: fallbackOf(options), KeepEncoding: true})
+	transport := g.cfg.Pool.Transport(siteOf(r.URL.Host), proxies.TransportOptions{PickOptions: options, Tries: g.cfg.Tries, Fallback: g.cfg.Fallback, Direct: g.direct, KeepEncoding: true})
 	response, err := transport.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		enough()
@@ -221,13 +228,6 @@ func (g *Gateway) forward(ctx context.Context, c *client, out *bufio.Writer, r *
 	err = response.Write(soon) // a body that breaks off breaks the connection off: none takes half of it for the whole
 	enough()
 	return soon.stop() == nil && err == nil && again
-}
-
-func fallbackOf(o proxies.PickOptions) proxies.Fallback {
-	if o.Wait > 0 {
-		return proxies.FallbackWait
-	}
-	return proxies.FallbackFail
 }
 
 // watch calls gone when the client goes away before enough is called. Nothing else may read from the client meanwhile.

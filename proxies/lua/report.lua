@@ -3,7 +3,9 @@
 -- KEYS[1] records  [2] changes of the records  [3] version  [4] health of all sites  [5] changes of that health  [6] archive  [7] archived
 --     [8] health of the site  [9] changes of that health
 -- ARGV[1] now, unix ms  [2] consecutive failures that are the end  [3] entries of changes to keep; then for each request:
---     proxy id, outcome (ok, fail, slow, ban, wait, or late for a ban that was counted as ok before), begun at (unix ms), latency in ms, cooldown in ms or -1 for the usual one, a random number in [0, 1)
+--     proxy id, outcome, begun at (unix ms), latency in ms, cooldown in ms or -1 for the usual one, a random number in [0, 1)
+--     The outcome is ok, fail, slow, ban, wait, late for a ban that was counted as ok before, or, where another proxy has reached the
+--     target: miss, hang for a miss by a timeout, deny when the proxy's own rules forbid it
 -- Returns the ids that were taken out.
 -- A member has a health of all sites; what has none is no member, and its reports are dropped. At most 150 requests a call.
 local now, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -74,6 +76,15 @@ for i = 4, #ARGV, 6 do
       fail(m.all, weight, begun, cooldown, random, true)
       fail(m.site, weight, begun, cooldown, random, false)
       m.dead = m.all.fails >= limit or (m.all.ok < 0.05 and m.all.n >= 8)
+    elseif outcome == 'miss' or outcome == 'hang' then
+      -- The site may be closed to this proxy alone: that is one failure over all sites, however often it is seen here.
+      local weight = 1
+      if outcome == 'hang' then weight = 0.5 end
+      if m.site.fails == 0 then fail(m.all, weight, begun, cooldown, random, true) end
+      fail(m.site, weight, begun, cooldown, random, true)
+      m.dead = m.all.fails >= limit or (m.all.ok < 0.05 and m.all.n >= 8)
+    elseif outcome == 'deny' then
+      fail(m.site, 1, begun, cooldown, random, true)
     elseif outcome == 'late' then
       if begun <= m.site.lastok then m.site.fails, m.site.was = math.max(m.site.fails, m.site.was), 0 end
       fail(m.site, 1, begun, cooldown, random, true)

@@ -64,5 +64,5 @@ func StatusError(status int, authorized bool) error {
 	case status >= 500 && status != http.StatusNotImplemented && status != http.StatusHTTPVersionNotSupported:
 		return &Error{Reason: Upstream, Detail: detail}
 	}
-	return &Error{Reason: Garbage, Detail: detail}
+	return &Error{Reason: Garbage, Detail: detail, Asked: true} // as 400, which some say of any target that they cannot reach
 }

@@ -155,8 +155,11 @@ func (d *Dialer) Tunnel(ctx context.Context, addr string) (*Conn, error) {
 	if err != nil {
 		conn.Close()
 		err = Classify(ctx, d.Proxy.Scheme+" handshake", err)
-		if e, ok := errors.AsType[*Error](err); ok && e.Reason != AuthRequired && e.Reason != AuthRejected {
-			e.Asked = conn.asked
+		if e, ok := errors.AsType[*Error](err); ok {
+			switch e.Reason {
+			case Denied, Upstream, Timeout, Closed:
+				e.Asked = conn.asked
+			}
 		}
 		return nil, err
 	}

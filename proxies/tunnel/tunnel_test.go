@@ -195,6 +195,7 @@ func TestFailuresThatMayBeTheTargets(t *testing.T) {
 		"SOCKS5 refusal":          {"socks5://%s", answer("\x05\x00\x05\x04\x00\x01\x00\x00\x00\x00\x00\x00"), true},
 		"SOCKS4 refusal":          {"socks4a://%s", answer("\x00\x5b\x00\x00\x00\x00\x00\x00"), true},
 		"CONNECT 407":             {"http://%s", answer("HTTP/1.1 407 No\r\n\r\n"), false},
+		"CONNECT and noise":       {"http://%s", answer("SSH-2.0-OpenSSH\r\n"), false},
 		"SOCKS5 without greeting": {"socks5://%s", answer(""), false},
 		"SOCKS5 wants a password": {"socks5://%s", answer("\x05\xff"), false},
 		"no TLS with the proxy":   {"https://%s", answer("HTTP/1.1 400 Bad Request\r\n\r\n"), false},

@@ -1,0 +1,340 @@
+package proxies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/proxies/probe"
+	"muster/proxies/proxytest"
+	"muster/proxies/tunnel"
+	"muster/tasks/redistest"
+)
+
+// noDNS is a name that no resolver is asked for: one of its parts is too long for DNS. Hosts may know it all the same.
+var noDNS = strings.Repeat("a", 64) + ".example"
+
+// say opens a tunnel, sends a request, and returns what came back.
+func (b *bench) say(t *testing.T, addr string, o DialOptions) (string, error) {
+	t.Helper()
+	conn, _, err := b.pool.Dial(t.Context(), addr, o)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET / HTTP/1.0\r\nHost: shop.example\r\n\r\n")
+	text, _ := io.ReadAll(conn)
+	return string(text), nil
+}
+
+// wantFails checks the failures of proxies over all sites, and that they are in the pool.
+func (b *bench) wantFails(t *testing.T, when string, want float64, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		if all, _, in := b.health(t, id, ""); all.Fails != want || !in {
+			t.Errorf("%s: %s has %v failures, in the pool: %t; want %v and true", when, id, all.Fails, in, want)
+		}
+	}
+}
+
+// Requests in the clear show who is banned from a site. What goes through tunnels to the same host, pages that say no
+// among it, changes nothing of that.
+func TestTunnelsSayNothingOfASite(t *testing.T) {
+	t.Parallel()
+	const proxies, blocked, site = 98, 38, "shop.example"
+	pool := newPool(t, redistest.New(t), func(c *PoolConfig) {
+		c.Dial = func(context.Context, string, string) (net.Conn, error) { // every proxy opens every tunnel
+			near, far := net.Pipe()
+			go func() {
+				defer far.Close()
+				_, _ = far.Read(make([]byte, 1<<10))
+				_, _ = io.WriteString(far, "HTTP/1.1 200 OK\r\n\r\nsome bytes")
+			}()
+			return near, nil
+		}
+	})
+	var results []probe.Result
+	for port := range proxies {
+		results = append(results, result(uint16(port+1), func(r *probe.Result) { r.Latency.FirstByte = 10 }))
+	}
+	mustPublish(t, pool, results...)
+	visit := func() bool {
+		lease := pickOne(t, pool, PickOptions{Site: site})
+		if lease.Proxy.Port <= blocked {
+			lease.Report(Banned, 0)
+			return false
+		}
+		lease.Report(Succeeded, 10*time.Millisecond)
+		return true
+	}
+	banned := func() (n int, health map[string]Health) {
+		flush(t, pool)
+		health, err := pool.SiteHealth(t.Context(), site)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range health {
+			if h.Fails > 0 {
+				n++
+			}
+		}
+		return n, health
+	}
+	for n, _ := banned(); n < blocked; n, _ = banned() {
+		visit()
+	}
+
+	_, before := banned()
+	for range 200 {
+		conn, _, err := pool.Dial(t.Context(), site+":443", DialOptions{PickOptions: PickOptions{Site: site}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(conn); err != nil || len(text) == 0 {
+			t.Fatalf("got %q %v through a tunnel", text, err)
+		}
+		conn.Close()
+	}
+	_, after := banned()
+	for id, h := range before {
+		if after[id] != h {
+			t.Errorf("%s at the site: got %+v after the tunnels, want %+v as before", id, after[id], h)
+		}
+	}
+	ok := 0
+	for range 200 {
+		if visit() {
+			ok++
+		}
+	}
+	if ok < 190 {
+		t.Errorf("got %d of 200 requests answered after the tunnels, want 190 or more", ok)
+	}
+	requests := 0
+	members, err := pool.List(t.Context(), Filter{})
+	for _, m := range members {
+		requests += m.Health.Requests
+	}
+	if err != nil || requests < proxies+400 {
+		t.Errorf("got %d requests over all sites, want %d or more: tunnels count there (%v)", requests, proxies+400, err)
+	}
+}
+
+// A target that no proxy reaches costs none of them anything, however they say so.
+func TestUnreachableTargetsCostNothing(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []proxytest.Kind{proxytest.SOCKS5, proxytest.SOCKS4A, proxytest.Elite, proxytest.BadGateway, proxytest.Forbidding, proxytest.HangsUp, proxytest.Silent} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, hello, func(c *PoolConfig) {
+				if kind == proxytest.Silent {
+					c.HandshakeTimeout, c.HeaderTimeout = 50*time.Millisecond, 50*time.Millisecond
+				}
+			})
+			var ids []string
+			for range 3 {
+				ids = append(ids, b.add(t, proxytest.Options{Kind: kind})...)
+			}
+			rt := b.pool.Transport("shop", TransportOptions{})
+			for range 4 {
+				if _, err := b.say(t, noDNS+":443", DialOptions{}); err == nil || errors.Is(err, ErrNoProxy) {
+					t.Fatalf("a tunnel: got %v, want that the target cannot be reached", err)
+				}
+				if _, _, err := get(t, rt, "https://"+noDNS+"/"); err == nil || errors.Is(err, ErrNoProxy) {
+					t.Fatalf("https: got %v, want that the target cannot be reached", err)
+				}
+				if kind != proxytest.Forbidding { // whose page may be the site's
+					_, _, _ = get(t, rt, "http://"+noDNS+"/")
+				}
+			}
+			b.wantFails(t, "in the end", 0, ids...)
+		})
+	}
+}
+
+// A proxy that does not reach what another reaches has failed, and once only for each target: it may be the target that
+// turns it away. That a tunnel stands proves nothing as long as nothing has come through it.
+func TestRefusalThatAnotherDisproves(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[proxytest.Kind]float64{proxytest.BadGateway: 1, proxytest.HangsUp: 1, proxytest.Silent: 0.5, proxytest.Forbidding: 0} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, hello, func(c *PoolConfig) { c.HandshakeTimeout = 500 * time.Millisecond })
+			b.hosts["shop.example:8080"] = b.site.Listener.Addr().String()
+			ids := b.add(t, proxytest.Options{Kind: kind}, proxytest.Options{Kind: proxytest.ConnectOnly})
+			o := DialOptions{PickOptions: PickOptions{Strategy: Fastest, Site: "shop.example"}}
+			conn, used, err := b.pool.Dial(t.Context(), "shop.example:80", o)
+			if err != nil || used.ID != ids[1] {
+				t.Fatalf("got %v %v, want the other proxy", used, err)
+			}
+			conn.Close()
+			b.wantFails(t, "before anything came through", 0, ids[0])
+
+			if text, err := b.say(t, "shop.example:80", o); err != nil || !strings.Contains(text, "hello") {
+				t.Fatalf("got %q %v", text, err)
+			}
+			b.wantFails(t, "when another has reached the target", want, ids[0])
+			b.wantFails(t, "when it has reached the target", 0, ids[1])
+
+			asked := b.exits[ids[0]].Requests()
+			if text, err := b.say(t, "shop.example:80", o); err != nil || !strings.Contains(text, "hello") {
+				t.Fatalf("got %q %v", text, err)
+			}
+			if again := b.exits[ids[0]].Requests(); again != asked {
+				t.Errorf("got %d requests for a target that it does not reach, want %d: it rests there", again, asked)
+			}
+			if sites, err := b.pool.SiteHealth(t.Context(), "shop.example"); err != nil || len(sites) != 0 {
+				t.Errorf("got %v %v at the site, want nothing", sites, err)
+			}
+		})
+	}
+}
+
+// However often a proxy misses one target, it counts as one failure over all sites; the misses at others add up.
+func TestMissesCountOncePerTarget(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, redistest.New(t), nil)
+	mustPublish(t, pool, result(1, nil))
+	id := proxyOf(result(1, nil)).ID
+	miss := func(site string, o Outcome) {
+		t.Helper()
+		(&Lease{Proxy: Proxy{ID: id}, pool: pool, site: site, begun: time.Now().Add(time.Second)}).Report(o, 0)
+		flush(t, pool)
+	}
+	fails := func() float64 {
+		members, err := pool.List(t.Context(), Everything)
+		if err != nil || len(members) != 1 {
+			t.Fatalf("got %v %v, want one member", members, err)
+		}
+		return members[0].Health.Fails
+	}
+	for range 5 {
+		miss("shop", missed)
+		miss("strict", denied)
+	}
+	if got := fails(); got != 1 {
+		t.Errorf("got %v failures after five misses of one site, want 1", got)
+	}
+	miss("news", hung)
+	if got := fails(); got != 1.5 {
+		t.Errorf("got %v failures after a time-out at a second site, want 1.5", got)
+	}
+	for _, site := range []string{"shop", "news", "strict"} {
+		if h, err := pool.SiteHealth(t.Context(), site); err != nil || h[id].Fails == 0 || h[id].Until.IsZero() {
+			t.Errorf("%s: got %+v %v, want a rest", site, h[id], err)
+		}
+	}
+	miss("third", missed)
+	miss("fourth", missed)
+	if n, err := pool.Count(t.Context()); err != nil || n != 0 {
+		t.Errorf("got %d in the pool after misses of four sites, want none (%v)", n, err)
+	}
+}
+
+// A proxy that needs an address from us is not to blame when there is none, and the others get a try.
+func TestSOCKS4IsNotBlamedForOurNames(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, hello, nil)
+	b.hosts[noDNS] = b.site.Listener.Addr().String()
+	var ids []string
+	for range 9 {
+		ids = append(ids, b.add(t, proxytest.Options{Kind: proxytest.SOCKS4})...)
+	}
+	for _, target := range []string{noDNS, "[2001:db8::1]"} {
+		if _, err := b.say(t, target+":80", DialOptions{}); tunnel.ReasonOf(err) != tunnel.Unsupported {
+			t.Errorf("%s by SOCKS4 alone: got %v, want %s", target, err, tunnel.Unsupported)
+		}
+	}
+	b.add(t, proxytest.Options{Kind: proxytest.SOCKS5})
+	rt := b.pool.Transport("shop", TransportOptions{Tries: 1})
+	for range 10 {
+		if text, err := b.say(t, noDNS+":80", DialOptions{Tries: 1}); err != nil || !strings.Contains(text, "hello") {
+			t.Errorf("a tunnel: got %q %v", text, err)
+		}
+		if status, _, err := get(t, rt, "http://"+noDNS+"/"); err != nil || status != 200 {
+			t.Errorf("http: got %d %v", status, err)
+		}
+	}
+	b.wantFails(t, "in the end", 0, ids...)
+}
+
+// An impossible target is an error at once, and no proxy is asked.
+func TestImpossibleTargetsAskNoProxy(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, hello, nil)
+	ids := b.add(t, proxytest.Options{Kind: proxytest.Elite})
+	for _, target := range []string{"a..b:80", "a b:80", "a\r\nX-Y: z:80", "shop.example:0"} {
+		if _, err := b.say(t, target, DialOptions{}); err == nil || !strings.Contains(err.Error(), "target address") {
+			t.Errorf("a tunnel to %q: got %v, want an error about the target", target, err)
+		}
+	}
+	for _, url := range []string{"http://a..b/", "https://a..b/", "http://shop.example:0/"} {
+		if _, _, err := get(t, b.pool.Transport("shop", TransportOptions{}), url); err == nil || !strings.Contains(err.Error(), "target address") {
+			t.Errorf("%s: got %v, want an error about the target", url, err)
+		}
+	}
+	if n := b.exits[ids[0]].Requests(); n != 0 {
+		t.Errorf("got %d requests at the proxy, want none", n)
+	}
+}
+
+// A proxy that fails is no reason not to wait for one that is busy.
+func TestWaitGoesOnAfterAFailure(t *testing.T) {
+	t.Parallel()
+	for name, send := range map[string]func(*bench, PickOptions) error{
+		"http": func(b *bench, o PickOptions) error {
+			_, _, err := get(t, b.pool.Transport("shop", TransportOptions{PickOptions: o, Fallback: FallbackWait}), "http://shop.example/")
+			return err
+		},
+		"tunnel": func(b *bench, o PickOptions) error {
+			_, err := b.say(t, "shop.example:80", DialOptions{PickOptions: o, Fallback: FallbackWait})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, hello, func(c *PoolConfig) { c.MaxInFlight = 1 })
+			ids := b.add(t, proxytest.Options{Kind: proxytest.Dead}, proxytest.Options{Kind: proxytest.Elite})
+			busy := pickOne(t, b.pool, PickOptions{Except: ids[:1]})
+			begun := time.Now()
+			if err := send(b, PickOptions{Strategy: Fastest, Wait: 200 * time.Millisecond}); err == nil || time.Since(begun) < 200*time.Millisecond {
+				t.Errorf("got %v after %s, want an error after 200ms", err, time.Since(begun))
+			}
+			done := make(chan error)
+			go func() { done <- send(b, PickOptions{Strategy: Fastest, Wait: time.Minute}) }()
+			busy.Release()
+			if err := <-done; err != nil {
+				t.Errorf("got %v, want an answer by the proxy that is free again", err)
+			}
+		})
+	}
+}
+
+// With FallbackDirect a tunnel, too, is a direct connection when no proxy works, and not when a proxy says that the
+// target is down.
+func TestDialFallsBackToADirectConnection(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, hello, nil)
+	o := DialOptions{Fallback: FallbackDirect, Direct: func(ctx context.Context, _, addr string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", b.hosts[addr])
+	}}
+	for when, kind := range []proxytest.Kind{proxytest.Dead, proxytest.SOCKS5} {
+		conn, used, err := b.pool.Dial(t.Context(), "shop.example:80", o)
+		if err != nil || used.ID != "" {
+			t.Fatalf("with %d proxies: got %v %v, want a direct connection", when, used, err)
+		}
+		conn.Close()
+		b.add(t, proxytest.Options{Kind: kind})
+	}
+	if _, _, err := b.pool.Dial(t.Context(), "down.example:80", o); tunnel.ReasonOf(err) != tunnel.Upstream {
+		t.Errorf("got %v, want that the target is down", err)
+	}
+	if n := strings.Count(b.logs.String(), "going directly"); n != 1 {
+		t.Errorf("got %d warnings that connections are direct, want 1", n)
+	}
+}
