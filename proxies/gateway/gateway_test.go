@@ -39,6 +39,7 @@ type front struct {
 	gateway *Gateway
 	addr    string
 	pool    *proxies.Pool
+	proxies []*proxytest.Proxy
 	site    *httptest.Server
 	secure  *httptest.Server
 }
@@ -77,6 +78,7 @@ func newFront(t *testing.T, cfg Config, kinds ...proxytest.Options) *front {
 			t.Fatal(err)
 		}
 		t.Cleanup(p.Close)
+		f.proxies = append(f.proxies, p)
 		pair := netip.MustParseAddrPort(p.URL.Host)
 		member := proxies.Proxy{Protocol: p.URL.Scheme, Host: pair.Addr().String(), Port: pair.Port(), Exit: o.Exit, Anonymity: probe.Elite, LatencyMS: float64(i + 1),
 			Country: []string{"BG", "RO"}[i%2], Can: probe.Capabilities{Forward: p.URL.Scheme == "http" && o.Kind != proxytest.ConnectOnly, Connect: true}}
@@ -86,6 +88,12 @@ func newFront(t *testing.T, cfg Config, kinds ...proxytest.Options) *front {
 	}
 
 	cfg.Pool, cfg.Listen = f.pool, "127.0.0.1:0"
+	if cfg.Fallback == proxies.FallbackDirect {
+		cfg.Direct = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			host, _, _ := net.SplitHostPort(addr)
+			return (&net.Dialer{}).DialContext(ctx, network, hosts[host])
+		}
+	}
 	var err error
 	if f.gateway, err = New(cfg); err != nil {
 		t.Fatal(err)
@@ -394,5 +402,135 @@ func TestForeignSOCKSClient(t *testing.T) {
 	answer, err := io.ReadAll(conn)
 	if err != nil || !strings.Contains(string(answer), proxytest.ExitAddress(0).String()) {
 		t.Errorf("got %q %v", answer, err)
+	}
+}
+
+// fronts are the ways to ask a gateway, with a target for each.
+var fronts = map[string][2]string{"http": {"http", "http://shop.example/"}, "CONNECT": {"http", "https://example.com/"}, "SOCKS5": {"socks5", "https://example.com/"}}
+
+// Without a proxy, the fallback says what happens, for http, CONNECT and SOCKS5 alike.
+func TestFallback(t *testing.T) {
+	t.Parallel()
+	for name, front := range fronts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			direct := newFront(t, Config{Fallback: proxies.FallbackDirect})
+			if status, body := fetch(t, direct.client(t, front[0], nil), front[1]); status != 200 || body != "127.0.0.1" {
+				t.Errorf("direct: got %d %q, want an answer to this machine", status, body)
+			}
+			fail := newFront(t, Config{Fallback: proxies.FallbackFail, Options: proxies.PickOptions{Wait: time.Minute}})
+			if status, body := fetch(t, fail.client(t, front[0], nil), front[1]); status == 200 || fail.gateway.Stats().NoProxy != 1 {
+				t.Errorf("fail: got %d %q, want that there is no proxy", status, body)
+			}
+		})
+	}
+}
+
+// With the fallback wait nobody is turned away while proxies are busy.
+func TestFallbackWaitServesEverybody(t *testing.T) {
+	t.Parallel()
+	for name, front := range fronts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFront(t, Config{Fallback: proxies.FallbackWait, Options: proxies.PickOptions{Wait: time.Minute}}, proxytest.Options{Kind: proxytest.Elite, Delay: 20 * time.Millisecond})
+			client := f.client(t, front[0], nil)
+			client.Timeout = time.Minute
+			var group sync.WaitGroup
+			for range 50 { // a proxy carries 32
+				group.Go(func() {
+					if status, body := fetch(t, client, front[1]); status != 200 {
+						t.Errorf("got %d %q, want 200", status, body)
+					}
+				})
+			}
+			group.Wait()
+		})
+	}
+}
+
+// Targets that cannot exist are refused without asking a proxy, and cannot put a header into what a proxy is sent.
+func TestImpossibleTargets(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, Config{}, kinds(1, proxytest.Elite)...)
+	for _, host := range []string{"a..b", ".", strings.Repeat("a.", 127) + "a"} {
+		for _, text := range []string{"CONNECT " + host + ":443 HTTP/1.1\r\nHost: x\r\n\r\n", "GET http://" + host + "/ HTTP/1.1\r\nHost: x\r\n\r\n"} {
+			_, in := f.talk(t, text)
+			if r, body := answerTo(t, in, http.MethodGet); r.StatusCode != http.StatusBadRequest || !strings.Contains(body, "target address") {
+				t.Errorf("%.40q: got %s %q, want 400", text, r.Status, body)
+			}
+		}
+	}
+	for _, text := range []string{"CONNECT shop.example:0 HTTP/1.1\r\nHost: x\r\n\r\n", "CONNECT shop.example HTTP/1.1\r\nHost: x\r\n\r\n", "GET http://shop.example:0/ HTTP/1.1\r\nHost: x\r\n\r\n"} {
+		_, in := f.talk(t, text)
+		if r, _ := answerTo(t, in, http.MethodGet); r.StatusCode != http.StatusBadRequest {
+			t.Errorf("%.40q: got %s, want 400", text, r.Status)
+		}
+	}
+	for _, host := range []string{"a b", "a..b", "x:80\r\nX-Injected: yes\r\n\r\n", "a\x00b", "a\tb"} {
+		_, in := f.talk(t, "\x05\x01\x00\x05\x01\x00\x03"+string(rune(len(host)))+host+"\x00\x50")
+		answer := make([]byte, 4)
+		if _, err := io.ReadFull(in, answer); err != nil || string(answer) != "\x05\x00\x05\x04" {
+			t.Errorf("SOCKS5 %q: got %q %v, want host unreachable", host, answer, err)
+		}
+	}
+	if n := f.proxies[0].Requests(); n != 0 {
+		t.Errorf("got %d requests at the proxy, want none", n)
+	}
+}
+
+// A URL that cannot be read is refused without repeating it: there may be a password in it.
+func TestBadURLIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, Config{}, kinds(1, proxytest.Elite)...)
+	_, in := f.talk(t, "GET http://me:topsecret@shop.example:port/ HTTP/1.1\r\nHost: x\r\n\r\n")
+	if r, body := answerTo(t, in, http.MethodGet); r.StatusCode != http.StatusBadRequest || strings.Contains(body, "topsecret") {
+		t.Errorf("got %s %q, want 400 without the password", r.Status, body)
+	}
+}
+
+// The name of the scheme of authorization may be written in any case.
+func TestBasicInAnyCase(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, Config{Keys: []string{"sesame"}}, kinds(1, proxytest.Elite)...)
+	auth := base64.StdEncoding.EncodeToString([]byte("me:sesame"))
+	for _, scheme := range []string{"Basic ", "basic ", "BASIC  "} {
+		_, in := f.talk(t, "GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\nProxy-Authorization: "+scheme+auth+"\r\n\r\n")
+		if r, body := answerTo(t, in, http.MethodGet); r.StatusCode != 200 {
+			t.Errorf("%q: got %s %q, want 200", scheme, r.Status, body)
+		}
+	}
+}
+
+// A client that has said all it has to say gets what the target answers to it, however late.
+func TestHalfClosedTunnelGetsItsAnswer(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []proxytest.Kind{proxytest.Elite, proxytest.SOCKS5, proxytest.OverTLS} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			f := newFront(t, Config{}, kinds(1, kind)...)
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			go func() {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer conn.Close()
+				all, _ := io.ReadAll(conn) // up to the end of what the client says
+				fmt.Fprintf(conn, "got %s", all)
+			}()
+			conn, in := f.talk(t, fmt.Sprintf("CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\n\r\n", l.Addr()))
+			if r, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect}); err != nil || r.StatusCode != 200 {
+				t.Fatalf("got %v %v, want a tunnel", r, err)
+			}
+			_, _ = io.WriteString(conn, "all of it")
+			_ = conn.(*net.TCPConn).CloseWrite()
+			if answer, err := io.ReadAll(in); err != nil || string(answer) != "got all of it" {
+				t.Errorf("got %q %v, want the answer", answer, err)
+			}
+		})
 	}
 }

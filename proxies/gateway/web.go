@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -64,9 +65,11 @@ func (g *Gateway) web(ctx context.Context, c *client) {
 		r, err := http.ReadRequest(c.in)
 		c.limit.armed = false
 		if err != nil {
-			switch timeout := net.Error(nil); {
+			switch timeout, badURL := net.Error(nil), (*url.Error)(nil); {
 			case errors.Is(err, errHead):
 				_ = answer(out, nil, http.StatusRequestHeaderFieldsTooLarge, nil, err.Error())
+			case errors.As(err, &badURL): // which repeats the URL, with a password that may be in it
+				_ = answer(out, nil, http.StatusBadRequest, nil, "the URL of the request cannot be read")
 			case errors.As(err, &timeout), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			default:
 				_ = answer(out, nil, http.StatusBadRequest, nil, err.Error())
