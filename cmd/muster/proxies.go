@@ -5,21 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
-	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
 	"muster/proxies"
-	"muster/proxies/gateway"
-	"muster/tasks/metrics"
 )
 
 var (
@@ -71,20 +64,7 @@ there, and the next refresh goes on where this one was.`,
 				Flags:     []cli.Flag{progressFlag()},
 				Action:    func(c *cli.Context) error { return exportProxies(env, c) },
 			},
-			{
-				Name:  "serve",
-				Usage: "offer the pool as one rotating proxy, until interrupted",
-				Description: `Speaks HTTP, CONNECT and SOCKS5. A client may ask by its user name:
-user-session-abc keeps one proxy for a session, user-country-bg wants a country.
-When the settings name sources, the pool is refilled whenever it runs low.`,
-				Flags: []cli.Flag{
-					&cli.StringFlag{Name: "listen", Usage: "listen at `ADDR`; beyond loopback it needs --key-file", Value: "127.0.0.1:8089"},
-					&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, as in 127.0.0.1:9090; beyond loopback it needs dashboard.keys"},
-					&cli.StringFlag{Name: "key-file", Usage: "let in who gives a line of `FILE` as the password"},
-					progressFlag(),
-				},
-				Action: func(c *cli.Context) error { return serveProxies(env, c) },
-			},
+			serveCommand(env),
 		},
 	}
 }
@@ -148,48 +128,6 @@ func exportProxies(env environment, c *cli.Context) error {
 		}
 		fmt.Fprintf(env.stdout, "%d proxies written to %s\n", n, dir)
 		return nil
-	})
-}
-
-func serveProxies(env environment, c *cli.Context) error {
-	if err := arguments(c, 0, 0); err != nil {
-		return err
-	}
-	var keys []string
-	if path := c.String("key-file"); path != "" {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return fmt.Errorf("read the keys: %w", err)
-		}
-		if keys = strings.Fields(string(text)); len(keys) == 0 {
-			return usageError{fmt.Errorf("there is no key in %s", path)}
-		}
-	}
-	loaded, err := loadConfig(env, c)
-	if err != nil {
-		return err
-	}
-	if _, ok := given(c, "log-level"); !ok {
-		loaded.Log.Level = "warn"
-	}
-	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
-		ctx, cancel := context.WithCancelCause(ctx)
-		var keeper sync.WaitGroup
-		keeper.Go(func() { o.KeepProxies(ctx) })
-		defer keeper.Wait()
-		defer cancel(nil)
-		front, err := gateway.New(gateway.Config{Pool: o.Pool, Listen: c.String("listen"), Keys: keys, Logger: newLogger(env, env.stderr, config.Log{Level: "warn"})})
-		if err != nil {
-			return err
-		}
-		if address := c.String("metrics-listen"); address != "" {
-			stop, err := serveMetrics(address, loaded.Dashboard, env.stderr, metrics.Handler(front, proxies.NewMetrics(o.Pool)))
-			if err != nil {
-				return err
-			}
-			defer stop()
-		}
-		return front.Run(ctx, func(addr net.Addr) { fmt.Fprintf(env.stderr, "proxy: %s\n", addr) })
 	})
 }
 

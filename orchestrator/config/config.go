@@ -114,6 +114,16 @@ type Proxies struct {
 	CheckConnect time.Duration `yaml:"check_connect_timeout" range:"100ms 1m"`
 	CheckTries   int           `yaml:"check_tries" range:"1 5"`
 	MMDB         []string      `yaml:"mmdb"`
+	Serve        Serve         `yaml:"serve"`
+}
+
+// Serve says how muster proxies serve uses the pool.
+type Serve struct {
+	Wait             time.Duration `yaml:"wait" range:"100ms 1h"`
+	Tries            int           `yaml:"tries" range:"1 20"`
+	ConnectTimeout   time.Duration `yaml:"connect_timeout" range:"100ms 5m"`
+	HandshakeTimeout time.Duration `yaml:"handshake_timeout" range:"100ms 5m"`
+	FirstByteTimeout time.Duration `yaml:"first_byte_timeout" range:"100ms 1h"`
 }
 
 // HasSources tells whether there is anywhere to get proxies from.
@@ -203,6 +213,13 @@ func Default() Config {
 			CheckTimeout: 12 * time.Second,
 			CheckConnect: 4 * time.Second,
 			CheckTries:   1,
+			Serve: Serve{
+				Wait:             30 * time.Second,
+				Tries:            3,
+				ConnectTimeout:   4 * time.Second,
+				HandshakeTimeout: 8 * time.Second,
+				FirstByteTimeout: 15 * time.Second,
+			},
 		},
 		Sites: Sites{Parallel: true},
 		Wait: Wait{

@@ -88,12 +88,6 @@ func newFront(t *testing.T, cfg Config, kinds ...proxytest.Options) *front {
 	}
 
 	cfg.Pool, cfg.Listen = f.pool, "127.0.0.1:0"
-	if cfg.Fallback == proxies.FallbackDirect {
-		cfg.Direct = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			host, _, _ := net.SplitHostPort(addr)
-			return (&net.Dialer{}).DialContext(ctx, network, hosts[host])
-		}
-	}
 	var err error
 	if f.gateway, err = New(cfg); err != nil {
 		t.Fatal(err)
@@ -414,9 +408,15 @@ func TestFallback(t *testing.T) {
 	for name, front := range fronts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			direct := newFront(t, Config{Fallback: proxies.FallbackDirect})
-			if status, body := fetch(t, direct.client(t, front[0], nil), front[1]); status != 200 || body != "127.0.0.1" {
-				t.Errorf("direct: got %d %q, want an answer to this machine", status, body)
+			for _, local := range []bool{true, false} {
+				direct := newFront(t, Config{Fallback: proxies.FallbackDirect, DirectLocal: local})
+				target := direct.site.URL
+				if name != "http" {
+					target = direct.secure.URL
+				}
+				if status, body := fetch(t, direct.client(t, front[0], nil), target); local != (status == 200 && body == "127.0.0.1") {
+					t.Errorf("direct: got %d %q, want an answer to this machine: %t", status, body, local)
+				}
 			}
 			fail := newFront(t, Config{Fallback: proxies.FallbackFail, Options: proxies.PickOptions{Wait: time.Minute}})
 			if status, body := fetch(t, fail.client(t, front[0], nil), front[1]); status == 200 || fail.gateway.Stats().NoProxy != 1 {

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator"
+	"muster/orchestrator/config"
+	"muster/orchestrator/monitor"
+	"muster/proxies"
+	"muster/proxies/gateway"
+	"muster/tasks/metrics"
+)
+
+// serveSettings can be set by flags of proxies serve.
+var serveSettings = []settingFlag{
+	{name: "fallback", path: "proxies.fallback", usage: "without a usable proxy: fail, wait or direct"},
+	{name: "wait", path: "proxies.serve.wait", usage: "with the fallback wait, wait for a proxy for at most `D`"},
+	{name: "tries", path: "proxies.serve.tries", usage: "try a request with up to `N` proxies"},
+	{name: "connect-timeout", path: "proxies.serve.connect_timeout", usage: "give a proxy `D` to accept a connection"},
+	{name: "handshake-timeout", path: "proxies.serve.handshake_timeout", usage: "give a proxy `D` to open a tunnel"},
+	{name: "first-byte-timeout", path: "proxies.serve.first_byte_timeout", usage: "give a proxy `D` to answer a plain http request"},
+}
+
+func serveCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:  "serve",
+		Usage: "offer the pool as one rotating proxy, until interrupted",
+		Description: `Speaks HTTP, CONNECT and SOCKS5. A client may ask by its user name:
+user-session-abc keeps one proxy for a session, user-country-bg wants a country.
+A session is known to this process alone, and ends with it.
+When the settings name sources, the pool is refilled whenever it runs low.`,
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "listen", Usage: "listen at `ADDR`; beyond loopback it needs --key-file", Value: "127.0.0.1:8089"},
+			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, as in 127.0.0.1:9090; beyond loopback it needs dashboard.keys"},
+			&cli.StringFlag{Name: "key-file", Usage: "let in who gives a line of `FILE` as the password"},
+			progressFlag(),
+		}, flagsOf(serveSettings...)...),
+		Action: func(c *cli.Context) error { return serveProxies(env, c) },
+	}
+}
+
+func serveProxies(env environment, c *cli.Context) error {
+	if err := arguments(c, 0, 0); err != nil {
+		return err
+	}
+	var keys []string
+	if path := c.String("key-file"); path != "" {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("read the keys: %w", err)
+		}
+		if keys = strings.Fields(string(text)); len(keys) == 0 {
+			return usageError{fmt.Errorf("there is no key in %s", path)}
+		}
+	}
+	loaded, err := loadConfig(env, c, serveSettings...)
+	if err != nil {
+		return err
+	}
+	if _, ok := given(c, "log-level"); !ok {
+		loaded.Log.Level = "warn"
+	}
+	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
+		ctx, cancel := context.WithCancelCause(ctx)
+		var keeper sync.WaitGroup
+		keeper.Go(func() { o.KeepProxies(ctx) })
+		defer keeper.Wait()
+		defer cancel(nil)
+		logger := newLogger(env, env.stderr, config.Log{Level: "warn"})
+		cfg := loaded.Proxies
+		pool := proxies.NewPool(proxies.PoolConfig{
+			Redis: o.Client.Redis(), MaxInFlight: cfg.MaxInFlight, Logger: logger,
+			ConnectTimeout: cfg.Serve.ConnectTimeout, HandshakeTimeout: cfg.Serve.HandshakeTimeout, HeaderTimeout: cfg.Serve.FirstByteTimeout,
+		})
+		defer pool.Close()
+		front, err := gateway.New(gateway.Config{
+			Pool: pool, Listen: c.String("listen"), Keys: keys, Tries: cfg.Serve.Tries, Logger: logger,
+			Fallback: proxies.Fallback(cfg.Fallback), Options: proxies.PickOptions{Wait: cfg.Serve.Wait}, DirectLocal: cfg.AllowLocal,
+		})
+		if err != nil {
+			return err
+		}
+		if address := c.String("metrics-listen"); address != "" {
+			stop, err := serveMetrics(address, loaded.Dashboard, env.stderr, metrics.Handler(front, proxies.NewMetrics(pool)))
+			if err != nil {
+				return err
+			}
+			defer stop()
+		}
+		return front.Run(ctx, func(addr net.Addr) { fmt.Fprintf(env.stderr, "proxy: %s\n", addr) })
+	})
+}
