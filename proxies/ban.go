@@ -91,12 +91,27 @@ func banField(id, site string) string { return strings.TrimRight(id+" "+site, " 
 
 // bannedNow tells whether a proxy may not be used for a site, by the view. The caller holds mu.
 func (p *Pool) bannedNow(id, site string, now time.Time) bool {
+	_, banned := p.bannedUntil(id, site, now)
+	return banned
+}
+
+// bannedUntil is bannedNow with the time when the last of the bans ends, zero for never. The caller holds mu.
+func (p *Pool) bannedUntil(id, site string, now time.Time) (end time.Time, banned bool) {
 	if len(p.bans) == 0 {
-		return false
+		return end, false
 	}
-	holds := func(field string) bool {
+	for _, field := range []string{id, banField(id, site)} {
 		until, ok := p.bans[field]
-		return ok && (until.IsZero() || now.Before(until))
+		switch {
+		case !ok, !until.IsZero() && !now.Before(until):
+		case until.IsZero():
+			return until, true
+		default:
+			banned = true
+			if until.After(end) {
+				end = until
+			}
+		}
 	}
-	return holds(id) || site != "" && holds(banField(id, site))
+	return end, banned
 }

@@ -91,6 +91,75 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// A member is named by what a list calls it, whatever its user name is made of, and by that alone.
+func TestFindAsListed(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, redistest.New(t), nil)
+	for port, user := range []string{"", "u", "Us:er+x", "A b", "gate-country=bg@x"} {
+		mustPublish(t, pool, result(uint16(port/2+1), func(r *probe.Result) { r.Candidate.Username = user }))
+	}
+	mustPublish(t, pool, result(1, func(r *probe.Result) { r.Candidate.Username, r.Candidate.Password = "", "" }))
+	members, err := pool.List(t.Context(), Everything)
+	if err != nil || len(members) != 5 {
+		t.Fatalf("got %v %v, want five members", members, err)
+	}
+	for _, m := range members {
+		for _, name := range []string{m.String(), m.ID, " " + m.String() + "/ "} {
+			if found, err := pool.Find(t.Context(), name); err != nil || len(found) != 1 || found[0].ID != m.ID {
+				t.Errorf("%q: got %v %v, want %s alone", name, found, err, m.ID)
+			}
+		}
+		if found, err := pool.Find(t.Context(), m.URL().String()); err != nil || len(found) == 0 {
+			t.Errorf("%s by its URL with the password: got %v %v, want it", m, found, err)
+		}
+	}
+}
+
+// A list for a site shows its bans and its health, and the score that a pick for the site would go by.
+func TestListAtASite(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, redistest.New(t), nil)
+	mustPublish(t, pool, result(1, nil), result(2, nil), result(3, nil))
+	ids := []string{proxyOf(result(1, nil)).ID, proxyOf(result(2, nil)).ID, proxyOf(result(3, nil)).ID}
+	if err := pool.Ban(t.Context(), "shop", time.Hour, ids[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := pool.Ban(t.Context(), "shop", 0, ids[1]); err != nil {
+		t.Fatal(err)
+	}
+	if err := pool.Ban(t.Context(), "", time.Hour, ids[1]); err != nil {
+		t.Fatal(err)
+	}
+	for range 6 {
+		(&Lease{Proxy: Proxy{ID: ids[2]}, pool: pool, site: "shop", begun: time.Now()}).Report(Banned, 0)
+	}
+	flush(t, pool)
+	members, err := pool.ListAt(t.Context(), "shop", Everything)
+	if err != nil || len(members) != 3 {
+		t.Fatalf("got %v %v, want three members", members, err)
+	}
+	if left := time.Until(members[0].BannedUntil); !members[0].Banned || left < 59*time.Minute || left > time.Hour {
+		t.Errorf("banned for an hour: got %t for %s", members[0].Banned, left)
+	}
+	if !members[1].Banned || !members[1].BannedUntil.IsZero() {
+		t.Errorf("banned for good: got %t until %s", members[1].Banned, members[1].BannedUntil)
+	}
+	if h := members[2].SiteHealth; members[2].Banned || h == nil || h.Requests != 6 {
+		t.Fatalf("seen by the site: got banned %t and %+v, want six requests", members[2].Banned, h)
+	}
+	everywhere, err := pool.List(t.Context(), Filter{})
+	if err != nil || len(everywhere) != 2 || everywhere[0].Banned || everywhere[0].SiteHealth != nil {
+		t.Fatalf("without a site: got %+v %v, want two members that no site is told of", everywhere, err)
+	}
+	if members[2].Score >= everywhere[1].Score {
+		t.Errorf("got score %v at the site that turns it away, want less than %v, that over all sites", members[2].Score, everywhere[1].Score)
+	}
+	s, err := pool.Stats(t.Context())
+	if err != nil || s.SiteBans["shop"] != 2 || s.Banned != 1 {
+		t.Errorf("got bans %v and %d from all sites, %v; want two from the shop and one", s.SiteBans, s.Banned, err)
+	}
+}
+
 func TestStats(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, redistest.New(t), nil)

@@ -265,12 +265,14 @@ func (p *Pool) Usable(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// Member is a proxy with its health over all sites.
+// Member is a proxy with its health over all sites, and at the site of the list if one was named.
 type Member struct {
 	Proxy
-	Health Health  `json:"health"`
-	Score  float64 `json:"score"`
-	Banned bool    `json:"banned,omitzero"` // from all sites, and out of Usable and Export for as long
+	Health      Health    `json:"health"`
+	SiteHealth  *Health   `json:"site_health,omitempty"` // nil when the site has not seen the proxy
+	Score       float64   `json:"score"`                 // with the site of the list, as a pick for it would weigh it
+	Banned      bool      `json:"banned,omitzero"`       // from all sites, and out of Usable and Export for as long; or from the site of the list
+	BannedUntil time.Time `json:"banned_until,omitzero"` // zero is for good
 }
 
 // MarshalJSON leaves the password out: a listing is for people. Export writes it, into a file of its own.
@@ -280,30 +282,31 @@ func (m Member) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(m))
 }
 
-// WithSite is MarshalJSON with the health at a site beside.
-func (m Member) WithSite(site *Health) ([]byte, error) {
-	type plain Member
-	m.Password = ""
-	return json.Marshal(struct {
-		plain
-		Site *Health `json:"site_health,omitempty"`
-	}{plain(m), site})
-}
-
 // List returns the proxies that f takes, the fastest first, those without a latency last.
 func (p *Pool) List(ctx context.Context, f Filter) ([]Member, error) {
-	if err := p.sync(ctx, nil, true); err != nil {
+	return p.ListAt(ctx, "", f)
+}
+
+// ListAt is List with the health and the bans at a site too. With "" it is List.
+func (p *Pool) ListAt(ctx context.Context, site string, f Filter) ([]Member, error) {
+	if err := p.sync(ctx, []string{site}, true); err != nil {
 		return nil, fmt.Errorf("list proxies: %w", err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
+	seen := p.scopeOf(site).health
 	var out []Member
 	for _, m := range p.order {
-		banned := p.bannedNow(m.ID, "", now)
-		if f.takes(&m.Proxy) && (!banned || f.Banned) {
-			out = append(out, Member{Proxy: m.Proxy, Health: m.all, Score: score(m.all, Health{}, m.LatencyMS, now), Banned: banned})
+		until, banned := p.bannedUntil(m.ID, site, now)
+		if !f.takes(&m.Proxy) || banned && !f.Banned {
+			continue
 		}
+		member := Member{Proxy: m.Proxy, Health: m.all, Score: score(m.all, seen[m.ID], m.LatencyMS, now), Banned: banned, BannedUntil: until}
+		if h, ok := seen[m.ID]; ok {
+			member.SiteHealth = &h
+		}
+		out = append(out, member)
 	}
 	slices.SortFunc(out, func(a, b Member) int { return compareLatency(a.Proxy, b.Proxy) })
 	return out, nil

@@ -3,6 +3,7 @@ package proxies
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -11,12 +12,13 @@ import (
 // Stats is a pool in numbers.
 type Stats struct {
 	Status
-	Live      int            `json:"live"`     // in the pool
-	Usable    int            `json:"usable"`   // of them, hiding our address and not banned
-	Ready     int            `json:"ready"`    // of these, not cooling down
-	Cooling   int            `json:"cooling"`  // of the usable ones
-	Banned    int            `json:"banned"`   // from all sites
-	Archived  int            `json:"archived"` // taken out within the last day
+	Live      int            `json:"live"`      // in the pool
+	Usable    int            `json:"usable"`    // of them, hiding our address and not banned
+	Ready     int            `json:"ready"`     // of these, not cooling down
+	Cooling   int            `json:"cooling"`   // of the usable ones
+	Banned    int            `json:"banned"`    // from all sites
+	SiteBans  map[string]int `json:"site_bans"` // how many are banned from a site, by site
+	Archived  int            `json:"archived"`  // taken out within the last day
 	Protocols map[string]int `json:"protocols"`
 	Anonymity map[string]int `json:"anonymity"`
 	Countries map[string]int `json:"countries"`
@@ -39,7 +41,7 @@ func (p *Pool) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return Stats{}, err
 	}
-	s := Stats{Status: status, Protocols: map[string]int{}, Anonymity: map[string]int{}, Countries: map[string]int{}}
+	s := Stats{Status: status, Protocols: map[string]int{}, Anonymity: map[string]int{}, Countries: map[string]int{}, SiteBans: map[string]int{}}
 	members, err := p.List(ctx, Everything)
 	if err != nil {
 		return s, err
@@ -49,6 +51,15 @@ func (p *Pool) Stats(ctx context.Context) (Stats, error) {
 		return s, fmt.Errorf("count archived proxies: %w", err)
 	}
 	s.Archived, s.Live = int(archived), len(members)
+	bans, err := p.Bans(ctx)
+	if err != nil {
+		return s, err
+	}
+	for _, ban := range bans {
+		if ban.Site != "" && p.has(ban.ID) {
+			s.SiteBans[ban.Site]++
+		}
+	}
 	now := time.Now()
 	var latencies []float64
 	for _, m := range members {
@@ -98,13 +109,20 @@ func percentiles(values []float64) Percentiles {
 	return Percentiles{P50: at(0.5), P90: at(0.9), P99: at(0.99)}
 }
 
-// Find returns the members that a person means by a name: an id, a URL with or without credentials, host:port or a host.
+// Find returns the members that a person means by a name: the one that is listed so, by its id or its URL without the
+// password, or else all that a URL with or without credentials, a host:port or a host stands for.
 func (p *Pool) Find(ctx context.Context, name string) ([]Member, error) {
 	members, err := p.List(ctx, Everything)
 	if err != nil {
 		return nil, err
 	}
-	name = strings.ToLower(strings.TrimSuffix(strings.TrimSpace(name), "/"))
+	name = strings.TrimSuffix(strings.TrimSpace(name), "/")
+	for _, m := range members {
+		if m.ID == name || m.String() == name {
+			return []Member{m}, nil
+		}
+	}
+	name = strings.ToLower(name)
 	scheme, rest, ok := strings.Cut(name, "://")
 	if !ok {
 		scheme, rest = "", name
@@ -114,10 +132,10 @@ func (p *Pool) Find(ctx context.Context, name string) ([]Member, error) {
 		user, address = "", rest
 	}
 	user, _, _ = strings.Cut(user, ":")
+	if plain, err := url.PathUnescape(user); err == nil {
+		user = strings.ToLower(plain)
+	}
 	return slices.DeleteFunc(members, func(m Member) bool {
-		if strings.ToLower(m.ID) == name {
-			return false
-		}
 		endpoint := strings.ToLower(m.Candidate().Address())
 		return scheme != "" && scheme != m.Protocol || user != "" && user != strings.ToLower(m.Username) ||
 			address != endpoint && address != strings.ToLower(m.Host)

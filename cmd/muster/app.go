@@ -119,7 +119,7 @@ func noCommand(word, path string, list []*cli.Command) error {
 	for _, c := range list {
 		names = append(names, c.Names()...)
 	}
-	return usageError{fmt.Errorf("no command %q%s; see %s --help", word, suggest(word, names), path)}
+	return usageError{fmt.Errorf("no command %q%s; see %s --help", withoutPassword(word), suggest(word, names), path)}
 }
 
 // wrongUsage names what is near when a flag is unknown.
@@ -215,7 +215,7 @@ func arguments(c *cli.Context, least, most int) error {
 	case n < least:
 		return usageError{fmt.Errorf("not enough arguments; usage: %s", usageOf(c.Command))}
 	case most >= 0 && n > most:
-		return usageError{fmt.Errorf("what is %q for? usage: %s", c.Args().Get(most), usageOf(c.Command))}
+		return usageError{fmt.Errorf("what is %q for? usage: %s", withoutPassword(c.Args().Get(most)), usageOf(c.Command))}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -17,43 +18,38 @@ import (
 )
 
 // orders are what a list can be sorted by; ties go by latency.
-var orders = map[string]func(a, b listed) int{
-	"latency":  func(listed, listed) int { return 0 },
-	"score":    func(a, b listed) int { return cmp.Compare(b.Score, a.Score) },
-	"ok":       func(a, b listed) int { return cmp.Compare(b.health().OK, a.health().OK) },
-	"requests": func(a, b listed) int { return cmp.Compare(b.health().Requests, a.health().Requests) },
-	"checked":  func(a, b listed) int { return b.CheckedAt.Compare(a.CheckedAt) },
-	"country":  func(a, b listed) int { return strings.Compare(a.Country, b.Country) },
-	"protocol": func(a, b listed) int { return strings.Compare(a.Protocol, b.Protocol) },
+var orders = map[string]func(a, b proxies.Member) int{
+	"latency":  func(proxies.Member, proxies.Member) int { return 0 },
+	"score":    func(a, b proxies.Member) int { return cmp.Compare(b.Score, a.Score) },
+	"ok":       func(a, b proxies.Member) int { return cmp.Compare(shownHealth(b).OK, shownHealth(a).OK) },
+	"requests": func(a, b proxies.Member) int { return cmp.Compare(shownHealth(b).Requests, shownHealth(a).Requests) },
+	"checked":  func(a, b proxies.Member) int { return b.CheckedAt.Compare(a.CheckedAt) },
+	"country":  func(a, b proxies.Member) int { return strings.Compare(a.Country, b.Country) },
+	"protocol": func(a, b proxies.Member) int { return strings.Compare(a.Protocol, b.Protocol) },
 }
 
-// listed is a proxy of a list, with its health at a site if one was named.
-type listed struct {
-	proxies.Member
-	Site *proxies.Health
-}
-
-// MarshalJSON is that of the member, with the site's health beside.
-func (l listed) MarshalJSON() ([]byte, error) { return l.Member.WithSite(l.Site) }
-
-func (l listed) health() proxies.Health {
-	if l.Site != nil {
-		return *l.Site
+// shownHealth is the health at the site of the list, if it has seen the proxy.
+func shownHealth(m proxies.Member) proxies.Health {
+	if m.SiteHealth != nil {
+		return *m.SiteHealth
 	}
-	return l.Health
+	return m.Health
 }
 
-// state is whether the proxy can be used now.
-func (l listed) state(now time.Time) string {
-	until := l.Health.Until
-	if l.Site != nil && l.Site.Until.After(until) {
-		until = l.Site.Until
+// stateOf is whether a proxy can be used now, and when it can.
+func stateOf(m proxies.Member, now time.Time) string {
+	until := m.Health.Until
+	if there := shownHealth(m).Until; there.After(until) {
+		until = there
 	}
+	left := func(until time.Time) string { return until.Sub(now).Round(time.Second).String() }
 	switch {
-	case l.Banned:
-		return "banned"
+	case m.Banned && m.BannedUntil.IsZero():
+		return "banned for good"
+	case m.Banned:
+		return "banned " + left(m.BannedUntil)
 	case now.Before(until):
-		return "rests " + until.Sub(now).Round(time.Second).String()
+		return "rests " + left(until)
 	}
 	return "ready"
 }
@@ -68,8 +64,8 @@ func listCommand(env environment) *cli.Command {
 			&cli.StringFlag{Name: "anonymity", Usage: "at least `GRADE`: transparent, anonymous or elite", Value: probe.Anonymous},
 			&cli.BoolFlag{Name: "https", Usage: "only those through which TLS gets"},
 			&cli.DurationFlag{Name: "max-latency", Usage: "only those that answer within `D`"},
-			&cli.StringFlag{Name: "site", Usage: "only those that `SITE` has seen, with their health there"},
-			&cli.BoolFlag{Name: "banned", Usage: "also those that are banned from all sites"},
+			&cli.StringFlag{Name: "site", Usage: "only those that `SITE` has seen or that are banned from it, with their health and score there"},
+			&cli.BoolFlag{Name: "banned", Usage: "only those that are banned from all sites, or with --site from that site"},
 			&cli.StringFlag{Name: "sort", Usage: "by `ORDER`: latency, score, ok, requests, checked, country or protocol", Value: "latency"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N`"},
 			progressFlag(), jsonFlag(),
@@ -80,7 +76,7 @@ func listCommand(env environment) *cli.Command {
 
 // filterOf reads the flags of a list.
 func filterOf(c *cli.Context) (proxies.Filter, error) {
-	filter := proxies.Filter{Anonymity: c.String("anonymity"), HTTPS: c.Bool("https"), MaxLatency: c.Duration("max-latency"), Banned: c.Bool("banned")}
+	filter := proxies.Filter{Anonymity: c.String("anonymity"), HTTPS: c.Bool("https"), MaxLatency: c.Duration("max-latency"), Banned: true}
 	if grades := []string{probe.Transparent, probe.Anonymous, probe.Elite}; !slices.Contains(grades, filter.Anonymity) {
 		return filter, usageError{fmt.Errorf("no grade of anonymity %q%s; use %s", filter.Anonymity, suggest(filter.Anonymity, grades), strings.Join(grades, ", "))}
 	}
@@ -115,25 +111,16 @@ func listProxies(env environment, c *cli.Context) error {
 		return usageError{fmt.Errorf("no order %q%s; use one of %s", c.String("sort"), suggest(c.String("sort"), names), strings.Join(names, ", "))}
 	}
 	return withPool(env, c, func(ctx context.Context, pool *proxies.Pool) error {
-		members, err := pool.List(ctx, filter)
+		site := c.String("site")
+		members, err := pool.ListAt(ctx, site, filter)
 		if err != nil {
 			return err
 		}
-		list := make([]listed, 0, len(members)) // [], not null
-		there := map[string]proxies.Health{}
-		if site := c.String("site"); site != "" {
-			if there, err = pool.SiteHealth(ctx, site); err != nil {
-				return err
-			}
-		}
-		for _, m := range members {
-			l := listed{Member: m}
-			if h, ok := there[m.ID]; ok {
-				l.Site = &h
-			} else if c.String("site") != "" {
-				continue
-			}
-			list = append(list, l)
+		list := slices.DeleteFunc(members, func(m proxies.Member) bool {
+			return c.Bool("banned") && !m.Banned || site != "" && m.SiteHealth == nil && !m.Banned
+		})
+		if list == nil {
+			list = []proxies.Member{} // [], not null
 		}
 		slices.SortStableFunc(list, order)
 		if limit := c.Int("limit"); limit > 0 {
@@ -144,13 +131,13 @@ func listProxies(env environment, c *cli.Context) error {
 		}
 		now := time.Now()
 		t := newTable(env.stdout, "PROXY", "ANONYMITY", "EXIT", "COUNTRY", "HTTPS", "LATENCY", "OK", "REQUESTS", "SCORE", "STATE", "CHECKED")
-		for _, l := range list {
+		for _, m := range list {
 			exit := "-"
-			if l.Exit.IsValid() {
-				exit = l.Exit.String()
+			if m.Exit.IsValid() {
+				exit = m.Exit.String()
 			}
-			t.row(l.String(), cmp.Or(l.Anonymity, "-"), exit, cmp.Or(l.Country, "-"), httpsWord(l.Can), fmt.Sprintf("%.0f ms", l.LatencyMS),
-				fmt.Sprintf("%.0f%%", 100*l.health().OK), fmt.Sprint(l.health().Requests), fmt.Sprintf("%.2f", l.Score), l.state(now), since(l.CheckedAt))
+			t.row(m.String(), cmp.Or(m.Anonymity, "-"), exit, cmp.Or(m.Country, "-"), httpsWord(m.Can), fmt.Sprintf("%.0f ms", m.LatencyMS),
+				fmt.Sprintf("%.0f%%", 100*shownHealth(m).OK), fmt.Sprint(shownHealth(m).Requests), fmt.Sprintf("%.2f", m.Score), stateOf(m, now), since(m.CheckedAt))
 		}
 		return t.flush()
 	})
@@ -203,7 +190,8 @@ func statsProxies(env environment, c *cli.Context) error {
 		t := newTable(env.stdout, "POOL", "")
 		t.row("live", fmt.Sprint(s.Live))
 		t.row("usable", fmt.Sprintf("%d (%d ready, %d rest)", s.Usable, s.Ready, s.Cooling))
-		t.row("banned", fmt.Sprint(s.Banned))
+		t.row("banned from all sites", fmt.Sprint(s.Banned))
+		t.row("banned from a site", counts(s.SiteBans))
 		t.row("taken out today", fmt.Sprint(s.Archived))
 		t.row("protocols", counts(s.Protocols))
 		t.row("anonymity", counts(s.Anonymity))
@@ -247,8 +235,8 @@ func removeCommand(env environment) *cli.Command {
 		Name:      "remove",
 		Usage:     "take proxies out of the pool",
 		ArgsUsage: "PROXY…",
-		Description: `A PROXY is named as in the list, as host:port, or as a host alone for all of
-its ports. One that still stands in a source comes back with the next refresh
+		Description: `A PROXY is named as the list shows it, without its password, as host:port, or as
+a host alone for all of its ports. One that still stands in a source comes back with the next refresh
 if it works: use ban to keep it away.`,
 		Flags: []cli.Flag{progressFlag(), jsonFlag()},
 		Action: func(c *cli.Context) error {
@@ -264,6 +252,9 @@ func banCommand(env environment) *cli.Command {
 		Name:      "ban",
 		Usage:     "keep proxies from a site, or from all",
 		ArgsUsage: "PROXY…",
+		Description: `A PROXY is named as the list shows it, without its password, as host:port, or as
+a host alone for all of its ports. See who is banned from a site with
+muster proxies list --site SITE --banned.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "site", Usage: "from `SITE` alone", DefaultText: "all"},
 			&cli.DurationFlag{Name: "for", Usage: "for `D`", DefaultText: "for good"},
@@ -299,7 +290,7 @@ func onMembers(env environment, c *cli.Context, done string, do func(context.Con
 				return err
 			}
 			if len(found) == 0 {
-				return fmt.Errorf("no proxy %s in the pool; see muster proxies list --anonymity transparent --banned", name)
+				return fmt.Errorf("no proxy %s in the pool; see muster proxies list --anonymity transparent", withoutPassword(name))
 			}
 			for _, m := range found {
 				ids = append(ids, m.ID)
@@ -316,6 +307,30 @@ func onMembers(env environment, c *cli.Context, done string, do func(context.Con
 		fmt.Fprintf(env.stdout, "%d %s\n", n, done)
 		return nil
 	})
+}
+
+// withoutPassword is a word that should name a proxy, for a message: what may be a password in it is left out.
+func withoutPassword(word string) string {
+	scheme, rest, ok := strings.Cut(word, "://")
+	if !ok {
+		scheme, rest = "", word
+	} else {
+		scheme += "://"
+	}
+	if i := strings.LastIndex(rest, "@"); i >= 0 {
+		address := rest[i+1:]
+		if host, _, _ := strings.Cut(address, ":"); !strings.ContainsAny(host, ".[") { // host:port@user:password
+			address = "***"
+		}
+		return scheme + "***@" + address
+	}
+	if _, err := netip.ParseAddr(rest); err == nil {
+		return word
+	}
+	if host, more, ok := strings.Cut(rest, ":"); ok && strings.Contains(more, ":") && !strings.ContainsAny(rest, "[/") {
+		return scheme + host + ":***" // host:port:user:password
+	}
+	return word
 }
 
 // since is how long ago something was, in the largest unit that fits.
