@@ -93,7 +93,8 @@ func (f *fault) Via() string { return f.via }
 type verdict int
 
 const (
-	clean    verdict = iota // an answer to pass on
+	clean    verdict = iota // an answer of the site, to pass on
+	unproven                // an answer to pass on that may as well be the proxy's, which has not reached the site then
 	guilty                  // the proxy's; it has been reported
 	doubtful                // the proxy's or the target's
 	unfit                   // nobody's: the protocol of the proxy cannot carry the target

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -154,6 +157,25 @@ func TestUnreachableTargetsCostNothing(t *testing.T) {
 			}
 			b.wantFails(t, "in the end", 0, ids...)
 		})
+	}
+}
+
+// The page by which a proxy says that a target is down does not prove that it was reached.
+func TestErrorPageOfAProxyProvesNothing(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{404, 500, 502, 503} {
+		b := newBench(t, hello, nil)
+		ids := b.add(t, proxytest.Options{Kind: proxytest.SOCKS5}, proxytest.Options{Kind: proxytest.HangsUp})
+		page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "cannot find the host", status) }))
+		t.Cleanup(page.Close)
+		address := netip.MustParseAddrPort(page.Listener.Addr().String())
+		if _, err := b.pool.Add(t.Context(), Proxy{Protocol: "http", Host: address.Addr().String(), Port: address.Port(), LatencyMS: 1000}); err != nil {
+			t.Fatal(err)
+		}
+		if got, _, err := get(t, b.pool.Transport(noDNS, fastest), "http://"+noDNS+"/"); got != status || err != nil {
+			t.Fatalf("got %d %v, want %d", got, err, status)
+		}
+		b.wantFails(t, http.StatusText(status), 0, ids...)
 	}
 }
 

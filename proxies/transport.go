@@ -129,8 +129,8 @@ func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Re
 		}
 		response, verdict, err := t.once(request, s, lease)
 		switch verdict {
-		case clean:
-			acquit(a.suspects, true)
+		case clean, unproven:
+			acquit(a.suspects, verdict == clean)
 			closeBody(request, nil)
 			s.keepTo(lease.Proxy.ID)
 			return response, nil
@@ -237,6 +237,9 @@ func (t *transport) once(request *http.Request, s *Session, lease *Lease) (*http
 		b.outcome = Banned
 	}
 	response.Body = b
+	if forward && response.StatusCode >= 400 { // many say so of a name that does not resolve
+		return response, unproven, nil
+	}
 	return response, clean, nil
 }
 
