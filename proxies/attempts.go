@@ -135,19 +135,23 @@ func suspicion(err error) Outcome {
 	case errors.As(err, &wrongCertificate), errors.As(err, &unknownAuthority): // its own, since the other saw a good one
 		return Failed
 	case tunnel.ReasonOf(err) == tunnel.Denied:
-		return denied
+		return useless
 	case tunnel.ReasonOf(err) == tunnel.Timeout, isTimeout(err):
 		return hung
 	}
 	return missed
 }
 
-// acquit settles the suspects: when somebody else has reached the target, they are to blame.
+// acquit settles the suspects: when somebody else has reached the target, they are to blame. Who took too long rests
+// there in any case, so that the next request does not take as long.
 func acquit(suspects []suspect, guilty bool) {
 	for _, s := range suspects {
-		if guilty {
+		switch {
+		case guilty:
 			s.lease.Report(s.outcome, 0)
-		} else {
+		case s.outcome == hung:
+			s.lease.Report(useless, 0)
+		default:
 			s.lease.Release()
 		}
 		if s.response != nil {

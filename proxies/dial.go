@@ -44,7 +44,9 @@ func (p *Pool) Dial(ctx context.Context, addr string, o DialOptions) (net.Conn, 
 		begun := time.Now()
 		conn, err := dialer.Tunnel(ctx, addr)
 		if err == nil {
-			acquit(a.suspects, false) // for now: some proxies say of any tunnel that it stands
+			for _, s := range a.suspects { // who may still turn out guilty: some proxies say of any tunnel that it stands
+				s.lease.Release()
+			}
 			return &leasedConn{Conn: conn, lease: lease, latency: time.Since(begun), suspects: a.suspects}, lease.Proxy, nil
 		}
 		v := caller

@@ -143,16 +143,16 @@ func TestUnreachableTargetsCostNothing(t *testing.T) {
 			for range 3 {
 				ids = append(ids, b.add(t, proxytest.Options{Kind: kind})...)
 			}
-			rt := b.pool.Transport("shop", TransportOptions{})
-			for range 4 {
+			for i := range 4 {
+				noDNS := fmt.Sprintf("%d.%s", i, noDNS) // who has kept a client waiting for one rests there
 				if _, err := b.say(t, noDNS+":443", DialOptions{}); err == nil || errors.Is(err, ErrNoProxy) {
 					t.Fatalf("a tunnel: got %v, want that the target cannot be reached", err)
 				}
-				if _, _, err := get(t, rt, "https://"+noDNS+"/"); err == nil || errors.Is(err, ErrNoProxy) {
+				if _, _, err := get(t, b.pool.Transport("secure."+noDNS, TransportOptions{}), "https://"+noDNS+"/"); err == nil || errors.Is(err, ErrNoProxy) {
 					t.Fatalf("https: got %v, want that the target cannot be reached", err)
 				}
 				if kind != proxytest.Forbidding { // whose page may be the site's
-					_, _, _ = get(t, rt, "http://"+noDNS+"/")
+					_, _, _ = get(t, b.pool.Transport(noDNS, TransportOptions{}), "http://"+noDNS+"/")
 				}
 			}
 			b.wantFails(t, "in the end", 0, ids...)
@@ -217,6 +217,24 @@ func TestRefusalThatAnotherDisproves(t *testing.T) {
 	}
 }
 
+// A proxy that keeps a client waiting for a target that nobody reaches rests there, and there alone.
+func TestHungProxiesRestAtTheTarget(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, hello, func(c *PoolConfig) {
+		c.HandshakeTimeout, c.HeaderTimeout = 50*time.Millisecond, 50*time.Millisecond
+	})
+	ids := b.add(t, proxytest.Options{Kind: proxytest.Silent}, proxytest.Options{Kind: proxytest.Silent})
+	for _, want := range []bool{false, true} { // whether there is no proxy, and nobody is kept waiting
+		if _, err := b.say(t, "shop.example:80", DialOptions{}); err == nil || errors.Is(err, ErrNoProxy) != want {
+			t.Errorf("a tunnel: got %v, want that there is no proxy: %t", err, want)
+		}
+		if _, _, err := get(t, b.pool.Transport("shop", TransportOptions{}), "http://shop.example/"); err == nil || errors.Is(err, ErrNoProxy) != want {
+			t.Errorf("http: got %v, want that there is no proxy: %t", err, want)
+		}
+	}
+	b.wantFails(t, "in the end", 0, ids...)
+}
+
 // However often a proxy misses one target, it counts as one failure over all sites; the misses at others add up.
 func TestMissesCountOncePerTarget(t *testing.T) {
 	t.Parallel()
@@ -237,7 +255,7 @@ func TestMissesCountOncePerTarget(t *testing.T) {
 	}
 	for range 5 {
 		miss("shop", missed)
-		miss("strict", denied)
+		miss("strict", useless)
 	}
 	if got := fails(); got != 1 {
 		t.Errorf("got %v failures after five misses of one site, want 1", got)

@@ -300,7 +300,9 @@ const (
 	// be the target that turns the proxy away.
 	missed Outcome = "miss"
 	hung   Outcome = "hang" // by a timeout, which is half of a failure
-	denied Outcome = "deny" // by the proxy's own rules, which is none
+	// A target that the proxy does not reach either, for a reason that counts there alone: its own rules forbid it, or
+	// it took too long over what nobody has reached.
+	useless Outcome = "useless"
 )
 
 // report is an outcome on its way to Redis.
@@ -406,7 +408,7 @@ func (p *Pool) foresee(m *member, site string, r *report) {
 		there.Fails++
 	}
 	switch r.outcome {
-	case missed, hung, denied, Banned, Paused, bannedAfterAll:
+	case missed, hung, useless, Banned, Paused, bannedAfterAll:
 		if s.health != nil {
 			there.Until = now.Add(max(r.cooldown, p.cfg.FlushEvery+p.cfg.SyncEvery))
 			s.health[m.ID] = there

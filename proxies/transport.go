@@ -144,12 +144,12 @@ func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Re
 	// Everyone who was tried says the same: it is the target. Its answer, if there is one, is passed on.
 	if n := len(a.suspects); n > 0 {
 		final := a.suspects[n-1]
-		acquit(a.suspects[:n-1], false)
 		if final.response != nil {
+			acquit(a.suspects[:n-1], false)
 			closeBody(request, nil)
 			return final.response, nil
 		}
-		final.lease.Release()
+		acquit(a.suspects, false)
 	}
 	if a.goDirectly(a.last) {
 		t.pool.warnDirect(t.options.Site, a.last)

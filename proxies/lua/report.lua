@@ -5,7 +5,7 @@
 -- ARGV[1] now, unix ms  [2] consecutive failures that are the end  [3] entries of changes to keep; then for each request:
 --     proxy id, outcome, begun at (unix ms), latency in ms, cooldown in ms or -1 for the usual one, a random number in [0, 1)
 --     The outcome is ok, fail, slow, ban, wait, late for a ban that was counted as ok before, or, where another proxy has reached the
---     target: miss, hang for a miss by a timeout, deny when the proxy's own rules forbid it
+--     target: miss, or hang for a miss by a timeout; useless is a failure at this site alone
 -- Returns the ids that were taken out.
 -- A member has a health of all sites; what has none is no member, and its reports are dropped. At most 150 requests a call.
 local now, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -83,7 +83,7 @@ for i = 4, #ARGV, 6 do
       if m.site.fails == 0 then fail(m.all, weight, begun, cooldown, random, true) end
       fail(m.site, weight, begun, cooldown, random, true)
       m.dead = m.all.fails >= limit or (m.all.ok < 0.05 and m.all.n >= 8)
-    elseif outcome == 'deny' then
+    elseif outcome == 'useless' then
       fail(m.site, 1, begun, cooldown, random, true)
     elseif outcome == 'late' then
       if begun <= m.site.lastok then m.site.fails, m.site.was = math.max(m.site.fails, m.site.was), 0 end
