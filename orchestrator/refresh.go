@@ -32,7 +32,7 @@ func (o *Orchestrator) EnsureProxies(ctx context.Context) error {
 		return err
 	}
 	if !o.cfg.Proxies.HasSources() {
-		return fmt.Errorf("%w, and no source to get them from: name lists of proxies in proxies.sources; or, where sites may see your own address, set proxies.fallback (or proxy.fallback of the definition) to direct", ErrFewProxies)
+		return fmt.Errorf("%w, and no source to get them from: name lists of proxies in proxies.sources; or, where sites may see your own address, scrape with --direct, or set proxies.fallback (or proxy.fallback of the definition) to direct", ErrFewProxies)
 	}
 	_, err = o.runRefresh(ctx)
 	if errors.Is(err, job.ErrNotEnough) {

@@ -20,6 +20,7 @@ import (
 // ScrapeOptions say how a site is scraped this time.
 type ScrapeOptions struct {
 	Limit    int      // of detail pages; 0 for none
+	Direct   bool     // use no proxies
 	BaseURL  string   // in place of the definition's; "" for that
 	Compress string   // gz or zstd, the files of records at the end
 	CSV      bool     // write the records as CSV too, at the end
@@ -99,7 +100,7 @@ func (o *Orchestrator) send(ctx context.Context, name string, opts ScrapeOptions
 	if opts.Resume != "" {
 		run, err = o.Sites.Resume(ctx, opts.Resume)
 	} else {
-		run, err = o.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, BaseURL: opts.BaseURL, CSV: opts.CSV, Compress: opts.Compress, Sinks: opts.Sinks})
+		run, err = o.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, Direct: opts.Direct, BaseURL: opts.BaseURL, CSV: opts.CSV, Compress: opts.Compress, Sinks: opts.Sinks})
 	}
 	if errors.Is(err, tasks.ErrDuplicate) {
 		o.opts.Logger.Info("joining the scrape that is under way", "site", name, "job", run.ID())
@@ -131,7 +132,7 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 	if err != nil {
 		return err
 	}
-	if err := o.proxiesFor(ctx, def); err != nil {
+	if err := o.proxiesFor(ctx, def, opts); err != nil {
 		return err
 	}
 	if err := o.StartWorkers(ctx); err != nil {
@@ -293,11 +294,24 @@ func reasons(s sites.Summary) string {
 	return text
 }
 
-// proxiesFor sees that there are enough proxies for a site, unless its definition says that it may go without. Where the
-// settings say so, what can be done about too few is done, and it goes on with those.
-func (o *Orchestrator) proxiesFor(ctx context.Context, def *definition.Definition) error {
-	if def.Proxy.Fallback == definition.FallbackDirect {
+// proxiesFor sees that there are enough proxies for a site, unless the scrape goes direct or the definition says that it
+// may go without. Where the settings say so, what can be done about too few is done, and it goes on with those.
+func (o *Orchestrator) proxiesFor(ctx context.Context, def *definition.Definition, opts ScrapeOptions) error {
+	direct := opts.Direct || def.Proxy.Fallback == definition.FallbackDirect
+	if opts.Resume != "" {
+		j, err := o.Sites.Job(ctx, opts.Resume)
+		if err != nil {
+			return err
+		}
+		direct = direct || j.Direct == sites.DirectAsked
+	}
+	if direct {
 		return nil
+	}
+	if def.Proxy.Fallback == "" {
+		if unproxied, err := o.unproxied(ctx); err != nil || unproxied {
+			return err
+		}
 	}
 	err := o.EnsureProxies(ctx)
 	if errors.Is(err, ErrFewProxies) && cmp.Or(def.Proxy.Fallback, o.cfg.Proxies.Fallback) == definition.FallbackDirect {

@@ -1,11 +1,19 @@
 package orchestrator
 
 import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"muster/orchestrator/config"
+	"muster/orchestrator/redisd"
 	"muster/sites"
+	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
 
@@ -53,5 +61,57 @@ func TestLiveTellsAll(t *testing.T) {
 		if p.Note != c.note || p.Brief != c.brief || p.Numbers["ok"] != float64(c.job.Pages.Done) {
 			t.Errorf("%s: got %q and %q", c.job.Status, p.Note, p.Brief)
 		}
+	}
+}
+
+// A scrape that was sent where there are no proxies goes direct on workers that have none either, and on no others; one
+// that was asked to go direct does so on all.
+func TestDirectScrapeOnWorkersOfOtherSettings(t *testing.T) {
+	t.Parallel()
+	sources := func(p *config.Proxies) { p.Sources = config.SourcesAt("list.txt") }
+	for name, c := range map[string]struct {
+		worker func(*config.Proxies)
+		asked  bool
+		want   string // the status
+	}{
+		"a worker without proxies goes direct":           {func(*config.Proxies) {}, false, sites.StatusComplete},
+		"a worker with sources does not":                 {sources, false, sites.JobFailed},
+		"a worker that is told to fail does not":         {func(p *config.Proxies) { p.Fallback = "fail" }, false, sites.JobFailed},
+		"a worker with sources does so when it is asked": {sources, true, sites.StatusComplete},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write([]byte("<h1>A thing</h1><p>Some words about the thing.</p>"))
+			}))
+			t.Cleanup(site.Close)
+			sender := settings(t)
+			sender.Redis.Mode, sender.Redis.URL = string(redisd.External), redistest.Server(t).URL()
+			sender.Sites.Dir = t.TempDir()
+			definition := "site: toy\nbase_url: " + site.URL + "\nstart: [/]\nretries: {attempts: 0}\npoliteness: {robots: false}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
+			if err := os.WriteFile(filepath.Join(sender.Sites.Dir, "toy.yaml"), []byte(definition), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			worker := sender
+			c.worker(&worker.Proxies)
+			err := Run(t.Context(), worker, Options{}, func(ctx context.Context, w *Orchestrator) error {
+				if err := w.StartWorkers(ctx); err != nil {
+					return err
+				}
+				return Run(ctx, sender, Options{Reuse: true}, func(ctx context.Context, o *Orchestrator) error {
+					scraped, err := o.Scrape(ctx, "toy", ScrapeOptions{Direct: c.asked})
+					if scraped.Status != c.want {
+						t.Errorf("got %s (%v), want %s", scraped.Status, err, c.want)
+					}
+					if c.want == sites.JobFailed && (err == nil || !strings.Contains(err.Error(), "no_proxy")) {
+						t.Errorf("got error %v, want one that says no_proxy", err)
+					}
+					return nil
+				})
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }

@@ -141,7 +141,7 @@ func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*t
 			return nil, fmt.Errorf("sites.schedule: %w", err)
 		}
 		if err := s.AddFunc("scrape."+name, spec, func() tasks.Work {
-			work, err := o.Sites.Scrape(name, sites.ScrapeOptions{})
+			work, err := o.Sites.Scrape(context.Background(), name, sites.ScrapeOptions{})
 			if err != nil {
 				o.opts.Logger.Error("cannot scrape as scheduled", "site", name, "err", err)
 				return nil

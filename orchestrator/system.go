@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"sync"
 
 	"muster/orchestrator/config"
 	"muster/proxies"
@@ -38,6 +39,7 @@ type System struct {
 	logger  *slog.Logger
 	proxies *proxies.Service
 	judge   *probe.JudgeServer // nil when the settings name judges
+	direct  sync.Once          // it was said that scrapes go direct
 }
 
 // NewSystem returns a system on the Redis of client, which it leaves open. It
@@ -78,6 +80,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 			return s.Pool.Session(after)
 		},
 		Transport: func(def *definition.Definition) http.RoundTripper { return s.transport(def) },
+		Unproxied: s.unproxied,
 	})
 	return s, err
 }
@@ -129,9 +132,27 @@ func via(r *http.Response) string {
 	return p.ID
 }
 
+// unproxied reports whether scrapes go direct because nobody has configured
+// proxies and the pool has none. It says so once.
+func (s *System) unproxied(ctx context.Context) (bool, error) {
+	if !s.cfg.Proxies.Unproxied() {
+		return false, nil
+	}
+	if n, err := s.Pool.Count(ctx); err != nil || n > 0 {
+		return false, err
+	}
+	s.direct.Do(func() {
+		s.logger.Warn("no proxy sources are configured: going direct; sites see the address of this machine")
+	})
+	return true, nil
+}
+
 // transport is how the pages of a site are got: through the pool.
 func (s *System) transport(def *definition.Definition) http.RoundTripper {
 	fallback := proxies.Fallback(cmp.Or(def.Proxy.Fallback, s.cfg.Proxies.Fallback))
+	if fallback == config.FallbackAuto {
+		fallback = proxies.FallbackFail // a scrape that goes direct does not come here
+	}
 	return s.Pool.Transport(def.Site, proxies.TransportOptions{
 		Fallback: fallback, PickOptions: proxies.PickOptions{Wait: def.Proxy.Wait},
 	})

@@ -33,6 +33,7 @@ type Job struct {
 	Status  string          `json:"status"`
 	Began   time.Time       `json:"began"`
 	Resumes string          `json:"resumes,omitempty"` // the job that it goes on with
+	Direct  Direct          `json:"direct,omitempty"`  // why it uses no proxies, if so
 	Pages   workqueue.Stats `json:"pages"`
 	Records map[string]int  `json:"records"` // by type, as far as they are written
 	Trouble string          `json:"trouble,omitempty"`
@@ -86,7 +87,7 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 		return Job{}, err
 	}
 	rdb := s.cfg.Client.Redis()
-	j := Job{ID: id, Site: req.Site, Began: time.UnixMilli(req.Began), Resumes: req.Resume}
+	j := Job{ID: id, Site: req.Site, Began: time.UnixMilli(req.Began), Resumes: req.Resume, Direct: req.Direct}
 	pages := id
 	if req.Resume != "" {
 		pages = req.Resume

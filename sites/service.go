@@ -56,6 +56,7 @@ type Config struct {
 	OutDir    string                                              // records go below it, in {site}/{job}. Defaults to "out".
 	Transport func(site *definition.Definition) http.RoundTripper // carries the requests to a site. Defaults to one without proxies.
 	NoProxy   error                                               // what Transport's error is when it has no proxy. Defaults to none.
+	Unproxied func(context.Context) (bool, error)                 // reports whether this process has no proxies and is to go without them; see Direct. Defaults to never.
 	Refused   func(*http.Response)                                // hears of an answer of Transport that is a refusal behind a good status. Defaults to nobody.
 	Via       func(*http.Response) string                         // names the proxy that an answer of Transport came by, or "". Defaults to none.
 	Route     func(before fetch.Route) fetch.Route                // makes a way of Transport that a session keeps to; see fetch.Config. Defaults to none.
@@ -75,6 +76,7 @@ type Service struct {
 	robots fetch.RobotsCache       // of this process: a file for a host and a day is worth no sharing
 	pacer  *limit.Pacer
 	places *limit.KeyedLimiter // for pages on their way; nil: no limit
+	direct http.RoundTripper   // without a proxy
 	turns  turns
 
 	mu     sync.Mutex // guards jobs and siteOf
@@ -109,15 +111,15 @@ func NewService(cfg Config) (*Service, error) {
 	if cfg.OutDir == "" {
 		cfg.OutDir = "out"
 	}
+	direct := fetch.DirectTransport()
 	if cfg.Transport == nil {
-		direct := fetch.DirectTransport()
 		cfg.Transport = func(*definition.Definition) http.RoundTripper { return direct }
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	host, _ := os.Hostname() // a name that is not unique costs nothing but a look into the files
-	s := &Service{cfg: cfg, owner: fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano()), jobs: map[string]*job{}, kick: make(chan struct{}, 1), sees: readHome}
+	s := &Service{cfg: cfg, owner: fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano()), jobs: map[string]*job{}, kick: make(chan struct{}, 1), sees: readHome, direct: direct}
 	s.pacer = limit.NewPacer(cfg.Client.Redis(), limit.PacerConfig{FailOpen: true, Logger: cfg.Logger})
 	if cfg.MaxPages > 0 {
 		s.places = limit.NewKeyedLimiter(cfg.Client.Redis(), limit.KeyedConfig{Default: cfg.MaxPages, FailOpen: true, Logger: cfg.Logger})
@@ -157,6 +159,7 @@ type ScrapeOptions struct {
 	Limit   int    // at most so many detail pages, and records of a type from listing pages. Defaults to 0: no limit.
 	BaseURL string // a copy of the site to scrape instead. Defaults to the site's own base_url.
 	OutDir  string // Defaults to the service's.
+	Direct  bool   // use no proxies, whatever the definition and the settings say. Defaults to false.
 	CSV     bool   // also make a CSV file of each type of record at the end. Defaults to false.
 	// Compress compresses the files of records at the end: gz or zstd.
 	// Defaults to not at all.
@@ -174,6 +177,7 @@ type Request struct {
 	YAML     string   `json:"yaml"`
 	BaseURL  string   `json:"base_url,omitempty"`
 	Limit    int      `json:"limit,omitempty"`
+	Direct   Direct   `json:"direct,omitempty"`
 	CSV      bool     `json:"csv,omitempty"`
 	OutDir   string   `json:"out_dir"`
 	Home     string   `json:"home,omitempty"` // the name of OutDir, for those who may or may not share it
@@ -183,6 +187,21 @@ type Request struct {
 	// Resume is the job whose pages and records this one goes on with.
 	Resume string `json:"resume,omitempty"`
 }
+
+// Direct says that a scrape uses no proxies, and who decided it.
+type Direct string
+
+// Who can decide that a scrape goes direct. Without a decision the transport
+// does what the definition and the settings of the worker say.
+const (
+	// DirectAsked: the sender asked for it with ScrapeOptions.Direct. All
+	// workers obey.
+	DirectAsked Direct = "asked"
+	// DirectUnproxied: where the scrape was sent there are no proxies, see
+	// Config.Unproxied, and the definition does not say what to do then. A
+	// worker that has proxies uses them.
+	DirectUnproxied Direct = "unproxied"
+)
 
 // definition is what the request says to scrape.
 func (r Request) definition() (*definition.Definition, error) {
@@ -195,24 +214,19 @@ func (r Request) definition() (*definition.Definition, error) {
 
 // Scrape returns the work of scraping a site; its job id is that of the
 // workflow. Send it with SendOptions.
-func (s *Service) Scrape(name string, o ScrapeOptions) (tasks.Signature[Summary], error) {
+func (s *Service) Scrape(ctx context.Context, name string, o ScrapeOptions) (tasks.Signature[Summary], error) {
 	def, err := s.cfg.Registry.Definition(name)
 	if err != nil {
 		return tasks.Signature[Summary]{}, err
 	}
-	return s.ScrapeDefinition(def, o)
-}
-
-// ScrapeDefinition is Scrape of a definition that need not be in the registry.
-func (s *Service) ScrapeDefinition(def *definition.Definition, o ScrapeOptions) (tasks.Signature[Summary], error) {
-	req, err := s.request(def, o)
+	req, err := s.request(ctx, def, o)
 	if err != nil {
 		return tasks.Signature[Summary]{}, err
 	}
 	return signature(req, def), nil
 }
 
-func (s *Service) request(def *definition.Definition, o ScrapeOptions) (Request, error) {
+func (s *Service) request(ctx context.Context, def *definition.Definition, o ScrapeOptions) (Request, error) {
 	if _, err := def.WithBase(o.BaseURL); err != nil {
 		return Request{}, err
 	}
@@ -240,7 +254,32 @@ func (s *Service) request(def *definition.Definition, o ScrapeOptions) (Request,
 	if err != nil {
 		return Request{}, err
 	}
-	return Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to, Compress: o.Compress}, nil
+	direct, err := s.decideDirect(ctx, def, o.Direct)
+	if err != nil {
+		return Request{}, err
+	}
+	return Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to, Compress: o.Compress, Direct: direct}, nil
+}
+
+// decideDirect is what a scrape that is sent now says about proxies.
+func (s *Service) decideDirect(ctx context.Context, def *definition.Definition, asked bool) (Direct, error) {
+	if asked {
+		return DirectAsked, nil
+	}
+	unproxied, err := s.unproxied(ctx, def)
+	if err != nil || !unproxied {
+		return "", err
+	}
+	return DirectUnproxied, nil
+}
+
+// unproxied reports whether a scrape goes without proxies here, as there are
+// none and its definition does not say what to do then.
+func (s *Service) unproxied(ctx context.Context, def *definition.Definition) (bool, error) {
+	if s.cfg.Unproxied == nil || def.Proxy.Fallback != "" {
+		return false, nil
+	}
+	return s.cfg.Unproxied(ctx)
 }
 
 func signature(req Request, def *definition.Definition) tasks.Signature[Summary] {
@@ -257,7 +296,7 @@ func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*task
 	if err != nil {
 		return nil, err
 	}
-	req, err := s.request(def, o)
+	req, err := s.request(ctx, def, o)
 	if err != nil {
 		return nil, err
 	}
@@ -305,6 +344,7 @@ func (s *Service) different(ctx context.Context, id string, req Request) error {
 	var what []string
 	for name, differs := range map[string]bool{
 		"definition": under.YAML != req.YAML, "base URL": under.BaseURL != req.BaseURL, "limit": under.Limit != req.Limit,
+		"choice of --direct": (under.Direct == DirectAsked) != (req.Direct == DirectAsked),
 		"folder for records": under.OutDir != req.OutDir, "sinks": !slices.Equal(under.Sinks, req.Sinks), "CSV": under.CSV != req.CSV, "compression": under.Compress != req.Compress,
 	} {
 		if differs {
@@ -343,6 +383,9 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[Sum
 	}
 	def, err := req.definition()
 	if err != nil {
+		return nil, err
+	}
+	if req.Direct, err = s.decideDirect(ctx, def, req.Direct == DirectAsked); err != nil {
 		return nil, err
 	}
 	run, err := signature(req, def).Send(ctx, s.cfg.Client, append(s.SendOptions(req.Site), newID(req.Site))...)
@@ -533,7 +576,7 @@ func (s *Service) job(ctx context.Context, id string) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	if j, err = s.newJob(id, req); err != nil {
+	if j, err = s.newJob(ctx, id, req); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -566,10 +609,20 @@ func (s *Service) spec(ctx context.Context, id string) (Request, error) {
 	return req, nil
 }
 
-func (s *Service) newJob(id string, req Request) (*job, error) {
+func (s *Service) newJob(ctx context.Context, id string, req Request) (*job, error) {
 	def, err := req.definition()
 	if err != nil {
 		return nil, err
+	}
+	transport := s.cfg.Transport(def)
+	direct := req.Direct == DirectAsked
+	if req.Direct == DirectUnproxied {
+		if direct, err = s.unproxied(ctx, def); err != nil {
+			return nil, err
+		}
+	}
+	if direct {
+		transport = s.direct
 	}
 	rdb := s.cfg.Client.Redis()
 	run := id
@@ -592,7 +645,7 @@ func (s *Service) newJob(id string, req Request) (*job, error) {
 		breaker:   newBreaker(rdb, turnName(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: s.cfg.Logger}),
 		id:        id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),
 		client: fetch.NewClient(fetch.Config{
-			Definition: def, Transport: s.cfg.Transport(def), NoProxy: s.cfg.NoProxy, Refused: s.cfg.Refused, Robots: &s.robots, Logger: s.cfg.Logger,
+			Definition: def, Transport: transport, NoProxy: s.cfg.NoProxy, Refused: s.cfg.Refused, Robots: &s.robots, Logger: s.cfg.Logger,
 			Pacer:    &pacer{limit: s.pacer, site: turnName(def)},
 			Throttle: &throttle{rdb: rdb, site: turnName(def)},
 			Via:      s.cfg.Via,

@@ -30,11 +30,17 @@ func scrapeCommand(env environment) *cli.Command {
 --wait stays until it has ended. Where nothing runs it brings up what it needs,
 and waits.
 
+Pages are fetched through the pool of proxies. Where no source of proxies is
+configured and the pool is empty they are fetched directly, which is said in a
+line; --direct does so in any case.
+
+
 Where it waits it exits with 1 when a job is not complete, and when one lost
 data: no records, a required field that is missing, pages that failed. How bad
 that must be is said by --fail-on; slow answers alone fail nothing.`,
 		Flags: append(flagsOf(settings...),
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the end and print what came of it"},
+			&cli.BoolFlag{Name: "direct", Usage: "use no proxies, whatever is configured: the sites see the address of this machine"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N` detail pages of each site"},
 			&cli.BoolFlag{Name: "csv", Usage: "write the records as CSV too"},
 			&cli.StringFlag{Name: "compress", Usage: "compress the files of records at the end, with `HOW`: gz or zstd"},
@@ -55,6 +61,9 @@ that must be is said by --fail-on; slow answers alone fail nothing.`,
 			}
 			if c.String("resume") != "" && c.NArg() > 1 {
 				return usageError{fmt.Errorf("--resume goes on with one job: name its site only")}
+			}
+			if c.Bool("direct") && c.String("resume") != "" {
+				return usageError{errors.New("--resume goes on as the job was sent; leave --direct out, or send a new scrape with it")}
 			}
 			if how := c.String("compress"); how != "" && sink.Compressions[how] == "" {
 				return usageError{fmt.Errorf("--compress %s: use gz or zstd", how)}
@@ -91,7 +100,7 @@ that must be is said by --fail-on; slow answers alone fail nothing.`,
 					return usageError{err}
 				}
 			}
-			opts := orchestrator.ScrapeOptions{Limit: c.Int("limit"), BaseURL: c.String("base-url"), CSV: c.Bool("csv"), Compress: c.String("compress"), Resume: c.String("resume")}
+			opts := orchestrator.ScrapeOptions{Limit: c.Int("limit"), Direct: c.Bool("direct"), BaseURL: c.String("base-url"), CSV: c.Bool("csv"), Compress: c.String("compress"), Resume: c.String("resume")}
 			if c.IsSet("sink") {
 				opts.Sinks = c.StringSlice("sink")
 			}

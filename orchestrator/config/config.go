@@ -100,7 +100,7 @@ type Proxies struct {
 	Sources      []Source      `yaml:"sources" secret:"url"`
 	Public       bool          `yaml:"public"`
 	MinUsable    int           `yaml:"min_usable" range:"0 1000000"`
-	Fallback     string        `yaml:"fallback" oneof:"fail wait direct"`
+	Fallback     string        `yaml:"fallback" oneof:"auto fail wait direct"`
 	MaxInFlight  int           `yaml:"max_in_flight" range:"1 100000"`
 	RefreshEvery time.Duration `yaml:"refresh_every" range:"1m 720h" zero:"never"`
 	RecheckEvery time.Duration `yaml:"recheck_every" range:"10s 24h" zero:"never"`
@@ -126,11 +126,18 @@ type Serve struct {
 	FirstByteTimeout time.Duration `yaml:"first_byte_timeout" range:"100ms 1h"`
 }
 
+// FallbackAuto is the proxies.fallback that fails where there are sources of
+// proxies, and where there are none goes direct while the pool is empty.
+const FallbackAuto = "auto"
+
 // HasSources tells whether there is anywhere to get proxies from.
 func (p Proxies) HasSources() bool { return len(p.Sources) > 0 || p.Public }
 
 // MaxListBytes is how large a list may be.
 func (p Proxies) MaxListBytes() int64 { return int64(p.MaxListMB) << 20 }
+// Unproxied reports whether nothing is said of proxies: no source of them, and
+// not what to do without.
+func (p Proxies) Unproxied() bool { return p.Fallback == FallbackAuto && !p.HasSources() }
 
 // CanCheck tells whether proxies can be told good from bad here: with a judge
 // that they can reach, or because they are on this machine.
@@ -204,7 +211,7 @@ func Default() Config {
 		},
 		Proxies: Proxies{
 			MinUsable:    10,
-			Fallback:     "fail",
+			Fallback:     FallbackAuto,
 			MaxInFlight:  32,
 			RefreshEvery: 6 * time.Hour,
 			RecheckEvery: time.Minute,
