@@ -269,8 +269,15 @@ func TestEnsureProxiesSaysWhyThereAreNone(t *testing.T) {
 	}
 }
 
-func TestOneFailingSiteDoesNotStopTheOther(t *testing.T) {
+func TestOneFailingSiteStopsOnlyThoseThatDependOnIt(t *testing.T) {
 	t.Parallel()
+	for name, parallel := range map[string]bool{"side by side": true, "one after the other": false} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); testFailingSite(t, parallel) })
+	}
+}
+
+func testFailingSite(t *testing.T, parallel bool) {
+	t.Helper()
 	cfg, world := worldSettings(t)
 	broken := "site: broken\nbase_url: http://nowhere.example\nstart: [/]\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
 	if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "broken.yaml"), []byte(broken), 0o600); err != nil {
@@ -282,18 +289,22 @@ func TestOneFailingSiteDoesNotStopTheOther(t *testing.T) {
 	}
 	var round *Round
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) (err error) {
+		o.cfg.Sites.Parallel = parallel
 		round, err = o.Round(ctx, []string{"behind", "broken", "news"}, ScrapeOptions{})
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "scrape broken") {
 		t.Errorf("got error %v", err)
 	}
-	status, records := map[string]string{}, map[string]int{}
+	status, records, why := map[string]string{}, map[string]int{}, map[string]string{}
 	for _, s := range round.Sites {
-		status[s.Site], records[s.Site] = s.Status, s.Records
+		status[s.Site], records[s.Site], why[s.Site] = s.Status, s.Records, s.Error
 	}
-	if status["broken"] == "COMPLETE" || status["behind"] != "SKIPPED" || status["news"] != "COMPLETE" {
-		t.Errorf("got %v", status)
+	if status["broken"] != "FAILED" || status["behind"] != "FAILED" || status["news"] != "COMPLETE" {
+		t.Errorf("got %v, want broken and behind FAILED, news COMPLETE", status)
+	}
+	if !strings.Contains(why["behind"], "not started: it depends on broken") {
+		t.Errorf("behind: got %q, want that it was not started", why["behind"])
 	}
 	if n := len(world.News.Truth()); records["news"] != n {
 		t.Errorf("news: %d records, want %d", records["news"], n)

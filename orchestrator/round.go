@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"muster/orchestrator/job"
 	"muster/sites"
 )
 
@@ -46,22 +48,22 @@ func (o *Orchestrator) Once(ctx context.Context) (*Round, error) {
 }
 
 // Round scrapes sites, side by side unless sites.parallel is off. Before each
-// it sees that there are enough proxies, and that those of the round that the
-// site depends on are complete. A site that fails does not stop the others,
-// but for those that depend on it; the error joins theirs, and the round tells
-// what became of each.
+// it sees that there are enough proxies. The job of a site waits for those of
+// the round that the site depends on, and fails unless they are complete.
+// Other sites that fail do not stop it; the error joins theirs, and the round
+// tells what became of each.
 func (o *Orchestrator) Round(ctx context.Context, names []string, opts ScrapeOptions) (*Round, error) {
 	began := time.Now()
-	order, err := o.Sites.Registry().Order(names...)
+	order, err := o.order(names)
 	if err != nil {
 		return nil, err
 	}
-	order = slices.DeleteFunc(order, func(name string) bool { return !slices.Contains(names, name) })
 	round := &Round{Sites: make([]Scraped, len(order)), Redis: string(o.redis.Mode())}
 	errs := make([]error, len(order))
-	ended := make([]chan struct{}, len(order)) // closed when the site's scrape is over
-	for i := range ended {
-		ended[i] = make(chan struct{})
+	jobs := make([]string, len(order))        // of the sites; "" of one whose scrape was not sent
+	sent := make([]chan struct{}, len(order)) // closed when the site's job is known, or will never be
+	for i := range sent {
+		sent[i] = make(chan struct{})
 	}
 	var scrapes errgroup.Group
 	if !o.cfg.Sites.Parallel {
@@ -69,20 +71,22 @@ func (o *Orchestrator) Round(ctx context.Context, names []string, opts ScrapeOpt
 	}
 	for i, name := range order {
 		scrapes.Go(func() error {
-			defer close(ended[i])
+			known := sync.OnceFunc(func() { close(sent[i]) })
+			defer known()
+			after := map[string]string{}
 			for before := range i { // in order, what a site depends on stands before it
 				if !o.dependsOn(name, order[before]) {
 					continue
 				}
-				<-ended[before]
-				if errs[before] != nil {
-					why := fmt.Errorf("not started: it depends on %s, which is not complete", order[before])
-					round.Sites[i] = Scraped{Site: name, Status: "SKIPPED", Files: []string{}, Error: why.Error()}
+				<-sent[before]
+				if after[order[before]] = jobs[before]; jobs[before] == "" {
+					why := fmt.Errorf("not started: it depends on %s, whose scrape was not started", order[before])
+					round.Sites[i] = Scraped{Site: name, Status: string(job.Failed), Files: []string{}, Error: why.Error()}
 					errs[i] = fmt.Errorf("scrape %s: %w", name, why)
 					return nil
 				}
 			}
-			round.Sites[i], errs[i] = o.Scrape(ctx, name, opts)
+			round.Sites[i], errs[i] = o.scrapeAfter(ctx, name, opts, after, func(id string) { jobs[i] = id; known() })
 			return nil
 		})
 	}

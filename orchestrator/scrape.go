@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,22 +86,39 @@ func (o *Orchestrator) SiteNames() ([]string, error) {
 	return names, nil
 }
 
-// SendScrape sends the scrape of a site and returns its job id. A scrape of
-// the site that is under way is joined.
-func (o *Orchestrator) SendScrape(ctx context.Context, name string, opts ScrapeOptions) (string, error) {
-	run, _, err := o.send(ctx, name, opts)
+// SendScrapes sends the scrapes of sites, those that others depend on first,
+// and calls sent with the job id of each. A scrape of a site that is under way
+// is joined.
+func (o *Orchestrator) SendScrapes(ctx context.Context, names []string, opts ScrapeOptions, sent func(name, id string)) error {
+	order, err := o.order(names)
 	if err != nil {
-		return "", err
+		return err
 	}
-	return run.ID(), nil
+	jobs := map[string]string{}
+	for _, name := range order {
+		run, _, err := o.send(ctx, name, opts, jobs)
+		if err != nil {
+			return err
+		}
+		jobs[name] = run.ID()
+		sent(name, run.ID())
+	}
+	return nil
 }
 
-// send also tells whether the scrape was under way already.
-func (o *Orchestrator) send(ctx context.Context, name string, opts ScrapeOptions) (run *tasks.AsyncResult[sites.Summary], joined bool, err error) {
+// order lists sites so that each stands behind those of them that it depends on.
+func (o *Orchestrator) order(names []string) ([]string, error) {
+	order, err := o.Sites.Registry().Order(names...)
+	return slices.DeleteFunc(order, func(name string) bool { return !slices.Contains(names, name) }), err
+}
+
+// send sends a scrape, which waits for those of jobs that its site depends on.
+// It also reports whether the scrape was under way already.
+func (o *Orchestrator) send(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string) (run *tasks.AsyncResult[sites.Summary], joined bool, err error) {
 	if opts.Resume != "" {
 		run, err = o.Sites.Resume(ctx, opts.Resume)
 	} else {
-		run, err = o.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, Direct: opts.Direct, BaseURL: opts.BaseURL, CSV: opts.CSV, Compress: opts.Compress, Sinks: opts.Sinks})
+		run, err = o.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, Direct: opts.Direct, BaseURL: opts.BaseURL, CSV: opts.CSV, Compress: opts.Compress, Sinks: opts.Sinks, After: jobs})
 	}
 	if errors.Is(err, tasks.ErrDuplicate) {
 		o.opts.Logger.Info("joining the scrape that is under way", "site", name, "job", run.ID())
@@ -113,9 +131,15 @@ func (o *Orchestrator) send(ctx context.Context, name string, opts ScrapeOptions
 // enough proxies, if the site wants any. What became of it is returned also
 // beside an error.
 func (o *Orchestrator) Scrape(ctx context.Context, name string, opts ScrapeOptions) (Scraped, error) {
+	return o.scrapeAfter(ctx, name, opts, nil, func(string) {})
+}
+
+// scrapeAfter is Scrape of a site that may depend on some that have the given
+// jobs. It calls sent with the id of its own.
+func (o *Orchestrator) scrapeAfter(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string, sent func(id string)) (Scraped, error) {
 	began := time.Now()
 	scraped := Scraped{Site: name, Status: string(job.Failed), Files: []string{}}
-	err := o.scrape(ctx, name, opts, &scraped)
+	err := o.scrape(ctx, name, opts, jobs, sent, &scraped)
 	scraped.Seconds = time.Since(began).Seconds()
 	if err != nil {
 		if ctx.Err() != nil { // whatever was under way then is not what went wrong
@@ -127,7 +151,7 @@ func (o *Orchestrator) Scrape(ctx context.Context, name string, opts ScrapeOptio
 	return scraped, err
 }
 
-func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptions, scraped *Scraped) error {
+func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string, sent func(id string), scraped *Scraped) error {
 	def, err := o.Sites.Registry().Definition(name)
 	if err != nil {
 		return err
@@ -138,7 +162,7 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 	if err := o.StartWorkers(ctx); err != nil {
 		return err
 	}
-	run, joined, err := o.send(ctx, name, opts)
+	run, joined, err := o.send(ctx, name, opts, jobs)
 	if err != nil {
 		return err
 	}
@@ -147,6 +171,7 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 	if err != nil {
 		return err
 	}
+	sent(run.ID())
 	ctx, follow := o.follow(ctx, run.ID(), opts.Each)
 	track, began := o.opts.Display.Track(name), time.Now()
 	first := int64(-1) // pages that were through at the first look: of the job that this one resumes
@@ -157,7 +182,7 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 		file:   func() (sites.Summary, bool, error) { return sites.Reported(folder, run.ID()) },
 		moves: func(ctx context.Context) (string, error) {
 			j, err := o.Sites.Job(ctx, run.ID())
-			if j.Status == sites.JobPaused { // somebody wants it to wait
+			if j.Status == sites.JobPaused || len(j.WaitsFor) > 0 { // it is meant to wait
 				return time.Now().String(), err
 			}
 			return fmt.Sprint(j.Pages.Total, j.Pages.Done, j.Pages.Skipped, j.Pages.Error, j.Pages.Outputs, j.Records), err
@@ -246,6 +271,9 @@ func live(j sites.Job, done int64, took time.Duration) monitor.Progress {
 		"ok": float64(j.Pages.Done), "skipped": float64(j.Pages.Skipped), "errors": float64(j.Pages.Error), "queued": float64(j.Pages.Open()),
 		"delayed": float64(j.Pages.Delayed), "records": float64(written(j)), "rate": math.Round(rate*10) / 10,
 	}}
+	if len(j.WaitsFor) > 0 {
+		p.State = "waits for " + strings.Join(j.WaitsFor, ", ")
+	}
 	if p.State == "" && j.Pages.Delayed > 0 && j.Pages.Delayed == j.Pages.Open() {
 		p.State = "backs off"
 	}

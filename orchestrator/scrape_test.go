@@ -13,6 +13,7 @@ import (
 	"muster/orchestrator/config"
 	"muster/orchestrator/redisd"
 	"muster/sites"
+	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
@@ -55,6 +56,7 @@ func TestLiveTellsAll(t *testing.T) {
 		{sites.Job{Status: sites.JobRunning, Pages: pages, Records: map[string]int{"a": 7, "b": 5}}, "58 ok, 1 errors, 100 queued, 12 records, 2.0/s, 50s left", "58 ok 1 err 100 q 12 rec 2.0/s 50s"},
 		{sites.Job{Status: sites.JobPaused, Pages: pages}, "paused, 58 ok, 1 errors, 100 queued, 0 records, 2.0/s, 50s left", "paused 58 ok 1 err 100 q 0 rec 2.0/s 50s"},
 		{sites.Job{Status: sites.JobRunning, Pages: delayed}, "backs off, 58 ok, 0 errors, 2 queued (2 put off), 0 records, 2.0/s, 1s left", "backs off 58 ok 0 err 2 q 0 rec 2.0/s 1s"},
+		{sites.Job{Status: sites.JobWaiting, WaitsFor: []string{"a.example"}}, "waits for a.example, 0 ok, 0 errors, 0 queued, 0 records, 2.0/s", "waits for a.example 0 ok 0 err 0 q 0 rec 2.0/s"},
 		{sites.Job{Status: sites.JobWaiting}, "waits for a worker, 0 ok, 0 errors, 0 queued, 0 records, 2.0/s", "waits for a worker 0 ok 0 err 0 q 0 rec 2.0/s"},
 	} {
 		p := live(c.job, 20, 10*time.Second)
@@ -113,5 +115,37 @@ func TestDirectScrapeOnWorkersOfOtherSettings(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// Of two sites that are due at the same time the one that depends on the other waits for it.
+func TestScheduledScrapeWaitsForTheSiteItDependsOn(t *testing.T) {
+	t.Parallel()
+	cfg := settings(t)
+	cfg.Sites.Dir = t.TempDir()
+	for site, rest := range map[string]string{"a-behind": "depends_on: [z-first]\n", "z-first": ""} {
+		definition := "site: " + site + "\nbase_url: http://127.0.0.1:1\nstart: [/]\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n" + rest
+		if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, site+".yaml"), []byte(definition), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg.Sites.Schedule = map[string]string{"a-behind": "@every 1s", "z-first": "@every 1s"}
+	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
+		schedule, err := o.schedule(o.cfg, o.Sites.Registry()) // and no workers: what is sent stays
+		if err != nil {
+			return err
+		}
+		ctx, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- schedule.Run(ctx) }()
+		facttest.Eventually(t, "the scrape of a-behind waits for z-first", func() bool {
+			jobs, err := o.Sites.Jobs(ctx, "a-behind", 1)
+			return err == nil && len(jobs) == 1 && strings.Join(jobs[0].WaitsFor, " ") == "z-first"
+		})
+		stop()
+		return <-ended
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -103,9 +105,13 @@ func (o *Orchestrator) Reload(cfg config.Config) error {
 // schedule returns the schedule of cfg, of the sites of registry. However many
 // orchestrators have it, each tick is sent once.
 func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*tasks.Scheduler, error) {
+	scrapes := map[string]func(ctx context.Context, id string){} // by entry: what is to be called when its tick was sent
 	s := tasks.NewScheduler(o.Client, tasks.SchedulerConfig{
 		Logger: o.opts.Logger,
 		Sent: func(name, id string) {
+			if sent := scrapes[name]; sent != nil {
+				sent(context.Background(), id)
+			}
 			level := slog.LevelInfo
 			if name == recheckEntry { // every minute
 				level = slog.LevelDebug
@@ -136,16 +142,23 @@ func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*t
 			return nil, err
 		}
 	}
-	for name, spec := range cfg.Sites.Schedule {
-		if _, err := registry.Definition(name); err != nil {
-			return nil, fmt.Errorf("sites.schedule: %w", err)
+	order, err := registry.Order(slices.Sorted(maps.Keys(cfg.Sites.Schedule))...)
+	if err != nil {
+		return nil, fmt.Errorf("sites.schedule: %w", err)
+	}
+	for _, name := range order { // of the same time, those that others depend on first
+		spec, scheduled := cfg.Sites.Schedule[name]
+		if !scheduled {
+			continue
 		}
-		if err := s.AddFunc("scrape."+name, spec, func() tasks.Work {
-			work, err := o.Sites.Scrape(context.Background(), name, sites.ScrapeOptions{})
+		entry := "scrape." + name
+		if err := s.AddFunc(entry, spec, func() tasks.Work {
+			work, sent, err := o.Sites.Scrape(context.Background(), name, sites.ScrapeOptions{})
 			if err != nil {
 				o.opts.Logger.Error("cannot scrape as scheduled", "site", name, "err", err)
 				return nil
 			}
+			scrapes[entry] = sent
 			return work
 		}, o.Sites.SendOptions(name)...); err != nil {
 			return nil, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +19,7 @@ import (
 
 // The statuses of a Job beside those of a Summary.
 const (
-	JobWaiting  = "WAITING" // for a worker
+	JobWaiting  = "WAITING" // for a worker, or for the jobs that it depends on
 	JobRunning  = "RUNNING"
 	JobPaused   = "PAUSED"  // by PauseSite
 	JobBlocked  = "BLOCKED" // its records cannot be written; Trouble says why
@@ -28,17 +29,19 @@ const (
 
 // Job is a scrape of a site, under way or over.
 type Job struct {
-	ID      string          `json:"id"`
-	Site    string          `json:"site"`
-	Status  string          `json:"status"`
-	Began   time.Time       `json:"began"`
-	Resumes string          `json:"resumes,omitempty"` // the job that it goes on with
-	Direct  Direct          `json:"direct,omitempty"`  // why it uses no proxies, if so
-	Pages   workqueue.Stats `json:"pages"`
-	Records map[string]int  `json:"records"` // by type, as far as they are written
-	Trouble string          `json:"trouble,omitempty"`
-	Error   string          `json:"error,omitempty"`   // of one that failed
-	Summary *Summary        `json:"summary,omitempty"` // of one that is over
+	ID      string    `json:"id"`
+	Site    string    `json:"site"`
+	Status  string    `json:"status"`
+	Began   time.Time `json:"began"`
+	Resumes string    `json:"resumes,omitempty"` // the job that it goes on with
+	Direct  Direct    `json:"direct,omitempty"`  // why it uses no proxies, if so
+	// WaitsFor are sites that it depends on, while it waits for their jobs.
+	WaitsFor []string        `json:"waits_for,omitempty"`
+	Pages    workqueue.Stats `json:"pages"`
+	Records  map[string]int  `json:"records"` // by type, as far as they are written
+	Trouble  string          `json:"trouble,omitempty"`
+	Error    string          `json:"error,omitempty"`   // of one that failed
+	Summary  *Summary        `json:"summary,omitempty"` // of one that is over
 }
 
 // Over tells whether nothing more becomes of the job by itself.
@@ -118,6 +121,8 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 		if j.Error, err = s.failure(ctx, id); err != nil {
 			return Job{}, err
 		}
+	case len(req.After) > 0:
+		j.Status, j.WaitsFor = JobWaiting, slices.Sorted(maps.Keys(req.After))
 	case j.Trouble != "":
 		j.Status = JobBlocked
 	case j.Pages.Paused:

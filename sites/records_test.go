@@ -284,7 +284,7 @@ func TestHome(t *testing.T) {
 func TestSinksAreChecked(t *testing.T) {
 	t.Parallel()
 	s := newService(t, redistest.New(t))
-	if _, err := s.Scrape(t.Context(), "books.toscrape.com", ScrapeOptions{Sinks: []string{"mysql://x"}}); err == nil {
+	if _, _, err := s.Scrape(t.Context(), "books.toscrape.com", ScrapeOptions{Sinks: []string{"mysql://x"}}); err == nil {
 		t.Error("an address that cannot be used is taken")
 	}
 	if _, err := NewService(Config{Client: s.cfg.Client, Sinks: []string{"mysql://x"}}); err == nil {

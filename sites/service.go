@@ -160,7 +160,11 @@ type ScrapeOptions struct {
 	BaseURL string // a copy of the site to scrape instead. Defaults to the site's own base_url.
 	OutDir  string // Defaults to the service's.
 	Direct  bool   // use no proxies, whatever the definition and the settings say. Defaults to false.
-	CSV     bool   // also make a CSV file of each type of record at the end. Defaults to false.
+	// After are jobs by their sites. A site that depends on one of these waits
+	// for its job, which may have ended; of others for the job that is under
+	// way. Defaults to none.
+	After map[string]string
+	CSV   bool // also make a CSV file of each type of record at the end. Defaults to false.
 	// Compress compresses the files of records at the end: gz or zstd.
 	// Defaults to not at all.
 	Compress string
@@ -186,6 +190,8 @@ type Request struct {
 	Began    int64    `json:"began,omitempty"` // unix milliseconds; set when the job begins
 	// Resume is the job whose pages and records this one goes on with.
 	Resume string `json:"resume,omitempty"`
+	// After are the jobs that this one waits for, by their sites.
+	After map[string]string `json:"after,omitempty"`
 }
 
 // Direct says that a scrape uses no proxies, and who decided it.
@@ -212,18 +218,19 @@ func (r Request) definition() (*definition.Definition, error) {
 	return def.WithBase(r.BaseURL)
 }
 
-// Scrape returns the work of scraping a site; its job id is that of the
-// workflow. Send it with SendOptions.
-func (s *Service) Scrape(ctx context.Context, name string, o ScrapeOptions) (tasks.Signature[Summary], error) {
+// Scrape returns the work of scraping a site, for who does not Send it but
+// has it sent, with SendOptions. Sent must be called then with its id, which
+// is that of the job.
+func (s *Service) Scrape(ctx context.Context, name string, o ScrapeOptions) (work tasks.Signature[Summary], sent func(ctx context.Context, id string), err error) {
 	def, err := s.cfg.Registry.Definition(name)
 	if err != nil {
-		return tasks.Signature[Summary]{}, err
+		return work, nil, err
 	}
 	req, err := s.request(ctx, def, o)
 	if err != nil {
-		return tasks.Signature[Summary]{}, err
+		return work, nil, err
 	}
-	return signature(req, def), nil
+	return signature(req, def), func(ctx context.Context, id string) { s.sent(ctx, req, id) }, nil
 }
 
 func (s *Service) request(ctx context.Context, def *definition.Definition, o ScrapeOptions) (Request, error) {
@@ -258,7 +265,11 @@ func (s *Service) request(ctx context.Context, def *definition.Definition, o Scr
 	if err != nil {
 		return Request{}, err
 	}
-	return Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to, Compress: o.Compress, Direct: direct}, nil
+	after, err := s.dependencies(ctx, def, o.After)
+	if err != nil {
+		return Request{}, err
+	}
+	return Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to, Compress: o.Compress, Direct: direct, After: after}, nil
 }
 
 // decideDirect is what a scrape that is sent now says about proxies.
@@ -288,7 +299,9 @@ func signature(req Request, def *definition.Definition) tasks.Signature[Summary]
 	return tasks.Chord(tasks.Settle(done), Aggregate)
 }
 
-// Send sends the scrape of a site under an id of its own. While another
+// Send sends the scrape of a site under an id of its own. It begins when the
+// scrapes that are under way of sites that it depends on are complete, and
+// fails when one of these ends otherwise. While another
 // scrape of the site is under way it returns that one, with
 // tasks.ErrDuplicate, or refuses when that one was asked for something else.
 func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*tasks.AsyncResult[Summary], error) {
@@ -306,28 +319,44 @@ func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*task
 			return nil, other
 		}
 	}
-	return s.sent(ctx, req, run, err)
-}
-
-// sent lists a job that was sent, and lines it up.
-func (s *Service) sent(ctx context.Context, req Request, run *tasks.AsyncResult[Summary], err error) (*tasks.AsyncResult[Summary], error) {
 	if err == nil {
-		req.Began = time.Now().UnixMilli()
-		if data, merr := json.Marshal(req); merr == nil { // it is known before a worker begins it, which does the same
-			_, perr := s.cfg.Client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
-				p.SetNX(ctx, specKey(run.ID()), data, keep)
-				p.ZAddNX(ctx, jobsKey, redis.Z{Score: float64(req.Began), Member: run.ID()})
-				return nil
-			})
-			if perr != nil {
-				s.cfg.Logger.Warn("the job is not listed before it begins", "job", run.ID(), "error", perr)
-			}
-		}
-		if werr := s.turns.want(ctx, run.ID(), 0); werr != nil {
-			s.cfg.Logger.Warn("the job may wait longer for a slot", "error", werr)
-		}
+		s.sent(ctx, req, run.ID())
 	}
 	return run, err
+}
+
+// sent lists a job that was sent, and lines it up unless it waits for others.
+// A worker that begins the job does the same.
+func (s *Service) sent(ctx context.Context, req Request, id string) {
+	if err := s.list(ctx, id, req); err != nil {
+		s.cfg.Logger.Warn("the job is not listed before it begins", "job", id, "error", err)
+	}
+	if len(req.After) > 0 {
+		return
+	}
+	if err := s.turns.want(ctx, id, 0); err != nil {
+		s.cfg.Logger.Warn("the job may wait longer for a slot", "error", err)
+	}
+}
+
+// list makes a job known and stores what it is to do, unless it is known.
+func (s *Service) list(ctx context.Context, id string, req Request) error {
+	now := time.Now()
+	req.Began = now.UnixMilli()
+	spec, err := json.Marshal(req)
+	if err != nil {
+		return fmt.Errorf("encode the job: %w", err)
+	}
+	_, err = s.cfg.Client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.SetNX(ctx, specKey(id), spec, keep)
+		p.ZAddNX(ctx, jobsKey, redis.Z{Score: float64(now.UnixMilli()), Member: id})
+		p.ZRemRangeByScore(ctx, jobsKey, "-inf", fmt.Sprint(now.Add(-keep).UnixMilli()))
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store job %s: %w", id, err)
+	}
+	return nil
 }
 
 // different tells why a request cannot be joined with a job that is under
@@ -388,8 +417,14 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[Sum
 	if req.Direct, err = s.decideDirect(ctx, def, req.Direct == DirectAsked); err != nil {
 		return nil, err
 	}
+	if req.After, err = s.dependencies(ctx, def, nil); err != nil {
+		return nil, err
+	}
 	run, err := signature(req, def).Send(ctx, s.cfg.Client, append(s.SendOptions(req.Site), newID(req.Site))...)
-	return s.sent(ctx, req, run, err)
+	if err == nil {
+		s.sent(ctx, req, run.ID())
+	}
+	return run, err
 }
 
 // SendOptions are the options that a scrape of a site is sent with: its
@@ -405,8 +440,11 @@ func ProgressPrefix(site string) string { return "scrape_" + site }
 // Register binds the tasks of scrapes to their handlers.
 func (s *Service) Register(mux *tasks.Mux) {
 	tasks.Handle(mux, Collect, func(ctx context.Context, req Request) ([]Chunk, error) {
-		tasks.PublishKey(ctx, "status", "COLLECTING")
 		info := tasks.InfoFrom(ctx)
+		if err := s.awaitDependencies(ctx, info.Workflow, req); err != nil {
+			return nil, verdict(err)
+		}
+		tasks.PublishKey(ctx, "status", "COLLECTING")
 		j, err := s.begin(ctx, info.Workflow, req)
 		if err != nil {
 			return nil, verdict(err)
@@ -511,7 +549,7 @@ func verdict(err error) error {
 		return tasks.Again(max(l.after, 10*time.Millisecond))
 	}
 	_, wrong := errors.AsType[definition.Problems](err)
-	if wrong || errors.Is(err, ErrNoJob) || errors.Is(err, errNoStart) || errors.Is(err, errNoChunk) {
+	if wrong || errors.Is(err, ErrNoJob) || errors.Is(err, errNoStart) || errors.Is(err, errNoChunk) || errors.Is(err, errDepends) {
 		return tasks.Permanent(err) // another attempt would find the same
 	}
 	return err
@@ -520,20 +558,10 @@ func verdict(err error) error {
 // begin stores what a job is to do and returns it. A second call with the
 // same job changes nothing.
 func (s *Service) begin(ctx context.Context, id string, req Request) (*job, error) {
-	req.Began = time.Now().UnixMilli()
-	spec, err := json.Marshal(req)
-	if err != nil {
-		return nil, fmt.Errorf("encode the job: %w", err)
+	if err := s.list(ctx, id, req); err != nil {
+		return nil, err
 	}
-	now := time.Now()
-	_, err = s.cfg.Client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.SetNX(ctx, specKey(id), spec, keep)
-		p.SAdd(ctx, openKey, id)
-		p.ZAddNX(ctx, jobsKey, redis.Z{Score: float64(now.UnixMilli()), Member: id})
-		p.ZRemRangeByScore(ctx, jobsKey, "-inf", fmt.Sprint(now.Add(-keep).UnixMilli()))
-		return nil
-	})
-	if err != nil {
+	if err := s.cfg.Client.Redis().SAdd(ctx, openKey, id).Err(); err != nil {
 		return nil, fmt.Errorf("store job %s: %w", id, err)
 	}
 	return s.job(ctx, id)

@@ -44,7 +44,7 @@ func jobsCommand(env environment) *cli.Command {
 						return err
 					}
 					return show(env, c, jobs, []string{"JOB", "SITE", "STATUS", "PAGES", "ERRORS", "RECORDS", "BEGAN"}, func(j sites.Job) []string {
-						return []string{j.ID, j.Site, j.Status, fmt.Sprintf("%d/%d", j.Pages.Done+j.Pages.Skipped, j.Pages.Total), fmt.Sprint(j.Pages.Error),
+						return []string{j.ID, j.Site, statusOf(j), fmt.Sprintf("%d/%d", j.Pages.Done+j.Pages.Skipped, j.Pages.Total), fmt.Sprint(j.Pages.Error),
 							fmt.Sprint(total(j.Records)), j.Began.Format("01-02 15:04:05")}
 					})
 				}),
@@ -208,6 +208,14 @@ func total(byType map[string]int) int {
 	return n
 }
 
+// statusOf is the status of a job, with what it waits for.
+func statusOf(j sites.Job) string {
+	if len(j.WaitsFor) > 0 {
+		return j.Status + ", waits for " + strings.Join(j.WaitsFor, ", ")
+	}
+	return j.Status
+}
+
 // printJob prints all there is to know of a job.
 func printJob(env environment, j sites.Job) error {
 	line := func(name, format string, args ...any) {
@@ -215,7 +223,7 @@ func printJob(env environment, j sites.Job) error {
 	}
 	line("job", "%s", j.ID)
 	line("site", "%s", j.Site)
-	line("status", "%s", j.Status)
+	line("status", "%s", statusOf(j))
 	line("began", "%s", j.Began.Format(time.RFC3339))
 	if j.Resumes != "" {
 		line("resumes", "%s", j.Resumes)

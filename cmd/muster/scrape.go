@@ -160,15 +160,14 @@ func failOnOf(c *cli.Context) (sites.HealthStatus, error) {
 // sendScrapes sends the jobs and leaves them to the workers.
 func sendScrapes(ctx context.Context, env environment, o *orchestrator.Orchestrator, names []string, opts orchestrator.ScrapeOptions, asJSON bool) error {
 	jobs := map[string]string{}
-	for _, name := range names {
-		id, err := o.SendScrape(ctx, name, opts)
-		if err != nil {
-			return err
-		}
+	err := o.SendScrapes(ctx, names, opts, func(name, id string) {
 		jobs[name] = id
 		if !asJSON {
 			fmt.Fprintf(env.stdout, "%s: job %s\n", name, id)
 		}
+	})
+	if err != nil {
+		return err
 	}
 	if asJSON {
 		return printJSON(env.stdout, jobs)

@@ -135,6 +135,7 @@ func (p Proxies) HasSources() bool { return len(p.Sources) > 0 || p.Public }
 
 // MaxListBytes is how large a list may be.
 func (p Proxies) MaxListBytes() int64 { return int64(p.MaxListMB) << 20 }
+
 // Unproxied reports whether nothing is said of proxies: no source of them, and
 // not what to do without.
 func (p Proxies) Unproxied() bool { return p.Fallback == FallbackAuto && !p.HasSources() }

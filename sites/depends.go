@@ -1,0 +1,105 @@
+package sites
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"muster/sites/definition"
+	"muster/tasks"
+)
+
+// waitForOthers is how often a job that waits for others looks for their end.
+const waitForOthers = time.Second
+
+// errDepends fails a job whose site depends on another that is not complete.
+var errDepends = errors.New("not started")
+
+// dependencies are the jobs that a scrape of a site waits for, by their sites:
+// of each site that it depends on the one of known, or else the one that is
+// under way. They were sent before it, so that no two jobs wait for each
+// other.
+func (s *Service) dependencies(ctx context.Context, def *definition.Definition, known map[string]string) (map[string]string, error) {
+	if len(def.DependsOn) == 0 {
+		return nil, nil
+	}
+	after := map[string]string{}
+	for _, site := range def.DependsOn {
+		if id := known[site]; id != "" {
+			after[site] = id
+			continue
+		}
+		newest, err := s.Jobs(ctx, site, 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(newest) > 0 && !newest[0].Over() {
+			after[site] = newest[0].ID
+		}
+	}
+	return after, nil
+}
+
+// awaitDependencies returns nil once the jobs that a job waits for are
+// complete, later while one of them is under way, and errDepends when one has
+// ended otherwise. What a job waits for is in its spec until then: a job that
+// has begun waits no more.
+func (s *Service) awaitDependencies(ctx context.Context, id string, req Request) error {
+	if len(req.After) == 0 {
+		return nil
+	}
+	if err := s.list(ctx, id, req); err != nil {
+		return err
+	}
+	stored, err := s.spec(ctx, id)
+	if err != nil || len(stored.After) == 0 {
+		return err
+	}
+	wait := false
+	for site, job := range stored.After {
+		status, over, err := s.outcome(ctx, job)
+		switch {
+		case err != nil:
+			return err
+		case !over:
+			wait = true
+		case status != StatusComplete:
+			return fmt.Errorf("%w: it depends on %s, whose job %s ended as %s", errDepends, site, job, status)
+		}
+	}
+	if wait {
+		return later{waitForOthers}
+	}
+	stored.After, stored.Began = nil, time.Now().UnixMilli() // its time counts from here
+	spec, err := json.Marshal(stored)
+	if err != nil {
+		return fmt.Errorf("encode the job: %w", err)
+	}
+	if err := s.cfg.Client.Redis().Set(ctx, specKey(id), spec, keep).Err(); err != nil {
+		return fmt.Errorf("store job %s: %w", id, err)
+	}
+	return nil
+}
+
+// outcome is the status of a job, and whether it is over. Unlike Job it can be
+// asked for in a task, and of a job that was sent by a process that died before
+// it was listed.
+func (s *Service) outcome(ctx context.Context, id string) (status string, over bool, err error) {
+	sum, closed, err := readJSON[Summary](ctx, s.cfg.Client.Redis(), closedKey(id))
+	if err != nil || closed {
+		return sum.Status, closed, err
+	}
+	switch st, err := tasks.Attach[Summary](s.cfg.Client, id).Status(ctx); {
+	case errors.Is(err, tasks.ErrUnknown):
+		return "UNKNOWN", true, nil
+	case err != nil:
+		return "", false, fmt.Errorf("look at job %s: %w", id, err)
+	case st == tasks.Revoked:
+		return JobCanceled, true, nil
+	case st.Terminal():
+		return JobFailed, true, nil
+	}
+	return "", false, nil
+}
