@@ -133,6 +133,9 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 		return err
 	}
 	o.scope.add("services", func(context.Context) error { return o.System.Close() })
+	if !o.opts.Reuse {
+		o.logBroken()
+	}
 	o.Sites.StartWriting() // what workers on other machines fetch, too
 	for _, s := range stale {
 		o.bury(workerName(s.Owner, s.Name))

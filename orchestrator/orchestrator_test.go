@@ -368,10 +368,18 @@ func TestSoftBlockIsHeldAgainstProxyAndSite(t *testing.T) {
 func TestScheduleOfTheSettings(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
+	cfg.Sites.Dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(cfg.Sites.Dir, "broken.yaml"), []byte("site: broken.example\nstartt: /\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	cfg.Sites.Schedule = map[string]string{"quotes.toscrape.com": "@every 1h", "books.toscrape.com": "0 3 * * *"}
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
 		if _, err := o.schedule(o.cfg, o.Sites.Registry()); err != nil {
 			t.Errorf("a right schedule: %v", err)
+		}
+		o.cfg.Sites.Schedule = map[string]string{"broken.example": "@every 1h", "books.toscrape.com": "0 3 * * *"}
+		if _, err := o.schedule(o.cfg, o.Sites.Registry()); err != nil {
+			t.Errorf("a site that is broken: got %v, want the others scheduled", err)
 		}
 		o.cfg.Sites.Schedule = map[string]string{"qoutes.toscrape.com": "@every 1h"}
 		if _, err := o.schedule(o.cfg, o.Sites.Registry()); err == nil || !strings.Contains(err.Error(), "quotes.toscrape.com") {

@@ -70,16 +70,13 @@ func (s *Scraped) Lost(limit sites.HealthStatus) error {
 func (o *Orchestrator) SiteNames() ([]string, error) {
 	names := o.cfg.Sites.Names
 	if len(names) == 0 {
-		var err error
-		if names, err = ownSites(o.cfg); err != nil {
-			return nil, err
-		}
+		names = o.Sites.Registry().Own()
 	}
 	if len(names) == 0 {
 		return nil, fmt.Errorf("no site to scrape: put a definition into %s, or name shipped ones in sites.names", sitesDir(o.cfg))
 	}
 	for _, name := range names {
-		if _, err := o.Sites.Registry().Definition(name); err != nil {
+		if _, err := o.Sites.Registry().Definition(name); errors.As(err, new(*sites.UnknownError)) {
 			return nil, fmt.Errorf("sites.names: %w", err)
 		}
 	}

@@ -85,6 +85,7 @@ func (o *Orchestrator) Reload(cfg config.Config) error {
 		return err
 	}
 	o.Sites.Registry().Replace(registry)
+	o.logBroken()
 	select {
 	case <-o.schedules: // one that Serve has not taken yet
 	default:
@@ -148,7 +149,7 @@ func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*t
 	}
 	for _, name := range order { // of the same time, those that others depend on first
 		spec, scheduled := cfg.Sites.Schedule[name]
-		if !scheduled {
+		if _, err := registry.Definition(name); !scheduled || err != nil { // one that is broken has been logged
 			continue
 		}
 		entry := "scrape." + name

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"path/filepath"
@@ -109,17 +108,11 @@ func LoadSites(cfg config.Config) (*sites.Registry, error) {
 	return sites.LoadRegistry(sitesDir(cfg), cfg.Sites.Dir != "")
 }
 
-// ownSites lists the sites of the settings' folder, without the shipped ones.
-func ownSites(cfg config.Config) ([]string, error) {
-	defs, err := definition.LoadDir(sitesDir(cfg))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+// logBroken warns of the sites whose definitions are wrong.
+func (o *Orchestrator) logBroken() {
+	for _, b := range o.Sites.Registry().Broken() {
+		o.opts.Logger.Warn("a site cannot be scraped until its definition is put right", "site", b.Site, "file", b.File, "problems", b.Err)
 	}
-	var names []string
-	for _, def := range defs {
-		names = append(names, def.Site)
-	}
-	return names, err
 }
 
 func sitesDir(cfg config.Config) string {

@@ -219,7 +219,7 @@ func (s *Service) failure(ctx context.Context, id string) (string, error) {
 // may be of another machine's registry. Its error is an *UnknownError when there is none.
 func (s *Service) Site(ctx context.Context, name string) error {
 	_, unknown := s.cfg.Registry.Definition(name)
-	if unknown == nil {
+	if !errors.As(unknown, new(*UnknownError)) {
 		return nil
 	}
 	rdb := s.cfg.Client.Redis()

@@ -15,8 +15,12 @@ import (
 )
 
 // Registry is the sites that there are, by name. It changes only by Replace.
-type Registry struct {
-	defs atomic.Pointer[map[string]*definition.Definition]
+type Registry struct{ held atomic.Pointer[held] }
+
+// held is what a registry has. It does not change once the registry is shared.
+type held struct {
+	defs   map[string]*definition.Definition
+	broken []*definition.BrokenError
 }
 
 // NewRegistry returns a registry of definitions. Of two with one name the
@@ -27,17 +31,17 @@ func NewRegistry(defs ...*definition.Definition) *Registry {
 		byName[d.Site] = d
 	}
 	r := &Registry{}
-	r.defs.Store(&byName)
+	r.held.Store(&held{defs: byName})
 	return r
 }
 
 // Replace puts the sites of another registry in the place of these.
-func (r *Registry) Replace(by *Registry) { r.defs.Store(by.defs.Load()) }
+func (r *Registry) Replace(by *Registry) { r.held.Store(by.held.Load()) }
 
 // LoadRegistry returns the shipped sites, those in Go, and those of a folder, which win
 // over shipped ones of the same name. A folder that is not there is an error
-// only when it must be. Dependencies on sites that are not there, or in a
-// circle, are errors.
+// only when it must be. A definition of the folder that is wrong is no error: its
+// site is broken. So is a site that depends on one that is not there, or in a circle.
 func LoadRegistry(dir string, mustExist bool) (*Registry, error) {
 	shipped, err := definition.Shipped()
 	if err != nil {
@@ -49,23 +53,100 @@ func LoadRegistry(dir string, mustExist bool) (*Registry, error) {
 	}
 	shipped = append(shipped, inGo...)
 	var own []*definition.Definition
+	var broken []*definition.BrokenError
 	if dir != "" {
-		own, err = definition.LoadDir(dir)
+		own, broken, err = definition.LoadDir(dir)
 		if err != nil && (mustExist || !errors.Is(err, fs.ErrNotExist)) {
 			return nil, err
 		}
 	}
 	r := NewRegistry(append(shipped, own...)...)
-	return r, r.checkDepends()
+	r.breakSites(broken)
+	r.breakSites(r.wrongDepends())
+	return r, nil
 }
 
-// Names lists the sites in order.
-func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(*r.defs.Load())) }
+// breakSites takes sites out that cannot be scraped.
+func (r *Registry) breakSites(broken []*definition.BrokenError) {
+	h := r.held.Load()
+	for _, b := range broken {
+		delete(h.defs, b.Site)
+	}
+	h.broken = append(h.broken, broken...)
+}
 
-// Definition returns a site, or an error that names the nearest.
+// wrongDepends are the sites whose dependencies cannot be.
+func (r *Registry) wrongDepends() []*definition.BrokenError {
+	var wrong []*definition.BrokenError
+	for _, name := range r.Names() {
+		d := r.held.Load().defs[name]
+		problem := func(text string) {
+			wrong = append(wrong, &definition.BrokenError{Site: name, File: d.File(), Err: d.Problem("depends_on", text)})
+		}
+		for _, on := range d.DependsOn {
+			if _, err := r.Definition(on); errors.As(err, new(*UnknownError)) {
+				problem(err.Error())
+			}
+		}
+		if circle := r.circle(name, name, nil); circle != nil {
+			problem("sites depend on each other in a circle: " + strings.Join(circle, " → ") + "; take one depends_on out")
+		}
+	}
+	return wrong
+}
+
+// circle is a way from a site along dependencies to another, nil if there is none.
+func (r *Registry) circle(from, to string, path []string) []string {
+	d := r.held.Load().defs[from]
+	if d == nil || slices.Contains(path, from) {
+		return nil
+	}
+	path = append(slices.Clip(path), from)
+	for _, on := range d.DependsOn {
+		if on == to {
+			return append(path, to)
+		}
+		if found := r.circle(on, to, path); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// Broken lists the sites that cannot be scraped, with what is wrong with them.
+// A site may be there more than once.
+func (r *Registry) Broken() []*definition.BrokenError { return r.held.Load().broken }
+
+// Names lists the sites in order.
+func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.held.Load().defs)) }
+
+// Own lists the sites that are not merely shipped, in order, also broken ones.
+func (r *Registry) Own() []string {
+	var names []string
+	h := r.held.Load()
+	for name, d := range h.defs {
+		if !d.IsShipped() {
+			names = append(names, name)
+		}
+	}
+	for _, b := range h.broken {
+		names = append(names, b.Site)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Definition returns a site. Its error is a *definition.BrokenError for one
+// that is broken, or else an *UnknownError, which names the nearest.
 func (r *Registry) Definition(name string) (*definition.Definition, error) {
-	if d, ok := (*r.defs.Load())[name]; ok {
+	h := r.held.Load()
+	if d, ok := h.defs[name]; ok {
 		return d, nil
+	}
+	for _, b := range h.broken {
+		if b.Site == name {
+			return nil, b
+		}
 	}
 	return nil, r.Unknown(name)
 }
@@ -90,7 +171,8 @@ func (r *Registry) Unknown(name string) error {
 	return &UnknownError{Name: name, Nearest: nearest.Word(name, r.Names())}
 }
 
-// Order lists sites so that each stands behind those that it depends on.
+// Order lists sites so that each stands behind those that it depends on. A
+// broken site depends on none.
 func (r *Registry) Order(names ...string) ([]string, error) {
 	var out, path []string
 	var visit func(name string) error
@@ -102,7 +184,9 @@ func (r *Registry) Order(names ...string) ([]string, error) {
 			return fmt.Errorf("sites depend on each other in a circle: %s; take one depends_on out", strings.Join(append(path[i:], name), " → "))
 		}
 		d, err := r.Definition(name)
-		if err != nil {
+		if errors.As(err, new(*definition.BrokenError)) {
+			d = &definition.Definition{}
+		} else if err != nil {
 			return err
 		}
 		path = append(path, name)
@@ -121,9 +205,4 @@ func (r *Registry) Order(names ...string) ([]string, error) {
 		}
 	}
 	return out, nil
-}
-
-func (r *Registry) checkDepends() error {
-	_, err := r.Order(r.Names()...)
-	return err
 }

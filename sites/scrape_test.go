@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -554,6 +555,41 @@ func TestRegistry(t *testing.T) {
 	if _, err := LoadRegistry(t.TempDir()+"/none", false); err != nil {
 		t.Error(err)
 	}
+	dir := t.TempDir()
+	for site, rest := range map[string]string{
+		"quotes.toscrape.com": "startt: [/]\n", // it does not stand for the shipped one
+		"good":                "depends_on: [quotes.toscrape.com, books.toscrape.com]\n",
+		"lost":                "depends_on: [nowhere]\n",
+		"one":                 "depends_on: [two]\n",
+		"two":                 "depends_on: [one]\n",
+		"beside":              "depends_on: [one]\n",
+	} {
+		text := "site: " + site + "\nbase_url: http://shop.example\nstart: [/]\nrecords:\n  item: {from: listing, fields: {name: h1}}\n" + rest
+		if err := os.WriteFile(filepath.Join(dir, site+".yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r, err = LoadRegistry(dir, true); err != nil {
+		t.Fatal(err)
+	}
+	for site, want := range map[string]string{
+		"quotes.toscrape.com": "quotes.toscrape.com.yaml:6:1: unknown key \"startt\"",
+		"lost":                `lost.yaml:6:13: depends_on: no site "nowhere"`,
+		"one":                 "one → two → one",
+		"two":                 "two → one → two",
+	} {
+		_, err := r.Definition(site)
+		if !errors.As(err, new(*definition.BrokenError)) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want a BrokenError that says %q", site, err, want)
+		}
+	}
+	if got := strings.Join(r.Own(), " "); got != "beside good lost one quotes.toscrape.com two" {
+		t.Errorf("got own sites %s", got)
+	}
+	if got, err := r.Order("good", "beside"); err != nil || strings.Join(got, " ") != "quotes.toscrape.com books.toscrape.com good one beside" {
+		t.Errorf("got %v, %v", got, err)
+	}
+
 	a := &definition.Definition{Site: "a", DependsOn: []string{"b"}}
 	b := &definition.Definition{Site: "b", DependsOn: []string{"c"}}
 	c := &definition.Definition{Site: "c"}

@@ -97,7 +97,7 @@ that must be is said by --fail-on; slow answers alone fail nothing.`,
 			}
 			for _, name := range names {
 				if _, err := registry.Definition(name); err != nil {
-					return usageError{err}
+					return noSite(err)
 				}
 			}
 			opts := orchestrator.ScrapeOptions{Limit: c.Int("limit"), Direct: c.Bool("direct"), BaseURL: c.String("base-url"), CSV: c.Bool("csv"), Compress: c.String("compress"), Resume: c.String("resume")}

@@ -12,6 +12,7 @@ import (
 
 	"muster/orchestrator"
 	"muster/orchestrator/config"
+	"muster/sites"
 	"muster/sites/definition"
 )
 
@@ -80,7 +81,10 @@ func checkSitesCommand(env environment) *cli.Command {
 		Name:      "check",
 		Usage:     "tell what is wrong with definitions: files, folders, or without any all that are known",
 		ArgsUsage: "[FILE-OR-DIR…]",
-		Description: `With --live it takes sites or files, gets one page of each kind (a sitemap, a
+		Description: `A definition that is wrong stops its own site and no other: the rest is
+scraped, and scraping that one fails with what is said here.
+
+With --live it takes sites or files, gets one page of each kind (a sitemap, a
 listing page and the one after it, a detail page) directly, without a proxy,
 and shows what each yields: which field was found how often, by which
 alternative of its chain, and the first value.`,
@@ -122,10 +126,15 @@ func siteOf(env environment, c *cli.Context, name string) (*definition.Definitio
 		return nil, err
 	}
 	def, err := registry.Definition(name)
-	if err != nil {
-		return nil, usageError{err}
+	return def, noSite(err)
+}
+
+// noSite makes wrong usage of a site that is not there.
+func noSite(err error) error {
+	if errors.As(err, new(*sites.UnknownError)) {
+		return usageError{err}
 	}
-	return def, nil
+	return err
 }
 
 func baseURLFlag() cli.Flag {
@@ -138,11 +147,12 @@ func listSites(env environment, cfg config.Config, asJSON bool) error {
 		return err
 	}
 	type row struct {
-		Site        string `json:"site"`
-		BaseURL     string `json:"base_url"`
-		File        string `json:"file,omitempty"` // empty for a shipped one
-		Schedule    string `json:"schedule,omitempty"`
-		Description string `json:"description,omitempty"`
+		Site        string   `json:"site"`
+		BaseURL     string   `json:"base_url"`
+		File        string   `json:"file,omitempty"` // empty for a shipped one
+		Schedule    string   `json:"schedule,omitempty"`
+		Description string   `json:"description,omitempty"`
+		Problems    []string `json:"problems,omitempty"` // of one that cannot be scraped
 	}
 	rows := []row{}
 	for _, name := range registry.Names() {
@@ -150,16 +160,37 @@ func listSites(env environment, cfg config.Config, asJSON bool) error {
 		if err != nil {
 			return err
 		}
-		rows = append(rows, row{def.Site, def.BaseURL, def.File(), cfg.Sites.Schedule[name], def.Description})
+		rows = append(rows, row{def.Site, def.BaseURL, def.File(), cfg.Sites.Schedule[name], def.Description, nil})
+	}
+	for _, b := range registry.Broken() {
+		rows = append(rows, row{b.Site, "", b.File, cfg.Sites.Schedule[b.Site], "", strings.Split(b.Err.Error(), "\n")})
 	}
 	if asJSON {
 		return printJSON(env.stdout, rows)
 	}
 	t := newTable(env.stdout, "SITE", "START", "SCHEDULE", "FROM", "DESCRIPTION")
+	var problems []string
 	for _, r := range rows {
+		if len(r.Problems) > 0 {
+			r.BaseURL, r.Description = "-", "cannot be scraped, see below"
+			problems = append(problems, r.Problems...)
+		}
 		t.row(r.Site, r.BaseURL, cmp.Or(r.Schedule, "-"), cmp.Or(r.File, "shipped"), strings.TrimSpace(r.Description))
 	}
-	return t.flush()
+	if err := t.flush(); err != nil || len(problems) == 0 {
+		return err
+	}
+	_, err = fmt.Fprintf(env.stdout, "\n%s\n", strings.Join(problems, "\n"))
+	return err
+}
+
+// problemsOf joins what is wrong with definitions.
+func problemsOf(broken []*definition.BrokenError) error {
+	var errs []error
+	for _, b := range broken {
+		errs = append(errs, b.Err)
+	}
+	return errors.Join(errs...)
 }
 
 // checkSites loads definitions and says of each that it is right, or what is
@@ -173,7 +204,7 @@ func checkSites(env environment, cfg config.Config, paths []string) error {
 		for _, name := range registry.Names() {
 			fmt.Fprintf(env.stdout, "ok: %s\n", name)
 		}
-		return nil
+		return problemsOf(registry.Broken())
 	}
 	var errs []error
 	for _, path := range paths {
@@ -182,7 +213,9 @@ func checkSites(env environment, cfg config.Config, paths []string) error {
 		switch {
 		case err != nil:
 		case info.IsDir():
-			defs, err = definition.LoadDir(path)
+			var broken []*definition.BrokenError
+			defs, broken, err = definition.LoadDir(path)
+			err = errors.Join(err, problemsOf(broken))
 		default:
 			var def *definition.Definition
 			if def, err = definition.Load(path); err == nil {

@@ -146,9 +146,9 @@ func TestJudgeAnswers(t *testing.T) {
 func TestDefinitionsLoad(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	got, err := definition.LoadDir(w.Definitions)
-	if err != nil {
-		t.Fatal(err)
+	got, broken, err := definition.LoadDir(w.Definitions)
+	if err != nil || len(broken) > 0 {
+		t.Fatal(err, broken)
 	}
 	if len(got) != len(w.Sites()) {
 		t.Fatalf("%d definitions, want %d", len(got), len(w.Sites()))

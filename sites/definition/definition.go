@@ -382,6 +382,16 @@ func (d *Definition) Zone() *time.Location { return d.zone }
 // File is where the definition was read from.
 func (d *Definition) File() string { return d.file }
 
+// Problem is something wrong with a key of the definition, at its place in the
+// file if that has it.
+func (d *Definition) Problem(key, text string) *Problem {
+	at := d.At
+	if w, ok := d.places[key]; ok {
+		at = w.at
+	}
+	return &Problem{File: d.file, At: at, Key: key, Text: text}
+}
+
 // IsShipped tells whether the definition comes with the program.
 func (d *Definition) IsShipped() bool { return d.shipped }
 

@@ -268,16 +268,43 @@ func TestLoadDir(t *testing.T) {
 	write("b.yaml", good)
 	write("a.yml", strings.Replace(good, "site: shop.example", "site: a.example", 1))
 	write("notes.txt", "not a definition")
-	defs, err := LoadDir(dir)
-	if err != nil || len(defs) != 2 || defs[0].Site != "a.example" {
-		t.Fatalf("got %v, %v", defs, err)
+	defs, broken, err := LoadDir(dir)
+	if err != nil || len(broken) > 0 || len(defs) != 2 || defs[0].Site != "a.example" {
+		t.Fatalf("got %v, %v, %v", defs, broken, err)
 	}
-	write("c.yaml", good)
-	if _, err := LoadDir(dir); err == nil || !strings.Contains(err.Error(), `"shop.example" is defined in`) {
-		t.Errorf("got %v, want a complaint about the same site twice", err)
-	}
-	if _, err := LoadDir(filepath.Join(dir, "none")); err == nil {
+	if _, _, err := LoadDir(filepath.Join(dir, "none")); err == nil {
 		t.Error("no error for a folder that is not there")
+	}
+
+	// A file that is wrong stops its own site and no other.
+	write("c.yaml", good)
+	write("d.yaml", strings.Replace(good, "site: shop.example\n", "site: d.example\nstartt: [/]\n", 1))
+	write("e.yaml", "site: e.example # tabs\n\tstart: [/]\n")
+	write("f.yaml", "{}")
+	if err := os.Mkdir(filepath.Join(dir, "dir"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("nowhere", filepath.Join(dir, "g.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	defs, broken, err = LoadDir(dir)
+	if err != nil || len(defs) != 1 || defs[0].Site != "a.example" {
+		t.Errorf("got %v, error %v, want a.example alone", defs, err)
+	}
+	want := map[string]string{ // by site, what the error says
+		"shop.example": "c.yaml:1:7: site: \"shop.example\" is defined in " + dir + "/b.yaml already",
+		"d.example":    "d.yaml:2:1: unknown key \"startt\"",
+		"e.example":    "e.yaml:",
+		"f":            "f.yaml:",
+		"g":            "read site definition: open g.yaml",
+	}
+	for _, b := range broken {
+		if text := want[b.Site]; text == "" || !strings.Contains(b.Error(), text) || filepath.Dir(b.File) != dir {
+			t.Errorf("%s, file %s: got %q, want %q", b.Site, b.File, b, text)
+		}
+	}
+	if len(broken) != len(want) {
+		t.Errorf("got %d broken sites, want %d", len(broken), len(want))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	_ "time/tzdata" // for timezone, where the machine has none
@@ -24,7 +25,10 @@ var shipped embed.FS
 
 // Shipped returns the definitions that come with the program, by site.
 func Shipped() ([]*Definition, error) {
-	defs, err := loadDir(shipped, "shipped", "shipped")
+	defs, broken, err := loadDir(shipped, "shipped", "shipped")
+	for _, b := range broken {
+		err = errors.Join(err, b.Err)
+	}
 	for _, d := range defs {
 		d.shipped = true
 	}
@@ -56,47 +60,77 @@ func Load(name string) (*Definition, error) {
 	return Parse(name, data)
 }
 
-// LoadDir reads every *.yaml and *.yml file of a folder, sorted by site. Two
-// definitions of one site are an error; so is every problem of every file.
-func LoadDir(dir string) ([]*Definition, error) {
+// BrokenError says that a site cannot be scraped, because its definition
+// cannot be read or is wrong.
+type BrokenError struct {
+	Site string // as the file says, or the file's name without its extension
+	File string
+	Err  error // a Problem or Problems, or why the file cannot be read
+}
+
+// Error says what is wrong, and where.
+func (e *BrokenError) Error() string {
+	return fmt.Sprintf("site %s cannot be scraped until its definition is put right:\n%v", e.Site, e.Err)
+}
+
+// Unwrap returns what is wrong.
+func (e *BrokenError) Unwrap() error { return e.Err }
+
+// siteLine is where a file that is no right YAML says which site it is for.
+var siteLine = regexp.MustCompile(`(?m)^site:[ \t]*["']?([A-Za-z0-9._-]+)`)
+
+// broken is the error of a file with the given contents, if they can be read.
+func broken(file string, data []byte, err error) *BrokenError {
+	name := strings.TrimSuffix(path.Base(file), path.Ext(file))
+	if m := siteLine.FindSubmatch(data); m != nil {
+		name = string(m[1])
+	}
+	return &BrokenError{Site: name, File: file, Err: err}
+}
+
+// LoadDir reads every *.yaml and *.yml file of a folder, sorted by site. A
+// file that is wrong is no error, but among the broken ones; so is a second
+// definition of a site, which leaves none that can be used.
+func LoadDir(dir string) (defs []*Definition, wrong []*BrokenError, err error) {
 	if _, err := os.Stat(dir); err != nil {
-		return nil, fmt.Errorf("read site definitions: %w", err)
+		return nil, nil, fmt.Errorf("read site definitions: %w", err)
 	}
 	return loadDir(os.DirFS(dir), ".", dir)
 }
 
-func loadDir(fsys fs.FS, root, shown string) ([]*Definition, error) {
+func loadDir(fsys fs.FS, root, shown string) (defs []*Definition, wrong []*BrokenError, err error) {
 	entries, err := fs.ReadDir(fsys, root)
 	if err != nil {
-		return nil, fmt.Errorf("read site definitions in %s: %w", shown, err)
+		return nil, nil, fmt.Errorf("read site definitions in %s: %w", shown, err)
 	}
-	var defs []*Definition
-	var errs []error
+	first := map[string]*Definition{} // by site
 	for _, e := range entries {
 		if ext := path.Ext(e.Name()); e.IsDir() || (ext != ".yaml" && ext != ".yml") {
 			continue
 		}
+		file := path.Join(shown, e.Name())
 		data, err := readFile(fsys, path.Join(root, e.Name()))
 		if err != nil {
-			errs = append(errs, fmt.Errorf("read site definition: %w", err))
+			wrong = append(wrong, broken(file, nil, fmt.Errorf("read site definition: %w", err)))
 			continue
 		}
-		def, err := Parse(path.Join(shown, e.Name()), data)
+		def, err := Parse(file, data)
 		if err != nil {
-			errs = append(errs, err)
+			wrong = append(wrong, broken(file, data, err))
 			continue
 		}
-		if i := slices.IndexFunc(defs, func(o *Definition) bool { return o.Site == def.Site }); i >= 0 {
-			errs = append(errs, &Problem{File: def.file, At: def.At, Key: "site", Text: fmt.Sprintf("%q is defined in %s already; rename one", def.Site, defs[i].file)})
+		if other := first[def.Site]; other != nil {
+			wrong = append(wrong, broken(file, data, def.Problem("site", fmt.Sprintf("%q is defined in %s already; rename one", def.Site, other.file))))
 			continue
 		}
+		first[def.Site] = def
 		defs = append(defs, def)
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
+	defs = slices.DeleteFunc(defs, func(d *Definition) bool {
+		return slices.ContainsFunc(wrong, func(b *BrokenError) bool { return b.Site == d.Site })
+	})
 	slices.SortFunc(defs, func(a, b *Definition) int { return strings.Compare(a.Site, b.Site) })
-	return defs, nil
+	return defs, wrong, nil
 }
 
 func readFile(fsys fs.FS, name string) ([]byte, error) {
