@@ -136,7 +136,6 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 	if !o.opts.Reuse {
 		o.logBroken()
 	}
-	o.Sites.StartWriting() // what workers on other machines fetch, too
 	for _, s := range stale {
 		o.bury(workerName(s.Owner, s.Name))
 	}

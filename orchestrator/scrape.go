@@ -103,6 +103,15 @@ func (o *Orchestrator) SendScrapes(ctx context.Context, names []string, opts Scr
 	return nil
 }
 
+// Resume sends a job that goes on with another, and returns its id.
+func (o *Orchestrator) Resume(ctx context.Context, id string) (string, error) {
+	run, _, err := o.send(ctx, "", ScrapeOptions{Resume: id}, nil)
+	if err != nil {
+		return "", err
+	}
+	return run.ID(), nil
+}
+
 // order lists sites so that each stands behind those of them that it depends on.
 func (o *Orchestrator) order(names []string) ([]string, error) {
 	order, err := o.Sites.Registry().Order(names...)
@@ -114,6 +123,9 @@ func (o *Orchestrator) order(names []string) ([]string, error) {
 func (o *Orchestrator) send(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string) (run *tasks.AsyncResult[sites.Summary], joined bool, err error) {
 	if opts.Resume != "" {
 		run, err = o.Sites.Resume(ctx, opts.Resume)
+		if errors.Is(err, tasks.ErrDuplicate) { // which goes on with something else
+			return nil, false, fmt.Errorf("job %s of the same site is under way; wait for it, or end it with muster jobs cancel %s", run.ID(), run.ID())
+		}
 	} else {
 		run, err = o.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, Direct: opts.Direct, BaseURL: opts.BaseURL, CSV: opts.CSV, Compress: opts.Compress, Sinks: opts.Sinks, After: jobs})
 	}
@@ -149,7 +161,7 @@ func (o *Orchestrator) scrapeAfter(ctx context.Context, name string, opts Scrape
 }
 
 func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string, sent func(id string), scraped *Scraped) error {
-	def, err := o.Sites.Registry().Definition(name)
+	def, err := o.definition(ctx, name, opts)
 	if err != nil {
 		return err
 	}
@@ -227,6 +239,14 @@ func (o *Orchestrator) folder(ctx context.Context, site, id string) (string, err
 		return filepath.Join(o.cfg.Records(), site, id), nil
 	}
 	return folder, err
+}
+
+// definition is what a scrape goes by: that of the site, or that of the job that it goes on with.
+func (o *Orchestrator) definition(ctx context.Context, name string, opts ScrapeOptions) (*definition.Definition, error) {
+	if opts.Resume != "" {
+		return o.Sites.JobDefinition(ctx, opts.Resume)
+	}
+	return o.Sites.Registry().Definition(name)
 }
 
 // follow gives the records of a job to each, if that is not nil, until the

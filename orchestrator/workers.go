@@ -22,13 +22,15 @@ const answerWithin = 2 * time.Second
 
 // StartWorkers brings workers up, in this process or as supervised children,
 // and returns when one of them answers. It does nothing when they are up, or,
-// with Options.Reuse, when somebody else's are.
+// with Options.Reuse, when somebody else's are. From then on this process writes
+// records, also of pages that workers on other machines fetch.
 func (o *Orchestrator) StartWorkers(ctx context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.workers {
 		return nil
 	}
+	o.Sites.StartWriting()
 	if o.opts.Reuse {
 		n, err := o.answering(ctx)
 		if err != nil {

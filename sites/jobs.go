@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/sites/definition"
 	"muster/tasks"
 	"muster/tasks/workqueue"
 )
@@ -47,6 +48,16 @@ type Job struct {
 // Over tells whether nothing more becomes of the job by itself.
 func (j *Job) Over() bool {
 	return j.Summary != nil || j.Status == JobFailed || j.Status == JobCanceled
+}
+
+// JobDefinition is the definition that a job goes by, which is that of its
+// site from when it was sent.
+func (s *Service) JobDefinition(ctx context.Context, id string) (*definition.Definition, error) {
+	req, err := s.spec(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return req.definition()
 }
 
 // Jobs lists up to n scrapes, of one site or of all when it is "", the newest

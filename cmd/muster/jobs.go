@@ -12,29 +12,24 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
+	"muster/orchestrator/monitor"
 	"muster/sites"
-	"muster/tasks"
 )
 
 func jobsCommand(env environment) *cli.Command {
 	leaf := func(name, usage, args string, least, most int, flags []cli.Flag, fn func(context.Context, *cli.Context, *sites.Service) error) *cli.Command {
-		return &cli.Command{Name: name, Usage: usage, ArgsUsage: args, Flags: append(flags, jsonFlag()),
-			Action: withClient(env, least, most, func(ctx context.Context, c *cli.Context, client fleet) error {
-				registry, err := orchestrator.LoadSites(client.cfg)
-				if err != nil { // which keeps nobody from his jobs
-					fmt.Fprintf(env.stderr, "muster: %v\n", err)
-				}
-				s, err := sites.NewService(sites.Config{Client: client.Client, Registry: registry, OutDir: client.cfg.Records()})
-				if err != nil {
-					return err
-				}
-				defer s.Close()
-				return fn(ctx, c, s)
-			})}
+		return &cli.Command{Name: name, Usage: usage, ArgsUsage: args, Flags: append(flags, progressFlag(), jsonFlag()),
+			Action: func(c *cli.Context) error {
+				return withJobs(env, c, least, most, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
+					return fn(ctx, c, o.Sites)
+				})
+			}}
 	}
 	return &cli.Command{
 		Name:  "jobs",
 		Usage: "list, show, retry, cancel and pause scrapes",
+		Description: `They work on the jobs of the data folder, whether or not an orchestrator runs
+on it: where none does, its Redis is brought up for as long as the command takes.`,
 		Subcommands: []*cli.Command{
 			leaf("list", "list the scrapes of the last week, of one site or of all", "[SITE]", 0, 1,
 				[]cli.Flag{&cli.IntFlag{Name: "limit", Usage: "at most `N`, the newest", Value: 50}},
@@ -59,42 +54,19 @@ func jobsCommand(env environment) *cli.Command {
 					}
 					return printJob(env, j)
 				}),
-			leaf("retry", "get the pages that a scrape did not, and add their records to its files", "JOB", 1, 1,
-				[]cli.Flag{&cli.BoolFlag{Name: "wait", Usage: "wait for the end and print what came of it"}},
-				func(ctx context.Context, c *cli.Context, s *sites.Service) error {
-					if err := s.Resumable(ctx, c.Args().First()); errors.Is(err, sites.ErrNothingLeft) {
-						fmt.Fprintln(env.stderr, "muster:", err)
-						if c.Bool("json") {
-							return printJSON(env.stdout, map[string]string{"job": ""})
-						}
-						return nil
-					}
-					run, err := s.Resume(ctx, c.Args().First())
-					if errors.Is(err, tasks.ErrDuplicate) {
-						return fmt.Errorf("job %s of the same site is under way; wait for it, or end it with muster jobs cancel %s", run.ID(), run.ID())
-					}
-					if err != nil {
-						return noJob(err)
-					}
-					if !c.Bool("wait") {
-						if c.Bool("json") {
-							return printJSON(env.stdout, map[string]string{"job": run.ID()})
-						}
-						fmt.Fprintln(env.stdout, run.ID())
-						return nil
-					}
-					if _, err := run.Wait(ctx); err != nil {
-						return err
-					}
-					j, err := s.Job(ctx, run.ID())
-					if err != nil {
-						return err
-					}
-					if c.Bool("json") {
-						return printJSON(env.stdout, j)
-					}
-					return printJob(env, j)
-				}),
+			{
+				Name: "retry", Usage: "get the pages that a scrape did not, and add their records to its files", ArgsUsage: "JOB",
+				Description: `Sends the job to the workers that run and prints its id, or with --wait stays
+until it has ended. Where no workers run it brings them up, and waits.`,
+				Flags: append(flagsOf(workerSettings...),
+					&cli.BoolFlag{Name: "wait", Usage: "wait for the end and print what came of it"},
+					progressFlag(), jsonFlag()),
+				Action: func(c *cli.Context) error {
+					return withJobs(env, c, 1, 1, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
+						return retryJob(ctx, env, c, o, display)
+					}, workerSettings...)
+				},
+			},
 			leaf("health", "tell how each site did in its last scrape, against the seven days before", "", 0, 0, nil,
 				func(ctx context.Context, c *cli.Context, s *sites.Service) error {
 					states, err := s.States(ctx)
@@ -160,6 +132,66 @@ func jobsCommand(env environment) *cli.Command {
 				}),
 		},
 	}
+}
+
+// withJobs runs fn with the system on the data folder, whether or not another
+// runs on it. It starts no workers.
+func withJobs(env environment, c *cli.Context, least, most int, fn func(context.Context, *orchestrator.Orchestrator, *monitor.Display) error, settings ...settingFlag) error {
+	if err := arguments(c, least, most); err != nil {
+		return err
+	}
+	loaded, err := loadConfig(env, c, settings...)
+	if err != nil {
+		return err
+	}
+	if _, ok := given(c, "log-level"); !ok {
+		loaded.Log.Level = "warn" // the answer is what was asked for
+	}
+	return withSystem(env, c, loaded, true, fn)
+}
+
+// retryJob goes on with a job: on the workers that run, or else on its own.
+func retryJob(ctx context.Context, env environment, c *cli.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
+	id := c.Args().First()
+	if err := o.Sites.Resumable(ctx, id); errors.Is(err, sites.ErrNothingLeft) {
+		fmt.Fprintln(env.stderr, "muster:", err)
+		if c.Bool("json") {
+			return printJSON(env.stdout, map[string]string{"job": ""})
+		}
+		return nil
+	}
+	old, err := o.Sites.Job(ctx, id)
+	if err != nil {
+		return noJob(err)
+	}
+	others, err := o.WorkersElsewhere(ctx)
+	if err != nil {
+		return err
+	}
+	if others && !c.Bool("wait") {
+		id, err := o.Resume(ctx, id)
+		if err != nil {
+			return err
+		}
+		if c.Bool("json") {
+			return printJSON(env.stdout, map[string]string{"job": id})
+		}
+		fmt.Fprintln(env.stdout, id)
+		return nil
+	}
+	scraped, err := o.Scrape(ctx, old.Site, orchestrator.ScrapeOptions{Resume: id})
+	display.Close()
+	if scraped.JobID == "" || ctx.Err() != nil {
+		return err
+	}
+	j, jobErr := o.Sites.Job(ctx, scraped.JobID)
+	if jobErr != nil {
+		return errors.Join(err, jobErr)
+	}
+	if c.Bool("json") {
+		return errors.Join(err, printJSON(env.stdout, j))
+	}
+	return errors.Join(err, printJob(env, j))
 }
 
 // openJob is the job that is under way of a site, or else the job of that id.
