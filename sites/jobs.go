@@ -140,14 +140,13 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 		j.Status = JobPaused
 	default:
 		j.Status = JobRunning
-		if status == tasks.Pending && j.Pages.InProgress == 0 { // perhaps only between two turns
-			served, err := s.served(ctx)
-			if err != nil {
-				return Job{}, err
-			}
-			if j.Pages.Total == 0 || !served {
-				j.Status = JobWaiting
-			}
+		served, err := s.served(ctx)
+		if err != nil {
+			return Job{}, err
+		}
+		begun := status != tasks.Pending || j.Pages.Total > 0 || j.Pages.InProgress > 0
+		if !served || !begun {
+			j.Status = JobWaiting
 		}
 	}
 	return j, nil

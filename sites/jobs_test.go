@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"muster/tasks"
 	"muster/tasks/facttest"
@@ -163,5 +164,48 @@ func TestJobs(t *testing.T) {
 	site.isWhole(t, sum)
 	if _, err := s.Job(ctx, "none"); !errors.Is(err, ErrNoJob) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A job that has begun waits for a worker when there is none any more.
+func TestBegunJobWaitsForAWorker(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 3)
+	site.faults = map[string][]string{"/item/1": {"hang"}}
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(site.definition(t, ""))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	mux := tasks.NewMux()
+	s.Register(mux)
+	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{Queue: 1}, Grace: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	run, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-site.hangs:
+	case <-time.After(patience):
+		t.Fatal("the page that hangs is not asked for")
+	}
+	if j, err := s.Job(t.Context(), run.ID()); err != nil || j.Status != JobRunning {
+		t.Errorf("with a worker: got %s, %v, want RUNNING", j.Status, err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if j, err := s.Job(t.Context(), run.ID()); err != nil || j.Status != JobWaiting {
+		t.Errorf("without a worker: got %s, %v, want WAITING", j.Status, err)
 	}
 }
