@@ -30,7 +30,7 @@ func Connect(ctx context.Context, url string) (*Client, error) {
 	}
 	opts.PoolSize = max(opts.PoolSize, 32)
 	rdb := redis.NewUniversalClient(opts)
-	if err := rdb.Ping(ctx).Err(); err != nil {
+	if err := rdb.Ping(ctx).Err(); err != nil && !Refused(err) { // one whose disk is full refuses even this
 		_ = rdb.Close()
 		return nil, fmt.Errorf("reach Redis at %s (is it running?): %w", strings.Join(opts.Addrs, ", "), err)
 	}
@@ -68,6 +68,15 @@ func (c *Client) Close() error {
 func (c *Client) Ping(ctx context.Context) error {
 	if err := c.rdb.Ping(ctx).Err(); err != nil {
 		return fmt.Errorf("ping Redis: %w", err)
+	}
+	return nil
+}
+
+// Writable reports that Redis answers and takes writes. Its error says why it takes none and what to do; it is
+// one that [Refused] knows while that ends by itself, as when the disk of Redis is full.
+func (c *Client) Writable(ctx context.Context) error {
+	if err := c.eng.Writable(ctx); err != nil {
+		return fmt.Errorf("write to Redis: %w", err)
 	}
 	return nil
 }

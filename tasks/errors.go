@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"muster/tasks/internal/engine"
+	"muster/tasks/internal/store"
 )
 
 // The errors callers branch on.
@@ -21,6 +22,11 @@ var (
 	// ErrShutdown is the cause of a handler's context when its worker stops; the task runs again elsewhere.
 	ErrShutdown = engine.ErrShutdown
 )
+
+// Refused reports whether err is that of a Redis that answers, but takes no writes for now: its disk or its
+// memory is full, it has become a replica, or it has too few replicas. A handler that fails with it can return
+// [Again], so that no attempt is used up. See [Client.Writable].
+func Refused(err error) bool { return store.Refused(err) }
 
 // The codes of failures that the engine itself finds.
 const (

@@ -118,7 +118,8 @@ func newID() string {
 
 // Send stores s and releases what can run at once. With [ErrDuplicate] the id is that of the other.
 func (e *Engine) Send(ctx context.Context, s *graph.Sig, o *graph.Opts) (string, error) {
-	return e.send(ctx, s, o, time.Time{})
+	id, err := e.send(ctx, s, o, time.Time{})
+	return id, e.store.Explain(ctx, err)
 }
 
 // send is Send, but refuses once Redis's clock has reached late, if that is given.

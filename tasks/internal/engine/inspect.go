@@ -85,9 +85,16 @@ type QueueInfo struct {
 	Paused   bool          `json:"paused"`
 }
 
-// Workers returns the live workers.
+// Writable returns why Redis takes no writes, or nil.
+func (e *Engine) Writable(ctx context.Context) error { return e.store.Writable(ctx) }
+
+// Workers returns the live workers. While Redis takes no writes they cannot say that they live: that the list
+// is empty then is an error.
 func (e *Engine) Workers(ctx context.Context) ([]WorkerInfo, error) {
 	names, _, err := e.store.Beat(ctx, "", nil, deadAfter, false)
+	if err == nil && len(names) == 0 {
+		err = e.store.Writable(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -110,10 +117,12 @@ func (e *Engine) Workers(ctx context.Context) ([]WorkerInfo, error) {
 	return out, nil
 }
 
-// Ping asks the workers for an answer, and returns who gave one within the time given.
+// Ping asks the workers for an answer, and returns who gave one within the time given, or as soon as all
+// of the live ones have. Where none is listed as live it waits for all of that time: answers need no write,
+// and the list does.
 func (e *Engine) Ping(ctx context.Context, wait time.Duration) ([]Pong, error) {
 	live, err := e.Workers(ctx)
-	if err != nil || len(live) == 0 {
+	if err != nil && !store.Refused(err) {
 		return nil, err
 	}
 	out := make([]Pong, len(live))
@@ -121,7 +130,7 @@ func (e *Engine) Ping(ctx context.Context, wait time.Duration) ([]Pong, error) {
 		out[i].Worker = w.Name
 	}
 	token := newID()
-	sub := e.store.Redis().Subscribe(ctx, store.PongChannel(token))
+	sub := e.store.Redis().Subscribe(ctx, e.store.PongChannel(token))
 	defer func() { _ = sub.Close() }()
 	if _, err := sub.Receive(ctx); err != nil {
 		return nil, fmt.Errorf("subscribe: %w", err)
@@ -132,7 +141,7 @@ func (e *Engine) Ping(ctx context.Context, wait time.Duration) ([]Pong, error) {
 	}
 	over := time.NewTimer(wait)
 	defer over.Stop()
-	for left := len(out); left > 0; {
+	for left := len(live); left > 0 || len(live) == 0; {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -143,11 +152,13 @@ func (e *Engine) Ping(ctx context.Context, wait time.Duration) ([]Pong, error) {
 				return out, nil
 			}
 			i := slices.IndexFunc(out, func(p Pong) bool { return p.Worker == m.Payload })
-			if i < 0 || out[i].Answered {
-				continue // it joined after we looked
+			switch {
+			case i < 0: // it is not listed, or joined after we looked
+				out = append(out, Pong{Worker: m.Payload, Answered: true, After: time.Since(begun)})
+			case !out[i].Answered:
+				out[i].Answered, out[i].After = true, time.Since(begun)
+				left--
 			}
-			out[i].Answered, out[i].After = true, time.Since(begun)
-			left--
 		}
 	}
 	return out, nil

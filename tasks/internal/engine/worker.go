@@ -190,7 +190,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // work starts what the worker is made of and works until ctx is done. An error is one of the start.
 func (w *Worker) work(ctx context.Context) error {
-	if _, _, err := w.beat(ctx, false); err != nil {
+	if err := w.signOn(ctx); err != nil {
 		return err
 	}
 	srv := asynq.NewServerFromRedisClient(w.seam, asynq.Config{
@@ -257,6 +257,32 @@ func (w *Worker) work(ctx context.Context) error {
 	end()
 	return nil
 }
+
+// signOn makes the worker one of the live ones, once Redis has room to store that.
+func (w *Worker) signOn(ctx context.Context) error {
+	for waits := false; ; waits = true {
+		_, _, err := w.beat(ctx, false)
+		if !store.Full(err) {
+			return err
+		}
+		if !waits {
+			w.log.Warn("worker starts when there is room", "worker", w.cfg.Name, "error", w.e.store.Explain(ctx, err))
+		}
+		t := time.NewTimer(fullPoll)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return ctx.Err()
+		case <-w.killed:
+			t.Stop()
+			return err
+		case <-t.C:
+		}
+	}
+}
+
+// fullPoll is how often a worker looks whether a Redis that was full has room.
+const fullPoll = 500 * time.Millisecond
 
 // unwind is how long handlers have to return once their contexts have ended.
 const unwind = 2 * time.Second

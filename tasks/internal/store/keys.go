@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"hash/crc32"
+	"strconv"
 )
 
 // Every key of a workflow and of the shard it lives in has the shard's hash tag, so that one script
@@ -106,8 +107,9 @@ const BusChannel = "muster:bus"
 // DoneChannel is the channel that tells that a workflow has its value or has ended.
 func DoneChannel(id string) string { return "muster:done:" + id }
 
-// PongChannel is the channel on which workers answer a ping.
-func PongChannel(token string) string { return "muster:pong:" + token }
+// pongChannel is the channel on which workers answer a ping. Channels are of all databases of a Redis, and
+// workers are of one.
+func pongChannel(token string, db int) string { return "muster:pong:" + token + ":" + strconv.Itoa(db) }
 
 // asynqKey is a key of asynq v0.26.0 for a queue: the list pending or active of ids of tasks, the string
 // paused that is there while it is, the sorted set lease, scheduled, retry, archived or completed of them, or t:<id>, the hash of a task.

@@ -71,6 +71,8 @@ var (
 	projectLua string
 	//go:embed lua/beat.lua
 	beatLua string
+	//go:embed lua/info.lua
+	infoLua string
 	//go:embed lua/reissue.lua
 	reissueLua string
 	//go:embed lua/hold.lua
@@ -97,6 +99,7 @@ var (
 	abortCmd        = redis.NewScript(abortLua)
 	projectCmd      = redis.NewScript(projectLua)
 	beatCmd         = redis.NewScript(beatLua)
+	infoCmd         = redis.NewScript(infoLua)
 	reissueCmd      = redis.NewScript(reissueLua)
 	rateCmd         = redis.NewScript(rateLua)
 
@@ -778,11 +781,20 @@ func (s *Store) RefreshProgress(ctx context.Context, prefix, id string, names []
 	return err
 }
 
+// PongChannel is the channel on which the workers of this database answer a ping.
+func (s *Store) PongChannel(token string) string {
+	db := 0 // of a cluster, which has no other
+	if one, ok := s.rdb.(*redis.Client); ok {
+		db = one.Options().DB
+	}
+	return pongChannel(token, db)
+}
+
 // Pong answers a ping as a worker.
 func (s *Store) Pong(ctx context.Context, token, worker string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if err := s.rdb.Publish(ctx, PongChannel(token), worker).Err(); err != nil {
+	if err := s.rdb.Publish(ctx, s.PongChannel(token), worker).Err(); err != nil {
 		return fmt.Errorf("answer ping: %w", err)
 	}
 	return nil
@@ -808,15 +820,15 @@ func (s *Store) Allow(ctx context.Context, task string, n int, per time.Duration
 	return time.Duration(us) * time.Microsecond, nil
 }
 
-// Beat records that a worker lives and returns the live workers and, if it is to judge, those found silent,
-// which no other call tells of. An empty name only reads who lives.
+// Beat records that a worker lives, also in a Redis whose memory is full, and returns the live workers and,
+// if it is to judge, those found silent, which no other call tells of. An empty name only reads who lives.
 func (s *Store) Beat(ctx context.Context, name string, info any, dead time.Duration, judge bool) (live, silent []string, err error) {
 	if name != "" {
 		raw, err := json.Marshal(info)
 		if err != nil {
 			return nil, nil, fmt.Errorf("encode worker info: %w", err)
 		}
-		if err := s.rdb.Set(ctx, workerKey(name), raw, dead).Err(); err != nil {
+		if err := infoCmd.Run(ctx, s.rdb, []string{workerKey(name)}, raw, dead.Milliseconds()).Err(); err != nil {
 			return nil, nil, fmt.Errorf("write worker info: %w", err)
 		}
 	}

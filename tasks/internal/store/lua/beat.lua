@@ -7,7 +7,10 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local silent = '(' .. string.format('%d', now - tonumber(ARGV[2]))
 local out = {}
-if ARGV[1] ~= '' then redis.call('ZADD', KEYS[1], now, ARGV[1]) end
+if ARGV[1] ~= '' then
+  redis.call('ZREM', KEYS[1], '') -- a full Redis refuses a script whose first write may need memory
+  redis.call('ZADD', KEYS[1], now, ARGV[1])
+end
 if ARGV[3] == '1' then
   out = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', silent)
   redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', silent)

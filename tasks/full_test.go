@@ -1,0 +1,180 @@
+package tasks_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+	"muster/tasks/facttest"
+	"muster/tasks/redistest"
+)
+
+// fillMemory lets Redis take nothing that needs memory any more.
+func fillMemory(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	if err := rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rdb.Set(t.Context(), "x", "x", 0).Err(); !redis.HasErrorPrefix(err, "OOM") {
+		t.Fatalf("a write to a full Redis: %v, want OOM", err)
+	}
+}
+
+func freeMemory(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	if err := rdb.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answers reports whether just the workers of these names answer a ping.
+func answers(t *testing.T, c *tasks.Client, wait time.Duration, names ...string) bool {
+	t.Helper()
+	pongs, err := c.PingWorkers(t.Context(), wait)
+	if err != nil || len(pongs) != len(names) {
+		return false
+	}
+	for i, p := range pongs {
+		if !p.Answered || p.Worker != names[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// listed returns the names of the live workers.
+func listed(t *testing.T, c *tasks.Client) (names []string) {
+	t.Helper()
+	ws, err := c.Workers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range ws {
+		names = append(names, w.Name)
+	}
+	return names
+}
+
+func TestWorkerStartsAndStaysListedWhileMemoryIsFull(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Server(t).Client()
+	fillMemory(t, rdb)
+	w := newWorld(t, rdb)
+	score := func() float64 { return rdb.ZScore(t.Context(), "muster:workers", w.worker.Name()).Val() }
+	first := score()
+	facttest.Eventually(t, "a second beat", func() bool { return score() > first })
+	if got := listed(t, w.client); len(got) != 1 || got[0] != w.worker.Name() {
+		t.Errorf("live workers: got %q, want %q", got, w.worker.Name())
+	}
+	if ttl := rdb.PTTL(t.Context(), "muster:worker:"+w.worker.Name()).Val(); ttl <= 3*time.Second {
+		t.Errorf("what is known of the worker expires in %v, want the time since its last beat", ttl)
+	}
+	if !answers(t, w.client, time.Second, w.worker.Name()) {
+		t.Error("the worker does not answer")
+	}
+	_, err := ID.S(1).Send(t.Context(), w.client)
+	if !tasks.Refused(err) || !strings.Contains(err.Error(), "raise that") {
+		t.Errorf("send to a full Redis: got %v, want a refusal that says what to do", err)
+	}
+	freeMemory(t, rdb)
+	if got, err := send(t, w, ID.S(7)); err != nil || got != 7 {
+		t.Errorf("with room again: got %v, %v, want 7", got, err)
+	}
+}
+
+// While the disk of Redis is full nothing can be stored, not even that a worker lives.
+func TestFullDiskOfRedisMakesNobodyGone(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Server(t, "appendonly", "yes")
+	rdb := srv.Client()
+	w := newWorld(t, rdb)
+	name := w.worker.Name()
+	run := sent(t, w, tasks.Chain(Hold.S("disk"), Inc))
+	facttest.Eventually(t, "the first task runs", func() bool { return len(w.noted("at disk")) == 1 })
+
+	srv.FillDisk()
+	err := w.client.Writable(t.Context())
+	if !tasks.Refused(err) || !strings.Contains(err.Error(), srv.Dir) || !strings.Contains(err.Error(), "disk") {
+		t.Errorf("writable: got %v, want one that names the disk and %s", err, srv.Dir)
+	}
+	w.open("disk") // the task ends, and that cannot be stored
+	facttest.Eventually(t, "the list of workers is out of date", func() bool {
+		_, err := w.client.Workers(t.Context())
+		return tasks.Refused(err)
+	})
+	if !answers(t, w.client, 2*time.Second, name) {
+		t.Error("a live worker does not answer a ping")
+	}
+	if _, err := ID.S(1).Send(t.Context(), w.client); !tasks.Refused(err) {
+		t.Errorf("send: got %v, want a refusal", err)
+	}
+	if c, err := tasks.Connect(t.Context(), srv.URL()); err != nil {
+		t.Errorf("connect to a Redis whose disk is full: %v", err)
+	} else if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+
+	srv.FreeDisk()
+	if got, err := run.Wait(limited(t)); err != nil || got != 2 {
+		t.Errorf("got %v, %v, want 2", got, err)
+	}
+	for _, n := range nodes(t, w, run.ID()) {
+		if n.Attempts != 1 || w.ran(run.ID()+"."+n.ID) != 1 {
+			t.Errorf("task %s: %d attempts, ran %d times, want 1 and 1", n.Task, n.Attempts, w.ran(run.ID()+"."+n.ID))
+		}
+	}
+	if err := w.client.Writable(t.Context()); err != nil {
+		t.Errorf("writable again: %v", err)
+	}
+}
+
+func TestWorkerWaitsForRoomOnTheDiskOfRedis(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Server(t, "appendonly", "yes")
+	client := tasks.NewClient(srv.Client())
+	defer client.Close()
+	srv.FillDisk()
+	said := make(chan string, 16)
+	ready := make(chan struct{})
+	worker, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{Ready: func() { close(ready) }, Logger: slog.New(lines(said))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- worker.Run(ctx) }()
+	if got := <-said; !strings.Contains(got, "disk") || !strings.Contains(got, srv.Dir) {
+		t.Errorf("the worker says %q, want that the disk is full, and where", got)
+	}
+	srv.FreeDisk()
+	select {
+	case <-ready:
+	case err := <-ended:
+		t.Fatalf("the worker ended: %v", err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// lines is a log whose lines can be read, as far as there is room.
+type lines chan string
+
+func (l lines) Enabled(context.Context, slog.Level) bool { return true }
+func (l lines) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l lines) WithGroup(string) slog.Handler            { return l }
+func (l lines) Handle(_ context.Context, r slog.Record) error {
+	line := r.Message
+	r.Attrs(func(a slog.Attr) bool { line += " " + a.String(); return true })
+	select {
+	case l <- line:
+	default:
+	}
+	return nil
+}

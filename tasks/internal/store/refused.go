@@ -1,0 +1,51 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Refused reports whether err is that of a Redis that answers, but takes no writes for now: its disk or its
+// memory is full, it has become a replica, or it has too few replicas.
+func Refused(err error) bool {
+	return Full(err) || refusedAs(err, "READONLY") || refusedAs(err, "NOREPLICAS")
+}
+
+// Full reports whether err is a refusal that ends when there is room again, on the disk of Redis or in its memory.
+func Full(err error) bool { return refusedAs(err, "MISCONF") || refusedAs(err, "OOM") }
+
+// refusedAs reports whether err is a refusal of a kind: of a command, or of one inside a script, which
+// Redis before 7 reports as "ERR Error running script (…): -OOM …".
+func refusedAs(err error, kind string) bool {
+	var said redis.Error
+	return errors.As(err, &said) && (strings.HasPrefix(said.Error(), kind+" ") || strings.Contains(said.Error(), ": -"+kind+" "))
+}
+
+// Writable asks Redis for a write that changes nothing, and that a full memory does not hinder. Its error
+// says why Redis does not take it.
+func (s *Store) Writable(ctx context.Context) error {
+	return s.Explain(ctx, s.rdb.ZRem(ctx, workersKey, "").Err())
+}
+
+// Explain adds to a refusal what is wrong and what ends it. Other errors stay as they are.
+func (s *Store) Explain(ctx context.Context, err error) error {
+	switch {
+	case !Refused(err):
+		return err
+	case refusedAs(err, "MISCONF"):
+		where := ""
+		if one, ok := s.rdb.(*redis.Client); ok { // of a cluster any node may answer
+			if got, cerr := one.ConfigGet(ctx, "dir").Result(); cerr == nil && got["dir"] != "" {
+				where = ", folder " + got["dir"]
+			}
+		}
+		return fmt.Errorf("redis takes no writes because it cannot write to its disk%s; free space there, and it goes on by itself: %w", where, err)
+	case refusedAs(err, "OOM"):
+		return fmt.Errorf("redis takes no writes that need memory because it has used its maxmemory; raise that, or delete what is not needed: %w", err)
+	}
+	return fmt.Errorf("redis takes no writes: %w", err)
+}
