@@ -37,6 +37,10 @@
 //   - The work of a worker that dies runs elsewhere within 15 seconds, or at once after [ExpireLeases].
 //   - Keys of a workflow expire a [Retention] after its end, and not before.
 //
+// Redis must not evict keys: a workflow that loses one may never end. While maxmemory is set and
+// maxmemory-policy is not noeviction, sends and workers return [ErrEvicts]. A Redis whose memory or disk is
+// full refuses sends, see [Refused]; what is under way waits, and goes on when there is room.
+//
 // A failover loses what Redis had acknowledged and not copied. What a workflow lost of its own past is done
 // again; a workflow that was sent just then can be unknown, which Wait says as [ErrUnknown]. How much that
 // is depends on how Redis is set. With Sentinels, an old master that lives takes writes until it is told:

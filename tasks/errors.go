@@ -19,6 +19,9 @@ var (
 	ErrRevoked = errors.New("revoked")
 	// ErrWaitInTask refuses a Wait inside a handler, where it could starve the work it waits for.
 	ErrWaitInTask = errors.New("wait inside a task could wait for itself; chain the next step, or answer with a plan")
+	// ErrEvicts refuses a Redis that evicts keys when its memory is full: a workflow that loses one may never end.
+	// Sends and workers return it while the maxmemory-policy is not noeviction and maxmemory is set.
+	ErrEvicts = store.ErrEvicts
 	// ErrShutdown is the cause of a handler's context when its worker stops; the task runs again elsewhere.
 	ErrShutdown = engine.ErrShutdown
 )

@@ -133,7 +133,8 @@ func (s Signature[O]) Rescue(t Task[Failure, O]) Signature[O] {
 	return Signature[O]{step(graph.Rescue, s.sig, t.name, t.opts, nil)}
 }
 
-// OnSuccess yields what s yields, and also runs cb on it. What becomes of cb does not change s.
+// OnSuccess yields what s yields, and also runs cb on it. What becomes of cb does not change s. A task that is
+// added to s twice runs once.
 func OnSuccess[A, B any](s Signature[A], cb Task[A, B]) Signature[A] {
 	return Signature[A]{step(graph.OnSuccess, s.sig, cb.name, cb.opts, nil)}
 }

@@ -3,7 +3,6 @@ package redisd
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -12,13 +11,11 @@ import (
 
 // traits are what matters about a Redis that is not ours.
 type traits struct {
-	version     string
-	replica     bool
-	appendOnly  bool
-	snapshots   bool
-	unknown     bool // it does not tell about persistence
-	maxMemory   int64
-	evictPolicy string
+	version    string
+	replica    bool
+	appendOnly bool
+	snapshots  bool
+	unknown    bool // it does not tell about persistence
 }
 
 // inspect asks a Redis about itself. Managed ones and miniredis leave some
@@ -54,10 +51,6 @@ func inspect(ctx context.Context, url string, limit time.Duration) (traits, erro
 	} else {
 		t.snapshots = persistence["rdb_saves"] != "" && persistence["rdb_saves"] != "0"
 	}
-
-	memory := info("memory")
-	t.evictPolicy = memory["maxmemory_policy"]
-	t.maxMemory, _ = strconv.ParseInt(memory["maxmemory"], 10, 64)
 	return t, nil
 }
 
@@ -80,9 +73,6 @@ func (t traits) warnings() []string {
 		out = append(out, "this Redis keeps nothing on disk: when it restarts, all jobs are lost; set appendonly yes")
 	case !t.appendOnly:
 		out = append(out, "this Redis only makes snapshots: when it crashes, the last minutes are lost; set appendonly yes")
-	}
-	if t.maxMemory > 0 && t.evictPolicy != "" && t.evictPolicy != "noeviction" {
-		out = append(out, fmt.Sprintf("this Redis throws keys away when its memory is full (maxmemory-policy %s), jobs included; set noeviction", t.evictPolicy))
 	}
 	if old(t.version) {
 		out = append(out, "this Redis is version "+t.version+"; Muster needs 6.2 or later")

@@ -213,9 +213,6 @@ func TestWarnings(t *testing.T) {
 		"nothing on disk": {[]string{"appendonly", "no"}, []string{"all jobs are lost"}, "loses everything"},
 		"snapshots":       {[]string{"save", "3600 1"}, []string{"last minutes"}, "last snapshot"},
 		"append-only":     {[]string{"appendonly", "yes"}, nil, "survives"},
-		"evicting": {[]string{"appendonly", "yes", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru"},
-			[]string{"allkeys-lru"}, "survives"},
-		"policy without a limit": {[]string{"appendonly", "yes", "maxmemory-policy", "allkeys-lru"}, nil, "survives"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

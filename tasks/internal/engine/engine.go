@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -39,6 +40,7 @@ type Engine struct {
 	queue *enqueuer
 	log   *slog.Logger
 	clock func() time.Time // as Redis's goes; nil for that of this machine
+	keeps atomic.Bool      // Redis is known to evict nothing
 
 	mu      sync.Mutex // guards the fields below
 	graphs  keptGraphs
@@ -128,6 +130,9 @@ func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, late tim
 	if err != nil {
 		return "", err
 	}
+	if err := e.refuseEviction(ctx); err != nil {
+		return "", err
+	}
 	id := o.ID
 	switch {
 	case id == "":
@@ -174,6 +179,22 @@ func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, late tim
 		e.log.Warn("hand-over after send is left to the workers", "workflow", id, "error", err)
 	}
 	return id, nil
+}
+
+// refuseEviction returns an error when Redis may lose what it is sent. It asks until it has had an answer.
+func (e *Engine) refuseEviction(ctx context.Context) error {
+	if e.keeps.Load() {
+		return nil
+	}
+	policy, err := e.store.MemoryPolicy(ctx)
+	if err != nil {
+		return nil // the send says what is wrong
+	}
+	if policy.Evicts() {
+		return fmt.Errorf("%w; it is %s", store.ErrEvicts, policy.Name)
+	}
+	e.keeps.Store(true)
+	return nil
 }
 
 // compile returns the graph of a send, and what is to be stored of it.

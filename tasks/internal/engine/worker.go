@@ -258,8 +258,20 @@ func (w *Worker) work(ctx context.Context) error {
 	return nil
 }
 
-// signOn makes the worker one of the live ones, once Redis has room to store that.
+// signOn makes the worker one of the live ones, once Redis has room to store that. It refuses a Redis that
+// may lose what workflows need.
 func (w *Worker) signOn(ctx context.Context) error {
+	policy, err := w.e.store.MemoryPolicy(ctx)
+	switch {
+	case err != nil:
+		return err
+	case policy.Evicts():
+		return fmt.Errorf("%w; it is %s", store.ErrEvicts, policy.Name)
+	case policy.WouldEvict():
+		w.log.Warn("redis has no limit of memory now; set maxmemory-policy noeviction before it gets one, or workflows are lost", "policy", policy.Name)
+	case policy.Name == "":
+		w.log.Info("redis does not tell its maxmemory-policy; see that it is noeviction")
+	}
 	for waits := false; ; waits = true {
 		_, _, err := w.beat(ctx, false)
 		if !store.Full(err) {
