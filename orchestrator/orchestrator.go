@@ -66,8 +66,9 @@ type Orchestrator struct {
 	redis *redisd.Server
 	scope scope
 
-	mu      sync.Mutex    // guards workers and worker
+	mu      sync.Mutex    // guards the fields below, to the empty line
 	workers bool          // they are up, or others' are used
+	own     bool          // they are ours
 	worker  *tasks.Worker // of this process; nil if none
 
 	schedules chan *tasks.Scheduler // the one that Serve is to go on with

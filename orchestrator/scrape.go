@@ -191,7 +191,7 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 		file:   func() (sites.Summary, bool, error) { return sites.Reported(folder, run.ID()) },
 		moves: func(ctx context.Context) (string, error) {
 			j, err := o.Sites.Job(ctx, run.ID())
-			if j.Status == sites.JobPaused || len(j.WaitsFor) > 0 { // it is meant to wait
+			if j.Status == sites.JobPaused || j.Status == sites.JobBlocked || len(j.WaitsFor) > 0 { // it goes on, whenever that is
 				return time.Now().String(), err
 			}
 			return fmt.Sprint(j.Pages.Total, j.Pages.Done, j.Pages.Skipped, j.Pages.Error, j.Pages.Outputs, j.Records), err

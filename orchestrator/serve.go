@@ -198,7 +198,7 @@ func serveDashboard(ctx context.Context, cfg config.Config, client *tasks.Client
 // when there are sources for them, the proxies.
 func Health(cfg config.Config, client *tasks.Client, pool *proxies.Pool) *health.Registry {
 	r := &health.Registry{}
-	r.Add(health.Redis(client.Ping, cfg.Redis.PingTimeout))
+	r.Add(health.Redis(client.Writable, cfg.Redis.PingTimeout))
 	r.Add(health.Memory(health.MemoryInfo(client)))
 	r.Add(health.Workers(client.Workers, cfg.Workers.PingTimeout))
 	if cfg.Proxies.HasSources() {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"muster/orchestrator/config"
 	"muster/proxies"
@@ -155,6 +156,7 @@ func (s *System) transport(def *definition.Definition) http.RoundTripper {
 // nil, is called once it takes some.
 func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
 	mux := tasks.NewMux()
+	mux.Use(waitForRoom)
 	s.proxies.Register(mux)
 	s.Sites.Register(mux)
 	heedMemory(memoryLimit(s.cfg))
@@ -168,6 +170,19 @@ func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
 	}
 	s.Metrics.Watch(worker)
 	return worker, nil
+}
+
+// refusedRest is how long a task rests that Redis took no writes of.
+const refusedRest = 5 * time.Second
+
+// waitForRoom lets a task that failed because Redis takes no writes, as when its disk is full, run again without
+// using up an attempt: the next one would fail the same way.
+func waitForRoom(ctx context.Context, _ tasks.Info, next func(context.Context) error) error {
+	err := next(ctx)
+	if tasks.Refused(err) {
+		return tasks.Again(refusedRest)
+	}
+	return err
 }
 
 // Refresh is the workflow that refreshes the pool from the sources of the settings.

@@ -49,13 +49,16 @@ func (o *Orchestrator) StartWorkers(ctx context.Context) error {
 	if err := start(ctx); err != nil {
 		return fmt.Errorf("start workers: %w", err)
 	}
-	o.workers = true
+	o.workers, o.own = true, true
 	return nil
 }
 
 // answering counts the workers that answer. One that was killed is listed for
 // a while: only who answers is there.
 func (o *Orchestrator) answering(ctx context.Context) (int, error) {
+	if live, err := o.Client.Workers(ctx); err == nil && len(live) == 0 {
+		return 0, nil
+	}
 	pongs, err := o.Client.PingWorkers(ctx, answerWithin)
 	if err != nil {
 		return 0, err
@@ -206,24 +209,27 @@ func (o *Orchestrator) WorkersElsewhere(ctx context.Context) (bool, error) {
 	return n > 0 && !o.workers, nil
 }
 
-// alive returns an error when no worker answers, in words that say what to do.
+// alive returns an error when no worker runs, in words that say what to do.
 func (o *Orchestrator) alive(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, o.cfg.Workers.PingTimeout)
-	defer cancel()
-	live, err := o.Client.Workers(ctx)
-	if err != nil {
-		// Redis is away, which is another trouble, and mostly passes.
-		o.opts.Logger.Warn("cannot ask for the workers", "err", err)
+	o.mu.Lock()
+	own := o.own
+	o.mu.Unlock()
+	if own { // ours are supervised or in this process, and on their way
 		return nil
 	}
-	if len(live) == 0 {
-		o.mu.Lock()
-		own := o.workers && !o.opts.Reuse
-		o.mu.Unlock()
-		if own { // ours are supervised or in this process, and on their way
-			return nil
+	ctx, cancel := context.WithTimeout(ctx, 2*o.cfg.Workers.PingTimeout)
+	defer cancel()
+	live, err := o.Client.Workers(ctx)
+	if err == nil && len(live) == 0 {
+		// While Redis takes no writes, and for a moment after that, workers are not listed: ask who is there.
+		var pongs []tasks.Pong
+		if pongs, err = o.Client.PingWorkers(ctx, o.cfg.Workers.PingTimeout); err == nil && len(pongs) == 0 {
+			return errors.New("no workers are running; start one with muster worker or muster start")
 		}
-		return errors.New("no worker runs any more; start one with muster worker or muster start")
+	}
+	if err != nil {
+		// Redis is away or takes no writes, which is another trouble, and mostly passes.
+		o.opts.Logger.Debug("cannot ask for the workers", "err", err)
 	}
 	return nil
 }

@@ -344,7 +344,10 @@ func (s *Service) writeJob(id string) {
 		if errors.Is(err, ErrNoJob) {
 			return s.cfg.Client.Redis().SRem(s.ctx, openKey, id).Err()
 		}
-		if err != nil || !j.writer.here() {
+		if err != nil {
+			return err
+		}
+		if err := j.giveBackOwed(s.ctx); err != nil || !j.writer.here() {
 			return err
 		}
 		if _, err := j.writer.Drain(s.ctx); err != nil {

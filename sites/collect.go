@@ -32,6 +32,9 @@ func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
 	if err := j.requeue(ctx); err != nil {
 		return nil, err
 	}
+	if err := j.giveBackOwed(ctx); err != nil {
+		return nil, err
+	}
 	w := &walk{job: j, worker: worker, seen: map[pageID]struct{}{}, prints: map[string]bool{}, given: map[string]int{}}
 	if _, err := j.queue.ExpireWorker(ctx, w.ahead()); err != nil {
 		return nil, fmt.Errorf("take over pages: %w", err)

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
+	"muster/tasks"
 	"muster/tasks/limit"
 	"muster/tasks/workqueue"
 )
@@ -61,6 +63,7 @@ type job struct {
 	log       *slog.Logger
 	alerts    string    // the URL of a webhook that hears of bad health, or ""
 	looked    time.Time // when the writer last saw that the job is alive
+	owed      owed
 }
 
 // visit is a page to fetch: the payload of an item.
@@ -145,6 +148,9 @@ const enqueueBatch = 5000
 // on. Their ids may grow while it runs: grow is called with each page that
 // was done. It settles what it has leased before it returns.
 func (j *job) work(ctx context.Context, worker string, ids []string, parallel int, grow func(yield) ([]string, error)) error {
+	if err := j.giveBackOwed(ctx); err != nil {
+		return err
+	}
 	// What an earlier run under this name has leased is nobody's now.
 	if _, err := j.queue.ExpireWorker(ctx, worker); err != nil {
 		return fmt.Errorf("take over pages: %w", err)
@@ -295,8 +301,40 @@ func (j *job) giveBack(ctx context.Context, lease workqueue.Leased) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := j.queue.Return(ctx, lease); err != nil {
+		j.owed.add(lease, err)
 		return fmt.Errorf("give page back: %w", err)
 	}
+	return nil
+}
+
+// owed are leases that could not be ended because Redis takes no writes. They are given back as soon as it does:
+// left to run out they would count as attempts at their pages. Its zero value is ready to use.
+type owed struct {
+	mu     sync.Mutex // guards leases
+	leases []workqueue.Leased
+}
+
+// add notes a lease, if err is such a refusal.
+func (o *owed) add(lease workqueue.Leased, err error) {
+	if !tasks.Refused(err) {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.leases = append(o.leases, lease)
+}
+
+// giveBackOwed gives back what is owed.
+func (j *job) giveBackOwed(ctx context.Context) error {
+	j.owed.mu.Lock()
+	defer j.owed.mu.Unlock()
+	if len(j.owed.leases) == 0 {
+		return nil
+	}
+	if err := j.queue.Return(ctx, j.owed.leases...); err != nil {
+		return fmt.Errorf("give pages back: %w", err)
+	}
+	j.owed.leases = nil
 	return nil
 }
 
@@ -479,6 +517,7 @@ func (j *job) settle(ctx context.Context, lease workqueue.Leased, o workqueue.Ou
 		return nil // the other's outcome counts
 	}
 	if err != nil {
+		j.owed.add(lease, err)
 		return fmt.Errorf("settle page: %w", err)
 	}
 	return nil
@@ -493,6 +532,9 @@ func (j *job) failed(ctx context.Context, lease workqueue.Leased, v visit, err e
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
+		return errors.Join(err, j.giveBack(ctx, lease))
+	}
+	if tasks.Refused(err) { // the page is not to blame
 		return errors.Join(err, j.giveBack(ctx, lease))
 	}
 	var after time.Duration
@@ -576,6 +618,7 @@ func stalledSince(note string, missing time.Time) time.Time {
 func (j *job) retry(ctx context.Context, lease workqueue.Leased, cause error, after time.Duration, count bool) error {
 	_, err := j.queue.Retry(ctx, lease, cause, max(after, 0), count)
 	if err != nil && !errors.Is(err, workqueue.ErrLeaseLost) {
+		j.owed.add(lease, err)
 		return fmt.Errorf("put page off: %w", err)
 	}
 	return nil

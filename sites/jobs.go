@@ -23,7 +23,7 @@ const (
 	JobWaiting  = "WAITING" // for a worker, or for the jobs that it depends on
 	JobRunning  = "RUNNING"
 	JobPaused   = "PAUSED"  // by PauseSite
-	JobBlocked  = "BLOCKED" // its records cannot be written; Trouble says why
+	JobBlocked  = "BLOCKED" // its records, or what Redis knows of it, cannot be written; Trouble says why
 	JobFailed   = "FAILED"
 	JobCanceled = "CANCELED"
 )
@@ -119,6 +119,10 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 		return j, nil
 	}
 	status, err := tasks.Attach[Summary](s.cfg.Client, id).Status(ctx)
+	var refused error // nobody can note a trouble in a Redis that takes no writes
+	if err == nil && !status.Terminal() {
+		refused = s.cfg.Client.Writable(ctx)
+	}
 	switch {
 	case errors.Is(err, tasks.ErrUnknown):
 		j.Status = JobFailed
@@ -136,6 +140,8 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 		j.Status, j.WaitsFor = JobWaiting, slices.Sorted(maps.Keys(req.After))
 	case j.Trouble != "":
 		j.Status = JobBlocked
+	case tasks.Refused(refused):
+		j.Status, j.Trouble = JobBlocked, refused.Error()
 	case j.Pages.Paused:
 		j.Status = JobPaused
 	default:

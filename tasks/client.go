@@ -75,10 +75,7 @@ func (c *Client) Ping(ctx context.Context) error {
 // Writable reports that Redis answers and takes writes. Its error says why it takes none and what to do; it is
 // one that [Refused] knows while that ends by itself, as when the disk of Redis is full.
 func (c *Client) Writable(ctx context.Context) error {
-	if err := c.eng.Writable(ctx); err != nil {
-		return fmt.Errorf("write to Redis: %w", err)
-	}
-	return nil
+	return c.eng.Writable(ctx)
 }
 
 // SendRaw sends a task by name with its input as JSON, for senders that do not know its types.

@@ -115,8 +115,13 @@ func TestFullDiskOfRedisMakesNobodyGone(t *testing.T) {
 	}
 	if c, err := tasks.Connect(t.Context(), srv.URL()); err != nil {
 		t.Errorf("connect to a Redis whose disk is full: %v", err)
-	} else if err := c.Close(); err != nil {
-		t.Error(err)
+	} else {
+		if _, err := tasks.Attach[int](c, run.ID()).Status(t.Context()); err != nil {
+			t.Errorf("look at a workflow: %v", err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 
 	srv.FreeDisk()

@@ -11,7 +11,7 @@ import (
 	"muster/tasks"
 )
 
-// Redis asks whether Redis answers a PING within limit, 2 s by default.
+// Redis asks whether Redis answers within limit, 2 s by default.
 func Redis(ping func(context.Context) error, limit time.Duration) Check {
 	if limit <= 0 {
 		limit = 2 * time.Second
@@ -33,7 +33,7 @@ func Workers(list func(context.Context) ([]tasks.WorkerInfo, error), limit time.
 			return "", err
 		}
 		if len(workers) == 0 {
-			return "", errors.New("no worker is alive; begin one with `muster worker`, or all with `muster start`")
+			return "", errors.New("no workers are running; start one with `muster worker`, or all with `muster start`")
 		}
 		var slots, active int
 		for _, w := range workers {

@@ -84,7 +84,7 @@ func (s *Server) unpublish() error {
 
 // Discover returns the address of the Redis that an orchestrator on the data
 // folder works with, or has worked with when it crashed. The Redis has just
-// answered. The error is ErrNotRunning when there is none.
+// answered. The error is ErrNotRunning when there is no orchestrator.
 func Discover(ctx context.Context, dataDir string) (string, error) {
 	a, err := readAddress(dataDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -93,7 +93,11 @@ func Discover(ctx context.Context, dataDir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := Ping(ctx, a.URL, 2*time.Second); err != nil {
+	err = Ping(ctx, a.URL, 2*time.Second)
+	if err != nil && a.Owner.Alive() {
+		return "", fmt.Errorf("an orchestrator runs on data folder %s, and its Redis does not answer (%w): look into its log, or give the address of a Redis with --redis", dataDir, err)
+	}
+	if err != nil {
 		return "", fmt.Errorf("%w on data folder %s; the last one was ended by force (%w): begin with `muster start`, or give the address of a Redis with --redis", ErrNotRunning, dataDir, err)
 	}
 	return a.URL, nil

@@ -339,3 +339,22 @@ func TestRedact(t *testing.T) {
 		}
 	}
 }
+
+// A Redis whose disk is full refuses even a PING, and is there.
+func TestRedisWhoseDiskIsFullIsFound(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t, "appendonly", "yes")
+	cfg := config(t)
+	cfg.URL = server.URL()
+	start(t, cfg)
+	server.FillDisk()
+	if url, err := Discover(t.Context(), cfg.DataDir); err != nil || url != server.URL() {
+		t.Errorf("got %q, %v, want %q", url, err, server.URL())
+	}
+	server.Kill()
+	_, err := Discover(t.Context(), cfg.DataDir)
+	if errors.Is(err, ErrNotRunning) {
+		t.Errorf("got %v; want the Redis missing, not the orchestrator, which is this process", err)
+	}
+	wantError(t, err, "does not answer", cfg.DataDir)
+}

@@ -21,7 +21,8 @@ import (
 var ErrURL = errors.New("not the address of a Redis")
 
 // Ping asks the Redis at url whether it is there, and gives it limit to
-// answer. It always returns: no answer is an error that says what to do.
+// answer. It always returns: no answer is an error that says what to do. One
+// that takes no writes, as when its disk is full, is there.
 func Ping(ctx context.Context, url string, limit time.Duration) error {
 	rdb, err := connect(url, limit)
 	if err != nil {
@@ -30,7 +31,7 @@ func Ping(ctx context.Context, url string, limit time.Duration) error {
 	defer rdb.Close()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if err := rdb.Ping(ctx).Err(); err != nil {
+	if err := rdb.Ping(ctx).Err(); err != nil && !tasks.Refused(err) {
 		return &pingError{url: Redact(url), err: err}
 	}
 	return nil

@@ -78,7 +78,7 @@ func (q *Queue) run(ctx context.Context, doing string, cmd *redis.Script, args .
 		err = ErrNewer
 	}
 	if strings.HasPrefix(err.Error(), "OOM ") {
-		err = ErrFull
+		err = fmt.Errorf("%w (%w)", ErrFull, err)
 	}
 	return nil, fmt.Errorf("%s in queue %s: %w", doing, q.name, err)
 }

@@ -37,13 +37,13 @@ func (s *Store) Explain(ctx context.Context, err error) error {
 	case !Refused(err):
 		return err
 	case refusedAs(err, "MISCONF"):
-		where := ""
+		where := "its disk"
 		if one, ok := s.rdb.(*redis.Client); ok { // of a cluster any node may answer
 			if got, cerr := one.ConfigGet(ctx, "dir").Result(); cerr == nil && got["dir"] != "" {
-				where = ", folder " + got["dir"]
+				where = "the disk of its folder " + got["dir"]
 			}
 		}
-		return fmt.Errorf("redis takes no writes because it cannot write to its disk%s; free space there, and it goes on by itself: %w", where, err)
+		return fmt.Errorf("redis cannot write to %s; make room there, and it goes on by itself: %w", where, err)
 	case refusedAs(err, "OOM"):
 		return fmt.Errorf("redis takes no writes that need memory because it has used its maxmemory; raise that, or delete what is not needed: %w", err)
 	}

@@ -141,14 +141,17 @@ func (s *Store) Shards(ctx context.Context) (int, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 1
-	if _, ok := s.rdb.(*redis.ClusterClient); ok {
-		n = clusterShards
+	n, err := s.rdb.Get(ctx, shardsKey).Int() // first: a Redis that takes no writes can be looked at
+	if errors.Is(err, redis.Nil) {
+		n = 1
+		if _, ok := s.rdb.(*redis.ClusterClient); ok {
+			n = clusterShards
+		}
+		if err := s.rdb.SetNX(ctx, shardsKey, n, 0).Err(); err != nil {
+			return 0, fmt.Errorf("fix number of shards: %w", err)
+		}
+		n, err = s.rdb.Get(ctx, shardsKey).Int()
 	}
-	if err := s.rdb.SetNX(ctx, shardsKey, n, 0).Err(); err != nil {
-		return 0, fmt.Errorf("fix number of shards: %w", err)
-	}
-	n, err := s.rdb.Get(ctx, shardsKey).Int()
 	if err != nil {
 		return 0, fmt.Errorf("read number of shards: %w", err)
 	}

@@ -1,0 +1,101 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/orchestrator/health"
+	"muster/orchestrator/redisd"
+	"muster/tasks"
+	"muster/tasks/facttest"
+	"muster/tasks/redistest"
+)
+
+// Workers cannot say that they live while the disk of Redis is full, nor are they listed the moment it has room.
+func TestWorkersAreNotTakenForGoneWhileTheDiskOfRedisIsFull(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Server(t, "appendonly", "yes")
+	cfg := settings(t)
+	cfg.Redis.Mode, cfg.Redis.URL = string(redisd.External), srv.URL()
+	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
+		if err := o.StartWorkers(ctx); err != nil {
+			return err
+		}
+		second := cfg
+		second.DataDir = t.TempDir()
+		return Run(ctx, second, Options{Reuse: true}, func(ctx context.Context, other *Orchestrator) error {
+			if err := other.StartWorkers(ctx); err != nil {
+				return err
+			}
+			srv.FillDisk()
+			facttest.Eventually(t, "the list of workers is out of date", func() bool {
+				_, err := other.Client.Workers(ctx)
+				return tasks.Refused(err)
+			})
+			wantAlive := func(when string) {
+				if err := other.alive(ctx); err != nil {
+					t.Errorf("%s: got %q, want nothing wrong with the workers", when, err)
+				}
+			}
+			wantAlive("full")
+			report := Health(second, other.Client, other.Pool).Run(ctx)
+			for _, c := range report.Checks {
+				if (c.Name == "redis" || c.Name == "workers") && (c.Status != health.Failed || !strings.Contains(c.Error, srv.Dir)) {
+					t.Errorf("health of %s: got %s, %q; want %s, and the disk of %s", c.Name, c.Status, c.Error, health.Failed, srv.Dir)
+				}
+			}
+			srv.FreeDisk()
+			facttest.Eventually(t, "there is room", func() bool { return other.Client.Writable(ctx) == nil })
+			wantAlive("with room again")
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNoWorkersAreSaidToBeMissing(t *testing.T) {
+	t.Parallel()
+	cfg := settings(t)
+	cfg.Workers.PingTimeout = 100 * time.Millisecond
+	err := Run(t.Context(), cfg, Options{Reuse: true}, func(ctx context.Context, o *Orchestrator) error {
+		if err := o.alive(ctx); err == nil || !strings.Contains(err.Error(), "no workers are running") {
+			t.Errorf("got %v, want that no workers are running", err)
+		}
+		if err := o.StartWorkers(ctx); err != nil {
+			return err
+		}
+		if err := o.alive(ctx); err != nil {
+			t.Errorf("with workers of its own: got %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTasksThatRedisRefusesUseUpNoAttempt(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Server(t, "appendonly", "yes")
+	rdb := srv.Client()
+	srv.FillDisk()
+	full := rdb.Set(t.Context(), "x", "x", 0).Err()
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"full disk": {fmt.Errorf("store: %w", full), true}, "permanent": {tasks.Permanent(full), true},
+		"another error": {errors.New("no"), false}, "success": {nil, false},
+	} {
+		got := waitForRoom(t.Context(), tasks.Info{}, func(context.Context) error { return c.err })
+		if tasks.IsAgain(got) != c.want || !c.want && !errors.Is(got, c.err) {
+			t.Errorf("%s: got %v, want another run that is not counted: %v", name, got, c.want)
+		}
+	}
+}

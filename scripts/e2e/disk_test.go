@@ -1,0 +1,145 @@
+//go:build e2e && linux
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"muster/tasks"
+)
+
+// disk is a small one of the test's own.
+type disk struct {
+	t    *testing.T
+	path string
+}
+
+// mountDisk mounts a disk of some megabytes, which takes root.
+func mountDisk(t *testing.T, path string, size string) disk {
+	t.Helper()
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", path, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("NOT COVERED: a full disk: no small disk can be mounted (%v); run as root", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(path, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount %s: %v", path, err)
+		}
+	})
+	return disk{t, path}
+}
+
+func (d disk) ballast() string { return filepath.Join(d.path, "ballast") }
+
+// fill takes all the room there is.
+func (d disk) fill() {
+	d.t.Helper()
+	f, err := os.OpenFile(d.ballast(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer f.Close()
+	for zeros := make([]byte, 64<<10); err == nil; {
+		_, err = f.Write(zeros)
+	}
+	for err = nil; err == nil; { // to the last byte of a page
+		_, err = io.WriteString(f, "x")
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		d.t.Fatalf("fill the disk: %v", err)
+	}
+}
+
+// free gives the room back.
+func (d disk) free() {
+	d.t.Helper()
+	if err := os.Remove(d.ballast()); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// said runs a command beside the run, and returns what it prints and its exit code.
+func (b *bench) said(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := exec.Command(binary, append(args, "--config", b.conf)...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if err != nil && !errors.As(err, new(*exec.ExitError)) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// TestDiskFull fills the disk that Redis and the records are on in the middle of a scrape, for longer than
+// workers may be silent. The jobs are blocked and say why, nobody is taken for gone, and with room again the
+// scrape goes on by itself: every record, none twice, no page that was given up.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"worker in the process": nil,
+		"worker processes":      {"--worker-processes", "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			d := mountDisk(t, b.data, "48m")
+			b.out = filepath.Join(b.data, "records")
+			r := muster(t, append(os.Environ(), "MUSTER_SITES__OUT="+b.out),
+				append([]string{"scrape", "shop", "news", "--config", b.conf, "--wait", "--json", "--progress", "lines", "--log-level", "debug"}, args...)...)
+			r.until(t, "pages being fetched", func() bool { return b.pagesAsked() >= 60 })
+			d.fill()
+			c := b.client(t)
+			r.until(t, "the workers being unable to say that they live", func() bool {
+				_, err := c.Workers(t.Context())
+				return tasks.Refused(err)
+			})
+			for range 2 { // it goes on looking meanwhile
+				b.wantBlocked(t)
+			}
+			d.free()
+			r.wait(t, 0)
+
+			wantAll(t, b.World, r.summary(t))
+			if log := r.stderr.String(); !strings.Contains(log, "disk") || !strings.Contains(log, b.data) {
+				t.Errorf("the log does not say that the disk of %s was full", b.data)
+			}
+			b.wantFetchedOnce(t, 4*concurrency)
+			b.wantQuiet(t)
+		})
+	}
+}
+
+// wantBlocked wants all commands that look at a running scrape to say that the disk is full, and that nobody is
+// gone.
+func (b *bench) wantBlocked(t *testing.T) {
+	t.Helper()
+	out, errs, code := b.said(t, "jobs", "list", "--json")
+	var jobs []struct{ ID, Status, Trouble string }
+	if err := json.Unmarshal([]byte(out), &jobs); err != nil || code != 0 || len(jobs) != 2 {
+		t.Fatalf("jobs list: exit code %d, %v, %d jobs, want 2\n%s%s", code, err, len(jobs), out, errs)
+	}
+	for _, j := range jobs {
+		if j.Status != "BLOCKED" || !strings.Contains(strings.ToLower(j.Trouble), "no space left on device") || !strings.Contains(j.Trouble, b.data) {
+			t.Errorf("job %s is %s, trouble %q; want BLOCKED, and no space left in %s", j.ID, j.Status, j.Trouble, b.data)
+		}
+	}
+	if out, errs, code := b.said(t, "inspect", "ping"); code != 0 {
+		t.Errorf("inspect ping: exit code %d, want 0\n%s%s", code, out, errs)
+	}
+	out, errs, code = b.said(t, "health")
+	if text := out + errs; code != 1 || !strings.Contains(text, "disk") || strings.Contains(text, "no worker") || strings.Contains(text, "no running") {
+		t.Errorf("health: exit code %d, want 1 and that the disk is full\n%s", code, text)
+	}
+}

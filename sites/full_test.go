@@ -1,0 +1,85 @@
+package sites
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"muster/sites/definition"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// A page whose end Redis does not take, because its disk is full, is fetched again, and that is no attempt at it.
+func TestFullDiskOfRedisUsesUpNoAttemptsOfPages(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Server(t, "appendonly", "yes")
+	site := newShop(t, 1, 3)
+	site.faults["/item/0"] = []string{"hang"}
+	j := begin(t, newService(t, srv.Client()), "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	var pages []visit
+	for i := range 3 {
+		pages = append(pages, visit{URL: fmt.Sprintf("%s/item/%d", site.URL, i), Kind: definition.KindDetail})
+	}
+	ids, err := j.enqueue(t.Context(), pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothing := func(yield) ([]string, error) { return nil, nil }
+	ended := make(chan error, 1)
+	go func() { ended <- j.work(t.Context(), "chunk", ids, 3, nothing) }()
+	<-site.hangs
+	srv.FillDisk()
+	close(site.hang)
+	if err := <-ended; !tasks.Refused(err) {
+		t.Fatalf("got %v, want that Redis takes no writes", err)
+	}
+	srv.FreeDisk()
+	again(t, func() (any, error) {
+		err := j.work(t.Context(), "chunk", ids, 1, nothing)
+		if tasks.Refused(err) { // it looks once a second whether there is room
+			err = later{}
+		}
+		return nil, err
+	})
+	infos, err := j.results(t.Context(), ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if got := infos[id]; got.Attempts != 0 || got.State != "done" {
+			t.Errorf("page %s is %s after %d attempts (%s), want done after none", id, got.State, got.Attempts, got.Note)
+		}
+	}
+}
+
+func TestJobIsBlockedWhileTheDiskOfRedisIsFull(t *testing.T) {
+	t.Parallel()
+	srv := redistest.Server(t, "appendonly", "yes")
+	site := newShop(t, 1, 3)
+	s := newService(t, srv.Client())
+	def := site.definition(t, "")
+	req, err := s.request(t.Context(), def, ScrapeOptions{BaseURL: site.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL})
+	if _, err := signature(req, def).Send(t.Context(), s.cfg.Client, tasks.ID("j1")); err != nil {
+		t.Fatal(err)
+	}
+	srv.FillDisk()
+	j, err := s.Job(t.Context(), "j1")
+	if err != nil || j.Status != JobBlocked || !strings.Contains(j.Trouble, "disk") || !strings.Contains(j.Trouble, srv.Dir) {
+		t.Errorf("got %s, %q, %v; want %s, and the disk of %s", j.Status, j.Trouble, err, JobBlocked, srv.Dir)
+	}
+	srv.FreeDisk()
+	again(t, func() (any, error) {
+		if j, err = s.Job(t.Context(), "j1"); err == nil && j.Status == JobBlocked {
+			return nil, later{}
+		}
+		return nil, err
+	})
+	if j.Status != JobWaiting || j.Trouble != "" {
+		t.Errorf("with room: got %s, %q, want %s", j.Status, j.Trouble, JobWaiting)
+	}
+}
