@@ -99,7 +99,7 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 	if err := writable(cfg.DataDir); err != nil {
 		return err
 	}
-	stale, err := supervise.CleanStale(ctx, runDir(cfg), 5*time.Second)
+	stale, err := supervise.CleanStale(ctx, runDir(cfg), 5*time.Second, o.opts.Logger)
 	if err != nil {
 		return fmt.Errorf("clear what a crashed run left: %w", err)
 	}

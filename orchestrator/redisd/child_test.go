@@ -384,3 +384,30 @@ func TestChildTakesOverFromEmbedded(t *testing.T) {
 		t.Fatalf("warnings are %q, want one on the redis-server's contents", w)
 	}
 }
+
+// A pid file that a power cut has left empty is no reason not to start.
+func TestUnreadablePIDFileDoesNotStopTheStart(t *testing.T) {
+	t.Parallel()
+	cfg := childConfig(t)
+	_, crashed := holder(t, cfg)
+	if err := crashed.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = crashed.Wait()
+	files, err := filepath.Glob(filepath.Join(cfg.pidDir(), "*.pid"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("got pid files %q, %v, want one", files, err)
+	}
+	if err := os.Truncate(files[0], 0); err != nil {
+		t.Fatal(err)
+	}
+	var log logbook
+	cfg.Logger = log.logger()
+	s := start(t, cfg)
+	if err := s.Ping(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), files[0]) {
+		t.Errorf("the log does not name %s:\n%s", files[0], log.String())
+	}
+}

@@ -274,7 +274,7 @@ func (s *Server) clearData(ctx context.Context) error {
 	if err := tryWrite(s.cfg.redisDir()); err != nil {
 		return unwritable(s.cfg.DataDir, err)
 	}
-	stale, err := supervise.CleanStale(ctx, s.cfg.pidDir(), s.cfg.Grace)
+	stale, err := supervise.CleanStale(ctx, s.cfg.pidDir(), s.cfg.Grace, s.cfg.Logger)
 	for _, p := range stale {
 		if p.Running {
 			s.cfg.Logger.Info("stopped the redis-server that a crashed run had left", "pid", p.PID)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -62,8 +63,9 @@ type Stale struct {
 // stopped only if its supervisor is gone and its pid, start time and executable
 // are those in the file: it gets SIGTERM, and SIGKILL when it is still there
 // after grace. Children of a living supervisor are left alone. A missing dir
-// holds nothing.
-func CleanStale(ctx context.Context, dir string, grace time.Duration) ([]Stale, error) {
+// holds nothing. A file that cannot be read, as after a power cut, names nobody
+// to stop: it stays where it is, and log is told.
+func CleanStale(ctx context.Context, dir string, grace time.Duration, log *slog.Logger) ([]Stale, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -84,8 +86,7 @@ func CleanStale(ctx context.Context, dir string, grace time.Duration) ([]Stale, 
 			continue // its supervisor has just removed it
 		}
 		if err != nil {
-			// Not one of ours, or damaged: it names nobody to stop.
-			errs = append(errs, fmt.Errorf("%w; remove the file if it is in the way", err))
+			log.Warn("a pid file cannot be read, and is passed over; end what it was for if that still runs, and remove it", "file", path, "err", err)
 			continue
 		}
 		if f.Owner.Alive() {
