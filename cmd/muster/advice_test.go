@@ -126,7 +126,7 @@ func TestAdviceNamesWhatExists(t *testing.T) {
 		switch {
 		case d.IsDir() && (rel == "scripts" || rel == "examples" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && path != root):
 			return filepath.SkipDir
-		case strings.HasSuffix(rel, ".md") && rel != "CHANGELOG.md" && rel != "README.md", strings.HasSuffix(rel, ".yaml") && !strings.Contains(rel, "/"):
+		case strings.HasSuffix(rel, ".md") && rel != "CHANGELOG.md", strings.HasSuffix(rel, ".yaml") && !strings.Contains(rel, "/"):
 			text, err := os.ReadFile(path)
 			for i, line := range strings.Split(string(text), "\n") {
 				texts++
