@@ -163,7 +163,7 @@ func TestScrapeAnswersAtEveryStage(t *testing.T) {
 				t.Fatalf("got no report: %v", err)
 			}
 			want := Scraped{Site: "news", JobID: report.JobID, Status: "COMPLETE", Pages: report.Pages, Records: len(world.News.Truth()),
-				Changes: report.Changes, Files: report.Files, Seconds: got.Seconds, Health: report.Health.Status}
+				Changes: report.Changes, Files: report.Files, Seconds: got.Seconds, Health: report.Health.Status, Data: report.Health.Data}
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrEvicts says that Redis may throw keys away.
-var ErrEvicts = errors.New("redis evicts keys when its memory is full, and a workflow that loses one may never end: set maxmemory-policy noeviction, with CONFIG SET and in redis.conf")
+var ErrEvicts = errors.New("redis evicts keys when its memory is full, and a workflow that loses one may never end: set maxmemory-policy noeviction, with CONFIG SET and in the configuration of the server")
 
 // MemoryPolicy is what a Redis, or the worst master of a cluster, does when its memory is full.
 type MemoryPolicy struct {
