@@ -3,6 +3,7 @@ package atomicfile
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -53,5 +54,35 @@ func TestFailedWriteKeepsTheOldFile(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 1 {
 		t.Fatalf("%d files in the folder, want 1: %v", len(left), left)
+	}
+}
+
+func TestAbandonedWriteKeepsTheOldFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x.json")
+	if err := Write(path, 0o600, text("old")); err != nil {
+		t.Fatal(err)
+	}
+	err := Write(path, 0o600, func(w io.Writer) error {
+		if err := text("of one who slept")(w); err != nil {
+			return err
+		}
+		if err := Abandon(dir); err != nil {
+			t.Error(err)
+		}
+		return Write(path, 0o600, text("new"))
+	})
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want an error that says that the file is gone", err)
+	}
+	if got, _ := os.ReadFile(path); string(got) != "new" {
+		t.Errorf("file has %q, want %q", got, "new")
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 1 {
+		t.Errorf("%d files in the folder, want 1: %v", len(left), left)
+	}
+	if err := Abandon(filepath.Join(dir, "none")); err != nil {
+		t.Errorf("a folder that is not there: %v", err)
 	}
 }
