@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,23 +33,47 @@ func (j *job) closeFiles(ctx context.Context, sum Summary) (Summary, error) {
 			sum = closed
 			return err
 		}
-		if _, err := w.drain(ctx); err != nil {
+		notes, err := w.out.Notes(ctx)
+		if err != nil {
 			return err
 		}
-		if err := j.closeWith(ctx, &sum); err != nil {
-			return errors.Join(err, w.trouble(ctx, err))
+		data := notes[closedNote+j.run] // by a writer that came no further
+		if data == "" {
+			if data, err = j.closeAs(ctx, sum); err != nil {
+				return err
+			}
 		}
-		data, err := json.Marshal(sum)
-		if err != nil {
-			return fmt.Errorf("encode the summary: %w", err)
+		if err := json.Unmarshal([]byte(data), &sum); err != nil {
+			return fmt.Errorf("read the summary of job %s: %w", j.run, err)
 		}
-		if err := j.rdb.Set(ctx, closedKey(j.run), data, keep).Err(); err != nil {
+		if err := j.rdb.SetNX(ctx, closedKey(j.run), data, keep).Err(); err != nil {
 			return fmt.Errorf("store the summary of job %s: %w", j.run, err)
 		}
 		j.alert(ctx, sum.Health)
-		return errors.Join(w.tell(ctx), w.close())
+		return w.close()
 	})
 	return sum, err
+}
+
+// closeAs closes the files, and returns the summary when it is noted: from then
+// on it is the one of the job, whoever writes.
+func (j *job) closeAs(ctx context.Context, sum Summary) (string, error) {
+	w := j.writer
+	if _, err := w.drain(ctx); err != nil {
+		return "", err
+	}
+	if err := j.closeWith(ctx, &sum); err != nil {
+		return "", errors.Join(err, w.trouble(ctx, err))
+	}
+	data, err := json.Marshal(sum)
+	if err != nil {
+		return "", fmt.Errorf("encode the summary: %w", err)
+	}
+	notes := map[string]string{troubleNote: "", closedNote + j.run: string(data)}
+	for typ, n := range sum.ByType {
+		notes[typ] = strconv.Itoa(n)
+	}
+	return string(data), w.mine(w.reader.Ack(ctx, "", notes))
 }
 
 // alert tells of a site that is not healthy, as well as it can.
@@ -87,7 +112,7 @@ func (j *job) closeWith(ctx context.Context, sum *Summary) error {
 	w := j.writer
 	sum.ByType, sum.Files, sum.Records = map[string]int{}, nil, 0
 	for _, r := range j.def.Records {
-		f, err := w.file(r.Name) // each is there, even when it is empty
+		f, err := w.file(ctx, r.Name) // each is there, even when it is empty
 		if err != nil {
 			return err
 		}
@@ -109,7 +134,7 @@ func (j *job) closeWith(ctx context.Context, sum *Summary) error {
 				columns = append(columns, f.Name)
 			}
 			path := filepath.Join(w.dir, r.Name+".csv")
-			if err := sink.WriteCSV(w.path(r.Name), path, columns); err != nil {
+			if err := sink.WriteCSV(w.path(r.Name), path, columns, w.fence(ctx)); err != nil {
 				return err
 			}
 			sum.Files = append(sum.Files, path)
@@ -124,7 +149,7 @@ func (j *job) closeWith(ctx context.Context, sum *Summary) error {
 				delete(w.files, strings.TrimSuffix(filepath.Base(path), ".jsonl"))
 			}
 			var err error
-			if sum.Files[i], err = sink.Compress(path, j.req.Compress); err != nil {
+			if sum.Files[i], err = sink.Compress(path, j.req.Compress, w.fence(ctx)); err != nil {
 				return err
 			}
 		}
@@ -139,20 +164,26 @@ func (j *job) closeWith(ctx context.Context, sum *Summary) error {
 	if err := j.assess(ctx, sum); err != nil {
 		return err
 	}
-	return j.writeReport(sum)
+	return j.writeReport(ctx, sum)
 }
 
 // reportFile is the file in a job's folder that has its Summary.
 const reportFile = "report.json"
 
 // writeReport writes the summary beside the records, for programs and for people.
-func (j *job) writeReport(sum *Summary) error {
+func (j *job) writeReport(ctx context.Context, sum *Summary) error {
 	data, err := json.MarshalIndent(sum, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the report: %w", err)
 	}
 	for name, text := range map[string][]byte{reportFile: append(data, '\n'), "report.txt": []byte(sum.Report())} {
-		if err := atomicfile.WriteBytes(filepath.Join(j.writer.dir, name), 0o644, text); err != nil {
+		err := atomicfile.Write(filepath.Join(j.writer.dir, name), 0o644, func(to io.Writer) error {
+			if _, err := to.Write(text); err != nil {
+				return err
+			}
+			return j.writer.still(ctx)
+		})
+		if err != nil {
 			return fmt.Errorf("report: %w", err)
 		}
 	}
@@ -184,7 +215,7 @@ func (j *job) roll(ctx context.Context, sum *Summary) error {
 				return nil
 			}
 			for _, g := range gone {
-				if err := w.note(g); err != nil {
+				if err := w.note(ctx, g); err != nil {
 					return err
 				}
 			}
@@ -196,7 +227,7 @@ func (j *job) roll(ctx context.Context, sum *Summary) error {
 			return err
 		}
 		at := w.now()
-		turn := ledger.Turn{Run: j.run, At: at, Records: w.path(r.Name), Watch: r.Watch, Complete: sum.whole(j.req.Limit)}
+		turn := ledger.Turn{Run: j.run, At: at, Records: w.path(r.Name), Watch: r.Watch, Complete: sum.whole(j.req.Limit), Fence: w.fence(ctx)}
 		err := ledger.Roll(w.bookPath(r.Name), turn, func(e ledger.Entry) error {
 			var h recordHead
 			if err := json.Unmarshal(e.Record, &h); err != nil {

@@ -90,7 +90,7 @@ type follower struct {
 }
 
 // followed is a file of records. It stays open: once it was whole it may be
-// compressed.
+// compressed. Another that has its name by now begins with the same lines.
 type followed struct {
 	path string
 	f    *os.File
@@ -117,6 +117,10 @@ func (f *follower) close() {
 // read gives the lines that are new. A last line without its end is on its way.
 // A file that is over may be compressed.
 func (f *followed) read(ctx context.Context, over bool, each func([]byte) error) error {
+	if f.f != nil && f.replaced() {
+		_ = f.f.Close() // only read
+		f.f = nil
+	}
 	if f.f == nil {
 		file, err := os.Open(f.path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -136,6 +140,16 @@ func (f *followed) read(ctx context.Context, over bool, each func([]byte) error)
 	n, err := give(ctx, f.f, each)
 	f.at += n
 	return err
+}
+
+// replaced reports whether the name of the file is another's.
+func (f *followed) replaced() bool {
+	open, err := f.f.Stat()
+	if err != nil {
+		return false
+	}
+	now, err := os.Stat(f.path)
+	return err == nil && !os.SameFile(open, now)
 }
 
 // unpack gives the lines of a file that was compressed before it was seen.

@@ -12,6 +12,9 @@ import (
 	"muster/tasks/redistest"
 )
 
+// mine is the fence of one who is not replaced.
+func mine() error { return nil }
+
 // Whoever follows a job gets its records once each, be the files torn
 // meanwhile, or compressed before the end was seen.
 func TestFollow(t *testing.T) {
@@ -19,6 +22,8 @@ func TestFollow(t *testing.T) {
 	site := newShop(t, 1, 10)
 	s := newService(t, redistest.New(t))
 	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	s.cancel()
+	s.writers.Wait() // only this test writes
 	path := filepath.Join(j.writer.dir, "item.jsonl")
 	got := map[string]int{}
 	each := func(record []byte) error { got[string(record)]++; return nil }
@@ -50,14 +55,20 @@ func TestFollow(t *testing.T) {
 	look(false)
 	write("{\"a\":1}\n{\"c\":2}\n") // the torn line was cut off
 	look(false)
-	if want := map[string]int{`{"a":1}`: 1, `{"c":2}`: 1}; !maps.Equal(got, want) {
+	if err := sink.Reclaim(path, mine); err != nil { // another writer took over
+		t.Fatal(err)
+	}
+	look(false)
+	write("{\"a\":1}\n{\"c\":2}\n{\"d\":3}\n")
+	look(false)
+	if want := map[string]int{`{"a":1}`: 1, `{"c":2}`: 1, `{"d":3}`: 1}; !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if _, err := sink.Compress(path, "zstd"); err != nil {
+	if _, err := sink.Compress(path, "zstd", mine); err != nil {
 		t.Fatal(err)
 	}
 	look(true)
-	if len(got) != 2 || got[`{"a":1}`] != 1 {
+	if len(got) != 3 || got[`{"a":1}`] != 1 {
 		t.Errorf("got %v after it was compressed", got)
 	}
 	late := follower{each: each}

@@ -138,7 +138,7 @@ func TestSinkHeals(t *testing.T) {
 			why := ""
 			facttest.Eventually(t, "there is trouble", func() bool {
 				_, _ = j.writer.Drain(t.Context()) // as the service does while the job's workflow is there
-				why, err = troubleOf(t.Context(), rdb, "j1")
+				why, err = troubleOf(t.Context(), j.writer.out)
 				return err == nil && why != ""
 			})
 			if !strings.Contains(why, c.says) {
@@ -162,7 +162,7 @@ func TestSinkHeals(t *testing.T) {
 			j.writer.mu.Unlock()
 			facttest.Eventually(t, "the trouble is over", func() bool {
 				_, _ = j.writer.Drain(t.Context())
-				why, err := troubleOf(t.Context(), rdb, "j1")
+				why, err := troubleOf(t.Context(), j.writer.out)
 				return err == nil && why == ""
 			})
 			var counts []Counts
@@ -207,7 +207,7 @@ func TestPostgresDrops(t *testing.T) {
 	}
 	facttest.Eventually(t, "the trouble is told", func() bool {
 		_, _ = j.writer.Drain(t.Context())
-		why, err := troubleOf(t.Context(), rdb, "j1")
+		why, err := troubleOf(t.Context(), j.writer.out)
 		return err == nil && strings.Contains(why, "postgres://127.0.0.1") && dropped.Load() > 1
 	})
 }

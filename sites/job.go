@@ -238,7 +238,7 @@ func (j *job) pressed(ctx context.Context) error {
 	if n == 0 {
 		return nil
 	}
-	trouble, err := troubleOf(ctx, j.rdb, j.id)
+	trouble, err := troubleOf(ctx, j.writer.out)
 	if err != nil {
 		return err
 	}

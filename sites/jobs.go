@@ -106,10 +106,11 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 	if req.Resume != "" {
 		pages = req.Resume
 	}
-	if j.Pages, err = s.Progress(ctx, req.Site, pages); err != nil {
+	q := workqueue.New(rdb, queueName(req.Site, pages), workqueue.Config{})
+	if j.Pages, err = q.Stats(ctx); err != nil {
 		return Job{}, err
 	}
-	if j.Records, j.Trouble, err = written(ctx, rdb, pages); err != nil {
+	if j.Records, j.Trouble, err = written(ctx, q.Outputs()); err != nil {
 		return Job{}, err
 	}
 	if sum, ok, err := readJSON[Summary](ctx, rdb, closedKey(id)); err != nil {

@@ -27,18 +27,9 @@ func failuresKey(site string) string { return "muster:sites:failures:" + site }
 // expires like the spec.
 func givenKey(job string) string { return "muster:sites:" + job + ":given" }
 
-// writerKey is a hash: owner and until, which process writes the records of
-// a job, and until when in milliseconds of Redis's time. It expires like the
-// spec.
-func writerKey(job string) string { return "muster:sites:" + job + ":writer" }
-
 // resumedKey is a string that is there when a job that resumes another has
 // put its failed pages back. It expires like the spec.
 func resumedKey(run string) string { return "muster:sites:" + run + ":resumed" }
-
-// writtenKey is a hash: type of record → how many of a job are in its file;
-// and trouble, why its writer cannot go on, if so. It expires like the spec.
-func writtenKey(job string) string { return "muster:sites:" + job + ":written" }
 
 // closingKey is a string: what aggregate counted, as JSON, for the writer to
 // close the job with. It expires like the spec.

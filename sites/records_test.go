@@ -107,7 +107,7 @@ func TestSinkAway(t *testing.T) {
 	if _, err := j.aggregate(t.Context(), []Counts{counts}, nil); !errors.As(err, new(later)) {
 		t.Errorf("got %v, want that the job waits", err)
 	}
-	if _, trouble, err := written(t.Context(), rdb, "j1"); err != nil || !strings.Contains(trouble, "403") {
+	if _, trouble, err := written(t.Context(), j.writer.out); err != nil || !strings.Contains(trouble, "403") {
 		t.Errorf("got trouble %q, %v", trouble, err)
 	}
 	away.Store(false)
@@ -116,7 +116,7 @@ func TestSinkAway(t *testing.T) {
 	if took.Load() != 20 {
 		t.Errorf("the sink got %d records, want 20", took.Load())
 	}
-	if _, trouble, err := written(t.Context(), rdb, "j1"); err != nil || trouble != "" {
+	if _, trouble, err := written(t.Context(), j.writer.out); err != nil || trouble != "" {
 		t.Errorf("still trouble: %q, %v", trouble, err)
 	}
 }

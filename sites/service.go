@@ -66,12 +66,15 @@ type Config struct {
 	MaxPages  int                                                 // pages on their way at once, of all sites and in all processes. Defaults to 0: no limit.
 	Memory    *Memory                                             // that the pages of this process may take. Defaults to no limit.
 	Logger    *slog.Logger                                        // Defaults to none.
+	// WriterLease is how long the process that writes a job's records may be
+	// silent before another takes over. Defaults to 15 seconds.
+	WriterLease time.Duration
 }
 
 // Service scrapes sites. It may be used by many goroutines. Close it.
 type Service struct {
 	cfg    Config
-	owner  string                  // names this process among the writers
+	owner  string                  // names this process to people who look at who writes
 	sees   func(dir string) string // the name of a folder for records, if it is here
 	robots fetch.RobotsCache       // of this process: a file for a host and a day is worth no sharing
 	pacer  *limit.Pacer
@@ -115,11 +118,14 @@ func NewService(cfg Config) (*Service, error) {
 	if cfg.Transport == nil {
 		cfg.Transport = func(*definition.Definition) http.RoundTripper { return direct }
 	}
+	if cfg.WriterLease <= 0 {
+		cfg.WriterLease = writerLease
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	host, _ := os.Hostname() // a name that is not unique costs nothing but a look into the files
-	s := &Service{cfg: cfg, owner: fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano()), jobs: map[string]*job{}, kick: make(chan struct{}, 1), sees: readHome, direct: direct}
+	host, _ := os.Hostname()
+	s := &Service{cfg: cfg, owner: fmt.Sprintf("%s-%d", host, os.Getpid()), jobs: map[string]*job{}, kick: make(chan struct{}, 1), sees: readHome, direct: direct}
 	s.pacer = limit.NewPacer(cfg.Client.Redis(), limit.PacerConfig{FailOpen: true, Logger: cfg.Logger})
 	if cfg.MaxPages > 0 {
 		s.places = limit.NewKeyedLimiter(cfg.Client.Redis(), limit.KeyedConfig{Default: cfg.MaxPages, FailOpen: true, Logger: cfg.Logger})
@@ -521,7 +527,7 @@ func (s *Service) Register(mux *tasks.Mux) {
 
 // publish writes the live numbers of the job.
 func (j *job) publish(ctx context.Context) {
-	if byType, _, err := written(ctx, j.rdb, j.id); err == nil && len(byType) > 0 {
+	if byType, _, err := written(ctx, j.writer.out); err == nil && len(byType) > 0 {
 		n := 0
 		for _, of := range byType {
 			n += of
@@ -682,7 +688,7 @@ func (s *Service) newJob(ctx context.Context, id string, req Request) (*job, err
 			Patience: min(max(4*def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
 		}),
 		writer: &Writer{
-			rdb: rdb, owner: s.owner + " " + run, site: def.Site, job: id, run: run, out: q.Outputs(),
+			owner: s.owner + " " + rand.Text(), lease: s.cfg.WriterLease, site: def.Site, job: id, run: run, out: q.Outputs(),
 			root: req.OutDir, home: req.Home, sees: s.sees, dir: filepath.Join(req.OutDir, def.Site, id),
 			to: req.Sinks, watch: watch, opts: sink.Options{Dir: req.OutDir, Secret: s.cfg.Secret}, now: time.Now,
 		},

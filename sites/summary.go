@@ -284,7 +284,7 @@ func (j *job) writeFailed(ctx context.Context) (path string, err error) {
 				return fmt.Errorf("list failed pages: %w", err)
 			}
 			if len(ids) == 0 {
-				return nil
+				return j.writer.still(ctx)
 			}
 			offset += len(ids)
 			infos, err := j.results(ctx, ids)

@@ -2,33 +2,30 @@ package sites
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"muster/sites/ledger"
 	"muster/sites/sink"
+	"muster/tasks/atomicfile"
 	"muster/tasks/workqueue"
 )
 
-//go:embed lua/own.lua
-var ownLua string
+// writerLease is how long a writer may be silent before another takes over,
+// unless Config.WriterLease says otherwise.
+const writerLease = 15 * time.Second
 
-var ownCmd = redis.NewScript(ownLua)
-
-const (
-	writerTTL  = 15 * time.Second // how long a writer may be silent before another takes over
-	writeBatch = 500              // records between two syncs
-)
+const writeBatch = 500 // records between two syncs
 
 // errNotWriter says that another process writes the records of the job, or
 // that its folder is not here.
@@ -38,9 +35,14 @@ var errNotWriter = errors.New("another process writes the records")
 // and sinks. All processes that see the job's folder may have one; a lease
 // lets one of them write at a time. A record leaves Redis only when it is safe
 // everywhere, and what a crash makes a writer read twice is told by its key.
+//
+// A writer that was stopped for longer than its lease goes on beside the one
+// that took over. What it still does must change nothing: in the files by the
+// rules of package sink, of which takeOver keeps the part of the new writer, and
+// in Redis because only the reader of the outputs can acknowledge and count them.
 type Writer struct {
-	rdb   redis.UniversalClient
-	owner string // names this writer: a job that goes on with another has one of its own
+	owner string        // names this Writer among all
+	lease time.Duration // how long it may be silent before another takes over
 	site  string
 	job   string
 	run   string
@@ -54,7 +56,8 @@ type Writer struct {
 	opts  sink.Options
 	now   func() time.Time
 
-	mu      sync.Mutex // guards what is open; held while records are written
+	mu      sync.Mutex       // guards what is open; held while records are written
+	reader  workqueue.Reader // under whose fence the files below are open
 	files   map[string]*sink.JSONL
 	changes *sink.JSONL
 	books   map[string]*ledger.Book
@@ -120,13 +123,18 @@ func (w *Writer) hold(ctx context.Context, fn func(context.Context) error) error
 	renewed := make(chan struct{})
 	go func() {
 		defer close(renewed)
-		for sleep(ctx, writerTTL/3) == nil {
-			if err := w.renew(ctx); errors.Is(err, errNotWriter) {
+		for sleep(ctx, w.lease/3) == nil {
+			if err := w.still(ctx); errors.Is(err, errNotWriter) {
 				cancel(err)
 			}
 		}
 	}()
-	err := fn(ctx)
+	err := w.takeOver(ctx)
+	if err != nil {
+		err = errors.Join(err, w.trouble(ctx, err))
+	} else {
+		err = fn(ctx)
+	}
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errNotWriter) {
 		err = cause
 	}
@@ -148,34 +156,70 @@ func (w *Writer) hold(ctx context.Context, fn func(context.Context) error) error
 }
 
 func (w *Writer) own(ctx context.Context) error {
-	state, err := ownCmd.Run(ctx, w.rdb, []string{writerKey(w.job)}, w.owner, writerTTL.Milliseconds(), keep.Milliseconds()).Int()
-	switch {
-	case err != nil:
-		return fmt.Errorf("become the writer of job %s: %w", w.job, err)
-	case state == 0:
+	r, err := w.out.Claim(ctx, w.owner, w.lease)
+	if errors.Is(err, workqueue.ErrOtherReader) {
 		return errNotWriter
-	case state == 1:
-		// Somebody else has written since: the files are not as we knew them.
-		return w.close()
+	}
+	if err != nil {
+		return fmt.Errorf("become the writer of job %s: %w", w.job, err)
+	}
+	was := w.reader
+	w.reader = r
+	if r.Fence() != was.Fence() || r.Stale() {
+		return w.close() // the files are not as we knew them, or will not be
 	}
 	return nil
 }
 
-// renew keeps this process the writer. That another one was the writer
-// meanwhile is the end of it.
-func (w *Writer) renew(ctx context.Context) error {
-	state, err := ownCmd.Run(ctx, w.rdb, []string{writerKey(w.job)}, w.owner, writerTTL.Milliseconds(), keep.Milliseconds()).Int()
-	if err == nil && state != 2 {
+// takeOver sees to it that a writer before this one that may still be at work,
+// asleep or only slow, can change nothing any more. See package sink: what it has
+// not given a name yet is removed first, then each file that it may have open is
+// replaced by a copy.
+func (w *Writer) takeOver(ctx context.Context) error {
+	if !w.reader.Stale() {
+		return nil
+	}
+	if err := errors.Join(atomicfile.Abandon(w.dir), atomicfile.Abandon(ledgerDir(w.root, w.site))); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(w.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for the files of job %s: %w", w.job, err)
+	}
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) != ".jsonl" {
+			continue
+		}
+		if err := sink.Reclaim(filepath.Join(w.dir, e.Name()), w.fence(ctx)); err != nil {
+			return err
+		}
+	}
+	return w.mine(w.reader.Settled(ctx, w.lease))
+}
+
+// still keeps this process the writer. It fails with errNotWriter when another
+// is the writer by now.
+func (w *Writer) still(ctx context.Context) error { return w.mine(w.reader.Keep(ctx, w.lease)) }
+
+// fence is still, for what changes files.
+func (w *Writer) fence(ctx context.Context) sink.Fence { return func() error { return w.still(ctx) } }
+
+// mine says what an error of the reader means to a writer.
+func (w *Writer) mine(err error) error {
+	if errors.Is(err, workqueue.ErrLeaseLost) {
 		return errNotWriter
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("remain the writer of job %s: %w", w.job, err)
+	}
+	return nil
 }
 
 // release lets another process write at once.
 func (w *Writer) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if err := ownCmd.Run(ctx, w.rdb, []string{writerKey(w.job)}, w.owner, 0, keep.Milliseconds()).Err(); err != nil {
+	if err := w.reader.Release(ctx); err != nil && !errors.Is(err, workqueue.ErrLeaseLost) {
 		return fmt.Errorf("give up writing job %s: %w", w.job, err)
 	}
 	return nil
@@ -197,65 +241,55 @@ func (w *Writer) drain(ctx context.Context) (wrote int, err error) {
 		if err != nil {
 			return wrote, errors.Join(err, w.trouble(ctx, err))
 		}
-		if err := w.tell(ctx); err != nil {
+		if err := w.ack(ctx, batch[len(batch)-1].Seq); err != nil {
 			return wrote, err
-		}
-		if err := w.out.Ack(ctx, batch[len(batch)-1].Seq); err != nil {
-			return wrote, fmt.Errorf("acknowledge records of job %s: %w", w.job, err)
 		}
 		w.taken = nil
 	}
 }
 
-// tell notes how many records are written, and that all is well.
-func (w *Writer) tell(ctx context.Context) error {
-	args := []any{}
+// ack lets go of the records up to seq, which are safe, and notes how many are
+// written, and that all is well.
+func (w *Writer) ack(ctx context.Context, seq string) error {
+	notes := map[string]string{troubleNote: ""}
 	for typ, f := range w.files {
-		args = append(args, typ, f.Count())
+		notes[typ] = strconv.Itoa(f.Count())
 	}
-	pipe := w.rdb.Pipeline()
-	if len(args) > 0 {
-		pipe.HSet(ctx, writtenKey(w.job), args...)
-	}
-	pipe.HDel(ctx, writtenKey(w.job), troubleField)
-	pipe.Expire(ctx, writtenKey(w.job), keep)
-	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("count the records of job %s: %w", w.job, err)
-	}
-	return nil
+	return w.mine(w.reader.Ack(ctx, seq, notes))
 }
 
-const troubleField = "!trouble"
+// The notes of a writer beside those that count: their names are no types'.
+const (
+	troubleNote = "!trouble" // why the writer cannot go on
+	closedNote  = "!closed " // with a job's id: its Summary, as JSON, when its files are closed
+)
 
 // trouble notes why the writer cannot go on.
 func (w *Writer) trouble(ctx context.Context, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	return w.rdb.HSet(ctx, writtenKey(w.job), troubleField, why.Error()).Err()
+	return w.mine(w.reader.Ack(ctx, "", map[string]string{troubleNote: why.Error()}))
 }
 
 // troubleOf reads why the records of a job cannot be written, or "".
-func troubleOf(ctx context.Context, rdb redis.UniversalClient, job string) (string, error) {
-	why, err := rdb.HGet(ctx, writtenKey(job), troubleField).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return "", fmt.Errorf("look at the writer of job %s: %w", job, err)
-	}
-	return why, nil
+func troubleOf(ctx context.Context, out *workqueue.Outputs) (string, error) {
+	_, why, err := written(ctx, out)
+	return why, err
 }
 
 // written reads how many records are written, by type, and why not more are.
-func written(ctx context.Context, rdb redis.UniversalClient, job string) (byType map[string]int, trouble string, err error) {
-	all, err := rdb.HGetAll(ctx, writtenKey(job)).Result()
+func written(ctx context.Context, out *workqueue.Outputs) (byType map[string]int, trouble string, err error) {
+	notes, err := out.Notes(ctx)
 	if err != nil {
-		return nil, "", fmt.Errorf("count the records of job %s: %w", job, err)
+		return nil, "", fmt.Errorf("count records: %w", err)
 	}
 	byType = map[string]int{}
-	for typ, n := range all {
-		if typ != troubleField {
-			byType[typ], _ = strconv.Atoi(n) // nobody else writes it
+	for typ, n := range notes {
+		if !strings.HasPrefix(typ, "!") {
+			byType[typ], _ = strconv.Atoi(n) // only writers write it
 		}
 	}
-	return byType, all[troubleField], nil
+	return byType, notes[troubleNote], nil
 }
 
 // write puts a batch on the disk and into the sinks.
@@ -272,7 +306,7 @@ func (w *Writer) write(ctx context.Context, batch []workqueue.Output) (int, erro
 		if err != nil {
 			return wrote, err
 		}
-		f, err := w.file(h.Type)
+		f, err := w.file(ctx, h.Type)
 		if err != nil {
 			return wrote, err
 		}
@@ -284,7 +318,7 @@ func (w *Writer) write(ctx context.Context, batch []workqueue.Output) (int, erro
 			wrote++
 		}
 		touched[f] = true
-		if err := w.note(r); err != nil {
+		if err := w.note(ctx, r); err != nil {
 			return wrote, err
 		}
 		records = append(records, r)
@@ -298,6 +332,12 @@ func (w *Writer) write(ctx context.Context, batch []workqueue.Output) (int, erro
 		if err := w.changes.Sync(); err != nil {
 			return wrote, err
 		}
+	}
+	if len(w.to) == 0 {
+		return wrote, nil
+	}
+	if err := w.still(ctx); err != nil { // not to give to sinks what another has given by now
+		return wrote, err
 	}
 	return wrote, w.put(ctx, records)
 }
@@ -372,13 +412,13 @@ func (w *Writer) compare(h recordHead, data []byte) (sink.Record, error) {
 }
 
 // note writes a change to changes.jsonl.
-func (w *Writer) note(r sink.Record) error {
+func (w *Writer) note(ctx context.Context, r sink.Record) error {
 	if r.Change == string(ledger.Unchanged) {
 		return nil
 	}
 	if w.changes == nil {
 		var err error
-		if w.changes, err = sink.OpenJSONL(w.changesPath()); err != nil {
+		if w.changes, err = sink.OpenJSONL(w.changesPath(), w.fence(ctx)); err != nil {
 			return err
 		}
 	}
@@ -391,14 +431,14 @@ func (w *Writer) note(r sink.Record) error {
 	return err
 }
 
-func (w *Writer) file(typ string) (*sink.JSONL, error) {
+func (w *Writer) file(ctx context.Context, typ string) (*sink.JSONL, error) {
 	if f, ok := w.files[typ]; ok {
 		return f, nil
 	}
-	if err := sink.Restore(w.path(typ)); err != nil { // of a job that is gone on with
+	if err := sink.Restore(w.path(typ), w.fence(ctx)); err != nil { // of a job that is gone on with
 		return nil, err
 	}
-	f, err := sink.OpenJSONL(w.path(typ))
+	f, err := sink.OpenJSONL(w.path(typ), w.fence(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -428,8 +468,10 @@ func (w *Writer) path(typ string) string     { return filepath.Join(w.dir, typ+"
 func (w *Writer) changesPath() string        { return filepath.Join(w.dir, "changes.jsonl") }
 func (w *Writer) bookPath(typ string) string { return ledgerPath(w.root, w.site, typ) }
 
+func ledgerDir(root, site string) string { return filepath.Join(root, site, "ledger") }
+
 func ledgerPath(root, site, typ string) string {
-	return filepath.Join(root, site, "ledger", typ+".ledger")
+	return filepath.Join(ledgerDir(root, site), typ+".ledger")
 }
 
 // Close closes the files.

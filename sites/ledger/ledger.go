@@ -254,6 +254,9 @@ type Turn struct {
 	Records  string    // its JSONL file of this type
 	Watch    []string  // see Open
 	Complete bool      // it had everything: what it does not have is gone
+	// Fence is asked before the book is replaced: its error ends the Roll. It
+	// has no default.
+	Fence func() error
 }
 
 // Roll makes of a book and the records of a job the book of the next job. It
@@ -273,7 +276,12 @@ func Roll(path string, t Turn, gone func(Entry) error) (err error) {
 		return fmt.Errorf("open records: %w", err)
 	}
 	defer in.Close()
-	return atomicfile.Write(path, 0o600, func(w io.Writer) error { return b.roll(in, w, t, gone) })
+	return atomicfile.Write(path, 0o600, func(w io.Writer) error {
+		if err := b.roll(in, w, t, gone); err != nil {
+			return err
+		}
+		return t.Fence()
+	})
 }
 
 // roll writes the book that t makes of b and its records.

@@ -1,12 +1,16 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"muster/tasks/atomicfile"
 )
 
 // site is a site whose records a test rolls in, job by job.
@@ -21,6 +25,9 @@ func newSite(t *testing.T) *site {
 	return &site{t: t, path: filepath.Join(t.TempDir(), "ledger", "item.ledger")}
 }
 
+// mine is the fence of one who is not replaced.
+func mine() error { return nil }
+
 func (s *site) roll(run string, complete bool, records ...string) {
 	s.t.Helper()
 	file := filepath.Join(s.t.TempDir(), "item.jsonl")
@@ -29,7 +36,7 @@ func (s *site) roll(run string, complete bool, records ...string) {
 	}
 	s.runs++
 	s.gone = nil
-	if err := Roll(s.path, Turn{Run: run, At: time.Unix(int64(s.runs)*1000, 0), Records: file, Complete: complete},
+	if err := Roll(s.path, Turn{Run: run, At: time.Unix(int64(s.runs)*1000, 0), Records: file, Complete: complete, Fence: mine},
 		func(e Entry) error { s.gone = append(s.gone, e.Key); return nil }); err != nil {
 		s.t.Fatal(err)
 	}
@@ -164,5 +171,30 @@ func TestWatch(t *testing.T) {
 	}
 	if change, diff, err := b.Compare("a", []byte(`{"name":"b","price":9}`)); err != nil || change != Changed || len(diff) != 1 {
 		t.Errorf("got %s %v, %v", change, diff, err)
+	}
+}
+
+func TestLateRollKeepsTheBook(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.roll("j1", true, rec("a", 1))
+	file := filepath.Join(t.TempDir(), "item.jsonl")
+	if err := os.WriteFile(file, []byte(rec("a", 9)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused := errors.New("another writes")
+	for what, fence := range map[string]func() error{
+		"the fence refuses": func() error { return refused },
+		"another takes over after it was asked": func() error {
+			return atomicfile.Abandon(filepath.Dir(s.path))
+		},
+	} {
+		err := Roll(s.path, Turn{Run: "j0", At: time.Unix(1, 0), Records: file, Complete: true, Fence: fence}, func(Entry) error { return nil })
+		if !errors.Is(err, refused) && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: got %v, want a refusal", what, err)
+		}
+		if got := s.compare("a", rec("a", 1)); got != "unchanged" {
+			t.Errorf("%s: got %s, want the book as it was", what, got)
+		}
 	}
 }

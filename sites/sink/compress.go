@@ -18,12 +18,17 @@ var Compressions = map[string]string{"gz": ".gz", "zstd": ".zst"}
 
 // Compress puts a compressed file in the place of a file, as a whole or not at
 // all, and returns its name.
-func Compress(path, how string) (string, error) {
+func Compress(path, how string, fence Fence) (string, error) {
 	ext, ok := Compressions[how]
 	if !ok {
 		return "", fmt.Errorf("compress %s: no compression %q; use gz or zstd", path, how)
 	}
-	err := rewrite(path, path+ext, func(w io.Writer, r io.Reader) error {
+	in, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("open %s: %w", path, err)
+	}
+	defer in.Close()
+	err = atomicfile.Write(path+ext, 0o644, func(w io.Writer) error {
 		var z io.WriteCloser = gzip.NewWriter(w)
 		if how == "zstd" {
 			var err error
@@ -31,10 +36,33 @@ func Compress(path, how string) (string, error) {
 				return err
 			}
 		}
-		_, err := io.Copy(z, r)
-		return errors.Join(err, z.Close())
+		_, err := io.Copy(z, in)
+		if err := errors.Join(err, z.Close()); err != nil {
+			return err
+		}
+		return fence()
 	})
-	return path + ext, err
+	if err != nil {
+		return "", err
+	}
+	return path + ext, removeCompressed(path, in, fence)
+}
+
+// removeCompressed removes the file at path if it is in. A name can be removed
+// only whatever file it is of by then, so this is the one step that could hit
+// what a later writer has put there: that has all that the compressed file has,
+// and puts itself back; see JSONL.Sync.
+func removeCompressed(path string, in *os.File, fence Fence) error {
+	if err := fence(); err != nil {
+		return err
+	}
+	if !isAt(in, path) {
+		return fmt.Errorf("%s was removed or replaced while it was compressed", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", path, err)
+	}
+	return nil
 }
 
 // Unpack reads what Compress has made of a file. Close it.
@@ -76,40 +104,25 @@ func decompress(r io.Reader, how string) (io.ReadCloser, error) {
 	return z.IOReadCloser(), nil
 }
 
-// Restore undoes Compress. Where nothing is compressed it does nothing.
-func Restore(path string) error {
+// Restore makes the file again that Compress has removed. The compressed one
+// stays until Compress replaces it. Where the file is there, or nothing is
+// compressed, it does nothing.
+func Restore(path string, fence Fence) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	for how, ext := range Compressions {
-		if _, err := os.Stat(path + ext); err != nil {
-			continue
-		}
-		return rewrite(path+ext, path, func(w io.Writer, r io.Reader) error {
-			z, err := decompress(r, how)
-			if err != nil {
-				return err
-			}
-			defer z.Close()
-			_, err = io.Copy(w, z) //nolint:gosec // our own file
-			return err
-		})
+	in, err := Unpack(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return nil
-}
-
-// rewrite makes of one file another and removes the first.
-func rewrite(from, to string, fn func(io.Writer, io.Reader) error) error {
-	in, err := os.Open(from)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", from, err)
-	}
-	defer in.Close()
-	if err := atomicfile.Write(to, 0o644, func(w io.Writer) error { return fn(w, in) }); err != nil {
 		return err
 	}
-	if err := os.Remove(from); err != nil {
-		return fmt.Errorf("remove %s: %w", from, err)
-	}
-	return nil
+	defer in.Close()
+	return atomicfile.Write(path, 0o644, func(w io.Writer) error {
+		if _, err := io.Copy(w, in); err != nil {
+			return err
+		}
+		return fence()
+	})
 }

@@ -16,7 +16,7 @@ func TestCompress(t *testing.T) {
 		if err := os.WriteFile(path, want, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		small, err := Compress(path, how)
+		small, err := Compress(path, how, mine)
 		if err != nil || small != path+ext {
 			t.Fatal(small, err)
 		}
@@ -28,7 +28,7 @@ func TestCompress(t *testing.T) {
 			t.Errorf("%s: the plain file is still there", how)
 		}
 		for range 2 { // the second has nothing to do
-			if err := Restore(path); err != nil {
+			if err := Restore(path, mine); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -36,10 +36,10 @@ func TestCompress(t *testing.T) {
 			t.Errorf("%s: got %d bytes back, %v", how, len(got), err)
 		}
 	}
-	if err := Restore(filepath.Join(t.TempDir(), "none")); err != nil {
+	if err := Restore(filepath.Join(t.TempDir(), "none"), mine); err != nil {
 		t.Error(err)
 	}
-	if _, err := Compress("x", "rar"); err == nil {
+	if _, err := Compress("x", "rar", mine); err == nil {
 		t.Error("no error for a compression that is not there")
 	}
 }

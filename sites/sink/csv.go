@@ -19,7 +19,7 @@ import (
 // list of plain values is joined by "; ". A text that a spreadsheet would
 // take for a formula gets an apostrophe before it. The file appears as a
 // whole, or not at all.
-func WriteCSV(jsonl, path string, columns []string) error {
+func WriteCSV(jsonl, path string, columns []string, fence Fence) error {
 	in, err := os.Open(jsonl)
 	if err != nil {
 		return fmt.Errorf("open records: %w", err)
@@ -51,7 +51,10 @@ func WriteCSV(jsonl, path string, columns []string) error {
 			}
 		}
 		w.Flush()
-		return w.Error()
+		if err := w.Error(); err != nil {
+			return err
+		}
+		return fence()
 	})
 }
 

@@ -17,7 +17,7 @@ func TestWriteCSV(t *testing.T) {
 	if err := os.WriteFile(in, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteCSV(in, out, []string{"_key", "name", "n", "ok", "tags", "price"}); err != nil {
+	if err := WriteCSV(in, out, []string{"_key", "name", "n", "ok", "tags", "price"}, mine); err != nil {
 		t.Fatal(err)
 	}
 	const want = "_key,name,n,ok,tags,price\r\n" +
@@ -31,7 +31,7 @@ func TestWriteCSV(t *testing.T) {
 	if err := os.WriteFile(in, []byte("nonsense\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteCSV(in, out, []string{"a"}); err == nil {
+	if err := WriteCSV(in, out, []string{"a"}, mine); err == nil {
 		t.Error("no error for a file that is no JSONL")
 	}
 	if again, _ := os.ReadFile(out); string(again) != want {

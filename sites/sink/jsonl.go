@@ -3,6 +3,21 @@
 // A sink takes a record once, however often it is given it: records carry a
 // key, and what a crash made the caller give twice is left out. What Sync has
 // returned for is on the disk.
+//
+// # Late processes
+//
+// Files have one writer at a time, by a claim that runs out. A process that was
+// stopped, be it between any two system calls, may go on much later, beside
+// another that has taken over. No lock helps: one that sleeps keeps its lock. So
+// nothing that a late process may still do can reach the files of the other:
+//
+//   - A file is appended to through an open file only, and a [Fence] is asked
+//     between opening it and using it. Who takes over puts a copy in the place
+//     of each file ([Reclaim]): what the late one writes ends with its old file.
+//   - All other changes are a file made aside that is given its name at the end
+//     (package atomicfile), and the Fence is asked between making it and naming
+//     it. Who takes over removes such files first, so that a late one has
+//     nothing left to name.
 package sink
 
 import (
@@ -12,19 +27,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+
+	"muster/tasks/atomicfile"
 )
+
+// Fence returns nil while the caller is the one that may change the files, by
+// asking whoever decides it, and else an error.
+type Fence func() error
 
 // JSONL appends records to a file, one JSON object per line. It is for one
 // goroutine.
 type JSONL struct {
-	path string
-	f    *os.File
-	w    *bufio.Writer
-	keys map[string]struct{}
-	torn bool  // Open cut off a last line that a crash had torn
-	err  error // of a write; the buffer is lost and the file must be opened again
+	path  string
+	fence Fence
+	f     *os.File
+	w     *bufio.Writer
+	keys  map[string]struct{}
+	torn  bool  // Open cut off a last line that a crash had torn
+	err   error // of a write; the buffer is lost and the file must be opened again
 }
 
 // head is what a line must have to be told from others.
@@ -35,24 +58,36 @@ type head struct {
 // OpenJSONL opens a file to append to, and makes it and its folder when they
 // are not there. The records in it count as given. A last line without its
 // end, or that is no JSON, is what a crash left of a record that nobody was
-// told is safe: it is cut off.
-func OpenJSONL(path string) (*JSONL, error) {
+// told is safe: it is cut off. When the fence refuses, nothing is changed.
+func OpenJSONL(path string, fence Fence) (*JSONL, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of %s: %w", path, err)
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	const flags = os.O_RDWR | os.O_APPEND
+	f, err := os.OpenFile(path, flags, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		// Not by O_CREATE: a late process would make a file where another has removed it.
+		if err := atomicfile.Write(path, 0o644, func(io.Writer) error { return fence() }); err != nil {
+			return nil, err
+		}
+		f, err = os.OpenFile(path, flags, 0)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open records: %w", err)
 	}
-	s := &JSONL{path: path, f: f, keys: map[string]struct{}{}}
+	s := &JSONL{path: path, fence: fence, f: f, keys: map[string]struct{}{}}
+	if err := fence(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
 	if err := s.load(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+	syncName(path)
 	s.w = bufio.NewWriterSize(f, 64<<10)
 	return s, nil
 }
 
-// load reads the keys of what is there and leaves the file at its end.
+// load reads the keys of what is there.
 func (s *JSONL) load() error {
 	r := bufio.NewReaderSize(s.f, 256<<10)
 	var good int64
@@ -77,17 +112,13 @@ func (s *JSONL) load() error {
 					return fmt.Errorf("cut the torn end off %s: %w", s.path, err)
 				}
 			}
-			break
+			return nil
 		}
 		good += int64(len(line))
 		if h.Key != "" {
 			s.keys[h.Key] = struct{}{}
 		}
 	}
-	if _, err := s.f.Seek(good, io.SeekStart); err != nil {
-		return fmt.Errorf("seek in %s: %w", s.path, err)
-	}
-	return nil
 }
 
 // Put appends a record unless one with its key is there, and says whether it
@@ -110,7 +141,9 @@ func (s *JSONL) Put(key string, record []byte) (bool, error) {
 	return true, nil
 }
 
-// Sync brings everything given so far to the disk.
+// Sync brings everything given so far to the disk. It fails when the file is
+// not in its place any more. If it was removed or replaced by somebody who is
+// not its writer, Sync puts it back first; open it again then.
 func (s *JSONL) Sync() error {
 	if s.err != nil {
 		return s.err
@@ -123,7 +156,25 @@ func (s *JSONL) Sync() error {
 		s.err = fmt.Errorf("sync %s: %w", s.path, err)
 		return s.err
 	}
-	return nil
+	if isAt(s.f, s.path) {
+		return nil
+	}
+	s.err = s.putBack()
+	return s.err
+}
+
+// putBack gives the file its name again and returns an error in any case.
+func (s *JSONL) putBack() error {
+	if err := s.fence(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o755); err != nil {
+		return fmt.Errorf("make the folder of %s again: %w", s.path, err)
+	}
+	if err := copyTo(s.path, s.f, s.fence); err != nil {
+		return fmt.Errorf("put %s back: %w", s.path, err)
+	}
+	return fmt.Errorf("%s was removed or replaced while records were written to it; it was put back", s.path)
 }
 
 // Count is the number of records with a key in the file.
@@ -132,14 +183,82 @@ func (s *JSONL) Count() int { return len(s.keys) }
 // Path is the file's name.
 func (s *JSONL) Path() string { return s.path }
 
-// Close writes what is buffered and closes the file.
+// Close closes the file. What was put since the last Sync may be lost.
 func (s *JSONL) Close() error {
-	err := s.err
-	if err == nil {
-		err = s.Sync()
+	if err := s.f.Close(); err != nil {
+		return fmt.Errorf("close %s: %w", s.path, err)
 	}
-	if cerr := s.f.Close(); cerr != nil && err == nil {
-		err = fmt.Errorf("close %s: %w", s.path, cerr)
+	return nil
+}
+
+// Reclaim puts a copy of a file in its place, without a last line that has no
+// end: whoever has the file open from before cannot change it any more.
+func Reclaim(path string, fence Fence) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("open records: %w", err)
 	}
-	return err
+	defer f.Close()
+	return copyTo(path, f, fence)
+}
+
+// copyTo gives the whole lines of f to the file at path.
+func copyTo(path string, f *os.File, fence Fence) error {
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("read records: %w", err)
+	}
+	size, err := wholeLines(f, info.Size())
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return atomicfile.Write(path, info.Mode().Perm(), func(w io.Writer) error {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		if _, err := io.Copy(w, io.LimitReader(f, size)); err != nil {
+			return err
+		}
+		return fence()
+	})
+}
+
+// wholeLines returns where the last line that has an end ends.
+func wholeLines(f io.ReaderAt, size int64) (int64, error) {
+	buf := make([]byte, 64<<10)
+	for size > 0 {
+		part := buf[:min(size, int64(len(buf)))]
+		n, err := f.ReadAt(part, size-int64(len(part)))
+		if err != nil && err != io.EOF {
+			return 0, err
+		}
+		if n < len(part) { // it became shorter: a late writer cut off what it found torn
+			size -= int64(len(part) - n)
+			continue
+		}
+		if i := bytes.LastIndexByte(part, '\n'); i >= 0 {
+			return size - int64(len(part)-i-1), nil
+		}
+		size -= int64(len(part))
+	}
+	return 0, nil
+}
+
+// isAt reports whether f is the file at path.
+func isAt(f *os.File, path string) bool {
+	open, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	at, err := os.Stat(path)
+	return err == nil && os.SameFile(open, at)
+}
+
+// syncName brings a file's entry in its folder to the disk, where folders can
+// be synced.
+func syncName(path string) {
+	if d, err := os.Open(filepath.Dir(path)); err == nil {
+		_ = d.Sync()
+		_ = d.Close()
+	}
 }

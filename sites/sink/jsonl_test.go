@@ -1,15 +1,23 @@
 package sink
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"muster/tasks/atomicfile"
 )
+
+// mine is the fence of one who is not replaced.
+func mine() error { return nil }
 
 func open(t *testing.T, path string) *JSONL {
 	t.Helper()
-	s, err := OpenJSONL(path)
+	s, err := OpenJSONL(path, mine)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +38,7 @@ func TestJSONL(t *testing.T) {
 	put(s, "a", true)
 	put(s, "b", true)
 	put(s, "a", false)
-	if err := s.Close(); err != nil {
+	if err := errors.Join(s.Sync(), s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	s = open(t, path)
@@ -39,7 +47,7 @@ func TestJSONL(t *testing.T) {
 	if s.Count() != 3 {
 		t.Errorf("counts %d, want 3", s.Count())
 	}
-	if err := s.Close(); err != nil {
+	if err := errors.Join(s.Sync(), s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(path)
@@ -63,7 +71,7 @@ func TestTornLine(t *testing.T) {
 		if _, err := s.Put("b", []byte(strings.TrimSuffix(last, "\n"))); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Close(); err != nil {
+		if err := errors.Join(s.Sync(), s.Close()); err != nil {
 			t.Fatal(err)
 		}
 		if got, _ := os.ReadFile(path); string(got) != whole+last {
@@ -87,16 +95,16 @@ func TestForeignFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte(notes), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenJSONL(path); err == nil || !strings.Contains(err.Error(), "is no JSONL file") {
+	if _, err := OpenJSONL(path, mine); err == nil || !strings.Contains(err.Error(), "is no JSONL file") {
 		t.Errorf("got %v, want a refusal", err)
 	}
 	if got, _ := os.ReadFile(path); string(got) != notes {
 		t.Errorf("the file was changed to %q", got)
 	}
-	if _, err := OpenJSONL(filepath.Join(path, "below")); err == nil {
+	if _, err := OpenJSONL(filepath.Join(path, "below"), mine); err == nil {
 		t.Error("no error for a folder that cannot be made")
 	}
-	if _, err := OpenJSONL(dir); err == nil {
+	if _, err := OpenJSONL(dir, mine); err == nil {
 		t.Error("no error for a folder")
 	}
 }
@@ -124,4 +132,191 @@ func TestFullDisk(t *testing.T) {
 		t.Error("takes records after a failed write")
 	}
 	_ = s.Close()
+}
+
+// line is a record of about a size.
+func line(key string, size int) string {
+	return fmt.Sprintf(`{"_key":%q,"text":%q}`, key, strings.Repeat("x", size))
+}
+
+// One that writes on after another took over harms nothing, wherever it slept.
+func TestLateWriter(t *testing.T) {
+	t.Parallel()
+	refused := errors.New("another writes")
+	for name, late := range map[string]func(t *testing.T, path string, takeOver func()){
+		"before it opened the file": func(t *testing.T, path string, takeOver func()) {
+			if _, err := OpenJSONL(path, func() error { takeOver(); return refused }); !errors.Is(err, refused) {
+				t.Errorf("got %v, want %v", err, refused)
+			}
+		},
+		"after it opened the file, before it cut off a torn line": func(t *testing.T, path string, takeOver func()) {
+			f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.WriteString(`{"_key":"torn"`); err != nil {
+				t.Fatal(err)
+			}
+			s, err := OpenJSONL(path, func() error { takeOver(); return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(f.Close(), s.Close()); err != nil || !s.torn {
+				t.Errorf("got %v, cut %v; want that it cut a line off", err, s.torn)
+			}
+		},
+		"in the middle of a line": func(t *testing.T, path string, takeOver func()) {
+			asleep := false
+			s, err := OpenJSONL(path, func() error {
+				if asleep {
+					return refused
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, key := range []string{"b", "c"} { // more than its buffer takes: half a line is in the file
+				if _, err := s.Put(key, []byte(line(key, 50<<10))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if data, _ := os.ReadFile(path); len(data) < 60<<10 || data[len(data)-1] == '\n' {
+				t.Fatalf("the file has %d bytes; want half a line at its end", len(data))
+			}
+			asleep = true
+			takeOver()
+			if err := s.Sync(); !errors.Is(err, refused) {
+				t.Errorf("got %v, want %v", err, refused)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		},
+		"before it gives a copy its name": func(t *testing.T, path string, takeOver func()) {
+			if err := Reclaim(path, func() error { takeOver(); return nil }); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("got %v, want that its copy is gone", err)
+			}
+		},
+		"before it gives a compressed file its name": func(t *testing.T, path string, takeOver func()) {
+			if _, err := Compress(path, "gz", func() error { takeOver(); return nil }); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("got %v, want that its copy is gone", err)
+			}
+			if _, err := os.Stat(path + ".gz"); err == nil {
+				t.Error("a late process made a file")
+			}
+		},
+		"before it removes what it compressed": func(t *testing.T, path string, takeOver func()) {
+			n := 0
+			if _, err := Compress(path, "gz", func() error {
+				if n++; n == 2 {
+					takeOver()
+				}
+				return nil
+			}); err == nil {
+				t.Error("a late process removed the file of another")
+			}
+		},
+		"before it gives a CSV file its name": func(t *testing.T, path string, takeOver func()) {
+			if err := WriteCSV(path, path+".csv", []string{"_key"}, func() error { takeOver(); return nil }); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("got %v, want that its file is gone", err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "r.jsonl")
+			if err := os.WriteFile(path, []byte(line("a", 10)+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var next *JSONL
+			late(t, path, func() {
+				if err := errors.Join(atomicfile.Abandon(filepath.Dir(path)), Reclaim(path, mine)); err != nil {
+					t.Fatal(err)
+				}
+				next = open(t, path)
+				if _, err := next.Put("d", []byte(line("d", 10))); err != nil {
+					t.Fatal(err)
+				}
+				if err := next.Sync(); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if _, err := next.Put("e", []byte(line("e", 10))); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(next.Sync(), next.Close()); err != nil {
+				t.Error(err)
+			}
+			data, err := os.ReadFile(path)
+			want := line("a", 10) + "\n" + line("d", 10) + "\n" + line("e", 10) + "\n"
+			if name == "in the middle of a line" { // its first line was whole
+				want = strings.Replace(want, "\n", "\n"+line("b", 50<<10)+"\n", 1)
+			}
+			if err != nil || string(data) != want {
+				t.Errorf("got %.300q, %v; want %.300q", data, err, want)
+			}
+			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("got %v, %v; want the permissions that it had", info.Mode(), err)
+			}
+		})
+	}
+}
+
+// A late process makes no file where another, which ended, has removed it.
+func TestLateWriterMakesNoFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "r.jsonl")
+	refused := errors.New("another writes")
+	if _, err := OpenJSONL(path, func() error { return refused }); !errors.Is(err, refused) {
+		t.Errorf("the fence refuses: got %v, want %v", err, refused)
+	}
+	if _, err := OpenJSONL(path, func() error { return atomicfile.Abandon(dir) }); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("another takes over after the fence was asked: got %v, want that the file is gone", err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("got files %v, %v; want none", left, err)
+	}
+}
+
+// What is removed or replaced while it is written to is put back, whole.
+func TestRemovedFileIsPutBack(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(path string) error{
+		"file":   os.Remove,
+		"folder": func(path string) error { return os.RemoveAll(filepath.Dir(path)) },
+		"other": func(path string) error {
+			return errors.Join(os.Remove(path), os.WriteFile(path, []byte("{}\n"), 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "a", "r.jsonl")
+			s := open(t, path)
+			put := func(key string) {
+				t.Helper()
+				if _, err := s.Put(key, []byte(line(key, 1))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			put("a")
+			if err := errors.Join(s.Sync(), harm(path)); err != nil {
+				t.Fatal(err)
+			}
+			put("b")
+			if err := s.Sync(); err == nil || !strings.Contains(err.Error(), "put back") {
+				t.Errorf("got %v, want that it was put back", err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			s = open(t, path)
+			defer s.Close()
+			put("c")
+			if err := s.Sync(); err != nil || s.Count() != 3 {
+				t.Errorf("got %d records, %v; want 3", s.Count(), err)
+			}
+		})
+	}
 }

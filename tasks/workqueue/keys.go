@@ -17,6 +17,7 @@ type keys struct {
 	meta    string // hash: v (version), seq, token, moves, paused, beat (unix ms); also the name of the wake-up channel
 	out     string // stream of outputs: id, n, before (bytes of those before it, ever), data
 	pools   string // sorted set of running pools by the unix ms until which they count as alive
+	reader  string // hash of who reads the outputs: owner, fence, until (unix ms; 0: released), stale; and note:NAME, see Reader.Ack
 }
 
 func newKeys(namespace, name string) keys {
@@ -25,7 +26,7 @@ func newKeys(namespace, name string) keys {
 		spec: p + "spec", rec: p + "rec", ready: p + "ready", lanes: p + "lanes",
 		delayed: p + "delayed", leased: p + "leased", worker: p + "worker", note: p + "note",
 		result: p + "result", failed: p + "failed", counts: p + "counts", meta: p + "meta", out: p + "out",
-		pools: p + "pools",
+		pools: p + "pools", reader: p + "reader",
 	}
 }
 
@@ -33,7 +34,7 @@ func newKeys(namespace, name string) keys {
 func (k keys) all() []string {
 	return []string{
 		k.spec, k.rec, k.ready, k.lanes, k.delayed, k.leased, k.worker,
-		k.note, k.result, k.failed, k.counts, k.meta, k.out, k.pools,
+		k.note, k.result, k.failed, k.counts, k.meta, k.out, k.pools, k.reader,
 	}
 }
 

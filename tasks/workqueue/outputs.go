@@ -5,21 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 // Outputs reads what settled items have yielded, in the order in which they
-// were settled. It is meant for one reader at a time: what the reader has made
-// safe it acknowledges, and that is then gone; what it has not, the next reader
-// reads again.
+// were settled. One process at a time is their [Reader]: what it has made safe it
+// acknowledges, and that is then gone; what it has not, the next reader reads
+// again.
 type Outputs struct{ q *Queue }
 
 // Output is one entry of the output stream.
 type Output struct {
-	Seq   string // its place in the stream; for Ack
+	Seq   string // its place in the stream; for Reader.Ack
 	Item  string // the ID of the item that yielded it
 	Index int    // its place among the item's outputs, from 0
 	Data  []byte
@@ -72,23 +71,6 @@ func parseOutputs(msgs []redis.XMessage) []Output {
 		out[i] = Output{Seq: m.ID, Item: toString(m.Values["id"]), Index: n, Data: []byte(toString(m.Values["data"]))}
 	}
 	return out
-}
-
-// Ack removes all outputs up to and including seq.
-func (o *Outputs) Ack(ctx context.Context, seq string) error {
-	if o.q.err != nil {
-		return o.q.err
-	}
-	ms, n, ok := strings.Cut(seq, "-")
-	last, err := strconv.ParseUint(n, 10, 64)
-	if !ok || err != nil {
-		return fmt.Errorf("acknowledge outputs of queue %s: %q is no place in the stream", o.q.name, seq)
-	}
-	after := ms + "-" + strconv.FormatUint(last+1, 10)
-	if err := o.q.rdb.XTrimMinID(ctx, o.q.keys.out, after).Err(); err != nil {
-		return fmt.Errorf("acknowledge outputs of queue %s: %w", o.q.name, err)
-	}
-	return nil
 }
 
 // Backlog returns how many outputs are not acknowledged, and how many bytes of

@@ -732,7 +732,11 @@ var behaviour = []struct {
 		if err != nil || len(rest) != 2 || string(rest[1].Data) != "b0" {
 			k.t.Fatalf("got %v, %v", rest, err)
 		}
-		if err := out.Ack(ctx, first[1].Seq); err != nil {
+		reader, err := out.Claim(ctx, "r", time.Minute)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		if err := reader.Ack(ctx, first[1].Seq, nil); err != nil {
 			k.t.Fatal(err)
 		}
 		if n, bytes, err := out.Backlog(ctx); n != 2 || bytes != int64(len(rest[0].Data)+len(rest[1].Data)) || err != nil {
@@ -741,17 +745,86 @@ var behaviour = []struct {
 		if again, err := out.Read(ctx, 10, 0); err != nil || len(again) != 2 || again[0].Seq != rest[0].Seq {
 			k.t.Fatalf("got %v, %v", again, err)
 		}
-		if err := out.Ack(ctx, rest[1].Seq); err != nil {
+		if err := reader.Ack(ctx, rest[1].Seq, nil); err != nil {
 			k.t.Fatal(err)
 		}
 		if n, bytes, err := out.Backlog(ctx); n != 0 || bytes != 0 || err != nil {
 			k.t.Fatalf("%d with %d bytes left, %v", n, bytes, err)
 		}
-		if err := out.Ack(ctx, "yesterday"); err == nil {
+		if err := reader.Ack(ctx, "yesterday", nil); err == nil {
 			k.t.Fatal("acknowledged nonsense")
 		}
 		if a, b := k.get("a"), k.get("b"); a.Result == nil || string(b.Result) != "r" {
 			k.t.Fatalf("results %v and %q", a.Result, b.Result)
+		}
+	}},
+	{"a reader that was replaced changes nothing", workqueue.Config{}, func(k *kit) {
+		ctx := k.t.Context()
+		out := k.Outputs()
+		k.enqueue("a")
+		k.settle(k.leaseOne("w"), workqueue.Done().With(nil, []byte("a0"), []byte("a1")))
+		list, err := out.Read(ctx, 10, 0)
+		if err != nil || len(list) != 2 {
+			k.t.Fatalf("got %d outputs, %v; want 2", len(list), err)
+		}
+		claim := func(owner string, ttl time.Duration) workqueue.Reader {
+			k.t.Helper()
+			var r workqueue.Reader
+			k.eventually(owner+" to become the reader", func() bool { r, err = out.Claim(ctx, owner, ttl); return err == nil })
+			return r
+		}
+		first := claim("one", time.Minute)
+		if again := claim("one", time.Minute); again.Fence() != first.Fence() || !again.Stale() {
+			k.t.Errorf("the same reader again: got fence %d, stale %v; want %d, true", again.Fence(), again.Stale(), first.Fence())
+		}
+		if _, err := out.Claim(ctx, "two", time.Minute); !errors.Is(err, workqueue.ErrOtherReader) {
+			k.t.Errorf("a second reader: got %v, want %v", err, workqueue.ErrOtherReader)
+		}
+		if err := errors.Join(first.Settled(ctx, time.Minute), first.Release(ctx)); err != nil {
+			k.t.Fatal(err)
+		}
+		second := claim("two", time.Millisecond)
+		if second.Stale() || second.Fence() <= first.Fence() {
+			k.t.Errorf("after a release: got fence %d, stale %v; want more than %d, false", second.Fence(), second.Stale(), first.Fence())
+		}
+		if err := second.Ack(ctx, list[0].Seq, map[string]string{"a": "1", "b": "2"}); err != nil {
+			k.t.Errorf("the time has run out, but nobody took over: %v", err)
+		}
+		third := claim("three", time.Minute)
+		for range 2 { // until somebody says that it is settled
+			if !third.Stale() || third.Fence() <= second.Fence() {
+				k.t.Errorf("after one that ran out: got fence %d, stale %v; want more than %d, true", third.Fence(), third.Stale(), second.Fence())
+			}
+			if err := third.Release(ctx); err != nil {
+				k.t.Fatal(err)
+			}
+			third = claim("four", time.Minute)
+		}
+		if err := third.Settled(ctx, time.Minute); err != nil {
+			k.t.Fatal(err)
+		}
+		for what, err := range map[string]error{
+			"ack": second.Ack(ctx, list[1].Seq, map[string]string{"a": "9", "b": "", "c": "9"}), "keep": second.Keep(ctx, time.Hour),
+			"settled": second.Settled(ctx, time.Hour), "release": second.Release(ctx), "ack of the first": first.Ack(ctx, list[1].Seq, nil),
+		} {
+			if !errors.Is(err, workqueue.ErrLeaseLost) {
+				k.t.Errorf("%s by a late reader: got %v, want %v", what, err, workqueue.ErrLeaseLost)
+			}
+		}
+		if left, err := out.Read(ctx, 10, 0); err != nil || len(left) != 1 || left[0].Seq != list[1].Seq {
+			k.t.Errorf("got %v, %v; want the second output", left, err)
+		}
+		if notes, err := out.Notes(ctx); err != nil || !maps.Equal(notes, map[string]string{"a": "1", "b": "2"}) {
+			k.t.Errorf("got notes %v, %v; want those of the second reader", notes, err)
+		}
+		if _, err := out.Claim(ctx, "two", time.Minute); !errors.Is(err, workqueue.ErrOtherReader) {
+			k.t.Errorf("a late reader released the outputs of another: %v", err)
+		}
+		if err := third.Ack(ctx, "", map[string]string{"a": ""}); err != nil {
+			k.t.Error(err)
+		}
+		if notes, err := out.Notes(ctx); err != nil || !maps.Equal(notes, map[string]string{"b": "2"}) {
+			k.t.Errorf("got notes %v, %v; want b", notes, err)
 		}
 	}},
 	{"a newer queue is refused", workqueue.Config{}, func(k *kit) {
@@ -888,6 +961,13 @@ func TestQueueInFullRedis(t *testing.T) {
 	held := k.lease("w", 2)
 	if ids(held) != "returned later" {
 		t.Errorf("leased %s", ids(held))
+	}
+	if out, err := k.Outputs().Read(t.Context(), 10, 0); err != nil || len(out) != 1 {
+		t.Errorf("got outputs %v, %v; want one", out, err)
+	} else if r, err := k.Outputs().Claim(t.Context(), "r", time.Minute); err != nil {
+		t.Errorf("claim the outputs: %v", err)
+	} else if err := errors.Join(r.Ack(t.Context(), out[0].Seq, map[string]string{"n": "1"}), r.Release(t.Context())); err != nil {
+		t.Errorf("acknowledge: %v", err)
 	}
 	slots := limit.NewKeyedLimiter(s.Client(), limit.KeyedConfig{})
 	if slot, err := slots.Acquire(t.Context(), "h"); err != nil {

@@ -46,6 +46,12 @@ var (
 	pauseLua string
 	//go:embed lua/backlog.lua
 	backlogLua string
+	//go:embed lua/claim.lua
+	claimLua string
+	//go:embed lua/keep.lua
+	keepLua string
+	//go:embed lua/ack.lua
+	ackLua string
 
 	enqueueCmd      = script(enqueueLua)
 	leaseCmd        = script(leaseLua)
@@ -64,6 +70,9 @@ var (
 	statsCmd        = script(statsLua)
 	pauseCmd        = script(pauseLua)
 	backlogCmd      = script(backlogLua)
+	claimCmd        = script(claimLua)
+	keepCmd         = script(keepLua)
+	ackCmd          = script(ackLua)
 )
 
 func script(src string) *redis.Script { return redis.NewScript(commonLua + src) }

@@ -1,7 +1,7 @@
 -- Shared opening of every script of a queue.
 --
--- KEYS, the same fourteen for each script (see keys.go for what they hold):
---   spec rec ready lanes delayed leased worker note result failed counts meta out pools
+-- KEYS, the same fifteen for each script (see keys.go for what they hold):
+--   spec rec ready lanes delayed leased worker note result failed counts meta out pools reader
 --
 -- Every script refuses, with the error WQNEWER, a queue that a newer version
 -- of the program wrote.
@@ -19,7 +19,7 @@
 -- The ready set orders its members by bytes: lane \0 rank seq \0 id. The lanes
 -- set scores each lane by its first member, so that the oldest item of all
 -- lanes is found without looking at the others.
-local SPEC, REC, READY, LANES, DELAYED, LEASED, WORKER, NOTE, RESULT, FAILED, COUNTS, META, OUT, POOLS = unpack(KEYS)
+local SPEC, REC, READY, LANES, DELAYED, LEASED, WORKER, NOTE, RESULT, FAILED, COUNTS, META, OUT, POOLS, READER = unpack(KEYS)
 
 local version = redis.call("HGET", META, "v")
 if version and tonumber(version) > 1 then

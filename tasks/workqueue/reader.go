@@ -1,0 +1,118 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ErrOtherReader says that another process reads the outputs of a queue.
+var ErrOtherReader = errors.New("another process reads the outputs")
+
+// Reader is the right to acknowledge the outputs of a queue. It holds for a
+// time, and for longer when it is kept. A process that slept through that time
+// may find that another is the reader: what it then asks for changes nothing
+// and fails with ErrLeaseLost, whenever that is.
+type Reader struct {
+	q     *Queue
+	owner string
+	fence int64
+	stale bool
+}
+
+// Claim makes owner the reader for ttl. An owner that is the reader already
+// stays so, under the same fence, also after its time has run out; owners that
+// work on their own need names of their own. It fails with ErrOtherReader while
+// another is the reader.
+func (o *Outputs) Claim(ctx context.Context, owner string, ttl time.Duration) (Reader, error) {
+	if o.q.err != nil {
+		return Reader{}, o.q.err
+	}
+	got, err := o.q.runInts(ctx, "claim the outputs", claimCmd, owner, max(ttl.Milliseconds(), 1))
+	if err != nil {
+		return Reader{}, err
+	}
+	if got[0] == 0 {
+		return Reader{}, ErrOtherReader
+	}
+	return Reader{o.q, owner, got[0], got[1] == 1}, nil
+}
+
+// Fence tells this reader from those before it: it is higher.
+func (r Reader) Fence() int64 { return r.fence }
+
+// Stale reports whether a reader before this one never released the outputs and
+// nobody has called Settled since. That reader may be dead, or only slow: then
+// it goes on where it was when it wakes.
+func (r Reader) Stale() bool { return r.stale }
+
+// Keep lets the claim hold for ttl from now.
+func (r Reader) Keep(ctx context.Context, ttl time.Duration) error {
+	return r.keep(ctx, max(ttl.Milliseconds(), 1), 0)
+}
+
+// Settled is Keep of a reader that has seen to it that no reader before it can
+// do harm when it wakes.
+func (r Reader) Settled(ctx context.Context, ttl time.Duration) error {
+	return r.keep(ctx, max(ttl.Milliseconds(), 1), 1)
+}
+
+// Release ends the claim. The caller has nothing under way that must not happen
+// beside the work of the next reader.
+func (r Reader) Release(ctx context.Context) error { return r.keep(ctx, 0, 0) }
+
+func (r Reader) keep(ctx context.Context, ms int64, settled int) error {
+	v, err := r.q.run(ctx, "keep the outputs", keepCmd, r.owner, r.fence, ms, settled)
+	return r.lost(v, err)
+}
+
+// Ack removes all outputs up to and including seq, or none when seq is "", and
+// stores notes, by name, for those who call Outputs.Notes; an empty one is
+// removed. Both happen, or neither.
+func (r Reader) Ack(ctx context.Context, seq string, notes map[string]string) error {
+	after := ""
+	if seq != "" {
+		ms, n, ok := strings.Cut(seq, "-")
+		last, err := strconv.ParseUint(n, 10, 64)
+		if !ok || err != nil {
+			return fmt.Errorf("acknowledge outputs of queue %s: %q is no place in the stream", r.q.name, seq)
+		}
+		after = ms + "-" + strconv.FormatUint(last+1, 10)
+	}
+	args := []any{r.owner, r.fence, after}
+	for name, text := range notes {
+		args = append(args, name, text)
+	}
+	v, err := r.q.run(ctx, "acknowledge outputs", ackCmd, args...)
+	return r.lost(v, err)
+}
+
+func (r Reader) lost(v any, err error) error {
+	if err == nil && toInt(v) == 0 {
+		err = fmt.Errorf("read the outputs of queue %s: %w", r.q.name, ErrLeaseLost)
+	}
+	return err
+}
+
+const notePrefix = "note:"
+
+// Notes returns what the readers of the outputs have noted; see Reader.Ack.
+func (o *Outputs) Notes(ctx context.Context) (map[string]string, error) {
+	if o.q.err != nil {
+		return nil, o.q.err
+	}
+	all, err := o.q.rdb.HGetAll(ctx, o.q.keys.reader).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read the notes of queue %s: %w", o.q.name, err)
+	}
+	notes := map[string]string{}
+	for field, text := range all {
+		if name, ok := strings.CutPrefix(field, notePrefix); ok {
+			notes[name] = text
+		}
+	}
+	return notes, nil
+}
