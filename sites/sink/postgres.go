@@ -26,6 +26,10 @@ CREATE TABLE muster_changes (
 // migrationLock keeps two that open the database at once from both migrating.
 const migrationLock = `SELECT pg_advisory_xact_lock(7281936405528)`
 
+// idleLimit ends the transaction of a process that was stopped in the middle of
+// one: its locks would block every other.
+const idleLimit = 30 * time.Second
+
 // openPostgres opens the tables of a PostgreSQL.
 func openPostgres(ctx context.Context, address string) (Sink, error) {
 	name := "postgres"
@@ -46,7 +50,11 @@ func openPostgres(ctx context.Context, address string) (Sink, error) {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", name, err), db.Close())
 	}
 	return &database{
-		db: db, name: name, time: func(t time.Time) any { return t.UTC() },
+		db: db, name: name, each: idleStatement(idleLimit), time: func(t time.Time) any { return t.UTC() },
 		text: func(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "\ufffd") },
 	}, nil
+}
+
+func idleStatement(limit time.Duration) string {
+	return fmt.Sprintf("SET LOCAL idle_in_transaction_session_timeout = %d", limit.Milliseconds())
 }

@@ -247,6 +247,48 @@ func TestPostgres(t *testing.T) {
 	holds(t, func() (Sink, error) { return Open(t.Context(), address, Options{}) }, db)
 }
 
+// A process that is stopped in the middle of a transaction does not keep another
+// from writing the same records.
+func TestPostgresFrozen(t *testing.T) {
+	t.Parallel()
+	address := postgres(t)
+	sinks := [2]Sink{}
+	for i := range sinks {
+		facttest.Eventually(t, "PostgreSQL answers", func() bool {
+			s, err := Open(t.Context(), address, Options{})
+			sinks[i] = s
+			return err == nil
+		})
+		defer sinks[i].Close()
+	}
+	r := record("a", `{"v":1}`, "new", "")
+	if _, err := sinks[0].Put(t.Context(), []Record{r}); err != nil {
+		t.Fatal(err)
+	}
+	frozen, ok := sinks[0].(*database)
+	if !ok || frozen.each != idleStatement(idleLimit) {
+		t.Fatalf("transactions begin with %q, want %q", frozen.each, idleStatement(idleLimit))
+	}
+	frozen.each = idleStatement(100 * time.Millisecond) // not to wait for long
+	tx, err := frozen.begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback() //nolint:errcheck // it was ended by the server
+	if _, err := tx.ExecContext(t.Context(), `UPDATE muster_records SET data = '{"v":0}'`); err != nil {
+		t.Fatal(err)
+	}
+	r.Data = json.RawMessage(`{"v":2}`)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if n, err := sinks[1].Put(ctx, []Record{r}); n != 1 || err != nil {
+		t.Errorf("beside a transaction that stands still: got %d, %v; want 1 record taken", n, err)
+	}
+	if err := tx.Commit(); err == nil {
+		t.Error("the transaction that stood still was committed, late")
+	}
+}
+
 func TestPostgresGone(t *testing.T) {
 	t.Parallel()
 	_, err := Open(t.Context(), "postgres://me@127.0.0.1:1/app?sslmode=disable", Options{})

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ type database struct {
 	name string
 	time func(time.Time) any // how the database wants a time
 	text func(string) string // what the database cannot hold, replaced; nil: it holds everything
+	each string              // a statement that every transaction begins with; "": none
 }
 
 // migrate applies the migrations that the database has not had, all in one
@@ -84,8 +86,20 @@ func (d *database) Put(ctx context.Context, records []Record) (int, error) {
 	return len(records), nil
 }
 
-func (d *database) put(ctx context.Context, records []Record) error {
+// begin begins a transaction.
+func (d *database) begin(ctx context.Context) (*sql.Tx, error) {
 	tx, err := d.db.BeginTx(ctx, nil)
+	if err != nil || d.each == "" {
+		return tx, err
+	}
+	if _, err := tx.ExecContext(ctx, d.each); err != nil {
+		return nil, errors.Join(err, tx.Rollback())
+	}
+	return tx, nil
+}
+
+func (d *database) put(ctx context.Context, records []Record) error {
+	tx, err := d.begin(ctx)
 	if err != nil {
 		return err
 	}
