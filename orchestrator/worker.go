@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
 	"golang.org/x/sync/errgroup"
@@ -96,5 +97,9 @@ func Connect(ctx context.Context, cfg config.Config) (*tasks.Client, error) {
 			return nil, err
 		}
 	}
-	return tasks.Connect(ctx, url)
+	client, err := tasks.Connect(ctx, url)
+	if redisd.RefusesLogin(err) {
+		return nil, fmt.Errorf("%w; put user and password into the address, redis://user:password@host:port; the Redis that muster start runs needs no address from its own user, only --data-dir", err)
+	}
+	return client, err
 }

@@ -42,12 +42,16 @@ func (s *Server) startChild(ctx context.Context, path string, port int) error {
 	// The end of the process is told once while we wait for its first answer.
 	var once sync.Once
 	died := make(chan struct{})
+	if err := s.cfg.writeAuthFile(s.password); err != nil {
+		return err
+	}
 	proc, err := supervise.Start(supervise.Config{
 		Name: "redis",
 		Path: path,
 		// No --dir: before version 7 a path with a space cannot be given.
 		Dir: s.cfg.redisDir(),
 		Args: []string{
+			authFile, // everybody can read arguments
 			"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--daemonize", "no", "--databases", strconv.Itoa(databases),
 			"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
 		},
@@ -60,14 +64,14 @@ func (s *Server) startChild(ctx context.Context, path string, port int) error {
 	if err != nil {
 		return err
 	}
-	url := fmt.Sprintf("redis://127.0.0.1:%d/0", port)
+	url := ownURL(port, s.password)
 	// It is mostly there in some hundredths of a second, but a busy disk can
 	// take its time: look more often than at a stranger, and for longer.
 	soon := s.cfg
 	soon.Attempts, soon.Interval = 120*soon.Attempts, soon.Interval/20
 	err = soon.await(ctx, url, died)
 	var asked *pingError
-	if errors.As(err, &asked) && asked.hopeless() { // by whom: ours is a Redis, and lets everyone in
+	if errors.As(err, &asked) && asked.hopeless() { // by whom: ours is a Redis, and takes this password
 		err = fmt.Errorf("port %d: %w: %w", port, errPortTaken, err)
 	}
 	if err == nil {
@@ -121,16 +125,15 @@ func (s *Server) shutDownLeftover(ctx context.Context) error {
 	if err != nil {
 		return nil
 	}
-	url := fmt.Sprintf("redis://127.0.0.1:%d/0", port)
+	url := s.cfg.findLeftover(ctx, port)
+	if url == "" {
+		return nil // nobody there, or somebody else
+	}
 	rdb, err := connect(url, s.cfg.PingTimeout)
 	if err != nil {
 		return err
 	}
 	defer rdb.Close()
-	got, err := rdb.ConfigGet(ctx, "dir").Result()
-	if err != nil || !sameFolder(got["dir"], s.cfg.redisDir()) {
-		return nil // nobody there, or somebody else
-	}
 	s.cfg.Logger.Info("stopping a redis-server that works in our folder", "port", port)
 	_ = rdb.Shutdown(ctx).Err() // its answer is the end of the connection
 	for limit := time.Now().Add(s.cfg.Grace); time.Now().Before(limit); {

@@ -134,7 +134,7 @@ func TestLeftoverIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := io.WriteString(conn, `EVAL "while true do end" 0`+"\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "AUTH "+o.Password+"\r\n"+`EVAL "while true do end" 0`+"\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	facttest.Eventually(t, "it is busy", func() bool { return Ping(t.Context(), h.URL, 200*time.Millisecond) != nil })
@@ -183,15 +183,16 @@ func TestStrayServerInOurFolderIsStopped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := strings.TrimSuffix(strings.TrimPrefix(s.URL(), "redis://127.0.0.1:"), "/0")
-	alone := exec.Command(path, "--bind", "127.0.0.1", "--port", port, "--appendonly", "yes", "--save", "")
+	// As it was run before there were passwords.
+	alone := exec.Command(path, "--bind", "127.0.0.1", "--port", portOf(t, s.URL()), "--appendonly", "yes", "--save", "")
 	alone.Dir = filepath.Join(cfg.DataDir, "redis")
 	if err := alone.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = alone.Process.Kill(); _ = alone.Wait() })
-	facttest.Eventually(t, "it is up", func() bool { return Ping(t.Context(), s.URL(), time.Second) == nil })
-	set(t, s.URL(), "k", "w")
+	open := withoutPassword(s.URL())
+	facttest.Eventually(t, "it is up", func() bool { return Ping(t.Context(), open, time.Second) == nil })
+	set(t, open, "k", "w")
 	s = start(t, cfg)
 	wantValue(t, s.URL(), "k", "w")
 	if err := alone.Wait(); err != nil {
@@ -297,7 +298,7 @@ func TestPortTakenBetween(t *testing.T) {
 	// A redis-server that the first time leaves us the port that it was given.
 	file := filepath.Join(t.TempDir(), "port")
 	cfg.Server = filepath.Join(t.TempDir(), "slow-redis-server")
-	script := fmt.Sprintf("#!/bin/sh\nif ! [ -e '%[1]s' ]; then echo \"$4\" >'%[1]s.new'; mv '%[1]s.new' '%[1]s'; exec sleep 600; fi\nexec '%[2]s' \"$@\"\n", file, path)
+	script := fmt.Sprintf("#!/bin/sh\nif ! [ -e '%[1]s' ]; then echo \"$5\" >'%[1]s.new'; mv '%[1]s.new' '%[1]s'; exec sleep 600; fi\nexec '%[2]s' \"$@\"\n", file, path)
 	if err := os.WriteFile(cfg.Server, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -38,11 +38,12 @@ type embedded struct {
 
 const loading = "LOADING Redis is loading the dataset in memory"
 
-// startEmbedded starts one at addr with what file holds. Until that is loaded
-// others are told so.
-func startEmbedded(ctx context.Context, addr, file string, every time.Duration, log *slog.Logger) (*embedded, error) {
+// startEmbedded starts one at addr, for those who know password, with what file
+// holds. Until that is loaded others are told so.
+func startEmbedded(ctx context.Context, addr, password, file string, every time.Duration, log *slog.Logger) (*embedded, error) {
 	e := &embedded{mini: miniredis.NewMiniRedis(), file: file, every: every, log: log, warned: map[string]bool{}}
 	e.mini.SetError(loading)
+	e.mini.RequireAuth(password)
 	if err := e.mini.StartAddr(addr); err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func startEmbedded(ctx context.Context, addr, file string, every time.Duration, 
 		if cmd == "ECHO" && len(args) == 1 && args[0] == word {
 			ours.Store(p)
 		}
-		if p == ours.Load() {
+		if p == ours.Load() || cmd == "HELLO" || cmd == "AUTH" {
 			return false
 		}
 		p.WriteError(loading)
@@ -64,6 +65,7 @@ func startEmbedded(ctx context.Context, addr, file string, every time.Duration, 
 		// Not its in-memory connection: that has no buffer, and a long pipeline
 		// stands still when neither side reads.
 		Addr:     e.mini.Addr(),
+		Password: password,
 		Protocol: 2, PoolSize: 1, DisableIdentity: true, MaxRetries: -1,
 		ReadTimeout: time.Minute, WriteTimeout: time.Minute, ContextTimeoutEnabled: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},

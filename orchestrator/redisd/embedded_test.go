@@ -367,7 +367,7 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 }
 
 func BenchmarkSave(b *testing.B) {
-	m, err := startEmbedded(b.Context(), "127.0.0.1:0", filepath.Join(b.TempDir(), "s"), time.Hour, slog.New(slog.DiscardHandler))
+	m, err := startEmbedded(b.Context(), "127.0.0.1:0", "sesame", filepath.Join(b.TempDir(), "s"), time.Hour, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}

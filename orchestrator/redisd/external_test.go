@@ -253,7 +253,7 @@ func TestStaleAddress(t *testing.T) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 	_, err := Discover(t.Context(), cfg.DataDir)
-	wantError(t, err, "no running orchestrator", h.URL[len("redis://"):len(h.URL)-len("/0")])
+	wantError(t, err, "no running orchestrator", "127.0.0.1:"+portOf(t, h.URL))
 	if !errors.Is(err, ErrNotRunning) {
 		t.Fatalf("err = %v, want ErrNotRunning", err)
 	}

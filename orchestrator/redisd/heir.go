@@ -67,7 +67,14 @@ func (s *Server) inherit(ctx context.Context, l *lock) error {
 		if heir.cfg.Port, err = strconv.Atoi(port); err != nil {
 			return err
 		}
+		if o.Password == "" {
+			return errors.New("it was run by an older version, without a password; start this one again, and all that use that Redis")
+		}
 		if err := heir.clearData(ctx); err != nil {
+			return err
+		}
+		// The one that clients know, whatever has happened to the file.
+		if err := heir.cfg.writePassword(o.Password); err != nil {
 			return err
 		}
 		if err := heir.startOwn(ctx); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -175,6 +176,20 @@ func needServer(t *testing.T) {
 	if err != nil || os.Getenv("MUSTER_TEST_REDIS_SERVER") == "off" {
 		t.Skip("NOT COVERED:", t.Name(), "needs a redis-server; install one or name it in MUSTER_TEST_REDIS_SERVER")
 	}
+}
+
+// portOf returns the port of a Redis of ours at url.
+func portOf(t *testing.T, url string) string {
+	t.Helper()
+	opt, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(opt.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
 func identify(t *testing.T, pid int) supervise.Identity {

@@ -60,6 +60,10 @@ func connect(address string, limit time.Duration) (redis.UniversalClient, error)
 	return redis.NewUniversalClient(opt), nil
 }
 
+// RefusesLogin reports whether err is a Redis's answer to no password or a
+// wrong one.
+func RefusesLogin(err error) bool { return redis.IsAuthError(err) }
+
 // Redact returns the address without its password, for logs and messages.
 func Redact(address string) string { return mask(address, "xxxxx") }
 

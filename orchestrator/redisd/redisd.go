@@ -22,6 +22,7 @@
 //
 //	redis.json           where it answers; there as long as it is in use
 //	redis/               what a Redis of ours keeps, and the lock on it
+//	redis/password       the password of a Redis of ours; only its owner can read it
 //	redis/external       the address of one that is not ours and holds the jobs, without its password
 //	logs/redis.log       what redis-server says
 package redisd
@@ -154,6 +155,7 @@ type Server struct {
 	id        string // of this very Server, in the address file
 	mode      Mode
 	url       string
+	password  string // of a Redis of ours
 	guarantee string
 	warnings  []string
 
@@ -329,6 +331,10 @@ func (s *Server) useExternal(ctx context.Context, url string) error {
 
 // startOwn runs a Redis on the data folder, which is locked.
 func (s *Server) startOwn(ctx context.Context) error {
+	var err error
+	if s.password, err = s.cfg.ownPassword(); err != nil {
+		return err
+	}
 	if s.cfg.Mode != Embedded {
 		path, err := findServer(s.cfg.Server)
 		if err == nil {
@@ -336,7 +342,7 @@ func (s *Server) startOwn(ctx context.Context) error {
 			if err := s.atPort(func(port int) error { return s.startChild(ctx, path, port) }); err != nil {
 				return err
 			}
-			s.guarantee = fmt.Sprintf("A redis-server of our own, at %s, with an append-only file in %s: a crash of Muster loses nothing, a crash of the machine at most the last second.", s.url, s.cfg.redisDir())
+			s.guarantee = fmt.Sprintf("A redis-server of our own, at %s, with an append-only file in %s: a crash of Muster loses nothing, a crash of the machine at most the last second.", withoutPassword(s.url), s.cfg.redisDir())
 			return s.adopt(ctx)
 		}
 		if s.cfg.Mode == Child || s.cfg.Server != "" {
@@ -352,7 +358,7 @@ func (s *Server) startOwn(ctx context.Context) error {
 func (s *Server) startEmbedded(ctx context.Context, port int) error {
 	s.mode = Embedded
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	mini, err := startEmbedded(ctx, addr, s.cfg.snapshotFile(), s.cfg.SaveEvery, s.cfg.Logger)
+	mini, err := startEmbedded(ctx, addr, s.password, s.cfg.snapshotFile(), s.cfg.SaveEvery, s.cfg.Logger)
 	if err != nil {
 		return fmt.Errorf("start the built-in Redis: %w", err)
 	}
@@ -360,13 +366,14 @@ func (s *Server) startEmbedded(ctx context.Context, port int) error {
 	if s.cfg.hasAppendOnly() {
 		s.warnings = append(s.warnings, "the data folder has contents of a redis-server, which is not wanted now: they stay unused")
 	}
-	s.url = "redis://" + s.mini.mini.Addr() + "/0"
+	s.url = ownURL(port, s.password)
 	s.guarantee = fmt.Sprintf("The Redis built into Muster, at %s, saved to %s every %v and at the end: a crash loses what came after the last save. Install redis-server for more speed and safety.",
-		s.url, s.cfg.snapshotFile(), s.cfg.SaveEvery)
+		withoutPassword(s.url), s.cfg.snapshotFile(), s.cfg.SaveEvery)
 	return os.WriteFile(s.cfg.portFile(), []byte(strconv.Itoa(port)), 0o600)
 }
 
-// URL is the address of the Redis, all the time. It may hold a password: see Redact.
+// URL is the address of the Redis, all the time. It holds a password if the
+// Redis is ours, and may hold one if not: see Redact.
 func (s *Server) URL() string { return s.url }
 
 // Mode tells how we came by the Redis. It is never Auto.

@@ -1,0 +1,141 @@
+package redisd
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"muster/tasks"
+	"muster/tasks/atomicfile"
+)
+
+// A Redis of ours listens on loopback, where every user of the machine can
+// connect, and whoever can send tasks to it acts as the user of the workers.
+// So it needs a password. It is made at the first start and stays the same,
+// so that workers that outlive an orchestrator can connect to the next one.
+// It is in three files, which only their owner can read:
+//
+//	redis/password   the password itself
+//	redis/auth.conf  the same for redis-server, whose arguments are public
+//	redis.json       the whole address, while it is in use
+func (c Config) passwordFile() string { return passwordPath(c.DataDir) }
+
+func passwordPath(dataDir string) string { return filepath.Join(dataDir, "redis", "password") }
+
+// authFile is the configuration file of redis-server, in its working folder.
+const authFile = "auth.conf"
+
+// passwordBytes is how many random bytes a password has. It is written in hex.
+const passwordBytes = 32
+
+// readPassword returns the password in the file.
+func (c Config) readPassword() (string, error) {
+	text, err := os.ReadFile(c.passwordFile())
+	if err != nil {
+		return "", err
+	}
+	password := strings.TrimSpace(string(text))
+	if b, err := hex.DecodeString(password); err != nil || len(b) != passwordBytes {
+		return "", fmt.Errorf("%s does not hold %d bytes in hex", c.passwordFile(), passwordBytes)
+	}
+	return password, nil
+}
+
+// ownPassword returns the password of the folder's own Redis. It makes one when
+// there is none, or when others may know it. The caller has the lock.
+func (c Config) ownPassword() (string, error) {
+	file := c.passwordFile()
+	info, err := os.Lstat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c.newPassword()
+	}
+	if err != nil {
+		return "", fmt.Errorf("look for the password of Redis: %w", err)
+	}
+	if uid, ours := ownedByUs(info); !ours {
+		return "", fmt.Errorf("the password of Redis in %s belongs to user %d, who could run tasks as this user; run Muster as that user, or remove the file", file, uid)
+	}
+	why := "it is not a plain file"
+	switch {
+	case readableByOthers(info):
+		why = "other users can read it"
+	case info.Mode().IsRegular():
+		password, err := c.readPassword()
+		if err == nil {
+			return password, nil
+		}
+		why = err.Error()
+	}
+	c.Logger.Warn("making a new password for Redis; workers that still run with the old one must be started again", "file", file, "why", why)
+	return c.newPassword()
+}
+
+func (c Config) newPassword() (string, error) {
+	b := make([]byte, passwordBytes)
+	_, _ = rand.Read(b) // never fails
+	password := hex.EncodeToString(b)
+	return password, c.writePassword(password)
+}
+
+func (c Config) writePassword(password string) error {
+	return atomicfile.WriteBytes(c.passwordFile(), 0o600, []byte(password+"\n"))
+}
+
+// writeAuthFile makes the file that gives redis-server its password.
+func (c Config) writeAuthFile(password string) error {
+	text := "# Made at each start, from the file password.\nrequirepass " + password + "\n"
+	return atomicfile.WriteBytes(filepath.Join(c.redisDir(), authFile), 0o600, []byte(text))
+}
+
+// leftoverPasswords returns what a redis-server that a crashed run has left may
+// take: the folder's password, the one in the address that the run has left,
+// when the file was removed, and none, which is how it was run before there
+// were passwords.
+func (c Config) leftoverPasswords() []string {
+	var known []string
+	if password, err := c.readPassword(); err == nil {
+		known = append(known, password)
+	}
+	if a, err := readAddress(c.DataDir); err == nil && c.isOwn(a.URL) {
+		if opt, err := tasks.ParseURL(a.URL); err == nil && opt.Password != "" {
+			known = append(known, opt.Password)
+		}
+	}
+	return append(known, "")
+}
+
+// ownURL is the address of a Redis of ours.
+func ownURL(port int, password string) string {
+	u := url.URL{Scheme: "redis", Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Path: "/0"}
+	if password != "" {
+		u.User = url.UserPassword("", password)
+	}
+	return u.String()
+}
+
+// findLeftover returns the address of the redis-server that works in our folder
+// at port, or "".
+func (c Config) findLeftover(ctx context.Context, port int) string {
+	for _, password := range c.leftoverPasswords() {
+		url := ownURL(port, password)
+		rdb, err := connect(url, c.PingTimeout)
+		if err != nil {
+			continue
+		}
+		got, err := rdb.ConfigGet(ctx, "dir").Result()
+		_ = rdb.Close()
+		if err == nil && sameFolder(got["dir"], c.redisDir()) {
+			return url
+		}
+	}
+	return ""
+}

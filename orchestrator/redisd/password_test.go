@@ -1,0 +1,327 @@
+package redisd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"muster/orchestrator/supervise"
+	"muster/tasks/facttest"
+)
+
+// eachOwn runs a test with each mode in which the Redis is ours.
+func eachOwn(t *testing.T, test func(*testing.T, Config)) {
+	for _, mode := range []Mode{Child, Embedded} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			if mode == Child {
+				needServer(t)
+			}
+			cfg := config(t)
+			cfg.Mode = mode
+			test(t, cfg)
+		})
+	}
+}
+
+// password is what the folder's password file holds.
+func password(t *testing.T, cfg Config) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(cfg.DataDir, "redis", "password"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func TestRedisOfOursNeedsItsPassword(t *testing.T) {
+	t.Parallel()
+	eachOwn(t, func(t *testing.T, cfg Config) {
+		s := start(t, cfg)
+		set(t, s.URL(), "k", "v")
+		word := password(t, cfg)
+		if !regexp.MustCompile(`^[0-9a-f]{64}$`).MatchString(word) {
+			t.Errorf("the password file does not hold 32 bytes in hex but %d characters", len(word))
+		}
+		if !strings.Contains(s.URL(), word) {
+			t.Error("the address lacks the password")
+		}
+		for name, url := range map[string]string{
+			"NOAUTH":    "redis://127.0.0.1:" + portOf(t, s.URL()) + "/0",
+			"WRONGPASS": "redis://:" + strings.Repeat("0", 64) + "@127.0.0.1:" + portOf(t, s.URL()) + "/0",
+		} {
+			commands := [][]any{
+				{"PING"}, {"GET", "k"}, {"SET", "k", "w"}, {"EVAL", "return 1", "0"}, {"SUBSCRIBE", "c"}, {"MULTI"},
+				{"FLUSHALL"}, {"INFO"}, {"SELECT", "1"},
+			}
+			if cfg.Mode == Child { // the built-in one does not have these
+				commands = append(commands, []any{"CONFIG", "GET", "requirepass"}, []any{"SHUTDOWN"}, []any{"CLIENT", "LIST"})
+			}
+			for _, command := range commands {
+				err := client(t, url).Do(t.Context(), command...).Err()
+				if err == nil || !strings.Contains(err.Error(), name) {
+					t.Errorf("%v with the address of %s: got error %v, want %s", command, name, err, name)
+				}
+			}
+		}
+		wantValue(t, s.URL(), "k", "v")
+		stop(t, s)
+		if again := start(t, cfg); again.URL() != s.URL() {
+			t.Error("the second start has another address or password, want the same")
+		}
+	})
+}
+
+// The password is in files that only their owner can read, and nowhere else.
+func TestPasswordStaysInPrivateFiles(t *testing.T) {
+	t.Parallel()
+	eachOwn(t, func(t *testing.T, cfg Config) {
+		var log logbook
+		cfg.Logger = log.logger()
+		args := filepath.Join(t.TempDir(), "args")
+		if cfg.Mode == Child { // before it names itself anew its arguments are those it was given
+			path, err := findServer(testServer())
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.Server = filepath.Join(t.TempDir(), "redis-server")
+			script := fmt.Sprintf("#!/bin/sh\ntr '\\0' ' ' </proc/$$/cmdline >'%s'\nexec '%s' \"$@\"\n", args, path)
+			if err := os.WriteFile(cfg.Server, []byte(script), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := start(t, cfg)
+		word := password(t, cfg)
+		guest := cfg
+		guest.Mode = Auto
+		told := map[string]string{
+			"the guarantee": s.Guarantee(), "the warnings": strings.Join(s.Warnings(), "\n"),
+			"the guarantee of a neighbour": start(t, guest).Guarantee(),
+		}
+		if cfg.Mode == Child {
+			cmdline, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.PID()), "cmdline"))
+			if err != nil {
+				t.Log("NOT COVERED: the arguments of a running redis-server:", err)
+			} else {
+				first, err := os.ReadFile(args)
+				if err != nil || !strings.Contains(string(first), "--port") {
+					t.Errorf("arguments at the start are %q, %v; want a --port", first, err)
+				}
+				told["the arguments at the start"], told["the arguments"] = string(first), string(cmdline)
+			}
+		}
+		private := 0
+		err := filepath.WalkDir(cfg.DataDir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			if info.Mode().Perm() == 0o600 && (filepath.Base(path) == "password" || filepath.Base(path) == "auth.conf" || filepath.Base(path) == "redis.json") {
+				private++
+				return nil
+			}
+			told[path] = string(text)
+			return nil
+		})
+		if want := map[Mode]int{Child: 3, Embedded: 2}[cfg.Mode]; err != nil || private != want {
+			t.Errorf("%d private files, %v; want %d", private, err, want)
+		}
+		told["the log"] = log.String()
+		for what, text := range told {
+			if strings.Contains(text, word) {
+				t.Errorf("the password is in %s: %s", what, text)
+			}
+		}
+		if info, err := os.Stat(cfg.redisDir()); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("the folder has permissions %v, %v; want 0700", info.Mode().Perm(), err)
+		}
+		stop(t, s)
+		if err := Ping(t.Context(), s.URL(), time.Second); err == nil || strings.Contains(err.Error(), word) {
+			t.Errorf("after the end: got error %v, want one without the password", err)
+		}
+	})
+}
+
+func TestPasswordThatOthersMayKnowIsReplaced(t *testing.T) {
+	t.Parallel()
+	const word = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+	for name, c := range map[string]struct {
+		prepare func(t *testing.T, file string)
+		want    string // in the log; "" if the password is to stay
+	}{
+		"private":              {func(t *testing.T, file string) { write(t, file, word+"\n", 0o600) }, ""},
+		"private and one line": {func(t *testing.T, file string) { write(t, file, word, 0o400) }, ""},
+		"readable by all":      {func(t *testing.T, file string) { write(t, file, word, 0o644) }, "other users can read it"},
+		"readable by a group":  {func(t *testing.T, file string) { write(t, file, word, 0o640) }, "other users can read it"},
+		"empty":                {func(t *testing.T, file string) { write(t, file, "", 0o600) }, "does not hold 32 bytes"},
+		"chosen by a person":   {func(t *testing.T, file string) { write(t, file, "sesame\n", 0o600) }, "does not hold 32 bytes"},
+		"a link": {func(t *testing.T, file string) {
+			other := filepath.Join(t.TempDir(), "other")
+			write(t, other, word, 0o600)
+			if err := os.Symlink(other, file); err != nil {
+				t.Fatal(err)
+			}
+		}, "file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log logbook
+			cfg := config(t)
+			cfg.Mode, cfg.Logger = Embedded, log.logger()
+			file := filepath.Join(cfg.redisDir(), "password")
+			c.prepare(t, file)
+			s := start(t, cfg)
+			set(t, s.URL(), "k", "v")
+			got := password(t, cfg)
+			info, err := os.Lstat(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.want == "" {
+				if got != word || strings.Contains(log.String(), "new password") {
+					t.Errorf("the password was replaced; log: %s", log.String())
+				}
+				return
+			}
+			if got == word || len(got) != 64 || info.Mode() != 0o600 {
+				t.Errorf("got the old password: %v, of %d characters, mode %v; want a new one of 64 in a file of mode 0600", got == word, len(got), info.Mode())
+			}
+			for _, part := range []string{"new password", file, c.want} {
+				if !strings.Contains(log.String(), part) {
+					t.Errorf("log is %s, want %q in it", log.String(), part)
+				}
+			}
+			if strings.Contains(log.String(), word) || strings.Contains(log.String(), "sesame") {
+				t.Errorf("a password is in the log: %s", log.String())
+			}
+		})
+	}
+}
+
+func write(t *testing.T, file, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(file, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A redis-server that a crashed run has left is ended although its password
+// file is gone, with its pid file or without.
+func TestLeftoverWithoutItsPasswordFileIsStopped(t *testing.T) {
+	t.Parallel()
+	for _, pidFile := range []bool{true, false} {
+		t.Run(fmt.Sprintf("pid file %v", pidFile), func(t *testing.T) {
+			t.Parallel()
+			cfg := childConfig(t)
+			s := start(t, cfg)
+			set(t, s.URL(), "k", "v")
+			old := s.URL()
+			// It works on: what a crash leaves where the kernel does not end it.
+			path, err := findServer(testServer())
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop(t, s)
+			left := exec.Command(path, "auth.conf", "--bind", "127.0.0.1", "--port", portOf(t, old), "--appendonly", "yes", "--save", "")
+			left.Dir, left.SysProcAttr = cfg.redisDir(), &syscall.SysProcAttr{Setpgid: true}
+			if err := left.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- left.Wait() }()
+			t.Cleanup(func() { _ = left.Process.Kill(); <-ended })
+			facttest.Eventually(t, "it is up", func() bool { return Ping(t.Context(), old, time.Second) == nil })
+			set(t, old, "k", "w")
+			gone := supervise.Identity{PID: 1 << 30, Start: "never", Exe: "/none"}
+			if pidFile {
+				text, err := json.Marshal(map[string]any{"name": "redis", "process": identify(t, left.Process.Pid), "owner": gone})
+				if err != nil {
+					t.Fatal(err)
+				}
+				write(t, filepath.Join(cfg.pidDir(), "redis.1.pid"), string(text), 0o600)
+			} else if err := (address{URL: old, Mode: Child, Owner: gone}).write(cfg.DataDir); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Remove(filepath.Join(cfg.redisDir(), "password")); err != nil {
+				t.Fatal(err)
+			}
+			s = start(t, cfg)
+			if err := <-ended; err != nil {
+				t.Errorf("the leftover did not end as told: %v", err)
+			}
+			ended <- nil
+			wantValue(t, s.URL(), "k", "w")
+			if password(t, cfg) == "" || s.URL() == old {
+				t.Error("there is no new password")
+			}
+		})
+	}
+}
+
+// Whoever runs a neighbour's Redis on keeps the password that its clients know.
+func TestHeirKeepsThePassword(t *testing.T) {
+	t.Parallel()
+	eachOwn(t, func(t *testing.T, cfg Config) {
+		first := start(t, cfg)
+		set(t, first.URL(), "k", "v")
+		cfg.Mode = Auto
+		second := start(t, cfg)
+		if err := os.Remove(filepath.Join(cfg.redisDir(), "password")); err != nil {
+			t.Fatal(err)
+		}
+		stop(t, first)
+		facttest.Eventually(t, "the neighbour to run the Redis on", second.Owned)
+		wantValue(t, first.URL(), "k", "v")
+		if !strings.Contains(first.URL(), password(t, cfg)) {
+			t.Error("the password file holds another password than the address")
+		}
+		open := "redis://127.0.0.1:" + portOf(t, first.URL()) + "/0"
+		wantError(t, Ping(t.Context(), open, time.Second), "NOAUTH")
+	})
+}
+
+// One without a password is not run on: whoever uses it has to learn one.
+func TestHeirRunsNoneWithoutAPassword(t *testing.T) {
+	t.Parallel()
+	cfg, err := config(t).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := tryLock(cfg.lockFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := cfg.lastPort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "redis://127.0.0.1:" + strconv.Itoa(port) + "/0"
+	s := &Server{cfg: cfg, neighbour: Embedded, url: url}
+	wantError(t, s.inherit(t.Context(), l), "older version", "start this one again")
+	if err := Ping(t.Context(), url, time.Second); err == nil {
+		t.Error("a Redis without a password answers")
+	}
+	if _, err := os.Stat(cfg.passwordFile()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("password file: %v, want none", err)
+	}
+}
