@@ -242,12 +242,29 @@ func (b *bench) client(t *testing.T) *tasks.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.noPasswordInArguments(t)
 	c, err := tasks.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// noPasswordInArguments checks that the password of Redis is not where every
+// user of the machine can read it.
+func (b *bench) noPasswordInArguments(t *testing.T) {
+	t.Helper()
+	password, err := os.ReadFile(filepath.Join(b.data, "redis", "password"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range append(b.workers(t), b.redis(t)...) {
+		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err == nil && bytes.Contains(args, bytes.TrimSpace(password)) { // no error: it runs, on Linux
+			t.Errorf("the password of Redis is in the arguments of process %d", pid)
+		}
+	}
 }
 
 // kill9 ends a process that a run has started.
