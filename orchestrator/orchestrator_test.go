@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -450,6 +451,36 @@ func TestReuseLeavesDeadWorkers(t *testing.T) {
 			t.Errorf("got workers %v, want one of our own", pongs)
 		}
 		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A Redis of ours takes nobody without its password; its own user's commands
+// find that through the data folder.
+func TestConnectNeedsThePasswordOfRedis(t *testing.T) {
+	t.Parallel()
+	cfg := settings(t)
+	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
+		client, err := Connect(ctx, cfg)
+		if err != nil {
+			t.Errorf("by the data folder: %v", err)
+		} else {
+			_ = client.Close()
+		}
+		address, err := url.Parse(o.Redis().URL())
+		if err != nil {
+			return err
+		}
+		address.User = nil
+		open := cfg
+		open.Redis.Mode, open.Redis.URL = string(redisd.External), address.String()
+		_, err = Connect(ctx, open)
+		if err == nil || !strings.Contains(err.Error(), "NOAUTH") || !strings.Contains(err.Error(), "--data-dir") {
+			t.Errorf("without the password: got error %v, want NOAUTH and advice", err)
+		}
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)

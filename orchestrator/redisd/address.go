@@ -91,7 +91,7 @@ func Discover(ctx context.Context, dataDir string) (string, error) {
 		return "", fmt.Errorf("%w on data folder %s: begin with `muster start`, or give the address of a Redis with --redis", ErrNotRunning, dataDir)
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return "", fmt.Errorf("the Redis of data folder %s needs the password in %s, which only its owner can read: %w; run this as that user, or give the address of another Redis with --redis", dataDir, passwordPath(dataDir), err)
+		return "", fmt.Errorf("the Redis of data folder %s needs the password in %s, which only its owner can read: %w; run this as that user, or give the address of another Redis with --redis", dataDir, PasswordFile(dataDir), err)
 	}
 	if err != nil {
 		return "", err

@@ -27,9 +27,10 @@ import (
 //	redis/password   the password itself
 //	redis/auth.conf  the same for redis-server, whose arguments are public
 //	redis.json       the whole address, while it is in use
-func (c Config) passwordFile() string { return passwordPath(c.DataDir) }
+func (c Config) passwordFile() string { return PasswordFile(c.DataDir) }
 
-func passwordPath(dataDir string) string { return filepath.Join(dataDir, "redis", "password") }
+// PasswordFile is the file in a data folder with the password of a Redis of ours.
+func PasswordFile(dataDir string) string { return filepath.Join(dataDir, "redis", "password") }
 
 // authFile is the configuration file of redis-server, in its working folder.
 const authFile = "auth.conf"
