@@ -58,6 +58,7 @@ func runQueue(env environment, c *cli.Context) error {
 		if err != nil {
 			return err
 		}
+		defer env.onHangup(func() { limits.reload(env, c, q.display) })()
 		if address := c.String("metrics-listen"); address != "" {
 			stop, err := serveMetrics(address, q.cfg.Dashboard, q.display, workqueue.MetricsHandler(
 				workqueue.NewCollector(q.Queue, pool), limits.collector()))
@@ -76,7 +77,6 @@ func runQueue(env environment, c *cli.Context) error {
 		var watchers sync.WaitGroup
 		track := q.display.Track("queue " + q.Name())
 		watchers.Go(func() { q.show(watch, track, pool) })
-		defer env.onHangup(func() { limits.reload(env, c, q.display) })()
 		start := time.Now()
 		err = pool.Run(run)
 		stop()
