@@ -7,23 +7,28 @@ package addressfilter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Filter refuses addresses that are not public. It may be used by many goroutines at once. A nil Filter
 // refuses what the zero one does.
 type Filter struct {
 	networks []netip.Prefix
-	hosts    map[string]bool // lower case: names, and addresses with a port
+	hosts    map[string]bool // by hostKey
 }
 
 // New returns a filter that makes exceptions: allow has addresses, networks such as "10.0.0.0/8", and hosts.
-// A host is allowed whatever its name stands for; with a port, "127.0.0.1:8000", only at that port.
+// A host is allowed whatever its name stands for; with a port, "127.0.0.1:8000", only at that port, and only when
+// it is connected to by what is written here: "127.0.0.1:8000" is no exception for a name that stands for it.
 func New(allow ...string) (*Filter, error) {
 	f := &Filter{hosts: map[string]bool{}}
 	for _, a := range allow {
@@ -42,19 +47,21 @@ func New(allow ...string) (*Filter, error) {
 		} else if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 			host = ""
 		}
-		if host == "" || strings.ContainsAny(host, "/ *@:") {
+		_, err = netip.ParseAddr(host)
+		if host == "" || err != nil && strings.ContainsAny(host, "/ *@:[]") {
 			return nil, fmt.Errorf("%q is no address, network or host; write 10.1.2.3, 10.0.0.0/8, host.internal or host.internal:8080", a)
 		}
-		f.hosts[strings.ToLower(strings.TrimSuffix(host, "."))+suffix(port)] = true
+		f.hosts[hostKey(host, port)] = true
 	}
 	return f, nil
 }
 
-func suffix(port string) string {
-	if port == "" {
-		return ""
+// hostKey is how an exception for a host is stored; port may be "".
+func hostKey(host, port string) string {
+	if addr, err := netip.ParseAddr(host); err == nil {
+		host = addr.Unmap().WithZone("").String()
 	}
-	return ":" + port
+	return net.JoinHostPort(strings.ToLower(strings.TrimSuffix(host, ".")), port)
 }
 
 // With returns f with further exceptions, as of New.
@@ -70,16 +77,48 @@ func (f *Filter) With(allow ...string) (*Filter, error) {
 	return g, nil
 }
 
+// WithURLs returns f with an exception for the host and port of each URL whose host is an address or localhost.
+// Whoever wrote such a URL meant that address, and no answer of a name server can change it. Other URLs, and what
+// is no URL with a host, are left out.
+func (f *Filter) WithURLs(urls ...string) *Filter {
+	g, _ := f.With() // which has nothing to refuse
+	for _, text := range urls {
+		u, err := url.Parse(text)
+		if err != nil {
+			continue
+		}
+		host, port := u.Hostname(), u.Port()
+		if _, err := netip.ParseAddr(host); err != nil && !strings.EqualFold(host, "localhost") {
+			continue
+		}
+		if port == "" {
+			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+		}
+		if port != "" {
+			g.hosts[hostKey(host, port)] = true
+		}
+	}
+	return g
+}
+
+// Local are the networks of this machine and of private networks, as exceptions for New.
+func Local() []string {
+	return []string{"127.0.0.0/8", "::1", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"}
+}
+
 // Error says that an address is refused. It is no failure of the network: another try has the same end.
 type Error struct {
 	Address netip.Addr
-	Kind    string // what the address is, such as "a loopback address"
+	Kind    Kind
 }
 
 // Error implements error.
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s is %s, which is not connected to unless it is allowed", e.Address, e.Kind)
+	return fmt.Sprintf("%s is %s, which is not connected to; network.allow can allow it", e.Address, e.Kind)
 }
+
+// Is reports whether err is that of an address that a Filter refused.
+func Is(err error) bool { return errors.As(err, new(*Error)) }
 
 // Check returns an *Error if addr is not public and not allowed. Exceptions for hosts do not count.
 func (f *Filter) Check(addr netip.Addr) error {
@@ -96,6 +135,30 @@ func (f *Filter) Check(addr netip.Addr) error {
 		}
 	}
 	return &Error{addr, kind}
+}
+
+// Transport returns a transport that connects where f allows it, without a proxy, whatever the environment says: what
+// a proxy connects to nobody could check here.
+func (f *Filter) Transport() *http.Transport {
+	return &http.Transport{
+		DialContext:           f.Dial(&net.Dialer{Timeout: 30 * time.Second}),
+		TLSHandshakeTimeout:   10 * time.Second,
+		IdleConnTimeout:       30 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		ForceAttemptHTTP2:     true,
+	}
+}
+
+// DialNames is Dial for addresses only that names stand for: an address that is written as one is connected to in any
+// case. It is for those who check what is written at another place.
+func (f *Filter) DialNames(d *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := f.Dial(d)
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if _, err := netip.ParseAddrPort(address); err == nil {
+			return d.DialContext(ctx, network, address)
+		}
+		return dial(ctx, network, address)
+	}
 }
 
 // Dial returns the DialContext of d, which must have no Control of its own, with the filter in it. Where the
@@ -126,6 +189,5 @@ func (f *Filter) allows(address string) bool {
 	if err != nil {
 		return false
 	}
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	return f.hosts[host] || f.hosts[host+":"+port]
+	return f.hosts[hostKey(host, "")] || f.hosts[hostKey(host, port)]
 }

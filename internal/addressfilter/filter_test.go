@@ -3,8 +3,13 @@ package addressfilter
 import (
 	"errors"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"sync/atomic"
 	"testing"
+
+	"muster/internal/dnstest"
 )
 
 func TestCheckRefusesWhatIsNotPublic(t *testing.T) {
@@ -61,6 +66,8 @@ func TestDialConnectsOnlyToWhatIsAllowed(t *testing.T) {
 		{[]string{"127.0.0.0/8"}, "localhost", false},
 		{[]string{"127.0.0.1"}, "127.0.0.1", false},
 		{[]string{"127.0.0.1:" + port}, "127.0.0.1", false},
+		{[]string{"[::ffff:127.0.0.1]:" + port}, "127.0.0.1", false},
+		{[]string{"127.0.0.1:" + port}, "::ffff:127.0.0.1", false},
 		{[]string{"LocalHost"}, "localhost", false},
 		{[]string{"localhost:" + port}, "localhost", false},
 	} {
@@ -78,6 +85,72 @@ func TestDialConnectsOnlyToWhatIsAllowed(t *testing.T) {
 		}
 		if refused := errors.As(err, new(*Error)); refused != c.refuse || !refused && err != nil {
 			t.Errorf("%s with %v allowed: got %v, want refused %v", c.host, c.allow, err, c.refuse)
+		}
+	}
+}
+
+// The answer that is checked is the one that is connected to: a name that stands for a public address first and for
+// loopback then gets nobody in.
+func TestDialChecksTheAddressThatItConnectsTo(t *testing.T) {
+	t.Parallel()
+	var asked, accepted atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { accepted.Add(1) }))
+	defer server.Close()
+	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	d := &net.Dialer{Resolver: dnstest.Resolver(func(string) netip.Addr {
+		if asked.Add(1) <= 2 { // A and AAAA
+			return netip.MustParseAddr("192.0.2.1")
+		}
+		return netip.MustParseAddr("127.0.0.1")
+	})}
+	f, err := New("192.0.2.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Resolver.LookupNetIP(t.Context(), "ip4", "shop.example"); err != nil {
+		t.Fatal(err)
+	}
+	asked.Store(2)
+	for range 2 {
+		if _, err := f.Dial(d)(t.Context(), "tcp", net.JoinHostPort("shop.example", port)); !Is(err) {
+			t.Errorf("got %v, want an *Error", err)
+		}
+	}
+	if n := accepted.Load(); n != 0 {
+		t.Errorf("got %d connections, want none", n)
+	}
+}
+
+func TestDialNamesChecksNamesAlone(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	dial := (&Filter{}).DialNames(&net.Dialer{Resolver: dnstest.Resolver(dnstest.Loopback)})
+	conn, err := dial(t.Context(), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatalf("an address: got %v, want no error", err)
+	}
+	conn.Close()
+	for _, name := range []string{"proxy.test", "localhost"} {
+		if _, err := dial(t.Context(), "tcp", net.JoinHostPort(name, port)); !Is(err) {
+			t.Errorf("%s: got %v, want an *Error", name, err)
+		}
+	}
+}
+
+func TestWithURLsAllowsWhatIsWrittenAsAnAddress(t *testing.T) {
+	t.Parallel()
+	f := (*Filter)(nil).WithURLs("http://127.0.0.1:8001/x", "https://[::1]/", "http://localhost:8002", "http://shop.example:8003", "no url:", "")
+	for address, want := range map[string]bool{
+		"127.0.0.1:8001": true, "[::ffff:127.0.0.1]:8001": true, "[::1]:443": true, "LOCALHOST:8002": true,
+		"127.0.0.1:80": false, "127.0.0.1:8002": false, "[::1]:80": false, "shop.example:8003": false, "127.0.0.2:8001": false,
+	} {
+		if got := f.allows(address); got != want {
+			t.Errorf("%s: got %v, want %v", address, got, want)
 		}
 	}
 }

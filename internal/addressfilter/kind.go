@@ -2,41 +2,52 @@ package addressfilter
 
 import "net/netip"
 
+// Kind is what an address is, for the end of a sentence such as "it is a loopback address".
+type Kind string
+
+// The kinds of the networks that somebody has; the others have no name here.
+const (
+	Loopback  Kind = "a loopback address"
+	Private   Kind = "a private address"
+	LinkLocal Kind = "a link-local address"
+	Shared    Kind = "a shared address of a provider"
+)
+
 // special are the networks that no server of the public Internet is in, from IANA's registries of special
 // addresses, and what they are for. https://www.iana.org/assignments/iana-ipv4-special-registry,
 // https://www.iana.org/assignments/iana-ipv6-special-registry
 var special = []struct {
 	network netip.Prefix
-	kind    string
+	kind    Kind
 }{
 	{netip.MustParsePrefix("0.0.0.0/8"), "an address of this network"},
-	{netip.MustParsePrefix("10.0.0.0/8"), "a private address"},
-	{netip.MustParsePrefix("100.64.0.0/10"), "a shared address of a provider"}, // and Alibaba's metadata service
-	{netip.MustParsePrefix("127.0.0.0/8"), "a loopback address"},
-	{netip.MustParsePrefix("169.254.0.0/16"), "a link-local address"}, // the metadata service of most clouds
+	{netip.MustParsePrefix("10.0.0.0/8"), Private},
+	{netip.MustParsePrefix("100.64.0.0/10"), Shared}, // and Alibaba's metadata service
+	{netip.MustParsePrefix("127.0.0.0/8"), Loopback},
+	{netip.MustParsePrefix("169.254.0.0/16"), LinkLocal}, // the metadata service of most clouds
 	{netip.MustParsePrefix("168.63.129.16/32"), "an address of Azure's own services"},
-	{netip.MustParsePrefix("172.16.0.0/12"), "a private address"},
+	{netip.MustParsePrefix("172.16.0.0/12"), Private},
 	{netip.MustParsePrefix("192.0.0.0/24"), "a reserved address"},
 	{netip.MustParsePrefix("192.0.2.0/24"), "an address for documentation"},
 	{netip.MustParsePrefix("192.88.99.0/24"), "a reserved address"},
-	{netip.MustParsePrefix("192.168.0.0/16"), "a private address"},
+	{netip.MustParsePrefix("192.168.0.0/16"), Private},
 	{netip.MustParsePrefix("198.18.0.0/15"), "an address for benchmarks"},
 	{netip.MustParsePrefix("198.51.100.0/24"), "an address for documentation"},
 	{netip.MustParsePrefix("203.0.113.0/24"), "an address for documentation"},
 	{netip.MustParsePrefix("224.0.0.0/4"), "a multicast address"},
 	{netip.MustParsePrefix("240.0.0.0/4"), "a reserved address"}, // and broadcast
 
-	{netip.MustParsePrefix("::1/128"), "a loopback address"},
+	{netip.MustParsePrefix("::1/128"), Loopback},
 	{netip.MustParsePrefix("::/96"), "a reserved address"},
-	{netip.MustParsePrefix("64:ff9b:1::/48"), "a private address"},
+	{netip.MustParsePrefix("64:ff9b:1::/48"), Private},
 	{netip.MustParsePrefix("100::/64"), "a reserved address"},
 	{netip.MustParsePrefix("2001::/23"), "a reserved address"}, // with Teredo, whose IPv4 address is hidden
 	{netip.MustParsePrefix("2001:db8::/32"), "an address for documentation"},
 	{netip.MustParsePrefix("3fff::/20"), "an address for documentation"},
 	{netip.MustParsePrefix("5f00::/16"), "a reserved address"},
-	{netip.MustParsePrefix("fc00::/7"), "a private address"}, // and Amazon's metadata service
-	{netip.MustParsePrefix("fe80::/10"), "a link-local address"},
-	{netip.MustParsePrefix("fec0::/10"), "a private address"},
+	{netip.MustParsePrefix("fc00::/7"), Private}, // and Amazon's metadata service
+	{netip.MustParsePrefix("fe80::/10"), LinkLocal},
+	{netip.MustParsePrefix("fec0::/10"), Private},
 	{netip.MustParsePrefix("ff00::/8"), "a multicast address"},
 }
 
@@ -50,7 +61,7 @@ var embedding = []struct {
 }
 
 // kindOf returns what an address is, or "" for a public one.
-func kindOf(addr netip.Addr) string {
+func kindOf(addr netip.Addr) Kind {
 	if !addr.IsValid() {
 		return "no address"
 	}
