@@ -51,8 +51,8 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	s.Pool = proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), MaxInFlight: cfg.Proxies.MaxInFlight, Logger: logger})
-	prober := ProbeConfig(cfg.Proxies, logger)
+	s.Pool = proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), MaxInFlight: cfg.Proxies.MaxInFlight, Filter: cfg.ProxyFilter(), Logger: logger})
+	prober := ProbeConfig(cfg, logger)
 	if len(prober.Judges)+len(prober.PublicJudges) == 0 {
 		if s.judge, err = probe.StartJudge(probe.JudgeConfig{Logger: logger}); err != nil {
 			return nil, err
@@ -63,7 +63,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 	if err != nil {
 		return nil, fmt.Errorf("proxies.mmdb: %w", err)
 	}
-	s.proxies, err = proxies.NewService(proxies.Config{Pool: s.Pool, Probe: prober, Fetcher: &source.Fetcher{MaxBytes: cfg.Proxies.MaxListBytes()}, ExportDir: cfg.DataDir, Annotate: annotate(places), Logger: logger})
+	s.proxies, err = proxies.NewService(proxies.Config{Pool: s.Pool, Probe: prober, Fetcher: &source.Fetcher{MaxBytes: cfg.Proxies.MaxListBytes(), Filter: cfg.Network.Filter()}, ExportDir: cfg.DataDir, Annotate: annotate(places), Logger: logger})
 	if err != nil {
 		return nil, err
 	}
@@ -80,17 +80,19 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 			return s.Pool.Session(after)
 		},
 		Transport: func(def *definition.Definition) http.RoundTripper { return s.transport(def) },
+		Filter:    cfg.Network.Filter(),
 		Unproxied: s.unproxied,
 	})
 	return s, err
 }
 
 // ProbeConfig returns how the settings have proxies checked.
-func ProbeConfig(cfg config.Proxies, logger *slog.Logger) probe.Config {
+func ProbeConfig(cfg config.Config, logger *slog.Logger) probe.Config {
+	p := cfg.Proxies
 	return probe.Config{
-		Judges: cfg.Judges, PublicJudges: cfg.PublicJudges, Key: cfg.JudgeKey,
-		TotalTimeout: cfg.CheckTimeout, ConnectTimeout: cfg.CheckConnect, Tries: cfg.CheckTries,
-		Concurrency: cfg.Concurrency, Logger: logger,
+		Judges: p.Judges, PublicJudges: p.PublicJudges, Key: p.JudgeKey,
+		TotalTimeout: p.CheckTimeout, ConnectTimeout: p.CheckConnect, Tries: p.CheckTries,
+		Concurrency: p.Concurrency, Filter: cfg.ProxyFilter(), Logger: logger,
 	}
 }
 
@@ -149,6 +151,7 @@ func (s *System) transport(def *definition.Definition) http.RoundTripper {
 	}
 	return s.Pool.Transport(def.Site, proxies.TransportOptions{
 		Fallback: fallback, PickOptions: proxies.PickOptions{Wait: def.Proxy.Wait},
+		Direct: fetch.DirectTransport(fetch.FilterFor(def, s.cfg.Network.Filter())),
 	})
 }
 

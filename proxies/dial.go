@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"muster/internal/addressfilter"
 	"muster/proxies/tunnel"
 )
 
@@ -19,7 +20,7 @@ type DialOptions struct {
 	Fallback Fallback
 	// Tries is how many proxies are tried. Defaults to 3.
 	Tries int
-	// Direct reaches the target with FallbackDirect. Defaults to a net.Dialer.
+	// Direct reaches the target with FallbackDirect. Defaults to a net.Dialer that connects to public addresses alone.
 	Direct tunnel.DialFunc
 }
 
@@ -65,7 +66,7 @@ func (p *Pool) Dial(ctx context.Context, addr string, o DialOptions) (net.Conn, 
 		p.warnDirect(o.Site, a.last)
 		dial := o.Direct
 		if dial == nil {
-			dial = (&net.Dialer{}).DialContext
+			dial = (*addressfilter.Filter)(nil).Dial(&net.Dialer{})
 		}
 		conn, err := dial(ctx, "tcp", addr)
 		if err != nil {

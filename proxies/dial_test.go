@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/addressfilter"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 	"muster/proxies/tunnel"
@@ -376,5 +377,57 @@ func TestDialFallsBackToADirectConnection(t *testing.T) {
 	}
 	if n := strings.Count(b.logs.String(), "going directly"); n != 1 {
 		t.Errorf("got %d warnings that connections are direct, want 1", n)
+	}
+}
+
+// A proxy whose name stands for loopback is not connected to unless that is allowed, for tunnels and requests alike.
+func TestNamesOfPrivateAddressesAreNotConnectedTo(t *testing.T) {
+	t.Parallel()
+	allowed, err := addressfilter.New("127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ways := map[string]func(b *bench) error{
+		"tunnel": func(b *bench) error { _, err := b.say(t, "shop.example:80", DialOptions{}); return err },
+		"request": func(b *bench) error {
+			_, _, err := get(t, b.pool.Transport("shop", TransportOptions{}), "http://shop.example/")
+			return err
+		},
+	}
+	for name, ask := range ways {
+		for _, filter := range []*addressfilter.Filter{nil, allowed} {
+			b := newBench(t, hello, func(c *PoolConfig) { c.Filter = filter })
+			p, err := proxytest.Start(proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1), Hosts: b.hosts})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(p.Close)
+			member := Proxy{Protocol: "http", Host: "proxy.test", Port: netip.MustParseAddrPort(p.URL.Host).Port(), Can: probe.Capabilities{Forward: true, Connect: true}}
+			if _, err := b.pool.Add(t.Context(), member); err != nil {
+				t.Fatal(err)
+			}
+			err = ask(b)
+			if filter != nil && err != nil {
+				t.Errorf("%s, allowed: got %v, want no error", name, err)
+			}
+			if filter == nil && (tunnel.ReasonOf(err) != tunnel.PrivateAddress || p.Requests() != 0) {
+				t.Errorf("%s: got %v and %d requests, want reason %s and none", name, err, p.Requests(), tunnel.PrivateAddress)
+			}
+		}
+	}
+}
+
+// Going directly for want of a proxy reaches public addresses alone, unless the caller brings another way.
+func TestFallbackDirectReachesPublicAddressesAlone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, hello, nil)
+	port := b.site.Listener.Addr().(*net.TCPAddr).Port
+	for _, host := range []string{"127.0.0.1", "[::ffff:127.0.0.1]", "site.test"} {
+		to := fmt.Sprintf("%s:%d", host, port)
+		_, _, dialed := b.pool.Dial(t.Context(), to, DialOptions{Fallback: FallbackDirect})
+		_, _, requested := get(t, b.pool.Transport("shop", TransportOptions{Fallback: FallbackDirect}), "http://"+to+"/")
+		if !addressfilter.Is(dialed) || !addressfilter.Is(requested) || b.hits.Load() != 0 {
+			t.Errorf("%s: got %v and %v and %d requests, want refusals and none", to, dialed, requested, b.hits.Load())
+		}
 	}
 }

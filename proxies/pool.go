@@ -20,6 +20,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/addressfilter"
 	"muster/proxies/probe"
 	"muster/proxies/tunnel"
 )
@@ -50,7 +51,10 @@ type PoolConfig struct {
 	HeaderTimeout time.Duration
 	// TLS is used towards targets. Defaults to the system's roots, always verified.
 	TLS *tls.Config
-	// Dial reaches proxies. Defaults to a net.Dialer.
+	// Filter says which addresses that are not public the names of proxies may stand for. A proxy that is written as an
+	// address is connected to in any case. Defaults to none.
+	Filter *addressfilter.Filter
+	// Dial reaches proxies. Defaults to a net.Dialer with Filter.
 	Dial tunnel.DialFunc
 	// Logger defaults to none.
 	Logger *slog.Logger
@@ -67,7 +71,7 @@ func (c PoolConfig) withDefaults() PoolConfig {
 	c.HandshakeTimeout = cmp.Or(c.HandshakeTimeout, 10*time.Second)
 	c.HeaderTimeout = cmp.Or(c.HeaderTimeout, 30*time.Second)
 	if c.Dial == nil {
-		c.Dial = (&net.Dialer{}).DialContext
+		c.Dial = c.Filter.DialNames(&net.Dialer{})
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -17,12 +18,17 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/dnstest"
 	"muster/proxies/probe"
 	"muster/proxies/source"
 	"muster/tasks/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+// TestMain makes names below .test stand for loopback.
+func TestMain(m *testing.M) {
+	net.DefaultResolver = dnstest.Resolver(dnstest.Loopback)
+	redistest.Main(m)
+}
 
 // result is a good one for port, changed by edit.
 func result(port uint16, edit func(*probe.Result)) probe.Result {

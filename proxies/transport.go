@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/internal/addressfilter"
 	"muster/proxies/tunnel"
 )
 
@@ -35,7 +36,8 @@ type TransportOptions struct {
 	Fallback Fallback
 	// Tries is how many proxies a request is tried with. Defaults to 3.
 	Tries int
-	// Direct is used by FallbackDirect. Defaults to http.DefaultTransport.
+	// Direct is used by FallbackDirect. Defaults to a transport that connects to public addresses alone, and to no proxy
+	// that the environment names.
 	Direct http.RoundTripper
 	// KeepEncoding leaves bodies compressed as they come, for who passes them on. Defaults to false.
 	KeepEncoding bool
@@ -56,13 +58,16 @@ func (p *Pool) Transport(site string, o TransportOptions) http.RoundTripper {
 	o.Fallback = cmp.Or(o.Fallback, FallbackFail)
 	o.Tries = cmp.Or(o.Tries, defaultTries)
 	if o.Direct == nil {
-		o.Direct = http.DefaultTransport
+		o.Direct = direct
 	}
 	if o.Bans == nil {
 		o.Bans = func(r *http.Response) bool { return r.StatusCode == http.StatusForbidden }
 	}
 	return &transport{pool: p, options: o}
 }
+
+// direct is the default of TransportOptions.Direct.
+var direct = (*addressfilter.Filter)(nil).Transport()
 
 type transport struct {
 	pool    *Pool

@@ -83,7 +83,7 @@ func (j *job) alert(ctx context.Context, h Health) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := sink.Notify(ctx, j.alerts, j.writer.opts.Secret, h); err != nil {
+	if err := sink.Notify(ctx, j.alerts, j.writer.opts, h); err != nil {
 		j.log.Warn("nobody hears that the site is not healthy", "error", err)
 	}
 }

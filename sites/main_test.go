@@ -2,12 +2,15 @@ package sites
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"testing"
 
+	"muster/internal/dnstest"
 	"muster/tasks/redistest"
 )
 
+// TestMain makes names below .test stand for loopback.
 func TestMain(m *testing.M) {
 	if url := os.Getenv(writerChildEnv); url != "" {
 		if err := writerChild(url); err != nil {
@@ -16,5 +19,6 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	net.DefaultResolver = dnstest.Resolver(dnstest.Loopback)
 	redistest.Main(m)
 }

@@ -28,6 +28,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/addressfilter"
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/sink"
@@ -55,6 +56,7 @@ type Config struct {
 	Registry  *Registry                                           // Defaults to the shipped sites.
 	OutDir    string                                              // records go below it, in {site}/{job}. Defaults to "out".
 	Transport func(site *definition.Definition) http.RoundTripper // carries the requests to a site. Defaults to one without proxies.
+	Filter    *addressfilter.Filter                               // which addresses that are not public may be connected to without a proxy, beside those of definitions; see fetch.Config. Defaults to none.
 	NoProxy   error                                               // what Transport's error is when it has no proxy. Defaults to none.
 	Unproxied func(context.Context) (bool, error)                 // reports whether this process has no proxies and is to go without them; see Direct. Defaults to never.
 	Refused   func(*http.Response)                                // hears of an answer of Transport that is a refusal behind a good status. Defaults to nobody.
@@ -79,7 +81,6 @@ type Service struct {
 	robots fetch.RobotsCache       // of this process: a file for a host and a day is worth no sharing
 	pacer  *limit.Pacer
 	places *limit.KeyedLimiter // for pages on their way; nil: no limit
-	direct http.RoundTripper   // without a proxy
 	turns  turns
 
 	mu     sync.Mutex // guards jobs and siteOf
@@ -114,10 +115,6 @@ func NewService(cfg Config) (*Service, error) {
 	if cfg.OutDir == "" {
 		cfg.OutDir = "out"
 	}
-	direct := fetch.DirectTransport()
-	if cfg.Transport == nil {
-		cfg.Transport = func(*definition.Definition) http.RoundTripper { return direct }
-	}
 	if cfg.WriterLease <= 0 {
 		cfg.WriterLease = writerLease
 	}
@@ -125,7 +122,7 @@ func NewService(cfg Config) (*Service, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	host, _ := os.Hostname()
-	s := &Service{cfg: cfg, owner: fmt.Sprintf("%s-%d", host, os.Getpid()), jobs: map[string]*job{}, kick: make(chan struct{}, 1), sees: readHome, direct: direct}
+	s := &Service{cfg: cfg, owner: fmt.Sprintf("%s-%d", host, os.Getpid()), jobs: map[string]*job{}, kick: make(chan struct{}, 1), sees: readHome}
 	s.pacer = limit.NewPacer(cfg.Client.Redis(), limit.PacerConfig{FailOpen: true, Logger: cfg.Logger})
 	if cfg.MaxPages > 0 {
 		s.places = limit.NewKeyedLimiter(cfg.Client.Redis(), limit.KeyedConfig{Default: cfg.MaxPages, FailOpen: true, Logger: cfg.Logger})
@@ -648,15 +645,15 @@ func (s *Service) newJob(ctx context.Context, id string, req Request) (*job, err
 	if err != nil {
 		return nil, err
 	}
-	transport := s.cfg.Transport(def)
 	direct := req.Direct == DirectAsked
 	if req.Direct == DirectUnproxied {
 		if direct, err = s.unproxied(ctx, def); err != nil {
 			return nil, err
 		}
 	}
-	if direct {
-		transport = s.direct
+	var transport http.RoundTripper // one without proxies
+	if s.cfg.Transport != nil && !direct {
+		transport = s.cfg.Transport(def)
 	}
 	rdb := s.cfg.Client.Redis()
 	run := id
@@ -679,7 +676,7 @@ func (s *Service) newJob(ctx context.Context, id string, req Request) (*job, err
 		breaker:   newBreaker(rdb, turnName(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: s.cfg.Logger}),
 		id:        id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),
 		client: fetch.NewClient(fetch.Config{
-			Definition: def, Transport: transport, NoProxy: s.cfg.NoProxy, Refused: s.cfg.Refused, Robots: &s.robots, Logger: s.cfg.Logger,
+			Definition: def, Filter: s.cfg.Filter, Transport: transport, NoProxy: s.cfg.NoProxy, Refused: s.cfg.Refused, Robots: &s.robots, Logger: s.cfg.Logger,
 			Pacer:    &pacer{limit: s.pacer, site: turnName(def)},
 			Throttle: &throttle{rdb: rdb, site: turnName(def)},
 			Via:      s.cfg.Via,
@@ -690,7 +687,7 @@ func (s *Service) newJob(ctx context.Context, id string, req Request) (*job, err
 		writer: &Writer{
 			owner: s.owner + " " + rand.Text(), lease: s.cfg.WriterLease, site: def.Site, job: id, run: run, out: q.Outputs(),
 			root: req.OutDir, home: req.Home, sees: s.sees, dir: filepath.Join(req.OutDir, def.Site, id),
-			to: req.Sinks, watch: watch, opts: sink.Options{Dir: req.OutDir, Secret: s.cfg.Secret}, now: time.Now,
+			to: req.Sinks, watch: watch, opts: sink.Options{Dir: req.OutDir, Secret: s.cfg.Secret, Filter: s.cfg.Filter}, now: time.Now,
 		},
 	}, nil
 }

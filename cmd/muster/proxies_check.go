@@ -56,7 +56,7 @@ func checkProxies(env environment, c *cli.Context) error {
 	if c.String("file") == "" && c.NArg() == 0 {
 		return usageError{errors.New("proxies check: name a list with --file, or proxies; usage: muster proxies check [--file FILE] [PROXY…]")}
 	}
-	cfg := orchestrator.ProbeConfig(loaded.Proxies, newLogger(env, env.stderr, loaded.Log))
+	cfg := orchestrator.ProbeConfig(loaded.Config, newLogger(env, env.stderr, loaded.Log))
 	if len(cfg.Judges)+len(cfg.PublicJudges) == 0 {
 		judge, err := probe.StartJudge(probe.JudgeConfig{})
 		if err != nil {
@@ -66,7 +66,7 @@ func checkProxies(env environment, c *cli.Context) error {
 		cfg.Judges = judge.URLs
 		fmt.Fprintf(env.stderr, "judging by %s, which only proxies on this machine can reach\n", judge.URLs[0])
 	}
-	candidates, err := candidatesOf(env, c, loaded.Proxies, loaded.Proxies.AllowLocal || judgedHere(cfg.Judges))
+	candidates, err := candidatesOf(env, c, loaded.Config, loaded.Proxies.AllowLocal || judgedHere(cfg.Judges))
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func addProxies(env environment, c *cli.Context) error {
 	if _, ok := given(c, "log-level"); !ok {
 		loaded.Log.Level = "warn"
 	}
-	candidates, err := candidatesOf(env, c, loaded.Proxies, loaded.Proxies.AllowLocal || judgedHere(loaded.Proxies.Judges) || len(loaded.Proxies.Judges)+len(loaded.Proxies.PublicJudges) == 0)
+	candidates, err := candidatesOf(env, c, loaded.Config, loaded.Proxies.AllowLocal || judgedHere(loaded.Proxies.Judges) || len(loaded.Proxies.Judges)+len(loaded.Proxies.PublicJudges) == 0)
 	if err != nil {
 		return err
 	}
@@ -205,10 +205,10 @@ func uncheckedProxies(candidates []source.Candidate) []proxies.Proxy {
 const maxChecked = 1_000_000
 
 // candidatesOf reads the list and the proxies that a command names.
-func candidatesOf(env environment, c *cli.Context, cfg config.Proxies, local bool) ([]source.Candidate, error) {
+func candidatesOf(env environment, c *cli.Context, cfg config.Config, local bool) ([]source.Candidate, error) {
 	var lists []source.List
 	if file := c.String("file"); file != "" {
-		list, err := (&source.Fetcher{Stdin: env.stdin, MaxBytes: cfg.MaxListBytes()}).Fetch(c.Context, source.Source{URL: file, AllowLocal: local, Max: maxChecked})
+		list, err := (&source.Fetcher{Stdin: env.stdin, MaxBytes: cfg.Proxies.MaxListBytes(), Filter: cfg.Network.Filter()}).Fetch(c.Context, source.Source{URL: file, AllowLocal: local, Max: maxChecked})
 		if err != nil {
 			return nil, err
 		}

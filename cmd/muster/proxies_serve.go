@@ -76,13 +76,13 @@ func serveProxies(env environment, c *cli.Context) error {
 		logger := newLogger(env, env.stderr, config.Log{Level: "warn"})
 		cfg := loaded.Proxies
 		pool := proxies.NewPool(proxies.PoolConfig{
-			Redis: o.Client.Redis(), MaxInFlight: cfg.MaxInFlight, Logger: logger,
+			Redis: o.Client.Redis(), MaxInFlight: cfg.MaxInFlight, Filter: loaded.ProxyFilter(), Logger: logger,
 			ConnectTimeout: cfg.Serve.ConnectTimeout, HandshakeTimeout: cfg.Serve.HandshakeTimeout, HeaderTimeout: cfg.Serve.FirstByteTimeout,
 		})
 		defer pool.Close()
 		front, err := gateway.New(gateway.Config{
 			Pool: pool, Listen: c.String("listen"), Keys: keys, Tries: cfg.Serve.Tries, Logger: logger,
-			Fallback: proxies.Fallback(cfg.Fallback), Options: proxies.PickOptions{Wait: cfg.Serve.Wait}, DirectLocal: cfg.AllowLocal,
+			Fallback: proxies.Fallback(cfg.Fallback), Options: proxies.PickOptions{Wait: cfg.Serve.Wait}, Filter: loaded.ProxyFilter(),
 		})
 		if err != nil {
 			return err

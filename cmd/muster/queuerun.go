@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/addressfilter"
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
 	"muster/sites/fetch"
@@ -44,7 +45,7 @@ func runQueue(env environment, c *cli.Context) error {
 		logger := newLogger(env, q.display, q.cfg.Log)
 		limits := newQueueLimits(logger, q)
 		fetcher, err := artifact.NewFetcher(artifact.FetcherConfig{
-			Dir: content, UserAgent: q.cfg.Queue.UserAgent, Manners: limits.manners(q.cfg.Queue), Logger: logger,
+			Dir: content, UserAgent: q.cfg.Queue.UserAgent, Manners: limits.manners(q.cfg.Queue, q.cfg.Network.Filter()), Filter: q.cfg.Network.Filter(), Logger: logger,
 		})
 		if err != nil {
 			return err
@@ -177,10 +178,10 @@ func (l queueLimits) collector() *limit.Collector {
 }
 
 // manners are how artifacts are fetched under the limits.
-func (l queueLimits) manners(q config.Queue) artifact.Manners {
+func (l queueLimits) manners(q config.Queue, filter *addressfilter.Filter) artifact.Manners {
 	m := artifact.Manners{Pacer: l.pacer, Breaker: l.breaker, Slots: l.hosts}
 	if q.Robots {
-		m.Robots = (&hostRobots{agent: q.UserAgent, pacer: l.pacer, transport: fetch.DirectTransport()}).ask
+		m.Robots = (&hostRobots{agent: q.UserAgent, pacer: l.pacer, transport: fetch.DirectTransport(filter)}).ask
 	}
 	return m
 }

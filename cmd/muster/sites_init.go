@@ -47,7 +47,11 @@ func initSite(env environment, c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	d, err := draft.Write(c.Context, patientClient(bare).Get, u)
+	client, err := patientClient(env, c, bare)
+	if err != nil {
+		return err
+	}
+	d, err := draft.Write(c.Context, client.Get, u)
 	if err != nil {
 		return fmt.Errorf("guess a definition from %s: %w", u, err)
 	}

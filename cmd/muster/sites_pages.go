@@ -174,7 +174,11 @@ func capturePage(env environment, c *cli.Context) error {
 	if strings.ContainsAny(name, `/\`) || strings.HasPrefix(name, ".") {
 		return usageError{fmt.Errorf("--as %s: must be the name of a file, without folders", name)}
 	}
-	v, err := sample.Capture(c.Context, patientClient(def), def, u.String(), kind, dir, name)
+	client, err := patientClient(env, c, def)
+	if err != nil {
+		return err
+	}
+	v, err := sample.Capture(c.Context, client, def, u.String(), kind, dir, name)
 	if err != nil {
 		return err
 	}
@@ -184,8 +188,12 @@ func capturePage(env environment, c *cli.Context) error {
 }
 
 // patientClient gets pages one by one, and waits for the site's pace.
-func patientClient(def *definition.Definition) *fetch.Client {
-	return fetch.NewClient(fetch.Config{Definition: def, Patience: time.Hour})
+func patientClient(env environment, c *cli.Context, def *definition.Definition) (*fetch.Client, error) {
+	loaded, err := loadConfig(env, c)
+	if err != nil {
+		return nil, err
+	}
+	return fetch.NewClient(fetch.Config{Definition: def, Filter: loaded.Network.Filter(), Patience: time.Hour}), nil
 }
 
 func checkLive(env environment, c *cli.Context) error {
@@ -203,8 +211,12 @@ func checkLive(env environment, c *cli.Context) error {
 		if def, err = def.WithBase(c.String("base-url")); err != nil {
 			return usageError{err}
 		}
+		client, err := patientClient(env, c, def)
+		if err != nil {
+			return err
+		}
 		records := 0
-		err = sample.Live(c.Context, patientClient(def), def, func(v sample.View, err error) {
+		err = sample.Live(c.Context, client, def, func(v sample.View, err error) {
 			records += len(v.Records)
 			all = append(all, page{v, oneLine(err)})
 			if c.Bool("json") {

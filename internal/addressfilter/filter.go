@@ -114,7 +114,7 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s is %s, which is not connected to; network.allow can allow it", e.Address, e.Kind)
+	return fmt.Sprintf("%s is %s: see network.allow", e.Address, e.Kind)
 }
 
 // Is reports whether err is that of an address that a Filter refused.

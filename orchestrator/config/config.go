@@ -17,6 +17,8 @@ import (
 	"cmp"
 	"path/filepath"
 	"time"
+
+	"muster/internal/addressfilter"
 )
 
 // Config is every setting. It is plain data, and not changed once loaded.
@@ -24,6 +26,7 @@ type Config struct {
 	DataDir   string    `yaml:"data_dir" rule:"required"`
 	Redis     Redis     `yaml:"redis"`
 	Log       Log       `yaml:"log"`
+	Network   Network   `yaml:"network"`
 	Workers   Workers   `yaml:"workers"`
 	Queue     Queue     `yaml:"queue"`
 	Proxies   Proxies   `yaml:"proxies"`
@@ -49,6 +52,31 @@ type Redis struct {
 type Log struct {
 	Level  string `yaml:"level" oneof:"debug info warn error"`
 	Format string `yaml:"format" oneof:"auto text json"`
+}
+
+// Network says what may be connected to.
+type Network struct {
+	Allow []string `yaml:"allow" rule:"addresses"`
+}
+
+// Filter is for everything that connects to what outsiders name.
+func (n Network) Filter() *addressfilter.Filter {
+	f, err := addressfilter.New(n.Allow...)
+	if err != nil { // of settings that Load has not checked
+		return nil
+	}
+	return f
+}
+
+// ProxyFilter is Filter for the names of proxies, and for what the proxy of
+// muster proxies serve reaches by itself.
+func (c Config) ProxyFilter() *addressfilter.Filter {
+	f := c.Network.Filter()
+	if !c.Proxies.AllowLocal {
+		return f
+	}
+	f, _ = f.With(addressfilter.Local()...) // never fails
+	return f
 }
 
 // Workers says who does the tasks.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/robfig/cron/v3"
+
+	"muster/internal/addressfilter"
 )
 
 // setting is one leaf of a Config: its path and the field that holds it.
@@ -198,6 +200,10 @@ func (s setting) check() []error {
 	case "address":
 		if _, _, err := net.SplitHostPort(s.v.String()); err != nil {
 			bad("%q is not an address to listen at; write host:port, as in 127.0.0.1:8080", s.v.String())
+		}
+	case "addresses":
+		if _, err := addressfilter.New(s.v.Interface().([]string)...); err != nil {
+			bad("%v", err)
 		}
 	case "site":
 		for _, name := range s.v.Interface().([]string) {

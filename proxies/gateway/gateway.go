@@ -21,9 +21,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
+	"muster/internal/addressfilter"
 	"muster/proxies"
 )
 
@@ -40,9 +40,9 @@ type Config struct {
 	Options proxies.PickOptions
 	// Fallback is what happens when the pool has no proxy. Defaults to FallbackFail.
 	Fallback proxies.Fallback
-	// DirectLocal lets FallbackDirect reach this machine and private networks too. Defaults to false: who may use proxies
+	// Filter says which addresses that are not public FallbackDirect reaches. Defaults to none: who may use proxies
 	// elsewhere is not let in here.
-	DirectLocal bool
+	Filter *addressfilter.Filter
 	// Tries is how many proxies a request is tried with. Defaults to 3.
 	Tries int
 	// Idle ends a tunnel or a client connection on which nothing moves. Defaults to 2 minutes.
@@ -96,11 +96,7 @@ func New(cfg Config) (*Gateway, error) {
 	if slices.Contains(cfg.Keys, "") {
 		return nil, errors.New("gateway: a key is empty")
 	}
-	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: publicOnly}
-	if cfg.DirectLocal {
-		dialer.Control = nil
-	}
-	direct := &http.Transport{DialContext: dialer.DialContext, DisableCompression: true, ResponseHeaderTimeout: 30 * time.Second, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: 256 << 10}
+	direct := &http.Transport{DialContext: cfg.Filter.Dial(&net.Dialer{Timeout: 10 * time.Second}), DisableCompression: true, ResponseHeaderTimeout: 30 * time.Second, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: 256 << 10}
 	return &Gateway{cfg: cfg, direct: direct}, nil
 }
 
@@ -109,18 +105,6 @@ func (g *Gateway) dial(ctx context.Context, addr string, o proxies.PickOptions) 
 	o.Site = siteOf(addr)
 	conn, _, err := g.cfg.Pool.Dial(ctx, addr, proxies.DialOptions{PickOptions: o, Fallback: g.cfg.Fallback, Tries: g.cfg.Tries, Direct: g.direct.DialContext})
 	return conn, err
-}
-
-// publicOnly is the Control of a dialer that reaches the open net alone.
-func publicOnly(_, address string, _ syscall.RawConn) error {
-	to, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	if addr := to.Addr().Unmap(); !addr.IsGlobalUnicast() || addr.IsPrivate() {
-		return fmt.Errorf("%s is an address of this machine or of its network, which the fallback direct does not reach; see proxies.allow_local", addr)
-	}
-	return nil
 }
 
 // Stats returns the counts.

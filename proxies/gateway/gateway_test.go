@@ -25,6 +25,8 @@ import (
 
 	"golang.org/x/net/proxy"
 
+	"muster/internal/addressfilter"
+	"muster/internal/dnstest"
 	"muster/proxies"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
@@ -32,7 +34,11 @@ import (
 	"muster/tasks/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+// TestMain makes names below .test stand for loopback.
+func TestMain(m *testing.M) {
+	net.DefaultResolver = dnstest.Resolver(dnstest.Loopback)
+	redistest.Main(m)
+}
 
 // front is a gateway before some proxies, and a site under names that only they resolve.
 type front struct {
@@ -409,7 +415,11 @@ func TestFallback(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, local := range []bool{true, false} {
-				direct := newFront(t, Config{Fallback: proxies.FallbackDirect, DirectLocal: local})
+				var filter *addressfilter.Filter
+				if local {
+					filter, _ = addressfilter.New("127.0.0.1")
+				}
+				direct := newFront(t, Config{Fallback: proxies.FallbackDirect, Filter: filter})
 				target := direct.site.URL
 				if name != "http" {
 					target = direct.secure.URL
@@ -421,6 +431,26 @@ func TestFallback(t *testing.T) {
 			fail := newFront(t, Config{Fallback: proxies.FallbackFail, Options: proxies.PickOptions{Wait: time.Minute}})
 			if status, body := fetch(t, fail.client(t, front[0], nil), front[1]); status == 200 || fail.gateway.Stats().NoProxy != 1 {
 				t.Errorf("fail: got %d %q, want that there is no proxy", status, body)
+			}
+		})
+	}
+}
+
+// A name that stands for loopback is not let in by the fallback direct either.
+func TestFallbackDirectChecksWhatNamesStandFor(t *testing.T) {
+	t.Parallel()
+	for name, front := range fronts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFront(t, Config{Fallback: proxies.FallbackDirect})
+			for _, host := range []string{"inside.test", "localhost", "[::ffff:127.0.0.1]"} {
+				target := strings.Replace(f.site.URL, "127.0.0.1", host, 1)
+				if name != "http" {
+					target = strings.Replace(f.secure.URL, "127.0.0.1", host, 1)
+				}
+				if status, body := fetch(t, f.client(t, front[0], nil), target); status == 200 {
+					t.Errorf("%s: got %q, want a refusal", target, body)
+				}
 			}
 		})
 	}

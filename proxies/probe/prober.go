@@ -28,6 +28,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"muster/internal/addressfilter"
 	"muster/proxies/source"
 	"muster/proxies/tunnel"
 )
@@ -66,10 +67,15 @@ type Config struct {
 	// PerNetwork is how many of them may be in the same /24 or /48, or ports of the same name; loopback is exempt.
 	// Defaults to 32.
 	PerNetwork int
-	// Dial reaches candidates and judges. Defaults to a net.Dialer.
+	// Filter says which addresses that are not public the names of candidates may stand for. A candidate that is written
+	// as an address is probed in any case. Defaults to none.
+	Filter *addressfilter.Filter
+	// Dial reaches candidates and judges. Defaults to a net.Dialer, for candidates with Filter.
 	Dial tunnel.DialFunc
 	// Logger defaults to none.
 	Logger *slog.Logger
+
+	dialCandidate tunnel.DialFunc
 }
 
 func (c Config) withDefaults() Config {
@@ -82,8 +88,10 @@ func (c Config) withDefaults() Config {
 	c.Tries = cmp.Or(c.Tries, 1)
 	c.Concurrency = cmp.Or(c.Concurrency, 256)
 	c.PerNetwork = cmp.Or(c.PerNetwork, 32)
+	c.dialCandidate = c.Dial
 	if c.Dial == nil {
-		c.Dial = (&net.Dialer{KeepAlive: -1}).DialContext
+		d := &net.Dialer{KeepAlive: -1}
+		c.Dial, c.dialCandidate = d.DialContext, c.Filter.DialNames(d)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -531,7 +539,7 @@ func (p *Prober) dialer(c source.Candidate, m mode) *tunnel.Dialer {
 	proxy := c.URL()
 	proxy.Scheme = m.scheme
 	wait := p.cfg.AnswerTimeout
-	return &tunnel.Dialer{Proxy: proxy, Dial: p.cfg.Dial, ConnectTimeout: p.cfg.ConnectTimeout, HandshakeTimeout: wait}
+	return &tunnel.Dialer{Proxy: proxy, Dial: p.cfg.dialCandidate, ConnectTimeout: p.cfg.ConnectTimeout, HandshakeTimeout: wait}
 }
 
 // open connects to the candidate, and for a tunnel through it to addr.

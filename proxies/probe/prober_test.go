@@ -18,12 +18,19 @@ import (
 
 	"go.uber.org/goleak"
 
+	"muster/internal/addressfilter"
+	"muster/internal/dnstest"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 	"muster/proxies/source"
+	"muster/proxies/tunnel"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain makes names below .test stand for loopback.
+func TestMain(m *testing.M) {
+	net.DefaultResolver = dnstest.Resolver(dnstest.Loopback)
+	goleak.VerifyTestMain(m)
+}
 
 // candidate is the proxy as a list would name it.
 func candidate(p *proxytest.Proxy, label string) source.Candidate {
@@ -595,4 +602,29 @@ func (c *countedConn) Close() error {
 		c.open.Add(-1)
 	}
 	return c.Conn.Close()
+}
+
+// A candidate whose name stands for loopback is not connected to unless that is allowed.
+func TestNamesOfPrivateAddressesAreNotProbed(t *testing.T) {
+	t.Parallel()
+	judge := startJudge(t, probe.JudgeConfig{Key: "k"})
+	p := start(t, proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1)})
+	c := candidate(p, "http")
+	c.Host = "proxy.test"
+	allowed, err := addressfilter.New(addressfilter.Local()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, filter := range []*addressfilter.Filter{nil, allowed} {
+		cfg := patient(judge, "k")
+		cfg.Filter = filter
+		r, err := newProber(t, cfg).Probe(t.Context(), c)
+		if filter == nil {
+			if err != nil || r.Alive || r.Reason != tunnel.PrivateAddress || p.Requests() != 0 {
+				t.Errorf("got %+v, %v and %d requests, want reason %s and no request", r, err, p.Requests(), tunnel.PrivateAddress)
+			}
+		} else if err != nil || !r.Alive {
+			t.Errorf("allowed: got %+v, %v, want one that works", r, err)
+		}
+	}
 }

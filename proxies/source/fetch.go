@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"muster/internal/addressfilter"
 )
 
 // Source is a list of proxies: where it is and how to read it.
@@ -61,7 +63,10 @@ var ErrEmpty = errors.New("no proxy in it")
 
 // Fetcher gets lists. Its zero value is ready.
 type Fetcher struct {
-	// Client fetches URLs. Defaults to one that follows up to 5 redirects, over http and https only.
+	// Filter says which addresses that are not public the hosts of URLs may stand for, redirects included. One that is
+	// written as an address in a source is connected to in any case. Defaults to none.
+	Filter *addressfilter.Filter
+	// Client fetches URLs. Defaults to one with Filter that follows up to 5 redirects, over http and https only.
 	Client *http.Client
 	// Stdin is what "-" reads. Defaults to os.Stdin.
 	Stdin io.Reader
@@ -74,7 +79,17 @@ type Fetcher struct {
 // DefaultMaxBytes is how large a list may be when nothing else is said.
 const DefaultMaxBytes = 32 << 20
 
-var defaultClient = &http.Client{CheckRedirect: func(request *http.Request, via []*http.Request) error {
+// client is for the URL of one source.
+func (f *Fetcher) client(where string) *http.Client {
+	if f.Client != nil {
+		return f.Client
+	}
+	transport := f.Filter.WithURLs(where).Transport()
+	transport.DisableKeepAlives = true // a list is fetched once
+	return &http.Client{Transport: transport, CheckRedirect: checkRedirect}
+}
+
+func checkRedirect(request *http.Request, via []*http.Request) error {
 	if len(via) >= 5 {
 		return errors.New("more than 5 redirects")
 	}
@@ -82,7 +97,7 @@ var defaultClient = &http.Client{CheckRedirect: func(request *http.Request, via 
 		request.Header = http.Header{"User-Agent": request.Header["User-Agent"], "Accept": request.Header["Accept"]}
 	}
 	return nil
-}}
+}
 
 // Fetch gets one source, whole. The error tells what is wrong with it, without its credentials; a source that is larger
 // than MaxBytes or breaks off yields an error and no candidates, and so does one that has no proxy in it: it is a web
@@ -192,11 +207,7 @@ func (f *Fetcher) open(ctx context.Context, s Source) (io.ReadCloser, error) {
 		user, password, _ := strings.Cut(auth, ":")
 		request.SetBasicAuth(user, password)
 	}
-	client := f.Client
-	if client == nil {
-		client = defaultClient
-	}
-	response, err := client.Do(request)
+	response, err := f.client(where).Do(request)
 	if err != nil {
 		var failed *url.Error
 		if errors.As(err, &failed) {

@@ -15,19 +15,27 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"muster/internal/addressfilter"
+	"muster/internal/dnstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain makes names below .test stand for loopback.
+func TestMain(m *testing.M) {
+	net.DefaultResolver = dnstest.Resolver(dnstest.Loopback)
+	goleak.VerifyTestMain(m)
+}
 
 // newFetcher has a client whose idle connections end with the test.
 func newFetcher(t *testing.T) *Fetcher {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &Fetcher{Client: &http.Client{Transport: transport, CheckRedirect: defaultClient.CheckRedirect}}
+	return &Fetcher{Client: &http.Client{Transport: transport, CheckRedirect: checkRedirect}}
 }
 
 func TestFetchGoodSources(t *testing.T) {
@@ -301,5 +309,39 @@ func TestPublicSources(t *testing.T) {
 	}}}}
 	if _, err := f.Fetch(t.Context(), list[0]); err == nil || !strings.Contains(err.Error(), "source "+list[0].Name+": cannot be reached") || !strings.Contains(err.Error(), "no such host") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A list is fetched from where its source names it, and a redirect does not lead into a private network.
+func TestFetchConnectsOnlyToWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	var inside atomic.Int64
+	secret := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		inside.Add(1)
+		fmt.Fprintln(w, "8.8.8.8:80")
+	}))
+	defer secret.Close()
+	port := secret.Listener.Addr().(*net.TCPAddr).Port
+	open := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://"+strings.TrimPrefix(r.URL.Path, "/"), http.StatusFound)
+	}))
+	defer open.Close()
+	named := fmt.Sprintf("http://list.test:%d", port)
+	for _, from := range []string{named, fmt.Sprintf("%s/127.0.0.1:%d", open.URL, port), fmt.Sprintf("%s/list.test:%d", open.URL, port), fmt.Sprintf("%s/[::ffff:127.0.0.1]:%d", open.URL, port)} {
+		if _, err := (&Fetcher{}).Fetch(t.Context(), Source{URL: from}); !addressfilter.Is(err) || inside.Load() != 0 {
+			t.Errorf("%s: got %v and %d requests, want a refusal and none", from, err, inside.Load())
+		}
+	}
+	allowed, err := addressfilter.New("list.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []struct {
+		*Fetcher
+		from string
+	}{{&Fetcher{Filter: allowed}, named}, {&Fetcher{}, secret.URL}} {
+		if _, err := f.Fetch(t.Context(), Source{URL: f.from}); err != nil {
+			t.Errorf("%s: got %v, want the list", f.from, err)
+		}
 	}
 }

@@ -8,6 +8,7 @@ package source
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/netip"
 	"net/url"
@@ -18,6 +19,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/html"
+
+	"muster/internal/addressfilter"
 )
 
 // Reject says why something in a list is not taken.
@@ -155,17 +158,9 @@ func (p *parser) add(c Candidate, port string) {
 	p.out.Candidates = append(p.out.Candidates, c)
 }
 
-// reserved are networks that no proxy of the open net is in, beyond those that netip knows by name.
-var reserved = []netip.Prefix{
-	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("192.0.0.0/24"), netip.MustParsePrefix("192.0.2.0/24"),
-	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("203.0.113.0/24"),
-	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("100::/64"),
-}
-
 var (
-	sharedSpace = netip.MustParsePrefix("100.64.0.0/10")
-	hostName    = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	digitsDots  = regexp.MustCompile(`^[0-9.]+$`)
+	hostName   = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	digitsDots = regexp.MustCompile(`^[0-9.]+$`)
 )
 
 func (p *parser) judge(host string) Reject {
@@ -183,16 +178,26 @@ func (p *parser) judge(host string) Reject {
 	if addr.Zone() != "" {
 		return BadAddress
 	}
-	if p.AllowLocal && (addr.IsLoopback() || addr.IsPrivate()) {
+	return p.judgeAddress(addr)
+}
+
+// local allows what AllowLocal does.
+var local, _ = addressfilter.New(addressfilter.Local()...) // never fails
+
+func (p *parser) judgeAddress(addr netip.Addr) Reject {
+	var filter *addressfilter.Filter
+	if p.AllowLocal {
+		filter = local
+	}
+	refused, ok := errors.AsType[*addressfilter.Error](filter.Check(addr))
+	if !ok {
 		return ""
 	}
-	switch {
-	case addr.IsPrivate(), addr.IsLoopback(), addr.IsLinkLocalUnicast(), sharedSpace.Contains(addr):
+	switch refused.Kind {
+	case addressfilter.Private, addressfilter.Loopback, addressfilter.LinkLocal, addressfilter.Shared:
 		return Private
-	case addr.IsUnspecified(), addr.IsMulticast(), slices.ContainsFunc(reserved, func(n netip.Prefix) bool { return n.Contains(addr) }):
-		return Reserved
 	}
-	return ""
+	return Reserved
 }
 
 // text reads lines: each is one endpoint in one of its spellings, or free text with endpoints in it.

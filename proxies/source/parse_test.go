@@ -94,7 +94,7 @@ func TestJunkIsCounted(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Reject{
 		"10.0.0.1:80": Private, "192.168.1.1:80": Private, "127.0.0.1:80": Private, "169.254.1.1:80": Private, "100.64.0.1:80": Private,
-		"[::1]:80": Private, "[fe80::1]:80": Private, "[fc00::1]:80": Private, "0.1.2.3:80": Reserved, "224.0.0.1:80": Reserved, "192.0.2.1:80": Reserved,
+		"[::1]:80": Private, "[fe80::1]:80": Private, "[fc00::1]:80": Private, "0.1.2.3:80": Reserved, "224.0.0.1:80": Reserved, "168.63.129.16:80": Reserved, "[fec0::1]:80": Private, "[64:ff9b::7f00:1]:80": Private, "[::ffff:10.0.0.1]:80": Private, "192.0.2.1:80": Reserved,
 		"198.51.100.7:80": Reserved, "203.0.113.9:80": Reserved, "255.255.255.255:80": Reserved, "[2001:db8::1]:80": Reserved,
 		"8.8.8.8:0": BadPort, "8.8.8.8:65536": BadPort, "999.1.1.1:80": BadAddress, "http://localhost:80": SingleLabel,
 		"8.8.8.8:80\n8.8.8.8:80": Duplicate, "hello world": Unparsed, "1.2.3.0/30:80": Unparsed, strings.Repeat("x", 5000): LongLine,

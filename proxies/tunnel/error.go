@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"syscall"
+
+	"muster/internal/addressfilter"
 )
 
 // Reason says in one word why a proxy could not be used. The words are stable: they are stored, counted and printed.
@@ -20,6 +22,7 @@ const (
 	Unreachable    Reason = "unreachable"     // no route, or a router said no
 	ConnectTimeout Reason = "connect_timeout" // no answer to the TCP handshake
 	NoSuchHost     Reason = "no_such_host"    // the proxy's own name does not resolve
+	PrivateAddress Reason = "private_address" // the proxy's own name stands for an address that is not public
 	Timeout        Reason = "timeout"         // it accepts, and then says nothing in time
 	Closed         Reason = "closed"          // it closes the connection before it has answered
 	Garbage        Reason = "garbage"         // what it answers is not the protocol
@@ -81,6 +84,8 @@ func dialError(ctx context.Context, err error) error {
 		return &Error{Reason: Canceled, Err: ctx.Err()}
 	case IsLocal(err):
 		return &Error{Reason: Local, Err: err}
+	case addressfilter.Is(err):
+		return &Error{Reason: PrivateAddress, Err: err}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return &Error{Reason: Refused, Err: err}
 	case errors.As(err, &dns):

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/text/encoding/htmlindex"
 
+	"muster/internal/addressfilter"
 	"muster/sites/nearest"
 )
 
@@ -47,16 +49,24 @@ func (d *decoder) check(def *Definition) {
 		d.problemAt(def.At, "base_url", "%q is not an http or https URL with a host", def.BaseURL)
 		base = nil
 	}
+	for i, h := range def.Hosts {
+		h = strings.ToLower(h)
+		name, port := SplitHost(h)
+		if n, err := strconv.ParseUint(port, 10, 16); strings.ContainsFunc(name, notInHost) || strings.Trim(name, "-.*") == "" || port != "" && (err != nil || n == 0) {
+			d.problemAt(def.At, "hosts", "%q is not a host name; write it without scheme and path, such as shop.example, *.shop.example or shop.example:8443", h)
+		}
+		if port == "80" || port == "443" {
+			h = name
+		}
+		def.Hosts[i] = h
+	}
 	if base != nil {
-		if own := strings.ToLower(base.Hostname()); !slices.Contains(def.Hosts, own) {
+		if own := hostOf(base); !slices.Contains(def.Hosts, own) {
 			def.Hosts = append(def.Hosts, own)
 		}
 	}
-	for i, h := range def.Hosts {
-		def.Hosts[i] = strings.ToLower(h)
-		if strings.ContainsFunc(h, notInHost) || strings.Trim(h, "-.*") == "" {
-			d.problemAt(def.At, "hosts", "%q is not a host name; write it without scheme, port and path, such as shop.example or *.shop.example", h)
-		}
+	if _, err := addressfilter.New(def.Addresses...); err != nil {
+		d.problemAt(def.At, "allow_addresses", "%s", err)
 	}
 	d.checkStart(def, base)
 	d.checkLinks(def.Listing.Links, "listing.links")
@@ -140,7 +150,7 @@ func (d *decoder) checkStart(def *Definition, base *url.URL) {
 		if err != nil {
 			d.problemAt(s.At, "start", "%q is not a URL: %s", ref, err)
 		} else if !def.InScope(u) {
-			d.problemAt(s.At, "start", "%s is outside the site's scope; add %q to hosts, or look at scope", u, u.Hostname())
+			d.problemAt(s.At, "start", "%s is outside the site's scope; add %q to hosts, or look at scope", u, hostOf(u))
 		}
 	}
 }

@@ -9,6 +9,7 @@
 package definition
 
 import (
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ type Definition struct {
 	Description string            `yaml:"description"`
 	BaseURL     string            `yaml:"base_url"`
 	Hosts       []string          `yaml:"hosts"`
+	Addresses   []string          `yaml:"allow_addresses"`
 	Scope       Scope             `yaml:"scope"`
 	Start       []Start           `yaml:"start"`
 	Listing     Listing           `yaml:"listing"`
@@ -455,11 +457,11 @@ func (d *Definition) WithBase(base string) (*Definition, error) {
 	c.rebase = u
 	c.Hosts = nil
 	for _, h := range d.Hosts {
-		if old == nil || !strings.EqualFold(h, old.Hostname()) {
+		if old == nil || h != hostOf(old) {
 			c.Hosts = append(c.Hosts, h)
 		}
 	}
-	c.Hosts = append(c.Hosts, strings.ToLower(u.Hostname()))
+	c.Hosts = append(c.Hosts, hostOf(u))
 	return &c, nil
 }
 
@@ -542,17 +544,68 @@ func (d *Definition) InSitemap(u *url.URL) bool {
 	return !bounded
 }
 
-// InScope tells whether u belongs to the site.
+// hostOf is a URL's host as Hosts has it: with its port unless that is 80 or 443.
+func hostOf(u *url.URL) string {
+	host, port := strings.ToLower(u.Hostname()), portOf(u)
+	if port == "80" || port == "443" {
+		return host
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// portOf is the port of an http or https URL.
+func portOf(u *url.URL) string {
+	if port := u.Port(); port != "" {
+		return port
+	}
+	if u.Scheme == "https" {
+		return "443"
+	}
+	return "80"
+}
+
+// SplitHost splits one of Hosts into its name and its port; a port of "" stands for 80 and 443.
+func SplitHost(h string) (name, port string) {
+	if name, port, err := net.SplitHostPort(h); err == nil {
+		return name, port
+	}
+	return h, ""
+}
+
+// OwnURLs are the URLs that the definition itself names: its base, and where pages, sitemaps and sessions begin.
+func (d *Definition) OwnURLs() []string {
+	urls := []string{d.Base().String()}
+	for _, s := range d.Start {
+		ref := s.URL + s.Sitemap
+		if s.Template != "" {
+			ref = fill(s.Template, s.From)
+		}
+		if u, err := d.Base().Parse(ref); err == nil { // checked at load
+			urls = append(urls, d.Move(u).String())
+		}
+	}
+	if start := d.SessionStart(); start != "" {
+		urls = append(urls, start)
+	}
+	return urls
+}
+
+// InScope reports whether u belongs to the site: its host and port are one of Hosts, and its text passes Scope.
 func (d *Definition) InScope(u *url.URL) bool {
 	if u.Scheme != "http" && u.Scheme != "https" {
 		return false
 	}
-	host := strings.ToLower(u.Hostname())
+	host, port := strings.ToLower(u.Hostname()), portOf(u)
+	standard := port == "80" || port == "443"
 	if !slices.ContainsFunc(d.Hosts, func(h string) bool {
-		if wild, ok := strings.CutPrefix(h, "*."); ok {
+		name, at := SplitHost(h)
+		if at != port && !(at == "" && standard) {
+			return false
+		}
+		if wild, ok := strings.CutPrefix(name, "*."); ok {
 			return host == wild || strings.HasSuffix(host, "."+wild)
 		}
-		return host == h
+		return host == name
 	}) {
 		return false
 	}

@@ -149,6 +149,8 @@ func TestProblems(t *testing.T) {
 		{"html in what is html", "start: [/]", "start: [/]\ndetail: {html: data}", `detail.html: is for HTML that stands in JSON`},
 		{"json on html", "name: h1", "name: {json: a.b}", `needs format: json`},
 		{"fallback", "start: [/]", "start: [/]\nproxy: {fallback: dirct}", `did you mean "direct"?`},
+		{"host with a bad port", "start: [/]", "start: [/]\nhosts: ['a.example:x', 'a.example:0']", `"a.example:0" is not a host name`},
+		{"address with path", "start: [/]", "start: [/]\nallow_addresses: [10.0.0.0/99]", `allow_addresses: "10.0.0.0/99" is no address, network or host`},
 		{"host with path", "start: [/]", "start: [/]\nhosts: [a.example/b]", `"a.example/b" is not a host name`},
 		{"bad scope", "start: [/]", "start: [/]\nscope: {allow: '(', deny: [{a: b}]}", `4:16: scope.allow`},
 		{"place of a later check", "start: [/]", "start: [/]\ntimezone: Mars/One", `4:11: timezone: "Mars/One" is no time zone`},
@@ -339,6 +341,46 @@ func TestWithBase(t *testing.T) {
 	for _, bad := range []string{"127.0.0.1:8001", "ftp://x", "::"} {
 		if _, err := def.WithBase(bad); err == nil {
 			t.Errorf("no error for base %q", bad)
+		}
+	}
+}
+
+func TestScopeIncludesThePort(t *testing.T) {
+	t.Parallel()
+	for base, c := range map[string]struct {
+		hosts   string
+		in, out []string
+	}{
+		"https://shop.example": {"[b.example, 'c.example:8443', '*.d.example:81', 'e.example:443']",
+			[]string{"https://shop.example/", "http://shop.example/", "https://shop.example:443/", "http://b.example/", "https://c.example:8443/", "http://x.d.example:81/", "http://e.example/"},
+			[]string{"http://shop.example:8080/", "https://b.example:8443/", "https://c.example/", "http://x.d.example/", "http://shop.example:22/"}},
+		"http://127.0.0.1:8001": {"[]", []string{"http://127.0.0.1:8001/x"}, []string{"http://127.0.0.1:8002/x", "http://127.0.0.1/x", "https://127.0.0.1/x"}},
+		"http://[::1]:8001":     {"[]", []string{"http://[::1]:8001/x"}, []string{"http://[::1]:8002/x"}},
+	} {
+		text := strings.Replace(good, "https://shop.example", base, 1) + "hosts: " + c.hosts + "\n"
+		def, err := Parse("s.yaml", []byte(text))
+		if err != nil {
+			t.Errorf("%s: %v", base, err)
+			continue
+		}
+		for want, urls := range map[bool][]string{true: c.in, false: c.out} {
+			for _, text := range urls {
+				if u, _ := url.Parse(text); def.InScope(u) != want {
+					t.Errorf("%s: %s is in scope: %v, want %v", base, text, !want, want)
+				}
+			}
+		}
+	}
+	def, err := Parse("s.yaml", []byte(good))
+	if err == nil {
+		def, err = def.WithBase("http://127.0.0.1:8001")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]bool{"http://127.0.0.1:8001/": true, "http://127.0.0.1:8002/": false, "https://shop.example/": false} {
+		if u, _ := url.Parse(text); def.InScope(u) != want {
+			t.Errorf("with another base: %s is in scope: %v, want %v", text, !want, want)
 		}
 	}
 }

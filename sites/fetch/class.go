@@ -35,6 +35,7 @@ const (
 	BadType     Class = "bad_type"  // a picture, an archive, …
 	Redirect    Class = "redirect"  // too many, or out of the site
 	Robots      Class = "robots"    // robots.txt forbids it
+	Address     Class = "address"   // it leads to an address that is not public, and not allowed
 	Parse       Class = "parse"     // what came cannot be read
 	Validate    Class = "validate"  // no record of the page passes its checks
 	Throttled   Class = "throttled" // it is not this request's turn yet

@@ -21,6 +21,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/internal/addressfilter"
 	"muster/sites/definition"
 	"muster/sites/extract"
 )
@@ -47,8 +48,11 @@ type Throttle interface {
 // Config sets up a Client.
 type Config struct {
 	Definition *definition.Definition
-	Transport  http.RoundTripper // carries the requests. Defaults to a transport of its own without proxies.
-	Direct     http.RoundTripper // carries them when there is no proxy and the definition says direct. Defaults to one like that.
+	// Filter says which addresses that are not public may be connected to without a proxy, beside those that Definition
+	// allows. It holds for the transports that the client makes itself. Defaults to none.
+	Filter    *addressfilter.Filter
+	Transport http.RoundTripper // carries the requests. Defaults to a transport of its own without proxies.
+	Direct    http.RoundTripper // carries them when there is no proxy and the definition says direct. Defaults to one like that.
 	// NoProxy is what Transport's error is when it has no proxy. If the proxies only rest, a method Resting of that error
 	// says for how long. Defaults to none.
 	NoProxy error
@@ -72,6 +76,7 @@ type Client struct {
 	cfg    Config
 	def    *definition.Definition
 	http   *http.Client
+	own    *http.Transport
 	direct sync.Once // tells that requests go without a proxy
 
 	sessions *sessions // nil: the definition wants none
@@ -79,14 +84,16 @@ type Client struct {
 
 // NewClient returns a Client for the site of cfg.Definition.
 func NewClient(cfg Config) *Client {
+	filter := FilterFor(cfg.Definition, cfg.Filter)
+	own := DirectTransport(filter)
+	if cfg.Direct == nil && (cfg.Transport == nil || cfg.NoProxy != nil) {
+		cfg.Direct = own
+	}
 	if cfg.Transport == nil {
-		cfg.Transport = DirectTransport()
+		cfg.Transport = own
 	}
 	if cfg.Direct == nil {
 		cfg.Direct = cfg.Transport
-		if cfg.NoProxy != nil {
-			cfg.Direct = DirectTransport()
-		}
 	}
 	if cfg.Pacer == nil {
 		cfg.Pacer = &LocalPacer{}
@@ -109,8 +116,8 @@ func NewClient(cfg Config) *Client {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	cfg.Transport = rendered(cfg.Definition, cfg.Transport)
-	c := &Client{cfg: cfg, def: cfg.Definition}
+	cfg.Transport = rendered(cfg.Definition, filter, cfg.Transport)
+	c := &Client{cfg: cfg, def: cfg.Definition, own: own}
 	c.http = &http.Client{
 		Transport:     &polite{c},
 		CheckRedirect: c.checkRedirect,
@@ -126,18 +133,27 @@ func (c *Client) Close() {
 	if c.sessions != nil {
 		c.sessions.close()
 	}
+	c.own.CloseIdleConnections()
 }
 
 // DirectTransport is a transport without a proxy, whatever the environment
-// says.
-func DirectTransport() http.RoundTripper {
-	return &http.Transport{
-		MaxIdleConnsPerHost:   64,
-		IdleConnTimeout:       30 * time.Second,
-		TLSHandshakeTimeout:   15 * time.Second,
-		ResponseHeaderTimeout: 60 * time.Second,
-		ForceAttemptHTTP2:     true,
+// says. It connects to the addresses that filter lets it.
+func DirectTransport(filter *addressfilter.Filter) *http.Transport {
+	t := filter.Transport()
+	t.MaxIdleConnsPerHost = 64
+	t.TLSHandshakeTimeout = 15 * time.Second
+	t.ResponseHeaderTimeout = 60 * time.Second
+	return t
+}
+
+// FilterFor returns base with the exceptions of a definition: its
+// allow_addresses, and those of its own URLs that are written as addresses.
+func FilterFor(def *definition.Definition, base *addressfilter.Filter) *addressfilter.Filter {
+	f, err := base.With(def.Addresses...)
+	if err != nil { // of one that was not loaded
+		f = base
 	}
+	return f.WithURLs(def.OwnURLs()...)
 }
 
 var (
@@ -307,6 +323,8 @@ func (c *Client) failed(ctx context.Context, rawURL string, err error) *Error {
 	switch {
 	case errors.Is(err, errScope), errors.Is(err, errRedirects):
 		class = Redirect
+	case addressfilter.Is(err):
+		class, err = Address, fmt.Errorf("%w, or allow_addresses of the definition", err)
 	case c.cfg.NoProxy != nil && errors.Is(err, c.cfg.NoProxy):
 		class = NoProxy
 	}

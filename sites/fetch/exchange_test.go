@@ -100,7 +100,7 @@ func TestBlameNeedsAWay(t *testing.T) {
 			t.Errorf("%s, directly: got %+v, want %s of the site", path, e, class)
 		}
 	}
-	proxied := NewClient(Config{Definition: def, Pacer: free{}, Transport: DirectTransport(), Via: func(*http.Response) string { return "p1" }})
+	proxied := NewClient(Config{Definition: def, Pacer: free{}, Transport: DirectTransport(local), Via: func(*http.Response) string { return "p1" }})
 	for path, class := range map[string]Class{"/407": Proxy, "/500": Server, "/cut": Truncated} {
 		_, err := proxied.Get(t.Context(), base+path, definition.KindDetail)
 		e, _ := errors.AsType[*Error](err)

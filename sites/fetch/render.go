@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"muster/internal/addressfilter"
 	"muster/sites/definition"
 )
 
@@ -29,12 +30,12 @@ type renderer struct {
 
 // rendered is the transport of a site whose definition names a renderer, else
 // next.
-func rendered(def *definition.Definition, next http.RoundTripper) http.RoundTripper {
+func rendered(def *definition.Definition, filter *addressfilter.Filter, next http.RoundTripper) http.RoundTripper {
 	if def.Render.URL == "" {
 		return next
 	}
 	return &renderer{def: def, next: next, http: &http.Client{
-		Transport:     DirectTransport(),
+		Transport:     DirectTransport(filter.WithURLs(def.Render.URL)),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("the renderer redirects") },
 	}}
 }

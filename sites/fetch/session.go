@@ -109,7 +109,8 @@ func (p *sessions) successor() *session {
 	}
 	if len(given) > 0 {
 		for _, host := range p.def.Hosts {
-			under, wild := strings.CutPrefix(host, "*.")
+			name, _ := definition.SplitHost(host) // cookies are for all ports
+			under, wild := strings.CutPrefix(name, "*.")
 			for _, c := range given {
 				c.Domain = ""
 				if wild {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/addressfilter"
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/tasks/facttest"
@@ -136,7 +137,10 @@ func (w *ways) RoundTrip(r *http.Request) (*http.Response, error) {
 	return plainTransport.RoundTrip(r)
 }
 
-var plainTransport = DirectTransport()
+// local is a filter that lets tests reach their servers.
+var local, _ = addressfilter.New(addressfilter.Local()...)
+
+var plainTransport = DirectTransport(local)
 
 const profiles = `
   profiles:

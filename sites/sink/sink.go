@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"muster/internal/addressfilter"
 )
 
 // Record is a record on its way to a sink.
@@ -37,6 +39,9 @@ type Sink interface {
 type Options struct {
 	Dir    string // where a relative path of SQLite is. Defaults to the current folder.
 	Secret string // signs what a webhook gets. Defaults to none: no signature.
+	// Filter says which addresses that are not public the name of a webhook may stand for. One that is written as an
+	// address is connected to in any case. Defaults to none.
+	Filter *addressfilter.Filter
 }
 
 // Check tells what is wrong with the address of a sink; see Open. A password
@@ -67,7 +72,7 @@ func Open(ctx context.Context, address string, o Options) (Sink, error) {
 	case "postgres":
 		return openPostgres(ctx, rest)
 	}
-	return newWebhook(rest, o.Secret), nil
+	return newWebhook(rest, o), nil
 }
 
 func parse(address string) (kind, rest string, err error) {

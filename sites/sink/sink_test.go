@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/addressfilter"
+
 	"muster/tasks/facttest"
 )
 
@@ -344,7 +346,7 @@ func newHook(t *testing.T, secret string, answers ...int) *hook {
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 	h := newHook(t, "s3cret", 503, 429)
-	s := newWebhook(h.URL+"/in?token=hush", "s3cret")
+	s := newWebhook(h.URL+"/in?token=hush", Options{Secret: "s3cret"})
 	s.base = time.Millisecond
 	var many []Record
 	for i := range 150 {
@@ -379,7 +381,7 @@ func TestWebhookGivesUp(t *testing.T) {
 		"redirect": {[]int{302}, 1},
 	} {
 		h := newHook(t, "", c.answers...)
-		s := newWebhook(h.URL+"/in?token=hush", "")
+		s := newWebhook(h.URL+"/in?token=hush", Options{})
 		s.base = time.Millisecond
 		_, err := s.Put(context.Background(), []Record{record("k", `{}`, "new", "")})
 		if err == nil || strings.Contains(err.Error(), "hush") || len(h.ids) != c.tries || len(h.bad) > 0 {
@@ -389,5 +391,26 @@ func TestWebhookGivesUp(t *testing.T) {
 		if _, err := s.Put(context.Background(), []Record{record("k", `{}`, "new", "")}); err == nil || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: got %v from one that is gone", name, err)
 		}
+	}
+}
+
+// A name may lead into a private network, and then gets no records unless it is allowed. It fails at once: another try
+// has the same end.
+func TestWebhookConnectsOnlyToWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	h := newHook(t, "")
+	address := strings.Replace(h.URL, "127.0.0.1", "hook.test", 1) + "/in"
+	allowed, err := addressfilter.New("hook.test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newWebhook(address, Options{})
+	s.base = time.Hour // a second try would hang
+	_, err = s.Put(t.Context(), []Record{record("k", `{}`, "new", "")})
+	if noted := Notify(t.Context(), address, Options{}, 1); !addressfilter.Is(err) || !addressfilter.Is(noted) || len(h.ids) != 0 {
+		t.Errorf("got %v and %v and %d requests, want refusals and none", err, noted, len(h.ids))
+	}
+	if err := Notify(t.Context(), address, Options{Filter: allowed}, 1); err != nil {
+		t.Errorf("allowed: got %v, want no error", err)
 	}
 }

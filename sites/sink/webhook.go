@@ -14,6 +14,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"muster/internal/addressfilter"
 )
 
 const (
@@ -34,13 +36,14 @@ type webhook struct {
 	base      time.Duration // of the back-off between tries
 }
 
-func newWebhook(address, secret string) *webhook {
+func newWebhook(address string, o Options) *webhook {
 	name := "webhook"
 	if u, err := url.Parse(address); err == nil {
 		name = u.Scheme + "://" + u.Host + u.Path // a query may hold a token
 	}
-	return &webhook{url: address, name: name, secret: []byte(secret), base: 500 * time.Millisecond, client: &http.Client{
-		Timeout: hookTimeout,
+	return &webhook{url: address, name: name, secret: []byte(o.Secret), base: 500 * time.Millisecond, client: &http.Client{
+		Transport: o.Filter.WithURLs(address).Transport(),
+		Timeout:   hookTimeout,
 		// A redirect would hand the records to somebody else.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -88,14 +91,14 @@ func (h *webhook) Put(ctx context.Context, records []Record) (took int, err erro
 	return took, nil
 }
 
-// Notify posts v as JSON to the URL of a webhook, signed if there is a secret.
+// Notify posts v as JSON to the URL of a webhook, signed if o has a secret.
 // It blocks until the other side has taken it, or a few tries have failed.
-func Notify(ctx context.Context, address, secret string, v any) error {
+func Notify(ctx context.Context, address string, o Options, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode a note: %w", err)
 	}
-	h := newWebhook(address, secret)
+	h := newWebhook(address, o)
 	defer h.Close()
 	if err := h.post(ctx, body); err != nil {
 		return fmt.Errorf("post to %s: %w", h.name, err)
@@ -115,7 +118,7 @@ func (h *webhook) post(ctx context.Context, body []byte) error {
 		}
 		// One that hangs has cost enough time already.
 		hangs := errors.Is(err, context.DeadlineExceeded)
-		if try == hookTries || hangs || errors.As(err, new(refused)) || ctx.Err() != nil {
+		if try == hookTries || hangs || errors.As(err, new(refused)) || addressfilter.Is(err) || ctx.Err() != nil {
 			return err
 		}
 		t := time.NewTimer(min(max(wait, after), hookTimeout))

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,12 +17,17 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/dnstest"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 	"muster/tasks/workqueue/artifact"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+// TestMain makes names below .test stand for loopback.
+func TestMain(m *testing.M) {
+	net.DefaultResolver = dnstest.Resolver(dnstest.Loopback)
+	redistest.Main(m)
+}
 
 func TestParse(t *testing.T) {
 	t.Parallel()
@@ -150,7 +156,7 @@ func TestFetch(t *testing.T) {
 	}))
 	t.Cleanup(busy.Close)
 	dir := t.TempDir()
-	f, err := artifact.NewFetcher(artifact.FetcherConfig{Dir: dir, MaxBytes: 1000})
+	f, err := artifact.NewFetcher(artifact.FetcherConfig{Dir: dir, MaxBytes: 1000, Filter: local})
 	if err != nil {
 		t.Fatal(err)
 	}

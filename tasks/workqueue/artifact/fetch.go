@@ -21,18 +21,20 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"muster/internal/addressfilter"
 	"muster/tasks/workqueue"
 )
 
 // FetcherConfig sets up a Fetcher.
 type FetcherConfig struct {
-	Dir       string            // where contents are kept; required
-	Transport http.RoundTripper // how they are fetched. Defaults to one without a proxy that gives up on hosts that do not answer.
-	Manners   Manners           // towards the hosts. Defaults to none.
-	MaxBytes  int64             // of a content. Defaults to 1 GiB.
-	Stall     time.Duration     // gives up a content of which nothing more came for so long. Defaults to 30 s.
-	UserAgent string            // Defaults to "muster/1.0".
-	Logger    *slog.Logger      // Defaults to slog.Default().
+	Dir       string                // where contents are kept; required
+	Filter    *addressfilter.Filter // which addresses that are not public may be connected to. Defaults to none.
+	Transport http.RoundTripper     // how they are fetched. Defaults to one without a proxy, with Filter, that gives up on hosts that do not answer.
+	Manners   Manners               // towards the hosts. Defaults to none.
+	MaxBytes  int64                 // of a content. Defaults to 1 GiB.
+	Stall     time.Duration         // gives up a content of which nothing more came for so long. Defaults to 30 s.
+	UserAgent string                // Defaults to "muster/1.0".
+	Logger    *slog.Logger          // Defaults to slog.Default().
 }
 
 // Fetcher downloads artifacts into a folder of contents: each is a file named
@@ -66,7 +68,7 @@ func NewFetcher(cfg FetcherConfig) (*Fetcher, error) {
 	}
 	if cfg.Transport == nil {
 		cfg.Transport = &http.Transport{
-			DialContext:           (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+			DialContext:           cfg.Filter.Dial(&net.Dialer{Timeout: 5 * time.Second}),
 			TLSHandshakeTimeout:   10 * time.Second,
 			ResponseHeaderTimeout: 30 * time.Second,
 			IdleConnTimeout:       30 * time.Second,
@@ -165,6 +167,9 @@ func (f *Fetcher) fetch(ctx context.Context, u *url.URL, want expected) (Fetched
 		// A url.Error repeats the URL, with what secrets it may hold.
 		if ue := (*url.Error)(nil); errors.As(err, &ue) {
 			err = ue.Err
+		}
+		if refused := (*addressfilter.Error)(nil); errors.As(err, &refused) {
+			err = workqueue.Permanent(fmt.Errorf("not connected: %w", refused)) // in few words, as notes are short
 		}
 		return Fetched{}, err
 	}

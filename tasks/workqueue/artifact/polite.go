@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"muster/internal/addressfilter"
 	"muster/tasks/limit"
 	"muster/tasks/workqueue"
 )
@@ -136,7 +137,7 @@ func (p *polite) send(req *http.Request, key string) (res *http.Response, block 
 	if p.m.Robots != nil {
 		may, err := p.m.Robots(ctx, req.URL)
 		if err != nil {
-			if workqueue.IsNotNow(err) {
+			if workqueue.IsNotNow(err) || addressfilter.Is(err) {
 				return nil, noAnswer, err
 			}
 			return nil, "robots.txt", err
@@ -174,6 +175,8 @@ func (p *polite) send(req *http.Request, key string) (res *http.Response, block 
 	}
 	res, err = p.next.RoundTrip(req)
 	switch {
+	case addressfilter.Is(err):
+		return nil, noAnswer, err
 	case err != nil:
 		return nil, "connection", err
 	case res.StatusCode == http.StatusTooManyRequests:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/addressfilter"
 	"muster/tasks/facttest"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
@@ -33,6 +35,9 @@ type world struct {
 	q   *workqueue.Queue
 	dir string
 }
+
+// local is a filter that lets tests reach their hosts.
+var local, _ = addressfilter.New(addressfilter.Local()...)
 
 func newWorld(t *testing.T, attempts int) *world {
 	rdb := redistest.New(t)
@@ -56,6 +61,9 @@ func (w *world) enqueue(id, payload string) {
 func (w *world) drain(workers int, cfg artifact.FetcherConfig) {
 	w.t.Helper()
 	cfg.Dir, cfg.Logger = w.dir, slog.New(slog.DiscardHandler)
+	if cfg.Filter == nil {
+		cfg.Filter = local
+	}
 	f, err := artifact.NewFetcher(cfg)
 	if err != nil {
 		w.t.Fatal(err)
@@ -411,5 +419,65 @@ func TestContentsAreWhole(t *testing.T) {
 	}
 	if _, err := os.Stat(young); err != nil {
 		t.Error("a part that may be in use was removed")
+	}
+}
+
+// What an item names must be public unless it is allowed: the item fails at once, no request is made, and no host is
+// blamed.
+func TestItemsDoNotReachPrivateAddresses(t *testing.T) {
+	t.Parallel()
+	inside := newHost(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("secret")) })
+	_, port, _ := net.SplitHostPort(inside.Listener.Addr().String())
+	open := newHost(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://"+strings.TrimPrefix(r.URL.Path, "/"), http.StatusFound)
+	})
+	allowed, err := addressfilter.New(open.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	urls := []string{
+		inside.URL, "http://file.test:" + port, "http://localhost:" + port, "http://[::ffff:127.0.0.1]:" + port,
+		open.URL + "/127.0.0.1:" + port, open.URL + "/file.test:" + port, open.URL + "/169.254.169.254", open.URL + "/[::ffff:169.254.169.254]",
+	}
+	for name, robots := range map[string]func(context.Context, *url.URL) (artifact.Permission, error){
+		"no robots.txt": nil,
+		"robots.txt": func(ctx context.Context, u *url.URL) (artifact.Permission, error) {
+			client := &http.Client{Transport: allowed.Transport()}
+			defer client.CloseIdleConnections()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.ResolveReference(&url.URL{Path: "/robots.txt"}).String(), nil)
+			if err != nil {
+				return artifact.Permission{}, err
+			}
+			if u.Host == open.Listener.Addr().String() {
+				return artifact.Permission{Allowed: true}, nil
+			}
+			res, err := client.Do(req)
+			if err == nil {
+				_ = res.Body.Close()
+			}
+			return artifact.Permission{Allowed: true}, err
+		},
+	} {
+		w := newWorld(t, 3)
+		for i, u := range urls {
+			w.enqueue(fmt.Sprint(i), fmt.Sprintf(`{"url":%q}`, u))
+		}
+		b := limit.NewBreaker(w.rdb, limit.BreakerConfig{Threshold: 1, Cooldown: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+		w.drain(2, artifact.FetcherConfig{Filter: allowed, Manners: artifact.Manners{Breaker: b, Robots: robots}})
+		for i := range urls {
+			w.want(fmt.Sprint(i), workqueue.StateError, 0, "network.allow")
+		}
+		if n := len(inside.times); n != 0 {
+			t.Errorf("%s: got %d requests, want none", name, n)
+		}
+		states, err := b.States(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range states {
+			if s.State != "closed" {
+				t.Errorf("%s: the breaker of %s is %s, want closed", name, s.Key, s.State)
+			}
+		}
 	}
 }

@@ -1,0 +1,90 @@
+package fetch
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"muster/internal/addressfilter"
+	"muster/sites/definition"
+)
+
+// Pages that lead to addresses that are not public are not fetched unless these are allowed, and are not tried again.
+func TestGetConnectsOnlyToWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	var inside atomic.Int64
+	secret := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		inside.Add(1)
+		fmt.Fprint(w, page)
+	}))
+	t.Cleanup(secret.Close)
+	_, port, _ := net.SplitHostPort(secret.Listener.Addr().String())
+	open := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			http.NotFound(w, r)
+			return
+		}
+		http.Redirect(w, r, "http://"+strings.TrimPrefix(r.URL.Path, "/")+"/x", http.StatusFound)
+	}))
+	t.Cleanup(open.Close)
+	named, literal := "http://shop.test:"+port, "http://127.0.0.1:"+port
+	const robots = "politeness: {delay: 0}\n"
+	for name, c := range map[string]struct {
+		base, url, rest string
+		allow           []string
+		ok              bool
+	}{
+		"a name":                                   {named, named + "/x", quick, nil, false},
+		"its robots.txt":                           {named, named + "/x", robots, nil, false},
+		"a redirect to an address":                 {open.URL, open.URL + "/127.0.0.1:" + port, "hosts: ['127.0.0.1:" + port + "']\n" + quick, nil, false},
+		"a redirect to a name":                     {open.URL, open.URL + "/shop.test:" + port, "hosts: ['shop.test:" + port + "']\n" + quick, nil, false},
+		"a redirect to localhost":                  {open.URL, open.URL + "/localhost:" + port, "hosts: ['localhost:" + port + "']\n" + quick, nil, false},
+		"robots.txt of a redirect":                 {open.URL, open.URL + "/shop.test:" + port, "hosts: ['shop.test:" + port + "']\n" + robots, nil, false},
+		"a renderer":                               {open.URL, open.URL + "/x", "render: {url: '" + named + "/render'}\n" + quick, nil, false},
+		"a name, allowed at another port":          {named, named + "/x", "allow_addresses: ['shop.test:1']\n" + quick, nil, false},
+		"a name, its address allowed for its port": {named, named + "/x", "allow_addresses: ['127.0.0.1:" + port + "']\n" + quick, nil, false},
+		"an address in base_url":                   {literal, literal + "/x", quick, nil, true},
+		"localhost in base_url":                    {"http://localhost:" + port, "http://localhost:" + port + "/x", robots, nil, true},
+		"an address in start":                      {named, literal + "/x", "hosts: ['127.0.0.1:" + port + "']\n" + quick, nil, true},
+		"a renderer at an address":                 {open.URL, open.URL + "/x", "render: {url: '" + literal + "/render'}\n" + quick, nil, true},
+		"a name, allowed by the definition":        {named, named + "/x", "allow_addresses: shop.test\n" + robots, nil, true},
+		"a name, allowed by the settings":          {named, named + "/x", robots, []string{"127.0.0.0/8"}, true},
+	} {
+		// One by one: each counts what comes to the same server.
+		start := "/"
+		if name == "an address in start" {
+			start = c.url
+		}
+		def, err := definition.Parse("s.yaml", []byte("site: s.example\nbase_url: "+c.base+"\nstart: ['"+start+"']\nrecords: {r: {fields: {v: b}}}\n"+c.rest))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		filter, err := addressfilter.New(c.allow...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := inside.Load()
+		client := NewClient(Config{Definition: def, Filter: filter, Pacer: free{}})
+		_, err = client.Get(t.Context(), c.url, definition.KindDetail)
+		client.Close()
+		came := inside.Load() - before
+		if c.ok {
+			if err != nil || came == 0 {
+				t.Errorf("%s: got %v and %d requests, want the page", name, err, came)
+			}
+			continue
+		}
+		e, _ := errors.AsType[*Error](err)
+		if e == nil || e.Class != Address || e.OfSite() || came != 0 || !strings.Contains(err.Error(), "network.allow") {
+			t.Errorf("%s: got %v and %d requests, want class address that names the setting, and no request", name, err, came)
+		}
+	}
+	if p := PolicyFor(Address, definition.Retries{Attempts: 3}); p.Retries != 0 || p.Free {
+		t.Errorf("got %+v, want no retries", p)
+	}
+}
