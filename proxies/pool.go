@@ -52,7 +52,7 @@ type PoolConfig struct {
 	// TLS is used towards targets. Defaults to the system's roots, always verified.
 	TLS *tls.Config
 	// Filter says which addresses that are not public the names of proxies may stand for. A proxy that is written as an
-	// address is connected to in any case. Defaults to none.
+	// address or localhost is connected to in any case. Defaults to none.
 	Filter *addressfilter.Filter
 	// Dial reaches proxies. Defaults to a net.Dialer with Filter.
 	Dial tunnel.DialFunc

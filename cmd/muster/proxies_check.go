@@ -66,7 +66,9 @@ func checkProxies(env environment, c *cli.Context) error {
 		cfg.Judges = judge.URLs
 		fmt.Fprintf(env.stderr, "judging by %s, which only proxies on this machine can reach\n", judge.URLs[0])
 	}
-	candidates, err := candidatesOf(env, c, loaded.Config, loaded.Proxies.AllowLocal || judgedHere(cfg.Judges))
+	loaded.Proxies.AllowLocal = loaded.Proxies.AllowLocal || judgedHere(cfg.Judges)
+	cfg.Filter = loaded.ProxyFilter()
+	candidates, err := candidatesOf(env, c, loaded.Config, loaded.Proxies.AllowLocal)
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func newCommand(t *testing.T) *command {
 	}
 	redis := redistest.URL(t)
 	return &command{t, dir, program, redis, append(os.Environ(),
-		"MUSTER_DATA_DIR="+filepath.Join(dir, "data"), "MUSTER_REDIS__URL="+redis)}
+		"MUSTER_DATA_DIR="+filepath.Join(dir, "data"), "MUSTER_REDIS__URL="+redis, "MUSTER_NETWORK__ALLOW=127.0.0.1")}
 }
 
 func (c *command) write(name, content string) string {

@@ -88,7 +88,7 @@ func (f *Filter) WithURLs(urls ...string) *Filter {
 			continue
 		}
 		host, port := u.Hostname(), u.Port()
-		if _, err := netip.ParseAddr(host); err != nil && !strings.EqualFold(host, "localhost") {
+		if !isLiteral(host) {
 			continue
 		}
 		if port == "" {
@@ -99,6 +99,12 @@ func (f *Filter) WithURLs(urls ...string) *Filter {
 		}
 	}
 	return g
+}
+
+// isLiteral reports whether no answer of a name server decides what a host stands for.
+func isLiteral(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil || strings.EqualFold(host, "localhost")
 }
 
 // Local are the networks of this machine and of private networks, as exceptions for New.
@@ -149,12 +155,12 @@ func (f *Filter) Transport() *http.Transport {
 	}
 }
 
-// DialNames is Dial for addresses only that names stand for: an address that is written as one is connected to in any
-// case. It is for those who check what is written at another place.
+// DialNames is Dial for addresses only that names stand for: an address that is written as one, and localhost, are
+// connected to in any case. It is for those who check what is written at another place.
 func (f *Filter) DialNames(d *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
 	dial := f.Dial(d)
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		if _, err := netip.ParseAddrPort(address); err == nil {
+		if host, _, err := net.SplitHostPort(address); err == nil && isLiteral(host) {
 			return d.DialContext(ctx, network, address)
 		}
 		return dial(ctx, network, address)

@@ -130,12 +130,14 @@ func TestDialNamesChecksNamesAlone(t *testing.T) {
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	dial := (&Filter{}).DialNames(&net.Dialer{Resolver: dnstest.Resolver(dnstest.Loopback)})
-	conn, err := dial(t.Context(), "tcp", l.Addr().String())
-	if err != nil {
-		t.Fatalf("an address: got %v, want no error", err)
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		conn, err := dial(t.Context(), "tcp", net.JoinHostPort(host, port))
+		if err != nil {
+			t.Fatalf("%s: got %v, want no error", host, err)
+		}
+		conn.Close()
 	}
-	conn.Close()
-	for _, name := range []string{"proxy.test", "localhost"} {
+	for _, name := range []string{"proxy.test", "localhost.test"} {
 		if _, err := dial(t.Context(), "tcp", net.JoinHostPort(name, port)); !Is(err) {
 			t.Errorf("%s: got %v, want an *Error", name, err)
 		}

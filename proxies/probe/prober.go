@@ -68,7 +68,7 @@ type Config struct {
 	// Defaults to 32.
 	PerNetwork int
 	// Filter says which addresses that are not public the names of candidates may stand for. A candidate that is written
-	// as an address is probed in any case. Defaults to none.
+	// as an address or localhost is probed in any case. Defaults to none.
 	Filter *addressfilter.Filter
 	// Dial reaches candidates and judges. Defaults to a net.Dialer, for candidates with Filter.
 	Dial tunnel.DialFunc

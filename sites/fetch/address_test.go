@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -86,5 +87,24 @@ func TestGetConnectsOnlyToWhatIsAllowed(t *testing.T) {
 	}
 	if p := PolicyFor(Address, definition.Retries{Attempts: 3}); p.Retries != 0 || p.Free {
 		t.Errorf("got %+v, want no retries", p)
+	}
+}
+
+// badProxy is the error of a transport whose proxy has a name that stands for a private address.
+type badProxy struct{ error }
+
+func (badProxy) ProxyFault() bool { return true }
+func (e badProxy) Unwrap() error  { return e.error }
+
+func (e badProxy) RoundTrip(*http.Request) (*http.Response, error) { return nil, e }
+
+// A proxy at a refused address is that proxy's fault, and no word on the page.
+func TestRefusedProxyIsNotTheFaultOfThePage(t *testing.T) {
+	t.Parallel()
+	def, base := site(t, func(http.ResponseWriter, *http.Request) {}, quick)
+	refused := badProxy{(*addressfilter.Filter)(nil).Check(netip.MustParseAddr("127.0.0.1"))}
+	_, err := NewClient(Config{Definition: def, Pacer: free{}, Transport: refused}).Get(t.Context(), base+"/x", definition.KindDetail)
+	if class := ClassOf(err); class != Proxy {
+		t.Errorf("got %v, want class %s", err, Proxy)
 	}
 }

@@ -323,7 +323,7 @@ func (c *Client) failed(ctx context.Context, rawURL string, err error) *Error {
 	switch {
 	case errors.Is(err, errScope), errors.Is(err, errRedirects):
 		class = Redirect
-	case addressfilter.Is(err):
+	case class != Proxy && addressfilter.Is(err):
 		class, err = Address, fmt.Errorf("%w, or allow_addresses of the definition", err)
 	case c.cfg.NoProxy != nil && errors.Is(err, c.cfg.NoProxy):
 		class = NoProxy
