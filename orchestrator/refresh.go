@@ -97,7 +97,7 @@ func (o *Orchestrator) runRefresh(ctx context.Context) (proxies.Report, error) {
 		return proxies.Report{}, err
 	}
 	track := o.opts.Display.Track("proxies")
-	run, err := o.Refresh().Send(ctx, o.Client,
+	run, err := o.Refresh(ctx).Send(ctx, o.Client,
 		tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, o.waiter().Timeout.Unknown))
 	if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
 		track.Fail(err.Error())

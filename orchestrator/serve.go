@@ -127,7 +127,7 @@ func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*t
 		}
 	}
 	if every := cfg.Proxies.RefreshEvery; every > 0 && cfg.Proxies.HasSources() {
-		if err := s.AddFunc("proxies.refresh", "@every "+every.String(), func() tasks.Work { return o.Refresh() },
+		if err := s.AddFunc("proxies.refresh", "@every "+every.String(), func() tasks.Work { return o.Refresh(context.Background()) },
 			tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, every)); err != nil {
 			return nil, err
 		}
@@ -138,7 +138,7 @@ func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*t
 			continue
 		}
 		one := o.source(from)
-		if err := s.AddFunc(fmt.Sprintf("proxies.refresh.%d", i+1), "@every "+every.String(), func() tasks.Work { return proxies.Refresh(one) },
+		if err := s.AddFunc(fmt.Sprintf("proxies.refresh.%d", i+1), "@every "+every.String(), func() tasks.Work { return o.proxies.Refresh(context.Background(), one) },
 			tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, every)); err != nil {
 			return nil, err
 		}

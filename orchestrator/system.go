@@ -63,7 +63,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 	if err != nil {
 		return nil, fmt.Errorf("proxies.mmdb: %w", err)
 	}
-	s.proxies, err = proxies.NewService(proxies.Config{Pool: s.Pool, Probe: prober, Fetcher: &source.Fetcher{MaxBytes: cfg.Proxies.MaxListBytes(), Filter: cfg.Network.Filter()}, ExportDir: cfg.DataDir, Annotate: annotate(places), Logger: logger})
+	s.proxies, err = proxies.NewService(proxies.Config{Pool: s.Pool, Probe: prober, Fetcher: &source.Fetcher{MaxBytes: cfg.Proxies.MaxListBytes(), Filter: cfg.Network.Filter()}, ExportDir: cfg.DataDir, Sources: s.Sources(), Annotate: annotate(places), Logger: logger})
 	if err != nil {
 		return nil, err
 	}
@@ -188,9 +188,9 @@ func waitForRoom(ctx context.Context, _ tasks.Info, next func(context.Context) e
 	return err
 }
 
-// Refresh is the workflow that refreshes the pool from the sources of the settings.
-func (s *System) Refresh() tasks.Signature[proxies.Report] {
-	return proxies.Refresh(s.Sources()...)
+// Refresh is the workflow that refreshes the pool from the sources of the settings, whose files are read now.
+func (s *System) Refresh(ctx context.Context) tasks.Signature[proxies.Report] {
+	return s.proxies.Refresh(ctx, s.Sources()...)
 }
 
 // Sources are the lists of proxies of the settings.

@@ -46,7 +46,7 @@ const (
 
 // The tasks of a refresh.
 var (
-	Fetch   = tasks.New[source.Source, source.List]("proxies.fetch", tasks.Queue("probe"), tasks.Timeout(3*time.Minute), tasks.MaxRetry(1), tasks.Backoff(time.Second, 5*time.Second))
+	Fetch   = tasks.New[FetchInput, source.List]("proxies.fetch", tasks.Queue("probe"), tasks.Timeout(3*time.Minute), tasks.MaxRetry(1), tasks.Backoff(time.Second, 5*time.Second))
 	Merge   = tasks.New[[]tasks.Outcome[source.List], [][]Candidate]("proxies.merge", tasks.Queue("probe"), tasks.Timeout(5*time.Minute), tasks.MaxRetry(2))
 	Check   = tasks.New[[]Candidate, Tally]("proxies.check", tasks.Queue("probe"), tasks.Timeout(780*time.Second), tasks.HardTimeout(900*time.Second), tasks.MaxRetry(2), tasks.Backoff(2*time.Second, 20*time.Second))
 	Publish = tasks.New[[]tasks.Outcome[Tally], Report]("proxies.publish", tasks.Queue("probe"), tasks.Timeout(5*time.Minute), tasks.MaxRetry(3))
@@ -199,10 +199,17 @@ func ReadReport(dir, job string) (report Report, ok bool, err error) {
 // Refresh gathers candidates from sources, checks them in chunks wherever workers are, and publishes what works. Members
 // of the pool are checked along, so that nothing stays in it unchecked. Send it with tasks.ProgressKeys(ProgressPrefix).
 //
+// Files are read here, before anything is sent. A source that takes a secret is named to the workers, which have it in
+// their own Config.Sources; see [FetchInput].
+//
 // One source of several may fail, and so may chunks. No source readable is a failure that says why; nothing found is
 // none, and leaves the old pool, marked stale.
-func Refresh(sources ...source.Source) tasks.Signature[Report] {
-	lists := tasks.Settle(tasks.Each(sources, Fetch))
+func (s *Service) Refresh(ctx context.Context, sources ...source.Source) tasks.Signature[Report] {
+	inputs := make([]FetchInput, len(sources))
+	for i, from := range sources {
+		inputs[i] = s.input(ctx, from)
+	}
+	lists := tasks.Settle(tasks.Each(inputs, Fetch))
 	chunks := tasks.Chord(lists, Merge)
 	checked := tasks.Settle(tasks.Map(chunks, Check))
 	return tasks.Chord(checked, Publish)
@@ -216,6 +223,8 @@ type Config struct {
 	Probe probe.Config
 	// ExportDir is where live_proxies.json and .txt are written after a refresh. Defaults to none.
 	ExportDir string
+	// Sources are the lists that a task may name without saying how they are read; see FetchInput. Defaults to none.
+	Sources []source.Source
 	// Fetcher gets the lists. Defaults to the zero Fetcher.
 	Fetcher *source.Fetcher
 	// Annotate adds what is known of an exit, such as its country. Defaults to nothing.
@@ -260,14 +269,13 @@ func (s *Service) RegisterAround(mux *tasks.Mux, check func(context.Context, []C
 	tasks.Handle(mux, settleRecheck, s.settle)
 }
 
-func (s *Service) fetch(ctx context.Context, from source.Source) (source.List, error) {
-	from.Max = min(cmp.Or(from.Max, maxPerSource), maxPerSource)
-	list, err := s.cfg.Fetcher.Fetch(ctx, from)
+func (s *Service) fetch(ctx context.Context, in FetchInput) (source.List, error) {
+	list, err := s.read(ctx, in)
 	if noted := s.cfg.Pool.recordRead(ctx, tasks.InfoFrom(ctx).Workflow, list, err); noted != nil {
 		s.cfg.Logger.Warn("the yield of a source cannot be noted", "source", list.Source, "err", noted)
 	}
 	if err != nil {
-		if errors.Is(err, source.ErrEmpty) {
+		if errors.Is(err, source.ErrEmpty) || errors.Is(err, errRefused) {
 			err = tasks.Permanent(err)
 		}
 		return list, err

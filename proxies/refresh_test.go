@@ -28,18 +28,23 @@ type fleet struct {
 	client *tasks.Client
 	pool   *Pool
 	dir    string // of the exported files
+	host   *Service
+	getenv map[string]string // the environment of the worker
 }
 
-func newFleet(t *testing.T, cfg probe.Config) *fleet {
+func newFleet(t *testing.T, cfg probe.Config, sources ...source.Source) *fleet {
 	t.Helper()
-	f := &fleet{client: tasks.NewClient(redistest.New(t)), dir: t.TempDir()}
+	f := &fleet{client: tasks.NewClient(redistest.New(t)), dir: t.TempDir(), getenv: map[string]string{}}
 	t.Cleanup(func() { f.client.Close() })
 	f.pool = newPool(t, f.client.Redis(), nil)
 	cfg.AnswerTimeout, cfg.GreetingTimeout = 2*time.Second, time.Second
-	service, err := NewService(Config{Pool: f.pool, Probe: cfg, ExportDir: f.dir})
+	service, err := NewService(Config{Pool: f.pool, Probe: cfg, ExportDir: f.dir, Sources: sources, Fetcher: &source.Fetcher{
+		Getenv: func(name string) (string, bool) { v, ok := f.getenv[name]; return v, ok },
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.host = service
 	mux := tasks.NewMux()
 	service.Register(mux)
 	ready := make(chan struct{})
@@ -68,7 +73,7 @@ func (f *fleet) refresh(t *testing.T, sources ...source.Source) (Report, string,
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	run, err := Refresh(sources...).Send(ctx, f.client, tasks.ProgressKeys(ProgressPrefix))
+	run, err := f.host.Refresh(ctx, sources...).Send(ctx, f.client, tasks.ProgressKeys(ProgressPrefix))
 	if err != nil {
 		t.Fatal(err)
 	}

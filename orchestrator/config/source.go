@@ -16,7 +16,8 @@ import (
 
 // Source is a list of proxies: a URL or a path alone, or with what it takes to
 // read it. ${NAME} in URL, Headers and Auth stands for an environment variable
-// of whoever reads the list, so that no secret need be in a file.
+// of the worker that reads the list, so that no secret need be in a file. That
+// worker takes Headers, Auth and ${NAME} from its own settings.
 type Source struct {
 	URL      string            `yaml:"url" json:"url"`
 	Name     string            `yaml:"name,omitempty" json:"name,omitempty"`         // what reports call it. Defaults to URL

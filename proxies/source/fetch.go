@@ -157,6 +157,16 @@ func size(bytes int64) string {
 	return fmt.Sprintf("%d bytes", bytes)
 }
 
+// Local reports whether a source is a file or standard input, as far as it can be told without its variables.
+func (f *Fetcher) Local(s Source) bool {
+	where, err := f.expand(s.URL)
+	if err != nil || where == "" {
+		return false
+	}
+	scheme, _, remote := strings.Cut(where, "://")
+	return !remote || strings.EqualFold(scheme, "file")
+}
+
 // open starts to read a source.
 func (f *Fetcher) open(ctx context.Context, s Source) (io.ReadCloser, error) {
 	where, err := f.expand(s.URL)

@@ -233,7 +233,7 @@ func chordOfChunks(ctx context.Context, l *lab) (float64, error) {
 		return 0, err
 	}
 	begun := time.Now()
-	run, err := proxies.Refresh(source.Source{URL: file, AllowLocal: true}).Send(ctx, client, tasks.ProgressKeys(proxies.ProgressPrefix))
+	run, err := service.Refresh(ctx, source.Source{URL: file, AllowLocal: true}).Send(ctx, client, tasks.ProgressKeys(proxies.ProgressPrefix))
 	if err != nil {
 		return 0, err
 	}

@@ -1,0 +1,114 @@
+package proxies
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"muster/proxies/probe"
+	"muster/proxies/source"
+	"muster/tasks"
+)
+
+// listServer serves a list of proxies and keeps what it is asked for.
+func listServer(t *testing.T) (address string, asked chan *http.Request) {
+	t.Helper()
+	asked = make(chan *http.Request, 20)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r
+		_, _ = w.Write([]byte("http://9.9.9.1:8080\n"))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, asked
+}
+
+// A task cannot have its worker read the environment or files that the worker's settings do not name.
+func TestFetchInputCannotReadTheWorkersFilesOrEnvironment(t *testing.T) {
+	t.Parallel()
+	at, asked := listServer(t)
+	f := newFleet(t, probe.Config{})
+	f.getenv["PGPASSWORD"] = "hunter2"
+	file := writeFile(t, "http://9.9.9.7:8080")
+	for name, in := range map[string]FetchInput{
+		"variable in the URL":      {Source: source.Source{URL: at + "/?k=${PGPASSWORD}"}},
+		"variable as the host":     {Source: source.Source{URL: "${PGPASSWORD}"}},
+		"variable in a header":     {Source: source.Source{URL: at, Headers: map[string]string{"X-Key": "${PGPASSWORD}"}}},
+		"variable in auth":         {Source: source.Source{URL: at, Auth: "me:${PGPASSWORD}"}},
+		"path":                     {Source: source.Source{URL: file}},
+		"file URL":                 {Source: source.Source{URL: "file://" + file}},
+		"file URL in capitals":     {Source: source.Source{URL: "FILE://" + file}},
+		"standard input":           {Source: source.Source{URL: "-"}},
+		"path said to be known":    {Source: source.Source{URL: file}, Configured: true},
+		"path by a known name":     {Source: source.Source{Name: "paid", URL: file}, Configured: true},
+		"another URL's credential": {Source: source.Source{Name: "paid", URL: at}, Configured: true},
+	} {
+		run, err := Fetch.S(in).Send(t.Context(), f.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := run.Wait(t.Context())
+		failure, ok := errors.AsType[*tasks.Failure](err)
+		if !ok || !strings.Contains(failure.Message, "proxies.sources") {
+			t.Errorf("%s: got %v, %v, want a refusal that names proxies.sources", name, list, err)
+		} else if strings.Contains(failure.Message, "hunter2") {
+			t.Errorf("%s: the error holds the secret: %s", name, failure.Message)
+		}
+	}
+	if len(asked) > 0 {
+		t.Errorf("got a request for %s, want none", (<-asked).URL)
+	}
+}
+
+// What the settings of a worker name is read with what they say, and its secrets do not pass through Redis.
+func TestConfiguredSourceIsReadWithTheWorkersSecrets(t *testing.T) {
+	t.Parallel()
+	at, asked := listServer(t)
+	paid := source.Source{Name: "paid", URL: at + "/list?key=${KEY}", Headers: map[string]string{"X-Token": "plain-secret"}, Auth: "me:${KEY}"}
+	login := source.Source{URL: strings.Replace(at, "://", "://me:letmein@", 1)}
+	f := newFleet(t, probe.Config{}, paid, login)
+	f.getenv["KEY"] = "hunter2"
+	for _, from := range []source.Source{paid, login, {URL: at + "/open"}} {
+		in := f.host.input(t.Context(), from)
+		if len(in.Headers) > 0 || in.Auth != "" || strings.Contains(in.URL, "hunter2") || strings.Contains(in.URL, "letmein") {
+			t.Errorf("got %+v, want an input without secrets", in)
+		}
+		run, err := Fetch.S(in).Send(t.Context(), f.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := run.Wait(t.Context())
+		if err != nil || len(list.Candidates) != 1 || list.Source != from.Label() {
+			t.Errorf("got %+v, %v, want one candidate of %s", list, err, from.Label())
+		}
+	}
+	r := <-asked
+	if user, password, _ := r.BasicAuth(); r.URL.RawQuery != (url.Values{"key": {"hunter2"}}).Encode() || r.Header.Get("X-Token") != "plain-secret" || user != "me" || password != "hunter2" {
+		t.Errorf("got %s with %v, want the secrets of the settings", r.URL, r.Header)
+	}
+	if user, password, _ := (<-asked).BasicAuth(); user != "me" || password != "letmein" {
+		t.Errorf("got %s:%s, want the login of the URL", user, password)
+	}
+}
+
+// A file is read by the process that starts the refresh: a worker need not have it.
+func TestRefreshReadsFilesWhereItIsStarted(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, probe.Config{})
+	file := writeFile(t, "http://9.9.9.7:8080\nhttp://9.9.9.8:8080")
+	in := f.host.input(t.Context(), source.Source{URL: file})
+	if in.URL != "" || in.List == nil {
+		t.Fatalf("got %+v, want the list instead of its path", in)
+	}
+	run, err := Fetch.S(in).Send(t.Context(), f.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := run.Wait(t.Context())
+	if err != nil || len(list.Candidates) != 2 || list.Source != file {
+		t.Errorf("got %+v, %v, want the two of %s", list, err, filepath.Base(file))
+	}
+}
