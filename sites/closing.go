@@ -309,6 +309,7 @@ func (s *Service) StartWriting() {
 				for _, done := range busy {
 					<-done
 				}
+				s.retract(s.ctx)
 			}()
 			for {
 				n := s.writeRound(busy)
@@ -339,6 +340,9 @@ func (s *Service) writeRound(busy map[string]chan struct{}) int {
 			delete(busy, id)
 		default:
 		}
+	}
+	if err := s.announce(s.ctx); err != nil && s.ctx.Err() == nil {
+		s.cfg.Logger.Warn("scrapes are not left to this process to write", "error", err)
 	}
 	known := s.known() // those that are not open below have been closed elsewhere
 	open, err := s.cfg.Client.Redis().SMembers(s.ctx, openKey).Result()

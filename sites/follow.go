@@ -67,7 +67,10 @@ func (s *Service) followFiles(ctx context.Context, f *follower, id string) error
 	if err != nil {
 		return err
 	}
-	if req.Home != "" && s.sees(req.OutDir) != req.Home {
+	if err := s.permits.check(req); err != nil {
+		return fmt.Errorf("job %s: %w", id, err)
+	}
+	if s.sees(req.OutDir) != req.Home {
 		return fmt.Errorf("the records of job %s are written to %s, which is not on this machine", id, req.OutDir)
 	}
 	def, err := req.definition()

@@ -176,7 +176,11 @@ func TestHealthOfResumedAndUnchangedJobs(t *testing.T) {
 	site.mu.Lock()
 	clear(site.faults)
 	site.mu.Unlock()
-	resume, err := s.begin(t.Context(), "j2", Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: site.URL, OutDir: s.cfg.OutDir, Resume: "j1"})
+	home, err := homeOf(s.cfg.OutDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resume, err := s.begin(t.Context(), "j2", Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: site.URL, OutDir: s.cfg.OutDir, Resume: "j1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -146,6 +146,15 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 	case j.Pages.Paused:
 		j.Status = JobPaused
 	default:
+		if j.Pages.Outputs > 0 {
+			if j.Trouble, err = s.unwritten(ctx, req); err != nil {
+				return Job{}, err
+			}
+			if j.Trouble != "" {
+				j.Status = JobBlocked
+				break
+			}
+		}
 		j.Status = JobRunning
 		served, err := s.served(ctx)
 		if err != nil {

@@ -42,6 +42,11 @@ func closedKey(run string) string { return "muster:sites:" + run + ":closed" }
 // openKey is a set: the jobs that have records to write, or will have.
 const openKey = "muster:sites:open"
 
+// writingKey is a sorted set: where each process writes records, as JSON, by
+// until when that holds, in unix milliseconds. Old ones are removed, and it
+// expires half a minute after the last.
+const writingKey = "muster:sites:writing"
+
 // jobsKey is a sorted set: jobs by when they began, in unix milliseconds. What
 // is older than the keys of its job is removed.
 const jobsKey = "muster:sites:jobs"

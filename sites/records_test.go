@@ -188,16 +188,22 @@ func TestBackPressureOfBytes(t *testing.T) {
 // flood puts records into the job's stream.
 func flood(t *testing.T, j *job, n int) {
 	t.Helper()
+	var outputs [][]byte
+	for i := range n {
+		outputs = append(outputs, fmt.Appendf(nil, `{"_type":"item","_key":"f%d"}`, i))
+	}
+	settleWith(t, j, outputs...)
+}
+
+// settleWith puts records as they are into the job's stream.
+func settleWith(t *testing.T, j *job, outputs ...[]byte) {
+	t.Helper()
 	if _, err := j.enqueue(t.Context(), []visit{{URL: "http://shop.example/flood", Kind: "detail"}}); err != nil {
 		t.Fatal(err)
 	}
 	leases, err := j.queue.Lease(t.Context(), "flood", 100)
 	if err != nil {
 		t.Fatal(err)
-	}
-	var outputs [][]byte
-	for i := range n {
-		outputs = append(outputs, fmt.Appendf(nil, `{"_type":"item","_key":"f%d"}`, i))
 	}
 	for _, l := range leases {
 		var v visit

@@ -43,7 +43,14 @@ func begin(t *testing.T, s *Service, id string, def *definition.Definition, o Sc
 	if dir == "" {
 		dir = s.cfg.OutDir
 	}
-	j, err := s.begin(t.Context(), id, Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Sinks: o.Sinks})
+	home, err := homeOf(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.permits.allow(dir, o.Sinks); err != nil {
+		t.Fatal(err)
+	}
+	j, err := s.begin(t.Context(), id, Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Sinks: o.Sinks})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -443,7 +450,7 @@ func TestEndlessCalendar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := run(t, begin(t, newService(t, redistest.New(t)), "scrape_calendar.example_1", def, ScrapeOptions{}))
+	sum := run(t, begin(t, newService(t, redistest.New(t)), "scrape_calendar_example_1", def, ScrapeOptions{}))
 	if sum.Records != 3 || asked > 3+2*maxIdle || !strings.Contains(fmt.Sprint(sum), "brought nothing new") {
 		t.Errorf("got %+v after %d pages, want 3 records, an end, and a word on it", sum, asked)
 	}

@@ -75,13 +75,15 @@ type Config struct {
 
 // Service scrapes sites. It may be used by many goroutines. Close it.
 type Service struct {
-	cfg    Config
-	owner  string                  // names this process to people who look at who writes
-	sees   func(dir string) string // the name of a folder for records, if it is here
-	robots fetch.RobotsCache       // of this process: a file for a host and a day is worth no sharing
-	pacer  *limit.Pacer
-	places *limit.KeyedLimiter // for pages on their way; nil: no limit
-	turns  turns
+	cfg       Config
+	owner     string                  // names this process among the writers
+	sees      func(dir string) string // the name of a folder for records, if it is here
+	announced string                  // see announce; of the goroutine that writes
+	permits   permits                 // where records may go from here
+	robots    fetch.RobotsCache       // of this process: a file for a host and a day is worth no sharing
+	pacer     *limit.Pacer
+	places    *limit.KeyedLimiter // for pages on their way; nil: no limit
+	turns     turns
 
 	mu     sync.Mutex // guards jobs and siteOf
 	jobs   map[string]*job
@@ -122,7 +124,11 @@ func NewService(cfg Config) (*Service, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	host, _ := os.Hostname()
-	s := &Service{cfg: cfg, owner: fmt.Sprintf("%s-%d", host, os.Getpid()), jobs: map[string]*job{}, kick: make(chan struct{}, 1), sees: readHome}
+	s := &Service{cfg: cfg, owner: fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano()), jobs: map[string]*job{}, kick: make(chan struct{}, 1), sees: readHome}
+	s.permits.sinks = append(s.permits.sinks, cfg.Sinks...)
+	if err := s.permits.allow(cfg.OutDir, nil); err != nil {
+		return nil, err
+	}
 	s.pacer = limit.NewPacer(cfg.Client.Redis(), limit.PacerConfig{FailOpen: true, Logger: cfg.Logger})
 	if cfg.MaxPages > 0 {
 		s.places = limit.NewKeyedLimiter(cfg.Client.Redis(), limit.KeyedConfig{Default: cfg.MaxPages, FailOpen: true, Logger: cfg.Logger})
@@ -161,7 +167,7 @@ func (s *Service) Progress(ctx context.Context, site, id string) (workqueue.Stat
 type ScrapeOptions struct {
 	Limit   int    // at most so many detail pages, and records of a type from listing pages. Defaults to 0: no limit.
 	BaseURL string // a copy of the site to scrape instead. Defaults to the site's own base_url.
-	OutDir  string // Defaults to the service's.
+	OutDir  string // Defaults to the service's. Only processes that were told this folder write to it: keep this one running, with StartWriting.
 	Direct  bool   // use no proxies, whatever the definition and the settings say. Defaults to false.
 	// After are jobs by their sites. A site that depends on one of these waits
 	// for its job, which may have ended; of others for the job that is under
@@ -172,12 +178,16 @@ type ScrapeOptions struct {
 	// Defaults to not at all.
 	Compress string
 	// Sinks are addresses of sinks that the records go to beside the files.
-	// Defaults to the service's.
+	// Defaults to the service's. As OutDir, they are opened only by processes
+	// that were told them, but for sqlite: files below the folder for records.
 	Sinks []string
 }
 
 // Request is the input of a scrape. It holds the whole definition, so that
-// workers need not have the same files as who sent it.
+// workers need not have the same files as who sent it. OutDir and Sinks are
+// honoured by those processes only that have them in their settings, or were
+// told them by a sender in the same process: whoever can send tasks must not
+// have a worker write where it likes.
 type Request struct {
 	Site     string   `json:"site"`
 	File     string   `json:"file"`
@@ -187,7 +197,7 @@ type Request struct {
 	Direct   Direct   `json:"direct,omitempty"`
 	CSV      bool     `json:"csv,omitempty"`
 	OutDir   string   `json:"out_dir"`
-	Home     string   `json:"home,omitempty"` // the name of OutDir, for those who may or may not share it
+	Home     string   `json:"home"` // the name of OutDir, for those who may or may not share it
 	Sinks    []string `json:"sinks,omitempty"`
 	Compress string   `json:"compress,omitempty"`
 	Began    int64    `json:"began,omitempty"` // unix milliseconds; set when the job begins
@@ -240,20 +250,12 @@ func (s *Service) request(ctx context.Context, def *definition.Definition, o Scr
 	if _, err := def.WithBase(o.BaseURL); err != nil {
 		return Request{}, err
 	}
-	dir := o.OutDir
-	if dir == "" {
-		dir = s.cfg.OutDir
-	}
-	dir, err := filepath.Abs(dir)
+	dir, to, err := s.destination(o)
 	if err != nil {
-		return Request{}, fmt.Errorf("output folder: %w", err)
+		return Request{}, err
 	}
 	if _, ok := sink.Compressions[o.Compress]; !ok && o.Compress != "" {
 		return Request{}, fmt.Errorf("no compression %q; use gz or zstd", o.Compress)
-	}
-	to := o.Sinks
-	if to == nil {
-		to = s.cfg.Sinks
 	}
 	for _, address := range to {
 		if err := sink.Check(address); err != nil {
@@ -270,6 +272,9 @@ func (s *Service) request(ctx context.Context, def *definition.Definition, o Scr
 	}
 	after, err := s.dependencies(ctx, def, o.After)
 	if err != nil {
+		return Request{}, err
+	}
+	if err := s.permits.allow(o.OutDir, o.Sinks); err != nil {
 		return Request{}, err
 	}
 	return Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to, Compress: o.Compress, Direct: direct, After: after}, nil
@@ -294,6 +299,20 @@ func (s *Service) unproxied(ctx context.Context, def *definition.Definition) (bo
 		return false, nil
 	}
 	return s.cfg.Unproxied(ctx)
+}
+
+// destination returns the folder and the sinks of a scrape.
+func (s *Service) destination(o ScrapeOptions) (dir string, sinks []string, err error) {
+	if dir = o.OutDir; dir == "" {
+		dir = s.cfg.OutDir
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return "", nil, fmt.Errorf("output folder: %w", err)
+	}
+	if sinks = o.Sinks; sinks == nil {
+		sinks = s.cfg.Sinks
+	}
+	return dir, sinks, nil
 }
 
 func signature(req Request, def *definition.Definition) tasks.Signature[Summary] {
@@ -412,6 +431,9 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[Sum
 	}
 	if req.Resume == "" {
 		req.Resume = id
+	}
+	if err := s.permits.check(req); err != nil {
+		return nil, fmt.Errorf("job %s: %w", id, err)
 	}
 	def, err := req.definition()
 	if err != nil {
@@ -552,7 +574,7 @@ func verdict(err error) error {
 		return tasks.Again(max(l.after, 10*time.Millisecond))
 	}
 	_, wrong := errors.AsType[definition.Problems](err)
-	if wrong || errors.Is(err, ErrNoJob) || errors.Is(err, errNoStart) || errors.Is(err, errNoChunk) || errors.Is(err, errDepends) {
+	if wrong || errors.Is(err, ErrNoJob) || errors.Is(err, errNoStart) || errors.Is(err, errNoChunk) || errors.Is(err, errDepends) || errors.Is(err, errNames) {
 		return tasks.Permanent(err) // another attempt would find the same
 	}
 	return err
@@ -561,6 +583,9 @@ func verdict(err error) error {
 // begin stores what a job is to do and returns it. A second call with the
 // same job changes nothing.
 func (s *Service) begin(ctx context.Context, id string, req Request) (*job, error) {
+	if err := req.checkNames(id); err != nil {
+		return nil, err
+	}
 	if err := s.list(ctx, id, req); err != nil {
 		return nil, err
 	}
@@ -637,6 +662,9 @@ func (s *Service) spec(ctx context.Context, id string) (Request, error) {
 	if err := json.Unmarshal(spec, &req); err != nil {
 		return Request{}, fmt.Errorf("read job %s: %w", id, err)
 	}
+	if err := req.checkNames(id); err != nil {
+		return Request{}, fmt.Errorf("read job %s: %w", id, err)
+	}
 	return req, nil
 }
 
@@ -644,6 +672,9 @@ func (s *Service) newJob(ctx context.Context, id string, req Request) (*job, err
 	def, err := req.definition()
 	if err != nil {
 		return nil, err
+	}
+	if def.Site != req.Site {
+		return nil, fmt.Errorf("the definition is of site %s, the request of %q: %w", def.Site, req.Site, errNames)
 	}
 	direct := req.Direct == DirectAsked
 	if req.Direct == DirectUnproxied {
@@ -686,7 +717,7 @@ func (s *Service) newJob(ctx context.Context, id string, req Request) (*job, err
 		}),
 		writer: &Writer{
 			owner: s.owner + " " + rand.Text(), lease: s.cfg.WriterLease, site: def.Site, job: id, run: run, out: q.Outputs(),
-			root: req.OutDir, home: req.Home, sees: s.sees, dir: filepath.Join(req.OutDir, def.Site, id),
+			root: req.OutDir, home: req.Home, sees: s.sees, may: func() error { return s.permits.check(req) }, dir: filepath.Join(req.OutDir, def.Site, id),
 			to: req.Sinks, watch: watch, opts: sink.Options{Dir: req.OutDir, Secret: s.cfg.Secret, Filter: s.cfg.Filter}, now: time.Now,
 		},
 	}, nil

@@ -48,9 +48,10 @@ type Writer struct {
 	run   string
 	out   *workqueue.Outputs
 	root  string // the folder for the records of all jobs
-	home  string // its name; "": it is shared by all
+	home  string // its name
 	sees  func(dir string) string
-	dir   string // of this job
+	may   func() error // why this process must not write where the job asks to
+	dir   string       // of this job
 	to    []string
 	watch map[string][]string // by type, the fields whose changes count
 	opts  sink.Options
@@ -92,8 +93,11 @@ type changeLine struct {
 	Diff   json.RawMessage `json:"diff,omitempty"`
 }
 
-// here tells whether this process sees the folder of the job.
-func (w *Writer) here() bool { return w.home == "" || w.sees(w.root) == w.home }
+// here reports whether this process sees the folder of the job, and may write
+// there and to the sinks.
+func (w *Writer) here() bool {
+	return w.home != "" && w.may() == nil && w.sees(w.root) == w.home
+}
 
 // Drain writes what there is and returns how many records were new. When
 // another process is the writer, it returns errNotWriter.
@@ -301,6 +305,9 @@ func (w *Writer) write(ctx context.Context, batch []workqueue.Output) (int, erro
 		var h recordHead
 		if err := json.Unmarshal(o.Data, &h); err != nil {
 			return wrote, fmt.Errorf("record %d of item %s cannot be read: %w", o.Index, o.Item, err)
+		}
+		if _, ok := w.watch[h.Type]; !ok { // it names a file
+			return wrote, fmt.Errorf("record %d of item %s is of type %q, which the definition does not have", o.Index, o.Item, h.Type)
 		}
 		r, err := w.compare(h, o.Data)
 		if err != nil {

@@ -103,6 +103,9 @@ that must be is said by --fail-on; slow answers alone fail nothing.`,
 			opts := orchestrator.ScrapeOptions{Limit: c.Int("limit"), Direct: c.Bool("direct"), BaseURL: c.String("base-url"), CSV: c.Bool("csv"), Compress: c.String("compress"), Resume: c.String("resume")}
 			if c.IsSet("sink") {
 				opts.Sinks = c.StringSlice("sink")
+				if opts.Resume != "" { // the job has them; this process must have been told
+					loaded.Sites.Sinks = append(loaded.Sites.Sinks, opts.Sinks...)
+				}
 			}
 			return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 				if opts.Resume != "" {
@@ -124,7 +127,14 @@ that must be is said by --fail-on; slow answers alone fail nothing.`,
 				if others, err := o.WorkersElsewhere(ctx); err != nil {
 					return err
 				} else if others && !c.Bool("wait") && !toStdout {
-					return sendScrapes(ctx, env, o, names, opts, c.Bool("json"))
+					written, err := o.Sites.WrittenElsewhere(ctx, sites.ScrapeOptions{Sinks: opts.Sinks})
+					if err != nil {
+						return err
+					}
+					if written {
+						return sendScrapes(ctx, env, o, names, opts, c.Bool("json"))
+					}
+					fmt.Fprintln(env.stderr, "muster: no other process may write to that folder and those sinks; this one does, and waits for the end")
 				}
 				if toStdout {
 					return streamRecords(ctx, env, o, names, opts, failOn)
