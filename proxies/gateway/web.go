@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -62,6 +63,8 @@ func (g *Gateway) web(ctx context.Context, c *client) {
 		}
 		_ = c.SetReadDeadline(time.Now().Add(headTimeout))
 		c.limit.arm()
+		head, _ := c.in.Peek(c.in.Buffered())
+		framedOnce := hasNoLength(head)
 		r, err := http.ReadRequest(c.in)
 		c.limit.armed = false
 		if err != nil {
@@ -77,12 +80,25 @@ func (g *Gateway) web(ctx context.Context, c *client) {
 			c.linger()
 			return
 		}
+		if r.ProtoMajor != 1 {
+			_ = answer(out, nil, http.StatusHTTPVersionNotSupported, nil, "this speaks HTTP/1.1, not "+r.Proto)
+			c.linger()
+			return
+		}
+		// A request with both a length and chunks may be two to whoever passed it on; ReadRequest hides the length.
+		r.Close = r.Close || len(r.TransferEncoding) > 0 && !framedOnce
 		_ = c.SetReadDeadline(time.Time{})
 		if !g.serve(ctx, c, out, r) {
 			c.linger()
 			return
 		}
 	}
+}
+
+// hasNoLength reports whether head holds the whole head of a request, and no Content-Length.
+func hasNoLength(head []byte) bool {
+	end := bytes.Index(head, []byte("\r\n\r\n"))
+	return end >= 0 && !bytes.Contains(bytes.ToLower(head[:end]), []byte("\ncontent-length:"))
 }
 
 // linger takes what the client is still sending: a connection closed with bytes unread is reset, and the client may

@@ -121,3 +121,31 @@ func TestClientLeaves(t *testing.T) {
 		facttest.Eventually(t, "the request is given up", func() bool { return f.gateway.Stats().Active == 0 })
 	}
 }
+
+// A request that has both chunks and a length ends the connection (RFC 9112, section 6.1): what follows is no request.
+func TestChunksWithALengthEndTheConnection(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, Config{}, kinds(1, proxytest.Elite)...)
+	const hidden = "GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\n\r\n"
+	for _, lengths := range []string{"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", "Transfer-Encoding: chunked\r\ncontent-length: 3\r\n"} {
+		_, in := f.talk(t, "POST http://shop.example/echo HTTP/1.1\r\nHost: shop.example\r\n"+lengths+"\r\n3\r\nabc\r\n0\r\n\r\n"+hidden)
+		if r, body := answerTo(t, in, "POST"); r.StatusCode != 200 || body != "abc" || !r.Close {
+			t.Errorf("%q: got %s %q, close %t, want 200 and the end", lengths, r.Status, body, r.Close)
+		}
+		if _, err := in.ReadByte(); err == nil {
+			t.Errorf("%q: a second answer came", lengths)
+		}
+	}
+}
+
+// Versions of HTTP that are not 1.x are refused as such.
+func TestOtherVersionsOfHTTPAreRefused(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, Config{}, kinds(1, proxytest.Elite)...)
+	for version, want := range map[string]int{"HTTP/2.0": 505, "HTTP/3.7": 505, "HTTP/0.9": 505, "HTTP/1.2": 200, "HTTQ/1.1": 400} {
+		_, in := f.talk(t, "GET http://shop.example/ "+version+"\r\nHost: shop.example\r\n\r\n")
+		if r, body := answerTo(t, in, "GET"); r.StatusCode != want || want == 505 && !r.Close {
+			t.Errorf("%s: got %s %q, want %d", version, r.Status, body, want)
+		}
+	}
+}
