@@ -45,7 +45,7 @@ type Options struct {
 	Protocol string
 	// AllowLocal takes private and loopback addresses and single-label names. Defaults to false.
 	AllowLocal bool
-	// CIDR expands 1.2.3.0/30:80 to its hosts, from /16 on. Defaults to false: such lines are unparsed.
+	// CIDR expands 1.2.3.0/30:80 to its hosts, up to 65,536 of a network and Max of all. Defaults to false: such lines are unparsed.
 	CIDR bool
 	// Max is how many candidates are taken. Defaults to 100,000.
 	Max int
@@ -118,8 +118,9 @@ func isHTML(start []byte) bool {
 
 type parser struct {
 	Options
-	seen map[string]bool
-	out  Parsed
+	seen     map[string]bool
+	out      Parsed
+	expanded int // addresses of networks, at most Max
 }
 
 // add takes an endpoint, or counts why not. It tells whether it was one at all.
@@ -484,12 +485,21 @@ func unescape(s string) string {
 // expand adds the hosts of an IPv4 network.
 func (p *parser) expand(network, port string) bool {
 	prefix, err := netip.ParsePrefix(network)
-	if err != nil || prefix.Bits() < 16 {
+	if err != nil {
 		return false
 	}
-	prefix = prefix.Masked()
-	for addr := prefix.Addr(); prefix.Contains(addr); addr = addr.Next() {
+	bits := prefix.Addr().BitLen() - prefix.Bits()
+	if bits > 16 {
+		return false
+	}
+	left := 1 << bits
+	for addr := prefix.Masked().Addr(); left > 0 && p.expanded < p.Max; addr = addr.Next() {
 		p.add(Candidate{Host: addr.String()}, port)
+		p.expanded++
+		left--
+	}
+	if left > 0 {
+		p.out.Rejects[Capped] += left
 	}
 	return true
 }
