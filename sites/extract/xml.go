@@ -58,6 +58,13 @@ func parseXML(text []byte) (*html.Node, error) {
 	}
 	root := &html.Node{Type: html.DocumentNode}
 	open := []*html.Node{root}
+	var chars []byte // of the last element of open, in however many pieces it comes
+	flush := func() {
+		if len(chars) > 0 {
+			open[len(open)-1].AppendChild(&html.Node{Type: html.TextNode, Data: string(chars)})
+			chars = chars[:0]
+		}
+	}
 	for {
 		tok, err := dec.RawToken()
 		if err == io.EOF {
@@ -66,35 +73,33 @@ func parseXML(text []byte) (*html.Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		top := open[len(open)-1]
 		switch tok := tok.(type) {
 		case xml.StartElement:
 			n := &html.Node{Type: html.ElementNode, Data: name(tok.Name), Namespace: inXML}
 			for _, a := range tok.Attr {
 				n.Attr = append(n.Attr, html.Attribute{Key: name(a.Name), Val: a.Value})
 			}
-			top.AppendChild(n)
+			flush()
+			open[len(open)-1].AppendChild(n)
 			if open = append(open, n); len(open) > maxNesting {
 				return nil, errors.New("nested too deeply")
 			}
 		case xml.EndElement:
+			ended := name(tok.Name)
 			for i := len(open) - 1; i > 0; i-- {
-				if open[i].Data == name(tok.Name) {
+				if open[i].Data == ended {
+					flush()
 					open = open[:i]
 					break
 				}
 			}
 		case xml.CharData:
-			if len(open) == 1 {
-				continue
+			if len(open) > 1 {
+				chars = append(chars, tok...)
 			}
-			if last := top.LastChild; last != nil && last.Type == html.TextNode {
-				last.Data += string(tok)
-				continue
-			}
-			top.AppendChild(&html.Node{Type: html.TextNode, Data: string(tok)})
 		}
 	}
+	flush()
 	if root.FirstChild == nil {
 		return nil, errors.New("has no element")
 	}
