@@ -304,6 +304,9 @@ const (
 func (s *Service) StartWriting() {
 	s.writing.Do(func() {
 		s.writers.Go(func() {
+			if _, err := homeOf(s.cfg.OutDir); err != nil { // senders look for its name
+				s.cfg.Logger.Warn("scrapes are not left to this process to write", "error", err)
+			}
 			busy := map[string]chan struct{}{} // by job; closed when its writer rests
 			defer func() {
 				for _, done := range busy {
