@@ -30,14 +30,15 @@ import (
 )
 
 // writerChildEnv makes this test binary a process that writes the records of all
-// open jobs of the Redis that it names, until its standard input ends.
+// open jobs of the Redis that it names to the folder and sinks that it names
+// then, until its standard input ends.
 const writerChildEnv = "MUSTER_SITES_TEST_WRITER"
 
 // frozenLease is short: a test waits for it to run out many times.
 const frozenLease = 100 * time.Millisecond
 
-func frozenService(rdb redis.UniversalClient) (*Service, error) {
-	return NewService(Config{Client: tasks.NewClient(rdb), WriterLease: frozenLease, Logger: slog.New(slog.DiscardHandler)})
+func frozenService(rdb redis.UniversalClient, dir string, sinks []string) (*Service, error) {
+	return NewService(Config{Client: tasks.NewClient(rdb), OutDir: dir, Sinks: sinks, WriterLease: frozenLease, Logger: slog.New(slog.DiscardHandler)})
 }
 
 // stepper is a hook on a client of Redis: it says on standard output what the
@@ -87,15 +88,16 @@ func (s *stepper) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	return next
 }
 
-func writerChild(url string) error {
-	opt, err := redis.ParseURL(url)
+func writerChild(args string) error {
+	given := strings.Fields(args)
+	opt, err := redis.ParseURL(given[0])
 	if err != nil {
 		return err
 	}
 	rdb, plain := redis.NewClient(opt), redis.NewClient(opt)
 	steps := &stepper{in: bufio.NewReader(os.Stdin)}
 	rdb.AddHook(steps)
-	s, err := frozenService(rdb)
+	s, err := frozenService(rdb, given[1], given[2:])
 	if err != nil {
 		return err
 	}
@@ -127,10 +129,10 @@ type frozenWriter struct {
 	gone  bool
 }
 
-func startWriter(t *testing.T, url string) *frozenWriter {
+func startWriter(t *testing.T, args ...string) *frozenWriter {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), writerChildEnv+"="+url)
+	cmd.Env = append(os.Environ(), writerChildEnv+"="+strings.Join(args, " "))
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -354,7 +356,11 @@ func (j *frozenJob) lines(open func(path string) (io.ReadCloser, error), path st
 func newFrozenJob(t *testing.T, s *Service, id string, o ScrapeOptions) *frozenJob {
 	t.Helper()
 	def := newShop(t, 1, 1).definition(t, "")
-	j, err := s.begin(t.Context(), id, Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), OutDir: o.OutDir, Sinks: o.Sinks, CSV: o.CSV, Compress: o.Compress})
+	home, err := homeOf(o.OutDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := s.begin(t.Context(), id, Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), OutDir: o.OutDir, Home: home, Sinks: o.Sinks, CSV: o.CSV, Compress: o.Compress})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,7 +369,7 @@ func newFrozenJob(t *testing.T, s *Service, id string, o ScrapeOptions) *frozenJ
 
 // twoWriters are a process that can be stopped, and a service that a test makes
 // write when it wants it to.
-func twoWriters(t *testing.T) (*Service, *frozenWriter) {
+func twoWriters(t *testing.T, dir string, sinks ...string) (*Service, *frozenWriter) {
 	t.Helper()
 	url := redistest.URL(t)
 	opt, err := redis.ParseURL(url)
@@ -371,7 +377,7 @@ func twoWriters(t *testing.T) (*Service, *frozenWriter) {
 		t.Fatal(err)
 	}
 	rdb := redis.NewClient(opt)
-	s, err := frozenService(rdb)
+	s, err := frozenService(rdb, dir, sinks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +387,7 @@ func twoWriters(t *testing.T) (*Service, *frozenWriter) {
 			t.Error(err)
 		}
 	})
-	return s, startWriter(t, url)
+	return s, startWriter(t, append([]string{url, dir}, sinks...)...)
 }
 
 // A process that is stopped at any step of writing records, for so long that
@@ -389,9 +395,9 @@ func twoWriters(t *testing.T) (*Service, *frozenWriter) {
 // the job waits for nobody.
 func TestFrozenWriter(t *testing.T) {
 	t.Parallel()
-	s, w := twoWriters(t)
-	hook := newInbox(t)
-	j := newFrozenJob(t, s, "frozen-job", ScrapeOptions{OutDir: t.TempDir(), Sinks: []string{hook.URL}})
+	hook, dir := newInbox(t), t.TempDir()
+	s, w := twoWriters(t, dir, hook.URL)
+	j := newFrozenJob(t, s, "frozen-job", ScrapeOptions{OutDir: dir, Sinks: []string{hook.URL}})
 	met := map[string]bool{}
 	drained := func() bool {
 		if _, err := j.writer.Drain(t.Context()); err != nil && !errors.Is(err, errNotWriter) {
@@ -456,8 +462,8 @@ func TestFrozenCloser(t *testing.T) {
 // freezeCloser stops a process that closes jobs at those steps that are asked
 // for, each in a job of its own.
 func freezeCloser(t *testing.T, asked func(step int) bool) {
-	s, w := twoWriters(t)
 	out := t.TempDir()
+	s, w := twoWriters(t, out)
 	met := map[string]bool{}
 	for n := 0; ; n++ {
 		id := fmt.Sprint("frozen-job-", n)

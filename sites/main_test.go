@@ -12,8 +12,8 @@ import (
 
 // TestMain makes names below .test stand for loopback.
 func TestMain(m *testing.M) {
-	if url := os.Getenv(writerChildEnv); url != "" {
-		if err := writerChild(url); err != nil {
+	if args := os.Getenv(writerChildEnv); args != "" {
+		if err := writerChild(args); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -93,7 +93,7 @@ func isBelow(dir, path string) bool {
 var jobName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 
 // errNames says that a request names what cannot be the name of a site or a job.
-var errNames = errors.New("the request is not one that muster makes")
+var errNames = errors.New("the request names what it must not")
 
 // checkNames returns what is wrong with the names of a request that a job is
 // begun with.
