@@ -1,6 +1,9 @@
 package graph
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // maxArgs bounds the references between the nodes of a graph: some ten for each node that there can be.
 const maxArgs = 10 * MaxNodes
@@ -14,21 +17,33 @@ func (g *Graph) check() error {
 	if r := &g.Nodes[g.Root]; r.Kind == Permit {
 		return fmt.Errorf("the root, node %d, has no value", g.Root)
 	}
+	forward := false
 	for i := range g.Nodes {
-		if err := g.checkNode(&g.Nodes[i]); err != nil {
+		n := &g.Nodes[i]
+		if err := g.checkNode(n); err != nil {
 			return fmt.Errorf("node %d %w", i, err)
 		}
+		forward = forward || n.refersTo(i)
+	}
+	if !forward { // most graphs are compiled so, and then there is no circle
+		return nil
 	}
 	return g.checkCycles()
 }
 
+// refersTo reports whether n waits for node i, or for one that stands behind it.
+func (n *Node) refersTo(i int) bool {
+	later := func(ref int) bool { return ref >= i }
+	return n.In > i || slices.ContainsFunc(n.Args, later) || slices.ContainsFunc(n.After, later)
+}
+
 func (g *Graph) checkNode(n *Node) error {
-	for _, ref := range []int{n.In, n.Lim, n.Rel, n.By} {
+	for _, ref := range [...]int{n.In, n.Lim, n.Rel, n.By} {
 		if ref < 0 || ref > len(g.Nodes) {
 			return fmt.Errorf("refers to node %d of %d", ref-1, len(g.Nodes))
 		}
 	}
-	for _, refs := range [][]int{n.Args, n.After} {
+	for _, refs := range [...][]int{n.Args, n.After} {
 		for _, ref := range refs {
 			if ref < 0 || ref >= len(g.Nodes) {
 				return fmt.Errorf("refers to node %d of %d", ref, len(g.Nodes))

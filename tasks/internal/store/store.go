@@ -831,7 +831,11 @@ func (s *Store) Beat(ctx context.Context, name string, info any, dead time.Durat
 		if err != nil {
 			return nil, nil, fmt.Errorf("encode worker info: %w", err)
 		}
-		if err := infoCmd.Run(ctx, s.rdb, []string{workerKey(name)}, raw, dead.Milliseconds()).Err(); err != nil {
+		err = s.rdb.Set(ctx, workerKey(name), raw, dead).Err()
+		if Full(err) {
+			err = infoCmd.Run(ctx, s.rdb, []string{workerKey(name)}, raw, dead.Milliseconds()).Err()
+		}
+		if err != nil {
 			return nil, nil, fmt.Errorf("write worker info: %w", err)
 		}
 	}

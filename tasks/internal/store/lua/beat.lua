@@ -8,8 +8,11 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local silent = '(' .. string.format('%d', now - tonumber(ARGV[2]))
 local out = {}
 if ARGV[1] ~= '' then
-  redis.call('ZREM', KEYS[1], '') -- a full Redis refuses a script whose first write may need memory
-  redis.call('ZADD', KEYS[1], now, ARGV[1])
+  local added = redis.pcall('ZADD', KEYS[1], now, ARGV[1])
+  if type(added) == 'table' and added.err then -- a full Redis refuses a script's first write only
+    redis.call('ZREM', KEYS[1], '')
+    redis.call('ZADD', KEYS[1], now, ARGV[1])
+  end
 end
 if ARGV[3] == '1' then
   out = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', silent)
