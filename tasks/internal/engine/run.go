@@ -140,6 +140,9 @@ type handlerError struct {
 	permanent bool           // no attempt is worth it
 }
 
+// errLeft is what becomes of a handler that calls runtime.Goexit.
+var errLeft = &handlerError{code: CodeError, message: "the handler ended its goroutine instead of returning"}
+
 // readError never panics; an error whose methods do counts as a handler that panicked.
 func (r *Run) readError(h *Handler, err error) (e *handlerError) {
 	defer func() {
@@ -199,7 +202,7 @@ func (r *Run) call(h *Handler, input []byte) answered {
 	done := make(chan answered, 1)
 	r.w.pool.run(func() {
 		// What is sent when user code ends the goroutine, wherever it does.
-		a := answered{err: &handlerError{code: CodeError, message: "the handler ended its goroutine instead of returning"}}
+		a := answered{err: errLeft}
 		defer func() { done <- a }()
 		defer func() {
 			if p := recover(); p != nil {
@@ -217,10 +220,11 @@ func (r *Run) call(h *Handler, input []byte) answered {
 			next = func(ctx context.Context) error { return mw(ctx, r.Info, inner) }
 		}
 		err := next(ctx)
-		cause := context.Cause(ctx)
-		switch {
-		case err == nil:
+		if err == nil {
 			a = answered{answer: answer}
+			return
+		}
+		switch cause := context.Cause(ctx); {
 		case errors.Is(cause, ErrShutdown), errors.Is(cause, errRevoked):
 			a = answered{ended: cause}
 		default:
