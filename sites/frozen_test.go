@@ -121,12 +121,14 @@ type frozenWriter struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	in   io.Writer
-	stop chan string // the step at which it waits, to be stopped
+	stop chan string   // the step at which it waits, to be stopped
+	over chan struct{} // closed at the end of the test
 
-	mu    sync.Mutex             // guards the fields below
-	want  func(step string) bool // whether to stop it at a step
-	steps int                    // it has taken
-	gone  bool
+	mu      sync.Mutex             // guards the fields below
+	want    func(step string) bool // whether to stop it at a step
+	waiting bool                   // its last step is one to stop at
+	steps   int                    // it has taken
+	gone    bool
 }
 
 func startWriter(t *testing.T, args ...string) *frozenWriter {
@@ -142,7 +144,7 @@ func startWriter(t *testing.T, args ...string) *frozenWriter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &frozenWriter{t: t, cmd: cmd, in: in, stop: make(chan string), want: func(string) bool { return false }}
+	w := &frozenWriter{t: t, cmd: cmd, in: in, stop: make(chan string), over: make(chan struct{}), want: func(string) bool { return false }}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -152,10 +154,14 @@ func startWriter(t *testing.T, args ...string) *frozenWriter {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			w.mu.Lock()
 			stop := w.want(lines.Text())
+			w.waiting = stop
 			w.steps++
 			w.mu.Unlock()
 			if stop {
-				w.stop <- lines.Text()
+				select {
+				case w.stop <- lines.Text():
+				case <-w.over:
+				}
 				continue
 			}
 			_, _ = io.WriteString(in, "go\n")
@@ -165,7 +171,7 @@ func startWriter(t *testing.T, args ...string) *frozenWriter {
 		w.mu.Unlock()
 	}()
 	t.Cleanup(func() {
-		w.stopAt(func(string) bool { return false })
+		close(w.over)
 		_ = cmd.Process.Kill()
 		<-ended
 		_ = cmd.Wait()
@@ -188,14 +194,24 @@ func (w *frozenWriter) freeze(enough func() bool) string {
 	facttest.Eventually(w.t, "the writer comes to a step, or has done enough", func() bool {
 		select {
 		case step = <-w.stop:
+			w.mu.Lock()
+			w.waiting = false
+			w.mu.Unlock()
 			return true
 		default:
 			w.alive()
 			return enough()
 		}
 	})
-	if step == "" {
-		return ""
+	if step == "" { // it may have come to a step by now
+		w.mu.Lock()
+		w.want = func(string) bool { return false }
+		waiting := w.waiting
+		w.mu.Unlock()
+		if !waiting {
+			return ""
+		}
+		step = <-w.stop
 	}
 	if err := w.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		w.t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -38,7 +39,11 @@ func newInbox(t *testing.T) *inbox {
 			return
 		}
 		var b struct{ Records []struct{ Type, Key string } }
-		if err := json.NewDecoder(r.Body).Decode(&b); err != nil {
+		switch err := json.NewDecoder(r.Body).Decode(&b); {
+		case errors.Is(err, io.ErrUnexpectedEOF): // its sender has gone
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		case err != nil:
 			t.Error(err)
 		}
 		h.mu.Lock()
