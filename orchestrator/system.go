@@ -145,10 +145,7 @@ func (s *System) unproxied(ctx context.Context) (bool, error) {
 
 // transport is how the pages of a site are got: through the pool.
 func (s *System) transport(def *definition.Definition) http.RoundTripper {
-	fallback := proxies.Fallback(cmp.Or(def.Proxy.Fallback, s.cfg.Proxies.Fallback))
-	if fallback == config.FallbackAuto {
-		fallback = proxies.FallbackFail // a scrape that goes direct does not come here
-	}
+	fallback := proxies.Fallback(config.PoolFallback(cmp.Or(def.Proxy.Fallback, s.cfg.Proxies.Fallback)))
 	return s.Pool.Transport(def.Site, proxies.TransportOptions{
 		Fallback: fallback, PickOptions: proxies.PickOptions{Wait: def.Proxy.Wait},
 		Direct: fetch.DirectTransport(fetch.FilterFor(def, s.cfg.Network.Filter())),

@@ -20,7 +20,7 @@ import (
 
 // serveSettings can be set by flags of proxies serve.
 var serveSettings = []settingFlag{
-	{name: "fallback", path: "proxies.fallback", usage: "without a usable proxy: fail, wait or direct"},
+	{name: "fallback", path: "proxies.fallback", usage: "without a usable proxy: fail, wait or direct; auto is fail here"},
 	{name: "wait", path: "proxies.serve.wait", usage: "with the fallback wait, wait for a proxy for at most `D`"},
 	{name: "tries", path: "proxies.serve.tries", usage: "try a request with up to `N` proxies"},
 	{name: "connect-timeout", path: "proxies.serve.connect_timeout", usage: "give a proxy `D` to accept a connection"},
@@ -82,7 +82,7 @@ func serveProxies(env environment, c *cli.Context) error {
 		defer pool.Close()
 		front, err := gateway.New(gateway.Config{
 			Pool: pool, Listen: c.String("listen"), Keys: keys, Tries: cfg.Serve.Tries, Logger: logger,
-			Fallback: proxies.Fallback(cfg.Fallback), Options: proxies.PickOptions{Wait: cfg.Serve.Wait}, Filter: loaded.ProxyFilter(),
+			Fallback: proxies.Fallback(config.PoolFallback(cfg.Fallback)), Options: proxies.PickOptions{Wait: cfg.Serve.Wait}, Filter: loaded.ProxyFilter(),
 		})
 		if err != nil {
 			return err

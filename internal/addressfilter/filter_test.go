@@ -44,14 +44,21 @@ func TestNewRefusesWhatIsNoAddress(t *testing.T) {
 	}
 }
 
-func TestDialConnectsOnlyToWhatIsAllowed(t *testing.T) {
-	t.Parallel()
+// listen opens a port on loopback until the test ends.
+func listen(t *testing.T) (port string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
+	t.Cleanup(func() { _ = l.Close() })
+	_, port, _ = net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+func TestDialConnectsOnlyToWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	port := listen(t)
 	for _, c := range []struct {
 		allow  []string
 		host   string
@@ -123,12 +130,7 @@ func TestDialChecksTheAddressThatItConnectsTo(t *testing.T) {
 
 func TestDialNamesChecksNamesAlone(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
+	port := listen(t)
 	dial := (&Filter{}).DialNames(&net.Dialer{Resolver: dnstest.Resolver(dnstest.Loopback)})
 	for _, host := range []string{"127.0.0.1", "localhost"} {
 		conn, err := dial(t.Context(), "tcp", net.JoinHostPort(host, port))

@@ -158,6 +158,15 @@ type Serve struct {
 // proxies, and where there are none goes direct while the pool is empty.
 const FallbackAuto = "auto"
 
+// PoolFallback is the fallback of a request that asks the pool, with which auto
+// means fail: whether to go there at all is decided before.
+func PoolFallback(fallback string) string {
+	if fallback == FallbackAuto {
+		return "fail"
+	}
+	return fallback
+}
+
 // HasSources tells whether there is anywhere to get proxies from.
 func (p Proxies) HasSources() bool { return len(p.Sources) > 0 || p.Public }
 
