@@ -55,7 +55,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	child(t, url, "heir")
 	// These stand for the fleet and its queues, however many workflows there were.
-	fixed := []string{"muster:shards", "muster:workers", "asynq:queues", "asynq:servers", "asynq:workers",
+	fixed := []string{"muster:shards", "muster:{workers}", "asynq:queues", "asynq:servers", "asynq:workers",
 		"asynq:{default}:processed", "asynq:{default}:failed"}
 	var left []string
 	if !facttest.Comes(func() bool {

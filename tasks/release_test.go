@@ -42,7 +42,7 @@ func alive(t *testing.T, rdb redis.UniversalClient, info map[string]any) {
 	}
 	name := fmt.Sprint(info["name"])
 	rdb.Set(t.Context(), "muster:worker:"+name, raw, time.Hour)
-	rdb.ZAdd(t.Context(), "muster:workers", redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: name})
+	rdb.ZAdd(t.Context(), "muster:{workers}", redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: name})
 }
 
 func pause(t *testing.T, w *world) (resume func()) {

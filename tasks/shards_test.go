@@ -11,13 +11,17 @@ import (
 // shards returns the prefixes of the keys of all shards.
 func shards(t *testing.T, rdb redis.UniversalClient) []string {
 	t.Helper()
-	n, err := rdb.Get(t.Context(), "muster:shards").Int()
+	said, err := rdb.Get(t.Context(), "muster:store").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
+	var schema, n int
+	if _, err := fmt.Sscan(said, &schema, &n); err != nil {
+		t.Fatalf("muster:store holds %q: %v", said, err)
+	}
 	out := make([]string, n)
 	for i := range out {
-		out[i] = fmt.Sprintf("muster:{s%02d}:", i)
+		out[i] = fmt.Sprintf("muster:{%d}:", i)
 	}
 	return out
 }

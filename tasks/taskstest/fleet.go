@@ -2,7 +2,6 @@ package taskstest
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"sync"
@@ -25,14 +24,13 @@ type Fleet struct {
 	redis  *miniredis.Miniredis
 
 	handlers map[string]*engine.Handler
-	running  context.Context
-	ended    sync.WaitGroup
 	workers  map[string]*engine.Worker // by queue
 	turn     sync.Mutex                // held by the task that runs
 
 	mu    sync.Mutex // guards the fields below
 	now   time.Time
 	calls []Call
+	wakes []engine.Wake // sent, and not served
 }
 
 // Option changes a fleet.
@@ -61,15 +59,12 @@ func New(tb testing.TB, mux *tasks.Mux, opts ...Option) *Fleet {
 		tb.Fatalf("connect to the Redis in memory: %v", err)
 	}
 	f.client, f.eng = client, bridge.Engine(client)
-	f.eng.SetClock(f.Now)
-	running, stop := context.WithCancel(context.Background())
-	f.running = running
+	f.eng.SetClock(jumping{f})
+	f.eng.SetWaker(f.wake)
 	tb.Cleanup(func() {
 		for _, w := range f.workers {
 			w.Kill()
 		}
-		stop()
-		f.ended.Wait()
 		_ = client.Close()
 		f.redis.Close()
 	})
@@ -174,55 +169,49 @@ func (f *Fleet) worker() *engine.Worker {
 	for _, w := range f.workers {
 		return w
 	}
-	return f.start("default")
+	return f.workerOf("default")
 }
 
-// work waits until nothing is in a queue, and none of it runs.
+// jumping is the engine's clock: the fleet moves it, and nothing waits for it.
+type jumping struct{ *Fleet }
+
+func (jumping) AfterFunc(time.Duration, func()) func() bool { return func() bool { return true } }
+func (jumping) After(time.Duration) <-chan time.Time        { return time.After(time.Millisecond) }
+
+// wake takes a wake-task instead of asynq.
+func (f *Fleet) wake(_ context.Context, k engine.Wake) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.wakes = append(f.wakes, k)
+	return nil
+}
+
+// work runs what is ready, one task after the other.
 func (f *Fleet) work() {
 	f.tb.Helper()
-	wait := time.NewTicker(200 * time.Microsecond)
-	defer wait.Stop()
 	for {
-		backlog, err := f.eng.Backlog(context.Background())
-		if err != nil {
-			f.tb.Fatalf("look at the queues: %v", err)
-		}
-		left := int64(0)
-		for queue, n := range backlog {
-			left += n
-			if f.workers[queue] == nil {
-				f.start(queue)
-			}
-			if n > 0 {
-				f.workers[queue].Wake()
-			}
-		}
-		if left == 0 {
+		f.mu.Lock()
+		wakes := f.wakes
+		f.wakes = nil
+		f.mu.Unlock()
+		if len(wakes) == 0 {
 			return
 		}
-		select {
-		case <-wait.C:
-		case <-f.tb.Context().Done():
-			f.tb.Fatalf("%d tasks have not ended: %v", left, errors.New("the test is over"))
+		for _, k := range wakes {
+			f.workerOf(k.Queue).Serve(context.Background(), k)
 		}
 	}
 }
 
-// start runs the worker of a queue.
-func (f *Fleet) start(queue string) *engine.Worker {
-	f.tb.Helper()
-	ready := make(chan struct{})
+// workerOf returns the worker of a queue.
+func (f *Fleet) workerOf(queue string) *engine.Worker {
+	if w := f.workers[queue]; w != nil {
+		return w
+	}
 	w := engine.NewWorker(f.eng, f.handlers, engine.WorkerConfig{
 		Queues: map[string]int{queue: 1}, Concurrency: 1, MaxConcurrency: 1, MaxResult: 16 << 20, Manual: true,
-		Name: engine.WorkerName(), Logger: slog.New(slog.DiscardHandler), Ready: func() { close(ready) },
+		Name: engine.WorkerName(), Logger: slog.New(slog.DiscardHandler),
 	})
-	failed := make(chan error, 1)
-	f.ended.Go(func() { failed <- w.Run(f.running) })
-	select {
-	case <-ready:
-	case err := <-failed:
-		f.tb.Fatalf("start a worker in memory: %v", err)
-	}
 	f.workers[queue] = w
 	return w
 }

@@ -126,7 +126,7 @@ func (a *audit) runsOnce(results []*tasks.AsyncResult[int]) {
 
 // fixed are the keys of a fleet that are there for good, whatever it runs.
 var fixed = []string{
-	"muster:shards", "muster:workers", "asynq:queues", "asynq:servers", "asynq:workers",
+	"muster:shards", "muster:{workers}", "asynq:queues", "asynq:servers", "asynq:workers",
 	"asynq:{default}:processed", "asynq:{default}:failed",
 }
 

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/hibiken/asynq"
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
@@ -59,10 +57,14 @@ func (e *Engine) finishRevoke(ctx context.Context, id string) error {
 			groups = append(groups, nid.String())
 		}
 	}
+	lanes := map[string]bool{}
 	for scope := range scopes(fields) {
 		g, err := e.graphOf(ctx, fl.Flow, scope)
 		if err != nil {
 			return err
+		}
+		for i := range g.Specs {
+			lanes[store.Lane(g.Specs[i].QueueName(), g.Specs[i].Priority)] = true
 		}
 		for i := range g.Nodes {
 			if g.Nodes[i].AtMost > 0 && g.Passive(i) {
@@ -73,6 +75,11 @@ func (e *Engine) finishRevoke(ctx context.Context, id string) error {
 	if err := e.store.DropPlaces(ctx, fl.Flow, groups); err != nil {
 		return fmt.Errorf("drop places: %w", err)
 	}
+	unneeded, err := e.store.Withdraw(ctx, fl.Flow, slices.Sorted(maps.Keys(lanes)))
+	if err != nil {
+		return err
+	}
+	e.unwake(unneeded)
 	// The last nodes first: what is planned before what planned it, members before their map.
 	slices.Reverse(ids)
 	if err := e.revokeNodes(ctx, fl, ids, ""); err != nil {
@@ -101,26 +108,26 @@ const (
 // revokeNodes makes nodes terminal. What needs them is skipped because of the node that failed, or
 // because of themselves if none did.
 func (e *Engine) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, failed string) error {
-	for part := range slices.Chunk(ids, opsAtOnce) {
-		ops := make([]store.Op, 0, len(part))
+	for part := range slices.Chunk(ids, changesAtOnce) {
+		changes := make([]store.Change, 0, len(part))
 		for _, id := range part {
 			g, err := e.graphAt(ctx, fl.Flow, id)
 			if err != nil {
 				return err
 			}
-			o := op(g, id, "X", "", encodeFailure(&Failure{
+			c := ended(g, id, "X", encodeFailure(&Failure{
 				Task: title(g, id), Node: id.String(), Code: CodeRevoked, Message: "revoked"}))
-			o.Flags += "p"
+			c.Flags += "pd"
 			if failed != "" {
-				o.Flags += ">" + failed
+				c.Flags += ">" + failed
 			}
-			ops = append(ops, o)
+			changes = append(changes, c)
 		}
-		m, err := e.store.Advance(ctx, fl.Flow, ops, store.Take{})
+		t, err := e.advance(ctx, fl, changes)
 		if err != nil {
 			return err
 		}
-		if err := e.settle(ctx, fl, m); err != nil {
+		if err := e.settle(ctx, fl, t); err != nil {
 			return err
 		}
 	}
@@ -290,146 +297,23 @@ func (e *Engine) SetConcurrency(ctx context.Context, worker string, n int) error
 	return nil
 }
 
-// ExpireWorkers makes runnable again what the named workers were running.
+// ExpireWorkers makes ready again what the named workers were running: they are dead.
 func (e *Engine) ExpireWorkers(ctx context.Context, workers []string) error {
-	for _, w := range workers {
-		if err := e.store.Bye(ctx, w); err != nil {
-			return err
-		}
-	}
-	holders, err := e.store.Running(ctx)
-	if err != nil {
-		return err
-	}
 	var errs []error
-	for _, h := range holders {
-		if slices.Contains(workers, h.Worker) {
-			errs = append(errs, e.lost(ctx, h, ""))
-		}
-	}
-	return errors.Join(append(errs, e.takeBack(ctx))...)
-}
-
-// takeBack makes runnable again what a dead worker took from a queue and did not get to begin. Which
-// worker took a task is written nowhere: a live one that is about to begin it finds it stale, and
-// drops it.
-func (e *Engine) takeBack(ctx context.Context) error {
-	holders, err := e.store.Running(ctx)
-	if err != nil {
-		return err
-	}
-	runs := make(map[string]bool, len(holders))
-	for _, h := range holders {
-		runs[h.Flow.ID+"/"+h.Node] = true
-	}
-	in := asynq.NewInspectorFromRedisClient(e.store.Redis())
-	queues, err := in.Queues()
-	if err != nil {
-		return fmt.Errorf("list queues: %w", err)
-	}
-	var errs []error
-	for _, q := range queues {
-		for page := 1; ; page++ {
-			const size = 1000
-			active, err := in.ListActiveTasks(q, asynq.PageSize(size), asynq.Page(page))
-			if err != nil {
-				errs = append(errs, fmt.Errorf("list active tasks of queue %s: %w", q, err))
-				break
-			}
-			for _, t := range active {
-				if wf, node, epoch, err := parseDelivery(t.ID); err == nil && !runs[wf+"/"+node] {
-					errs = append(errs, e.reissue(ctx, wf, node, epoch))
-				}
-			}
-			if len(active) < size {
-				break
-			}
-		}
+	for _, name := range workers {
+		_, wants, err := e.store.Reap(ctx, name, true)
+		e.wake(ctx, wants)
+		errs = append(errs, err, e.store.Bye(ctx, name))
 	}
 	return errors.Join(errs...)
 }
 
-// reissue hands a node over once more under a new epoch, unless it has begun.
-func (e *Engine) reissue(ctx context.Context, wf, node string, epoch int) error {
-	f, err := e.store.Flow(ctx, wf)
-	if err != nil {
+// leave signs a worker off that has stopped. What it was killed with runs again.
+func (e *Engine) leave(ctx context.Context, worker string) error {
+	if err := e.store.Bye(ctx, worker); err != nil {
 		return err
 	}
-	if epoch, err = e.store.Reissue(ctx, f, node, epoch); err != nil || epoch < 0 {
-		return err
-	}
-	fl, err := e.load(ctx, wf)
-	if err != nil {
-		return err
-	}
-	id, err := graph.ParseID(node)
-	if err != nil {
-		return err
-	}
-	g, err := e.graphAt(ctx, f, id)
-	if err != nil {
-		return err
-	}
-	return e.deliver(ctx, fl, []delivery{newDelivery(fl, g, id, epoch)})
-}
-
-// mostLost is how many workers a node may take with it.
-const mostLost = 10
-
-// lost makes a node runnable again whose worker died, if it runs under an epoch; "" for any.
-func (e *Engine) lost(ctx context.Context, h store.Holder, epoch string) error {
-	fl, err := e.load(ctx, h.Flow.ID)
-	if errors.Is(err, ErrUnknown) {
-		return e.store.DropRunning(ctx, h)
-	}
-	if errors.Is(err, errUnreadable) {
-		// Who can read it finds it in the agenda, and what is poison where it is.
-		_, rerr := e.store.Repeat(ctx, h.Flow, h.Node, epoch, h.Worker, time.Millisecond, store.RepeatLost, "its worker died", mostLost)
-		return errors.Join(err, rerr)
-	}
-	if err != nil {
-		return err
-	}
-	id, err := graph.ParseID(h.Node)
-	if err != nil {
-		return err
-	}
-	g, err := e.graphAt(ctx, fl.Flow, id)
-	if err != nil {
-		return err
-	}
-	r, err := e.store.Repeat(ctx, fl.Flow, h.Node, epoch, h.Worker, 0, store.RepeatDied, "its worker died", mostLost)
-	if err != nil {
-		return err
-	}
-	switch r.Status {
-	case "ok":
-		d := newDelivery(fl, g, id, r.Epoch)
-		return e.deliver(ctx, fl, []delivery{d})
-	case "poison":
-		return e.fail(ctx, fl, g, id, strconv.Itoa(r.Epoch), &Failure{Task: title(g, id), Node: h.Node, Attempts: mostLost + 1,
-			Code: CodeLost, Message: fmt.Sprintf("its worker died %d times", mostLost+1)})
-	}
-	rec, err := e.newValues(fl).record(ctx, h.Node)
-	if err == nil && rec.State != 'R' {
-		return e.store.DropRunning(ctx, h)
-	}
+	_, wants, err := e.store.Reap(ctx, worker, false)
+	e.wake(ctx, wants)
 	return err
-}
-
-// fail ends a node with a failure. The attempts of f include the one that failed.
-func (e *Engine) fail(ctx context.Context, fl *flow, g *graph.Graph, id graph.ID, epoch string, f *Failure) error {
-	outcome := "F"
-	if f.Code == CodeExpired || f.Code == CodeRevoked {
-		outcome = "X"
-	}
-	o := op(g, id, outcome, epoch, encodeFailure(f))
-	if f.Code == CodeExpired && g.FailsFast() {
-		o.Flags += "f"
-	}
-	m, err := e.store.Advance(ctx, fl.Flow, []store.Op{o}, store.Take{})
-	if err != nil {
-		return err
-	}
-	return e.settle(ctx, fl, m)
 }

@@ -66,7 +66,7 @@ type DueNode struct {
 	Due      time.Time `json:"due"`
 }
 
-// ReservedNode is a node that was handed to a queue and has not begun.
+// ReservedNode is a node that is ready, or in the batch of a worker behind the one that it runs.
 type ReservedNode struct {
 	Workflow string `json:"workflow"`
 	Node     string `json:"node"`
@@ -78,10 +78,10 @@ type ReservedNode struct {
 // QueueInfo is the state of a queue.
 type QueueInfo struct {
 	Name     string        `json:"name"`
-	Pending  int64         `json:"pending"`
-	Active   int64         `json:"active"`
+	Pending  int64         `json:"pending"`    // nodes that are ready, and tasks of others
+	Active   int64         `json:"active"`     // nodes in batches of workers, and tasks of others
 	Archived int64         `json:"archived"`   // put away by an operator, or by asynq: not ours
-	Latency  time.Duration `json:"latency_ns"` // how long the oldest that is pending has waited
+	Latency  time.Duration `json:"latency_ns"` // how long nothing was taken although something is pending
 	Paused   bool          `json:"paused"`
 }
 
@@ -91,7 +91,7 @@ func (e *Engine) Writable(ctx context.Context) error { return e.store.Writable(c
 // Workers returns the live workers. While Redis takes no writes they cannot say that they live: that the list
 // is empty then is an error.
 func (e *Engine) Workers(ctx context.Context) ([]WorkerInfo, error) {
-	names, _, err := e.store.Beat(ctx, "", nil, deadAfter, false)
+	names, _, err := e.store.Beat(ctx, "", nil, deadAfter, deadConfirm)
 	if err == nil && len(names) == 0 {
 		err = e.store.Writable(ctx)
 	}
@@ -180,31 +180,28 @@ func (e *Engine) nodeSpec(ctx context.Context, f store.Flow, node string) (*grap
 	return &g.Specs[g.Nodes[id.Index].Spec], nil
 }
 
-// Active returns the nodes that run.
+// Active returns the nodes in batches of workers: each runs, or is behind one that does and takes a moment. Started is when the batch
+// was taken.
 func (e *Engine) Active(ctx context.Context) ([]ActiveNode, error) {
-	holders, err := e.store.Running(ctx)
+	batches, err := e.store.Batches(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var out []ActiveNode
-	for _, h := range holders {
-		fl, err := e.load(ctx, h.Flow.ID)
-		if errors.Is(err, ErrUnknown) {
-			continue
+	for _, b := range batches {
+		for _, el := range b.Nodes {
+			for _, node := range el.Nodes {
+				sp, err := e.nodeSpec(ctx, el.Flow, node)
+				if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) {
+					continue
+				}
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, ActiveNode{Workflow: el.Flow.ID, Node: node, Task: sp.Task, Queue: sp.QueueName(),
+					Worker: b.Worker, Started: b.Taken})
+			}
 		}
-		if err != nil {
-			return nil, err
-		}
-		sp, err := e.nodeSpec(ctx, fl.Flow, h.Node)
-		if err != nil {
-			return nil, err
-		}
-		rec, err := e.newValues(fl).record(ctx, h.Node)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, ActiveNode{Workflow: h.Flow.ID, Node: h.Node, Task: sp.Task, Queue: sp.QueueName(),
-			Worker: h.Worker, Started: time.UnixMilli(rec.At)})
 	}
 	slices.SortFunc(out, func(a, b ActiveNode) int {
 		return strings.Compare(a.Worker+"/"+a.Workflow+"/"+a.Node, b.Worker+"/"+b.Workflow+"/"+b.Node)
@@ -218,18 +215,14 @@ func (e *Engine) Due(ctx context.Context, limit int) ([]DueNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, err := e.store.Records(ctx, entries)
-	if err != nil {
-		return nil, err
-	}
 	var out []DueNode
-	for i, en := range entries {
-		rec := store.ParseRecord(records[i], 0)
+	for _, en := range entries {
+		rec := store.ParseRecord(en.Record, 0)
 		if rec.State != 'D' && rec.State != 'T' {
 			continue
 		}
 		sp, err := e.nodeSpec(ctx, en.Flow, en.Node)
-		if errors.Is(err, ErrUnknown) {
+		if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) {
 			continue
 		}
 		if err != nil {
@@ -242,8 +235,8 @@ func (e *Engine) Due(ctx context.Context, limit int) ([]DueNode, error) {
 	return out[:min(limit, len(out))], nil
 }
 
-// Outbox is how much there is for workers to look after: what was released or handed over and has not
-// begun, and what waits for its time.
+// Outbox is how much there is for workers to look after beside ready nodes: what waits for its time, and what a process was about to
+// do.
 type Outbox struct {
 	Entries int64         // lines of the agenda
 	Overdue time.Duration // how long ago the earliest should have been attended to
@@ -255,59 +248,115 @@ func (e *Engine) Outbox(ctx context.Context) (Outbox, error) {
 	return Outbox{entries, overdue}, err
 }
 
-// Reserved returns up to limit nodes of each queue that have not begun.
+// Reserved returns up to limit nodes of each queue that are ready.
 func (e *Engine) Reserved(ctx context.Context, limit int) ([]ReservedNode, error) {
-	in := asynq.NewInspectorFromRedisClient(e.store.Redis())
-	queues, err := in.Queues()
-	if err != nil {
-		return nil, fmt.Errorf("list queues: %w", err)
-	}
-	slices.Sort(queues)
-	holders, err := e.store.Running(ctx)
+	queues, err := e.queues(ctx)
 	if err != nil {
 		return nil, err
 	}
-	runs := make(map[string]bool, len(holders))
-	for _, h := range holders {
-		runs[h.Flow.ID+"/"+h.Node] = true
-	}
 	var out []ReservedNode
 	for _, q := range queues {
-		fetched, err := in.ListActiveTasks(q, asynq.PageSize(limit))
+		els, err := e.store.Ready(ctx, q, limit)
 		if err != nil {
 			return nil, fmt.Errorf("queue %s: %w", q, err)
 		}
-		waiting, err := in.ListPendingTasks(q, asynq.PageSize(limit))
-		if err != nil {
-			return nil, fmt.Errorf("queue %s: %w", q, err)
-		}
-		for i, t := range append(fetched, waiting...) {
-			flow, node, _, err := parseDelivery(t.ID)
-			if err != nil || t.Headers[header] == "" || runs[flow+"/"+node] {
-				continue
+		n := 0
+		for _, el := range els {
+			for _, node := range el.Nodes {
+				if n++; n > limit {
+					break
+				}
+				sp, err := e.nodeSpec(ctx, el.Flow, node)
+				if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) {
+					continue
+				}
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, ReservedNode{Workflow: el.Flow.ID, Node: node, Task: sp.Task, Queue: q})
 			}
-			out = append(out, ReservedNode{Workflow: flow, Node: node, Task: t.Type, Queue: q, Fetched: i < len(fetched)})
 		}
 	}
 	return out, nil
 }
 
-// Queues returns the queues that work was sent to.
-func (e *Engine) Queues(ctx context.Context) ([]QueueInfo, error) {
-	in := asynq.NewInspectorFromRedisClient(e.store.Redis())
-	names, err := in.Queues()
+// queues returns the queues that work was sent to or that a live worker serves, sorted.
+func (e *Engine) queues(ctx context.Context) ([]string, error) {
+	names, err := asynq.NewInspectorFromRedisClient(e.store.Redis()).Queues()
 	if err != nil {
 		return nil, fmt.Errorf("list queues: %w", err)
 	}
 	slices.Sort(names)
+	return names, nil
+}
+
+// Queues returns the queues that work was sent to.
+func (e *Engine) Queues(ctx context.Context) ([]QueueInfo, error) {
+	names, err := e.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	depths, err := e.store.Depths(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	batches, err := e.store.Batches(ctx)
+	if err != nil {
+		return nil, err
+	}
+	active := map[string]int64{}
+	for _, b := range batches {
+		for _, el := range b.Nodes {
+			active[b.Queue] += int64(len(el.Nodes))
+		}
+	}
+	in := asynq.NewInspectorFromRedisClient(e.store.Redis())
 	var out []QueueInfo
 	for _, n := range names {
 		q, err := in.GetQueueInfo(n)
 		if err != nil {
 			return nil, fmt.Errorf("queue %s: %w", n, err)
 		}
-		out = append(out, QueueInfo{Name: n, Pending: int64(q.Pending), Active: int64(q.Active), Archived: int64(q.Archived),
-			Latency: q.Latency, Paused: q.Paused})
+		wakes, err := e.wakeTasks(in, n, q)
+		if err != nil {
+			return nil, err
+		}
+		info := QueueInfo{Name: n, Pending: depths[n].Ready + int64(q.Pending-wakes.pending), Active: active[n] + int64(q.Active-wakes.active),
+			Archived: int64(q.Archived), Paused: q.Paused}
+		if q.Pending > wakes.pending {
+			info.Latency = q.Latency
+		}
+		if since := depths[n].Since; !since.IsZero() {
+			info.Latency = max(info.Latency, e.clock.Now().Sub(since))
+		}
+		out = append(out, info)
 	}
 	return out, nil
+}
+
+type wakeCount struct{ pending, active int }
+
+// wakeTasks counts the wake-tasks that asynq has in a queue. There is one pending at most for each shard.
+func (e *Engine) wakeTasks(in *asynq.Inspector, queue string, q *asynq.QueueInfo) (c wakeCount, err error) {
+	const most = 1000
+	count := func(list []*asynq.TaskInfo, err error) (int, error) {
+		n := 0
+		for _, t := range list {
+			if t.Type == wakeType {
+				n++
+			}
+		}
+		return n, err
+	}
+	if q.Pending > 0 {
+		if c.pending, err = count(in.ListPendingTasks(queue, asynq.PageSize(most))); err != nil {
+			return c, fmt.Errorf("queue %s: %w", queue, err)
+		}
+	}
+	if q.Active > 0 {
+		if c.active, err = count(in.ListActiveTasks(queue, asynq.PageSize(most))); err != nil {
+			return c, fmt.Errorf("queue %s: %w", queue, err)
+		}
+	}
+	return c, nil
 }

@@ -39,7 +39,7 @@ func (w *Worker) Stats() WorkerStats { return w.stats.read() }
 
 // Slots returns how many tasks run, and how many may.
 func (w *Worker) Slots() (busy, all int) {
-	return max(0, int(w.seam.active.Load())), int(w.seam.limit.Load())
+	return w.slots.use()
 }
 
 // Tasks returns the names that the worker has handlers for, sorted.

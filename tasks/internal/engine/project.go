@@ -41,7 +41,7 @@ func (e *Engine) publish(ctx context.Context, fl *flow, pairs ...string) error {
 
 // dispatched writes the progress keys of a workflow that was just sent.
 func (e *Engine) dispatched(ctx context.Context, fl *flow) error {
-	if err := e.store.Note(ctx, fl.Flow, progressNote, e.now().Add(keepAlive)); err != nil {
+	if err := e.store.Note(ctx, fl.Flow, progressNote, e.clock.Now().Add(keepAlive)); err != nil {
 		return err
 	}
 	return e.publish(ctx, fl, "total_chunks", "0", "completed_chunks", "0", "result_count", "0", "status", "DISPATCHED",
@@ -62,7 +62,7 @@ func (e *Engine) project(ctx context.Context, fl *flow) error {
 		if p.Status != Success {
 			word = "FAILED"
 		}
-		pairs = append(pairs, "completed_at", strconv.FormatInt(e.now().Unix(), 10), "status", word)
+		pairs = append(pairs, "completed_at", strconv.FormatInt(e.clock.Now().Unix(), 10), "status", word)
 	case p.Chunks > 0:
 		pairs = append(pairs, "status", "PROCESSING")
 	}

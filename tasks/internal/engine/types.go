@@ -1,9 +1,9 @@
-// Package engine wires signatures, their state in Redis and asynq together.
+// Package engine sends workflows and runs their nodes.
 //
-// A send compiles a signature to a graph and stores it in one script. Nodes that can run are handed
-// to asynq under an id made of workflow, node and epoch, so that a repeat is no second task. A worker
-// begins a node, runs its handler and advances the graph, each in one script that a repeat does not
-// change. What a crash leaves undone stands in the agenda, which every worker looks through.
+// A send compiles a signature to a graph and stores it in one script, which puts the nodes that can run into ready lists.
+// A wake-task of asynq tells a worker that there are any; its slot takes nodes as batches, runs them, and in one script stores
+// what became of them and takes the next batch. The id of the batch fences what its worker says. What a process was told to do and
+// did not, the agenda holds for the workers.
 package engine
 
 import (
@@ -29,6 +29,7 @@ var (
 	errRevoked   = errors.New("workflow was revoked")
 
 	errUnreadable = errors.New("cannot be read")
+	errNoValue    = errors.New("has no value")
 )
 
 // The codes of failures.

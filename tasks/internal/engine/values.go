@@ -107,7 +107,7 @@ func (v *values) value(ctx context.Context, id graph.ID) (json.RawMessage, error
 			return nil, err
 		}
 		if rec.State != 'S' {
-			return nil, fmt.Errorf("node %s of workflow %s has no value", id, v.fl.ID)
+			return nil, fmt.Errorf("node %s of workflow %s %w", id, v.fl.ID, errNoValue)
 		}
 		if alias, ok := strings.CutPrefix(string(rec.Body), "="); ok {
 			to, err := graph.ParseID(alias)
@@ -138,7 +138,7 @@ func (v *values) value(ctx context.Context, id graph.ID) (json.RawMessage, error
 				return v.value(ctx, p)
 			}
 		}
-		return nil, fmt.Errorf("node %s of workflow %s has no value", id, v.fl.ID)
+		return nil, fmt.Errorf("node %s of workflow %s %w", id, v.fl.ID, errNoValue)
 	}
 	outcomes := n.Kind == graph.Outcomes || n.Kind == graph.EachEnded
 	var b bytes.Buffer

@@ -399,7 +399,7 @@ func (e *Engine) Nodes(ctx context.Context, id string) ([]NodeInfo, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range op(g, nid, "", "", nil).Succs {
+		for _, s := range end(g, nid, "").Edges {
 			preds[s.Node] = append(preds[s.Node], nid.String())
 		}
 	}

@@ -12,7 +12,7 @@ func (e *Engine) waitsFor(ctx context.Context, nodes []NodeInfo) error {
 	for i := range nodes {
 		open[nodes[i].ID] = !nodes[i].Status.Terminal()
 	}
-	now := e.now()
+	now := e.clock.Now()
 	var ready []*NodeInfo
 	for i := range nodes {
 		n := &nodes[i]

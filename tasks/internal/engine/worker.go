@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
 )
 
@@ -39,15 +37,8 @@ type WorkerConfig struct {
 	Manual         bool // whoever runs it calls Tend, and nothing is done at its own time
 }
 
-// How workers watch each other and the agenda.
-const (
-	beatEvery  = 3 * time.Second
-	deadAfter  = 9 * time.Second // of silence
-	sweepEvery = 4 * time.Second
-	pollEvery  = 4 * time.Second // of queues, should a wake-up have been lost
-	claimFor   = 5 * time.Second
-	sweepMost  = 200 // lines of a shard
-)
+// pollEvery is how often a worker looks into its queues by itself, should a wake-up have been lost.
+const pollEvery = 4 * time.Second
 
 // Worker runs tasks and looks after workflows.
 type Worker struct {
@@ -55,23 +46,23 @@ type Worker struct {
 	cfg      WorkerConfig
 	handlers map[string]*Handler
 	log      *slog.Logger
-	seam     *seam
-	pool     *pool
+	slots    *slots
+	poller   *poller
+	batches  *batches
+	means    map[string]*atomic.Int64 // ns that a node of a queue takes, about
+	others   map[string][]string      // of each queue, the rest of them
 	started  time.Time
+	stop     chan struct{} // closed when nothing more may begin
+	stopOnce sync.Once
 	killed   chan struct{} // closed when nothing may be waited for any more
 	killOnce sync.Once
-	timer    chan int64 // unix ms of timers that were set
+	timer    chan time.Time // timers that were set
 
 	mu    sync.Mutex // guards the fields below
 	runs  map[*Run]bool
-	mine  map[string]bool   // "<workflow>/<node>/<epoch>" that a slot of this worker is at
-	tried map[string]int    // likewise, that slots try for while they end what comes before
-	ahead map[string]*begun // deliveries that were begun before asynq hands them to a slot
 	ran   bool
 	dirty map[string]*flow // whose progress keys are to be written
 	peers peers
-
-	served map[string]bool // queues, since they were last registered
 
 	stats stats
 }
@@ -85,12 +76,20 @@ func (s *stats) read() WorkerStats {
 
 // NewWorker returns a worker.
 func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worker {
-	w := &Worker{e: e, cfg: cfg, handlers: handlers, log: cfg.Logger, killed: make(chan struct{}),
-		timer: make(chan int64, 64), runs: map[*Run]bool{}, mine: map[string]bool{}, ahead: map[string]*begun{}, tried: map[string]int{}, dirty: map[string]*flow{}, served: map[string]bool{},
-		seam: newSeam(e.store, len(cfg.Queues), cfg.QueueLimits, pollEvery), pool: &pool{}}
-	w.seam.taken, w.seam.back, w.seam.bury, w.seam.run = w.beginAhead, w.giveBack, w.bury, w.own
-	w.seam.failed = func(id string, err error) { w.log.Warn("worker and asynq", "id", id, "error", err) }
-	w.seam.limit.Store(int64(cfg.Concurrency))
+	w := &Worker{e: e, cfg: cfg, handlers: handlers, log: cfg.Logger, killed: make(chan struct{}), stop: make(chan struct{}),
+		timer: make(chan time.Time, 64), runs: map[*Run]bool{}, dirty: map[string]*flow{}, batches: newBatches(),
+		means: newMeans(cfg.Queues), others: map[string][]string{}, started: e.clock.Now()}
+	for q := range cfg.Queues {
+		for o := range cfg.Queues {
+			if o != q {
+				w.others[q] = append(w.others[q], o)
+			}
+		}
+		slices.Sort(w.others[q])
+	}
+	wake := make(chan struct{}, 1)
+	w.slots = newSlots(cfg.Concurrency, cfg.QueueLimits, func() { ring(wake) })
+	w.poller = &poller{UniversalClient: e.store.Redis(), full: w.slots.full, queues: len(cfg.Queues), every: pollEvery, wake: wake, closed: w.stop}
 	return w
 }
 
@@ -98,53 +97,34 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 func (w *Worker) Name() string { return w.cfg.Name }
 
 // SetConcurrency changes how many tasks run at once.
-func (w *Worker) SetConcurrency(n int) {
-	w.seam.limit.Store(int64(min(max(n, 1), w.cfg.MaxConcurrency)))
-	ring(w.seam.room)
-}
+func (w *Worker) SetConcurrency(n int) { w.slots.setLimit(min(max(n, 1), w.cfg.MaxConcurrency)) }
 
 // Kill lets Run return without waiting for handlers.
 func (w *Worker) Kill() { w.killOnce.Do(func() { close(w.killed) }) }
 
-// claim reserves a delivery for one slot of this worker. It comes before Redis is asked to begin the
-// node, and unclaim after Redis has taken what became of it: what Redis says runs here and is not
-// claimed does not run.
-func (w *Worker) claim(workflow, node string, epoch int) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	key := claimKey(workflow, node, epoch)
-	if w.mine[key] {
+// halt lets nothing more begin.
+func (w *Worker) halt() {
+	w.stopOnce.Do(func() {
+		close(w.stop)
+		w.slots.close()
+	})
+}
+
+func (w *Worker) stopping() bool {
+	select {
+	case <-w.stop:
+		return true
+	case <-w.killed:
+		return true
+	default:
 		return false
 	}
-	w.mine[key] = true
-	return true
-}
-
-func (w *Worker) unclaim(workflow, node string, epoch int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.mine, claimKey(workflow, node, epoch))
-}
-
-func claimKey(workflow, node string, epoch int) string {
-	return workflow + "/" + node + "/" + strconv.Itoa(epoch)
 }
 
 func (w *Worker) track(r *Run) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.runs[r] = true
-	w.served[r.Info.Queue] = true
-}
-
-// register has operators see the queues that this worker has served since it last did. asynq's client
-// does so once, and an operator can delete a queue, or Redis lose it.
-func (w *Worker) register(ctx context.Context) error {
-	w.mu.Lock()
-	served := slices.Collect(maps.Keys(w.served))
-	clear(w.served)
-	w.mu.Unlock()
-	return w.e.store.Register(ctx, served)
 }
 
 func (w *Worker) untrack(r *Run) {
@@ -173,15 +153,14 @@ func (w *Worker) Run(ctx context.Context) error {
 		return fmt.Errorf("start worker: %w", err)
 	}
 	defer leave()
-	w.started = time.Now()
-	defer w.pool.close()
+	w.started = w.e.clock.Now()
 
 	if err := w.work(ctx); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("start worker: %w", err)
 	}
 	bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := w.e.ExpireWorkers(bye, []string{w.cfg.Name}); err != nil {
+	if err := w.e.leave(bye, w.cfg.Name); err != nil {
 		w.log.Warn("worker could not sign off; others will find it silent", "worker", w.cfg.Name, "error", err)
 	}
 	w.log.Info("worker has stopped", "worker", w.cfg.Name)
@@ -193,11 +172,14 @@ func (w *Worker) work(ctx context.Context) error {
 	if err := w.signOn(ctx); err != nil {
 		return err
 	}
-	srv := asynq.NewServerFromRedisClient(w.seam, asynq.Config{
+	if err := w.returnStrays(ctx); err != nil {
+		return err
+	}
+	srv := asynq.NewServerFromRedisClient(w.poller, asynq.Config{
 		Concurrency:              w.cfg.MaxConcurrency,
 		Queues:                   w.cfg.Queues,
 		StrictPriority:           w.cfg.Strict,
-		TaskCheckInterval:        time.Microsecond, // the seam does the waiting
+		TaskCheckInterval:        time.Microsecond, // the poller does the waiting
 		DelayedTaskCheckInterval: 5 * time.Second,
 		ShutdownTimeout:          time.Second,
 		RetryDelayFunc:           retryDelay,
@@ -224,22 +206,7 @@ func (w *Worker) work(ctx context.Context) error {
 		_ = bus.Close()
 		loops.Wait()
 	}
-	err := srv.Start(asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
-		queue, _ := asynq.GetQueueName(ctx)
-		id, ok := asynq.GetTaskID(ctx)
-		if !ok || t.Headers()[header] != headerVersion {
-			defer func(began time.Time) { w.seam.done(queue, time.Since(began)) }(time.Now())
-			if w.cfg.Plain != nil && t.Headers()[header] == "" {
-				return w.plain(ctx, t)
-			}
-			return w.foreign(ctx, t, id, queue)
-		}
-		done := make(chan error, 1)
-		w.pool.run(func() {
-			w.slot(carried{id: id, task: t.Type(), queue: queue}, func(err error) { done <- err })
-		})
-		return <-done
-	}))
+	err := srv.Start(asynq.HandlerFunc(w.handle))
 	if err != nil {
 		end()
 		return err
@@ -258,6 +225,24 @@ func (w *Worker) work(ctx context.Context) error {
 	return nil
 }
 
+// handle is what asynq calls: for a wake-task, or for a task that is none of ours.
+func (w *Worker) handle(ctx context.Context, t *asynq.Task) error {
+	queue, _ := asynq.GetQueueName(ctx)
+	if !w.slots.acquire(queue) {
+		return errStopped
+	}
+	defer w.slots.release(queue)
+	if t.Type() != wakeType {
+		return w.foreign(ctx, t)
+	}
+	k, err := parseWake(queue, t.Payload())
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, asynq.SkipRetry)
+	}
+	w.Serve(context.WithoutCancel(ctx), k)
+	return nil
+}
+
 // signOn makes the worker one of the live ones, once Redis has room to store that. It refuses a Redis that
 // may lose what workflows need.
 func (w *Worker) signOn(ctx context.Context) error {
@@ -273,7 +258,7 @@ func (w *Worker) signOn(ctx context.Context) error {
 		w.log.Info("redis does not tell its maxmemory-policy; see that it is noeviction")
 	}
 	for waits := false; ; waits = true {
-		_, _, err := w.beat(ctx, false)
+		_, _, err := w.beat(ctx)
 		if !store.Full(err) {
 			return err
 		}
@@ -301,9 +286,8 @@ const unwind = 2 * time.Second
 
 // drain stops taking tasks and lets those that run finish, or gives them back.
 func (w *Worker) drain(srv *asynq.Server) {
-	w.seam.stop()
+	w.halt()
 	srv.Stop()
-	w.seam.giveBack()
 	w.idle(w.cfg.Grace, w.killed)
 	for _, r := range w.tracked() {
 		r.cancel(ErrShutdown)
@@ -315,18 +299,18 @@ func (w *Worker) drain(srv *asynq.Server) {
 	w.idle(unwind, nil)
 	w.Kill()
 	srv.Shutdown()
-	ctx, cancel := context.WithTimeout(context.Background(), unwind)
-	defer cancel()
-	w.e.store.Scripts().Flush(ctx)
 }
 
 // idle waits until no task runs, for at most d.
 func (w *Worker) idle(d time.Duration, stop <-chan struct{}) {
 	deadline := time.NewTimer(d)
 	defer deadline.Stop()
-	for w.seam.active.Load() > 0 {
+	for {
+		if active, _ := w.slots.use(); active == 0 {
+			return
+		}
 		select {
-		case <-w.seam.room:
+		case <-w.poller.wake:
 		case <-deadline.C:
 			return
 		case <-stop:
@@ -366,19 +350,15 @@ func (w *Worker) hear(message string) {
 	case "q":
 		for q := range strings.SplitSeq(rest, ",") {
 			if w.cfg.Queues[q] > 0 {
-				ring(w.seam.wake)
+				ring(w.poller.wake)
 				return
 			}
 		}
 	case "t":
 		if at, err := strconv.ParseInt(rest, 10, 64); err == nil {
-			select {
-			case w.timer <- at:
-			default:
-			}
+			w.setTimer(time.UnixMilli(at))
 		}
 	case "x":
-		w.leaveOut(rest, nil)
 		for _, r := range w.tracked() {
 			if r.Info.Workflow == rest {
 				r.cancel(errRevoked)
@@ -387,7 +367,6 @@ func (w *Worker) hear(message string) {
 	case "n":
 		id, nodes, _ := strings.Cut(rest, " ")
 		list := strings.Split(nodes, ",")
-		w.leaveOut(id, list)
 		for _, r := range w.tracked() {
 			if r.Info.Workflow == id && slices.Contains(list, r.Info.Node) {
 				r.cancel(errRevoked)
@@ -405,141 +384,10 @@ func (w *Worker) hear(message string) {
 	}
 }
 
-func (w *Worker) beat(ctx context.Context, judge bool) (live, silent []string, err error) {
-	host, _ := os.Hostname()
-	names := slices.Sorted(maps.Keys(w.handlers))
-	return w.e.store.Beat(ctx, w.cfg.Name, WorkerInfo{Name: w.cfg.Name, Host: host, PID: w.cfg.PID, Queues: w.cfg.Queues,
-		Concurrency: int(w.seam.limit.Load()), Active: int(w.seam.active.Load()), Started: w.started, Tasks: names,
-		MaxConcurrency: w.cfg.MaxConcurrency, Stats: w.stats.read(), Version: graph.Version}, deadAfter, judge)
-}
-
-// watch says that this worker lives, and takes over from those that do not. When it could not say so
-// itself for a while, the others may not have either: they get time to be heard before they are judged.
-func (w *Worker) watch(ctx context.Context) {
-	tick := time.NewTicker(beatEvery)
-	defer tick.Stop()
-	heard := time.Now() // our last beat
-	judge := heard.Add(deadAfter)
-	taken := false // a dead worker may have tasks in its hands that it did not begin
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		now := time.Now()
-		if now.Sub(heard) > 2*beatEvery {
-			judge = now.Add(deadAfter)
-		}
-		fair := !now.Before(judge)
-		live, silent, err := w.beat(ctx, fair)
-		if err == nil {
-			heard = now
-			taken = taken || len(silent) > 0
-			err = errors.Join(w.reap(ctx, live, fair), w.register(ctx), w.seam.prolong(ctx))
-		}
-		if err == nil && taken {
-			err = w.e.takeBack(ctx)
-			taken = err != nil
-		}
-		if err != nil && ctx.Err() == nil {
-			w.log.Warn("watch over workers failed", "error", err)
-		}
-	}
-}
-
-// reap makes runnable again what this worker does not run although Redis says so and, if it is fair to
-// judge them, what silent workers were running.
-func (w *Worker) reap(ctx context.Context, live []string, fair bool) error {
-	holders, err := w.e.store.Running(ctx)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, h := range holders {
-		epoch := ""
-		switch {
-		case h.Worker == w.cfg.Name:
-			stray, at, err := w.stray(ctx, h)
-			if err != nil {
-				errs = append(errs, err)
-			}
-			if !stray {
-				continue
-			}
-			epoch = at
-			w.log.Warn("node that Redis lost the end of runs again", "workflow", h.Flow.ID, "node", h.Node)
-		case !fair || slices.Contains(live, h.Worker):
-			continue
-		default:
-			w.log.Warn("node of a silent worker runs again", "worker", h.Worker, "workflow", h.Flow.ID, "node", h.Node)
-		}
-		w.stats.recovered.Add(1)
-		if err := w.e.lost(ctx, h, epoch); err != nil {
-			errs = append(errs, fmt.Errorf("workflow %s node %s: %w", h.Flow.ID, h.Node, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// stray reports whether a node that Redis says this worker runs is not run by it, and the epoch it is
-// under. A Redis that lost its last writes, in a failover or with the machine, can remember the begin of
-// a run and not its end.
-func (w *Worker) stray(ctx context.Context, h store.Holder) (bool, string, error) {
-	epoch := ""
-	for range 2 { // between the look at Redis and the one here it can have ended
-		raws, err := w.e.store.Fields(ctx, h.Flow, []string{h.Node})
-		if err != nil {
-			return false, "", err
-		}
-		rec := store.ParseRecord(raws[0], 0)
-		if rec.State != 'R' || rec.Owner != w.cfg.Name {
-			return false, "", nil
-		}
-		key := claimKey(h.Flow.ID, h.Node, rec.Epoch)
-		w.mu.Lock()
-		busy := w.mine[key] || w.tried[key] > 0
-		w.mu.Unlock()
-		if busy {
-			return false, "", nil
-		}
-		epoch = strconv.Itoa(rec.Epoch)
-	}
-	return true, epoch, nil
-}
-
-// projectEvery is how often the progress keys of a workflow are written.
-const projectEvery = 100 * time.Millisecond
-
-// touch has the progress keys of a workflow written soon.
-func (w *Worker) touch(fl *flow) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.dirty[fl.ID] = fl
-}
-
-func (w *Worker) projections(ctx context.Context) {
-	tick := time.NewTicker(projectEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		w.projectAll(ctx)
-	}
-}
-
-// projectAll writes the progress keys that are to be written.
-func (w *Worker) projectAll(ctx context.Context) {
-	w.mu.Lock()
-	dirty := w.dirty
-	w.dirty = map[string]*flow{}
-	w.mu.Unlock()
-	for id, fl := range dirty {
-		if err := w.e.project(ctx, fl); err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnknown) {
-			w.log.Warn("progress keys were not written", "workflow", id, "error", err)
-		}
+// setTimer has the agenda looked at when a timer is due.
+func (w *Worker) setTimer(at time.Time) {
+	select {
+	case w.timer <- at:
+	default: // so many are set that it is looked at soon anyway
 	}
 }

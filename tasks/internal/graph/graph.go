@@ -94,6 +94,7 @@ type Graph struct {
 	members  [][]Edge // of an Each, along which each member's outcome goes
 	need     []int
 	passive  []bool
+	class    []int // the first of those in a row that are alike
 	failFast bool
 	inputs   map[int]json.RawMessage // literals, at compile time only
 }
@@ -287,8 +288,8 @@ func (c *compiler) spec(s *Sig) (int, error) {
 	if sp.Queue == "default" {
 		sp.Queue = ""
 	}
-	if strings.ContainsAny(o.Queue, "{}: \t\n") {
-		return 0, fmt.Errorf("%w: queue name %q holds a brace, colon or space", ErrInvalid, o.Queue)
+	if strings.ContainsAny(o.Queue, "{}:| \t\n") {
+		return 0, fmt.Errorf("%w: queue name %q holds a brace, colon, bar or space", ErrInvalid, o.Queue)
 	}
 	if o.Priority != nil {
 		sp.Priority = *o.Priority
@@ -622,6 +623,43 @@ func (g *Graph) link() {
 			g.members[nd.In-1] = append(g.members[nd.In-1], Edge{i, Catcher, -2})
 		}
 	}
+	g.classify()
+}
+
+// classify finds tasks in a row whose success does the same.
+func (g *Graph) classify() {
+	g.class = make([]int, len(g.Nodes))
+	for i := range g.Nodes {
+		g.class[i] = i
+		if i == 0 || g.Nodes[i].Kind != Task {
+			continue
+		}
+		n, before := &g.Nodes[i], &g.Nodes[i-1]
+		if before.Kind == Task && n.Spec == before.Spec && n.Rel == before.Rel && n.By == 0 && before.By == 0 &&
+			slices.Equal(g.succs[i], g.succs[i-1]) {
+			g.class[i] = g.class[i-1]
+		}
+	}
+}
+
+// Class returns the first of the nodes around i whose success does the same as that of i.
+func (g *Graph) Class(i int) int { return g.class[i] }
+
+// Name returns the name of the task whose value g yields or, if no task makes that alone, of the first it is made from.
+func (g *Graph) Name() string {
+	i := g.Root
+	for range g.Nodes {
+		n := &g.Nodes[i]
+		if n.Kind == Task || n.Kind == Catch || n.Kind == Each {
+			return g.Specs[n.Spec].Task
+		}
+		ps := n.preds()
+		if len(ps) == 0 {
+			break
+		}
+		i = ps[0]
+	}
+	return "(empty)"
 }
 
 func (g *Graph) checkCycles() error {

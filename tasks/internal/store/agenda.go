@@ -2,54 +2,138 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Records reads the states of what agenda entries stand for, as [ParseRecord] reads them; nil where
-// there is none.
-func (s *Store) Records(ctx context.Context, entries []Entry) ([][]byte, error) {
-	return s.eachField(ctx, "read states", len(entries), func(i int) (Flow, string) {
-		return entries[i].Flow, entries[i].Node
-	})
+// Entry is a line of the agenda.
+type Entry struct {
+	Flow   Flow
+	Node   string
+	Record []byte
+	Due    time.Time
 }
 
-// eachField reads one field of each of n workflows in one round trip; missing ones are nil.
-func (s *Store) eachField(ctx context.Context, doing string, n int, at func(i int) (Flow, string)) ([][]byte, error) {
-	if n == 0 {
-		return nil, nil
+func entry(shard int, member string) Entry {
+	id, node, _ := strings.Cut(member, "/")
+	return Entry{Flow: Flow{ID: id, shard: shard}, Node: node}
+}
+
+// Due is what was due in a shard.
+type Due struct {
+	Now   time.Time // by Redis
+	Next  time.Time // the earliest line that is left; zero if there is none
+	Count int       // lines that were due
+	Wants []Wake
+	Lines []Entry // those that the caller sees to, and has claimed
+}
+
+// Due makes nodes ready whose time has come, at most so many of each shard, and claims what else is due.
+func (s *Store) Due(ctx context.Context, claim time.Duration, most int) ([]Due, error) {
+	said, err := s.callEach(ctx, "due", claim.Milliseconds(), most)
+	if err != nil {
+		return nil, fmt.Errorf("look through the agenda: %w", err)
 	}
-	pipe := s.rdb.Pipeline()
-	cmds := make([]*redis.StringCmd, n)
-	for i := range cmds {
-		f, field := at(i)
-		cmds[i] = pipe.HGet(ctx, f.key(), field)
-	}
-	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("%s: %w", doing, err)
-	}
-	out := make([][]byte, n)
-	for i, c := range cmds {
-		raw, err := c.Bytes()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return nil, fmt.Errorf("%s: %w", doing, err)
+	out := make([]Due, len(said))
+	for shard, res := range said {
+		if len(res) < 5 {
+			return nil, fmt.Errorf("look through the agenda: script answered %v", res)
 		}
-		out[i] = raw
+		d := Due{Now: time.UnixMilli(toInt(res[0])), Wants: wakes(shard, res[3]), Count: int(toInt(res[4]))}
+		if at := toInt(res[1]); at > 0 {
+			d.Next = time.UnixMilli(at)
+		}
+		for i := 5; i+1 < len(res); i += 2 {
+			e := entry(shard, text(res[i]))
+			e.Record = []byte(text(res[i+1]))
+			d.Lines = append(d.Lines, e)
+		}
+		out[shard] = d
 	}
 	return out, nil
 }
 
-// Backlog returns how many tasks are in a queue of asynq or taken from it.
-func (s *Store) Backlog(ctx context.Context, queue string) (int64, error) {
-	pipe := s.rdb.Pipeline()
-	pending, active := pipe.LLen(ctx, asynqKey(queue, "pending")), pipe.LLen(ctx, asynqKey(queue, "active"))
-	if _, err := pipe.Exec(ctx); err != nil {
-		return 0, fmt.Errorf("read queue %s: %w", queue, err)
+// Look finds queues with ready nodes that nobody takes. overdue are their wake-tasks that were asked for longer than patience ago.
+func (s *Store) Look(ctx context.Context, patience time.Duration, queues []string) (wants, overdue []Wake, err error) {
+	args := []any{patience.Milliseconds()}
+	for _, q := range queues {
+		args = append(args, q)
 	}
-	return pending.Val() + active.Val(), nil
+	said, err := s.callEach(ctx, "look", args...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("look for ready nodes: %w", err)
+	}
+	for shard, res := range said {
+		if len(res) == 2 {
+			wants = append(wants, wakes(shard, res[0])...)
+			overdue = append(overdue, wakes(shard, res[1])...)
+		}
+	}
+	return wants, overdue, nil
+}
+
+// Bump gives up a wake-task that will not come, and returns the one that is wanted in its place.
+func (s *Store) Bump(ctx context.Context, k Wake) ([]Wake, error) {
+	res, err := s.call(ctx, "bump", k.Shard, k.Queue, k.Gen)
+	if err != nil {
+		return nil, fmt.Errorf("give up a wake-task of queue %s: %w", k.Queue, err)
+	}
+	return wakes(k.Shard, res), nil
+}
+
+// Note puts an entry into the agenda.
+func (s *Store) Note(ctx context.Context, f Flow, node string, at time.Time) error {
+	return s.rdb.ZAdd(ctx, agendaKey(f.shard), redis.Z{Score: float64(at.UnixMilli()), Member: f.ID + "/" + node}).Err()
+}
+
+// Later moves an entry that still stands.
+func (s *Store) Later(ctx context.Context, f Flow, node string, at time.Time) error {
+	return s.rdb.ZAddXX(ctx, agendaKey(f.shard), redis.Z{Score: float64(at.UnixMilli()), Member: f.ID + "/" + node}).Err()
+}
+
+// Forget takes an entry out of the agenda.
+func (s *Store) Forget(ctx context.Context, f Flow, node string) error {
+	return s.rdb.ZRem(ctx, agendaKey(f.shard), f.ID+"/"+node).Err()
+}
+
+// Agenda returns the first entries of each shard, with their records.
+func (s *Store) Agenda(ctx context.Context, limit int) ([]Entry, error) {
+	n, err := s.Shards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pipe := s.rdb.Pipeline()
+	cmds := make([]*redis.ZSliceCmd, n)
+	for shard := range n {
+		cmds[shard] = pipe.ZRangeWithScores(ctx, agendaKey(shard), 0, int64(limit-1))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("read agenda: %w", err)
+	}
+	var out []Entry
+	for shard, c := range cmds {
+		for _, z := range c.Val() {
+			e := entry(shard, fmt.Sprint(z.Member))
+			e.Due = time.UnixMilli(int64(z.Score))
+			out = append(out, e)
+		}
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	pipe = s.rdb.Pipeline()
+	recs := make([]*redis.StringCmd, len(out))
+	for i, e := range out {
+		recs[i] = pipe.HGet(ctx, e.Flow.key(), e.Node)
+	}
+	_, _ = pipe.Exec(ctx) // what has no record is an error of its own
+	for i, c := range recs {
+		out[i].Record, _ = c.Bytes()
+	}
+	return out, nil
 }
 
 // Overdue returns how many lines all agendas have, and for how long the earliest has been due.

@@ -6,45 +6,33 @@ import (
 	"strconv"
 )
 
-// Every key of a workflow and of the shard it lives in has the shard's hash tag, so that one script
-// can change them together on a cluster.
-func tag(shard int) string {
-	if shard < len(tags) {
-		return tags[shard]
-	}
-	return newTag(shard)
-}
+// Every key of a workflow and of the shard it lives in begins with the tag of the shard, so that one script can change
+// them together on a cluster. The scripts get the tag and make the rest of the names themselves:
+//
+//	w:<id>               flowKey
+//	agenda               agendaKey
+//	ring:<lane>          list of the fairness keys that have ready nodes, in the order of their turns. A lane is
+//	                     "n:<queue>" or, for high priority, "h:<queue>"
+//	ready:<lane>:<key>   list of the ready nodes of a fairness key, "<workflow>/<span>": a span is a node, or
+//	                     "<prefix><first>-<last>" for many; "@<n>" behind it says that n workers died with it
+//	wake:<queue>         hash about a queue's wake-tasks: p since when one is pending (unix ms), g its generation, n slots that
+//	                     take again and again, t the last take (unix ms), s batches of high priority in a row,
+//	                     dn dh number of ready nodes of each lane
+//	lease:<worker>       hash of the batches of a worker: id to "<unix ms>[!] <lane> <span>,…"; "!" once the handler of a
+//	                     suspected node was called
+//	holders              set of the workers that may have batches
+//
+// All but the workflow vanish with their last element; wake hashes stay.
+func tag(shard int) string { return "muster:{" + strconv.Itoa(shard) + "}:" }
 
-func newTag(shard int) string { return fmt.Sprintf("muster:{s%02d}:", shard) }
-
-// What every call needs is not made anew for each.
-var tags, shared = madeOnce()
-
-func madeOnce() (tags []string, shared [][]string) {
-	for i := range clusterShards {
-		tags = append(tags, newTag(i))
-		shared = append(shared, []string{tags[i] + "agenda", tags[i] + "running"})
-	}
-	return tags, shared
-}
-
-// sharedKeys returns the keys of a shard that its workflows have in common. They must not be changed.
-func sharedKeys(shard int) []string {
-	if shard < len(shared) {
-		return shared[shard]
-	}
-	return []string{agendaKey(shard), runningKey(shard)}
-}
-
-// shardsKey is the string with the number of shards, fixed by whoever comes first. No expiry.
-const shardsKey = "muster:shards"
+// storeKey is the string "<schema> <shards>", fixed by whoever comes first. No expiry.
+const storeKey = "muster:store"
 
 // flowKey is the hash of a workflow: its graphs, the state and result of every node, and counts.
-// Expires with the retention once the workflow has ended.
+// Expires with the retention once the workflow has ended, or soon if it is never submitted.
 //
 //	g, g<node>      graph of the workflow, of the plan at a node
-//	<node>          state of a node; absent while it waits for others, and while it waits for its first run
-//	a<node>         literal input, until the node has succeeded
+//	<node>          record of a node, as in the comment of the package; absent while it waits for others and has no input
 //	j<node>, j<node>!  how many of the outcomes that a node (the members of a map) waits for are in
 //	m<node>         number of members of a map
 //	h<group>        members of the group have held places
@@ -52,7 +40,11 @@ const shardsKey = "muster:shards"
 //	e<node>, p<node>  last error, own progress, while the node is not terminal
 //	n z vn vz       tasks and virtual nodes: known, terminal
 //	ct cc           members of maps: known, terminal
+//	f               its fairness key, if that is not its id
+//	r               letter of the root's outcome, while others are not terminal
+//	u               token of the sender, while inputs are stored in pieces
 //	x               set once the workflow is revoked
+//	o               set once a node was ended by others than the worker that had it
 //	y<node>:<cause> a catch has seen this cause
 //	!               why the workflow was given up as a whole
 //
@@ -60,25 +52,35 @@ const shardsKey = "muster:shards"
 // and flowKey:w<group> (a list of those that wait); both vanish with their last element.
 func flowKey(shard int, id string) string { return tag(shard) + "w:" + id }
 
-// agendaKey is the sorted set of nodes that someone must look at: "<workflow>/<node>" by the time in
-// unix ms. It is outbox, timer and watch over what was handed to asynq in one. An element goes when
-// its node begins or ends; the key vanishes with its last one.
+// agendaKey is the sorted set of what must be looked at: "<workflow>/<node>" by the time in unix ms. It has nodes that wait
+// for their time, and what a process was told to do and may not have done: nodes without a task that are ready, skips and ends of
+// plans to be passed on, revocations. An element goes when that is done.
 func agendaKey(shard int) string { return tag(shard) + "agenda" }
 
-// runningKey is the hash of nodes that run: "<workflow>/<node>" to the name of the worker, with a "!" behind
-// it once the handler of a suspected node is called.
-func runningKey(shard int) string { return tag(shard) + "running" }
+func wakeKey(shard int, queue string) string      { return tag(shard) + "wake:" + queue }
+func leaseKey(shard int, worker string) string    { return tag(shard) + "lease:" + worker }
+func holdersKey(shard int) string                 { return tag(shard) + "holders" }
+func ringKey(shard int, lane string) string       { return tag(shard) + "ring:" + lane }
+func readyKey(shard int, lane, key string) string { return tag(shard) + "ready:" + lane + ":" + key }
+
+// The keys of a store of the first edition: whether it had one, and what its shards have while workflows live.
+const firstShardsKey = "muster:shards"
+
+func firstKeys(shard int) []string {
+	t := fmt.Sprintf("muster:{s%02d}:", shard)
+	return []string{t + "agenda", t + "running"}
+}
 
 // uniqueKey is the string with the id of the workflow that a unique key stands for; on a cluster, where
 // the workflow can lie in another slot, "<workflow> <unix ms of the claim>". Expires as the sender asked.
 func uniqueKey(shard int, key string) string { return tag(shard) + "u:" + key }
 
-// bellKey is the string that is there while workers of a queue sleep; who puts work into the queue
-// removes it and wakes them. Expires a minute after the last of them has looked.
-func bellKey(queue string) string { return "muster:{" + queue + "}:bell" }
-
-// workersKey is the sorted set of live workers by the time of their last beat in unix ms.
-const workersKey = "muster:workers"
+// workersKey is the sorted set of live workers by the time of their last beat in unix ms. silentKey is the hash of those
+// that were found silent, to the time of that in unix ms.
+const (
+	workersKey = "muster:{workers}"
+	silentKey  = "muster:{workers}:silent"
+)
 
 // workerKey is the string with a worker's WorkerInfo. Expires without beats.
 func workerKey(name string) string { return "muster:worker:" + name }
@@ -111,12 +113,8 @@ func DoneChannel(id string) string { return "muster:done:" + id }
 // workers are of one.
 func pongChannel(token string, db int) string { return "muster:pong:" + token + ":" + strconv.Itoa(db) }
 
-// asynqKey is a key of asynq v0.26.0 for a queue: the list pending or active of ids of tasks, the string
-// paused that is there while it is, the sorted set lease, scheduled, retry, archived or completed of them, or t:<id>, the hash of a task.
-func asynqKey(queue, name string) string { return "asynq:{" + queue + "}:" + name }
-
-// asynqQueues is the set of the queues that asynq lists.
-const asynqQueues = "asynq:queues"
+// pausedKey is the string of asynq v0.26.0 that is there while a queue is paused.
+func pausedKey(queue string) string { return "asynq:{" + queue + "}:paused" }
 
 // progressKey is a public progress key. Expires an hour after its last update.
 func progressKey(prefix, id, name string) string { return prefix + ":" + id + ":" + name }

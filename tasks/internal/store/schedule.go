@@ -2,26 +2,12 @@ package store
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-)
-
-var (
-	//go:embed lua/lead.lua
-	leadLua string
-	//go:embed lua/tick.lua
-	tickLua string
-	//go:embed lua/resign.lua
-	resignLua string
-
-	leadCmd   = redis.NewScript(leadLua)
-	tickCmd   = redis.NewScript(tickLua)
-	resignCmd = redis.NewScript(resignLua)
 )
 
 // ErrLate says that a fenced change came after its time.
@@ -57,7 +43,7 @@ func (s *Store) Lead(ctx context.Context, me string, lease time.Duration, claims
 			keys = append(keys, scheduleKey(c.Name))
 			args = append(args, c.Name, c.Spec, c.Next.UnixMilli())
 		}
-		res, err := leadCmd.Run(ctx, s.rdb, keys, args...).Slice()
+		res, err := s.scripts["lead"].Run(ctx, s.rdb, keys, args...).Slice()
 		if err != nil {
 			return nil, now, fmt.Errorf("lead schedule: %w", err)
 		}
@@ -82,7 +68,7 @@ type Tick struct {
 
 // Ticked records a decision of the leader with a token. ok is false if it leads no more.
 func (s *Store) Ticked(ctx context.Context, name string, token int64, t Tick) (ok bool, err error) {
-	n, err := tickCmd.Run(ctx, s.rdb, []string{scheduleKey(name)}, token, t.At.UnixMilli(), t.Next.UnixMilli(),
+	n, err := s.scripts["tick"].Run(ctx, s.rdb, []string{scheduleKey(name)}, token, t.At.UnixMilli(), t.Next.UnixMilli(),
 		t.Workflow, t.Missed, t.Error).Int()
 	if err != nil {
 		return false, fmt.Errorf("record tick of %s: %w", name, err)
@@ -99,7 +85,7 @@ func (s *Store) Resign(ctx context.Context, me string, names []string) error {
 		for i, n := range part {
 			keys[i] = scheduleKey(n)
 		}
-		if err := resignCmd.Run(ctx, s.rdb, keys, me).Err(); err != nil {
+		if err := s.scripts["resign"].Run(ctx, s.rdb, keys, me).Err(); err != nil {
 			return fmt.Errorf("resign from schedule: %w", err)
 		}
 	}

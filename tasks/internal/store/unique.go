@@ -2,19 +2,11 @@ package store
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
-
-//go:embed lua/claim.lua
-var claimLua string
-
-var claimCmd = redis.NewScript(claimLua)
 
 // claimGrace is how long a workflow may take from its claim of a unique key until it is stored.
 const claimGrace = 10 * time.Second
@@ -30,7 +22,7 @@ func (s *Store) Claim(ctx context.Context, unique, id string, ttl time.Duration)
 	}
 	replace := ""
 	for range 10 {
-		res, err := claimCmd.Run(ctx, s.rdb, []string{uniqueKey(shardOf(unique, n), unique)}, id, max(1, ttl.Milliseconds()), replace).Slice()
+		res, err := s.scripts["claim"].Run(ctx, s.rdb, []string{uniqueKey(shardOf(unique, n), unique)}, id, max(1, ttl.Milliseconds()), replace).Slice()
 		if err != nil {
 			return true, fmt.Errorf("claim unique key: %w", err)
 		}

@@ -1,16 +1,19 @@
--- abort gives up a workflow that nobody can read: nothing of it is begun any more, and it expires.
--- KEYS[1..3] workflow hash, agenda, running
--- ARGV[1] workflow, [2] node that was to run, [3] failure, [4] retention ms, [5] channel that tells the end
+-- abort gives up a workflow that nobody can read: nothing of it is taken any more, and it expires.
+-- KEYS as in lib
+-- ARGV[1] workflow, [2] name or '', [3] failure, [4] retention ms
 -- returns 1, or 0 if it has ended
-if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('PTTL', KEYS[1]) >= 0 then return 0 end
-redis.call('HSET', KEYS[1], '!', ARGV[3], 'x', '1')
-redis.call('HDEL', KEYS[3], ARGV[1] .. '/' .. ARGV[2])
-redis.call('PEXPIRE', KEYS[1], ARGV[4])
-for _, f in ipairs(redis.call('HKEYS', KEYS[1])) do
-  if string.sub(f, 1, 1) == 'h' then
-    local g = string.sub(f, 2)
-    redis.call('DEL', KEYS[1] .. ':h' .. g, KEYS[1] .. ':w' .. g)
-  end
+local wf = P .. 'w:' .. ARGV[1]
+if redis.call('TYPE', wf).ok ~= 'hash' then
+  redis.call('DEL', wf)
+  dropped(ARGV[1], ARGV[2])
+  return 1
 end
-redis.call('PUBLISH', ARGV[5], 1)
+if redis.call('PTTL', wf) >= 0 then return 0 end
+redis.call('HSET', wf, '!', ARGV[3], 'x', '1')
+redis.call('PEXPIRE', wf, ARGV[4])
+for _, f in ipairs(redis.call('HKEYS', wf)) do
+  if string.sub(f, 1, 1) == 'h' then redis.call('DEL', wf .. ':' .. f, wf .. ':w' .. string.sub(f, 2)) end
+end
+dropped(ARGV[1], ARGV[2])
+redis.call('PUBLISH', 'muster:done:' .. ARGV[1], 1)
 return 1

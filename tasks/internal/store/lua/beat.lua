@@ -1,23 +1,31 @@
--- beat says that a worker lives, and returns who else does and who has fallen silent.
--- KEYS[1] workers
--- ARGV[1] name, or '' only to read, [2] ms of silence after which a worker is dead, [3] 1 to take the dead out
--- returns {number of the dead n, n dead workers…, live workers…}; to the one that takes them out the
--- dead are told, once
+-- beat says that a worker lives, and returns who else does and who is dead: silent, and found so by two looks.
+-- KEYS[1] workers, [2] those that were found silent
+-- ARGV[1] name, or '' only to read, [2] ms of silence, [3] ms between two looks that count
+-- returns {number of the dead n, n dead workers…, live workers…}; the dead are told to everybody until they are signed off
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local silent = '(' .. string.format('%d', now - tonumber(ARGV[2]))
-local out = {}
+local function whole(n) return string.format('%d', n) end
+local silent = whole(now - ARGV[2])
 if ARGV[1] ~= '' then
-  local added = redis.pcall('ZADD', KEYS[1], now, ARGV[1])
+  local added = redis.pcall('ZADD', KEYS[1], whole(now), ARGV[1])
   if type(added) == 'table' and added.err then -- a full Redis refuses a script's first write only
     redis.call('ZREM', KEYS[1], '')
-    redis.call('ZADD', KEYS[1], now, ARGV[1])
+    redis.call('ZADD', KEYS[1], whole(now), ARGV[1])
+  end
+  redis.call('HDEL', KEYS[2], ARGV[1])
+end
+local dead, live = {}, redis.call('ZRANGEBYSCORE', KEYS[1], silent, '+inf')
+if ARGV[1] ~= '' then
+  for _, w in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '(' .. silent)) do
+    local since = redis.call('HGET', KEYS[2], w)
+    if not since then
+      redis.call('HSET', KEYS[2], w, whole(now))
+    elseif math.abs(now - since) >= tonumber(ARGV[3]) then
+      dead[#dead + 1] = w
+    end
   end
 end
-if ARGV[3] == '1' then
-  out = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', silent)
-  redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', silent)
-end
-table.insert(out, 1, string.format('%d', #out))
-for _, w in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], string.sub(silent, 2), '+inf')) do out[#out + 1] = w end
+local out = {whole(#dead)}
+for _, w in ipairs(dead) do out[#out + 1] = w end
+for _, w in ipairs(live) do out[#out + 1] = w end
 return out

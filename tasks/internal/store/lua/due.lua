@@ -1,19 +1,39 @@
--- due makes nodes runnable whose time has come.
--- KEYS and ARGV as in lib. An item: [1] workflow, [2] node
--- returns per item {status, epoch}: run, wait (not yet), gone (no such workflow), W (no state), or the state
--- of a node that is not timed
-return each(function(i, p)
-  wf, W = KEYS[2 + i], ARGV[p]
-  local node = ARGV[p + 1]
-  local rec = redis.call('HGET', wf, node)
-  if not rec then return {redis.call('EXISTS', wf) == 1 and 'W' or 'gone', '0'} end
-  local st, epoch, attempt, lost, at = string.match(rec, '^(%a)|(%d*)|(%d*)|(%d*)|([%d-]*)|')
-  if st ~= 'D' and st ~= 'T' then return {string.sub(rec, 1, 1), epoch or '0'} end
-  if tonumber(at) > now then
-    note(at, node)
-    return {'wait', epoch}
+-- due makes nodes ready whose time has come, and claims the other lines of the agenda that are due, which the caller
+-- sees to.
+-- KEYS as in lib
+-- ARGV[1] ms of the claim, [2] most lines
+-- returns {now, time of the next line or 0, lines in all, wants, number of lines that were due, claimed line, its record or
+-- false, …}
+local agenda = P .. 'agenda'
+local lines = redis.call('ZRANGEBYSCORE', agenda, '-inf', whole(now), 'LIMIT', 0, ARGV[2])
+local out = {whole(now), '0', 0, wants, #lines}
+local claim = whole(now + ARGV[1])
+local over, claims = {}, {}
+for _, line in ipairs(lines) do
+  local id, node = string.match(line, '^([^/]+)/(.+)$')
+  local have = id and redis.call('HMGET', P .. 'w:' .. id, 'n', 'x', 'f', node)
+  local rec = have and have[4]
+  local letter, attempts, lost, at, lane = string.match(rec or '', '^([DTQ])|(%d*)|(%d*)|(%d*)|([^|]*)|')
+  if not have or not have[1] then
+    over[#over + 1] = line
+  elseif letter and lane ~= '-' then
+    over[#over + 1] = line
+    if not have[2] and (letter == 'D' or letter == 'T') then
+      redis.call('HSET', P .. 'w:' .. id, node, 'Q|' .. attempts .. '|' .. lost .. '|0|' .. lane .. '|' .. string.match(rec, '^.|%d*|%d*|%d*|[^|]*|(.*)$'))
+      push(lane, have[3] or id, {line .. (lost ~= '0' and lost ~= '' and '@' .. lost or '')})
+      want(string.sub(lane, 3), true)
+    end
+  else
+    claims[#claims + 1] = claim
+    claims[#claims + 1] = line
+    out[#out + 1] = line
+    out[#out + 1] = rec
   end
-  redis.call('HSET', wf, node, 'Q|' .. epoch .. '|' .. attempt .. '|' .. lost .. '|0|')
-  note(now + GRACE, node)
-  return {'run', epoch}
-end)
+end
+bulk('ZREM', agenda, over)
+bulk('ZADD', agenda, claims)
+local nxt = redis.call('ZRANGE', agenda, 0, 0, 'WITHSCORES')
+if nxt[2] then out[2] = nxt[2] end
+out[3] = redis.call('ZCARD', agenda)
+saveDepth()
+return out

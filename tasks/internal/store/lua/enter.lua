@@ -1,10 +1,10 @@
--- enter marks a node that a worker has begun as one whose handler it is about to call.
--- KEYS[1] workflow hash, KEYS[2] running
--- ARGV[1] workflow, [2] node, [3] epoch, [4] worker
--- returns 1, or 0 when someone else has the node
-local rec = redis.call('HGET', KEYS[1], ARGV[2])
-if not rec then return 0 end
-local st, epoch, owner = string.match(rec, '^(%a)|(%d*)|%d*|%d*|[%d-]*|(.*)$')
-if st ~= 'R' or epoch ~= ARGV[3] or owner ~= ARGV[4] then return 0 end
-redis.call('HSET', KEYS[2], ARGV[1] .. '/' .. ARGV[2], owner .. '!')
+-- enter marks a batch of one suspected node as one whose handler is about to be called.
+-- KEYS as in lib
+-- ARGV[1] worker, [2] batch
+-- returns 1, or 0 when the batch is not the worker's any more
+local lease = P .. 'lease:' .. ARGV[1]
+local value = redis.call('HGET', lease, ARGV[2])
+if not value then return 0 end
+local ms, rest = string.match(value, '^(%d+)!?( .*)$')
+redis.call('HSET', lease, ARGV[2], ms .. '!' .. rest)
 return 1

@@ -1,9 +1,10 @@
--- inputs stores inputs of the members of a map, ahead of extend; of a workflow that is gone or revoked, or a
+-- inputs stores inputs of the members of a map, ahead of what adds them. Of a workflow that is gone or revoked, or a
 -- map that has its members, nothing is stored.
--- KEYS[1] workflow hash
--- ARGV[1] map node, then field, input, …
+-- KEYS as in lib
+-- ARGV[1] workflow, [2] map node, then node, record, …
 -- returns 1, or 0 if it stored nothing
-local have = redis.call('HMGET', KEYS[1], 'n', 'x', ARGV[1], 'm' .. ARGV[1])
+local wf = P .. 'w:' .. ARGV[1]
+local have = redis.call('HMGET', wf, 'n', 'x', ARGV[2], 'm' .. ARGV[2])
 if not have[1] or have[2] or have[3] or have[4] then return 0 end
-for i = 2, #ARGV, 1000 do redis.call('HSET', KEYS[1], unpack(ARGV, i, math.min(i + 999, #ARGV))) end
+for i = 3, #ARGV, 1000 do redis.call('HSET', wf, unpack(ARGV, i, math.min(i + 999, #ARGV))) end
 return 1

@@ -1,8 +1,9 @@
--- progress records how far a running node is; a node that does not run keeps what it has.
--- KEYS[1] workflow hash
--- ARGV[1] node, ARGV[2] done/total
+-- progress records how far a running node is; a node that has ended keeps what it has.
+-- KEYS as in lib
+-- ARGV[1] workflow, [2] node, [3] done/total
 -- returns 1 or 0
-local rec = redis.call('HGET', KEYS[1], ARGV[1])
-if not rec or string.sub(rec, 1, 1) ~= 'R' then return 0 end
-redis.call('HSET', KEYS[1], 'p' .. ARGV[1], ARGV[2])
+local wf = P .. 'w:' .. ARGV[1]
+local have = redis.call('HMGET', wf, 'n', ARGV[2])
+if not have[1] or (have[2] and string.find('SFXKk', string.sub(have[2], 1, 1), 1, true)) then return 0 end
+redis.call('HSET', wf, 'p' .. ARGV[2], ARGV[3])
 return 1

@@ -1,44 +1,45 @@
--- submit stores workflows and releases what can run at once.
--- KEYS and ARGV as in lib; of a single item KEYS[4] can be the unique key. An item: [1..5], [6] graph,
--- [7] tasks, [8] virtual nodes, [9] unix ms from which on it is late, or '', [10] unique ttl ms or '',
--- [11] ms until someone else looks after those that the sender hands over, [12] number of literal inputs k,
--- [13] number h of nodes that the sender hands over, [14] number of roots r, then k times node, input;
--- h times node; r times node, delay, lim
--- returns per item what close returns, {'dup', id} or {'late'}
-local f
-return each(function(i, p)
-  wf, W, p = KEYS[2 + i], ARGV[p], p + 5
-  if ARGV[p + 3] ~= '' and now >= tonumber(ARGV[p + 3]) then return {'late'} end
-  if redis.call('EXISTS', wf) == 1 then return {'dup', W} end
-  if ARGV[p + 4] ~= '' then
-    local other = redis.call('GET', KEYS[4])
-    if other then
-      local key = string.sub(wf, 1, #wf - #W) .. other
-      if redis.call('EXISTS', key) == 1 and redis.call('PTTL', key) < 0 then return {'dup', other} end
-    end
-    redis.call('SET', KEYS[4], W, 'PX', ARGV[p + 4])
+-- submit stores a workflow and releases what can run at once.
+-- KEYS as in lib
+-- ARGV[1..5] five facts of the workflow, as in flow, [6] graph, [7] number of tasks, [8] of nodes without a task, [9] unix
+-- ms from which on it is late or '', [10] unique key or '', [11] its ttl ms, [12] fairness key or '', [13] token
+-- of the sender if inputs were stored before, or '', [14] number of inputs k, [15] number of roots r; then k times node,
+-- record; then r times span, lane, delay, lim
+-- returns {'ok', wants, todo or false}, {'dup', id} or {'late'}
+if ARGV[9] ~= '' and now >= tonumber(ARGV[9]) then return {'late'} end
+wf = P .. 'w:' .. ARGV[1]
+if redis.call('EXISTS', wf) == 1 and not (ARGV[13] ~= '' and redis.call('HGET', wf, 'u') == ARGV[13]) then return {'dup', ARGV[1]} end
+if ARGV[10] ~= '' then
+  local unique = P .. 'u:' .. ARGV[10]
+  local other = redis.call('GET', unique)
+  if other then
+    local theirs = P .. 'w:' .. other
+    if redis.call('EXISTS', theirs) == 1 and redis.call('PTTL', theirs) < 0 then return {'dup', other} end
   end
-  local k, h, r = int(ARGV[p + 6]), int(ARGV[p + 7]), int(ARGV[p + 8])
-  local look = whole(now + int(ARGV[p + 5]))
-  local fields = {'g', ARGV[p], 'n', ARGV[p + 1]}
-  if ARGV[p + 2] ~= '0' then
-    fields[5], fields[6] = 'vn', ARGV[p + 2]
-  end
-  local a = p + 9
-  for j = a, a + 2 * k - 2, 2 do
-    fields[#fields + 1] = 'a' .. ARGV[j]
-    fields[#fields + 1] = ARGV[j + 1]
-  end
-  a = a + 2 * k
-  for j = a, a + h - 1 do note(look, ARGV[j]) end
-  if r == 0 then
-    bulk('HSET', wf, fields)
-    return '0' .. date
-  end
-  a = a + h
-  f = f or flow()
-  use(i, p - 5)
-  puts = fields
-  for j = a, a + 3 * r - 3, 3 do f.release(ARGV[j], ARGV[j + 1], ARGV[j + 2]) end
-  return close({ARGV[p + 1], '0', ARGV[p + 2], '0', '0', '0'})
-end)
+  redis.call('SET', unique, ARGV[1], 'PX', ARGV[11])
+end
+W, created, root, retention, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+key = ARGV[12] ~= '' and ARGV[12] or W
+have = {ARGV[7], '0', ARGV[8], '0', '0', '0'}
+puts = {'g', ARGV[6], 'n', ARGV[7]}
+if ARGV[8] ~= '0' then
+  puts[#puts + 1] = 'vn'
+  puts[#puts + 1] = ARGV[8]
+end
+if ARGV[12] ~= '' then
+  puts[#puts + 1] = 'f'
+  puts[#puts + 1] = ARGV[12]
+end
+local k, r = tonumber(ARGV[14]), tonumber(ARGV[15])
+for i = 16, 14 + 2 * k, 2 do put(ARGV[i], ARGV[i + 1]) end
+-- The first write: a full Redis refuses it, and nothing was stored.
+bulk('HSET', wf, puts)
+puts = {}
+if ARGV[13] ~= '' then
+  redis.call('HDEL', wf, 'u')
+  redis.call('PERSIST', wf)
+end
+for i = 16 + 2 * k, 12 + 2 * k + 4 * r, 4 do releaseSpan(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]) end
+opened(W, name)
+local todo = close('')
+saveDepth()
+return {'ok', wants, todo or false}

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,15 +21,13 @@ type Run struct {
 	Info Info
 
 	w      *Worker
+	it     *item
 	fl     *flow
 	g      *graph.Graph
 	id     graph.ID
-	epoch  int
 	spec   *graph.Spec
 	cancel context.CancelCauseFunc
 	freed  chan struct{} // closed when the slot must be freed without waiting for the handler
-	next   []upcoming    // what this slot runs next, without a detour through asynq
-	onward bool          // whether it may
 
 	began time.Time     // when the handler was called; zero if it was not
 	took  time.Duration // how long it ran
@@ -42,7 +39,8 @@ type Run struct {
 
 	mu       sync.Mutex // guards the fields below
 	lastSent time.Time
-	unsent   *[2]int
+	sent     bool // progress was written
+	over     bool // the handler has returned or was given up: nothing is written any more
 }
 
 type runKey struct{}
@@ -58,16 +56,17 @@ const progressEvery = 250 * time.Millisecond
 
 // SetProgress records how far the run is.
 func (r *Run) SetProgress(done, total int) {
+	if r.w == nil {
+		return
+	}
 	r.mu.Lock()
 	now := time.Now()
-	send := now.Sub(r.lastSent) >= progressEvery || done >= total
+	send := !r.over && (now.Sub(r.lastSent) >= progressEvery || done >= total)
 	if send {
-		r.lastSent, r.unsent = now, nil
-	} else {
-		r.unsent = &[2]int{done, total}
+		r.lastSent, r.sent = now, true
 	}
 	r.mu.Unlock()
-	if !send || r.w == nil {
+	if !send {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -75,6 +74,14 @@ func (r *Run) SetProgress(done, total int) {
 	if err := r.w.e.store.SetProgress(ctx, r.fl.Flow, r.Info.Node, done, total); err != nil {
 		r.w.log.Debug("progress was not written", "workflow", r.Info.Workflow, "node", r.Info.Node, "error", err)
 	}
+}
+
+// close lets nothing more be written, and reports whether progress was.
+func (r *Run) close() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	return r.sent
 }
 
 // PublishKey writes a progress key of the workflow.
@@ -200,7 +207,7 @@ func (r *Run) call(h *Handler, input []byte) answered {
 		defer t.Stop()
 	}
 	done := make(chan answered, 1)
-	r.w.pool.run(func() {
+	go func() {
 		// What is sent when user code ends the goroutine, wherever it does.
 		a := answered{err: errLeft}
 		defer func() { done <- a }()
@@ -230,7 +237,7 @@ func (r *Run) call(h *Handler, input []byte) answered {
 		default:
 			a.err = r.readError(h, err)
 		}
-	})
+	}()
 	select {
 	case a := <-done:
 		return a
@@ -244,199 +251,137 @@ func (r *Run) call(h *Handler, input []byte) answered {
 	}
 }
 
-// perform runs what asynq delivered and records what became of it. An error means that Redis could
-// not be asked; asynq delivers again.
-func (w *Worker) perform(ctx context.Context, tk carried) error {
-	wfID, node, epoch, err := parseDelivery(tk.id)
-	if err != nil {
-		w.log.Error("a task on our queue is not ours", "id", tk.id)
-		return nil
-	}
-	// What a node makes ready runs here and now, one after the other, until others should have the
-	// slot: the way through asynq costs ten times as much. Should this process die, the node is found
-	// among those of a silent worker, as any other.
-	until := time.Now().Add(slotTurn)
-	line := []upcoming{{node, epoch, w.startAhead(tk.id)}}
-	for first := true; len(line) > 0; first = false {
-		next, err := w.one(ctx, wfID, line[0], tk, time.Now().Before(until))
-		if err != nil {
-			if first {
-				return err
-			}
-			// Only the first is asynq's; the agenda has the others.
-			w.log.Warn("node is left to others", "workflow", wfID, "node", line[0].node, "error", err)
-		}
-		line = append(line[1:], next...)
-	}
-	return nil
-}
+// mostLost is how many workers a node may take with it.
+const mostLost = 10
 
-// slotTurn is how long one delivery may go on from node to node.
-const slotTurn = 200 * time.Millisecond
-
-// one runs one node and returns those that it made ready for this slot, which got tk from asynq.
-func (w *Worker) one(ctx context.Context, wfID string, u upcoming, tk carried, onward bool) ([]upcoming, error) {
-	node, epoch := u.node, u.epoch
-	if u.begun != nil {
-		defer w.unclaim(wfID, node, epoch)
-	}
-	id, err := graph.ParseID(node)
-	if err != nil {
-		w.log.Error("a task on our queue is not ours", "workflow", wfID, "node", node)
-		return nil, nil
-	}
-	f, err := w.e.store.Flow(ctx, wfID)
-	if err != nil {
-		return nil, err
-	}
-	b := u.begun
-	if b == nil {
-		// Whether go-redis or we ask again: Redis may have begun the node although its answer got lost. So
-		// what this worker runs is known here, and what Redis says it runs beyond that is taken up.
-		if !w.claim(wfID, node, epoch) {
-			return nil, nil
-		}
-		defer w.unclaim(wfID, node, epoch)
-		b = &begun{}
-		scopes := w.unknown(wfID, id.Scope, nil)
-		fields := make([]string, len(scopes))
-		for i, s := range scopes {
-			fields[i] = store.GraphField(s)
-		}
-		err = w.insist(wfID, node, func(ctx context.Context) error {
-			var err error
-			b.Begun, err = w.e.store.Begin(ctx, f, node, epoch, w.cfg.Name, fields)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		b.bad = w.learnAll(wfID, scopes, b.Begun)
-	}
-	if b.Status != "run" {
-		return nil, nil
-	}
-	if b.bad != nil {
-		return nil, w.insist(wfID, node, func(ctx context.Context) error { return w.pass(ctx, f, node, epoch, tk, b.bad) })
-	}
-	// The node runs here now, as far as Redis knows: nobody else will see to it.
-	var fl *flow
-	var g *graph.Graph
-	if top := w.e.kept(wfID, ""); top != nil {
-		fl, g = newFlow(f, top), w.e.kept(wfID, id.Scope)
-	}
-	if g == nil {
-		err = w.insist(wfID, node, func(ctx context.Context) error {
-			var err error
-			if fl, err = w.e.load(ctx, wfID); err == nil {
-				g, err = w.e.graphOf(ctx, f, id.Scope)
-			}
-			if errors.Is(err, ErrUnknown) {
-				return nil
-			}
-			return err
-		})
-	}
-	if err != nil || g == nil {
-		return nil, err
-	}
-	if id.Index >= len(g.Nodes) {
-		return nil, nil
-	}
-	sp := &g.Specs[g.Nodes[id.Index].Spec]
-	r := &Run{w: w, fl: fl, g: g, id: id, epoch: epoch, spec: sp, freed: make(chan struct{}), onward: onward, cancel: func(error) {},
-		Info: Info{Workflow: wfID, Node: node, Task: sp.Task, Queue: sp.QueueName(), Priority: sp.Priority,
-			Attempt: b.Attempts + 1, Worker: w.cfg.Name, Key: wfID + "." + node, Headers: fl.g.Headers}}
+// attempt runs the handler of an item and returns what became of it. ok is false if that is not to be stored.
+func (w *Worker) attempt(ctx context.Context, s *slot, b *batch, it *item) (res result, ok bool) {
+	sp := &it.g.Specs[it.g.Nodes[it.id.Index].Spec]
+	r := &Run{w: w, it: it, fl: it.fl, g: it.g, id: it.id, spec: sp, freed: make(chan struct{}), cancel: func(error) {},
+		Info: Info{Workflow: it.fl.ID, Node: it.node, Task: sp.Task, Queue: sp.QueueName(), Priority: sp.Priority,
+			Attempt: it.rec.Attempts + 1, Worker: w.cfg.Name, Key: it.fl.ID + "." + it.node, Headers: it.fl.g.Headers}}
 	w.stats.begun.Add(1)
-	w.commit(r, func(ctx context.Context) error { return w.attempt(ctx, r, b) })
-	w.tell(r)
-	return r.next, nil
+	err := w.insist(func() error {
+		var err error
+		res, ok, err = w.try(within(ctx), s, b, r)
+		return err
+	})
+	r.close()
+	if err != nil {
+		return res, false // the worker is killed
+	}
+	if ok {
+		res.item, res.began, res.took = it, r.began, r.took
+		res.forget = r.close() || it.rec.State == 'Q'
+		w.tell(r)
+		if it.id.Inst >= 0 && it.fl.g.Progress != "" && res.kind != store.ChangeAgain {
+			w.touch(it.fl)
+		}
+	}
+	return res, ok
 }
 
-// attempt runs the handler, once, and stores the outcome.
-func (w *Worker) attempt(ctx context.Context, r *Run, b *begun) error {
-	if x := r.spec.Expires; x > 0 && b.Now.UnixMilli() > x {
-		return w.failed(ctx, r, CodeExpired, "not begun before it expired")
+// try is one try of an attempt; an error means that Redis could not be asked for what it needs, before the handler was called.
+func (w *Worker) try(ctx context.Context, s *slot, b *batch, r *Run) (result, bool, error) {
+	if r.it.lost > mostLost {
+		return w.failed(r, CodeLost, fmt.Sprintf("its worker died %d times", r.it.lost)), true, nil
+	}
+	if x := r.spec.Expires; x > 0 && w.e.clock.Now().Add(b.skew).UnixMilli() > x {
+		return w.failed(r, CodeExpired, "not begun before it expired"), true, nil
 	}
 	h := w.handlers[r.spec.Task]
 	if h == nil {
-		return w.unregistered(ctx, r, b)
+		return w.unregistered(ctx, r), true, nil
 	}
-	if b.Lost >= store.Suspect {
-		leave, err := w.alone(ctx, r)
-		if leave == nil {
-			return err
+	if r.it.lost >= store.Suspect {
+		leave, mine, err := w.alone(ctx, b)
+		switch {
+		case err != nil:
+			return result{}, false, err
+		case !mine:
+			return result{}, false, nil
+		case leave == nil:
+			return w.again(r, jitter(suspectPause), ""), true, nil
 		}
 		defer leave()
 	}
 	if r.spec.RateN > 0 {
 		wait, err := w.e.store.Allow(ctx, r.spec.Task, r.spec.RateN, time.Duration(r.spec.RatePer)*time.Millisecond)
 		if err != nil {
-			return err
+			return result{}, false, err
 		}
 		if wait > 0 {
-			return w.again(ctx, r, wait+time.Millisecond-1, store.RepeatAgain, "")
+			return w.again(r, wait+time.Millisecond-1, ""), true, nil
 		}
 	}
-	input, err := r.input(ctx, b)
-	if err != nil {
-		return err
+	input, err := r.input(ctx, s)
+	switch {
+	case errors.Is(err, ErrUnknown) || errors.Is(err, errNoValue):
+		return result{}, false, nil // the workflow is gone, or what this comes after was lost with Redis
+	case errors.Is(err, errUnreadable):
+		return result{}, false, w.e.giveUp(ctx, r.fl.Flow, err)
+	case err != nil:
+		return result{}, false, err
 	}
-	r.began = time.Now()
+	r.began = w.e.clock.Now()
 	a := r.call(h, input)
-	r.took = time.Since(r.began)
-	// The handler has run: from here on only its outcome is to be stored, however often that takes.
-	return w.retrying(r, func(ctx context.Context) error { return w.outcome(ctx, r, h, a) })
+	r.took = w.e.clock.Now().Sub(r.began)
+	res, ok := w.outcome(r, a)
+	return res, ok, nil
 }
 
 // input returns the input of a run: its literal, or what it comes after.
-func (r *Run) input(ctx context.Context, b *begun) ([]byte, error) {
+func (r *Run) input(ctx context.Context, s *slot) ([]byte, error) {
 	n := &r.g.Nodes[r.id.Index]
-	v := r.w.e.newValues(r.fl)
 	switch {
 	case n.Kind == graph.Catch:
 		of := r.id.At(n.In-1, -1)
 		if r.id.Inst >= 0 {
 			if len(n.Args) > 0 {
+				if r.id.Inst >= len(n.Args) {
+					return nil, fmt.Errorf("workflow %s %w: it has no node %s", r.fl.ID, errUnreadable, r.id)
+				}
 				of = r.id.At(n.Args[r.id.Inst], -1)
 			} else {
 				of.Inst = r.id.Inst
 			}
 		}
-		f, err := v.failure(ctx, of)
+		f, err := r.w.e.newValues(r.fl).failure(ctx, of)
 		if err != nil {
 			return nil, err
 		}
 		return encodeFailure(f), nil
-	case b.value != nil:
-		return b.value, nil
-	case b.Input != nil:
-		return b.Input, nil
+	case r.it.rec.Input != nil:
+		return r.it.rec.Input, nil
 	case n.In > 0 && r.id.Inst < 0:
-		return v.value(ctx, r.id.At(n.In-1, -1))
+		if v, ok := s.values[r.fl.ID+"/"+r.id.At(n.In-1, -1).String()]; ok {
+			return v, nil
+		}
+		return r.w.e.newValues(r.fl).value(ctx, r.id.At(n.In-1, -1))
 	}
-	return nil, fmt.Errorf("node %s of workflow %s has no input", r.Info.Node, r.Info.Workflow)
+	return nil, fmt.Errorf("node %s of workflow %s: %w: it has no input", r.Info.Node, r.Info.Workflow, errUnreadable)
 }
 
-// outcome stores what a handler returned.
-func (w *Worker) outcome(ctx context.Context, r *Run, h *Handler, a answered) error {
+// outcome returns what is to be stored of what a handler returned.
+func (w *Worker) outcome(r *Run, a answered) (result, bool) {
 	e := a.err
 	switch {
 	case errors.Is(a.ended, errRevoked):
 		r.said, r.code = OutcomeRevoked, CodeRevoked
-		return nil // the node is terminal already
+		w.tell(r)
+		return result{}, false // the node is terminal already
 	case errors.Is(a.ended, ErrShutdown):
 		r.said = OutcomeReturned
-		return w.again(ctx, r, 0, store.RepeatAgain, "")
+		return w.again(r, 0, ""), true
 	case errors.Is(a.ended, errHard):
-		return w.failed(ctx, r, CodeHardTimeout, "still running after its hard time limit")
+		return w.failed(r, CodeHardTimeout, "still running after its hard time limit"), true
 	case e == nil:
-		return w.succeeded(ctx, r, a.answer)
+		return w.succeeded(r, a.answer), true
 	case e.again:
 		r.said = OutcomeAgain
-		return w.again(ctx, r, *e.delay, store.RepeatAgain, "")
+		return w.again(r, *e.delay, ""), true
 	case e.permanent, r.Info.Attempt > r.spec.MaxRetry:
-		return w.failed(ctx, r, e.code, e.message)
+		return w.failed(r, e.code, e.message), true
 	}
 	d := backoff(r.spec, r.Info.Attempt)
 	if !w.cfg.Manual && !r.spec.Fixed {
@@ -447,26 +392,24 @@ func (w *Worker) outcome(ctx context.Context, r *Run, h *Handler, a answered) er
 		d = *e.delay
 	}
 	r.said, r.code = OutcomeRetry, e.code
-	w.stats.retried.Add(1)
-	return w.again(ctx, r, d, store.RepeatFail, e.message)
+	res := w.again(r, d, e.message)
+	res.attempts++
+	res.state = "T"
+	return res, true
 }
 
-// succeeded stores the value or the plan that a handler returned.
-func (w *Worker) succeeded(ctx context.Context, r *Run, a Answer) error {
+// succeeded returns the value or the plan that a handler returned.
+func (w *Worker) succeeded(r *Run, a Answer) result {
 	if a.Planned {
 		r.said = OutcomePlanned
-		return w.plan(ctx, r, a.Plan)
+		return w.plan(r, a.Plan)
 	}
 	if len(a.Value) > w.cfg.MaxResult {
-		return w.failed(ctx, r, CodeResult, fmt.Sprintf("result has %d bytes, more than the %d allowed: store it and return a key",
+		return w.failed(r, CodeResult, fmt.Sprintf("result has %d bytes, more than the %d allowed: store it and return a key",
 			len(a.Value), w.cfg.MaxResult))
 	}
 	r.said = OutcomeSuccess
-	w.stats.succeeded.Add(1)
-	t := w.takes(r)
-	m, err := w.e.store.Advance(ctx, r.fl.Flow, []store.Op{op(r.g, r.id, "S", "", a.Value)}, t)
-	w.follow(r, m, t, a.Value, err)
-	return w.moved(ctx, r, m, err)
+	return result{kind: "S", body: a.Value}
 }
 
 // worth asks the user's function whether an error is worth another attempt; a panic is a no.
@@ -508,77 +451,45 @@ func backoff(sp *graph.Spec, attempt int) time.Duration {
 	return time.Duration(max(0, top)) * time.Millisecond // any sender can name any
 }
 
-func (w *Worker) failed(ctx context.Context, r *Run, code, message string) error {
+// failed returns the failure of a run.
+func (w *Worker) failed(r *Run, code, message string) result {
 	r.said, r.code = OutcomeFailure, code
+	kind := "F"
 	if code == CodeExpired {
-		r.said = OutcomeRevoked
+		r.said, kind = OutcomeRevoked, "X"
 	}
-	w.stats.failed.Add(1)
-	err := w.e.fail(ctx, r.fl, r.g, r.id, strconv.Itoa(r.epoch), &Failure{Task: r.Info.Task, Node: r.Info.Node,
-		Attempts: r.Info.Attempt, Code: code, Message: clip(message)})
-	if errors.Is(err, ErrUnknown) {
-		return nil
-	}
-	if err == nil {
-		w.chunkDone(r)
-	}
-	return err
+	return result{kind: kind, message: code, body: encodeFailure(&Failure{Task: r.Info.Task, Node: r.Info.Node,
+		Attempts: r.Info.Attempt, Code: code, Message: clip(message)})}
 }
 
-// moved settles what a change of this run set in motion.
-func (w *Worker) moved(ctx context.Context, r *Run, m store.Moved, err error) error {
-	if errors.Is(err, ErrUnknown) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	w.chunkDone(r)
-	var keep func(delivery) bool
-	if r.onward && len(r.next) == 0 && !w.seam.stopped() {
-		keep = func(d delivery) bool { return d.queue == r.Info.Queue && d.priority == r.Info.Priority }
-	}
-	kept, err := w.e.settleBut(ctx, r.fl, m, keep)
-	if kept != nil {
-		r.next = append(r.next, upcoming{node: kept.node, epoch: kept.epoch})
-	}
-	return err
+// again has a node run again in d; no attempt is used up.
+func (w *Worker) again(r *Run, d time.Duration, message string) result {
+	return result{kind: store.ChangeAgain, attempts: r.it.rec.Attempts, lost: r.it.lost, delay: max(0, d), state: "D", message: message}
 }
 
-// chunkDone lets the progress keys follow a member of a map.
-func (w *Worker) chunkDone(r *Run) {
-	if r.id.Inst >= 0 && r.fl.g.Progress != "" {
-		w.touch(r.fl)
-	}
-}
-
-// again puts the node back for another run.
-func (w *Worker) again(ctx context.Context, r *Run, d time.Duration, how, message string) error {
-	rep, err := w.e.store.Repeat(ctx, r.fl.Flow, r.Info.Node, strconv.Itoa(r.epoch), w.cfg.Name, max(0, d), how, message, mostLost)
-	if err != nil || rep.Status != "ok" {
-		return err
-	}
-	if rep.Due > 0 {
-		return w.e.store.Tell(ctx, "t "+strconv.FormatInt(rep.Due, 10))
-	}
-	return w.e.deliver(ctx, r.fl, []delivery{newDelivery(r.fl, r.g, r.id, rep.Epoch)})
-}
+// mostUnknown is how many times a node is put back that no live worker has a handler for: with pauses that double
+// from unknownPause, for about a minute.
+const (
+	mostUnknown  = 8
+	unknownPause = 200 * time.Millisecond
+)
 
 // unregistered puts a task back that this worker has no handler for: for as long as it takes while another
 // worker of the queue has one, and else for as long as one may be about to start.
-func (w *Worker) unregistered(ctx context.Context, r *Run, b *begun) error {
-	const most = 5
+func (w *Worker) unregistered(ctx context.Context, r *Run) result {
 	said := fmt.Sprintf("worker %s has no handler for %s", w.cfg.Name, r.Info.Task)
 	if w.another(ctx, r.Info.Queue, func(o *WorkerInfo) bool { return slices.Contains(o.Tasks, r.Info.Task) }) {
 		w.log.Debug("task without a handler here is left to another worker", "task", r.Info.Task, "workflow", r.Info.Workflow)
-		return w.again(ctx, r, jitter(200*time.Millisecond), store.RepeatAgain, said)
+		return w.again(r, jitter(unknownPause), said)
 	}
-	if b.Lost >= most {
-		return w.failed(ctx, r, CodeUnregistered, fmt.Sprintf("no worker of queue %s has a handler for %s: is the worker older than the sender, or was Handle forgotten? %s",
+	if r.it.lost >= mostUnknown {
+		return w.failed(r, CodeUnregistered, fmt.Sprintf("no worker of queue %s has a handler for %s: is the worker older than the sender, or was Handle forgotten? %s",
 			r.Info.Queue, r.Info.Task, w.knows()))
 	}
 	w.log.Warn("task without a handler here is put back", "task", r.Info.Task, "workflow", r.Info.Workflow)
-	return w.again(ctx, r, 200*time.Millisecond<<b.Lost, store.RepeatLost, said+", nor has any other that is live")
+	res := w.again(r, unknownPause<<r.it.lost, said+", nor has any other that is live")
+	res.lost++
+	return res
 }
 
 // knows says which handlers this worker has.
@@ -591,49 +502,55 @@ func (w *Worker) knows() string {
 	return fmt.Sprintf("Worker %s has %s%s", w.cfg.Name, strings.Join(names, ", "), more)
 }
 
-// maxDepth bounds plans within plans.
-const maxDepth = 100
+// maxDepth bounds plans within plans: the names of nodes grow with it.
+const maxDepth = 1000
 
-// plan puts what a planner answered in the place of its node.
-func (w *Worker) plan(ctx context.Context, r *Run, s *graph.Sig) error {
-	if depth(r.Info.Node) >= maxDepth {
-		return w.failed(ctx, r, CodePlan, fmt.Sprintf("plans are nested %d deep: does a planner answer with itself?", maxDepth))
+// plan returns what puts the answer of a planner in the place of its node.
+func (w *Worker) plan(r *Run, s *graph.Sig) result {
+	if strings.Count(r.Info.Node, ":") >= maxDepth {
+		return w.failed(r, CodePlan, fmt.Sprintf("plans are nested %d deep: does a planner answer with itself?", maxDepth))
 	}
 	g, err := graph.Compile(s)
 	if err != nil {
-		return w.failed(ctx, r, CodePlan, err.Error())
+		return w.failed(r, CodePlan, err.Error())
 	}
-	g.Created = w.e.now().UnixMilli()
+	g.Created = w.e.clock.Now().UnixMilli()
 	grow, err := grown(g, r.Info.Node)
 	if err != nil {
-		return w.failed(ctx, r, CodePlan, err.Error())
+		return w.failed(r, CodePlan, err.Error())
 	}
-	m, ok, err := w.e.store.Plan(ctx, r.fl.Flow, r.Info.Node, r.epoch, grow)
-	if err != nil || !ok {
-		return err
-	}
-	return w.e.settle(ctx, r.fl, m)
+	return result{kind: store.ChangePlan, plan: &grow}
 }
 
-func depth(node string) int {
-	n := 0
-	for _, c := range node {
-		if c == ':' {
-			n++
-		}
+// suspects holds the place of the one suspected node that may run in this process: when it dies, the others
+// were not the cause.
+var suspects = make(chan struct{}, 1)
+
+// suspectPause is about how long a suspected node waits until it is tried again while another one runs.
+const suspectPause = 100 * time.Millisecond
+
+// alone lets a suspected node run when no other one does in this process, until leave is called; leave is nil when another
+// does. mine is false if the node is someone else's now.
+func (w *Worker) alone(ctx context.Context, b *batch) (leave func(), mine bool, err error) {
+	select {
+	case suspects <- struct{}{}:
+	default:
+		return nil, true, nil
 	}
-	return n
+	leave = func() { <-suspects }
+	b.mu.Lock()
+	id := b.id
+	b.mu.Unlock()
+	mine, err = w.e.store.Enter(ctx, b.shard, w.cfg.Name, id)
+	if err != nil || !mine {
+		leave()
+		return nil, mine, err
+	}
+	return leave, true, nil
 }
 
-// commit runs do, which begins a run, until Redis has taken the outcome.
-func (w *Worker) commit(r *Run, do func(context.Context) error) {
-	err := do(within(storeTimeout))
-	if err == nil {
-		return
-	}
-	w.log.Warn("run is put back", "workflow", r.Info.Workflow, "node", r.Info.Node, "error", err)
-	_ = w.retrying(r, func(ctx context.Context) error { return w.again(ctx, r, time.Second, store.RepeatAgain, "") })
-}
+// jitter is d, and up to as much again.
+func jitter(d time.Duration) time.Duration { return d + rand.N(d) }
 
 // storeTimeout bounds the store calls of one step.
 const storeTimeout = 30 * time.Second
@@ -644,8 +561,10 @@ type limited struct {
 	until time.Time
 }
 
-func within(d time.Duration) context.Context {
-	return limited{context.Background(), time.Now().Add(d)}
+// within returns a context for the store calls of one step. They are made to the end when ctx is done: what a worker
+// was told to stop for must be stored.
+func within(ctx context.Context) context.Context {
+	return limited{context.WithoutCancel(ctx), time.Now().Add(storeTimeout)}
 }
 
 // Deadline implements context.Context.
@@ -659,28 +578,24 @@ func (l limited) Err() error {
 	return nil
 }
 
-// retrying repeats a step until Redis has taken it. When the worker is killed before, the others
-// find the node with a worker that is silent.
-func (w *Worker) retrying(r *Run, step func(context.Context) error) error {
-	_ = w.insist(r.Info.Workflow, r.Info.Node, step)
-	return nil
-}
-
 // insist repeats a step until Redis has taken it, or the worker is killed.
-func (w *Worker) insist(workflow, node string, step func(context.Context) error) error {
+func (w *Worker) insist(step func() error) error {
 	wait := 20 * time.Millisecond
 	for {
-		err := step(within(storeTimeout))
+		err := step()
 		if err == nil {
 			return nil
 		}
-		w.log.Warn("Redis has not taken a step yet", "workflow", workflow, "node", node, "error", err)
-		t := time.NewTimer(wait)
 		select {
 		case <-w.killed:
-			t.Stop()
 			return err
-		case <-t.C:
+		default:
+		}
+		w.log.Warn("Redis has not taken a step yet", "worker", w.cfg.Name, "error", err)
+		select {
+		case <-w.killed:
+			return err
+		case <-w.e.clock.After(wait):
 		}
 		wait = min(2*wait, 2*time.Second)
 	}

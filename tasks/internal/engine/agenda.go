@@ -1,0 +1,301 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+)
+
+// How workers watch each other and the agenda.
+const (
+	beatEvery    = 3 * time.Second
+	deadAfter    = 6 * time.Second // of silence, found twice, the second time deadConfirm after the first
+	deadConfirm  = 2500 * time.Millisecond
+	sweepEvery   = 4 * time.Second // of the agenda, should a timer not have been told
+	wakePatience = time.Second     // until a wake-task that was asked for is looked for
+	claimFor     = 5 * time.Second
+	sweepMost    = 500 // lines of a shard
+)
+
+// sweep does what the agenda says is due.
+func (w *Worker) sweep(ctx context.Context) {
+	next := time.NewTimer(0)
+	defer next.Stop()
+	planned := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case at := <-w.timer:
+			if at.Before(planned) {
+				planned = at
+				next.Reset(time.Until(at))
+			}
+			continue
+		case <-next.C:
+		}
+		_, wait, err := w.sweepOnce(ctx)
+		if err != nil && ctx.Err() == nil {
+			w.log.Warn("sweep of the agenda failed", "error", err)
+		}
+		planned = time.Now().Add(wait)
+		next.Reset(wait)
+	}
+}
+
+// sweepOnce does what is due. It returns how much that was and how long until more is.
+func (w *Worker) sweepOnce(ctx context.Context) (did int, wait time.Duration, err error) {
+	shards, err := w.e.store.Due(ctx, claimFor, sweepMost)
+	if err != nil {
+		return 0, sweepEvery, err
+	}
+	wait = sweepEvery
+	var errs []error
+	for i := range shards {
+		d := &shards[i]
+		did += d.Count
+		w.e.wake(ctx, d.Wants)
+		for _, en := range d.Lines {
+			if err := w.attend(ctx, en); err != nil {
+				errs = append(errs, fmt.Errorf("workflow %s node %s: %w", en.Flow.ID, en.Node, err))
+			}
+		}
+		if d.Count >= sweepMost {
+			wait = 0
+		} else if !d.Next.IsZero() {
+			wait = min(wait, max(0, d.Next.Sub(d.Now)))
+		}
+	}
+	return did, wait, errors.Join(errs...)
+}
+
+// look sees to ready nodes that nobody takes.
+func (w *Worker) look(ctx context.Context) error {
+	wants, overdue, err := w.e.store.Look(ctx, wakePatience, slices.Sorted(maps.Keys(w.cfg.Queues)))
+	if err != nil {
+		return err
+	}
+	w.e.wake(ctx, wants)
+	var errs []error
+	for _, k := range overdue {
+		errs = append(errs, w.e.wakeAgain(ctx, k))
+	}
+	return errors.Join(errs...)
+}
+
+// attend does what is due for a line of the agenda that needs the graph. Someone may have been faster: each step finds
+// out by itself.
+func (w *Worker) attend(ctx context.Context, en store.Entry) error {
+	e := w.e
+	fl, err := e.load(ctx, en.Flow.ID)
+	switch {
+	case errors.Is(err, ErrUnknown):
+		return e.store.Forget(ctx, en.Flow, en.Node)
+	case errors.Is(err, errUnreadable):
+		return w.attendUnreadable(ctx, en, err)
+	case err != nil:
+		return err
+	}
+	switch en.Node {
+	case revokeNote:
+		return e.finishRevoke(ctx, fl.ID)
+	case progressNote:
+		if err := e.project(ctx, fl); err != nil {
+			return err
+		}
+		return e.store.Later(ctx, fl.Flow, progressNote, e.clock.Now().Add(keepAlive))
+	}
+	if failed, ok := strings.CutPrefix(en.Node, fastNote); ok {
+		return e.failFast(ctx, fl, failed)
+	}
+	_, g, err := e.nodeOf(ctx, fl, en.Node)
+	if errors.Is(err, errUnreadable) {
+		return w.attendUnreadable(ctx, en, err)
+	}
+	if err != nil {
+		return err
+	}
+	_ = g
+	var t store.Todo
+	switch rec := store.ParseRecord(en.Record, fl.Created); rec.State {
+	case 0, 'D', 'Q', 'E':
+		t.Run = []string{en.Node}
+	case 'P':
+		t.Plans = []string{en.Node}
+	case 'k':
+		t.Skips = []string{en.Node}
+	default:
+		return e.store.Forget(ctx, fl.Flow, en.Node)
+	}
+	return e.settle(ctx, fl, t)
+}
+
+// attendUnreadable gives up a workflow that cannot be read; one of a newer release is left to its workers.
+func (w *Worker) attendUnreadable(ctx context.Context, en store.Entry, cause error) error {
+	if aborted, err := w.e.aborted(ctx, en.Flow); err != nil || aborted != nil {
+		return errors.Join(err, w.e.store.Forget(ctx, en.Flow, en.Node))
+	}
+	var v *graph.VersionError
+	if errors.As(cause, &v) && v.V > graph.Version {
+		return nil // it is looked at again
+	}
+	return errors.Join(w.e.giveUp(ctx, en.Flow, cause), w.e.store.Forget(ctx, en.Flow, en.Node))
+}
+
+func (w *Worker) beat(ctx context.Context) (live, dead []string, err error) {
+	host, _ := os.Hostname()
+	names := slices.Sorted(maps.Keys(w.handlers))
+	active, limit := w.slots.use()
+	return w.e.store.Beat(ctx, w.cfg.Name, WorkerInfo{Name: w.cfg.Name, Host: host, PID: w.cfg.PID, Queues: w.cfg.Queues,
+		Concurrency: limit, Active: active, Started: w.started, Tasks: names,
+		MaxConcurrency: w.cfg.MaxConcurrency, Stats: w.stats.read(), Version: graph.Version}, deadAfter, deadConfirm)
+}
+
+// watch says that this worker lives, and takes over from those that do not.
+func (w *Worker) watch(ctx context.Context) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		if err := w.watchOnce(ctx); err != nil && ctx.Err() == nil {
+			w.log.Warn("watch over workers failed", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (w *Worker) watchOnce(ctx context.Context) error {
+	live, dead, err := w.beat(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(w.reap(ctx, live, dead), w.returnStrays(ctx), w.look(ctx))
+}
+
+// reap puts back what dead workers had. Any worker does so, however young: a worker is dead when two looks found it
+// silent, and Redis remembers the first.
+func (w *Worker) reap(ctx context.Context, live, dead []string) error {
+	var errs []error
+	for _, name := range dead {
+		if name == w.cfg.Name {
+			continue
+		}
+		n, wants, err := w.e.store.Reap(ctx, name, true)
+		w.e.wake(ctx, wants)
+		if n > 0 {
+			w.stats.recovered.Add(int64(n))
+			w.log.Warn("nodes of a silent worker run again", "worker", name, "nodes", n)
+		}
+		if err == nil {
+			err = w.e.store.Bye(ctx, name)
+		}
+		errs = append(errs, err)
+	}
+	holders, err := w.e.store.Holders(ctx)
+	if err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	var missing []string
+	for _, h := range holders {
+		if !slices.Contains(live, h) && !slices.Contains(dead, h) {
+			missing = append(missing, h)
+		}
+	}
+	if len(missing) > 0 {
+		errs = append(errs, w.e.store.Missing(ctx, missing))
+	}
+	return errors.Join(errs...)
+}
+
+// returnStrays puts back batches in our name that we know nothing of: Redis has lost what became of them, in a
+// failover or with its machine, or they are of a worker of the same name before this one.
+func (w *Worker) returnStrays(ctx context.Context) error {
+	shards, err := w.e.store.BatchIDs(ctx, w.cfg.Name)
+	if err != nil {
+		return err
+	}
+	for shard, ids := range shards {
+		strays := w.batches.strays(ids)
+		if len(strays) == 0 {
+			continue
+		}
+		n, wants, err := w.e.store.ReturnBatches(ctx, shard, w.cfg.Name, strays)
+		w.e.wake(ctx, wants)
+		if err != nil {
+			return err
+		}
+		w.stats.recovered.Add(int64(n))
+		w.log.Warn("nodes that Redis lost the end of run again", "nodes", n)
+	}
+	return nil
+}
+
+// Tend does once what a worker does at its own times: it beats, and sees to the agenda, to dead workers and to ready nodes that nobody
+// takes. It returns how much was due, and when the earliest of what is left will be; zero for nothing.
+func (w *Worker) Tend(ctx context.Context) (did int, next time.Time, err error) {
+	w.projectAll(ctx)
+	if err := w.watchOnce(ctx); err != nil {
+		return 0, next, err
+	}
+	did, _, err = w.sweepOnce(ctx)
+	if err != nil {
+		return did, next, err
+	}
+	entries, err := w.e.store.Agenda(ctx, 1)
+	if err != nil {
+		return did, next, err
+	}
+	for _, en := range entries {
+		if next.IsZero() || en.Due.Before(next) {
+			next = en.Due
+		}
+	}
+	return did, next, nil
+}
+
+// projectEvery is how often the progress keys of a workflow are written.
+const projectEvery = 100 * time.Millisecond
+
+// touch has the progress keys of a workflow written soon.
+func (w *Worker) touch(fl *flow) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dirty[fl.ID] = fl
+}
+
+func (w *Worker) projections(ctx context.Context) {
+	tick := time.NewTicker(projectEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		w.projectAll(ctx)
+	}
+}
+
+// projectAll writes the progress keys that are to be written.
+func (w *Worker) projectAll(ctx context.Context) {
+	w.mu.Lock()
+	dirty := w.dirty
+	w.dirty = map[string]*flow{}
+	w.mu.Unlock()
+	for id, fl := range dirty {
+		if err := w.e.project(ctx, fl); err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnknown) {
+			w.log.Warn("progress keys were not written", "workflow", id, "error", err)
+		}
+	}
+}

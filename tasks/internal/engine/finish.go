@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"strconv"
+	"time"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+)
+
+// changeKey tells which results are one change.
+type changeKey struct {
+	g      *graph.Graph
+	scope  string
+	class  int
+	member bool
+	forget bool
+	kind   string
+}
+
+// changes returns what results change, by workflow.
+func (w *Worker) changes(b *batch, done []result) []store.Changes {
+	var out []store.Changes
+	at := map[string]int{}                 // of a workflow in out
+	alike := map[*flow]map[changeKey]int{} // of a change in its list
+	for i := range done {
+		r := &done[i]
+		k, ok := at[r.fl.ID]
+		if !ok {
+			k = len(out)
+			at[r.fl.ID] = k
+			out = append(out, store.Changes{Flow: r.fl.Flow})
+		}
+		list := &out[k].List
+		if r.kind != "S" {
+			*list = append(*list, w.change(b, r))
+			continue
+		}
+		key := changeKey{r.g, r.id.Scope, r.g.Class(r.id.Index), r.id.Inst >= 0, r.forget, r.kind}
+		n, ok := alike[r.fl][key]
+		if !ok {
+			if alike[r.fl] == nil {
+				alike[r.fl] = map[changeKey]int{}
+			}
+			n = len(*list)
+			alike[r.fl][key] = n
+			*list = append(*list, w.endOf(r))
+		}
+		c := &(*list)[n]
+		c.Ran += r.took
+		c.End(r.node, w.record(b, r))
+	}
+	return out
+}
+
+// endOf returns the change of a result that ends its node, without the node.
+func (w *Worker) endOf(r *result) store.Change {
+	c := end(r.g, r.id, r.kind)
+	sp := &r.g.Specs[r.g.Nodes[r.id.Index].Spec]
+	c.Queue, c.Task = sp.QueueName(), clipBytes(sp.Task, maxCounted)
+	if r.forget {
+		c.Flags += "d"
+	}
+	return c
+}
+
+// maxCounted bounds the name of a task in the counters, in bytes.
+const maxCounted = 100
+
+// change returns the change of a single result.
+func (w *Worker) change(b *batch, r *result) store.Change {
+	switch r.kind {
+	case store.ChangePlan:
+		head := strconv.Itoa(r.rec.Attempts+1) + "|" + strconv.Itoa(r.rec.Lost) + "|" + w.since(b, r.fl, r.began) + "|" + w.cfg.Name
+		return store.PlanChange(r.node, head, r.plan)
+	case store.ChangeAgain:
+		c := store.Change{Outcome: r.kind}
+		lane := b.lane
+		if r.g != nil {
+			sp := &r.g.Specs[r.g.Nodes[r.id.Index].Spec]
+			if lane = store.Lane(sp.QueueName(), sp.Priority); r.state == "T" {
+				c.Queue, c.Task, c.Ran = sp.QueueName(), clipBytes(sp.Task, maxCounted), r.took
+			}
+		}
+		c.Again(r.node, r.attempts, r.lost, r.delay, r.state, lane, r.message)
+		return c
+	}
+	c := w.endOf(r)
+	if r.message != "" && r.kind == "X" && r.g.FailsFast() {
+		c.Flags += "f" // it expired
+	}
+	c.Ran = r.took
+	c.End(r.node, w.record(b, r))
+	return c
+}
+
+// record returns the record of a result that ends its node.
+func (w *Worker) record(b *batch, r *result) []byte {
+	out := make([]byte, 0, 48+len(w.cfg.Name)+len(r.body))
+	out = append(out, r.kind...)
+	out = append(out, '|')
+	out = strconv.AppendInt(out, int64(r.rec.Attempts+1), 10)
+	out = append(out, '|')
+	if !r.began.IsZero() {
+		out = append(out, w.since(b, r.fl, r.began)...)
+	}
+	out = append(out, '|')
+	end := w.e.clock.Now()
+	if !r.began.IsZero() {
+		end = r.began.Add(r.took)
+	}
+	out = append(out, w.since(b, r.fl, end)...)
+	out = append(out, '|')
+	out = append(out, w.cfg.Name...)
+	out = append(out, '|')
+	return append(out, r.body...)
+}
+
+// since returns a time as records have it: in ms since the workflow was sent, by Redis's clock.
+func (w *Worker) since(b *batch, fl *flow, t time.Time) string {
+	return strconv.FormatInt(max(0, t.Add(b.skew).UnixMilli()-fl.Created), 10)
+}

@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+)
+
+// peers is who else is live, as of a moment ago.
+type peers struct {
+	mu    sync.Mutex // guards the fields below, and held while they are read
+	asked time.Time
+	live  []WorkerInfo
+}
+
+// peersFor is how long a worker goes by what it knows of the others.
+const peersFor = time.Second
+
+// another reports whether another live worker takes from a queue ("" for any) and is as ok says.
+func (w *Worker) another(ctx context.Context, queue string, ok func(*WorkerInfo) bool) bool {
+	p := &w.peers
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w.e.clock.Now().Sub(p.asked) > peersFor {
+		live, err := w.e.Workers(ctx)
+		if err != nil {
+			w.log.Warn("live workers are not known", "error", err)
+			return false
+		}
+		p.asked, p.live = w.e.clock.Now(), live
+	}
+	for i := range p.live {
+		o := &p.live[i]
+		if o.Name != w.cfg.Name && (queue == "" || o.Queues[queue] > 0) && ok(o) {
+			return true
+		}
+	}
+	return false
+}
+
+// unreadable does with a node of a batch what can be done when its workflow cannot be read here. One of a newer release is
+// put back, for as long as a live worker can read it, and else for about a minute; what is damaged is given up.
+func (w *Worker) unreadable(ctx context.Context, b *batch, it *item, cause error) error {
+	var v *graph.VersionError
+	if !errors.As(cause, &v) || it.lost >= mostUnknown {
+		return w.e.giveUp(ctx, it.fl.Flow, cause)
+	}
+	r := result{item: it, kind: store.ChangeAgain, attempts: it.rec.Attempts, lost: it.lost, delay: jitter(unknownPause), state: "D",
+		message: clip(fmt.Sprintf("worker %s cannot read it: %v", w.cfg.Name, cause))}
+	if v.V < graph.Version || !w.another(ctx, "", func(o *WorkerInfo) bool { return o.Version >= v.V }) {
+		r.delay = unknownPause << it.lost
+		r.lost++
+	}
+	w.log.Warn("workflow of another release is put back", "workflow", it.fl.ID, "node", it.node, "error", cause)
+	b.end(r, true)
+	return nil
+}
+
+// errStopped gives a task back to asynq that came while the worker stops.
+var errStopped = errors.New("worker stops")
+
+// oldHeader marked the tasks of the first edition.
+const oldHeader = "muster"
+
+// oldError is the error of a task of the first edition. It waits in asynq for a worker of the old release.
+type oldError struct{ task string }
+
+func (e oldError) Error() string {
+	return fmt.Sprintf("task %s was sent by the first edition: drain its workflows with workers of the old release", e.task)
+}
+
+// foreign does with a task that is none of ours what can be done.
+func (w *Worker) foreign(ctx context.Context, t *asynq.Task) error {
+	switch {
+	case t.Headers()[oldHeader] != "":
+		return oldError{t.Type()}
+	case w.cfg.Plain != nil:
+		return w.plain(ctx, t)
+	}
+	return fmt.Errorf("task %s was not sent by this release's client: %w", t.Type(), asynq.SkipRetry)
+}
+
+// plainError is the error of a task that is none of ours: asynq retries those by its own rules. Asynq calls
+// the methods of an error where it catches no panic, so nothing of the handler's own is left in it.
+type plainError struct {
+	message string
+	is      error // asynq.SkipRetry, asynq.RevokeTask or nil
+}
+
+func (e plainError) Error() string { return e.message }
+
+func (e plainError) Unwrap() error { return e.is }
+
+// plain runs a task that was sent with asynq's own client.
+func (w *Worker) plain(ctx context.Context, t *asynq.Task) error {
+	err := w.cfg.Plain.ProcessTask(ctx, t)
+	if err == nil {
+		return nil
+	}
+	e := plainError{message: err.Error()}
+	for _, is := range []error{asynq.RevokeTask, asynq.SkipRetry} {
+		if errors.Is(err, is) {
+			e.is = is
+			break
+		}
+	}
+	return e
+}
+
+// isPlain reports whether a failed attempt uses up one of asynq's: ours never do. Asynq itself catches the panics of its
+// handlers; those of ours do not get that far.
+func isPlain(err error) bool { return errors.As(err, new(plainError)) || asynq.IsPanicError(err) }
+
+func retryDelay(n int, err error, t *asynq.Task) time.Duration {
+	switch {
+	case errors.As(err, new(oldError)):
+		return time.Minute
+	case isPlain(err):
+		return asynq.DefaultRetryDelayFunc(n, err, t)
+	}
+	return time.Second
+}

@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+)
+
+// What is kept in memory of graphs is bounded, in nodes; one has some 250 bytes. A graph counts as
+// graphWeight nodes more.
+const (
+	maxKept     = 200_000
+	graphWeight = 32
+	largeGraph  = 256 // nodes of one that is not kept beyond the end of its workflow
+)
+
+// keptGraph is a graph in memory. An id that was chosen may come to stand for another workflow once the
+// retention of this one is over.
+type keptGraph struct {
+	g     *graph.Graph
+	until time.Time // zero is for ever
+}
+
+// keptGraphs holds the graphs that were asked for last, in two generations: when the young ones have half
+// of what may be kept, they become the old ones, and the old ones that nobody asked for meanwhile go.
+type keptGraphs struct {
+	young, old map[string]keptGraph
+	weight     int // of the young ones
+}
+
+func (k *keptGraphs) get(key string) (keptGraph, bool) {
+	if g, ok := k.young[key]; ok {
+		return g, true
+	}
+	g, ok := k.old[key]
+	if ok {
+		delete(k.old, key)
+		k.put(key, g)
+	}
+	return g, ok
+}
+
+func (k *keptGraphs) put(key string, g keptGraph) {
+	k.drop(key)
+	if k.weight += weight(g.g); k.weight > maxKept/2 || k.young == nil {
+		k.young, k.old, k.weight = map[string]keptGraph{}, k.young, weight(g.g)
+	}
+	k.young[key] = g
+}
+
+func (k *keptGraphs) drop(key string) {
+	if g, ok := k.young[key]; ok {
+		k.weight -= weight(g.g)
+		delete(k.young, key)
+	}
+	delete(k.old, key)
+}
+
+func weight(g *graph.Graph) int { return len(g.Nodes) + graphWeight }
+
+func (e *Engine) keep(id, scope string, g *graph.Graph) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var until time.Time
+	switch {
+	case generated(id):
+	case scope == "":
+		until = e.clock.Now().Add(cmp.Or(time.Duration(g.Retention)*time.Millisecond, DefaultRetention) / 2)
+	default:
+		top, _ := e.graphs.get(id + "/") // a plan goes with its workflow
+		until = top.until
+	}
+	e.graphs.put(id+"/"+scope, keptGraph{g, until})
+}
+
+// dropLarge forgets the graph of a workflow that has ended. Small ones are left for those who ask how it was.
+func (e *Engine) dropLarge(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if k, ok := e.graphs.get(id + "/"); ok && len(k.g.Nodes) > largeGraph {
+		e.graphs.drop(id + "/")
+	}
+}
+
+func (e *Engine) kept(id, scope string) *graph.Graph {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key := id + "/" + scope
+	k, ok := e.graphs.get(key)
+	if !ok {
+		return nil
+	}
+	if !k.until.IsZero() && !e.clock.Now().Before(k.until) {
+		e.graphs.drop(key)
+		return nil
+	}
+	return k.g
+}
+
+// load returns a workflow with its graph.
+func (e *Engine) load(ctx context.Context, id string) (*flow, error) {
+	f, err := e.store.Flow(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	g, err := e.graphOf(ctx, f, "")
+	if err != nil {
+		return nil, err
+	}
+	return newFlow(f, g), nil
+}
+
+func (e *Engine) graphOf(ctx context.Context, f store.Flow, scope string) (*graph.Graph, error) {
+	if g := e.kept(f.ID, scope); g != nil {
+		return g, nil
+	}
+	raws, err := e.store.Fields(ctx, f, []string{store.GraphField(scope)})
+	if err != nil {
+		return nil, err
+	}
+	if raws[0] == nil {
+		return nil, ErrUnknown
+	}
+	return e.learn(f.ID, scope, raws[0], false)
+}
+
+// graphAt returns the graph that a node is in. Node ids come from Redis, where anything can stand.
+func (e *Engine) graphAt(ctx context.Context, f store.Flow, id graph.ID) (*graph.Graph, error) {
+	g, err := e.graphOf(ctx, f, id.Scope)
+	if err != nil {
+		return nil, err
+	}
+	if id.Index >= len(g.Nodes) || id.Inst >= 0 && g.Nodes[id.Index].Kind != graph.Each && g.Nodes[id.Index].Kind != graph.Catch {
+		return nil, fmt.Errorf("workflow %s %w: it has no node %s", f.ID, errUnreadable, id)
+	}
+	return g, nil
+}
+
+// learn reads a graph. It is kept if the workflow is known to be live, or its id is never used again.
+func (e *Engine) learn(id, scope string, raw []byte, live bool) (*graph.Graph, error) {
+	g, err := graph.Decode(raw)
+	if err != nil {
+		return nil, fmt.Errorf("workflow %s %w: %w", id, errUnreadable, err)
+	}
+	if live || generated(id) {
+		e.keep(id, scope, g)
+	}
+	return g, nil
+}

@@ -1,0 +1,284 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+)
+
+// changesAtOnce bounds the changes of one script.
+const changesAtOnce = 200
+
+// end returns the change that makes a node terminal, without the node.
+func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
+	n := &g.Nodes[id.Index]
+	c := store.Change{Outcome: outcome}
+	edges := g.Succs(id.Index)
+	switch {
+	case id.Inst >= 0 && n.Kind == graph.Each:
+		c.Flags = "c"
+		edges = g.Members(id.Index)
+		if n.AtMost > 0 {
+			c.Back = id.At(id.Index, -1).String()
+		}
+	case id.Inst >= 0:
+		edges = nil
+	case g.Virtual(id.Index):
+		c.Flags = "v"
+	}
+	if outcome == "F" && g.FailsFast() {
+		c.Flags += "f"
+	}
+	if n.Rel > 0 && id.Inst < 0 {
+		c.Back = id.At(n.Rel-1, -1).String()
+		if n.By > 0 {
+			c.Back += " " + id.At(n.By-1, -1).String()
+		}
+	}
+	for _, e := range edges {
+		if outcome == "S" && (e.Kind == graph.Rescuer || e.Kind == graph.Catcher) {
+			continue // they act on failures
+		}
+		inst := e.Inst
+		if inst == -2 {
+			inst = id.Inst
+		}
+		s := store.Edge{Node: id.At(e.To, inst).String(), Kind: string(rune(e.Kind)),
+			Need: need(g, id, e.To), Delay: delay(g, e.To, false), Lim: place(g, id, e.To), Lane: lane(g, e.To)}
+		if e.Kind == graph.OfMap {
+			s.Need, s.Lane = "0+"+s.Node, store.NoLane
+		}
+		c.Edges = append(c.Edges, s)
+	}
+	if id.Scope != "" && id.Index == g.Root && id.Inst < 0 {
+		c.Edges = append(c.Edges, store.Edge{Node: id.Scope, Kind: string(rune(graph.Replaces)), Need: "1", Lane: store.NoLane})
+	}
+	return c
+}
+
+// ended returns the change that makes a node terminal that no worker has, with the body of its record.
+func ended(g *graph.Graph, id graph.ID, outcome string, body []byte) store.Change {
+	c := end(g, id, outcome)
+	c.End(id.String(), append([]byte{'?'}, body...))
+	return c
+}
+
+// settle does what a change set in motion: it moves nodes on that no worker runs. What it does not get to, the agenda
+// holds for a worker.
+func (e *Engine) settle(ctx context.Context, fl *flow, t store.Todo) error {
+	if t.Bad != "" {
+		return e.giveUp(ctx, fl.Flow, errors.New(t.Bad))
+	}
+	all := t
+	for len(t.Run)+len(t.Skips)+len(t.Plans) > 0 {
+		changes, err := e.follow(ctx, fl, t)
+		if err != nil {
+			return err
+		}
+		t = store.Todo{}
+		for part := range slices.Chunk(changes, changesAtOnce) {
+			next, err := e.advance(ctx, fl, part)
+			if err != nil {
+				return err
+			}
+			t.Run = append(t.Run, next.Run...)
+			t.Skips = append(t.Skips, next.Skips...)
+			t.Plans = append(t.Plans, next.Plans...)
+			all.Fast = append(all.Fast, next.Fast...)
+			all.Ended = all.Ended || next.Ended
+			all.Timer = sooner(all.Timer, next.Timer)
+		}
+	}
+	for _, s := range all.Fast {
+		if err := e.failFast(ctx, fl, s); err != nil {
+			return err
+		}
+	}
+	if !all.Timer.IsZero() {
+		if err := e.store.Tell(ctx, "t "+strconv.FormatInt(all.Timer.UnixMilli(), 10)); err != nil {
+			return fmt.Errorf("announce timer: %w", err)
+		}
+	}
+	if all.Ended {
+		if fl.g.Progress != "" {
+			if err := e.project(ctx, fl); err != nil && !errors.Is(err, ErrUnknown) {
+				e.log.Warn("progress keys were not written", "workflow", fl.ID, "error", err)
+			}
+		}
+		e.dropLarge(fl.ID)
+	}
+	return nil
+}
+
+// advance makes changes that no batch stands behind.
+func (e *Engine) advance(ctx context.Context, fl *flow, changes []store.Change) (store.Todo, error) {
+	res, err := e.store.Advance(ctx, store.Changes{Flow: fl.Flow, List: changes})
+	if err != nil {
+		return store.Todo{}, err
+	}
+	e.wake(ctx, res.Wants)
+	if len(res.Todos) == 0 {
+		return store.Todo{}, nil
+	}
+	if bad := res.Todos[0].Bad; bad != "" {
+		return store.Todo{}, e.giveUp(ctx, fl.Flow, errors.New(bad))
+	}
+	return res.Todos[0], nil
+}
+
+// follow returns the changes for nodes that no worker runs.
+func (e *Engine) follow(ctx context.Context, fl *flow, t store.Todo) ([]store.Change, error) {
+	var out []store.Change
+	for _, s := range t.Run {
+		id, g, err := e.nodeOf(ctx, fl, s)
+		if err != nil {
+			return nil, err
+		}
+		c, err := e.virtual(ctx, fl, g, id)
+		if err != nil {
+			return nil, err
+		}
+		if c.Nodes > 0 {
+			out = append(out, c)
+		}
+	}
+	for _, s := range t.Skips {
+		id, g, err := e.nodeOf(ctx, fl, s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, ended(g, id, "K", nil))
+	}
+	for _, s := range t.Plans {
+		c, err := e.planEnded(ctx, fl, s)
+		if err != nil {
+			return nil, err
+		}
+		if c.Nodes > 0 {
+			out = append(out, c)
+		}
+	}
+	return out, nil
+}
+
+// nodeOf returns a node by its name, with its graph.
+func (e *Engine) nodeOf(ctx context.Context, fl *flow, node string) (graph.ID, *graph.Graph, error) {
+	id, err := graph.ParseID(node)
+	if err != nil {
+		return id, nil, fmt.Errorf("workflow %s %w: %w", fl.ID, errUnreadable, err)
+	}
+	g, err := e.graphAt(ctx, fl.Flow, id)
+	return id, g, err
+}
+
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// virtual returns the change for a node that no worker runs and that is ready.
+func (e *Engine) virtual(ctx context.Context, fl *flow, g *graph.Graph, id graph.ID) (store.Change, error) {
+	n := &g.Nodes[id.Index]
+	if n.Kind != graph.Each || id.Inst >= 0 {
+		return ended(g, id, "S", nil), nil
+	}
+	raws, err := e.store.Fields(ctx, fl.Flow, []string{id.String()})
+	if err != nil {
+		return store.Change{}, err
+	}
+	if rec := store.ParseRecord(raws[0], fl.Created); rec.State == 'E' {
+		return ended(g, id, "S", nil), nil
+	} else if rec.Terminal() {
+		return store.Change{}, nil
+	}
+	list, err := e.newValues(fl).value(ctx, id.At(n.In-1, -1))
+	if err != nil {
+		return store.Change{}, err
+	}
+	var elements []json.RawMessage
+	bad := ""
+	if err := json.Unmarshal(list, &elements); err != nil {
+		bad = "a map needs a list to go over: " + err.Error()
+	} else if len(elements) > graph.MaxNodes {
+		bad = fmt.Sprintf("a map over %d elements is more than %d: let each task have a chunk of them", len(elements), graph.MaxNodes)
+	}
+	if bad != "" {
+		return ended(g, id, "F", encodeFailure(&Failure{Task: g.Specs[n.Spec].Task, Node: id.String(), Code: CodeInput, Message: bad})), nil
+	}
+	inputs := make([]store.Literal, len(elements))
+	for i, el := range elements {
+		inputs[i] = store.Literal{Node: id.At(id.Index, i).String(), Input: el}
+	}
+	if ok, err := e.store.StoreInputs(ctx, fl.Flow, id.String(), inputs); err != nil || !ok {
+		return store.Change{}, err
+	}
+	var joins []store.MapJoin
+	for _, edge := range g.Members(id.Index) {
+		if edge.Kind == graph.Any {
+			joins = append(joins, store.MapJoin{Node: id.At(edge.To, -1).String(), Need: need(g, id, edge.To),
+				Delay: delay(g, edge.To, false), Lim: place(g, id, edge.To), Lane: lane(g, edge.To)})
+		}
+	}
+	return store.ExtendChange(id.String(), len(elements), memberLane(g, id.Index), memberDelay(g, id.Index), memberPlace(g, id), joins), nil
+}
+
+// planEnded returns the change that gives a planned node the outcome of its plan.
+func (e *Engine) planEnded(ctx context.Context, fl *flow, planned string) (store.Change, error) {
+	id, g, err := e.nodeOf(ctx, fl, planned)
+	if err != nil {
+		return store.Change{}, err
+	}
+	sub, err := e.graphOf(ctx, fl.Flow, planned)
+	if err != nil {
+		return store.Change{}, err
+	}
+	v := e.newValues(fl)
+	root := graph.ID{Scope: planned, Index: sub.Root, Inst: -1}
+	rec, err := v.record(ctx, root.String())
+	if err != nil || !rec.Terminal() {
+		return store.Change{}, err
+	}
+	var c store.Change
+	if rec.State == 'S' {
+		c = ended(g, id, "S", []byte("="+root.String()))
+	} else {
+		f, err := v.failure(ctx, root)
+		if err != nil {
+			return store.Change{}, err
+		}
+		outcome := "F"
+		if rec.State == 'X' || f.Code == CodeRevoked || f.Code == CodeExpired {
+			outcome = "X"
+		}
+		c = ended(g, id, outcome, encodeFailure(f))
+	}
+	c.Flags += "p"
+	return c, nil
+}
+
+// giveUp ends a workflow that cannot be read.
+func (e *Engine) giveUp(ctx context.Context, f store.Flow, cause error) error {
+	e.log.Error("workflow cannot be read, and was given up", "workflow", f.ID, "error", cause)
+	failure := &Failure{Attempts: 1, Code: CodeDamaged, Message: clip("what Redis holds of it is damaged: " + cause.Error())}
+	if errors.As(cause, new(*graph.VersionError)) {
+		failure = &Failure{Code: CodeVersion, Message: clip("no worker that came across it can read it: " + cause.Error())}
+	}
+	return e.store.Abort(ctx, f, encodeFailure(failure))
+}
+
+func encodeFailure(f *Failure) []byte {
+	raw, err := json.Marshal(f)
+	if err != nil {
+		return []byte(`{"code":"error","message":"failure does not encode"}`)
+	}
+	return raw
+}

@@ -1,0 +1,360 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+)
+
+// How a slot takes nodes. The numbers were measured with tasks of 0 to 500 ms: larger batches gain little, and keep
+// nodes from other slots.
+const (
+	slotTurn  = 200 * time.Millisecond // then others may have the slot, and a paused queue rests
+	batchMost = 256                    // nodes
+	batchWork = 8 * time.Millisecond   // that a batch should take
+	slowAfter = 20 * time.Millisecond  // then what has not begun goes back
+	doneMost  = 1 << 20                // bytes of results, then they are stored
+	lingers   = 2                      // looks at an empty queue of short tasks before the slot leaves
+	lingerFor = 400 * time.Microsecond
+	keptLarge = 8 // workflows whose graphs Redis need not send again
+)
+
+// slot is the life of a wake-task: it takes and runs nodes until there are none, or its time is over.
+type slot struct {
+	w       *Worker
+	wake    Wake
+	counted bool // among the takers of the queue
+	recent  []string
+	values  map[string][]byte // of what the slot has just run, by workflow and node
+}
+
+// Serve takes and runs nodes for a wake-task.
+func (w *Worker) Serve(ctx context.Context, k Wake) {
+	s := &slot{w: w, wake: k}
+	began := w.e.clock.Now()
+	arrive, empty := k.Gen, 0
+	var b *batch
+	for {
+		over := w.e.clock.Now().Sub(began) > slotTurn || w.stopping() || w.slots.crowded()
+		mean := w.mean(k.Queue)
+		slow := mean > slowAfter/2 // it will not be back soon
+		leave := empty >= lingers || mean >= time.Millisecond
+		t := &store.Turn{Arrive: arrive, Counted: s.counted, Take: !over, Leave: over || s.counted && slow, Enter: !over && !slow && !s.counted,
+			OrLeave: leave, Most: w.batchSize(mean), Least: int(time.Millisecond / max(mean, time.Microsecond))}
+		res, err := s.turn(ctx, b, t)
+		if err != nil {
+			return // the worker is killed: another returns what it had
+		}
+		arrive = ""
+		s.counted = !over && !slow
+		s.settle(ctx, res.Todos)
+		if over || res.Said == store.TurnYield {
+			return
+		}
+		if len(res.Batch) == 0 {
+			if empty++; leave || !s.counted {
+				return
+			}
+			<-w.e.clock.After(time.Duration(empty) * lingerFor)
+			b = nil
+			continue
+		}
+		empty = 0
+		b = s.read(ctx, t.ID, res)
+		s.perform(ctx, b)
+		s.counted = b.isCounted()
+	}
+}
+
+// turn ends a batch, if there is one, and does what t says beyond that. It goes on until Redis has taken it or the worker
+// is killed: a turn can be made twice.
+func (s *slot) turn(ctx context.Context, b *batch, t *store.Turn) (*store.Turned, error) {
+	w := s.w
+	t.Shard, t.Worker, t.Queue, t.Others = s.wake.Shard, w.cfg.Name, s.wake.Queue, w.others[s.wake.Queue]
+	t.ID, t.Known = w.batches.add(), s.recent
+	var done []result
+	if b != nil {
+		b.mu.Lock()
+		t.Old, t.Back = b.id, b.lease(b.todo)
+		done = b.done
+		b.todo, b.done = nil, nil
+		b.mu.Unlock()
+		t.Changes = w.changes(b, done)
+		if t.Take && !t.Leave {
+			t.Lane = b.lane
+			s.remember(done)
+		}
+	}
+	res, err := s.make(ctx, t)
+	if err == nil {
+		w.count(res, done)
+	}
+	return res, err
+}
+
+// count counts results once Redis has them.
+func (w *Worker) count(res *store.Turned, done []result) {
+	if res.Said == store.TurnGone {
+		return
+	}
+	for i := range done {
+		switch r := &done[i]; {
+		case r.kind == "S":
+			w.stats.succeeded.Add(1)
+		case r.kind == "F" || r.kind == "X":
+			w.stats.failed.Add(1)
+		case r.kind == store.ChangeAgain && r.state == "T":
+			w.stats.retried.Add(1)
+		}
+	}
+}
+
+// make makes a turn, again and again until Redis has taken it.
+func (s *slot) make(ctx context.Context, t *store.Turn) (*store.Turned, error) {
+	w := s.w
+	var res *store.Turned
+	err := w.insist(func() error {
+		var err error
+		res, err = w.e.store.Turn(within(ctx), t)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if t.Old != "" {
+		w.batches.drop(t.Old)
+		if res.Said == store.TurnGone {
+			w.log.Warn("results came too late: others have these nodes, or Redis has lost them", "queue", t.Queue)
+		}
+	}
+	if t.Keep == "" && len(res.Batch) == 0 {
+		w.batches.drop(t.ID)
+	}
+	w.e.wake(within(ctx), res.Wants)
+	return res, nil
+}
+
+// remember keeps the values of what has just run, for what comes after it.
+func (s *slot) remember(done []result) {
+	s.values = nil
+	for i := range done {
+		if r := &done[i]; r.kind == "S" && r.id.Inst < 0 && len(r.g.Succs(r.id.Index)) > 0 {
+			if s.values == nil {
+				s.values = map[string][]byte{}
+			}
+			s.values[r.fl.ID+"/"+r.node] = r.body
+		}
+	}
+}
+
+// settle does what a turn set in motion.
+func (s *slot) settle(ctx context.Context, todos []store.Todo) {
+	w := s.w
+	for _, t := range todos {
+		err := w.insist(func() error {
+			fl, err := w.e.load(within(ctx), t.ID)
+			if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if !t.Timer.IsZero() {
+				w.setTimer(t.Timer)
+				t.Timer = time.Time{} // ours is enough: should this worker die, another looks at the agenda soon
+			}
+			return w.e.settle(within(ctx), fl, t)
+		})
+		if err != nil {
+			return
+		}
+	}
+}
+
+// read makes a batch of what Redis answered.
+func (s *slot) read(ctx context.Context, id string, res *store.Turned) *batch {
+	w := s.w
+	b := &batch{shard: s.wake.Shard, lane: res.Lane, id: id, taken: res.Now, skew: res.Now.Sub(w.e.clock.Now())}
+	for i := range res.Batch {
+		el := &res.Batch[i]
+		err := w.insist(func() error { return s.readElement(within(ctx), b, el) })
+		if err != nil {
+			return b
+		}
+	}
+	return b
+}
+
+// readElement adds the nodes of an element to a batch. What cannot be read is given up, or left to others.
+func (s *slot) readElement(ctx context.Context, b *batch, el *store.Element) error {
+	w := s.w
+	fl, err := s.flowOf(ctx, el)
+	if errors.Is(err, ErrUnknown) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, errUnreadable) {
+		return err
+	}
+	n := len(b.todo)
+	for i, node := range el.Nodes {
+		it := &item{fl: fl, node: node, lost: el.Lost}
+		bad := err
+		if bad == nil {
+			it.rec = store.ParseRecord(el.Records[i], fl.Created)
+			if it.rec.Terminal() || it.rec.State == 'P' || it.rec.State == 'E' {
+				continue // someone ended it while it was ready
+			}
+			it.id, it.g, bad = w.e.nodeOf(ctx, fl, node)
+			if bad == nil && it.id.Inst < 0 && it.g.Virtual(it.id.Index) {
+				bad = errUnreadable
+			}
+		} else {
+			it.fl = &flow{Flow: el.Flow}
+			it.rec = store.ParseRecord(el.Records[i], 0)
+		}
+		switch {
+		case bad == nil:
+			b.todo = append(b.todo, it)
+		case errors.Is(bad, errUnreadable):
+			if err := w.unreadable(ctx, b, it, bad); err != nil {
+				b.todo = b.todo[:n]
+				return err
+			}
+		case errors.Is(bad, ErrUnknown):
+		default:
+			b.todo = b.todo[:n]
+			return bad
+		}
+	}
+	return nil
+}
+
+// flowOf returns the workflow of an element.
+func (s *slot) flowOf(ctx context.Context, el *store.Element) (*flow, error) {
+	e := s.w.e
+	var g *graph.Graph
+	var err error
+	if el.Graph != nil {
+		g, err = e.learn(el.Flow.ID, "", el.Graph, true)
+	} else {
+		g, err = e.graphOf(ctx, el.Flow, "")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(g.Nodes) > 1 && !slices.Contains(s.recent, el.Flow.ID) {
+		s.recent = append(s.recent[max(0, len(s.recent)-keptLarge+1):], el.Flow.ID)
+	}
+	return newFlow(el.Flow, g), nil
+}
+
+// perform runs the nodes of a batch, one after the other.
+func (s *slot) perform(ctx context.Context, b *batch) {
+	w := s.w
+	began := w.e.clock.Now()
+	b.counted = s.counted
+	if s.counted || len(b.todo) > 1 {
+		stop := w.e.clock.AfterFunc(slowAfter, func() { s.handBack(ctx, b) })
+		defer stop()
+	}
+	n := 0
+	for !w.stopping() {
+		it := b.next()
+		if it == nil {
+			break
+		}
+		n++
+		r, ok := w.attempt(ctx, s, b, it)
+		b.end(r, ok)
+		if b.large() {
+			s.store(ctx, b)
+		}
+	}
+	if n > 0 {
+		w.learnMean(s.wake.Queue, w.e.clock.Now().Sub(began)/time.Duration(n))
+	}
+}
+
+// large reports whether there are more results than should wait for the end of the batch.
+func (b *batch) large() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bytes > doneMost && len(b.todo) > 0
+}
+
+// store stores the results of a batch that goes on.
+func (s *slot) store(ctx context.Context, b *batch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := &store.Turn{Keep: b.lease(b.todo)}
+	s.part(ctx, b, t)
+}
+
+// handBack gives back what a batch has not begun, because what it runs takes long, and stores its results.
+func (s *slot) handBack(ctx context.Context, b *batch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.run == nil {
+		return
+	}
+	t := &store.Turn{Keep: b.lease([]*item{b.run}), Back: b.lease(b.todo), Leave: true, Counted: b.counted}
+	b.todo, b.counted = nil, false
+	s.part(ctx, b, t)
+}
+
+// part makes a turn in the middle of a batch, which goes on under another id; b.mu is held.
+func (s *slot) part(ctx context.Context, b *batch, t *store.Turn) {
+	w := s.w
+	t.Shard, t.Worker, t.Queue = s.wake.Shard, w.cfg.Name, s.wake.Queue
+	t.ID, t.Old = w.batches.add(), b.id
+	done := b.done
+	t.Changes = w.changes(b, done)
+	b.done, b.bytes = nil, 0
+	res, err := s.make(ctx, t)
+	if err != nil {
+		return
+	}
+	w.count(res, done)
+	// Also when the batch was not ours any more, or this was the second try of a turn whose answer got lost: what
+	// goes on is then under the new id, if it is ours at all.
+	b.id = t.ID
+	s.settle(ctx, res.Todos)
+}
+
+// batchSize returns how many nodes a batch should have whose tasks take mean.
+func (w *Worker) batchSize(mean time.Duration) int {
+	if mean == 0 {
+		return 1
+	}
+	return int(min(batchMost, max(1, batchWork/mean)))
+}
+
+// mean returns how long a node of a queue takes, about; 0 if that is not known.
+func (w *Worker) mean(queue string) time.Duration { return time.Duration(w.means[queue].Load()) }
+
+func (w *Worker) learnMean(queue string, took time.Duration) {
+	m, ok := w.means[queue]
+	if !ok {
+		return
+	}
+	took = max(took, time.Microsecond)
+	old := m.Load()
+	if old == 0 {
+		old = int64(took)
+	}
+	m.Store(max(1, old+(int64(took)-old)/4)) // one that another slot overwrites does not matter
+}
+
+// newMeans returns what is known of queues that nothing was taken from.
+func newMeans(queues map[string]int) map[string]*atomic.Int64 {
+	out := map[string]*atomic.Int64{}
+	for q := range queues {
+		out[q] = &atomic.Int64{}
+	}
+	return out
+}

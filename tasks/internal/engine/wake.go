@@ -1,0 +1,86 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"muster/tasks/internal/store"
+)
+
+// wakeType is the type of wake-tasks in asynq.
+const wakeType = "muster:work"
+
+// asynq must never time a wake-task out or give it up.
+const (
+	neverTimeout = 10 * 365 * 24 * time.Hour
+	manyRetries  = 1 << 30
+)
+
+// waker sends wake-tasks with asynq.
+type waker struct {
+	store  *store.Store
+	client *asynq.Client
+}
+
+func newWaker(s *store.Store) *waker {
+	return &waker{s, asynq.NewClientFromRedisClient(s.Redis())}
+}
+
+func wakeID(k Wake) string { return "{" + strconv.Itoa(k.Shard) + "}:" + k.Queue + ":" + k.Gen }
+
+// send sends a wake-task and wakes workers that sleep. One that asynq has already is no error.
+func (w *waker) send(ctx context.Context, k Wake) error {
+	t := asynq.NewTask(wakeType, []byte(strconv.Itoa(k.Shard)+" "+k.Gen))
+	_, err := w.client.EnqueueContext(ctx, t, asynq.TaskID(wakeID(k)), asynq.Queue(k.Queue), asynq.MaxRetry(manyRetries), asynq.Timeout(neverTimeout))
+	if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) {
+		return fmt.Errorf("enqueue a wake-task: %w", err)
+	}
+	if err := w.store.Tell(ctx, "q "+k.Queue); err != nil {
+		return fmt.Errorf("wake workers: %w", err)
+	}
+	return nil
+}
+
+// parseWake reads the wake-task of a queue.
+func parseWake(queue string, payload []byte) (Wake, error) {
+	shard, gen, _ := strings.Cut(string(payload), " ")
+	n, err := strconv.Atoi(shard)
+	if err != nil || n < 0 || gen == "" {
+		return Wake{}, fmt.Errorf("wake-task says %.40q: expected shard and generation", payload)
+	}
+	return Wake{Shard: n, Queue: queue, Gen: gen}, nil
+}
+
+// again sees to a wake-task that was asked for and has not come. One that waits in its queue has its workers woken; one
+// that a dead worker had, that an operator put away, or that got lost is replaced.
+func (e *Engine) wakeAgain(ctx context.Context, k Wake) error {
+	info, err := asynq.NewInspectorFromRedisClient(e.store.Redis()).GetTaskInfo(k.Queue, wakeID(k))
+	switch {
+	case errors.Is(err, asynq.ErrTaskNotFound), errors.Is(err, asynq.ErrQueueNotFound):
+		return e.waker(ctx, k)
+	case err == nil && info.State == asynq.TaskStatePending:
+		return e.store.Tell(ctx, "q "+k.Queue)
+	}
+	wants, err := e.store.Bump(ctx, k)
+	if err != nil {
+		return err
+	}
+	e.wake(ctx, wants)
+	return nil
+}
+
+// unwake deletes wake-tasks that nobody needs any more. One that is left changes nothing.
+func (e *Engine) unwake(ks []Wake) {
+	in := asynq.NewInspectorFromRedisClient(e.store.Redis())
+	for _, k := range ks {
+		if err := in.DeleteTask(k.Queue, wakeID(k)); err != nil && !errors.Is(err, asynq.ErrTaskNotFound) && !errors.Is(err, asynq.ErrQueueNotFound) {
+			e.log.Debug("wake-task was not deleted", "queue", k.Queue, "error", err)
+		}
+	}
+}

@@ -1,0 +1,266 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Batch is a batch of a worker as Redis knows it.
+type Batch struct {
+	Shard  int
+	Worker string
+	ID     string
+	Taken  time.Time
+	Queue  string
+	Nodes  []Element // without records
+}
+
+// Batches returns the batches of all workers. What cannot be read is left out.
+func (s *Store) Batches(ctx context.Context) ([]Batch, error) {
+	n, err := s.Shards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	holders, err := s.Holders(ctx)
+	if err != nil || len(holders) == 0 {
+		return nil, err
+	}
+	type at struct {
+		shard  int
+		worker string
+	}
+	pipe := s.rdb.Pipeline()
+	cmds := map[at]*redis.MapStringStringCmd{}
+	for shard := range n {
+		for _, w := range holders {
+			cmds[at{shard, w}] = pipe.HGetAll(ctx, leaseKey(shard, w))
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("read batches: %w", err)
+	}
+	var out []Batch
+	for k, c := range cmds {
+		for id, value := range c.Val() {
+			if b, ok := parseLease(k.shard, value); ok {
+				b.Worker, b.ID = k.worker, id
+				out = append(out, b)
+			}
+		}
+	}
+	return out, nil
+}
+
+func parseLease(shard int, value string) (Batch, bool) {
+	parts := strings.SplitN(value, " ", 3)
+	if len(parts) < 3 || len(parts[1]) < 3 {
+		return Batch{}, false
+	}
+	b := Batch{Shard: shard, Queue: parts[1][2:], Taken: time.UnixMilli(toInt(strings.TrimSuffix(parts[0], "!")))}
+	for text := range strings.SplitSeq(parts[2], ",") {
+		if el, err := ParseElement(shard, text); err == nil {
+			b.Nodes = append(b.Nodes, el)
+		}
+	}
+	return b, true
+}
+
+// Holders returns the workers that may have batches.
+func (s *Store) Holders(ctx context.Context) ([]string, error) {
+	n, err := s.Shards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pipe := s.rdb.Pipeline()
+	cmds := make([]*redis.StringSliceCmd, n)
+	for shard := range n {
+		cmds[shard] = pipe.SMembers(ctx, holdersKey(shard))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("list workers with batches: %w", err)
+	}
+	var out []string
+	for _, c := range cmds {
+		out = append(out, c.Val()...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// BatchIDs returns the ids of the batches of a worker, by shard.
+func (s *Store) BatchIDs(ctx context.Context, worker string) ([][]string, error) {
+	n, err := s.Shards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pipe := s.rdb.Pipeline()
+	cmds := make([]*redis.StringSliceCmd, n)
+	for shard := range n {
+		cmds[shard] = pipe.HKeys(ctx, leaseKey(shard, worker))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("list batches of worker %s: %w", worker, err)
+	}
+	out := make([][]string, n)
+	for shard, c := range cmds {
+		out[shard] = c.Val()
+	}
+	return out, nil
+}
+
+// ReturnBatches puts batches of a worker in a shard back.
+func (s *Store) ReturnBatches(ctx context.Context, shard int, worker string, ids []string) (nodes int, wants []Wake, err error) {
+	if len(ids) == 0 {
+		return 0, nil, nil
+	}
+	args := []any{worker, 0}
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	return s.reap(ctx, shard, worker, args)
+}
+
+// Reap puts all batches of a worker back. When it has died its nodes are suspects.
+func (s *Store) Reap(ctx context.Context, worker string, died bool) (nodes int, wants []Wake, err error) {
+	n, err := s.Shards(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	how := 0
+	if died {
+		how = 1
+	}
+	for shard := range n {
+		m, w, err := s.reap(ctx, shard, worker, []any{worker, how})
+		if err != nil {
+			return nodes, wants, err
+		}
+		nodes, wants = nodes+m, append(wants, w...)
+	}
+	return nodes, wants, nil
+}
+
+func (s *Store) reap(ctx context.Context, shard int, worker string, args []any) (int, []Wake, error) {
+	res, err := s.call(ctx, "reap", shard, args...)
+	if err != nil {
+		return 0, nil, fmt.Errorf("put back the nodes of worker %s: %w", worker, err)
+	}
+	if len(res) < 2 {
+		return 0, nil, fmt.Errorf("put back the nodes of worker %s: %w", worker, errNone)
+	}
+	return int(toInt(res[0])), wakes(shard, res[1]), nil
+}
+
+// Suspect is how many workers may have died with a node before it is suspected to be the cause. Until then any death counts that met
+// it, even while it waited for its turn; from then on those that met it while its handler ran, as told by [Store.Enter].
+const Suspect = 3
+
+// Enter says that the handler of a suspected node, which is alone in its batch, is about to be called. It returns false if
+// the batch is not the worker's any more.
+func (s *Store) Enter(ctx context.Context, shard int, worker, batch string) (bool, error) {
+	res, err := s.call(ctx, "enter", shard, worker, batch)
+	if err != nil {
+		return false, fmt.Errorf("enter batch %s: %w", batch, err)
+	}
+	return toInt(res[0]) == 1, nil
+}
+
+// Depth is how many nodes of a queue are ready, and since when nobody has taken any while some are; zero if none are.
+type Depth struct {
+	Ready int64
+	Since time.Time
+}
+
+// Depths returns the depths of queues.
+func (s *Store) Depths(ctx context.Context, queues []string) (map[string]Depth, error) {
+	n, err := s.Shards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pipe := s.rdb.Pipeline()
+	cmds := map[string][]*redis.SliceCmd{}
+	for _, q := range queues {
+		for shard := range n {
+			cmds[q] = append(cmds[q], pipe.HMGet(ctx, wakeKey(shard, q), "dn", "dh", "t", "p"))
+		}
+	}
+	if len(cmds) > 0 {
+		if _, err := pipe.Exec(ctx); err != nil {
+			return nil, fmt.Errorf("read depths of queues: %w", err)
+		}
+	}
+	out := map[string]Depth{}
+	for q, list := range cmds {
+		var d Depth
+		for _, c := range list {
+			v := c.Val()
+			ready := max(0, toInt(v[0])) + max(0, toInt(v[1]))
+			d.Ready += ready
+			since := toInt(v[2])
+			if since == 0 {
+				since = toInt(v[3])
+			}
+			if at := time.UnixMilli(since); ready > 0 && since > 0 && (d.Since.IsZero() || at.Before(d.Since)) {
+				d.Since = at
+			}
+		}
+		out[q] = d
+	}
+	return out, nil
+}
+
+// Ready returns up to limit elements that are ready in a queue, those of high priority first.
+func (s *Store) Ready(ctx context.Context, queue string, limit int) ([]Element, error) {
+	n, err := s.Shards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []Element
+	for shard := range n {
+		for _, lane := range []string{Lane(queue, 1), Lane(queue, 0)} {
+			keys, err := s.rdb.LRange(ctx, ringKey(shard, lane), 0, int64(limit-1)).Result()
+			if err != nil {
+				return nil, fmt.Errorf("list ready nodes: %w", err)
+			}
+			for _, key := range keys {
+				texts, err := s.rdb.LRange(ctx, readyKey(shard, lane, key), 0, int64(limit-1)).Result()
+				if err != nil {
+					return nil, fmt.Errorf("list ready nodes: %w", err)
+				}
+				for _, t := range texts {
+					if el, err := ParseElement(shard, t); err == nil && len(out) < limit {
+						out = append(out, el)
+					}
+				}
+				if len(out) >= limit {
+					return out, nil
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// Waits reports whether a queue has ready nodes.
+func (s *Store) Waits(ctx context.Context, queue string) (bool, error) {
+	n, err := s.Shards(ctx)
+	if err != nil {
+		return false, err
+	}
+	for shard := range n {
+		k, err := s.rdb.Exists(ctx, ringKey(shard, Lane(queue, 0)), ringKey(shard, Lane(queue, 1))).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return false, fmt.Errorf("read queue %s: %w", queue, err)
+		}
+		if k > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,11 @@
+-- bump gives up a wake-task that will not come, and asks for another.
+-- KEYS as in lib
+-- ARGV[1] queue, [2] its generation
+-- returns wants
+local k = P .. 'wake:' .. ARGV[1]
+if (redis.call('HGET', k, 'g') or '0') == ARGV[2] then
+  redis.call('HDEL', k, 'p')
+  redis.call('HINCRBY', k, 'g', 1)
+  want(ARGV[1])
+end
+return wants

@@ -1,0 +1,18 @@
+-- reap puts batches of a worker back.
+-- KEYS as in lib
+-- ARGV[1] worker, [2] 1 if it is dead, so that its nodes are suspects and nothing of it is left, then batches; none for all
+-- returns {number of nodes, wants}
+local lease, n = P .. 'lease:' .. ARGV[1], 0
+local died = ARGV[2] == '1'
+local ids = {unpack(ARGV, 3)}
+if #ids == 0 then ids = redis.call('HKEYS', lease) end
+for _, id in ipairs(ids) do
+  local value = redis.call('HGET', lease, id)
+  if value then
+    redis.call('HDEL', lease, id)
+    n = n + giveBack(value, died)
+  end
+end
+if redis.call('EXISTS', lease) == 0 then redis.call('SREM', P .. 'holders', ARGV[1]) end
+saveDepth()
+return {n, wants}

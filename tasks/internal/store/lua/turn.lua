@@ -1,0 +1,227 @@
+-- turn ends what a batch did, gives back what of it was not begun, and takes the next batch. A call that is sent again,
+-- because its answer got lost, changes nothing and is answered with the same batch.
+-- KEYS as in lib
+-- ARGV[1] worker, [2] queue, [3] other queues of the worker (space), [4] flags, [5] most nodes to take, [6] least number of
+-- ready nodes that is worth another wake-task, [7] id of the new batch, [8] id of the batch that ends or '', [9] lease of
+-- what goes on under the new id or '', [10] lease of what goes back or '', [11] workflows whose graphs the worker has
+-- (' id id '), [12] generation of the wake-task, [13] lane of the batch or '': the slot goes on with what becomes ready in
+-- it, [14] number of workflows; then per workflow its five facts, number of arguments of its changes, and these, as in flow
+-- flags: a arrives with a wake-task, c is counted among the takers, e is so from now on, l leaves, x leaves if it gets
+-- nothing, t takes, u without a batch: the changes hold whoever makes them
+-- returns {said, now, wants, todos, lane, element, …}. said: ok, gone (the batch is not the worker's any more), yield
+-- (another queue has a wake-task: nothing was taken). todos: what close returns, per workflow. An element is {element,
+-- graph or false, record or false of each node}
+local MOST_KEYS = 64          -- fairness keys that one take looks at
+local MOST_BYTES = 1048576    -- of records in a batch, beyond its first node
+local YIELD = 1000            -- ms for which a wake-task of another queue has a slot leave
+local HIGH_IN_A_ROW = 8       -- batches of high priority until normal work has its turn
+local me, q, flags, id = ARGV[1], ARGV[2], ARGV[4], ARGV[7]
+local wake, lease = P .. 'wake:' .. q, P .. 'lease:' .. me
+local function has(f) return string.find(flags, f, 1, true) end
+
+local said, todos, elements, takenFrom = 'ok', {}, {}, ''
+local left, bytes = tonumber(ARGV[5]), 0
+
+-- add reads the nodes first to last of an element and adds them to the batch, as far as there is room; single nodes
+-- have no last. It returns the last that it added; nil if the workflow is gone or revoked.
+local function add(wf, prefix, a, b, lost)
+  local fields = {'n', 'x'}
+  if not string.find(ARGV[11], ' ' .. wf .. ' ', 1, true) then fields[3] = 'g' end
+  local skip = #fields
+  if b then
+    for i = a, b do fields[#fields + 1] = prefix .. whole(i) end
+  else
+    fields[#fields + 1] = prefix
+  end
+  local got = redis.pcall('HMGET', P .. 'w:' .. wf, unpack(fields))
+  if got.err or not got[1] or got[2] then return nil end
+  local el = {'', got[3] or false}
+  if skip == 2 then el[2] = false end
+  local n = 0
+  for i = skip + 1, #got do
+    local size = got[i] and #got[i] or 0
+    if (n > 0 or #elements > 0) and bytes + size > MOST_BYTES then break end
+    bytes = bytes + size
+    n = n + 1
+    el[2 + n] = got[i]
+  end
+  if n == 0 then return a and a - 1 or false end
+  left = left - n
+  local last = b and a + n - 1
+  local span = prefix
+  if b then span = prefix .. (n > 1 and whole(a) .. '-' .. whole(last) or whole(a)) end
+  el[1] = wf .. '/' .. span .. (lost ~= '' and '@' .. lost or '')
+  elements[#elements + 1] = el
+  return last or true
+end
+
+-- drain takes what it can from the ready list of a key. It returns whether more is there.
+local function drain(lane, key)
+  local list = P .. 'ready:' .. lane .. ':' .. key
+  local len = redis.call('LLEN', list)
+  while len > 0 and left > 0 do
+    local some = redis.call('LPOP', list, math.min(len, left))
+    local back = {}
+    len = len - #some
+    for i, el in ipairs(some) do
+      local wf, prefix, a, b, lost = read(el)
+      if not wf then
+        deepen(lane, -1) -- nobody can read it
+      elseif #back > 0 or left <= 0 or (lost ~= '' and #elements > 0) then
+        back[#back + 1] = el
+        left = lost ~= '' and 0 or left
+      else
+        local most = a and math.min(b, a + math.min(left, 5000) - 1)
+        local last = add(wf, prefix, a, most, lost)
+        if last == nil then
+          deepen(lane, -size(el))
+        elseif last == false then
+          back[#back + 1] = el
+          left = 0
+        elseif b and last < b then
+          deepen(lane, a - last - 1)
+          back[#back + 1] = wf .. '/' .. prefix .. (last + 1 < b and whole(last + 1) .. '-' .. whole(b) or whole(b)) .. (lost ~= '' and '@' .. lost or '')
+          if last < most then left = 0 end -- too large together
+        else
+          deepen(lane, -(b and b - a + 1 or 1))
+        end
+        if lost ~= '' then left = 0 end -- a suspect is alone in its batch
+      end
+    end
+    len = len + #back
+    for i = #back, 1, -1 do redis.call('LPUSH', list, back[i]) end
+  end
+  return len > 0
+end
+
+-- take fills the batch from a lane, a key after the other.
+local function take(lane)
+  local ring = P .. 'ring:' .. lane
+  for _ = 1, MOST_KEYS do
+    if left <= 0 then break end
+    local key = redis.call('LPOP', ring)
+    if not key then break end
+    local ok, more = pcall(drain, lane, key)
+    if not ok then
+      -- What is under its name is no list: nobody can take from it.
+      redis.call('DEL', P .. 'ready:' .. lane .. ':' .. key)
+    elseif more then
+      redis.call('RPUSH', ring, key)
+    end
+  end
+  if #elements > 0 then takenFrom = lane end
+end
+
+-- keep writes the lease of what was taken.
+local function keep(lane)
+  local els = {}
+  for i, el in ipairs(elements) do els[i] = el[1] end
+  redis.call('HSET', lease, id, whole(now) .. ' ' .. lane .. ' ' .. table.concat(els, ','))
+end
+
+-- change makes the changes of the workflow at ARGV[p], if there is one.
+local function change(p, fenced, mine)
+  if not use(p) then return nil end
+  apply(p + 6, fenced)
+  return close(mine)
+end
+
+local function leave()
+  if not (has('c') or has('e')) then return end
+  if redis.call('HINCRBY', wake, 'n', -1) < 0 then redis.call('HSET', wake, 'n', '0') end
+end
+
+-- The first write is one that needs no memory: then a full Redis lets the script go on.
+local fenced = ARGV[8] ~= '' and redis.call('HDEL', lease, ARGV[8]) == 1
+if fenced or has('u') then
+  if ARGV[9] ~= '' then redis.call('HSET', lease, id, ARGV[9]) end
+  onLane, onMost, on = ARGV[13], left, {}
+  local p = 15
+  for _ = 1, tonumber(ARGV[14]) do
+    local ok, todo = pcall(change, p, fenced, has('t') and q or '')
+    if not ok then
+      -- What Redis has of the workflow is damaged, unless it is Redis itself that takes no writes.
+      local why = tostring(type(todo) == 'table' and todo.err or todo)
+      for _, refusal in ipairs({'OOM', 'MISCONF', 'READONLY', 'NOREPLICAS'}) do
+        if string.find(why, refusal, 1, true) then error(todo) end
+      end
+      todo = {ARGV[p], -1, why}
+    end
+    if todo then todos[#todos + 1] = todo end
+    p = p + 6 + ARGV[p + 5]
+  end
+  if ARGV[10] ~= '' then giveBack(ARGV[10]) end
+elseif ARGV[8] ~= '' then
+  said = 'gone'
+end
+
+local before = has('t') and redis.call('HGET', lease, id)
+if before then
+  -- This call was made before, and its answer got lost.
+  local lane, els = string.match(before, '^%d+!? (%S+) (%S+)$')
+  left = 100000
+  for el in string.gmatch(els or '', '[^,]+') do
+    local wf, prefix, a, b, lost = read(el)
+    if wf then add(wf, prefix, a, b, lost) end
+  end
+  takenFrom = #elements > 0 and lane or ''
+elseif #on > 0 then
+  for _, el in ipairs(on) do
+    local wf, node = read(el)
+    add(wf, node, nil, nil, '')
+  end
+  takenFrom = onLane
+  if #elements > 0 then keep(onLane) end
+  if waiting(q) then want(q) end -- others see to that
+elseif has('t') then
+  local h = redis.call('HMGET', wake, 'n', 'dn', 'dh', 's', 'g')
+  if has('a') and (h[5] or '0') == ARGV[12] then -- else the wake-task is one of a worker that died
+    redis.call('HDEL', wake, 'p')
+    redis.call('HINCRBY', wake, 'g', 1)
+  end
+  local takers = tonumber(h[1] or '0')
+  if has('e') then takers = redis.call('HINCRBY', wake, 'n', 1) end
+  if not has('a') then
+    for other in string.gmatch(ARGV[3], '%S+') do
+      -- One that has not come for longer is that of a queue that is paused or full.
+      local since = redis.call('HGET', P .. 'wake:' .. other, 'p')
+      if since and now - since < YIELD then said = 'yield' end
+    end
+  end
+  if said == 'yield' then
+    leave()
+    if waiting(q) then want(q) end
+  else
+    -- What is ready is shared among the takers, and those who may come.
+    local all = math.max(tonumber(h[2] or '0'), 0) + math.max(tonumber(h[3] or '0'), 0)
+    left = math.min(left, math.max(1, math.ceil(all / (2 * math.max(takers, 1)))))
+    local first, second = 'h:' .. q, 'n:' .. q
+    if tonumber(h[4] or '0') >= HIGH_IN_A_ROW then
+      first, second = second, first
+    end
+    take(first)
+    if #elements == 0 then take(second) end
+    if takenFrom == 'h:' .. q then
+      redis.call('HINCRBY', wake, 's', 1)
+    elseif h[4] and h[4] ~= '0' then
+      redis.call('HSET', wake, 's', '0')
+    end
+    redis.call('HSET', wake, 't', whole(now))
+    if #elements > 0 then
+      keep(takenFrom)
+      redis.call('SADD', P .. 'holders', me)
+      local rest = all
+      for _, el in ipairs(elements) do rest = rest - (#el - 2) end
+      if rest >= tonumber(ARGV[6]) and waiting(q) then want(q) end
+    elseif has('x') then
+      flags = flags .. 'l'
+    end
+  end
+end
+if has('l') and said ~= 'yield' then
+  leave()
+  if waiting(q) then want(q) end
+end
+saveDepth()
+counted()
+return {said, whole(now), wants, todos, takenFrom, unpack(elements)}

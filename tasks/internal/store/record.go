@@ -1,0 +1,75 @@
+package store
+
+import (
+	"strings"
+	"time"
+)
+
+// Record is the stored state of a node.
+type Record struct {
+	State    byte // 0 when there is none
+	Attempts int
+	Lost     int
+	At       int64 // of D and T when it is due, of P when it began: unix ms
+	Owner    string
+	Began    time.Time // of a terminal node that ran
+	Ended    time.Time // of a terminal node
+	Body     []byte    // of S, F and X
+	Input    []byte    // of i, D, T and Q: the literal input; nil for none
+	Cause    string    // of k and K
+}
+
+// Terminal reports whether nothing follows the state.
+func (r *Record) Terminal() bool {
+	switch r.State {
+	case 'S', 'F', 'X', 'K', 'k':
+		return true
+	}
+	return false
+}
+
+// InputRecord returns the record of a node that has a literal input and has not run.
+func InputRecord(input []byte) []byte { return append([]byte{'i'}, input...) }
+
+// ParseRecord reads a stored state; created is that of the workflow in unix ms. What cannot be read is a node without
+// a state, which is taken for one that waits.
+func ParseRecord(raw []byte, created int64) Record {
+	if len(raw) == 0 {
+		return Record{}
+	}
+	r := Record{State: raw[0]}
+	switch r.State {
+	case 'i':
+		r.Input = raw[1:]
+	case 'k', 'K':
+		_, r.Cause, _ = strings.Cut(string(raw), "|")
+	case 'S', 'F', 'X':
+		p := strings.SplitN(string(raw), "|", 6)
+		if len(p) < 6 {
+			return r
+		}
+		r.Attempts = int(toInt(p[1]))
+		if p[2] != "" {
+			r.Began = time.UnixMilli(created + toInt(p[2]))
+		}
+		r.Ended = time.UnixMilli(created + toInt(p[3]))
+		r.Owner = p[4]
+		r.Body = raw[len(raw)-len(p[5]):]
+	case 'D', 'T', 'Q':
+		p := strings.SplitN(string(raw), "|", 6)
+		if len(p) < 6 {
+			return r
+		}
+		r.Attempts, r.Lost, r.At = int(toInt(p[1])), int(toInt(p[2])), toInt(p[3])
+		if p[5] != "" {
+			r.Input = raw[len(raw)-len(p[5]):]
+		}
+	case 'P':
+		p := strings.SplitN(string(raw), "|", 5)
+		if len(p) < 5 {
+			return r
+		}
+		r.Attempts, r.Lost, r.At, r.Owner = int(toInt(p[1])), int(toInt(p[2])), toInt(p[3]), p[4]
+	}
+	return r
+}

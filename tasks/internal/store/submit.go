@@ -1,0 +1,152 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+var errNone = errors.New("script gave no answer")
+
+// Literal is the input of a node.
+type Literal struct {
+	Node  string
+	Input []byte
+}
+
+// Release is a span of nodes that wait for nothing, where they go, their delay (ms, or @unix ms) and the group whose place
+// they need. With one of these two it is a single node.
+type Release struct{ Span, Lane, Delay, Lim string }
+
+// Grow is a graph to store.
+type Grow struct {
+	Graph         []byte
+	Work, Virtual int
+	Inputs        []Literal
+	Roots         []Release
+	Unique        string
+	UniqueTTL     time.Duration
+	Late          time.Time // by Redis's clock; from then on Submit refuses
+	Key           string    // of fairness; empty for the workflow's own
+}
+
+// DuplicateError says that a workflow with the id or unique key exists.
+type DuplicateError struct{ ID string }
+
+// Error implements error.
+func (e *DuplicateError) Error() string { return "workflow " + e.ID + " exists" }
+
+// What goes into one call of a script: so many inputs, of so many bytes or one.
+const (
+	pieceNodes = 5000
+	pieceBytes = 1 << 20
+	pieceTTL   = time.Minute // until inputs expire whose workflow was not submitted
+)
+
+// pieces cuts inputs into parts for calls.
+func pieces(inputs []Literal) [][]Literal {
+	var out [][]Literal
+	from, bytes := 0, 0
+	for i := range inputs {
+		n := len(inputs[i].Input)
+		if i > from && (i-from >= pieceNodes || bytes+n > pieceBytes) {
+			out = append(out, inputs[from:i])
+			from, bytes = i, 0
+		}
+		bytes += n
+	}
+	return append(out, inputs[from:])
+}
+
+func literals(args []any, inputs []Literal) []any {
+	for _, in := range inputs {
+		args = append(args, in.Node, InputRecord(in.Input))
+	}
+	return args
+}
+
+func (g *Grow) roots(args []any) []any {
+	for _, r := range g.Roots {
+		args = append(args, r.Span, r.Lane, r.Delay, r.Lim)
+	}
+	return args
+}
+
+// Submit stores a workflow, which token tells from others of the same id, and releases its roots. It may be made again.
+func (s *Store) Submit(ctx context.Context, f Flow, g *Grow, token string) (Todo, []Wake, error) {
+	parts := pieces(g.Inputs)
+	last := parts[len(parts)-1]
+	for _, part := range parts[:len(parts)-1] {
+		res, err := s.call(ctx, "piece", f.shard, literals([]any{f.ID, token, pieceTTL.Milliseconds()}, part)...)
+		if err != nil {
+			return Todo{}, nil, fmt.Errorf("store workflow: %w", err)
+		}
+		if toInt(res[0]) == 0 {
+			return Todo{}, nil, &DuplicateError{f.ID}
+		}
+	}
+	if len(parts) == 1 {
+		token = ""
+	}
+	ttl, late := "", ""
+	if g.Unique != "" {
+		ttl = strconv.FormatInt(max(1, g.UniqueTTL.Milliseconds()), 10)
+	}
+	if !g.Late.IsZero() {
+		late = strconv.FormatInt(g.Late.UnixMilli(), 10)
+	}
+	args := f.facts(make([]any, 0, 16+2*len(last)+4*len(g.Roots)))
+	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, token, len(last), len(g.Roots))
+	res, err := s.call(ctx, "submit", f.shard, g.roots(literals(args, last))...)
+	if err != nil {
+		return Todo{}, nil, fmt.Errorf("store workflow: %w", err)
+	}
+	switch {
+	case text(res[0]) == "dup" && len(res) > 1:
+		return Todo{}, nil, &DuplicateError{text(res[1])}
+	case text(res[0]) == "late":
+		return Todo{}, nil, ErrLate
+	case len(res) < 3:
+		return Todo{}, nil, fmt.Errorf("store workflow: %w", errNone)
+	}
+	return todo(res[2]), wakes(f.shard, res[1]), nil
+}
+
+// PlanChange returns the change that puts a graph in the place of a running node; head is "attempts|deaths|started|worker".
+func PlanChange(node, head string, g *Grow) Change {
+	args := append(make([]any, 0, 8+2*len(g.Inputs)+4*len(g.Roots)), node, head, g.Graph, g.Work, g.Virtual, len(g.Inputs))
+	args = append(literals(args, g.Inputs), len(g.Roots))
+	return Change{Outcome: ChangePlan, Nodes: 1, Args: g.roots(args)}
+}
+
+// MapJoin is a join over the members of a map.
+type MapJoin struct{ Node, Need, Delay, Lim, Lane string }
+
+// ExtendChange returns the change that adds n members to a map.
+func ExtendChange(node string, n int, lane, delay, lim string, joins []MapJoin) Change {
+	args := append(make([]any, 0, 6+5*len(joins)), node, n, lane, delay, lim, len(joins))
+	for _, j := range joins {
+		args = append(args, j.Node, j.Need, j.Delay, j.Lim, j.Lane)
+	}
+	return Change{Outcome: ChangeExtend, Nodes: 1, Args: args}
+}
+
+// StoreInputs stores the inputs of the members of a map, ahead of [ExtendChange]. ok is false if there is
+// nothing to extend any more.
+func (s *Store) StoreInputs(ctx context.Context, f Flow, node string, inputs []Literal) (ok bool, err error) {
+	if len(inputs) == 0 {
+		return true, nil
+	}
+	for _, part := range pieces(inputs) {
+		res, err := s.call(ctx, "inputs", f.shard, literals([]any{f.ID, node}, part)...)
+		if err != nil {
+			return false, fmt.Errorf("store inputs: %w", err)
+		}
+		if toInt(res[0]) == 0 {
+			return false, nil
+		}
+	}
+	return true, nil
+}

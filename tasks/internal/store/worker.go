@@ -1,0 +1,90 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Beat records that a worker lives, also in a Redis whose memory is full, and returns the live workers and those that
+// are dead: silent for longer than silence, and found so twice, at least confirm apart, by whoever looked. An empty name only reads.
+func (s *Store) Beat(ctx context.Context, name string, info any, silence, confirm time.Duration) (live, dead []string, err error) {
+	if name != "" {
+		raw, err := json.Marshal(info)
+		if err != nil {
+			return nil, nil, fmt.Errorf("encode worker info: %w", err)
+		}
+		err = s.rdb.Set(ctx, workerKey(name), raw, silence).Err()
+		if Full(err) {
+			err = s.scripts["info"].Run(ctx, s.rdb, []string{workerKey(name)}, raw, silence.Milliseconds()).Err()
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("write worker info: %w", err)
+		}
+	}
+	res, err := s.scripts["beat"].Run(ctx, s.rdb, []string{workersKey, silentKey}, name, silence.Milliseconds(), confirm.Milliseconds()).StringSlice()
+	if err != nil {
+		return nil, nil, fmt.Errorf("beat: %w", err)
+	}
+	n := 1 + int(toInt(res[0]))
+	return res[n:], res[1:n], nil
+}
+
+// Missing makes workers that have batches and are not listed, as after a roll-back of Redis, ones that are silent.
+func (s *Store) Missing(ctx context.Context, names []string) error {
+	zs := make([]redis.Z, len(names))
+	for i, n := range names {
+		zs[i] = redis.Z{Member: n}
+	}
+	if err := s.rdb.ZAddNX(ctx, workersKey, zs...).Err(); err != nil {
+		return fmt.Errorf("list workers: %w", err)
+	}
+	return nil
+}
+
+// Bye takes a worker out of the live ones.
+func (s *Store) Bye(ctx context.Context, name string) error {
+	if err := s.rdb.ZRem(ctx, workersKey, name).Err(); err != nil {
+		return fmt.Errorf("sign off worker: %w", err)
+	}
+	if err := s.rdb.HDel(ctx, silentKey, name).Err(); err != nil {
+		return fmt.Errorf("sign off worker: %w", err)
+	}
+	return s.rdb.Del(ctx, workerKey(name)).Err()
+}
+
+// WorkerInfos reads the infos of workers; missing ones are nil.
+func (s *Store) WorkerInfos(ctx context.Context, names []string) ([][]byte, error) {
+	out := make([][]byte, len(names))
+	for i, n := range names {
+		raw, err := s.rdb.Get(ctx, workerKey(n)).Bytes()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return nil, fmt.Errorf("read worker info: %w", err)
+		}
+		out[i] = raw
+	}
+	return out, nil
+}
+
+// PongChannel is the channel on which the workers of this database answer a ping.
+func (s *Store) PongChannel(token string) string {
+	db := 0 // of a cluster, which has no other
+	if one, ok := s.rdb.(*redis.Client); ok {
+		db = one.Options().DB
+	}
+	return pongChannel(token, db)
+}
+
+// Pong answers a ping as a worker.
+func (s *Store) Pong(ctx context.Context, token, worker string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := s.rdb.Publish(ctx, s.PongChannel(token), worker).Err(); err != nil {
+		return fmt.Errorf("answer ping: %w", err)
+	}
+	return nil
+}
