@@ -2,16 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand"
 	"runtime"
-	"strconv"
-	"sync/atomic"
+	"slices"
 	"time"
-
-	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
 
 	"muster/tasks"
 )
@@ -19,33 +15,52 @@ import (
 // canvasRows measure workflows against the same work written by hand on asynq.
 func canvasRows() []row {
 	return []row{
-		{name: "canvas.chain_50", unit: "ms", measure: chainOf(50), yardstick: rawChain(50), bar: atMost(0.03)},
-		{name: "canvas.throughput_20000_c8", unit: "tasks/s", measure: throughput(20000, 8), yardstick: rawThroughput(20000, 8), bar: atLeast(1)},
-		{name: "canvas.throughput_20000_c64", unit: "tasks/s", measure: throughput(20000, 64), yardstick: rawThroughput(20000, 64), bar: atLeast(1.5)},
-		{name: "canvas.enqueue_group_10000", unit: "tasks/s", measure: enqueueGroup(10000), yardstick: rawEnqueue(10000), bar: atLeast(4)},
-		{name: "canvas.chord_1000", unit: "ms", measure: chordOf(1000), yardstick: rawChord(1000), bar: atMost(1)},
-		{name: "canvas.chord_10000_of_1000", unit: "ms", measure: chordOf(10000), yardstick: chordOf(1000), bar: atMost(11)},
+		{name: "canvas.chain_50", unit: "ms", measure: chains(1, 50), yardstick: rawChains(1, 50), bar: atMost(0.02)},
+		{name: "canvas.chains_100_of_10", unit: "ms", measure: chains(100, 10), yardstick: rawChains(100, 10), bar: atMost(0.45)},
+		{name: "canvas.chord_1000", unit: "ms", measure: chord(1000), yardstick: rawChord(1000), bar: atMost(0.25)},
+		{name: "canvas.chord_10000_of_1000", unit: "ms", measure: chord(10000), yardstick: chord(1000), bar: atMost(11)},
+		{name: "canvas.group_20000_c8", unit: "nodes/s", measure: group(20000, 1, 8), yardstick: rawGroup(20000, 1, 8), bar: atLeast(6)},
+		{name: "canvas.group_20000_c64", unit: "nodes/s", measure: group(20000, 1, 64), yardstick: rawGroup(20000, 1, 64), bar: atLeast(6)},
+		{name: "canvas.group_20000_w2_c8", unit: "nodes/s", measure: group(20000, 2, 8), yardstick: rawGroup(20000, 2, 8), bar: atLeast(6)},
+		{name: "canvas.singles_20000_c8", unit: "tasks/s", measure: singles(20000), yardstick: rawSingles(20000), bar: atLeast(1.5)},
+		{name: "canvas.send_group_10000", unit: "tasks/s", measure: sendGroup(10000), yardstick: rawSend(10000), bar: atLeast(10)},
+		{name: "canvas.redis_per_node_20000", unit: "µs", measure: redisPerNode(20000), bar: atMost(15)},
+		{name: "canvas.redis_per_single_20ms", unit: "µs", measure: redisPerSingle, yardstick: rawRedisPerSingle, bar: atMost(1)},
+		{name: "canvas.high_priority_p99", unit: "ms", measure: highPriority, bar: atMost(25)},
+		{name: "canvas.ten_behind_100000", unit: "ms", measure: tenBehind, bar: atMost(150)},
+		{name: "canvas.mixed_500_w2_c8", unit: "ms", measure: mixed, yardstick: mixedIdeal, bar: atMost(1.08)},
+		{name: "canvas.idle", unit: "commands/s", rounds: 1, measure: idleLoad, bar: atMost(10)},
+		{name: "canvas.bytes_per_node", unit: "bytes", rounds: 1, measure: bytesPerNode(10000), bar: atMost(100)},
+		{name: "canvas.bytes_per_single", unit: "bytes", rounds: 1, measure: bytesPerSingle(10000), bar: atMost(300)},
 		{name: "canvas.chord_10000_memory", unit: "MB", rounds: 1, measure: memoryAfter(12), yardstick: memoryAfter(2), bar: atMost(1.2)},
-		{name: "canvas.chains_100_of_10", unit: "ms", measure: chains(100, 10), yardstick: rawChains(100, 10), bar: atMost(1)},
-		{name: "canvas.idle", unit: "commands/s", rounds: 1, measure: idleLoad, bar: atMost(8)},
-		{name: "canvas.bytes_single", unit: "bytes", rounds: 1, measure: bytesSingle(10000), bar: atMost(450)},
-		{name: "canvas.bytes_per_node", unit: "bytes", rounds: 1, measure: bytesPerNode(10000), bar: atMost(250)},
+		{name: "canvas.kills_30", unit: "s", rounds: 1, limit: killLimit, measure: withKills(30), yardstick: killAllowance, bar: atMost(1)},
 	}
 }
 
 var (
-	benchStep = tasks.New[int, int]("bench.step")
-	benchSum  = tasks.New[[]int, int]("bench.sum")
+	benchStep  = tasks.New[int, int]("bench.step")            // does nothing
+	benchSleep = tasks.New[time.Duration, int]("bench.sleep") // takes so long
+	benchNap   = tasks.New[int, int]("bench.nap")             // takes 20 ms
+	benchSince = tasks.New[int64, int64]("bench.since")       // yields how long ago a time was; both are µs, since the epoch
+	benchSum   = tasks.New[[]int, int]("bench.sum")
 )
 
-// fleet starts one worker with n slots on an empty Redis.
-func fleet(ctx context.Context, l *lab, n int) (*tasks.Client, func() error, error) {
-	c, err := tasks.Connect(ctx, l.url())
-	if err != nil {
-		return nil, nil, err
-	}
+const nap = 20 * time.Millisecond
+
+func benchMux() *tasks.Mux {
 	mux := tasks.NewMux()
 	tasks.Handle(mux, benchStep, func(_ context.Context, i int) (int, error) { return i, nil })
+	tasks.Handle(mux, benchSleep, func(_ context.Context, d time.Duration) (int, error) {
+		time.Sleep(d)
+		return 0, nil
+	})
+	tasks.Handle(mux, benchNap, func(_ context.Context, i int) (int, error) {
+		time.Sleep(nap)
+		return i, nil
+	})
+	tasks.Handle(mux, benchSince, func(_ context.Context, us int64) (int64, error) {
+		return time.Now().UnixMicro() - us, nil
+	})
 	tasks.Handle(mux, benchSum, func(_ context.Context, is []int) (int, error) {
 		sum := 0
 		for _, i := range is {
@@ -53,101 +68,18 @@ func fleet(ctx context.Context, l *lab, n int) (*tasks.Client, func() error, err
 		}
 		return sum, nil
 	})
-	ready := make(chan struct{})
-	w, err := tasks.NewWorker(c, mux, tasks.WorkerConfig{Concurrency: n, Ready: func() { close(ready) }})
-	if err != nil {
-		return nil, nil, errors.Join(err, c.Close())
-	}
-	run, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- w.Run(run) }()
-	select {
-	case <-ready:
-	case err := <-done:
-		stop()
-		return nil, nil, errors.Join(err, c.Close())
-	}
-	return c, func() error {
-		stop()
-		return errors.Join(<-done, c.Close())
-	}, nil
+	return mux
 }
 
-// timed measures how long work takes on a fleet, in ms.
-func timed(n int, work func(ctx context.Context, c *tasks.Client) error) func(context.Context, *lab) (float64, error) {
-	return func(ctx context.Context, l *lab) (float64, error) {
-		c, stop, err := fleet(ctx, l, n)
-		if err != nil {
-			return 0, err
-		}
-		if _, err := sendWait(ctx, c, benchStep.S(1)); err != nil {
-			return 0, errors.Join(err, stop())
-		}
-		began := time.Now()
-		err = work(ctx, c)
-		took := time.Since(began)
-		return float64(took.Microseconds()) / 1000, errors.Join(err, stop())
-	}
-}
-
-func sendWait[O any](ctx context.Context, c *tasks.Client, s tasks.Signature[O]) (O, error) {
-	run, err := s.Send(ctx, c)
-	if err != nil {
-		var zero O
-		return zero, err
-	}
-	return run.Wait(ctx)
-}
-
-func chain(n int) tasks.Signature[int] {
-	s := benchStep.S(1)
-	for range n - 1 {
-		s = tasks.Chain(s, benchStep)
-	}
-	return s
-}
-
-func chainOf(n int) func(context.Context, *lab) (float64, error) {
-	return timed(8, func(ctx context.Context, c *tasks.Client) error {
-		_, err := sendWait(ctx, c, chain(n))
-		return err
-	})
-}
-
-// memoryAfter measures what a worker holds on to after some chords of 10,000, in MB.
-func memoryAfter(chords int) func(context.Context, *lab) (float64, error) {
-	return func(ctx context.Context, l *lab) (float64, error) {
-		c, stop, err := fleet(ctx, l, 8)
-		if err != nil {
-			return 0, err
-		}
-		for range chords {
-			if _, err := sendWait(ctx, c, tasks.Chord(tasks.Each(make([]int, 10000), benchStep), benchSum)); err != nil {
-				return 0, errors.Join(err, stop())
-			}
-		}
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return float64(m.HeapAlloc) / 1e6, stop()
-	}
-}
-
-func chordOf(n int) func(context.Context, *lab) (float64, error) {
-	return timed(8, func(ctx context.Context, c *tasks.Client) error {
-		got, err := sendWait(ctx, c, tasks.Chord(tasks.Each(make([]int, n), benchStep), benchSum))
-		if err == nil && got != 0 {
-			err = fmt.Errorf("sum is %d", got)
-		}
-		return err
-	})
-}
-
-func chains(n, steps int) func(context.Context, *lab) (float64, error) {
-	return timed(8, func(ctx context.Context, c *tasks.Client) error {
+func chains(n, steps int) measureFunc {
+	return onFleet(1, 8, timed(func(ctx context.Context, f *fleet) error {
 		runs := make([]*tasks.AsyncResult[int], n)
 		for i := range runs {
-			run, err := chain(steps).Send(ctx, c)
+			s := benchStep.S(1)
+			for range steps - 1 {
+				s = tasks.Chain(s, benchStep)
+			}
+			run, err := s.Send(ctx, f.client)
 			if err != nil {
 				return err
 			}
@@ -159,58 +91,53 @@ func chains(n, steps int) func(context.Context, *lab) (float64, error) {
 			}
 		}
 		return nil
-	})
+	}))
 }
 
-func throughput(n, slots int) func(context.Context, *lab) (float64, error) {
-	ms := timed(slots, func(ctx context.Context, c *tasks.Client) error {
-		errs := make(chan error, 8)
-		runs := make([]*tasks.AsyncResult[int], n)
-		for p := range 8 {
-			go func() {
-				for i := p; i < n; i += 8 {
-					run, err := benchStep.S(i).Send(ctx, c)
-					if err != nil {
-						errs <- err
-						return
-					}
-					runs[i] = run
-				}
-				errs <- nil
-			}()
-		}
-		for range 8 {
-			if err := <-errs; err != nil {
-				return err
-			}
-		}
-		return awaitIdle(ctx, c.Redis())
-	})
-	return func(ctx context.Context, l *lab) (float64, error) {
-		took, err := ms(ctx, l)
-		return float64(n) / took * 1000, err
+func runChord(ctx context.Context, f *fleet, n int) error {
+	got, err := sendWait(ctx, f.client, tasks.Chord(tasks.Each(seq(n), benchStep), benchSum))
+	if want := n * (n - 1) / 2; err == nil && got != want {
+		err = fmt.Errorf("the sum of a chord of %d is %d, want %d", n, got, want)
 	}
+	return err
 }
 
-// awaitIdle waits until asynq has no task left.
-func awaitIdle(ctx context.Context, rdb redis.UniversalClient) error {
-	for {
-		left, err := rdb.LLen(ctx, "asynq:{default}:pending").Result()
-		if err != nil {
-			return err
-		}
-		active, err := rdb.LLen(ctx, "asynq:{default}:active").Result()
-		if err != nil {
-			return err
-		}
-		if left+active == 0 {
-			return nil
-		}
-		time.Sleep(2 * time.Millisecond)
+func chord(n int) measureFunc {
+	return onFleet(1, 8, timed(func(ctx context.Context, f *fleet) error { return runChord(ctx, f, n) }))
+}
+
+// runGroup sends a group of n as one workflow, and waits for what it yields.
+func runGroup(ctx context.Context, f *fleet, n int) error {
+	got, err := sendWait(ctx, f.client, tasks.Each(seq(n), benchStep))
+	if err == nil && !slices.Equal(got, seq(n)) {
+		err = fmt.Errorf("a group of %d yields other values than its members", n)
 	}
+	return err
 }
 
-func enqueueGroup(n int) func(context.Context, *lab) (float64, error) {
+func group(n, workers, slots int) measureFunc {
+	return rate(n, onFleet(workers, slots, timed(func(ctx context.Context, f *fleet) error { return runGroup(ctx, f, n) })))
+}
+
+// sendSingles sends n tasks, and returns when they have run.
+func sendSingles(ctx context.Context, f *fleet, n int) error {
+	before := f.succeeded()
+	err := bySenders(n, func(i int) error {
+		_, err := benchStep.S(i).Send(ctx, f.client)
+		return err
+	})
+	for err == nil && f.succeeded() < before+int64(n) {
+		time.Sleep(time.Millisecond)
+		err = ctx.Err()
+	}
+	return err
+}
+
+func singles(n int) measureFunc {
+	return rate(n, onFleet(1, 8, timed(func(ctx context.Context, f *fleet) error { return sendSingles(ctx, f, n) })))
+}
+
+func sendGroup(n int) measureFunc {
 	return func(ctx context.Context, l *lab) (float64, error) {
 		c, err := tasks.Connect(ctx, l.url())
 		if err != nil {
@@ -223,231 +150,152 @@ func enqueueGroup(n int) func(context.Context, *lab) (float64, error) {
 	}
 }
 
-func idleLoad(ctx context.Context, l *lab) (float64, error) {
-	_, stop, err := fleet(ctx, l, 8)
+func redisPerNode(n int) measureFunc {
+	return onFleet(1, 8, func(ctx context.Context, l *lab, f *fleet) (float64, error) {
+		used, err := l.redisTime(ctx, func() error { return runGroup(ctx, f, n) })
+		return used / float64(n), err
+	})
+}
+
+var redisPerSingle = onFleet(1, 8, func(ctx context.Context, l *lab, f *fleet) (float64, error) {
+	before := f.succeeded()
+	v, err := l.redisPaced(ctx, func(i int) error {
+		_, err := benchNap.S(i).Send(ctx, f.client)
+		return err
+	})
+	if got := f.succeeded() - before; err == nil && got != paced {
+		err = fmt.Errorf("of %d tasks %d have ended: the slots are not idle", paced, got)
+	}
+	return v, err
+})
+
+const crowd = 100_000 // the group that others are sent behind
+
+// behind takes up to n samples while a group of no-ops is under way, of several groups when one is not enough.
+func behind(ctx context.Context, f *fleet, n int, sample func() (float64, error)) ([]float64, error) {
+	var vs []float64
+	for len(vs) < n {
+		run, err := tasks.Each(make([]int, crowd), benchStep).Send(ctx, f.client)
+		if err != nil {
+			return nil, err
+		}
+		for len(vs) < n {
+			p, err := run.Progress(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if p.Ended {
+				break
+			}
+			v, err := sample()
+			if err != nil {
+				return nil, err
+			}
+			vs = append(vs, v)
+		}
+	}
+	return vs, nil
+}
+
+// highPriority is how long tasks with a priority, sent one after the other, wait for their handler.
+var highPriority = onFleet(1, 8, func(ctx context.Context, _ *lab, f *fleet) (float64, error) {
+	waits, err := behind(ctx, f, 300, func() (float64, error) {
+		us, err := sendWait(ctx, f.client, benchSince.S(time.Now().UnixMicro(), tasks.Priority(1)))
+		return float64(us) / 1000, err
+	})
+	slices.Sort(waits)
 	if err != nil {
 		return 0, err
 	}
-	count := func() float64 {
-		v, cerr := l.info(ctx, "total_commands_processed")
-		err = errors.Join(err, cerr)
-		return v
+	return waits[len(waits)*99/100], nil
+})
+
+// tenBehind is how long a workflow of ten takes at worst.
+var tenBehind = onFleet(1, 8, func(ctx context.Context, _ *lab, f *fleet) (float64, error) {
+	took, err := behind(ctx, f, 5, func() (float64, error) {
+		return timed(func(ctx context.Context, f *fleet) error { return runGroup(ctx, f, 10) })(ctx, nil, f)
+	})
+	if err != nil {
+		return 0, err
 	}
+	return slices.Max(took), nil
+})
+
+const mixedWorkers, mixedSlots = 2, 8
+
+// mixedTasks are 500 tasks, of which one in ten is long. The order is the same each time.
+func mixedTasks() []time.Duration {
+	random := rand.New(rand.NewSource(7))
+	ds := make([]time.Duration, 500)
+	for i := range ds {
+		ds[i] = time.Millisecond
+		if random.Intn(10) == 0 {
+			ds[i] = 500 * time.Millisecond
+		}
+	}
+	return ds
+}
+
+var mixed = onFleet(mixedWorkers, mixedSlots, timed(func(ctx context.Context, f *fleet) error {
+	_, err := sendWait(ctx, f.client, tasks.Each(mixedTasks(), benchSleep))
+	return err
+}))
+
+// mixedIdeal is how long the tasks take when each goes in order, at no cost, to the slot that is free first.
+func mixedIdeal(context.Context, *lab) (float64, error) {
+	busy := make([]time.Duration, mixedWorkers*mixedSlots)
+	for _, d := range mixedTasks() {
+		busy[slices.Index(busy, slices.Min(busy))] += d
+	}
+	return ms(slices.Max(busy)), nil
+}
+
+var idleLoad = onFleet(1, 8, func(ctx context.Context, l *lab, _ *fleet) (float64, error) {
+	const span = 20 * time.Second
 	time.Sleep(2 * time.Second)
-	before := count()
-	time.Sleep(20 * time.Second)
-	after := count()
-	return (after - before) / 20, errors.Join(err, stop())
-}
-
-func memory(ctx context.Context, l *lab, n int, work func(context.Context, *tasks.Client) error) (float64, error) {
-	c, stop, err := fleet(ctx, l, 8)
+	before, err := l.info(ctx, "total_commands_processed")
 	if err != nil {
 		return 0, err
 	}
-	if _, err := sendWait(ctx, c, benchStep.S(1)); err != nil {
-		return 0, errors.Join(err, stop())
-	}
-	before, err := l.info(ctx, "used_memory")
-	if err != nil {
-		return 0, errors.Join(err, stop())
-	}
-	err = errors.Join(work(ctx, c), awaitIdle(ctx, c.Redis()))
-	if err := errors.Join(err, stop()); err != nil {
-		return 0, err
-	}
-	after, err := l.info(ctx, "used_memory")
-	keys, kerr := l.redis().DBSize(ctx).Result()
-	_ = keys
-	return (after - before) / float64(n), errors.Join(err, kerr)
-}
+	time.Sleep(span)
+	after, err := l.info(ctx, "total_commands_processed")
+	return (after - before) / span.Seconds(), err
+})
 
-func bytesSingle(n int) func(context.Context, *lab) (float64, error) {
-	return func(ctx context.Context, l *lab) (float64, error) {
-		return memory(ctx, l, n, func(ctx context.Context, c *tasks.Client) error {
-			for i := range n {
-				if _, err := benchStep.S(i).Send(ctx, c); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-}
-
-func bytesPerNode(n int) func(context.Context, *lab) (float64, error) {
-	return func(ctx context.Context, l *lab) (float64, error) {
-		return memory(ctx, l, n, func(ctx context.Context, c *tasks.Client) error {
-			_, err := sendWait(ctx, c, tasks.Chord(tasks.Each(make([]int, n), benchStep), benchSum))
-			return err
-		})
-	}
-}
-
-// rawServer runs handlers on asynq as it comes, polling every 10 ms.
-func rawServer(l *lab, slots int, h func(cl *asynq.Client) asynq.Handler) (*asynq.Client, func() error, error) {
-	opt := asynq.RedisClientOpt{Addr: l.address(), PoolSize: slots + 20}
-	cl := asynq.NewClient(opt)
-	srv := asynq.NewServer(opt, asynq.Config{Concurrency: slots, TaskCheckInterval: 10 * time.Millisecond, LogLevel: asynq.ErrorLevel})
-	if err := srv.Start(h(cl)); err != nil {
-		return nil, nil, errors.Join(err, cl.Close())
-	}
-	return cl, func() error {
-		srv.Shutdown()
-		return cl.Close()
-	}, nil
-}
-
-func rawEnqueue(n int) func(context.Context, *lab) (float64, error) {
-	return func(_ context.Context, l *lab) (float64, error) {
-		cl := asynq.NewClient(asynq.RedisClientOpt{Addr: l.address()})
-		began := time.Now()
-		for i := range n {
-			if _, err := cl.Enqueue(asynq.NewTask("raw", []byte(strconv.Itoa(i)))); err != nil {
-				return 0, errors.Join(err, cl.Close())
-			}
-		}
-		return float64(n) / time.Since(began).Seconds(), cl.Close()
-	}
-}
-
-func rawThroughput(n, slots int) func(context.Context, *lab) (float64, error) {
-	return func(ctx context.Context, l *lab) (float64, error) {
-		var left atomic.Int64
-		left.Store(int64(n))
-		done := make(chan struct{})
-		cl, stop, err := rawServer(l, slots, func(*asynq.Client) asynq.Handler {
-			return asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
-				if left.Add(-1) == 0 {
-					close(done)
-				}
-				return nil
-			})
-		})
+// bytesPer is what Redis holds of each of n nodes when all of them have ended.
+func bytesPer(n int, work func(context.Context, *fleet) error) measureFunc {
+	return onFleet(1, 8, func(ctx context.Context, l *lab, f *fleet) (float64, error) {
+		before, err := l.info(ctx, "used_memory")
 		if err != nil {
 			return 0, err
 		}
-		began := time.Now()
-		errs := make(chan error, 8)
-		for p := range 8 {
-			go func() {
-				for i := p; i < n; i += 8 {
-					if _, err := cl.Enqueue(asynq.NewTask("raw", []byte(strconv.Itoa(i)))); err != nil {
-						errs <- err
-						return
-					}
-				}
-				errs <- nil
-			}()
-		}
-		for range 8 {
-			if err := <-errs; err != nil {
-				return 0, errors.Join(err, stop())
-			}
-		}
-		<-done
-		err = awaitIdle(ctx, l.redis())
-		return float64(n) / time.Since(began).Seconds(), errors.Join(err, stop())
-	}
-}
-
-type rawStep struct{ Left, Chain int }
-
-// rawSteps is a handler that enqueues the next step, as users of asynq write chains.
-func rawSteps(ended func()) func(cl *asynq.Client) asynq.Handler {
-	return func(cl *asynq.Client) asynq.Handler {
-		return asynq.HandlerFunc(func(_ context.Context, t *asynq.Task) error {
-			var s rawStep
-			if err := json.Unmarshal(t.Payload(), &s); err != nil {
-				return err
-			}
-			if s.Left--; s.Left == 0 {
-				ended()
-				return nil
-			}
-			raw, err := json.Marshal(s)
-			if err != nil {
-				return err
-			}
-			_, err = cl.Enqueue(asynq.NewTask("raw", raw))
-			return err
-		})
-	}
-}
-
-func rawChain(n int) func(context.Context, *lab) (float64, error) { return rawChains(1, n) }
-
-func rawChains(n, steps int) func(context.Context, *lab) (float64, error) {
-	return func(_ context.Context, l *lab) (float64, error) {
-		var left atomic.Int64
-		left.Store(int64(n) + 1)
-		done, warm := make(chan struct{}), make(chan struct{})
-		cl, stop, err := rawServer(l, 8, rawSteps(func() {
-			switch left.Add(-1) {
-			case int64(n):
-				close(warm)
-			case 0:
-				close(done)
-			}
-		}))
-		if err != nil {
+		if err := errors.Join(work(ctx, f), f.stop()); err != nil {
 			return 0, err
 		}
-		if _, err := cl.Enqueue(asynq.NewTask("raw", []byte(`{"Left":1}`))); err != nil {
-			return 0, errors.Join(err, stop())
-		}
-		<-warm
-		began := time.Now()
-		for i := range n {
-			raw, err := json.Marshal(rawStep{steps, i})
-			if err == nil {
-				_, err = cl.Enqueue(asynq.NewTask("raw", raw))
-			}
-			if err != nil {
-				return 0, errors.Join(err, stop())
-			}
-		}
-		<-done
-		return float64(time.Since(began).Microseconds()) / 1000, stop()
-	}
+		after, err := l.info(ctx, "used_memory")
+		return (after - before) / float64(n), err
+	})
 }
 
-// rawChord is the usual chord by hand: each member adds its result and counts, the last one enqueues
-// the body.
-func rawChord(n int) func(context.Context, *lab) (float64, error) {
-	return func(ctx context.Context, l *lab) (float64, error) {
-		done := make(chan error, 1)
-		rdb := l.redis()
-		cl, stop, err := rawServer(l, 8, func(cl *asynq.Client) asynq.Handler {
-			return asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
-				if t.Type() == "body" {
-					_, err := rdb.LRange(ctx, "chord:results", 0, -1).Result()
-					done <- err
-					return err
-				}
-				pipe := rdb.TxPipeline()
-				pipe.RPush(ctx, "chord:results", t.Payload())
-				count := pipe.Incr(ctx, "chord:count")
-				if _, err := pipe.Exec(ctx); err != nil {
-					return err
-				}
-				if count.Val() == int64(n) {
-					_, err := cl.Enqueue(asynq.NewTask("body", nil))
-					return err
-				}
-				return nil
-			})
-		})
-		if err != nil {
-			return 0, err
-		}
-		began := time.Now()
-		for range n {
-			if _, err := cl.Enqueue(asynq.NewTask("member", []byte("0"))); err != nil {
-				return 0, errors.Join(err, stop())
+func bytesPerNode(n int) measureFunc {
+	return bytesPer(n, func(ctx context.Context, f *fleet) error { return runChord(ctx, f, n) })
+}
+
+func bytesPerSingle(n int) measureFunc {
+	return bytesPer(n, func(ctx context.Context, f *fleet) error { return sendSingles(ctx, f, n) })
+}
+
+// memoryAfter is what a worker holds on to after some chords of 10,000, in MB.
+func memoryAfter(chords int) measureFunc {
+	return onFleet(1, 8, func(ctx context.Context, _ *lab, f *fleet) (float64, error) {
+		for range chords {
+			if err := runChord(ctx, f, 10000); err != nil {
+				return 0, err
 			}
 		}
-		err = <-done
-		return float64(time.Since(began).Microseconds()) / 1000, errors.Join(err, stop())
-	}
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc) / 1e6, nil
+	})
 }

@@ -145,3 +145,55 @@ func (l *lab) info(ctx context.Context, field string) (float64, error) {
 	}
 	return 0, fmt.Errorf("read redis info: no field %q", field)
 }
+
+// redisTime is how long Redis is busy with what work sends it, in µs: the CPU time of its main thread, which runs
+// commands and scripts. Its command statistics would not do: they count what a script calls twice, once for the
+// script and once for the command, run on while the thread waits for a CPU, and leave out reading requests and
+// writing replies.
+func (l *lab) redisTime(ctx context.Context, work func() error) (float64, error) {
+	before, err := l.mainThread(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := work(); err != nil {
+		return 0, err
+	}
+	after, err := l.mainThread(ctx)
+	return after - before, err
+}
+
+func (l *lab) mainThread(ctx context.Context) (float64, error) {
+	user, err := l.info(ctx, "used_cpu_user_main_thread")
+	if err != nil {
+		return 0, err
+	}
+	sys, err := l.info(ctx, "used_cpu_sys_main_thread")
+	return (user + sys) * 1e6, err
+}
+
+const paced = 200 // how many tasks redisPaced sends
+
+// redisPaced is how long Redis is busy with each of 200 tasks that are sent one every 25 ms, in µs. What it does in as
+// long a time without tasks, polls and heartbeats, is not theirs and taken off.
+func (l *lab) redisPaced(ctx context.Context, send func(i int) error) (float64, error) {
+	pace := func(send func(i int) error) func() error {
+		return func() error {
+			tick := time.NewTicker(25 * time.Millisecond)
+			defer tick.Stop()
+			for i := range paced {
+				if err := send(i); err != nil {
+					return err
+				}
+				<-tick.C
+			}
+			time.Sleep(100 * time.Millisecond) // the last one ends
+			return nil
+		}
+	}
+	idle, err := l.redisTime(ctx, pace(func(int) error { return nil }))
+	if err != nil {
+		return 0, err
+	}
+	busy, err := l.redisTime(ctx, pace(send))
+	return (busy - idle) / paced, err
+}

@@ -30,8 +30,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	if arg := os.Getenv(killWorkerEnv); arg != "" {
-		if err := killedWorker(ctx, arg); err != nil {
+	if arg := os.Getenv(childEnv); arg != "" {
+		if err := runChild(ctx, arg); err != nil {
 			fmt.Fprintln(os.Stderr, "bench: worker:", err)
 			os.Exit(1)
 		}

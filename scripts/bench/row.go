@@ -16,6 +16,9 @@ const (
 	defaultLimit  = 5 * time.Minute // how long a round of it may take
 )
 
+// measureFunc takes one round and returns its value.
+type measureFunc = func(ctx context.Context, l *lab) (float64, error)
+
 // row is one thing that is measured: what it is called, how one round of it is taken, and what is good
 // enough. A row that needs more than one value from one costly run makes several rows over one
 // sync.OnceValues.
@@ -26,12 +29,12 @@ type row struct {
 	rounds int // how many rounds the median is taken over; defaults to 5
 
 	// measure takes one round of ours and returns its value in unit. Before each round Redis is empty.
-	measure func(ctx context.Context, l *lab) (float64, error)
+	measure measureFunc
 
 	// yardstick takes one round of what ours is compared with, in the same unit, in turns with measure.
 	// With nil the bar is held against the value itself. An ideal that is known beforehand is a function
 	// that returns it.
-	yardstick func(ctx context.Context, l *lab) (float64, error)
+	yardstick measureFunc
 
 	bar bar
 
@@ -129,7 +132,7 @@ var errStuck = errors.New("it does not end")
 const grace = 30 * time.Second
 
 // round empties Redis and takes one value, in its time.
-func (r *row) round(ctx context.Context, l *lab, f func(context.Context, *lab) (float64, error)) (float64, error) {
+func (r *row) round(ctx context.Context, l *lab, f measureFunc) (float64, error) {
 	if err := l.empty(ctx); err != nil {
 		return 0, err
 	}

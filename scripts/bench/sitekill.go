@@ -21,26 +21,18 @@ import (
 const (
 	killPages = 2000
 	kills     = 20
-
-	killWorkerEnv = "MUSTER_BENCH_KILLED" // URL of Redis and a name: be a worker that will be killed
 )
 
-// killedWorker is the child process of surviveKills.
-func killedWorker(ctx context.Context, arg string) error {
-	url, name, _ := strings.Cut(arg, " ")
-	client, err := tasks.Connect(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	s, err := sites.NewService(sites.Config{Client: client, Registry: sites.NewRegistry(), OutDir: os.TempDir()})
+// siteWorker is the child process of surviveKills.
+func siteWorker(ctx context.Context, c *tasks.Client, name string, ready func()) error {
+	s, err := sites.NewService(sites.Config{Client: c, Registry: sites.NewRegistry(), OutDir: os.TempDir()})
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	mux := tasks.NewMux()
 	s.Register(mux)
-	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Name: name, Queues: map[string]int{sites.Queue: 1}, Concurrency: pagesAtOnce})
+	w, err := tasks.NewWorker(c, mux, tasks.WorkerConfig{Name: name, Queues: map[string]int{sites.Queue: 1}, Concurrency: pagesAtOnce, Ready: ready})
 	if err != nil {
 		return err
 	}
@@ -102,11 +94,9 @@ politeness: {delay: 0, max_per_domain: %d, robots: false}
 	}()
 	for kill := 0; ; kill++ {
 		name := fmt.Sprint("killed", kill)
-		cmd := exec.CommandContext(ctx, os.Args[0])
-		cmd.Env = append(os.Environ(), killWorkerEnv+"=redis://"+l.addr+" "+name)
-		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
-			return 0, fmt.Errorf("start a worker: %w", err)
+		var worker *exec.Cmd
+		if worker, err = startChild(ctx, l, childSite, name); err != nil {
+			return 0, err
 		}
 		// The kill comes somewhere in the share of the pages that is this worker's.
 		until := int64(killPages*kill/kills) + rand.N[int64](killPages/kills)
@@ -115,12 +105,10 @@ politeness: {delay: 0, max_per_domain: %d, robots: false}
 		}
 		if kill == kills {
 			err = <-ended
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
+			killChild(worker)
 			break
 		}
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
+		killChild(worker)
 		if err := tasks.ExpireLeases(ctx, client, name); err != nil {
 			return 0, err
 		}
