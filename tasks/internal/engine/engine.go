@@ -60,6 +60,8 @@ type Engine struct {
 	waker func(ctx context.Context, k Wake) error
 	keeps atomic.Bool // Redis is known to evict nothing
 
+	decoding sync.Mutex // held while a graph is decoded
+
 	mu      sync.Mutex // guards the fields below
 	graphs  keptGraphs
 	waits   *waiter

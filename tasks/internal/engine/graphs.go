@@ -142,6 +142,11 @@ func (e *Engine) graphAt(ctx context.Context, f store.Flow, id graph.ID) (*graph
 
 // learn reads a graph. It is kept if the workflow is known to be live, or its id is never used again.
 func (e *Engine) learn(id, scope string, raw []byte, live bool) (*graph.Graph, error) {
+	e.decoding.Lock() // slots come across a large workflow at once
+	defer e.decoding.Unlock()
+	if g := e.kept(id, scope); g != nil {
+		return g, nil
+	}
 	g, err := graph.Decode(raw)
 	if err != nil {
 		return nil, fmt.Errorf("workflow %s %w: %w", id, errUnreadable, err)

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
 )
 
@@ -237,11 +236,13 @@ func (s *slot) readElement(ctx context.Context, b *batch, el *store.Element) err
 // flowOf returns the workflow of an element.
 func (s *slot) flowOf(ctx context.Context, el *store.Element) (*flow, error) {
 	e := s.w.e
-	var g *graph.Graph
+	g := e.kept(el.Flow.ID, "")
 	var err error
-	if el.Graph != nil {
+	switch {
+	case g != nil:
+	case el.Graph != nil:
 		g, err = e.learn(el.Flow.ID, "", el.Graph, true)
-	} else {
+	default:
 		g, err = e.graphOf(ctx, el.Flow, "")
 	}
 	if err != nil {

@@ -538,13 +538,20 @@ func (g *Graph) link() {
 		from int
 		e    Edge
 	}
-	seen := map[pair]bool{}
+	seen := map[pair]bool{} // of nodes with many edges
 	edge := func(from, to int, kind EdgeKind, inst int) {
 		e := Edge{to, kind, inst}
-		if kind != OfMap && seen[pair{from, e}] {
-			return
+		const few = 8
+		if len(g.succs[from]) < few {
+			if kind != OfMap && slices.Contains(g.succs[from], e) {
+				return
+			}
+		} else {
+			if kind != OfMap && (seen[pair{from, e}] || slices.Contains(g.succs[from][:few], e)) {
+				return
+			}
+			seen[pair{from, e}] = true
 		}
-		seen[pair{from, e}] = true
 		g.succs[from] = append(g.succs[from], e)
 		if kind == Need || kind == Any {
 			g.need[to]++
@@ -703,7 +710,7 @@ func (g *Graph) Encode() ([]byte, error) {
 		if k := len(c.Nodes); k > 0 {
 			same := c.Nodes[k-1]
 			same.Same = 0
-			if n.Kind == Task && reflect.DeepEqual(same, n) {
+			if n.Kind == Task && n.equal(&same) {
 				c.Nodes[k-1].Same++
 				continue
 			}
@@ -715,6 +722,12 @@ func (g *Graph) Encode() ([]byte, error) {
 		return nil, fmt.Errorf("encode graph: %w", err)
 	}
 	return raw, nil
+}
+
+// equal reports whether two packed nodes are the same.
+func (n *Node) equal(o *Node) bool {
+	return n.Kind == o.Kind && n.Spec == o.Spec && n.In == o.In && n.Lim == o.Lim && n.Rel == o.Rel && n.By == o.By && n.AtMost == o.AtMost &&
+		n.FailFast == o.FailFast && n.Same == o.Same && slices.Equal(n.Ranges, o.Ranges) && slices.Equal(n.After, o.After) && slices.Equal(n.Args, o.Args)
 }
 
 // VersionError is the error of a stored form of another version than [Version].
@@ -748,7 +761,11 @@ func Decode(raw []byte) (*Graph, error) {
 // unpack turns the stored nodes into those of the graph.
 func (g *Graph) unpack() error {
 	packed := g.Nodes
-	g.Nodes = nil
+	all := len(packed)
+	for _, n := range packed {
+		all += min(max(n.Same, 0), MaxNodes)
+	}
+	g.Nodes = make([]Node, 0, min(all, MaxNodes))
 	args := 0
 	for _, n := range packed {
 		same := n.Same

@@ -17,12 +17,13 @@ var (
 	ofShard = []string{"lib"}
 	ofIndex = []string{"lib", "index"}
 	ofFlow  = []string{"lib", "index", "flow"}
+	ofBatch = []string{"lib", "giveback"}
 )
 
 // preludes says what each script that works on a shard needs; other scripts stand alone.
 var preludes = map[string][]string{
-	"turn": ofFlow, "submit": ofFlow, "abort": ofIndex,
-	"piece": ofShard, "inputs": ofShard, "due": ofShard, "look": ofShard, "bump": ofShard, "reap": ofShard,
+	"turn": {"lib", "giveback", "index", "flow"}, "submit": ofFlow, "abort": ofIndex,
+	"piece": ofShard, "inputs": ofShard, "due": ofShard, "look": ofShard, "bump": ofShard, "reap": ofBatch,
 	"enter": ofShard, "revoke": ofShard, "withdraw": ofShard, "progress": ofShard,
 }
 

@@ -98,7 +98,8 @@ func (s *Store) Submit(ctx context.Context, f Flow, g *Grow, token string) (Todo
 		late = strconv.FormatInt(g.Late.UnixMilli(), 10)
 	}
 	args := f.facts(make([]any, 0, 16+2*len(last)+4*len(g.Roots)))
-	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, token, len(last), len(g.Roots))
+	plain := len(g.Roots) == 1 && g.Key == "" && g.Roots[0] == Release{Span: g.Roots[0].Span, Lane: g.Roots[0].Lane} && g.Roots[0].Lane != NoLane
+	args = append(args, g.Graph, g.Work, g.Virtual, late, g.Unique, ttl, g.Key, token, len(last), len(g.Roots), plain)
 	res, err := s.call(ctx, "submit", f.shard, g.roots(literals(args, last))...)
 	if err != nil {
 		return Todo{}, nil, fmt.Errorf("store workflow: %w", err)

@@ -1,455 +1,470 @@
--- Shared by the scripts that change workflows; put behind lib and index.
+-- Shared by the scripts that change workflows; put behind lib and index. To make its functions costs as much as some writes: a script calls flow
+-- only when it needs them.
 -- A workflow is named by its id and, when it is used, five facts of its graph:
 -- ARGV[p] id, [p+1] created (unix ms), [p+2] root node, [p+3] retention (ms), [p+4] name
 
--- Of the workflow at hand, set by use.
-local wf, W, created, root, retention, name, key
-local have = {}   -- its counts, in the order of counts; then x (revoked) and o (a node was ended from outside)
-local counts = {'n', 'z', 'vn', 'vz', 'ct', 'cc'}
-local add = {}    -- what is to be added to these
-local recs, puts = {}, {} -- records of nodes that are not written yet
-local notes = {}  -- lines for the agenda
-local lanes = {}  -- elements that become ready, by lane
-local rooted      -- letter of the root's outcome, once it has one
-local told        -- whether who waits is to be told
--- What the caller is to do: '+node' ready and without a task, '-node' whose skip is to be passed on,
--- '*node' whose plan has ended, '!node' whose siblings end with it; the earliest timer that was set.
-local todo, timed = {}, 0
 
--- The nodes that the slot at hand may go on with: its lane, how many at most, and those it does.
-local onLane, onMost, on = '', 0, {}
+-- flow makes the functions. The nodes that the slot at hand may go on with are those of lane onLane, up to onMost; it adds them to on.
+local function flow(onLane, onMost, on)
+  -- Of the workflow at hand, set by use.
+  local wf, W, created, root, retention, name, key
+  local have = {}   -- its counts, in the order of counts; then x (revoked) and o (a node was ended from outside)
+  local counts = {'n', 'z', 'vn', 'vz', 'ct', 'cc'}
+  local add = {}    -- what is to be added to these
+  local recs, puts = {}, {} -- records of nodes that are not written yet
+  local notes = {}  -- lines for the agenda
+  local lanes = {}  -- elements that become ready, by lane
+  local rooted      -- letter of the root's outcome, once it has one
+  local told        -- whether who waits is to be told
+  -- What the caller is to do: '+node' ready and without a task, '-node' whose skip is to be passed on,
+  -- '*node' whose plan has ended, '!node' whose siblings end with it; the earliest timer that was set.
+  local todo, timed = {}, 0
 
--- use reads the workflow at ARGV[p]. It returns false if there is none.
-local function use(p)
-  W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
-  wf = P .. 'w:' .. W
-  have = redis.call('HMGET', wf, 'n', 'z', 'vn', 'vz', 'ct', 'cc', 'x', 'o', 'f', 'u')
-  add, recs, puts, notes, lanes, rooted, told, todo, timed = {}, {}, {}, {}, {}, nil, false, {}, 0
-  key = have[9] or W
-  return have[1] and not have[10]
-end
+  -- new begins a workflow whose facts are at ARGV[p], with a number of tasks and of nodes without a task.
+  local function new(p, fairness, work, virtual)
+    W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
+    wf, key = P .. 'w:' .. W, fairness
+    have = {work, '0', virtual, '0', '0', '0'}
+  end
 
-local function record(id)
-  local rec = recs[id]
-  if rec == nil then
-    rec = redis.call('HGET', wf, id)
+  -- use reads the workflow at ARGV[p]. It returns false if there is none.
+  local function use(p)
+    W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
+    wf = P .. 'w:' .. W
+    have = redis.call('HMGET', wf, 'n', 'z', 'vn', 'vz', 'ct', 'cc', 'x', 'o', 'f', 'u')
+    add, recs, puts, notes, lanes, rooted, told, todo, timed = {}, {}, {}, {}, {}, nil, false, {}, 0
+    key = have[9] or W
+    return have[1] and not have[10]
+  end
+
+  local function record(id)
+    local rec = recs[id]
+    if rec == nil then
+      rec = redis.call('HGET', wf, id)
+      recs[id] = rec
+    end
+    return rec
+  end
+
+  local function put(id, rec)
     recs[id] = rec
+    puts[#puts + 1] = id
+    puts[#puts + 1] = rec
   end
-  return rec
-end
 
-local function put(id, rec)
-  recs[id] = rec
-  puts[#puts + 1] = id
-  puts[#puts + 1] = rec
-end
+  local function more(field, n) add[field] = (add[field] or 0) + n end
 
-local function more(field, n) add[field] = (add[field] or 0) + n end
+  local function terminal(rec) return rec and string.find('SFXKk', string.sub(rec, 1, 1), 1, true) end
 
-local function terminal(rec) return rec and string.find('SFXKk', string.sub(rec, 1, 1), 1, true) end
-
--- note has a worker look at a node at a time.
-local function note(at, id)
-  notes[#notes + 1] = whole(at)
-  notes[#notes + 1] = W .. '/' .. id
-end
-
--- input returns the literal input in a record; '' for none.
-local function input(rec)
-  if not rec then return '' end
-  if string.sub(rec, 1, 1) == 'i' then return string.sub(rec, 2) end
-  return string.match(rec, '^[DTQ]|%d*|%d*|%d*|[^|]*|(.*)$') or ''
-end
-
--- delayed lets a node wait for its time. letter: D before its first attempt, T after one that failed.
-local function delayed(id, letter, attempts, lost, at, lane)
-  put(id, letter .. '|' .. attempts .. '|' .. lost .. '|' .. whole(at) .. '|' .. lane .. '|' .. input(record(id)))
-  note(at, id)
-  if timed == 0 or at < timed then timed = at end
-end
-
--- ready makes a span of nodes ready. One with a task joins its list, or the slot goes on with it.
-local function ready(span, lane, lost)
-  if lane == '-' then
-    note(now + SOON, span)
-    todo[#todo + 1] = '+' .. span
-  elseif lane == onLane and #on < onMost and not string.find(span, '-', 1, true) then
-    on[#on + 1] = W .. '/' .. span
-  else
-    if not lanes[lane] then lanes[lane] = {} end
-    table.insert(lanes[lane], W .. '/' .. span .. (lost and lost ~= '0' and '@' .. lost or ''))
+  -- note has a worker look at a node at a time.
+  local function note(at, id)
+    notes[#notes + 1] = whole(at)
+    notes[#notes + 1] = W .. '/' .. id
   end
-end
 
--- emit makes a node ready now or at its time; delay is '', ms or '@unix ms'.
-local function emit(id, lane, delay)
-  local at = 0
-  if delay ~= '' then
-    if string.sub(delay, 1, 1) == '@' then at = tonumber(string.sub(delay, 2)) else at = now + tonumber(delay) end
+  -- input returns the literal input in a record; '' for none.
+  local function input(rec)
+    if not rec then return '' end
+    if string.sub(rec, 1, 1) == 'i' then return string.sub(rec, 2) end
+    return string.match(rec, '^[DTQ]|%d*|%d*|%d*|[^|]*|(.*)$') or ''
   end
-  if at > now then delayed(id, 'D', '0', '0', at, lane) else ready(id, lane) end
-end
 
--- release emits a node, or lets it wait for a place of its group. lim is 'group cap' or ''.
-local function release(id, lane, delay, lim)
-  if lim ~= '' then
-    local g, cap = string.match(lim, '^(%S+) (%d+)$')
-    local held = wf .. ':h' .. g
-    if redis.call('SISMEMBER', held, id) == 0 and redis.call('HEXISTS', wf, 'q' .. id) == 0 then
-      local n = redis.call('SCARD', held)
-      if n == 0 then
-        puts[#puts + 1] = 'h' .. g
-        puts[#puts + 1] = '1'
-      end
-      if n >= tonumber(cap) then
-        redis.call('RPUSH', wf .. ':w' .. g, id .. ' ' .. lane .. ' ' .. delay)
-        return
-      end
-      redis.call('SADD', held, id)
+  -- delayed lets a node wait for its time. letter: D before its first attempt, T after one that failed.
+  local function delayed(id, letter, attempts, lost, at, lane)
+    put(id, letter .. '|' .. attempts .. '|' .. lost .. '|' .. whole(at) .. '|' .. lane .. '|' .. input(record(id)))
+    note(at, id)
+    if timed == 0 or at < timed then timed = at end
+  end
+
+  -- ready makes a span of nodes ready. One with a task joins its list, or the slot goes on with it.
+  local function ready(span, lane, lost)
+    if lane == '-' then
+      note(now + SOON, span)
+      todo[#todo + 1] = '+' .. span
+    elseif lane == onLane and #on < onMost and not string.find(span, '-', 1, true) then
+      on[#on + 1] = W .. '/' .. span
+    else
+      if not lanes[lane] then lanes[lane] = {} end
+      table.insert(lanes[lane], W .. '/' .. span .. (lost and lost ~= '0' and '@' .. lost or ''))
     end
   end
-  emit(id, lane, delay)
-end
 
--- releaseSpan releases what waits for nothing: a span at once, or a node.
-local function releaseSpan(span, lane, delay, lim)
-  if lim == '' and delay == '' then ready(span, lane) else release(span, lane, delay, lim) end
-end
-
--- give gives the place of a holder back and lets the next one have it. back is 'group holder', 'group' for node itself, or ''.
-local function give(back, node)
-  if back == '' then return end
-  local g, holder = string.match(back, '^(%S+) ?(%S*)$')
-  if holder == '' then holder = node end
-  if redis.call('SREM', wf .. ':h' .. g, holder) == 0 then
-    -- What has the place for it was not let in yet: it needs none any more.
-    if not terminal(record(holder)) then redis.call('HSET', wf, 'q' .. holder, '1') end
-    return
+  -- emit makes a node ready now or at its time; delay is '', ms or '@unix ms'.
+  local function emit(id, lane, delay)
+    local at = 0
+    if delay ~= '' then
+      if string.sub(delay, 1, 1) == '@' then at = tonumber(string.sub(delay, 2)) else at = now + tonumber(delay) end
+    end
+    if at > now then delayed(id, 'D', '0', '0', at, lane) else ready(id, lane) end
   end
-  while true do
-    local nextup = redis.call('LPOP', wf .. ':w' .. g)
-    if not nextup then return end
-    local id, lane, delay = string.match(nextup, '^(%S+) (%S+) (%S*)$')
-    if redis.call('HEXISTS', wf, 'q' .. id) == 1 then
-      emit(id, lane, delay)
-    elseif not terminal(record(id)) then
-      redis.call('SADD', wf .. ':h' .. g, id)
-      emit(id, lane, delay)
+
+  -- release emits a node, or lets it wait for a place of its group. lim is 'group cap' or ''.
+  local function release(id, lane, delay, lim)
+    if lim ~= '' then
+      local g, cap = string.match(lim, '^(%S+) (%d+)$')
+      local held = wf .. ':h' .. g
+      if redis.call('SISMEMBER', held, id) == 0 and redis.call('HEXISTS', wf, 'q' .. id) == 0 then
+        local n = redis.call('SCARD', held)
+        if n == 0 then
+          puts[#puts + 1] = 'h' .. g
+          puts[#puts + 1] = '1'
+        end
+        if n >= tonumber(cap) then
+          redis.call('RPUSH', wf .. ':w' .. g, id .. ' ' .. lane .. ' ' .. delay)
+          return
+        end
+        redis.call('SADD', held, id)
+      end
+    end
+    emit(id, lane, delay)
+  end
+
+  -- releaseSpan releases what waits for nothing: a span at once, or a node.
+  local function releaseSpan(span, lane, delay, lim)
+    if lim == '' and delay == '' then ready(span, lane) else release(span, lane, delay, lim) end
+  end
+
+  -- give gives the place of a holder back and lets the next one have it. back is 'group holder', 'group' for node itself, or ''.
+  local function give(back, node)
+    if back == '' then return end
+    local g, holder = string.match(back, '^(%S+) ?(%S*)$')
+    if holder == '' then holder = node end
+    if redis.call('SREM', wf .. ':h' .. g, holder) == 0 then
+      -- What has the place for it was not let in yet: it needs none any more.
+      if not terminal(record(holder)) then redis.call('HSET', wf, 'q' .. holder, '1') end
       return
     end
-  end
-end
-
--- skip marks a node that cannot run any more; passing that on is a step of its own.
-local function skip(id, cause)
-  local rec = record(id)
-  if rec and string.find('SFXKkP', string.sub(rec, 1, 1), 1, true) then return end
-  put(id, 'k|' .. cause)
-  note(now + SOON, id)
-  todo[#todo + 1] = '-' .. id
-  if id == root then told = true end
-end
-
--- wanted reads how many outcomes a join needs: 'k', or 'k+map' for k and the members of a map.
-local function wantedBy(need)
-  local k, map = string.match(need, '^(%d+)%+(.+)$')
-  if not k then return tonumber(need) end
-  local m = redis.call('HGET', wf, 'm' .. map)
-  return m and tonumber(k) + tonumber(m)
-end
-
--- ripen releases a node that has all it waits for, unless it was revoked or skipped meanwhile.
-local function ripen(id, lane, delay, lim)
-  if not terminal(record(id)) then release(id, lane, delay, lim) end
-end
-
--- join counts m outcomes that a node waits for.
-local function join(id, lane, need, delay, lim, m)
-  if need == '1' or need == '0' then return ripen(id, lane, delay, lim) end
-  local c = redis.call('HINCRBY', wf, 'j' .. id, m)
-  local n = wantedBy(need)
-  if n and c >= n then
-    redis.call('HDEL', wf, 'j' .. id)
-    ripen(id, lane, delay, lim)
-  end
-end
-
--- fire runs a catch, which counts only from now on.
-local function fire(id, cause, lane, delay)
-  local base = id
-  if string.find(string.match(id, '[^:]*$'), '.', 1, true) then base = string.match(id, '^(.*)%.%d+$') end
-  if redis.call('HSETNX', wf, 'y' .. base .. ':' .. cause, '1') == 0 then return end
-  if record(id) then return end
-  more('n', 1)
-  put(id, 'Q|0|0|0|' .. lane .. '|')
-  release(id, lane, delay, '')
-end
-
--- follow lets m outcomes of one kind act on the node at the end of an edge.
-local function follow(outcome, cause, m, id, kind, need, delay, lim, lane)
-  local ok = outcome == 'S'
-  if kind == 'n' then
-    if ok then join(id, lane, need, delay, lim, m) else skip(id, cause) end
-  elseif kind == 'a' then
-    join(id, lane, need, delay, lim, m)
-  elseif kind == 'i' then
-    if not ok then return skip(id, cause) end
-    if redis.call('HINCRBY', wf, 'j' .. id .. '!', m) >= wantedBy(need) then
-      redis.call('HDEL', wf, 'j' .. id .. '!')
-      if string.sub(record(id) or '', 1, 1) == 'E' then ready(id, '-') end
+    while true do
+      local nextup = redis.call('LPOP', wf .. ':w' .. g)
+      if not nextup then return end
+      local id, lane, delay = string.match(nextup, '^(%S+) (%S+) (%S*)$')
+      if redis.call('HEXISTS', wf, 'q' .. id) == 1 then
+        emit(id, lane, delay)
+      elseif not terminal(record(id)) then
+        redis.call('SADD', wf .. ':h' .. g, id)
+        emit(id, lane, delay)
+        return
+      end
     end
-  elseif kind == 'o' then
-    if ok then ripen(id, lane, delay, lim) end
-  elseif kind == 'h' then
-    if ok then ripen(id, lane, delay, lim) else skip(id, cause) end
-  elseif kind == 'r' then
-    if not ok then fire(id, cause, lane, delay) end
-  elseif kind == 'e' then
-    local failed = outcome == 'F'
-    if outcome == 'K' then failed = string.sub(record(cause) or '', 1, 1) == 'F' end
-    if failed then fire(id, cause, lane, delay) end
-  elseif kind == 'p' then
+  end
+
+  -- skip marks a node that cannot run any more; passing that on is a step of its own.
+  local function skip(id, cause)
+    local rec = record(id)
+    if rec and string.find('SFXKkP', string.sub(rec, 1, 1), 1, true) then return end
+    put(id, 'k|' .. cause)
     note(now + SOON, id)
-    todo[#todo + 1] = '*' .. id
+    todo[#todo + 1] = '-' .. id
+    if id == root then told = true end
   end
-end
 
--- followAll follows n edges, which begin at ARGV[a].
-local function followAll(outcome, cause, m, a, n)
-  for i = a, a + 6 * (n - 1), 6 do
-    follow(outcome, cause, m, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
+  -- wanted reads how many outcomes a join needs: 'k', or 'k+map' for k and the members of a map.
+  local function wantedBy(need)
+    local k, map = string.match(need, '^(%d+)%+(.+)$')
+    if not k then return tonumber(need) end
+    local m = redis.call('HGET', wf, 'm' .. map)
+    return m and tonumber(k) + tonumber(m)
   end
-end
 
-local function flagged(flags, f) return string.find(flags, f, 1, true) end
+  -- ripen releases a node that has all it waits for, unless it was revoked or skipped meanwhile.
+  local function ripen(id, lane, delay, lim)
+    if not terminal(record(id)) then release(id, lane, delay, lim) end
+  end
 
--- ends makes one node terminal and lets that act. rec is the record it gets or, behind '?', its body, where the rest is
--- taken from the record it has. flags as in apply; a is where its n edges begin.
-local function ends(node, outcome, rec, flags, back, a, n, fenced)
-  local old = record(node)
-  local st = old and string.sub(old, 1, 1) or ''
-  local cause = string.match(flags, '>(.*)$') or node
-  if outcome == 'K' then
-    if st ~= 'k' then return end
-    cause = string.sub(old, 3)
-    rec = 'K|' .. cause
-  else
-    if terminal(old) or (st == 'P' and not flagged(flags, 'p')) then return end
-    local body = string.match(rec, '^%?(.*)$')
-    if body then
-      local attempts, started, owner = '', '', ''
-      if st == 'P' then
-        attempts, started, owner = string.match(old, '^P|(%d*)|%d*|(%d*)|(.*)$')
-      elseif st == 'T' or st == 'Q' then
-        attempts = string.match(old, '^.|(%d*)|')
+  -- join counts m outcomes that a node waits for.
+  local function join(id, lane, need, delay, lim, m)
+    if need == '1' or need == '0' then return ripen(id, lane, delay, lim) end
+    local c = redis.call('HINCRBY', wf, 'j' .. id, m)
+    local n = wantedBy(need)
+    if n and c >= n then
+      redis.call('HDEL', wf, 'j' .. id)
+      ripen(id, lane, delay, lim)
+    end
+  end
+
+  -- fire runs a catch, which counts only from now on.
+  local function fire(id, cause, lane, delay)
+    local base = id
+    if string.find(string.match(id, '[^:]*$'), '.', 1, true) then base = string.match(id, '^(.*)%.%d+$') end
+    if redis.call('HSETNX', wf, 'y' .. base .. ':' .. cause, '1') == 0 then return end
+    if record(id) then return end
+    more('n', 1)
+    put(id, 'Q|0|0|0|' .. lane .. '|')
+    release(id, lane, delay, '')
+  end
+
+  -- follow lets m outcomes of one kind act on the node at the end of an edge.
+  local function follow(outcome, cause, m, id, kind, need, delay, lim, lane)
+    local ok = outcome == 'S'
+    if kind == 'n' then
+      if ok then join(id, lane, need, delay, lim, m) else skip(id, cause) end
+    elseif kind == 'a' then
+      join(id, lane, need, delay, lim, m)
+    elseif kind == 'i' then
+      if not ok then return skip(id, cause) end
+      if redis.call('HINCRBY', wf, 'j' .. id .. '!', m) >= wantedBy(need) then
+        redis.call('HDEL', wf, 'j' .. id .. '!')
+        if string.sub(record(id) or '', 1, 1) == 'E' then ready(id, '-') end
       end
-      rec = outcome .. '|' .. attempts .. '|' .. started .. '|' .. whole(now - created) .. '|' .. owner .. '|' .. body
+    elseif kind == 'o' then
+      if ok then ripen(id, lane, delay, lim) end
+    elseif kind == 'h' then
+      if ok then ripen(id, lane, delay, lim) else skip(id, cause) end
+    elseif kind == 'r' then
+      if not ok then fire(id, cause, lane, delay) end
+    elseif kind == 'e' then
+      local failed = outcome == 'F'
+      if outcome == 'K' then failed = string.sub(record(cause) or '', 1, 1) == 'F' end
+      if failed then fire(id, cause, lane, delay) end
+    elseif kind == 'p' then
+      note(now + SOON, id)
+      todo[#todo + 1] = '*' .. id
     end
   end
-  put(node, rec)
-  if node == root then
-    told, rooted = true, outcome
-  end
-  if not fenced then
-    -- It may be ready, or in a batch: who has it must look.
-    if (outcome == 'X' or outcome == 'F') and not flagged(flags, 'v') and not have[8] then
-      have[8] = '1'
-      redis.call('HSET', wf, 'o', '1')
+
+  -- followAll follows n edges, which begin at ARGV[a].
+  local function followAll(outcome, cause, m, a, n)
+    for i = a, a + 6 * (n - 1), 6 do
+      follow(outcome, cause, m, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5])
     end
+  end
+
+  local function flagged(flags, f) return string.find(flags, f, 1, true) end
+
+  -- ends makes one node terminal and lets that act. rec is the record it gets or, behind '?', its body, where the rest is
+  -- taken from the record it has. flags as in apply; a is where its n edges begin.
+  local function ends(node, outcome, rec, flags, back, a, n, fenced)
+    local old = record(node)
+    local st = old and string.sub(old, 1, 1) or ''
+    local cause = string.match(flags, '>(.*)$') or node
+    if outcome == 'K' then
+      if st ~= 'k' then return end
+      cause = string.sub(old, 3)
+      rec = 'K|' .. cause
+    else
+      if terminal(old) or (st == 'P' and not flagged(flags, 'p')) then return end
+      local body = string.match(rec, '^%?(.*)$')
+      if body then
+        local attempts, started, owner = '', '', ''
+        if st == 'P' then
+          attempts, started, owner = string.match(old, '^P|(%d*)|%d*|(%d*)|(.*)$')
+        elseif st == 'T' or st == 'Q' then
+          attempts = string.match(old, '^.|(%d*)|')
+        end
+        rec = outcome .. '|' .. attempts .. '|' .. started .. '|' .. whole(now - created) .. '|' .. owner .. '|' .. body
+      end
+    end
+    put(node, rec)
+    if node == root then
+      told, rooted = true, outcome
+    end
+    if not fenced then
+      -- It may be ready, or in a batch: who has it must look.
+      if (outcome == 'X' or outcome == 'F') and not flagged(flags, 'v') and not have[8] then
+        have[8] = '1'
+        redis.call('HSET', wf, 'o', '1')
+      end
+      redis.call('ZREM', P .. 'agenda', W .. '/' .. node)
+      for i = #notes, 2, -2 do
+        if notes[i] == W .. '/' .. node then
+          table.remove(notes, i)
+          table.remove(notes, i - 1)
+        end
+      end
+    end
+    if flagged(flags, 'd') then redis.call('HDEL', wf, 'e' .. node, 'p' .. node) end
+    more(flagged(flags, 'v') and 'vz' or 'z', 1)
+    if flagged(flags, 'c') then more('cc', 1) end
+    if have[7] then return end -- revoked: nothing follows
+    if flagged(flags, 'f') then
+      note(now + 2 * SOON, '!fast ' .. node)
+      todo[#todo + 1] = '!' .. node
+    end
+    followAll(outcome, cause, 1, a, n)
+    give(back, node)
+  end
+
+  -- succeed makes m nodes terminal that came to values, whose names and records are ARGV[b] and on: as ends for each,
+  -- with the calls of one. Nobody has ended any of them before.
+  local function succeed(flags, back, a, n, b, m)
+    if m > 100 then
+      for i = b, b + 2 * m - 1, 1000 do
+        redis.call('HSET', wf, unpack(ARGV, i, math.min(i + 999, b + 2 * m - 1)))
+      end
+    else
+      for i = b, b + 2 * m - 1 do puts[#puts + 1] = ARGV[i] end
+    end
+    local gone = {}
+    for i = b, b + 2 * m - 2, 2 do
+      recs[ARGV[i]] = ARGV[i + 1]
+      if ARGV[i] == root then
+        told, rooted = true, 'S'
+      end
+      if flagged(flags, 'd') then
+        gone[#gone + 1] = 'e' .. ARGV[i]
+        gone[#gone + 1] = 'p' .. ARGV[i]
+      end
+    end
+    bulk('HDEL', wf, gone)
+    more('z', m)
+    if flagged(flags, 'c') then more('cc', m) end
+    if have[7] then return end
+    followAll('S', '', m, a, n)
+    if back ~= '' then
+      for i = b, b + 2 * m - 2, 2 do give(back, ARGV[i]) end
+    end
+  end
+
+  -- again puts m running nodes back, to run again now or later; see apply.
+  local function again(b, m)
+    for i = b, b + 7 * (m - 1), 7 do
+      local node, attempts, lost, delay, letter, lane, message = unpack(ARGV, i, i + 6)
+      if have[7] or terminal(record(node)) then
+        -- It was revoked meanwhile.
+      else
+        if message ~= '' then redis.call('HSET', wf, 'e' .. node, message) end
+        local d = tonumber(delay)
+        if d > 0 then
+          delayed(node, letter, attempts, lost, now + d, lane)
+        else
+          put(node, 'Q|' .. attempts .. '|' .. lost .. '|0|' .. lane .. '|' .. input(record(node)))
+          if not lanes[lane] then lanes[lane] = {} end
+          table.insert(lanes[lane], W .. '/' .. node .. (lost ~= '0' and '@' .. lost or ''))
+        end
+      end
+    end
+  end
+
+  -- plan puts a graph in the place of a running node; see apply.
+  local function plan(b)
+    local node = ARGV[b]
+    if have[7] or terminal(record(node)) then return b + 6 + 2 * ARGV[b + 5] + 1 + 4 * ARGV[b + 6 + 2 * ARGV[b + 5]] end
+    put(node, 'P|' .. ARGV[b + 1])
+    put('g' .. node, ARGV[b + 2])
+    redis.call('HDEL', wf, 'e' .. node, 'p' .. node)
+    more('n', tonumber(ARGV[b + 3]))
+    if ARGV[b + 4] ~= '0' then more('vn', tonumber(ARGV[b + 4])) end
+    local k = tonumber(ARGV[b + 5])
+    b = b + 6
+    for j = b, b + 2 * k - 2, 2 do put(ARGV[j], ARGV[j + 1]) end
+    b = b + 2 * k
+    local r = tonumber(ARGV[b])
+    for j = b + 1, b + 4 * r - 3, 4 do releaseSpan(ARGV[j], ARGV[j + 1], ARGV[j + 2], ARGV[j + 3]) end
+    return b + 1 + 4 * r
+  end
+
+  -- extend adds the members of a map, whose inputs are stored already; see apply.
+  local function extend(b)
+    local node, m, lane, delay, lim, joins = unpack(ARGV, b, b + 5)
+    m, joins = tonumber(m), tonumber(joins)
+    local after = b + 6 + 5 * joins
+    if have[7] or record(node) or redis.call('HEXISTS', wf, 'm' .. node) == 1 then return after end
+    put(node, 'E')
+    redis.call('HSET', wf, 'm' .. node, m)
     redis.call('ZREM', P .. 'agenda', W .. '/' .. node)
-    for i = #notes, 2, -2 do
-      if notes[i] == W .. '/' .. node then
-        table.remove(notes, i)
-        table.remove(notes, i - 1)
-      end
-    end
-  end
-  if flagged(flags, 'd') then redis.call('HDEL', wf, 'e' .. node, 'p' .. node) end
-  more(flagged(flags, 'v') and 'vz' or 'z', 1)
-  if flagged(flags, 'c') then more('cc', 1) end
-  if have[7] then return end -- revoked: nothing follows
-  if flagged(flags, 'f') then
-    note(now + 2 * SOON, '!fast ' .. node)
-    todo[#todo + 1] = '!' .. node
-  end
-  followAll(outcome, cause, 1, a, n)
-  give(back, node)
-end
-
--- succeed makes m nodes terminal that came to values, whose names and records are ARGV[b] and on: as ends for each,
--- with the calls of one. Nobody has ended any of them before.
-local function succeed(flags, back, a, n, b, m)
-  for i = b, b + 2 * m - 1, 1000 do
-    redis.call('HSET', wf, unpack(ARGV, i, math.min(i + 999, b + 2 * m - 1)))
-  end
-  local gone = {}
-  for i = b, b + 2 * m - 2, 2 do
-    recs[ARGV[i]] = ARGV[i + 1]
-    if ARGV[i] == root then
-      told, rooted = true, 'S'
-    end
-    if flagged(flags, 'd') then
-      gone[#gone + 1] = 'e' .. ARGV[i]
-      gone[#gone + 1] = 'p' .. ARGV[i]
-    end
-  end
-  bulk('HDEL', wf, gone)
-  more('z', m)
-  if flagged(flags, 'c') then more('cc', m) end
-  if have[7] then return end
-  followAll('S', '', m, a, n)
-  if back ~= '' then
-    for i = b, b + 2 * m - 2, 2 do give(back, ARGV[i]) end
-  end
-end
-
--- again puts m running nodes back, to run again now or later; see apply.
-local function again(b, m)
-  for i = b, b + 7 * (m - 1), 7 do
-    local node, attempts, lost, delay, letter, lane, message = unpack(ARGV, i, i + 6)
-    if have[7] or terminal(record(node)) then
-      -- It was revoked meanwhile.
+    if m == 0 then
+      ready(node, '-')
     else
-      if message ~= '' then redis.call('HSET', wf, 'e' .. node, message) end
-      local d = tonumber(delay)
-      if d > 0 then
-        delayed(node, letter, attempts, lost, now + d, lane)
+      more('n', m)
+      more('ct', m)
+      if delay == '' and lim == '' then
+        ready(node .. '.0-' .. whole(m - 1), lane)
       else
-        put(node, 'Q|' .. attempts .. '|' .. lost .. '|0|' .. lane .. '|' .. input(record(node)))
-        if not lanes[lane] then lanes[lane] = {} end
-        table.insert(lanes[lane], W .. '/' .. node .. (lost ~= '0' and '@' .. lost or ''))
+        for j = 0, m - 1 do release(node .. '.' .. whole(j), lane, delay, lim) end
       end
     end
-  end
-end
-
--- plan puts a graph in the place of a running node; see apply.
-local function plan(b)
-  local node = ARGV[b]
-  if have[7] or terminal(record(node)) then return b + 6 + 2 * ARGV[b + 5] + 1 + 4 * ARGV[b + 6 + 2 * ARGV[b + 5]] end
-  put(node, 'P|' .. ARGV[b + 1])
-  put('g' .. node, ARGV[b + 2])
-  redis.call('HDEL', wf, 'e' .. node, 'p' .. node)
-  more('n', tonumber(ARGV[b + 3]))
-  if ARGV[b + 4] ~= '0' then more('vn', tonumber(ARGV[b + 4])) end
-  local k = tonumber(ARGV[b + 5])
-  b = b + 6
-  for j = b, b + 2 * k - 2, 2 do put(ARGV[j], ARGV[j + 1]) end
-  b = b + 2 * k
-  local r = tonumber(ARGV[b])
-  for j = b + 1, b + 4 * r - 3, 4 do releaseSpan(ARGV[j], ARGV[j + 1], ARGV[j + 2], ARGV[j + 3]) end
-  return b + 1 + 4 * r
-end
-
--- extend adds the members of a map, whose inputs are stored already; see apply.
-local function extend(b)
-  local node, m, lane, delay, lim, joins = unpack(ARGV, b, b + 5)
-  m, joins = tonumber(m), tonumber(joins)
-  local after = b + 6 + 5 * joins
-  if have[7] or record(node) or redis.call('HEXISTS', wf, 'm' .. node) == 1 then return after end
-  put(node, 'E')
-  redis.call('HSET', wf, 'm' .. node, m)
-  redis.call('ZREM', P .. 'agenda', W .. '/' .. node)
-  if m == 0 then
-    ready(node, '-')
-  else
-    more('n', m)
-    more('ct', m)
-    if delay == '' and lim == '' then
-      ready(node .. '.0-' .. whole(m - 1), lane)
-    else
-      for j = 0, m - 1 do release(node .. '.' .. whole(j), lane, delay, lim) end
+    for a = b + 6, after - 5, 5 do
+      local c = tonumber(redis.call('HGET', wf, 'j' .. ARGV[a]) or 0)
+      if c >= wantedBy(ARGV[a + 1]) then
+        redis.call('HDEL', wf, 'j' .. ARGV[a])
+        ripen(ARGV[a], ARGV[a + 4], ARGV[a + 2], ARGV[a + 3])
+      end
     end
+    return after
   end
-  for a = b + 6, after - 5, 5 do
-    local c = tonumber(redis.call('HGET', wf, 'j' .. ARGV[a]) or 0)
-    if c >= wantedBy(ARGV[a + 1]) then
-      redis.call('HDEL', wf, 'j' .. ARGV[a])
-      ripen(ARGV[a], ARGV[a + 4], ARGV[a + 2], ARGV[a + 3])
-    end
-  end
-  return after
-end
 
--- apply applies the changes of the workflow at hand, which begin at ARGV[p], and returns where they end. First their
--- number, then of each:
---   outcome  S F X: terminal; K: a skip is passed on; R: to run again; P: a plan takes its place; E: a map gets its members
---   flags    v has no task, c member of a map, p may end a planned node, d has an error or progress to forget,
---            f its siblings may end with it, >node what is skipped is so because of that (the last flag)
---   back     place to give back: 'group holder', 'group' if each node is its own holder, or ''
---   queue, task, ms   for the counters: of S F X R; '' as queue if it does not count
---   number of edges, then of each: node, kind, need, delay, lim, lane
---   number of nodes, then of each: S F X K: node, record (as in ends); R: node, attempts, deaths, delay ms, letter, lane,
---            error; P: node, 'attempts|deaths|started|owner', graph, tasks, nodes without a task, number of inputs,
---            node and record of each, number of roots, span, lane, delay and lim of each; E: node, members, lane, delay,
---            lim, number of joins over the members, then of each: node, need, delay, lim, lane
-local function apply(p, fenced)
-  local changes = tonumber(ARGV[p])
-  p = p + 1
-  for _ = 1, changes do
-    local outcome, flags, back, queue, task, ms, n = unpack(ARGV, p, p + 6)
-    n = tonumber(n)
-    local a = p + 7
-    local m = tonumber(ARGV[a + 6 * n])
-    local b = a + 6 * n + 1
-    if queue ~= '' then
-      count(queue, task, outcome, m)
-      if ms ~= '0' then count(queue, task, 'ms', tonumber(ms)) end
-    end
-    if outcome == 'P' then
-      p = plan(b)
-    elseif outcome == 'E' then
-      p = extend(b)
-    elseif outcome == 'R' then
-      again(b, m)
-      p = b + 7 * m
-    else
-      if outcome == 'S' and fenced and not have[8] then
-        succeed(flags, back, a, n, b, m)
+  -- apply applies the changes of the workflow at hand, which begin at ARGV[p], and returns where they end. First their
+  -- number, then of each:
+  --   outcome  S F X: terminal; K: a skip is passed on; R: to run again; P: a plan takes its place; E: a map gets its members
+  --   flags    v has no task, c member of a map, p may end a planned node, d has an error or progress to forget,
+  --            f its siblings may end with it, >node what is skipped is so because of that (the last flag)
+  --   back     place to give back: 'group holder', 'group' if each node is its own holder, or ''
+  --   queue, task, ms   for the counters: of S F X R; '' as queue if it does not count
+  --   number of edges, then of each: node, kind, need, delay, lim, lane
+  --   number of nodes, then of each: S F X K: node, record (as in ends); R: node, attempts, deaths, delay ms, letter, lane,
+  --            error; P: node, 'attempts|deaths|started|owner', graph, tasks, nodes without a task, number of inputs,
+  --            node and record of each, number of roots, span, lane, delay and lim of each; E: node, members, lane, delay,
+  --            lim, number of joins over the members, then of each: node, need, delay, lim, lane
+  local function apply(p, fenced)
+    local changes = tonumber(ARGV[p])
+    p = p + 1
+    for _ = 1, changes do
+      local outcome, flags, back, queue, task, ms, n = unpack(ARGV, p, p + 6)
+      n = tonumber(n)
+      local a = p + 7
+      local m = tonumber(ARGV[a + 6 * n])
+      local b = a + 6 * n + 1
+      if queue ~= '' then
+        count(queue, task, outcome, m)
+        if ms ~= '0' then count(queue, task, 'ms', tonumber(ms)) end
+      end
+      if outcome == 'P' then
+        p = plan(b)
+      elseif outcome == 'E' then
+        p = extend(b)
+      elseif outcome == 'R' then
+        again(b, m)
+        p = b + 7 * m
       else
-        for i = b, b + 2 * m - 2, 2 do ends(ARGV[i], outcome, ARGV[i + 1], flags, back, a, n, fenced) end
+        if outcome == 'S' and fenced and not have[8] then
+          succeed(flags, back, a, n, b, m)
+        else
+          for i = b, b + 2 * m - 2, 2 do ends(ARGV[i], outcome, ARGV[i + 1], flags, back, a, n, fenced) end
+        end
+        p = b + 2 * m
       end
-      p = b + 2 * m
     end
+    return p
   end
-  return p
-end
 
--- close writes what apply left and ends the workflow if all it has is terminal. It returns what the caller is to do:
--- {id, 1 if the workflow has ended or 0, earliest timer or 0, todo…}, or nil for nothing.
-local function close(mine)
-  local changed = add['z'] or add['vz']
-  for i = 1, 6 do
-    have[i] = tonumber(have[i] or '0')
-    if add[counts[i]] then
-      have[i] = have[i] + add[counts[i]]
-      puts[#puts + 1] = counts[i]
-      puts[#puts + 1] = whole(have[i])
+  -- close writes what apply left and ends the workflow if all it has is terminal. It returns what the caller is to do:
+  -- {id, 1 if the workflow has ended or 0, earliest timer or 0, todo…}, or nil for nothing.
+  local function close(mine)
+    local changed = add['z'] or add['vz']
+    for i = 1, 6 do
+      have[i] = tonumber(have[i] or '0')
+      if add[counts[i]] then
+        have[i] = have[i] + add[counts[i]]
+        puts[#puts + 1] = counts[i]
+        puts[#puts + 1] = whole(have[i])
+      end
     end
-  end
-  local over = changed and have[2] >= have[1] and have[4] >= have[3]
-  if rooted and not over then
-    puts[#puts + 1] = 'r'
-    puts[#puts + 1] = rooted
-  end
-  bulk('HSET', wf, puts)
-  bulk('ZADD', P .. 'agenda', notes)
-  for lane, els in pairs(lanes) do
-    push(lane, key, els)
-    if string.sub(lane, 3) ~= mine then want(string.sub(lane, 3), true) end
-  end
-  if over then
-    redis.call('PEXPIRE', wf, retention)
-    local letter = rooted or redis.call('HGET', wf, 'r')
-    if letter == 'K' then
-      local rec = record(string.match(record(root), '^K|(.*)$') or root)
-      letter = rec and string.sub(rec, 1, 1)
+    local over = changed and have[2] >= have[1] and have[4] >= have[3]
+    if rooted and not over then
+      puts[#puts + 1] = 'r'
+      puts[#puts + 1] = rooted
     end
-    ended(W, name, (letter == 'S' or letter == 'X') and letter or 'F', created)
+    bulk('HSET', wf, puts)
+    bulk('ZADD', P .. 'agenda', notes)
+    for lane, els in pairs(lanes) do
+      push(lane, key, els)
+      if string.sub(lane, 3) ~= mine then want(string.sub(lane, 3), true) end
+    end
+    if over then
+      redis.call('PEXPIRE', wf, retention)
+      local letter = rooted or redis.call('HGET', wf, 'r')
+      if letter == 'K' then
+        local rec = record(string.match(record(root), '^K|(.*)$') or root)
+        letter = rec and string.sub(rec, 1, 1)
+      end
+      ended(W, name, (letter == 'S' or letter == 'X') and letter or 'F', created)
+    end
+    if told or over then redis.call('PUBLISH', 'muster:done:' .. W, over and '1' or '0') end
+    if #todo == 0 and timed == 0 and not over then return nil end
+    local out = {W, over and 1 or 0, whole(timed)}
+    for i = 1, #todo do out[3 + i] = todo[i] end
+    return out
   end
-  if told or over then redis.call('PUBLISH', 'muster:done:' .. W, over and '1' or '0') end
-  if #todo == 0 and timed == 0 and not over then return nil end
-  local out = {W, over and 1 or 0, whole(timed)}
-  for i = 1, #todo do out[3 + i] = todo[i] end
-  return out
+
+  return {new = new, use = use, put = put, release = releaseSpan, apply = apply, close = close}
 end

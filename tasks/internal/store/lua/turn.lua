@@ -11,7 +11,9 @@
 -- returns {said, now, wants, todos, lane, element, …}. said: ok, gone (the batch is not the worker's any more), yield
 -- (another queue has a wake-task: nothing was taken). todos: what close returns, per workflow. An element is {element,
 -- graph or false, record or false of each node}
-local MOST_KEYS = 64          -- fairness keys that one take looks at
+local MOST_KEYS = 256         -- fairness keys that one take looks at
+local AT_ONCE = 32            -- of them read in one call
+local MOST_FIELDS = 5000      -- nodes read in one call
 local MOST_BYTES = 1048576    -- of records in a batch, beyond its first node
 local YIELD = 1000            -- ms for which a wake-task of another queue has a slot leave
 local HIGH_IN_A_ROW = 8       -- batches of high priority until normal work has its turn
@@ -22,94 +24,107 @@ local function has(f) return string.find(flags, f, 1, true) end
 local said, todos, elements, takenFrom = 'ok', {}, {}, ''
 local left, bytes = tonumber(ARGV[5]), 0
 
--- add reads the nodes first to last of an element and adds them to the batch, as far as there is room; single nodes
--- have no last. It returns the last that it added; nil if the workflow is gone or revoked.
+-- add reads the nodes first to last of an element and adds them to the batch, as far as there is room; a single node
+-- has no last. It returns how many it added; nil if the workflow is gone or revoked.
 local function add(wf, prefix, a, b, lost)
-  local fields = {'n', 'x'}
-  if not string.find(ARGV[11], ' ' .. wf .. ' ', 1, true) then fields[3] = 'g' end
-  local skip = #fields
+  local fields = {'n', 'x', 'g'}
+  if string.find(ARGV[11], ' ' .. wf .. ' ', 1, true) then fields[3] = 'n' end
   if b then
     for i = a, b do fields[#fields + 1] = prefix .. whole(i) end
   else
-    fields[#fields + 1] = prefix
+    fields[4] = prefix
   end
   local got = redis.pcall('HMGET', P .. 'w:' .. wf, unpack(fields))
   if got.err or not got[1] or got[2] then return nil end
-  local el = {'', got[3] or false}
-  if skip == 2 then el[2] = false end
+  local el = {'', fields[3] == 'g' and got[3]}
   local n = 0
-  for i = skip + 1, #got do
+  for i = 4, #fields do
     local size = got[i] and #got[i] or 0
     if (n > 0 or #elements > 0) and bytes + size > MOST_BYTES then break end
     bytes = bytes + size
     n = n + 1
     el[2 + n] = got[i]
   end
-  if n == 0 then return a and a - 1 or false end
+  if n == 0 then return 0 end
   left = left - n
-  local last = b and a + n - 1
   local span = prefix
-  if b then span = prefix .. (n > 1 and whole(a) .. '-' .. whole(last) or whole(a)) end
+  if b then span = prefix .. (n > 1 and whole(a) .. '-' .. whole(a + n - 1) or whole(a)) end
   el[1] = wf .. '/' .. span .. (lost ~= '' and '@' .. lost or '')
   elements[#elements + 1] = el
-  return last or true
+  return n
 end
 
--- drain takes what it can from the ready list of a key. It returns whether more is there.
-local function drain(lane, key)
-  local list = P .. 'ready:' .. lane .. ':' .. key
-  local len = redis.call('LLEN', list)
-  while len > 0 and left > 0 do
-    local some = redis.call('LPOP', list, math.min(len, left))
-    local back = {}
-    len = len - #some
-    for i, el in ipairs(some) do
-      local wf, prefix, a, b, lost = read(el)
-      if not wf then
-        deepen(lane, -1) -- nobody can read it
-      elseif #back > 0 or left <= 0 or (lost ~= '' and #elements > 0) then
-        back[#back + 1] = el
-        left = lost ~= '' and 0 or left
-      else
-        local most = a and math.min(b, a + math.min(left, 5000) - 1)
-        local last = add(wf, prefix, a, most, lost)
-        if last == nil then
-          deepen(lane, -size(el))
-        elseif last == false then
-          back[#back + 1] = el
-          left = 0
-        elseif b and last < b then
-          deepen(lane, a - last - 1)
-          back[#back + 1] = wf .. '/' .. prefix .. (last + 1 < b and whole(last + 1) .. '-' .. whole(b) or whole(b)) .. (lost ~= '' and '@' .. lost or '')
-          if last < most then left = 0 end -- too large together
-        else
-          deepen(lane, -(b and b - a + 1 or 1))
-        end
-        if lost ~= '' then left = 0 end -- a suspect is alone in its batch
+-- taking makes the functions that take, for a turn that does.
+local function taking()
+  -- takeElement takes what there is room for of an element, and returns the rest of it, if there is any.
+  local function takeElement(lane, text)
+    local wf, prefix, a, b, lost = read(text)
+    if not wf then
+      deepen(lane, -1) -- nobody can read it
+      return nil
+    end
+    if left <= 0 or (lost ~= '' and #elements > 0) then
+      left = 0
+      return text
+    end
+    local last = b and math.min(b, a + math.min(left, MOST_FIELDS) - 1)
+    local n = add(wf, prefix, a, last, lost)
+    if not n then
+      deepen(lane, -size(text))
+      return nil
+    end
+    deepen(lane, -n)
+    if lost ~= '' or n < (b and last - a + 1 or 1) then left = 0 end -- a suspect is alone in its batch, and so is what is large
+    if n == 0 then return text end
+    if not b or a + n > b then return nil end
+    return wf .. '/' .. prefix .. (a + n < b and whole(a + n) .. '-' .. whole(b) or whole(b)) .. (lost ~= '' and '@' .. lost or '')
+  end
+
+  -- drain takes what it can from the ready list of a key. It returns whether more is there.
+  local function drain(lane, key)
+    local list = P .. 'ready:' .. lane .. ':' .. key
+    local len = redis.call('LLEN', list)
+    while len > 0 and left > 0 do
+      local some = redis.call('LPOP', list, math.min(len, left))
+      local back = {}
+      len = len - #some
+      for _, text in ipairs(some) do
+        local rest = takeElement(lane, text)
+        if rest then back[#back + 1] = rest end
       end
+      len = len + #back
+      for i = #back, 1, -1 do redis.call('LPUSH', list, back[i]) end
     end
-    len = len + #back
-    for i = #back, 1, -1 do redis.call('LPUSH', list, back[i]) end
+    return len > 0
   end
-  return len > 0
-end
 
--- take fills the batch from a lane, a key after the other.
-local function take(lane)
-  local ring = P .. 'ring:' .. lane
-  for _ = 1, MOST_KEYS do
-    if left <= 0 then break end
-    local key = redis.call('LPOP', ring)
-    if not key then break end
-    local ok, more = pcall(drain, lane, key)
-    if not ok then
-      -- What is under its name is no list: nobody can take from it.
-      redis.call('DEL', P .. 'ready:' .. lane .. ':' .. key)
-    elseif more then
-      redis.call('RPUSH', ring, key)
+  -- take fills the batch from a lane, a key after the other.
+  return function(lane)
+    local ring, looked = P .. 'ring:' .. lane, 0
+    while left > 0 and looked < MOST_KEYS do
+      local keys = redis.call('LPOP', ring, math.min(left, AT_ONCE))
+      if not keys then break end
+      looked = looked + #keys
+      local back = {}
+      for _, key in ipairs(keys) do
+        if left <= 0 then
+          back[#back + 1] = key
+        elseif string.find(key, '/', 1, true) then -- the first nodes of a workflow, without a list
+          local rest = takeElement(lane, key)
+          if rest then redis.call('RPUSH', ring, rest) end
+        else
+          local ok, more = pcall(drain, lane, key)
+          if not ok then
+            redis.call('DEL', P .. 'ready:' .. lane .. ':' .. key) -- what is under its name is no list
+          elseif more then
+            redis.call('RPUSH', ring, key)
+          end
+        end
+      end
+      for i = #back, 1, -1 do redis.call('LPUSH', ring, back[i]) end
     end
+    if #elements > 0 then takenFrom = lane end
   end
-  if #elements > 0 then takenFrom = lane end
 end
 
 -- keep writes the lease of what was taken.
@@ -119,13 +134,6 @@ local function keep(lane)
   redis.call('HSET', lease, id, whole(now) .. ' ' .. lane .. ' ' .. table.concat(els, ','))
 end
 
--- change makes the changes of the workflow at ARGV[p], if there is one.
-local function change(p, fenced, mine)
-  if not use(p) then return nil end
-  apply(p + 6, fenced)
-  return close(mine)
-end
-
 local function leave()
   if not (has('c') or has('e')) then return end
   if redis.call('HINCRBY', wake, 'n', -1) < 0 then redis.call('HSET', wake, 'n', '0') end
@@ -133,12 +141,17 @@ end
 
 -- The first write is one that needs no memory: then a full Redis lets the script go on.
 local fenced = ARGV[8] ~= '' and redis.call('HDEL', lease, ARGV[8]) == 1
+local on = {}
 if fenced or has('u') then
   if ARGV[9] ~= '' then redis.call('HSET', lease, id, ARGV[9]) end
-  onLane, onMost, on = ARGV[13], left, {}
-  local p = 15
+  local p, f = 15, nil
   for _ = 1, tonumber(ARGV[14]) do
-    local ok, todo = pcall(change, p, fenced, has('t') and q or '')
+    f = f or flow(ARGV[13], left, on)
+    local ok, todo = pcall(function()
+      if not f.use(p) then return nil end
+      f.apply(p + 6, fenced)
+      return f.close(has('t') and q or '')
+    end)
     if not ok then
       -- What Redis has of the workflow is damaged, unless it is Redis itself that takes no writes.
       local why = tostring(type(todo) == 'table' and todo.err or todo)
@@ -170,8 +183,8 @@ elseif #on > 0 then
     local wf, node = read(el)
     add(wf, node, nil, nil, '')
   end
-  takenFrom = onLane
-  if #elements > 0 then keep(onLane) end
+  takenFrom = ARGV[13]
+  if #elements > 0 then keep(takenFrom) end
   if waiting(q) then want(q) end -- others see to that
 elseif has('t') then
   local h = redis.call('HMGET', wake, 'n', 'dn', 'dh', 's', 'g')
@@ -199,6 +212,7 @@ elseif has('t') then
     if tonumber(h[4] or '0') >= HIGH_IN_A_ROW then
       first, second = second, first
     end
+    local take = taking()
     take(first)
     if #elements == 0 then take(second) end
     if takenFrom == 'h:' .. q then
@@ -209,7 +223,7 @@ elseif has('t') then
     redis.call('HSET', wake, 't', whole(now))
     if #elements > 0 then
       keep(takenFrom)
-      redis.call('SADD', P .. 'holders', me)
+      if not fenced then redis.call('SADD', P .. 'holders', me) end
       local rest = all
       for _, el in ipairs(elements) do rest = rest - (#el - 2) end
       if rest >= tonumber(ARGV[6]) and waiting(q) then want(q) end

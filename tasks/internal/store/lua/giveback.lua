@@ -1,0 +1,29 @@
+-- Shared by the scripts that put batches back; put behind lib.
+local SUSPECT = 3 -- deaths of workers from which on a node is blamed only for those it was running in
+
+-- giveBack puts the elements of a batch back, to be the next ones. value is '<ms>[!] <lane> <element>,…'. With died their
+-- worker is dead, and they are suspects.
+local function giveBack(value, died)
+  local entered, lane, els = string.match(value, '^%d+(!?) (%S+) (%S+)$')
+  if not lane then return 0 end
+  local lists, order, n = {}, {}, 0
+  for el in string.gmatch(els, '[^,]+') do
+    local wf, prefix, a, b, lost = read(el)
+    local have = wf and redis.call('HMGET', P .. 'w:' .. wf, 'n', 'x', 'f')
+    if have and have[1] and not have[2] then
+      local c = tonumber(lost) or 0
+      if died and (c < SUSPECT or entered == '!') then c = c + 1 end
+      local key = have[3] or wf
+      if not lists[key] then
+        lists[key] = {}
+        order[#order + 1] = key
+      end
+      local span = a and prefix .. whole(a) .. '-' .. whole(b) or prefix
+      table.insert(lists[key], 1, wf .. '/' .. span .. (c > 0 and '@' .. whole(c) or ''))
+      n = n + 1
+    end
+  end
+  for i = #order, 1, -1 do push(lane, order[i], lists[order[i]], true) end
+  if n > 0 then want(string.sub(lane, 3), true) end
+  return n
+end
