@@ -109,3 +109,89 @@ func (c *Client) Outbox(ctx context.Context) (Outbox, error) {
 	}
 	return o, nil
 }
+
+// WorkflowState is whether a workflow has ended, and how.
+type WorkflowState string
+
+// The states of a workflow in a listing.
+const (
+	WorkflowRunning   WorkflowState = engine.WorkflowRunning // sent and not ended, whether or not a worker is at it
+	WorkflowSucceeded WorkflowState = engine.WorkflowSucceeded
+	WorkflowFailed    WorkflowState = engine.WorkflowFailed
+	WorkflowRevoked   WorkflowState = engine.WorkflowRevoked
+)
+
+// WorkflowFilter says which workflows [Client.Workflows] lists. The zero value lists all.
+//
+// The time of a workflow is when it ended, or while it is running, when it was sent.
+type WorkflowFilter struct {
+	State  WorkflowState // empty: any
+	Name   string        // empty: any
+	After  time.Time     // its time is not before this one; zero: no bound
+	Before time.Time     // its time is before this one; zero: no bound
+	Cursor string        // what the call for the page before returned; empty: the first page
+	Limit  int           // workflows in a page, at most 1,000; 0 means 100
+}
+
+// WorkflowInfo is a workflow in a listing.
+type WorkflowInfo struct {
+	ID      string        `json:"id"`
+	Name    string        `json:"name"` // at most 64 bytes of it
+	State   WorkflowState `json:"state"`
+	Created time.Time     `json:"created"`
+	Ended   time.Time     `json:"ended,omitzero"` // zero while it is running
+}
+
+// Workflows returns a page of the workflows that f asks for, the latest by its time first, and the cursor
+// of the next page: call again with it in f.Cursor until it is empty. A page can be short, or empty, although
+// others follow it.
+//
+// Workflows that are running are all listed. Of those that have ended, the last 10,000 of each state are (on
+// a Redis Cluster, of each shard), for as long as their results are kept.
+func (c *Client) Workflows(ctx context.Context, f WorkflowFilter) (page []WorkflowInfo, next string, err error) {
+	list, next, err := c.eng.Workflows(ctx, engine.WorkflowQuery{State: string(f.State), Name: f.Name,
+		After: f.After, Before: f.Before, Cursor: f.Cursor, Limit: f.Limit})
+	if err != nil {
+		return nil, "", fmt.Errorf("list workflows: %w", err)
+	}
+	for _, w := range list {
+		page = append(page, WorkflowInfo{ID: w.ID, Name: w.Name, State: WorkflowState(w.State), Created: w.Created, Ended: w.Ended})
+	}
+	return page, next, nil
+}
+
+// RateFilter says which counts [Client.Rates] returns. The zero value asks for all tasks, by minute.
+type RateFilter struct {
+	Queue string        // empty: all
+	Task  string        // empty: all
+	Since time.Time     // from the minute or hour that this time lies in; zero: all that are kept
+	Step  time.Duration // [time.Minute], or [time.Hour]; 0 means a minute
+}
+
+// RatePoint counts what became of the nodes of a task in a minute or an hour.
+type RatePoint struct {
+	Time      time.Time     `json:"time"` // when the minute or hour began
+	Queue     string        `json:"queue"`
+	Task      string        `json:"task"` // at most 100 bytes of it
+	Succeeded int64         `json:"succeeded"`
+	Failed    int64         `json:"failed"` // for good
+	Revoked   int64         `json:"revoked"`
+	Retried   int64         `json:"retried"` // attempts that failed, with another to follow
+	Busy      time.Duration `json:"busy_ns"` // how long handlers ran
+}
+
+// Rates returns the counts that f asks for, by time, queue and task. There is no point for a minute or hour
+// in which nothing ended. Counts of minutes are kept for 24 hours, those of hours for 30 days. When there are
+// very many tasks, those that came last in an hour (or day) are counted together, as the task "(other)" of
+// their queue.
+func (c *Client) Rates(ctx context.Context, f RateFilter) ([]RatePoint, error) {
+	list, err := c.eng.Rates(ctx, engine.RateQuery{Queue: f.Queue, Task: f.Task, Since: f.Since, Step: f.Step})
+	if err != nil {
+		return nil, fmt.Errorf("read rates: %w", err)
+	}
+	points := make([]RatePoint, len(list))
+	for i, r := range list {
+		points[i] = RatePoint(r)
+	}
+	return points, nil
+}

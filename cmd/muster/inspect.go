@@ -40,6 +40,15 @@ func inspectCommand(env environment) *cli.Command {
 			leaf("stats", "list the queues with what is in them, and the workers with what they have done", "", 0, inspectStats),
 			leaf("workflow", "draw the tasks of a workflow, with states and times", "ID", 1, inspectWorkflow,
 				&cli.BoolFlag{Name: "all", Usage: "draw every member of large groups and maps"}),
+			leaf("workflows", "list the workflows that run, and those that have ended and whose results are kept, the latest first", "", 0, inspectWorkflows,
+				&cli.StringFlag{Name: "state", Usage: "only those in `STATE`: running, success, failure or revoked"},
+				&cli.StringFlag{Name: "name", Usage: "only those called `TASK`"},
+				&cli.DurationFlag{Name: "since", Usage: "only those that ended in the last `D`, or run and were sent in it"}, limit()),
+			leaf("rates", "count what became of tasks, by minute or hour", "", 0, inspectRates,
+				&cli.StringFlag{Name: "queue", Usage: "only those of `QUEUE`"},
+				&cli.StringFlag{Name: "task", Usage: "only those called `TASK`"},
+				&cli.DurationFlag{Name: "since", Usage: "the last `D`; minutes are kept for 24 hours, hours for 30 days", Value: time.Hour},
+				&cli.StringFlag{Name: "step", Usage: "count by `STEP`: minute or hour", Value: "minute"}),
 		},
 	}
 }

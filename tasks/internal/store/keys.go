@@ -75,6 +75,30 @@ func firstKeys(shard int) []string {
 // the workflow can lie in another slot, "<workflow> <unix ms of the claim>". Expires as the sender asked.
 func uniqueKey(shard int, key string) string { return tag(shard) + "u:" + key }
 
+// liveKey is the sorted set of the live workflows of a shard: "<id> <name>" by when they were sent, in unix
+// ms. The key vanishes with its last element.
+func liveKey(shard int) string { return tag(shard) + "live" }
+
+// doneKey is the list of the last workflows of a shard that ended with a state (S success, F failure,
+// X revoked), newest first: "<id> <sent, unix ms> <ms from then to the end> <name>". Some 10,000 at most,
+// and no expiry; what an entry names may be gone.
+func doneKey(shard int, state byte) string { return tag(shard) + "done:" + string(state) }
+
+// minutesKey is the hash of what became of nodes in the minutes of an hour (unix hours):
+// "<minute> <what> <queue> <task>" to a count; what is S, F, X, R (will be tried again) or ms (the time
+// that handlers ran). Some 20,000 fields at most. Expires 25 hours after it was added to hoursKey; until
+// then, after 31 days.
+func minutesKey(shard int, hour int64) string {
+	return tag(shard) + "cm:" + strconv.FormatInt(hour, 10)
+}
+
+// hoursKey is the same for the hours of a day (unix days): "<hour> <what> <queue> <task>" to a count. It
+// lacks the hour that hourKey names. Expires after 31 days.
+func hoursKey(shard int, day int64) string { return tag(shard) + "ch:" + strconv.FormatInt(day, 10) }
+
+// hourKey is the string with the last unix hour that has counts. Expires after 31 days.
+func hourKey(shard int) string { return tag(shard) + "hour" }
+
 // workersKey is the sorted set of live workers by the time of their last beat in unix ms. silentKey is the hash of those
 // that were found silent, to the time of that in unix ms.
 const (

@@ -1,6 +1,88 @@
--- (index)
-local function opened(id, name) end
-local function ended(id, name, letter, created) end
-local function dropped(id, name) end
-local function count(queue, task, what, n) end
-local function counted() end
+-- The index of a shard: the workflows that are live, the last ones that have ended, and counts of what
+-- became of nodes, by minute and hour. Put behind lib.lua and in front of scripts that change workflows.
+-- KEYS and ARGV are those of the script; P, now and whole are of lib.lua
+-- returns nothing of its own
+local DONE = 10000 -- ended workflows to keep of each state: less than 1 MB
+local SLACK = 100 -- how many more there may be: the list is cut rarely
+local FIELDS = 20000 -- fields of a hash of counts, about 2 MB; beyond it, new tasks are counted together
+local DAY = 24 * 3600
+local OTHER = '(other)'
+
+local call = redis.pcall -- an index that is damaged must stop no workflow
+
+-- An id has no space; a name may hold anything, so it comes last.
+
+-- opened lists a workflow as live. name must be the same when it ends.
+local function opened(id, name)
+  call('ZADD', P .. 'live', now, id .. ' ' .. name)
+end
+
+-- dropped takes a live workflow off the index: it was aborted or forgotten.
+local function dropped(id, name)
+  call('ZREM', P .. 'live', id .. ' ' .. name)
+end
+
+-- ended lists a live workflow as ended: letter is S, F or X, created is unix ms.
+local function ended(id, name, letter, created)
+  dropped(id, name)
+  local done = P .. 'done:' .. letter
+  local n = call('LPUSH', done, id .. ' ' .. created .. ' ' .. now - created .. ' ' .. name)
+  if (tonumber(n) or 0) > DONE + SLACK then call('LTRIM', done, 0, DONE - 1) end
+end
+
+local counts -- "<what> <queue> <task>" to a number, or nil
+
+-- count counts nodes of a task that succeeded (S), failed (F), were revoked (X) or will be tried again (R),
+-- or the milliseconds (ms) that its handlers ran. A queue's name has no space.
+local function count(queue, task, what, n)
+  local name = what .. ' ' .. queue .. ' ' .. task
+  counts = counts or {}
+  counts[name] = (counts[name] or 0) + n
+end
+
+-- bump adds to a field of a hash of counts and reports whether it is the first one. Only a new field, which
+-- has just this count, can be the first or one too many.
+local function bump(key, slot, name, n)
+  local field = slot .. ' ' .. name
+  if call('HINCRBY', key, field, whole(n)) ~= n then return false end
+  local fields = call('HLEN', key)
+  if fields > FIELDS then
+    call('HDEL', key, field)
+    call('HINCRBY', key, slot .. ' ' .. (string.match(name, '^%S+ %S+ ') or name) .. OTHER, whole(n))
+  end
+  return fields == 1
+end
+
+-- fold adds the counts of the minutes of an hour to its day. That a count is in one hash until its hour is
+-- over saves every script half of its writes.
+local function fold(hour)
+  local minutes, day = P .. 'cm:' .. whole(hour), P .. 'ch:' .. whole(math.floor(hour / 24))
+  local all, sums = call('HGETALL', minutes), {}
+  for i = 1, #all, 2 do
+    local name, n = string.match(all[i], '^%d+ (%S+ %S+ .*)$'), tonumber(all[i + 1])
+    if name and n then sums[name] = (sums[name] or 0) + n end
+  end
+  for name, n in pairs(sums) do bump(day, whole(hour % 24), name, n) end
+  call('EXPIRE', day, 31 * DAY)
+  call('EXPIRE', minutes, 25 * 3600)
+end
+
+-- turn begins an hour, and ends the last one that had counts, which can be long ago.
+local function turn(hour)
+  local last = tonumber(call('GET', P .. 'hour')) or hour
+  if last < hour then fold(last) end
+  call('SET', P .. 'hour', whole(hour), 'EX', 31 * DAY)
+  call('EXPIRE', P .. 'cm:' .. whole(hour), 31 * DAY)
+end
+
+-- counted writes what was counted; the script calls it once, at its end.
+local function counted()
+  if not counts then return end
+  local minute = math.floor(now / 60000)
+  local hour = math.floor(minute / 60)
+  local key, slot = P .. 'cm:' .. whole(hour), whole(minute % 60)
+  for name, n in pairs(counts) do
+    n = math.floor(n + 0.5)
+    if n > 0 and bump(key, slot, name, n) then turn(hour) end
+  end
+end

@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"muster/tasks/internal/store"
+)
+
+// The states of a workflow in the index. Of one that is running no more is known there: it can wait for a
+// worker or for its time.
+const (
+	WorkflowRunning   = "running"
+	WorkflowSucceeded = "success"
+	WorkflowFailed    = "failure"
+	WorkflowRevoked   = "revoked"
+)
+
+var indexStates = map[string]byte{
+	"": 0, WorkflowRunning: store.Live, WorkflowSucceeded: 'S', WorkflowFailed: 'F', WorkflowRevoked: 'X'}
+
+// stateOf returns the state that a letter of the index stands for.
+func stateOf(letter byte) string {
+	for state, l := range indexStates {
+		if l == letter {
+			return state
+		}
+	}
+	return ""
+}
+
+// maxPage and defaultPage are how many workflows a page of the index has.
+const (
+	maxPage     = 1000
+	defaultPage = 100
+)
+
+// WorkflowQuery says which workflows to list; see [store.WorkflowQuery].
+type WorkflowQuery struct {
+	State, Name   string
+	After, Before time.Time
+	Cursor        string
+	Limit         int // 0 for 100
+}
+
+// IndexedWorkflow is a workflow as the index has it.
+type IndexedWorkflow struct {
+	ID, Name, State string
+	Created, Ended  time.Time
+}
+
+// Workflows returns a page of the index of workflows, the latest first, and the cursor of the next.
+func (e *Engine) Workflows(ctx context.Context, q WorkflowQuery) (page []IndexedWorkflow, next string, err error) {
+	state, ok := indexStates[q.State]
+	if !ok {
+		return nil, "", fmt.Errorf("%q is no state of a workflow: use running, success, failure or revoked", q.State)
+	}
+	if q.Limit == 0 {
+		q.Limit = defaultPage
+	}
+	if q.Limit < 1 || q.Limit > maxPage {
+		return nil, "", fmt.Errorf("limit %d must be 1 to %d", q.Limit, maxPage)
+	}
+	list, next, err := e.store.Workflows(ctx, store.WorkflowQuery{
+		State: state, Name: q.Name, After: q.After, Before: q.Before, Cursor: q.Cursor, Limit: q.Limit})
+	if err != nil {
+		return nil, "", err
+	}
+	for _, w := range list {
+		page = append(page, IndexedWorkflow{ID: w.ID, Name: w.Name, State: stateOf(w.State), Created: w.Created, Ended: w.Ended})
+	}
+	return page, next, nil
+}
+
+// RateQuery says which counts to read: those of one queue or task, by minute or hour.
+type RateQuery struct {
+	Queue, Task string
+	Since       time.Time     // zero: as far back as counts are kept
+	Step        time.Duration // a minute or an hour; 0 for a minute
+}
+
+// Rate is what became of the nodes of a task in a minute or an hour.
+type Rate = store.Rate
+
+// Rates returns the counts that q asks for, by time, queue and task.
+func (e *Engine) Rates(ctx context.Context, q RateQuery) ([]Rate, error) {
+	switch q.Step {
+	case 0, time.Minute, time.Hour:
+	default:
+		return nil, fmt.Errorf("step %s must be a minute or an hour", q.Step)
+	}
+	return e.store.Rates(ctx, store.RateQuery{
+		Queue: q.Queue, Task: q.Task, Since: q.Since, Until: time.Now(), Hourly: q.Step == time.Hour})
+}

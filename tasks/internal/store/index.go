@@ -1,0 +1,389 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// indexLua goes between lib.lua and scripts that open, end or drop workflows, or count nodes.
+//
+//go:embed lua/index.lua
+var indexLua string
+
+// ClipName shortens the name of a workflow to what the index has of it.
+func ClipName(s string) string { return clip(s, 64) }
+
+// ClipTask shortens the name of a task to what counts have of it.
+func ClipTask(s string) string { return clip(s, 100) }
+
+// clip shortens s to at most n bytes, and cuts no rune.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// Live is the state of a workflow that has not ended. The others are 'S', 'F' and 'X'.
+const Live byte = 'L'
+
+// Indexed is a workflow as the index has it.
+type Indexed struct {
+	ID, Name       string
+	State          byte
+	Created, Ended time.Time // Ended is zero while it is live
+
+	shard int
+	at    int64 // unix ms: when it ended, or if it is live, was sent
+}
+
+// position is a place in the order of the index: the latest first, and those of one ms by falling ids.
+type position struct {
+	at int64
+	id string
+}
+
+// afterIDs is larger than every id.
+const afterIDs = "~"
+
+func (p position) compare(o position) int {
+	return cmp.Or(cmp.Compare(o.at, p.at), strings.Compare(o.id, p.id))
+}
+
+func (p position) String() string { return strconv.FormatInt(p.at, 10) + "." + p.id }
+
+// ErrCursor says that a cursor is none that [Store.Workflows] has returned.
+var ErrCursor = errors.New("not a cursor of this listing")
+
+func parsePosition(s string) (position, error) {
+	ms, id, ok := strings.Cut(s, ".")
+	at, err := strconv.ParseInt(ms, 10, 64)
+	if !ok || err != nil || id == "" {
+		return position{}, fmt.Errorf("%w: %q", ErrCursor, s)
+	}
+	return position{at, id}, nil
+}
+
+// WorkflowQuery says which workflows to list.
+type WorkflowQuery struct {
+	State         byte      // 0 for all
+	Name          string    // empty for all
+	After, Before time.Time // ended then (those that are live: sent then); zero for no bound
+	Cursor        string    // of the page before
+	Limit         int
+}
+
+// Pieces in which the index is read.
+const (
+	indexLeast = 100    // entries of one key in the first round trip; twice as many in each that follows
+	indexMost  = 1000   // likewise, in every round trip
+	indexPage  = 50_000 // entries of all keys for one page, about
+)
+
+// Workflows returns a page of the workflows that q asks for and that still exist, the latest first, and the
+// cursor of the next page, empty after the last. A page can be short, or empty, with others to follow: a call
+// reads a bounded part of the index. A workflow whose id was used before is listed once in a page.
+func (s *Store) Workflows(ctx context.Context, q WorkflowQuery) (page []Indexed, next string, err error) {
+	shards, err := s.Shards(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	r, err := newIndexReader(s.rdb, shards, q)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := r.seek(ctx); err != nil {
+		return nil, "", fmt.Errorf("search the index of workflows: %w", err)
+	}
+	for {
+		if err := r.read(ctx); err != nil {
+			return nil, "", fmt.Errorf("read the index of workflows: %w", err)
+		}
+		if page, next, err = r.fill(ctx, page); err != nil || next != "" {
+			return page, next, err
+		}
+		if r.over() {
+			return page, "", nil
+		}
+		if at := r.horizon(); r.reads >= indexPage && at < r.from.at {
+			return page, position{at, afterIDs}.String(), nil
+		}
+	}
+}
+
+// indexReader merges the keys of the index.
+type indexReader struct {
+	rdb     redis.UniversalClient
+	q       WorkflowQuery
+	from    position // what follows it is wanted
+	after   int64    // unix ms
+	sources []*indexSource
+	chunk   int
+	reads   int             // entries so far
+	pool    []Indexed       // read, and wanted
+	seen    map[string]bool // ids of what came out of the pool
+}
+
+// indexSource is a key of the index, which holds entries of one state from the latest to the earliest.
+type indexSource struct {
+	shard int
+	state byte
+	skip  int64 // of a list: elements to pass over; of the live ones: those of the time last
+	last  int64 // the time of the last entry that was read
+	over  bool  // there are no more
+}
+
+func newIndexReader(rdb redis.UniversalClient, shards int, q WorkflowQuery) (*indexReader, error) {
+	r := &indexReader{rdb: rdb, q: q, from: position{math.MaxInt64, afterIDs}, chunk: indexLeast, seen: map[string]bool{}}
+	if q.Cursor != "" {
+		from, err := parsePosition(q.Cursor)
+		if err != nil {
+			return nil, err
+		}
+		r.from = from
+	}
+	if before := (position{q.Before.UnixMilli() - 1, afterIDs}); !q.Before.IsZero() && before.at < r.from.at {
+		r.from = before
+	}
+	if !q.After.IsZero() {
+		r.after = q.After.UnixMilli()
+	}
+	r.q.Name, r.q.Limit = ClipName(q.Name), max(1, q.Limit)
+	for shard := range shards {
+		for _, state := range []byte{Live, 'S', 'F', 'X'} {
+			if q.State == 0 || q.State == state {
+				r.sources = append(r.sources, &indexSource{shard: shard, state: state, last: r.from.at})
+			}
+		}
+	}
+	return r, nil
+}
+
+// seek finds the place in the lists where what is wanted begins: a binary search in all of them at once.
+func (r *indexReader) seek(ctx context.Context) error {
+	if r.from.at == math.MaxInt64 {
+		return nil
+	}
+	lens := make([]*redis.IntCmd, len(r.sources))
+	if err := r.each(ctx, func(pipe redis.Pipeliner, i int, src *indexSource) {
+		if src.state != Live {
+			lens[i] = pipe.LLen(ctx, doneKey(src.shard, src.state))
+		}
+	}); err != nil {
+		return err
+	}
+	ends := make([]int64, len(r.sources)) // the place is in [skip, end]
+	for i, n := range lens {
+		if n != nil {
+			ends[i] = n.Val()
+		}
+	}
+	for open := true; open; {
+		open = false
+		found := make([]*redis.StringCmd, len(r.sources))
+		if err := r.each(ctx, func(pipe redis.Pipeliner, i int, src *indexSource) {
+			if src.skip < ends[i] {
+				open = true
+				found[i] = pipe.LIndex(ctx, doneKey(src.shard, src.state), (src.skip+ends[i])/2)
+			}
+		}); err != nil {
+			return err
+		}
+		for i, cmd := range found {
+			if cmd == nil {
+				continue
+			}
+			mid := (r.sources[i].skip + ends[i]) / 2
+			// What is damaged or gone counts as wanted: to begin too early does no harm.
+			if e, ok := parseDone(cmd.Val()); ok && e.at > r.from.at {
+				r.sources[i].skip = mid + 1
+			} else {
+				ends[i] = mid
+			}
+		}
+	}
+	return nil
+}
+
+// each sends commands for the sources that are not over in one round trip.
+func (r *indexReader) each(ctx context.Context, add func(redis.Pipeliner, int, *indexSource)) error {
+	pipe := r.rdb.Pipeline()
+	for i, src := range r.sources {
+		if !src.over {
+			add(pipe, i, src)
+		}
+	}
+	if pipe.Len() == 0 {
+		return nil
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	return nil
+}
+
+// read reads a piece of every source into the pool.
+func (r *indexReader) read(ctx context.Context) error {
+	lives, lists := make([]*redis.ZSliceCmd, len(r.sources)), make([]*redis.StringSliceCmd, len(r.sources))
+	if err := r.each(ctx, func(pipe redis.Pipeliner, i int, src *indexSource) {
+		if src.state == Live {
+			lives[i] = pipe.ZRevRangeByScoreWithScores(ctx, liveKey(src.shard), &redis.ZRangeBy{
+				Max: strconv.FormatInt(src.last, 10), Min: strconv.FormatInt(r.after, 10), Offset: src.skip, Count: int64(r.chunk)})
+		} else {
+			lists[i] = pipe.LRange(ctx, doneKey(src.shard, src.state), src.skip, src.skip+int64(r.chunk)-1)
+		}
+	}); err != nil {
+		return err
+	}
+	for i, src := range r.sources {
+		switch {
+		case lives[i] != nil:
+			r.takeLive(src, lives[i].Val())
+		case lists[i] != nil:
+			r.takeDone(src, lists[i].Val())
+		}
+	}
+	r.chunk = min(indexMost, 2*r.chunk)
+	return nil
+}
+
+func (r *indexReader) takeLive(src *indexSource, members []redis.Z) {
+	for _, z := range members {
+		member, _ := z.Member.(string)
+		at := int64(z.Score)
+		if at < src.last {
+			src.last, src.skip = at, 0
+		}
+		src.skip++
+		if id, name, ok := strings.Cut(member, " "); ok {
+			r.take(src, Indexed{ID: id, Name: name, Created: time.UnixMilli(at), at: at})
+		}
+	}
+	src.over = len(members) < r.chunk
+	r.reads += len(members)
+}
+
+func (r *indexReader) takeDone(src *indexSource, elements []string) {
+	for _, s := range elements {
+		e, ok := parseDone(s)
+		if !ok {
+			continue
+		}
+		src.last = min(src.last, e.at) // while a clock is put back the order is about right
+		r.take(src, e)
+	}
+	src.skip += int64(len(elements))
+	src.over = len(elements) < r.chunk || src.last < r.after
+	r.reads += len(elements)
+}
+
+// parseDone reads an element of a list of ended workflows.
+func parseDone(s string) (e Indexed, ok bool) {
+	parts := strings.SplitN(s, " ", 4)
+	if len(parts) != 4 {
+		return e, false
+	}
+	created, err := strconv.ParseInt(parts[1], 10, 64)
+	took, err2 := strconv.ParseInt(parts[2], 10, 64)
+	if err != nil || err2 != nil {
+		return e, false
+	}
+	at := created + took
+	return Indexed{ID: parts[0], Name: parts[3], Created: time.UnixMilli(created), Ended: time.UnixMilli(at), at: at}, true
+}
+
+// take puts an entry into the pool if it is wanted.
+func (r *indexReader) take(src *indexSource, e Indexed) {
+	e.shard, e.State = src.shard, src.state
+	if r.from.compare(position{e.at, e.ID}) < 0 && e.at >= r.after && (r.q.Name == "" || r.q.Name == e.Name) {
+		r.pool = append(r.pool, e)
+	}
+}
+
+// horizon is the time from which on sources may have more entries.
+func (r *indexReader) horizon() int64 {
+	at := int64(math.MinInt64)
+	for _, src := range r.sources {
+		if !src.over {
+			at = max(at, src.last)
+		}
+	}
+	return at
+}
+
+// over reports whether all is read.
+func (r *indexReader) over() bool { return r.horizon() == math.MinInt64 }
+
+// ready takes out of the pool, in order, what is later than all that is still to be read. Entries that
+// were read twice, because others came or ended meanwhile, come once.
+func (r *indexReader) ready() []Indexed {
+	slices.SortFunc(r.pool, func(a, b Indexed) int { return position{a.at, a.ID}.compare(position{b.at, b.ID}) })
+	horizon := r.horizon()
+	n, _ := slices.BinarySearchFunc(r.pool, horizon, func(e Indexed, at int64) int {
+		if e.at > at {
+			return -1
+		}
+		return 1
+	})
+	var out []Indexed
+	for _, e := range r.pool[:n] {
+		if !r.seen[e.ID] {
+			r.seen[e.ID] = true
+			out = append(out, e)
+		}
+	}
+	r.pool = r.pool[n:]
+	return out
+}
+
+// fill adds to a page what is ready and is stored, and returns a cursor if that makes it full.
+func (r *indexReader) fill(ctx context.Context, page []Indexed) (full []Indexed, next string, err error) {
+	ready := r.ready()
+	for i := 0; i < len(ready); {
+		part := ready[i:min(len(ready), i+max(indexLeast, r.q.Limit-len(page)))]
+		there, err := r.exist(ctx, part)
+		if err != nil {
+			return nil, "", fmt.Errorf("look up workflows: %w", err)
+		}
+		for _, e := range part {
+			if i++; there[e.ID] {
+				page = append(page, e)
+			}
+			if len(page) == r.q.Limit && (i < len(ready) || !r.over()) {
+				return page, position{e.at, e.ID}.String(), nil
+			}
+		}
+	}
+	return page, "", nil
+}
+
+// exist returns the ids of those workflows that are stored.
+func (r *indexReader) exist(ctx context.Context, list []Indexed) (map[string]bool, error) {
+	pipe := r.rdb.Pipeline()
+	cmds := make([]*redis.IntCmd, len(list))
+	for i, e := range list {
+		cmds[i] = pipe.Exists(ctx, flowKey(e.shard, e.ID))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, err
+	}
+	there := make(map[string]bool, len(list))
+	for i, e := range list {
+		there[e.ID] = cmds[i].Val() == 1
+	}
+	return there, nil
+}

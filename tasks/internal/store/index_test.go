@@ -1,0 +1,522 @@
+package store
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/redistest"
+)
+
+// indexOps is a script over index.lua that has what it uses of lib.lua.
+//
+// KEYS[1] prefix of the shard
+// ARGV[1] unix ms, then calls: a function's name and its four arguments
+var indexOps = redis.NewScript(`
+local P, now = KEYS[1], tonumber(ARGV[1])
+local function whole(n) return string.format('%d', n) end
+` + indexLua + `
+for i = 2, #ARGV, 5 do
+  local op, a, b, c, d = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
+  if op == 'opened' then opened(a, b)
+  elseif op == 'ended' then ended(a, b, c, d)
+  elseif op == 'dropped' then dropped(a, b)
+  elseif op == 'count' then count(a, b, c, tonumber(d)) end
+end
+counted()`)
+
+// indexed is an index that a test fills, on some shards.
+type indexed struct {
+	t *testing.T
+	s *Store
+}
+
+// t0 is a time at which neither an hour nor a day begins.
+var t0 = time.Date(2026, 3, 4, 10, 58, 30, 0, time.UTC)
+
+func newIndexed(t *testing.T, rdb redis.UniversalClient, shards int) indexed {
+	t.Helper()
+	if err := rdb.Set(t.Context(), shardsKey, shards, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return indexed{t, New(rdb)}
+}
+
+// at runs calls on a shard at a time.
+func (x indexed) at(shard int, now time.Time, calls ...any) {
+	x.t.Helper()
+	args := append([]any{now.UnixMilli()}, calls...)
+	if err := indexOps.Run(x.t.Context(), x.s.rdb, []string{tag(shard)}, args...).Err(); err != nil && err != redis.Nil {
+		x.t.Fatal(err)
+	}
+}
+
+// open sends a workflow, and end ends it.
+func (x indexed) open(shard int, now time.Time, id, name string) {
+	x.t.Helper()
+	x.at(shard, now, "opened", id, name, "", "")
+	if err := x.s.rdb.HSet(x.t.Context(), flowKey(shard, id), "n", 1).Err(); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+func (x indexed) end(shard int, now time.Time, id, name, letter string, created time.Time) {
+	x.t.Helper()
+	x.at(shard, now, "ended", id, name, letter, created.UnixMilli())
+}
+
+// list returns the ids of all pages of a query.
+func (x indexed) list(q WorkflowQuery) (ids []string) {
+	x.t.Helper()
+	for {
+		page, next, err := x.s.Workflows(x.t.Context(), q)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		if len(page) > q.Limit {
+			x.t.Fatalf("got a page of %d, want at most %d", len(page), q.Limit)
+		}
+		for _, w := range page {
+			ids = append(ids, w.ID)
+		}
+		if q.Cursor = next; next == "" {
+			return ids
+		}
+	}
+}
+
+func (x indexed) want(q WorkflowQuery, want ...string) {
+	x.t.Helper()
+	if got := x.list(q); !slices.Equal(got, want) {
+		x.t.Errorf("%+v: got %v, want %v", q, got, want)
+	}
+}
+
+func TestWorkflowsAreListedByStateNameAndTime(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		x := newIndexed(t, rdb, 3)
+		s := func(n int) time.Time { return t0.Add(time.Duration(n) * time.Second) }
+		odd := "a name: \"S\" 1 2 |\n\x00é" // not to be taken for the other parts
+		x.open(0, s(0), "a", "scrape")
+		x.open(1, s(1), "b", odd)
+		x.open(2, s(2), "c", "scrape")
+		x.open(0, s(3), "d", "")
+		x.open(1, s(4), "forgotten", "scrape")
+		x.open(2, s(5), "dropped", "scrape")
+		x.end(1, s(6), "b", odd, "F", s(1))
+		x.end(0, s(7), "d", "", "S", s(3))
+		x.end(2, s(8), "c", "scrape", "X", s(2))
+		x.at(2, s(9), "dropped", "dropped", "scrape", "", "")
+		rdb.Del(t.Context(), flowKey(1, "forgotten"))
+
+		x.want(WorkflowQuery{Limit: 100}, "c", "d", "b", "a")
+		x.want(WorkflowQuery{Limit: 1}, "c", "d", "b", "a")
+		x.want(WorkflowQuery{Limit: 3, Name: "scrape"}, "c", "a")
+		x.want(WorkflowQuery{Limit: 3, Name: odd}, "b")
+		x.want(WorkflowQuery{Limit: 3, State: Live}, "a")
+		x.want(WorkflowQuery{Limit: 3, State: 'S'}, "d")
+		x.want(WorkflowQuery{Limit: 3, State: 'F'}, "b")
+		x.want(WorkflowQuery{Limit: 3, State: 'X', Name: "other"})
+		x.want(WorkflowQuery{Limit: 3, After: s(6), Before: s(8)}, "d", "b")
+		x.want(WorkflowQuery{Limit: 1, After: s(6), Before: s(8)}, "d", "b")
+
+		page, _, err := x.s.Workflows(t.Context(), WorkflowQuery{Limit: 9, Name: odd})
+		if err != nil || len(page) != 1 {
+			t.Fatalf("got %v, %v, want one workflow", page, err)
+		}
+		w := page[0]
+		if w.Name != odd || w.State != 'F' || !w.Created.Equal(s(1)) || !w.Ended.Equal(s(6)) {
+			t.Errorf("got %+v, want %q failed, from %s to %s", w, odd, s(1), s(6))
+		}
+		page, _, err = x.s.Workflows(t.Context(), WorkflowQuery{Limit: 9, State: Live})
+		if err != nil || len(page) != 1 || page[0].State != Live || !page[0].Created.Equal(s(0)) || !page[0].Ended.IsZero() {
+			t.Errorf("got %+v, %v, want one live since %s", page, err, s(0))
+		}
+	})
+}
+
+func TestWorkflowsOfManyShardsAndOneMomentComeOnceEach(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		const shards, each = 3, 150
+		x := newIndexed(t, rdb, shards)
+		want := map[string]bool{}
+		for shard := range shards {
+			var opens, ends []any
+			pipe := rdb.Pipeline()
+			for i := range each {
+				id := fmt.Sprintf("w%d-%d", shard, i)
+				want[id] = true
+				opens = append(opens, "opened", id, "n", "", "")
+				if i%2 == 1 {
+					ends = append(ends, "ended", id, "n", string("SFX"[i%3]), t0.UnixMilli())
+				}
+				pipe.HSet(t.Context(), flowKey(shard, id), "n", 1)
+			}
+			if _, err := pipe.Exec(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			x.at(shard, t0, opens...) // all at once: their order is that of their ids
+			x.at(shard, t0, ends...)
+		}
+		for _, limit := range []int{20, 250, 1000} {
+			got := x.list(WorkflowQuery{Limit: limit})
+			unique := map[string]bool{}
+			for _, id := range got {
+				unique[id] = true
+			}
+			if len(got) != len(want) || len(unique) != len(want) {
+				t.Errorf("pages of %d: got %d workflows, %d different ones, want %d", limit, len(got), len(unique), len(want))
+			}
+			if !slices.IsSortedFunc(got, func(a, b string) int { return strings.Compare(b, a) }) {
+				t.Errorf("pages of %d: got %v…, want those of one time by falling ids", limit, got[:min(9, len(got))])
+			}
+		}
+	})
+}
+
+func TestWorkflowsThatEndBetweenPagesAreNotMissed(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		x := newIndexed(t, rdb, 1)
+		var want []string
+		for i := range 10 {
+			id := strconv.Itoa(i)
+			x.open(0, t0, id, "n")
+			x.end(0, t0.Add(time.Duration(i)*time.Second), id, "n", "S", t0)
+			want = append(want, id)
+		}
+		slices.Reverse(want)
+		first, next, err := x.s.Workflows(t.Context(), WorkflowQuery{Limit: 4})
+		if err != nil || len(first) != 4 {
+			t.Fatalf("got %v, %v, want four workflows", first, err)
+		}
+		for i := range 300 { // they push the list on
+			x.open(0, t0.Add(time.Minute), fmt.Sprint("new", i), "n")
+			x.end(0, t0.Add(time.Minute), fmt.Sprint("new", i), "n", "S", t0)
+		}
+		x.want(WorkflowQuery{Limit: 4, Cursor: next}, want[4:]...)
+	})
+}
+
+func TestEndedWorkflowsAreBounded(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		x := newIndexed(t, rdb, 1)
+		const sent, kept, slack = 10_201, 10_000, 100
+		old := make([]any, kept)
+		for i := range old {
+			old[i] = fmt.Sprintf("%d %d 0 n", i, t0.UnixMilli())
+		}
+		for part := range slices.Chunk(old, 1000) {
+			if err := rdb.LPush(t.Context(), doneKey(0, 'S'), part...).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var calls []any
+		for i := kept; i < sent; i++ {
+			calls = append(calls, "ended", strconv.Itoa(i), "n", "S", t0.UnixMilli())
+		}
+		x.at(0, t0.Add(time.Second), calls...)
+		n := rdb.LLen(t.Context(), doneKey(0, 'S')).Val()
+		if n < kept || n > kept+slack {
+			t.Errorf("got %d entries, want %d to %d", n, kept, kept+slack)
+		}
+		if first := rdb.LIndex(t.Context(), doneKey(0, 'S'), 0).Val(); !strings.HasPrefix(first, strconv.Itoa(sent-1)+" ") {
+			t.Errorf("got %q first, want the one that ended last", first)
+		}
+		for _, id := range []int{sent - 1, sent - kept} { // and what is gone does not hide the last one
+			rdb.HSet(t.Context(), flowKey(0, strconv.Itoa(id)), "n", 1)
+		}
+		x.want(WorkflowQuery{Limit: 1}, strconv.Itoa(sent-1), strconv.Itoa(sent-kept))
+	})
+}
+
+func TestPageReadsABoundedPartOfTheIndex(t *testing.T) {
+	t.Parallel()
+	x := newIndexed(t, redistest.New(t), 1)
+	members := make([]redis.Z, indexPage+5000)
+	for i := range members {
+		members[i] = redis.Z{Score: float64(t0.UnixMilli() + int64(i)), Member: fmt.Sprint("w", i, " n")}
+	}
+	members[7].Member = "rare one"
+	for part := range slices.Chunk(members, 5000) {
+		if err := x.s.rdb.ZAdd(t.Context(), liveKey(0), part...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.s.rdb.HSet(t.Context(), flowKey(0, "rare"), "n", 1)
+	q := WorkflowQuery{Limit: 10, Name: "one"}
+	page, next, err := x.s.Workflows(t.Context(), q)
+	if err != nil || len(page) != 0 || next == "" {
+		t.Errorf("got %v, cursor %q, %v, want an empty page and a cursor", page, next, err)
+	}
+	x.want(q, "rare")
+}
+
+func TestDamagedEntriesOfTheIndexAreLeftOut(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		x := newIndexed(t, rdb, 1)
+		for i, id := range []string{"a", "b"} {
+			x.open(0, t0, id, "n")
+			x.end(0, t0.Add(time.Duration(i)*time.Second), id, "n", "S", t0)
+			rdb.LPush(t.Context(), doneKey(0, 'S'), "", "x", "a b c d", "a 1 2")
+		}
+		rdb.ZAdd(t.Context(), liveKey(0), redis.Z{Score: 1e18, Member: "noname"}, redis.Z{Score: 5, Member: ""})
+		rdb.HSet(t.Context(), minutesKey(0, t0.Unix()/3600), "", "1", "1 S q", "1", "x S q t", "1", "1 S q t", "many")
+		x.want(WorkflowQuery{Limit: 1}, "b", "a")
+		for _, cursor := range []string{"x", "1", "1.", "x.a", ".a"} {
+			if _, _, err := x.s.Workflows(t.Context(), WorkflowQuery{Limit: 1, Cursor: cursor}); err == nil {
+				t.Errorf("cursor %q: got no error, want one", cursor)
+			}
+		}
+		if rates := x.rates(RateQuery{Until: t0}); len(rates) != 0 {
+			t.Errorf("got %v, want no rates", rates)
+		}
+		rdb.Set(t.Context(), hourKey(0), t0.Unix()/3600, 0)
+		x.at(0, t0.Add(time.Hour), "count", "q", "a", "S", 1) // adds up what is there
+		x.wantRates(RateQuery{Until: t0.Add(time.Hour), Hourly: true}, `04T11:00 q "a" 1 0 0 0 0s`)
+	})
+}
+
+// What is damaged in the index must not keep a workflow from going on.
+func TestScriptsGoOnWithADamagedIndex(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		x := newIndexed(t, rdb, 1)
+		calls := []any{"opened", "a", "n", "", "", "ended", "a", "n", "S", t0.UnixMilli(), "count", "q", "a", "S", 1}
+		for i := range 300 {
+			calls = append(calls, "count", "q", fmt.Sprint(i), "S", 1)
+		}
+		hour := t0.Unix() / 3600
+		for _, key := range []string{liveKey(0), doneKey(0, 'S'), hourKey(0), minutesKey(0, hour), hoursKey(0, hour/24)} {
+			for _, damage := range []func() error{
+				func() error { return rdb.Set(t.Context(), key, "damaged", 0).Err() },
+				func() error { return rdb.SAdd(t.Context(), key, "damaged").Err() },
+			} {
+				rdb.FlushDB(t.Context())
+				if err := damage(); err != nil {
+					t.Fatal(err)
+				}
+				x.at(0, t0, calls...)
+				x.at(0, t0.Add(time.Hour), calls...)
+			}
+		}
+		rdb.FlushDB(t.Context())
+		rdb.HSet(t.Context(), minutesKey(0, hour), "58 S q a", "x", "58 S q 1", "9223372036854775807")
+		x.at(0, t0, calls...)
+		x.wantRates(RateQuery{Until: t0, Task: "2"}, `04T10:58 q "2" 1 0 0 0 0s`)
+	})
+}
+
+func (x indexed) rates(q RateQuery) (lines []string) {
+	x.t.Helper()
+	rates, err := x.s.Rates(x.t.Context(), q)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	for _, r := range rates {
+		lines = append(lines, fmt.Sprintf("%s %s %q %d %d %d %d %s", r.Time.UTC().Format("02T15:04"), r.Queue, r.Task,
+			r.Succeeded, r.Failed, r.Revoked, r.Retried, r.Busy))
+	}
+	return lines
+}
+
+func (x indexed) wantRates(q RateQuery, want ...string) {
+	x.t.Helper()
+	if got := x.rates(q); !slices.Equal(got, want) {
+		x.t.Errorf("%+v: got\n%s\nwant\n%s", q, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestNodesAreCountedByMinuteAndHour(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		x := newIndexed(t, rdb, 2)
+		until := t0.Add(20 * time.Hour)
+		x.at(0, t0, "count", "q", "a", "S", 2, "count", "q", "a", "ms", 30.4, "count", "q", "a", "S", 1,
+			"count", "q|x", "a b", "R", 1, "count", "q", "a", "F", 0)
+		x.at(1, t0.Add(29*time.Second), "count", "q", "a", "S", 4, "count", "q", "a", "ms", 5, "count", "q", "a", "F", 1)
+		x.at(0, t0.Add(30*time.Second), "count", "q", "a", "X", 1) // the next minute
+		hour := []string{`04T10:00 q "a" 7 1 1 0 35ms`, `04T10:00 q|x "a b" 0 0 0 1 0s`}
+		x.wantRates(RateQuery{Until: until, Hourly: true}, hour...)
+		x.at(0, t0.Add(90*time.Second), "count", "q", "a", "S", 1) // the next hour
+		hour = append(hour, `04T11:00 q "a" 1 0 0 0 0s`)
+		x.wantRates(RateQuery{Until: until, Hourly: true}, hour...)
+		x.at(1, t0.Add(14*time.Hour), "count", "q", "a", "S", 5_000_000_000) // the next day
+		hour = append(hour, `05T00:00 q "a" 5000000000 0 0 0 0s`)
+		x.wantRates(RateQuery{Until: until, Hourly: true}, hour...)
+
+		x.wantRates(RateQuery{Until: until},
+			`04T10:58 q "a" 7 1 0 0 35ms`, `04T10:58 q|x "a b" 0 0 0 1 0s`, `04T10:59 q "a" 0 0 1 0 0s`,
+			`04T11:00 q "a" 1 0 0 0 0s`, `05T00:58 q "a" 5000000000 0 0 0 0s`)
+		x.wantRates(RateQuery{Until: until, Queue: "q|x"}, `04T10:58 q|x "a b" 0 0 0 1 0s`)
+		x.wantRates(RateQuery{Until: until, Task: "a b"}, `04T10:58 q|x "a b" 0 0 0 1 0s`)
+		x.wantRates(RateQuery{Until: until, Task: "b"})
+		x.wantRates(RateQuery{Since: t0.Add(59 * time.Second), Until: t0.Add(89 * time.Second)}, `04T10:59 q "a" 0 0 1 0 0s`)
+		x.wantRates(RateQuery{Since: t0.Add(2 * time.Minute), Until: until, Hourly: true}, hour[2:]...)
+		x.wantRates(RateQuery{Until: t0.Add(25 * time.Hour)}, `05T00:58 q "a" 5000000000 0 0 0 0s`)
+		x.wantRates(RateQuery{Until: t0.Add(31 * 24 * time.Hour), Hourly: true})
+	})
+}
+
+// Of what comes once a week each hour counts, though its minutes are gone.
+func TestHoursAreCountedWhateverLiesBetweenThem(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		x := newIndexed(t, rdb, 1)
+		var want []string
+		for week := range 4 {
+			at := t0.AddDate(0, 0, 7*week)
+			x.at(0, at, "count", "q", "a", "S", 1)
+			x.at(0, at.Add(time.Minute), "count", "q", "a", "S", 1)
+			want = append(want, at.Format("02T15:04")[:5]+`:00 q "a" 2 0 0 0 0s`)
+			if n := rdb.TTL(t.Context(), minutesKey(0, at.Unix()/3600)).Val(); n < 30*24*time.Hour {
+				t.Errorf("minutes that are not in a day yet expire after %s, want 31 days", n)
+			}
+		}
+		rdb.Del(t.Context(), minutesKey(0, t0.Unix()/3600)) // as if it had expired
+		x.wantRates(RateQuery{Until: t0.AddDate(0, 0, 22), Hourly: true}, want...)
+	})
+}
+
+func TestCountsExpireWhenTheirRingHasTurned(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		x := newIndexed(t, rdb, 1)
+		hour := t0.Unix() / 3600
+		check := func(key string, most time.Duration) {
+			t.Helper()
+			if got := rdb.TTL(t.Context(), key).Val(); got > most || got < most-time.Minute {
+				t.Errorf("%s: expires after %s, want %s", key, got, most)
+			}
+		}
+		x.at(0, t0)
+		if n := rdb.DBSize(t.Context()).Val(); n != 1 {
+			t.Errorf("nothing counted: got %d keys, want the number of shards", n)
+		}
+		x.at(0, t0, "count", "q", "a", "S", 1, "count", "q", "a", "ms", 1)
+		check(minutesKey(0, hour), 31*24*time.Hour)
+		x.at(0, t0.Add(time.Hour), "count", "q", "a", "S", 1)
+		check(minutesKey(0, hour), 25*time.Hour)
+		check(hoursKey(0, hour/24), 31*24*time.Hour)
+		check(hourKey(0), 31*24*time.Hour)
+	})
+}
+
+func TestCountsAreBounded(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		x := newIndexed(t, rdb, 1)
+		const bound = 20_000
+		hour := t0.Unix() / 3600
+		full := func(key, slot string) {
+			fields := make([]any, bound)
+			for i := range fields {
+				fields[i] = fmt.Sprint(slot, " S q t", i)
+			}
+			for part := range slices.Chunk(fields, 1000) {
+				var pairs []any
+				for _, f := range part {
+					pairs = append(pairs, f, 1)
+				}
+				if err := rdb.HSet(t.Context(), key, pairs...).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		full(minutesKey(0, hour), "58")
+		x.at(0, t0, "count", "q", "new", "S", 1, "count", "q", "newer", "S", 2,
+			"count", "q", "t0", "S", 1, "count", "q", "(other)", "S", 1) // known names count as before
+		if n := rdb.HLen(t.Context(), minutesKey(0, hour)).Val(); n != bound+1 {
+			t.Errorf("got %d fields of an hour, want %d and one of the others", n, bound)
+		}
+		x.wantRates(RateQuery{Until: t0, Task: "t0"}, `04T10:58 q "t0" 2 0 0 0 0s`)
+		x.wantRates(RateQuery{Until: t0, Task: "(other)"}, `04T10:58 q "(other)" 4 0 0 0 0s`)
+
+		rdb.Del(t.Context(), minutesKey(0, hour))
+		full(hoursKey(0, hour/24), "10")
+		x.at(0, t0, "count", "q", "new", "S", 1, "count", "q", "t0", "S", 1)
+		later := t0.Add(time.Hour)
+		x.at(0, later, "count", "q", "newer", "S", 2)
+		if n := rdb.HLen(t.Context(), hoursKey(0, hour/24)).Val(); n != bound+1 {
+			t.Errorf("got %d fields of a day, want %d and one of the others", n, bound)
+		}
+		x.wantRates(RateQuery{Until: later, Hourly: true, Task: "t0"}, `04T10:00 q "t0" 2 0 0 0 0s`)
+		x.wantRates(RateQuery{Until: later, Hourly: true, Task: "(other)"}, `04T10:00 q "(other)" 1 0 0 0 0s`)
+	})
+}
+
+func TestNamesAreClippedBetweenRunes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ in, want string }{
+		{"", ""}, {strings.Repeat("a", 64), strings.Repeat("a", 64)}, {strings.Repeat("a", 65), strings.Repeat("a", 64)},
+		{strings.Repeat("a", 63) + "é", strings.Repeat("a", 63)}, {strings.Repeat("\x80", 70), ""},
+	} {
+		if got := ClipName(c.in); got != c.want {
+			t.Errorf("ClipName(%q): got %q, want %q", c.in, got, c.want)
+		}
+	}
+}
+
+// BenchmarkIndex measures what the index costs Redis: for a script that has it and does nothing with it,
+// and for a single task, which is opened in one call and in another ended and counted. Both against scripts
+// with the same arguments that do nothing.
+func BenchmarkIndex(b *testing.B) {
+	rdb := redistest.Server(b).Client()
+	idle := redis.NewScript(`local P, now = KEYS[1], tonumber(ARGV[1])
+		for i = 2, #ARGV, 5 do local op, a, b, c, d = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], tonumber(ARGV[i + 4]) end`)
+	id := func(i int) string { return fmt.Sprintf("%024d", i) } // as long as a new one
+	cost := func(script *redis.Script, first int, calls ...func(i int) []any) float64 {
+		if calls == nil {
+			calls = []func(int) []any{func(int) []any { return nil }}
+		}
+		const many = 20_000
+		rdb.ConfigResetStat(b.Context())
+		for from := 0; from < many; from += 500 {
+			pipe := rdb.Pipeline()
+			for i := from; i < from+500; i++ {
+				for _, call := range calls {
+					args := append([]any{t0.UnixMilli() + int64(i)}, call(first+i)...)
+					pipe.EvalSha(b.Context(), script.Hash(), []string{tag(0)}, args...)
+				}
+			}
+			if _, err := pipe.Exec(b.Context()); err != nil && err != redis.Nil {
+				b.Fatal(err)
+			}
+		}
+		_, stat, _ := strings.Cut(rdb.Info(b.Context(), "commandstats").Val(), "cmdstat_evalsha:")
+		_, stat, _ = strings.Cut(stat, "usec_per_call=")
+		us, err := strconv.ParseFloat(stat[:strings.IndexByte(stat, ',')], 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return us
+	}
+	task := func(i int) string { return fmt.Sprint("proxies.check", i%20) }
+	opens := func(i int) []any { return []any{"opened", id(i), task(i), "", ""} }
+	ends := func(i int) []any {
+		return []any{"ended", id(i), task(i), "S", t0.UnixMilli() - 20,
+			"count", "default", task(i), "S", 1, "count", "default", task(i), "ms", 20}
+	}
+	for _, s := range []*redis.Script{idle, indexOps} {
+		if err := s.Load(b.Context(), rdb).Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	load, all := math.Inf(1), math.Inf(1) // the least of all rounds
+	for first := 0; b.Loop(); first += 1_000_000 {
+		load = min(load, cost(indexOps, first)-cost(idle, first))
+		all = min(all, cost(indexOps, first, opens, ends)-cost(idle, first, opens, ends))
+	}
+	b.ReportMetric(load, "µs/load")
+	b.ReportMetric(2*all, "µs/task") // both calls
+}

@@ -1,0 +1,181 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// RateQuery says which counts to read. A count of a minute is kept for a day, one of an hour for 30 days.
+type RateQuery struct {
+	Queue, Task  string    // empty for all
+	Since, Until time.Time // the steps that Since and Until lie in are the first and the last
+	Hourly       bool      // by hour, not by minute
+}
+
+// Rate counts what became of the nodes of a task in a minute or an hour.
+type Rate struct {
+	Time                                time.Time // when the minute or hour begins
+	Queue, Task                         string
+	Succeeded, Failed, Revoked, Retried int64
+	Busy                                time.Duration // how long handlers ran
+}
+
+// Rates returns the counts that q asks for, summed over the shards, by time, queue and task. Where nothing
+// was counted there is none.
+func (s *Store) Rates(ctx context.Context, q RateQuery) ([]Rate, error) {
+	shards, err := s.Shards(ctx)
+	if err != nil {
+		return nil, err
+	}
+	key, step, span, kept := minutesKey, time.Minute, time.Hour, 24*time.Hour
+	if q.Hourly {
+		key, step, span, kept = hoursKey, time.Hour, 24*time.Hour, 30*24*time.Hour
+	}
+	if oldest := q.Until.Add(-kept); q.Since.Before(oldest) {
+		q.Since = oldest
+	}
+	q.Task = ClipTask(q.Task)
+	sum := rateSum{q: q, step: step, first: q.Since.Truncate(step), rates: map[rateID]*Rate{}}
+	var last []int64 // by shard: the unix hour that is not in the hash of its day yet
+	if q.Hourly {
+		if last, err = s.lastHours(ctx, shards); err != nil {
+			return nil, err
+		}
+		hashes, err := s.hashes(ctx, shards, func(shard int) string { return minutesKey(shard, last[shard]) })
+		if err != nil {
+			return nil, err
+		}
+		for shard, fields := range hashes {
+			sum.add(fields, time.Unix(last[shard]*3600, 0), time.Minute, time.Time{})
+		}
+	}
+	width := int64(span / time.Second)
+	for n := q.Since.Unix() / width; n <= q.Until.Unix()/width; n++ {
+		hashes, err := s.hashes(ctx, shards, func(shard int) string { return key(shard, n) })
+		if err != nil {
+			return nil, err
+		}
+		for shard, fields := range hashes {
+			var but time.Time // that hour can have been added since
+			if q.Hourly {
+				but = time.Unix(last[shard]*3600, 0)
+			}
+			sum.add(fields, time.Unix(n*width, 0), step, but)
+		}
+	}
+	return sum.sorted(), nil
+}
+
+// lastHours returns the last unix hour of each shard that has counts, -1 where none has.
+func (s *Store) lastHours(ctx context.Context, shards int) ([]int64, error) {
+	pipe := s.rdb.Pipeline()
+	cmds := make([]*redis.StringCmd, shards)
+	for shard := range cmds {
+		cmds[shard] = pipe.Get(ctx, hourKey(shard))
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("read counts: %w", err)
+	}
+	out := make([]int64, shards)
+	for shard, cmd := range cmds {
+		hour, err := cmd.Int64()
+		if err != nil {
+			hour = -1
+		}
+		out[shard] = hour
+	}
+	return out, nil
+}
+
+// hashes reads a hash of every shard.
+func (s *Store) hashes(ctx context.Context, shards int, key func(shard int) string) ([]map[string]string, error) {
+	pipe := s.rdb.Pipeline()
+	cmds := make([]*redis.MapStringStringCmd, shards)
+	for shard := range cmds {
+		cmds[shard] = pipe.HGetAll(ctx, key(shard))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("read counts: %w", err)
+	}
+	out := make([]map[string]string, shards)
+	for shard, cmd := range cmds {
+		out[shard] = cmd.Val()
+	}
+	return out, nil
+}
+
+type rateID struct {
+	at          int64 // unix s
+	queue, task string
+}
+
+// rateSum adds up hashes of counts.
+type rateSum struct {
+	q     RateQuery
+	step  time.Duration
+	first time.Time
+	rates map[rateID]*Rate
+}
+
+// add adds the counts of a hash whose first slot begins at start, and each other one a step later; but not
+// those of one slot.
+func (r *rateSum) add(fields map[string]string, start time.Time, step time.Duration, but time.Time) {
+	for field, value := range fields {
+		parts := strings.SplitN(field, " ", 4)
+		if len(parts) != 4 {
+			continue
+		}
+		slot, err := strconv.Atoi(parts[0])
+		n, err2 := strconv.ParseInt(value, 10, 64)
+		at := start.Add(time.Duration(slot) * step)
+		if err != nil || err2 != nil || at.Equal(but) {
+			continue
+		}
+		r.addOne(at.Truncate(r.step), parts[1], parts[2], parts[3], n)
+	}
+}
+
+func (r *rateSum) addOne(at time.Time, what, queue, task string, n int64) {
+	if at.Before(r.first) || at.After(r.q.Until) || r.q.Queue != "" && r.q.Queue != queue || r.q.Task != "" && r.q.Task != task {
+		return
+	}
+	id := rateID{at.Unix(), queue, task}
+	if r.rates[id] == nil {
+		r.rates[id] = &Rate{Time: at, Queue: queue, Task: task}
+	}
+	r.rates[id].add(what, n)
+}
+
+func (r *Rate) add(what string, n int64) {
+	switch what {
+	case "S":
+		r.Succeeded += n
+	case "F":
+		r.Failed += n
+	case "X":
+		r.Revoked += n
+	case "R":
+		r.Retried += n
+	case "ms":
+		r.Busy += time.Duration(n) * time.Millisecond
+	}
+}
+
+func (r *rateSum) sorted() []Rate {
+	out := make([]Rate, 0, len(r.rates))
+	for _, v := range r.rates {
+		out = append(out, *v)
+	}
+	slices.SortFunc(out, func(a, b Rate) int {
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Task, b.Task))
+	})
+	return out
+}
