@@ -443,15 +443,15 @@ func TestCountsAreBounded(t *testing.T) {
 		x.wantRates(RateQuery{Until: t0, Task: "(other)"}, `04T10:58 q "(other)" 4 0 0 0 0s`)
 
 		rdb.Del(t.Context(), minutesKey(0, hour))
-		full(hoursKey(0, hour/24), "10")
+		full(hoursKey(0, hour/24), "9")
 		x.at(0, t0, "count", "q", "new", "S", 1, "count", "q", "t0", "S", 1)
 		later := t0.Add(time.Hour)
 		x.at(0, later, "count", "q", "newer", "S", 2)
 		if n := rdb.HLen(t.Context(), hoursKey(0, hour/24)).Val(); n != bound+1 {
 			t.Errorf("got %d fields of a day, want %d and one of the others", n, bound)
 		}
-		x.wantRates(RateQuery{Until: later, Hourly: true, Task: "t0"}, `04T10:00 q "t0" 2 0 0 0 0s`)
-		x.wantRates(RateQuery{Until: later, Hourly: true, Task: "(other)"}, `04T10:00 q "(other)" 1 0 0 0 0s`)
+		x.wantRates(RateQuery{Until: later, Hourly: true, Task: "t0"}, `04T09:00 q "t0" 1 0 0 0 0s`)
+		x.wantRates(RateQuery{Until: later, Hourly: true, Task: "(other)"}, `04T10:00 q "(other)" 2 0 0 0 0s`)
 	})
 }
 

@@ -8,26 +8,26 @@ local FIELDS = 20000 -- fields of a hash of counts, about 2 MB; beyond it, new t
 local DAY = 24 * 3600
 local OTHER = '(other)'
 
-local call = redis.pcall -- an index that is damaged must stop no workflow
+local try = redis.pcall -- an index that is damaged must stop no workflow
 
 -- An id has no space; a name may hold anything, so it comes last.
 
 -- opened lists a workflow as live. name must be the same when it ends.
 local function opened(id, name)
-  call('ZADD', P .. 'live', now, id .. ' ' .. name)
+  try('ZADD', P .. 'live', now, id .. ' ' .. name)
 end
 
 -- dropped takes a live workflow off the index: it was aborted or forgotten.
 local function dropped(id, name)
-  call('ZREM', P .. 'live', id .. ' ' .. name)
+  try('ZREM', P .. 'live', id .. ' ' .. name)
 end
 
 -- ended lists a live workflow as ended: letter is S, F or X, created is unix ms.
 local function ended(id, name, letter, created)
   dropped(id, name)
   local done = P .. 'done:' .. letter
-  local n = call('LPUSH', done, id .. ' ' .. created .. ' ' .. now - created .. ' ' .. name)
-  if (tonumber(n) or 0) > DONE + SLACK then call('LTRIM', done, 0, DONE - 1) end
+  local n = try('LPUSH', done, id .. ' ' .. created .. ' ' .. now - created .. ' ' .. name)
+  if (tonumber(n) or 0) > DONE + SLACK then try('LTRIM', done, 0, DONE - 1) end
 end
 
 local counts -- "<what> <queue> <task>" to a number, or nil
@@ -40,39 +40,55 @@ local function count(queue, task, what, n)
   counts[name] = (counts[name] or 0) + n
 end
 
+-- other returns the name under which what is too much is counted.
+local function other(name) return (string.match(name, '^%S+ %S+ ') or '') .. OTHER end
+
 -- bump adds to a field of a hash of counts and reports whether it is the first one. Only a new field, which
 -- has just this count, can be the first or one too many.
 local function bump(key, slot, name, n)
   local field = slot .. ' ' .. name
-  if call('HINCRBY', key, field, whole(n)) ~= n then return false end
-  local fields = call('HLEN', key)
+  if try('HINCRBY', key, field, whole(n)) ~= n then return false end
+  local fields = try('HLEN', key)
   if fields > FIELDS then
-    call('HDEL', key, field)
-    call('HINCRBY', key, slot .. ' ' .. (string.match(name, '^%S+ %S+ ') or name) .. OTHER, whole(n))
+    try('HDEL', key, field)
+    try('HINCRBY', key, slot .. ' ' .. other(name), whole(n))
   end
   return fields == 1
 end
 
--- fold adds the counts of the minutes of an hour to its day. That a count is in one hash until its hour is
+-- fold writes the sums of the minutes of an hour to its day. That a count is in one hash until its hour is
 -- over saves every script half of its writes.
 local function fold(hour)
   local minutes, day = P .. 'cm:' .. whole(hour), P .. 'ch:' .. whole(math.floor(hour / 24))
-  local all, sums = call('HGETALL', minutes), {}
+  local all, sums, names = try('HGETALL', minutes), {}, {}
   for i = 1, #all, 2 do
-    local name, n = string.match(all[i], '^%d+ (%S+ %S+ .*)$'), tonumber(all[i + 1])
-    if name and n then sums[name] = (sums[name] or 0) + n end
+    local name, n = string.match(all[i], '^%d+ (.*)'), tonumber(all[i + 1])
+    if name and n then
+      if not sums[name] then names[#names + 1] = name end
+      sums[name] = (sums[name] or 0) + n
+    end
   end
-  for name, n in pairs(sums) do bump(day, whole(hour % 24), name, n) end
-  call('EXPIRE', day, 31 * DAY)
-  call('EXPIRE', minutes, 25 * 3600)
+  local room = FIELDS - (tonumber(try('HLEN', day)) or 0)
+  for i = math.max(room, 0) + 1, #names do
+    local name, rest = names[i], other(names[i])
+    if rest ~= name then sums[rest], sums[name] = (sums[rest] or 0) + sums[name], nil end
+  end
+  local slot, fields = whole(hour % 24) .. ' ', {}
+  for name, n in pairs(sums) do
+    fields[#fields + 1] = slot .. name
+    fields[#fields + 1] = whole(n)
+  end
+  for i = 1, #fields, 1000 do try('HSET', day, unpack(fields, i, math.min(i + 999, #fields))) end
+  try('EXPIRE', day, 31 * DAY)
+  try('EXPIRE', minutes, 25 * 3600)
 end
 
 -- turn begins an hour, and ends the last one that had counts, which can be long ago.
 local function turn(hour)
-  local last = tonumber(call('GET', P .. 'hour')) or hour
+  local last = tonumber(try('GET', P .. 'hour')) or hour
   if last < hour then fold(last) end
-  call('SET', P .. 'hour', whole(hour), 'EX', 31 * DAY)
-  call('EXPIRE', P .. 'cm:' .. whole(hour), 31 * DAY)
+  try('SET', P .. 'hour', whole(hour), 'EX', 31 * DAY)
+  try('EXPIRE', P .. 'cm:' .. whole(hour), 31 * DAY)
 end
 
 -- counted writes what was counted; the script calls it once, at its end.
