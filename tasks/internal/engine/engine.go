@@ -31,9 +31,6 @@ const maxHeaders = 8 << 10
 // maxInput bounds a literal input.
 const maxInput = 16 << 20
 
-// maxName bounds what the index of workflows calls one, in bytes.
-const maxName = 64
-
 // Clock is how the engine tells time and waits. The default is the clock of the machine.
 type Clock interface {
 	Now() time.Time
@@ -267,16 +264,8 @@ func newFlow(f store.Flow, g *graph.Graph) *flow {
 		f.Retention = DefaultRetention.Milliseconds()
 	}
 	f.Root = strconv.Itoa(g.Root)
-	f.Name = clipBytes(g.Name(), maxName)
+	f.Name = store.ClipName(g.Name())
 	return &flow{f, g}
-}
-
-// clipBytes cuts s to at most n bytes, between characters.
-func clipBytes(s string, n int) string {
-	if len(s) > n {
-		s = s[:n]
-	}
-	return strings.ToValidUTF8(s, "")
 }
 
 // grown returns what a compiled graph adds to a workflow at a scope.

@@ -57,15 +57,12 @@ func (w *Worker) changes(b *batch, done []result) []store.Changes {
 func (w *Worker) endOf(r *result) store.Change {
 	c := end(r.g, r.id, r.kind)
 	sp := &r.g.Specs[r.g.Nodes[r.id.Index].Spec]
-	c.Queue, c.Task = sp.QueueName(), clipBytes(sp.Task, maxCounted)
+	c.Queue, c.Task = sp.QueueName(), store.ClipTask(sp.Task)
 	if r.forget {
 		c.Flags += "d"
 	}
 	return c
 }
-
-// maxCounted bounds the name of a task in the counters, in bytes.
-const maxCounted = 100
 
 // change returns the change of a single result.
 func (w *Worker) change(b *batch, r *result) store.Change {
@@ -79,7 +76,7 @@ func (w *Worker) change(b *batch, r *result) store.Change {
 		if r.g != nil {
 			sp := &r.g.Specs[r.g.Nodes[r.id.Index].Spec]
 			if lane = store.Lane(sp.QueueName(), sp.Priority); r.state == "T" {
-				c.Queue, c.Task, c.Ran = sp.QueueName(), clipBytes(sp.Task, maxCounted), r.took
+				c.Queue, c.Task, c.Ran = sp.QueueName(), store.ClipTask(sp.Task), r.took
 			}
 		}
 		c.Again(r.node, r.attempts, r.lost, r.delay, r.state, lane, r.message)

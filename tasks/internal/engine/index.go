@@ -91,5 +91,5 @@ func (e *Engine) Rates(ctx context.Context, q RateQuery) ([]Rate, error) {
 		return nil, fmt.Errorf("step %s must be a minute or an hour", q.Step)
 	}
 	return e.store.Rates(ctx, store.RateQuery{
-		Queue: q.Queue, Task: q.Task, Since: q.Since, Until: time.Now(), Hourly: q.Step == time.Hour})
+		Queue: q.Queue, Task: q.Task, Since: q.Since, Until: e.clock.Now(), Hourly: q.Step == time.Hour})
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"math"
@@ -15,11 +14,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 )
-
-// indexLua goes between lib.lua and scripts that open, end or drop workflows, or count nodes.
-//
-//go:embed lua/index.lua
-var indexLua string
 
 // ClipName shortens the name of a workflow to what the index has of it.
 func ClipName(s string) string { return clip(s, 64) }

@@ -21,7 +21,7 @@ import (
 var indexOps = redis.NewScript(`
 local P, now = KEYS[1], tonumber(ARGV[1])
 local function whole(n) return string.format('%d', n) end
-` + indexLua + `
+` + source("index") + `
 for i = 2, #ARGV, 5 do
   local op, a, b, c, d = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   if op == 'opened' then opened(a, b)
@@ -42,7 +42,7 @@ var t0 = time.Date(2026, 3, 4, 10, 58, 30, 0, time.UTC)
 
 func newIndexed(t *testing.T, rdb redis.UniversalClient, shards int) indexed {
 	t.Helper()
-	if err := rdb.Set(t.Context(), shardsKey, shards, 0).Err(); err != nil {
+	if err := rdb.Set(t.Context(), storeKey, fmt.Sprintf("2 %d", shards), 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	return indexed{t, New(rdb)}

@@ -18,11 +18,12 @@ var (
 	ofIndex = []string{"lib", "index"}
 	ofFlow  = []string{"lib", "index", "flow"}
 	ofBatch = []string{"lib", "giveback"}
+	ofTurn  = []string{"lib", "giveback", "index", "flow"}
 )
 
 // preludes says what each script that works on a shard needs; other scripts stand alone.
 var preludes = map[string][]string{
-	"turn": {"lib", "giveback", "index", "flow"}, "submit": ofFlow, "abort": ofIndex,
+	"turn": ofTurn, "submit": ofFlow, "abort": ofIndex,
 	"piece": ofShard, "inputs": ofShard, "due": ofShard, "look": ofShard, "bump": ofShard, "reap": ofBatch,
 	"enter": ofShard, "revoke": ofShard, "withdraw": ofShard, "progress": ofShard,
 }
@@ -36,14 +37,10 @@ type scripts map[string]*redis.Script
 // newScripts reads the scripts, changed by rewrite, if that is given.
 func newScripts(rewrite func(name, source string) string) scripts {
 	source := func(name string) string {
-		raw, err := sources.ReadFile("lua/" + name + ".lua")
-		if err != nil {
-			panic(err) // it is compiled in
-		}
 		if rewrite == nil {
-			return string(raw)
+			return source(name)
 		}
-		return rewrite(name, string(raw))
+		return rewrite(name, source(name))
 	}
 	all := scripts{}
 	for _, name := range alone {
@@ -58,6 +55,15 @@ func newScripts(rewrite func(name, source string) string) scripts {
 		all[name] = redis.NewScript(b.String())
 	}
 	return all
+}
+
+// source returns a file of Lua.
+func source(name string) string {
+	raw, err := sources.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err) // it is compiled in
+	}
+	return string(raw)
 }
 
 // compiled are the scripts as they are.
