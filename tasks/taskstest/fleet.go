@@ -176,7 +176,7 @@ func (f *Fleet) worker() *engine.Worker {
 type jumping struct{ *Fleet }
 
 func (jumping) AfterFunc(time.Duration, func()) func() bool { return func() bool { return true } }
-func (jumping) After(time.Duration) <-chan time.Time        { return time.After(time.Millisecond) }
+func (jumping) After(time.Duration) <-chan time.Time        { return time.After(10 * time.Microsecond) }
 
 // wake takes a wake-task instead of asynq.
 func (f *Fleet) wake(_ context.Context, k engine.Wake) error {

@@ -101,6 +101,19 @@ func (b *batch) isCounted() bool {
 	return b.counted
 }
 
+// leads reports whether anything comes after what the batch has run.
+func (b *batch) leads() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range b.done {
+		r := &b.done[i]
+		if r.kind != "S" || r.id.Scope != "" || r.id.Inst >= 0 || len(r.g.Succs(r.id.Index)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // next takes the next item to run, after what became of the one before.
 func (b *batch) next() *item {
 	b.mu.Lock()

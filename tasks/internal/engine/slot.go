@@ -20,7 +20,8 @@ const (
 	doneMost  = 1 << 20                // bytes of results, then they are stored
 	lingers   = 2                      // looks at an empty queue of short tasks before the slot leaves
 	lingerFor = 400 * time.Microsecond
-	keptLarge = 8 // workflows whose graphs Redis need not send again
+	gatherFor = 400 * time.Microsecond // between small batches of tasks that take less than batchWork/batchMost
+	keptLarge = 8                      // workflows whose graphs Redis need not send again
 )
 
 // slot is the life of a wake-task: it takes and runs nodes until there are none, or its time is over.
@@ -65,8 +66,12 @@ func (w *Worker) Serve(ctx context.Context, k Wake) {
 		}
 		empty = 0
 		b = s.read(ctx, t.ID, res)
+		taken := len(b.todo)
 		s.perform(ctx, b)
 		s.counted = b.isCounted()
+		if s.counted && taken < t.Most/4 && !b.leads() {
+			<-w.e.clock.After(gatherFor) // tasks this short cost less than the calls: let some gather
+		}
 	}
 }
 

@@ -1,8 +1,9 @@
--- Shared by the scripts that change workflows; put behind lib and index. To make its functions costs as much as some writes: a script calls flow
--- only when it needs them.
--- A workflow is named by its id and, when it is used, five facts of its graph:
--- ARGV[p] id, [p+1] created (unix ms), [p+2] root node, [p+3] retention (ms), [p+4] name
-
+-- Shared by the scripts that change workflows; put behind lib and index. To make its functions costs as much as some writes:
+-- a script calls flow only when it needs them.
+-- KEYS as in lib
+-- ARGV[p] id of a workflow, [p+1] when it was sent (unix ms), [p+2] root node, [p+3] retention (ms), [p+4] name: its five
+-- facts; of its changes see apply
+-- returns nothing: it makes flow
 
 -- flow makes the functions. The nodes that the slot at hand may go on with are those of lane onLane, up to onMost; it adds them to on.
 local function flow(onLane, onMost, on)

@@ -1,4 +1,7 @@
 -- Shared by the scripts that put batches back; put behind lib.
+-- KEYS as in lib
+-- ARGV none
+-- returns nothing: it makes giveBack
 local SUSPECT = 3 -- deaths of workers from which on a node is blamed only for those it was running in
 
 -- giveBack puts the elements of a batch back, to be the next ones. value is '<ms>[!] <lane> <element>,…'. With died their
