@@ -220,7 +220,7 @@ const abortRetention = 24 * 3600 * 1000
 
 // Abort gives up a workflow that nobody can read.
 func (s *Store) Abort(ctx context.Context, f Flow, failure []byte) error {
-	if _, err := s.call(ctx, "abort", f.shard, f.ID, f.Name, failure, abortRetention); err != nil {
+	if _, err := s.call(ctx, "abort", f.shard, f.ID, failure, abortRetention); err != nil {
 		return fmt.Errorf("give up workflow %s: %w", f.ID, err)
 	}
 	return nil

@@ -1,19 +1,24 @@
 -- abort gives up a workflow that nobody can read: nothing of it is taken any more, and it expires.
 -- KEYS as in lib
--- ARGV[1] workflow, [2] name or '', [3] failure, [4] retention ms
+-- ARGV[1] workflow, [2] failure, [3] retention ms
 -- returns 1, or 0 if it has ended
 local wf = P .. 'w:' .. ARGV[1]
-if redis.call('TYPE', wf).ok ~= 'hash' then
+local kind = redis.call('TYPE', wf).ok
+if kind == 'hash' and redis.call('PTTL', wf) >= 0 then return 0 end
+
+-- Its name and when it was sent stand in its graph, which may not be readable, and in the index.
+local live = redis.pcall('ZSCAN', P .. 'live', '0', 'MATCH', ARGV[1] .. ' *', 'COUNT', '1000000')
+if not live.err and live[2][1] then
+  ended(ARGV[1], string.sub(live[2][1], #ARGV[1] + 2), 'F', live[2][2])
+end
+if kind ~= 'hash' then
   redis.call('DEL', wf)
-  dropped(ARGV[1], ARGV[2])
   return 1
 end
-if redis.call('PTTL', wf) >= 0 then return 0 end
-redis.call('HSET', wf, '!', ARGV[3], 'x', '1')
-redis.call('PEXPIRE', wf, ARGV[4])
+redis.call('HSET', wf, '!', ARGV[2], 'x', '1')
+redis.call('PEXPIRE', wf, ARGV[3])
 for _, f in ipairs(redis.call('HKEYS', wf)) do
   if string.sub(f, 1, 1) == 'h' then redis.call('DEL', wf .. ':' .. f, wf .. ':w' .. string.sub(f, 2)) end
 end
-dropped(ARGV[1], ARGV[2])
 redis.call('PUBLISH', 'muster:done:' .. ARGV[1], 1)
 return 1
