@@ -7,7 +7,7 @@ import (
 // slots counts what runs in a worker, against how much may.
 type slots struct {
 	caps  map[string]int // most at once of a queue
-	freed func()         // told when a slot may be free
+	freed func()         // told when there is a slot and was none
 
 	mu     sync.Mutex // guards the fields below
 	room   *sync.Cond
@@ -52,11 +52,14 @@ func (s *slots) acquire(queue string) bool {
 // release gives a slot of a queue back.
 func (s *slots) release(queue string) {
 	s.mu.Lock()
+	full := s.fullLocked(queue)
 	s.active--
 	s.of[queue]--
 	s.room.Broadcast()
 	s.mu.Unlock()
-	s.freed()
+	if full {
+		s.freed()
+	}
 }
 
 // crowded reports whether more slots are in use than there may be.

@@ -310,12 +310,11 @@ func (w *Worker) idle(d time.Duration, stop <-chan struct{}) {
 			return
 		}
 		select {
-		case <-w.poller.wake:
 		case <-deadline.C:
 			return
 		case <-stop:
 			return
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
