@@ -19,6 +19,7 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/facttest"
+	"muster/tasks/internal/canvas"
 	"muster/tasks/redistest"
 )
 
@@ -76,7 +77,7 @@ func crashMux(c *tasks.Client) *tasks.Mux {
 		}
 	})
 	tasks.Handle(m, failTask, func(context.Context, string) (int, error) { return 0, errors.New("E1") })
-	handleProp(m)
+	canvas.Handle(m)
 	return m
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/facttest"
+	"muster/tasks/internal/canvas"
 	"muster/tasks/redistest"
 )
 
@@ -23,12 +24,12 @@ func TestNothingIsLeft(t *testing.T) {
 	url := redistest.URL(t)
 	c := connect(t, url)
 	rdb := c.Redis()
-	canvases := rapid.Custom(func(t *rapid.T) *scope { return drawScope(t, 2, false) })
+	canvases := rapid.Custom(func(t *rapid.T) *canvas.Scope { return canvas.Draw(choices{t}, 2) })
 	var runs []*tasks.AsyncResult[int]
 	for round := range 3 {
 		for i := range 40 {
 			s := canvases.Example(100*round + i)
-			run, err := build(s).num(len(s.Defs)-1).Send(t.Context(), c, tasks.Retention(50*time.Millisecond))
+			run, err := s.Signature().Send(t.Context(), c, tasks.Retention(50*time.Millisecond))
 			if err != nil {
 				t.Fatal(err)
 			}

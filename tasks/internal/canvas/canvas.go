@@ -1,0 +1,149 @@
+// Package canvas makes up workflows of all combinators, says what each must come to, and has the handlers of
+// their tasks. Tests of the engine run them and compare.
+package canvas
+
+import "slices"
+
+// Scope is a canvas: definitions that use earlier ones, the last of which is its result. A definition
+// used twice is one signature used twice.
+type Scope struct{ Defs []Def }
+
+// Def is one combinator. Numbers and lists of numbers are all that flows.
+type Def struct {
+	Kind   string
+	Kids   []int  `json:",omitempty"` // earlier definitions
+	Ints   []int  `json:",omitempty"` // literals
+	Fail   bool   `json:",omitempty"` // of a leaf
+	Tries  int    `json:",omitempty"` // failed attempts before the one that counts
+	AtMost int    `json:",omitempty"`
+	Delay  int    `json:",omitempty"` // ms
+	Fast   bool   `json:",omitempty"` // FailFast
+	Late   bool   `json:",omitempty"` // of a leaf: expired before it is sent
+	Plan   *Scope `json:",omitempty"`
+}
+
+// lists are the kinds that yield a list.
+var lists = []string{"group", "each", "map", "mapplan", "listplan", "listrescue", "listafter", "listsuccess", "listerror"}
+
+func (d *Def) list() bool { return slices.Contains(lists, d.Kind) }
+
+// Source is where the choices of a canvas come from.
+type Source interface {
+	// Int returns a number from lo to hi; what names the choice.
+	Int(lo, hi int, what string) int
+}
+
+// kinds are those that Draw chooses from; the common ones stand more than once.
+var kinds = []string{"listsuccess", "listerror", "leaf", "step", "step", "bad", "sum", "sum", "plus", "plus", "count", "plan", "rescue", "after", "success", "error",
+	"group", "group", "group", "each", "map", "map", "mapplan", "listplan", "listrescue", "listafter"}
+
+// Draw makes up a canvas whose result is a number, with plans within plans to the given depth.
+func Draw(src Source, depth int) *Scope { return draw(src, depth, false) }
+
+func draw(src Source, depth int, list bool) *Scope {
+	p := &painter{Source: src, s: &Scope{}, depth: depth}
+	p.add(p.leaf("leaf"))
+	p.add(Def{Kind: "each", Ints: p.few()})
+	p.fast = p.Int(0, 3, "fast") == 0
+	for range p.Int(1, 12, "definitions") {
+		p.grow(kinds[p.Int(0, len(kinds)-1, "kind")])
+	}
+	if list {
+		p.grow("group")
+	} else {
+		p.grow("plus")
+	}
+	return p.s
+}
+
+// painter draws one canvas.
+type painter struct {
+	Source
+	s          *Scope
+	depth      int
+	fast       bool  // groups may fail fast
+	nums, seqs []int // definitions that yield a number, a list
+}
+
+func (p *painter) add(d Def) {
+	if d.list() {
+		p.seqs = append(p.seqs, len(p.s.Defs))
+	} else {
+		p.nums = append(p.nums, len(p.s.Defs))
+	}
+	p.s.Defs = append(p.s.Defs, d)
+}
+
+func (p *painter) num() int { return p.nums[p.Int(0, len(p.nums)-1, "number")] }
+func (p *painter) seq() int { return p.seqs[p.Int(0, len(p.seqs)-1, "list")] }
+
+func (p *painter) few() []int {
+	ints := make([]int, p.Int(0, 4, "length"))
+	for i := range ints {
+		ints[i] = p.Int(0, 6, "n")
+	}
+	return ints
+}
+
+func (p *painter) leaf(kind string) Def {
+	return Def{Kind: kind, Ints: []int{p.Int(0, 6, "n")}, Fail: p.Int(0, 5, "fail") == 0, Tries: max(0, p.Int(-4, 2, "tries"))}
+}
+
+func (p *painter) atMost() int { return max(0, p.Int(-3, 2, "at most")) }
+func (p *painter) delay() int  { return max(0, p.Int(-6, 3, "delay")) }
+
+// grow adds a definition of a kind.
+func (p *painter) grow(kind string) {
+	d := Def{Kind: kind}
+	switch kind {
+	case "leaf":
+		d = p.leaf(kind)
+		d.Delay, d.Late = p.delay(), p.Int(0, 9, "late") == 0
+	case "step":
+		d.Kids, d.Delay = []int{p.num()}, p.delay()
+	case "bad", "rescue", "success", "error":
+		d.Kids = []int{p.num()}
+	case "after":
+		d = p.leaf(kind)
+		d.Kids = []int{p.num()}
+	case "sum", "count", "listrescue", "listsuccess", "listerror":
+		d.Kids = []int{p.seq()}
+	case "map", "mapplan":
+		d.Kids, d.AtMost = []int{p.seq()}, p.atMost()
+	case "plus":
+		d.Kids = []int{p.num(), p.num()}
+	case "plan", "listplan":
+		if p.depth == 0 {
+			return
+		}
+		d.Plan = draw(p.Source, p.depth-1, kind == "listplan")
+	case "group":
+		for range p.Int(0, 4, "members") {
+			d.Kids = append(d.Kids, p.num())
+		}
+		d.AtMost = p.atMost()
+	case "each":
+		d.Ints, d.AtMost = p.few(), p.atMost()
+	case "listafter":
+		d.Kids, d.Ints = []int{p.num()}, p.few()
+	}
+	if p.fast && slices.Contains([]string{"group", "each", "map", "mapplan"}, kind) {
+		d.Fast = p.Int(0, 1, "fail fast") == 1
+	}
+	p.add(d)
+}
+
+// mapPlan is what a planner answers for one element of a list.
+func mapPlan(n int) *Scope {
+	switch few := []int{n, n + 1, n + 2}; n % 5 {
+	case 1:
+		return &Scope{[]Def{{Kind: "leaf", Ints: []int{n}, Fail: true}, {Kind: "rescue", Kids: []int{0}}, {Kind: "step", Kids: []int{1}}}}
+	case 2:
+		return &Scope{[]Def{{Kind: "each", Ints: few}, {Kind: "listrescue", Kids: []int{0}}, {Kind: "map", Kids: []int{1}, AtMost: 1}, {Kind: "count", Kids: []int{2}}}}
+	case 3:
+		return &Scope{[]Def{{Kind: "each", Ints: few}, {Kind: "listerror", Kids: []int{0}}, {Kind: "sum", Kids: []int{1}}}}
+	case 4:
+		return &Scope{[]Def{{Kind: "plan", Plan: &Scope{[]Def{{Kind: "leaf", Ints: []int{n}, Tries: 1}, {Kind: "success", Kids: []int{0}}}}}}}
+	}
+	return &Scope{[]Def{{Kind: "leaf", Ints: []int{n}, Fail: n%4 == 2}, {Kind: "step", Kids: []int{0}}}}
+}

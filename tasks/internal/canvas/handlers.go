@@ -1,0 +1,93 @@
+package canvas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"muster/tasks"
+)
+
+// leafIn is the input of a leaf.
+type leafIn struct {
+	N, Tries int
+	Fail     bool
+}
+
+// badRemainder is that of the members of a map that fail, by four.
+const badRemainder = 3
+
+var (
+	pLeaf    = tasks.New[leafIn, int]("p.leaf", tasks.MaxRetry(3), tasks.ConstantBackoff(time.Millisecond))
+	pStep    = tasks.New[int, int]("p.step")
+	pBad     = tasks.New[int, int]("p.bad")
+	pSum     = tasks.New[[]int, int]("p.sum")
+	pPlus    = tasks.New[tasks.Pair[int, int], int]("p.plus")
+	pCount   = tasks.New[[]tasks.Outcome[int], int]("p.count")
+	pEach    = tasks.New[int, int]("p.each")
+	pPlan    = tasks.New[Scope, int]("p.plan")
+	pList    = tasks.New[Scope, []int]("p.listplan")
+	pMapPlan = tasks.New[int, int]("p.mapplan")
+	pInstead = tasks.New[tasks.Failure, int]("p.instead")
+	pNone    = tasks.New[tasks.Failure, []int]("p.none")
+	pCb      = tasks.New[int, int]("p.cb")
+	pEb      = tasks.New[tasks.Failure, int]("p.eb")
+	pListCb  = tasks.New[[]int, int]("p.listcb")
+)
+
+// Handle binds the tasks of canvases to their handlers.
+func Handle(m *tasks.Mux) {
+	tasks.Handle(m, pLeaf, func(ctx context.Context, in leafIn) (int, error) {
+		switch {
+		case tasks.InfoFrom(ctx).Attempt <= in.Tries:
+			return 0, errors.New("once more")
+		case in.Fail:
+			return 0, tasks.Permanent(fmt.Errorf("leaf %d", in.N))
+		}
+		return in.N, nil
+	})
+	tasks.Handle(m, pStep, func(_ context.Context, n int) (int, error) { return n + 1, nil })
+	tasks.Handle(m, pBad, func(_ context.Context, n int) (int, error) { return 0, fmt.Errorf("bad %d", n) })
+	tasks.Handle(m, pSum, func(_ context.Context, ns []int) (int, error) { return sum(ns), nil })
+	tasks.Handle(m, pPlus, func(_ context.Context, p tasks.Pair[int, int]) (int, error) { return p.First + p.Second, nil })
+	tasks.Handle(m, pCount, func(_ context.Context, os []tasks.Outcome[int]) (int, error) {
+		n := 0
+		for _, o := range os {
+			if o.Err != nil {
+				n += 1000
+			} else {
+				n += o.Value
+			}
+		}
+		return n, nil
+	})
+	tasks.Handle(m, pEach, func(_ context.Context, n int) (int, error) {
+		if n%4 == badRemainder {
+			return 0, fmt.Errorf("each %d", n)
+		}
+		return n + 1, nil
+	})
+	tasks.HandlePlan(m, pPlan, func(_ context.Context, s Scope) (tasks.Signature[int], error) {
+		return s.Signature(), nil
+	})
+	tasks.HandlePlan(m, pList, func(_ context.Context, s Scope) (tasks.Signature[[]int], error) {
+		return s.listSignature(), nil
+	})
+	tasks.HandlePlan(m, pMapPlan, func(_ context.Context, n int) (tasks.Signature[int], error) {
+		return mapPlan(n).Signature(), nil
+	})
+	tasks.Handle(m, pInstead, func(context.Context, tasks.Failure) (int, error) { return -1, nil })
+	tasks.Handle(m, pNone, func(context.Context, tasks.Failure) ([]int, error) { return nil, nil })
+	tasks.Handle(m, pCb, func(_ context.Context, n int) (int, error) { return n, nil })
+	tasks.Handle(m, pEb, func(context.Context, tasks.Failure) (int, error) { return 0, nil })
+	tasks.Handle(m, pListCb, func(context.Context, []int) (int, error) { return 0, nil })
+}
+
+func sum(ns []int) int {
+	total := 0
+	for _, n := range ns {
+		total += n
+	}
+	return total
+}

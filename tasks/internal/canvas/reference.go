@@ -1,0 +1,269 @@
+package canvas
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Result is what a definition comes to: a value, or one of some failures.
+type Result struct {
+	N       int
+	list    []int
+	members []Result // of a list with members
+	Causes  map[string]bool
+	own     *int // of what failed by itself: which one it is
+}
+
+// expiry is the message of what expired.
+const expiry = "not begun before it expired"
+
+// Failed reports whether there is no value.
+func (r *Result) Failed() bool { return len(r.Causes) > 0 }
+
+// told reports whether callbacks for errors hear of a failure: they do not of what expired, and where
+// several failures came together, it depends on which was first.
+func (r *Result) told() (surely, maybe bool) {
+	return r.Failed() && !r.Causes[expiry], r.Failed() && (!r.Causes[expiry] || len(r.Causes) > 1)
+}
+
+func failure(message string) Result {
+	return Result{Causes: map[string]bool{message: true}, own: new(int)}
+}
+
+func behind(rs ...Result) Result {
+	out := Result{Causes: map[string]bool{}}
+	for _, r := range rs {
+		maps.Copy(out.Causes, r.Causes)
+	}
+	return out
+}
+
+// reference evaluates a scope and counts the runs of each task.
+type reference struct {
+	s    *Scope
+	runs Runs
+	done map[int]Result
+	seen map[string]bool // callbacks of nodes
+}
+
+// Runs is how often tasks run; those of Loose may run so many times more.
+type Runs struct {
+	Sure, Loose map[string]int
+	Fast        *bool // a group has ended the rest of itself because one failed: anything may have been part of it
+}
+
+// NewRuns returns no runs.
+func NewRuns() Runs { return Runs{map[string]int{}, map[string]int{}, new(bool)} }
+
+// Evaluate returns what s comes to, and adds to runs which tasks run on the way.
+func Evaluate(s *Scope, runs Runs) Result {
+	r := &reference{s, runs, map[int]Result{}, map[string]bool{}}
+	return r.eval(len(s.Defs) - 1)
+}
+
+// node returns the definition that adds the node that i stands for.
+func (r *reference) node(i int) int {
+	for slices.Contains([]string{"success", "error", "listsuccess", "listerror"}, r.s.Defs[i].Kind) {
+		i = r.s.Defs[i].Kids[0]
+	}
+	return i
+}
+
+func (r *reference) each(n int) Result {
+	r.runs.Sure["p.each"]++
+	if n%4 == badRemainder {
+		return failure(fmt.Sprint("each ", n))
+	}
+	return Result{N: n + 1}
+}
+
+func gather(members []Result) Result {
+	out := behind(members...)
+	out.members = members
+	out.list = []int{}
+	for _, m := range members {
+		out.list = append(out.list, m.N)
+	}
+	return out
+}
+
+func (r *reference) eval(i int) Result {
+	if res, ok := r.done[i]; ok {
+		return res
+	}
+	res := r.one(&r.s.Defs[i], i)
+	if r.s.Defs[i].Fast && res.Failed() {
+		*r.runs.Fast = true
+	}
+	r.done[i] = res
+	return res
+}
+
+func (r *reference) one(d *Def, i int) Result {
+	kids := make([]Result, len(d.Kids))
+	for k, kid := range d.Kids {
+		kids[k] = r.eval(kid)
+	}
+	task := func(name string, value func() Result) Result {
+		if all := behind(kids...); all.Failed() {
+			return all
+		}
+		r.runs.Sure[name]++
+		return value()
+	}
+	leaf := func() Result {
+		if d.Late {
+			r.runs.Sure["p.leaf"]--
+			return failure(expiry)
+		}
+		r.runs.Sure["p.leaf"] += d.Tries
+		if d.Fail {
+			return failure(fmt.Sprint("leaf ", d.Ints[0]))
+		}
+		return Result{N: d.Ints[0]}
+	}
+	switch d.Kind {
+	case "leaf", "after":
+		return task("p.leaf", leaf)
+	case "step":
+		return task("p.step", func() Result { return Result{N: kids[0].N + 1} })
+	case "bad":
+		return task("p.bad", func() Result { return failure(fmt.Sprint("bad ", kids[0].N)) })
+	case "sum":
+		return task("p.sum", func() Result { return Result{N: sum(kids[0].list)} })
+	case "plus":
+		return task("p.plus", func() Result { return Result{N: kids[0].N + kids[1].N} })
+	case "count":
+		return r.count(kids[0])
+	case "plan", "listplan":
+		r.runs.Sure[map[string]string{"plan": "p.plan", "listplan": "p.listplan"}[d.Kind]]++
+		res := Evaluate(d.Plan, r.runs)
+		res.members = nil
+		return res
+	case "rescue", "listrescue":
+		kids[0].members = nil
+		if !kids[0].Failed() {
+			return kids[0]
+		}
+		if d.Kind == "rescue" {
+			r.runs.Sure["p.instead"]++
+			return Result{N: -1}
+		}
+		r.runs.Sure["p.none"]++
+		return Result{list: []int{}}
+	case "success", "error":
+		name := map[string]string{"success": "p.cb", "error": "p.eb"}[d.Kind]
+		key := fmt.Sprint(name, r.node(i))
+		surely, maybe := kids[0].told()
+		if d.Kind == "success" {
+			surely = !kids[0].Failed()
+			maybe = surely
+		}
+		if !r.seen[key] {
+			r.seen[key] = true
+			r.tally(name, surely, maybe)
+		}
+		return kids[0]
+	case "listsuccess", "listerror":
+		key := fmt.Sprint(d.Kind, r.node(i))
+		if r.seen[key] {
+			return kids[0]
+		}
+		r.seen[key] = true
+		if d.Kind == "listsuccess" {
+			if !kids[0].Failed() {
+				r.runs.Sure["p.listcb"]++
+			}
+			return kids[0]
+		}
+		of := kids[0].members
+		if of == nil {
+			of = kids[:1]
+		}
+		heard := map[*int]bool{}
+		any, sure := false, 0
+		for k := range of {
+			surely, maybe := of[k].told()
+			if own := of[k].own; own != nil && heard[own] {
+				continue
+			} else if own != nil {
+				heard[own] = true
+			}
+			switch {
+			case surely && of[k].own != nil:
+				sure++
+			case maybe:
+				any = any || surely
+				r.runs.Loose["p.eb"]++
+			}
+		}
+		if sure == 0 && any {
+			sure = 1
+			r.runs.Loose["p.eb"]--
+		}
+		r.runs.Sure["p.eb"] += sure
+		return kids[0]
+	case "group":
+		return gather(kids)
+	case "each", "listafter":
+		if all := behind(kids...); all.Failed() {
+			if len(d.Ints) == 0 {
+				return all
+			}
+			return gather(slices.Repeat([]Result{all}, len(d.Ints)))
+		}
+		members := make([]Result, len(d.Ints))
+		for k, n := range d.Ints {
+			members[k] = r.each(n)
+		}
+		return gather(members)
+	case "map", "mapplan":
+		if kids[0].Failed() {
+			return behind(kids[0])
+		}
+		members := make([]Result, len(kids[0].list))
+		for k, n := range kids[0].list {
+			if d.Kind == "map" {
+				members[k] = r.each(n)
+				continue
+			}
+			r.runs.Sure["p.mapplan"]++
+			members[k] = Evaluate(mapPlan(n), r.runs)
+		}
+		return gather(members)
+	}
+	panic(d.Kind)
+}
+
+// tally counts one run of a task.
+func (r *reference) tally(name string, surely, maybe bool) {
+	switch {
+	case surely:
+		r.runs.Sure[name]++
+	case maybe:
+		r.runs.Loose[name]++
+	}
+}
+
+func (r *reference) count(of Result) Result {
+	members := of.members
+	if members == nil {
+		if of.Failed() {
+			return behind(of)
+		}
+		for _, n := range of.list {
+			members = append(members, Result{N: n})
+		}
+	}
+	out := Result{}
+	for _, m := range members {
+		if m.Failed() {
+			out.N += 1000
+		} else {
+			out.N += m.N
+		}
+	}
+	r.runs.Sure["p.count"]++
+	return out
+}

@@ -1,0 +1,109 @@
+package canvas
+
+import (
+	"time"
+
+	"muster/tasks"
+)
+
+// Signature returns what a canvas whose result is a number is sent as.
+func (s *Scope) Signature() tasks.Signature[int] { return build(s).num(len(s.Defs) - 1) }
+
+func (s *Scope) listSignature() tasks.Signature[[]int] { return build(s).seq(len(s.Defs) - 1) }
+
+// builder makes the signatures of the definitions of a canvas, each once.
+type builder struct {
+	s     *Scope
+	ints  map[int]tasks.Signature[int]
+	lists map[int]tasks.Signature[[]int]
+}
+
+func build(s *Scope) *builder {
+	return &builder{s, map[int]tasks.Signature[int]{}, map[int]tasks.Signature[[]int]{}}
+}
+
+func (b *builder) opts(d *Def) []tasks.Option {
+	var out []tasks.Option
+	if d.AtMost > 0 {
+		out = append(out, tasks.AtMost(d.AtMost))
+	}
+	if d.Delay > 0 {
+		out = append(out, tasks.In(time.Duration(d.Delay)*time.Millisecond))
+	}
+	if d.Fast {
+		out = append(out, tasks.FailFast())
+	}
+	if d.Late {
+		out = append(out, tasks.Expires(-time.Second))
+	}
+	return out
+}
+
+func (b *builder) num(i int) tasks.Signature[int] {
+	if s, ok := b.ints[i]; ok {
+		return s
+	}
+	d := &b.s.Defs[i]
+	kid := func(k int) tasks.Signature[int] { return b.num(d.Kids[k]) }
+	var s tasks.Signature[int]
+	switch d.Kind {
+	case "leaf":
+		s = pLeaf.S(leafIn{d.Ints[0], d.Tries, d.Fail}, b.opts(d)...)
+	case "step":
+		s = tasks.Chain(kid(0), pStep, b.opts(d)...)
+	case "bad":
+		s = tasks.Chain(kid(0), pBad)
+	case "sum":
+		s = tasks.Chord(b.seq(d.Kids[0]), pSum)
+	case "plus":
+		s = tasks.Chain(tasks.Join(kid(0), kid(1)), pPlus)
+	case "count":
+		s = tasks.Chord(tasks.Settle(b.seq(d.Kids[0])), pCount)
+	case "plan":
+		s = pPlan.S(*d.Plan)
+	case "rescue":
+		s = kid(0).Rescue(pInstead)
+	case "after":
+		s = tasks.After(kid(0), pLeaf.S(leafIn{d.Ints[0], d.Tries, d.Fail}))
+	case "success":
+		s = tasks.OnSuccess(kid(0), pCb)
+	case "error":
+		s = tasks.OnError(kid(0), pEb)
+	}
+	b.ints[i] = s
+	return s
+}
+
+func (b *builder) seq(i int) tasks.Signature[[]int] {
+	if s, ok := b.lists[i]; ok {
+		return s
+	}
+	d := &b.s.Defs[i]
+	var s tasks.Signature[[]int]
+	switch d.Kind {
+	case "group":
+		ms := make([]tasks.Signature[int], len(d.Kids))
+		for k := range d.Kids {
+			ms[k] = b.num(d.Kids[k])
+		}
+		s = tasks.Group(ms...).With(b.opts(d)...)
+	case "each":
+		s = tasks.Each(d.Ints, pEach, b.opts(d)...)
+	case "map":
+		s = tasks.Map(b.seq(d.Kids[0]), pEach, b.opts(d)...)
+	case "mapplan":
+		s = tasks.Map(b.seq(d.Kids[0]), pMapPlan, b.opts(d)...)
+	case "listplan":
+		s = pList.S(*d.Plan)
+	case "listrescue":
+		s = b.seq(d.Kids[0]).Rescue(pNone)
+	case "listafter":
+		s = tasks.After(b.num(d.Kids[0]), tasks.Each(d.Ints, pEach))
+	case "listsuccess":
+		s = tasks.OnSuccess(b.seq(d.Kids[0]), pListCb)
+	case "listerror":
+		s = tasks.OnError(b.seq(d.Kids[0]), pEb)
+	}
+	b.lists[i] = s
+	return s
+}
