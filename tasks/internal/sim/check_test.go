@@ -1,0 +1,126 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+)
+
+// hasEnded reports whether all of a workflow has.
+func (h *history) hasEnded(f *flow) bool {
+	if f.state != "sent" {
+		return false
+	}
+	p, err := tasks.Attach[int](h.observer, f.id).Progress(context.Background())
+	if err != nil {
+		h.fail("progress of %s: %v", f.id, err)
+	}
+	return p.Ended
+}
+
+// look sees that no node of a workflow that was terminal before has become anything else, and which ones are now.
+func (h *history) look(f *flow) {
+	if f.state == "" {
+		return
+	}
+	c := redis.NewMapStringStringCmd(context.Background(), "hgetall", shardPrefix+"w:"+f.id)
+	h.link.do(c)
+	have, err := c.Result()
+	if err != nil {
+		h.fail("look at %s: %v", f.id, err)
+		return
+	}
+	for _, node := range slices.Sorted(maps.Keys(f.nodes)) {
+		if have[node] != f.nodes[node] {
+			h.fail("node %s of %s was %s and is %s", node, f.id, f.nodes[node], have[node])
+		}
+	}
+	for node, rec := range have {
+		if node[0] >= '0' && node[0] <= '9' && len(rec) > 1 && strings.Contains("SFXK", rec[:1]) && rec[1] == '|' {
+			f.nodes[node] = rec
+		}
+	}
+}
+
+// shardPrefix is that of the keys of the only shard.
+const shardPrefix = "muster:{0}:"
+
+// check compares what a history came to with what it must come to. It runs outside of the bubble.
+func (h *history) check(ctx context.Context) {
+	c := tasks.NewClient(h.link.rdb)
+	defer func() { _ = c.Close() }()
+	for _, f := range h.flows {
+		h.checkFlow(ctx, c, f)
+	}
+	h.checkLeft(ctx)
+}
+
+func (h *history) checkFlow(ctx context.Context, c *tasks.Client, f *flow) {
+	h.look(f)
+	run := tasks.Attach[int](c, f.id)
+	nodes, err := c.Nodes(ctx, f.id)
+	if err != nil {
+		h.fail("nodes of %s: %v", f.id, err)
+		return
+	}
+	for _, n := range nodes {
+		if !n.Status.Terminal() {
+			h.fail("node %s of %s is %s at the end", n.ID, f.id, n.Status)
+		}
+	}
+	got, err := run.Wait(ctx)
+	var failure *tasks.Failure
+	failed := errors.As(err, &failure)
+	if err != nil && !failed {
+		h.fail("result of %s: %v", f.id, err)
+		return
+	}
+	if failure == nil {
+		failure = &tasks.Failure{}
+	}
+	if f.loose() {
+		return
+	}
+	if diff := f.want.Differs(got, failed, failure.Message); diff != "" {
+		h.fail("%s: %s", f.id, diff)
+	}
+	faultless := h.plan.faultless()
+	for _, diff := range f.runs.Differs(f.ranTasks(!faultless)) {
+		h.fail("%s: %s", f.id, diff)
+	}
+	p, err := run.Progress(ctx)
+	if err != nil || p.Done != p.Total || p.ChunksDone != p.Chunks || !p.Ended {
+		h.fail("progress of %s is %+v, %v at the end", f.id, p, err)
+	}
+}
+
+// checkLeft looks for what nobody needs any more.
+func (h *history) checkLeft(ctx context.Context) {
+	for _, k := range h.link.rdb.Keys(ctx, "*").Val() {
+		if strings.Contains(k, "}:ready:") || strings.Contains(k, "}:ring:") || strings.Contains(k, "}:lease:") ||
+			strings.HasSuffix(k, "}:agenda") || strings.HasSuffix(k, "}:holders") {
+			h.fail("key %s is left: %s", k, dump(ctx, h.link.rdb, k))
+		}
+	}
+}
+
+// dump returns what a key holds.
+func dump(ctx context.Context, rdb *redis.Client, key string) string {
+	switch rdb.Type(ctx, key).Val() {
+	case "hash":
+		return rdb.HGetAll(ctx, key).String()
+	case "list":
+		return rdb.LRange(ctx, key, 0, 20).String()
+	case "zset":
+		return rdb.ZRangeWithScores(ctx, key, 0, 20).String()
+	case "set":
+		return rdb.SMembers(ctx, key).String()
+	}
+	return rdb.Get(ctx, key).String()
+}

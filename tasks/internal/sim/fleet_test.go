@@ -1,0 +1,475 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"muster/tasks"
+	"muster/tasks/internal/bridge"
+	"muster/tasks/internal/canvas"
+	"muster/tasks/internal/engine"
+)
+
+// queues are those that workflows use.
+var queues = []string{"default", "other"}
+
+// fleet is the workers and senders of a history.
+type fleet struct {
+	workers    []*worker
+	hired      int // workers so far
+	senders    []*sender
+	flows      []*flow
+	goroutines int // goroutines of workers and senders
+}
+
+// worker is a process that runs nodes.
+type worker struct {
+	*process
+	w       *engine.Worker
+	slots   int
+	busy    int
+	tending bool
+	tended  time.Time // when it last finished looking after workflows
+	gap     time.Time // when it last did so after a silence in which others can have taken it for dead
+	due     time.Time // when it wants to look again; zero for nothing
+	stop    context.CancelFunc
+	ctx     context.Context
+}
+
+// silence is how long a worker may be silent without others taking it for dead.
+const silence = 5 * time.Second
+
+// sender is a process that sends workflows.
+type sender struct {
+	*process
+	client *tasks.Client
+	busy   bool
+}
+
+// clock is that of a process whose time is ahead of Redis's by skew, or behind it.
+type clock struct{ skew time.Duration }
+
+func (c clock) Now() time.Time { return time.Now().Add(c.skew) }
+
+func (c clock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
+	return time.AfterFunc(d, f).Stop
+}
+
+func (c clock) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// newClient returns a client in a process.
+func (h *history) newClient(p *process) *tasks.Client {
+	c := tasks.NewClient(p.rdb)
+	e := bridge.Engine(c)
+	e.SetClock(clock{p.skew})
+	e.RewriteScripts(h.scripts.rewrite)
+	e.SetWaker(func(_ context.Context, k engine.Wake) error {
+		return h.put(p, wake{shard: k.Shard, queue: k.Queue, gen: k.Gen})
+	})
+	return c
+}
+
+func (h *history) skew() time.Duration {
+	if !h.chance(h.plan.skewed) {
+		return 0
+	}
+	return time.Duration(h.among(-3000, 3000)) * time.Millisecond
+}
+
+// hire starts a worker.
+func (h *history) hire() {
+	h.hired++
+	name := fmt.Sprintf("w%d", h.hired)
+	w := &worker{process: h.newProcess(name, h.skew()), slots: h.among(1, 3), tended: time.Now(), gap: time.Now()}
+	m := tasks.NewMux()
+	m.Use(func(ctx context.Context, i tasks.Info, next func(context.Context) error) error {
+		return h.execute(w, i, func() error { return next(ctx) })
+	})
+	canvas.Handle(m)
+	served := map[string]int{}
+	for _, q := range queues {
+		served[q] = 1
+	}
+	w.w = engine.NewWorker(bridge.Engine(h.newClient(w.process)), bridge.Handlers(m), engine.WorkerConfig{
+		Queues: served, Concurrency: w.slots, MaxConcurrency: w.slots, MaxResult: 16 << 20, Manual: true,
+		Name: name, Logger: slog.New(slog.DiscardHandler)})
+	w.ctx, w.stop = context.WithCancel(context.Background())
+	h.workers = append(h.workers, w)
+	h.event("HIRE %s with %d slots, clock %s", name, w.slots, w.skew)
+	h.startTend(w)
+}
+
+// short reports whether workers are missing.
+func (h *history) short() bool { return len(h.live()) < h.plan.workers }
+
+func (h *history) live() (out []*worker) {
+	for _, w := range h.workers {
+		if !w.dead {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// freeWorkers returns the workers that have a free slot.
+func (h *history) freeWorkers() (out []*worker) {
+	for _, w := range h.live() {
+		if w.busy < w.slots && !w.frozen.After(time.Now()) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// spawn runs f in a goroutine of a process.
+func (h *history) spawn(f func()) {
+	h.goroutines++
+	go func() {
+		f()
+		h.mu.Lock()
+		h.goroutines--
+		h.mu.Unlock()
+	}()
+	h.settle()
+}
+
+// quiet reports whether no process does anything.
+func (h *history) quiet() bool { return h.goroutines == 0 }
+
+// serveOn has a worker live a wake-task.
+func (h *history) serveOn(w *worker, k wake) {
+	h.event("%s WAKES UP %s", w.name, k.id)
+	w.busy++
+	h.queue.running[k.id]++
+	h.spawn(func() {
+		w.w.Serve(w.ctx, engine.Wake{Shard: k.shard, Queue: k.queue, Gen: k.gen})
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		w.busy--
+		if h.queue.running[k.id]--; h.queue.running[k.id] == 0 {
+			delete(h.queue.running, k.id)
+		}
+		if w.dead { // asynq finds out after a while, and delivers it again
+			k.from = time.Now().Add(time.Minute)
+			h.waiting = append(h.waiting, k)
+		}
+	})
+}
+
+// tendable reports whether a worker can look after workflows.
+func (h *history) tendable() bool { return len(h.idleTenders()) > 0 }
+
+func (h *history) idleTenders() (out []*worker) {
+	for _, w := range h.live() {
+		if !w.tending && !w.frozen.After(time.Now()) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// tend has a worker look after workflows.
+func (h *history) tend() {
+	ws := h.idleTenders()
+	h.startTend(ws[h.rng.IntN(len(ws))])
+}
+
+func (h *history) startTend(w *worker) {
+	w.tending = true
+	h.spawn(func() {
+		_, next, err := w.w.Tend(w.ctx)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		w.tending, w.due = false, next
+		if err == nil {
+			if time.Since(w.tended) >= silence {
+				w.gap = time.Now()
+			}
+			w.tended = time.Now()
+		}
+	})
+}
+
+// tendEach has the next of the workers look after workflows that have not done so for a round, and reports
+// whether there was one.
+func (h *history) tendEach() bool {
+	for _, w := range h.idleTenders() {
+		if time.Since(w.tended) >= roundTime || !w.due.IsZero() && !w.due.After(w.now()) && time.Now().After(w.tended) {
+			h.startTend(w)
+			return true
+		}
+	}
+	return false
+}
+
+// roundTime is how often workers look after workflows when nothing goes wrong.
+const roundTime = 2 * time.Second
+
+// nextRound is how long nothing happens.
+func (h *history) nextRound() time.Duration {
+	d := roundTime
+	for _, w := range h.live() {
+		d = min(d, max(roundTime-time.Since(w.tended), time.Millisecond))
+		if !w.due.IsZero() {
+			d = min(d, max(w.due.Sub(w.now()), time.Millisecond))
+		}
+	}
+	return d
+}
+
+func (h *history) crashable() bool { return h.plan.dead < h.plan.mostDead && len(h.live()) > 0 }
+
+// crash kills a worker: nothing of it reaches Redis any more.
+func (h *history) crash() {
+	live := h.live()
+	w := live[h.rng.IntN(len(live))]
+	h.plan.dead++
+	h.event("CRASH %s", w.name)
+	h.kill(w.process)
+	w.stop()
+	w.w.Kill()
+	h.settle()
+}
+
+// kill ends a process. What it waits for never comes.
+func (h *history) kill(p *process) {
+	h.mu.Lock()
+	p.dead = true
+	var gone []*step
+	h.parked = slices.DeleteFunc(h.parked, func(s *step) bool {
+		if s.from == p {
+			gone = append(gone, s)
+		}
+		return s.from == p
+	})
+	h.mu.Unlock()
+	for _, s := range gone {
+		s.done <- errDead
+	}
+}
+
+// freeze stops a worker for a while, as SIGSTOP does.
+func (h *history) freeze() {
+	live := h.live()
+	if len(live) == 0 {
+		return
+	}
+	w := live[h.rng.IntN(len(live))]
+	d := time.Duration(h.among(1, 25_000)) * time.Millisecond
+	w.frozen = time.Now().Add(d)
+	h.event("FREEZE %s for %s", w.name, d)
+}
+
+// recover ends what goes wrong.
+func (h *history) recover() {
+	for _, w := range h.workers {
+		w.frozen = time.Time{}
+	}
+	clear(h.paused)
+	for h.short() {
+		h.hire()
+	}
+}
+
+// stopAll kills every process.
+func (h *history) stopAll() {
+	for _, w := range h.workers {
+		h.kill(w.process)
+		w.stop()
+		w.w.Kill()
+	}
+	for _, s := range h.senders {
+		h.kill(s.process)
+	}
+}
+
+// flow is a workflow of a history.
+type flow struct {
+	id      string
+	scope   *canvas.Scope
+	want    canvas.Result
+	runs    canvas.Runs
+	state   string // "", "sending", "sent"
+	revoked bool
+	ran     map[string][]*execution // by node
+	nodes   map[string]string       // terminal ones, as they were seen first
+	ended   bool
+}
+
+// loose reports whether it depends on the moment what of f runs.
+func (f *flow) loose() bool { return f.revoked || *f.runs.Fast }
+
+// drawn makes the choices of a canvas.
+type drawn struct{ h *history }
+
+// Int implements canvas.Source.
+func (d drawn) Int(lo, hi int, _ string) int { return d.h.among(lo, hi) }
+
+// prepare makes up the workflows and processes of a history.
+func (h *history) prepare() {
+	for total := 0; total < h.plan.nodes; {
+		f := &flow{id: fmt.Sprintf("h%x-%d", h.seed, len(h.flows)), scope: canvas.Draw(drawn{h}, 2), runs: canvas.NewRuns(), ran: map[string][]*execution{}, nodes: map[string]string{}}
+		f.want = canvas.Evaluate(f.scope, f.runs)
+		for _, n := range f.runs.Sure {
+			total += n
+		}
+		h.flows = append(h.flows, f)
+	}
+	for i := range 2 {
+		p := h.newProcess(fmt.Sprintf("s%d", i), h.skew())
+		h.senders = append(h.senders, &sender{process: p, client: h.newClient(p)})
+	}
+	h.hire()
+}
+
+// unsent returns how many workflows can be sent now.
+func (h *history) unsent() int {
+	n := 0
+	for _, s := range h.senders {
+		if !s.busy {
+			n++
+		}
+	}
+	waiting := 0
+	for _, f := range h.flows {
+		if f.state == "" {
+			waiting++
+		}
+	}
+	return min(n, waiting)
+}
+
+// send has a sender send the next workflow, until Redis has taken it.
+func (h *history) send() {
+	f := h.flows[slices.IndexFunc(h.flows, func(f *flow) bool { return f.state == "" })]
+	s := h.senders[slices.IndexFunc(h.senders, func(s *sender) bool { return !s.busy })]
+	f.state, s.busy = "sending", true
+	h.event("%s SENDS %s", s.name, f.id)
+	h.spawn(func() {
+		defer func() {
+			h.mu.Lock()
+			s.busy = false
+			h.mu.Unlock()
+		}()
+		for {
+			_, err := f.scope.Signature().Send(context.Background(), s.client, tasks.ID(f.id))
+			if err == nil || errors.Is(err, tasks.ErrDuplicate) {
+				break
+			}
+			if s.dead {
+				return
+			}
+			if !errors.Is(err, errCut) {
+				h.mu.Lock()
+				h.fail("send of %s: %v", f.id, err)
+				h.mu.Unlock()
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		h.mu.Lock()
+		f.state = "sent"
+		h.mu.Unlock()
+	})
+}
+
+// unended returns the workflows that have not ended.
+func (h *history) unended() (out []string) {
+	for _, f := range h.flows {
+		if !f.ended {
+			f.ended = h.hasEnded(f)
+		}
+		if !f.ended {
+			out = append(out, f.id)
+		}
+	}
+	return out
+}
+
+// operate has an operator revoke a workflow, or pause a queue, or resume it.
+func (h *history) operate() {
+	s := h.senders[h.rng.IntN(len(h.senders))]
+	switch {
+	case h.chance(400):
+		f := h.flows[h.rng.IntN(len(h.flows))]
+		if f.state != "sent" || s.busy || h.plan.revocations == 0 {
+			return
+		}
+		h.plan.revocations--
+		f.revoked, s.busy = true, true
+		h.event("%s REVOKES %s", s.name, f.id)
+		h.spawn(func() {
+			_ = s.client.Revoke(context.Background(), f.id) // where this fails, nothing was revoked, or all
+			h.mu.Lock()
+			s.busy = false
+			h.mu.Unlock()
+		})
+	default:
+		q := queues[h.rng.IntN(len(queues))]
+		h.paused[q] = !h.paused[q]
+		h.event("PAUSE %s: %v", q, h.paused[q])
+	}
+}
+
+// execution is one call of a handler.
+type execution struct {
+	worker  *worker
+	attempt int
+	began   time.Time
+	open    bool
+}
+
+// execute is around every call of a handler.
+func (h *history) execute(w *worker, i tasks.Info, run func() error) error {
+	h.mu.Lock()
+	f := h.flows[slices.IndexFunc(h.flows, func(f *flow) bool { return f.id == i.Workflow })]
+	x := &execution{worker: w, attempt: i.Attempt, began: time.Now(), open: true}
+	key := i.Task + " " + i.Node
+	for _, o := range f.ran[key] {
+		if o.open && !o.worker.dead && !o.lapsed() {
+			h.fail("node %s of %s runs on %s and %s at once", i.Node, f.id, o.worker.name, w.name)
+		}
+	}
+	if !w.dead {
+		f.ran[key] = append(f.ran[key], x)
+	}
+	h.mu.Unlock()
+	_ = w.wait(strings.Join([]string{"runs", i.Workflow, key, fmt.Sprint(i.Attempt)}, " "))
+	if len(i.Node)%3 == 0 {
+		time.Sleep(time.Millisecond) // some take time
+	}
+	err := run()
+	h.mu.Lock()
+	x.open = false
+	h.mu.Unlock()
+	return err
+}
+
+// lapsed reports whether the worker of x can have been taken for dead since x began.
+func (x *execution) lapsed() bool {
+	return time.Since(x.worker.tended) >= silence || x.worker.gap.After(x.began)
+}
+
+// ranTasks returns how often the tasks of f ran. Where something went wrong, what ran again counts once.
+func (f *flow) ranTasks(once bool) map[string]int {
+	out := map[string]int{}
+	for _, key := range slices.Sorted(maps.Keys(f.ran)) {
+		task, _, _ := strings.Cut(key, " ")
+		attempts := map[int]bool{}
+		for _, x := range f.ran[key] {
+			attempts[x.attempt] = true
+		}
+		if once {
+			out[task] += len(attempts)
+		} else {
+			out[task] += len(f.ran[key])
+		}
+	}
+	return out
+}

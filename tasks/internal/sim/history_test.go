@@ -1,0 +1,385 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+)
+
+// start is when histories begin. It lies behind the machine's own time: a key that a script lets expire at a
+// time of the history does not do so at once.
+var start = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Bounds of a history.
+const (
+	troubleSteps = 400    // steps in which things go wrong
+	mostSteps    = 30_000 // in all; what has not ended by then is stuck
+	mostRounds   = 400    // of looking after workflows once nothing goes wrong any more, likewise
+	keptEvents   = 120    // that a failure shows
+)
+
+// history is one run of the simulation. Everything in it happens in one bubble, whose clock is the history's, and
+// is decided by one goroutine, the scheduler: it waits until all others wait for it, and lets one of them go on.
+type history struct {
+	seed    uint64
+	rng     *rand.Rand
+	link    *link
+	scripts *scripts
+	plan    plan
+	*fleet
+	*queue
+	record
+	observer *tasks.Client // the scheduler's own
+
+	mu     sync.Mutex // guards parked, and what processes change while they run
+	parked []*step
+
+	late    [][]redis.Cmder // commands that are still on their way
+	told    time.Time       // the time that Redis was told last
+	shifted time.Time       // up to when keys have aged
+	steps   int
+	calm    bool // nothing goes wrong any more
+	problem []string
+}
+
+// record is what happened.
+type record struct {
+	events []string
+	sum    uint64 // of all
+}
+
+func (h *history) event(format string, args ...any) {
+	s := fmt.Sprintf("%5d %9.3fs  ", h.steps, time.Since(start).Seconds()) + fmt.Sprintf(format, args...)
+	f := fnv.New64a()
+	fmt.Fprintf(f, "%x %s", h.sum, s)
+	h.sum = f.Sum64()
+	h.events = append(h.events, s)
+}
+
+// fail notes what must not be.
+func (h *history) fail(format string, args ...any) {
+	p := fmt.Sprintf(format, args...)
+	h.event("WRONG: %s", p)
+	if len(h.problem) < 20 {
+		h.problem = append(h.problem, p)
+	}
+}
+
+// chance reports true n times out of thousand.
+func (h *history) chance(n int) bool { return h.rng.IntN(1000) < n }
+
+// among returns a number from lo to hi.
+func (h *history) among(lo, hi int) int { return lo + h.rng.IntN(hi-lo+1) }
+
+// settle returns once every goroutine waits for the scheduler or for time. What was asked meanwhile is put in
+// an order that does not depend on which goroutine was faster.
+func (h *history) settle() {
+	synctest.Wait()
+	sort.SliceStable(h.parked, func(i, j int) bool {
+		a, b := h.parked[i], h.parked[j]
+		if a.from != b.from {
+			return a.from.name < b.from.name
+		}
+		return a.nth < b.nth
+	})
+}
+
+// ready returns the steps that can go on.
+func (h *history) ready() (out []*step) {
+	now := time.Now()
+	for _, s := range h.parked {
+		if !s.from.frozen.After(now) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func (h *history) take(s *step) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := slices.Index(h.parked, s)
+	h.parked = slices.Delete(h.parked, i, i+1)
+}
+
+// sleep lets time pass.
+func (h *history) sleep(d time.Duration) {
+	time.Sleep(d)
+	h.settle()
+	if d := time.Since(h.shifted); d >= 20*time.Millisecond {
+		h.shifted = time.Now()
+		h.age(d)
+	}
+}
+
+// exec runs commands on Redis, at the time of the history.
+func (h *history) exec(cmds ...redis.Cmder) {
+	if now := time.Now(); !now.Equal(h.told) {
+		h.told = now
+		h.link.do(redis.NewStatusCmd(context.Background(), "hset", clockKey, "s", now.Unix(), "us", now.Nanosecond()/1000))
+	}
+	h.link.do(cmds...)
+}
+
+// age lets keys expire whose times to live are told as durations: Redis counts those by the machine's clock.
+func (h *history) age(d time.Duration) {
+	c := redis.NewCmd(context.Background(), "eval", ageScript, 0, d.Milliseconds(), time.Now().UnixMilli(), (5 * 365 * 24 * time.Hour).Milliseconds())
+	h.link.do(c)
+	if c.Err() != nil && !errors.Is(c.Err(), redis.Nil) {
+		h.fail("age keys: %v", c.Err())
+	}
+}
+
+// ageScript takes a duration off the time to live of every key, and deletes those that a time has come for that
+// was told as such.
+const ageScript = `
+for _, k in ipairs(redis.call('KEYS', '*')) do
+  local left = redis.call('PTTL', k)
+  if left > tonumber(ARGV[3]) then
+    if redis.call('PEXPIRETIME', k) <= tonumber(ARGV[2]) then redis.call('DEL', k) end
+  elseif left >= 0 then
+    redis.call('PEXPIRE', k, left - tonumber(ARGV[1]))
+  end
+end`
+
+// fate is what the network does with a call.
+type fate int
+
+const (
+	arrives   fate = iota
+	lost           // it never arrives; the caller gets an error
+	unheard        // it runs; the caller gets an error
+	repeated       // it runs, its answer gets lost, and the connection sends it again: the caller gets the second answer
+	overtaken      // the caller gets an error, and it runs later
+)
+
+func (f fate) String() string {
+	return [...]string{"", "LOST ", "UNHEARD ", "REPEATED ", "OVERTAKEN "}[f]
+}
+
+func (h *history) fate() fate {
+	if h.calm || !h.chance(h.plan.netFaults) {
+		return arrives
+	}
+	return fate(h.among(int(lost), int(overtaken)))
+}
+
+// goOn lets a step happen.
+func (h *history) goOn(s *step) {
+	f := h.fate()
+	if len(s.cmds) == 0 && f > unheard {
+		f = unheard
+	}
+	h.take(s)
+	var err error
+	said := ""
+	if f != lost && f != overtaken {
+		err = h.serve(s)
+		for _, c := range s.cmds {
+			said += answered(c)
+		}
+	}
+	h.event("%s %s%s%s", s.from.name, f, s.what, said)
+	switch f {
+	case repeated:
+		h.park(&step{from: s.from, nth: s.nth, what: s.what + " AGAIN", cmds: s.cmds, done: s.done})
+		return
+	case overtaken:
+		h.late = append(h.late, copied(s.cmds))
+		err = errCut
+	case lost, unheard:
+		err = errCut
+	}
+	if err != nil && len(s.cmds) == 1 {
+		s.cmds[0].SetErr(err)
+	}
+	s.done <- err
+	h.settle()
+}
+
+// park adds a step to those that wait.
+func (h *history) park(s *step) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.parked = append(h.parked, s)
+}
+
+// serve does what a step asks for.
+func (h *history) serve(s *step) error {
+	if len(s.cmds) == 0 {
+		return nil
+	}
+	if t, ok := s.cmds[0].(*redis.TimeCmd); ok && len(s.cmds) == 1 {
+		t.SetVal(time.Now())
+		return nil
+	}
+	h.exec(s.cmds...)
+	if len(s.cmds) == 1 {
+		return s.cmds[0].Err()
+	}
+	return nil
+}
+
+func copied(cmds []redis.Cmder) (out []redis.Cmder) {
+	for _, c := range cmds {
+		out = append(out, redis.NewCmd(context.Background(), c.Args()...))
+	}
+	return out
+}
+
+// arrive lets a command that is still on its way come to Redis.
+func (h *history) arrive() {
+	i := h.rng.IntN(len(h.late))
+	cmds := h.late[i]
+	h.late = slices.Delete(h.late, i, i+1)
+	var what []string
+	for _, c := range cmds {
+		what = append(what, h.describe(c))
+	}
+	h.event("ARRIVES LATE %s", strings.Join(what, "; "))
+	h.exec(cmds...)
+}
+
+// run makes the history happen. It is the main goroutine of a bubble.
+func (h *history) run() {
+	time.Sleep(time.Until(start))
+	h.told, h.shifted = time.Time{}, start
+	h.exec(redis.NewStatusCmd(context.Background(), "flushdb"))
+	h.told = time.Time{}
+	h.draw()
+	o := h.newProcess("observer", 0)
+	o.direct = true
+	h.observer = h.newClient(o)
+	h.prepare()
+	defer h.end()
+	for range troubleSteps {
+		if len(h.problem) > 0 {
+			return
+		}
+		h.trouble()
+	}
+	h.peace()
+}
+
+// choice is something that can happen next.
+type choice struct {
+	weight int
+	do     func()
+}
+
+// trouble does one thing of those that can happen next.
+func (h *history) trouble() {
+	h.steps++
+	if h.steps%8 == 0 {
+		h.look(h.flows[h.rng.IntN(len(h.flows))])
+	}
+	var cs []choice
+	add := func(weight int, can bool, do func()) {
+		if can && weight > 0 {
+			cs = append(cs, choice{weight, do})
+		}
+	}
+	p := &h.plan
+	ready := h.ready()
+	add(100, len(ready) > 0, func() { h.goOn(ready[h.rng.IntN(len(ready))]) })
+	add(10, len(h.late) > 0, h.arrive)
+	add(12, h.unsent() > 0, h.send)
+	add(40, h.deliverable(), h.deliver)
+	add(p.wakeFaults, h.canMisdeliver(), h.misdeliver)
+	add(4, h.tendable(), h.tend)
+	add(10, true, func() { h.sleep(time.Duration(h.among(1, 4000)) * time.Microsecond) })
+	add(2, true, func() { h.sleep(time.Duration(h.among(5, 700)) * time.Millisecond) })
+	add(p.jumps, true, func() {
+		d := time.Duration(h.among(1, 15)) * time.Second
+		h.event("TIME JUMPS by %s", d)
+		h.sleep(d)
+	})
+	add(p.crashes, h.crashable(), h.crash)
+	add(3, h.short(), h.hire)
+	add(p.freezes, true, h.freeze)
+	add(p.operator, true, h.operate)
+	all := 0
+	for _, c := range cs {
+		all += c.weight
+	}
+	n := h.rng.IntN(all)
+	for _, c := range cs {
+		if n -= c.weight; n < 0 {
+			c.do()
+			return
+		}
+	}
+}
+
+// peace lets nothing more go wrong, and everything end.
+func (h *history) peace() {
+	h.event("PEACE")
+	h.calm = true
+	h.recover()
+	after := 0 // rounds since all has ended: what is left then has time to go
+	for round := 0; ; {
+		h.steps++
+		ready := h.ready()
+		switch {
+		case len(h.problem) > 0:
+			return
+		case h.steps > mostSteps:
+			h.fail("stuck: %d steps have been made", h.steps)
+			return
+		case len(h.late) > 0:
+			h.arrive()
+		case len(ready) > 0:
+			h.goOn(ready[h.rng.IntN(len(ready))])
+		case h.unsent() > 0:
+			h.send()
+		case h.deliverable():
+			h.deliver()
+		case h.tendEach():
+		case after == roundsAfter:
+			return
+		case round == mostRounds:
+			h.fail("stuck: %s have passed, and these have not ended: %v", time.Since(start), h.unended())
+			return
+		default:
+			round++
+			if len(h.unended()) == 0 {
+				after++
+			}
+			h.sleep(h.nextRound())
+		}
+	}
+}
+
+// roundsAfter is how many rounds of looking after workflows follow their end.
+const roundsAfter = 4
+
+// end stops every process.
+func (h *history) end() {
+	h.stopAll()
+	for range 1000 {
+		h.settle()
+		h.mu.Lock()
+		parked := h.parked
+		h.parked = nil
+		h.mu.Unlock()
+		for _, s := range parked {
+			s.done <- errDead
+		}
+		if len(parked) == 0 && h.quiet() {
+			return
+		}
+		time.Sleep(time.Second) // back-offs
+	}
+}

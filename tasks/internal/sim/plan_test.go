@@ -1,0 +1,50 @@
+package sim
+
+// plan is what can go wrong in a history, and how much. Its weights are those of trouble.
+type plan struct {
+	nodes       int // that its workflows have, at least
+	workers     int
+	netFaults   int // calls out of thousand
+	wakeFaults  int
+	crashes     int
+	mostDead    int
+	dead        int
+	freezes     int
+	jumps       int
+	skewed      int // processes out of thousand
+	operator    int
+	revocations int
+}
+
+// draw makes up a plan. A quarter of all histories have no faults, so that every continuation must run exactly
+// once; most others have a few kinds.
+func (h *history) draw() {
+	h.plan = plan{nodes: 20, workers: h.among(1, 3)}
+	p := &h.plan
+	if h.chance(250) {
+		return
+	}
+	some := func(of, lo, hi int) int {
+		if !h.chance(of) {
+			return 0
+		}
+		return h.among(lo, hi)
+	}
+	p.netFaults = some(600, 5, 80)
+	p.wakeFaults = some(500, 1, 6)
+	p.crashes = some(500, 1, 3)
+	p.mostDead = 4
+	p.freezes = some(300, 1, 2)
+	p.jumps = some(300, 1, 2)
+	p.skewed = some(300, 500, 1000)
+	p.operator = some(300, 1, 3)
+	p.revocations = 2
+}
+
+// faultless reports whether nothing can go wrong in a history but what an operator does.
+func (p *plan) faultless() bool {
+	return p.netFaults+p.wakeFaults+p.crashes+p.freezes+p.jumps+p.skewed == 0
+}
+
+// clockKey is the hash with the time of the history, which scripts go by.
+const clockKey = "sim:clock"

@@ -1,0 +1,147 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// The errors that a connection has by the will of the simulation.
+var (
+	errCut  = errors.New("simulated: connection reset by peer")
+	errDead = errors.New("simulated: this process is dead")
+)
+
+// process is what has a memory and a clock of its own: a worker or a sender. It shares nothing with the others
+// but Redis and the queue of wake-tasks. Whatever it does there waits until the scheduler lets it go on.
+type process struct {
+	h      *history
+	name   string
+	rdb    *redis.Client
+	skew   time.Duration // that its clock is ahead of Redis's
+	calls  int           // made so far
+	dead   bool
+	direct bool      // it does not wait for the scheduler, because the scheduler itself asks
+	frozen time.Time // nothing of it goes on before
+}
+
+// step is a call that a process waits for.
+type step struct {
+	from *process
+	nth  int // of its calls
+	what string
+	cmds []redis.Cmder // none of what is not for Redis
+	done chan error
+}
+
+// newProcess returns a process whose connection is in the hands of the scheduler.
+func (h *history) newProcess(name string, skew time.Duration) *process {
+	p := &process{h: h, name: name, skew: skew}
+	p.rdb = redis.NewClient(&redis.Options{Addr: "simulated", MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, Dialer: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("a process of the simulation has dialed: subscriptions are not simulated")
+	}})
+	p.rdb.AddHook(p)
+	return p
+}
+
+// DialHook implements redis.Hook.
+func (p *process) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (p *process) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error { return p.wait(p.h.describe(cmd), cmd) }
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (p *process) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error {
+		var all []string
+		for _, c := range cmds {
+			all = append(all, p.h.describe(c))
+		}
+		err := p.wait(strings.Join(all, "; "), cmds...)
+		for _, c := range cmds {
+			if err != nil {
+				c.SetErr(err)
+			} else if c.Err() != nil {
+				err = c.Err()
+				break
+			}
+		}
+		return err
+	}
+}
+
+// wait has the scheduler do something for p, and returns what came of it.
+func (p *process) wait(what string, cmds ...redis.Cmder) error {
+	if p.direct {
+		p.h.exec(cmds...)
+		return cmds[0].Err()
+	}
+	s := &step{from: p, what: what, cmds: cmds, done: make(chan error, 1)}
+	p.h.mu.Lock()
+	if p.dead {
+		p.h.mu.Unlock()
+		return errDead
+	}
+	p.calls++
+	s.nth = p.calls
+	p.h.parked = append(p.h.parked, s)
+	p.h.mu.Unlock()
+	return <-s.done
+}
+
+// now is the time by the clock of p.
+func (p *process) now() time.Time { return time.Now().Add(p.skew) }
+
+// describe names a command for the history: scripts by their names, and without the prefix of their shard.
+func (h *history) describe(cmd redis.Cmder) string {
+	args := cmd.Args()
+	words := []string{cmd.Name()}
+	if text, ok := at(args, 1).(string); ok && strings.HasPrefix(cmd.Name(), "eval") {
+		if name := h.scripts.name(text); name != "" {
+			words[0] = name
+		}
+		args = args[min(3, len(args)-1):]
+	}
+	for _, a := range args[1:] {
+		s, ok := a.([]byte)
+		if !ok {
+			s = fmt.Append(nil, a)
+		}
+		words = append(words, clip(string(s), 60))
+	}
+	return clip(strings.Join(words, " "), 200)
+}
+
+// answered tells what a script said, as far as it shows what is going on.
+func answered(cmd redis.Cmder) string {
+	c, ok := cmd.(*redis.Cmd)
+	if !ok || c.Err() != nil {
+		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
+			return " → " + clip(err.Error(), 100)
+		}
+		return ""
+	}
+	return " → " + clip(strings.ReplaceAll(fmt.Sprint(c.Val()), "<nil>", "-"), 160)
+}
+
+func at(list []any, i int) any {
+	if i < len(list) {
+		return list[i]
+	}
+	return nil
+}
+
+func clip(s string, n int) string {
+	if len(s) > n {
+		return s[:n] + "…"
+	}
+	return s
+}

@@ -1,0 +1,80 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// wake is a wake-task in the stand-in of asynq.
+type wake struct {
+	id    string
+	shard int
+	queue string
+	gen   string
+	from  time.Time // when it can be delivered
+}
+
+// queue stands in for asynq: it holds wake-tasks until a worker has a free slot.
+type queue struct {
+	waiting []wake
+	running map[string]int  // by id; an id that waits or runs is not taken again
+	old     []wake          // some that were delivered: they may come again
+	paused  map[string]bool // queues
+}
+
+func newQueue() *queue { return &queue{running: map[string]int{}, paused: map[string]bool{}} }
+
+// put is what the wakers of processes call.
+func (h *history) put(p *process, k wake) error {
+	k.id = fmt.Sprintf("%d:%s:%s", k.shard, k.queue, k.gen)
+	if err := p.wait("wake " + k.id); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.running[k.id] > 0 || slices.ContainsFunc(h.waiting, func(o wake) bool { return o.id == k.id }) {
+		return nil
+	}
+	h.waiting = append(h.waiting, k)
+	return nil
+}
+
+// due returns the wake-tasks that can be delivered.
+func (h *history) due() (out []int) {
+	for i, k := range h.waiting {
+		if !k.from.After(time.Now()) && !h.paused[k.queue] {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func (h *history) deliverable() bool { return len(h.due()) > 0 && len(h.freeWorkers()) > 0 }
+
+// deliver starts a wake-task on a worker.
+func (h *history) deliver() {
+	due, free := h.due(), h.freeWorkers()
+	k := h.waiting[due[h.rng.IntN(len(due))]]
+	w := free[h.rng.IntN(len(free))]
+	h.waiting = slices.DeleteFunc(h.waiting, func(o wake) bool { return o.id == k.id })
+	if len(h.old) < 64 {
+		h.old = append(h.old, k)
+	}
+	h.serveOn(w, k)
+}
+
+func (h *history) canMisdeliver() bool { return len(h.waiting)+len(h.old) > 0 }
+
+// misdeliver loses a wake-task or has one delivered again.
+func (h *history) misdeliver() {
+	if len(h.old) > 0 && (len(h.waiting) == 0 || h.chance(500)) {
+		k := h.old[h.rng.IntN(len(h.old))]
+		h.event("WAKE AGAIN %s", k.id)
+		h.waiting = append(h.waiting, k)
+		return
+	}
+	i := h.rng.IntN(len(h.waiting))
+	h.event("WAKE LOST %s", h.waiting[i].id)
+	h.waiting = slices.Delete(h.waiting, i, i+1)
+}

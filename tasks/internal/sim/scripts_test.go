@@ -1,0 +1,70 @@
+package sim
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// clockKey is the hash with the time of the history, which scripts go by.
+const clockKey = "sim:clock"
+
+// preludes are the files that scripts can begin with.
+var preludes = [][]string{nil, {"lib"}, {"lib", "index"}, {"lib", "index", "flow"}}
+
+// scripts are the scripts of histories: they have the time of the history, and a planted bug, if there is one.
+type scripts struct {
+	change func(name, source string) string // plants a bug; nil for none
+
+	mu    sync.Mutex        // guards the fields below
+	files map[string]string // as rewritten, by name
+	names map[string]string // of scripts, by what Redis knows them by
+}
+
+func newScripts(change func(name, source string) string) *scripts {
+	return &scripts{change: change, files: map[string]string{}, names: map[string]string{}}
+}
+
+// rewrite returns a file of a script as a history has it.
+func (s *scripts) rewrite(name, source string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if have, ok := s.files[name]; ok {
+		return have
+	}
+	if s.change != nil {
+		source = s.change(name, source)
+	}
+	source = strings.ReplaceAll(source, "redis.call('TIME')", "redis.call('HMGET', '"+clockKey+"', 's', 'us')")
+	s.files[name] = source
+	return source
+}
+
+// load has Redis know all scripts: else the first history would have calls that the others do not have.
+func (s *scripts) load(l *link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, source := range s.files {
+		for _, before := range preludes {
+			text := ""
+			for _, file := range before {
+				text += s.files[file]
+			}
+			text += source
+			sum := sha1.Sum([]byte(text)) // what Redis knows a script by
+			s.names[hex.EncodeToString(sum[:])] = name
+			l.do(redis.NewCmd(context.Background(), "script", "load", text)) // what is none alone is refused
+		}
+	}
+}
+
+// name returns that of a script.
+func (s *scripts) name(of string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.names[of]
+}

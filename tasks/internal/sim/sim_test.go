@@ -1,0 +1,130 @@
+// Package sim runs the engine's objects and scripts under a scheduler and a clock that a seed decides on: random
+// workflows, interleavings, crashes, lost, repeated and late calls, and clocks that differ. A history that goes
+// wrong prints the seed that makes it again.
+package sim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"muster/tasks/internal/engine"
+	"muster/tasks/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m, func() error { return goleak.Find() }) }
+
+const (
+	seedVar      = "MUSTER_SIM_SEED"      // the seed of the only history to run
+	historiesVar = "MUSTER_SIM_HISTORIES" // how many histories TestSimulation runs
+	histories    = 3000
+	firstSeed    = 1
+)
+
+// newLane returns a connection for histories with scripts that Redis knows.
+func newLane(t *testing.T, s *scripts) *link {
+	t.Helper()
+	l := newLink(t)
+	engine.New(l.rdb, slog.New(slog.DiscardHandler)).RewriteScripts(s.rewrite)
+	s.load(l)
+	return l
+}
+
+// simulate runs the history of a seed. It is called outside of bubbles.
+func simulate(t *testing.T, l *link, s *scripts, seed uint64) *history {
+	h := &history{seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), link: l, scripts: s, fleet: &fleet{}, queue: newQueue()}
+	hangs := time.AfterFunc(time.Minute, func() {
+		panic(fmt.Sprintf("seed %d: the history hangs: does something wait for a mutex that is held during a call to Redis?", seed))
+	})
+	defer hangs.Stop()
+	synctest.Test(t, func(*testing.T) { h.run() })
+	if len(h.problem) == 0 {
+		h.check(context.Background())
+	}
+	return h
+}
+
+// report tells what went wrong in a history, and how to see it again.
+func (h *history) report() string {
+	events := h.events[max(0, len(h.events)-keptEvents):]
+	return fmt.Sprintf("seed %d: %s\n%s\nsee it again: %s=%d go test ./tasks/internal/sim -run '^TestSimulation$'",
+		h.seed, strings.Join(h.problem, "\n\t"), strings.Join(events, "\n"), seedVar, h.seed)
+}
+
+func number(t *testing.T, name string, otherwise uint64) (n uint64, given bool) {
+	t.Helper()
+	v := os.Getenv(name)
+	if v == "" {
+		return otherwise, false
+	}
+	n, err := strconv.ParseUint(v, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n, true
+}
+
+// Whatever order things happen in, whatever gets lost or comes twice, and whoever dies: every workflow ends with
+// what it must come to, every node is terminal, no continuation is missing, none runs twice where nothing went
+// wrong, no node runs on two workers at once, and nothing is left.
+func TestSimulation(t *testing.T) {
+	t.Parallel()
+	first, only := number(t, seedVar, firstSeed)
+	n, _ := number(t, historiesVar, histories)
+	if only {
+		n = 1
+	}
+	sc := newScripts(nil)
+	began := time.Now()
+	var next, steps atomic.Uint64
+	var lanes sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		l := newLane(t, sc)
+		lanes.Go(func() {
+			for !t.Failed() {
+				i := next.Add(1) - 1
+				if i >= n {
+					return
+				}
+				h := simulate(t, l, sc, first+i)
+				steps.Add(uint64(h.steps))
+				if len(h.problem) > 0 {
+					t.Error(h.report())
+				}
+			}
+		})
+	}
+	lanes.Wait()
+	t.Logf("%d histories, %d steps, %.0f histories/s", n, steps.Load(), float64(n)/time.Since(began).Seconds())
+}
+
+// The same seed makes the same history.
+func TestSeedDecides(t *testing.T) {
+	t.Parallel()
+	s := newScripts(nil)
+	l := newLane(t, s)
+	for seed := range uint64(20) {
+		a, b := simulate(t, l, s, seed), simulate(t, l, s, seed)
+		if a.sum == b.sum {
+			continue
+		}
+		for i := range min(len(a.events), len(b.events)) {
+			if a.events[i] != b.events[i] {
+				t.Errorf("seed %d made two histories, of %d and %d events; they differ here:\n%s\n%s\n%s", seed, len(a.events), len(b.events), strings.Join(a.events[max(0, i-12):i], "\n"), a.events[i], b.events[i])
+				break
+			}
+		}
+	}
+}
