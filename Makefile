@@ -6,7 +6,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The redis-server that tests use; empty where none can be had.
 REDIS = $$(scripts/redis.sh || echo off)
 
-.PHONY: help build test race lint vuln bench e2e up down
+.PHONY: help build test race sim lint vuln bench e2e up down
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ test: ## all tests, on a real Redis if at all possible; says which
 
 race: ## the same with the race detector
 	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test -race ./...
+
+sim: ## the engine in 100,000 histories that chance makes up
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) MUSTER_SIM_HISTORIES=100000 $(GO) test -count=1 -timeout 3h -run '^TestSimulation$$' -v ./tasks/internal/sim
 
 lint: ## gofmt, go vet, staticcheck
 	@files=$$(gofmt -l $$(git ls-files '*.go')); \

@@ -26,7 +26,7 @@ var start = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
 const (
 	troubleSteps = 400    // steps in which things go wrong
 	mostSteps    = 30_000 // in all; what has not ended by then is stuck
-	mostRounds   = 400    // of looking after workflows once nothing goes wrong any more, likewise
+	mostRounds   = 2000   // of looking after workflows once nothing goes wrong any more, likewise
 	keptEvents   = 120    // that a failure shows
 )
 

@@ -45,6 +45,3 @@ func (h *history) draw() {
 func (p *plan) faultless() bool {
 	return p.netFaults+p.wakeFaults+p.crashes+p.freezes+p.jumps+p.skewed == 0
 }
-
-// clockKey is the hash with the time of the history, which scripts go by.
-const clockKey = "sim:clock"
