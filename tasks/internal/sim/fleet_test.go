@@ -314,18 +314,29 @@ func (d drawn) Int(lo, hi int, _ string) int { return d.h.among(lo, hi) }
 // prepare makes up the workflows and processes of a history.
 func (h *history) prepare() {
 	for total := 0; total < h.plan.nodes; {
-		f := &flow{id: fmt.Sprintf("h%x-%d", h.seed, len(h.flows)), scope: canvas.Draw(drawn{h}, 2), runs: canvas.NewRuns(), ran: map[string][]*execution{}, nodes: map[string]string{}}
-		f.want = canvas.Evaluate(f.scope, f.runs)
-		for _, n := range f.runs.Sure {
-			total += n
-		}
-		h.flows = append(h.flows, f)
+		total += h.add(canvas.Draw(drawn{h}, 2))
 	}
+	h.addSenders()
+	h.hire()
+}
+
+// add has a canvas be sent some time, and returns how many tasks run for it.
+func (h *history) add(s *canvas.Scope) (tasks int) {
+	f := &flow{id: fmt.Sprintf("h%x-%d", h.seed, len(h.flows)), scope: s, runs: canvas.NewRuns(),
+		ran: map[string][]*execution{}, nodes: map[string]string{}}
+	f.want = canvas.Evaluate(s, f.runs)
+	h.flows = append(h.flows, f)
+	for _, n := range f.runs.Sure {
+		tasks += n
+	}
+	return tasks
+}
+
+func (h *history) addSenders() {
 	for i := range 2 {
 		p := h.newProcess(fmt.Sprintf("s%d", i), h.skew())
 		h.senders = append(h.senders, &sender{process: p, client: h.newClient(p)})
 	}
-	h.hire()
 }
 
 // unsent returns how many workflows can be sent now.

@@ -52,6 +52,33 @@ type history struct {
 	steps   int
 	calm    bool // nothing goes wrong any more
 	problem []string
+	batches []batch // that workers were given
+}
+
+// batch is what a worker was given to run.
+type batch struct {
+	worker   string
+	elements []string
+}
+
+// noteBatch notes what a turn answered with.
+func (h *history) noteBatch(p *process, cmd redis.Cmder) {
+	text, _ := at(cmd.Args(), 1).(string)
+	c, ok := cmd.(*redis.Cmd)
+	if !ok || h.scripts.name(text) != "turn" {
+		return
+	}
+	list, _ := c.Val().([]any)
+	var b batch
+	for _, e := range list[min(5, len(list)):] {
+		if parts, ok := e.([]any); ok {
+			b.elements = append(b.elements, fmt.Sprint(parts[0]))
+		}
+	}
+	if len(b.elements) > 0 {
+		b.worker = p.name
+		h.batches = append(h.batches, b)
+	}
 }
 
 // record is what happened.
@@ -189,6 +216,7 @@ func (h *history) goOn(s *step) {
 		err = h.serve(s)
 		for _, c := range s.cmds {
 			said += answered(c)
+			h.noteBatch(s.from, c)
 		}
 	}
 	h.event("%s %s%s%s", s.from.name, f, s.what, said)
@@ -252,18 +280,22 @@ func (h *history) arrive() {
 	h.exec(cmds...)
 }
 
-// run makes the history happen. It is the main goroutine of a bubble.
-func (h *history) run() {
+// begin makes an empty Redis and what looks at it. It is called in a bubble, as all that follows.
+func (h *history) begin() {
 	time.Sleep(time.Until(start))
-	h.told, h.shifted = time.Time{}, start
-	h.exec(redis.NewStatusCmd(context.Background(), "flushdb"))
-	h.told = time.Time{}
-	h.draw()
+	h.shifted = start
+	h.link.do(redis.NewStatusCmd(context.Background(), "flushdb"))
 	o := h.newProcess("observer", 0)
 	o.direct = true
 	h.observer = h.newClient(o)
-	h.prepare()
+}
+
+// run makes the history happen. It is the main goroutine of a bubble.
+func (h *history) run() {
+	h.begin()
 	defer h.end()
+	h.draw()
+	h.prepare()
 	for range troubleSteps {
 		if len(h.problem) > 0 {
 			return
@@ -329,37 +361,48 @@ func (h *history) peace() {
 	h.calm = true
 	h.recover()
 	after := 0 // rounds since all has ended: what is left then has time to go
-	for round := 0; ; {
-		h.steps++
-		ready := h.ready()
-		switch {
-		case len(h.problem) > 0:
-			return
-		case h.steps > mostSteps:
+	for round := 0; len(h.problem) == 0; {
+		if h.steps > mostSteps {
 			h.fail("stuck: %d steps have been made", h.steps)
 			return
-		case len(h.late) > 0:
-			h.arrive()
-		case len(ready) > 0:
-			h.goOn(ready[h.rng.IntN(len(ready))])
-		case h.unsent() > 0:
-			h.send()
-		case h.deliverable():
-			h.deliver()
-		case h.tendEach():
-		case after == roundsAfter:
+		}
+		if h.quietStep() {
+			continue
+		}
+		if len(h.unended()) == 0 {
+			after++
+		}
+		if after > roundsAfter {
 			return
-		case round == mostRounds:
+		}
+		if round++; round > mostRounds {
 			h.fail("stuck: %s have passed, and these have not ended: %v", time.Since(start), h.unended())
 			return
-		default:
-			round++
-			if len(h.unended()) == 0 {
-				after++
-			}
-			h.sleep(h.nextRound())
 		}
+		h.sleep(h.nextRound())
 	}
+}
+
+// quietStep does the next thing that can be done before time must pass, and reports whether there was one.
+func (h *history) quietStep() bool {
+	h.steps++
+	ready := h.ready()
+	switch {
+	case len(h.late) > 0:
+		h.arrive()
+	case h.deliverable() && h.chance(300):
+		h.deliver()
+	case len(ready) > 0:
+		h.goOn(ready[h.rng.IntN(len(ready))])
+	case h.unsent() > 0:
+		h.send()
+	case h.deliverable():
+		h.deliver()
+	case h.tendEach():
+	default:
+		return false
+	}
+	return true
 }
 
 // roundsAfter is how many rounds of looking after workflows follow their end.

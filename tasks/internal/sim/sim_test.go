@@ -44,7 +44,7 @@ func newLane(t *testing.T, s *scripts) *link {
 
 // simulate runs the history of a seed. It is called outside of bubbles.
 func simulate(t *testing.T, l *link, s *scripts, seed uint64) *history {
-	h := &history{seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), link: l, scripts: s, fleet: &fleet{}, queue: newQueue()}
+	h := newHistory(l, s, seed)
 	hangs := time.AfterFunc(time.Minute, func() {
 		panic(fmt.Sprintf("seed %d: the history hangs: does something wait for a mutex that is held during a call to Redis?", seed))
 	})
@@ -54,6 +54,10 @@ func simulate(t *testing.T, l *link, s *scripts, seed uint64) *history {
 		h.check(context.Background())
 	}
 	return h
+}
+
+func newHistory(l *link, s *scripts, seed uint64) *history {
+	return &history{seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), link: l, scripts: s, fleet: &fleet{}, queue: newQueue()}
 }
 
 // report tells what went wrong in a history, and how to see it again.
