@@ -72,6 +72,11 @@ func (h *history) newClient(p *process) *tasks.Client {
 	e.SetWaker(func(_ context.Context, k engine.Wake) error {
 		return h.put(p, wake{shard: k.Shard, queue: k.Queue, gen: k.Gen})
 	})
+	// The number of shards is asked for under a mutex, which the scheduler would not see anybody wait for.
+	was := p.direct
+	p.direct = true
+	_, _ = c.Nodes(context.Background(), "none")
+	p.direct = was
 	return c
 }
 

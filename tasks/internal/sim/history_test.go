@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -87,8 +88,11 @@ type record struct {
 	sum    uint64 // of all
 }
 
+// lives is what tells the batches of a worker from those of its earlier lives, which chance alone decides on.
+var lives = regexp.MustCompile(`\b([0-9a-z]+)\.[A-Z2-7]{6}\b`)
+
 func (h *history) event(format string, args ...any) {
-	s := fmt.Sprintf("%5d %9.3fs  ", h.steps, time.Since(start).Seconds()) + fmt.Sprintf(format, args...)
+	s := fmt.Sprintf("%5d %9.3fs  ", h.steps, time.Since(start).Seconds()) + lives.ReplaceAllString(fmt.Sprintf(format, args...), "$1")
 	f := fnv.New64a()
 	fmt.Fprintf(f, "%x %s", h.sum, s)
 	h.sum = f.Sum64()
