@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -42,9 +44,12 @@ func (h *history) look(f *flow) {
 		}
 	}
 	for node, rec := range have {
-		if node[0] >= '0' && node[0] <= '9' && len(rec) > 1 && strings.Contains("SFXK", rec[:1]) && rec[1] == '|' {
+		if terminal(node, rec) {
 			f.nodes[node] = rec
 		}
+	}
+	if f.ended {
+		h.checkCounts(f, have)
 	}
 }
 
@@ -100,12 +105,50 @@ func (h *history) checkFlow(ctx context.Context, c *tasks.Client, f *flow) {
 	}
 }
 
+// checkCounts sees that what a workflow counts is what there is.
+func (h *history) checkCounts(f *flow, have map[string]string) {
+	ended := 0
+	for field, rec := range have {
+		if terminal(field, rec) {
+			ended++
+		}
+	}
+	count := func(name string) int {
+		n, _ := strconv.Atoi(have[name])
+		return n
+	}
+	if n, z, vn, vz := count("n"), count("z"), count("vn"), count("vz"); n != z || vn != vz || z+vz != ended {
+		h.fail("%s counts %d of %d tasks and %d of %d other nodes as ended, and %d records say so", f.id, z, n, vz, vn, ended)
+	}
+	if ct, cc := count("ct"), count("cc"); ct != cc {
+		h.fail("%s counts %d of %d members of maps as ended", f.id, cc, ct)
+	}
+}
+
+// terminal reports whether a field of a workflow's hash is a node that has ended.
+func terminal(field, rec string) bool {
+	return field[0] >= '0' && field[0] <= '9' && len(rec) > 1 && strings.Contains("SFXK", rec[:1]) && rec[1] == '|'
+}
+
+// lasting are the keys that stay, however many workflows there were; others expire, or are gone with the last workflow.
+var lasting = regexp.MustCompile(`^(sim:clock|muster:store|muster:\{workers\}.*|muster:\{0\}:(wake|done|cm|ch):.*)$`)
+
 // checkLeft looks for what nobody needs any more.
 func (h *history) checkLeft(ctx context.Context) {
 	for _, k := range h.link.rdb.Keys(ctx, "*").Val() {
-		if strings.Contains(k, "}:ready:") || strings.Contains(k, "}:ring:") || strings.Contains(k, "}:lease:") ||
-			strings.HasSuffix(k, "}:agenda") || strings.HasSuffix(k, "}:holders") {
+		if !lasting.MatchString(k) && h.link.rdb.PTTL(ctx, k).Val() < 0 {
 			h.fail("key %s is left: %s", k, dump(ctx, h.link.rdb, k))
+		}
+	}
+	for _, q := range queues {
+		have := h.link.rdb.HGetAll(ctx, shardPrefix+"wake:"+q).Val()
+		for _, lane := range []string{"dn", "dh"} {
+			if n := have[lane]; n != "" && n != "0" {
+				h.fail("queue %s counts %s ready nodes, and has none", q, n)
+			}
+		}
+		if n := have["n"]; h.plan.faultless() && n != "" && n != "0" {
+			h.fail("queue %s counts %s takers, and has none", q, n)
 		}
 	}
 }
