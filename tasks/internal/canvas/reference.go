@@ -105,135 +105,156 @@ func (r *reference) one(d *Def, i int) Result {
 	for k, kid := range d.Kids {
 		kids[k] = r.eval(kid)
 	}
-	task := func(name string, value func() Result) Result {
-		if all := behind(kids...); all.Failed() {
-			return all
-		}
-		r.runs.Sure[name]++
-		return value()
-	}
-	leaf := func() Result {
-		if d.Late {
-			r.runs.Sure["p.leaf"]--
-			return failure(expiry)
-		}
-		r.runs.Sure["p.leaf"] += d.Tries
-		if d.Fail {
-			return failure(fmt.Sprint("leaf ", d.Ints[0]))
-		}
-		return Result{N: d.Ints[0]}
-	}
 	switch d.Kind {
-	case "leaf", "after":
-		return task("p.leaf", leaf)
-	case "step":
-		return task("p.step", func() Result { return Result{N: kids[0].N + 1} })
-	case "bad":
-		return task("p.bad", func() Result { return failure(fmt.Sprint("bad ", kids[0].N)) })
-	case "sum":
-		return task("p.sum", func() Result { return Result{N: sum(kids[0].list)} })
-	case "plus":
-		return task("p.plus", func() Result { return Result{N: kids[0].N + kids[1].N} })
+	case "leaf", "after", "step", "bad", "sum", "plus":
+		return r.task(d, kids)
 	case "count":
 		return r.count(kids[0])
 	case "plan", "listplan":
-		r.runs.Sure[map[string]string{"plan": "p.plan", "listplan": "p.listplan"}[d.Kind]]++
+		r.runs.Sure["p."+d.Kind]++
 		res := Evaluate(d.Plan, r.runs)
 		res.members = nil
 		return res
 	case "rescue", "listrescue":
-		kids[0].members = nil
-		if !kids[0].Failed() {
-			return kids[0]
-		}
-		if d.Kind == "rescue" {
-			r.runs.Sure["p.instead"]++
-			return Result{N: -1}
-		}
-		r.runs.Sure["p.none"]++
-		return Result{list: []int{}}
-	case "success", "error":
-		name := map[string]string{"success": "p.cb", "error": "p.eb"}[d.Kind]
-		key := fmt.Sprint(name, r.node(i))
-		surely, maybe := kids[0].told()
-		if d.Kind == "success" {
-			surely = !kids[0].Failed()
-			maybe = surely
-		}
-		if !r.seen[key] {
+		return r.rescue(d, kids[0])
+	case "success", "error", "listsuccess", "listerror":
+		if key := fmt.Sprint(d.Kind, r.node(i)); !r.seen[key] {
 			r.seen[key] = true
-			r.tally(name, surely, maybe)
+			r.callback(d, kids)
 		}
-		return kids[0]
-	case "listsuccess", "listerror":
-		key := fmt.Sprint(d.Kind, r.node(i))
-		if r.seen[key] {
-			return kids[0]
-		}
-		r.seen[key] = true
-		if d.Kind == "listsuccess" {
-			if !kids[0].Failed() {
-				r.runs.Sure["p.listcb"]++
-			}
-			return kids[0]
-		}
-		of := kids[0].members
-		if of == nil {
-			of = kids[:1]
-		}
-		heard := map[*int]bool{}
-		any, sure := false, 0
-		for k := range of {
-			surely, maybe := of[k].told()
-			if own := of[k].own; own != nil && heard[own] {
-				continue
-			} else if own != nil {
-				heard[own] = true
-			}
-			switch {
-			case surely && of[k].own != nil:
-				sure++
-			case maybe:
-				any = any || surely
-				r.runs.Loose["p.eb"]++
-			}
-		}
-		if sure == 0 && any {
-			sure = 1
-			r.runs.Loose["p.eb"]--
-		}
-		r.runs.Sure["p.eb"] += sure
 		return kids[0]
 	case "group":
 		return gather(kids)
 	case "each", "listafter":
-		if all := behind(kids...); all.Failed() {
-			if len(d.Ints) == 0 {
-				return all
-			}
-			return gather(slices.Repeat([]Result{all}, len(d.Ints)))
-		}
-		members := make([]Result, len(d.Ints))
-		for k, n := range d.Ints {
-			members[k] = r.each(n)
-		}
-		return gather(members)
+		return r.ints(d, kids)
 	case "map", "mapplan":
-		if kids[0].Failed() {
-			return behind(kids[0])
-		}
-		members := make([]Result, len(kids[0].list))
-		for k, n := range kids[0].list {
-			if d.Kind == "map" {
-				members[k] = r.each(n)
-				continue
-			}
-			r.runs.Sure["p.mapplan"]++
-			members[k] = Evaluate(mapPlan(n), r.runs)
-		}
-		return gather(members)
+		return r.mapped(d, kids[0])
 	}
 	panic(d.Kind)
+}
+
+// task evaluates what is one task.
+func (r *reference) task(d *Def, kids []Result) Result {
+	if all := behind(kids...); all.Failed() {
+		return all
+	}
+	switch d.Kind {
+	case "leaf", "after":
+		return r.leaf(d)
+	case "bad":
+		r.runs.Sure["p.bad"]++
+		return failure(fmt.Sprint("bad ", kids[0].N))
+	}
+	r.runs.Sure["p."+d.Kind]++
+	switch d.Kind {
+	case "step":
+		return Result{N: kids[0].N + 1}
+	case "sum":
+		return Result{N: sum(kids[0].list)}
+	}
+	return Result{N: kids[0].N + kids[1].N}
+}
+
+func (r *reference) leaf(d *Def) Result {
+	if d.Late {
+		return failure(expiry)
+	}
+	r.runs.Sure["p.leaf"] += 1 + d.Tries
+	if d.Fail {
+		return failure(fmt.Sprint("leaf ", d.Ints[0]))
+	}
+	return Result{N: d.Ints[0]}
+}
+
+func (r *reference) rescue(d *Def, of Result) Result {
+	of.members = nil
+	switch {
+	case !of.Failed():
+		return of
+	case d.Kind == "rescue":
+		r.runs.Sure["p.instead"]++
+		return Result{N: -1}
+	}
+	r.runs.Sure["p.none"]++
+	return Result{list: []int{}}
+}
+
+// callback counts the runs of what was added to a node for its success or its failure.
+func (r *reference) callback(d *Def, kids []Result) {
+	surely, maybe := kids[0].told()
+	switch d.Kind {
+	case "success":
+		r.tally("p.cb", !kids[0].Failed(), false)
+	case "listsuccess":
+		r.tally("p.listcb", !kids[0].Failed(), false)
+	case "error":
+		r.tally("p.eb", surely, maybe)
+	case "listerror":
+		of := kids[0].members
+		if of == nil {
+			of = kids[:1]
+		}
+		r.memberErrors(of)
+	}
+}
+
+// memberErrors counts the runs of a callback for the failures among members: one for each member that failed by
+// itself, and otherwise as many as there are causes, which can be the same.
+func (r *reference) memberErrors(of []Result) {
+	heard := map[*int]bool{}
+	any, sure := false, 0
+	for k := range of {
+		surely, maybe := of[k].told()
+		own := of[k].own
+		if own != nil && heard[own] {
+			continue
+		}
+		heard[own] = own != nil
+		switch {
+		case surely && own != nil:
+			sure++
+		case maybe:
+			any = any || surely
+			r.runs.Loose["p.eb"]++
+		}
+	}
+	if sure == 0 && any {
+		sure = 1
+		r.runs.Loose["p.eb"]--
+	}
+	r.runs.Sure["p.eb"] += sure
+}
+
+// ints evaluates a group of tasks on literals.
+func (r *reference) ints(d *Def, kids []Result) Result {
+	if all := behind(kids...); all.Failed() {
+		if len(d.Ints) == 0 {
+			return all
+		}
+		return gather(slices.Repeat([]Result{all}, len(d.Ints)))
+	}
+	members := make([]Result, len(d.Ints))
+	for k, n := range d.Ints {
+		members[k] = r.each(n)
+	}
+	return gather(members)
+}
+
+// mapped evaluates a map.
+func (r *reference) mapped(d *Def, over Result) Result {
+	if over.Failed() {
+		return behind(over)
+	}
+	members := make([]Result, len(over.list))
+	for k, n := range over.list {
+		if d.Kind == "map" {
+			members[k] = r.each(n)
+			continue
+		}
+		r.runs.Sure["p.mapplan"]++
+		members[k] = Evaluate(mapPlan(n), r.runs)
+	}
+	return gather(members)
 }
 
 // tally counts one run of a task.
