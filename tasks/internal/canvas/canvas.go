@@ -20,6 +20,10 @@ type Def struct {
 	Fast   bool   `json:",omitempty"` // FailFast
 	Late   bool   `json:",omitempty"` // of a leaf: expired before it is sent
 	Plan   *Scope `json:",omitempty"`
+
+	// Of a leaf, a step, an each or a map; Draw leaves them as they are.
+	Queue    string `json:",omitempty"`
+	Priority int    `json:",omitempty"`
 }
 
 // lists are the kinds that yield a list.

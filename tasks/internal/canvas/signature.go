@@ -33,6 +33,12 @@ func (b *builder) opts(d *Def) []tasks.Option {
 	if d.Fast {
 		out = append(out, tasks.FailFast())
 	}
+	if d.Queue != "" {
+		out = append(out, tasks.Queue(d.Queue))
+	}
+	if d.Priority != 0 {
+		out = append(out, tasks.Priority(d.Priority))
+	}
 	if d.Late {
 		out = append(out, tasks.Expires(-time.Second))
 	}

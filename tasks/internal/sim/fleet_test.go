@@ -319,10 +319,31 @@ func (d drawn) Int(lo, hi int, _ string) int { return d.h.among(lo, hi) }
 // prepare makes up the workflows and processes of a history.
 func (h *history) prepare() {
 	for total := 0; total < h.plan.nodes; {
-		total += h.add(canvas.Draw(drawn{h}, 2))
+		s := canvas.Draw(drawn{h}, 2)
+		h.spread(s)
+		total += h.add(s)
 	}
 	h.addSenders()
 	h.hire()
+}
+
+// spread puts some tasks of a canvas into another queue, or before others.
+func (h *history) spread(s *canvas.Scope) {
+	for i := range s.Defs {
+		d := &s.Defs[i]
+		if d.Plan != nil {
+			h.spread(d.Plan)
+		}
+		if !slices.Contains([]string{"leaf", "step", "each", "map"}, d.Kind) {
+			continue
+		}
+		if h.chance(h.plan.spread) {
+			d.Queue = queues[1]
+		}
+		if h.chance(h.plan.spread) {
+			d.Priority = 1
+		}
+	}
 }
 
 // add has a canvas be sent some time, and returns how many tasks run for it.

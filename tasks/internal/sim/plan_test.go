@@ -3,6 +3,7 @@ package sim
 // plan is what can go wrong in a history, and how much. Its weights are those of trouble.
 type plan struct {
 	nodes       int // that its workflows have, at least
+	spread      int // tasks out of thousand that are in another queue, and likewise that go before others
 	workers     int
 	netFaults   int // calls out of thousand
 	wakeFaults  int
@@ -21,6 +22,7 @@ type plan struct {
 func (h *history) draw() {
 	h.plan = plan{nodes: 20, workers: h.among(1, 3)}
 	p := &h.plan
+	p.spread = h.among(0, 3) * 100
 	if h.chance(250) {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -15,6 +16,12 @@ const clockKey = "sim:clock"
 
 // preludes are the files that scripts can begin with.
 var preludes = [][]string{nil, {"lib"}, {"lib", "index"}, {"lib", "index", "flow"}}
+
+// limits are those of the scripts that random workflows do not reach.
+var limits = regexp.MustCompile(`(?m)^(local (?:MOST_BYTES|MOST_KEYS|HIGH_IN_A_ROW) *= *)\d+`)
+
+// tight makes the limits of scripts so small that random workflows reach them.
+func tight(_, source string) string { return limits.ReplaceAllString(source, "${1}2") }
 
 // scripts are the scripts of histories: they have the time of the history, and a planted bug, if there is one.
 type scripts struct {

@@ -34,11 +34,13 @@ const (
 )
 
 // newLane returns a connection for histories with scripts that Redis knows.
-func newLane(t *testing.T, s *scripts) *link {
+func newLane(t *testing.T, all ...*scripts) *link {
 	t.Helper()
 	l := newLink(t)
-	engine.New(l.rdb, slog.New(slog.DiscardHandler)).RewriteScripts(s.rewrite)
-	s.load(l)
+	for _, s := range all {
+		engine.New(l.rdb, slog.New(slog.DiscardHandler)).RewriteScripts(s.rewrite)
+		s.load(l)
+	}
 	return l
 }
 
@@ -90,19 +92,20 @@ func TestSimulation(t *testing.T) {
 	if only {
 		n = 1
 	}
-	sc := newScripts(nil)
+	sc := []*scripts{newScripts(nil), newScripts(tight)}
 	began := time.Now()
 	var next, steps atomic.Uint64
 	var lanes sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
-		l := newLane(t, sc)
+		l := newLane(t, sc...)
 		lanes.Go(func() {
 			for !t.Failed() {
 				i := next.Add(1) - 1
 				if i >= n {
 					return
 				}
-				h := simulate(t, l, sc, first+i)
+				seed := first + i
+				h := simulate(t, l, sc[seed%uint64(len(sc))], seed)
 				steps.Add(uint64(h.steps))
 				if len(h.problem) > 0 {
 					t.Error(h.report())
