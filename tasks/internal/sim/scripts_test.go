@@ -18,10 +18,15 @@ const clockKey = "sim:clock"
 var preludes = [][]string{nil, {"lib"}, {"lib", "index"}, {"lib", "index", "flow"}}
 
 // limits are those of the scripts that random workflows do not reach.
-var limits = regexp.MustCompile(`(?m)^(local (?:MOST_BYTES|MOST_KEYS|HIGH_IN_A_ROW) *= *)\d+`)
+var limits = regexp.MustCompile(`(?m)^(local (MOST_BYTES|MOST_KEYS|HIGH_IN_A_ROW) *= *)\d+`)
 
 // tight makes the limits of scripts so small that random workflows reach them.
-func tight(_, source string) string { return limits.ReplaceAllString(source, "${1}2") }
+func tight(_, source string) string {
+	return limits.ReplaceAllStringFunc(source, func(s string) string {
+		m := limits.FindStringSubmatch(s)
+		return m[1] + map[string]string{"MOST_BYTES": "60", "MOST_KEYS": "2", "HIGH_IN_A_ROW": "2"}[m[2]]
+	})
+}
 
 // scripts are the scripts of histories: they have the time of the history, and a planted bug, if there is one.
 type scripts struct {
