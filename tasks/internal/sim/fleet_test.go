@@ -214,12 +214,15 @@ func (h *history) tendEach() bool {
 }
 
 // roundTime is how often workers look after workflows when nothing goes wrong.
-const roundTime = 2 * time.Second
+const roundTime = 3 * time.Second
 
 // nextRound is how long nothing happens.
 func (h *history) nextRound() time.Duration {
 	d := roundTime
 	for _, w := range h.live() {
+		if w.busy > 0 {
+			return time.Millisecond // it waits for more to do
+		}
 		d = min(d, max(roundTime-time.Since(w.tended), time.Millisecond))
 		if !w.due.IsZero() {
 			d = min(d, max(w.due.Sub(w.now()), time.Millisecond))

@@ -300,9 +300,12 @@ func (h *history) run() {
 	defer h.end()
 	h.draw()
 	h.prepare()
-	for range troubleSteps {
+	for i := range troubleSteps {
 		if len(h.problem) > 0 {
 			return
+		}
+		if i%32 == 31 && len(h.unended()) == 0 {
+			break
 		}
 		h.trouble()
 	}
@@ -364,7 +367,7 @@ func (h *history) peace() {
 	h.event("PEACE")
 	h.calm = true
 	h.recover()
-	after := 0 // rounds since all has ended: what is left then has time to go
+	var ended time.Time // when all had: what is left then has time to go
 	for round := 0; len(h.problem) == 0; {
 		if h.steps > mostSteps {
 			h.fail("stuck: %d steps have been made", h.steps)
@@ -373,10 +376,10 @@ func (h *history) peace() {
 		if h.quietStep() {
 			continue
 		}
-		if len(h.unended()) == 0 {
-			after++
+		if ended.IsZero() && len(h.unended()) == 0 {
+			ended = time.Now()
 		}
-		if after > roundsAfter {
+		if !ended.IsZero() && time.Since(ended) > h.settling() {
 			return
 		}
 		if round++; round > mostRounds {
@@ -409,8 +412,14 @@ func (h *history) quietStep() bool {
 	return true
 }
 
-// roundsAfter is how many rounds of looking after workflows follow their end.
-const roundsAfter = 4
+// settling is how long what is left may take to go once all has ended: the batches of dead workers do when these are
+// found dead.
+func (h *history) settling() time.Duration {
+	if h.plan.faultless() {
+		return 2 * roundTime
+	}
+	return 20 * time.Second
+}
 
 // end stops every process.
 func (h *history) end() {
