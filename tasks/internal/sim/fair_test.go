@@ -22,7 +22,7 @@ func TestLargeWorkflowKeepsNoOtherWaiting(t *testing.T) {
 		h := newHistory(l, sc, seed)
 		synctest.Test(t, func(*testing.T) { h.crowd() })
 		if len(h.problem) > 0 {
-			t.Fatal(h.report())
+			t.Fatal(h.report(keptEvents))
 		}
 	}
 }

@@ -63,8 +63,8 @@ func newHistory(l *link, s *scripts, seed uint64) *history {
 }
 
 // report tells what went wrong in a history, and how to see it again.
-func (h *history) report() string {
-	events := h.events[max(0, len(h.events)-keptEvents):]
+func (h *history) report(most int) string {
+	events := h.events[max(0, len(h.events)-most):]
 	return fmt.Sprintf("seed %d: %s\n%s\nsee it again: %s=%d go test ./tasks/internal/sim -run '^TestSimulation$'",
 		h.seed, strings.Join(h.problem, "\n\t"), strings.Join(events, "\n"), seedVar, h.seed)
 }
@@ -89,8 +89,9 @@ func TestSimulation(t *testing.T) {
 	t.Parallel()
 	first, only := number(t, seedVar, firstSeed)
 	n, _ := number(t, historiesVar, histories)
+	shown := keptEvents
 	if only {
-		n = 1
+		n, shown = 1, mostSteps
 	}
 	sc := []*scripts{newScripts(nil), newScripts(tight)}
 	began := time.Now()
@@ -108,7 +109,7 @@ func TestSimulation(t *testing.T) {
 				h := simulate(t, l, sc[seed%uint64(len(sc))], seed)
 				steps.Add(uint64(h.steps))
 				if len(h.problem) > 0 {
-					t.Error(h.report())
+					t.Error(h.report(shown))
 				}
 			}
 		})
