@@ -79,13 +79,22 @@ type result struct {
 	plan *store.Grow // of P
 }
 
+// lock is a mutex that can be held during a call to Redis. It is a channel, because testing/synctest sees who waits
+// for one, and not who waits for a mutex.
+type lock chan struct{}
+
+func newLock() lock { return make(lock, 1) }
+
+func (l lock) Lock()   { l <- struct{}{} }
+func (l lock) Unlock() { <-l }
+
 // batch is what a slot has to run. Its slot runs one item after the other; a timer may give back what has not begun.
 type batch struct {
 	shard int
 	lane  string
 	skew  time.Duration // of Redis's clock against ours
 
-	mu      sync.Mutex // guards the fields below
+	mu      lock // guards the fields below
 	id      string
 	taken   time.Time // by Redis
 	todo    []*item

@@ -183,7 +183,7 @@ func (s *slot) settle(ctx context.Context, todos []store.Todo) {
 // read makes a batch of what Redis answered.
 func (s *slot) read(ctx context.Context, id string, res *store.Turned) *batch {
 	w := s.w
-	b := &batch{shard: s.wake.Shard, lane: res.Lane, id: id, taken: res.Now, skew: res.Now.Sub(w.e.clock.Now())}
+	b := &batch{mu: newLock(), shard: s.wake.Shard, lane: res.Lane, id: id, taken: res.Now, skew: res.Now.Sub(w.e.clock.Now())}
 	for i := range res.Batch {
 		el := &res.Batch[i]
 		err := w.insist(func() error { return s.readElement(within(ctx), b, el) })
