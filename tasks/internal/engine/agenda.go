@@ -126,7 +126,7 @@ func (w *Worker) attend(ctx context.Context, en store.Entry) error {
 	_ = g
 	var t store.Todo
 	switch rec := store.ParseRecord(en.Record, fl.Created); rec.State {
-	case 0, 'D', 'Q', 'E':
+	case 0, 'D', 'Q', 'E', 'e':
 		t.Run = []string{en.Node}
 	case 'P':
 		t.Plans = []string{en.Node}

@@ -195,10 +195,11 @@ func (e *Engine) virtual(ctx context.Context, fl *flow, g *graph.Graph, id graph
 	if err != nil {
 		return store.Change{}, err
 	}
-	if rec := store.ParseRecord(raws[0], fl.Created); rec.State == 'E' {
+	switch rec := store.ParseRecord(raws[0], fl.Created); {
+	case rec.State == 'e':
 		return ended(g, id, "S", nil), nil
-	} else if rec.Terminal() {
-		return store.Change{}, nil
+	case rec.State == 'E' || rec.Terminal():
+		return store.Change{}, nil // someone was faster
 	}
 	list, err := e.newValues(fl).value(ctx, id.At(n.In-1, -1))
 	if err != nil {

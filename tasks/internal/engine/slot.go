@@ -210,7 +210,7 @@ func (s *slot) readElement(ctx context.Context, b *batch, el *store.Element) err
 		bad := err
 		if bad == nil {
 			it.rec = store.ParseRecord(el.Records[i], fl.Created)
-			if it.rec.Terminal() || it.rec.State == 'P' || it.rec.State == 'E' {
+			if it.rec.Terminal() || it.rec.State == 'P' || it.rec.State == 'E' || it.rec.State == 'e' {
 				continue // someone ended it while it was ready
 			}
 			it.id, it.g, bad = w.e.nodeOf(ctx, fl, node)

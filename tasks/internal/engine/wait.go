@@ -255,7 +255,7 @@ func (e *Engine) Progress(ctx context.Context, id string) (Progress, error) {
 
 func status(r store.Record) Status {
 	switch r.State {
-	case 'R', 'P', 'E':
+	case 'R', 'P', 'E', 'e':
 		return Started
 	case 'T':
 		return Retry

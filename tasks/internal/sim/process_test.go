@@ -115,9 +115,9 @@ func (h *history) describe(cmd redis.Cmder) string {
 		if !ok {
 			s = fmt.Append(nil, a)
 		}
-		words = append(words, clip(string(s), 60))
+		words = append(words, clip(string(s), clipArg))
 	}
-	return clip(strings.Join(words, " "), 200)
+	return clip(strings.Join(words, " "), clipAll)
 }
 
 // answered tells what a script said, as far as it shows what is going on.
@@ -129,7 +129,7 @@ func answered(cmd redis.Cmder) string {
 		}
 		return ""
 	}
-	return " → " + clip(strings.ReplaceAll(fmt.Sprint(c.Val()), "<nil>", "-"), 160)
+	return " → " + clip(strings.ReplaceAll(fmt.Sprint(c.Val()), "<nil>", "-"), clipAll)
 }
 
 func at(list []any, i int) any {
@@ -145,3 +145,9 @@ func clip(s string, n int) string {
 	}
 	return s
 }
+
+// What the history shows of a command: of each argument, and in all.
+const (
+	clipArg = 400
+	clipAll = 1500
+)

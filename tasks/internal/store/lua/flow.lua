@@ -83,7 +83,7 @@ local function flow(onLane, onMost, on)
       note(now + SOON, span)
       todo[#todo + 1] = '+' .. span
     elseif lane == onLane and #on < onMost and not string.find(span, '-', 1, true) then
-      on[#on + 1] = W .. '/' .. span
+      on[#on + 1] = {W .. '/' .. span, key}
     else
       if not lanes[lane] then lanes[lane] = {} end
       table.insert(lanes[lane], W .. '/' .. span .. (lost and lost ~= '0' and '@' .. lost or ''))
@@ -205,7 +205,10 @@ local function flow(onLane, onMost, on)
       if not ok then return skip(id, cause) end
       if redis.call('HINCRBY', wf, 'j' .. id .. '!', m) >= wantedBy(need) then
         redis.call('HDEL', wf, 'j' .. id .. '!')
-        if string.sub(record(id) or '', 1, 1) == 'E' then ready(id, '-') end
+        if string.sub(record(id) or '', 1, 1) == 'E' then
+          put(id, 'e')
+          ready(id, '-')
+        end
       end
     elseif kind == 'o' then
       if ok then ripen(id, lane, delay, lim) end
@@ -360,7 +363,7 @@ local function flow(onLane, onMost, on)
     m, joins = tonumber(m), tonumber(joins)
     local after = b + 6 + 5 * joins
     if have[7] or record(node) or redis.call('HEXISTS', wf, 'm' .. node) == 1 then return after end
-    put(node, 'E')
+    put(node, m == 0 and 'e' or 'E')
     redis.call('HSET', wf, 'm' .. node, m)
     redis.call('ZREM', P .. 'agenda', W .. '/' .. node)
     if m == 0 then

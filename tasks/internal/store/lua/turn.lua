@@ -172,16 +172,16 @@ local before = has('t') and redis.call('HGET', lease, id)
 if before then
   -- This call was made before, and its answer got lost.
   local lane, els = string.match(before, '^%d+!? (%S+) (%S+)$')
-  left = 100000
+  left, bytes = 100000, -math.huge
   for el in string.gmatch(els or '', '[^,]+') do
     local wf, prefix, a, b, lost = read(el)
     if wf then add(wf, prefix, a, b, lost) end
   end
   takenFrom = #elements > 0 and lane or ''
 elseif #on > 0 then
-  for _, el in ipairs(on) do
-    local wf, node = read(el)
-    add(wf, node, nil, nil, '')
+  for _, o in ipairs(on) do
+    local wf, node = read(o[1])
+    if add(wf, node, nil, nil, '') == false then push(onLane, o[2], {o[1]}) end -- too large together
   end
   takenFrom = ARGV[13]
   if #elements > 0 then keep(takenFrom) end
