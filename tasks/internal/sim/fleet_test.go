@@ -205,7 +205,7 @@ func (h *history) startTend(w *worker) {
 // whether there was one.
 func (h *history) tendEach() bool {
 	for _, w := range h.idleTenders() {
-		if time.Since(w.tended) >= roundTime || !w.due.IsZero() && !w.due.After(w.now()) && time.Now().After(w.tended) {
+		if time.Since(w.tended) >= roundTime || !w.due.IsZero() && !w.due.After(time.Now()) && time.Now().After(w.tended) {
 			h.startTend(w)
 			return true
 		}
@@ -225,7 +225,7 @@ func (h *history) nextRound() time.Duration {
 		}
 		d = min(d, max(roundTime-time.Since(w.tended), time.Millisecond))
 		if !w.due.IsZero() {
-			d = min(d, max(w.due.Sub(w.now()), time.Millisecond))
+			d = min(d, max(time.Until(w.due), time.Millisecond))
 		}
 	}
 	return d

@@ -25,10 +25,10 @@ var start = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Bounds of a history.
 const (
-	troubleSteps = 400    // steps in which things go wrong
-	mostSteps    = 30_000 // in all; what has not ended by then is stuck
-	mostRounds   = 2000   // of looking after workflows once nothing goes wrong any more, likewise
-	keptEvents   = 120    // that a failure shows
+	troubleSteps = 400              // steps in which things go wrong
+	mostSteps    = 30_000           // in all; what has not ended by then is stuck
+	mostTime     = 10 * time.Minute // after which what has not ended is stuck, once nothing goes wrong any more
+	keptEvents   = 120              // that a failure shows
 )
 
 // history is one run of the simulation. Everything in it happens in one bubble, whose clock is the history's, and
@@ -368,7 +368,7 @@ func (h *history) peace() {
 	h.calm = true
 	h.recover()
 	var ended time.Time // when all had: what is left then has time to go
-	for round := 0; len(h.problem) == 0; {
+	for began := time.Now(); len(h.problem) == 0; {
 		if h.steps > mostSteps {
 			h.fail("stuck: %d steps have been made", h.steps)
 			return
@@ -382,7 +382,7 @@ func (h *history) peace() {
 		if !ended.IsZero() && time.Since(ended) > h.settling() {
 			return
 		}
-		if round++; round > mostRounds {
+		if time.Since(began) > mostTime {
 			h.fail("stuck: %s have passed, and these have not ended: %v", time.Since(start), h.unended())
 			return
 		}

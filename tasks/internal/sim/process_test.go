@@ -97,9 +97,6 @@ func (p *process) wait(what string, cmds ...redis.Cmder) error {
 	return <-s.done
 }
 
-// now is the time by the clock of p.
-func (p *process) now() time.Time { return time.Now().Add(p.skew) }
-
 // describe names a command for the history: scripts by their names, and without the prefix of their shard.
 func (h *history) describe(cmd redis.Cmder) string {
 	args := cmd.Args()
