@@ -36,14 +36,12 @@ type worker struct {
 	busy    int
 	tending bool
 	tended  time.Time // when it last finished looking after workflows
-	gap     time.Time // when it last did so after a silence in which others can have taken it for dead
+	beaten  time.Time // when Redis last heard of it
+	reaped  int       // the event in which its batches were last taken from it
 	due     time.Time // when it wants to look again; zero for nothing
 	stop    context.CancelFunc
 	ctx     context.Context
 }
-
-// silence is how long a worker may be silent without others taking it for dead.
-const silence = 5 * time.Second
 
 // sender is a process that sends workflows.
 type sender struct {
@@ -91,7 +89,7 @@ func (h *history) skew() time.Duration {
 func (h *history) hire() {
 	h.hired++
 	name := fmt.Sprintf("w%d", h.hired)
-	w := &worker{process: h.newProcess(name, h.skew()), slots: h.among(1, 3), tended: time.Now(), gap: time.Now()}
+	w := &worker{process: h.newProcess(name, h.skew()), slots: h.among(1, 3), tended: time.Now(), beaten: time.Now()}
 	m := tasks.NewMux()
 	m.Use(func(ctx context.Context, i tasks.Info, next func(context.Context) error) error {
 		return h.execute(w, i, func() error { return next(ctx) })
@@ -193,9 +191,6 @@ func (h *history) startTend(w *worker) {
 		defer h.mu.Unlock()
 		w.tending, w.due = false, next
 		if err == nil {
-			if time.Since(w.tended) >= silence {
-				w.gap = time.Now()
-			}
 			w.tended = time.Now()
 		}
 	})
@@ -461,7 +456,7 @@ func (h *history) operate() {
 type execution struct {
 	worker  *worker
 	attempt int
-	began   time.Time
+	taken   int // the event in which the worker was given the node
 	open    bool
 }
 
@@ -469,10 +464,10 @@ type execution struct {
 func (h *history) execute(w *worker, i tasks.Info, run func() error) error {
 	h.mu.Lock()
 	f := h.flows[slices.IndexFunc(h.flows, func(f *flow) bool { return f.id == i.Workflow })]
-	x := &execution{worker: w, attempt: i.Attempt, began: time.Now(), open: true}
+	x := &execution{worker: w, attempt: i.Attempt, taken: w.took[i.Workflow+"/"+i.Node], open: true}
 	key := i.Task + " " + i.Node
 	for _, o := range f.ran[key] {
-		if o.open && !o.worker.dead && !o.lapsed() {
+		if o.open && !o.worker.dead && o.worker.reaped <= o.taken {
 			h.fail("node %s of %s runs on %s and %s at once", i.Node, f.id, o.worker.name, w.name)
 		}
 	}
@@ -489,11 +484,6 @@ func (h *history) execute(w *worker, i tasks.Info, run func() error) error {
 	x.open = false
 	h.mu.Unlock()
 	return err
-}
-
-// lapsed reports whether the worker of x can have been taken for dead since x began.
-func (x *execution) lapsed() bool {
-	return time.Since(x.worker.tended) >= silence || x.worker.gap.After(x.began)
 }
 
 // ranTasks returns how often the tasks of f ran. Where something went wrong, what ran again counts once.

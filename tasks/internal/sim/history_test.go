@@ -56,32 +56,6 @@ type history struct {
 	batches []batch // that workers were given
 }
 
-// batch is what a worker was given to run.
-type batch struct {
-	worker   string
-	elements []string
-}
-
-// noteBatch notes what a turn answered with.
-func (h *history) noteBatch(p *process, cmd redis.Cmder) {
-	text, _ := at(cmd.Args(), 1).(string)
-	c, ok := cmd.(*redis.Cmd)
-	if !ok || h.scripts.name(text) != "turn" {
-		return
-	}
-	list, _ := c.Val().([]any)
-	var b batch
-	for _, e := range list[min(5, len(list)):] {
-		if parts, ok := e.([]any); ok {
-			b.elements = append(b.elements, fmt.Sprint(parts[0]))
-		}
-	}
-	if len(b.elements) > 0 {
-		b.worker = p.name
-		h.batches = append(h.batches, b)
-	}
-}
-
 // record is what happened.
 type record struct {
 	events []string
@@ -220,7 +194,7 @@ func (h *history) goOn(s *step) {
 		err = h.serve(s)
 		for _, c := range s.cmds {
 			said += answered(c)
-			h.noteBatch(s.from, c)
+			h.note(s.from, c)
 		}
 	}
 	h.event("%s %s%s%s", s.from.name, f, s.what, said)
@@ -282,6 +256,9 @@ func (h *history) arrive() {
 	}
 	h.event("ARRIVES LATE %s", strings.Join(what, "; "))
 	h.exec(cmds...)
+	for _, c := range cmds {
+		h.note(nil, c)
+	}
 }
 
 // begin makes an empty Redis and what looks at it. It is called in a bubble, as all that follows.

@@ -24,8 +24,9 @@ type process struct {
 	h      *history
 	name   string
 	rdb    *redis.Client
-	skew   time.Duration // that its clock is ahead of Redis's
-	calls  int           // made so far
+	skew   time.Duration  // that its clock is ahead of Redis's
+	calls  int            // made so far
+	took   map[string]int // the event in which it was last given a node
 	dead   bool
 	direct bool      // it does not wait for the scheduler, because the scheduler itself asks
 	frozen time.Time // nothing of it goes on before
@@ -42,7 +43,7 @@ type step struct {
 
 // newProcess returns a process whose connection is in the hands of the scheduler.
 func (h *history) newProcess(name string, skew time.Duration) *process {
-	p := &process{h: h, name: name, skew: skew}
+	p := &process{h: h, name: name, skew: skew, took: map[string]int{}}
 	p.rdb = redis.NewClient(&redis.Options{Addr: "simulated", MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, Dialer: func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("a process of the simulation has dialed: subscriptions are not simulated")
 	}})

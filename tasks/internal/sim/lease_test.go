@@ -1,0 +1,90 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/internal/store"
+)
+
+// batch is what a worker was given to run.
+type batch struct {
+	worker   string
+	elements []string
+}
+
+// silence is how long a worker must not have beaten before others may take it for dead.
+const silence = 6 * time.Second
+
+// note notes what a script said about who may run what. p made the call; it is nil if nobody hears the answer.
+func (h *history) note(p *process, cmd redis.Cmder) {
+	args := cmd.Args()
+	text, _ := at(args, 1).(string)
+	c, ok := cmd.(*redis.Cmd)
+	if !ok || c.Err() != nil {
+		return
+	}
+	said, _ := c.Val().([]any)
+	switch h.scripts.name(text) {
+	case "turn":
+		h.noteBatch(p, said)
+	case "beat":
+		h.noteBeat(fmt.Sprint(at(args, 5)), said)
+	case "reap":
+		if w := h.worker(fmt.Sprint(at(args, 4))); w != nil && fmt.Sprint(at(args, 5)) == "1" {
+			w.reaped = len(h.events)
+		}
+	}
+}
+
+// noteBatch notes which nodes a turn gave to a worker.
+func (h *history) noteBatch(p *process, said []any) {
+	var b batch
+	for _, e := range said[min(5, len(said)):] {
+		parts, ok := e.([]any)
+		if !ok {
+			continue
+		}
+		text := fmt.Sprint(parts[0])
+		b.elements = append(b.elements, text)
+		el, err := store.ParseElement(0, text)
+		if err != nil || p == nil {
+			continue
+		}
+		for _, node := range el.Nodes {
+			p.took[el.Flow.ID+"/"+node] = len(h.events)
+		}
+	}
+	if len(b.elements) > 0 && p != nil {
+		b.worker = p.name
+		h.batches = append(h.batches, b)
+	}
+}
+
+// noteBeat sees that only workers that are silent are taken for dead.
+func (h *history) noteBeat(name string, said []any) {
+	if w := h.worker(name); w != nil {
+		w.beaten = time.Now()
+	}
+	var n int
+	if len(said) > 0 {
+		fmt.Sscan(fmt.Sprint(said[0]), &n)
+	}
+	for _, dead := range said[min(1, len(said)):min(1+n, len(said))] {
+		w := h.worker(fmt.Sprint(dead))
+		if w != nil && !w.dead && time.Since(w.beaten) < silence {
+			h.fail("worker %s is taken for dead %s after it was heard", w.name, time.Since(w.beaten))
+		}
+	}
+}
+
+func (h *history) worker(name string) *worker {
+	i := slices.IndexFunc(h.workers, func(w *worker) bool { return w.name == name })
+	if i < 0 {
+		return nil
+	}
+	return h.workers[i]
+}
