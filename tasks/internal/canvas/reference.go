@@ -51,10 +51,11 @@ type reference struct {
 type Runs struct {
 	Sure, Loose map[string]int
 	Fast        *bool // a group has ended the rest of itself because one failed: anything may have been part of it
+	Fewer       *bool // a member of a group with AtMost failed: what it consists of may not have begun
 }
 
 // NewRuns returns no runs.
-func NewRuns() Runs { return Runs{map[string]int{}, map[string]int{}, new(bool)} }
+func NewRuns() Runs { return Runs{map[string]int{}, map[string]int{}, new(bool), new(bool)} }
 
 // Evaluate returns what s comes to, and adds to runs which tasks run on the way.
 func Evaluate(s *Scope, runs Runs) Result {
@@ -124,7 +125,11 @@ func (r *reference) one(d *Def, i int) Result {
 		}
 		return kids[0]
 	case "group":
-		return gather(kids)
+		all := gather(kids)
+		if d.AtMost > 0 && all.Failed() {
+			*r.runs.Fewer = true
+		}
+		return all
 	case "each", "listafter":
 		return r.ints(d, kids)
 	case "map", "mapplan":

@@ -165,9 +165,6 @@ func (h *history) serveOn(w *worker, k wake) {
 	})
 }
 
-// tendable reports whether a worker can look after workflows.
-func (h *history) tendable() bool { return len(h.idleTenders()) > 0 }
-
 func (h *history) idleTenders() (out []*worker) {
 	for _, w := range h.live() {
 		if !w.tending && !w.frozen.After(time.Now()) {
@@ -177,9 +174,22 @@ func (h *history) idleTenders() (out []*worker) {
 	return out
 }
 
+// restless returns the workers that are to look after workflows again.
+func (h *history) restless() (out []*worker) {
+	for _, w := range h.idleTenders() {
+		if time.Since(w.tended) >= restTime || !w.due.IsZero() && w.due.Before(time.Now()) && w.tended.Before(w.due) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// restTime is how long a worker rests between two looks after workflows, where nothing is due.
+const restTime = 300 * time.Millisecond
+
 // tend has a worker look after workflows.
 func (h *history) tend() {
-	ws := h.idleTenders()
+	ws := h.restless()
 	h.startTend(ws[h.rng.IntN(len(ws))])
 }
 

@@ -314,7 +314,7 @@ func (h *history) trouble() {
 	add(12, h.unsent() > 0, h.send)
 	add(40, h.deliverable(), h.deliver)
 	add(p.wakeFaults, h.canMisdeliver(), h.misdeliver)
-	add(4, h.tendable(), h.tend)
+	add(8, len(h.restless()) > 0, h.tend)
 	add(10, true, func() { h.sleep(time.Duration(h.among(1, 4000)) * time.Microsecond) })
 	add(2, true, func() { h.sleep(time.Duration(h.among(5, 700)) * time.Millisecond) })
 	add(p.jumps, true, func() {
