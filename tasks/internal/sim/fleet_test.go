@@ -34,6 +34,7 @@ type worker struct {
 	w       *engine.Worker
 	slots   int
 	busy    int
+	signed  bool // Redis knows that it lives: it takes no work before
 	tending bool
 	tended  time.Time // when it last finished looking after workflows
 	beaten  time.Time // when Redis last heard of it
@@ -123,7 +124,7 @@ func (h *history) live() (out []*worker) {
 // freeWorkers returns the workers that have a free slot.
 func (h *history) freeWorkers() (out []*worker) {
 	for _, w := range h.live() {
-		if w.busy < w.slots && !w.frozen.After(time.Now()) {
+		if w.signed && w.busy < w.slots && !w.frozen.After(time.Now()) {
 			out = append(out, w)
 		}
 	}
@@ -177,7 +178,7 @@ func (h *history) idleTenders() (out []*worker) {
 // restless returns the workers that are to look after workflows again.
 func (h *history) restless() (out []*worker) {
 	for _, w := range h.idleTenders() {
-		if time.Since(w.tended) >= restTime || !w.due.IsZero() && w.due.Before(time.Now()) && w.tended.Before(w.due) {
+		if !w.signed || time.Since(w.tended) >= restTime || !w.due.IsZero() && w.due.Before(time.Now()) && w.tended.Before(w.due) {
 			out = append(out, w)
 		}
 	}
@@ -201,7 +202,7 @@ func (h *history) startTend(w *worker) {
 		defer h.mu.Unlock()
 		w.tending, w.due = false, next
 		if err == nil {
-			w.tended = time.Now()
+			w.tended, w.signed = time.Now(), true
 		}
 	})
 }
@@ -210,7 +211,7 @@ func (h *history) startTend(w *worker) {
 // whether there was one.
 func (h *history) tendEach() bool {
 	for _, w := range h.idleTenders() {
-		if time.Since(w.tended) >= roundTime || !w.due.IsZero() && !w.due.After(time.Now()) && time.Now().After(w.tended) {
+		if !w.signed || time.Since(w.tended) >= roundTime || !w.due.IsZero() && !w.due.After(time.Now()) && time.Now().After(w.tended) {
 			h.startTend(w)
 			return true
 		}
