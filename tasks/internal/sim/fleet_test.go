@@ -478,7 +478,7 @@ func (h *history) execute(w *worker, i tasks.Info, run func() error) error {
 	x := &execution{worker: w, attempt: i.Attempt, taken: w.took[i.Workflow+"/"+i.Node], open: true}
 	key := i.Task + " " + i.Node
 	for _, o := range f.ran[key] {
-		if o.open && !o.worker.dead && o.worker.reaped <= o.taken {
+		if o.open && o.leased() && x.leased() {
 			h.fail("node %s of %s runs on %s and %s at once", i.Node, f.id, o.worker.name, w.name)
 		}
 	}
@@ -496,6 +496,9 @@ func (h *history) execute(w *worker, i tasks.Info, run func() error) error {
 	h.mu.Unlock()
 	return err
 }
+
+// leased reports whether the worker of x has the node still, as far as it can know.
+func (x *execution) leased() bool { return !x.worker.dead && x.worker.reaped <= x.taken }
 
 // ranTasks returns how often the tasks of f ran. Where something went wrong, what ran again counts once.
 func (f *flow) ranTasks(once bool) map[string]int {
