@@ -51,22 +51,30 @@ type sender struct {
 	busy   bool
 }
 
-// clock is that of a process whose time is ahead of Redis's by skew, or behind it.
-type clock struct{ skew time.Duration }
+// clock is that of a process. Where several of its timers end at once, the scheduler decides on their order.
+type clock struct{ p *process }
 
-func (c clock) Now() time.Time { return time.Now().Add(c.skew) }
+func (c clock) Now() time.Time { return time.Now().Add(c.p.skew) }
 
 func (c clock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
-	return time.AfterFunc(d, f).Stop
+	what := fmt.Sprint("timer ", c.p.timers.Add(1))
+	return time.AfterFunc(d, func() {
+		_ = c.p.wait(what) // also what is dead goes on: it has to end
+		f()
+	}).Stop
 }
 
-func (c clock) After(d time.Duration) <-chan time.Time { return time.After(d) }
+func (c clock) After(d time.Duration) <-chan time.Time {
+	ends := make(chan time.Time, 1)
+	c.AfterFunc(d, func() { ends <- c.Now() })
+	return ends
+}
 
 // newClient returns a client in a process.
 func (h *history) newClient(p *process) *tasks.Client {
 	c := tasks.NewClient(p.rdb)
 	e := bridge.Engine(c)
-	e.SetClock(clock{p.skew})
+	e.SetClock(clock{p})
 	e.RewriteScripts(h.scripts.rewrite)
 	e.SetWaker(func(_ context.Context, k engine.Wake) error {
 		return h.put(p, wake{shard: k.Shard, queue: k.Queue, gen: k.Gen})
@@ -486,9 +494,11 @@ func (h *history) execute(w *worker, i tasks.Info, run func() error) error {
 		f.ran[key] = append(f.ran[key], x)
 	}
 	h.mu.Unlock()
-	_ = w.wait(strings.Join([]string{"runs", i.Workflow, key, fmt.Sprint(i.Attempt)}, " "))
-	if len(i.Node)%3 == 0 {
-		time.Sleep(time.Millisecond) // some take time
+	what := strings.Join([]string{i.Workflow, key, fmt.Sprint(i.Attempt)}, " ")
+	_ = w.wait("runs " + what)
+	if len(i.Node)%3 == 0 { // some take time
+		time.Sleep(time.Millisecond)
+		_ = w.wait("ends " + what)
 	}
 	err := run()
 	h.mu.Lock()

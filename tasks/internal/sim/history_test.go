@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
 	"testing/synctest"
@@ -51,6 +51,7 @@ type history struct {
 	told    time.Time       // the time that Redis was told last
 	shifted time.Time       // up to when keys have aged
 	steps   int
+	rounds  int
 	calm    bool // nothing goes wrong any more
 	problem []string
 	batches []batch // that workers were given
@@ -92,13 +93,16 @@ func (h *history) among(lo, hi int) int { return lo + h.rng.IntN(hi-lo+1) }
 // an order that does not depend on which goroutine was faster.
 func (h *history) settle() {
 	synctest.Wait()
-	sort.SliceStable(h.parked, func(i, j int) bool {
-		a, b := h.parked[i], h.parked[j]
-		if a.from != b.from {
-			return a.from.name < b.from.name
+	h.rounds++
+	for _, s := range h.parked {
+		if s.came == 0 {
+			s.came = h.rounds
 		}
-		return a.nth < b.nth
+	}
+	slices.SortStableFunc(h.parked, func(a, b *step) int {
+		return cmp.Or(cmp.Compare(a.from.name, b.from.name), cmp.Compare(a.came, b.came), cmp.Compare(a.what, b.what), cmp.Compare(a.nth, b.nth))
 	})
+	slices.SortStableFunc(h.waiting, func(a, b wake) int { return cmp.Or(a.from.Compare(b.from), cmp.Compare(a.id, b.id)) })
 }
 
 // ready returns the steps that can go on.
@@ -200,7 +204,7 @@ func (h *history) goOn(s *step) {
 	h.event("%s %s%s%s", s.from.name, f, s.what, said)
 	switch f {
 	case repeated:
-		h.park(&step{from: s.from, nth: s.nth, what: s.what + " AGAIN", cmds: s.cmds, done: s.done})
+		h.park(&step{from: s.from, nth: s.nth, came: s.came, what: s.what + " AGAIN", cmds: s.cmds, done: s.done})
 		return
 	case overtaken:
 		h.late = append(h.late, copied(s.cmds))

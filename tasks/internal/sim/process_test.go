@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,6 +27,7 @@ type process struct {
 	rdb    *redis.Client
 	skew   time.Duration  // that its clock is ahead of Redis's
 	calls  int            // made so far
+	timers atomic.Int64   // set so far
 	took   map[string]int // the event in which it was last given a node
 	dead   bool
 	direct bool      // it does not wait for the scheduler, because the scheduler itself asks
@@ -36,6 +38,7 @@ type process struct {
 type step struct {
 	from *process
 	nth  int // of its calls
+	came int // the round in which the scheduler first saw it; 0 before
 	what string
 	cmds []redis.Cmder // none of what is not for Redis
 	done chan error
