@@ -41,6 +41,14 @@ func newScripts(change func(name, source string) string) *scripts {
 	return &scripts{change: change, files: map[string]string{}, names: map[string]string{}}
 }
 
+// bothScripts returns scripts as they are and with tight limits, for every other history.
+func bothScripts(change func(name, source string) string) []*scripts {
+	if change == nil {
+		change = func(_, source string) string { return source }
+	}
+	return []*scripts{newScripts(change), newScripts(func(name, source string) string { return tight(name, change(name, source)) })}
+}
+
 // rewrite returns a file of a script as a history has it.
 func (s *scripts) rewrite(name, source string) string {
 	s.mu.Lock()
