@@ -35,6 +35,7 @@ const (
 // is decided by one goroutine, the scheduler: it waits until all others wait for it, and lets one of them go on.
 type history struct {
 	seed    uint64
+	width   int // of what events show of an argument
 	rng     *rand.Rand
 	link    *link
 	scripts *scripts
@@ -197,7 +198,7 @@ func (h *history) goOn(s *step) {
 	if f != lost && f != overtaken {
 		err = h.serve(s)
 		for _, c := range s.cmds {
-			said += answered(c)
+			said += h.answered(c)
 			h.note(s.from, c)
 		}
 	}

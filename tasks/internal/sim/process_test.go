@@ -112,17 +112,20 @@ func (h *history) describe(cmd redis.Cmder) string {
 		args = args[min(3, len(args)-1):]
 	}
 	for _, a := range args[1:] {
-		s, ok := a.([]byte)
-		if !ok {
-			s = fmt.Append(nil, a)
+		switch s := a.(type) {
+		case string:
+			words = append(words, clip(s, h.width))
+		case []byte:
+			words = append(words, clip(string(s[:min(len(s), h.width+1)]), h.width))
+		default:
+			words = append(words, fmt.Sprint(a))
 		}
-		words = append(words, clip(string(s), clipArg))
 	}
-	return clip(strings.Join(words, " "), clipAll)
+	return clip(strings.Join(words, " "), 4*h.width)
 }
 
 // answered tells what a script said, as far as it shows what is going on.
-func answered(cmd redis.Cmder) string {
+func (h *history) answered(cmd redis.Cmder) string {
 	c, ok := cmd.(*redis.Cmd)
 	if !ok || c.Err() != nil {
 		if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
@@ -130,7 +133,7 @@ func answered(cmd redis.Cmder) string {
 		}
 		return ""
 	}
-	return " → " + clip(strings.ReplaceAll(fmt.Sprint(c.Val()), "<nil>", "-"), clipAll)
+	return " → " + clip(strings.ReplaceAll(fmt.Sprint(c.Val()), "<nil>", "-"), 3*h.width)
 }
 
 func at(list []any, i int) any {
@@ -146,9 +149,3 @@ func clip(s string, n int) string {
 	}
 	return s
 }
-
-// What the history shows of a command: of each argument, and in all.
-const (
-	clipArg = 400
-	clipAll = 1500
-)

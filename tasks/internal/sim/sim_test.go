@@ -33,6 +33,14 @@ const (
 	firstSeed    = 1
 )
 
+// eventWidth is how much of an argument events show: more when one history is looked at.
+func eventWidth() int {
+	if os.Getenv(seedVar) != "" {
+		return 400
+	}
+	return 60
+}
+
 // newLane returns a connection for histories with scripts that Redis knows.
 func newLane(t *testing.T, all ...*scripts) *link {
 	t.Helper()
@@ -59,7 +67,7 @@ func simulate(t *testing.T, l *link, s *scripts, seed uint64) *history {
 }
 
 func newHistory(l *link, s *scripts, seed uint64) *history {
-	return &history{seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), link: l, scripts: s, fleet: &fleet{}, queue: newQueue()}
+	return &history{seed: seed, width: eventWidth(), rng: rand.New(rand.NewPCG(seed, 0)), link: l, scripts: s, fleet: &fleet{}, queue: newQueue()}
 }
 
 // report tells what went wrong in a history, and how to see it again.
