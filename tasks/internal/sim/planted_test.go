@@ -34,7 +34,7 @@ var planted = []struct {
 	{"map ends while its members run", "flow",
 		"put(node, m == 0 and 'e' or 'E')", "put(node, 'e')"},
 	{"what is too large together is left out", "turn",
-		"== false then push(onLane, o[2], {o[1]}) end", "== false then end"},
+		"== false then push(ARGV[13], o[2], {o[1]}) end", "== false then end"},
 }
 
 // mostTries is how many histories it may take to find a planted bug.

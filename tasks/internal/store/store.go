@@ -8,7 +8,8 @@
 //	D|attempts|deaths|due|lane|input          waits for its time     T likewise, after a failure
 //	Q|attempts|deaths|0|lane|input            ready for another run
 //	P|attempts|deaths|started|worker          its plan runs
-//	E a map with its members added, e all of them have succeeded            k|cause skipped, to be passed on
+//	E a map with its members added            e one whose members have all succeeded
+//	k|cause skipped, to be passed on
 //	S F X|attempts|started|ended|worker|body  success, failure, revoked; times in ms since the workflow was sent
 //	K|cause                                   skipped
 //
