@@ -14,7 +14,7 @@ var planted = []struct {
 	{"result of a batch that another worker has counts", "turn",
 		"local fenced = ARGV[8] ~= '' and redis.call('HDEL', lease, ARGV[8]) == 1", "local fenced = ARGV[8] ~= ''"},
 	{"range is taken without moving its start", "turn",
-		"(last + 1 < b and whole(last + 1) .. '-' .. whole(b) or whole(b))", "whole(last) .. '-' .. whole(b)"},
+		"(a + n < b and whole(a + n) .. '-' .. whole(b) or whole(b))", "whole(a + n - 1) .. '-' .. whole(b)"},
 	{"repeated call takes another batch", "turn",
 		"local before = has('t') and redis.call('HGET', lease, id)", "local before = false"},
 	{"what was not begun is not given back", "turn",
@@ -30,11 +30,11 @@ var planted = []struct {
 	{"second outcome of a node counts", "flow",
 		"if terminal(old) or (st == 'P' and not flagged(flags, 'p')) then return end", ""},
 	{"place of a member is given to nobody", "flow",
-		"redis.call('SADD', wf .. ':h' .. g, id)\n      emit(id, lane, delay)", "redis.call('SADD', wf .. ':h' .. g, id)"},
+		"if redis.call('SREM', wf .. ':h' .. g, holder) == 0 then", "if redis.call('SREM', wf .. ':h' .. g, holder) >= 0 then"},
 	{"map ends while its members run", "flow",
 		"put(node, m == 0 and 'e' or 'E')", "put(node, 'e')"},
 	{"what is too large together is left out", "turn",
-		"== false then push(ARGV[13], o[2], {o[1]}) end", "== false then end"},
+		"== 0 then push(ARGV[13], o[2], {o[1]}) end", "== 0 then end"},
 }
 
 // mostTries is how many histories it may take to find a planted bug.

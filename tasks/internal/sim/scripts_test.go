@@ -15,7 +15,7 @@ import (
 const clockKey = "sim:clock"
 
 // preludes are the files that scripts can begin with.
-var preludes = [][]string{nil, {"lib"}, {"lib", "index"}, {"lib", "index", "flow"}}
+var preludes = [][]string{nil, {"lib"}, {"lib", "index"}, {"lib", "index", "flow"}, {"lib", "giveback"}, {"lib", "giveback", "index", "flow"}}
 
 // limits are those of the scripts that random workflows do not reach.
 var limits = regexp.MustCompile(`(?m)^(local (MOST_BYTES|MOST_KEYS|HIGH_IN_A_ROW) *= *)\d+`)
@@ -82,7 +82,7 @@ func (s *scripts) load(l *link) {
 	}
 }
 
-// name returns that of a script.
+// name returns that of a script, and "" where a command names none.
 func (s *scripts) name(of string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -181,7 +181,7 @@ if before then
 elseif #on > 0 then
   for _, o in ipairs(on) do
     local wf, node = read(o[1])
-    if add(wf, node, nil, nil, '') == false then push(ARGV[13], o[2], {o[1]}) end -- too large together
+    if add(wf, node, nil, nil, '') == 0 then push(ARGV[13], o[2], {o[1]}) end -- too large together
   end
   takenFrom = ARGV[13]
   if #elements > 0 then keep(takenFrom) end
