@@ -29,7 +29,7 @@ var preludes = map[string][]string{
 }
 
 // alone are the scripts that work on keys of their own.
-var alone = []string{"beat", "info", "claim", "lead", "tick", "resign", "rate", "project"}
+var alone = []string{"found", "beat", "info", "claim", "lead", "tick", "resign", "rate", "project"}
 
 // scripts holds the scripts by name.
 type scripts map[string]*redis.Script

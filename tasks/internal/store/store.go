@@ -98,10 +98,7 @@ func (s *Store) found(ctx context.Context) (string, error) {
 	if _, ok := s.rdb.(*redis.ClusterClient); ok {
 		n = clusterShards
 	}
-	if err := s.rdb.SetNX(ctx, storeKey, fmt.Sprintf("%d %d", Schema, n), 0).Err(); err != nil {
-		return "", err
-	}
-	return s.rdb.Get(ctx, storeKey).Result()
+	return s.scripts["found"].Run(ctx, s.rdb, []string{storeKey}, fmt.Sprintf("%d %d", Schema, n)).Text()
 }
 
 // refuseFirst returns an error if workflows of the first edition have not ended.
