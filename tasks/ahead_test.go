@@ -2,11 +2,11 @@ package tasks_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"muster/tasks"
@@ -14,78 +14,56 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A worker can believe that it is at nothing while Redis says that it runs a node: the answer that told
-// it got lost. It finds out by itself.
+// A worker can believe that it is at nothing while Redis says that it has a batch: the answer that told it got lost.
+// It finds out by itself.
 func TestNodeAstray(t *testing.T) {
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		w := newWorld(t, rdb)
-		if err := rdb.SAdd(t.Context(), "asynq:queues", "default").Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.client.PauseQueue(t.Context(), "default"); err != nil {
-			t.Fatal(err)
-		}
-		run, err := ID.S(7).Send(t.Context(), w.client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		flow, name := "muster:{s00}:w:"+run.ID(), w.worker.Name()
-		rdb.HSet(t.Context(), flow, "0", "R|0|0|0|1|"+name)
-		rdb.HSet(t.Context(), "muster:{s00}:running", run.ID()+"/0", name)
-		rdb.ZRem(t.Context(), "muster:{s00}:agenda", run.ID()+"/0")
-		if err := asynq.NewInspectorFromRedisClient(rdb).DeleteTask("default", run.ID()+".0.0"); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.client.ResumeQueue(t.Context(), "default"); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := run.Wait(t.Context()); err != nil || got != 7 {
-			t.Fatalf("got %v, %v", got, err)
+		resume := pause(t, w)
+		run := sent(t, w, ID.S(7))
+		takeAs(t, rdb, w.worker.Name())
+		resume()
+		if got, err := run.Wait(limited(t)); err != nil || got != 7 {
+			t.Fatalf("got %v, %v, want 7", got, err)
 		}
 	})
 }
 
-// A worker takes only what its free slots can start: what a slow task has no slot for is another's.
+// What a slow task has no slot for is another worker's, also when the tasks before it were so short that a slot took
+// many at once.
 func TestTakesNoMoreThanItCanStart(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		c := tasks.NewClient(rdb)
 		t.Cleanup(func() { _ = c.Close() })
-		held := make([]*tasks.AsyncResult[int], 6)
-		for i := range held {
-			run, err := gated.S(i).Send(t.Context(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			held[i] = run
-		}
-		gate := make(chan struct{})
-		stop := startGated(t, c, gate, tasks.WorkerConfig{Name: "slow", Concurrency: 2})
-		facttest.Eventually(t, "two tasks run", func() bool {
-			as, err := c.Active(t.Context())
-			return err == nil && len(as) == 2
-		})
-		if n := rdb.LLen(t.Context(), "asynq:{default}:pending").Val(); n != 4 {
-			t.Errorf("%d tasks wait in the queue, want 4", n)
-		}
-		open := make(chan struct{})
+		gate, open := make(chan struct{}), make(chan struct{})
 		close(open)
+		stop := startGated(t, c, gate, tasks.WorkerConfig{Name: "slow", Concurrency: 2})
+		short, err := tasks.Each(slices.Repeat([]int{-1}, 500), gated).Send(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := short.Wait(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+		run, err := tasks.Each(ints(20), gated).Send(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		facttest.Eventually(t, "two nodes are in hand and the others are ready", func() bool {
+			as, err := c.Active(t.Context())
+			qs, err2 := c.Queues(t.Context())
+			return err == nil && err2 == nil && len(as) == 2 && len(qs) == 1 && qs[0].Pending == 18
+		})
 		startGated(t, c, open, tasks.WorkerConfig{Name: "free"})
 		facttest.Eventually(t, "the other worker does the rest", func() bool {
-			done := 0
-			for _, run := range held {
-				if s, err := run.Status(t.Context()); err == nil && s == tasks.Success {
-					done++
-				}
-			}
-			return done == 4
+			p, err := run.Progress(t.Context())
+			return err == nil && p.Done == 18
 		})
 		close(gate)
-		for _, run := range held {
-			if _, err := run.Wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+		if got, err := run.Wait(limited(t)); err != nil || !slices.Equal(got, ints(20)) {
+			t.Fatalf("got %v, %v", got, err)
 		}
 		stop()
 		facttest.Eventually(t, "asynq forgets what is done", func() bool {
@@ -123,12 +101,14 @@ func TestBodyFollowsAtOnce(t *testing.T) {
 
 var gated = tasks.New[int, int]("ahead.gated")
 
-// startGated starts a worker whose tasks wait for gate. It stops with the test, or when told.
+// startGated starts a worker whose tasks wait for gate, those with a negative input excepted. It stops with the test, or when told.
 func startGated(t *testing.T, c *tasks.Client, gate <-chan struct{}, cfg tasks.WorkerConfig) func() {
 	t.Helper()
 	m := tasks.NewMux()
 	tasks.Handle(m, gated, func(_ context.Context, i int) (int, error) {
-		<-gate
+		if i >= 0 {
+			<-gate
+		}
 		return i, nil
 	})
 	worker, err := tasks.NewWorker(c, m, cfg)

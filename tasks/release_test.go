@@ -2,7 +2,6 @@ package tasks_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,33 +30,6 @@ func ofRelease(t *testing.T, w *world, version int) (run *tasks.AsyncResult[int]
 	graph := rdb.HGet(t.Context(), key, "g").Val()
 	rdb.HSet(t.Context(), key, "g", strings.Replace(graph, "{", fmt.Sprintf(`{"v":%d,`, version), 1))
 	return run, key, func() { rdb.HSet(t.Context(), key, "g", graph) }
-}
-
-// alive has a worker be live that is not there.
-func alive(t *testing.T, rdb redis.UniversalClient, info map[string]any) {
-	t.Helper()
-	raw, err := json.Marshal(info)
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := fmt.Sprint(info["name"])
-	rdb.Set(t.Context(), "muster:worker:"+name, raw, time.Hour)
-	rdb.ZAdd(t.Context(), "muster:{workers}", redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: name})
-}
-
-func pause(t *testing.T, w *world) (resume func()) {
-	t.Helper()
-	if err := w.client.Redis().SAdd(t.Context(), "asynq:queues", "default").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.client.PauseQueue(t.Context(), "default"); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		if err := w.client.ResumeQueue(t.Context(), "default"); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // lost reads from the record of a node how often it was put back for others, and its epoch.

@@ -1,89 +1,110 @@
 package tasks_test
 
 import (
-	"context"
-	"strconv"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"muster/tasks"
+	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
-// A worker can die with tasks in its hands that it took from a queue and did not begin. They run again
-// when its leases are expired, as those do that it had begun.
+// A worker can die with a batch that it did not begin. Its nodes run again when its leases are expired, as those do
+// that it had begun.
 func TestTakenButNotBegun(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		c := tasks.NewClient(rdb)
 		t.Cleanup(func() { _ = c.Close() })
-		run, err := tasks.Chord(tasks.Each(ints(5), ID), Sum).Send(t.Context(), c)
+		run, err := tasks.Chord(tasks.Group(ID.S(1), ID.S(2), ID.S(3)), Sum).Send(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		took := take(t, rdb)
-		if took != 5 {
-			t.Fatalf("took %d tasks, want 5", took)
+		if took := takeAs(t, rdb, "dead"); took != 1 {
+			t.Fatalf("took %d elements, want 1", took)
 		}
-		newWorld(t, rdb)
-		began := time.Now()
+		w := newWorld(t, rdb)
 		if err := tasks.ExpireLeases(t.Context(), c, "dead"); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
-		defer cancel()
-		if got, err := run.Wait(ctx); err != nil || got != 10 {
-			t.Fatalf("got %v, %v", got, err)
+		if got, err := run.Wait(limited(t)); err != nil || got != 6 {
+			t.Fatalf("got %v, %v, want 6", got, err)
 		}
-		if d := time.Since(began); d > 15*time.Second { // half a lease of asynq's
-			t.Errorf("what a dead worker had taken was done after %v", d)
+		ended(t, w, run.ID())
+		for _, n := range nodes(t, w, run.ID())[:3] {
+			if got := w.ran(run.ID() + "." + n.ID); got != 1 {
+				t.Errorf("node %s ran %d times, want 1", n.ID, got)
+			}
 		}
 	})
 }
 
-// A Redis that lost its last writes can remember that a worker began a node and not that it ended it: the
-// worker lives and does not run it.
-func TestEndThatRedisLost(t *testing.T) {
+// A worker that is in no list of workers, as after a roll-back of Redis, and has batches is found dead by the others.
+func TestBatchOfNobodyIsFound(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		w := newWorld(t, rdb)
-		run, err := tasks.Chain(ID.S(1, tasks.Queue("elsewhere")), Inc).Send(t.Context(), w.client)
+		c := tasks.NewClient(rdb)
+		t.Cleanup(func() { _ = c.Close() })
+		run, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		// It was in hand here, as far as Redis knows.
-		flow, name := flowKey(t, rdb, run.ID()), w.worker.Name()
-		rdb.HSet(t.Context(), flow, "0", "R|3|0|0|"+strconv.FormatInt(time.Now().UnixMilli(), 10)+"|"+name)
-		rdb.HSet(t.Context(), shards(t, rdb)[0]+"running", run.ID()+"/0", name)
-		rdb.ZRem(t.Context(), shards(t, rdb)[0]+"agenda", run.ID()+"/0")
-		newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.Queues = map[string]int{"elsewhere": 1} })
-		ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
-		defer cancel()
-		if got, err := run.Wait(ctx); err != nil || got != 2 {
-			t.Fatalf("got %v, %v", got, err)
+		takeAs(t, rdb, "nobody")
+		newWorld(t, rdb)
+		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
+			t.Fatalf("got %v, %v, want 2", got, err)
 		}
 	})
 }
 
-// take does with the default queue what a worker does that dies right after.
-func take(t *testing.T, rdb redis.UniversalClient) int {
-	t.Helper()
-	for n := 0; ; n++ {
-		id, err := rdb.RPopLPush(t.Context(), "asynq:{default}:pending", "asynq:{default}:active").Result()
-		if err == redis.Nil {
-			return n
+// A Redis that lost its last writes can remember that a worker has a batch and not that it ended it: the worker does
+// not know the batch any more, gives it back, and the nodes run again.
+func TestEndThatRedisLost(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Server(t).Client() // miniredis dumps no hashes
+	w := newWorld(t, rdb)
+	run := sent(t, w, tasks.Chain(Hold.S("lost"), Inc))
+	facttest.Eventually(t, "it runs", func() bool { return len(w.noted("at lost")) == 1 })
+	rollBack := snapshot(t, rdb)
+	w.open("lost")
+	if got, err := run.Wait(limited(t)); err != nil || got != 2 {
+		t.Fatalf("got %v, %v, want 2", got, err)
+	}
+	ended(t, w, run.ID())
+	rollBack()
+	if p, err := run.Progress(t.Context()); err != nil || p.Ended {
+		t.Fatalf("rolled back: got %+v, %v, want one that has not ended", p, err)
+	}
+	ended(t, w, run.ID())
+	if got, err := tasks.Attach[int](w.client, run.ID()).Wait(limited(t)); err != nil || got != 2 {
+		t.Errorf("after the roll-back: got %v, %v, want 2", got, err)
+	}
+	for _, node := range []string{".0", ".1"} {
+		if got := w.ran(run.ID() + node); got != 2 {
+			t.Errorf("node %s ran %d times, want 2", node, got)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		rdb.HSet(t.Context(), "asynq:{default}:t:"+id, "state", "active")
-		rdb.HDel(t.Context(), "asynq:{default}:t:"+id, "pending_since")
-		rdb.ZAdd(t.Context(), "asynq:{default}:lease", redis.Z{Score: float64(time.Now().Add(30 * time.Second).Unix()), Member: id})
-		if strings.Count(id, ".") < 2 {
-			t.Fatalf("task %s is not of a workflow", id)
-		}
+	}
+}
+
+// It can also forget that the batch was taken: what the worker did of it does not count, and the nodes run again.
+func TestTakeThatRedisLost(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Server(t).Client()
+	w := newWorld(t, rdb)
+	resume := pause(t, w)
+	run := sent(t, w, tasks.Chain(Hold.S("lost"), Inc))
+	rollBack := snapshot(t, rdb)
+	resume()
+	facttest.Eventually(t, "it runs", func() bool { return len(w.noted("at lost")) == 1 })
+	rollBack()
+	facttest.Eventually(t, "it runs once more", func() bool { return len(w.noted("at lost")) == 2 })
+	w.open("lost")
+	if got, err := run.Wait(limited(t)); err != nil || got != 2 {
+		t.Fatalf("got %v, %v, want 2", got, err)
+	}
+	ended(t, w, run.ID())
+	if got := w.ran(run.ID() + ".1"); got != 1 {
+		t.Errorf("what comes after it ran %d times, want 1", got)
 	}
 }

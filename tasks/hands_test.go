@@ -1,0 +1,140 @@
+package tasks_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+)
+
+// wakeTask returns the id of the one wake-task that asynq has pending in the default queue.
+func wakeTask(t *testing.T, rdb redis.UniversalClient) string {
+	t.Helper()
+	infos, err := asynq.NewInspectorFromRedisClient(rdb).ListPendingTasks("default")
+	if err != nil || len(infos) != 1 || infos[0].Type != "muster:work" {
+		t.Fatalf("pending in asynq: got %+v, %v, want a wake-task", infos, err)
+	}
+	return infos[0].ID
+}
+
+// setDeaths has every ready node of the default queue be one that n workers died with, or put back.
+func setDeaths(t *testing.T, rdb redis.UniversalClient, n int) {
+	t.Helper()
+	changed := 0
+	eachReady(t, rdb, func(list string, elements []string) {
+		for i, el := range elements {
+			node, _, _ := strings.Cut(el, "@")
+			if err := rdb.LSet(t.Context(), list, int64(i), fmt.Sprintf("%s@%d", node, n)).Err(); err != nil {
+				t.Fatal(err)
+			}
+			changed++
+		}
+	})
+	if changed == 0 {
+		t.Fatal("no node is ready")
+	}
+}
+
+// eachReady calls f with every ready list of the default queue, of normal priority.
+func eachReady(t *testing.T, rdb redis.UniversalClient, f func(list string, elements []string)) {
+	t.Helper()
+	for _, shard := range shards(t, rdb) {
+		for _, key := range rdb.LRange(t.Context(), shard+"ring:n:default", 0, -1).Val() {
+			list := shard + "ready:n:default:" + key
+			f(list, rdb.LRange(t.Context(), list, 0, -1).Val())
+		}
+	}
+}
+
+// takeAs does with what is ready in the default queue what a worker of that name does that takes it and hears no more of it.
+// It returns how many elements of the lists these were.
+func takeAs(t *testing.T, rdb redis.UniversalClient, worker string) int {
+	t.Helper()
+	took := 0
+	for i, shard := range shards(t, rdb) {
+		var batch []string
+		eachReady(t, rdb, func(list string, elements []string) {
+			if strings.HasPrefix(list, shard) {
+				batch = append(batch, elements...)
+				rdb.Del(t.Context(), list)
+			}
+		})
+		if len(batch) == 0 {
+			continue
+		}
+		took += len(batch)
+		rdb.Del(t.Context(), shard+"ring:n:default")
+		rdb.HSet(t.Context(), shard+"wake:default", "dn", 0)
+		lease := fmt.Sprintf("%d n:default %s", time.Now().UnixMilli(), strings.Join(batch, ","))
+		rdb.HSet(t.Context(), shard+"lease:"+worker, fmt.Sprint("1.took", i), lease)
+		rdb.SAdd(t.Context(), shard+"holders", worker)
+	}
+	return took
+}
+
+// snapshot reads what Redis has of all shards. The function that it returns rolls that back: what was written since is
+// gone, and what was deleted is there again.
+func snapshot(t *testing.T, rdb redis.UniversalClient) (rollBack func()) {
+	t.Helper()
+	ctx := t.Context()
+	keys := func() (out []string) {
+		for _, k := range rdb.Keys(ctx, "*").Val() {
+			if slices.ContainsFunc(shards(t, rdb), func(shard string) bool { return strings.HasPrefix(k, shard) }) {
+				out = append(out, k)
+			}
+		}
+		return out
+	}
+	had := map[string]string{}
+	for _, k := range keys() {
+		raw, err := rdb.Dump(ctx, k).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		had[k] = raw
+	}
+	return func() {
+		t.Helper()
+		pipe := rdb.TxPipeline()
+		for _, k := range keys() {
+			pipe.Del(ctx, k)
+		}
+		for k, raw := range had {
+			pipe.Restore(ctx, k, 0, raw)
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// alive has a worker be live that is not there.
+func alive(t *testing.T, rdb redis.UniversalClient, info map[string]any) {
+	t.Helper()
+	raw, err := json.Marshal(info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprint(info["name"])
+	rdb.Set(t.Context(), "muster:worker:"+name, raw, time.Hour)
+	rdb.ZAdd(t.Context(), "muster:{workers}", redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: name})
+}
+
+// pause has workers take nothing from the default queue until resume is called.
+func pause(t *testing.T, w *world) (resume func()) {
+	t.Helper()
+	if err := w.client.PauseQueue(t.Context(), "default"); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := w.client.ResumeQueue(t.Context(), "default"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
