@@ -247,15 +247,53 @@ func (e *Engine) Progress(ctx context.Context, id string) (Progress, error) {
 			p.Status = Revoked
 		}
 	}
-	if p.Status == Pending && p.Done > 0 {
-		p.Status = Started
+	if p.Status == Pending && !p.Ended {
+		begun := p.Done > 0
+		if !begun {
+			running, err := e.running(ctx, fl.Flow)
+			if err != nil {
+				return Progress{}, err
+			}
+			begun = len(running) > 0
+		}
+		if begun {
+			p.Status = Started
+		}
 	}
 	return p, nil
 }
 
+// running returns the nodes of a workflow that are in batches of workers, with their batches. A node that runs has no state of its own
+// in Redis: that it does follows from its batch.
+func (e *Engine) running(ctx context.Context, f store.Flow) (map[string]*store.Batch, error) {
+	batches, err := e.store.FlowBatches(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]*store.Batch{}
+	for i := range batches {
+		for _, el := range batches[i].Nodes {
+			if el.Flow.ID != f.ID {
+				continue
+			}
+			for _, node := range el.Nodes {
+				out[node] = &batches[i]
+			}
+		}
+	}
+	return out, nil
+}
+
+// over reports whether all of a workflow is terminal, or it was given up.
+func over(fields map[string]string) bool {
+	num := func(f string) int { n, _ := strconv.Atoi(fields[f]); return n }
+	_, aborted := fields[store.AbortField]
+	return aborted || num("z") >= num("n") && num("vz") >= num("vn")
+}
+
 func status(r store.Record) Status {
 	switch r.State {
-	case 'R', 'P', 'E', 'e':
+	case 'P', 'E', 'e':
 		return Started
 	case 'T':
 		return Retry
@@ -393,6 +431,12 @@ func (e *Engine) Nodes(ctx context.Context, id string) ([]NodeInfo, error) {
 	if err != nil {
 		return nil, err
 	}
+	var running map[string]*store.Batch
+	if !over(fields) {
+		if running, err = e.running(ctx, fl.Flow); err != nil {
+			return nil, err
+		}
+	}
 	preds := map[string][]string{}
 	for _, nid := range ids {
 		g, err := e.graphAt(ctx, fl.Flow, nid)
@@ -410,37 +454,45 @@ func (e *Engine) Nodes(ctx context.Context, id string) ([]NodeInfo, error) {
 		if err != nil {
 			return nil, err
 		}
-		name := nid.String()
-		rec := store.ParseRecord([]byte(fields[name]), fl.Created)
-		n := NodeInfo{ID: name, Task: title(g, nid), Status: status(rec), Attempts: rec.Attempts,
-			Worker: rec.Owner, Started: rec.Began, Ended: rec.Ended, Message: fields["e"+name], Needs: preds[name], Within: nid.Scope}
 		if results[nid.Scope] == nil {
 			results[nid.Scope] = g.Result()
 		}
-		n.Side = !results[nid.Scope][nid.Index]
-		if nid.Inst >= 0 && g.Nodes[nid.Index].Kind == graph.Each {
-			n.Within = nid.At(nid.Index, -1).String()
-		}
-		if nid.Inst >= 0 || !g.Virtual(nid.Index) {
-			n.Queue = g.Specs[g.Nodes[nid.Index].Spec].QueueName()
-		}
-		switch rec.State {
-		case 'R':
-			n.Started = time.UnixMilli(rec.At)
-			n.Attempts++
-		case 'D', 'T':
-			n.Due = time.UnixMilli(rec.At)
-		case 'F', 'X':
-			n.Failure = &Failure{}
-			if json.Unmarshal(rec.Body, n.Failure) != nil {
-				n.Failure = nil
-			}
-		}
-		if d, t, ok := strings.Cut(fields["p"+name], "/"); ok {
-			n.Done, _ = strconv.Atoi(d)
-			n.Total, _ = strconv.Atoi(t)
-		}
+		name := nid.String()
+		n := nodeInfo(g, nid, fields, fl.Created, running[name])
+		n.Needs, n.Side = preds[name], !results[nid.Scope][nid.Index]
 		out = append(out, n)
 	}
 	return out, e.waitsFor(ctx, out)
+}
+
+// nodeInfo describes a node by the fields of its workflow and the batch that it is in, if it is in one.
+func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int64, b *store.Batch) NodeInfo {
+	name := id.String()
+	rec := store.ParseRecord([]byte(fields[name]), created)
+	n := NodeInfo{ID: name, Task: title(g, id), Status: status(rec), Attempts: rec.Attempts,
+		Worker: rec.Owner, Started: rec.Began, Ended: rec.Ended, Message: fields["e"+name], Within: id.Scope}
+	if id.Inst >= 0 && g.Nodes[id.Index].Kind == graph.Each {
+		n.Within = id.At(id.Index, -1).String()
+	}
+	if id.Inst >= 0 || !g.Virtual(id.Index) {
+		n.Queue = g.Specs[g.Nodes[id.Index].Spec].QueueName()
+	}
+	switch rec.State {
+	case 'D', 'T':
+		n.Due = time.UnixMilli(rec.At)
+	case 'F', 'X':
+		n.Failure = &Failure{}
+		if json.Unmarshal(rec.Body, n.Failure) != nil {
+			n.Failure = nil
+		}
+	}
+	if b != nil && !rec.Terminal() {
+		n.Status, n.Worker, n.Started = Started, b.Worker, b.Taken
+		n.Attempts++
+	}
+	if d, t, ok := strings.Cut(fields["p"+name], "/"); ok {
+		n.Done, _ = strconv.Atoi(d)
+		n.Total, _ = strconv.Atoi(t)
+	}
+	return n
 }

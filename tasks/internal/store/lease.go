@@ -28,28 +28,53 @@ func (s *Store) Batches(ctx context.Context) ([]Batch, error) {
 		return nil, err
 	}
 	holders, err := s.Holders(ctx)
-	if err != nil || len(holders) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	type at struct {
-		shard  int
-		worker string
+	var out []Batch
+	for shard := range n {
+		list, err := s.batches(ctx, shard, holders)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, list...)
+	}
+	return out, nil
+}
+
+// FlowBatches returns the batches of all workers that have nodes of a workflow. A batch may have nodes of others, too.
+func (s *Store) FlowBatches(ctx context.Context, f Flow) ([]Batch, error) {
+	holders, err := s.rdb.SMembers(ctx, holdersKey(f.shard)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list workers with batches: %w", err)
+	}
+	all, err := s.batches(ctx, f.shard, holders)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(b Batch) bool {
+		return !slices.ContainsFunc(b.Nodes, func(el Element) bool { return el.Flow.ID == f.ID })
+	}), nil
+}
+
+// batches returns the batches that workers have in a shard.
+func (s *Store) batches(ctx context.Context, shard int, workers []string) ([]Batch, error) {
+	if len(workers) == 0 {
+		return nil, nil
 	}
 	pipe := s.rdb.Pipeline()
-	cmds := map[at]*redis.MapStringStringCmd{}
-	for shard := range n {
-		for _, w := range holders {
-			cmds[at{shard, w}] = pipe.HGetAll(ctx, leaseKey(shard, w))
-		}
+	cmds := make([]*redis.MapStringStringCmd, len(workers))
+	for i, w := range workers {
+		cmds[i] = pipe.HGetAll(ctx, leaseKey(shard, w))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("read batches: %w", err)
 	}
 	var out []Batch
-	for k, c := range cmds {
+	for i, c := range cmds {
 		for id, value := range c.Val() {
-			if b, ok := parseLease(k.shard, value); ok {
-				b.Worker, b.ID = k.worker, id
+			if b, ok := parseLease(shard, value); ok {
+				b.Worker, b.ID = workers[i], id
 				out = append(out, b)
 			}
 		}

@@ -10,9 +10,9 @@ type Record struct {
 	State    byte // 0 when there is none
 	Attempts int
 	Lost     int
-	At       int64 // of D and T when it is due, of P when it began: unix ms
+	At       int64 // of D and T when it is due: unix ms
 	Owner    string
-	Began    time.Time // of a terminal node that ran
+	Began    time.Time // of P, and of a terminal node that ran
 	Ended    time.Time // of a terminal node
 	Body     []byte    // of S, F and X
 	Input    []byte    // of i, D, T and Q: the literal input; nil for none
@@ -69,7 +69,8 @@ func ParseRecord(raw []byte, created int64) Record {
 		if len(p) < 5 {
 			return r
 		}
-		r.Attempts, r.Lost, r.At, r.Owner = int(toInt(p[1])), int(toInt(p[2])), toInt(p[3]), p[4]
+		r.Attempts, r.Lost, r.Owner = int(toInt(p[1])), int(toInt(p[2])), p[4]
+		r.Began = time.UnixMilli(created + toInt(p[3]))
 	}
 	return r
 }

@@ -73,6 +73,16 @@ var compiled = newScripts(nil)
 // give scripts another clock, or a fault.
 func (s *Store) Rewrite(f func(name, source string) string) { s.scripts = newScripts(f) }
 
+// ScriptName returns the name of the script with a SHA1, "" if there is none. It is for tests that look at calls to Redis.
+func ScriptName(sha string) string {
+	for name, script := range compiled {
+		if script.Hash() == sha {
+			return name
+		}
+	}
+	return ""
+}
+
 // call runs a script on a shard and returns its answer as a list.
 func (s *Store) call(ctx context.Context, name string, shard int, args ...any) ([]any, error) {
 	said, err := s.scripts[name].Run(ctx, s.rdb, []string{tag(shard)}, args...).Result()
