@@ -100,8 +100,8 @@ func (c *Client) Queues(ctx context.Context) ([]QueueInfo, error) {
 // Outbox is how much there is for workers to look after, and how far they are behind with it.
 type Outbox = engine.Outbox
 
-// Outbox returns the state of the outbox: what was released and has not begun, and what waits for its
-// time. It is overdue when what a crash left behind was not attended to yet.
+// Outbox returns how much waits for its time or for a worker that looks after it. It is overdue when what a
+// crash left behind was not attended to yet.
 func (c *Client) Outbox(ctx context.Context) (Outbox, error) {
 	o, err := c.eng.Outbox(ctx)
 	if err != nil {

@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"context"
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +16,7 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/facttest"
+	"muster/tasks/internal/store"
 	"muster/tasks/redistest"
 )
 
@@ -35,33 +37,55 @@ func newSluice(rdb redis.UniversalClient) *sluice {
 
 var errRefused = errors.New("refused by the test")
 
-// kindOf knows a script call by its keys: "pop", "push", "back" and "finish" are those on asynq's queues,
-// "move" those that begin a node or advance a workflow, "inputs" those that store inputs of members of a map.
+// kindOf names what a call to Redis is about. A script of ours has its name, and turns have three: "take" has no batch behind
+// it, "turn" ends a batch or a part of one, "advance" has changes that no batch stands behind. Of asynq's scripts "pop" takes out of
+// a queue, "push" puts into one, and "finish" ends a task. Other calls are "script", or have the name of their command. keys are those
+// of the workflows that a turn or an advance changes.
 func kindOf(cmd redis.Cmder) (kind string, keys []string) {
 	args := cmd.Args()
 	if len(args) < 4 || cmd.Name() != "evalsha" && cmd.Name() != "eval" {
 		return cmd.Name(), nil
 	}
-	n, _ := args[2].(int)
-	for i := range min(n, len(args)-3) {
-		keys = append(keys, fmt.Sprint(args[3+i]))
+	said := make([]string, len(args))
+	for i, a := range args {
+		said[i] = fmt.Sprint(a)
 	}
-	has := func(i int, suffix string) bool { return i < len(keys) && strings.HasSuffix(keys[i], suffix) }
+	sha := said[1]
+	if cmd.Name() == "eval" {
+		sha = fmt.Sprintf("%x", sha1.Sum([]byte(sha)))
+	}
+	switch name := store.ScriptName(sha); {
+	case name == "turn":
+		return turnOf(said[3], said[3:])
+	case name != "":
+		return name, nil
+	case strings.HasSuffix(said[3], ":pending") && strings.Contains(said[4], ":paused"):
+		return "pop", nil
+	case strings.Contains(said[3], "}:t:"):
+		return "push", nil
+	case strings.HasSuffix(said[3], ":active"):
+		return "finish", nil
+	}
+	return "script", nil
+}
+
+// turnOf is kindOf for a turn, by its prefix and its arguments, which count from one.
+func turnOf(prefix string, argv []string) (kind string, keys []string) {
+	for p, end := 15, len(argv); p+5 < end; {
+		keys = append(keys, prefix+"w:"+argv[p])
+		n, err := strconv.Atoi(argv[p+5])
+		if err != nil {
+			break
+		}
+		p += 6 + n
+	}
 	switch {
-	case has(0, ":pending") && has(1, ":paused"):
-		return "pop", keys
-	case has(0, ":pending") && has(2, ":active"):
-		return "back", keys
-	case has(0, ":pending"):
-		return "push", keys
-	case has(0, ":active"):
-		return "finish", keys
-	case has(0, ":agenda") && has(1, ":running"):
-		return "move", keys[2:]
-	case len(keys) == 1 && strings.Contains(keys[0], "}:w:") && len(args) > 6:
-		return "inputs", keys
+	case strings.Contains(argv[4], "u"):
+		return "advance", keys
+	case argv[8] != "":
+		return "turn", keys
 	}
-	return "script", keys
+	return "take", keys
 }
 
 func (g *sluice) set(refuse func(kind string) bool) {
@@ -94,10 +118,8 @@ func (g *sluice) note(cmd redis.Cmder, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.refused[kind]++
-	if kind == "move" {
-		for _, k := range keys {
-			g.refused[k]++
-		}
+	for _, k := range keys {
+		g.refused[k]++
 	}
 }
 

@@ -733,9 +733,7 @@ var stories = []story{
 		if _, err := send(t, w, ID.S(1)); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.client.PauseQueue(t.Context(), "default"); err != nil {
-			t.Fatal(err)
-		}
+		rest(t, w, "default")
 		run, err := ID.S(1).Send(t.Context(), w.client)
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/tasks"
+	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -162,6 +163,15 @@ func ended(t *testing.T, w *world, id string) {
 	if err != nil || ttl <= 0 {
 		t.Errorf("ended workflow %s has time to live %v, %v", id, ttl, err)
 	}
+}
+
+// rest pauses a queue and waits until the worker takes nothing from it any more: slots that are at it look again for a moment.
+func rest(t *testing.T, w *world, queue string) {
+	t.Helper()
+	if err := w.client.PauseQueue(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	facttest.Eventually(t, "no slot is in use", func() bool { busy, _ := w.worker.Slots(); return busy == 0 })
 }
 
 func tree(t *testing.T, w *world, id string) string {
