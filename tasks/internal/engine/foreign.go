@@ -49,12 +49,14 @@ func (w *Worker) another(ctx context.Context, queue string, ok func(*WorkerInfo)
 // put back, for as long as a live worker can read it, and else for about a minute; what is damaged is given up.
 func (w *Worker) unreadable(ctx context.Context, b *batch, it *item, cause error) error {
 	var v *graph.VersionError
-	if !errors.As(cause, &v) || it.lost >= mostUnknown {
+	known := errors.As(cause, &v)
+	theirs := known && v.V > graph.Version && w.another(ctx, "", func(o *WorkerInfo) bool { return o.Version >= v.V })
+	if !known || it.lost >= mostUnknown && !theirs {
 		return w.e.giveUp(ctx, it.fl.Flow, cause)
 	}
 	r := result{item: it, kind: store.ChangeAgain, attempts: it.rec.Attempts, lost: it.lost, delay: jitter(unknownPause), state: "D",
 		message: clip(fmt.Sprintf("worker %s cannot read it: %v", w.cfg.Name, cause))}
-	if v.V < graph.Version || !w.another(ctx, "", func(o *WorkerInfo) bool { return o.Version >= v.V }) {
+	if !theirs {
 		r.delay = unknownPause << it.lost
 		r.lost++
 	}

@@ -62,7 +62,10 @@ func parseWake(queue string, payload []byte) (Wake, error) {
 func (e *Engine) wakeAgain(ctx context.Context, k Wake) error {
 	info, err := asynq.NewInspectorFromRedisClient(e.store.Redis()).GetTaskInfo(k.Queue, wakeID(k))
 	switch {
-	case errors.Is(err, asynq.ErrTaskNotFound), errors.Is(err, asynq.ErrQueueNotFound):
+	case errors.Is(err, asynq.ErrQueueNotFound):
+		// Someone deleted the queue. Asynq's client lists one only once, so that nobody would see it any more.
+		return errors.Join(e.store.List(ctx, k.Queue), e.waker(ctx, k))
+	case errors.Is(err, asynq.ErrTaskNotFound):
 		return e.waker(ctx, k)
 	case err == nil && info.State == asynq.TaskStatePending:
 		return e.store.Tell(ctx, "q "+k.Queue)

@@ -258,7 +258,10 @@ func (w *Worker) signOn(ctx context.Context) error {
 		w.log.Info("redis does not tell its maxmemory-policy; see that it is noeviction")
 	}
 	for waits := false; ; waits = true {
-		_, _, err := w.beat(ctx)
+		_, err := w.e.store.Shards(ctx) // first: in a store that is refused it must not be listed
+		if err == nil {
+			_, _, err = w.beat(ctx)
+		}
 		if !store.Full(err) {
 			return err
 		}

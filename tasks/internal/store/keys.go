@@ -140,6 +140,9 @@ func pongChannel(token string, db int) string { return "muster:pong:" + token + 
 // pausedKey is the string of asynq v0.26.0 that is there while a queue is paused.
 func pausedKey(queue string) string { return "asynq:{" + queue + "}:paused" }
 
+// queuesKey is the set of asynq v0.26.0 of the queues that operators see.
+const queuesKey = "asynq:queues"
+
 // progressKey is a public progress key. Expires an hour after its last update.
 func progressKey(prefix, id, name string) string { return prefix + ":" + id + ":" + name }
 

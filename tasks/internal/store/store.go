@@ -103,12 +103,16 @@ func (s *Store) found(ctx context.Context) (string, error) {
 
 // refuseFirst returns an error if workflows of the first edition have not ended.
 func (s *Store) refuseFirst(ctx context.Context) error {
-	n, err := s.rdb.Get(ctx, firstShardsKey).Int()
+	said, err := s.rdb.Get(ctx, firstShardsKey).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil
 	}
 	if err != nil {
 		return err
+	}
+	n, err := strconv.Atoi(said)
+	if err != nil {
+		return fmt.Errorf("key %s of the first edition holds %q: is it the right Redis?", firstShardsKey, said)
 	}
 	for shard := range min(n, 1024) {
 		for _, k := range firstKeys(shard) {
@@ -265,6 +269,14 @@ func (s *Store) All(ctx context.Context, f Flow) (map[string]string, error) {
 		return nil, ErrUnknown
 	}
 	return all, nil
+}
+
+// List has operators see a queue.
+func (s *Store) List(ctx context.Context, queue string) error {
+	if err := s.rdb.SAdd(ctx, queuesKey, queue).Err(); err != nil {
+		return fmt.Errorf("list queue %s: %w", queue, err)
+	}
+	return nil
 }
 
 // Tell publishes to all processes.
