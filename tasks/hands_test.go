@@ -128,9 +128,7 @@ func alive(t *testing.T, rdb redis.UniversalClient, info map[string]any) {
 // pause has workers take nothing from the default queue until resume is called.
 func pause(t *testing.T, w *world) (resume func()) {
 	t.Helper()
-	if err := w.client.PauseQueue(t.Context(), "default"); err != nil {
-		t.Fatal(err)
-	}
+	rest(t, w, "default")
 	return func() {
 		t.Helper()
 		if err := w.client.ResumeQueue(t.Context(), "default"); err != nil {

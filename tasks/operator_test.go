@@ -2,8 +2,6 @@ package tasks_test
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,39 +13,51 @@ import (
 	"muster/tasks/redistest"
 )
 
-// An operator can put asynq's hand on a task in every state that asynq has for it. A task that is deleted is
-// handed over again; one that is archived has failed, and says so; one that runs ends as it would have.
+// repairedIn bounds what an operator's hand on a wake-task may cost. Workers look every three seconds.
+const repairedIn = 30 * time.Second
+
+// moved has a wake-task be in a state of asynq, as its own scripts leave it.
+func moved(t *testing.T, rdb redis.UniversalClient, id, state string) {
+	t.Helper()
+	queue, hour := "asynq:{default}:", float64(time.Now().Add(time.Hour).Unix())
+	rdb.LRem(t.Context(), queue+"pending", 0, id)
+	switch state {
+	case "active": // a worker took it, and died
+		rdb.LPush(t.Context(), queue+"active", id)
+		rdb.ZAdd(t.Context(), queue+"lease", redis.Z{Score: 1, Member: id})
+	default:
+		rdb.ZAdd(t.Context(), queue+state, redis.Z{Score: hour, Member: id})
+	}
+	if err := rdb.HSet(t.Context(), queue+"t:"+id, "state", state).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whatever an operator does to a wake-task, in every state that asynq has for it: the workflow ends as it would have,
+// and soon.
 func TestOperatorInEveryState(t *testing.T) {
 	t.Parallel()
-	type hand func(in *asynq.Inspector, id string) error
-	remove := func(in *asynq.Inspector, id string) error { return in.DeleteTask("default", id) }
-	archive := func(in *asynq.Inspector, id string) error { return in.ArchiveTask("default", id) }
-	// How a task of ours comes to each state: as asynq's own scripts would have left it.
-	states := map[string]func(t *testing.T, rdb redis.UniversalClient, id string){
-		"pending": func(*testing.T, redis.UniversalClient, string) {},
-		"scheduled": func(t *testing.T, rdb redis.UniversalClient, id string) {
-			rdb.LRem(t.Context(), "asynq:{default}:pending", 0, id)
-			rdb.ZAdd(t.Context(), "asynq:{default}:scheduled", redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: id})
-			rdb.HSet(t.Context(), "asynq:{default}:t:"+id, "state", "scheduled")
+	hands := map[string]func(t *testing.T, rdb redis.UniversalClient, in *asynq.Inspector, id string) error{
+		"delete": func(_ *testing.T, _ redis.UniversalClient, in *asynq.Inspector, id string) error {
+			return in.DeleteTask("default", id)
 		},
-		"retry": func(t *testing.T, rdb redis.UniversalClient, id string) {
-			rdb.LRem(t.Context(), "asynq:{default}:pending", 0, id)
-			rdb.ZAdd(t.Context(), "asynq:{default}:retry", redis.Z{Score: float64(time.Now().Add(time.Hour).Unix()), Member: id})
-			rdb.HSet(t.Context(), "asynq:{default}:t:"+id, "state", "retry")
+		"archive": func(_ *testing.T, _ redis.UniversalClient, in *asynq.Inspector, id string) error {
+			return in.ArchiveTask("default", id)
 		},
-		"active": func(t *testing.T, rdb redis.UniversalClient, id string) { // a worker took it, and died
-			rdb.LRem(t.Context(), "asynq:{default}:pending", 0, id)
-			rdb.LPush(t.Context(), "asynq:{default}:active", id)
-			rdb.ZAdd(t.Context(), "asynq:{default}:lease", redis.Z{Score: 1, Member: id})
-			rdb.HSet(t.Context(), "asynq:{default}:t:"+id, "state", "active")
+		"run": func(_ *testing.T, _ redis.UniversalClient, in *asynq.Inspector, id string) error {
+			return in.RunTask("default", id)
 		},
+		"damage": func(t *testing.T, rdb redis.UniversalClient, _ *asynq.Inspector, id string) error {
+			return rdb.HSet(t.Context(), "asynq:{default}:t:"+id, "msg", "\xff\xff").Err()
+		},
+		"lose": func(t *testing.T, rdb redis.UniversalClient, _ *asynq.Inspector, id string) error {
+			return rdb.Del(t.Context(), "asynq:{default}:t:"+id).Err()
+		},
+		"nothing": func(*testing.T, redis.UniversalClient, *asynq.Inspector, string) error { return nil },
 	}
-	hands := map[string]hand{"delete": remove, "archive": archive, "nothing": func(*asynq.Inspector, string) error { return nil }}
-	for state, bring := range states {
+	refused := map[string]bool{"delete active": true, "archive active": true, "run active": true, "run pending": true, "archive archived": true}
+	for _, state := range []string{"pending", "scheduled", "retry", "archived", "active"} {
 		for what, lay := range hands {
-			if state == "scheduled" && what == "nothing" {
-				continue // only an operator's tool could have brought it there
-			}
 			t.Run(what+" "+state, func(t *testing.T) {
 				t.Parallel()
 				rdb := redistest.New(t)
@@ -55,134 +65,103 @@ func TestOperatorInEveryState(t *testing.T) {
 				in := asynq.NewInspectorFromRedisClient(rdb)
 				resume := pause(t, w)
 				run := sent(t, w, tasks.Chain(ID.S(1), Inc))
-				id := run.ID() + ".0.0"
-				bring(t, rdb, id)
-				if info, err := in.GetTaskInfo("default", id); err != nil || info.State.String() != state {
-					t.Fatalf("asynq has it as %+v, %v", info, err)
+				id := wakeTask(t, rdb)
+				if state != "pending" {
+					moved(t, rdb, id, state)
 				}
-				err := lay(in, id)
-				if refused := state == "active" && what != "nothing"; (err != nil) != refused {
+				if info, err := in.GetTaskInfo("default", id); err != nil || info.State.String() != state {
+					t.Fatalf("asynq has it as %+v, %v, want %s", info, err, state)
+				}
+				if err := lay(t, rdb, in, id); (err != nil) != refused[what+" "+state] {
 					t.Fatalf("asynq said %v", err)
 				}
+				began := time.Now()
 				resume()
-				facttest.Eventually(t, "the workflow ends", func() bool {
-					agendaNow(t, rdb)
-					p, err := run.Progress(t.Context())
-					return err == nil && p.Ended
-				})
-				got, err := run.Wait(limited(t))
-				if what == "archive" && err == nil && state != "active" {
-					t.Errorf("archived, and yet %d", got)
-				} else if what == "archive" && state != "active" {
-					if f := wantFailure(t, err, "archived"); f.Code != tasks.CodeArchived {
-						t.Errorf("got %+v", f)
-					}
-				} else if err != nil || got != 2 || w.ran(run.ID()+".0") != 1 {
-					t.Errorf("got %v, %v, ran %d times", got, err, w.ran(run.ID()+".0"))
+				if got, err := run.Wait(limited(t)); err != nil || got != 2 {
+					t.Fatalf("got %v, %v, want 2", got, err)
+				}
+				if took := time.Since(began); took > repairedIn {
+					t.Errorf("it took %v, want at most %v", took, repairedIn)
 				}
 				ended(t, w, run.ID())
+				if got := w.ran(run.ID() + ".0"); got != 1 {
+					t.Errorf("the first task ran %d times, want 1", got)
+				}
 			})
 		}
 	}
 }
 
-// asynq's recoverer archives a task whose lease has ended on its last attempt, and tells nobody: a task that
-// had not begun fails and says so, one that runs ends as it would have.
-func TestRecovererArchives(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.New(t)
-	in := asynq.NewInspectorFromRedisClient(rdb)
-	w := newWorld(t, rdb)
-	running := sent(t, w, tasks.Chain(Hold.S("running"), Inc))
-	facttest.Eventually(t, "it runs", func() bool { return len(w.noted("at running")) == 1 })
-	resume := pause(t, w)
-	waiting := sent(t, w, tasks.Chain(ID.S(1), Inc))
-	// Both messages allow no other attempt, which ours never do; a dead worker had the second in its hands.
-	cl := asynq.NewClientFromRedisClient(rdb)
-	for _, id := range []string{running.ID() + ".0.0", waiting.ID() + ".0.0"} {
-		key := "asynq:{default}:t:" + id
-		if _, err := cl.Enqueue(asynq.NewTaskWithHeaders("t.id", nil, map[string]string{"muster": "1"}), asynq.TaskID("model"), asynq.MaxRetry(0)); err != nil {
-			t.Fatal(err)
-		}
-		model := rdb.HGet(t.Context(), "asynq:{default}:t:model", "msg").Val()
-		if err := in.DeleteTask("default", "model"); err != nil {
-			t.Fatal(err)
-		}
-		rdb.HSet(t.Context(), key, "msg", withID(model, "model", id), "state", "active")
-		rdb.LRem(t.Context(), "asynq:{default}:pending", 0, id)
-		rdb.LRem(t.Context(), "asynq:{default}:active", 0, id)
-		rdb.LPush(t.Context(), "asynq:{default}:active", id)
-		rdb.ZAdd(t.Context(), "asynq:{default}:lease", redis.Z{Score: 1, Member: id})
-	}
-	newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.Name = "second" }) // its recoverer looks once at the start
-	facttest.Eventually(t, "asynq has archived them", func() bool {
-		q, err := in.GetQueueInfo("default")
-		return err == nil && q.Archived == 2
-	})
-	resume()
-	var err error
-	facttest.Eventually(t, "the one that waits ends", func() bool {
-		agendaNow(t, rdb)
-		p, perr := waiting.Progress(t.Context())
-		return perr == nil && p.Ended
-	})
-	_, err = waiting.Wait(limited(t))
-	if f := wantFailure(t, err, "lease expired"); f.Code != tasks.CodeArchived {
-		t.Errorf("got %+v", f)
-	}
-	ended(t, w, waiting.ID())
-	w.open("running")
-	if got, err := running.Wait(limited(t)); err != nil || got != 2 || w.ran(running.ID()+".0") != 1 {
-		t.Errorf("the one that runs: got %v, %v, ran %d times", got, err, w.ran(running.ID()+".0"))
-	}
-	ended(t, w, running.ID())
-}
-
-// withID puts an id in the place of another in an encoded message: field 3, a string.
-func withID(message, old, id string) string {
-	return strings.Replace(message, fmt.Sprintf("\x1a%c%s", len(old), old), fmt.Sprintf("\x1a%c%s", len(id), id), 1)
-}
-
-// An operator deletes a whole queue, with all that is in it: what was in it is handed over again, and the
-// queue is there for operators as before.
+// An operator deletes a whole queue, with all that is in it: what is ready runs, and the queue is there for operators
+// as before.
 func TestOperatorDeletesQueue(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
-		rdb := w.client.Redis()
-		in := asynq.NewInspectorFromRedisClient(rdb)
+		in := asynq.NewInspectorFromRedisClient(w.client.Redis())
 		resume := pause(t, w)
 		run := sent(t, w, tasks.Chord(tasks.Each(ints(10), ID), Sum))
 		if err := in.DeleteQueue("default", true); err != nil {
 			t.Fatal(err)
 		}
 		resume()
-		agendaNow(t, rdb)
 		if got, err := run.Wait(limited(t)); err != nil || got != 45 {
-			t.Fatalf("got %v, %v\n%s", got, err, tree(t, w, run.ID()))
+			t.Fatalf("got %v, %v, want 45\n%s", got, err, tree(t, w, run.ID()))
 		}
 		ended(t, w, run.ID())
-		facttest.Eventually(t, "operators see the queue", func() bool {
-			_, err := in.GetQueueInfo("default")
-			return err == nil
-		})
+		if _, err := in.GetQueueInfo("default"); err != nil {
+			t.Errorf("operators do not see the queue: %v", err)
+		}
 		if _, err := in.GetTaskInfo("default", "none"); !errors.Is(err, asynq.ErrTaskNotFound) {
-			t.Errorf("looked for a task: %v", err)
+			t.Errorf("looked for a task: got %v, want %v", err, asynq.ErrTaskNotFound)
 		}
 	})
 }
 
-// An operator's hands on a task in its queue are found out: deleted, it is handed over again.
-func TestOperatorDeletes(t *testing.T) {
+// An operator pauses a queue in asynq's way: nothing begins until it is resumed.
+func TestOperatorPausesQueue(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		in := asynq.NewInspectorFromRedisClient(w.client.Redis())
+		if got, err := send(t, w, ID.S(1)); err != nil || got != 1 { // asynq knows the queue
+			t.Fatalf("got %v, %v, want 1", got, err)
+		}
+		if err := in.PauseQueue("default"); err != nil {
+			t.Fatal(err)
+		}
+		rest(t, w, "default")
+		run := sent(t, w, tasks.Chain(ID.S(1), Inc))
+		elsewhere := sent(t, w, ID.S(3, tasks.Queue("other")))
+		if got, err := elsewhere.Wait(limited(t)); err != nil || got != 3 {
+			t.Fatalf("in another queue: got %v, %v, want 3", got, err)
+		}
+		if got := w.ran(run.ID() + ".0"); got != 0 {
+			t.Errorf("a node of the paused queue ran %d times, want 0", got)
+		}
+		if err := in.UnpauseQueue("default"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
+			t.Fatalf("got %v, %v, want 2", got, err)
+		}
+	}, func(c *tasks.WorkerConfig) { c.Queues = map[string]int{"default": 1, "other": 1} })
+}
+
+// A wake-task whose node runs cannot be deleted. Cancelled in asynq's way, and delivered once more, it changes nothing
+// for the node, which runs on, once.
+func TestOperatorCancels(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		rdb := w.client.Redis()
 		in := asynq.NewInspectorFromRedisClient(rdb)
-		// One that runs cannot be deleted; cancelled in asynq's way, it runs on, once.
 		run := sent(t, w, Hold.S("active"))
 		facttest.Eventually(t, "it runs", func() bool { return len(w.noted("at active")) == 1 })
-		id := run.ID() + ".0.0"
+		active, err := in.ListActiveTasks("default")
+		if err != nil || len(active) != 1 {
+			t.Fatalf("active in asynq: got %+v, %v, want a wake-task", active, err)
+		}
+		id := active[0].ID
 		if err := in.DeleteTask("default", id); err == nil {
-			t.Error("an active task was deleted")
+			t.Error("an active wake-task was deleted")
 		}
 		facttest.Eventually(t, "asynq has put it back", func() bool {
 			if err := in.CancelProcessing(id); err != nil { // again: asynq may not listen yet
@@ -195,20 +174,31 @@ func TestOperatorDeletes(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = rdb.Publish(t.Context(), "muster:bus", "q default")
-		facttest.Eventually(t, "the delivery is dropped", func() bool {
+		facttest.Eventually(t, "the delivery is over", func() bool {
 			q, err := in.GetQueueInfo("default")
-			return err == nil && q.Pending == 0 && q.Active == 0
+			return err == nil && q.Pending+q.Active+q.Retry == 0
 		})
 		w.open("active")
 		if got, err := run.Wait(limited(t)); err != nil || got != 1 || len(w.noted("at active")) != 1 {
-			t.Fatalf("got %v, %v, ran %d times", got, err, len(w.noted("at active")))
+			t.Fatalf("got %v, %v, ran %d times, want 1, once", got, err, len(w.noted("at active")))
 		}
-		// One that waits for a retry is in no queue of asynq: there is nothing to delete.
-		retry := sent(t, w, Fail.S(1, tasks.MaxRetry(1), tasks.ConstantBackoff(time.Hour)))
-		facttest.Eventually(t, "it waits", func() bool { s, err := retry.Status(t.Context()); return err == nil && s == tasks.Retry })
-		if err := retry.Revoke(t.Context()); err != nil {
+	})
+}
+
+// A node that waits for a retry is in no queue of asynq: there is nothing to delete.
+func TestOperatorFindsNoRetry(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		in := asynq.NewInspectorFromRedisClient(w.client.Redis())
+		run := sent(t, w, Fail.S(1, tasks.MaxRetry(1), tasks.ConstantBackoff(time.Hour)))
+		facttest.Eventually(t, "it waits, and asynq has nothing", func() bool {
+			s, err := run.Status(t.Context())
+			q, err2 := in.GetQueueInfo("default")
+			return err == nil && err2 == nil && s == tasks.Retry && q.Size == 0
+		})
+		if err := run.Revoke(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		ended(t, w, retry.ID())
+		ended(t, w, run.ID())
 	})
 }

@@ -184,6 +184,9 @@ func refusing(t *testing.T, w *world, refuse, heal func(), refused func(id strin
 		runs[i] = sent(t, w, shapes[i%len(shapes)])
 	}
 	facttest.Eventually(t, "all are at the task that waits", func() bool { return len(w.noted("at shut")) == len(runs) })
+	facttest.Eventually(t, "no slot has more to do than that", func() bool {
+		return w.client.Redis().HGet(t.Context(), shards(t, w.client.Redis())[0]+"wake:default", "n").Val() == "0"
+	})
 	refuse()
 	if _, err := ID.S(1).Send(t.Context(), w.client); err == nil {
 		t.Error("sent to a Redis that refuses writes")

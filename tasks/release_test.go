@@ -2,8 +2,10 @@ package tasks_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/facttest"
+	"muster/tasks/redistest"
 )
 
 // ofRelease sends a chain from a process that w knows nothing of, as a release with another version of the
@@ -32,16 +35,31 @@ func ofRelease(t *testing.T, w *world, version int) (run *tasks.AsyncResult[int]
 	return run, key, func() { rdb.HSet(t.Context(), key, "g", graph) }
 }
 
-// lost reads from the record of a node how often it was put back for others, and its epoch.
-func putBack(t *testing.T, rdb redis.UniversalClient, key, node string) (epoch, lost int) {
+// putBack reads from the record of a node when it is due again and how often it was put back for want of any worker.
+// ok is false while it does not wait.
+func putBack(t *testing.T, rdb redis.UniversalClient, key, node string) (due string, times int, ok bool) {
 	t.Helper()
 	parts := strings.Split(rdb.HGet(t.Context(), key, node).Val(), "|")
-	if len(parts) < 4 {
-		return 0, 0
+	if len(parts) < 6 || parts[0] != "D" {
+		return "", 0, false
 	}
-	_, _ = fmt.Sscan(parts[1], &epoch)
-	_, _ = fmt.Sscan(parts[3], &lost)
-	return epoch, lost
+	times, err := strconv.Atoi(parts[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parts[3], times, true
+}
+
+// putBackAgain waits until a node was put back n times.
+func putBackAgain(t *testing.T, rdb redis.UniversalClient, key, node string, n int) {
+	t.Helper()
+	seen := map[string]bool{}
+	facttest.Eventually(t, "it is put back again and again", func() bool {
+		if due, _, ok := putBack(t, rdb, key, node); ok {
+			seen[due] = true
+		}
+		return len(seen) >= n
+	})
 }
 
 // While releases change, workers of the older one meet workflows of the newer one. They leave them to the
@@ -53,62 +71,30 @@ func TestNewerWorkflowIsLeftToNewerWorkers(t *testing.T) {
 		resume := pause(t, w)
 		alive(t, rdb, map[string]any{"name": "newer", "queues": map[string]int{"default": 1}, "version": 99})
 		run, key, upgrade := ofRelease(t, w, 99)
-		rdb.HSet(t.Context(), key, "0", "Q|0|0|9|0|") // the next that counts would be the last
+		setDeaths(t, rdb, 8) // if nobody could read it, it would be given up now
 		resume()
-		facttest.Eventually(t, "it is put back again and again", func() bool {
-			epoch, _ := putBack(t, rdb, key, "0")
-			return epoch >= 3
-		})
-		if _, lost := putBack(t, rdb, key, "0"); lost != 9 || rdb.HExists(t.Context(), key, "!").Val() {
-			t.Fatalf("it counts: %d, or was given up", lost)
+		putBackAgain(t, rdb, key, "0", 3)
+		if rdb.HExists(t.Context(), key, "!").Val() {
+			t.Fatal("it was given up")
 		}
+		facttest.Eventually(t, "it waits", func() bool {
+			_, times, ok := putBack(t, rdb, key, "0")
+			if ok && times != 8 {
+				t.Fatalf("it counts as put back %d times, want 8 as before", times)
+			}
+			return ok
+		})
 		if why := rdb.HGet(t.Context(), key, "e0").Val(); !strings.Contains(why, "version 99") {
-			t.Errorf("it says %q", why)
+			t.Errorf("it says %q, want the version", why)
 		}
 		if got, err := send(t, w, ID.S(2)); err != nil || got != 2 {
-			t.Errorf("another workflow: got %v, %v", got, err)
+			t.Errorf("another workflow: got %v, %v, want 2", got, err)
 		}
 		upgrade() // the worker is a newer one now
 		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
-			t.Fatalf("got %v, %v", got, err)
+			t.Fatalf("got %v, %v, want 2", got, err)
 		}
 		ended(t, w, run.ID())
-	}, func(c *tasks.WorkerConfig) { c.Concurrency = 1 })
-}
-
-// A task that a newer release handed over, of a workflow that cannot be read: the worker neither hangs nor
-// puts it away.
-func TestNewerDeliveryOfNewerWorkflow(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		rdb := w.client.Redis()
-		in := asynq.NewInspectorFromRedisClient(rdb)
-		resume := pause(t, w)
-		alive(t, rdb, map[string]any{"name": "newer", "queues": map[string]int{"default": 1}, "version": 99})
-		run, key, upgrade := ofRelease(t, w, 99)
-		if err := in.DeleteTask("default", run.ID()+".0.0"); err != nil {
-			t.Fatal(err)
-		}
-		cl := asynq.NewClientFromRedisClient(rdb)
-		task := asynq.NewTaskWithHeaders("t.id", nil, map[string]string{"muster": "99"})
-		for _, id := range []string{run.ID() + ".0.0", "ids-of-another-kind"} {
-			if _, err := cl.Enqueue(task, asynq.TaskID(id)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		resume()
-		facttest.Eventually(t, "it is put back", func() bool { epoch, _ := putBack(t, rdb, key, "0"); return epoch > 0 })
-		if got, err := send(t, w, ID.S(2)); err != nil || got != 2 {
-			t.Fatalf("another workflow: got %v, %v", got, err)
-		}
-		facttest.Eventually(t, "the task with another kind of id waits for a newer worker", func() bool {
-			info, err := in.GetTaskInfo("default", "ids-of-another-kind")
-			return err == nil && info.State == asynq.TaskStateRetry && strings.Contains(info.LastErr, "newer release")
-		})
-		upgrade()
-		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
-			t.Fatalf("got %v, %v", got, err)
-		}
 	}, func(c *tasks.WorkerConfig) { c.Concurrency = 1 })
 }
 
@@ -160,28 +146,79 @@ func TestNameThatFewWorkersHandle(t *testing.T) {
 		rdb := w.client.Redis()
 		rare := tasks.New[int, int]("t.rare")
 		alive(t, rdb, map[string]any{"name": "expert", "queues": map[string]int{"default": 1}, "tasks": []string{"t.rare"}})
+		resume := pause(t, w)
 		run := sent(t, w, tasks.Chain(rare.S(1), Inc))
-		key := flowKey(t, rdb, run.ID())
-		facttest.Eventually(t, "others put it back more often than they would one that nobody knows", func() bool {
-			if p, err := run.Progress(t.Context()); err != nil || p.Ended {
-				t.Fatalf("ended: %+v, %v", p, err)
-			}
-			epoch, _ := putBack(t, rdb, key, "0")
-			return epoch > 7
-		})
+		setDeaths(t, rdb, 8) // one that nobody knows would fail now
+		resume()
+		putBackAgain(t, rdb, flowKey(t, rdb, run.ID()), "0", 3)
+		if p, err := run.Progress(t.Context()); err != nil || p.Ended {
+			t.Fatalf("ended: %+v, %v", p, err)
+		}
 		if n := nodes(t, w, run.ID())[0]; !strings.Contains(n.Message, "no handler") {
 			t.Errorf("it says nothing of it: %+v", n)
 		}
-		m := tasks.NewMux()
-		tasks.Handle(m, rare, func(_ context.Context, n int) (int, error) { return n, nil })
-		expert, err := tasks.NewWorker(w.client, m, tasks.WorkerConfig{Name: "expert", Concurrency: 1, Grace: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		during(t, expert.Run)
+		startRare(t, w, "expert", rare)
 		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
-			t.Fatalf("got %v, %v", got, err)
+			t.Fatalf("got %v, %v, want 2", got, err)
 		}
+	})
+}
+
+// startRare starts a worker that has a handler for one task.
+func startRare(t *testing.T, w *world, name string, task tasks.Task[int, int]) {
+	t.Helper()
+	m := tasks.NewMux()
+	tasks.Handle(m, task, func(_ context.Context, n int) (int, error) { return n, nil })
+	worker, err := tasks.NewWorker(w.client, m, tasks.WorkerConfig{Name: name, Concurrency: 1, Grace: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	during(t, worker.Run)
+}
+
+// A task that no live worker has a handler for waits for one that is about to start.
+func TestNameThatAWorkerHandlesSoon(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		rdb := w.client.Redis()
+		late := tasks.New[int, int]("t.late")
+		run := sent(t, w, tasks.Chain(late.S(1), Inc))
+		putBackAgain(t, rdb, flowKey(t, rdb, run.ID()), "0", 2)
+		startRare(t, w, "late", late)
+		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
+			t.Fatalf("got %v, %v, want 2", got, err)
+		}
+		ended(t, w, run.ID())
+	})
+}
+
+// One that no worker comes for fails, and says why.
+func TestNameThatNobodyHandles(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		rdb := w.client.Redis()
+		resume := pause(t, w)
+		run := sent(t, w, tasks.Chain(tasks.New[int, int]("t.unheard").S(1), Inc))
+		setDeaths(t, rdb, 7)
+		resume()
+		key := flowKey(t, rdb, run.ID())
+		var due string
+		facttest.Eventually(t, "it waits for the last time", func() bool {
+			var times int
+			var ok bool
+			due, times, ok = putBack(t, rdb, key, "0")
+			return ok && times == 8
+		})
+		at, err := strconv.ParseInt(due, 10, 64)
+		if wait := time.Until(time.UnixMilli(at)); err != nil || wait < 10*time.Second || wait > 30*time.Second {
+			t.Errorf("it waits for %v, %v, want about 25 s", wait, err)
+		}
+		agendaNow(t, rdb)
+		_, err = run.Wait(limited(t))
+		if f := wantFailure(t, err, "no worker of queue default has a handler for t.unheard"); f.Code != tasks.CodeUnregistered {
+			t.Errorf("got code %q, want %q", f.Code, tasks.CodeUnregistered)
+		}
+		ended(t, w, run.ID())
 	})
 }
 
@@ -193,9 +230,7 @@ func TestWorkflowOfAnotherRelease(t *testing.T) {
 		if _, err := send(t, w, ID.S(1)); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.client.PauseQueue(t.Context(), "default"); err != nil {
-			t.Fatal(err)
-		}
+		resume := pause(t, w)
 		sender := tasks.NewClient(rdb) // another process: the worker has never seen the workflow
 		t.Cleanup(func() { _ = sender.Close() })
 		run, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), sender)
@@ -204,22 +239,12 @@ func TestWorkflowOfAnotherRelease(t *testing.T) {
 		}
 		key := flowKey(t, rdb, run.ID())
 		graph := rdb.HGet(t.Context(), key, "g").Val()
-		// Nine workers have put it back before. This one does so twice: from the queue, and from the agenda.
-		rdb.HSet(t.Context(), key, "g", strings.Replace(graph, "{", `{"v":99,`, 1), "0", "Q|0|0|9|0|")
-		if err := w.client.ResumeQueue(t.Context(), "default"); err != nil {
-			t.Fatal(err)
-		}
-		facttest.Eventually(t, "it is given up", func() bool {
-			agendaNow(t, rdb)
-			if !strings.HasPrefix(rdb.HGet(t.Context(), key, "0").Val(), "Q|0") { // its time comes sooner
-				due := rdb.HGet(t.Context(), key, "0").Val()
-				if parts := strings.Split(due, "|"); parts[0] == "D" {
-					parts[4] = "1"
-					rdb.HSet(t.Context(), key, "0", strings.Join(parts, "|"))
-				}
-			}
-			return rdb.HExists(t.Context(), key, "!").Val()
-		})
+		rdb.HSet(t.Context(), key, "g", strings.Replace(graph, "{", `{"v":99,`, 1))
+		setDeaths(t, rdb, 7) // so often was it put back; this is the last time
+		resume()
+		facttest.Eventually(t, "it is put back", func() bool { _, times, ok := putBack(t, rdb, key, "0"); return ok && times == 8 })
+		agendaNow(t, rdb)
+		facttest.Eventually(t, "it is given up", func() bool { return rdb.HExists(t.Context(), key, "!").Val() })
 		for _, c := range []*tasks.Client{w.client, sender} {
 			_, err := tasks.Attach[int](c, run.ID()).Wait(limited(t))
 			if f := wantFailure(t, err, "version 99"); f.Code != tasks.CodeVersion {
@@ -238,30 +263,86 @@ func TestWorkflowOfAnotherRelease(t *testing.T) {
 	})
 }
 
-// A task that another release handed over is handed over again as this one does.
-func TestDeliveryOfAnotherRelease(t *testing.T) {
+// What a worker of the first edition handed to asynq waits there for one: this release neither runs it nor puts it away,
+// and it holds nothing up.
+func TestTaskOfTheFirstEditionStays(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		rdb := w.client.Redis()
-		if _, err := send(t, w, ID.S(1)); err != nil {
+		task := asynq.NewTaskWithHeaders("t.id", nil, map[string]string{"muster": "1"})
+		for i := range 3 {
+			if _, err := asynq.NewClientFromRedisClient(rdb).Enqueue(task, asynq.TaskID(fmt.Sprint("flow.0.", i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := rdb.Publish(t.Context(), "muster:bus", "q default").Err(); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.client.PauseQueue(t.Context(), "default"); err != nil {
-			t.Fatal(err)
+		in := asynq.NewInspectorFromRedisClient(rdb)
+		for i := range 3 {
+			facttest.Eventually(t, "it waits with an error", func() bool {
+				info, err := in.GetTaskInfo("default", fmt.Sprint("flow.0.", i))
+				return err == nil && info.State == asynq.TaskStateRetry && strings.Contains(info.LastErr, "workers of the old release")
+			})
 		}
-		run := sent(t, w, tasks.Chain(ID.S(1), Inc))
-		if err := asynq.NewInspectorFromRedisClient(rdb).DeleteTask("default", run.ID()+".0.0"); err != nil {
-			t.Fatal(err)
+		if got, err := send(t, w, tasks.Chord(tasks.Each(ints(20), ID), Sum)); err != nil || got != 190 {
+			t.Fatalf("a workflow beside it: got %v, %v, want 190", got, err)
 		}
-		task := asynq.NewTaskWithHeaders("t.id", nil, map[string]string{"muster": "99"})
-		if _, err := asynq.NewClientFromRedisClient(rdb).Enqueue(task, asynq.TaskID(run.ID()+".0.0")); err != nil {
-			t.Fatal(err)
+	}, func(c *tasks.WorkerConfig) { c.Concurrency = 1 })
+}
+
+// A store that this release does not know is refused by whoever comes to it, with what to do about it.
+func TestStoreOfAnotherEditionIsRefused(t *testing.T) {
+	t.Parallel()
+	set := func(pairs ...any) func(redis.UniversalClient) error {
+		return func(rdb redis.UniversalClient) error { return rdb.MSet(context.Background(), pairs...).Err() }
+	}
+	live := func(key string) func(redis.UniversalClient) error {
+		return func(rdb redis.UniversalClient) error {
+			return errors.Join(set("muster:shards", 4)(rdb), rdb.ZAdd(context.Background(), key, redis.Z{Score: 1, Member: "flow/0"}).Err())
 		}
-		if err := w.client.ResumeQueue(t.Context(), "default"); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
-			t.Fatalf("got %v, %v", got, err)
-		}
-	})
+	}
+	for name, c := range map[string]struct {
+		make func(redis.UniversalClient) error
+		want string // in the error; empty for none
+	}{
+		"a newer schema":                {set("muster:store", "3 1"), "upgrade this program"},
+		"garbage":                       {set("muster:store", "garbage"), "is it the right Redis?"},
+		"no shards":                     {set("muster:store", "2 0"), "is it the right Redis?"},
+		"workflows of the first":        {live("muster:{s00}:agenda"), "drain them with the old release first"},
+		"in another shard":              {live("muster:{s03}:agenda"), "drain them with the old release first"},
+		"the first without a workflow":  {set("muster:shards", 1), ""},
+		"the first with garbage in it":  {set("muster:shards", "many"), "first edition"},
+		"keys of others and none of us": {set("asynq:queues:x", 1), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+				if err := c.make(rdb); err != nil {
+					t.Fatal(err)
+				}
+				if c.want == "" {
+					if got, err := send(t, newWorld(t, rdb), ID.S(1)); err != nil || got != 1 {
+						t.Errorf("got %v, %v, want 1", got, err)
+					}
+					return
+				}
+				client := tasks.NewClient(rdb)
+				t.Cleanup(func() { _ = client.Close() })
+				worker, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{Ready: func() { t.Error("the worker is ready") }})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, sendErr := ID.S(1).Send(t.Context(), client)
+				for who, err := range map[string]error{"send": sendErr, "worker": worker.Run(limited(t))} {
+					if err == nil || !strings.Contains(err.Error(), c.want) {
+						t.Errorf("%s: got %v, want %q", who, err, c.want)
+					}
+				}
+				if n := rdb.ZCard(t.Context(), "muster:{workers}").Val(); n != 0 {
+					t.Errorf("%d workers are listed, want none", n)
+				}
+			})
+		})
+	}
 }
