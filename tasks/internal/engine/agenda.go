@@ -79,13 +79,16 @@ func (w *Worker) sweepOnce(ctx context.Context) (did int, wait time.Duration, er
 
 // look sees to ready nodes that nobody takes.
 func (w *Worker) look(ctx context.Context) error {
-	wants, overdue, err := w.e.store.Look(ctx, wakePatience, slices.Sorted(maps.Keys(w.cfg.Queues)))
+	found, err := w.e.store.Look(ctx, wakePatience, w.cfg.Name, slices.Sorted(maps.Keys(w.cfg.Queues)))
 	if err != nil {
 		return err
 	}
-	w.e.wake(ctx, wants)
+	w.e.wake(ctx, found.Wants)
+	for _, key := range found.Deleted {
+		w.log.Error("damaged key was deleted; what only it said is lost", "key", key)
+	}
 	var errs []error
-	for _, k := range overdue {
+	for _, k := range found.Overdue {
 		errs = append(errs, w.e.wakeAgain(ctx, k))
 	}
 	return errors.Join(errs...)

@@ -56,23 +56,36 @@ func (s *Store) Due(ctx context.Context, claim time.Duration, most int) ([]Due, 
 	return out, nil
 }
 
-// Look finds queues with ready nodes that nobody takes. overdue are their wake-tasks that were asked for longer than patience ago.
-func (s *Store) Look(ctx context.Context, patience time.Duration, queues []string) (wants, overdue []Wake, err error) {
-	args := []any{patience.Milliseconds()}
+// Looked is what was found in the shards: wake-tasks that are wanted, those that were asked for too long ago, and keys that nobody
+// could work with, which are deleted now.
+type Looked struct {
+	Wants, Overdue []Wake
+	Deleted        []string
+}
+
+// Look finds queues with ready nodes that nobody takes: their wake-tasks were asked for longer than patience ago.
+func (s *Store) Look(ctx context.Context, patience time.Duration, worker string, queues []string) (Looked, error) {
+	var out Looked
+	args := []any{patience.Milliseconds(), worker}
 	for _, q := range queues {
 		args = append(args, q)
 	}
 	said, err := s.callEach(ctx, "look", args...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("look for ready nodes: %w", err)
+		return out, fmt.Errorf("look for ready nodes: %w", err)
 	}
 	for shard, res := range said {
-		if len(res) == 2 {
-			wants = append(wants, wakes(shard, res[0])...)
-			overdue = append(overdue, wakes(shard, res[1])...)
+		if len(res) < 3 {
+			return out, fmt.Errorf("look for ready nodes: script answered %v", res)
+		}
+		out.Wants = append(out.Wants, wakes(shard, res[0])...)
+		out.Overdue = append(out.Overdue, wakes(shard, res[1])...)
+		keys, _ := res[2].([]any)
+		for _, k := range keys {
+			out.Deleted = append(out.Deleted, text(k))
 		}
 	}
-	return wants, overdue, nil
+	return out, nil
 }
 
 // Bump gives up a wake-task that will not come, and returns the one that is wanted in its place.
