@@ -3,6 +3,7 @@ package tasks_test
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,34 @@ import (
 	"muster/tasks/internal/canvas"
 	"muster/tasks/redistest"
 )
+
+// fixedKeys stand for the fleet, its queues and what became of them, however many workflows there were. live and done
+// list workflows, ct and rest count them.
+var fixedKeys = regexp.MustCompile(`^(muster:store|muster:\{workers\}(:silent)?|muster:\{\d+\}:(wake:.+|holders|live|done:[SFX]|c[mh]:\d+)|` +
+	`asynq:(queues|servers|workers)|asynq:\{.+\}:(processed|failed))$`)
+
+// left returns the keys that are no fixed ones and never expire, and those of workflows.
+func left(t *testing.T, rdb redis.UniversalClient) (out []string) {
+	t.Helper()
+	for _, key := range rdb.Keys(t.Context(), "*").Val() {
+		if fixedKeys.MatchString(key) {
+			continue
+		}
+		if rdb.PTTL(t.Context(), key).Val() == -1 || strings.Contains(key, "}:w:") { // -2: it has expired meanwhile
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// nothingLeft waits until nothing but fixed keys is left.
+func nothingLeft(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	if !facttest.Comes(func() bool { return len(left(t, rdb)) == 0 }) {
+		t.Fatalf("left are the keys %q", left(t, rdb))
+	}
+}
 
 // Once workflows of all kinds have ended and their retention is over, nothing is left of them in Redis,
 // though some failed, some were revoked on the way, and workers were killed.
@@ -55,28 +84,94 @@ func TestNothingIsLeft(t *testing.T) {
 		rdb.ZAddXX(t.Context(), "asynq:{default}:lease", redis.Z{Score: 1, Member: id})
 	}
 	child(t, url, "heir")
-	// These stand for the fleet and its queues, however many workflows there were.
-	fixed := []string{"muster:shards", "muster:{workers}", "asynq:queues", "asynq:servers", "asynq:workers",
-		"asynq:{default}:processed", "asynq:{default}:failed"}
-	var left []string
-	if !facttest.Comes(func() bool {
-		left = left[:0]
-		keys := rdb.Keys(t.Context(), "*").Val()
-		pipe := rdb.Pipeline()
-		ttls := make([]*redis.DurationCmd, len(keys))
-		for i, key := range keys {
-			ttls[i] = pipe.PTTL(t.Context(), key)
+	nothingLeft(t, rdb)
+}
+
+// What is revoked before any worker came leaves neither ready nodes nor wake-tasks.
+func TestNothingIsLeftOfWhatNoWorkerSaw(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		c := tasks.NewClient(rdb)
+		t.Cleanup(func() { _ = c.Close() })
+		keep := tasks.Retention(50 * time.Millisecond)
+		canvases := []tasks.Signature[int]{
+			ID.S(1),
+			tasks.Chord(tasks.Each(ints(1000), ID), Sum),
+			tasks.Chord(tasks.Each(ints(20), ID).With(tasks.AtMost(2)), Sum),
+			tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.In(time.Hour)), ID.S(3, tasks.Queue("nobody"), tasks.Priority(1))), Sum),
+			tasks.Chain(ID.S(1, tasks.At(time.Now().Add(time.Hour))), Inc),
 		}
-		if _, err := pipe.Exec(t.Context()); err != nil {
-			return false
+		var runs []*tasks.AsyncResult[int]
+		for i, s := range slices.Concat(canvases, canvases) {
+			opts := []tasks.Option{keep}
+			if i >= len(canvases) {
+				opts = append(opts, tasks.Unique(fmt.Sprint("key", i), 50*time.Millisecond))
+			}
+			run, err := s.Send(t.Context(), c, opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			runs = append(runs, run)
 		}
-		for i, key := range keys {
-			if (ttls[i].Val() == -1 || strings.Contains(key, "}:w:")) && !slices.Contains(fixed, key) {
-				left = append(left, key)
+		for _, run := range runs {
+			if err := run.Revoke(t.Context()); err != nil {
+				t.Fatal(err)
 			}
 		}
-		return len(keys) > 0 && len(left) == 0
-	}) {
-		t.Fatalf("left are %d keys: %v", len(left), left)
-	}
+		nothingLeft(t, rdb)
+		for _, queue := range []string{"default", "nobody"} {
+			h := rdb.HGetAll(t.Context(), shards(t, rdb)[0]+"wake:"+queue).Val()
+			if h["p"] != "" || h["dn"] != "0" && h["dn"] != "" || h["dh"] != "0" && h["dh"] != "" {
+				t.Errorf("queue %s: got %v, want no wake-task and no depth", queue, h)
+			}
+		}
+		// The queue still works.
+		if got, err := send(t, newWorld(t, rdb), ID.S(1)); err != nil || got != 1 {
+			t.Errorf("afterwards: got %v, %v, want 1", got, err)
+		}
+	})
+}
+
+// What expires before a worker begins it ends, and leaves nothing.
+func TestNothingIsLeftOfWhatExpired(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		resume := pause(t, w)
+		var runs []*tasks.AsyncResult[int]
+		for _, s := range []tasks.Signature[int]{
+			ID.S(1, tasks.Expires(time.Millisecond)),
+			tasks.Chord(tasks.Each(ints(100), ID, tasks.Expires(time.Millisecond)), Sum),
+			tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.Expires(time.Millisecond))), Sum),
+		} {
+			runs = append(runs, sent(t, w, s, tasks.Retention(time.Second)))
+		}
+		resume()
+		for _, run := range runs {
+			_, err := run.Wait(limited(t))
+			if f := (*tasks.Failure)(nil); !errors.As(err, &f) || f.Code != tasks.CodeExpired {
+				t.Errorf("got %v, want one that expired", err)
+			}
+		}
+		nothingLeft(t, w.client.Redis())
+	})
+}
+
+// Workers leave nothing of a worker and its queue when they stop.
+func TestNothingIsLeftOfAWorker(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		t.Run("work", func(t *testing.T) {
+			w := newWorld(t, rdb)
+			run := sent(t, w, tasks.Chord(tasks.Each(ints(500), ID), Sum), tasks.Retention(time.Second))
+			if got, err := run.Wait(limited(t)); err != nil || got != 124750 {
+				t.Fatalf("got %v, %v, want 124750", got, err)
+			}
+		})
+		nothingLeft(t, rdb)
+		for _, key := range []string{"muster:{workers}", shards(t, rdb)[0] + "holders"} {
+			if rdb.Exists(t.Context(), key).Val() != 0 {
+				t.Errorf("key %s is left", key)
+			}
+		}
+	})
 }
