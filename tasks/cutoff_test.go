@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,56 +21,76 @@ import (
 
 var errCut = errors.New("cut off")
 
-// cutter is a connection that ends after so many calls, as that of a process that dies there. What
-// Redis holds then is what a crash leaves behind.
+// cutter is a connection on which one call goes wrong: the nth of a kind, or of all if kind is empty. What Redis holds then is
+// what a crash or a lost reply leaves behind.
 type cutter struct {
-	left  atomic.Int64
-	after bool          // the last call is made, and its answer lost
-	dead  chan struct{} // closed when the connection has ended
-	once  sync.Once
+	kind string
+	call bool // the call is made, and its reply lost; else it is not made
+	on   bool // later calls are made again; else the process is as good as dead
+	left atomic.Int64
+	dead chan struct{} // closed when the call has gone wrong
+	once sync.Once
 }
 
-// dies reports whether this call is the last one or comes after it, and whether to make it all the same.
-func (c *cutter) dies() (dead, call bool) {
-	n := c.left.Add(-1)
-	if n > 0 {
-		return false, true
+func newCutter(kind string, n int, call, on bool) *cutter {
+	c := &cutter{kind: kind, call: call, on: on, dead: make(chan struct{})}
+	c.left.Store(int64(n))
+	return c
+}
+
+// cuts reports whether a call fails, and whether it is made all the same.
+func (c *cutter) cuts(cmds ...redis.Cmder) (fails, made bool) {
+	is := c.kind == "" || slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { kind, _ := kindOf(cmd); return kind == c.kind })
+	n := c.left.Load()
+	if is {
+		n = c.left.Add(-1)
 	}
-	c.once.Do(func() { close(c.dead) })
-	return true, n == 0 && c.after
+	switch {
+	case n > 0:
+		return false, true
+	case is && n == 0:
+		c.once.Do(func() { close(c.dead) })
+		return true, c.call
+	}
+	return !c.on, c.on
 }
 
+// DialHook implements redis.Hook.
 func (c *cutter) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }
 
+// ProcessHook implements redis.Hook.
 func (c *cutter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		dead, call := c.dies()
-		if !dead {
-			return next(ctx, cmd)
+		fails, made := c.cuts(cmd)
+		var err error
+		if made {
+			err = next(ctx, cmd)
 		}
-		if call {
-			_ = next(ctx, cmd)
+		if fails {
+			err = errCut
+			cmd.SetErr(err)
 		}
-		cmd.SetErr(errCut)
-		return errCut
+		return err
 	}
 }
 
+// ProcessPipelineHook implements redis.Hook.
 func (c *cutter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		dead, call := c.dies()
-		if !dead {
-			return next(ctx, cmds)
+		fails, made := c.cuts(cmds...)
+		var err error
+		if made {
+			err = next(ctx, cmds)
 		}
-		if call {
-			_ = next(ctx, cmds)
+		if fails {
+			err = errCut
+			for _, cmd := range cmds {
+				cmd.SetErr(err)
+			}
 		}
-		for _, cmd := range cmds {
-			cmd.SetErr(errCut)
-		}
-		return errCut
+		return err
 	}
 }
 
@@ -79,6 +100,8 @@ var (
 	Unique     = tasks.New[int, int64]("cut.unique")
 	UniquePlan = tasks.New[int, int64]("cut.plan")
 	UniqueList = tasks.New[int, []int]("cut.list")
+	UniqueFail = tasks.New[int, int64]("cut.fail")
+	UniqueErr  = tasks.New[tasks.Failure, int64]("cut.err")
 )
 
 type cutWorld struct {
@@ -101,6 +124,8 @@ func (c *cutWorld) mux() *tasks.Mux {
 		return Unique.S(n), nil
 	})
 	tasks.Handle(m, UniqueList, func(ctx context.Context, n int) ([]int, error) { return make([]int, n+int(ran(ctx)%2)), nil })
+	tasks.Handle(m, UniqueFail, func(ctx context.Context, _ int) (int64, error) { return 0, fmt.Errorf("E%d", ran(ctx)) })
+	tasks.Handle(m, UniqueErr, func(ctx context.Context, _ tasks.Failure) (int64, error) { return ran(ctx), nil })
 	tasks.Handle(m, Show[any](), func(ctx context.Context, v any) (string, error) {
 		ran(ctx)
 		return fmt.Sprintf("%v", v), nil
@@ -110,35 +135,70 @@ func (c *cutWorld) mux() *tasks.Mux {
 
 // witness is a workflow that yields the same string twice if every node had one value only.
 func witness() tasks.Signature[tasks.Pair[string, string]] {
-	h := tasks.Group(Unique.S(1), UniquePlan.S(2), tasks.After(Unique.S(3), Unique.S(4))).With(tasks.AtMost(2))
+	h := tasks.Group(Unique.S(1), UniquePlan.S(2), tasks.After(Unique.S(3), Unique.S(4, tasks.In(20*time.Millisecond)))).With(tasks.AtMost(2))
 	list := tasks.Map(UniqueList.S(2), Unique, tasks.AtMost(1))
 	both := tasks.Join(h, list)
 	show := Show[tasks.Pair[[]int64, []int64]]()
 	return tasks.Join(tasks.Chain(both, show), tasks.Chain(both, show))
 }
 
-// A worker that dies between any two calls to Redis, or before it hears the answer of one, leaves a
-// state from which another finds the way: every value is one value, and nothing stays behind.
+// skipper is a workflow that skips what comes after a failure, and the siblings of that.
+func skipper() tasks.Signature[[]int64] {
+	return tasks.Group(tasks.OnError(UniqueFail.S(1), UniqueErr), Unique.S(2), Unique.S(3, tasks.In(time.Hour))).With(tasks.FailFast())
+}
+
+// steps are the kinds of calls that a worker makes for workflows, with how many of each are cut off.
+var steps = []struct {
+	kind string
+	n    int
+}{
+	{"pop", 3}, {"take", 4}, {"turn", 10}, {"advance", 9}, {"inputs", 1}, {"due", 4}, {"push", 3}, {"finish", 3}, {"publish", 4}, {"hmget", 4}, {"look", 1},
+}
+
+// A worker that dies at any call to Redis, or right after it, leaves a state from which another finds the way; one that
+// only loses the call, or its reply, finds it by itself. Every value is one value, and nothing stays behind.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
 	var all sync.WaitGroup
-	slots := make(chan struct{}, 8)
-	for k := 1; k <= 34; k++ {
-		url := redistest.URL(t)
+	slots := make(chan struct{}, 12)
+	for _, s := range steps {
+		var hit atomic.Int64
+		var some sync.WaitGroup
+		for n := 1; n <= s.n; n++ {
+			for _, how := range []struct {
+				name     string
+				call, on bool
+			}{{"dead before", false, false}, {"dead after", true, false}, {"call lost", false, true}, {"reply lost", true, true}} {
+				cut := newCutter(s.kind, 1<<40, how.call, how.on)
+				run := func() {
+					slots <- struct{}{}
+					defer func() { <-slots }()
+					if err := cutOff(t, cut, n); err != nil {
+						t.Errorf("%s %s %d: %v", how.name, s.kind, n, err)
+					}
+					if cut.left.Load() <= 0 {
+						hit.Add(1)
+					}
+				}
+				some.Go(run)
+			}
+		}
 		all.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			if err := cutOff(t.Context(), url, int64(k)); err != nil {
-				t.Errorf("cut off after %d calls: %v", k, err)
+			some.Wait()
+			t.Logf("%s: %d of %d calls were there to be cut off", s.kind, hit.Load(), 4*s.n)
+			if hit.Load() == 0 {
+				t.Errorf("no worker made a call of kind %s", s.kind)
 			}
 		})
 	}
 	all.Wait()
 }
 
-func cutOff(ctx context.Context, url string, k int64) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*waitLimit)
+// cutOff has the nth call of a worker go wrong while it runs workflows, and a second worker see them to their ends.
+func cutOff(t *testing.T, cut *cutter, n int) error {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*waitLimit)
 	defer cancel()
+	url := redistest.URL(t)
 	c, err := tasks.Connect(ctx, url)
 	if err != nil {
 		return err
@@ -152,8 +212,6 @@ func cutOff(ctx context.Context, url string, k int64) error {
 	}
 	doomed := redis.NewClient(opts)
 	defer func() { _ = doomed.Close() }()
-	cut := &cutter{after: k%2 == 1, dead: make(chan struct{})}
-	cut.left.Store(1 << 40)
 	doomed.AddHook(cut)
 	ready := make(chan struct{})
 	first, err := tasks.NewWorker(tasks.NewClient(doomed), world.mux(), tasks.WorkerConfig{Name: "first", Concurrency: 2, Ready: func() { close(ready) }})
@@ -162,11 +220,16 @@ func cutOff(ctx context.Context, url string, k int64) error {
 	}
 	var workers sync.WaitGroup
 	defer workers.Wait()
+	defer cancel()
 	var firstErr error
 	workers.Go(func() { firstErr = first.Run(ctx) })
 	<-ready
-	cut.left.Store(k)
+	cut.left.Store(int64(n))
 	run, err := witness().Send(ctx, c)
+	if err != nil {
+		return err
+	}
+	fails, err := skipper().Send(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -174,26 +237,44 @@ func cutOff(ctx context.Context, url string, k int64) error {
 	go func() {
 		defer close(ended)
 		_, _ = run.Wait(ctx)
+		_, _ = fails.Wait(ctx)
 	}()
 	select {
 	case <-cut.dead:
 	case <-ended: // it had no more to call
 	}
-	first.Kill()
-	workers.Wait()
-	if firstErr != nil {
-		return firstErr
+	if cut.on {
+		<-ended
+	} else {
+		first.Kill()
+		workers.Wait()
+		if firstErr != nil {
+			return firstErr
+		}
+		second, err := tasks.NewWorker(c, world.mux(), tasks.WorkerConfig{Name: "second", Grace: time.Second})
+		if err != nil {
+			return err
+		}
+		workers.Go(func() { _ = second.Run(ctx) })
+		if err := tasks.ExpireLeases(ctx, c, "first"); err != nil {
+			return err
+		}
 	}
-	second, err := tasks.NewWorker(c, world.mux(), tasks.WorkerConfig{Name: "second", Grace: time.Second})
-	if err != nil {
+	if err := cutValues(ctx, run, fails); err != nil {
 		return err
 	}
-	sctx, stop := context.WithCancel(ctx)
-	defer stop()
-	workers.Go(func() { _ = second.Run(sctx) })
-	if err := tasks.ExpireLeases(ctx, c, "first"); err != nil {
-		return err
+	world.mu.Lock()
+	defer world.mu.Unlock()
+	for node, n := range world.runs {
+		if n > 2 || cut.on && n > 1 {
+			return fmt.Errorf("node %s ran %d times", node, n)
+		}
 	}
+	return nothingLeft(ctx, c.Redis())
+}
+
+// cutValues checks what the workflows of a cut-off test come to.
+func cutValues(ctx context.Context, run *tasks.AsyncResult[tasks.Pair[string, string]], fails *tasks.AsyncResult[[]int64]) error {
 	got, err := run.Wait(ctx)
 	if err != nil {
 		return err
@@ -201,33 +282,47 @@ func cutOff(ctx context.Context, url string, k int64) error {
 	if got.First != got.Second || strings.Count(got.First, " ") < 4 {
 		return fmt.Errorf("two uses of the same values got %q and %q", got.First, got.Second)
 	}
+	var failure *tasks.Failure
+	if _, err := fails.Wait(ctx); !errors.As(err, &failure) || failure.Task != UniqueFail.Name() {
+		return fmt.Errorf("a failure came to %w", err)
+	}
 	for p, err := range run.Watch(ctx) {
 		if err != nil {
 			return fmt.Errorf("%w at %+v", err, p)
 		}
 	}
-	world.mu.Lock()
-	defer world.mu.Unlock()
-	for node, n := range world.runs {
-		if n > 2 {
-			return fmt.Errorf("node %s ran %d times, and one worker died", node, n)
+	for p, err := range fails.Watch(ctx) {
+		if err != nil {
+			return fmt.Errorf("%w at %+v", err, p)
 		}
 	}
+	return nil
+}
+
+// nothingLeft waits until Redis, which has one shard, holds nothing of workflows that have ended but themselves.
+func nothingLeft(ctx context.Context, rdb redis.UniversalClient) error {
+	const p = "muster:{0}:"
 	for {
-		left := c.Redis().ZRange(ctx, "muster:{s00}:agenda", 0, -1).Val()
-		running := c.Redis().HGetAll(ctx, "muster:{s00}:running").Val()
-		if len(left) == 0 && len(running) == 0 {
+		left := rdb.Keys(ctx, p+"*").Val()
+		left = slices.DeleteFunc(left, func(k string) bool {
+			k = strings.TrimPrefix(k, p)
+			return strings.HasPrefix(k, "w:") && !strings.Contains(k[2:], ":") || k == "holders" || strings.HasPrefix(k, "wake:") ||
+				k == "live" || strings.HasPrefix(k, "done:") || strings.HasPrefix(k, "cm:") || strings.HasPrefix(k, "ch:")
+		})
+		depths := fmt.Sprint(rdb.HMGet(ctx, p+"wake:default", "dn", "dh").Val())
+		depths = strings.ReplaceAll(depths, "<nil>", "0")
+		if len(left) == 0 && depths == "[0 0]" {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("left behind: agenda %v, running %v", left, running)
+			return fmt.Errorf("left behind: %v, depths %s, agenda %v", left, depths, rdb.ZRange(context.WithoutCancel(ctx), p+"agenda", 0, -1).Val())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-// W10: a sender that dies while it sends leaves a workflow that runs, or none.
+// A sender that dies at any call, or right after it, leaves a workflow that runs, or none; also when what it sends goes in pieces.
 func TestSenderCutOff(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
@@ -236,35 +331,79 @@ func TestSenderCutOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var found atomic.Int64
+	for _, size := range []int{3, 12_000} {
+		var found, unknown atomic.Int64
+		t.Cleanup(func() {
+			if found.Load() == 0 || unknown.Load() == 0 {
+				t.Errorf("%d members: %d sends stored their workflow and %d did not, want some of each", size, found.Load(), unknown.Load())
+			}
+		})
+		for k := range 20 {
+			t.Run(fmt.Sprint(size, " members ", k), func(t *testing.T) {
+				t.Parallel()
+				rdb := redis.NewClient(opts)
+				rdb.AddHook(newCutter("", k/2+1, k%2 == 1, false))
+				id := fmt.Sprint("w10-", size, "-", k)
+				_, err := tasks.Chord(tasks.Each(ints(size), ID), Sum).Send(t.Context(), tasks.NewClient(rdb), tasks.ID(id))
+				_ = rdb.Close()
+				got, werr := tasks.Attach[int](w.client, id).Wait(limited(t))
+				switch {
+				case errors.Is(werr, tasks.ErrUnknown):
+					unknown.Add(1)
+					if err == nil {
+						t.Errorf("cut off after %d calls: sent without error, and unknown", k)
+					}
+					if ttl := w.client.Redis().PTTL(t.Context(), flowKey(t, w.client.Redis(), id)).Val(); ttl == -1 {
+						t.Errorf("cut off after %d calls: its inputs do not expire", k)
+					}
+				case werr != nil || got != size*(size-1)/2:
+					t.Errorf("cut off after %d calls: got %v, %v", k, got, werr)
+				default:
+					found.Add(1)
+					ended(t, w, id)
+				}
+			})
+		}
+	}
+}
+
+// A client that dies while it revokes a workflow leaves one that ends, as if it had not been there or revoked.
+func TestRevokerCutOff(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	w := newWorld(t, connect(t, url).Redis())
+	opts, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var revoked, untouched atomic.Int64
 	t.Cleanup(func() {
-		if found.Load() == 0 {
-			t.Error("no send got as far as storing its workflow")
+		if revoked.Load() == 0 || untouched.Load() == 0 {
+			t.Errorf("%d were revoked and %d were not, want some of each", revoked.Load(), untouched.Load())
 		}
 	})
-	for k := range 20 {
+	for k := range 28 {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
+			gate := fmt.Sprint("revoker ", k)
+			run := sent(t, w, tasks.Group(Hold.S(gate), ID.S(1, tasks.Queue("nobody")), tasks.Chain(ID.S(2, tasks.In(time.Hour)), Inc)).With(tasks.AtMost(2)))
+			facttest.Eventually(t, "it runs", func() bool { return len(w.noted("at "+gate)) == 1 })
 			rdb := redis.NewClient(opts)
-			cut := &cutter{after: k%2 == 1, dead: make(chan struct{})}
-			cut.left.Store(int64(k/2 + 1))
-			rdb.AddHook(cut)
-			id := fmt.Sprint("w10-", k)
-			_, err := tasks.Chord(tasks.Each(ints(3), ID), Sum).Send(t.Context(), tasks.NewClient(rdb), tasks.ID(id))
+			rdb.AddHook(newCutter("", k/2+1, k%2 == 1, false))
+			_ = tasks.Attach[any](tasks.NewClient(rdb), run.ID()).Revoke(t.Context())
 			_ = rdb.Close()
-			agendaNow(t, w.client.Redis()) // which they do by themselves, seconds later
-			got, werr := tasks.Attach[int](w.client, id).Wait(limited(t))
-			switch {
-			case errors.Is(werr, tasks.ErrUnknown):
-				if err == nil {
-					t.Errorf("cut off after %d calls: sent without error, and unknown", k)
+			if w.client.Redis().HExists(t.Context(), flowKey(t, w.client.Redis(), run.ID()), "x").Val() {
+				revoked.Add(1)
+			} else {
+				untouched.Add(1)
+				if err := run.Revoke(t.Context()); err != nil {
+					t.Fatal(err)
 				}
-			case werr != nil || got != 3:
-				t.Errorf("cut off after %d calls: got %v, %v", k, got, werr)
-			default:
-				found.Add(1)
-				ended(t, w, id)
 			}
+			if _, err := run.Wait(limited(t)); !errors.As(err, new(*tasks.Failure)) {
+				t.Errorf("got %v, want a failure", err)
+			}
+			ended(t, w, run.ID())
 		})
 	}
 }
