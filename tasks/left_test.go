@@ -38,8 +38,8 @@ func left(t *testing.T, rdb redis.UniversalClient) (out []string) {
 	return out
 }
 
-// nothingLeft waits until nothing but fixed keys is left.
-func nothingLeft(t *testing.T, rdb redis.UniversalClient) {
+// onlyFixedLeft waits until nothing but fixed keys is left.
+func onlyFixedLeft(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
 	if !facttest.Comes(func() bool { return len(left(t, rdb)) == 0 }) {
 		t.Fatalf("left are the keys %q", left(t, rdb))
@@ -84,7 +84,7 @@ func TestNothingIsLeft(t *testing.T) {
 		rdb.ZAddXX(t.Context(), "asynq:{default}:lease", redis.Z{Score: 1, Member: id})
 	}
 	child(t, url, "heir")
-	nothingLeft(t, rdb)
+	onlyFixedLeft(t, rdb)
 }
 
 // What is revoked before any worker came leaves neither ready nodes nor wake-tasks.
@@ -118,7 +118,7 @@ func TestNothingIsLeftOfWhatNoWorkerSaw(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		nothingLeft(t, rdb)
+		onlyFixedLeft(t, rdb)
 		for _, queue := range []string{"default", "nobody"} {
 			h := rdb.HGetAll(t.Context(), shards(t, rdb)[0]+"wake:"+queue).Val()
 			if h["p"] != "" || h["dn"] != "0" && h["dn"] != "" || h["dh"] != "0" && h["dh"] != "" {
@@ -152,7 +152,7 @@ func TestNothingIsLeftOfWhatExpired(t *testing.T) {
 				t.Errorf("got %v, want one that expired", err)
 			}
 		}
-		nothingLeft(t, w.client.Redis())
+		onlyFixedLeft(t, w.client.Redis())
 	})
 }
 
@@ -167,7 +167,7 @@ func TestNothingIsLeftOfAWorker(t *testing.T) {
 				t.Fatalf("got %v, %v, want 124750", got, err)
 			}
 		})
-		nothingLeft(t, rdb)
+		onlyFixedLeft(t, rdb)
 		for _, key := range []string{"muster:{workers}", shards(t, rdb)[0] + "holders"} {
 			if rdb.Exists(t.Context(), key).Val() != 0 {
 				t.Errorf("key %s is left", key)
