@@ -44,25 +44,22 @@ func (e *Engine) Forget(ctx context.Context, id string) error {
 
 // finishRevoke makes all nodes of a revoked workflow terminal.
 func (e *Engine) finishRevoke(ctx context.Context, id string) error {
-	fl, fields, ids, err := e.all(ctx, id)
+	all, err := e.all(ctx, id)
 	if err != nil {
 		return err
 	}
+	fl, ids := all.flow, all.ids
 	if err := e.store.Tell(ctx, "x "+id); err != nil {
 		return fmt.Errorf("tell workers: %w", err)
 	}
 	var groups []string
 	for _, nid := range ids {
-		if g, err := e.graphAt(ctx, fl.Flow, nid); err == nil && g.Nodes[nid.Index].AtMost > 0 && nid.Inst < 0 {
+		if all.graph(nid).Nodes[nid.Index].AtMost > 0 && nid.Inst < 0 {
 			groups = append(groups, nid.String())
 		}
 	}
 	lanes := map[string]bool{}
-	for scope := range scopes(fields) {
-		g, err := e.graphOf(ctx, fl.Flow, scope)
-		if err != nil {
-			return err
-		}
+	for scope, g := range all.graphs {
 		for i := range g.Specs {
 			lanes[store.Lane(g.Specs[i].QueueName(), g.Specs[i].Priority)] = true
 		}
@@ -86,16 +83,6 @@ func (e *Engine) finishRevoke(ctx context.Context, id string) error {
 		return err
 	}
 	return e.store.Forget(ctx, fl.Flow, revokeNote)
-}
-
-func scopes(fields map[string]string) map[string]bool {
-	out := map[string]bool{}
-	for f := range fields {
-		if s, ok := strings.CutPrefix(f, "g"); ok {
-			out[s] = true
-		}
-	}
-	return out
 }
 
 // The notes in the agenda that are no nodes.

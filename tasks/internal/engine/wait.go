@@ -359,23 +359,38 @@ func (e *Engine) Members(ctx context.Context, id string, seen []bool) (list []Me
 	return list, root.Terminal(), nil
 }
 
-// all reads a whole workflow and the ids of its nodes, plans in place.
-func (e *Engine) all(ctx context.Context, id string) (*flow, map[string]string, []graph.ID, error) {
+// whole is all that Redis has of a workflow.
+type whole struct {
+	*flow
+	fields map[string]string
+	ids    []graph.ID              // of the nodes, plans in place
+	graphs map[string]*graph.Graph // by scope
+}
+
+// graph returns the graph that one of the nodes is in.
+func (w *whole) graph(id graph.ID) *graph.Graph { return w.graphs[id.Scope] }
+
+// all reads a whole workflow.
+func (e *Engine) all(ctx context.Context, id string) (*whole, error) {
 	fl, err := e.load(ctx, id)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	fields, err := e.store.All(ctx, fl.Flow)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
+	graphs := map[string]*graph.Graph{}
 	var ids []graph.ID
 	var walk func(scope string) error
 	walk = func(scope string) error {
-		g, err := e.graphOf(ctx, fl.Flow, scope)
-		if err != nil {
-			return err
+		g := e.kept(fl.ID, scope)
+		if g == nil {
+			if g, err = e.learn(fl.ID, scope, []byte(fields[store.GraphField(scope)]), !over(fields)); err != nil {
+				return err
+			}
 		}
+		graphs[scope] = g
 		add := func(id graph.ID) error {
 			ids = append(ids, id)
 			if _, ok := fields[store.GraphField(id.String())]; ok {
@@ -420,45 +435,38 @@ func (e *Engine) all(ctx context.Context, id string) (*flow, map[string]string, 
 		return nil
 	}
 	if err := walk(""); err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
-	return fl, fields, ids, nil
+	return &whole{fl, fields, ids, graphs}, nil
 }
 
 // Nodes returns the nodes of a workflow.
 func (e *Engine) Nodes(ctx context.Context, id string) ([]NodeInfo, error) {
-	fl, fields, ids, err := e.all(ctx, id)
+	w, err := e.all(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	var running map[string]*store.Batch
-	if !over(fields) {
-		if running, err = e.running(ctx, fl.Flow); err != nil {
+	if !over(w.fields) {
+		if running, err = e.running(ctx, w.Flow); err != nil {
 			return nil, err
 		}
 	}
 	preds := map[string][]string{}
-	for _, nid := range ids {
-		g, err := e.graphAt(ctx, fl.Flow, nid)
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range end(g, nid, "").Edges {
+	for _, nid := range w.ids {
+		for _, s := range end(w.graph(nid), nid, "").Edges {
 			preds[s.Node] = append(preds[s.Node], nid.String())
 		}
 	}
 	results := map[string]map[int]bool{} // by scope
-	out := make([]NodeInfo, 0, len(ids))
-	for _, nid := range ids {
-		g, err := e.graphAt(ctx, fl.Flow, nid)
-		if err != nil {
-			return nil, err
-		}
+	out := make([]NodeInfo, 0, len(w.ids))
+	for _, nid := range w.ids {
+		g := w.graph(nid)
 		if results[nid.Scope] == nil {
 			results[nid.Scope] = g.Result()
 		}
 		name := nid.String()
-		n := nodeInfo(g, nid, fields, fl.Created, running[name])
+		n := nodeInfo(g, nid, w.fields, w.Created, running[name])
 		n.Needs, n.Side = preds[name], !results[nid.Scope][nid.Index]
 		out = append(out, n)
 	}
