@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -107,32 +106,35 @@ func TestChildWorker(t *testing.T) {
 
 // dying is a connection that takes its process with it, as kill -9 does, right after a call.
 type dying struct {
-	after string // "popped": tasks were taken out of a queue; "begun": and begun; "failed": a task has failed
-	took  atomic.Bool
+	after string // "popped": a wake-task was taken out of asynq; "taken": a batch was taken; "turned": one ended and another was taken; "failed": a task has failed
 }
 
 func (d *dying) look(cmd redis.Cmder, err error) {
+	script, ok := cmd.(*redis.Cmd)
+	if err != nil || !ok {
+		return
+	}
 	kind, _ := kindOf(cmd)
-	is := func(what string, ok bool) {
-		if err != nil || d.after != what || !ok {
-			return
-		}
-		if me, err := os.FindProcess(os.Getpid()); err == nil {
-			_ = me.Kill()
-		}
-		select {}
+	list, _ := script.Slice()
+	const head = 5 // of the answer to a turn; then there are the elements of its batch
+	dies := false
+	switch d.after {
+	case "popped":
+		dies = kind == "pop" // an empty queue is an error
+	case "taken":
+		dies = kind == "take" && len(list) > head
+	case "turned":
+		dies = kind == "turn" && len(list) > head
+	case "failed":
+		dies = kind == "turn" && slices.Contains(cmd.Args(), any("F"))
 	}
-	switch kind {
-	case "pop":
-		list, _ := cmd.(*redis.Cmd).Slice()
-		is("popped", len(list) > 0)
-		if len(list) > 0 {
-			d.took.Store(true)
-		}
-	case "move":
-		is("begun", d.took.Load())
-		is("failed", slices.Contains(cmd.Args(), any("F")))
+	if !dies {
+		return
 	}
+	if me, err := os.FindProcess(os.Getpid()); err == nil {
+		_ = me.Kill()
+	}
+	select {}
 }
 
 // DialHook implements redis.Hook.
@@ -278,19 +280,21 @@ func TestKilledWorkerThatNobodySupervises(t *testing.T) {
 	}
 }
 
-// What a worker has taken ahead of its slots, whether or not it has begun it, runs once when the worker is
-// killed before it comes to it.
-func TestKilledWithTasksTakenAhead(t *testing.T) {
+// What a worker has taken and not begun runs once when the worker is killed before it comes to it, wherever that is.
+func TestKilledWithABatch(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
 		name, dies string
+		active     int // nodes in batches
 		supervised bool
 		most       time.Duration
 	}{
-		{"taken", "popped", true, 5 * time.Second}, // less than its silence takes to be missed
-		{"begun", "begun", true, 5 * time.Second},
-		{"taken by a worker that nobody supervises", "popped", false, 25 * time.Second}, // less than a lease of asynq's
-		{"begun by a worker that nobody supervises", "begun", false, 25 * time.Second},
+		{"a wake-task was taken", "popped", 0, true, 5 * time.Second}, // less than its silence takes to be missed
+		{"a batch was taken", "taken", 1, true, 5 * time.Second},
+		{"a batch has ended and another was taken", "turned", 3, true, 5 * time.Second},
+		{"a wake-task was taken by a worker that nobody supervises", "popped", 0, false, 25 * time.Second}, // less than a lease of asynq's
+		{"a batch was taken by a worker that nobody supervises", "taken", 1, false, 25 * time.Second},
+		{"a batch has ended and another was taken by a worker that nobody supervises", "turned", 3, false, 25 * time.Second},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -306,13 +310,13 @@ func TestKilledWithTasksTakenAhead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			doomed(t, url, "first", c.dies) // it takes what is in the queue
+			doomed(t, url, "first", c.dies) // it takes what is ready
 			killed := time.Now()
-			if n := rdb.LLen(t.Context(), "asynq:{default}:active").Val(); n < 2 {
-				t.Fatalf("the worker died with %d tasks taken", n)
+			if n := rdb.LLen(t.Context(), "asynq:{default}:active").Val(); n < 1 {
+				t.Fatalf("the worker died with %d wake-tasks taken, want at least 1", n)
 			}
-			if n, _ := cl.Active(t.Context()); (len(n) > 0) != (c.dies == "begun") {
-				t.Fatalf("the worker died with %v begun", n)
+			if list, _ := cl.Active(t.Context()); len(list) < c.active || c.active == 0 && len(list) > 0 {
+				t.Fatalf("the worker died with %v in batches, want %d nodes", list, c.active)
 			}
 			child(t, url, "second")
 			if c.supervised {
@@ -325,13 +329,14 @@ func TestKilledWithTasksTakenAhead(t *testing.T) {
 			if took := time.Since(killed); err != nil || got != "0 1 2 3 4 5" || took > c.most {
 				t.Fatalf("got %q, %v after %s, want the steps within %s", got, err, took, c.most)
 			}
+			t.Logf("took %s", time.Since(killed))
 			ran := rdb.Keys(t.Context(), "runs:"+run.ID()+".*").Val()
 			if len(ran) != 7 {
 				t.Errorf("ran: %v, want six steps and what joins them", ran)
 			}
 			for _, key := range ran {
 				if n := rdb.Get(t.Context(), key).Val(); n != "1" {
-					t.Errorf("%s is %s", key, n)
+					t.Errorf("%s is %s, want 1", key, n)
 				}
 			}
 		})
@@ -456,71 +461,69 @@ func TestNeighboursOfPoison(t *testing.T) {
 	}
 }
 
-// windows are moments at which a process can die, made by hand: what Redis holds afterwards is set
-// up, and a worker must find the way from there.
+// What a dead process or an operator leaves in asynq's queues, made by hand, is something from which a worker finds the way.
 func TestWindows(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		w := newWorld(t, rdb)
 		in := asynq.NewInspectorFromRedisClient(rdb)
-		paused := func(t *testing.T) func() {
-			if err := rdb.SAdd(t.Context(), "asynq:queues", "default").Err(); err != nil {
+		// wakes returns the ids of the wake-tasks that wait.
+		wakes := func(t *testing.T) (ids []string) {
+			list, err := in.ListPendingTasks("default")
+			if err != nil {
 				t.Fatal(err)
 			}
-			if err := w.client.PauseQueue(t.Context(), "default"); err != nil {
-				t.Fatal(err)
+			for _, info := range list {
+				ids = append(ids, info.ID)
 			}
-			return func() {
-				if err := w.client.ResumeQueue(t.Context(), "default"); err != nil {
-					t.Fatal(err)
-				}
+			if len(ids) != 1 {
+				t.Fatalf("wake-tasks that are pending: %v, want one", ids)
 			}
+			return ids
 		}
-		lose := func(t *testing.T, id string) {
-			if err := in.DeleteTask("default", id); err != nil {
-				t.Fatal(err)
-			}
+		paused := func(t *testing.T) func() {
+			resume := pause(t, w)
+			rest(t, w, "default")
+			return resume
 		}
 
-		t.Run("W3 W9 W10 W11 the task that was handed over is gone", func(t *testing.T) {
-			resume := paused(t)
-			run, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), w.client)
-			if err != nil {
-				t.Fatal(err)
-			}
-			lose(t, run.ID()+".0.0")
-			resume()
-			agendaNow(t, rdb)
-			if got, err := run.Wait(limited(t)); err != nil || got != 2 {
-				t.Fatalf("got %v, %v", got, err)
-			}
-			ended(t, w, run.ID())
-		})
-		t.Run("W4 half of a group was handed over", func(t *testing.T) {
-			resume := paused(t)
-			var members []tasks.Signature[int]
-			for i := range 10 {
-				members = append(members, Echo.S(Mark{"w4", i}))
-			}
-			run, err := tasks.Chord(tasks.Group(members...), Sum).Send(t.Context(), w.client)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range 5 {
-				lose(t, fmt.Sprintf("%s.%d.0", run.ID(), i))
-			}
-			resume()
-			agendaNow(t, rdb)
-			if got, err := run.Wait(limited(t)); err != nil || got != 45 {
-				t.Fatalf("got %v, %v", got, err)
-			}
-			ran := w.noted("w4")
-			slices.Sort(ran)
-			if !slices.Equal(ran, ints(10)) {
-				t.Fatalf("members ran: %v", ran)
-			}
-		})
-		t.Run("W5 W6 W7 195 a delivery comes twice", func(t *testing.T) {
+		for name, damage := range map[string]func(t *testing.T, id string){
+			"the wake-task is gone": func(t *testing.T, id string) {
+				if err := in.DeleteTask("default", id); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"an operator archives the wake-task": func(t *testing.T, id string) {
+				if err := in.ArchiveTask("default", id); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"the queues of asynq are lost": func(t *testing.T, id string) {
+				if err := rdb.Del(t.Context(), "asynq:{default}:t:"+id, "asynq:{default}:pending", "asynq:{default}:active", "asynq:{default}:lease").Err(); err != nil {
+					t.Fatal(err)
+				}
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				resume := paused(t)
+				run, err := tasks.Chord(tasks.Each(ints(30), ID), Sum).Send(t.Context(), w.client)
+				if err != nil {
+					t.Fatal(err)
+				}
+				damage(t, wakes(t)[0])
+				resume()
+				if got, err := run.Wait(limited(t)); err != nil || got != 435 {
+					t.Fatalf("got %v, %v, want 435", got, err)
+				}
+				ended(t, w, run.ID())
+				for _, n := range nodes(t, w, run.ID()) {
+					if times := w.ran(run.ID() + "." + n.ID); n.Queue != "" && times != 1 {
+						t.Errorf("%s ran %d times, want once", n.ID, times)
+					}
+				}
+			})
+		}
+		t.Run("wake-tasks that nobody asked for come", func(t *testing.T) {
 			run, err := tasks.Chord(tasks.Group(Echo.S(Mark{"w6", 1}), Echo.S(Mark{"w6", 2})), Sum).Send(t.Context(), w.client)
 			if err != nil {
 				t.Fatal(err)
@@ -529,45 +532,24 @@ func TestWindows(t *testing.T) {
 				t.Fatal(err)
 			}
 			ended(t, w, run.ID())
-			// asynq hears that a task is done after the workflow does, and refuses its id until then.
-			atRest := func() bool {
+			cl := asynq.NewClientFromRedisClient(rdb)
+			for i, payload := range []string{"0 0", "0 1", "0 99999", "3 0", "999 0"} {
+				if _, err := cl.Enqueue(asynq.NewTask("muster:work", []byte(payload)), asynq.TaskID(fmt.Sprint("forged", i))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := rdb.Publish(t.Context(), "muster:bus", "q default").Err(); err != nil {
+				t.Fatal(err)
+			}
+			facttest.Eventually(t, "they are taken", func() bool {
 				q, err := in.GetQueueInfo("default")
 				return err == nil && q.Pending == 0 && q.Active == 0
-			}
-			facttest.Eventually(t, "the first deliveries are done", atRest)
-			cl := asynq.NewClientFromRedisClient(rdb)
-			for _, node := range []string{"0", "1", "3", "0", "9", "x"} {
-				task := asynq.NewTaskWithHeaders("t.echo", nil, map[string]string{"muster": "1"})
-				if _, err := cl.Enqueue(task, asynq.TaskID(run.ID()+"."+node+".0")); err != nil {
-					t.Fatal(err)
-				}
-				if err := rdb.Publish(t.Context(), "muster:bus", "q default").Err(); err != nil {
-					t.Fatal(err)
-				}
-				facttest.Eventually(t, "the delivery is taken", atRest)
-			}
+			})
 			if got, err := run.Wait(limited(t)); err != nil || got != 3 || len(w.noted("w6")) != 2 {
-				t.Fatalf("got %v, %v, ran %v", got, err, w.noted("w6"))
+				t.Fatalf("got %v, %v, ran %v, want 3, and each once", got, err, w.noted("w6"))
 			}
 		})
-		t.Run("W9 an operator archives a task", func(t *testing.T) {
-			resume := paused(t)
-			run, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), w.client)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := in.ArchiveTask("default", run.ID()+".0.0"); err != nil {
-				t.Fatal(err)
-			}
-			resume()
-			agendaNow(t, rdb)
-			_, err = run.Wait(limited(t))
-			if f := wantFailure(t, err, "archived"); f.Code != tasks.CodeArchived {
-				t.Fatalf("got %+v", f)
-			}
-			ended(t, w, run.ID())
-		})
-		t.Run("W8 200 revoked while no worker takes work", func(t *testing.T) {
+		t.Run("revoked while no worker takes work", func(t *testing.T) {
 			resume := paused(t)
 			run, err := tasks.Chain(Echo.S(Mark{"w8", 1}), Inc).Send(t.Context(), w.client)
 			if err != nil {
@@ -577,6 +559,9 @@ func TestWindows(t *testing.T) {
 				t.Fatal(err)
 			}
 			ended(t, w, run.ID())
+			if q, err := in.GetQueueInfo("default"); err != nil || q.Pending != 0 {
+				t.Errorf("%+v, %v, want no wake-task for work that was revoked", q, err)
+			}
 			resume()
 			if _, err := send(t, w, ID.S(1)); err != nil {
 				t.Fatal(err)
@@ -585,27 +570,12 @@ func TestWindows(t *testing.T) {
 				t.Fatalf("a revoked step ran: %v", ran)
 			}
 		})
-		t.Run("the queues of asynq are lost", func(t *testing.T) {
-			resume := paused(t)
-			run, err := tasks.Chord(tasks.Each(ints(30), ID), Sum).Send(t.Context(), w.client)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, k := range rdb.Keys(t.Context(), "asynq:{default}:*").Val() {
-				rdb.Del(t.Context(), k)
-			}
-			resume()
-			agendaNow(t, rdb)
-			if got, err := run.Wait(limited(t)); err != nil || got != 435 {
-				t.Fatalf("got %v, %v", got, err)
-			}
-		})
 		t.Run("Redis forgets its scripts", func(t *testing.T) {
 			if err := rdb.ScriptFlush(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := send(t, w, tasks.Chord(tasks.Each(ints(30), ID), Sum)); err != nil || got != 435 {
-				t.Fatalf("got %v, %v", got, err)
+				t.Fatalf("got %v, %v, want 435", got, err)
 			}
 		})
 	})
@@ -638,10 +608,10 @@ func TestRedisRestarts(t *testing.T) {
 		cancel()
 		if err != nil || len(strings.Fields(got)) != 5 || !strings.HasPrefix(got, fmt.Sprint(i, ".", 0)) {
 			rdb := c.Redis()
-			t.Fatalf("workflow %d: got %q, %v\nfields %v\nagenda %v\nrunning %v\nasynq %v", i, got, err,
-				rdb.HGetAll(t.Context(), "muster:{s00}:w:"+run.ID()).Val(),
-				rdb.ZRangeWithScores(t.Context(), "muster:{s00}:agenda", 0, 20).Val(),
-				rdb.HGetAll(t.Context(), "muster:{s00}:running").Val(), rdb.Keys(t.Context(), "asynq:*").Val())
+			t.Fatalf("workflow %d: got %q, %v\nfields %v\nagenda %v\nwake %v\nkeys %v", i, got, err,
+				rdb.HGetAll(t.Context(), "muster:{0}:w:"+run.ID()).Val(),
+				rdb.ZRangeWithScores(t.Context(), "muster:{0}:agenda", 0, 20).Val(),
+				rdb.HGetAll(t.Context(), "muster:{0}:wake:default").Val(), rdb.Keys(t.Context(), "*").Val())
 		}
 		if n := c.Redis().Get(t.Context(), "runs:"+run.ID()+".11").Val(); n != "1" && n != "2" {
 			t.Errorf("join of workflow %d ran %s times", i, n)
