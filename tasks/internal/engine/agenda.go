@@ -16,7 +16,7 @@ import (
 
 // How workers watch each other and the agenda.
 const (
-	beatEvery    = 3 * time.Second
+	beatEvery    = 2 * time.Second // less than deadConfirm: after an outage, or a jump of the clock, the living have beaten before that
 	deadAfter    = 6 * time.Second // of silence, found twice, the second time deadConfirm after the first
 	deadConfirm  = 2500 * time.Millisecond
 	sweepEvery   = 4 * time.Second // of the agenda, should a timer not have been told
@@ -77,19 +77,20 @@ func (w *Worker) sweepOnce(ctx context.Context) (did int, wait time.Duration, er
 	return did, wait, errors.Join(errs...)
 }
 
-// look sees to ready nodes that nobody takes.
-func (w *Worker) look(ctx context.Context) error {
-	found, err := w.e.store.Look(ctx, wakePatience, w.cfg.Name, slices.Sorted(maps.Keys(w.cfg.Queues)))
+// look sees to ready nodes that nobody takes. Wake-tasks that were asked for longer than patience ago are looked for. Damaged keys
+// are deleted, those of a worker with its name.
+func (e *Engine) look(ctx context.Context, patience time.Duration, worker string, queues []string) error {
+	found, err := e.store.Look(ctx, patience, worker, queues)
 	if err != nil {
 		return err
 	}
-	w.e.wake(ctx, found.Wants)
+	e.wake(ctx, found.Wants)
 	for _, key := range found.Deleted {
-		w.log.Error("damaged key was deleted; what only it said is lost", "key", key)
+		e.log.Error("damaged key was deleted; what only it said is lost", "key", key)
 	}
 	var errs []error
 	for _, k := range found.Overdue {
-		errs = append(errs, w.e.wakeAgain(ctx, k))
+		errs = append(errs, e.wakeAgain(ctx, k))
 	}
 	return errors.Join(errs...)
 }
@@ -183,7 +184,8 @@ func (w *Worker) watchOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(w.reap(ctx, live, dead), w.returnStrays(ctx), w.look(ctx))
+	return errors.Join(w.reap(ctx, live, dead), w.returnStrays(ctx),
+		w.e.look(ctx, wakePatience, w.cfg.Name, slices.Sorted(maps.Keys(w.cfg.Queues))))
 }
 
 // reap puts back what dead workers had. Any worker does so, however young: a worker is dead when two looks found it

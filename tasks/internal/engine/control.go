@@ -292,7 +292,16 @@ func (e *Engine) ExpireWorkers(ctx context.Context, workers []string) error {
 		e.wake(ctx, wants)
 		errs = append(errs, err, e.store.Bye(ctx, name))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, e.rouse(ctx))...)
+}
+
+// rouse sees at once to ready nodes whose wake-task a dead worker may have had.
+func (e *Engine) rouse(ctx context.Context) error {
+	queues, err := e.queues(ctx)
+	if err != nil || len(queues) == 0 {
+		return err
+	}
+	return e.look(ctx, 0, "", queues)
 }
 
 // leave signs a worker off that has stopped. What it was killed with runs again.

@@ -5,7 +5,8 @@
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local function whole(n) return string.format('%d', n) end
-local silent = whole(now - ARGV[2])
+-- A beat from the future is one from before the clock was set back.
+local silent, future = whole(now - ARGV[2]), whole(now + ARGV[2])
 if ARGV[1] ~= '' then
   local added = redis.pcall('ZADD', KEYS[1], whole(now), ARGV[1])
   if type(added) == 'table' and added.err then -- a full Redis refuses a script's first write only
@@ -14,9 +15,11 @@ if ARGV[1] ~= '' then
   end
   redis.call('HDEL', KEYS[2], ARGV[1])
 end
-local dead, live = {}, redis.call('ZRANGEBYSCORE', KEYS[1], silent, '+inf')
+local dead, live = {}, redis.call('ZRANGEBYSCORE', KEYS[1], silent, future)
 if ARGV[1] ~= '' then
-  for _, w in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '(' .. silent)) do
+  local others = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', '(' .. silent)
+  for _, w in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. future, '+inf')) do others[#others + 1] = w end
+  for _, w in ipairs(others) do
     local since = redis.call('HGET', KEYS[2], w)
     if not since then
       redis.call('HSET', KEYS[2], w, whole(now))

@@ -27,6 +27,6 @@ local function giveBack(value, died)
     end
   end
   for i = #order, 1, -1 do push(lane, order[i], lists[order[i]], true) end
-  if n > 0 then want(string.sub(lane, 3), true) end
+  if n > 0 then want(string.sub(lane, 3), not died) end -- a dead taker does not come back
   return n
 end

@@ -24,7 +24,7 @@ local function want(q, spare)
   local k = P .. 'wake:' .. q
   local h = redis.call('HMGET', k, 'p', 'g', 'n', 't')
   if h[1] then return end
-  if spare and tonumber(h[3] or '0') > 0 and now - tonumber(h[4] or '0') <= FRESH then return end
+  if spare and tonumber(h[3] or '0') > 0 and math.abs(now - tonumber(h[4] or '0')) <= FRESH then return end
   wanted[q] = true
   redis.call('HSET', k, 'p', whole(now))
   wants[#wants + 1] = q

@@ -198,7 +198,7 @@ elseif has('t') then
     for other in string.gmatch(ARGV[3], '%S+') do
       -- One that has not come for longer is that of a queue that is paused or full.
       local since = redis.call('HGET', P .. 'wake:' .. other, 'p')
-      if since and now - since < YIELD then said = 'yield' end
+      if since and math.abs(now - since) < YIELD then said = 'yield' end
     end
   end
   if said == 'yield' then

@@ -1,0 +1,256 @@
+package tasks_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+	"muster/tasks/facttest"
+	"muster/tasks/redistest"
+)
+
+// A fleet in which no worker lives longer than two seconds, and nobody says that they have died, does its work.
+func TestFleetOfShortLives(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	c := connect(t, url)
+	ctx, stop := context.WithTimeout(t.Context(), 2*waitLimit)
+	defer stop()
+	var members []tasks.Signature[string]
+	for i := range 30 {
+		members = append(members, tasks.Chain(stepTask.S(fmt.Sprint(i)), stepTask))
+	}
+	chord, err := tasks.Chord(tasks.Group(members...), joinTask).Send(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow, err := tasks.Each(ints(1000), slowTask).Send(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two lines of workers: in each the next one starts when the one before has died.
+	var lines sync.WaitGroup
+	var deaths atomic.Int64
+	for line := range 2 {
+		lines.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				cmd := childCommand(url, fmt.Sprintf("short%d-%d", line, n), childDies+"="+fmt.Sprint(1000+1000*line)+"ms")
+				if err := cmd.Start(); err != nil {
+					t.Error(err)
+					return
+				}
+				gone := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+				_ = cmd.Wait()
+				gone()
+				deaths.Add(1)
+			}
+		})
+	}
+	defer lines.Wait()
+	defer stop()
+	got, err := chord.Wait(ctx)
+	if err != nil || len(got) == 0 {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if got, err := slow.Wait(ctx); err != nil || !slices.Equal(got, ints(1000)) {
+		t.Errorf("got %d values, %v, want those of all 1000", len(got), err)
+	}
+	if n := deaths.Load(); n < 3 {
+		t.Errorf("%d workers died, want some", n)
+	}
+}
+
+// busyWorld is a worker with much to do; each task counts when it begins.
+type busyWorld struct {
+	client *tasks.Client
+	worker *tasks.Worker
+	task   tasks.Task[int, int]
+	began  atomic.Int64
+	last   atomic.Int64 // when the last one began, unix ns
+	stop   context.CancelFunc
+	ended  chan error
+}
+
+func newBusyWorld(t *testing.T, rdb redis.UniversalClient, took time.Duration) *busyWorld {
+	t.Helper()
+	b := &busyWorld{client: tasks.NewClient(rdb), task: tasks.New[int, int]("fleet.busy"), ended: make(chan error, 1)}
+	mux := tasks.NewMux()
+	tasks.Handle(mux, b.task, func(ctx context.Context, n int) (int, error) {
+		b.began.Add(1)
+		b.last.Store(time.Now().UnixNano())
+		select {
+		case <-time.After(took):
+		case <-ctx.Done():
+		}
+		return n, nil
+	})
+	worker, err := tasks.NewWorker(b.client, mux, tasks.WorkerConfig{Name: "busy", Concurrency: 8, Grace: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.worker = worker
+	ctx, stop := context.WithCancel(context.Background())
+	b.stop = stop
+	go func() { b.ended <- worker.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := b.client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// Whatever is queued, a pause and a graceful stop act within a second, and what was not begun is in Redis for others.
+func TestPauseAndStopActAtOnce(t *testing.T) {
+	t.Parallel()
+	const all = 100_000
+	for _, took := range []time.Duration{time.Millisecond, 200 * time.Millisecond} {
+		t.Run(took.String(), func(t *testing.T) {
+			t.Parallel()
+			b := newBusyWorld(t, redistest.New(t), took)
+			run, err := tasks.Each(ints(all), b.task).Send(t.Context(), b.client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			goesOn := func() {
+				before := b.began.Load()
+				facttest.Eventually(t, "tasks run", func() bool { return b.began.Load() > before+20 })
+			}
+			idle := func() {
+				facttest.Eventually(t, "none runs", func() bool { busy, _ := b.worker.Slots(); return busy == 0 })
+			}
+			within := func(what string, at time.Time) {
+				t.Helper()
+				if d := time.Unix(0, b.last.Load()).Sub(at); d > time.Second {
+					t.Errorf("the last task began %v after the %s, want at most a second", d, what)
+				}
+			}
+			goesOn()
+			at := time.Now()
+			if err := b.client.PauseQueue(t.Context(), "default"); err != nil {
+				t.Fatal(err)
+			}
+			idle()
+			within("pause", at)
+			b.accounted(t, run, all)
+			if err := b.client.ResumeQueue(t.Context(), "default"); err != nil {
+				t.Fatal(err)
+			}
+			goesOn()
+			at = time.Now()
+			b.stop()
+			if err := <-b.ended; err != nil {
+				t.Error(err)
+			}
+			if d := time.Since(at); d > 3*time.Second {
+				t.Errorf("the stop took %v, want about the time of a task", d)
+			}
+			within("stop", at)
+			b.accounted(t, run, all)
+		})
+	}
+}
+
+// accounted checks that every task has ended or is ready.
+func (b *busyWorld) accounted(t *testing.T, run *tasks.AsyncResult[[]int], all int) {
+	t.Helper()
+	qs, err := b.client.Queues(t.Context())
+	if err != nil || len(qs) != 1 {
+		t.Fatalf("queues %+v, %v", qs, err)
+	}
+	p, err := run.Progress(t.Context())
+	if err != nil || int(qs[0].Pending)+p.Done != all || qs[0].Active != 0 {
+		t.Errorf("%d tasks are ready, %d in batches and %d have ended, %v, want %d in all and none in batches", qs[0].Pending, qs[0].Active, p.Done, err, all)
+	}
+}
+
+// A worker that is told to stop while a task runs on gives what is behind it back at once.
+func TestDrainedWorkerHandsBack(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		other := &world{client: w.client, notes: map[string][]int{}, hold: make(chan struct{})}
+		worker, err := tasks.NewWorker(w.client, other.mux(), tasks.WorkerConfig{Name: "drained", Concurrency: 1, Grace: waitLimit, Queues: map[string]int{"drain": 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- worker.Run(ctx) }()
+		var members []tasks.Signature[int]
+		for i := range 60 {
+			s := ID.S(i, tasks.Queue("drain"))
+			if i == 20 {
+				s = Hold.S("drain", tasks.Queue("drain"))
+			}
+			members = append(members, s)
+		}
+		run := sent(t, w, tasks.Group(members...))
+		facttest.Eventually(t, "one task runs on", func() bool { return len(other.noted("at drain")) == 1 })
+		stop()
+		facttest.Eventually(t, "the rest is ready for others", func() bool {
+			ready, err := w.client.Reserved(t.Context(), 100)
+			active, aerr := w.client.Active(t.Context())
+			return err == nil && aerr == nil && len(ready) == 39 && len(active) == 1
+		})
+		other.open("drain")
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if p, err := run.Progress(t.Context()); err != nil || p.Done != 21 {
+			t.Errorf("got %+v, %v, want 21 tasks that have ended", p, err)
+		}
+		if err := run.Revoke(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Plans that answer with plans end, a thousand deep, and with ids as long as they may be.
+func TestDeepPlans(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ depth, letters int }{{1000, 1}, {100, 100}, {50, 24}} {
+		t.Run(fmt.Sprint(c.depth, " deep with an id of ", c.letters), func(t *testing.T) {
+			t.Parallel()
+			client := tasks.NewClient(redistest.New(t))
+			t.Cleanup(func() { _ = client.Close() })
+			down, leaf := tasks.New[int, int]("deep.down"), tasks.New[int, int]("deep.leaf")
+			mux := tasks.NewMux()
+			tasks.Handle(mux, leaf, func(context.Context, int) (int, error) { return c.depth, nil })
+			tasks.HandlePlan(mux, down, func(_ context.Context, n int) (tasks.Signature[int], error) {
+				if n == 0 {
+					return leaf.S(0), nil
+				}
+				return down.S(n - 1), nil
+			})
+			worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			during(t, worker.Run)
+			id := make([]byte, c.letters)
+			for i := range id {
+				id[i] = 'x'
+			}
+			run, err := down.S(c.depth-1).Send(t.Context(), client, tasks.ID(string(id)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := run.Wait(limited(t)); err != nil || got != c.depth {
+				t.Errorf("got %v, %v, want %d", got, err, c.depth)
+			}
+			for p, err := range run.Watch(limited(t)) {
+				if err != nil {
+					t.Errorf("it does not end: %+v, %v", p, err)
+				}
+			}
+		})
+	}
+}
