@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
 	"muster/tasks"
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
@@ -60,4 +63,38 @@ func TestClockOfRedisJumps(t *testing.T) {
 			t.Errorf("got %v, %v, want 2", got, err)
 		}
 	}
+}
+
+// What was stored before the clock of Redis was set back has times that are to come: a worker that died then is found dead all the same,
+// and a wake-task that got lost is missed.
+func TestClockOfRedisWasSetBack(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb)
+		if _, err := send(t, w, ID.S(1)); err != nil {
+			t.Fatal(err)
+		}
+		tomorrow := time.Now().Add(24 * time.Hour).UnixMilli()
+		rdb.ZAdd(t.Context(), "muster:{workers}", redis.Z{Score: float64(tomorrow), Member: "ghost"})
+
+		resume := pause(t, w)
+		rest(t, w, "default")
+		run := sent(t, w, tasks.Chord(tasks.Each(ints(30), ID), Sum))
+		in := asynq.NewInspectorFromRedisClient(rdb)
+		wakes, err := in.ListPendingTasks("default")
+		if err != nil || len(wakes) != 1 {
+			t.Fatalf("wake-tasks that are pending: %v, %v, want one", wakes, err)
+		}
+		if err := in.DeleteTask("default", wakes[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		rdb.HSet(t.Context(), "muster:{0}:wake:default", "t", tomorrow, "p", tomorrow)
+		resume()
+		if got, err := run.Wait(limited(t)); err != nil || got != 435 {
+			t.Errorf("got %v, %v, want 435", got, err)
+		}
+		facttest.Eventually(t, "the dead worker is gone", func() bool {
+			return rdb.ZScore(t.Context(), "muster:{workers}", "ghost").Err() != nil
+		})
+	})
 }

@@ -26,7 +26,7 @@ import (
 const (
 	childURL   = "MUSTER_TASKS_TEST_CHILD_URL"
 	childName  = "MUSTER_TASKS_TEST_CHILD_NAME"
-	childDies  = "MUSTER_TASKS_TEST_CHILD_DIES"  // after which call to Redis
+	childDies  = "MUSTER_TASKS_TEST_CHILD_DIES"  // after which call to Redis, or how long after it was ready
 	childTakes = "MUSTER_TASKS_TEST_CHILD_TAKES" // from which queue
 )
 
@@ -91,10 +91,16 @@ func TestChildWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Redis().AddHook(&dying{after: os.Getenv(childDies)})
+	life, _ := time.ParseDuration(os.Getenv(childDies)) // of a child that dies at no call
 	w, err := tasks.NewWorker(c, crashMux(c), tasks.WorkerConfig{
 		Name:   os.Getenv(childName),
 		Queues: map[string]int{cmp.Or(os.Getenv(childTakes), "default"): 1},
-		Ready:  func() { fmt.Println("child is ready") },
+		Ready: func() {
+			fmt.Println("child is ready")
+			if life > 0 {
+				time.AfterFunc(life, die)
+			}
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -131,10 +137,15 @@ func (d *dying) look(cmd redis.Cmder, err error) {
 	if !dies {
 		return
 	}
+	die()
+	select {}
+}
+
+// die ends the process as kill -9 does.
+func die() {
 	if me, err := os.FindProcess(os.Getpid()); err == nil {
 		_ = me.Kill()
 	}
-	select {}
 }
 
 // DialHook implements redis.Hook.
@@ -289,12 +300,12 @@ func TestKilledWithABatch(t *testing.T) {
 		supervised bool
 		most       time.Duration
 	}{
-		{"a wake-task was taken", "popped", 0, true, 5 * time.Second}, // less than its silence takes to be missed
-		{"a batch was taken", "taken", 1, true, 5 * time.Second},
-		{"a batch has ended and another was taken", "turned", 3, true, 5 * time.Second},
+		{"a wake-task was taken", "popped", 0, true, 2 * time.Second}, // less than until workers look for it
+		{"a batch was taken", "taken", 1, true, 2 * time.Second},
+		{"a batch has ended and another was taken", "turned", 1, true, 2 * time.Second},
 		{"a wake-task was taken by a worker that nobody supervises", "popped", 0, false, 25 * time.Second}, // less than a lease of asynq's
 		{"a batch was taken by a worker that nobody supervises", "taken", 1, false, 25 * time.Second},
-		{"a batch has ended and another was taken by a worker that nobody supervises", "turned", 3, false, 25 * time.Second},
+		{"a batch has ended and another was taken by a worker that nobody supervises", "turned", 1, false, 25 * time.Second},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
