@@ -65,7 +65,7 @@ func TestNothingIsLeft(t *testing.T) {
 			runs = append(runs, run)
 		}
 		name := fmt.Sprint("victim", round)
-		doomed(t, url, name, []string{"popped", "begun", "failed"}[round])
+		doomed(t, url, name, []string{"popped", "taken", "failed"}[round])
 		for i, run := range runs {
 			if i%5 != round {
 				continue
