@@ -227,10 +227,7 @@ func (s *Store) Depths(ctx context.Context, queues []string) (map[string]Depth, 
 			v := c.Val()
 			ready := max(0, toInt(v[0])) + max(0, toInt(v[1]))
 			d.Ready += ready
-			since := toInt(v[2])
-			if since == 0 {
-				since = toInt(v[3])
-			}
+			since := max(toInt(v[2]), toInt(v[3])) // while the queue was empty nothing was taken either
 			if at := time.UnixMilli(since); ready > 0 && since > 0 && (d.Since.IsZero() || at.Before(d.Since)) {
 				d.Since = at
 			}
