@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -61,8 +62,12 @@ func (a *audit) ended(runs []*tasks.AsyncResult[int]) {
 	}
 }
 
+// inBatch bounds the runs of a batch whose results were not stored yet. A batch is made to take 8 ms, and tasks take
+// 7.5 ms in the mean; what was short of that for a while is allowed for.
+const inBatch = 8
+
 // runsOnce wants that every node ran as often as it made attempts, each time on the same input; a run
-// beyond that must be of what a worker had in flight when it was killed, which is at most its slots.
+// beyond that must be of a batch that a worker had when it was killed, of which it has one for each slot.
 func (a *audit) runsOnce(results []*tasks.AsyncResult[int]) {
 	a.t.Helper()
 	type attempt struct {
@@ -98,8 +103,8 @@ func (a *audit) runsOnce(results []*tasks.AsyncResult[int]) {
 		}
 	}
 	for name, n := range lost {
-		if n > slots {
-			a.t.Errorf("%d runs of worker %s were repeated, more than the %d it can have had in flight when it was killed", n, name, slots)
+		if n > slots*inBatch {
+			a.t.Errorf("%d runs of worker %s were repeated, more than the %d it can have had in batches when it was killed", n, name, slots*inBatch)
 		}
 	}
 	for _, run := range results {
@@ -125,12 +130,10 @@ func (a *audit) runsOnce(results []*tasks.AsyncResult[int]) {
 }
 
 // fixed are the keys of a fleet that are there for good, whatever it runs.
-var fixed = []string{
-	"muster:shards", "muster:{workers}", "asynq:queues", "asynq:servers", "asynq:workers",
-	"asynq:{default}:processed", "asynq:{default}:failed",
-}
+var fixed = regexp.MustCompile(`^(muster:store|muster:\{workers\}|muster:\{\d\}:wake:default|` +
+	`asynq:queues|asynq:servers|asynq:workers|asynq:\{default\}:processed|asynq:\{default\}:failed)$`)
 
-// noLeftovers wants that no key is there for good but the fixed ones, and that asynq is empty. What a
+// noLeftovers wants that no key is there for good but the fixed ones, and that asynq is empty. A wake-task that a
 // killed worker had taken from asynq's queue stays there until asynq misses it: two minutes, which are
 // made to pass.
 func (a *audit) noLeftovers() {
@@ -164,16 +167,12 @@ func (a *audit) noLeftovers() {
 // forGood returns the keys without an expiry that are not fixed.
 func forGood(ctx context.Context, t *testing.T, rdb redis.UniversalClient) []string {
 	t.Helper()
-	known := map[string]bool{}
-	for _, k := range fixed {
-		known[k] = true
-	}
 	var left []string
 	look := func(ctx context.Context, node *redis.Client) error {
 		scan := node.Scan(ctx, 0, "*", 1000).Iterator()
 		for scan.Next(ctx) {
 			k := scan.Val()
-			if ttl, err := node.PTTL(ctx, k).Result(); err == nil && ttl == -1 && !known[k] {
+			if ttl, err := node.PTTL(ctx, k).Result(); err == nil && ttl == -1 && !fixed.MatchString(k) {
 				left = append(left, fmt.Sprint(k, " ", node.Type(ctx, k).Val()))
 			}
 		}

@@ -139,8 +139,8 @@ func readJournal(t *testing.T, dir, name string) []entry {
 }
 
 // points are where a worker can die: before or after a kind of call to Redis, in a handler, and between
-// a handler and the storing of what it returned. As begin and complete are both calls of the engine,
-// this is every gap between two writes that a node has.
+// a handler and the storing of what it returned. Dequeue, enqueue and finish are asynq's, of wake-tasks; as all
+// that becomes of a node are calls of the engine, this is every gap between two writes that a node has.
 var points = []string{
 	"after dequeue", "before engine", "after engine", "handler", "returned",
 	"before enqueue", "after enqueue", "before finish", "after finish",
@@ -178,13 +178,13 @@ func kindOf(cmd redis.Cmder) string {
 	}
 	key, second := fmt.Sprint(args[3]), fmt.Sprint(args[4])
 	switch {
-	case strings.HasPrefix(key, "muster:{s"):
+	case strings.HasPrefix(key, "muster:{") && strings.HasSuffix(key, "}:"):
 		return "engine"
 	case strings.HasSuffix(second, ":paused"):
 		return "dequeue"
 	case strings.HasSuffix(key, ":active"):
 		return "finish"
-	case strings.HasSuffix(key, ":pending"):
+	case strings.HasSuffix(second, ":pending"):
 		return "enqueue"
 	}
 	return ""
