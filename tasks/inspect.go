@@ -49,7 +49,7 @@ func (c *Client) PingWorkers(ctx context.Context, wait time.Duration) ([]Pong, e
 	return ps, nil
 }
 
-// Active returns the nodes that run right now, by worker.
+// Active returns the nodes in the batches of workers, by worker: each runs, or waits for a moment behind one that does.
 func (c *Client) Active(ctx context.Context) ([]ActiveNode, error) {
 	as, err := c.eng.Active(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (c *Client) Active(ctx context.Context) ([]ActiveNode, error) {
 	return as, nil
 }
 
-// ActiveNode is a node that runs right now.
+// ActiveNode is a node in a batch of a worker. Started is when the batch was taken.
 type ActiveNode = engine.ActiveNode
 
 // Due returns up to limit nodes that wait for their time, soonest first.
@@ -73,7 +73,7 @@ func (c *Client) Due(ctx context.Context, limit int) ([]DueNode, error) {
 // DueNode is a node that waits for its time: its first run, or after a failed attempt its next.
 type DueNode = engine.DueNode
 
-// Reserved returns up to limit nodes of each queue that were handed to it and have not begun.
+// Reserved returns up to limit nodes of each queue that are ready and that no worker has taken yet.
 func (c *Client) Reserved(ctx context.Context, limit int) ([]ReservedNode, error) {
 	rs, err := c.eng.Reserved(ctx, limit)
 	if err != nil {
@@ -82,7 +82,7 @@ func (c *Client) Reserved(ctx context.Context, limit int) ([]ReservedNode, error
 	return rs, nil
 }
 
-// ReservedNode is a node that was handed to a queue and has not begun.
+// ReservedNode is a node that is ready and that no worker has taken yet.
 type ReservedNode = engine.ReservedNode
 
 // QueueInfo is the state of a queue.
@@ -100,8 +100,8 @@ func (c *Client) Queues(ctx context.Context) ([]QueueInfo, error) {
 // Outbox is how much there is for workers to look after, and how far they are behind with it.
 type Outbox = engine.Outbox
 
-// Outbox returns how much waits for its time or for a worker that looks after it. It is overdue when what a
-// crash left behind was not attended to yet.
+// Outbox returns the state of the outbox: nodes that wait for their time, and steps of workflows that workers take
+// again should the process that was to take them have died. It is overdue when no worker attends to it.
 func (c *Client) Outbox(ctx context.Context) (Outbox, error) {
 	o, err := c.eng.Outbox(ctx)
 	if err != nil {

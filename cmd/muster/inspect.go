@@ -33,11 +33,11 @@ func inspectCommand(env environment) *cli.Command {
 			leaf("ping", "ask the workers for an answer; exit 1 when one does not give it, or there is none", "", 0, inspectPing,
 				&cli.DurationFlag{Name: "timeout", Usage: "wait `D` for answers", Value: 2 * time.Second}),
 			leaf("registered", "list the tasks that the workers have handlers for", "", 0, inspectRegistered),
-			leaf("active", "list what runs right now", "", 0, inspectActive),
-			leaf("reserved", "list what was handed to a queue and has not begun", "", 0, inspectReserved, limit()),
+			leaf("active", "list what is in the batches of workers: what runs, and what is next in line behind it", "", 0, inspectActive),
+			leaf("reserved", "list what is ready and no worker has taken yet", "", 0, inspectReserved, limit()),
 			leaf("scheduled", "list what waits for its time or for another try, soonest first", "", 0, inspectScheduled, limit()),
 			leaf("schedule", "list what is sent at its times: when it is next, and was last", "", 0, inspectSchedule),
-			leaf("stats", "list the queues with what is in them, and the workers with what they have done", "", 0, inspectStats),
+			leaf("stats", "list the queues with what is ready, what workers have, and for how long they have taken nothing of what is ready; and the workers with what they have done", "", 0, inspectStats),
 			leaf("workflow", "draw the tasks of a workflow, with states and times", "ID", 1, inspectWorkflow,
 				&cli.BoolFlag{Name: "all", Usage: "draw every member of large groups and maps"}),
 			leaf("workflows", "list the workflows that run, and those that have ended and whose results are kept, the latest first", "", 0, inspectWorkflows,
@@ -153,12 +153,8 @@ func inspectReserved(ctx context.Context, c *cli.Context, client fleet) error {
 	if err != nil {
 		return err
 	}
-	return show(client.env, c, nodes, []string{"WORKFLOW", "NODE", "TASK", "QUEUE", "WHERE"}, func(n tasks.ReservedNode) []string {
-		where := "in the queue"
-		if n.Fetched {
-			where = "fetched by a worker"
-		}
-		return []string{n.Workflow, n.Node, n.Task, n.Queue, where}
+	return show(client.env, c, nodes, []string{"WORKFLOW", "NODE", "TASK", "QUEUE"}, func(n tasks.ReservedNode) []string {
+		return []string{n.Workflow, n.Node, n.Task, n.Queue}
 	})
 }
 
@@ -215,7 +211,7 @@ func inspectStats(ctx context.Context, c *cli.Context, client fleet) error {
 		return printJSON(client.env.stdout, map[string]any{
 			"queues": append([]tasks.QueueInfo{}, queues...), "workers": append([]tasks.WorkerInfo{}, workers...)})
 	}
-	if err := show(client.env, c, queues, []string{"QUEUE", "PENDING", "ACTIVE", "OLDEST", "ARCHIVED", "PAUSED"}, func(q tasks.QueueInfo) []string {
+	if err := show(client.env, c, queues, []string{"QUEUE", "PENDING", "ACTIVE", "STALLED", "ARCHIVED", "PAUSED"}, func(q tasks.QueueInfo) []string {
 		return []string{q.Name, strconv.FormatInt(q.Pending, 10), strconv.FormatInt(q.Active, 10),
 			q.Latency.Round(time.Millisecond).String(), strconv.FormatInt(q.Archived, 10), strconv.FormatBool(q.Paused)}
 	}); err != nil {

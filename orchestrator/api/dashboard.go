@@ -30,6 +30,17 @@ var (
 	inline  = regexp.MustCompile(`(?s)<script>(.*?)</script>`)
 )
 
+// note stands on top of asynqmon's pages: their numbers of tasks are not those of nodes.
+const note = `<style>#root{position:relative}</style>` +
+	`<p style="margin:0;padding:8px 16px;font:14px sans-serif;color:#222;background:#fff3cd">` +
+	`The tasks of workflows are not counted here. Of Muster's own work these pages show only wake-tasks (` + wakeType + `): ` +
+	`at most one is pending for each queue and shard, and says that tasks are ready there. ` +
+	`For the tasks of workflows see <code>muster inspect stats</code>, <code>active</code>, <code>reserved</code>, ` +
+	`<code>scheduled</code>, <code>workflow ID</code>, and the metrics <code>muster_fleet_…</code>. ` +
+	`Pausing a queue here does pause it.</p>`
+
+var root = []byte(`<div id="root">`)
+
 // dashboard serves asynqmon under Root.
 func dashboard(client *tasks.Client, readOnly bool) http.Handler {
 	mon := asynqmon.New(asynqmon.Options{RootPath: Root, RedisConnOpt: shared{client}, ReadOnly: readOnly,
@@ -52,6 +63,7 @@ func dashboard(client *tasks.Client, readOnly bool) http.Handler {
 		body := page.Bytes()
 		if bytes.HasPrefix(bytes.ToLower(body), []byte("<!doctype html>")) {
 			body = outside.ReplaceAll(body, nil)
+			body = bytes.Replace(body, root, append([]byte(note), root...), 1)
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			w.Header().Set("Content-Security-Policy", policy(body))
 		} else if ct := page.header.Get("Content-Type"); ct != "" {
@@ -85,11 +97,13 @@ type buffer struct {
 func (b *buffer) Header() http.Header  { return b.header }
 func (b *buffer) WriteHeader(code int) { b.code = code }
 
-// payload is what asynqmon shows as a task's payload. Tasks of workflows have
-// none: their input is kept once, with the workflow that their id names.
+// wakeType is the type of the tasks that say that a queue has ready nodes.
+const wakeType = "muster:work"
+
+// payload is what asynqmon shows as a task's payload. That of a wake-task is "<shard> <generation>".
 func payload(task string, raw []byte) string {
-	if len(raw) == 0 {
-		return "kept with its workflow; the task's id is WORKFLOW.NODE.DELIVERY, see muster inspect workflow WORKFLOW"
+	if shard, _, ok := strings.Cut(string(raw), " "); ok && task == wakeType {
+		return "this queue has ready tasks in shard " + shard + "; see muster inspect reserved"
 	}
 	return asynqmon.DefaultPayloadFormatter(task, raw)
 }

@@ -18,14 +18,14 @@ const mostDue = 2000
 
 var (
 	fleetUp       = desc("fleet_up", "1 if Redis could be asked for all of the fleet, else 0.")
-	fleetTasks    = desc("fleet_tasks", "Tasks by queue and state. Those that are scheduled or to be retried are counted up to 2000.", "queue", "state")
-	fleetLatency  = desc("fleet_latency_seconds", "How long no worker has taken from the queue although tasks are pending.", "queue")
+	fleetTasks    = desc("fleet_tasks", "Tasks by queue and state. Pending tasks are ready to run; active ones are in the batches of workers, which run them one after the other. Those that are scheduled or to be retried are counted up to 2000.", "queue", "state")
+	fleetLatency  = desc("fleet_latency_seconds", "How long no worker has taken anything from the queue although tasks are pending; for tasks of asynq's own client, how long the oldest has waited.", "queue")
 	fleetPaused   = desc("fleet_paused", "1 if the queue is paused, else 0.", "queue")
 	fleetWorkers  = desc("fleet_workers", "Workers that are alive.")
 	fleetSlots    = desc("fleet_slots", "Tasks that the workers may run at once.")
 	fleetBusy     = desc("fleet_slots_busy", "Tasks that the workers run.")
-	fleetOutbox   = desc("fleet_outbox_entries", "Tasks that wait for their time, and steps of workflows that a worker is to look after.")
-	fleetOverdue  = desc("fleet_outbox_age_seconds", "How long the earliest of these entries is overdue: what a crash left behind and nobody attended to.")
+	fleetOutbox   = desc("fleet_outbox_entries", "Tasks that wait for their time, and steps of workflows that workers take again should their process have died. Pending tasks are not among them.")
+	fleetOverdue  = desc("fleet_outbox_age_seconds", "How long ago the earliest entry of the outbox was due. More than some seconds: no worker is up, or the workers do not keep up.")
 	scheduleNext  = desc("schedule_next_timestamp_seconds", "When the entry of the schedule is due next.", "entry")
 	scheduleLast  = desc("schedule_last_timestamp_seconds", "When the entry of the schedule was last sent.", "entry")
 	scheduleSent  = desc("schedule_sent_total", "Ticks of the entry that were sent.", "entry")

@@ -66,13 +66,12 @@ type DueNode struct {
 	Due      time.Time `json:"due"`
 }
 
-// ReservedNode is a node that is ready, or in the batch of a worker behind the one that it runs.
+// ReservedNode is a node that is ready and that no worker has taken yet.
 type ReservedNode struct {
 	Workflow string `json:"workflow"`
 	Node     string `json:"node"`
 	Task     string `json:"task"`
 	Queue    string `json:"queue"`
-	Fetched  bool   `json:"fetched"` // whether a worker has it already
 }
 
 // QueueInfo is the state of a queue.
