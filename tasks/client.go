@@ -127,7 +127,7 @@ func (c *Client) SetConcurrency(ctx context.Context, worker string, n int) error
 
 // ExpireLeases makes everything runnable again that dead workers were running. A worker is named by
 // the name of its [WorkerConfig]. Call it only for workers that are known to be dead: workers that
-// fall silent are found by the others within seconds.
+// fall silent are found by the others after 9 to 12 seconds.
 func ExpireLeases(ctx context.Context, c *Client, workers ...string) error {
 	if err := c.eng.ExpireWorkers(ctx, workers); err != nil {
 		return fmt.Errorf("expire leases: %w", err)

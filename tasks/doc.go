@@ -29,13 +29,17 @@
 //
 //   - A workflow that was sent runs to its end, whatever is killed in between: senders, workers, or
 //     Redis, as far as Redis keeps what it acknowledged (appendonly with the fsync policy of your choice).
-//   - Each continuation happens once: joins count a member once however often it was delivered, and the
+//   - Each continuation happens once: joins count a member once however often it ran, and the
 //     first result of a node stands.
 //   - A handler may run again: after a crash of its worker, and when its outcome could not be stored.
 //     [Info].Key is the same each time, for use as an idempotency key. Such a repeat uses up no attempt;
 //     a node that took eleven workers with it fails.
-//   - The work of a worker that dies runs elsewhere within 15 seconds, or at once after [ExpireLeases].
+//   - The work of a worker that dies runs elsewhere after 9 to 12 seconds, or at once after [ExpireLeases]: a
+//     worker is dead when two looks found that it was silent for 6 seconds.
 //   - Keys of a workflow expire a [Retention] after its end, and not before.
+//
+// A task that no live worker of its queue has a handler for is put back for about a minute, and then fails
+// with [CodeUnregistered].
 //
 // Redis must not evict keys: a workflow that loses one may never end. While maxmemory is set and
 // maxmemory-policy is not noeviction, sends and workers return [ErrEvicts]. A Redis whose memory or disk is
@@ -51,6 +55,12 @@
 //
 // Nobody can promise that user code runs exactly once, nor stop a handler that ignores its context:
 // after [HardTimeout] its node has failed and its slot is free, but the goroutine runs on.
+//
+// # Limits
+//
+// A send has at most 200,000 nodes, and so has a map; plans may be nested 1,000 deep. An input has at most
+// 16 MiB, and a result as many ([WorkerConfig].MaxResult). The name of a queue holds no brace, colon, bar or
+// white space. The file docs/engine.md says how the engine works, and more of its limits.
 //
 // # What else there is
 //
