@@ -156,6 +156,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.started = w.e.clock.Now()
 
 	if err := w.work(ctx); err != nil && ctx.Err() == nil {
+		brief, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_ = w.e.store.Bye(brief, w.cfg.Name) // it may have signed on; Redis may be what is wrong
 		return fmt.Errorf("start worker: %w", err)
 	}
 	bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

@@ -1,0 +1,65 @@
+package tasks_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// A store of another schema is refused, and says what to do; a worker that it refuses was never a live one.
+func TestStoreOfAnotherSchemaIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		make func(*testing.T, redis.UniversalClient) error
+		want string
+	}{
+		"first edition": {func(t *testing.T, rdb redis.UniversalClient) error {
+			rdb.ZAdd(t.Context(), "muster:{s00}:agenda", redis.Z{Score: 1, Member: "a/0"})
+			return rdb.Set(t.Context(), "muster:shards", 1, 0).Err()
+		}, "drain them with the old release first"},
+		"newer": {func(t *testing.T, rdb redis.UniversalClient) error {
+			return rdb.Set(t.Context(), "muster:store", "3 1", 0).Err()
+		}, "upgrade this program"},
+		"none": {func(t *testing.T, rdb redis.UniversalClient) error {
+			return rdb.Set(t.Context(), "muster:store", "what?", 0).Err()
+		}, "is it the right Redis?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb := redistest.New(t)
+			if err := c.make(t, rdb); err != nil {
+				t.Fatal(err)
+			}
+			client := tasks.NewClient(rdb)
+			if _, err := ID.S(1).Send(t.Context(), client); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("send: got error %v, want one with %q", err, c.want)
+			}
+			w, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("worker: got error %v, want one with %q", err, c.want)
+			}
+			if live, err := client.Workers(t.Context()); err != nil || len(live) != 0 {
+				t.Errorf("got live workers %v, %v, want none", live, err)
+			}
+		})
+	}
+}
+
+// A store of the first edition whose workflows have ended can be used.
+func TestDrainedStoreOfTheFirstEditionIsTakenOver(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	if err := rdb.Set(t.Context(), "muster:shards", 1, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ID.S(1).Send(t.Context(), tasks.NewClient(rdb)); err != nil {
+		t.Errorf("send: %v", err)
+	}
+}
