@@ -36,7 +36,7 @@ const note = `<style>#root{position:relative}</style>` +
 	`The tasks of workflows are not counted here. Of Muster's own work these pages show only wake-tasks (` + wakeType + `): ` +
 	`at most one is pending for each queue and shard, and says that tasks are ready there. ` +
 	`For the tasks of workflows see <code>muster inspect stats</code>, <code>active</code>, <code>reserved</code>, ` +
-	`<code>scheduled</code>, <code>workflow ID</code>, and the metrics <code>muster_fleet_…</code>. ` +
+	`<code>scheduled</code>, <code>workflows</code>, and the metrics <code>muster_fleet_…</code>. ` +
 	`Pausing a queue here does pause it.</p>`
 
 var root = []byte(`<div id="root">`)

@@ -1,7 +1,7 @@
 // Package metrics tells Prometheus how a fleet is and what a worker does.
 //
 // A [Fleet] reads from Redis when it is scraped, so one for each Redis is enough: the queues, the
-// workers, the outbox, the schedule. A [Process] counts what the worker of its own process does; each
+// workers, what waits for its time, the schedule. A [Process] counts what the worker of its own process does; each
 // process has one:
 //
 //	process := metrics.NewProcess()
