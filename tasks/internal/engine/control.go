@@ -72,7 +72,11 @@ func (e *Engine) finishRevoke(ctx context.Context, id string) error {
 	if err := e.store.DropPlaces(ctx, fl.Flow, groups); err != nil {
 		return fmt.Errorf("drop places: %w", err)
 	}
-	unneeded, err := e.store.Withdraw(ctx, fl.Flow, slices.Sorted(maps.Keys(lanes)))
+	first := ""
+	if roots := releases(fl.g, graph.ID{Inst: -1}); len(roots) == 1 {
+		first = roots[0].Span
+	}
+	unneeded, err := e.store.Withdraw(ctx, fl.Flow, first, slices.Sorted(maps.Keys(lanes)))
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,8 @@ import (
 //
 //	w:<id>               flowKey
 //	agenda               agendaKey
-//	ring:<lane>          list of the fairness keys that have ready nodes, in the order of their turns. A lane is
+//	ring:<lane>          list of the fairness keys that have ready nodes, in the order of their turns, and of the first nodes
+//	                     of workflows, "<workflow>/<span>", which need no list of their own. A lane is
 //	                     "n:<queue>" or, for high priority, "h:<queue>"
 //	ready:<lane>:<key>   list of the ready nodes of a fairness key, "<workflow>/<span>": a span is a node, or
 //	                     "<prefix><first>-<last>" for many; "@<n>" behind it says that n workers died with it

@@ -251,9 +251,12 @@ func (s *Store) Ready(ctx context.Context, queue string, limit int) ([]Element, 
 				return nil, fmt.Errorf("list ready nodes: %w", err)
 			}
 			for _, key := range keys {
-				texts, err := s.rdb.LRange(ctx, readyKey(shard, lane, key), 0, int64(limit-1)).Result()
-				if err != nil {
-					return nil, fmt.Errorf("list ready nodes: %w", err)
+				texts := []string{key}
+				if !strings.Contains(key, "/") { // it has a list
+					texts, err = s.rdb.LRange(ctx, readyKey(shard, lane, key), 0, int64(limit-1)).Result()
+					if err != nil {
+						return nil, fmt.Errorf("list ready nodes: %w", err)
+					}
 				}
 				for _, t := range texts {
 					if el, err := ParseElement(shard, t); err == nil && len(out) < limit {

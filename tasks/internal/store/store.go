@@ -189,12 +189,13 @@ func (s *Store) Revoke(ctx context.Context, f Flow) (ended bool, err error) {
 }
 
 // Withdraw takes what is ready of a revoked workflow out of its lists, and returns the wake-tasks that nobody needs any more.
-func (s *Store) Withdraw(ctx context.Context, f Flow, lanes []string) ([]Wake, error) {
+// first is the span of its first nodes, or empty. What is left of them when some were taken is dropped by the next take.
+func (s *Store) Withdraw(ctx context.Context, f Flow, first string, lanes []string) ([]Wake, error) {
 	key, err := s.rdb.HGet(ctx, f.key(), "f").Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("withdraw workflow %s: %w", f.ID, err)
 	}
-	args := []any{f.ID, key}
+	args := []any{f.ID, key, first}
 	for _, l := range lanes {
 		args = append(args, l)
 	}

@@ -1,10 +1,10 @@
 -- withdraw takes what is ready of a revoked workflow out of its lists, and gives up wake-tasks for lanes that are empty then.
 -- KEYS as in lib
--- ARGV[1] workflow, [2] fairness key or '', then its lanes
+-- ARGV[1] workflow, [2] fairness key or '', [3] span of its first nodes, which may stand in a ring itself, or '', then its lanes
 -- returns {queue, generation, …} of the wake-tasks that are not needed any more
 local id, key, out = ARGV[1], ARGV[2], {}
 if key == '' then key = id end
-for i = 3, #ARGV do
+for i = 4, #ARGV do
   local lane = ARGV[i]
   local list = P .. 'ready:' .. lane .. ':' .. key
   local n, kept = 0, {}
@@ -15,8 +15,10 @@ for i = 3, #ARGV do
     redis.call('DEL', list)
     bulk('RPUSH', list, kept)
     if #kept == 0 then redis.call('LREM', P .. 'ring:' .. lane, 1, key) end
-    deepen(lane, -n)
   end
+  local first = id .. '/' .. ARGV[3]
+  if redis.call('LREM', P .. 'ring:' .. lane, 1, first) == 1 then n = n + size(first) end
+  deepen(lane, -n)
   local q = string.sub(lane, 3)
   local h = redis.call('HMGET', P .. 'wake:' .. q, 'p', 'g')
   if n > 0 and h[1] and not waiting(q) then
