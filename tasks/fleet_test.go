@@ -134,10 +134,10 @@ func TestPauseAndStopActAtOnce(t *testing.T) {
 				}
 			}
 			goesOn()
-			at := time.Now()
 			if err := b.client.PauseQueue(t.Context(), "default"); err != nil {
 				t.Fatal(err)
 			}
+			at := time.Now()
 			idle()
 			within("pause", at)
 			b.accounted(t, run, all)
@@ -145,8 +145,8 @@ func TestPauseAndStopActAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			goesOn()
-			at = time.Now()
 			b.stop()
+			at = time.Now()
 			if err := <-b.ended; err != nil {
 				t.Error(err)
 			}
@@ -253,4 +253,35 @@ func TestDeepPlans(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A goroutine that a handler leaves behind harms nobody: its context is done, and what it says of its progress is not heard.
+func TestHandlerLeavesAGoroutine(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		leave := tasks.New[int, int]("fleet.leave", tasks.Queue("leave"))
+		mux := w.mux()
+		left := make(chan struct{})
+		tasks.Handle(mux, leave, func(ctx context.Context, n int) (int, error) {
+			go func() {
+				<-ctx.Done()
+				tasks.SetProgress(ctx, 7, 8)
+				close(left)
+			}()
+			return n, nil
+		})
+		worker, err := tasks.NewWorker(w.client, mux, tasks.WorkerConfig{Name: "leave", Concurrency: 1, Queues: map[string]int{"leave": 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		during(t, worker.Run)
+		run := sent(t, w, tasks.Chain(leave.S(1), Inc))
+		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
+			t.Errorf("got %v, %v, want 2", got, err)
+		}
+		<-left
+		if n := nodes(t, w, run.ID())[0]; n.Status != tasks.Success || n.Done != 0 || n.Total != 0 {
+			t.Errorf("got %+v, want no progress", n)
+		}
+	})
 }

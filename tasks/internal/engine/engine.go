@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"maps"
 	"regexp"
@@ -185,7 +186,7 @@ func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, late tim
 	if err != nil {
 		return "", err
 	}
-	e.keep(id, "", g)
+	e.keep(id, "", g, maphash.Bytes(sumSeed, grow.Graph))
 	if g.Progress != "" {
 		if err := e.dispatched(ctx, fl); err != nil {
 			e.log.Warn("progress keys were not written", "workflow", id, "error", err)

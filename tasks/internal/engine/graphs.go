@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash/maphash"
 	"time"
 
 	"muster/tasks/internal/graph"
@@ -22,8 +23,11 @@ const (
 // retention of this one is over.
 type keptGraph struct {
 	g     *graph.Graph
+	sum   uint64    // of what it was read from
 	until time.Time // zero is for ever
 }
+
+var sumSeed = maphash.MakeSeed()
 
 // keptGraphs holds the graphs that were asked for last, in two generations: when the young ones have half
 // of what may be kept, they become the old ones, and the old ones that nobody asked for meanwhile go.
@@ -62,7 +66,7 @@ func (k *keptGraphs) drop(key string) {
 
 func weight(g *graph.Graph) int { return len(g.Nodes) + graphWeight }
 
-func (e *Engine) keep(id, scope string, g *graph.Graph) {
+func (e *Engine) keep(id, scope string, g *graph.Graph, sum uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var until time.Time
@@ -74,7 +78,7 @@ func (e *Engine) keep(id, scope string, g *graph.Graph) {
 		top, _ := e.graphs.get(id + "/") // a plan goes with its workflow
 		until = top.until
 	}
-	e.graphs.put(id+"/"+scope, keptGraph{g, until})
+	e.graphs.put(id+"/"+scope, keptGraph{g, sum, until})
 }
 
 // dropLarge forgets the graph of a workflow that has ended. Small ones are left for those who ask how it was.
@@ -86,19 +90,20 @@ func (e *Engine) dropLarge(id string) {
 	}
 }
 
-func (e *Engine) kept(id, scope string) *graph.Graph {
+// kept returns a graph in memory, and the sum of what it was read from; nil if it is not there.
+func (e *Engine) kept(id, scope string) (*graph.Graph, uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	key := id + "/" + scope
 	k, ok := e.graphs.get(key)
 	if !ok {
-		return nil
+		return nil, 0
 	}
 	if !k.until.IsZero() && !e.clock.Now().Before(k.until) {
 		e.graphs.drop(key)
-		return nil
+		return nil, 0
 	}
-	return k.g
+	return k.g, k.sum
 }
 
 // load returns a workflow with its graph.
@@ -115,7 +120,7 @@ func (e *Engine) load(ctx context.Context, id string) (*flow, error) {
 }
 
 func (e *Engine) graphOf(ctx context.Context, f store.Flow, scope string) (*graph.Graph, error) {
-	if g := e.kept(f.ID, scope); g != nil {
+	if g, _ := e.kept(f.ID, scope); g != nil {
 		return g, nil
 	}
 	raws, err := e.store.Fields(ctx, f, []string{store.GraphField(scope)})
@@ -144,7 +149,8 @@ func (e *Engine) graphAt(ctx context.Context, f store.Flow, id graph.ID) (*graph
 func (e *Engine) learn(id, scope string, raw []byte, live bool) (*graph.Graph, error) {
 	e.decoding.Lock() // slots come across a large workflow at once
 	defer e.decoding.Unlock()
-	if g := e.kept(id, scope); g != nil {
+	sum := maphash.Bytes(sumSeed, raw)
+	if g, of := e.kept(id, scope); g != nil && of == sum {
 		return g, nil
 	}
 	g, err := graph.Decode(raw)
@@ -152,7 +158,7 @@ func (e *Engine) learn(id, scope string, raw []byte, live bool) (*graph.Graph, e
 		return nil, fmt.Errorf("workflow %s %w: %w", id, errUnreadable, err)
 	}
 	if live || generated(id) {
-		e.keep(id, scope, g)
+		e.keep(id, scope, g, sum)
 	}
 	return g, nil
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
 )
 
@@ -241,13 +242,11 @@ func (s *slot) readElement(ctx context.Context, b *batch, el *store.Element) err
 // flowOf returns the workflow of an element.
 func (s *slot) flowOf(ctx context.Context, el *store.Element) (*flow, error) {
 	e := s.w.e
-	g := e.kept(el.Flow.ID, "")
+	var g *graph.Graph
 	var err error
-	switch {
-	case g != nil:
-	case el.Graph != nil:
+	if el.Graph != nil {
 		g, err = e.learn(el.Flow.ID, "", el.Graph, true)
-	default:
+	} else {
 		g, err = e.graphOf(ctx, el.Flow, "")
 	}
 	if err != nil {

@@ -384,7 +384,7 @@ func (e *Engine) all(ctx context.Context, id string) (*whole, error) {
 	var ids []graph.ID
 	var walk func(scope string) error
 	walk = func(scope string) error {
-		g := e.kept(fl.ID, scope)
+		g, _ := e.kept(fl.ID, scope)
 		if g == nil {
 			if g, err = e.learn(fl.ID, scope, []byte(fields[store.GraphField(scope)]), !over(fields)); err != nil {
 				return err
