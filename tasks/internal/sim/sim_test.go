@@ -18,6 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"muster/tasks/internal/engine"
@@ -49,6 +51,11 @@ func newLane(t *testing.T, all ...*scripts) *link {
 		engine.New(l.rdb, slog.New(slog.DiscardHandler)).RewriteScripts(s.rewrite)
 		s.load(l)
 	}
+	// What workers ask asynq for about wake-tasks are scripts, too.
+	l.do(redis.NewIntCmd(context.Background(), "sadd", "asynq:queues", "default"))
+	in := asynq.NewInspectorFromRedisClient(l.rdb)
+	_, _ = in.GetTaskInfo("default", "none")
+	_ = in.DeleteTask("default", "none")
 	return l
 }
 
