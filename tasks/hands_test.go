@@ -1,10 +1,12 @@
 package tasks_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,11 +42,16 @@ func setDeaths(t *testing.T, rdb redis.UniversalClient, n int) {
 	}
 }
 
-// eachReady calls f with every ready list of the default queue, of normal priority.
+// eachReady calls f with every ready list of the default queue, of normal priority, and with its ring if nodes stand in that itself.
 func eachReady(t *testing.T, rdb redis.UniversalClient, f func(list string, elements []string)) {
 	t.Helper()
 	for _, shard := range shards(t, rdb) {
-		for _, key := range rdb.LRange(t.Context(), shard+"ring:n:default", 0, -1).Val() {
+		ring := rdb.LRange(t.Context(), shard+"ring:n:default", 0, -1).Val()
+		if slices.ContainsFunc(ring, func(key string) bool { return strings.Contains(key, "/") }) {
+			f(shard+"ring:n:default", ring)
+			continue
+		}
+		for _, key := range ring {
 			list := shard + "ready:n:default:" + key
 			f(list, rdb.LRange(t.Context(), list, 0, -1).Val())
 		}
@@ -121,8 +128,29 @@ func alive(t *testing.T, rdb redis.UniversalClient, info map[string]any) {
 		t.Fatal(err)
 	}
 	name := fmt.Sprint(info["name"])
-	rdb.Set(t.Context(), "muster:worker:"+name, raw, time.Hour)
-	rdb.ZAdd(t.Context(), "muster:{workers}", redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: name})
+	beat := func(ctx context.Context) {
+		rdb.Set(ctx, "muster:worker:"+name, raw, time.Minute)
+		rdb.ZAdd(ctx, "muster:{workers}", redis.Z{Score: float64(time.Now().UnixMilli()), Member: name})
+	}
+	beat(t.Context())
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var beats sync.WaitGroup
+	beats.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				beat(ctx)
+			}
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		beats.Wait()
+	})
 }
 
 // pause has workers take nothing from the default queue until resume is called.

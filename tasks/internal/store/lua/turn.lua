@@ -67,14 +67,15 @@ local function taking()
       left = 0
       return text
     end
-    local last = b and math.min(b, a + math.min(left, MOST_FIELDS) - 1)
+    local most = lost == '' and math.min(left, MOST_FIELDS) or 1 -- a suspect is alone in its batch
+    local last = b and math.min(b, a + most - 1)
     local n = add(wf, prefix, a, last, lost)
     if not n then
       deepen(lane, -size(text))
       return nil
     end
     deepen(lane, -n)
-    if lost ~= '' or n < (b and last - a + 1 or 1) then left = 0 end -- a suspect is alone in its batch, and so is what is large
+    if lost ~= '' or n < (b and last - a + 1 or 1) then left = 0 end
     if n == 0 then return text end
     if not b or a + n > b then return nil end
     return wf .. '/' .. prefix .. (a + n < b and whole(a + n) .. '-' .. whole(b) or whole(b)) .. (lost ~= '' and '@' .. lost or '')
@@ -111,7 +112,10 @@ local function taking()
           back[#back + 1] = key
         elseif string.find(key, '/', 1, true) then -- the first nodes of a workflow, without a list
           local rest = takeElement(lane, key)
-          if rest then redis.call('RPUSH', ring, rest) end
+          if rest then
+            push(lane, string.match(rest, '^[^/]+'), {rest})
+            deepen(lane, -size(rest)) -- it was counted
+          end
         else
           local ok, more = pcall(drain, lane, key)
           if not ok then
@@ -206,7 +210,7 @@ elseif has('t') then
     if waiting(q) then want(q) end
   else
     -- What is ready is shared among the takers, and those who may come.
-    local all = math.max(tonumber(h[2] or '0'), 0) + math.max(tonumber(h[3] or '0'), 0)
+    local all = math.max(tonumber(h[2] or '0') + (depth['n:' .. q] or 0), 0) + math.max(tonumber(h[3] or '0') + (depth['h:' .. q] or 0), 0)
     left = math.min(left, math.max(1, math.ceil(all / (2 * math.max(takers, 1)))))
     local first, second = 'h:' .. q, 'n:' .. q
     if tonumber(h[4] or '0') >= HIGH_IN_A_ROW then
