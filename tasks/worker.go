@@ -30,6 +30,9 @@ type WorkerConfig struct {
 	MaxConcurrency int
 	// Grace is how long running tasks may finish after the context of Run has ended. Defaults to 30 s.
 	Grace time.Duration
+	// HandlerWait is how long a task is put back, again and again, that no live worker has a handler for, before it fails with
+	// [CodeUnregistered]: workers of a new release may be about to start. Defaults to 50 s.
+	HandlerWait time.Duration
 	// MaxResult bounds a result, in bytes. Defaults to 16 MiB.
 	MaxResult int
 	// Name identifies the worker; two live workers must not share one. Defaults to host-pid-number.
@@ -60,6 +63,9 @@ func (c WorkerConfig) withDefaults() WorkerConfig {
 	if c.Grace == 0 {
 		c.Grace = 30 * time.Second
 	}
+	if c.HandlerWait == 0 {
+		c.HandlerWait = 50 * time.Second
+	}
 	if c.MaxResult == 0 {
 		c.MaxResult = 16 << 20
 	}
@@ -87,6 +93,9 @@ func (c WorkerConfig) validate() error {
 	if c.Concurrency < 1 || c.Concurrency > c.MaxConcurrency {
 		errs = append(errs, fmt.Errorf("field Concurrency: %d must be 1 to MaxConcurrency %d", c.Concurrency, c.MaxConcurrency))
 	}
+	if c.HandlerWait < 0 {
+		errs = append(errs, fmt.Errorf("field HandlerWait: %s is negative", c.HandlerWait))
+	}
 	if err := engine.ValidName(c.Name); err != nil {
 		errs = append(errs, fmt.Errorf("field Name: %w", err))
 	}
@@ -104,7 +113,7 @@ func NewWorker(c *Client, mux *Mux, cfg WorkerConfig) (*Worker, error) {
 	}
 	return &Worker{engine.NewWorker(c.eng, mux.named(), engine.WorkerConfig{
 		Queues: cfg.Queues, Strict: cfg.Strict, Concurrency: cfg.Concurrency, MaxConcurrency: cfg.MaxConcurrency,
-		Grace: cfg.Grace, MaxResult: cfg.MaxResult, Name: cfg.Name, Logger: cfg.Logger, Ready: cfg.Ready, Observe: cfg.Observe, Plain: cfg.Asynq,
+		Grace: cfg.Grace, HandlerWait: cfg.HandlerWait, MaxResult: cfg.MaxResult, Name: cfg.Name, Logger: cfg.Logger, Ready: cfg.Ready, Observe: cfg.Observe, Plain: cfg.Asynq,
 		QueueLimits: cfg.QueueLimits, PID: os.Getpid(),
 	})}, nil
 }

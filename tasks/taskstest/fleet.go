@@ -209,7 +209,7 @@ func (f *Fleet) workerOf(queue string) *engine.Worker {
 		return w
 	}
 	w := engine.NewWorker(f.eng, f.handlers, engine.WorkerConfig{
-		Queues: map[string]int{queue: 1}, Concurrency: 1, MaxConcurrency: 1, MaxResult: 16 << 20, Manual: true,
+		Queues: map[string]int{queue: 1}, Concurrency: 1, MaxConcurrency: 1, MaxResult: 16 << 20, Manual: true, HandlerWait: 50 * time.Second,
 		Name: engine.WorkerName(), Logger: slog.New(slog.DiscardHandler),
 	})
 	f.workers[queue] = w

@@ -154,7 +154,7 @@ func of[O any](name string, s tasks.Signature[O]) story {
 func TestSameAsOnRedis(t *testing.T) {
 	t.Parallel()
 	client := tasks.NewClient(redistest.New(t))
-	worker, err := tasks.NewWorker(client, stories(), tasks.WorkerConfig{Concurrency: 1})
+	worker, err := tasks.NewWorker(client, stories(), tasks.WorkerConfig{Concurrency: 1, HandlerWait: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

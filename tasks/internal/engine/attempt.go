@@ -467,12 +467,13 @@ func (w *Worker) again(r *Run, d time.Duration, message string) result {
 	return result{kind: store.ChangeAgain, attempts: r.it.rec.Attempts, lost: r.it.lost, delay: max(0, d), state: "D", message: message}
 }
 
-// mostUnknown is how many times a node is put back that no live worker has a handler for: with pauses that double
-// from unknownPause, for about a minute.
-const (
-	mostUnknown  = 8
-	unknownPause = 200 * time.Millisecond
-)
+// unknownPause is how long a node is left alone that no live worker has a handler for; it doubles each time.
+const unknownPause = 200 * time.Millisecond
+
+// patient reports whether a node that was put back so many times for want of a worker is to be put back once more.
+func (w *Worker) patient(times int) bool {
+	return times < 30 && unknownPause<<times-unknownPause < w.cfg.HandlerWait
+}
 
 // unregistered puts a task back that this worker has no handler for: for as long as it takes while another
 // worker of the queue has one, and else for as long as one may be about to start.
@@ -482,7 +483,7 @@ func (w *Worker) unregistered(ctx context.Context, r *Run) result {
 		w.log.Debug("task without a handler here is left to another worker", "task", r.Info.Task, "workflow", r.Info.Workflow)
 		return w.again(r, jitter(unknownPause), said)
 	}
-	if r.it.lost >= mostUnknown {
+	if !w.patient(r.it.lost) {
 		return w.failed(r, CodeUnregistered, fmt.Sprintf("no worker of queue %s has a handler for %s: is the worker older than the sender, or was Handle forgotten? %s",
 			r.Info.Queue, r.Info.Task, w.knows()))
 	}

@@ -51,7 +51,7 @@ func (w *Worker) unreadable(ctx context.Context, b *batch, it *item, cause error
 	var v *graph.VersionError
 	known := errors.As(cause, &v)
 	theirs := known && v.V > graph.Version && w.another(ctx, "", func(o *WorkerInfo) bool { return o.Version >= v.V })
-	if !known || it.lost >= mostUnknown && !theirs {
+	if !known || !w.patient(it.lost) && !theirs {
 		return w.e.giveUp(ctx, it.fl.Flow, cause)
 	}
 	r := result{item: it, kind: store.ChangeAgain, attempts: it.rec.Attempts, lost: it.lost, delay: jitter(unknownPause), state: "D",

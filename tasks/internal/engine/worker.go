@@ -29,6 +29,7 @@ type WorkerConfig struct {
 	QueueLimits    map[string]int
 	PID            int
 	Grace          time.Duration
+	HandlerWait    time.Duration
 	Name           string
 	Logger         *slog.Logger
 	Ready          func()
