@@ -637,7 +637,8 @@ var stories = []story{
 		}
 	}},
 	{"unregistered task fails in the end", func(t *testing.T, w *world) {
-		_, err := send(t, w, tasks.New[int, int]("t.nobody").S(1))
+		startImpatient(t, w)
+		_, err := send(t, w, tasks.New[int, int]("t.nobody", tasks.Queue("nobody")).S(1))
 		if f := wantFailure(t, err, "has a handler for t.nobody"); f.Code != tasks.CodeUnregistered {
 			t.Fatalf("got %+v", f)
 		}
@@ -967,4 +968,25 @@ func TestSchedulerRefusesBadSpecs(t *testing.T) {
 			t.Errorf("spec %q: %v", spec, err)
 		}
 	}
+}
+
+// startImpatient starts a worker of queue nobody, without handlers, that does not wait long for one.
+func startImpatient(t *testing.T, w *world) {
+	t.Helper()
+	ready := make(chan struct{})
+	worker, err := tasks.NewWorker(w.client, tasks.NewMux(), tasks.WorkerConfig{Queues: map[string]int{"nobody": 1}, HandlerWait: time.Second,
+		Ready: func() { close(ready) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- worker.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("worker without handlers: %v", err)
+		}
+	})
+	<-ready
 }
