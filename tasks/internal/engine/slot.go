@@ -21,8 +21,8 @@ const (
 	doneMost  = 1 << 20                // bytes of results, then they are stored
 	lingers   = 2                      // looks at an empty queue of short tasks before the slot leaves
 	lingerFor = 400 * time.Microsecond
-	gatherFor = 400 * time.Microsecond // between small batches of tasks that take less than batchWork/batchMost
-	keptLarge = 8                      // workflows whose graphs Redis need not send again
+	gatherFor = time.Millisecond // between small batches of tasks that take less than batchWork/batchMost
+	keptLarge = 8                // workflows whose graphs Redis need not send again
 )
 
 // slot is the life of a wake-task: it takes and runs nodes until there are none, or its time is over.

@@ -209,9 +209,9 @@ elseif has('t') then
     leave()
     if waiting(q) then want(q) end
   else
-    -- What is ready is shared among the takers, and those who may come.
+    -- What is ready is shared among the takers and those who may come, unless it is too little for that.
     local all = math.max(tonumber(h[2] or '0') + (depth['n:' .. q] or 0), 0) + math.max(tonumber(h[3] or '0') + (depth['h:' .. q] or 0), 0)
-    left = math.min(left, math.max(1, math.ceil(all / (2 * math.max(takers, 1)))))
+    if all > tonumber(ARGV[6]) then left = math.min(left, math.max(1, math.ceil(all / (2 * math.max(takers, 1))))) end
     local first, second = 'h:' .. q, 'n:' .. q
     if tonumber(h[4] or '0') >= HIGH_IN_A_ROW then
       first, second = second, first
