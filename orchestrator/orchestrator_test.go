@@ -434,7 +434,7 @@ func TestReuseLeavesDeadWorkers(t *testing.T) {
 		}
 		rdb := o.Client.Redis()
 		if err := errors.Join(rdb.Set(ctx, "muster:worker:ghost", ghost, time.Minute).Err(),
-			rdb.Do(ctx, "ZADD", "muster:{workers}", time.Now().UnixMilli(), "ghost").Err()); err != nil {
+			rdb.Do(ctx, "ZADD", "muster:workers", time.Now().UnixMilli(), "ghost").Err()); err != nil {
 			return err
 		}
 		if live, err := o.Client.Workers(ctx); err != nil || len(live) != 1 {

@@ -28,7 +28,7 @@ func TestClockOfRedisJumps(t *testing.T) {
 	}
 	beats := func() (out [3]float64) {
 		for i, w := range worlds {
-			out[i] = rdb.ZScore(t.Context(), "muster:{workers}", w.worker.Name()).Val()
+			out[i] = rdb.ZScore(t.Context(), "muster:workers", w.worker.Name()).Val()
 		}
 		return out
 	}
@@ -75,7 +75,7 @@ func TestClockOfRedisWasSetBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		tomorrow := time.Now().Add(24 * time.Hour).UnixMilli()
-		rdb.ZAdd(t.Context(), "muster:{workers}", redis.Z{Score: float64(tomorrow), Member: "ghost"})
+		rdb.ZAdd(t.Context(), "muster:workers", redis.Z{Score: float64(tomorrow), Member: "ghost"})
 
 		resume := pause(t, w)
 		rest(t, w, "default")
@@ -94,7 +94,7 @@ func TestClockOfRedisWasSetBack(t *testing.T) {
 			t.Errorf("got %v, %v, want 435", got, err)
 		}
 		facttest.Eventually(t, "the dead worker is gone", func() bool {
-			return rdb.ZScore(t.Context(), "muster:{workers}", "ghost").Err() != nil
+			return rdb.ZScore(t.Context(), "muster:workers", "ghost").Err() != nil
 		})
 	})
 }

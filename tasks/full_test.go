@@ -65,7 +65,7 @@ func TestWorkerStartsAndStaysListedWhileMemoryIsFull(t *testing.T) {
 	rdb := redistest.Server(t).Client()
 	fillMemory(t, rdb)
 	w := newWorld(t, rdb)
-	score := func() float64 { return rdb.ZScore(t.Context(), "muster:{workers}", w.worker.Name()).Val() }
+	score := func() float64 { return rdb.ZScore(t.Context(), "muster:workers", w.worker.Name()).Val() }
 	first := score()
 	facttest.Eventually(t, "a second beat", func() bool { return score() > first })
 	if got := listed(t, w.client); len(got) != 1 || got[0] != w.worker.Name() {

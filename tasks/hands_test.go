@@ -130,7 +130,7 @@ func alive(t *testing.T, rdb redis.UniversalClient, info map[string]any) {
 	name := fmt.Sprint(info["name"])
 	beat := func(ctx context.Context) {
 		rdb.Set(ctx, "muster:worker:"+name, raw, time.Minute)
-		rdb.ZAdd(ctx, "muster:{workers}", redis.Z{Score: float64(time.Now().UnixMilli()), Member: name})
+		rdb.ZAdd(ctx, "muster:workers", redis.Z{Score: float64(time.Now().UnixMilli()), Member: name})
 	}
 	beat(t.Context())
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

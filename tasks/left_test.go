@@ -20,7 +20,7 @@ import (
 
 // fixedKeys stand for the fleet, its queues and what became of them, however many workflows there were. live and done
 // list workflows, ct and rest count them.
-var fixedKeys = regexp.MustCompile(`^(muster:store|muster:\{workers\}(:silent)?|muster:\{\d+\}:(wake:.+|holders|live|done:[SFX]|c[mh]:\d+)|` +
+var fixedKeys = regexp.MustCompile(`^(muster:store|muster:workers|muster:\{\d+\}:(wake:.+|holders|live|done:[SFX]|c[mh]:\d+)|` +
 	`asynq:(queues|servers|workers)|asynq:\{.+\}:(processed|failed))$`)
 
 // left returns the keys that are no fixed ones and never expire, and those of workflows.
@@ -168,7 +168,7 @@ func TestNothingIsLeftOfAWorker(t *testing.T) {
 			}
 		})
 		onlyFixedLeft(t, rdb)
-		for _, key := range []string{"muster:{workers}", shards(t, rdb)[0] + "holders"} {
+		for _, key := range []string{"muster:workers", shards(t, rdb)[0] + "holders"} {
 			if rdb.Exists(t.Context(), key).Val() != 0 {
 				t.Errorf("key %s is left", key)
 			}

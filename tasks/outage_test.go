@@ -27,7 +27,7 @@ func TestOutageIsNoDeath(t *testing.T) {
 	rdb := srv.Client()
 	beats := func() (out [2]float64) {
 		for i, w := range worlds {
-			out[i] = rdb.ZScore(t.Context(), "muster:{workers}", w.worker.Name()).Val()
+			out[i] = rdb.ZScore(t.Context(), "muster:workers", w.worker.Name()).Val()
 		}
 		return out
 	}

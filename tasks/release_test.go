@@ -339,7 +339,7 @@ func TestStoreOfAnotherEditionIsRefused(t *testing.T) {
 						t.Errorf("%s: got %v, want %q", who, err, c.want)
 					}
 				}
-				if n := rdb.ZCard(t.Context(), "muster:{workers}").Val(); n != 0 {
+				if n := rdb.ZCard(t.Context(), "muster:workers").Val(); n != 0 {
 					t.Errorf("%d workers are listed, want none", n)
 				}
 			})

@@ -44,6 +44,7 @@ func (w *Worker) sweep(ctx context.Context) {
 		}
 		_, wait, err := w.sweepOnce(ctx)
 		if err != nil && ctx.Err() == nil {
+			w.damaged.Store(true)
 			w.log.Warn("sweep of the agenda failed", "error", err)
 		}
 		planned = time.Now().Add(wait)
@@ -167,8 +168,9 @@ func (w *Worker) beat(ctx context.Context) (live, dead []string, err error) {
 func (w *Worker) watch(ctx context.Context) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
-	for {
-		if err := w.watchOnce(ctx); err != nil && ctx.Err() == nil {
+	for n := 0; ; n++ {
+		// An idle worker should cost Redis little: what is rarely needed is done every second time.
+		if err := w.watchOnce(ctx, n%2 == 0); err != nil && ctx.Err() == nil {
 			w.log.Warn("watch over workers failed", "error", err)
 		}
 		select {
@@ -179,18 +181,30 @@ func (w *Worker) watch(ctx context.Context) {
 	}
 }
 
-func (w *Worker) watchOnce(ctx context.Context) error {
+// watchOnce beats and puts back what dead workers had; with all it looks for what else may have gone wrong.
+func (w *Worker) watchOnce(ctx context.Context, all bool) error {
 	live, dead, err := w.beat(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(w.reap(ctx, live, dead), w.returnStrays(ctx),
-		w.e.look(ctx, wakePatience, w.cfg.Name, slices.Sorted(maps.Keys(w.cfg.Queues))))
+	err = w.reap(ctx, dead)
+	if all {
+		check := ""
+		if w.damaged.Swap(false) {
+			check = w.cfg.Name
+		}
+		err = errors.Join(err, w.findMissing(ctx, live, dead), w.returnStrays(ctx),
+			w.e.look(ctx, wakePatience, check, slices.Sorted(maps.Keys(w.cfg.Queues))))
+	}
+	if err != nil {
+		w.damaged.Store(true)
+	}
+	return err
 }
 
 // reap puts back what dead workers had. Any worker does so, however young: a worker is dead when two looks found it
 // silent, and Redis remembers the first.
-func (w *Worker) reap(ctx context.Context, live, dead []string) error {
+func (w *Worker) reap(ctx context.Context, dead []string) error {
 	var errs []error
 	for _, name := range dead {
 		if name == w.cfg.Name {
@@ -207,9 +221,14 @@ func (w *Worker) reap(ctx context.Context, live, dead []string) error {
 		}
 		errs = append(errs, err)
 	}
+	return errors.Join(errs...)
+}
+
+// findMissing has workers watched that have batches and are not listed.
+func (w *Worker) findMissing(ctx context.Context, live, dead []string) error {
 	holders, err := w.e.store.Holders(ctx)
 	if err != nil {
-		return errors.Join(append(errs, err)...)
+		return err
 	}
 	var missing []string
 	for _, h := range holders {
@@ -217,10 +236,10 @@ func (w *Worker) reap(ctx context.Context, live, dead []string) error {
 			missing = append(missing, h)
 		}
 	}
-	if len(missing) > 0 {
-		errs = append(errs, w.e.store.Missing(ctx, missing))
+	if len(missing) == 0 {
+		return nil
 	}
-	return errors.Join(errs...)
+	return w.e.store.Missing(ctx, missing)
 }
 
 // returnStrays puts back batches in our name that we know nothing of: Redis has lost what became of them, in a
@@ -250,7 +269,7 @@ func (w *Worker) returnStrays(ctx context.Context) error {
 // takes. It returns how much was due, and when the earliest of what is left will be; zero for nothing.
 func (w *Worker) Tend(ctx context.Context) (did int, next time.Time, err error) {
 	w.projectAll(ctx)
-	if err := w.watchOnce(ctx); err != nil {
+	if err := w.watchOnce(ctx, true); err != nil {
 		return 0, next, err
 	}
 	did, _, err = w.sweepOnce(ctx)

@@ -592,6 +592,7 @@ func (w *Worker) insist(step func() error) error {
 			return err
 		default:
 		}
+		w.damaged.Store(true)
 		w.log.Warn("Redis has not taken a step yet", "worker", w.cfg.Name, "error", err)
 		select {
 		case <-w.killed:

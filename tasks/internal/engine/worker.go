@@ -58,6 +58,7 @@ type Worker struct {
 	killed   chan struct{} // closed when nothing may be waited for any more
 	killOnce sync.Once
 	timer    chan time.Time // timers that were set
+	damaged  atomic.Bool    // Redis refused something: a key may be damaged
 
 	mu    sync.Mutex // guards the fields below
 	runs  map[*Run]bool

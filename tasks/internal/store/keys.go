@@ -100,12 +100,9 @@ func hoursKey(shard int, day int64) string { return tag(shard) + "ch:" + strconv
 // hourKey is the string with the last unix hour that has counts. Expires after 31 days.
 func hourKey(shard int) string { return tag(shard) + "hour" }
 
-// workersKey is the sorted set of live workers by the time of their last beat in unix ms. silentKey is the hash of those
-// that were found silent, to the time of that in unix ms.
-const (
-	workersKey = "muster:{workers}"
-	silentKey  = "muster:{workers}:silent"
-)
+// workersKey is the sorted set of live workers by the time of their last beat in unix ms, and of "?<worker>" by the time at
+// which one was first found silent.
+const workersKey = "muster:workers"
 
 // workerKey is the string with a worker's WorkerInfo. Expires without beats.
 func workerKey(name string) string { return "muster:worker:" + name }

@@ -26,7 +26,7 @@ func (s *Store) Beat(ctx context.Context, name string, info any, silence, confir
 			return nil, nil, fmt.Errorf("write worker info: %w", err)
 		}
 	}
-	res, err := s.scripts["beat"].Run(ctx, s.rdb, []string{workersKey, silentKey}, name, silence.Milliseconds(), confirm.Milliseconds()).StringSlice()
+	res, err := s.scripts["beat"].Run(ctx, s.rdb, []string{workersKey}, name, silence.Milliseconds(), confirm.Milliseconds()).StringSlice()
 	if err != nil {
 		return nil, nil, fmt.Errorf("beat: %w", err)
 	}
@@ -48,10 +48,7 @@ func (s *Store) Missing(ctx context.Context, names []string) error {
 
 // Bye takes a worker out of the live ones.
 func (s *Store) Bye(ctx context.Context, name string) error {
-	if err := s.rdb.ZRem(ctx, workersKey, name).Err(); err != nil {
-		return fmt.Errorf("sign off worker: %w", err)
-	}
-	if err := s.rdb.HDel(ctx, silentKey, name).Err(); err != nil {
+	if err := s.rdb.ZRem(ctx, workersKey, name, "?"+name).Err(); err != nil {
 		return fmt.Errorf("sign off worker: %w", err)
 	}
 	return s.rdb.Del(ctx, workerKey(name)).Err()
