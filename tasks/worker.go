@@ -23,7 +23,7 @@ type WorkerConfig struct {
 	// Strict takes from a queue only when those with a greater weight are empty. Defaults to false.
 	Strict bool
 	// Concurrency is how many tasks run at once. Defaults to 8. A slot takes short tasks in batches, of up to 256 or
-	// about 8 ms of work; what it has not begun after 20 ms goes back to the others.
+	// about 3 ms of work; what it has not begun after 20 ms goes back to the others.
 	Concurrency int
 	// MaxConcurrency bounds what [Client.SetConcurrency] can raise it to. Defaults to the larger of
 	// 256 and Concurrency.

@@ -16,7 +16,7 @@ import (
 const (
 	slotTurn  = 200 * time.Millisecond // then others may have the slot, and a paused queue rests
 	batchMost = 256                    // nodes
-	batchWork = 8 * time.Millisecond   // that a batch should take
+	batchWork = 3 * time.Millisecond   // that a batch should take
 	slowAfter = 20 * time.Millisecond  // then what has not begun goes back
 	doneMost  = 1 << 20                // bytes of results, then they are stored
 	lingers   = 2                      // looks at an empty queue of short tasks before the slot leaves
