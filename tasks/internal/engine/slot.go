@@ -40,7 +40,7 @@ func (w *Worker) Serve(ctx context.Context, k Wake) {
 	began := w.e.clock.Now()
 	arrive, empty := k.Gen, 0
 	var b *batch
-	for {
+	for n := 0; ; n++ {
 		over := w.e.clock.Now().Sub(began) > slotTurn || w.stopping() || w.slots.crowded()
 		mean := w.mean(k.Queue)
 		slow := mean > slowAfter/2 // it will not be back soon
@@ -70,8 +70,8 @@ func (w *Worker) Serve(ctx context.Context, k Wake) {
 		taken := len(b.todo)
 		s.perform(ctx, b)
 		s.counted = b.isCounted()
-		if s.counted && taken < t.Most/4 && !b.leads() {
-			<-w.e.clock.After(gatherFor) // tasks this short cost less than the calls: let some gather
+		if n > 0 && s.counted && taken < t.Most/4 && !b.leads() {
+			<-w.e.clock.After(gatherFor) // more keep coming, and cost less than the calls: let some gather
 		}
 	}
 }

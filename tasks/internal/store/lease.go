@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -270,22 +269,4 @@ func (s *Store) Ready(ctx context.Context, queue string, limit int) ([]Element, 
 		}
 	}
 	return out, nil
-}
-
-// Waits reports whether a queue has ready nodes.
-func (s *Store) Waits(ctx context.Context, queue string) (bool, error) {
-	n, err := s.Shards(ctx)
-	if err != nil {
-		return false, err
-	}
-	for shard := range n {
-		k, err := s.rdb.Exists(ctx, ringKey(shard, Lane(queue, 0)), ringKey(shard, Lane(queue, 1))).Result()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return false, fmt.Errorf("read queue %s: %w", queue, err)
-		}
-		if k > 0 {
-			return true, nil
-		}
-	}
-	return false, nil
 }
