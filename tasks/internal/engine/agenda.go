@@ -121,14 +121,11 @@ func (w *Worker) attend(ctx context.Context, en store.Entry) error {
 	if failed, ok := strings.CutPrefix(en.Node, fastNote); ok {
 		return e.failFast(ctx, fl, failed)
 	}
-	_, g, err := e.nodeOf(ctx, fl, en.Node)
-	if errors.Is(err, errUnreadable) {
+	if _, _, err := e.nodeOf(ctx, fl, en.Node); errors.Is(err, errUnreadable) {
 		return w.attendUnreadable(ctx, en, err)
-	}
-	if err != nil {
+	} else if err != nil {
 		return err
 	}
-	_ = g
 	var t store.Todo
 	switch rec := store.ParseRecord(en.Record, fl.Created); rec.State {
 	case 0, 'D', 'Q', 'E', 'e':
