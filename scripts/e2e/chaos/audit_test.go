@@ -130,7 +130,7 @@ func (a *audit) runsOnce(results []*tasks.AsyncResult[int]) {
 }
 
 // fixed are the keys of a fleet that are there for good, whatever it runs.
-var fixed = regexp.MustCompile(`^(muster:store|muster:\{workers\}|muster:\{\d\}:(wake:default|done:[SFX])|` +
+var fixed = regexp.MustCompile(`^(muster:store|muster:workers|muster:\{\d\}:(wake:default|done:[SFX])|` +
 	`asynq:queues|asynq:servers|asynq:workers|asynq:\{default\}:processed|asynq:\{default\}:failed)$`)
 
 // noLeftovers wants that no key is there for good but the fixed ones, and that asynq is empty. A wake-task that a

@@ -85,7 +85,7 @@ func (s *slot) turn(ctx context.Context, b *batch, t *store.Turn) (*store.Turned
 	var done []result
 	if b != nil {
 		b.mu.Lock()
-		t.Old, t.Back = b.id, b.lease(b.todo)
+		t.Old, t.OldAt, t.Back = b.id, b.taken, b.lease(b.todo)
 		done = b.done
 		b.todo, b.done = nil, nil
 		b.mu.Unlock()
@@ -184,7 +184,7 @@ func (s *slot) settle(ctx context.Context, todos []store.Todo) {
 // read makes a batch of what Redis answered.
 func (s *slot) read(ctx context.Context, id string, res *store.Turned) *batch {
 	w := s.w
-	b := &batch{mu: newLock(), shard: s.wake.Shard, lane: res.Lane, id: id, taken: res.Now, skew: res.Now.Sub(w.e.clock.Now())}
+	b := &batch{mu: newLock(), shard: s.wake.Shard, lane: res.Lane, id: id, taken: res.Taken, skew: res.Now.Sub(w.e.clock.Now())}
 	for i := range res.Batch {
 		el := &res.Batch[i]
 		err := w.insist(func() error { return s.readElement(within(ctx), b, el) })
@@ -316,7 +316,7 @@ func (s *slot) handBack(ctx context.Context, b *batch) {
 func (s *slot) part(ctx context.Context, b *batch, t *store.Turn) {
 	w := s.w
 	t.Shard, t.Worker, t.Queue = s.wake.Shard, w.cfg.Name, s.wake.Queue
-	t.ID, t.Old = w.batches.add(), b.id
+	t.ID, t.Old, t.OldAt = w.batches.add(), b.id, b.taken
 	done := b.done
 	t.Changes = w.changes(b, done)
 	b.done, b.bytes = nil, 0

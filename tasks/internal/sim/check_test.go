@@ -131,7 +131,7 @@ func terminal(field, rec string) bool {
 }
 
 // lasting are the keys that stay, however many workflows there were; others expire, or are gone with the last workflow.
-var lasting = regexp.MustCompile(`^(sim:clock|asynq:queues|muster:store|muster:\{workers\}.*|muster:\{0\}:holders|muster:\{0\}:(wake|done|cm|ch):.*)$`)
+var lasting = regexp.MustCompile(`^(sim:clock|asynq:queues|muster:store|muster:workers|muster:\{0\}:holders|muster:\{0\}:(wake|done|cm|ch):.*)$`)
 
 // checkLeft looks for what nobody needs any more.
 func (h *history) checkLeft(ctx context.Context) {

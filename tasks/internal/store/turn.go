@@ -110,10 +110,11 @@ type Turn struct {
 	Most    int  // nodes
 	Least   int  // ready nodes that are worth another wake-task
 
-	ID    string // of the new batch
-	Old   string // the batch that ends, if there is one
-	Keep  string // lease of what goes on under ID
-	Back  string // lease of what goes back
+	ID    string    // of the new batch
+	Old   string    // the batch that ends, if there is one
+	OldAt time.Time // when it was taken, by Redis
+	Keep  string    // lease of what goes on under ID
+	Back  string    // lease of what goes back
 	Known []string
 	Lane  string // the slot goes on with what becomes ready in it
 
@@ -134,6 +135,7 @@ type Turned struct {
 	Wants []Wake
 	Todos []Todo
 	Lane  string
+	Taken time.Time // when the batch was, by Redis: before Now if this is a second answer
 	Batch []Element
 }
 
@@ -174,12 +176,16 @@ func (s *Store) Turn(ctx context.Context, t *Turn) (*Turned, error) {
 	flag(t.Take, "t")
 	flag(t.Leave, "l")
 	flag(t.OrLeave, "x")
+	old := ""
+	if t.Old != "" {
+		old = t.Old + "@" + strconv.FormatInt(t.OldAt.UnixMilli(), 10)
+	}
 	known := ""
 	if len(t.Known) > 0 {
 		known = " " + strings.Join(t.Known, " ") + " "
 	}
 	args := make([]any, 0, 64)
-	args = append(args, t.Worker, t.Queue, strings.Join(t.Others, " "), flags, t.Most, max(1, t.Least), t.ID, t.Old, t.Keep, t.Back, known,
+	args = append(args, t.Worker, t.Queue, strings.Join(t.Others, " "), flags, t.Most, max(1, t.Least), t.ID, old, t.Keep, t.Back, known,
 		t.Arrive, t.Lane, len(t.Changes))
 	for i := range t.Changes {
 		args = t.Changes[i].args(args)
@@ -206,7 +212,9 @@ func turned(shard int, res []any) (*Turned, error) {
 	if len(res) < 5 {
 		return nil, fmt.Errorf("script answered %v", res)
 	}
-	out := &Turned{Said: text(res[0]), Now: time.UnixMilli(toInt(res[1])), Wants: wakes(shard, res[2]), Lane: text(res[4])}
+	out := &Turned{Said: text(res[0]), Now: time.UnixMilli(toInt(res[1])), Wants: wakes(shard, res[2])}
+	lane, at, _ := strings.Cut(text(res[4]), " ")
+	out.Lane, out.Taken = lane, time.UnixMilli(toInt(at))
 	todos, _ := res[3].([]any)
 	for _, v := range todos {
 		out.Todos = append(out.Todos, todo(v))

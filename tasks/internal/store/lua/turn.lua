@@ -2,13 +2,13 @@
 -- because its answer got lost, changes nothing and is answered with the same batch.
 -- KEYS as in lib
 -- ARGV[1] worker, [2] queue, [3] other queues of the worker (space), [4] flags, [5] most nodes to take, [6] least number of
--- ready nodes that is worth another wake-task, [7] id of the new batch, [8] id of the batch that ends or '', [9] lease of
+-- ready nodes that is worth another wake-task, [7] id of the new batch, [8] '<id>@<unix ms at which it was taken>' of the batch that ends or '', [9] lease of
 -- what goes on under the new id or '', [10] lease of what goes back or '', [11] workflows whose graphs the worker has
 -- (' id id '), [12] generation of the wake-task, [13] lane of the batch or '': the slot goes on with what becomes ready in
 -- it, [14] number of workflows; then per workflow its five facts, number of arguments of its changes, and these, as in flow
 -- flags: a arrives with a wake-task, c is counted among the takers, e is so from now on, l leaves, x leaves if it gets
 -- nothing, t takes, u without a batch: the changes hold whoever makes them
--- returns {said, now, wants, todos, lane, element, …}. said: ok, gone (the batch is not the worker's any more), yield
+-- returns {said, now, wants, todos, '<lane> <unix ms at which the batch was taken>', element, …}. said: ok, gone (the batch is not the worker's any more), yield
 -- (another queue has a wake-task: nothing was taken). todos: what close returns, per workflow. An element is {element,
 -- graph or false, record or false of each node}
 local MOST_KEYS = 256         -- fairness keys that one take looks at
@@ -132,10 +132,11 @@ local function taking()
 end
 
 -- keep writes the lease of what was taken.
+local stamp = whole(now)
 local function keep(lane)
   local els = {}
   for i, el in ipairs(elements) do els[i] = el[1] end
-  redis.call('HSET', lease, id, whole(now) .. ' ' .. lane .. ' ' .. table.concat(els, ','))
+  redis.call('HSET', lease, id, stamp .. ' ' .. lane .. ' ' .. table.concat(els, ','))
 end
 
 local function leave()
@@ -144,7 +145,13 @@ local function leave()
 end
 
 -- The first write is one that needs no memory: then a full Redis lets the script go on.
-local fenced = ARGV[8] ~= '' and redis.call('HDEL', lease, ARGV[8]) == 1
+-- The time tells the batch from one that a take of the same name made later, which was sent twice and came late.
+local fenced = false
+if ARGV[8] ~= '' then
+  local old, at = string.match(ARGV[8], '^([^@]+)@(%d+)$')
+  fenced = string.match(redis.call('HGET', lease, old) or '', '^%d+') == at
+  if fenced then redis.call('HDEL', lease, old) end
+end
 local on = {}
 if fenced or has('u') then
   if ARGV[9] ~= '' then redis.call('HSET', lease, id, ARGV[9]) end
@@ -175,7 +182,9 @@ end
 local before = has('t') and redis.call('HGET', lease, id)
 if before then
   -- This call was made before, and its answer got lost.
-  local lane, els = string.match(before, '^%d+!? (%S+) (%S+)$')
+  local lane, els
+  stamp, lane, els = string.match(before, '^(%d+)!? (%S+) (%S+)$')
+  stamp = stamp or whole(now)
   left, bytes = 100000, -math.huge
   for el in string.gmatch(els or '', '[^,]+') do
     local wf, prefix, a, b, lost = read(el)
@@ -242,4 +251,4 @@ if has('l') and said ~= 'yield' then
 end
 saveDepth()
 counted()
-return {said, whole(now), wants, todos, takenFrom, unpack(elements)}
+return {said, whole(now), wants, todos, takenFrom .. ' ' .. stamp, unpack(elements)}
