@@ -103,6 +103,12 @@ func damagesOf(worker string) []damage {
 		return func(pipe redis.Pipeliner, shard, id string) { pipe.HSet(ctx, shard+"w:"+id, name, value) }
 	}
 	ready := func(_, id string) string { return "ready:n:default:" + id }
+	known := func(do func(redis.Pipeliner, string, string)) func(redis.Pipeliner, string, string) { // to the ring
+		return func(pipe redis.Pipeliner, shard, id string) {
+			do(pipe, shard, id)
+			pipe.RPush(ctx, shard+"ring:n:default", id)
+		}
+	}
 	garbage := []string{"", "garbage", "/", "a/b", "/0", "0-9", "x/9-0", "x/0-99999999", "x/0-1@", "x/0@99999999999999999999", "\xff/\xfe", "x/0/0/0"}
 	out := []damage{
 		{"workflow of another type", wrongType(func(shard, id string) string { return shard + "w:" + id }), "error"},
@@ -128,15 +134,15 @@ func damagesOf(worker string) []damage {
 				pipe.LPush(ctx, shard+"ring:n:default", g)
 			}
 		}, "value"},
-		{"ready list of another type", wrongType(func(shard, id string) string { return shard + ready(shard, id) }), "lost"},
-		{"ready list with garbage", func(pipe redis.Pipeliner, shard, id string) {
+		{"ready list of another type", known(wrongType(func(shard, id string) string { return shard + ready(shard, id) })), "lost"},
+		{"ready list with garbage", known(func(pipe redis.Pipeliner, shard, id string) {
 			for _, g := range garbage {
 				pipe.LPush(ctx, shard+ready(shard, id), g, id+g)
 			}
-		}, "either"},
-		{"ready list with nodes that are none", func(pipe redis.Pipeliner, shard, id string) {
-			pipe.RPush(ctx, shard+ready(shard, id), id+"/77", id+"/0.5", id+"/3:4", id+"/0-99", id+"/-", id+"/!revoke")
-		}, "either"},
+		}), "either"},
+		{"ready list with nodes that are none", known(func(pipe redis.Pipeliner, shard, id string) {
+			pipe.RPush(ctx, shard+ready(shard, id), id+"/9-0", id+"/77", id+"/0.5", id+"/3:4", id+"/0-99", id+"/-", id+"/!revoke")
+		}), "either"},
 		{"agenda of another type", wrongType(suffix("agenda")), "lost"},
 		{"agenda with garbage", func(pipe redis.Pipeliner, shard, id string) {
 			for _, g := range garbage {

@@ -90,7 +90,7 @@ func startShared() (*process, error) {
 		return nil, err
 	}
 	p := &process{dir: dir, args: []string{
-		"--databases", fmt.Sprint(databases), "--save", "", "--lua-time-limit", "60000", "--appendonly", "no",
+		"--databases", fmt.Sprint(databases), "--save", "", "--appendonly", "no",
 	}}
 	if err := p.startAnywhere(); err != nil {
 		_ = os.RemoveAll(dir)

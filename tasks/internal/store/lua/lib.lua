@@ -45,12 +45,15 @@ local function saveDepth()
 end
 
 -- read returns the parts of an element: workflow, prefix, first, last, deaths ('' for none). A single node has no last.
+-- It returns nil for what is damaged; a span has at least one node.
 local function read(el)
   local wf, span, lost = string.match(el, '^([^/]+)/([^@]+)@?(%d*)$')
   if not wf then return nil end
   local prefix, a, b = string.match(span, '^(.-)(%d+)%-(%d+)$')
-  if prefix then return wf, prefix, tonumber(a), tonumber(b), lost end
-  return wf, span, nil, nil, lost
+  if not prefix then return wf, span, nil, nil, lost end
+  a, b = tonumber(a), tonumber(b)
+  if a > b then return nil end
+  return wf, prefix, a, b, lost
 end
 
 -- size returns how many nodes an element has.

@@ -188,7 +188,7 @@ if before then
   left, bytes = 100000, -math.huge
   for el in string.gmatch(els or '', '[^,]+') do
     local wf, prefix, a, b, lost = read(el)
-    if wf then add(wf, prefix, a, b, lost) end
+    if wf then add(wf, prefix, a, b and math.min(b, a + MOST_FIELDS - 1), lost) end
   end
   takenFrom = #elements > 0 and lane or ''
 elseif #on > 0 then
