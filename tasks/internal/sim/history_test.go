@@ -90,9 +90,16 @@ func (h *history) chance(n int) bool { return h.rng.IntN(1000) < n }
 // among returns a number from lo to hi.
 func (h *history) among(lo, hi int) int { return lo + h.rng.IntN(hi-lo+1) }
 
+// handOver tells the race detector that what the scheduler has done comes before what goroutines do under mu.
+func (h *history) handOver() {
+	h.mu.Lock()
+	h.mu.Unlock() //nolint:staticcheck // nothing is done under it
+}
+
 // settle returns once every goroutine waits for the scheduler or for time. What was asked meanwhile is put in
 // an order that does not depend on which goroutine was faster.
 func (h *history) settle() {
+	h.handOver()
 	synctest.Wait()
 	h.rounds++
 	for _, s := range h.parked {
@@ -126,6 +133,7 @@ func (h *history) take(s *step) {
 
 // sleep lets time pass.
 func (h *history) sleep(d time.Duration) {
+	h.handOver()
 	time.Sleep(d)
 	h.settle()
 	if d := time.Since(h.shifted); d >= 20*time.Millisecond {
@@ -418,6 +426,7 @@ func (h *history) end() {
 		if len(parked) == 0 && h.quiet() {
 			return
 		}
+		h.handOver()
 		time.Sleep(time.Second) // back-offs
 	}
 }
