@@ -410,7 +410,7 @@ func (s *Service) different(ctx context.Context, id string, req Request) error {
 }
 
 // newID names a job.
-func newID(site string) tasks.Option {
+func newID(site string) tasks.SendOption {
 	var id [4]byte
 	_, _ = rand.Read(id[:]) // never fails
 	return tasks.ID(idOf(site) + hex.EncodeToString(id[:]))
@@ -455,8 +455,8 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[Sum
 // SendOptions are the options that a scrape of a site is sent with: its
 // progress keys are {prefix}:{job}:… with the prefix scrape_{site}, and a
 // site is scraped by one job at a time.
-func (s *Service) SendOptions(name string) []tasks.Option {
-	return []tasks.Option{tasks.ProgressKeys(ProgressPrefix(name)), tasks.Unique("scrape:"+name, keep)}
+func (s *Service) SendOptions(name string) []tasks.SendOption {
+	return []tasks.SendOption{tasks.ProgressKeys(ProgressPrefix(name)), tasks.Unique("scrape:"+name, keep)}
 }
 
 // ProgressPrefix is the prefix of the progress keys of a site's jobs.

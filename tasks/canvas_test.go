@@ -65,6 +65,7 @@ var (
 	Settled = tasks.New[[]tasks.Outcome[int], string]("t.settled")
 	Panics  = tasks.New[int, int]("t.panics")
 	Polls   = tasks.New[AB, int]("t.polls")
+	Late    = tasks.New[int, int]("t.late", tasks.Expires(10*time.Millisecond)) // asks to be called again after that
 	Waits   = tasks.New[string, int]("t.waits")
 	Hold    = tasks.New[string, int]("t.gate")
 	// HoldPlan answers with that many tasks that only end with their context.
@@ -213,6 +214,7 @@ func (w *world) mux() *tasks.Mux {
 		return strings.Join(parts, " "), nil
 	})
 	tasks.Handle(m, Panics, func(context.Context, int) (int, error) { panic("oh") })
+	tasks.Handle(m, Late, func(context.Context, int) (int, error) { return 0, tasks.Again(20 * time.Millisecond) })
 	tasks.Handle(m, Polls, func(ctx context.Context, in AB) (int, error) {
 		key := "polls" + tasks.InfoFrom(ctx).Key
 		w.note(key, 1)
@@ -288,11 +290,11 @@ type row struct {
 	err    string
 }
 
-func value[O any](number string, s func() tasks.Signature[O], want O, opts ...tasks.Option) row {
+func value[O any](number string, s func() tasks.Signature[O], want O, opts ...tasks.SendOption) row {
 	return row{number, func(t *testing.T, w *world) (any, error) { return send(t, w, s(), opts...) }, want, ""}
 }
 
-func fails[O any](number string, s func() tasks.Signature[O], message string, opts ...tasks.Option) row {
+func fails[O any](number string, s func() tasks.Signature[O], message string, opts ...tasks.SendOption) row {
 	return row{number, func(t *testing.T, w *world) (any, error) { return send(t, w, s(), opts...) }, nil, message}
 }
 
@@ -458,7 +460,7 @@ var cases = []row{
 		for i := range ms {
 			ms[i] = tasks.Chain(ID.S(i), Inc)
 		}
-		return tasks.Group(ms...).With(tasks.AtMost(2))
+		return tasks.GroupOf(ms, tasks.AtMost(2))
 	}, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}),
 	value("join", func() tasks.Signature[int] {
 		return tasks.Chain(tasks.Join(ID.S(1), tasks.Each([]int{2, 3}, ID)), PairSum)
@@ -633,7 +635,7 @@ var cases = []row{
 	fails("hard time limit", func() tasks.Signature[int] { return Deaf.S(1) }, "hard time limit"),
 	fails("182 wait inside a task", func() tasks.Signature[int] { return Waits.S("x") }, "wait inside a task"),
 	fails("152 expired", func() tasks.Signature[int] {
-		return tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.Expires(-time.Second))), Sum)
+		return tasks.Chord(tasks.Group(ID.S(1), Late.S(2)), Sum)
 	}, "expired"),
 	fails("145 input that does not fit", func() tasks.Signature[int] {
 		return tasks.Chain(tasks.New[string, int]("t.id").S("x"), Inc)

@@ -79,7 +79,7 @@ func (c *Client) Writable(ctx context.Context) error {
 }
 
 // SendRaw sends a task by name with its input as JSON, for senders that do not know its types.
-func (c *Client) SendRaw(ctx context.Context, name string, input json.RawMessage, opts ...Option) (*AsyncResult[json.RawMessage], error) {
+func (c *Client) SendRaw(ctx context.Context, name string, input json.RawMessage, opts ...SendOption) (*AsyncResult[json.RawMessage], error) {
 	s := &graph.Sig{Shape: graph.Call, Task: name, Opts: &graph.Opts{}, Input: input}
 	if !json.Valid(input) {
 		s.Err = fmt.Errorf("input of task %s is not JSON", name)

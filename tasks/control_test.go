@@ -259,14 +259,14 @@ func TestHeadersReachEveryTaskAndAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	during(t, worker.Run)
-	run, err := tasks.Chain(who.S(""), who).Send(t.Context(), client, tasks.Header("who", "ann"))
+	run, err := tasks.Chain(who.S(""), who).Send(t.Context(), client, tasks.Headers(map[string]string{"who": "ann"}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if out, err := run.Wait(t.Context()); err != nil || out != "annann" {
 		t.Errorf("%q %v, expected annann", out, err)
 	}
-	_, err = who.S("").Send(t.Context(), client, tasks.Header("who", strings.Repeat("x", 9000)))
+	_, err = who.S("").Send(t.Context(), client, tasks.Headers(map[string]string{"who": strings.Repeat("x", 9000)}))
 	if err == nil || !strings.Contains(err.Error(), "headers") {
 		t.Errorf("headers of 9000 bytes: %v", err)
 	}

@@ -71,7 +71,7 @@ func must(err error) {
 	}
 }
 
-func show[O any](client *tasks.Client, s tasks.Signature[O], opts ...tasks.Option) {
+func show[O any](client *tasks.Client, s tasks.Signature[O], opts ...tasks.SendOption) {
 	ctx := context.Background()
 	run, err := s.Send(ctx, client, opts...)
 	must(err)
@@ -137,7 +137,7 @@ func ExampleSettle() {
 	client, stop := exampleFleet()
 	defer stop()
 	ctx := context.Background()
-	run, err := tasks.Settle(tasks.Group(Greet.S("ann"), tasks.New[string, string]("hello.greet").S("bob", tasks.Expires(-time.Second)))).Send(ctx, client)
+	run, err := tasks.Settle(tasks.Group(Greet.S("ann"), Shaky.S("bob", tasks.MaxRetry(0)))).Send(ctx, client)
 	must(err)
 	outcomes, err := run.Wait(ctx)
 	must(err)

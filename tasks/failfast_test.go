@@ -12,31 +12,32 @@ import (
 func TestFailFast(t *testing.T) {
 	t.Parallel()
 	held := tasks.New[int, int]("t.hold")
+	fast := func(ss ...tasks.Signature[int]) tasks.Signature[[]int] { return tasks.GroupOf(ss, tasks.FailFast()) }
 	cases := []struct {
 		name string
 		s    func() tasks.Signature[[]int]
 		why  string
 	}{
-		{"a task", func() tasks.Signature[[]int] { return tasks.Group(Fail.S(1), held.S(1)) }, "E1"},
+		{"a task", func() tasks.Signature[[]int] { return fast(Fail.S(1), held.S(1)) }, "E1"},
 		{"a chain", func() tasks.Signature[[]int] {
-			return tasks.Group(tasks.Chain(ID.S(1), Fail), tasks.Chain(held.S(1), Inc))
+			return fast(tasks.Chain(ID.S(1), Fail), tasks.Chain(held.S(1), Inc))
 		}, "E1"},
-		{"a plan that fails", func() tasks.Signature[[]int] { return tasks.Group(FailTo.S(1), held.S(1)) }, "E1"},
+		{"a plan that fails", func() tasks.Signature[[]int] { return fast(FailTo.S(1), held.S(1)) }, "E1"},
 		{"a member of a map that fails", func() tasks.Signature[[]int] {
-			return tasks.Group(tasks.Chord(tasks.Map(Range.S(2), Fail), Sum), held.S(1))
+			return fast(tasks.Chord(tasks.Map(Range.S(2), Fail), Sum), held.S(1))
 		}, "E"},
 		{"a map that runs", func() tasks.Signature[[]int] {
-			return tasks.Group(Fail.S(1), tasks.Chord(tasks.Map(Range.S(3), held), Sum))
+			return fast(Fail.S(1), tasks.Chord(tasks.Map(Range.S(3), held), Sum))
 		}, "E1"},
-		{"a plan that runs", func() tasks.Signature[[]int] { return tasks.Group(Fail.S(1), HoldPlan.S(2)) }, "E1"},
+		{"a plan that runs", func() tasks.Signature[[]int] { return fast(Fail.S(1), HoldPlan.S(2)) }, "E1"},
 		{"what waits for a place", func() tasks.Signature[[]int] {
-			return tasks.Group(held.S(1), Fail.S(1), held.S(2), held.S(3)).With(tasks.AtMost(2))
+			return tasks.GroupOf([]tasks.Signature[int]{held.S(1), Fail.S(1), held.S(2), held.S(3)}, tasks.AtMost(2), tasks.FailFast())
 		}, "E1"},
 	}
 	inWorlds(t, func(t *testing.T, w *world) {
 		for _, c := range cases {
 			t.Run(c.name, func(t *testing.T) {
-				_, err := send(t, w, tasks.OnError(c.s().With(tasks.FailFast()), Err))
+				_, err := send(t, w, tasks.OnError(c.s(), Err))
 				wantFailure(t, err, c.why)
 				for _, f := range w.failures() {
 					if f.Code == tasks.CodeRevoked {
@@ -47,7 +48,7 @@ func TestFailFast(t *testing.T) {
 		}
 		t.Run("what others need goes on", func(t *testing.T) {
 			x := Hold.S("shared")
-			g := tasks.Settle(tasks.Group(Fail.S(1), tasks.Chain(x, Inc)).With(tasks.FailFast()))
+			g := tasks.Settle(tasks.GroupOf([]tasks.Signature[int]{Fail.S(1), tasks.Chain(x, Inc)}, tasks.FailFast()))
 			run, err := tasks.Join(x, tasks.Chord(g, Settled)).Send(t.Context(), w.client)
 			if err != nil {
 				t.Fatal(err)

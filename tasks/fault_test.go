@@ -118,7 +118,7 @@ func TestHandlersThatMisbehave(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		m := w.mux()
-		odd := func(name string, h func(context.Context) error, opts ...tasks.Option) tasks.Task[int, int] {
+		odd := func(name string, h func(context.Context) error, opts ...tasks.TaskOption) tasks.Task[int, int] {
 			task := tasks.New[int, int]("odd."+name, append(opts, tasks.Queue("odd"))...)
 			tasks.Handle(m, task, func(ctx context.Context, n int) (int, error) { return n, h(ctx) })
 			return task

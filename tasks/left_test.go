@@ -97,13 +97,13 @@ func TestNothingIsLeftOfWhatNoWorkerSaw(t *testing.T) {
 		canvases := []tasks.Signature[int]{
 			ID.S(1),
 			tasks.Chord(tasks.Each(ints(1000), ID), Sum),
-			tasks.Chord(tasks.Each(ints(20), ID).With(tasks.AtMost(2)), Sum),
+			tasks.Chord(tasks.Each(ints(20), ID, tasks.AtMost(2)), Sum),
 			tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.In(time.Hour)), ID.S(3, tasks.Queue("nobody"), tasks.Priority(1))), Sum),
 			tasks.Chain(ID.S(1, tasks.At(time.Now().Add(time.Hour))), Inc),
 		}
 		var runs []*tasks.AsyncResult[int]
 		for i, s := range slices.Concat(canvases, canvases) {
-			opts := []tasks.Option{keep}
+			opts := []tasks.SendOption{keep}
 			if i >= len(canvases) {
 				opts = append(opts, tasks.Unique(fmt.Sprint("key", i), 50*time.Millisecond))
 			}

@@ -16,7 +16,7 @@ func TestReadyNodesAreListedUntilRevoked(t *testing.T) {
 	}{
 		"one":          {tasks.Group(ID.S(1)), 1},
 		"three":        {tasks.Each([]int{1, 2, 3}, ID), 3},
-		"a few places": {tasks.Each([]int{1, 2, 3}, ID).With(tasks.AtMost(2)), 2},
+		"a few places": {tasks.Each([]int{1, 2, 3}, ID, tasks.AtMost(2)), 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

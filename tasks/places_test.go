@@ -17,16 +17,16 @@ func TestPlacesOfSharedParts(t *testing.T) {
 		good, bad := ID.S(1), Fail.S(1)
 		rescued := bad.Rescue(Instead)
 		settled := tasks.Chord(tasks.Settle(tasks.Group(bad, ID.S(3))), Settled)
-		for _, limit := range []tasks.Option{tasks.AtMost(2), tasks.AtMost(1)} {
-			got, err := send(t, w, tasks.Group(good, good.Rescue(Instead).Rescue(Instead), ID.S(2)).With(limit))
+		for _, limit := range []tasks.GroupOption{tasks.AtMost(2), tasks.AtMost(1)} {
+			got, err := send(t, w, tasks.GroupOf([]tasks.Signature[int]{good, good.Rescue(Instead).Rescue(Instead), ID.S(2)}, limit))
 			if err != nil || !slices.Equal(got, []int{1, 1, 2}) {
 				t.Errorf("rescue of what succeeds: got %v, %v", got, err)
 			}
-			saved, err := send(t, w, tasks.Join(rescued, tasks.Group(tasks.Chain(rescued, Inc), ID.S(2), ID.S(3)).With(limit)))
+			saved, err := send(t, w, tasks.Join(rescued, tasks.GroupOf([]tasks.Signature[int]{tasks.Chain(rescued, Inc), ID.S(2), ID.S(3)}, limit)))
 			if err != nil || saved.Second[0] != saved.First+1 || saved.Second[1] != 2 {
 				t.Errorf("rescue of what fails: got %v, %v", saved, err)
 			}
-			both, err := send(t, w, tasks.Join(rescued, tasks.Group(settled, Say.S("a"), Say.S("b")).With(limit)))
+			both, err := send(t, w, tasks.Join(rescued, tasks.GroupOf([]tasks.Signature[string]{settled, Say.S("a"), Say.S("b")}, limit)))
 			if err != nil || !strings.HasSuffix(both.Second[0], " 3") || both.Second[2] != "b" {
 				t.Errorf("settled with what fails: got %v, %v", both, err)
 			}
@@ -40,7 +40,7 @@ func TestPlaceOfWhatWasRevoked(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
 		gate := Hold.S("gate")
 		first := tasks.Chain(ID.S(1), Inc)
-		run := sent(t, w, tasks.Settle(tasks.Group(gate, first, tasks.Chain(ID.S(2), Inc), tasks.Chain(ID.S(3), Inc)).With(tasks.AtMost(1))))
+		run := sent(t, w, tasks.Settle(tasks.GroupOf([]tasks.Signature[int]{gate, first, tasks.Chain(ID.S(2), Inc), tasks.Chain(ID.S(3), Inc)}, tasks.AtMost(1))))
 		for _, n := range nodes(t, w, run.ID()) {
 			if n.Task == "t.id" {
 				if err := w.client.RevokeNode(t.Context(), run.ID(), n.ID); err != nil {

@@ -36,8 +36,8 @@ type AsyncResult[O any] struct {
 
 // Send stores s in Redis as a workflow, releases what can run at once and returns its handle. When
 // Send returns without error the workflow will run, whatever becomes of the sender.
-func (s Signature[O]) Send(ctx context.Context, c *Client, opts ...Option) (*AsyncResult[O], error) {
-	id, err := c.eng.Send(ctx, s.sig, collect(opts))
+func (s Signature[O]) Send(ctx context.Context, c *Client, opts ...SendOption) (*AsyncResult[O], error) {
+	id, err := c.eng.Send(ctx, s.sig, collect(opts, SendOption.forSend))
 	if err != nil && !errors.Is(err, ErrDuplicate) {
 		return nil, fmt.Errorf("send workflow: %w", err)
 	}

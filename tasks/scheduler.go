@@ -72,7 +72,7 @@ type entry struct {
 	name, spec string
 	when       cron.Schedule
 	work       func() Work
-	opts       []Option
+	opts       []SendOption
 
 	lease engine.Lease
 	pause time.Duration // before the next try of a tick that could not be sent
@@ -95,18 +95,22 @@ func NewScheduler(c *Client, cfg SchedulerConfig) *Scheduler {
 //
 // The results of a tick are kept for at least CatchUp, whatever [Retention] says. With [Unique] among
 // opts, a tick is skipped while the work of an earlier one is under way.
-func (s *Scheduler) Add(name, spec string, work Work, opts ...Option) error {
+func (s *Scheduler) Add(name, spec string, work Work, opts ...SendOption) error {
 	return s.AddFunc(name, spec, func() Work { return work }, opts...)
 }
 
 // AddFunc is Add for work that is made anew for every tick. While work runs no other entry ticks, so
 // it must not block. When it returns nil the tick is skipped.
-func (s *Scheduler) AddFunc(name, spec string, work func() Work, opts ...Option) error {
+func (s *Scheduler) AddFunc(name, spec string, work func() Work, opts ...SendOption) error {
 	if name == "" || len(name) > maxEntryName {
 		return fmt.Errorf("schedule %.20q: the name needs 1 to %d bytes", name, maxEntryName)
 	}
 	when, err := parseSpec(spec, s.cfg.Location)
-	if err != nil {
+	o := collect(opts, SendOption.forSend)
+	if o.ID != "" || o.At != nil {
+		err = errors.Join(err, errors.New("an entry takes neither tasks.ID nor tasks.At: each tick has its own id and time"))
+	}
+	if err = errors.Join(err, o.Err); err != nil {
 		return fmt.Errorf("schedule %s: %w", name, err)
 	}
 	s.mu.Lock()
@@ -274,13 +278,13 @@ func (s *Scheduler) send(ctx context.Context, e *entry, t *engine.Tick, now time
 		t.Missed, t.Error = t.Missed+1, "there was no work for it"
 		return true
 	}
-	o := collect(append([]Option{ID(tickID(e.name, t.At))}, e.opts...))
+	o := collect(append([]SendOption{ID(tickID(e.name, t.At))}, e.opts...), SendOption.forSend)
 	keep := max(s.late()+time.Minute, engine.DefaultRetention)
 	if o.Retention != nil {
 		keep = max(s.late()+time.Minute, *o.Retention)
 	}
 	o.Retention = &keep
-	id, how, err := s.client.eng.SendTick(ctx, work.work(), o, e.lease.Until)
+	id, how, err := s.client.eng.SendTick(ctx, work.work(), o, now.Sub(t.At), e.lease.Until)
 	switch {
 	case errors.Is(err, engine.ErrLate):
 		s.cfg.Logger.Warn("another scheduler may have taken over", "schedule", e.name, "tick", t.At)

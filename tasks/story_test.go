@@ -80,7 +80,7 @@ var stories = []story{
 	}},
 	{"26 45 70 queue of a send", func(t *testing.T, w *world) {
 		queues := func(s interface {
-			Send(context.Context, *tasks.Client, ...tasks.Option) (*tasks.AsyncResult[int], error)
+			Send(context.Context, *tasks.Client, ...tasks.SendOption) (*tasks.AsyncResult[int], error)
 		}) string {
 			run, err := s.Send(t.Context(), w.client, tasks.Queue("Q"), tasks.In(time.Hour))
 			if err != nil {
@@ -775,7 +775,7 @@ var stories = []story{
 }
 
 // sent sends s.
-func sent[O any](t *testing.T, w *world, s tasks.Signature[O], opts ...tasks.Option) *tasks.AsyncResult[O] {
+func sent[O any](t *testing.T, w *world, s tasks.Signature[O], opts ...tasks.SendOption) *tasks.AsyncResult[O] {
 	t.Helper()
 	run, err := s.Send(t.Context(), w.client, opts...)
 	if err != nil {

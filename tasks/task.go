@@ -15,16 +15,22 @@ type Task[I, O any] struct {
 }
 
 // New declares a task. The options are the defaults of its signatures.
-func New[I, O any](name string, opts ...Option) Task[I, O] {
-	return Task[I, O]{name: name, opts: collect(opts)}
+func New[I, O any](name string, opts ...TaskOption) Task[I, O] {
+	return Task[I, O]{name: name, opts: collect(opts, TaskOption.forTask)}
+}
+
+// With returns t with opts for the uses made of what it returns, as in a step of a [Chain3].
+func (t Task[I, O]) With(opts ...CallOption) Task[I, O] {
+	t.opts = t.opts.Over(collect(opts, CallOption.forCall))
+	return t
 }
 
 // Name returns the name the task was declared with.
 func (t Task[I, O]) Name() string { return t.name }
 
 // S returns the work of running t on in. It sends nothing.
-func (t Task[I, O]) S(in I, opts ...Option) Signature[O] {
-	s := &graph.Sig{Shape: graph.Call, Task: t.name, Opts: t.opts.Over(collect(opts)), Declared: len(opts) == 0}
+func (t Task[I, O]) S(in I, opts ...CallOption) Signature[O] {
+	s := &graph.Sig{Shape: graph.Call, Task: t.name, Opts: t.opts.Over(collect(opts, CallOption.forCall))}
 	raw, err := json.Marshal(in)
 	if err != nil {
 		s.Err = fmt.Errorf("input of task %s does not marshal to JSON: %w", t.name, err)
@@ -48,29 +54,31 @@ func (s Signature[O]) String() string { return s.sig.String() }
 
 // With returns s with opts on what s ends with: a task, the last step of a chain, the body of a
 // chord, every member of a group, every instance of a map.
-func (s Signature[O]) With(opts ...Option) Signature[O] {
-	return Signature[O]{s.sig.With(collect(opts))}
+func (s Signature[O]) With(opts ...CallOption) Signature[O] {
+	return Signature[O]{s.sig.With(collect(opts, CallOption.forCall))}
 }
 
 // Chain runs next on what s yields.
-func Chain[A, B any](s Signature[A], next Task[A, B], opts ...Option) Signature[B] {
-	return Signature[B]{step(graph.Chain, s.sig, next.name, next.opts, opts)}
+func Chain[A, B any](s Signature[A], next Task[A, B], opts ...CallOption) Signature[B] {
+	return Signature[B]{step(graph.Chain, s.sig, next.name, next.opts, collect(opts, CallOption.forCall))}
 }
 
 // Group runs all of ss at once and yields their values in the order given. A group of one is a list
 // of one, a group of none is an empty list.
-func Group[O any](ss ...Signature[O]) Signature[[]O] {
+func Group[O any](ss ...Signature[O]) Signature[[]O] { return GroupOf(ss) }
+
+// GroupOf is [Group] with options.
+func GroupOf[O any](ss []Signature[O], opts ...GroupOption) Signature[[]O] {
 	kids := make([]*graph.Sig, len(ss))
 	for i, s := range ss {
 		kids[i] = s.sig
 	}
-	return Signature[[]O]{&graph.Sig{Shape: graph.Group, Kids: kids}}
+	return Signature[[]O]{&graph.Sig{Shape: graph.Group, Kids: kids, Opts: collect(opts, GroupOption.forGroup)}}
 }
 
-// Each is the group of t on every one of ins. [AtMost] and [FailFast] among opts are the group's, all
-// others each member's.
-func Each[I, O any](ins []I, t Task[I, O], opts ...Option) Signature[[]O] {
-	own := *collect(opts)
+// Each is the group of t on every one of ins.
+func Each[I, O any](ins []I, t Task[I, O], opts ...EachOption) Signature[[]O] {
+	own := *collect(opts, EachOption.forEach)
 	group := &graph.Opts{AtMost: own.AtMost, FailFast: own.FailFast}
 	own.AtMost, own.FailFast = 0, false
 	shared := t.opts.Over(&own)
@@ -90,14 +98,14 @@ func Each[I, O any](ins []I, t Task[I, O], opts ...Option) Signature[[]O] {
 
 // Chord runs body on the list that header yields, once its last member is in. A failed member skips
 // the body; see [Settle] for a body that wants the survivors.
-func Chord[A, B any](header Signature[[]A], body Task[[]A, B], opts ...Option) Signature[B] {
-	return Signature[B]{step(graph.Chord, header.sig, body.name, body.opts, opts)}
+func Chord[A, B any](header Signature[[]A], body Task[[]A, B], opts ...CallOption) Signature[B] {
+	return Signature[B]{step(graph.Chord, header.sig, body.name, body.opts, collect(opts, CallOption.forCall))}
 }
 
 // Map runs each on every element of the list that s yields, however many there will be, and yields
 // the results in the order of the elements.
-func Map[A, B any](s Signature[[]A], each Task[A, B], opts ...Option) Signature[[]B] {
-	return Signature[[]B]{step(graph.Map, s.sig, each.name, each.opts, opts)}
+func Map[A, B any](s Signature[[]A], each Task[A, B], opts ...EachOption) Signature[[]B] {
+	return Signature[[]B]{step(graph.Map, s.sig, each.name, each.opts, collect(opts, EachOption.forEach))}
 }
 
 // Pair is what [Join] yields.
@@ -130,34 +138,21 @@ func After[A, B any](s Signature[A], next Signature[B]) Signature[B] {
 
 // Rescue runs t on the failure of s, if it fails, and yields t's value in its place.
 func (s Signature[O]) Rescue(t Task[Failure, O]) Signature[O] {
-	return Signature[O]{step(graph.Rescue, s.sig, t.name, t.opts, nil)}
+	return Signature[O]{step(graph.Rescue, s.sig, t.name, t.opts, graph.NoOpts)}
 }
 
 // OnSuccess yields what s yields, and also runs cb on it. What becomes of cb does not change s. A task that is
 // added to s twice runs once.
 func OnSuccess[A, B any](s Signature[A], cb Task[A, B]) Signature[A] {
-	return Signature[A]{step(graph.OnSuccess, s.sig, cb.name, cb.opts, nil)}
+	return Signature[A]{step(graph.OnSuccess, s.sig, cb.name, cb.opts, graph.NoOpts)}
 }
 
 // OnError fails as s fails, and also runs eb: once with the failure that made s fail, or, when s is a
 // group or a map, once for every failure among its members.
 func OnError[A, B any](s Signature[A], eb Task[Failure, B]) Signature[A] {
-	return Signature[A]{step(graph.OnError, s.sig, eb.name, eb.opts, nil)}
+	return Signature[A]{step(graph.OnError, s.sig, eb.name, eb.opts, graph.NoOpts)}
 }
 
-func step(shape graph.Shape, s *graph.Sig, task string, declared *graph.Opts, opts []Option) *graph.Sig {
-	return &graph.Sig{Shape: shape, Task: task, Opts: declared.Over(collect(opts)), Kids: []*graph.Sig{s}}
-}
-
-func collect(opts []Option) *graph.Opts {
-	if len(opts) == 0 {
-		return graph.NoOpts
-	}
-	o := &graph.Opts{}
-	for _, opt := range opts {
-		if opt != nil {
-			opt(o)
-		}
-	}
-	return o
+func step(shape graph.Shape, s *graph.Sig, task string, declared, opts *graph.Opts) *graph.Sig {
+	return &graph.Sig{Shape: shape, Task: task, Opts: declared.Over(opts), Kids: []*graph.Sig{s}}
 }

@@ -16,7 +16,7 @@ func TestUsedTwiceRunsOnce(t *testing.T) {
 	cases := []struct {
 		name string
 		s    func(key string) tasks.Signature[int]
-		opts []tasks.Option
+		opts []tasks.SendOption
 		want int
 	}{
 		{"both sides of a join", func(k string) tasks.Signature[int] {
@@ -25,7 +25,7 @@ func TestUsedTwiceRunsOnce(t *testing.T) {
 		}, nil, 16},
 		{"inside and outside of a limited group", func(k string) tasks.Signature[int] {
 			x := x(k)
-			g := tasks.Group(tasks.Chain(x, Inc), tasks.Chain(x, Double)).With(tasks.AtMost(1))
+			g := tasks.GroupOf([]tasks.Signature[int]{tasks.Chain(x, Inc), tasks.Chain(x, Double)}, tasks.AtMost(1))
 			return tasks.Chain(tasks.Join(x, g), PairSum)
 		}, nil, 21},
 		{"twice in a group with options", func(k string) tasks.Signature[int] {
@@ -35,7 +35,7 @@ func TestUsedTwiceRunsOnce(t *testing.T) {
 		{"first and later steps of a send with options", func(k string) tasks.Signature[int] {
 			x := x(k)
 			return tasks.Chord(tasks.Group(x, tasks.After(ID.S(1), x), tasks.After(x, tasks.Chain(x, Inc))), Sum)
-		}, []tasks.Option{tasks.MaxRetry(1), tasks.Priority(1)}, 16},
+		}, []tasks.SendOption{tasks.MaxRetry(1), tasks.Priority(1)}, 16},
 		{"after itself", func(k string) tasks.Signature[int] {
 			x := x(k)
 			return tasks.After(x, x)
@@ -66,7 +66,7 @@ func TestRevokedNodeIsNotRevived(t *testing.T) {
 		for i := range 4 {
 			ms = append(ms, Echo.S(Mark{"ran", i}, tasks.In(20*time.Millisecond)))
 		}
-		run, err := tasks.Settle(tasks.After(gate, tasks.Group(ms...).With(tasks.AtMost(1)))).Send(t.Context(), w.client)
+		run, err := tasks.Settle(tasks.After(gate, tasks.GroupOf(ms, tasks.AtMost(1)))).Send(t.Context(), w.client)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,20 +103,20 @@ func TestLimitedGroupsDoNotBlockEachOther(t *testing.T) {
 		one := tasks.AtMost(1)
 		x, z := ID.S(1), ID.S(2)
 		crossed := tasks.Join(
-			tasks.Group(tasks.Chain(x, Inc), tasks.Chain(z, Double)).With(one),
-			tasks.Group(tasks.Chain(z, Inc), tasks.Chain(x, Double)).With(one))
+			tasks.GroupOf([]tasks.Signature[int]{tasks.Chain(x, Inc), tasks.Chain(z, Double)}, one),
+			tasks.GroupOf([]tasks.Signature[int]{tasks.Chain(z, Inc), tasks.Chain(x, Double)}, one))
 		if got, err := send(t, w, crossed); err != nil || fmt.Sprint(got) != "{[2 4] [3 2]}" {
 			t.Errorf("crossed: got %v, %v", got, err)
 		}
 		d, b := Inc.S(10), Inc.S(20)
 		members := tasks.Join(
-			tasks.Group(tasks.Chain(d, Inc), b).With(one),
-			tasks.Group(tasks.Chain(b, Inc), d).With(one))
+			tasks.GroupOf([]tasks.Signature[int]{tasks.Chain(d, Inc), b}, one),
+			tasks.GroupOf([]tasks.Signature[int]{tasks.Chain(b, Inc), d}, one))
 		if got, err := send(t, w, members); err != nil || fmt.Sprint(got) != "{[12 21] [22 11]}" {
 			t.Errorf("members of each other: got %v, %v", got, err)
 		}
-		inner := tasks.Group(tasks.Chain(x, Inc), tasks.Chain(z, Inc)).With(one)
-		nested := tasks.Group(tasks.Chord(inner, Sum), tasks.Chain(x, Double), tasks.Chord(inner, Total)).With(one)
+		inner := tasks.GroupOf([]tasks.Signature[int]{tasks.Chain(x, Inc), tasks.Chain(z, Inc)}, one)
+		nested := tasks.GroupOf([]tasks.Signature[int]{tasks.Chord(inner, Sum), tasks.Chain(x, Double), tasks.Chord(inner, Total)}, one)
 		if got, err := send(t, w, nested); err != nil || fmt.Sprint(got) != "[5 2 5]" {
 			t.Errorf("nested: got %v, %v", got, err)
 		}

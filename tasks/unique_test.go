@@ -19,7 +19,7 @@ func TestUniqueWithID(t *testing.T) {
 		w := newWorld(t, rdb)
 		for i := range 8 {
 			key := tasks.Unique(fmt.Sprint("key", i), time.Hour)
-			id := func(name string) tasks.Option { return tasks.ID(fmt.Sprintf("%s-%d", name, i)) }
+			id := func(name string) tasks.SendOption { return tasks.ID(fmt.Sprintf("%s-%d", name, i)) }
 			first, err := ID.S(1, tasks.In(time.Hour)).Send(t.Context(), w.client, id("first"), key)
 			if err != nil {
 				t.Fatal(err)

@@ -123,7 +123,7 @@ func newWorld(t *testing.T, rdb redis.UniversalClient, change ...func(*tasks.Wor
 }
 
 // send sends s, waits for its value and then for the end of the workflow.
-func send[O any](t *testing.T, w *world, s tasks.Signature[O], opts ...tasks.Option) (O, error) {
+func send[O any](t *testing.T, w *world, s tasks.Signature[O], opts ...tasks.SendOption) (O, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()

@@ -50,7 +50,7 @@ workflow, or with --wait its result.`,
 			if c.Duration("in") < 0 || c.Duration("timeout") < 0 || c.IsSet("timeout") && !c.Bool("wait") {
 				return usageError{errors.New("--in and --timeout take a time from now, such as 30s, and --timeout belongs to --wait")}
 			}
-			opts := []tasks.Option{tasks.Queue(c.String("queue"))}
+			opts := []tasks.SendOption{tasks.Queue(c.String("queue"))}
 			if d := c.Duration("in"); d > 0 {
 				opts = append(opts, tasks.In(d))
 			}

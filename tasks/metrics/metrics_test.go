@@ -93,7 +93,7 @@ func TestWhatAScrapeTells(t *testing.T) {
 		}
 	}()
 
-	send := func(s tasks.Signature[int], opts ...tasks.Option) *tasks.AsyncResult[int] {
+	send := func(s tasks.Signature[int], opts ...tasks.SendOption) *tasks.AsyncResult[int] {
 		t.Helper()
 		run, err := s.Send(t.Context(), client, opts...)
 		if err != nil {

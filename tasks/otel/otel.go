@@ -49,17 +49,10 @@ const (
 var format = propagation.TraceContext{}
 
 // Trace returns the option that puts the trace of ctx into the workflow that is sent.
-func Trace(ctx context.Context) tasks.Option {
+func Trace(ctx context.Context) tasks.SendOption {
 	headers := propagation.MapCarrier{}
 	format.Inject(ctx, headers)
-	if len(headers) == 0 {
-		return nil
-	}
-	opts := make([]tasks.Option, 0, len(headers))
-	for k, v := range headers {
-		opts = append(opts, tasks.Header(k, v))
-	}
-	return tasks.Options(opts...)
+	return tasks.Headers(headers)
 }
 
 // Middleware returns what makes spans of the tasks of a [tasks.Mux]. Spans are linked through the Redis

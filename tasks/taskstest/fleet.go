@@ -90,7 +90,7 @@ func Run[O any](tb testing.TB, mux *tasks.Mux, s tasks.Signature[O], opts ...Opt
 
 // Do sends s and runs the tasks of the fleet until all of s has ended, not only what its value needs.
 // It returns the value or a *[tasks.Failure].
-func Do[O any](f *Fleet, s tasks.Signature[O], opts ...tasks.Option) (O, error) {
+func Do[O any](f *Fleet, s tasks.Signature[O], opts ...tasks.SendOption) (O, error) {
 	f.tb.Helper()
 	ctx := context.Background()
 	run, err := s.Send(ctx, f.client, opts...)

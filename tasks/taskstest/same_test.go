@@ -25,6 +25,7 @@ var (
 	flaky   = tasks.New[int, int]("s.flaky", tasks.MaxRetry(3), tasks.Backoff(time.Millisecond, 10*time.Millisecond))
 	panics  = tasks.New[int, int]("s.panics")
 	polls   = tasks.New[int, int]("s.polls")
+	rated   = tasks.New[int, int]("s.inc", tasks.RateLimit(1, 20*time.Millisecond))
 	plan    = tasks.New[int, int]("s.plan")
 	deep    = tasks.New[int, int]("s.deep")
 	instead = tasks.New[tasks.Failure, int]("s.instead")
@@ -189,10 +190,10 @@ func TestSameAsOnRedis(t *testing.T) {
 		of("on error", tasks.OnError(tasks.Chord(tasks.Each([]int{1, 2}, fail), sum), report)),
 		of("polls", tasks.Chain(polls.S(4), inc)),
 		of("panics", tasks.Chain(panics.S(1), inc)),
-		of("expired", tasks.Chain(inc.S(1, tasks.Expires(-time.Second)), inc)),
+		of("expired", tasks.Chain(polls.S(4, tasks.Expires(time.Millisecond)), inc)),
 		of("absent", absent.S(1)),
 		of("in and another queue", tasks.Chain(inc.S(1, tasks.In(5*time.Millisecond)), inc, tasks.Priority(3))),
-		of("rate", tasks.Each([]int{1, 2, 3}, inc, tasks.RateLimit(1, 20*time.Millisecond))),
+		of("rate", tasks.Each([]int{1, 2, 3}, rated)),
 		of("fail fast", tasks.Settle(tasks.Each([]int{1}, never, tasks.FailFast()))),
 	} {
 		t.Run(s.name, func(t *testing.T) {

@@ -18,7 +18,7 @@ type Def struct {
 	AtMost int    `json:",omitempty"`
 	Delay  int    `json:",omitempty"` // ms
 	Fast   bool   `json:",omitempty"` // FailFast
-	Late   bool   `json:",omitempty"` // of a leaf: expired before it is sent
+	Late   bool   `json:",omitempty"` // of a leaf: it expires before it has a value
 	Plan   *Scope `json:",omitempty"`
 
 	// Of a leaf, a step, an each or a map; Draw leaves them as they are.

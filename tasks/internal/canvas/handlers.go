@@ -20,6 +20,7 @@ const badRemainder = 3
 
 var (
 	pLeaf    = tasks.New[leafIn, int]("p.leaf", tasks.MaxRetry(3), tasks.ConstantBackoff(time.Millisecond))
+	pLate    = tasks.New[int, int]("p.late", tasks.Expires(10*time.Millisecond))
 	pStep    = tasks.New[int, int]("p.step")
 	pBad     = tasks.New[int, int]("p.bad")
 	pSum     = tasks.New[[]int, int]("p.sum")
@@ -47,6 +48,7 @@ func Handle(m *tasks.Mux) {
 		}
 		return in.N, nil
 	})
+	tasks.Handle(m, pLate, func(context.Context, int) (int, error) { return 0, tasks.Again(20 * time.Millisecond) })
 	tasks.Handle(m, pStep, func(_ context.Context, n int) (int, error) { return n + 1, nil })
 	tasks.Handle(m, pBad, func(_ context.Context, n int) (int, error) { return 0, fmt.Errorf("bad %d", n) })
 	tasks.Handle(m, pSum, func(_ context.Context, ns []int) (int, error) { return sum(ns), nil })

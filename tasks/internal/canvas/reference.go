@@ -162,6 +162,7 @@ func (r *reference) task(d *Def, kids []Result) Result {
 
 func (r *reference) leaf(d *Def) Result {
 	if d.Late {
+		r.runs.Loose["p.late"]++
 		return failure(expiry)
 	}
 	r.runs.Sure["p.leaf"] += 1 + d.Tries

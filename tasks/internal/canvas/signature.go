@@ -22,16 +22,10 @@ func build(s *Scope) *builder {
 	return &builder{s, map[int]tasks.Signature[int]{}, map[int]tasks.Signature[[]int]{}}
 }
 
-func (b *builder) opts(d *Def) []tasks.Option {
-	var out []tasks.Option
-	if d.AtMost > 0 {
-		out = append(out, tasks.AtMost(d.AtMost))
-	}
+func (d *Def) callOptions() []tasks.CallOption {
+	var out []tasks.CallOption
 	if d.Delay > 0 {
 		out = append(out, tasks.In(time.Duration(d.Delay)*time.Millisecond))
-	}
-	if d.Fast {
-		out = append(out, tasks.FailFast())
 	}
 	if d.Queue != "" {
 		out = append(out, tasks.Queue(d.Queue))
@@ -39,8 +33,27 @@ func (b *builder) opts(d *Def) []tasks.Option {
 	if d.Priority != 0 {
 		out = append(out, tasks.Priority(d.Priority))
 	}
-	if d.Late {
-		out = append(out, tasks.Expires(-time.Second))
+	return out
+}
+
+func (d *Def) groupOptions() []tasks.GroupOption {
+	var out []tasks.GroupOption
+	if d.AtMost > 0 {
+		out = append(out, tasks.AtMost(d.AtMost))
+	}
+	if d.Fast {
+		out = append(out, tasks.FailFast())
+	}
+	return out
+}
+
+func (d *Def) eachOptions() []tasks.EachOption {
+	var out []tasks.EachOption
+	for _, o := range d.callOptions() {
+		out = append(out, o)
+	}
+	for _, o := range d.groupOptions() {
+		out = append(out, o)
 	}
 	return out
 }
@@ -54,9 +67,13 @@ func (b *builder) num(i int) tasks.Signature[int] {
 	var s tasks.Signature[int]
 	switch d.Kind {
 	case "leaf":
-		s = pLeaf.S(leafIn{d.Ints[0], d.Tries, d.Fail}, b.opts(d)...)
+		if d.Late {
+			s = pLate.S(d.Ints[0], d.callOptions()...)
+		} else {
+			s = pLeaf.S(leafIn{d.Ints[0], d.Tries, d.Fail}, d.callOptions()...)
+		}
 	case "step":
-		s = tasks.Chain(kid(0), pStep, b.opts(d)...)
+		s = tasks.Chain(kid(0), pStep, d.callOptions()...)
 	case "bad":
 		s = tasks.Chain(kid(0), pBad)
 	case "sum":
@@ -92,13 +109,13 @@ func (b *builder) seq(i int) tasks.Signature[[]int] {
 		for k := range d.Kids {
 			ms[k] = b.num(d.Kids[k])
 		}
-		s = tasks.Group(ms...).With(b.opts(d)...)
+		s = tasks.GroupOf(ms, d.groupOptions()...).With(d.callOptions()...)
 	case "each":
-		s = tasks.Each(d.Ints, pEach, b.opts(d)...)
+		s = tasks.Each(d.Ints, pEach, d.eachOptions()...)
 	case "map":
-		s = tasks.Map(b.seq(d.Kids[0]), pEach, b.opts(d)...)
+		s = tasks.Map(b.seq(d.Kids[0]), pEach, d.eachOptions()...)
 	case "mapplan":
-		s = tasks.Map(b.seq(d.Kids[0]), pMapPlan, b.opts(d)...)
+		s = tasks.Map(b.seq(d.Kids[0]), pMapPlan, d.eachOptions()...)
 	case "listplan":
 		s = pList.S(*d.Plan)
 	case "listrescue":

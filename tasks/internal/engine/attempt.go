@@ -29,10 +29,11 @@ type Run struct {
 	cancel context.CancelCauseFunc
 	freed  chan struct{} // closed when the slot must be freed without waiting for the handler
 
-	began time.Time     // when the handler was called; zero if it was not
-	took  time.Duration // how long it ran
-	said  string        // what became of it; empty if that is not known
-	code  string        // of the failure
+	expires time.Time     // by this machine's clock; zero for never
+	began   time.Time     // when the handler was called; zero if it was not
+	took    time.Duration // how long it ran
+	said    string        // what became of it; empty if that is not known
+	code    string        // of the failure
 
 	once  sync.Once // closes freed
 	cause error     // why the slot was freed; set before freed is closed
@@ -286,8 +287,11 @@ func (w *Worker) try(ctx context.Context, s *slot, b *batch, r *Run) (result, bo
 	if r.it.lost > mostLost {
 		return w.failed(r, CodeLost, fmt.Sprintf("its worker died %d times", r.it.lost)), true, nil
 	}
-	if x := r.spec.Expires; x > 0 && w.e.clock.Now().Add(b.skew).UnixMilli() > x {
-		return w.failed(r, CodeExpired, "not begun before it expired"), true, nil
+	if at := r.it.rec.Expires; at > 0 {
+		r.expires = time.UnixMilli(at).Add(-b.skew)
+		if w.e.clock.Now().After(r.expires) {
+			return w.expired(ctx, r)
+		}
 	}
 	h := w.handlers[r.spec.Task]
 	if h == nil {
@@ -328,6 +332,19 @@ func (w *Worker) try(ctx context.Context, s *slot, b *batch, r *Run) (result, bo
 	r.took = w.e.clock.Now().Sub(r.began)
 	res, ok := w.outcome(r, a)
 	return res, ok, nil
+}
+
+// expired returns the failure of a node whose time is over, with its last error if it has run before.
+func (w *Worker) expired(ctx context.Context, r *Run) (result, bool, error) {
+	message := "not begun before it expired"
+	if r.it.rec.Attempts > 0 {
+		raws, err := w.e.store.Fields(ctx, r.fl.Flow, []string{store.ErrorField(r.Info.Node)})
+		if err != nil {
+			return result{}, false, err
+		}
+		message = fmt.Sprintf("not begun again before it expired; attempt %d failed: %s", r.it.rec.Attempts, raws[0])
+	}
+	return w.failed(r, CodeExpired, message), true, nil
 }
 
 // input returns the input of a run: its literal, or what it comes after.
@@ -390,6 +407,9 @@ func (w *Worker) outcome(r *Run, a answered) (result, bool) {
 	}
 	if e.delay != nil {
 		d = *e.delay
+	}
+	if !r.expires.IsZero() && w.e.clock.Now().Add(d).After(r.expires) {
+		return w.failed(r, e.code, e.message+" (it expires before another attempt)"), true
 	}
 	r.said, r.code = OutcomeRetry, e.code
 	res := w.again(r, d, e.message)
@@ -510,6 +530,9 @@ const maxDepth = 1000
 func (w *Worker) plan(r *Run, s *graph.Sig) result {
 	if strings.Count(r.Info.Node, ":") >= maxDepth {
 		return w.failed(r, CodePlan, fmt.Sprintf("plans are nested %d deep: does a planner answer with itself?", maxDepth))
+	}
+	if r.fl.g.Every != nil {
+		s = s.ForSend(&graph.Opts{Every: *r.fl.g.Every})
 	}
 	g, err := graph.Compile(s)
 	if err != nil {

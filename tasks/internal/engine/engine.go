@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base32"
@@ -10,7 +11,6 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"maps"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -126,8 +126,6 @@ func (e *Engine) enter(w *Worker) (leave func(), err error) {
 	}, nil
 }
 
-var validID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
-
 // newID returns an id that sorts by time and does not start with a dash.
 func newID() string {
 	var b [15]byte
@@ -138,26 +136,21 @@ func newID() string {
 
 // Send stores s and releases what can run at once. With [ErrDuplicate] the id is that of the other.
 func (e *Engine) Send(ctx context.Context, s *graph.Sig, o *graph.Opts) (string, error) {
-	id, err := e.send(ctx, s, o, time.Time{})
+	id, err := e.send(ctx, s, o, 0, time.Time{})
 	return id, e.store.Explain(ctx, err)
 }
 
-// send is Send, but refuses once Redis's clock has reached late, if that is given.
-func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, late time.Time) (string, error) {
-	g, grow, err := e.compile(s, o)
+// send is Send, for a tick if behind is positive or late is given: it comes behind its time, and refuses once Redis's clock
+// has reached late.
+func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, behind time.Duration, late time.Time) (string, error) {
+	g, grow, err := e.compile(s, o, behind)
 	if err != nil {
 		return "", err
 	}
 	if err := e.refuseEviction(ctx); err != nil {
 		return "", err
 	}
-	id := o.ID
-	switch {
-	case id == "":
-		id = newID()
-	case !validID.MatchString(id):
-		return "", fmt.Errorf("id %q: use up to 100 letters, digits, _ and -", id)
-	}
+	id := cmp.Or(o.ID, newID())
 	f, err := e.store.Flow(ctx, id)
 	if err != nil {
 		return "", err
@@ -217,15 +210,18 @@ func (e *Engine) refuseEviction(ctx context.Context) error {
 }
 
 // compile returns the graph of a send, and what is to be stored of it.
-func (e *Engine) compile(s *graph.Sig, o *graph.Opts) (*graph.Graph, store.Grow, error) {
+func (e *Engine) compile(s *graph.Sig, o *graph.Opts, behind time.Duration) (*graph.Graph, store.Grow, error) {
+	if o.Err != nil {
+		return nil, store.Grow{}, o.Err
+	}
 	g, err := graph.Compile(s.ForSend(o))
 	if err != nil {
 		return nil, store.Grow{}, err
 	}
-	if strings.ContainsAny(o.Progress, "{}") {
-		return nil, store.Grow{}, fmt.Errorf("prefix of progress keys %q holds a brace", o.Progress)
+	if o.Every != (graph.Every{}) {
+		g.Every = &o.Every
 	}
-	g.Created = e.clock.Now().UnixMilli()
+	g.Created, g.Behind = e.clock.Now().UnixMilli(), max(0, behind.Milliseconds())
 	g.Progress = o.Progress
 	size := 0
 	for k, v := range o.Headers {
@@ -245,6 +241,7 @@ func (e *Engine) compile(s *graph.Sig, o *graph.Opts) (*graph.Graph, store.Grow,
 		g.At = o.At.UnixMilli()
 	}
 	grow, err := grown(g, "")
+	grow.Key = o.FairnessKey
 	return g, grow, err
 }
 
@@ -333,34 +330,27 @@ func fits(in []byte, task string) error {
 	return nil
 }
 
-// delay returns how long node i waits once it could run: "", ms or @unix ms.
+// delay returns how long node i waits once it could run, as the scripts read it.
 func delay(g *graph.Graph, i int, root bool) string {
-	n := &g.Nodes[i]
-	var in, at int64
-	if n.Kind == graph.Task || n.Kind == graph.Catch {
-		in, at = g.Specs[n.Spec].In, g.Specs[n.Spec].At
+	var in, at, expires int64
+	if k := g.Nodes[i].Kind; k == graph.Task || k == graph.Catch {
+		sp := &g.Specs[g.Nodes[i].Spec]
+		in, at, expires = sp.In, sp.At, sp.Expires
 	}
 	if root {
 		in, at = max(in, g.Delay), max(at, g.At)
+		if expires > 0 {
+			expires = max(1, expires-max(0, g.Behind-in))
+		}
+		in = max(0, in-g.Behind)
 	}
-	switch {
-	case at > 0:
-		return "@" + strconv.FormatInt(at, 10)
-	case in > 0:
-		return strconv.FormatInt(in, 10)
-	}
-	return ""
+	return store.Delay(in, at, expires)
 }
 
+// memberDelay is delay for the members of the map i.
 func memberDelay(g *graph.Graph, i int) string {
 	sp := &g.Specs[g.Nodes[i].Spec]
-	switch {
-	case sp.At > 0:
-		return "@" + strconv.FormatInt(sp.At, 10)
-	case sp.In > 0:
-		return strconv.FormatInt(sp.In, 10)
-	}
-	return ""
+	return store.Delay(sp.In, sp.At, sp.Expires)
 }
 
 // place returns the group whose place node i needs, as "group cap".

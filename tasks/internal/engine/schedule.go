@@ -57,9 +57,9 @@ const (
 )
 
 // SendTick sends s under the id of o, which is the same for all who send this tick. It refuses with
-// ErrLate once Redis's clock has reached until.
-func (e *Engine) SendTick(ctx context.Context, s *graph.Sig, o *graph.Opts, until time.Time) (string, TickSend, error) {
-	id, err := e.send(ctx, s, o, until)
+// ErrLate once Redis's clock has reached until. Its durations count from the tick, which was behind ago.
+func (e *Engine) SendTick(ctx context.Context, s *graph.Sig, o *graph.Opts, behind time.Duration, until time.Time) (string, TickSend, error) {
+	id, err := e.send(ctx, s, o, behind, until)
 	switch {
 	case errors.Is(err, ErrDuplicate) && id == o.ID:
 		return id, TickKnown, nil

@@ -478,7 +478,7 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 	name := id.String()
 	rec := store.ParseRecord([]byte(fields[name]), created)
 	n := NodeInfo{ID: name, Task: title(g, id), Status: status(rec), Attempts: rec.Attempts,
-		Worker: rec.Owner, Started: rec.Began, Ended: rec.Ended, Message: fields["e"+name], Within: id.Scope}
+		Worker: rec.Owner, Started: rec.Began, Ended: rec.Ended, Message: fields[store.ErrorField(name)], Within: id.Scope}
 	if id.Inst >= 0 && g.Nodes[id.Index].Kind == graph.Each {
 		n.Within = id.At(id.Index, -1).String()
 	}

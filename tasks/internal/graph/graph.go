@@ -83,6 +83,8 @@ type Graph struct {
 	Progress  string `json:"p,omitempty"`
 	Delay     int64  `json:"d,omitempty"` // ms, of all that can run at once
 	At        int64  `json:"t,omitempty"` // unix ms, likewise
+	Every     *Every `json:"e,omitempty"` // options of the send, for the tasks of plans
+	Behind    int64  `json:"-"`           // ms from the time that durations count from to the send
 	Specs     []Spec `json:"s"`
 	Nodes     []Node `json:"n"`
 	Root      int    `json:"o,omitempty"`
@@ -225,6 +227,9 @@ func (c *compiler) build(s *Sig) (int, error) {
 		return c.add(n)
 	case Group:
 		opts := s.Opts.Over(nil)
+		if opts.Err != nil {
+			return 0, fmt.Errorf("%w: group: %w", ErrInvalid, opts.Err)
+		}
 		return c.add(Node{Kind: List, Args: kids, AtMost: opts.AtMost, FailFast: opts.FailFast})
 	case Join:
 		return c.add(Node{Kind: Pair, Args: kids})
@@ -284,18 +289,18 @@ func (c *compiler) spec(s *Sig) (int, error) {
 		return i, nil
 	}
 	o := s.Opts.Over(nil)
+	if o.Err != nil {
+		return 0, fmt.Errorf("%w: task %s: %w", ErrInvalid, s.Task, o.Err)
+	}
 	sp := Spec{Task: s.Task, Queue: o.Queue}
 	if sp.Queue == "default" {
 		sp.Queue = ""
-	}
-	if strings.ContainsAny(o.Queue, "{}:| \t\n") {
-		return 0, fmt.Errorf("%w: queue name %q holds a brace, colon, bar or space", ErrInvalid, o.Queue)
 	}
 	if o.Priority != nil {
 		sp.Priority = *o.Priority
 	}
 	if o.MaxRetry != nil {
-		sp.MaxRetry = max(0, *o.MaxRetry)
+		sp.MaxRetry = *o.MaxRetry
 	}
 	ms := func(d *time.Duration) *int64 {
 		if d == nil {
@@ -315,9 +320,9 @@ func (c *compiler) spec(s *Sig) (int, error) {
 		sp.At = o.At.UnixMilli()
 	}
 	if o.Expires != nil {
-		sp.Expires = o.Expires.UnixMilli()
+		sp.Expires = o.Expires.Milliseconds()
 	}
-	if o.Rate != nil && o.Rate.N > 0 && o.Rate.Per > 0 {
+	if o.Rate != nil {
 		sp.RateN, sp.RatePer = o.Rate.N, o.Rate.Per.Milliseconds()
 	}
 	i := slices.IndexFunc(c.g.Specs, func(have Spec) bool { return reflect.DeepEqual(have, sp) })

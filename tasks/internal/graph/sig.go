@@ -39,43 +39,49 @@ type Sig struct {
 	Opts  *Opts           // of that task, or of the group
 	Kids  []*Sig
 	Err   error // why this signature cannot be sent
-
-	Declared bool // it is a Call with no other options than those of its task's declaration
 }
 
 // Opts are the options of a task, a group or a send; a nil or zero field is unset.
 type Opts struct {
+	Every
 	Queue    string
 	Priority *int
-	Timeout  *time.Duration // soft: the deadline of the handler's context
-	Hard     *time.Duration // hard: the node fails and its slot is freed
-	MaxRetry *int
-	Backoff  *Backoff
 	In       *time.Duration
 	At       *time.Time
-	Expires  *time.Time
 	Rate     *Rate
 	FailFast bool
 	AtMost   int
 
 	// Of a whole workflow.
-	ID        string
-	Retention *time.Duration
-	Progress  string
-	Unique    string
-	UniqueTTL time.Duration
-	Headers   map[string]string
+	ID          string
+	Retention   *time.Duration
+	Progress    string
+	Unique      string
+	UniqueTTL   time.Duration
+	FairnessKey string
+	Headers     map[string]string
 
 	// Of a declaration, used by workers only.
 	RetryIf func(error) bool
 	Alias   []string
+
+	Err error // of the first option that makes no sense
+}
+
+// Every are the options that, given to a send, reach every task.
+type Every struct {
+	Timeout  *time.Duration `json:"to,omitempty"` // soft: the deadline of the handler's context
+	Hard     *time.Duration `json:"ht,omitempty"` // hard: the node fails and its slot is freed
+	MaxRetry *int           `json:"mr,omitempty"`
+	Backoff  *Backoff       `json:"b,omitempty"`
+	Expires  *time.Duration `json:"ex,omitempty"`
 }
 
 // Backoff is the delay before a retry.
 type Backoff struct {
-	Base  time.Duration
-	Cap   time.Duration
-	Fixed bool // always Base, without growth and jitter
+	Base  time.Duration `json:"b,omitempty"`
+	Cap   time.Duration `json:"c,omitempty"`
+	Fixed bool          `json:"f,omitempty"` // always Base, without growth and jitter
 }
 
 // Rate is at most N starts in each Per.
@@ -130,8 +136,14 @@ func (o *Opts) Over(top *Opts) *Opts {
 		}
 		maps.Copy(m.Headers, top.Headers)
 	}
+	if top.FairnessKey != "" {
+		m.FairnessKey = top.FairnessKey
+	}
 	if top.RetryIf != nil {
 		m.RetryIf = top.RetryIf
+	}
+	if m.Err == nil {
+		m.Err = top.Err
 	}
 	m.Alias = append(slices.Clone(m.Alias), top.Alias...)
 	return &m
@@ -155,7 +167,6 @@ func (s *Sig) with(opts *Opts, memo map[*Sig]*Sig) *Sig {
 		return c
 	}
 	c := *s
-	c.Declared = false
 	memo[s] = &c
 	kids := func(opts *Opts) {
 		c.Kids = make([]*Sig, len(s.Kids))
@@ -166,11 +177,6 @@ func (s *Sig) with(opts *Opts, memo map[*Sig]*Sig) *Sig {
 	switch s.Shape {
 	case Call, Chain, Chord, Map:
 		c.Opts = s.Opts.Over(opts)
-	case Group:
-		c.Opts = s.Opts.Over(&Opts{FailFast: opts.FailFast, AtMost: opts.AtMost})
-		each := *opts
-		each.FailFast, each.AtMost = false, 0
-		kids(&each)
 	case After:
 		c.Kids = []*Sig{s.Kids[0], s.Kids[1].with(opts, memo)}
 	default:
@@ -206,9 +212,8 @@ func (s *Sig) sendWith(opts *Opts, first map[*Sig]bool, memo map[*Sig]*Sig) *Sig
 		return c
 	}
 	c := *s
-	c.Declared = false
 	memo[s] = &c
-	mine := &Opts{Timeout: opts.Timeout, Hard: opts.Hard, MaxRetry: opts.MaxRetry, Backoff: opts.Backoff, Expires: opts.Expires}
+	mine := &Opts{Every: opts.Every}
 	switch s.Shape {
 	case Call, Chord, Map:
 		if first[s] {
@@ -228,18 +233,10 @@ func (s *Sig) sendWith(opts *Opts, first map[*Sig]bool, memo map[*Sig]*Sig) *Sig
 
 // ForSend returns s under the options of a send.
 func (s *Sig) ForSend(opts *Opts) *Sig {
-	if opts.Queue != "" || opts.Priority != nil || opts.Timeout != nil || opts.Hard != nil ||
-		opts.MaxRetry != nil || opts.Backoff != nil || opts.Expires != nil {
+	if opts.Queue != "" || opts.Priority != nil || opts.Every != (Every{}) {
 		first := map[*Sig]bool{}
 		s.firsts(first)
 		s = s.sendWith(opts, first, map[*Sig]*Sig{})
-	}
-	if s != nil && (opts.FailFast || opts.AtMost > 0) {
-		c := *s
-		if s.Shape == Group || s.Shape == Map {
-			c.Opts = s.Opts.Over(&Opts{FailFast: opts.FailFast, AtMost: opts.AtMost})
-			s = &c
-		}
 	}
 	return s
 }

@@ -11,6 +11,7 @@ type Record struct {
 	Attempts int
 	Lost     int
 	At       int64 // of D and T when it is due: unix ms
+	Expires  int64 // of D, T and Q when it expires: unix ms; 0 for never
 	Owner    string
 	Began    time.Time // of P, and of a terminal node that ran
 	Ended    time.Time // of a terminal node
@@ -56,13 +57,13 @@ func ParseRecord(raw []byte, created int64) Record {
 		r.Owner = p[4]
 		r.Body = raw[len(raw)-len(p[5]):]
 	case 'D', 'T', 'Q':
-		p := strings.SplitN(string(raw), "|", 6)
-		if len(p) < 6 {
+		p := strings.SplitN(string(raw), "|", 7)
+		if len(p) < 7 {
 			return r
 		}
-		r.Attempts, r.Lost, r.At = int(toInt(p[1])), int(toInt(p[2])), toInt(p[3])
-		if p[5] != "" {
-			r.Input = raw[len(raw)-len(p[5]):]
+		r.Attempts, r.Lost, r.At, r.Expires = int(toInt(p[1])), int(toInt(p[2])), toInt(p[3]), toInt(p[4])
+		if p[6] != "" {
+			r.Input = raw[len(raw)-len(p[6]):]
 		}
 	case 'P':
 		p := strings.SplitN(string(raw), "|", 5)

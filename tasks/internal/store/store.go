@@ -5,8 +5,8 @@
 //
 //	(none) waits, or is ready and has no input of its own
 //	i<input>                                  likewise, with a literal input
-//	D|attempts|deaths|due|lane|input          waits for its time     T likewise, after a failure
-//	Q|attempts|deaths|0|lane|input            ready for another run
+//	D|attempts|deaths|due|expires|lane|input  waits for its time     T likewise, after a failure
+//	Q|attempts|deaths|0|expires|lane|input    ready for another run
 //	P|attempts|deaths|started|worker          its plan runs
 //	E a map with its members added            e one whose members have all succeeded
 //	k|cause skipped, to be passed on
@@ -175,6 +175,9 @@ func text(v any) string {
 
 // GraphField returns the field that the graph of a scope is in.
 func GraphField(scope string) string { return "g" + scope }
+
+// ErrorField returns the field that the last error of a node is in which is to run again.
+func ErrorField(node string) string { return "e" + node }
 
 // Revoke marks a workflow as revoked. ended is true if there was nothing left to stop.
 func (s *Store) Revoke(ctx context.Context, f Flow) (ended bool, err error) {

@@ -16,9 +16,25 @@ type Literal struct {
 	Input []byte
 }
 
-// Release is a span of nodes that wait for nothing, where they go, their delay (ms, or @unix ms) and the group whose place
+// Release is a span of nodes that wait for nothing, where they go, their delay (see [Delay]) and the group whose place
 // they need. With one of these two it is a single node.
 type Release struct{ Span, Lane, Delay, Lim string }
+
+// Delay writes that a node waits in ms from when it could run, or until at (unix ms) if that is given, and that it
+// expires as many ms after that. Zero is none.
+func Delay(in, at, expires int64) string {
+	var s string
+	switch {
+	case at > 0:
+		s = "@" + strconv.FormatInt(at, 10)
+	case in > 0:
+		s = strconv.FormatInt(in, 10)
+	}
+	if expires > 0 {
+		s += "+" + strconv.FormatInt(expires, 10)
+	}
+	return s
+}
 
 // Grow is a graph to store.
 type Grow struct {

@@ -13,13 +13,13 @@ for _, line in ipairs(lines) do
   local id, node = string.match(line, '^([^/]+)/(.+)$')
   local have = id and redis.call('HMGET', P .. 'w:' .. id, 'n', 'x', 'f', node)
   local rec = have and have[4]
-  local letter, attempts, lost, at, lane = string.match(rec or '', '^([DTQ])|(%d*)|(%d*)|(%d*)|([^|]*)|')
+  local letter, attempts, lost, lane, input = string.match(rec or '', '^([DTQ])|(%d*)|(%d*)|%d*|%d*|([^|]*)|(.*)$')
   if not have or not have[1] then
     over[#over + 1] = line
   elseif letter and lane ~= '-' then
     over[#over + 1] = line
     if not have[2] and (letter == 'D' or letter == 'T') then
-      redis.call('HSET', P .. 'w:' .. id, node, 'Q|' .. attempts .. '|' .. lost .. '|0|' .. lane .. '|' .. string.match(rec, '^.|%d*|%d*|%d*|[^|]*|(.*)$'))
+      redis.call('HSET', P .. 'w:' .. id, node, 'Q|' .. attempts .. '|' .. lost .. '|0|' .. string.match(rec, '^.|%d*|%d*|%d*|(%d*)') .. '|' .. lane .. '|' .. input)
       push(lane, have[3] or id, {line .. (lost ~= '0' and lost ~= '' and '@' .. lost or '')})
       want(string.sub(lane, 3), true)
     end

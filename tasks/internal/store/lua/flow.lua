@@ -67,12 +67,16 @@ local function flow(onLane, onMost, on)
   local function input(rec)
     if not rec then return '' end
     if string.sub(rec, 1, 1) == 'i' then return string.sub(rec, 2) end
-    return string.match(rec, '^[DTQ]|%d*|%d*|%d*|[^|]*|(.*)$') or ''
+    return string.match(rec, '^[DTQ]|%d*|%d*|%d*|%d*|[^|]*|(.*)$') or ''
   end
 
-  -- delayed lets a node wait for its time. letter: D before its first attempt, T after one that failed.
-  local function delayed(id, letter, attempts, lost, at, lane)
-    put(id, letter .. '|' .. attempts .. '|' .. lost .. '|' .. whole(at) .. '|' .. lane .. '|' .. input(record(id)))
+  -- waits writes the record of a node that waits. letter: D before its first attempt, T after one that failed, Q if it is
+  -- ready. expires is in unix ms, or '' for never; nil leaves it as it is.
+  local function waits(id, letter, attempts, lost, at, expires, lane)
+    local rec = record(id)
+    expires = expires or rec and string.match(rec, '^[DTQ]|%d*|%d*|%d*|(%d*)|') or ''
+    put(id, table.concat({letter, attempts, lost, whole(at), expires, lane, input(rec)}, '|'))
+    if letter == 'Q' then return end
     note(at, id)
     if timed == 0 or at < timed then timed = at end
   end
@@ -90,13 +94,16 @@ local function flow(onLane, onMost, on)
     end
   end
 
-  -- emit makes a node ready now or at its time; delay is '', ms or '@unix ms'.
+  -- emit makes a node ready now or at its time. delay is '', ms or '@unix ms'; '+ms' behind it is when the node expires
+  -- after that.
   local function emit(id, lane, delay)
-    local at = 0
-    if delay ~= '' then
-      if string.sub(delay, 1, 1) == '@' then at = tonumber(string.sub(delay, 2)) else at = now + tonumber(delay) end
-    end
-    if at > now then delayed(id, 'D', '0', '0', at, lane) else ready(id, lane) end
+    if delay == '' then return ready(id, lane) end
+    local absolute, wait, span = string.match(delay, '^(@?)(%d*)%+?(%d*)$')
+    local at = math.max(now, (absolute == '' and now or 0) + (tonumber(wait) or 0))
+    local expires = span ~= '' and whole(at + span) or ''
+    if at > now then return waits(id, 'D', '0', '0', at, expires, lane) end
+    if expires ~= '' then waits(id, 'Q', '0', '0', 0, expires, lane) end
+    ready(id, lane)
   end
 
   -- release emits a node, or lets it wait for a place of its group. lim is 'group cap' or ''.
@@ -190,7 +197,7 @@ local function flow(onLane, onMost, on)
     if redis.call('HSETNX', wf, 'y' .. base .. ':' .. cause, '1') == 0 then return end
     if record(id) then return end
     more('n', 1)
-    put(id, 'Q|0|0|0|' .. lane .. '|')
+    waits(id, 'Q', '0', '0', 0, '', lane)
     release(id, lane, delay, '')
   end
 
@@ -329,9 +336,9 @@ local function flow(onLane, onMost, on)
         if message ~= '' then redis.call('HSET', wf, 'e' .. node, message) end
         local d = tonumber(delay)
         if d > 0 then
-          delayed(node, letter, attempts, lost, now + d, lane)
+          waits(node, letter, attempts, lost, now + d, nil, lane)
         else
-          put(node, 'Q|' .. attempts .. '|' .. lost .. '|0|' .. lane .. '|' .. input(record(node)))
+          waits(node, 'Q', attempts, lost, 0, nil, lane)
           if not lanes[lane] then lanes[lane] = {} end
           table.insert(lanes[lane], W .. '/' .. node .. (lost ~= '0' and '@' .. lost or ''))
         end

@@ -1,0 +1,178 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/tasks"
+)
+
+// Where an option may stand follows from the type that its function returns.
+func TestWhereOptionsMayStand(t *testing.T) {
+	t.Parallel()
+	places := map[string]reflect.Type{
+		"task": reflect.TypeFor[tasks.TaskOption](), "call": reflect.TypeFor[tasks.CallOption](), "each": reflect.TypeFor[tasks.EachOption](),
+		"group": reflect.TypeFor[tasks.GroupOption](), "send": reflect.TypeFor[tasks.SendOption](),
+	}
+	for want, options := range map[string][]any{
+		"task call each send": {tasks.Queue, tasks.Priority, tasks.Timeout, tasks.HardTimeout, tasks.MaxRetry, tasks.Backoff,
+			tasks.ConstantBackoff, tasks.In, tasks.Expires},
+		"call each send": {tasks.At},
+		"task":           {tasks.RetryIf, tasks.Alias, tasks.RateLimit},
+		"each group":     {tasks.AtMost, tasks.FailFast},
+		"send":           {tasks.ID, tasks.Unique, tasks.FairnessKey, tasks.Headers, tasks.Retention, tasks.ProgressKeys},
+	} {
+		for i, f := range options {
+			of := reflect.TypeOf(f).Out(0)
+			for place, p := range places {
+				if got, may := of.Implements(p), strings.Contains(want, place); got != may {
+					t.Errorf("option %d of %q at a %s: got %t, want %t", i, want, place, got, may)
+				}
+			}
+		}
+	}
+}
+
+// An option with a value that makes no sense is an error of Send, which names it.
+func TestOptionsOutOfRange(t *testing.T) {
+	t.Parallel()
+	const never = time.Duration(math.MaxInt64)
+	inWorlds(t, func(t *testing.T, w *world) {
+		wants := func(name string, err error) {
+			t.Helper()
+			if err == nil || !strings.Contains(err.Error(), "tasks."+name+"(") && !strings.Contains(err.Error(), "tasks."+name+":") {
+				t.Errorf("%s: got %v, want an error that names it", name, err)
+			}
+		}
+		for name, opts := range map[string][]tasks.Option{
+			"Queue":           {tasks.Queue(""), tasks.Queue("a b"), tasks.Queue("{a}"), tasks.Queue(strings.Repeat("x", 101))},
+			"Priority":        {tasks.Priority(-1), tasks.Priority(math.MinInt), tasks.Priority(256)},
+			"Timeout":         {tasks.Timeout(-1), tasks.Timeout(never)},
+			"HardTimeout":     {tasks.HardTimeout(-time.Hour), tasks.HardTimeout(never)},
+			"MaxRetry":        {tasks.MaxRetry(-1), tasks.MaxRetry(math.MinInt)},
+			"Backoff":         {tasks.Backoff(0, time.Second), tasks.Backoff(-1, -1), tasks.Backoff(time.Second, time.Millisecond), tasks.Backoff(time.Second, never)},
+			"ConstantBackoff": {tasks.ConstantBackoff(-time.Second), tasks.ConstantBackoff(never)},
+			"In":              {tasks.In(-time.Nanosecond), tasks.In(never)},
+			"Expires":         {tasks.Expires(0), tasks.Expires(-time.Second), tasks.Expires(never)},
+		} {
+			for _, o := range opts {
+				declared := tasks.New[int, int]("t.id", o)
+				wants(name, refusal(t, w, declared.S(1)))
+				wants(name, refusal(t, w, tasks.Chain(ID.S(1), ID.With(o))))
+				wants(name, refusal(t, w, tasks.Each([]int{1, 2}, ID, o)))
+				wants(name, refusal(t, w, ID.S(1), o))
+			}
+		}
+		for name, o := range map[string]tasks.TaskOption{
+			"RateLimit": tasks.RateLimit(0, time.Second), "Alias": tasks.Alias("old", ""),
+		} {
+			declared := tasks.New[int, int]("t.other", o)
+			wants(name, refusal(t, w, declared.S(1)))
+			m := tasks.NewMux()
+			tasks.Handle(m, declared, func(context.Context, int) (int, error) { return 0, nil })
+			_, err := tasks.NewWorker(w.client, m, tasks.WorkerConfig{})
+			wants(name, err)
+		}
+		for _, o := range []tasks.GroupOption{tasks.AtMost(0), tasks.AtMost(-1)} {
+			wants("AtMost", refusal(t, w, tasks.GroupOf([]tasks.Signature[int]{ID.S(1)}, o)))
+			wants("AtMost", refusal(t, w, tasks.Map(Range.S(2), ID, o)))
+		}
+		for name, opts := range map[string][]tasks.SendOption{
+			"At":           {tasks.At(time.Time{}), tasks.At(time.UnixMilli(math.MaxInt64))},
+			"ID":           {tasks.ID(""), tasks.ID("a b"), tasks.ID(strings.Repeat("x", 101))},
+			"Unique":       {tasks.Unique("", time.Second), tasks.Unique("k", 0), tasks.Unique("k", -1), tasks.Unique(strings.Repeat("k", 1025), time.Second)},
+			"FairnessKey":  {tasks.FairnessKey(""), tasks.FairnessKey("a/b"), tasks.FairnessKey("{a}")},
+			"Retention":    {tasks.Retention(-1), tasks.Retention(never)},
+			"ProgressKeys": {tasks.ProgressKeys(""), tasks.ProgressKeys("{x}")},
+		} {
+			for _, o := range opts {
+				wants(name, refusal(t, w, ID.S(1), o))
+				wants(name, tasks.NewScheduler(w.client, tasks.SchedulerConfig{}).Add("entry", "@daily", ID.S(1), o))
+			}
+		}
+		many := make([]tasks.SendOption, 10_000)
+		for i := range many {
+			many[i] = tasks.Headers(map[string]string{fmt.Sprint(i): ""})
+		}
+		if err := refusal(t, w, ID.S(1), many...); err == nil || !strings.Contains(err.Error(), "headers have") {
+			t.Errorf("10,000 headers: got %v, want an error that says how many bytes they may have", err)
+		}
+		if got, err := send(t, w, ID.S(1, nil), nil, tasks.Headers(nil)); err != nil || got != 1 {
+			t.Errorf("nil options: got %v, %v, want 1", got, err)
+		}
+	})
+}
+
+func refusal[O any](t *testing.T, w *world, s tasks.Signature[O], opts ...tasks.SendOption) error {
+	_, err := s.Send(t.Context(), w.client, opts...)
+	return err
+}
+
+// What a schedule gives each tick itself is no option of an entry.
+func TestOptionsOfASchedule(t *testing.T) {
+	t.Parallel()
+	s := tasks.NewScheduler(nil, tasks.SchedulerConfig{})
+	for _, o := range []tasks.SendOption{tasks.ID("mine"), tasks.At(time.Now())} {
+		if err := s.Add("entry", "@daily", ID.S(1), o); err == nil {
+			t.Error("got no error, want one that says that each tick has its own id and time")
+		}
+	}
+}
+
+// A duration counts from when its node can run: a declaration made long before a send expires nothing.
+func TestExpiresCountsFromTheNode(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		const span = 300 * time.Millisecond
+		quick := ID.With(tasks.Expires(span))
+		slow := ID.With(tasks.In(span + 50*time.Millisecond))
+		for name, s := range map[string]tasks.Signature[int]{
+			"declared long before":   quick.S(1),
+			"a delay that is longer": quick.S(1, tasks.In(span+50*time.Millisecond)),
+			"a step of a chain":      tasks.Chain(slow.S(1), quick),
+			"a rescue":               tasks.Chain(slow.S(1), Fail).Rescue(Instead.With(tasks.Expires(span))),
+			"members of a map":       tasks.Chord(tasks.Map(tasks.Chain(slow.S(3), Range), quick), Sum),
+			"one at a time":          tasks.Chord(tasks.Each([]int{1, 2}, quick, tasks.AtMost(1)), Sum),
+		} {
+			if _, err := send(t, w, s); err != nil {
+				t.Errorf("%s: got %v, want a value", name, err)
+			}
+		}
+	})
+}
+
+// A task that has no time for another attempt fails with its last error.
+func TestExpiresKeepsTheLastError(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		s := Fail.S(7, tasks.MaxRetry(5), tasks.ConstantBackoff(time.Hour), tasks.Expires(time.Minute))
+		_, err := send(t, w, s)
+		f := wantFailure(t, err, "E7")
+		if f.Code != tasks.CodeError || f.Attempts != 1 || errors.Is(err, tasks.ErrRevoked) {
+			t.Errorf("got %+v, want code %q after one attempt", f, tasks.CodeError)
+		}
+		_, err = send(t, w, Late.S(1))
+		if f := wantFailure(t, err, "expired"); f.Code != tasks.CodeExpired || !errors.Is(err, tasks.ErrRevoked) {
+			t.Errorf("got %+v, want code %q", f, tasks.CodeExpired)
+		}
+	})
+}
+
+// The options of a send that reach every task reach those of plans, and of plans in plans.
+func TestOptionsOfASendReachPlans(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		for name, s := range map[string]tasks.Signature[int]{"plan": FailTo.S(1), "plan after a step": tasks.Chain(ID.S(1), FailTo)} {
+			_, err := send(t, w, s, tasks.MaxRetry(2), tasks.ConstantBackoff(0))
+			if f := wantFailure(t, err, "E1"); f.Attempts != 3 {
+				t.Errorf("%s: got %d attempts, want 3", name, f.Attempts)
+			}
+		}
+	})
+}
