@@ -3,7 +3,6 @@ package tasks_test
 import (
 	"context"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -115,15 +114,5 @@ func startGated(t *testing.T, c *tasks.Client, gate <-chan struct{}, cfg tasks.W
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- worker.Run(ctx) }()
-	stop := sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("worker: %v", err)
-		}
-	})
-	t.Cleanup(stop)
-	return stop
+	return facttest.Background(t, worker.Run)
 }

@@ -15,6 +15,7 @@ import (
 	api "go.opentelemetry.io/otel/trace"
 
 	"muster/tasks"
+	"muster/tasks/facttest"
 	"muster/tasks/otel"
 	"muster/tasks/redistest"
 	"muster/tasks/taskstest"
@@ -196,10 +197,8 @@ func TestSpansOfAFleetOnRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- worker.Run(ctx) }()
 	t.Cleanup(func() { _ = client.Close() })
+	stop := facttest.Background(t, worker.Run)
 	run, err := tasks.Chord(tasks.Each(make([]int, 20), inc), sum).Send(t.Context(), client)
 	if err != nil {
 		t.Fatal(err)
@@ -208,9 +207,6 @@ func TestSpansOfAFleetOnRedis(t *testing.T) {
 		t.Error(err)
 	}
 	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
 	spans := exporter.GetSpans()
 	if len(spans) != 21 {
 		t.Fatalf("%d spans, expected 21", len(spans))

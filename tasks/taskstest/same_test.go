@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"muster/tasks"
+	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/taskstest"
 )
@@ -155,20 +156,12 @@ func of[O any](name string, s tasks.Signature[O]) story {
 func TestSameAsOnRedis(t *testing.T) {
 	t.Parallel()
 	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
 	worker, err := tasks.NewWorker(client, stories(), tasks.WorkerConfig{Concurrency: 1, HandlerWait: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- worker.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		_ = client.Close()
-	})
+	facttest.Background(t, worker.Run)
 	shared := inc.S(1)
 	for _, s := range []story{
 		of("task", inc.S(1)),

@@ -1,0 +1,25 @@
+package facttest
+
+import (
+	"context"
+	"sync"
+	"testing"
+)
+
+// Background calls run, such as [muster/tasks.Worker.Run], in a goroutine of its own. Its context ends when stop is
+// called, or with the test. stop returns once run has; an error of run fails the test.
+func Background(tb testing.TB, run func(context.Context) error) (stop func()) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		tb.Helper()
+		cancel()
+		if err := <-ended; err != nil {
+			tb.Errorf("got %v, want no error of what runs in the background", err)
+		}
+	})
+	tb.Cleanup(stop)
+	return stop
+}
