@@ -232,14 +232,7 @@ func (w *world) mux() *tasks.Mux {
 	})
 	tasks.Handle(m, Hold, func(ctx context.Context, gate string) (int, error) {
 		w.note("at "+gate, 1)
-		select {
-		case <-w.gate(gate):
-			return 1, nil
-		case <-w.hold:
-			return 0, errors.New("the test is over")
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		}
+		return 1, w.pass(ctx, gate)
 	})
 	tasks.HandlePlan(m, HoldPlan, func(_ context.Context, n int) (tasks.Signature[int], error) {
 		return tasks.Chord(tasks.Each(ints(n), tasks.New[int, int]("t.hold")), Sum), nil
@@ -692,7 +685,8 @@ var gone = map[int]string{
 
 // elsewhere are the cases that are told by tests of their own.
 var elsewhere = map[int]func(*testing.T){
-	194: TestTwoRunsOfOneNode, 195: TestWindows, 196: TestTwoRunsOfOneNode, 198: TestCutOff, 200: TestWindows,
+	194: TestTwoRunsOfOneNode, 195: TestNeedlessWakeTasksRunNothing, 196: TestTwoRunsOfOneNode, 198: TestCutOff,
+	200: TestRevokedWorkflowNeverRuns,
 }
 
 // Every case is met, or gone by design, and not both.

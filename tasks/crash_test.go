@@ -472,56 +472,30 @@ func TestNeighboursOfPoison(t *testing.T) {
 	}
 }
 
-// What a dead process or an operator leaves in asynq's queues, made by hand, is something from which a worker finds the way.
-func TestWindows(t *testing.T) {
-	t.Parallel()
+// inWorldsOfAsynq runs a test in a world of its own on each kind of Redis, with a view of asynq's queues.
+func inWorldsOfAsynq(t *testing.T, run func(t *testing.T, w *world, in *asynq.Inspector)) {
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		w := newWorld(t, rdb)
-		in := asynq.NewInspectorFromRedisClient(rdb)
-		// wakes returns the ids of the wake-tasks that wait.
-		wakes := func(t *testing.T) (ids []string) {
-			list, err := in.ListPendingTasks("default")
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, info := range list {
-				ids = append(ids, info.ID)
-			}
-			if len(ids) != 1 {
-				t.Fatalf("wake-tasks that are pending: %v, want one", ids)
-			}
-			return ids
-		}
-		paused := func(t *testing.T) func() {
-			resume := pause(t, w)
-			rest(t, w, "default")
-			return resume
-		}
+		run(t, newWorld(t, rdb), asynq.NewInspectorFromRedisClient(rdb))
+	})
+}
 
-		for name, damage := range map[string]func(t *testing.T, id string){
-			"the wake-task is gone": func(t *testing.T, id string) {
-				if err := in.DeleteTask("default", id); err != nil {
-					t.Fatal(err)
-				}
-			},
-			"an operator archives the wake-task": func(t *testing.T, id string) {
-				if err := in.ArchiveTask("default", id); err != nil {
-					t.Fatal(err)
-				}
-			},
-			"the queues of asynq are lost": func(t *testing.T, id string) {
-				if err := rdb.Del(t.Context(), "asynq:{default}:t:"+id, "asynq:{default}:pending", "asynq:{default}:active", "asynq:{default}:lease").Err(); err != nil {
-					t.Fatal(err)
-				}
+func TestWorkersFindReadyNodesWithoutTheirWakeTask(t *testing.T) {
+	t.Parallel()
+	inWorldsOfAsynq(t, func(t *testing.T, w *world, in *asynq.Inspector) {
+		for name, damage := range map[string]func(id string) error{
+			"it is deleted":  func(id string) error { return in.DeleteTask("default", id) },
+			"it is archived": func(id string) error { return in.ArchiveTask("default", id) },
+			"all of asynq's queue is lost": func(id string) error {
+				return w.client.Redis().Del(t.Context(), "asynq:{default}:t:"+id, "asynq:{default}:pending", "asynq:{default}:active",
+					"asynq:{default}:lease").Err()
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
-				resume := paused(t)
-				run, err := tasks.Chord(tasks.Each(ints(30), ID), Sum).Send(t.Context(), w.client)
-				if err != nil {
+				resume := pause(t, w)
+				run := sent(t, w, tasks.Chord(tasks.Each(ints(30), ID), Sum))
+				if err := damage(wakeTask(t, w.client.Redis())); err != nil {
 					t.Fatal(err)
 				}
-				damage(t, wakes(t)[0])
 				resume()
 				if got, err := run.Wait(limited(t)); err != nil || got != 435 {
 					t.Fatalf("got %v, %v, want 435", got, err)
@@ -534,61 +508,68 @@ func TestWindows(t *testing.T) {
 				}
 			})
 		}
-		t.Run("wake-tasks that nobody asked for come", func(t *testing.T) {
-			run, err := tasks.Chord(tasks.Group(Echo.S(Mark{"w6", 1}), Echo.S(Mark{"w6", 2})), Sum).Send(t.Context(), w.client)
-			if err != nil {
+	})
+}
+
+func TestNeedlessWakeTasksRunNothing(t *testing.T) {
+	t.Parallel()
+	inWorldsOfAsynq(t, func(t *testing.T, w *world, in *asynq.Inspector) {
+		run := sent(t, w, tasks.Chord(tasks.Group(Echo.S(Mark{"w6", 1}), Echo.S(Mark{"w6", 2})), Sum))
+		if _, err := run.Wait(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+		ended(t, w, run.ID())
+		cl := asynq.NewClientFromRedisClient(w.client.Redis())
+		for i, payload := range []string{"0 0", "0 1", "0 99999", "3 0", "999 0"} {
+			if _, err := cl.Enqueue(asynq.NewTask("muster:work", []byte(payload)), asynq.TaskID(fmt.Sprint("forged", i))); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := run.Wait(limited(t)); err != nil {
-				t.Fatal(err)
-			}
-			ended(t, w, run.ID())
-			cl := asynq.NewClientFromRedisClient(rdb)
-			for i, payload := range []string{"0 0", "0 1", "0 99999", "3 0", "999 0"} {
-				if _, err := cl.Enqueue(asynq.NewTask("muster:work", []byte(payload)), asynq.TaskID(fmt.Sprint("forged", i))); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := rdb.Publish(t.Context(), "muster:bus", "q default").Err(); err != nil {
-				t.Fatal(err)
-			}
-			facttest.Eventually(t, "they are taken", func() bool {
-				q, err := in.GetQueueInfo("default")
-				return err == nil && q.Pending == 0 && q.Active == 0
-			})
-			if got, err := run.Wait(limited(t)); err != nil || got != 3 || len(w.noted("w6")) != 2 {
-				t.Fatalf("got %v, %v, ran %v, want 3, and each once", got, err, w.noted("w6"))
-			}
+		}
+		if err := w.client.Redis().Publish(t.Context(), "muster:bus", "q default").Err(); err != nil {
+			t.Fatal(err)
+		}
+		facttest.Eventually(t, "they are taken", func() bool {
+			q, err := in.GetQueueInfo("default")
+			return err == nil && q.Pending == 0 && q.Active == 0
 		})
-		t.Run("revoked while no worker takes work", func(t *testing.T) {
-			resume := paused(t)
-			run, err := tasks.Chain(Echo.S(Mark{"w8", 1}), Inc).Send(t.Context(), w.client)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := run.Revoke(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			ended(t, w, run.ID())
-			if q, err := in.GetQueueInfo("default"); err != nil || q.Pending != 0 {
-				t.Errorf("%+v, %v, want no wake-task for work that was revoked", q, err)
-			}
-			resume()
-			if _, err := send(t, w, ID.S(1)); err != nil {
-				t.Fatal(err)
-			}
-			if ran := w.noted("w8"); len(ran) != 0 {
-				t.Fatalf("a revoked step ran: %v", ran)
-			}
-		})
-		t.Run("Redis forgets its scripts", func(t *testing.T) {
-			if err := rdb.ScriptFlush(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
-			if got, err := send(t, w, tasks.Chord(tasks.Each(ints(30), ID), Sum)); err != nil || got != 435 {
-				t.Fatalf("got %v, %v, want 435", got, err)
-			}
-		})
+		if got, err := run.Wait(limited(t)); err != nil || got != 3 || len(w.noted("w6")) != 2 {
+			t.Fatalf("got %v, %v, ran %v, want 3, and each once", got, err, w.noted("w6"))
+		}
+	})
+}
+
+func TestRevokedWorkflowNeverRuns(t *testing.T) {
+	t.Parallel()
+	inWorldsOfAsynq(t, func(t *testing.T, w *world, in *asynq.Inspector) {
+		resume := pause(t, w)
+		run := sent(t, w, tasks.Chain(Echo.S(Mark{"w8", 1}), Inc))
+		if err := run.Revoke(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ended(t, w, run.ID())
+		if q, err := in.GetQueueInfo("default"); err != nil || q.Pending != 0 {
+			t.Errorf("%+v, %v, want no wake-task for work that was revoked", q, err)
+		}
+		resume()
+		if _, err := send(t, w, ID.S(1)); err != nil {
+			t.Fatal(err)
+		}
+		if ran := w.noted("w8"); len(ran) != 0 {
+			t.Fatalf("a revoked step ran: %v", ran)
+		}
+	})
+}
+
+func TestRedisForgetsItsScripts(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb)
+		if err := rdb.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := send(t, w, tasks.Chord(tasks.Each(ints(30), ID), Sum)); err != nil || got != 435 {
+			t.Fatalf("got %v, %v, want 435", got, err)
+		}
 	})
 }
 

@@ -806,18 +806,16 @@ var (
 
 // extra binds the tasks that only stories use.
 func (w *world) extra(m *tasks.Mux) {
+	w.extraValues(m)
+	w.extraAttempts(m)
+	w.extraWaits(m)
+}
+
+// extraValues binds tasks whose value or notes count.
+func (w *world) extraValues(m *tasks.Mux) {
 	tasks.Handle(m, Total, func(_ context.Context, ns []int) (int, error) {
 		w.note("total", sum(ns))
 		return sum(ns), nil
-	})
-	tasks.Handle(m, ErrFlaky, func(ctx context.Context, f tasks.Failure) (string, error) {
-		if tasks.InfoFrom(ctx).Attempt == 1 {
-			return "", errors.New("errback")
-		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.fails = append(w.fails, f)
-		return "", nil
 	})
 	// In A, In B, In C, Out C, Out B, Out A: A answers with B and then what is left of itself.
 	tasks.HandlePlan(m, Nested, func(_ context.Context, name string) (tasks.Signature[string], error) {
@@ -831,6 +829,30 @@ func (w *world) extra(m *tasks.Mux) {
 		w.note("log", int(name[0]))
 		return name, nil
 	})
+	tasks.Handle(m, tasks.New[int, int]("t.when"), func(context.Context, int) (int, error) {
+		w.note("when", int(time.Now().UnixMilli()))
+		return 0, nil
+	})
+	tasks.Handle(m, tasks.New[int, string]("t.big"), func(_ context.Context, n int) (string, error) {
+		return strings.Repeat("x", n), nil
+	})
+	tasks.Handle(m, tasks.New[int, int]("t.keys"), func(ctx context.Context, n int) (int, error) {
+		tasks.PublishKey(ctx, "result_count", strconv.Itoa(n))
+		return n, nil
+	})
+}
+
+// extraAttempts binds tasks that tell their attempts apart.
+func (w *world) extraAttempts(m *tasks.Mux) {
+	tasks.Handle(m, ErrFlaky, func(ctx context.Context, f tasks.Failure) (string, error) {
+		if tasks.InfoFrom(ctx).Attempt == 1 {
+			return "", errors.New("errback")
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.fails = append(w.fails, f)
+		return "", nil
+	})
 	var mu sync.Mutex
 	var keys []string
 	tasks.Handle(m, Keys, func(ctx context.Context, _ string) ([]string, error) {
@@ -840,35 +862,6 @@ func (w *world) extra(m *tasks.Mux) {
 			return nil, errors.New("again")
 		}
 		return keys, nil
-	})
-	tasks.Handle(m, Slow2, func(ctx context.Context, n int) (int, error) {
-		select {
-		case <-w.gate("slow2"):
-			return n, nil
-		case <-w.hold:
-			return 0, errors.New("the test is over")
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		}
-	})
-	tasks.Handle(m, tasks.New[int, int]("t.hold"), func(ctx context.Context, n int) (int, error) {
-		<-ctx.Done()
-		return 0, ctx.Err()
-	})
-	tasks.Handle(m, tasks.New[int, int]("t.when"), func(context.Context, int) (int, error) {
-		w.note("when", int(time.Now().UnixMilli()))
-		return 0, nil
-	})
-	tasks.Handle(m, tasks.New[int, int]("t.progress"), func(ctx context.Context, n int) (int, error) {
-		tasks.SetProgress(ctx, 3, 4)
-		select {
-		case <-w.gate("progress"):
-			return n, nil
-		case <-w.hold:
-			return 0, errors.New("the test is over")
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		}
 	})
 	tasks.Handle(m, tasks.New[string, int]("t.verdict"), func(ctx context.Context, how string) (int, error) {
 		a := tasks.InfoFrom(ctx).Attempt
@@ -882,8 +875,18 @@ func (w *world) extra(m *tasks.Mux) {
 		}
 		return a, nil
 	})
-	tasks.Handle(m, tasks.New[int, string]("t.big"), func(_ context.Context, n int) (string, error) {
-		return strings.Repeat("x", n), nil
+}
+
+// extraWaits binds tasks that take until a gate opens, until they are cancelled, or a moment.
+func (w *world) extraWaits(m *tasks.Mux) {
+	tasks.Handle(m, Slow2, func(ctx context.Context, n int) (int, error) { return n, w.pass(ctx, "slow2") })
+	tasks.Handle(m, tasks.New[int, int]("t.hold"), func(ctx context.Context, n int) (int, error) {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	})
+	tasks.Handle(m, tasks.New[int, int]("t.progress"), func(ctx context.Context, n int) (int, error) {
+		tasks.SetProgress(ctx, 3, 4)
+		return n, w.pass(ctx, "progress")
 	})
 	var now atomic.Int64
 	tasks.Handle(m, tasks.New[int, int]("t.count"), func(ctx context.Context, n int) (int, error) {
@@ -893,10 +896,6 @@ func (w *world) extra(m *tasks.Mux) {
 		case <-ctx.Done():
 		case <-time.After(10 * time.Millisecond):
 		}
-		return n, nil
-	})
-	tasks.Handle(m, tasks.New[int, int]("t.keys"), func(ctx context.Context, n int) (int, error) {
-		tasks.PublishKey(ctx, "result_count", strconv.Itoa(n))
 		return n, nil
 	})
 }
@@ -979,14 +978,6 @@ func startImpatient(t *testing.T, w *world) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- worker.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Errorf("worker without handlers: %v", err)
-		}
-	})
+	facttest.Background(t, worker.Run)
 	<-ready
 }

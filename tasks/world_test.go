@@ -78,6 +78,18 @@ func (w *world) gate(name string) chan struct{} {
 // open lets the handlers at a gate go on.
 func (w *world) open(name string) { close(w.gate(name)) }
 
+// pass waits in a handler until the gate of that name is open.
+func (w *world) pass(ctx context.Context, name string) error {
+	select {
+	case <-w.gate(name):
+		return nil
+	case <-w.hold:
+		return errors.New("the test is over")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (w *world) failures() []tasks.Failure {
 	w.mu.Lock()
 	defer w.mu.Unlock()
