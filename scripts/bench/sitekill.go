@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -39,32 +38,14 @@ func siteWorker(ctx context.Context, c *tasks.Client, name string, ready func())
 	return w.Run(ctx)
 }
 
-// surviveKills scrapes a site with a worker process that is killed again and
-// again, by a signal that nothing can catch. It fails unless every record is
-// there once, and returns the share of the pages that could at worst be
-// fetched twice, those on the way at each kill, that were.
+// surviveKills scrapes a site with a worker process that is killed again and again, by a signal that nothing can catch.
+// It fails unless every record is there once. It returns the share of the pages being fetched at the kills that were
+// fetched twice: 1 would be all of them.
 func surviveKills(ctx context.Context, l *lab) (_ float64, err error) {
 	var asked atomic.Int64
-	filler := strings.Repeat("<p>some words of a page that nobody asked for</p>", 100)
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/list" {
-			for n := range killPages {
-				fmt.Fprintf(w, `<a href="/item/%d">item</a> `, n)
-			}
-			return
-		}
-		asked.Add(1)
-		time.Sleep(5 * time.Millisecond) // a page that takes no time is never on the way
-		fmt.Fprintf(w, "<html><body><h1>%s</h1>%s</body></html>", r.URL.Path, filler)
-	}))
+	srv := httptest.NewServer(killedSite(&asked))
 	defer srv.Close()
-	def, err := definition.Parse("killed.yaml", fmt.Appendf(nil, `site: killed.example
-base_url: %s
-start: [/list]
-listing: {links: a}
-records: {item: {key: [name], fields: {name: {css: h1, required: true}}}}
-politeness: {delay: 0, max_per_domain: %d, robots: false}
-`, srv.URL, pagesAtOnce))
+	def, err := killedDefinition(srv.URL)
 	if err != nil {
 		return 0, err
 	}
@@ -92,41 +73,82 @@ politeness: {delay: 0, max_per_domain: %d, robots: false}
 		sum, err = run.Wait(ctx)
 		ended <- err
 	}()
-	for kill := 0; ; kill++ {
+	if err := killSiteWorkers(ctx, l, client, &asked, ended); err != nil {
+		return 0, err
+	}
+	if err := checkRecords(sum); err != nil {
+		return 0, err
+	}
+	return float64(asked.Load()-killPages) / (pagesAtOnce * kills), nil
+}
+
+// killedSite serves a list of items, and counts in asked how often one is fetched.
+func killedSite(asked *atomic.Int64) http.Handler {
+	filler := strings.Repeat("<p>some words of a page that nobody asked for</p>", 100)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/list" {
+			for n := range killPages {
+				fmt.Fprintf(w, `<a href="/item/%d">item</a> `, n)
+			}
+			return
+		}
+		asked.Add(1)
+		time.Sleep(5 * time.Millisecond) // else no page is being fetched at a kill
+		fmt.Fprintf(w, "<html><body><h1>%s</h1>%s</body></html>", r.URL.Path, filler)
+	})
+}
+
+func killedDefinition(url string) (*definition.Definition, error) {
+	return definition.Parse("killed.yaml", fmt.Appendf(nil, `site: killed.example
+base_url: %s
+start: [/list]
+listing: {links: a}
+records: {item: {key: [name], fields: {name: {css: h1, required: true}}}}
+politeness: {delay: 0, max_per_domain: %d, robots: false}
+`, url, pagesAtOnce))
+}
+
+// killSiteWorkers starts and kills one worker after the other, and lets the last one run until the scrape has ended.
+// It returns what ended says.
+func killSiteWorkers(ctx context.Context, l *lab, client *tasks.Client, asked *atomic.Int64, ended <-chan error) error {
+	for kill := range kills {
 		name := fmt.Sprint("killed", kill)
-		var worker *exec.Cmd
-		if worker, err = startChild(ctx, l, childSite, name); err != nil {
-			return 0, err
+		worker, err := startChild(ctx, l, childSite, name)
+		if err != nil {
+			return err
 		}
 		// The kill comes somewhere in the share of the pages that is this worker's.
 		until := int64(killPages*kill/kills) + rand.N[int64](killPages/kills)
-		for kill < kills && asked.Load() < until && len(ended) == 0 {
+		for asked.Load() < until && len(ended) == 0 {
 			time.Sleep(time.Millisecond)
-		}
-		if kill == kills {
-			err = <-ended
-			killChild(worker)
-			break
 		}
 		killChild(worker)
 		if err := tasks.ExpireLeases(ctx, client, name); err != nil {
-			return 0, err
+			return err
 		}
 	}
+	worker, err := startChild(ctx, l, childSite, fmt.Sprint("killed", kills))
 	if err != nil {
-		return 0, err
+		return err
 	}
+	defer killChild(worker)
+	return <-ended
+}
+
+// checkRecords returns an error unless each item has one record.
+func checkRecords(sum sites.Summary) error {
 	if sum.Records != killPages || sum.Errors > 0 || sum.Status != sites.StatusComplete {
-		return 0, fmt.Errorf("after %d kills: %s with %d records and %d errors, want %d and none", kills, sum.Status, sum.Records, sum.Errors, killPages)
+		return fmt.Errorf("after %d kills: got status %s, %d records and %d errors, want %d records and no error",
+			kills, sum.Status, sum.Records, sum.Errors, killPages)
 	}
 	data, err := os.ReadFile(sum.Files[0])
 	if err != nil {
-		return 0, fmt.Errorf("read records: %w", err)
+		return fmt.Errorf("read records: %w", err)
 	}
 	for n := range killPages {
 		if c := strings.Count(string(data), fmt.Sprintf(`"name":"/item/%d"`, n)); c != 1 {
-			return 0, fmt.Errorf("record %d is there %d times", n, c)
+			return fmt.Errorf("got %d records of item %d, want 1", c, n)
 		}
 	}
-	return float64(asked.Load()-killPages) / (pagesAtOnce * kills), nil
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -95,30 +96,17 @@ func (v *values) parts(ctx context.Context, g *graph.Graph, id graph.ID) ([]grap
 	return out, nil
 }
 
+// value returns what a node yields.
 func (v *values) value(ctx context.Context, id graph.ID) (json.RawMessage, error) {
 	g, err := v.e.graphAt(ctx, v.fl.Flow, id)
 	if err != nil {
 		return nil, err
 	}
 	n := &g.Nodes[id.Index]
-	if id.Inst >= 0 || n.Kind == graph.Task || n.Kind == graph.Catch {
-		rec, err := v.record(ctx, id.String())
-		if err != nil {
-			return nil, err
-		}
-		if rec.State != 'S' {
-			return nil, fmt.Errorf("node %s of workflow %s %w", id, v.fl.ID, errNoValue)
-		}
-		if alias, ok := strings.CutPrefix(string(rec.Body), "="); ok {
-			to, err := graph.ParseID(alias)
-			if err != nil {
-				return nil, err
-			}
-			return v.value(ctx, to)
-		}
-		return rec.Body, nil
-	}
-	if n.Kind == graph.Wrap {
+	switch {
+	case id.Inst >= 0 || n.Kind == graph.Task || n.Kind == graph.Catch:
+		return v.taskValue(ctx, id)
+	case n.Kind == graph.Wrap:
 		return v.wrap(ctx, id.At(n.In-1, -1))
 	}
 	parts, err := v.parts(ctx, g, id)
@@ -132,50 +120,80 @@ func (v *values) value(ctx context.Context, id graph.ID) (json.RawMessage, error
 	if err := v.fetch(ctx, names); err != nil {
 		return nil, err
 	}
-	if n.Kind == graph.Or {
-		for i, p := range parts {
-			if v.recs[names[i]].State == 'S' {
-				return v.value(ctx, p)
-			}
+	switch n.Kind {
+	case graph.Or:
+		i := slices.IndexFunc(names, func(name string) bool { return v.recs[name].State == 'S' })
+		if i < 0 {
+			return nil, v.noValue(id)
 		}
-		return nil, fmt.Errorf("node %s of workflow %s %w", id, v.fl.ID, errNoValue)
+		return v.value(ctx, parts[i])
+	case graph.Pair:
+		return v.concat(ctx, parts, `{"first":`, `,"second":`, "}", v.value)
+	case graph.Outcomes, graph.EachEnded:
+		return v.concat(ctx, parts, "[", ",", "]", v.outcome)
 	}
-	outcomes := n.Kind == graph.Outcomes || n.Kind == graph.EachEnded
+	return v.concat(ctx, parts, "[", ",", "]", v.value)
+}
+
+func (v *values) noValue(id graph.ID) error {
+	return fmt.Errorf("node %s of workflow %s %w", id, v.fl.ID, errNoValue)
+}
+
+// taskValue returns the result of a task; that of a planned one is the value of its plan.
+func (v *values) taskValue(ctx context.Context, id graph.ID) (json.RawMessage, error) {
+	rec, err := v.record(ctx, id.String())
+	if err != nil {
+		return nil, err
+	}
+	if rec.State != 'S' {
+		return nil, v.noValue(id)
+	}
+	alias, ok := strings.CutPrefix(string(rec.Body), "=")
+	if !ok {
+		return rec.Body, nil
+	}
+	to, err := graph.ParseID(alias)
+	if err != nil {
+		return nil, err
+	}
+	return v.value(ctx, to)
+}
+
+// concat returns what one yields for each of parts, with text before, between and behind.
+func (v *values) concat(ctx context.Context, parts []graph.ID, before, between, behind string,
+	one func(context.Context, graph.ID) (json.RawMessage, error),
+) (json.RawMessage, error) {
 	var b bytes.Buffer
-	open, sep, end := "[", ",", "]"
-	if n.Kind == graph.Pair {
-		open, sep, end = `{"first":`, `,"second":`, "}"
-	}
-	b.WriteString(open)
+	b.WriteString(before)
 	for i, p := range parts {
 		if i > 0 {
-			b.WriteString(sep)
+			b.WriteString(between)
 		}
-		if outcomes && v.recs[names[i]].State != 'S' {
-			f, err := v.failure(ctx, p)
-			if err != nil {
-				return nil, err
-			}
-			// The zero value of the member's type is not known here; null decodes to it.
-			b.WriteString(`{"value":null,"err":`)
-			b.Write(encodeFailure(f))
-			b.WriteByte('}')
-			continue
-		}
-		raw, err := v.value(ctx, p)
+		raw, err := one(ctx, p)
 		if err != nil {
 			return nil, err
 		}
-		if outcomes {
-			b.WriteString(`{"value":`)
-			b.Write(raw)
-			b.WriteByte('}')
-			continue
-		}
 		b.Write(raw)
 	}
-	b.WriteString(end)
+	b.WriteString(behind)
 	return b.Bytes(), nil
+}
+
+// outcome returns what became of a node whose record was read: its value, or the error it failed with.
+func (v *values) outcome(ctx context.Context, id graph.ID) (json.RawMessage, error) {
+	if v.recs[id.String()].State != 'S' {
+		f, err := v.failure(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		// The zero value of the member's type is not known here; null decodes to it.
+		return slices.Concat([]byte(`{"value":null,"err":`), encodeFailure(f), []byte("}")), nil
+	}
+	raw, err := v.value(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat([]byte(`{"value":`), raw, []byte("}")), nil
 }
 
 // wrap returns the elements of a list that has no members as outcomes.
