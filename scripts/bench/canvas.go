@@ -12,7 +12,7 @@ import (
 	"muster/tasks"
 )
 
-// canvasRows measure workflows against the same work written by hand on asynq.
+// canvasRows measure workflows, many of them against the same work written by hand on asynq.
 func canvasRows() []row {
 	return []row{
 		{name: "canvas.chain_50", unit: "ms", measure: chains(1, 50), yardstick: rawChains(1, 50), bar: atMost(0.02)},
@@ -38,10 +38,10 @@ func canvasRows() []row {
 }
 
 var (
-	benchStep  = tasks.New[int, int]("bench.step")            // does nothing
-	benchSleep = tasks.New[time.Duration, int]("bench.sleep") // takes so long
-	benchNap   = tasks.New[int, int]("bench.nap")             // takes 20 ms
-	benchSince = tasks.New[int64, int64]("bench.since")       // yields how long ago a time was; both are µs, since the epoch
+	benchStep  = tasks.New[int, int]("bench.step")            // returns its input
+	benchSleep = tasks.New[time.Duration, int]("bench.sleep") // sleeps for its input
+	benchNap   = tasks.New[int, int]("bench.nap")             // sleeps for 20 ms
+	benchSince = tasks.New[int64, int64]("bench.since")       // returns the µs since its input, a unix time in µs
 	benchSum   = tasks.New[[]int, int]("bench.sum")
 )
 
@@ -106,11 +106,11 @@ func chord(n int) measureFunc {
 	return onFleet(1, 8, timed(func(ctx context.Context, f *fleet) error { return runChord(ctx, f, n) }))
 }
 
-// runGroup sends a group of n as one workflow, and waits for what it yields.
+// runGroup sends a group of n as one workflow, and waits for its values.
 func runGroup(ctx context.Context, f *fleet, n int) error {
 	got, err := sendWait(ctx, f.client, tasks.Each(seq(n), benchStep))
 	if err == nil && !slices.Equal(got, seq(n)) {
-		err = fmt.Errorf("a group of %d yields other values than its members", n)
+		err = fmt.Errorf("a group of %d does not yield the values of its members", n)
 	}
 	return err
 }
@@ -164,14 +164,14 @@ var redisPerSingle = onFleet(1, 8, func(ctx context.Context, l *lab, f *fleet) (
 		return err
 	})
 	if got := f.succeeded() - before; err == nil && got != paced {
-		err = fmt.Errorf("of %d tasks %d have ended: the slots are not idle", paced, got)
+		err = fmt.Errorf("got %d tasks that have ended, want %d: the worker does not keep up", got, paced)
 	}
 	return v, err
 })
 
-const crowd = 100_000 // the group that others are sent behind
+const crowd = 100_000 // members of the group that others are sent behind
 
-// behind takes up to n samples while a group of no-ops is under way, of several groups when one is not enough.
+// behind takes n samples while a large group of empty tasks runs. It sends more such groups if one ends before.
 func behind(ctx context.Context, f *fleet, n int, sample func() (float64, error)) ([]float64, error) {
 	var vs []float64
 	for len(vs) < n {
@@ -197,7 +197,8 @@ func behind(ctx context.Context, f *fleet, n int, sample func() (float64, error)
 	return vs, nil
 }
 
-// highPriority is how long tasks with a priority, sent one after the other, wait for their handler.
+// highPriority is how long tasks with a priority wait for their handler behind a large group: the 99th percentile, in
+// ms.
 var highPriority = onFleet(1, 8, func(ctx context.Context, _ *lab, f *fleet) (float64, error) {
 	waits, err := behind(ctx, f, 300, func() (float64, error) {
 		us, err := sendWait(ctx, f.client, benchSince.S(time.Now().UnixMicro(), tasks.Priority(1)))
@@ -210,7 +211,7 @@ var highPriority = onFleet(1, 8, func(ctx context.Context, _ *lab, f *fleet) (fl
 	return waits[len(waits)*99/100], nil
 })
 
-// tenBehind is how long a workflow of ten takes at worst.
+// tenBehind is how long a group of ten takes behind a large one: the worst of some, in ms.
 var tenBehind = onFleet(1, 8, func(ctx context.Context, _ *lab, f *fleet) (float64, error) {
 	took, err := behind(ctx, f, 5, func() (float64, error) {
 		return timed(func(ctx context.Context, f *fleet) error { return runGroup(ctx, f, 10) })(ctx, nil, f)
@@ -241,7 +242,8 @@ var mixed = onFleet(mixedWorkers, mixedSlots, timed(func(ctx context.Context, f 
 	return err
 }))
 
-// mixedIdeal is how long the tasks take when each goes in order, at no cost, to the slot that is free first.
+// mixedIdeal is how long the tasks take, in ms, if each one goes in order and at no cost to the slot that is free
+// first.
 func mixedIdeal(context.Context, *lab) (float64, error) {
 	busy := make([]time.Duration, mixedWorkers*mixedSlots)
 	for _, d := range mixedTasks() {
@@ -262,7 +264,7 @@ var idleLoad = onFleet(1, 8, func(ctx context.Context, l *lab, _ *fleet) (float6
 	return (after - before) / span.Seconds(), err
 })
 
-// bytesPer is what Redis holds of each of n nodes when all of them have ended.
+// bytesPer is how many bytes Redis keeps for each of n nodes once all have ended.
 func bytesPer(n int, work func(context.Context, *fleet) error) measureFunc {
 	return onFleet(1, 8, func(ctx context.Context, l *lab, f *fleet) (float64, error) {
 		before, err := l.info(ctx, "used_memory")
@@ -285,7 +287,7 @@ func bytesPerSingle(n int) measureFunc {
 	return bytesPer(n, func(ctx context.Context, f *fleet) error { return sendSingles(ctx, f, n) })
 }
 
-// memoryAfter is what a worker holds on to after some chords of 10,000, in MB.
+// memoryAfter is the heap of a worker after some chords of 10,000, in MB.
 func memoryAfter(chords int) measureFunc {
 	return onFleet(1, 8, func(ctx context.Context, _ *lab, f *fleet) (float64, error) {
 		for range chords {

@@ -27,9 +27,9 @@ func napWorker(ctx context.Context, c *tasks.Client, name string, ready func()) 
 	return w.Run(ctx)
 }
 
-// withKills is how long a group of 50,000 tasks of 20 ms takes, in s, while worker processes are killed in turn, by a
-// signal that nothing can catch. It fails unless every value is there. Nobody tells the other workers of a death:
-// they must find out.
+// withKills is how long a group of 50,000 tasks of 20 ms takes, in s, while worker processes are killed one after the
+// other, by a signal that cannot be caught. It fails unless all values are right. The other workers have to find the
+// dead ones by themselves: tasks.ExpireLeases is not called.
 func withKills(kills int) measureFunc {
 	return func(ctx context.Context, l *lab) (_ float64, err error) {
 		c := tasks.NewClient(l.redis())
@@ -64,7 +64,7 @@ func withKills(kills int) measureFunc {
 		got, err := run.Wait(ctx)
 		took := time.Since(began)
 		if err == nil && !slices.Equal(got, seq(killNodes)) {
-			err = fmt.Errorf("after %d kills the group yields other values than its members", kills)
+			err = fmt.Errorf("after %d kills the group does not yield the values of its members", kills)
 		}
 		return took.Seconds(), err
 	}
@@ -85,7 +85,7 @@ func awaitDone(ctx context.Context, run *tasks.AsyncResult[[]int], n int) error 
 	}
 }
 
-// killAllowance is how long it may take: 1.3 times as long as without kills, and 10 s.
+// killAllowance is how long the group may take with kills, in s: 1.3 times as long as without, and 10 s.
 func killAllowance(ctx context.Context, l *lab) (float64, error) {
 	v, err := withKills(0)(ctx, l)
 	return 1.3*v + 10, err

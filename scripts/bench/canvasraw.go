@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// rawServers runs handlers on asynq as it comes, polling every 10 ms.
+// rawServers runs handlers on asynq's own servers, which poll every 10 ms.
 func rawServers(l *lab, servers, slots int, h func(cl *asynq.Client) asynq.Handler) (*asynq.Client, func() error, error) {
 	opt := asynq.RedisClientOpt{Addr: l.address(), PoolSize: slots + 20}
 	cl := asynq.NewClient(opt)
@@ -37,7 +37,7 @@ func rawTask(i int, opts ...asynq.Option) *asynq.Task {
 	return asynq.NewTask("raw", []byte(strconv.Itoa(i)), opts...)
 }
 
-// rawRun is how long n tasks take from the first send until asynq has none left, in ms.
+// rawRun is how long n tasks take on asynq, in ms: from the first send until none is left.
 func rawRun(n, servers, slots int, do func(context.Context, *redis.Client, *asynq.Task) error, opts ...asynq.Option) measureFunc {
 	return func(ctx context.Context, l *lab) (float64, error) {
 		rdb := redis.NewClient(&redis.Options{Addr: l.address(), PoolSize: slots + 20})
@@ -77,8 +77,8 @@ func awaitIdle(ctx context.Context, rdb *redis.Client) error {
 	}
 }
 
-// rawGroup is a group by hand: asynq keeps the results, and a counter says when the last is in. Ours also
-// collects the results.
+// rawGroup is a group written by hand: asynq keeps the results, and a counter counts them. Unlike ours it does not read
+// the results.
 func rawGroup(n, servers, slots int) measureFunc {
 	return rate(n, rawRun(n, servers, slots, func(ctx context.Context, rdb *redis.Client, t *asynq.Task) error {
 		if _, err := t.ResultWriter().Write(t.Payload()); err != nil {
@@ -88,7 +88,7 @@ func rawGroup(n, servers, slots int) measureFunc {
 	}, asynq.Retention(time.Hour)))
 }
 
-// rawSingles keeps no results, as asynq does unless told to.
+// rawSingles keeps no results, as is asynq's default.
 func rawSingles(n int) measureFunc {
 	return rate(n, rawRun(n, 1, 8, func(context.Context, *redis.Client, *asynq.Task) error { return nil }))
 }
@@ -182,8 +182,8 @@ func rawChains(n, steps int) measureFunc {
 	}
 }
 
-// rawChord is the usual chord by hand: each member adds its result and counts, the last one enqueues
-// the body.
+// rawChord is a chord written by hand: each member stores its result and increments a counter, and the last one
+// enqueues the body.
 func rawChord(n int) measureFunc {
 	return func(ctx context.Context, l *lab) (float64, error) {
 		done := make(chan error, 1)

@@ -51,12 +51,12 @@ func startChild(ctx context.Context, l *lab, role, name string) (*exec.Cmd, erro
 	}
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		killChild(cmd)
-		return nil, fmt.Errorf("start a worker: it says %q, want ready: %w", line, err)
+		return nil, fmt.Errorf("start a worker: it printed %q, want ready: %w", line, err)
 	}
 	return cmd, nil
 }
 
-// killChild ends a child process by a signal that nothing can catch. Nil is none.
+// killChild ends a child process by a signal that cannot be caught. It does nothing for nil.
 func killChild(cmd *exec.Cmd) {
 	if cmd == nil {
 		return

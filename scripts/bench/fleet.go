@@ -11,14 +11,14 @@ import (
 	"muster/tasks"
 )
 
-// fleet is the workers of a round. Each has a connection of its own, as in a process of its own.
+// fleet is the workers of a round. Each has its own connection, as if it were another process.
 type fleet struct {
 	client  *tasks.Client // to send with: the first worker's
 	workers []*tasks.Worker
 	stops   []func() error
 }
 
-// startFleet starts workers of so many slots, and returns when they take work.
+// startFleet starts workers with a number of slots each, and returns when they take work.
 func startFleet(ctx context.Context, l *lab, workers, slots int) (*fleet, error) {
 	f := &fleet{}
 	for range workers {
@@ -79,7 +79,7 @@ func (f *fleet) succeeded() int64 {
 	return n
 }
 
-// onFleet takes a round on a fleet that has run a task already.
+// onFleet returns a round that take measures on a fleet. The fleet has run a task before.
 func onFleet(workers, slots int, take func(context.Context, *lab, *fleet) (float64, error)) measureFunc {
 	return func(ctx context.Context, l *lab) (float64, error) {
 		f, err := startFleet(ctx, l, workers, slots)
@@ -103,7 +103,7 @@ func timed(work func(context.Context, *fleet) error) func(context.Context, *lab,
 	}
 }
 
-// rate makes n per second of the ms that they take.
+// rate turns the ms that n take into a number per second.
 func rate(n int, took measureFunc) measureFunc {
 	return func(ctx context.Context, l *lab) (float64, error) {
 		v, err := took(ctx, l)

@@ -146,10 +146,9 @@ func (l *lab) info(ctx context.Context, field string) (float64, error) {
 	return 0, fmt.Errorf("read redis info: no field %q", field)
 }
 
-// redisTime is how long Redis is busy with what work sends it, in µs: the CPU time of its main thread, which runs
-// commands and scripts. Its command statistics would not do: they count what a script calls twice, once for the
-// script and once for the command, run on while the thread waits for a CPU, and leave out reading requests and
-// writing replies.
+// redisTime is how long Redis is busy with the requests of work, in µs: the CPU time of its main thread, which runs
+// commands and scripts. The command statistics of Redis are less exact: they count a command in a script twice, go on
+// while the thread waits for a CPU, and do not include reading requests and writing replies.
 func (l *lab) redisTime(ctx context.Context, work func() error) (float64, error) {
 	before, err := l.mainThread(ctx)
 	if err != nil {
@@ -173,8 +172,8 @@ func (l *lab) mainThread(ctx context.Context) (float64, error) {
 
 const paced = 200 // how many tasks redisPaced sends
 
-// redisPaced is how long Redis is busy with each of 200 tasks that are sent one every 25 ms, in µs. What it does in as
-// long a time without tasks, polls and heartbeats, is not theirs and taken off.
+// redisPaced is how long Redis is busy with each of 200 tasks, in µs. One is sent every 25 ms. The time for polls and
+// heartbeats, which is measured without tasks, is subtracted.
 func (l *lab) redisPaced(ctx context.Context, send func(i int) error) (float64, error) {
 	pace := func(send func(i int) error) func() error {
 		return func() error {
@@ -186,7 +185,7 @@ func (l *lab) redisPaced(ctx context.Context, send func(i int) error) (float64, 
 				}
 				<-tick.C
 			}
-			time.Sleep(100 * time.Millisecond) // the last one ends
+			time.Sleep(100 * time.Millisecond) // until the last one has ended
 			return nil
 		}
 	}

@@ -38,7 +38,7 @@ func siteWorker(ctx context.Context, c *tasks.Client, name string, ready func())
 	return w.Run(ctx)
 }
 
-// surviveKills scrapes a site with a worker process that is killed again and again, by a signal that nothing can catch.
+// surviveKills scrapes a site with a worker process that is killed again and again, by a signal that cannot be caught.
 // It fails unless every record is there once. It returns the share of the pages being fetched at the kills that were
 // fetched twice: 1 would be all of them.
 func surviveKills(ctx context.Context, l *lab) (_ float64, err error) {
