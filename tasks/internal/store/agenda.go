@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Entry is a line of the agenda.
+// Entry is an entry of the agenda: a node, or a note that begins with "!".
 type Entry struct {
 	Flow   Flow
 	Node   string
@@ -25,13 +25,14 @@ func entry(shard int, member string) Entry {
 // Due is what was due in a shard.
 type Due struct {
 	Now   time.Time // by Redis
-	Next  time.Time // the earliest line that is left; zero if there is none
-	Count int       // lines that were due
-	Wants []Wake
-	Lines []Entry // those that the caller sees to, and has claimed
+	Next  time.Time // when the next entry is due; zero if there is none
+	Count int       // entries that were due
+	Wants []Wake    // wake-tasks to send
+	Lines []Entry   // entries that the caller has claimed, and is to see to
 }
 
-// Due makes nodes ready whose time has come, at most so many of each shard, and claims what else is due.
+// Due makes nodes ready whose time has come, and claims the other entries that are due: for the time claim, no other
+// call returns them. It looks at up to most entries of each shard.
 func (s *Store) Due(ctx context.Context, claim time.Duration, most int) ([]Due, error) {
 	said, err := s.callEach(ctx, "due", claim.Milliseconds(), most)
 	if err != nil {
@@ -56,14 +57,15 @@ func (s *Store) Due(ctx context.Context, claim time.Duration, most int) ([]Due, 
 	return out, nil
 }
 
-// Looked is what was found in the shards: wake-tasks that are wanted, those that were asked for too long ago, and keys that nobody
-// could work with, which are deleted now.
+// Looked is what [Store.Look] found.
 type Looked struct {
-	Wants, Overdue []Wake
-	Deleted        []string
+	Wants   []Wake   // wake-tasks to send
+	Overdue []Wake   // wake-tasks that were asked for long ago and have not come
+	Deleted []string // damaged keys, which it has deleted
 }
 
-// Look finds queues with ready nodes that nobody takes: their wake-tasks were asked for longer than patience ago.
+// Look finds queues with ready nodes from which nothing was taken for longer than patience. With the name of a worker
+// it also deletes damaged keys: those of the shards, of the queues and of that worker.
 func (s *Store) Look(ctx context.Context, patience time.Duration, worker string, queues []string) (Looked, error) {
 	var out Looked
 	args := []any{patience.Milliseconds(), worker}
@@ -88,7 +90,7 @@ func (s *Store) Look(ctx context.Context, patience time.Duration, worker string,
 	return out, nil
 }
 
-// Bump gives up a wake-task that will not come, and returns the one that is wanted in its place.
+// Bump gives up a wake-task that will not come, and returns the one to send instead.
 func (s *Store) Bump(ctx context.Context, k Wake) ([]Wake, error) {
 	res, err := s.call(ctx, "bump", k.Shard, k.Queue, k.Gen)
 	if err != nil {
@@ -102,7 +104,7 @@ func (s *Store) Note(ctx context.Context, f Flow, node string, at time.Time) err
 	return s.rdb.ZAdd(ctx, agendaKey(f.shard), redis.Z{Score: float64(at.UnixMilli()), Member: f.ID + "/" + node}).Err()
 }
 
-// Later moves an entry that still stands.
+// Later moves an entry to another time, if it is still there.
 func (s *Store) Later(ctx context.Context, f Flow, node string, at time.Time) error {
 	return s.rdb.ZAddXX(ctx, agendaKey(f.shard), redis.Z{Score: float64(at.UnixMilli()), Member: f.ID + "/" + node}).Err()
 }
@@ -142,14 +144,14 @@ func (s *Store) Agenda(ctx context.Context, limit int) ([]Entry, error) {
 	for i, e := range out {
 		recs[i] = pipe.HGet(ctx, e.Flow.key(), e.Node)
 	}
-	_, _ = pipe.Exec(ctx) // what has no record is an error of its own
+	_, _ = pipe.Exec(ctx) // each command has its own error; a node without a record is one
 	for i, c := range recs {
 		out[i].Record, _ = c.Bytes()
 	}
 	return out, nil
 }
 
-// Overdue returns how many lines all agendas have, and for how long the earliest has been due.
+// Overdue returns how many entries the agendas of all shards have, and how long the earliest has been due.
 func (s *Store) Overdue(ctx context.Context) (entries int64, overdue time.Duration, err error) {
 	n, err := s.Shards(ctx)
 	if err != nil {

@@ -18,10 +18,10 @@ import (
 // ClipName shortens the name of a workflow to what the index has of it.
 func ClipName(s string) string { return clip(s, 64) }
 
-// ClipTask shortens the name of a task to what counts have of it.
+// ClipTask shortens the name of a task to what the counts have of it.
 func ClipTask(s string) string { return clip(s, 100) }
 
-// clip shortens s to at most n bytes, and cuts no rune.
+// clip shortens s to at most n bytes, without cutting a rune in two.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -42,10 +42,10 @@ type Indexed struct {
 	Created, Ended time.Time // Ended is zero while it is live
 
 	shard int
-	at    int64 // unix ms: when it ended, or if it is live, was sent
+	at    int64 // unix ms: when it ended or, while it is live, when it was sent
 }
 
-// position is a place in the order of the index: the latest first, and those of one ms by falling ids.
+// position is a place in the order of the index: the latest first, and within one ms the largest id first.
 type position struct {
 	at int64
 	id string
@@ -60,7 +60,7 @@ func (p position) compare(o position) int {
 
 func (p position) String() string { return strconv.FormatInt(p.at, 10) + "." + p.id }
 
-// ErrCursor says that a cursor is none that [Store.Workflows] has returned.
+// ErrCursor says that a cursor does not come from [Store.Workflows].
 var ErrCursor = errors.New("not a cursor of this listing")
 
 func parsePosition(s string) (position, error) {
@@ -76,12 +76,12 @@ func parsePosition(s string) (position, error) {
 type WorkflowQuery struct {
 	State         byte      // 0 for all
 	Name          string    // empty for all
-	After, Before time.Time // ended then (those that are live: sent then); zero for no bound
+	After, Before time.Time // bounds of when it ended (a live one: when it was sent); zero for no bound
 	Cursor        string    // of the page before
 	Limit         int
 }
 
-// Pieces in which the index is read.
+// The index is read in pieces.
 const (
 	indexLeast = 100    // entries of one key in the first round trip; twice as many in each that follows
 	indexMost  = 1000   // likewise, in every round trip
@@ -89,8 +89,8 @@ const (
 )
 
 // Workflows returns a page of the workflows that q asks for and that still exist, the latest first, and the
-// cursor of the next page, empty after the last. A page can be short, or empty, with others to follow: a call
-// reads a bounded part of the index. A workflow whose id was used before is listed once in a page.
+// cursor of the next page, which is empty after the last one. A page can be short or empty although others follow,
+// because a call reads a bounded part of the index. A workflow whose id was used before is listed once in a page.
 func (s *Store) Workflows(ctx context.Context, q WorkflowQuery) (page []Indexed, next string, err error) {
 	shards, err := s.Shards(ctx)
 	if err != nil {
@@ -123,22 +123,22 @@ func (s *Store) Workflows(ctx context.Context, q WorkflowQuery) (page []Indexed,
 type indexReader struct {
 	rdb     redis.UniversalClient
 	q       WorkflowQuery
-	from    position // what follows it is wanted
+	from    position // the page begins behind it
 	after   int64    // unix ms
 	sources []*indexSource
 	chunk   int
 	reads   int             // entries so far
-	pool    []Indexed       // read, and wanted
-	seen    map[string]bool // ids of what came out of the pool
+	pool    []Indexed       // entries that match and are not in the page yet
+	seen    map[string]bool // ids of entries that left the pool
 }
 
 // indexSource is a key of the index, which holds entries of one state from the latest to the earliest.
 type indexSource struct {
 	shard int
 	state byte
-	skip  int64 // of a list: elements to pass over; of the live ones: those of the time last
+	skip  int64 // in a list: elements to skip; among the live workflows: those with the time last
 	last  int64 // the time of the last entry that was read
-	over  bool  // there are no more
+	over  bool  // all entries were read
 }
 
 func newIndexReader(rdb redis.UniversalClient, shards int, q WorkflowQuery) (*indexReader, error) {
@@ -167,7 +167,7 @@ func newIndexReader(rdb redis.UniversalClient, shards int, q WorkflowQuery) (*in
 	return r, nil
 }
 
-// seek finds the place in the lists where what is wanted begins: a binary search in all of them at once.
+// seek finds where the page begins in the lists: a binary search in all of them at once.
 func (r *indexReader) seek(ctx context.Context) error {
 	if r.from.at == math.MaxInt64 {
 		return nil
@@ -202,7 +202,7 @@ func (r *indexReader) seek(ctx context.Context) error {
 				continue
 			}
 			mid := (r.sources[i].skip + ends[i]) / 2
-			// What is damaged or gone counts as wanted: to begin too early does no harm.
+			// A damaged or missing entry counts as behind the place: to begin too early does no harm.
 			if e, ok := parseDone(cmd.Val()); ok && e.at > r.from.at {
 				r.sources[i].skip = mid + 1
 			} else {
@@ -230,7 +230,7 @@ func (r *indexReader) each(ctx context.Context, add func(redis.Pipeliner, int, *
 	return nil
 }
 
-// read reads a piece of every source into the pool.
+// read reads the next piece of every source into the pool.
 func (r *indexReader) read(ctx context.Context) error {
 	lives, lists := make([]*redis.ZSliceCmd, len(r.sources)), make([]*redis.StringSliceCmd, len(r.sources))
 	if err := r.each(ctx, func(pipe redis.Pipeliner, i int, src *indexSource) {
@@ -277,7 +277,7 @@ func (r *indexReader) takeDone(src *indexSource, elements []string) {
 		if !ok {
 			continue
 		}
-		src.last = min(src.last, e.at) // while a clock is put back the order is about right
+		src.last = min(src.last, e.at) // if the clock was set back, entries are a little out of order
 		r.take(src, e)
 	}
 	src.skip += int64(len(elements))
@@ -300,7 +300,7 @@ func parseDone(s string) (e Indexed, ok bool) {
 	return Indexed{ID: parts[0], Name: parts[3], Created: time.UnixMilli(created), Ended: time.UnixMilli(at), at: at}, true
 }
 
-// take puts an entry into the pool if it is wanted.
+// take puts an entry into the pool if the query asks for it.
 func (r *indexReader) take(src *indexSource, e Indexed) {
 	e.shard, e.State = src.shard, src.state
 	if r.from.compare(position{e.at, e.ID}) < 0 && e.at >= r.after && (r.q.Name == "" || r.q.Name == e.Name) {
@@ -308,7 +308,7 @@ func (r *indexReader) take(src *indexSource, e Indexed) {
 	}
 }
 
-// horizon is the time from which on sources may have more entries.
+// horizon returns the latest time that an unread entry can have.
 func (r *indexReader) horizon() int64 {
 	at := int64(math.MinInt64)
 	for _, src := range r.sources {
@@ -319,11 +319,11 @@ func (r *indexReader) horizon() int64 {
 	return at
 }
 
-// over reports whether all is read.
+// over reports whether all entries were read.
 func (r *indexReader) over() bool { return r.horizon() == math.MinInt64 }
 
-// ready takes out of the pool, in order, what is later than all that is still to be read. Entries that
-// were read twice, because others came or ended meanwhile, come once.
+// ready takes the entries out of the pool, in order, that are later than all unread ones. An entry that was read twice,
+// because other workflows were sent or ended in the meantime, comes once.
 func (r *indexReader) ready() []Indexed {
 	slices.SortFunc(r.pool, func(a, b Indexed) int { return position{a.at, a.ID}.compare(position{b.at, b.ID}) })
 	horizon := r.horizon()
@@ -344,7 +344,7 @@ func (r *indexReader) ready() []Indexed {
 	return out
 }
 
-// fill adds to a page what is ready and is stored, and returns a cursor if that makes it full.
+// fill adds the ready entries whose workflows still exist to a page, and returns a cursor if the page is full.
 func (r *indexReader) fill(ctx context.Context, page []Indexed) (full []Indexed, next string, err error) {
 	ready := r.ready()
 	for i := 0; i < len(ready); {
@@ -365,7 +365,7 @@ func (r *indexReader) fill(ctx context.Context, page []Indexed) (full []Indexed,
 	return page, "", nil
 }
 
-// exist returns the ids of those workflows that are stored.
+// exist returns the ids of those workflows of a list that still exist.
 func (r *indexReader) exist(ctx context.Context, list []Indexed) (map[string]bool, error) {
 	pipe := r.rdb.Pipeline()
 	cmds := make([]*redis.IntCmd, len(list))

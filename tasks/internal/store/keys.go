@@ -11,51 +11,52 @@ import (
 //
 //	w:<id>               flowKey
 //	agenda               agendaKey
-//	ring:<lane>          list of the fairness keys that have ready nodes, in the order of their turns, and of the first nodes
-//	                     of workflows, "<workflow>/<span>", which need no list of their own. A lane is
-//	                     "n:<queue>" or, for high priority, "h:<queue>"
-//	ready:<lane>:<key>   list of the ready nodes of a fairness key, "<workflow>/<span>": a span is a node, or
-//	                     "<prefix><first>-<last>" for many; "@<n>" behind it says that n workers died with it
-//	wake:<queue>         hash about a queue's wake-tasks: p since when one is pending (unix ms), g its generation, n slots that
-//	                     take again and again, t the last take (unix ms), s batches of high priority in a row,
-//	                     dn dh number of ready nodes of each lane
-//	lease:<worker>       hash of the batches of a worker: id to "<unix ms>[!] <lane> <span>,…"; "!" once the handler of a
-//	                     suspected node was called
+//	ring:<lane>          list of the fairness keys that have ready nodes, in the order of their turns. The first
+//	                     nodes of a workflow need no list of their own: they are an element "<workflow>/<span>"
+//	                     here. A lane is "n:<queue>" or, for high priority, "h:<queue>"
+//	ready:<lane>:<key>   list of the ready nodes of a fairness key, "<workflow>/<span>". A span is a node, or
+//	                     "<prefix><first>-<last>" for several. "@<n>" behind it: n workers have died with it
+//	wake:<queue>         hash of a queue's wake-tasks: p since when one is pending (unix ms), g its generation,
+//	                     n slots that come back for more, t the last take (unix ms), s batches of high priority
+//	                     in a row, dn dh number of ready nodes of each lane
+//	lease:<worker>       hash of the batches of a worker: id to "<unix ms>[!] <lane> <element>,…", elements as in
+//	                     ready lists; "!" once the handler of a suspected node was called
 //	holders              set of the workers that may have batches
 //
-// All but the workflow vanish with their last element; wake hashes stay.
+// Workflows expire and wake hashes stay. Redis deletes the others with their last element.
 func tag(shard int) string { return "muster:{" + strconv.Itoa(shard) + "}:" }
 
-// storeKey is the string "<schema> <shards>", fixed by whoever comes first. No expiry.
+// storeKey is the string "<schema> <shards>", written by the first process that uses the store. No expiry.
 const storeKey = "muster:store"
 
 // flowKey is the hash of a workflow: its graphs, the state and result of every node, and counts.
 // Expires with the retention once the workflow has ended, or soon if it is never submitted.
 //
 //	g, g<node>      graph of the workflow, of the plan at a node
-//	<node>          record of a node, as in the comment of the package; absent while it waits for others and has no input
-//	j<node>, j<node>!  how many of the outcomes that a node (the members of a map) waits for are in
+//	<node>          record of a node, as in the comment of the package; none while it waits for others without an input
+//	j<node>         how many of the outcomes that a node waits for have come
+//	j<node>!        how many members of a map have succeeded
 //	m<node>         number of members of a map
-//	h<group>        members of the group have held places
-//	q<node>         what the node would take a place for has ended
+//	h<group>        set once a member of the group has held a place
+//	q<node>         set when the node needs no place any more, because the member it would hold it for has ended
 //	e<node>, p<node>  last error, own progress, while the node is not terminal
 //	n z vn vz       tasks and virtual nodes: known, terminal
 //	ct cc           members of maps: known, terminal
 //	f               its fairness key, if that is not its id
 //	r               letter of the root's outcome, while others are not terminal
-//	u               token of the sender, while inputs are stored in pieces
+//	u               token of the sender, while its inputs are stored in pieces
 //	x               set once the workflow is revoked
 //	o               set once a node was ended by others than the worker that had it
-//	y<node>:<cause> a catch has seen this cause
+//	y<node>:<cause> set once a catch runs for this cause
 //	!               why the workflow was given up as a whole
 //
 // Beside it live, while AtMost holds members back, flowKey:h<group> (a set of those that have a place)
 // and flowKey:w<group> (a list of those that wait); both vanish with their last element.
 func flowKey(shard int, id string) string { return tag(shard) + "w:" + id }
 
-// agendaKey is the sorted set of what must be looked at: "<workflow>/<node>" by the time in unix ms. It has nodes that wait
-// for their time, and what a process was told to do and may not have done: nodes without a task that are ready, skips and ends of
-// plans to be passed on, revocations. An element goes when that is done.
+// agendaKey is the sorted set of what workers have to look at: "<workflow>/<node>" by the time in unix ms. It has nodes
+// that wait for their time, and steps that a process was told to take and may not have taken: ready nodes without a
+// task, skips and ends of plans to pass on, revocations. An element is removed when its step is taken.
 func agendaKey(shard int) string { return tag(shard) + "agenda" }
 
 func wakeKey(shard int, queue string) string      { return tag(shard) + "wake:" + queue }
@@ -64,7 +65,8 @@ func holdersKey(shard int) string                 { return tag(shard) + "holders
 func ringKey(shard int, lane string) string       { return tag(shard) + "ring:" + lane }
 func readyKey(shard int, lane, key string) string { return tag(shard) + "ready:" + lane + ":" + key }
 
-// The keys of a store of the first edition: whether it had one, and what its shards have while workflows live.
+// The keys of a store of the first edition: one that says that there is such a store, and those that its shards have
+// while workflows are live.
 const firstShardsKey = "muster:shards"
 
 func firstKeys(shard int) []string {
@@ -82,26 +84,25 @@ func liveKey(shard int) string { return tag(shard) + "live" }
 
 // doneKey is the list of the last workflows of a shard that ended with a state (S success, F failure,
 // X revoked), newest first: "<id> <sent, unix ms> <ms from then to the end> <name>". Some 10,000 at most,
-// and no expiry; what an entry names may be gone.
+// and no expiry; a workflow in it may have expired.
 func doneKey(shard int, state byte) string { return tag(shard) + "done:" + string(state) }
 
-// minutesKey is the hash of what became of nodes in the minutes of an hour (unix hours):
-// "<minute> <what> <queue> <task>" to a count; what is S, F, X, R (will be tried again) or ms (the time
-// that handlers ran). Some 20,000 fields at most. Expires 25 hours after it was added to hoursKey; until
-// then, after 31 days.
+// minutesKey is the hash of counts of an hour (unix hours), by minute: "<minute> <what> <queue> <task>" to a number.
+// what is S, F or X for nodes that ended so, R for attempts with another to follow, and ms for the time that handlers
+// ran. Some 20,000 fields at most. Expires 25 hours after it was added to hoursKey; until then, after 31 days.
 func minutesKey(shard int, hour int64) string {
 	return tag(shard) + "cm:" + strconv.FormatInt(hour, 10)
 }
 
-// hoursKey is the same for the hours of a day (unix days): "<hour> <what> <queue> <task>" to a count. It
-// lacks the hour that hourKey names. Expires after 31 days.
+// hoursKey is the same for the hours of a day (unix days): "<hour> <what> <queue> <task>" to a number. The hour that
+// hourKey names is not in it yet. Expires after 31 days.
 func hoursKey(shard int, day int64) string { return tag(shard) + "ch:" + strconv.FormatInt(day, 10) }
 
 // hourKey is the string with the last unix hour that has counts. Expires after 31 days.
 func hourKey(shard int) string { return tag(shard) + "hour" }
 
-// workersKey is the sorted set of live workers by the time of their last beat in unix ms, and of "?<worker>" by the time at
-// which one was first found silent.
+// workersKey is the sorted set of workers by the time of their last beat, and of "?<worker>" by the time at which that
+// worker was first found silent; both in unix ms.
 const workersKey = "muster:workers"
 
 // workerKey is the string with a worker's WorkerInfo. Expires without beats.
@@ -128,7 +129,7 @@ func rateKey(task, name string) string { return "muster:{rate:" + task + "}:" + 
 // BusChannel is the channel on which processes wake each other.
 const BusChannel = "muster:bus"
 
-// DoneChannel is the channel that tells that a workflow has its value or has ended.
+// DoneChannel is the channel of the message that a workflow has its value or has ended.
 func DoneChannel(id string) string { return "muster:done:" + id }
 
 // pongChannel is the channel on which workers answer a ping. Channels are of all databases of a Redis, and

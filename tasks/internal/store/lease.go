@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Batch is a batch of a worker as Redis knows it.
+// Batch is a batch of a worker, as its lease in Redis has it.
 type Batch struct {
 	Shard  int
 	Worker string
@@ -20,7 +20,7 @@ type Batch struct {
 	Nodes  []Element // without records
 }
 
-// Batches returns the batches of all workers. What cannot be read is left out.
+// Batches returns the batches of all workers. Damaged ones are left out.
 func (s *Store) Batches(ctx context.Context) ([]Batch, error) {
 	n, err := s.Shards(ctx)
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *Store) BatchIDs(ctx context.Context, worker string) ([][]string, error)
 	return out, nil
 }
 
-// ReturnBatches puts batches of a worker in a shard back.
+// ReturnBatches makes the nodes of batches of a worker in a shard ready again, and ends their leases.
 func (s *Store) ReturnBatches(ctx context.Context, shard int, worker string, ids []string) (nodes int, wants []Wake, err error) {
 	if len(ids) == 0 {
 		return 0, nil, nil
@@ -150,7 +150,8 @@ func (s *Store) ReturnBatches(ctx context.Context, shard int, worker string, ids
 	return s.reap(ctx, shard, worker, args)
 }
 
-// Reap puts all batches of a worker back. When it has died its nodes are suspects.
+// Reap makes the nodes of all batches of a worker ready again, and ends their leases. If the worker has died, its death
+// is counted for the nodes; see [Suspect].
 func (s *Store) Reap(ctx context.Context, worker string, died bool) (nodes int, wants []Wake, err error) {
 	n, err := s.Shards(ctx)
 	if err != nil {
@@ -181,12 +182,13 @@ func (s *Store) reap(ctx context.Context, shard int, worker string, args []any) 
 	return int(toInt(res[0])), wakes(shard, res[1]), nil
 }
 
-// Suspect is how many workers may have died with a node before it is suspected to be the cause. Until then any death counts that met
-// it, even while it waited for its turn; from then on those that met it while its handler ran, as told by [Store.Enter].
+// Suspect is how many workers die with a node in their batch until the node is suspected to be the cause. Before that
+// every such death counts, even while the node only waited in the batch. After that only deaths count that came when
+// its handler ran, which [Store.Enter] records.
 const Suspect = 3
 
-// Enter says that the handler of a suspected node, which is alone in its batch, is about to be called. It returns false if
-// the batch is not the worker's any more.
+// Enter records that the handler of a suspected node, which is alone in its batch, is about to be called. It returns
+// false if the worker does not have the batch any more.
 func (s *Store) Enter(ctx context.Context, shard int, worker, batch string) (bool, error) {
 	res, err := s.call(ctx, "enter", shard, worker, batch)
 	if err != nil {
@@ -195,7 +197,7 @@ func (s *Store) Enter(ctx context.Context, shard int, worker, batch string) (boo
 	return toInt(res[0]) == 1, nil
 }
 
-// Depth is how many nodes of a queue are ready, and since when nobody has taken any while some are; zero if none are.
+// Depth is how many nodes of a queue are ready, and since when none of them was taken; zero if none are ready.
 type Depth struct {
 	Ready int64
 	Since time.Time

@@ -16,7 +16,7 @@ import (
 // RateQuery says which counts to read. A count of a minute is kept for a day, one of an hour for 30 days.
 type RateQuery struct {
 	Queue, Task  string    // empty for all
-	Since, Until time.Time // the steps that Since and Until lie in are the first and the last
+	Since, Until time.Time // from the minute or hour of Since to that of Until
 	Hourly       bool      // by hour, not by minute
 }
 
@@ -28,8 +28,8 @@ type Rate struct {
 	Busy                                time.Duration // how long handlers ran
 }
 
-// Rates returns the counts that q asks for, summed over the shards, by time, queue and task. Where nothing
-// was counted there is none.
+// Rates returns the counts that q asks for, summed over the shards, by time, queue and task. There is none for a minute
+// or hour in which nothing was counted.
 func (s *Store) Rates(ctx context.Context, q RateQuery) ([]Rate, error) {
 	shards, err := s.Shards(ctx)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Store) Rates(ctx context.Context, q RateQuery) ([]Rate, error) {
 	}
 	q.Task = ClipTask(q.Task)
 	sum := rateSum{q: q, step: step, first: q.Since.Truncate(step), rates: map[rateID]*Rate{}}
-	var last []int64 // by shard: the unix hour that is not in the hash of its day yet
+	var last []int64 // by shard: the unix hour whose minutes were not added to its day yet
 	if q.Hourly {
 		if last, err = s.lastHours(ctx, shards); err != nil {
 			return nil, err
@@ -64,7 +64,7 @@ func (s *Store) Rates(ctx context.Context, q RateQuery) ([]Rate, error) {
 			return nil, err
 		}
 		for shard, fields := range hashes {
-			var but time.Time // that hour can have been added since
+			var but time.Time // an hour whose minutes are counted above; it may be in its day by now
 			if q.Hourly {
 				but = time.Unix(last[shard]*3600, 0)
 			}
@@ -125,8 +125,8 @@ type rateSum struct {
 	rates map[rateID]*Rate
 }
 
-// add adds the counts of a hash whose first slot begins at start, and each other one a step later; but not
-// those of one slot.
+// add adds the counts of a hash. Its first slot begins at start, and each other one a step later. The slot that begins
+// at but is left out.
 func (r *rateSum) add(fields map[string]string, start time.Time, step time.Duration, but time.Time) {
 	for field, value := range fields {
 		parts := strings.SplitN(field, " ", 4)

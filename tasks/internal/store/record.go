@@ -32,8 +32,8 @@ func (r *Record) Terminal() bool {
 // InputRecord returns the record of a node that has a literal input and has not run.
 func InputRecord(input []byte) []byte { return append([]byte{'i'}, input...) }
 
-// ParseRecord reads a stored state; created is that of the workflow in unix ms. What cannot be read is a node without
-// a state, which is taken for one that waits.
+// ParseRecord reads a record; created is when the workflow was sent, in unix ms. A damaged record is read as far as
+// possible; the rest is zero.
 func ParseRecord(raw []byte, created int64) Record {
 	if len(raw) == 0 {
 		return Record{}

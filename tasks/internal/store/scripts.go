@@ -12,7 +12,7 @@ import (
 //go:embed lua/*.lua
 var sources embed.FS
 
-// The files that are put in front of scripts, by what they need.
+// The files that are put in front of scripts, by what the scripts need.
 var (
 	ofShard = []string{"lib"}
 	ofIndex = []string{"lib", "index"}
@@ -21,7 +21,7 @@ var (
 	ofTurn  = []string{"lib", "giveback", "index", "flow"}
 )
 
-// preludes says what each script that works on a shard needs; other scripts stand alone.
+// preludes has, for each script that works on a shard, the files in front of it.
 var preludes = map[string][]string{
 	"turn": ofTurn, "submit": ofFlow, "abort": ofIndex,
 	"piece": ofShard, "inputs": ofShard, "due": ofShard, "look": ofShard, "bump": ofShard, "reap": ofBatch,
@@ -34,7 +34,7 @@ var alone = []string{"found", "beat", "info", "claim", "lead", "tick", "resign",
 // scripts holds the scripts by name.
 type scripts map[string]*redis.Script
 
-// newScripts reads the scripts, changed by rewrite, if that is given.
+// newScripts reads the scripts. Each file goes through rewrite, if that is not nil.
 func newScripts(rewrite func(name, source string) string) scripts {
 	source := func(name string) string {
 		if rewrite == nil {
@@ -61,19 +61,19 @@ func newScripts(rewrite func(name, source string) string) scripts {
 func source(name string) string {
 	raw, err := sources.ReadFile("lua/" + name + ".lua")
 	if err != nil {
-		panic(err) // it is compiled in
+		panic(err) // it is embedded
 	}
 	return string(raw)
 }
 
-// compiled are the scripts as they are.
+// compiled are the scripts without changes.
 var compiled = newScripts(nil)
 
-// Rewrite changes the source of every script, before anything else is done with the store. It is for tests that
-// give scripts another clock, or a fault.
+// Rewrite changes the source of every script. Call it before anything else. It is for tests that give scripts another
+// clock, or a fault.
 func (s *Store) Rewrite(f func(name, source string) string) { s.scripts = newScripts(f) }
 
-// ScriptName returns the name of the script with a SHA1, "" if there is none. It is for tests that look at calls to Redis.
+// ScriptName returns the name of the script with a SHA1, or "". It is for tests that look at calls to Redis.
 func ScriptName(sha string) string {
 	for name, script := range compiled {
 		if script.Hash() == sha {

@@ -1,19 +1,22 @@
 // Package store keeps workflows, their results and progress in Redis.
 //
-// All that belongs to a workflow lives in one hash, beside the ready lists, the agenda and the leases of its shard. Each
-// change is one script that a repeat leaves as it is. The record of a node is read by [ParseRecord]:
+// A workflow is one hash. The ready lists, the agenda and the leases of its shard are beside it, in the same slot of a
+// cluster. Each change is one script, and making it twice changes nothing more. The record of a node, which
+// [ParseRecord] reads, is one of these:
 //
-//	(none) waits, or is ready and has no input of its own
+//	(none)                                    waits, or is ready, without an input of its own
 //	i<input>                                  likewise, with a literal input
-//	D|attempts|deaths|due|expires|lane|input  waits for its time     T likewise, after a failure
-//	Q|attempts|deaths|0|expires|lane|input    ready for another run
+//	D|attempts|deaths|due|expires|lane|input  waits for its time
+//	T|attempts|deaths|due|expires|lane|input  likewise, after a failure
+//	Q|attempts|deaths|0|expires|lane|input    ready to run, or to run again
 //	P|attempts|deaths|started|worker          its plan runs
-//	E a map with its members added            e one whose members have all succeeded
-//	k|cause skipped, to be passed on
-//	S F X|attempts|started|ended|worker|body  success, failure, revoked; times in ms since the workflow was sent
+//	E                                         a map that has its members
+//	e                                         a map whose members have all succeeded
+//	k|cause                                   skipped; the nodes that need it do not know yet
 //	K|cause                                   skipped
+//	S F X|attempts|started|ended|worker|body  success, failure, revoked; times in ms since the workflow was sent
 //
-// That a node runs follows from the batch that it is in.
+// There is no record for a node that runs: it is in a batch.
 package store
 
 import (
@@ -42,7 +45,7 @@ type Failure struct {
 	Code     string `json:"code"`
 }
 
-// Schema is the version of what is kept in Redis, the first edition's being 1.
+// Schema is the version of the data in Redis. That of the first edition is 1.
 const Schema = 2
 
 // clusterShards is how many shards a new cluster gets; a single Redis needs one.
@@ -53,7 +56,7 @@ type Store struct {
 	rdb     redis.UniversalClient
 	scripts scripts
 
-	mu     sync.Mutex // held to find shards out
+	mu     sync.Mutex // held while shards is read from Redis
 	shards atomic.Int32
 }
 
@@ -70,7 +73,7 @@ func (s *Store) Shards(ctx context.Context) (int, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	said, err := s.rdb.Get(ctx, storeKey).Result() // first: a Redis that takes no writes can be looked at
+	said, err := s.rdb.Get(ctx, storeKey).Result() // read first, so that it works when Redis takes no writes
 	if errors.Is(err, redis.Nil) {
 		said, err = s.found(ctx)
 	}
@@ -128,7 +131,7 @@ func (s *Store) refuseFirst(ctx context.Context) error {
 	return nil
 }
 
-// Flow addresses a workflow, with what its scripts need to know of its graph.
+// Flow is the address of a workflow, with what scripts need to know of it.
 type Flow struct {
 	ID        string
 	Created   int64 // unix ms
@@ -152,7 +155,7 @@ func (f Flow) key() string { return flowKey(f.shard, f.ID) }
 // Shard returns the shard of the workflow.
 func (f Flow) Shard() int { return f.shard }
 
-// facts are the arguments by which scripts know a workflow.
+// facts appends the arguments that describe a workflow to scripts.
 func (f Flow) facts(args []any) []any {
 	return append(args, f.ID, f.Created, f.Root, f.Retention, f.Name)
 }
@@ -191,8 +194,9 @@ func (s *Store) Revoke(ctx context.Context, f Flow) (ended bool, err error) {
 	return toInt(res[0]) == 0, nil
 }
 
-// Withdraw takes what is ready of a revoked workflow out of its lists, and returns the wake-tasks that nobody needs any more.
-// first is the span of its first nodes, or empty. What is left of them when some were taken is dropped by the next take.
+// Withdraw removes the ready nodes of a revoked workflow from their lists, and returns the wake-tasks that are not
+// needed any more. first is the span of its first nodes, or empty. If some of these were taken, the next take drops the
+// rest.
 func (s *Store) Withdraw(ctx context.Context, f Flow, first string, lanes []string) ([]Wake, error) {
 	key, err := s.rdb.HGet(ctx, f.key(), "f").Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -217,11 +221,11 @@ func (s *Store) Drop(ctx context.Context, f Flow) error {
 	return nil
 }
 
-// AbortField is where the reason stands why a workflow was given up as a whole.
+// AbortField is the field with the reason why a workflow was given up as a whole.
 const AbortField = "!"
 
-// abortRetention is how long a workflow that was given up can be looked at, in ms: the one it was sent
-// with cannot be read.
+// abortRetention is how long a workflow that was given up can be read, in ms. The retention it was sent with is
+// unknown.
 const abortRetention = 24 * 3600 * 1000
 
 // Abort gives up a workflow that nobody can read.
@@ -232,7 +236,7 @@ func (s *Store) Abort(ctx context.Context, f Flow, failure []byte) error {
 	return nil
 }
 
-// DropPlaces forgets who holds and who waits for places of a group.
+// DropPlaces deletes the sets of members that hold places of groups, and the lists of those that wait for one.
 func (s *Store) DropPlaces(ctx context.Context, f Flow, groups []string) error {
 	if len(groups) == 0 {
 		return nil
@@ -275,7 +279,7 @@ func (s *Store) All(ctx context.Context, f Flow) (map[string]string, error) {
 	return all, nil
 }
 
-// List has operators see a queue.
+// List adds a queue to those that operators see.
 func (s *Store) List(ctx context.Context, queue string) error {
 	if err := s.rdb.SAdd(ctx, queuesKey, queue).Err(); err != nil {
 		return fmt.Errorf("list queue %s: %w", queue, err)
@@ -288,7 +292,7 @@ func (s *Store) Tell(ctx context.Context, message string) error {
 	return s.rdb.Publish(ctx, BusChannel, message).Err()
 }
 
-// Paused reports whether workers take nothing from a queue.
+// Paused reports whether a queue is paused.
 func (s *Store) Paused(ctx context.Context, queue string) (bool, error) {
 	n, err := s.rdb.Exists(ctx, pausedKey(queue)).Result()
 	if err != nil {
@@ -300,8 +304,7 @@ func (s *Store) Paused(ctx context.Context, queue string) (bool, error) {
 // errQueueName says that a queue has no name.
 var errQueueName = errors.New("a queue needs a name")
 
-// Pause stops workers from taking from a queue, as asynq does. Whoever pauses it again changes nothing; asynq's own
-// refuses that.
+// Pause stops workers from taking from a queue, as asynq does. Unlike with asynq, to pause a paused queue is no error.
 func (s *Store) Pause(ctx context.Context, queue string) error {
 	if strings.TrimSpace(queue) == "" {
 		return errQueueName

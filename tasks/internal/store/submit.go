@@ -44,8 +44,8 @@ type Grow struct {
 	Roots         []Release
 	Unique        string
 	UniqueTTL     time.Duration
-	Late          time.Time // by Redis's clock; from then on Submit refuses
-	Key           string    // of fairness; empty for the workflow's own
+	Late          time.Time // from then on, by Redis's clock, Submit returns ErrLate; zero for no limit
+	Key           string    // fairness key; empty for the id of the workflow
 }
 
 // DuplicateError says that a workflow with the id or unique key exists.
@@ -54,11 +54,11 @@ type DuplicateError struct{ ID string }
 // Error implements error.
 func (e *DuplicateError) Error() string { return "workflow " + e.ID + " exists" }
 
-// What goes into one call of a script: so many inputs, of so many bytes or one.
+// The inputs that go into one call of a script.
 const (
-	pieceNodes = 5000
-	pieceBytes = 1 << 20
-	pieceTTL   = time.Minute // until inputs expire whose workflow was not submitted
+	pieceNodes = 5000        // at most
+	pieceBytes = 1 << 20     // in all, at most; a larger input goes alone
+	pieceTTL   = time.Minute // then they expire, if the workflow was not submitted
 )
 
 // pieces cuts inputs into parts for calls.
@@ -90,7 +90,8 @@ func (g *Grow) roots(args []any) []any {
 	return args
 }
 
-// Submit stores a workflow, which token tells from others of the same id, and releases its roots. It may be made again.
+// Submit stores a workflow and releases its roots. token is unique to the send; it tells pieces of this send from those
+// of another with the same id.
 func (s *Store) Submit(ctx context.Context, f Flow, g *Grow, token string) (Todo, []Wake, error) {
 	parts := pieces(g.Inputs)
 	last := parts[len(parts)-1]
@@ -131,7 +132,8 @@ func (s *Store) Submit(ctx context.Context, f Flow, g *Grow, token string) (Todo
 	return todo(res[2]), wakes(f.shard, res[1]), nil
 }
 
-// PlanChange returns the change that puts a graph in the place of a running node; head is "attempts|deaths|started|worker".
+// PlanChange returns the change that puts a graph in the place of a running node. head is the node's
+// "attempts|deaths|started|worker".
 func PlanChange(node, head string, g *Grow) Change {
 	args := append(make([]any, 0, 8+2*len(g.Inputs)+4*len(g.Roots)), node, head, g.Graph, g.Work, g.Virtual, len(g.Inputs))
 	args = append(literals(args, g.Inputs), len(g.Roots))
@@ -150,8 +152,8 @@ func ExtendChange(node string, n int, lane, delay, lim string, joins []MapJoin) 
 	return Change{Outcome: ChangeExtend, Nodes: 1, Args: args}
 }
 
-// StoreInputs stores the inputs of the members of a map, ahead of [ExtendChange]. ok is false if there is
-// nothing to extend any more.
+// StoreInputs stores the inputs of the members of a map, before [ExtendChange] adds them. ok is false if the workflow
+// is gone or revoked, or the map has its members.
 func (s *Store) StoreInputs(ctx context.Context, f Flow, node string, inputs []Literal) (ok bool, err error) {
 	if len(inputs) == 0 {
 		return true, nil

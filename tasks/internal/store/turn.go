@@ -25,7 +25,7 @@ func wakes(shard int, said any) []Wake {
 	return out
 }
 
-// Lane returns where ready nodes of a queue wait.
+// Lane returns the lane in which ready nodes of a queue and priority wait.
 func Lane(queue string, priority int) string {
 	if priority > 0 {
 		return "h:" + queue
@@ -33,27 +33,28 @@ func Lane(queue string, priority int) string {
 	return "n:" + queue
 }
 
-// NoLane is that of nodes that no worker runs.
+// NoLane is the lane of nodes without a task.
 const NoLane = "-"
 
-// Edge leads from a node that ends to one that its outcome decides on.
+// Edge leads from a node that ends to one that depends on its outcome.
 type Edge struct{ Node, Kind, Need, Delay, Lim, Lane string }
 
-// The kinds of changes, beside the outcomes S, F, X and K that end nodes.
+// The outcomes of changes, beside S, F, X and K, which end nodes.
 const (
-	ChangeAgain  = "R" // to run again
+	ChangeAgain  = "R" // the node is to run again
 	ChangePlan   = "P" // a plan takes the place of the node
 	ChangeExtend = "E" // a map gets its members
 )
 
-// Change is what happens to nodes of a workflow that are alike.
+// Change is one change of several nodes of a workflow, which have the same edges. Its parts are those of the script
+// flow.
 type Change struct {
 	Outcome string
-	Flags   string
+	Flags   string // see apply in flow.lua
 	Back    string // place to give back: "group holder", "group" if each node holds one, or ""
 	Queue   string // for the counters, with Task and Ran; empty if it does not count
 	Task    string
-	Ran     time.Duration // of the handlers, together
+	Ran     time.Duration // how long the handlers ran, together
 	Edges   []Edge
 	Nodes   int
 	Args    []any // of the nodes
@@ -65,13 +66,13 @@ func (c *Change) End(node string, record []byte) {
 	c.Args = append(c.Args, node, record)
 }
 
-// Again adds a node that is to run again: in d, in state D or T until then.
+// Again adds a node that is to run again in d. Until then its state is D, or T after a failure.
 func (c *Change) Again(node string, attempts, lost int, d time.Duration, state, lane, message string) {
 	c.Nodes++
 	c.Args = append(c.Args, node, attempts, lost, max(0, d.Milliseconds()), state, lane, message)
 }
 
-// Changes are those of a workflow.
+// Changes are changes of one workflow.
 type Changes struct {
 	Flow Flow
 	List []Change
@@ -94,29 +95,29 @@ func (c *Changes) args(args []any) []any {
 	return args
 }
 
-// Turn is what a slot says to Redis between two batches.
+// Turn is what a slot does in Redis between two batches: it ends one and takes the next.
 type Turn struct {
 	Shard  int
 	Worker string
 	Queue  string
-	Others []string // queues that the worker serves, too
+	Others []string // the other queues of the worker
 
 	Arrive  string // generation of the wake-task, when it has just come; else empty
-	Counted bool   // the slot is counted among the takers of the queue
-	Enter   bool   // it is from now on
-	Take    bool
-	Leave   bool // it takes no more
-	OrLeave bool // if there is nothing to take
-	Most    int  // nodes
-	Least   int  // ready nodes that are worth another wake-task
+	Counted bool   // the slot is counted among those that come back for more
+	Enter   bool   // it is counted from now on
+	Take    bool   // take a batch
+	Leave   bool   // the slot is not counted any more
+	OrLeave bool   // likewise, if there is nothing to take
+	Most    int    // nodes to take
+	Least   int    // ready nodes that are worth another wake-task
 
 	ID    string    // of the new batch
 	Old   string    // the batch that ends, if there is one
 	OldAt time.Time // when it was taken, by Redis
-	Keep  string    // lease of what goes on under ID
-	Back  string    // lease of what goes back
-	Known []string
-	Lane  string // the slot goes on with what becomes ready in it
+	Keep  string    // lease of the nodes of Old that go on under ID; empty for none
+	Back  string    // lease of the nodes of Old that become ready again; empty for none
+	Known []string  // workflows whose graphs the worker has
+	Lane  string    // nodes that the changes make ready in this lane are taken first; empty for none
 
 	Changes []Changes
 }
@@ -124,8 +125,8 @@ type Turn struct {
 // The answers to a turn.
 const (
 	TurnOK    = "ok"
-	TurnGone  = "gone"  // the batch was not the worker's any more: nothing of its changes was done
-	TurnYield = "yield" // another queue has a wake-task: the slot is to leave
+	TurnGone  = "gone"  // the worker does not have the batch any more: none of its changes was made
+	TurnYield = "yield" // another queue has a wake-task: the slot must end
 )
 
 // Turned is the answer to a [Turn].
@@ -135,21 +136,20 @@ type Turned struct {
 	Wants []Wake
 	Todos []Todo
 	Lane  string
-	Taken time.Time // when the batch was, by Redis: before Now if this is a second answer
+	Taken time.Time // when the batch was taken, by Redis; before Now if the turn was made before
 	Batch []Element
 }
 
-// Todo is what a change of a workflow set in motion, and its caller is to do: nodes to run that no worker runs, skips to pass on,
-// planned nodes whose plan has ended, failed nodes whose siblings end with them. Ended says that the workflow has.
+// Todo is what the caller of a change is to do next for its workflow.
 type Todo struct {
-	ID    string
-	Ended bool
-	Bad   string    // why what Redis has of the workflow cannot be changed; empty if it can
-	Timer time.Time // the earliest that was set; zero if none was
-	Run   []string
-	Skips []string
-	Plans []string
-	Fast  []string
+	ID    string    // of the workflow
+	Ended bool      // it has ended
+	Bad   string    // why it could not be changed, because its data is damaged; empty if it could
+	Timer time.Time // the earliest time that a node was set to wait for; zero if there is none
+	Run   []string  // ready nodes without a task
+	Skips []string  // skipped nodes; those that need them are to be skipped too
+	Plans []string  // planned nodes whose plan has ended
+	Fast  []string  // failed nodes whose siblings are to be revoked
 }
 
 // Element is a part of a batch: nodes of a workflow.
@@ -162,7 +162,7 @@ type Element struct {
 	Records [][]byte
 }
 
-// Turn makes a turn. It may be made again when its answer got lost.
+// Turn makes a turn. It may be made again when its answer was lost: it then changes nothing and has the same answer.
 func (s *Store) Turn(ctx context.Context, t *Turn) (*Turned, error) {
 	flags := ""
 	flag := func(on bool, f string) {
@@ -197,7 +197,7 @@ func (s *Store) Turn(ctx context.Context, t *Turn) (*Turned, error) {
 	return turned(t.Shard, res)
 }
 
-// Advance makes changes that no batch stands behind. An unknown workflow has none to make.
+// Advance makes changes of nodes that are in no batch of the caller. For an unknown workflow it does nothing.
 func (s *Store) Advance(ctx context.Context, c Changes) (*Turned, error) {
 	args := make([]any, 0, 64)
 	args = append(args, "", "", "", "u", 0, 1, "", "", "", "", "", "", "", 1)
@@ -281,7 +281,7 @@ func element(shard int, v any) (Element, error) {
 	return el, nil
 }
 
-// maxSpan bounds the nodes of an element that is read.
+// maxSpan bounds the nodes of an element, which may be damaged.
 const maxSpan = 1 << 20
 
 // ParseElement reads an element of a ready list or a lease, "<workflow>/<span>[@deaths]".
@@ -319,7 +319,7 @@ type Held struct {
 	Lost int
 }
 
-// LeaseText returns the lease of nodes that were taken at a time from a lane.
+// LeaseText returns the text of a lease of nodes that were taken at a time from a lane.
 func LeaseText(at time.Time, lane string, nodes []Held) string {
 	var b strings.Builder
 	b.WriteString(strconv.FormatInt(at.UnixMilli(), 10) + " " + lane + " ")
@@ -348,7 +348,7 @@ func LeaseText(at time.Time, lane string, nodes []Held) string {
 	return b.String()
 }
 
-// splitSpan returns what stands before the last number of a node, and that number.
+// splitSpan returns the id of a node up to its last number, and that number.
 func splitSpan(node string) (prefix string, n int) {
 	from := strings.LastIndexAny(node, ".:") + 1
 	n, _ = strconv.Atoi(node[from:])

@@ -42,5 +42,5 @@ func (s *Store) Claim(ctx context.Context, unique, id string, ttl time.Duration)
 		}
 		replace = have
 	}
-	return true, errors.New("claim unique key: others take it all the time")
+	return true, errors.New("claim unique key: other senders changed it ten times in a row")
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Beat records that a worker lives, also in a Redis whose memory is full, and returns the live workers and those that
-// are dead: silent for longer than silence, and found so twice, at least confirm apart, by whoever looked. An empty name only reads.
+// Beat records that a worker is alive, even if the memory of Redis is full. It returns the live workers and the dead
+// ones. A worker is dead if calls of any workers have found it silent for longer than silence twice, at least confirm
+// apart. With an empty name it only reads.
 func (s *Store) Beat(ctx context.Context, name string, info any, silence, confirm time.Duration) (live, dead []string, err error) {
 	if name != "" {
 		raw, err := json.Marshal(info)
@@ -34,7 +35,8 @@ func (s *Store) Beat(ctx context.Context, name string, info any, silence, confir
 	return res[n:], res[1:n], nil
 }
 
-// Missing makes workers that have batches and are not listed, as after a roll-back of Redis, ones that are silent.
+// Missing lists workers that have batches and are not listed, such as after Redis went back in time. They count as
+// silent.
 func (s *Store) Missing(ctx context.Context, names []string) error {
 	zs := make([]redis.Z, len(names))
 	for i, n := range names {
@@ -46,7 +48,7 @@ func (s *Store) Missing(ctx context.Context, names []string) error {
 	return nil
 }
 
-// Bye takes a worker out of the live ones.
+// Bye removes a worker from the list.
 func (s *Store) Bye(ctx context.Context, name string) error {
 	if err := s.rdb.ZRem(ctx, workersKey, name, "?"+name).Err(); err != nil {
 		return fmt.Errorf("sign off worker: %w", err)

@@ -1,4 +1,4 @@
--- abort gives up a workflow that nobody can read: nothing of it is taken any more, and it expires.
+-- abort gives up a workflow that cannot be read: its nodes are not taken any more, and it expires.
 -- KEYS as in lib
 -- ARGV[1] workflow, [2] failure, [3] retention ms
 -- returns 1, or 0 if it has ended
@@ -6,7 +6,7 @@ local wf = P .. 'w:' .. ARGV[1]
 local kind = redis.call('TYPE', wf).ok
 if kind == 'hash' and redis.call('PTTL', wf) >= 0 then return 0 end
 
--- Its name and when it was sent stand in its graph, which may not be readable, and in the index.
+-- Its name and the time it was sent are in its graph, which may be damaged, and in the index.
 local live = redis.pcall('ZSCAN', P .. 'live', '0', 'MATCH', ARGV[1] .. ' *', 'COUNT', '1000000')
 if not live.err and live[2][1] then
   ended(ARGV[1], string.sub(live[2][1], #ARGV[1] + 2), 'F', live[2][2])

@@ -1,7 +1,9 @@
--- beat says that a worker lives, and returns who else does and who is dead: silent, and found so by two looks.
+-- beat records that a worker is alive, and returns the live workers and the dead ones: those that two calls found
+-- silent.
 -- KEYS[1] workers by their last beat; "?<worker>" by when a worker was first found silent
--- ARGV[1] name, or '' only to read, [2] ms of silence, [3] ms between two looks that count
--- returns {number of the dead n, n dead workers…, live workers…}; the dead are told to everybody until they are signed off
+-- ARGV[1] name, or '' to only read, [2] ms without a beat after which a worker is silent, [3] least ms between the two
+-- calls that find it dead
+-- returns {number n of dead workers, n dead workers…, live workers…}; a dead one is returned until it is removed
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local function whole(n) return string.format('%d', n) end
@@ -23,7 +25,7 @@ if found[me] then redis.call('ZREM', KEYS[1], '?' .. me) end
 local dead, live = {}, {}
 for _, i in ipairs(names) do
   local w = all[i]
-  -- A beat from the future is one from before the clock was set back.
+  -- A beat in the future is from before the clock was set back.
   if math.abs(now - tonumber(all[i + 1])) <= silence then
     live[#live + 1] = w
   elseif me ~= '' then

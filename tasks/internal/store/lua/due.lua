@@ -1,9 +1,9 @@
--- due makes nodes ready whose time has come, and claims the other lines of the agenda that are due, which the caller
--- sees to.
+-- due makes nodes ready whose time has come, and claims the other entries of the agenda that are due: the caller sees
+-- to them, and they become due again when the claim ends.
 -- KEYS as in lib
--- ARGV[1] ms of the claim, [2] most lines
--- returns {now, time of the next line or 0, lines in all, wants, number of lines that were due, claimed line, its record or
--- false, …}
+-- ARGV[1] ms of the claim, [2] most entries to look at
+-- returns {now, time of the next entry or 0, number of all entries, wants, number of entries that were due, then of
+-- each claimed entry: the entry, its record or false}
 local agenda = P .. 'agenda'
 local lines = redis.call('ZRANGEBYSCORE', agenda, '-inf', whole(now), 'LIMIT', 0, ARGV[2])
 local out = {whole(now), '0', 0, wants, #lines}

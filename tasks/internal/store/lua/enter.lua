@@ -1,7 +1,7 @@
--- enter marks a batch of one suspected node as one whose handler is about to be called.
+-- enter marks a batch of one suspected node: its handler is about to be called.
 -- KEYS as in lib
 -- ARGV[1] worker, [2] batch
--- returns 1, or 0 when the batch is not the worker's any more
+-- returns 1, or 0 if the worker does not have the batch any more
 local lease = P .. 'lease:' .. ARGV[1]
 local value = redis.call('HGET', lease, ARGV[2])
 if not value then return 0 end

@@ -1,34 +1,37 @@
--- Shared by the scripts that change workflows; put behind lib and index. To make its functions costs as much as some writes:
--- a script calls flow only when it needs them.
+-- Shared by the scripts that change workflows; put behind lib and index. Creating its functions costs as much as a few
+-- writes, so a script calls flow only when it needs them.
 -- KEYS as in lib
--- ARGV[p] id of a workflow, [p+1] when it was sent (unix ms), [p+2] root node, [p+3] retention (ms), [p+4] name: its five
--- facts; of its changes see apply
--- returns nothing: it makes flow
+-- ARGV[p] id of a workflow, [p+1] when it was sent (unix ms), [p+2] root node, [p+3] retention (ms), [p+4] name: these
+-- are its five facts. For its changes see apply
+-- returns nothing: it defines flow
 
--- flow makes the functions. The nodes that the slot at hand may go on with are those of lane onLane, up to onMost; it adds them to on.
+-- flow creates the functions. The first onMost nodes that become ready in lane onLane are not put on a ready list but
+-- into on: the slot that makes the call goes on with them.
 local function flow(onLane, onMost, on)
-  -- Of the workflow at hand, set by use.
+  -- The current workflow, set by use or new.
   local wf, W, created, root, retention, name, key
-  local have = {}   -- its counts, in the order of counts; then x (revoked) and o (a node was ended from outside)
+  local have = {}   -- its counts, in the order of counts; then its fields x and o (see keys.go), and others
   local counts = {'n', 'z', 'vn', 'vz', 'ct', 'cc'}
   local add = {}    -- what is to be added to these
-  local recs, puts = {}, {} -- records of nodes that are not written yet
-  local notes = {}  -- lines for the agenda
+  local recs, puts = {}, {} -- records by node; fields and values that are to be written
+  local notes = {}  -- entries for the agenda
   local lanes = {}  -- elements that become ready, by lane
   local rooted      -- letter of the root's outcome, once it has one
-  local told        -- whether who waits is to be told
-  -- What the caller is to do: '+node' ready and without a task, '-node' whose skip is to be passed on,
-  -- '*node' whose plan has ended, '!node' whose siblings end with it; the earliest timer that was set.
+  local told        -- whether to publish that the root has ended
+  -- What the caller is to do: '+node' is ready and has no task, '-node' is skipped and so are the nodes that need it,
+  -- '*node' has a plan that has ended, '!node' has failed and its siblings are to be revoked. timed is the earliest
+  -- time that a node waits for.
   local todo, timed = {}, 0
 
-  -- new begins a workflow whose facts are at ARGV[p], with a number of tasks and of nodes without a task.
+  -- new makes a new workflow the current one: its facts are at ARGV[p], and it has so many tasks and nodes without a
+  -- task.
   local function new(p, fairness, work, virtual)
     W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
     wf, key = P .. 'w:' .. W, fairness
     have = {work, '0', virtual, '0', '0', '0'}
   end
 
-  -- use reads the workflow at ARGV[p]. It returns false if there is none.
+  -- use makes the workflow at ARGV[p] the current one. It returns false if there is none.
   local function use(p)
     W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
     wf = P .. 'w:' .. W
@@ -57,7 +60,7 @@ local function flow(onLane, onMost, on)
 
   local function terminal(rec) return rec and string.find('SFXKk', string.sub(rec, 1, 1), 1, true) end
 
-  -- note has a worker look at a node at a time.
+  -- note adds an entry for a node to the agenda.
   local function note(at, id)
     notes[#notes + 1] = whole(at)
     notes[#notes + 1] = W .. '/' .. id
@@ -81,7 +84,7 @@ local function flow(onLane, onMost, on)
     if timed == 0 or at < timed then timed = at end
   end
 
-  -- ready makes a span of nodes ready. One with a task joins its list, or the slot goes on with it.
+  -- ready makes a span of nodes ready: on its ready list, or for the slot to go on with, or without a task in todo.
   local function ready(span, lane, lost)
     if lane == '-' then
       note(now + SOON, span)
@@ -106,7 +109,7 @@ local function flow(onLane, onMost, on)
     ready(id, lane)
   end
 
-  -- release emits a node, or lets it wait for a place of its group. lim is 'group cap' or ''.
+  -- release emits a node, once it has a place of its group. lim is 'group cap', or '' for no group.
   local function release(id, lane, delay, lim)
     if lim ~= '' then
       local g, cap = string.match(lim, '^(%S+) (%d+)$')
@@ -127,18 +130,19 @@ local function flow(onLane, onMost, on)
     emit(id, lane, delay)
   end
 
-  -- releaseSpan releases what waits for nothing: a span at once, or a node.
+  -- releaseSpan releases a span of nodes that wait for no others. With a delay or a lim it is a single node.
   local function releaseSpan(span, lane, delay, lim)
     if lim == '' and delay == '' then ready(span, lane) else release(span, lane, delay, lim) end
   end
 
-  -- give gives the place of a holder back and lets the next one have it. back is 'group holder', 'group' for node itself, or ''.
+  -- give passes the place of a holder on to the next node that waits for one. back is 'group holder', 'group' if the
+  -- node itself is the holder, or '' for none.
   local function give(back, node)
     if back == '' then return end
     local g, holder = string.match(back, '^(%S+) ?(%S*)$')
     if holder == '' then holder = node end
     if redis.call('SREM', wf .. ':h' .. g, holder) == 0 then
-      -- What has the place for it was not let in yet: it needs none any more.
+      -- The holder has no place yet, and needs none any more.
       if not terminal(record(holder)) then redis.call('HSET', wf, 'q' .. holder, '1') end
       return
     end
@@ -156,7 +160,7 @@ local function flow(onLane, onMost, on)
     end
   end
 
-  -- skip marks a node that cannot run any more; passing that on is a step of its own.
+  -- skip marks a node that can never run. The nodes that need it are skipped in a later step.
   local function skip(id, cause)
     local rec = record(id)
     if rec and string.find('SFXKkP', string.sub(rec, 1, 1), 1, true) then return end
@@ -166,7 +170,8 @@ local function flow(onLane, onMost, on)
     if id == root then told = true end
   end
 
-  -- wanted reads how many outcomes a join needs: 'k', or 'k+map' for k and the members of a map.
+  -- wantedBy reads how many outcomes a join needs: 'k', or 'k+map' for k and the members of a map; nil while the number
+  -- of members is unknown.
   local function wantedBy(need)
     local k, map = string.match(need, '^(%d+)%+(.+)$')
     if not k then return tonumber(need) end
@@ -174,7 +179,7 @@ local function flow(onLane, onMost, on)
     return m and tonumber(k) + tonumber(m)
   end
 
-  -- ripen releases a node that has all it waits for, unless it was revoked or skipped meanwhile.
+  -- ripen releases a node that has all it waits for, unless it was revoked or skipped in the meantime.
   local function ripen(id, lane, delay, lim)
     if not terminal(record(id)) then release(id, lane, delay, lim) end
   end
@@ -190,7 +195,7 @@ local function flow(onLane, onMost, on)
     end
   end
 
-  -- fire runs a catch, which counts only from now on.
+  -- fire runs a catch for a cause. Only from now on is it counted as a task of the workflow.
   local function fire(id, cause, lane, delay)
     local base = id
     if string.find(string.match(id, '[^:]*$'), '.', 1, true) then base = string.match(id, '^(.*)%.%d+$') end
@@ -201,7 +206,7 @@ local function flow(onLane, onMost, on)
     release(id, lane, delay, '')
   end
 
-  -- follow lets m outcomes of one kind act on the node at the end of an edge.
+  -- follow applies m equal outcomes to the node at the end of an edge. The kinds of edges are in graph.go.
   local function follow(outcome, cause, m, id, kind, need, delay, lim, lane)
     local ok = outcome == 'S'
     if kind == 'n' then
@@ -242,8 +247,8 @@ local function flow(onLane, onMost, on)
 
   local function flagged(flags, f) return string.find(flags, f, 1, true) end
 
-  -- ends makes one node terminal and lets that act. rec is the record it gets or, behind '?', its body, where the rest is
-  -- taken from the record it has. flags as in apply; a is where its n edges begin.
+  -- ends makes a node terminal and follows its n edges, which begin at ARGV[a]. rec is its new record or, behind '?',
+  -- only the body of that: the rest is then taken from the record it has. flags are those of apply.
   local function ends(node, outcome, rec, flags, back, a, n, fenced)
     local old = record(node)
     local st = old and string.sub(old, 1, 1) or ''
@@ -270,7 +275,7 @@ local function flow(onLane, onMost, on)
       told, rooted = true, outcome
     end
     if not fenced then
-      -- It may be ready, or in a batch: who has it must look.
+      -- It may be in a batch: from now on the results of batches are checked node by node.
       if (outcome == 'X' or outcome == 'F') and not flagged(flags, 'v') and not have[8] then
         have[8] = '1'
         redis.call('HSET', wf, 'o', '1')
@@ -295,8 +300,8 @@ local function flow(onLane, onMost, on)
     give(back, node)
   end
 
-  -- succeed makes m nodes terminal that came to values, whose names and records are ARGV[b] and on: as ends for each,
-  -- with the calls of one. Nobody has ended any of them before.
+  -- succeed makes m nodes terminal that have succeeded. Their names and records begin at ARGV[b]. It does what ends
+  -- does for each, but with as few calls as for one. None of them may be terminal already.
   local function succeed(flags, back, a, n, b, m)
     if m > 100 then
       for i = b, b + 2 * m - 1, 1000 do
@@ -331,7 +336,7 @@ local function flow(onLane, onMost, on)
     for i = b, b + 7 * (m - 1), 7 do
       local node, attempts, lost, delay, letter, lane, message = unpack(ARGV, i, i + 6)
       if have[7] or terminal(record(node)) then
-        -- It was revoked meanwhile.
+        -- It was revoked in the meantime.
       else
         if message ~= '' then redis.call('HSET', wf, 'e' .. node, message) end
         local d = tonumber(delay)
@@ -394,18 +399,23 @@ local function flow(onLane, onMost, on)
     return after
   end
 
-  -- apply applies the changes of the workflow at hand, which begin at ARGV[p], and returns where they end. First their
-  -- number, then of each:
-  --   outcome  S F X: terminal; K: a skip is passed on; R: to run again; P: a plan takes its place; E: a map gets its members
-  --   flags    v has no task, c member of a map, p may end a planned node, d has an error or progress to forget,
-  --            f its siblings may end with it, >node what is skipped is so because of that (the last flag)
+  -- apply makes the changes of the current workflow, which begin at ARGV[p], and returns where they end. fenced: the
+  -- nodes are in a batch of the caller. There is the number of changes, then of each:
+  --   outcome  S, F, X: the nodes succeed, fail, are revoked; K: skipped nodes become terminal; R: they run again;
+  --            P: a plan takes the place of a node; E: a map gets its members
+  --   flags    v: they have no task; c: they are members of a map; p: planned nodes may end; d: their last error and own
+  --            progress are deleted; f: their siblings may have to be revoked; >node: the cause of the skips that
+  --            follow (always the last flag)
   --   back     place to give back: 'group holder', 'group' if each node is its own holder, or ''
-  --   queue, task, ms   for the counters: of S F X R; '' as queue if it does not count
+  --   queue, task, ms   for the counts of S, F, X and R; an empty queue is not counted
   --   number of edges, then of each: node, kind, need, delay, lim, lane
-  --   number of nodes, then of each: S F X K: node, record (as in ends); R: node, attempts, deaths, delay ms, letter, lane,
-  --            error; P: node, 'attempts|deaths|started|owner', graph, tasks, nodes without a task, number of inputs,
-  --            node and record of each, number of roots, span, lane, delay and lim of each; E: node, members, lane, delay,
-  --            lim, number of joins over the members, then of each: node, need, delay, lim, lane
+  --   number of nodes, then of each
+  --            for S, F, X, K: node, record (as in ends)
+  --            for R: node, attempts, deaths, delay ms, letter, lane, error
+  --            for P: node, 'attempts|deaths|started|owner', graph, number of tasks, number of nodes without a task,
+  --            number of inputs, then of each: node, record; number of roots, then of each: span, lane, delay, lim
+  --            for E: node, number of members, lane, delay, lim, number of joins over the members, then of each: node,
+  --            need, delay, lim, lane
   local function apply(p, fenced)
     local changes = tonumber(ARGV[p])
     p = p + 1
@@ -438,8 +448,9 @@ local function flow(onLane, onMost, on)
     return p
   end
 
-  -- close writes what apply left and ends the workflow if all it has is terminal. It returns what the caller is to do:
-  -- {id, 1 if the workflow has ended or 0, earliest timer or 0, todo…}, or nil for nothing.
+  -- close writes the rest of the changes, and ends the workflow if all its nodes are terminal. No wake-task is wanted
+  -- for queue mine: the caller takes from it next. It returns what the caller is to do: {id, 1 if the workflow has
+  -- ended or 0, earliest time that a node waits for or 0, todo…}, or nil for nothing.
   local function close(mine)
     local changed = add['z'] or add['vz']
     for i = 1, 6 do

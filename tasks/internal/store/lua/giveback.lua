@@ -1,11 +1,11 @@
 -- Shared by the scripts that put batches back; put behind lib.
 -- KEYS as in lib
 -- ARGV none
--- returns nothing: it makes giveBack
-local SUSPECT = 3 -- deaths of workers from which on a node is blamed only for those it was running in
+-- returns nothing: it defines giveBack
+local SUSPECT = 3 -- deaths, as store.Suspect
 
--- giveBack puts the elements of a batch back, to be the next ones. value is '<ms>[!] <lane> <element>,…'. With died their
--- worker is dead, and they are suspects.
+-- giveBack puts the nodes of a batch back at the head of their ready lists, and returns how many elements that were.
+-- value is the lease, '<ms>[!] <lane> <element>,…'. With died the death of their worker is counted for them.
 local function giveBack(value, died)
   local entered, lane, els = string.match(value, '^%d+(!?) (%S+) (%S+)$')
   if not lane then return 0 end

@@ -1,16 +1,16 @@
--- The index of a shard: the workflows that are live, the last ones that have ended, and counts of what
--- became of nodes, by minute and hour. Put behind lib.lua and in front of scripts that change workflows.
--- KEYS and ARGV are those of the script; P, now and whole are of lib.lua
--- returns nothing of its own
+-- The index of a shard: the live workflows, the last ones that have ended, and counts of the outcomes of nodes, by
+-- minute and hour. Put behind lib and in front of scripts that change workflows.
+-- KEYS and ARGV are those of the script; P, now and whole are of lib
+-- returns nothing: it defines functions
 local DONE = 10000 -- ended workflows to keep of each state: less than 1 MB
-local SLACK = 100 -- how many more there may be: the list is cut rarely
-local FIELDS = 20000 -- fields of a hash of counts, about 2 MB; beyond it, new tasks are counted together
+local SLACK = 100 -- how many more there may be, so that the list is cut rarely
+local FIELDS = 20000 -- fields of a hash of counts, about 2 MB; beyond that, new tasks are counted together
 local DAY = 24 * 3600
 local OTHER = '(other)'
 
-local try = redis.pcall -- an index that is damaged must stop no workflow
+local try = redis.pcall -- a damaged index must not stop workflows
 
--- An id has no space; a name may hold anything, so it comes last.
+-- In an entry the name comes last: unlike an id it may have spaces.
 
 -- opened lists a workflow as live. name must be the same when it ends.
 local function opened(id, name)
@@ -32,19 +32,19 @@ end
 
 local counts -- "<what> <queue> <task>" to a number, or nil
 
--- count counts nodes of a task that succeeded (S), failed (F), were revoked (X) or will be tried again (R),
--- or the milliseconds (ms) that its handlers ran. A queue's name has no space.
+-- count counts nodes of a task that succeeded (S), failed (F), were revoked (X) or failed and are tried again (R), or
+-- the milliseconds (ms) that its handlers ran. The name of a queue has no space.
 local function count(queue, task, what, n)
   local name = what .. ' ' .. queue .. ' ' .. task
   counts = counts or {}
   counts[name] = (counts[name] or 0) + n
 end
 
--- other returns the name under which what is too much is counted.
+-- other returns the name that counts too many tasks together.
 local function other(name) return (string.match(name, '^%S+ %S+ ') or '') .. OTHER end
 
--- bump adds to a field of a hash of counts and reports whether it is the first one. Only a new field, which
--- has just this count, can be the first or one too many.
+-- bump adds to a field of a hash of counts and reports whether the hash is new. Only a new field, whose value is n
+-- itself, can be the first one or one too many.
 local function bump(key, slot, name, n)
   local field = slot .. ' ' .. name
   if try('HINCRBY', key, field, whole(n)) ~= n then return false end
@@ -56,8 +56,8 @@ local function bump(key, slot, name, n)
   return fields == 1
 end
 
--- fold writes the sums of the minutes of an hour to its day. That a count is in one hash until its hour is
--- over saves every script half of its writes.
+-- fold writes the sums of the minutes of an hour to its day. Doing this once an hour saves each script half of its
+-- writes.
 local function fold(hour)
   local minutes, day = P .. 'cm:' .. whole(hour), P .. 'ch:' .. whole(math.floor(hour / 24))
   local all, sums, names = try('HGETALL', minutes), {}, {}
@@ -83,7 +83,7 @@ local function fold(hour)
   try('EXPIRE', minutes, 25 * 3600)
 end
 
--- turn begins an hour, and ends the last one that had counts, which can be long ago.
+-- turn begins an hour, and folds the last one that had counts, which can be long ago.
 local function turn(hour)
   local last = tonumber(try('GET', P .. 'hour')) or hour
   if last < hour then fold(last) end

@@ -1,5 +1,5 @@
--- inputs stores inputs of the members of a map, ahead of what adds them. Of a workflow that is gone or revoked, or a
--- map that has its members, nothing is stored.
+-- inputs stores inputs of the members of a map, before turn adds the members. It stores nothing if the workflow is gone
+-- or revoked, or the map has its members already.
 -- KEYS as in lib
 -- ARGV[1] workflow, [2] map node, then node, record, …
 -- returns 1, or 0 if it stored nothing

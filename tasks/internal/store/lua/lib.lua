@@ -3,10 +3,10 @@
 local P = KEYS[1]
 local T = redis.call('TIME')
 local now = T[1] * 1000 + math.floor(T[2] / 1000)
-local SOON = 2000       -- ms after which a worker does what the caller was told to do, and did not
-local FRESH = 50        -- ms for which a take shows that a taker comes back for more
+local SOON = 2000       -- ms after which a worker takes a step that the caller was told to take
+local FRESH = 50        -- ms after a take in which its slot is expected to come back for more
 
--- Redis writes numbers with 17 digits; it is handed strings.
+-- whole formats a number as an integer. Redis itself would write it with up to 17 digits and a fraction.
 local function whole(n) return string.format('%d', n) end
 
 local function bulk(cmd, key, list)
@@ -18,7 +18,7 @@ end
 -- wants are the wake-tasks that the caller is to send: queue, generation, …
 local wants, wanted = {}, {}
 
--- want asks for a wake-task of a queue, unless one is on its way or, with spare, a taker will come by itself.
+-- want asks for a wake-task of a queue, unless one is pending or, with spare, a slot will come back for more by itself.
 local function want(q, spare)
   if wanted[q] then return end
   local k = P .. 'wake:' .. q
@@ -31,9 +31,9 @@ local function want(q, spare)
   wants[#wants + 1] = h[2] or '0'
 end
 
--- Ready lists. A lane is 'n:queue' or, for high priority, 'h:queue'; '-' is that of nodes without a task.
+-- Ready lists. A lane is 'n:queue' or, for high priority, 'h:queue'. Nodes without a task have lane '-'.
 
--- depth is by how much the numbers of ready nodes change, by lane.
+-- depth has the changes of the numbers of ready nodes, by lane.
 local depth = {}
 
 local function deepen(lane, n) depth[lane] = (depth[lane] or 0) + n end
@@ -44,8 +44,8 @@ local function saveDepth()
   end
 end
 
--- read returns the parts of an element: workflow, prefix, first, last, deaths ('' for none). A single node has no last.
--- It returns nil for what is damaged; a span has at least one node.
+-- read returns the parts of an element: workflow, prefix, first, last, deaths ('' for none). For a single node the
+-- prefix is its id, and first and last are nil. It returns nil if the element is damaged.
 local function read(el)
   local wf, span, lost = string.match(el, '^([^/]+)/([^@]+)@?(%d*)$')
   if not wf then return nil end
@@ -62,7 +62,7 @@ local function size(el)
   return a and b - a + 1 or 1
 end
 
--- push puts elements into the ready list of a fairness key, at the head in reverse order.
+-- push puts elements on the ready list of a fairness key: at the end or, with head, at the head in reverse order.
 local function push(lane, key, els, head)
   local list = P .. 'ready:' .. lane .. ':' .. key
   local had = redis.call('LLEN', list) > 0
@@ -73,7 +73,7 @@ local function push(lane, key, els, head)
   deepen(lane, n)
 end
 
--- enqueue makes the first nodes of a workflow ready. Alone it needs no list: it stands in the ring itself.
+-- enqueue makes the first nodes of a workflow ready. They need no list: the ring has the element itself.
 local function enqueue(lane, el)
   redis.call('RPUSH', P .. 'ring:' .. lane, el)
   deepen(lane, size(el))

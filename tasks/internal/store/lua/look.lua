@@ -1,12 +1,12 @@
--- look finds queues with ready nodes that nobody takes and, for a worker that met an error, deletes keys of the shard that nobody can
--- work with.
+-- look finds queues with ready nodes that nobody takes. For a worker that met an error it also deletes damaged keys.
 -- KEYS as in lib
--- ARGV[1] ms after which a wake-task that was asked for is looked for, [2] the worker or '', then queues
--- returns {wants, {queue, generation of a wake-task that is overdue, …}, {key that was deleted, …}}
+-- ARGV[1] ms: a queue from which nothing was taken for longer is one that nobody takes from, and a wake-task that has
+-- been pending for longer is overdue, [2] the worker or '', then queues
+-- returns {wants, {queue, generation of an overdue wake-task, …}, {deleted key, …}}
 local stale, deleted, patience = {}, {}, tonumber(ARGV[1])
 local damaged = ARGV[2] ~= ''
 
--- check deletes a key that is not of its type.
+-- check deletes a key that does not have the type it must have.
 local function check(key, kind)
   local is = redis.call('TYPE', key).ok
   if is == 'none' or is == kind then return end
@@ -14,7 +14,7 @@ local function check(key, kind)
   deleted[#deleted + 1] = key
 end
 
--- counts deletes a wake hash with anything but numbers.
+-- counts deletes a wake hash if a value is not a number.
 local function counts(key, values)
   for i = 1, 7 do
     if values[i] and not string.match(values[i], '^%-?%d+$') then
@@ -42,7 +42,7 @@ for i = 3, #ARGV do
   local h = redis.call('HMGET', k, 'p', 'g', 't', 'n', 'dn', 'dh', 's')
   if damaged then h = counts(k, h) end
   if math.abs(now - tonumber(h[3] or '0')) > patience and waiting(q) then
-    if h[4] and h[4] ~= '0' then redis.call('HSET', k, 'n', '0') end -- whatever the count says
+    if h[4] and h[4] ~= '0' then redis.call('HSET', k, 'n', '0') end -- no slot takes, so the count is wrong
     if not h[1] then
       want(q)
     elseif math.abs(now - tonumber(h[1])) > patience then

@@ -1,4 +1,4 @@
--- piece stores inputs of a workflow ahead of submit. Without submit they expire.
+-- piece stores inputs of a workflow before submit. Without submit they expire.
 -- KEYS as in lib
 -- ARGV[1] workflow, [2] token of the sender, [3] ms until they expire, then node, record, …
 -- returns 1, or 0 if the workflow exists already

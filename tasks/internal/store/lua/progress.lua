@@ -1,7 +1,7 @@
--- progress records how far a running node is; a node that has ended keeps what it has.
+-- progress records how far a running node is. For a node that has ended it changes nothing.
 -- KEYS as in lib
 -- ARGV[1] workflow, [2] node, [3] done/total
--- returns 1 or 0
+-- returns 1, or 0 if it changed nothing
 local wf = P .. 'w:' .. ARGV[1]
 local have = redis.call('HMGET', wf, 'n', ARGV[2])
 if not have[1] or (have[2] and string.find('SFXKk', string.sub(have[2], 1, 1), 1, true)) then return 0 end

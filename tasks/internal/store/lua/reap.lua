@@ -1,7 +1,7 @@
--- reap puts batches of a worker back.
+-- reap ends batches of a worker and makes their nodes ready again.
 -- KEYS as in lib
--- ARGV[1] worker, [2] 1 if it is dead, so that its nodes are suspects and nothing of it is left, then batches; none for all
--- returns {number of nodes, wants}
+-- ARGV[1] worker, [2] 1 if it has died, which is counted for its nodes, else 0, then ids of batches; none means all
+-- returns {number of elements put back, wants}
 local lease, n = P .. 'lease:' .. ARGV[1], 0
 local died = ARGV[2] == '1'
 local ids = {unpack(ARGV, 3)}

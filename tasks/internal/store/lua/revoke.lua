@@ -1,5 +1,5 @@
--- revoke stops a workflow: from now on nothing of it is released, added or taken. Its nodes become terminal by turn;
--- until its line in the agenda is gone, someone will see to that.
+-- revoke stops a workflow: from now on none of its nodes is released, added or taken. The caller makes them terminal
+-- with turn; until that is done, the agenda has an entry for it.
 -- KEYS as in lib
 -- ARGV[1] workflow
 -- returns 1, 0 when it has ended, or -1 when there is none

@@ -1,10 +1,11 @@
 -- submit stores a workflow and releases what can run at once.
 -- KEYS as in lib
--- ARGV[1..5] five facts of the workflow, as in flow, [6] graph, [7] number of tasks, [8] of nodes without a task, [9] unix
--- ms from which on it is late or '', [10] unique key or '', [11] its ttl ms, [12] fairness key or '', [13] token
--- of the sender if inputs were stored before, or '', [14] number of inputs k, [15] number of roots r, [16] 1 if the only root is
--- a span that is ready at once; then k times node, record; then r times span, lane, delay, lim
--- returns {'ok', wants, todo or false}, {'dup', id} or {'late'}
+-- ARGV[1..5] five facts of the workflow, as in flow, [6] graph, [7] number of tasks, [8] number of nodes without a
+-- task, [9] unix ms from which on it is too late to send it, or '', [10] unique key or '', [11] its ttl ms, [12]
+-- fairness key or '', [13] token of the sender if inputs were stored before, or '', [14] number of inputs k, [15]
+-- number of roots r, [16] 1 if the only root is a span that is ready at once; then k times node, record; then r times
+-- span, lane, delay, lim
+-- returns {'ok', wants, todo or false}; {'dup', id of the workflow that exists}; or {'late'}
 if ARGV[9] ~= '' and now >= tonumber(ARGV[9]) then return {'late'} end
 local wf = P .. 'w:' .. ARGV[1]
 if redis.call('EXISTS', wf) == 1 and not (ARGV[13] ~= '' and redis.call('HGET', wf, 'u') == ARGV[13]) then return {'dup', ARGV[1]} end

@@ -1,22 +1,25 @@
--- turn ends what a batch did, gives back what of it was not begun, and takes the next batch. A call that is sent again,
--- because its answer got lost, changes nothing and is answered with the same batch.
+-- turn ends a batch: it makes the changes of its results and gives back the nodes that were not begun. Then it takes
+-- the next batch. A call that is made again, because its answer was lost, changes nothing and returns the same batch.
 -- KEYS as in lib
--- ARGV[1] worker, [2] queue, [3] other queues of the worker (space), [4] flags, [5] most nodes to take, [6] least number of
--- ready nodes that is worth another wake-task, [7] id of the new batch, [8] '<id>@<unix ms at which it was taken>' of the batch that ends or '', [9] lease of
--- what goes on under the new id or '', [10] lease of what goes back or '', [11] workflows whose graphs the worker has
--- (' id id '), [12] generation of the wake-task, [13] lane of the batch or '': the slot goes on with what becomes ready in
--- it, [14] number of workflows; then per workflow its five facts, number of arguments of its changes, and these, as in flow
--- flags: a arrives with a wake-task, c is counted among the takers, e is so from now on, l leaves, x leaves if it gets
--- nothing, t takes, u without a batch: the changes hold whoever makes them
--- returns {said, now, wants, todos, '<lane> <unix ms at which the batch was taken>', element, …}. said: ok, gone (the batch is not the worker's any more), yield
--- (another queue has a wake-task: nothing was taken). todos: what close returns, per workflow. An element is {element,
--- graph or false, record or false of each node}
+-- ARGV[1] worker, [2] queue, [3] other queues of the worker, separated by spaces, [4] flags, [5] most nodes to take,
+-- [6] least number of ready nodes that is worth another wake-task, [7] id of the new batch, [8] '<id>@<unix ms at which
+-- it was taken>' of the batch that ends or '', [9] lease of its nodes that go on under the new id or '', [10] lease of
+-- its nodes that go back or '', [11] workflows whose graphs the worker has (' id id '), [12] generation of the
+-- wake-task, [13] lane of the batch or '': nodes that become ready in it are taken first, [14] number of workflows;
+-- then of each its five facts, the number of arguments of its changes, and these, as in flow
+-- flags: a: the slot arrives with a wake-task; c: it is counted among those that come back for more; e: it is from now
+-- on; l: it is not any more; x: likewise, if it gets nothing; t: it takes a batch; u: the changes are of nodes without
+-- a batch
+-- returns {said, now, wants, todos, '<lane> <unix ms at which the batch was taken>', then the elements of the batch}.
+-- said is ok, gone (the worker does not have the batch any more: nothing was changed) or yield (another queue has a
+-- wake-task: nothing was taken). todos has what close returns, for each workflow. An element is {its text, graph or
+-- false, then the record of each node or false}
 local MOST_KEYS = 256         -- fairness keys that one take looks at
-local AT_ONCE = 32            -- of them read in one call
+local AT_ONCE = 32            -- fairness keys read in one call
 local MOST_FIELDS = 5000      -- nodes read in one call
-local MOST_BYTES = 1048576    -- of records in a batch, beyond its first node
-local YIELD = 1000            -- ms for which a wake-task of another queue has a slot leave
-local HIGH_IN_A_ROW = 8       -- batches of high priority until normal work has its turn
+local MOST_BYTES = 1048576    -- of records in a batch; a larger record is taken alone
+local YIELD = 1000            -- ms in which a wake-task of another queue makes a slot end
+local HIGH_IN_A_ROW = 8       -- batches of high priority after which one of normal priority is taken
 local me, q, flags, id = ARGV[1], ARGV[2], ARGV[4], ARGV[7]
 local wake, lease = P .. 'wake:' .. q, P .. 'lease:' .. me
 local function has(f) return string.find(flags, f, 1, true) end
@@ -24,8 +27,8 @@ local function has(f) return string.find(flags, f, 1, true) end
 local said, todos, elements, takenFrom = 'ok', {}, {}, ''
 local left, bytes = tonumber(ARGV[5]), 0
 
--- add reads the nodes first to last of an element and adds them to the batch, as far as there is room; a single node
--- has no last. It returns how many it added; nil if the workflow is gone or revoked.
+-- add reads the nodes a to b of an element and adds them to the batch, as far as there is room. For a single node b is
+-- nil. It returns how many it added; nil if the workflow is gone or revoked.
 local function add(wf, prefix, a, b, lost)
   local fields = {'n', 'x', 'g'}
   if string.find(ARGV[11], ' ' .. wf .. ' ', 1, true) then fields[3] = 'n' end
@@ -54,13 +57,13 @@ local function add(wf, prefix, a, b, lost)
   return n
 end
 
--- taking makes the functions that take, for a turn that does.
+-- taking creates the functions that take a batch, only for a turn that does.
 local function taking()
-  -- takeElement takes what there is room for of an element, and returns the rest of it, if there is any.
+  -- takeElement takes the nodes of an element that there is room for, and returns the rest of the element, or nil.
   local function takeElement(lane, text)
     local wf, prefix, a, b, lost = read(text)
     if not wf then
-      deepen(lane, -1) -- nobody can read it
+      deepen(lane, -1) -- it is damaged
       return nil
     end
     if left <= 0 or (lost ~= '' and #elements > 0) then
@@ -81,7 +84,7 @@ local function taking()
     return wf .. '/' .. prefix .. (a + n < b and whole(a + n) .. '-' .. whole(b) or whole(b)) .. (lost ~= '' and '@' .. lost or '')
   end
 
-  -- drain takes what it can from the ready list of a key. It returns whether more is there.
+  -- drain takes what there is room for from the ready list of a fairness key. It returns whether the list has more.
   local function drain(lane, key)
     local list = P .. 'ready:' .. lane .. ':' .. key
     local len = redis.call('LLEN', list)
@@ -99,7 +102,7 @@ local function taking()
     return len > 0
   end
 
-  -- take fills the batch from a lane, a key after the other.
+  -- The function that is returned fills the batch from a lane, one fairness key after the other.
   return function(lane)
     local ring, looked = P .. 'ring:' .. lane, 0
     while left > 0 and looked < MOST_KEYS do
@@ -110,16 +113,16 @@ local function taking()
       for _, key in ipairs(keys) do
         if left <= 0 then
           back[#back + 1] = key
-        elseif string.find(key, '/', 1, true) then -- the first nodes of a workflow, without a list
+        elseif string.find(key, '/', 1, true) then -- not a key, but an element: see enqueue
           local rest = takeElement(lane, key)
           if rest then
             push(lane, string.match(rest, '^[^/]+'), {rest})
-            deepen(lane, -size(rest)) -- it was counted
+            deepen(lane, -size(rest)) -- push has counted it once more
           end
         else
           local ok, more = pcall(drain, lane, key)
           if not ok then
-            redis.call('DEL', P .. 'ready:' .. lane .. ':' .. key) -- what is under its name is no list
+            redis.call('DEL', P .. 'ready:' .. lane .. ':' .. key) -- the key is not a list
           elseif more then
             redis.call('RPUSH', ring, key)
           end
@@ -131,7 +134,7 @@ local function taking()
   end
 end
 
--- keep writes the lease of what was taken.
+-- keep writes the lease of the batch.
 local stamp = whole(now)
 local function keep(lane)
   local els = {}
@@ -144,8 +147,8 @@ local function leave()
   if redis.call('HINCRBY', wake, 'n', -1) < 0 then redis.call('HSET', wake, 'n', '0') end
 end
 
--- The first write is one that needs no memory: then a full Redis lets the script go on.
--- The time tells the batch from one that a take of the same name made later, which was sent twice and came late.
+-- The first write needs no memory: then a full Redis lets the script go on.
+-- The time tells the batch from one of the same id that a repeated call took later.
 local fenced = false
 if ARGV[8] ~= '' then
   local old, at = string.match(ARGV[8], '^([^@]+)@(%d+)$')
@@ -164,7 +167,7 @@ if fenced or has('u') then
       return f.close(has('t') and q or '')
     end)
     if not ok then
-      -- What Redis has of the workflow is damaged, unless it is Redis itself that takes no writes.
+      -- The workflow is damaged, unless Redis takes no writes.
       local why = tostring(type(todo) == 'table' and todo.err or todo)
       for _, refusal in ipairs({'OOM', 'MISCONF', 'READONLY', 'NOREPLICAS'}) do
         if string.find(why, refusal, 1, true) then error(todo) end
@@ -181,7 +184,7 @@ end
 
 local before = has('t') and redis.call('HGET', lease, id)
 if before then
-  -- This call was made before, and its answer got lost.
+  -- This call was made before, and its answer was lost.
   local lane, els
   stamp, lane, els = string.match(before, '^(%d+)!? (%S+) (%S+)$')
   stamp = stamp or whole(now)
@@ -194,14 +197,14 @@ if before then
 elseif #on > 0 then
   for _, o in ipairs(on) do
     local wf, node = read(o[1])
-    if add(wf, node, nil, nil, '') == 0 then push(ARGV[13], o[2], {o[1]}) end -- too large together
+    if add(wf, node, nil, nil, '') == 0 then push(ARGV[13], o[2], {o[1]}) end -- there is no room for it
   end
   takenFrom = ARGV[13]
   if #elements > 0 then keep(takenFrom) end
-  if waiting(q) then want(q) end -- others see to that
+  if waiting(q) then want(q) end -- for other slots
 elseif has('t') then
   local h = redis.call('HMGET', wake, 'n', 'dn', 'dh', 's', 'g')
-  if has('a') and (h[5] or '0') == ARGV[12] then -- else the wake-task is one of a worker that died
+  if has('a') and (h[5] or '0') == ARGV[12] then -- else it is an old wake-task, in the place of which another was sent
     redis.call('HDEL', wake, 'p')
     redis.call('HINCRBY', wake, 'g', 1)
   end
@@ -209,7 +212,7 @@ elseif has('t') then
   if has('e') then takers = redis.call('HINCRBY', wake, 'n', 1) end
   if not has('a') then
     for other in string.gmatch(ARGV[3], '%S+') do
-      -- One that has not come for longer is that of a queue that is paused or full.
+      -- A wake-task that has been pending for longer is of a queue that is paused or full.
       local since = redis.call('HGET', P .. 'wake:' .. other, 'p')
       if since and math.abs(now - since) < YIELD then said = 'yield' end
     end
@@ -218,7 +221,7 @@ elseif has('t') then
     leave()
     if waiting(q) then want(q) end
   else
-    -- What is ready is shared among the takers and those who may come, unless it is too little for that.
+    -- The ready nodes are shared among twice as many slots as take now, unless there are too few for that.
     local all = math.max(tonumber(h[2] or '0') + (depth['n:' .. q] or 0), 0) + math.max(tonumber(h[3] or '0') + (depth['h:' .. q] or 0), 0)
     if all > tonumber(ARGV[6]) then left = math.min(left, math.max(1, math.ceil(all / (2 * math.max(takers, 1))))) end
     local first, second = 'h:' .. q, 'n:' .. q

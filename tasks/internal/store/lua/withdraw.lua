@@ -1,6 +1,8 @@
--- withdraw takes what is ready of a revoked workflow out of its lists, and gives up wake-tasks for lanes that are empty then.
+-- withdraw removes the ready nodes of a revoked workflow from their lists, and gives up the wake-tasks of queues that
+-- have no ready nodes then.
 -- KEYS as in lib
--- ARGV[1] workflow, [2] fairness key or '', [3] span of its first nodes, which may stand in a ring itself, or '', then its lanes
+-- ARGV[1] workflow, [2] fairness key or '', [3] span of its first nodes, which a ring may have (see enqueue), or '',
+-- then the lanes of the workflow
 -- returns {queue, generation, …} of the wake-tasks that are not needed any more
 local id, key, out = ARGV[1], ARGV[2], {}
 if key == '' then key = id end
