@@ -16,16 +16,16 @@ import (
 
 // How workers watch each other and the agenda.
 const (
-	beatEvery    = 2 * time.Second // less than deadConfirm: after an outage, or a jump of the clock, the living have beaten before that
-	deadAfter    = 6 * time.Second // of silence, found twice, the second time deadConfirm after the first
+	beatEvery    = 2 * time.Second // less than deadConfirm, so that live workers beat between the two looks that find them dead
+	deadAfter    = 6 * time.Second // without a beat, found twice, the second time at least deadConfirm after the first
 	deadConfirm  = 2500 * time.Millisecond
-	sweepEvery   = 4 * time.Second // of the agenda, should a timer not have been told
-	wakePatience = time.Second     // until a wake-task that was asked for is looked for
-	claimFor     = 5 * time.Second
-	sweepMost    = 500 // lines of a shard
+	sweepEvery   = 4 * time.Second // at the latest: the message that a timer was set can be lost
+	wakePatience = time.Second     // how long a wake-task may take to come before it is looked for
+	claimFor     = 5 * time.Second // how long no other worker gets the due entries that this one has claimed
+	sweepMost    = 500             // entries of a shard in one sweep
 )
 
-// sweep does what the agenda says is due.
+// sweep sees to the agenda until ctx is done: at intervals, and when a timer is due.
 func (w *Worker) sweep(ctx context.Context) {
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -52,7 +52,8 @@ func (w *Worker) sweep(ctx context.Context) {
 	}
 }
 
-// sweepOnce does what is due. It returns how much that was and how long until more is.
+// sweepOnce sees to the entries of the agenda that are due. It returns how many there were, and how long to wait for
+// the next ones.
 func (w *Worker) sweepOnce(ctx context.Context) (did int, wait time.Duration, err error) {
 	shards, err := w.e.store.Due(ctx, claimFor, sweepMost)
 	if err != nil {
@@ -78,8 +79,9 @@ func (w *Worker) sweepOnce(ctx context.Context) (did int, wait time.Duration, er
 	return did, wait, errors.Join(errs...)
 }
 
-// look sees to ready nodes that nobody takes. Wake-tasks that were asked for longer than patience ago are looked for. Damaged keys
-// are deleted, those of a worker with its name.
+// look finds ready nodes that nobody takes, and sends their wake-tasks, again if they were asked for longer than
+// patience ago. With the name of a worker, it also deletes damaged keys: those of the shards, of the queues and of that
+// worker.
 func (e *Engine) look(ctx context.Context, patience time.Duration, worker string, queues []string) error {
 	found, err := e.store.Look(ctx, patience, worker, queues)
 	if err != nil {
@@ -87,7 +89,7 @@ func (e *Engine) look(ctx context.Context, patience time.Duration, worker string
 	}
 	e.wake(ctx, found.Wants)
 	for _, key := range found.Deleted {
-		e.log.Error("damaged key was deleted; what only it said is lost", "key", key)
+		e.log.Error("damaged key was deleted; what only this key held is lost", "key", key)
 	}
 	var errs []error
 	for _, k := range found.Overdue {
@@ -96,8 +98,8 @@ func (e *Engine) look(ctx context.Context, patience time.Duration, worker string
 	return errors.Join(errs...)
 }
 
-// attend does what is due for a line of the agenda that needs the graph. Someone may have been faster: each step finds
-// out by itself.
+// attend takes the step that an entry of the agenda stands for. Another process may have taken it already: each step
+// checks that by itself.
 func (w *Worker) attend(ctx context.Context, en store.Entry) error {
 	e := w.e
 	fl, err := e.load(ctx, en.Flow.ID)
@@ -147,7 +149,7 @@ func (w *Worker) attendUnreadable(ctx context.Context, en store.Entry, cause err
 	}
 	var v *graph.VersionError
 	if errors.As(cause, &v) && v.V > graph.Version {
-		return nil // it is looked at again
+		return nil // the entry stays, and becomes due again
 	}
 	return errors.Join(w.e.giveUp(ctx, en.Flow, cause), w.e.store.Forget(ctx, en.Flow, en.Node))
 }
@@ -161,12 +163,12 @@ func (w *Worker) beat(ctx context.Context) (live, dead []string, err error) {
 		MaxConcurrency: w.cfg.MaxConcurrency, Stats: w.stats.read(), Version: graph.Version}, deadAfter, deadConfirm)
 }
 
-// watch says that this worker lives, and takes over from those that do not.
+// watch beats until ctx is done, and makes the nodes of dead workers ready again.
 func (w *Worker) watch(ctx context.Context) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	for n := 0; ; n++ {
-		// An idle worker should cost Redis little: what is rarely needed is done every second time.
+		// An idle worker should cost Redis little: the rest is done every second time only.
 		if err := w.watchOnce(ctx, n%2 == 0); err != nil && ctx.Err() == nil {
 			w.log.Warn("watch over workers failed", "error", err)
 		}
@@ -178,7 +180,8 @@ func (w *Worker) watch(ctx context.Context) {
 	}
 }
 
-// watchOnce beats and puts back what dead workers had; with all it looks for what else may have gone wrong.
+// watchOnce beats and makes the nodes of dead workers ready again. With all it also looks for batches of unlisted
+// workers, for batches that this worker does not know, and for ready nodes that nobody takes.
 func (w *Worker) watchOnce(ctx context.Context, all bool) error {
 	live, dead, err := w.beat(ctx)
 	if err != nil {
@@ -199,8 +202,8 @@ func (w *Worker) watchOnce(ctx context.Context, all bool) error {
 	return err
 }
 
-// reap puts back what dead workers had. Any worker does so, however young: a worker is dead when two looks found it
-// silent, and Redis remembers the first.
+// reap makes the nodes of dead workers ready again. Any worker does that, even one that has just started: the two looks
+// that find a worker silent are remembered in Redis.
 func (w *Worker) reap(ctx context.Context, dead []string) error {
 	var errs []error
 	for _, name := range dead {
@@ -221,7 +224,7 @@ func (w *Worker) reap(ctx context.Context, dead []string) error {
 	return errors.Join(errs...)
 }
 
-// findMissing has workers watched that have batches and are not listed.
+// findMissing lists the workers that have batches and are not listed, so that they are found dead if they stay silent.
 func (w *Worker) findMissing(ctx context.Context, live, dead []string) error {
 	holders, err := w.e.store.Holders(ctx)
 	if err != nil {
@@ -239,8 +242,8 @@ func (w *Worker) findMissing(ctx context.Context, live, dead []string) error {
 	return w.e.store.Missing(ctx, missing)
 }
 
-// returnStrays puts back batches in our name that we know nothing of: Redis has lost what became of them, in a
-// failover or with its machine, or they are of a worker of the same name before this one.
+// returnStrays returns the batches that are leased to this worker and that it does not have: Redis lost their end, in a
+// failover or a crash, or an earlier worker of the same name took them.
 func (w *Worker) returnStrays(ctx context.Context) error {
 	shards, err := w.e.store.BatchIDs(ctx, w.cfg.Name)
 	if err != nil {
@@ -257,13 +260,14 @@ func (w *Worker) returnStrays(ctx context.Context) error {
 			return err
 		}
 		w.stats.recovered.Add(int64(n))
-		w.log.Warn("nodes that Redis lost the end of run again", "nodes", n)
+		w.log.Warn("batches that this worker does not have were returned; their nodes run again", "nodes", n)
 	}
 	return nil
 }
 
-// Tend does once what a worker does at its own times: it beats, and sees to the agenda, to dead workers and to ready nodes that nobody
-// takes. It returns how much was due, and when the earliest of what is left will be; zero for nothing.
+// Tend does once what a worker does at intervals: it beats, and sees to the agenda, to dead workers and to ready nodes
+// that nobody takes. It returns how many entries of the agenda were due, and when the next one will be; zero if there
+// is none.
 func (w *Worker) Tend(ctx context.Context) (did int, next time.Time, err error) {
 	w.projectAll(ctx)
 	if err := w.watchOnce(ctx, true); err != nil {
@@ -288,7 +292,7 @@ func (w *Worker) Tend(ctx context.Context) (did int, next time.Time, err error) 
 // projectEvery is how often the progress keys of a workflow are written.
 const projectEvery = 100 * time.Millisecond
 
-// touch has the progress keys of a workflow written soon.
+// touch marks a workflow whose progress keys are to be written.
 func (w *Worker) touch(fl *flow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -308,7 +312,7 @@ func (w *Worker) projections(ctx context.Context) {
 	}
 }
 
-// projectAll writes the progress keys that are to be written.
+// projectAll writes the progress keys of the workflows that were marked since the last time.
 func (w *Worker) projectAll(ctx context.Context) {
 	w.mu.Lock()
 	dirty := w.dirty

@@ -77,7 +77,7 @@ func (r *Run) SetProgress(done, total int) {
 	}
 }
 
-// close lets nothing more be written, and reports whether progress was.
+// close ends the writing of progress, and reports whether any was written.
 func (r *Run) close() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +131,7 @@ func limits(sp *graph.Spec) (soft, hard time.Duration) {
 	return soft, hard
 }
 
-// answered is how a call of a handler ended: by ended, when the engine ended it, else with an error or an answer.
+// answered is the end of a call of a handler: why the engine ended it, or else the handler's error or answer.
 type answered struct {
 	answer Answer
 	err    *handlerError
@@ -145,13 +145,13 @@ type handlerError struct {
 	code      string
 	delay     *time.Duration // until the next attempt; nil: as the task's back-off says
 	again     bool           // not an error: the handler asks to be called again
-	permanent bool           // no attempt is worth it
+	permanent bool           // there is no further attempt
 }
 
-// errLeft is what becomes of a handler that calls runtime.Goexit.
+// errLeft is the error of a handler that calls runtime.Goexit.
 var errLeft = &handlerError{code: CodeError, message: "the handler ended its goroutine instead of returning"}
 
-// readError never panics; an error whose methods do counts as a handler that panicked.
+// readError reads the error of a handler. It never panics: when a method of the error does, the handler has panicked.
 func (r *Run) readError(h *Handler, err error) (e *handlerError) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -174,7 +174,7 @@ func (r *Run) readError(h *Handler, err error) (e *handlerError) {
 	case v.Permanent:
 		e.code = CodePermanent
 	case errors.Is(err, ErrShutdown):
-		e.message += " (but this worker does not stop; return tasks.Again to be called again)"
+		e.message += " (but this worker is not stopping; return tasks.Again to be called again)"
 	}
 	if h.Opts != nil && h.Opts.RetryIf != nil && !r.w.worth(h.Opts.RetryIf, err) {
 		e.permanent = true
@@ -252,10 +252,10 @@ func (r *Run) call(h *Handler, input []byte) answered {
 	}
 }
 
-// mostLost is how many workers a node may take with it.
+// mostLost is how many workers may die with a node before it fails.
 const mostLost = 10
 
-// attempt runs the handler of an item and returns what became of it. ok is false if that is not to be stored.
+// attempt runs the handler of an item and returns the result. ok is false if there is nothing to store.
 func (w *Worker) attempt(ctx context.Context, s *slot, b *batch, it *item) (res result, ok bool) {
 	sp := &it.g.Specs[it.g.Nodes[it.id.Index].Spec]
 	r := &Run{w: w, it: it, fl: it.fl, g: it.g, id: it.id, spec: sp, freed: make(chan struct{}), cancel: func(error) {},
@@ -282,7 +282,8 @@ func (w *Worker) attempt(ctx context.Context, s *slot, b *batch, it *item) (res 
 	return res, ok
 }
 
-// try is one try of an attempt; an error means that Redis could not be asked for what it needs, before the handler was called.
+// try makes an attempt, or returns an error: then Redis could not be asked for what is needed before the call of the
+// handler, and the attempt can be tried again.
 func (w *Worker) try(ctx context.Context, s *slot, b *batch, r *Run) (result, bool, error) {
 	if r.it.lost > mostLost {
 		return w.failed(r, CodeLost, fmt.Sprintf("its worker died %d times", r.it.lost)), true, nil
@@ -321,7 +322,7 @@ func (w *Worker) try(ctx context.Context, s *slot, b *batch, r *Run) (result, bo
 	input, err := r.input(ctx, s)
 	switch {
 	case errors.Is(err, ErrUnknown) || errors.Is(err, errNoValue):
-		return result{}, false, nil // the workflow is gone, or what this comes after was lost with Redis
+		return result{}, false, nil // the workflow is gone, or Redis has lost the result that is the input
 	case errors.Is(err, errUnreadable):
 		return result{}, false, w.e.giveUp(ctx, r.fl.Flow, err)
 	case err != nil:
@@ -379,7 +380,7 @@ func (r *Run) input(ctx context.Context, s *slot) ([]byte, error) {
 	return nil, fmt.Errorf("node %s of workflow %s: %w: it has no input", r.Info.Node, r.Info.Workflow, errUnreadable)
 }
 
-// outcome returns what is to be stored of what a handler returned.
+// outcome returns the result to store for the end of a call.
 func (w *Worker) outcome(r *Run, a answered) (result, bool) {
 	e := a.err
 	switch {
@@ -432,7 +433,7 @@ func (w *Worker) succeeded(r *Run, a Answer) result {
 	return result{kind: "S", body: a.Value}
 }
 
-// worth asks the user's function whether an error is worth another attempt; a panic is a no.
+// worth asks the user's function whether an error is worth another attempt. If it panics, the answer is no.
 func (w *Worker) worth(ask func(error) bool, err error) (yes bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -468,7 +469,7 @@ func backoff(sp *graph.Spec, attempt int) time.Duration {
 	if shift := attempt - 1; shift < 40 && base<<shift > 0 {
 		top = min(limit, base<<shift)
 	}
-	return time.Duration(max(0, top)) * time.Millisecond // any sender can name any
+	return time.Duration(max(0, top)) * time.Millisecond // a sender can set any values
 }
 
 // failed returns the failure of a run.
@@ -482,21 +483,22 @@ func (w *Worker) failed(r *Run, code, message string) result {
 		Attempts: r.Info.Attempt, Code: code, Message: clip(message)})}
 }
 
-// again has a node run again in d; no attempt is used up.
+// again returns the result of a node that is to run again in d. It uses up no attempt.
 func (w *Worker) again(r *Run, d time.Duration, message string) result {
 	return result{kind: store.ChangeAgain, attempts: r.it.rec.Attempts, lost: r.it.lost, delay: max(0, d), state: "D", message: message}
 }
 
-// unknownPause is how long a node is left alone that no live worker has a handler for; it doubles each time.
+// unknownPause is how long a node waits for the first time when no live worker has a handler for it. It doubles each
+// time.
 const unknownPause = 200 * time.Millisecond
 
-// patient reports whether a node that was put back so many times for want of a worker is to be put back once more.
+// patient reports whether a node that no worker can run, and that was put back so many times, is put back once more.
 func (w *Worker) patient(times int) bool {
 	return times < 30 && unknownPause<<times-unknownPause < w.cfg.HandlerWait
 }
 
-// unregistered puts a task back that this worker has no handler for: for as long as it takes while another
-// worker of the queue has one, and else for as long as one may be about to start.
+// unregistered returns the result of a task that this worker has no handler for. The task is put back as long as
+// another worker of the queue has a handler. If none has, it fails after HandlerWait, in which such a worker may start.
 func (w *Worker) unregistered(ctx context.Context, r *Run) result {
 	said := fmt.Sprintf("worker %s has no handler for %s", w.cfg.Name, r.Info.Task)
 	if w.another(ctx, r.Info.Queue, func(o *WorkerInfo) bool { return slices.Contains(o.Tasks, r.Info.Task) }) {
@@ -508,12 +510,12 @@ func (w *Worker) unregistered(ctx context.Context, r *Run) result {
 			r.Info.Queue, r.Info.Task, w.knows()))
 	}
 	w.log.Warn("task without a handler here is put back", "task", r.Info.Task, "workflow", r.Info.Workflow)
-	res := w.again(r, unknownPause<<r.it.lost, said+", nor has any other that is live")
+	res := w.again(r, unknownPause<<r.it.lost, said+", and no other live worker of the queue has one")
 	res.lost++
 	return res
 }
 
-// knows says which handlers this worker has.
+// knows names the tasks that this worker has handlers for.
 func (w *Worker) knows() string {
 	names := slices.Sorted(maps.Keys(w.handlers))
 	more := ""
@@ -523,10 +525,10 @@ func (w *Worker) knows() string {
 	return fmt.Sprintf("Worker %s has %s%s", w.cfg.Name, strings.Join(names, ", "), more)
 }
 
-// maxDepth bounds plans within plans: the names of nodes grow with it.
+// maxDepth bounds how deep plans are nested: the ids of nodes grow with it.
 const maxDepth = 1000
 
-// plan returns what puts the answer of a planner in the place of its node.
+// plan returns the result that puts the signature of a planner in the place of its node.
 func (w *Worker) plan(r *Run, s *graph.Sig) result {
 	if strings.Count(r.Info.Node, ":") >= maxDepth {
 		return w.failed(r, CodePlan, fmt.Sprintf("plans are nested %d deep: does a planner answer with itself?", maxDepth))
@@ -546,15 +548,15 @@ func (w *Worker) plan(r *Run, s *graph.Sig) result {
 	return result{kind: store.ChangePlan, plan: &grow}
 }
 
-// suspects holds the place of the one suspected node that may run in this process: when it dies, the others
-// were not the cause.
+// suspects holds a value while a suspected node runs. Only one of them runs in a process: if the process dies, the
+// others were not the cause.
 var suspects = make(chan struct{}, 1)
 
-// suspectPause is about how long a suspected node waits until it is tried again while another one runs.
+// suspectPause is about how long a suspected node is put back when another one runs in this process.
 const suspectPause = 100 * time.Millisecond
 
-// alone lets a suspected node run when no other one does in this process, until leave is called; leave is nil when another
-// does. mine is false if the node is someone else's now.
+// alone lets a suspected node run if no other one runs in this process, until leave is called; leave is nil if another
+// one runs. mine is false if the worker does not have the batch any more.
 func (w *Worker) alone(ctx context.Context, b *batch) (leave func(), mine bool, err error) {
 	select {
 	case suspects <- struct{}{}:
@@ -573,20 +575,20 @@ func (w *Worker) alone(ctx context.Context, b *batch) (leave func(), mine bool, 
 	return leave, true, nil
 }
 
-// jitter is d, and up to as much again.
+// jitter returns a random time from d to 2d.
 func jitter(d time.Duration) time.Duration { return d + rand.N(d) }
 
 // storeTimeout bounds the store calls of one step.
 const storeTimeout = 30 * time.Second
 
-// limited is a context that Redis calls end with, and that costs no timer.
+// limited is a context with a deadline for calls to Redis. Unlike that of the standard library it needs no timer.
 type limited struct {
 	context.Context
 	until time.Time
 }
 
-// within returns a context for the store calls of one step. They are made to the end when ctx is done: what a worker
-// was told to stop for must be stored.
+// within returns a context for the store calls of one step. It does not end with ctx: a worker that stops must still
+// store its results.
 func within(ctx context.Context) context.Context {
 	return limited{context.WithoutCancel(ctx), time.Now().Add(storeTimeout)}
 }
@@ -602,7 +604,7 @@ func (l limited) Err() error {
 	return nil
 }
 
-// insist repeats a step until Redis has taken it, or the worker is killed.
+// insist repeats a step until it succeeds, or the worker is killed.
 func (w *Worker) insist(step func() error) error {
 	wait := 20 * time.Millisecond
 	for {
@@ -616,7 +618,7 @@ func (w *Worker) insist(step func() error) error {
 		default:
 		}
 		w.damaged.Store(true)
-		w.log.Warn("Redis has not taken a step yet", "worker", w.cfg.Name, "error", err)
+		w.log.Warn("step that needs Redis failed and is repeated", "worker", w.cfg.Name, "error", err)
 		select {
 		case <-w.killed:
 			return err

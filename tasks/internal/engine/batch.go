@@ -10,7 +10,7 @@ import (
 	"muster/tasks/internal/store"
 )
 
-// batches knows which batches this worker has, or may have: what Redis leases to it beyond these goes back.
+// batches holds the ids of the batches that this worker has or may have. Others that are leased to it are returned.
 type batches struct {
 	life string // tells this worker from one of the same name before it
 
@@ -53,34 +53,34 @@ func (b *batches) strays(ids []string) []string {
 // item is a node of a batch.
 type item struct {
 	fl   *flow
-	g    *graph.Graph
+	g    *graph.Graph // that the node is in
 	id   graph.ID
-	node string
-	lost int
+	node string // id as text
+	lost int    // workers that died with it, or times it was put back for want of a handler
 	rec  store.Record
 }
 
 func (it *item) held() store.Held { return store.Held{Flow: it.fl.ID, Node: it.node, Lost: it.lost} }
 
-// result is what became of an item.
+// result is what is to be stored of an item.
 type result struct {
 	*item
-	kind   string // S, F or X with a record, R or P
-	body   []byte
-	forget bool // it may have an error or progress of its own
+	kind   string // S, F or X: it has ended; R: it is to run again; P: a plan takes its place
+	body   []byte // of S, F and X
+	forget bool   // its last error and its own progress are to be deleted
 	began  time.Time
 	took   time.Duration
 
-	// Of R.
+	// Of kind R.
 	attempts, lost int
 	delay          time.Duration
 	state, message string
 
-	plan *store.Grow // of P
+	plan *store.Grow // of kind P
 }
 
-// lock is a mutex that can be held during a call to Redis. It is a channel, because testing/synctest sees who waits
-// for one, and not who waits for a mutex.
+// lock is a mutex that can be held during a call to Redis. It is a channel, because testing/synctest takes a goroutine
+// that waits for a channel as blocked, and one that waits for a mutex not.
 type lock chan struct{}
 
 func newLock() lock { return make(lock, 1) }
@@ -88,11 +88,11 @@ func newLock() lock { return make(lock, 1) }
 func (l lock) Lock()   { l <- struct{}{} }
 func (l lock) Unlock() { <-l }
 
-// batch is what a slot has to run. Its slot runs one item after the other; a timer may give back what has not begun.
+// batch is the nodes that a slot has taken. The slot runs one after the other; a timer may give back those not begun.
 type batch struct {
 	shard int
 	lane  string
-	skew  time.Duration // of Redis's clock against ours
+	skew  time.Duration // how far Redis's clock is ahead of ours
 
 	mu      lock // guards the fields below
 	id      string
@@ -101,7 +101,7 @@ type batch struct {
 	run     *item
 	done    []result
 	bytes   int  // of done
-	counted bool // its slot is counted among the takers
+	counted bool // its slot is counted among those that take from the queue
 }
 
 func (b *batch) isCounted() bool {
@@ -110,7 +110,7 @@ func (b *batch) isCounted() bool {
 	return b.counted
 }
 
-// leads reports whether anything comes after what the batch has run.
+// leads reports whether any node that the batch has run may make others ready.
 func (b *batch) leads() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,7 +123,7 @@ func (b *batch) leads() bool {
 	return false
 }
 
-// next takes the next item to run, after what became of the one before.
+// next returns the next item to run, or nil. The one before must have ended.
 func (b *batch) next() *item {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,6 +135,7 @@ func (b *batch) next() *item {
 	return b.run
 }
 
+// end ends the item that runs, with its result if ok.
 func (b *batch) end(r result, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +146,7 @@ func (b *batch) end(r result, ok bool) {
 	}
 }
 
-// lease returns the lease of items of the batch; "" for none.
+// lease returns the text of a lease of items of the batch; "" if there are none.
 func (b *batch) lease(items []*item) string {
 	if len(items) == 0 {
 		return ""

@@ -89,15 +89,15 @@ func (e *Engine) finishRevoke(ctx context.Context, id string) error {
 	return e.store.Forget(ctx, fl.Flow, revokeNote)
 }
 
-// The notes in the agenda that are no nodes.
+// The entries of the agenda that are not for a node.
 const (
 	revokeNote   = "!revoke"
 	progressNote = "!progress"
-	fastNote     = "!fast " // and the node that failed
+	fastNote     = "!fast " // followed by the node that failed
 )
 
-// revokeNodes makes nodes terminal. What needs them is skipped because of the node that failed, or
-// because of themselves if none did.
+// revokeNodes makes nodes terminal. The nodes that need them are skipped; the cause they name is the node failed or, if
+// that is empty, the revoked node.
 func (e *Engine) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, failed string) error {
 	for part := range slices.Chunk(ids, changesAtOnce) {
 		changes := make([]store.Change, 0, len(part))
@@ -145,11 +145,11 @@ func (e *Engine) RevokeNode(ctx context.Context, id, node string) error {
 	return e.stopNodes(ctx, fl, []graph.ID{nid}, "")
 }
 
-// stopNodes revokes nodes with all that runs for them: members of maps, and plans. What is terminal
-// gets no more of those, so each round finds all. failed is as in revokeNodes.
+// stopNodes revokes nodes, the members of maps among them, and the nodes of their plans. Terminal nodes get no new
+// members or plans, so each round finds all there are. failed is as in revokeNodes.
 func (e *Engine) stopNodes(ctx context.Context, fl *flow, ids []graph.ID, failed string) error {
 	for len(ids) > 0 {
-		slices.Reverse(ids) // what comes last first: it is revoked, not skipped
+		slices.Reverse(ids) // the last first: else they would be skipped instead of revoked
 		if err := e.revokeNodes(ctx, fl, ids, failed); err != nil {
 			return err
 		}
@@ -207,8 +207,8 @@ func (e *Engine) below(ctx context.Context, fl *flow, ids []graph.ID) ([]graph.I
 	return out, nil
 }
 
-// failFast revokes the siblings of a node that failed, where its group asks for that. The agenda
-// holds a note of it until that is done.
+// failFast revokes the siblings of a node that failed, in groups with FailFast. The agenda has an entry for this until
+// it is done.
 func (e *Engine) failFast(ctx context.Context, fl *flow, node string) error {
 	id, err := graph.ParseID(node)
 	if err != nil {
@@ -288,7 +288,7 @@ func (e *Engine) SetConcurrency(ctx context.Context, worker string, n int) error
 	return nil
 }
 
-// ExpireWorkers makes ready again what the named workers were running: they are dead.
+// ExpireWorkers makes the nodes of the named workers, which are dead, ready again.
 func (e *Engine) ExpireWorkers(ctx context.Context, workers []string) error {
 	var errs []error
 	for _, name := range workers {
@@ -299,7 +299,7 @@ func (e *Engine) ExpireWorkers(ctx context.Context, workers []string) error {
 	return errors.Join(append(errs, e.rouse(ctx))...)
 }
 
-// rouse sees at once to ready nodes whose wake-task a dead worker may have had.
+// rouse sends wake-tasks at once for ready nodes whose wake-task a dead worker may have had.
 func (e *Engine) rouse(ctx context.Context) error {
 	queues, err := e.queues(ctx)
 	if err != nil || len(queues) == 0 {
@@ -308,7 +308,7 @@ func (e *Engine) rouse(ctx context.Context) error {
 	return e.look(ctx, 0, "", queues)
 }
 
-// leave signs a worker off that has stopped. What it was killed with runs again.
+// leave signs off a worker that has stopped. The batches it still has, when it was killed, are returned.
 func (e *Engine) leave(ctx context.Context, worker string) error {
 	if err := e.store.Bye(ctx, worker); err != nil {
 		return err

@@ -56,7 +56,7 @@ type Engine struct {
 	log   *slog.Logger
 	clock Clock
 	waker func(ctx context.Context, k Wake) error
-	keeps atomic.Bool // Redis is known to evict nothing
+	keeps atomic.Bool // Redis is known not to evict keys
 
 	decoding sync.Mutex // held while a graph is decoded
 
@@ -82,7 +82,7 @@ func (e *Engine) SetWaker(w func(ctx context.Context, k Wake) error) { e.waker =
 // RewriteScripts changes the source of every script. Call it before anything else.
 func (e *Engine) RewriteScripts(f func(name, source string) string) { e.store.Rewrite(f) }
 
-// wake sends wake-tasks. One that is not sent is found missing by the workers.
+// wake sends wake-tasks. If that fails, workers find the ready nodes later.
 func (e *Engine) wake(ctx context.Context, ks []Wake) {
 	for _, k := range ks {
 		if err := e.waker(ctx, k); err != nil {
@@ -91,8 +91,8 @@ func (e *Engine) wake(ctx context.Context, ks []Wake) {
 	}
 }
 
-// Close stops the workers that run, as Kill does, and ends the subscriptions of waits. It returns when
-// both are done: asynq's goroutines do not survive that their connection is closed under them.
+// Close stops the workers that run, as Kill does, and ends the subscriptions of waits. It returns when both are done:
+// asynq's goroutines must end before their connection is closed.
 func (e *Engine) Close() {
 	e.mu.Lock()
 	waits, running := e.waits, maps.Clone(e.workers)
@@ -172,7 +172,7 @@ func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, behind t
 	todo, wants, err := e.store.Submit(ctx, fl.Flow, &grow, newID())
 	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) {
 		if o.ID == "" && dup.ID == id {
-			return id, nil // it is this send, whose first answer got lost; workers find what it released
+			return id, nil // the first call stored it, and its answer was lost; workers find its ready nodes
 		}
 		return dup.ID, ErrDuplicate
 	}
@@ -185,22 +185,23 @@ func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, behind t
 			e.log.Warn("progress keys were not written", "workflow", id, "error", err)
 		}
 	}
-	// From here on the workflow runs whatever happens: what fails now, a worker makes up for.
+	// From here on the workflow runs in any case: workers do what fails here.
 	e.wake(ctx, wants)
 	if err := e.settle(ctx, fl, todo); err != nil {
-		e.log.Warn("rest of the send is left to the workers", "workflow", id, "error", err)
+		e.log.Warn("workflow was sent; workers take the rest of its first steps", "workflow", id, "error", err)
 	}
 	return id, nil
 }
 
-// refuseEviction returns an error when Redis may lose what it is sent. It asks until it has had an answer.
+// refuseEviction returns an error when Redis may evict keys. Once Redis has said that it does not, it is not asked
+// again.
 func (e *Engine) refuseEviction(ctx context.Context) error {
 	if e.keeps.Load() {
 		return nil
 	}
 	policy, err := e.store.MemoryPolicy(ctx)
 	if err != nil {
-		return nil // the send says what is wrong
+		return nil // the send itself returns a better error
 	}
 	if policy.Evicts() {
 		return fmt.Errorf("%w; it is %s", store.ErrEvicts, policy.Name)
@@ -245,7 +246,7 @@ func (e *Engine) compile(s *graph.Sig, o *graph.Opts, behind time.Duration) (*gr
 	return g, grow, err
 }
 
-// generated reports whether an id looks like one of newID, which no other workflow ever has.
+// generated reports whether an id looks like one of newID. No two workflows have the same id of that kind.
 func generated(id string) bool {
 	return len(id) == 24 && strings.Trim(id, "0123456789abcdefghijklmnopqrstuv") == ""
 }
@@ -266,7 +267,7 @@ func newFlow(f store.Flow, g *graph.Graph) *flow {
 	return &flow{f, g}
 }
 
-// grown returns what a compiled graph adds to a workflow at a scope.
+// grown returns what is stored of a compiled graph, at a scope of its workflow.
 func grown(g *graph.Graph, scope string) (store.Grow, error) {
 	raw, err := g.Encode()
 	if err != nil {
@@ -288,7 +289,7 @@ func grown(g *graph.Graph, scope string) (store.Grow, error) {
 	return grow, nil
 }
 
-// releases returns the nodes that wait for nothing, those in a row as one.
+// releases returns the nodes that wait for nothing, as spans where possible.
 func releases(g *graph.Graph, at graph.ID) []store.Release {
 	var out []store.Release
 	first, last := 0, -2 // of the row at the end of out
@@ -308,7 +309,7 @@ func releases(g *graph.Graph, at graph.ID) []store.Release {
 	return out
 }
 
-// lane returns where node i waits when it is ready.
+// lane returns the lane of node i: where it waits when it is ready.
 func lane(g *graph.Graph, i int) string {
 	if g.Virtual(i) {
 		return store.NoLane
@@ -316,13 +317,13 @@ func lane(g *graph.Graph, i int) string {
 	return memberLane(g, i)
 }
 
-// memberLane returns where the members of the map i wait when they are ready.
+// memberLane returns the lane of the members of map i.
 func memberLane(g *graph.Graph, i int) string {
 	sp := &g.Specs[g.Nodes[i].Spec]
 	return store.Lane(sp.QueueName(), sp.Priority)
 }
 
-// fits refuses an input that is too large.
+// fits returns an error if an input is too large.
 func fits(in []byte, task string) error {
 	if len(in) > maxInput {
 		return fmt.Errorf("input of task %s has %d bytes, more than %d: store it and pass a key", task, len(in), maxInput)

@@ -8,7 +8,7 @@ import (
 	"muster/tasks/internal/store"
 )
 
-// changeKey tells which results are one change.
+// changeKey is what the results of one change have in common.
 type changeKey struct {
 	g      *graph.Graph
 	scope  string
@@ -18,7 +18,7 @@ type changeKey struct {
 	kind   string
 }
 
-// changes returns what results change, by workflow.
+// changes returns the changes that results make, by workflow.
 func (w *Worker) changes(b *batch, done []result) []store.Changes {
 	var out []store.Changes
 	at := map[string]int{}                 // of a workflow in out
@@ -84,7 +84,7 @@ func (w *Worker) change(b *batch, r *result) store.Change {
 	}
 	c := w.endOf(r)
 	if r.message != "" && r.kind == "X" && r.g.FailsFast() {
-		c.Flags += "f" // it expired
+		c.Flags += "f" // it has expired, which ends its siblings as a failure does
 	}
 	c.Ran = r.took
 	c.End(r.node, w.record(b, r))
@@ -113,7 +113,7 @@ func (w *Worker) record(b *batch, r *result) []byte {
 	return append(out, r.body...)
 }
 
-// since returns a time as records have it: in ms since the workflow was sent, by Redis's clock.
+// since returns a time as it stands in records: in ms since the workflow was sent, by Redis's clock.
 func (w *Worker) since(b *batch, fl *flow, t time.Time) string {
 	return strconv.FormatInt(max(0, t.Add(b.skew).UnixMilli()-fl.Created), 10)
 }

@@ -13,17 +13,17 @@ import (
 	"muster/tasks/internal/store"
 )
 
-// peers is who else is live, as of a moment ago.
+// peers is what a worker knows of the other live workers.
 type peers struct {
 	mu    sync.Mutex // guards the fields below, and held while they are read
 	asked time.Time
 	live  []WorkerInfo
 }
 
-// peersFor is how long a worker goes by what it knows of the others.
+// peersFor is how long a worker uses what it knows of the others before it asks again.
 const peersFor = time.Second
 
-// another reports whether another live worker takes from a queue ("" for any) and is as ok says.
+// another reports whether another live worker takes from a queue ("" for any) and meets ok.
 func (w *Worker) another(ctx context.Context, queue string, ok func(*WorkerInfo) bool) bool {
 	p := &w.peers
 	p.mu.Lock()
@@ -31,7 +31,7 @@ func (w *Worker) another(ctx context.Context, queue string, ok func(*WorkerInfo)
 	if w.e.clock.Now().Sub(p.asked) > peersFor {
 		live, err := w.e.Workers(ctx)
 		if err != nil {
-			w.log.Warn("live workers are not known", "error", err)
+			w.log.Warn("live workers cannot be listed", "error", err)
 			return false
 		}
 		p.asked, p.live = w.e.clock.Now(), live
@@ -45,8 +45,8 @@ func (w *Worker) another(ctx context.Context, queue string, ok func(*WorkerInfo)
 	return false
 }
 
-// unreadable does with a node of a batch what can be done when its workflow cannot be read here. One of a newer release is
-// put back, for as long as a live worker can read it, and else for about a minute; what is damaged is given up.
+// unreadable deals with a node whose workflow this worker cannot read. A node of a newer release is put back: as long
+// as a live worker can read it or, if none can, for about a minute. A damaged workflow is given up.
 func (w *Worker) unreadable(ctx context.Context, b *batch, it *item, cause error) error {
 	var v *graph.VersionError
 	known := errors.As(cause, &v)
@@ -60,12 +60,12 @@ func (w *Worker) unreadable(ctx context.Context, b *batch, it *item, cause error
 		r.delay = unknownPause << it.lost
 		r.lost++
 	}
-	w.log.Warn("workflow of another release is put back", "workflow", it.fl.ID, "node", it.node, "error", cause)
+	w.log.Warn("node of a workflow of another release is put back", "workflow", it.fl.ID, "node", it.node, "error", cause)
 	b.end(r, true)
 	return nil
 }
 
-// errStopped gives a task back to asynq that came while the worker stops.
+// errStopped gives a task back to asynq that arrived while the worker stops.
 var errStopped = errors.New("worker stops")
 
 // oldHeader marked the tasks of the first edition.
@@ -78,7 +78,7 @@ func (e oldError) Error() string {
 	return fmt.Sprintf("task %s was sent by the first edition: drain its workflows with workers of the old release", e.task)
 }
 
-// foreign does with a task that is none of ours what can be done.
+// foreign runs a task of asynq that is not a wake-task, or returns why it cannot be run.
 func (w *Worker) foreign(ctx context.Context, t *asynq.Task) error {
 	switch {
 	case t.Headers()[oldHeader] != "":
@@ -89,8 +89,8 @@ func (w *Worker) foreign(ctx context.Context, t *asynq.Task) error {
 	return fmt.Errorf("task %s was not sent by this release's client: %w", t.Type(), asynq.SkipRetry)
 }
 
-// plainError is the error of a task that is none of ours: asynq retries those by its own rules. Asynq calls
-// the methods of an error where it catches no panic, so nothing of the handler's own is left in it.
+// plainError is the error of a task that was sent with asynq's own client: asynq retries those by its own rules. Asynq
+// does not catch a panic of an error's methods, so this error has none of the handler's.
 type plainError struct {
 	message string
 	is      error // asynq.SkipRetry, asynq.RevokeTask or nil
@@ -116,8 +116,8 @@ func (w *Worker) plain(ctx context.Context, t *asynq.Task) error {
 	return e
 }
 
-// isPlain reports whether a failed attempt uses up one of asynq's: ours never do. Asynq itself catches the panics of its
-// handlers; those of ours do not get that far.
+// isPlain reports whether a failed attempt counts as one of asynq's retries. Only those of tasks of asynq's own clients
+// do, with the panics that asynq catches; panics of our handlers do not reach it.
 func isPlain(err error) bool { return errors.As(err, new(plainError)) || asynq.IsPanicError(err) }
 
 func retryDelay(n int, err error, t *asynq.Task) time.Duration {

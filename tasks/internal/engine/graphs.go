@@ -11,26 +11,26 @@ import (
 	"muster/tasks/internal/store"
 )
 
-// What is kept in memory of graphs is bounded, in nodes; one has some 250 bytes. A graph counts as
-// graphWeight nodes more.
+// The graphs kept in memory are bounded by their number of nodes, each of some 250 bytes. A graph itself counts as
+// graphWeight nodes.
 const (
 	maxKept     = 200_000
 	graphWeight = 32
-	largeGraph  = 256 // nodes of one that is not kept beyond the end of its workflow
+	largeGraph  = 256 // nodes; a larger graph is dropped when its workflow ends
 )
 
-// keptGraph is a graph in memory. An id that was chosen may come to stand for another workflow once the
-// retention of this one is over.
+// keptGraph is a graph in memory. An id that the sender chose may be used for another workflow once the retention of
+// this one is over, so such a graph is kept for less.
 type keptGraph struct {
 	g     *graph.Graph
-	sum   uint64    // of what it was read from
-	until time.Time // zero is for ever
+	sum   uint64    // of its encoding
+	until time.Time // zero for no limit
 }
 
 var sumSeed = maphash.MakeSeed()
 
-// keptGraphs holds the graphs that were asked for last, in two generations: when the young ones have half
-// of what may be kept, they become the old ones, and the old ones that nobody asked for meanwhile go.
+// keptGraphs holds the graphs used last, in two generations. When the young ones reach half of maxKept, they become the
+// old ones, and the old ones that were not used in the meantime are dropped.
 type keptGraphs struct {
 	young, old map[string]keptGraph
 	weight     int // of the young ones
@@ -75,13 +75,13 @@ func (e *Engine) keep(id, scope string, g *graph.Graph, sum uint64) {
 	case scope == "":
 		until = e.clock.Now().Add(cmp.Or(time.Duration(g.Retention)*time.Millisecond, DefaultRetention) / 2)
 	default:
-		top, _ := e.graphs.get(id + "/") // a plan goes with its workflow
+		top, _ := e.graphs.get(id + "/") // a plan is kept as long as its workflow
 		until = top.until
 	}
 	e.graphs.put(id+"/"+scope, keptGraph{g, sum, until})
 }
 
-// dropLarge forgets the graph of a workflow that has ended. Small ones are left for those who ask how it was.
+// dropLarge drops the graph of a workflow that has ended if it is large. Small ones are kept for later reads.
 func (e *Engine) dropLarge(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -90,7 +90,7 @@ func (e *Engine) dropLarge(id string) {
 	}
 }
 
-// kept returns a graph in memory, and the sum of what it was read from; nil if it is not there.
+// kept returns a graph in memory, and the sum of its encoding; nil if it is not there.
 func (e *Engine) kept(id, scope string) (*graph.Graph, uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -133,7 +133,7 @@ func (e *Engine) graphOf(ctx context.Context, f store.Flow, scope string) (*grap
 	return e.learn(f.ID, scope, raws[0], false)
 }
 
-// graphAt returns the graph that a node is in. Node ids come from Redis, where anything can stand.
+// graphAt returns the graph that a node is in. Node ids come from Redis, so they may be damaged.
 func (e *Engine) graphAt(ctx context.Context, f store.Flow, id graph.ID) (*graph.Graph, error) {
 	g, err := e.graphOf(ctx, f, id.Scope)
 	if err != nil {
@@ -145,9 +145,9 @@ func (e *Engine) graphAt(ctx context.Context, f store.Flow, id graph.ID) (*graph
 	return g, nil
 }
 
-// learn reads a graph. It is kept if the workflow is known to be live, or its id is never used again.
+// learn decodes a graph. It is kept if the workflow is known to be live, or its id is never used again.
 func (e *Engine) learn(id, scope string, raw []byte, live bool) (*graph.Graph, error) {
-	e.decoding.Lock() // slots come across a large workflow at once
+	e.decoding.Lock() // many slots may meet a large workflow at once, and one of them decodes it
 	defer e.decoding.Unlock()
 	sum := maphash.Bytes(sumSeed, raw)
 	if g, of := e.kept(id, scope); g != nil && of == sum {

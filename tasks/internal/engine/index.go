@@ -8,8 +8,8 @@ import (
 	"muster/tasks/internal/store"
 )
 
-// The states of a workflow in the index. Of one that is running no more is known there: it can wait for a
-// worker or for its time.
+// The states of a workflow in the index. A running one has been sent and has not ended: it may also wait for a worker
+// or for its time.
 const (
 	WorkflowRunning   = "running"
 	WorkflowSucceeded = "success"
@@ -54,7 +54,7 @@ type IndexedWorkflow struct {
 func (e *Engine) Workflows(ctx context.Context, q WorkflowQuery) (page []IndexedWorkflow, next string, err error) {
 	state, ok := indexStates[q.State]
 	if !ok {
-		return nil, "", fmt.Errorf("%q is no state of a workflow: use running, success, failure or revoked", q.State)
+		return nil, "", fmt.Errorf("%q is not a state of a workflow: use running, success, failure or revoked", q.State)
 	}
 	if q.Limit == 0 {
 		q.Limit = defaultPage

@@ -77,18 +77,18 @@ type ReservedNode struct {
 // QueueInfo is the state of a queue.
 type QueueInfo struct {
 	Name     string        `json:"name"`
-	Pending  int64         `json:"pending"`    // nodes that are ready, and tasks of others
-	Active   int64         `json:"active"`     // nodes in batches of workers, and tasks of others
-	Archived int64         `json:"archived"`   // put away by an operator, or by asynq: not ours
-	Latency  time.Duration `json:"latency_ns"` // how long nothing was taken although something is pending
+	Pending  int64         `json:"pending"`    // ready nodes, and tasks of asynq's own clients
+	Active   int64         `json:"active"`     // nodes in batches of workers, and tasks of asynq's own clients
+	Archived int64         `json:"archived"`   // tasks that an operator or asynq has archived
+	Latency  time.Duration `json:"latency_ns"` // how long nothing was taken although tasks are pending; 0 if none are
 	Paused   bool          `json:"paused"`
 }
 
 // Writable returns why Redis takes no writes, or nil.
 func (e *Engine) Writable(ctx context.Context) error { return e.store.Writable(ctx) }
 
-// Workers returns the live workers. While Redis takes no writes they cannot say that they live: that the list
-// is empty then is an error.
+// Workers returns the live workers. While Redis takes no writes, workers cannot beat; if no worker is listed then, it
+// returns an error.
 func (e *Engine) Workers(ctx context.Context) ([]WorkerInfo, error) {
 	names, _, err := e.store.Beat(ctx, "", nil, deadAfter, deadConfirm)
 	if err == nil && len(names) == 0 {
@@ -116,9 +116,9 @@ func (e *Engine) Workers(ctx context.Context) ([]WorkerInfo, error) {
 	return out, nil
 }
 
-// Ping asks the workers for an answer, and returns who gave one within the time given, or as soon as all
-// of the live ones have. Where none is listed as live it waits for all of that time: answers need no write,
-// and the list does.
+// Ping asks the workers for an answer, and returns the live workers and the others that answered. It returns once all
+// live workers have answered, or after wait. If no worker is listed as live it always waits that long: when Redis takes
+// no writes, workers are not listed but can answer.
 func (e *Engine) Ping(ctx context.Context, wait time.Duration) ([]Pong, error) {
 	live, err := e.Workers(ctx)
 	if err != nil && !store.Refused(err) {
@@ -179,8 +179,8 @@ func (e *Engine) nodeSpec(ctx context.Context, f store.Flow, node string) (*grap
 	return &g.Specs[g.Nodes[id.Index].Spec], nil
 }
 
-// Active returns the nodes in batches of workers: each runs, or is behind one that does and takes a moment. Started is when the batch
-// was taken.
+// Active returns the nodes in the batches of workers: each one runs, or waits in its batch for one that does. Started
+// is when the batch was taken.
 func (e *Engine) Active(ctx context.Context) ([]ActiveNode, error) {
 	batches, err := e.store.Batches(ctx)
 	if err != nil {
@@ -234,14 +234,13 @@ func (e *Engine) Due(ctx context.Context, limit int) ([]DueNode, error) {
 	return out[:min(limit, len(out))], nil
 }
 
-// Outbox is how much there is for workers to look after beside ready nodes: what waits for its time, and what a process was about to
-// do.
+// Outbox is the size of the agenda: nodes that wait for their time, and steps that a process may not have taken.
 type Outbox struct {
-	Entries int64         // lines of the agenda
-	Overdue time.Duration // how long ago the earliest should have been attended to
+	Entries int64
+	Overdue time.Duration // how long the earliest entry has been due
 }
 
-// Outbox returns how far the workers are behind with looking after what others left.
+// Outbox returns how many entries the agenda has, and how late the workers are with it.
 func (e *Engine) Outbox(ctx context.Context) (Outbox, error) {
 	entries, overdue, err := e.store.Overdue(ctx)
 	return Outbox{entries, overdue}, err
@@ -335,7 +334,7 @@ func (e *Engine) Queues(ctx context.Context) ([]QueueInfo, error) {
 
 type wakeCount struct{ pending, active int }
 
-// wakeTasks counts the wake-tasks that asynq has in a queue. There is one pending at most for each shard.
+// wakeTasks counts the wake-tasks that asynq has in a queue.
 func (e *Engine) wakeTasks(in *asynq.Inspector, queue string, q *asynq.QueueInfo) (c wakeCount, err error) {
 	const most = 1000
 	count := func(list []*asynq.TaskInfo, err error) (int, error) {

@@ -26,7 +26,7 @@ type Attempt struct {
 	Took    time.Duration // how long the handler ran, or was waited for
 }
 
-// tell has what became of a run observed.
+// tell passes the end of a run to the observer.
 func (w *Worker) tell(r *Run) {
 	if w.cfg.Observe == nil || r.said == "" {
 		return
@@ -37,7 +37,7 @@ func (w *Worker) tell(r *Run) {
 // Stats returns what the worker has done since it started.
 func (w *Worker) Stats() WorkerStats { return w.stats.read() }
 
-// Slots returns how many tasks run, and how many may.
+// Slots returns how many slots are in use, and how many there are.
 func (w *Worker) Slots() (busy, all int) {
 	return w.slots.use()
 }

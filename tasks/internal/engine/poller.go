@@ -9,18 +9,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// poller is the connection that asynq's server works on. It knows asynq's dequeue script by the names of its keys: a
-// server that found its queues empty sleeps until it is woken, where it would poll, and a queue whose tasks have all
-// slots they may have counts as empty. Whatever it does not know it passes on.
+// poller is the connection of asynq's server. It recognises asynq's dequeue script by its keys. When that finds all
+// queues empty, the call blocks until the worker is woken, so that the server does not poll. A queue that has all the
+// slots it may have counts as empty. All other calls are passed on.
 type poller struct {
 	redis.UniversalClient
-	full   func(queue string) bool
-	queues int
-	every  time.Duration // longest sleep
-	wake   chan struct{} // has a value when there may be work or a slot
-	closed chan struct{}
+	full   func(queue string) bool // whether a queue may have no more slots now
+	queues int                     // number of queues
+	every  time.Duration           // longest sleep
+	wake   chan struct{}           // gets a value when there may be work or a free slot
+	closed chan struct{}           // closed when the worker stops: nothing sleeps any more
 
-	empty int // queues found empty in this round; only asynq's processor touches it
+	empty int // queues found empty in this round; used only by the goroutine of asynq's processor
 }
 
 // EvalSha implements redis.Scripter.
@@ -37,7 +37,7 @@ func (p *poller) EvalSha(ctx context.Context, sha string, keys []string, args ..
 	case err == nil, redis.HasErrorPrefix(err, "NOSCRIPT"):
 		p.empty = 0
 	case !errors.Is(err, redis.Nil):
-		p.sleep(200 * time.Millisecond) // asynq would ask again at once
+		p.sleep(200 * time.Millisecond) // without this asynq would ask again at once
 	default:
 		if p.empty++; p.empty >= p.queues {
 			p.empty = 0
@@ -57,7 +57,7 @@ func (p *poller) sleep(d time.Duration) {
 	}
 }
 
-// ring puts a value into a channel that holds one.
+// ring sends to a channel with room for one value. If one is there already, it does nothing.
 func ring(bell chan struct{}) {
 	select {
 	case bell <- struct{}{}:

@@ -13,10 +13,10 @@ import (
 	"muster/tasks/internal/store"
 )
 
-// changesAtOnce bounds the changes of one script.
+// changesAtOnce bounds the changes of one call of a script.
 const changesAtOnce = 200
 
-// end returns the change that makes a node terminal, without the node.
+// end returns the change that makes a node terminal. The caller adds the node and its record.
 func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 	n := &g.Nodes[id.Index]
 	c := store.Change{Outcome: outcome}
@@ -63,15 +63,15 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 	return c
 }
 
-// ended returns the change that makes a node terminal that no worker has, with the body of its record.
+// ended returns the change that makes a node terminal that is in no batch of the caller. body is that of its record.
 func ended(g *graph.Graph, id graph.ID, outcome string, body []byte) store.Change {
 	c := end(g, id, outcome)
 	c.End(id.String(), append([]byte{'?'}, body...))
 	return c
 }
 
-// settle does what a change set in motion: it moves nodes on that no worker runs. What it does not get to, the agenda
-// holds for a worker.
+// settle takes the steps that follow from a change: it moves nodes on that have no task. The agenda has an entry for
+// each step, so that a worker takes those that settle does not get to.
 func (e *Engine) settle(ctx context.Context, fl *flow, t store.Todo) error {
 	if t.Bad != "" {
 		return e.giveUp(ctx, fl.Flow, errors.New(t.Bad))
@@ -117,7 +117,7 @@ func (e *Engine) settle(ctx context.Context, fl *flow, t store.Todo) error {
 	return nil
 }
 
-// advance makes changes that no batch stands behind.
+// advance makes changes of nodes that are in no batch of the caller.
 func (e *Engine) advance(ctx context.Context, fl *flow, changes []store.Change) (store.Todo, error) {
 	res, err := e.store.Advance(ctx, store.Changes{Flow: fl.Flow, List: changes})
 	if err != nil {
@@ -133,7 +133,7 @@ func (e *Engine) advance(ctx context.Context, fl *flow, changes []store.Change) 
 	return res.Todos[0], nil
 }
 
-// follow returns the changes for nodes that no worker runs.
+// follow returns the changes that the steps of t make.
 func (e *Engine) follow(ctx context.Context, fl *flow, t store.Todo) ([]store.Change, error) {
 	var out []store.Change
 	for _, s := range t.Run {
@@ -185,7 +185,7 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// virtual returns the change for a node that no worker runs and that is ready.
+// virtual returns the change for a ready node that has no task: a map gets its members, any other node succeeds.
 func (e *Engine) virtual(ctx context.Context, fl *flow, g *graph.Graph, id graph.ID) (store.Change, error) {
 	n := &g.Nodes[id.Index]
 	if n.Kind != graph.Each || id.Inst >= 0 {
@@ -199,7 +199,7 @@ func (e *Engine) virtual(ctx context.Context, fl *flow, g *graph.Graph, id graph
 	case rec.State == 'e':
 		return ended(g, id, "S", nil), nil
 	case rec.State == 'E' || rec.Terminal():
-		return store.Change{}, nil // someone was faster
+		return store.Change{}, nil // another process has done it
 	}
 	list, err := e.newValues(fl).value(ctx, id.At(n.In-1, -1))
 	if err != nil {
@@ -210,7 +210,7 @@ func (e *Engine) virtual(ctx context.Context, fl *flow, g *graph.Graph, id graph
 	if err := json.Unmarshal(list, &elements); err != nil {
 		bad = "a map needs a list to go over: " + err.Error()
 	} else if len(elements) > graph.MaxNodes {
-		bad = fmt.Sprintf("a map over %d elements is more than %d: let each task have a chunk of them", len(elements), graph.MaxNodes)
+		bad = fmt.Sprintf("a map over %d elements, more than %d: give each task a chunk of them", len(elements), graph.MaxNodes)
 	}
 	if bad != "" {
 		return ended(g, id, "F", encodeFailure(&Failure{Task: g.Specs[n.Spec].Task, Node: id.String(), Code: CodeInput, Message: bad})), nil
@@ -269,7 +269,7 @@ func (e *Engine) planEnded(ctx context.Context, fl *flow, planned string) (store
 // giveUp ends a workflow that cannot be read.
 func (e *Engine) giveUp(ctx context.Context, f store.Flow, cause error) error {
 	e.log.Error("workflow cannot be read, and was given up", "workflow", f.ID, "error", cause)
-	failure := &Failure{Attempts: 1, Code: CodeDamaged, Message: clip("what Redis holds of it is damaged: " + cause.Error())}
+	failure := &Failure{Attempts: 1, Code: CodeDamaged, Message: clip("its data in Redis is damaged: " + cause.Error())}
 	if errors.As(cause, new(*graph.VersionError)) {
 		failure = &Failure{Code: CodeVersion, Message: clip("no worker that came across it can read it: " + cause.Error())}
 	}

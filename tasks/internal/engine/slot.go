@@ -14,24 +14,24 @@ import (
 // How a slot takes nodes. The numbers were measured with tasks of 0 to 500 ms: larger batches gain little, and keep
 // nodes from other slots.
 const (
-	slotTurn  = 200 * time.Millisecond // then others may have the slot, and a paused queue rests
-	batchMost = 256                    // nodes
-	batchWork = 3 * time.Millisecond   // that a batch should take
-	slowAfter = 20 * time.Millisecond  // then what has not begun goes back
-	doneMost  = 1 << 20                // bytes of results, then they are stored
-	lingers   = 2                      // looks at an empty queue of short tasks before the slot leaves
-	lingerFor = 400 * time.Microsecond
-	gatherFor = time.Millisecond // between small batches of tasks that take less than batchWork/batchMost
-	keptLarge = 8                // workflows whose graphs Redis need not send again
+	slotTurn  = 200 * time.Millisecond // then the slot is free for other queues, and a pause takes effect
+	batchMost = 256                    // nodes of a batch
+	batchWork = 3 * time.Millisecond   // how long a batch should take
+	slowAfter = 20 * time.Millisecond  // then the nodes that were not begun go back
+	doneMost  = 1 << 20                // bytes of results that wait for the end of their batch
+	lingers   = 2                      // times that a slot looks at an empty queue of short tasks before it leaves
+	lingerFor = 400 * time.Microsecond // before the first of these; the next wait is longer by as much
+	gatherFor = time.Millisecond       // pause between small batches, in which more nodes become ready
+	keptLarge = 8                      // workflows whose graphs Redis need not send again
 )
 
-// slot is the life of a wake-task: it takes and runs nodes until there are none, or its time is over.
+// slot serves a wake-task: it takes and runs nodes until there are none, or its time is over.
 type slot struct {
 	w       *Worker
 	wake    Wake
-	counted bool // among the takers of the queue
-	recent  []string
-	values  map[string][]byte // of what the slot has just run, by workflow and node
+	counted bool              // among the slots that take from the queue
+	recent  []string          // workflows whose graphs this worker has
+	values  map[string][]byte // results of the last batch, by workflow and node
 }
 
 // Serve takes and runs nodes for a wake-task.
@@ -43,13 +43,13 @@ func (w *Worker) Serve(ctx context.Context, k Wake) {
 	for n := 0; ; n++ {
 		over := w.e.clock.Now().Sub(began) > slotTurn || w.stopping() || w.slots.crowded()
 		mean := w.mean(k.Queue)
-		slow := mean > slowAfter/2 // it will not be back soon
+		slow := mean > slowAfter/2 // the slot will not come back for more soon
 		leave := empty >= lingers || mean >= time.Millisecond
 		t := &store.Turn{Arrive: arrive, Counted: s.counted, Take: !over, Leave: over || s.counted && slow, Enter: !over && !slow && !s.counted,
 			OrLeave: leave, Most: w.batchSize(mean), Least: int(time.Millisecond / max(mean, time.Microsecond))}
 		res, err := s.turn(ctx, b, t)
 		if err != nil {
-			return // the worker is killed: another returns what it had
+			return // the worker is killed: others return its batch
 		}
 		arrive = ""
 		s.counted = !over && !slow
@@ -71,13 +71,13 @@ func (w *Worker) Serve(ctx context.Context, k Wake) {
 		s.perform(ctx, b)
 		s.counted = b.isCounted()
 		if n > 0 && s.counted && taken < t.Most/4 && !b.leads() {
-			<-w.e.clock.After(gatherFor) // more keep coming, and cost less than the calls: let some gather
+			<-w.e.clock.After(gatherFor) // small batches cost more in calls than in work
 		}
 	}
 }
 
-// turn ends a batch, if there is one, and does what t says beyond that. It goes on until Redis has taken it or the worker
-// is killed: a turn can be made twice.
+// turn ends batch b, if it is not nil, and makes turn t, which says what else to do. It tries until Redis has answered
+// or the worker is killed: a turn that is made twice changes nothing more.
 func (s *slot) turn(ctx context.Context, b *batch, t *store.Turn) (*store.Turned, error) {
 	w := s.w
 	t.Shard, t.Worker, t.Queue, t.Others = s.wake.Shard, w.cfg.Name, s.wake.Queue, w.others[s.wake.Queue]
@@ -102,7 +102,7 @@ func (s *slot) turn(ctx context.Context, b *batch, t *store.Turn) (*store.Turned
 	return res, err
 }
 
-// count counts results once Redis has them.
+// count adds stored results to the statistics of the worker.
 func (w *Worker) count(res *store.Turned, done []result) {
 	if res.Said == store.TurnGone {
 		return
@@ -119,7 +119,7 @@ func (w *Worker) count(res *store.Turned, done []result) {
 	}
 }
 
-// make makes a turn, again and again until Redis has taken it.
+// make makes a turn. It tries until Redis has answered or the worker is killed.
 func (s *slot) make(ctx context.Context, t *store.Turn) (*store.Turned, error) {
 	w := s.w
 	var res *store.Turned
@@ -134,7 +134,7 @@ func (s *slot) make(ctx context.Context, t *store.Turn) (*store.Turned, error) {
 	if t.Old != "" {
 		w.batches.drop(t.Old)
 		if res.Said == store.TurnGone {
-			w.log.Warn("results came too late: others have these nodes, or Redis has lost them", "queue", t.Queue)
+			w.log.Warn("results were refused: others have taken over the nodes, or Redis has lost the batch", "queue", t.Queue)
 		}
 	}
 	if t.Keep == "" && len(res.Batch) == 0 {
@@ -144,7 +144,7 @@ func (s *slot) make(ctx context.Context, t *store.Turn) (*store.Turned, error) {
 	return res, nil
 }
 
-// remember keeps the values of what has just run, for what comes after it.
+// remember keeps the results of the last batch, which may be inputs of the next one.
 func (s *slot) remember(done []result) {
 	s.values = nil
 	for i := range done {
@@ -157,7 +157,7 @@ func (s *slot) remember(done []result) {
 	}
 }
 
-// settle does what a turn set in motion.
+// settle takes the steps that follow from a turn.
 func (s *slot) settle(ctx context.Context, todos []store.Todo) {
 	w := s.w
 	for _, t := range todos {
@@ -171,7 +171,7 @@ func (s *slot) settle(ctx context.Context, todos []store.Todo) {
 			}
 			if !t.Timer.IsZero() {
 				w.setTimer(t.Timer)
-				t.Timer = time.Time{} // ours is enough: should this worker die, another looks at the agenda soon
+				t.Timer = time.Time{} // no other worker needs to know: if this one dies, they find the entry in time
 			}
 			return w.e.settle(within(ctx), fl, t)
 		})
@@ -181,7 +181,7 @@ func (s *slot) settle(ctx context.Context, todos []store.Todo) {
 	}
 }
 
-// read makes a batch of what Redis answered.
+// read returns the batch that a turn took.
 func (s *slot) read(ctx context.Context, id string, res *store.Turned) *batch {
 	w := s.w
 	b := &batch{mu: newLock(), shard: s.wake.Shard, lane: res.Lane, id: id, taken: res.Taken, skew: res.Now.Sub(w.e.clock.Now())}
@@ -195,7 +195,7 @@ func (s *slot) read(ctx context.Context, id string, res *store.Turned) *batch {
 	return b
 }
 
-// readElement adds the nodes of an element to a batch. What cannot be read is given up, or left to others.
+// readElement adds the nodes of an element to a batch. What cannot be read is given up or put back.
 func (s *slot) readElement(ctx context.Context, b *batch, el *store.Element) error {
 	w := s.w
 	fl, err := s.flowOf(ctx, el)
@@ -212,7 +212,7 @@ func (s *slot) readElement(ctx context.Context, b *batch, el *store.Element) err
 		if bad == nil {
 			it.rec = store.ParseRecord(el.Records[i], fl.Created)
 			if it.rec.Terminal() || it.rec.State == 'P' || it.rec.State == 'E' || it.rec.State == 'e' {
-				continue // someone ended it while it was ready
+				continue // it was ended while it was ready
 			}
 			it.id, it.g, bad = w.e.nodeOf(ctx, fl, node)
 			if bad == nil && it.id.Inst < 0 && it.g.Virtual(it.id.Index) {
@@ -300,7 +300,7 @@ func (s *slot) store(ctx context.Context, b *batch) {
 	s.part(ctx, b, t)
 }
 
-// handBack gives back what a batch has not begun, because what it runs takes long, and stores its results.
+// handBack gives back the nodes that a batch has not begun, because one takes long, and stores its results so far.
 func (s *slot) handBack(ctx context.Context, b *batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -312,7 +312,7 @@ func (s *slot) handBack(ctx context.Context, b *batch) {
 	s.part(ctx, b, t)
 }
 
-// part makes a turn in the middle of a batch, which goes on under another id; b.mu is held.
+// part makes a turn in the middle of a batch, which goes on under a new id. The caller holds b.mu.
 func (s *slot) part(ctx context.Context, b *batch, t *store.Turn) {
 	w := s.w
 	t.Shard, t.Worker, t.Queue = s.wake.Shard, w.cfg.Name, s.wake.Queue
@@ -325,13 +325,13 @@ func (s *slot) part(ctx context.Context, b *batch, t *store.Turn) {
 		return
 	}
 	w.count(res, done)
-	// Also when the batch was not ours any more, or this was the second try of a turn whose answer got lost: what
-	// goes on is then under the new id, if it is ours at all.
+	// In any case: if the batch is still ours it has the new id now, also when this was the second try of a turn whose
+	// answer was lost.
 	b.id = t.ID
 	s.settle(ctx, res.Todos)
 }
 
-// batchSize returns how many nodes a batch should have whose tasks take mean.
+// batchSize returns how many nodes a batch should have if a task takes mean; 1 if that is not known.
 func (w *Worker) batchSize(mean time.Duration) int {
 	if mean == 0 {
 		return 1
@@ -339,7 +339,7 @@ func (w *Worker) batchSize(mean time.Duration) int {
 	return int(min(batchMost, max(1, batchWork/mean)))
 }
 
-// mean returns how long a node of a queue takes, about; 0 if that is not known.
+// mean returns about how long a node of a queue takes; 0 if that is not known.
 func (w *Worker) mean(queue string) time.Duration { return time.Duration(w.means[queue].Load()) }
 
 func (w *Worker) learnMean(queue string, took time.Duration) {
@@ -352,10 +352,10 @@ func (w *Worker) learnMean(queue string, took time.Duration) {
 	if old == 0 {
 		old = int64(took)
 	}
-	m.Store(max(1, old+(int64(took)-old)/4)) // one that another slot overwrites does not matter
+	m.Store(max(1, old+(int64(took)-old)/4)) // another slot may overwrite it, which does no harm
 }
 
-// newMeans returns what is known of queues that nothing was taken from.
+// newMeans returns unknown means for queues.
 func newMeans(queues map[string]int) map[string]*atomic.Int64 {
 	out := map[string]*atomic.Int64{}
 	for q := range queues {

@@ -4,10 +4,10 @@ import (
 	"sync"
 )
 
-// slots counts what runs in a worker, against how much may.
+// slots counts the slots of a worker that are in use, and limits them.
 type slots struct {
 	caps  map[string]int // most at once of a queue
-	freed func()         // told when there is a slot and was none
+	freed func()         // called when a slot is free and none was before
 
 	mu     sync.Mutex // guards the fields below
 	room   *sync.Cond
@@ -34,7 +34,7 @@ func (s *slots) full(queue string) bool {
 	return s.closed || s.fullLocked(queue)
 }
 
-// acquire takes a slot for a queue, once there is one. It returns false when there will be none any more.
+// acquire waits for a slot for a queue, and takes it. It returns false when the slots are closed.
 func (s *slots) acquire(queue string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +49,7 @@ func (s *slots) acquire(queue string) bool {
 	return true
 }
 
-// release gives a slot of a queue back.
+// release frees a slot of a queue.
 func (s *slots) release(queue string) {
 	s.mu.Lock()
 	full := s.fullLocked(queue)
@@ -62,7 +62,7 @@ func (s *slots) release(queue string) {
 	}
 }
 
-// crowded reports whether more slots are in use than there may be.
+// crowded reports whether more slots are in use than the limit, which was lowered then.
 func (s *slots) crowded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *slots) setLimit(n int) {
 	s.freed()
 }
 
-// close lets nobody have a slot from now on.
+// close makes acquire return false from now on.
 func (s *slots) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +85,7 @@ func (s *slots) close() {
 	s.room.Broadcast()
 }
 
-// use returns how many slots are in use, and how many may be.
+// use returns how many slots are in use, and the limit.
 func (s *slots) use() (active, limit int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,9 +1,11 @@
 // Package engine sends workflows and runs their nodes.
 //
-// A send compiles a signature to a graph and stores it in one script, which puts the nodes that can run into ready lists.
-// A wake-task of asynq tells a worker that there are any; its slot takes nodes as batches, runs them, and in one script stores
-// what became of them and takes the next batch. The id of the batch fences what its worker says. What a process was told to do and
-// did not, the agenda holds for the workers.
+// A send compiles a signature to a graph. One script stores the graph and puts the nodes that can run on ready lists. A
+// wake-task in asynq tells a worker that there are ready nodes. A slot of the worker takes them in batches and runs
+// them; one script stores the results of a batch and takes the next one. Redis accepts results only while the batch is
+// leased to the worker under its id. The agenda has the steps that a process was told to take, until they are taken.
+//
+// docs/engine.md describes all of it.
 package engine
 
 import (
@@ -159,12 +161,12 @@ type NodeInfo struct {
 	Due      time.Time `json:"due,omitzero"`
 	Failure  *Failure  `json:"failure,omitempty"`
 	Message  string    `json:"message,omitempty"` // of the last failed attempt
-	Waits    string    `json:"waits,omitempty"`   // what keeps it from running that time will not bring
+	Waits    string    `json:"waits,omitempty"`   // why no live worker will run it; empty if one will
 	Done     int       `json:"done,omitempty"`    // its own progress
 	Total    int       `json:"total,omitempty"`
 	Needs    []string  `json:"needs,omitempty"`  // nodes it comes after
 	Within   string    `json:"within,omitempty"` // the map or the planned task it is part of
-	Side     bool      `json:"side,omitempty"`   // whether the result does without it
+	Side     bool      `json:"side,omitempty"`   // whether the result does not depend on it
 }
 
 var names atomic.Int64

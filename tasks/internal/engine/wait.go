@@ -17,10 +17,11 @@ import (
 	"muster/tasks/internal/store"
 )
 
-// lookEvery is how often a wait looks by itself, should the message of the end have been lost.
+// lookEvery is how often a wait reads the workflow, since the message that it has ended can be lost.
 const lookEvery = time.Second
 
-// Wait blocks until the root of a workflow is terminal. By then its progress keys tell so too.
+// Wait blocks until the root of a workflow is terminal, and returns its value or failure. Its progress keys are written
+// by then. The error is that of ctx, or of Redis.
 func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *Failure, error) {
 	fl, err := e.load(ctx, id)
 	if err != nil {
@@ -44,7 +45,7 @@ func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *Failure
 		}
 		if err == nil && rec.Terminal() {
 			defer e.dropLarge(fl.ID)
-			if fl.g.Progress != "" { // whoever ended it may not have come to it yet
+			if fl.g.Progress != "" { // the process that ended it may not have done this yet
 				if err := e.project(ctx, fl); err != nil {
 					e.log.Warn("progress keys were not written", "workflow", fl.ID, "error", err)
 				}
@@ -58,7 +59,7 @@ func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *Failure
 			return nil, f, err
 		}
 		if err == nil && rec.State == 0 {
-			// The retention may have run out while nobody looked.
+			// The workflow may be gone: its retention can be over.
 			raws, err := e.store.Fields(ctx, fl.Flow, []string{"n"})
 			if err == nil && raws[0] == nil {
 				return nil, nil, ErrUnknown
@@ -78,8 +79,8 @@ func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *Failure
 	}
 }
 
-// endedBy is err, or the end of ctx where that is behind it. Connections have the deadline of ctx as their
-// own, and tell its passing in their words, a moment before ctx knows.
+// endedBy returns the error of ctx if ctx has ended, and err otherwise. A connection uses the deadline of ctx too, and
+// may report a timeout of its own a moment before ctx ends.
 func endedBy(ctx context.Context, err error) error {
 	deadline, ok := ctx.Deadline()
 	switch {
@@ -119,7 +120,7 @@ func (e *Engine) abortedID(ctx context.Context, id string) *Failure {
 	return fail
 }
 
-// Pause returns after d, or as soon as the workflow tells something.
+// Pause returns after d, or as soon as a message says that the workflow has its value or has ended.
 func (e *Engine) Pause(ctx context.Context, id string, d time.Duration) error {
 	bell, stop, err := e.listen(ctx, id)
 	if err != nil {
@@ -146,7 +147,7 @@ type waiter struct {
 	bells map[string]map[chan struct{}]bool // by channel
 }
 
-// listen returns a bell that rings when a workflow tells something, and what ends the listening.
+// listen returns a channel that gets a value when a message on the workflow arrives, and a function that ends that.
 func (e *Engine) listen(ctx context.Context, id string) (<-chan struct{}, func(), error) {
 	e.mu.Lock()
 	if e.closed {
@@ -168,8 +169,8 @@ func (w *waiter) add(ctx context.Context, channel string) (<-chan struct{}, func
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.bells[channel] == nil {
-		// Subscribe returns before Redis has answered; the slow look covers that moment.
-		// The end of this wait must not cost the others their connection.
+		// Subscribe returns before Redis has answered; until then waits depend on lookEvery. A ctx that ends during the
+		// call would close the connection, which other waits use.
 		if err := w.sub.Subscribe(context.WithoutCancel(ctx), channel); err != nil {
 			return nil, nil, fmt.Errorf("subscribe: %w", err)
 		}
@@ -198,7 +199,7 @@ func (w *waiter) read() {
 			if m.Kind != "subscribe" {
 				continue
 			}
-			channel = m.Channel // what was told before may have been missed: look once
+			channel = m.Channel // messages from before may have been missed: look once
 		default:
 			continue
 		}
@@ -240,7 +241,7 @@ func (e *Engine) Progress(ctx context.Context, id string) (Progress, error) {
 		p.Status = Failed
 	}
 	if p.Status == Skipped {
-		// A workflow whose value lies behind a failure has failed.
+		// Its root was skipped because another node failed or was revoked.
 		p.Status = Failed
 		cause, err := e.newValues(fl).record(ctx, rec.Cause)
 		if err == nil && cause.State == 'X' {
@@ -263,8 +264,8 @@ func (e *Engine) Progress(ctx context.Context, id string) (Progress, error) {
 	return p, nil
 }
 
-// running returns the nodes of a workflow that are in batches of workers, with their batches. A node that runs has no state of its own
-// in Redis: that it does follows from its batch.
+// running returns the nodes of a workflow that are in batches of workers, with their batches. Redis has no record of a
+// node that runs, except that it is in a batch.
 func (e *Engine) running(ctx context.Context, f store.Flow) (map[string]*store.Batch, error) {
 	batches, err := e.store.FlowBatches(ctx, f)
 	if err != nil {
@@ -309,21 +310,21 @@ func status(r store.Record) Status {
 	return Pending
 }
 
-// Member is what a member of a group or a map has come to; with neither field it goes on.
+// Member is the value or the failure of a member of a group or a map; neither while it has not ended.
 type Member struct {
 	Raw     json.RawMessage
 	Failure *Failure
 }
 
-// Members returns what the members of the root of a workflow have come to, without those already seen, and whether the
-// root has ended, after which the number of members is known.
+// Members returns the members of the root of a workflow, by index; those already seen are empty. ended reports whether
+// the root has ended: then the list has all members.
 func (e *Engine) Members(ctx context.Context, id string, seen []bool) (list []Member, ended bool, err error) {
 	fl, err := e.load(ctx, id)
 	if err != nil {
 		return nil, false, err
 	}
 	v := e.newValues(fl)
-	root, err := v.record(ctx, fl.Root) // first, so that members that were there before it are seen with it
+	root, err := v.record(ctx, fl.Root) // first: if it has ended, all members that are read after it have
 	if err != nil {
 		return nil, false, err
 	}
@@ -359,11 +360,11 @@ func (e *Engine) Members(ctx context.Context, id string, seen []bool) (list []Me
 	return list, root.Terminal(), nil
 }
 
-// whole is all that Redis has of a workflow.
+// whole is a workflow with all that Redis has of it.
 type whole struct {
 	*flow
 	fields map[string]string
-	ids    []graph.ID              // of the nodes, plans in place
+	ids    []graph.ID              // of the nodes; those of a plan follow the planned node
 	graphs map[string]*graph.Graph // by scope
 }
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// waitsFor notes of the nodes that could run what keeps them from it: no live worker would take them.
+// waitsFor sets Waits of the nodes that could run but that no live worker will take.
 func (e *Engine) waitsFor(ctx context.Context, nodes []NodeInfo) error {
 	open := make(map[string]bool, len(nodes)) // not terminal
 	for i := range nodes {

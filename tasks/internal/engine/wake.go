@@ -16,7 +16,7 @@ import (
 // wakeType is the type of wake-tasks in asynq.
 const wakeType = "muster:work"
 
-// asynq must never time a wake-task out or give it up.
+// With these asynq never lets a wake-task time out, and never archives it.
 const (
 	neverTimeout = 10 * 365 * 24 * time.Hour
 	manyRetries  = 1 << 30
@@ -34,7 +34,7 @@ func newWaker(s *store.Store) *waker {
 
 func wakeID(k Wake) string { return "{" + strconv.Itoa(k.Shard) + "}:" + k.Queue + ":" + k.Gen }
 
-// send sends a wake-task and wakes workers that sleep. One that asynq has already is no error.
+// send sends a wake-task and wakes workers that sleep. If asynq has the wake-task already, that is no error.
 func (w *waker) send(ctx context.Context, k Wake) error {
 	t := asynq.NewTask(wakeType, []byte(strconv.Itoa(k.Shard)+" "+k.Gen))
 	_, err := w.client.EnqueueContext(ctx, t, asynq.TaskID(wakeID(k)), asynq.Queue(k.Queue), asynq.MaxRetry(manyRetries), asynq.Timeout(neverTimeout))
@@ -52,18 +52,19 @@ func parseWake(queue string, payload []byte) (Wake, error) {
 	shard, gen, _ := strings.Cut(string(payload), " ")
 	n, err := strconv.Atoi(shard)
 	if err != nil || n < 0 || gen == "" {
-		return Wake{}, fmt.Errorf("wake-task says %.40q: expected shard and generation", payload)
+		return Wake{}, fmt.Errorf("payload of wake-task is %.40q, expected shard and generation", payload)
 	}
 	return Wake{Shard: n, Queue: queue, Gen: gen}, nil
 }
 
-// again sees to a wake-task that was asked for and has not come. One that waits in its queue has its workers woken; one
-// that a dead worker had, that an operator put away, or that got lost is replaced.
+// wakeAgain deals with a wake-task that was asked for and has not come. If it is pending, workers of its queue are
+// woken. If it was lost, or an operator archived it, or a dead worker took it, another one is sent.
 func (e *Engine) wakeAgain(ctx context.Context, k Wake) error {
 	info, err := asynq.NewInspectorFromRedisClient(e.store.Redis()).GetTaskInfo(k.Queue, wakeID(k))
 	switch {
 	case errors.Is(err, asynq.ErrQueueNotFound):
-		// Someone deleted the queue. Asynq's client lists one only once, so that nobody would see it any more.
+		// The queue was deleted. asynq's client lists a queue only once, so without this operators would not see it
+		// again.
 		return errors.Join(e.store.List(ctx, k.Queue), e.waker(ctx, k))
 	case errors.Is(err, asynq.ErrTaskNotFound):
 		return e.waker(ctx, k)
@@ -78,7 +79,7 @@ func (e *Engine) wakeAgain(ctx context.Context, k Wake) error {
 	return nil
 }
 
-// unwake deletes wake-tasks that nobody needs any more. One that is left changes nothing.
+// unwake deletes wake-tasks that are not needed any more. One that stays does no harm.
 func (e *Engine) unwake(ks []Wake) {
 	in := asynq.NewInspectorFromRedisClient(e.store.Redis())
 	for _, k := range ks {

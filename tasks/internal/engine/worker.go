@@ -35,10 +35,10 @@ type WorkerConfig struct {
 	Ready          func()
 	Observe        func(Attempt)
 	Plain          asynq.Handler
-	Manual         bool // whoever runs it calls Tend, and nothing is done at its own time
+	Manual         bool // nothing is done at intervals; the caller calls Tend instead
 }
 
-// pollEvery is how often a worker looks into its queues by itself, should a wake-up have been lost.
+// pollEvery is how often a worker looks into its queues, since the message that wakes it can be lost.
 const pollEvery = 4 * time.Second
 
 // Worker runs tasks and looks after workflows.
@@ -50,20 +50,20 @@ type Worker struct {
 	slots    *slots
 	poller   *poller
 	batches  *batches
-	means    map[string]*atomic.Int64 // ns that a node of a queue takes, about
-	others   map[string][]string      // of each queue, the rest of them
+	means    map[string]*atomic.Int64 // about how many ns a node takes, by queue
+	others   map[string][]string      // the other queues of the worker, by queue
 	started  time.Time
-	stop     chan struct{} // closed when nothing more may begin
+	stop     chan struct{} // closed when no more tasks may begin
 	stopOnce sync.Once
-	killed   chan struct{} // closed when nothing may be waited for any more
+	killed   chan struct{} // closed when Run must return without waiting
 	killOnce sync.Once
-	timer    chan time.Time // timers that were set
-	damaged  atomic.Bool    // Redis refused something: a key may be damaged
+	timer    chan time.Time // times at which entries of the agenda are due
+	damaged  atomic.Bool    // a call to Redis failed, so that a key may be damaged
 
 	mu    sync.Mutex // guards the fields below
 	runs  map[*Run]bool
 	ran   bool
-	dirty map[string]*flow // whose progress keys are to be written
+	dirty map[string]*flow // workflows whose progress keys are to be written, by id
 	peers peers
 
 	stats stats
@@ -104,7 +104,7 @@ func (w *Worker) SetConcurrency(n int) { w.slots.setLimit(min(max(n, 1), w.cfg.M
 // Kill lets Run return without waiting for handlers.
 func (w *Worker) Kill() { w.killOnce.Do(func() { close(w.killed) }) }
 
-// halt lets nothing more begin.
+// halt lets no more tasks begin.
 func (w *Worker) halt() {
 	w.stopOnce.Do(func() {
 		close(w.stop)
@@ -230,7 +230,7 @@ func (w *Worker) work(ctx context.Context) error {
 	return nil
 }
 
-// handle is what asynq calls: for a wake-task, or for a task that is none of ours.
+// handle is the handler of asynq's server: for wake-tasks, and for tasks of asynq's own clients.
 func (w *Worker) handle(ctx context.Context, t *asynq.Task) error {
 	queue, _ := asynq.GetQueueName(ctx)
 	if !w.slots.acquire(queue) {
@@ -336,7 +336,7 @@ func (q quiet) Warn(args ...any)  { q.log.Warn("asynq: " + fmt.Sprint(args...)) 
 func (q quiet) Error(args ...any) { q.log.Error("asynq: " + fmt.Sprint(args...)) }
 func (q quiet) Fatal(args ...any) { q.log.Error("asynq: " + fmt.Sprint(args...)) }
 
-// listen acts on what other processes tell.
+// listen acts on the messages of other processes.
 func (w *Worker) listen(ctx context.Context, bus <-chan *redis.Message) {
 	for {
 		select {
@@ -391,10 +391,10 @@ func (w *Worker) hear(message string) {
 	}
 }
 
-// setTimer has the agenda looked at when a timer is due.
+// setTimer makes the worker look at the agenda at a time.
 func (w *Worker) setTimer(at time.Time) {
 	select {
 	case w.timer <- at:
-	default: // so many are set that it is looked at soon anyway
+	default: // there are so many that it looks soon anyway
 	}
 }
