@@ -209,8 +209,8 @@ func (s *System) source(c config.Source) source.Source {
 	}
 }
 
-// CheckProxies probes candidates here and puts those that work into the pool as they are found. Report gets each result,
-// one call at a time.
+// CheckProxies probes candidates here and puts those that work into the pool as they are found. Report gets each
+// result, one call at a time.
 func (s *System) CheckProxies(ctx context.Context, candidates []proxies.Candidate, report func(probe.Result)) error {
 	return s.proxies.Check(ctx, candidates, report)
 }

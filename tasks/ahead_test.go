@@ -100,7 +100,8 @@ func TestBodyFollowsAtOnce(t *testing.T) {
 
 var gated = tasks.New[int, int]("ahead.gated")
 
-// startGated starts a worker whose tasks wait for gate, those with a negative input excepted. It stops with the test, or when told.
+// startGated starts a worker whose tasks wait for gate, those with a negative input excepted. It stops with the test,
+// or when told.
 func startGated(t *testing.T, c *tasks.Client, gate <-chan struct{}, cfg tasks.WorkerConfig) func() {
 	t.Helper()
 	m := tasks.NewMux()

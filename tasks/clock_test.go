@@ -65,8 +65,8 @@ func TestClockOfRedisJumps(t *testing.T) {
 	}
 }
 
-// What was stored before the clock of Redis was set back has times that are to come: a worker that died then is found dead all the same,
-// and a wake-task that got lost is missed.
+// What was stored before the clock of Redis was set back has times that are to come: a worker that died then is found
+// dead all the same, and a wake-task that got lost is missed.
 func TestClockOfRedisWasSetBack(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {

@@ -21,8 +21,8 @@ import (
 
 var errCut = errors.New("cut off")
 
-// cutter is a connection on which one call goes wrong: the nth of a kind, or of all if kind is empty. What Redis holds then is
-// what a crash or a lost reply leaves behind.
+// cutter is a connection on which one call goes wrong: the nth of a kind, or of all if kind is empty. What Redis holds
+// then is what a crash or a lost reply leaves behind.
 type cutter struct {
 	kind string
 	call bool // the call is made, and its reply lost; else it is not made
@@ -322,7 +322,8 @@ func nothingLeft(ctx context.Context, rdb redis.UniversalClient) error {
 	}
 }
 
-// A sender that dies at any call, or right after it, leaves a workflow that runs, or none; also when what it sends goes in pieces.
+// A sender that dies at any call, or right after it, leaves a workflow that runs, or none; also when what it sends goes
+// in pieces.
 func TestSenderCutOff(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)

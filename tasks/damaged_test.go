@@ -96,7 +96,8 @@ func suffix(name string) func(shard, id string) string {
 	return func(shard, _ string) string { return shard + name }
 }
 
-// damagesOf returns damages for each kind of key, for a workflow whose fairness key is its id and whose first node is 0.
+// damagesOf returns damages for each kind of key, for a workflow whose fairness key is its id and whose first node is
+// 0.
 func damagesOf(worker string) []damage {
 	ctx := context.Background()
 	field := func(name, value string) func(redis.Pipeliner, string, string) {

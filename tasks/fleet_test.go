@@ -255,7 +255,8 @@ func TestDeepPlans(t *testing.T) {
 	}
 }
 
-// A goroutine that a handler leaves behind harms nobody: its context is done, and what it says of its progress is not heard.
+// A goroutine that a handler leaves behind harms nobody: its context is done, and what it says of its progress is not
+// heard.
 func TestHandlerLeavesAGoroutine(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {

@@ -42,7 +42,8 @@ func setDeaths(t *testing.T, rdb redis.UniversalClient, n int) {
 	}
 }
 
-// eachReady calls f with every ready list of the default queue, of normal priority, and with its ring if nodes stand in that itself.
+// eachReady calls f with every ready list of the default queue, of normal priority, and with its ring if nodes stand in
+// that itself.
 func eachReady(t *testing.T, rdb redis.UniversalClient, f func(list string, elements []string)) {
 	t.Helper()
 	for _, shard := range shards(t, rdb) {
@@ -58,8 +59,8 @@ func eachReady(t *testing.T, rdb redis.UniversalClient, f func(list string, elem
 	}
 }
 
-// takeAs does with what is ready in the default queue what a worker of that name does that takes it and hears no more of it.
-// It returns how many elements of the lists these were.
+// takeAs does with what is ready in the default queue what a worker of that name does that takes it and hears no more
+// of it. It returns how many elements of the lists these were.
 func takeAs(t *testing.T, rdb redis.UniversalClient, worker string) int {
 	t.Helper()
 	took := 0

@@ -263,8 +263,8 @@ func TestWorkflowOfAnotherRelease(t *testing.T) {
 	})
 }
 
-// What a worker of the first edition handed to asynq waits there for one: this release neither runs it nor puts it away,
-// and it holds nothing up.
+// What a worker of the first edition handed to asynq waits there for one: this release neither runs it nor puts it
+// away, and it holds nothing up.
 func TestTaskOfTheFirstEditionStays(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {

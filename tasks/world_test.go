@@ -177,7 +177,8 @@ func ended(t *testing.T, w *world, id string) {
 	}
 }
 
-// rest pauses a queue and waits until the worker takes nothing from it any more: slots that are at it look again for a moment.
+// rest pauses a queue and waits until the worker takes nothing from it any more: slots that are at it look again for a
+// moment.
 func rest(t *testing.T, w *world, queue string) {
 	t.Helper()
 	if err := w.client.PauseQueue(t.Context(), queue); err != nil {
