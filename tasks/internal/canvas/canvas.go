@@ -1,5 +1,5 @@
-// Package canvas makes up workflows of all combinators, says what each must come to, and has the handlers of
-// their tasks. Tests of the engine run them and compare.
+// Package canvas generates random workflows of all combinators, computes the result that each must have, and has the
+// handlers of their tasks. Tests of the engine run them and compare.
 package canvas
 
 import "slices"
@@ -8,7 +8,7 @@ import "slices"
 // used twice is one signature used twice.
 type Scope struct{ Defs []Def }
 
-// Def is one combinator. Numbers and lists of numbers are all that flows.
+// Def is one combinator. Its values are numbers and lists of numbers.
 type Def struct {
 	Kind   string
 	Kids   []int  `json:",omitempty"` // earlier definitions
@@ -41,7 +41,7 @@ type Source interface {
 var kinds = []string{"listsuccess", "listerror", "leaf", "step", "step", "bad", "sum", "sum", "plus", "plus", "count", "plan", "rescue", "after", "success", "error",
 	"group", "group", "group", "each", "map", "map", "mapplan", "listplan", "listrescue", "listafter"}
 
-// Draw makes up a canvas whose result is a number, with plans within plans to the given depth.
+// Draw returns a random canvas whose result is a number, with plans nested to the given depth.
 func Draw(src Source, depth int) *Scope { return draw(src, depth, false) }
 
 func draw(src Source, depth int, list bool) *Scope {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Differs says how what a workflow came to is not r, or returns "". What failed did so with a message.
+// Differs returns how the result of a workflow differs from r, or "". A failure has a message.
 func (r *Result) Differs(n int, failed bool, message string) string {
 	causes := slices.Sorted(maps.Keys(r.Causes))
 	switch {
@@ -18,7 +18,7 @@ func (r *Result) Differs(n int, failed bool, message string) string {
 	return ""
 }
 
-// Differs says how often tasks ran that should have run more often, or less often; runs has how often each did.
+// Differs returns how the numbers of runs of tasks differ from r.
 func (r Runs) Differs(runs map[string]int) (out []string) {
 	for _, task := range slices.Sorted(maps.Keys(runs)) {
 		if n := runs[task]; n > r.Sure[task]+r.Loose[task] {

@@ -15,7 +15,7 @@ type leafIn struct {
 	Fail     bool
 }
 
-// badRemainder is that of the members of a map that fail, by four.
+// badRemainder is the remainder by four of the elements for which the members of a map fail.
 const badRemainder = 3
 
 var (

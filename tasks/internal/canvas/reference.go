@@ -6,23 +6,23 @@ import (
 	"slices"
 )
 
-// Result is what a definition comes to: a value, or one of some failures.
+// Result is the result of a definition: a value, or one of several possible failures.
 type Result struct {
 	N       int
 	list    []int
 	members []Result // of a list with members
 	Causes  map[string]bool
-	own     *int // of what failed by itself: which one it is
+	own     *int // which failure it is, if it failed by itself
 }
 
-// expiry is the message of what expired.
+// expiry is the message of a task that has expired.
 const expiry = "not begun before it expired"
 
 // Failed reports whether there is no value.
 func (r *Result) Failed() bool { return len(r.Causes) > 0 }
 
-// told reports whether callbacks for errors hear of a failure: they do not of what expired, and where
-// several failures came together, it depends on which was first.
+// told reports whether callbacks for errors run after a failure. They do not if a task has expired; if there are several
+// failures, that depends on which was first.
 func (r *Result) told() (surely, maybe bool) {
 	return r.Failed() && !r.Causes[expiry], r.Failed() && (!r.Causes[expiry] || len(r.Causes) > 1)
 }
@@ -57,7 +57,7 @@ type Runs struct {
 // NewRuns returns no runs.
 func NewRuns() Runs { return Runs{map[string]int{}, map[string]int{}, new(bool), new(bool)} }
 
-// Evaluate returns what s comes to, and adds to runs which tasks run on the way.
+// Evaluate returns the result of s, and adds the runs of its tasks to runs.
 func Evaluate(s *Scope, runs Runs) Result {
 	r := &reference{s, runs, map[int]Result{}, map[string]bool{}}
 	return r.eval(len(s.Defs) - 1)
@@ -138,7 +138,7 @@ func (r *reference) one(d *Def, i int) Result {
 	panic(d.Kind)
 }
 
-// task evaluates what is one task.
+// task evaluates a single task.
 func (r *reference) task(d *Def, kids []Result) Result {
 	if all := behind(kids...); all.Failed() {
 		return all

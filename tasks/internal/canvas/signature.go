@@ -6,7 +6,7 @@ import (
 	"muster/tasks"
 )
 
-// Signature returns what a canvas whose result is a number is sent as.
+// Signature returns the signature of a canvas whose result is a number.
 func (s *Scope) Signature() tasks.Signature[int] { return build(s).num(len(s.Defs) - 1) }
 
 func (s *Scope) listSignature() tasks.Signature[[]int] { return build(s).seq(len(s.Defs) - 1) }

@@ -25,13 +25,13 @@ func (g *Graph) check() error {
 		}
 		forward = forward || n.refersTo(i)
 	}
-	if !forward { // most graphs are compiled so, and then there is no circle
+	if !forward { // as in most graphs; then there is no cycle
 		return nil
 	}
 	return g.checkCycles()
 }
 
-// refersTo reports whether n waits for node i, or for one that stands behind it.
+// refersTo reports whether n waits for node i or for a later one.
 func (n *Node) refersTo(i int) bool {
 	later := func(ref int) bool { return ref >= i }
 	return n.In > i || slices.ContainsFunc(n.Args, later) || slices.ContainsFunc(n.After, later)

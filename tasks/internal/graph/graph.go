@@ -497,7 +497,7 @@ func (g *Graph) outside(own map[int]bool) (before, ended []int) {
 // Class returns the first of the nodes around i whose success does the same as that of i.
 func (g *Graph) Class(i int) int { return g.class[i] }
 
-// Name returns the name of the task whose value g yields or, if no task makes that alone, of the first it is made from.
+// Name returns the name of the task whose value g yields or, if that is made of several, of the first of them.
 func (g *Graph) Name() string {
 	i := g.Root
 	for range g.Nodes {

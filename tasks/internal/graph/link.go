@@ -101,7 +101,7 @@ func (l *linker) feed(from, to int, kind EdgeKind) {
 	}
 }
 
-// linkInputs adds the edges to node i, but for those of a catch.
+// linkInputs adds the edges to node i, except those to a catch.
 func (l *linker) linkInputs(i int) {
 	g := l.g
 	n := &g.Nodes[i]
@@ -138,7 +138,7 @@ func (l *linker) linkInputs(i int) {
 	}
 }
 
-// linkCatches adds the edges to catches that rescue nothing: their failures are counted one by one.
+// linkCatches adds the edges to the catches of OnError.
 func (l *linker) linkCatches() {
 	g := l.g
 	rescuers := map[int]bool{}

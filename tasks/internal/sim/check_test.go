@@ -26,7 +26,7 @@ func (h *history) hasEnded(f *flow) bool {
 	return p.Ended
 }
 
-// look sees that no node of a workflow that was terminal before has become anything else, and which ones are now.
+// look checks that no terminal node of a workflow has changed, and notes those that have become terminal.
 func (h *history) look(f *flow) {
 	if f.state == "" {
 		return
@@ -56,7 +56,7 @@ func (h *history) look(f *flow) {
 // shardPrefix is that of the keys of the only shard.
 const shardPrefix = "muster:{0}:"
 
-// check compares what a history came to with what it must come to. It runs outside of the bubble.
+// check compares the results of a history with those it must have. It runs outside of the bubble.
 func (h *history) check(ctx context.Context) {
 	c := tasks.NewClient(h.link.rdb)
 	defer func() { _ = c.Close() }()
@@ -105,7 +105,7 @@ func (h *history) checkFlow(ctx context.Context, c *tasks.Client, f *flow) {
 	}
 }
 
-// checkCounts sees that what a workflow counts is what there is.
+// checkCounts checks that the counts of a workflow are those of its nodes.
 func (h *history) checkCounts(f *flow, have map[string]string) {
 	ended := 0
 	for field, rec := range have {
@@ -130,10 +130,10 @@ func terminal(field, rec string) bool {
 	return field[0] >= '0' && field[0] <= '9' && len(rec) > 1 && strings.Contains("SFXK", rec[:1]) && rec[1] == '|'
 }
 
-// lasting are the keys that stay, however many workflows there were; others expire, or are gone with the last workflow.
+// lasting are the keys that stay. There are no more of them with more workflows; all others expire or are deleted.
 var lasting = regexp.MustCompile(`^(sim:clock|asynq:queues|muster:store|muster:workers|muster:\{0\}:holders|muster:\{0\}:(wake|done|cm|ch):.*)$`)
 
-// checkLeft looks for what nobody needs any more.
+// checkLeft looks for keys that are not needed any more.
 func (h *history) checkLeft(ctx context.Context) {
 	for _, k := range h.link.rdb.Keys(ctx, "*").Val() {
 		if !lasting.MatchString(k) && h.link.rdb.PTTL(ctx, k).Val() < 0 {

@@ -55,7 +55,7 @@ func (h *history) crowd() {
 	}
 }
 
-// goOnQuietly does the next thing, or lets time pass if there is none.
+// goOnQuietly takes the next step, or lets time pass if there is none.
 func (h *history) goOnQuietly() {
 	if !h.quietStep() {
 		h.sleep(time.Millisecond)

@@ -34,7 +34,7 @@ type worker struct {
 	w       *engine.Worker
 	slots   int
 	busy    int
-	signed  bool // Redis knows that it lives: it takes no work before
+	signed  bool // it has beaten for the first time; before that it takes no work
 	tending bool
 	tended  time.Time // when it last finished looking after workflows
 	beaten  time.Time // when Redis last heard of it
@@ -59,7 +59,7 @@ func (c clock) Now() time.Time { return time.Now().Add(c.p.skew) }
 func (c clock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
 	what := fmt.Sprint("timer ", c.p.timers.Add(1))
 	return time.AfterFunc(d, func() {
-		_ = c.p.wait(what) // also what is dead goes on: it has to end
+		_ = c.p.wait(what) // a dead process goes on too: its goroutines must end
 		f()
 	}).Stop
 }
@@ -79,7 +79,7 @@ func (h *history) newClient(p *process) *tasks.Client {
 	e.SetWaker(func(_ context.Context, k engine.Wake) error {
 		return h.put(p, wake{shard: k.Shard, queue: k.Queue, gen: k.Gen})
 	})
-	// The number of shards is asked for under a mutex, which the scheduler would not see anybody wait for.
+	// The number of shards is read under a mutex. The scheduler does not see goroutines that wait for one.
 	was := p.direct
 	p.direct = true
 	_, _ = c.Nodes(context.Background(), "none")
@@ -154,7 +154,7 @@ func (h *history) spawn(f func()) {
 // quiet reports whether no process does anything.
 func (h *history) quiet() bool { return h.goroutines == 0 }
 
-// serveOn has a worker live a wake-task.
+// serveOn makes a worker serve a wake-task.
 func (h *history) serveOn(w *worker, k wake) {
 	h.event("%s WAKES UP %s", w.name, k.id)
 	w.busy++
@@ -183,7 +183,7 @@ func (h *history) idleTenders() (out []*worker) {
 	return out
 }
 
-// restless returns the workers that are to look after workflows again.
+// restless returns the workers that are due to look after workflows.
 func (h *history) restless() (out []*worker) {
 	for _, w := range h.idleTenders() {
 		if !w.signed || time.Since(w.tended) >= restTime || !w.due.IsZero() && w.due.Before(time.Now()) && w.tended.Before(w.due) {
@@ -193,7 +193,7 @@ func (h *history) restless() (out []*worker) {
 	return out
 }
 
-// restTime is how long a worker rests between two looks after workflows, where nothing is due.
+// restTime is how long a worker waits between two looks after workflows if nothing is due before.
 const restTime = 300 * time.Millisecond
 
 // tend has a worker look after workflows.
@@ -215,8 +215,8 @@ func (h *history) startTend(w *worker) {
 	})
 }
 
-// tendEach has the next of the workers look after workflows that have not done so for a round, and reports
-// whether there was one.
+// tendEach makes the next worker that has not done so in this round look after workflows, and reports whether there was
+// one.
 func (h *history) tendEach() bool {
 	for _, w := range h.idleTenders() {
 		if !w.signed || time.Since(w.tended) >= roundTime || !w.due.IsZero() && !w.due.After(time.Now()) && time.Now().After(w.tended) {
@@ -259,7 +259,7 @@ func (h *history) crash() {
 	h.settle()
 }
 
-// kill ends a process. What it waits for never comes.
+// kill ends a process. The calls that it waits for fail.
 func (h *history) kill(p *process) {
 	h.mu.Lock()
 	p.dead = true
@@ -288,7 +288,7 @@ func (h *history) freeze() {
 	h.event("FREEZE %s for %s", w.name, d)
 }
 
-// recover ends what goes wrong.
+// recover ends all faults that last.
 func (h *history) recover() {
 	for _, w := range h.workers {
 		w.frozen = time.Time{}
@@ -324,7 +324,7 @@ type flow struct {
 	ended   bool
 }
 
-// loose reports whether it depends on the moment what of f runs.
+// loose reports whether the tasks of f that run depend on timing.
 func (f *flow) loose() bool { return f.revoked || *f.runs.Fast }
 
 // drawn makes the choices of a canvas.
@@ -333,7 +333,7 @@ type drawn struct{ h *history }
 // Int implements canvas.Source.
 func (d drawn) Int(lo, hi int, _ string) int { return d.h.among(lo, hi) }
 
-// prepare makes up the workflows and processes of a history.
+// prepare draws the workflows and processes of a history.
 func (h *history) prepare() {
 	for total := 0; total < h.plan.nodes; {
 		s := canvas.Draw(drawn{h}, 2)
@@ -363,7 +363,7 @@ func (h *history) spread(s *canvas.Scope) {
 	}
 }
 
-// add has a canvas be sent some time, and returns how many tasks run for it.
+// add adds a canvas to those that are sent, and returns how many tasks run for it.
 func (h *history) add(s *canvas.Scope) (tasks int) {
 	f := &flow{id: fmt.Sprintf("h%x-%d", h.seed, len(h.flows)), scope: s, runs: canvas.NewRuns(),
 		ran: map[string][]*execution{}, nodes: map[string]string{}}
@@ -459,7 +459,7 @@ func (h *history) operate() {
 		f.revoked, s.busy = true, true
 		h.event("%s REVOKES %s", s.name, f.id)
 		h.spawn(func() {
-			_ = s.client.Revoke(context.Background(), f.id) // where this fails, nothing was revoked, or all
+			_ = s.client.Revoke(context.Background(), f.id) // if it fails, the workflow was revoked or not
 			h.mu.Lock()
 			s.busy = false
 			h.mu.Unlock()
@@ -510,7 +510,7 @@ func (h *history) execute(w *worker, i tasks.Info, run func() error) error {
 // leased reports whether the worker of x has the node still, as far as it can know.
 func (x *execution) leased() bool { return !x.worker.dead && x.worker.reaped <= x.taken }
 
-// ranTasks returns how often the tasks of f ran. Where something went wrong, what ran again counts once.
+// ranTasks returns how often the tasks of f ran. In a history with faults, the runs of one node count once.
 func (f *flow) ranTasks(once bool) map[string]int {
 	out := map[string]int{}
 	for _, key := range slices.Sorted(maps.Keys(f.ran)) {

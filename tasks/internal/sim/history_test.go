@@ -19,8 +19,8 @@ import (
 	"muster/tasks"
 )
 
-// start is when histories begin. It lies behind the machine's own time: a key that a script lets expire at a
-// time of the history does not do so at once.
+// start is when histories begin. It is later than the time of the machine, so that a key that expires at a time of the
+// history does not expire at once.
 var start = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Bounds of a history.
@@ -64,7 +64,7 @@ type record struct {
 	sum    uint64 // of all
 }
 
-// lives is what tells the batches of a worker from those of its earlier lives, which chance alone decides on.
+// lives matches the random part in the ids of batches, which tells a worker from an earlier one of the same name.
 var lives = regexp.MustCompile(`\b([0-9a-z]+)\.[A-Z2-7]{6}\b`)
 
 func (h *history) event(format string, args ...any) {
@@ -75,7 +75,7 @@ func (h *history) event(format string, args ...any) {
 	h.events = append(h.events, s)
 }
 
-// fail notes what must not be.
+// fail notes a problem.
 func (h *history) fail(format string, args ...any) {
 	p := fmt.Sprintf(format, args...)
 	h.event("WRONG: %s", p)
@@ -93,11 +93,12 @@ func (h *history) among(lo, hi int) int { return lo + h.rng.IntN(hi-lo+1) }
 // handOver tells the race detector that what the scheduler has done comes before what goroutines do under mu.
 func (h *history) handOver() {
 	h.mu.Lock()
-	h.mu.Unlock() //nolint:staticcheck // nothing is done under it
+	//lint:ignore SA2001 only the order counts
+	h.mu.Unlock()
 }
 
-// settle returns once every goroutine waits for the scheduler or for time. What was asked meanwhile is put in
-// an order that does not depend on which goroutine was faster.
+// settle returns once every goroutine waits for the scheduler or for time. The new steps are put in an order that does
+// not depend on which goroutine was faster.
 func (h *history) settle() {
 	h.handOver()
 	synctest.Wait()
@@ -151,7 +152,7 @@ func (h *history) exec(cmds ...redis.Cmder) {
 	h.link.do(cmds...)
 }
 
-// age lets keys expire whose times to live are told as durations: Redis counts those by the machine's clock.
+// age lets keys expire whose times to live are durations: Redis counts those by the clock of the machine.
 func (h *history) age(d time.Duration) {
 	c := redis.NewCmd(context.Background(), "eval", ageScript, 0, d.Milliseconds(), time.Now().UnixMilli(), (5 * 365 * 24 * time.Hour).Milliseconds())
 	h.link.do(c)
@@ -160,8 +161,7 @@ func (h *history) age(d time.Duration) {
 	}
 }
 
-// ageScript takes a duration off the time to live of every key, and deletes those that a time has come for that
-// was told as such.
+// ageScript subtracts a duration from the time to live of every key, and deletes keys whose time to expire has come.
 const ageScript = `
 for _, k in ipairs(redis.call('KEYS', '*')) do
   local left = redis.call('PTTL', k)
@@ -179,7 +179,7 @@ const (
 	arrives   fate = iota
 	lost           // it never arrives; the caller gets an error
 	unheard        // it runs; the caller gets an error
-	repeated       // it runs, its answer gets lost, and the connection sends it again: the caller gets the second answer
+	repeated       // it runs, its answer is lost, and the connection sends it again: the caller gets the second answer
 	overtaken      // the caller gets an error, and it runs later
 )
 
@@ -194,7 +194,7 @@ func (h *history) fate() fate {
 	return fate(h.among(int(lost), int(overtaken)))
 }
 
-// goOn lets a step happen.
+// goOn takes a step.
 func (h *history) goOn(s *step) {
 	f := h.fate()
 	if len(s.cmds) == 0 && f > unheard {
@@ -274,7 +274,7 @@ func (h *history) arrive() {
 	}
 }
 
-// begin makes an empty Redis and what looks at it. It is called in a bubble, as all that follows.
+// begin empties Redis and connects the observer. It is called in a bubble, as are all methods below.
 func (h *history) begin() {
 	time.Sleep(time.Until(start))
 	h.shifted = start
@@ -284,7 +284,7 @@ func (h *history) begin() {
 	h.observer = h.newClient(o)
 }
 
-// run makes the history happen. It is the main goroutine of a bubble.
+// run runs the history. It is the main goroutine of a bubble.
 func (h *history) run() {
 	h.begin()
 	defer h.end()
@@ -308,7 +308,7 @@ type choice struct {
 	do     func()
 }
 
-// trouble does one thing of those that can happen next.
+// trouble takes one of the steps and faults that can happen next.
 func (h *history) trouble() {
 	h.steps++
 	if h.steps%8 == 0 {
@@ -352,7 +352,7 @@ func (h *history) trouble() {
 	}
 }
 
-// peace lets nothing more go wrong, and everything end.
+// peace ends all faults, and lets the workflows end.
 func (h *history) peace() {
 	h.event("PEACE")
 	h.calm = true
@@ -380,7 +380,7 @@ func (h *history) peace() {
 	}
 }
 
-// quietStep does the next thing that can be done before time must pass, and reports whether there was one.
+// quietStep takes the next step that needs no time to pass, and reports whether there was one.
 func (h *history) quietStep() bool {
 	h.steps++
 	ready := h.ready()
@@ -402,8 +402,8 @@ func (h *history) quietStep() bool {
 	return true
 }
 
-// settling is how long what is left may take to go once all has ended: the batches of dead workers do when these are
-// found dead.
+// settling is how long keys may stay once all workflows have ended: batches of dead workers are returned only when these
+// are found dead.
 func (h *history) settling() time.Duration {
 	if h.plan.faultless() {
 		return 2 * roundTime

@@ -16,7 +16,7 @@ type batch struct {
 	elements []string
 }
 
-// silence is how long a worker must not have beaten before others may take it for dead.
+// silence is how long a worker has not beaten before others may find it dead.
 const silence = 6 * time.Second
 
 // note notes what a script said about who may run what. p made the call; it is nil if nobody hears the answer.
@@ -68,7 +68,7 @@ func (h *history) noteBatch(p *process, said []any) {
 	}
 }
 
-// noteBeat sees that only workers that are silent are taken for dead.
+// noteBeat checks that only silent workers are found dead.
 func (h *history) noteBeat(name string, said []any) {
 	if w := h.worker(name); w != nil {
 		w.beaten = time.Now()

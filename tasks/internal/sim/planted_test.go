@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// planted are bugs that the simulation must find: each takes something out of a script that looks as if it could
-// be left out.
+// planted are bugs that the simulation must find. Each removes something from a script.
 var planted = []struct {
 	name, script string
 	was, is      string

@@ -13,14 +13,14 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// The errors that a connection has by the will of the simulation.
+// The errors of simulated connections.
 var (
 	errCut  = errors.New("simulated: connection reset by peer")
 	errDead = errors.New("simulated: this process is dead")
 )
 
-// process is what has a memory and a clock of its own: a worker or a sender. It shares nothing with the others
-// but Redis and the queue of wake-tasks. Whatever it does there waits until the scheduler lets it go on.
+// process is a simulated process, with its own memory and clock: a worker or a sender. It shares only Redis and the queue
+// of wake-tasks with the others. Every call to these waits until the scheduler lets it go on.
 type process struct {
 	h      *history
 	name   string
@@ -40,11 +40,11 @@ type step struct {
 	nth  int // of its calls
 	came int // the round in which the scheduler first saw it; 0 before
 	what string
-	cmds []redis.Cmder // none of what is not for Redis
+	cmds []redis.Cmder // empty if the call is not one to Redis
 	done chan error
 }
 
-// newProcess returns a process whose connection is in the hands of the scheduler.
+// newProcess returns a process whose connection the scheduler controls.
 func (h *history) newProcess(name string, skew time.Duration) *process {
 	p := &process{h: h, name: name, skew: skew, took: map[string]int{}}
 	p.rdb = redis.NewClient(&redis.Options{Addr: "simulated", MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, Dialer: func(context.Context, string, string) (net.Conn, error) {
@@ -82,7 +82,7 @@ func (p *process) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPi
 	}
 }
 
-// wait has the scheduler do something for p, and returns what came of it.
+// wait waits until the scheduler has taken a step of p, and returns its error.
 func (p *process) wait(what string, cmds ...redis.Cmder) error {
 	if p.direct {
 		p.h.exec(cmds...)
@@ -124,7 +124,7 @@ func (h *history) describe(cmd redis.Cmder) string {
 	return clip(strings.Join(words, " "), 4*h.width)
 }
 
-// answered tells what a script said, as far as it shows what is going on.
+// answered describes the answer of a script for the history.
 func (h *history) answered(cmd redis.Cmder) string {
 	c, ok := cmd.(*redis.Cmd)
 	if !ok || c.Err() != nil {

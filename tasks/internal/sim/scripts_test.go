@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// clockKey is the hash with the time of the history, which scripts go by.
+// clockKey is the hash with the time of the history, which scripts use as the time.
 const clockKey = "sim:clock"
 
 // preludes are the files that scripts can begin with.
@@ -64,7 +64,7 @@ func (s *scripts) rewrite(name, source string) string {
 	return source
 }
 
-// load has Redis know all scripts: else the first history would have calls that the others do not have.
+// load loads all scripts into Redis: otherwise the first history would have calls that the others do not have.
 func (s *scripts) load(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +77,7 @@ func (s *scripts) load(l *link) {
 			text += source
 			sum := sha1.Sum([]byte(text)) // what Redis knows a script by
 			s.names[hex.EncodeToString(sum[:])] = name
-			l.do(redis.NewCmd(context.Background(), "script", "load", text)) // what is none alone is refused
+			l.do(redis.NewCmd(context.Background(), "script", "load", text)) // a file that is no script by itself is refused
 		}
 	}
 }

@@ -97,9 +97,9 @@ func number(t *testing.T, name string, otherwise uint64) (n uint64, given bool) 
 	return n, true
 }
 
-// Whatever order things happen in, whatever gets lost or comes twice, and whoever dies: every workflow ends with
-// what it must come to, every node is terminal, no continuation is missing, none runs twice where nothing went
-// wrong, no node runs on two workers at once, and nothing is left.
+// In any order of steps, with calls that are lost or repeated, and processes that die: every workflow ends with the right
+// result, every node becomes terminal, no continuation is missing, none runs twice in a history without faults, no node
+// runs on two workers at once, and no keys are left.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	first, only := number(t, seedVar, firstSeed)
