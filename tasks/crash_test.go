@@ -291,7 +291,7 @@ func TestKilledWorkerThatNobodySupervises(t *testing.T) {
 	}
 }
 
-// What a worker has taken and not begun runs once when the worker is killed before it comes to it, wherever that is.
+// Nodes that a worker has taken and not begun run once, at whatever step the worker is killed.
 func TestKilledWithABatch(t *testing.T) {
 	t.Parallel()
 	cases := []struct {

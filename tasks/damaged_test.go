@@ -141,7 +141,7 @@ func damagesOf(worker string) []damage {
 				pipe.LPush(ctx, shard+ready(shard, id), g, id+g)
 			}
 		}), "either"},
-		{"ready list with nodes that are none", known(func(pipe redis.Pipeliner, shard, id string) {
+		{"ready list with elements that are not nodes", known(func(pipe redis.Pipeliner, shard, id string) {
 			pipe.RPush(ctx, shard+ready(shard, id), id+"/9-0", id+"/77", id+"/0.5", id+"/3:4", id+"/0-99", id+"/-", id+"/!revoke")
 		}), "either"},
 		{"agenda of another type", wrongType(suffix("agenda")), "lost"},

@@ -59,8 +59,8 @@ func eachReady(t *testing.T, rdb redis.UniversalClient, f func(list string, elem
 	}
 }
 
-// takeAs does with what is ready in the default queue what a worker of that name does that takes it and hears no more
-// of it. It returns how many elements of the lists these were.
+// takeAs takes all ready nodes of the default queue in the name of a worker that does nothing more. It returns how many
+// elements of the ready lists that were.
 func takeAs(t *testing.T, rdb redis.UniversalClient, worker string) int {
 	t.Helper()
 	took := 0

@@ -38,8 +38,8 @@ func newSluice(rdb redis.UniversalClient) *sluice {
 
 var errRefused = errors.New("refused by the test")
 
-// kindOf names what a call to Redis is about. A script of ours has its name, and turns have three: "take" has no batch
-// behind it, "turn" ends a batch or a part of one, "advance" has changes that no batch stands behind. Of asynq's
+// kindOf names what a call to Redis is about. A script of ours has its name, and turns have three: "take" ends no
+// batch, "turn" ends a batch or a part of one, "advance" makes changes of nodes that are in no batch. Of asynq's
 // scripts "pop" takes out of a queue, "push" puts into one, and "finish" ends a task. Other calls are "script", or have
 // the name of their command. keys are those of the workflows that a turn or an advance changes.
 func kindOf(cmd redis.Cmder) (kind string, keys []string) {

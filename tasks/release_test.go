@@ -291,7 +291,7 @@ func TestTaskOfTheFirstEditionStays(t *testing.T) {
 	}, func(c *tasks.WorkerConfig) { c.Concurrency = 1 })
 }
 
-// A store that this release does not know is refused by whoever comes to it, with what to do about it.
+// Clients and workers refuse a store of a schema that they do not know, and say what to do.
 func TestStoreOfAnotherEditionIsRefused(t *testing.T) {
 	t.Parallel()
 	set := func(pairs ...any) func(redis.UniversalClient) error {

@@ -30,8 +30,8 @@ type WorkerConfig struct {
 	MaxConcurrency int
 	// Grace is how long running tasks may finish after the context of Run has ended. Defaults to 30 s.
 	Grace time.Duration
-	// HandlerWait is how long a task is put back, again and again, that no live worker has a handler for, before it fails with
-	// [CodeUnregistered]: workers of a new release may be about to start. Defaults to 50 s.
+	// HandlerWait is how long a task that no live worker has a handler for is put back until it fails with
+	// [CodeUnregistered]: a worker of a new release may start in that time. Defaults to 50 s.
 	HandlerWait time.Duration
 	// MaxResult bounds a result, in bytes. Defaults to 16 MiB.
 	MaxResult int
