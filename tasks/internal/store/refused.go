@@ -2,11 +2,13 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/internal/errtree"
 )
 
 // Refused reports whether err is that of a Redis that answers, but takes no writes for now: its disk or its
@@ -21,8 +23,10 @@ func Full(err error) bool { return refusedAs(err, "MISCONF") || refusedAs(err, "
 // refusedAs reports whether err is a refusal of a kind: of a command, or of one inside a script, which
 // Redis before 7 reports as "ERR Error running script (…): -OOM …".
 func refusedAs(err error, kind string) bool {
-	var said redis.Error
-	return errors.As(err, &said) && (strings.HasPrefix(said.Error(), kind+" ") || strings.Contains(said.Error(), ": -"+kind+" "))
+	return slices.ContainsFunc(errtree.All(err), func(err error) bool {
+		said, ok := err.(redis.Error)
+		return ok && (strings.HasPrefix(said.Error(), kind+" ") || strings.Contains(said.Error(), ": -"+kind+" "))
+	})
 }
 
 // Writable asks Redis for a write that changes nothing, and that a full memory does not hinder. Its error
