@@ -25,6 +25,20 @@
 // what needs its value, at once; siblings that run go on, unless their group was sent with
 // [FailFast]. Wait returns the first failure without waiting for them.
 //
+// # Errors of handlers
+//
+// A handler that returns an error has failed. It is called again if [MaxRetry] allows another attempt. [Permanent],
+// [RetryIn] and [WithCode] mark an error. They may be nested in any way, also below fmt.Errorf with %w and errors.Join:
+//
+//   - The task fails without another attempt if there is a [Permanent] anywhere.
+//   - The next attempt begins after the delay of the outermost [RetryIn].
+//   - The code of the [Failure] is that of the outermost [WithCode]. Without one it is that of a *[Failure] which the
+//     handler returns, else [CodeTimeout], [CodePermanent] or [CodeError].
+//   - [Again] is no failure, unless the same error has a [Permanent] or a [RetryIn].
+//
+// The outermost is the one with the fewest errors around it, and among errors that were joined the first. Only the
+// first 200,000 errors of a tree are looked at.
+//
 // # What is promised
 //
 //   - A workflow that was sent runs to its end, whatever is killed in between: senders, workers, or

@@ -33,9 +33,11 @@ func Refused(err error) bool { return store.Refused(err) }
 
 // The codes of failures that the engine itself finds.
 const (
-	CodeError        = engine.CodeError        // the handler returned an error
-	CodePermanent    = engine.CodePermanent    // … of [Permanent]
-	CodeTimeout      = engine.CodeTimeout      // the soft time limit passed
+	CodeError     = engine.CodeError     // the handler returned an error
+	CodePermanent = engine.CodePermanent // … of [Permanent]
+	// CodeTimeout: the handler returned a context.DeadlineExceeded, and the soft time limit of the attempt, its [Timeout], had
+	// passed. One that came before, as of an HTTP request with a time limit of its own, is an error like any other.
+	CodeTimeout      = engine.CodeTimeout
 	CodeHardTimeout  = engine.CodeHardTimeout  // the hard time limit passed
 	CodePanic        = engine.CodePanic        // the handler panicked
 	CodeExpired      = engine.CodeExpired      // not begun in time
@@ -74,33 +76,66 @@ func (f *Failure) Is(target error) bool {
 	return target == ErrRevoked && (f.Code == CodeRevoked || f.Code == CodeExpired)
 }
 
-// Permanent returns err marked as not worth a retry.
-func Permanent(err error) error {
-	if err == nil {
-		return nil
+func init() {
+	engine.CodeOf = func(err error) string {
+		if f, ok := err.(*Failure); ok && f != nil {
+			return f.Code
+		}
+		return ""
 	}
-	return &engine.Verdict{Err: err, Permanent: true}
 }
 
-// RetryIn returns err with the time to wait before the next attempt. It counts as an attempt.
+// Permanent returns err marked as not worth a retry: the task fails, whatever else err is marked with.
+// Permanent(nil) is an error, too.
+func Permanent(err error) error {
+	return &engine.Verdict{Err: orMissing(err, "tasks.Permanent(nil)", returnNil), Permanent: true}
+}
+
+// RetryIn returns err with the time to wait before the next attempt, instead of the task's [Backoff]. It counts as
+// an attempt, and there is no next one after the last that [MaxRetry] allows. RetryIn(d, nil) is an error, too: [Again] is
+// for a task that has not failed. With a negative d the task fails for good.
 func RetryIn(d time.Duration, err error) error {
+	err = orMissing(err, fmt.Sprintf("tasks.RetryIn(%s, nil)", d),
+		fmt.Sprintf("return tasks.Again(%s) to be called again without an error", d))
+	if d < 0 {
+		return misused(fmt.Errorf("tasks.RetryIn(%s, …): the delay is negative: %w", d, err))
+	}
 	return &engine.Verdict{Err: err, Delay: &d}
 }
 
-// Again, returned by a handler, asks to be called again in d. It uses up no attempt and records no
-// error; until then no worker is held.
-func Again(d time.Duration) error { return &engine.Verdict{Delay: &d, Again: true} }
-
-// IsAgain reports whether err is what [Again] returns: a middleware should not take it for a failure.
-func IsAgain(err error) bool {
-	var v *engine.Verdict
-	return errors.As(err, &v) && v.Again
-}
-
-// WithCode returns err with the code that its [Failure] will carry.
+// WithCode returns err with the code that its [Failure] will carry. WithCode(code, nil) is an error, too. With an
+// empty code the task fails for good.
 func WithCode(code string, err error) error {
-	if err == nil {
-		return nil
+	err = orMissing(err, fmt.Sprintf("tasks.WithCode(%q, nil)", code), returnNil)
+	if code == "" {
+		return misused(fmt.Errorf(`tasks.WithCode("", …): the code is empty: %w`, err))
 	}
 	return &engine.Verdict{Err: err, Code: code}
 }
+
+// Again, returned by a handler, asks to be called again in d. It uses up no attempt and records no
+// error; until then no worker is held. It may be wrapped, and joined with other errors, unless they are marked with
+// [Permanent] or [RetryIn]: these say that the attempt has failed. With a negative d the task fails for good.
+func Again(d time.Duration) error {
+	if d < 0 {
+		return misused(fmt.Errorf("tasks.Again(%s): the delay is negative; use 0 to be called again at once", d))
+	}
+	return &engine.Verdict{Delay: &d, Again: true}
+}
+
+// IsAgain reports whether a handler that returns err is called again without having failed, see [Again]: a
+// middleware should not take err for a failure.
+func IsAgain(err error) bool { return engine.IsAgain(err) }
+
+const returnNil = "return nil if the task has succeeded"
+
+// orMissing returns err, or if it is nil, an error that names the call and the way out.
+func orMissing(err error, call, wayOut string) error {
+	if err == nil {
+		return fmt.Errorf("%s: there is no error; %s", call, wayOut)
+	}
+	return err
+}
+
+// misused returns err, which says how a function of this package was misused: another attempt would do the same.
+func misused(err error) error { return &engine.Verdict{Err: err, Permanent: true} }

@@ -113,6 +113,13 @@ func (e oddError) Unwrap() error {
 	return e.unwrap()
 }
 
+// cyclic is an error that wraps itself, and whose method Is does what it is told.
+type cyclic struct{ is func() bool }
+
+func (e *cyclic) Error() string   { return "cyclic" }
+func (e *cyclic) Unwrap() []error { return []error{e, e} }
+func (e *cyclic) Is(error) bool   { return e.is() }
+
 // Handlers that do not return as they should fail their tasks, and no more.
 func TestHandlersThatMisbehave(t *testing.T) {
 	t.Parallel()
@@ -138,6 +145,24 @@ func TestHandlersThatMisbehave(t *testing.T) {
 			{odd("badunwrap", func(context.Context) error { return oddError{unwrap: func() error { panic("in Unwrap") }} }), "in Unwrap", tasks.CodePanic},
 			{odd("badpanic", func(context.Context) error { panic(oddError{message: func() string { panic("in Error") }}) }), "in Error", tasks.CodePanic},
 			{odd("exits", func(context.Context) error { return oddError{message: func() string { runtime.Goexit(); return "" }} }), "ended its goroutine", tasks.CodeError},
+			{odd("permanent", func(context.Context) error {
+				return tasks.Permanent(oddError{message: func() string { panic("in Error") }})
+			}), "in Error", tasks.CodePanic},
+			{odd("nilbelow", func(context.Context) error { var f *tasks.Failure; return errors.Join(errors.New("no"), f) }), "*errors.joinError", tasks.CodePanic},
+			{odd("badis", func(context.Context) error {
+				return fmt.Errorf("below: %w", &cyclic{is: func() bool { panic("in Is") }})
+			}), "in Is", tasks.CodePanic},
+			{odd("cycle", func(context.Context) error {
+				self := &oddError{}
+				self.unwrap = func() error { return self }
+				return tasks.WithCode("round", self)
+			}, tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond)), "odd", "round"},
+			{odd("cycles", func(context.Context) error {
+				return errors.Join(&cyclic{is: func() bool { return false }}, fmt.Errorf("beside: %w", tasks.Permanent(errors.New("never"))))
+			}, tasks.MaxRetry(9)), "never", tasks.CodePermanent},
+			{odd("many", func(context.Context) error {
+				return errors.Join(append(slices.Repeat([]error{errors.New("one of many")}, 100_000), tasks.Permanent(errors.New("never")))...)
+			}, tasks.MaxRetry(9)), "one of many", tasks.CodePermanent},
 			{odd("shutdown", func(context.Context) error { return tasks.ErrShutdown }), "tasks.Again", tasks.CodeError},
 			{odd("deaf", func(context.Context) error { <-late; return nil }, tasks.Timeout(time.Millisecond),
 				tasks.HardTimeout(5*time.Millisecond)), "hard time limit", tasks.CodeHardTimeout},

@@ -34,6 +34,7 @@ var (
 	settled = tasks.New[[]tasks.Outcome[int], string]("s.settled")
 	pair    = tasks.New[tasks.Pair[int, []int], string]("s.pair")
 	absent  = tasks.New[int, int]("s.absent")
+	marked  = tasks.New[string, int]("s.marked", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Hour))
 )
 
 func stories() *tasks.Mux {
@@ -71,6 +72,22 @@ func stories() *tasks.Mux {
 			return 0, tasks.Again(time.Millisecond)
 		}
 		return tasks.InfoFrom(ctx).Attempt, nil
+	})
+	tasks.Handle(mux, marked, func(ctx context.Context, how string) (int, error) {
+		again := fmt.Errorf("poll: %w", tasks.Again(time.Millisecond))
+		switch how {
+		case "again":
+			key := tasks.InfoFrom(ctx).Key
+			if asked[key]++; asked[key] == 1 {
+				return 0, again
+			}
+			return tasks.InfoFrom(ctx).Attempt, nil
+		case "permanent":
+			return 0, errors.Join(errors.New("also"), tasks.RetryIn(time.Hour, tasks.Permanent(again)))
+		case "negative":
+			return 0, tasks.Again(-time.Second)
+		}
+		return 0, tasks.RetryIn(time.Millisecond, tasks.WithCode(how, errors.New("coded")))
 	})
 	tasks.HandlePlan(mux, plan, func(_ context.Context, n int) (tasks.Signature[int], error) {
 		return tasks.Chord(tasks.Map(count.S(n), inc), sum), nil
@@ -182,6 +199,10 @@ func TestSameAsOnRedis(t *testing.T) {
 		of("on success", tasks.OnSuccess(inc.S(1), plan)),
 		of("on error", tasks.OnError(tasks.Chord(tasks.Each([]int{1, 2}, fail), sum), report)),
 		of("polls", tasks.Chain(polls.S(4), inc)),
+		of("marked again", marked.S("again")),
+		of("marked permanent", marked.S("permanent")),
+		of("marked negative", marked.S("negative")),
+		of("marked with a code", marked.S("closed")),
 		of("panics", tasks.Chain(panics.S(1), inc)),
 		of("expired", tasks.Chain(polls.S(4, tasks.Expires(time.Millisecond)), inc)),
 		of("absent", absent.S(1)),

@@ -138,58 +138,6 @@ type answered struct {
 	ended  error
 }
 
-// handlerError is what the engine keeps of an error that a handler returned. The methods of such an error are
-// user code, so they are called in the handler's goroutine, where a panic is caught; this is plain data.
-type handlerError struct {
-	message   string
-	code      string
-	delay     *time.Duration // until the next attempt; nil: as the task's back-off says
-	again     bool           // not an error: the handler asks to be called again
-	permanent bool           // there is no further attempt
-}
-
-// errLeft is the error of a handler that calls runtime.Goexit.
-var errLeft = &handlerError{code: CodeError, message: "the handler ended its goroutine instead of returning"}
-
-// readError reads the error of a handler. It never panics: when a method of the error does, the handler has panicked.
-func (r *Run) readError(h *Handler, err error) (e *handlerError) {
-	defer func() {
-		if p := recover(); p != nil {
-			e = r.panicked(p, fmt.Sprintf("reading the handler's error, of type %T: ", err))
-		}
-	}()
-	var v *Verdict
-	if !errors.As(err, &v) || v == nil {
-		v = &Verdict{Err: err}
-	}
-	if v.Again {
-		return &handlerError{delay: v.Delay, again: true}
-	}
-	e = &handlerError{message: clip(err.Error()), code: CodeError, delay: v.Delay, permanent: v.Permanent}
-	switch {
-	case v.Code != "":
-		e.code = v.Code
-	case errors.Is(err, context.DeadlineExceeded):
-		e.code = CodeTimeout
-	case v.Permanent:
-		e.code = CodePermanent
-	case errors.Is(err, ErrShutdown):
-		e.message += " (but this worker is not stopping; return tasks.Again to be called again)"
-	}
-	if h.Opts != nil && h.Opts.RetryIf != nil && !r.w.worth(h.Opts.RetryIf, err) {
-		e.permanent = true
-	}
-	return e
-}
-
-// panicked logs a panic of user code, and returns it as an error. The value's own methods are user code too:
-// fmt catches their panics.
-func (r *Run) panicked(value any, where string) *handlerError {
-	message := fmt.Sprintf("%spanic: %v", where, value)
-	r.w.log.Error("handler panicked", "task", r.Info.Task, "workflow", r.Info.Workflow, "panic", message, "stack", string(debug.Stack()))
-	return &handlerError{message: clip(message), code: CodePanic}
-}
-
 // call runs the handler under its time limits. When it returns, the slot may be used again.
 func (r *Run) call(h *Handler, input []byte) answered {
 	soft, hard := limits(r.spec)
@@ -236,7 +184,7 @@ func (r *Run) call(h *Handler, input []byte) answered {
 		case errors.Is(cause, ErrShutdown), errors.Is(cause, errRevoked):
 			a = answered{ended: cause}
 		default:
-			a.err = r.readError(h, err)
+			a.err = r.readError(ctx, h, err)
 		}
 	}()
 	select {
@@ -335,7 +283,8 @@ func (w *Worker) try(ctx context.Context, s *slot, b *batch, r *Run) (result, bo
 	return res, ok, nil
 }
 
-// expired returns the failure of a node whose time is over, with its last error if it has run before.
+// expired returns the result of a node whose time is over, with its last error if it has run before. A handler's own error
+// may have the same code: that task has failed, and was not revoked.
 func (w *Worker) expired(ctx context.Context, r *Run) (result, bool, error) {
 	message := "not begun before it expired"
 	if r.it.rec.Attempts > 0 {
@@ -345,7 +294,9 @@ func (w *Worker) expired(ctx context.Context, r *Run) (result, bool, error) {
 		}
 		message = fmt.Sprintf("not begun again before it expired; attempt %d failed: %s", r.it.rec.Attempts, raws[0])
 	}
-	return w.failed(r, CodeExpired, message), true, nil
+	res := w.failed(r, CodeExpired, message)
+	r.said, res.kind = OutcomeRevoked, "X"
+	return res, true, nil
 }
 
 // input returns the input of a run: its literal, or what it comes after.
@@ -395,9 +346,9 @@ func (w *Worker) outcome(r *Run, a answered) (result, bool) {
 		return w.failed(r, CodeHardTimeout, "still running after its hard time limit"), true
 	case e == nil:
 		return w.succeeded(r, a.answer), true
-	case e.again:
+	case e.again != nil:
 		r.said = OutcomeAgain
-		return w.again(r, *e.delay, ""), true
+		return w.again(r, *e.again, ""), true
 	case e.permanent, r.Info.Attempt > r.spec.MaxRetry:
 		return w.failed(r, e.code, e.message), true
 	}
@@ -475,11 +426,7 @@ func backoff(sp *graph.Spec, attempt int) time.Duration {
 // failed returns the failure of a run.
 func (w *Worker) failed(r *Run, code, message string) result {
 	r.said, r.code = OutcomeFailure, code
-	kind := "F"
-	if code == CodeExpired {
-		r.said, kind = OutcomeRevoked, "X"
-	}
-	return result{kind: kind, message: code, body: encodeFailure(&Failure{Task: r.Info.Task, Node: r.Info.Node,
+	return result{kind: "F", message: code, body: encodeFailure(&Failure{Task: r.Info.Task, Node: r.Info.Node,
 		Attempts: r.Info.Attempt, Code: code, Message: clip(message)})}
 }
 

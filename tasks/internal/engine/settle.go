@@ -256,8 +256,13 @@ func (e *Engine) planEnded(ctx context.Context, fl *flow, planned string) (store
 		if err != nil {
 			return store.Change{}, err
 		}
+		if rec.Cause != "" { // it was skipped
+			if rec, err = v.record(ctx, rec.Cause); err != nil {
+				return store.Change{}, err
+			}
+		}
 		outcome := "F"
-		if rec.State == 'X' || f.Code == CodeRevoked || f.Code == CodeExpired {
+		if rec.State == 'X' {
 			outcome = "X"
 		}
 		c = ended(g, id, outcome, encodeFailure(f))

@@ -124,30 +124,6 @@ type Answer struct {
 	Planned bool
 }
 
-// Verdict is an error that says what to do with the task.
-type Verdict struct {
-	Err       error
-	Code      string
-	Delay     *time.Duration
-	Permanent bool
-	Again     bool
-}
-
-// Error implements error.
-func (v *Verdict) Error() string {
-	switch {
-	case v.Err != nil:
-		return v.Err.Error()
-	case v.Again:
-		return fmt.Sprintf("again in %s", *v.Delay)
-	default:
-		return "failed"
-	}
-}
-
-// Unwrap returns the error that was marked.
-func (v *Verdict) Unwrap() error { return v.Err }
-
 // NodeInfo is what is known about one node.
 type NodeInfo struct {
 	ID       string    `json:"id"`

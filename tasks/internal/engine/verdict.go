@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"muster/tasks/internal/errtree"
+)
+
+// Verdict is an error of a handler that says what to do with the task. One verdict may wrap another.
+type Verdict struct {
+	Err       error // never nil, unless Again is set
+	Code      string
+	Delay     *time.Duration // until the next attempt, or with Again until the next call
+	Permanent bool
+	Again     bool
+}
+
+// Error implements error.
+func (v *Verdict) Error() string {
+	if v.Again {
+		return fmt.Sprintf("again in %s", *v.Delay)
+	}
+	return v.Err.Error()
+}
+
+// Unwrap returns the error that was marked.
+func (v *Verdict) Unwrap() error { return v.Err }
+
+// CodeOf returns the code of err itself if it is a failure as package tasks returns it, and else none. Package tasks
+// sets it, whose type the engine cannot import.
+var CodeOf = func(err error) string { return "" }
+
+// marks is what the verdicts in an error come to.
+type marks struct {
+	code      string         // of the outermost verdict that has one, else of the outermost failure
+	delay     *time.Duration // until the next attempt; nil: as the task's back-off says
+	again     *time.Duration // until the next call, when the error is no failure; else nil
+	permanent bool
+}
+
+// marksOf reads the marks of an error and all that it wraps, outermost first.
+func marksOf(all []error) marks {
+	var m marks
+	failure := ""
+	for _, err := range all {
+		v, ok := err.(*Verdict)
+		if !ok {
+			failure = cmp.Or(failure, CodeOf(err))
+			continue
+		}
+		m.code = cmp.Or(m.code, v.Code)
+		m.permanent = m.permanent || v.Permanent
+		if v.Again {
+			m.again = cmp.Or(m.again, v.Delay)
+		} else {
+			m.delay = cmp.Or(m.delay, v.Delay)
+		}
+	}
+	m.code = cmp.Or(m.code, failure)
+	if m.permanent || m.delay != nil {
+		m.again = nil // these say that the attempt has failed
+	}
+	return m
+}
+
+// IsAgain reports whether err asks for another call, and is no failure.
+func IsAgain(err error) bool { return marksOf(errtree.All(err)).again != nil }
+
+// handlerError is what the engine keeps of an error that a handler returned. The methods of such an error are
+// user code, so they are called in the handler's goroutine, where a panic is caught; this is plain data.
+type handlerError struct {
+	marks
+	message string
+}
+
+// errLeft is what becomes of a handler that calls runtime.Goexit.
+var errLeft = &handlerError{marks: marks{code: CodeError}, message: "the handler ended its goroutine instead of returning"}
+
+// readError reads the error that a handler returned; ctx is that of the attempt. It never panics: an error whose
+// methods do counts as a handler that panicked.
+func (r *Run) readError(ctx context.Context, h *Handler, err error) (e *handlerError) {
+	defer func() {
+		if p := recover(); p != nil {
+			e = r.panicked(p, fmt.Sprintf("reading the handler's error, of type %T: ", err))
+		}
+	}()
+	all := errtree.All(err)
+	e = &handlerError{marks: marksOf(all)}
+	if e.again != nil {
+		return e
+	}
+	e.message = clip(err.Error())
+	switch {
+	case e.code != "":
+	case late(ctx) && errtree.Is(all, context.DeadlineExceeded):
+		e.code = CodeTimeout
+	case e.permanent:
+		e.code = CodePermanent
+	default:
+		e.code = CodeError
+	}
+	if !e.permanent && errtree.Is(all, ErrShutdown) {
+		e.message += " (but this worker does not stop; return tasks.Again to be called again)"
+	}
+	if h.Opts != nil && h.Opts.RetryIf != nil && !r.w.worth(h.Opts.RetryIf, err) {
+		e.permanent = true
+	}
+	return e
+}
+
+// late reports whether the deadline of ctx has passed. The deadline itself is asked: a connection that has it from ctx may
+// end a little before ctx does.
+func late(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && !time.Now().Before(deadline)
+}
+
+// panicked logs a panic of user code, and returns it as an error. The value's own methods are user code too:
+// fmt catches their panics.
+func (r *Run) panicked(value any, where string) *handlerError {
+	message := fmt.Sprintf("%spanic: %v", where, value)
+	r.w.log.Error("handler panicked", "task", r.Info.Task, "workflow", r.Info.Workflow, "panic", message, "stack", string(debug.Stack()))
+	return &handlerError{marks: marks{code: CodePanic}, message: clip(message)}
+}
