@@ -9,6 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"muster/tasks/internal/errtree"
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
 )
@@ -107,8 +108,9 @@ func (w *Worker) plain(ctx context.Context, t *asynq.Task) error {
 		return nil
 	}
 	e := plainError{message: err.Error()}
+	all := errtree.All(err)
 	for _, is := range []error{asynq.RevokeTask, asynq.SkipRetry} {
-		if errors.Is(err, is) {
+		if errtree.Is(all, is) {
 			e.is = is
 			break
 		}
