@@ -13,6 +13,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 // Workers cannot say that they live while the disk of Redis is full, nor are they listed the moment it has room.
@@ -93,7 +94,7 @@ func TestTasksThatRedisRefusesUseUpNoAttempt(t *testing.T) {
 		"full disk": {fmt.Errorf("store: %w", full), true}, "permanent": {tasks.Permanent(full), true},
 		"another error": {errors.New("no"), false}, "success": {nil, false},
 	} {
-		got := waitForRoom(t.Context(), tasks.Info{}, func(context.Context) error { return c.err })
+		got := waitForRoom(t.Context(), tasktype.Info{}, func(context.Context) error { return c.err })
 		if tasks.IsAgain(got) != c.want || !c.want && !errors.Is(got, c.err) {
 			t.Errorf("%s: got %v, want another run that is not counted: %v", name, got, c.want)
 		}

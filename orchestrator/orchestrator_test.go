@@ -27,6 +27,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -428,7 +429,7 @@ func TestReuseLeavesDeadWorkers(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
 	err := Run(t.Context(), cfg, Options{Reuse: true}, func(ctx context.Context, o *Orchestrator) error {
-		ghost, err := json.Marshal(tasks.WorkerInfo{Name: "ghost", Queues: map[string]int{"default": 1}})
+		ghost, err := json.Marshal(tasktype.Worker{Name: "ghost", Queues: map[string]int{"default": 1}})
 		if err != nil {
 			return err
 		}
@@ -447,7 +448,7 @@ func TestReuseLeavesDeadWorkers(t *testing.T) {
 			return err
 		}
 		pongs, err := o.Client.PingWorkers(ctx, 10*time.Millisecond)
-		if !slices.ContainsFunc(pongs, func(p tasks.Pong) bool { return p.Worker != "ghost" }) {
+		if !slices.ContainsFunc(pongs, func(p tasktype.Pong) bool { return p.Worker != "ghost" }) {
 			t.Errorf("got workers %v, want one of our own", pongs)
 		}
 		return err

@@ -11,6 +11,7 @@ import (
 	"muster/orchestrator/monitor"
 	"muster/proxies"
 	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 // ErrFewProxies says that there are fewer usable proxies than the settings
@@ -108,7 +109,7 @@ func (o *Orchestrator) runRefresh(ctx context.Context) (proxies.Report, error) {
 		enough: o.enoughProxies,
 		stored: func(ctx context.Context) (proxies.Report, bool, error) { return o.Pool.Report(ctx, run.ID()) },
 		file:   func() (proxies.Report, bool, error) { return proxies.ReadReport(o.cfg.DataDir, run.ID()) },
-		progress: func(ctx context.Context, p tasks.Progress) monitor.Progress {
+		progress: func(ctx context.Context, p tasktype.Progress) monitor.Progress {
 			shown := monitor.Progress{Done: int64(p.ChunksDone), Total: int64(p.Chunks), Unit: "chunks"}
 			if usable, err := o.Pool.Usable(ctx); err == nil {
 				shown.Note = fmt.Sprintf("%d usable", usable)
@@ -140,7 +141,7 @@ type awaited[O any] struct {
 	file         func() (O, bool, error)                // and in a file
 	enough       func(context.Context) (bool, error)
 	moves        func(context.Context) (string, error)
-	progress     func(context.Context, tasks.Progress) monitor.Progress
+	progress     func(context.Context, tasktype.Progress) monitor.Progress
 }
 
 // showEvery is how often a job's progress is looked at while it is waited for.

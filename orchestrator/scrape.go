@@ -16,6 +16,7 @@ import (
 	"muster/sites"
 	"muster/sites/definition"
 	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 // ScrapeOptions say how a site is scraped this time.
@@ -196,7 +197,7 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 			}
 			return fmt.Sprint(j.Pages.Total, j.Pages.Done, j.Pages.Skipped, j.Pages.Error, j.Pages.Outputs, j.Records), err
 		},
-		progress: func(ctx context.Context, _ tasks.Progress) monitor.Progress {
+		progress: func(ctx context.Context, _ tasktype.Progress) monitor.Progress {
 			j, err := o.Sites.Job(ctx, run.ID())
 			if err != nil {
 				return monitor.Progress{} // only for show; the wait tells of trouble

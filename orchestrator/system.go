@@ -21,6 +21,7 @@ import (
 	"muster/sites/fetch"
 	"muster/tasks"
 	"muster/tasks/metrics"
+	"muster/tasks/tasktype"
 )
 
 // System is what a process needs in order to send the jobs or to run their
@@ -177,7 +178,7 @@ const refusedRest = 5 * time.Second
 
 // waitForRoom lets a task that failed because Redis takes no writes, as when its disk is full, run again without
 // using up an attempt: the next one would fail the same way.
-func waitForRoom(ctx context.Context, _ tasks.Info, next func(context.Context) error) error {
+func waitForRoom(ctx context.Context, _ tasktype.Info, next func(context.Context) error) error {
 	err := next(ctx)
 	if tasks.Refused(err) {
 		return tasks.Again(refusedRest)

@@ -12,6 +12,7 @@ import (
 	"muster/orchestrator/redisd"
 	"muster/orchestrator/supervise"
 	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 // workersUp bounds how long workers may take until they answer.
@@ -222,7 +223,7 @@ func (o *Orchestrator) alive(ctx context.Context) error {
 	live, err := o.Client.Workers(ctx)
 	if err == nil && len(live) == 0 {
 		// While Redis takes no writes, and for a moment after that, workers are not listed: ask who is there.
-		var pongs []tasks.Pong
+		var pongs []tasktype.Pong
 		if pongs, err = o.Client.PingWorkers(ctx, o.cfg.Workers.PingTimeout); err == nil && len(pongs) == 0 {
 			return errors.New("no workers are running; start one with muster worker or muster start")
 		}

@@ -9,6 +9,7 @@ import (
 
 	"muster/sites/definition"
 	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 // waitForOthers is how often a job that waits for others looks for their end.
@@ -96,7 +97,7 @@ func (s *Service) outcome(ctx context.Context, id string) (status string, over b
 		return "UNKNOWN", true, nil
 	case err != nil:
 		return "", false, fmt.Errorf("look at job %s: %w", id, err)
-	case st == tasks.Revoked:
+	case st == tasktype.Revoked:
 		return JobCanceled, true, nil
 	case st.Terminal():
 		return JobFailed, true, nil

@@ -15,6 +15,7 @@ import (
 
 	"muster/sites/definition"
 	"muster/tasks"
+	"muster/tasks/tasktype"
 	"muster/tasks/workqueue"
 )
 
@@ -130,9 +131,9 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 		j.Error = "it ended, and nobody knows how"
 	case err != nil:
 		return Job{}, fmt.Errorf("look at job %s: %w", id, err)
-	case status == tasks.Revoked:
+	case status == tasktype.Revoked:
 		j.Status = JobCanceled
-	case status == tasks.Failed || status == tasks.Skipped:
+	case status == tasktype.Failed || status == tasktype.Skipped:
 		j.Status = JobFailed
 		if j.Error, err = s.failure(ctx, id); err != nil {
 			return Job{}, err
@@ -160,7 +161,7 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 		if err != nil {
 			return Job{}, err
 		}
-		begun := status != tasks.Pending || j.Pages.Total > 0 || j.Pages.InProgress > 0
+		begun := status != tasktype.Pending || j.Pages.Total > 0 || j.Pages.InProgress > 0
 		if !served || !begun {
 			j.Status = JobWaiting
 		}
@@ -226,7 +227,7 @@ func (s *Service) served(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("look for workers: %w", err)
 	}
-	return slices.ContainsFunc(workers, func(w tasks.WorkerInfo) bool { return w.Queues[Queue] > 0 }), nil
+	return slices.ContainsFunc(workers, func(w tasktype.Worker) bool { return w.Queues[Queue] > 0 }), nil
 }
 
 // failure is why a job failed.

@@ -34,6 +34,7 @@ import (
 	"muster/sites/sink"
 	"muster/tasks"
 	"muster/tasks/limit"
+	"muster/tasks/tasktype"
 	"muster/tasks/workqueue"
 )
 
@@ -616,7 +617,7 @@ func (s *Service) dead(ctx context.Context, id string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("look at job %s: %w", id, err)
 	}
-	return status != tasks.Pending && status != tasks.Started && status != tasks.Retry, nil
+	return status != tasktype.Pending && status != tasktype.Started && status != tasktype.Retry, nil
 }
 
 // job returns a job that was begun by whichever process, and sees that its

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 // What the pages for those who come from elsewhere name is there, under that name.
@@ -37,7 +38,7 @@ func TestPagesNameWhatThereIs(t *testing.T) {
 	members("mux", reflect.TypeFor[*tasks.Mux]())
 	members("worker", reflect.TypeFor[*tasks.Worker]())
 	members("WorkerConfig", reflect.TypeFor[tasks.WorkerConfig]())
-	members("InfoFrom(ctx)", reflect.TypeFor[tasks.Info]())
+	members("InfoFrom(ctx)", reflect.TypeFor[tasktype.Info]())
 	name := regexp.MustCompile(`(\btasks|\bclient|\brun|\bmux|\bworker|\bWorkerConfig|\bInfoFrom\(ctx\))\.([A-Z]\w*)`)
 	for _, page := range []string{"COMING-FROM-ASYNQ.md", "COMING-FROM-CELERY.md"} {
 		text, err := os.ReadFile(page)

@@ -15,6 +15,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 // gate is a fleet whose only task blocks until it is let go.
@@ -188,7 +189,7 @@ func TestInspectTellsWhereNodesAre(t *testing.T) {
 		}
 		due, err := g.client.Due(ctx, 10)
 		if err != nil || len(due) != 1 || due[0].Workflow != later.ID() || due[0].Task != "gate.wait" || due[0].Queue != "late" ||
-			due[0].Status != tasks.Pending || time.Until(due[0].Due) < 50*time.Minute {
+			due[0].Status != tasktype.Pending || time.Until(due[0].Due) < 50*time.Minute {
 			t.Errorf("due: %+v %v", due, err)
 		}
 		for range 2 { // twice is no error, and a queue need not have been used

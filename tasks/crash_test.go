@@ -20,6 +20,7 @@ import (
 	"muster/tasks/facttest"
 	"muster/tasks/internal/canvas"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 // The crash tests run this test binary as a worker process.
@@ -251,7 +252,7 @@ func TestKilledSupervisedWorker(t *testing.T) {
 	facttest.Eventually(t, "the step runs", func() bool {
 		s, err := held.Status(t.Context())
 		as, aerr := c.Active(t.Context())
-		return err == nil && aerr == nil && s != tasks.Success && len(as) == 1 && c.Redis().Exists(t.Context(), "runs:"+held.ID()+".0").Val() == 1
+		return err == nil && aerr == nil && s != tasktype.Success && len(as) == 1 && c.Redis().Exists(t.Context(), "runs:"+held.ID()+".0").Val() == 1
 	})
 	child(t, url, "second")
 	kill(t, first)
@@ -367,9 +368,9 @@ func TestKilledBetweenFailureAndFailFast(t *testing.T) {
 	failed := 0
 	for _, n := range nodes(t, w, run.ID()) {
 		switch {
-		case n.Status == tasks.Failed:
+		case n.Status == tasktype.Failed:
 			failed++
-		case n.Status == tasks.Revoked:
+		case n.Status == tasktype.Revoked:
 			t.Fatalf("%s was revoked before the worker died", n.ID)
 		}
 	}
@@ -380,7 +381,7 @@ func TestKilledBetweenFailureAndFailFast(t *testing.T) {
 	wantFailure(t, err, "E1")
 	ended(t, w, run.ID())
 	for _, n := range nodes(t, w, run.ID()) {
-		if n.Queue != "" && n.Status != tasks.Revoked && n.Status != tasks.Skipped && n.Task != failTask.Name() {
+		if n.Queue != "" && n.Status != tasktype.Revoked && n.Status != tasktype.Skipped && n.Task != failTask.Name() {
 			t.Errorf("%s %s is %s", n.Task, n.ID, n.Status)
 		}
 	}
@@ -410,7 +411,7 @@ func TestPoisonTask(t *testing.T) {
 		}
 	}
 	_, err = run.Wait(limited(t))
-	if f := wantFailure(t, err, "its worker died"); f.Code != tasks.CodeLost {
+	if f := wantFailure(t, err, "its worker died"); f.Code != tasktype.CodeLost {
 		t.Fatalf("got %+v", f)
 	}
 }
@@ -467,7 +468,7 @@ func TestNeighboursOfPoison(t *testing.T) {
 		t.Errorf("those beside it came to %v, %v", got, err)
 	}
 	_, err = guilty.Wait(limited(t))
-	if f := wantFailure(t, err, "its worker died"); f.Code != tasks.CodeLost {
+	if f := wantFailure(t, err, "its worker died"); f.Code != tasktype.CodeLost {
 		t.Errorf("got %+v", f)
 	}
 }
@@ -640,7 +641,7 @@ func TestStoppedWorkerGivesBack(t *testing.T) {
 			t.Fatalf("after the stop %v runs, %v", as, err)
 		}
 		nodes, err := w.client.Nodes(t.Context(), run.ID())
-		if err != nil || nodes[0].Status != tasks.Pending || nodes[0].Attempts != 0 {
+		if err != nil || nodes[0].Status != tasktype.Pending || nodes[0].Attempts != 0 {
 			t.Fatalf("given back as %+v, %v", nodes, err)
 		}
 		if ws, err := w.client.Workers(t.Context()); err != nil || len(ws) != 1 {

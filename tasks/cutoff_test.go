@@ -17,6 +17,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 var errCut = errors.New("cut off")
@@ -447,7 +448,7 @@ func TestTwoRunsOfOneNode(t *testing.T) {
 		if err := tasks.ExpireLeases(t.Context(), w.client, "sleeper"); err != nil {
 			t.Fatal(err)
 		}
-		facttest.Eventually(t, "the second run counts", func() bool { return nodes(t, w, chord.ID())[0].Status == tasks.Success })
+		facttest.Eventually(t, "the second run counts", func() bool { return nodes(t, w, chord.ID())[0].Status == tasktype.Success })
 		w.open("run 1")
 		w.open("late")
 		if got, err := chord.Wait(limited(t)); err != nil || got != "[2 1]" {

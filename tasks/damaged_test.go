@@ -13,6 +13,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 // A stored workflow that is damaged ends with an error and harms neither its worker nor other workflows.
@@ -65,8 +66,8 @@ func TestDamagedWorkflowEnds(t *testing.T) {
 			facttest.Eventually(t, name+": the workflow is ended", func() bool { return rdb.HExists(t.Context(), key, "!").Val() })
 			for _, c := range []*tasks.Client{w.client, sender} {
 				_, err := tasks.Attach[int](c, run.ID()).Wait(limited(t))
-				if f := wantFailure(t, err, "damaged"); f.Code != tasks.CodeDamaged {
-					t.Errorf("%s: got %+v, want code %s", name, f, tasks.CodeDamaged)
+				if f := wantFailure(t, err, "damaged"); f.Code != tasktype.CodeDamaged {
+					t.Errorf("%s: got %+v, want code %s", name, f, tasktype.CodeDamaged)
 				}
 			}
 		}

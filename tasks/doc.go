@@ -46,14 +46,14 @@
 //   - Each continuation happens once: joins count a member once however often it ran, and the
 //     first result of a node stands.
 //   - A handler may run again: after a crash of its worker, and when its outcome could not be stored.
-//     [Info].Key is the same each time, for use as an idempotency key. Such a repeat uses up no attempt;
+//     [tasktype.Info].Key is the same each time, for use as an idempotency key. Such a repeat uses up no attempt;
 //     a node that took eleven workers with it fails.
 //   - The work of a worker that dies runs elsewhere after 9 to 12 seconds, or at once after [ExpireLeases]: a
 //     worker is dead when two looks found that it was silent for 6 seconds.
 //   - Keys of a workflow expire a [Retention] after its end, and not before.
 //
 // A task that no live worker of its queue has a handler for is put back for about a minute, and then fails
-// with [CodeUnregistered].
+// with [tasktype.CodeUnregistered].
 //
 // Redis must not evict keys: a workflow that loses one may never end. While maxmemory is set and
 // maxmemory-policy is not noeviction, sends and workers return [ErrEvicts]. A Redis whose memory or disk is
@@ -81,6 +81,7 @@
 // Workers tell what they do, live: [Client.Workers], [Client.Active], [Client.Reserved], [Client.Due],
 // [Client.Queues]; a workflow as a tree is [WriteTree]. [Client.Revoke], [Client.PauseQueue] and
 // [Client.SetConcurrency] change what they do. A [Scheduler] sends work at its times. [Mux.Use] wraps
-// handlers, and [WorkerConfig].Observe hears of every attempt. Package taskstest tests workflows without
+// handlers, and [WorkerConfig].Observe hears of every attempt. Package tasktype has the structs that all of these
+// return, with the states of a node and the codes of failures; taskstest tests workflows without
 // Redis and without waiting; metrics is for Prometheus, otel for OpenTelemetry.
 package tasks

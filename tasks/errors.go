@@ -7,6 +7,7 @@ import (
 
 	"muster/tasks/internal/engine"
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
 
 // The errors callers branch on.
@@ -31,30 +32,9 @@ var (
 // [Again], so that no attempt is used up. See [Client.Writable].
 func Refused(err error) bool { return store.Refused(err) }
 
-// The codes of failures that the engine itself finds.
-const (
-	CodeError     = engine.CodeError     // the handler returned an error
-	CodePermanent = engine.CodePermanent // … of [Permanent]
-	// CodeTimeout: the handler returned a context.DeadlineExceeded, and the soft time limit of the attempt, its [Timeout], had
-	// passed. One that came before, as of an HTTP request with a time limit of its own, is an error like any other.
-	CodeTimeout      = engine.CodeTimeout
-	CodeHardTimeout  = engine.CodeHardTimeout  // the hard time limit passed
-	CodePanic        = engine.CodePanic        // the handler panicked
-	CodeExpired      = engine.CodeExpired      // not begun in time
-	CodeRevoked      = engine.CodeRevoked      // revoked by someone
-	CodeLost         = engine.CodeLost         // its workers died, again and again
-	CodeInput        = engine.CodeInput        // its input does not decode
-	CodeResult       = engine.CodeResult       // its result does not encode, or is too large
-	CodeUnregistered = engine.CodeUnregistered // no worker of its queue has a handler for it
-	CodePlan         = engine.CodePlan         // its plan cannot be run
-	CodeArchived     = engine.CodeArchived     // an operator archived it
-	CodeVersion      = engine.CodeVersion      // no worker could read the workflow: it is of another release
-	CodeDamaged      = engine.CodeDamaged      // what Redis holds of the workflow cannot be read
-)
-
 // Failure is why a task did not yield a value: the error of Wait, and the input of [Rescue] and
 // [OnError] tasks. Errors lose their identity on the way through Redis: what is left is the message
-// and a code.
+// and a code, which is one of package tasktype or was given by [WithCode].
 type Failure struct {
 	Task     string `json:"task"`
 	Node     string `json:"node"`
@@ -73,7 +53,7 @@ func (f *Failure) Error() string {
 
 // Is reports that f is [ErrRevoked] when it has one of the codes of revocation.
 func (f *Failure) Is(target error) bool {
-	return target == ErrRevoked && (f.Code == CodeRevoked || f.Code == CodeExpired)
+	return target == ErrRevoked && (f.Code == tasktype.CodeRevoked || f.Code == tasktype.CodeExpired)
 }
 
 func init() {

@@ -10,6 +10,7 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/taskstest"
+	"muster/tasks/tasktype"
 )
 
 // marked is an error of a handler, with what must come of it.
@@ -70,19 +71,19 @@ func TestMarksOfErrorsCompose(t *testing.T) {
 	wrap := func(err error) error { return fmt.Errorf("wrapped: %w", err) }
 	failure := &tasks.Failure{Task: "before", Attempts: 2, Message: "broke", Code: "http_403"}
 	for name, m := range map[string]marked{
-		"no mark":                          {no, "retry", 0, tasks.CodeError, "no"},
-		"Permanent":                        {tasks.Permanent(no), "fails", 0, tasks.CodePermanent, "no"},
-		"Permanent below %w":               {wrap(wrap(tasks.Permanent(no))), "fails", 0, tasks.CodePermanent, "wrapped: wrapped: no"},
-		"Permanent joined":                 {errors.Join(other, wrap(tasks.Permanent(no))), "fails", 0, tasks.CodePermanent, "other\nwrapped: no"},
-		"Permanent of RetryIn":             {tasks.Permanent(tasks.RetryIn(time.Hour, no)), "fails", 0, tasks.CodePermanent, "no"},
-		"RetryIn of Permanent":             {tasks.RetryIn(time.Hour, tasks.Permanent(no)), "fails", 0, tasks.CodePermanent, "no"},
-		"RetryIn joined with Permanent":    {errors.Join(tasks.RetryIn(time.Hour, other), tasks.Permanent(no)), "fails", 0, tasks.CodePermanent, "no"},
+		"no mark":                          {no, "retry", 0, tasktype.CodeError, "no"},
+		"Permanent":                        {tasks.Permanent(no), "fails", 0, tasktype.CodePermanent, "no"},
+		"Permanent below %w":               {wrap(wrap(tasks.Permanent(no))), "fails", 0, tasktype.CodePermanent, "wrapped: wrapped: no"},
+		"Permanent joined":                 {errors.Join(other, wrap(tasks.Permanent(no))), "fails", 0, tasktype.CodePermanent, "other\nwrapped: no"},
+		"Permanent of RetryIn":             {tasks.Permanent(tasks.RetryIn(time.Hour, no)), "fails", 0, tasktype.CodePermanent, "no"},
+		"RetryIn of Permanent":             {tasks.RetryIn(time.Hour, tasks.Permanent(no)), "fails", 0, tasktype.CodePermanent, "no"},
+		"RetryIn joined with Permanent":    {errors.Join(tasks.RetryIn(time.Hour, other), tasks.Permanent(no)), "fails", 0, tasktype.CodePermanent, "no"},
 		"Permanent of WithCode":            {tasks.Permanent(tasks.WithCode("a", no)), "fails", 0, "a", "no"},
 		"WithCode of Permanent":            {tasks.WithCode("a", wrap(tasks.Permanent(no))), "fails", 0, "a", "no"},
 		"RetryIn of WithCode":              {tasks.RetryIn(time.Hour, wrap(tasks.WithCode("a", no))), "retry", time.Hour, "a", "no"},
 		"WithCode of RetryIn":              {tasks.WithCode("a", errors.Join(other, tasks.RetryIn(time.Hour, no))), "retry", time.Hour, "a", "no"},
-		"RetryIn of RetryIn":               {wrap(tasks.RetryIn(time.Hour, wrap(tasks.RetryIn(time.Minute, no)))), "retry", time.Hour, tasks.CodeError, "no"},
-		"two RetryIn joined":               {errors.Join(tasks.RetryIn(time.Minute, no), tasks.RetryIn(time.Hour, no)), "retry", time.Minute, tasks.CodeError, "no"},
+		"RetryIn of RetryIn":               {wrap(tasks.RetryIn(time.Hour, wrap(tasks.RetryIn(time.Minute, no)))), "retry", time.Hour, tasktype.CodeError, "no"},
+		"two RetryIn joined":               {errors.Join(tasks.RetryIn(time.Minute, no), tasks.RetryIn(time.Hour, no)), "retry", time.Minute, tasktype.CodeError, "no"},
 		"WithCode of WithCode":             {wrap(tasks.WithCode("a", wrap(tasks.WithCode("b", no)))), "retry", 0, "a", "no"},
 		"two WithCode joined":              {errors.Join(wrap(tasks.WithCode("a", no)), tasks.WithCode("b", no)), "retry", 0, "b", "no"},
 		"all three below %w":               {wrap(tasks.RetryIn(time.Hour, wrap(tasks.WithCode("a", wrap(tasks.Permanent(no)))))), "fails", 0, "a", "no"},
@@ -91,18 +92,18 @@ func TestMarksOfErrorsCompose(t *testing.T) {
 		"WithCode of a Failure":            {tasks.WithCode("a", wrap(failure)), "retry", 0, "a", "broke"},
 		"Failure joined with WithCode":     {errors.Join(failure, wrap(wrap(tasks.WithCode("a", no)))), "retry", 0, "a", "broke"},
 		"Permanent of a Failure":           {tasks.Permanent(wrap(failure)), "fails", 0, "http_403", "broke"},
-		"a Failure without a code":         {&tasks.Failure{Task: "before", Message: "broke"}, "retry", 0, tasks.CodeError, "broke"},
-		"a nil Failure below %w":           {wrap((*tasks.Failure)(nil)), "retry", 0, tasks.CodeError, "wrapped"},
+		"a Failure without a code":         {&tasks.Failure{Task: "before", Message: "broke"}, "retry", 0, tasktype.CodeError, "broke"},
+		"a nil Failure below %w":           {wrap((*tasks.Failure)(nil)), "retry", 0, tasktype.CodeError, "wrapped"},
 		"Again":                            {tasks.Again(time.Hour), "again", time.Hour, "", ""},
 		"Again below %w":                   {wrap(wrap(tasks.Again(time.Hour))), "again", time.Hour, "", ""},
 		"Again joined with an error":       {errors.Join(no, tasks.Again(time.Hour)), "again", time.Hour, "", ""},
 		"WithCode of Again":                {tasks.WithCode("a", tasks.Again(time.Hour)), "again", time.Hour, "", ""},
-		"Permanent of Again":               {tasks.Permanent(tasks.Again(time.Hour)), "fails", 0, tasks.CodePermanent, "again in 1h"},
-		"RetryIn of Again":                 {tasks.RetryIn(time.Minute, wrap(tasks.Again(time.Hour))), "retry", time.Minute, tasks.CodeError, "again in 1h"},
-		"Again joined with RetryIn":        {errors.Join(tasks.Again(time.Hour), tasks.RetryIn(time.Minute, no)), "retry", time.Minute, tasks.CodeError, "no"},
-		"ErrShutdown below %w":             {wrap(tasks.ErrShutdown), "retry", 0, tasks.CodeError, "return tasks.Again to be called again"},
+		"Permanent of Again":               {tasks.Permanent(tasks.Again(time.Hour)), "fails", 0, tasktype.CodePermanent, "again in 1h"},
+		"RetryIn of Again":                 {tasks.RetryIn(time.Minute, wrap(tasks.Again(time.Hour))), "retry", time.Minute, tasktype.CodeError, "again in 1h"},
+		"Again joined with RetryIn":        {errors.Join(tasks.Again(time.Hour), tasks.RetryIn(time.Minute, no)), "retry", time.Minute, tasktype.CodeError, "no"},
+		"ErrShutdown below %w":             {wrap(tasks.ErrShutdown), "retry", 0, tasktype.CodeError, "return tasks.Again to be called again"},
 		"ErrShutdown joined, with a code":  {tasks.WithCode("a", errors.Join(no, tasks.ErrShutdown)), "retry", 0, "a", "return tasks.Again to be called again"},
-		"DeadlineExceeded of another time": {wrap(context.DeadlineExceeded), "retry", 0, tasks.CodeError, "deadline exceeded"},
+		"DeadlineExceeded of another time": {wrap(context.DeadlineExceeded), "retry", 0, tasktype.CodeError, "deadline exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -116,13 +117,13 @@ func TestMisusedMarksAreErrors(t *testing.T) {
 	t.Parallel()
 	no := errors.New("no")
 	for name, m := range map[string]marked{
-		"Permanent(nil)":     {tasks.Permanent(nil), "fails", 0, tasks.CodePermanent, "tasks.Permanent(nil): there is no error; return nil"},
+		"Permanent(nil)":     {tasks.Permanent(nil), "fails", 0, tasktype.CodePermanent, "tasks.Permanent(nil): there is no error; return nil"},
 		"WithCode of nil":    {tasks.WithCode("a", nil), "retry", 0, "a", `tasks.WithCode("a", nil): there is no error; return nil`},
-		"RetryIn of nil":     {tasks.RetryIn(time.Minute, nil), "retry", time.Minute, tasks.CodeError, "tasks.RetryIn(1m0s, nil): there is no error; return tasks.Again(1m0s)"},
-		"no code":            {tasks.WithCode("", no), "fails", 0, tasks.CodePermanent, `tasks.WithCode("", …): the code is empty: no`},
+		"RetryIn of nil":     {tasks.RetryIn(time.Minute, nil), "retry", time.Minute, tasktype.CodeError, "tasks.RetryIn(1m0s, nil): there is no error; return tasks.Again(1m0s)"},
+		"no code":            {tasks.WithCode("", no), "fails", 0, tasktype.CodePermanent, `tasks.WithCode("", …): the code is empty: no`},
 		"no code, below one": {tasks.WithCode("a", tasks.WithCode("", no)), "fails", 0, "a", "the code is empty: no"},
-		"negative RetryIn":   {tasks.RetryIn(-time.Second, no), "fails", 0, tasks.CodePermanent, "tasks.RetryIn(-1s, …): the delay is negative: no"},
-		"negative Again":     {tasks.Again(-time.Second), "fails", 0, tasks.CodePermanent, "tasks.Again(-1s): the delay is negative"},
+		"negative RetryIn":   {tasks.RetryIn(-time.Second, no), "fails", 0, tasktype.CodePermanent, "tasks.RetryIn(-1s, …): the delay is negative: no"},
+		"negative Again":     {tasks.Again(-time.Second), "fails", 0, tasktype.CodePermanent, "tasks.Again(-1s): the delay is negative"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -155,20 +156,20 @@ func TestTimeoutIsOfTheAttempt(t *testing.T) {
 		<-ctx.Done()
 		return fmt.Errorf("fetch: %w", ctx.Err())
 	}
-	short := []tasks.Option{tasks.Timeout(10 * time.Millisecond)}
+	short := []tasks.TaskOption{tasks.Timeout(10 * time.Millisecond)}
 	for name, c := range map[string]struct {
 		handler func(context.Context) error
-		opts    []tasks.Option
+		opts    []tasks.TaskOption
 		code    string
 	}{
-		"its own":                  {outer, short, tasks.CodeTimeout},
-		"its own, permanent":       {func(ctx context.Context) error { return tasks.Permanent(outer(ctx)) }, short, tasks.CodeTimeout},
+		"its own":                  {outer, short, tasktype.CodeTimeout},
+		"its own, permanent":       {func(ctx context.Context) error { return tasks.Permanent(outer(ctx)) }, short, tasktype.CodeTimeout},
 		"its own, with a code":     {func(ctx context.Context) error { return tasks.WithCode("slow", outer(ctx)) }, short, "slow"},
-		"passed, another error":    {func(ctx context.Context) error { <-ctx.Done(); return errors.New("no") }, short, tasks.CodeError},
-		"another one":              {inner, nil, tasks.CodeError},
-		"another one, permanent":   {func(ctx context.Context) error { return tasks.Permanent(inner(ctx)) }, nil, tasks.CodePermanent},
-		"another one, no limit":    {inner, []tasks.Option{tasks.Timeout(0)}, tasks.CodeError},
-		"another one, then passed": {func(ctx context.Context) error { err := inner(ctx); <-ctx.Done(); return err }, short, tasks.CodeTimeout},
+		"passed, another error":    {func(ctx context.Context) error { <-ctx.Done(); return errors.New("no") }, short, tasktype.CodeError},
+		"another one":              {inner, nil, tasktype.CodeError},
+		"another one, permanent":   {func(ctx context.Context) error { return tasks.Permanent(inner(ctx)) }, nil, tasktype.CodePermanent},
+		"another one, no limit":    {inner, []tasks.TaskOption{tasks.Timeout(0)}, tasktype.CodeError},
+		"another one, then passed": {func(ctx context.Context) error { err := inner(ctx); <-ctx.Done(); return err }, short, tasktype.CodeTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -196,8 +197,8 @@ func TestReturnedFailureIsNoRevocation(t *testing.T) {
 		return tasks.Chain(instead.S(tasks.Failure{Task: "first", Message: "gone", Code: code}), first), nil
 	})
 	for name, s := range map[string]tasks.Signature[int]{
-		tasks.CodeExpired: first.S(1, tasks.Expires(-time.Second)).Rescue(instead),
-		tasks.CodeRevoked: tasks.Chain(plan.S(tasks.CodeRevoked), first),
+		tasktype.CodeExpired: first.S(1, tasks.Expires(-time.Second)).Rescue(instead),
+		tasktype.CodeRevoked: tasks.Chain(plan.S(tasktype.CodeRevoked), first),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -211,12 +212,12 @@ func TestReturnedFailureIsNoRevocation(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, n := range nodes {
-				if (n.Task == "instead" || n.Task == "plan") && n.Status != tasks.Failed {
-					t.Errorf("node %s, %s: got %s, want %s", n.ID, n.Task, n.Status, tasks.Failed)
+				if (n.Task == "instead" || n.Task == "plan") && n.Status != tasktype.Failed {
+					t.Errorf("node %s, %s: got %s, want %s", n.ID, n.Task, n.Status, tasktype.Failed)
 				}
 			}
-			if p, err := tasks.Attach[int](f.Client(), "flow").Progress(t.Context()); err != nil || p.Status != tasks.Failed {
-				t.Errorf("the workflow: got %s, %v, want %s", p.Status, err, tasks.Failed)
+			if p, err := tasks.Attach[int](f.Client(), "flow").Progress(t.Context()); err != nil || p.Status != tasktype.Failed {
+				t.Errorf("the workflow: got %s, %v, want %s", p.Status, err, tasktype.Failed)
 			}
 		})
 	}

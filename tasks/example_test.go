@@ -10,6 +10,7 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 var (
@@ -179,7 +180,7 @@ func ExampleAsyncResult_Watch() {
 	ctx := context.Background()
 	run, err := tasks.Each([]string{"ann", "bob"}, Greet).Send(ctx, client)
 	must(err)
-	var last tasks.Progress
+	var last tasktype.Progress
 	for p, err := range run.Watch(ctx) {
 		must(err)
 		last = p
@@ -221,7 +222,7 @@ func ExampleSetProgress() {
 
 func ExampleMux_Use() {
 	mux := tasks.NewMux()
-	mux.Use(func(ctx context.Context, info tasks.Info, next func(context.Context) error) error {
+	mux.Use(func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error {
 		err := next(ctx)
 		fmt.Println(info.Task, "attempt", info.Attempt, "error:", err)
 		return err

@@ -6,6 +6,7 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/facttest"
+	"muster/tasks/tasktype"
 )
 
 // The first failure of a fail-fast group ends its other members, in whatever they are at.
@@ -40,7 +41,7 @@ func TestFailFast(t *testing.T) {
 				_, err := send(t, w, tasks.OnError(c.s(), Err))
 				wantFailure(t, err, c.why)
 				for _, f := range w.failures() {
-					if f.Code == tasks.CodeRevoked {
+					if f.Code == tasktype.CodeRevoked {
 						t.Errorf("errback of a task that was only revoked: %+v", f)
 					}
 				}

@@ -16,6 +16,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 // agendaNow has workers look at once at whatever waits for that.
@@ -137,21 +138,21 @@ func TestHandlersThatMisbehave(t *testing.T) {
 			want string
 			code string
 		}{
-			{odd("goexit", func(context.Context) error { runtime.Goexit(); return nil }), "ended its goroutine", tasks.CodeError},
-			{odd("panic", func(context.Context) error { panic("oh") }), "oh", tasks.CodePanic},
+			{odd("goexit", func(context.Context) error { runtime.Goexit(); return nil }), "ended its goroutine", tasktype.CodeError},
+			{odd("panic", func(context.Context) error { panic("oh") }), "oh", tasktype.CodePanic},
 			{odd("retryif", func(context.Context) error { return errors.New("no") }, tasks.MaxRetry(3),
-				tasks.RetryIf(func(error) bool { panic("oh") })), "no", tasks.CodeError},
-			{odd("nilerror", func(context.Context) error { var f *tasks.Failure; return f }), "*tasks.Failure", tasks.CodePanic},
-			{odd("badunwrap", func(context.Context) error { return oddError{unwrap: func() error { panic("in Unwrap") }} }), "in Unwrap", tasks.CodePanic},
-			{odd("badpanic", func(context.Context) error { panic(oddError{message: func() string { panic("in Error") }}) }), "in Error", tasks.CodePanic},
-			{odd("exits", func(context.Context) error { return oddError{message: func() string { runtime.Goexit(); return "" }} }), "ended its goroutine", tasks.CodeError},
+				tasks.RetryIf(func(error) bool { panic("oh") })), "no", tasktype.CodeError},
+			{odd("nilerror", func(context.Context) error { var f *tasks.Failure; return f }), "*tasks.Failure", tasktype.CodePanic},
+			{odd("badunwrap", func(context.Context) error { return oddError{unwrap: func() error { panic("in Unwrap") }} }), "in Unwrap", tasktype.CodePanic},
+			{odd("badpanic", func(context.Context) error { panic(oddError{message: func() string { panic("in Error") }}) }), "in Error", tasktype.CodePanic},
+			{odd("exits", func(context.Context) error { return oddError{message: func() string { runtime.Goexit(); return "" }} }), "ended its goroutine", tasktype.CodeError},
 			{odd("permanent", func(context.Context) error {
 				return tasks.Permanent(oddError{message: func() string { panic("in Error") }})
-			}), "in Error", tasks.CodePanic},
-			{odd("nilbelow", func(context.Context) error { var f *tasks.Failure; return errors.Join(errors.New("no"), f) }), "*errors.joinError", tasks.CodePanic},
+			}), "in Error", tasktype.CodePanic},
+			{odd("nilbelow", func(context.Context) error { var f *tasks.Failure; return errors.Join(errors.New("no"), f) }), "*errors.joinError", tasktype.CodePanic},
 			{odd("badis", func(context.Context) error {
 				return fmt.Errorf("below: %w", &cyclic{is: func() bool { panic("in Is") }})
-			}), "in Is", tasks.CodePanic},
+			}), "in Is", tasktype.CodePanic},
 			{odd("cycle", func(context.Context) error {
 				self := &oddError{}
 				self.unwrap = func() error { return self }
@@ -159,13 +160,13 @@ func TestHandlersThatMisbehave(t *testing.T) {
 			}, tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond)), "odd", "round"},
 			{odd("cycles", func(context.Context) error {
 				return errors.Join(&cyclic{is: func() bool { return false }}, fmt.Errorf("beside: %w", tasks.Permanent(errors.New("never"))))
-			}, tasks.MaxRetry(9)), "never", tasks.CodePermanent},
+			}, tasks.MaxRetry(9)), "never", tasktype.CodePermanent},
 			{odd("many", func(context.Context) error {
 				return errors.Join(append(slices.Repeat([]error{errors.New("one of many")}, 100_000), tasks.Permanent(errors.New("never")))...)
-			}, tasks.MaxRetry(9)), "one of many", tasks.CodePermanent},
-			{odd("shutdown", func(context.Context) error { return tasks.ErrShutdown }), "tasks.Again", tasks.CodeError},
+			}, tasks.MaxRetry(9)), "one of many", tasktype.CodePermanent},
+			{odd("shutdown", func(context.Context) error { return tasks.ErrShutdown }), "tasks.Again", tasktype.CodeError},
 			{odd("deaf", func(context.Context) error { <-late; return nil }, tasks.Timeout(time.Millisecond),
-				tasks.HardTimeout(5*time.Millisecond)), "hard time limit", tasks.CodeHardTimeout},
+				tasks.HardTimeout(5*time.Millisecond)), "hard time limit", tasktype.CodeHardTimeout},
 		}
 		// One that returns a value after its soft limit, and before the hard one, has returned a value.
 		slow := odd("late", func(ctx context.Context) error { <-ctx.Done(); return nil }, tasks.Timeout(10*time.Millisecond))
@@ -193,7 +194,7 @@ func TestHandlersThatMisbehave(t *testing.T) {
 		if got, err := send(t, w, slow.S(4)); err != nil || got != 4 { // the slot is free
 			t.Errorf("afterwards: got %v, %v", got, err)
 		}
-		if n := nodes(t, w, run.ID()); n[0].Status != tasks.Failed || n[1].Status != tasks.Skipped || w.ran(run.ID()+".1") != 0 {
+		if n := nodes(t, w, run.ID()); n[0].Status != tasktype.Failed || n[1].Status != tasktype.Skipped || w.ran(run.ID()+".1") != 0 {
 			t.Errorf("what came late changed it: %+v", n)
 		}
 		if err := (func() (err error) {

@@ -14,6 +14,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 // A fleet in which no worker lives longer than two seconds, and nobody says that they have died, does its work.
@@ -281,7 +282,7 @@ func TestHandlerLeavesAGoroutine(t *testing.T) {
 			t.Errorf("got %v, %v, want 2", got, err)
 		}
 		<-left
-		if n := nodes(t, w, run.ID())[0]; n.Status != tasks.Success || n.Done != 0 || n.Total != 0 {
+		if n := nodes(t, w, run.ID())[0]; n.Status != tasktype.Success || n.Done != 0 || n.Total != 0 {
 			t.Errorf("got %+v, want no progress", n)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 func TestListingsRefuseWhatTheyCannotHave(t *testing.T) {
@@ -36,7 +37,7 @@ func TestListingsRefuseWhatTheyCannotHave(t *testing.T) {
 		want string // in the error; none if empty
 	}{
 		{workflows(tasks.WorkflowFilter{}), ""},
-		{workflows(tasks.WorkflowFilter{State: tasks.WorkflowRunning, Name: "a", After: time.Now(), Before: time.Now(), Limit: 1000}), ""},
+		{workflows(tasks.WorkflowFilter{State: tasktype.WorkflowRunning, Name: "a", After: time.Now(), Before: time.Now(), Limit: 1000}), ""},
 		{workflows(tasks.WorkflowFilter{State: "PENDING"}), "no state"},
 		{workflows(tasks.WorkflowFilter{Limit: 1001}), "1 to 1000"},
 		{workflows(tasks.WorkflowFilter{Limit: -1}), "1 to 1000"},

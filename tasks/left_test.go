@@ -16,6 +16,7 @@ import (
 	"muster/tasks/facttest"
 	"muster/tasks/internal/canvas"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 // fixedKeys stand for the fleet, its queues and what became of them, however many workflows there were. live and done
@@ -148,7 +149,7 @@ func TestNothingIsLeftOfWhatExpired(t *testing.T) {
 		resume()
 		for _, run := range runs {
 			_, err := run.Wait(limited(t))
-			if f := (*tasks.Failure)(nil); !errors.As(err, &f) || f.Code != tasks.CodeExpired {
+			if f := (*tasks.Failure)(nil); !errors.As(err, &f) || f.Code != tasktype.CodeExpired {
 				t.Errorf("got %v, want one that expired", err)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 // Members come one by one while others still run, failures among them, and the sequence ends with the last.
@@ -27,7 +28,7 @@ func TestMembersAsCompleted(t *testing.T) {
 			switch {
 			case m.Index == 1 && (m.Value != 7 || m.Err != nil),
 				m.Index == 2 && (m.Err == nil || m.Err.Message != "E1"),
-				m.Index == 0 && (m.Err == nil || m.Err.Code != tasks.CodeRevoked):
+				m.Index == 0 && (m.Err == nil || m.Err.Code != tasktype.CodeRevoked):
 				t.Errorf("got %+v", m)
 			}
 			if len(places) == 2 { // the first member is still held

@@ -4,47 +4,32 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 
-	"muster/tasks/internal/bridge"
 	"muster/tasks/internal/engine"
 	"muster/tasks/internal/graph"
+	"muster/tasks/tasktype"
 )
 
 // Mux binds tasks to handlers. Bind everything before a worker starts with it.
-type Mux struct{ handlers map[string]*engine.Handler }
+type Mux struct {
+	handlers map[string]*engine.Handler
+	base     engine.Handler // of those to come
+}
 
 // NewMux returns an empty Mux.
 func NewMux() *Mux { return &Mux{handlers: map[string]*engine.Handler{}} }
 
-// Middleware wraps every handler of a [Mux]; next runs the handler and returns its error.
-type Middleware = engine.Middleware
+// Middleware wraps a handler: next calls it and returns its error. info says which task runs.
+type Middleware func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error
 
 // Use wraps the handlers bound so far and later on. The first one given is the outermost.
 func (m *Mux) Use(mw ...Middleware) {
-	for _, h := range m.handlers {
-		h.Use(mw...)
+	for _, f := range mw {
+		m.base.Use(f)
+		for _, h := range m.handlers {
+			h.Use(f)
+		}
 	}
-	m.handlers[""] = m.base().Use(mw...)
-}
-
-// named returns the handlers by name, without the base of those to come.
-func (m *Mux) named() map[string]*engine.Handler {
-	out := maps.Clone(m.handlers)
-	delete(out, "")
-	return out
-}
-
-func init() {
-	bridge.Handlers = func(m any) map[string]*engine.Handler { return m.(*Mux).named() }
-	bridge.Engine = func(c any) *engine.Engine { return c.(*Client).eng }
-}
-
-func (m *Mux) base() *engine.Handler {
-	if h := m.handlers[""]; h != nil {
-		return h
-	}
-	return &engine.Handler{}
 }
 
 // Handle binds t to h. The context of h ends at the task's [Timeout], when the workflow is revoked
@@ -62,7 +47,7 @@ func Handle[I, O any](m *Mux, t Task[I, O], h func(context.Context, I) (O, error
 		value, err := json.Marshal(out)
 		if err != nil {
 			return engine.Answer{}, &engine.Verdict{
-				Err: fmt.Errorf("result does not marshal to JSON: %w", err), Permanent: true, Code: CodeResult}
+				Err: fmt.Errorf("result does not marshal to JSON: %w", err), Permanent: true, Code: tasktype.CodeResult}
 		}
 		return engine.Answer{Value: value}, nil
 	})
@@ -92,7 +77,7 @@ func bind(m *Mux, name string, opts *graph.Opts, run func(context.Context, []byt
 		if m.handlers[n] != nil {
 			panic(fmt.Sprintf("tasks: %s is bound twice", n))
 		}
-		m.handlers[n] = &engine.Handler{Name: n, Opts: opts, Run: run, Wrap: m.base().Wrap}
+		m.handlers[n] = &engine.Handler{Name: n, Opts: opts, Run: run, Wrap: m.base.Wrap}
 	}
 }
 
@@ -100,20 +85,17 @@ func decode[I any](name string, raw []byte) (I, error) {
 	var in I
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return in, &engine.Verdict{
-			Err: fmt.Errorf("input of %s does not decode: %w", name, err), Permanent: true, Code: CodeInput}
+			Err: fmt.Errorf("input of %s does not decode: %w", name, err), Permanent: true, Code: tasktype.CodeInput}
 	}
 	return in, nil
 }
 
-// Info is what a handler can know about its own run.
-type Info = engine.Info
-
 // InfoFrom returns what is known about the run that ctx belongs to; the zero Info outside of one.
-func InfoFrom(ctx context.Context) Info {
+func InfoFrom(ctx context.Context) tasktype.Info {
 	if r := engine.RunFrom(ctx); r != nil {
 		return r.Info
 	}
-	return Info{}
+	return tasktype.Info{}
 }
 
 // Predecessors returns the nodes that the task of ctx comes after, at most so many: the members of a

@@ -11,6 +11,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 // repairedIn bounds what an operator's hand on a wake-task may cost. Workers look every three seconds.
@@ -194,7 +195,7 @@ func TestOperatorFindsNoRetry(t *testing.T) {
 		facttest.Eventually(t, "it waits, and asynq has nothing", func() bool {
 			s, err := run.Status(t.Context())
 			q, err2 := in.GetQueueInfo("default")
-			return err == nil && err2 == nil && s == tasks.Retry && q.Size == 0
+			return err == nil && err2 == nil && s == tasktype.Retry && q.Size == 0
 		})
 		if err := run.Revoke(t.Context()); err != nil {
 			t.Fatal(err)

@@ -121,7 +121,7 @@ func Timeout(d time.Duration) Option {
 }
 
 // HardTimeout is the time after which an attempt is given up for good: the task fails with
-// [CodeHardTimeout], and its slot is freed even when the handler does not return. Zero is no limit. Defaults to
+// [tasktype.CodeHardTimeout], and its slot is freed even when the handler does not return. Zero is no limit. Defaults to
 // ten seconds after [Timeout].
 func HardTimeout(d time.Duration) Option {
 	return lasting("HardTimeout", d, 0, func(o *graph.Opts) { o.Hard = &d })
@@ -155,7 +155,7 @@ func In(d time.Duration) Option {
 	return lasting("In", d, 0, func(o *graph.Opts) { o.In, o.At = &d, nil })
 }
 
-// Expires revokes a task, with [CodeExpired], that no worker has begun d after it could run: after the send, or after
+// Expires revokes a task, with [tasktype.CodeExpired], that no worker has begun d after it could run: after the send, or after
 // what it comes after has ended, and after its own delay. In a [Scheduler], the send is the time of the tick. A task
 // that has failed and would be tried again only after that time fails with its last error.
 func Expires(d time.Duration) Option {
@@ -241,7 +241,7 @@ func FairnessKey(key string) SendOption {
 
 var validFairnessKey = regexp.MustCompile(`^[A-Za-z0-9_.:@-]{1,100}$`)
 
-// Headers gives every task of the workflow values to find in its Info, such as the trace that it belongs to. All
+// Headers gives every task of the workflow values to find in its [tasktype.Info], such as the trace that it belongs to. All
 // headers together have at most 8 KiB.
 func Headers(h map[string]string) SendOption {
 	h = maps.Clone(h)

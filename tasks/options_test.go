@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 // Where an option may stand follows from the type that its function returns.
@@ -154,12 +155,12 @@ func TestExpiresKeepsTheLastError(t *testing.T) {
 		s := Fail.S(7, tasks.MaxRetry(5), tasks.ConstantBackoff(time.Hour), tasks.Expires(time.Minute))
 		_, err := send(t, w, s)
 		f := wantFailure(t, err, "E7")
-		if f.Code != tasks.CodeError || f.Attempts != 1 || errors.Is(err, tasks.ErrRevoked) {
-			t.Errorf("got %+v, want code %q after one attempt", f, tasks.CodeError)
+		if f.Code != tasktype.CodeError || f.Attempts != 1 || errors.Is(err, tasks.ErrRevoked) {
+			t.Errorf("got %+v, want code %q after one attempt", f, tasktype.CodeError)
 		}
 		_, err = send(t, w, Late.S(1))
-		if f := wantFailure(t, err, "expired"); f.Code != tasks.CodeExpired || !errors.Is(err, tasks.ErrRevoked) {
-			t.Errorf("got %+v, want code %q", f, tasks.CodeExpired)
+		if f := wantFailure(t, err, "expired"); f.Code != tasktype.CodeExpired || !errors.Is(err, tasks.ErrRevoked) {
+			t.Errorf("got %+v, want code %q", f, tasktype.CodeExpired)
 		}
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/internal/canvas"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 // propWorld counts the runs of each node.
@@ -34,7 +35,7 @@ func (p *propWorld) ran(ctx context.Context) {
 
 func (p *propWorld) mux() *tasks.Mux {
 	m := tasks.NewMux()
-	m.Use(func(ctx context.Context, _ tasks.Info, next func(context.Context) error) error {
+	m.Use(func(ctx context.Context, _ tasktype.Info, next func(context.Context) error) error {
 		p.ran(ctx)
 		return next(ctx)
 	})

@@ -16,6 +16,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 // ofRelease sends a chain from a process that w knows nothing of, as a release with another version of the
@@ -215,8 +216,8 @@ func TestNameThatNobodyHandles(t *testing.T) {
 		}
 		agendaNow(t, rdb)
 		_, err = run.Wait(limited(t))
-		if f := wantFailure(t, err, "no worker of queue default has a handler for t.unheard"); f.Code != tasks.CodeUnregistered {
-			t.Errorf("got code %q, want %q", f.Code, tasks.CodeUnregistered)
+		if f := wantFailure(t, err, "no worker of queue default has a handler for t.unheard"); f.Code != tasktype.CodeUnregistered {
+			t.Errorf("got code %q, want %q", f.Code, tasktype.CodeUnregistered)
 		}
 		ended(t, w, run.ID())
 	})
@@ -247,11 +248,11 @@ func TestWorkflowOfAnotherRelease(t *testing.T) {
 		facttest.Eventually(t, "it is given up", func() bool { return rdb.HExists(t.Context(), key, "!").Val() })
 		for _, c := range []*tasks.Client{w.client, sender} {
 			_, err := tasks.Attach[int](c, run.ID()).Wait(limited(t))
-			if f := wantFailure(t, err, "version 99"); f.Code != tasks.CodeVersion {
+			if f := wantFailure(t, err, "version 99"); f.Code != tasktype.CodeVersion {
 				t.Errorf("got %+v", f)
 			}
 		}
-		if p, err := run.Progress(t.Context()); err != nil || !p.Ended || p.Status != tasks.Failed {
+		if p, err := run.Progress(t.Context()); err != nil || !p.Ended || p.Status != tasktype.Failed {
 			t.Errorf("got %+v, %v", p, err)
 		}
 		if ttl := rdb.PTTL(t.Context(), key).Val(); ttl <= 0 {

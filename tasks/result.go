@@ -9,24 +9,8 @@ import (
 	"time"
 
 	"muster/tasks/internal/engine"
+	"muster/tasks/tasktype"
 )
-
-// Status is the state of a workflow, or of one of its nodes.
-type Status = engine.Status
-
-// The states. Of a workflow, the state is that of the value it yields.
-const (
-	Pending = engine.Pending // waits: for a worker, for its time, or for what comes before it
-	Started = engine.Started // runs
-	Retry   = engine.Retry   // failed, and will be tried again
-	Success = engine.Success
-	Failed  = engine.Failed
-	Revoked = engine.Revoked
-	Skipped = engine.Skipped // lies behind a failure
-)
-
-// Progress is how far a workflow is.
-type Progress = engine.Progress
 
 // AsyncResult is the handle of a workflow that was sent.
 type AsyncResult[O any] struct {
@@ -67,7 +51,7 @@ func (r *AsyncResult[O]) Wait(ctx context.Context) (O, error) {
 		return out, fmt.Errorf("wait for workflow %s: %w", r.id, err)
 	}
 	if fail != nil {
-		return out, failure(fail)
+		return out, (*Failure)(fail)
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
 		return out, fmt.Errorf("result of workflow %s is not a %T: %w", r.id, out, err)
@@ -75,18 +59,14 @@ func (r *AsyncResult[O]) Wait(ctx context.Context) (O, error) {
 	return out, nil
 }
 
-func failure(f *engine.Failure) *Failure {
-	return &Failure{Task: f.Task, Node: f.Node, Attempts: f.Attempts, Message: f.Message, Code: f.Code}
-}
-
 // Status returns the state of the workflow.
-func (r *AsyncResult[O]) Status(ctx context.Context) (Status, error) {
+func (r *AsyncResult[O]) Status(ctx context.Context) (tasktype.Status, error) {
 	p, err := r.Progress(ctx)
 	return p.Status, err
 }
 
 // Progress returns how far the workflow is.
-func (r *AsyncResult[O]) Progress(ctx context.Context) (Progress, error) {
+func (r *AsyncResult[O]) Progress(ctx context.Context) (tasktype.Progress, error) {
 	p, err := r.client.eng.Progress(ctx, r.id)
 	if err != nil {
 		return p, fmt.Errorf("progress of workflow %s: %w", r.id, err)
@@ -99,9 +79,9 @@ const watchEvery = 100 * time.Millisecond
 
 // Watch yields the progress of the workflow whenever it has changed. The last one has Ended set; an
 // error ends the sequence.
-func (r *AsyncResult[O]) Watch(ctx context.Context) iter.Seq2[Progress, error] {
-	return func(yield func(Progress, error) bool) {
-		var last Progress
+func (r *AsyncResult[O]) Watch(ctx context.Context) iter.Seq2[tasktype.Progress, error] {
+	return func(yield func(tasktype.Progress, error) bool) {
+		var last tasktype.Progress
 		for first := true; ; first = false {
 			p, err := r.Progress(ctx)
 			if err != nil {
@@ -194,7 +174,7 @@ func AsCompleted[O any](ctx context.Context, r *AsyncResult[[]O]) iter.Seq2[Memb
 				case m.Raw != nil:
 					err = json.Unmarshal(m.Raw, &member.Value)
 				case m.Failure != nil:
-					member.Err = failure(m.Failure)
+					member.Err = (*Failure)(m.Failure)
 				default:
 					left = -1
 					continue

@@ -9,6 +9,7 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 // Revoke needs no worker: what waits and what is scheduled has ended when it returns.
@@ -27,11 +28,11 @@ func TestRevokeWithoutAWorker(t *testing.T) {
 		}
 		_, err = run.Wait(ctx)
 		var failure *tasks.Failure
-		if !errors.As(err, &failure) || failure.Code != tasks.CodeRevoked {
+		if !errors.As(err, &failure) || failure.Code != tasktype.CodeRevoked {
 			t.Errorf("got %v", err)
 		}
 		p, err := run.Progress(ctx)
-		if err != nil || !p.Ended || p.Status != tasks.Revoked || p.Done != p.Total {
+		if err != nil || !p.Ended || p.Status != tasktype.Revoked || p.Done != p.Total {
 			t.Errorf("got %+v, %v", p, err)
 		}
 		if due, err := client.Due(ctx, 10); err != nil || len(due) != 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"muster/tasks/internal/engine"
+	"muster/tasks/tasktype"
 )
 
 // SchedulerConfig says how ticks are counted.
@@ -128,12 +129,9 @@ func (s *Scheduler) AddFunc(name, spec string, work func() Work, opts ...SendOpt
 	return nil
 }
 
-// ScheduleInfo is an entry of the schedule: when it runs next and ran last, and who sends it.
-type ScheduleInfo = engine.ScheduleInfo
-
 // Schedule returns the entries of all schedulers that were up in the last week, the longest unseen
 // first.
-func (c *Client) Schedule(ctx context.Context) ([]ScheduleInfo, error) {
+func (c *Client) Schedule(ctx context.Context) ([]tasktype.ScheduleEntry, error) {
 	list, err := c.eng.Schedule(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read schedule: %w", err)

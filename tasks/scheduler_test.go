@@ -17,6 +17,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 // scheduled is the task of these tests; its worker counts how often each workflow ran.
@@ -84,7 +85,7 @@ func during(t *testing.T, fn func(context.Context) error) (stop func()) {
 }
 
 // entryOf returns an entry of the schedule; the zero entry when there is none.
-func entryOf(t *testing.T, c *tasks.Client, name string) tasks.ScheduleInfo {
+func entryOf(t *testing.T, c *tasks.Client, name string) tasktype.ScheduleEntry {
 	t.Helper()
 	list, err := c.Schedule(t.Context())
 	if err != nil {
@@ -95,7 +96,7 @@ func entryOf(t *testing.T, c *tasks.Client, name string) tasks.ScheduleInfo {
 			return e
 		}
 	}
-	return tasks.ScheduleInfo{}
+	return tasktype.ScheduleEntry{}
 }
 
 const schedulerURL, schedulerName = "TASKS_TEST_SCHEDULER_URL", "TASKS_TEST_SCHEDULER_NAME"

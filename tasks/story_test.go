@@ -18,6 +18,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 // story is a case that needs more than one value to tell.
@@ -276,7 +277,7 @@ var stories = []story{
 		wantFailure(t, err, "E2")
 		ended(t, w, run.ID())
 		for _, n := range nodes(t, w, run.ID()) {
-			if n.ID > "1" && n.Status != tasks.Skipped {
+			if n.ID > "1" && n.Status != tasktype.Skipped {
 				t.Errorf("node %s %s is %s", n.ID, n.Task, n.Status)
 			}
 		}
@@ -299,7 +300,7 @@ var stories = []story{
 			t.Fatalf("got %v", err)
 		}
 		ended(t, w, run.ID())
-		if s, err := run.Status(t.Context()); err != nil || s != tasks.Revoked || len(w.noted("total")) != 0 {
+		if s, err := run.Status(t.Context()); err != nil || s != tasktype.Revoked || len(w.noted("total")) != 0 {
 			t.Fatalf("%v, %v, body ran %v", s, err, w.noted("total"))
 		}
 	}},
@@ -310,7 +311,7 @@ var stories = []story{
 		}
 		ended(t, w, run.ID())
 		for _, n := range nodes(t, w, run.ID()) {
-			if n.Status != tasks.Revoked {
+			if n.Status != tasktype.Revoked {
 				t.Errorf("node %s %s is %s", n.ID, n.Task, n.Status)
 			}
 		}
@@ -372,7 +373,7 @@ var stories = []story{
 		run := sent(t, w, tasks.Chord(tasks.Group(Hold.S("late"), tasks.Chain(Fail.S(1), Inc)), Sum))
 		_, err := run.Wait(limited(t))
 		wantFailure(t, err, "E1")
-		if p, err := run.Progress(t.Context()); err != nil || p.Ended || p.Status != tasks.Failed {
+		if p, err := run.Progress(t.Context()); err != nil || p.Ended || p.Status != tasktype.Failed {
 			t.Fatalf("got %+v, %v", p, err)
 		}
 		w.open("late")
@@ -619,33 +620,33 @@ var stories = []story{
 		if err != nil {
 			t.Fatal(err)
 		}
-		node := func() tasks.NodeInfo {
+		node := func() tasktype.Node {
 			nodes, err := w.client.Nodes(t.Context(), run.ID())
 			if err != nil {
 				t.Fatal(err)
 			}
 			return nodes[1]
 		}
-		facttest.Eventually(t, "own progress shows", func() bool { n := node(); return n.Done == 3 && n.Total == 4 && n.Status == tasks.Started })
+		facttest.Eventually(t, "own progress shows", func() bool { n := node(); return n.Done == 3 && n.Total == 4 && n.Status == tasktype.Started })
 		w.open("progress")
 		if _, err := run.Wait(limited(t)); err != nil {
 			t.Fatal(err)
 		}
 		n := node()
-		if n.Status != tasks.Success || n.Worker == "" || n.Attempts != 1 || n.Queue != "default" || n.Started.IsZero() || n.Ended.Before(n.Started) {
+		if n.Status != tasktype.Success || n.Worker == "" || n.Attempts != 1 || n.Queue != "default" || n.Started.IsZero() || n.Ended.Before(n.Started) {
 			t.Fatalf("got %+v", n)
 		}
 	}},
 	{"unregistered task fails in the end", func(t *testing.T, w *world) {
 		startImpatient(t, w)
 		_, err := send(t, w, tasks.New[int, int]("t.nobody", tasks.Queue("nobody")).S(1))
-		if f := wantFailure(t, err, "has a handler for t.nobody"); f.Code != tasks.CodeUnregistered {
+		if f := wantFailure(t, err, "has a handler for t.nobody"); f.Code != tasktype.CodeUnregistered {
 			t.Fatalf("got %+v", f)
 		}
 	}},
 	{"retry in, permanent and coded errors", func(t *testing.T, w *world) {
 		_, err := send(t, w, tasks.New[string, int]("t.verdict", tasks.MaxRetry(9)).S("permanent"))
-		if f := wantFailure(t, err, "never"); f.Attempts != 1 || f.Code != tasks.CodePermanent {
+		if f := wantFailure(t, err, "never"); f.Attempts != 1 || f.Code != tasktype.CodePermanent {
 			t.Fatalf("got %+v", f)
 		}
 		got, err := send(t, w, tasks.New[string, int]("t.verdict", tasks.MaxRetry(1)).S("retryin"))
@@ -659,13 +660,13 @@ var stories = []story{
 	}},
 	{"result over the cap", func(t *testing.T, w *world) {
 		_, err := send(t, w, tasks.New[int, string]("t.big").S(1<<20))
-		if f := wantFailure(t, err, "store it and return a key"); f.Code != tasks.CodeResult {
+		if f := wantFailure(t, err, "store it and return a key"); f.Code != tasktype.CodeResult {
 			t.Fatalf("got %+v", f)
 		}
 	}},
 	{"soft time limit", func(t *testing.T, w *world) {
 		_, err := send(t, w, Slow.S(AB{1, 10000}, tasks.Timeout(20*time.Millisecond)))
-		if f := wantFailure(t, err, "deadline"); f.Code != tasks.CodeTimeout {
+		if f := wantFailure(t, err, "deadline"); f.Code != tasktype.CodeTimeout {
 			t.Fatalf("got %+v", f)
 		}
 	}},
@@ -784,7 +785,7 @@ func sent[O any](t *testing.T, w *world, s tasks.Signature[O], opts ...tasks.Sen
 	return run
 }
 
-func nodes(t *testing.T, w *world, id string) []tasks.NodeInfo {
+func nodes(t *testing.T, w *world, id string) []tasktype.Node {
 	t.Helper()
 	ns, err := w.client.Nodes(t.Context(), id)
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"muster/tasks/tasktype"
 )
 
 // TreeOptions says how [WriteTree] draws.
@@ -23,7 +25,7 @@ type TreeOptions struct {
 // WriteTree draws the nodes of a workflow, as [Client.Nodes] returns them, with states and times. What
 // comes after something stands below it and begins with an arrow; what can run at once, the members
 // of a map and what a plan came up with branch off.
-func WriteTree(w io.Writer, nodes []NodeInfo, o TreeOptions) error {
+func WriteTree(w io.Writer, nodes []tasktype.Node, o TreeOptions) error {
 	if o.Now.IsZero() {
 		o.Now = time.Now()
 	}
@@ -36,9 +38,9 @@ func WriteTree(w io.Writer, nodes []NodeInfo, o TreeOptions) error {
 
 // leg is a node in a sequence, with what branches off from it. A leg without node is a group.
 type leg struct {
-	node  *NodeInfo
+	node  *tasktype.Node
 	parts [][]leg
-	more  []*NodeInfo // members that are not drawn
+	more  []*tasktype.Node // members that are not drawn
 }
 
 // row is a line of the drawing.
@@ -46,15 +48,15 @@ type row struct{ name, id, status, start, took, note string }
 
 type tree struct {
 	TreeOptions
-	byID   map[string]*NodeInfo
-	within map[string][]*NodeInfo
+	byID   map[string]*tasktype.Node
+	within map[string][]*tasktype.Node
 	begun  time.Time
-	drawn  map[*NodeInfo]bool
+	drawn  map[*tasktype.Node]bool
 	rows   []row
 }
 
-func newTree(nodes []NodeInfo, o TreeOptions) *tree {
-	t := &tree{TreeOptions: o, byID: map[string]*NodeInfo{}, within: map[string][]*NodeInfo{}, drawn: map[*NodeInfo]bool{}}
+func newTree(nodes []tasktype.Node, o TreeOptions) *tree {
+	t := &tree{TreeOptions: o, byID: map[string]*tasktype.Node{}, within: map[string][]*tasktype.Node{}, drawn: map[*tasktype.Node]bool{}}
 	for i := range nodes {
 		n := &nodes[i]
 		t.byID[n.ID] = n
@@ -80,7 +82,7 @@ func (t *tree) scope(within string) [][]leg {
 				}
 			}
 		}
-		var ends []*NodeInfo
+		var ends []*tasktype.Node
 		for _, n := range list {
 			if n.Side == side && !needed[n.ID] && !t.drawn[n] {
 				ends = append(ends, n)
@@ -101,8 +103,8 @@ func (t *tree) scope(within string) [][]leg {
 }
 
 // before returns the nodes that n comes after, but for its own parts.
-func (t *tree) before(n *NodeInfo) []*NodeInfo {
-	var out []*NodeInfo
+func (t *tree) before(n *tasktype.Node) []*tasktype.Node {
+	var out []*tasktype.Node
 	for _, id := range n.Needs {
 		if b := t.byID[id]; b != nil && b.Within == n.Within && !t.drawn[b] {
 			out = append(out, b)
@@ -112,7 +114,7 @@ func (t *tree) before(n *NodeInfo) []*NodeInfo {
 }
 
 // sequence returns what leads to n, and n.
-func (t *tree) sequence(n *NodeInfo) []leg {
+func (t *tree) sequence(n *tasktype.Node) []leg {
 	if t.drawn[n] {
 		return nil
 	}
@@ -133,14 +135,14 @@ func (t *tree) sequence(n *NodeInfo) []leg {
 }
 
 // group returns what several nodes have in common before them, and a leg off which they branch.
-func (t *tree) group(ends []*NodeInfo, within string) []leg {
+func (t *tree) group(ends []*tasktype.Node, within string) []leg {
 	var steps []leg
-	seen := map[*NodeInfo]int{}
-	var common []*NodeInfo
+	seen := map[*tasktype.Node]int{}
+	var common []*tasktype.Node
 	for i, n := range ends {
-		own := map[*NodeInfo]bool{}
-		var walk func(*NodeInfo)
-		walk = func(n *NodeInfo) {
+		own := map[*tasktype.Node]bool{}
+		var walk func(*tasktype.Node)
+		walk = func(n *tasktype.Node) {
 			if own[n] {
 				return
 			}
@@ -170,7 +172,7 @@ func (t *tree) group(ends []*NodeInfo, within string) []leg {
 	return append(steps, g)
 }
 
-func (t *tree) leg(n *NodeInfo) leg {
+func (t *tree) leg(n *tasktype.Node) leg {
 	s := leg{node: n}
 	parts := t.within[n.ID]
 	if len(parts) > 0 && strings.HasPrefix(n.Task, "(") {
@@ -187,15 +189,15 @@ func (t *tree) leg(n *NodeInfo) leg {
 const foldOver, foldTo = 12, 3
 
 // few returns the parts to draw, and leaves the others to s.
-func (t *tree) few(parts []*NodeInfo, s *leg) []*NodeInfo {
+func (t *tree) few(parts []*tasktype.Node, s *leg) []*tasktype.Node {
 	if t.All || len(parts) <= foldOver {
 		return parts
 	}
-	var out []*NodeInfo
+	var out []*tasktype.Node
 	calm, loud := 0, 0
 	for _, p := range parts {
 		switch p.Status {
-		case Started, Retry, Failed, Revoked:
+		case tasktype.Started, tasktype.Retry, tasktype.Failed, tasktype.Revoked:
 			loud++
 			if loud <= foldOver {
 				out = append(out, p)
@@ -240,13 +242,13 @@ func (t *tree) branch(steps []leg, connector, margin string) {
 }
 
 // tally says how many nodes are in which state.
-func tally(nodes []*NodeInfo) string {
-	count := map[Status]int{}
+func tally(nodes []*tasktype.Node) string {
+	count := map[tasktype.Status]int{}
 	for _, n := range nodes {
 		count[n.Status]++
 	}
 	var parts []string
-	for _, s := range []Status{Success, Started, Pending, Retry, Failed, Revoked, Skipped} {
+	for _, s := range []tasktype.Status{tasktype.Success, tasktype.Started, tasktype.Pending, tasktype.Retry, tasktype.Failed, tasktype.Revoked, tasktype.Skipped} {
 		if count[s] > 0 {
 			parts = append(parts, fmt.Sprint(count[s], " ", s))
 		}
@@ -268,7 +270,7 @@ func (t *tree) draw(head string, s leg) {
 	if !n.Started.IsZero() {
 		r.start = "+" + brief(n.Started.Sub(t.begun))
 		end := n.Ended
-		if end.IsZero() && n.Status == Started {
+		if end.IsZero() && n.Status == tasktype.Started {
 			end = t.Now
 			notes = append(notes, "on "+n.Worker)
 		}
@@ -286,8 +288,8 @@ func (t *tree) draw(head string, s leg) {
 		notes = append(notes, fmt.Sprintf("%d attempts", n.Attempts))
 	}
 	switch {
-	case n.Failure != nil && n.Status == Revoked && n.Failure.Code == CodeRevoked: // the state says it
-	case n.Failure != nil && n.Status != Skipped:
+	case n.Failure != nil && n.Status == tasktype.Revoked && n.Failure.Code == tasktype.CodeRevoked: // the state says it
+	case n.Failure != nil && n.Status != tasktype.Skipped:
 		notes = append(notes, n.Failure.Message)
 	case n.Message != "":
 		notes = append(notes, n.Message)

@@ -10,9 +10,10 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
-func drawn(t *testing.T, nodes []tasks.NodeInfo, o tasks.TreeOptions) string {
+func drawn(t *testing.T, nodes []tasktype.Node, o tasks.TreeOptions) string {
 	t.Helper()
 	var b strings.Builder
 	if err := tasks.WriteTree(&b, nodes, o); err != nil {
@@ -24,15 +25,15 @@ func drawn(t *testing.T, nodes []tasks.NodeInfo, o tasks.TreeOptions) string {
 func TestTreeShowsStatesAndTimes(t *testing.T) {
 	t.Parallel()
 	at := func(ms int) time.Time { return time.UnixMilli(1_000_000 + int64(ms)) }
-	nodes := []tasks.NodeInfo{
-		{ID: "0", Task: "fetch", Status: tasks.Success, Started: at(0), Ended: at(120), Attempts: 1},
-		{ID: "1", Task: "fetch", Status: tasks.Failed, Started: at(500), Ended: at(510), Attempts: 3, Message: "status\n503"},
-		{ID: "2", Task: "fetch", Status: tasks.Retry, Started: at(20), Due: at(4000), Attempts: 1, Message: "reset"},
-		{ID: "3", Task: "merge", Status: tasks.Skipped, Needs: []string{"0", "1", "2"}},
-		{ID: "4", Task: "plan", Status: tasks.Started, Started: at(600), Worker: "w1", Done: 2, Total: 5, Needs: []string{"3", "4:1"}},
-		{ID: "4:0", Task: "deep", Status: tasks.Success, Within: "4", Started: at(700), Ended: at(90_700), Attempts: 1},
-		{ID: "4:1", Task: "deeper", Status: tasks.Pending, Within: "4", Needs: []string{"4:0"}},
-		{ID: "5", Task: "sorry", Status: tasks.Pending, Side: true, Needs: []string{"3"}},
+	nodes := []tasktype.Node{
+		{ID: "0", Task: "fetch", Status: tasktype.Success, Started: at(0), Ended: at(120), Attempts: 1},
+		{ID: "1", Task: "fetch", Status: tasktype.Failed, Started: at(500), Ended: at(510), Attempts: 3, Message: "status\n503"},
+		{ID: "2", Task: "fetch", Status: tasktype.Retry, Started: at(20), Due: at(4000), Attempts: 1, Message: "reset"},
+		{ID: "3", Task: "merge", Status: tasktype.Skipped, Needs: []string{"0", "1", "2"}},
+		{ID: "4", Task: "plan", Status: tasktype.Started, Started: at(600), Worker: "w1", Done: 2, Total: 5, Needs: []string{"3", "4:1"}},
+		{ID: "4:0", Task: "deep", Status: tasktype.Success, Within: "4", Started: at(700), Ended: at(90_700), Attempts: 1},
+		{ID: "4:1", Task: "deeper", Status: tasktype.Pending, Within: "4", Needs: []string{"4:0"}},
+		{ID: "5", Task: "sorry", Status: tasktype.Pending, Side: true, Needs: []string{"3"}},
 	}
 	got := drawn(t, nodes, tasks.TreeOptions{Now: at(2600)})
 	want := strings.Join([]string{
@@ -62,16 +63,16 @@ func TestTreeShowsStatesAndTimes(t *testing.T) {
 
 func TestTreeOfManyShowsWhatMatters(t *testing.T) {
 	t.Parallel()
-	var nodes []tasks.NodeInfo
-	top := tasks.NodeInfo{ID: "1", Task: "(map check)", Status: tasks.Started}
+	var nodes []tasktype.Node
+	top := tasktype.Node{ID: "1", Task: "(map check)", Status: tasktype.Started}
 	for i := range 1000 {
-		n := tasks.NodeInfo{ID: "1." + string(rune('0'+i%10)) + strings.Repeat("x", i/10), Task: "check", Status: tasks.Success, Within: "1"}
+		n := tasktype.Node{ID: "1." + string(rune('0'+i%10)) + strings.Repeat("x", i/10), Task: "check", Status: tasktype.Success, Within: "1"}
 		if i == 777 {
-			n.Status, n.Task = tasks.Failed, "bad"
+			n.Status, n.Task = tasktype.Failed, "bad"
 		}
 		nodes = append(nodes, n)
 	}
-	nodes = append([]tasks.NodeInfo{top}, nodes...)
+	nodes = append([]tasktype.Node{top}, nodes...)
 	few := drawn(t, nodes, tasks.TreeOptions{})
 	if n := strings.Count(few, "\n"); n > 10 || !strings.Contains(few, "bad") || !strings.Contains(few, "996 more: 996 SUCCESS") {
 		t.Errorf("%d lines:\n%s", n, few)

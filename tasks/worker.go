@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"time"
 
 	"github.com/hibiken/asynq"
 
 	"muster/tasks/internal/engine"
+	"muster/tasks/tasktype"
 )
 
 // WorkerConfig says what a worker takes and how.
@@ -31,7 +33,7 @@ type WorkerConfig struct {
 	// Grace is how long running tasks may finish after the context of Run has ended. Defaults to 30 s.
 	Grace time.Duration
 	// HandlerWait is how long a task that no live worker has a handler for is put back until it fails with
-	// [CodeUnregistered]: a worker of a new release may start in that time. Defaults to 50 s.
+	// [tasktype.CodeUnregistered]: a worker of a new release may start in that time. Defaults to 50 s.
 	HandlerWait time.Duration
 	// MaxResult bounds a result, in bytes. Defaults to 16 MiB.
 	MaxResult int
@@ -47,7 +49,7 @@ type WorkerConfig struct {
 	Asynq asynq.Handler
 	// Observe, if set, is called after every attempt with what became of it, by many goroutines at once.
 	// It must not block.
-	Observe func(Attempt)
+	Observe func(tasktype.Attempt)
 }
 
 func (c WorkerConfig) withDefaults() WorkerConfig {
@@ -111,34 +113,20 @@ func NewWorker(c *Client, mux *Mux, cfg WorkerConfig) (*Worker, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("worker config: %w", err)
 	}
-	for name, h := range mux.named() {
+	for name, h := range mux.handlers {
 		if h.Opts.Err != nil {
 			return nil, fmt.Errorf("task %s: %w", name, h.Opts.Err)
 		}
 	}
-	return &Worker{engine.NewWorker(c.eng, mux.named(), engine.WorkerConfig{
+	return &Worker{engine.NewWorker(c.eng, maps.Clone(mux.handlers), engine.WorkerConfig{
 		Queues: cfg.Queues, Strict: cfg.Strict, Concurrency: cfg.Concurrency, MaxConcurrency: cfg.MaxConcurrency,
 		Grace: cfg.Grace, HandlerWait: cfg.HandlerWait, MaxResult: cfg.MaxResult, Name: cfg.Name, Logger: cfg.Logger, Ready: cfg.Ready, Observe: cfg.Observe, Plain: cfg.Asynq,
 		QueueLimits: cfg.QueueLimits, PID: os.Getpid(),
 	})}, nil
 }
 
-// Attempt is an attempt at a task that is over, with one of the outcomes below.
-type Attempt = engine.Attempt
-
-// The outcomes of attempts.
-const (
-	OutcomeSuccess  = engine.OutcomeSuccess
-	OutcomePlanned  = engine.OutcomePlanned  // a plan took its place
-	OutcomeFailure  = engine.OutcomeFailure  // there will be no other attempt
-	OutcomeRetry    = engine.OutcomeRetry    // it failed, and there will be another
-	OutcomeAgain    = engine.OutcomeAgain    // the handler asked for another call
-	OutcomeRevoked  = engine.OutcomeRevoked  // by someone, or it expired
-	OutcomeReturned = engine.OutcomeReturned // the worker stops; it runs elsewhere
-)
-
 // Stats returns what the worker has done since it started.
-func (w *Worker) Stats() WorkerStats { return w.w.Stats() }
+func (w *Worker) Stats() tasktype.WorkerStats { return w.w.Stats() }
 
 // Slots returns how many tasks run, and how many may.
 func (w *Worker) Slots() (busy, all int) { return w.w.Slots() }

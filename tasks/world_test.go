@@ -15,6 +15,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 // waitLimit bounds every wait of a test.
@@ -52,7 +53,7 @@ func (w *world) ran(key string) int {
 	return w.runs[key]
 }
 
-func (w *world) count(ctx context.Context, info tasks.Info, next func(context.Context) error) error {
+func (w *world) count(ctx context.Context, info tasktype.Info, next func(context.Context) error) error {
 	w.mu.Lock()
 	if w.runs == nil {
 		w.runs = map[string]int{}

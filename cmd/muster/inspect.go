@@ -18,6 +18,7 @@ import (
 	"muster/orchestrator"
 	"muster/orchestrator/config"
 	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 func inspectCommand(env environment) *cli.Command {
@@ -55,8 +56,8 @@ func inspectCommand(env environment) *cli.Command {
 
 func inspectPing(ctx context.Context, c *cli.Context, client fleet) error {
 	type answer struct {
-		tasks.Pong
-		tasks.WorkerInfo
+		tasktype.Pong
+		tasktype.Worker
 	}
 	pongs, err := client.PingWorkers(ctx, c.Duration("timeout"))
 	if err != nil {
@@ -69,9 +70,9 @@ func inspectPing(ctx context.Context, c *cli.Context, client fleet) error {
 	var rows []answer
 	var silent []string
 	for _, p := range pongs {
-		row := answer{Pong: p, WorkerInfo: tasks.WorkerInfo{Name: p.Worker}}
-		if i := slices.IndexFunc(workers, func(w tasks.WorkerInfo) bool { return w.Name == p.Worker }); i >= 0 {
-			row.WorkerInfo = workers[i]
+		row := answer{Pong: p, Worker: tasktype.Worker{Name: p.Worker}}
+		if i := slices.IndexFunc(workers, func(w tasktype.Worker) bool { return w.Name == p.Worker }); i >= 0 {
+			row.Worker = workers[i]
 		}
 		if rows = append(rows, row); !p.Answered {
 			silent = append(silent, p.Worker)
@@ -82,7 +83,7 @@ func inspectPing(ctx context.Context, c *cli.Context, client fleet) error {
 		if r.Answered {
 			after = r.After.Round(10 * time.Microsecond).String()
 		}
-		return []string{r.Worker, after, r.Host, strconv.Itoa(r.PID), strconv.Itoa(r.Active), strconv.Itoa(r.Concurrency),
+		return []string{r.Name, after, r.Host, strconv.Itoa(r.PID), strconv.Itoa(r.Active), strconv.Itoa(r.Concurrency),
 			ago(r.Started), strings.Join(slices.Sorted(maps.Keys(r.Queues)), " ")}
 	})
 	switch {
@@ -124,8 +125,8 @@ func inspectRegistered(ctx context.Context, c *cli.Context, client fleet) error 
 }
 
 // registered returns the workers that have a handler, by the names of tasks.
-func registered(workers []tasks.WorkerInfo) map[string][]tasks.WorkerInfo {
-	out := map[string][]tasks.WorkerInfo{}
+func registered(workers []tasktype.Worker) map[string][]tasktype.Worker {
+	out := map[string][]tasktype.Worker{}
 	for _, w := range workers {
 		for _, name := range w.Tasks {
 			out[name] = append(out[name], w)
@@ -139,7 +140,7 @@ func inspectActive(ctx context.Context, c *cli.Context, client fleet) error {
 	if err != nil {
 		return err
 	}
-	return show(client.env, c, nodes, []string{"WORKFLOW", "NODE", "TASK", "QUEUE", "WORKER", "FOR"}, func(n tasks.ActiveNode) []string {
+	return show(client.env, c, nodes, []string{"WORKFLOW", "NODE", "TASK", "QUEUE", "WORKER", "FOR"}, func(n tasktype.ActiveNode) []string {
 		return []string{n.Workflow, n.Node, n.Task, n.Queue, n.Worker, ago(n.Started)}
 	})
 }
@@ -153,7 +154,7 @@ func inspectReserved(ctx context.Context, c *cli.Context, client fleet) error {
 	if err != nil {
 		return err
 	}
-	return show(client.env, c, nodes, []string{"WORKFLOW", "NODE", "TASK", "QUEUE"}, func(n tasks.ReservedNode) []string {
+	return show(client.env, c, nodes, []string{"WORKFLOW", "NODE", "TASK", "QUEUE"}, func(n tasktype.ReservedNode) []string {
 		return []string{n.Workflow, n.Node, n.Task, n.Queue}
 	})
 }
@@ -175,7 +176,7 @@ func inspectScheduled(ctx context.Context, c *cli.Context, client fleet) error {
 	if err != nil {
 		return err
 	}
-	return show(client.env, c, nodes, []string{"WORKFLOW", "NODE", "TASK", "QUEUE", "STATUS", "DUE IN"}, func(n tasks.DueNode) []string {
+	return show(client.env, c, nodes, []string{"WORKFLOW", "NODE", "TASK", "QUEUE", "STATUS", "DUE IN"}, func(n tasktype.DueNode) []string {
 		return []string{n.Workflow, n.Node, n.Task, n.Queue, string(n.Status), time.Until(n.Due).Round(100 * time.Millisecond).String()}
 	})
 }
@@ -185,7 +186,7 @@ func inspectSchedule(ctx context.Context, c *cli.Context, client fleet) error {
 	if err != nil {
 		return err
 	}
-	return show(client.env, c, entries, []string{"ENTRY", "SPEC", "NEXT IN", "LAST", "WORKFLOW", "SENT", "MISSED", "LEADER", "ERROR"}, func(e tasks.ScheduleInfo) []string {
+	return show(client.env, c, entries, []string{"ENTRY", "SPEC", "NEXT IN", "LAST", "WORKFLOW", "SENT", "MISSED", "LEADER", "ERROR"}, func(e tasktype.ScheduleEntry) []string {
 		next, last := "-", "never"
 		if e.Leader != "" {
 			next = time.Until(e.Next).Round(time.Second).String()
@@ -209,16 +210,16 @@ func inspectStats(ctx context.Context, c *cli.Context, client fleet) error {
 	}
 	if c.Bool("json") {
 		return printJSON(client.env.stdout, map[string]any{
-			"queues": append([]tasks.QueueInfo{}, queues...), "workers": append([]tasks.WorkerInfo{}, workers...)})
+			"queues": append([]tasktype.Queue{}, queues...), "workers": append([]tasktype.Worker{}, workers...)})
 	}
-	if err := show(client.env, c, queues, []string{"QUEUE", "PENDING", "ACTIVE", "STALLED", "ARCHIVED", "PAUSED"}, func(q tasks.QueueInfo) []string {
+	if err := show(client.env, c, queues, []string{"QUEUE", "PENDING", "ACTIVE", "STALLED", "ARCHIVED", "PAUSED"}, func(q tasktype.Queue) []string {
 		return []string{q.Name, strconv.FormatInt(q.Pending, 10), strconv.FormatInt(q.Active, 10),
 			q.Latency.Round(time.Millisecond).String(), strconv.FormatInt(q.Archived, 10), strconv.FormatBool(q.Paused)}
 	}); err != nil {
 		return err
 	}
 	fmt.Fprintln(client.env.stdout)
-	return show(client.env, c, workers, []string{"WORKER", "ACTIVE", "BEGUN", "SUCCEEDED", "FAILED", "RETRIED", "RECOVERED", "UP"}, func(w tasks.WorkerInfo) []string {
+	return show(client.env, c, workers, []string{"WORKER", "ACTIVE", "BEGUN", "SUCCEEDED", "FAILED", "RETRIED", "RECOVERED", "UP"}, func(w tasktype.Worker) []string {
 		n := func(i int64) string { return strconv.FormatInt(i, 10) }
 		return []string{w.Name, strconv.Itoa(w.Active), n(w.Stats.Begun), n(w.Stats.Succeeded), n(w.Stats.Failed),
 			n(w.Stats.Retried), n(w.Stats.Recovered), ago(w.Started)}

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 func inspectWorkflows(ctx context.Context, c *cli.Context, client fleet) error {
@@ -20,8 +21,8 @@ func inspectWorkflows(ctx context.Context, c *cli.Context, client fleet) error {
 	if err != nil {
 		return err
 	}
-	filter := tasks.WorkflowFilter{Name: c.String("name"), State: tasks.WorkflowState(c.String("state"))}
-	states := []tasks.WorkflowState{"", tasks.WorkflowRunning, tasks.WorkflowSucceeded, tasks.WorkflowFailed, tasks.WorkflowRevoked}
+	filter := tasks.WorkflowFilter{Name: c.String("name"), State: tasktype.WorkflowState(c.String("state"))}
+	states := []tasktype.WorkflowState{"", tasktype.WorkflowRunning, tasktype.WorkflowSucceeded, tasktype.WorkflowFailed, tasktype.WorkflowRevoked}
 	if !slices.Contains(states, filter.State) {
 		return usageError{fmt.Errorf("--state %q must be running, success, failure or revoked", filter.State)}
 	}
@@ -30,7 +31,7 @@ func inspectWorkflows(ctx context.Context, c *cli.Context, client fleet) error {
 			return err
 		}
 	}
-	var all []tasks.WorkflowInfo
+	var all []tasktype.Workflow
 	for len(all) < limit {
 		filter.Limit = min(limit-len(all), 1000)
 		page, next, err := client.Workflows(ctx, filter)
@@ -47,7 +48,7 @@ func inspectWorkflows(ctx context.Context, c *cli.Context, client fleet) error {
 
 var workflowColumns = []string{"WORKFLOW", "NAME", "STATE", "SENT", "FOR"}
 
-func workflowRow(w tasks.WorkflowInfo) []string {
+func workflowRow(w tasktype.Workflow) []string {
 	took := ago(w.Created)
 	if !w.Ended.IsZero() {
 		took = w.Ended.Sub(w.Created).Round(time.Millisecond).String()
@@ -79,7 +80,7 @@ func inspectRates(ctx context.Context, c *cli.Context, client fleet) error {
 
 var rateColumns = []string{"TIME", "QUEUE", "TASK", "SUCCEEDED", "FAILED", "REVOKED", "RETRIED", "BUSY"}
 
-func rateRow(p tasks.RatePoint) []string {
+func rateRow(p tasktype.RatePoint) []string {
 	n := func(i int64) string { return strconv.FormatInt(i, 10) }
 	busy := p.Busy.Round(time.Millisecond)
 	if busy > time.Minute {

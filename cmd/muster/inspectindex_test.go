@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 func TestListingsOfTheIndexFitATerminal(t *testing.T) {
@@ -16,10 +16,10 @@ func TestListingsOfTheIndexFitATerminal(t *testing.T) {
 	long := strings.Repeat("long.ñame\t\n", 8)
 	var out bytes.Buffer
 	flows := newTable(&out, workflowColumns...)
-	flows.row(workflowRow(tasks.WorkflowInfo{ID: strings.Repeat("0", 24), Name: long, State: tasks.WorkflowSucceeded,
+	flows.row(workflowRow(tasktype.Workflow{ID: strings.Repeat("0", 24), Name: long, State: tasktype.WorkflowSucceeded,
 		Created: begun, Ended: begun.Add(99*time.Hour + 59*time.Minute + 58*time.Second)})...)
 	rates := newTable(&out, rateColumns...)
-	rates.row(rateRow(tasks.RatePoint{Time: begun, Queue: long, Task: long, Succeeded: 1e6, Failed: 1e5, Busy: 99 * time.Hour})...)
+	rates.row(rateRow(tasktype.RatePoint{Time: begun, Queue: long, Task: long, Succeeded: 1e6, Failed: 1e5, Busy: 99 * time.Hour})...)
 	for _, table := range []*table{flows, rates} {
 		if err := table.flush(); err != nil {
 			t.Fatal(err)

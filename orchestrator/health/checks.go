@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 // Redis asks whether Redis answers within limit, 2 s by default.
@@ -23,7 +24,7 @@ func Redis(ping func(context.Context) error, limit time.Duration) Check {
 
 // Workers asks whether at least one worker is alive, within limit, 5 s by
 // default.
-func Workers(list func(context.Context) ([]tasks.WorkerInfo, error), limit time.Duration) Check {
+func Workers(list func(context.Context) ([]tasktype.Worker, error), limit time.Duration) Check {
 	if limit <= 0 {
 		limit = 5 * time.Second
 	}

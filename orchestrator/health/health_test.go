@@ -18,6 +18,7 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 func TestMain(m *testing.M) {
@@ -279,12 +280,12 @@ func TestProxiesAndWorkers(t *testing.T) {
 			t.Errorf("%d proxies, %v: %+v, want %s", c.n, c.err, got, c.want)
 		}
 	}
-	none := func(context.Context) ([]tasks.WorkerInfo, error) { return nil, nil }
+	none := func(context.Context) ([]tasktype.Worker, error) { return nil, nil }
 	if got := one(t, Workers(none, 0)); got.Status != Failed || !strings.Contains(got.Error, "muster worker") {
 		t.Errorf("no workers: %+v", got)
 	}
-	list := func(context.Context) ([]tasks.WorkerInfo, error) {
-		return []tasks.WorkerInfo{{Concurrency: 8, Active: 3}, {Concurrency: 4}}, nil
+	list := func(context.Context) ([]tasktype.Worker, error) {
+		return []tasktype.Worker{{Concurrency: 8, Active: 3}, {Concurrency: 4}}, nil
 	}
 	if got := one(t, Workers(list, 0)); got.Status != OK || got.Detail != "2 alive, 3 of 12 slots busy" {
 		t.Errorf("workers: %+v", got)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 // TestWorkersKilled kills one worker process after another in the middle of a scrape. The round ends
@@ -35,7 +35,7 @@ func TestWorkersKilled(t *testing.T) {
 func (b *bench) killBusy(t *testing.T, r *run) {
 	t.Helper()
 	c := b.client(t)
-	var at []tasks.ActiveNode
+	var at []tasktype.ActiveNode
 	var pid int
 	r.until(t, "a worker at work", func() bool {
 		at = nil
@@ -60,7 +60,7 @@ func (b *bench) killBusy(t *testing.T, r *run) {
 	killed := time.Now()
 	r.until(t, "its work being taken back", func() bool {
 		active, err := c.Active(t.Context())
-		return err == nil && !slices.ContainsFunc(at, func(n tasks.ActiveNode) bool { return slices.Contains(active, n) })
+		return err == nil && !slices.ContainsFunc(at, func(n tasktype.ActiveNode) bool { return slices.Contains(active, n) })
 	})
 	took := time.Since(killed)
 	t.Logf("the %d tasks of a killed worker were free again after %s", len(at), took.Round(time.Millisecond))

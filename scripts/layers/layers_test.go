@@ -115,7 +115,7 @@ func confine(t *testing.T, p pkg, imp string) {
 
 func hasKeys(p pkg) bool {
 	switch p.path() {
-	case "orchestrator/redisd", "tasks/redistest", "tasks/internal/engine", "tasks":
+	case "orchestrator/redisd", "tasks/redistest", "tasks/taskstest", "tasks/internal/engine", "tasks":
 		return true // a server, not its contents; and the client that is handed through
 	}
 	return slices.Contains(p.GoFiles, "keys.go") || strings.HasPrefix(p.path(), "scripts/")

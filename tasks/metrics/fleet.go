@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 // scrapeTimeout bounds what one scrape asks of Redis.
@@ -97,7 +98,7 @@ func (f *Fleet) queues(ctx context.Context, _ chan<- prometheus.Metric, gauge fu
 	}
 	for _, d := range due {
 		state := "scheduled"
-		if d.Status == tasks.Retry {
+		if d.Status == tasktype.Retry {
 			state = "retry"
 		}
 		count[key{names.of(d.Queue), state}]++

@@ -18,6 +18,7 @@ import (
 	"muster/tasks/facttest"
 	"muster/tasks/metrics"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -162,9 +163,9 @@ func TestLabelsAreFew(t *testing.T) {
 	t.Parallel()
 	process := metrics.NewProcess()
 	for i := range 1000 {
-		process.Observe(tasks.Attempt{Info: tasks.Info{Task: fmt.Sprint("task", i)}, Outcome: tasks.OutcomeFailure, Code: fmt.Sprint("code", i)})
+		process.Observe(tasktype.Attempt{Info: tasktype.Info{Task: fmt.Sprint("task", i)}, Outcome: tasktype.OutcomeFailure, Code: fmt.Sprint("code", i)})
 	}
-	process.Observe(tasks.Attempt{Info: tasks.Info{Task: "bad \xff name"}, Outcome: tasks.OutcomeFailure, Code: "\xff"})
+	process.Observe(tasktype.Attempt{Info: tasktype.Info{Task: "bad \xff name"}, Outcome: tasktype.OutcomeFailure, Code: "\xff"})
 	got := scrape(t, process)
 	names := map[string]bool{}
 	sum := 0.0

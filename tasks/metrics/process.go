@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 var (
@@ -42,7 +43,7 @@ func NewProcess() *Process {
 }
 
 // Observe counts an attempt. It is what [tasks.WorkerConfig] calls.
-func (p *Process) Observe(a tasks.Attempt) {
+func (p *Process) Observe(a tasktype.Attempt) {
 	p.mu.Lock()
 	name := a.Task
 	if len(p.known) > 0 && !p.known[name] {
@@ -54,7 +55,7 @@ func (p *Process) Observe(a tasks.Attempt) {
 		code = p.codes.of(a.Code)
 	}
 	p.mu.Unlock()
-	p.attempts.WithLabelValues(name, a.Outcome).Inc()
+	p.attempts.WithLabelValues(name, string(a.Outcome)).Inc()
 	if code != "" {
 		p.failures.WithLabelValues(name, code).Inc()
 	}

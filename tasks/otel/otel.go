@@ -27,6 +27,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 // Config says where spans go.
@@ -77,7 +78,7 @@ type tracing struct {
 	tracer trace.Tracer
 }
 
-func (t *tracing) run(ctx context.Context, info tasks.Info, next func(context.Context) error) (err error) {
+func (t *tracing) run(ctx context.Context, info tasktype.Info, next func(context.Context) error) (err error) {
 	ctx = format.Extract(ctx, propagation.MapCarrier(info.Headers))
 	ctx, span := t.tracer.Start(ctx, info.Task,
 		trace.WithSpanKind(trace.SpanKindConsumer),
@@ -113,7 +114,7 @@ func (t *tracing) run(ctx context.Context, info tasks.Info, next func(context.Co
 }
 
 // links returns links to the spans that a task comes after, and to its attempt before.
-func (t *tracing) links(ctx context.Context, info tasks.Info) []trace.Link {
+func (t *tracing) links(ctx context.Context, info tasktype.Info) []trace.Link {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	nodes, err := tasks.Predecessors(ctx, t.cfg.MaxLinks)
@@ -142,7 +143,7 @@ func (t *tracing) links(ctx context.Context, info tasks.Info) []trace.Link {
 }
 
 // keep lets those that come after the span of ctx find it.
-func (t *tracing) keep(ctx context.Context, info tasks.Info) {
+func (t *tracing) keep(ctx context.Context, info tasktype.Info) {
 	headers := propagation.MapCarrier{}
 	format.Inject(ctx, headers)
 	if headers["traceparent"] == "" {

@@ -19,6 +19,7 @@ import (
 	"muster/tasks/otel"
 	"muster/tasks/redistest"
 	"muster/tasks/taskstest"
+	"muster/tasks/tasktype"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -40,7 +41,7 @@ func fleet(t *testing.T) (*taskstest.Fleet, *trace.TracerProvider, *tracetest.In
 	provider := trace.NewTracerProvider(trace.WithSyncer(exporter))
 	var f *taskstest.Fleet
 	mux := tasks.NewMux()
-	mux.Use(func(ctx context.Context, info tasks.Info, next func(context.Context) error) error {
+	mux.Use(func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error {
 		return otel.Middleware(f.Client(), otel.Config{Provider: provider})(ctx, info, next)
 	})
 	tasks.Handle(mux, inc, func(ctx context.Context, n int) (int, error) {

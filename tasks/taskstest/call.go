@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"muster/tasks"
-	"muster/tasks/internal/bridge"
 	"muster/tasks/internal/engine"
+	"muster/tasks/tasktype"
 )
 
 // Call is one call of a handler.
 type Call struct {
-	tasks.Info
+	tasktype.Info
 	At     time.Time       // by the fleet's clock
 	Input  json.RawMessage // what the handler was given
 	Output json.RawMessage // what it returned; nil when it failed or answered with a plan
@@ -62,7 +62,7 @@ func Stub[I, O any](t tasks.Task[I, O], h func(context.Context, I) (O, error)) O
 	return func(f *Fleet) {
 		mux := tasks.NewMux()
 		tasks.Handle(mux, t, h)
-		for name, stub := range bridge.Handlers(mux) {
+		for name, stub := range f.handlersOf(mux) {
 			if had := f.handlers[name]; had != nil {
 				stub.Opts, stub.Wrap = had.Opts, had.Wrap
 			}

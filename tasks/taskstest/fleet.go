@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 
 	"muster/tasks"
-	"muster/tasks/internal/bridge"
 	"muster/tasks/internal/engine"
 )
 
@@ -30,7 +30,8 @@ type Fleet struct {
 	mu    sync.Mutex // guards the fields below
 	now   time.Time
 	calls []Call
-	wakes []engine.Wake // sent, and not served
+	wakes []engine.Wake              // sent, and not served
+	bound map[string]*engine.Handler // of the worker that package tasks made last
 }
 
 // Option changes a fleet.
@@ -40,35 +41,63 @@ type Option func(*Fleet)
 // still while tasks run.
 func New(tb testing.TB, mux *tasks.Mux, opts ...Option) *Fleet {
 	tb.Helper()
-	f := &Fleet{tb: tb, redis: miniredis.NewMiniRedis(), handlers: maps.Clone(bridge.Handlers(mux)),
-		workers: map[string]*engine.Worker{}, now: time.Now().Truncate(time.Millisecond)}
+	f := &Fleet{tb: tb, redis: miniredis.NewMiniRedis(), workers: map[string]*engine.Worker{}, now: time.Now().Truncate(time.Millisecond)}
+	if err := f.redis.Start(); err != nil {
+		tb.Fatalf("start a Redis in memory: %v", err)
+	}
+	f.redis.SetTime(f.now)
+	f.redis.ClockTTL(true)
+	rdb := redis.NewClient(&redis.Options{Addr: f.redis.Addr()})
+	f.client = tasks.NewClient(conn{rdb, f})
+	tb.Cleanup(func() {
+		for _, w := range f.workers {
+			w.Kill()
+		}
+		_ = f.client.Close()
+		_ = rdb.Close()
+		f.redis.Close()
+	})
+	f.handlers = maps.Clone(f.handlersOf(mux))
 	for _, o := range opts {
 		o(f)
 	}
 	for name, h := range f.handlers {
 		f.handlers[name] = f.recorded(h)
 	}
-	if err := f.redis.Start(); err != nil {
-		tb.Fatalf("start a Redis in memory: %v", err)
-	}
-	f.redis.SetTime(f.now)
-	f.redis.ClockTTL(true)
-	client, err := tasks.Connect(context.Background(), "redis://"+f.redis.Addr())
-	if err != nil {
-		f.redis.Close()
-		tb.Fatalf("connect to the Redis in memory: %v", err)
-	}
-	f.client, f.eng = client, bridge.Engine(client)
-	f.eng.SetClock(jumping{f})
-	f.eng.SetWaker(f.wake)
-	tb.Cleanup(func() {
-		for _, w := range f.workers {
-			w.Kill()
-		}
-		_ = client.Close()
-		f.redis.Close()
-	})
 	return f
+}
+
+// conn is the connection of a fleet, and an [engine.Hook]: whatever is made with it belongs to the fleet.
+type conn struct {
+	redis.UniversalClient
+	f *Fleet
+}
+
+// EngineMade gives an engine the fleet's clock and queue.
+func (c conn) EngineMade(e *engine.Engine) {
+	e.SetClock(jumping{c.f})
+	e.SetWaker(c.f.wake)
+	if c.f.eng == nil {
+		c.f.eng = e
+	}
+}
+
+// WorkerMade keeps the handlers of a worker.
+func (c conn) WorkerMade(handlers map[string]*engine.Handler) {
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	c.f.bound = handlers
+}
+
+// handlersOf returns the handlers of a mux by name: those of a worker that never runs.
+func (f *Fleet) handlersOf(mux *tasks.Mux) map[string]*engine.Handler {
+	f.tb.Helper()
+	if _, err := tasks.NewWorker(f.client, mux, tasks.WorkerConfig{}); err != nil {
+		f.tb.Fatalf("make a worker: %v", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.bound
 }
 
 // Client returns a client of the fleet, for handlers that send work of their own and for looking at

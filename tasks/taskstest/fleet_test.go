@@ -9,6 +9,7 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/taskstest"
+	"muster/tasks/tasktype"
 )
 
 func TestTheClockJumps(t *testing.T) {
@@ -131,7 +132,7 @@ func TestResultsExpireByTheClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := tasks.Attach[int](f.Client(), "short")
-	if s, err := run.Status(t.Context()); err != nil || s != tasks.Success {
+	if s, err := run.Status(t.Context()); err != nil || s != tasktype.Success {
 		t.Errorf("%s %v", s, err)
 	}
 	f.Advance(2 * time.Minute)

@@ -13,6 +13,7 @@ import (
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/taskstest"
+	"muster/tasks/tasktype"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -133,7 +134,7 @@ func of[O any](name string, s tasks.Signature[O]) story {
 		var f *tasks.Failure
 		if errors.As(err, &f) {
 			text = fmt.Sprintf("%s %d %s %s", f.Task, f.Attempts, f.Code, f.Message)
-			if f.Code == tasks.CodeUnregistered {
+			if f.Code == tasktype.CodeUnregistered {
 				text, _, _ = strings.Cut(text, "?") // the rest names the worker
 			}
 		}

@@ -17,6 +17,7 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/facttest"
+	"muster/tasks/tasktype"
 )
 
 // audit looks through what workflows and workers have left.
@@ -114,7 +115,7 @@ func (a *audit) runsOnce(results []*tasks.AsyncResult[int]) {
 		}
 		a.nodes += len(nodes)
 		for _, n := range nodes {
-			if strings.HasPrefix(n.Task, "(") || n.Status != tasks.Success && n.Status != tasks.Failed {
+			if strings.HasPrefix(n.Task, "(") || n.Status != tasktype.Success && n.Status != tasktype.Failed {
 				continue
 			}
 			for i := 1; i <= n.Attempts; i++ {

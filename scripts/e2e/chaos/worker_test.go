@@ -26,6 +26,7 @@ import (
 
 	"muster/tasks"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 )
 
 // The environment of a worker process: this test binary, run once more.
@@ -69,7 +70,7 @@ func work(url string) error {
 	d := newDoom(os.Getenv(workerDie))
 	c.Redis().AddHook(d)
 	m := tasks.NewMux()
-	m.Use(func(ctx context.Context, _ tasks.Info, next func(context.Context) error) error {
+	m.Use(func(ctx context.Context, _ tasktype.Info, next func(context.Context) error) error {
 		err := next(ctx)
 		d.visit("returned")
 		return err

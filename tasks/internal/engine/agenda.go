@@ -12,6 +12,7 @@ import (
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
 
 // How workers watch each other and the agenda.
@@ -158,7 +159,7 @@ func (w *Worker) beat(ctx context.Context) (live, dead []string, err error) {
 	host, _ := os.Hostname()
 	names := slices.Sorted(maps.Keys(w.handlers))
 	active, limit := w.slots.use()
-	return w.e.store.Beat(ctx, w.cfg.Name, WorkerInfo{Name: w.cfg.Name, Host: host, PID: w.cfg.PID, Queues: w.cfg.Queues,
+	return w.e.store.Beat(ctx, w.cfg.Name, tasktype.Worker{Name: w.cfg.Name, Host: host, PID: w.cfg.PID, Queues: w.cfg.Queues,
 		Concurrency: limit, Active: active, Started: w.started, Tasks: names,
 		MaxConcurrency: w.cfg.MaxConcurrency, Stats: w.stats.read(), Version: graph.Version}, deadAfter, deadConfirm)
 }

@@ -14,11 +14,12 @@ import (
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
 
 // Run is one attempt at a node, as its handler sees it.
 type Run struct {
-	Info Info
+	Info tasktype.Info
 
 	w      *Worker
 	it     *item
@@ -29,11 +30,11 @@ type Run struct {
 	cancel context.CancelCauseFunc
 	freed  chan struct{} // closed when the slot must be freed without waiting for the handler
 
-	expires time.Time     // by this machine's clock; zero for never
-	began   time.Time     // when the handler was called; zero if it was not
-	took    time.Duration // how long it ran
-	said    string        // what became of it; empty if that is not known
-	code    string        // of the failure
+	expires time.Time        // by this machine's clock; zero for never
+	began   time.Time        // when the handler was called; zero if it was not
+	took    time.Duration    // how long it ran
+	said    tasktype.Outcome // what became of it; empty if that is not known
+	code    string           // of the failure
 
 	once  sync.Once // closes freed
 	cause error     // why the slot was freed; set before freed is closed
@@ -207,7 +208,7 @@ const mostLost = 10
 func (w *Worker) attempt(ctx context.Context, s *slot, b *batch, it *item) (res result, ok bool) {
 	sp := &it.g.Specs[it.g.Nodes[it.id.Index].Spec]
 	r := &Run{w: w, it: it, fl: it.fl, g: it.g, id: it.id, spec: sp, freed: make(chan struct{}), cancel: func(error) {},
-		Info: Info{Workflow: it.fl.ID, Node: it.node, Task: sp.Task, Queue: sp.QueueName(), Priority: sp.Priority,
+		Info: tasktype.Info{Workflow: it.fl.ID, Node: it.node, Task: sp.Task, Queue: sp.QueueName(), Priority: sp.Priority,
 			Attempt: it.rec.Attempts + 1, Worker: w.cfg.Name, Key: it.fl.ID + "." + it.node, Headers: it.fl.g.Headers}}
 	w.stats.begun.Add(1)
 	err := w.insist(func() error {
@@ -234,7 +235,7 @@ func (w *Worker) attempt(ctx context.Context, s *slot, b *batch, it *item) (res 
 // handler, and the attempt can be tried again.
 func (w *Worker) try(ctx context.Context, s *slot, b *batch, r *Run) (result, bool, error) {
 	if r.it.lost > mostLost {
-		return w.failed(r, CodeLost, fmt.Sprintf("its worker died %d times", r.it.lost)), true, nil
+		return w.failed(r, tasktype.CodeLost, fmt.Sprintf("its worker died %d times", r.it.lost)), true, nil
 	}
 	if at := r.it.rec.Expires; at > 0 {
 		r.expires = time.UnixMilli(at).Add(-b.skew)
@@ -294,8 +295,8 @@ func (w *Worker) expired(ctx context.Context, r *Run) (result, bool, error) {
 		}
 		message = fmt.Sprintf("not begun again before it expired; attempt %d failed: %s", r.it.rec.Attempts, raws[0])
 	}
-	res := w.failed(r, CodeExpired, message)
-	r.said, res.kind = OutcomeRevoked, "X"
+	res := w.failed(r, tasktype.CodeExpired, message)
+	r.said, res.kind = tasktype.OutcomeRevoked, "X"
 	return res, true, nil
 }
 
@@ -336,18 +337,18 @@ func (w *Worker) outcome(r *Run, a answered) (result, bool) {
 	e := a.err
 	switch {
 	case errors.Is(a.ended, errRevoked):
-		r.said, r.code = OutcomeRevoked, CodeRevoked
+		r.said, r.code = tasktype.OutcomeRevoked, tasktype.CodeRevoked
 		w.tell(r)
 		return result{}, false // the node is terminal already
 	case errors.Is(a.ended, ErrShutdown):
-		r.said = OutcomeReturned
+		r.said = tasktype.OutcomeReturned
 		return w.again(r, 0, ""), true
 	case errors.Is(a.ended, errHard):
-		return w.failed(r, CodeHardTimeout, "still running after its hard time limit"), true
+		return w.failed(r, tasktype.CodeHardTimeout, "still running after its hard time limit"), true
 	case e == nil:
 		return w.succeeded(r, a.answer), true
 	case e.again != nil:
-		r.said = OutcomeAgain
+		r.said = tasktype.OutcomeAgain
 		return w.again(r, *e.again, ""), true
 	case e.permanent, r.Info.Attempt > r.spec.MaxRetry:
 		return w.failed(r, e.code, e.message), true
@@ -363,7 +364,7 @@ func (w *Worker) outcome(r *Run, a answered) (result, bool) {
 	if !r.expires.IsZero() && w.e.clock.Now().Add(d).After(r.expires) {
 		return w.failed(r, e.code, e.message+" (it expires before another attempt)"), true
 	}
-	r.said, r.code = OutcomeRetry, e.code
+	r.said, r.code = tasktype.OutcomeRetry, e.code
 	res := w.again(r, d, e.message)
 	res.attempts++
 	res.state = "T"
@@ -373,14 +374,14 @@ func (w *Worker) outcome(r *Run, a answered) (result, bool) {
 // succeeded returns the value or the plan that a handler returned.
 func (w *Worker) succeeded(r *Run, a Answer) result {
 	if a.Planned {
-		r.said = OutcomePlanned
+		r.said = tasktype.OutcomePlanned
 		return w.plan(r, a.Plan)
 	}
 	if len(a.Value) > w.cfg.MaxResult {
-		return w.failed(r, CodeResult, fmt.Sprintf("result has %d bytes, more than the %d allowed: store it and return a key",
+		return w.failed(r, tasktype.CodeResult, fmt.Sprintf("result has %d bytes, more than the %d allowed: store it and return a key",
 			len(a.Value), w.cfg.MaxResult))
 	}
-	r.said = OutcomeSuccess
+	r.said = tasktype.OutcomeSuccess
 	return result{kind: "S", body: a.Value}
 }
 
@@ -425,8 +426,8 @@ func backoff(sp *graph.Spec, attempt int) time.Duration {
 
 // failed returns the failure of a run.
 func (w *Worker) failed(r *Run, code, message string) result {
-	r.said, r.code = OutcomeFailure, code
-	return result{kind: "F", message: code, body: encodeFailure(&Failure{Task: r.Info.Task, Node: r.Info.Node,
+	r.said, r.code = tasktype.OutcomeFailure, code
+	return result{kind: "F", message: code, body: encodeFailure(&tasktype.Failure{Task: r.Info.Task, Node: r.Info.Node,
 		Attempts: r.Info.Attempt, Code: code, Message: clip(message)})}
 }
 
@@ -448,12 +449,12 @@ func (w *Worker) patient(times int) bool {
 // another worker of the queue has a handler. If none has, it fails after HandlerWait, in which such a worker may start.
 func (w *Worker) unregistered(ctx context.Context, r *Run) result {
 	said := fmt.Sprintf("worker %s has no handler for %s", w.cfg.Name, r.Info.Task)
-	if w.another(ctx, r.Info.Queue, func(o *WorkerInfo) bool { return slices.Contains(o.Tasks, r.Info.Task) }) {
+	if w.another(ctx, r.Info.Queue, func(o *tasktype.Worker) bool { return slices.Contains(o.Tasks, r.Info.Task) }) {
 		w.log.Debug("task without a handler here is left to another worker", "task", r.Info.Task, "workflow", r.Info.Workflow)
 		return w.again(r, jitter(unknownPause), said)
 	}
 	if !w.patient(r.it.lost) {
-		return w.failed(r, CodeUnregistered, fmt.Sprintf("no worker of queue %s has a handler for %s: is the worker older than the sender, or was Handle forgotten? %s",
+		return w.failed(r, tasktype.CodeUnregistered, fmt.Sprintf("no worker of queue %s has a handler for %s: is the worker older than the sender, or was Handle forgotten? %s",
 			r.Info.Queue, r.Info.Task, w.knows()))
 	}
 	w.log.Warn("task without a handler here is put back", "task", r.Info.Task, "workflow", r.Info.Workflow)
@@ -478,19 +479,19 @@ const maxDepth = 1000
 // plan returns the result that puts the signature of a planner in the place of its node.
 func (w *Worker) plan(r *Run, s *graph.Sig) result {
 	if strings.Count(r.Info.Node, ":") >= maxDepth {
-		return w.failed(r, CodePlan, fmt.Sprintf("plans are nested %d deep: does a planner answer with itself?", maxDepth))
+		return w.failed(r, tasktype.CodePlan, fmt.Sprintf("plans are nested %d deep: does a planner answer with itself?", maxDepth))
 	}
 	if r.fl.g.Every != nil {
 		s = s.ForSend(&graph.Opts{Every: *r.fl.g.Every})
 	}
 	g, err := graph.Compile(s)
 	if err != nil {
-		return w.failed(r, CodePlan, err.Error())
+		return w.failed(r, tasktype.CodePlan, err.Error())
 	}
 	g.Created = w.e.clock.Now().UnixMilli()
 	grow, err := grown(g, r.Info.Node)
 	if err != nil {
-		return w.failed(r, CodePlan, err.Error())
+		return w.failed(r, tasktype.CodePlan, err.Error())
 	}
 	return result{kind: store.ChangePlan, plan: &grow}
 }

@@ -11,6 +11,7 @@ import (
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
 
 // Revoke stops a workflow.
@@ -106,8 +107,8 @@ func (e *Engine) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, fail
 			if err != nil {
 				return err
 			}
-			c := ended(g, id, "X", encodeFailure(&Failure{
-				Task: title(g, id), Node: id.String(), Code: CodeRevoked, Message: "revoked"}))
+			c := ended(g, id, "X", encodeFailure(&tasktype.Failure{
+				Task: title(g, id), Node: id.String(), Code: tasktype.CodeRevoked, Message: "revoked"}))
 			c.Flags += "pd"
 			if failed != "" {
 				c.Flags += ">" + failed

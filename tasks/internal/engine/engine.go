@@ -70,7 +70,21 @@ type Engine struct {
 // New returns an Engine on rdb.
 func New(rdb redis.UniversalClient, log *slog.Logger) *Engine {
 	s := store.New(rdb)
-	return &Engine{store: s, log: log, clock: machineClock{}, waker: newWaker(s).send, workers: map[*Worker]chan struct{}{}}
+	e := &Engine{store: s, log: log, clock: machineClock{}, waker: newWaker(s).send, workers: map[*Worker]chan struct{}{}}
+	if h, ok := rdb.(Hook); ok {
+		h.EngineMade(e)
+	}
+	return e
+}
+
+// Hook is what a connection may implement, too, to get at the engines and handlers behind the clients and workers of
+// package tasks that are made with it. Packages that run an engine by hand wrap their connection with it, so that
+// package tasks shows neither to its users.
+type Hook interface {
+	// EngineMade is called by New with what it returns.
+	EngineMade(e *Engine)
+	// WorkerMade is called by NewWorker with the handlers of the worker, by name. They must not be changed.
+	WorkerMade(handlers map[string]*Handler)
 }
 
 // SetClock replaces the clock. Call it before anything else.

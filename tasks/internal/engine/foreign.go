@@ -12,20 +12,21 @@ import (
 	"muster/tasks/internal/errtree"
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
 
 // peers is what a worker knows of the other live workers.
 type peers struct {
 	mu    sync.Mutex // guards the fields below, and held while they are read
 	asked time.Time
-	live  []WorkerInfo
+	live  []tasktype.Worker
 }
 
 // peersFor is how long a worker uses what it knows of the others before it asks again.
 const peersFor = time.Second
 
 // another reports whether another live worker takes from a queue ("" for any) and meets ok.
-func (w *Worker) another(ctx context.Context, queue string, ok func(*WorkerInfo) bool) bool {
+func (w *Worker) another(ctx context.Context, queue string, ok func(*tasktype.Worker) bool) bool {
 	p := &w.peers
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,7 +52,7 @@ func (w *Worker) another(ctx context.Context, queue string, ok func(*WorkerInfo)
 func (w *Worker) unreadable(ctx context.Context, b *batch, it *item, cause error) error {
 	var v *graph.VersionError
 	known := errors.As(cause, &v)
-	theirs := known && v.V > graph.Version && w.another(ctx, "", func(o *WorkerInfo) bool { return o.Version >= v.V })
+	theirs := known && v.V > graph.Version && w.another(ctx, "", func(o *tasktype.Worker) bool { return o.Version >= v.V })
 	if !known || !w.patient(it.lost) && !theirs {
 		return w.e.giveUp(ctx, it.fl.Flow, cause)
 	}

@@ -6,22 +6,14 @@ import (
 	"time"
 
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
 
-// The states of a workflow in the index. A running one has been sent and has not ended: it may also wait for a worker
-// or for its time.
-const (
-	WorkflowRunning   = "running"
-	WorkflowSucceeded = "success"
-	WorkflowFailed    = "failure"
-	WorkflowRevoked   = "revoked"
-)
-
-var indexStates = map[string]byte{
-	"": 0, WorkflowRunning: store.Live, WorkflowSucceeded: 'S', WorkflowFailed: 'F', WorkflowRevoked: 'X'}
+var indexStates = map[tasktype.WorkflowState]byte{
+	"": 0, tasktype.WorkflowRunning: store.Live, tasktype.WorkflowSucceeded: 'S', tasktype.WorkflowFailed: 'F', tasktype.WorkflowRevoked: 'X'}
 
 // stateOf returns the state that a letter of the index stands for.
-func stateOf(letter byte) string {
+func stateOf(letter byte) tasktype.WorkflowState {
 	for state, l := range indexStates {
 		if l == letter {
 			return state
@@ -38,20 +30,15 @@ const (
 
 // WorkflowQuery says which workflows to list; see [store.WorkflowQuery].
 type WorkflowQuery struct {
-	State, Name   string
+	State         tasktype.WorkflowState // empty for all
+	Name          string
 	After, Before time.Time
 	Cursor        string
 	Limit         int // 0 for 100
 }
 
-// IndexedWorkflow is a workflow as the index has it.
-type IndexedWorkflow struct {
-	ID, Name, State string
-	Created, Ended  time.Time
-}
-
 // Workflows returns a page of the index of workflows, the latest first, and the cursor of the next.
-func (e *Engine) Workflows(ctx context.Context, q WorkflowQuery) (page []IndexedWorkflow, next string, err error) {
+func (e *Engine) Workflows(ctx context.Context, q WorkflowQuery) (page []tasktype.Workflow, next string, err error) {
 	state, ok := indexStates[q.State]
 	if !ok {
 		return nil, "", fmt.Errorf("%q is not a state of a workflow: use running, success, failure or revoked", q.State)
@@ -68,7 +55,7 @@ func (e *Engine) Workflows(ctx context.Context, q WorkflowQuery) (page []Indexed
 		return nil, "", err
 	}
 	for _, w := range list {
-		page = append(page, IndexedWorkflow{ID: w.ID, Name: w.Name, State: stateOf(w.State), Created: w.Created, Ended: w.Ended})
+		page = append(page, tasktype.Workflow{ID: w.ID, Name: w.Name, State: stateOf(w.State), Created: w.Created, Ended: w.Ended})
 	}
 	return page, next, nil
 }
@@ -80,11 +67,8 @@ type RateQuery struct {
 	Step        time.Duration // a minute or an hour; 0 for a minute
 }
 
-// Rate is what became of the nodes of a task in a minute or an hour.
-type Rate = store.Rate
-
 // Rates returns the counts that q asks for, by time, queue and task.
-func (e *Engine) Rates(ctx context.Context, q RateQuery) ([]Rate, error) {
+func (e *Engine) Rates(ctx context.Context, q RateQuery) ([]tasktype.RatePoint, error) {
 	switch q.Step {
 	case 0, time.Minute, time.Hour:
 	default:

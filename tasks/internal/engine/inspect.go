@@ -13,83 +13,15 @@ import (
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
-
-// WorkerInfo describes a live worker.
-type WorkerInfo struct {
-	Name           string         `json:"name"`
-	Host           string         `json:"host"`
-	PID            int            `json:"pid"`
-	Queues         map[string]int `json:"queues"`
-	Concurrency    int            `json:"concurrency"`
-	MaxConcurrency int            `json:"max_concurrency"`
-	Active         int            `json:"active"`
-	Started        time.Time      `json:"started"`
-	Tasks          []string       `json:"tasks"` // the names it has handlers for
-	Stats          WorkerStats    `json:"stats"`
-	Version        int            `json:"version,omitempty"` // of the stored form of workflows that it reads
-}
-
-// WorkerStats counts what a worker has done since it started.
-type WorkerStats struct {
-	Begun     int64 `json:"begun"`     // attempts
-	Succeeded int64 `json:"succeeded"` // nodes
-	Failed    int64 `json:"failed"`    // nodes, for good
-	Retried   int64 `json:"retried"`   // attempts that failed, with another to follow
-	Recovered int64 `json:"recovered"` // nodes of silent workers that it made runnable again
-}
-
-// Pong is the answer of a worker to a ping.
-type Pong struct {
-	Worker   string        `json:"worker"`
-	Answered bool          `json:"answered"`
-	After    time.Duration `json:"after_ns,omitempty"`
-}
-
-// ActiveNode is a node that runs.
-type ActiveNode struct {
-	Workflow string    `json:"workflow"`
-	Node     string    `json:"node"`
-	Task     string    `json:"task"`
-	Queue    string    `json:"queue"`
-	Worker   string    `json:"worker"`
-	Started  time.Time `json:"started"`
-}
-
-// DueNode is a node that waits for its time: its first run, or after Retry its next.
-type DueNode struct {
-	Workflow string    `json:"workflow"`
-	Node     string    `json:"node"`
-	Task     string    `json:"task"`
-	Queue    string    `json:"queue"`
-	Status   Status    `json:"status"`
-	Due      time.Time `json:"due"`
-}
-
-// ReservedNode is a node that is ready and that no worker has taken yet.
-type ReservedNode struct {
-	Workflow string `json:"workflow"`
-	Node     string `json:"node"`
-	Task     string `json:"task"`
-	Queue    string `json:"queue"`
-}
-
-// QueueInfo is the state of a queue.
-type QueueInfo struct {
-	Name     string        `json:"name"`
-	Pending  int64         `json:"pending"`    // ready nodes, and tasks of asynq's own clients
-	Active   int64         `json:"active"`     // nodes in batches of workers, and tasks of asynq's own clients
-	Archived int64         `json:"archived"`   // tasks that an operator or asynq has archived
-	Latency  time.Duration `json:"latency_ns"` // how long nothing was taken although tasks are pending; 0 if none are
-	Paused   bool          `json:"paused"`
-}
 
 // Writable returns why Redis takes no writes, or nil.
 func (e *Engine) Writable(ctx context.Context) error { return e.store.Writable(ctx) }
 
 // Workers returns the live workers. While Redis takes no writes, workers cannot beat; if no worker is listed then, it
 // returns an error.
-func (e *Engine) Workers(ctx context.Context) ([]WorkerInfo, error) {
+func (e *Engine) Workers(ctx context.Context) ([]tasktype.Worker, error) {
 	names, _, err := e.store.Beat(ctx, "", nil, deadAfter, deadConfirm)
 	if err == nil && len(names) == 0 {
 		err = e.store.Writable(ctx)
@@ -102,12 +34,12 @@ func (e *Engine) Workers(ctx context.Context) ([]WorkerInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []WorkerInfo
+	var out []tasktype.Worker
 	for i, raw := range raws {
 		if raw == nil {
 			continue
 		}
-		var w WorkerInfo
+		var w tasktype.Worker
 		if err := json.Unmarshal(raw, &w); err != nil {
 			return nil, fmt.Errorf("info of worker %s: %w", names[i], err)
 		}
@@ -119,12 +51,12 @@ func (e *Engine) Workers(ctx context.Context) ([]WorkerInfo, error) {
 // Ping asks the workers for an answer, and returns the live workers and the others that answered. It returns once all
 // live workers have answered, or after wait. If no worker is listed as live it always waits that long: when Redis takes
 // no writes, workers are not listed but can answer.
-func (e *Engine) Ping(ctx context.Context, wait time.Duration) ([]Pong, error) {
+func (e *Engine) Ping(ctx context.Context, wait time.Duration) ([]tasktype.Pong, error) {
 	live, err := e.Workers(ctx)
 	if err != nil && !store.Refused(err) {
 		return nil, err
 	}
-	out := make([]Pong, len(live))
+	out := make([]tasktype.Pong, len(live))
 	for i, w := range live {
 		out[i].Worker = w.Name
 	}
@@ -150,10 +82,10 @@ func (e *Engine) Ping(ctx context.Context, wait time.Duration) ([]Pong, error) {
 			if !ok {
 				return out, nil
 			}
-			i := slices.IndexFunc(out, func(p Pong) bool { return p.Worker == m.Payload })
+			i := slices.IndexFunc(out, func(p tasktype.Pong) bool { return p.Worker == m.Payload })
 			switch {
 			case i < 0: // it is not listed, or joined after we looked
-				out = append(out, Pong{Worker: m.Payload, Answered: true, After: time.Since(begun)})
+				out = append(out, tasktype.Pong{Worker: m.Payload, Answered: true, After: time.Since(begun)})
 			case !out[i].Answered:
 				out[i].Answered, out[i].After = true, time.Since(begun)
 				left--
@@ -181,12 +113,12 @@ func (e *Engine) nodeSpec(ctx context.Context, f store.Flow, node string) (*grap
 
 // Active returns the nodes in the batches of workers: each one runs, or waits in its batch for one that does. Started
 // is when the batch was taken.
-func (e *Engine) Active(ctx context.Context) ([]ActiveNode, error) {
+func (e *Engine) Active(ctx context.Context) ([]tasktype.ActiveNode, error) {
 	batches, err := e.store.Batches(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var out []ActiveNode
+	var out []tasktype.ActiveNode
 	for _, b := range batches {
 		for _, el := range b.Nodes {
 			for _, node := range el.Nodes {
@@ -197,24 +129,24 @@ func (e *Engine) Active(ctx context.Context) ([]ActiveNode, error) {
 				if err != nil {
 					return nil, err
 				}
-				out = append(out, ActiveNode{Workflow: el.Flow.ID, Node: node, Task: sp.Task, Queue: sp.QueueName(),
+				out = append(out, tasktype.ActiveNode{Workflow: el.Flow.ID, Node: node, Task: sp.Task, Queue: sp.QueueName(),
 					Worker: b.Worker, Started: b.Taken})
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b ActiveNode) int {
+	slices.SortFunc(out, func(a, b tasktype.ActiveNode) int {
 		return strings.Compare(a.Worker+"/"+a.Workflow+"/"+a.Node, b.Worker+"/"+b.Workflow+"/"+b.Node)
 	})
 	return out, nil
 }
 
 // Due returns nodes that wait for their time.
-func (e *Engine) Due(ctx context.Context, limit int) ([]DueNode, error) {
+func (e *Engine) Due(ctx context.Context, limit int) ([]tasktype.DueNode, error) {
 	entries, err := e.store.Agenda(ctx, 10*limit)
 	if err != nil {
 		return nil, err
 	}
-	var out []DueNode
+	var out []tasktype.DueNode
 	for _, en := range entries {
 		rec := store.ParseRecord(en.Record, 0)
 		if rec.State != 'D' && rec.State != 'T' {
@@ -227,32 +159,26 @@ func (e *Engine) Due(ctx context.Context, limit int) ([]DueNode, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, DueNode{Workflow: en.Flow.ID, Node: en.Node, Task: sp.Task, Queue: sp.QueueName(),
+		out = append(out, tasktype.DueNode{Workflow: en.Flow.ID, Node: en.Node, Task: sp.Task, Queue: sp.QueueName(),
 			Status: status(rec), Due: time.UnixMilli(rec.At)})
 	}
-	slices.SortFunc(out, func(a, b DueNode) int { return a.Due.Compare(b.Due) })
+	slices.SortFunc(out, func(a, b tasktype.DueNode) int { return a.Due.Compare(b.Due) })
 	return out[:min(limit, len(out))], nil
 }
 
-// Outbox is the size of the agenda: nodes that wait for their time, and steps that a process may not have taken.
-type Outbox struct {
-	Entries int64
-	Overdue time.Duration // how long the earliest entry has been due
-}
-
 // Outbox returns how many entries the agenda has, and how late the workers are with it.
-func (e *Engine) Outbox(ctx context.Context) (Outbox, error) {
+func (e *Engine) Outbox(ctx context.Context) (tasktype.Outbox, error) {
 	entries, overdue, err := e.store.Overdue(ctx)
-	return Outbox{entries, overdue}, err
+	return tasktype.Outbox{Entries: entries, Overdue: overdue}, err
 }
 
 // Reserved returns up to limit nodes of each queue that are ready.
-func (e *Engine) Reserved(ctx context.Context, limit int) ([]ReservedNode, error) {
+func (e *Engine) Reserved(ctx context.Context, limit int) ([]tasktype.ReservedNode, error) {
 	queues, err := e.queues(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var out []ReservedNode
+	var out []tasktype.ReservedNode
 	for _, q := range queues {
 		els, err := e.store.Ready(ctx, q, limit)
 		if err != nil {
@@ -271,7 +197,7 @@ func (e *Engine) Reserved(ctx context.Context, limit int) ([]ReservedNode, error
 				if err != nil {
 					return nil, err
 				}
-				out = append(out, ReservedNode{Workflow: el.Flow.ID, Node: node, Task: sp.Task, Queue: q})
+				out = append(out, tasktype.ReservedNode{Workflow: el.Flow.ID, Node: node, Task: sp.Task, Queue: q})
 			}
 		}
 	}
@@ -289,7 +215,7 @@ func (e *Engine) queues(ctx context.Context) ([]string, error) {
 }
 
 // Queues returns the queues that work was sent to.
-func (e *Engine) Queues(ctx context.Context) ([]QueueInfo, error) {
+func (e *Engine) Queues(ctx context.Context) ([]tasktype.Queue, error) {
 	names, err := e.queues(ctx)
 	if err != nil {
 		return nil, err
@@ -309,7 +235,7 @@ func (e *Engine) Queues(ctx context.Context) ([]QueueInfo, error) {
 		}
 	}
 	in := asynq.NewInspectorFromRedisClient(e.store.Redis())
-	var out []QueueInfo
+	var out []tasktype.Queue
 	for _, n := range names {
 		q, err := in.GetQueueInfo(n)
 		if err != nil {
@@ -319,7 +245,7 @@ func (e *Engine) Queues(ctx context.Context) ([]QueueInfo, error) {
 		if err != nil {
 			return nil, err
 		}
-		info := QueueInfo{Name: n, Pending: depths[n].Ready + int64(q.Pending-wakes.pending), Active: active[n] + int64(q.Active-wakes.active),
+		info := tasktype.Queue{Name: n, Pending: depths[n].Ready + int64(q.Pending-wakes.pending), Active: active[n] + int64(q.Active-wakes.active),
 			Archived: int64(q.Archived), Paused: q.Paused}
 		if q.Pending > wakes.pending {
 			info.Latency = q.Latency

@@ -3,39 +3,20 @@ package engine
 import (
 	"maps"
 	"slices"
-	"time"
-)
 
-// The outcomes of attempts.
-const (
-	OutcomeSuccess  = "success"
-	OutcomePlanned  = "planned"
-	OutcomeFailure  = "failure"
-	OutcomeRetry    = "retry"
-	OutcomeAgain    = "again"
-	OutcomeRevoked  = "revoked"
-	OutcomeReturned = "returned"
+	"muster/tasks/tasktype"
 )
-
-// Attempt is an attempt at a task that is over.
-type Attempt struct {
-	Info
-	Outcome string
-	Code    string        // of the failure; empty when there is none
-	Began   time.Time     // when the handler was called; zero if it was not
-	Took    time.Duration // how long the handler ran, or was waited for
-}
 
 // tell passes the end of a run to the observer.
 func (w *Worker) tell(r *Run) {
 	if w.cfg.Observe == nil || r.said == "" {
 		return
 	}
-	w.cfg.Observe(Attempt{Info: r.Info, Outcome: r.said, Code: r.code, Began: r.began, Took: r.took})
+	w.cfg.Observe(tasktype.Attempt{Info: r.Info, Outcome: r.said, Code: r.code, Began: r.began, Took: r.took})
 }
 
 // Stats returns what the worker has done since it started.
-func (w *Worker) Stats() WorkerStats { return w.stats.read() }
+func (w *Worker) Stats() tasktype.WorkerStats { return w.stats.read() }
 
 // Slots returns how many slots are in use, and how many there are.
 func (w *Worker) Slots() (busy, all int) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
 
 // keepAlive is how often the expiry of progress keys is pushed while nothing else writes them.
@@ -59,7 +60,7 @@ func (e *Engine) project(ctx context.Context, fl *flow) error {
 	switch {
 	case p.Ended:
 		word := "COMPLETE"
-		if p.Status != Success {
+		if p.Status != tasktype.Success {
 			word = "FAILED"
 		}
 		pairs = append(pairs, "completed_at", strconv.FormatInt(e.clock.Now().Unix(), 10), "status", word)

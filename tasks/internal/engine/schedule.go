@@ -7,6 +7,7 @@ import (
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
 
 // ErrLate says that a scheduler leads no more.
@@ -18,19 +19,6 @@ type (
 	Lease = store.Lease
 	Tick  = store.Tick
 )
-
-// ScheduleInfo is an entry of the schedule.
-type ScheduleInfo struct {
-	Name     string    `json:"name"`
-	Spec     string    `json:"spec"`
-	Next     time.Time `json:"next,omitzero"`
-	Last     time.Time `json:"last,omitzero"`     // the last tick that was sent
-	Workflow string    `json:"workflow,omitzero"` // what was sent then
-	Sent     int64     `json:"sent"`
-	Missed   int64     `json:"missed"`
-	Leader   string    `json:"leader,omitzero"` // the scheduler that sends it; empty when none is up
-	Error    string    `json:"error,omitzero"`  // why the last tick was not sent
-}
 
 // Lead claims entries for the scheduler me, and returns Redis's time with the leases.
 func (e *Engine) Lead(ctx context.Context, me string, lease time.Duration, claims []Claim) ([]Lease, time.Time, error) {
@@ -70,18 +58,6 @@ func (e *Engine) SendTick(ctx context.Context, s *graph.Sig, o *graph.Opts, behi
 }
 
 // Schedule returns the entries that schedulers had in the last days.
-func (e *Engine) Schedule(ctx context.Context) ([]ScheduleInfo, error) {
-	list, now, err := e.store.Schedule(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]ScheduleInfo, len(list))
-	for i, s := range list {
-		out[i] = ScheduleInfo{Name: s.Name, Spec: s.Spec, Next: s.Next, Last: s.Last, Workflow: s.Workflow,
-			Sent: s.Sent, Missed: s.Missed, Error: s.Error}
-		if s.Until.After(now) {
-			out[i].Leader = s.Leader
-		}
-	}
-	return out, nil
+func (e *Engine) Schedule(ctx context.Context) ([]tasktype.ScheduleEntry, error) {
+	return e.store.Schedule(ctx)
 }

@@ -11,6 +11,7 @@ import (
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
 
 // changesAtOnce bounds the changes of one call of a script.
@@ -213,7 +214,7 @@ func (e *Engine) virtual(ctx context.Context, fl *flow, g *graph.Graph, id graph
 		bad = fmt.Sprintf("a map over %d elements, more than %d: give each task a chunk of them", len(elements), graph.MaxNodes)
 	}
 	if bad != "" {
-		return ended(g, id, "F", encodeFailure(&Failure{Task: g.Specs[n.Spec].Task, Node: id.String(), Code: CodeInput, Message: bad})), nil
+		return ended(g, id, "F", encodeFailure(&tasktype.Failure{Task: g.Specs[n.Spec].Task, Node: id.String(), Code: tasktype.CodeInput, Message: bad})), nil
 	}
 	inputs := make([]store.Literal, len(elements))
 	for i, el := range elements {
@@ -274,14 +275,14 @@ func (e *Engine) planEnded(ctx context.Context, fl *flow, planned string) (store
 // giveUp ends a workflow that cannot be read.
 func (e *Engine) giveUp(ctx context.Context, f store.Flow, cause error) error {
 	e.log.Error("workflow cannot be read, and was given up", "workflow", f.ID, "error", cause)
-	failure := &Failure{Attempts: 1, Code: CodeDamaged, Message: clip("its data in Redis is damaged: " + cause.Error())}
+	failure := &tasktype.Failure{Attempts: 1, Code: tasktype.CodeDamaged, Message: clip("its data in Redis is damaged: " + cause.Error())}
 	if errors.As(cause, new(*graph.VersionError)) {
-		failure = &Failure{Code: CodeVersion, Message: clip("no worker that came across it can read it: " + cause.Error())}
+		failure = &tasktype.Failure{Code: tasktype.CodeVersion, Message: clip("no worker that came across it can read it: " + cause.Error())}
 	}
 	return e.store.Abort(ctx, f, encodeFailure(failure))
 }
 
-func encodeFailure(f *Failure) []byte {
+func encodeFailure(f *tasktype.Failure) []byte {
 	raw, err := json.Marshal(f)
 	if err != nil {
 		return []byte(`{"code":"error","message":"failure does not encode"}`)

@@ -11,6 +11,7 @@ import (
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
 
 // values reads results of a workflow, each record once.
@@ -217,7 +218,7 @@ func (v *values) wrap(ctx context.Context, id graph.ID) (json.RawMessage, error)
 }
 
 // failure returns why a node has no value.
-func (v *values) failure(ctx context.Context, id graph.ID) (*Failure, error) {
+func (v *values) failure(ctx context.Context, id graph.ID) (*tasktype.Failure, error) {
 	rec, err := v.record(ctx, id.String())
 	if err != nil {
 		return nil, err
@@ -229,7 +230,7 @@ func (v *values) failure(ctx context.Context, id graph.ID) (*Failure, error) {
 			return nil, err
 		}
 	}
-	f := &Failure{Node: at, Code: CodeRevoked, Message: "revoked"}
+	f := &tasktype.Failure{Node: at, Code: tasktype.CodeRevoked, Message: "revoked"}
 	if len(rec.Body) > 0 {
 		if err := json.Unmarshal(rec.Body, f); err != nil {
 			return nil, fmt.Errorf("failure of node %s: %w", at, err)

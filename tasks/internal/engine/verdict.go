@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"muster/tasks/internal/errtree"
+	"muster/tasks/tasktype"
 )
 
 // Verdict is an error of a handler that says what to do with the task. One verdict may wrap another.
@@ -78,7 +79,7 @@ type handlerError struct {
 }
 
 // errLeft is what becomes of a handler that calls runtime.Goexit.
-var errLeft = &handlerError{marks: marks{code: CodeError}, message: "the handler ended its goroutine instead of returning"}
+var errLeft = &handlerError{marks: marks{code: tasktype.CodeError}, message: "the handler ended its goroutine instead of returning"}
 
 // readError reads the error that a handler returned; ctx is that of the attempt. It never panics: an error whose
 // methods do counts as a handler that panicked.
@@ -97,11 +98,11 @@ func (r *Run) readError(ctx context.Context, h *Handler, err error) (e *handlerE
 	switch {
 	case e.code != "":
 	case late(ctx) && errtree.Is(all, context.DeadlineExceeded):
-		e.code = CodeTimeout
+		e.code = tasktype.CodeTimeout
 	case e.permanent:
-		e.code = CodePermanent
+		e.code = tasktype.CodePermanent
 	default:
-		e.code = CodeError
+		e.code = tasktype.CodeError
 	}
 	if !e.permanent && errtree.Is(all, ErrShutdown) {
 		e.message += " (but this worker does not stop; return tasks.Again to be called again)"
@@ -124,5 +125,5 @@ func late(ctx context.Context) bool {
 func (r *Run) panicked(value any, where string) *handlerError {
 	message := fmt.Sprintf("%spanic: %v", where, value)
 	r.w.log.Error("handler panicked", "task", r.Info.Task, "workflow", r.Info.Workflow, "panic", message, "stack", string(debug.Stack()))
-	return &handlerError{marks: marks{code: CodePanic}, message: clip(message)}
+	return &handlerError{marks: marks{code: tasktype.CodePanic}, message: clip(message)}
 }

@@ -15,6 +15,7 @@ import (
 
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
 
 // lookEvery is how often a wait reads the workflow, since the message that it has ended can be lost.
@@ -22,7 +23,7 @@ const lookEvery = time.Second
 
 // Wait blocks until the root of a workflow is terminal, and returns its value or failure. Its progress keys are written
 // by then. The error is that of ctx, or of Redis.
-func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *Failure, error) {
+func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *tasktype.Failure, error) {
 	fl, err := e.load(ctx, id)
 	if err != nil {
 		if f := e.abortedID(ctx, id); f != nil {
@@ -95,12 +96,12 @@ func endedBy(ctx context.Context, err error) error {
 }
 
 // aborted returns why a workflow was given up as a whole, or nil if it was not.
-func (e *Engine) aborted(ctx context.Context, f store.Flow) (*Failure, error) {
+func (e *Engine) aborted(ctx context.Context, f store.Flow) (*tasktype.Failure, error) {
 	raws, err := e.store.Fields(ctx, f, []string{store.AbortField})
 	if err != nil || raws[0] == nil {
 		return nil, err
 	}
-	fail := &Failure{}
+	fail := &tasktype.Failure{}
 	if err := json.Unmarshal(raws[0], fail); err != nil {
 		return nil, fmt.Errorf("failure of workflow %s: %w", f.ID, err)
 	}
@@ -108,7 +109,7 @@ func (e *Engine) aborted(ctx context.Context, f store.Flow) (*Failure, error) {
 }
 
 // abortedID is aborted for a workflow that cannot be read.
-func (e *Engine) abortedID(ctx context.Context, id string) *Failure {
+func (e *Engine) abortedID(ctx context.Context, id string) *tasktype.Failure {
 	f, err := e.store.Flow(ctx, id)
 	if err != nil {
 		return nil
@@ -220,45 +221,45 @@ func (w *waiter) close() {
 }
 
 // Progress returns how far a workflow is.
-func (e *Engine) Progress(ctx context.Context, id string) (Progress, error) {
+func (e *Engine) Progress(ctx context.Context, id string) (tasktype.Progress, error) {
 	fl, err := e.load(ctx, id)
 	if err != nil {
-		return Progress{}, err
+		return tasktype.Progress{}, err
 	}
 	raws, err := e.store.Fields(ctx, fl.Flow, []string{"n", "z", "vn", "vz", "ct", "cc", fl.Root, store.AbortField})
 	if err != nil {
-		return Progress{}, err
+		return tasktype.Progress{}, err
 	}
 	if raws[0] == nil {
-		return Progress{}, ErrUnknown
+		return tasktype.Progress{}, ErrUnknown
 	}
 	num := func(i int) int { n, _ := strconv.Atoi(string(raws[i])); return n }
-	p := Progress{Done: num(1), Total: num(0), ChunksDone: num(5), Chunks: num(4)}
+	p := tasktype.Progress{Done: num(1), Total: num(0), ChunksDone: num(5), Chunks: num(4)}
 	p.Ended = num(1) >= num(0) && num(3) >= num(2) || raws[7] != nil
 	rec := store.ParseRecord(raws[6], fl.Created)
 	p.Status = status(rec)
 	if raws[7] != nil {
-		p.Status = Failed
+		p.Status = tasktype.Failed
 	}
-	if p.Status == Skipped {
+	if p.Status == tasktype.Skipped {
 		// Its root was skipped because another node failed or was revoked.
-		p.Status = Failed
+		p.Status = tasktype.Failed
 		cause, err := e.newValues(fl).record(ctx, rec.Cause)
 		if err == nil && cause.State == 'X' {
-			p.Status = Revoked
+			p.Status = tasktype.Revoked
 		}
 	}
-	if p.Status == Pending && !p.Ended {
+	if p.Status == tasktype.Pending && !p.Ended {
 		begun := p.Done > 0
 		if !begun {
 			running, err := e.running(ctx, fl.Flow)
 			if err != nil {
-				return Progress{}, err
+				return tasktype.Progress{}, err
 			}
 			begun = len(running) > 0
 		}
 		if begun {
-			p.Status = Started
+			p.Status = tasktype.Started
 		}
 	}
 	return p, nil
@@ -292,28 +293,28 @@ func over(fields map[string]string) bool {
 	return aborted || num("z") >= num("n") && num("vz") >= num("vn")
 }
 
-func status(r store.Record) Status {
+func status(r store.Record) tasktype.Status {
 	switch r.State {
 	case 'P', 'E', 'e':
-		return Started
+		return tasktype.Started
 	case 'T':
-		return Retry
+		return tasktype.Retry
 	case 'S':
-		return Success
+		return tasktype.Success
 	case 'F':
-		return Failed
+		return tasktype.Failed
 	case 'X':
-		return Revoked
+		return tasktype.Revoked
 	case 'K', 'k':
-		return Skipped
+		return tasktype.Skipped
 	}
-	return Pending
+	return tasktype.Pending
 }
 
 // Member is the value or the failure of a member of a group or a map; neither while it has not ended.
 type Member struct {
 	Raw     json.RawMessage
-	Failure *Failure
+	Failure *tasktype.Failure
 }
 
 // Members returns the members of the root of a workflow, by index; those already seen are empty. ended reports whether
@@ -442,7 +443,7 @@ func (e *Engine) all(ctx context.Context, id string) (*whole, error) {
 }
 
 // Nodes returns the nodes of a workflow.
-func (e *Engine) Nodes(ctx context.Context, id string) ([]NodeInfo, error) {
+func (e *Engine) Nodes(ctx context.Context, id string) ([]tasktype.Node, error) {
 	w, err := e.all(ctx, id)
 	if err != nil {
 		return nil, err
@@ -460,7 +461,7 @@ func (e *Engine) Nodes(ctx context.Context, id string) ([]NodeInfo, error) {
 		}
 	}
 	results := map[string]map[int]bool{} // by scope
-	out := make([]NodeInfo, 0, len(w.ids))
+	out := make([]tasktype.Node, 0, len(w.ids))
 	for _, nid := range w.ids {
 		g := w.graph(nid)
 		if results[nid.Scope] == nil {
@@ -475,10 +476,10 @@ func (e *Engine) Nodes(ctx context.Context, id string) ([]NodeInfo, error) {
 }
 
 // nodeInfo describes a node by the fields of its workflow and the batch that it is in, if it is in one.
-func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int64, b *store.Batch) NodeInfo {
+func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int64, b *store.Batch) tasktype.Node {
 	name := id.String()
 	rec := store.ParseRecord([]byte(fields[name]), created)
-	n := NodeInfo{ID: name, Task: title(g, id), Status: status(rec), Attempts: rec.Attempts,
+	n := tasktype.Node{ID: name, Task: title(g, id), Status: status(rec), Attempts: rec.Attempts,
 		Worker: rec.Owner, Started: rec.Began, Ended: rec.Ended, Message: fields[store.ErrorField(name)], Within: id.Scope}
 	if id.Inst >= 0 && g.Nodes[id.Index].Kind == graph.Each {
 		n.Within = id.At(id.Index, -1).String()
@@ -490,13 +491,13 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 	case 'D', 'T':
 		n.Due = time.UnixMilli(rec.At)
 	case 'F', 'X':
-		n.Failure = &Failure{}
+		n.Failure = &tasktype.Failure{}
 		if json.Unmarshal(rec.Body, n.Failure) != nil {
 			n.Failure = nil
 		}
 	}
 	if b != nil && !rec.Terminal() {
-		n.Status, n.Worker, n.Started = Started, b.Worker, b.Taken
+		n.Status, n.Worker, n.Started = tasktype.Started, b.Worker, b.Taken
 		n.Attempts++
 	}
 	if d, t, ok := strings.Cut(fields["p"+name], "/"); ok {

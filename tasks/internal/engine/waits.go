@@ -4,19 +4,21 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"muster/tasks/tasktype"
 )
 
 // waitsFor sets Waits of the nodes that could run but that no live worker will take.
-func (e *Engine) waitsFor(ctx context.Context, nodes []NodeInfo) error {
+func (e *Engine) waitsFor(ctx context.Context, nodes []tasktype.Node) error {
 	open := make(map[string]bool, len(nodes)) // not terminal
 	for i := range nodes {
 		open[nodes[i].ID] = !nodes[i].Status.Terminal()
 	}
 	now := e.clock.Now()
-	var ready []*NodeInfo
+	var ready []*tasktype.Node
 	for i := range nodes {
 		n := &nodes[i]
-		if n.Queue == "" || n.Status != Pending && n.Status != Retry || n.Due.After(now) {
+		if n.Queue == "" || n.Status != tasktype.Pending && n.Status != tasktype.Retry || n.Due.After(now) {
 			continue
 		}
 		if !slices.ContainsFunc(n.Needs, func(id string) bool { return open[id] }) {
@@ -46,7 +48,7 @@ func (e *Engine) waitsFor(ctx context.Context, nodes []NodeInfo) error {
 }
 
 // lacks says what a node that could run lacks, "" if a worker will take it.
-func lacks(n *NodeInfo, live []WorkerInfo, paused bool) string {
+func lacks(n *tasktype.Node, live []tasktype.Worker, paused bool) string {
 	takes, handles := false, false
 	for i := range live {
 		if live[i].Queues[n.Queue] == 0 {

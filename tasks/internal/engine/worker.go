@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
 )
 
 // WorkerConfig is the checked configuration of a worker.
@@ -33,7 +34,7 @@ type WorkerConfig struct {
 	Name           string
 	Logger         *slog.Logger
 	Ready          func()
-	Observe        func(Attempt)
+	Observe        func(tasktype.Attempt)
 	Plain          asynq.Handler
 	Manual         bool // nothing is done at intervals; the caller calls Tend instead
 }
@@ -71,12 +72,12 @@ type Worker struct {
 
 type stats struct{ begun, succeeded, failed, retried, recovered atomic.Int64 }
 
-func (s *stats) read() WorkerStats {
-	return WorkerStats{Begun: s.begun.Load(), Succeeded: s.succeeded.Load(), Failed: s.failed.Load(),
+func (s *stats) read() tasktype.WorkerStats {
+	return tasktype.WorkerStats{Begun: s.begun.Load(), Succeeded: s.succeeded.Load(), Failed: s.failed.Load(),
 		Retried: s.retried.Load(), Recovered: s.recovered.Load()}
 }
 
-// NewWorker returns a worker.
+// NewWorker returns a worker. It does not change handlers.
 func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worker {
 	w := &Worker{e: e, cfg: cfg, handlers: handlers, log: cfg.Logger, killed: make(chan struct{}), stop: make(chan struct{}),
 		timer: make(chan time.Time, 64), runs: map[*Run]bool{}, dirty: map[string]*flow{}, batches: newBatches(),
@@ -92,6 +93,9 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 	wake := make(chan struct{}, 1)
 	w.slots = newSlots(cfg.Concurrency, cfg.QueueLimits, func() { ring(wake) })
 	w.poller = &poller{UniversalClient: e.store.Redis(), full: w.slots.full, queues: len(cfg.Queues), every: pollEvery, wake: wake, closed: w.stop}
+	if h, ok := e.store.Redis().(Hook); ok {
+		h.WorkerMade(handlers)
+	}
 	return w
 }
 

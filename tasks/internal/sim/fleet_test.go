@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"muster/tasks"
-	"muster/tasks/internal/bridge"
 	"muster/tasks/internal/canvas"
 	"muster/tasks/internal/engine"
+	"muster/tasks/tasktype"
 )
 
 // queues are those that workflows use.
@@ -72,11 +72,10 @@ func (c clock) After(d time.Duration) <-chan time.Time {
 
 // newClient returns a client in a process.
 func (h *history) newClient(p *process) *tasks.Client {
-	c := tasks.NewClient(p.rdb)
-	e := bridge.Engine(c)
-	e.SetClock(clock{p})
-	e.RewriteScripts(h.scripts.rewrite)
-	e.SetWaker(func(_ context.Context, k engine.Wake) error {
+	c := tasks.NewClient(conn{p.rdb, p})
+	p.engine.SetClock(clock{p})
+	p.engine.RewriteScripts(h.scripts.rewrite)
+	p.engine.SetWaker(func(_ context.Context, k engine.Wake) error {
 		return h.put(p, wake{shard: k.Shard, queue: k.Queue, gen: k.Gen})
 	})
 	// The number of shards is read under a mutex. The scheduler does not see goroutines that wait for one.
@@ -100,7 +99,7 @@ func (h *history) hire() {
 	name := fmt.Sprintf("w%d", h.hired)
 	w := &worker{process: h.newProcess(name, h.skew()), slots: h.among(1, 3), tended: time.Now(), beaten: time.Now()}
 	m := tasks.NewMux()
-	m.Use(func(ctx context.Context, i tasks.Info, next func(context.Context) error) error {
+	m.Use(func(ctx context.Context, i tasktype.Info, next func(context.Context) error) error {
 		return h.execute(w, i, func() error { return next(ctx) })
 	})
 	canvas.Handle(m)
@@ -108,7 +107,11 @@ func (h *history) hire() {
 	for _, q := range queues {
 		served[q] = 1
 	}
-	w.w = engine.NewWorker(bridge.Engine(h.newClient(w.process)), bridge.Handlers(m), engine.WorkerConfig{
+	if _, err := tasks.NewWorker(h.newClient(w.process), m, tasks.WorkerConfig{Name: name}); err != nil {
+		panic(err)
+	}
+	// Not that worker runs, but one that only does what it is told to.
+	w.w = engine.NewWorker(w.engine, w.handlers, engine.WorkerConfig{
 		Queues: served, Concurrency: w.slots, MaxConcurrency: w.slots, MaxResult: 16 << 20, Manual: true,
 		Name: name, Logger: slog.New(slog.DiscardHandler)})
 	w.ctx, w.stop = context.WithCancel(context.Background())
@@ -480,7 +483,7 @@ type execution struct {
 }
 
 // execute is around every call of a handler.
-func (h *history) execute(w *worker, i tasks.Info, run func() error) error {
+func (h *history) execute(w *worker, i tasktype.Info, run func() error) error {
 	h.mu.Lock()
 	f := h.flows[slices.IndexFunc(h.flows, func(f *flow) bool { return f.id == i.Workflow })]
 	x := &execution{worker: w, attempt: i.Attempt, taken: w.took[i.Workflow+"/"+i.Node], open: true}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"muster/tasks/internal/engine"
 )
 
 // The errors of simulated connections.
@@ -32,7 +34,19 @@ type process struct {
 	dead   bool
 	direct bool      // it does not wait for the scheduler, because the scheduler itself asks
 	frozen time.Time // nothing of it goes on before
+
+	engine   *engine.Engine             // of its client
+	handlers map[string]*engine.Handler // of its worker
 }
+
+// conn is the connection of a process, and an [engine.Hook] that keeps what is made with it.
+type conn struct {
+	*redis.Client
+	p *process
+}
+
+func (c conn) EngineMade(e *engine.Engine)                    { c.p.engine = e }
+func (c conn) WorkerMade(handlers map[string]*engine.Handler) { c.p.handlers = handlers }
 
 // step is a call that a process waits for.
 type step struct {

@@ -105,7 +105,7 @@ func hourKey(shard int) string { return tag(shard) + "hour" }
 // worker was first found silent; both in unix ms.
 const workersKey = "muster:workers"
 
-// workerKey is the string with a worker's WorkerInfo. Expires without beats.
+// workerKey is the string with a worker's tasktype.Worker as JSON. Expires without beats.
 func workerKey(name string) string { return "muster:worker:" + name }
 
 // schedulesKey is the sorted set of the names of the schedule's entries, by when they are forgotten in

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/tasktype"
 )
 
 // RateQuery says which counts to read. A count of a minute is kept for a day, one of an hour for 30 days.
@@ -20,17 +22,9 @@ type RateQuery struct {
 	Hourly       bool      // by hour, not by minute
 }
 
-// Rate counts what became of the nodes of a task in a minute or an hour.
-type Rate struct {
-	Time                                time.Time // when the minute or hour begins
-	Queue, Task                         string
-	Succeeded, Failed, Revoked, Retried int64
-	Busy                                time.Duration // how long handlers ran
-}
-
 // Rates returns the counts that q asks for, summed over the shards, by time, queue and task. There is none for a minute
 // or hour in which nothing was counted.
-func (s *Store) Rates(ctx context.Context, q RateQuery) ([]Rate, error) {
+func (s *Store) Rates(ctx context.Context, q RateQuery) ([]tasktype.RatePoint, error) {
 	shards, err := s.Shards(ctx)
 	if err != nil {
 		return nil, err
@@ -43,7 +37,7 @@ func (s *Store) Rates(ctx context.Context, q RateQuery) ([]Rate, error) {
 		q.Since = oldest
 	}
 	q.Task = ClipTask(q.Task)
-	sum := rateSum{q: q, step: step, first: q.Since.Truncate(step), rates: map[rateID]*Rate{}}
+	sum := rateSum{q: q, step: step, first: q.Since.Truncate(step), rates: map[rateID]*tasktype.RatePoint{}}
 	var last []int64 // by shard: the unix hour whose minutes were not added to its day yet
 	if q.Hourly {
 		if last, err = s.lastHours(ctx, shards); err != nil {
@@ -122,7 +116,7 @@ type rateSum struct {
 	q     RateQuery
 	step  time.Duration
 	first time.Time
-	rates map[rateID]*Rate
+	rates map[rateID]*tasktype.RatePoint
 }
 
 // add adds the counts of a hash. Its first slot begins at start, and each other one a step later. The slot that begins
@@ -149,12 +143,13 @@ func (r *rateSum) addOne(at time.Time, what, queue, task string, n int64) {
 	}
 	id := rateID{at.Unix(), queue, task}
 	if r.rates[id] == nil {
-		r.rates[id] = &Rate{Time: at, Queue: queue, Task: task}
+		r.rates[id] = &tasktype.RatePoint{Time: at, Queue: queue, Task: task}
 	}
-	r.rates[id].add(what, n)
+	addCount(r.rates[id], what, n)
 }
 
-func (r *Rate) add(what string, n int64) {
+// addCount adds to the count of r that a hash names what.
+func addCount(r *tasktype.RatePoint, what string, n int64) {
 	switch what {
 	case "S":
 		r.Succeeded += n
@@ -169,12 +164,12 @@ func (r *Rate) add(what string, n int64) {
 	}
 }
 
-func (r *rateSum) sorted() []Rate {
-	out := make([]Rate, 0, len(r.rates))
+func (r *rateSum) sorted() []tasktype.RatePoint {
+	out := make([]tasktype.RatePoint, 0, len(r.rates))
 	for _, v := range r.rates {
 		out = append(out, *v)
 	}
-	slices.SortFunc(out, func(a, b Rate) int {
+	slices.SortFunc(out, func(a, b tasktype.RatePoint) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Task, b.Task))
 	})
 	return out

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/tasktype"
 )
 
 // ErrLate says that a fenced change came after its time.
@@ -92,23 +94,15 @@ func (s *Store) Resign(ctx context.Context, me string, names []string) error {
 	return nil
 }
 
-// Scheduled is an entry of the schedule as Redis knows it.
-type Scheduled struct {
-	Name, Spec, Leader string
-	Until, Next, Last  time.Time
-	Workflow, Error    string
-	Sent, Missed       int64
-}
-
-// Schedule returns the entries that schedulers had in the last days, and the time by Redis's clock.
-func (s *Store) Schedule(ctx context.Context) ([]Scheduled, time.Time, error) {
+// Schedule returns the entries that schedulers had in the last days.
+func (s *Store) Schedule(ctx context.Context) ([]tasktype.ScheduleEntry, error) {
 	now, err := s.rdb.Time(ctx).Result()
 	if err != nil {
-		return nil, now, fmt.Errorf("read time: %w", err)
+		return nil, fmt.Errorf("read time: %w", err)
 	}
 	names, err := s.rdb.ZRangeByScore(ctx, schedulesKey, &redis.ZRangeBy{Min: strconv.FormatInt(now.UnixMilli(), 10), Max: "+inf"}).Result()
 	if err != nil {
-		return nil, now, fmt.Errorf("list schedule: %w", err)
+		return nil, fmt.Errorf("list schedule: %w", err)
 	}
 	pipe := s.rdb.Pipeline()
 	cmds := make([]*redis.MapStringStringCmd, len(names))
@@ -117,22 +111,25 @@ func (s *Store) Schedule(ctx context.Context) ([]Scheduled, time.Time, error) {
 	}
 	if len(names) > 0 {
 		if _, err := pipe.Exec(ctx); err != nil {
-			return nil, now, fmt.Errorf("read schedule: %w", err)
+			return nil, fmt.Errorf("read schedule: %w", err)
 		}
 	}
-	out := make([]Scheduled, 0, len(names))
+	out := make([]tasktype.ScheduleEntry, 0, len(names))
 	for i, n := range names {
 		h := cmds[i].Val()
 		if len(h) == 0 {
 			continue
 		}
-		e := Scheduled{Name: n, Spec: h["spec"], Leader: h["holder"], Until: unixMilli(h["until"]), Next: unixMilli(h["next"]),
+		e := tasktype.ScheduleEntry{Name: n, Spec: h["spec"], Next: unixMilli(h["next"]),
 			Last: unixMilli(h["ran"]), Workflow: h["workflow"], Error: h["error"]}
+		if unixMilli(h["until"]).After(now) {
+			e.Leader = h["holder"]
+		}
 		e.Sent, _ = strconv.ParseInt(h["sent"], 10, 64)
 		e.Missed, _ = strconv.ParseInt(h["missed"], 10, 64)
 		out = append(out, e)
 	}
-	return out, now, nil
+	return out, nil
 }
 
 // unixMilli reads a time; the zero time when there is none.

@@ -36,15 +36,6 @@ import (
 // ErrUnknown says that no workflow has this id.
 var ErrUnknown = errors.New("no such workflow: it was never sent, or its retention is over")
 
-// Failure is why a node has no value.
-type Failure struct {
-	Task     string `json:"task"`
-	Node     string `json:"node"`
-	Attempts int    `json:"attempts"`
-	Message  string `json:"message"`
-	Code     string `json:"code"`
-}
-
 // Schema is the version of the data in Redis. That of the first edition is 1.
 const Schema = 2
 

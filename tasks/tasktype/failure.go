@@ -1,0 +1,29 @@
+package tasktype
+
+// Failure is why a node has no value. As an error, and as the input of a handler, it is a [muster/tasks.Failure].
+type Failure struct {
+	Task     string `json:"task"`     // name of the task that failed
+	Node     string `json:"node"`     // id of its node in the workflow
+	Attempts int    `json:"attempts"` // attempts made, with the last one
+	Message  string `json:"message"`  // text of the last error, cut after 4096 bytes
+	Code     string `json:"code"`     // one of the codes here, or one that the handler chose
+}
+
+// The codes of failures. Handlers may fail with codes of their own, too.
+const (
+	CodeError        = "error"        // the handler returned an error
+	CodePermanent    = "permanent"    // the handler returned an error that it marked as not worth a retry
+	CodeTimeout      = "timeout"      // the soft time limit passed
+	CodeHardTimeout  = "hard_timeout" // the hard time limit passed
+	CodePanic        = "panic"        // the handler panicked
+	CodeExpired      = "expired"      // not begun before it expired
+	CodeRevoked      = "revoked"      // stopped by someone
+	CodeLost         = "lost"         // its workers died, again and again
+	CodeInput        = "input"        // its input does not decode
+	CodeResult       = "result"       // its result does not encode, or is too large
+	CodeUnregistered = "unregistered" // no worker of its queue has a handler for it
+	CodePlan         = "plan"         // its plan cannot be run
+	CodeArchived     = "archived"     // an operator archived it
+	CodeVersion      = "version"      // no worker could read the workflow: it is of another release
+	CodeDamaged      = "damaged"      // what Redis holds of the workflow cannot be read
+)
