@@ -101,7 +101,8 @@ func (f *Fleet) handlersOf(mux *tasks.Mux) map[string]*engine.Handler {
 }
 
 // Client returns a client of the fleet, for handlers that send work of their own and for looking at
-// workflows. What is sent with it runs at the next [Do], [Fleet.Drain] or [Fleet.Advance].
+// workflows. What is sent with it runs at the next [Do], [Fleet.Drain] or [Fleet.Advance]. Other clients
+// that are made with its connection belong to the fleet, too.
 func (f *Fleet) Client() *tasks.Client { return f.client }
 
 // Now returns the time by the fleet's clock.

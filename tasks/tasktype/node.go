@@ -39,7 +39,7 @@ type DueNode struct {
 	Node     string    `json:"node"`     // id within the workflow
 	Task     string    `json:"task"`     // name
 	Queue    string    `json:"queue"`    // name
-	Status   Status    `json:"status"`   // [Pending], or [Retry] after a failed attempt
+	Status   Status    `json:"status"`   // Pending, or Retry after a failed attempt
 	Due      time.Time `json:"due"`      // when it can run
 }
 
