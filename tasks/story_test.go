@@ -43,15 +43,23 @@ var stories = []story{
 			t.Fatalf("got %v, %v, noted %v", got, err, w.noted("note"))
 		}
 	}},
-	{"6 the same callback twice on one signature", func(t *testing.T, w *world) {
+	{"6 the same callback twice on one signature runs twice", func(t *testing.T, w *world) {
 		x := tasks.OnSuccess(tasks.OnSuccess(ID.S(1), Note), Note)
-		if got, err := send(t, w, x); err != nil || got != 1 || len(w.noted("note")) != 1 {
+		if got, err := send(t, w, x); err != nil || got != 1 || len(w.noted("note")) != 2 {
 			t.Fatalf("got %v, %v, noted %v", got, err, w.noted("note"))
 		}
-		_, err := send(t, w, tasks.OnError(tasks.OnError(Fail.S(1), Err), Err))
-		wantFailure(t, err, "E1")
-		if n := len(w.failures()); n != 1 {
-			t.Fatalf("errback ran %d times, want once", n)
+		all := tasks.OnError(tasks.OnError(half(), Err), Err)
+		for i, s := range []tasks.Signature[[]int]{
+			tasks.Chain(tasks.OnError(tasks.OnError(Fail.S(2), Err), Err), Range),
+			all,
+			tasks.Map(all, ID),
+			tasks.OnError(tasks.OnError(tasks.Map(Range.S(1), Fail), Err), Err),
+		} {
+			_, err := send(t, w, s)
+			wantFailure(t, err, "E")
+			if n := len(w.failures()); n != 2*(i+1) {
+				t.Errorf("form %d: errbacks ran %d times in all, want %d", i, n, 2*(i+1))
+			}
 		}
 	}},
 	{"14 chain of a chain has all steps", func(t *testing.T, w *world) {

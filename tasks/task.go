@@ -141,14 +141,14 @@ func (s Signature[O]) Rescue(t Task[Failure, O]) Signature[O] {
 	return Signature[O]{step(graph.Rescue, s.sig, t.name, t.opts, graph.NoOpts)}
 }
 
-// OnSuccess yields what s yields, and also runs cb on it. What becomes of cb does not change s. A task that is
-// added to s twice runs once.
+// OnSuccess yields what s yields, and also runs cb on it. What becomes of cb does not change s. Each use
+// adds a run: a task that is added to s twice runs twice.
 func OnSuccess[A, B any](s Signature[A], cb Task[A, B]) Signature[A] {
 	return Signature[A]{step(graph.OnSuccess, s.sig, cb.name, cb.opts, graph.NoOpts)}
 }
 
 // OnError fails as s fails, and also runs eb: once with the failure that made s fail, or, when s is a
-// group or a map, once for every failure among its members.
+// group or a map, once for every failure among its members. Each use adds a run, as with [OnSuccess].
 func OnError[A, B any](s Signature[A], eb Task[Failure, B]) Signature[A] {
 	return Signature[A]{step(graph.OnError, s.sig, eb.name, eb.opts, graph.NoOpts)}
 }

@@ -44,7 +44,6 @@ type reference struct {
 	s    *Scope
 	runs Runs
 	done map[int]Result
-	seen map[string]bool // callbacks of nodes
 }
 
 // Runs is how often tasks run; those of Loose may run so many times more.
@@ -59,16 +58,8 @@ func NewRuns() Runs { return Runs{map[string]int{}, map[string]int{}, new(bool),
 
 // Evaluate returns the result of s, and adds the runs of its tasks to runs.
 func Evaluate(s *Scope, runs Runs) Result {
-	r := &reference{s, runs, map[int]Result{}, map[string]bool{}}
+	r := &reference{s, runs, map[int]Result{}}
 	return r.eval(len(s.Defs) - 1)
-}
-
-// node returns the definition that adds the node that i stands for.
-func (r *reference) node(i int) int {
-	for slices.Contains([]string{"success", "error", "listsuccess", "listerror"}, r.s.Defs[i].Kind) {
-		i = r.s.Defs[i].Kids[0]
-	}
-	return i
 }
 
 func (r *reference) each(n int) Result {
@@ -93,7 +84,7 @@ func (r *reference) eval(i int) Result {
 	if res, ok := r.done[i]; ok {
 		return res
 	}
-	res := r.one(&r.s.Defs[i], i)
+	res := r.one(&r.s.Defs[i])
 	if r.s.Defs[i].Fast && res.Failed() {
 		*r.runs.Fast = true
 	}
@@ -101,7 +92,7 @@ func (r *reference) eval(i int) Result {
 	return res
 }
 
-func (r *reference) one(d *Def, i int) Result {
+func (r *reference) one(d *Def) Result {
 	kids := make([]Result, len(d.Kids))
 	for k, kid := range d.Kids {
 		kids[k] = r.eval(kid)
@@ -119,10 +110,7 @@ func (r *reference) one(d *Def, i int) Result {
 	case "rescue", "listrescue":
 		return r.rescue(d, kids[0])
 	case "success", "error", "listsuccess", "listerror":
-		if key := fmt.Sprint(d.Kind, r.node(i)); !r.seen[key] {
-			r.seen[key] = true
-			r.callback(d, kids)
-		}
+		r.callback(d, kids)
 		return kids[0]
 	case "group":
 		all := gather(kids)

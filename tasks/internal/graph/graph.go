@@ -133,7 +133,6 @@ type compiler struct {
 	g     *Graph
 	memo  map[*Sig]int
 	specs map[specKey]int
-	links map[[3]int]bool // callbacks: shape, node, spec
 }
 
 type specKey struct {
@@ -145,7 +144,7 @@ type specKey struct {
 func Compile(s *Sig) (*Graph, error) {
 	c := &compiler{g: &Graph{V: Version, inputs: map[int]json.RawMessage{}}}
 	if s != nil && s.Shape != Call { // one task needs no maps
-		c.memo, c.specs, c.links = map[*Sig]int{}, map[specKey]int{}, map[[3]int]bool{}
+		c.memo, c.specs = map[*Sig]int{}, map[specKey]int{}
 	}
 	root, err := c.node(s)
 	if err != nil {
@@ -246,8 +245,8 @@ func (c *compiler) build(s *Sig) (int, error) {
 		return kids[1], c.after(kids[0], kids[1])
 	case OnSuccess:
 		spec, err := c.spec(s)
-		if err != nil || c.linked(s.Shape, kids[0], spec) {
-			return kids[0], err
+		if err != nil {
+			return 0, err
 		}
 		_, err = c.add(Node{Spec: spec, In: kids[0] + 1})
 		return kids[0], err
@@ -255,9 +254,6 @@ func (c *compiler) build(s *Sig) (int, error) {
 		spec, err := c.spec(s)
 		if err != nil {
 			return 0, err
-		}
-		if s.Shape == OnError && c.linked(s.Shape, kids[0], spec) {
-			return kids[0], nil
 		}
 		n := Node{Kind: Catch, Spec: spec, In: kids[0] + 1}
 		if v := c.g.Nodes[kids[0]]; s.Shape == OnError && v.Kind == List {
@@ -270,14 +266,6 @@ func (c *compiler) build(s *Sig) (int, error) {
 		return c.add(Node{Kind: Or, Args: []int{kids[0], h}})
 	}
 	return 0, fmt.Errorf("%w: unknown shape %d", ErrInvalid, s.Shape)
-}
-
-// linked reports whether node of has the callback already, and remembers that it has.
-func (c *compiler) linked(shape Shape, of, spec int) bool {
-	key := [3]int{int(shape), of, spec}
-	had := c.links[key]
-	c.links[key] = true
-	return had
 }
 
 func (c *compiler) spec(s *Sig) (int, error) {
