@@ -29,6 +29,9 @@ type Def struct {
 // lists are the kinds that yield a list.
 var lists = []string{"group", "each", "map", "mapplan", "listplan", "listrescue", "listafter", "listsuccess", "listerror"}
 
+// callbacks are the kinds that add a task to what another definition stands for.
+var callbacks = []string{"success", "error", "listsuccess", "listerror"}
+
 func (d *Def) list() bool { return slices.Contains(lists, d.Kind) }
 
 // Source is where the choices of a canvas come from.
@@ -135,6 +138,9 @@ func (p *painter) grow(kind string) {
 		d.Fast = p.Int(0, 1, "fail fast") == 1
 	}
 	p.add(d)
+	if slices.Contains(callbacks, kind) && p.Int(0, 2, "twice") == 0 {
+		p.add(Def{Kind: kind, Kids: []int{len(p.s.Defs) - 1}})
+	}
 }
 
 // mapPlan is what a planner answers for one element of a list.
