@@ -264,6 +264,7 @@ func (w *world) mux() *tasks.Mux {
 		return sums(ID.S(3)), nil
 	})
 	w.extra(m)
+	w.listing(m)
 	return m
 }
 

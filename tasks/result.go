@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
+	"strconv"
 	"time"
 
 	"muster/tasks/internal/engine"
+	"muster/tasks/internal/graph"
 	"muster/tasks/tasktype"
 )
 
@@ -16,6 +19,7 @@ import (
 type AsyncResult[O any] struct {
 	client *Client
 	id     string
+	sent   *graph.Sig // for ValueOf; nil if it is not known
 }
 
 // Send stores s in Redis as a workflow, releases what can run at once and returns its handle. When
@@ -26,14 +30,14 @@ func (s Signature[O]) Send(ctx context.Context, c *Client, opts ...SendOption) (
 		return nil, fmt.Errorf("send workflow: %w", err)
 	}
 	if err != nil {
-		return &AsyncResult[O]{c, id}, fmt.Errorf("send workflow: %w", err)
+		return Attach[O](c, id), fmt.Errorf("send workflow: %w", err)
 	}
-	return &AsyncResult[O]{c, id}, nil
+	return &AsyncResult[O]{c, id, s.sig}, nil
 }
 
 // Attach returns the handle of the workflow with an id. It does no I/O: an unknown id shows as
 // [ErrUnknown] when the handle is used.
-func Attach[O any](c *Client, id string) *AsyncResult[O] { return &AsyncResult[O]{c, id} }
+func Attach[O any](c *Client, id string) *AsyncResult[O] { return &AsyncResult[O]{client: c, id: id} }
 
 // ID returns the id of the workflow, which is the id of the job it does.
 func (r *AsyncResult[O]) ID() string { return r.id }
@@ -55,6 +59,46 @@ func (r *AsyncResult[O]) Wait(ctx context.Context) (O, error) {
 	}
 	if err := json.Unmarshal(raw, &out); err != nil {
 		return out, fmt.Errorf("result of workflow %s is not a %T: %w", r.id, out, err)
+	}
+	return out, nil
+}
+
+// ValueOf blocks until a part of the workflow has its value or cannot have one any more, and returns the value or a
+// *[Failure], some 100 ms after that at most. The part is a signature that s was built from where r is what s.Send
+// returned, or s itself; it is one node wherever s uses it. For parts of plans, and where the handle is from [Attach], see
+// [NodeValue]. Ending ctx ends the wait, not the workflow. Inside a handler it returns [ErrWaitInTask].
+//
+// A handle keeps what was sent in memory, for this.
+func ValueOf[P, O any](ctx context.Context, r *AsyncResult[O], part Signature[P]) (P, error) {
+	var none P
+	if r.sent == nil {
+		return none, fmt.Errorf("value of %s: this handle of workflow %s did not send it and knows no parts of it; use NodeValue with the id of the node, as Client.Nodes lists it",
+			part, r.id)
+	}
+	i, ok := graph.Find(r.sent, part.sig)
+	if !ok {
+		return none, fmt.Errorf("value of %s: it is no part of what was sent as workflow %s; use NodeValue with the id of the node, as Client.Nodes lists it",
+			part, r.id)
+	}
+	return NodeValue[P](ctx, r.client, r.id, strconv.Itoa(i))
+}
+
+// NodeValue is [ValueOf] for the node of a workflow with an id as [Client.Nodes] lists it. It returns an error if there is
+// no such node so far, or if it is one that the workflow did not need, as a [OnError] task of what has succeeded.
+func NodeValue[P any](ctx context.Context, c *Client, id, node string) (P, error) {
+	var out P
+	if engine.RunFrom(ctx) != nil {
+		return out, ErrWaitInTask
+	}
+	raw, fail, err := c.eng.NodeValue(ctx, id, node)
+	if err != nil {
+		return out, fmt.Errorf("value of node %s of workflow %s: %w", node, id, err)
+	}
+	if fail != nil {
+		return out, (*Failure)(fail)
+	}
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return out, fmt.Errorf("value of node %s of workflow %s is not a %T: %w", node, id, out, err)
 	}
 	return out, nil
 }
@@ -118,15 +162,22 @@ func (r *AsyncResult[O]) Forget(ctx context.Context) error {
 	return nil
 }
 
-// Members returns what the members of the workflow's group, or of its map, have yielded so far.
-// done has one entry for each member; a value counts where it is true.
+// Members returns what the members of the list that the workflow yields have come to so far. done has one entry for each
+// member, and a value counts where it is true; both are empty while it is not known how many members there are. That is so
+// until a map has its list, until what was rescued or its rescuer has the value, and until a task that yields a list has
+// returned it. A plan counts for the task that answered with it. The members of a [Settle] are outcomes, and all have a
+// value. When there is no list for another reason than a failed member, the error is the *[Failure] that Wait returns.
 func Members[O any](ctx context.Context, r *AsyncResult[[]O]) (values []O, done []bool, err error) {
-	list, _, err := r.client.eng.Members(ctx, r.id, nil)
+	found, fail, err := r.client.eng.Members(ctx, r.id, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("members of workflow %s: %w", r.id, err)
 	}
-	values, done = make([]O, len(list)), make([]bool, len(list))
-	for i, m := range list {
+	failed := slices.ContainsFunc(found.List, func(m engine.Member) bool { return m.Failure != nil })
+	if fail != nil && !(failed && found.Ended) {
+		return nil, nil, (*Failure)(fail)
+	}
+	values, done = make([]O, len(found.List)), make([]bool, len(found.List))
+	for i, m := range found.List {
 		if m.Raw == nil {
 			continue
 		}
@@ -138,15 +189,16 @@ func Members[O any](ctx context.Context, r *AsyncResult[[]O]) (values []O, done 
 	return values, done, nil
 }
 
-// Member is what a member of a group came to: its place in the group, and a value or a failure.
+// Member is what a member of a list came to: its place in the list, and a value or a failure.
 type Member[O any] struct {
 	Index int
 	Outcome[O]
 }
 
-// AsCompleted yields every member of the workflow's group, or of its map, once, as soon as it is known to have ended:
-// the quick ones first. It ends with the last member, also when the first failure has already failed the group. An
-// error, such as that of a ctx that is done, ends the sequence. Inside a handler it is [ErrWaitInTask].
+// AsCompleted yields every member of the list that the workflow yields once, as soon as it is known to have ended: the
+// quick ones first. What the members are, and from when on, is as in [Members]. It ends with the last member, also when the
+// first failure has already failed the group. An error, such as that of a ctx that is done, ends the sequence; when there is
+// no list for another reason than a failed member, it is the *[Failure] that Wait returns. Inside a handler it is [ErrWaitInTask].
 func AsCompleted[O any](ctx context.Context, r *AsyncResult[[]O]) iter.Seq2[Member[O], error] {
 	return func(yield func(Member[O], error) bool) {
 		fail := func(err error) { yield(Member[O]{}, fmt.Errorf("members of workflow %s: %w", r.id, err)) }
@@ -155,44 +207,52 @@ func AsCompleted[O any](ctx context.Context, r *AsyncResult[[]O]) iter.Seq2[Memb
 			return
 		}
 		var seen []bool
-		for left := -1; left != 0; {
-			list, ended, err := r.client.eng.Members(ctx, r.id, seen)
+		failed := false
+		for {
+			found, lost, err := r.client.eng.Members(ctx, r.id, seen)
 			if err != nil {
 				fail(err)
 				return
 			}
-			seen = append(seen, make([]bool, len(list)-len(seen))...) // a map's list may come later
-			if left = -1; ended {
-				left = 0
-			}
-			for i, m := range list {
-				if seen[i] {
+			seen = append(seen, make([]bool, max(0, len(found.List)-len(seen)))...) // how many there are may be known only later
+			for i, m := range found.List {
+				if seen[i] || m.Raw == nil && m.Failure == nil {
 					continue
 				}
-				member := Member[O]{Index: i}
-				switch {
-				case m.Raw != nil:
-					err = json.Unmarshal(m.Raw, &member.Value)
-				case m.Failure != nil:
-					member.Err = (*Failure)(m.Failure)
-				default:
-					left = -1
-					continue
-				}
+				member, err := memberOf[O](i, m)
 				if err != nil {
-					fail(fmt.Errorf("member %d: %w", i, err))
+					fail(err)
 					return
 				}
+				failed = failed || member.Err != nil
 				if seen[i] = true; !yield(member, nil) {
 					return
 				}
 			}
-			if left != 0 {
-				if err := r.client.eng.Pause(ctx, r.id, watchEvery); err != nil {
-					fail(err)
-					return
-				}
+			if lost != nil && !(failed && found.Ended) {
+				yield(Member[O]{}, (*Failure)(lost))
+				return
+			}
+			if found.Ended {
+				return
+			}
+			if err := r.client.eng.Pause(ctx, r.id, watchEvery); err != nil {
+				fail(err)
+				return
 			}
 		}
 	}
+}
+
+// memberOf returns member i of a list, which has ended.
+func memberOf[O any](i int, m engine.Member) (Member[O], error) {
+	member := Member[O]{Index: i}
+	if m.Failure != nil {
+		member.Err = (*Failure)(m.Failure)
+		return member, nil
+	}
+	if err := json.Unmarshal(m.Raw, &member.Value); err != nil {
+		return member, fmt.Errorf("member %d: %w", i, err)
+	}
+	return member, nil
 }

@@ -139,10 +139,15 @@ func (e *Engine) graphAt(ctx context.Context, f store.Flow, id graph.ID) (*graph
 	if err != nil {
 		return nil, err
 	}
+	return g, hasNode(g, f.ID, id)
+}
+
+// hasNode returns an error if the graph of a workflow has no such node.
+func hasNode(g *graph.Graph, workflow string, id graph.ID) error {
 	if id.Index >= len(g.Nodes) || id.Inst >= 0 && g.Nodes[id.Index].Kind != graph.Each && g.Nodes[id.Index].Kind != graph.Catch {
-		return nil, fmt.Errorf("workflow %s %w: it has no node %s", f.ID, errUnreadable, id)
+		return fmt.Errorf("workflow %s %w: it has no node %s", workflow, errUnreadable, id)
 	}
-	return g, nil
+	return nil
 }
 
 // learn decodes a graph. It is kept if the workflow is known to be live, or its id is never used again.

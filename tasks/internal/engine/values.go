@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,10 +22,29 @@ type values struct {
 	fl     *flow
 	recs   map[string]store.Record
 	counts map[string]int
+	graphs map[string]*graph.Graph // by scope
 }
 
 func (e *Engine) newValues(fl *flow) *values {
-	return &values{e: e, fl: fl, recs: map[string]store.Record{}, counts: map[string]int{}}
+	return &values{e: e, fl: fl, recs: map[string]store.Record{}, counts: map[string]int{}, graphs: map[string]*graph.Graph{"": fl.g}}
+}
+
+// graph returns the graph that a node is in.
+func (v *values) graph(ctx context.Context, id graph.ID) (*graph.Graph, error) {
+	g := v.graphs[id.Scope]
+	if g == nil {
+		var err error
+		if g, err = v.e.graphOf(ctx, v.fl.Flow, id.Scope); err != nil {
+			return nil, err
+		}
+		v.graphs[id.Scope] = g
+	}
+	return g, hasNode(g, v.fl.ID, id)
+}
+
+// refresh forgets what may have changed since it was read: the records of nodes that had not ended.
+func (v *values) refresh() {
+	maps.DeleteFunc(v.recs, func(_ string, r store.Record) bool { return !r.Terminal() })
 }
 
 func (v *values) fetch(ctx context.Context, ids []string) error {
@@ -69,15 +90,12 @@ func (v *values) members(ctx context.Context, id string) (int, error) {
 	return n, nil
 }
 
-// parts returns the nodes a value is made of, and none for the value of a task.
+// parts returns the nodes that the value of a group, a join, a map or one of these settled is made of.
 func (v *values) parts(ctx context.Context, g *graph.Graph, id graph.ID) ([]graph.ID, error) {
 	n := &g.Nodes[id.Index]
-	if id.Inst >= 0 {
-		return nil, nil
-	}
 	var out []graph.ID
 	switch n.Kind {
-	case graph.List, graph.Pair, graph.Outcomes, graph.Or:
+	case graph.List, graph.Pair, graph.Outcomes:
 		for _, a := range n.Args {
 			out = append(out, id.At(a, -1))
 		}
@@ -97,51 +115,122 @@ func (v *values) parts(ctx context.Context, g *graph.Graph, id graph.ID) ([]grap
 	return out, nil
 }
 
-// value returns what a node yields.
+// fetchParts reads the records that tell what became of nodes, those of their parts where they have none.
+func (v *values) fetchParts(ctx context.Context, ids []graph.ID) error {
+	var names []string
+	var add func(id graph.ID) error
+	add = func(id graph.ID) error {
+		g, err := v.graph(ctx, id)
+		if err != nil {
+			return err
+		}
+		if id.Inst >= 0 || !g.Passive(id.Index) {
+			names = append(names, id.String())
+			return nil
+		}
+		for _, a := range g.Nodes[id.Index].Args {
+			if err := add(id.At(a, -1)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, id := range ids {
+		if err := add(id); err != nil {
+			return err
+		}
+	}
+	return v.fetch(ctx, names)
+}
+
+// state returns S when a node has a value, 0 while it goes on, and otherwise the letter of the outcome for which it has
+// none, with the node that came to it: a passive node has that of its first part that failed.
+func (v *values) state(ctx context.Context, id graph.ID) (byte, graph.ID, error) {
+	g, err := v.graph(ctx, id)
+	if err != nil {
+		return 0, id, err
+	}
+	if id.Inst >= 0 || !g.Passive(id.Index) {
+		rec, err := v.record(ctx, id.String())
+		if err != nil || !rec.Terminal() {
+			return 0, id, err
+		}
+		return rec.State, id, nil
+	}
+	if err := v.fetchParts(ctx, []graph.ID{id}); err != nil {
+		return 0, id, err
+	}
+	all := byte('S')
+	for _, a := range g.Nodes[id.Index].Args {
+		state, at, err := v.state(ctx, id.At(a, -1))
+		switch {
+		case err != nil:
+			return 0, id, err
+		case state == 0:
+			all = 0
+		case state != 'S' && g.Nodes[id.Index].Kind != graph.Outcomes:
+			return state, at, nil
+		}
+	}
+	return all, id, nil
+}
+
+// member returns what a node has come to.
+func (v *values) member(ctx context.Context, id graph.ID) (m Member, err error) {
+	switch state, at, err := v.state(ctx, id); {
+	case err != nil || state == 0:
+		return m, err
+	case state == 'S':
+		m.Raw, err = v.value(ctx, id)
+		return m, err
+	default:
+		m.Failure, err = v.failure(ctx, at)
+		return m, err
+	}
+}
+
+// settled returns m as a value, whatever it came to.
+func (m Member) settled() Member {
+	switch {
+	case m.Failure != nil:
+		// The zero value of the member's type is not known here; null decodes to it.
+		m.Raw = slices.Concat([]byte(`{"value":null,"err":`), encodeFailure(m.Failure), []byte("}"))
+		m.Failure = nil
+	case m.Raw != nil:
+		m.Raw = slices.Concat([]byte(`{"value":`), m.Raw, []byte("}"))
+	}
+	return m
+}
+
 func (v *values) value(ctx context.Context, id graph.ID) (json.RawMessage, error) {
-	g, err := v.e.graphAt(ctx, v.fl.Flow, id)
+	g, err := v.graph(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	n := &g.Nodes[id.Index]
 	switch {
 	case id.Inst >= 0 || n.Kind == graph.Task || n.Kind == graph.Catch:
-		return v.taskValue(ctx, id)
+		return v.result(ctx, id)
 	case n.Kind == graph.Wrap:
 		return v.wrap(ctx, id.At(n.In-1, -1))
-	}
-	parts, err := v.parts(ctx, g, id)
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, len(parts))
-	for i, p := range parts {
-		names[i] = p.String()
-	}
-	if err := v.fetch(ctx, names); err != nil {
-		return nil, err
-	}
-	switch n.Kind {
-	case graph.Or:
-		i := slices.IndexFunc(names, func(name string) bool { return v.recs[name].State == 'S' })
-		if i < 0 {
-			return nil, v.noValue(id)
+	case n.Kind == graph.Or:
+		of, err := v.chosen(ctx, n, id)
+		if err != nil {
+			return nil, err
 		}
-		return v.value(ctx, parts[i])
-	case graph.Pair:
-		return v.concat(ctx, parts, `{"first":`, `,"second":`, "}", v.value)
-	case graph.Outcomes, graph.EachEnded:
-		return v.concat(ctx, parts, "[", ",", "]", v.outcome)
+		return v.value(ctx, of)
+	case n.Kind == graph.Permit:
+		return nil, v.noValue(id)
 	}
-	return v.concat(ctx, parts, "[", ",", "]", v.value)
+	return v.compose(ctx, g, id)
 }
 
 func (v *values) noValue(id graph.ID) error {
 	return fmt.Errorf("node %s of workflow %s %w", id, v.fl.ID, errNoValue)
 }
 
-// taskValue returns the result of a task; that of a planned one is the value of its plan.
-func (v *values) taskValue(ctx context.Context, id graph.ID) (json.RawMessage, error) {
+// result returns the value of a node with a handler.
+func (v *values) result(ctx context.Context, id graph.ID) (json.RawMessage, error) {
 	rec, err := v.record(ctx, id.String())
 	if err != nil {
 		return nil, err
@@ -149,63 +238,170 @@ func (v *values) taskValue(ctx context.Context, id graph.ID) (json.RawMessage, e
 	if rec.State != 'S' {
 		return nil, v.noValue(id)
 	}
-	alias, ok := strings.CutPrefix(string(rec.Body), "=")
-	if !ok {
-		return rec.Body, nil
-	}
-	to, err := graph.ParseID(alias)
+	to, ok, err := v.alias(id, rec)
 	if err != nil {
 		return nil, err
 	}
-	return v.value(ctx, to)
+	if ok {
+		return v.value(ctx, to)
+	}
+	return rec.Body, nil
 }
 
-// concat returns what one yields for each of parts, with text before, between and behind.
-func (v *values) concat(ctx context.Context, parts []graph.ID, before, between, behind string,
-	one func(context.Context, graph.ID) (json.RawMessage, error),
-) (json.RawMessage, error) {
+// alias returns the node of its plan that a planned node has its value from.
+func (v *values) alias(id graph.ID, rec store.Record) (to graph.ID, ok bool, err error) {
+	name, ok := strings.CutPrefix(string(rec.Body), "=")
+	if !ok || rec.State != 'S' {
+		return id, false, nil
+	}
+	to, err = graph.ParseID(name)
+	if err == nil && to.Scope != id.String() { // it could lead back here
+		err = fmt.Errorf("the plan of node %s has no node %s", id, name)
+	}
+	if err != nil {
+		return id, false, fmt.Errorf("workflow %s %w: %w", v.fl.ID, errUnreadable, err)
+	}
+	return to, true, nil
+}
+
+// chosen returns which part of a rescue has its value: what was rescued, or the rescuer.
+func (v *values) chosen(ctx context.Context, n *graph.Node, id graph.ID) (graph.ID, error) {
+	for _, a := range n.Args {
+		rec, err := v.record(ctx, id.At(a, -1).String())
+		if err != nil {
+			return id, err
+		}
+		if rec.State == 'S' {
+			return id.At(a, -1), nil
+		}
+	}
+	return id, v.noValue(id)
+}
+
+// compose returns the value of a node that is made of others.
+func (v *values) compose(ctx context.Context, g *graph.Graph, id graph.ID) (json.RawMessage, error) {
+	kind := g.Nodes[id.Index].Kind
+	parts, err := v.parts(ctx, g, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.fetchParts(ctx, parts); err != nil {
+		return nil, err
+	}
 	var b bytes.Buffer
-	b.WriteString(before)
+	open, sep, end := "[", ",", "]"
+	if kind == graph.Pair {
+		open, sep, end = `{"first":`, `,"second":`, "}"
+	}
+	b.WriteString(open)
 	for i, p := range parts {
 		if i > 0 {
-			b.WriteString(between)
+			b.WriteString(sep)
 		}
-		raw, err := one(ctx, p)
+		m, err := v.member(ctx, p)
 		if err != nil {
 			return nil, err
 		}
-		b.Write(raw)
+		if settles(kind) {
+			m = m.settled()
+		}
+		if m.Raw == nil {
+			return nil, v.noValue(p)
+		}
+		b.Write(m.Raw)
 	}
-	b.WriteString(behind)
+	b.WriteString(end)
 	return b.Bytes(), nil
 }
 
-// outcome returns what became of a node whose record was read: its value, or the error it failed with.
-func (v *values) outcome(ctx context.Context, id graph.ID) (json.RawMessage, error) {
-	if v.recs[id.String()].State != 'S' {
-		f, err := v.failure(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		// The zero value of the member's type is not known here; null decodes to it.
-		return slices.Concat([]byte(`{"value":null,"err":`), encodeFailure(f), []byte("}")), nil
+// settles reports whether the value of a node of a kind is made of outcomes.
+func settles(kind graph.Kind) bool { return kind == graph.Outcomes || kind == graph.EachEnded }
+
+// listing is the list that a node yields, as far as it is known.
+type listing struct {
+	parts    []graph.ID // whose values, or outcomes, are its elements
+	outcomes bool
+	elements []json.RawMessage // of a list that is the value of one node
+	known    bool              // how many elements it has is known
+}
+
+// list returns what the list that a node yields is made of. That of a rescue is not known before it has ended, and that of
+// a planned task is that of its plan.
+func (v *values) list(ctx context.Context, id graph.ID) (listing, error) {
+	g, err := v.graph(ctx, id)
+	if err != nil {
+		return listing{}, err
 	}
+	rec, err := v.record(ctx, id.String()) // before its members: a map that has ended gets no more of them
+	if err != nil {
+		return listing{}, err
+	}
+	n := &g.Nodes[id.Index]
+	ran := id.Inst >= 0 || n.Kind == graph.Task || n.Kind == graph.Catch
+	if !ran && (n.Kind == graph.List || n.Kind == graph.Each || settles(n.Kind)) {
+		parts, err := v.parts(ctx, g, id)
+		return listing{parts: parts, outcomes: settles(n.Kind), known: len(parts) > 0 || rec.State == 'S'}, err
+	}
+	if ran {
+		sub, ok, err := v.planned(ctx, id, rec)
+		if err != nil {
+			return listing{}, err
+		}
+		if ok {
+			return v.list(ctx, sub)
+		}
+	}
+	if rec.State != 'S' {
+		return listing{}, nil
+	}
+	if n.Kind == graph.Or && !ran {
+		of, err := v.chosen(ctx, n, id)
+		if err != nil {
+			return listing{}, err
+		}
+		return v.list(ctx, of)
+	}
+	elements, err := v.elements(ctx, id)
+	return listing{elements: elements, known: true}, err
+}
+
+// planned returns the node that yields the value of the plan in the place of a node, if there is one: also of a plan
+// that still runs, or has failed.
+func (v *values) planned(ctx context.Context, id graph.ID, rec store.Record) (graph.ID, bool, error) {
+	switch rec.State {
+	case 'S':
+		return v.alias(id, rec)
+	case 'P', 'F', 'X':
+	default:
+		return id, false, nil
+	}
+	g, err := v.e.graphOf(ctx, v.fl.Flow, id.String())
+	if errors.Is(err, ErrUnknown) {
+		return id, false, nil
+	}
+	if err != nil {
+		return id, false, err
+	}
+	return graph.ID{Scope: id.String(), Index: g.Root, Inst: -1}, true, nil
+}
+
+// elements returns those of a value that is a list.
+func (v *values) elements(ctx context.Context, id graph.ID) (out []json.RawMessage, err error) {
 	raw, err := v.value(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat([]byte(`{"value":`), raw, []byte("}")), nil
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return nil, fmt.Errorf("the value of node %s is no list: %w", id, err)
+	}
+	return out, nil
 }
 
 // wrap returns the elements of a list that has no members as outcomes.
 func (v *values) wrap(ctx context.Context, id graph.ID) (json.RawMessage, error) {
-	raw, err := v.value(ctx, id)
+	els, err := v.elements(ctx, id)
 	if err != nil {
-		return nil, err
-	}
-	var els []json.RawMessage
-	if err := json.Unmarshal(raw, &els); err != nil {
-		return nil, fmt.Errorf("settle a value that is no list: %w", err)
+		return nil, fmt.Errorf("settle: %w", err)
 	}
 	type outcome struct {
 		Value json.RawMessage `json:"value"`
@@ -238,7 +434,7 @@ func (v *values) failure(ctx context.Context, id graph.ID) (*tasktype.Failure, e
 	}
 	if f.Task == "" {
 		if fid, err := graph.ParseID(at); err == nil {
-			if g, err := v.e.graphAt(ctx, v.fl.Flow, fid); err == nil {
+			if g, err := v.graph(ctx, fid); err == nil {
 				f.Task = title(g, fid)
 			}
 		}

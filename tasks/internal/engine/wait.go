@@ -21,15 +21,11 @@ import (
 // lookEvery is how often a wait reads the workflow, since the message that it has ended can be lost.
 const lookEvery = time.Second
 
-// Wait blocks until the root of a workflow is terminal, and returns its value or failure. Its progress keys are written
-// by then. The error is that of ctx, or of Redis.
+// Wait blocks until the root of a workflow is terminal. By then its progress keys tell so too.
 func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *tasktype.Failure, error) {
-	fl, err := e.load(ctx, id)
-	if err != nil {
-		if f := e.abortedID(ctx, id); f != nil {
-			return nil, f, nil
-		}
-		return nil, nil, endedBy(ctx, err)
+	fl, fail, err := e.find(ctx, id)
+	if err != nil || fail != nil {
+		return nil, fail, err
 	}
 	bell, stop, err := e.listen(ctx, id)
 	if err != nil {
@@ -51,24 +47,13 @@ func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *tasktyp
 					e.log.Warn("progress keys were not written", "workflow", fl.ID, "error", err)
 				}
 			}
-			root := graph.ID{Index: fl.g.Root, Inst: -1}
-			if rec.State == 'S' {
-				raw, err := v.value(ctx, root)
-				return raw, nil, err
-			}
-			f, err := v.failure(ctx, root)
-			return nil, f, err
-		}
-		if err == nil && rec.State == 0 {
-			// The workflow may be gone: its retention can be over.
-			raws, err := e.store.Fields(ctx, fl.Flow, []string{"n"})
-			if err == nil && raws[0] == nil {
-				return nil, nil, ErrUnknown
-			}
+			m, err := v.member(ctx, graph.ID{Index: fl.g.Root, Inst: -1})
+			return m.Raw, m.Failure, err
 		}
 		if err == nil {
-			if f, err := e.aborted(ctx, fl.Flow); err == nil && f != nil {
-				return nil, f, nil
+			_, fail, err := e.hasEnded(ctx, fl.Flow)
+			if errors.Is(err, ErrUnknown) || err == nil && fail != nil {
+				return nil, fail, err
 			}
 		}
 		select {
@@ -80,12 +65,44 @@ func (e *Engine) Wait(ctx context.Context, id string) (json.RawMessage, *tasktyp
 	}
 }
 
-// endedBy returns the error of ctx if ctx has ended, and err otherwise. A connection uses the deadline of ctx too, and
-// may report a timeout of its own a moment before ctx ends.
+// find returns a workflow or, if it cannot be read, why it was given up.
+func (e *Engine) find(ctx context.Context, id string) (*flow, *tasktype.Failure, error) {
+	fl, err := e.load(ctx, id)
+	if err == nil {
+		return fl, nil, nil
+	}
+	if f := e.abortedID(ctx, id); f != nil {
+		return nil, f, nil
+	}
+	return nil, nil, endedBy(ctx, err)
+}
+
+// hasEnded reports whether all of a workflow is terminal, and why it was given up if it was. It returns ErrUnknown when the
+// retention has run out, which may be while somebody waits.
+func (e *Engine) hasEnded(ctx context.Context, f store.Flow) (bool, *tasktype.Failure, error) {
+	raws, err := e.store.Fields(ctx, f, endFields)
+	if err != nil {
+		return false, nil, err
+	}
+	if raws[0] == nil {
+		return false, nil, ErrUnknown
+	}
+	fields := map[string]string{}
+	for i, raw := range raws {
+		if raw != nil {
+			fields[endFields[i]] = string(raw)
+		}
+	}
+	fail, err := cause(f, raws[len(raws)-1])
+	return over(fields), fail, err
+}
+
+// endedBy is err, or the end of ctx where that is behind it. Connections have the deadline of ctx as their
+// own, and tell its passing in their words, a moment before ctx knows.
 func endedBy(ctx context.Context, err error) error {
 	deadline, ok := ctx.Deadline()
 	switch {
-	case errors.Is(err, ErrUnknown):
+	case err == nil || errors.Is(err, ErrUnknown):
 		return err
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -98,11 +115,19 @@ func endedBy(ctx context.Context, err error) error {
 // aborted returns why a workflow was given up as a whole, or nil if it was not.
 func (e *Engine) aborted(ctx context.Context, f store.Flow) (*tasktype.Failure, error) {
 	raws, err := e.store.Fields(ctx, f, []string{store.AbortField})
-	if err != nil || raws[0] == nil {
+	if err != nil {
 		return nil, err
 	}
+	return cause(f, raws[0])
+}
+
+// cause reads the field that says why a workflow was given up; nil if it was not.
+func cause(f store.Flow, raw []byte) (*tasktype.Failure, error) {
+	if raw == nil {
+		return nil, nil
+	}
 	fail := &tasktype.Failure{}
-	if err := json.Unmarshal(raws[0], fail); err != nil {
+	if err := json.Unmarshal(raw, fail); err != nil {
 		return nil, fmt.Errorf("failure of workflow %s: %w", f.ID, err)
 	}
 	return fail, nil
@@ -286,6 +311,9 @@ func (e *Engine) running(ctx context.Context, f store.Flow) (map[string]*store.B
 	return out, nil
 }
 
+// endFields are what over reads.
+var endFields = []string{"n", "z", "vn", "vz", store.AbortField}
+
 // over reports whether all of a workflow is terminal, or it was given up.
 func over(fields map[string]string) bool {
 	num := func(f string) int { n, _ := strconv.Atoi(fields[f]); return n }
@@ -317,48 +345,135 @@ type Member struct {
 	Failure *tasktype.Failure
 }
 
-// Members returns the members of the root of a workflow, by index; those already seen are empty. ended reports whether
-// the root has ended: then the list has all members.
-func (e *Engine) Members(ctx context.Context, id string, seen []bool) (list []Member, ended bool, err error) {
-	fl, err := e.load(ctx, id)
-	if err != nil {
-		return nil, false, err
+// Members are those of the list that a workflow yields.
+type Members struct {
+	List  []Member // empty while it is not known how many there are
+	Ended bool     // all of them are there, and they and the workflow's root have ended
+}
+
+// Members returns what the members of the list that a workflow yields have come to, without those already seen, and why
+// the workflow yields no list, once that is so.
+func (e *Engine) Members(ctx context.Context, id string, seen []bool) (Members, *tasktype.Failure, error) {
+	fl, fail, err := e.find(ctx, id)
+	if err != nil || fail != nil {
+		return Members{}, fail, err
 	}
+	out, fail, err := e.membersOf(ctx, fl, seen)
+	return out, fail, endedBy(ctx, err)
+}
+
+func (e *Engine) membersOf(ctx context.Context, fl *flow, seen []bool) (Members, *tasktype.Failure, error) {
 	v := e.newValues(fl)
-	root, err := v.record(ctx, fl.Root) // first: if it has ended, all members that are read after it have
+	root := graph.ID{Index: fl.g.Root, Inst: -1}
+	rec, err := v.record(ctx, fl.Root) // first, so that what there was before it ended is seen with it
 	if err != nil {
-		return nil, false, err
+		return Members{}, nil, err
 	}
-	parts, err := v.parts(ctx, fl.g, graph.ID{Index: fl.g.Root, Inst: -1})
+	l, err := v.list(ctx, root)
 	if err != nil {
-		return nil, false, err
+		return Members{}, nil, err
 	}
+	out := Members{Ended: l.known && rec.Terminal()}
+	for _, raw := range l.elements {
+		out.List = append(out.List, Member{Raw: raw})
+	}
+	if err := v.addParts(ctx, &out, l, seen); err != nil {
+		return out, nil, err
+	}
+	var fail *tasktype.Failure
+	switch {
+	case rec.Terminal() && rec.State != 'S' && (out.Ended || !l.known):
+		fail, err = v.failure(ctx, root)
+	case !out.Ended:
+		_, fail, err = e.hasEnded(ctx, fl.Flow)
+	}
+	return out, fail, err
+}
+
+// addParts adds the parts of a list to out, and of those that were not seen what they have come to.
+func (v *values) addParts(ctx context.Context, out *Members, l listing, seen []bool) error {
 	fresh := func(i int) bool { return i >= len(seen) || !seen[i] }
-	var names []string
-	for i, p := range parts {
+	var ids []graph.ID
+	for i, p := range l.parts {
 		if fresh(i) {
-			names = append(names, p.String())
+			ids = append(ids, p)
 		}
 	}
-	if err := v.fetch(ctx, names); err != nil {
-		return nil, false, err
+	if err := v.fetchParts(ctx, ids); err != nil {
+		return err
 	}
-	list = make([]Member, len(parts))
-	for i, p := range parts {
-		if !fresh(i) {
-			continue
+	for i, p := range l.parts {
+		var m Member
+		if fresh(i) {
+			var err error
+			if m, err = v.member(ctx, p); err != nil {
+				return err
+			}
+			if l.outcomes {
+				m = m.settled()
+			}
+			out.Ended = out.Ended && (m.Raw != nil || m.Failure != nil)
 		}
-		switch rec := v.recs[p.String()]; {
-		case rec.State == 'S':
-			list[i].Raw, err = v.value(ctx, p)
-		case rec.Terminal():
-			list[i].Failure, err = v.failure(ctx, p)
-		}
+		out.List = append(out.List, m)
+	}
+	return nil
+}
+
+// nodeEvery is how often NodeValue looks: the end of a node is not told to anyone.
+const nodeEvery = 100 * time.Millisecond
+
+// NodeValue blocks until a node of a workflow has a value or cannot have one any more.
+func (e *Engine) NodeValue(ctx context.Context, id, node string) (json.RawMessage, *tasktype.Failure, error) {
+	nid, err := graph.ParseID(node)
+	if err != nil {
+		return nil, nil, err
+	}
+	fl, fail, err := e.find(ctx, id)
+	if err != nil || fail != nil {
+		return nil, fail, err
+	}
+	for v := e.newValues(fl); ; v.refresh() {
+		over, fail, err := e.hasEnded(ctx, fl.Flow) // before the look, so that what ended before that is seen
 		if err != nil {
-			return nil, false, err
+			return nil, nil, endedBy(ctx, err)
+		}
+		m, err := v.node(ctx, nid)
+		if err != nil {
+			return nil, nil, endedBy(ctx, err)
+		}
+		switch {
+		case m.Raw != nil || m.Failure != nil:
+			return m.Raw, m.Failure, nil
+		case fail != nil:
+			return nil, fail, nil
+		case over:
+			return nil, nil, fmt.Errorf("node %s did not run, and the workflow has ended", node)
+		}
+		if err := e.Pause(ctx, id, nodeEvery); err != nil {
+			return nil, nil, err
 		}
 	}
-	return list, root.Terminal(), nil
+}
+
+// node is member for a node that a caller has named.
+func (v *values) node(ctx context.Context, id graph.ID) (Member, error) {
+	g, err := v.graph(ctx, id)
+	if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) && g != nil {
+		return Member{}, fmt.Errorf("the workflow has no node %s", id)
+	}
+	if err != nil {
+		return Member{}, err
+	}
+	if id.Inst >= 0 && g.Nodes[id.Index].Kind == graph.Each {
+		of, err := v.members(ctx, id.At(id.Index, -1).String())
+		if err != nil {
+			return Member{}, err
+		}
+		if of >= 0 && id.Inst >= of {
+			return Member{}, fmt.Errorf("the workflow has no node %s: its map has %d members", id, of)
+		}
+	}
+	return v.member(ctx, id)
 }
 
 // whole is a workflow with all that Redis has of it.

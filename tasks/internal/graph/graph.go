@@ -133,6 +133,7 @@ type compiler struct {
 	g     *Graph
 	memo  map[*Sig]int
 	specs map[specKey]int
+	bare  bool // nodes are only placed: how they run does not matter
 }
 
 type specKey struct {
@@ -163,6 +164,16 @@ func Compile(s *Sig) (*Graph, error) {
 	}
 	c.g.link()
 	return c.g, nil
+}
+
+// Find returns which node of the graph that Compile makes of s, under whatever options of a send, stands for part.
+func Find(s, part *Sig) (int, bool) {
+	c := &compiler{g: &Graph{inputs: map[int]json.RawMessage{}}, memo: map[*Sig]int{}, bare: true}
+	if _, err := c.node(s); err != nil {
+		return 0, false
+	}
+	i, ok := c.memo[part]
+	return i, ok
 }
 
 func (c *compiler) add(n Node) (int, error) {
@@ -269,6 +280,9 @@ func (c *compiler) build(s *Sig) (int, error) {
 }
 
 func (c *compiler) spec(s *Sig) (int, error) {
+	if c.bare {
+		return 0, nil
+	}
 	if s.Task == "" {
 		return 0, fmt.Errorf("%w: a task without a name; declare it with tasks.New", ErrInvalid)
 	}
