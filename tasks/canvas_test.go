@@ -265,6 +265,7 @@ func (w *world) mux() *tasks.Mux {
 	})
 	w.extra(m)
 	w.listing(m)
+	w.waitsForNode(m)
 	return m
 }
 

@@ -7,10 +7,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"muster/tasks"
 	"muster/tasks/facttest"
+	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
 
@@ -31,7 +35,7 @@ var (
 	SettledPlan = tasks.New[[]int, []tasks.Outcome[int]]("t.settledplan")
 )
 
-const heldFrom = 100
+const heldFrom = 1_000_000
 
 func (w *world) listing(m *tasks.Mux) {
 	of := func(ctx context.Context, ns ...int) error {
@@ -316,4 +320,112 @@ func TestMembersAsCompleted(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Members of a plan come while it still runs.
+func TestMembersOfARunningPlan(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		ctx := limited(t)
+		run := sent(t, w, ListPlan.S(Answer{"plan", []int{1, heldFrom, 3}}))
+		n := 0
+		for m, err := range tasks.AsCompleted(ctx, run) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n++; n < 2 {
+				continue
+			}
+			if n == 2 {
+				values, done, err := tasks.Members(ctx, run)
+				if err != nil || !slices.Equal(done, []bool{true, false, true}) || values[0] != 1 || values[2] != 3 {
+					t.Errorf("got members %v, %v, %v, want 1 and 3", values, done, err)
+				}
+				if err := run.Revoke(ctx); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			if m.Index != 1 || m.Err == nil || m.Err.Code != tasktype.CodeRevoked {
+				t.Errorf("got %+v, want member 1 revoked", m)
+			}
+		}
+		if n != 3 {
+			t.Errorf("got %d members, want 3", n)
+		}
+	})
+}
+
+// fieldCount counts the fields of hashes that a connection reads.
+type fieldCount struct{ fields, calls atomic.Int64 }
+
+// DialHook implements redis.Hook.
+func (c *fieldCount) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (c *fieldCount) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "hmget" {
+			c.fields.Add(int64(len(cmd.Args()) - 2))
+			c.calls.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (c *fieldCount) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// Members that were yielded are not read again.
+func TestMembersOfALargeListAreReadOnce(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	connect := func() *redis.Client {
+		opts, err := redis.ParseURL(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rdb := redis.NewClient(opts)
+		t.Cleanup(func() { _ = rdb.Close() })
+		return rdb
+	}
+	w := newWorld(t, connect())
+	count, looker := &fieldCount{}, connect()
+	looker.AddHook(count)
+	c := tasks.NewClient(looker)
+	t.Cleanup(func() { _ = c.Close() })
+
+	ctx := limited(t)
+	const members, looks = 10_000, 5
+	run := sent(t, w, tasks.Each(append(ints(members-1), heldFrom), Of))
+	n := 0
+	rest := make(chan error, 1)
+	for m, err := range tasks.AsCompleted(ctx, tasks.Attach[[]int](c, run.ID())) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n != members-1 {
+			continue
+		}
+		if m.Err != nil {
+			t.Errorf("got %+v", m)
+		}
+		count.fields.Store(0)
+		count.calls.Store(0)
+		go func() {
+			facttest.Comes(func() bool { return count.calls.Load() >= 3*looks })
+			if got := count.fields.Load(); got > 20*looks {
+				t.Errorf("%d looks for one member read %d fields, want at most 20 each", looks, got)
+			}
+			rest <- run.Revoke(ctx)
+		}()
+	}
+	if err := <-rest; err != nil {
+		t.Error(err)
+	}
+	if n != members {
+		t.Errorf("got %d members, want %d", n, members)
+	}
 }
