@@ -378,9 +378,8 @@ func (c *fieldCount) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	return next
 }
 
-// Members that were yielded are not read again.
-func TestMembersOfALargeListAreReadOnce(t *testing.T) {
-	t.Parallel()
+// countedWorld returns a world, and a client whose reads are counted.
+func countedWorld(t *testing.T) (*world, *tasks.Client, *fieldCount) {
 	url := redistest.URL(t)
 	connect := func() *redis.Client {
 		opts, err := redis.ParseURL(url)
@@ -396,7 +395,28 @@ func TestMembersOfALargeListAreReadOnce(t *testing.T) {
 	looker.AddHook(count)
 	c := tasks.NewClient(looker)
 	t.Cleanup(func() { _ = c.Close() })
+	return w, c, count
+}
 
+// A value of many members needs few reads. The graph of a workflow that has ended and whose id was chosen is not kept: it
+// is read once for each look, and not for each member.
+func TestValueOfManyMembersNeedsFewReads(t *testing.T) {
+	t.Parallel()
+	w, c, count := countedWorld(t)
+	run := sent(t, w, tasks.Each(ints(500), ID), tasks.ID("chosen"))
+	ended(t, w, run.ID())
+	if got, err := tasks.Attach[[]int](c, run.ID()).Wait(limited(t)); err != nil || !slices.Equal(got, ints(500)) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got := count.calls.Load(); got > 10 {
+		t.Errorf("Wait read %d times, want at most 10", got)
+	}
+}
+
+// Members that were yielded are not read again.
+func TestMembersOfALargeListAreReadOnce(t *testing.T) {
+	t.Parallel()
+	w, c, count := countedWorld(t)
 	ctx := limited(t)
 	const members, looks = 10_000, 5
 	run := sent(t, w, tasks.Each(append(ints(members-1), heldFrom), Of))
