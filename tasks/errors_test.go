@@ -188,16 +188,18 @@ func TestTimeoutIsOfTheAttempt(t *testing.T) {
 func TestReturnedFailureIsNoRevocation(t *testing.T) {
 	t.Parallel()
 	first := tasks.New[int, int]("first")
+	late := tasks.New[int, int]("late", tasks.Expires(10*time.Millisecond))
 	instead := tasks.New[tasks.Failure, int]("instead")
 	plan := tasks.New[string, int]("plan")
 	mux := tasks.NewMux()
 	tasks.Handle(mux, first, func(_ context.Context, n int) (int, error) { return n, nil })
+	tasks.Handle(mux, late, func(context.Context, int) (int, error) { return 0, tasks.Again(20 * time.Millisecond) })
 	tasks.Handle(mux, instead, func(_ context.Context, f tasks.Failure) (int, error) { return 0, fmt.Errorf("instead: %w", &f) })
 	tasks.HandlePlan(mux, plan, func(_ context.Context, code string) (tasks.Signature[int], error) {
 		return tasks.Chain(instead.S(tasks.Failure{Task: "first", Message: "gone", Code: code}), first), nil
 	})
 	for name, s := range map[string]tasks.Signature[int]{
-		tasktype.CodeExpired: first.S(1, tasks.Expires(-time.Second)).Rescue(instead),
+		tasktype.CodeExpired: late.S(1).Rescue(instead),
 		tasktype.CodeRevoked: tasks.Chain(plan.S(tasktype.CodeRevoked), first),
 	} {
 		t.Run(name, func(t *testing.T) {

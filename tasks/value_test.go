@@ -46,9 +46,9 @@ func failureOf[P, O any](t *testing.T, run *tasks.AsyncResult[O], what string, p
 func TestValuesOfParts(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
-		for _, opts := range [][]tasks.Option{nil, {tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond), tasks.Expires(time.Hour), tasks.Priority(1)}} {
+		for _, opts := range [][]tasks.SendOption{nil, {tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond), tasks.Expires(time.Hour), tasks.Priority(1)}} {
 			one := ID.S(1)
-			group := tasks.Group(one, tasks.Chain(one, Inc)).With(tasks.AtMost(1)) // passive: it has no state of its own
+			group := tasks.GroupOf([]tasks.Signature[int]{one, tasks.Chain(one, Inc)}, tasks.AtMost(1)) // passive: it has no state of its own
 			nested := tasks.Group(group, tasks.Each([]int{5, 6}, ID))
 			chord := tasks.Chord(nested, Sums)
 			plan := Deep.S(2)

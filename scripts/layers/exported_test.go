@@ -16,11 +16,6 @@ import (
 // plain are the packages whose exported declarations a user can read without the packages that are internal.
 var plain = []string{"tasks", "tasks/tasktype", "tasks/taskstest", "tasks/metrics", "tasks/otel", "tasks/limit"}
 
-// notPlain are declarations that still show more than they should.
-var notPlain = map[string]bool{
-	"tasks.Option": true, // a function on graph.Opts
-}
-
 // Exported declarations are no aliases, and neither types of internal packages nor any are in what they show.
 func TestExportedDeclarationsArePlain(t *testing.T) {
 	t.Parallel()
@@ -32,7 +27,7 @@ func TestExportedDeclarationsArePlain(t *testing.T) {
 		}
 		for _, name := range pkg.Scope().Names() {
 			obj := pkg.Scope().Lookup(name)
-			if !obj.Exported() || notPlain[path+"."+name] {
+			if !obj.Exported() {
 				continue
 			}
 			if err := shows(obj); err != nil {

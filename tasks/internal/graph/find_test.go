@@ -20,7 +20,7 @@ func TestFindIsWhereCompilePutsIt(t *testing.T) {
 		of(After, of(Join, each, one), of(OnError, of(OnError, of(Group, call("e", "1"))))), wrong)
 
 	retries, priority, timeout := 3, 1, time.Second
-	for _, opts := range []*Opts{{Queue: "q"}, {Queue: "q", Priority: &priority, MaxRetry: &retries, Timeout: &timeout, FailFast: true, AtMost: 1}} {
+	for _, opts := range []*Opts{{Queue: "q"}, {Queue: "q", Priority: &priority, Every: Every{MaxRetry: &retries, Timeout: &timeout}, FailFast: true, AtMost: 1}} {
 		c := &compiler{g: &Graph{inputs: map[int]json.RawMessage{}}, memo: map[*Sig]int{}, specs: map[specKey]int{}}
 		compiled := s.ForSend(opts)
 		if _, err := c.node(compiled); err != nil {
