@@ -70,6 +70,9 @@ func HandlePlan[I, O any](m *Mux, t Task[I, O], plan func(context.Context, I) (S
 }
 
 func bind(m *Mux, name string, opts *graph.Opts, run func(context.Context, []byte) (engine.Answer, error)) {
+	if opts != nil && len(opts.Bind) > 0 {
+		panic(fmt.Sprintf("tasks: %s has a part of its input from Bind; bind the handler to the task as it was declared", name))
+	}
 	for _, n := range append([]string{name}, opts.Alias...) {
 		if n == "" {
 			panic("tasks: a task needs a name")

@@ -208,6 +208,13 @@ func AtMost(n int) GroupOption {
 // FailFast revokes the other members of a group or a map when one fails.
 func FailFast() GroupOption { return option(func(o *graph.Opts) { o.FailFast = true }) }
 
+// LinkError runs eb on the failure when the task itself has failed for good, but not when it was skipped because
+// something before it failed; [OnError] is for that. What becomes of eb changes nothing else. On a map it is for every
+// member. A task that is run by OnError or LinkError has no LinkError itself.
+func LinkError[O any](eb Task[Failure, O]) StepOption {
+	return option(func(o *graph.Opts) { o.Links = append(o.Links, graph.Link{Task: eb.name, Opts: eb.opts}) })
+}
+
 // ID names the workflow, with up to 100 letters, digits, _ and -. Sending under an id that exists yields
 // [ErrDuplicate] and the handle of the workflow that has it.
 func ID(id string) SendOption {

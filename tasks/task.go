@@ -63,6 +63,43 @@ func Chain[A, B any](s Signature[A], next Task[A, B], opts ...CallOption) Signat
 	return Signature[B]{step(graph.Chain, s.sig, next.name, next.opts, collect(opts, CallOption.forCall))}
 }
 
+// Chain3 is [Chain] for three steps, in the order in which they run. Options of a step are those of its task: see
+// [Task.With].
+func Chain3[A, B, C any](s Signature[A], b Task[A, B], c Task[B, C]) Signature[C] {
+	return Chain(Chain(s, b), c)
+}
+
+// Chain4 is [Chain] for four steps.
+func Chain4[A, B, C, D any](s Signature[A], b Task[A, B], c Task[B, C], d Task[C, D]) Signature[D] {
+	return Chain(Chain3(s, b, c), d)
+}
+
+// Chain5 is [Chain] for five steps.
+func Chain5[A, B, C, D, E any](s Signature[A], b Task[A, B], c Task[B, C], d Task[C, D], e Task[D, E]) Signature[E] {
+	return Chain(Chain4(s, b, c, d), e)
+}
+
+// Value yields v, without a task. It is stored with the workflow.
+func Value[O any](v O) Signature[O] {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return Signature[O]{&graph.Sig{Shape: graph.Value, Err: fmt.Errorf("constant does not marshal to JSON: %w", err)}}
+	}
+	return Signature[O]{&graph.Sig{Shape: graph.Value, Input: raw}}
+}
+
+// Bind returns t with the second half of its input given: what comes to it in a chain, a chord or a map is the first
+// half. Handlers are bound to t itself.
+func Bind[A, C, B any](t Task[Pair[A, C], B], second C) Task[A, B] {
+	o := *t.opts.Over(nil)
+	raw, err := json.Marshal(second)
+	if err != nil && o.Err == nil {
+		o.Err = fmt.Errorf("second half of its input does not marshal to JSON: %w", err)
+	}
+	o.Bind = append(o.Bind[:len(o.Bind):len(o.Bind)], raw)
+	return Task[A, B]{name: t.name, opts: &o}
+}
+
 // Group runs all of ss at once and yields their values in the order given. A group of one is a list
 // of one, a group of none is an empty list.
 func Group[O any](ss ...Signature[O]) Signature[[]O] { return GroupOf(ss) }
@@ -108,7 +145,16 @@ func Map[A, B any](s Signature[[]A], each Task[A, B], opts ...EachOption) Signat
 	return Signature[[]B]{step(graph.Map, s.sig, each.name, each.opts, collect(opts, EachOption.forEach))}
 }
 
-// Pair is what [Join] yields.
+// MapFunc is [Map] for more than a task: it runs what each makes of an element, for every element of the list that s
+// yields. each is called once, here, with a signature that stands for the element. It cannot use signatures of the rest
+// of the workflow, which would run again for each element; [Join] their values with the list.
+func MapFunc[A, B any](s Signature[[]A], each func(element Signature[A]) Signature[B], opts ...GroupOption) Signature[[]B] {
+	hole := &graph.Sig{Shape: graph.Value}
+	return Signature[[]B]{&graph.Sig{Shape: graph.MapFunc, Kids: []*graph.Sig{s.sig}, Body: each(Signature[A]{hole}).sig, Hole: hole,
+		Opts: collect(opts, GroupOption.forGroup)}}
+}
+
+// Pair is what [Join] yields, and the input of a task for [Bind].
 type Pair[A, B any] struct {
 	First  A `json:"first"`
 	Second B `json:"second"`

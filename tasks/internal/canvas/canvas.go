@@ -18,6 +18,7 @@ type Def struct {
 	AtMost int    `json:",omitempty"`
 	Delay  int    `json:",omitempty"` // ms
 	Fast   bool   `json:",omitempty"` // FailFast
+	Link   bool   `json:",omitempty"` // of a leaf: it has a LinkError
 	Late   bool   `json:",omitempty"` // of a leaf: it expires before it has a value
 	Plan   *Scope `json:",omitempty"`
 
@@ -27,7 +28,7 @@ type Def struct {
 }
 
 // lists are the kinds that yield a list.
-var lists = []string{"group", "each", "map", "mapplan", "listplan", "listrescue", "listafter", "listsuccess", "listerror"}
+var lists = []string{"group", "each", "map", "mapfunc", "mapplan", "listplan", "listrescue", "listafter", "listsuccess", "listerror"}
 
 // callbacks are the kinds that add a task to what another definition stands for.
 var callbacks = []string{"success", "error", "listsuccess", "listerror"}
@@ -42,7 +43,7 @@ type Source interface {
 
 // kinds are those that Draw chooses from; the common ones stand more than once.
 var kinds = []string{"listsuccess", "listerror", "leaf", "step", "step", "bad", "sum", "sum", "plus", "plus", "count", "plan", "rescue", "after", "success", "error",
-	"group", "group", "group", "each", "map", "map", "mapplan", "listplan", "listrescue", "listafter"}
+	"group", "group", "group", "each", "map", "map", "mapfunc", "value", "bound", "mapplan", "listplan", "listrescue", "listafter"}
 
 // Draw returns a random canvas whose result is a number, with plans nested to the given depth.
 func Draw(src Source, depth int) *Scope { return draw(src, depth, false) }
@@ -106,16 +107,19 @@ func (p *painter) grow(kind string) {
 	case "leaf":
 		d = p.leaf(kind)
 		d.Delay, d.Late = p.delay(), p.Int(0, 9, "late") == 0
+		d.Link = p.Int(0, 4, "link") == 0
+	case "value":
+		d.Ints = []int{p.Int(0, 6, "n")}
 	case "step":
 		d.Kids, d.Delay = []int{p.num()}, p.delay()
-	case "bad", "rescue", "success", "error":
+	case "bad", "rescue", "success", "error", "bound":
 		d.Kids = []int{p.num()}
 	case "after":
 		d = p.leaf(kind)
 		d.Kids = []int{p.num()}
 	case "sum", "count", "listrescue", "listsuccess", "listerror":
 		d.Kids = []int{p.seq()}
-	case "map", "mapplan":
+	case "map", "mapplan", "mapfunc":
 		d.Kids, d.AtMost = []int{p.seq()}, p.atMost()
 	case "plus":
 		d.Kids = []int{p.num(), p.num()}
@@ -134,7 +138,7 @@ func (p *painter) grow(kind string) {
 	case "listafter":
 		d.Kids, d.Ints = []int{p.num()}, p.few()
 	}
-	if p.fast && slices.Contains([]string{"group", "each", "map", "mapplan"}, kind) {
+	if p.fast && slices.Contains([]string{"group", "each", "map", "mapplan", "mapfunc"}, kind) {
 		d.Fast = p.Int(0, 1, "fail fast") == 1
 	}
 	p.add(d)

@@ -98,7 +98,9 @@ func (r *reference) one(d *Def) Result {
 		kids[k] = r.eval(kid)
 	}
 	switch d.Kind {
-	case "leaf", "after", "step", "bad", "sum", "plus":
+	case "value":
+		return Result{N: d.Ints[0]}
+	case "leaf", "after", "step", "bad", "sum", "plus", "bound":
 		return r.task(d, kids)
 	case "count":
 		return r.count(kids[0])
@@ -120,7 +122,7 @@ func (r *reference) one(d *Def) Result {
 		return all
 	case "each", "listafter":
 		return r.ints(d, kids)
-	case "map", "mapplan":
+	case "map", "mapplan", "mapfunc":
 		return r.mapped(d, kids[0])
 	}
 	panic(d.Kind)
@@ -137,6 +139,10 @@ func (r *reference) task(d *Def, kids []Result) Result {
 	case "bad":
 		r.runs.Sure["p.bad"]++
 		return failure(fmt.Sprint("bad ", kids[0].N))
+	}
+	if d.Kind == "bound" {
+		r.runs.Sure["p.plus"]++
+		return Result{N: kids[0].N + boundTo}
 	}
 	r.runs.Sure["p."+d.Kind]++
 	switch d.Kind {
@@ -155,6 +161,9 @@ func (r *reference) leaf(d *Def) Result {
 	}
 	r.runs.Sure["p.leaf"] += 1 + d.Tries
 	if d.Fail {
+		if d.Link {
+			r.runs.Sure["p.eb"]++
+		}
 		return failure(fmt.Sprint("leaf ", d.Ints[0]))
 	}
 	return Result{N: d.Ints[0]}
@@ -241,14 +250,29 @@ func (r *reference) mapped(d *Def, over Result) Result {
 	}
 	members := make([]Result, len(over.list))
 	for k, n := range over.list {
-		if d.Kind == "map" {
+		switch d.Kind {
+		case "map":
 			members[k] = r.each(n)
+			continue
+		case "mapfunc":
+			members[k] = r.body(n)
 			continue
 		}
 		r.runs.Sure["p.mapplan"]++
 		members[k] = Evaluate(mapPlan(n), r.runs)
 	}
 	return gather(members)
+}
+
+// body evaluates what a mapfunc makes of an element.
+func (r *reference) body(n int) Result {
+	r.runs.Sure["p.step"]++
+	of := r.each(n)
+	if of.Failed() {
+		return behind(of)
+	}
+	r.runs.Sure["p.plus"]++
+	return Result{N: of.N + boundTo + 1}
 }
 
 // tally counts one run of a task.

@@ -22,8 +22,19 @@ func build(s *Scope) *builder {
 	return &builder{s, map[int]tasks.Signature[int]{}, map[int]tasks.Signature[[]int]{}}
 }
 
+// boundTo is the constant of what is bound.
+const boundTo = 5
+
+// bodyOf is what a mapfunc makes of an element.
+func bodyOf(n tasks.Signature[int]) tasks.Signature[int] {
+	return tasks.Chain(tasks.Join(tasks.Chain(n, pEach), tasks.Chain(tasks.Value(boundTo), pStep)), pPlus)
+}
+
 func (d *Def) callOptions() []tasks.CallOption {
 	var out []tasks.CallOption
+	if d.Link {
+		out = append(out, tasks.LinkError(pEb))
+	}
 	if d.Delay > 0 {
 		out = append(out, tasks.In(time.Duration(d.Delay)*time.Millisecond))
 	}
@@ -72,6 +83,10 @@ func (b *builder) num(i int) tasks.Signature[int] {
 		} else {
 			s = pLeaf.S(leafIn{d.Ints[0], d.Tries, d.Fail}, d.callOptions()...)
 		}
+	case "value":
+		s = tasks.Value(d.Ints[0])
+	case "bound":
+		s = tasks.Chain(kid(0), tasks.Bind(pPlus, boundTo))
 	case "step":
 		s = tasks.Chain(kid(0), pStep, d.callOptions()...)
 	case "bad":
@@ -114,6 +129,8 @@ func (b *builder) seq(i int) tasks.Signature[[]int] {
 		s = tasks.Each(d.Ints, pEach, d.eachOptions()...)
 	case "map":
 		s = tasks.Map(b.seq(d.Kids[0]), pEach, d.eachOptions()...)
+	case "mapfunc":
+		s = tasks.MapFunc(b.seq(d.Kids[0]), bodyOf, d.groupOptions()...)
 	case "mapplan":
 		s = tasks.Map(b.seq(d.Kids[0]), pMapPlan, d.eachOptions()...)
 	case "listplan":

@@ -243,6 +243,12 @@ func (w *Worker) try(ctx context.Context, s *slot, b *batch, r *Run) (result, bo
 			return w.expired(ctx, r)
 		}
 	}
+	if r.spec.Sub > 0 {
+		return w.expand(ctx, s, r)
+	}
+	if r.spec.Sub > 0 {
+		return w.expand(ctx, s, r)
+	}
 	h := w.handlers[r.spec.Task]
 	if h == nil {
 		return w.unregistered(ctx, r), true, nil
@@ -268,13 +274,8 @@ func (w *Worker) try(ctx context.Context, s *slot, b *batch, r *Run) (result, bo
 			return w.again(r, wait+time.Millisecond-1, ""), true, nil
 		}
 	}
-	input, err := r.input(ctx, s)
-	switch {
-	case errors.Is(err, ErrUnknown) || errors.Is(err, errNoValue):
-		return result{}, false, nil // the workflow is gone, or Redis has lost the result that is the input
-	case errors.Is(err, errUnreadable):
-		return result{}, false, w.e.giveUp(ctx, r.fl.Flow, err)
-	case err != nil:
+	input, err := w.inputOf(ctx, s, r)
+	if input == nil {
 		return result{}, false, err
 	}
 	r.began = w.e.clock.Now()
@@ -298,6 +299,23 @@ func (w *Worker) expired(ctx context.Context, r *Run) (result, bool, error) {
 	res := w.failed(r, tasktype.CodeExpired, message)
 	r.said, res.kind = tasktype.OutcomeRevoked, "X"
 	return res, true, nil
+}
+
+// inputOf returns the input of a run. It is nil without an error if there is nothing to run any more.
+func (w *Worker) inputOf(ctx context.Context, s *slot, r *Run) ([]byte, error) {
+	input, err := r.input(ctx, s)
+	switch {
+	case errors.Is(err, ErrUnknown) || errors.Is(err, errNoValue):
+		return nil, nil // the workflow is gone, or what this comes after was lost with Redis
+	case errors.Is(err, errUnreadable):
+		return nil, w.e.giveUp(ctx, r.fl.Flow, err)
+	case err != nil:
+		return nil, err
+	}
+	for _, second := range slices.Backward(r.spec.Bind) {
+		input = slices.Concat([]byte(`{"first":`), input, []byte(`,"second":`), second, []byte("}"))
+	}
+	return input, nil
 }
 
 // input returns the input of a run: its literal, or what it comes after.
@@ -488,6 +506,21 @@ func (w *Worker) plan(r *Run, s *graph.Sig) result {
 	if err != nil {
 		return w.failed(r, tasktype.CodePlan, err.Error())
 	}
+	return w.planned(r, g)
+}
+
+// expand runs a member of a map whose body is a graph: the graph takes its place.
+func (w *Worker) expand(ctx context.Context, s *slot, r *Run) (result, bool, error) {
+	element, err := w.inputOf(ctx, s, r)
+	if element == nil {
+		return result{}, false, err
+	}
+	r.said = tasktype.OutcomePlanned
+	return w.planned(r, r.g.Subs[r.spec.Sub-1].With(element)), true, nil
+}
+
+// planned returns the result that puts a graph in the place of a node.
+func (w *Worker) planned(r *Run, g *graph.Graph) result {
 	g.Created = w.e.clock.Now().UnixMilli()
 	grow, err := grown(g, r.Info.Node)
 	if err != nil {

@@ -289,10 +289,16 @@ func grown(g *graph.Graph, scope string) (store.Grow, error) {
 	}
 	grow := store.Grow{Graph: raw}
 	grow.Work, grow.Virtual = g.Count()
+	if err := constantsFit(g); err != nil {
+		return grow, err
+	}
+	if err := constantsFit(g); err != nil {
+		return grow, err
+	}
 	at := graph.ID{Scope: scope, Inst: -1}
 	for i := range g.Nodes {
 		if in, ok := g.Input(i); ok {
-			if err := fits(in, g.Specs[g.Nodes[i].Spec].Task); err != nil {
+			if err := fits(in, "the input of task "+g.Specs[g.Nodes[i].Spec].Task); err != nil {
 				return grow, err
 			}
 			grow.Inputs = append(grow.Inputs, store.Literal{Node: at.At(i, -1).String(), Input: in})
@@ -337,10 +343,32 @@ func memberLane(g *graph.Graph, i int) string {
 	return store.Lane(sp.QueueName(), sp.Priority)
 }
 
+// constantsFit returns an error if a constant of g is too large.
+func constantsFit(g *graph.Graph) error {
+	for i := range g.Nodes {
+		if err := fits(g.Nodes[i].Value, "a constant"); err != nil {
+			return err
+		}
+	}
+	for i := range g.Specs {
+		for _, second := range g.Specs[i].Bind {
+			if err := fits(second, "what is bound to task "+g.Specs[i].Task); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range g.Subs {
+		if err := constantsFit(g.Subs[i].Graph); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // fits returns an error if an input is too large.
-func fits(in []byte, task string) error {
+func fits(in []byte, what string) error {
 	if len(in) > maxInput {
-		return fmt.Errorf("input of task %s has %d bytes, more than %d: store it and pass a key", task, len(in), maxInput)
+		return fmt.Errorf("%s has %d bytes, more than %d: store it and pass a key", what, len(in), maxInput)
 	}
 	return nil
 }

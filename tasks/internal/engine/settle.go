@@ -44,7 +44,7 @@ func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 		}
 	}
 	for _, e := range edges {
-		if outcome == "S" && (e.Kind == graph.Rescuer || e.Kind == graph.Catcher) {
+		if outcome == "S" && (e.Kind == graph.Rescuer || e.Kind == graph.Catcher || e.Kind == graph.OwnCatch) {
 			continue // they act on failures
 		}
 		inst := e.Inst

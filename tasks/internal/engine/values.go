@@ -221,6 +221,8 @@ func (v *values) value(ctx context.Context, id graph.ID) (json.RawMessage, error
 		return v.value(ctx, of)
 	case n.Kind == graph.Permit:
 		return nil, v.noValue(id)
+	case n.Kind == graph.Const:
+		return n.Value, nil
 	}
 	return v.compose(ctx, g, id)
 }
@@ -459,6 +461,8 @@ func title(g *graph.Graph, id graph.ID) string {
 		return "(map " + g.Specs[n.Spec].Task + ")"
 	case graph.Permit:
 		return "(permit)"
+	case graph.Const:
+		return "(value)"
 	}
 	return "(settle)"
 }

@@ -14,6 +14,9 @@ func (g *Graph) check() error {
 	if g.Root < 0 || g.Root >= len(g.Nodes) {
 		return fmt.Errorf("the root is node %d of %d", g.Root, len(g.Nodes))
 	}
+	if err := g.checkSubs(); err != nil {
+		return err
+	}
 	if r := &g.Nodes[g.Root]; r.Kind == Permit {
 		return fmt.Errorf("the root, node %d, has no value", g.Root)
 	}
@@ -29,6 +32,25 @@ func (g *Graph) check() error {
 		return nil
 	}
 	return g.checkCycles()
+}
+
+// checkSubs checks the graphs that stand for the members of maps, and that tasks refer to those that there are.
+func (g *Graph) checkSubs() error {
+	for i := range g.Specs {
+		if s := g.Specs[i].Sub; s < 0 || s > len(g.Subs) {
+			return fmt.Errorf("task %d is graph %d of %d", i, s-1, len(g.Subs))
+		}
+	}
+	for i := range g.Subs {
+		s := &g.Subs[i]
+		if err := s.Graph.check(); err != nil {
+			return fmt.Errorf("graph %d: %w", i, err)
+		}
+		if s.Hole < -1 || s.Hole >= len(s.Graph.Nodes) || s.Hole >= 0 && s.Graph.Nodes[s.Hole].Kind != Const {
+			return fmt.Errorf("graph %d has no node %d for its element", i, s.Hole)
+		}
+	}
+	return nil
 }
 
 // refersTo reports whether n waits for node i or for a later one.
@@ -60,7 +82,7 @@ func (g *Graph) checkNode(n *Node) error {
 		}
 	}
 	switch n.Kind {
-	case Task, List, Outcomes, Permit:
+	case Task, List, Outcomes, Permit, Const:
 	case Each, Wrap:
 		if n.In == 0 {
 			return fmt.Errorf("of kind %d has no input", n.Kind)

@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ const (
 	EachEnded             // what became of the members of the map In
 	Catch                 // a task that runs on the failure of In, or of each of Args; known only once it runs
 	Permit                // holds the place of a group's member under AtMost
+	Const                 // Value
 )
 
 // Node is a part of a graph. References to other nodes are indexes; In, Lim, Rel and By are one more,
@@ -47,6 +49,9 @@ type Node struct {
 	AtMost   int   `json:"m,omitempty"`
 	FailFast bool  `json:"q,omitempty"`
 	Same     int   `json:"x,omitempty"` // so many more nodes like this follow
+	Own      bool  `json:"o,omitempty"` // of a Catch: only a failure of In itself counts, not one of what In comes after
+
+	Value json.RawMessage `json:"v,omitempty"` // of a Const
 }
 
 // Spec is how a task runs. Times are milliseconds.
@@ -65,6 +70,9 @@ type Spec struct {
 	Expires  int64  `json:"ex,omitempty"`
 	RateN    int    `json:"rn,omitempty"`
 	RatePer  int64  `json:"rp,omitempty"`
+
+	Bind []json.RawMessage `json:"w,omitempty"` // second halves of the input; the last one is added first
+	Sub  int               `json:"u,omitempty"` // one more than the index of the graph that takes the place of the task
 }
 
 // QueueName returns the queue of s.
@@ -88,6 +96,7 @@ type Graph struct {
 	Specs     []Spec `json:"s"`
 	Nodes     []Node `json:"n"`
 	Root      int    `json:"o,omitempty"`
+	Subs      []Sub  `json:"u,omitempty"`
 	// Headers are what the sender wants every task to know.
 	Headers map[string]string `json:"h,omitempty"`
 
@@ -112,6 +121,7 @@ const (
 	Last     EdgeKind = 'h' // success is enough, failure skips
 	Rescuer  EdgeKind = 'r' // any failure runs it
 	Catcher  EdgeKind = 'e' // a failure that is no revocation runs it, once for each cause
+	OwnCatch EdgeKind = 'l' // likewise, but only a failure of the node itself
 	OfMap    EdgeKind = 'i' // as Need, of a member to its map
 	Replaces EdgeKind = 'p' // any outcome is that of the planned node
 )
@@ -133,7 +143,9 @@ type compiler struct {
 	g     *Graph
 	memo  map[*Sig]int
 	specs map[specKey]int
-	bare  bool // nodes are only placed: how they run does not matter
+	bare  bool          // nodes are only placed: how they run does not matter
+	inner map[*Sig]bool // what the bodies of maps are made of
+	hole  *Sig          // of the body that is compiled
 }
 
 type specKey struct {
@@ -147,11 +159,18 @@ func Compile(s *Sig) (*Graph, error) {
 	if s != nil && s.Shape != Call { // one task needs no maps
 		c.memo, c.specs = map[*Sig]int{}, map[specKey]int{}
 	}
+	return c.compile(s)
+}
+
+func (c *compiler) compile(s *Sig) (*Graph, error) {
 	root, err := c.node(s)
 	if err != nil {
 		return nil, err
 	}
 	c.g.Root = root
+	if err := c.checkBodies(); err != nil {
+		return nil, err
+	}
 	if err := c.g.checkCycles(); err != nil {
 		return nil, err
 	}
@@ -210,7 +229,7 @@ func (c *compiler) build(s *Sig) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		i, err := c.add(Node{Spec: spec})
+		i, err := c.addTask(Node{Spec: spec}, s.Opts)
 		if err == nil {
 			c.g.inputs[i] = s.Input
 		}
@@ -234,7 +253,14 @@ func (c *compiler) build(s *Sig) (int, error) {
 		if s.Shape == Map {
 			n.Kind, n.AtMost, n.FailFast = Each, s.Opts.AtMost, s.Opts.FailFast
 		}
-		return c.add(n)
+		return c.addTask(n, s.Opts)
+	case MapFunc:
+		return c.mapFunc(s, kids[0])
+	case Value:
+		if s.Input == nil && s != c.hole {
+			return 0, fmt.Errorf("%w: the element of a MapFunc is used outside of its function; Join it with what an inner map goes over", ErrInvalid)
+		}
+		return c.add(Node{Kind: Const, Value: s.Input})
 	case Group:
 		opts := s.Opts.Over(nil)
 		if opts.Err != nil {
@@ -259,7 +285,7 @@ func (c *compiler) build(s *Sig) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		_, err = c.add(Node{Spec: spec, In: kids[0] + 1})
+		_, err = c.addTask(Node{Spec: spec, In: kids[0] + 1}, s.Opts)
 		return kids[0], err
 	case OnError, Rescue:
 		spec, err := c.spec(s)
@@ -270,9 +296,13 @@ func (c *compiler) build(s *Sig) (int, error) {
 		if v := c.g.Nodes[kids[0]]; s.Shape == OnError && v.Kind == List {
 			n.Args = v.Args
 		}
-		h, err := c.add(n)
-		if err != nil || s.Shape == OnError {
+		if s.Shape == OnError {
+			_, err := c.add(n)
 			return kids[0], err
+		}
+		h, err := c.addTask(n, s.Opts)
+		if err != nil {
+			return 0, err
 		}
 		return c.add(Node{Kind: Or, Args: []int{kids[0], h}})
 	}
@@ -327,6 +357,7 @@ func (c *compiler) spec(s *Sig) (int, error) {
 	if o.Rate != nil {
 		sp.RateN, sp.RatePer = o.Rate.N, o.Rate.Per.Milliseconds()
 	}
+	sp.Bind = o.Bind
 	i := slices.IndexFunc(c.g.Specs, func(have Spec) bool { return reflect.DeepEqual(have, sp) })
 	if i < 0 {
 		c.g.Specs = append(c.g.Specs, sp)
@@ -549,7 +580,20 @@ func (g *Graph) checkCycles() error {
 
 // Encode returns the stored form of g.
 func (g *Graph) Encode() ([]byte, error) {
+	raw, err := json.Marshal(g.packed())
+	if err != nil {
+		return nil, fmt.Errorf("encode graph: %w", err)
+	}
+	return raw, nil
+}
+
+// packed returns g with rows of equal nodes as one.
+func (g *Graph) packed() *Graph {
 	c := *g
+	c.Subs = slices.Clone(g.Subs)
+	for i := range c.Subs {
+		c.Subs[i].Graph = c.Subs[i].Graph.packed()
+	}
 	c.Nodes = nil
 	for _, n := range g.Nodes {
 		n.Ranges = ranges(n.Args)
@@ -564,17 +608,14 @@ func (g *Graph) Encode() ([]byte, error) {
 		}
 		c.Nodes = append(c.Nodes, n)
 	}
-	raw, err := json.Marshal(&c)
-	if err != nil {
-		return nil, fmt.Errorf("encode graph: %w", err)
-	}
-	return raw, nil
+	return &c
 }
 
 // equal reports whether two packed nodes are the same.
 func (n *Node) equal(o *Node) bool {
 	return n.Kind == o.Kind && n.Spec == o.Spec && n.In == o.In && n.Lim == o.Lim && n.Rel == o.Rel && n.By == o.By && n.AtMost == o.AtMost &&
-		n.FailFast == o.FailFast && n.Same == o.Same && slices.Equal(n.Ranges, o.Ranges) && slices.Equal(n.After, o.After) && slices.Equal(n.Args, o.Args)
+		n.FailFast == o.FailFast && n.Same == o.Same && slices.Equal(n.Ranges, o.Ranges) && slices.Equal(n.After, o.After) && slices.Equal(n.Args, o.Args) &&
+		n.Own == o.Own && bytes.Equal(n.Value, o.Value)
 }
 
 // VersionError is the error of a stored form of another version than [Version].
@@ -607,6 +648,14 @@ func Decode(raw []byte) (*Graph, error) {
 
 // unpack turns the stored nodes into those of the graph.
 func (g *Graph) unpack() error {
+	for i := range g.Subs {
+		if g.Subs[i].Graph == nil {
+			return fmt.Errorf("graph %d is missing", i)
+		}
+		if err := g.Subs[i].Graph.unpack(); err != nil {
+			return err
+		}
+	}
 	packed := g.Nodes
 	all := len(packed)
 	for _, n := range packed {

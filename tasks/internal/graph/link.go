@@ -4,6 +4,9 @@ import "slices"
 
 // link computes from the nodes what each outcome does, and how many outcomes each node waits for.
 func (g *Graph) link() {
+	for i := range g.Subs {
+		g.Subs[i].Graph.link()
+	}
 	n := len(g.Nodes)
 	g.succs, g.members = make([][]Edge, n), make([][]Edge, n)
 	g.need = make([]int, n)
@@ -19,7 +22,7 @@ func (g *Graph) link() {
 	g.classify()
 }
 
-// findPassive finds the nodes that need no state: lists, pairs and outcomes that one node uses as its input.
+// findPassive finds the nodes that need no state: constants, and lists, pairs and outcomes that one node uses as its input.
 func (g *Graph) findPassive() {
 	g.passive = make([]bool, len(g.Nodes))
 	uses := make([]int, len(g.Nodes))  // nodes that can read the parts of a passive one instead
@@ -47,6 +50,8 @@ func (g *Graph) findPassive() {
 	}
 	for i := range g.Nodes {
 		switch n := &g.Nodes[i]; n.Kind {
+		case Const:
+			g.passive[i] = !real[i] && len(n.After) == 0
 		case List, Pair, Outcomes:
 			g.passive[i] = !real[i] && uses[i] <= 1 && len(n.After) == 0 && n.Rel == 0
 		}
@@ -152,15 +157,19 @@ func (l *linker) linkCatches() {
 		if n.Kind != Catch || rescuers[i] {
 			continue
 		}
+		kind := Catcher
+		if n.Own {
+			kind = OwnCatch
+		}
 		if len(n.Args) > 0 {
 			for j, a := range n.Args {
-				l.edge(a, i, Catcher, j)
+				l.edge(a, i, kind, j)
 			}
 			continue
 		}
-		l.edge(n.In-1, i, Catcher, -1)
+		l.edge(n.In-1, i, kind, -1)
 		if g.Nodes[n.In-1].Kind == Each {
-			g.members[n.In-1] = append(g.members[n.In-1], Edge{i, Catcher, -2})
+			g.members[n.In-1] = append(g.members[n.In-1], Edge{i, kind, -2})
 		}
 	}
 }

@@ -29,16 +29,21 @@ const (
 	Rescue                     // Kids[0], or the task with its failure
 	OnSuccess                  // Kids[0]; its value also goes to the task
 	OnError                    // Kids[0]; its failure also goes to the task
+	Value                      // Input, without a task
+	MapFunc                    // Body once for each element of Kids[0]
 )
 
 // Sig is an immutable tree that says what to run. Two uses of one *Sig in one send are one run.
 type Sig struct {
 	Shape Shape
 	Task  string          // name of the task the shape adds, if it adds one
-	Input json.RawMessage // of a Call
+	Input json.RawMessage // of a Call or a Value
 	Opts  *Opts           // of that task, or of the group
 	Kids  []*Sig
 	Err   error // why this signature cannot be sent
+
+	Body *Sig // of a MapFunc
+	Hole *Sig // in Body, in whose place the element comes; a Value
 }
 
 // Opts are the options of a task, a group or a send; a nil or zero field is unset.
@@ -65,7 +70,16 @@ type Opts struct {
 	RetryIf func(error) bool
 	Alias   []string
 
+	Bind  []json.RawMessage // second halves of the input; the last one is added first
+	Links []Link            // run on the task's own failure
+
 	Err error // of the first option that makes no sense
+}
+
+// Link is a task that runs on the failure of another one.
+type Link struct {
+	Task string
+	Opts *Opts
 }
 
 // Every are the options that, given to a send, reach every task.
@@ -146,6 +160,7 @@ func (o *Opts) Over(top *Opts) *Opts {
 		m.Err = top.Err
 	}
 	m.Alias = append(slices.Clone(m.Alias), top.Alias...)
+	m.Links = append(slices.Clone(m.Links), top.Links...)
 	return &m
 }
 
@@ -179,10 +194,21 @@ func (s *Sig) with(opts *Opts, memo map[*Sig]*Sig) *Sig {
 		c.Opts = s.Opts.Over(opts)
 	case After:
 		c.Kids = []*Sig{s.Kids[0], s.Kids[1].with(opts, memo)}
+	case MapFunc:
+		c.body(func(b *Sig) *Sig { return b.with(opts, memo) }, memo)
+	case Value:
 	default:
 		kids(opts)
 	}
 	return &c
+}
+
+// body puts what change makes of it in the place of the body of s, and finds the hole again.
+func (s *Sig) body(change func(*Sig) *Sig, memo map[*Sig]*Sig) {
+	s.Body = change(s.Body)
+	if hole, ok := memo[s.Hole]; ok {
+		s.Hole = hole
+	}
 }
 
 // kidFirst reports whether kid i of a shape may be among the first to run, if the shape is.
@@ -220,7 +246,9 @@ func (s *Sig) sendWith(opts *Opts, first map[*Sig]bool, memo map[*Sig]*Sig) *Sig
 			mine.Queue, mine.Priority = opts.Queue, opts.Priority
 		}
 		c.Opts = s.Opts.Over(mine)
-	case Group, Join, After, Settle:
+	case Group, Join, After, Settle, Value:
+	case MapFunc:
+		c.body(func(b *Sig) *Sig { return b.sendWith(opts, first, memo) }, memo)
 	default:
 		c.Opts = s.Opts.Over(mine)
 	}

@@ -67,6 +67,12 @@ func (s *Sig) write(b *strings.Builder) {
 		after(", on success ", s.Task)
 	case OnError:
 		after(", on error ", s.Task)
+	case Value:
+		b.WriteString(cut(string(s.Input), shownInput))
+	case MapFunc:
+		after(" → each (", "")
+		s.Body.write(b)
+		b.WriteString(")")
 	}
 }
 

@@ -232,6 +232,8 @@ local function flow(onLane, onMost, on)
       local failed = outcome == 'F'
       if outcome == 'K' then failed = string.sub(record(cause) or '', 1, 1) == 'F' end
       if failed then fire(id, cause, lane, delay) end
+    elseif kind == 'l' then
+      if outcome == 'F' then fire(id, cause, lane, delay) end
     elseif kind == 'p' then
       note(now + SOON, id)
       todo[#todo + 1] = '*' .. id
