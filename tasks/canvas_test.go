@@ -62,12 +62,15 @@ var (
 	FailTo  = tasks.New[int, int]("t.failto")
 	Prio    = tasks.New[int, int]("t.prio")
 	PairSum = tasks.New[tasks.Pair[int, []int], int]("t.pairsum")
-	Settled = tasks.New[[]tasks.Outcome[int], string]("t.settled")
-	Panics  = tasks.New[int, int]("t.panics")
-	Polls   = tasks.New[AB, int]("t.polls")
-	Late    = tasks.New[int, int]("t.late", tasks.Expires(10*time.Millisecond)) // asks to be called again after that
-	Waits   = tasks.New[string, int]("t.waits")
-	Hold    = tasks.New[string, int]("t.gate")
+	AddUp   = tasks.New[tasks.Pair[int, int], int]("t.addup")
+	// Outcomes counts them.
+	Outcomes = tasks.New[[]tasks.Outcome[int], int]("t.outcomes")
+	Settled  = tasks.New[[]tasks.Outcome[int], string]("t.settled")
+	Panics   = tasks.New[int, int]("t.panics")
+	Polls    = tasks.New[AB, int]("t.polls")
+	Late     = tasks.New[int, int]("t.late", tasks.Expires(10*time.Millisecond)) // asks to be called again after that
+	Waits    = tasks.New[string, int]("t.waits")
+	Hold     = tasks.New[string, int]("t.gate")
 	// HoldPlan answers with that many tasks that only end with their context.
 	HoldPlan    = tasks.New[int, int]("t.holdplan")
 	Deaf        = tasks.New[int, int]("t.deaf", tasks.Timeout(20*time.Millisecond), tasks.HardTimeout(60*time.Millisecond))
@@ -199,6 +202,8 @@ func (w *world) mux() *tasks.Mux {
 		return tasks.Chain(ID.S(n), Fail), nil
 	})
 	tasks.Handle(m, Prio, func(ctx context.Context, _ int) (int, error) { return tasks.InfoFrom(ctx).Priority, nil })
+	tasks.Handle(m, AddUp, func(_ context.Context, p tasks.Pair[int, int]) (int, error) { return p.First + p.Second, nil })
+	tasks.Handle(m, Outcomes, func(_ context.Context, os []tasks.Outcome[int]) (int, error) { return len(os), nil })
 	tasks.Handle(m, PairSum, func(_ context.Context, p tasks.Pair[int, []int]) (int, error) {
 		return p.First + sum(p.Second), nil
 	})

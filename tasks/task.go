@@ -31,7 +31,7 @@ func (t Task[I, O]) Name() string { return t.name }
 // S returns the work of running t on in. It sends nothing.
 func (t Task[I, O]) S(in I, opts ...CallOption) Signature[O] {
 	s := &graph.Sig{Shape: graph.Call, Task: t.name, Opts: t.opts.Over(collect(opts, CallOption.forCall))}
-	raw, err := json.Marshal(in)
+	raw, err := marshal(in)
 	if err != nil {
 		s.Err = fmt.Errorf("input of task %s does not marshal to JSON: %w", t.name, err)
 	}
@@ -81,7 +81,7 @@ func Chain5[A, B, C, D, E any](s Signature[A], b Task[A, B], c Task[B, C], d Tas
 
 // Value yields v, without a task. It is stored with the workflow.
 func Value[O any](v O) Signature[O] {
-	raw, err := json.Marshal(v)
+	raw, err := marshal(v)
 	if err != nil {
 		return Signature[O]{&graph.Sig{Shape: graph.Value, Err: fmt.Errorf("constant does not marshal to JSON: %w", err)}}
 	}
@@ -92,7 +92,7 @@ func Value[O any](v O) Signature[O] {
 // half. Handlers are bound to t itself.
 func Bind[A, C, B any](t Task[Pair[A, C], B], second C) Task[A, B] {
 	o := *t.opts.Over(nil)
-	raw, err := json.Marshal(second)
+	raw, err := marshal(second)
 	if err != nil && o.Err == nil {
 		o.Err = fmt.Errorf("second half of its input does not marshal to JSON: %w", err)
 	}
@@ -123,7 +123,7 @@ func Each[I, O any](ins []I, t Task[I, O], opts ...EachOption) Signature[[]O] {
 	kids := make([]*graph.Sig, len(ins))
 	for i, in := range ins {
 		sigs[i] = graph.Sig{Shape: graph.Call, Task: t.name, Opts: shared}
-		raw, err := json.Marshal(in)
+		raw, err := marshal(in)
 		if err != nil {
 			sigs[i].Err = fmt.Errorf("input %d of task %s does not marshal to JSON: %w", i, t.name, err)
 		}
@@ -201,4 +201,14 @@ func OnError[A, B any](s Signature[A], eb Task[Failure, B]) Signature[A] {
 
 func step(shape graph.Shape, s *graph.Sig, task string, declared, opts *graph.Opts) *graph.Sig {
 	return &graph.Sig{Shape: shape, Task: task, Opts: declared.Over(opts), Kids: []*graph.Sig{s}}
+}
+
+// marshal returns v as JSON. A MarshalJSON that panics is an error, too.
+func marshal(v any) (raw json.RawMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			raw, err = nil, fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return json.Marshal(v)
 }

@@ -28,7 +28,7 @@ type Def struct {
 }
 
 // lists are the kinds that yield a list.
-var lists = []string{"group", "each", "map", "mapfunc", "mapplan", "listplan", "listrescue", "listafter", "listsuccess", "listerror"}
+var lists = []string{"group", "each", "map", "mapfunc", "listvalue", "mapplan", "listplan", "listrescue", "listafter", "listsuccess", "listerror"}
 
 // callbacks are the kinds that add a task to what another definition stands for.
 var callbacks = []string{"success", "error", "listsuccess", "listerror"}
@@ -43,7 +43,7 @@ type Source interface {
 
 // kinds are those that Draw chooses from; the common ones stand more than once.
 var kinds = []string{"listsuccess", "listerror", "leaf", "step", "step", "bad", "sum", "sum", "plus", "plus", "count", "plan", "rescue", "after", "success", "error",
-	"group", "group", "group", "each", "map", "map", "mapfunc", "value", "bound", "mapplan", "listplan", "listrescue", "listafter"}
+	"group", "group", "group", "each", "map", "map", "mapfunc", "value", "bound", "listvalue", "mapplan", "listplan", "listrescue", "listafter"}
 
 // Draw returns a random canvas whose result is a number, with plans nested to the given depth.
 func Draw(src Source, depth int) *Scope { return draw(src, depth, false) }
@@ -108,6 +108,8 @@ func (p *painter) grow(kind string) {
 		d = p.leaf(kind)
 		d.Delay, d.Late = p.delay(), p.Int(0, 9, "late") == 0
 		d.Link = p.Int(0, 4, "link") == 0
+	case "listvalue":
+		d.Ints = p.few()
 	case "value":
 		d.Ints = []int{p.Int(0, 6, "n")}
 	case "step":

@@ -98,6 +98,8 @@ func (r *reference) one(d *Def) Result {
 		kids[k] = r.eval(kid)
 	}
 	switch d.Kind {
+	case "listvalue":
+		return Result{list: d.Ints}
 	case "value":
 		return Result{N: d.Ints[0]}
 	case "leaf", "after", "step", "bad", "sum", "plus", "bound":

@@ -129,6 +129,8 @@ func (b *builder) seq(i int) tasks.Signature[[]int] {
 		s = tasks.Each(d.Ints, pEach, d.eachOptions()...)
 	case "map":
 		s = tasks.Map(b.seq(d.Kids[0]), pEach, d.eachOptions()...)
+	case "listvalue":
+		s = tasks.Value(d.Ints)
 	case "mapfunc":
 		s = tasks.MapFunc(b.seq(d.Kids[0]), bodyOf, d.groupOptions()...)
 	case "mapplan":

@@ -752,7 +752,11 @@ func (g *Graph) Count() (work, virtual int) {
 func (g *Graph) Roots() []int {
 	var out []int
 	for i := range g.Nodes {
-		if g.need[i] == 0 && !g.passive[i] && g.Nodes[i].Kind != Catch && g.Nodes[i].Kind != Or {
+		switch g.Nodes[i].Kind {
+		case Catch, Or, EachEnded: // they wait for what need does not count
+			continue
+		}
+		if g.need[i] == 0 && !g.passive[i] {
 			out = append(out, i)
 		}
 	}

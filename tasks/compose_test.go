@@ -1,0 +1,151 @@
+package tasks_test
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"muster/tasks"
+	"muster/tasks/facttest"
+	"muster/tasks/redistest"
+)
+
+func TestComposition(t *testing.T) {
+	t.Parallel()
+	five := tasks.Bind(AddUp, 5)
+	inWorlds(t, func(t *testing.T, w *world) {
+		for name, c := range map[string]struct {
+			s    tasks.Signature[int]
+			want int
+		}{
+			"a constant alone":           {tasks.Value(7), 7},
+			"a constant in a chain":      {tasks.Chain(tasks.Value(7), Inc), 8},
+			"a chain in order":           {tasks.Chain5(tasks.Value(1), Inc, Double, Inc, Double), 10},
+			"constants in a group":       {tasks.Chord(tasks.Group(tasks.Value(1), ID.S(2), tasks.Value(3)), Sum), 6},
+			"constants only":             {tasks.Chord(tasks.Group(tasks.Value(1), tasks.Value(3)), Sum), 4},
+			"a constant list mapped":     {tasks.Chord(tasks.Map(tasks.Value([]int{1, 2}), Inc), Sum), 5},
+			"a constant joined":          {tasks.Chain(tasks.Join(ID.S(1), tasks.Value(4)), AddUp), 5},
+			"after a constant":           {tasks.After(tasks.Value("x"), ID.S(3)), 3},
+			"a constant after":           {tasks.After(ID.S(3), tasks.Value(9)), 9},
+			"a constant settled":         {tasks.Chain(tasks.Join(tasks.Chord(tasks.Settle(tasks.Group(tasks.Value(1))), Outcomes), ID.S(1)), AddUp), 2},
+			"a constant that is rescued": {tasks.Value(3).Rescue(Instead), 3},
+			"bound in a call":            {five.S(1), 6},
+			"bound in a chain":           {tasks.Chain(ID.S(2), five), 7},
+			"bound in a map":             {tasks.Chord(tasks.Map(tasks.Value([]int{1, 2}), five), Sum), 13},
+			"bound in each":              {tasks.Chord(tasks.Each([]int{1, 2}, five), Sum), 13},
+			"a body over the element": {tasks.Chord(tasks.MapFunc(Range.S(4), func(n tasks.Signature[int]) tasks.Signature[int] {
+				return tasks.Chain(tasks.Join(tasks.Chain(n, Inc), tasks.Chain(n, Double)), AddUp)
+			}), Sum), 22},
+			"a body without the element": {tasks.Chord(tasks.MapFunc(Range.S(3), func(tasks.Signature[int]) tasks.Signature[int] { return ID.S(2) }), Sum), 6},
+			"a body that is the element": {tasks.Chord(tasks.MapFunc(Range.S(3), func(n tasks.Signature[int]) tasks.Signature[int] { return n }), Sum), 3},
+			"a body with a map in it": {tasks.Chord(tasks.MapFunc(Range.S(4), func(n tasks.Signature[int]) tasks.Signature[int] {
+				return tasks.Chord(tasks.MapFunc(tasks.Chain(n, Range), func(k tasks.Signature[int]) tasks.Signature[int] {
+					return tasks.Chain(k, Inc)
+				}, tasks.AtMost(1)), Sum)
+			}, tasks.AtMost(2)), Sum), 10},
+			"a body over an empty list": {tasks.Chord(tasks.MapFunc(tasks.Value([]int{}), func(n tasks.Signature[int]) tasks.Signature[int] { return n }), Sum), 0},
+			"a body that fails, settled": {tasks.Chord(tasks.Settle(tasks.MapFunc(tasks.Value([]int{1, 2}), func(n tasks.Signature[int]) tasks.Signature[int] {
+				return tasks.Chain(n, Fail)
+			})), Outcomes), 2},
+		} {
+			if got, err := send(t, w, c.s); err != nil || got != c.want {
+				t.Errorf("%s: got %v, %v, want %d", name, got, err, c.want)
+			}
+		}
+	})
+}
+
+// What cannot be composed is an error of Send that says what to do instead.
+func TestCompositionThatCannotBe(t *testing.T) {
+	t.Parallel()
+	type loop struct{ Next *loop }
+	round := &loop{}
+	round.Next = round
+	inWorlds(t, func(t *testing.T, w *world) {
+		outer := ID.S(1)
+		var leaked tasks.Signature[int]
+		_ = tasks.MapFunc(Range.S(1), func(n tasks.Signature[int]) tasks.Signature[int] { leaked = n; return n })
+		sumOf := func(s tasks.Signature[[]int]) tasks.Signature[int] { return tasks.Chord(s, Sum) }
+		for want, s := range map[string]tasks.Signature[int]{
+			"NaN":                   tasks.Chain(tasks.Value(math.NaN()), tasks.New[float64, int]("t.nan")),
+			"encountered a cycle":   tasks.Chain(tasks.Value(round), tasks.New[*loop, int]("t.loop")),
+			"panic: in MarshalJSON": tasks.New[panicking, int]("t.panicking").S(panicking{}),
+			"second half":           tasks.Bind(tasks.New[tasks.Pair[int, float64], int]("t.nan"), math.Inf(1)).S(1),
+			"Join it with what the map goes over": sumOf(tasks.After(outer, tasks.MapFunc(Range.S(1), func(n tasks.Signature[int]) tasks.Signature[int] {
+				return tasks.Chain(tasks.Join(n, outer), AddUp)
+			}))),
+			"outside of its function": tasks.Chain(leaked, Inc),
+			"Join it with what an inner map": sumOf(tasks.MapFunc(Range.S(1), func(n tasks.Signature[int]) tasks.Signature[int] {
+				return sumOf(tasks.MapFunc(Range.S(1), func(tasks.Signature[int]) tasks.Signature[int] { return tasks.Chain(n, Inc) }))
+			})),
+			"zero Signature":     sumOf(tasks.MapFunc(Range.S(1), func(tasks.Signature[int]) tasks.Signature[int] { return tasks.Signature[int]{} })),
+			"without a name":     ID.S(1, tasks.LinkError(tasks.Task[tasks.Failure, int]{})),
+			"more than 16777216": tasks.Chain(tasks.Value(strings.Repeat("x", 17<<20)), tasks.New[string, int]("t.large")),
+		} {
+			if err := refusal(t, w, s); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %.200v, want an error with %q", err, want)
+			}
+		}
+	})
+}
+
+type panicking struct{}
+
+func (panicking) MarshalJSON() ([]byte, error) { panic("in MarshalJSON") }
+
+// LinkError runs on the failure of the task itself, and not on one of what comes before it.
+func TestLinkError(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		linked := Inc.With(tasks.LinkError(Err))
+		for name, c := range map[string]struct {
+			s    tasks.Signature[int]
+			want int
+		}{
+			"a step that fails":     {tasks.Chain3(ID.S(1), Fail.With(tasks.LinkError(Err)), linked), 1},
+			"an attempt that fails": {Flaky.S(AB{1, 3}, tasks.LinkError(Err), tasks.MaxRetry(3), tasks.ConstantBackoff(0)), 0},
+			"given twice":           {Fail.S(1, tasks.LinkError(Err), tasks.LinkError(Err)), 2},
+			"every member of a map": {tasks.Chord(tasks.Map(Range.S(3), Fail, tasks.LinkError(Err)), Sum), 3},
+			"a plan that fails":     {FailTo.S(1, tasks.LinkError(Err)), 1},
+			"inside the body of a map": {tasks.Chord(tasks.MapFunc(Range.S(2), func(n tasks.Signature[int]) tasks.Signature[int] {
+				return tasks.Chain(n, Fail.With(tasks.LinkError(Err)))
+			}), Sum), 2},
+			"one that is rescued":            {Fail.S(1, tasks.LinkError(Err)).Rescue(Instead), 1},
+			"a rescue that itself succeeded": {Fail.S(1).Rescue(Instead.With(tasks.LinkError(Err))), 0},
+		} {
+			before := len(w.failures())
+			run := sent(t, w, c.s)
+			facttest.Eventually(t, name+": it has ended", func() bool {
+				p, err := run.Progress(t.Context())
+				return err == nil && p.Ended
+			})
+			if got := len(w.failures()) - before; got != c.want {
+				t.Errorf("%s: got %d calls, want %d", name, got, c.want)
+			}
+		}
+	})
+}
+
+// The ready work of a queue is taken in turns, a fairness key after the other, however many workflows have one key.
+func TestFairnessKey(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	w := newWorld(t, rdb)
+	resume := pause(t, w)
+	var runs []*tasks.AsyncResult[int]
+	for range 40 {
+		runs = append(runs, sent(t, w, ID.S(1), tasks.FairnessKey("many")))
+	}
+	runs = append(runs, sent(t, w, ID.S(1), tasks.FairnessKey("one@example.org")))
+	turns, err := rdb.LRange(t.Context(), shards(t, rdb)[0]+"ring:n:default", 0, -1).Result()
+	if want := []string{"many", "one@example.org"}; err != nil || !slices.Equal(turns, want) {
+		t.Errorf("turns: got %q, %v, want %q", turns, err, want)
+	}
+	resume()
+	for _, run := range runs {
+		if got, err := run.Wait(limited(t)); err != nil || got != 1 {
+			t.Errorf("got %v, %v, want 1", got, err)
+		}
+	}
+}
