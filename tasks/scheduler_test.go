@@ -289,6 +289,35 @@ func TestMissedTicks(t *testing.T) {
 	}
 }
 
+// Durations in the work of a tick count from the tick, however late it is sent.
+func TestDurationsCountFromTheTick(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	client, _ := countRuns(t, rdb)
+	spec := missedSpec() // the last tick was half an hour ago
+	start := func() func() {
+		s := tasks.NewScheduler(client, tasks.SchedulerConfig{CatchUp: 5 * time.Hour})
+		if err := s.Add("hourly", spec, scheduled.S("x", tasks.In(2*time.Hour))); err != nil {
+			t.Fatal(err)
+		}
+		stop := during(t, s.Run)
+		facttest.Eventually(t, "the entry shows", func() bool { return entryOf(t, client, "hourly").Leader != "" })
+		return stop
+	}
+	start()()
+	rdb.HSet(t.Context(), "muster:{schedule}:e:hourly", "last", time.Now().Add(-3*time.Hour).UnixMilli())
+	stop := start()
+	facttest.Eventually(t, "the tick is sent", func() bool { return entryOf(t, client, "hourly").Sent == 1 })
+	stop()
+	due, err := client.Due(t.Context(), 10)
+	if err != nil || len(due) != 1 {
+		t.Fatalf("got %v, %v, want one node that waits", due, err)
+	}
+	if want := entryOf(t, client, "hourly").Last.Add(2 * time.Hour); due[0].Due.Sub(want).Abs() > time.Second {
+		t.Errorf("due: got %s, want %s", due[0].Due, want)
+	}
+}
+
 func TestSchedulerHandsOverAtOnce(t *testing.T) {
 	t.Parallel()
 	client, count := countRuns(t, redistest.New(t))
