@@ -272,7 +272,9 @@ func (t *tree) draw(head string, s leg) {
 		end := n.Ended
 		if end.IsZero() && n.Status == tasktype.Started {
 			end = t.Now
-			notes = append(notes, "on "+n.Worker)
+			if n.Worker != "" {
+				notes = append(notes, "on "+n.Worker)
+			}
 		}
 		if !end.IsZero() {
 			r.took = brief(max(0, end.Sub(n.Started)))

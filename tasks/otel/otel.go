@@ -99,6 +99,8 @@ func (t *tracing) run(ctx context.Context, info tasktype.Info, next func(context
 		case p != nil:
 			span.RecordError(fmt.Errorf("panic: %v", p), trace.WithStackTrace(true))
 			span.SetStatus(codes.Error, "panic")
+		case tasks.IsPending(err):
+			span.AddEvent("waits for an answer from outside")
 		case tasks.IsAgain(err), err != nil && errors.Is(context.Cause(ctx), tasks.ErrShutdown):
 			span.AddEvent("called again later")
 		case err != nil:

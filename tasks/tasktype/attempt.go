@@ -37,6 +37,7 @@ const (
 	OutcomeFailure  Outcome = "failure"  // there will be no other attempt
 	OutcomeRetry    Outcome = "retry"    // it failed, and there will be another attempt
 	OutcomeAgain    Outcome = "again"    // the handler asked for another call
+	OutcomePending  Outcome = "pending"  // it waits for an answer from outside
 	OutcomeRevoked  Outcome = "revoked"  // stopped by someone, or not begun before it expired
 	OutcomeReturned Outcome = "returned" // the worker stops; the task runs elsewhere
 )

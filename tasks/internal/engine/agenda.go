@@ -131,6 +131,8 @@ func (w *Worker) attend(ctx context.Context, en store.Entry) error {
 	}
 	var t store.Todo
 	switch rec := store.ParseRecord(en.Record, fl.Created); rec.State {
+	case 'W':
+		return e.timeOut(ctx, fl, en.Node, rec.Attempts, w.cfg.Manual)
 	case 0, 'D', 'Q', 'E', 'e':
 		t.Run = []string{en.Node}
 	case 'P':

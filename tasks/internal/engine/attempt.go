@@ -22,6 +22,7 @@ type Run struct {
 	Info tasktype.Info
 
 	w      *Worker
+	b      *batch
 	it     *item
 	fl     *flow
 	g      *graph.Graph
@@ -41,8 +42,9 @@ type Run struct {
 
 	mu       sync.Mutex // guards the fields below
 	lastSent time.Time
-	sent     bool // progress was written
-	over     bool // the handler has returned or was given up: nothing is written any more
+	sent     bool   // progress was written
+	over     bool   // the handler has returned or was given up: nothing is written any more
+	token    string // that was made, if there is one
 }
 
 type runKey struct{}
@@ -134,9 +136,10 @@ func limits(sp *graph.Spec) (soft, hard time.Duration) {
 
 // answered is the end of a call of a handler: why the engine ended it, or else the handler's error or answer.
 type answered struct {
-	answer Answer
-	err    *handlerError
-	ended  error
+	answer  Answer
+	err     *handlerError
+	ended   error
+	pending bool
 }
 
 // call runs the handler under its time limits. When it returns, the slot may be used again.
@@ -182,6 +185,8 @@ func (r *Run) call(h *Handler, input []byte) answered {
 			return
 		}
 		switch cause := context.Cause(ctx); {
+		case IsPending(err):
+			a = answered{pending: true}
 		case errors.Is(cause, ErrShutdown), errors.Is(cause, errRevoked):
 			a = answered{ended: cause}
 		default:
@@ -207,7 +212,7 @@ const mostLost = 10
 // attempt runs the handler of an item and returns the result. ok is false if there is nothing to store.
 func (w *Worker) attempt(ctx context.Context, s *slot, b *batch, it *item) (res result, ok bool) {
 	sp := &it.g.Specs[it.g.Nodes[it.id.Index].Spec]
-	r := &Run{w: w, it: it, fl: it.fl, g: it.g, id: it.id, spec: sp, freed: make(chan struct{}), cancel: func(error) {},
+	r := &Run{w: w, b: b, it: it, fl: it.fl, g: it.g, id: it.id, spec: sp, freed: make(chan struct{}), cancel: func(error) {},
 		Info: tasktype.Info{Workflow: it.fl.ID, Node: it.node, Task: sp.Task, Queue: sp.QueueName(), Priority: sp.Priority,
 			Attempt: it.rec.Attempts + 1, Worker: w.cfg.Name, Key: it.fl.ID + "." + it.node, Headers: it.fl.g.Headers}}
 	w.stats.begun.Add(1)
@@ -222,7 +227,7 @@ func (w *Worker) attempt(ctx context.Context, s *slot, b *batch, it *item) (res 
 	}
 	if ok {
 		res.item, res.began, res.took = it, r.began, r.took
-		res.forget = r.close() || it.rec.State == 'Q'
+		res.forget = r.close() || it.rec.State == 'Q' || r.token != ""
 		w.tell(r)
 		if it.id.Inst >= 0 && it.fl.g.Progress != "" && res.kind != store.ChangeAgain {
 			w.touch(it.fl)
@@ -246,11 +251,9 @@ func (w *Worker) try(ctx context.Context, s *slot, b *batch, r *Run) (result, bo
 	if r.spec.Sub > 0 {
 		return w.expand(ctx, s, r)
 	}
-	if r.spec.Sub > 0 {
-		return w.expand(ctx, s, r)
-	}
 	h := w.handlers[r.spec.Task]
-	if h == nil {
+	outside := r.spec.External && (h == nil || !w.cfg.Manual) // a test may have a handler answer in its place
+	if h == nil && !outside {
 		return w.unregistered(ctx, r), true, nil
 	}
 	if r.it.lost >= store.Suspect {
@@ -274,7 +277,10 @@ func (w *Worker) try(ctx context.Context, s *slot, b *batch, r *Run) (result, bo
 			return w.again(r, wait+time.Millisecond-1, ""), true, nil
 		}
 	}
-	input, err := w.inputOf(ctx, s, r)
+	if outside {
+		return w.open(r), true, nil
+	}
+	input, err := w.inputFor(ctx, s, r)
 	if input == nil {
 		return result{}, false, err
 	}
@@ -301,8 +307,8 @@ func (w *Worker) expired(ctx context.Context, r *Run) (result, bool, error) {
 	return res, true, nil
 }
 
-// inputOf returns the input of a run. It is nil without an error if there is nothing to run any more.
-func (w *Worker) inputOf(ctx context.Context, s *slot, r *Run) ([]byte, error) {
+// inputFor returns the input of a run. It is nil without an error if there is nothing to run any more.
+func (w *Worker) inputFor(ctx context.Context, s *slot, r *Run) ([]byte, error) {
 	input, err := r.input(ctx, s)
 	switch {
 	case errors.Is(err, ErrUnknown) || errors.Is(err, errNoValue):
@@ -312,42 +318,63 @@ func (w *Worker) inputOf(ctx context.Context, s *slot, r *Run) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	}
-	for _, second := range slices.Backward(r.spec.Bind) {
-		input = slices.Concat([]byte(`{"first":`), input, []byte(`,"second":`), second, []byte("}"))
-	}
 	return input, nil
 }
 
-// input returns the input of a run: its literal, or what it comes after.
+// input returns the input of a run. What the slot has just run it need not ask Redis for.
 func (r *Run) input(ctx context.Context, s *slot) ([]byte, error) {
-	n := &r.g.Nodes[r.id.Index]
+	if n := &r.g.Nodes[r.id.Index]; n.Kind != graph.Catch && r.it.rec.Input == nil && n.In > 0 && r.id.Inst < 0 {
+		if v, ok := s.values[r.fl.ID+"/"+r.id.At(n.In-1, -1).String()]; ok {
+			return bound(r.spec, v), nil
+		}
+	}
+	return r.w.e.inputOf(ctx, r.fl, r.g, r.id, &r.it.rec)
+}
+
+// inputOf returns the input of a node, with what is bound to its task.
+func (e *Engine) inputOf(ctx context.Context, fl *flow, g *graph.Graph, id graph.ID, rec *store.Record) ([]byte, error) {
+	input, err := e.givenTo(ctx, fl, g, id, rec)
+	if err != nil {
+		return nil, err
+	}
+	return bound(&g.Specs[g.Nodes[id.Index].Spec], input), nil
+}
+
+// bound adds to an input what is bound to the task.
+func bound(sp *graph.Spec, input []byte) []byte {
+	for _, second := range slices.Backward(sp.Bind) {
+		input = slices.Concat([]byte(`{"first":`), input, []byte(`,"second":`), second, []byte("}"))
+	}
+	return input
+}
+
+// givenTo returns what a node gets: its literal, or what it comes after.
+func (e *Engine) givenTo(ctx context.Context, fl *flow, g *graph.Graph, id graph.ID, rec *store.Record) ([]byte, error) {
+	n := &g.Nodes[id.Index]
 	switch {
 	case n.Kind == graph.Catch:
-		of := r.id.At(n.In-1, -1)
-		if r.id.Inst >= 0 {
+		of := id.At(n.In-1, -1)
+		if id.Inst >= 0 {
 			if len(n.Args) > 0 {
-				if r.id.Inst >= len(n.Args) {
-					return nil, fmt.Errorf("workflow %s %w: it has no node %s", r.fl.ID, errUnreadable, r.id)
+				if id.Inst >= len(n.Args) {
+					return nil, fmt.Errorf("workflow %s %w: it has no node %s", fl.ID, errUnreadable, id)
 				}
-				of = r.id.At(n.Args[r.id.Inst], -1)
+				of = id.At(n.Args[id.Inst], -1)
 			} else {
-				of.Inst = r.id.Inst
+				of.Inst = id.Inst
 			}
 		}
-		f, err := r.w.e.newValues(r.fl).failure(ctx, of)
+		f, err := e.newValues(fl).failure(ctx, of)
 		if err != nil {
 			return nil, err
 		}
 		return encodeFailure(f), nil
-	case r.it.rec.Input != nil:
-		return r.it.rec.Input, nil
-	case n.In > 0 && r.id.Inst < 0:
-		if v, ok := s.values[r.fl.ID+"/"+r.id.At(n.In-1, -1).String()]; ok {
-			return v, nil
-		}
-		return r.w.e.newValues(r.fl).value(ctx, r.id.At(n.In-1, -1))
+	case rec.Input != nil:
+		return rec.Input, nil
+	case n.In > 0 && id.Inst < 0:
+		return e.newValues(fl).value(ctx, id.At(n.In-1, -1))
 	}
-	return nil, fmt.Errorf("node %s of workflow %s: %w: it has no input", r.Info.Node, r.Info.Workflow, errUnreadable)
+	return nil, fmt.Errorf("node %s of workflow %s: %w: it has no input", id, fl.ID, errUnreadable)
 }
 
 // outcome returns the result to store for the end of a call.
@@ -363,6 +390,8 @@ func (w *Worker) outcome(r *Run, a answered) (result, bool) {
 		return w.again(r, 0, ""), true
 	case errors.Is(a.ended, errHard):
 		return w.failed(r, tasktype.CodeHardTimeout, "still running after its hard time limit"), true
+	case a.pending:
+		return w.open(r), true
 	case e == nil:
 		return w.succeeded(r, a.answer), true
 	case e.again != nil:
@@ -371,11 +400,7 @@ func (w *Worker) outcome(r *Run, a answered) (result, bool) {
 	case e.permanent, r.Info.Attempt > r.spec.MaxRetry:
 		return w.failed(r, e.code, e.message), true
 	}
-	d := backoff(r.spec, r.Info.Attempt)
-	if !w.cfg.Manual && !r.spec.Fixed {
-		// Full jitter, as in https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/.
-		d = time.Duration(rand.Int64N(int64(d)+1)) / time.Millisecond * time.Millisecond
-	}
+	d := retryPause(r.spec, r.Info.Attempt, w.cfg.Manual)
 	if e.delay != nil {
 		d = *e.delay
 	}
@@ -440,6 +465,16 @@ func backoff(sp *graph.Spec, attempt int) time.Duration {
 		top = min(limit, base<<shift)
 	}
 	return time.Duration(max(0, top)) * time.Millisecond // a sender can set any values
+}
+
+// retryPause returns how long to wait after the given attempt; with longest as long as it can be.
+func retryPause(sp *graph.Spec, attempt int, longest bool) time.Duration {
+	d := backoff(sp, attempt)
+	if longest || sp.Fixed {
+		return d
+	}
+	// Full jitter, as in https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/.
+	return time.Duration(rand.Int64N(int64(d)+1)) / time.Millisecond * time.Millisecond
 }
 
 // failed returns the failure of a run.
@@ -511,7 +546,7 @@ func (w *Worker) plan(r *Run, s *graph.Sig) result {
 
 // expand runs a member of a map whose body is a graph: the graph takes its place.
 func (w *Worker) expand(ctx context.Context, s *slot, r *Run) (result, bool, error) {
-	element, err := w.inputOf(ctx, s, r)
+	element, err := w.inputFor(ctx, s, r)
 	if element == nil {
 		return result{}, false, err
 	}

@@ -65,13 +65,13 @@ func (it *item) held() store.Held { return store.Held{Flow: it.fl.ID, Node: it.n
 // result is what is to be stored of an item.
 type result struct {
 	*item
-	kind   string // S, F or X: it has ended; R: it is to run again; P: a plan takes its place
+	kind   string // S, F or X: it has ended; R: it is to run again; P: a plan takes its place; W: it waits for an answer
 	body   []byte // of S, F and X
 	forget bool   // its last error and its own progress are to be deleted
 	began  time.Time
 	took   time.Duration
 
-	// Of kind R.
+	// Of kind R; W has attempts, and as its delay the time until its deadline.
 	attempts, lost int
 	delay          time.Duration
 	state, message string

@@ -57,7 +57,7 @@ func (w *Worker) changes(b *batch, done []result) []store.Changes {
 func (w *Worker) endOf(r *result) store.Change {
 	c := end(r.g, r.id, r.kind)
 	sp := &r.g.Specs[r.g.Nodes[r.id.Index].Spec]
-	c.Queue, c.Task = sp.QueueName(), store.ClipTask(sp.Task)
+	c.Queue = sp.QueueName()
 	if r.forget {
 		c.Flags += "d"
 	}
@@ -70,6 +70,8 @@ func (w *Worker) change(b *batch, r *result) store.Change {
 	case store.ChangePlan:
 		head := strconv.Itoa(r.rec.Attempts+1) + "|" + strconv.Itoa(r.rec.Lost) + "|" + w.since(b, r.fl, r.began) + "|" + w.cfg.Name
 		return store.PlanChange(r.node, head, r.plan)
+	case store.ChangeOpen:
+		return store.Open(store.ClipTask(r.g.Specs[r.g.Nodes[r.id.Index].Spec].Task), r.node, r.attempts, r.delay)
 	case store.ChangeAgain:
 		c := store.Change{Outcome: r.kind}
 		lane := b.lane

@@ -21,6 +21,9 @@ const changesAtOnce = 200
 func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
 	n := &g.Nodes[id.Index]
 	c := store.Change{Outcome: outcome}
+	if id.Inst >= 0 || !g.Virtual(id.Index) {
+		c.Task = store.ClipTask(g.Specs[n.Spec].Task)
+	}
 	edges := g.Succs(id.Index)
 	switch {
 	case id.Inst >= 0 && n.Kind == graph.Each:

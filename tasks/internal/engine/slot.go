@@ -211,8 +211,8 @@ func (s *slot) readElement(ctx context.Context, b *batch, el *store.Element) err
 		bad := err
 		if bad == nil {
 			it.rec = store.ParseRecord(el.Records[i], fl.Created)
-			if it.rec.Terminal() || it.rec.State == 'P' || it.rec.State == 'E' || it.rec.State == 'e' {
-				continue // it was ended while it was ready
+			if it.rec.Terminal() || it.rec.State == 'P' || it.rec.State == 'E' || it.rec.State == 'e' || it.rec.State == 'W' {
+				continue // it was ended or opened while it was ready
 			}
 			it.id, it.g, bad = w.e.nodeOf(ctx, fl, node)
 			if bad == nil && it.id.Inst < 0 && it.g.Virtual(it.id.Index) {

@@ -71,6 +71,9 @@ func marksOf(all []error) marks {
 // IsAgain reports whether err asks for another call, and is no failure.
 func IsAgain(err error) bool { return marksOf(errtree.All(err)).again != nil }
 
+// IsPending reports whether err says that the answer comes from outside, and is no failure.
+func IsPending(err error) bool { return errtree.Is(errtree.All(err), ErrPending) }
+
 // handlerError is what the engine keeps of an error that a handler returned. The methods of such an error are
 // user code, so they are called in the handler's goroutine, where a panic is caught; this is plain data.
 type handlerError struct {

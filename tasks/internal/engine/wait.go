@@ -251,7 +251,7 @@ func (e *Engine) Progress(ctx context.Context, id string) (tasktype.Progress, er
 	if err != nil {
 		return tasktype.Progress{}, err
 	}
-	raws, err := e.store.Fields(ctx, fl.Flow, []string{"n", "z", "vn", "vz", "ct", "cc", fl.Root, store.AbortField})
+	raws, err := e.store.Fields(ctx, fl.Flow, []string{"n", "z", "vn", "vz", "ct", "cc", fl.Root, store.AbortField, store.OpenedField})
 	if err != nil {
 		return tasktype.Progress{}, err
 	}
@@ -275,7 +275,7 @@ func (e *Engine) Progress(ctx context.Context, id string) (tasktype.Progress, er
 		}
 	}
 	if p.Status == tasktype.Pending && !p.Ended {
-		begun := p.Done > 0
+		begun := p.Done > 0 || raws[8] != nil
 		if !begun {
 			running, err := e.running(ctx, fl.Flow)
 			if err != nil {
@@ -323,7 +323,7 @@ func over(fields map[string]string) bool {
 
 func status(r store.Record) tasktype.Status {
 	switch r.State {
-	case 'P', 'E', 'e':
+	case 'P', 'E', 'e', 'W':
 		return tasktype.Started
 	case 'T':
 		return tasktype.Retry
@@ -577,6 +577,7 @@ func (e *Engine) Nodes(ctx context.Context, id string) ([]tasktype.Node, error) 
 	}
 	results := map[string]map[int]bool{} // by scope
 	out := make([]tasktype.Node, 0, len(w.ids))
+	external := map[string]bool{}
 	for _, nid := range w.ids {
 		g := w.graph(nid)
 		if results[nid.Scope] == nil {
@@ -585,9 +586,10 @@ func (e *Engine) Nodes(ctx context.Context, id string) ([]tasktype.Node, error) 
 		name := nid.String()
 		n := nodeInfo(g, nid, w.fields, w.Created, running[name])
 		n.Needs, n.Side = preds[name], !results[nid.Scope][nid.Index]
+		external[name] = n.Queue != "" && g.Specs[g.Nodes[nid.Index].Spec].External
 		out = append(out, n)
 	}
-	return out, e.waitsFor(ctx, out)
+	return out, e.waitsFor(ctx, out, external)
 }
 
 // nodeInfo describes a node by the fields of its workflow and the batch that it is in, if it is in one.
@@ -595,7 +597,7 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 	name := id.String()
 	rec := store.ParseRecord([]byte(fields[name]), created)
 	n := tasktype.Node{ID: name, Task: title(g, id), Status: status(rec), Attempts: rec.Attempts,
-		Worker: rec.Owner, Started: rec.Began, Ended: rec.Ended, Message: fields[store.ErrorField(name)], Within: id.Scope}
+		Worker: workerOf(rec.Owner), Started: rec.Began, Ended: rec.Ended, Message: fields[store.ErrorField(name)], Within: id.Scope}
 	if id.Inst >= 0 && g.Nodes[id.Index].Kind == graph.Each {
 		n.Within = id.At(id.Index, -1).String()
 	}
@@ -605,6 +607,8 @@ func nodeInfo(g *graph.Graph, id graph.ID, fields map[string]string, created int
 	switch rec.State {
 	case 'D', 'T':
 		n.Due = time.UnixMilli(rec.At)
+	case 'W':
+		n.Due, n.Waits = rec.Deadline, waitsForAnswer
 	case 'F', 'X':
 		n.Failure = &tasktype.Failure{}
 		if json.Unmarshal(rec.Body, n.Failure) != nil {

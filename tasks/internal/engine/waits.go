@@ -8,8 +8,8 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// waitsFor sets Waits of the nodes that could run but that no live worker will take.
-func (e *Engine) waitsFor(ctx context.Context, nodes []tasktype.Node) error {
+// waitsFor sets Waits of the nodes that could run but that no live worker will take. External ones need no handler.
+func (e *Engine) waitsFor(ctx context.Context, nodes []tasktype.Node, external map[string]bool) error {
 	open := make(map[string]bool, len(nodes)) // not terminal
 	for i := range nodes {
 		open[nodes[i].ID] = !nodes[i].Status.Terminal()
@@ -42,14 +42,14 @@ func (e *Engine) waitsFor(ctx context.Context, nodes []tasktype.Node) error {
 		}
 	}
 	for _, n := range ready {
-		n.Waits = lacks(n, live, paused[n.Queue])
+		n.Waits = lacks(n, live, paused[n.Queue], external[n.ID])
 	}
 	return nil
 }
 
 // lacks says what a node that could run lacks, "" if a worker will take it.
-func lacks(n *tasktype.Node, live []tasktype.Worker, paused bool) string {
-	takes, handles := false, false
+func lacks(n *tasktype.Node, live []tasktype.Worker, paused, external bool) string {
+	takes, handles := false, external
 	for i := range live {
 		if live[i].Queues[n.Queue] == 0 {
 			continue

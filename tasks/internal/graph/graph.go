@@ -70,6 +70,7 @@ type Spec struct {
 	Expires  int64  `json:"ex,omitempty"`
 	RateN    int    `json:"rn,omitempty"`
 	RatePer  int64  `json:"rp,omitempty"`
+	External bool   `json:"x,omitempty"` // somebody outside answers in the place of a handler
 
 	Bind []json.RawMessage `json:"w,omitempty"` // second halves of the input; the last one is added first
 	Sub  int               `json:"u,omitempty"` // one more than the index of the graph that takes the place of the task
@@ -358,6 +359,7 @@ func (c *compiler) spec(s *Sig) (int, error) {
 		sp.RateN, sp.RatePer = o.Rate.N, o.Rate.Per.Milliseconds()
 	}
 	sp.Bind = o.Bind
+	sp.External = o.External
 	i := slices.IndexFunc(c.g.Specs, func(have Spec) bool { return reflect.DeepEqual(have, sp) })
 	if i < 0 {
 		c.g.Specs = append(c.g.Specs, sp)

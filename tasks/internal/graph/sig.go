@@ -56,6 +56,7 @@ type Opts struct {
 	Rate     *Rate
 	FailFast bool
 	AtMost   int
+	External bool
 
 	// Of a whole workflow.
 	ID          string
@@ -130,6 +131,7 @@ func (o *Opts) Over(top *Opts) *Opts {
 	pick(&m.Expires, top.Expires)
 	pick(&m.Rate, top.Rate)
 	m.FailFast = m.FailFast || top.FailFast
+	m.External = m.External || top.External
 	if top.AtMost > 0 {
 		m.AtMost = top.AtMost
 	}

@@ -22,6 +22,7 @@ import (
 //	lease:<worker>       hash of the batches of a worker: id to "<unix ms>[!] <lane> <element>,…", elements as in
 //	                     ready lists; "!" once the handler of a suspected node was called
 //	holders              set of the workers that may have batches
+//	open:<task>          openKey
 //
 // Workflows expire and wake hashes stay. Redis deletes the others with their last element.
 func tag(shard int) string { return "muster:{" + strconv.Itoa(shard) + "}:" }
@@ -40,12 +41,14 @@ const storeKey = "muster:store"
 //	h<group>        set once a member of the group has held a place
 //	q<node>         set when the node needs no place any more, because the member it would hold it for has ended
 //	e<node>, p<node>  last error, own progress, while the node is not terminal
+//	t<node>         "<attempt> <hash>" of the token that the node can be answered with; of no use once that attempt is over
 //	n z vn vz       tasks and virtual nodes: known, terminal
 //	ct cc           members of maps: known, terminal
 //	f               its fairness key, if that is not its id
 //	r               letter of the root's outcome, while others are not terminal
 //	u               token of the sender, while its inputs are stored in pieces
 //	x               set once the workflow is revoked
+//	w               set once a node has waited for an answer
 //	o               set once a node was ended by others than the worker that had it
 //	y<node>:<cause> set once a catch runs for this cause
 //	!               why the workflow was given up as a whole
@@ -58,6 +61,10 @@ func flowKey(shard int, id string) string { return tag(shard) + "w:" + id }
 // that wait for their time, and steps that a process was told to take and may not have taken: ready nodes without a
 // task, skips and ends of plans to pass on, revocations. An element is removed when its step is taken.
 func agendaKey(shard int) string { return tag(shard) + "agenda" }
+
+// openKey is the sorted set of the nodes of a task that wait for an answer from outside, "<workflow>/<node>", all with the score 0, so
+// that it is in the order of these names. Vanishes with its last element.
+func openKey(shard int, task string) string { return tag(shard) + "open:" + task }
 
 func wakeKey(shard int, queue string) string      { return tag(shard) + "wake:" + queue }
 func leaseKey(shard int, worker string) string    { return tag(shard) + "lease:" + worker }

@@ -13,10 +13,11 @@ type Record struct {
 	At       int64 // of D and T when it is due: unix ms
 	Expires  int64 // of D, T and Q when it expires: unix ms; 0 for never
 	Owner    string
-	Began    time.Time // of P, and of a terminal node that ran
+	Began    time.Time // of P, of W when it began to wait, and of a terminal node that ran
+	Deadline time.Time // of W; zero for none
 	Ended    time.Time // of a terminal node
 	Body     []byte    // of S, F and X
-	Input    []byte    // of i, D, T and Q: the literal input; nil for none
+	Input    []byte    // of i, D, T, Q and W: the literal input; nil for none
 	Cause    string    // of k and K
 }
 
@@ -64,6 +65,18 @@ func ParseRecord(raw []byte, created int64) Record {
 		r.Attempts, r.Lost, r.At, r.Expires = int(toInt(p[1])), int(toInt(p[2])), toInt(p[3]), toInt(p[4])
 		if p[6] != "" {
 			r.Input = raw[len(raw)-len(p[6]):]
+		}
+	case 'W':
+		p := strings.SplitN(string(raw), "|", 5)
+		if len(p) < 5 {
+			return r
+		}
+		r.Attempts, r.Began = int(toInt(p[1])), time.UnixMilli(created+toInt(p[2]))
+		if at := toInt(p[3]); at > 0 {
+			r.Deadline = time.UnixMilli(at)
+		}
+		if p[4] != "" {
+			r.Input = raw[len(raw)-len(p[4]):]
 		}
 	case 'P':
 		p := strings.SplitN(string(raw), "|", 5)

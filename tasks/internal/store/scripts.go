@@ -25,7 +25,7 @@ var (
 var preludes = map[string][]string{
 	"turn": ofTurn, "submit": ofFlow, "abort": ofIndex,
 	"piece": ofShard, "inputs": ofShard, "due": ofShard, "look": ofShard, "bump": ofShard, "reap": ofBatch,
-	"enter": ofShard, "revoke": ofShard, "withdraw": ofShard, "progress": ofShard,
+	"enter": ofShard, "revoke": ofShard, "withdraw": ofShard, "progress": ofShard, "token": ofShard,
 }
 
 // alone are the scripts that work on keys of their own.

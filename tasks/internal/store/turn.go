@@ -44,6 +44,8 @@ const (
 	ChangeAgain  = "R" // the node is to run again
 	ChangePlan   = "P" // a plan takes the place of the node
 	ChangeExtend = "E" // a map gets its members
+	ChangeOpen   = "W" // the node waits for an answer from outside
+	changeGuard  = "G" // what follows is done only if the node lets it
 )
 
 // Change is one change of several nodes of a workflow, which have the same edges. Its parts are those of the script
@@ -146,6 +148,7 @@ type Todo struct {
 	Ended bool      // it has ended
 	Bad   string    // why it could not be changed, because its data is damaged; empty if it could
 	Timer time.Time // the earliest time that a node was set to wait for; zero if there is none
+	Said  string    // by a guard, as below; empty if there was none
 	Run   []string  // ready nodes without a task
 	Skips []string  // skipped nodes; those that need them are to be skipped too
 	Plans []string  // planned nodes whose plan has ended
@@ -252,6 +255,8 @@ func todo(v any) Todo {
 			t.Plans = append(t.Plans, id[1:])
 		case strings.HasPrefix(id, "!"):
 			t.Fast = append(t.Fast, id[1:])
+		case strings.HasPrefix(id, "="):
+			t.Said = id[1:]
 		}
 	}
 	return t

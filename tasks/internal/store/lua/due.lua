@@ -27,7 +27,7 @@ for _, line in ipairs(lines) do
     claims[#claims + 1] = claim
     claims[#claims + 1] = line
     out[#out + 1] = line
-    out[#out + 1] = rec
+    out[#out + 1] = string.match(rec or '', '^W|%d*|%d*|%d*|') or rec -- without its input
   end
 end
 bulk('ZREM', agenda, over)

@@ -18,9 +18,10 @@ local function flow(onLane, onMost, on)
   local lanes = {}  -- elements that become ready, by lane
   local rooted      -- letter of the root's outcome, once it has one
   local told        -- whether to publish that the root has ended
+  local answerer = '' -- the call that answers for a node
   -- What the caller is to do: '+node' is ready and has no task, '-node' is skipped and so are the nodes that need it,
-  -- '*node' has a plan that has ended, '!node' has failed and its siblings are to be revoked. timed is the earliest
-  -- time that a node waits for.
+  -- '*node' has a plan that has ended, '!node' has failed and its siblings are to be revoked, '=…' is the answer of a
+  -- guard. timed is the earliest time that a node waits for.
   local todo, timed = {}, 0
 
   -- new makes a new workflow the current one: its facts are at ARGV[p], and it has so many tasks and nodes without a
@@ -36,7 +37,7 @@ local function flow(onLane, onMost, on)
     W, created, root, retention, name = ARGV[p], ARGV[p + 1], ARGV[p + 2], ARGV[p + 3], ARGV[p + 4]
     wf = P .. 'w:' .. W
     have = redis.call('HMGET', wf, 'n', 'z', 'vn', 'vz', 'ct', 'cc', 'x', 'o', 'f', 'u')
-    add, recs, puts, notes, lanes, rooted, told, todo, timed = {}, {}, {}, {}, {}, nil, false, {}, 0
+    add, recs, puts, notes, lanes, rooted, told, todo, timed, answerer = {}, {}, {}, {}, {}, nil, false, {}, 0, ''
     key = have[9] or W
     return have[1] and not have[10]
   end
@@ -70,7 +71,7 @@ local function flow(onLane, onMost, on)
   local function input(rec)
     if not rec then return '' end
     if string.sub(rec, 1, 1) == 'i' then return string.sub(rec, 2) end
-    return string.match(rec, '^[DTQ]|%d*|%d*|%d*|%d*|[^|]*|(.*)$') or ''
+    return string.match(rec, '^[DTQ]|%d*|%d*|%d*|%d*|[^|]*|(.*)$') or string.match(rec, '^W|%d*|%d*|%d*|(.*)$') or ''
   end
 
   -- waits writes the record of a node that waits. letter: D before its first attempt, T after one that failed, Q if it is
@@ -163,7 +164,7 @@ local function flow(onLane, onMost, on)
   -- skip marks a node that can never run. The nodes that need it are skipped in a later step.
   local function skip(id, cause)
     local rec = record(id)
-    if rec and string.find('SFXKkP', string.sub(rec, 1, 1), 1, true) then return end
+    if rec and string.find('SFXKkPW', string.sub(rec, 1, 1), 1, true) then return end
     put(id, 'k|' .. cause)
     note(now + SOON, id)
     todo[#todo + 1] = '-' .. id
@@ -249,9 +250,60 @@ local function flow(onLane, onMost, on)
 
   local function flagged(flags, f) return string.find(flags, f, 1, true) end
 
+  -- attemptOf returns the number of the attempt that a node is at, or that comes next.
+  local function attemptOf(rec)
+    local letter, n = string.match(rec or '', '^([WDTQ])|(%d*)|')
+    if letter == 'W' then return n end
+    return whole((tonumber(n) or 0) + 1)
+  end
+
+  -- unlist takes a node out of those that wait for an answer.
+  local function unlist(node, task) redis.call('ZREM', P .. 'open:' .. task, W .. '/' .. node) end
+
+  -- guard says 'ok' if what follows may be done to a node, or why not; see apply.
+  local function guard(node, how, proof)
+    local rec = record(node)
+    if terminal(rec) then
+      return answerer ~= '' and string.match(rec, '^[SFX]|%d*|%d*|%d*|([^|]*)|') == answerer and 'done' or 'ended'
+    end
+    local letter = string.sub(rec or '', 1, 1)
+    if have[7] or letter == 'P' then return 'ended' end
+    if how == 'd' then
+      local attempt, deadline = string.match(rec or '', '^W|(%d*)|%d*|(%d*)|')
+      return attempt == proof and tonumber(deadline) > 0 and tonumber(deadline) <= now and 'ok' or 'stale'
+    end
+    if redis.call('HGET', wf, 't' .. node) ~= attemptOf(rec) .. ' ' .. proof then return 'stale' end
+    return (how == 't' or letter == 'W') and 'ok' or 'closed'
+  end
+
+  -- open has m nodes wait for an answer from outside; see apply.
+  local function open(task, b, m)
+    local listed = {}
+    for i = b, b + 3 * (m - 1), 3 do
+      local node, attempt, limit = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
+      local rec = record(node)
+      if attempt == '' then attempt = attemptOf(rec) end
+      if not have[7] and not terminal(rec) and attemptOf(rec) == attempt then
+        local since, deadline = string.match(rec or '', '^W|%d*|(%d*)|(%d*)|')
+        if deadline ~= '0' then deadline = limit > 0 and whole(now + limit) or '0' end -- what has none gets none
+        put(node, 'W|' .. attempt .. '|' .. (since or whole(now - created)) .. '|' .. deadline .. '|' .. input(rec))
+        listed[#listed + 1] = '0'
+        listed[#listed + 1] = W .. '/' .. node
+        if deadline ~= '0' then
+          note(now + limit, node)
+          if timed == 0 or now + limit < timed then timed = now + limit end
+        end
+      end
+    end
+    if #listed == 0 then return end
+    bulk('ZADD', P .. 'open:' .. task, listed)
+    puts[#puts + 1] = 'w'
+    puts[#puts + 1] = '1'
+  end
+
   -- ends makes a node terminal and follows its n edges, which begin at ARGV[a]. rec is its new record or, behind '?',
   -- only the body of that: the rest is then taken from the record it has. flags are those of apply.
-  local function ends(node, outcome, rec, flags, back, a, n, fenced)
+  local function ends(node, outcome, rec, flags, back, a, n, fenced, task)
     local old = record(node)
     local st = old and string.sub(old, 1, 1) or ''
     local cause = string.match(flags, '>(.*)$') or node
@@ -266,9 +318,12 @@ local function flow(onLane, onMost, on)
         local attempts, started, owner = '', '', ''
         if st == 'P' then
           attempts, started, owner = string.match(old, '^P|(%d*)|%d*|(%d*)|(.*)$')
+        elseif st == 'W' then
+          attempts, started = string.match(old, '^W|(%d*)|(%d*)|')
         elseif st == 'T' or st == 'Q' then
           attempts = string.match(old, '^.|(%d*)|')
         end
+        if flagged(flags, 'a') then attempts, owner = attemptOf(old), answerer end
         rec = outcome .. '|' .. attempts .. '|' .. started .. '|' .. whole(now - created) .. '|' .. owner .. '|' .. body
       end
     end
@@ -278,7 +333,7 @@ local function flow(onLane, onMost, on)
     end
     if not fenced then
       -- It may be in a batch: from now on the results of batches are checked node by node.
-      if (outcome == 'X' or outcome == 'F') and not flagged(flags, 'v') and not have[8] then
+      if (outcome == 'X' or outcome == 'F' or (flagged(flags, 'a') and st ~= 'W')) and not flagged(flags, 'v') and not have[8] then
         have[8] = '1'
         redis.call('HSET', wf, 'o', '1')
       end
@@ -290,7 +345,8 @@ local function flow(onLane, onMost, on)
         end
       end
     end
-    if flagged(flags, 'd') then redis.call('HDEL', wf, 'e' .. node, 'p' .. node) end
+    if st == 'W' then unlist(node, task) end
+    if flagged(flags, 'd') or st == 'W' then redis.call('HDEL', wf, 'e' .. node, 'p' .. node, 't' .. node) end
     more(flagged(flags, 'v') and 'vz' or 'z', 1)
     if flagged(flags, 'c') then more('cc', 1) end
     if have[7] then return end -- revoked: nothing follows
@@ -321,6 +377,7 @@ local function flow(onLane, onMost, on)
       if flagged(flags, 'd') then
         gone[#gone + 1] = 'e' .. ARGV[i]
         gone[#gone + 1] = 'p' .. ARGV[i]
+        gone[#gone + 1] = 't' .. ARGV[i]
       end
     end
     bulk('HDEL', wf, gone)
@@ -334,12 +391,13 @@ local function flow(onLane, onMost, on)
   end
 
   -- again puts m running nodes back, to run again now or later; see apply.
-  local function again(b, m)
+  local function again(b, m, task)
     for i = b, b + 7 * (m - 1), 7 do
       local node, attempts, lost, delay, letter, lane, message = unpack(ARGV, i, i + 6)
       if have[7] or terminal(record(node)) then
         -- It was revoked in the meantime.
       else
+        if string.sub(record(node) or '', 1, 1) == 'W' then unlist(node, task) end
         if message ~= '' then redis.call('HSET', wf, 'e' .. node, message) end
         local d = tonumber(delay)
         if d > 0 then
@@ -401,15 +459,17 @@ local function flow(onLane, onMost, on)
     return after
   end
 
-  -- apply makes the changes of the current workflow, which begin at ARGV[p], and returns where they end. fenced: the
-  -- nodes are in a batch of the caller. There is the number of changes, then of each:
+  -- apply makes the changes of the current workflow, which begin at ARGV[p]. fenced: the nodes are in a batch of the
+  -- caller. There is the number of changes, then of each:
   --   outcome  S, F, X: the nodes succeed, fail, are revoked; K: skipped nodes become terminal; R: they run again;
-  --            P: a plan takes the place of a node; E: a map gets its members
+  --            P: a plan takes the place of a node; E: a map gets its members; W: nodes wait for an answer from outside;
+  --            G: the changes that follow are made only if a node lets them
   --   flags    v: they have no task; c: they are members of a map; p: planned nodes may end; d: their last error and own
-  --            progress are deleted; f: their siblings may have to be revoked; >node: the cause of the skips that
-  --            follow (always the last flag)
+  --            progress are deleted; f: their siblings may have to be revoked; a: they are answered from outside;
+  --            >node: the cause of the skips that follow (always the last flag)
   --   back     place to give back: 'group holder', 'group' if each node is its own holder, or ''
-  --   queue, task, ms   for the counts of S, F, X and R; an empty queue is not counted
+  --   queue, task, ms   for the counts of S, F, X and R; an empty queue is not counted. The task is always given for
+  --            nodes that may wait for an answer
   --   number of edges, then of each: node, kind, need, delay, lim, lane
   --   number of nodes, then of each
   --            for S, F, X, K: node, record (as in ends)
@@ -418,6 +478,9 @@ local function flow(onLane, onMost, on)
   --            number of inputs, then of each: node, record; number of roots, then of each: span, lane, delay, lim
   --            for E: node, number of members, lane, delay, lim, number of joins over the members, then of each: node,
   --            need, delay, lim, lane
+  --            for W: node, attempt ('' for the one it is at), ms until its deadline or 0
+  --            for G: node, how, proof, name of the call that answers or ''. how is t: proof is the hash of its token;
+  --            e: likewise, and the node is open; d: proof is its attempt, whose deadline has passed
   local function apply(p, fenced)
     local changes = tonumber(ARGV[p])
     p = p + 1
@@ -436,18 +499,26 @@ local function flow(onLane, onMost, on)
       elseif outcome == 'E' then
         p = extend(b)
       elseif outcome == 'R' then
-        again(b, m)
+        again(b, m, task)
         p = b + 7 * m
+      elseif outcome == 'W' then
+        open(task, b, m)
+        p = b + 3 * m
+      elseif outcome == 'G' then
+        answerer = ARGV[b + 3]
+        local said = guard(ARGV[b], ARGV[b + 1], ARGV[b + 2])
+        todo[#todo + 1] = '=' .. said
+        if said ~= 'ok' then return end
+        p = b + 4
       else
         if outcome == 'S' and fenced and not have[8] then
           succeed(flags, back, a, n, b, m)
         else
-          for i = b, b + 2 * m - 2, 2 do ends(ARGV[i], outcome, ARGV[i + 1], flags, back, a, n, fenced) end
+          for i = b, b + 2 * m - 2, 2 do ends(ARGV[i], outcome, ARGV[i + 1], flags, back, a, n, fenced, task) end
         end
         p = b + 2 * m
       end
     end
-    return p
   end
 
   -- close writes the rest of the changes, and ends the workflow if all its nodes are terminal. No wake-task is wanted

@@ -1,0 +1,380 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"muster/tasks/internal/errtree"
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
+)
+
+// The errors of answers from outside, beside [ErrUnknown].
+var (
+	ErrCompleted = errors.New("the node has ended, or was answered")
+	ErrStale     = errors.New("the token is not that of the node: another try or a new token has ended it")
+	ErrNotOpen   = errors.New("the node does not wait for an answer")
+
+	// ErrPending is what a handler returns that has given its node away.
+	ErrPending = errors.New("the answer comes from outside")
+)
+
+// maxAnswer bounds an answer, as WorkerConfig.MaxResult does the results of handlers.
+const maxAnswer = 16 << 20
+
+// waitsForAnswer is what keeps an open node from ending.
+const waitsForAnswer = "waits for an answer"
+
+// A token is "<secret>.<workflow>.<node>", so that it leads to its node. Redis has a hash of the secret only.
+type token struct{ hash, workflow, node string }
+
+const secretSize = 16 // bytes
+
+// newToken returns a token for a node, and the hash of its secret.
+func newToken(workflow, node string) (full, hash string) {
+	var secret [secretSize]byte
+	_, _ = rand.Read(secret[:]) // it never fails
+	return encodeToken(secret[:]) + "." + workflow + "." + node, hashToken(secret[:])
+}
+
+func encodeToken(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+func hashToken(secret []byte) string {
+	sum := sha256.Sum256(secret)
+	return encodeToken(sum[:secretSize])
+}
+
+// parseToken reads a token. Its error does not repeat it: it is a secret.
+func parseToken(s string) (token, error) {
+	text, rest, _ := strings.Cut(strings.TrimSpace(s), ".")
+	workflow, node, ok := strings.Cut(rest, ".")
+	secret, err := base64.RawURLEncoding.DecodeString(text)
+	if !ok || err != nil || len(secret) != secretSize || workflow == "" || len(workflow) > 100 {
+		return token{}, fmt.Errorf("it is no token: %w", ErrUnknown)
+	}
+	if _, err := graph.ParseID(node); err != nil {
+		return token{}, fmt.Errorf("it is no token: %w", ErrUnknown)
+	}
+	return token{hashToken(secret), workflow, node}, nil
+}
+
+// verdictOf returns the error for what Redis said of a node and its token.
+func verdictOf(said string) error {
+	switch said {
+	case store.TokenOK, store.TokenDone:
+		return nil
+	case store.TokenEnded:
+		return ErrCompleted
+	case store.TokenStale:
+		return ErrStale
+	case store.TokenClosed:
+		return ErrNotOpen
+	}
+	return ErrUnknown
+}
+
+// outside is a node that somebody outside answers for.
+type outside struct {
+	token
+	fl *flow
+	g  *graph.Graph
+	id graph.ID
+}
+
+func (o *outside) spec() *graph.Spec { return &o.g.Specs[o.g.Nodes[o.id.Index].Spec] }
+
+// nodeFor returns the node of a token.
+func (e *Engine) nodeFor(ctx context.Context, text string) (*outside, error) {
+	t, err := parseToken(text)
+	if err != nil {
+		return nil, err
+	}
+	return e.outside(ctx, t)
+}
+
+func (e *Engine) outside(ctx context.Context, t token) (*outside, error) {
+	fl, err := e.load(ctx, t.workflow)
+	if err != nil {
+		return nil, err
+	}
+	id, g, err := e.nodeOf(ctx, fl, t.node)
+	if errors.Is(err, errUnreadable) || err == nil && g.Virtual(id.Index) && (id.Inst < 0 || g.Nodes[id.Index].Kind != graph.Each) {
+		return nil, ErrUnknown
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &outside{t, fl, g, id}, nil
+}
+
+// Complete ends the node of a token with a value. A task, if it is given, must be that of the node.
+func (e *Engine) Complete(ctx context.Context, text, task string, value json.RawMessage) error {
+	if len(value) > maxAnswer {
+		return fmt.Errorf("answer has %d bytes, more than the %d allowed: store it and answer with a key", len(value), maxAnswer)
+	}
+	o, err := e.nodeFor(ctx, text)
+	if err != nil {
+		return err
+	}
+	if have := o.spec().Task; task != "" && task != have {
+		return fmt.Errorf("the token is for task %s, not for %s", have, task)
+	}
+	return e.answer(ctx, o, "S", value)
+}
+
+// FailToken has the attempt of a token fail with cause.
+func (e *Engine) FailToken(ctx context.Context, text string, cause error) error {
+	m := marksOf(errtree.All(cause))
+	if m.again != nil {
+		return errors.New("it cannot be called again; extend its deadline instead")
+	}
+	o, err := e.nodeFor(ctx, text)
+	if err != nil {
+		return err
+	}
+	rec, err := e.newValues(o.fl).record(ctx, o.node)
+	if err != nil {
+		return err
+	}
+	attempt := rec.Attempts // the token is for this one, or is refused
+	if rec.State != 'W' {
+		attempt++
+	}
+	f := &tasktype.Failure{Task: o.spec().Task, Node: o.node, Attempts: attempt, Code: m.code, Message: clip(cause.Error())}
+	if f.Code == "" {
+		if f.Code = tasktype.CodeError; m.permanent {
+			f.Code = tasktype.CodePermanent
+		}
+	}
+	if m.permanent || attempt > o.spec().MaxRetry {
+		return e.answer(ctx, o, "F", encodeFailure(f))
+	}
+	d := retryPause(o.spec(), attempt, false)
+	if m.delay != nil {
+		d = *m.delay
+	}
+	return e.guarded(ctx, o.fl, store.IfToken(o.node, o.hash, false, ""), o.retry(f, d))
+}
+
+// answer ends a node from outside.
+func (e *Engine) answer(ctx context.Context, o *outside, outcome string, body []byte) error {
+	c := ended(o.g, o.id, outcome, body)
+	c.Flags += "ad"
+	c.Queue = o.spec().QueueName()
+	return e.guarded(ctx, o.fl, store.IfToken(o.node, o.hash, false, byOutside+encodeToken(randomBytes(6))), c)
+}
+
+// byOutside marks who has ended a node as somebody outside. Behind it stands which call that was.
+const byOutside = "@"
+
+// workerOf returns the worker that is named as who has ended a node; empty if it was somebody outside.
+func workerOf(owner string) string {
+	if strings.HasPrefix(owner, byOutside) {
+		return ""
+	}
+	return owner
+}
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b)
+	return b
+}
+
+// retry returns the change that has another attempt follow one that failed.
+func (o *outside) retry(f *tasktype.Failure, d time.Duration) store.Change {
+	sp := o.spec()
+	c := store.Change{Outcome: store.ChangeAgain, Queue: sp.QueueName(), Task: store.ClipTask(sp.Task)}
+	c.Again(o.node, f.Attempts, 0, d, "T", store.Lane(sp.QueueName(), sp.Priority), f.Message)
+	return c
+}
+
+// guarded makes a change if its guard lets it. From then on it stands: what fails after it, a worker makes up for.
+func (e *Engine) guarded(ctx context.Context, fl *flow, guard, change store.Change) error {
+	t, err := e.advance(ctx, fl, []store.Change{guard, change})
+	if err != nil {
+		return e.store.Explain(ctx, err)
+	}
+	if err := verdictOf(t.Said); err != nil {
+		return err
+	}
+	if err := e.settle(ctx, fl, t); err != nil {
+		e.log.Warn("what follows an answer is left to the workers", "workflow", fl.ID, "error", err)
+	}
+	return nil
+}
+
+// Extend moves the deadline of an open node to d from now. One that has none gets none.
+func (e *Engine) Extend(ctx context.Context, text string, d time.Duration) error {
+	if d < time.Millisecond {
+		return fmt.Errorf("extend a deadline by %s: it must be a millisecond at least", d)
+	}
+	o, err := e.nodeFor(ctx, text)
+	if err != nil {
+		return err
+	}
+	return e.guarded(ctx, o.fl, store.IfToken(o.node, o.hash, true, ""), store.Extend(store.ClipTask(o.spec().Task), o.node, d))
+}
+
+// timeOut ends an attempt whose deadline may have passed.
+func (e *Engine) timeOut(ctx context.Context, fl *flow, node string, attempt int, longest bool) error {
+	o, err := e.outside(ctx, token{workflow: fl.ID, node: node})
+	if err != nil {
+		return err
+	}
+	f := &tasktype.Failure{Task: o.spec().Task, Node: node, Attempts: attempt, Code: tasktype.CodeTimeout, Message: "no answer until its deadline"}
+	c := o.retry(f, retryPause(o.spec(), attempt, longest))
+	if attempt > o.spec().MaxRetry {
+		c = ended(o.g, o.id, "F", encodeFailure(f))
+		c.Queue = o.spec().QueueName()
+	}
+	err = e.guarded(ctx, fl, store.IfOverdue(node, attempt), c)
+	if errors.Is(err, ErrCompleted) || errors.Is(err, ErrStale) || errors.Is(err, ErrUnknown) {
+		return nil // it was answered, or its deadline moved
+	}
+	return err
+}
+
+// NewToken makes a token for an open node, which ends the one before.
+func (e *Engine) NewToken(ctx context.Context, workflow, node string) (string, error) {
+	if _, err := graph.ParseID(node); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	f, err := e.store.Flow(ctx, workflow)
+	if err != nil {
+		return "", err
+	}
+	full, hash := newToken(workflow, node)
+	said, err := e.store.NewToken(ctx, f, node, hash)
+	if err == nil {
+		err = verdictOf(said)
+	}
+	if err != nil {
+		return "", e.store.Explain(ctx, err)
+	}
+	return full, nil
+}
+
+// open has a node wait for an answer from outside, from the time on at which Redis is told so.
+func (w *Worker) open(r *Run) result {
+	r.said = tasktype.OutcomePending
+	soft, _ := limits(r.spec)
+	return result{kind: store.ChangeOpen, attempts: r.Info.Attempt, delay: soft}
+}
+
+// Token returns the token of the attempt, and makes it if there is none yet.
+func (r *Run) Token(ctx context.Context) (string, error) {
+	if r.w == nil {
+		return "", errors.New("it does not run")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.token != "" {
+		return r.token, nil
+	}
+	if r.over {
+		return "", errors.New("its handler has returned")
+	}
+	full, hash := newToken(r.Info.Workflow, r.Info.Node)
+	for last := ""; ; {
+		id := r.b.name()
+		said, err := r.w.e.store.RunToken(ctx, r.fl.Flow, r.Info.Node, hash, r.Info.Attempt, r.w.cfg.Name, id)
+		if err != nil {
+			return "", r.w.e.store.Explain(ctx, err)
+		}
+		if said == store.TokenGone && id != last { // the batch may have been renamed meanwhile
+			last = id
+			continue
+		}
+		if said == store.TokenGone {
+			return "", errors.New("another worker has it by now")
+		}
+		if err := verdictOf(said); err != nil {
+			return "", err
+		}
+		r.token = full
+		return full, nil
+	}
+}
+
+// name returns the id of the batch.
+func (b *batch) name() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.id
+}
+
+// The sizes of a page of open nodes.
+const (
+	openPage     = 100
+	openPageMost = 1000
+	openBytes    = 1 << 20 // of inputs, beyond the first
+)
+
+// OpenTokens returns a page of the nodes of a task that wait for an answer, and where the next page begins; empty for no more.
+func (e *Engine) OpenTokens(ctx context.Context, task, cursor string, limit int) (page []tasktype.OpenToken, next string, err error) {
+	if limit <= 0 {
+		limit = openPage
+	}
+	limit = min(limit, openPageMost)
+	shards, err := e.store.Shards(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	shard, after := 0, ""
+	if cursor != "" {
+		text, rest, ok := strings.Cut(cursor, " ")
+		if shard, err = strconv.Atoi(text); err != nil || !ok || shard < 0 {
+			return nil, "", fmt.Errorf("cursor %.100q is none of OpenTokens", cursor)
+		}
+		after = rest
+	}
+	bytes := 0
+	for shard < shards {
+		nodes, last, more, err := e.store.OpenNodes(ctx, shard, store.ClipTask(task), after, limit-len(page))
+		if err != nil {
+			return nil, "", fmt.Errorf("list open tokens: %w", err)
+		}
+		for i := range nodes {
+			t, err := e.openToken(ctx, &nodes[i])
+			if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) || errors.Is(err, errNoValue) || err == nil && t.Task != task {
+				continue
+			}
+			if err != nil {
+				return nil, "", err
+			}
+			page = append(page, t)
+			if bytes += len(t.Input); bytes > openBytes {
+				return page, strconv.Itoa(shard) + " " + nodes[i].Member, nil
+			}
+		}
+		if after = last; !more {
+			shard, after = shard+1, ""
+		}
+		if len(page) >= limit && shard < shards {
+			return page, strconv.Itoa(shard) + " " + after, nil
+		}
+	}
+	return page, "", nil
+}
+
+// openToken describes a node that waits for an answer.
+func (e *Engine) openToken(ctx context.Context, n *store.OpenNode) (t tasktype.OpenToken, err error) {
+	o, err := e.outside(ctx, token{workflow: n.Flow.ID, node: n.Node})
+	if err != nil {
+		return t, err
+	}
+	rec := store.ParseRecord(n.Record, o.fl.Created)
+	t = tasktype.OpenToken{Workflow: n.Flow.ID, Node: n.Node, Task: o.spec().Task, Attempt: rec.Attempts, Opened: rec.Began, Deadline: rec.Deadline}
+	t.Input, err = e.inputOf(ctx, o.fl, o.g, o.id, &rec)
+	return t, err
+}

@@ -1,0 +1,19 @@
+-- token gives a node a token, which ends the one before. Only its hash is stored.
+-- KEYS as in lib
+-- ARGV[1] workflow, [2] node, [3] hash, [4] attempt that the token is for, or '' for the one that waits for an answer, [5] worker and
+-- [6] batch that the node must be in, with an attempt
+-- returns 'ok'; 'unknown' when there is no such workflow; 'ended' when the node has; 'closed' when it does not wait for an answer;
+-- 'gone' when the batch is not the worker's any more
+local wf, node, attempt = P .. 'w:' .. ARGV[1], ARGV[2], ARGV[4]
+local have = redis.call('HMGET', wf, 'n', 'x', 'u', node)
+if not have[1] or have[3] then return 'unknown' end
+local letter = string.sub(have[4] or '', 1, 1)
+if have[2] or (letter ~= '' and string.find('SFXKkP', letter, 1, true)) then return 'ended' end
+if attempt == '' then
+  attempt = string.match(have[4] or '', '^W|(%d*)|')
+  if not attempt then return 'closed' end
+elseif letter == 'W' or redis.call('HEXISTS', P .. 'lease:' .. ARGV[5], ARGV[6]) == 0 then
+  return 'gone'
+end
+redis.call('HSET', wf, 't' .. node, attempt .. ' ' .. ARGV[3])
+return 'ok'

@@ -1,0 +1,148 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What guards and tokens say of a node.
+const (
+	TokenOK      = "ok"
+	TokenDone    = "done"    // this very call has ended it before, and its answer got lost
+	TokenEnded   = "ended"   // the node has, or its workflow is revoked
+	TokenStale   = "stale"   // the token is not, or no more, that of the node; or its deadline has not passed
+	TokenClosed  = "closed"  // the node does not wait for an answer
+	TokenUnknown = "unknown" // there is no such workflow
+	TokenGone    = "gone"    // the batch is not the worker's any more
+)
+
+// OpenedField is that of a workflow some node of which has waited for an answer.
+const OpenedField = "w"
+
+// Open has a node wait for an answer from outside, at most for limit if that is not 0, in an attempt.
+func Open(task, node string, attempt int, limit time.Duration) Change {
+	return Change{Outcome: ChangeOpen, Task: task, Nodes: 1, Args: []any{node, attempt, limit.Milliseconds()}}
+}
+
+// Extend moves the deadline of a node that waits for an answer, if it has one, to limit from now.
+func Extend(task, node string, limit time.Duration) Change {
+	return Change{Outcome: ChangeOpen, Task: task, Nodes: 1, Args: []any{node, "", limit.Milliseconds()}}
+}
+
+// IfToken lets the changes after it happen only if the node has the token with a hash; with open, only if it waits for an answer.
+// call names who asks, so that a second try is known; it may be empty.
+func IfToken(node, hash string, open bool, call string) Change {
+	how := "t"
+	if open {
+		how = "e"
+	}
+	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, how, hash, call}}
+}
+
+// IfOverdue lets the changes after it happen only if the node waits for an answer, in an attempt whose deadline has passed.
+func IfOverdue(node string, attempt int) Change {
+	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, "d", attempt, ""}}
+}
+
+// NewToken gives a node that waits for an answer the token with a hash, and says how that went.
+func (s *Store) NewToken(ctx context.Context, f Flow, node, hash string) (string, error) {
+	return s.token(ctx, f, node, hash, "", "", "")
+}
+
+// RunToken gives a node the token with a hash while a worker runs an attempt of it in a batch, and says how that went.
+func (s *Store) RunToken(ctx context.Context, f Flow, node, hash string, attempt int, worker, batch string) (string, error) {
+	return s.token(ctx, f, node, hash, attempt, worker, batch)
+}
+
+func (s *Store) token(ctx context.Context, f Flow, node, hash string, attempt any, worker, batch string) (string, error) {
+	res, err := s.call(ctx, "token", f.shard, f.ID, node, hash, attempt, worker, batch)
+	if err != nil {
+		return "", fmt.Errorf("make a token: %w", err)
+	}
+	return text(res[0]), nil
+}
+
+// OpenNode is a node that waits for an answer.
+type OpenNode struct {
+	Flow   Flow // with the id only
+	Node   string
+	Member string // its place in the order
+	Record []byte
+}
+
+// maxOpenBytes bounds the records that one call of OpenNodes returns, beyond the first.
+const maxOpenBytes = 1 << 20
+
+// OpenNodes returns up to limit nodes of a task in a shard that wait for an answer, in their order behind a member, and where the
+// next ones follow: more is false if none do.
+func (s *Store) OpenNodes(ctx context.Context, shard int, task, after string, limit int) (nodes []OpenNode, last string, more bool, err error) {
+	from := "-"
+	if after != "" {
+		from = "(" + after
+	}
+	members, err := s.rdb.ZRangeByLex(ctx, openKey(shard, task), &redis.ZRangeBy{Min: from, Max: "+", Count: int64(limit)}).Result()
+	if err != nil || len(members) == 0 {
+		return nil, after, false, err
+	}
+	more = len(members) == limit
+	fit, err := s.fitting(ctx, shard, task, members)
+	if err != nil {
+		return nil, after, false, err
+	}
+	more = more || fit < len(members)
+	members = members[:fit]
+	pipe := s.rdb.Pipeline()
+	recs := make([]*redis.StringCmd, len(members))
+	for i, m := range members {
+		e := entry(shard, m)
+		recs[i] = pipe.HGet(ctx, e.Flow.key(), e.Node)
+	}
+	_, _ = pipe.Exec(ctx) // what has no record is an error of its own
+	for i, c := range recs {
+		raw, err := c.Bytes()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return nil, after, false, err
+		}
+		if len(raw) > 0 && raw[0] == 'W' {
+			e := entry(shard, members[i])
+			nodes = append(nodes, OpenNode{e.Flow, e.Node, members[i], raw})
+		}
+	}
+	return nodes, members[len(members)-1], more, nil
+}
+
+// fitting returns how many of the first members have records that are not too large together. It takes those out whose workflow is
+// gone: it was given up as damaged.
+func (s *Store) fitting(ctx context.Context, shard int, task string, members []string) (int, error) {
+	pipe := s.rdb.Pipeline()
+	exist := make([]*redis.IntCmd, len(members))
+	sizes := make([]*redis.IntCmd, len(members))
+	for i, m := range members {
+		e := entry(shard, m)
+		exist[i] = pipe.Exists(ctx, e.Flow.key())
+		sizes[i] = pipe.HStrLen(ctx, e.Flow.key(), e.Node)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return 0, err
+	}
+	var lost []any
+	var total int64
+	fit := len(members)
+	for i := range members {
+		if exist[i].Val() == 0 {
+			lost = append(lost, members[i])
+		}
+		if total += sizes[i].Val(); total > maxOpenBytes && i > 0 {
+			fit = i
+			break
+		}
+	}
+	if len(lost) == 0 {
+		return fit, nil
+	}
+	return fit, s.rdb.ZRem(ctx, openKey(shard, task), lost...).Err()
+}

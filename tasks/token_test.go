@@ -1,0 +1,344 @@
+package tasks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+	"muster/tasks/facttest"
+	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
+)
+
+// What an outside party is asked, and answers.
+type (
+	draft   struct{ Text string }
+	opinion struct{ OK bool }
+)
+
+var (
+	review   = tasks.New[draft, opinion]("token.review", tasks.External())
+	fragile  = tasks.New[draft, opinion]("token.fragile", tasks.External(), tasks.MaxRetry(2), tasks.ConstantBackoff(time.Millisecond))
+	drafting = tasks.New[string, draft]("token.draft")
+	publish  = tasks.New[opinion, string]("token.publish")
+	verdicts = tasks.New[[]opinion, int]("token.count")
+	handed   = tasks.New[draft, opinion]("token.handed", tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond))
+)
+
+// desk is a worker with handlers around external tasks. Those of handed put their tokens into passed.
+type desk struct {
+	client *tasks.Client
+	passed chan string
+	answer func(token string) // called before the handler of handed returns
+}
+
+func newDesk(t *testing.T, rdb redis.UniversalClient, change ...func(*tasks.WorkerConfig)) *desk {
+	t.Helper()
+	d := &desk{client: tasks.NewClient(rdb), passed: make(chan string, 100), answer: func(string) {}}
+	t.Cleanup(func() { _ = d.client.Close() })
+	cfg := tasks.WorkerConfig{Grace: time.Second, Concurrency: 2}
+	for _, c := range change {
+		c(&cfg)
+	}
+	w, err := tasks.NewWorker(d.client, d.mux(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	during(t, w.Run)
+	return d
+}
+
+func (d *desk) mux() *tasks.Mux {
+	m := tasks.NewMux()
+	tasks.Handle(m, drafting, func(_ context.Context, s string) (draft, error) { return draft{s}, nil })
+	tasks.Handle(m, publish, func(_ context.Context, o opinion) (string, error) { return fmt.Sprint("published ", o.OK), nil })
+	tasks.Handle(m, verdicts, func(_ context.Context, os []opinion) (int, error) {
+		n := 0
+		for _, o := range os {
+			if o.OK {
+				n++
+			}
+		}
+		return n, nil
+	})
+	tasks.Handle(m, handed, func(ctx context.Context, _ draft) (opinion, error) {
+		token, err := tasks.TokenFrom(ctx)
+		if err != nil {
+			return opinion{}, err
+		}
+		if again, err := tasks.TokenFrom(ctx); again != token {
+			return opinion{}, fmt.Errorf("a second token: %v", err)
+		}
+		d.answer(token)
+		d.passed <- token
+		return tasks.ResultPending[opinion](ctx)
+	})
+	return m
+}
+
+// onDesks runs a test on each Redis with a worker of its own.
+func onDesks(t *testing.T, run func(t *testing.T, d *desk), change ...func(*tasks.WorkerConfig)) {
+	t.Helper()
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) { run(t, newDesk(t, rdb, change...)) })
+}
+
+// opened waits until n nodes of a task wait for an answer, and returns them.
+func opened(t *testing.T, c *tasks.Client, task string, n int) (all []tasktype.OpenToken) {
+	t.Helper()
+	facttest.Eventually(t, fmt.Sprintf("%d nodes of %s are open", n, task), func() bool {
+		all = allOpen(t, c, task)
+		return len(all) == n
+	})
+	return all
+}
+
+// allOpen returns all pages of the open nodes of a task.
+func allOpen(t *testing.T, c *tasks.Client, task string) (all []tasktype.OpenToken) {
+	t.Helper()
+	for cursor := ""; ; {
+		page, next, err := c.OpenTokens(t.Context(), task, cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all = append(all, page...); next == "" {
+			return all
+		}
+		cursor = next
+	}
+}
+
+// tokenOf makes a token for a node that is open.
+func tokenOf(t *testing.T, c *tasks.Client, o tasktype.OpenToken) string {
+	t.Helper()
+	token, err := c.NewToken(t.Context(), o.Workflow, o.Node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func started[O any](t *testing.T, c *tasks.Client, s tasks.Signature[O], opts ...tasks.SendOption) *tasks.AsyncResult[O] {
+	t.Helper()
+	run, err := s.Send(t.Context(), c, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// wantError checks that err is, as errors.Is says, want.
+func wantError(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: got %v, want %v", what, err, want)
+	}
+}
+
+// A workflow waits for an external task in its middle, says so, and goes on with the answer.
+func TestExternalTaskIsAnsweredFromOutside(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		run := started(t, d.client, tasks.Chain(tasks.Chain(drafting.S("poem"), review), publish))
+		o := opened(t, d.client, review.Name(), 1)[0]
+		if o.Workflow != run.ID() || o.Node != "1" || o.Task != review.Name() || string(o.Input) != `{"Text":"poem"}` || o.Attempt != 1 ||
+			time.Since(o.Opened).Abs() > waitLimit || o.Deadline.Sub(o.Opened).Round(time.Second) != time.Hour {
+			t.Errorf("got %+v", o)
+		}
+		if p, err := run.Progress(ctx); err != nil || p.Status != tasktype.Started || p.Done != 1 || p.Total != 3 {
+			t.Errorf("progress: got %+v, %v, want 1 of 3, %s", p, err, tasktype.Started)
+		}
+		nodes, err := d.client.Nodes(ctx, run.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := nodes[1]; n.Status != tasktype.Started || n.Waits != "waits for an answer" || !n.Due.Equal(o.Deadline) || n.Attempts != 1 {
+			t.Errorf("got %+v", n)
+		}
+		var b strings.Builder
+		if err := tasks.WriteTree(&b, nodes, tasks.TreeOptions{}); err != nil || !strings.Contains(b.String(), "waits for an answer") || strings.Contains(b.String(), " on ,") {
+			t.Errorf("got %v and\n%s", err, b.String())
+		}
+		token := tokenOf(t, d.client, o)
+		if err := tasks.Complete(ctx, d.client, publish, token, "no"); err == nil || !strings.Contains(err.Error(), review.Name()) {
+			t.Errorf("answer of another type: got %v, want an error that names %s", err, review.Name())
+		}
+		if err := tasks.Complete(ctx, d.client, review, token, opinion{true}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := run.Wait(ctx); err != nil || got != "published true" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		wantError(t, "second answer", tasks.Complete(ctx, d.client, review, token, opinion{true}), tasks.ErrCompleted)
+		wantError(t, "failure after it", d.client.Fail(ctx, token, errors.New("no")), tasks.ErrCompleted)
+		wantError(t, "extension after it", d.client.Extend(ctx, token, time.Hour), tasks.ErrCompleted)
+		_, err = d.client.NewToken(ctx, run.ID(), "1")
+		wantError(t, "new token after it", err, tasks.ErrCompleted)
+		if left := allOpen(t, d.client, review.Name()); len(left) > 0 {
+			t.Errorf("still open: %+v", left)
+		}
+		facttest.Eventually(t, "the workflow has ended", func() bool { p, err := run.Progress(ctx); return err == nil && p.Ended })
+		nodes, err = d.client.Nodes(ctx, run.ID())
+		if err != nil || nodes[1].Worker != "" || nodes[1].Attempts != 1 || nodes[1].Started.IsZero() {
+			t.Errorf("got %+v, %v", nodes, err)
+		}
+		if err := run.Forget(ctx); err != nil {
+			t.Fatal(err)
+		}
+		wantError(t, "answer to what is forgotten", d.client.Complete(ctx, token, json.RawMessage(`{}`)), tasks.ErrUnknown)
+	})
+}
+
+// Whatever is no token gets an error that says so and does not repeat it.
+func TestAnswerWithAWrongToken(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		run := started(t, d.client, tasks.Chain(review.S(draft{"a"}), publish))
+		o := opened(t, d.client, review.Name(), 1)[0]
+		first := tokenOf(t, d.client, o)
+		second := tokenOf(t, d.client, o)
+		secret := strings.Split(second, ".")[0]
+		for what, c := range map[string]struct {
+			token string
+			want  error
+		}{
+			"empty":              {"", tasks.ErrUnknown},
+			"garbage":            {"x.y.z\x00", tasks.ErrUnknown},
+			"short secret":       {"abcd." + run.ID() + ".0", tasks.ErrUnknown},
+			"no node":            {secret + "." + run.ID(), tasks.ErrUnknown},
+			"other workflow":     {secret + ".none.0", tasks.ErrUnknown},
+			"node it has not":    {secret + "." + run.ID() + ".7", tasks.ErrUnknown},
+			"field of the store": {secret + "." + run.ID() + ".g", tasks.ErrUnknown},
+			"node that waits":    {secret + "." + run.ID() + ".1", tasks.ErrStale},
+			"made up":            {strings.Repeat("A", 22) + "." + run.ID() + ".0", tasks.ErrStale},
+			"replaced":           {first, tasks.ErrStale},
+		} {
+			err := d.client.Complete(ctx, c.token, json.RawMessage(`{}`))
+			wantError(t, what, err, c.want)
+			wantError(t, what+", fail", d.client.Fail(ctx, c.token, errors.New("no")), c.want)
+			wantError(t, what+", extend", d.client.Extend(ctx, c.token, time.Hour), c.want)
+			if err != nil && (strings.Contains(err.Error(), secret) || c.token != "" && strings.Contains(err.Error(), c.token)) {
+				t.Errorf("%s: the error has the token in it: %v", what, err)
+			}
+		}
+		for node, want := range map[string]error{"1": tasks.ErrNotOpen, "9": tasks.ErrNotOpen, "g": tasks.ErrUnknown} {
+			_, err := d.client.NewToken(ctx, run.ID(), node)
+			wantError(t, "new token for node "+node, err, want)
+		}
+		_, err := d.client.NewToken(ctx, "none", "0")
+		wantError(t, "new token for no workflow", err, tasks.ErrUnknown)
+		if err := d.client.Complete(ctx, second, json.RawMessage(`{`)); err == nil || !strings.Contains(err.Error(), "JSON") {
+			t.Errorf("answer that is no JSON: got %v", err)
+		}
+		large := json.RawMessage(`"` + strings.Repeat("x", 16<<20) + `"`)
+		if err := d.client.Complete(ctx, second, large); err == nil || !strings.Contains(err.Error(), "16777216") {
+			t.Errorf("answer that is too large: got %v", err)
+		}
+		if err := d.client.Complete(ctx, second+"\n", json.RawMessage(`{"OK":true}`)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := run.Wait(ctx); err != nil || got != "published true" {
+			t.Errorf("got %q, %v", got, err)
+		}
+	})
+}
+
+// Redis has nothing from which a token can be made.
+func TestTokenIsNotInRedis(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		started(t, d.client, review.S(draft{"a"}))
+		o := opened(t, d.client, review.Name(), 1)[0]
+		secret := strings.Split(tokenOf(t, d.client, o), ".")[0]
+		have, err := d.client.Redis().HGetAll(t.Context(), flowKey(t, d.client.Redis(), o.Workflow)).Result()
+		if err != nil || have["t0"] == "" {
+			t.Fatalf("got %v, %v", have, err)
+		}
+		for field, v := range have {
+			if strings.Contains(v, secret) {
+				t.Errorf("field %s has the secret: %q", field, v)
+			}
+		}
+	})
+}
+
+// Of answers that come at once exactly one counts, and all others hear so.
+func TestThousandAnswersToOneToken(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		run := started(t, d.client, review.S(draft{"a"}))
+		token := tokenOf(t, d.client, opened(t, d.client, review.Name(), 1)[0])
+		var wg sync.WaitGroup
+		var won atomic.Int64
+		winner := make(chan bool, 1)
+		for i := range 1000 {
+			wg.Go(func() {
+				err := tasks.Complete(ctx, d.client, review, token, opinion{i%2 == 0})
+				switch {
+				case err == nil:
+					won.Add(1)
+					winner <- i%2 == 0
+				case !errors.Is(err, tasks.ErrCompleted):
+					t.Errorf("got %v, want %v", err, tasks.ErrCompleted)
+				}
+			})
+		}
+		wg.Wait()
+		if won.Load() != 1 {
+			t.Fatalf("%d answers counted, want 1", won.Load())
+		}
+		want := <-winner
+		if got, err := run.Wait(ctx); err != nil || got.OK != want {
+			t.Errorf("got %v, %v, want %v", got, err, want)
+		}
+	})
+}
+
+// A thousand nodes are open, without a slot, listed in pages, and answered at once.
+func TestThousandTokens(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		const n = 1000
+		run := started(t, d.client, tasks.Chord(tasks.Each(make([]draft, n), review), verdicts))
+		all := opened(t, d.client, review.Name(), n)
+		seen := map[string]bool{}
+		for _, o := range all {
+			seen[o.Node] = true
+		}
+		if len(seen) != n {
+			t.Errorf("pages have %d nodes, want %d", len(seen), n)
+		}
+		if page, next, err := d.client.OpenTokens(ctx, review.Name(), ""); err != nil || len(page) != 100 || next == "" {
+			t.Errorf("first page has %d nodes and cursor %q, %v; want 100 and another page", len(page), next, err)
+		}
+		if got, err := drafting.S("beside").Send(ctx, d.client); err != nil {
+			t.Fatal(err)
+		} else if out, err := got.Wait(ctx); err != nil || out.Text != "beside" {
+			t.Errorf("a task beside them: got %v, %v", out, err)
+		}
+		tokens := make([]string, n)
+		for i, o := range all {
+			tokens[i] = tokenOf(t, d.client, o)
+		}
+		var wg sync.WaitGroup
+		for i, token := range tokens {
+			wg.Go(func() {
+				if err := tasks.Complete(ctx, d.client, review, token, opinion{i%4 == 0}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if got, err := run.Wait(ctx); err != nil || got != n/4 {
+			t.Errorf("got %d, %v, want %d", got, err, n/4)
+		}
+	})
+}
