@@ -37,6 +37,8 @@ var (
 	dieTask  = tasks.New[string, string]("crash.die")
 	failTask = tasks.New[string, int]("crash.fail")
 	slowTask = tasks.New[int, int]("crash.slow")
+	askTask  = tasks.New[string, string]("crash.ask", tasks.External())
+	handTask = tasks.New[string, string]("crash.hand")
 )
 
 // crashMux counts every run of a node in Redis, and holds the nodes that are asked to.
@@ -76,6 +78,21 @@ func crashMux(c *tasks.Client) *tasks.Mux {
 			return 0, ctx.Err()
 		}
 	})
+	tasks.Handle(m, handTask, func(ctx context.Context, in string) (string, error) {
+		token, err := tasks.TokenFrom(ctx)
+		if err != nil {
+			return "", err
+		}
+		passed := "passed:" + tasks.InfoFrom(ctx).Workflow
+		if n, err := rdb.RPush(ctx, passed, token).Result(); err != nil {
+			return "", err
+		} else if n == 1 {
+			die()
+			select {}
+		}
+		rdb.Expire(ctx, passed, time.Hour)
+		return tasks.ResultPending[string](ctx)
+	})
 	tasks.Handle(m, failTask, func(context.Context, string) (int, error) { return 0, errors.New("E1") })
 	canvas.Handle(m)
 	return m
@@ -113,7 +130,7 @@ func TestChildWorker(t *testing.T) {
 
 // dying is a connection that takes its process with it, as kill -9 does, right after a call.
 type dying struct {
-	after string // "popped": a wake-task was taken out of asynq; "taken": a batch was taken; "turned": one ended and another was taken; "failed": a task has failed
+	after string // "popped": a wake-task was taken out of asynq; "taken": a batch was taken; "turned": one ended and another was taken; "failed": a task has failed; "opened": one waits for an answer
 }
 
 func (d *dying) look(cmd redis.Cmder, err error) {
@@ -132,6 +149,8 @@ func (d *dying) look(cmd redis.Cmder, err error) {
 		dies = kind == "take" && len(list) > head
 	case "turned":
 		dies = kind == "turn" && len(list) > head
+	case "opened":
+		dies = kind == "turn" && slices.Contains(cmd.Args(), any("W"))
 	case "failed":
 		dies = kind == "turn" && slices.Contains(cmd.Args(), any("F"))
 	}

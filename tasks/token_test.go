@@ -89,7 +89,7 @@ func (d *desk) mux() *tasks.Mux {
 func onDesks(t *testing.T, run func(t *testing.T, d *desk), change ...func(*tasks.WorkerConfig)) {
 	t.Helper()
 	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) { run(t, newDesk(t, rdb, change...)) })
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) { run(t, newDesk(t, rdb, change...)) })
 }
 
 // opened waits until n nodes of a task wait for an answer, and returns them.

@@ -156,7 +156,7 @@ type specKey struct {
 
 // Compile returns the graph of s. Two places that hold the same *Sig become one node.
 func Compile(s *Sig) (*Graph, error) {
-	c := &compiler{g: &Graph{V: Version, inputs: map[int]json.RawMessage{}}}
+	c := &compiler{g: &Graph{inputs: map[int]json.RawMessage{}}}
 	if s != nil && s.Shape != Call { // one task needs no maps
 		c.memo, c.specs = map[*Sig]int{}, map[specKey]int{}
 	}
