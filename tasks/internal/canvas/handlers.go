@@ -35,7 +35,18 @@ var (
 	pCb      = tasks.New[int, int]("p.cb")
 	pEb      = tasks.New[tasks.Failure, int]("p.eb")
 	pListCb  = tasks.New[[]int, int]("p.listcb")
+
+	// Answered from outside, in the end: see [Asked].
+	pAsk  = tasks.New[int, int]("p.ask", tasks.External(), tasks.MaxRetry(1000), tasks.Timeout(askTime), tasks.ConstantBackoff(time.Millisecond))
+	pHand = tasks.New[int, int]("p.hand", tasks.MaxRetry(1000), tasks.Timeout(askTime), tasks.HardTimeout(0), tasks.ConstantBackoff(time.Millisecond))
 )
+
+// askTime is how long an answer may take, until it is asked for again.
+const askTime = 3 * time.Second
+
+// Asked are the tasks of definitions of the kinds "ask" and "hand", which Draw does not make: as a "step", but somebody
+// outside has to answer, with one more than the input.
+var Asked = []string{pAsk.Name(), pHand.Name()}
 
 // Handle binds the tasks of canvases to their handlers.
 func Handle(m *tasks.Mux) {
@@ -50,6 +61,12 @@ func Handle(m *tasks.Mux) {
 	})
 	tasks.Handle(m, pLate, func(context.Context, int) (int, error) { return 0, tasks.Again(20 * time.Millisecond) })
 	tasks.Handle(m, pStep, func(_ context.Context, n int) (int, error) { return n + 1, nil })
+	tasks.Handle(m, pHand, func(ctx context.Context, _ int) (int, error) {
+		if _, err := tasks.TokenFrom(ctx); err != nil {
+			return 0, err
+		}
+		return tasks.ResultPending[int](ctx)
+	})
 	tasks.Handle(m, pBad, func(_ context.Context, n int) (int, error) { return 0, fmt.Errorf("bad %d", n) })
 	tasks.Handle(m, pSum, func(_ context.Context, ns []int) (int, error) { return sum(ns), nil })
 	tasks.Handle(m, pPlus, func(_ context.Context, p tasks.Pair[int, int]) (int, error) { return p.First + p.Second, nil })

@@ -102,7 +102,7 @@ func (r *reference) one(d *Def) Result {
 		return Result{list: d.Ints}
 	case "value":
 		return Result{N: d.Ints[0]}
-	case "leaf", "after", "step", "bad", "sum", "plus", "bound":
+	case "leaf", "after", "step", "ask", "hand", "bad", "sum", "plus", "bound":
 		return r.task(d, kids)
 	case "count":
 		return r.count(kids[0])
@@ -141,6 +141,12 @@ func (r *reference) task(d *Def, kids []Result) Result {
 	case "bad":
 		r.runs.Sure["p.bad"]++
 		return failure(fmt.Sprint("bad ", kids[0].N))
+	case "ask":
+		return Result{N: kids[0].N + 1}
+	case "hand":
+		r.runs.Sure["p.hand"]++
+		r.runs.Loose["p.hand"] += 1000 // whoever answers may be late
+		return Result{N: kids[0].N + 1}
 	}
 	if d.Kind == "bound" {
 		r.runs.Sure["p.plus"]++

@@ -89,6 +89,10 @@ func (b *builder) num(i int) tasks.Signature[int] {
 		s = tasks.Chain(kid(0), tasks.Bind(pPlus, boundTo))
 	case "step":
 		s = tasks.Chain(kid(0), pStep, d.callOptions()...)
+	case "ask":
+		s = tasks.Chain(kid(0), pAsk, d.callOptions()...)
+	case "hand":
+		s = tasks.Chain(kid(0), pHand, d.callOptions()...)
 	case "bad":
 		s = tasks.Chain(kid(0), pBad)
 	case "sum":

@@ -44,7 +44,8 @@ type Run struct {
 	lastSent time.Time
 	sent     bool   // progress was written
 	over     bool   // the handler has returned or was given up: nothing is written any more
-	token    string // that was made, if there is one
+	token    string // that was made, if there is one; hash is its hash
+	hash     string
 }
 
 type runKey struct{}
@@ -80,12 +81,12 @@ func (r *Run) SetProgress(done, total int) {
 	}
 }
 
-// close ends the writing of progress, and reports whether any was written.
+// close ends the writing of progress and tokens, and reports whether there was any.
 func (r *Run) close() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true
-	return r.sent
+	return r.sent || r.token != ""
 }
 
 // PublishKey writes a progress key of the workflow.
@@ -227,7 +228,7 @@ func (w *Worker) attempt(ctx context.Context, s *slot, b *batch, it *item) (res 
 	}
 	if ok {
 		res.item, res.began, res.took = it, r.began, r.took
-		res.forget = r.close() || it.rec.State == 'Q' || r.token != ""
+		res.forget = r.close() || it.rec.State == 'Q'
 		w.tell(r)
 		if it.id.Inst >= 0 && it.fl.g.Progress != "" && res.kind != store.ChangeAgain {
 			w.touch(it.fl)

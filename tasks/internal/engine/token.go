@@ -277,15 +277,15 @@ func (r *Run) Token(ctx context.Context) (string, error) {
 		return "", errors.New("it does not run")
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.token != "" {
-		return r.token, nil
+	if r.token == "" && !r.over {
+		r.token, r.hash = newToken(r.Info.Workflow, r.Info.Node)
 	}
-	if r.over {
+	full, hash := r.token, r.hash
+	r.mu.Unlock()
+	if full == "" {
 		return "", errors.New("its handler has returned")
 	}
-	full, hash := newToken(r.Info.Workflow, r.Info.Node)
-	for last := ""; ; {
+	for last := ""; ; { // to store the same twice changes nothing
 		id := r.b.name()
 		said, err := r.w.e.store.RunToken(ctx, r.fl.Flow, r.Info.Node, hash, r.Info.Attempt, r.w.cfg.Name, id)
 		if err != nil {
@@ -301,7 +301,6 @@ func (r *Run) Token(ctx context.Context) (string, error) {
 		if err := verdictOf(said); err != nil {
 			return "", err
 		}
-		r.token = full
 		return full, nil
 	}
 }

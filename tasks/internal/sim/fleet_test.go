@@ -24,6 +24,7 @@ type fleet struct {
 	workers    []*worker
 	hired      int // workers so far
 	senders    []*sender
+	party      *party
 	flows      []*flow
 	goroutines int // goroutines of workers and senders
 }
@@ -312,6 +313,9 @@ func (h *history) stopAll() {
 	for _, s := range h.senders {
 		h.kill(s.process)
 	}
+	if h.party != nil {
+		h.kill(h.party.process)
+	}
 }
 
 // flow is a workflow of a history.
@@ -344,17 +348,21 @@ func (h *history) prepare() {
 		total += h.add(s)
 	}
 	h.addSenders()
+	h.addParty()
 	h.hire()
 }
 
-// spread puts some tasks of a canvas into another queue, or before others.
+// spread puts some tasks of a canvas into another queue, or before others, and has some answered from outside.
 func (h *history) spread(s *canvas.Scope) {
 	for i := range s.Defs {
 		d := &s.Defs[i]
 		if d.Plan != nil {
 			h.spread(d.Plan)
 		}
-		if !slices.Contains([]string{"leaf", "step", "each", "map"}, d.Kind) {
+		if d.Kind == "step" && h.chance(h.plan.asks) {
+			d.Kind = []string{"ask", "hand"}[h.rng.IntN(2)]
+		}
+		if !slices.Contains([]string{"leaf", "step", "ask", "hand", "each", "map"}, d.Kind) {
 			continue
 		}
 		if h.chance(h.plan.spread) {
@@ -486,10 +494,13 @@ type execution struct {
 func (h *history) execute(w *worker, i tasktype.Info, run func() error) error {
 	h.mu.Lock()
 	f := h.flows[slices.IndexFunc(h.flows, func(f *flow) bool { return f.id == i.Workflow })]
-	x := &execution{worker: w, attempt: i.Attempt, taken: w.took[i.Workflow+"/"+i.Node], open: true}
+	took := w.took[i.Workflow+"/"+i.Node]
+	x := &execution{worker: w, attempt: i.Attempt, taken: took[len(took)-1], open: true}
 	key := i.Task + " " + i.Node
 	for _, o := range f.ran[key] {
-		if o.open && o.leased() && x.leased() {
+		// Of two slots of a worker, one of which had a node before it was taken away from the worker, it is not known which was later.
+		other := o.worker != w || len(took) < 2 || took[len(took)-2] >= w.reaped
+		if o.open && other && o.leased() && x.leased() {
 			h.fail("node %s of %s runs on %s and %s at once", i.Node, f.id, o.worker.name, w.name)
 		}
 	}

@@ -67,6 +67,9 @@ type record struct {
 // lives matches the random part in the ids of batches, which tells a worker from an earlier one of the same name.
 var lives = regexp.MustCompile(`\b([0-9a-z]+)\.[A-Z2-7]{6}\b`)
 
+// secrets are the hashes of tokens, and what tells answers from each other: likewise.
+var secrets = regexp.MustCompile(`(^|[ "|])([A-Za-z0-9_-]{22}|@[A-Za-z0-9_-]{8})($|[ "|])`)
+
 func (h *history) event(format string, args ...any) {
 	s := fmt.Sprintf("%5d %9.3fs  ", h.steps, time.Since(start).Seconds()) + lives.ReplaceAllString(fmt.Sprintf(format, args...), "$1")
 	f := fnv.New64a()
@@ -328,6 +331,7 @@ func (h *history) trouble() {
 	add(40, h.deliverable(), h.deliver)
 	add(p.wakeFaults, h.canMisdeliver(), h.misdeliver)
 	add(8, len(h.restless()) > 0, h.tend)
+	add(12, h.plan.asks > 0 && h.asked(), h.answer)
 	add(10, true, func() { h.sleep(time.Duration(h.among(1, 4000)) * time.Microsecond) })
 	add(2, true, func() { h.sleep(time.Duration(h.among(5, 700)) * time.Millisecond) })
 	add(p.jumps, true, func() {
@@ -393,6 +397,8 @@ func (h *history) quietStep() bool {
 		h.goOn(ready[h.rng.IntN(len(ready))])
 	case h.unsent() > 0:
 		h.send()
+	case h.asked():
+		h.answer()
 	case h.deliverable():
 		h.deliver()
 	case h.tendEach():

@@ -59,7 +59,8 @@ func (h *history) noteBatch(p *process, said []any) {
 			continue
 		}
 		for _, node := range el.Nodes {
-			p.took[el.Flow.ID+"/"+node] = len(h.events)
+			key := el.Flow.ID + "/" + node
+			p.took[key] = append(p.took[key], len(h.events))
 		}
 	}
 	if len(b.elements) > 0 && p != nil {

@@ -3,6 +3,7 @@ package sim
 // plan is what can go wrong in a history, and how much. Its weights are those of trouble.
 type plan struct {
 	nodes       int // that its workflows have, at least
+	asks        int // steps out of thousand that somebody outside answers
 	spread      int // tasks out of thousand that are in another queue, and likewise that go before others
 	workers     int
 	netFaults   int // calls out of thousand
@@ -23,6 +24,7 @@ func (h *history) draw() {
 	h.plan = plan{nodes: 20, workers: h.among(1, 3)}
 	p := &h.plan
 	p.spread = h.among(0, 3) * 100
+	p.asks = max(0, h.among(-2, 2)) * 200
 	if h.chance(250) {
 		return
 	}

@@ -32,6 +32,10 @@ var planted = []struct {
 		"if redis.call('SREM', wf .. ':h' .. g, holder) == 0 then", "if redis.call('SREM', wf .. ':h' .. g, holder) >= 0 then"},
 	{"map ends while its members run", "flow",
 		"put(node, m == 0 and 'e' or 'E')", "put(node, 'e')"},
+	{"answered node is listed as open", "flow",
+		"if st == 'W' then unlist(node, task) end", ""},
+	{"open node is taken for one that waits for its predecessors", "flow",
+		"local function terminal(rec) return rec and string.find('SFXKk',", "local function terminal(rec) return rec and string.find('SFXKkW',"},
 	{"what is too large together is left out", "turn",
 		"== 0 then push(ARGV[13], o[2], {o[1]}) end", "== 0 then end"},
 }

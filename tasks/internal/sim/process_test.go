@@ -27,10 +27,10 @@ type process struct {
 	h      *history
 	name   string
 	rdb    *redis.Client
-	skew   time.Duration  // that its clock is ahead of Redis's
-	calls  int            // made so far
-	timers atomic.Int64   // set so far
-	took   map[string]int // the event in which it was last given a node
+	skew   time.Duration    // that its clock is ahead of Redis's
+	calls  int              // made so far
+	timers atomic.Int64     // set so far
+	took   map[string][]int // the events in which it was given a node
 	dead   bool
 	direct bool      // it does not wait for the scheduler, because the scheduler itself asks
 	frozen time.Time // nothing of it goes on before
@@ -60,7 +60,7 @@ type step struct {
 
 // newProcess returns a process whose connection the scheduler controls.
 func (h *history) newProcess(name string, skew time.Duration) *process {
-	p := &process{h: h, name: name, skew: skew, took: map[string]int{}}
+	p := &process{h: h, name: name, skew: skew, took: map[string][]int{}}
 	p.rdb = redis.NewClient(&redis.Options{Addr: "simulated", MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}, Dialer: func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("a process of the simulation has dialed: subscriptions are not simulated")
 	}})
@@ -128,7 +128,7 @@ func (h *history) describe(cmd redis.Cmder) string {
 	for _, a := range args[1:] {
 		switch s := a.(type) {
 		case string:
-			words = append(words, clip(s, h.width))
+			words = append(words, clip(secrets.ReplaceAllString(s, "$1#$3"), h.width))
 		case []byte:
 			words = append(words, clip(string(s[:min(len(s), h.width+1)]), h.width))
 		default:

@@ -286,7 +286,7 @@ local function flow(onLane, onMost, on)
       if not have[7] and not terminal(rec) and attemptOf(rec) == attempt then
         local since, deadline = string.match(rec or '', '^W|%d*|(%d*)|(%d*)|')
         if deadline ~= '0' then deadline = limit > 0 and whole(now + limit) or '0' end -- what has none gets none
-        put(node, 'W|' .. attempt .. '|' .. (since or whole(now - created)) .. '|' .. deadline .. '|' .. input(rec))
+        put(node, 'W|' .. attempt .. '|' .. (since or whole(math.max(0, now - created))) .. '|' .. deadline .. '|' .. input(rec))
         listed[#listed + 1] = '0'
         listed[#listed + 1] = W .. '/' .. node
         if deadline ~= '0' then

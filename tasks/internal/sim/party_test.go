@@ -1,0 +1,134 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+	"muster/tasks/internal/canvas"
+	"muster/tasks/tasktype"
+)
+
+// party is somebody outside, who answers for the nodes that wait for that.
+type party struct {
+	*process
+	client *tasks.Client
+	busy   bool
+	won    map[string]int // answers that counted, by workflow and node
+}
+
+func (h *history) addParty() {
+	p := h.newProcess("party", 0)
+	h.party = &party{process: p, client: h.newClient(p), won: map[string]int{}}
+}
+
+// asked reports whether a node waits for an answer that nobody is about to give.
+func (h *history) asked() bool {
+	if h.party == nil || h.party.busy {
+		return false
+	}
+	for _, task := range canvas.Asked {
+		c := redis.NewIntCmd(context.Background(), "zcard", shardPrefix+"open:"+task)
+		if h.link.do(c); c.Val() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// answer has the party take up an open node: mostly it answers, else it says that it failed, or takes more time, or does nothing.
+func (h *history) answer() {
+	p := h.party
+	p.busy = true
+	which, how, failures := h.rng.Int(), h.among(0, 9), h.among(1, 2)
+	if h.calm {
+		how = 0
+	}
+	h.event("PARTY is about to answer")
+	h.spawn(func() {
+		defer func() {
+			h.mu.Lock()
+			p.busy = false
+			h.mu.Unlock()
+		}()
+		ctx := context.Background()
+		var open []tasktype.OpenToken
+		for _, task := range canvas.Asked {
+			page, _, err := p.client.OpenTokens(ctx, task, "")
+			if err != nil {
+				return // some other time
+			}
+			open = append(open, page...)
+		}
+		if len(open) == 0 {
+			return
+		}
+		o := open[which%len(open)]
+		token, err := p.client.NewToken(ctx, o.Workflow, o.Node)
+		if err != nil {
+			h.refused("token for", &o, err)
+			return
+		}
+		switch {
+		case how == 9:
+			return
+		case how == 8:
+			h.refused("extend", &o, p.client.Extend(ctx, token, time.Second))
+		case how == 7 && o.Attempt <= failures:
+			h.refused("fail", &o, p.client.Fail(ctx, token, errors.New("not now")))
+		default:
+			h.complete(&o, token, how == 6)
+		}
+	})
+}
+
+// complete answers until it is known that the node has ended, and if twice is set, once again.
+func (h *history) complete(o *tasktype.OpenToken, token string, twice bool) {
+	var n int
+	if err := json.Unmarshal(o.Input, &n); err != nil {
+		h.wrong("input of %s of %s: %v", o.Node, o.Workflow, err)
+		return
+	}
+	value, _ := json.Marshal(n + 1)
+	for {
+		err := h.party.client.Complete(context.Background(), token, value)
+		if err == nil {
+			h.mu.Lock()
+			key := o.Workflow + "/" + o.Node
+			if h.party.won[key]++; h.party.won[key] > 1 {
+				h.fail("%d answers to node %s of %s counted", h.party.won[key], o.Node, o.Workflow)
+			}
+			h.mu.Unlock()
+			if twice {
+				twice = false
+				continue
+			}
+		}
+		h.refused("complete", o, err)
+		if !errors.Is(err, errCut) || h.party.dead {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// refused sees that an error of the party is one that can be.
+func (h *history) refused(what string, o *tasktype.OpenToken, err error) {
+	for _, can := range []error{nil, tasks.ErrCompleted, tasks.ErrStale, tasks.ErrNotOpen, errCut, errDead} {
+		if errors.Is(err, can) {
+			return
+		}
+	}
+	h.wrong("%s node %s of %s: %v", what, o.Node, o.Workflow, err)
+}
+
+// wrong is fail, for processes.
+func (h *history) wrong(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fail(format, args...)
+}
