@@ -33,11 +33,17 @@
 //   - The task fails without another attempt if there is a [Permanent] anywhere.
 //   - The next attempt begins after the delay of the outermost [RetryIn].
 //   - The code of the [Failure] is that of the outermost [WithCode]. Without one it is that of a *[Failure] which the
-//     handler returns, else [CodeTimeout], [CodePermanent] or [CodeError].
+//     handler returns, else [tasktype.CodeTimeout], [tasktype.CodePermanent] or [tasktype.CodeError].
 //   - [Again] is no failure, unless the same error has a [Permanent] or a [RetryIn].
 //
 // The outermost is the one with the fewest errors around it, and among errors that were joined the first. Only the
 // first 200,000 errors of a tree are looked at.
+//
+// # Answers from outside
+//
+// A task that is [External] waits for an answer of a person, or of a program in any language; a handler can give its own task away
+// with [TokenFrom] and [ResultPending]. Such a task is STARTED and holds no slot. Who is to answer finds it with [Client.OpenTokens], has
+// a token made with [Client.NewToken], and calls [Complete], [Client.Fail], or [Client.Extend] while it takes long.
 //
 // # What is promised
 //

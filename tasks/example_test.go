@@ -288,3 +288,40 @@ func ExampleScheduler() {
 	fmt.Println(out)
 	// Output: hello ann
 }
+
+// A text is printed once a person has approved it.
+var (
+	Approve = tasks.New[string, bool]("press.approve", tasks.External(), tasks.Timeout(72*time.Hour))
+	Print   = tasks.New[bool, string]("press.print")
+)
+
+// A person decides in the middle of a workflow. No code runs while it waits.
+func ExampleExternal() {
+	mux := tasks.NewMux()
+	tasks.Handle(mux, Print, func(_ context.Context, ok bool) (string, error) { return fmt.Sprint("approved: ", ok), nil })
+	client, end := exampleWorker(mux)
+	defer end()
+	ctx := context.Background()
+	run, err := tasks.Chain(Approve.S("a poem"), Print).Send(ctx, client)
+	must(err)
+
+	// Elsewhere, as in a page that lists what is to be decided:
+	var open []tasktype.OpenToken
+	for len(open) == 0 { // it takes a moment until a worker has opened it
+		open, _, err = client.OpenTokens(ctx, Approve.Name(), "")
+		must(err)
+	}
+	fmt.Println("to decide:", string(open[0].Input))
+	token, err := client.NewToken(ctx, open[0].Workflow, open[0].Node)
+	must(err)
+	must(tasks.Complete(ctx, client, Approve, token, true))
+	fmt.Println("twice:", errors.Is(tasks.Complete(ctx, client, Approve, token, false), tasks.ErrCompleted))
+
+	out, err := run.Wait(ctx)
+	must(err)
+	fmt.Println(out)
+	// Output:
+	// to decide: "a poem"
+	// twice: true
+	// approved: true
+}

@@ -17,6 +17,7 @@ import (
 	"muster/tasks"
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
 	"muster/tasks/taskstest"
 )
 
@@ -49,8 +50,8 @@ func TestDeadlineOfAnExternalTask(t *testing.T) {
 		t.Errorf("open between two attempts: %+v", got)
 	}
 	nodes, err := c.Nodes(t.Context(), run.ID())
-	if err != nil || nodes[0].Status != tasks.Retry || !strings.Contains(nodes[0].Message, "deadline") {
-		t.Errorf("got %+v, %v, want %s", nodes, err, tasks.Retry)
+	if err != nil || nodes[0].Status != tasktype.Retry || !strings.Contains(nodes[0].Message, "deadline") {
+		t.Errorf("got %+v, %v, want %s", nodes, err, tasktype.Retry)
 	}
 	wantError(t, "answer between two attempts", c.Complete(t.Context(), first, json.RawMessage(`{}`)), tasks.ErrStale)
 	f.Advance(time.Minute)
@@ -61,8 +62,8 @@ func TestDeadlineOfAnExternalTask(t *testing.T) {
 	wantError(t, "answer to an attempt before", c.Complete(t.Context(), first, json.RawMessage(`{}`)), tasks.ErrStale)
 	second := tokenOf(t, c, o)
 	f.Drain()
-	if _, err = run.Wait(t.Context()); wantFailure(t, err, "deadline").Code != tasks.CodeTimeout {
-		t.Errorf("got %v, want code %s", err, tasks.CodeTimeout)
+	if _, err = run.Wait(t.Context()); wantFailure(t, err, "deadline").Code != tasktype.CodeTimeout {
+		t.Errorf("got %v, want code %s", err, tasktype.CodeTimeout)
 	}
 	wantError(t, "answer behind the last deadline", c.Complete(t.Context(), second, json.RawMessage(`{}`)), tasks.ErrCompleted)
 }
@@ -105,7 +106,7 @@ func TestDeadlinePasses(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		run := started(t, d.client, tasks.Chain(review.S(draft{"a"}), publish), tasks.Timeout(20*time.Millisecond))
 		_, err := run.Wait(limited(t))
-		if f := wantFailure(t, err, "deadline"); f.Code != tasks.CodeTimeout || f.Task != review.Name() || f.Attempts != 1 {
+		if f := wantFailure(t, err, "deadline"); f.Code != tasktype.CodeTimeout || f.Task != review.Name() || f.Attempts != 1 {
 			t.Errorf("got %+v", f)
 		}
 		if left := allOpen(t, d.client, review.Name()); len(left) > 0 {
@@ -148,7 +149,7 @@ func TestFailFromOutside(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = run.Wait(ctx)
-		if f := wantFailure(t, err, "never"); f.Code != tasks.CodePermanent || f.Attempts != 1 {
+		if f := wantFailure(t, err, "never"); f.Code != tasktype.CodePermanent || f.Attempts != 1 {
 			t.Errorf("got %+v", f)
 		}
 	})

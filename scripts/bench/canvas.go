@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 // canvasRows measure workflows, many of them against the same work written by hand on asynq.
@@ -32,6 +33,8 @@ func canvasRows() []row {
 		{name: "canvas.idle", unit: "commands/s", rounds: 1, measure: idleLoad, bar: atMost(10)},
 		{name: "canvas.bytes_per_node", unit: "bytes", rounds: 1, measure: bytesPerNode(10000), bar: atMost(100)},
 		{name: "canvas.bytes_per_single", unit: "bytes", rounds: 1, measure: bytesPerSingle(10000), bar: atMost(300)},
+		{name: "canvas.bytes_per_open_100000", unit: "bytes", rounds: 1, measure: bytesPer(100000, openMembers(100000)), bar: atMost(400)},
+		{name: "canvas.bytes_per_open_single", unit: "bytes", rounds: 1, measure: bytesPer(10000, openSingles(10000)), bar: atMost(1100)},
 		{name: "canvas.chord_10000_memory", unit: "MB", rounds: 1, measure: memoryAfter(12), yardstick: memoryAfter(2), bar: atMost(1.2)},
 		{name: "canvas.kills_30", unit: "s", rounds: 1, limit: killLimit, measure: withKills(30), yardstick: killAllowance, bar: atMost(1)},
 	}
@@ -43,6 +46,7 @@ var (
 	benchNap   = tasks.New[int, int]("bench.nap")             // sleeps for 20 ms
 	benchSince = tasks.New[int64, int64]("bench.since")       // returns the µs since its input, a unix time in µs
 	benchSum   = tasks.New[[]int, int]("bench.sum")
+	benchAsk   = tasks.New[int, int]("bench.ask", tasks.External())
 )
 
 const nap = 20 * time.Millisecond
@@ -285,6 +289,57 @@ func bytesPerNode(n int) measureFunc {
 
 func bytesPerSingle(n int) measureFunc {
 	return bytesPer(n, func(ctx context.Context, f *fleet) error { return sendSingles(ctx, f, n) })
+}
+
+// openMembers opens n members of a group, which wait for answers then and have no tokens yet. They must cost no goroutine.
+func openMembers(n int) func(context.Context, *fleet) error {
+	return func(ctx context.Context, f *fleet) error {
+		before := runtime.NumGoroutine()
+		if _, err := tasks.Each(make([]int, n), benchAsk).Send(ctx, f.client); err != nil {
+			return err
+		}
+		if _, err := waitOpen(ctx, f, n); err != nil {
+			return err
+		}
+		if more := runtime.NumGoroutine() - before; more > 100 {
+			return fmt.Errorf("%d open nodes cost %d goroutines", n, more)
+		}
+		return nil
+	}
+}
+
+// openSingles opens n workflows of one task, and makes a token for each.
+func openSingles(n int) func(context.Context, *fleet) error {
+	return func(ctx context.Context, f *fleet) error {
+		for i := range n {
+			if _, err := benchAsk.S(i).Send(ctx, f.client); err != nil {
+				return err
+			}
+		}
+		open, err := waitOpen(ctx, f, n)
+		for _, o := range open {
+			if _, err := f.client.NewToken(ctx, o.Workflow, o.Node); err != nil {
+				return err
+			}
+		}
+		return err
+	}
+}
+
+// waitOpen waits until n nodes are open, and returns them.
+func waitOpen(ctx context.Context, f *fleet, n int) (open []tasktype.OpenToken, err error) {
+	for cursor := ""; len(open) < n; {
+		page, next, err := f.client.OpenTokens(ctx, benchAsk.Name(), cursor)
+		if err != nil {
+			return nil, err
+		}
+		open = append(open, page...)
+		if cursor = next; next == "" && len(open) < n { // not all are open yet: from the start again
+			open = nil
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	return open, nil
 }
 
 // memoryAfter is the heap of a worker after some chords of 10,000, in MB.
