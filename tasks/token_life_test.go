@@ -17,8 +17,8 @@ import (
 	"muster/tasks"
 	"muster/tasks/facttest"
 	"muster/tasks/redistest"
-	"muster/tasks/tasktype"
 	"muster/tasks/taskstest"
+	"muster/tasks/tasktype"
 )
 
 // The attempt of an outside party ends at its deadline, which extensions move. Another follows as MaxRetry says, with a token of its own.

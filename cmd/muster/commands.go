@@ -23,6 +23,7 @@ func commands(env environment) []*cli.Command {
 		sendCommand(env),
 		inspectCommand(env),
 		controlCommand(env),
+		tokensCommand(env),
 		configCommand(env),
 		helpCommand(),
 	}

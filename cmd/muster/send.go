@@ -31,6 +31,7 @@ workflow, or with --wait its result.`,
 			&cli.BoolFlag{Name: "force", Usage: "send it even when no worker has a handler for it"},
 			&cli.DurationFlag{Name: "timeout", Usage: "with --wait, wait for `D` at most; the task goes on", DefaultText: "for as long as it takes"},
 			&cli.DurationFlag{Name: "in", Usage: "run it `D` from now"},
+			&cli.BoolFlag{Name: "external", Usage: "no worker runs it: it waits for an answer; see muster tokens"},
 			jsonFlag(),
 		},
 		Action: withClient(env, 2, 2, func(ctx context.Context, c *cli.Context, client fleet) error {
@@ -54,13 +55,18 @@ workflow, or with --wait its result.`,
 			if d := c.Duration("in"); d > 0 {
 				opts = append(opts, tasks.In(d))
 			}
+			declared := []tasks.TaskOption{}
+			if c.Bool("external") {
+				declared = append(declared, tasks.External())
+			}
 			switch err := known(ctx, client, name, c.String("queue")); {
+			case c.Bool("external"): // it needs no handler
 			case err != nil && !c.Bool("force"):
 				return fmt.Errorf("%w, or send it with --force", err)
 			case err != nil:
 				fmt.Fprintf(client.env.stderr, "muster: %v; sent all the same\n", err)
 			}
-			run, err := client.SendRaw(ctx, name, input, opts...)
+			run, err := tasks.New[json.RawMessage, json.RawMessage](name, declared...).S(input).Send(ctx, client.Client, opts...)
 			if err != nil {
 				return err
 			}

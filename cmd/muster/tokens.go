@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/tasks"
+	"muster/tasks/tasktype"
+)
+
+// tokenVar is where a token may stand. It is never an argument: others on the machine can see those.
+const tokenVar = "MUSTER_TOKEN"
+
+// maxToken bounds the line that a token is read from.
+const maxToken = 4096
+
+func tokensCommand(env environment) *cli.Command {
+	const where = `The token is read from ` + tokenVar + ` or, without that, from the first line of
+standard input: arguments can be seen by others.`
+	leaf := func(name, usage, args string, n int, about string, fn func(context.Context, *cli.Context, fleet) error, flags ...cli.Flag) *cli.Command {
+		return &cli.Command{Name: name, Usage: usage, ArgsUsage: args, Description: about, Flags: flags, Action: withClient(env, n, n, fn)}
+	}
+	return &cli.Command{
+		Name:  "tokens",
+		Usage: "answer for tasks that wait for somebody outside",
+		Subcommands: []*cli.Command{
+			leaf("list", "list the nodes of a task that wait for an answer; there are no tokens in it", "TASK", 1, "", tokensList,
+				&cli.IntFlag{Name: "limit", Usage: "at most `N`", Value: 100}, jsonFlag()),
+			leaf("new", "make and print a token for a node that waits; the one before ends", "WORKFLOW NODE", 2,
+				"A token is a secret: who has it decides what the task came to.", tokensNew),
+			leaf("complete", "answer for the node of a token", "", 0, where, tokensComplete,
+				&cli.StringFlag{Name: "value", Usage: "the answer as `JSON`, or - for the rest of standard input", Required: true}),
+			leaf("fail", "say that the attempt of a token has failed", "", 0, where, tokensFail,
+				&cli.StringFlag{Name: "message", Usage: "why, as `TEXT`", Required: true},
+				&cli.StringFlag{Name: "code", Usage: "the `CODE` of the failure", DefaultText: "error"},
+				&cli.BoolFlag{Name: "permanent", Usage: "no other attempt is worth it"}),
+			leaf("extend", "move the deadline of the node of a token", "", 0, where, tokensExtend,
+				&cli.DurationFlag{Name: "by", Usage: "to `D` from now", Required: true}),
+		},
+	}
+}
+
+func tokensList(ctx context.Context, c *cli.Context, client fleet) error {
+	limit, err := limitOf(c)
+	if err != nil {
+		return err
+	}
+	var list []tasktype.OpenToken
+	for cursor := ""; len(list) < limit; {
+		page, next, err := client.OpenTokens(ctx, c.Args().First(), cursor)
+		if err != nil {
+			return err
+		}
+		list = append(list, page...)
+		if cursor = next; next == "" {
+			break
+		}
+	}
+	list = list[:min(limit, len(list))]
+	return show(client.env, c, list, []string{"WORKFLOW", "NODE", "ATTEMPT", "FOR", "DEADLINE IN", "INPUT"}, func(o tasktype.OpenToken) []string {
+		left := "-"
+		if !o.Deadline.IsZero() {
+			left = time.Until(o.Deadline).Round(time.Second).String()
+		}
+		return []string{o.Workflow, o.Node, fmt.Sprint(o.Attempt), ago(o.Opened), left, onLine(o.Input)}
+	})
+}
+
+// onLine returns JSON for a column of a table.
+func onLine(raw json.RawMessage) string {
+	const most = 60
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		return "-"
+	}
+	if r := []rune(b.String()); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return b.String()
+}
+
+func tokensNew(ctx context.Context, c *cli.Context, client fleet) error {
+	token, err := client.NewToken(ctx, c.Args().Get(0), c.Args().Get(1))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(client.env.stdout, token)
+	return nil
+}
+
+func tokensComplete(ctx context.Context, c *cli.Context, client fleet) error {
+	token, in, err := readToken(client.env)
+	if err != nil {
+		return err
+	}
+	value := []byte(c.String("value"))
+	if string(value) == "-" {
+		if value, err = io.ReadAll(io.LimitReader(in, maxInput+1)); err != nil {
+			return fmt.Errorf("read the answer: %w", err)
+		}
+	}
+	if len(value) <= maxInput && !json.Valid(value) {
+		return usageError{fmt.Errorf("the answer is not JSON: %.40q; a text needs quotes of its own: '\"text\"'", value)}
+	}
+	return done(client.env, client.Complete(ctx, token, value), "completed")
+}
+
+func tokensFail(ctx context.Context, c *cli.Context, client fleet) error {
+	token, _, err := readToken(client.env)
+	if err != nil {
+		return err
+	}
+	cause := errors.New(c.String("message"))
+	if c.Bool("permanent") {
+		cause = tasks.Permanent(cause)
+	}
+	if code := c.String("code"); code != "" {
+		cause = tasks.WithCode(code, cause)
+	}
+	return done(client.env, client.Fail(ctx, token, cause), "failed")
+}
+
+func tokensExtend(ctx context.Context, c *cli.Context, client fleet) error {
+	token, _, err := readToken(client.env)
+	if err != nil {
+		return err
+	}
+	return done(client.env, client.Extend(ctx, token, c.Duration("by")), "extended by %s", c.Duration("by"))
+}
+
+// readToken returns the token that a command is given, and what of standard input is left.
+func readToken(env environment) (string, io.Reader, error) {
+	for _, v := range env.environ {
+		if token, ok := strings.CutPrefix(v, tokenVar+"="); ok && token != "" {
+			return token, env.stdin, nil
+		}
+	}
+	if f, ok := env.stdin.(*os.File); ok && isTerminal(f) {
+		fmt.Fprint(env.stderr, "token: ")
+	}
+	in := bufio.NewReaderSize(env.stdin, maxToken)
+	line, err := in.ReadSlice('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", nil, usageError{fmt.Errorf("read a token from standard input: %w", err)}
+	}
+	if token := strings.TrimSpace(string(line)); token != "" {
+		return token, in, nil
+	}
+	return "", nil, usageError{fmt.Errorf("a token is needed, in %s or on standard input", tokenVar)}
+}
