@@ -231,9 +231,9 @@ func TestFailureBeforeTheHandlerReturns(t *testing.T) {
 		ctx := limited(t)
 		var calls atomic.Int64
 		d.answer = func(token string) {
-			err := d.client.Fail(ctx, token, errors.New("early"))
-			if calls.Add(1) > 2 || err != nil {
-				t.Errorf("call %d: %v", calls.Load(), err)
+			n := calls.Add(1)
+			if err := d.client.Fail(ctx, token, errors.New("early")); n > 2 || err != nil {
+				t.Errorf("call %d: %v", n, err)
 			}
 		}
 		run := started(t, d.client, handed.S(draft{"a"}))
@@ -574,6 +574,59 @@ func TestDamagedOpenNode(t *testing.T) {
 		run := started(t, d.client, drafting.S("beside"))
 		if _, err := run.Wait(ctx); err != nil {
 			t.Errorf("another workflow: %v", err)
+		}
+	})
+}
+
+// Wherever in a workflow an external task stands, it is asked with its input, and its answer goes where a result would.
+func TestExternalTaskAnywhere(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		mux := d.mux()
+		repair := tasks.New[tasks.Failure, opinion]("token.repair", tasks.External())
+		split := tasks.New[int, []draft]("token.split")
+		planned := tasks.New[draft, opinion]("token.planned")
+		tasks.Handle(mux, split, func(_ context.Context, n int) ([]draft, error) { return make([]draft, n), nil })
+		tasks.HandlePlan(mux, planned, func(_ context.Context, d draft) (tasks.Signature[opinion], error) {
+			return tasks.Chain(drafting.S(d.Text+"!"), review), nil
+		})
+		w, err := tasks.NewWorker(d.client, mux, tasks.WorkerConfig{Queues: map[string]int{"shapes": 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		during(t, w.Run)
+		shapes := tasks.Queue("shapes")
+		answer := func(task string, n int) (inputs []string) {
+			for _, o := range opened(t, d.client, task, n) {
+				inputs = append(inputs, string(o.Input))
+				if err := d.client.Complete(ctx, tokenOf(t, d.client, o), json.RawMessage(`{"OK":true}`)); err != nil {
+					t.Errorf("%s %s: %v", task, o.Node, err)
+				}
+			}
+			return inputs
+		}
+
+		mapped := started(t, d.client, tasks.Chord(tasks.Map(split.S(3, shapes), review), verdicts))
+		answer(review.Name(), 3)
+		if got, err := mapped.Wait(ctx); err != nil || got != 3 {
+			t.Errorf("map: got %d, %v, want 3", got, err)
+		}
+		plan := started(t, d.client, tasks.Chain(planned.S(draft{"p"}, shapes), publish))
+		if got := answer(review.Name(), 1); got[0] != `{"Text":"p!"}` {
+			t.Errorf("plan: got input %s", got[0])
+		}
+		if got, err := plan.Wait(ctx); err != nil || got != "published true" {
+			t.Errorf("plan: got %q, %v", got, err)
+		}
+		rescue := started(t, d.client, tasks.Chain(fragile.S(draft{"r"}).Rescue(repair), publish))
+		if err := d.client.Fail(ctx, tokenOf(t, d.client, opened(t, d.client, fragile.Name(), 1)[0]), tasks.Permanent(errors.New("broken"))); err != nil {
+			t.Fatal(err)
+		}
+		if got := answer(repair.Name(), 1); !strings.Contains(got[0], `"message":"broken"`) {
+			t.Errorf("rescue: got input %s", got[0])
+		}
+		if got, err := rescue.Wait(ctx); err != nil || got != "published true" {
+			t.Errorf("rescue: got %q, %v", got, err)
 		}
 	})
 }
