@@ -2,7 +2,6 @@ package tasks
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/tasks/internal/engine"
-	"muster/tasks/internal/graph"
 )
 
 // Client sends work and reads what became of it. It may be used by many goroutines at once.
@@ -76,15 +74,6 @@ func (c *Client) Ping(ctx context.Context) error {
 // one that [Refused] knows while that ends by itself, as when the disk of Redis is full.
 func (c *Client) Writable(ctx context.Context) error {
 	return c.eng.Writable(ctx)
-}
-
-// SendRaw sends a task by name with its input as JSON, for senders that do not know its types.
-func (c *Client) SendRaw(ctx context.Context, name string, input json.RawMessage, opts ...SendOption) (*AsyncResult[json.RawMessage], error) {
-	s := &graph.Sig{Shape: graph.Call, Task: name, Opts: &graph.Opts{}, Input: input}
-	if !json.Valid(input) {
-		s.Err = fmt.Errorf("input of task %s is not JSON", name)
-	}
-	return Signature[json.RawMessage]{s}.Send(ctx, c, opts...)
 }
 
 // Revoke stops the workflow with an id; see [AsyncResult.Revoke].

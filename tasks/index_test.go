@@ -38,7 +38,7 @@ func TestListingsRefuseWhatTheyCannotHave(t *testing.T) {
 	}{
 		{workflows(tasks.WorkflowFilter{}), ""},
 		{workflows(tasks.WorkflowFilter{State: tasktype.WorkflowRunning, Name: "a", After: time.Now(), Before: time.Now(), Limit: 1000}), ""},
-		{workflows(tasks.WorkflowFilter{State: "PENDING"}), "no state"},
+		{workflows(tasks.WorkflowFilter{State: "PENDING"}), "not a state"},
 		{workflows(tasks.WorkflowFilter{Limit: 1001}), "1 to 1000"},
 		{workflows(tasks.WorkflowFilter{Limit: -1}), "1 to 1000"},
 		{workflows(tasks.WorkflowFilter{Cursor: "x"}), "not a cursor"},

@@ -28,7 +28,7 @@ type (
 	}
 	// EachOption is for [Each] and [Map]: a [GroupOption] is for the whole, a [CallOption] for every member.
 	EachOption interface{ forEach(o *graph.Opts) }
-	// SendOption is for Send, [Client.SendRaw] and [Scheduler.Add].
+	// SendOption is for Send and [Scheduler.Add].
 	SendOption interface{ forSend(o *graph.Opts) }
 
 	// Option is for a task, wherever it is named, and for Send.

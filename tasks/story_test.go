@@ -773,7 +773,7 @@ var stories = []story{
 		}
 	}},
 	{"send by name", func(t *testing.T, w *world) {
-		run, err := w.client.SendRaw(t.Context(), "t.add", []byte(`{"A":1,"B":2}`))
+		run, err := tasks.New[json.RawMessage, json.RawMessage]("t.add").S([]byte(`{"A":1,"B":2}`)).Send(t.Context(), w.client)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,8 @@ type Task[I, O any] struct {
 	opts *graph.Opts
 }
 
-// New declares a task. The options are the defaults of its signatures.
+// New declares a task. The options are the defaults of its signatures. A program that knows a task by its name only
+// can declare it as a Task[json.RawMessage, json.RawMessage].
 func New[I, O any](name string, opts ...TaskOption) Task[I, O] {
 	return Task[I, O]{name: name, opts: collect(opts, TaskOption.forTask)}
 }

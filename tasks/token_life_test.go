@@ -494,22 +494,6 @@ func TestKilledBetweenTokenAndAnswer(t *testing.T) {
 	}
 }
 
-// A workflow with an external task is marked as one that older releases cannot read; others are not.
-func TestExternalTasksAreOfANewerVersion(t *testing.T) {
-	t.Parallel()
-	c := connect(t, redistest.URL(t))
-	rdb := c.Redis()
-	for _, s := range []struct {
-		sig  tasks.Signature[opinion]
-		want bool
-	}{{review.S(draft{}), true}, {handed.S(draft{}), false}} {
-		run := started(t, c, s.sig)
-		if g := rdb.HGet(t.Context(), flowKey(t, rdb, run.ID()), "g").Val(); strings.Contains(g, `"v":1`) != s.want {
-			t.Errorf("got %s, want a version: %v", g, s.want)
-		}
-	}
-}
-
 // Who waits for a node that nobody opens is told so; a handler is nothing that it lacks.
 func TestExternalTaskNeedsAWorkerWithoutHandler(t *testing.T) {
 	t.Parallel()
