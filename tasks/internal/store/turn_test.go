@@ -1,0 +1,37 @@
+package store_test
+
+import (
+	"slices"
+	"testing"
+
+	"muster/tasks/internal/store"
+	"muster/tasks/redistest"
+)
+
+// What of a ready list cannot be read is left out of the batch, and keeps nothing else out of it.
+func TestTakeLeavesOutWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	ctx := t.Context()
+	rdb.HSet(ctx, "muster:{0}:w:x", "n", 3, "g", "{}")
+	rdb.RPush(ctx, "muster:{0}:ready:n:default:x", "x/0", "x/-", "x/9-0", "/", "x", "x/1-2")
+	rdb.RPush(ctx, "muster:{0}:ring:n:default", "x")
+	s := store.New(rdb)
+	if _, err := s.Shards(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for range 3 { // a call that is sent again is answered with the same
+		res, err := s.Turn(ctx, &store.Turn{Worker: "w", Queue: "default", ID: "1", Take: true, Most: 100, Least: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = nil
+		for _, el := range res.Batch {
+			got = append(got, el.Nodes...)
+		}
+		if want := []string{"0", "1", "2"}; !slices.Equal(got, want) {
+			t.Errorf("got nodes %q, want %q", got, want)
+		}
+	}
+}
