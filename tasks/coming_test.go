@@ -1,103 +1,146 @@
 package tasks_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"os"
-	"path/filepath"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
+)
+
+// What the pages for those who come from elsewhere say in a line of code compiles, and so is there.
+func TestPagesNameWhatThereIs(t *testing.T) {
+	t.Parallel()
+	c := newCompiler(t)
+	pkg, errs := c.load(prelude, comingPrelude)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	span, name := regexp.MustCompile("`[^`]+`"), regexp.MustCompile(`^(\w+)[.([]`)
+	body := pkg.Scope().Lookup("body").(*types.Func).Scope().Pos() // where the imports of the prelude are known
+	for _, page := range []string{"COMING-FROM-ASYNQ.md", "COMING-FROM-CELERY.md"} {
+		found := 0
+		for n, line := range ourLines(t, page) {
+			for _, code := range span.FindAllString(line, -1) {
+				code = strings.TrimPrefix(strings.Trim(code, "`"), "return ")
+				if first := name.FindStringSubmatch(code); first == nil || !known(pkg, body, first[1]) {
+					continue
+				}
+				found++
+				if err := c.expression(pkg, body, code); err != nil {
+					t.Errorf("%s:%d: %s: %v", page, n+1, code, err)
+				}
+			}
+		}
+		if found < 60 {
+			t.Errorf("%s: got %d pieces of code; is it read as it should be?", page, found)
+		}
+	}
+}
+
+// ourLines returns the lines of a page, without blocks of code and what tables have in their first column, which is
+// theirs.
+func ourLines(t *testing.T, page string) []string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.ReplaceAll(string(text), `\|`, "or"), "\n")
+	in := false
+	for i, line := range lines {
+		fence := strings.HasPrefix(line, "```")
+		if fence {
+			in = !in
+		}
+		if cells := strings.SplitN(line, "|", 3); len(cells) == 3 && cells[0] == "" {
+			lines[i] = cells[2]
+		}
+		if in || fence {
+			lines[i] = ""
+		}
+	}
+	return lines
+}
+
+// known reports whether a name is one of the prelude or of an import there.
+func known(pkg *types.Package, pos token.Pos, name string) bool {
+	_, obj := pkg.Scope().Innermost(pos).LookupParent(name, token.NoPos)
+	return obj != nil && obj.Parent() != types.Universe
+}
+
+func (c *compiler) expression(pkg *types.Package, pos token.Pos, code string) error {
+	expr, err := parser.ParseExprFrom(c.fset, "", code, 0)
+	if err != nil {
+		return fmt.Errorf("no expression: %w", err)
+	}
+	return types.CheckExpr(c.fset, pkg, pos, expr, &types.Info{Types: map[ast.Expr]types.TypeAndValue{}})
+}
+
+// comingPrelude has what the tables use.
+const comingPrelude = `package page
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
 
-// What the pages for those who come from elsewhere name is there, under that name.
-func TestPagesNameWhatThereIs(t *testing.T) {
-	t.Parallel()
-	known := map[string]map[string]bool{"tasks": exported(t)}
-	members := func(name string, types ...reflect.Type) {
-		known[name] = map[string]bool{}
-		for _, typ := range types {
-			for i := range typ.NumMethod() {
-				known[name][typ.Method(i).Name] = true
-			}
-			if typ.Kind() == reflect.Pointer {
-				typ = typ.Elem()
-			}
-			for i := range typ.NumField() {
-				known[name][typ.Field(i).Name] = true
-			}
-		}
-	}
-	members("client", reflect.TypeFor[*tasks.Client]())
-	members("run", reflect.TypeFor[*tasks.AsyncResult[any]]())
-	members("mux", reflect.TypeFor[*tasks.Mux]())
-	members("worker", reflect.TypeFor[*tasks.Worker]())
-	members("WorkerConfig", reflect.TypeFor[tasks.WorkerConfig]())
-	members("InfoFrom(ctx)", reflect.TypeFor[tasktype.Info]())
-	name := regexp.MustCompile(`(\btasks|\bclient|\brun|\bmux|\bworker|\bWorkerConfig|\bInfoFrom\(ctx\))\.([A-Z]\w*)`)
-	for _, page := range []string{"COMING-FROM-ASYNQ.md", "COMING-FROM-CELERY.md"} {
-		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found := 0
-		for n, line := range strings.Split(string(text), "\n") {
-			if cells := strings.Split(line, "|"); len(cells) > 2 && cells[0] == "" {
-				line = strings.Join(cells[2:], "|") // the first column is theirs
-			}
-			for _, m := range name.FindAllStringSubmatch(line, -1) {
-				found++
-				if !known[m[1]][m[2]] {
-					t.Errorf("%s:%d: there is no %s.%s", page, n+1, m[1], m[2])
-				}
-			}
-		}
-		if found < 20 {
-			t.Errorf("%s names %d things; is it read as it should be?", page, found)
-		}
-	}
-}
+type (
+	In  = int
+	Out = int
+)
 
-// exported is what package tasks exports.
-func exported(t *testing.T) map[string]bool {
-	t.Helper()
-	names := map[string]bool{}
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range f.Decls {
-			switch d := d.(type) {
-			case *ast.FuncDecl:
-				if d.Recv == nil {
-					names[d.Name.Name] = true
-				}
-			case *ast.GenDecl:
-				for _, s := range d.Specs {
-					switch s := s.(type) {
-					case *ast.TypeSpec:
-						names[s.Name.Name] = true
-					case *ast.ValueSpec:
-						for _, n := range s.Names {
-							names[n.Name] = true
-						}
-					}
-				}
-			}
-		}
-	}
-	return names
-}
+var (
+	F, G, H   tasks.Task[int, int]
+	P         tasks.Task[tasks.Pair[int, int], int]
+	Body      tasks.Task[[]int, int]
+	Survivors tasks.Task[[]tasks.Outcome[int], int]
+	Cb        tasks.Task[int, int]
+	Eb        tasks.Task[tasks.Failure, string]
+	Instead   tasks.Task[tasks.Failure, int]
+
+	s, a   tasks.Signature[int]
+	b      tasks.Signature[string]
+	ss     []tasks.Signature[int]
+	header tasks.Signature[[]int]
+	each   func(tasks.Signature[int]) tasks.Signature[int]
+	f      func(context.Context, int) (int, error)
+	plan   func(context.Context, int) (tasks.Signature[int], error)
+	worth  func(error) bool
+
+	run     *tasks.AsyncResult[int]
+	listRun *tasks.AsyncResult[[]int]
+	nodes   []tasktype.Node
+	w       io.Writer
+	rdb     redis.UniversalClient
+
+	scheduler       *tasks.Scheduler
+	WorkerConfig    tasks.WorkerConfig
+	SchedulerConfig tasks.SchedulerConfig
+
+	opts     []tasks.CallOption
+	sendOpts []tasks.SendOption
+
+	in, n, x, y, done, total int
+	xs []int
+	pairs []tasks.Pair[int, int]
+	d, base, limit, ttl time.Duration
+	at time.Time
+	t *testing.T
+	url, id, node, queue, key, name, spec string
+	h map[string]string
+	input json.RawMessage
+)
+`

@@ -159,6 +159,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -184,6 +185,8 @@ var (
 	sources []Source
 	urls    []string
 )
+
+func body() {}
 
 type (
 	Source    struct{}
