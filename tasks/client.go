@@ -12,7 +12,7 @@ import (
 	"muster/tasks/internal/engine"
 )
 
-// Client sends work and reads what became of it. It may be used by many goroutines at once.
+// Client sends workflows, and reads and changes their state. It may be used by many goroutines at once.
 type Client struct {
 	eng  *engine.Engine
 	rdb  redis.UniversalClient

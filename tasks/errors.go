@@ -32,7 +32,7 @@ var (
 // [Again], so that no attempt is used up. See [Client.Writable].
 func Refused(err error) bool { return store.Refused(err) }
 
-// Failure is why a task did not yield a value: the error of Wait, and the input of [Rescue] and
+// Failure is why a task did not yield a value: the error of Wait, and the input of [Signature.Rescue] and
 // [OnError] tasks. Errors lose their identity on the way through Redis: what is left is the message
 // and a code, which is one of package tasktype or was given by [WithCode].
 type Failure struct {

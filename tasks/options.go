@@ -209,7 +209,7 @@ func AtMost(n int) GroupOption {
 func FailFast() GroupOption { return option(func(o *graph.Opts) { o.FailFast = true }) }
 
 // LinkError runs eb on the failure when the task itself has failed for good, but not when it was skipped because
-// something before it failed; [OnError] is for that. What becomes of eb changes nothing else. On a map it is for every
+// something before it failed; [OnError] is for that. The result of eb changes nothing else. On a map it is for every
 // member. A task that is run by OnError or LinkError has no LinkError itself.
 func LinkError[O any](eb Task[Failure, O]) StepOption {
 	return option(func(o *graph.Opts) { o.Links = append(o.Links, graph.Link{Task: eb.name, Opts: eb.opts}) })

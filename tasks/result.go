@@ -23,7 +23,7 @@ type AsyncResult[O any] struct {
 }
 
 // Send stores s in Redis as a workflow, releases what can run at once and returns its handle. When
-// Send returns without error the workflow will run, whatever becomes of the sender.
+// Send returns without error the workflow will run, even if the sender dies.
 func (s Signature[O]) Send(ctx context.Context, c *Client, opts ...SendOption) (*AsyncResult[O], error) {
 	id, err := c.eng.Send(ctx, s.sig, collect(opts, SendOption.forSend))
 	if err != nil && !errors.Is(err, ErrDuplicate) {
@@ -84,7 +84,7 @@ func ValueOf[P, O any](ctx context.Context, r *AsyncResult[O], part Signature[P]
 }
 
 // NodeValue is [ValueOf] for the node of a workflow with an id as [Client.Nodes] lists it. It returns an error if there is
-// no such node so far, or if it is one that the workflow did not need, as a [OnError] task of what has succeeded.
+// no such node so far, or if it is one that the workflow did not need, as an [OnError] task of what has succeeded.
 func NodeValue[P any](ctx context.Context, c *Client, id, node string) (P, error) {
 	var out P
 	if engine.RunFrom(ctx) != nil {

@@ -31,7 +31,7 @@ type SchedulerConfig struct {
 	Lease time.Duration
 	// Name identifies the scheduler; two live schedulers must not share one. Defaults to host-pid-number.
 	Name string
-	// Logger hears of ticks that could not be sent. Defaults to none.
+	// Logger gets ticks that could not be sent. Defaults to none.
 	Logger *slog.Logger
 	// Sent, if set, is called with the id of every workflow that this scheduler sent.
 	Sent func(name, id string)

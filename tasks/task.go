@@ -188,7 +188,7 @@ func (s Signature[O]) Rescue(t Task[Failure, O]) Signature[O] {
 	return Signature[O]{step(graph.Rescue, s.sig, t.name, t.opts, graph.NoOpts)}
 }
 
-// OnSuccess yields what s yields, and also runs cb on it. What becomes of cb does not change s. Each use
+// OnSuccess yields what s yields, and also runs cb on it. The result of cb does not change s. Each use
 // adds a run: a task that is added to s twice runs twice.
 func OnSuccess[A, B any](s Signature[A], cb Task[A, B]) Signature[A] {
 	return Signature[A]{step(graph.OnSuccess, s.sig, cb.name, cb.opts, graph.NoOpts)}

@@ -39,7 +39,7 @@ type WorkerConfig struct {
 	MaxResult int
 	// Name identifies the worker; two live workers must not share one. Defaults to host-pid-number.
 	Name string
-	// Logger hears what an operator should know. Defaults to none.
+	// Logger gets what an operator should know. Defaults to none.
 	Logger *slog.Logger
 	// Ready, if set, is called once the worker takes work.
 	Ready func()
@@ -47,7 +47,7 @@ type WorkerConfig struct {
 	// server would: with its retries, time limits and results. Such a task starts within some seconds
 	// of being sent. Defaults to none: tasks of others are archived.
 	Asynq asynq.Handler
-	// Observe, if set, is called after every attempt with what became of it, by many goroutines at once.
+	// Observe, if set, is called after every attempt with its outcome, by many goroutines at once.
 	// It must not block.
 	Observe func(tasktype.Attempt)
 }

@@ -36,7 +36,7 @@ type Config struct {
 	Provider trace.TracerProvider
 	// MaxLinks bounds the links of a span to those it comes after. Defaults to 32.
 	MaxLinks int
-	// Logger hears of spans that could not be linked. Defaults to none.
+	// Logger gets spans that could not be linked. Defaults to none.
 	Logger *slog.Logger
 }
 

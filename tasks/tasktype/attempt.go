@@ -27,7 +27,7 @@ type Attempt struct {
 	Took    time.Duration // how long the handler ran, or was waited for
 }
 
-// Outcome is what became of an attempt.
+// Outcome is how an attempt ended.
 type Outcome string
 
 // The outcomes of attempts.

@@ -7,7 +7,7 @@ type Queue struct {
 	Name     string        `json:"name"`
 	Pending  int64         `json:"pending"`    // tasks that are ready
 	Active   int64         `json:"active"`     // tasks in the batches of workers
-	Archived int64         `json:"archived"`   // asynq's own tasks that an operator or asynq has put away
+	Archived int64         `json:"archived"`   // asynq's own tasks that an operator or asynq has archived
 	Latency  time.Duration `json:"latency_ns"` // how long nothing was taken although something is pending; 0 if nothing is
 	Paused   bool          `json:"paused"`     // whether workers take nothing from it
 }

@@ -22,7 +22,7 @@ const (
 	WorkflowRevoked   WorkflowState = "revoked"
 )
 
-// RatePoint counts what became of the nodes of a task in a minute or an hour.
+// RatePoint counts how the nodes of a task ended in a minute or an hour.
 type RatePoint struct {
 	Time      time.Time     `json:"time"`      // when the minute or hour began
 	Queue     string        `json:"queue"`     // name
