@@ -17,6 +17,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"muster/tasks"
+	"muster/tasks/taskstest"
 )
 
 // The Go code on every page compiles.
@@ -127,6 +130,23 @@ func TestWrongCodeDoesNotCompile(t *testing.T) {
 	}
 	if errs := c.check(prelude, wrongPrelude); len(errs) > 0 {
 		t.Errorf("without wrong code: got %v, want none", errs)
+	}
+}
+
+// What JSON cannot write is an error of Send: types do not show it.
+func TestInputThatDoesNotMarshalIsAnErrorOfSend(t *testing.T) {
+	t.Parallel()
+	f := taskstest.New(t, tasks.NewMux())
+	call := tasks.New[func(), int]("t.call")
+	for name, s := range map[string]tasks.Signature[int]{
+		"an input":      call.S(func() {}),
+		"a member":      tasks.Chord(tasks.Each([]func(){nil}, call), tasks.New[[]int, int]("t.sum")),
+		"a constant":    tasks.Chain(tasks.Value(func() {}), call),
+		"a second half": tasks.Chain(tasks.Value(1), tasks.Bind(tasks.New[tasks.Pair[int, func()], int]("t.bound"), func() {})),
+	} {
+		if _, err := s.Send(t.Context(), f.Client()); err == nil || !strings.Contains(err.Error(), "does not marshal to JSON") {
+			t.Errorf("%s: got %v, want an error that says what does not marshal", name, err)
+		}
 	}
 }
 
