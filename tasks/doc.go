@@ -57,7 +57,7 @@
 //		Index = tasks.New[[]Page, Report]("site.index")
 //	)
 //
-//	pages := tasks.Each(urls, Fetch)                      // all urls at once
+//	pages := tasks.Each(urls, Fetch)                        // all urls at once
 //	run, err := tasks.Chord(pages, Index).Send(ctx, client) // when the last page is there, index them
 //	report, err := run.Wait(ctx)
 //
