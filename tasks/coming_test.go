@@ -86,7 +86,6 @@ const comingPrelude = `package page
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"testing"
 	"time"
@@ -141,6 +140,5 @@ var (
 	t *testing.T
 	url, id, node, queue, key, name, spec string
 	h map[string]string
-	input json.RawMessage
 )
 `

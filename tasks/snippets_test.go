@@ -172,6 +172,7 @@ const imports = `package page
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
