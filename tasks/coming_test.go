@@ -138,7 +138,7 @@ var (
 	d, base, limit, ttl time.Duration
 	at time.Time
 	t *testing.T
-	url, id, node, queue, key, name, spec string
+	url, id, node, token, queue, key, name, spec string
 	h map[string]string
 )
 `
