@@ -35,6 +35,20 @@ func (s Signature[O]) Send(ctx context.Context, c *Client, opts ...SendOption) (
 	return &AsyncResult[O]{c, id, s.sig}, nil
 }
 
+// Do sends s and waits for its value: Send, then [AsyncResult.Wait]. Ending ctx ends the wait, not the workflow. Inside a
+// handler it sends nothing and returns [ErrWaitInTask].
+func (s Signature[O]) Do(ctx context.Context, c *Client, opts ...SendOption) (O, error) {
+	var none O
+	if engine.RunFrom(ctx) != nil {
+		return none, ErrWaitInTask
+	}
+	run, err := s.Send(ctx, c, opts...)
+	if err != nil {
+		return none, err
+	}
+	return run.Wait(ctx)
+}
+
 // Attach returns the handle of the workflow with an id. It does no I/O: an unknown id shows as
 // [ErrUnknown] when the handle is used.
 func Attach[O any](c *Client, id string) *AsyncResult[O] { return &AsyncResult[O]{client: c, id: id} }

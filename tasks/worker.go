@@ -105,7 +105,12 @@ func (c WorkerConfig) validate() error {
 }
 
 // Worker runs tasks.
-type Worker struct{ w *engine.Worker }
+type Worker struct {
+	w     *engine.Worker
+	stop  context.CancelFunc // ends what StartWorker began; nil for other workers
+	ended chan struct{}      // closed when that has ended
+	err   error              // of Run; to be read once ended is closed
+}
 
 // NewWorker returns a worker that runs the handlers of mux.
 func NewWorker(c *Client, mux *Mux, cfg WorkerConfig) (*Worker, error) {
@@ -118,11 +123,55 @@ func NewWorker(c *Client, mux *Mux, cfg WorkerConfig) (*Worker, error) {
 			return nil, fmt.Errorf("task %s: %w", name, h.Opts.Err)
 		}
 	}
-	return &Worker{engine.NewWorker(c.eng, maps.Clone(mux.handlers), engine.WorkerConfig{
+	return &Worker{w: engine.NewWorker(c.eng, maps.Clone(mux.handlers), engine.WorkerConfig{
 		Queues: cfg.Queues, Strict: cfg.Strict, Concurrency: cfg.Concurrency, MaxConcurrency: cfg.MaxConcurrency,
 		Grace: cfg.Grace, HandlerWait: cfg.HandlerWait, MaxResult: cfg.MaxResult, Name: cfg.Name, Logger: cfg.Logger, Ready: cfg.Ready, Observe: cfg.Observe, Plain: cfg.Asynq,
 		QueueLimits: cfg.QueueLimits, PID: os.Getpid(),
 	})}, nil
+}
+
+// StartWorker is [NewWorker] with Run in the background. It returns once the worker takes work, or with the error that keeps
+// it from that. The worker runs until ctx is done or until Stop.
+func StartWorker(ctx context.Context, c *Client, mux *Mux, cfg WorkerConfig) (*Worker, error) {
+	up, ready := make(chan struct{}), cfg.Ready
+	cfg.Ready = func() {
+		if ready != nil {
+			ready()
+		}
+		close(up)
+	}
+	w, err := NewWorker(c, mux, cfg)
+	if err != nil {
+		return nil, err
+	}
+	ctx, w.stop = context.WithCancel(ctx)
+	w.ended = make(chan struct{})
+	go func() {
+		defer close(w.ended)
+		w.err = w.Run(ctx)
+	}()
+	select {
+	case <-up:
+		return w, nil
+	case <-w.ended:
+		w.stop()
+		if w.err == nil { // told to stop before it was up
+			return nil, fmt.Errorf("start worker: %w", ctx.Err())
+		}
+		return nil, w.err
+	}
+}
+
+// Stop ends a worker that StartWorker returned, as the end of the context of Run does: running tasks finish, for Grace at
+// most. It blocks until then and may be called again. A worker that was made with [NewWorker] ends with the context of its
+// Run; here it is an error.
+func (w *Worker) Stop() error {
+	if w.stop == nil {
+		return errors.New("stop worker: StartWorker did not start it; end the context of its Run")
+	}
+	w.stop()
+	<-w.ended
+	return w.err
 }
 
 // Stats returns what the worker has done since it started.

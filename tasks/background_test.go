@@ -1,0 +1,112 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// A started worker is listed as soon as it is returned, finishes what runs when it is stopped, and is gone after that.
+func TestStartedWorkerFinishesWhatRunsWhenItIsStopped(t *testing.T) {
+	t.Parallel()
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	slow := tasks.New[int, int]("background.slow")
+	begun, release := make(chan struct{}), make(chan struct{})
+	mux := tasks.NewMux()
+	tasks.Handle(mux, slow, func(_ context.Context, n int) (int, error) {
+		close(begun)
+		<-release
+		return n + 1, nil
+	})
+	called := false
+	worker, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{Ready: func() { called = true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !called {
+		t.Error("Ready was not called before StartWorker returned")
+	}
+	if got := len(listed(t, client)); got != 1 {
+		t.Errorf("workers: got %d, want 1", got)
+	}
+	run, err := slow.S(1).Send(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	stopped := make(chan error, 1)
+	go func() { stopped <- worker.Stop() }()
+	close(release)
+	if err := <-stopped; err != nil {
+		t.Errorf("Stop: got %v, want nil", err)
+	}
+	if err := worker.Stop(); err != nil {
+		t.Errorf("second Stop: got %v, want nil", err)
+	}
+	if got, err := run.Wait(limited(t)); err != nil || got != 2 {
+		t.Errorf("Wait: got %v, %v, want 2", got, err)
+	}
+	if got := len(listed(t, client)); got != 0 {
+		t.Errorf("workers after Stop: got %d, want 0", got)
+	}
+}
+
+// What keeps a worker from running is the error of StartWorker.
+func TestWorkerThatCannotStartSaysWhy(t *testing.T) {
+	t.Parallel()
+	client := tasks.NewClient(redistest.New(t))
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := tasks.StartWorker(over, client, tasks.NewMux(), tasks.WorkerConfig{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a ctx that is done: got %v, want context.Canceled", err)
+	}
+	if _, err := tasks.StartWorker(t.Context(), client, tasks.NewMux(), tasks.WorkerConfig{Concurrency: -1}); err == nil {
+		t.Error("with a wrong Concurrency: got nil, want an error")
+	}
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tasks.StartWorker(t.Context(), client, tasks.NewMux(), tasks.WorkerConfig{}); err == nil {
+		t.Error("with a closed client: got nil, want an error")
+	}
+	worker, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Stop(); err == nil {
+		t.Error("Stop of a worker that was not started: got nil, want an error")
+	}
+}
+
+// Do is Send and Wait; inside a handler it sends nothing.
+func TestDoSendsAndWaits(t *testing.T) {
+	t.Parallel()
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	double := tasks.New[int, int]("background.double")
+	ask := tasks.New[int, bool]("background.ask")
+	mux := tasks.NewMux()
+	tasks.Handle(mux, double, func(_ context.Context, n int) (int, error) { return 2 * n, nil })
+	tasks.Handle(mux, ask, func(ctx context.Context, n int) (bool, error) {
+		_, err := double.S(n).Do(ctx, client, tasks.ID("inside"))
+		return errors.Is(err, tasks.ErrWaitInTask), nil
+	})
+	worker, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = worker.Stop() })
+	if got, err := double.S(21).Do(limited(t), client); err != nil || got != 42 {
+		t.Errorf("Do: got %v, %v, want 42", got, err)
+	}
+	if refused, err := ask.S(1).Do(limited(t), client); err != nil || !refused {
+		t.Errorf("Do in a handler: got %v, %v, want ErrWaitInTask", refused, err)
+	}
+	if _, err := tasks.Attach[int](client, "inside").Status(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
+		t.Errorf("what Do sent in a handler: got %v, want ErrUnknown", err)
+	}
+}
