@@ -1,0 +1,79 @@
+// Retries shows which failures are tried again, and when: MaxRetry and Backoff say how often and how soon, RetryIf and Permanent
+// which errors are worth it. WithCode marks an error, so that whoever waits can tell failures apart.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"time"
+
+	"muster/tasks"
+)
+
+var errForbidden = errors.New("forbidden")
+
+var Fetch = tasks.New[string, string]("page.fetch",
+	tasks.MaxRetry(3), // so at most four attempts
+	tasks.Backoff(10*time.Millisecond, time.Second),
+	tasks.RetryIf(func(err error) bool { return !errors.Is(err, errForbidden) }))
+
+func fetch(ctx context.Context, page string) (string, error) {
+	attempt := tasks.InfoFrom(ctx).Attempt
+	switch {
+	case page == "/slow" && attempt < 3:
+		return "", errors.New("no answer")
+	case page == "/gone":
+		return "", tasks.Permanent(errors.New("page is gone"))
+	case page == "/admin":
+		return "", errForbidden
+	case page == "/shop":
+		return "", tasks.WithCode("blocked", errors.New("too many requests"))
+	}
+	return fmt.Sprintf("fetched by attempt %d", attempt), nil
+}
+
+func main() {
+	if err := run(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context) error {
+	client, err := tasks.Connect(ctx, cmp.Or(os.Getenv("REDIS_URL"), "redis://localhost:6379/0"))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	mux := tasks.NewMux()
+	tasks.Handle(mux, Fetch, fetch)
+	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{})
+	if err != nil {
+		return err
+	}
+	defer worker.Stop()
+
+	for _, page := range []string{"/home", "/slow", "/gone", "/admin", "/shop"} {
+		text, err := Fetch.S(page).Do(ctx, client)
+		var failure *tasks.Failure
+		switch {
+		case err == nil:
+			fmt.Printf("%s: %s\n", page, text)
+		case errors.As(err, &failure):
+			fmt.Printf("%s: %s, attempts %d, code %s\n", page, failure.Message, failure.Attempts, failure.Code)
+		default: // not about the page, such as a Redis that does not answer
+			return err
+		}
+	}
+	return nil
+}
+
+// Output:
+// /home: fetched by attempt 1
+// /slow: fetched by attempt 3
+// /gone: page is gone, attempts 1, code permanent
+// /admin: forbidden, attempts 1, code error
+// /shop: too many requests, attempts 4, code blocked
