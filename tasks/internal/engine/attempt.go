@@ -452,11 +452,11 @@ func clip(s string) string {
 // backoff returns how long to wait after the given attempt, at most.
 func backoff(sp *graph.Spec, attempt int) time.Duration {
 	base, limit := sp.Base, sp.Cap
-	if base == 0 && limit == 0 {
-		base, limit = 1000, 600_000
-	}
 	if sp.Fixed {
 		return time.Duration(max(0, base)) * time.Millisecond
+	}
+	if base == 0 && limit == 0 {
+		base, limit = 1000, 600_000
 	}
 	if limit == 0 {
 		limit = 600_000
