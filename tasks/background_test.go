@@ -3,6 +3,7 @@ package tasks_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	"muster/tasks"
@@ -108,5 +109,57 @@ func TestDoSendsAndWaits(t *testing.T) {
 	}
 	if _, err := tasks.Attach[int](client, "inside").Status(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
 		t.Errorf("what Do sent in a handler: got %v, want ErrUnknown", err)
+	}
+}
+
+// WaitAll waits for the siblings of a failure, and for the task that is run on it.
+func TestWaitAllWaitsForWhatTheValueDoesWithout(t *testing.T) {
+	t.Parallel()
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	step := tasks.New[bool, bool]("all.step")
+	alert := tasks.New[tasks.Failure, bool]("all.alert")
+	release := make(chan struct{})
+	var ended atomic.Int32
+	mux := tasks.NewMux()
+	tasks.Handle(mux, step, func(_ context.Context, fails bool) (bool, error) {
+		if fails {
+			return false, errors.New("no")
+		}
+		<-release
+		ended.Add(1)
+		return true, nil
+	})
+	tasks.Handle(mux, alert, func(context.Context, tasks.Failure) (bool, error) {
+		<-release
+		ended.Add(1)
+		return true, nil
+	})
+	worker, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = worker.Stop() })
+	run, err := tasks.OnError(tasks.Each([]bool{true, false}, step), alert).Send(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run.Wait(limited(t)); err == nil {
+		t.Error("Wait: got nil, want the failure")
+	}
+	if got := ended.Load(); got != 0 {
+		t.Errorf("ended when Wait has returned: got %d, want 0", got)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := run.WaitAll(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("WaitAll with a ctx that is done: got %v, want context.Canceled", err)
+	}
+	close(release)
+	if err := run.WaitAll(limited(t)); err != nil {
+		t.Errorf("WaitAll: got %v, want nil", err)
+	}
+	if got := ended.Load(); got != 2 {
+		t.Errorf("ended when WaitAll has returned: got %d, want 2", got)
 	}
 }

@@ -163,6 +163,21 @@ func (r *AsyncResult[O]) Watch(ctx context.Context) iter.Seq2[tasktype.Progress,
 	}
 }
 
+// WaitAll blocks until all tasks of the workflow have ended, also callbacks and siblings of a failure, for which Wait does not
+// wait. What became of them it does not say. Ending ctx ends the wait, not the workflow. Inside a handler it returns
+// [ErrWaitInTask].
+func (r *AsyncResult[O]) WaitAll(ctx context.Context) error {
+	if engine.RunFrom(ctx) != nil {
+		return ErrWaitInTask
+	}
+	for _, err := range r.Watch(ctx) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Revoke stops the whole workflow: what waits never runs, and the contexts of what runs end. It
 // needs no worker, and is no error when the workflow has ended.
 func (r *AsyncResult[O]) Revoke(ctx context.Context) error { return r.client.Revoke(ctx, r.id) }

@@ -1,5 +1,5 @@
 // Callbacks run beside the work and do not change its value: OnSuccess on what a signature yields, OnError on its failure, and
-// LinkError on the failure of one step. Wait does not wait for them; Watch ends when they have ended, too.
+// LinkError on the failure of one step. Wait does not wait for them, WaitAll does.
 package main
 
 import (
@@ -9,28 +9,31 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"slices"
-	"sync"
 
 	"muster/tasks"
 )
 
 var (
-	Charge    = tasks.New[int, int]("payment.charge", tasks.LinkError(Alert)) // cents, of which all are charged
-	Ship      = tasks.New[int, string]("payment.ship")
-	Receipt   = tasks.New[string, bool]("payment.receipt")
-	Apologize = tasks.New[tasks.Failure, bool]("payment.apologize")
-	Alert     = tasks.New[tasks.Failure, bool]("payment.alert")
+	Charge    = tasks.New[int, string]("payment.charge")
+	Ship      = tasks.New[string, string]("payment.ship")
+	Receipt   = tasks.New[string, int]("payment.receipt")
+	Apologize = tasks.New[tasks.Failure, int]("payment.apologize")
 )
 
-func charge(_ context.Context, cents int) (int, error) {
+func charge(_ context.Context, cents int) (string, error) {
 	if cents > 10000 {
-		return 0, errors.New("card declined")
+		return "", errors.New("card declined")
 	}
-	return cents, nil
+	return fmt.Sprint(cents, " cents"), nil
 }
 
-func ship(_ context.Context, cents int) (string, error) { return fmt.Sprint("parcel for ", cents), nil }
+func ship(_ context.Context, payment string) (string, error) { return "parcel for " + payment, nil }
+
+func receipt(_ context.Context, parcel string) (int, error) { return fmt.Println("receipt:", parcel) }
+
+func apologize(_ context.Context, f tasks.Failure) (int, error) {
+	return fmt.Println("sorry:", f.Message)
+}
 
 func main() {
 	if err := run(context.Background()); err != nil {
@@ -44,51 +47,34 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	var mu sync.Mutex // guards said
-	var said []string
-	say := func(words ...any) (bool, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		said = append(said, fmt.Sprintln(words...))
-		return true, nil
-	}
 	mux := tasks.NewMux()
 	tasks.Handle(mux, Charge, charge)
 	tasks.Handle(mux, Ship, ship)
-	tasks.Handle(mux, Receipt, func(_ context.Context, parcel string) (bool, error) { return say("receipt:", parcel) })
-	tasks.Handle(mux, Apologize, func(_ context.Context, f tasks.Failure) (bool, error) { return say("sorry:", f.Message) })
-	tasks.Handle(mux, Alert, func(_ context.Context, f tasks.Failure) (bool, error) { return say("alert:", f.Task, "failed") })
+	tasks.Handle(mux, Receipt, receipt)
+	tasks.Handle(mux, Apologize, apologize)
 	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{})
 	if err != nil {
 		return err
 	}
 	defer worker.Stop()
 
-	for _, cents := range []int{500, 90000} {
-		order := tasks.Chain(Charge.S(cents), Ship)
-		order = tasks.OnSuccess(order, Receipt)
-		order = tasks.OnError(order, Apologize)
+	for _, order := range []tasks.Signature[string]{
+		tasks.OnSuccess(tasks.Chain(Charge.S(500), Ship), Receipt),
+		tasks.OnError(tasks.Chain(Charge.S(90000), Ship), Apologize),
+		tasks.Chain(Charge.S(90000, tasks.LinkError(Apologize)), Ship),
+	} {
 		run, err := order.Send(ctx, client)
 		if err != nil {
 			return err
 		}
-		for _, err := range run.Watch(ctx) {
-			if err != nil {
-				return err
-			}
+		if err := run.WaitAll(ctx); err != nil { // for callbacks, too
+			return err
 		}
-		fmt.Println(run.Wait(ctx))
-	}
-	slices.Sort(said) // callbacks run at once, in any order
-	for _, line := range said {
-		fmt.Print(line)
 	}
 	return nil
 }
 
 // Output:
-// parcel for 500 <nil>
-//  task payment.charge failed: card declined
-// alert: payment.charge failed
-// receipt: parcel for 500
+// receipt: parcel for 500 cents
+// sorry: card declined
 // sorry: card declined

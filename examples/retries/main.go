@@ -58,14 +58,12 @@ func run(ctx context.Context) error {
 
 	for _, page := range []string{"/home", "/slow", "/gone", "/admin", "/shop"} {
 		text, err := Fetch.S(page).Do(ctx, client)
-		var failure *tasks.Failure
-		switch {
-		case err == nil:
-			fmt.Printf("%s: %s\n", page, text)
-		case errors.As(err, &failure):
-			fmt.Printf("%s: %s, attempts %d, code %s\n", page, failure.Message, failure.Attempts, failure.Code)
-		default: // not about the page, such as a Redis that does not answer
+		if f, ok := errors.AsType[*tasks.Failure](err); ok {
+			fmt.Printf("%s: %s, attempts %d, code %s\n", page, f.Message, f.Attempts, f.Code)
+		} else if err != nil { // not about the page, such as a Redis that does not answer
 			return err
+		} else {
+			fmt.Printf("%s: %s\n", page, text)
 		}
 	}
 	return nil

@@ -1,5 +1,5 @@
 // Timelimits shows three limits. Timeout ends the context of a handler, HardTimeout gives up on a handler that ignores its context,
-// and Expires revokes a task that no worker has begun in time.
+// and with Expires a worker that comes to a task too late revokes it instead.
 package main
 
 import (
@@ -25,6 +25,13 @@ func render(ctx context.Context, report string) (string, error) {
 	return "", ctx.Err()
 }
 
+func code(err error) string {
+	if f, ok := errors.AsType[*tasks.Failure](err); ok {
+		return f.Code
+	}
+	return fmt.Sprint(err)
+}
+
 func main() {
 	if err := run(context.Background()); err != nil {
 		log.Fatal(err)
@@ -37,13 +44,10 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	done := make(chan struct{})
-	defer close(done)
 	mux := tasks.NewMux()
 	tasks.Handle(mux, Render, render)
 	tasks.Handle(mux, Print, func(context.Context, string) (string, error) {
-		<-done // a driver that hangs
-		return "printed", nil
+		select {} // a driver that hangs
 	})
 	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{})
 	if err != nil {
@@ -51,22 +55,26 @@ func run(ctx context.Context) error {
 	}
 	defer worker.Stop()
 
-	for _, report := range []tasks.Signature[string]{
-		Render.S("sales"),
-		Print.S("sales"),
-		Offer.S("sales"), // no worker takes from its queue
-	} {
-		_, err := report.Do(ctx, client)
-		var failure *tasks.Failure
-		if !errors.As(err, &failure) {
-			return err
-		}
-		fmt.Printf("%s: %s\n", failure.Task, failure.Code)
+	offer, err := Offer.S("sales").Send(ctx, client) // no worker takes from its queue so far
+	if err != nil {
+		return err
 	}
+	_, err = Render.S("sales").Do(ctx, client)
+	fmt.Println("render:", code(err))
+	_, err = Print.S("sales").Do(ctx, client)
+	fmt.Println("print:", code(err))
+
+	late, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{Queues: map[string]int{"night": 1}})
+	if err != nil {
+		return err
+	}
+	defer late.Stop()
+	_, err = offer.Wait(ctx)
+	fmt.Println("offer:", code(err))
 	return nil
 }
 
 // Output:
-// report.render: timeout
-// report.print: hard_timeout
-// report.offer: expired
+// render: timeout
+// print: hard_timeout
+// offer: expired
