@@ -55,7 +55,7 @@ func run(ctx context.Context) error {
 		attempt := <-attempts
 		fmt.Println(attempt.Task, attempt.Outcome)
 	}
-	fmt.Println("succeeded:", worker.Stats().Succeeded)
+	fmt.Println("begun:", worker.Stats().Begun)
 
 	parcels := tasks.Group(tasks.Chain(Order.S("lamp"), Pack), Order.S("cable"))
 	run, err := tasks.Chord(parcels, Ship).Send(ctx, client, tasks.In(time.Hour))
@@ -75,7 +75,7 @@ func run(ctx context.Context) error {
 // Output:
 // shop.order success
 // shop.pack success
-// succeeded: 2
+// begun: 2
 // TASK            NODE  STATUS   START  TOOK
 // (group)
 // ├─ shop.order   0     REVOKED
