@@ -1,4 +1,4 @@
-// Callbacks run beside the work and do not change its value: OnSuccess on what a signature yields, OnError on its failure, and
+// Callbacks run beside the work and do not change its value: OnSuccess on what it yields, OnError on its failure,
 // LinkError on the failure of one step. Wait does not wait for them, WaitAll does.
 package main
 

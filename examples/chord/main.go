@@ -1,5 +1,5 @@
-// Chord runs a task on the values of a group, once the last of them is in. Here the words of all chapters are counted at
-// once, and then added up.
+// Chord runs a task on the values of a group, once the last of them is in. Here the words of all chapters are counted
+// at once, and then added up.
 package main
 
 import (

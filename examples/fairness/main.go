@@ -1,5 +1,5 @@
-// Fairness lets customers take turns, however much one of them has sent. Without FairnessKey, Zoe's only image would wait behind all
-// that Max has sent before; here it comes second.
+// Fairness lets customers take turns, however much one of them has sent. Without FairnessKey, Zoe's only image would
+// wait behind all that Max has sent before; here it comes second.
 package main
 
 import (

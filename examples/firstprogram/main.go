@@ -1,5 +1,5 @@
-// Firstprogram declares a task, starts a worker that runs it, and sends it some work. In production the worker and
-// the sender are usually two programs that share the declaration.
+// Firstprogram declares a task, starts a worker that runs it, and sends it some work. In production the worker and the
+// sender are usually two programs that share the declaration.
 package main
 
 import (

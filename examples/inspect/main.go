@@ -1,4 +1,4 @@
-// Inspect looks at what becomes of work: Observe hears of every attempt of a worker, which also counts; Nodes lists the tasks of a
+// Inspect looks at what becomes of work: a worker's Observe hears of every attempt, Nodes lists the tasks of a
 // workflow, with their states, times and failures, and WriteTree draws them.
 package main
 
@@ -40,9 +40,7 @@ func run(ctx context.Context) error {
 	mux := tasks.NewMux()
 	tasks.Handle(mux, Order, order)
 	tasks.Handle(mux, Pack, pack)
-	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{
-		Observe: func(attempt tasktype.Attempt) { attempts <- attempt }, // must not block
-	})
+	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{Observe: func(a tasktype.Attempt) { attempts <- a }})
 	if err != nil {
 		return err
 	}
@@ -55,7 +53,6 @@ func run(ctx context.Context) error {
 		attempt := <-attempts
 		fmt.Println(attempt.Task, attempt.Outcome)
 	}
-	fmt.Println("begun:", worker.Stats().Begun)
 
 	parcels := tasks.Group(tasks.Chain(Order.S("lamp"), Pack), Order.S("cable"))
 	run, err := tasks.Chord(parcels, Ship).Send(ctx, client, tasks.In(time.Hour))
@@ -75,7 +72,6 @@ func run(ctx context.Context) error {
 // Output:
 // shop.order success
 // shop.pack success
-// begun: 2
 // TASK            NODE  STATUS   START  TOOK
 // (group)
 // ├─ shop.order   0     REVOKED

@@ -1,5 +1,5 @@
-// Join runs two signatures of different types at once and yields both values. A signature that is used twice runs once: here
-// the page is fetched one time, and both its title and its words are taken from it.
+// Join runs two signatures of different types at once and yields both values. A signature that is used twice runs once:
+// here the page is fetched one time, and both its title and its words are taken from it.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Mapfunc runs more than one task on every element of a list that another task returns. The function gets a signature that
-// stands for an element and says what to do with it; it is called once, before anything runs.
+// Mapfunc runs more than one task on every element of a list that another task returns. The function gets a signature
+// that stands for an element and says what to do with it; it is called once, before anything runs.
 package main
 
 import (

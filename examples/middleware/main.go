@@ -1,5 +1,5 @@
-// Middleware wraps every handler of a worker, for logs, traces and the like. It knows which task runs, and the headers that the
-// workflow was sent with.
+// Middleware wraps every handler of a worker, for logs, traces and the like. It knows which task runs, and the headers
+// that the workflow was sent with.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Parts reads values of parts of a workflow: ValueOf takes a signature that the workflow was built from, NodeValue the id of a node, for
-// programs that only know the id of the workflow.
+// Parts reads values of parts of a workflow: ValueOf takes a signature that the workflow was built from, NodeValue the
+// id of a node, for programs that only know the id of the workflow.
 package main
 
 import (

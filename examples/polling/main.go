@@ -1,5 +1,5 @@
-// Polling waits for something outside without holding a worker: a handler that returns Again is called again after that time. It is
-// no failure and uses up no attempt.
+// Polling waits for something outside without holding a worker: a handler that returns Again is called again after that
+// time. It is no failure and uses up no attempt.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Progresskeys keeps the progress of a workflow in plain keys of Redis, for programs in any language: {prefix}:{id}:status,
-// total_chunks and completed_chunks, which count the members of maps, and what handlers add.
+// Progresskeys keeps the progress of a workflow in plain keys of Redis, for programs in any language:
+// {prefix}:{id}:status, total_chunks and completed_chunks, which count the members of maps, and what handlers add.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Queues routes tasks to workers, by queue, and lets urgent ones go first, by priority. The worker here takes from two queues, and
-// runs one task at a time, so that the order shows.
+// Queues routes tasks to workers, by queue, and lets urgent ones go first, by priority. Each worker here takes from one
+// queue; the first runs one task at a time, so that the order shows.
 package main
 
 import (
@@ -13,9 +13,14 @@ import (
 )
 
 var (
-	Pack  = tasks.New[string, bool]("shop.pack")
-	Print = tasks.New[string, bool]("shop.print", tasks.Queue("printers"))
+	Pack  = tasks.New[string, string]("shop.pack")
+	Print = tasks.New[string, string]("shop.print", tasks.Queue("printers"))
 )
+
+func work(_ context.Context, thing string) (string, error) {
+	fmt.Println(thing)
+	return thing, nil
+}
 
 func main() {
 	if err := run(context.Background()); err != nil {
@@ -29,47 +34,47 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	var runs []*tasks.AsyncResult[bool]
-	for _, s := range []tasks.Signature[bool]{
-		Print.S("label 1"),
+	label, err := Print.S("label").Send(ctx, client)
+	if err != nil {
+		return err
+	}
+	var packed []*tasks.AsyncResult[string]
+	for _, s := range []tasks.Signature[string]{
 		Pack.S("order 1"),
-		Pack.S("order 2"),
-		Pack.S("order 3, which is urgent", tasks.Priority(9)),
+		Pack.S("order 2, which is urgent", tasks.Priority(9)),
 	} {
 		run, err := s.Send(ctx, client)
 		if err != nil {
 			return err
 		}
-		runs = append(runs, run)
+		packed = append(packed, run)
 	}
 
-	say := func(_ context.Context, what string) (bool, error) {
-		fmt.Println(what)
-		return true, nil
-	}
 	mux := tasks.NewMux()
-	tasks.Handle(mux, Pack, say)
-	tasks.Handle(mux, Print, say)
-	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{
-		Queues:      map[string]int{"default": 10, "printers": 1}, // with their weights
-		Strict:      true,                                         // a queue goes first while it has work
-		Concurrency: 1,
-	})
+	tasks.Handle(mux, Pack, work)
+	tasks.Handle(mux, Print, work)
+	worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{Concurrency: 1})
 	if err != nil {
 		return err
 	}
 	defer worker.Stop()
 
-	for _, run := range runs {
+	for _, run := range packed {
 		if _, err := run.Wait(ctx); err != nil {
 			return err
 		}
 	}
-	return nil
+
+	printer, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{Queues: map[string]int{"printers": 1}})
+	if err != nil {
+		return err
+	}
+	defer printer.Stop()
+	_, err = label.Wait(ctx)
+	return err
 }
 
 // Output:
-// order 3, which is urgent
+// order 2, which is urgent
 // order 1
-// order 2
-// label 1
+// label

@@ -1,5 +1,5 @@
-// Revoke stops a workflow: what waits never runs, and the context of what runs ends. RevokeNode stops a single node, and what needs its
-// value is skipped.
+// Revoke stops a workflow: what waits never runs, and the context of what runs ends. RevokeNode stops a single node,
+// and what needs its value is skipped.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Timelimits shows three limits. Timeout ends the context of a handler, HardTimeout gives up on a handler that ignores its context,
-// and with Expires a worker that comes to a task too late revokes it instead.
+// Timelimits shows three limits: Timeout ends the context of a handler, HardTimeout gives up on a handler that ignores
+// its context, and with Expires a worker that comes to a task too late revokes it.
 package main
 
 import (
