@@ -21,12 +21,13 @@ var mayImport = map[string][]string{
 	"sites":        {"tasks", "internal"},
 	"proxies":      {"tasks", "internal"},
 	"tasks":        {"internal"},
-	"internal":     {}, // leaves, that two or more of the others need
+	"internal":     {},        // leaves, that two or more of the others need
+	"examples":     {"tasks"}, // as users do
 	"scripts":      {"cmd", "orchestrator", "sites", "proxies", "tasks", "internal"},
 }
 
 // topLevel is what may lie at the root, besides files.
-var topLevel = []string{".ci", ".git", "cmd", "tasks", "orchestrator", "proxies", "sites", "internal", "scripts", "docs", "bin", "data"}
+var topLevel = []string{".ci", ".git", "cmd", "tasks", "orchestrator", "proxies", "sites", "internal", "scripts", "examples", "docs", "bin", "data"}
 
 // confined says where a module may be imported, by package path within the
 // module, a trailing slash standing for all below.

@@ -39,7 +39,11 @@ func TestListeners(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if at := listens.FindString(string(src)); at != "" {
+		at := listens.FindString(string(src))
+		if strings.HasPrefix(name, "examples/") && strings.HasPrefix(at, "httptest.") {
+			return nil // a service outside, on loopback
+		}
+		if at != "" {
 			found[name] = true
 			if listeners[name] == "" {
 				t.Errorf("%s has %s: serve through orchestrator/api, or say in listeners what guards it", name, at)

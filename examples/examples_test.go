@@ -1,0 +1,126 @@
+// Package examples_test builds and runs every example, and compares what it prints with what it says it prints.
+package examples_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/tasks/redistest"
+)
+
+const (
+	firstProgram = "firstprogram" // the README's
+	maxLines     = 80
+	maxFirst     = 40          // lines of the first program
+	limit        = time.Minute // for one example, on a machine that runs every package's tests at once
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// Every example prints what the comment at its end says, and ends by itself.
+func TestExamplesPrintTheirOutput(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./...").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	for name, source := range sources(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want, ok := output(source)
+			if !ok {
+				t.Fatal("main.go does not end with a comment that begins with // Output:")
+			}
+			if got := run(t, filepath.Join(bin, name)); got != want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, want)
+			}
+		})
+	}
+}
+
+// An example fits on a screen, so that it is read.
+func TestExamplesAreShort(t *testing.T) {
+	t.Parallel()
+	for name, source := range sources(t) {
+		most := maxLines
+		if name == firstProgram {
+			most = maxFirst
+		}
+		if got := strings.Count(source, "\n"); got > most {
+			t.Errorf("%s/main.go: got %d lines, want at most %d", name, got, most)
+		}
+	}
+}
+
+// The program in the README is one that is built and run here.
+func TestReadmeHasTheFirstProgram(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, found := strings.Cut(string(readme), "```go\npackage main\n")
+	if !found {
+		t.Skip("README.md has no complete program")
+	}
+	block, _, _ = strings.Cut(block, "```")
+	source, _, _ := strings.Cut(sources(t)[firstProgram], "\n// Output:")
+	_, program, _ := strings.Cut(source, "\npackage main\n")
+	if got, want := strings.TrimSpace(block), strings.TrimSpace(program); got != want {
+		t.Errorf("README.md: got the program\n%s\nwant that of examples/%s\n%s", got, firstProgram, want)
+	}
+}
+
+// sources returns the text of each example's main.go, by the name of its folder.
+func sources(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("*/main.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("got %d examples, %v", len(files), err)
+	}
+	all := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[filepath.Dir(file)] = string(text)
+	}
+	return all
+}
+
+// output returns what the comment at the end of an example says that it prints.
+func output(source string) (want string, ok bool) {
+	_, comment, ok := strings.Cut(source, "\n// Output:\n")
+	var lines []string
+	for line := range strings.Lines(comment) {
+		text, isComment := strings.CutPrefix(line, "//")
+		if !isComment {
+			return "", false
+		}
+		lines = append(lines, strings.TrimPrefix(text, " "))
+	}
+	return strings.TrimSpace(strings.Join(lines, "")), ok
+}
+
+// run returns what a program prints, given a Redis of its own.
+func run(t *testing.T, program string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Env = append(os.Environ(), "REDIS_URL="+redistest.URL(t))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Errorf("%v (%v)\n%s", err, context.Cause(ctx), stderr.String())
+	}
+	return strings.TrimSpace(string(out))
+}
