@@ -158,7 +158,8 @@ func In(d time.Duration) Option {
 // Expires revokes a task, with [tasktype.CodeExpired], that no worker has begun d after it could run: after the send, or after
 // what it comes after has ended, and after its own delay. In a [Scheduler], the send is the time of the tick. The worker
 // that comes to the task revokes it; without a worker for its queue it stays PENDING. A task that has failed and would be
-// tried again only after that time fails with its last error.
+// tried again only after that time fails with its last error. One that asks for another call with [Again] is revoked when
+// that comes after the time: so Expires limits how long a task polls.
 func Expires(d time.Duration) Option {
 	return lasting("Expires", d, time.Millisecond, func(o *graph.Opts) { o.Expires = &d })
 }

@@ -159,7 +159,7 @@ func TestExpiresKeepsTheLastError(t *testing.T) {
 			t.Errorf("got %+v, want code %q after one attempt", f, tasktype.CodeError)
 		}
 		_, err = send(t, w, Late.S(1))
-		if f := wantFailure(t, err, "expired"); f.Code != tasktype.CodeExpired || !errors.Is(err, tasks.ErrRevoked) {
+		if f := wantFailure(t, err, "not called again, before it expired"); f.Code != tasktype.CodeExpired || !errors.Is(err, tasks.ErrRevoked) {
 			t.Errorf("got %+v, want code %q", f, tasktype.CodeExpired)
 		}
 	})

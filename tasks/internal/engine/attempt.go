@@ -295,7 +295,7 @@ func (w *Worker) try(ctx context.Context, s *slot, b *batch, r *Run) (result, bo
 // expired returns the result of a node whose time is over, with its last error if it has run before. A handler's own error
 // may have the same code: that task has failed, and was not revoked.
 func (w *Worker) expired(ctx context.Context, r *Run) (result, bool, error) {
-	message := "not begun before it expired"
+	message := "not begun, or not called again, before it expired"
 	if r.it.rec.Attempts > 0 {
 		raws, err := w.e.store.Fields(ctx, r.fl.Flow, []string{store.ErrorField(r.Info.Node)})
 		if err != nil {
