@@ -121,13 +121,13 @@ func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*t
 		},
 	})
 	if every := cfg.Proxies.RecheckEvery; every > 0 && cfg.Proxies.CanCheck() {
-		if err := s.AddFunc(recheckEntry, "@every "+every.String(), func() tasks.Work { return proxies.Recheck.S(proxies.RecheckInput{Archived: true}) },
+		if err := s.AddFunc(recheckEntry, "@every "+every.String(), func(time.Time) tasks.Work { return proxies.Recheck.S(proxies.RecheckInput{Archived: true}) },
 			tasks.Unique(recheckEntry, time.Hour)); err != nil { // one after the other, however long one takes
 			return nil, err
 		}
 	}
 	if every := cfg.Proxies.RefreshEvery; every > 0 && cfg.Proxies.HasSources() {
-		if err := s.AddFunc("proxies.refresh", "@every "+every.String(), func() tasks.Work { return o.Refresh(context.Background()) },
+		if err := s.AddFunc("proxies.refresh", "@every "+every.String(), func(time.Time) tasks.Work { return o.Refresh(context.Background()) },
 			tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, every)); err != nil {
 			return nil, err
 		}
@@ -138,7 +138,7 @@ func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*t
 			continue
 		}
 		one := o.source(from)
-		if err := s.AddFunc(fmt.Sprintf("proxies.refresh.%d", i+1), "@every "+every.String(), func() tasks.Work { return o.proxies.Refresh(context.Background(), one) },
+		if err := s.AddFunc(fmt.Sprintf("proxies.refresh.%d", i+1), "@every "+every.String(), func(time.Time) tasks.Work { return o.proxies.Refresh(context.Background(), one) },
 			tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, every)); err != nil {
 			return nil, err
 		}
@@ -153,7 +153,7 @@ func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*t
 			continue
 		}
 		entry := "scrape." + name
-		if err := s.AddFunc(entry, spec, func() tasks.Work {
+		if err := s.AddFunc(entry, spec, func(time.Time) tasks.Work {
 			work, sent, err := o.Sites.Scrape(context.Background(), name, sites.ScrapeOptions{})
 			if err != nil {
 				o.opts.Logger.Error("cannot scrape as scheduled", "site", name, "err", err)

@@ -72,7 +72,7 @@ type Scheduler struct {
 type entry struct {
 	name, spec string
 	when       cron.Schedule
-	work       func() Work
+	work       func(tick time.Time) Work
 	opts       []SendOption
 
 	lease engine.Lease
@@ -97,12 +97,14 @@ func NewScheduler(c *Client, cfg SchedulerConfig) *Scheduler {
 // The results of a tick are kept for at least CatchUp, whatever [Retention] says. With [Unique] among
 // opts, a tick is skipped while the work of an earlier one is under way.
 func (s *Scheduler) Add(name, spec string, work Work, opts ...SendOption) error {
-	return s.AddFunc(name, spec, func() Work { return work }, opts...)
+	return s.AddFunc(name, spec, func(time.Time) Work { return work }, opts...)
 }
 
-// AddFunc is Add for work that is made anew for every tick. While work runs no other entry ticks, so
-// it must not block. When it returns nil the tick is skipped.
-func (s *Scheduler) AddFunc(name, spec string, work func() Work, opts ...SendOption) error {
+// AddFunc is Add for work that is made anew for every tick: work is called with the time that the tick is
+// due, which is in the past when it is late or caught up with, and is in the Location of the
+// [SchedulerConfig]. While work runs no other entry ticks, so it must not block. When it returns nil the
+// tick is skipped.
+func (s *Scheduler) AddFunc(name, spec string, work func(tick time.Time) Work, opts ...SendOption) error {
 	if name == "" || len(name) > maxEntryName {
 		return fmt.Errorf("schedule %.20q: the name needs 1 to %d bytes", name, maxEntryName)
 	}
@@ -271,7 +273,7 @@ func (e *entry) due(now time.Time, late time.Duration) (due time.Time, missed in
 
 // send sends a tick, and reports whether it is decided.
 func (s *Scheduler) send(ctx context.Context, e *entry, t *engine.Tick, now time.Time) bool {
-	work := e.work()
+	work := e.work(t.At.In(s.cfg.Location))
 	if work == nil {
 		t.Missed, t.Error = t.Missed+1, "there was no work for it"
 		return true

@@ -191,7 +191,7 @@ func TestSchedulerThatIsLateSendsNothing(t *testing.T) {
 		again := make(chan string, 100)
 		old := tasks.NewScheduler(client, tasks.SchedulerConfig{Name: "old", Lease: 200 * time.Millisecond,
 			Sent: func(_, id string) { again <- id }})
-		err := old.AddFunc("tick", "@every 1s", func() tasks.Work {
+		err := old.AddFunc("tick", "@every 1s", func(time.Time) tasks.Work {
 			select {
 			case held <- struct{}{}:
 			default:
@@ -388,11 +388,40 @@ func TestScheduledWorkThatStillRunsIsNotSentAgain(t *testing.T) {
 	})
 }
 
+// Work that is made for a tick knows its time, also when the tick is caught up with.
+func TestWorkIsMadeForTheTimeOfItsTick(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	client, _ := countRuns(t, rdb)
+	spec, zone, ticks := missedSpec(), time.FixedZone("far", 9*3600), make(chan time.Time, 100)
+	start := func() (stop func()) {
+		s := tasks.NewScheduler(client, tasks.SchedulerConfig{CatchUp: 5 * time.Hour, Location: zone})
+		err := s.AddFunc("hourly", spec, func(tick time.Time) tasks.Work {
+			ticks <- tick
+			return scheduled.S("x")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return during(t, s.Run)
+	}
+	stop := start()
+	facttest.Eventually(t, "the entry shows", func() bool { return entryOf(t, client, "hourly").Leader != "" })
+	stop()
+	rdb.HSet(t.Context(), "muster:{schedule}:e:hourly", "last", time.Now().Add(-3*time.Hour).UnixMilli())
+	start()
+	facttest.Eventually(t, "what was missed is sent", func() bool { return entryOf(t, client, "hourly").Sent > 0 })
+	got, want := <-ticks, entryOf(t, client, "hourly").Last
+	if !got.Equal(want) || got.Location() != zone || time.Since(got) < 29*time.Minute {
+		t.Errorf("got tick %s, want %s", got, want.In(zone))
+	}
+}
+
 func TestSchedulerWithoutWorkSkips(t *testing.T) {
 	t.Parallel()
 	client, _ := countRuns(t, redistest.New(t))
 	s := tasks.NewScheduler(client, tasks.SchedulerConfig{})
-	if err := s.AddFunc("none", "@every 30ms", func() tasks.Work { return nil }); err != nil {
+	if err := s.AddFunc("none", "@every 30ms", func(time.Time) tasks.Work { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	during(t, s.Run)
