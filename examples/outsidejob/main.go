@@ -19,8 +19,8 @@ import (
 )
 
 var (
-	Encode = tasks.New[string, string]("video.encode", tasks.MaxRetry(3))                             // yields a job
-	Poll   = tasks.New[string, string]("video.poll", tasks.MaxRetry(3), tasks.Expires(time.Second/4)) // of a job
+	Encode = tasks.New[string, string]("video.encode", tasks.MaxRetry(3)) // yields a job
+	Poll   = tasks.New[string, string]("video.poll", tasks.MaxRetry(3))   // of a job
 )
 
 func main() {
@@ -30,11 +30,8 @@ func main() {
 	service.HandleFunc("POST /jobs/endless.mov", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "encoding") })
 	var polls atomic.Int64
 	service.HandleFunc("POST /jobs/short.mov", func(w http.ResponseWriter, r *http.Request) {
-		if polls.Add(1) < 4 {
-			fmt.Fprint(w, "encoding")
-		} else {
-			fmt.Fprint(w, "done")
-		}
+		state := map[bool]string{false: "encoding", true: "done"}
+		fmt.Fprint(w, state[polls.Add(1) > 3])
 	})
 	server := httptest.NewServer(service)
 	defer server.Close()
@@ -58,12 +55,13 @@ func main() {
 	}
 	defer worker.Stop()
 
-	short, err := tasks.Chain(Encode.S("short.mov"), Poll).Do(ctx, client)
+	short, err := tasks.Chain(Encode.S("short.mov"), Poll, tasks.Expires(time.Hour)).Do(ctx, client)
 	if err != nil {
 		log.Fatal(err)
 	}
-	_, err = tasks.Chain(Encode.S("endless.mov"), Poll).Do(ctx, client)
-	fmt.Println(short, errors.Is(err, tasks.ErrRevoked))
+	_, err = tasks.Chain(Encode.S("endless.mov"), Poll, tasks.Expires(time.Second/5)).Do(ctx, client)
+	fmt.Println(short)
+	fmt.Println("gave up the other:", errors.Is(err, tasks.ErrRevoked))
 }
 
 func post(url string) (string, error) {
@@ -77,4 +75,5 @@ func post(url string) (string, error) {
 }
 
 // Output:
-// /jobs/short.mov is done true
+// /jobs/short.mov is done
+// gave up the other: true
