@@ -30,8 +30,8 @@ func main() {
 	service.HandleFunc("POST /jobs/endless.mov", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "encoding") })
 	var polls atomic.Int64
 	service.HandleFunc("POST /jobs/short.mov", func(w http.ResponseWriter, r *http.Request) {
-		state := map[bool]string{false: "encoding", true: "done"}
-		fmt.Fprint(w, state[polls.Add(1) > 3])
+		states := []string{"queued", "encoding", "encoding", "done"}
+		fmt.Fprint(w, states[min(int(polls.Add(1)), len(states))-1])
 	})
 	server := httptest.NewServer(service)
 	defer server.Close()
