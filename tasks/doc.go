@@ -17,26 +17,21 @@
 //		"muster/tasks"
 //	)
 //
-//	var Greet = tasks.New[string, string]("hello.greet")
+//	var Receipt = tasks.New[string, string]("order.receipt")
 //
 //	func main() {
-//		ctx, stop := context.WithCancel(context.Background())
+//		ctx := context.Background()
 //		client, err := tasks.Connect(ctx, cmp.Or(os.Getenv("REDIS_URL"), "redis://localhost:6379/0"))
 //		check(err)
 //		mux := tasks.NewMux()
-//		tasks.Handle(mux, Greet, func(_ context.Context, name string) (string, error) { return "hello " + name, nil })
-//		worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{})
+//		tasks.Handle(mux, Receipt, func(_ context.Context, order string) (string, error) { return "receipt of " + order, nil })
+//		worker, err := tasks.StartWorker(ctx, client, mux, tasks.WorkerConfig{})
 //		check(err)
-//		stopped := make(chan error)
-//		go func() { stopped <- worker.Run(ctx) }()
 //
-//		run, err := Greet.S("ann").Send(ctx, client)
+//		receipt, err := Receipt.S("order 17").Do(ctx, client)
 //		check(err)
-//		greeting, err := run.Wait(ctx)
-//		check(err)
-//		fmt.Println(greeting)
-//		stop() // lets running tasks finish
-//		check(<-stopped)
+//		fmt.Println(receipt)
+//		check(worker.Stop()) // lets running tasks finish
 //		check(client.Close())
 //	}
 //
@@ -171,6 +166,8 @@
 // docs/engine.md has the other limits, and says how the engine works.
 //
 // # More
+//
+// The folder examples has complete programs, from one for each word above to sagas, human approval and nightly schedules.
 //
 // [Client.Workers], [Client.Active], [Client.Reserved], [Client.Due], [Client.Queues] and [Client.Workflows] list what
 // there is; [WriteTree] draws a workflow. [Client.Revoke], [Client.PauseQueue] and [Client.SetConcurrency] change

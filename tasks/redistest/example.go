@@ -16,12 +16,6 @@ func Example() (rdb redis.UniversalClient, end func()) {
 	return Mini(e), e.end
 }
 
-// ExampleURL is Example for what connects on its own.
-func ExampleURL() (url string, end func()) {
-	e := &example{}
-	return MiniURL(e), e.end
-}
-
 // example is as much of a testing.TB as Mini needs.
 type example struct {
 	testing.TB
