@@ -109,9 +109,9 @@
 //
 // # Answers from outside
 //
-// A task that is [External] waits for the answer of a person, or of a program in any language. A handler can give its own
-// task away with [TokenFrom] and [ResultPending]. Such a task is STARTED and holds no slot. Whoever is to answer finds it
-// with [Client.OpenTokens], has a token made with [Client.NewToken], and calls [Complete], [Client.Fail], or
+// A task that is [External] waits for the answer of a person, or of a program in any language. A handler can give its
+// own task away with [TokenFrom] and [ResultPending]. Such a task is STARTED and holds no slot. Whoever is to answer
+// finds it with [Client.OpenTokens], has a token made with [Client.NewToken], and calls [Complete], [Client.Fail], or
 // [Client.Extend] while the answer takes long.
 //
 // # States
@@ -147,9 +147,9 @@
 //
 // # Redis
 //
-// Redis must not evict keys: a workflow that loses one may never end. While maxmemory is set and maxmemory-policy is not
-// noeviction, sends and workers return [ErrEvicts]. A Redis whose memory or disk is full refuses sends, see [Refused];
-// running workflows wait, and go on when there is room.
+// Redis must not evict keys: a workflow that loses one may never end. While maxmemory is set and maxmemory-policy is
+// not noeviction, sends and workers return [ErrEvicts]. A Redis whose memory or disk is full refuses sends, see
+// [Refused]; running workflows wait, and go on when there is room.
 //
 // A failover loses what the old master acknowledged and did not copy. What a workflow lost of its own past is done
 // again. A workflow that was sent in the lost time is unknown; then Wait returns [ErrUnknown]. With Sentinels, an old
@@ -167,7 +167,8 @@
 //
 // # More
 //
-// The folder examples has complete programs, from one for each word above to sagas, human approval and nightly schedules.
+// The folder examples has complete programs, from one for each word above to sagas, human approval and nightly
+// schedules.
 //
 // [Client.Workers], [Client.Active], [Client.Reserved], [Client.Due], [Client.Queues] and [Client.Workflows] list what
 // there is; [WriteTree] draws a workflow. [Client.Revoke], [Client.PauseQueue] and [Client.SetConcurrency] change

@@ -71,9 +71,9 @@ func Permanent(err error) error {
 	return &engine.Verdict{Err: orMissing(err, "tasks.Permanent(nil)", returnNil), Permanent: true}
 }
 
-// RetryIn returns err with the time to wait before the next attempt, instead of the task's [Backoff]. It counts as
-// an attempt, and there is no next one after the last that [MaxRetry] allows. RetryIn(d, nil) is an error, too: [Again] is
-// for a task that has not failed. With a negative d the task fails for good.
+// RetryIn returns err with the time to wait before the next attempt, instead of the task's [Backoff]. It counts as an
+// attempt, and there is no next one after the last that [MaxRetry] allows. RetryIn(d, nil) is an error, too: [Again]
+// is for a task that has not failed. With a negative d the task fails for good.
 func RetryIn(d time.Duration, err error) error {
 	err = orMissing(err, fmt.Sprintf("tasks.RetryIn(%s, nil)", d),
 		fmt.Sprintf("return tasks.Again(%s) to be called again without an error", d))

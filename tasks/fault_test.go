@@ -121,6 +121,48 @@ func (e *cyclic) Error() string   { return "cyclic" }
 func (e *cyclic) Unwrap() []error { return []error{e, e} }
 func (e *cyclic) Is(error) bool   { return e.is() }
 
+// misbehavior is a handler that does not return as it should, and how its task fails.
+type misbehavior struct {
+	task tasks.Task[int, int]
+	want string
+	code string
+}
+
+// misbehaviors returns some. odd makes a task of a handler; late is closed at the end.
+func misbehaviors(odd func(string, func(context.Context) error, ...tasks.TaskOption) tasks.Task[int, int], late chan struct{}) []misbehavior {
+	return []misbehavior{
+		{odd("goexit", func(context.Context) error { runtime.Goexit(); return nil }), "ended its goroutine", tasktype.CodeError},
+		{odd("panic", func(context.Context) error { panic("oh") }), "oh", tasktype.CodePanic},
+		{odd("retryif", func(context.Context) error { return errors.New("no") }, tasks.MaxRetry(3),
+			tasks.RetryIf(func(error) bool { panic("oh") })), "no", tasktype.CodeError},
+		{odd("nilerror", func(context.Context) error { var f *tasks.Failure; return f }), "*tasks.Failure", tasktype.CodePanic},
+		{odd("badunwrap", func(context.Context) error { return oddError{unwrap: func() error { panic("in Unwrap") }} }), "in Unwrap", tasktype.CodePanic},
+		{odd("badpanic", func(context.Context) error { panic(oddError{message: func() string { panic("in Error") }}) }), "in Error", tasktype.CodePanic},
+		{odd("exits", func(context.Context) error { return oddError{message: func() string { runtime.Goexit(); return "" }} }), "ended its goroutine", tasktype.CodeError},
+		{odd("permanent", func(context.Context) error {
+			return tasks.Permanent(oddError{message: func() string { panic("in Error") }})
+		}), "in Error", tasktype.CodePanic},
+		{odd("nilbelow", func(context.Context) error { var f *tasks.Failure; return errors.Join(errors.New("no"), f) }), "*errors.joinError", tasktype.CodePanic},
+		{odd("badis", func(context.Context) error {
+			return fmt.Errorf("below: %w", &cyclic{is: func() bool { panic("in Is") }})
+		}), "in Is", tasktype.CodePanic},
+		{odd("cycle", func(context.Context) error {
+			self := &oddError{}
+			self.unwrap = func() error { return self }
+			return tasks.WithCode("round", self)
+		}, tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond)), "odd", "round"},
+		{odd("cycles", func(context.Context) error {
+			return errors.Join(&cyclic{is: func() bool { return false }}, fmt.Errorf("beside: %w", tasks.Permanent(errors.New("never"))))
+		}, tasks.MaxRetry(9)), "never", tasktype.CodePermanent},
+		{odd("many", func(context.Context) error {
+			return errors.Join(append(slices.Repeat([]error{errors.New("one of many")}, 100_000), tasks.Permanent(errors.New("never")))...)
+		}, tasks.MaxRetry(9)), "one of many", tasktype.CodePermanent},
+		{odd("shutdown", func(context.Context) error { return tasks.ErrShutdown }), "tasks.Again", tasktype.CodeError},
+		{odd("deaf", func(context.Context) error { <-late; return nil }, tasks.Timeout(time.Millisecond),
+			tasks.HardTimeout(5*time.Millisecond)), "hard time limit", tasktype.CodeHardTimeout},
+	}
+}
+
 // Handlers that do not return as they should fail their tasks, and no more.
 func TestHandlersThatMisbehave(t *testing.T) {
 	t.Parallel()
@@ -133,41 +175,7 @@ func TestHandlersThatMisbehave(t *testing.T) {
 		}
 		late, back := make(chan struct{}), make(chan struct{})
 		defer close(late)
-		cases := []struct {
-			task tasks.Task[int, int]
-			want string
-			code string
-		}{
-			{odd("goexit", func(context.Context) error { runtime.Goexit(); return nil }), "ended its goroutine", tasktype.CodeError},
-			{odd("panic", func(context.Context) error { panic("oh") }), "oh", tasktype.CodePanic},
-			{odd("retryif", func(context.Context) error { return errors.New("no") }, tasks.MaxRetry(3),
-				tasks.RetryIf(func(error) bool { panic("oh") })), "no", tasktype.CodeError},
-			{odd("nilerror", func(context.Context) error { var f *tasks.Failure; return f }), "*tasks.Failure", tasktype.CodePanic},
-			{odd("badunwrap", func(context.Context) error { return oddError{unwrap: func() error { panic("in Unwrap") }} }), "in Unwrap", tasktype.CodePanic},
-			{odd("badpanic", func(context.Context) error { panic(oddError{message: func() string { panic("in Error") }}) }), "in Error", tasktype.CodePanic},
-			{odd("exits", func(context.Context) error { return oddError{message: func() string { runtime.Goexit(); return "" }} }), "ended its goroutine", tasktype.CodeError},
-			{odd("permanent", func(context.Context) error {
-				return tasks.Permanent(oddError{message: func() string { panic("in Error") }})
-			}), "in Error", tasktype.CodePanic},
-			{odd("nilbelow", func(context.Context) error { var f *tasks.Failure; return errors.Join(errors.New("no"), f) }), "*errors.joinError", tasktype.CodePanic},
-			{odd("badis", func(context.Context) error {
-				return fmt.Errorf("below: %w", &cyclic{is: func() bool { panic("in Is") }})
-			}), "in Is", tasktype.CodePanic},
-			{odd("cycle", func(context.Context) error {
-				self := &oddError{}
-				self.unwrap = func() error { return self }
-				return tasks.WithCode("round", self)
-			}, tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond)), "odd", "round"},
-			{odd("cycles", func(context.Context) error {
-				return errors.Join(&cyclic{is: func() bool { return false }}, fmt.Errorf("beside: %w", tasks.Permanent(errors.New("never"))))
-			}, tasks.MaxRetry(9)), "never", tasktype.CodePermanent},
-			{odd("many", func(context.Context) error {
-				return errors.Join(append(slices.Repeat([]error{errors.New("one of many")}, 100_000), tasks.Permanent(errors.New("never")))...)
-			}, tasks.MaxRetry(9)), "one of many", tasktype.CodePermanent},
-			{odd("shutdown", func(context.Context) error { return tasks.ErrShutdown }), "tasks.Again", tasktype.CodeError},
-			{odd("deaf", func(context.Context) error { <-late; return nil }, tasks.Timeout(time.Millisecond),
-				tasks.HardTimeout(5*time.Millisecond)), "hard time limit", tasktype.CodeHardTimeout},
-		}
+		cases := misbehaviors(odd, late)
 		// One that returns a value after its soft limit, and before the hard one, has returned a value.
 		slow := odd("late", func(ctx context.Context) error { <-ctx.Done(); return nil }, tasks.Timeout(10*time.Millisecond))
 		later := odd("later", func(context.Context) error { <-back; return nil }, tasks.Timeout(time.Millisecond), tasks.HardTimeout(5*time.Millisecond))

@@ -121,8 +121,8 @@ func Timeout(d time.Duration) Option {
 }
 
 // HardTimeout is the time after which an attempt is given up for good: the task fails with
-// [tasktype.CodeHardTimeout], and its slot is freed even when the handler does not return. Zero is no limit. Defaults to
-// ten seconds after [Timeout].
+// [tasktype.CodeHardTimeout], and its slot is freed even when the handler does not return. Zero is no limit. Defaults
+// to ten seconds after [Timeout].
 func HardTimeout(d time.Duration) Option {
 	return lasting("HardTimeout", d, 0, func(o *graph.Opts) { o.Hard = &d })
 }
@@ -155,11 +155,11 @@ func In(d time.Duration) Option {
 	return lasting("In", d, 0, func(o *graph.Opts) { o.In, o.At = &d, nil })
 }
 
-// Expires revokes a task, with [tasktype.CodeExpired], that no worker has begun d after it could run: after the send, or after
-// what it comes after has ended, and after its own delay. In a [Scheduler], the send is the time of the tick. The worker
-// that comes to the task revokes it; without a worker for its queue it stays PENDING. A task that has failed and would be
-// tried again only after that time fails with its last error. One that asks for another call with [Again] is revoked when
-// that comes after the time: so Expires limits how long a task polls.
+// Expires revokes a task, with [tasktype.CodeExpired], that no worker has begun d after it could run: after the send,
+// or after what it comes after has ended, and after its own delay. In a [Scheduler], the send is the time of the
+// tick. The worker that comes to the task revokes it; without a worker for its queue it stays PENDING. A task that
+// has failed and would be tried again only after that time fails with its last error. One that asks for another call
+// with [Again] is revoked when that comes after the time: so Expires limits how long a task polls.
 func Expires(d time.Duration) Option {
 	return lasting("Expires", d, time.Millisecond, func(o *graph.Opts) { o.Expires = &d })
 }
@@ -238,9 +238,9 @@ func Unique(key string, ttl time.Duration) SendOption {
 }
 
 // FairnessKey names whose work this is, such as a customer. The ready tasks of a queue are taken in turns, one key
-// after the other, so that the thousand workflows of one customer do not keep the only one of another waiting. It has up
-// to 100 letters, digits, and _ . : @ -. Defaults to a key for each workflow. On a Redis Cluster the turns are those of
-// each shard.
+// after the other, so that the thousand workflows of one customer do not keep the only one of another waiting. It has
+// up to 100 letters, digits, and _ . : @ -. Defaults to a key for each workflow. On a Redis Cluster the turns are
+// those of each shard.
 func FairnessKey(key string) SendOption {
 	if !validFairnessKey.MatchString(key) {
 		return bad("FairnessKey(%.110q): use 1 to 100 letters, digits, and _ . : @ -", key)
@@ -250,8 +250,8 @@ func FairnessKey(key string) SendOption {
 
 var validFairnessKey = regexp.MustCompile(`^[A-Za-z0-9_.:@-]{1,100}$`)
 
-// Headers gives every task of the workflow values to find in its [tasktype.Info], such as the trace that it belongs to. All
-// headers together have at most 8 KiB.
+// Headers gives every task of the workflow values to find in its [tasktype.Info], such as the trace that it belongs
+// to. All headers together have at most 8 KiB.
 func Headers(h map[string]string) SendOption {
 	h = maps.Clone(h)
 	return option(func(o *graph.Opts) {

@@ -35,8 +35,8 @@ func (s Signature[O]) Send(ctx context.Context, c *Client, opts ...SendOption) (
 	return &AsyncResult[O]{c, id, s.sig}, nil
 }
 
-// Do sends s and waits for its value: Send, then [AsyncResult.Wait]. Ending ctx ends the wait, not the workflow. Inside a
-// handler it sends nothing and returns [ErrWaitInTask].
+// Do sends s and waits for its value: Send, then [AsyncResult.Wait]. Ending ctx ends the wait, not the workflow.
+// Inside a handler it sends nothing and returns [ErrWaitInTask].
 func (s Signature[O]) Do(ctx context.Context, c *Client, opts ...SendOption) (O, error) {
 	var none O
 	if engine.RunFrom(ctx) != nil {
@@ -79,8 +79,8 @@ func (r *AsyncResult[O]) Wait(ctx context.Context) (O, error) {
 
 // ValueOf blocks until a part of the workflow has its value or cannot have one any more, and returns the value or a
 // *[Failure], some 100 ms after that at most. The part is a signature that s was built from where r is what s.Send
-// returned, or s itself; it is one node wherever s uses it. For parts of plans, and where the handle is from [Attach], see
-// [NodeValue]. Ending ctx ends the wait, not the workflow. Inside a handler it returns [ErrWaitInTask].
+// returned, or s itself; it is one node wherever s uses it. For parts of plans, and where the handle is from
+// [Attach], see [NodeValue]. Ending ctx ends the wait, not the workflow. Inside a handler it returns [ErrWaitInTask].
 //
 // A handle keeps what was sent in memory, for this.
 func ValueOf[P, O any](ctx context.Context, r *AsyncResult[O], part Signature[P]) (P, error) {
@@ -97,8 +97,9 @@ func ValueOf[P, O any](ctx context.Context, r *AsyncResult[O], part Signature[P]
 	return NodeValue[P](ctx, r.client, r.id, strconv.Itoa(i))
 }
 
-// NodeValue is [ValueOf] for the node of a workflow with an id as [Client.Nodes] lists it. It returns an error if there is
-// no such node so far, or if it is one that the workflow did not need, as an [OnError] task of what has succeeded.
+// NodeValue is [ValueOf] for the node of a workflow with an id as [Client.Nodes] lists it. It returns an error if
+// there is no such node so far, or if it is one that the workflow did not need, as an [OnError] task of what has
+// succeeded.
 func NodeValue[P any](ctx context.Context, c *Client, id, node string) (P, error) {
 	var out P
 	if engine.RunFrom(ctx) != nil {
@@ -163,9 +164,9 @@ func (r *AsyncResult[O]) Watch(ctx context.Context) iter.Seq2[tasktype.Progress,
 	}
 }
 
-// WaitAll blocks until all tasks of the workflow have ended, also callbacks and siblings of a failure, for which Wait does not
-// wait. What became of them it does not say. Ending ctx ends the wait, not the workflow. Inside a handler it returns
-// [ErrWaitInTask].
+// WaitAll blocks until all tasks of the workflow have ended, also callbacks and siblings of a failure, for which Wait
+// does not wait. What became of them it does not say. Ending ctx ends the wait, not the workflow. Inside a handler it
+// returns [ErrWaitInTask].
 func (r *AsyncResult[O]) WaitAll(ctx context.Context) error {
 	if engine.RunFrom(ctx) != nil {
 		return ErrWaitInTask
@@ -191,11 +192,12 @@ func (r *AsyncResult[O]) Forget(ctx context.Context) error {
 	return nil
 }
 
-// Members returns what the members of the list that the workflow yields have come to so far. done has one entry for each
-// member, and a value counts where it is true; both are empty while it is not known how many members there are. That is so
-// until a map has its list, until what was rescued or its rescuer has the value, and until a task that yields a list has
-// returned it. A plan counts for the task that answered with it. The members of a [Settle] are outcomes, and all have a
-// value. When there is no list for another reason than a failed member, the error is the *[Failure] that Wait returns.
+// Members returns what the members of the list that the workflow yields have come to so far. done has one entry for
+// each member, and a value counts where it is true; both are empty while it is not known how many members there are.
+// That is so until a map has its list, until what was rescued or its rescuer has the value, and until a task that
+// yields a list has returned it. A plan counts for the task that answered with it. The members of a [Settle] are
+// outcomes, and all have a value. When there is no list for another reason than a failed member, the error is the
+// *[Failure] that Wait returns.
 func Members[O any](ctx context.Context, r *AsyncResult[[]O]) (values []O, done []bool, err error) {
 	found, fail, err := r.client.eng.Members(ctx, r.id, nil)
 	if err != nil {
@@ -224,10 +226,11 @@ type Member[O any] struct {
 	Outcome[O]
 }
 
-// AsCompleted yields every member of the list that the workflow yields once, as soon as it is known to have ended: the
-// quick ones first. What the members are, and from when on, is as in [Members]. It ends with the last member, also when the
-// first failure has already failed the group. An error, such as that of a ctx that is done, ends the sequence; when there is
-// no list for another reason than a failed member, it is the *[Failure] that Wait returns. Inside a handler it is [ErrWaitInTask].
+// AsCompleted yields every member of the list that the workflow yields once, as soon as it is known to have ended:
+// the quick ones first. What the members are, and from when on, is as in [Members]. It ends with the last member,
+// also when the first failure has already failed the group. An error, such as that of a ctx that is done, ends the
+// sequence; when there is no list for another reason than a failed member, it is the *[Failure] that Wait returns.
+// Inside a handler it is [ErrWaitInTask].
 func AsCompleted[O any](ctx context.Context, r *AsyncResult[[]O]) iter.Seq2[Member[O], error] {
 	return func(yield func(Member[O], error) bool) {
 		fail := func(err error) { yield(Member[O]{}, fmt.Errorf("members of workflow %s: %w", r.id, err)) }

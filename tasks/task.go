@@ -178,7 +178,8 @@ func Settle[O any](s Signature[[]O]) Signature[[]Outcome[O]] {
 	return Signature[[]Outcome[O]]{&graph.Sig{Shape: graph.Settle, Kids: []*graph.Sig{s.sig}}}
 }
 
-// After runs next once s has succeeded, without passing it anything.
+// After runs next once s has succeeded, without passing it anything. When s fails, next fails too, so that a Rescue
+// inside of next runs.
 func After[A, B any](s Signature[A], next Signature[B]) Signature[B] {
 	return Signature[B]{&graph.Sig{Shape: graph.After, Kids: []*graph.Sig{s.sig, next.sig}}}
 }

@@ -12,32 +12,35 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// The errors of answers to a task token, beside [ErrUnknown], which says that it leads to no workflow: the token was made up, or
-// the workflow is forgotten or lost.
+// The errors of answers to a task token. Beside them, [ErrUnknown] says that the token leads to no workflow: it was
+// made up, or the workflow was forgotten or lost.
 var (
-	// ErrCompleted says that the node has ended: it was answered, revoked, or its last attempt has failed. The first answer counts,
-	// so a call that is made again, because its error left open whether Redis had it, gets this one.
+	// ErrCompleted says that the node has ended: it was answered or revoked, or its last attempt has failed. The first
+	// answer counts, so a call that is repeated because its reply was lost can get this error.
 	ErrCompleted = engine.ErrCompleted
-	// ErrStale says that the token is not that of the node, or no more: its attempt is over and another has followed or will,
-	// or somebody had a new token made.
+	// ErrStale says that the token does not belong to the node, or no longer does: its attempt has ended and another
+	// one follows, or somebody had a new token made.
 	ErrStale = engine.ErrStale
-	// ErrNotOpen says that the node does not wait for an answer: it has not begun, or its handler runs still.
+	// ErrNotOpen says that the node does not wait for an answer: it has not begun, or its handler is still running.
 	ErrNotOpen = engine.ErrNotOpen
 )
 
-// External, at a declaration, says that somebody outside answers for the task: a person, or a program in any language. No
-// handler is called. Once the task can run, a worker of its queue, which needs no handler for it, opens it: it is STARTED, and
-// waits for [Client.Complete] or [Client.Fail]. It holds no slot meanwhile, but what it has of [AtMost].
+// External declares that somebody outside answers for the task: a person, or a program in any language. No handler is
+// called. Once the task can run, a worker of its queue opens it: the task is STARTED, and waits for [Client.Complete]
+// or [Client.Fail]. The worker needs no handler for it. An open task holds no slot of a worker, but it keeps its
+// place under [AtMost].
 //
-// [Timeout] counts from when it is opened, and [Client.Extend] moves that deadline; after it the attempt has failed with
-// [tasktype.CodeTimeout]. [MaxRetry] opens the task again, with a token of its own for each attempt.
+// [Timeout] counts from when the task is opened; [Client.Extend] moves that deadline. After it the attempt has failed
+// with [tasktype.CodeTimeout]. If [MaxRetry] allows another attempt, the task is opened again, with a token of its
+// own.
 func External() TaskOption { return option(func(o *graph.Opts) { o.External = true }) }
 
-// TokenFrom returns the token with which somebody outside can answer for the task of ctx, in the place of its handler. The first call
-// in an attempt makes it, and asks Redis; the token made when the same attempt ran before, on a worker that died, ends. The
-// handler passes it on and returns [ResultPending]. An answer that comes before that counts: what the handler returns then does not.
+// TokenFrom returns a token with which somebody outside can answer for the task of ctx, in place of its handler. The
+// handler passes it on and returns [ResultPending]. If the answer comes before that, it counts, and what the handler
+// returns does not. The first call in an attempt makes the token and asks Redis. When an attempt is repeated because
+// its worker died, it has a new token, and the old one is stale.
 //
-// A token is a secret: who has it decides what the task came to. It must not be in the path of a URL, nor in a log.
+// A token is a secret: whoever has it can end the task. Do not put it into the path of a URL or into a log.
 func TokenFrom(ctx context.Context) (string, error) {
 	r := engine.RunFrom(ctx)
 	if r == nil {
@@ -50,8 +53,8 @@ func TokenFrom(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// ResultPending is what a handler returns that has given its task away: the task waits for an answer from outside, as one
-// that is [External], and its slot is free.
+// ResultPending is what a handler returns that has passed its token on: the task waits for an answer from outside, as
+// an [External] one does, and its slot is free.
 //
 //	token, err := tasks.TokenFrom(ctx)
 //	…
@@ -64,10 +67,10 @@ func ResultPending[O any](ctx context.Context) (O, error) {
 	return none, engine.ErrPending
 }
 
-// IsPending reports whether err is what [ResultPending] returns: a middleware should not take it for a failure.
+// IsPending reports whether err is the error of [ResultPending], which is not a failure. A middleware may need to know.
 func IsPending(err error) bool { return engine.IsPending(err) }
 
-// Complete answers for the node of a token, which must be one of t: its value is out. See [Client.Complete].
+// Complete ends the node of a token with a value. The node must be one of task t. See [Client.Complete].
 func Complete[I, O any](ctx context.Context, c *Client, t Task[I, O], token string, out O) error {
 	value, err := marshal(out)
 	if err != nil {
@@ -76,8 +79,9 @@ func Complete[I, O any](ctx context.Context, c *Client, t Task[I, O], token stri
 	return c.complete(ctx, token, t.name, value)
 }
 
-// Complete answers for the node of a token with a value as JSON, of 16 MiB at most. Nothing checks that it decodes to what the task
-// yields: see the function of the same name. The first answer counts. The others get [ErrCompleted], or [ErrStale] or [ErrUnknown].
+// Complete ends the node of a token with a value as JSON, of at most 16 MiB. It does not check that the value is one of
+// the task's type; the function Complete does. The first answer counts: later ones get [ErrCompleted], [ErrStale] or
+// [ErrUnknown].
 func (c *Client) Complete(ctx context.Context, token string, value json.RawMessage) error {
 	if !json.Valid(value) {
 		return errors.New("complete a task: the answer is not JSON")
@@ -92,8 +96,9 @@ func (c *Client) complete(ctx context.Context, token, task string, value json.Ra
 	return nil
 }
 
-// Fail answers for the node of a token that its attempt has failed, as a handler that returns cause: another follows as [MaxRetry]
-// says, and [Permanent], [RetryIn] and [WithCode] count. The errors are those of [Client.Complete].
+// Fail ends the attempt of a token with a failure, as if a handler had returned cause: [MaxRetry] decides whether
+// another attempt follows, and [Permanent], [RetryIn] and [WithCode] count. Its errors are those of
+// [Client.Complete].
 func (c *Client) Fail(ctx context.Context, token string, cause error) error {
 	if cause == nil {
 		return errors.New("fail a task: a cause is needed")
@@ -104,8 +109,8 @@ func (c *Client) Fail(ctx context.Context, token string, cause error) error {
 	return nil
 }
 
-// Extend moves the deadline of the node of a token to d from now, as a sign that whoever is to answer is at it. A node without a
-// deadline gets none. The errors are those of [Client.Complete], and [ErrNotOpen].
+// Extend moves the deadline of the node of a token to d from now. Whoever works on a long answer calls it as a
+// heartbeat. A node without a deadline gets none. Its errors are those of [Client.Complete], and [ErrNotOpen].
 func (c *Client) Extend(ctx context.Context, token string, d time.Duration) error {
 	if err := c.eng.Extend(ctx, token, d); err != nil {
 		return fmt.Errorf("extend the deadline of a task: %w", err)
@@ -113,8 +118,8 @@ func (c *Client) Extend(ctx context.Context, token string, d time.Duration) erro
 	return nil
 }
 
-// NewToken makes a token for a node that waits for an answer. The token before it, if there is one, ends: it gets [ErrStale]. Errors
-// are [ErrUnknown], [ErrCompleted] and [ErrNotOpen]. On tokens as secrets see [TokenFrom].
+// NewToken makes a token for a node that waits for an answer. A token that was made before is stale then. Its errors
+// are [ErrUnknown], [ErrCompleted] and [ErrNotOpen]. A token is a secret: see [TokenFrom].
 func (c *Client) NewToken(ctx context.Context, workflow, node string) (string, error) {
 	token, err := c.eng.NewToken(ctx, workflow, node)
 	if err != nil {
@@ -123,9 +128,9 @@ func (c *Client) NewToken(ctx context.Context, workflow, node string) (string, e
 	return token, nil
 }
 
-// OpenTokens returns a page of the nodes of a task that wait for an answer, by workflow and node, and the cursor of the next page: call
-// again with it until it is empty. A page has 100 nodes at most, and fewer when their inputs are large; it can be empty although
-// others follow. There are no tokens in it: see [Client.NewToken].
+// OpenTokens returns a page of the nodes of a task that wait for an answer, by workflow and node, and the cursor of
+// the next page: call again with it until it is empty. A page has at most 100 nodes, and fewer when their inputs are
+// large; it can be empty although others follow. It has no tokens: see [Client.NewToken].
 func (c *Client) OpenTokens(ctx context.Context, task, cursor string) (page []tasktype.OpenToken, next string, err error) {
 	page, next, err = c.eng.OpenTokens(ctx, task, cursor, 0)
 	if err != nil {

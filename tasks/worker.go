@@ -130,8 +130,8 @@ func NewWorker(c *Client, mux *Mux, cfg WorkerConfig) (*Worker, error) {
 	})}, nil
 }
 
-// StartWorker is [NewWorker] with Run in the background. It returns once the worker takes work, or with the error that keeps
-// it from that. The worker runs until ctx is done or until Stop.
+// StartWorker is [NewWorker] with Run in the background. It returns once the worker takes work, or with the error
+// that keeps it from that. The worker runs until ctx is done or until Stop.
 func StartWorker(ctx context.Context, c *Client, mux *Mux, cfg WorkerConfig) (*Worker, error) {
 	up, ready := make(chan struct{}), cfg.Ready
 	cfg.Ready = func() {
@@ -162,9 +162,9 @@ func StartWorker(ctx context.Context, c *Client, mux *Mux, cfg WorkerConfig) (*W
 	}
 }
 
-// Stop ends a worker that StartWorker returned, as the end of the context of Run does: running tasks finish, for Grace at
-// most. It blocks until then and may be called again. A worker that was made with [NewWorker] ends with the context of its
-// Run; here it is an error.
+// Stop ends a worker that StartWorker returned, as the end of the context of Run does: running tasks finish, for
+// Grace at most. It blocks until then and may be called again. A worker that was made with [NewWorker] ends with the
+// context of its Run; here it is an error.
 func (w *Worker) Stop() error {
 	if w.stop == nil {
 		return errors.New("stop worker: StartWorker did not start it; end the context of its Run")

@@ -19,7 +19,8 @@ type BreakerConfig struct {
 	Namespace string        // prefix of all keys. Defaults to "muster".
 	Threshold int           // failures in a row that open it. Defaults to 5.
 	Cooldown  time.Duration // how long it stays open. Defaults to 60 s.
-	// MaxCooldown bounds the cooldown, which doubles with each trial that fails. Defaults to Cooldown: it stays the same.
+	// MaxCooldown bounds the cooldown, which doubles with each trial that fails. Defaults to Cooldown: it stays the
+	// same.
 	MaxCooldown time.Duration
 	Trials      int           // requests at a time while it is half open. Defaults to 2.
 	TrialTTL    time.Duration // when a trial nobody reported on counts no more. Defaults to 2 minutes.

@@ -2,5 +2,6 @@
 // what [muster/tasks.Client] returns of workflows, nodes, workers, queues and schedules.
 //
 // They are plain values, without behaviour and without a connection: keep, compare, print and marshal them as you
-// like. Where a field has a JSON name, that name does not change. Durations in JSON are nanoseconds, as their names say.
+// like. Where a field has a JSON name, that name does not change. Durations in JSON are nanoseconds, as their names
+// say.
 package tasktype

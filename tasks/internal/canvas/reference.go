@@ -16,13 +16,13 @@ type Result struct {
 }
 
 // expiry is the message of a task that has expired.
-const expiry = "not begun before it expired"
+const expiry = "not begun, or not called again, before it expired"
 
 // Failed reports whether there is no value.
 func (r *Result) Failed() bool { return len(r.Causes) > 0 }
 
-// told reports whether callbacks for errors run after a failure. They do not if a task has expired; if there are several
-// failures, that depends on which was first.
+// told reports whether callbacks for errors run after a failure. They do not if a task has expired; if there are
+// several failures, that depends on which was first.
 func (r *Result) told() (surely, maybe bool) {
 	return r.Failed() && !r.Causes[expiry], r.Failed() && (!r.Causes[expiry] || len(r.Causes) > 1)
 }

@@ -292,8 +292,8 @@ func (w *Worker) try(ctx context.Context, s *slot, b *batch, r *Run) (result, bo
 	return res, ok, nil
 }
 
-// expired returns the result of a node whose time is over, with its last error if it has run before. A handler's own error
-// may have the same code: that task has failed, and was not revoked.
+// expired returns the result of a node whose time is over, with its last error if it has run before. A handler's own
+// error may have the same code: that task has failed, and was not revoked.
 func (w *Worker) expired(ctx context.Context, r *Run) (result, bool, error) {
 	message := "not begun, or not called again, before it expired"
 	if r.it.rec.Attempts > 0 {

@@ -154,8 +154,8 @@ func (e *Engine) Send(ctx context.Context, s *graph.Sig, o *graph.Opts) (string,
 	return id, e.store.Explain(ctx, err)
 }
 
-// send is Send, for a tick if behind is positive or late is given: it comes behind its time, and refuses once Redis's clock
-// has reached late.
+// send is Send, for a tick if behind is positive or late is given: it comes behind its time, and refuses once Redis's
+// clock has reached late.
 func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, behind time.Duration, late time.Time) (string, error) {
 	g, grow, err := e.compile(s, o, behind)
 	if err != nil {

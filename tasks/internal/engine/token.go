@@ -319,7 +319,8 @@ const (
 	openBytes    = 1 << 20 // of inputs, beyond the first
 )
 
-// OpenTokens returns a page of the nodes of a task that wait for an answer, and where the next page begins; empty for no more.
+// OpenTokens returns a page of the nodes of a task that wait for an answer, and where the next page begins; empty for
+// no more.
 func (e *Engine) OpenTokens(ctx context.Context, task, cursor string, limit int) (page []tasktype.OpenToken, next string, err error) {
 	if limit <= 0 {
 		limit = openPage

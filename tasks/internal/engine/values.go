@@ -327,8 +327,8 @@ type listing struct {
 	known    bool              // how many elements it has is known
 }
 
-// list returns what the list that a node yields is made of. That of a rescue is not known before it has ended, and that of
-// a planned task is that of its plan.
+// list returns what the list that a node yields is made of. That of a rescue is not known before it has ended, and
+// that of a planned task is that of its plan.
 func (v *values) list(ctx context.Context, id graph.ID) (listing, error) {
 	g, err := v.graph(ctx, id)
 	if err != nil {

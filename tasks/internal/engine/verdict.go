@@ -116,8 +116,8 @@ func (r *Run) readError(ctx context.Context, h *Handler, err error) (e *handlerE
 	return e
 }
 
-// late reports whether the deadline of ctx has passed. The deadline itself is asked: a connection that has it from ctx may
-// end a little before ctx does.
+// late reports whether the deadline of ctx has passed. The deadline itself is asked: a connection that has it from
+// ctx may end a little before ctx does.
 func late(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && !time.Now().Before(deadline)

@@ -77,8 +77,8 @@ func (e *Engine) find(ctx context.Context, id string) (*flow, *tasktype.Failure,
 	return nil, nil, endedBy(ctx, err)
 }
 
-// hasEnded reports whether all of a workflow is terminal, and why it was given up if it was. It returns ErrUnknown when the
-// retention has run out, which may be while somebody waits.
+// hasEnded reports whether all of a workflow is terminal, and why it was given up if it was. It returns ErrUnknown
+// when the retention has run out, which may be while somebody waits.
 func (e *Engine) hasEnded(ctx context.Context, f store.Flow) (bool, *tasktype.Failure, error) {
 	raws, err := e.store.Fields(ctx, f, endFields)
 	if err != nil {

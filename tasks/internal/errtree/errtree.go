@@ -6,8 +6,8 @@ package errtree
 const most = 200_000
 
 // All returns err and the errors it wraps, the outermost first: those with fewer errors around them come before those
-// with more, and errors that were joined come in their order. Only the first 200,000 are returned. It calls methods of err:
-// one that panics, panics here.
+// with more, and errors that were joined come in their order. Only the first 200,000 are returned. It calls methods
+// of err: one that panics, panics here.
 func All(err error) []error {
 	if err == nil {
 		return nil

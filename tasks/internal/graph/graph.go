@@ -271,43 +271,50 @@ func (c *compiler) build(s *Sig) (int, error) {
 	case Join:
 		return c.add(Node{Kind: Pair, Args: kids})
 	case Settle:
-		switch v := c.g.Nodes[kids[0]]; v.Kind {
-		case List:
-			return c.add(Node{Kind: Outcomes, Args: v.Args, After: v.After})
-		case Each:
-			return c.add(Node{Kind: EachEnded, In: kids[0] + 1})
-		default:
-			return c.add(Node{Kind: Wrap, In: kids[0] + 1})
-		}
+		return c.settle(kids[0])
 	case After:
 		return kids[1], c.after(kids[0], kids[1])
-	case OnSuccess:
-		spec, err := c.spec(s)
-		if err != nil {
-			return 0, err
-		}
-		_, err = c.addTask(Node{Spec: spec, In: kids[0] + 1}, s.Opts)
-		return kids[0], err
-	case OnError, Rescue:
-		spec, err := c.spec(s)
-		if err != nil {
-			return 0, err
-		}
-		n := Node{Kind: Catch, Spec: spec, In: kids[0] + 1}
-		if v := c.g.Nodes[kids[0]]; s.Shape == OnError && v.Kind == List {
-			n.Args = v.Args
-		}
-		if s.Shape == OnError {
-			_, err := c.add(n)
-			return kids[0], err
-		}
-		h, err := c.addTask(n, s.Opts)
-		if err != nil {
-			return 0, err
-		}
-		return c.add(Node{Kind: Or, Args: []int{kids[0], h}})
+	case OnSuccess, OnError, Rescue:
+		return c.callback(s, kids[0])
 	}
 	return 0, fmt.Errorf("%w: unknown shape %d", ErrInvalid, s.Shape)
+}
+
+// settle adds the outcomes of the members of a list.
+func (c *compiler) settle(list int) (int, error) {
+	switch v := c.g.Nodes[list]; v.Kind {
+	case List:
+		return c.add(Node{Kind: Outcomes, Args: v.Args, After: v.After})
+	case Each:
+		return c.add(Node{Kind: EachEnded, In: list + 1})
+	default:
+		return c.add(Node{Kind: Wrap, In: list + 1})
+	}
+}
+
+// callback adds a task that runs on the value or the failure of a node. It returns the node that yields the value.
+func (c *compiler) callback(s *Sig, of int) (int, error) {
+	spec, err := c.spec(s)
+	if err != nil {
+		return 0, err
+	}
+	n := Node{Kind: Catch, Spec: spec, In: of + 1}
+	switch s.Shape {
+	case OnSuccess:
+		_, err := c.addTask(Node{Spec: spec, In: of + 1}, s.Opts)
+		return of, err
+	case OnError:
+		if v := c.g.Nodes[of]; v.Kind == List {
+			n.Args = v.Args
+		}
+		_, err := c.add(n)
+		return of, err
+	}
+	rescuer, err := c.addTask(n, s.Opts)
+	if err != nil {
+		return 0, err
+	}
+	return c.add(Node{Kind: Or, Args: []int{of, rescuer}})
 }
 
 func (c *compiler) spec(s *Sig) (int, error) {

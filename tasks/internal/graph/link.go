@@ -22,7 +22,8 @@ func (g *Graph) link() {
 	g.classify()
 }
 
-// findPassive finds the nodes that need no state: constants, and lists, pairs and outcomes that one node uses as its input.
+// findPassive finds the nodes that need no state: constants, and lists, pairs and outcomes that one node uses as its
+// input.
 func (g *Graph) findPassive() {
 	g.passive = make([]bool, len(g.Nodes))
 	uses := make([]int, len(g.Nodes))  // nodes that can read the parts of a passive one instead

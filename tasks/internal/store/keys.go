@@ -62,8 +62,8 @@ func flowKey(shard int, id string) string { return tag(shard) + "w:" + id }
 // task, skips and ends of plans to pass on, revocations. An element is removed when its step is taken.
 func agendaKey(shard int) string { return tag(shard) + "agenda" }
 
-// openKey is the sorted set of the nodes of a task that wait for an answer from outside, "<workflow>/<node>", all with the score 0, so
-// that it is in the order of these names. Vanishes with its last element.
+// openKey is the sorted set of the nodes of a task that wait for an answer from outside, "<workflow>/<node>", all
+// with the score 0, so that it is in the order of these names. Vanishes with its last element.
 func openKey(shard int, task string) string { return tag(shard) + "open:" + task }
 
 func wakeKey(shard int, queue string) string      { return tag(shard) + "wake:" + queue }

@@ -33,8 +33,8 @@ func Extend(task, node string, limit time.Duration) Change {
 	return Change{Outcome: ChangeOpen, Task: task, Nodes: 1, Args: []any{node, "", limit.Milliseconds()}}
 }
 
-// IfToken lets the changes after it happen only if the node has the token with a hash; with open, only if it waits for an answer.
-// call names who asks, so that a second try is known; it may be empty.
+// IfToken lets the changes after it happen only if the node has the token with a hash; with open, only if it waits
+// for an answer. call names who asks, so that a second try is known; it may be empty.
 func IfToken(node, hash string, open bool, call string) Change {
 	how := "t"
 	if open {
@@ -43,7 +43,8 @@ func IfToken(node, hash string, open bool, call string) Change {
 	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, how, hash, call}}
 }
 
-// IfOverdue lets the changes after it happen only if the node waits for an answer, in an attempt whose deadline has passed.
+// IfOverdue lets the changes after it happen only if the node waits for an answer, in an attempt whose deadline has
+// passed.
 func IfOverdue(node string, attempt int) Change {
 	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, "d", attempt, ""}}
 }
@@ -77,8 +78,8 @@ type OpenNode struct {
 // maxOpenBytes bounds the records that one call of OpenNodes returns, beyond the first.
 const maxOpenBytes = 1 << 20
 
-// OpenNodes returns up to limit nodes of a task in a shard that wait for an answer, in their order behind a member, and where the
-// next ones follow: more is false if none do.
+// OpenNodes returns up to limit nodes of a task in a shard that wait for an answer, in their order behind a member,
+// and where the next ones follow: more is false if none do.
 func (s *Store) OpenNodes(ctx context.Context, shard int, task, after string, limit int) (nodes []OpenNode, last string, more bool, err error) {
 	from := "-"
 	if after != "" {
@@ -115,8 +116,8 @@ func (s *Store) OpenNodes(ctx context.Context, shard int, task, after string, li
 	return nodes, members[len(members)-1], more, nil
 }
 
-// fitting returns how many of the first members have records that are not too large together. It takes those out whose workflow is
-// gone: it was given up as damaged.
+// fitting returns how many of the first members have records that are not too large together. It takes those out
+// whose workflow is gone: it was given up as damaged.
 func (s *Store) fitting(ctx context.Context, shard int, task string, members []string) (int, error) {
 	pipe := s.rdb.Pipeline()
 	exist := make([]*redis.IntCmd, len(members))
