@@ -62,7 +62,6 @@ var (
 	FailTo  = tasks.New[int, int]("t.failto")
 	Prio    = tasks.New[int, int]("t.prio")
 	PairSum = tasks.New[tasks.Pair[int, []int], int]("t.pairsum")
-	AddUp   = tasks.New[tasks.Pair[int, int], int]("t.addup")
 	// Outcomes counts them.
 	Outcomes = tasks.New[[]tasks.Outcome[int], int]("t.outcomes")
 	Settled  = tasks.New[[]tasks.Outcome[int], string]("t.settled")
@@ -202,7 +201,6 @@ func (w *world) mux() *tasks.Mux {
 		return tasks.Chain(ID.S(n), Fail), nil
 	})
 	tasks.Handle(m, Prio, func(ctx context.Context, _ int) (int, error) { return tasks.InfoFrom(ctx).Priority, nil })
-	tasks.Handle(m, AddUp, func(_ context.Context, p tasks.Pair[int, int]) (int, error) { return p.First + p.Second, nil })
 	tasks.Handle(m, Outcomes, func(_ context.Context, os []tasks.Outcome[int]) (int, error) { return len(os), nil })
 	tasks.Handle(m, PairSum, func(_ context.Context, p tasks.Pair[int, []int]) (int, error) {
 		return p.First + sum(p.Second), nil

@@ -13,7 +13,7 @@ import (
 
 func TestComposition(t *testing.T) {
 	t.Parallel()
-	five := tasks.Bind(AddUp, 5)
+	five := tasks.Bind(Plus, 5)
 	inWorlds(t, func(t *testing.T, w *world) {
 		for name, c := range map[string]struct {
 			s    tasks.Signature[int]
@@ -25,17 +25,17 @@ func TestComposition(t *testing.T) {
 			"constants in a group":       {tasks.Chord(tasks.Group(tasks.Value(1), ID.S(2), tasks.Value(3)), Sum), 6},
 			"constants only":             {tasks.Chord(tasks.Group(tasks.Value(1), tasks.Value(3)), Sum), 4},
 			"a constant list mapped":     {tasks.Chord(tasks.Map(tasks.Value([]int{1, 2}), Inc), Sum), 5},
-			"a constant joined":          {tasks.Chain(tasks.Join(ID.S(1), tasks.Value(4)), AddUp), 5},
+			"a constant joined":          {tasks.Chain(tasks.Join(ID.S(1), tasks.Value(4)), Plus), 5},
 			"after a constant":           {tasks.After(tasks.Value("x"), ID.S(3)), 3},
 			"a constant after":           {tasks.After(ID.S(3), tasks.Value(9)), 9},
-			"a constant settled":         {tasks.Chain(tasks.Join(tasks.Chord(tasks.Settle(tasks.Group(tasks.Value(1))), Outcomes), ID.S(1)), AddUp), 2},
+			"a constant settled":         {tasks.Chain(tasks.Join(tasks.Chord(tasks.Settle(tasks.Group(tasks.Value(1))), Outcomes), ID.S(1)), Plus), 2},
 			"a constant that is rescued": {tasks.Value(3).Rescue(Instead), 3},
 			"bound in a call":            {five.S(1), 6},
 			"bound in a chain":           {tasks.Chain(ID.S(2), five), 7},
 			"bound in a map":             {tasks.Chord(tasks.Map(tasks.Value([]int{1, 2}), five), Sum), 13},
 			"bound in each":              {tasks.Chord(tasks.Each([]int{1, 2}, five), Sum), 13},
 			"a body over the element": {tasks.Chord(tasks.MapFunc(Range.S(4), func(n tasks.Signature[int]) tasks.Signature[int] {
-				return tasks.Chain(tasks.Join(tasks.Chain(n, Inc), tasks.Chain(n, Double)), AddUp)
+				return tasks.Chain(tasks.Join(tasks.Chain(n, Inc), tasks.Chain(n, Double)), Plus)
 			}), Sum), 22},
 			"a body without the element": {tasks.Chord(tasks.MapFunc(Range.S(3), func(tasks.Signature[int]) tasks.Signature[int] { return ID.S(2) }), Sum), 6},
 			"a body that is the element": {tasks.Chord(tasks.MapFunc(Range.S(3), func(n tasks.Signature[int]) tasks.Signature[int] { return n }), Sum), 3},
@@ -73,7 +73,7 @@ func TestCompositionThatCannotBe(t *testing.T) {
 			"panic: in MarshalJSON": tasks.New[panicking, int]("t.panicking").S(panicking{}),
 			"second half":           tasks.Bind(tasks.New[tasks.Pair[int, float64], int]("t.nan"), math.Inf(1)).S(1),
 			"Join it with what the map goes over": sumOf(tasks.After(outer, tasks.MapFunc(Range.S(1), func(n tasks.Signature[int]) tasks.Signature[int] {
-				return tasks.Chain(tasks.Join(n, outer), AddUp)
+				return tasks.Chain(tasks.Join(n, outer), Plus)
 			}))),
 			"outside of its function": tasks.Chain(leaked, Inc),
 			"Join it with what an inner map": sumOf(tasks.MapFunc(Range.S(1), func(n tasks.Signature[int]) tasks.Signature[int] {
