@@ -52,7 +52,7 @@ type Worker struct {
 	poller   *poller
 	batches  *batches
 	means    map[string]*atomic.Int64 // about how many ns a node takes, by queue
-	others   map[string][]string      // the other queues of the worker, by queue
+	others   map[string][]string      // the queues that a slot of a queue gives way to, by queue
 	started  time.Time
 	stop     chan struct{} // closed when no more tasks may begin
 	stopOnce sync.Once
@@ -84,7 +84,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 		means: newMeans(cfg.Queues), others: map[string][]string{}, started: e.clock.Now()}
 	for q := range cfg.Queues {
 		for o := range cfg.Queues {
-			if o != q {
+			if o != q && (!cfg.Strict || cfg.Queues[o] > cfg.Queues[q]) {
 				w.others[q] = append(w.others[q], o)
 			}
 		}
