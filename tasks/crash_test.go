@@ -416,18 +416,13 @@ func TestPoisonTask(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 12 {
-		name := fmt.Sprintf("victim%d", i)
-		cmd := child(t, url, name)
-		if i < 11 {
-			_ = cmd.Wait()
-		}
-		if err := tasks.ExpireLeases(t.Context(), c, name); err != nil {
-			t.Fatal(err)
-		}
-		if s, err := run.Status(t.Context()); err == nil && s.Terminal() {
-			break
-		}
+	ended := func() bool {
+		s, err := run.Status(t.Context())
+		return err == nil && s.Terminal()
+	}
+	deaths := killWorkers(t, url, c, ended)
+	if deaths < 11 {
+		t.Errorf("failed after %d deaths, want at least 11", deaths)
 	}
 	_, err = run.Wait(limited(t))
 	if f := wantFailure(t, err, "its worker died"); f.Code != tasktype.CodeLost {
@@ -435,28 +430,12 @@ func TestPoisonTask(t *testing.T) {
 	}
 }
 
-// Those that run beside a task that takes its worker with it, or were taken together with it, are not
-// blamed for that.
-func TestNeighboursOfPoison(t *testing.T) {
-	t.Parallel()
-	url := redistest.URL(t)
-	c := connect(t, url)
-	innocent, err := tasks.Each(ints(7), slowTask).Send(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	guilty, err := dieTask.S("x").Send(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := func() bool {
-		g, gerr := guilty.Status(t.Context())
-		i, ierr := innocent.Status(t.Context())
-		return gerr == nil && ierr == nil && g.Terminal() && i.Terminal()
-	}
-	deaths := 0
+// killWorkers starts one worker after the other, each once the one before has died, until ended. It returns how many have
+// died before that.
+func killWorkers(t *testing.T, url string, c *tasks.Client, ended func() bool) (deaths int) {
+	t.Helper()
 	for ; !ended(); deaths++ {
-		if deaths > 20 {
+		if deaths > 40 {
 			t.Fatal("workers die without end")
 		}
 		name := fmt.Sprintf("victim%d", deaths)
@@ -483,6 +462,29 @@ func TestNeighboursOfPoison(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return deaths - 1
+}
+
+// Those that run beside a task that takes its worker with it, or were taken together with it, are not
+// blamed for that.
+func TestNeighboursOfPoison(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	c := connect(t, url)
+	innocent, err := tasks.Each(ints(7), slowTask).Send(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guilty, err := dieTask.S("x").Send(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := func() bool {
+		g, gerr := guilty.Status(t.Context())
+		i, ierr := innocent.Status(t.Context())
+		return gerr == nil && ierr == nil && g.Terminal() && i.Terminal()
+	}
+	killWorkers(t, url, c, ended)
 	if got, err := innocent.Wait(limited(t)); err != nil || !slices.Equal(got, ints(7)) {
 		t.Errorf("those beside it came to %v, %v", got, err)
 	}
