@@ -515,8 +515,10 @@ func TestWorkersFindReadyNodesWithoutTheirWakeTask(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				resume := pause(t, w)
 				run := sent(t, w, tasks.Chord(tasks.Each(ints(30), ID), Sum))
-				if err := damage(wakeTask(t, w.client.Redis())); err != nil {
-					t.Fatal(err)
+				for _, id := range wakeTasks(t, w.client.Redis()) {
+					if err := damage(id); err != nil {
+						t.Fatal(err)
+					}
 				}
 				resume()
 				if got, err := run.Wait(limited(t)); err != nil || got != 435 {

@@ -39,7 +39,7 @@ func TestGarbageInAQueue(t *testing.T) {
 		rdb := w.client.Redis()
 		resume := pause(t, w)
 		run := sent(t, w, tasks.Chord(tasks.Each(ints(3), ID), Sum))
-		wake := wakeTask(t, rdb)
+		wake := wakeTasks(t, rdb)[0]
 		put := func(id, message string) {
 			rdb.HSet(t.Context(), "asynq:{default}:t:"+id, "msg", message, "state", "pending")
 			rdb.RPush(t.Context(), "asynq:{default}:pending", id)

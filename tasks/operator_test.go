@@ -66,7 +66,7 @@ func TestOperatorInEveryState(t *testing.T) {
 				in := asynq.NewInspectorFromRedisClient(rdb)
 				resume := pause(t, w)
 				run := sent(t, w, tasks.Chain(ID.S(1), Inc))
-				id := wakeTask(t, rdb)
+				id := wakeTasks(t, rdb)[0]
 				if state != "pending" {
 					moved(t, rdb, id, state)
 				}
