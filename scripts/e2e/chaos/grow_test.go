@@ -80,7 +80,7 @@ func grow(r *rand.Rand, depth int) (tasks.Signature[int], int) {
 		return tasks.Chord(tasks.Group(ms...), sum), total(vs)
 	case 3: // chord of one task, a few at a time
 		ns := list(4 + 5*n)
-		return tasks.Chord(tasks.Each(ns, num).With(tasks.AtMost(2)), sum), total(ns)
+		return tasks.Chord(tasks.Each(ns, num, tasks.AtMost(2)), sum), total(ns)
 	case 4: // map over what is not known yet
 		s, v := grow(r, depth-1)
 		ns := list(v)
