@@ -194,6 +194,12 @@ func (w *world) mux() *tasks.Mux {
 		}
 		return tasks.Chain(Deep.S(n-1), Inc), nil
 	})
+	w.handleMore(m)
+	return m
+}
+
+// handleMore binds the tasks that fail, wait, answer with plans or take pairs.
+func (w *world) handleMore(m *tasks.Mux) {
 	tasks.HandlePlan(m, BadPlan, func(context.Context, int) (tasks.Signature[int], error) {
 		return tasks.Signature[int]{}, nil
 	})
@@ -269,7 +275,6 @@ func (w *world) mux() *tasks.Mux {
 	w.extra(m)
 	w.listing(m)
 	w.waitsForNode(m)
-	return m
 }
 
 func sum(ns []int) int {

@@ -342,3 +342,28 @@ func TestThousandTokens(t *testing.T) {
 		}
 	})
 }
+
+// An answer that is too large is refused before it is sent, and the node still waits for one.
+func TestAnswerThatIsTooLarge(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		run, err := review.S(draft{}).Send(t.Context(), d.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		open := opened(t, d.client, review.Name(), 1)
+		token, err := d.client.NewToken(t.Context(), open[0].Workflow, open[0].Node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		large := json.RawMessage(`"` + strings.Repeat("x", 64<<20) + `"`)
+		if err := d.client.Complete(t.Context(), token, large); err == nil || !strings.Contains(err.Error(), "67108866 bytes") || strings.Contains(err.Error(), token) {
+			t.Errorf("got %v, want an error with the size, and without the token", err)
+		}
+		if err := tasks.Complete(t.Context(), d.client, review, token, opinion{true}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := run.Wait(limited(t)); err != nil || !got.OK {
+			t.Errorf("got %v, %v, want the answer that fits", got, err)
+		}
+	})
+}
