@@ -18,12 +18,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/config"
 	"muster/orchestrator/job"
 	"muster/orchestrator/redisd"
 	"muster/proxies"
 	"muster/sites"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -65,7 +65,7 @@ func (l *late) hold(ctx context.Context, cmds ...redis.Cmder) {
 		}
 		if _, id, ok := strings.Cut(fmt.Sprint(cmd.Args()[1]), ":w:"); ok {
 			l.once.Do(func() {
-				facttest.Comes(func() bool {
+				testutil.Becomes(func() bool {
 					return l.rdb.Get(context.Background(), l.prefix(id)+":status").Val() == "COMPLETE"
 				})
 				l.remove(id)

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/health"
 	"muster/orchestrator/redisd"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
@@ -33,7 +33,7 @@ func TestWorkersAreNotTakenForGoneWhileTheDiskOfRedisIsFull(t *testing.T) {
 				return err
 			}
 			srv.FillDisk()
-			facttest.Eventually(t, "the list of workers is out of date", func() bool {
+			testutil.Eventually(t, "the list of workers is out of date", func() bool {
 				_, err := other.Client.Workers(ctx)
 				return tasks.Refused(err)
 			})
@@ -50,7 +50,7 @@ func TestWorkersAreNotTakenForGoneWhileTheDiskOfRedisIsFull(t *testing.T) {
 				}
 			}
 			srv.FreeDisk()
-			facttest.Eventually(t, "there is room", func() bool { return other.Client.Writable(ctx) == nil })
+			testutil.Eventually(t, "there is room", func() bool { return other.Client.Writable(ctx) == nil })
 			wantAlive("with room again")
 			return nil
 		})

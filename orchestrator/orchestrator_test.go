@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/config"
 	"muster/orchestrator/demo"
 	"muster/orchestrator/redisd"
@@ -25,7 +26,6 @@ import (
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
@@ -221,7 +221,7 @@ func TestKeepProxiesRefillsThePool(t *testing.T) {
 			return err == nil && usable >= cfg.Proxies.MinUsable
 		}
 		for range 2 {
-			facttest.Eventually(t, "the pool is filled", enough)
+			testutil.Eventually(t, "the pool is filled", enough)
 			members, err := o.Pool.List(ctx, proxies.Everything)
 			if err != nil {
 				return err
@@ -232,7 +232,7 @@ func TestKeepProxiesRefillsThePool(t *testing.T) {
 				}
 			}
 		}
-		facttest.Eventually(t, "the pool is filled", enough)
+		testutil.Eventually(t, "the pool is filled", enough)
 		return nil
 	})
 	if err != nil {

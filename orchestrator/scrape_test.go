@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/config"
 	"muster/orchestrator/redisd"
 	"muster/sites"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
@@ -138,7 +138,7 @@ func TestScheduledScrapeWaitsForTheSiteItDependsOn(t *testing.T) {
 		ctx, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- schedule.Run(ctx) }()
-		facttest.Eventually(t, "the scrape of a-behind waits for z-first", func() bool {
+		testutil.Eventually(t, "the scrape of a-behind waits for z-first", func() bool {
 			jobs, err := o.Sites.Jobs(ctx, "a-behind", 1)
 			return err == nil && len(jobs) == 1 && strings.Join(jobs[0].WaitsFor, " ") == "z-first"
 		})

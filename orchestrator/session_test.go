@@ -14,10 +14,10 @@ import (
 	"sync"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/proxies"
 	"muster/proxies/proxytest"
 	"muster/sites/fetch"
-	"muster/tasks/porttest"
 )
 
 // club is a site that gives its pages only to those who were at the door, and
@@ -140,7 +140,7 @@ func TestDeadProxiesAreNotTheSites(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
-		closed := uint16(porttest.Lend(t))
+		closed := uint16(testutil.FreePort(t))
 		if _, err := o.Pool.Add(ctx, proxies.Proxy{Protocol: "http", Host: "127.0.0.1", Port: closed}); err != nil {
 			return err
 		}

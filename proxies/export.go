@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"muster/tasks/atomicfile"
+	"muster/internal/atomicfile"
 )
 
 // The files that Export writes into a folder.

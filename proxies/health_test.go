@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/proxies/proxytest"
-	"muster/tasks/facttest"
 )
 
 // A proxy rests on a site twice as long with each refusal in a row, whether the status said so or the page; a page that
@@ -23,7 +23,7 @@ func TestRestsGrowWithRefusals(t *testing.T) {
 			}
 		}
 		done := time.Now().UnixMilli()
-		facttest.Eventually(t, "the next millisecond", func() bool { return time.Now().UnixMilli() > done })
+		testutil.Eventually(t, "the next millisecond", func() bool { return time.Now().UnixMilli() > done })
 		_, there, _ := b.health(t, id, "shop")
 		return there
 	}

@@ -26,10 +26,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/atomicfile"
 	"muster/proxies/probe"
 	"muster/proxies/source"
 	"muster/tasks"
-	"muster/tasks/atomicfile"
 )
 
 // ProgressPrefix is that of the progress keys of a refresh.

@@ -14,12 +14,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/proxies/proxytest"
 	"muster/proxies/source"
 	"muster/tasks"
-	"muster/tasks/facttest"
-	"muster/tasks/porttest"
 	"muster/tasks/redistest"
 )
 
@@ -85,7 +84,7 @@ func (f *fleet) refresh(t *testing.T, sources ...source.Source) (Report, string,
 func (f *fleet) key(t *testing.T, id, name, want string) string {
 	t.Helper()
 	var value string
-	facttest.Comes(func() bool {
+	testutil.Becomes(func() bool {
 		value, _ = f.client.Redis().Get(t.Context(), ProgressPrefix+":"+id+":"+name).Result()
 		return value == want || want == "" && value != ""
 	})
@@ -243,7 +242,7 @@ func TestRefreshInChunks(t *testing.T) {
 // A refresh that can do nothing fails and says why.
 func TestRefreshFailures(t *testing.T) {
 	t.Parallel()
-	judge, err := probe.StartJudge(probe.JudgeConfig{Listen: []string{porttest.LendAddr(t)}})
+	judge, err := probe.StartJudge(probe.JudgeConfig{Listen: []string{testutil.FreeAddr(t)}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/sites/fetch"
-	"muster/tasks/facttest"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 )
@@ -144,7 +144,7 @@ func TestSiteStaysDown(t *testing.T) {
 			}
 		}
 		patient := limit.BreakerConfig{Logger: noLog} // for it the cooldown is not over
-		facttest.Eventually(t, "the site to be down for more than a moment", func() bool {
+		testutil.Eventually(t, "the site to be down for more than a moment", func() bool {
 			_, err := breakerOf(time.Nanosecond, long, patient).allow(t.Context())
 			gone, ok := errors.AsType[*downError](err)
 			return ok && gone.class == fetch.Connect && !gone.since.IsZero()
@@ -156,7 +156,7 @@ func TestSiteStaysDown(t *testing.T) {
 			t.Errorf("a job that has begun just now: got %v, want later", err)
 		}
 		var trials []limit.Permit
-		facttest.Eventually(t, "the site to be tried", func() bool {
+		testutil.Eventually(t, "the site to be tried", func() bool {
 			permit, err := b.allow(t.Context())
 			if err == nil && permit.Trial() {
 				trials = append(trials, permit)

@@ -16,9 +16,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/atomicfile"
 	"muster/sites/ledger"
 	"muster/sites/sink"
-	"muster/tasks/atomicfile"
 )
 
 // closeFiles writes what is left of a job and closes its books: it tells what

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -82,7 +82,7 @@ func TestDependentScrapeWaits(t *testing.T) {
 			case <-ctx.Done():
 				t.Fatal("no page of the first site is asked for")
 			}
-			facttest.Eventually(t, "a worker puts the second job off", func() bool {
+			testutil.Eventually(t, "a worker puts the second job off", func() bool {
 				nodes, err := client.Due(ctx, 10)
 				for _, n := range nodes {
 					if err == nil && n.Workflow == b.ID() {

@@ -21,10 +21,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/sites/ledger"
 	"muster/sites/sink"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
@@ -191,7 +191,7 @@ func (w *frozenWriter) stopAt(want func(step string) bool) {
 func (w *frozenWriter) freeze(enough func() bool) string {
 	w.t.Helper()
 	step := ""
-	facttest.Eventually(w.t, "the writer comes to a step, or has done enough", func() bool {
+	testutil.Eventually(w.t, "the writer comes to a step, or has done enough", func() bool {
 		select {
 		case step = <-w.stop:
 			w.mu.Lock()
@@ -247,7 +247,7 @@ func (w *frozenWriter) awake() {
 		}
 		return false
 	})
-	facttest.Eventually(w.t, "the writer ends what it was at", func() bool {
+	testutil.Eventually(w.t, "the writer ends what it was at", func() bool {
 		w.alive()
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -443,16 +443,16 @@ func TestFrozenWriter(t *testing.T) {
 			break
 		}
 		j.give(10, "1")
-		facttest.Eventually(t, "another writes while the first is stopped at "+step, drained)
+		testutil.Eventually(t, "another writes while the first is stopped at "+step, drained)
 		j.give(10, "1")
 		w.thaw()
-		facttest.Eventually(t, "both write", drained)
+		testutil.Eventually(t, "both write", drained)
 	}
 	if len(met) < 10 {
 		t.Errorf("stopped at %d steps, want some more", len(met))
 	}
 	w.awake()
-	facttest.Eventually(t, "all is written", drained)
+	testutil.Eventually(t, "all is written", drained)
 	w.awake()
 	j.audit(func(path string) (io.ReadCloser, error) { return os.Open(path) })
 	hook.mu.Lock()
@@ -509,7 +509,7 @@ func freezeCloser(t *testing.T, asked func(step int) bool) {
 		}
 		step := w.freeze(closed)
 		if step != "" {
-			facttest.Eventually(t, "another closes the job while the first is stopped at "+step, func() bool {
+			testutil.Eventually(t, "another closes the job while the first is stopped at "+step, func() bool {
 				if _, err := j.closeFiles(t.Context(), Summary{Site: j.def.Site, JobID: id, Status: StatusComplete}); err != nil && !errors.Is(err, errNotWriter) {
 					t.Fatal(err)
 				}

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/tasks/facttest"
+	"muster/internal/testutil"
 	"muster/tasks/redistest"
 )
 
@@ -141,7 +141,7 @@ func TestSinkHeals(t *testing.T) {
 				t.Fatal(err)
 			}
 			why := ""
-			facttest.Eventually(t, "there is trouble", func() bool {
+			testutil.Eventually(t, "there is trouble", func() bool {
 				_, _ = j.writer.Drain(t.Context()) // as the service does while the job's workflow is there
 				why, err = troubleOf(t.Context(), j.writer.out)
 				return err == nil && why != ""
@@ -165,7 +165,7 @@ func TestSinkHeals(t *testing.T) {
 			j.writer.mu.Lock()
 			j.writer.rest = time.Time{} // not to wait for the next try
 			j.writer.mu.Unlock()
-			facttest.Eventually(t, "the trouble is over", func() bool {
+			testutil.Eventually(t, "the trouble is over", func() bool {
 				_, _ = j.writer.Drain(t.Context())
 				why, err := troubleOf(t.Context(), j.writer.out)
 				return err == nil && why == ""
@@ -210,7 +210,7 @@ func TestPostgresDrops(t *testing.T) {
 	if _, err := j.collect(t.Context(), "collect"); err != nil && !errors.As(err, new(later)) {
 		t.Fatal(err)
 	}
-	facttest.Eventually(t, "the trouble is told", func() bool {
+	testutil.Eventually(t, "the trouble is told", func() bool {
 		_, _ = j.writer.Drain(t.Context())
 		why, err := troubleOf(t.Context(), j.writer.out)
 		return err == nil && strings.Contains(why, "postgres://127.0.0.1") && dropped.Load() > 1

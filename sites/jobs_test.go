@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -80,7 +80,7 @@ func TestJobs(t *testing.T) {
 	status := func(id, want string) {
 		t.Helper()
 		var last Job
-		facttest.Eventually(t, "job "+id+" is "+want, func() bool {
+		testutil.Eventually(t, "job "+id+" is "+want, func() bool {
 			last, err = s.Job(ctx, id)
 			return err == nil && last.Status == want
 		})
@@ -103,7 +103,7 @@ func TestJobs(t *testing.T) {
 	if err := s.ResumeSite(ctx, "shop.example"); err != nil {
 		t.Fatal(err)
 	}
-	facttest.Eventually(t, "the page that hangs is asked for", func() bool { asked, _ := site.counts("/item/3"); return asked > 0 })
+	testutil.Eventually(t, "the page that hangs is asked for", func() bool { asked, _ := site.counts("/item/3"); return asked > 0 })
 
 	// Another one that asks for the same joins, one that does not is refused.
 	same, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})

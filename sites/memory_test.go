@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -38,18 +38,18 @@ func TestMemory(t *testing.T) {
 	both.Go(func() error {
 		r, err := m.enter(t.Context(), 100*mb)
 		entered <- "large"
-		facttest.Eventually(t, "the small one waits", func() bool { return m.waiting.Load() == 1 })
+		testutil.Eventually(t, "the small one waits", func() bool { return m.waiting.Load() == 1 })
 		r.leave()
 		return err
 	})
-	facttest.Eventually(t, "the large one waits", func() bool { return m.waiting.Load() == 1 })
+	testutil.Eventually(t, "the large one waits", func() bool { return m.waiting.Load() == 1 })
 	both.Go(func() error {
 		r, err := m.enter(t.Context(), 0)
 		entered <- "small"
 		r.leave()
 		return err
 	})
-	facttest.Eventually(t, "both wait", func() bool { return m.waiting.Load() == 2 })
+	testutil.Eventually(t, "both wait", func() bool { return m.waiting.Load() == 2 })
 	a.leave()
 	if err := both.Wait(); err != nil {
 		t.Fatal(err)

@@ -12,11 +12,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/limit"
-	"muster/tasks/porttest"
 	"muster/tasks/redistest"
 )
 
@@ -47,7 +46,7 @@ type outage struct {
 
 func newOutage(t *testing.T, site http.Handler, from int, how string) *outage {
 	t.Helper()
-	o := &outage{site: site, from: from, how: how, addr: porttest.LendAddr(t)}
+	o := &outage{site: site, from: from, how: how, addr: testutil.FreeAddr(t)}
 	o.server.Handler = o
 	o.listen(t)
 	t.Cleanup(func() { _ = o.server.Close() })
@@ -166,7 +165,7 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 				opened := map[time.Time]bool{}
 				go func() {
 					defer close(watched)
-					if facttest.Comes(func() bool {
+					if testutil.Becomes(func() bool {
 						select {
 						case <-over:
 							return true

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -38,7 +38,7 @@ func TestPauseLetsPagesUnderWayEnd(t *testing.T) {
 		done, err = j.lot(t.Context(), leases, 2)
 		ended <- err
 	}()
-	facttest.Eventually(t, "the pages that were not begun are given back", func() bool {
+	testutil.Eventually(t, "the pages that were not begun are given back", func() bool {
 		stats, err := j.queue.Stats(t.Context())
 		return err == nil && stats.InProgress <= 1
 	})

@@ -14,9 +14,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -65,7 +65,7 @@ func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			facttest.Eventually(t, name+": all is fetched", func() bool {
+			testutil.Eventually(t, name+": all is fetched", func() bool {
 				p, err := worker.Progress(t.Context(), def.Site, res.ID())
 				return err == nil && p.Done == 4
 			})
@@ -188,7 +188,7 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 	worker := service(dir)
 	work(t, client, worker)
 	worker.StartWriting()
-	facttest.Eventually(t, "the worker says that it writes", func() bool { return elsewhere(ScrapeOptions{}) })
+	testutil.Eventually(t, "the worker says that it writes", func() bool { return elsewhere(ScrapeOptions{}) })
 	if elsewhere(ScrapeOptions{OutDir: other}) || elsewhere(ScrapeOptions{Sinks: []string{"https://hook.example/"}}) {
 		t.Error("the worker counts as one that writes where it may not")
 	}
@@ -200,7 +200,7 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	facttest.Eventually(t, "the job says that nobody writes its records", func() bool {
+	testutil.Eventually(t, "the job says that nobody writes its records", func() bool {
 		j, err := sender.Job(t.Context(), res.ID())
 		return err == nil && j.Status == JobBlocked && strings.Contains(j.Trouble, other)
 	})

@@ -16,9 +16,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
@@ -249,7 +249,7 @@ func TestWorkersElsewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		facttest.Eventually(t, "all is fetched and waits to be written", func() bool {
+		testutil.Eventually(t, "all is fetched and waits to be written", func() bool {
 			p, err := sender.Progress(ctx, "shop.example", res.ID())
 			return err == nil && p.Done == 12 && p.Outputs == 20
 		})
@@ -315,7 +315,7 @@ func TestInterleaves(t *testing.T) {
 		_, _ = first.collect(ctx, "collect")
 	}()
 	t.Cleanup(func() { abandon(); <-gone })
-	facttest.Eventually(t, "a detail page hangs", func() bool { asked, _ := site.counts("/item/1"); return asked > 0 })
+	testutil.Eventually(t, "a detail page hangs", func() bool { asked, _ := site.counts("/item/1"); return asked > 0 })
 	if asked, _ := site.counts("/page/4"); asked != 0 {
 		t.Error("the last listing page was asked for before the second detail page")
 	}

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"muster/internal/nearest"
 	"muster/sites/all"
 	"muster/sites/definition"
-	"muster/sites/nearest"
 )
 
 // Registry is the sites that there are, by name. It changes only by Replace.

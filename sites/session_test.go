@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -114,7 +114,7 @@ func TestJobsThatAreClosedElsewhereAreForgotten(t *testing.T) {
 	if err := rdb.SRem(t.Context(), openKey, "j1").Err(); err != nil { // as Aggregate does
 		t.Fatal(err)
 	}
-	facttest.Eventually(t, "the job is forgotten", func() bool { return len(here.known()) == 0 })
+	testutil.Eventually(t, "the job is forgotten", func() bool { return len(here.known()) == 0 })
 }
 
 // The class of a failure in session.start is the page's, and never its end.

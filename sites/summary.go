@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"muster/internal/atomicfile"
 	"muster/sites/extract"
 	"muster/sites/fetch"
-	"muster/tasks/atomicfile"
 	"muster/tasks/workqueue"
 )
 

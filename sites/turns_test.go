@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -76,7 +76,7 @@ politeness: {delay: 0, robots: false, max_per_domain: %d}
 	if err != nil {
 		t.Fatal(err)
 	}
-	facttest.Eventually(t, "the big site has all slots", func() bool { return big.Load() > 20 })
+	testutil.Eventually(t, "the big site has all slots", func() bool { return big.Load() > 20 })
 	var short []*tasks.AsyncResult[Summary]
 	for i := range 4 {
 		run, err := s.Send(ctx, fmt.Sprintf("small%d.example", i), ScrapeOptions{})

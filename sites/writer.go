@@ -15,9 +15,9 @@ import (
 	"sync"
 	"time"
 
+	"muster/internal/atomicfile"
 	"muster/sites/ledger"
 	"muster/sites/sink"
-	"muster/tasks/atomicfile"
 	"muster/tasks/workqueue"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -50,13 +50,13 @@ func TestTakesNoMoreThanItCanStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		facttest.Eventually(t, "two nodes are in hand and the others are ready", func() bool {
+		testutil.Eventually(t, "two nodes are in hand and the others are ready", func() bool {
 			as, err := c.Active(t.Context())
 			qs, err2 := c.Queues(t.Context())
 			return err == nil && err2 == nil && len(as) == 2 && len(qs) == 1 && qs[0].Pending == 18
 		})
 		startGated(t, c, open, tasks.WorkerConfig{Name: "free"})
-		facttest.Eventually(t, "the other worker does the rest", func() bool {
+		testutil.Eventually(t, "the other worker does the rest", func() bool {
 			p, err := run.Progress(t.Context())
 			return err == nil && p.Done == 18
 		})
@@ -65,7 +65,7 @@ func TestTakesNoMoreThanItCanStart(t *testing.T) {
 			t.Fatalf("got %v, %v", got, err)
 		}
 		stop()
-		facttest.Eventually(t, "asynq forgets what is done", func() bool {
+		testutil.Eventually(t, "asynq forgets what is done", func() bool {
 			return rdb.LLen(t.Context(), "asynq:{default}:active").Val() == 0 && rdb.ZCard(t.Context(), "asynq:{default}:lease").Val() == 0
 		})
 	})
@@ -115,5 +115,5 @@ func startGated(t *testing.T, c *tasks.Client, gate <-chan struct{}, cfg tasks.W
 	if err != nil {
 		t.Fatal(err)
 	}
-	return facttest.Background(t, worker.Run)
+	return testutil.Background(t, worker.Run)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -24,7 +24,7 @@ func TestClockOfRedisJumps(t *testing.T) {
 		queue := fmt.Sprint("q", i)
 		worlds[i] = newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.Name = queue; c.Queues = map[string]int{queue: 1, "default": 1} })
 		runs[i] = sent(t, worlds[i], tasks.Chain(Hold.S("jump", tasks.Queue(queue)), Inc))
-		facttest.Eventually(t, "it runs", func() bool { return len(worlds[i].noted("at jump")) == 1 })
+		testutil.Eventually(t, "it runs", func() bool { return len(worlds[i].noted("at jump")) == 1 })
 	}
 	beats := func() (out [3]float64) {
 		for i, w := range worlds {
@@ -35,7 +35,7 @@ func TestClockOfRedisJumps(t *testing.T) {
 	beaten := func(times int) {
 		for range times {
 			before := beats()
-			facttest.Eventually(t, "all beat", func() bool {
+			testutil.Eventually(t, "all beat", func() bool {
 				now := beats()
 				return now[0] != before[0] && now[1] != before[1] && now[2] != before[2]
 			})
@@ -93,7 +93,7 @@ func TestClockOfRedisWasSetBack(t *testing.T) {
 		if got, err := run.Wait(limited(t)); err != nil || got != 435 {
 			t.Errorf("got %v, %v, want 435", got, err)
 		}
-		facttest.Eventually(t, "the dead worker is gone", func() bool {
+		testutil.Eventually(t, "the dead worker is gone", func() bool {
 			return rdb.ZScore(t.Context(), "muster:workers", "ghost").Err() != nil
 		})
 	})

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -116,7 +116,7 @@ func TestLinkError(t *testing.T) {
 		} {
 			before := len(w.failures())
 			run := sent(t, w, c.s)
-			facttest.Eventually(t, name+": it has ended", func() bool {
+			testutil.Eventually(t, name+": it has ended", func() bool {
 				p, err := run.Progress(t.Context())
 				return err == nil && p.Ended
 			})

@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
@@ -74,11 +74,11 @@ func TestConcurrencyGrowsAndShrinksExactly(t *testing.T) {
 			for range n {
 				g.open <- struct{}{}
 			}
-			facttest.Eventually(t, "runs end", func() bool { return g.ended.Load() == want })
+			testutil.Eventually(t, "runs end", func() bool { return g.ended.Load() == want })
 		}
 		running := func(n int) {
 			t.Helper()
-			facttest.Eventually(t, "exactly so many run", func() bool { return g.now.Load() == int64(n) })
+			testutil.Eventually(t, "exactly so many run", func() bool { return g.now.Load() == int64(n) })
 		}
 		set := func(n int) {
 			t.Helper()
@@ -103,7 +103,7 @@ func TestConcurrencyGrowsAndShrinksExactly(t *testing.T) {
 		most(7)
 		// Those beyond two go on, and nothing new begins before there are fewer.
 		set(2)
-		facttest.Eventually(t, "the worker knows", func() bool {
+		testutil.Eventually(t, "the worker knows", func() bool {
 			ws, err := g.client.Workers(t.Context())
 			return err == nil && len(ws) == 1 && ws[0].Concurrency == 2
 		})
@@ -173,7 +173,7 @@ func TestInspectTellsWhereNodesAre(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		facttest.Eventually(t, "one runs", func() bool { return g.now.Load() == 1 })
+		testutil.Eventually(t, "one runs", func() bool { return g.now.Load() == 1 })
 		active, err := g.client.Active(ctx)
 		if err != nil || len(active) != 1 || active[0].Workflow != group.ID() || active[0].Task != "gate.wait" || active[0].Worker != "gate" || active[0].Queue != "default" {
 			t.Errorf("active: %+v %v", active, err)
@@ -215,7 +215,7 @@ func TestInspectTellsWhereNodesAre(t *testing.T) {
 		if _, err := group.Wait(ctx); err != nil {
 			t.Error(err)
 		}
-		facttest.Eventually(t, "the worker counts", func() bool {
+		testutil.Eventually(t, "the worker counts", func() bool {
 			ws, err := g.client.Workers(ctx)
 			return err == nil && len(ws) == 1 && ws[0].Stats.Succeeded == 3 && ws[0].Stats.Begun == 3 && ws[0].MaxConcurrency == 4
 		})
@@ -228,7 +228,7 @@ func TestPingTellsWhoIsSilent(t *testing.T) {
 	url := redistest.URL(t)
 	client := connect(t, url)
 	cmd := child(t, url, "frozen")
-	facttest.Eventually(t, "it answers", func() bool {
+	testutil.Eventually(t, "it answers", func() bool {
 		ps, err := client.PingWorkers(t.Context(), time.Second)
 		return err == nil && len(ps) == 1 && ps[0].Answered
 	})

@@ -16,8 +16,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/internal/canvas"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
@@ -268,7 +268,7 @@ func TestKilledSupervisedWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	facttest.Eventually(t, "the step runs", func() bool {
+	testutil.Eventually(t, "the step runs", func() bool {
 		s, err := held.Status(t.Context())
 		as, aerr := c.Active(t.Context())
 		return err == nil && aerr == nil && s != tasktype.Success && len(as) == 1 && c.Redis().Exists(t.Context(), "runs:"+held.ID()+".0").Val() == 1
@@ -298,7 +298,7 @@ func TestKilledWorkerThatNobodySupervises(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	facttest.Eventually(t, "the step runs", func() bool {
+	testutil.Eventually(t, "the step runs", func() bool {
 		return c.Redis().Exists(t.Context(), "runs:"+held.ID()+".0").Val() == 1
 	})
 	child(t, url, "second")
@@ -382,7 +382,7 @@ func TestKilledBetweenFailureAndFailFast(t *testing.T) {
 	w := newWorld(t, connect(t, url).Redis())
 	run := sent(t, w, tasks.GroupOf([]tasks.Signature[int]{Hold.S("never"), tasks.Chain(Hold.S("never"), Inc), ID.S(1, tasks.In(time.Hour)),
 		failTask.S("x", tasks.Queue("doomed"))}, tasks.FailFast()))
-	facttest.Eventually(t, "siblings run", func() bool { return len(w.noted("at never")) == 2 })
+	testutil.Eventually(t, "siblings run", func() bool { return len(w.noted("at never")) == 2 })
 	doomed(t, url, "first", "failed", childTakes+"=doomed")
 	failed := 0
 	for _, n := range nodes(t, w, run.ID()) {
@@ -404,7 +404,7 @@ func TestKilledBetweenFailureAndFailFast(t *testing.T) {
 			t.Errorf("%s %s is %s", n.Task, n.ID, n.Status)
 		}
 	}
-	facttest.Eventually(t, "their handlers have ended", func() bool { busy, _ := w.worker.Slots(); return busy == 0 })
+	testutil.Eventually(t, "their handlers have ended", func() bool { busy, _ := w.worker.Slots(); return busy == 0 })
 }
 
 // A task that takes its worker with it fails in the end, and its workflow with it.
@@ -448,7 +448,7 @@ func killWorkers(t *testing.T, url string, c *tasks.Client, ended func() bool) (
 			_ = cmd.Wait()
 			close(died)
 		}()
-		facttest.Eventually(t, "the worker dies, or all is done", func() bool {
+		testutil.Eventually(t, "the worker dies, or all is done", func() bool {
 			select {
 			case <-died:
 				return true
@@ -552,7 +552,7 @@ func TestNeedlessWakeTasksRunNothing(t *testing.T) {
 		if err := w.client.Redis().Publish(t.Context(), "muster:bus", "q default").Err(); err != nil {
 			t.Fatal(err)
 		}
-		facttest.Eventually(t, "they are taken", func() bool {
+		testutil.Eventually(t, "they are taken", func() bool {
 			q, err := in.GetQueueInfo("default")
 			return err == nil && q.Pending == 0 && q.Active == 0
 		})
@@ -652,7 +652,7 @@ func TestStoppedWorkerGivesBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		facttest.Eventually(t, "it runs", func() bool {
+		testutil.Eventually(t, "it runs", func() bool {
 			as, err := w.client.Active(t.Context())
 			return err == nil && len(as) == 1 && as[0].Worker == "leaver"
 		})

@@ -14,8 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
@@ -389,7 +389,7 @@ func TestRevokerCutOff(t *testing.T) {
 			t.Parallel()
 			gate := fmt.Sprint("revoker ", k)
 			run := sent(t, w, tasks.GroupOf([]tasks.Signature[int]{Hold.S(gate), ID.S(1, tasks.Queue("nobody")), tasks.Chain(ID.S(2, tasks.In(time.Hour)), Inc)}, tasks.AtMost(2)))
-			facttest.Eventually(t, "it runs", func() bool { return len(w.noted("at "+gate)) == 1 })
+			testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at "+gate)) == 1 })
 			rdb := redis.NewClient(opts)
 			rdb.AddHook(newCutter("", k/2+1, k%2 == 1, false))
 			_ = tasks.Attach[any](tasks.NewClient(rdb), run.ID()).Revoke(t.Context())
@@ -444,11 +444,11 @@ func TestTwoRunsOfOneNode(t *testing.T) {
 
 		// 194: a member of a header.
 		chord := sent(t, w, tasks.Chord(tasks.Group(member.S(0, tasks.Queue("two")), Hold.S("late")), Only))
-		facttest.Eventually(t, "the first run", func() bool { return len(w.noted("first runs")) == 1 })
+		testutil.Eventually(t, "the first run", func() bool { return len(w.noted("first runs")) == 1 })
 		if err := tasks.ExpireLeases(t.Context(), w.client, "sleeper"); err != nil {
 			t.Fatal(err)
 		}
-		facttest.Eventually(t, "the second run counts", func() bool { return nodes(t, w, chord.ID())[0].Status == tasktype.Success })
+		testutil.Eventually(t, "the second run counts", func() bool { return nodes(t, w, chord.ID())[0].Status == tasktype.Success })
 		w.open("run 1")
 		w.open("late")
 		if got, err := chord.Wait(limited(t)); err != nil || got != "[2 1]" {
@@ -458,7 +458,7 @@ func TestTwoRunsOfOneNode(t *testing.T) {
 
 		// 196: what a header is made from.
 		spread := sent(t, w, tasks.Chord(tasks.Map(list.S(0, tasks.Queue("two")), Note), Total))
-		facttest.Eventually(t, "the first run", func() bool { return len(w.noted("first runs")) == 2 })
+		testutil.Eventually(t, "the first run", func() bool { return len(w.noted("first runs")) == 2 })
 		if err := tasks.ExpireLeases(t.Context(), w.client, "sleeper"); err != nil {
 			t.Fatal(err)
 		}

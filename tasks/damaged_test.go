@@ -10,8 +10,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
@@ -63,7 +63,7 @@ func TestDamagedWorkflowEnds(t *testing.T) {
 		}
 		for name, run := range runs {
 			key := flowKey(t, rdb, run.ID())
-			facttest.Eventually(t, name+": the workflow is ended", func() bool { return rdb.HExists(t.Context(), key, "!").Val() })
+			testutil.Eventually(t, name+": the workflow is ended", func() bool { return rdb.HExists(t.Context(), key, "!").Val() })
 			for _, c := range []*tasks.Client{w.client, sender} {
 				_, err := tasks.Attach[int](c, run.ID()).Wait(limited(t))
 				if f := wantFailure(t, err, "damaged"); f.Code != tasktype.CodeDamaged {
@@ -197,7 +197,7 @@ func TestDamagedState(t *testing.T) {
 					t.Fatal(err)
 				}
 				if running {
-					facttest.Eventually(t, "it runs", func() bool { return len(w.noted("at it")) == 1 })
+					testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at it")) == 1 })
 				}
 				pipe := rdb.TxPipeline()
 				d.do(pipe, shards(t, rdb)[0], run.ID())
@@ -207,7 +207,7 @@ func TestDamagedState(t *testing.T) {
 				resume()
 				w.open("it")
 				var late, other *tasks.AsyncResult[int]
-				facttest.Eventually(t, "others can be sent", func() bool { // what nobody can work with is deleted soon
+				testutil.Eventually(t, "others can be sent", func() bool { // what nobody can work with is deleted soon
 					var err error
 					if late, err = tasks.Chain(ID.S(1, tasks.In(time.Millisecond)), Inc).Send(t.Context(), w.client); err != nil {
 						return false
@@ -222,7 +222,7 @@ func TestDamagedState(t *testing.T) {
 				if got, err := late.Wait(limited(t)); err != nil || got != 2 {
 					t.Errorf("one with a timer: got %v, %v, want 2", got, err)
 				}
-				facttest.Eventually(t, "the worker beats", func() bool {
+				testutil.Eventually(t, "the worker beats", func() bool {
 					ws, err := w.client.Workers(t.Context())
 					return err == nil && len(ws) == 1 && ws[0].Name == "worker"
 				})

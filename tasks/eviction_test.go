@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -63,7 +63,7 @@ func wantEvictionRefused(t *testing.T, rdb redis.UniversalClient, policy string,
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(ctx) }()
 	if !refused {
-		facttest.Eventually(t, "the worker is up", func() bool { return len(listed(t, client)) == 1 })
+		testutil.Eventually(t, "the worker is up", func() bool { return len(listed(t, client)) == 1 })
 		stop()
 	}
 	for what, err := range map[string]error{"send": serr, "worker": <-ended} {

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/tasktype"
 )
 
@@ -54,7 +54,7 @@ func TestFailFast(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			facttest.Eventually(t, "the chain behind it is revoked", func() bool {
+			testutil.Eventually(t, "the chain behind it is revoked", func() bool {
 				nodes, err := w.client.Nodes(t.Context(), run.ID())
 				return err == nil && len(nodes) > 2 && strings.Contains(tree(t, w, run.ID()), "t.inc REVOKED")
 			})

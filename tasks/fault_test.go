@@ -13,8 +13,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
@@ -56,12 +56,12 @@ func TestGarbageInAQueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		resume()
-		facttest.Eventually(t, "nothing waits in the queue", func() bool { return rdb.LLen(t.Context(), "asynq:{default}:pending").Val() == 0 })
+		testutil.Eventually(t, "nothing waits in the queue", func() bool { return rdb.LLen(t.Context(), "asynq:{default}:pending").Val() == 0 })
 		if got, err := run.Wait(limited(t)); err != nil || got != 3 {
 			t.Fatalf("got %v, %v, want 3\n%s", got, err, tree(t, w, run.ID()))
 		}
 		held := sent(t, w, tasks.Group(Hold.S("one"), Hold.S("two")))
-		facttest.Eventually(t, "all slots can be used", func() bool { return len(w.noted("at one")) == 1 && len(w.noted("at two")) == 1 })
+		testutil.Eventually(t, "all slots can be used", func() bool { return len(w.noted("at one")) == 1 && len(w.noted("at two")) == 1 })
 		w.open("one")
 		w.open("two")
 		if _, err := held.Wait(limited(t)); err != nil {
@@ -78,7 +78,7 @@ func TestIDUsedAgain(t *testing.T) {
 		if got, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), w.client, tasks.ID("daily"), short); err != nil {
 			t.Fatal(got, err)
 		}
-		facttest.Eventually(t, "its retention is over", func() bool {
+		testutil.Eventually(t, "its retention is over", func() bool {
 			_, err := tasks.Attach[int](w.client, "daily").Status(t.Context())
 			return errors.Is(err, tasks.ErrUnknown)
 		})
@@ -220,7 +220,7 @@ func TestQueueLimits(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		held := sent(t, w, tasks.Each(slices.Repeat([]string{"limited"}, 5), Hold, tasks.Queue("few")))
-		facttest.Eventually(t, "two run", func() bool { return len(w.noted("at limited")) == 2 })
+		testutil.Eventually(t, "two run", func() bool { return len(w.noted("at limited")) == 2 })
 		if got, err := send(t, w, tasks.Chord(tasks.Each(ints(20), ID), Sum)); err != nil || got != 190 {
 			t.Fatalf("got %v, %v", got, err)
 		}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
@@ -123,10 +123,10 @@ func TestPauseAndStopActAtOnce(t *testing.T) {
 			}
 			goesOn := func() {
 				before := b.began.Load()
-				facttest.Eventually(t, "tasks run", func() bool { return b.began.Load() > before+20 })
+				testutil.Eventually(t, "tasks run", func() bool { return b.began.Load() > before+20 })
 			}
 			idle := func() {
-				facttest.Eventually(t, "none runs", func() bool { busy, _ := b.worker.Slots(); return busy == 0 })
+				testutil.Eventually(t, "none runs", func() bool { busy, _ := b.worker.Slots(); return busy == 0 })
 			}
 			within := func(what string, at time.Time) {
 				t.Helper()
@@ -194,9 +194,9 @@ func TestDrainedWorkerHandsBack(t *testing.T) {
 			members = append(members, s)
 		}
 		run := sent(t, w, tasks.Group(members...))
-		facttest.Eventually(t, "one task runs on", func() bool { return len(other.noted("at drain")) == 1 })
+		testutil.Eventually(t, "one task runs on", func() bool { return len(other.noted("at drain")) == 1 })
 		stop()
-		facttest.Eventually(t, "the rest is ready for others", func() bool {
+		testutil.Eventually(t, "the rest is ready for others", func() bool {
 			ready, err := w.client.Reserved(t.Context(), 100)
 			active, aerr := w.client.Active(t.Context())
 			return err == nil && aerr == nil && len(ready) == 39 && len(active) == 1

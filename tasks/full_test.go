@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -67,7 +67,7 @@ func TestWorkerStartsAndStaysListedWhileMemoryIsFull(t *testing.T) {
 	w := newWorld(t, rdb)
 	score := func() float64 { return rdb.ZScore(t.Context(), "muster:workers", w.worker.Name()).Val() }
 	first := score()
-	facttest.Eventually(t, "a second beat", func() bool { return score() > first })
+	testutil.Eventually(t, "a second beat", func() bool { return score() > first })
 	if got := listed(t, w.client); len(got) != 1 || got[0] != w.worker.Name() {
 		t.Errorf("live workers: got %q, want %q", got, w.worker.Name())
 	}
@@ -95,7 +95,7 @@ func TestFullDiskOfRedisMakesNobodyGone(t *testing.T) {
 	w := newWorld(t, rdb)
 	name := w.worker.Name()
 	run := sent(t, w, tasks.Chain(Hold.S("disk"), Inc))
-	facttest.Eventually(t, "the first task runs", func() bool { return len(w.noted("at disk")) == 1 })
+	testutil.Eventually(t, "the first task runs", func() bool { return len(w.noted("at disk")) == 1 })
 
 	srv.FillDisk()
 	err := w.client.Writable(t.Context())
@@ -103,7 +103,7 @@ func TestFullDiskOfRedisMakesNobodyGone(t *testing.T) {
 		t.Errorf("writable: got %v, want one that names the disk and %s", err, srv.Dir)
 	}
 	w.open("disk") // the task ends, and that cannot be stored
-	facttest.Eventually(t, "the list of workers is out of date", func() bool {
+	testutil.Eventually(t, "the list of workers is out of date", func() bool {
 		_, err := w.client.Workers(t.Context())
 		return tasks.Refused(err)
 	})

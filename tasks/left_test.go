@@ -12,8 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/internal/canvas"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
@@ -42,7 +42,7 @@ func left(t *testing.T, rdb redis.UniversalClient) (out []string) {
 // onlyFixedLeft waits until nothing but fixed keys is left.
 func onlyFixedLeft(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
-	if !facttest.Comes(func() bool { return len(left(t, rdb)) == 0 }) {
+	if !testutil.Becomes(func() bool { return len(left(t, rdb)) == 0 }) {
 		t.Fatalf("left are the keys %q", left(t, rdb))
 	}
 }

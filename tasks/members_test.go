@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
@@ -159,7 +159,7 @@ func lists[O any](shape string, s func(ns []int) tasks.Signature[[]O], first int
 		ctx := limited(t)
 		go func() { out <- told(ctx, t, run) }()
 		if n >= heldFrom {
-			facttest.Eventually(t, "what comes first has ended, and the task holds", func() bool {
+			testutil.Eventually(t, "what comes first has ended, and the task holds", func() bool {
 				ended := 0
 				nodes, err := w.client.Nodes(ctx, run.ID())
 				for _, n := range nodes {
@@ -435,7 +435,7 @@ func TestMembersOfALargeListAreReadOnce(t *testing.T) {
 		count.fields.Store(0)
 		count.calls.Store(0)
 		go func() {
-			facttest.Comes(func() bool { return count.calls.Load() >= 3*looks })
+			testutil.Becomes(func() bool { return count.calls.Load() >= 3*looks })
 			if got := count.fields.Load(); got > 20*looks {
 				t.Errorf("%d looks for one member read %d fields, want at most 20 each", looks, got)
 			}

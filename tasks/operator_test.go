@@ -8,8 +8,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
@@ -155,7 +155,7 @@ func TestOperatorCancels(t *testing.T) {
 		rdb := w.client.Redis()
 		in := asynq.NewInspectorFromRedisClient(rdb)
 		run := sent(t, w, Hold.S("active"))
-		facttest.Eventually(t, "it runs", func() bool { return len(w.noted("at active")) == 1 })
+		testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at active")) == 1 })
 		active, err := in.ListActiveTasks("default")
 		if err != nil || len(active) != 1 {
 			t.Fatalf("active in asynq: got %+v, %v, want a wake-task", active, err)
@@ -164,7 +164,7 @@ func TestOperatorCancels(t *testing.T) {
 		if err := in.DeleteTask("default", id); err == nil {
 			t.Error("an active wake-task was deleted")
 		}
-		facttest.Eventually(t, "asynq has put it back", func() bool {
+		testutil.Eventually(t, "asynq has put it back", func() bool {
 			if err := in.CancelProcessing(id); err != nil { // again: asynq may not listen yet
 				t.Fatal(err)
 			}
@@ -175,7 +175,7 @@ func TestOperatorCancels(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = rdb.Publish(t.Context(), "muster:bus", "q default")
-		facttest.Eventually(t, "the delivery is over", func() bool {
+		testutil.Eventually(t, "the delivery is over", func() bool {
 			q, err := in.GetQueueInfo("default")
 			return err == nil && q.Pending+q.Active+q.Retry == 0
 		})
@@ -192,7 +192,7 @@ func TestOperatorFindsNoRetry(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
 		in := asynq.NewInspectorFromRedisClient(w.client.Redis())
 		run := sent(t, w, Fail.S(1, tasks.MaxRetry(1), tasks.ConstantBackoff(time.Hour)))
-		facttest.Eventually(t, "it waits, and asynq has nothing", func() bool {
+		testutil.Eventually(t, "it waits, and asynq has nothing", func() bool {
 			s, err := run.Status(t.Context())
 			q, err2 := in.GetQueueInfo("default")
 			return err == nil && err2 == nil && s == tasktype.Retry && q.Size == 0

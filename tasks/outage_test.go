@@ -3,8 +3,8 @@ package tasks_test
 import (
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -21,7 +21,7 @@ func TestOutageIsNoDeath(t *testing.T) {
 		rdb := srv.Client()
 		w := newWorld(t, rdb, func(c *tasks.WorkerConfig) { c.Queues = map[string]int{queue: 1} })
 		runs = append(runs, sent(t, w, Hold.S("outage", tasks.Queue(queue))))
-		facttest.Eventually(t, "it runs", func() bool { return len(w.noted("at outage")) == 1 })
+		testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at outage")) == 1 })
 		worlds, gates = append(worlds, w), append(gates, newSluice(rdb))
 	}
 	rdb := srv.Client()
@@ -34,7 +34,7 @@ func TestOutageIsNoDeath(t *testing.T) {
 	for _, g := range gates {
 		g.set(away)
 	}
-	facttest.Eventually(t, "both have been silent for long", func() bool {
+	testutil.Eventually(t, "both have been silent for long", func() bool {
 		now := float64(rdb.Time(t.Context()).Val().UnixMilli())
 		b := beats()
 		return now-b[0] > 9500 && now-b[1] > 9500
@@ -44,7 +44,7 @@ func TestOutageIsNoDeath(t *testing.T) {
 	}
 	for range 2 {
 		before := beats()
-		facttest.Eventually(t, "both beat", func() bool { b := beats(); return b[0] > before[0] && b[1] > before[1] })
+		testutil.Eventually(t, "both beat", func() bool { b := beats(); return b[0] > before[0] && b[1] > before[1] })
 	}
 	for i, w := range worlds {
 		if n := w.ran(runs[i].ID() + ".0"); n != 1 {

@@ -10,8 +10,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -65,7 +65,7 @@ func TestPlainTasksBesideWorkflows(t *testing.T) {
 			"unknown:eve": "retry 1  handler not found",
 		} {
 			var got string
-			facttest.Eventually(t, name+" is over", func() bool {
+			testutil.Eventually(t, name+" is over", func() bool {
 				i, err := inspector.GetTaskInfo("default", name)
 				if err != nil {
 					return false

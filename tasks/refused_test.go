@@ -15,8 +15,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/internal/store"
 	"muster/tasks/redistest"
 )
@@ -184,8 +184,8 @@ func refusing(t *testing.T, w *world, refuse, heal func(), refused func(id strin
 	for i := range runs {
 		runs[i] = sent(t, w, shapes[i%len(shapes)])
 	}
-	facttest.Eventually(t, "all are at the task that waits", func() bool { return len(w.noted("at shut")) == len(runs) })
-	facttest.Eventually(t, "their slots have said that they are not back soon", func() bool {
+	testutil.Eventually(t, "all are at the task that waits", func() bool { return len(w.noted("at shut")) == len(runs) })
+	testutil.Eventually(t, "their slots have said that they are not back soon", func() bool {
 		return slices.Contains([]string{"", "0"}, w.client.Redis().HGet(t.Context(), "muster:{0}:wake:default", "n").Val())
 	})
 	refuse()
@@ -194,7 +194,7 @@ func refusing(t *testing.T, w *world, refuse, heal func(), refused func(id strin
 	}
 	w.open("shut")
 	for i, run := range runs {
-		facttest.Eventually(t, fmt.Sprintf("workflow %d has met the refusals", i), func() bool { return refused(run.ID()) })
+		testutil.Eventually(t, fmt.Sprintf("workflow %d has met the refusals", i), func() bool { return refused(run.ID()) })
 	}
 	heal()
 	for i, run := range runs {
@@ -280,14 +280,14 @@ func TestAsynqIsNotTold(t *testing.T) {
 		t.Fatalf("got %v, %v", got, err)
 	}
 	ended(t, w, run.ID())
-	facttest.Eventually(t, "asynq could not be told", func() bool { return g.count("finish") > 0 })
+	testutil.Eventually(t, "asynq could not be told", func() bool { return g.count("finish") > 0 })
 	active := rdb.LRange(t.Context(), "asynq:{default}:active", 0, -1).Val()
 	if len(active) == 0 {
 		t.Fatal("asynq has no task that it takes for active")
 	}
 	// It is given up, and a minute later the leases have ended for long enough.
 	w.worker.Kill()
-	facttest.Eventually(t, "the worker is gone", func() bool {
+	testutil.Eventually(t, "the worker is gone", func() bool {
 		ws, err := w.client.Workers(t.Context())
 		return err == nil && len(ws) == 0
 	})
@@ -296,7 +296,7 @@ func TestAsynqIsNotTold(t *testing.T) {
 	}
 	g.set(nil)
 	second := newWorld(t, rdb)
-	facttest.Eventually(t, "asynq has delivered them again and heard that they are done", func() bool {
+	testutil.Eventually(t, "asynq has delivered them again and heard that they are done", func() bool {
 		in := asynq.NewInspectorFromRedisClient(rdb)
 		q, err := in.GetQueueInfo("default")
 		return err == nil && q.Pending+q.Active+q.Retry+q.Archived == 0

@@ -13,8 +13,8 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
@@ -55,7 +55,7 @@ func putBack(t *testing.T, rdb redis.UniversalClient, key, node string) (due str
 func putBackAgain(t *testing.T, rdb redis.UniversalClient, key, node string, n int) {
 	t.Helper()
 	seen := map[string]bool{}
-	facttest.Eventually(t, "it is put back again and again", func() bool {
+	testutil.Eventually(t, "it is put back again and again", func() bool {
 		if due, _, ok := putBack(t, rdb, key, node); ok {
 			seen[due] = true
 		}
@@ -78,7 +78,7 @@ func TestNewerWorkflowIsLeftToNewerWorkers(t *testing.T) {
 		if rdb.HExists(t.Context(), key, "!").Val() {
 			t.Fatal("it was given up")
 		}
-		facttest.Eventually(t, "it waits", func() bool {
+		testutil.Eventually(t, "it waits", func() bool {
 			_, times, ok := putBack(t, rdb, key, "0")
 			if ok && times != 8 {
 				t.Fatalf("it counts as put back %d times, want 8 as before", times)
@@ -130,7 +130,7 @@ func TestNodeThatNobodyTakesSaysWhy(t *testing.T) {
 		want(why(ID.S(1)), "queue default is paused")
 		want(why(tasks.Chain(unheard.S(1), Inc)), "no live worker of queue default has a handler for t.unheard", "")
 		w.worker.Kill()
-		facttest.Eventually(t, "the worker is gone", func() bool {
+		testutil.Eventually(t, "the worker is gone", func() bool {
 			ws, err := w.client.Workers(t.Context())
 			return err == nil && len(ws) == 0
 		})
@@ -204,7 +204,7 @@ func TestNameThatNobodyHandles(t *testing.T) {
 		resume()
 		key := flowKey(t, rdb, run.ID())
 		var due string
-		facttest.Eventually(t, "it waits for the last time", func() bool {
+		testutil.Eventually(t, "it waits for the last time", func() bool {
 			var times int
 			var ok bool
 			due, times, ok = putBack(t, rdb, key, "0")
@@ -243,9 +243,9 @@ func TestWorkflowOfAnotherRelease(t *testing.T) {
 		rdb.HSet(t.Context(), key, "g", strings.Replace(graph, "{", `{"v":99,`, 1))
 		setDeaths(t, rdb, 7) // so often was it put back; this is the last time
 		resume()
-		facttest.Eventually(t, "it is put back", func() bool { _, times, ok := putBack(t, rdb, key, "0"); return ok && times == 8 })
+		testutil.Eventually(t, "it is put back", func() bool { _, times, ok := putBack(t, rdb, key, "0"); return ok && times == 8 })
 		agendaNow(t, rdb)
-		facttest.Eventually(t, "it is given up", func() bool { return rdb.HExists(t.Context(), key, "!").Val() })
+		testutil.Eventually(t, "it is given up", func() bool { return rdb.HExists(t.Context(), key, "!").Val() })
 		for _, c := range []*tasks.Client{w.client, sender} {
 			_, err := tasks.Attach[int](c, run.ID()).Wait(limited(t))
 			if f := wantFailure(t, err, "version 99"); f.Code != tasktype.CodeVersion {
@@ -281,7 +281,7 @@ func TestTaskOfTheFirstEditionStays(t *testing.T) {
 		}
 		in := asynq.NewInspectorFromRedisClient(rdb)
 		for i := range 3 {
-			facttest.Eventually(t, "it waits with an error", func() bool {
+			testutil.Eventually(t, "it waits with an error", func() bool {
 				info, err := in.GetTaskInfo("default", fmt.Sprint("flow.0.", i))
 				return err == nil && info.State == asynq.TaskStateRetry && strings.Contains(info.LastErr, "workers of the old release")
 			})

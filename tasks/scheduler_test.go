@@ -14,8 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
@@ -156,7 +156,7 @@ func TestSchedulersSurviveLeadersThatDieOrPause(t *testing.T) {
 	ticks := func(more int) {
 		t.Helper()
 		had := len(count.seen())
-		facttest.Eventually(t, fmt.Sprint(more, " more ticks"), func() bool { return len(count.seen()) >= had+more })
+		testutil.Eventually(t, fmt.Sprint(more, " more ticks"), func() bool { return len(count.seen()) >= had+more })
 	}
 	ticks(5)
 	first := leader()
@@ -166,13 +166,13 @@ func TestSchedulersSurviveLeadersThatDieOrPause(t *testing.T) {
 	if err := procs[first].Kill(); err != nil {
 		t.Fatal(err)
 	}
-	facttest.Eventually(t, "another leads", func() bool { l := leader(); return l != "" && l != first })
+	testutil.Eventually(t, "another leads", func() bool { l := leader(); return l != "" && l != first })
 	ticks(5)
 	second := leader()
 	if err := procs[second].Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	facttest.Eventually(t, "the third leads", func() bool { l := leader(); return l != "" && l != first && l != second })
+	testutil.Eventually(t, "the third leads", func() bool { l := leader(); return l != "" && l != first && l != second })
 	ticks(5)
 	if err := procs[second].Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestMissedTicks(t *testing.T) {
 						t.Fatal(err)
 					}
 					stop := during(t, s.Run)
-					facttest.Eventually(t, "the entry shows", func() bool { return entryOf(t, client, "hourly").Leader != "" })
+					testutil.Eventually(t, "the entry shows", func() bool { return entryOf(t, client, "hourly").Leader != "" })
 					if e := entryOf(t, client, "hourly"); e.Sent == 0 && e.Missed == 0 {
 						stop()
 						// A new entry has missed nothing. Make it one that nobody had for three hours.
@@ -267,7 +267,7 @@ func TestMissedTicks(t *testing.T) {
 						}
 						stop = during(t, s.Run)
 					}
-					facttest.Eventually(t, "what was missed is decided", func() bool {
+					testutil.Eventually(t, "what was missed is decided", func() bool {
 						e := entryOf(t, client, "hourly")
 						return e.Sent+e.Missed > 0 && len(count.seen()) == c.sent
 					})
@@ -301,13 +301,13 @@ func TestDurationsCountFromTheTick(t *testing.T) {
 			t.Fatal(err)
 		}
 		stop := during(t, s.Run)
-		facttest.Eventually(t, "the entry shows", func() bool { return entryOf(t, client, "hourly").Leader != "" })
+		testutil.Eventually(t, "the entry shows", func() bool { return entryOf(t, client, "hourly").Leader != "" })
 		return stop
 	}
 	start()()
 	rdb.HSet(t.Context(), "muster:{schedule}:e:hourly", "last", time.Now().Add(-3*time.Hour).UnixMilli())
 	stop := start()
-	facttest.Eventually(t, "the tick is sent", func() bool { return entryOf(t, client, "hourly").Sent == 1 })
+	testutil.Eventually(t, "the tick is sent", func() bool { return entryOf(t, client, "hourly").Sent == 1 })
 	stop()
 	due, err := client.Due(t.Context(), 10)
 	if err != nil || len(due) != 1 {
@@ -331,7 +331,7 @@ func TestSchedulerHandsOverAtOnce(t *testing.T) {
 	for range 3 {
 		had := len(count.seen())
 		stop := start()
-		facttest.Eventually(t, "ticks", func() bool { return len(count.seen()) > had+2 })
+		testutil.Eventually(t, "ticks", func() bool { return len(count.seen()) > had+2 })
 		stop()
 	}
 	count.once(t)
@@ -353,7 +353,7 @@ func TestEntriesOfLikeNames(t *testing.T) {
 		}
 	}
 	during(t, s.Run)
-	facttest.Eventually(t, "every entry is sent", func() bool {
+	testutil.Eventually(t, "every entry is sent", func() bool {
 		for _, n := range names {
 			if entryOf(t, client, n).Sent == 0 {
 				return false
@@ -361,7 +361,7 @@ func TestEntriesOfLikeNames(t *testing.T) {
 		}
 		return true
 	})
-	facttest.Eventually(t, "every entry runs", func() bool { return len(count.seen()) >= len(names) })
+	testutil.Eventually(t, "every entry runs", func() bool { return len(count.seen()) >= len(names) })
 	count.once(t)
 }
 
@@ -375,7 +375,7 @@ func TestScheduledWorkThatStillRunsIsNotSentAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		during(t, s.Run)
-		facttest.Eventually(t, "ticks are skipped", func() bool { return entryOf(t, client, "long").Error != "" })
+		testutil.Eventually(t, "ticks are skipped", func() bool { return entryOf(t, client, "long").Error != "" })
 		e := entryOf(t, client, "long")
 		if e.Sent != 1 || !strings.Contains(e.Error, e.Workflow) {
 			t.Errorf("entry %+v: expected one run, and why there is no other", e)
@@ -406,11 +406,11 @@ func TestWorkIsMadeForTheTimeOfItsTick(t *testing.T) {
 		return during(t, s.Run)
 	}
 	stop := start()
-	facttest.Eventually(t, "the entry shows", func() bool { return entryOf(t, client, "hourly").Leader != "" })
+	testutil.Eventually(t, "the entry shows", func() bool { return entryOf(t, client, "hourly").Leader != "" })
 	stop()
 	rdb.HSet(t.Context(), "muster:{schedule}:e:hourly", "last", time.Now().Add(-3*time.Hour).UnixMilli())
 	start()
-	facttest.Eventually(t, "what was missed is sent", func() bool { return entryOf(t, client, "hourly").Sent > 0 })
+	testutil.Eventually(t, "what was missed is sent", func() bool { return entryOf(t, client, "hourly").Sent > 0 })
 	got, want := <-ticks, entryOf(t, client, "hourly").Last
 	if !got.Equal(want) || got.Location() != zone || time.Since(got) < 29*time.Minute {
 		t.Errorf("got tick %s, want %s", got, want.In(zone))
@@ -425,7 +425,7 @@ func TestSchedulerWithoutWorkSkips(t *testing.T) {
 		t.Fatal(err)
 	}
 	during(t, s.Run)
-	facttest.Eventually(t, "ticks are skipped", func() bool { return entryOf(t, client, "none").Missed > 2 })
+	testutil.Eventually(t, "ticks are skipped", func() bool { return entryOf(t, client, "none").Missed > 2 })
 	if e := entryOf(t, client, "none"); e.Sent != 0 || e.Error == "" {
 		t.Errorf("entry %+v", e)
 	}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
@@ -300,7 +300,7 @@ var stories = []story{
 	}},
 	{"155 revoke while a header runs", func(t *testing.T, w *world) {
 		run := sent(t, w, tasks.Chord(tasks.Group(Hold.S("a"), Hold.S("b")), Total))
-		facttest.Eventually(t, "the header runs", func() bool { return len(w.noted("at a"))+len(w.noted("at b")) == 2 })
+		testutil.Eventually(t, "the header runs", func() bool { return len(w.noted("at a"))+len(w.noted("at b")) == 2 })
 		if err := run.Revoke(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -331,7 +331,7 @@ var stories = []story{
 			t.Fatalf("got %v, %v", got, err)
 		}
 		// Nobody waits for callbacks, nor they for each other.
-		facttest.Eventually(t, "both callbacks", func() bool {
+		testutil.Eventually(t, "both callbacks", func() bool {
 			ran := w.noted("note")
 			slices.Sort(ran)
 			return slices.Equal(ran, []int{44, 45})
@@ -635,7 +635,7 @@ var stories = []story{
 			}
 			return nodes[1]
 		}
-		facttest.Eventually(t, "own progress shows", func() bool { n := node(); return n.Done == 3 && n.Total == 4 && n.Status == tasktype.Started })
+		testutil.Eventually(t, "own progress shows", func() bool { n := node(); return n.Done == 3 && n.Total == 4 && n.Status == tasktype.Started })
 		w.open("progress")
 		if _, err := run.Wait(limited(t)); err != nil {
 			t.Fatal(err)
@@ -761,7 +761,7 @@ var stories = []story{
 		if err := w.client.SetConcurrency(t.Context(), w.worker.Name(), 2); err != nil {
 			t.Fatal(err)
 		}
-		facttest.Eventually(t, "concurrency shows", func() bool {
+		testutil.Eventually(t, "concurrency shows", func() bool {
 			ws, err := w.client.Workers(t.Context())
 			return err == nil && len(ws) == 1 && ws[0].Concurrency == 2
 		})
@@ -987,6 +987,6 @@ func startImpatient(t *testing.T, w *world) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	facttest.Background(t, worker.Run)
+	testutil.Background(t, worker.Run)
 	<-ready
 }

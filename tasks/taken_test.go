@@ -5,8 +5,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -65,7 +65,7 @@ func TestEndThatRedisLost(t *testing.T) {
 	rdb := redistest.Server(t).Client() // miniredis dumps no hashes
 	w := newWorld(t, rdb)
 	run := sent(t, w, tasks.Chain(Hold.S("lost"), Inc))
-	facttest.Eventually(t, "it runs", func() bool { return len(w.noted("at lost")) == 1 })
+	testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at lost")) == 1 })
 	rollBack := snapshot(t, rdb)
 	w.open("lost")
 	if got, err := run.Wait(limited(t)); err != nil || got != 2 {
@@ -96,9 +96,9 @@ func TestTakeThatRedisLost(t *testing.T) {
 	run := sent(t, w, tasks.Chain(Hold.S("lost"), Inc))
 	rollBack := snapshot(t, rdb)
 	resume()
-	facttest.Eventually(t, "it runs", func() bool { return len(w.noted("at lost")) == 1 })
+	testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at lost")) == 1 })
 	rollBack()
-	facttest.Eventually(t, "it runs once more", func() bool { return len(w.noted("at lost")) == 2 })
+	testutil.Eventually(t, "it runs once more", func() bool { return len(w.noted("at lost")) == 2 })
 	w.open("lost")
 	if got, err := run.Wait(limited(t)); err != nil || got != 2 {
 		t.Fatalf("got %v, %v, want 2", got, err)

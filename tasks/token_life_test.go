@@ -14,8 +14,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
@@ -213,7 +213,7 @@ func TestAnswerBeforeTheHandlerReturns(t *testing.T) {
 		if err := *early.Load(); err != nil {
 			t.Errorf("early answer: %v", err)
 		}
-		facttest.Eventually(t, "the workflow has ended", func() bool { p, err := run.Progress(ctx); return err == nil && p.Ended })
+		testutil.Eventually(t, "the workflow has ended", func() bool { p, err := run.Progress(ctx); return err == nil && p.Ended })
 		if left := allOpen(t, d.client, handed.Name()); len(left) > 0 {
 			t.Errorf("still open: %+v", left)
 		}
@@ -297,7 +297,7 @@ func TestRevokedWhileOpen(t *testing.T) {
 				if _, err := run.Wait(ctx); err == nil {
 					t.Error("it has a value")
 				}
-				facttest.Eventually(t, "the workflow has ended", func() bool { p, err := run.Progress(ctx); return err == nil && p.Ended })
+				testutil.Eventually(t, "the workflow has ended", func() bool { p, err := run.Progress(ctx); return err == nil && p.Ended })
 				for _, token := range tokens {
 					wantError(t, "answer", d.client.Complete(ctx, token, json.RawMessage(`{}`)), tasks.ErrCompleted)
 				}
@@ -424,7 +424,7 @@ func TestTokensOutliveRestarts(t *testing.T) {
 	}
 	server.Kill()
 	server.Start()
-	facttest.Eventually(t, "Redis answers", func() bool { return c.Ping(ctx) == nil })
+	testutil.Eventually(t, "Redis answers", func() bool { return c.Ping(ctx) == nil })
 	tokens = append(tokens, tokenOf(t, c, opened(t, c, review.Name(), 2)[1]))
 	var wg sync.WaitGroup
 	for _, token := range tokens[1:] {
@@ -510,7 +510,7 @@ func TestExternalTaskNeedsAWorkerWithoutHandler(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	newDesk(t, c.Redis())
-	facttest.Eventually(t, "there is a worker", func() bool { return waits() == "no live worker takes from queue elsewhere" })
+	testutil.Eventually(t, "there is a worker", func() bool { return waits() == "no live worker takes from queue elsewhere" })
 	newDesk(t, c.Redis(), func(c *tasks.WorkerConfig) { c.Queues = map[string]int{"elsewhere": 1} })
 	opened(t, c, review.Name(), 1)
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
@@ -95,7 +95,7 @@ func onDesks(t *testing.T, run func(t *testing.T, d *desk), change ...func(*task
 // opened waits until n nodes of a task wait for an answer, and returns them.
 func opened(t *testing.T, c *tasks.Client, task string, n int) (all []tasktype.OpenToken) {
 	t.Helper()
-	facttest.Eventually(t, fmt.Sprintf("%d nodes of %s are open", n, task), func() bool {
+	testutil.Eventually(t, fmt.Sprintf("%d nodes of %s are open", n, task), func() bool {
 		all = allOpen(t, c, task)
 		return len(all) == n
 	})
@@ -186,7 +186,7 @@ func TestExternalTaskIsAnsweredFromOutside(t *testing.T) {
 		if left := allOpen(t, d.client, review.Name()); len(left) > 0 {
 			t.Errorf("still open: %+v", left)
 		}
-		facttest.Eventually(t, "the workflow has ended", func() bool { p, err := run.Progress(ctx); return err == nil && p.Ended })
+		testutil.Eventually(t, "the workflow has ended", func() bool { p, err := run.Progress(ctx); return err == nil && p.Ended })
 		nodes, err = d.client.Nodes(ctx, run.ID())
 		if err != nil || nodes[1].Worker != "" || nodes[1].Attempts != 1 || nodes[1].Started.IsZero() {
 			t.Errorf("got %+v, %v", nodes, err)

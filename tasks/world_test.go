@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
@@ -185,7 +185,7 @@ func rest(t *testing.T, w *world, queue string) {
 	if err := w.client.PauseQueue(t.Context(), queue); err != nil {
 		t.Fatal(err)
 	}
-	facttest.Eventually(t, "no slot is in use", func() bool { busy, _ := w.worker.Slots(); return busy == 0 })
+	testutil.Eventually(t, "no slot is in use", func() bool { busy, _ := w.worker.Slots(); return busy == 0 })
 }
 
 func tree(t *testing.T, w *world, id string) string {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/nearest"
 	"muster/orchestrator"
-	"muster/sites/nearest"
 )
 
 // version is set by the linker of a release.

@@ -8,8 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"muster/tasks/facttest"
-	"muster/tasks/porttest"
+	"muster/internal/testutil"
 )
 
 // hangup sends SIGHUP and waits until the command says want for the n-th time.
@@ -18,7 +17,7 @@ func hangup(t *testing.T, cmd *exec.Cmd, out *output, want string, n int) {
 	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	if !facttest.Comes(func() bool { return strings.Count(out.String(), want) >= n }) {
+	if !testutil.Becomes(func() bool { return strings.Count(out.String(), want) >= n }) {
 		t.Fatalf("got no %q after SIGHUP:\n%s", want, out)
 	}
 }
@@ -56,7 +55,7 @@ func TestHangupEndsNothing(t *testing.T) {
 			t.Parallel()
 			k := newCommand(t)
 			cmd, out := k.start(c.args...)
-			facttest.Eventually(t, name+" to run", func() bool { return strings.Contains(out.String(), c.ready) })
+			testutil.Eventually(t, name+" to run", func() bool { return strings.Contains(out.String(), c.ready) })
 			hangup(t, cmd, out, c.want, 1)
 			hangup(t, cmd, out, c.want, 2)
 			finish(t, cmd, out)
@@ -67,7 +66,7 @@ func TestHangupEndsNothing(t *testing.T) {
 		k, g := newCommand(t), newGate(t, 3, 1)
 		k.site("gate", g)
 		cmd, out := k.start("scrape", "gate", "--wait", "--sites-dir", "sites", "--progress", "lines")
-		facttest.Eventually(t, "the scrape to run", func() bool { return strings.Contains(k.run("jobs", "list"), "RUNNING") })
+		testutil.Eventually(t, "the scrape to run", func() bool { return strings.Contains(k.run("jobs", "list"), "RUNNING") })
 		hangup(t, cmd, out, nothing, 1)
 		g.release()
 		if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "COMPLETE") {
@@ -80,26 +79,26 @@ func TestHangupEndsNothing(t *testing.T) {
 func TestHangupReloads(t *testing.T) {
 	t.Parallel()
 	const site = "site: %s\nbase_url: http://127.0.0.1:%d\nstart: [/]\nproxy: {fallback: direct}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"
-	k, port := newCommand(t), porttest.Lend(t)
+	k, port := newCommand(t), testutil.FreePort(t)
 	if err := os.MkdirAll(k.dir+"/sites", 0o755); err != nil {
 		t.Fatal(err)
 	}
 	k.write("muster.yaml", "sites: {dir: sites}\n")
 	k.write("sites/one.yaml", fmt.Sprintf(site, "one", port))
 	start, out := k.start("start", "--log-format", "text")
-	facttest.Eventually(t, "the orchestrator to run", func() bool { return strings.Contains(out.String(), "running; Ctrl-C stops") })
+	testutil.Eventually(t, "the orchestrator to run", func() bool { return strings.Contains(out.String(), "running; Ctrl-C stops") })
 	worker, said := k.start("worker", "--name", "other")
-	facttest.Eventually(t, "the worker to run", func() bool { return strings.Contains(said.String(), "worker started") })
+	testutil.Eventually(t, "the worker to run", func() bool { return strings.Contains(said.String(), "worker started") })
 
 	k.write("muster.yaml", "sites: {dir: sites, schedule: {two: '@every 1s'}}\nworkers: {concurrency: 3}\n")
 	hangup(t, start, out, `sites.schedule: no site \"two\"`, 1)
 	k.write("sites/two.yaml", fmt.Sprintf(site, "two", port))
 	hangup(t, start, out, "workers.concurrency=3", 1)
-	facttest.Eventually(t, "the new site to be scraped as the new schedule says", func() bool {
+	testutil.Eventually(t, "the new site to be scraped as the new schedule says", func() bool {
 		return strings.Contains(out.String(), "schedule=scrape.two job=")
 	})
 	hangup(t, worker, said, `"workers.concurrency":3`, 1)
-	facttest.Eventually(t, "both workers to have the new concurrency", func() bool {
+	testutil.Eventually(t, "both workers to have the new concurrency", func() bool {
 		return strings.Count(k.run("inspect", "stats", "--json"), `"concurrency": 3`) == 2
 	})
 	k.write("muster.yaml", "workers: {concurrency: lots}\n")

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"muster/tasks/facttest"
+	"muster/internal/testutil"
 )
 
 func TestMain(m *testing.M) {
@@ -56,7 +56,7 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: waitfor FILE")
 	}
-	if !facttest.Comes(func() bool { _, err := os.Stat(ts.MkAbs(args[0])); return err == nil }) {
+	if !testutil.Becomes(func() bool { _, err := os.Stat(ts.MkAbs(args[0])); return err == nil }) {
 		ts.Fatalf("there is still no file %s", args[0])
 	}
 }

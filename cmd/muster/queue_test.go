@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -162,7 +162,7 @@ func TestQueueRunReadsLimitsAgain(t *testing.T) {
 	settings("queue: {max_per_host: 1}\n")
 	c.run("queue", "import", c.write("a.jsonl", artifacts(pages.URL, 9)))
 	cmd, out := c.start("queue", "run", "--workers", "6", "--metrics-listen", "127.0.0.1:0")
-	facttest.Eventually(t, "one page to be fetched", pages.is(1))
+	testutil.Eventually(t, "one page to be fetched", pages.is(1))
 	metric := func(line string) {
 		t.Helper()
 		_, rest, ok := strings.Cut(out.String(), "metrics are at ")
@@ -184,11 +184,11 @@ func TestQueueRunReadsLimitsAgain(t *testing.T) {
 		if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-		facttest.Eventually(t, "the command to say "+want, func() bool { return strings.Contains(out.String(), want) })
+		testutil.Eventually(t, "the command to say "+want, func() bool { return strings.Contains(out.String(), want) })
 	}
 	settings("queue: {max_per_host: 3}\n")
 	hup("limits read again: 3 per host")
-	facttest.Eventually(t, "three pages to be fetched", pages.is(3))
+	testutil.Eventually(t, "three pages to be fetched", pages.is(3))
 
 	settings("queue:\n  max_per_host: lots\n")
 	hup("the limits stay as they are: muster.yaml:2:17: queue.max_per_host")
@@ -196,18 +196,18 @@ func TestQueueRunReadsLimitsAgain(t *testing.T) {
 	hup("no setting queue.max_per_hosts")
 	for range 2 { // each that ends is followed by one
 		pages.release <- struct{}{}
-		facttest.Eventually(t, "three pages to be fetched", pages.is(3))
+		testutil.Eventually(t, "three pages to be fetched", pages.is(3))
 	}
 
 	settings("queue: {max_per_host: 2}\n")
 	hup("limits read again: 2 per host")
 	pages.release <- struct{}{}
-	facttest.Eventually(t, "the rest of the three to be fetched", pages.is(2))
+	testutil.Eventually(t, "the rest of the three to be fetched", pages.is(2))
 	pages.release <- struct{}{}
-	facttest.Eventually(t, "two pages to be fetched", pages.is(2))
+	testutil.Eventually(t, "two pages to be fetched", pages.is(2))
 
 	close(pages.release)
-	facttest.Eventually(t, "all to be done", func() bool { return strings.Contains(c.run("queue", "stats", "--json"), `"done": 9`) })
+	testutil.Eventually(t, "all to be done", func() bool { return strings.Contains(c.run("queue", "stats", "--json"), `"done": 9`) })
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestImportGoesOn(t *testing.T) {
 		}
 		return s
 	}
-	facttest.Eventually(t, "some artifacts to be in", func() bool { return total().Total >= 2000 })
+	testutil.Eventually(t, "some artifacts to be in", func() bool { return total().Total >= 2000 })
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -300,14 +300,14 @@ func TestDrainIsInterruptedAndKilled(t *testing.T) {
 		return s
 	}
 	cmd, out := c.start("queue", "run", "--drain", "--workers", "2")
-	facttest.Eventually(t, "two pages to be fetched", pages.is(2))
+	testutil.Eventually(t, "two pages to be fetched", pages.is(2))
 	interrupt := func() {
 		if err := cmd.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
 		}
 	}
 	interrupt()
-	facttest.Eventually(t, "what waits to be given back", func() bool { return stats().Queued == 7 })
+	testutil.Eventually(t, "what waits to be given back", func() bool { return stats().Queued == 7 })
 	interrupt()
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || strings.Contains(out.String(), "not empty") {
@@ -318,7 +318,7 @@ func TestDrainIsInterruptedAndKilled(t *testing.T) {
 	}
 
 	cmd, _ = c.start("queue", "run", "--drain", "--workers", "2")
-	facttest.Eventually(t, "two pages to be fetched again", pages.is(2))
+	testutil.Eventually(t, "two pages to be fetched again", pages.is(2))
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +350,7 @@ func TestStatsAreWatched(t *testing.T) {
 	} {
 		cmd, out := c.start(append([]string{"queue", "stats", "--watch"}, r.args...)...)
 		began := time.Now()
-		facttest.Eventually(t, "three answers", func() bool { return strings.Count(out.String(), r.answer) >= 3 })
+		testutil.Eventually(t, "three answers", func() bool { return strings.Count(out.String(), r.answer) >= 3 })
 		if err := cmd.Process.Signal(r.sig); err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"muster/tasks/facttest"
+	"muster/internal/testutil"
 )
 
 // gate is a site of n items, the last of which come when the test says so.
@@ -136,7 +136,7 @@ func TestReaderGoesAway(t *testing.T) {
 	if code := cmd.ProcessState.ExitCode(); code != exitNoReader || strings.Contains(said.String(), "muster:") {
 		t.Errorf("it ended with %d\n%s", code, said)
 	}
-	facttest.Eventually(t, "the job is over", func() bool {
+	testutil.Eventually(t, "the job is over", func() bool {
 		return strings.Contains(c.run("jobs", "list", "a.example"), "CANCELED")
 	})
 }

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"muster/sites/nearest"
+	"muster/internal/nearest"
 )
 
 // suggest returns ", did you mean X?" when one of names is close to word.

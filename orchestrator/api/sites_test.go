@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/health"
 	"muster/sites"
 	"muster/sites/definition"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -76,7 +76,7 @@ retries: {attempts: 1}
 			t.Fatal(err)
 		}
 	}
-	facttest.Eventually(t, "both jobs are over", func() bool {
+	testutil.Eventually(t, "both jobs are over", func() bool {
 		jobs, err := s.Jobs(ctx, "", 10)
 		return err == nil && len(jobs) == 2 && jobs[0].Over() && jobs[1].Over()
 	})

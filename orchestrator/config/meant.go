@@ -3,7 +3,7 @@ package config
 import (
 	"fmt"
 
-	"muster/sites/nearest"
+	"muster/internal/nearest"
 )
 
 // meant is ", did you mean …?" when one of words is like word, else empty.

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"muster/internal/atomicfile"
 	"muster/orchestrator/supervise"
-	"muster/tasks/atomicfile"
 )
 
 // ErrNotRunning says that no living orchestrator has left its Redis's address

@@ -19,8 +19,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/tasks/facttest"
-	"muster/tasks/porttest"
+	"muster/internal/testutil"
 )
 
 func childConfig(t *testing.T) Config {
@@ -81,13 +80,13 @@ func TestChildIsRestartedWithItsData(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	facttest.Eventually(t, "what was written is in the file", func() bool { // it waits while the disk is busy
+	testutil.Eventually(t, "what was written is in the file", func() bool { // it waits while the disk is busy
 		return parseInfo(rdb.Info(t.Context(), "persistence").Val())["aof_buffer_length"] == "0"
 	})
 	if err := syscall.Kill(s.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	facttest.Eventually(t, "it is back", func() bool { return s.Restarts() == 1 && s.Ping(t.Context()) == nil })
+	testutil.Eventually(t, "it is back", func() bool { return s.Restarts() == 1 && s.Ping(t.Context()) == nil })
 	if n := client(t, s.URL()).DBSize(t.Context()).Val(); n != 100 {
 		t.Fatalf("%d of 100 keys are there", n)
 	}
@@ -137,7 +136,7 @@ func TestLeftoverIsStopped(t *testing.T) {
 	if _, err := io.WriteString(conn, "AUTH "+o.Password+"\r\n"+`EVAL "while true do end" 0`+"\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	facttest.Eventually(t, "it is busy", func() bool { return Ping(t.Context(), h.URL, 200*time.Millisecond) != nil })
+	testutil.Eventually(t, "it is busy", func() bool { return Ping(t.Context(), h.URL, 200*time.Millisecond) != nil })
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +190,7 @@ func TestStrayServerInOurFolderIsStopped(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = alone.Process.Kill(); _ = alone.Wait() })
 	open := withoutPassword(s.URL())
-	facttest.Eventually(t, "it is up", func() bool { return Ping(t.Context(), open, time.Second) == nil })
+	testutil.Eventually(t, "it is up", func() bool { return Ping(t.Context(), open, time.Second) == nil })
 	set(t, open, "k", "w")
 	s = start(t, cfg)
 	wantValue(t, s.URL(), "k", "w")
@@ -255,8 +254,8 @@ func TestOneOwnerAmongMany(t *testing.T) {
 
 func TestFixedPort(t *testing.T) {
 	t.Parallel()
-	port := porttest.Lend(t)
-	l, err := net.Listen("tcp", porttest.Addr(port))
+	port := testutil.FreePort(t)
+	l, err := net.Listen("tcp", testutil.LoopbackAddr(port))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,8 +272,8 @@ func TestFixedPort(t *testing.T) {
 		wantError(t, err, "port is taken", strconv.Itoa(port), "redis.port")
 	}
 	_ = l.Close()
-	facttest.Eventually(t, "the port is free", func() bool { // a process that is being started has it until its exec
-		conn, err := net.Dial("tcp", porttest.Addr(port))
+	testutil.Eventually(t, "the port is free", func() bool { // a process that is being started has it until its exec
+		conn, err := net.Dial("tcp", testutil.LoopbackAddr(port))
 		if err == nil {
 			_ = conn.Close()
 		}
@@ -307,7 +306,7 @@ func TestPortTakenBetween(t *testing.T) {
 	asked := make(chan struct{})
 	go func() {
 		defer close(asked)
-		if !facttest.Comes(func() bool {
+		if !testutil.Becomes(func() bool {
 			port, err := os.ReadFile(file)
 			if err != nil {
 				return false

@@ -15,7 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/tasks/facttest"
+	"muster/internal/testutil"
 )
 
 // fill writes keys of every type and returns what must be there again later.
@@ -156,7 +156,7 @@ func TestEmbeddedExpires(t *testing.T) {
 	if err := rdb.Set(t.Context(), "short", "v", 100*time.Millisecond).Err(); err != nil {
 		t.Fatal(err)
 	}
-	facttest.Eventually(t, "the key expires", func() bool { return rdb.Exists(t.Context(), "short").Val() == 0 })
+	testutil.Eventually(t, "the key expires", func() bool { return rdb.Exists(t.Context(), "short").Val() == 0 })
 
 	// One whose time runs out while nothing runs does not come back.
 	past := []snapshotKey{
@@ -180,7 +180,7 @@ func TestEmbeddedSurvivesKill(t *testing.T) {
 	h, cmd := holder(t, cfg)
 	set(t, h.URL, "k", "v")
 	file := filepath.Join(cfg.DataDir, "redis", "embedded.snapshot")
-	facttest.Eventually(t, "the key is saved", func() bool {
+	testutil.Eventually(t, "the key is saved", func() bool {
 		keys, err := readSnapshot(file)
 		return err == nil && len(keys) == 1 && keys[0].Key == "k"
 	})

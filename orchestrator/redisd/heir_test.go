@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/tasks/facttest"
+	"muster/internal/testutil"
 	"muster/tasks/redistest"
 )
 
@@ -27,7 +27,7 @@ func TestNeighbourRunsItOn(t *testing.T) {
 			}
 			set(t, first.URL(), "k", "v")
 			stop(t, first)
-			facttest.Eventually(t, "a neighbour to run the Redis on", func() bool {
+			testutil.Eventually(t, "a neighbour to run the Redis on", func() bool {
 				return second.Owned() || third.Owned()
 			})
 			wantValue(t, second.URL(), "k", "v")
@@ -42,7 +42,7 @@ func TestNeighbourRunsItOn(t *testing.T) {
 				next, last = third, second
 			}
 			stop(t, next)
-			facttest.Eventually(t, "the last one to run it on", last.Owned)
+			testutil.Eventually(t, "the last one to run it on", last.Owned)
 			wantValue(t, last.URL(), "k", "v")
 			stop(t, last)
 			if Ping(t.Context(), last.URL(), time.Second) == nil {
@@ -65,6 +65,6 @@ func TestNeighbourRunsItOnAfterACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	facttest.Eventually(t, "the neighbour to run the Redis on", second.Owned)
+	testutil.Eventually(t, "the neighbour to run the Redis on", second.Owned)
 	wantValue(t, first.URL, "k", "v")
 }

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"muster/internal/atomicfile"
 	"muster/tasks"
-	"muster/tasks/atomicfile"
 )
 
 // A data folder remembers which Redis holds its jobs: redis/external has the

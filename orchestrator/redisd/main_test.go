@@ -17,9 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/supervise"
-	"muster/tasks/facttest"
-	"muster/tasks/porttest"
 	"muster/tasks/redistest"
 )
 
@@ -94,7 +93,7 @@ func tryHolder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	var h held
-	facttest.Eventually(t, "an orchestrator is up", func() bool {
+	testutil.Eventually(t, "an orchestrator is up", func() bool {
 		b, err := os.ReadFile(file)
 		return err == nil && json.Unmarshal(b, &h) == nil
 	})
@@ -114,7 +113,7 @@ func config(t *testing.T) Config {
 	if err := os.MkdirAll(cfg.redisDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(cfg.portFile(), []byte(strconv.Itoa(porttest.Lend(t))), 0o600); err != nil {
+	if err := os.WriteFile(cfg.portFile(), []byte(strconv.Itoa(testutil.FreePort(t))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return cfg

@@ -14,8 +14,8 @@ import (
 	"strconv"
 	"strings"
 
+	"muster/internal/atomicfile"
 	"muster/tasks"
-	"muster/tasks/atomicfile"
 )
 
 // A Redis of ours listens on loopback, where every user of the machine can

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/orchestrator/supervise"
-	"muster/tasks/facttest"
 )
 
 // eachOwn runs a test with each mode in which the Redis is ours.
@@ -250,7 +250,7 @@ func TestLeftoverWithoutItsPasswordFileIsStopped(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- left.Wait() }()
 			t.Cleanup(func() { _ = left.Process.Kill(); <-ended })
-			facttest.Eventually(t, "it is up", func() bool { return Ping(t.Context(), old, time.Second) == nil })
+			testutil.Eventually(t, "it is up", func() bool { return Ping(t.Context(), old, time.Second) == nil })
 			set(t, old, "k", "w")
 			gone := supervise.Identity{PID: 1 << 30, Start: "never", Exe: "/none"}
 			if pidFile {
@@ -290,7 +290,7 @@ func TestHeirKeepsThePassword(t *testing.T) {
 			t.Fatal(err)
 		}
 		stop(t, first)
-		facttest.Eventually(t, "the neighbour to run the Redis on", second.Owned)
+		testutil.Eventually(t, "the neighbour to run the Redis on", second.Owned)
 		wantValue(t, first.URL(), "k", "v")
 		if !strings.Contains(first.URL(), password(t, cfg)) {
 			t.Error("the password file holds another password than the address")

@@ -17,7 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/tasks/atomicfile"
+	"muster/internal/atomicfile"
 )
 
 // A snapshot file is gzip over a gob stream: a snapshotHead, then one

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"muster/tasks/atomicfile"
+	"muster/internal/atomicfile"
 )
 
 // pidFile is what a pid file holds: the child and who supervises it.

@@ -19,7 +19,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"muster/tasks/facttest"
+	"muster/internal/testutil"
 )
 
 // childEnv makes this test binary play a child: "polite" ends on SIGTERM,
@@ -84,7 +84,7 @@ func play(role, file string) {
 func readyPID(t *testing.T, file string) int {
 	t.Helper()
 	var pid int
-	facttest.Eventually(t, "child is ready", func() bool {
+	testutil.Eventually(t, "child is ready", func() bool {
 		b, err := os.ReadFile(file)
 		if err != nil {
 			return false
@@ -208,7 +208,7 @@ func TestDelayGrowsAndStopEndsTheWait(t *testing.T) {
 	if got := times[5].Sub(times[4]); got < 32*time.Millisecond {
 		t.Errorf("fifth restart came after %v, want at least 32 ms", got)
 	}
-	facttest.Eventually(t, "a wait that outlasts the test", func() bool {
+	testutil.Eventually(t, "a wait that outlasts the test", func() bool {
 		select {
 		case <-died:
 		default:
@@ -230,7 +230,7 @@ func TestStopKillsTheStubbornWithItsGroup(t *testing.T) {
 	if err := p.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	facttest.Eventually(t, "grandchild is gone", func() bool { return !grandchild.Alive() })
+	testutil.Eventually(t, "grandchild is gone", func() bool { return !grandchild.Alive() })
 }
 
 func TestDeathTakesTheGroupAlong(t *testing.T) {
@@ -242,7 +242,7 @@ func TestDeathTakesTheGroupAlong(t *testing.T) {
 		if err := syscall.Kill(p.Status().PID, sig); err != nil {
 			t.Fatal(err)
 		}
-		facttest.Eventually(t, "orphan is gone", func() bool { return !orphan.Alive() })
+		testutil.Eventually(t, "orphan is gone", func() bool { return !orphan.Alive() })
 		if err := p.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -307,7 +307,7 @@ func TestPIDFileFollowsExec(t *testing.T) {
 	cfg.Recheck = time.Millisecond
 	p := start(t, cfg)
 	// The first look has been and found the shell.
-	facttest.Eventually(t, "pid file", func() bool { return len(pidFiles(cfg.PIDDir)) == 1 })
+	testutil.Eventually(t, "pid file", func() bool { return len(pidFiles(cfg.PIDDir)) == 1 })
 	if err := os.WriteFile(go1, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -386,7 +386,7 @@ func crash(t *testing.T) (Identity, string) {
 		}
 	})
 	run := filepath.Join(dir, "run")
-	facttest.Eventually(t, "pid file", func() bool {
+	testutil.Eventually(t, "pid file", func() bool {
 		return len(pidFiles(run)) == 1
 	})
 
@@ -489,7 +489,7 @@ func TestIdentify(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	facttest.Eventually(t, "the child is a zombie and counts as gone", func() bool {
+	testutil.Eventually(t, "the child is a zombie and counts as gone", func() bool {
 		_, err := Identify(cmd.Process.Pid)
 		return err != nil && !errors.Is(err, ErrUnknown)
 	})

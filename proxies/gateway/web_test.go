@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/proxies/proxytest"
-	"muster/tasks/facttest"
 )
 
 // talk sends text as it is and returns the connection, with a reader of what comes back.
@@ -116,9 +116,9 @@ func TestClientLeaves(t *testing.T) {
 	f := newFront(t, Config{}, proxytest.Options{Kind: proxytest.Slow, Delay: time.Minute})
 	for _, text := range []string{"GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\n\r\n", "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n"} {
 		conn, _ := f.talk(t, text)
-		facttest.Eventually(t, "the request is under way", func() bool { s := f.gateway.Stats(); return s.Active == 1 && s.Requests+s.Tunnels > 0 })
+		testutil.Eventually(t, "the request is under way", func() bool { s := f.gateway.Stats(); return s.Active == 1 && s.Requests+s.Tunnels > 0 })
 		conn.Close()
-		facttest.Eventually(t, "the request is given up", func() bool { return f.gateway.Stats().Active == 0 })
+		testutil.Eventually(t, "the request is given up", func() bool { return f.gateway.Stats().Active == 0 })
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/tasks/porttest"
+	"muster/internal/testutil"
 )
 
 // lab is what rows measure with: a real redis-server that nothing else uses, without persistence, so
@@ -41,7 +41,7 @@ func openLab(ctx context.Context) (*lab, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for redis: %w", err)
 	}
-	port, release, err := porttest.Hold() // until the server listens
+	port, release, err := testutil.HoldPort() // until the server listens
 	if err != nil {
 		os.RemoveAll(dir)
 		return nil, fmt.Errorf("find a free port: %w", err)
@@ -49,7 +49,7 @@ func openLab(ctx context.Context) (*lab, error) {
 	defer release()
 
 	l := &lab{
-		addr:   porttest.Addr(port),
+		addr:   testutil.LoopbackAddr(port),
 		dir:    dir,
 		exited: make(chan struct{}),
 	}

@@ -11,14 +11,14 @@ import (
 
 // listeners are the files that open a listener or serve one, and what guards it.
 var listeners = map[string]string{
-	"orchestrator/api/api.go":      "dashboard and metrics: keys beyond loopback, Host check, limits (guard.go)",
-	"proxies/gateway/gateway.go":   "proxies serve: keys beyond loopback, limits of heads, connections and time",
-	"proxies/probe/judge.go":       "judge: it is there for strangers; beyond loopback only with a key, which signs what it answers",
-	"orchestrator/redisd/port.go":  "finds a free port on loopback and closes it again",
-	"orchestrator/demo/world.go":   "the world of the demo: loopback only",
-	"proxies/proxytest/proxy.go":   "for tests and the demo: loopback only",
-	"tasks/redistest/process.go":   "for tests: a free port on loopback",
-	"tasks/porttest/hold_other.go": "for tests: a port on loopback that is taken",
+	"orchestrator/api/api.go":         "dashboard and metrics: keys beyond loopback, Host check, limits (guard.go)",
+	"proxies/gateway/gateway.go":      "proxies serve: keys beyond loopback, limits of heads, connections and time",
+	"proxies/probe/judge.go":          "judge: it is there for strangers; beyond loopback only with a key, which signs what it answers",
+	"orchestrator/redisd/port.go":     "finds a free port on loopback and closes it again",
+	"orchestrator/demo/world.go":      "the world of the demo: loopback only",
+	"proxies/proxytest/proxy.go":      "for tests and the demo: loopback only",
+	"tasks/redistest/process.go":      "for tests: a free port on loopback",
+	"internal/testutil/holdport_other.go": "for tests: a port on loopback that is taken",
 }
 
 var listens = regexp.MustCompile(`\bnet\.Listen\w*\(|\bListenConfig\b|\bListenAndServe|\bhttp\.Serve\w*\(|\btls\.Listen\(|\bsyscall\.Listen\(|&?http\.Server\{|httptest\.New\w*Server`)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/text/encoding/htmlindex"
 
 	"muster/internal/addressfilter"
-	"muster/sites/nearest"
+	"muster/internal/nearest"
 )
 
 // siteName is what may stand in Redis keys and file names.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"muster/internal/nearest"
 	"muster/internal/yamlstrict"
-	"muster/sites/nearest"
 )
 
 // decoder walks a parsed YAML file into Go values. It does what

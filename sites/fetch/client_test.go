@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/extract"
-	"muster/tasks/porttest"
 )
 
 const page = "<html><title>t</title><body>a page with some words in it</body></html>"
@@ -157,7 +157,7 @@ func (free) Hold(context.Context, time.Duration) error                  { return
 
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	addr := porttest.LendAddr(t)
+	addr := testutil.FreeAddr(t)
 	def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://"+addr+"\nstart: [/]\nrecords: {r: {fields: {v: b}}}\n"+quick))
 	if err != nil {
 		t.Fatal(err)

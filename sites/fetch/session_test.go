@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"muster/internal/addressfilter"
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/extract"
-	"muster/tasks/facttest"
 )
 
 // guests is a site that gives each visitor a cookie, and remembers of each
@@ -339,7 +339,7 @@ func TestSessionsGrowOld(t *testing.T) {
 	t.Parallel()
 	g := &guests{}
 	c, w, base := visitors(t, g, quick+"session: {max: 1, max_age: 1s}\n")
-	facttest.Eventually(t, "a third session", func() bool {
+	testutil.Eventually(t, "a third session", func() bool {
 		if _, err := c.Get(t.Context(), base+"/", definition.KindDetail); err != nil {
 			t.Error(err)
 		}

@@ -24,7 +24,7 @@ import (
 	"strings"
 	"time"
 
-	"muster/tasks/atomicfile"
+	"muster/internal/atomicfile"
 )
 
 // Change is what became of a record since the job before.

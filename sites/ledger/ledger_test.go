@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"muster/tasks/atomicfile"
+	"muster/internal/atomicfile"
 )
 
 // site is a site whose records a test rolls in, job by job.

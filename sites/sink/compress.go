@@ -10,7 +10,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"muster/tasks/atomicfile"
+	"muster/internal/atomicfile"
 )
 
 // Compressions lists what Compress takes, and what it adds to a name.

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"muster/tasks/atomicfile"
+	"muster/internal/atomicfile"
 )
 
 // WriteCSV makes a CSV file (RFC 4180) of a JSONL file, with a line of names

@@ -31,7 +31,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"muster/tasks/atomicfile"
+	"muster/internal/atomicfile"
 )
 
 // Fence returns nil while the caller is the one that may change the files, by

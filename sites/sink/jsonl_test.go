@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"muster/tasks/atomicfile"
+	"muster/internal/atomicfile"
 )
 
 // mine is the fence of one who is not replaced.

@@ -20,7 +20,7 @@ import (
 
 	"muster/internal/addressfilter"
 
-	"muster/tasks/facttest"
+	"muster/internal/testutil"
 )
 
 func TestCheck(t *testing.T) {
@@ -231,7 +231,7 @@ func TestPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	facttest.Eventually(t, "PostgreSQL answers", func() bool { return db.Ping() == nil })
+	testutil.Eventually(t, "PostgreSQL answers", func() bool { return db.Ping() == nil })
 
 	// All who come first at once find the tables made once.
 	var wg sync.WaitGroup
@@ -256,7 +256,7 @@ func TestPostgresFrozen(t *testing.T) {
 	address := postgres(t)
 	sinks := [2]Sink{}
 	for i := range sinks {
-		facttest.Eventually(t, "PostgreSQL answers", func() bool {
+		testutil.Eventually(t, "PostgreSQL answers", func() bool {
 			s, err := Open(t.Context(), address, Options{})
 			sinks[i] = s
 			return err == nil

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/tasks/facttest"
+	"muster/internal/testutil"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 )
@@ -175,7 +175,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 			_ = s.Release(ctx)
 		})
 		want = append(want, i)
-		facttest.Eventually(t, "a waiter to stand in line", func() bool { return limit.Waiting(l, "k") == i+1 })
+		testutil.Eventually(t, "a waiter to stand in line", func() bool { return limit.Waiting(l, "k") == i+1 })
 	}
 	_ = first.Release(ctx)
 	wg.Wait()

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"muster/tasks/facttest"
+	"muster/internal/testutil"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 )
@@ -192,7 +192,7 @@ func TestBreaker(t *testing.T) {
 			t.Fatalf("got %+v", list)
 		}
 
-		facttest.Eventually(t, "the cooldown to pass", func() bool { return must[limit.BreakerState](t)(cool.State(ctx, host)).State == "half_open" })
+		testutil.Eventually(t, "the cooldown to pass", func() bool { return must[limit.BreakerState](t)(cool.State(ctx, host)).State == "half_open" })
 		one, ok1 := allow(cool)
 		two, ok2 := allow(b)
 		if _, ok3 := allow(a); !ok1 || !ok2 || ok3 || !one.Trial() || !two.Trial() {
@@ -212,7 +212,7 @@ func TestBreaker(t *testing.T) {
 		succeed(two) // of the trial round that has failed already
 		state("open")
 
-		facttest.Eventually(t, "the cooldown to pass again", func() bool { one, ok = allow(cool); return ok })
+		testutil.Eventually(t, "the cooldown to pass again", func() bool { one, ok = allow(cool); return ok })
 		succeed(one)
 		if s := state("closed"); s.Failures != 0 {
 			t.Fatalf("got %+v", s)
@@ -244,7 +244,7 @@ func TestBreakerCooldownDoubles(t *testing.T) {
 		patient := limit.NewBreaker(rdb, slow)
 		fail := func() limit.BreakerState {
 			t.Helper()
-			facttest.Eventually(t, "a request to be allowed", func() bool {
+			testutil.Eventually(t, "a request to be allowed", func() bool {
 				p, ok, _, err := b.Allow(t.Context(), "h")
 				return ok && err == nil && p.Failure(t.Context(), "x") == nil
 			})
@@ -266,7 +266,7 @@ func TestBreakerCooldownDoubles(t *testing.T) {
 				t.Errorf("after %d trials: down since %s, want %s", i, s.Since, since)
 			}
 		}
-		facttest.Eventually(t, "a trial that succeeds", func() bool {
+		testutil.Eventually(t, "a trial that succeeds", func() bool {
 			p, ok, _, err := b.Allow(t.Context(), "h")
 			return ok && err == nil && p.Success(t.Context()) == nil
 		})
@@ -289,14 +289,14 @@ func TestBreakerTrialsLapse(t *testing.T) {
 		_, ok, _, err := b.Allow(t.Context(), "h")
 		return ok && err == nil
 	}
-	facttest.Eventually(t, "the first trial", allowed)
+	testutil.Eventually(t, "the first trial", allowed)
 	// On a busy machine the second question may come after the first trial has lapsed.
 	for first := asked; allowed(); first = asked {
 		if time.Since(first) < ttl {
 			t.Fatal("two trials at a time")
 		}
 	}
-	facttest.Eventually(t, "the trial of a dead process to lapse", allowed)
+	testutil.Eventually(t, "the trial of a dead process to lapse", allowed)
 }
 
 func TestWithoutRedis(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/metrics"
 	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
@@ -80,7 +80,7 @@ func startWorker(t *testing.T, client *tasks.Client, process *metrics.Process, r
 		t.Fatal(err)
 	}
 	process.Watch(worker)
-	facttest.Background(t, worker.Run)
+	testutil.Background(t, worker.Run)
 }
 
 func TestScrapeHasTasksWorkersAndQueues(t *testing.T) {
@@ -112,7 +112,7 @@ func TestScrapeHasTasksWorkersAndQueues(t *testing.T) {
 	send(fine.S(1), tasks.In(time.Hour))
 	send(fine.S(1), tasks.Queue("elsewhere"))
 	var got map[string]float64
-	facttest.Eventually(t, "all is counted", func() bool {
+	testutil.Eventually(t, "all is counted", func() bool {
 		got = scrape(t, process, fleet)
 		return got[`muster_task_attempts_total{outcome="retry",task="m.never"}`] == 1 && got[`muster_fleet_slots_busy`] >= 1 &&
 			got[`muster_fleet_tasks{queue="default",state="retry"}`] >= 1

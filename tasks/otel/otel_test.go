@@ -14,8 +14,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	api "go.opentelemetry.io/otel/trace"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/otel"
 	"muster/tasks/redistest"
 	"muster/tasks/taskstest"
@@ -199,7 +199,7 @@ func TestSpansOfAFleetOnRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	stop := facttest.Background(t, worker.Run)
+	stop := testutil.Background(t, worker.Run)
 	run, err := tasks.Chord(tasks.Each(make([]int, 20), inc), sum).Send(t.Context(), client)
 	if err != nil {
 		t.Fatal(err)

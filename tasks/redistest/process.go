@@ -17,7 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/tasks/porttest"
+	"muster/internal/testutil"
 )
 
 // startTimeout bounds how long a redis-server may take to answer, on a machine
@@ -122,12 +122,12 @@ func (p *process) startAnywhere() error {
 // 10000 nobody has.
 func (p *process) takePort() error {
 	for range 100 {
-		port, release, err := porttest.Hold()
+		port, release, err := testutil.HoldPort()
 		if err != nil {
 			return err
 		}
-		if !p.bus || port+10000 < 1<<16 && listens(porttest.Addr(port+10000)) {
-			p.addr, p.release = porttest.Addr(port), release
+		if !p.bus || port+10000 < 1<<16 && listens(testutil.LoopbackAddr(port+10000)) {
+			p.addr, p.release = testutil.LoopbackAddr(port), release
 			return nil
 		}
 		defer release() // not at once, or it would be given out again

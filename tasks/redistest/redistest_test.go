@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"muster/tasks/facttest"
+	"muster/internal/testutil"
 	"muster/tasks/redistest"
 )
 
@@ -50,7 +50,7 @@ func TestBothExpireKeys(t *testing.T) {
 		if err := rdb.Set(t.Context(), "k", "v", 50*time.Millisecond).Err(); err != nil {
 			t.Fatal(err)
 		}
-		facttest.Eventually(t, "the key to expire", func() bool {
+		testutil.Eventually(t, "the key to expire", func() bool {
 			return rdb.Exists(t.Context(), "k").Val() == 0
 		})
 	})
@@ -177,7 +177,7 @@ func TestServerDiesWithItsTestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	facttest.Eventually(t, "the server to end with its test run", func() bool { return !alive(pid) })
+	testutil.Eventually(t, "the server to end with its test run", func() bool { return !alive(pid) })
 }
 
 // hang is the child of TestServerDiesWithItsTestRun: a test run that starts a
@@ -222,11 +222,11 @@ func TestSentinelPromotesTheReplica(t *testing.T) {
 	if err := w.Master.Client().Set(t.Context(), "k", "v", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	facttest.Eventually(t, "the replica to have the value", func() bool {
+	testutil.Eventually(t, "the replica to have the value", func() bool {
 		return w.Replica.Client().Get(t.Context(), "k").Val() == "v"
 	})
 	w.Master.Kill()
-	facttest.Eventually(t, "the replica to take writes", func() bool {
+	testutil.Eventually(t, "the replica to take writes", func() bool {
 		return w.Replica.Client().Set(t.Context(), "k", "w", 0).Err() == nil
 	})
 }

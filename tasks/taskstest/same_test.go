@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 	"muster/tasks/taskstest"
 	"muster/tasks/tasktype"
@@ -179,7 +179,7 @@ func TestSameAsOnRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	facttest.Background(t, worker.Run)
+	testutil.Background(t, worker.Run)
 	shared := inc.S(1)
 	for _, s := range []story{
 		of("task", inc.S(1)),

@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"muster/tasks/facttest"
+	"muster/internal/testutil"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
@@ -129,7 +129,7 @@ func (k *kit) wantStats(want string) {
 
 func (k *kit) eventually(what string, fact func() bool) {
 	k.t.Helper()
-	facttest.Eventually(k.t, what, fact)
+	testutil.Eventually(k.t, what, fact)
 }
 
 func ids(ls []workqueue.Leased) string {

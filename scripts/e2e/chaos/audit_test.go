@@ -15,8 +15,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/tasktype"
 )
 
@@ -155,7 +155,7 @@ func (a *audit) noLeftovers() {
 		a.t.Fatal(err)
 	}
 	var left []string
-	facttest.Eventually(a.t, "asynq has nothing left", func() bool {
+	testutil.Eventually(a.t, "asynq has nothing left", func() bool {
 		left = forGood(ctx, a.t, rdb)
 		return len(left) == 0
 	})

@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/facttest"
 	"muster/tasks/redistest"
 )
 
@@ -46,7 +46,7 @@ func TestFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	replica := w.Replica.Client()
-	facttest.Eventually(t, "the replica to know all workflows", func() bool { return replica.Exists(t.Context(), "sent").Val() == 1 })
+	testutil.Eventually(t, "the replica to know all workflows", func() bool { return replica.Exists(t.Context(), "sent").Val() == 1 })
 	open := 0
 	for _, run := range runs {
 		if p, err := run.Progress(t.Context()); err == nil && !p.Ended {
@@ -55,7 +55,7 @@ func TestFailover(t *testing.T) {
 	}
 	w.Master.Kill()
 	killed := time.Now()
-	facttest.Eventually(t, "the replica to be master", func() bool { return replica.Set(t.Context(), "sent", 2, time.Hour).Err() == nil })
+	testutil.Eventually(t, "the replica to be master", func() bool { return replica.Set(t.Context(), "sent", 2, time.Hour).Err() == nil })
 	promoted := time.Since(killed)
 
 	limit, cancel := context.WithTimeout(t.Context(), waitLimit)
@@ -113,7 +113,7 @@ func TestPlannedFailover(t *testing.T) {
 	if err := c.Redis().Set(t.Context(), "sent", 1, time.Hour).Err(); err != nil {
 		t.Fatal(err)
 	}
-	facttest.Eventually(t, "the replica to follow", func() bool { return replica.Exists(t.Context(), "sent").Val() == 1 })
+	testutil.Eventually(t, "the replica to follow", func() bool { return replica.Exists(t.Context(), "sent").Val() == 1 })
 	var began, over time.Time
 	limit, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()

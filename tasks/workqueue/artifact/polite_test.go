@@ -21,7 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/addressfilter"
-	"muster/tasks/facttest"
+	"muster/internal/testutil"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
@@ -395,7 +395,7 @@ func TestContentsAreWhole(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { w.drain(1, artifact.FetcherConfig{}) })
-	facttest.Eventually(t, "the beginning to be there", func() bool {
+	testutil.Eventually(t, "the beginning to be there", func() bool {
 		parts, _ := filepath.Glob(filepath.Join(incoming, "*.part"))
 		for _, p := range parts {
 			if data, _ := os.ReadFile(p); string(data) == "begin " {

@@ -1,4 +1,4 @@
-package facttest
+package testutil
 
 import (
 	"context"

@@ -1,12 +1,12 @@
 //go:build !linux
 
-package porttest
+package testutil
 
 import "net"
 
-// Hold is Lend for who has no test. Elsewhere than on Linux the port is only
+// HoldPort is [FreePort] without a test. Elsewhere than on Linux the port is only
 // one that was free a moment ago.
-func Hold() (port int, release func(), err error) {
+func HoldPort() (port int, release func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, nil, err

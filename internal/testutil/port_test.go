@@ -1,4 +1,4 @@
-package porttest_test
+package testutil_test
 
 import (
 	"errors"
@@ -7,13 +7,13 @@ import (
 	"syscall"
 	"testing"
 
-	"muster/tasks/porttest"
+	"muster/internal/testutil"
 )
 
-// Who asks for the port gets it, again and again; in between nobody answers.
-func TestLentPortIsForWhoAsks(t *testing.T) {
+// A free port can be listened on by number more than once; in between a connection is refused.
+func TestFreePortCanBeListenedOn(t *testing.T) {
 	t.Parallel()
-	addr := porttest.LendAddr(t)
+	addr := testutil.FreeAddr(t)
 	for range 3 {
 		if c, err := net.Dial("tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
 			if err == nil {
@@ -52,7 +52,7 @@ func TestLentPortIsGivenToNobody(t *testing.T) {
 	}
 	lent := map[int]bool{}
 	for range 200 {
-		port := porttest.Lend(t)
+		port := testutil.FreePort(t)
 		if lent[port] {
 			t.Fatalf("port %d is lent twice", port)
 		}
@@ -73,7 +73,7 @@ func TestLentPortIsGivenToNobody(t *testing.T) {
 
 func TestRelease(t *testing.T) {
 	t.Parallel()
-	port, release, err := porttest.Hold()
+	port, release, err := testutil.HoldPort()
 	if err != nil || port == 0 {
 		t.Fatal(port, err)
 	}

@@ -1,4 +1,4 @@
-package porttest
+package testutil
 
 import (
 	"fmt"
@@ -7,13 +7,13 @@ import (
 	"syscall"
 )
 
-// Hold is Lend for who has no test: the port is the caller's until release,
+// HoldPort is [FreePort] without a test. The port is reserved until release,
 // which may be called more than once.
 //
-// A socket that is bound and does not listen keeps the port from being given
-// away, and, as it allows for reuse, from nobody who allows for it too, which
-// all servers do.
-func Hold() (port int, release func(), err error) {
+// A socket that is bound and does not listen keeps the system from giving the
+// port to others. With SO_REUSEADDR a server that sets it too, as all servers
+// do, can still listen on the port.
+func HoldPort() (port int, release func(), err error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, nil, os.NewSyscallError("socket", err)
