@@ -72,6 +72,3 @@ func configCommand(env environment) *cli.Command {
 		},
 	}
 }
-
-// jsonFlag is for commands that answer with something to read.
-func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "answer with JSON"} }

@@ -1,12 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -67,68 +63,6 @@ there, and the next refresh goes on where this one was.`,
 			serveCommand(env),
 		},
 	}
-}
-
-func refreshProxies(env environment, c *cli.Context, settings []settingFlag) error {
-	if err := arguments(c, 0, 0); err != nil {
-		return err
-	}
-	loaded, err := loadConfig(env, c, settings...)
-	if err != nil {
-		return err
-	}
-	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
-		report, err := o.RefreshProxies(ctx)
-		if err != nil && ctx.Err() != nil {
-			return errors.Join(err, tellKept(env, o))
-		}
-		if err != nil {
-			return err
-		}
-		display.Close()
-		if c.Bool("json") {
-			return printJSON(env.stdout, report)
-		}
-		fmt.Fprintf(env.stdout, "%d candidates, %d alive, %d usable; %d in the pool\n", report.Candidates, report.Alive, report.Usable, report.Live)
-		printReasons(env, report.Reasons)
-		return nil
-	})
-}
-
-// tellKept says what an interrupted refresh has left.
-func tellKept(env environment, o *orchestrator.Orchestrator) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	usable, err := o.Pool.Usable(ctx)
-	if err != nil {
-		return err
-	}
-	if _, err = o.Pool.Export(ctx, o.Config().DataDir); err == nil {
-		fmt.Fprintf(env.stderr, "%d usable proxies are in the pool; the refresh goes on with the next one\n", usable)
-	}
-	return err
-}
-
-func exportProxies(env environment, c *cli.Context) error {
-	if err := arguments(c, 0, 1); err != nil {
-		return err
-	}
-	return withPool(env, c, func(ctx context.Context, pool *proxies.Pool) error {
-		dir := cmp.Or(c.Args().First(), ".")
-		if dir == "-" {
-			members, err := pool.List(ctx, proxies.Filter{})
-			for _, m := range members {
-				fmt.Fprintln(env.stdout, m.URL())
-			}
-			return err
-		}
-		n, err := pool.Export(ctx, dir)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(env.stdout, "%d proxies written to %s\n", n, dir)
-		return nil
-	})
 }
 
 // withPool runs fn with the pool, on the Redis of a running orchestrator or

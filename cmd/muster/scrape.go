@@ -15,147 +15,184 @@ import (
 	"muster/sites/sink"
 )
 
-func scrapeCommand(env environment) *cli.Command {
-	settings := append([]settingFlag{
-		{name: "out", path: "sites.out", usage: "write records below `DIR`; - for the usual place, and as they come to standard output too"},
+// scrapeSettings are the settings that scrape has flags for.
+func scrapeSettings() []settingFlag {
+	return append([]settingFlag{
+		{name: "out", path: "sites.out", usage: "write records below `DIR`; - for the default folder, and to standard output as they are found"},
 		{name: "sites-dir", path: "sites.dir", usage: "read site definitions from `DIR` too"},
-		{name: "worker-processes", path: "workers.processes", usage: "run `N` workers as supervised processes, if none run yet"},
+		{name: "worker-processes", path: "workers.processes", usage: "run `N` workers as supervised processes, if no workers are running"},
 		sourceSetting, judgeSetting, localSetting,
 	}, workerSettings...)
+}
+
+func scrapeCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "scrape",
 		Usage:     "scrape sites now",
 		ArgsUsage: "SITE… | --resume JOB",
-		Description: `Sends the job to the workers of a running orchestrator and returns, or with
---wait stays until it has ended. Where nothing runs it brings up what it needs,
-and waits.
+		Description: `Sends the job to the workers of a running orchestrator and returns; with --wait
+it returns when the job has ended. Where no orchestrator is running it starts
+what it needs, and waits.
 
 Pages are fetched through the pool of proxies. Where no source of proxies is
-configured and the pool is empty they are fetched directly, which is said in a
-line; --direct does so in any case.
+configured and the pool is empty they are fetched directly, and a line says so;
+--direct does so in any case.
 
-
-Where it waits it exits with 1 when a job is not complete, and when one lost
-data: no records, a required field that is missing, pages that failed. How bad
-that must be is said by --fail-on; slow answers alone fail nothing.`,
-		Flags: append(flagsOf(settings...),
-			&cli.BoolFlag{Name: "wait", Usage: "wait for the end and print what came of it"},
+Where it waits it exits with 1 when a job is not complete, or lost data: no
+records, a required field that is missing, pages that failed. --fail-on sets how
+bad that must be; slow answers alone fail nothing.`,
+		Flags: append(flagsOf(scrapeSettings()...),
+			&cli.BoolFlag{Name: "wait", Usage: "wait for the end and print the result"},
 			&cli.BoolFlag{Name: "direct", Usage: "use no proxies, whatever is configured: the sites see the address of this machine"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N` detail pages of each site"},
 			&cli.BoolFlag{Name: "csv", Usage: "write the records as CSV too"},
 			&cli.StringFlag{Name: "compress", Usage: "compress the files of records at the end, with `HOW`: gz or zstd"},
-			&cli.StringSliceFlag{Name: "sink", Usage: "give the records to `ADDRESS` too: sqlite:FILE, postgres://USER@HOST/DB or https://…"},
-			&cli.StringFlag{Name: "resume", Usage: "go on with `JOB`: get the pages that it did not"},
-			&cli.StringFlag{Name: "base-url", Usage: "get the pages from `URL` in place of the site's own, as a local copy"},
+			&cli.StringSliceFlag{Name: "sink", Usage: "write the records to `ADDRESS` too: sqlite:FILE, postgres://USER@HOST/DB or https://…"},
+			&cli.StringFlag{Name: "resume", Usage: "continue `JOB`: fetch the pages that it did not"},
+			&cli.StringFlag{Name: "base-url", Usage: "fetch the pages from `URL` in place of the site's own, such as a local copy"},
 			failOnFlag(), progressFlag(), jsonFlag()),
-		Action: func(c *cli.Context) error {
-			least := 1
-			if c.String("resume") != "" {
-				least = 0
-			}
-			if err := arguments(c, least, -1); err != nil {
-				return err
-			}
-			if c.Int("limit") < 0 {
-				return usageError{fmt.Errorf("--limit %d: must be 1 or more, or 0 for no limit", c.Int("limit"))}
-			}
-			if c.String("resume") != "" && c.NArg() > 1 {
-				return usageError{fmt.Errorf("--resume goes on with one job: name its site only")}
-			}
-			if c.Bool("direct") && c.String("resume") != "" {
-				return usageError{errors.New("--resume goes on as the job was sent; leave --direct out, or send a new scrape with it")}
-			}
-			if how := c.String("compress"); how != "" && sink.Compressions[how] == "" {
-				return usageError{fmt.Errorf("--compress %s: use gz or zstd", how)}
-			}
-			if c.String("compress") != "" && c.String("out") == "-" {
-				return usageError{errors.New("--compress is for files; --out - prints records as they are")}
-			}
-			failOn, err := failOnOf(c)
-			if err != nil {
-				return err
-			}
-			for _, address := range c.StringSlice("sink") {
-				if err := sink.Check(address); err != nil {
-					return usageError{err}
-				}
-			}
-			toStdout := c.String("out") == "-"
-			if toStdout {
-				if err := c.Set("out", ""); err != nil {
-					return err
-				}
-			}
-			loaded, err := loadConfig(env, c, settings...)
-			if err != nil {
-				return err
-			}
-			names := c.Args().Slice()
-			registry, err := orchestrator.LoadSites(loaded.Config)
-			if err != nil {
-				return err
-			}
-			for _, name := range names {
-				if _, err := registry.Definition(name); err != nil {
-					return noSite(err)
-				}
-			}
-			opts := orchestrator.ScrapeOptions{Limit: c.Int("limit"), Direct: c.Bool("direct"), BaseURL: c.String("base-url"), CSV: c.Bool("csv"), Compress: c.String("compress"), Resume: c.String("resume")}
-			if c.IsSet("sink") {
-				opts.Sinks = c.StringSlice("sink")
-				if opts.Resume != "" { // the job has them; this process must have been told
-					loaded.Sites.Sinks = append(loaded.Sites.Sinks, opts.Sinks...)
-				}
-			}
-			return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
-				if opts.Resume != "" {
-					switch err := o.Sites.Resumable(ctx, opts.Resume); {
-					case errors.Is(err, sites.ErrNothingLeft):
-						fmt.Fprintln(env.stderr, "muster:", err)
-						return nil
-					case err != nil:
-						return noJob(err)
-					}
-				}
-				if len(names) == 0 {
-					j, err := o.Sites.Job(ctx, opts.Resume)
-					if err != nil {
-						return noJob(err)
-					}
-					names = []string{j.Site}
-				}
-				if others, err := o.WorkersElsewhere(ctx); err != nil {
-					return err
-				} else if others && !c.Bool("wait") && !toStdout {
-					written, err := o.Sites.WrittenElsewhere(ctx, sites.ScrapeOptions{Sinks: opts.Sinks})
-					if err != nil {
-						return err
-					}
-					if written {
-						return sendScrapes(ctx, env, o, names, opts, c.Bool("json"))
-					}
-					fmt.Fprintln(env.stderr, "muster: no other process may write to that folder and those sinks; this one does, and waits for the end")
-				}
-				if toStdout {
-					return streamRecords(ctx, env, o, names, opts, failOn)
-				}
-				round, err := o.Round(ctx, names, opts)
-				display.Close()
-				if round == nil {
-					return err
-				}
-				return errors.Join(err, printRound(env, round, c.Bool("json")), round.Lost(failOn))
-			})
-		},
+		Action: func(c *cli.Context) error { return scrape(env, c) },
 	}
 }
 
-// failOnFlag says from which loss of data on a scrape fails.
+// scrapeArgs are the arguments of scrape, checked.
+type scrapeArgs struct {
+	names            []string // of sites; none with Resume alone
+	opts             orchestrator.ScrapeOptions
+	failOn           sites.HealthStatus
+	toStdout         bool
+	wait, printsJSON bool
+}
+
+func scrapeArgsOf(c *cli.Context) (scrapeArgs, error) {
+	resume := c.String("resume")
+	least := 1
+	if resume != "" {
+		least = 0
+	}
+	if err := arguments(c, least, -1); err != nil {
+		return scrapeArgs{}, err
+	}
+	failOn, err := failOnOf(c)
+	if err != nil {
+		return scrapeArgs{}, err
+	}
+	a := scrapeArgs{
+		names: c.Args().Slice(), failOn: failOn, toStdout: c.String("out") == "-", wait: c.Bool("wait"), printsJSON: c.Bool("json"),
+		opts: orchestrator.ScrapeOptions{Limit: c.Int("limit"), Direct: c.Bool("direct"), BaseURL: c.String("base-url"), CSV: c.Bool("csv"), Compress: c.String("compress"), Resume: resume},
+	}
+	if c.IsSet("sink") {
+		a.opts.Sinks = c.StringSlice("sink")
+	}
+	for _, address := range a.opts.Sinks {
+		if err := sink.Check(address); err != nil {
+			return a, usageError{err}
+		}
+	}
+	how := a.opts.Compress
+	switch {
+	case a.opts.Limit < 0:
+		return a, usageError{fmt.Errorf("--limit %d: must be 1 or more, or 0 for no limit", a.opts.Limit)}
+	case resume != "" && len(a.names) > 1:
+		return a, usageError{fmt.Errorf("--resume continues one job: name its site only")}
+	case resume != "" && a.opts.Direct:
+		return a, usageError{errors.New("--resume continues the job as it was sent; leave --direct out, or send a new scrape with it")}
+	case how != "" && sink.Compressions[how] == "":
+		return a, usageError{fmt.Errorf("--compress %s: use gz or zstd", how)}
+	case how != "" && a.toStdout:
+		return a, usageError{errors.New("--compress is for files; --out - prints records as they are")}
+	}
+	return a, nil
+}
+
+func scrape(env environment, c *cli.Context) error {
+	args, err := scrapeArgsOf(c)
+	if err != nil {
+		return err
+	}
+	if args.toStdout { // the files go to the default folder
+		if err := c.Set("out", ""); err != nil {
+			return err
+		}
+	}
+	loaded, err := loadConfig(env, c, scrapeSettings()...)
+	if err != nil {
+		return err
+	}
+	registry, err := orchestrator.LoadSites(loaded.Config)
+	if err != nil {
+		return err
+	}
+	for _, name := range args.names {
+		if _, err := registry.Definition(name); err != nil {
+			return noSite(err)
+		}
+	}
+	if args.opts.Resume != "" { // the job names its sinks; this process may write only to sinks that it was given
+		loaded.Sites.Sinks = append(loaded.Sites.Sinks, args.opts.Sinks...)
+	}
+	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
+		return scrapeWith(ctx, env, o, display, args)
+	})
+}
+
+// scrapeWith sends the scrapes to the workers that run elsewhere, or runs them here and prints the result.
+func scrapeWith(ctx context.Context, env environment, o *orchestrator.Orchestrator, display *monitor.Display, args scrapeArgs) error {
+	if id := args.opts.Resume; id != "" {
+		switch err := o.Sites.Resumable(ctx, id); {
+		case errors.Is(err, sites.ErrNothingLeft):
+			fmt.Fprintln(env.stderr, "muster:", err)
+			return nil
+		case err != nil:
+			return noJob(err)
+		}
+	}
+	if len(args.names) == 0 {
+		j, err := o.Sites.Job(ctx, args.opts.Resume)
+		if err != nil {
+			return noJob(err)
+		}
+		args.names = []string{j.Site}
+	}
+	if !args.wait && !args.toStdout {
+		elsewhere, err := runsElsewhere(ctx, env, o, args.opts)
+		if err != nil {
+			return err
+		}
+		if elsewhere {
+			return sendScrapes(ctx, env, o, args.names, args.opts, args.printsJSON)
+		}
+	}
+	if args.toStdout {
+		return streamRecords(ctx, env, o, args.names, args.opts, args.failOn)
+	}
+	round, err := o.Round(ctx, args.names, args.opts)
+	display.Close()
+	if round == nil {
+		return err
+	}
+	return errors.Join(err, printRound(env, round, args.printsJSON), round.Lost(args.failOn))
+}
+
+// runsElsewhere reports whether other processes can do the scrapes: workers run, and one may write the records.
+func runsElsewhere(ctx context.Context, env environment, o *orchestrator.Orchestrator, opts orchestrator.ScrapeOptions) (bool, error) {
+	workers, err := o.WorkersElsewhere(ctx)
+	if err != nil || !workers {
+		return false, err
+	}
+	writers, err := o.Sites.WrittenElsewhere(ctx, sites.ScrapeOptions{Sinks: opts.Sinks})
+	if err == nil && !writers {
+		fmt.Fprintln(env.stderr, "muster: no other process may write to that folder and those sinks; this one does, and waits for the end")
+	}
+	return writers, err
+}
+
+// failOnFlag is the flag for the loss of data that fails a scrape.
 func failOnFlag() cli.Flag {
 	return &cli.StringFlag{Name: "fail-on", Usage: "exit with 1 when the data of a complete job is `HOW`: degraded, critical, or never", Value: string(sites.Degraded)}
 }
 
-// failOnOf is the status from which on a scrape fails; "" for none.
+// failOnOf is the least bad status that fails a scrape; "" if none does.
 func failOnOf(c *cli.Context) (sites.HealthStatus, error) {
 	switch how := c.String("fail-on"); how {
 	case string(sites.Degraded), string(sites.Critical):
@@ -167,7 +204,7 @@ func failOnOf(c *cli.Context) (sites.HealthStatus, error) {
 	}
 }
 
-// sendScrapes sends the jobs and leaves them to the workers.
+// sendScrapes sends the jobs to the workers, prints their ids and does not wait.
 func sendScrapes(ctx context.Context, env environment, o *orchestrator.Orchestrator, names []string, opts orchestrator.ScrapeOptions, asJSON bool) error {
 	jobs := map[string]string{}
 	err := o.SendScrapes(ctx, names, opts, func(name, id string) {
@@ -185,7 +222,7 @@ func sendScrapes(ctx context.Context, env environment, o *orchestrator.Orchestra
 	return nil
 }
 
-// printRound prints what a round has brought.
+// printRound prints the result of a round.
 func printRound(env environment, round *orchestrator.Round, asJSON bool) error {
 	if asJSON {
 		return printJSON(env.stdout, round)

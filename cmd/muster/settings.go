@@ -125,3 +125,6 @@ func oneLine(err error) string {
 	}
 	return line
 }
+
+// jsonFlag is for commands that answer with something to read.
+func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "answer with JSON"} }

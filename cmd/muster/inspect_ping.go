@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/tasks"
+	"muster/tasks/tasktype"
+)
+
+func inspectPing(ctx context.Context, c *cli.Context, client fleet) error {
+	type answer struct {
+		tasktype.Pong
+		tasktype.Worker
+	}
+	pongs, err := client.PingWorkers(ctx, c.Duration("timeout"))
+	if err != nil {
+		return err
+	}
+	workers, err := client.Workers(ctx)
+	if err != nil && !tasks.Refused(err) { // while Redis takes no writes the workers answer, and can tell no more
+		return err
+	}
+	var rows []answer
+	var silent []string
+	for _, p := range pongs {
+		row := answer{Pong: p, Worker: tasktype.Worker{Name: p.Worker}}
+		if i := slices.IndexFunc(workers, func(w tasktype.Worker) bool { return w.Name == p.Worker }); i >= 0 {
+			row.Worker = workers[i]
+		}
+		if rows = append(rows, row); !p.Answered {
+			silent = append(silent, p.Worker)
+		}
+	}
+	err = show(client.env, c, rows, []string{"WORKER", "ANSWER", "HOST", "PID", "ACTIVE", "CONCURRENCY", "UP", "QUEUES"}, func(r answer) []string {
+		after := "none"
+		if r.Answered {
+			after = r.After.Round(10 * time.Microsecond).String()
+		}
+		return []string{r.Name, after, r.Host, strconv.Itoa(r.PID), strconv.Itoa(r.Active), strconv.Itoa(r.Concurrency),
+			ago(r.Started), strings.Join(slices.Sorted(maps.Keys(r.Queues)), " ")}
+	})
+	switch {
+	case err != nil:
+		return err
+	case len(rows) == 0:
+		return errors.New("no worker is up; start one with muster worker or muster start")
+	case len(silent) > 0:
+		return fmt.Errorf("no answer from %s within %s: it is paused, cut off from Redis, or died a moment ago",
+			strings.Join(silent, ", "), c.Duration("timeout"))
+	}
+	return nil
+}

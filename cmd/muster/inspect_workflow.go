@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"muster/tasks"
+)
+
+func inspectWorkflow(ctx context.Context, c *cli.Context, client fleet) error {
+	id := c.Args().First()
+	nodes, err := client.Nodes(ctx, id)
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return printJSON(client.env.stdout, nodes)
+	}
+	p, err := tasks.Attach[any](client.Client, id).Progress(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(client.env.stdout, "%s  %s  %d of %d tasks are done\n\n", id, p.Status, p.Done, p.Total)
+	width := 0
+	if f, ok := client.env.stdout.(*os.File); ok {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil {
+			width = columns
+		}
+	}
+	return tasks.WriteTree(client.env.stdout, nodes, tasks.TreeOptions{Width: width, All: c.Bool("all")})
+}

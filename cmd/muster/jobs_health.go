@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/sites"
+)
+
+func jobsHealthCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name: "health", Usage: "compare the last scrape of each site with its seven days before",
+		Flags: []cli.Flag{progressFlag(), jsonFlag()},
+		Action: jobsAction(env, 0, 0, func(ctx context.Context, c *cli.Context, s *sites.Service) error {
+			states, err := s.States(ctx)
+			if err != nil {
+				return err
+			}
+			head := []string{"SITE", "HEALTH", "SUCCESS", "ERRORS", "BLOCKED", "RESPONSE", "RECORDS", "AT", "WHY"}
+			return show(env, c, healthOf(states), head, func(h sites.Health) []string {
+				share := func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) }
+				return []string{h.Site, string(h.Status), share(h.Success), share(h.Errors), share(h.Blocks), fmt.Sprintf("%.0f ms", h.Mean),
+					fmt.Sprint(h.Records), h.At.Format("01-02 15:04"), strings.Join(slices.Concat(h.Alerts, h.Notices), "; ")}
+			})
+		}),
+	}
+}
+
+// healthOf is the health of the sites that have one: the numbers of the last job that ended, the status and alerts of
+// a later job too.
+func healthOf(states []sites.State) []sites.Health {
+	list := []sites.Health{}
+	for _, st := range states {
+		if st.Health == "" {
+			continue
+		}
+		h := sites.Health{Site: st.Site, JobID: st.Job.ID, At: st.Job.Began}
+		if st.Last != nil {
+			h = *st.Last
+		}
+		h.Status, h.Alerts = st.Health, st.Alerts
+		list = append(list, h)
+	}
+	return list
+}

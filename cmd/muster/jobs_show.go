@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/sites"
+)
+
+func jobsShowCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name: "show", Usage: "show the progress of a scrape, or its report", ArgsUsage: "JOB",
+		Flags: []cli.Flag{progressFlag(), jsonFlag()},
+		Action: jobsAction(env, 1, 1, func(ctx context.Context, c *cli.Context, s *sites.Service) error {
+			j, err := s.Job(ctx, c.Args().First())
+			if err != nil {
+				return noJob(err)
+			}
+			if c.Bool("json") {
+				return printJSON(env.stdout, j)
+			}
+			return printJob(env, j)
+		}),
+	}
+}
+
+// printJob prints the state of a job, and its report if it has ended.
+func printJob(env environment, j sites.Job) error {
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(env.stdout, "%-9s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("job", "%s", j.ID)
+	line("site", "%s", j.Site)
+	line("status", "%s", statusOf(j))
+	line("started", "%s", j.Began.Format(time.RFC3339))
+	if j.Resumes != "" {
+		line("resumes", "%s", j.Resumes)
+	}
+	p := j.Pages
+	line("pages", "%d of %d: %d fetched, %d skipped, %d failed, %d in flight, %d delayed",
+		p.Done+p.Skipped+p.Error, p.Total, p.Done, p.Skipped, p.Error, p.InProgress, p.Delayed)
+	var types []string
+	for _, typ := range slices.Sorted(maps.Keys(j.Records)) {
+		types = append(types, fmt.Sprintf("%d %s", j.Records[typ], typ))
+	}
+	line("records", "%s", strings.Join(types, ", "))
+	if p.Outputs > 0 {
+		line("unwritten", "%d records wait in Redis to be written", p.Outputs)
+	}
+	if j.Trouble != "" {
+		line("trouble", "%s", j.Trouble)
+	}
+	if j.Error != "" {
+		line("error", "%s", j.Error)
+	}
+	if j.Summary == nil {
+		return nil
+	}
+	_, err := fmt.Fprint(env.stdout, "\n"+j.Summary.Report())
+	return err
+}

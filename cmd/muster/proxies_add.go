@@ -1,0 +1,72 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator"
+	"muster/orchestrator/monitor"
+	"muster/proxies"
+	"muster/proxies/probe"
+	"muster/proxies/source"
+)
+
+func addCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:      "add",
+		Usage:     "check proxies and put those that work into the pool",
+		ArgsUsage: "[PROXY…]",
+		Flags: append(flagsOf(probeSettings...),
+			&cli.StringFlag{Name: "file", Usage: "read the list from `FILE`, a URL, or - for standard input"},
+			&cli.BoolFlag{Name: "no-check", Usage: "take them as they are; one without a scheme is taken for http"},
+			progressFlag(), jsonFlag()),
+		Action: func(c *cli.Context) error { return addProxies(env, c) },
+	}
+}
+
+func addProxies(env environment, c *cli.Context) error {
+	if c.String("file") == "" && c.NArg() == 0 {
+		return usageError{errors.New("proxies add: name proxies, or a list with --file; usage: muster proxies add [--file FILE] [PROXY…]")}
+	}
+	loaded, err := loadConfig(env, c, probeSettings...)
+	if err != nil {
+		return err
+	}
+	if _, ok := given(c, "log-level"); !ok {
+		loaded.Log.Level = "warn"
+	}
+	candidates, err := candidatesOf(env, c, loaded.Config, loaded.Proxies.AllowLocal || judgedHere(loaded.Proxies.Judges) || len(loaded.Proxies.Judges)+len(loaded.Proxies.PublicJudges) == 0)
+	if err != nil {
+		return err
+	}
+	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
+		if !c.Bool("no-check") {
+			return showResults(env, c, display, "add", len(candidates), func(report func(probe.Result)) error {
+				return o.CheckProxies(ctx, candidates, report)
+			})
+		}
+		added, err := o.Pool.Add(ctx, uncheckedProxies(candidates)...)
+		if err != nil {
+			return err
+		}
+		if c.Bool("json") {
+			return printJSON(env.stdout, map[string]int{"added": added, "known": len(candidates) - added})
+		}
+		fmt.Fprintf(env.stdout, "%d added, %d were in the pool before\n", added, len(candidates)-added)
+		return nil
+	})
+}
+
+func uncheckedProxies(candidates []source.Candidate) []proxies.Proxy {
+	list := make([]proxies.Proxy, len(candidates))
+	for i, p := range candidates {
+		p.Protocol = strings.TrimSuffix(cmp.Or(p.Protocol, "http"), "h") // socks5h is what we do with socks5
+		list[i] = proxies.Proxy{Protocol: p.Protocol, Host: p.Host, Port: p.Port, Username: p.Username, Password: p.Password, Country: p.Country, Sources: p.Sources}
+	}
+	return list
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator/config"
+	"muster/proxies/source"
+)
+
+// maxChecked is how many proxies one list may have; a check holds them all in memory.
+const maxChecked = 1_000_000
+
+// candidatesOf reads the list and the proxies that a command names.
+func candidatesOf(env environment, c *cli.Context, cfg config.Config, local bool) ([]source.Candidate, error) {
+	var lists []source.List
+	if file := c.String("file"); file != "" {
+		list, err := (&source.Fetcher{Stdin: env.stdin, MaxBytes: cfg.Proxies.MaxListBytes(), Filter: cfg.Network.Filter()}).Fetch(c.Context, source.Source{URL: file, AllowLocal: local, Max: maxChecked})
+		if err != nil {
+			return nil, err
+		}
+		if n := list.Rejects[source.Capped]; n > 0 {
+			return nil, fmt.Errorf("source %s: it has %d proxies more than the %d that are checked at once; split it", list.Source, n, maxChecked)
+		}
+		for reason, n := range list.Rejects {
+			fmt.Fprintf(env.stderr, "left out %d: %s\n", n, reason)
+		}
+		lists = append(lists, list)
+	}
+	if c.NArg() > 0 {
+		parsed, err := source.Parse(strings.NewReader(strings.Join(c.Args().Slice(), "\n")), source.Options{AllowLocal: true})
+		if err != nil {
+			return nil, err
+		}
+		if len(parsed.Candidates) < c.NArg() {
+			return nil, usageError{fmt.Errorf("of the %d proxies named only %d can be read; write them as host:port or scheme://user:password@host:port", c.NArg(), len(parsed.Candidates))}
+		}
+		lists = append(lists, source.List{Candidates: parsed.Candidates})
+	}
+	return source.Merge(lists), nil
+}
+
+// judgedHere tells whether a judge is on this machine: whoever judges here has proxies of this machine in mind.
+func judgedHere(judges []string) bool {
+	return slices.ContainsFunc(judges, func(judge string) bool {
+		u, err := url.Parse(judge)
+		return err == nil && onLoopback(u.Host)
+	})
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator/monitor"
+	"muster/proxies"
+	"muster/proxies/probe"
+)
+
+// showResults prints results as run reports them, with a bar above which they scroll, and sums up however run ends.
+func showResults(env environment, c *cli.Context, display *monitor.Display, name string, total int, run func(report func(probe.Result)) error) error {
+	track := display.Track(name)
+	var out io.Writer = env.stdout
+	if env.terminal() && isTerminal(env.stdout) { // a line of its own would tear the bar
+		out = display
+	}
+	var tally proxies.Tally
+	enc := json.NewEncoder(out)
+	began := time.Now()
+	err := run(func(r probe.Result) {
+		tally.Add(r)
+		track.Update(monitor.Progress{Done: int64(tally.Checked), Total: int64(total), Unit: "proxies", Note: pace(tally, total, time.Since(began))})
+		switch {
+		case c.Bool("alive") && !r.Accepted():
+		case c.Bool("json"):
+			_ = enc.Encode(r) // a reader that went away ends the command by its signal
+		default:
+			fmt.Fprintln(out, resultLine(r))
+		}
+	})
+	summary := fmt.Sprintf("%d of %d checked: %d alive, %d usable, %d elite", tally.Checked, total, tally.Alive, tally.Usable, tally.Elite)
+	if err != nil {
+		track.Fail(summary)
+	} else {
+		track.Done(summary)
+	}
+	display.Close()
+	if !c.Bool("json") {
+		printReasons(env, tally.Reasons)
+	}
+	return err
+}
+
+// pace is how a check comes along, in a few words.
+func pace(t proxies.Tally, total int, took time.Duration) string {
+	note := fmt.Sprintf("%d alive, %d dead", t.Alive, t.Checked-t.Alive)
+	if seconds := took.Seconds(); seconds >= 1 {
+		rate := float64(t.Checked) / seconds
+		note += fmt.Sprintf(", %.0f/s, %s left", rate, time.Duration(float64(total-t.Checked)/rate*float64(time.Second)).Round(time.Second))
+	}
+	return note
+}
+
+// resultLine is a result for people, in columns that need no second pass.
+func resultLine(r probe.Result) string {
+	state, grade, https, exit, took := "dead", "-", "-", "-", "-"
+	if r.Alive {
+		state, grade, https, took = "alive", cmp.Or(r.Anonymity, "-"), "https "+httpsWord(r.Can), fmt.Sprintf("%.0f ms", r.Latency.Connect+r.Latency.Handshake+r.Latency.FirstByte)
+		if r.Reason != "" {
+			state = "no"
+		}
+		if r.Tunnel {
+			grade += " (tunnel)"
+		}
+	}
+	if r.Exit.IsValid() {
+		exit = r.Exit.String()
+	}
+	line := fmt.Sprintf("%-5s  %-7s  %-34s  %-15s  %-9s  %-15s  %-2s  %8s", state, cmp.Or(r.Protocol, "-"), r.Candidate, grade, https, exit, cmp.Or(r.Candidate.Country, "-"), took)
+	if r.Reason != "" {
+		line += "  " + string(r.Reason)
+	}
+	if len(r.Tampering) > 0 {
+		line += "  tampers: " + strings.Join(r.Tampering, ", ")
+	}
+	return strings.TrimRight(line, " ")
+}
+
+// httpsWord says whether https gets through a proxy; "?" when a check could not see it.
+func httpsWord(can probe.Capabilities) string {
+	switch {
+	case can.HTTPS:
+		return "yes"
+	case can.HTTPSUnknown:
+		return "?"
+	}
+	return "no"
+}
+
+// printReasons tells why proxies were not taken, the most frequent first.
+func printReasons(env environment, reasons map[probe.Reason]int) {
+	if len(reasons) == 0 {
+		return
+	}
+	order := slices.SortedFunc(maps.Keys(reasons), func(a, b probe.Reason) int {
+		return cmp.Or(reasons[b]-reasons[a], strings.Compare(string(a), string(b)))
+	})
+	var words []string
+	for _, r := range order {
+		words = append(words, fmt.Sprintf("%s %d", r, reasons[r]))
+	}
+	fmt.Fprintln(env.stderr, "not taken:", strings.Join(words, ", "))
+}

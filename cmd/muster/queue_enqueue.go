@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/tasks/workqueue/artifact"
+)
+
+func enqueueArtifact(env environment, c *cli.Context) error {
+	if err := arguments(c, 1, 2); err != nil {
+		return err
+	}
+	id, payload := c.Args().Get(0), c.Args().Get(1)
+	if payload == "" {
+		payload = "{}"
+	}
+	item, err := artifact.Item(id, []byte(payload))
+	if err != nil {
+		return fmt.Errorf("✗ Invalid JSON: %w", err)
+	}
+	return withQueue(env, c, nil, func(ctx context.Context, q queueScope) error {
+		added, err := q.Enqueue(ctx, item)
+		if err != nil {
+			return err
+		}
+		if err := artifact.Doubt(item); err != nil {
+			fmt.Fprintf(q.display, "warning: %v\n", err)
+		}
+		if c.Bool("json") {
+			return printJSON(env.stdout, map[string]any{"id": id, "new": added == 1})
+		}
+		if added == 1 {
+			fmt.Fprintf(env.stdout, "✓ Enqueued: %s\n", id)
+		} else {
+			fmt.Fprintf(env.stdout, "ⓘ Already queued (idempotent): %s\n", id)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator"
+	"muster/orchestrator/config"
+	"muster/sites/definition"
+	"muster/sites/sample"
+)
+
+func checkSitesCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:      "check",
+		Usage:     "tell what is wrong with definitions: files, folders, or without any all that are known",
+		ArgsUsage: "[FILE-OR-DIR…]",
+		Description: `A definition that is wrong stops its own site and no other: the rest is
+scraped, and scraping that one fails with what is said here.
+
+With --live it takes sites or files, gets one page of each kind (a sitemap, a
+listing page and the one after it, a detail page) directly, without a proxy,
+and shows what each yields: which field was found how often, by which
+alternative of its chain, and the first value.`,
+		Flags: append(flagsOf(sitesSetting),
+			&cli.BoolFlag{Name: "live", Usage: "get a page of each kind and show what comes out"}, baseURLFlag(), jsonFlag()),
+		Action: func(c *cli.Context) error {
+			if c.Bool("live") {
+				if err := arguments(c, 1, -1); err != nil {
+					return err
+				}
+				return checkLive(env, c)
+			}
+			if c.Bool("json") || c.String("base-url") != "" {
+				return usageError{errors.New("sites check: --json and --base-url belong to --live")}
+			}
+			loaded, err := loadConfig(env, c, sitesSetting)
+			if err != nil {
+				return err
+			}
+			return checkSites(env, loaded.Config, c.Args().Slice())
+		},
+	}
+}
+
+// checkSites loads definitions and says of each that it is right, or what is
+// wrong with it.
+func checkSites(env environment, cfg config.Config, paths []string) error {
+	if len(paths) == 0 {
+		registry, err := orchestrator.LoadSites(cfg)
+		if err != nil {
+			return err
+		}
+		for _, name := range registry.Names() {
+			fmt.Fprintf(env.stdout, "ok: %s\n", name)
+		}
+		return problemsOf(registry.Broken())
+	}
+	var errs []error
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		var defs []*definition.Definition
+		switch {
+		case err != nil:
+		case info.IsDir():
+			var broken []*definition.BrokenError
+			defs, broken, err = definition.LoadDir(path)
+			err = errors.Join(err, problemsOf(broken))
+		default:
+			var def *definition.Definition
+			if def, err = definition.Load(path); err == nil {
+				defs = append(defs, def)
+			}
+		}
+		errs = append(errs, err)
+		for _, def := range defs {
+			fmt.Fprintf(env.stdout, "ok: %s (%s)\n", def.Site, def.File())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// problemsOf joins what is wrong with definitions.
+func problemsOf(broken []*definition.BrokenError) error {
+	var errs []error
+	for _, b := range broken {
+		errs = append(errs, b.Err)
+	}
+	return errors.Join(errs...)
+}
+
+func checkLive(env environment, c *cli.Context) error {
+	type page struct {
+		sample.View
+		Error string `json:"error,omitempty"`
+	}
+	all := []page{}
+	var errs []error
+	for _, name := range c.Args().Slice() {
+		def, err := siteOf(env, c, name)
+		if err != nil {
+			return err
+		}
+		if def, err = def.WithBase(c.String("base-url")); err != nil {
+			return usageError{err}
+		}
+		client, err := patientClient(env, c, def)
+		if err != nil {
+			return err
+		}
+		records := 0
+		err = sample.Live(c.Context, client, def, func(v sample.View, err error) {
+			records += len(v.Records)
+			all = append(all, page{v, oneLine(err)})
+			if c.Bool("json") {
+				return
+			}
+			printView(env.stdout, v)
+			if err != nil {
+				fmt.Fprintf(env.stdout, "  %s\n", oneLine(err))
+			}
+			fmt.Fprintln(env.stdout)
+		})
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", def.Site, err))
+		case records == 0:
+			errs = append(errs, fmt.Errorf("%s: no page yielded a record; look at its links and fields", def.Site))
+		}
+	}
+	if c.Bool("json") {
+		errs = append(errs, printJSON(env.stdout, all))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"muster/orchestrator"
+	"muster/orchestrator/config"
+)
+
+func listSites(env environment, cfg config.Config, asJSON bool) error {
+	registry, err := orchestrator.LoadSites(cfg)
+	if err != nil {
+		return err
+	}
+	type row struct {
+		Site        string   `json:"site"`
+		BaseURL     string   `json:"base_url"`
+		File        string   `json:"file,omitempty"` // empty for a shipped one
+		Schedule    string   `json:"schedule,omitempty"`
+		Description string   `json:"description,omitempty"`
+		Problems    []string `json:"problems,omitempty"` // of one that cannot be scraped
+	}
+	rows := []row{}
+	for _, name := range registry.Names() {
+		def, err := registry.Definition(name)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row{def.Site, def.BaseURL, def.File(), cfg.Sites.Schedule[name], def.Description, nil})
+	}
+	for _, b := range registry.Broken() {
+		rows = append(rows, row{b.Site, "", b.File, cfg.Sites.Schedule[b.Site], "", strings.Split(b.Err.Error(), "\n")})
+	}
+	if asJSON {
+		return printJSON(env.stdout, rows)
+	}
+	t := newTable(env.stdout, "SITE", "START", "SCHEDULE", "FROM", "DESCRIPTION")
+	var problems []string
+	for _, r := range rows {
+		if len(r.Problems) > 0 {
+			r.BaseURL, r.Description = "-", "cannot be scraped, see below"
+			problems = append(problems, r.Problems...)
+		}
+		t.row(r.Site, r.BaseURL, cmp.Or(r.Schedule, "-"), cmp.Or(r.File, "shipped"), strings.TrimSpace(r.Description))
+	}
+	if err := t.flush(); err != nil || len(problems) == 0 {
+		return err
+	}
+	_, err = fmt.Fprintf(env.stdout, "\n%s\n", strings.Join(problems, "\n"))
+	return err
+}

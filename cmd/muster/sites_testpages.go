@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/sites/sample"
+)
+
+func testSitesCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:      "test",
+		Usage:     "run definitions on the pages saved beside them, and tell what they read otherwise",
+		ArgsUsage: "SITE-OR-FILE…",
+		Description: `The pages of shop.yaml are in shop.pages beside it; muster sites capture saves
+them. Exits with 1 when a page yields anything else than its JSON file says.`,
+		Flags: append(flagsOf(sitesSetting), pagesFlag(),
+			&cli.BoolFlag{Name: "accept", Usage: "take what comes out now for right from now on"}, jsonFlag()),
+		Action: func(c *cli.Context) error {
+			if err := arguments(c, 1, -1); err != nil {
+				return err
+			}
+			if c.String("pages") != "" && c.NArg() > 1 {
+				return usageError{errors.New("sites test: --pages is the folder of one site; name only one")}
+			}
+			return testSites(env, c)
+		},
+	}
+}
+
+func testSites(env environment, c *cli.Context) error {
+	type result struct {
+		Site        string              `json:"site"`
+		Pages       []string            `json:"pages"`
+		Unparsed    map[string][]string `json:"unparsed,omitempty"` // by page
+		Differences []sample.Difference `json:"differences"`
+	}
+	results := []result{}
+	var errs []error
+	wrong := 0
+	for _, name := range c.Args().Slice() {
+		def, err := siteOf(env, c, name)
+		if err != nil {
+			return err
+		}
+		dir, err := pagesOf(c, def)
+		if err != nil {
+			return err
+		}
+		if c.Bool("accept") {
+			names, err := sample.Accept(def, dir)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(env.stdout, "accepted: %s, %s\n", def.Site, count(len(names), "page"))
+			continue
+		}
+		names, unparsed, diffs, err := sample.Test(def, dir)
+		errs = append(errs, err)
+		wrong += len(diffs)
+		results = append(results, result{def.Site, names, unparsed, append([]sample.Difference{}, diffs...)})
+		if c.Bool("json") || err != nil {
+			continue
+		}
+		printDifferences(env.stdout, def.Site, names, unparsed, diffs)
+	}
+	if c.Bool("json") {
+		errs = append(errs, printJSON(env.stdout, results))
+	}
+	if wrong > 0 {
+		errs = append(errs, fmt.Errorf("%s; mend the definition, or take them for right with --accept", count(wrong, "difference")))
+	}
+	return errors.Join(errs...)
+}
+
+// printDifferences prints page by page what is right and what is not.
+func printDifferences(w io.Writer, site string, names []string, unparsed map[string][]string, diffs []sample.Difference) {
+	for _, name := range names {
+		first := true
+		for _, d := range diffs {
+			if d.Sample != name {
+				continue
+			}
+			if first {
+				fmt.Fprintf(w, "FAIL: %s, %s\n", site, name)
+			}
+			first = false
+			fmt.Fprintf(w, "  %s\n    want %s\n    got  %s\n", d.What, clip(d.Want, 300), clip(d.Got, 300))
+		}
+		if first {
+			fmt.Fprintf(w, "ok: %s, %s\n", site, name)
+		}
+		printUnparsed(w, unparsed[name])
+	}
+}

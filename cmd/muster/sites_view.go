@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"muster/sites/sample"
+)
+
+// printView prints what a page yields.
+func printView(w io.Writer, v sample.View) {
+	fmt.Fprintf(w, "%s %s\n", v.Kind, v.URL)
+	if v.Bytes == 0 {
+		return
+	}
+	fmt.Fprintf(w, "  %s", count(v.Bytes, "byte"))
+	if v.Charset != "" {
+		fmt.Fprintf(w, " of %s (by %s)", v.Charset, v.CharsetFrom)
+	}
+	fmt.Fprintf(w, ", %s", count(len(v.Records), "record"))
+	kinds := map[string]int{}
+	for _, l := range v.Links {
+		kind, _, _ := strings.Cut(l, " ")
+		kinds[kind]++
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		fmt.Fprintf(w, ", %s to %s pages", count(kinds[kind], "link"), kind)
+	}
+	if v.Next != "" {
+		fmt.Fprintf(w, ", next %s", v.Next)
+	}
+	fmt.Fprintln(w)
+	for i, why := range v.Invalid {
+		if i == 3 {
+			fmt.Fprintf(w, "  … and %d more\n", len(v.Invalid)-i)
+			break
+		}
+		fmt.Fprintf(w, "  left out: %s\n", clip(why, 300))
+	}
+	if len(v.Fields) == 0 {
+		return
+	}
+	t := newTable(w, "  FIELD", "FOUND", "BY", "FIRST VALUE")
+	for _, f := range v.Fields {
+		n, of := f.Found()
+		t.row("  "+f.Name, fmt.Sprintf("%d of %d", n, of), alternatives(f.Hits), clip(string(f.First), 80))
+	}
+	_ = t.flush() // a broken stdout shows at the end of the command
+	printUnparsed(w, v.Unparsed)
+}
+
+// printUnparsed prints which optional fields have a text that cannot be read.
+func printUnparsed(w io.Writer, fields []string) {
+	for _, f := range fields {
+		fmt.Fprintf(w, "  not read: %s\n", clip(f, 300))
+	}
+}
+
+// alternatives says which of a field's chain gave values, and how often.
+func alternatives(hits map[string]int) string {
+	var parts []string
+	for _, by := range slices.Sorted(maps.Keys(hits)) {
+		switch by {
+		case "none":
+			continue
+		case "default":
+			parts = append(parts, fmt.Sprintf("default ×%d", hits[by]))
+		default:
+			var n int
+			_, _ = fmt.Sscan(by, &n) // it counts from 0
+			parts = append(parts, fmt.Sprintf("no. %d ×%d", n+1, hits[by]))
+		}
+	}
+	if len(parts) == 0 {
+		return "-"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// clip shortens a text to n characters on one line.
+func clip(s string, n int) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if rs := []rune(s); len(rs) > n {
+		return string(rs[:n]) + "…"
+	}
+	return s
+}
+
+// count says how many there are of a thing.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
