@@ -24,7 +24,7 @@ func run(ctx context.Context, env environment, args []string) int {
 	if err == nil {
 		err = app.RunContext(ctx, args)
 	}
-	// However an interrupted command ended, the user asked for the end.
+	// An interrupted command exits with 130, however it ended.
 	if cause := context.Cause(ctx); errors.Is(cause, errInterrupted) {
 		if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, errInterrupted) {
 			fmt.Fprintln(env.stderr, "muster: interrupted")
@@ -34,7 +34,7 @@ func run(ctx context.Context, env environment, args []string) int {
 	if err == nil {
 		return exitDone
 	}
-	if errors.Is(err, orchestrator.ErrNoReader) { // who has gone away wants to hear no more
+	if errors.Is(err, orchestrator.ErrNoReader) { // the reader of standard output closed it: as with SIGPIPE, print nothing
 		return exitNoReader
 	}
 	fmt.Fprintf(env.stderr, "muster: %v\n", err)
@@ -47,8 +47,8 @@ func run(ctx context.Context, env environment, args []string) int {
 	return exitFailed
 }
 
-// newApp returns the command tree. The library's own ideas of exiting and of
-// unknown commands are switched off: it calls os.Exit, or answers with 0.
+// newApp returns the command tree. The library's own handling of errors and of
+// unknown commands is switched off: it calls os.Exit, or exits with 0.
 func newApp(env environment) *cli.App {
 	app := &cli.App{
 		Name:  "muster",
@@ -57,7 +57,7 @@ func newApp(env environment) *cli.App {
              muster start        the orchestrator: Redis, workers, schedule
              muster scrape SITE  one site, now
 Exit codes:  0 done, 1 failed, 2 wrong usage, 130 interrupted,
-             141 nobody reads the records of scrape --out - any more.`,
+             141 the reader of scrape --out - closed its end.`,
 		Version:         version,
 		HideHelpCommand: true, // ours is helpCommand
 		Reader:          env.stdin,
@@ -69,13 +69,13 @@ Exit codes:  0 done, 1 failed, 2 wrong usage, 130 interrupted,
 	}
 	app.OnUsageError = wrongUsage
 	app.Action = group
-	tame("muster", app.Commands)
+	setDefaults("muster", app.Commands)
 	return app
 }
 
-// tame gives every command below path the tree's handling of errors, help and
-// unknown words.
-func tame(path string, commands []*cli.Command) {
+// setDefaults gives every command below path the same handling of errors, help
+// and unknown words.
+func setDefaults(path string, commands []*cli.Command) {
 	for _, c := range commands {
 		c.OnUsageError = wrongUsage
 		c.HideHelpCommand = true
@@ -83,10 +83,10 @@ func tame(path string, commands []*cli.Command) {
 			if c.Action == nil {
 				c.Action = group
 			}
-			for _, sub := range c.Subcommands { // the library does so when it comes to them
+			for _, sub := range c.Subcommands { // the library sets it only when it runs them
 				sub.HelpName = path + " " + c.Name + " " + sub.Name
 			}
-			tame(path+" "+c.Name, c.Subcommands)
+			setDefaults(path+" "+c.Name, c.Subcommands)
 			continue
 		}
 		c.Flags = append(c.Flags, globalFlags()...)
@@ -98,7 +98,7 @@ func tame(path string, commands []*cli.Command) {
 	}
 }
 
-// group is the action of a word that only holds commands.
+// group is the action of a command that only has subcommands.
 func group(c *cli.Context) error {
 	if !c.Args().Present() {
 		if c.Command == nil || c.Command.Name == "" || c.Command.Name == "muster" {
@@ -113,7 +113,7 @@ func group(c *cli.Context) error {
 	return noCommand(c.Args().First(), path, list)
 }
 
-// noCommand is the error that a word is none of the commands of path.
+// noCommand is the error for a word that is no command of path.
 func noCommand(word, path string, list []*cli.Command) error {
 	var names []string
 	for _, c := range list {
@@ -122,7 +122,7 @@ func noCommand(word, path string, list []*cli.Command) error {
 	return usageError{fmt.Errorf("no command %q%s; see %s --help", withoutPassword(word), suggest(word, names), path)}
 }
 
-// wrongUsage names what is near when a flag is unknown.
+// wrongUsage suggests a flag with a similar name when one is unknown.
 func wrongUsage(c *cli.Context, err error, _ bool) error {
 	const undefined = "flag provided but not defined: -"
 	hint := ""
@@ -152,14 +152,13 @@ func wrongUsage(c *cli.Context, err error, _ bool) error {
 	return usageError{fmt.Errorf("%w%s; see %s --help", err, hint, path)}
 }
 
-// flagsFirst moves the flags of a command before its other words, so that
-// "muster scrape shop --wait" means what it says: the flag package stops at
-// the first word that is no flag.
+// flagsFirst moves the flags of a command before its arguments, because the
+// flag package stops at the first argument: "muster scrape shop --wait" works.
 func flagsFirst(app *cli.App, args []string) ([]string, error) {
 	head, rest := args[:min(1, len(args))], args[min(1, len(args)):]
 	flags, list := app.Flags, app.Commands
 	out := slices.Clone(head)
-	var held []string // flags seen before the command that they may belong to
+	var held []string // flags seen before the subcommand that they may belong to
 	for len(rest) > 0 {
 		word := rest[0]
 		if strings.HasPrefix(word, "-") && word != "-" && word != "--" {
@@ -191,7 +190,7 @@ func flagsFirst(app *cli.App, args []string) ([]string, error) {
 }
 
 // flagWords returns how many words the flag at the head of args takes: two
-// when it has a value of its own.
+// when its value is the next word.
 func flagWords(flags []cli.Flag, args []string) int {
 	name := strings.TrimLeft(args[0], "-")
 	if strings.Contains(name, "=") || len(args) == 1 {
@@ -215,12 +214,12 @@ func arguments(c *cli.Context, least, most int) error {
 	case n < least:
 		return usageError{fmt.Errorf("not enough arguments; usage: %s", usageOf(c.Command))}
 	case most >= 0 && n > most:
-		return usageError{fmt.Errorf("what is %q for? usage: %s", withoutPassword(c.Args().Get(most)), usageOf(c.Command))}
+		return usageError{fmt.Errorf("unexpected argument %q; usage: %s", withoutPassword(c.Args().Get(most)), usageOf(c.Command))}
 	}
 	return nil
 }
 
-// usageOf is the line that shows how a command is typed.
+// usageOf is the usage line of a command.
 func usageOf(c *cli.Command) string {
 	if len(c.Subcommands) > 0 {
 		return c.HelpName + " COMMAND [options]"

@@ -10,7 +10,7 @@ import (
 	"muster/tasks"
 )
 
-// fleet is a running fleet as a command sees it.
+// fleet is the workers and Redis that a command talks to.
 type fleet struct {
 	*tasks.Client
 	cfg config.Config

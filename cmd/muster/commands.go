@@ -6,7 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// commands is the command tree, in the order in which a newcomer needs it.
+// commands is the command tree, in the order in which a new user needs it.
 func commands(env environment) []*cli.Command {
 	return []*cli.Command{
 		demoCommand(env),
@@ -29,11 +29,11 @@ func commands(env environment) []*cli.Command {
 	}
 }
 
-// touch returns a function that makes an empty file at path, or nil if path is
-// empty. Scripts wait for the file.
+// touch returns a function that creates an empty file, or nil if path is empty.
+// Scripts wait for the file.
 func touch(path string) func() {
 	if path == "" {
 		return nil
 	}
-	return func() { _ = os.WriteFile(path, nil, 0o600) } // who waits for it will notice
+	return func() { _ = os.WriteFile(path, nil, 0o600) } // a script that waits for the file times out
 }

@@ -12,7 +12,7 @@ import (
 func configCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "config",
-		Usage: "show the settings in force and where each comes from, or check a file of them",
+		Usage: "show the settings and where each comes from, or check a file of settings",
 		Subcommands: []*cli.Command{
 			{
 				Name:  "show",
@@ -39,7 +39,7 @@ func configCommand(env environment) *cli.Command {
 			},
 			{
 				Name:      "check",
-				Usage:     "tell what is wrong with the settings, or with those in FILE",
+				Usage:     "report what is wrong with the settings, or with those in FILE",
 				ArgsUsage: "[FILE]",
 				Action: func(c *cli.Context) error {
 					if err := arguments(c, 0, 1); err != nil {

@@ -17,8 +17,8 @@ func controlCommand(env environment) *cli.Command {
 		Usage: "change a running fleet",
 		Subcommands: []*cli.Command{
 			{
-				Name: "revoke", Usage: "stop a workflow: what waits never runs, what runs is told to end", ArgsUsage: "ID",
-				Flags: []cli.Flag{&cli.StringFlag{Name: "node", Usage: "only `NODE`, and what needs its value", DefaultText: "all"}},
+				Name: "revoke", Usage: "stop a workflow: waiting tasks never run, running tasks are canceled", ArgsUsage: "ID",
+				Flags: []cli.Flag{&cli.StringFlag{Name: "node", Usage: "only `NODE`, and the nodes behind it", DefaultText: "all"}},
 				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
 					id := c.Args().First()
 					if node := c.String("node"); node != "" {
@@ -28,13 +28,13 @@ func controlCommand(env environment) *cli.Command {
 					case err != nil:
 						return err
 					case status.Terminal():
-						return done(env, nil, "over already: %s, %s", id, status)
+						return done(env, nil, "ended already: %s, %s", id, status)
 					}
 					return done(env, client.Revoke(ctx, id), "revoked: %s", id)
 				}),
 			},
 			{
-				Name: "pause", Usage: "stop taking work from a queue; what runs goes on", ArgsUsage: "QUEUE",
+				Name: "pause", Usage: "start no more tasks of a queue; running tasks continue", ArgsUsage: "QUEUE",
 				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
 					queue := c.Args().First()
 					if err := client.PauseQueue(ctx, queue); err != nil {
@@ -54,14 +54,14 @@ func controlCommand(env environment) *cli.Command {
 				}),
 			},
 			{
-				Name: "resume", Usage: "take work from a queue again", ArgsUsage: "QUEUE",
+				Name: "resume", Usage: "start tasks of a paused queue again", ArgsUsage: "QUEUE",
 				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
 					queue := c.Args().First()
 					return done(env, client.ResumeQueue(ctx, queue), "resumed: %s", queue)
 				}),
 			},
 			{
-				Name: "concurrency", Usage: "let the workers run N tasks at once", ArgsUsage: "N",
+				Name: "concurrency", Usage: "set how many tasks a worker runs at once", ArgsUsage: "N",
 				Flags: []cli.Flag{&cli.StringFlag{Name: "worker", Usage: "only the worker called `NAME`", DefaultText: "all"}},
 				Action: withClient(env, 1, 1, func(ctx context.Context, c *cli.Context, client fleet) error {
 					n, err := strconv.Atoi(c.Args().First())
@@ -75,7 +75,7 @@ func controlCommand(env environment) *cli.Command {
 	}
 }
 
-// done says what was done, unless err says that it was not.
+// done prints what was done, unless err is not nil.
 func done(env environment, err error, format string, args ...any) error {
 	if err != nil {
 		return err

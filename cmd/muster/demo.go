@@ -23,7 +23,7 @@ import (
 func demoCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
-		Usage: "do the whole job against a world on loopback: Redis, proxies, two sites, every record",
+		Usage: "run the whole system against proxies and two sites on loopback",
 		Description: `Makes a judge, some 48 proxies of every kind and two sites that fail now and
 then, all on loopback. Then does what muster start --once does: refreshes the
 proxies, scrapes both sites through those that work, writes the records. In

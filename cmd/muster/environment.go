@@ -9,16 +9,16 @@ import (
 	"golang.org/x/term"
 )
 
-// environment is what commands may touch of the world outside.
+// environment is what commands use of their process.
 type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string        // KEY=value
-	hard           context.Context // done when the user will not wait for a drain any more
+	hard           context.Context // done at the second signal: stop without waiting for tasks
 	hangups        *hangups        // nil where SIGHUP is not answered
 }
 
-// terminal tells whether standard error is read by a person right now.
+// terminal reports whether standard error is a terminal.
 func (e environment) terminal() bool { return isTerminal(e.stderr) }
 
 func isTerminal(w io.Writer) bool {
@@ -35,10 +35,10 @@ const (
 	exitNoReader    = 141 // as of a program that SIGPIPE has ended
 )
 
-// errInterrupted is the cause of a context that a signal ended.
+// errInterrupted is the cause of a context that a signal canceled.
 var errInterrupted = errors.New("interrupted")
 
-// usageError is an error of whoever typed the command.
+// usageError is an error in the arguments or settings of a command.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }

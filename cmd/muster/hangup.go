@@ -9,14 +9,14 @@ import (
 	"syscall"
 )
 
-// hangups gives each SIGHUP of the process to whoever can reload something.
-// It never ends the process, also not when its terminal has gone.
+// hangups passes each SIGHUP of the process to the command that can reload
+// something. SIGHUP never ends the process, even when its terminal is closed.
 type hangups struct {
 	mu     sync.Mutex // guards the fields below
 	reload []func()   // the last one counts
 }
 
-// watch answers signals until over is closed. Who reloads nothing says so on w.
+// watch handles signals until over is closed. A command that cannot reload anything says so on w.
 func (h *hangups) watch(over <-chan struct{}, w io.Writer) {
 	signals := make(chan os.Signal, 1) // one that waits stands for all: it reads what is there then
 	signal.Notify(signals, syscall.SIGHUP)
@@ -48,8 +48,8 @@ func (h *hangups) last() func() {
 	return h.reload[len(h.reload)-1]
 }
 
-// onHangup has reload called at each SIGHUP, by one at a time, until the
-// returned function is called. Of several that of the last call counts.
+// onHangup calls reload at each SIGHUP, never twice at once, until the returned
+// function is called. The last call of onHangup counts.
 func (e environment) onHangup(reload func()) (undo func()) {
 	h := e.hangups
 	if h == nil {
@@ -66,6 +66,6 @@ func (e environment) onHangup(reload func()) (undo func()) {
 	}
 }
 
-// outliveReaders lets a write to a pipe that nobody reads fail. By default it
-// ends the process at once, with what it runs half done.
+// outliveReaders makes a write to a pipe without a reader fail. By default it
+// ends the process at once, in the middle of its tasks.
 func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -15,7 +15,7 @@ import (
 func healthCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "health",
-		Usage: "ask Redis, the workers and the pool how they are; exit 1 unless all are well",
+		Usage: "check Redis, the workers and the pool; exit 1 unless all are healthy",
 		Flags: []cli.Flag{jsonFlag()},
 		Action: withClient(env, 0, 0, func(ctx context.Context, c *cli.Context, client fleet) error {
 			pool := proxies.NewPool(proxies.PoolConfig{Redis: client.Redis()})

@@ -10,10 +10,10 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// helpWidth is how wide help is: that of a terminal that nobody has resized.
+// helpWidth is the width of help: that of a terminal by default.
 const helpWidth = 80
 
-// The library's own help leaves it to the terminal to break lines.
+// The library's own help does not wrap lines.
 func init() {
 	cli.HelpPrinter = func(w io.Writer, _ string, about any) {
 		switch c := about.(type) {
@@ -25,7 +25,7 @@ func init() {
 			h.section("DESCRIPTION", c.Description)
 			h.commands(c.VisibleCommands())
 			h.flags("GLOBAL OPTIONS", c.VisibleFlags())
-			h.section("MORE", c.HelpName+" COMMAND --help tells about a command.")
+			h.section("MORE", c.HelpName+" COMMAND --help describes a command.")
 		case *cli.Command:
 			h := &help{w: w}
 			h.name(c.HelpName, c.Usage)
@@ -46,11 +46,11 @@ func init() {
 	}
 }
 
-// helpCommand is another way to ask for help.
+// helpCommand is "muster help COMMAND", the same as --help.
 func helpCommand() *cli.Command {
 	return &cli.Command{
 		Name: "help", Aliases: []string{"h"},
-		Usage:     "tell about a command",
+		Usage:     "describe a command",
 		ArgsUsage: "[COMMAND…]",
 		Action: func(c *cli.Context) error {
 			var at *cli.Command
@@ -72,7 +72,7 @@ func helpCommand() *cli.Command {
 	}
 }
 
-// isGlobal tells whether every command has a flag.
+// isGlobal reports whether every command has the flag.
 func isGlobal(f cli.Flag) bool {
 	name := f.Names()[0]
 	return slices.ContainsFunc(globalFlags(), func(g cli.Flag) bool { return g.Names()[0] == name })
@@ -130,8 +130,8 @@ func (h *help) flags(title string, list []cli.Flag) {
 	h.table(title, rows)
 }
 
-// widest is how wide the left column of a table is at most; what is longer has
-// a line of its own.
+// widest is the maximum width of the left column of a table; a longer cell has
+// its own line.
 const widest = 26
 
 func (h *help) table(title string, rows [][2]string) {

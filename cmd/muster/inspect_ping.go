@@ -52,9 +52,9 @@ func inspectPing(ctx context.Context, c *cli.Context, client fleet) error {
 	case err != nil:
 		return err
 	case len(rows) == 0:
-		return errors.New("no worker is up; start one with muster worker or muster start")
+		return errors.New("no workers are running; start one with muster worker or muster start")
 	case len(silent) > 0:
-		return fmt.Errorf("no answer from %s within %s: it is paused, cut off from Redis, or died a moment ago",
+		return fmt.Errorf("no answer from %s within %s: it is paused, has no connection to Redis, or has just died",
 			strings.Join(silent, ", "), c.Duration("timeout"))
 	}
 	return nil

@@ -22,7 +22,7 @@ func inspectRates(ctx context.Context, c *cli.Context, client fleet) error {
 	case !ok:
 		return usageError{fmt.Errorf("--step %q must be minute or hour", c.String("step"))}
 	case step == time.Minute && c.Duration("since") > 24*time.Hour:
-		return usageError{fmt.Errorf("--since %s: counts by minute are kept for 24 hours; ask for --step hour", c.Duration("since"))}
+		return usageError{fmt.Errorf("--since %s: counts by minute are kept for 24 hours; use --step hour", c.Duration("since"))}
 	}
 	points, err := client.Rates(ctx, tasks.RateFilter{Queue: c.String("queue"), Task: c.String("task"), Since: since, Step: step})
 	if err != nil {
@@ -43,7 +43,7 @@ func rateRow(p tasktype.RatePoint) []string {
 		n(p.Retried), busy.String()}
 }
 
-// sinceOf returns the time that lies as long ago as --since says.
+// sinceOf returns the time that --since ago was.
 func sinceOf(c *cli.Context) (time.Time, error) {
 	d := c.Duration("since")
 	if d <= 0 {

@@ -26,6 +26,6 @@ func inspectSchedule(ctx context.Context, c *cli.Context, client fleet) error {
 			last = ago(e.Last) + " ago"
 		}
 		return []string{e.Name, e.Spec, next, last, cmp.Or(e.Workflow, "-"), strconv.FormatInt(e.Sent, 10),
-			strconv.FormatInt(e.Missed, 10), cmp.Or(e.Leader, "none is up"), cmp.Or(oneLine(errors.New(e.Error)), "-")}
+			strconv.FormatInt(e.Missed, 10), cmp.Or(e.Leader, "none"), cmp.Or(oneLine(errors.New(e.Error)), "-")}
 	})
 }

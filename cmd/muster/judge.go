@@ -18,21 +18,21 @@ import (
 func judgeCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "judge",
-		Usage: "answer probes with what is seen of them, so that proxies can be judged",
-		Description: `A proxy is judged by what a server behind it sees. This is that server. It
-serves until it is interrupted. On loopback it judges proxies of this machine;
-to judge others, run it where they can reach it, with a key and its TLS on port
-443, as most proxies open tunnels to no other:
+		Usage: "serve the judge: a page that shows what a server sees of a proxy",
+		Description: `A check sends a request through a proxy to the judge, which answers with what
+it sees of the request. It serves until interrupted. On loopback it serves
+proxies of this machine; for others, run it where they can reach it, with a key
+and with TLS on port 443, because most proxies open tunnels to no other port:
 
     muster judge --listen :80 --listen-tls :443 --key-file judge.key
 
-Where proxies are checked, name its URL in proxies.judges and the file with its
-key in MUSTER_PROXIES__JUDGE_KEY_FILE.`,
+On the machine that checks, set proxies.judges to its URL and
+MUSTER_PROXIES__JUDGE_KEY_FILE to the file of its key.`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "listen", Usage: "listen on `ADDR` for plain http; may be repeated, for IPv6", Value: cli.NewStringSlice("127.0.0.1:8088")},
-			&cli.StringFlag{Name: "listen-tls", Usage: "listen on `ADDR` for TLS; - for not at all", DefaultText: "a free port"},
+			&cli.StringFlag{Name: "listen-tls", Usage: "listen on `ADDR` for TLS; - for no TLS", DefaultText: "a free port"},
 			&cli.IntFlag{Name: "tls-port", Usage: "proxies reach TLS at port `N`, which is forwarded to --listen-tls", DefaultText: "that of --listen-tls"},
-			&cli.StringFlag{Name: "key-file", Usage: "sign answers with the key in `FILE`; needed when not on loopback"},
+			&cli.StringFlag{Name: "key-file", Usage: "sign answers with the key in `FILE`; required beyond loopback"},
 		},
 		Action: func(c *cli.Context) error {
 			if err := arguments(c, 0, 0); err != nil {
@@ -79,7 +79,7 @@ key in MUSTER_PROXIES__JUDGE_KEY_FILE.`,
 	}
 }
 
-// tlsWarning says what a judge that others can reach cannot see for want of TLS on port 443; "" when there is nothing to say.
+// tlsWarning is the warning of a judge that is reached from outside and has no TLS on port 443; "" if it has.
 func tlsWarning(judge *probe.JudgeServer, port string) string {
 	if !slices.ContainsFunc(judge.URLs, func(u string) bool { return !onLoopback(strings.TrimPrefix(u, "http://")) }) {
 		return ""
@@ -94,8 +94,8 @@ func tlsWarning(judge *probe.JudgeServer, port string) string {
 	return ""
 }
 
-// onLoopback tells whether a listener on addr is reached from this machine
-// only. A name other than localhost is not trusted to be.
+// onLoopback reports whether only this machine can reach a listener on addr. Of
+// names only localhost is trusted.
 func onLoopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -12,26 +12,26 @@ import (
 )
 
 var (
-	judgeSetting       = settingFlag{name: "judge", path: "proxies.judges", usage: "probe against the judge at `URL`; several with commas"}
-	publicJudgeSetting = settingFlag{name: "public-judge", path: "proxies.public_judges", usage: "without a judge, probe against a page of others at `URL` that shows headers"}
-	localSetting       = settingFlag{name: "allow-local", path: "proxies.allow_local", usage: "take loopback and private addresses", isBool: true}
-	mmdbSetting        = settingFlag{name: "mmdb", path: "proxies.mmdb", usage: "tell countries and networks by the database `FILE`; several with commas"}
+	judgeSetting       = settingFlag{name: "judge", path: "proxies.judges", usage: "check proxies with the judge at `URL`; separate several with commas"}
+	publicJudgeSetting = settingFlag{name: "public-judge", path: "proxies.public_judges", usage: "without a judge, check proxies with a public page at `URL` that shows headers"}
+	localSetting       = settingFlag{name: "allow-local", path: "proxies.allow_local", usage: "accept loopback and private addresses", isBool: true}
+	mmdbSetting        = settingFlag{name: "mmdb", path: "proxies.mmdb", usage: "look up countries and networks in the database `FILE`; separate several with commas"}
 	publicSetting      = settingFlag{name: "public", path: "proxies.public", usage: "read the shipped list of public sources too", isBool: true}
 	maxListSetting     = settingFlag{name: "max-list-mb", path: "proxies.max_list_mb", usage: "refuse a list of more than `N` MiB"}
-	sourceSetting      = settingFlag{name: "source", path: "proxies.sources", usage: "read candidates from `FILE-OR-URL`; several with commas"}
+	sourceSetting      = settingFlag{name: "source", path: "proxies.sources", usage: "read candidates from `FILE-OR-URL`; separate several with commas"}
 )
 
 func proxiesCommand(env environment) *cli.Command {
 	refreshSettings := slices.Concat([]settingFlag{sourceSetting, publicSetting}, probeSettings, workerSettings)
 	return &cli.Command{
 		Name:  "proxies",
-		Usage: "the pool of proxies: fill it, look at it, lend it",
+		Usage: "check proxies, list the pool, serve it as one proxy",
 		Subcommands: []*cli.Command{
 			{
 				Name:  "refresh",
 				Usage: "collect candidates from the sources, check them, publish those that work",
 				Description: `Those that work are in the pool as soon as they are found. After Ctrl-C they stay
-there, and the next refresh goes on where this one was.`,
+there, and the next refresh continues where this one stopped.`,
 				Flags:  append(flagsOf(refreshSettings...), progressFlag(), jsonFlag()),
 				Action: func(c *cli.Context) error { return refreshProxies(env, c, refreshSettings) },
 			},
@@ -44,7 +44,7 @@ there, and the next refresh goes on where this one was.`,
 			},
 			{
 				Name:   "stats",
-				Usage:  "the pool in numbers",
+				Usage:  "print statistics of the pool",
 				Flags:  []cli.Flag{progressFlag(), jsonFlag()},
 				Action: func(c *cli.Context) error { return statsProxies(env, c) },
 			},
@@ -65,15 +65,15 @@ there, and the next refresh goes on where this one was.`,
 	}
 }
 
-// withPool runs fn with the pool, on the Redis of a running orchestrator or
-// one brought up for the moment.
+// withPool runs fn with the pool, on the Redis of a running orchestrator or one
+// that is started for it.
 func withPool(env environment, c *cli.Context, fn func(context.Context, *proxies.Pool) error) error {
 	loaded, err := loadConfig(env, c)
 	if err != nil {
 		return err
 	}
 	if _, ok := given(c, "log-level"); !ok {
-		loaded.Log.Level = "warn" // the answer is what was asked for
+		loaded.Log.Level = "warn"
 	}
 	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
 		return fn(ctx, o.Pool)

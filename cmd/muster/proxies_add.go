@@ -23,7 +23,7 @@ func addCommand(env environment) *cli.Command {
 		ArgsUsage: "[PROXY…]",
 		Flags: append(flagsOf(probeSettings...),
 			&cli.StringFlag{Name: "file", Usage: "read the list from `FILE`, a URL, or - for standard input"},
-			&cli.BoolFlag{Name: "no-check", Usage: "take them as they are; one without a scheme is taken for http"},
+			&cli.BoolFlag{Name: "no-check", Usage: "add them without a check; one without a scheme is http"},
 			progressFlag(), jsonFlag()),
 		Action: func(c *cli.Context) error { return addProxies(env, c) },
 	}

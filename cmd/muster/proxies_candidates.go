@@ -12,7 +12,7 @@ import (
 	"muster/proxies/source"
 )
 
-// maxChecked is how many proxies one list may have; a check holds them all in memory.
+// maxChecked is the limit of proxies in a list; a check has them all in memory.
 const maxChecked = 1_000_000
 
 // candidatesOf reads the list and the proxies that a command names.
@@ -44,7 +44,7 @@ func candidatesOf(env environment, c *cli.Context, cfg config.Config, local bool
 	return source.Merge(lists), nil
 }
 
-// judgedHere tells whether a judge is on this machine: whoever judges here has proxies of this machine in mind.
+// judgedHere reports whether a judge is on this machine. Then proxies on this machine are meant to be checked.
 func judgedHere(judges []string) bool {
 	return slices.ContainsFunc(judges, func(judge string) bool {
 		u, err := url.Parse(judge)

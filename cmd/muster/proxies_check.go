@@ -17,7 +17,7 @@ import (
 var probeSettings = []settingFlag{
 	judgeSetting, publicJudgeSetting, localSetting, maxListSetting, mmdbSetting,
 	{name: "at-once", path: "proxies.concurrency", usage: "probe `N` at once"},
-	{name: "timeout", path: "proxies.check_timeout", usage: "take at most `D` for a proxy, and as long again for one that works"},
+	{name: "timeout", path: "proxies.check_timeout", usage: "take at most `D` for a proxy, and twice that for one that works"},
 	{name: "connect-timeout", path: "proxies.check_connect_timeout", usage: "give a proxy `D` to accept a connection"},
 	{name: "tries", path: "proxies.check_tries", usage: "try a proxy that gives no answer `N` times"},
 }
@@ -25,7 +25,7 @@ var probeSettings = []settingFlag{
 func checkCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "check",
-		Usage:     "tell what each proxy of a list is worth, as it is found; changes no pool",
+		Usage:     "check the proxies of a list and print each result at once; does not change the pool",
 		ArgsUsage: "[PROXY…]",
 		Description: `Without --judge it uses a judge of its own on loopback, which only proxies on
 this machine can reach; see muster judge. Ctrl-C ends it with what is known.`,

@@ -16,7 +16,7 @@ import (
 	"muster/proxies/source"
 )
 
-// orders are what a list can be sorted by; ties go by latency.
+// orders are the keys that a list can be sorted by; equal ones are sorted by latency.
 var orders = map[string]func(a, b proxies.Member) int{
 	"latency":  func(proxies.Member, proxies.Member) int { return 0 },
 	"score":    func(a, b proxies.Member) int { return cmp.Compare(b.Score, a.Score) },
@@ -27,7 +27,7 @@ var orders = map[string]func(a, b proxies.Member) int{
 	"protocol": func(a, b proxies.Member) int { return strings.Compare(a.Protocol, b.Protocol) },
 }
 
-// shownHealth is the health at the site of the list, if it has seen the proxy.
+// shownHealth is the health at the site of the list, if the proxy was used there.
 func shownHealth(m proxies.Member) proxies.Health {
 	if m.SiteHealth != nil {
 		return *m.SiteHealth
@@ -35,7 +35,7 @@ func shownHealth(m proxies.Member) proxies.Health {
 	return m.Health
 }
 
-// stateOf is whether a proxy can be used now, and when it can.
+// stateOf is the state of a proxy, and when it can be used again.
 func stateOf(m proxies.Member, now time.Time) string {
 	until := m.Health.Until
 	if there := shownHealth(m).Until; there.After(until) {
@@ -44,7 +44,7 @@ func stateOf(m proxies.Member, now time.Time) string {
 	left := func(until time.Time) string { return until.Sub(now).Round(time.Second).String() }
 	switch {
 	case m.Banned && m.BannedUntil.IsZero():
-		return "banned for good"
+		return "banned until lifted"
 	case m.Banned:
 		return "banned " + left(m.BannedUntil)
 	case now.Before(until):
@@ -58,13 +58,13 @@ func listCommand(env environment) *cli.Command {
 		Name:  "list",
 		Usage: "list the pool, the fastest first",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "protocol", Usage: "only those that speak one of `P,…`: http, https, socks4, socks4a or socks5"},
-			&cli.StringFlag{Name: "country", Usage: "only those of one of `CC,…`, two letters each"},
+			&cli.StringFlag{Name: "protocol", Usage: "only proxies of one of `P,…`: http, https, socks4, socks4a or socks5"},
+			&cli.StringFlag{Name: "country", Usage: "only proxies in one of `CC,…`, two letters each"},
 			&cli.StringFlag{Name: "anonymity", Usage: "at least `GRADE`: transparent, anonymous or elite", Value: probe.Anonymous},
-			&cli.BoolFlag{Name: "https", Usage: "only those through which TLS gets"},
-			&cli.DurationFlag{Name: "max-latency", Usage: "only those that answer within `D`"},
-			&cli.StringFlag{Name: "site", Usage: "only those that `SITE` has seen or that are banned from it, with their health and score there"},
-			&cli.BoolFlag{Name: "banned", Usage: "only those that are banned from all sites, or with --site from that site"},
+			&cli.BoolFlag{Name: "https", Usage: "only proxies that can tunnel TLS"},
+			&cli.DurationFlag{Name: "max-latency", Usage: "only proxies that answer within `D`"},
+			&cli.StringFlag{Name: "site", Usage: "only proxies that were used at `SITE` or are banned there, with their health and score there"},
+			&cli.BoolFlag{Name: "banned", Usage: "only proxies that are banned from all sites, or with --site from that site"},
 			&cli.StringFlag{Name: "sort", Usage: "by `ORDER`: latency, score, ok, requests, checked, country or protocol", Value: "latency"},
 			&cli.IntFlag{Name: "limit", Usage: "at most `N`"},
 			progressFlag(), jsonFlag(),

@@ -23,7 +23,7 @@ func refreshProxies(env environment, c *cli.Context, settings []settingFlag) err
 	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 		report, err := o.RefreshProxies(ctx)
 		if err != nil && ctx.Err() != nil {
-			return errors.Join(err, tellKept(env, o))
+			return errors.Join(err, printKept(env, o))
 		}
 		if err != nil {
 			return err
@@ -38,8 +38,8 @@ func refreshProxies(env environment, c *cli.Context, settings []settingFlag) err
 	})
 }
 
-// tellKept says what an interrupted refresh has left.
-func tellKept(env environment, o *orchestrator.Orchestrator) error {
+// printKept prints what an interrupted refresh added to the pool.
+func printKept(env environment, o *orchestrator.Orchestrator) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	usable, err := o.Pool.Usable(ctx)
@@ -47,7 +47,7 @@ func tellKept(env environment, o *orchestrator.Orchestrator) error {
 		return err
 	}
 	if _, err = o.Pool.Export(ctx, o.Config().DataDir); err == nil {
-		fmt.Fprintf(env.stderr, "%d usable proxies are in the pool; the refresh goes on with the next one\n", usable)
+		fmt.Fprintf(env.stderr, "%d usable proxies are in the pool; the next refresh continues\n", usable)
 	}
 	return err
 }

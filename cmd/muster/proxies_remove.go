@@ -13,7 +13,7 @@ import (
 func removeCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "remove",
-		Usage:     "take proxies out of the pool",
+		Usage:     "remove proxies from the pool",
 		ArgsUsage: "PROXY…",
 		Description: `A PROXY is named as the list shows it, without its password, as host:port, or as
 a host alone for all of its ports. One that still stands in a source comes back with the next refresh
@@ -27,7 +27,8 @@ if it works: use ban to keep it away.`,
 	}
 }
 
-// onMembers does something to the proxies that a command names. A name of none is an error, and then nothing is done.
+// onMembers calls do with the proxies that a command names. If one of them is not in the pool, that is an error and do
+// is not called.
 func onMembers(env environment, c *cli.Context, done string, do func(context.Context, *proxies.Pool, []string) (int, error)) error {
 	if err := arguments(c, 1, -1); err != nil {
 		return err

@@ -17,11 +17,11 @@ import (
 	"muster/proxies/probe"
 )
 
-// showResults prints results as run reports them, with a bar above which they scroll, and sums up however run ends.
+// showResults prints results as run reports them, above a progress bar, and a summary when run returns.
 func showResults(env environment, c *cli.Context, display *monitor.Display, name string, total int, run func(report func(probe.Result)) error) error {
 	track := display.Track(name)
 	var out io.Writer = env.stdout
-	if env.terminal() && isTerminal(env.stdout) { // a line of its own would tear the bar
+	if env.terminal() && isTerminal(env.stdout) { // print above the bar
 		out = display
 	}
 	var tally proxies.Tally
@@ -51,7 +51,7 @@ func showResults(env environment, c *cli.Context, display *monitor.Display, name
 	return err
 }
 
-// pace is how a check comes along, in a few words.
+// pace is the progress of a check in a few words.
 func pace(t proxies.Tally, total int, took time.Duration) string {
 	note := fmt.Sprintf("%d alive, %d dead", t.Alive, t.Checked-t.Alive)
 	if seconds := took.Seconds(); seconds >= 1 {
@@ -61,7 +61,7 @@ func pace(t proxies.Tally, total int, took time.Duration) string {
 	return note
 }
 
-// resultLine is a result for people, in columns that need no second pass.
+// resultLine is a result as a line with columns of fixed width: results are printed as they are found.
 func resultLine(r probe.Result) string {
 	state, grade, https, exit, took := "dead", "-", "-", "-", "-"
 	if r.Alive {
@@ -86,7 +86,7 @@ func resultLine(r probe.Result) string {
 	return strings.TrimRight(line, " ")
 }
 
-// httpsWord says whether https gets through a proxy; "?" when a check could not see it.
+// httpsWord is whether a proxy can tunnel https: yes, no, or "?" if that could not be checked.
 func httpsWord(can probe.Capabilities) string {
 	switch {
 	case can.HTTPS:
@@ -97,7 +97,7 @@ func httpsWord(can probe.Capabilities) string {
 	return "no"
 }
 
-// printReasons tells why proxies were not taken, the most frequent first.
+// printReasons prints why proxies were rejected, the most frequent reason first.
 func printReasons(env environment, reasons map[probe.Reason]int) {
 	if len(reasons) == 0 {
 		return
@@ -109,5 +109,5 @@ func printReasons(env environment, reasons map[probe.Reason]int) {
 	for _, r := range order {
 		words = append(words, fmt.Sprintf("%s %d", r, reasons[r]))
 	}
-	fmt.Fprintln(env.stderr, "not taken:", strings.Join(words, ", "))
+	fmt.Fprintln(env.stderr, "rejected:", strings.Join(words, ", "))
 }

@@ -18,7 +18,7 @@ import (
 	"muster/tasks/metrics"
 )
 
-// serveSettings can be set by flags of proxies serve.
+// serveSettings are the settings that proxies serve has flags for.
 var serveSettings = []settingFlag{
 	{name: "fallback", path: "proxies.fallback", usage: "without a usable proxy: fail, wait or direct; auto is fail here"},
 	{name: "wait", path: "proxies.serve.wait", usage: "with the fallback wait, wait for a proxy for at most `D`"},
@@ -39,7 +39,7 @@ When the settings name sources, the pool is refilled whenever it runs low.`,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "listen", Usage: "listen at `ADDR`; beyond loopback it needs --key-file", Value: "127.0.0.1:8089"},
 			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, as in 127.0.0.1:9090; beyond loopback it needs dashboard.keys"},
-			&cli.StringFlag{Name: "key-file", Usage: "let in who gives a line of `FILE` as the password"},
+			&cli.StringFlag{Name: "key-file", Usage: "require a line of `FILE` as the password"},
 			progressFlag(),
 		}, flagsOf(serveSettings...)...),
 		Action: func(c *cli.Context) error { return serveProxies(env, c) },

@@ -19,8 +19,8 @@ func sourcesCommand(env environment) *cli.Command {
 	settings := []settingFlag{sourceSetting, publicSetting}
 	return &cli.Command{
 		Name:  "sources",
-		Usage: "what each source of proxies has yielded",
-		Description: `UNIQUE are the candidates that no other source had. A source without a usable
+		Usage: "list the sources of proxies and their yield",
+		Description: `UNIQUE counts the candidates that no other source has. A source without a usable
 proxy for three refreshes is DRY: it costs probes and brings nothing.`,
 		Flags:  append(flagsOf(settings...), progressFlag(), jsonFlag()),
 		Action: func(c *cli.Context) error { return listSources(env, c, settings) },

@@ -47,7 +47,7 @@ func statsProxies(env environment, c *cli.Context) error {
 	})
 }
 
-// counts lists numbers by name, the largest first, the tail together.
+// counts lists numbers by name, the largest first, and the small ones as one.
 func counts[K ~string](by map[K]int) string {
 	names := slices.SortedFunc(maps.Keys(by), func(a, b K) int { return cmp.Or(by[b]-by[a], cmp.Compare(a, b)) })
 	var words []string

@@ -13,9 +13,9 @@ import (
 )
 
 var queueSettings = []settingFlag{
-	{name: "workers", path: "queue.max_workers", usage: "work on `N` items at once"},
+	{name: "workers", path: "queue.max_workers", usage: "process `N` items at once"},
 	{name: "max-per-host", path: "queue.max_per_host", usage: "fetch at most `N` items at once from a host"},
-	{name: "max-per-resolver", path: "queue.max_per_resolver", usage: "work on so many items of each resolver at once: `LIMITS` as in unpaywall:2,crossref:3"},
+	{name: "max-per-resolver", path: "queue.max_per_resolver", usage: "process at most so many items of a resolver at once: `LIMITS` as in unpaywall:2,crossref:3"},
 }
 
 func queueCommand(env environment) *cli.Command {
@@ -30,53 +30,53 @@ func queueCommand(env environment) *cli.Command {
 		Subcommands: []*cli.Command{
 			{
 				Name: "enqueue", ArgsUsage: "ID [JSON]", Flags: common(),
-				Usage: "add an artifact; one that is known is left as it is",
+				Usage: "add an artifact, unless it is in the queue",
 				Description: `JSON is an object, usually with a "url", and where they are known with the
-"type", "size" and "sha256" of what is there. "resolver" names what the
-artifact came by, for --max-per-resolver.`,
+"type", "size" and "sha256" of the content. "resolver" names the service that
+found the artifact, for --max-per-resolver.`,
 				Action: func(c *cli.Context) error { return enqueueArtifact(env, c) },
 			},
 			{
 				Name: "import", ArgsUsage: "FILE", Flags: common(&cli.IntFlag{Name: "limit", Usage: "read at most `N` artifacts"}),
 				Usage: "add the artifacts of a file, one JSON object with an \"id\" a line",
 				Description: `FILE may be gzipped; - is standard input. Lines that are no artifacts are
-reported and left out. An import that was cut short can be run again.`,
+reported and skipped. An interrupted import can be run again.`,
 				Action: func(c *cli.Context) error { return importArtifacts(env, c) },
 			},
 			{
 				Name: "run",
 				Flags: append(common(
-					&cli.BoolFlag{Name: "drain", Usage: "exit when no item is left to do, also none that waits for a retry"},
+					&cli.BoolFlag{Name: "drain", Usage: "exit when all items have ended, also those that wait for a retry"},
 					&cli.DurationFlag{Name: "drain-timeout", Usage: "with --drain, give up after `D`"},
 					&cli.StringFlag{Name: "content", Usage: "keep what is fetched in `DIR`", DefaultText: "content in the data folder"},
 					&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDRESS`, as in 127.0.0.1:9090; beyond loopback it needs dashboard.keys"},
 				), flagsOf(queueSettings...)...),
-				Usage: "work on the queue until it is interrupted, or with --drain until it is empty",
-				Description: `Several may run on one queue, on one machine or many; the limits hold for all
-of them together. SIGHUP reads the limits from the settings again.`,
+				Usage: "process the queue until interrupted, or with --drain until it is empty",
+				Description: `Several processes may run on one queue, on one machine or many; the limits hold
+for all of them together. SIGHUP reads the limits from the settings again.`,
 				Action: func(c *cli.Context) error { return runQueue(env, c) },
 			},
 			{
 				Name: "stats",
 				Flags: common(
-					&cli.StringFlag{Name: "format", Usage: "answer as `FORMAT`: table or json", Value: "table"},
-					&cli.BoolFlag{Name: "watch", Usage: "answer again every second, until interrupted"},
+					&cli.StringFlag{Name: "format", Usage: "print a `FORMAT`: table or json", Value: "table"},
+					&cli.BoolFlag{Name: "watch", Usage: "print again every second, until interrupted"},
 					&cli.BoolFlag{Name: "verify", Usage: "recount every item, and fail if the counters are wrong"},
-					&cli.BoolFlag{Name: "repair", Usage: "put counters and indexes right by the items' own records"}),
+					&cli.BoolFlag{Name: "repair", Usage: "correct counters and indexes from the items' records"}),
 				Usage:  "count the items by state",
 				Action: func(c *cli.Context) error { return queueStats(env, c) },
 			},
 			{
 				Name: "retry-failed",
 				Flags: common(
-					&cli.IntFlag{Name: "max-attempts", Usage: "leave items that were retried `N` times already", Value: 3},
-					&cli.BoolFlag{Name: "force", Usage: "retry them however often they were"},
+					&cli.IntFlag{Name: "max-attempts", Usage: "skip items that were retried `N` times", Value: 3},
+					&cli.BoolFlag{Name: "force", Usage: "retry all of them"},
 					&cli.BoolFlag{Name: "dry-run", Usage: "only list them"}),
-				Usage:  "put the items that ended in error back into the queue, with all their attempts",
+				Usage:  "put failed items back into the queue, with all their attempts",
 				Action: func(c *cli.Context) error { return retryFailed(env, c) },
 			},
 			{
-				Name: "pause", Flags: common(), Usage: "hand out no more items, in any process, until resumed",
+				Name: "pause", Flags: common(), Usage: "start no more items, in any process, until resumed",
 				Action: func(c *cli.Context) error { return pauseQueue(env, c, true) },
 			},
 			{
@@ -87,7 +87,7 @@ of them together. SIGHUP reads the limits from the settings again.`,
 	}
 }
 
-// queueScope is what a queue command works with.
+// queueScope is what a command on a queue uses.
 type queueScope struct {
 	*workqueue.Queue
 	system  *orchestrator.Orchestrator
@@ -102,7 +102,7 @@ func withQueue(env environment, c *cli.Context, settings []settingFlag, fn func(
 		return err
 	}
 	if _, ok := given(c, "log-level"); !ok {
-		loaded.Log.Level = "warn" // the answer is what was asked for
+		loaded.Log.Level = "warn"
 	}
 	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 		q := loaded.Queue

@@ -21,7 +21,7 @@ func importArtifacts(env environment, c *cli.Context) error {
 		return err
 	}
 	if c.Int("limit") < 0 {
-		return usageError{fmt.Errorf("--limit is %d; it must not be below zero", c.Int("limit"))}
+		return usageError{fmt.Errorf("--limit is %d; it must be 0 or more", c.Int("limit"))}
 	}
 	name, in, size := c.Args().First(), env.stdin, int64(0)
 	if name != "-" {

@@ -22,7 +22,7 @@ import (
 	"muster/tasks/workqueue/artifact"
 )
 
-// queueRun is the answer of "queue run".
+// queueRun is the JSON result of "queue run".
 type queueRun struct {
 	Seconds   float64         `json:"seconds"`
 	PerSecond float64         `json:"per_second"`
@@ -86,7 +86,7 @@ func runQueue(env environment, c *cli.Context) error {
 	})
 }
 
-// show keeps a track up to date until ctx ends.
+// show updates a track until ctx is done.
 func (q queueScope) show(ctx context.Context, track *monitor.Track, pool *workqueue.Pool) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -111,8 +111,8 @@ func (q queueScope) show(ctx context.Context, track *monitor.Track, pool *workqu
 	}
 }
 
-// report says how a run ended. A drain that left something is an error, unless
-// it was interrupted: then that is what happened.
+// report prints how a run ended. A drain that left items is an error, unless it
+// was interrupted.
 func (q queueScope) report(ctx context.Context, env environment, c *cli.Context, track *monitor.Track, pool *workqueue.Pool, took time.Duration) error {
 	s, err := q.Stats(context.WithoutCancel(ctx))
 	if err != nil {
@@ -145,15 +145,14 @@ func (q queueScope) report(ctx context.Context, env environment, c *cli.Context,
 	return err
 }
 
-// queueLimits are what a run obeys towards hosts and resolvers.
+// queueLimits are the limits of a run by host and resolver.
 type queueLimits struct {
 	hosts, resolvers *limit.KeyedLimiter
 	pacer            *limit.Pacer
 	breaker          *limit.Breaker
 }
 
-// slotTTL is how long a killed run is in the way of the others at a host that is
-// at its limit.
+// slotTTL is how long the slots of a killed run stay in use.
 const slotTTL = 10 * time.Second
 
 func newQueueLimits(logger *slog.Logger, q queueScope) queueLimits {
@@ -205,11 +204,11 @@ func (l queueLimits) of(key string) *limit.KeyedLimiter {
 	return nil
 }
 
-// reload reads the limits again. Settings that are wrong leave the old limits.
+// reload reads the limits again. With invalid settings the old limits stay.
 func (l queueLimits) reload(env environment, c *cli.Context, out io.Writer) {
 	loaded, err := loadConfig(env, c, queueSettings...)
 	if err != nil {
-		fmt.Fprintf(out, "the limits stay as they are: %v\n", err)
+		fmt.Fprintf(out, "the limits are unchanged: %v\n", err)
 		return
 	}
 	l.hosts.Configure(loaded.Queue.MaxPerHost, nil)

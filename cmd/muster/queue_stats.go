@@ -29,7 +29,7 @@ func queueStats(env environment, c *cli.Context) error {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(q.display, "%d items were not indexed as they should be\n", n)
+			fmt.Fprintf(q.display, "%d items had wrong indexes\n", n)
 		}
 		for shown := 0; ; shown++ {
 			s, err := q.Stats(ctx)
@@ -56,11 +56,11 @@ func queueStats(env environment, c *cli.Context) error {
 	})
 }
 
-// statsLines is how many lines printStats prints of a table.
+// statsLines is the number of lines of the table of printStats.
 const statsLines = 9
 
-// overwrite has the next lines printed where the last n are, on a terminal;
-// elsewhere an empty line parts them.
+// overwrite lets the next lines replace the last n on a terminal; elsewhere it
+// prints an empty line.
 func overwrite(w io.Writer, n int) {
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		fmt.Fprintf(w, "\x1b[%dA\x1b[J", n)

@@ -15,7 +15,7 @@ import (
 	"muster/tasks"
 )
 
-// maxInput bounds the input of a task that is sent by hand.
+// maxInput is the limit of the input of a task, in bytes.
 const maxInput = 16 << 20
 
 func sendCommand(env environment) *cli.Command {
@@ -29,7 +29,7 @@ workflow, or with --wait its result.`,
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the result and print it"},
 			&cli.StringFlag{Name: "queue", Usage: "send it to `QUEUE`", Value: "default"},
 			&cli.BoolFlag{Name: "force", Usage: "send it even when no worker has a handler for it"},
-			&cli.DurationFlag{Name: "timeout", Usage: "with --wait, wait for `D` at most; the task goes on", DefaultText: "for as long as it takes"},
+			&cli.DurationFlag{Name: "timeout", Usage: "with --wait, wait at most `D`; the task continues", DefaultText: "for as long as it takes"},
 			&cli.DurationFlag{Name: "in", Usage: "run it `D` from now"},
 			&cli.BoolFlag{Name: "external", Usage: "no worker runs it: it waits for an answer; see muster tokens"},
 			jsonFlag(),
@@ -43,13 +43,13 @@ workflow, or with --wait its result.`,
 				}
 			}
 			if len(input) > maxInput {
-				return usageError{fmt.Errorf("the input is over %d MiB; store it somewhere and send where", maxInput>>20)}
+				return usageError{fmt.Errorf("the input is over %d MiB; store it and send its address", maxInput>>20)}
 			}
 			if !json.Valid(input) {
-				return usageError{fmt.Errorf("the input is not JSON: %.40q; a text needs quotes of its own: '\"text\"'", input)}
+				return usageError{fmt.Errorf("the input is not JSON: %.40q; a string needs its own quotes: '\"text\"'", input)}
 			}
 			if c.Duration("in") < 0 || c.Duration("timeout") < 0 || c.IsSet("timeout") && !c.Bool("wait") {
-				return usageError{errors.New("--in and --timeout take a time from now, such as 30s, and --timeout belongs to --wait")}
+				return usageError{errors.New("--in and --timeout take a positive duration, such as 30s, and --timeout needs --wait")}
 			}
 			opts := []tasks.SendOption{tasks.Queue(c.String("queue"))}
 			if d := c.Duration("in"); d > 0 {
@@ -64,7 +64,7 @@ workflow, or with --wait its result.`,
 			case err != nil && !c.Bool("force"):
 				return fmt.Errorf("%w, or send it with --force", err)
 			case err != nil:
-				fmt.Fprintf(client.env.stderr, "muster: %v; sent all the same\n", err)
+				fmt.Fprintf(client.env.stderr, "muster: %v; sent anyway\n", err)
 			}
 			run, err := tasks.New[json.RawMessage, json.RawMessage](name, declared...).S(input).Send(ctx, client.Client, opts...)
 			if err != nil {
@@ -84,7 +84,7 @@ workflow, or with --wait its result.`,
 			defer stop()
 			result, err := run.Wait(waiting)
 			if err != nil && ctx.Err() == nil && waiting.Err() != nil {
-				return fmt.Errorf("%s has no result after %s; it goes on: see muster inspect workflow %s", run.ID(), c.Duration("timeout"), run.ID())
+				return fmt.Errorf("%s has no result after %s and continues; see muster inspect workflow %s", run.ID(), c.Duration("timeout"), run.ID())
 			}
 			if err != nil {
 				return err
@@ -105,7 +105,7 @@ func known(ctx context.Context, client fleet, name, queue string) error {
 	tasksOf := registered(workers)
 	on := tasksOf[name]
 	if len(workers) == 0 {
-		fmt.Fprintln(client.env.stderr, "muster: no worker is up; the task runs once one is")
+		fmt.Fprintln(client.env.stderr, "muster: no workers are running; the task runs as soon as one does")
 		return nil
 	}
 	if len(on) == 0 {
@@ -120,6 +120,6 @@ func known(ctx context.Context, client fleet, name, queue string) error {
 		queues = append(queues, slices.Collect(maps.Keys(w.Queues))...)
 	}
 	slices.Sort(queues)
-	return fmt.Errorf("no worker that has a handler for %q takes from queue %q; send it with --queue %s",
+	return fmt.Errorf("no worker with a handler for %q runs tasks of the queue %q; send it with --queue %s",
 		name, queue, strings.Join(slices.Compact(queues), " or "))
 }

@@ -69,7 +69,7 @@ func loadConfig(env environment, c *cli.Context, own ...settingFlag) (*config.Lo
 	return loaded, nil
 }
 
-// given returns the value of a flag that was typed, nearest first.
+// given returns the value of a flag if it was given, the innermost first.
 func given(c *cli.Context, name string) (string, bool) {
 	for _, at := range c.Lineage() {
 		for _, n := range at.LocalFlagNames() {
@@ -81,7 +81,7 @@ func given(c *cli.Context, name string) (string, bool) {
 	return "", false
 }
 
-// newLogger returns a logger by the settings, on w.
+// newLogger returns a logger that writes to w.
 func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(strings.ToUpper(cfg.Level))); err != nil {
@@ -100,7 +100,7 @@ func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, opts))
 }
 
-// progressFlag is for commands that take their time.
+// progressFlag is for commands that show their progress.
 func progressFlag() cli.Flag {
 	return &cli.StringFlag{Name: "progress", Usage: "show progress as `FORMAT`: auto, bars, lines, json or none", Value: string(monitor.Auto)}
 }
@@ -114,7 +114,7 @@ func newDisplay(env environment, c *cli.Context) (*monitor.Display, error) {
 	return monitor.New(env.stderr, format), nil
 }
 
-// oneLine keeps the first line of an error: the rest is for the log.
+// oneLine returns the first line of an error.
 func oneLine(err error) string {
 	if err == nil {
 		return ""
@@ -126,5 +126,5 @@ func oneLine(err error) string {
 	return line
 }
 
-// jsonFlag is for commands that answer with something to read.
+// jsonFlag is for commands with a result.
 func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "answer with JSON"} }

@@ -16,7 +16,7 @@ import (
 	"muster/sites/sample"
 )
 
-// sitesSetting says where definitions are, beside those that are shipped.
+// sitesSetting is the folder of definitions, in addition to those that are shipped.
 var sitesSetting = settingFlag{name: "sites-dir", path: "sites.dir", usage: "read site definitions from `DIR` too"}
 
 func sitesCommand(env environment) *cli.Command {
@@ -48,7 +48,7 @@ func sitesCommand(env environment) *cli.Command {
 	}
 }
 
-// siteOf is the definition of a site, or the one in a file.
+// siteOf is the definition of the site, or of the file, of this name.
 func siteOf(env environment, c *cli.Context, name string) (*definition.Definition, error) {
 	if ext := filepath.Ext(name); ext == ".yaml" || ext == ".yml" {
 		if _, err := os.Stat(name); err != nil {
@@ -68,7 +68,7 @@ func siteOf(env environment, c *cli.Context, name string) (*definition.Definitio
 	return def, noSite(err)
 }
 
-// noSite makes wrong usage of a site that is not there.
+// noSite turns an unknown site into a usage error.
 func noSite(err error) error {
 	if errors.As(err, new(*sites.UnknownError)) {
 		return usageError{err}
@@ -77,10 +77,10 @@ func noSite(err error) error {
 }
 
 func baseURLFlag() cli.Flag {
-	return &cli.StringFlag{Name: "base-url", Usage: "get the pages from `URL` in place of the site's own, as a local copy"}
+	return &cli.StringFlag{Name: "base-url", Usage: "fetch the pages from `URL` in place of the site's own, such as a local copy"}
 }
 
-// patientClient gets pages one by one, and waits for the site's pace.
+// patientClient fetches pages one by one, and waits as long as the site's pace requires.
 func patientClient(env environment, c *cli.Context, def *definition.Definition) (*fetch.Client, error) {
 	loaded, err := loadConfig(env, c)
 	if err != nil {
@@ -93,13 +93,13 @@ func pagesFlag() cli.Flag {
 	return &cli.StringFlag{Name: "pages", Usage: "the saved pages are in `DIR`", DefaultText: "the definition's file with .pages for .yaml"}
 }
 
-// pagesOf is where the saved pages of a definition are.
+// pagesOf is the folder of the saved pages of a definition.
 func pagesOf(c *cli.Context, def *definition.Definition) (string, error) {
 	if dir := c.String("pages"); dir != "" {
 		return dir, nil
 	}
 	if def.IsShipped() {
-		return "", usageError{fmt.Errorf("%s is shipped with the program and has no folder for pages; name one with --pages, or make the site yours: muster sites show %s > FILE.yaml", def.Site, def.Site)}
+		return "", usageError{fmt.Errorf("%s is shipped with the program and has no folder for pages; name one with --pages, or write your own copy of the site: muster sites show %s > FILE.yaml", def.Site, def.Site)}
 	}
 	return sample.Dir(def), nil
 }

@@ -13,14 +13,14 @@ import (
 func capturePageCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "capture",
-		Usage:     "get a page and save it, with what it yields, for muster sites test",
+		Usage:     "fetch a page and save it, with its records, for muster sites test",
 		ArgsUsage: "SITE-OR-FILE URL",
-		Description: `Gets the page directly, without a proxy, and writes it and a JSON file of what
-the definition takes from it into the folder of the site's pages. Look the JSON
-over: it is what sites test will hold for right.`,
+		Description: `Fetches the page directly, without a proxy, and writes it and a JSON file of its
+records and links into the folder of the site's pages. Check the JSON: it is what
+sites test will expect.`,
 		Flags: append(flagsOf(sitesSetting), pagesFlag(), baseURLFlag(),
 			&cli.StringFlag{Name: "kind", Usage: "the page is a `KIND`: listing or detail", DefaultText: "that of the start page of this URL, else detail"},
-			&cli.StringFlag{Name: "as", Usage: "save it under `NAME`", DefaultText: "made of kind and URL"}),
+			&cli.StringFlag{Name: "as", Usage: "save it under `NAME`", DefaultText: "from kind and URL"}),
 		Action: func(c *cli.Context) error {
 			if err := arguments(c, 2, 2); err != nil {
 				return err

@@ -16,17 +16,17 @@ import (
 func checkSitesCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "check",
-		Usage:     "tell what is wrong with definitions: files, folders, or without any all that are known",
+		Usage:     "check definitions: those in files and folders, or all that are known",
 		ArgsUsage: "[FILE-OR-DIR…]",
-		Description: `A definition that is wrong stops its own site and no other: the rest is
-scraped, and scraping that one fails with what is said here.
+		Description: `An invalid definition stops its own site and no other: a scrape of that site
+fails with the message that is printed here.
 
-With --live it takes sites or files, gets one page of each kind (a sitemap, a
+With --live it takes sites or files, fetches one page of each kind (a sitemap, a
 listing page and the one after it, a detail page) directly, without a proxy,
 and shows what each yields: which field was found how often, by which
 alternative of its chain, and the first value.`,
 		Flags: append(flagsOf(sitesSetting),
-			&cli.BoolFlag{Name: "live", Usage: "get a page of each kind and show what comes out"}, baseURLFlag(), jsonFlag()),
+			&cli.BoolFlag{Name: "live", Usage: "fetch a page of each kind and show its records and links"}, baseURLFlag(), jsonFlag()),
 		Action: func(c *cli.Context) error {
 			if c.Bool("live") {
 				if err := arguments(c, 1, -1); err != nil {
@@ -46,8 +46,8 @@ alternative of its chain, and the first value.`,
 	}
 }
 
-// checkSites loads definitions and says of each that it is right, or what is
-// wrong with it.
+// checkSites loads definitions and prints which are valid; the error has the
+// problems of the others.
 func checkSites(env environment, cfg config.Config, paths []string) error {
 	if len(paths) == 0 {
 		registry, err := orchestrator.LoadSites(cfg)

@@ -14,14 +14,14 @@ import (
 func initSiteCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "init",
-		Usage:     "write a first definition of a site from one of its pages",
+		Usage:     "draft a definition of a site from one of its pages",
 		ArgsUsage: "URL",
 		Description: `Gets the page and one that it seems to lead to, directly, without a proxy, and
 guesses: what repeats, the links, the way to the next page, titles, prices,
 images, structured data. JSON of an API will do too. Prints the definition, and
 what it yields on those pages to standard error. Look it over before you use it.`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "out", Usage: "write the definition to `FILE`, which must not be there yet"},
+			&cli.StringFlag{Name: "out", Usage: "write the definition to `FILE`, which must not exist"},
 		},
 		Action: func(c *cli.Context) error {
 			if err := arguments(c, 1, 1); err != nil {
@@ -35,12 +35,12 @@ what it yields on those pages to standard error. Look it over before you use it.
 func initSite(env environment, c *cli.Context) error {
 	u, err := url.Parse(c.Args().First())
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return usageError{fmt.Errorf("sites init: %q is no http or https URL", c.Args().First())}
+		return usageError{fmt.Errorf("sites init: %q is not an http or https URL", c.Args().First())}
 	}
 	file := c.String("out")
 	if file != "" {
 		if _, err := os.Stat(file); err == nil {
-			return usageError{fmt.Errorf("--out %s: is there already; name another file, or move that one away", file)}
+			return usageError{fmt.Errorf("--out %s: the file exists; name another one, or move it away", file)}
 		}
 	}
 	bare, err := draft.Bare(u)

@@ -14,8 +14,8 @@ func showSiteCommand(env environment) *cli.Command {
 		Usage:     "print the definition of a site",
 		ArgsUsage: "SITE-OR-FILE",
 		Flags: append(flagsOf(sitesSetting),
-			&cli.BoolFlag{Name: "origins", Usage: "every setting that holds, and where it comes from: default, the file's line, or a flag"},
-			&cli.StringFlag{Name: "base-url", Usage: "as with scrape: what --origins shows then"}, jsonFlag()),
+			&cli.BoolFlag{Name: "origins", Usage: "every setting, and where it comes from: default, the file's line, or a flag"},
+			&cli.StringFlag{Name: "base-url", Usage: "as with scrape, for --origins"}, jsonFlag()),
 		Action: func(c *cli.Context) error {
 			if err := arguments(c, 1, 1); err != nil {
 				return err

@@ -13,12 +13,12 @@ import (
 func testSitesCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:      "test",
-		Usage:     "run definitions on the pages saved beside them, and tell what they read otherwise",
+		Usage:     "run definitions on their saved pages, and report differences",
 		ArgsUsage: "SITE-OR-FILE…",
-		Description: `The pages of shop.yaml are in shop.pages beside it; muster sites capture saves
-them. Exits with 1 when a page yields anything else than its JSON file says.`,
+		Description: `The pages of shop.yaml are in shop.pages next to it; muster sites capture saves
+them. Exits with 1 when the result of a page differs from its JSON file.`,
 		Flags: append(flagsOf(sitesSetting), pagesFlag(),
-			&cli.BoolFlag{Name: "accept", Usage: "take what comes out now for right from now on"}, jsonFlag()),
+			&cli.BoolFlag{Name: "accept", Usage: "save the results of now as the expected ones"}, jsonFlag()),
 		Action: func(c *cli.Context) error {
 			if err := arguments(c, 1, -1); err != nil {
 				return err
@@ -71,12 +71,12 @@ func testSites(env environment, c *cli.Context) error {
 		errs = append(errs, printJSON(env.stdout, results))
 	}
 	if wrong > 0 {
-		errs = append(errs, fmt.Errorf("%s; mend the definition, or take them for right with --accept", count(wrong, "difference")))
+		errs = append(errs, fmt.Errorf("%s; correct the definition, or accept them with --accept", count(wrong, "difference")))
 	}
 	return errors.Join(errs...)
 }
 
-// printDifferences prints page by page what is right and what is not.
+// printDifferences prints page by page what is expected and what differs.
 func printDifferences(w io.Writer, site string, names []string, unparsed map[string][]string, diffs []sample.Difference) {
 	for _, name := range names {
 		first := true

@@ -10,7 +10,7 @@ import (
 	"muster/sites/sample"
 )
 
-// printView prints what a page yields.
+// printView prints the records and links of a page.
 func printView(w io.Writer, v sample.View) {
 	fmt.Fprintf(w, "%s %s\n", v.Kind, v.URL)
 	if v.Bytes == 0 {
@@ -38,7 +38,7 @@ func printView(w io.Writer, v sample.View) {
 			fmt.Fprintf(w, "  … and %d more\n", len(v.Invalid)-i)
 			break
 		}
-		fmt.Fprintf(w, "  left out: %s\n", clip(why, 300))
+		fmt.Fprintf(w, "  skipped: %s\n", clip(why, 300))
 	}
 	if len(v.Fields) == 0 {
 		return
@@ -52,14 +52,14 @@ func printView(w io.Writer, v sample.View) {
 	printUnparsed(w, v.Unparsed)
 }
 
-// printUnparsed prints which optional fields have a text that cannot be read.
+// printUnparsed prints the optional fields whose text could not be parsed.
 func printUnparsed(w io.Writer, fields []string) {
 	for _, f := range fields {
-		fmt.Fprintf(w, "  not read: %s\n", clip(f, 300))
+		fmt.Fprintf(w, "  not parsed: %s\n", clip(f, 300))
 	}
 }
 
-// alternatives says which of a field's chain gave values, and how often.
+// alternatives lists which selectors of a field's chain found values, and how often.
 func alternatives(hits map[string]int) string {
 	var parts []string
 	for _, by := range slices.Sorted(maps.Keys(hits)) {

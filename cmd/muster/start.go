@@ -14,8 +14,8 @@ import (
 
 var workerSettings = []settingFlag{
 	{name: "concurrency", path: "workers.concurrency", usage: "run `N` tasks at once"},
-	{name: "max-pages", path: "sites.max_pages_at_once", usage: "have at most `N` pages on their way at once, of all sites and in all processes"},
-	{name: "memory-limit", path: "workers.memory_limit_mb", usage: "stay below `MB` megabytes, in each process: where memory is short fewer pages are fetched at once"},
+	{name: "max-pages", path: "sites.max_pages_at_once", usage: "fetch at most `N` pages at once, of all sites and in all processes"},
+	{name: "memory-limit", path: "workers.memory_limit_mb", usage: "stay below `MB` megabytes, in each process: fewer pages are fetched at once where memory is short"},
 }
 
 var startSettings = append([]settingFlag{
@@ -34,8 +34,8 @@ SIGHUP reads the site definitions, sites.schedule, proxies.refresh_every,
 proxies.recheck_every and workers.concurrency again; the log says so.
 
 With --once it refreshes the proxies if they are few, scrapes every site of
-the settings, prints what came of it, and exits: with 1 when a job is not
-complete or lost data, as muster scrape --wait does.`,
+the settings, prints the results, and exits: with 1 when a job is not complete
+or lost data, as muster scrape --wait does.`,
 		Flags: append(flagsOf(startSettings...),
 			&cli.BoolFlag{Name: "once", Usage: "one round, then exit"},
 			failOnFlag(), progressFlag(), jsonFlag()),
@@ -80,13 +80,13 @@ complete or lost data, as muster scrape --wait does.`,
 func workerCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "worker",
-		Usage: "take tasks from the Redis of an orchestrator, on this machine or another",
+		Usage: "run tasks of an orchestrator, on this machine or another",
 		Description: `Runs until it is interrupted, as muster start does. SIGHUP reads
 workers.concurrency again.`,
 		Flags: append(flagsOf(workerSettings...),
-			&cli.StringFlag{Name: "name", Usage: "be known as `NAME`, which no other worker has", DefaultText: "host, pid and a number"},
+			&cli.StringFlag{Name: "name", Usage: "name the worker `NAME`, which must be unique", DefaultText: "host, pid and a number"},
 			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, under /metrics; beyond loopback it needs dashboard.keys", DefaultText: "nowhere"},
-			&cli.StringFlag{Name: "ready", Usage: "make `FILE` once it takes tasks"}),
+			&cli.StringFlag{Name: "ready", Usage: "create `FILE` when the worker is ready"}),
 		Action: func(c *cli.Context) error {
 			if err := arguments(c, 0, 0); err != nil {
 				return err
@@ -117,8 +117,8 @@ workers.concurrency again.`,
 	}
 }
 
-// withSystem runs fn with the system that the settings describe, its progress
-// on standard error and its log above it.
+// withSystem runs fn with the system of the settings. Progress is on standard
+// error, below the log.
 func withSystem(env environment, c *cli.Context, loaded *config.Loaded, reuse bool,
 	fn func(context.Context, *orchestrator.Orchestrator, *monitor.Display) error) error {
 	outliveReaders() // what it has started would be left running
@@ -136,7 +136,7 @@ func withSystem(env environment, c *cli.Context, loaded *config.Loaded, reuse bo
 		Logger: log, Display: display, Hard: env.hard, Reuse: reuse,
 	}, func(ctx context.Context, o *orchestrator.Orchestrator) error {
 		log.Info("redis", "mode", o.Redis().Mode(), "guarantee", o.Redis().Guarantee())
-		// Once the user wants to stop, bars would only hide what is waited for.
+		// Without bars, the log shows what the stop waits for.
 		defer context.AfterFunc(ctx, func() {
 			fmt.Fprintf(display, "stopping: running tasks may finish, for at most %s; Ctrl-C again to stop at once\n", loaded.Shutdown.Drain)
 		})()

@@ -12,9 +12,9 @@ import (
 	"muster/sites"
 )
 
-// streamRecords scrapes sites and prints their records as they come, one a
-// line. When nobody reads them any more the scrapes end. It fails for a loss
-// of data as bad as failOn.
+// streamRecords scrapes sites and prints their records as they are found, one a
+// line. The scrapes end when the reader closes standard output. It fails for a
+// loss of data as bad as failOn.
 func streamRecords(ctx context.Context, env environment, o *orchestrator.Orchestrator, names []string, opts orchestrator.ScrapeOptions, failOn sites.HealthStatus) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -30,19 +30,19 @@ func streamRecords(ctx context.Context, env environment, o *orchestrator.Orchest
 	return errors.Join(err, round.Lost(failOn))
 }
 
-// lineWriter prints the lines of many goroutines. While its reader takes
-// nothing they wait, until ctx ends and no longer.
+// lineWriter prints the lines of many goroutines. While its reader does not read
+// they wait, until ctx is done.
 type lineWriter struct {
 	ctx   context.Context
 	lines chan []byte
 	done  chan struct{} // closed when all lines are written, or none will be
 }
 
-// startLines prints to w. It tells failed when that cannot be done any more.
+// startLines prints to w, until a write fails: then it calls failed.
 func startLines(ctx context.Context, w io.Writer, failed context.CancelCauseFunc) *lineWriter {
 	l := &lineWriter{ctx: ctx, lines: make(chan []byte), done: make(chan struct{})}
-	// A write to a pipe that nobody reads cannot be called off: then this
-	// goroutine ends with the process.
+	// A write to a pipe whose reader does not read cannot be canceled: then
+	// this goroutine ends with the process.
 	go func() {
 		defer close(l.done)
 		for line := range l.lines {
@@ -50,7 +50,7 @@ func startLines(ctx context.Context, w io.Writer, failed context.CancelCauseFunc
 				if errors.Is(err, syscall.EPIPE) {
 					err = orchestrator.ErrNoReader
 				} else {
-					err = fmt.Errorf("print records: %w; the job has them in its folder too", err)
+					err = fmt.Errorf("print records: %w; they are in the folder of the job too", err)
 				}
 				failed(err)
 				return
@@ -70,8 +70,8 @@ func (l *lineWriter) put(line []byte) error {
 	}
 }
 
-// end waits until all lines are printed, and says whether they were. There is
-// no put after it.
+// end waits until all lines are printed, and returns why they were not. Do not
+// call put after it.
 func (l *lineWriter) end() error {
 	close(l.lines)
 	select {

@@ -13,7 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// table writes rows under a head, in columns.
+// table prints rows under a head, in columns.
 type table struct{ w *tabwriter.Writer }
 
 func newTable(w io.Writer, head ...string) *table {
@@ -25,10 +25,10 @@ func newTable(w io.Writer, head ...string) *table {
 // row adds a row. A cell must hold neither tab nor line break.
 func (t *table) row(cells ...string) { fmt.Fprintln(t.w, strings.Join(cells, "\t")) }
 
-// flush writes what has been gathered.
+// flush writes the table.
 func (t *table) flush() error { return t.w.Flush() }
 
-// printJSON writes v, indented, as the whole answer of a command.
+// printJSON writes v as indented JSON.
 func printJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
@@ -48,7 +48,7 @@ func show[T any](env environment, c *cli.Context, list []T, head []string, row f
 	return t.flush()
 }
 
-// ago is how long something has lasted that began at t.
+// ago is the time since t.
 func ago(t time.Time) string {
 	if t.IsZero() {
 		return "-"

@@ -18,10 +18,11 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// tokenVar is where a token may stand. It is never an argument: others on the machine can see those.
+// tokenVar is the environment variable for a token. A token is never an argument, because other users of the machine can
+// see arguments.
 const tokenVar = "MUSTER_TOKEN"
 
-// maxToken bounds the line that a token is read from.
+// maxToken is the limit of the line of a token, in bytes.
 const maxToken = 4096
 
 func tokensCommand(env environment) *cli.Command {
@@ -32,7 +33,7 @@ standard input: arguments can be seen by others.`
 	}
 	return &cli.Command{
 		Name:  "tokens",
-		Usage: "answer for tasks that wait for somebody outside",
+		Usage: "list and answer tasks that wait for an answer from outside",
 		Subcommands: []*cli.Command{
 			leaf("list", "list the nodes of a task that wait for an answer; there are no tokens in it", "TASK", 1, "", tokensList,
 				&cli.IntFlag{Name: "limit", Usage: "at most `N`", Value: 100}, jsonFlag()),
@@ -43,7 +44,7 @@ standard input: arguments can be seen by others.`
 			leaf("fail", "say that the attempt of a token has failed", "", 0, where, tokensFail,
 				&cli.StringFlag{Name: "message", Usage: "why, as `TEXT`", Required: true},
 				&cli.StringFlag{Name: "code", Usage: "the `CODE` of the failure", DefaultText: "error"},
-				&cli.BoolFlag{Name: "permanent", Usage: "no other attempt is worth it"}),
+				&cli.BoolFlag{Name: "permanent", Usage: "do not retry the task"}),
 			leaf("extend", "move the deadline of the node of a token", "", 0, where, tokensExtend,
 				&cli.DurationFlag{Name: "by", Usage: "to `D` from now", Required: true}),
 		},
@@ -110,7 +111,7 @@ func tokensComplete(ctx context.Context, c *cli.Context, client fleet) error {
 		}
 	}
 	if len(value) <= maxInput && !json.Valid(value) {
-		return usageError{fmt.Errorf("the answer is not JSON: %.40q; a text needs quotes of its own: '\"text\"'", value)}
+		return usageError{fmt.Errorf("the answer is not JSON: %.40q; a string needs its own quotes: '\"text\"'", value)}
 	}
 	return done(client.env, client.Complete(ctx, token, value), "completed")
 }
@@ -138,7 +139,7 @@ func tokensExtend(ctx context.Context, c *cli.Context, client fleet) error {
 	return done(client.env, client.Extend(ctx, token, c.Duration("by")), "extended by %s", c.Duration("by"))
 }
 
-// readToken returns the token that a command is given, and what of standard input is left.
+// readToken returns the token and the rest of standard input.
 func readToken(env environment) (string, io.Reader, error) {
 	for _, v := range env.environ {
 		if token, ok := strings.CutPrefix(v, tokenVar+"="); ok && token != "" {
@@ -156,5 +157,5 @@ func readToken(env environment) (string, io.Reader, error) {
 	if token := strings.TrimSpace(string(line)); token != "" {
 		return token, in, nil
 	}
-	return "", nil, usageError{fmt.Errorf("a token is needed, in %s or on standard input", tokenVar)}
+	return "", nil, usageError{fmt.Errorf("no token: set %s, or write it to standard input", tokenVar)}
 }
