@@ -51,6 +51,7 @@ type job struct {
 	client    *fetch.Client
 	breaker   *breaker
 	doubles   doubles
+	fields    sync.Map // kinds of page that have had their required fields: string → true; see suspect
 	endings   *endings
 	budget    *budget
 	writer    *Writer
@@ -386,7 +387,7 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 		}
 	}
 	began := time.Now()
-	y, records, err := j.scrape(ctx, v)
+	y, records, err := j.scrape(ctx, v, lease.Attempts)
 	down, berr := j.breaker.report(ctx, permit, lease.ID, lease.Attempts == 0, err)
 	if berr == nil && down == 0 && j.isLastTry(lease, err) && !j.breaker.cameSince(began) {
 		if failure, known := j.probe(ctx); known {
@@ -645,8 +646,8 @@ func (j *job) get(ctx context.Context, v visit) (page extract.Page, leave func()
 	return page, room.leave, nil
 }
 
-// scrape fetches and reads a page.
-func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
+// scrape fetches and reads a page. Tries is how often it was tried before.
+func (j *job) scrape(ctx context.Context, v visit, tries int) (*yield, [][]byte, error) {
 	page, leave, err := j.get(ctx, v)
 	if err != nil {
 		return nil, nil, err
@@ -680,6 +681,9 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 		return nil, nil, err
 	}
 	res, err := extract.Run(j.def, doc)
+	if err := j.suspect(ctx, doc, &res, tries); err != nil {
+		return nil, nil, err
+	}
 	if err != nil {
 		return fail(fetch.Validate, invalidIn(res, err))
 	}

@@ -27,6 +27,10 @@ func failuresKey(site string) string { return "muster:sites:failures:" + site }
 // expires like the spec.
 func givenKey(job string) string { return "muster:sites:" + job + ":given" }
 
+// fieldsKey is a set: the kinds of page that have had their required fields in
+// a job. It expires like the spec.
+func fieldsKey(job string) string { return "muster:sites:" + job + ":fields" }
+
 // resumedKey is a string that is there when a job that resumes another has
 // put its failed pages back. It expires like the spec.
 func resumedKey(run string) string { return "muster:sites:" + run + ":resumed" }

@@ -206,8 +206,8 @@ func (c *Client) get(ctx context.Context, s *session, rawURL, kind string) (extr
 		switch to = c.def.Move(to); {
 		case hops == c.def.Limits.Redirects:
 			return page, c.failed(ctx, rawURL, errRedirects)
-		case !c.def.InScope(to) && captchaURL.MatchString(to.String()):
-			return page, nil // what it is, its signs tell
+		case !c.def.InScope(to) && toChallenge(to):
+			return page, nil // Inspect tells
 		case !c.def.InScope(to):
 			return page, c.failed(ctx, rawURL, errScope)
 		}

@@ -1,0 +1,125 @@
+package fetch
+
+import (
+	"bytes"
+	_ "embed" // signatures.yaml
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/goccy/go-yaml"
+
+	"muster/sites/definition"
+)
+
+//go:embed signatures.yaml
+var signaturesFile []byte
+
+// known are the signatures and phrases of signatures.yaml.
+var known = sync.OnceValue(func() signatures {
+	all, err := parseSignatures(signaturesFile)
+	if err != nil {
+		panic(err) // a test reads the same file
+	}
+	return all
+})
+
+// signatures are what signatures.yaml has.
+type signatures struct {
+	Headings   []string     `yaml:"headings"`
+	Phrases    []string     `yaml:"phrases"`
+	Signatures []*signature `yaml:"signatures"`
+}
+
+// signature is how the block pages of a vendor are recognized; see
+// signatures.yaml.
+type signature struct {
+	Vendor   string   `yaml:"vendor"`
+	Source   string   `yaml:"source"`
+	Headers  []string `yaml:"headers"`
+	Cookies  []string `yaml:"cookies"`
+	Titles   []string `yaml:"titles"`
+	Elements []string `yaml:"elements"`
+	Markup   []string `yaml:"markup"`
+	Alone    []string `yaml:"alone"`
+
+	elements, alone []definition.Selector
+}
+
+func parseSignatures(data []byte) (signatures, error) {
+	var all signatures
+	if err := yaml.UnmarshalWithOptions(data, &all, yaml.Strict()); err != nil {
+		return all, fmt.Errorf("read signatures: %w", err)
+	}
+	for _, s := range all.Signatures {
+		var err error
+		if s.elements, err = selectors(s.Elements); err == nil {
+			s.alone, err = selectors(s.Alone)
+		}
+		if err != nil {
+			return all, fmt.Errorf("signature of %s: %w", s.Vendor, err)
+		}
+	}
+	return all, nil
+}
+
+func selectors(css []string) ([]definition.Selector, error) {
+	var parsed []definition.Selector
+	for _, text := range css {
+		s, err := definition.ParseSelector(text)
+		if err != nil {
+			return nil, err
+		}
+		parsed = append(parsed, s)
+	}
+	return parsed, nil
+}
+
+// in returns what of the signature a page has, or "".
+func (s *signature) in(page sight) string {
+	for _, h := range s.Headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if strings.EqualFold(page.doc.Page.Header.Get(name), value) {
+			return "the header " + h
+		}
+	}
+	if len(s.Cookies) > 0 {
+		for _, c := range (&http.Response{Header: page.doc.Page.Header}).Cookies() {
+			if c.Value != "" && c.MaxAge >= 0 && slices.ContainsFunc(s.Cookies, func(name string) bool { return strings.HasPrefix(c.Name, name) }) {
+				return "the cookie " + c.Name
+			}
+		}
+	}
+	for _, t := range s.Titles {
+		if strings.EqualFold(page.title, t) {
+			return fmt.Sprintf("the title %q", page.title)
+		}
+	}
+	if page.chars > shortText {
+		return ""
+	}
+	for _, m := range s.Markup {
+		if bytes.Contains(page.doc.Page.Body, []byte(m)) {
+			return "the markup " + m
+		}
+	}
+	if page.doc.Root == nil {
+		return ""
+	}
+	for _, e := range s.elements {
+		if e.First(page.doc.Root) != nil {
+			return "the element " + e.Text
+		}
+	}
+	if page.chars > nextToNone || page.form || elements.app.First(page.doc.Root) != nil {
+		return ""
+	}
+	for _, e := range s.alone {
+		if e.First(page.doc.Root) != nil {
+			return fmt.Sprintf("the element %s on a page of %d characters", e.Text, page.chars)
+		}
+	}
+	return ""
+}
