@@ -291,7 +291,8 @@ type Retries struct {
 	StallMax time.Duration `yaml:"stall_max"`
 }
 
-// Blocks says how to tell a page that was refused from one that was given.
+// Blocks says what only block pages of the site have, beside those of known
+// vendors.
 type Blocks struct {
 	At      Pos
 	CSS     []Selector `yaml:"css"`

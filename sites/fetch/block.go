@@ -8,8 +8,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"golang.org/x/net/html"
-
 	"muster/sites/definition"
 	"muster/sites/extract"
 )
@@ -164,13 +162,4 @@ func toChallenge(u *url.URL) bool {
 // a browser would fill.
 func NeedsScript(d *extract.Doc) bool {
 	return d.Root != nil && len(d.Text()) < 300 && elements.app.First(d.Root) != nil && elements.script.First(d.Root) != nil
-}
-
-func attribute(n *html.Node, name string) string {
-	for _, a := range n.Attr {
-		if a.Key == name {
-			return a.Val
-		}
-	}
-	return ""
 }

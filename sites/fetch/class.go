@@ -26,7 +26,7 @@ const (
 	RateLimited Class = "rate_limited" // 429, or 503 with Retry-After
 	Server      Class = "server"       // any other 5xx
 	Blocked     Class = "blocked"      // 401 or 403
-	SoftBlock   Class = "soft_block"   // a refusal that says 200
+	SoftBlock   Class = "soft_block"   // the page is blocked although its status says otherwise
 	Empty       Class = "empty"        // 200 and nothing in it
 	Duplicate   Class = "duplicate"    // a page that other addresses give too
 	Gone        Class = "gone"         // 404 or 410

@@ -176,7 +176,7 @@ func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 }
 
 // Get fetches a page of a kind. Every error is an *Error. A page that came
-// but looks like a refusal is told by Inspect, which needs it parsed.
+// but is blocked is recognized by Inspect, which needs it parsed.
 func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, error) {
 	if c.sessions == nil {
 		return c.get(ctx, nil, rawURL, kind)

@@ -77,8 +77,8 @@ func Dir(def *definition.Definition) string {
 	return strings.TrimSuffix(def.File(), filepath.Ext(def.File())) + ".pages"
 }
 
-// Of reads a page. A page that is refused, by its looks or by the definition,
-// is an error; the View has what is known of it all the same.
+// Of reads a page. A page that is blocked, or that lacks must_have, is an
+// error; the View has what is known of it all the same.
 func Of(def *definition.Definition, page extract.Page) (View, error) {
 	v := View{Bytes: len(page.Body), Sample: Sample{
 		URL: page.URL.String(), BaseURL: def.Rebased(), Kind: page.Kind, Records: []json.RawMessage{},

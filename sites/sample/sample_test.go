@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"muster/sites/definition"
+	"muster/sites/extract"
 	"muster/sites/fetch"
 )
 
@@ -130,6 +131,17 @@ func TestLive(t *testing.T) {
 	}
 	if samples[0].Next != base+"/page/2" || len(samples[0].Links) != 2 || samples[1].Kind != definition.KindDetail || len(samples[1].Records) != 1 {
 		t.Errorf("got %+v", samples)
+	}
+}
+
+// A page that is taken for a block page says by what.
+func TestBlockPageNamesItsVendor(t *testing.T) {
+	t.Parallel()
+	def, _, _ := setup(t)
+	body := []byte("<title>Just a moment...</title><p>Checking your browser</p>")
+	_, err := Of(def, extract.Page{URL: def.Base(), Requested: def.Base().String(), Kind: definition.KindDetail, Status: 200, Header: http.Header{}, Body: body})
+	if want := `Cloudflare: the title "Just a moment..."`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q in it", err, want)
 	}
 }
 
