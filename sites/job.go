@@ -51,7 +51,7 @@ type job struct {
 	client    *fetch.Client
 	breaker   *breaker
 	doubles   doubles
-	fields    sync.Map // kinds of page that have had their required fields: string → true; see suspect
+	siblings  siblings
 	endings   *endings
 	budget    *budget
 	writer    *Writer

@@ -3,6 +3,7 @@ package sites
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"muster/sites/definition"
 	"muster/sites/extract"
@@ -11,11 +12,24 @@ import (
 
 var errFieldsMissing = errors.New("required fields missing where siblings have them")
 
+// maxWithout is how many pages of a kind may lack their fields by every proxy
+// before the site is taken to have such pages.
+const maxWithout = 3
+
+// siblings is what one process knows of the required fields of a job's pages.
+// The zero value is ready for use.
+type siblings struct {
+	mu      sync.Mutex      // guards the fields below
+	had     map[string]bool // kinds of page that have had them
+	without map[string]int  // how many pages of a kind lacked them at their last try, since a second try brought them
+}
+
 // suspect returns an *fetch.Error of class SoftBlock if a page that came by a
 // proxy has none of its required fields although a page of its kind has had
 // them in this job, in whatever process, and calls page.Refused. Tries is how
-// often the page was tried before. At its last try, and without a proxy, a
-// page is taken for what it is.
+// often the page was tried before. A page is taken for what it is at its last
+// try, without a proxy, and when other proxies brought no fields for several
+// pages before.
 func (j *job) suspect(ctx context.Context, doc *extract.Doc, res *extract.Result, tries int) error {
 	found, wanted := requiredFields(j.def, doc, res)
 	page := doc.Page
@@ -23,9 +37,14 @@ func (j *job) suspect(ctx context.Context, doc *extract.Doc, res *extract.Result
 	case !wanted || j.def.Blocks.Off:
 		return nil
 	case found:
-		j.noteFields(ctx, page.Kind)
+		j.noteFields(ctx, page.Kind, tries > 0)
 		return nil
-	case page.Via == "" || tries >= fetch.PolicyFor(fetch.SoftBlock, j.def.Retries).Retries || !j.siblingsHaveFields(ctx, page.Kind):
+	case page.Via == "" || !j.siblingsHaveFields(ctx, page.Kind):
+		return nil
+	case tries >= fetch.PolicyFor(fetch.SoftBlock, j.def.Retries).Retries:
+		j.siblings.noteWithout(page.Kind)
+		return nil
+	case j.siblings.manyWithout(page.Kind):
 		return nil
 	}
 	if page.Refused != nil {
@@ -62,25 +81,24 @@ func requiredFields(def *definition.Definition, doc *extract.Doc, res *extract.R
 	return found, wanted
 }
 
-// noteFields notes for all processes that a kind of page has its required
-// fields.
-func (j *job) noteFields(ctx context.Context, kind string) {
-	if _, noted := j.fields.LoadOrStore(kind, true); noted {
+// noteFields notes for all processes that a page of a kind has its required
+// fields, and whether it was tried before.
+func (j *job) noteFields(ctx context.Context, kind string, again bool) {
+	if !j.siblings.note(kind, again) {
 		return
 	}
 	pipe := j.rdb.Pipeline()
 	pipe.SAdd(ctx, fieldsKey(j.id), kind)
 	pipe.Expire(ctx, fieldsKey(j.id), keep)
 	if _, err := pipe.Exec(ctx); err != nil {
-		j.fields.Delete(kind)
-		j.log.Warn("cannot note that pages have their required fields", "error", err)
+		j.log.Warn("other processes may not see that pages have their required fields", "error", err)
 	}
 }
 
 // siblingsHaveFields reports whether a page of a kind has had its required
 // fields.
 func (j *job) siblingsHaveFields(ctx context.Context, kind string) bool {
-	if _, noted := j.fields.Load(kind); noted {
+	if j.siblings.have(kind) {
 		return true
 	}
 	had, err := j.rdb.SIsMember(ctx, fieldsKey(j.id), kind).Result()
@@ -88,8 +106,45 @@ func (j *job) siblingsHaveFields(ctx context.Context, kind string) bool {
 		j.log.Warn("cannot see whether pages have had their required fields", "error", err)
 		return false
 	}
-	if had {
-		j.fields.Store(kind, true)
-	}
 	return had
+}
+
+// note notes a page with its fields, and reports whether it is the first of
+// its kind.
+func (s *siblings) note(kind string, again bool) (first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if again {
+		delete(s.without, kind)
+	}
+	if s.had[kind] {
+		return false
+	}
+	if s.had == nil {
+		s.had = map[string]bool{}
+	}
+	s.had[kind] = true
+	return true
+}
+
+func (s *siblings) have(kind string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.had[kind]
+}
+
+// noteWithout notes a page that lacks its fields at its last try.
+func (s *siblings) noteWithout(kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.without == nil {
+		s.without = map[string]int{}
+	}
+	s.without[kind]++
+}
+
+func (s *siblings) manyWithout(kind string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.without[kind] >= maxWithout
 }

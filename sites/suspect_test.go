@@ -153,6 +153,39 @@ func TestSuspectNeedsASiblingWithFields(t *testing.T) {
 	}
 }
 
+// A site that has pages without fields for every proxy does not wear out the
+// pool with them.
+func TestSuspicionEndsWhereEveryProxyBringsSuchPages(t *testing.T) {
+	t.Parallel()
+	p := &twoProxies{}
+	def := fickle(t, 2)
+	j := begin(t, p.service(t, redistest.New(t)), "j", def, ScrapeOptions{})
+	class := func(item, tries int) fetch.Class {
+		_, _, err := j.scrape(t.Context(), visit{URL: fmt.Sprintf("%s/item/%d", def.Base(), item), Kind: definition.KindDetail}, tries)
+		return fetch.ClassOf(err)
+	}
+	if got := class(0, 0); got != fetch.OK {
+		t.Fatalf("item 0: got %s, want %s", got, fetch.OK)
+	}
+	for n := range maxWithout {
+		if got := class(1, 0); got != fetch.SoftBlock {
+			t.Errorf("page %d without fields: got %s, want %s", n, got, fetch.SoftBlock)
+		}
+		if got := class(1, def.Retries.Attempts); got != fetch.Validate {
+			t.Errorf("page %d at its last try: got %s, want %s", n, got, fetch.Validate)
+		}
+	}
+	if got := class(1, 0); got != fetch.Validate {
+		t.Errorf("after %d such pages: got %s, want %s", maxWithout, got, fetch.Validate)
+	}
+	if got := class(0, 1); got != fetch.OK { // another proxy brings the fields of a page
+		t.Fatalf("item 0 again: got %s, want %s", got, fetch.OK)
+	}
+	if got := class(1, 0); got != fetch.SoftBlock {
+		t.Errorf("after a second try brought fields: got %s, want %s", got, fetch.SoftBlock)
+	}
+}
+
 // Without a proxy nobody is to blame: the page is tried once more, as any page
 // without a valid record.
 func TestPageWithoutItsFieldsIsNotSuspectWithoutAProxy(t *testing.T) {
