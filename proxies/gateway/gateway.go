@@ -6,10 +6,8 @@
 package gateway
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
@@ -128,47 +126,53 @@ func (g *Gateway) Run(ctx context.Context, ready func(net.Addr)) error {
 func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var group sync.WaitGroup
-	defer context.AfterFunc(ctx, func() { l.Close() })()
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
 
-	places := make(chan struct{}, g.cfg.MaxConns)
-	var failure error
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			if ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
-				if isTemporary(err) {
-					time.Sleep(10 * time.Millisecond)
-					continue
-				}
-				failure = fmt.Errorf("gateway: accept: %w", err)
-			}
-			break
-		}
-		select {
-		case places <- struct{}{}:
-		default:
-			conn.Close() // full: better than to keep everyone waiting
-			continue
-		}
-		g.active.Add(1)
-		group.Add(1)
-		counted := &client{Conn: conn}
-		// Whoever has the connection by then, an exchange, a tunnel or greet: the end of ctx is its end.
-		unhook := context.AfterFunc(ctx, func() { counted.Close() })
-		counted.gone = func() {
-			unhook()
-			g.active.Add(-1)
-			<-places
-			group.Done()
-		}
-		group.Go(func() { g.greet(ctx, counted) })
-	}
+	web := &webListener{ctx: ctx, addr: l.Addr(), conns: make(chan net.Conn)}
+	var group sync.WaitGroup
+	group.Go(func() { _ = g.webServer(ctx).Serve(web) }) // its error is that of web: ctx is done
+	err := g.accept(ctx, l, web, &group)
 	cancel()
 	l.Close()
 	group.Wait()
 	g.direct.CloseIdleConnections()
-	return failure
+	return err
+}
+
+// accept takes connections from l until ctx is done. It adds each to the group until it has ended.
+func (g *Gateway) accept(ctx context.Context, l net.Listener, web *webListener, group *sync.WaitGroup) error {
+	free := make(chan struct{}, g.cfg.MaxConns)
+	for {
+		accepted, err := l.Accept()
+		switch {
+		case err == nil:
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return nil
+		case isTemporary(err):
+			time.Sleep(10 * time.Millisecond)
+			continue
+		default:
+			return fmt.Errorf("gateway: accept: %w", err)
+		}
+		select {
+		case free <- struct{}{}:
+		default:
+			accepted.Close() // full: better than to keep everyone waiting
+			continue
+		}
+		g.active.Add(1)
+		group.Add(1)
+		c := &clientConn{Conn: accepted, idle: g.cfg.Idle}
+		stop := context.AfterFunc(ctx, func() { accepted.Close() })
+		c.ended = func() {
+			stop()
+			g.active.Add(-1)
+			<-free
+			group.Done()
+		}
+		go g.greet(ctx, c, web)
+	}
 }
 
 func isTemporary(err error) bool {
@@ -176,88 +180,25 @@ func isTemporary(err error) bool {
 	return errors.As(err, &temporary) && temporary.Temporary()
 }
 
-// client is a connection that frees its place when it is closed.
-type client struct {
-	net.Conn
-	limit *headLimit    // under in
-	in    *bufio.Reader // from which all is read
-	once  sync.Once
-	gone  func()
-}
-
-func (c *client) Read(b []byte) (int, error) {
-	if c.in.Buffered() > 0 {
-		return c.in.Read(b)
-	}
-	return c.Conn.Read(b)
-}
-
-func (c *client) Close() error {
-	c.once.Do(c.gone)
-	return c.Conn.Close()
-}
-
-// greet looks at the first byte to tell SOCKS5 from HTTP.
-func (g *Gateway) greet(ctx context.Context, c *client) {
-	defer c.Close()
+// greet reads the first byte of a connection, which tells SOCKS from HTTP.
+func (g *Gateway) greet(ctx context.Context, c *clientConn, web *webListener) {
 	_ = c.SetReadDeadline(time.Now().Add(headTimeout))
-	c.limit = &headLimit{Conn: c.Conn}
-	c.in = bufio.NewReaderSize(c.limit, 4<<10)
-	first, err := c.in.Peek(1)
-	switch {
-	case err != nil:
-	case first[0] == 5:
-		g.socks5(ctx, c)
-	default:
-		g.web(ctx, c)
+	first := make([]byte, 1)
+	if _, err := io.ReadFull(c, first); err != nil {
+		c.end()
+		return
 	}
-}
-
-// authorized checks credentials and returns what the user name asks for.
-func (g *Gateway) authorized(user, password string) (proxies.PickOptions, error) {
-	ok := len(g.cfg.Keys) == 0
-	for _, key := range g.cfg.Keys {
-		if subtle.ConstantTimeCompare([]byte(key), []byte(password)) == 1 {
-			ok = true
-		}
+	c.first = first
+	if first[0] == 4 || first[0] == 5 {
+		defer c.end()
+		g.socks(ctx, c)
+		return
 	}
-	if !ok {
-		g.refused.Add(1)
-		return proxies.PickOptions{}, errors.New("a key is needed: give it as the proxy password")
+	select {
+	case web.conns <- c:
+	case <-ctx.Done():
+		c.end()
 	}
-	return wishes(g.cfg.Options, user)
-}
-
-// wishes reads what a user name asks for: name-key-value-key-value.
-func wishes(o proxies.PickOptions, user string) (proxies.PickOptions, error) {
-	parts := strings.Split(user, "-")
-	for i := 1; i < len(parts); i += 2 {
-		if i+1 >= len(parts) {
-			return o, fmt.Errorf("user name: %q has no value; write user-session-abc-country-bg", parts[i])
-		}
-		value := parts[i+1]
-		switch parts[i] {
-		case "session":
-			o.Sticky = "gateway:" + value
-		case "ttl":
-			d, err := time.ParseDuration(value)
-			if err != nil || d <= 0 || d > 24*time.Hour {
-				return o, fmt.Errorf("user name: ttl %q is no duration up to 24h", value)
-			}
-			o.StickyFor = d
-		case "country":
-			o.Filter.Countries = []string{strings.ToUpper(value)}
-		case "protocol":
-			o.Filter.Protocols = []string{value}
-		case "anonymity":
-			o.Filter.Anonymity = value
-		case "strategy":
-			o.Strategy = proxies.Strategy(value)
-		default:
-			return o, fmt.Errorf("user name: no wish %q; there are session, ttl, country, protocol, anonymity, strategy", parts[i])
-		}
-	}
-	return o, nil
 }
 
 // siteOf is whose health a request counts for.
@@ -266,55 +207,4 @@ func siteOf(hostport string) string {
 		return strings.ToLower(host)
 	}
 	return strings.ToLower(hostport)
-}
-
-// relay copies both ways until both are done or nothing has moved for Config.Idle.
-func (g *Gateway) relay(conn net.Conn, from io.Reader, target net.Conn) {
-	idle := &idleTimer{after: g.cfg.Idle, conns: []net.Conn{conn, target}}
-	idle.touch()
-	var group sync.WaitGroup
-	group.Go(func() {
-		_, _ = io.Copy(idle.writer(target), from)
-		if half, ok := target.(interface{ CloseWrite() error }); ok {
-			_ = half.CloseWrite()
-		}
-	})
-	_, _ = io.Copy(idle.writer(conn), target)
-	if c, ok := conn.(*client); ok {
-		if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-			_ = half.CloseWrite()
-		}
-	}
-	// A target that is done has nothing to hear any more in all protocols that go through proxies.
-	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
-	group.Wait()
-}
-
-// idleTimer moves the deadlines of a relay on whenever something moves, at most once a second.
-type idleTimer struct {
-	after time.Duration
-	conns []net.Conn
-	last  atomic.Int64 // unix nanoseconds of the last touch
-}
-
-func (t *idleTimer) touch() {
-	now := time.Now()
-	if last := t.last.Load(); now.UnixNano()-last < int64(time.Second) || !t.last.CompareAndSwap(last, now.UnixNano()) {
-		return
-	}
-	for _, c := range t.conns {
-		_ = c.SetDeadline(now.Add(t.after))
-	}
-}
-
-func (t *idleTimer) writer(w io.Writer) io.Writer { return &touchingWriter{w, t} }
-
-type touchingWriter struct {
-	io.Writer
-	timer *idleTimer
-}
-
-func (w *touchingWriter) Write(b []byte) (int, error) {
-	w.timer.touch()
-	return w.Writer.Write(b)
 }

@@ -13,19 +13,10 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"encoding/pem"
-
-	"golang.org/x/net/proxy"
-
-	"muster/internal/addressfilter"
 	"muster/internal/dnstest"
 	"muster/proxies"
 	"muster/proxies/probe"
@@ -58,6 +49,16 @@ func newFront(t *testing.T, cfg Config, kinds ...proxytest.Options) *front {
 		switch r.URL.Path {
 		case "/headers":
 			_ = r.Header.Write(w)
+		case "/raw":
+			w.Header()["Content-Type"] = nil
+			fmt.Fprintln(w, r.RequestURI)
+			_ = r.Header.Write(w)
+		case "/early":
+			_ = http.NewResponseController(w).EnableFullDuplex()
+			w.Header().Set("Content-Length", "6")
+			_, _ = io.WriteString(w, "enough")
+			_ = http.NewResponseController(w).Flush()
+			_, _ = io.Copy(io.Discard, r.Body)
 		case "/echo":
 			body, _ := io.ReadAll(r.Body)
 			_, _ = w.Write(body)
@@ -168,8 +169,8 @@ func TestFronts(t *testing.T) {
 	}
 }
 
-// A session keeps its proxy; a country is a wish that is kept; what is no wish is refused.
-func TestWishesInTheUserName(t *testing.T) {
+// A session keeps its proxy, a country is kept to, and an unknown option is refused.
+func TestUserNameSaysWhatIsWanted(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, Config{}, kinds(8, proxytest.Elite)...)
 	for _, scheme := range []string{"http", "socks5"} {
@@ -188,7 +189,7 @@ func TestWishesInTheUserName(t *testing.T) {
 			t.Errorf("got %s, which is not in Bulgaria", body)
 		}
 	}
-	if status, body := fetch(t, f.client(t, "http", url.UserPassword("me-colour-red", "x")), "http://shop.example/"); status != http.StatusProxyAuthRequired || !strings.Contains(body, "no wish") {
+	if status, body := fetch(t, f.client(t, "http", url.UserPassword("me-colour-red", "x")), "http://shop.example/"); status != http.StatusProxyAuthRequired || !strings.Contains(body, "unknown option") {
 		t.Errorf("got %d %q", status, body)
 	}
 	if status, _ := fetch(t, f.client(t, "http", url.UserPassword("me-country-zz", "x")), "http://shop.example/"); status != http.StatusServiceUnavailable {
@@ -278,22 +279,6 @@ func TestRetriesBehindTheScenes(t *testing.T) {
 	}
 }
 
-// Without proxies the client is told, and nothing goes directly.
-func TestEmptyPool(t *testing.T) {
-	t.Parallel()
-	f := newFront(t, Config{})
-	status, body := fetch(t, f.client(t, "http", nil), f.site.URL)
-	if status != http.StatusServiceUnavailable || !strings.Contains(body, "muster proxies refresh") {
-		t.Errorf("got %d %q", status, body)
-	}
-	if status, body := fetch(t, f.client(t, "socks5", nil), f.site.URL); status == 200 {
-		t.Errorf("got %d %q", status, body)
-	}
-	if n := f.gateway.Stats().NoProxy; n != 2 {
-		t.Errorf("counted %d", n)
-	}
-}
-
 // What the client sends reaches the site as it is: nothing added, no credentials, bodies of any size both ways.
 func TestNothingIsAddedOrLost(t *testing.T) {
 	t.Parallel()
@@ -334,180 +319,6 @@ func TestStreaming(t *testing.T) {
 	}
 }
 
-// Half a greeting, noise and endless headers end without harm.
-func TestBadClients(t *testing.T) {
-	t.Parallel()
-	f := newFront(t, Config{}, kinds(1, proxytest.Elite)...)
-	var group sync.WaitGroup
-	for _, text := range []string{"", "\x05", "\x05\x01", "\x05\x01\x00\x05\x02\x00\x01\x7f\x00\x00\x01\x00\x50", "\x05\x01\x00\x05\x01\x00\x09", "\x04\x01", "GET / HTTP/1.1\r\n\r\n",
-		"\xff\xfe\xfd\r\n\r\n", "CONNECT nowhere HTTP/1.1\r\nHost: nowhere\r\n\r\n", "GET http://shop.example/ HTTP/1.1\r\n" + strings.Repeat("X: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n", 5000)} {
-		group.Go(func() {
-			conn, err := net.Dial("tcp", f.addr)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer conn.Close()
-			_, _ = io.WriteString(conn, text)
-			_ = conn.(*net.TCPConn).CloseWrite()
-			_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
-			_, _ = io.Copy(io.Discard, conn)
-		})
-	}
-	group.Wait()
-	if status, _ := fetch(t, f.client(t, "http", nil), "http://shop.example/"); status != 200 {
-		t.Errorf("got %d afterwards", status)
-	}
-}
-
-// curl uses it as it is.
-func TestCurl(t *testing.T) {
-	t.Parallel()
-	curl, err := exec.LookPath("curl")
-	if err != nil {
-		t.Skip("no curl here")
-	}
-	f := newFront(t, Config{Keys: []string{"sesame"}}, kinds(2, proxytest.Elite, proxytest.SOCKS5)...)
-	roots := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.secure.Certificate().Raw}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range [][]string{
-		{"-x", "http://me:sesame@" + f.addr, "http://shop.example/"},
-		{"-x", "http://me-session-1:sesame@" + f.addr, "--cacert", roots, "https://example.com/"},
-		{"-x", "socks5h://me:sesame@" + f.addr, "http://shop.example/"},
-		{"-x", "socks5h://me:sesame@" + f.addr, "--cacert", roots, "https://example.com/"},
-	} {
-		out, err := exec.CommandContext(t.Context(), curl, append([]string{"-sS", "--fail", "--max-time", "20", "--noproxy", ""}, args...)...).CombinedOutput()
-		if err != nil || !strings.HasPrefix(string(out), "127.16.") {
-			t.Errorf("curl %v: got %q %v", args, out, err)
-		}
-	}
-}
-
-// golang.org/x/net/proxy is a SOCKS5 client that is not ours.
-func TestForeignSOCKSClient(t *testing.T) {
-	t.Parallel()
-	f := newFront(t, Config{Keys: []string{"sesame"}}, kinds(1, proxytest.Elite)...)
-	dialer, err := proxy.SOCKS5("tcp", f.addr, &proxy.Auth{User: "me", Password: "sesame"}, proxy.Direct)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := dialer.Dial("tcp", "shop.example:80")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	fmt.Fprint(conn, "GET / HTTP/1.0\r\nHost: shop.example\r\n\r\n")
-	answer, err := io.ReadAll(conn)
-	if err != nil || !strings.Contains(string(answer), proxytest.ExitAddress(0).String()) {
-		t.Errorf("got %q %v", answer, err)
-	}
-}
-
-// fronts are the ways to ask a gateway, with a target for each.
-var fronts = map[string][2]string{"http": {"http", "http://shop.example/"}, "CONNECT": {"http", "https://example.com/"}, "SOCKS5": {"socks5", "https://example.com/"}}
-
-// Without a proxy, the fallback says what happens, for http, CONNECT and SOCKS5 alike.
-func TestFallback(t *testing.T) {
-	t.Parallel()
-	for name, front := range fronts {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for _, local := range []bool{true, false} {
-				var filter *addressfilter.Filter
-				if local {
-					filter, _ = addressfilter.New("127.0.0.1")
-				}
-				direct := newFront(t, Config{Fallback: proxies.FallbackDirect, Filter: filter})
-				target := direct.site.URL
-				if name != "http" {
-					target = direct.secure.URL
-				}
-				if status, body := fetch(t, direct.client(t, front[0], nil), target); local != (status == 200 && body == "127.0.0.1") {
-					t.Errorf("direct: got %d %q, want an answer to this machine: %t", status, body, local)
-				}
-			}
-			fail := newFront(t, Config{Fallback: proxies.FallbackFail, Options: proxies.PickOptions{Wait: time.Minute}})
-			if status, body := fetch(t, fail.client(t, front[0], nil), front[1]); status == 200 || fail.gateway.Stats().NoProxy != 1 {
-				t.Errorf("fail: got %d %q, want that there is no proxy", status, body)
-			}
-		})
-	}
-}
-
-// A name that stands for loopback is not let in by the fallback direct either.
-func TestFallbackDirectChecksWhatNamesStandFor(t *testing.T) {
-	t.Parallel()
-	for name, front := range fronts {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFront(t, Config{Fallback: proxies.FallbackDirect})
-			for _, host := range []string{"inside.test", "localhost", "[::ffff:127.0.0.1]"} {
-				target := strings.Replace(f.site.URL, "127.0.0.1", host, 1)
-				if name != "http" {
-					target = strings.Replace(f.secure.URL, "127.0.0.1", host, 1)
-				}
-				if status, body := fetch(t, f.client(t, front[0], nil), target); status == 200 {
-					t.Errorf("%s: got %q, want a refusal", target, body)
-				}
-			}
-		})
-	}
-}
-
-// With the fallback wait nobody is turned away while proxies are busy.
-func TestFallbackWaitServesEverybody(t *testing.T) {
-	t.Parallel()
-	for name, front := range fronts {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFront(t, Config{Fallback: proxies.FallbackWait, Options: proxies.PickOptions{Wait: time.Minute}}, proxytest.Options{Kind: proxytest.Elite, Delay: 20 * time.Millisecond})
-			client := f.client(t, front[0], nil)
-			client.Timeout = time.Minute
-			var group sync.WaitGroup
-			for range 50 { // a proxy carries 32
-				group.Go(func() {
-					if status, body := fetch(t, client, front[1]); status != 200 {
-						t.Errorf("got %d %q, want 200", status, body)
-					}
-				})
-			}
-			group.Wait()
-		})
-	}
-}
-
-// Targets that cannot exist are refused without asking a proxy, and cannot put a header into what a proxy is sent.
-func TestImpossibleTargets(t *testing.T) {
-	t.Parallel()
-	f := newFront(t, Config{}, kinds(1, proxytest.Elite)...)
-	for _, host := range []string{"a..b", ".", strings.Repeat("a.", 127) + "a"} {
-		for _, text := range []string{"CONNECT " + host + ":443 HTTP/1.1\r\nHost: x\r\n\r\n", "GET http://" + host + "/ HTTP/1.1\r\nHost: x\r\n\r\n"} {
-			_, in := f.talk(t, text)
-			if r, body := answerTo(t, in, http.MethodGet); r.StatusCode != http.StatusBadRequest || !strings.Contains(body, "target address") {
-				t.Errorf("%.40q: got %s %q, want 400", text, r.Status, body)
-			}
-		}
-	}
-	for _, text := range []string{"CONNECT shop.example:0 HTTP/1.1\r\nHost: x\r\n\r\n", "CONNECT shop.example HTTP/1.1\r\nHost: x\r\n\r\n", "GET http://shop.example:0/ HTTP/1.1\r\nHost: x\r\n\r\n"} {
-		_, in := f.talk(t, text)
-		if r, _ := answerTo(t, in, http.MethodGet); r.StatusCode != http.StatusBadRequest {
-			t.Errorf("%.40q: got %s, want 400", text, r.Status)
-		}
-	}
-	for _, host := range []string{"a b", "a..b", "x:80\r\nX-Injected: yes\r\n\r\n", "a\x00b", "a\tb"} {
-		_, in := f.talk(t, "\x05\x01\x00\x05\x01\x00\x03"+string(rune(len(host)))+host+"\x00\x50")
-		answer := make([]byte, 4)
-		if _, err := io.ReadFull(in, answer); err != nil || string(answer) != "\x05\x00\x05\x04" {
-			t.Errorf("SOCKS5 %q: got %q %v, want host unreachable", host, answer, err)
-		}
-	}
-	if n := f.proxies[0].Requests(); n != 0 {
-		t.Errorf("got %d requests at the proxy, want none", n)
-	}
-}
-
 // A URL that cannot be read is refused without repeating it: there may be a password in it.
 func TestBadURLIsNotRepeated(t *testing.T) {
 	t.Parallel()
@@ -528,39 +339,5 @@ func TestBasicInAnyCase(t *testing.T) {
 		if r, body := answerTo(t, in, http.MethodGet); r.StatusCode != 200 {
 			t.Errorf("%q: got %s %q, want 200", scheme, r.Status, body)
 		}
-	}
-}
-
-// A client that has said all it has to say gets what the target answers to it, however late.
-func TestHalfClosedTunnelGetsItsAnswer(t *testing.T) {
-	t.Parallel()
-	for _, kind := range []proxytest.Kind{proxytest.Elite, proxytest.SOCKS5, proxytest.OverTLS} {
-		t.Run(string(kind), func(t *testing.T) {
-			t.Parallel()
-			f := newFront(t, Config{}, kinds(1, kind)...)
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			go func() {
-				conn, err := l.Accept()
-				if err != nil {
-					return
-				}
-				defer conn.Close()
-				all, _ := io.ReadAll(conn) // up to the end of what the client says
-				fmt.Fprintf(conn, "got %s", all)
-			}()
-			conn, in := f.talk(t, fmt.Sprintf("CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\n\r\n", l.Addr()))
-			if r, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect}); err != nil || r.StatusCode != 200 {
-				t.Fatalf("got %v %v, want a tunnel", r, err)
-			}
-			_, _ = io.WriteString(conn, "all of it")
-			_ = conn.(*net.TCPConn).CloseWrite()
-			if answer, err := io.ReadAll(in); err != nil || string(answer) != "got all of it" {
-				t.Errorf("got %q %v, want the answer", answer, err)
-			}
-		})
 	}
 }

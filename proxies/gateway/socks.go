@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -14,113 +15,136 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// socks5 serves one client of RFC 1928: CONNECT alone, with user and password whenever the client offers them.
-func (g *Gateway) socks5(ctx context.Context, c *client) {
-	var head [2]byte
-	if _, err := io.ReadFull(c, head[:]); err != nil {
+// The replies of RFC 1928.
+const (
+	socksOK              = 0
+	socksFailure         = 1
+	socksUnreachable     = 4
+	socksNoSuchCommand   = 7
+	socksNoSuchAddress   = 8
+	socksNoAuth          = 0x00 // methods of authentication
+	socksUserAndPassword = 0x02
+	socksNoMethod        = 0xff
+)
+
+// errSOCKS ends a conversation with a client that does not keep to the protocol, or leaves.
+var errSOCKS = errors.New("bad SOCKS5 client")
+
+// socks serves one client of RFC 1928: CONNECT alone, with user and password whenever the client offers them. A client
+// that speaks SOCKS4 is refused, for it cannot send a key.
+func (g *Gateway) socks(ctx context.Context, c *clientConn) {
+	var version [1]byte
+	if _, err := io.ReadFull(c, version[:]); err != nil {
 		return
 	}
-	methods := make([]byte, head[1])
-	if _, err := io.ReadFull(c, methods); err != nil {
+	if version[0] == 4 {
+		_, _ = c.Write([]byte{0, 91, 0, 0, 0, 0, 0, 0}) // rejected
 		return
 	}
-	method := byte(0xff)
-	for _, m := range methods {
-		if m == 2 || m == 0 && method == 0xff && len(g.cfg.Keys) == 0 {
-			method = m
-		}
-	}
-	if _, err := c.Write([]byte{5, method}); err != nil || method == 0xff {
-		if method == 0xff {
-			g.refused.Add(1)
-		}
-		return
-	}
-	var user, password string
-	if method == 2 {
-		var version [1]byte
-		if _, err := io.ReadFull(c, version[:]); err != nil || version[0] != 1 {
-			return
-		}
-		var err error
-		if user, err = readShort(c); err != nil {
-			return
-		}
-		if password, err = readShort(c); err != nil {
-			return
-		}
-	}
-	options, err := g.authorized(user, password)
-	if method == 2 {
-		status := byte(0)
-		if err != nil {
-			status = 1
-		}
-		if _, werr := c.Write([]byte{1, status}); werr != nil {
-			return
-		}
-	}
+	options, err := g.socksAuth(c)
 	if err != nil {
 		return
 	}
-
 	addr, code := readTarget(c)
-	if code == 0 && tunnel.CheckTarget(addr) != nil {
-		code = 4 // host unreachable: by any proxy
+	if code == socksOK && tunnel.CheckTarget(addr) != nil {
+		code = socksUnreachable // by any proxy
 	}
-	if code != 0 {
-		reply(c, code)
+	if code != socksOK {
+		_ = reply(c, code)
 		return
 	}
+	_ = c.SetReadDeadline(time.Time{})
 	g.tunnels.Add(1)
 	target, err := g.dial(ctx, addr, options)
 	if err != nil {
-		switch {
-		case errors.Is(err, proxies.ErrNoProxy):
-			g.noProxy.Add(1)
-			reply(c, 1)
-		case tunnel.ReasonOf(err) == tunnel.Upstream:
-			g.failed.Add(1)
-			reply(c, 4)
-		default:
-			g.failed.Add(1)
-			reply(c, 1)
-		}
+		_ = reply(c, g.socksFailed(err))
 		return
 	}
 	defer target.Close()
-	stop := context.AfterFunc(ctx, func() { target.Close() })
-	defer stop()
-	_ = c.SetReadDeadline(time.Time{})
-	if !reply(c, 0) {
-		return
+	if reply(c, socksOK) == nil {
+		g.relay(ctx, c, c, target)
 	}
-	g.relay(c, c, target)
 }
 
-func reply(c net.Conn, code byte) bool {
+// socksAuth agrees on a method of authentication and reads user and password.
+func (g *Gateway) socksAuth(c net.Conn) (proxies.PickOptions, error) {
+	methods, err := readShort(c)
+	if err != nil {
+		return proxies.PickOptions{}, err
+	}
+	method := byte(socksNoMethod)
+	switch {
+	case bytes.IndexByte(methods, socksUserAndPassword) >= 0:
+		method = socksUserAndPassword
+	case bytes.IndexByte(methods, socksNoAuth) >= 0 && len(g.cfg.Keys) == 0:
+		method = socksNoAuth
+	default:
+		g.refused.Add(1)
+	}
+	if _, err := c.Write([]byte{5, method}); err != nil || method == socksNoMethod {
+		return proxies.PickOptions{}, errSOCKS
+	}
+	if method == socksNoAuth {
+		return g.authorized("", "")
+	}
+	var version [1]byte // of RFC 1929
+	if _, err := io.ReadFull(c, version[:]); err != nil || version[0] != 1 {
+		return proxies.PickOptions{}, errSOCKS
+	}
+	user, err := readShort(c)
+	if err != nil {
+		return proxies.PickOptions{}, err
+	}
+	password, err := readShort(c)
+	if err != nil {
+		return proxies.PickOptions{}, err
+	}
+	options, err := g.authorized(string(user), string(password))
+	status := byte(0)
+	if err != nil {
+		status = 1
+	}
+	_, werr := c.Write([]byte{1, status})
+	return options, errors.Join(err, werr)
+}
+
+// socksFailed counts a tunnel that could not be opened and returns the reply that says so.
+func (g *Gateway) socksFailed(err error) byte {
+	if errors.Is(err, proxies.ErrNoProxy) {
+		g.noProxy.Add(1)
+		return socksFailure
+	}
+	g.failed.Add(1)
+	if tunnel.ReasonOf(err) == tunnel.Upstream {
+		return socksUnreachable
+	}
+	return socksFailure
+}
+
+func reply(c net.Conn, code byte) error {
 	_, err := c.Write([]byte{5, code, 0, 1, 0, 0, 0, 0, 0, 0})
-	return err == nil
+	return err
 }
 
-func readShort(r io.Reader) (string, error) {
+// readShort reads a byte and as many bytes as it says.
+func readShort(r io.Reader) ([]byte, error) {
 	var length [1]byte
 	if _, err := io.ReadFull(r, length[:]); err != nil {
-		return "", err
+		return nil, err
 	}
 	text := make([]byte, length[0])
 	_, err := io.ReadFull(r, text)
-	return string(text), err
+	return text, err
 }
 
-// readTarget reads a request; code is what to answer when it cannot be served.
+// readTarget reads a request; code is the reply when it cannot be served.
 func readTarget(c net.Conn) (addr string, code byte) {
-	var head [4]byte
+	var head [4]byte // version, command, reserved, type of address
 	if _, err := io.ReadFull(c, head[:]); err != nil || head[0] != 5 {
-		return "", 1
+		return "", socksFailure
 	}
 	if head[1] != 1 {
-		return "", 7
+		return "", socksNoSuchCommand
 	}
 	var host string
 	switch head[3] {
@@ -130,22 +154,22 @@ func readTarget(c net.Conn) (addr string, code byte) {
 			raw = make([]byte, 16)
 		}
 		if _, err := io.ReadFull(c, raw); err != nil {
-			return "", 1
+			return "", socksFailure
 		}
 		ip, _ := netip.AddrFromSlice(raw)
 		host = ip.Unmap().String()
 	case 3:
 		name, err := readShort(c)
-		if err != nil || name == "" {
-			return "", 1
+		if err != nil || len(name) == 0 {
+			return "", socksFailure
 		}
-		host = name
+		host = string(name)
 	default:
-		return "", 8
+		return "", socksNoSuchAddress
 	}
 	var port [2]byte
 	if _, err := io.ReadFull(c, port[:]); err != nil {
-		return "", 1
+		return "", socksFailure
 	}
-	return net.JoinHostPort(host, strconv.Itoa(int(binary.BigEndian.Uint16(port[:])))), 0
+	return net.JoinHostPort(host, strconv.Itoa(int(binary.BigEndian.Uint16(port[:])))), socksOK
 }

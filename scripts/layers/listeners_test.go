@@ -13,6 +13,7 @@ import (
 var listeners = map[string]string{
 	"orchestrator/api/api.go":         "dashboard and metrics: keys beyond loopback, Host check, limits (guard.go)",
 	"proxies/gateway/gateway.go":      "proxies serve: keys beyond loopback, limits of heads, connections and time",
+	"proxies/gateway/web.go":          "the HTTP side of proxies/gateway/gateway.go",
 	"proxies/probe/judge.go":          "judge: it is there for strangers; beyond loopback only with a key, which signs what it answers",
 	"orchestrator/redisd/port.go":     "finds a free port on loopback and closes it again",
 	"orchestrator/demo/world.go":      "the world of the demo: loopback only",

@@ -1,0 +1,156 @@
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"encoding/pem"
+
+	"golang.org/x/net/proxy"
+
+	"muster/proxies/proxytest"
+)
+
+// curl uses it as it is.
+func TestCurl(t *testing.T) {
+	t.Parallel()
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip("no curl here")
+	}
+	f := newFront(t, Config{Keys: []string{"sesame"}}, kinds(2, proxytest.Elite, proxytest.SOCKS5)...)
+	roots := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.secure.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"-x", "http://me:sesame@" + f.addr, "http://shop.example/"},
+		{"-x", "http://me-session-1:sesame@" + f.addr, "--cacert", roots, "https://example.com/"},
+		{"-x", "socks5h://me:sesame@" + f.addr, "http://shop.example/"},
+		{"-x", "socks5h://me:sesame@" + f.addr, "--cacert", roots, "https://example.com/"},
+	} {
+		out, err := exec.CommandContext(t.Context(), curl, append([]string{"-sS", "--fail", "--max-time", "20", "--noproxy", ""}, args...)...).CombinedOutput()
+		if err != nil || !strings.HasPrefix(string(out), "127.16.") {
+			t.Errorf("curl %v: got %q %v", args, out, err)
+		}
+	}
+}
+
+// golang.org/x/net/proxy is a SOCKS5 client that is not ours.
+func TestForeignSOCKSClient(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, Config{Keys: []string{"sesame"}}, kinds(1, proxytest.Elite)...)
+	dialer, err := proxy.SOCKS5("tcp", f.addr, &proxy.Auth{User: "me", Password: "sesame"}, proxy.Direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := dialer.Dial("tcp", "shop.example:80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "GET / HTTP/1.0\r\nHost: shop.example\r\n\r\n")
+	answer, err := io.ReadAll(conn)
+	if err != nil || !strings.Contains(string(answer), proxytest.ExitAddress(0).String()) {
+		t.Errorf("got %q %v", answer, err)
+	}
+}
+
+// Half a greeting, noise and endless headers end without harm.
+func TestBadClients(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, Config{}, kinds(1, proxytest.Elite)...)
+	var group sync.WaitGroup
+	for _, text := range []string{"", "\x05", "\x05\x01", "\x05\x01\x00\x05\x02\x00\x01\x7f\x00\x00\x01\x00\x50", "\x05\x01\x00\x05\x01\x00\x09", "\x04\x01", "GET / HTTP/1.1\r\n\r\n",
+		"\xff\xfe\xfd\r\n\r\n", "CONNECT nowhere HTTP/1.1\r\nHost: nowhere\r\n\r\n", "GET http://shop.example/ HTTP/1.1\r\n" + strings.Repeat("X: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n", 5000)} {
+		group.Go(func() {
+			conn, err := net.Dial("tcp", f.addr)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			_, _ = io.WriteString(conn, text)
+			_ = conn.(*net.TCPConn).CloseWrite()
+			_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+			_, _ = io.Copy(io.Discard, conn)
+		})
+	}
+	group.Wait()
+	if status, _ := fetch(t, f.client(t, "http", nil), "http://shop.example/"); status != 200 {
+		t.Errorf("got %d afterwards", status)
+	}
+}
+
+// A client that has said all it has to say gets what the target answers to it, however late.
+func TestHalfClosedTunnelGetsItsAnswer(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []proxytest.Kind{proxytest.Elite, proxytest.SOCKS5, proxytest.OverTLS} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			f := newFront(t, Config{}, kinds(1, kind)...)
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			go func() {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer conn.Close()
+				all, _ := io.ReadAll(conn) // up to the end of what the client says
+				fmt.Fprintf(conn, "got %s", all)
+			}()
+			conn, in := f.talk(t, fmt.Sprintf("CONNECT %[1]s HTTP/1.1\r\nHost: %[1]s\r\n\r\n", l.Addr()))
+			if r, err := http.ReadResponse(in, &http.Request{Method: http.MethodConnect}); err != nil || r.StatusCode != 200 {
+				t.Fatalf("got %v %v, want a tunnel", r, err)
+			}
+			_, _ = io.WriteString(conn, "all of it")
+			_ = conn.(*net.TCPConn).CloseWrite()
+			if answer, err := io.ReadAll(in); err != nil || string(answer) != "got all of it" {
+				t.Errorf("got %q %v, want the answer", answer, err)
+			}
+		})
+	}
+}
+
+// Targets that cannot exist are refused without asking a proxy, and cannot put a header into what a proxy is sent.
+func TestImpossibleTargets(t *testing.T) {
+	t.Parallel()
+	f := newFront(t, Config{}, kinds(1, proxytest.Elite)...)
+	for _, host := range []string{"a..b", ".", strings.Repeat("a.", 127) + "a"} {
+		for _, text := range []string{"CONNECT " + host + ":443 HTTP/1.1\r\nHost: x\r\n\r\n", "GET http://" + host + "/ HTTP/1.1\r\nHost: x\r\n\r\n"} {
+			_, in := f.talk(t, text)
+			if r, body := answerTo(t, in, http.MethodGet); r.StatusCode != http.StatusBadRequest || !strings.Contains(body, "target address") {
+				t.Errorf("%.40q: got %s %q, want 400", text, r.Status, body)
+			}
+		}
+	}
+	for _, text := range []string{"CONNECT shop.example:0 HTTP/1.1\r\nHost: x\r\n\r\n", "CONNECT shop.example HTTP/1.1\r\nHost: x\r\n\r\n", "GET http://shop.example:0/ HTTP/1.1\r\nHost: x\r\n\r\n"} {
+		_, in := f.talk(t, text)
+		if r, _ := answerTo(t, in, http.MethodGet); r.StatusCode != http.StatusBadRequest {
+			t.Errorf("%.40q: got %s, want 400", text, r.Status)
+		}
+	}
+	for _, host := range []string{"a b", "a..b", "x:80\r\nX-Injected: yes\r\n\r\n", "a\x00b", "a\tb"} {
+		_, in := f.talk(t, "\x05\x01\x00\x05\x01\x00\x03"+string(rune(len(host)))+host+"\x00\x50")
+		answer := make([]byte, 4)
+		if _, err := io.ReadFull(in, answer); err != nil || string(answer) != "\x05\x00\x05\x04" {
+			t.Errorf("SOCKS5 %q: got %q %v, want host unreachable", host, answer, err)
+		}
+	}
+	if n := f.proxies[0].Requests(); n != 0 {
+		t.Errorf("got %d requests at the proxy, want none", n)
+	}
+}
