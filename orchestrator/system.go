@@ -173,6 +173,17 @@ func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
 	return worker, nil
 }
 
+// runPool writes what requests show of the proxies, until stop is called.
+func (s *System) runPool() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { s.Pool.Run(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
 // refusedRest is how long a task rests that Redis took no writes of.
 const refusedRest = 5 * time.Second
 

@@ -54,6 +54,7 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 	}
 	defer context.AfterFunc(opts.Hard, worker.Kill)()
 	system.Sites.StartWriting()
+	defer system.runPool()()
 	opts.Logger.Info("worker started", "worker", worker.Name())
 	reloading, stop := context.WithCancel(ctx)
 	defer stop()

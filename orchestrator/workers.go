@@ -86,7 +86,9 @@ func (o *Orchestrator) startInProcess(ctx context.Context) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(running) }()
+	stopPool := o.runPool()
 	o.scope.add("workers", func(hard context.Context) error {
+		defer stopPool()
 		defer context.AfterFunc(hard, worker.Kill)()
 		stop()
 		return <-ended

@@ -12,8 +12,10 @@ import (
 )
 
 // Archived returns the proxies that were taken out within the last day.
-func (p *Pool) Archived(ctx context.Context) ([]Proxy, error) {
-	records, err := p.rdb.HGetAll(ctx, archivedKey(p.cfg.Name)).Result()
+func (p *Pool) Archived(ctx context.Context) ([]Proxy, error) { return p.store.archived(ctx) }
+
+func (s *store) archived(ctx context.Context) ([]Proxy, error) {
+	records, err := s.rdb.HGetAll(ctx, archivedKey(s.name)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read archived proxies: %w", err)
 	}
@@ -28,22 +30,21 @@ func (p *Pool) Archived(ctx context.Context) ([]Proxy, error) {
 	return out, nil
 }
 
-// firstLook is how long after it was taken out a proxy is looked at again.
-const firstLook = 5 * time.Minute
+// firstRecheck is how long after it was taken out a proxy is checked again.
+const firstRecheck = 5 * time.Minute
 
 // archivedDue returns at most n proxies of the archive that are to be looked at now, and notes that they are. The
 // intervals double: each look is twice as long after the taking out as the one before.
-func (p *Pool) archivedDue(ctx context.Context, now time.Time, n int) ([]Proxy, error) {
-	name := p.cfg.Name
-	taken, err := p.rdb.ZRangeWithScores(ctx, archiveKey(name), 0, -1).Result()
+func (s *store) archivedDue(ctx context.Context, now time.Time, n int) ([]Proxy, error) {
+	taken, err := s.rdb.ZRangeWithScores(ctx, archiveKey(s.name), 0, -1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read archived proxies: %w", err)
 	}
 	dayAgo := strconv.FormatInt(now.Add(-24*time.Hour).UnixMilli(), 10)
-	if err := p.rdb.ZRemRangeByScore(ctx, lookedKey(name), "-inf", dayAgo).Err(); err != nil {
+	if err := s.rdb.ZRemRangeByScore(ctx, lookedKey(s.name), "-inf", dayAgo).Err(); err != nil {
 		return nil, fmt.Errorf("forget old looks: %w", err)
 	}
-	looks, err := p.rdb.ZRangeWithScores(ctx, lookedKey(name), 0, -1).Result()
+	looks, err := s.rdb.ZRangeWithScores(ctx, lookedKey(s.name), 0, -1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read when proxies were looked at: %w", err)
 	}
@@ -55,13 +56,13 @@ func (p *Pool) archivedDue(ctx context.Context, now time.Time, n int) ([]Proxy, 
 	for _, z := range taken {
 		id, out := z.Member.(string), int64(z.Score)
 		last := max(looked[id], out)
-		if age := now.UnixMilli() - out; age < 24*time.Hour.Milliseconds() && now.UnixMilli()-last >= max(firstLook.Milliseconds(), last-out) && len(ids) < n {
+		if age := now.UnixMilli() - out; age < 24*time.Hour.Milliseconds() && now.UnixMilli()-last >= max(firstRecheck.Milliseconds(), last-out) && len(ids) < n {
 			ids = append(ids, id)
 		}
 	}
 	var due []Proxy
 	for chunk := range slices.Chunk(ids, 500) {
-		records, err := p.rdb.HMGet(ctx, archivedKey(name), chunk...).Result()
+		records, err := s.rdb.HMGet(ctx, archivedKey(s.name), chunk...).Result()
 		if err != nil {
 			return nil, fmt.Errorf("read archived proxies: %w", err)
 		}
@@ -73,7 +74,7 @@ func (p *Pool) archivedDue(ctx context.Context, now time.Time, n int) ([]Proxy, 
 				due = append(due, proxy)
 			}
 		}
-		if err := p.rdb.ZAdd(ctx, lookedKey(name), marks...).Err(); err != nil {
+		if err := s.rdb.ZAdd(ctx, lookedKey(s.name), marks...).Err(); err != nil {
 			return nil, fmt.Errorf("note a look: %w", err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// attempts is one search for a proxy that reaches a target: who was tried, and whose fault it was that they did not.
+// attempts is one request's tries with proxies: which were tried, and whose fault their failures were.
 type attempts struct {
 	pick     PickOptions // of the next one
 	left     int
@@ -20,7 +20,7 @@ type attempts struct {
 	wait     bool
 	direct   bool
 	suspects []suspect
-	last     error // what to answer when no other proxy is tried
+	last     error // what to return when no other proxy is tried
 }
 
 // defaultWait is how long FallbackWait waits.
@@ -33,7 +33,7 @@ func newAttempts(o PickOptions, fallback Fallback, tries int) *attempts {
 	return a
 }
 
-// next says which proxy to try. One is worth a wait as long as the failures so far were surely the proxies' own.
+// next returns what to pick next. It waits for a proxy only while the failures so far were certainly the proxies' own.
 func (a *attempts) next() PickOptions {
 	a.left--
 	a.pick.Wait = 0
@@ -43,20 +43,20 @@ func (a *attempts) next() PickOptions {
 	return a.pick
 }
 
-// none notes that no proxy is left to try.
-func (a *attempts) none(err error) {
+// noProxy notes that no proxy is left to try.
+func (a *attempts) noProxy(err error) {
 	if a.last == nil || a.goDirectly(err) {
 		a.last = err
 	}
 }
 
-// goDirectly reports whether err, for want of a proxy, is to be made good by a direct connection. It is not when some
-// proxy could not reach the target: then it is not the pool that is at fault.
+// goDirectly reports whether to connect directly after err. It is not when a proxy could not reach the target, for then the
+// pool is not at fault.
 func (a *attempts) goDirectly(err error) bool {
 	return a.direct && errors.Is(err, ErrNoProxy) && len(a.suspects) == 0 && a.pick.without == ""
 }
 
-// fail notes what a proxy has failed with, an error or an answer of its own, and whose fault that was.
+// fail notes how a proxy failed, by an error or an answer of its own, and whose fault that was.
 func (a *attempts) fail(lease *Lease, v verdict, response *http.Response, err error) {
 	a.pick.Except = append(a.pick.Except, lease.Proxy.ID)
 	if err != nil {
@@ -64,7 +64,7 @@ func (a *attempts) fail(lease *Lease, v verdict, response *http.Response, err er
 	}
 	switch v {
 	case doubtful:
-		a.suspects = append(a.suspects, suspect{lease, suspicion(err), response})
+		a.suspects = append(a.suspects, suspect{lease, chargeOf(err), response})
 	case unfit:
 		if lease.Proxy.Protocol == "socks4" && a.pick.without == "" { // which all fail alike, before they are asked
 			a.pick.without = lease.Proxy.Protocol
@@ -97,8 +97,8 @@ const (
 	unproven                // an answer to pass on that may as well be the proxy's, which has not reached the site then
 	guilty                  // the proxy's; it has been reported
 	doubtful                // the proxy's or the target's
-	unfit                   // nobody's: the protocol of the proxy cannot carry the target
-	caller                  // ours
+	unfit                   // no one's: the protocol of the proxy cannot carry the target
+	ours                    // this process's or the caller's
 )
 
 // blame finds whose fault an error was, and gives back the lease unless that is in doubt.
@@ -106,7 +106,7 @@ func blame(lease *Lease, err error) verdict {
 	switch reason := tunnel.ReasonOf(err); {
 	case reason == tunnel.Local, reason == tunnel.Canceled:
 		lease.Release()
-		return caller
+		return ours
 	case reason == tunnel.Unsupported: // such as an IPv6 target for SOCKS4, or a name that does not resolve here
 		lease.Release()
 		return unfit
@@ -120,15 +120,15 @@ func blame(lease *Lease, err error) verdict {
 	return guilty
 }
 
-// suspect is a proxy whose failure may as well be the target's. Who else reaches the target shows whose it was.
+// suspect is a proxy whose failure may as well be the target's. Whether another reaches the target shows whose it was.
 type suspect struct {
 	lease    *Lease
-	outcome  Outcome        // what it is charged with then
+	outcome  Outcome        // to report if another reaches the target
 	response *http.Response // its own, if it gave one
 }
 
-// suspicion is what a proxy that failed with err is charged with when another reaches the target.
-func suspicion(err error) Outcome {
+// chargeOf is the outcome of a proxy that failed with err when another reaches the target.
+func chargeOf(err error) Outcome {
 	var wrongCertificate *tls.CertificateVerificationError
 	var unknownAuthority x509.UnknownAuthorityError
 	switch {
@@ -137,19 +137,19 @@ func suspicion(err error) Outcome {
 	case tunnel.ReasonOf(err) == tunnel.Denied:
 		return useless
 	case tunnel.ReasonOf(err) == tunnel.Timeout, isTimeout(err):
-		return hung
+		return missedTimedOut
 	}
 	return missed
 }
 
-// acquit settles the suspects: when somebody else has reached the target, they are to blame. Who took too long rests
-// there in any case, so that the next request does not take as long.
-func acquit(suspects []suspect, guilty bool) {
+// settle gives back the leases of the suspects: reported when another proxy has reached the target, else released. One that
+// timed out rests at the target in any case, so that the next request does not take as long.
+func settle(suspects []suspect, guilty bool) {
 	for _, s := range suspects {
 		switch {
 		case guilty:
 			s.lease.Report(s.outcome, 0)
-		case s.outcome == hung:
+		case s.outcome == missedTimedOut:
 			s.lease.Report(useless, 0)
 		default:
 			s.lease.Release()

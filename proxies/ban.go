@@ -11,6 +11,11 @@ import (
 // Ban keeps proxies from a site for a while, or from all sites when site is "", whatever checks and requests say in the
 // meantime. A d of 0 is for good. They stay in the pool, and come back by themselves when the time is over.
 func (p *Pool) Ban(ctx context.Context, site string, d time.Duration, ids ...string) error {
+	defer p.view.expire()
+	return p.store.ban(ctx, site, d, ids)
+}
+
+func (s *store) ban(ctx context.Context, site string, d time.Duration, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -22,15 +27,19 @@ func (p *Pool) Ban(ctx context.Context, site string, d time.Duration, ids ...str
 	for _, id := range ids {
 		values = append(values, banField(id, site), until)
 	}
-	if err := p.rdb.HSet(ctx, bansKey(p.cfg.Name), values...).Err(); err != nil {
+	if err := s.rdb.HSet(ctx, bansKey(s.name), values...).Err(); err != nil {
 		return fmt.Errorf("ban proxies: %w", err)
 	}
-	p.stale()
 	return nil
 }
 
 // Unban ends bans from a site, or those from all sites when site is "". It returns how many there were.
 func (p *Pool) Unban(ctx context.Context, site string, ids ...string) (int, error) {
+	defer p.view.expire()
+	return p.store.unban(ctx, site, ids)
+}
+
+func (s *store) unban(ctx context.Context, site string, ids []string) (int, error) {
 	if len(ids) == 0 {
 		return 0, nil
 	}
@@ -38,15 +47,14 @@ func (p *Pool) Unban(ctx context.Context, site string, ids ...string) (int, erro
 	for i, id := range ids {
 		fields[i] = banField(id, site)
 	}
-	n, err := p.rdb.HDel(ctx, bansKey(p.cfg.Name), fields...).Result()
+	n, err := s.rdb.HDel(ctx, bansKey(s.name), fields...).Result()
 	if err != nil {
 		return 0, fmt.Errorf("end bans: %w", err)
 	}
-	p.stale()
 	return int(n), nil
 }
 
-// A Ban is one that holds.
+// Ban keeps a proxy from a site, or from all.
 type Ban struct {
 	ID    string    `json:"id"`
 	Site  string    `json:"site,omitempty"` // "" is all
@@ -54,8 +62,10 @@ type Ban struct {
 }
 
 // Bans lists those that hold, and forgets those that are over.
-func (p *Pool) Bans(ctx context.Context) ([]Ban, error) {
-	texts, err := p.rdb.HGetAll(ctx, bansKey(p.cfg.Name)).Result()
+func (p *Pool) Bans(ctx context.Context) ([]Ban, error) { return p.store.bans(ctx) }
+
+func (s *store) bans(ctx context.Context) ([]Ban, error) {
+	texts, err := s.rdb.HGetAll(ctx, bansKey(s.name)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read the bans: %w", err)
 	}
@@ -79,7 +89,7 @@ func (p *Pool) Bans(ctx context.Context) ([]Ban, error) {
 		}
 	}
 	if len(over) > 0 {
-		if err := p.rdb.HDel(ctx, bansKey(p.cfg.Name), over...).Err(); err != nil {
+		if err := s.rdb.HDel(ctx, bansKey(s.name), over...).Err(); err != nil {
 			return nil, fmt.Errorf("forget bans that are over: %w", err)
 		}
 	}
@@ -88,30 +98,3 @@ func (p *Pool) Bans(ctx context.Context) ([]Ban, error) {
 
 // banField is the field of a ban; an id has no space in it.
 func banField(id, site string) string { return strings.TrimRight(id+" "+site, " ") }
-
-// bannedNow tells whether a proxy may not be used for a site, by the view. The caller holds mu.
-func (p *Pool) bannedNow(id, site string, now time.Time) bool {
-	_, banned := p.bannedUntil(id, site, now)
-	return banned
-}
-
-// bannedUntil is bannedNow with the time when the last of the bans ends, zero for never. The caller holds mu.
-func (p *Pool) bannedUntil(id, site string, now time.Time) (end time.Time, banned bool) {
-	if len(p.bans) == 0 {
-		return end, false
-	}
-	for _, field := range []string{id, banField(id, site)} {
-		until, ok := p.bans[field]
-		switch {
-		case !ok, !until.IsZero() && !now.Before(until):
-		case until.IsZero():
-			return until, true
-		default:
-			banned = true
-			if until.After(end) {
-				end = until
-			}
-		}
-	}
-	return end, banned
-}

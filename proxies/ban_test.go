@@ -131,7 +131,7 @@ func TestListAtASite(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 6 {
-		(&Lease{Proxy: Proxy{ID: ids[2]}, pool: pool, site: "shop", begun: time.Now()}).Report(Banned, 0)
+		(&Lease{Proxy: Proxy{ID: ids[2]}, from: pool.leases, site: "shop", begun: time.Now()}).Report(Banned, 0)
 	}
 	flush(t, pool)
 	members, err := pool.ListAt(t.Context(), "shop", Everything)

@@ -24,10 +24,9 @@ type DialOptions struct {
 	Direct tunnel.DialFunc
 }
 
-// Dial opens a tunnel to addr ("host:port") through a proxy of the pool, and through up to Tries of them until one
-// stands. Closing the connection gives the proxy back: it counts as a success when anything came through. That says
-// something of the proxy and of its way to addr, and nothing of Site, whose health and bans only say which proxy is
-// picked. The proxy is the zero Proxy when the connection is direct.
+// Dial opens a tunnel to addr ("host:port") through a proxy of the pool, and tries up to Tries of them. Closing the
+// connection gives the proxy back: it counts as a success when anything came through. That says something of the proxy
+// and addr, and nothing of Site, whose health and bans only say which proxy is picked. The proxy is the zero Proxy when the connection is direct.
 func (p *Pool) Dial(ctx context.Context, addr string, o DialOptions) (net.Conn, Proxy, error) {
 	if err := tunnel.CheckTarget(addr); err != nil {
 		return nil, Proxy{}, err
@@ -38,32 +37,31 @@ func (p *Pool) Dial(ctx context.Context, addr string, o DialOptions) (net.Conn, 
 	for a.left > 0 {
 		lease, err := p.Pick(ctx, a.next())
 		if err != nil {
-			a.none(err)
+			a.noProxy(err)
 			break
 		}
-		dialer := &tunnel.Dialer{Proxy: lease.Proxy.URL(), Dial: p.cfg.Dial, ConnectTimeout: p.cfg.ConnectTimeout, HandshakeTimeout: p.cfg.HandshakeTimeout}
 		begun := time.Now()
-		conn, err := dialer.Tunnel(ctx, addr)
+		conn, err := p.transports.dialer(lease.Proxy).Tunnel(ctx, addr)
 		if err == nil {
-			for _, s := range a.suspects { // who may still turn out guilty: some proxies say of any tunnel that it stands
+			for _, s := range a.suspects { // they may still turn out guilty: some proxies say of any tunnel that it is open
 				s.lease.Release()
 			}
 			return &leasedConn{Conn: conn, lease: lease, latency: time.Since(begun), suspects: a.suspects}, lease.Proxy, nil
 		}
-		v := caller
+		v := ours
 		if ctx.Err() != nil {
 			lease.Release()
 		} else {
 			v = blame(lease, err)
 		}
 		a.fail(lease, v, nil, err)
-		if v == caller {
+		if v == ours {
 			break
 		}
 	}
-	acquit(a.suspects, false)
+	settle(a.suspects, false)
 	if a.goDirectly(a.last) {
-		p.warnDirect(o.Site, a.last)
+		p.transports.warnDirect(o.Site, a.last)
 		dial := o.Direct
 		if dial == nil {
 			dial = (*addressfilter.Filter)(nil).Dial(&net.Dialer{})
@@ -82,7 +80,7 @@ type leasedConn struct {
 	*tunnel.Conn
 	lease    *Lease
 	latency  time.Duration
-	suspects []suspect   // who did not reach the target; their leases are given back
+	suspects []suspect   // proxies that did not reach the target; their leases are given back
 	got      atomic.Bool // something came through
 	once     sync.Once
 }
@@ -97,7 +95,7 @@ func (c *leasedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite ends our side of the conversation where the connection can.
+// CloseWrite closes the sending side where the connection can.
 func (c *leasedConn) CloseWrite() error {
 	if half, ok := c.Conn.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

@@ -244,7 +244,7 @@ func TestMissesCountOncePerTarget(t *testing.T) {
 	id := proxyOf(result(1, nil)).ID
 	miss := func(site string, o Outcome) {
 		t.Helper()
-		(&Lease{Proxy: Proxy{ID: id}, pool: pool, site: site, begun: time.Now().Add(time.Second)}).Report(o, 0)
+		(&Lease{Proxy: Proxy{ID: id}, from: pool.leases, site: site, begun: time.Now().Add(time.Second)}).Report(o, 0)
 		flush(t, pool)
 	}
 	fails := func() float64 {
@@ -261,7 +261,7 @@ func TestMissesCountOncePerTarget(t *testing.T) {
 	if got := fails(); got != 1 {
 		t.Errorf("got %v failures after five misses of one site, want 1", got)
 	}
-	miss("news", hung)
+	miss("news", missedTimedOut)
 	if got := fails(); got != 1.5 {
 		t.Errorf("got %v failures after a time-out at a second site, want 1.5", got)
 	}

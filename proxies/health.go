@@ -19,8 +19,8 @@ type Health struct {
 	Latency  float64   `json:"latency_ms"`         // moving mean of the time to the first byte
 }
 
-// unknown is the health of a proxy without a report.
-var unknown = Health{OK: 0.5}
+// unknownHealth is that of a proxy without a report.
+func unknownHealth() Health { return Health{OK: 0.5} }
 
 // parseHealth reads what report.lua writes.
 func parseHealth(text string) (Health, error) {
@@ -29,13 +29,13 @@ func parseHealth(text string) (Health, error) {
 	for field := range strings.FieldsSeq(text) {
 		v, err := strconv.ParseFloat(field, 64)
 		if err != nil || i == len(n) {
-			return unknown, fmt.Errorf("parse health %q", text)
+			return unknownHealth(), fmt.Errorf("parse health %q", text)
 		}
 		n[i] = v
 		i++
 	}
 	if i < len(n)-1 {
-		return unknown, fmt.Errorf("parse health %q", text)
+		return unknownHealth(), fmt.Errorf("parse health %q", text)
 	}
 	return Health{OK: n[0], Requests: int(n[1]), Fails: n[2], LastOK: unixMilli(n[3]), LastFail: unixMilli(n[4]), Until: unixMilli(n[5]), Latency: n[6]}, nil
 }
@@ -47,7 +47,7 @@ func unixMilli(ms float64) time.Time {
 	return time.UnixMilli(int64(ms))
 }
 
-// score says how good a bet a proxy is: how often it works, weighing more when that is not long ago, and how fast it is.
+// score weighs a proxy: how often it works, more so when it did not long ago, and how fast it is.
 // A site's own numbers count once there are five.
 func score(all, site Health, checked float64, now time.Time) float64 {
 	h := all

@@ -18,7 +18,7 @@ func TestRestsGrowWithRefusals(t *testing.T) {
 		t.Helper()
 		begun := time.Now()
 		for _, o := range outcomes {
-			if err := b.pool.write(t.Context(), "shop", []report{{id: id, outcome: o, begun: begun, cooldown: -1}}); err != nil {
+			if err := b.pool.leases.write(t.Context(), "shop", []report{{id: id, outcome: o, begun: begun, cooldown: -1}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -32,15 +32,15 @@ func TestRestsGrowWithRefusals(t *testing.T) {
 		fails    float64
 	}{
 		{[]Outcome{Succeeded}, 0},
-		{[]Outcome{Succeeded, bannedAfterAll}, 1},
+		{[]Outcome{Succeeded, bannedLate}, 1},
 		{[]Outcome{Banned}, 2},
-		{[]Outcome{Succeeded, bannedAfterAll}, 3},
-		{[]Outcome{Succeeded, bannedAfterAll}, 4},
+		{[]Outcome{Succeeded, bannedLate}, 3},
+		{[]Outcome{Succeeded, bannedLate}, 4},
 		{[]Outcome{Succeeded}, 0},
 		{[]Outcome{Succeeded}, 0},
-		{[]Outcome{Succeeded, bannedAfterAll}, 1},
+		{[]Outcome{Succeeded, bannedLate}, 1},
 		{[]Outcome{Banned}, 2},
-		{[]Outcome{Succeeded, bannedAfterAll, bannedAfterAll}, 3}, // told twice of one request
+		{[]Outcome{Succeeded, bannedLate, bannedLate}, 3}, // told twice of one request
 	} {
 		h := report(step.outcomes...)
 		if h.Fails != step.fails {
@@ -55,7 +55,7 @@ func TestRestsGrowWithRefusals(t *testing.T) {
 // An answer to a request that was under way when the proxy was refused says nothing of what comes after.
 func TestALateAnswerEndsNoRest(t *testing.T) {
 	t.Parallel()
-	for _, refused := range [][]Outcome{{Banned}, {Succeeded, bannedAfterAll}, {Paused}} {
+	for _, refused := range [][]Outcome{{Banned}, {Succeeded, bannedLate}, {Paused}} {
 		b := newBench(t, hello, nil)
 		id := b.add(t, proxytest.Options{Kind: proxytest.Elite})[0]
 		begun := time.Now().Add(-time.Second)
@@ -64,7 +64,7 @@ func TestALateAnswerEndsNoRest(t *testing.T) {
 			rest = time.Hour
 		}
 		for _, o := range append(refused, Succeeded) {
-			if err := b.pool.write(t.Context(), "shop", []report{{id: id, outcome: o, begun: begun, cooldown: rest}}); err != nil {
+			if err := b.pool.leases.write(t.Context(), "shop", []report{{id: id, outcome: o, begun: begun, cooldown: rest}}); err != nil {
 				t.Fatal(err)
 			}
 		}

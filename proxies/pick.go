@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -42,7 +41,7 @@ type PickOptions struct {
 	Except []string
 
 	only    string // the id of the one proxy to pick
-	apart   bool   // best a proxy that no session keeps to
+	apart   bool   // best a proxy that no session uses
 	tunnel  string // the target of a tunnel: what becomes of it counts there, and not at the site
 	without string // a protocol that cannot carry the request
 }
@@ -55,64 +54,39 @@ func (o *PickOptions) scope() string {
 	return o.Site
 }
 
-// Lease is a proxy that was picked. Give it back with Report or Release, once.
-type Lease struct {
-	Proxy Proxy
-
-	pool  *Pool
-	site  string // or another scope
-	begun time.Time
-	trial bool
-	done  bool // given back
-	ban   bool // reported as banned
-}
-
-type sticky struct {
-	id    string
-	until time.Time
-	left  int
-}
+// waitStep is how often Pick looks for a proxy while it waits for one.
+const waitStep = 250 * time.Millisecond
 
 // Pick lends a proxy. It returns an error with ErrNoProxy in it when there is none, after PickOptions.Wait. When some
 // would do but rest or are busy, the error has a method Resting, which says for how long.
 func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
 	deadline := time.Now().Add(o.Wait)
-	p.mu.Lock()
-	p.picking = true
-	p.mu.Unlock()
-	var last *tally // what the last look has found; nil before the first
+	p.view.notePick()
+	var last *shortage // of the last look; nil before the first
 	for {
-		if err := p.sync(ctx, []string{o.Site, o.scope()}, false); err != nil {
-			p.mu.Lock()
-			known := len(p.order) > 0
-			p.mu.Unlock()
-			if ctx.Err() != nil && last != nil { // the wait is over, and not the pool out of reach
-				return nil, errors.Join(last.err(), ctx.Err())
+		if err := p.refreshForPick(ctx, &o); err != nil {
+			if last != nil && ctx.Err() != nil { // the wait is over, and not the pool out of reach
+				err = errors.Join(last.err(), ctx.Err())
 			}
-			if !known || ctx.Err() != nil {
-				return nil, err
-			}
-			p.cfg.Logger.Warn("the pool cannot be read; going on with what is known", "err", err)
+			return nil, err
 		}
-		lease, why := p.pick(o)
-		if lease != nil && lease.trial && !p.mayTry(ctx, lease) {
-			lease.trial = false // it is another's
+		lease, why := p.picker.pick(&o)
+		switch {
+		case lease != nil && lease.trial && !p.store.startTrial(ctx, lease.site, lease.Proxy.ID):
+			lease.trial = false // another process tries it
 			lease.Release()
 			o.Except = append(slices.Clip(o.Except), lease.Proxy.ID)
 			continue
-		}
-		if lease != nil {
+		case lease != nil:
 			return lease, nil
-		}
-		if o.only != "" && why.busy == 0 {
-			return nil, &sessionOver{why: why}
-		}
-		if !time.Now().Before(deadline) {
+		case o.only != "" && why.busy == 0:
+			return nil, &sessionError{why}
+		case !time.Now().Before(deadline):
 			return nil, why.err()
 		}
-		last = &why
+		last = why
 		select {
-		case <-time.After(min(250*time.Millisecond, max(time.Until(deadline), time.Millisecond))):
+		case <-time.After(min(waitStep, max(time.Until(deadline), time.Millisecond))):
 		case <-ctx.Done():
 			return nil, errors.Join(why.err(), ctx.Err())
 		}
@@ -120,23 +94,27 @@ func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
 	}
 }
 
-// mayTry lets one of all processes use a proxy that comes back from its cooldown, until it has reported.
-func (p *Pool) mayTry(ctx context.Context, l *Lease) bool {
-	ok, err := p.rdb.SetNX(ctx, trialKey(p.cfg.Name, l.site, l.Proxy.ID), "1", 30*time.Second).Result()
-	return ok || err != nil
+// refreshForPick updates the view. While Redis is away a view with members goes on as it is.
+func (p *Pool) refreshForPick(ctx context.Context, o *PickOptions) error {
+	err := p.view.refresh(ctx, []string{o.Site, o.scope()}, false)
+	if err != nil && ctx.Err() == nil && !p.view.empty() {
+		p.cfg.Logger.Warn("the pool cannot be read; going on with what is known", "err", err)
+		return nil
+	}
+	return err
 }
 
-// tally says why proxies were not taken.
-type tally struct {
-	total, unfit, cooling, busy, excluded, banned int
-	back                                          time.Time // when the first of those that cool down may be taken
+// shortage says why no proxy was picked: how many members could not be, by reason.
+type shortage struct {
+	total, unfit, cooling, busy, tried, banned int
+	back                                       time.Time // when the first of those that cool down may be picked
 }
 
-// rests notes a proxy that may be taken again later.
-func (t *tally) rests(until time.Time) {
-	t.cooling++
-	if t.back.IsZero() || until.Before(t.back) {
-		t.back = until
+// cools counts a proxy that may be picked again later.
+func (s *shortage) cools(until time.Time) {
+	s.cooling++
+	if s.back.IsZero() || until.Before(s.back) {
+		s.back = until
 	}
 }
 
@@ -144,15 +122,22 @@ func (t *tally) rests(until time.Time) {
 const busyFor = 500 * time.Millisecond
 
 // err is ErrNoProxy and why.
-func (t *tally) err() error {
-	err := fmt.Errorf("%w (%s)", ErrNoProxy, t)
+func (s *shortage) err() error {
+	err := fmt.Errorf("%w (%s)", ErrNoProxy, s)
 	switch {
-	case t.busy > 0:
+	case s.busy > 0:
 		return &restError{err, busyFor}
-	case t.cooling > 0:
-		return &restError{err, max(time.Until(t.back), time.Millisecond)}
+	case s.cooling > 0:
+		return &restError{err, max(time.Until(s.back), time.Millisecond)}
 	}
 	return err
+}
+
+func (s *shortage) String() string {
+	if s.total == 0 {
+		return "the pool is empty"
+	}
+	return fmt.Sprintf("of %d in the pool %d do not fit, %d cool down, %d are busy, %d were tried, %d are banned", s.total, s.unfit, s.cooling, s.busy, s.tried, s.banned)
 }
 
 // restError is an ErrNoProxy that ends by itself: there are proxies that would do, but not now.
@@ -164,329 +149,155 @@ type restError struct {
 // Unwrap returns the cause.
 func (e *restError) Unwrap() error { return e.error }
 
-// Resting is how long it is until one of the proxies may be taken.
+// Resting is how long it is until one of the proxies may be picked.
 func (e *restError) Resting() time.Duration { return e.after }
 
-func (t *tally) String() string {
-	if t.total == 0 {
-		return "the pool is empty"
-	}
-	return fmt.Sprintf("of %d in the pool %d do not fit, %d cool down, %d are busy, %d were tried, %d are banned", t.total, t.unfit, t.cooling, t.busy, t.excluded, t.banned)
+// picker chooses members of a view. It lives as long as the Pool; its fields are guarded by the view's mu.
+type picker struct {
+	view       *view
+	leases     *leases
+	listed     int // the state of view.changed that shortlists are of
+	shortlists map[string]*shortlist
+	stickies   map[string]*sticky
+	sessions   map[string]int // proxy → how many sessions use it
 }
 
-func (p *Pool) pick(o PickOptions) (*Lease, tally) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := time.Now()
-	name := o.scope()
-	site, own := p.scopeOf(o.Site), p.scopeOf(name)
+// sticky is the proxy of the picks with one key.
+type sticky struct {
+	id    string
+	until time.Time
+	left  int // picks; negative for no limit
+}
+
+func newPicker(v *view, ls *leases) *picker {
+	return &picker{view: v, leases: ls, shortlists: map[string]*shortlist{}, stickies: map[string]*sticky{}, sessions: map[string]int{}}
+}
+
+// search is one look for a proxy.
+type search struct {
+	options   *PickOptions
+	view      *view
+	site, own *scope // of the site, and where what becomes of the request counts
+	now       time.Time
+	why       shortage
+}
+
+// pick lends a member that suits o and is free. Without one it returns nil and why.
+func (p *picker) pick(o *PickOptions) (*Lease, *shortage) {
+	p.view.mu.Lock()
+	defer p.view.mu.Unlock()
 	list := p.shortlist(&o.Filter)
-	unfit := len(p.order) - len(list.members)
-	t := tally{total: len(p.order), unfit: unfit}
-	fits := func(m *member) bool {
-		all, there, past := &m.all, site.health[m.ID].Until, own.health[m.ID]
-		if past.Until.After(there) {
-			there = past.Until
-		}
-		switch {
-		case slices.Contains(o.Except, m.ID), o.without != "" && m.Protocol == o.without:
-			t.excluded++
-		case p.bannedNow(m.ID, o.Site, now):
-			t.banned++
-		case now.Before(there) && all.Until.Before(there):
-			t.rests(there)
-		case now.Before(all.Until):
-			t.rests(all.Until)
-		case m.inFlight >= p.share, m.inFlight > 0 && (all.Fails > 0 || past.Fails > 0): // one trial at a time
-			t.busy++
-		default:
-			return true
-		}
-		return false
+	s := &search{options: o, view: p.view, site: p.view.scopeOf(o.Site), own: p.view.scopeOf(o.scope()), now: time.Now()}
+	s.why.total, s.why.unfit = len(p.view.order), len(p.view.order)-len(list.members)
+	m := p.choose(list, s)
+	if m == nil {
+		return nil, &s.why
 	}
+	return p.leases.lend(m, o.scope()), nil
+}
 
-	if o.only != "" {
-		if m := p.members[o.only]; m != nil && o.Filter.takes(&m.Proxy) && fits(m) {
-			return p.lend(m, own, name, now), t
-		}
-		return nil, t
+// choose returns the member for a search; nil when there is none.
+func (p *picker) choose(list *shortlist, s *search) *member {
+	if s.options.only != "" {
+		return s.member(s.options.only)
 	}
-	if o.Sticky != "" {
-		if s := p.stickies[o.Sticky]; s != nil && now.Before(s.until) && s.left != 0 {
-			if m := p.members[s.id]; m != nil && o.Filter.takes(&m.Proxy) && fits(m) {
-				s.left--
-				return p.lend(m, own, name, now), t
-			}
-		}
+	if m := p.stuck(s); m != nil {
+		return m
 	}
-	var m *member
-	if o.apart && len(p.kept) > 0 {
-		alone := func(m *member) bool { return p.kept[m.ID] == 0 && fits(m) }
-		if m = list.choose(o.Strategy, site, alone, now); m == nil {
-			m = list.scan(alone)
-		}
-		t = tally{total: len(p.order), unfit: unfit}
+	m := p.chooseApart(list, s)
+	if m == nil {
+		m = list.choose(s, s.fits)
 	}
 	if m == nil {
-		m = list.choose(o.Strategy, site, fits, now)
+		s.why = shortage{total: s.why.total, unfit: s.why.unfit}
+		m = list.scan(s.fits) // every one of them, for a sample may miss the few that will do
 	}
-	if m == nil {
-		t = tally{total: len(p.order), unfit: unfit}
-		m = list.scan(fits) // every one of them, for a sample may miss the few that will do
+	if m != nil && s.options.Sticky != "" {
+		p.stick(m, s)
 	}
-	if m == nil {
-		return nil, t
-	}
-	if o.Sticky != "" {
-		p.forgetStickies(now)
-		p.stickies[o.Sticky] = &sticky{id: m.ID, until: now.Add(cmp.Or(o.StickyFor, 10*time.Minute)), left: cmp.Or(o.StickyUses, -1) - 1}
-	}
-	return p.lend(m, own, name, now), t
+	return m
 }
 
-// scopeOf returns a scope of the view, an empty one for "". The caller holds mu.
-func (p *Pool) scopeOf(name string) *scope {
-	if s := p.scopes[name]; s != nil && name != "" {
-		return s
+// chooseApart returns a member that no session uses, when one is wanted; nil when there is none.
+func (p *picker) chooseApart(list *shortlist, s *search) *member {
+	if !s.options.apart || len(p.sessions) == 0 {
+		return nil
 	}
-	return &scope{}
+	alone := func(m *member) bool { return p.sessions[m.ID] == 0 && s.fits(m) }
+	if m := list.choose(s, alone); m != nil {
+		return m
+	}
+	return list.scan(alone)
 }
 
-// forgetStickies keeps their number bounded.
-func (p *Pool) forgetStickies(now time.Time) {
-	if len(p.stickies) < 10_000 {
-		return
-	}
-	for key, s := range p.stickies {
-		if !now.Before(s.until) {
-			delete(p.stickies, key)
-		}
-	}
-	if len(p.stickies) >= 10_000 {
-		clear(p.stickies)
-	}
-}
-
-func (p *Pool) lend(m *member, site *scope, name string, now time.Time) *Lease {
-	m.inFlight++
-	m.uses++
-	there := site.health[m.ID]
-	// It begins after the failures that it knows of, whatever the clocks of those who saw them say, and within their
-	// millisecond too: a report tells by that time which failures its request has outlived.
-	begun := now
-	for _, failed := range []time.Time{m.all.LastFail, there.LastFail} {
-		if begun.UnixMilli() <= failed.UnixMilli() {
-			begun = failed.Add(time.Millisecond)
-		}
-	}
-	return &Lease{Proxy: m.Proxy, pool: p, site: name, begun: begun, trial: m.all.Fails > 0 || there.Fails > 0}
-}
-
-// Outcome is what became of a request.
-type Outcome string
-
-// The outcomes.
-const (
-	Succeeded Outcome = "ok"   // the site answered, whatever it said
-	Failed    Outcome = "fail" // it was the proxy's fault
-	TimedOut  Outcome = "slow" // it timed out, which may be the proxy's fault
-	Banned    Outcome = "ban"  // the site does not want this proxy
-	Paused    Outcome = "wait" // the site wants a pause from this proxy
-
-	// bannedAfterAll takes back what a success has said of the site.
-	bannedAfterAll Outcome = "late"
-
-	// A target that others reach, and this proxy does not. It counts over all sites only the first time in a row: it may
-	// be the target that turns the proxy away.
-	missed Outcome = "miss"
-	hung   Outcome = "hang" // by a timeout, which is half of a failure
-	// A target that the proxy does not reach either, for a reason that counts there alone: its own rules forbid it, or
-	// it took too long over what nobody has reached.
-	useless Outcome = "useless"
-)
-
-// report is an outcome on its way to Redis.
-type report struct {
-	id       string
-	outcome  Outcome
-	begun    time.Time
-	latency  time.Duration
-	cooldown time.Duration // negative is the usual one
-}
-
-// Release gives the proxy back with nothing learned.
-func (l *Lease) Release() { l.give(nil) }
-
-// Report gives the proxy back with what became of the request, and the time to its first byte when it succeeded.
-func (l *Lease) Report(o Outcome, latency time.Duration) {
-	l.give(&report{id: l.Proxy.ID, outcome: o, begun: l.begun, latency: latency, cooldown: -1})
-}
-
-// Pause gives the proxy back; the site wants no more from it for d.
-func (l *Lease) Pause(o Outcome, d time.Duration) {
-	l.give(&report{id: l.Proxy.ID, outcome: o, begun: l.begun, cooldown: d})
-}
-
-func (l *Lease) give(r *report) {
-	p := l.pool
-	p.mu.Lock()
-	if l.done {
-		p.mu.Unlock()
-		return
-	}
-	l.done = true
-	l.ban = r != nil && r.outcome == Banned
-	if m := p.members[l.Proxy.ID]; m != nil {
-		m.inFlight--
-		if r != nil {
-			p.foresee(m, l.site, r)
-		}
-	}
-	full := r != nil && p.note(l.site, *r)
-	p.mu.Unlock()
-	defer p.flushIf(full)
-	if l.trial {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = p.rdb.Del(ctx, trialKey(p.cfg.Name, l.site, l.Proxy.ID)).Err() // or it expires
-	}
-}
-
-// banned reports that the site does not want the proxy, also when the lease was given back as a success before.
-func (l *Lease) banned() {
-	p := l.pool
-	p.mu.Lock()
-	done, known := l.done, l.ban
-	l.ban = l.ban || done
-	p.mu.Unlock()
-	switch {
-	case !done:
-		l.Report(Banned, 0)
-	case !known:
-		l.reportLate(bannedAfterAll)
-	}
-}
-
-// reportLate says what became of a request whose lease was given back before that was known.
-func (l *Lease) reportLate(o Outcome) {
-	p := l.pool
-	r := report{id: l.Proxy.ID, outcome: o, begun: l.begun, cooldown: -1}
-	p.mu.Lock()
-	if m := p.members[l.Proxy.ID]; m != nil {
-		p.foresee(m, l.site, &r)
-	}
-	full := p.note(l.site, r)
-	p.mu.Unlock()
-	p.flushIf(full)
-}
-
-// flushIf writes the reports when there are enough for it.
-func (p *Pool) flushIf(full bool) {
-	if !full {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := p.Flush(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		p.cfg.Logger.Warn("reports on proxies could not be written", "err", err)
-	}
-}
-
-// foresee changes the view as the report will change Redis, so that this process does not pick a failed proxy again
-// before it has heard back. The caller holds mu.
-func (p *Pool) foresee(m *member, site string, r *report) {
-	now := time.Now()
-	s := p.scopeOf(site)
-	there := s.health[m.ID]
-	miss := r.outcome == missed || r.outcome == hung
-	if r.outcome == Failed || r.outcome == TimedOut || miss && there.Fails == 0 {
-		m.all.Fails++
-		m.all.LastFail = now
-		m.all.Until = now.Add(p.cfg.FlushEvery + p.cfg.SyncEvery)
-	}
-	if miss {
-		there.Fails++
-	}
-	switch r.outcome {
-	case missed, hung, useless, Banned, Paused, bannedAfterAll:
-		if s.health != nil {
-			there.Until = now.Add(max(r.cooldown, p.cfg.FlushEvery+p.cfg.SyncEvery))
-			s.health[m.ID] = there
-		}
-	}
-}
-
-// note keeps a report for the next flush; true when there are enough for one now. The caller holds mu.
-func (p *Pool) note(site string, r report) bool {
-	const enough, most = 512, 100_000
-	if p.reported >= most { // Redis has been away for long: what is newest is worth most, but memory is not endless
-		clear(p.reports)
-		p.reported = 0
-	}
-	p.reports[site] = append(p.reports[site], r)
-	p.reported++
-	if p.flushTimer == nil && !p.closed {
-		p.flushing.Add(1)
-		p.flushTimer = time.AfterFunc(p.cfg.FlushEvery, func() {
-			defer p.flushing.Done()
-			p.mu.Lock()
-			p.flushTimer = nil
-			p.mu.Unlock()
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			defer cancel()
-			if err := p.Flush(ctx); err != nil {
-				p.cfg.Logger.Warn("reports on proxies could not be written", "err", err)
-			}
-		})
-	}
-	return p.reported%enough == 0
-}
-
-// Flush writes the reports gathered so far.
-func (p *Pool) Flush(ctx context.Context) error {
-	p.mu.Lock()
-	reports := p.reports
-	p.reports, p.reported = map[string][]report{}, 0
-	p.mu.Unlock()
-	var failure error
-	for site, list := range reports {
-		if err := p.write(ctx, site, list); err != nil {
-			failure = err
-			p.mu.Lock()
-			p.reports[site] = append(list, p.reports[site]...)
-			p.reported += len(list)
-			p.mu.Unlock()
-		}
-	}
-	return failure
-}
-
-func (p *Pool) write(ctx context.Context, site string, list []report) error {
-	keys := append(p.poolKeys(), healthKey(p.cfg.Name, site), changesKey(p.cfg.Name, site))
-	if site == "" { // requests of no site in particular have a scope of their own
-		keys[7], keys[8] = healthKey(p.cfg.Name, "*none*"), changesKey(p.cfg.Name, "*none*")
-	}
-	for chunk := range slices.Chunk(list, 150) {
-		args := []any{time.Now().UnixMilli(), p.cfg.MaxFails, changesKept}
-		for _, r := range chunk {
-			cooldown := int64(-1)
-			if r.cooldown >= 0 {
-				cooldown = r.cooldown.Milliseconds()
-			}
-			args = append(args, r.id, string(r.outcome), r.begun.UnixMilli(), float64(r.latency.Microseconds())/1000, cooldown, rand.Float64())
-		}
-		dead, err := reportCmd.Run(ctx, p.rdb, keys, args...).StringSlice()
-		if err != nil {
-			return fmt.Errorf("report on proxies: %w", err)
-		}
-		if len(dead) > 0 {
-			p.cfg.Logger.Info("proxies failed for good and left the pool", "count", len(dead))
-			p.mu.Lock()
-			for _, id := range dead {
-				p.drop(id)
-			}
-			p.mu.Unlock()
-		}
+// member returns the one with an id, if it fits.
+func (s *search) member(id string) *member {
+	if m := s.view.members[id]; m != nil && s.options.Filter.takes(&m.Proxy) && s.fits(m) {
+		return m
 	}
 	return nil
+}
+
+// fits reports whether a member that the filter takes can be lent now, and counts why not.
+func (s *search) fits(m *member) bool {
+	past := s.own.health[m.ID]
+	there := past.Until
+	if until := s.site.health[m.ID].Until; until.After(there) {
+		there = until
+	}
+	_, banned := s.view.bannedUntil(m.ID, s.options.Site, s.now)
+	switch {
+	case slices.Contains(s.options.Except, m.ID), s.options.without != "" && m.Protocol == s.options.without:
+		s.why.tried++
+	case banned:
+		s.why.banned++
+	case s.now.Before(there) && m.all.Until.Before(there):
+		s.why.cools(there)
+	case s.now.Before(m.all.Until):
+		s.why.cools(m.all.Until)
+	case m.inFlight >= s.view.maxShare, m.inFlight > 0 && (m.all.Fails > 0 || past.Fails > 0): // one trial at a time
+		s.why.busy++
+	default:
+		return true
+	}
+	return false
+}
+
+// stuck returns the member that the search's sticky key has, if that can be lent now.
+func (p *picker) stuck(s *search) *member {
+	last := p.stickies[s.options.Sticky]
+	if s.options.Sticky == "" || last == nil || !s.now.Before(last.until) || last.left == 0 {
+		return nil
+	}
+	m := s.member(last.id)
+	if m != nil {
+		last.left--
+	}
+	return m
+}
+
+// stick gives the search's sticky key a member. The number of keys is bounded.
+func (p *picker) stick(m *member, s *search) {
+	const most = 10_000
+	if len(p.stickies) >= most {
+		for key, last := range p.stickies {
+			if !s.now.Before(last.until) {
+				delete(p.stickies, key)
+			}
+		}
+		if len(p.stickies) >= most {
+			clear(p.stickies)
+		}
+	}
+	o := s.options
+	p.stickies[o.Sticky] = &sticky{id: m.ID, until: s.now.Add(cmp.Or(o.StickyFor, 10*time.Minute)), left: cmp.Or(o.StickyUses, -1) - 1}
+}
+
+// addSession counts n more sessions that use a proxy.
+func (p *picker) addSession(proxy string, n int) {
+	p.view.mu.Lock()
+	defer p.view.mu.Unlock()
+	if p.sessions[proxy] += n; p.sessions[proxy] <= 0 {
+		delete(p.sessions, proxy)
+	}
 }

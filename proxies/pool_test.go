@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/dnstest"
+	"muster/internal/testutil"
 	"muster/proxies/probe"
 	"muster/proxies/source"
 	"muster/tasks/redistest"
@@ -210,7 +211,7 @@ func TestConsecutiveFailuresEndAProxy(t *testing.T) {
 			outcome Outcome
 			alive   bool
 		}{{Failed, true}, {Failed, true}, {Succeeded, true}, {Failed, true}, {TimedOut, true}, {TimedOut, true}, {Banned, true}, {Failed, true}, {TimedOut, true}, {TimedOut, true}, {Failed, false}} {
-			if err := pool.write(t.Context(), "s", []report{{id: id, outcome: step.outcome, begun: time.Now().Add(time.Hour), cooldown: 0}}); err != nil {
+			if err := pool.leases.write(t.Context(), "s", []report{{id: id, outcome: step.outcome, begun: time.Now().Add(time.Hour), cooldown: 0}}); err != nil {
 				t.Fatal(err)
 			}
 			if n, err := pool.Count(t.Context()); err != nil || (n == 1) != step.alive {
@@ -218,7 +219,7 @@ func TestConsecutiveFailuresEndAProxy(t *testing.T) {
 			}
 		}
 		// A report on one that has left changes nothing.
-		if err := pool.write(t.Context(), "s", []report{{id: id, outcome: Succeeded, begun: time.Now()}}); err != nil {
+		if err := pool.leases.write(t.Context(), "s", []report{{id: id, outcome: Succeeded, begun: time.Now()}}); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := pool.Count(t.Context()); err != nil || n != 0 {
@@ -256,7 +257,7 @@ func TestOneTrialOnReturn(t *testing.T) {
 	lease := pickOne(t, one, PickOptions{Site: "a"})
 	lease.Pause(Failed, 0) // without a cooldown
 	flush(t, one)
-	one.stale()
+	one.view.expire()
 	trial := pickOne(t, one, PickOptions{Site: "a"})
 	for _, pool := range []*Pool{one, two} {
 		if l, err := pool.Pick(t.Context(), PickOptions{Site: "a"}); !errors.Is(err, ErrNoProxy) {
@@ -290,7 +291,7 @@ func TestTrialAfterFailureOfAnotherClock(t *testing.T) {
 	two := newPool(t, rdb, nil)
 	pickOne(t, two, PickOptions{Site: "a"}).Report(Succeeded, time.Millisecond)
 	flush(t, two)
-	two.stale()
+	two.view.expire()
 	for range 2 {
 		defer pickOne(t, two, PickOptions{Site: "a"}).Release()
 	}
@@ -387,11 +388,11 @@ func TestStrategies(t *testing.T) {
 		if i%2 == 1 {
 			outcome = Succeeded
 		}
-		if err := pool.write(t.Context(), "", []report{{id: bad, outcome: outcome, begun: time.Now().Add(time.Hour)}}); err != nil {
+		if err := pool.leases.write(t.Context(), "", []report{{id: bad, outcome: outcome, begun: time.Now().Add(time.Hour)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	pool.stale()
+	pool.view.expire()
 	weighted := count(PickOptions{}, 2000)
 	if mean := 2000 / 20; weighted[list[3].Port] > mean/2 {
 		t.Errorf("weighted: the worst of 20 was picked %d times of 2000", weighted[list[3].Port])
@@ -600,7 +601,9 @@ func TestPoolUnderLoad(t *testing.T) {
 	for port := range uint16(50) {
 		mustPublish(t, pool, result(port+1, nil))
 	}
-	var group sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	var writer, group sync.WaitGroup
+	writer.Go(func() { pool.Run(ctx) })
 	for g := range 10 {
 		group.Go(func() {
 			for i := range 200 {
@@ -621,12 +624,46 @@ func TestPoolUnderLoad(t *testing.T) {
 		})
 	}
 	group.Wait()
-	pool.mu.Lock()
-	defer pool.mu.Unlock()
-	for i, m := range pool.order {
-		if m.at != i || pool.members[m.ID] != m || m.inFlight != 0 {
+	cancel()
+	writer.Wait()
+	pool.view.mu.Lock()
+	defer pool.view.mu.Unlock()
+	for i, m := range pool.view.order {
+		if m.at != i || pool.view.members[m.ID] != m || m.inFlight != 0 {
 			t.Fatalf("member %d: %+v", i, m)
 		}
+	}
+}
+
+// Run writes reports soon after they are made, and the last of them when it ends.
+func TestRunWritesReports(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	soon, late := newPool(t, rdb, func(c *PoolConfig) { c.FlushEvery = time.Millisecond }), newPool(t, rdb, nil)
+	mustPublish(t, soon, result(1, nil))
+	requests := func() int {
+		health, err := soon.SiteHealth(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return health[proxyOf(result(1, nil)).ID].Requests
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { soon.Run(ctx) })
+	running.Go(func() { late.Run(ctx) })
+	for i := range 2 {
+		pickOne(t, soon, PickOptions{Site: "a"}).Report(Succeeded, time.Millisecond)
+		testutil.Eventually(t, "the report is written", func() bool { return requests() == i+1 })
+	}
+	pickOne(t, late, PickOptions{Site: "a"}).Report(Succeeded, time.Millisecond)
+	if got := requests(); got != 2 {
+		t.Errorf("got %d requests before the end of Run, want 2", got)
+	}
+	cancel()
+	running.Wait()
+	if got := requests(); got != 3 {
+		t.Errorf("got %d requests after the end of Run, want 3", got)
 	}
 }
 

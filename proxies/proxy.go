@@ -58,7 +58,7 @@ func proxyOf(r probe.Result) Proxy {
 	return p
 }
 
-// proxyID tells members apart by protocol, host, port and user. The user stands in it as a hash: paid gateways put
+// proxyID identifies a member by protocol, host, port and user. The user stands in it as a hash: paid gateways put
 // account names there.
 func proxyID(p Proxy) string {
 	id := p.Protocol + "://" + net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port)))
@@ -91,7 +91,7 @@ func (p Proxy) GoString() string { return fmt.Sprintf("proxies.Proxy(%s)", p) }
 // LogValue is String.
 func (p Proxy) LogValue() slog.Value { return slog.StringValue(p.String()) }
 
-// Usable tells whether the proxy hides our address. One of which that is not known counts as usable.
+// Usable reports whether the proxy hides our address. One of which that is not known counts as usable.
 func (p Proxy) Usable() bool {
 	return !strings.EqualFold(p.Anonymity, probe.Transparent) && p.Anonymity != "1"
 }
@@ -119,7 +119,7 @@ var Everything = Filter{Anonymity: probe.Transparent, Banned: true}
 
 var anonymityRank = map[string]int{probe.Transparent: 0, "": 1, probe.Anonymous: 1, probe.Elite: 2}
 
-// takes tells whether the proxy will do by what is known from its check.
+// takes reports whether the proxy will do by what is known from its check.
 func (f *Filter) takes(p *Proxy) bool {
 	want := 1
 	if f.Anonymity != "" {

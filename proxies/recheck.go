@@ -68,7 +68,7 @@ func (s *Service) due(ctx context.Context, in RecheckInput, now time.Time) ([]Ca
 	}
 	due = due[:min(len(due), in.Max)]
 	if in.Archived && len(due) < in.Max {
-		archived, err := s.cfg.Pool.archivedDue(ctx, now, in.Max-len(due))
+		archived, err := s.cfg.Pool.store.archivedDue(ctx, now, in.Max-len(due))
 		if err != nil {
 			return nil, err
 		}
@@ -81,20 +81,17 @@ func (s *Service) due(ctx context.Context, in RecheckInput, now time.Time) ([]Ca
 	return due, nil
 }
 
-// untilNextLook is how long a member that failed a check is not lent: the next check ends it.
-const untilNextLook = 3 * time.Minute
+// untilNextCheck is how long a member that failed a check is not lent: the next check ends it.
+const untilNextCheck = 3 * time.Minute
 
-// fault counts a failed check against members.
-func (p *Pool) fault(ctx context.Context, ids []string) error {
+// failChecks counts a failed check against members.
+func (ls *leases) failChecks(ctx context.Context, ids []string) error {
 	reports := make([]report, len(ids))
 	for i, id := range ids {
-		reports[i] = report{id: id, outcome: Failed, begun: time.Now().Add(time.Millisecond), cooldown: untilNextLook}
+		reports[i] = report{id: id, outcome: Failed, begun: time.Now().Add(time.Millisecond), cooldown: untilNextCheck}
 	}
-	if err := p.write(ctx, "", reports); err != nil {
-		return err
-	}
-	p.stale()
-	return nil
+	defer ls.view.expire()
+	return ls.write(ctx, "", reports)
 }
 
 // settle counts what failed against it and exports the rest.
@@ -114,7 +111,7 @@ func (s *Service) settle(ctx context.Context, outcomes []tasks.Outcome[Tally]) (
 		return report, err
 	}
 	if report.Accepted > 0 || 2*len(report.Gone) < live { // else it is more likely our network than half of the pool
-		if err := pool.fault(ctx, report.Gone); err != nil {
+		if err := pool.leases.failChecks(ctx, report.Gone); err != nil {
 			return report, err
 		}
 		if live, err = pool.Count(ctx); err != nil {

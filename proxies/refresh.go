@@ -24,8 +24,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"muster/internal/atomicfile"
 	"muster/proxies/probe"
 	"muster/proxies/source"
@@ -140,9 +138,6 @@ type Report struct {
 // ReportFile is the file that a refresh leaves its Report in, beside the exported proxies.
 const ReportFile = "refresh_report.json"
 
-// reportKept is how long Redis has the report of a refresh.
-const reportKept = 24 * time.Hour
-
 // keepReport leaves the report where whoever waits for the refresh finds it, also without the workflow.
 func (s *Service) keepReport(ctx context.Context, report Report) error {
 	data, err := json.MarshalIndent(report, "", "  ")
@@ -157,25 +152,7 @@ func (s *Service) keepReport(ctx context.Context, report Report) error {
 			return fmt.Errorf("write the report of the refresh: %w", err)
 		}
 	}
-	if err := s.cfg.Pool.rdb.Set(ctx, reportKey(s.cfg.Pool.cfg.Name, report.JobID), data, reportKept).Err(); err != nil {
-		return fmt.Errorf("store the report of the refresh: %w", err)
-	}
-	return nil
-}
-
-// Report returns what a refresh has come to, and whether Redis has that: it does for a day.
-func (p *Pool) Report(ctx context.Context, job string) (report Report, ok bool, err error) {
-	data, err := p.rdb.Get(ctx, reportKey(p.cfg.Name, job)).Bytes()
-	if errors.Is(err, redis.Nil) {
-		return Report{}, false, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &report)
-	}
-	if err != nil {
-		return Report{}, false, fmt.Errorf("read the report of refresh %s: %w", job, err)
-	}
-	return report, true, nil
+	return s.cfg.Pool.store.setRefreshReport(ctx, report.JobID, data)
 }
 
 // ReadReport is [Pool.Report] from the folder that the refresh exported to, which has the report of the last one.
@@ -271,7 +248,7 @@ func (s *Service) RegisterAround(mux *tasks.Mux, check func(context.Context, []C
 
 func (s *Service) fetch(ctx context.Context, in FetchInput) (source.List, error) {
 	list, err := s.read(ctx, in)
-	if noted := s.cfg.Pool.recordRead(ctx, tasks.InfoFrom(ctx).Workflow, list, err); noted != nil {
+	if noted := s.cfg.Pool.yields().recordRead(ctx, tasks.InfoFrom(ctx).Workflow, list, err); noted != nil {
 		s.cfg.Logger.Warn("the yield of a source cannot be noted", "source", list.Source, "err", noted)
 	}
 	if err != nil {
@@ -347,7 +324,7 @@ func (s *Service) check(ctx context.Context, chunk []Candidate) (Tally, error) {
 	var tally Tally
 	err := s.Check(ctx, chunk, func(r probe.Result) {
 		tally.Add(r)
-		if id := candidateID(r.Candidate); !r.Accepted() && s.cfg.Pool.has(id) {
+		if id := candidateID(r.Candidate); !r.Accepted() && s.cfg.Pool.view.has(id) {
 			tally.Gone = append(tally.Gone, id)
 		}
 		tasks.SetProgress(ctx, tally.Checked, len(chunk))
@@ -422,17 +399,14 @@ func (s *Service) publish(ctx context.Context, outcomes []tasks.Outcome[Tally]) 
 		report.Usable = min(report.Usable, usable)
 	}
 	report.Stale = report.Accepted == 0 && live > 0
-	fields := map[string]any{"candidates": report.Candidates, "alive": report.Alive, "usable": report.Usable, "stale": "0"}
+	status := Status{RefreshedAt: time.Now(), Stale: report.Stale, Candidates: report.Candidates, Alive: report.Alive, Usable: report.Usable}
 	if report.Stale {
-		fields["stale"] = "1"
 		s.cfg.Logger.Warn("the refresh found no proxy; the old pool stays, marked stale", "live", live)
-	} else {
-		fields["refreshed_at"] = time.Now().Unix()
 	}
-	if err := pool.rdb.HSet(ctx, statusKey(pool.cfg.Name), fields).Err(); err != nil {
-		return report, fmt.Errorf("record the refresh: %w", err)
+	if err := pool.store.setStatus(ctx, status); err != nil {
+		return report, err
 	}
-	if err := pool.recordYields(ctx, tasks.InfoFrom(ctx).Workflow, report.Sources); err != nil {
+	if err := pool.yields().record(ctx, tasks.InfoFrom(ctx).Workflow, report.Sources); err != nil {
 		return report, err
 	}
 	if s.cfg.ExportDir != "" && !report.Stale {

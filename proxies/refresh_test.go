@@ -348,7 +348,7 @@ func TestArchiveIsLookedAtLessAndLess(t *testing.T) {
 	var looks []int
 	begun := time.Now()
 	for minute := range 25 * 60 {
-		due, err := pool.archivedDue(t.Context(), begun.Add(time.Duration(minute)*time.Minute+time.Second), 10)
+		due, err := pool.store.archivedDue(t.Context(), begun.Add(time.Duration(minute)*time.Minute+time.Second), 10)
 		if err != nil {
 			t.Fatal(err)
 		}

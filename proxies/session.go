@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// Session keeps requests to one proxy, on connections that no other session shares: that which answers the first of
-// them. When the proxy cannot be had any more, the requests fail, for who has begun at one address does not go on at
-// another; make a new session then. It may be used by many goroutines.
+// Session sends requests through one proxy, that which answers the first of them, on connections that no other session
+// shares. When the proxy can no longer be used, the requests fail, for a site must not see a session change its address;
+// make a new session then. It may be used by many goroutines.
 type Session struct {
 	pool  *Pool
 	after string        // the proxy of the session before this one
-	first chan struct{} // has a token while nobody sends the first request
+	first chan struct{} // has a token while no goroutine sends the first request
 
 	mu     sync.Mutex // guards the fields below
-	proxy  string     // the proxy that is kept to; "" is none yet
+	proxy  string     // the one proxy; "" is none yet
 	direct bool       // the session has no proxy: it went directly, as configured
 	pair   *pair
 	closed bool
 }
 
-// Session returns a new one, which takes the place of another: it gets another proxy than that if there is one, and
-// best one that no session has. After may be nil. It does no I/O.
+// Session returns a new session in place of another: it gets another proxy than that one had if there is one, preferably one
+// that no session uses. After may be nil. It does no I/O.
 func (p *Pool) Session(after *Session) *Session {
 	s := &Session{pool: p, first: make(chan struct{}, 1)}
 	s.first <- struct{}{}
@@ -51,7 +51,7 @@ func sessionOf(ctx context.Context) *Session {
 	return s
 }
 
-// Close lets go of the proxy and closes the session's connections. Requests that are under way end; send no others.
+// Close closes the session's idle connections. Requests under way go on; send no others.
 func (s *Session) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,29 +63,29 @@ func (s *Session) Close() {
 		s.pair.close()
 	}
 	if s.proxy != "" {
-		s.pool.keep(s.proxy, -1)
+		s.pool.picker.addSession(s.proxy, -1)
 	}
 }
 
-// sessionOver says that the proxy of a session cannot be had any more. The request was not sent.
-type sessionOver struct{ why tally }
+// sessionError says that the proxy of a session can no longer be used. The request was not sent.
+type sessionError struct{ why *shortage }
 
-func (e *sessionOver) Error() string {
-	return fmt.Sprintf("the session's proxy is not to be had any more (%s)", &e.why)
+func (e *sessionError) Error() string {
+	return fmt.Sprintf("the session's proxy can no longer be used (%s)", e.why)
 }
 
-// ProxyFault tells that it was not the target's.
-func (e *sessionOver) ProxyFault() bool { return true }
+// ProxyFault reports that it was not the target's fault.
+func (e *sessionError) ProxyFault() bool { return true }
 
-// Unsent tells that the request can be sent in another session, as if it had never been.
-func (e *sessionOver) Unsent() bool { return true }
+// Unsent reports that the request can be sent in another session.
+func (e *sessionError) Unsent() bool { return true }
 
-// patience is how long a request of a session waits while its proxy is busy with others.
-const patience = 10 * time.Second
+// sessionWait is how long a request of a session waits while its proxy is busy with others.
+const sessionWait = 10 * time.Second
 
-// inSession sends a request by the proxy of its session.
+// inSession sends a request through the proxy of its session.
 func (t *transport) inSession(request *http.Request, s *Session) (*http.Response, error) {
-	proxy, direct := s.way()
+	proxy, direct := s.route()
 	if proxy == "" && !direct { // one request finds the proxy, the others wait for it
 		select {
 		case <-s.first:
@@ -93,7 +93,7 @@ func (t *transport) inSession(request *http.Request, s *Session) (*http.Response
 			return nil, closeBody(request, context.Cause(request.Context()))
 		}
 		defer func() { s.first <- struct{}{} }()
-		proxy, direct = s.way()
+		proxy, direct = s.route()
 	}
 	switch {
 	case direct:
@@ -104,19 +104,19 @@ func (t *transport) inSession(request *http.Request, s *Session) (*http.Response
 	return t.send(request, s, 1)
 }
 
-// way is where the session goes; "" and false when that is not known yet.
-func (s *Session) way() (proxy string, direct bool) {
+// route is the proxy of the session, or that it goes directly; "" and false when that is not known yet.
+func (s *Session) route() (proxy string, direct bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.proxy, s.direct
 }
 
-// kept reports whether the session has a proxy that it keeps to. The session may be nil.
-func (s *Session) kept() bool {
+// hasProxy reports whether the session has found its proxy. The session may be nil.
+func (s *Session) hasProxy() bool {
 	if s == nil {
 		return false
 	}
-	proxy, _ := s.way()
+	proxy, _ := s.route()
 	return proxy != ""
 }
 
@@ -125,29 +125,32 @@ func (t *transport) pick(ctx context.Context, s *Session, o PickOptions) (*Lease
 	if s == nil {
 		return t.pool.Pick(ctx, o)
 	}
-	if o.only, _ = s.way(); o.only != "" {
-		o.Except, o.Wait = nil, max(o.Wait, patience)
+	if o.only, _ = s.route(); o.only != "" {
+		o.Except, o.Wait = nil, max(o.Wait, sessionWait)
 		return t.pool.Pick(ctx, o)
 	}
-	// A proxy that the session can use wherever the site leads it, and another than before, if there is one.
 	o.apart = true
-	wishes := []PickOptions{o, o, o, o}
-	for i := range wishes[:3] {
-		w := &wishes[i]
-		w.Wait = 0
-		w.Filter.Connect, w.Filter.Plain = w.Filter.Connect || i != 1, w.Filter.Plain || i != 1
-		if i < 2 && s.after != "" {
-			w.Except = append(slices.Clone(o.Except), s.after)
-		}
-	}
-	var err error
-	for _, w := range wishes {
-		var lease *Lease
-		if lease, err = t.pool.Pick(ctx, w); err == nil || !errors.Is(err, ErrNoProxy) {
+	for _, w := range s.wishes(o) {
+		if lease, err := t.pool.Pick(ctx, w); !errors.Is(err, ErrNoProxy) {
 			return lease, err
 		}
 	}
-	return nil, err
+	return t.pool.Pick(ctx, o)
+}
+
+// wishes returns what the first request of the session asks for before o, the best first: a proxy that carries http and
+// https, wherever the site leads, and another than the session before had.
+func (s *Session) wishes(o PickOptions) []PickOptions {
+	o.Wait = 0
+	both := o
+	both.Filter.Connect, both.Filter.Plain = true, true
+	if s.after == "" {
+		return []PickOptions{both}
+	}
+	bothOther, other := both, o
+	other.Except = append(slices.Clone(o.Except), s.after)
+	bothOther.Except = other.Except
+	return []PickOptions{bothOther, other, both}
 }
 
 // transport is how the session uses a proxy.
@@ -158,13 +161,13 @@ func (s *Session) transport(proxy Proxy, scheme string) (transport *http.Transpo
 		if s.pair != nil {
 			s.pair.close()
 		}
-		s.pair = newPair(s.pool.cfg, proxy, address)
+		s.pair = s.pool.transports.newPair(proxy, address)
 	}
 	return s.pair.of(proxy, scheme)
 }
 
-// keepTo makes a proxy that has answered the session's, if it has none. The session may be nil.
-func (s *Session) keepTo(proxy string) {
+// setProxy makes a proxy that has answered the session's, if it has none. The session may be nil.
+func (s *Session) setProxy(proxy string) {
 	if s == nil {
 		return
 	}
@@ -172,7 +175,7 @@ func (s *Session) keepTo(proxy string) {
 	defer s.mu.Unlock()
 	if s.proxy == "" && !s.closed {
 		s.proxy = proxy
-		s.pool.keep(proxy, 1)
+		s.pool.picker.addSession(proxy, 1)
 	}
 }
 
@@ -182,14 +185,5 @@ func (s *Session) goDirectly() {
 		s.mu.Lock()
 		s.direct = true
 		s.mu.Unlock()
-	}
-}
-
-// keep counts the sessions that keep to a proxy.
-func (p *Pool) keep(proxy string, n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.kept[proxy] += n; p.kept[proxy] <= 0 {
-		delete(p.kept, proxy)
 	}
 }

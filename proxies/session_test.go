@@ -145,8 +145,8 @@ func TestTheNextSessionHasAnotherProxy(t *testing.T) {
 		}
 		s.Close()
 	}
-	if len(b.pool.kept) > 0 {
-		t.Errorf("closed sessions keep %v", b.pool.kept)
+	if len(b.pool.picker.sessions) > 0 {
+		t.Errorf("closed sessions keep %v", b.pool.picker.sessions)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestASessionEndsWithItsProxy(t *testing.T) {
 	if err := b.pool.Ban(t.Context(), "shop", time.Hour, ids[2]); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := visit(t.Context(), rt, s2, bothSchemes[0]); !errors.As(err, new(*sessionOver)) {
+	if _, _, err := visit(t.Context(), rt, s2, bothSchemes[0]); !errors.As(err, new(*sessionError)) {
 		t.Errorf("got %v after a ban", err)
 	}
 }

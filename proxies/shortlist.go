@@ -4,10 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"time"
 )
 
-// shortlist is the members that a filter takes. It is made once for each state of the pool, so that a pick looks at those
+// shortlist is the members that a filter takes. It is made once for each state of the view, so that a pick looks at those
 // alone, however few of many they are.
 type shortlist struct {
 	members   []*member // in no order, for random access
@@ -18,13 +17,13 @@ type shortlist struct {
 // maxShortlists bounds how many filters are remembered.
 const maxShortlists = 64
 
-// shortlist returns that of a filter. The caller holds mu.
-func (p *Pool) shortlist(f *Filter) *shortlist {
-	if p.listed != p.changed { // some member is not what it was
+// shortlist returns that of a filter. The caller holds the view's mu.
+func (p *picker) shortlist(f *Filter) *shortlist {
+	if p.listed != p.view.changed { // some member is not what it was
 		for key, list := range p.shortlists {
 			p.shortlists[key] = &shortlist{cursor: list.cursor}
 		}
-		p.listed = p.changed
+		p.listed = p.view.changed
 	}
 	key := f.key()
 	list := p.shortlists[key]
@@ -37,7 +36,7 @@ func (p *Pool) shortlist(f *Filter) *shortlist {
 	}
 	if list.members == nil {
 		list.members = make([]*member, 0, 16)
-		for _, m := range p.order {
+		for _, m := range p.view.order {
 			if f.takes(&m.Proxy) {
 				list.members = append(list.members, m)
 			}
@@ -55,71 +54,77 @@ func (l *shortlist) fastest() []*member {
 	return l.byLatency
 }
 
-// choose picks by strategy with a bounded look; nil when it met none that fits.
-func (l *shortlist) choose(strategy Strategy, site *scope, fits func(*member) bool, now time.Time) *member {
+// choose picks by the strategy of a search, with a bounded number of looks; nil when it met none that fits.
+func (l *shortlist) choose(s *search, fits func(*member) bool) *member {
 	if len(l.members) == 0 {
 		return nil
 	}
-	sample := func(want, tries int, better func(a, b *member) bool) *member {
-		var best *member
-		for range tries {
-			m := l.members[rand.IntN(len(l.members))]
-			if m == best || !fits(m) {
-				continue
-			}
-			if best == nil || better(m, best) {
-				best = m
-			}
-			if want--; want == 0 {
-				break
-			}
-		}
-		return best
-	}
-	weigh := func(m *member) float64 {
-		return score(m.all, site.health[m.ID], m.LatencyMS, now) / float64(1+m.inFlight)
-	}
-	switch strategy {
+	switch s.options.Strategy {
 	case RoundRobin:
-		for range min(len(l.members), 64) {
-			l.cursor++
-			if m := l.members[l.cursor%len(l.members)]; fits(m) {
-				return m
-			}
-		}
-		return nil
+		return l.next(fits)
 	case Random:
-		return sample(1, 16, nil)
+		return l.sample(1, 16, fits, nil)
 	case LeastUsed:
-		return sample(16, 32, func(a, b *member) bool { return a.uses < b.uses })
+		return l.sample(16, 32, fits, func(a, b *member) bool { return a.uses < b.uses })
 	case Fastest:
 		byLatency := l.fastest()
-		for _, m := range byLatency[:min(len(byLatency), 256)] {
-			if fits(m) {
-				return m
-			}
-		}
-		return nil
+		return firstOf(byLatency[:min(len(byLatency), 256)], fits)
 	}
 	if rand.IntN(20) == 0 { // or one that had bad luck at first would never be seen again
-		return sample(1, 16, nil)
+		return l.sample(1, 16, fits, nil)
 	}
-	return sample(2, 24, func(a, b *member) bool { return weigh(a) > weigh(b) })
+	weight := func(m *member) float64 {
+		return score(m.all, s.site.health[m.ID], m.LatencyMS, s.now) / float64(1+m.inFlight)
+	}
+	return l.sample(2, 24, fits, func(a, b *member) bool { return weight(a) > weight(b) })
+}
+
+// sample returns the best of want members that fit, among at most tries at random.
+func (l *shortlist) sample(want, tries int, fits func(*member) bool, better func(a, b *member) bool) *member {
+	var best *member
+	for range tries {
+		m := l.members[rand.IntN(len(l.members))]
+		if m == best || !fits(m) {
+			continue
+		}
+		if best == nil || better(m, best) {
+			best = m
+		}
+		if want--; want == 0 {
+			break
+		}
+	}
+	return best
+}
+
+// next returns the first that fits of the 64 members after the last one picked.
+func (l *shortlist) next(fits func(*member) bool) *member {
+	for range min(len(l.members), 64) {
+		l.cursor++
+		if m := l.members[l.cursor%len(l.members)]; fits(m) {
+			return m
+		}
+	}
+	return nil
 }
 
 // scan goes once around all members from a random place.
 func (l *shortlist) scan(fits func(*member) bool) *member {
-	var found *member
-	if n := len(l.members); n > 0 {
-		start := rand.IntN(n)
-		for i := range n {
-			if m := l.members[(start+i)%n]; fits(m) && found == nil {
-				found = m
-				break
-			}
-		}
+	if len(l.members) == 0 {
+		return nil
 	}
-	return found
+	start := rand.IntN(len(l.members))
+	if m := firstOf(l.members[start:], fits); m != nil {
+		return m
+	}
+	return firstOf(l.members[:start], fits)
+}
+
+func firstOf(members []*member, fits func(*member) bool) *member {
+	if i := slices.IndexFunc(members, fits); i >= 0 {
+		return members[i]
+	}
+	return nil
 }
 
 // key is the same for filters that take the same, and cheap for the usual one.

@@ -3,9 +3,7 @@ package proxies
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -37,7 +35,7 @@ type Percentiles struct {
 
 // Stats counts the pool.
 func (p *Pool) Stats(ctx context.Context) (Stats, error) {
-	status, err := p.Status(ctx)
+	status, err := p.store.status(ctx)
 	if err != nil {
 		return Stats{}, err
 	}
@@ -46,17 +44,17 @@ func (p *Pool) Stats(ctx context.Context) (Stats, error) {
 	if err != nil {
 		return s, err
 	}
-	archived, err := p.rdb.HLen(ctx, archivedKey(p.cfg.Name)).Result()
+	archived, err := p.store.rdb.HLen(ctx, archivedKey(p.store.name)).Result()
 	if err != nil {
 		return s, fmt.Errorf("count archived proxies: %w", err)
 	}
 	s.Archived, s.Live = int(archived), len(members)
-	bans, err := p.Bans(ctx)
+	bans, err := p.store.bans(ctx)
 	if err != nil {
 		return s, err
 	}
 	for _, ban := range bans {
-		if ban.Site != "" && p.has(ban.ID) {
+		if ban.Site != "" && p.view.has(ban.ID) {
 			s.SiteBans[ban.Site]++
 		}
 	}
@@ -107,44 +105,4 @@ func percentiles(values []float64) Percentiles {
 	slices.Sort(values)
 	at := func(share float64) float64 { return values[min(len(values)-1, int(share*float64(len(values))))] }
 	return Percentiles{P50: at(0.5), P90: at(0.9), P99: at(0.99)}
-}
-
-// Find returns the members that a person means by a name: the one that is listed so, by its id or its URL without the
-// password, or else all that a URL with or without credentials, a host:port or a host stands for.
-func (p *Pool) Find(ctx context.Context, name string) ([]Member, error) {
-	members, err := p.List(ctx, Everything)
-	if err != nil {
-		return nil, err
-	}
-	name = strings.TrimSuffix(strings.TrimSpace(name), "/")
-	for _, m := range members {
-		if m.ID == name || m.String() == name {
-			return []Member{m}, nil
-		}
-	}
-	name = strings.ToLower(name)
-	scheme, rest, ok := strings.Cut(name, "://")
-	if !ok {
-		scheme, rest = "", name
-	}
-	user, address, ok := cutLast(rest, "@")
-	if !ok {
-		user, address = "", rest
-	}
-	user, _, _ = strings.Cut(user, ":")
-	if plain, err := url.PathUnescape(user); err == nil {
-		user = strings.ToLower(plain)
-	}
-	return slices.DeleteFunc(members, func(m Member) bool {
-		endpoint := strings.ToLower(m.Candidate().Address())
-		return scheme != "" && scheme != m.Protocol || user != "" && user != strings.ToLower(m.Username) ||
-			address != endpoint && address != strings.ToLower(m.Host)
-	}), nil
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }

@@ -19,7 +19,7 @@ import (
 // Fallback is what happens when the pool has no proxy for a request.
 type Fallback string
 
-// The fallbacks. There is none that goes directly without being told to.
+// The fallbacks. Only FallbackDirect goes directly.
 const (
 	FallbackFail   Fallback = "fail"   // ErrNoProxy at once: the default
 	FallbackWait   Fallback = "wait"   // wait for one, up to TransportOptions.Wait, then ErrNoProxy
@@ -39,20 +39,20 @@ type TransportOptions struct {
 	// Direct is used by FallbackDirect. Defaults to a transport that connects to public addresses alone, and to no proxy
 	// that the environment names.
 	Direct http.RoundTripper
-	// KeepEncoding leaves bodies compressed as they come, for who passes them on. Defaults to false.
+	// KeepEncoding leaves bodies compressed as they come, to pass them on. Defaults to false.
 	KeepEncoding bool
-	// Bans tells from the head of an answer that the site does not want this proxy. Defaults to status 403.
+	// Bans reports whether the head of an answer says that the site does not want this proxy. Defaults to status 403.
 	Bans func(*http.Response) bool
 }
 
-// Transport lends the pool for requests to one site. Each request goes by a proxy that suits it, and what becomes of it
-// is charged to whom it belongs: what the proxy does wrong counts on all sites, a ban on this one only, and the site's
-// own 404 or 500 on nobody. While nothing of an answer has been passed on, and the request can be sent again, another
-// proxy is tried. The transport may be used by many goroutines.
+// Transport sends requests to one site through the pool. Each request goes through a proxy that suits it. A fault of the
+// proxy counts against it on all sites, a ban on this one only, and the site's own 404 or 500 counts against none. While
+// nothing of an answer has been passed on, and the request can be sent again, another proxy is tried. The transport may
+// be used by many goroutines.
 //
-// An error says by its methods ProxyFault and Via whether it was the proxy's for certain, and which proxy that was.
+// An error's methods ProxyFault and Via say whether it was the proxy's fault for certain, and which proxy that was.
 //
-// Close the body of each answer: the proxy is held until then.
+// Close the body of each answer: the proxy stays in use until then.
 func (p *Pool) Transport(site string, o TransportOptions) http.RoundTripper {
 	o.Site = site
 	o.Fallback = cmp.Or(o.Fallback, FallbackFail)
@@ -74,17 +74,9 @@ type transport struct {
 	options TransportOptions
 }
 
-// warnDirect says that requests go directly, once a minute.
-func (p *Pool) warnDirect(site string, why error) {
-	now, before := time.Now().Unix(), p.warned.Load()
-	if now-before >= 60 && p.warned.CompareAndSwap(before, now) {
-		p.cfg.Logger.Warn("no proxy: going directly, as configured", "site", site, "why", why)
-	}
-}
-
 type leaseKey struct{}
 
-// Used returns the proxy that an answer came by, and false when it came directly.
+// Used returns the proxy that an answer came through, and false when it came directly.
 func Used(r *http.Response) (Proxy, bool) {
 	if r == nil || r.Request == nil {
 		return Proxy{}, false
@@ -96,13 +88,12 @@ func Used(r *http.Response) (Proxy, bool) {
 	return lease.Proxy, true
 }
 
-// Blocked tells the pool that the body of an answer is the site's way to say no to this proxy, such as a captcha. The
-// proxy rests on this site; on others nothing changes. It may be called before or after the body was read and closed: what
-// a page says is known only then.
+// Blocked reports to the pool that the body of an answer says that the site blocks its proxy, as a captcha does. The proxy
+// rests on this site; on others nothing changes. It may be called before or after the body was read and closed.
 func Blocked(r *http.Response) {
 	if r != nil && r.Request != nil {
 		if lease, ok := r.Request.Context().Value(leaseKey{}).(*Lease); ok {
-			lease.banned()
+			lease.reportBan()
 		}
 	}
 }
@@ -115,7 +106,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return t.send(request, nil, t.options.Tries)
 }
 
-// send tries up to so many proxies; in a session the first of them that answers becomes its own.
+// send tries up to so many proxies; in a session the first of them that answers becomes the session's.
 func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Response, error) {
 	if err := tunnel.CheckTarget(addressOf(request.URL)); err != nil {
 		return nil, closeBody(request, err)
@@ -129,42 +120,42 @@ func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Re
 		}
 		lease, err := t.pick(request.Context(), s, a.next())
 		if err != nil {
-			a.none(err)
+			a.noProxy(err)
 			break
 		}
 		response, verdict, err := t.once(request, s, lease)
 		switch verdict {
 		case clean, unproven:
-			acquit(a.suspects, verdict == clean)
+			settle(a.suspects, verdict == clean)
 			closeBody(request, nil)
-			s.keepTo(lease.Proxy.ID)
+			s.setProxy(lease.Proxy.ID)
 			return response, nil
-		case caller:
-			acquit(a.suspects, false)
+		case ours:
+			settle(a.suspects, false)
 			return nil, closeBody(request, err)
 		}
 		a.fail(lease, verdict, response, err)
 	}
 
-	// Everyone who was tried says the same: it is the target. Its answer, if there is one, is passed on.
+	// All that were tried failed alike: it is the target. Its answer, if there is one, is passed on.
 	if n := len(a.suspects); n > 0 {
 		final := a.suspects[n-1]
 		if final.response != nil {
-			acquit(a.suspects[:n-1], false)
+			settle(a.suspects[:n-1], false)
 			closeBody(request, nil)
 			return final.response, nil
 		}
-		acquit(a.suspects, false)
+		settle(a.suspects, false)
 	}
 	if a.goDirectly(a.last) {
-		t.pool.warnDirect(t.options.Site, a.last)
+		t.pool.transports.warnDirect(t.options.Site, a.last)
 		s.goDirectly()
 		return t.options.Direct.RoundTrip(request)
 	}
 	return nil, closeBody(request, a.last)
 }
 
-// addressOf is the host:port of a URL.
+// addressOf returns the host:port of a URL.
 func addressOf(u *url.URL) string {
 	port := u.Port()
 	if port == "" && u.Scheme == "http" {
@@ -183,7 +174,7 @@ func closeBody(request *http.Request, err error) error {
 	return err
 }
 
-// canRepeat tells whether the request may be sent twice.
+// canRepeat reports whether the request may be sent twice.
 func canRepeat(r *http.Request) bool {
 	if r.Context().Err() != nil {
 		return false
@@ -195,14 +186,14 @@ func canRepeat(r *http.Request) bool {
 	return r.Header.Get("Idempotency-Key") != "" && (r.Body == nil || r.GetBody != nil)
 }
 
-// once sends the request by one proxy.
+// once sends the request through one proxy.
 func (t *transport) once(request *http.Request, s *Session, lease *Lease) (*http.Response, verdict, error) {
 	out := request.Clone(context.WithValue(request.Context(), leaseKey{}, lease))
 	if request.GetBody != nil {
 		body, err := request.GetBody()
 		if err != nil {
 			lease.Release()
-			return nil, caller, err
+			return nil, ours, err
 		}
 		out.Body = body
 	}
@@ -248,13 +239,13 @@ func (t *transport) once(request *http.Request, s *Session, lease *Lease) (*http
 	return response, clean, nil
 }
 
-// blame finds whose fault an error is, and gives back the lease unless that is in doubt.
+// blame finds whose fault an error of a request is, and gives back the lease unless that is in doubt.
 func (t *transport) blame(request *http.Request, s *Session, lease *Lease, err error) verdict {
 	switch {
 	case request.Context().Err() == context.Canceled:
 		lease.Release()
-		return caller
-	case request.Context().Err() != nil, s.kept() && isTimeout(err): // of a proxy that has reached the site
+		return ours
+	case request.Context().Err() != nil, s.hasProxy() && isTimeout(err): // of a proxy that has reached the site
 		lease.Report(TimedOut, 0)
 		return guilty
 	}
@@ -283,7 +274,7 @@ func proxysAnswer(r *http.Response) (may bool, refusal error) {
 	return false, nil
 }
 
-// retryAfter is how long the site wants to be left alone, between 1 s and an hour.
+// retryAfter is the pause that a site asks for, between 1 s and an hour.
 func retryAfter(r *http.Response) time.Duration {
 	value := r.Header.Get("Retry-After")
 	wait := 5 * time.Second
@@ -316,7 +307,7 @@ func (b *body) Read(p []byte) (int, error) {
 		b.lease.Release()
 	case isTimeout(err):
 		b.ended = true
-		b.lease.Report(hung, 0)
+		b.lease.Report(missedTimedOut, 0)
 	default: // broke off in the middle
 		b.ended = true
 		b.lease.Report(missed, 0)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"muster/proxies/tunnel"
@@ -15,14 +16,15 @@ import (
 // transports keeps the connections of the proxies used last: each has transports of its own, so that no connection,
 // and no HTTP/2 session, is ever shared by two proxies.
 type transports struct {
-	cfg PoolConfig
+	cfg      PoolConfig
+	warnedAt atomic.Int64 // unix s when the log last said that requests go directly
 
 	mu    sync.Mutex // guards the fields below
 	used  *list.List // of *pair, the last used first
 	byKey map[string]*list.Element
 }
 
-// pair is the two ways to use one proxy.
+// pair is the two transports of one proxy.
 type pair struct {
 	id      string
 	address string          // of the proxy, with credentials: a change makes new transports
@@ -45,7 +47,7 @@ func (t *transports) of(proxy Proxy, scheme string) (transport *http.Transport, 
 		element = nil
 	}
 	if element == nil {
-		element = t.used.PushFront(newPair(t.cfg, proxy, address))
+		element = t.used.PushFront(t.newPair(proxy, address))
 		t.byKey[proxy.ID] = element
 		for t.used.Len() > t.cfg.MaxTransports {
 			t.remove(t.used.Back())
@@ -70,13 +72,27 @@ func (p *pair) close() {
 	p.tunnel.CloseIdleConnections()
 }
 
-// canForward tells whether the proxy takes http requests in absolute form. One that was not checked is taken to.
+// canForward reports whether the proxy takes http requests in absolute form. One that was not checked is assumed to.
 func canForward(p Proxy) bool {
 	return (p.Protocol == "http" || p.Protocol == "https") && (p.Can.Forward || !p.Can.Connect && !p.Can.HTTPS)
 }
 
-func newPair(cfg PoolConfig, proxy Proxy, address string) *pair {
-	dialer := &tunnel.Dialer{Proxy: proxy.URL(), Dial: cfg.Dial, ConnectTimeout: cfg.ConnectTimeout, HandshakeTimeout: cfg.HandshakeTimeout}
+// dialer returns what connects to and through a proxy.
+func (t *transports) dialer(proxy Proxy) *tunnel.Dialer {
+	return &tunnel.Dialer{Proxy: proxy.URL(), Dial: t.cfg.Dial, ConnectTimeout: t.cfg.ConnectTimeout, HandshakeTimeout: t.cfg.HandshakeTimeout}
+}
+
+// warnDirect logs that requests go directly, once a minute.
+func (t *transports) warnDirect(site string, why error) {
+	now, before := time.Now().Unix(), t.warnedAt.Load()
+	if now-before >= 60 && t.warnedAt.CompareAndSwap(before, now) {
+		t.cfg.Logger.Warn("no proxy: going directly, as configured", "site", site, "why", why)
+	}
+}
+
+// newPair returns transports of a proxy that are not kept.
+func (t *transports) newPair(proxy Proxy, address string) *pair {
+	cfg, dialer := t.cfg, t.dialer(proxy)
 	base := &http.Transport{
 		MaxIdleConns:           2 * cfg.MaxInFlight,
 		MaxIdleConnsPerHost:    cfg.MaxInFlight, // less would close and open connections all the time under load

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -63,7 +64,19 @@ func (y SourceYield) State() string {
 
 // Yields returns what each source has yielded, by name.
 func (p *Pool) Yields(ctx context.Context) (map[string]SourceYield, error) {
-	texts, err := p.rdb.HGetAll(ctx, yieldsKey(p.cfg.Name)).Result()
+	return p.yields().all(ctx)
+}
+
+// yields are what sources have yielded, as Redis holds it.
+type yields struct {
+	*store
+	logger *slog.Logger
+}
+
+func (p *Pool) yields() yields { return yields{p.store, p.cfg.Logger} }
+
+func (ys yields) all(ctx context.Context) (map[string]SourceYield, error) {
+	texts, err := ys.rdb.HGetAll(ctx, yieldsKey(ys.name)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read the yields of sources: %w", err)
 	}
@@ -78,9 +91,9 @@ func (p *Pool) Yields(ctx context.Context) (map[string]SourceYield, error) {
 }
 
 // recordRead notes how the reading of a source went in a refresh. What its candidates are worth comes later.
-func (p *Pool) recordRead(ctx context.Context, run string, list source.List, failure error) error {
+func (ys yields) recordRead(ctx context.Context, run string, list source.List, failure error) error {
 	var y SourceYield
-	text, err := p.rdb.HGet(ctx, yieldsKey(p.cfg.Name), list.Source).Result()
+	text, err := ys.rdb.HGet(ctx, yieldsKey(ys.name), list.Source).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return fmt.Errorf("read the yield of %s: %w", list.Source, err)
 	}
@@ -92,24 +105,24 @@ func (p *Pool) recordRead(ctx context.Context, run string, list source.List, fai
 		if y.Run != run { // a second try is the same refresh
 			y.Run = run
 			y.Refreshes++
-			p.dry(list.Source, &y)
+			ys.dry(list.Source, &y)
 		}
 	}
-	return p.writeYields(ctx, map[string]SourceYield{list.Source: y})
+	return ys.write(ctx, map[string]SourceYield{list.Source: y})
 }
 
-// recordYields notes what a refresh has found the candidates of each source to be worth.
-func (p *Pool) recordYields(ctx context.Context, run string, sources map[string]Yield) error {
+// record notes what a refresh has found the candidates of each source to be worth.
+func (ys yields) record(ctx context.Context, run string, sources map[string]Yield) error {
 	if len(sources) == 0 {
 		return nil
 	}
-	yields, err := p.Yields(ctx)
+	known, err := ys.all(ctx)
 	if err != nil {
 		return err
 	}
 	changed := map[string]SourceYield{}
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
-		last, y := sources[name], yields[name]
+		last, y := sources[name], known[name]
 		if y.Run == run { // told twice
 			continue
 		}
@@ -119,23 +132,23 @@ func (p *Pool) recordYields(ctx context.Context, run string, sources map[string]
 		if last.Usable > 0 {
 			y.DryFor = 0
 		} else {
-			p.dry(name, &y)
+			ys.dry(name, &y)
 		}
 		changed[name] = y
 	}
-	return p.writeYields(ctx, changed)
+	return ys.write(ctx, changed)
 }
 
 // dry counts a refresh without a usable proxy and says so when there have been too many.
-func (p *Pool) dry(name string, y *SourceYield) {
+func (ys yields) dry(name string, y *SourceYield) {
 	if y.DryFor++; y.DryFor == dryAfter {
-		p.cfg.Logger.Warn("a source of proxies has yielded nothing usable for three refreshes; see muster proxies sources", "source", name)
+		ys.logger.Warn("a source of proxies has yielded nothing usable for three refreshes; see muster proxies sources", "source", name)
 	}
 }
 
-func (p *Pool) writeYields(ctx context.Context, yields map[string]SourceYield) error {
+func (ys yields) write(ctx context.Context, all map[string]SourceYield) error {
 	values := map[string]any{}
-	for name, y := range yields {
+	for name, y := range all {
 		text, err := json.Marshal(y)
 		if err != nil {
 			return fmt.Errorf("encode the yield of %s: %w", name, err)
@@ -145,7 +158,7 @@ func (p *Pool) writeYields(ctx context.Context, yields map[string]SourceYield) e
 	if len(values) == 0 {
 		return nil
 	}
-	if err := p.rdb.HSet(ctx, yieldsKey(p.cfg.Name), values).Err(); err != nil {
+	if err := ys.rdb.HSet(ctx, yieldsKey(ys.name), values).Err(); err != nil {
 		return fmt.Errorf("record the yields of sources: %w", err)
 	}
 	return nil

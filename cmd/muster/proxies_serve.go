@@ -69,10 +69,8 @@ func serveProxies(env environment, c *cli.Context) error {
 	}
 	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
 		ctx, cancel := context.WithCancelCause(ctx)
-		var keeper sync.WaitGroup
-		keeper.Go(func() { o.KeepProxies(ctx) })
-		defer keeper.Wait()
-		defer cancel(nil)
+		var running sync.WaitGroup
+		running.Go(func() { o.KeepProxies(ctx) })
 		logger := newLogger(env, env.stderr, config.Log{Level: "warn"})
 		cfg := loaded.Proxies
 		pool := proxies.NewPool(proxies.PoolConfig{
@@ -80,6 +78,9 @@ func serveProxies(env environment, c *cli.Context) error {
 			ConnectTimeout: cfg.Serve.ConnectTimeout, HandshakeTimeout: cfg.Serve.HandshakeTimeout, HeaderTimeout: cfg.Serve.FirstByteTimeout,
 		})
 		defer pool.Close()
+		running.Go(func() { pool.Run(ctx) })
+		defer running.Wait()
+		defer cancel(nil)
 		front, err := gateway.New(gateway.Config{
 			Pool: pool, Listen: c.String("listen"), Keys: keys, Tries: cfg.Serve.Tries, Logger: logger,
 			Fallback: proxies.Fallback(config.PoolFallback(cfg.Fallback)), Options: proxies.PickOptions{Wait: cfg.Serve.Wait}, Filter: loaded.ProxyFilter(),

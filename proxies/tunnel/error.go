@@ -2,7 +2,6 @@ package tunnel
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -98,7 +97,6 @@ func dialError(ctx context.Context, err error) error {
 
 // Classify gives a failure on an open connection its reason; a failure that already has one keeps it.
 func Classify(ctx context.Context, doing string, err error) error {
-	var header tls.RecordHeaderError
 	switch {
 	case ReasonOf(err) != "":
 		return err
@@ -111,13 +109,11 @@ func Classify(ctx context.Context, doing string, err error) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed),
 		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNABORTED):
 		return &Error{Reason: Closed, Detail: doing, Err: err}
-	case errors.As(err, &header):
-		return &Error{Reason: Garbage, Detail: doing, Err: err}
 	}
 	return &Error{Reason: Garbage, Detail: doing, Err: err}
 }
 
-// IsLocal tells whether it is this machine that failed: out of descriptors, ports or memory.
+// IsLocal reports whether it is this machine that failed: out of descriptors, ports or memory.
 func IsLocal(err error) bool {
 	for _, local := range localErrors {
 		if errors.Is(err, local) {

@@ -471,6 +471,7 @@ func withGateway(ctx context.Context, l *lab, https bool, fn func(to site, front
 	ctx, cancel := context.WithCancel(ctx)
 	addr, done := make(chan net.Addr, 1), make(chan error, 1)
 	go func() { done <- g.Run(ctx, func(a net.Addr) { addr <- a }) }()
+	go pool.Run(ctx)
 	defer func() { cancel(); <-done }()
 	front := &url.URL{Scheme: "http", Host: (<-addr).String()}
 	return fn(to, []*url.URL{front}, upstream)

@@ -1,0 +1,252 @@
+package proxies
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Lease is a proxy that was picked. Give it back with Report, Pause or Release, once.
+type Lease struct {
+	Proxy Proxy
+
+	from  *leases
+	site  string // or another scope
+	begun time.Time
+	trial bool
+	done  bool // given back
+	ban   bool // reported as banned
+}
+
+// Outcome is what became of a request.
+type Outcome string
+
+// The outcomes.
+const (
+	Succeeded Outcome = "ok"   // the site answered, whatever it said
+	Failed    Outcome = "fail" // it was the proxy's fault
+	TimedOut  Outcome = "slow" // it timed out, which may be the proxy's fault
+	Banned    Outcome = "ban"  // the site does not want this proxy
+	Paused    Outcome = "wait" // the site wants a pause from this proxy
+
+	// bannedLate takes back what a success has said of the site.
+	bannedLate Outcome = "late"
+
+	// A target that others reach, and this proxy does not. It counts over all sites only the first time in a row: it may
+	// be the target that turns the proxy away.
+	missed         Outcome = "miss"
+	missedTimedOut Outcome = "hang" // by a timeout, which is half of a failure
+	// A target that the proxy does not reach either, for a reason that counts there alone: its own rules forbid it, or
+	// it took too long over what no proxy has reached.
+	useless Outcome = "useless"
+)
+
+// Release gives the proxy back with nothing learned.
+func (l *Lease) Release() { l.from.give(l, nil) }
+
+// Report gives the proxy back with what became of the request, and the time to its first byte when it succeeded.
+func (l *Lease) Report(o Outcome, latency time.Duration) {
+	l.from.give(l, &report{id: l.Proxy.ID, outcome: o, begun: l.begun, latency: latency, cooldown: -1})
+}
+
+// Pause gives the proxy back; the site wants no more from it for d.
+func (l *Lease) Pause(o Outcome, d time.Duration) {
+	l.from.give(l, &report{id: l.Proxy.ID, outcome: o, begun: l.begun, cooldown: d})
+}
+
+// reportBan reports that the site does not want the proxy, also when the lease was given back as a success before.
+func (l *Lease) reportBan() {
+	v := l.from.view
+	v.mu.Lock()
+	done, known := l.done, l.ban
+	l.ban = l.ban || done
+	v.mu.Unlock()
+	switch {
+	case !done:
+		l.Report(Banned, 0)
+	case !known:
+		l.reportLate(bannedLate)
+	}
+}
+
+// reportLate says what became of a request whose lease was given back before that was known.
+func (l *Lease) reportLate(o Outcome) {
+	l.from.report(l, &report{id: l.Proxy.ID, outcome: o, begun: l.begun, cooldown: -1})
+}
+
+// report is the outcome of one request, to be written to Redis.
+type report struct {
+	id       string
+	outcome  Outcome
+	begun    time.Time
+	latency  time.Duration
+	cooldown time.Duration // negative is the usual one
+}
+
+// leases lends members of a view and gathers the reports on them. It lives as long as the Pool; run writes the reports.
+type leases struct {
+	view     *view
+	store    *store
+	logger   *slog.Logger
+	maxFails float64
+	every    time.Duration // PoolConfig.FlushEvery
+	maxAge   time.Duration // PoolConfig.SyncEvery
+	pending  chan struct{} // has a token when there are reports that run has not seen
+
+	mu      sync.Mutex          // guards the fields below
+	reports map[string][]report // by scope
+	count   int                 // of reports
+}
+
+func newLeases(v *view, s *store, cfg PoolConfig) *leases {
+	return &leases{
+		view: v, store: s, logger: cfg.Logger, maxFails: cfg.MaxFails, every: cfg.FlushEvery, maxAge: cfg.SyncEvery,
+		pending: make(chan struct{}, 1), reports: map[string][]report{},
+	}
+}
+
+// run writes reports, each at most FlushEvery after it was made, until ctx is done; then it writes the last ones.
+func (ls *leases) run(ctx context.Context) {
+	for {
+		select {
+		case <-ls.pending:
+		case <-ctx.Done():
+		}
+		select {
+		case <-time.After(ls.every):
+		case <-ctx.Done():
+			ls.flushNow()
+			return
+		}
+		ls.flushNow()
+	}
+}
+
+// lend takes a member for a request. The caller holds the view's mu.
+func (ls *leases) lend(m *member, scope string) *Lease {
+	m.inFlight++
+	m.uses++
+	there := ls.view.scopeOf(scope).health[m.ID]
+	// It begins after the failures that it knows of, whatever the clocks of those who saw them say, and within their
+	// millisecond too: by that time a report shows which failures its request has outlived.
+	begun := time.Now()
+	for _, failed := range []time.Time{m.all.LastFail, there.LastFail} {
+		if begun.UnixMilli() <= failed.UnixMilli() {
+			begun = failed.Add(time.Millisecond)
+		}
+	}
+	return &Lease{Proxy: m.Proxy, from: ls, site: scope, begun: begun, trial: m.all.Fails > 0 || there.Fails > 0}
+}
+
+// give takes a lease back, with a report if r is not nil. A second time it does nothing.
+func (ls *leases) give(l *Lease, r *report) {
+	v := ls.view
+	v.mu.Lock()
+	if l.done {
+		v.mu.Unlock()
+		return
+	}
+	l.done = true
+	l.ban = r != nil && r.outcome == Banned
+	if m := v.members[l.Proxy.ID]; m != nil {
+		m.inFlight--
+	}
+	v.mu.Unlock()
+	if r != nil {
+		ls.report(l, r)
+	}
+	if l.trial {
+		ls.store.endTrial(l.site, l.Proxy.ID)
+	}
+}
+
+// report keeps a report for run, and writes all there are when they are many.
+func (ls *leases) report(l *Lease, r *report) {
+	const many, most = 512, 100_000
+	v := ls.view
+	v.mu.Lock()
+	if m := v.members[l.Proxy.ID]; m != nil {
+		ls.foresee(m, v.scopeOf(l.site), r)
+	}
+	v.mu.Unlock()
+
+	ls.mu.Lock()
+	if ls.count >= most { // Redis has been away for long: what is newest is worth most, but memory is not endless
+		clear(ls.reports)
+		ls.count = 0
+	}
+	ls.reports[l.site] = append(ls.reports[l.site], *r)
+	ls.count++
+	full := ls.count%many == 0
+	ls.mu.Unlock()
+	select {
+	case ls.pending <- struct{}{}:
+	default:
+	}
+	if full {
+		ls.flushNow()
+	}
+}
+
+// foresee changes the view as the report will change Redis, so that this process does not pick a failed proxy again
+// before the view is next read. The caller holds the view's mu.
+func (ls *leases) foresee(m *member, s *scope, r *report) {
+	now := time.Now()
+	there := s.health[m.ID]
+	miss := r.outcome == missed || r.outcome == missedTimedOut
+	if r.outcome == Failed || r.outcome == TimedOut || miss && there.Fails == 0 {
+		m.all.Fails++
+		m.all.LastFail = now
+		m.all.Until = now.Add(ls.every + ls.maxAge)
+	}
+	if miss {
+		there.Fails++
+	}
+	switch r.outcome {
+	case missed, missedTimedOut, useless, Banned, Paused, bannedLate:
+		if s.health != nil {
+			there.Until = now.Add(max(r.cooldown, ls.every+ls.maxAge))
+			s.health[m.ID] = there
+		}
+	}
+}
+
+// flushNow is flush within five seconds; a failure is logged, and the reports are kept for the next time.
+func (ls *leases) flushNow() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := ls.flush(ctx); err != nil {
+		ls.logger.Warn("reports on proxies could not be written", "err", err)
+	}
+}
+
+// flush writes the reports gathered so far.
+func (ls *leases) flush(ctx context.Context) error {
+	ls.mu.Lock()
+	reports := ls.reports
+	ls.reports, ls.count = map[string][]report{}, 0
+	ls.mu.Unlock()
+	var errs []error
+	for scope, list := range reports {
+		if err := ls.write(ctx, scope, list); err != nil {
+			errs = append(errs, err)
+			ls.mu.Lock()
+			ls.reports[scope] = append(list, ls.reports[scope]...)
+			ls.count += len(list)
+			ls.mu.Unlock()
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// write writes reports on requests in a scope. Members that leave the pool by them leave the view.
+func (ls *leases) write(ctx context.Context, scope string, list []report) error {
+	dead, err := ls.store.report(ctx, scope, ls.maxFails, list)
+	if len(dead) > 0 {
+		ls.logger.Info("proxies failed for good and left the pool", "count", len(dead))
+		ls.view.dropAll(dead)
+	}
+	return err
+}

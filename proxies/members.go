@@ -1,0 +1,111 @@
+package proxies
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Usable returns how many proxies of the pool hide our address and are not banned from all sites.
+func (p *Pool) Usable(ctx context.Context) (int, error) {
+	if err := p.view.refresh(ctx, nil, true); err != nil {
+		return 0, fmt.Errorf("count usable proxies: %w", err)
+	}
+	return len(p.view.list("", Filter{}, time.Now())), nil
+}
+
+// Member is a proxy with its health over all sites, and at the site of the list if one was named.
+type Member struct {
+	Proxy
+	Health      Health    `json:"health"`
+	SiteHealth  *Health   `json:"site_health,omitempty"` // nil when the site has not seen the proxy
+	Score       float64   `json:"score"`                 // with the site of the list, as a pick for it would weigh it
+	Banned      bool      `json:"banned,omitzero"`       // from all sites, and out of Usable and Export for as long; or from the site of the list
+	BannedUntil time.Time `json:"banned_until,omitzero"` // zero is for good
+}
+
+// MarshalJSON leaves the password out: a listing is for people. Export writes it, into a file of its own.
+func (m Member) MarshalJSON() ([]byte, error) {
+	type plain Member
+	m.Password = ""
+	return json.Marshal(plain(m))
+}
+
+// List returns the proxies that f takes, the fastest first, those without a latency last.
+func (p *Pool) List(ctx context.Context, f Filter) ([]Member, error) {
+	return p.ListAt(ctx, "", f)
+}
+
+// ListAt is List with the health and the bans at a site too. With "" it is List.
+func (p *Pool) ListAt(ctx context.Context, site string, f Filter) ([]Member, error) {
+	if err := p.view.refresh(ctx, []string{site}, true); err != nil {
+		return nil, fmt.Errorf("list proxies: %w", err)
+	}
+	out := p.view.list(site, f, time.Now())
+	slices.SortFunc(out, func(a, b Member) int { return compareLatency(a.Proxy, b.Proxy) })
+	return out, nil
+}
+
+// list returns the members that f takes, in no order.
+func (v *view) list(site string, f Filter, now time.Time) []Member {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	seen := v.scopeOf(site).health
+	var out []Member
+	for _, m := range v.order {
+		until, banned := v.bannedUntil(m.ID, site, now)
+		if !f.takes(&m.Proxy) || banned && !f.Banned {
+			continue
+		}
+		member := Member{Proxy: m.Proxy, Health: m.all, Score: score(m.all, seen[m.ID], m.LatencyMS, now), Banned: banned, BannedUntil: until}
+		if h, ok := seen[m.ID]; ok {
+			member.SiteHealth = &h
+		}
+		out = append(out, member)
+	}
+	return out
+}
+
+// Find returns the members that a person means by a name: the one that is listed so, by its id or its URL without the
+// password, or else all that a URL with or without credentials, a host:port or a host stands for.
+func (p *Pool) Find(ctx context.Context, name string) ([]Member, error) {
+	members, err := p.List(ctx, Everything)
+	if err != nil {
+		return nil, err
+	}
+	name = strings.TrimSuffix(strings.TrimSpace(name), "/")
+	for _, m := range members {
+		if m.ID == name || m.String() == name {
+			return []Member{m}, nil
+		}
+	}
+	name = strings.ToLower(name)
+	scheme, rest, ok := strings.Cut(name, "://")
+	if !ok {
+		scheme, rest = "", name
+	}
+	user, address, ok := cutLast(rest, "@")
+	if !ok {
+		user, address = "", rest
+	}
+	user, _, _ = strings.Cut(user, ":")
+	if plain, err := url.PathUnescape(user); err == nil {
+		user = strings.ToLower(plain)
+	}
+	return slices.DeleteFunc(members, func(m Member) bool {
+		endpoint := strings.ToLower(m.Candidate().Address())
+		return scheme != "" && scheme != m.Protocol || user != "" && user != strings.ToLower(m.Username) ||
+			address != endpoint && address != strings.ToLower(m.Host)
+	}), nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}

@@ -1,0 +1,294 @@
+package proxies
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed lua/publish.lua
+var publishLua string
+
+//go:embed lua/remove.lua
+var removeLua string
+
+//go:embed lua/report.lua
+var reportLua string
+
+var (
+	publishCmd = redis.NewScript(publishLua)
+	removeCmd  = redis.NewScript(removeLua)
+	reportCmd  = redis.NewScript(reportLua)
+)
+
+// store is a pool as Redis holds it. It has no state of its own.
+type store struct {
+	rdb  redis.UniversalClient
+	name string
+}
+
+// keys are the keys that all scripts share, in their order.
+func (s *store) keys() []string {
+	return []string{recordsKey(s.name), changesKey(s.name, recordsScope), versionKey(s.name), healthKey(s.name, ""), changesKey(s.name, ""), archiveKey(s.name), archivedKey(s.name)}
+}
+
+// publish adds proxies to the pool, or replaces their records. It returns how many were not there before.
+func (s *store) publish(ctx context.Context, proxies []Proxy) (added int, err error) {
+	for chunk := range slices.Chunk(proxies, 200) {
+		args := []any{time.Now().UnixMilli(), changesKept}
+		for _, proxy := range chunk {
+			record, err := json.Marshal(proxy)
+			if err != nil {
+				return added, fmt.Errorf("encode proxy %s: %w", proxy, err)
+			}
+			args = append(args, proxy.ID, record, proxy.LatencyMS)
+		}
+		n, err := publishCmd.Run(ctx, s.rdb, s.keys(), args...).Int()
+		if err != nil {
+			return added, fmt.Errorf("publish proxies: %w", err)
+		}
+		added += n
+	}
+	return added, nil
+}
+
+// remove archives proxies. It returns how many were in the pool.
+func (s *store) remove(ctx context.Context, ids []string) (removed int, err error) {
+	for chunk := range slices.Chunk(ids, 500) {
+		args := []any{time.Now().UnixMilli(), changesKept}
+		for _, id := range chunk {
+			args = append(args, id)
+		}
+		n, err := removeCmd.Run(ctx, s.rdb, s.keys(), args...).Int()
+		if err != nil {
+			return removed, fmt.Errorf("remove proxies: %w", err)
+		}
+		removed += n
+	}
+	return removed, nil
+}
+
+// report records outcomes of requests in a scope. It returns the ids of the proxies that left the pool by them.
+func (s *store) report(ctx context.Context, scope string, maxFails float64, reports []report) (dead []string, err error) {
+	if scope == "" { // requests of no site in particular have a scope of their own
+		scope = "*none*"
+	}
+	keys := append(s.keys(), healthKey(s.name, scope), changesKey(s.name, scope))
+	for chunk := range slices.Chunk(reports, 150) {
+		args := []any{time.Now().UnixMilli(), maxFails, changesKept}
+		for _, r := range chunk {
+			cooldown := int64(-1)
+			if r.cooldown >= 0 {
+				cooldown = r.cooldown.Milliseconds()
+			}
+			args = append(args, r.id, string(r.outcome), r.begun.UnixMilli(), float64(r.latency.Microseconds())/1000, cooldown, rand.Float64())
+		}
+		ids, err := reportCmd.Run(ctx, s.rdb, keys, args...).StringSlice()
+		if err != nil {
+			return dead, fmt.Errorf("report on proxies: %w", err)
+		}
+		dead = append(dead, ids...)
+	}
+	return dead, nil
+}
+
+// count returns how many proxies are in the pool.
+func (s *store) count(ctx context.Context) (int, error) {
+	n, err := s.rdb.HLen(ctx, recordsKey(s.name)).Result()
+	if err != nil {
+		return 0, fmt.Errorf("count proxies: %w", err)
+	}
+	return int(n), nil
+}
+
+// siteHealth returns the health of proxies at one site, by id.
+func (s *store) siteHealth(ctx context.Context, site string) (map[string]Health, error) {
+	all, err := s.rdb.HGetAll(ctx, healthKey(s.name, site)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read health at %s: %w", site, err)
+	}
+	out := map[string]Health{}
+	for id, text := range all {
+		if h, err := parseHealth(text); err == nil {
+			out[id] = h
+		}
+	}
+	return out, nil
+}
+
+// scopeKey is the hash of a scope.
+func (s *store) scopeKey(scope string) string {
+	if scope == recordsScope {
+		return recordsKey(s.name)
+	}
+	return healthKey(s.name, scope)
+}
+
+// readAll returns the hash of a scope, and a version that it is not older than.
+func (s *store) readAll(ctx context.Context, scope string) (values map[string]string, version int64, err error) {
+	version, err = s.rdb.Get(ctx, versionKey(s.name)).Int64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, 0, err
+	}
+	values = map[string]string{}
+	for cursor := uint64(0); ; {
+		pairs, next, err := s.rdb.HScan(ctx, s.scopeKey(scope), cursor, "", 2000).Result()
+		if err != nil {
+			return nil, 0, err
+		}
+		for i := 0; i+1 < len(pairs); i += 2 {
+			values[pairs[i]] = pairs[i+1]
+		}
+		if cursor = next; cursor == 0 {
+			return values, version, nil
+		}
+	}
+}
+
+// readSome returns the values of ids in a scope, "" for those that are gone.
+func (s *store) readSome(ctx context.Context, scope string, ids []string) (map[string]string, error) {
+	values := make(map[string]string, len(ids))
+	for chunk := range slices.Chunk(ids, 1000) {
+		found, err := s.rdb.HMGet(ctx, s.scopeKey(scope), chunk...).Result()
+		if err != nil {
+			return nil, err
+		}
+		for i, id := range chunk {
+			values[id], _ = found[i].(string)
+		}
+	}
+	return values, nil
+}
+
+// changes returns what has changed in a scope after a version, and up to which. It returns false when there may have
+// been more than is kept.
+func (s *store) changes(ctx context.Context, scope string, since int64) (ids []string, version int64, ok bool, err error) {
+	key := changesKey(s.name, scope)
+	entries, err := s.rdb.XRangeN(ctx, key, strconv.FormatInt(since, 10)+"-1", "+", changesKept).Result()
+	if err != nil || len(entries) == 0 {
+		return nil, since, true, err
+	}
+	if len(entries) >= changesKept {
+		return nil, since, false, nil
+	}
+	seen := map[string]bool{}
+	for _, entry := range entries {
+		number, _, _ := strings.Cut(entry.ID, "-")
+		if version, err = strconv.ParseInt(number, 10, 64); err != nil {
+			return nil, since, false, fmt.Errorf("entry %s of %s: %w", entry.ID, key, err)
+		}
+		list, _ := entry.Values["ids"].(string)
+		for id := range strings.SplitSeq(list, " ") {
+			if !seen[id] {
+				seen[id] = true
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids, version, true, nil
+}
+
+// userExpiry is how long after its last pick a process still counts among those that share proxies.
+const userExpiry = 5 * time.Second
+
+// users returns how many processes pick from the pool. With picking it counts this one, whose id is user, among them.
+func (s *store) users(ctx context.Context, user string, picking bool) (int, error) {
+	key, now := usersKey(s.name), time.Now()
+	var all *redis.IntCmd
+	if _, err := s.rdb.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+		if picking {
+			pipe.ZAdd(ctx, key, redis.Z{Score: float64(now.UnixMilli()), Member: user})
+		}
+		pipe.ZRemRangeByScore(ctx, key, "-inf", strconv.FormatInt(now.Add(-userExpiry).UnixMilli(), 10))
+		all = pipe.ZCard(ctx, key)
+		return nil
+	}); err != nil {
+		return 0, fmt.Errorf("count the users of the pool: %w", err)
+	}
+	return int(all.Val()), nil
+}
+
+// leave makes the share of a process free at once. It would expire, too.
+func (s *store) leave(ctx context.Context, user string) {
+	_ = s.rdb.ZRem(ctx, usersKey(s.name), user).Err()
+}
+
+// startTrial lets one of all processes use a proxy that returns from its cooldown, until endTrial.
+func (s *store) startTrial(ctx context.Context, scope, id string) bool {
+	ok, err := s.rdb.SetNX(ctx, trialKey(s.name, scope, id), "1", 30*time.Second).Result()
+	return ok || err != nil
+}
+
+func (s *store) endTrial(scope, id string) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = s.rdb.Del(ctx, trialKey(s.name, scope, id)).Err() // or it expires
+}
+
+// Status is what is known of the pool as a whole.
+type Status struct {
+	RefreshedAt time.Time `json:"refreshed_at,omitzero"` // when a refresh last found proxies
+	Stale       bool      `json:"stale"`                 // the last refresh found none, and the old ones stayed
+	Candidates  int       `json:"candidates"`            // of the last refresh
+	Alive       int       `json:"alive"`
+	Usable      int       `json:"usable"`
+}
+
+func (s *store) status(ctx context.Context) (Status, error) {
+	values, err := s.rdb.HGetAll(ctx, statusKey(s.name)).Result()
+	if err != nil {
+		return Status{}, fmt.Errorf("read the pool's status: %w", err)
+	}
+	number := func(name string) int { n, _ := strconv.Atoi(values[name]); return n }
+	status := Status{Stale: values["stale"] == "1", Candidates: number("candidates"), Alive: number("alive"), Usable: number("usable")}
+	if at := number("refreshed_at"); at > 0 {
+		status.RefreshedAt = time.Unix(int64(at), 0)
+	}
+	return status, nil
+}
+
+// setStatus records a refresh. A stale one leaves RefreshedAt as it is.
+func (s *store) setStatus(ctx context.Context, status Status) error {
+	fields := map[string]any{"candidates": status.Candidates, "alive": status.Alive, "usable": status.Usable, "stale": "1"}
+	if !status.Stale {
+		fields["stale"], fields["refreshed_at"] = "0", status.RefreshedAt.Unix()
+	}
+	if err := s.rdb.HSet(ctx, statusKey(s.name), fields).Err(); err != nil {
+		return fmt.Errorf("record the refresh: %w", err)
+	}
+	return nil
+}
+
+// reportExpiry is how long Redis holds the report of a refresh.
+const reportExpiry = 24 * time.Hour
+
+func (s *store) setRefreshReport(ctx context.Context, job string, report []byte) error {
+	if err := s.rdb.Set(ctx, reportKey(s.name, job), report, reportExpiry).Err(); err != nil {
+		return fmt.Errorf("store the report of the refresh: %w", err)
+	}
+	return nil
+}
+
+// refreshReport returns the report of a refresh, false when there is none.
+func (s *store) refreshReport(ctx context.Context, job string) (report Report, ok bool, err error) {
+	data, err := s.rdb.Get(ctx, reportKey(s.name, job)).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return Report{}, false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &report)
+	}
+	if err != nil {
+		return Report{}, false, fmt.Errorf("read the report of refresh %s: %w", job, err)
+	}
+	return report, true, nil
+}
