@@ -25,7 +25,7 @@ type Candidate struct {
 // Protocols are the words for a proxy's protocol, which are also its URL schemes.
 var Protocols = []string{"http", "https", "socks4", "socks4a", "socks5", "socks5h"}
 
-// Key tells candidates apart: protocol, host, port and user, without the password.
+// Key identifies a candidate: protocol, host, port and user, without the password.
 func (c Candidate) Key() string {
 	return c.Protocol + "|" + c.Address() + "|" + c.Username
 }

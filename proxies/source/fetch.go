@@ -99,7 +99,7 @@ func checkRedirect(request *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Fetch gets one source, whole. The error tells what is wrong with it, without its credentials; a source that is larger
+// Fetch gets one source, whole. The error says what is wrong with it, without its credentials; a source that is larger
 // than MaxBytes or breaks off yields an error and no candidates, and so does one that has no proxy in it: it is a web
 // page, a login form or a list that has moved.
 func (f *Fetcher) Fetch(ctx context.Context, s Source) (List, error) {

@@ -1,0 +1,72 @@
+package source
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// json walks a document of any nesting; false when it is none.
+func (p *parser) json(body []byte) bool {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	documents := 0
+	for { // also one document a line
+		var document any
+		if err := decoder.Decode(&document); err != nil {
+			return documents > 0
+		}
+		documents++
+		p.walk(document, maxJSONDeep)
+	}
+}
+
+func (p *parser) walk(v any, depth int) {
+	if depth == 0 {
+		return
+	}
+	switch v := v.(type) {
+	case []any:
+		for _, member := range v {
+			p.walk(member, depth-1)
+		}
+	case map[string]any:
+		row := map[string]string{}
+		for key, member := range v {
+			row[strings.ToLower(key)] = scalar(member)
+		}
+		if host := firstOf(row, columns.host); host != "" && p.row(row) {
+			return
+		}
+		keys := make([]string, 0, len(v))
+		for key := range v {
+			keys = append(keys, key)
+		}
+		slices.Sort(keys) // so that the order of candidates does not change from run to run
+		for _, key := range keys {
+			p.walk(v[key], depth-1)
+		}
+	case string:
+		if !p.line(v) && strings.Contains(v, ":") {
+			p.out.Rejects[Unparsed]++
+		}
+	}
+}
+
+// scalar is a JSON value as a word, a list of words with blanks between.
+func scalar(v any) string {
+	switch v := v.(type) {
+	case string:
+		return strings.TrimSpace(v)
+	case json.Number:
+		return v.String()
+	case []any:
+		var words []string
+		for _, member := range v {
+			words = append(words, scalar(member))
+		}
+		return strings.Join(words, " ")
+	}
+	return ""
+}
