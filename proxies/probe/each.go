@@ -21,7 +21,7 @@ import (
 func (p *Prober) Each(ctx context.Context, candidates iter.Seq[source.Candidate], report func(Result)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// Each closer look at a live candidate takes up to five connections, but few are alive.
+	// The checks of a live candidate take up to five connections each, but few are alive.
 	gate := newGate(min(p.cfg.Concurrency, max(8, int(fileLimit()*3/4))))
 	networks := &networks{limit: p.cfg.PerNetwork, inside: map[string]int{}, waiting: map[string][]source.Candidate{}}
 

@@ -33,7 +33,7 @@ const (
 const (
 	TamperBody    = "body"    // it changes, cuts or replaces them
 	TamperStatus  = "status"  // it answers another status than the site
-	TamperCache   = "cache"   // it answers with what it kept, though the site forbids to keep it
+	TamperCache   = "cache"   // it answers from a cache, though the site forbids that
 	TamperHeaders = "headers" // it adds, changes or drops headers beyond those that are a proxy's to add
 )
 
@@ -62,8 +62,8 @@ func (r Result) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(r))
 }
 
-// Accepted tells whether the pool wants the proxy: alive and nothing held against it.
-// A transparent one is accepted in this sense; who needs more asks for Usable.
+// Accepted reports whether the pool takes the proxy: alive and nothing held against it. A transparent one is accepted;
+// Usable excludes it.
 func (r *Result) Accepted() bool { return r.Alive && r.Reason == "" }
 
 // Usable is Accepted and not transparent.

@@ -50,19 +50,21 @@ func (d *Dialer) connect(conn *Conn, addr string) error {
 	return nil
 }
 
-// StatusError is what a status other than 2xx says of the proxy that sent it; authorized tells that it got credentials.
+// StatusError is what a status other than 2xx says of the proxy that sent it; authorized says that it got credentials.
 func StatusError(status int, authorized bool) error {
-	detail := fmt.Sprintf("answered %d", status)
+	err := &Error{Detail: fmt.Sprintf("answered %d", status), Status: status}
 	switch {
 	case status == http.StatusProxyAuthRequired && authorized:
-		return &Error{Reason: AuthRejected, Detail: detail}
+		err.Reason = AuthRejected
 	case status == http.StatusProxyAuthRequired:
-		return &Error{Reason: AuthRequired, Detail: detail}
+		err.Reason = AuthRequired
 	case status == http.StatusForbidden, status == http.StatusUnauthorized, status == http.StatusMethodNotAllowed,
 		status == http.StatusTooManyRequests:
-		return &Error{Reason: Denied, Detail: detail}
+		err.Reason = Denied
 	case status >= 500 && status != http.StatusNotImplemented && status != http.StatusHTTPVersionNotSupported:
-		return &Error{Reason: Upstream, Detail: detail}
+		err.Reason = Upstream
+	default:
+		err.Reason, err.Asked = Garbage, true // as 400, which some say of any target that they cannot reach
 	}
-	return &Error{Reason: Garbage, Detail: detail, Asked: true} // as 400, which some say of any target that they cannot reach
+	return err
 }

@@ -40,6 +40,7 @@ type Error struct {
 	Reason Reason
 	Detail string // what exactly was seen, without credentials
 	Err    error  // the cause, when there is one
+	Status int    // of HTTP that the proxy answered with, when that is the failure
 	Asked  bool   // the proxy had been told the target, so that the failure may be the target's
 }
 
