@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -174,7 +175,7 @@ func TestRefreshOfAWorld(t *testing.T) {
 	if y, err := f.pool.Yields(t.Context()); err != nil || y["world"].Last.Candidates != 48 || y["world"].Last.Usable != usable {
 		t.Errorf("got yields %+v %v", y, err)
 	}
-	for name, want := range map[string]string{"status": "COMPLETE", "total_chunks": "1", "completed_chunks": "1", "result_count": itoa(usable)} {
+	for name, want := range map[string]string{"status": "COMPLETE", "total_chunks": "1", "completed_chunks": "1", "result_count": strconv.Itoa(usable)} {
 		if got := f.key(t, id, name, want); got != want {
 			t.Errorf("key %s: got %q want %q", name, got, want)
 		}
@@ -228,7 +229,7 @@ func TestRefreshInChunks(t *testing.T) {
 	good := startProxy(t, proxytest.SOCKS5, 1)
 	var list strings.Builder
 	for port := 1; port <= 249; port++ { // nothing listens on low ports of 127.0.0.9
-		list.WriteString("http://127.0.0.9:" + itoa(port) + "\n")
+		list.WriteString("http://127.0.0.9:" + strconv.Itoa(port) + "\n")
 	}
 	report, id, err := f.refresh(t, source.Source{URL: writeFile(t, list.String()+good.URL.String()), AllowLocal: true})
 	if err != nil || report.Candidates != 250 || report.Usable != 1 || report.Reasons["refused"] != 249 {
@@ -283,7 +284,7 @@ func TestRecheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Add takes the word of its caller for a success now; a record that is old has an old one.
-		h := "0.9 3 0 " + itoa(int(checked.UnixMilli())) + " 0 0 10"
+		h := "0.9 3 0 " + strconv.Itoa(int(checked.UnixMilli())) + " 0 0 10"
 		if err := f.client.Redis().HSet(t.Context(), healthKey("{muster:proxies}", ""), proxyID(c), h).Err(); err != nil {
 			t.Fatal(err)
 		}

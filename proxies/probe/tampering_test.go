@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -42,27 +43,20 @@ func caching() func(*http.Response) {
 	})
 }
 
-// What a proxy does to the answers of plain http is found and named. What changes bodies or statuses or keeps what it
-// must not is not used to forward, but its tunnels are; one without tunnels is of no use.
-func TestTamperingIsFoundAndKeepsFromForwarding(t *testing.T) {
-	t.Parallel()
-	judge := startJudge(t, probe.JudgeConfig{Key: "k"})
-	prober := newProber(t, patient(judge, "k"))
-	header := func(name, value string) func(*http.Response) {
-		return func(r *http.Response) { r.Header.Set(name, value) }
-	}
-	for name, test := range map[string]struct {
-		alter func() func(*http.Response)
-		want  []string
-	}{
-		"honest proxy headers": {func() func(*http.Response) {
-			return func(r *http.Response) {
-				r.Header.Set("Via", "1.1 p")
-				r.Header.Set("Age", "0")
-				r.Header.Set("X-Cache", "MISS from p")
-				r.Header.Set("Date", "Thu, 01 Jan 1970 00:00:00 GMT")
-			}
-		}, nil},
+// header makes an Alter that sets a header.
+func header(name, value string) func(*http.Response) {
+	return func(r *http.Response) { r.Header.Set(name, value) }
+}
+
+// tampering is something that a proxy does to answers, and what is found.
+type tampering struct {
+	alter func() func(*http.Response)
+	want  []string
+}
+
+// ofBodies returns what is done to bodies, ofHeads what is done to the rest of an answer.
+func ofBodies() map[string]tampering {
+	return map[string]tampering{
 		"append to all": {func() func(*http.Response) {
 			return body(func(_ *http.Response, b []byte) []byte { return append(b, "<!-- ad -->"...) })
 		}, []string{probe.TamperBody}},
@@ -90,6 +84,19 @@ func TestTamperingIsFoundAndKeepsFromForwarding(t *testing.T) {
 				return b
 			})
 		}, []string{probe.TamperBody}},
+	}
+}
+
+func ofHeads() map[string]tampering {
+	return map[string]tampering{
+		"honest proxy headers": {func() func(*http.Response) {
+			return func(r *http.Response) {
+				r.Header.Set("Via", "1.1 p")
+				r.Header.Set("Age", "0")
+				r.Header.Set("X-Cache", "MISS from p")
+				r.Header.Set("Date", "Thu, 01 Jan 1970 00:00:00 GMT")
+			}
+		}, nil},
 		"200 for a 404": {func() func(*http.Response) {
 			return func(r *http.Response) { r.StatusCode = http.StatusOK }
 		}, []string{probe.TamperStatus}},
@@ -110,7 +117,18 @@ func TestTamperingIsFoundAndKeepsFromForwarding(t *testing.T) {
 			cache, cookie := caching(), header("Set-Cookie", "track=1")
 			return func(r *http.Response) { cache(r); cookie(r) }
 		}, []string{probe.TamperCache, probe.TamperHeaders}},
-	} {
+	}
+}
+
+// What a proxy does to the answers of plain http is found and named. What changes bodies or statuses or keeps what it
+// must not is not used to forward, but its tunnels are; one without tunnels is of no use.
+func TestTamperingIsFoundAndKeepsFromForwarding(t *testing.T) {
+	t.Parallel()
+	judge := startJudge(t, probe.JudgeConfig{Key: "k"})
+	prober := newProber(t, patient(judge, "k"))
+	all := ofBodies()
+	maps.Copy(all, ofHeads())
+	for name, test := range all {
 		for _, kind := range []proxytest.Kind{proxytest.Elite, proxytest.ForwardOnly} {
 			t.Run(name+"/"+string(kind), func(t *testing.T) {
 				t.Parallel()

@@ -7,88 +7,101 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 )
 
 func (p *Proxy) socks5(conn net.Conn) {
 	in := bufio.NewReader(conn)
-	var head [2]byte
-	if _, err := io.ReadFull(in, head[:]); err != nil || head[0] != 5 {
+	if !p.greet(conn, in) {
 		return
 	}
-	methods := make([]byte, head[1])
-	if _, err := io.ReadFull(in, methods); err != nil || !p.alive() || !p.pause() {
+	addr, ok := readTarget(in)
+	if !ok {
 		return
+	}
+	target, err := p.dialTarget(p.ctx, "tcp", addr)
+	if err != nil {
+		_, _ = conn.Write([]byte{5, 5, 0, 1, 0, 0, 0, 0, 0, 0})
+		return
+	}
+	p.connected(conn, in, target, []byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0})
+}
+
+// connected tells the client that its target is reached, and relays.
+func (p *Proxy) connected(conn net.Conn, in *bufio.Reader, target net.Conn, reply []byte) {
+	if !p.hold(target) {
+		return
+	}
+	defer p.drop(target)
+	if _, err := conn.Write(reply); err == nil {
+		relay(conn, in, target)
+	}
+}
+
+// greet agrees with a client on how it proves who it is, and checks it. It returns false when that fails.
+func (p *Proxy) greet(conn net.Conn, in *bufio.Reader) bool {
+	version, err := in.ReadByte()
+	if err != nil || version != 5 {
+		return false
+	}
+	methods, err := readShort(in)
+	if err != nil || !p.alive() || !p.pause() {
+		return false
 	}
 	want := byte(0)
 	if p.User != "" {
 		want = 2
 	}
-	offered := false
-	for _, method := range methods {
-		offered = offered || method == want
-	}
-	if !offered {
+	if strings.IndexByte(methods, want) < 0 {
 		_, _ = conn.Write([]byte{5, 0xff})
-		return
+		return false
 	}
-	if _, err := conn.Write([]byte{5, want}); err != nil {
-		return
+	if _, err := conn.Write([]byte{5, want}); err != nil || want == 0 {
+		return err == nil
 	}
-	if want == 2 {
-		version, err := in.ReadByte()
-		user, err1 := readShort(in)
-		password, err2 := readShort(in)
-		if err != nil || err1 != nil || err2 != nil || version != 1 {
-			return
-		}
-		if user != p.User || password != p.Password {
-			_, _ = conn.Write([]byte{1, 1})
-			return
-		}
-		if _, err := conn.Write([]byte{1, 0}); err != nil {
-			return
-		}
+	version, err = in.ReadByte()
+	user, err1 := readShort(in)
+	password, err2 := readShort(in)
+	if err != nil || err1 != nil || err2 != nil || version != 1 {
+		return false
 	}
+	if user != p.User || password != p.Password {
+		_, _ = conn.Write([]byte{1, 1})
+		return false
+	}
+	_, err = conn.Write([]byte{1, 0})
+	return err == nil
+}
 
+// readTarget reads a request to connect.
+func readTarget(in *bufio.Reader) (addr string, ok bool) {
 	var request [4]byte
 	if _, err := io.ReadFull(in, request[:]); err != nil || request[1] != 1 {
-		return
+		return "", false
 	}
 	var host string
 	switch request[3] {
 	case 1, 4:
 		raw := make([]byte, map[byte]int{1: 4, 4: 16}[request[3]])
 		if _, err := io.ReadFull(in, raw); err != nil {
-			return
+			return "", false
 		}
 		ip, _ := netip.AddrFromSlice(raw)
 		host = ip.String()
 	case 3:
 		name, err := readShort(in)
 		if err != nil {
-			return
+			return "", false
 		}
 		host = name
 	default:
-		return
+		return "", false
 	}
 	var port [2]byte
 	if _, err := io.ReadFull(in, port[:]); err != nil {
-		return
+		return "", false
 	}
-	target, err := p.dialTarget(p.ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(binary.BigEndian.Uint16(port[:])))))
-	if err != nil {
-		_, _ = conn.Write([]byte{5, 5, 0, 1, 0, 0, 0, 0, 0, 0})
-		return
-	}
-	if !p.hold(target) {
-		return
-	}
-	defer p.drop(target)
-	if _, err := conn.Write([]byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0}); err != nil {
-		return
-	}
-	relay(conn, in, target)
+	return net.JoinHostPort(host, strconv.Itoa(int(binary.BigEndian.Uint16(port[:])))), true
 }
 
 func readShort(in *bufio.Reader) (string, error) {
@@ -129,12 +142,5 @@ func (p *Proxy) socks4(conn net.Conn) {
 		_, _ = conn.Write([]byte{0, 0x5b, 0, 0, 0, 0, 0, 0})
 		return
 	}
-	if !p.hold(target) {
-		return
-	}
-	defer p.drop(target)
-	if _, err := conn.Write([]byte{0, 0x5a, 0, 0, 0, 0, 0, 0}); err != nil {
-		return
-	}
-	relay(conn, in, target)
+	p.connected(conn, in, target, []byte{0, 0x5a, 0, 0, 0, 0, 0, 0})
 }

@@ -1,0 +1,118 @@
+package proxies
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"muster/proxies/probe"
+	"muster/tasks/redistest"
+)
+
+// Readers of the exported file see an old list or a new one, never half of one; it is sorted and holds no transparent proxy.
+func TestExport(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, redistest.New(t), nil)
+	mustPublish(t, pool, result(3, nil), result(1, nil), result(2, func(r *probe.Result) { r.Protocol = "socks4a" }),
+		result(9, func(r *probe.Result) { r.Latency = probe.Latency{} }), result(4, func(r *probe.Result) { r.Anonymity = probe.Transparent }))
+	dir := filepath.Join(t.TempDir(), "made", "here")
+	if n, err := pool.Export(t.Context(), dir); err != nil || n != 4 {
+		t.Fatalf("got %d %v", n, err)
+	}
+	exported, err := ReadExport(filepath.Join(dir, ExportJSON))
+	var ports []uint16
+	for _, p := range exported {
+		ports = append(ports, p.Port)
+	}
+	if err != nil || !slices.Equal(ports, []uint16{1, 2, 3, 9}) {
+		t.Fatalf("got %v %v, want 1 2 3 and 9, which has no latency, last", ports, err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, ExportText))
+	if err != nil || !strings.HasPrefix(string(text), "http://u:secret@8.8.8.8:1\nsocks4a://u:secret@8.8.8.8:2\n") {
+		t.Errorf("got %q %v", text, err)
+	}
+	if socks, err := os.ReadFile(filepath.Join(dir, "socks4.txt")); err != nil || string(socks) != "socks4a://u:secret@8.8.8.8:2\n" {
+		t.Errorf("got %q %v", socks, err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, ExportJSON)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("got mode %v %v: it holds passwords", info.Mode(), err)
+	}
+
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if seen, err := ReadExport(filepath.Join(dir, ExportJSON)); err != nil || len(seen) != 4 {
+				t.Errorf("a reader saw %d proxies, %v", len(seen), err)
+				return
+			}
+		}
+	})
+	for range 50 {
+		if _, err := pool.Export(t.Context(), dir); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	readers.Wait()
+	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) != 0 {
+		t.Errorf("left behind %v", left)
+	}
+}
+
+// A proxy of an exported file is usable unless it is transparent, in whichever spelling; one without a grade is.
+func TestReadExport(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, path := range []string{filepath.Join(dir, "missing"), write("corrupt", `[{"host":`), write("empty", "")} {
+		if got, err := ReadExport(path); err == nil || len(got) != 0 {
+			t.Errorf("%s: got %v, %v, want an error", filepath.Base(path), got, err)
+		}
+	}
+	for anonymity, want := range map[string]bool{`"Transparent"`: false, `"1"`: false, `"transparent"`: false, `"elite"`: true, `null`: true} {
+		got, err := ReadExport(write("one", `[{"protocol":"http","host":"8.8.8.8","port":1,"anonymity":`+anonymity+`}]`))
+		if err != nil || len(got) != 1 || got[0].Usable() != want {
+			t.Errorf("anonymity %s: got %v, %v, want one proxy that is usable: %v", anonymity, got, err, want)
+		}
+	}
+}
+
+// Passwords are in the exported files and nowhere else that is printed.
+func TestPasswordIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, redistest.New(t), nil)
+	mustPublish(t, pool, result(1, nil))
+	list, err := pool.List(t.Context(), Filter{})
+	if err != nil || len(list) != 1 || list[0].Password != "secret" {
+		t.Fatalf("got %v %v", list, err)
+	}
+	r := result(1, nil)
+	for _, v := range []any{list, list[0], r} {
+		text, err := json.Marshal(v)
+		if err != nil || strings.Contains(string(text), "secret") || !strings.Contains(string(text), `"username":"u"`) {
+			t.Errorf("got %s %v", text, err)
+		}
+	}
+	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+		if got := fmt.Sprintf(format, list[0].Proxy) + fmt.Sprintf(format, r.Candidate); strings.Contains(got, "secret") {
+			t.Errorf("%s: got %s", format, got)
+		}
+	}
+}

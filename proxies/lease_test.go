@@ -1,0 +1,163 @@
+package proxies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/tasks/redistest"
+)
+
+// Three failures in a row are the end of a proxy; a success in between resets, and a timeout is half a failure.
+func TestConsecutiveFailuresEndAProxy(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		pool := newPool(t, rdb, nil)
+		mustPublish(t, pool, result(1, nil))
+		list, err := pool.List(t.Context(), Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := list[0].ID
+		for i, step := range []struct {
+			outcome Outcome
+			alive   bool
+		}{{Failed, true}, {Failed, true}, {Succeeded, true}, {Failed, true}, {TimedOut, true}, {TimedOut, true}, {Banned, true}, {Failed, true}, {TimedOut, true}, {TimedOut, true}, {Failed, false}} {
+			if err := pool.leases.write(t.Context(), "s", []report{{id: id, outcome: step.outcome, begun: time.Now().Add(time.Hour), cooldown: 0}}); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := pool.Count(t.Context()); err != nil || (n == 1) != step.alive {
+				t.Fatalf("step %d: got %d in the pool, %v; want alive %t", i, n, err, step.alive)
+			}
+		}
+		// A report on one that has left changes nothing.
+		if err := pool.leases.write(t.Context(), "s", []report{{id: id, outcome: Succeeded, begun: time.Now()}}); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := pool.Count(t.Context()); err != nil || n != 0 {
+			t.Fatalf("got %d %v: it came back unchecked", n, err)
+		}
+	})
+}
+
+// Many requests that are under way when a proxy dies are one failure, not many.
+func TestRequestsUnderWayFailOnce(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, redistest.New(t), nil)
+	mustPublish(t, pool, result(1, nil))
+	var leases []*Lease
+	for range 10 {
+		leases = append(leases, pickOne(t, pool, PickOptions{Site: "a"}))
+	}
+	for _, l := range leases {
+		l.Report(Failed, 0)
+		l.Report(Failed, 0) // twice changes nothing
+	}
+	flush(t, pool)
+	list, err := pool.List(t.Context(), Filter{})
+	if err != nil || len(list) != 1 || list[0].Health.Fails != 1 || list[0].Health.Requests != 11 {
+		t.Fatalf("got %v %+v %v; want one failure of ten requests", list, list[0].Health, err)
+	}
+}
+
+// Ten goroutines pick and report while proxies come and go.
+func TestPoolUnderLoad(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, redistest.New(t), func(c *PoolConfig) { c.SyncEvery, c.FlushEvery = 2*time.Millisecond, time.Millisecond })
+	for port := range uint16(50) {
+		mustPublish(t, pool, result(port+1, nil))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var writer, group sync.WaitGroup
+	writer.Go(func() { pool.Run(ctx) })
+	for g := range 10 {
+		group.Go(func() {
+			for i := range 200 {
+				lease, err := pool.Pick(t.Context(), PickOptions{Site: fmt.Sprint("site", i%3)})
+				if err != nil {
+					if !errors.Is(err, ErrNoProxy) {
+						t.Error(err)
+					}
+					continue
+				}
+				lease.Report([]Outcome{Succeeded, Succeeded, Succeeded, Failed, Banned, TimedOut}[(i+g)%6], time.Millisecond)
+				if i%50 == 0 {
+					if _, err := pool.Publish(t.Context(), result(uint16(g+1), nil)); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	group.Wait()
+	cancel()
+	writer.Wait()
+	pool.view.mu.Lock()
+	defer pool.view.mu.Unlock()
+	for i, m := range pool.view.order {
+		if m.at != i || pool.view.members[m.ID] != m || m.inFlight != 0 {
+			t.Fatalf("member %d: %+v", i, m)
+		}
+	}
+}
+
+// Run writes reports soon after they are made, and the last of them when it ends.
+func TestRunWritesReports(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	soon, late := newPool(t, rdb, func(c *PoolConfig) { c.FlushEvery = time.Millisecond }), newPool(t, rdb, nil)
+	mustPublish(t, soon, result(1, nil))
+	requests := func() int {
+		health, err := soon.SiteHealth(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return health[proxyOf(result(1, nil)).ID].Requests
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { soon.Run(ctx) })
+	running.Go(func() { late.Run(ctx) })
+	for i := range 2 {
+		pickOne(t, soon, PickOptions{Site: "a"}).Report(Succeeded, time.Millisecond)
+		testutil.Eventually(t, "the report is written", func() bool { return requests() == i+1 })
+	}
+	pickOne(t, late, PickOptions{Site: "a"}).Report(Succeeded, time.Millisecond)
+	if got := requests(); got != 2 {
+		t.Errorf("got %d requests before the end of Run, want 2", got)
+	}
+	cancel()
+	running.Wait()
+	if got := requests(); got != 3 {
+		t.Errorf("got %d requests after the end of Run, want 3", got)
+	}
+}
+
+// A pool goes on with what it knows while Redis is away, and writes its reports when it is back.
+func TestRedisAway(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, DialTimeout: time.Second})
+	t.Cleanup(func() { rdb.Close() })
+	pool := newPool(t, rdb, nil)
+	mustPublish(t, pool, result(1, nil))
+	pickOne(t, pool, PickOptions{Site: "a"}).Release()
+	server.Stop()
+	lease := pickOne(t, pool, PickOptions{Site: "a"})
+	lease.Report(Banned, 0)
+	if err := pool.Flush(t.Context()); err == nil {
+		t.Fatal("flushed to a stopped Redis")
+	}
+	server.Start()
+	mustPublish(t, pool, result(1, nil))
+	flush(t, pool)
+	if health, err := pool.SiteHealth(t.Context(), "a"); err != nil || len(health) != 1 {
+		t.Fatalf("got %v %v: the report was lost", health, err)
+	}
+}

@@ -1,0 +1,253 @@
+package proxies
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/proxies/probe"
+	"muster/tasks/redistest"
+)
+
+// resting is how long an error says that proxies rest.
+func resting(err error) time.Duration {
+	if r, ok := errors.AsType[interface {
+		error
+		Resting() time.Duration
+	}](err); ok {
+		return r.Resting()
+	}
+	return 0
+}
+
+// Who waits for a busy proxy until its time is over learns that it is busy.
+func TestWaitForABusyProxyEnds(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, redistest.New(t), func(c *PoolConfig) { c.MaxInFlight = 1 })
+	mustPublish(t, pool, result(1, nil))
+	pickOne(t, pool, PickOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it looks a few times
+	defer cancel()
+	_, err := pool.Pick(ctx, PickOptions{Wait: time.Hour})
+	if !errors.Is(err, ErrNoProxy) || !errors.Is(err, context.DeadlineExceeded) || resting(err) <= 0 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// After its cooldown a proxy gets one request, whoever asks, until that has ended.
+func TestOneTrialOnReturn(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	one, two := newPool(t, rdb, nil), newPool(t, rdb, nil)
+	mustPublish(t, one, result(1, nil))
+	lease := pickOne(t, one, PickOptions{Site: "a"})
+	lease.Pause(Failed, 0) // without a cooldown
+	flush(t, one)
+	one.view.expire()
+	trial := pickOne(t, one, PickOptions{Site: "a"})
+	for _, pool := range []*Pool{one, two} {
+		if l, err := pool.Pick(t.Context(), PickOptions{Site: "a"}); !errors.Is(err, ErrNoProxy) {
+			t.Fatalf("got %v %v while the trial runs", l, err)
+		}
+	}
+	trial.Report(Succeeded, time.Millisecond)
+	flush(t, one)
+	for _, pool := range []*Pool{one, one, two, two} {
+		defer pickOne(t, pool, PickOptions{Site: "a"}).Release()
+	}
+}
+
+// A trial outlives the failure that it knows of, also one that was seen by a clock ahead of ours.
+func TestTrialAfterFailureOfAnotherClock(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	one := newPool(t, rdb, nil)
+	mustPublish(t, one, result(1, nil))
+	lease := pickOne(t, one, PickOptions{Site: "a"})
+	lease.Pause(Failed, 0)
+	flush(t, one)
+	for _, site := range []string{"", "a"} {
+		key := healthKey(one.cfg.Name, site)
+		health := strings.Fields(rdb.HGet(t.Context(), key, lease.Proxy.ID).Val())
+		health[4] = strconv.FormatInt(time.Now().Add(time.Minute).UnixMilli(), 10) // when it failed last
+		if err := rdb.HSet(t.Context(), key, lease.Proxy.ID, strings.Join(health, " ")).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	two := newPool(t, rdb, nil)
+	pickOne(t, two, PickOptions{Site: "a"}).Report(Succeeded, time.Millisecond)
+	flush(t, two)
+	two.view.expire()
+	for range 2 {
+		defer pickOne(t, two, PickOptions{Site: "a"}).Release()
+	}
+}
+
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, redistest.New(t), nil)
+	mustPublish(t, pool,
+		result(1, func(r *probe.Result) { r.Candidate.Country = "BG" }),
+		result(2, func(r *probe.Result) { r.Protocol = "socks5" }),
+		result(3, func(r *probe.Result) { r.Anonymity = probe.Anonymous; r.Can.HTTPS = false }),
+		result(4, func(r *probe.Result) { r.Anonymity = probe.Transparent }),
+		result(5000, nil))
+	for name, test := range map[string]struct {
+		filter Filter
+		want   []uint16
+	}{
+		"default":  {Filter{}, []uint16{1, 2, 3, 5000}},
+		"any":      {Filter{Anonymity: probe.Transparent}, []uint16{1, 2, 3, 4, 5000}},
+		"elite":    {Filter{Anonymity: probe.Elite}, []uint16{1, 2, 5000}},
+		"country":  {Filter{Countries: []string{"BG", "RO"}}, []uint16{1}},
+		"protocol": {Filter{Protocols: []string{"socks5", "socks4"}}, []uint16{2}},
+		"https":    {Filter{HTTPS: true}, []uint16{1, 2, 5000}},
+		"latency":  {Filter{MaxLatency: time.Second}, []uint16{1, 2, 3}},
+	} {
+		list, err := pool.List(t.Context(), test.filter)
+		var got []uint16
+		for _, m := range list {
+			got = append(got, m.Port)
+		}
+		if err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %v %v want %v", name, got, err, test.want)
+		}
+		for range 20 {
+			lease := pickOne(t, pool, PickOptions{Filter: test.filter})
+			if !slices.Contains(test.want, lease.Proxy.Port) {
+				t.Errorf("%s: picked %v", name, lease.Proxy)
+			}
+			lease.Release()
+		}
+	}
+}
+
+func TestStrategies(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, redistest.New(t), func(c *PoolConfig) { c.SyncEvery = time.Hour })
+	for port := range uint16(20) {
+		mustPublish(t, pool, result(port+1, nil))
+	}
+	count := func(o PickOptions, n int) map[uint16]int {
+		seen := map[uint16]int{}
+		for range n {
+			lease := pickOne(t, pool, o)
+			seen[lease.Proxy.Port]++
+			lease.Release()
+		}
+		return seen
+	}
+	if got := count(PickOptions{Strategy: RoundRobin}, 60); len(got) != 20 || got[7] != 3 {
+		t.Errorf("round robin: got %v", got)
+	}
+	if got := count(PickOptions{Strategy: Fastest}, 10); got[1] != 10 {
+		t.Errorf("fastest: got %v", got)
+	}
+	if got := count(PickOptions{Strategy: Random}, 400); len(got) != 20 {
+		t.Errorf("random: got %v", got)
+	}
+	if got := count(PickOptions{Sticky: "me"}, 20); len(got) != 1 {
+		t.Errorf("sticky: got %v", got)
+	}
+	if got := count(PickOptions{Sticky: "n", StickyUses: 2, Strategy: RoundRobin}, 10); len(got) != 5 {
+		t.Errorf("sticky by uses: got %v", got)
+	}
+	if got := count(PickOptions{Sticky: "t", StickyFor: time.Nanosecond, Strategy: RoundRobin}, 10); len(got) != 10 {
+		t.Errorf("sticky for a moment: got %v", got)
+	}
+	if got := count(PickOptions{Sticky: "t2", StickyFor: time.Hour, Strategy: RoundRobin}, 10); len(got) != 1 {
+		t.Errorf("sticky for an hour: got %v", got)
+	}
+	got := count(PickOptions{Strategy: LeastUsed}, 400)
+	if len(got) < 17 { // the sticky ones have been used a lot
+		t.Errorf("least used: got %v", got)
+	}
+	// One that fails is taken seldom by weight; its health need not be known elsewhere for that.
+	var bad string
+	list, err := pool.List(t.Context(), Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad = list[3].ID
+	for i := range 10 {
+		outcome := Failed
+		if i%2 == 1 {
+			outcome = Succeeded
+		}
+		if err := pool.leases.write(t.Context(), "", []report{{id: bad, outcome: outcome, begun: time.Now().Add(time.Hour)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pool.view.expire()
+	weighted := count(PickOptions{}, 2000)
+	if mean := 2000 / 20; weighted[list[3].Port] > mean/2 {
+		t.Errorf("weighted: the worst of 20 was picked %d times of 2000", weighted[list[3].Port])
+	}
+}
+
+// The cap on requests in flight holds for all processes together; one that is gone leaves its share to the others.
+func TestProcessesShareTheCap(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		var pools []*Pool
+		for range 3 {
+			pools = append(pools, newPool(t, rdb, func(c *PoolConfig) { c.MaxInFlight = 6 }))
+		}
+		mustPublish(t, pools[0], result(1, nil))
+		var leases []*Lease
+		take := func(p *Pool, want int) {
+			t.Helper()
+			n := 0
+			for ; ; n++ {
+				lease, err := p.Pick(t.Context(), PickOptions{Site: "shop"})
+				if err != nil {
+					break
+				}
+				leases = append(leases, lease)
+			}
+			if n != want {
+				t.Errorf("got %d, want %d", n, want)
+			}
+		}
+		for _, p := range pools {
+			pickOne(t, p, PickOptions{Site: "shop"}).Release() // now all are known
+		}
+		for _, p := range pools {
+			take(p, 2)
+		}
+		for _, lease := range leases {
+			lease.Release()
+		}
+		if err := pools[2].Close(); err != nil {
+			t.Fatal(err)
+		}
+		take(pools[0], 3)
+		take(pools[1], 3)
+	})
+}
+
+func TestInFlightCapAndWait(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, redistest.New(t), func(c *PoolConfig) { c.MaxInFlight = 2 })
+	mustPublish(t, pool, result(1, nil))
+	first := pickOne(t, pool, PickOptions{})
+	defer pickOne(t, pool, PickOptions{}).Release()
+	if _, err := pool.Pick(t.Context(), PickOptions{}); !errors.Is(err, ErrNoProxy) || !strings.Contains(err.Error(), "1 are busy") {
+		t.Fatalf("got %v", err)
+	}
+	go first.Release()
+	pickOne(t, pool, PickOptions{Wait: 10 * time.Second}).Release()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	defer pickOne(t, pool, PickOptions{}).Release()
+	if _, err := pool.Pick(ctx, PickOptions{Wait: time.Hour}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+}
