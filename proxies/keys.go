@@ -56,10 +56,11 @@ func yieldsKey(pool string) string { return pool + ":yields" }
 func bansKey(pool string) string { return pool + ":bans" }
 
 // usersKey is a sorted set: a process that picks from the pool → when it last did, in unix milliseconds. Members stay for
-// as long as sharing says.
+// userExpiry.
 func usersKey(pool string) string { return pool + ":users" }
 
-// trialKey is a string that whoever tries a proxy after its cooldown holds for as long as the trial may take.
+// trialKey is a string that the process which tries a proxy after its cooldown holds until the trial ends. It expires
+// after 30 s.
 func trialKey(pool, scope, id string) string {
 	return pool + ":trial:" + url.QueryEscape(scope) + ":" + id
 }

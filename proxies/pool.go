@@ -36,7 +36,7 @@ type PoolConfig struct {
 	SyncEvery time.Duration
 	// FlushEvery is how long Run gathers reports before it writes them. Defaults to 100 ms.
 	FlushEvery time.Duration
-	// ConnectTimeout and HandshakeTimeout bound the way to and through a proxy. Default to 8 s and 10 s.
+	// ConnectTimeout and HandshakeTimeout bound connecting to a proxy, and opening a tunnel through it. Default to 8 s and 10 s.
 	ConnectTimeout, HandshakeTimeout time.Duration
 	// HeaderTimeout bounds the wait for the head of an answer. Defaults to 30 s.
 	HeaderTimeout time.Duration

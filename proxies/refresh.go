@@ -138,7 +138,7 @@ type Report struct {
 // ReportFile is the file that a refresh leaves its Report in, beside the exported proxies.
 const ReportFile = "refresh_report.json"
 
-// keepReport leaves the report where whoever waits for the refresh finds it, also without the workflow.
+// keepReport stores the report for those that wait for the refresh, also without the workflow.
 func (s *Service) keepReport(ctx context.Context, report Report) error {
 	data, err := json.MarshalIndent(report, "", "  ")
 	if err != nil {

@@ -97,7 +97,7 @@ func (ys yields) recordRead(ctx context.Context, run string, list source.List, f
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return fmt.Errorf("read the yield of %s: %w", list.Source, err)
 	}
-	_ = json.Unmarshal([]byte(text), &y) // a broken record begins anew
+	_ = json.Unmarshal([]byte(text), &y) // a broken record is replaced
 	y.Rejects, y.Error = list.Rejects, ""
 	if failure != nil {
 		y.Error = failure.Error()
@@ -123,7 +123,7 @@ func (ys yields) record(ctx context.Context, run string, sources map[string]Yiel
 	changed := map[string]SourceYield{}
 	for _, name := range slices.Sorted(maps.Keys(sources)) {
 		last, y := sources[name], known[name]
-		if y.Run == run { // told twice
+		if y.Run == run { // the task ran twice
 			continue
 		}
 		y.Last, y.LastAt, y.Run = last, time.Now().UTC(), run

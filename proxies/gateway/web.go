@@ -122,8 +122,8 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request, options proxie
 		ModifyResponse: func(response *http.Response) error {
 			w.Header()["Content-Type"] = nil // or the server would guess one that the site has not sent
 			// The rest of a body that is still coming would be taken for the next request. A request with both a length
-			// and chunks may be two to whoever passed it on (RFC 9112, section 6.1); net/http hides the length, so all
-			// requests with chunks end the connection.
+			// and chunks may be two to another server before this one (RFC 9112, section 6.1); net/http hides the
+			// length, so all requests with chunks end the connection.
 			if sent != nil && !sent.done.Load() || len(r.TransferEncoding) > 0 {
 				w.Header().Set("Connection", "close")
 			}

@@ -25,7 +25,7 @@ type Config struct {
 	// kind of http://httpbin.org/get?show_env=1 or of azenv.php. They are asked after Judges, when none of those answers.
 	// They sign nothing, so they cannot tell an altered page or certificate. Defaults to none.
 	PublicJudges []string
-	// RealAddresses are addresses of ours that a judge cannot see, such as that of another way out. Defaults to none.
+	// RealAddresses are addresses of ours that a judge cannot see, such as that of another uplink. Defaults to none.
 	RealAddresses []netip.Addr
 	// OwnBits4 and OwnBits6 are the size of what counts as our own network. Default to 24 and 48.
 	OwnBits4, OwnBits6 int

@@ -152,7 +152,7 @@ func (g *gate) lower() (limit int, lowered bool) {
 	return g.limit, true
 }
 
-// networks keeps the number of probes into one network, and to one name, small, so that nobody takes us for an attack.
+// networks keeps the number of probes into one network, and to one name, small, so that it is not taken for an attack.
 // What has to wait holds no place of others.
 type networks struct {
 	limit int

@@ -73,7 +73,7 @@ func (p *Prober) judgeSince(ctx context.Context, since time.Time) (*standing, er
 		next, err = p.askJudges(ctx)
 	}
 	for tries := 0; err != nil && tunnel.IsLocal(err) && ctx.Err() == nil && tries < 100; tries++ {
-		time.Sleep(50 * time.Millisecond) // we have no descriptor for it; the probes under way will free some
+		time.Sleep(50 * time.Millisecond) // this machine has no descriptor for it; the probes under way will free some
 		next, err = p.askJudges(ctx)
 	}
 	p.mu.Lock()
@@ -150,7 +150,7 @@ func (p *Prober) askDirectly(ctx context.Context, j judge) (*Echo, error) {
 	}
 	echo, err := p.echoOf(j, reply, nonce)
 	if reason := tunnel.ReasonOf(err); reason == Forged || reason == Injects {
-		return nil, fmt.Errorf("its signature is wrong: the judge has another key than the prober, or something on the way changes its answers (%w)", err)
+		return nil, fmt.Errorf("its signature is wrong: the judge has another key than the prober, or something in between changes its answers (%w)", err)
 	}
 	if err != nil || j.public != "" {
 		return echo, err
@@ -163,7 +163,7 @@ func (p *Prober) askDirectly(ctx context.Context, j judge) (*Echo, error) {
 		}
 		_, err = p.verifyPage(reply, nonce)
 		if headers := changedHeaders(reply.header); err != nil || reply.status != status || len(headers) > 0 {
-			return nil, fmt.Errorf("its %s does not come as it should without a proxy (status %d, headers changed: %s): the judge is of another version, or something on the way changes it",
+			return nil, fmt.Errorf("its %s does not come as it should without a proxy (status %d, headers changed: %s): the judge is of another version, or something in between changes it",
 				path, reply.status, cmp.Or(strings.Join(headers, ", "), "none"))
 		}
 	}

@@ -93,7 +93,7 @@ func checkRedirect(request *http.Request, via []*http.Request) error {
 	if len(via) >= 5 {
 		return errors.New("more than 5 redirects")
 	}
-	if request.URL.Host != via[0].URL.Host || request.URL.Scheme != via[0].URL.Scheme { // what the source is told is not for others
+	if request.URL.Host != via[0].URL.Host || request.URL.Scheme != via[0].URL.Scheme { // secrets of the source are not for others
 		request.Header = http.Header{"User-Agent": request.Header["User-Agent"], "Accept": request.Header["Accept"]}
 	}
 	return nil
@@ -157,7 +157,7 @@ func size(bytes int64) string {
 	return fmt.Sprintf("%d bytes", bytes)
 }
 
-// Local reports whether a source is a file or standard input, as far as it can be told without its variables.
+// Local reports whether a source is a file or standard input, as far as is known without its variables.
 func (f *Fetcher) Local(s Source) bool {
 	where, err := f.expand(s.URL)
 	if err != nil || where == "" {

@@ -10,7 +10,7 @@ import (
 //go:embed public.yaml
 var publicYAML []byte
 
-// publicTimeout is short, so that a machine without a way to the net hears of it soon.
+// publicTimeout is short, so that a machine without a network fails soon.
 const publicTimeout = 15 * time.Second
 
 // Public are well-known lists that anybody may read. They are read only when asked for.

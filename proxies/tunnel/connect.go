@@ -33,7 +33,7 @@ func (d *Dialer) connect(conn *Conn, addr string) error {
 		return err
 	}
 
-	// The limit stands for the head only; what comes behind it is already the target's.
+	// The limit is for the head only; what follows it is already the target's.
 	limited := &io.LimitedReader{R: conn.Conn, N: maxConnectAnswer}
 	reader := bufio.NewReaderSize(limited, 1<<10)
 	answer, err := http.ReadResponse(reader, &http.Request{Method: http.MethodConnect})

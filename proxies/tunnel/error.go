@@ -21,7 +21,7 @@ const (
 	Unreachable    Reason = "unreachable"     // no route, or a router said no
 	ConnectTimeout Reason = "connect_timeout" // no answer to the TCP handshake
 	NoSuchHost     Reason = "no_such_host"    // the proxy's own name does not resolve
-	PrivateAddress Reason = "private_address" // the proxy's own name stands for an address that is not public
+	PrivateAddress Reason = "private_address" // the proxy's own name has an address that is not public
 	Timeout        Reason = "timeout"         // it accepts, and then says nothing in time
 	Closed         Reason = "closed"          // it closes the connection before it has answered
 	Garbage        Reason = "garbage"         // what it answers is not the protocol
@@ -41,7 +41,7 @@ type Error struct {
 	Detail string // what exactly was seen, without credentials
 	Err    error  // the cause, when there is one
 	Status int    // of HTTP that the proxy answered with, when that is the failure
-	Asked  bool   // the proxy had been told the target, so that the failure may be the target's
+	Asked  bool   // the target had been sent to the proxy, so that the failure may be the target's
 }
 
 func (e *Error) Error() string {
@@ -66,8 +66,8 @@ func ReasonOf(err error) Reason {
 	return ""
 }
 
-// MayBeTargets reports whether err came after the proxy had been told the target: what it does then, whether it
-// refuses, says nothing or hangs up, may be the target's fault.
+// MayBeTargets reports whether err came after the target had been sent to the proxy: what it does then may be the
+// target's fault.
 func MayBeTargets(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Asked

@@ -47,7 +47,7 @@ type Conn struct {
 	Timing Timing
 
 	buffered *bufio.Reader // what came behind the proxy's answer, or nil
-	asked    bool          // the target has been told to the proxy, or part of it
+	asked    bool          // the target has been sent to the proxy, or part of it
 }
 
 func (c *Conn) Read(p []byte) (int, error) {
