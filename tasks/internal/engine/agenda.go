@@ -56,7 +56,7 @@ func (w *Worker) sweep(ctx context.Context) {
 // sweepOnce sees to the entries of the agenda that are due. It returns how many there were, and how long to wait for
 // the next ones.
 func (w *Worker) sweepOnce(ctx context.Context) (did int, wait time.Duration, err error) {
-	shards, err := w.e.store.Due(ctx, claimFor, sweepMost)
+	shards, err := w.e.store.Agenda.Due(ctx, claimFor, sweepMost)
 	if err != nil {
 		return 0, sweepEvery, err
 	}
@@ -84,7 +84,7 @@ func (w *Worker) sweepOnce(ctx context.Context) (did int, wait time.Duration, er
 // patience ago. With the name of a worker, it also deletes damaged keys: those of the shards, of the queues and of that
 // worker.
 func (e *Engine) look(ctx context.Context, patience time.Duration, worker string, queues []string) error {
-	found, err := e.store.Look(ctx, patience, worker, queues)
+	found, err := e.store.Queues.Look(ctx, patience, worker, queues)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (w *Worker) attend(ctx context.Context, en store.Entry) error {
 	fl, err := e.load(ctx, en.Flow.ID)
 	switch {
 	case errors.Is(err, ErrUnknown):
-		return e.store.Forget(ctx, en.Flow, en.Node)
+		return e.store.Agenda.Remove(ctx, en.Flow, en.Node)
 	case errors.Is(err, errUnreadable):
 		return w.attendUnreadable(ctx, en, err)
 	case err != nil:
@@ -119,7 +119,7 @@ func (w *Worker) attend(ctx context.Context, en store.Entry) error {
 		if err := e.project(ctx, fl); err != nil {
 			return err
 		}
-		return e.store.Later(ctx, fl.Flow, progressNote, e.clock.Now().Add(keepAlive))
+		return e.store.Agenda.Move(ctx, fl.Flow, progressNote, e.clock.Now().Add(keepAlive))
 	}
 	if failed, ok := strings.CutPrefix(en.Node, fastNote); ok {
 		return e.failFast(ctx, fl, failed)
@@ -140,7 +140,7 @@ func (w *Worker) attend(ctx context.Context, en store.Entry) error {
 	case 'k':
 		t.Skips = []string{en.Node}
 	default:
-		return e.store.Forget(ctx, fl.Flow, en.Node)
+		return e.store.Agenda.Remove(ctx, fl.Flow, en.Node)
 	}
 	return e.settle(ctx, fl, t)
 }
@@ -148,20 +148,20 @@ func (w *Worker) attend(ctx context.Context, en store.Entry) error {
 // attendUnreadable gives up a workflow that cannot be read; one of a newer release is left to its workers.
 func (w *Worker) attendUnreadable(ctx context.Context, en store.Entry, cause error) error {
 	if aborted, err := w.e.aborted(ctx, en.Flow); err != nil || aborted != nil {
-		return errors.Join(err, w.e.store.Forget(ctx, en.Flow, en.Node))
+		return errors.Join(err, w.e.store.Agenda.Remove(ctx, en.Flow, en.Node))
 	}
 	var v *graph.VersionError
 	if errors.As(cause, &v) && v.V > graph.Version {
 		return nil // the entry stays, and becomes due again
 	}
-	return errors.Join(w.e.giveUp(ctx, en.Flow, cause), w.e.store.Forget(ctx, en.Flow, en.Node))
+	return errors.Join(w.e.giveUp(ctx, en.Flow, cause), w.e.store.Agenda.Remove(ctx, en.Flow, en.Node))
 }
 
 func (w *Worker) beat(ctx context.Context) (live, dead []string, err error) {
 	host, _ := os.Hostname()
 	names := slices.Sorted(maps.Keys(w.handlers))
 	active, limit := w.slots.use()
-	return w.e.store.Beat(ctx, w.cfg.Name, tasktype.Worker{Name: w.cfg.Name, Host: host, PID: w.cfg.PID, Queues: w.cfg.Queues,
+	return w.e.store.Workers.Beat(ctx, w.cfg.Name, tasktype.Worker{Name: w.cfg.Name, Host: host, PID: w.cfg.PID, Queues: w.cfg.Queues,
 		Concurrency: limit, Active: active, Started: w.started, Tasks: names,
 		MaxConcurrency: w.cfg.MaxConcurrency, Stats: w.stats.read(), Version: graph.Version}, deadAfter, deadConfirm)
 }
@@ -213,14 +213,14 @@ func (w *Worker) reap(ctx context.Context, dead []string) error {
 		if name == w.cfg.Name {
 			continue
 		}
-		n, wants, err := w.e.store.Reap(ctx, name, true)
+		n, wants, err := w.e.store.Batches.Reap(ctx, name, true)
 		w.e.wake(ctx, wants)
 		if n > 0 {
 			w.stats.recovered.Add(int64(n))
 			w.log.Warn("nodes of a silent worker run again", "worker", name, "nodes", n)
 		}
 		if err == nil {
-			err = w.e.store.Bye(ctx, name)
+			err = w.e.store.Workers.Bye(ctx, name)
 		}
 		errs = append(errs, err)
 	}
@@ -229,7 +229,7 @@ func (w *Worker) reap(ctx context.Context, dead []string) error {
 
 // findMissing lists the workers that have batches and are not listed, so that they are found dead if they stay silent.
 func (w *Worker) findMissing(ctx context.Context, live, dead []string) error {
-	holders, err := w.e.store.Holders(ctx)
+	holders, err := w.e.store.Batches.Holders(ctx)
 	if err != nil {
 		return err
 	}
@@ -242,13 +242,13 @@ func (w *Worker) findMissing(ctx context.Context, live, dead []string) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return w.e.store.Missing(ctx, missing)
+	return w.e.store.Workers.ListMissing(ctx, missing)
 }
 
 // returnStrays returns the batches that are leased to this worker and that it does not have: Redis lost their end, in a
 // failover or a crash, or an earlier worker of the same name took them.
 func (w *Worker) returnStrays(ctx context.Context) error {
-	shards, err := w.e.store.BatchIDs(ctx, w.cfg.Name)
+	shards, err := w.e.store.Batches.IDs(ctx, w.cfg.Name)
 	if err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ func (w *Worker) returnStrays(ctx context.Context) error {
 		if len(strays) == 0 {
 			continue
 		}
-		n, wants, err := w.e.store.ReturnBatches(ctx, shard, w.cfg.Name, strays)
+		n, wants, err := w.e.store.Batches.Return(ctx, shard, w.cfg.Name, strays)
 		w.e.wake(ctx, wants)
 		if err != nil {
 			return err
@@ -280,7 +280,7 @@ func (w *Worker) Tend(ctx context.Context) (did int, next time.Time, err error) 
 	if err != nil {
 		return did, next, err
 	}
-	entries, err := w.e.store.Agenda(ctx, 1)
+	entries, err := w.e.store.Agenda.First(ctx, 1)
 	if err != nil {
 		return did, next, err
 	}

@@ -76,7 +76,7 @@ func (r *Run) SetProgress(done, total int) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	if err := r.w.e.store.SetProgress(ctx, r.fl.Flow, r.Info.Node, done, total); err != nil {
+	if err := r.w.e.store.Flows.SetProgress(ctx, r.fl.Flow, r.Info.Node, done, total); err != nil {
 		r.w.log.Debug("progress was not written", "workflow", r.Info.Workflow, "node", r.Info.Node, "error", err)
 	}
 }
@@ -270,7 +270,7 @@ func (w *Worker) try(ctx context.Context, s *slot, b *batch, r *Run) (result, bo
 		defer leave()
 	}
 	if r.spec.RateN > 0 {
-		wait, err := w.e.store.Allow(ctx, r.spec.Task, r.spec.RateN, time.Duration(r.spec.RatePer)*time.Millisecond)
+		wait, err := w.e.store.Starts.Allow(ctx, r.spec.Task, r.spec.RateN, time.Duration(r.spec.RatePer)*time.Millisecond)
 		if err != nil {
 			return result{}, false, err
 		}
@@ -297,7 +297,7 @@ func (w *Worker) try(ctx context.Context, s *slot, b *batch, r *Run) (result, bo
 func (w *Worker) expired(ctx context.Context, r *Run) (result, bool, error) {
 	message := "not begun, or not called again, before it expired"
 	if r.it.rec.Attempts > 0 {
-		raws, err := w.e.store.Fields(ctx, r.fl.Flow, []string{store.ErrorField(r.Info.Node)})
+		raws, err := w.e.store.Flows.Fields(ctx, r.fl.Flow, []string{store.ErrorField(r.Info.Node)})
 		if err != nil {
 			return result{}, false, err
 		}
@@ -584,7 +584,7 @@ func (w *Worker) alone(ctx context.Context, b *batch) (leave func(), mine bool, 
 	b.mu.Lock()
 	id := b.id
 	b.mu.Unlock()
-	mine, err = w.e.store.Enter(ctx, b.shard, w.cfg.Name, id)
+	mine, err = w.e.store.Batches.Enter(ctx, b.shard, w.cfg.Name, id)
 	if err != nil || !mine {
 		leave()
 		return nil, mine, err

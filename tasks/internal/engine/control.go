@@ -16,11 +16,11 @@ import (
 
 // Revoke stops a workflow.
 func (e *Engine) Revoke(ctx context.Context, id string) error {
-	f, err := e.store.Flow(ctx, id)
+	f, err := e.store.Flows.Address(ctx, id)
 	if err != nil {
 		return err
 	}
-	ended, err := e.store.Revoke(ctx, f)
+	ended, err := e.store.Flows.Revoke(ctx, f)
 	if err != nil || ended {
 		return err
 	}
@@ -29,7 +29,7 @@ func (e *Engine) Revoke(ctx context.Context, id string) error {
 
 // Forget deletes a workflow that has ended.
 func (e *Engine) Forget(ctx context.Context, id string) error {
-	f, err := e.store.Flow(ctx, id)
+	f, err := e.store.Flows.Address(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (e *Engine) Forget(ctx context.Context, id string) error {
 	if !p.Ended {
 		return errors.New("it has not ended; revoke it first")
 	}
-	return e.store.Drop(ctx, f)
+	return e.store.Flows.Drop(ctx, f)
 }
 
 // finishRevoke makes all nodes of a revoked workflow terminal.
@@ -70,14 +70,14 @@ func (e *Engine) finishRevoke(ctx context.Context, id string) error {
 			}
 		}
 	}
-	if err := e.store.DropPlaces(ctx, fl.Flow, groups); err != nil {
+	if err := e.store.Flows.DropPlaces(ctx, fl.Flow, groups); err != nil {
 		return fmt.Errorf("drop places: %w", err)
 	}
 	first := ""
 	if roots := releases(fl.g, graph.ID{Inst: -1}); len(roots) == 1 {
 		first = roots[0].Span
 	}
-	unneeded, err := e.store.Withdraw(ctx, fl.Flow, first, slices.Sorted(maps.Keys(lanes)))
+	unneeded, err := e.store.Flows.Withdraw(ctx, fl.Flow, first, slices.Sorted(maps.Keys(lanes)))
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (e *Engine) finishRevoke(ctx context.Context, id string) error {
 	if err := e.revokeNodes(ctx, fl, ids, ""); err != nil {
 		return err
 	}
-	return e.store.Forget(ctx, fl.Flow, revokeNote)
+	return e.store.Agenda.Remove(ctx, fl.Flow, revokeNote)
 }
 
 // The entries of the agenda that are not for a node.
@@ -177,7 +177,7 @@ func (e *Engine) below(ctx context.Context, fl *flow, ids []graph.ID) ([]graph.I
 	for _, id := range ids {
 		fields = append(fields, "m"+id.String(), store.GraphField(id.String()))
 	}
-	raws, err := e.store.Fields(ctx, fl.Flow, fields)
+	raws, err := e.store.Flows.Fields(ctx, fl.Flow, fields)
 	if err != nil {
 		return nil, err
 	}
@@ -240,17 +240,17 @@ func (e *Engine) failFast(ctx context.Context, fl *flow, node string) error {
 	if err := e.stopNodes(ctx, fl, ids, node); err != nil {
 		return err
 	}
-	return e.store.Forget(ctx, fl.Flow, fastNote+node)
+	return e.store.Agenda.Remove(ctx, fl.Flow, fastNote+node)
 }
 
 // PauseQueue stops workers from taking from a queue.
 func (e *Engine) PauseQueue(ctx context.Context, queue string) error {
-	return e.store.Pause(ctx, queue)
+	return e.store.Queues.Pause(ctx, queue)
 }
 
 // ResumeQueue undoes PauseQueue.
 func (e *Engine) ResumeQueue(ctx context.Context, queue string) error {
-	if err := e.store.Resume(ctx, queue); err != nil {
+	if err := e.store.Queues.Resume(ctx, queue); err != nil {
 		return err
 	}
 	return e.store.Tell(ctx, "q "+queue)
@@ -293,9 +293,9 @@ func (e *Engine) SetConcurrency(ctx context.Context, worker string, n int) error
 func (e *Engine) ExpireWorkers(ctx context.Context, workers []string) error {
 	var errs []error
 	for _, name := range workers {
-		_, wants, err := e.store.Reap(ctx, name, true)
+		_, wants, err := e.store.Batches.Reap(ctx, name, true)
 		e.wake(ctx, wants)
-		errs = append(errs, err, e.store.Bye(ctx, name))
+		errs = append(errs, err, e.store.Workers.Bye(ctx, name))
 	}
 	return errors.Join(append(errs, e.rouse(ctx))...)
 }
@@ -311,10 +311,10 @@ func (e *Engine) rouse(ctx context.Context) error {
 
 // leave signs off a worker that has stopped. The batches it still has, when it was killed, are returned.
 func (e *Engine) leave(ctx context.Context, worker string) error {
-	if err := e.store.Bye(ctx, worker); err != nil {
+	if err := e.store.Workers.Bye(ctx, worker); err != nil {
 		return err
 	}
-	_, wants, err := e.store.Reap(ctx, worker, false)
+	_, wants, err := e.store.Batches.Reap(ctx, worker, false)
 	e.wake(ctx, wants)
 	return err
 }

@@ -165,14 +165,14 @@ func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, behind t
 		return "", err
 	}
 	id := cmp.Or(o.ID, newID())
-	f, err := e.store.Flow(ctx, id)
+	f, err := e.store.Flows.Address(ctx, id)
 	if err != nil {
 		return "", err
 	}
 	fl := newFlow(f, g)
 	grow.Unique, grow.UniqueTTL, grow.Late = o.Unique, o.UniqueTTL, late
 	if o.Unique != "" {
-		elsewhere, err := e.store.Claim(ctx, o.Unique, id, o.UniqueTTL)
+		elsewhere, err := e.store.Flows.Claim(ctx, o.Unique, id, o.UniqueTTL)
 		if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) {
 			return dup.ID, ErrDuplicate
 		}
@@ -183,7 +183,7 @@ func (e *Engine) send(ctx context.Context, s *graph.Sig, o *graph.Opts, behind t
 			grow.Unique = ""
 		}
 	}
-	todo, wants, err := e.store.Submit(ctx, fl.Flow, &grow, newID())
+	todo, wants, err := e.store.Flows.Submit(ctx, fl.Flow, &grow, newID())
 	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) {
 		if o.ID == "" && dup.ID == id {
 			return id, nil // the first call stored it, and its answer was lost; workers find its ready nodes

@@ -108,7 +108,7 @@ func (e *Engine) kept(id, scope string) (*graph.Graph, uint64) {
 
 // load returns a workflow with its graph.
 func (e *Engine) load(ctx context.Context, id string) (*flow, error) {
-	f, err := e.store.Flow(ctx, id)
+	f, err := e.store.Flows.Address(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (e *Engine) graphOf(ctx context.Context, f store.Flow, scope string) (*grap
 	if g, _ := e.kept(f.ID, scope); g != nil {
 		return g, nil
 	}
-	raws, err := e.store.Fields(ctx, f, []string{store.GraphField(scope)})
+	raws, err := e.store.Flows.Fields(ctx, f, []string{store.GraphField(scope)})
 	if err != nil {
 		return nil, err
 	}

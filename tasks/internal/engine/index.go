@@ -49,7 +49,7 @@ func (e *Engine) Workflows(ctx context.Context, q WorkflowQuery) (page []tasktyp
 	if q.Limit < 1 || q.Limit > maxPage {
 		return nil, "", fmt.Errorf("limit %d must be 1 to %d", q.Limit, maxPage)
 	}
-	list, next, err := e.store.Workflows(ctx, store.WorkflowQuery{
+	list, next, err := e.store.Index.Workflows(ctx, store.WorkflowQuery{
 		State: state, Name: q.Name, After: q.After, Before: q.Before, Cursor: q.Cursor, Limit: q.Limit})
 	if err != nil {
 		return nil, "", err
@@ -74,6 +74,6 @@ func (e *Engine) Rates(ctx context.Context, q RateQuery) ([]tasktype.RatePoint, 
 	default:
 		return nil, fmt.Errorf("step %s must be a minute or an hour", q.Step)
 	}
-	return e.store.Rates(ctx, store.RateQuery{
+	return e.store.Counts.Rates(ctx, store.RateQuery{
 		Queue: q.Queue, Task: q.Task, Since: q.Since, Until: e.clock.Now(), Hourly: q.Step == time.Hour})
 }

@@ -22,7 +22,7 @@ func (e *Engine) Writable(ctx context.Context) error { return e.store.Writable(c
 // Workers returns the live workers. While Redis takes no writes, workers cannot beat; if no worker is listed then, it
 // returns an error.
 func (e *Engine) Workers(ctx context.Context) ([]tasktype.Worker, error) {
-	names, _, err := e.store.Beat(ctx, "", nil, deadAfter, deadConfirm)
+	names, _, err := e.store.Workers.Beat(ctx, "", nil, deadAfter, deadConfirm)
 	if err == nil && len(names) == 0 {
 		err = e.store.Writable(ctx)
 	}
@@ -30,7 +30,7 @@ func (e *Engine) Workers(ctx context.Context) ([]tasktype.Worker, error) {
 		return nil, err
 	}
 	slices.Sort(names)
-	raws, err := e.store.WorkerInfos(ctx, names)
+	raws, err := e.store.Workers.Infos(ctx, names)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (e *Engine) Ping(ctx context.Context, wait time.Duration) ([]tasktype.Pong,
 		out[i].Worker = w.Name
 	}
 	token := newID()
-	sub := e.store.Redis().Subscribe(ctx, e.store.PongChannel(token))
+	sub := e.store.Redis().Subscribe(ctx, e.store.Workers.PongChannel(token))
 	defer func() { _ = sub.Close() }()
 	if _, err := sub.Receive(ctx); err != nil {
 		return nil, fmt.Errorf("subscribe: %w", err)
@@ -114,7 +114,7 @@ func (e *Engine) nodeSpec(ctx context.Context, f store.Flow, node string) (*grap
 // Active returns the nodes in the batches of workers: each one runs, or waits in its batch for one that does. Started
 // is when the batch was taken.
 func (e *Engine) Active(ctx context.Context) ([]tasktype.ActiveNode, error) {
-	batches, err := e.store.Batches(ctx)
+	batches, err := e.store.Batches.All(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (e *Engine) Active(ctx context.Context) ([]tasktype.ActiveNode, error) {
 
 // Due returns nodes that wait for their time.
 func (e *Engine) Due(ctx context.Context, limit int) ([]tasktype.DueNode, error) {
-	entries, err := e.store.Agenda(ctx, 10*limit)
+	entries, err := e.store.Agenda.First(ctx, 10*limit)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (e *Engine) Due(ctx context.Context, limit int) ([]tasktype.DueNode, error)
 
 // Outbox returns how many entries the agenda has, and how late the workers are with it.
 func (e *Engine) Outbox(ctx context.Context) (tasktype.Outbox, error) {
-	entries, overdue, err := e.store.Overdue(ctx)
+	entries, overdue, err := e.store.Agenda.Overdue(ctx)
 	return tasktype.Outbox{Entries: entries, Overdue: overdue}, err
 }
 
@@ -180,7 +180,7 @@ func (e *Engine) Reserved(ctx context.Context, limit int) ([]tasktype.ReservedNo
 	}
 	var out []tasktype.ReservedNode
 	for _, q := range queues {
-		els, err := e.store.Ready(ctx, q, limit)
+		els, err := e.store.Queues.Ready(ctx, q, limit)
 		if err != nil {
 			return nil, fmt.Errorf("queue %s: %w", q, err)
 		}
@@ -220,11 +220,11 @@ func (e *Engine) Queues(ctx context.Context) ([]tasktype.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	depths, err := e.store.Depths(ctx, names)
+	depths, err := e.store.Queues.Depths(ctx, names)
 	if err != nil {
 		return nil, err
 	}
-	batches, err := e.store.Batches(ctx)
+	batches, err := e.store.Batches.All(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func keyKind(name, value string) string {
 func (e *Engine) publish(ctx context.Context, fl *flow, pairs ...string) error {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		name, value := pairs[i], pairs[i+1]
-		if err := e.store.Project(ctx, fl.g.Progress, fl.ID, name, keyKind(name, value), value); err != nil {
+		if err := e.store.Progress.Set(ctx, fl.g.Progress, fl.ID, name, keyKind(name, value), value); err != nil {
 			return err
 		}
 	}
@@ -42,7 +42,7 @@ func (e *Engine) publish(ctx context.Context, fl *flow, pairs ...string) error {
 
 // dispatched writes the progress keys of a workflow that was just sent.
 func (e *Engine) dispatched(ctx context.Context, fl *flow) error {
-	if err := e.store.Note(ctx, fl.Flow, progressNote, e.clock.Now().Add(keepAlive)); err != nil {
+	if err := e.store.Agenda.Add(ctx, fl.Flow, progressNote, e.clock.Now().Add(keepAlive)); err != nil {
 		return err
 	}
 	return e.publish(ctx, fl, "total_chunks", "0", "completed_chunks", "0", "result_count", "0", "status", "DISPATCHED",
@@ -70,11 +70,11 @@ func (e *Engine) project(ctx context.Context, fl *flow) error {
 	if err := e.publish(ctx, fl, pairs...); err != nil {
 		return err
 	}
-	if err := e.store.RefreshProgress(ctx, fl.g.Progress, fl.ID, publicNames); err != nil {
+	if err := e.store.Progress.Refresh(ctx, fl.g.Progress, fl.ID, publicNames); err != nil {
 		return err
 	}
 	if p.Ended {
-		return e.store.Forget(ctx, fl.Flow, progressNote)
+		return e.store.Agenda.Remove(ctx, fl.Flow, progressNote)
 	}
 	return nil
 }

@@ -22,17 +22,17 @@ type (
 
 // Lead claims entries for the scheduler me, and returns Redis's time with the leases.
 func (e *Engine) Lead(ctx context.Context, me string, lease time.Duration, claims []Claim) ([]Lease, time.Time, error) {
-	return e.store.Lead(ctx, me, lease, claims)
+	return e.store.Schedule.Lead(ctx, me, lease, claims)
 }
 
 // Ticked records what became of a tick.
 func (e *Engine) Ticked(ctx context.Context, name string, token int64, t Tick) (bool, error) {
-	return e.store.Ticked(ctx, name, token, t)
+	return e.store.Schedule.Ticked(ctx, name, token, t)
 }
 
 // Resign gives up what the scheduler me leads.
 func (e *Engine) Resign(ctx context.Context, me string, names []string) error {
-	return e.store.Resign(ctx, me, names)
+	return e.store.Schedule.Resign(ctx, me, names)
 }
 
 // TickSend is what became of a tick that was to be sent.
@@ -59,5 +59,5 @@ func (e *Engine) SendTick(ctx context.Context, s *graph.Sig, o *graph.Opts, behi
 
 // Schedule returns the entries that schedulers had in the last days.
 func (e *Engine) Schedule(ctx context.Context) ([]tasktype.ScheduleEntry, error) {
-	return e.store.Schedule(ctx)
+	return e.store.Schedule.Entries(ctx)
 }

@@ -123,7 +123,7 @@ func (e *Engine) settle(ctx context.Context, fl *flow, t store.Todo) error {
 
 // advance makes changes of nodes that are in no batch of the caller.
 func (e *Engine) advance(ctx context.Context, fl *flow, changes []store.Change) (store.Todo, error) {
-	res, err := e.store.Advance(ctx, store.Changes{Flow: fl.Flow, List: changes})
+	res, err := e.store.Turns.Advance(ctx, store.Changes{Flow: fl.Flow, List: changes})
 	if err != nil {
 		return store.Todo{}, err
 	}
@@ -195,7 +195,7 @@ func (e *Engine) virtual(ctx context.Context, fl *flow, g *graph.Graph, id graph
 	if n.Kind != graph.Each || id.Inst >= 0 {
 		return ended(g, id, "S", nil), nil
 	}
-	raws, err := e.store.Fields(ctx, fl.Flow, []string{id.String()})
+	raws, err := e.store.Flows.Fields(ctx, fl.Flow, []string{id.String()})
 	if err != nil {
 		return store.Change{}, err
 	}
@@ -223,7 +223,7 @@ func (e *Engine) virtual(ctx context.Context, fl *flow, g *graph.Graph, id graph
 	for i, el := range elements {
 		inputs[i] = store.Literal{Node: id.At(id.Index, i).String(), Input: el}
 	}
-	if ok, err := e.store.StoreInputs(ctx, fl.Flow, id.String(), inputs); err != nil || !ok {
+	if ok, err := e.store.Flows.StoreInputs(ctx, fl.Flow, id.String(), inputs); err != nil || !ok {
 		return store.Change{}, err
 	}
 	var joins []store.MapJoin
@@ -282,7 +282,7 @@ func (e *Engine) giveUp(ctx context.Context, f store.Flow, cause error) error {
 	if errors.As(cause, new(*graph.VersionError)) {
 		failure = &tasktype.Failure{Code: tasktype.CodeVersion, Message: clip("no worker that came across it can read it: " + cause.Error())}
 	}
-	return e.store.Abort(ctx, f, encodeFailure(failure))
+	return e.store.Flows.Abort(ctx, f, encodeFailure(failure))
 }
 
 func encodeFailure(f *tasktype.Failure) []byte {

@@ -125,7 +125,7 @@ func (s *slot) make(ctx context.Context, t *store.Turn) (*store.Turned, error) {
 	var res *store.Turned
 	err := w.insist(func() error {
 		var err error
-		res, err = w.e.store.Turn(within(ctx), t)
+		res, err = w.e.store.Turns.Make(within(ctx), t)
 		return err
 	})
 	if err != nil {

@@ -249,12 +249,12 @@ func (e *Engine) NewToken(ctx context.Context, workflow, node string) (string, e
 	if _, err := graph.ParseID(node); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
-	f, err := e.store.Flow(ctx, workflow)
+	f, err := e.store.Flows.Address(ctx, workflow)
 	if err != nil {
 		return "", err
 	}
 	full, hash := newToken(workflow, node)
-	said, err := e.store.NewToken(ctx, f, node, hash)
+	said, err := e.store.Tokens.New(ctx, f, node, hash)
 	if err == nil {
 		err = verdictOf(said)
 	}
@@ -287,7 +287,7 @@ func (r *Run) Token(ctx context.Context) (string, error) {
 	}
 	for last := ""; ; { // to store the same twice changes nothing
 		id := r.b.name()
-		said, err := r.w.e.store.RunToken(ctx, r.fl.Flow, r.Info.Node, hash, r.Info.Attempt, r.w.cfg.Name, id)
+		said, err := r.w.e.store.Tokens.OfRun(ctx, r.fl.Flow, r.Info.Node, hash, r.Info.Attempt, r.w.cfg.Name, id)
 		if err != nil {
 			return "", r.w.e.store.Explain(ctx, err)
 		}
@@ -340,7 +340,7 @@ func (e *Engine) OpenTokens(ctx context.Context, task, cursor string, limit int)
 	}
 	bytes := 0
 	for shard < shards {
-		nodes, last, more, err := e.store.OpenNodes(ctx, shard, store.ClipTask(task), after, limit-len(page))
+		nodes, last, more, err := e.store.Tokens.Open(ctx, shard, store.ClipTask(task), after, limit-len(page))
 		if err != nil {
 			return nil, "", fmt.Errorf("list open tokens: %w", err)
 		}

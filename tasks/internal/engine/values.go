@@ -55,7 +55,7 @@ func (v *values) fetch(ctx context.Context, ids []string) error {
 			v.recs[id] = store.Record{}
 		}
 	}
-	raws, err := v.e.store.Fields(ctx, v.fl.Flow, missing)
+	raws, err := v.e.store.Flows.Fields(ctx, v.fl.Flow, missing)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (v *values) members(ctx context.Context, id string) (int, error) {
 	if n, ok := v.counts[id]; ok {
 		return n, nil
 	}
-	raws, err := v.e.store.Fields(ctx, v.fl.Flow, []string{"m" + id})
+	raws, err := v.e.store.Flows.Fields(ctx, v.fl.Flow, []string{"m" + id})
 	if err != nil {
 		return 0, err
 	}

@@ -80,7 +80,7 @@ func (e *Engine) find(ctx context.Context, id string) (*flow, *tasktype.Failure,
 // hasEnded reports whether all of a workflow is terminal, and why it was given up if it was. It returns ErrUnknown
 // when the retention has run out, which may be while somebody waits.
 func (e *Engine) hasEnded(ctx context.Context, f store.Flow) (bool, *tasktype.Failure, error) {
-	raws, err := e.store.Fields(ctx, f, endFields)
+	raws, err := e.store.Flows.Fields(ctx, f, endFields)
 	if err != nil {
 		return false, nil, err
 	}
@@ -114,7 +114,7 @@ func endedBy(ctx context.Context, err error) error {
 
 // aborted returns why a workflow was given up as a whole, or nil if it was not.
 func (e *Engine) aborted(ctx context.Context, f store.Flow) (*tasktype.Failure, error) {
-	raws, err := e.store.Fields(ctx, f, []string{store.AbortField})
+	raws, err := e.store.Flows.Fields(ctx, f, []string{store.AbortField})
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func cause(f store.Flow, raw []byte) (*tasktype.Failure, error) {
 
 // abortedID is aborted for a workflow that cannot be read.
 func (e *Engine) abortedID(ctx context.Context, id string) *tasktype.Failure {
-	f, err := e.store.Flow(ctx, id)
+	f, err := e.store.Flows.Address(ctx, id)
 	if err != nil {
 		return nil
 	}
@@ -251,7 +251,7 @@ func (e *Engine) Progress(ctx context.Context, id string) (tasktype.Progress, er
 	if err != nil {
 		return tasktype.Progress{}, err
 	}
-	raws, err := e.store.Fields(ctx, fl.Flow, []string{"n", "z", "vn", "vz", "ct", "cc", fl.Root, store.AbortField, store.OpenedField})
+	raws, err := e.store.Flows.Fields(ctx, fl.Flow, []string{"n", "z", "vn", "vz", "ct", "cc", fl.Root, store.AbortField, store.OpenedField})
 	if err != nil {
 		return tasktype.Progress{}, err
 	}
@@ -293,7 +293,7 @@ func (e *Engine) Progress(ctx context.Context, id string) (tasktype.Progress, er
 // running returns the nodes of a workflow that are in batches of workers, with their batches. Redis has no record of a
 // node that runs, except that it is in a batch.
 func (e *Engine) running(ctx context.Context, f store.Flow) (map[string]*store.Batch, error) {
-	batches, err := e.store.FlowBatches(ctx, f)
+	batches, err := e.store.Batches.OfFlow(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -493,7 +493,7 @@ func (e *Engine) all(ctx context.Context, id string) (*whole, error) {
 	if err != nil {
 		return nil, err
 	}
-	fields, err := e.store.All(ctx, fl.Flow)
+	fields, err := e.store.Flows.All(ctx, fl.Flow)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ func (e *Engine) waitsFor(ctx context.Context, nodes []tasktype.Node, external m
 		if _, known := paused[n.Queue]; known {
 			continue
 		}
-		if paused[n.Queue], err = e.store.Paused(ctx, n.Queue); err != nil {
+		if paused[n.Queue], err = e.store.Queues.Paused(ctx, n.Queue); err != nil {
 			return err
 		}
 	}

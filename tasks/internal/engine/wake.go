@@ -65,13 +65,13 @@ func (e *Engine) wakeAgain(ctx context.Context, k Wake) error {
 	case errors.Is(err, asynq.ErrQueueNotFound):
 		// The queue was deleted. asynq's client lists a queue only once, so without this operators would not see it
 		// again.
-		return errors.Join(e.store.List(ctx, k.Queue), e.waker(ctx, k))
+		return errors.Join(e.store.Queues.List(ctx, k.Queue), e.waker(ctx, k))
 	case errors.Is(err, asynq.ErrTaskNotFound):
 		return e.waker(ctx, k)
 	case err == nil && info.State == asynq.TaskStatePending:
 		return e.store.Tell(ctx, "q "+k.Queue)
 	}
-	wants, err := e.store.Bump(ctx, k)
+	wants, err := e.store.Queues.Bump(ctx, k)
 	if err != nil {
 		return err
 	}

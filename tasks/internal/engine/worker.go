@@ -164,7 +164,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := w.work(ctx); err != nil && ctx.Err() == nil {
 		brief, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		_ = w.e.store.Bye(brief, w.cfg.Name) // it may have signed on; Redis may be what is wrong
+		_ = w.e.store.Workers.Bye(brief, w.cfg.Name) // it may have signed on; Redis may be what is wrong
 		return fmt.Errorf("start worker: %w", err)
 	}
 	bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -384,7 +384,7 @@ func (w *Worker) hear(message string) {
 			}
 		}
 	case "p":
-		if err := w.e.store.Pong(context.Background(), rest, w.cfg.Name); err != nil {
+		if err := w.e.store.Workers.Pong(context.Background(), rest, w.cfg.Name); err != nil {
 			w.log.Warn("ping was not answered", "error", err)
 		}
 	case "c":

@@ -33,7 +33,7 @@ type Due struct {
 
 // Due makes nodes ready whose time has come, and claims the other entries that are due: for the time claim, no other
 // call returns them. It looks at up to most entries of each shard.
-func (s *Store) Due(ctx context.Context, claim time.Duration, most int) ([]Due, error) {
+func (s Agenda) Due(ctx context.Context, claim time.Duration, most int) ([]Due, error) {
 	said, err := s.callEach(ctx, "due", claim.Milliseconds(), most)
 	if err != nil {
 		return nil, fmt.Errorf("look through the agenda: %w", err)
@@ -57,66 +57,24 @@ func (s *Store) Due(ctx context.Context, claim time.Duration, most int) ([]Due, 
 	return out, nil
 }
 
-// Looked is what [Store.Look] found.
-type Looked struct {
-	Wants   []Wake   // wake-tasks to send
-	Overdue []Wake   // wake-tasks that were asked for long ago and have not come
-	Deleted []string // damaged keys, which it has deleted
-}
-
-// Look finds queues with ready nodes from which nothing was taken for longer than patience. With the name of a worker
-// it also deletes damaged keys: those of the shards, of the queues and of that worker.
-func (s *Store) Look(ctx context.Context, patience time.Duration, worker string, queues []string) (Looked, error) {
-	var out Looked
-	args := []any{patience.Milliseconds(), worker}
-	for _, q := range queues {
-		args = append(args, q)
-	}
-	said, err := s.callEach(ctx, "look", args...)
-	if err != nil {
-		return out, fmt.Errorf("look for ready nodes: %w", err)
-	}
-	for shard, res := range said {
-		if len(res) < 3 {
-			return out, fmt.Errorf("look for ready nodes: script answered %v", res)
-		}
-		out.Wants = append(out.Wants, wakes(shard, res[0])...)
-		out.Overdue = append(out.Overdue, wakes(shard, res[1])...)
-		keys, _ := res[2].([]any)
-		for _, k := range keys {
-			out.Deleted = append(out.Deleted, text(k))
-		}
-	}
-	return out, nil
-}
-
-// Bump gives up a wake-task that will not come, and returns the one to send instead.
-func (s *Store) Bump(ctx context.Context, k Wake) ([]Wake, error) {
-	res, err := s.call(ctx, "bump", k.Shard, k.Queue, k.Gen)
-	if err != nil {
-		return nil, fmt.Errorf("give up a wake-task of queue %s: %w", k.Queue, err)
-	}
-	return wakes(k.Shard, res), nil
-}
-
-// Note puts an entry into the agenda.
-func (s *Store) Note(ctx context.Context, f Flow, node string, at time.Time) error {
+// Add puts an entry into the agenda.
+func (s Agenda) Add(ctx context.Context, f Flow, node string, at time.Time) error {
 	return s.rdb.ZAdd(ctx, agendaKey(f.shard), redis.Z{Score: float64(at.UnixMilli()), Member: f.ID + "/" + node}).Err()
 }
 
-// Later moves an entry to another time, if it is still there.
-func (s *Store) Later(ctx context.Context, f Flow, node string, at time.Time) error {
+// Move moves an entry to another time, if it is still there.
+func (s Agenda) Move(ctx context.Context, f Flow, node string, at time.Time) error {
 	return s.rdb.ZAddXX(ctx, agendaKey(f.shard), redis.Z{Score: float64(at.UnixMilli()), Member: f.ID + "/" + node}).Err()
 }
 
-// Forget takes an entry out of the agenda.
-func (s *Store) Forget(ctx context.Context, f Flow, node string) error {
+// Remove takes an entry out of the agenda.
+func (s Agenda) Remove(ctx context.Context, f Flow, node string) error {
 	return s.rdb.ZRem(ctx, agendaKey(f.shard), f.ID+"/"+node).Err()
 }
 
-// Agenda returns the first entries of each shard, with their records.
-func (s *Store) Agenda(ctx context.Context, limit int) ([]Entry, error) {
-	n, err := s.Shards(ctx)
+// First returns the first entries of each shard, with their records.
+func (s Agenda) First(ctx context.Context, limit int) ([]Entry, error) {
+	n, err := s.shardCount(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -152,8 +110,8 @@ func (s *Store) Agenda(ctx context.Context, limit int) ([]Entry, error) {
 }
 
 // Overdue returns how many entries the agendas of all shards have, and how long the earliest has been due.
-func (s *Store) Overdue(ctx context.Context) (entries int64, overdue time.Duration, err error) {
-	n, err := s.Shards(ctx)
+func (s Agenda) Overdue(ctx context.Context) (entries int64, overdue time.Duration, err error) {
+	n, err := s.shardCount(ctx)
 	if err != nil {
 		return 0, 0, err
 	}

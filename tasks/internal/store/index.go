@@ -60,7 +60,7 @@ func (p position) compare(o position) int {
 
 func (p position) String() string { return strconv.FormatInt(p.at, 10) + "." + p.id }
 
-// ErrCursor says that a cursor does not come from [Store.Workflows].
+// ErrCursor says that a cursor does not come from [Index.Workflows].
 var ErrCursor = errors.New("not a cursor of this listing")
 
 func parsePosition(s string) (position, error) {
@@ -91,8 +91,8 @@ const (
 // Workflows returns a page of the workflows that q asks for and that still exist, the latest first, and the
 // cursor of the next page, which is empty after the last one. A page can be short or empty although others follow,
 // because a call reads a bounded part of the index. A workflow whose id was used before is listed once in a page.
-func (s *Store) Workflows(ctx context.Context, q WorkflowQuery) (page []Indexed, next string, err error) {
-	shards, err := s.Shards(ctx)
+func (s Index) Workflows(ctx context.Context, q WorkflowQuery) (page []Indexed, next string, err error) {
+	shards, err := s.shardCount(ctx)
 	if err != nil {
 		return nil, "", err
 	}

@@ -75,7 +75,7 @@ func (x indexed) end(shard int, now time.Time, id, name, letter string, created 
 func (x indexed) list(q WorkflowQuery) (ids []string) {
 	x.t.Helper()
 	for {
-		page, next, err := x.s.Workflows(x.t.Context(), q)
+		page, next, err := x.s.Index.Workflows(x.t.Context(), q)
 		if err != nil {
 			x.t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestWorkflowsAreListedByStateNameAndTime(t *testing.T) {
 		x.want(WorkflowQuery{Limit: 3, After: s(6), Before: s(8)}, "d", "b")
 		x.want(WorkflowQuery{Limit: 1, After: s(6), Before: s(8)}, "d", "b")
 
-		page, _, err := x.s.Workflows(t.Context(), WorkflowQuery{Limit: 9, Name: odd})
+		page, _, err := x.s.Index.Workflows(t.Context(), WorkflowQuery{Limit: 9, Name: odd})
 		if err != nil || len(page) != 1 {
 			t.Fatalf("got %v, %v, want one workflow", page, err)
 		}
@@ -135,7 +135,7 @@ func TestWorkflowsAreListedByStateNameAndTime(t *testing.T) {
 		if w.Name != odd || w.State != 'F' || !w.Created.Equal(s(1)) || !w.Ended.Equal(s(6)) {
 			t.Errorf("got %+v, want %q failed, from %s to %s", w, odd, s(1), s(6))
 		}
-		page, _, err = x.s.Workflows(t.Context(), WorkflowQuery{Limit: 9, State: Live})
+		page, _, err = x.s.Index.Workflows(t.Context(), WorkflowQuery{Limit: 9, State: Live})
 		if err != nil || len(page) != 1 || page[0].State != Live || !page[0].Created.Equal(s(0)) || !page[0].Ended.IsZero() {
 			t.Errorf("got %+v, %v, want one live since %s", page, err, s(0))
 		}
@@ -194,7 +194,7 @@ func TestWorkflowsThatEndBetweenPagesAreNotMissed(t *testing.T) {
 			want = append(want, id)
 		}
 		slices.Reverse(want)
-		first, next, err := x.s.Workflows(t.Context(), WorkflowQuery{Limit: 4})
+		first, next, err := x.s.Index.Workflows(t.Context(), WorkflowQuery{Limit: 4})
 		if err != nil || len(first) != 4 {
 			t.Fatalf("got %v, %v, want four workflows", first, err)
 		}
@@ -254,7 +254,7 @@ func TestPageReadsABoundedPartOfTheIndex(t *testing.T) {
 	}
 	x.s.rdb.HSet(t.Context(), flowKey(0, "rare"), "n", 1)
 	q := WorkflowQuery{Limit: 10, Name: "one"}
-	page, next, err := x.s.Workflows(t.Context(), q)
+	page, next, err := x.s.Index.Workflows(t.Context(), q)
 	if err != nil || len(page) != 0 || next == "" {
 		t.Errorf("got %v, cursor %q, %v, want an empty page and a cursor", page, next, err)
 	}
@@ -274,7 +274,7 @@ func TestDamagedEntriesOfTheIndexAreLeftOut(t *testing.T) {
 		rdb.HSet(t.Context(), minutesKey(0, t0.Unix()/3600), "", "1", "1 S q", "1", "x S q t", "1", "1 S q t", "many")
 		x.want(WorkflowQuery{Limit: 1}, "b", "a")
 		for _, cursor := range []string{"x", "1", "1.", "x.a", ".a"} {
-			if _, _, err := x.s.Workflows(t.Context(), WorkflowQuery{Limit: 1, Cursor: cursor}); err == nil {
+			if _, _, err := x.s.Index.Workflows(t.Context(), WorkflowQuery{Limit: 1, Cursor: cursor}); err == nil {
 				t.Errorf("cursor %q: got no error, want one", cursor)
 			}
 		}
@@ -314,144 +314,6 @@ func TestScriptsGoOnWithADamagedIndex(t *testing.T) {
 		rdb.HSet(t.Context(), minutesKey(0, hour), "58 S q a", "x", "58 S q 1", "9223372036854775807")
 		x.at(0, t0, calls...)
 		x.wantRates(RateQuery{Until: t0, Task: "2"}, `04T10:58 q "2" 1 0 0 0 0s`)
-	})
-}
-
-func (x indexed) rates(q RateQuery) (lines []string) {
-	x.t.Helper()
-	rates, err := x.s.Rates(x.t.Context(), q)
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	for _, r := range rates {
-		lines = append(lines, fmt.Sprintf("%s %s %q %d %d %d %d %s", r.Time.UTC().Format("02T15:04"), r.Queue, r.Task,
-			r.Succeeded, r.Failed, r.Revoked, r.Retried, r.Busy))
-	}
-	return lines
-}
-
-func (x indexed) wantRates(q RateQuery, want ...string) {
-	x.t.Helper()
-	if got := x.rates(q); !slices.Equal(got, want) {
-		x.t.Errorf("%+v: got\n%s\nwant\n%s", q, strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
-func TestNodesAreCountedByMinuteAndHour(t *testing.T) {
-	t.Parallel()
-	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		x := newIndexed(t, rdb, 2)
-		until := t0.Add(20 * time.Hour)
-		x.at(0, t0, "count", "q", "a", "S", 2, "count", "q", "a", "ms", 30.4, "count", "q", "a", "S", 1,
-			"count", "q|x", "a b", "R", 1, "count", "q", "a", "F", 0)
-		x.at(1, t0.Add(29*time.Second), "count", "q", "a", "S", 4, "count", "q", "a", "ms", 5, "count", "q", "a", "F", 1)
-		x.at(0, t0.Add(30*time.Second), "count", "q", "a", "X", 1) // the next minute
-		hour := []string{`04T10:00 q "a" 7 1 1 0 35ms`, `04T10:00 q|x "a b" 0 0 0 1 0s`}
-		x.wantRates(RateQuery{Until: until, Hourly: true}, hour...)
-		x.at(0, t0.Add(90*time.Second), "count", "q", "a", "S", 1) // the next hour
-		hour = append(hour, `04T11:00 q "a" 1 0 0 0 0s`)
-		x.wantRates(RateQuery{Until: until, Hourly: true}, hour...)
-		x.at(1, t0.Add(14*time.Hour), "count", "q", "a", "S", 5_000_000_000) // the next day
-		hour = append(hour, `05T00:00 q "a" 5000000000 0 0 0 0s`)
-		x.wantRates(RateQuery{Until: until, Hourly: true}, hour...)
-
-		x.wantRates(RateQuery{Until: until},
-			`04T10:58 q "a" 7 1 0 0 35ms`, `04T10:58 q|x "a b" 0 0 0 1 0s`, `04T10:59 q "a" 0 0 1 0 0s`,
-			`04T11:00 q "a" 1 0 0 0 0s`, `05T00:58 q "a" 5000000000 0 0 0 0s`)
-		x.wantRates(RateQuery{Until: until, Queue: "q|x"}, `04T10:58 q|x "a b" 0 0 0 1 0s`)
-		x.wantRates(RateQuery{Until: until, Task: "a b"}, `04T10:58 q|x "a b" 0 0 0 1 0s`)
-		x.wantRates(RateQuery{Until: until, Task: "b"})
-		x.wantRates(RateQuery{Since: t0.Add(59 * time.Second), Until: t0.Add(89 * time.Second)}, `04T10:59 q "a" 0 0 1 0 0s`)
-		x.wantRates(RateQuery{Since: t0.Add(2 * time.Minute), Until: until, Hourly: true}, hour[2:]...)
-		x.wantRates(RateQuery{Until: t0.Add(25 * time.Hour)}, `05T00:58 q "a" 5000000000 0 0 0 0s`)
-		x.wantRates(RateQuery{Until: t0.Add(31 * 24 * time.Hour), Hourly: true})
-	})
-}
-
-// Of what comes once a week each hour counts, though its minutes are gone.
-func TestHoursAreCountedWhateverLiesBetweenThem(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		x := newIndexed(t, rdb, 1)
-		var want []string
-		for week := range 4 {
-			at := t0.AddDate(0, 0, 7*week)
-			x.at(0, at, "count", "q", "a", "S", 1)
-			x.at(0, at.Add(time.Minute), "count", "q", "a", "S", 1)
-			want = append(want, at.Format("02T15:04")[:5]+`:00 q "a" 2 0 0 0 0s`)
-			if n := rdb.TTL(t.Context(), minutesKey(0, at.Unix()/3600)).Val(); n < 30*24*time.Hour {
-				t.Errorf("minutes that are not in a day yet expire after %s, want 31 days", n)
-			}
-		}
-		rdb.Del(t.Context(), minutesKey(0, t0.Unix()/3600)) // as if it had expired
-		x.wantRates(RateQuery{Until: t0.AddDate(0, 0, 22), Hourly: true}, want...)
-	})
-}
-
-func TestCountsExpireWhenTheirRingHasTurned(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		x := newIndexed(t, rdb, 1)
-		hour := t0.Unix() / 3600
-		check := func(key string, most time.Duration) {
-			t.Helper()
-			if got := rdb.TTL(t.Context(), key).Val(); got > most || got < most-time.Minute {
-				t.Errorf("%s: expires after %s, want %s", key, got, most)
-			}
-		}
-		x.at(0, t0)
-		if n := rdb.DBSize(t.Context()).Val(); n != 1 {
-			t.Errorf("nothing counted: got %d keys, want the number of shards", n)
-		}
-		x.at(0, t0, "count", "q", "a", "S", 1, "count", "q", "a", "ms", 1)
-		check(minutesKey(0, hour), 31*24*time.Hour)
-		x.at(0, t0.Add(time.Hour), "count", "q", "a", "S", 1)
-		check(minutesKey(0, hour), 25*time.Hour)
-		check(hoursKey(0, hour/24), 31*24*time.Hour)
-		check(hourKey(0), 31*24*time.Hour)
-	})
-}
-
-func TestCountsAreBounded(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		x := newIndexed(t, rdb, 1)
-		const bound = 20_000
-		hour := t0.Unix() / 3600
-		full := func(key, slot string) {
-			fields := make([]any, bound)
-			for i := range fields {
-				fields[i] = fmt.Sprint(slot, " S q t", i)
-			}
-			for part := range slices.Chunk(fields, 1000) {
-				var pairs []any
-				for _, f := range part {
-					pairs = append(pairs, f, 1)
-				}
-				if err := rdb.HSet(t.Context(), key, pairs...).Err(); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		full(minutesKey(0, hour), "58")
-		x.at(0, t0, "count", "q", "new", "S", 1, "count", "q", "newer", "S", 2,
-			"count", "q", "t0", "S", 1, "count", "q", "(other)", "S", 1) // known names count as before
-		if n := rdb.HLen(t.Context(), minutesKey(0, hour)).Val(); n != bound+1 {
-			t.Errorf("got %d fields of an hour, want %d and one of the others", n, bound)
-		}
-		x.wantRates(RateQuery{Until: t0, Task: "t0"}, `04T10:58 q "t0" 2 0 0 0 0s`)
-		x.wantRates(RateQuery{Until: t0, Task: "(other)"}, `04T10:58 q "(other)" 4 0 0 0 0s`)
-
-		rdb.Del(t.Context(), minutesKey(0, hour))
-		full(hoursKey(0, hour/24), "9")
-		x.at(0, t0, "count", "q", "new", "S", 1, "count", "q", "t0", "S", 1)
-		later := t0.Add(time.Hour)
-		x.at(0, later, "count", "q", "newer", "S", 2)
-		if n := rdb.HLen(t.Context(), hoursKey(0, hour/24)).Val(); n != bound+1 {
-			t.Errorf("got %d fields of a day, want %d and one of the others", n, bound)
-		}
-		x.wantRates(RateQuery{Until: later, Hourly: true, Task: "t0"}, `04T09:00 q "t0" 1 0 0 0 0s`)
-		x.wantRates(RateQuery{Until: later, Hourly: true, Task: "(other)"}, `04T10:00 q "(other)" 2 0 0 0 0s`)
 	})
 }
 

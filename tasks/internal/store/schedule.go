@@ -35,7 +35,7 @@ type Lease struct {
 }
 
 // Lead claims entries for a scheduler, or renews its claims, and returns the time by Redis's clock.
-func (s *Store) Lead(ctx context.Context, me string, lease time.Duration, claims []Claim) (leases []Lease, now time.Time, err error) {
+func (s Schedule) Lead(ctx context.Context, me string, lease time.Duration, claims []Claim) (leases []Lease, now time.Time, err error) {
 	leases = make([]Lease, 0, len(claims))
 	for len(leases) < len(claims) || now.IsZero() {
 		part := claims[len(leases):min(len(claims), len(leases)+leadAtOnce)]
@@ -69,7 +69,7 @@ type Tick struct {
 }
 
 // Ticked records a decision of the leader with a token. ok is false if it leads no more.
-func (s *Store) Ticked(ctx context.Context, name string, token int64, t Tick) (ok bool, err error) {
+func (s Schedule) Ticked(ctx context.Context, name string, token int64, t Tick) (ok bool, err error) {
 	n, err := s.scripts["tick"].Run(ctx, s.rdb, []string{scheduleKey(name)}, token, t.At.UnixMilli(), t.Next.UnixMilli(),
 		t.Workflow, t.Missed, t.Error).Int()
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Store) Ticked(ctx context.Context, name string, token int64, t Tick) (o
 }
 
 // Resign gives up what a scheduler leads, so that others can lead at once.
-func (s *Store) Resign(ctx context.Context, me string, names []string) error {
+func (s Schedule) Resign(ctx context.Context, me string, names []string) error {
 	for len(names) > 0 {
 		part := names[:min(len(names), leadAtOnce)]
 		names = names[len(part):]
@@ -94,8 +94,8 @@ func (s *Store) Resign(ctx context.Context, me string, names []string) error {
 	return nil
 }
 
-// Schedule returns the entries that schedulers had in the last days.
-func (s *Store) Schedule(ctx context.Context) ([]tasktype.ScheduleEntry, error) {
+// Entries returns the entries that schedulers had in the last days.
+func (s Schedule) Entries(ctx context.Context) ([]tasktype.ScheduleEntry, error) {
 	now, err := s.rdb.Time(ctx).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read time: %w", err)

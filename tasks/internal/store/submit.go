@@ -92,7 +92,7 @@ func (g *Grow) roots(args []any) []any {
 
 // Submit stores a workflow and releases its roots. token is unique to the send; it tells pieces of this send from those
 // of another with the same id.
-func (s *Store) Submit(ctx context.Context, f Flow, g *Grow, token string) (Todo, []Wake, error) {
+func (s Flows) Submit(ctx context.Context, f Flow, g *Grow, token string) (Todo, []Wake, error) {
 	parts := pieces(g.Inputs)
 	last := parts[len(parts)-1]
 	for _, part := range parts[:len(parts)-1] {
@@ -132,29 +132,9 @@ func (s *Store) Submit(ctx context.Context, f Flow, g *Grow, token string) (Todo
 	return todo(res[2]), wakes(f.shard, res[1]), nil
 }
 
-// PlanChange returns the change that puts a graph in the place of a running node. head is the node's
-// "attempts|deaths|started|worker".
-func PlanChange(node, head string, g *Grow) Change {
-	args := append(make([]any, 0, 8+2*len(g.Inputs)+4*len(g.Roots)), node, head, g.Graph, g.Work, g.Virtual, len(g.Inputs))
-	args = append(literals(args, g.Inputs), len(g.Roots))
-	return Change{Outcome: ChangePlan, Nodes: 1, Args: g.roots(args)}
-}
-
-// MapJoin is a join over the members of a map.
-type MapJoin struct{ Node, Need, Delay, Lim, Lane string }
-
-// ExtendChange returns the change that adds n members to a map.
-func ExtendChange(node string, n int, lane, delay, lim string, joins []MapJoin) Change {
-	args := append(make([]any, 0, 6+5*len(joins)), node, n, lane, delay, lim, len(joins))
-	for _, j := range joins {
-		args = append(args, j.Node, j.Need, j.Delay, j.Lim, j.Lane)
-	}
-	return Change{Outcome: ChangeExtend, Nodes: 1, Args: args}
-}
-
 // StoreInputs stores the inputs of the members of a map, before [ExtendChange] adds them. ok is false if the workflow
 // is gone or revoked, or the map has its members.
-func (s *Store) StoreInputs(ctx context.Context, f Flow, node string, inputs []Literal) (ok bool, err error) {
+func (s Flows) StoreInputs(ctx context.Context, f Flow, node string, inputs []Literal) (ok bool, err error) {
 	if len(inputs) == 0 {
 		return true, nil
 	}

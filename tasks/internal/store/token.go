@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -23,43 +22,17 @@ const (
 // OpenedField is that of a workflow some node of which has waited for an answer.
 const OpenedField = "w"
 
-// Open has a node wait for an answer from outside, at most for limit if that is not 0, in an attempt.
-func Open(task, node string, attempt int, limit time.Duration) Change {
-	return Change{Outcome: ChangeOpen, Task: task, Nodes: 1, Args: []any{node, attempt, limit.Milliseconds()}}
+// New gives a node that waits for an answer the token with a hash, and says how that went.
+func (s Tokens) New(ctx context.Context, f Flow, node, hash string) (string, error) {
+	return s.store(ctx, f, node, hash, "", "", "")
 }
 
-// Extend moves the deadline of a node that waits for an answer, if it has one, to limit from now.
-func Extend(task, node string, limit time.Duration) Change {
-	return Change{Outcome: ChangeOpen, Task: task, Nodes: 1, Args: []any{node, "", limit.Milliseconds()}}
+// OfRun gives a node the token with a hash while a worker runs an attempt of it in a batch, and says how that went.
+func (s Tokens) OfRun(ctx context.Context, f Flow, node, hash string, attempt int, worker, batch string) (string, error) {
+	return s.store(ctx, f, node, hash, attempt, worker, batch)
 }
 
-// IfToken lets the changes after it happen only if the node has the token with a hash; with open, only if it waits
-// for an answer. call names who asks, so that a second try is known; it may be empty.
-func IfToken(node, hash string, open bool, call string) Change {
-	how := "t"
-	if open {
-		how = "e"
-	}
-	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, how, hash, call}}
-}
-
-// IfOverdue lets the changes after it happen only if the node waits for an answer, in an attempt whose deadline has
-// passed.
-func IfOverdue(node string, attempt int) Change {
-	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, "d", attempt, ""}}
-}
-
-// NewToken gives a node that waits for an answer the token with a hash, and says how that went.
-func (s *Store) NewToken(ctx context.Context, f Flow, node, hash string) (string, error) {
-	return s.token(ctx, f, node, hash, "", "", "")
-}
-
-// RunToken gives a node the token with a hash while a worker runs an attempt of it in a batch, and says how that went.
-func (s *Store) RunToken(ctx context.Context, f Flow, node, hash string, attempt int, worker, batch string) (string, error) {
-	return s.token(ctx, f, node, hash, attempt, worker, batch)
-}
-
-func (s *Store) token(ctx context.Context, f Flow, node, hash string, attempt any, worker, batch string) (string, error) {
+func (s Tokens) store(ctx context.Context, f Flow, node, hash string, attempt any, worker, batch string) (string, error) {
 	res, err := s.call(ctx, "token", f.shard, f.ID, node, hash, attempt, worker, batch)
 	if err != nil {
 		return "", fmt.Errorf("make a token: %w", err)
@@ -78,9 +51,9 @@ type OpenNode struct {
 // maxOpenBytes bounds the records that one call of OpenNodes returns, beyond the first.
 const maxOpenBytes = 1 << 20
 
-// OpenNodes returns up to limit nodes of a task in a shard that wait for an answer, in their order behind a member,
+// Open returns up to limit nodes of a task in a shard that wait for an answer, in their order behind a member,
 // and where the next ones follow: more is false if none do.
-func (s *Store) OpenNodes(ctx context.Context, shard int, task, after string, limit int) (nodes []OpenNode, last string, more bool, err error) {
+func (s Tokens) Open(ctx context.Context, shard int, task, after string, limit int) (nodes []OpenNode, last string, more bool, err error) {
 	from := "-"
 	if after != "" {
 		from = "(" + after
@@ -118,7 +91,7 @@ func (s *Store) OpenNodes(ctx context.Context, shard int, task, after string, li
 
 // fitting returns how many of the first members have records that are not too large together. It takes those out
 // whose workflow is gone: it was given up as damaged.
-func (s *Store) fitting(ctx context.Context, shard int, task string, members []string) (int, error) {
+func (s Tokens) fitting(ctx context.Context, shard int, task string, members []string) (int, error) {
 	pipe := s.rdb.Pipeline()
 	exist := make([]*redis.IntCmd, len(members))
 	sizes := make([]*redis.IntCmd, len(members))

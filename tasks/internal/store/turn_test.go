@@ -22,7 +22,7 @@ func TestTakeLeavesOutWhatCannotBeRead(t *testing.T) {
 	}
 	var got []string
 	for range 3 { // a call that is sent again is answered with the same
-		res, err := s.Turn(ctx, &store.Turn{Worker: "w", Queue: "default", ID: "1", Take: true, Most: 100, Least: 1})
+		res, err := s.Turns.Make(ctx, &store.Turn{Worker: "w", Queue: "default", ID: "1", Take: true, Most: 100, Least: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

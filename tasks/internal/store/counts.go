@@ -24,8 +24,8 @@ type RateQuery struct {
 
 // Rates returns the counts that q asks for, summed over the shards, by time, queue and task. There is none for a minute
 // or hour in which nothing was counted.
-func (s *Store) Rates(ctx context.Context, q RateQuery) ([]tasktype.RatePoint, error) {
-	shards, err := s.Shards(ctx)
+func (s Counts) Rates(ctx context.Context, q RateQuery) ([]tasktype.RatePoint, error) {
+	shards, err := s.shardCount(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (s *Store) Rates(ctx context.Context, q RateQuery) ([]tasktype.RatePoint, e
 }
 
 // lastHours returns the last unix hour of each shard that has counts, -1 where none has.
-func (s *Store) lastHours(ctx context.Context, shards int) ([]int64, error) {
+func (s Counts) lastHours(ctx context.Context, shards int) ([]int64, error) {
 	pipe := s.rdb.Pipeline()
 	cmds := make([]*redis.StringCmd, shards)
 	for shard := range cmds {
@@ -90,7 +90,7 @@ func (s *Store) lastHours(ctx context.Context, shards int) ([]int64, error) {
 }
 
 // hashes reads a hash of every shard.
-func (s *Store) hashes(ctx context.Context, shards int, key func(shard int) string) ([]map[string]string, error) {
+func (s Counts) hashes(ctx context.Context, shards int, key func(shard int) string) ([]map[string]string, error) {
 	pipe := s.rdb.Pipeline()
 	cmds := make([]*redis.MapStringStringCmd, shards)
 	for shard := range cmds {

@@ -12,11 +12,11 @@ import (
 const claimGrace = 10 * time.Second
 
 // Claim lets a unique key stand for the workflow id, which is about to be stored. It is for clusters,
-// where key and workflow can lie in different slots, and needs no call where [Store.Submit] does it
+// where key and workflow can lie in different slots, and needs no call where [Flows.Submit] does it
 // by itself: then elsewhere is false. A key that stands for another live workflow is a
 // [DuplicateError].
-func (s *Store) Claim(ctx context.Context, unique, id string, ttl time.Duration) (elsewhere bool, err error) {
-	n, err := s.Shards(ctx)
+func (s Flows) Claim(ctx context.Context, unique, id string, ttl time.Duration) (elsewhere bool, err error) {
+	n, err := s.shardCount(ctx)
 	if err != nil || n == 1 {
 		return false, err
 	}

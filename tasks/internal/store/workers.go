@@ -13,7 +13,7 @@ import (
 // Beat records that a worker is alive, even if the memory of Redis is full. It returns the live workers and the dead
 // ones. A worker is dead if calls of any workers have found it silent for longer than silence twice, at least confirm
 // apart. With an empty name it only reads.
-func (s *Store) Beat(ctx context.Context, name string, info any, silence, confirm time.Duration) (live, dead []string, err error) {
+func (s Workers) Beat(ctx context.Context, name string, info any, silence, confirm time.Duration) (live, dead []string, err error) {
 	if name != "" {
 		raw, err := json.Marshal(info)
 		if err != nil {
@@ -35,9 +35,9 @@ func (s *Store) Beat(ctx context.Context, name string, info any, silence, confir
 	return res[n:], res[1:n], nil
 }
 
-// Missing lists workers that have batches and are not listed, such as after Redis went back in time. They count as
+// ListMissing lists workers that have batches and are not listed, such as after Redis went back in time. They count as
 // silent.
-func (s *Store) Missing(ctx context.Context, names []string) error {
+func (s Workers) ListMissing(ctx context.Context, names []string) error {
 	zs := make([]redis.Z, len(names))
 	for i, n := range names {
 		zs[i] = redis.Z{Member: n}
@@ -49,15 +49,15 @@ func (s *Store) Missing(ctx context.Context, names []string) error {
 }
 
 // Bye removes a worker from the list.
-func (s *Store) Bye(ctx context.Context, name string) error {
+func (s Workers) Bye(ctx context.Context, name string) error {
 	if err := s.rdb.ZRem(ctx, workersKey, name, "?"+name).Err(); err != nil {
 		return fmt.Errorf("sign off worker: %w", err)
 	}
 	return s.rdb.Del(ctx, workerKey(name)).Err()
 }
 
-// WorkerInfos reads the infos of workers; missing ones are nil.
-func (s *Store) WorkerInfos(ctx context.Context, names []string) ([][]byte, error) {
+// Infos reads the infos of workers; missing ones are nil.
+func (s Workers) Infos(ctx context.Context, names []string) ([][]byte, error) {
 	out := make([][]byte, len(names))
 	for i, n := range names {
 		raw, err := s.rdb.Get(ctx, workerKey(n)).Bytes()
@@ -70,7 +70,7 @@ func (s *Store) WorkerInfos(ctx context.Context, names []string) ([][]byte, erro
 }
 
 // PongChannel is the channel on which the workers of this database answer a ping.
-func (s *Store) PongChannel(token string) string {
+func (s Workers) PongChannel(token string) string {
 	db := 0 // of a cluster, which has no other
 	if one, ok := s.rdb.(*redis.Client); ok {
 		db = one.Options().DB
@@ -79,7 +79,7 @@ func (s *Store) PongChannel(token string) string {
 }
 
 // Pong answers a ping as a worker.
-func (s *Store) Pong(ctx context.Context, token, worker string) error {
+func (s Workers) Pong(ctx context.Context, token, worker string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if err := s.rdb.Publish(ctx, s.PongChannel(token), worker).Err(); err != nil {

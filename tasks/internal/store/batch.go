@@ -20,9 +20,9 @@ type Batch struct {
 	Nodes  []Element // without records
 }
 
-// Batches returns the batches of all workers. Damaged ones are left out.
-func (s *Store) Batches(ctx context.Context) ([]Batch, error) {
-	n, err := s.Shards(ctx)
+// All returns the batches of all workers. Damaged ones are left out.
+func (s Batches) All(ctx context.Context) ([]Batch, error) {
+	n, err := s.shardCount(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (s *Store) Batches(ctx context.Context) ([]Batch, error) {
 	}
 	var out []Batch
 	for shard := range n {
-		list, err := s.batches(ctx, shard, holders)
+		list, err := s.inShard(ctx, shard, holders)
 		if err != nil {
 			return nil, err
 		}
@@ -41,13 +41,13 @@ func (s *Store) Batches(ctx context.Context) ([]Batch, error) {
 	return out, nil
 }
 
-// FlowBatches returns the batches of all workers that have nodes of a workflow. A batch may have nodes of others, too.
-func (s *Store) FlowBatches(ctx context.Context, f Flow) ([]Batch, error) {
+// OfFlow returns the batches of all workers that have nodes of a workflow. A batch may have nodes of others, too.
+func (s Batches) OfFlow(ctx context.Context, f Flow) ([]Batch, error) {
 	holders, err := s.rdb.SMembers(ctx, holdersKey(f.shard)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("list workers with batches: %w", err)
 	}
-	all, err := s.batches(ctx, f.shard, holders)
+	all, err := s.inShard(ctx, f.shard, holders)
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +56,8 @@ func (s *Store) FlowBatches(ctx context.Context, f Flow) ([]Batch, error) {
 	}), nil
 }
 
-// batches returns the batches that workers have in a shard.
-func (s *Store) batches(ctx context.Context, shard int, workers []string) ([]Batch, error) {
+// inShard returns the batches that workers have in a shard.
+func (s Batches) inShard(ctx context.Context, shard int, workers []string) ([]Batch, error) {
 	if len(workers) == 0 {
 		return nil, nil
 	}
@@ -96,8 +96,8 @@ func parseLease(shard int, value string) (Batch, bool) {
 }
 
 // Holders returns the workers that may have batches.
-func (s *Store) Holders(ctx context.Context) ([]string, error) {
-	n, err := s.Shards(ctx)
+func (s Batches) Holders(ctx context.Context) ([]string, error) {
+	n, err := s.shardCount(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -117,9 +117,9 @@ func (s *Store) Holders(ctx context.Context) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// BatchIDs returns the ids of the batches of a worker, by shard.
-func (s *Store) BatchIDs(ctx context.Context, worker string) ([][]string, error) {
-	n, err := s.Shards(ctx)
+// IDs returns the ids of the batches of a worker, by shard.
+func (s Batches) IDs(ctx context.Context, worker string) ([][]string, error) {
+	n, err := s.shardCount(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +138,8 @@ func (s *Store) BatchIDs(ctx context.Context, worker string) ([][]string, error)
 	return out, nil
 }
 
-// ReturnBatches makes the nodes of batches of a worker in a shard ready again, and ends their leases.
-func (s *Store) ReturnBatches(ctx context.Context, shard int, worker string, ids []string) (nodes int, wants []Wake, err error) {
+// Return makes the nodes of batches of a worker in a shard ready again, and ends their leases.
+func (s Batches) Return(ctx context.Context, shard int, worker string, ids []string) (nodes int, wants []Wake, err error) {
 	if len(ids) == 0 {
 		return 0, nil, nil
 	}
@@ -152,8 +152,8 @@ func (s *Store) ReturnBatches(ctx context.Context, shard int, worker string, ids
 
 // Reap makes the nodes of all batches of a worker ready again, and ends their leases. If the worker has died, its death
 // is counted for the nodes; see [Suspect].
-func (s *Store) Reap(ctx context.Context, worker string, died bool) (nodes int, wants []Wake, err error) {
-	n, err := s.Shards(ctx)
+func (s Batches) Reap(ctx context.Context, worker string, died bool) (nodes int, wants []Wake, err error) {
+	n, err := s.shardCount(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -171,7 +171,7 @@ func (s *Store) Reap(ctx context.Context, worker string, died bool) (nodes int, 
 	return nodes, wants, nil
 }
 
-func (s *Store) reap(ctx context.Context, shard int, worker string, args []any) (int, []Wake, error) {
+func (s Batches) reap(ctx context.Context, shard int, worker string, args []any) (int, []Wake, error) {
 	res, err := s.call(ctx, "reap", shard, args...)
 	if err != nil {
 		return 0, nil, fmt.Errorf("put back the nodes of worker %s: %w", worker, err)
@@ -184,91 +184,15 @@ func (s *Store) reap(ctx context.Context, shard int, worker string, args []any) 
 
 // Suspect is how many workers die with a node in their batch until the node is suspected to be the cause. Before that
 // every such death counts, even while the node only waited in the batch. After that only deaths count that came when
-// its handler ran, which [Store.Enter] records.
+// its handler ran, which [Batches.Enter] records.
 const Suspect = 3
 
 // Enter records that the handler of a suspected node, which is alone in its batch, is about to be called. It returns
 // false if the worker does not have the batch any more.
-func (s *Store) Enter(ctx context.Context, shard int, worker, batch string) (bool, error) {
+func (s Batches) Enter(ctx context.Context, shard int, worker, batch string) (bool, error) {
 	res, err := s.call(ctx, "enter", shard, worker, batch)
 	if err != nil {
 		return false, fmt.Errorf("enter batch %s: %w", batch, err)
 	}
 	return toInt(res[0]) == 1, nil
-}
-
-// Depth is how many nodes of a queue are ready, and since when none of them was taken; zero if none are ready.
-type Depth struct {
-	Ready int64
-	Since time.Time
-}
-
-// Depths returns the depths of queues.
-func (s *Store) Depths(ctx context.Context, queues []string) (map[string]Depth, error) {
-	n, err := s.Shards(ctx)
-	if err != nil {
-		return nil, err
-	}
-	pipe := s.rdb.Pipeline()
-	cmds := map[string][]*redis.SliceCmd{}
-	for _, q := range queues {
-		for shard := range n {
-			cmds[q] = append(cmds[q], pipe.HMGet(ctx, wakeKey(shard, q), "dn", "dh", "t", "p"))
-		}
-	}
-	if len(cmds) > 0 {
-		if _, err := pipe.Exec(ctx); err != nil {
-			return nil, fmt.Errorf("read depths of queues: %w", err)
-		}
-	}
-	out := map[string]Depth{}
-	for q, list := range cmds {
-		var d Depth
-		for _, c := range list {
-			v := c.Val()
-			ready := max(0, toInt(v[0])) + max(0, toInt(v[1]))
-			d.Ready += ready
-			since := max(toInt(v[2]), toInt(v[3])) // while the queue was empty nothing was taken either
-			if at := time.UnixMilli(since); ready > 0 && since > 0 && (d.Since.IsZero() || at.Before(d.Since)) {
-				d.Since = at
-			}
-		}
-		out[q] = d
-	}
-	return out, nil
-}
-
-// Ready returns up to limit elements that are ready in a queue, those of high priority first.
-func (s *Store) Ready(ctx context.Context, queue string, limit int) ([]Element, error) {
-	n, err := s.Shards(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []Element
-	for shard := range n {
-		for _, lane := range []string{Lane(queue, 1), Lane(queue, 0)} {
-			keys, err := s.rdb.LRange(ctx, ringKey(shard, lane), 0, int64(limit-1)).Result()
-			if err != nil {
-				return nil, fmt.Errorf("list ready nodes: %w", err)
-			}
-			for _, key := range keys {
-				texts := []string{key}
-				if !strings.Contains(key, "/") { // it has a list
-					texts, err = s.rdb.LRange(ctx, readyKey(shard, lane, key), 0, int64(limit-1)).Result()
-					if err != nil {
-						return nil, fmt.Errorf("list ready nodes: %w", err)
-					}
-				}
-				for _, t := range texts {
-					if el, err := ParseElement(shard, t); err == nil && len(out) < limit {
-						out = append(out, el)
-					}
-				}
-				if len(out) >= limit {
-					return out, nil
-				}
-			}
-		}
-	}
-	return out, nil
 }

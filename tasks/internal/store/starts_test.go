@@ -21,7 +21,7 @@ func TestRate(t *testing.T) {
 		var before, after []time.Time
 		for len(after) < 8*n {
 			asked := time.Now()
-			wait, err := s.Allow(t.Context(), "a.task", n, per)
+			wait, err := s.Starts.Allow(t.Context(), "a.task", n, per)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,7 +48,7 @@ func TestRateSpreadsThoseOverIt(t *testing.T) {
 		s := store.New(rdb)
 		var told []time.Duration
 		for range 2 * n {
-			wait, err := s.Allow(t.Context(), "a.{odd} task", n, per)
+			wait, err := s.Starts.Allow(t.Context(), "a.{odd} task", n, per)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestRateOfMany(t *testing.T) {
 	s := store.New(rdb)
 	began := 0
 	for range 3000 {
-		wait, err := s.Allow(t.Context(), "many", 5000, time.Hour)
+		wait, err := s.Starts.Allow(t.Context(), "many", 5000, time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}

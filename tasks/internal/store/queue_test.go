@@ -31,7 +31,7 @@ func TestDepthIsNoOlderThanWhatIsReady(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		depths, err := store.New(rdb).Depths(t.Context(), []string{c.name})
+		depths, err := store.New(rdb).Queues.Depths(t.Context(), []string{c.name})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,7 @@ const (
 
 // Allow counts a start of task, of which there are at most n in any span of per. When there were as many
 // already, it returns how long to wait before asking again.
-func (s *Store) Allow(ctx context.Context, task string, n int, per time.Duration) (time.Duration, error) {
+func (s Starts) Allow(ctx context.Context, task string, n int, per time.Duration) (time.Duration, error) {
 	if parts := (n + rateMost - 1) / rateMost; parts > 1 {
 		n, per = n/parts, (per+time.Duration(parts)-1)/time.Duration(parts)
 	}

@@ -1,0 +1,115 @@
+package store
+
+import (
+	"time"
+)
+
+// Edge leads from a node that ends to one that depends on its outcome.
+type Edge struct{ Node, Kind, Need, Delay, Lim, Lane string }
+
+// The outcomes of changes, beside S, F, X and K, which end nodes.
+const (
+	ChangeAgain  = "R" // the node is to run again
+	ChangePlan   = "P" // a plan takes the place of the node
+	ChangeExtend = "E" // a map gets its members
+	ChangeOpen   = "W" // the node waits for an answer from outside
+	changeGuard  = "G" // what follows is done only if the node lets it
+)
+
+// Change is one change of several nodes of a workflow, which have the same edges. Its parts are those of the script
+// flow.
+type Change struct {
+	Outcome string
+	Flags   string // see apply in flow.lua
+	Back    string // place to give back: "group holder", "group" if each node holds one, or ""
+	Queue   string // for the counters, with Task and Ran; empty if it does not count
+	Task    string
+	Ran     time.Duration // how long the handlers ran, together
+	Edges   []Edge
+	Nodes   int
+	Args    []any // of the nodes
+}
+
+// End adds a node that ends to c, with its record or, behind "?", its body.
+func (c *Change) End(node string, record []byte) {
+	c.Nodes++
+	c.Args = append(c.Args, node, record)
+}
+
+// Again adds a node that is to run again in d. Until then its state is D, or T after a failure.
+func (c *Change) Again(node string, attempts, lost int, d time.Duration, state, lane, message string) {
+	c.Nodes++
+	c.Args = append(c.Args, node, attempts, lost, max(0, d.Milliseconds()), state, lane, message)
+}
+
+// Changes are changes of one workflow.
+type Changes struct {
+	Flow Flow
+	List []Change
+}
+
+func (c *Changes) args(args []any) []any {
+	args = c.Flow.facts(args)
+	at := len(args)
+	args = append(args, 0, len(c.List))
+	for i := range c.List {
+		ch := &c.List[i]
+		args = append(args, ch.Outcome, ch.Flags, ch.Back, ch.Queue, ch.Task, ch.Ran.Milliseconds(), len(ch.Edges))
+		for _, e := range ch.Edges {
+			args = append(args, e.Node, e.Kind, e.Need, e.Delay, e.Lim, e.Lane)
+		}
+		args = append(args, ch.Nodes)
+		args = append(args, ch.Args...)
+	}
+	args[at] = len(args) - at - 1
+	return args
+}
+
+// NoLane is the lane of nodes without a task.
+const NoLane = "-"
+
+// PlanChange returns the change that puts a graph in the place of a running node. head is the node's
+// "attempts|deaths|started|worker".
+func PlanChange(node, head string, g *Grow) Change {
+	args := append(make([]any, 0, 8+2*len(g.Inputs)+4*len(g.Roots)), node, head, g.Graph, g.Work, g.Virtual, len(g.Inputs))
+	args = append(literals(args, g.Inputs), len(g.Roots))
+	return Change{Outcome: ChangePlan, Nodes: 1, Args: g.roots(args)}
+}
+
+// MapJoin is a join over the members of a map.
+type MapJoin struct{ Node, Need, Delay, Lim, Lane string }
+
+// ExtendChange returns the change that adds n members to a map.
+func ExtendChange(node string, n int, lane, delay, lim string, joins []MapJoin) Change {
+	args := append(make([]any, 0, 6+5*len(joins)), node, n, lane, delay, lim, len(joins))
+	for _, j := range joins {
+		args = append(args, j.Node, j.Need, j.Delay, j.Lim, j.Lane)
+	}
+	return Change{Outcome: ChangeExtend, Nodes: 1, Args: args}
+}
+
+// Open has a node wait for an answer from outside, at most for limit if that is not 0, in an attempt.
+func Open(task, node string, attempt int, limit time.Duration) Change {
+	return Change{Outcome: ChangeOpen, Task: task, Nodes: 1, Args: []any{node, attempt, limit.Milliseconds()}}
+}
+
+// Extend moves the deadline of a node that waits for an answer, if it has one, to limit from now.
+func Extend(task, node string, limit time.Duration) Change {
+	return Change{Outcome: ChangeOpen, Task: task, Nodes: 1, Args: []any{node, "", limit.Milliseconds()}}
+}
+
+// IfToken lets the changes after it happen only if the node has the token with a hash; with open, only if it waits
+// for an answer. call names who asks, so that a second try is known; it may be empty.
+func IfToken(node, hash string, open bool, call string) Change {
+	how := "t"
+	if open {
+		how = "e"
+	}
+	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, how, hash, call}}
+}
+
+// IfOverdue lets the changes after it happen only if the node waits for an answer, in an attempt whose deadline has
+// passed.
+func IfOverdue(node string, attempt int) Change {
+	return Change{Outcome: changeGuard, Nodes: 1, Args: []any{node, "d", attempt, ""}}
+}

@@ -1,0 +1,157 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Schema is the version of the data in Redis. That of the first edition is 1.
+const Schema = 2
+
+// db is the connection that the parts of a store share.
+type db struct {
+	rdb     redis.UniversalClient
+	scripts scripts
+
+	mu     sync.Mutex // held while shards is read from Redis
+	shards atomic.Int32
+}
+
+// clusterShards is how many shards a new cluster gets; a single Redis needs one.
+const clusterShards = 8
+
+// shardCount returns how many shards there are. It refuses a store of another schema.
+func (d *db) shardCount(ctx context.Context) (int, error) {
+	if n := d.shards.Load(); n > 0 {
+		return int(n), nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	said, err := d.rdb.Get(ctx, storeKey).Result() // read first, so that it works when Redis takes no writes
+	if errors.Is(err, redis.Nil) {
+		said, err = d.found(ctx)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the schema of the store: %w", err)
+	}
+	schema, shards, _ := strings.Cut(said, " ")
+	v, n := toInt(schema), toInt(shards)
+	switch {
+	case v > Schema:
+		return 0, fmt.Errorf("the store in Redis has schema %d, written by a newer release; this one knows %d: upgrade this program", v, Schema)
+	case v != Schema || n < 1:
+		return 0, fmt.Errorf("key %s holds %q, which no release wrote: is it the right Redis?", storeKey, said)
+	}
+	d.shards.Store(int32(n))
+	return int(n), nil
+}
+
+// found makes an empty Redis a store, and returns what its storeKey holds.
+func (d *db) found(ctx context.Context) (string, error) {
+	if err := d.refuseFirst(ctx); err != nil {
+		return "", err
+	}
+	n := 1
+	if _, ok := d.rdb.(*redis.ClusterClient); ok {
+		n = clusterShards
+	}
+	return d.scripts["found"].Run(ctx, d.rdb, []string{storeKey}, fmt.Sprintf("%d %d", Schema, n)).Text()
+}
+
+// refuseFirst returns an error if workflows of the first edition have not ended.
+func (d *db) refuseFirst(ctx context.Context) error {
+	said, err := d.rdb.Get(ctx, firstShardsKey).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(said)
+	if err != nil {
+		return fmt.Errorf("key %s of the first edition holds %q: is it the right Redis?", firstShardsKey, said)
+	}
+	for shard := range min(n, 1024) {
+		for _, k := range firstKeys(shard) {
+			live, err := d.rdb.Exists(ctx, k).Result()
+			if err != nil {
+				return err
+			}
+			if live > 0 {
+				return errors.New("it holds workflows of the first edition that have not ended: drain them with the old release first, or use another Redis database")
+			}
+		}
+	}
+	return nil
+}
+
+// call runs a script on a shard and returns its answer as a list.
+func (d *db) call(ctx context.Context, name string, shard int, args ...any) ([]any, error) {
+	said, err := d.scripts[name].Run(ctx, d.rdb, []string{tag(shard)}, args...).Result()
+	if err != nil {
+		return nil, err
+	}
+	if list, ok := said.([]any); ok {
+		return list, nil
+	}
+	return []any{said}, nil
+}
+
+// callEach runs a script on every shard in one round trip.
+func (d *db) callEach(ctx context.Context, name string, args ...any) ([][]any, error) {
+	n, err := d.shardCount(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]any, n)
+	if n == 1 {
+		out[0], err = d.call(ctx, name, 0, args...)
+		return out, err
+	}
+	script := d.scripts[name]
+	pipe := d.rdb.Pipeline()
+	cmds := make([]*redis.Cmd, n)
+	for shard := range n {
+		cmds[shard] = script.EvalSha(ctx, pipe, []string{tag(shard)}, args...)
+	}
+	_, _ = pipe.Exec(ctx) // each has its own error
+	for shard, c := range cmds {
+		switch err := c.Err(); {
+		case redis.HasErrorPrefix(err, "NOSCRIPT"):
+			if out[shard], err = d.call(ctx, name, shard, args...); err != nil {
+				return nil, err
+			}
+		case err != nil:
+			return nil, err
+		default:
+			var ok bool
+			if out[shard], ok = c.Val().([]any); !ok {
+				return nil, fmt.Errorf("script %s answered %v", name, c.Val())
+			}
+		}
+	}
+	return out, nil
+}
+
+func toInt(v any) int64 {
+	switch v := v.(type) {
+	case int64:
+		return v
+	case string:
+		n, _ := strconv.ParseInt(v, 10, 64)
+		return n
+	}
+	return 0
+}
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}

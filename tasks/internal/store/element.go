@@ -1,0 +1,117 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Element is a part of a batch: nodes of a workflow.
+type Element struct {
+	Flow    Flow // with the id only
+	Text    string
+	Lost    int
+	Graph   []byte // nil if the worker has it
+	Nodes   []string
+	Records [][]byte
+}
+
+var errElement = errors.New("script answered an element that cannot be read")
+
+// element reads {element, graph or false, record or false of each node}.
+func element(shard int, v any) (Element, error) {
+	list, _ := v.([]any)
+	if len(list) < 2 {
+		return Element{}, errElement
+	}
+	el, err := ParseElement(shard, text(list[0]))
+	if err != nil {
+		return el, err
+	}
+	if g := text(list[1]); g != "" {
+		el.Graph = []byte(g)
+	}
+	el.Records = make([][]byte, len(el.Nodes))
+	for i, rec := range list[2:] {
+		if raw := text(rec); raw != "" && i < len(el.Nodes) {
+			el.Records[i] = []byte(raw)
+		}
+	}
+	return el, nil
+}
+
+// maxSpan bounds the nodes of an element, which may be damaged.
+const maxSpan = 1 << 20
+
+// ParseElement reads an element of a ready list or a lease, "<workflow>/<span>[@deaths]".
+func ParseElement(shard int, s string) (Element, error) {
+	id, span, ok := strings.Cut(s, "/")
+	if !ok {
+		return Element{}, fmt.Errorf("%w: %.100q", errElement, s)
+	}
+	el := Element{Flow: Flow{ID: id, shard: shard}, Text: s}
+	span, lost, _ := strings.Cut(span, "@")
+	el.Lost = int(toInt(lost))
+	dash := strings.LastIndexByte(span, '-')
+	if dash < 0 {
+		el.Nodes = []string{span}
+		return el, nil
+	}
+	from := strings.LastIndexAny(span[:dash], ".:") + 1
+	prefix := span[:from]
+	first, err := strconv.Atoi(span[from:dash])
+	last, err2 := strconv.Atoi(span[dash+1:])
+	if err != nil || err2 != nil || last < first || last-first >= maxSpan {
+		return Element{}, fmt.Errorf("%w: %.100q", errElement, s)
+	}
+	el.Nodes = make([]string, 0, last-first+1)
+	for i := first; i <= last; i++ {
+		el.Nodes = append(el.Nodes, prefix+strconv.Itoa(i))
+	}
+	return el, nil
+}
+
+// Held is a node of a batch.
+type Held struct {
+	Flow string
+	Node string
+	Lost int
+}
+
+// LeaseText returns the text of a lease of nodes that were taken at a time from a lane.
+func LeaseText(at time.Time, lane string, nodes []Held) string {
+	var b strings.Builder
+	b.WriteString(strconv.FormatInt(at.UnixMilli(), 10) + " " + lane + " ")
+	for i := 0; i < len(nodes); {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		n := nodes[i]
+		prefix, first := splitSpan(n.Node)
+		j := i + 1
+		for j < len(nodes) && nodes[j].Flow == n.Flow && nodes[j].Lost == n.Lost {
+			if p, k := splitSpan(nodes[j].Node); p != prefix || k != first+j-i {
+				break
+			}
+			j++
+		}
+		b.WriteString(n.Flow + "/" + n.Node)
+		if j > i+1 {
+			b.WriteString("-" + strconv.Itoa(first+j-i-1))
+		}
+		if n.Lost > 0 {
+			b.WriteString("@" + strconv.Itoa(n.Lost))
+		}
+		i = j
+	}
+	return b.String()
+}
+
+// splitSpan returns the id of a node up to its last number, and that number.
+func splitSpan(node string) (prefix string, n int) {
+	from := strings.LastIndexAny(node, ".:") + 1
+	n, _ = strconv.Atoi(node[from:])
+	return node[:from], n
+}

@@ -1,0 +1,148 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Address is the address of a workflow, with what scripts need to know of it.
+type Flow struct {
+	ID        string
+	Created   int64 // unix ms
+	Root      string
+	Retention int64  // ms
+	Name      string // what the index calls it
+	shard     int
+}
+
+// Address returns the address of a workflow.
+func (s Flows) Address(ctx context.Context, id string) (Flow, error) {
+	n, err := s.shardCount(ctx)
+	if err != nil {
+		return Flow{}, err
+	}
+	return Flow{ID: id, shard: shardOf(id, n)}, nil
+}
+
+func (f Flow) key() string { return flowKey(f.shard, f.ID) }
+
+// Shard returns the shard of the workflow.
+func (f Flow) Shard() int { return f.shard }
+
+// facts appends the arguments that describe a workflow to scripts.
+func (f Flow) facts(args []any) []any {
+	return append(args, f.ID, f.Created, f.Root, f.Retention, f.Name)
+}
+
+// GraphField returns the field that the graph of a scope is in.
+func GraphField(scope string) string { return "g" + scope }
+
+// ErrorField returns the field that the last error of a node is in which is to run again.
+func ErrorField(node string) string { return "e" + node }
+
+// Revoke marks a workflow as revoked. ended is true if there was nothing left to stop.
+func (s Flows) Revoke(ctx context.Context, f Flow) (ended bool, err error) {
+	res, err := s.call(ctx, "revoke", f.shard, f.ID)
+	if err != nil {
+		return false, fmt.Errorf("mark as revoked: %w", err)
+	}
+	if toInt(res[0]) < 0 {
+		return false, ErrUnknown
+	}
+	return toInt(res[0]) == 0, nil
+}
+
+// Withdraw removes the ready nodes of a revoked workflow from their lists, and returns the wake-tasks that are not
+// needed any more. first is the span of its first nodes, or empty. If some of these were taken, the next take drops the
+// rest.
+func (s Flows) Withdraw(ctx context.Context, f Flow, first string, lanes []string) ([]Wake, error) {
+	key, err := s.rdb.HGet(ctx, f.key(), "f").Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("withdraw workflow %s: %w", f.ID, err)
+	}
+	args := []any{f.ID, key, first}
+	for _, l := range lanes {
+		args = append(args, l)
+	}
+	res, err := s.call(ctx, "withdraw", f.shard, args...)
+	if err != nil {
+		return nil, fmt.Errorf("withdraw workflow %s: %w", f.ID, err)
+	}
+	return wakes(f.shard, res), nil
+}
+
+// Drop deletes a workflow that has ended.
+func (s Flows) Drop(ctx context.Context, f Flow) error {
+	if err := s.rdb.Del(ctx, f.key()).Err(); err != nil {
+		return fmt.Errorf("delete workflow: %w", err)
+	}
+	return nil
+}
+
+// AbortField is the field with the reason why a workflow was given up as a whole.
+const AbortField = "!"
+
+// abortRetention is how long a workflow that was given up can be read, in ms. The retention it was sent with is
+// unknown.
+const abortRetention = 24 * 3600 * 1000
+
+// Abort gives up a workflow that nobody can read.
+func (s Flows) Abort(ctx context.Context, f Flow, failure []byte) error {
+	if _, err := s.call(ctx, "abort", f.shard, f.ID, failure, abortRetention); err != nil {
+		return fmt.Errorf("give up workflow %s: %w", f.ID, err)
+	}
+	return nil
+}
+
+// DropPlaces deletes the sets of members that hold places of groups, and the lists of those that wait for one.
+func (s Flows) DropPlaces(ctx context.Context, f Flow, groups []string) error {
+	if len(groups) == 0 {
+		return nil
+	}
+	var keys []string
+	for _, g := range groups {
+		keys = append(keys, f.key()+":h"+g, f.key()+":w"+g)
+	}
+	return s.rdb.Del(ctx, keys...).Err()
+}
+
+// Fields reads fields of a workflow; missing ones are nil.
+func (s Flows) Fields(ctx context.Context, f Flow, fields []string) ([][]byte, error) {
+	out := make([][]byte, 0, len(fields))
+	for part := range slices.Chunk(fields, 1000) {
+		vs, err := s.rdb.HMGet(ctx, f.key(), part...).Result()
+		if err != nil {
+			return nil, fmt.Errorf("read workflow %s: %w", f.ID, err)
+		}
+		for _, v := range vs {
+			if str, ok := v.(string); ok {
+				out = append(out, []byte(str))
+			} else {
+				out = append(out, nil)
+			}
+		}
+	}
+	return out, nil
+}
+
+// All reads a whole workflow.
+func (s Flows) All(ctx context.Context, f Flow) (map[string]string, error) {
+	all, err := s.rdb.HGetAll(ctx, f.key()).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read workflow %s: %w", f.ID, err)
+	}
+	if len(all) == 0 {
+		return nil, ErrUnknown
+	}
+	return all, nil
+}
+
+// SetProgress records how far a running node is.
+func (s Flows) SetProgress(ctx context.Context, f Flow, node string, done, total int) error {
+	_, err := s.call(ctx, "progress", f.shard, f.ID, node, fmt.Sprintf("%d/%d", done, total))
+	return err
+}

@@ -1,0 +1,200 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// List adds a queue to those that operators see.
+func (s Queues) List(ctx context.Context, queue string) error {
+	if err := s.rdb.SAdd(ctx, queuesKey, queue).Err(); err != nil {
+		return fmt.Errorf("list queue %s: %w", queue, err)
+	}
+	return nil
+}
+
+// Paused reports whether a queue is paused.
+func (s Queues) Paused(ctx context.Context, queue string) (bool, error) {
+	n, err := s.rdb.Exists(ctx, pausedKey(queue)).Result()
+	if err != nil {
+		return false, fmt.Errorf("read queue %s: %w", queue, err)
+	}
+	return n == 1, nil
+}
+
+// checkName returns an error if a queue has no name.
+func checkName(queue string) error {
+	if strings.TrimSpace(queue) == "" {
+		return errors.New("a queue needs a name")
+	}
+	return nil
+}
+
+// Pause stops workers from taking from a queue, as asynq does. Unlike with asynq, to pause a paused queue is no error.
+func (s Queues) Pause(ctx context.Context, queue string) error {
+	if err := checkName(queue); err != nil {
+		return err
+	}
+	if err := s.rdb.SetNX(ctx, pausedKey(queue), time.Now().Unix(), 0).Err(); err != nil {
+		return fmt.Errorf("pause queue %s: %w", queue, err)
+	}
+	return nil
+}
+
+// Resume undoes Pause.
+func (s Queues) Resume(ctx context.Context, queue string) error {
+	if err := checkName(queue); err != nil {
+		return err
+	}
+	if err := s.rdb.Del(ctx, pausedKey(queue)).Err(); err != nil {
+		return fmt.Errorf("resume queue %s: %w", queue, err)
+	}
+	return nil
+}
+
+// Depth is how many nodes of a queue are ready, and since when none of them was taken; zero if none are ready.
+type Depth struct {
+	Ready int64
+	Since time.Time
+}
+
+// Depths returns the depths of queues.
+func (s Queues) Depths(ctx context.Context, queues []string) (map[string]Depth, error) {
+	n, err := s.shardCount(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pipe := s.rdb.Pipeline()
+	cmds := map[string][]*redis.SliceCmd{}
+	for _, q := range queues {
+		for shard := range n {
+			cmds[q] = append(cmds[q], pipe.HMGet(ctx, wakeKey(shard, q), "dn", "dh", "t", "p"))
+		}
+	}
+	if len(cmds) > 0 {
+		if _, err := pipe.Exec(ctx); err != nil {
+			return nil, fmt.Errorf("read depths of queues: %w", err)
+		}
+	}
+	out := map[string]Depth{}
+	for q, list := range cmds {
+		var d Depth
+		for _, c := range list {
+			v := c.Val()
+			ready := max(0, toInt(v[0])) + max(0, toInt(v[1]))
+			d.Ready += ready
+			since := max(toInt(v[2]), toInt(v[3])) // while the queue was empty nothing was taken either
+			if at := time.UnixMilli(since); ready > 0 && since > 0 && (d.Since.IsZero() || at.Before(d.Since)) {
+				d.Since = at
+			}
+		}
+		out[q] = d
+	}
+	return out, nil
+}
+
+// Ready returns up to limit elements that are ready in a queue, those of high priority first.
+func (s Queues) Ready(ctx context.Context, queue string, limit int) ([]Element, error) {
+	n, err := s.shardCount(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []Element
+	for shard := range n {
+		for _, lane := range []string{Lane(queue, 1), Lane(queue, 0)} {
+			keys, err := s.rdb.LRange(ctx, ringKey(shard, lane), 0, int64(limit-1)).Result()
+			if err != nil {
+				return nil, fmt.Errorf("list ready nodes: %w", err)
+			}
+			for _, key := range keys {
+				texts := []string{key}
+				if !strings.Contains(key, "/") { // it has a list
+					texts, err = s.rdb.LRange(ctx, readyKey(shard, lane, key), 0, int64(limit-1)).Result()
+					if err != nil {
+						return nil, fmt.Errorf("list ready nodes: %w", err)
+					}
+				}
+				for _, t := range texts {
+					if el, err := ParseElement(shard, t); err == nil && len(out) < limit {
+						out = append(out, el)
+					}
+				}
+				if len(out) >= limit {
+					return out, nil
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// Looked is what [Queues.Look] found.
+type Looked struct {
+	Wants   []Wake   // wake-tasks to send
+	Overdue []Wake   // wake-tasks that were asked for long ago and have not come
+	Deleted []string // damaged keys, which it has deleted
+}
+
+// Look finds queues with ready nodes from which nothing was taken for longer than patience. With the name of a worker
+// it also deletes damaged keys: those of the shards, of the queues and of that worker.
+func (s Queues) Look(ctx context.Context, patience time.Duration, worker string, queues []string) (Looked, error) {
+	var out Looked
+	args := []any{patience.Milliseconds(), worker}
+	for _, q := range queues {
+		args = append(args, q)
+	}
+	said, err := s.callEach(ctx, "look", args...)
+	if err != nil {
+		return out, fmt.Errorf("look for ready nodes: %w", err)
+	}
+	for shard, res := range said {
+		if len(res) < 3 {
+			return out, fmt.Errorf("look for ready nodes: script answered %v", res)
+		}
+		out.Wants = append(out.Wants, wakes(shard, res[0])...)
+		out.Overdue = append(out.Overdue, wakes(shard, res[1])...)
+		keys, _ := res[2].([]any)
+		for _, k := range keys {
+			out.Deleted = append(out.Deleted, text(k))
+		}
+	}
+	return out, nil
+}
+
+// Bump gives up a wake-task that will not come, and returns the one to send instead.
+func (s Queues) Bump(ctx context.Context, k Wake) ([]Wake, error) {
+	res, err := s.call(ctx, "bump", k.Shard, k.Queue, k.Gen)
+	if err != nil {
+		return nil, fmt.Errorf("give up a wake-task of queue %s: %w", k.Queue, err)
+	}
+	return wakes(k.Shard, res), nil
+}
+
+// Wake is a wake-task: it says that a queue has ready nodes in a shard.
+type Wake struct {
+	Shard int
+	Queue string
+	Gen   string // its generation, as the scripts count it
+}
+
+func wakes(shard int, said any) []Wake {
+	list, _ := said.([]any)
+	var out []Wake
+	for i := 0; i+1 < len(list); i += 2 {
+		out = append(out, Wake{shard, text(list[i]), text(list[i+1])})
+	}
+	return out
+}
+
+// Lane returns the lane in which ready nodes of a queue and priority wait.
+func Lane(queue string, priority int) string {
+	if priority > 0 {
+		return "h:" + queue
+	}
+	return "n:" + queue
+}
