@@ -10,11 +10,11 @@ const maxArgs = 10 * MaxNodes
 
 // check reports what in a graph that was read from Redis would lead its readers astray: references to
 // nodes or tasks that it does not have, nodes without what their kind needs, and circles.
-func (g *Graph) check() error {
+func check(g *Graph) error {
 	if g.Root < 0 || g.Root >= len(g.Nodes) {
 		return fmt.Errorf("the root is node %d of %d", g.Root, len(g.Nodes))
 	}
-	if err := g.checkSubs(); err != nil {
+	if err := checkSubs(g); err != nil {
 		return err
 	}
 	if r := &g.Nodes[g.Root]; r.Kind == Permit {
@@ -23,7 +23,7 @@ func (g *Graph) check() error {
 	forward := false
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
-		if err := g.checkNode(n); err != nil {
+		if err := checkNode(g, n); err != nil {
 			return fmt.Errorf("node %d %w", i, err)
 		}
 		forward = forward || n.refersTo(i)
@@ -31,11 +31,11 @@ func (g *Graph) check() error {
 	if !forward { // as in most graphs; then there is no cycle
 		return nil
 	}
-	return g.checkCycles()
+	return checkCycles(g)
 }
 
 // checkSubs checks the graphs that stand for the members of maps, and that tasks refer to those that there are.
-func (g *Graph) checkSubs() error {
+func checkSubs(g *Graph) error {
 	for i := range g.Specs {
 		if s := g.Specs[i].Sub; s < 0 || s > len(g.Subs) {
 			return fmt.Errorf("task %d is graph %d of %d", i, s-1, len(g.Subs))
@@ -43,7 +43,7 @@ func (g *Graph) checkSubs() error {
 	}
 	for i := range g.Subs {
 		s := &g.Subs[i]
-		if err := s.Graph.check(); err != nil {
+		if err := check(s.Graph); err != nil {
 			return fmt.Errorf("graph %d: %w", i, err)
 		}
 		if s.Hole < -1 || s.Hole >= len(s.Graph.Nodes) || s.Hole >= 0 && s.Graph.Nodes[s.Hole].Kind != Const {
@@ -59,7 +59,7 @@ func (n *Node) refersTo(i int) bool {
 	return n.In > i || slices.ContainsFunc(n.Args, later) || slices.ContainsFunc(n.After, later)
 }
 
-func (g *Graph) checkNode(n *Node) error {
+func checkNode(g *Graph, n *Node) error {
 	for _, ref := range [...]int{n.In, n.Lim, n.Rel, n.By} {
 		if ref < 0 || ref > len(g.Nodes) {
 			return fmt.Errorf("refers to node %d of %d", ref-1, len(g.Nodes))
@@ -101,6 +101,38 @@ func (g *Graph) checkNode(n *Node) error {
 		}
 	default:
 		return fmt.Errorf("is of kind %d, which is unknown", n.Kind)
+	}
+	return nil
+}
+
+// checkCycles returns an error if nodes wait for each other.
+func checkCycles(g *Graph) error {
+	left := make([]int, len(g.Nodes))
+	next := make([][]int, len(g.Nodes))
+	var queue []int
+	for i := range g.Nodes {
+		ps := g.Nodes[i].preds()
+		left[i] = len(ps)
+		for _, p := range ps {
+			next[p] = append(next[p], i)
+		}
+		if len(ps) == 0 {
+			queue = append(queue, i)
+		}
+	}
+	seen := 0
+	for len(queue) > 0 {
+		i := queue[0]
+		queue = queue[1:]
+		seen++
+		for _, n := range next[i] {
+			if left[n]--; left[n] == 0 {
+				queue = append(queue, n)
+			}
+		}
+	}
+	if seen < len(g.Nodes) {
+		return fmt.Errorf("%w: parts wait for each other; look for two uses of After in opposite order", ErrInvalid)
 	}
 	return nil
 }

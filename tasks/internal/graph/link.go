@@ -3,15 +3,15 @@ package graph
 import "slices"
 
 // link computes from the nodes what each outcome does, and how many outcomes each node waits for.
-func (g *Graph) link() {
+func link(g *Graph) {
 	for i := range g.Subs {
-		g.Subs[i].Graph.link()
+		link(g.Subs[i].Graph)
 	}
 	n := len(g.Nodes)
 	g.succs, g.members = make([][]Edge, n), make([][]Edge, n)
 	g.need = make([]int, n)
-	g.findPassive()
 	l := linker{g: g, seen: map[seenEdge]bool{}}
+	l.findPassive()
 	for i := range g.Nodes {
 		g.failFast = g.failFast || g.Nodes[i].FailFast
 		if !g.passive[i] {
@@ -19,12 +19,13 @@ func (g *Graph) link() {
 		}
 	}
 	l.linkCatches()
-	g.classify()
+	l.classify()
 }
 
 // findPassive finds the nodes that need no state: constants, and lists, pairs and outcomes that one node uses as its
 // input.
-func (g *Graph) findPassive() {
+func (l *linker) findPassive() {
+	g := l.g
 	g.passive = make([]bool, len(g.Nodes))
 	uses := make([]int, len(g.Nodes))  // nodes that can read the parts of a passive one instead
 	real := make([]bool, len(g.Nodes)) // someone waits for the node itself
@@ -176,7 +177,8 @@ func (l *linker) linkCatches() {
 }
 
 // classify finds tasks in a row whose success does the same.
-func (g *Graph) classify() {
+func (l *linker) classify() {
+	g := l.g
 	g.class = make([]int, len(g.Nodes))
 	for i := range g.Nodes {
 		g.class[i] = i

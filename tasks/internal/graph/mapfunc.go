@@ -49,12 +49,12 @@ func (c *compiler) mapFunc(s *Sig, list int) (int, error) {
 		c.inner[part] = true
 	}
 	c.g.Subs = append(c.g.Subs, Sub{Graph: g, Hole: hole, Inputs: g.inputs})
-	c.g.Specs = append(c.g.Specs, Spec{Task: "(each)", Queue: g.firstQueue(), Sub: len(c.g.Subs)})
+	c.g.Specs = append(c.g.Specs, Spec{Task: "(each)", Queue: firstQueue(g), Sub: len(c.g.Subs)})
 	return c.add(Node{Kind: Each, Spec: len(c.g.Specs) - 1, In: list + 1, AtMost: opts.AtMost, FailFast: opts.FailFast})
 }
 
 // firstQueue returns a queue that a worker takes from which can run g.
-func (g *Graph) firstQueue() string {
+func firstQueue(g *Graph) string {
 	if len(g.Specs) == 0 {
 		return ""
 	}
@@ -69,22 +69,4 @@ func (c *compiler) checkBodies() error {
 		}
 	}
 	return nil
-}
-
-// addTask adds a node with what runs on a failure of its own.
-func (c *compiler) addTask(n Node, opts *Opts) (int, error) {
-	i, err := c.add(n)
-	if err != nil || opts == nil {
-		return i, err
-	}
-	for _, l := range opts.Links {
-		spec, err := c.spec(&Sig{Task: l.Task, Opts: l.Opts})
-		if err != nil {
-			return 0, err
-		}
-		if _, err := c.add(Node{Kind: Catch, Spec: spec, In: i + 1, Own: true}); err != nil {
-			return 0, err
-		}
-	}
-	return i, nil
 }

@@ -1,0 +1,300 @@
+package graph
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+)
+
+// ErrInvalid says that a signature cannot be sent.
+var ErrInvalid = errors.New("invalid signature")
+
+// MaxNodes bounds the graph of one send.
+const MaxNodes = 200_000
+
+type compiler struct {
+	g     *Graph
+	memo  map[*Sig]int
+	specs map[specKey]int
+	bare  bool          // nodes are only placed: how they run does not matter
+	inner map[*Sig]bool // what the bodies of maps are made of
+	hole  *Sig          // of the body that is compiled
+}
+
+type specKey struct {
+	task string
+	opts *Opts
+}
+
+// Compile returns the graph of s. Two places that hold the same *Sig become one node.
+func Compile(s *Sig) (*Graph, error) {
+	c := &compiler{g: &Graph{inputs: map[int]json.RawMessage{}}}
+	if s != nil && s.Shape != Call { // one task needs no maps
+		c.memo, c.specs = map[*Sig]int{}, map[specKey]int{}
+	}
+	return c.compile(s)
+}
+
+func (c *compiler) compile(s *Sig) (*Graph, error) {
+	root, err := c.node(s)
+	if err != nil {
+		return nil, err
+	}
+	c.g.Root = root
+	if err := c.checkBodies(); err != nil {
+		return nil, err
+	}
+	if err := checkCycles(c.g); err != nil {
+		return nil, err
+	}
+	for i := range len(c.g.Nodes) {
+		if n := &c.g.Nodes[i]; n.Kind == List && n.AtMost > 0 && n.AtMost < len(n.Args) {
+			if err := c.limit(i); err != nil {
+				return nil, err
+			}
+		}
+	}
+	link(c.g)
+	return c.g, nil
+}
+
+// Find returns which node of the graph that Compile makes of s, under whatever options of a send, stands for part.
+func Find(s, part *Sig) (int, bool) {
+	c := &compiler{g: &Graph{inputs: map[int]json.RawMessage{}}, memo: map[*Sig]int{}, bare: true}
+	if _, err := c.node(s); err != nil {
+		return 0, false
+	}
+	i, ok := c.memo[part]
+	return i, ok
+}
+
+func (c *compiler) add(n Node) (int, error) {
+	if len(c.g.Nodes) >= MaxNodes {
+		return 0, fmt.Errorf("%w: more than %d nodes in one send; use Map over a list", ErrInvalid, MaxNodes)
+	}
+	c.g.Nodes = append(c.g.Nodes, n)
+	return len(c.g.Nodes) - 1, nil
+}
+
+func (c *compiler) node(s *Sig) (int, error) {
+	if s == nil {
+		return 0, fmt.Errorf("%w: a zero Signature; build it with Task.S or a combinator", ErrInvalid)
+	}
+	if s.Err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrInvalid, s.Err)
+	}
+	if i, ok := c.memo[s]; ok {
+		return i, nil
+	}
+	i, err := c.build(s)
+	if err != nil {
+		return 0, err
+	}
+	if c.memo != nil {
+		c.memo[s] = i
+	}
+	return i, nil
+}
+
+func (c *compiler) build(s *Sig) (int, error) {
+	if s.Shape == Call {
+		spec, err := c.spec(s)
+		if err != nil {
+			return 0, err
+		}
+		i, err := c.addTask(Node{Spec: spec}, s.Opts)
+		if err == nil {
+			c.g.inputs[i] = s.Input
+		}
+		return i, err
+	}
+	kids := make([]int, len(s.Kids))
+	for i, k := range s.Kids {
+		n, err := c.node(k)
+		if err != nil {
+			return 0, err
+		}
+		kids[i] = n
+	}
+	switch s.Shape {
+	case Chain, Chord, Map:
+		spec, err := c.spec(s)
+		if err != nil {
+			return 0, err
+		}
+		n := Node{Spec: spec, In: kids[0] + 1}
+		if s.Shape == Map {
+			n.Kind, n.AtMost, n.FailFast = Each, s.Opts.AtMost, s.Opts.FailFast
+		}
+		return c.addTask(n, s.Opts)
+	case MapFunc:
+		return c.mapFunc(s, kids[0])
+	case Value:
+		if s.Input == nil && s != c.hole {
+			return 0, fmt.Errorf("%w: the element of a MapFunc is used outside of its function; Join it with what an inner map goes over", ErrInvalid)
+		}
+		return c.add(Node{Kind: Const, Value: s.Input})
+	case Group:
+		opts := s.Opts.Over(nil)
+		if opts.Err != nil {
+			return 0, fmt.Errorf("%w: group: %w", ErrInvalid, opts.Err)
+		}
+		return c.add(Node{Kind: List, Args: kids, AtMost: opts.AtMost, FailFast: opts.FailFast})
+	case Join:
+		return c.add(Node{Kind: Pair, Args: kids})
+	case Settle:
+		return c.settle(kids[0])
+	case After:
+		return kids[1], c.after(kids[0], kids[1])
+	case OnSuccess, OnError, Rescue:
+		return c.callback(s, kids[0])
+	}
+	return 0, fmt.Errorf("%w: unknown shape %d", ErrInvalid, s.Shape)
+}
+
+// settle adds the outcomes of the members of a list.
+func (c *compiler) settle(list int) (int, error) {
+	switch v := c.g.Nodes[list]; v.Kind {
+	case List:
+		return c.add(Node{Kind: Outcomes, Args: v.Args, After: v.After})
+	case Each:
+		return c.add(Node{Kind: EachEnded, In: list + 1})
+	default:
+		return c.add(Node{Kind: Wrap, In: list + 1})
+	}
+}
+
+// callback adds a task that runs on the value or the failure of a node. It returns the node that yields the value.
+func (c *compiler) callback(s *Sig, of int) (int, error) {
+	spec, err := c.spec(s)
+	if err != nil {
+		return 0, err
+	}
+	n := Node{Kind: Catch, Spec: spec, In: of + 1}
+	switch s.Shape {
+	case OnSuccess:
+		_, err := c.addTask(Node{Spec: spec, In: of + 1}, s.Opts)
+		return of, err
+	case OnError:
+		if v := c.g.Nodes[of]; v.Kind == List {
+			n.Args = v.Args
+		}
+		_, err := c.add(n)
+		return of, err
+	}
+	rescuer, err := c.addTask(n, s.Opts)
+	if err != nil {
+		return 0, err
+	}
+	return c.add(Node{Kind: Or, Args: []int{of, rescuer}})
+}
+
+func (c *compiler) spec(s *Sig) (int, error) {
+	if c.bare {
+		return 0, nil
+	}
+	if s.Task == "" {
+		return 0, fmt.Errorf("%w: a task without a name; declare it with tasks.New", ErrInvalid)
+	}
+	key := specKey{s.Task, s.Opts}
+	if i, ok := c.specs[key]; ok {
+		return i, nil
+	}
+	o := s.Opts.Over(nil)
+	if o.Err != nil {
+		return 0, fmt.Errorf("%w: task %s: %w", ErrInvalid, s.Task, o.Err)
+	}
+	sp := Spec{Task: s.Task, Queue: o.Queue}
+	if sp.Queue == "default" {
+		sp.Queue = ""
+	}
+	if o.Priority != nil {
+		sp.Priority = *o.Priority
+	}
+	if o.MaxRetry != nil {
+		sp.MaxRetry = *o.MaxRetry
+	}
+	ms := func(d *time.Duration) *int64 {
+		if d == nil {
+			return nil
+		}
+		v := d.Milliseconds()
+		return &v
+	}
+	sp.Timeout, sp.Hard = ms(o.Timeout), ms(o.Hard)
+	if o.Backoff != nil {
+		sp.Base, sp.Cap, sp.Fixed = o.Backoff.Base.Milliseconds(), o.Backoff.Cap.Milliseconds(), o.Backoff.Fixed
+	}
+	if o.In != nil {
+		sp.In = o.In.Milliseconds()
+	}
+	if o.At != nil {
+		sp.At = o.At.UnixMilli()
+	}
+	if o.Expires != nil {
+		sp.Expires = o.Expires.Milliseconds()
+	}
+	if o.Rate != nil {
+		sp.RateN, sp.RatePer = o.Rate.N, o.Rate.Per.Milliseconds()
+	}
+	sp.Bind = o.Bind
+	sp.External = o.External
+	i := slices.IndexFunc(c.g.Specs, func(have Spec) bool { return reflect.DeepEqual(have, sp) })
+	if i < 0 {
+		c.g.Specs = append(c.g.Specs, sp)
+		i = len(c.g.Specs) - 1
+	}
+	if c.specs != nil {
+		c.specs[key] = i
+	}
+	return i, nil
+}
+
+// after makes what next starts with wait for first, except for what first itself waits for.
+func (c *compiler) after(first, next int) error {
+	done := c.g.closure(first)
+	inside := c.g.closure(next)
+	for i := range inside {
+		if done[i] {
+			delete(inside, i)
+		}
+	}
+	for i := range inside {
+		if n := &c.g.Nodes[i]; n.Kind == Catch && done[n.In-1] {
+			return fmt.Errorf("%w: After has %s rescue what it waits for itself; put Rescue into its first part, or After into the rescued one",
+				ErrInvalid, c.g.Specs[n.Spec].Task)
+		}
+	}
+	c.gate(inside, first)
+	return nil
+}
+
+func (c *compiler) gate(inside map[int]bool, on int) {
+	for i := range inside {
+		n := &c.g.Nodes[i]
+		if !slices.ContainsFunc(n.preds(), func(p int) bool { return inside[p] }) && !slices.Contains(n.After, on) {
+			n.After = append(slices.Clone(n.After), on)
+		}
+	}
+}
+
+// addTask adds a node with what runs on a failure of its own.
+func (c *compiler) addTask(n Node, opts *Opts) (int, error) {
+	i, err := c.add(n)
+	if err != nil || opts == nil {
+		return i, err
+	}
+	for _, l := range opts.Links {
+		spec, err := c.spec(&Sig{Task: l.Task, Opts: l.Opts})
+		if err != nil {
+			return 0, err
+		}
+		if _, err := c.add(Node{Kind: Catch, Spec: spec, In: i + 1, Own: true}); err != nil {
+			return 0, err
+		}
+	}
+	return i, nil
+}

@@ -1,0 +1,141 @@
+package graph
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// Version is the version of the stored form of a [Graph]; the first one is not written, since every
+// byte of a workflow of one task counts.
+const Version = 0
+
+// Encode returns the stored form of g.
+func (g *Graph) Encode() ([]byte, error) {
+	raw, err := json.Marshal(packed(g))
+	if err != nil {
+		return nil, fmt.Errorf("encode graph: %w", err)
+	}
+	return raw, nil
+}
+
+// packed returns g with rows of equal nodes as one.
+func packed(g *Graph) *Graph {
+	c := *g
+	c.Subs = slices.Clone(g.Subs)
+	for i := range c.Subs {
+		c.Subs[i].Graph = packed(c.Subs[i].Graph)
+	}
+	c.Nodes = nil
+	for _, n := range g.Nodes {
+		n.Ranges = ranges(n.Args)
+		n.Args = nil
+		if k := len(c.Nodes); k > 0 {
+			same := c.Nodes[k-1]
+			same.Same = 0
+			if n.Kind == Task && n.equal(&same) {
+				c.Nodes[k-1].Same++
+				continue
+			}
+		}
+		c.Nodes = append(c.Nodes, n)
+	}
+	return &c
+}
+
+// equal reports whether two packed nodes are the same.
+func (n *Node) equal(o *Node) bool {
+	return n.Kind == o.Kind && n.Spec == o.Spec && n.In == o.In && n.Lim == o.Lim && n.Rel == o.Rel && n.By == o.By && n.AtMost == o.AtMost &&
+		n.FailFast == o.FailFast && n.Same == o.Same && slices.Equal(n.Ranges, o.Ranges) && slices.Equal(n.After, o.After) && slices.Equal(n.Args, o.Args) &&
+		n.Own == o.Own && bytes.Equal(n.Value, o.Value)
+}
+
+// VersionError is the error of a stored form of another version than [Version].
+type VersionError struct{ V int }
+
+// Error implements error.
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("graph has version %d, this program knows %d: run senders and workers of one release", e.V, Version)
+}
+
+// Decode returns the graph that raw is the stored form of; a [VersionError] if that is of another version.
+// Whatever raw is, a graph that is returned without an error can be used without harm.
+func Decode(raw []byte) (*Graph, error) {
+	g := &Graph{}
+	if err := json.Unmarshal(raw, g); err != nil {
+		return nil, fmt.Errorf("decode graph: %w", err)
+	}
+	if g.V != Version {
+		return nil, &VersionError{g.V}
+	}
+	if err := unpack(g); err != nil {
+		return nil, fmt.Errorf("decode graph: %w", err)
+	}
+	if err := check(g); err != nil {
+		return nil, fmt.Errorf("decode graph: %w", err)
+	}
+	link(g)
+	return g, nil
+}
+
+// unpack turns the stored nodes into those of the graph.
+func unpack(g *Graph) error {
+	for i := range g.Subs {
+		if g.Subs[i].Graph == nil {
+			return fmt.Errorf("graph %d is missing", i)
+		}
+		if err := unpack(g.Subs[i].Graph); err != nil {
+			return err
+		}
+	}
+	packed := g.Nodes
+	all := len(packed)
+	for _, n := range packed {
+		all += min(max(n.Same, 0), MaxNodes)
+	}
+	g.Nodes = make([]Node, 0, min(all, MaxNodes))
+	args := 0
+	for _, n := range packed {
+		same := n.Same
+		if same < 0 || same >= MaxNodes-len(g.Nodes) {
+			return fmt.Errorf("more than %d nodes", MaxNodes)
+		}
+		n.Same = 0
+		var err error
+		if n.Args, err = unranges(n.Ranges, maxArgs-args); err != nil {
+			return err
+		}
+		args += len(n.Args) * (same + 1)
+		n.Ranges = nil
+		for range same + 1 {
+			g.Nodes = append(g.Nodes, n)
+		}
+	}
+	return nil
+}
+
+func ranges(args []int) []int {
+	var out []int
+	for _, a := range args {
+		if k := len(out); k > 0 && out[k-2]+out[k-1] == a {
+			out[k-1]++
+			continue
+		}
+		out = append(out, a, 1)
+	}
+	return out
+}
+
+func unranges(rs []int, most int) ([]int, error) {
+	var out []int
+	for i := 0; i+1 < len(rs); i += 2 {
+		if rs[i+1] > most-len(out) {
+			return nil, fmt.Errorf("more than %d references between nodes", maxArgs)
+		}
+		for k := range rs[i+1] {
+			out = append(out, rs[i]+k)
+		}
+	}
+	return out, nil
+}
