@@ -40,7 +40,7 @@ func Connect(ctx context.Context, url string) (*Client, error) {
 // NewClient returns a client that uses rdb, a single Redis, a cluster or a Sentinel failover client.
 // Close leaves rdb open.
 func NewClient(rdb redis.UniversalClient) *Client {
-	return &Client{eng: engine.New(rdb, slog.New(slog.DiscardHandler)), rdb: rdb}
+	return &Client{eng: engine.New(rdb, slog.New(slog.DiscardHandler), codeOf), rdb: rdb}
 }
 
 // Redis returns the connection the client uses.
@@ -73,12 +73,12 @@ func (c *Client) Ping(ctx context.Context) error {
 // Writable reports that Redis answers and takes writes. Its error says why it takes none and what to do; it is
 // one that [Refused] knows while that ends by itself, as when the disk of Redis is full.
 func (c *Client) Writable(ctx context.Context) error {
-	return c.eng.Writable(ctx)
+	return c.eng.Fleet.Writable(ctx)
 }
 
 // Revoke stops the workflow with an id; see [AsyncResult.Revoke].
 func (c *Client) Revoke(ctx context.Context, id string) error {
-	if err := c.eng.Revoke(ctx, id); err != nil {
+	if err := c.eng.Revoker.Revoke(ctx, id); err != nil {
 		return fmt.Errorf("revoke workflow %s: %w", id, err)
 	}
 	return nil
@@ -86,7 +86,7 @@ func (c *Client) Revoke(ctx context.Context, id string) error {
 
 // RevokeNode stops one node of a workflow. What needs its value is skipped.
 func (c *Client) RevokeNode(ctx context.Context, id, node string) error {
-	if err := c.eng.RevokeNode(ctx, id, node); err != nil {
+	if err := c.eng.Revoker.Node(ctx, id, node); err != nil {
 		return fmt.Errorf("revoke node %s of workflow %s: %w", node, id, err)
 	}
 	return nil
@@ -94,12 +94,12 @@ func (c *Client) RevokeNode(ctx context.Context, id, node string) error {
 
 // PauseQueue stops all workers from taking work of a queue; what runs goes on.
 func (c *Client) PauseQueue(ctx context.Context, queue string) error {
-	return c.eng.PauseQueue(ctx, queue)
+	return c.eng.Fleet.Pause(ctx, queue)
 }
 
 // ResumeQueue undoes PauseQueue.
 func (c *Client) ResumeQueue(ctx context.Context, queue string) error {
-	return c.eng.ResumeQueue(ctx, queue)
+	return c.eng.Fleet.Resume(ctx, queue)
 }
 
 // SetConcurrency tells the live worker with a name, or all when it is empty, to run n tasks at once,
@@ -108,7 +108,7 @@ func (c *Client) SetConcurrency(ctx context.Context, worker string, n int) error
 	if n < 1 {
 		return fmt.Errorf("concurrency %d: at least one task must run; pause the queues to stop work", n)
 	}
-	if err := c.eng.SetConcurrency(ctx, worker, n); err != nil {
+	if err := c.eng.Fleet.SetConcurrency(ctx, worker, n); err != nil {
 		return fmt.Errorf("set concurrency: %w", err)
 	}
 	return nil
@@ -118,7 +118,7 @@ func (c *Client) SetConcurrency(ctx context.Context, worker string, n int) error
 // the name of its [WorkerConfig]. Call it only for workers that are known to be dead: workers that
 // fall silent are found by the others after 9 to 12 seconds.
 func ExpireLeases(ctx context.Context, c *Client, workers ...string) error {
-	if err := c.eng.ExpireWorkers(ctx, workers); err != nil {
+	if err := c.eng.Fleet.Expire(ctx, workers); err != nil {
 		return fmt.Errorf("expire leases: %w", err)
 	}
 	return nil

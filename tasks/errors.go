@@ -56,13 +56,12 @@ func (f *Failure) Is(target error) bool {
 	return target == ErrRevoked && (f.Code == tasktype.CodeRevoked || f.Code == tasktype.CodeExpired)
 }
 
-func init() {
-	engine.CodeOf = func(err error) string {
-		if f, ok := err.(*Failure); ok && f != nil {
-			return f.Code
-		}
-		return ""
+// codeOf returns the code of err if it is itself a *Failure, and else none.
+func codeOf(err error) string {
+	if f, ok := err.(*Failure); ok && f != nil {
+		return f.Code
 	}
+	return ""
 }
 
 // Permanent returns err marked as not worth a retry: the task fails, whatever else err is marked with.

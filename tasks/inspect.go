@@ -12,7 +12,7 @@ import (
 // Nodes returns the nodes of a workflow in the order of its definition, with states and times, and of those
 // that could run and that no live worker would take, why.
 func (c *Client) Nodes(ctx context.Context, id string) ([]tasktype.Node, error) {
-	nodes, err := c.eng.Nodes(ctx, id)
+	nodes, err := c.eng.Inspector.Nodes(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("nodes of workflow %s: %w", id, err)
 	}
@@ -21,7 +21,7 @@ func (c *Client) Nodes(ctx context.Context, id string) ([]tasktype.Node, error) 
 
 // Workers returns the live workers, by name.
 func (c *Client) Workers(ctx context.Context) ([]tasktype.Worker, error) {
-	ws, err := c.eng.Workers(ctx)
+	ws, err := c.eng.Fleet.Workers(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list workers: %w", err)
 	}
@@ -31,7 +31,7 @@ func (c *Client) Workers(ctx context.Context) ([]tasktype.Worker, error) {
 // PingWorkers asks every live worker for an answer and returns who gave one within wait. It returns
 // as soon as all have.
 func (c *Client) PingWorkers(ctx context.Context, wait time.Duration) ([]tasktype.Pong, error) {
-	ps, err := c.eng.Ping(ctx, wait)
+	ps, err := c.eng.Fleet.Ping(ctx, wait)
 	if err != nil {
 		return nil, fmt.Errorf("ping workers: %w", err)
 	}
@@ -40,7 +40,7 @@ func (c *Client) PingWorkers(ctx context.Context, wait time.Duration) ([]tasktyp
 
 // Active returns the nodes in the batches of workers, by worker: each runs, or waits for a moment behind one that does.
 func (c *Client) Active(ctx context.Context) ([]tasktype.ActiveNode, error) {
-	as, err := c.eng.Active(ctx)
+	as, err := c.eng.Inspector.Active(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list active nodes: %w", err)
 	}
@@ -49,7 +49,7 @@ func (c *Client) Active(ctx context.Context) ([]tasktype.ActiveNode, error) {
 
 // Due returns up to limit nodes that wait for their time, soonest first.
 func (c *Client) Due(ctx context.Context, limit int) ([]tasktype.DueNode, error) {
-	ds, err := c.eng.Due(ctx, limit)
+	ds, err := c.eng.Inspector.Due(ctx, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list scheduled nodes: %w", err)
 	}
@@ -58,7 +58,7 @@ func (c *Client) Due(ctx context.Context, limit int) ([]tasktype.DueNode, error)
 
 // Reserved returns up to limit nodes of each queue that are ready and that no worker has taken yet.
 func (c *Client) Reserved(ctx context.Context, limit int) ([]tasktype.ReservedNode, error) {
-	rs, err := c.eng.Reserved(ctx, limit)
+	rs, err := c.eng.Inspector.Reserved(ctx, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list reserved nodes: %w", err)
 	}
@@ -67,7 +67,7 @@ func (c *Client) Reserved(ctx context.Context, limit int) ([]tasktype.ReservedNo
 
 // Queues returns the queues that work was sent to.
 func (c *Client) Queues(ctx context.Context) ([]tasktype.Queue, error) {
-	qs, err := c.eng.Queues(ctx)
+	qs, err := c.eng.Inspector.Queues(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list queues: %w", err)
 	}
@@ -77,7 +77,7 @@ func (c *Client) Queues(ctx context.Context) ([]tasktype.Queue, error) {
 // Outbox returns the state of the outbox: nodes that wait for their time, and steps of workflows that workers take
 // again should the process that was to take them have died. It is overdue when no worker attends to it.
 func (c *Client) Outbox(ctx context.Context) (tasktype.Outbox, error) {
-	o, err := c.eng.Outbox(ctx)
+	o, err := c.eng.Inspector.Outbox(ctx)
 	if err != nil {
 		return o, fmt.Errorf("read outbox: %w", err)
 	}
@@ -103,7 +103,7 @@ type WorkflowFilter struct {
 // Workflows that are running are all listed. Of those that have ended, the last 10,000 of each state are (on
 // a Redis Cluster, of each shard), for as long as their results are kept.
 func (c *Client) Workflows(ctx context.Context, f WorkflowFilter) (page []tasktype.Workflow, next string, err error) {
-	page, next, err = c.eng.Workflows(ctx, engine.WorkflowQuery(f))
+	page, next, err = c.eng.Inspector.Workflows(ctx, engine.WorkflowQuery(f))
 	if err != nil {
 		return nil, "", fmt.Errorf("list workflows: %w", err)
 	}
@@ -123,7 +123,7 @@ type RateFilter struct {
 // very many tasks, those that came last in an hour (or day) are counted together, as the task "(other)" of
 // their queue.
 func (c *Client) Rates(ctx context.Context, f RateFilter) ([]tasktype.RatePoint, error) {
-	points, err := c.eng.Rates(ctx, engine.RateQuery(f))
+	points, err := c.eng.Inspector.Rates(ctx, engine.RateQuery(f))
 	if err != nil {
 		return nil, fmt.Errorf("read rates: %w", err)
 	}

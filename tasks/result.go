@@ -25,7 +25,7 @@ type AsyncResult[O any] struct {
 // Send stores s in Redis as a workflow, releases what can run at once and returns its handle. When
 // Send returns without error the workflow will run, even if the sender dies.
 func (s Signature[O]) Send(ctx context.Context, c *Client, opts ...SendOption) (*AsyncResult[O], error) {
-	id, err := c.eng.Send(ctx, s.sig, collect(opts, SendOption.forSend))
+	id, err := c.eng.Sender.Send(ctx, s.sig, collect(opts, SendOption.forSend))
 	if err != nil && !errors.Is(err, ErrDuplicate) {
 		return nil, fmt.Errorf("send workflow: %w", err)
 	}
@@ -64,7 +64,7 @@ func (r *AsyncResult[O]) Wait(ctx context.Context) (O, error) {
 	if engine.RunFrom(ctx) != nil {
 		return out, ErrWaitInTask
 	}
-	raw, fail, err := r.client.eng.Wait(ctx, r.id)
+	raw, fail, err := r.client.eng.Results.Wait(ctx, r.id)
 	if err != nil {
 		return out, fmt.Errorf("wait for workflow %s: %w", r.id, err)
 	}
@@ -105,7 +105,7 @@ func NodeValue[P any](ctx context.Context, c *Client, id, node string) (P, error
 	if engine.RunFrom(ctx) != nil {
 		return out, ErrWaitInTask
 	}
-	raw, fail, err := c.eng.NodeValue(ctx, id, node)
+	raw, fail, err := c.eng.Results.NodeValue(ctx, id, node)
 	if err != nil {
 		return out, fmt.Errorf("value of node %s of workflow %s: %w", node, id, err)
 	}
@@ -126,7 +126,7 @@ func (r *AsyncResult[O]) Status(ctx context.Context) (tasktype.Status, error) {
 
 // Progress returns how far the workflow is.
 func (r *AsyncResult[O]) Progress(ctx context.Context) (tasktype.Progress, error) {
-	p, err := r.client.eng.Progress(ctx, r.id)
+	p, err := r.client.eng.Results.Progress(ctx, r.id)
 	if err != nil {
 		return p, fmt.Errorf("progress of workflow %s: %w", r.id, err)
 	}
@@ -156,7 +156,7 @@ func (r *AsyncResult[O]) Watch(ctx context.Context) iter.Seq2[tasktype.Progress,
 			if p.Ended {
 				return
 			}
-			if err := r.client.eng.Pause(ctx, r.id, watchEvery); err != nil {
+			if err := r.client.eng.Results.Pause(ctx, r.id, watchEvery); err != nil {
 				yield(p, fmt.Errorf("watch workflow %s: %w", r.id, err))
 				return
 			}
@@ -186,7 +186,7 @@ func (r *AsyncResult[O]) Revoke(ctx context.Context) error { return r.client.Rev
 // Forget deletes the results and states of the workflow before its retention is over. It refuses while
 // the workflow has not ended.
 func (r *AsyncResult[O]) Forget(ctx context.Context) error {
-	if err := r.client.eng.Forget(ctx, r.id); err != nil {
+	if err := r.client.eng.Revoker.Forget(ctx, r.id); err != nil {
 		return fmt.Errorf("forget workflow %s: %w", r.id, err)
 	}
 	return nil
@@ -199,7 +199,7 @@ func (r *AsyncResult[O]) Forget(ctx context.Context) error {
 // outcomes, and all have a value. When there is no list for another reason than a failed member, the error is the
 // *[Failure] that Wait returns.
 func Members[O any](ctx context.Context, r *AsyncResult[[]O]) (values []O, done []bool, err error) {
-	found, fail, err := r.client.eng.Members(ctx, r.id, nil)
+	found, fail, err := r.client.eng.Results.Members(ctx, r.id, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("members of workflow %s: %w", r.id, err)
 	}
@@ -241,7 +241,7 @@ func AsCompleted[O any](ctx context.Context, r *AsyncResult[[]O]) iter.Seq2[Memb
 		var seen []bool
 		failed := false
 		for {
-			found, lost, err := r.client.eng.Members(ctx, r.id, seen)
+			found, lost, err := r.client.eng.Results.Members(ctx, r.id, seen)
 			if err != nil {
 				fail(err)
 				return
@@ -268,7 +268,7 @@ func AsCompleted[O any](ctx context.Context, r *AsyncResult[[]O]) iter.Seq2[Memb
 			if found.Ended {
 				return
 			}
-			if err := r.client.eng.Pause(ctx, r.id, watchEvery); err != nil {
+			if err := r.client.eng.Results.Pause(ctx, r.id, watchEvery); err != nil {
 				fail(err)
 				return
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"muster/tasks/internal/engine"
+	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
 
@@ -75,7 +76,7 @@ type entry struct {
 	work       func(tick time.Time) Work
 	opts       []SendOption
 
-	lease engine.Lease
+	lease store.Lease
 	pause time.Duration // before the next try of a tick that could not be sent
 	retry time.Time
 }
@@ -134,7 +135,7 @@ func (s *Scheduler) AddFunc(name, spec string, work func(tick time.Time) Work, o
 // Schedule returns the entries of all schedulers that were up in the last week, the longest unseen
 // first.
 func (c *Client) Schedule(ctx context.Context) ([]tasktype.ScheduleEntry, error) {
-	list, err := c.eng.Schedule(ctx)
+	list, err := c.eng.Schedule.Entries(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read schedule: %w", err)
 	}
@@ -180,7 +181,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	for _, e := range s.snapshot() {
 		names = append(names, e.name)
 	}
-	if err := s.client.eng.Resign(bye, s.cfg.Name, names); err != nil {
+	if err := s.client.eng.Schedule.Resign(bye, s.cfg.Name, names); err != nil {
 		s.cfg.Logger.Warn("schedule was not handed over; others take it when its lease is over", "error", err)
 	}
 	return nil
@@ -194,11 +195,11 @@ func (s *Scheduler) snapshot() []*entry {
 
 // lead claims the entries and returns the time by Redis's clock. now is our guess at it.
 func (s *Scheduler) lead(ctx context.Context, entries []*entry, now time.Time) (time.Time, error) {
-	claims := make([]engine.Claim, len(entries))
+	claims := make([]store.Claim, len(entries))
 	for i, e := range entries {
-		claims[i] = engine.Claim{Name: e.name, Spec: e.spec, Next: e.when.Next(now)}
+		claims[i] = store.Claim{Name: e.name, Spec: e.spec, Next: e.when.Next(now)}
 	}
-	leases, theirs, err := s.client.eng.Lead(ctx, s.cfg.Name, s.cfg.Lease, claims)
+	leases, theirs, err := s.client.eng.Schedule.Lead(ctx, s.cfg.Name, s.cfg.Lease, claims)
 	if err != nil {
 		return now, err
 	}
@@ -224,7 +225,7 @@ func (s *Scheduler) look(ctx context.Context, e *entry, now time.Time) time.Time
 	if now.Before(e.retry) {
 		return e.retry
 	}
-	t := engine.Tick{At: due, Next: e.when.Next(now), Missed: missed}
+	t := store.Tick{At: due, Next: e.when.Next(now), Missed: missed}
 	if due.IsZero() {
 		t.At = now
 		t.Error = "no scheduler was there in time"
@@ -235,7 +236,7 @@ func (s *Scheduler) look(ctx context.Context, e *entry, now time.Time) time.Time
 		}
 		return e.retry
 	}
-	ok, err := s.client.eng.Ticked(ctx, e.name, e.lease.Token, t)
+	ok, err := s.client.eng.Schedule.Ticked(ctx, e.name, e.lease.Token, t)
 	switch {
 	case err != nil && ctx.Err() == nil:
 		// It was sent all the same; sending it again is no second time.
@@ -272,7 +273,7 @@ func (e *entry) due(now time.Time, late time.Duration) (due time.Time, missed in
 }
 
 // send sends a tick, and reports whether it is decided.
-func (s *Scheduler) send(ctx context.Context, e *entry, t *engine.Tick, now time.Time) bool {
+func (s *Scheduler) send(ctx context.Context, e *entry, t *store.Tick, now time.Time) bool {
 	work := e.work(t.At.In(s.cfg.Location))
 	if work == nil {
 		t.Missed, t.Error = t.Missed+1, "there was no work for it"
@@ -284,9 +285,9 @@ func (s *Scheduler) send(ctx context.Context, e *entry, t *engine.Tick, now time
 		keep = max(s.late()+time.Minute, *o.Retention)
 	}
 	o.Retention = &keep
-	id, how, err := s.client.eng.SendTick(ctx, work.work(), o, now.Sub(t.At), e.lease.Until)
+	id, how, err := s.client.eng.Sender.SendTick(ctx, work.work(), o, now.Sub(t.At), e.lease.Until)
 	switch {
-	case errors.Is(err, engine.ErrLate):
+	case errors.Is(err, store.ErrLate):
 		s.cfg.Logger.Warn("another scheduler may have taken over", "schedule", e.name, "tick", t.At)
 		e.lease.Token = 0
 		return false

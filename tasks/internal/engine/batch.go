@@ -85,7 +85,8 @@ type lock chan struct{}
 
 func newLock() lock { return make(lock, 1) }
 
-func (l lock) Lock()   { l <- struct{}{} }
+func (l lock) Lock() { l <- struct{}{} }
+
 func (l lock) Unlock() { <-l }
 
 // batch is the nodes that a slot has taken. The slot runs one after the other; a timer may give back those not begun.
@@ -156,4 +157,18 @@ func (b *batch) lease(items []*item) string {
 		held[i] = it.held()
 	}
 	return store.LeaseText(b.taken, b.lane, held)
+}
+
+// large reports whether there are more results than should wait for the end of the batch.
+func (b *batch) large() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bytes > doneMost && len(b.todo) > 0
+}
+
+// name returns the id of the batch.
+func (b *batch) name() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.id
 }

@@ -19,7 +19,7 @@ type changeKey struct {
 }
 
 // changes returns the changes that results make, by workflow.
-func (w *Worker) changes(b *batch, done []result) []store.Changes {
+func (tk *taker) changes(b *batch, done []result) []store.Changes {
 	var out []store.Changes
 	at := map[string]int{}                 // of a workflow in out
 	alike := map[*flow]map[changeKey]int{} // of a change in its list
@@ -33,7 +33,7 @@ func (w *Worker) changes(b *batch, done []result) []store.Changes {
 		}
 		list := &out[k].List
 		if r.kind != "S" {
-			*list = append(*list, w.change(b, r))
+			*list = append(*list, tk.change(b, r))
 			continue
 		}
 		key := changeKey{r.g, r.id.Scope, r.g.Class(r.id.Index), r.id.Inst >= 0, r.forget, r.kind}
@@ -44,17 +44,17 @@ func (w *Worker) changes(b *batch, done []result) []store.Changes {
 			}
 			n = len(*list)
 			alike[r.fl][key] = n
-			*list = append(*list, w.endOf(r))
+			*list = append(*list, endOf(r))
 		}
 		c := &(*list)[n]
 		c.Ran += r.took
-		c.End(r.node, w.record(b, r))
+		c.End(r.node, tk.record(b, r))
 	}
 	return out
 }
 
 // endOf returns the change of a result that ends its node, without the node.
-func (w *Worker) endOf(r *result) store.Change {
+func endOf(r *result) store.Change {
 	c := end(r.g, r.id, r.kind)
 	sp := &r.g.Specs[r.g.Nodes[r.id.Index].Spec]
 	c.Queue = sp.QueueName()
@@ -65,10 +65,10 @@ func (w *Worker) endOf(r *result) store.Change {
 }
 
 // change returns the change of a single result.
-func (w *Worker) change(b *batch, r *result) store.Change {
+func (tk *taker) change(b *batch, r *result) store.Change {
 	switch r.kind {
 	case store.ChangePlan:
-		head := strconv.Itoa(r.rec.Attempts+1) + "|" + strconv.Itoa(r.rec.Lost) + "|" + w.since(b, r.fl, r.began) + "|" + w.cfg.Name
+		head := strconv.Itoa(r.rec.Attempts+1) + "|" + strconv.Itoa(r.rec.Lost) + "|" + since(b, r.fl, r.began) + "|" + tk.cfg.Name
 		return store.PlanChange(r.node, head, r.plan)
 	case store.ChangeOpen:
 		return store.Open(store.ClipTask(r.g.Specs[r.g.Nodes[r.id.Index].Spec].Task), r.node, r.attempts, r.delay)
@@ -84,38 +84,38 @@ func (w *Worker) change(b *batch, r *result) store.Change {
 		c.Again(r.node, r.attempts, r.lost, r.delay, r.state, lane, r.message)
 		return c
 	}
-	c := w.endOf(r)
+	c := endOf(r)
 	if r.message != "" && r.kind == "X" && r.g.FailsFast() {
 		c.Flags += "f" // it has expired, which ends its siblings as a failure does
 	}
 	c.Ran = r.took
-	c.End(r.node, w.record(b, r))
+	c.End(r.node, tk.record(b, r))
 	return c
 }
 
 // record returns the record of a result that ends its node.
-func (w *Worker) record(b *batch, r *result) []byte {
-	out := make([]byte, 0, 48+len(w.cfg.Name)+len(r.body))
+func (tk *taker) record(b *batch, r *result) []byte {
+	out := make([]byte, 0, 48+len(tk.cfg.Name)+len(r.body))
 	out = append(out, r.kind...)
 	out = append(out, '|')
 	out = strconv.AppendInt(out, int64(r.rec.Attempts+1), 10)
 	out = append(out, '|')
 	if !r.began.IsZero() {
-		out = append(out, w.since(b, r.fl, r.began)...)
+		out = append(out, since(b, r.fl, r.began)...)
 	}
 	out = append(out, '|')
-	end := w.e.clock.Now()
+	end := tk.clock.Now()
 	if !r.began.IsZero() {
 		end = r.began.Add(r.took)
 	}
-	out = append(out, w.since(b, r.fl, end)...)
+	out = append(out, since(b, r.fl, end)...)
 	out = append(out, '|')
-	out = append(out, w.cfg.Name...)
+	out = append(out, tk.cfg.Name...)
 	out = append(out, '|')
 	return append(out, r.body...)
 }
 
 // since returns a time as it stands in records: in ms since the workflow was sent, by Redis's clock.
-func (w *Worker) since(b *batch, fl *flow, t time.Time) string {
+func since(b *batch, fl *flow, t time.Time) string {
 	return strconv.FormatInt(max(0, t.Add(b.skew).UnixMilli()-fl.Created), 10)
 }

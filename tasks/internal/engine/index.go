@@ -9,13 +9,27 @@ import (
 	"muster/tasks/tasktype"
 )
 
-var indexStates = map[tasktype.WorkflowState]byte{
-	"": 0, tasktype.WorkflowRunning: store.Live, tasktype.WorkflowSucceeded: 'S', tasktype.WorkflowFailed: 'F', tasktype.WorkflowRevoked: 'X'}
+// letterOf returns the letter of the index for a state; 0 for none.
+func letterOf(state tasktype.WorkflowState) (letter byte, ok bool) {
+	switch state {
+	case "":
+		return 0, true
+	case tasktype.WorkflowRunning:
+		return store.Live, true
+	case tasktype.WorkflowSucceeded:
+		return 'S', true
+	case tasktype.WorkflowFailed:
+		return 'F', true
+	case tasktype.WorkflowRevoked:
+		return 'X', true
+	}
+	return 0, false
+}
 
 // stateOf returns the state that a letter of the index stands for.
 func stateOf(letter byte) tasktype.WorkflowState {
-	for state, l := range indexStates {
-		if l == letter {
+	for _, state := range []tasktype.WorkflowState{tasktype.WorkflowRunning, tasktype.WorkflowSucceeded, tasktype.WorkflowFailed, tasktype.WorkflowRevoked} {
+		if l, _ := letterOf(state); l == letter {
 			return state
 		}
 	}
@@ -38,8 +52,8 @@ type WorkflowQuery struct {
 }
 
 // Workflows returns a page of the index of workflows, the latest first, and the cursor of the next.
-func (e *Engine) Workflows(ctx context.Context, q WorkflowQuery) (page []tasktype.Workflow, next string, err error) {
-	state, ok := indexStates[q.State]
+func (in *Inspector) Workflows(ctx context.Context, q WorkflowQuery) (page []tasktype.Workflow, next string, err error) {
+	state, ok := letterOf(q.State)
 	if !ok {
 		return nil, "", fmt.Errorf("%q is not a state of a workflow: use running, success, failure or revoked", q.State)
 	}
@@ -49,7 +63,7 @@ func (e *Engine) Workflows(ctx context.Context, q WorkflowQuery) (page []tasktyp
 	if q.Limit < 1 || q.Limit > maxPage {
 		return nil, "", fmt.Errorf("limit %d must be 1 to %d", q.Limit, maxPage)
 	}
-	list, next, err := e.store.Index.Workflows(ctx, store.WorkflowQuery{
+	list, next, err := in.store.Index.Workflows(ctx, store.WorkflowQuery{
 		State: state, Name: q.Name, After: q.After, Before: q.Before, Cursor: q.Cursor, Limit: q.Limit})
 	if err != nil {
 		return nil, "", err
@@ -68,12 +82,12 @@ type RateQuery struct {
 }
 
 // Rates returns the counts that q asks for, by time, queue and task.
-func (e *Engine) Rates(ctx context.Context, q RateQuery) ([]tasktype.RatePoint, error) {
+func (in *Inspector) Rates(ctx context.Context, q RateQuery) ([]tasktype.RatePoint, error) {
 	switch q.Step {
 	case 0, time.Minute, time.Hour:
 	default:
 		return nil, fmt.Errorf("step %s must be a minute or an hour", q.Step)
 	}
-	return e.store.Counts.Rates(ctx, store.RateQuery{
-		Queue: q.Queue, Task: q.Task, Since: q.Since, Until: e.clock.Now(), Hourly: q.Step == time.Hour})
+	return in.store.Counts.Rates(ctx, store.RateQuery{
+		Queue: q.Queue, Task: q.Task, Since: q.Since, Until: in.clock.Now(), Hourly: q.Step == time.Hour})
 }

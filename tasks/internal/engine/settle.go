@@ -14,6 +14,13 @@ import (
 	"muster/tasks/tasktype"
 )
 
+// advancer moves workflows on: it takes the steps that follow from the end of a node, and revokes nodes.
+type advancer struct {
+	*env
+	graphs   *graphs
+	progress *progress
+}
+
 // changesAtOnce bounds the changes of one call of a script.
 const changesAtOnce = 200
 
@@ -76,19 +83,19 @@ func ended(g *graph.Graph, id graph.ID, outcome string, body []byte) store.Chang
 
 // settle takes the steps that follow from a change: it moves nodes on that have no task. The agenda has an entry for
 // each step, so that a worker takes those that settle does not get to.
-func (e *Engine) settle(ctx context.Context, fl *flow, t store.Todo) error {
+func (a *advancer) settle(ctx context.Context, fl *flow, t store.Todo) error {
 	if t.Bad != "" {
-		return e.giveUp(ctx, fl.Flow, errors.New(t.Bad))
+		return a.giveUp(ctx, fl.Flow, errors.New(t.Bad))
 	}
 	all := t
 	for len(t.Run)+len(t.Skips)+len(t.Plans) > 0 {
-		changes, err := e.follow(ctx, fl, t)
+		changes, err := a.follow(ctx, fl, t)
 		if err != nil {
 			return err
 		}
 		t = store.Todo{}
 		for part := range slices.Chunk(changes, changesAtOnce) {
-			next, err := e.advance(ctx, fl, part)
+			next, err := a.apply(ctx, fl, part)
 			if err != nil {
 				return err
 			}
@@ -100,52 +107,58 @@ func (e *Engine) settle(ctx context.Context, fl *flow, t store.Todo) error {
 			all.Timer = sooner(all.Timer, next.Timer)
 		}
 	}
+	return a.conclude(ctx, fl, all)
+}
+
+// conclude does what follows from all the steps that were taken: it ends siblings of failed nodes, and tells workers of
+// timers and of the end of the workflow.
+func (a *advancer) conclude(ctx context.Context, fl *flow, all store.Todo) error {
 	for _, s := range all.Fast {
-		if err := e.failFast(ctx, fl, s); err != nil {
+		if err := a.failFast(ctx, fl, s); err != nil {
 			return err
 		}
 	}
 	if !all.Timer.IsZero() {
-		if err := e.store.Tell(ctx, "t "+strconv.FormatInt(all.Timer.UnixMilli(), 10)); err != nil {
+		if err := a.store.Tell(ctx, "t "+strconv.FormatInt(all.Timer.UnixMilli(), 10)); err != nil {
 			return fmt.Errorf("announce timer: %w", err)
 		}
 	}
 	if all.Ended {
 		if fl.g.Progress != "" {
-			if err := e.project(ctx, fl); err != nil && !errors.Is(err, ErrUnknown) {
-				e.log.Warn("progress keys were not written", "workflow", fl.ID, "error", err)
+			if err := a.progress.write(ctx, fl); err != nil && !errors.Is(err, ErrUnknown) {
+				a.log.Warn("progress keys were not written", "workflow", fl.ID, "error", err)
 			}
 		}
-		e.dropLarge(fl.ID)
+		a.graphs.dropLarge(fl.ID)
 	}
 	return nil
 }
 
-// advance makes changes of nodes that are in no batch of the caller.
-func (e *Engine) advance(ctx context.Context, fl *flow, changes []store.Change) (store.Todo, error) {
-	res, err := e.store.Turns.Advance(ctx, store.Changes{Flow: fl.Flow, List: changes})
+// apply makes changes of nodes that are in no batch of the caller.
+func (a *advancer) apply(ctx context.Context, fl *flow, changes []store.Change) (store.Todo, error) {
+	res, err := a.store.Turns.Advance(ctx, store.Changes{Flow: fl.Flow, List: changes})
 	if err != nil {
 		return store.Todo{}, err
 	}
-	e.wake(ctx, res.Wants)
+	a.wake(ctx, res.Wants)
 	if len(res.Todos) == 0 {
 		return store.Todo{}, nil
 	}
 	if bad := res.Todos[0].Bad; bad != "" {
-		return store.Todo{}, e.giveUp(ctx, fl.Flow, errors.New(bad))
+		return store.Todo{}, a.giveUp(ctx, fl.Flow, errors.New(bad))
 	}
 	return res.Todos[0], nil
 }
 
 // follow returns the changes that the steps of t make.
-func (e *Engine) follow(ctx context.Context, fl *flow, t store.Todo) ([]store.Change, error) {
+func (a *advancer) follow(ctx context.Context, fl *flow, t store.Todo) ([]store.Change, error) {
 	var out []store.Change
 	for _, s := range t.Run {
-		id, g, err := e.nodeOf(ctx, fl, s)
+		id, g, err := a.graphs.node(ctx, fl, s)
 		if err != nil {
 			return nil, err
 		}
-		c, err := e.virtual(ctx, fl, g, id)
+		c, err := a.virtual(ctx, fl, g, id)
 		if err != nil {
 			return nil, err
 		}
@@ -154,14 +167,14 @@ func (e *Engine) follow(ctx context.Context, fl *flow, t store.Todo) ([]store.Ch
 		}
 	}
 	for _, s := range t.Skips {
-		id, g, err := e.nodeOf(ctx, fl, s)
+		id, g, err := a.graphs.node(ctx, fl, s)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, ended(g, id, "K", nil))
 	}
 	for _, s := range t.Plans {
-		c, err := e.planEnded(ctx, fl, s)
+		c, err := a.planEnded(ctx, fl, s)
 		if err != nil {
 			return nil, err
 		}
@@ -172,16 +185,6 @@ func (e *Engine) follow(ctx context.Context, fl *flow, t store.Todo) ([]store.Ch
 	return out, nil
 }
 
-// nodeOf returns a node by its name, with its graph.
-func (e *Engine) nodeOf(ctx context.Context, fl *flow, node string) (graph.ID, *graph.Graph, error) {
-	id, err := graph.ParseID(node)
-	if err != nil {
-		return id, nil, fmt.Errorf("workflow %s %w: %w", fl.ID, errUnreadable, err)
-	}
-	g, err := e.graphAt(ctx, fl.Flow, id)
-	return id, g, err
-}
-
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -190,12 +193,12 @@ func sooner(a, b time.Time) time.Time {
 }
 
 // virtual returns the change for a ready node that has no task: a map gets its members, any other node succeeds.
-func (e *Engine) virtual(ctx context.Context, fl *flow, g *graph.Graph, id graph.ID) (store.Change, error) {
+func (a *advancer) virtual(ctx context.Context, fl *flow, g *graph.Graph, id graph.ID) (store.Change, error) {
 	n := &g.Nodes[id.Index]
 	if n.Kind != graph.Each || id.Inst >= 0 {
 		return ended(g, id, "S", nil), nil
 	}
-	raws, err := e.store.Flows.Fields(ctx, fl.Flow, []string{id.String()})
+	raws, err := a.store.Flows.Fields(ctx, fl.Flow, []string{id.String()})
 	if err != nil {
 		return store.Change{}, err
 	}
@@ -205,7 +208,7 @@ func (e *Engine) virtual(ctx context.Context, fl *flow, g *graph.Graph, id graph
 	case rec.State == 'E' || rec.Terminal():
 		return store.Change{}, nil // another process has done it
 	}
-	list, err := e.newValues(fl).value(ctx, id.At(n.In-1, -1))
+	list, err := a.graphs.values(fl).value(ctx, id.At(n.In-1, -1))
 	if err != nil {
 		return store.Change{}, err
 	}
@@ -223,7 +226,7 @@ func (e *Engine) virtual(ctx context.Context, fl *flow, g *graph.Graph, id graph
 	for i, el := range elements {
 		inputs[i] = store.Literal{Node: id.At(id.Index, i).String(), Input: el}
 	}
-	if ok, err := e.store.Flows.StoreInputs(ctx, fl.Flow, id.String(), inputs); err != nil || !ok {
+	if ok, err := a.store.Flows.StoreInputs(ctx, fl.Flow, id.String(), inputs); err != nil || !ok {
 		return store.Change{}, err
 	}
 	var joins []store.MapJoin
@@ -237,16 +240,16 @@ func (e *Engine) virtual(ctx context.Context, fl *flow, g *graph.Graph, id graph
 }
 
 // planEnded returns the change that gives a planned node the outcome of its plan.
-func (e *Engine) planEnded(ctx context.Context, fl *flow, planned string) (store.Change, error) {
-	id, g, err := e.nodeOf(ctx, fl, planned)
+func (a *advancer) planEnded(ctx context.Context, fl *flow, planned string) (store.Change, error) {
+	id, g, err := a.graphs.node(ctx, fl, planned)
 	if err != nil {
 		return store.Change{}, err
 	}
-	sub, err := e.graphOf(ctx, fl.Flow, planned)
+	sub, err := a.graphs.of(ctx, fl.Flow, planned)
 	if err != nil {
 		return store.Change{}, err
 	}
-	v := e.newValues(fl)
+	v := a.graphs.values(fl)
 	root := graph.ID{Scope: planned, Index: sub.Root, Inst: -1}
 	rec, err := v.record(ctx, root.String())
 	if err != nil || !rec.Terminal() {
@@ -276,13 +279,13 @@ func (e *Engine) planEnded(ctx context.Context, fl *flow, planned string) (store
 }
 
 // giveUp ends a workflow that cannot be read.
-func (e *Engine) giveUp(ctx context.Context, f store.Flow, cause error) error {
-	e.log.Error("workflow cannot be read, and was given up", "workflow", f.ID, "error", cause)
+func (a *advancer) giveUp(ctx context.Context, f store.Flow, cause error) error {
+	a.log.Error("workflow cannot be read, and was given up", "workflow", f.ID, "error", cause)
 	failure := &tasktype.Failure{Attempts: 1, Code: tasktype.CodeDamaged, Message: clip("its data in Redis is damaged: " + cause.Error())}
 	if errors.As(cause, new(*graph.VersionError)) {
 		failure = &tasktype.Failure{Code: tasktype.CodeVersion, Message: clip("no worker that came across it can read it: " + cause.Error())}
 	}
-	return e.store.Flows.Abort(ctx, f, encodeFailure(failure))
+	return a.store.Flows.Abort(ctx, f, encodeFailure(failure))
 }
 
 func encodeFailure(f *tasktype.Failure) []byte {

@@ -8,6 +8,7 @@ import (
 type slots struct {
 	caps  map[string]int // most at once of a queue
 	freed func()         // called when a slot is free and none was before
+	most  int            // the highest limit
 
 	mu     sync.Mutex // guards the fields below
 	room   *sync.Cond
@@ -17,8 +18,8 @@ type slots struct {
 	closed bool
 }
 
-func newSlots(limit int, caps map[string]int, freed func()) *slots {
-	s := &slots{caps: caps, freed: freed, limit: limit, of: map[string]int{}}
+func newSlots(limit, most int, caps map[string]int, freed func()) *slots {
+	s := &slots{caps: caps, freed: freed, limit: limit, most: most, of: map[string]int{}}
 	s.room = sync.NewCond(&s.mu)
 	return s
 }
@@ -69,9 +70,10 @@ func (s *slots) crowded() bool {
 	return s.active > s.limit
 }
 
+// setLimit changes the limit, as far as there may be so many slots.
 func (s *slots) setLimit(n int) {
 	s.mu.Lock()
-	s.limit = n
+	s.limit = min(max(n, 1), s.most)
 	s.room.Broadcast()
 	s.mu.Unlock()
 	s.freed()

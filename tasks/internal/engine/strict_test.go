@@ -19,8 +19,8 @@ func TestStrictSlotsGiveWayToHeavierQueuesOnly(t *testing.T) {
 		false: {"a": {"b", "c"}, "b": {"a", "c"}, "c": {"a", "b"}},
 		true:  {"b": {"a"}, "c": {"a", "b"}},
 	} {
-		w := NewWorker(New(rdb, slog.New(slog.DiscardHandler)), nil, WorkerConfig{Queues: queues, Strict: strict, Concurrency: 1})
-		if got := w.others; !maps.EqualFunc(got, want, slices.Equal) {
+		w := NewWorker(New(rdb, slog.New(slog.DiscardHandler), nil), nil, WorkerConfig{Queues: queues, Strict: strict, Concurrency: 1})
+		if got := w.taker.others; !maps.EqualFunc(got, want, slices.Equal) {
 			t.Errorf("strict %t: got %v, want %v", strict, got, want)
 		}
 	}

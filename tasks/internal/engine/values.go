@@ -4,11 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
 	"strings"
 
 	"muster/tasks/internal/graph"
@@ -16,78 +12,12 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// values reads results of a workflow, each record once.
-type values struct {
-	e      *Engine
-	fl     *flow
-	recs   map[string]store.Record
-	counts map[string]int
-	graphs map[string]*graph.Graph // by scope
-}
+// values reads what the nodes of a workflow have come to.
+type values struct{ *records }
 
-func (e *Engine) newValues(fl *flow) *values {
-	return &values{e: e, fl: fl, recs: map[string]store.Record{}, counts: map[string]int{}, graphs: map[string]*graph.Graph{"": fl.g}}
-}
-
-// graph returns the graph that a node is in.
-func (v *values) graph(ctx context.Context, id graph.ID) (*graph.Graph, error) {
-	g := v.graphs[id.Scope]
-	if g == nil {
-		var err error
-		if g, err = v.e.graphOf(ctx, v.fl.Flow, id.Scope); err != nil {
-			return nil, err
-		}
-		v.graphs[id.Scope] = g
-	}
-	return g, hasNode(g, v.fl.ID, id)
-}
-
-// refresh forgets what may have changed since it was read: the records of nodes that had not ended.
-func (v *values) refresh() {
-	maps.DeleteFunc(v.recs, func(_ string, r store.Record) bool { return !r.Terminal() })
-}
-
-func (v *values) fetch(ctx context.Context, ids []string) error {
-	var missing []string
-	for _, id := range ids {
-		if _, ok := v.recs[id]; !ok {
-			missing = append(missing, id)
-			v.recs[id] = store.Record{}
-		}
-	}
-	raws, err := v.e.store.Flows.Fields(ctx, v.fl.Flow, missing)
-	if err != nil {
-		return err
-	}
-	for i, id := range missing {
-		v.recs[id] = store.ParseRecord(raws[i], v.fl.Created)
-	}
-	return nil
-}
-
-func (v *values) record(ctx context.Context, id string) (store.Record, error) {
-	err := v.fetch(ctx, []string{id})
-	return v.recs[id], err
-}
-
-// members returns how many members a map has; -1 when that is not known yet.
-func (v *values) members(ctx context.Context, id string) (int, error) {
-	if n, ok := v.counts[id]; ok {
-		return n, nil
-	}
-	raws, err := v.e.store.Flows.Fields(ctx, v.fl.Flow, []string{"m" + id})
-	if err != nil {
-		return 0, err
-	}
-	if raws[0] == nil {
-		return -1, nil
-	}
-	n, err := strconv.Atoi(string(raws[0]))
-	if err != nil {
-		return 0, fmt.Errorf("members of map %s: %w", id, err)
-	}
-	v.counts[id] = n
-	return n, nil
+// values returns a reader of the results of a workflow.
+func (gs *graphs) values(fl *flow) *values {
+	return &values{&records{all: gs, fl: fl, recs: map[string]store.Record{}, counts: map[string]int{}, graphs: map[string]*graph.Graph{"": fl.g}}}
 }
 
 // parts returns the nodes that the value of a group, a join, a map or one of these settled is made of.
@@ -189,19 +119,7 @@ func (v *values) member(ctx context.Context, id graph.ID) (m Member, err error) 
 	}
 }
 
-// settled returns m as a value, whatever it came to.
-func (m Member) settled() Member {
-	switch {
-	case m.Failure != nil:
-		// The zero value of the member's type is not known here; null decodes to it.
-		m.Raw = slices.Concat([]byte(`{"value":null,"err":`), encodeFailure(m.Failure), []byte("}"))
-		m.Failure = nil
-	case m.Raw != nil:
-		m.Raw = slices.Concat([]byte(`{"value":`), m.Raw, []byte("}"))
-	}
-	return m
-}
-
+// value returns the value of a node.
 func (v *values) value(ctx context.Context, id graph.ID) (json.RawMessage, error) {
 	g, err := v.graph(ctx, id)
 	if err != nil {
@@ -227,6 +145,7 @@ func (v *values) value(ctx context.Context, id graph.ID) (json.RawMessage, error
 	return v.compose(ctx, g, id)
 }
 
+// noValue is the error for a node that has no value.
 func (v *values) noValue(id graph.ID) error {
 	return fmt.Errorf("node %s of workflow %s %w", id, v.fl.ID, errNoValue)
 }
@@ -314,105 +233,6 @@ func (v *values) compose(ctx context.Context, g *graph.Graph, id graph.ID) (json
 	}
 	b.WriteString(end)
 	return b.Bytes(), nil
-}
-
-// settles reports whether the value of a node of a kind is made of outcomes.
-func settles(kind graph.Kind) bool { return kind == graph.Outcomes || kind == graph.EachEnded }
-
-// listing is the list that a node yields, as far as it is known.
-type listing struct {
-	parts    []graph.ID // whose values, or outcomes, are its elements
-	outcomes bool
-	elements []json.RawMessage // of a list that is the value of one node
-	known    bool              // how many elements it has is known
-}
-
-// list returns what the list that a node yields is made of. That of a rescue is not known before it has ended, and
-// that of a planned task is that of its plan.
-func (v *values) list(ctx context.Context, id graph.ID) (listing, error) {
-	g, err := v.graph(ctx, id)
-	if err != nil {
-		return listing{}, err
-	}
-	rec, err := v.record(ctx, id.String()) // before its members: a map that has ended gets no more of them
-	if err != nil {
-		return listing{}, err
-	}
-	n := &g.Nodes[id.Index]
-	ran := id.Inst >= 0 || n.Kind == graph.Task || n.Kind == graph.Catch
-	if !ran && (n.Kind == graph.List || n.Kind == graph.Each || settles(n.Kind)) {
-		parts, err := v.parts(ctx, g, id)
-		return listing{parts: parts, outcomes: settles(n.Kind), known: len(parts) > 0 || rec.State == 'S'}, err
-	}
-	if ran {
-		sub, ok, err := v.planned(ctx, id, rec)
-		if err != nil {
-			return listing{}, err
-		}
-		if ok {
-			return v.list(ctx, sub)
-		}
-	}
-	if rec.State != 'S' {
-		return listing{}, nil
-	}
-	if n.Kind == graph.Or && !ran {
-		of, err := v.chosen(ctx, n, id)
-		if err != nil {
-			return listing{}, err
-		}
-		return v.list(ctx, of)
-	}
-	elements, err := v.elements(ctx, id)
-	return listing{elements: elements, known: true}, err
-}
-
-// planned returns the node that yields the value of the plan in the place of a node, if there is one: also of a plan
-// that still runs, or has failed.
-func (v *values) planned(ctx context.Context, id graph.ID, rec store.Record) (graph.ID, bool, error) {
-	switch rec.State {
-	case 'S':
-		return v.alias(id, rec)
-	case 'P', 'F', 'X':
-	default:
-		return id, false, nil
-	}
-	g, err := v.e.graphOf(ctx, v.fl.Flow, id.String())
-	if errors.Is(err, ErrUnknown) {
-		return id, false, nil
-	}
-	if err != nil {
-		return id, false, err
-	}
-	return graph.ID{Scope: id.String(), Index: g.Root, Inst: -1}, true, nil
-}
-
-// elements returns those of a value that is a list.
-func (v *values) elements(ctx context.Context, id graph.ID) (out []json.RawMessage, err error) {
-	raw, err := v.value(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(raw, &out); err != nil {
-		return nil, fmt.Errorf("the value of node %s is no list: %w", id, err)
-	}
-	return out, nil
-}
-
-// wrap returns the elements of a list that has no members as outcomes.
-func (v *values) wrap(ctx context.Context, id graph.ID) (json.RawMessage, error) {
-	els, err := v.elements(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("settle: %w", err)
-	}
-	type outcome struct {
-		Value json.RawMessage `json:"value"`
-	}
-	outs := make([]outcome, len(els))
-	for i, el := range els {
-		outs[i].Value = el
-	}
-	return json.Marshal(outs)
 }
 
 // failure returns why a node has no value.

@@ -31,9 +31,9 @@ func (v *Verdict) Error() string {
 // Unwrap returns the error that was marked.
 func (v *Verdict) Unwrap() error { return v.Err }
 
-// CodeOf returns the code of err itself if it is a failure as package tasks returns it, and else none. Package tasks
-// sets it, whose type the engine cannot import.
-var CodeOf = func(err error) string { return "" }
+// CodeOf returns the code of an error if it is itself a failure as package tasks returns it, and else none. The engine
+// cannot import its type.
+type CodeOf func(err error) string
 
 // marks is what the verdicts in an error come to.
 type marks struct {
@@ -43,14 +43,16 @@ type marks struct {
 	permanent bool
 }
 
-// marksOf reads the marks of an error and all that it wraps, outermost first.
-func marksOf(all []error) marks {
+// marksOf reads the marks of an error and all that it wraps, outermost first. codeOf may be nil.
+func marksOf(all []error, codeOf CodeOf) marks {
 	var m marks
 	failure := ""
 	for _, err := range all {
 		v, ok := err.(*Verdict)
 		if !ok {
-			failure = cmp.Or(failure, CodeOf(err))
+			if codeOf != nil {
+				failure = cmp.Or(failure, codeOf(err))
+			}
 			continue
 		}
 		m.code = cmp.Or(m.code, v.Code)
@@ -69,7 +71,7 @@ func marksOf(all []error) marks {
 }
 
 // IsAgain reports whether err asks for another call, and is no failure.
-func IsAgain(err error) bool { return marksOf(errtree.All(err)).again != nil }
+func IsAgain(err error) bool { return marksOf(errtree.All(err), nil).again != nil }
 
 // IsPending reports whether err says that the answer comes from outside, and is no failure.
 func IsPending(err error) bool { return errtree.Is(errtree.All(err), ErrPending) }
@@ -81,8 +83,10 @@ type handlerError struct {
 	message string
 }
 
-// errLeft is what becomes of a handler that calls runtime.Goexit.
-var errLeft = &handlerError{marks: marks{code: tasktype.CodeError}, message: "the handler ended its goroutine instead of returning"}
+// goexited is the error of a handler that called runtime.Goexit.
+func goexited() *handlerError {
+	return &handlerError{marks: marks{code: tasktype.CodeError}, message: "the handler ended its goroutine instead of returning"}
+}
 
 // readError reads the error that a handler returned; ctx is that of the attempt. It never panics: an error whose
 // methods do counts as a handler that panicked.
@@ -93,7 +97,7 @@ func (r *Run) readError(ctx context.Context, h *Handler, err error) (e *handlerE
 		}
 	}()
 	all := errtree.All(err)
-	e = &handlerError{marks: marksOf(all)}
+	e = &handlerError{marks: marksOf(all, r.w.codeOf)}
 	if e.again != nil {
 		return e
 	}

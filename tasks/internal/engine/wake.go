@@ -59,7 +59,7 @@ func parseWake(queue string, payload []byte) (Wake, error) {
 
 // wakeAgain deals with a wake-task that was asked for and has not come. If it is pending, workers of its queue are
 // woken. If it was lost, or an operator archived it, or a dead worker took it, another one is sent.
-func (e *Engine) wakeAgain(ctx context.Context, k Wake) error {
+func (e *env) wakeAgain(ctx context.Context, k Wake) error {
 	info, err := asynq.NewInspectorFromRedisClient(e.store.Redis()).GetTaskInfo(k.Queue, wakeID(k))
 	switch {
 	case errors.Is(err, asynq.ErrQueueNotFound):
@@ -80,11 +80,42 @@ func (e *Engine) wakeAgain(ctx context.Context, k Wake) error {
 }
 
 // unwake deletes wake-tasks that are not needed any more. One that stays does no harm.
-func (e *Engine) unwake(ks []Wake) {
+func (e *env) unwake(ks []Wake) {
 	in := asynq.NewInspectorFromRedisClient(e.store.Redis())
 	for _, k := range ks {
 		if err := in.DeleteTask(k.Queue, wakeID(k)); err != nil && !errors.Is(err, asynq.ErrTaskNotFound) && !errors.Is(err, asynq.ErrQueueNotFound) {
 			e.log.Debug("wake-task was not deleted", "queue", k.Queue, "error", err)
 		}
 	}
+}
+
+// Wake is a wake-task.
+type Wake = store.Wake
+
+// wake sends wake-tasks. If that fails, workers find the ready nodes later.
+func (e *env) wake(ctx context.Context, ks []Wake) {
+	for _, k := range ks {
+		if err := e.waker(ctx, k); err != nil {
+			e.log.Warn("wake-task was not sent; workers will find the ready nodes", "queue", k.Queue, "error", err)
+		}
+	}
+}
+
+// look finds ready nodes that nobody takes, and sends their wake-tasks, again if they were asked for longer than
+// patience ago. With the name of a worker, it also deletes damaged keys: those of the shards, of the queues and of that
+// worker.
+func (e *env) look(ctx context.Context, patience time.Duration, worker string, queues []string) error {
+	found, err := e.store.Queues.Look(ctx, patience, worker, queues)
+	if err != nil {
+		return err
+	}
+	e.wake(ctx, found.Wants)
+	for _, key := range found.Deleted {
+		e.log.Error("damaged key was deleted; what only this key held is lost", "key", key)
+	}
+	var errs []error
+	for _, k := range found.Overdue {
+		errs = append(errs, e.wakeAgain(ctx, k))
+	}
+	return errors.Join(errs...)
 }

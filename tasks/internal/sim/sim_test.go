@@ -48,7 +48,7 @@ func newLane(t *testing.T, all ...*scripts) *link {
 	t.Helper()
 	l := newLink(t)
 	for _, s := range all {
-		engine.New(l.rdb, slog.New(slog.DiscardHandler)).RewriteScripts(s.rewrite)
+		engine.New(l.rdb, slog.New(slog.DiscardHandler), nil).RewriteScripts(s.rewrite)
 		s.load(l)
 	}
 	// What workers ask asynq for about wake-tasks are scripts, too.

@@ -1,0 +1,237 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"muster/tasks/internal/errtree"
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
+)
+
+// The errors of answers from outside, beside [ErrUnknown].
+var (
+	ErrCompleted = errors.New("the node has ended, or was answered")
+	ErrStale     = errors.New("the token is not that of the node: another try or a new token has ended it")
+	ErrNotOpen   = errors.New("the node does not wait for an answer")
+
+	// ErrPending is what a handler returns that has given its node away.
+	ErrPending = errors.New("the answer comes from outside")
+)
+
+// maxAnswer bounds an answer, as WorkerConfig.MaxResult does the results of handlers.
+const maxAnswer = 16 << 20
+
+// waitsForAnswer is what keeps an open node from ending.
+const waitsForAnswer = "waits for an answer"
+
+// verdictOf returns the error for what Redis said of a node and its token.
+func verdictOf(said string) error {
+	switch said {
+	case store.TokenOK, store.TokenDone:
+		return nil
+	case store.TokenEnded:
+		return ErrCompleted
+	case store.TokenStale:
+		return ErrStale
+	case store.TokenClosed:
+		return ErrNotOpen
+	}
+	return ErrUnknown
+}
+
+// outside is a node that somebody outside answers for.
+type outside struct {
+	token
+	fl *flow
+	g  *graph.Graph
+	id graph.ID
+}
+
+func (o *outside) spec() *graph.Spec { return &o.g.Specs[o.g.Nodes[o.id.Index].Spec] }
+
+// Answers answers for nodes from outside.
+type Answers struct {
+	*env
+	graphs   *graphs
+	advancer *advancer
+}
+
+// nodeFor returns the node of a token.
+func (a *Answers) nodeFor(ctx context.Context, text string) (*outside, error) {
+	t, err := parseToken(text)
+	if err != nil {
+		return nil, err
+	}
+	return a.outside(ctx, t)
+}
+
+// outside returns the node that a token names.
+func (a *Answers) outside(ctx context.Context, t token) (*outside, error) {
+	fl, err := a.graphs.load(ctx, t.workflow)
+	if err != nil {
+		return nil, err
+	}
+	id, g, err := a.graphs.node(ctx, fl, t.node)
+	if errors.Is(err, errUnreadable) || err == nil && g.Virtual(id.Index) && (id.Inst < 0 || g.Nodes[id.Index].Kind != graph.Each) {
+		return nil, ErrUnknown
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &outside{t, fl, g, id}, nil
+}
+
+// Complete ends the node of a token with a value. A task, if it is given, must be that of the node.
+func (a *Answers) Complete(ctx context.Context, text, task string, value json.RawMessage) error {
+	if len(value) > maxAnswer {
+		return fmt.Errorf("answer has %d bytes, more than the %d allowed: store it and answer with a key", len(value), maxAnswer)
+	}
+	o, err := a.nodeFor(ctx, text)
+	if err != nil {
+		return err
+	}
+	if have := o.spec().Task; task != "" && task != have {
+		return fmt.Errorf("the token is for task %s, not for %s", have, task)
+	}
+	return a.answer(ctx, o, "S", value)
+}
+
+// Fail has the attempt of a token fail with cause.
+func (a *Answers) Fail(ctx context.Context, text string, cause error) error {
+	m := marksOf(errtree.All(cause), a.codeOf)
+	if m.again != nil {
+		return errors.New("it cannot be called again; extend its deadline instead")
+	}
+	o, err := a.nodeFor(ctx, text)
+	if err != nil {
+		return err
+	}
+	rec, err := a.graphs.values(o.fl).record(ctx, o.node)
+	if err != nil {
+		return err
+	}
+	attempt := rec.Attempts // the token is for this one, or is refused
+	if rec.State != 'W' {
+		attempt++
+	}
+	f := &tasktype.Failure{Task: o.spec().Task, Node: o.node, Attempts: attempt, Code: m.code, Message: clip(cause.Error())}
+	if f.Code == "" {
+		if f.Code = tasktype.CodeError; m.permanent {
+			f.Code = tasktype.CodePermanent
+		}
+	}
+	if m.permanent || attempt > o.spec().MaxRetry {
+		return a.answer(ctx, o, "F", encodeFailure(f))
+	}
+	d := retryPause(o.spec(), attempt, false)
+	if m.delay != nil {
+		d = *m.delay
+	}
+	return a.guarded(ctx, o.fl, store.IfToken(o.node, o.hash, false, ""), o.retry(f, d))
+}
+
+// answer ends a node from outside.
+func (a *Answers) answer(ctx context.Context, o *outside, outcome string, body []byte) error {
+	c := ended(o.g, o.id, outcome, body)
+	c.Flags += "ad"
+	c.Queue = o.spec().QueueName()
+	return a.guarded(ctx, o.fl, store.IfToken(o.node, o.hash, false, byOutside+encodeToken(randomBytes(6))), c)
+}
+
+// byOutside marks who has ended a node as somebody outside. Behind it stands which call that was.
+const byOutside = "@"
+
+// workerOf returns the worker that is named as who has ended a node; empty if it was somebody outside.
+func workerOf(owner string) string {
+	if strings.HasPrefix(owner, byOutside) {
+		return ""
+	}
+	return owner
+}
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b)
+	return b
+}
+
+// retry returns the change that has another attempt follow one that failed.
+func (o *outside) retry(f *tasktype.Failure, d time.Duration) store.Change {
+	sp := o.spec()
+	c := store.Change{Outcome: store.ChangeAgain, Queue: sp.QueueName(), Task: store.ClipTask(sp.Task)}
+	c.Again(o.node, f.Attempts, 0, d, "T", store.Lane(sp.QueueName(), sp.Priority), f.Message)
+	return c
+}
+
+// guarded makes a change if its guard lets it. From then on it stands: what fails after it, a worker makes up for.
+func (a *Answers) guarded(ctx context.Context, fl *flow, guard, change store.Change) error {
+	t, err := a.advancer.apply(ctx, fl, []store.Change{guard, change})
+	if err != nil {
+		return a.store.Explain(ctx, err)
+	}
+	if err := verdictOf(t.Said); err != nil {
+		return err
+	}
+	if err := a.advancer.settle(ctx, fl, t); err != nil {
+		a.log.Warn("what follows an answer is left to the workers", "workflow", fl.ID, "error", err)
+	}
+	return nil
+}
+
+// Extend moves the deadline of an open node to d from now. One that has none gets none.
+func (a *Answers) Extend(ctx context.Context, text string, d time.Duration) error {
+	if d < time.Millisecond {
+		return fmt.Errorf("extend a deadline by %s: it must be a millisecond at least", d)
+	}
+	o, err := a.nodeFor(ctx, text)
+	if err != nil {
+		return err
+	}
+	return a.guarded(ctx, o.fl, store.IfToken(o.node, o.hash, true, ""), store.Extend(store.ClipTask(o.spec().Task), o.node, d))
+}
+
+// timeOut ends an attempt whose deadline may have passed.
+func (a *Answers) timeOut(ctx context.Context, fl *flow, node string, attempt int, longest bool) error {
+	o, err := a.outside(ctx, token{workflow: fl.ID, node: node})
+	if err != nil {
+		return err
+	}
+	f := &tasktype.Failure{Task: o.spec().Task, Node: node, Attempts: attempt, Code: tasktype.CodeTimeout, Message: "no answer until its deadline"}
+	c := o.retry(f, retryPause(o.spec(), attempt, longest))
+	if attempt > o.spec().MaxRetry {
+		c = ended(o.g, o.id, "F", encodeFailure(f))
+		c.Queue = o.spec().QueueName()
+	}
+	err = a.guarded(ctx, fl, store.IfOverdue(node, attempt), c)
+	if errors.Is(err, ErrCompleted) || errors.Is(err, ErrStale) || errors.Is(err, ErrUnknown) {
+		return nil // it was answered, or its deadline moved
+	}
+	return err
+}
+
+// New makes a token for an open node, which ends the one before.
+func (a *Answers) New(ctx context.Context, workflow, node string) (string, error) {
+	if _, err := graph.ParseID(node); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	f, err := a.store.Flows.Address(ctx, workflow)
+	if err != nil {
+		return "", err
+	}
+	full, hash := newToken(workflow, node)
+	said, err := a.store.Tokens.New(ctx, f, node, hash)
+	if err == nil {
+		err = verdictOf(said)
+	}
+	if err != nil {
+		return "", a.store.Explain(ctx, err)
+	}
+	return full, nil
+}

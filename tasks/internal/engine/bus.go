@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// bus acts on the messages that processes publish to all.
+type bus struct {
+	*local
+	slots  *slots
+	runs   *runs
+	agenda *agenda
+	wake   chan struct{} // of the poller
+}
+
+// run acts on the messages of other processes.
+func (b *bus) run(ctx context.Context, bus <-chan *redis.Message) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m, ok := <-bus:
+			if !ok {
+				return
+			}
+			b.hear(m.Payload)
+		}
+	}
+}
+
+// hear acts on one message.
+func (b *bus) hear(message string) {
+	kind, rest, _ := strings.Cut(message, " ")
+	switch kind {
+	case "q":
+		for q := range strings.SplitSeq(rest, ",") {
+			if b.cfg.Queues[q] > 0 {
+				ring(b.wake)
+				return
+			}
+		}
+	case "t":
+		if at, err := strconv.ParseInt(rest, 10, 64); err == nil {
+			b.agenda.setTimer(time.UnixMilli(at))
+		}
+	case "x":
+		b.runs.revoke(rest, nil)
+	case "n":
+		id, nodes, _ := strings.Cut(rest, " ")
+		b.runs.revoke(id, strings.Split(nodes, ","))
+	case "p":
+		if err := b.store.Workers.Pong(context.Background(), rest, b.cfg.Name); err != nil {
+			b.log.Warn("ping was not answered", "error", err)
+		}
+	case "c":
+		name, count, _ := strings.Cut(rest, " ")
+		if n, err := strconv.Atoi(count); err == nil && (name == "*" || name == b.cfg.Name) {
+			b.slots.setLimit(n)
+		}
+	}
+}

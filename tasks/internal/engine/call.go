@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"muster/tasks/internal/graph"
+)
+
+// answered is the end of a call of a handler: why the engine ended it, or else the handler's error or answer.
+type answered struct {
+	answer  Answer
+	err     *handlerError
+	ended   error
+	pending bool
+}
+
+// call runs the handler under its time limits. When it returns, the slot may be used again.
+func (r *Run) call(h *Handler, input []byte) answered {
+	soft, hard := limits(r.spec)
+	ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), runKey{}, r))
+	r.cancel = cancel
+	r.w.runs.add(r)
+	defer r.w.runs.remove(r)
+	defer cancel(nil)
+	if soft > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, soft)
+		defer stop()
+	}
+	if hard > 0 {
+		t := time.AfterFunc(hard, func() { r.free(errHard) })
+		defer t.Stop()
+	}
+	done := make(chan answered, 1)
+	go r.handle(ctx, h, input, done)
+	select {
+	case a := <-done:
+		return a
+	case <-r.freed:
+		select {
+		case a := <-done:
+			return a
+		default:
+		}
+		return answered{ended: r.cause}
+	}
+}
+
+// handle calls the handler with its middleware, and sends how that ended.
+func (r *Run) handle(ctx context.Context, h *Handler, input []byte, done chan<- answered) {
+	// What is sent when user code ends the goroutine, wherever it does.
+	a := answered{err: goexited()}
+	defer func() { done <- a }()
+	defer func() {
+		if p := recover(); p != nil {
+			a.err = r.panicked(p, "")
+		}
+	}()
+	var answer Answer
+	next := func(ctx context.Context) error {
+		var err error
+		answer, err = h.Run(ctx, input)
+		return err
+	}
+	for i := len(h.Wrap) - 1; i >= 0; i-- {
+		mw, inner := h.Wrap[i], next
+		next = func(ctx context.Context) error { return mw(ctx, r.Info, inner) }
+	}
+	err := next(ctx)
+	if err == nil {
+		a = answered{answer: answer}
+		return
+	}
+	switch cause := context.Cause(ctx); {
+	case IsPending(err):
+		a = answered{pending: true}
+	case errors.Is(cause, ErrShutdown), errors.Is(cause, errRevoked):
+		a = answered{ended: cause}
+	default:
+		a.err = r.readError(ctx, h, err)
+	}
+}
+
+var (
+	errHard   = errors.New("hard time limit")
+	errKilled = fmt.Errorf("killed: %w", ErrShutdown)
+)
+
+// defaultTimeout is the soft time limit of tasks that name none.
+const defaultTimeout = time.Hour
+
+// hardMargin is how much later the hard limit is when none is named.
+const hardMargin = 10 * time.Second
+
+// limits returns the time limits of a task; 0 for none.
+func limits(sp *graph.Spec) (soft, hard time.Duration) {
+	soft = defaultTimeout
+	if sp.Timeout != nil {
+		soft = time.Duration(*sp.Timeout) * time.Millisecond
+	}
+	if soft > 0 {
+		hard = soft + hardMargin
+	}
+	if sp.Hard != nil {
+		hard = time.Duration(*sp.Hard) * time.Millisecond
+	}
+	return soft, hard
+}

@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
+)
+
+// Fleet reads and controls the live workers and their queues.
+type Fleet struct{ *env }
+
+// Writable returns why Redis takes no writes, or nil.
+func (f *Fleet) Writable(ctx context.Context) error { return f.store.Writable(ctx) }
+
+// Workers returns the live workers. While Redis takes no writes, workers cannot beat; if no worker is listed then, it
+// returns an error.
+func (f *Fleet) Workers(ctx context.Context) ([]tasktype.Worker, error) {
+	names, _, err := f.store.Workers.Beat(ctx, "", nil, deadAfter, deadConfirm)
+	if err == nil && len(names) == 0 {
+		err = f.store.Writable(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	raws, err := f.store.Workers.Infos(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	var out []tasktype.Worker
+	for i, raw := range raws {
+		if raw == nil {
+			continue
+		}
+		var w tasktype.Worker
+		if err := json.Unmarshal(raw, &w); err != nil {
+			return nil, fmt.Errorf("info of worker %s: %w", names[i], err)
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+// Ping asks the workers for an answer, and returns the live workers and the others that answered. It returns once all
+// live workers have answered, or after wait. If no worker is listed as live it always waits that long: when Redis takes
+// no writes, workers are not listed but can answer.
+func (f *Fleet) Ping(ctx context.Context, wait time.Duration) ([]tasktype.Pong, error) {
+	live, err := f.Workers(ctx)
+	if err != nil && !store.Refused(err) {
+		return nil, err
+	}
+	out := make([]tasktype.Pong, len(live))
+	for i, w := range live {
+		out[i].Worker = w.Name
+	}
+	token := newID()
+	sub := f.store.Redis().Subscribe(ctx, f.store.Workers.PongChannel(token))
+	defer func() { _ = sub.Close() }()
+	if _, err := sub.Receive(ctx); err != nil {
+		return nil, fmt.Errorf("subscribe: %w", err)
+	}
+	begun := time.Now()
+	if err := f.store.Tell(ctx, "p "+token); err != nil {
+		return nil, fmt.Errorf("tell workers: %w", err)
+	}
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	for left := len(live); left > 0 || len(live) == 0; {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-over.C:
+			return out, nil
+		case m, ok := <-sub.Channel():
+			if !ok {
+				return out, nil
+			}
+			i := slices.IndexFunc(out, func(p tasktype.Pong) bool { return p.Worker == m.Payload })
+			switch {
+			case i < 0: // it is not listed, or joined after we looked
+				out = append(out, tasktype.Pong{Worker: m.Payload, Answered: true, After: time.Since(begun)})
+			case !out[i].Answered:
+				out[i].Answered, out[i].After = true, time.Since(begun)
+				left--
+			}
+		}
+	}
+	return out, nil
+}
+
+// queues returns the queues that work was sent to or that a live worker serves, sorted.
+func (f *Fleet) queues(ctx context.Context) ([]string, error) {
+	names, err := asynq.NewInspectorFromRedisClient(f.store.Redis()).Queues()
+	if err != nil {
+		return nil, fmt.Errorf("list queues: %w", err)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Pause stops workers from taking from a queue.
+func (f *Fleet) Pause(ctx context.Context, queue string) error {
+	return f.store.Queues.Pause(ctx, queue)
+}
+
+// Resume undoes Pause.
+func (f *Fleet) Resume(ctx context.Context, queue string) error {
+	if err := f.store.Queues.Resume(ctx, queue); err != nil {
+		return err
+	}
+	return f.store.Tell(ctx, "q "+queue)
+}
+
+// SetConcurrency tells the live workers with a name, or all, how many tasks to run at once.
+func (f *Fleet) SetConcurrency(ctx context.Context, worker string, n int) error {
+	live, err := f.Workers(ctx)
+	if err != nil {
+		return err
+	}
+	var names []string
+	heard := false
+	for _, w := range live {
+		names = append(names, w.Name)
+		if worker != "" && worker != w.Name {
+			continue
+		}
+		heard = true
+		if w.MaxConcurrency > 0 && n > w.MaxConcurrency {
+			return fmt.Errorf("worker %s runs at most %d tasks at once (its MaxConcurrency)", w.Name, w.MaxConcurrency)
+		}
+	}
+	switch {
+	case len(live) == 0:
+		return errors.New("no worker is up")
+	case !heard:
+		return fmt.Errorf("no worker is called %q; there are %s", worker, strings.Join(names, ", "))
+	}
+	if worker == "" {
+		worker = "*"
+	}
+	if err := f.store.Tell(ctx, "c "+worker+" "+strconv.Itoa(n)); err != nil {
+		return fmt.Errorf("tell workers: %w", err)
+	}
+	return nil
+}
+
+// Expire makes the nodes of the named workers, which are dead, ready again.
+func (f *Fleet) Expire(ctx context.Context, workers []string) error {
+	var errs []error
+	for _, name := range workers {
+		_, wants, err := f.store.Batches.Reap(ctx, name, true)
+		f.wake(ctx, wants)
+		errs = append(errs, err, f.store.Workers.Bye(ctx, name))
+	}
+	return errors.Join(append(errs, f.rouse(ctx))...)
+}
+
+// rouse sends wake-tasks at once for ready nodes whose wake-task a dead worker may have had.
+func (f *Fleet) rouse(ctx context.Context) error {
+	queues, err := f.queues(ctx)
+	if err != nil || len(queues) == 0 {
+		return err
+	}
+	return f.look(ctx, 0, "", queues)
+}

@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"fmt"
+	"strconv"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+)
+
+// maxInput bounds a literal input.
+const maxInput = 16 << 20
+
+// flow is a workflow with its graph.
+type flow struct {
+	store.Flow
+	g *graph.Graph
+}
+
+func newFlow(f store.Flow, g *graph.Graph) *flow {
+	f.Created, f.Retention = g.Created, g.Retention
+	if f.Retention == 0 {
+		f.Retention = DefaultRetention.Milliseconds()
+	}
+	f.Root = strconv.Itoa(g.Root)
+	f.Name = store.ClipName(g.Name())
+	return &flow{f, g}
+}
+
+// grown returns what is stored of a compiled graph, at a scope of its workflow.
+func grown(g *graph.Graph, scope string) (store.Grow, error) {
+	raw, err := g.Encode()
+	if err != nil {
+		return store.Grow{}, err
+	}
+	grow := store.Grow{Graph: raw}
+	grow.Work, grow.Virtual = g.Count()
+	if err := constantsFit(g); err != nil {
+		return grow, err
+	}
+	if err := constantsFit(g); err != nil {
+		return grow, err
+	}
+	at := graph.ID{Scope: scope, Inst: -1}
+	for i := range g.Nodes {
+		if in, ok := g.Input(i); ok {
+			if err := fits(in, "the input of task "+g.Specs[g.Nodes[i].Spec].Task); err != nil {
+				return grow, err
+			}
+			grow.Inputs = append(grow.Inputs, store.Literal{Node: at.At(i, -1).String(), Input: in})
+		}
+	}
+	grow.Roots = releases(g, at)
+	g.ForgetInputs() // the graph is kept, and they can be large
+	return grow, nil
+}
+
+// releases returns the nodes that wait for nothing, as spans where possible.
+func releases(g *graph.Graph, at graph.ID) []store.Release {
+	var out []store.Release
+	first, last := 0, -2 // of the row at the end of out
+	for _, i := range g.Roots() {
+		r := store.Release{Span: at.At(i, -1).String(), Lane: lane(g, i), Delay: delay(g, i, true), Lim: place(g, at, i)}
+		plain := r.Delay == "" && r.Lim == "" && r.Lane != store.NoLane
+		if plain && i == last+1 && out[len(out)-1].Lane == r.Lane {
+			last = i
+			out[len(out)-1].Span = at.At(first, -1).String() + "-" + strconv.Itoa(last)
+			continue
+		}
+		out = append(out, r)
+		if first, last = i, -2; plain {
+			last = i
+		}
+	}
+	return out
+}
+
+// lane returns the lane of node i: where it waits when it is ready.
+func lane(g *graph.Graph, i int) string {
+	if g.Virtual(i) {
+		return store.NoLane
+	}
+	return memberLane(g, i)
+}
+
+// memberLane returns the lane of the members of map i.
+func memberLane(g *graph.Graph, i int) string {
+	sp := &g.Specs[g.Nodes[i].Spec]
+	return store.Lane(sp.QueueName(), sp.Priority)
+}
+
+// constantsFit returns an error if a constant of g is too large.
+func constantsFit(g *graph.Graph) error {
+	for i := range g.Nodes {
+		if err := fits(g.Nodes[i].Value, "a constant"); err != nil {
+			return err
+		}
+	}
+	for i := range g.Specs {
+		for _, second := range g.Specs[i].Bind {
+			if err := fits(second, "what is bound to task "+g.Specs[i].Task); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range g.Subs {
+		if err := constantsFit(g.Subs[i].Graph); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fits returns an error if an input is too large.
+func fits(in []byte, what string) error {
+	if len(in) > maxInput {
+		return fmt.Errorf("%s has %d bytes, more than %d: store it and pass a key", what, len(in), maxInput)
+	}
+	return nil
+}
+
+// delay returns how long node i waits once it could run, as the scripts read it.
+func delay(g *graph.Graph, i int, root bool) string {
+	var in, at, expires int64
+	if k := g.Nodes[i].Kind; k == graph.Task || k == graph.Catch {
+		sp := &g.Specs[g.Nodes[i].Spec]
+		in, at, expires = sp.In, sp.At, sp.Expires
+	}
+	if root {
+		in, at = max(in, g.Delay), max(at, g.At)
+		if expires > 0 {
+			expires = max(1, expires-max(0, g.Behind-in))
+		}
+		in = max(0, in-g.Behind)
+	}
+	return store.Delay(in, at, expires)
+}
+
+// memberDelay is delay for the members of the map i.
+func memberDelay(g *graph.Graph, i int) string {
+	sp := &g.Specs[g.Nodes[i].Spec]
+	return store.Delay(sp.In, sp.At, sp.Expires)
+}
+
+// place returns the group whose place node i needs, as "group cap".
+func place(g *graph.Graph, id graph.ID, i int) string {
+	if lim := g.Nodes[i].Lim; lim > 0 {
+		return id.At(lim-1, -1).String() + " " + strconv.Itoa(g.Nodes[lim-1].AtMost)
+	}
+	return ""
+}
+
+func memberPlace(g *graph.Graph, id graph.ID) string {
+	if n := g.Nodes[id.Index]; n.AtMost > 0 {
+		return id.At(id.Index, -1).String() + " " + strconv.Itoa(n.AtMost)
+	}
+	return ""
+}
+
+// need returns how many outcomes node i waits for, as the scripts read it.
+func need(g *graph.Graph, id graph.ID, i int) string {
+	k := strconv.Itoa(g.Need(i))
+	if n := &g.Nodes[i]; n.Kind == graph.EachEnded {
+		return k + "+" + id.At(n.In-1, -1).String()
+	}
+	return k
+}

@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
+)
+
+// Inspector lists workflows, nodes and queues.
+type Inspector struct {
+	*env
+	graphs   *graphs
+	progress *progress
+	fleet    *Fleet
+}
+
+// Active returns the nodes in the batches of workers: each one runs, or waits in its batch for one that does. Started
+// is when the batch was taken.
+func (in *Inspector) Active(ctx context.Context) ([]tasktype.ActiveNode, error) {
+	batches, err := in.store.Batches.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []tasktype.ActiveNode
+	for _, b := range batches {
+		for _, el := range b.Nodes {
+			for _, node := range el.Nodes {
+				sp, err := in.graphs.spec(ctx, el.Flow, node)
+				if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) {
+					continue
+				}
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, tasktype.ActiveNode{Workflow: el.Flow.ID, Node: node, Task: sp.Task, Queue: sp.QueueName(),
+					Worker: b.Worker, Started: b.Taken})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b tasktype.ActiveNode) int {
+		return strings.Compare(a.Worker+"/"+a.Workflow+"/"+a.Node, b.Worker+"/"+b.Workflow+"/"+b.Node)
+	})
+	return out, nil
+}
+
+// Due returns nodes that wait for their time.
+func (in *Inspector) Due(ctx context.Context, limit int) ([]tasktype.DueNode, error) {
+	entries, err := in.store.Agenda.First(ctx, 10*limit)
+	if err != nil {
+		return nil, err
+	}
+	var out []tasktype.DueNode
+	for _, en := range entries {
+		rec := store.ParseRecord(en.Record, 0)
+		if rec.State != 'D' && rec.State != 'T' {
+			continue
+		}
+		sp, err := in.graphs.spec(ctx, en.Flow, en.Node)
+		if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, tasktype.DueNode{Workflow: en.Flow.ID, Node: en.Node, Task: sp.Task, Queue: sp.QueueName(),
+			Status: status(rec), Due: time.UnixMilli(rec.At)})
+	}
+	slices.SortFunc(out, func(a, b tasktype.DueNode) int { return a.Due.Compare(b.Due) })
+	return out[:min(limit, len(out))], nil
+}
+
+// Outbox returns how many entries the agenda has, and how late the workers are with it.
+func (in *Inspector) Outbox(ctx context.Context) (tasktype.Outbox, error) {
+	entries, overdue, err := in.store.Agenda.Overdue(ctx)
+	return tasktype.Outbox{Entries: entries, Overdue: overdue}, err
+}
+
+// Reserved returns up to limit nodes of each queue that are ready.
+func (in *Inspector) Reserved(ctx context.Context, limit int) ([]tasktype.ReservedNode, error) {
+	queues, err := in.fleet.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []tasktype.ReservedNode
+	for _, q := range queues {
+		els, err := in.store.Queues.Ready(ctx, q, limit)
+		if err != nil {
+			return nil, fmt.Errorf("queue %s: %w", q, err)
+		}
+		n := 0
+		for _, el := range els {
+			for _, node := range el.Nodes {
+				if n++; n > limit {
+					break
+				}
+				sp, err := in.graphs.spec(ctx, el.Flow, node)
+				if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) {
+					continue
+				}
+				if err != nil {
+					return nil, err
+				}
+				out = append(out, tasktype.ReservedNode{Workflow: el.Flow.ID, Node: node, Task: sp.Task, Queue: q})
+			}
+		}
+	}
+	return out, nil
+}
+
+// Queues returns the queues that work was sent to.
+func (in *Inspector) Queues(ctx context.Context) ([]tasktype.Queue, error) {
+	names, err := in.fleet.queues(ctx)
+	if err != nil {
+		return nil, err
+	}
+	depths, err := in.store.Queues.Depths(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	batches, err := in.store.Batches.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	active := map[string]int64{}
+	for _, b := range batches {
+		for _, el := range b.Nodes {
+			active[b.Queue] += int64(len(el.Nodes))
+		}
+	}
+	queues := asynq.NewInspectorFromRedisClient(in.store.Redis())
+	var out []tasktype.Queue
+	for _, n := range names {
+		q, err := queues.GetQueueInfo(n)
+		if err != nil {
+			return nil, fmt.Errorf("queue %s: %w", n, err)
+		}
+		wakes, err := wakeTasks(queues, n, q)
+		if err != nil {
+			return nil, err
+		}
+		info := tasktype.Queue{Name: n, Pending: depths[n].Ready + int64(q.Pending-wakes.pending), Active: active[n] + int64(q.Active-wakes.active),
+			Archived: int64(q.Archived), Paused: q.Paused}
+		if q.Pending > wakes.pending {
+			info.Latency = q.Latency
+		}
+		if since := depths[n].Since; !since.IsZero() {
+			info.Latency = max(info.Latency, in.clock.Now().Sub(since))
+		}
+		out = append(out, info)
+	}
+	return out, nil
+}
+
+type wakeCount struct{ pending, active int }
+
+// wakeTasks counts the wake-tasks that asynq has in a queue.
+func wakeTasks(in *asynq.Inspector, queue string, q *asynq.QueueInfo) (c wakeCount, err error) {
+	const most = 1000
+	count := func(list []*asynq.TaskInfo, err error) (int, error) {
+		n := 0
+		for _, t := range list {
+			if t.Type == wakeType {
+				n++
+			}
+		}
+		return n, err
+	}
+	if q.Pending > 0 {
+		if c.pending, err = count(in.ListPendingTasks(queue, asynq.PageSize(most))); err != nil {
+			return c, fmt.Errorf("queue %s: %w", queue, err)
+		}
+	}
+	if q.Active > 0 {
+		if c.active, err = count(in.ListActiveTasks(queue, asynq.PageSize(most))); err != nil {
+			return c, fmt.Errorf("queue %s: %w", queue, err)
+		}
+	}
+	return c, nil
+}

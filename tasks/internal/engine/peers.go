@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"muster/tasks/tasktype"
+)
+
+// peers is what a worker knows of the other live workers.
+type peers struct {
+	*local
+	fleet *Fleet
+
+	mu    sync.Mutex // guards the fields below, and held while they are read
+	asked time.Time
+	live  []tasktype.Worker
+}
+
+// peersFor is how long a worker uses what it knows of the others before it asks again.
+const peersFor = time.Second
+
+// another reports whether another live worker takes from a queue ("" for any) and meets ok.
+func (p *peers) another(ctx context.Context, queue string, ok func(*tasktype.Worker) bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.clock.Now().Sub(p.asked) > peersFor {
+		live, err := p.fleet.Workers(ctx)
+		if err != nil {
+			p.log.Warn("live workers cannot be listed", "error", err)
+			return false
+		}
+		p.asked, p.live = p.clock.Now(), live
+	}
+	for i := range p.live {
+		o := &p.live[i]
+		if o.Name != p.cfg.Name && (queue == "" || o.Queues[queue] > 0) && ok(o) {
+			return true
+		}
+	}
+	return false
+}
+
+// unknownPause is how long a node waits for the first time when no live worker has a handler for it. It doubles each
+// time.
+const unknownPause = 200 * time.Millisecond
+
+// patient reports whether a node that no worker can run, and that was put back so many times, is put back once more.
+func (p *peers) patient(times int) bool {
+	return times < 30 && unknownPause<<times-unknownPause < p.cfg.HandlerWait
+}

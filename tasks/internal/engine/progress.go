@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
+)
+
+// progress counts how far workflows are, and writes their public progress keys.
+type progress struct {
+	*env
+	graphs *graphs
+}
+
+// keepAlive is how often the expiry of progress keys is pushed while nothing else writes them.
+const keepAlive = 10 * time.Minute
+
+// publicNames returns the progress keys whose expiry is kept alive.
+func publicNames() []string {
+	return []string{"total_chunks", "completed_chunks", "status", "started_at", "completed_at", "result_count", "total_urls", "error_count"}
+}
+
+// keyKind says how a progress key changes.
+func keyKind(name, value string) string {
+	switch name {
+	case "status":
+		return store.KeyWord
+	case "started_at", "completed_at":
+		return store.KeyOnce
+	}
+	if _, err := strconv.ParseInt(value, 10, 64); err == nil {
+		return store.KeyMax
+	}
+	return store.KeySet
+}
+
+// publish writes progress keys of a workflow: pairs of names and values.
+func (pr *progress) publish(ctx context.Context, fl *flow, pairs ...string) error {
+	for i := 0; i+1 < len(pairs); i += 2 {
+		name, value := pairs[i], pairs[i+1]
+		if err := pr.store.Progress.Set(ctx, fl.g.Progress, fl.ID, name, keyKind(name, value), value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dispatched writes the progress keys of a workflow that was just sent.
+func (pr *progress) dispatched(ctx context.Context, fl *flow) error {
+	if err := pr.store.Agenda.Add(ctx, fl.Flow, progressNote, pr.clock.Now().Add(keepAlive)); err != nil {
+		return err
+	}
+	return pr.publish(ctx, fl, "total_chunks", "0", "completed_chunks", "0", "result_count", "0", "status", "DISPATCHED",
+		"started_at", strconv.FormatInt(fl.Created/1000, 10))
+}
+
+// write writes the progress keys from the counts of a workflow: absolute numbers, so that a repeat
+// is harmless.
+func (pr *progress) write(ctx context.Context, fl *flow) error {
+	p, err := pr.of(ctx, fl.ID)
+	if err != nil {
+		return err
+	}
+	pairs := []string{"total_chunks", strconv.Itoa(p.Chunks), "completed_chunks", strconv.Itoa(p.ChunksDone)}
+	switch {
+	case p.Ended:
+		word := "COMPLETE"
+		if p.Status != tasktype.Success {
+			word = "FAILED"
+		}
+		pairs = append(pairs, "completed_at", strconv.FormatInt(pr.clock.Now().Unix(), 10), "status", word)
+	case p.Chunks > 0:
+		pairs = append(pairs, "status", "PROCESSING")
+	}
+	if err := pr.publish(ctx, fl, pairs...); err != nil {
+		return err
+	}
+	if err := pr.store.Progress.Refresh(ctx, fl.g.Progress, fl.ID, publicNames()); err != nil {
+		return err
+	}
+	if p.Ended {
+		return pr.store.Agenda.Remove(ctx, fl.Flow, progressNote)
+	}
+	return nil
+}
+
+// of returns how far a workflow is.
+func (pr *progress) of(ctx context.Context, id string) (tasktype.Progress, error) {
+	fl, err := pr.graphs.load(ctx, id)
+	if err != nil {
+		return tasktype.Progress{}, err
+	}
+	raws, err := pr.store.Flows.Fields(ctx, fl.Flow, []string{"n", "z", "vn", "vz", "ct", "cc", fl.Root, store.AbortField, store.OpenedField})
+	if err != nil {
+		return tasktype.Progress{}, err
+	}
+	if raws[0] == nil {
+		return tasktype.Progress{}, ErrUnknown
+	}
+	num := func(i int) int { n, _ := strconv.Atoi(string(raws[i])); return n }
+	p := tasktype.Progress{Done: num(1), Total: num(0), ChunksDone: num(5), Chunks: num(4)}
+	p.Ended = num(1) >= num(0) && num(3) >= num(2) || raws[7] != nil
+	rec := store.ParseRecord(raws[6], fl.Created)
+	p.Status = status(rec)
+	if raws[7] != nil {
+		p.Status = tasktype.Failed
+	}
+	if p.Status == tasktype.Skipped {
+		// Its root was skipped because another node failed or was revoked.
+		p.Status = tasktype.Failed
+		cause, err := pr.graphs.values(fl).record(ctx, rec.Cause)
+		if err == nil && cause.State == 'X' {
+			p.Status = tasktype.Revoked
+		}
+	}
+	if p.Status == tasktype.Pending && !p.Ended {
+		begun := p.Done > 0 || raws[8] != nil
+		if !begun {
+			running, err := pr.running(ctx, fl.Flow)
+			if err != nil {
+				return tasktype.Progress{}, err
+			}
+			begun = len(running) > 0
+		}
+		if begun {
+			p.Status = tasktype.Started
+		}
+	}
+	return p, nil
+}
+
+// running returns the nodes of a workflow that are in batches of workers, with their batches. Redis has no record of a
+// node that runs, except that it is in a batch.
+func (pr *progress) running(ctx context.Context, f store.Flow) (map[string]*store.Batch, error) {
+	batches, err := pr.store.Batches.OfFlow(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]*store.Batch{}
+	for i := range batches {
+		for _, el := range batches[i].Nodes {
+			if el.Flow.ID != f.ID {
+				continue
+			}
+			for _, node := range el.Nodes {
+				out[node] = &batches[i]
+			}
+		}
+	}
+	return out, nil
+}
+
+// endFields returns the fields that over reads.
+func endFields() []string { return []string{"n", "z", "vn", "vz", store.AbortField} }
+
+// over reports whether all of a workflow is terminal, or it was given up.
+func over(fields map[string]string) bool {
+	num := func(f string) int { n, _ := strconv.Atoi(fields[f]); return n }
+	_, aborted := fields[store.AbortField]
+	return aborted || num("z") >= num("n") && num("vz") >= num("vn")
+}
+
+// status returns the status of a node with a record.
+func status(r store.Record) tasktype.Status {
+	switch r.State {
+	case 'P', 'E', 'e', 'W':
+		return tasktype.Started
+	case 'T':
+		return tasktype.Retry
+	case 'S':
+		return tasktype.Success
+	case 'F':
+		return tasktype.Failed
+	case 'X':
+		return tasktype.Revoked
+	case 'K', 'k':
+		return tasktype.Skipped
+	}
+	return tasktype.Pending
+}

@@ -1,0 +1,194 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
+)
+
+// finishRevoke makes all nodes of a revoked workflow terminal.
+func (a *advancer) finishRevoke(ctx context.Context, id string) error {
+	all, err := a.graphs.whole(ctx, id)
+	if err != nil {
+		return err
+	}
+	fl, ids := all.flow, all.ids
+	if err := a.store.Tell(ctx, "x "+id); err != nil {
+		return fmt.Errorf("tell workers: %w", err)
+	}
+	var groups []string
+	for _, nid := range ids {
+		if all.graph(nid).Nodes[nid.Index].AtMost > 0 && nid.Inst < 0 {
+			groups = append(groups, nid.String())
+		}
+	}
+	lanes := map[string]bool{}
+	for scope, g := range all.graphs {
+		for i := range g.Specs {
+			lanes[store.Lane(g.Specs[i].QueueName(), g.Specs[i].Priority)] = true
+		}
+		for i := range g.Nodes {
+			if g.Nodes[i].AtMost > 0 && g.Passive(i) {
+				groups = append(groups, graph.ID{Scope: scope, Index: i, Inst: -1}.String())
+			}
+		}
+	}
+	if err := a.store.Flows.DropPlaces(ctx, fl.Flow, groups); err != nil {
+		return fmt.Errorf("drop places: %w", err)
+	}
+	first := ""
+	if roots := releases(fl.g, graph.ID{Inst: -1}); len(roots) == 1 {
+		first = roots[0].Span
+	}
+	unneeded, err := a.store.Flows.Withdraw(ctx, fl.Flow, first, slices.Sorted(maps.Keys(lanes)))
+	if err != nil {
+		return err
+	}
+	a.unwake(unneeded)
+	// The last nodes first: what is planned before what planned it, members before their map.
+	slices.Reverse(ids)
+	if err := a.revokeNodes(ctx, fl, ids, ""); err != nil {
+		return err
+	}
+	return a.store.Agenda.Remove(ctx, fl.Flow, revokeNote)
+}
+
+// The entries of the agenda that are not for a node.
+const (
+	revokeNote   = "!revoke"
+	progressNote = "!progress"
+	fastNote     = "!fast " // followed by the node that failed
+)
+
+// revokeNodes makes nodes terminal. The nodes that need them are skipped; the cause they name is the node failed or, if
+// that is empty, the revoked node.
+func (a *advancer) revokeNodes(ctx context.Context, fl *flow, ids []graph.ID, failed string) error {
+	for part := range slices.Chunk(ids, changesAtOnce) {
+		changes := make([]store.Change, 0, len(part))
+		for _, id := range part {
+			g, err := a.graphs.at(ctx, fl.Flow, id)
+			if err != nil {
+				return err
+			}
+			c := ended(g, id, "X", encodeFailure(&tasktype.Failure{
+				Task: title(g, id), Node: id.String(), Code: tasktype.CodeRevoked, Message: "revoked"}))
+			c.Flags += "pd"
+			if failed != "" {
+				c.Flags += ">" + failed
+			}
+			changes = append(changes, c)
+		}
+		t, err := a.apply(ctx, fl, changes)
+		if err != nil {
+			return err
+		}
+		if err := a.settle(ctx, fl, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stopNodes revokes nodes, the members of maps among them, and the nodes of their plans. Terminal nodes get no new
+// members or plans, so each round finds all there are. failed is as in revokeNodes.
+func (a *advancer) stopNodes(ctx context.Context, fl *flow, ids []graph.ID, failed string) error {
+	for len(ids) > 0 {
+		slices.Reverse(ids) // the last first: else they would be skipped instead of revoked
+		if err := a.revokeNodes(ctx, fl, ids, failed); err != nil {
+			return err
+		}
+		for part := range slices.Chunk(ids, 500) {
+			names := make([]string, len(part))
+			for i, id := range part {
+				names[i] = id.String()
+			}
+			if err := a.store.Tell(ctx, "n "+fl.ID+" "+strings.Join(names, ",")); err != nil {
+				return fmt.Errorf("tell workers: %w", err)
+			}
+		}
+		var err error
+		if ids, err = a.below(ctx, fl, ids); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// below returns the members of the maps and the nodes of the plans among ids.
+func (a *advancer) below(ctx context.Context, fl *flow, ids []graph.ID) ([]graph.ID, error) {
+	fields := make([]string, 0, 2*len(ids))
+	for _, id := range ids {
+		fields = append(fields, "m"+id.String(), store.GraphField(id.String()))
+	}
+	raws, err := a.store.Flows.Fields(ctx, fl.Flow, fields)
+	if err != nil {
+		return nil, err
+	}
+	var out []graph.ID
+	for i, id := range ids {
+		if raws[2*i] != nil {
+			m, err := strconv.Atoi(string(raws[2*i]))
+			if err != nil {
+				return nil, fmt.Errorf("members of map %s: %w", id, err)
+			}
+			for k := range m {
+				out = append(out, id.At(id.Index, k))
+			}
+		}
+		if raws[2*i+1] == nil {
+			continue
+		}
+		g, err := a.graphs.of(ctx, fl.Flow, id.String())
+		if err != nil {
+			return nil, err
+		}
+		for k := range g.Nodes {
+			if !g.Passive(k) && g.Nodes[k].Kind != graph.Catch {
+				out = append(out, graph.ID{Scope: id.String(), Index: k, Inst: -1})
+			}
+		}
+	}
+	return out, nil
+}
+
+// failFast revokes the siblings of a node that failed, in groups with FailFast. The agenda has an entry for this until
+// it is done.
+func (a *advancer) failFast(ctx context.Context, fl *flow, node string) error {
+	id, err := graph.ParseID(node)
+	if err != nil {
+		return err
+	}
+	g, err := a.graphs.at(ctx, fl.Flow, id)
+	if err != nil {
+		return err
+	}
+	var ids []graph.ID
+	n := &g.Nodes[id.Index]
+	if id.Inst >= 0 && n.Kind == graph.Each && n.FailFast {
+		m, err := a.graphs.values(fl).members(ctx, id.At(id.Index, -1).String())
+		if err != nil {
+			return err
+		}
+		for i := range m {
+			if i != id.Inst {
+				ids = append(ids, id.At(id.Index, i))
+			}
+		}
+	}
+	if id.Inst < 0 || n.Kind == graph.Each {
+		for _, i := range g.Doomers(id.Index) {
+			ids = append(ids, id.At(i, -1))
+		}
+	}
+	if err := a.stopNodes(ctx, fl, ids, node); err != nil {
+		return err
+	}
+	return a.store.Agenda.Remove(ctx, fl.Flow, fastNote+node)
+}

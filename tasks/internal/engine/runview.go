@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+)
+
+type runKey struct{}
+
+// RunFrom returns the run that ctx belongs to, or nil.
+func RunFrom(ctx context.Context) *Run {
+	r, _ := ctx.Value(runKey{}).(*Run)
+	return r
+}
+
+// progressEvery is how often a task's own progress is written.
+const progressEvery = 250 * time.Millisecond
+
+// SetProgress records how far the run is.
+func (r *Run) SetProgress(done, total int) {
+	r.mu.Lock()
+	now := time.Now()
+	send := !r.over && (now.Sub(r.lastSent) >= progressEvery || done >= total)
+	if send {
+		r.lastSent, r.sent = now, true
+	}
+	r.mu.Unlock()
+	if !send {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := r.w.store.Flows.SetProgress(ctx, r.fl.Flow, r.Info.Node, done, total); err != nil {
+		r.w.log.Debug("progress was not written", "workflow", r.Info.Workflow, "node", r.Info.Node, "error", err)
+	}
+}
+
+// PublishKey writes a progress key of the workflow.
+func (r *Run) PublishKey(ctx context.Context, name, value string) {
+	if r.fl.g.Progress == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := r.w.progress.publish(ctx, r.fl, name, value); err != nil {
+		r.w.log.Warn("progress key was not written", "workflow", r.Info.Workflow, "key", name, "error", err)
+	}
+}
+
+// Token returns the token of the attempt, and makes it if there is none yet.
+func (r *Run) Token(ctx context.Context) (string, error) {
+	r.mu.Lock()
+	if r.token == "" && !r.over {
+		r.token, r.hash = newToken(r.Info.Workflow, r.Info.Node)
+	}
+	full, hash := r.token, r.hash
+	r.mu.Unlock()
+	if full == "" {
+		return "", errors.New("its handler has returned")
+	}
+	for last := ""; ; { // to store the same twice changes nothing
+		id := r.b.name()
+		said, err := r.w.store.Tokens.OfRun(ctx, r.fl.Flow, r.Info.Node, hash, r.Info.Attempt, r.w.cfg.Name, id)
+		if err != nil {
+			return "", r.w.store.Explain(ctx, err)
+		}
+		if said == store.TokenGone && id != last { // the batch may have been renamed meanwhile
+			last = id
+			continue
+		}
+		if said == store.TokenGone {
+			return "", errors.New("another worker has it by now")
+		}
+		if err := verdictOf(said); err != nil {
+			return "", err
+		}
+		return full, nil
+	}
+}
+
+// Predecessors returns the nodes with a handler that the run comes after, at most so many.
+func (r *Run) Predecessors(ctx context.Context, most int) ([]string, error) {
+	var out []string
+	seen := map[int]bool{}
+	v := r.w.graphs.values(r.fl)
+	var walk func(i int) error
+	walk = func(i int) error {
+		if seen[i] || len(out) >= most {
+			return nil
+		}
+		seen[i] = true
+		n := &r.g.Nodes[i]
+		if !r.g.Virtual(i) {
+			out = append(out, r.id.At(i, -1).String())
+			return nil
+		}
+		if n.Kind == graph.Each {
+			m, err := v.members(ctx, r.id.At(i, -1).String())
+			if err != nil {
+				return err
+			}
+			for k := 0; k < m && len(out) < most; k++ {
+				out = append(out, r.id.At(i, k).String())
+			}
+			if m > 0 {
+				return nil
+			}
+		}
+		for _, p := range r.g.Preds(i) {
+			if err := walk(p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, p := range r.g.Preds(r.id.Index) {
+		if err := walk(p); err != nil {
+			return nil, err
+		}
+	}
+	if len(out) == 0 && r.id.Scope != "" {
+		out = append(out, r.id.Scope)
+	}
+	return out, nil
+}

@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+
+	"encoding/base32"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+)
+
+// maxHeaders bounds the headers of a workflow.
+const maxHeaders = 8 << 10
+
+// Sender sends workflows.
+type Sender struct {
+	*env
+	graphs   *graphs
+	progress *progress
+	advancer *advancer
+	keeps    atomic.Bool // Redis is known not to evict keys
+}
+
+// Send stores sig and releases what can run at once. With [ErrDuplicate] the id is that of the other.
+func (s *Sender) Send(ctx context.Context, sig *graph.Sig, o *graph.Opts) (string, error) {
+	id, err := s.send(ctx, sig, o, 0, time.Time{})
+	return id, s.store.Explain(ctx, err)
+}
+
+// send is Send, for a tick if behind is positive or late is given: it comes behind its time, and refuses once Redis's
+// clock has reached late.
+func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind time.Duration, late time.Time) (string, error) {
+	g, grow, err := s.compile(sig, o, behind)
+	if err != nil {
+		return "", err
+	}
+	if err := s.refuseEviction(ctx); err != nil {
+		return "", err
+	}
+	id := cmp.Or(o.ID, newID())
+	f, err := s.store.Flows.Address(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	fl := newFlow(f, g)
+	grow.Late = late
+	if err := s.claim(ctx, fl, &grow, o); err != nil {
+		return duplicate(err)
+	}
+	todo, wants, err := s.store.Flows.Submit(ctx, fl.Flow, &grow, newID())
+	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) && o.ID == "" && dup.ID == id {
+		return id, nil // the first call stored it, and its answer was lost; workers find its ready nodes
+	}
+	if err != nil {
+		return duplicate(err)
+	}
+	s.graphs.keep(id, "", g, s.graphs.sum(grow.Graph))
+	if g.Progress != "" {
+		if err := s.progress.dispatched(ctx, fl); err != nil {
+			s.log.Warn("progress keys were not written", "workflow", id, "error", err)
+		}
+	}
+	// From here on the workflow runs in any case: workers do what fails here.
+	s.wake(ctx, wants)
+	if err := s.advancer.settle(ctx, fl, todo); err != nil {
+		s.log.Warn("workflow was sent; workers take the rest of its first steps", "workflow", id, "error", err)
+	}
+	return id, nil
+}
+
+// claim lets the unique key of a send stand for its workflow, here or when the workflow is stored.
+func (s *Sender) claim(ctx context.Context, fl *flow, grow *store.Grow, o *graph.Opts) error {
+	if o.Unique == "" {
+		return nil
+	}
+	elsewhere, err := s.store.Flows.Claim(ctx, o.Unique, fl.ID, o.UniqueTTL)
+	if err == nil && !elsewhere {
+		grow.Unique, grow.UniqueTTL = o.Unique, o.UniqueTTL
+	}
+	return err
+}
+
+// duplicate returns what a send returns for an error of the store: the id of the other workflow, if there is one.
+func duplicate(err error) (string, error) {
+	if dup := (*store.DuplicateError)(nil); errors.As(err, &dup) {
+		return dup.ID, ErrDuplicate
+	}
+	return "", err
+}
+
+// refuseEviction returns an error when Redis may evict keys. Once Redis has said that it does not, it is not asked
+// again.
+func (s *Sender) refuseEviction(ctx context.Context) error {
+	if s.keeps.Load() {
+		return nil
+	}
+	policy, err := s.store.MemoryPolicy(ctx)
+	if err != nil {
+		return nil // the send itself returns a better error
+	}
+	if policy.Evicts() {
+		return fmt.Errorf("%w; it is %s", store.ErrEvicts, policy.Name)
+	}
+	s.keeps.Store(true)
+	return nil
+}
+
+// compile returns the graph of a send, and what is to be stored of it.
+func (s *Sender) compile(sig *graph.Sig, o *graph.Opts, behind time.Duration) (*graph.Graph, store.Grow, error) {
+	if o.Err != nil {
+		return nil, store.Grow{}, o.Err
+	}
+	g, err := graph.Compile(sig.ForSend(o))
+	if err != nil {
+		return nil, store.Grow{}, err
+	}
+	if o.Every != (graph.Every{}) {
+		g.Every = &o.Every
+	}
+	g.Created, g.Behind = s.clock.Now().UnixMilli(), max(0, behind.Milliseconds())
+	g.Progress = o.Progress
+	size := 0
+	for k, v := range o.Headers {
+		size += len(k) + len(v)
+	}
+	if size > maxHeaders {
+		return nil, store.Grow{}, fmt.Errorf("headers have %d bytes, more than %d: every task gets them", size, maxHeaders)
+	}
+	g.Headers = o.Headers
+	if o.Retention != nil {
+		g.Retention = max(1, o.Retention.Milliseconds())
+	}
+	if o.In != nil {
+		g.Delay = o.In.Milliseconds()
+	}
+	if o.At != nil {
+		g.At = o.At.UnixMilli()
+	}
+	grow, err := grown(g, "")
+	grow.Key = o.FairnessKey
+	return g, grow, err
+}
+
+// newID returns an id that sorts by time and does not start with a dash.
+func newID() string {
+	var b [15]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16)
+	_, _ = rand.Read(b[6:])
+	return strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:]))
+}
+
+// generated reports whether an id looks like one of newID. No two workflows have the same id of that kind.
+func generated(id string) bool {
+	return len(id) == 24 && strings.Trim(id, "0123456789abcdefghijklmnopqrstuv") == ""
+}
+
+// TickSend is what became of a tick that was to be sent.
+type TickSend int
+
+// What becomes of ticks.
+const (
+	TickSent    TickSend = iota // it was sent
+	TickKnown                   // it had been sent before
+	TickBlocked                 // something else that has its unique key is under way
+)
+
+// SendTick sends sig under the id of o, which is the same for all who send this tick. It refuses with
+// [store.ErrLate] once Redis's clock has reached until. Its durations count from the tick, which was behind ago.
+func (s *Sender) SendTick(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind time.Duration, until time.Time) (string, TickSend, error) {
+	id, err := s.send(ctx, sig, o, behind, until)
+	switch {
+	case errors.Is(err, ErrDuplicate) && id == o.ID:
+		return id, TickKnown, nil
+	case errors.Is(err, ErrDuplicate):
+		return id, TickBlocked, nil
+	}
+	return id, TickSent, err
+}

@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"muster/tasks/internal/store"
+)
+
+// How a slot takes nodes. The numbers were measured with tasks of 0 to 500 ms: larger batches gain little, and keep
+// nodes from other slots.
+const (
+	slotTurn  = 200 * time.Millisecond // then the slot is free for other queues, and a pause takes effect
+	batchMost = 256                    // nodes of a batch
+	batchWork = 3 * time.Millisecond   // how long a batch should take
+	slowAfter = 20 * time.Millisecond  // then the nodes that were not begun go back
+	doneMost  = 1 << 20                // bytes of results that wait for the end of their batch
+	lingers   = 2                      // times that a slot looks at an empty queue of short tasks before it leaves
+	lingerFor = 400 * time.Microsecond // before the first of these; the next wait is longer by as much
+	gatherFor = time.Millisecond       // pause between small batches, in which more nodes become ready
+	keptLarge = 8                      // workflows whose graphs Redis need not send again
+)
+
+// taker takes batches of ready nodes for the slots of a worker, and stores their results.
+type taker struct {
+	*local
+	graphs   *graphs
+	advancer *advancer
+	agenda   *agenda
+	runner   *runner
+	peers    *peers
+	slots    *slots
+	batches  *batches
+	means    means
+	others   map[string][]string // the queues that a slot of a queue gives way to, by queue
+}
+
+// serve takes and runs nodes for a wake-task.
+func (tk *taker) serve(ctx context.Context, k Wake) {
+	s := &slot{tk: tk, wake: k}
+	began := tk.clock.Now()
+	arrive, empty := k.Gen, 0
+	var b *batch
+	for n := 0; ; n++ {
+		over := tk.clock.Now().Sub(began) > slotTurn || tk.life.stopping() || tk.slots.crowded()
+		mean := tk.means.of(k.Queue)
+		slow := mean > slowAfter/2 // the slot will not come back for more soon
+		leave := empty >= lingers || mean >= time.Millisecond
+		t := &store.Turn{Arrive: arrive, Counted: s.counted, Take: !over, Leave: over || s.counted && slow, Enter: !over && !slow && !s.counted,
+			OrLeave: leave, Most: batchSize(mean), Least: int(time.Millisecond / max(mean, time.Microsecond))}
+		res, err := s.turn(ctx, b, t)
+		if err != nil {
+			return // the worker is killed: others return its batch
+		}
+		arrive = ""
+		s.counted = !over && !slow
+		s.settle(ctx, res.Todos)
+		if over || res.Said == store.TurnYield {
+			return
+		}
+		if len(res.Batch) == 0 {
+			if empty++; leave || !s.counted {
+				return
+			}
+			<-tk.clock.After(time.Duration(empty) * lingerFor)
+			b = nil
+			continue
+		}
+		empty = 0
+		b = s.read(ctx, t.ID, res)
+		taken := len(b.todo)
+		s.perform(ctx, b)
+		s.counted = b.isCounted()
+		if n > 0 && s.counted && taken < t.Most/4 && !b.leads() {
+			<-tk.clock.After(gatherFor) // small batches cost more in calls than in work
+		}
+	}
+}
+
+// count adds stored results to the statistics of the worker.
+func (tk *taker) count(res *store.Turned, done []result) {
+	if res.Said == store.TurnGone {
+		return
+	}
+	for i := range done {
+		switch r := &done[i]; {
+		case r.kind == "S":
+			tk.stats.succeeded.Add(1)
+		case r.kind == "F" || r.kind == "X":
+			tk.stats.failed.Add(1)
+		case r.kind == store.ChangeAgain && r.state == "T":
+			tk.stats.retried.Add(1)
+		}
+	}
+}

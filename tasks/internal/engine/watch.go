@@ -1,0 +1,199 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
+	"muster/tasks/tasktype"
+)
+
+// How workers watch each other.
+const (
+	beatEvery    = 2 * time.Second // less than deadConfirm, so that live workers beat between the two looks that find them dead
+	deadAfter    = 6 * time.Second // without a beat, found twice, the second time at least deadConfirm after the first
+	deadConfirm  = 2500 * time.Millisecond
+	wakePatience = time.Second // how long a wake-task may take to come before it is looked for
+)
+
+// watcher watches over workers: it beats for its own, and makes the nodes of dead ones ready again.
+type watcher struct {
+	*local
+	slots   *slots
+	batches *batches
+	tasks   []string // that the worker has handlers for, sorted
+	started time.Time
+}
+
+// beat records that the worker is alive, and returns the live and the dead workers.
+func (w *watcher) beat(ctx context.Context) (live, dead []string, err error) {
+	host, _ := os.Hostname()
+	active, limit := w.slots.use()
+	return w.store.Workers.Beat(ctx, w.cfg.Name, tasktype.Worker{Name: w.cfg.Name, Host: host, PID: w.cfg.PID, Queues: w.cfg.Queues,
+		Concurrency: limit, Active: active, Started: w.started, Tasks: w.tasks,
+		MaxConcurrency: w.cfg.MaxConcurrency, Stats: w.stats.read(), Version: graph.Version}, deadAfter, deadConfirm)
+}
+
+// run beats until ctx is done, and makes the nodes of dead workers ready again.
+func (w *watcher) run(ctx context.Context) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		// An idle worker should cost Redis little: the rest is done every second time only.
+		if err := w.once(ctx, n%2 == 0); err != nil && ctx.Err() == nil {
+			w.log.Warn("watch over workers failed", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// once beats and makes the nodes of dead workers ready again. With all it also looks for batches of unlisted
+// workers, for batches that this worker does not know, and for ready nodes that nobody takes.
+func (w *watcher) once(ctx context.Context, all bool) error {
+	live, dead, err := w.beat(ctx)
+	if err != nil {
+		return err
+	}
+	err = w.reap(ctx, dead)
+	if all {
+		check := ""
+		if w.damaged.Swap(false) {
+			check = w.cfg.Name
+		}
+		err = errors.Join(err, w.findMissing(ctx, live, dead), w.returnStrays(ctx),
+			w.look(ctx, wakePatience, check, slices.Sorted(maps.Keys(w.cfg.Queues))))
+	}
+	if err != nil {
+		w.damaged.Store(true)
+	}
+	return err
+}
+
+// reap makes the nodes of dead workers ready again. Any worker does that, even one that has just started: the two looks
+// that find a worker silent are remembered in Redis.
+func (w *watcher) reap(ctx context.Context, dead []string) error {
+	var errs []error
+	for _, name := range dead {
+		if name == w.cfg.Name {
+			continue
+		}
+		n, wants, err := w.store.Batches.Reap(ctx, name, true)
+		w.wake(ctx, wants)
+		if n > 0 {
+			w.stats.recovered.Add(int64(n))
+			w.log.Warn("nodes of a silent worker run again", "worker", name, "nodes", n)
+		}
+		if err == nil {
+			err = w.store.Workers.Bye(ctx, name)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// findMissing lists the workers that have batches and are not listed, so that they are found dead if they stay silent.
+func (w *watcher) findMissing(ctx context.Context, live, dead []string) error {
+	holders, err := w.store.Batches.Holders(ctx)
+	if err != nil {
+		return err
+	}
+	var missing []string
+	for _, h := range holders {
+		if !slices.Contains(live, h) && !slices.Contains(dead, h) {
+			missing = append(missing, h)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return w.store.Workers.ListMissing(ctx, missing)
+}
+
+// returnStrays returns the batches that are leased to this worker and that it does not have: Redis lost their end, in a
+// failover or a crash, or an earlier worker of the same name took them.
+func (w *watcher) returnStrays(ctx context.Context) error {
+	shards, err := w.store.Batches.IDs(ctx, w.cfg.Name)
+	if err != nil {
+		return err
+	}
+	for shard, ids := range shards {
+		strays := w.batches.strays(ids)
+		if len(strays) == 0 {
+			continue
+		}
+		n, wants, err := w.store.Batches.Return(ctx, shard, w.cfg.Name, strays)
+		w.wake(ctx, wants)
+		if err != nil {
+			return err
+		}
+		w.stats.recovered.Add(int64(n))
+		w.log.Warn("batches that this worker does not have were returned; their nodes run again", "nodes", n)
+	}
+	return nil
+}
+
+// signOn makes the worker one of the live ones, once Redis has room to store that. It refuses a Redis that
+// may lose what workflows need.
+func (w *watcher) signOn(ctx context.Context) error {
+	policy, err := w.store.MemoryPolicy(ctx)
+	switch {
+	case err != nil:
+		return err
+	case policy.Evicts():
+		return fmt.Errorf("%w; it is %s", store.ErrEvicts, policy.Name)
+	case policy.WouldEvict():
+		w.log.Warn("redis has no limit of memory now; set maxmemory-policy noeviction before it gets one, or workflows are lost", "policy", policy.Name)
+	case policy.Name == "":
+		w.log.Info("redis does not tell its maxmemory-policy; see that it is noeviction")
+	}
+	return w.beatWhenFree(ctx)
+}
+
+// beatWhenFree beats for the first time. While the memory or the disk of Redis is full, it waits.
+func (w *watcher) beatWhenFree(ctx context.Context) error {
+	for waits := false; ; waits = true {
+		_, err := w.store.Shards(ctx) // first: in a store that is refused it must not be listed
+		if err == nil {
+			_, _, err = w.beat(ctx)
+		}
+		if !store.Full(err) {
+			return err
+		}
+		if !waits {
+			w.log.Warn("worker starts when there is room", "worker", w.cfg.Name, "error", w.store.Explain(ctx, err))
+		}
+		t := time.NewTimer(fullPoll)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return ctx.Err()
+		case <-w.killed:
+			t.Stop()
+			return err
+		case <-t.C:
+		}
+	}
+}
+
+// fullPoll is how often a worker looks whether a Redis that was full has room.
+const fullPoll = 500 * time.Millisecond
+
+// signOff signs off the worker that has stopped. The batches it still has, when it was killed, are returned.
+func (w *watcher) signOff(ctx context.Context) error {
+	if err := w.store.Workers.Bye(ctx, w.cfg.Name); err != nil {
+		return err
+	}
+	_, wants, err := w.store.Batches.Reap(ctx, w.cfg.Name, false)
+	w.wake(ctx, wants)
+	return err
+}
