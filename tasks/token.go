@@ -76,7 +76,7 @@ func Complete[I, O any](ctx context.Context, c *Client, t Task[I, O], token stri
 	if err != nil {
 		return fmt.Errorf("answer for task %s does not marshal to JSON: %w", t.name, err)
 	}
-	return c.complete(ctx, token, t.name, value)
+	return complete(ctx, c, token, t.name, value)
 }
 
 // Complete ends the node of a token with a value as JSON, of at most 16 MiB. It does not check that the value is one of
@@ -86,10 +86,10 @@ func (c *Client) Complete(ctx context.Context, token string, value json.RawMessa
 	if !json.Valid(value) {
 		return errors.New("complete a task: the answer is not JSON")
 	}
-	return c.complete(ctx, token, "", value)
+	return complete(ctx, c, token, "", value)
 }
 
-func (c *Client) complete(ctx context.Context, token, task string, value json.RawMessage) error {
+func complete(ctx context.Context, c *Client, token, task string, value json.RawMessage) error {
 	if err := c.eng.Answers.Complete(ctx, token, task, value); err != nil {
 		return fmt.Errorf("complete a task: %w", err)
 	}

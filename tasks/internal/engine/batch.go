@@ -83,8 +83,7 @@ type result struct {
 // that waits for a channel as blocked, and one that waits for a mutex not.
 type lock chan struct{}
 
-func newLock() lock { return make(lock, 1) }
-
+func newLock() lock  { return make(lock, 1) }
 func (l lock) Lock() { l <- struct{}{} }
 
 func (l lock) Unlock() { <-l }

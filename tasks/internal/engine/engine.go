@@ -1,3 +1,24 @@
+// Package engine sends workflows and runs their nodes.
+//
+// A send compiles a signature to a graph. One script stores the graph and puts the nodes that can run on ready lists. A
+// wake-task in asynq tells a worker that there are ready nodes. A slot of the worker takes them in batches and runs
+// them; one script stores the results of a batch and takes the next one. Redis accepts results only while the batch is
+// leased to the worker under its id. The agenda has the steps that a process was told to take, until they are taken.
+//
+// To follow a workflow, read in this order:
+//
+//	send.go      Sender stores a workflow and sends its first wake-tasks (grow.go has what is stored of a graph)
+//	wake.go      wake-tasks: how they are sent, and found again when they are lost
+//	worker.go    Worker starts and stops what follows, and gives wake-tasks to slots
+//	taker.go     a slot takes batches of ready nodes (slot.go, batch.go)
+//	runner.go    runs a node: rate limits, inputs (values.go), the handler (run.go, call.go)
+//	outcome.go   what is to be stored for the end of a handler (verdict.go reads its error)
+//	finish.go    the changes of a batch, which the slot stores when it takes the next one
+//	advancer.go  takes the steps that follow and need no worker; revoke.go ends nodes
+//	agenda.go    what waits for its time, and steps that a process may not have taken
+//	watcher.go   heartbeats, dead workers, ready nodes that no worker takes
+//
+// Answers (tokens), Results, Inspector and Fleet are the sides of clients. docs/engine.md describes all of it.
 package engine
 
 import (
@@ -31,7 +52,7 @@ type Engine struct {
 	graphs   *graphs
 	progress *progress
 	advancer *advancer
-	bells    *bells
+	notifier *notifier
 
 	mu      sync.Mutex                // guards the fields below
 	workers map[*Worker]chan struct{} // those in Run; closed when it returns
@@ -45,7 +66,7 @@ func New(rdb redis.UniversalClient, log *slog.Logger, codeOf CodeOf) *Engine {
 	gs := newGraphs(shared)
 	p := &progress{shared, gs}
 	a := &advancer{shared, gs, p}
-	b := newBells(shared)
+	b := newNotifier(shared)
 	f := &Fleet{shared}
 	e := &Engine{
 		env:       shared,
@@ -56,7 +77,7 @@ func New(rdb redis.UniversalClient, log *slog.Logger, codeOf CodeOf) *Engine {
 		Inspector: &Inspector{shared, gs, p, f},
 		Fleet:     f,
 		Schedule:  st.Schedule,
-		graphs:    gs, progress: p, advancer: a, bells: b,
+		graphs:    gs, progress: p, advancer: a, notifier: b,
 		workers: map[*Worker]chan struct{}{},
 	}
 	if h, ok := rdb.(Hook); ok {
@@ -97,7 +118,7 @@ func (e *Engine) Close() {
 	for _, ended := range running {
 		<-ended
 	}
-	e.bells.close()
+	e.notifier.close()
 }
 
 // enter adds a worker to those that Close stops, until leave is called.
@@ -115,4 +136,30 @@ func (e *Engine) enter(w *Worker) (leave func(), err error) {
 		delete(e.workers, w)
 		close(ended)
 	}, nil
+}
+
+// env is what all parts of an engine share.
+type env struct {
+	store  *store.Store
+	log    *slog.Logger
+	clock  Clock
+	waker  func(ctx context.Context, k Wake) error // sends a wake-task
+	codeOf CodeOf
+}
+
+// Clock is how the engine tells time and waits. The default is the clock of the machine.
+type Clock interface {
+	Now() time.Time
+	AfterFunc(d time.Duration, f func()) (stop func() bool)
+	After(d time.Duration) <-chan time.Time
+}
+
+// machineClock is the clock of the machine.
+type machineClock struct{}
+
+func (machineClock) Now() time.Time                         { return time.Now() }
+func (machineClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+func (machineClock) AfterFunc(d time.Duration, f func()) func() bool {
+	return time.AfterFunc(d, f).Stop
 }

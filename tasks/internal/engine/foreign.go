@@ -43,7 +43,6 @@ type plainError struct {
 }
 
 func (e plainError) Error() string { return e.message }
-
 func (e plainError) Unwrap() error { return e.is }
 
 // runPlain runs a task that was sent with asynq's own client.

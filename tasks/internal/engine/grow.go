@@ -38,9 +38,6 @@ func grown(g *graph.Graph, scope string) (store.Grow, error) {
 	if err := constantsFit(g); err != nil {
 		return grow, err
 	}
-	if err := constantsFit(g); err != nil {
-		return grow, err
-	}
 	at := graph.ID{Scope: scope, Inst: -1}
 	for i := range g.Nodes {
 		if in, ok := g.Input(i); ok {

@@ -1,11 +1,3 @@
-// Package engine sends workflows and runs their nodes.
-//
-// A send compiles a signature to a graph. One script stores the graph and puts the nodes that can run on ready lists. A
-// wake-task in asynq tells a worker that there are ready nodes. A slot of the worker takes them in batches and runs
-// them; one script stores the results of a batch and takes the next one. Redis accepts results only while the batch is
-// leased to the worker under its id. The agenda has the steps that a process was told to take, until they are taken.
-//
-// docs/engine.md describes all of it.
 package engine
 
 import (

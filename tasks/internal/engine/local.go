@@ -4,8 +4,11 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"muster/tasks/tasktype"
 )
 
 // local is what the parts of a worker share.
@@ -42,6 +45,44 @@ func (l *local) insist(step func() error) error {
 	}
 }
 
+// jitter returns a random time from d to 2d.
+func jitter(d time.Duration) time.Duration { return d + rand.N(d) }
+
+// life is how far a worker is towards its end: first no more tasks begin, then nothing waits for handlers any more.
+type life struct {
+	stop     chan struct{} // closed when no more tasks may begin
+	stopOnce sync.Once
+	killed   chan struct{} // closed when Run must return without waiting
+	killOnce sync.Once
+}
+
+func newLife() *life { return &life{stop: make(chan struct{}), killed: make(chan struct{})} }
+
+// halt lets no more tasks begin.
+func (l *life) halt() { l.stopOnce.Do(func() { close(l.stop) }) }
+
+// kill lets Run return without waiting for handlers.
+func (l *life) kill() { l.killOnce.Do(func() { close(l.killed) }) }
+
+// stopping reports whether no more tasks may begin.
+func (l *life) stopping() bool {
+	select {
+	case <-l.stop:
+		return true
+	case <-l.killed:
+		return true
+	default:
+		return false
+	}
+}
+
+type stats struct{ begun, succeeded, failed, retried, recovered atomic.Int64 }
+
+func (s *stats) read() tasktype.WorkerStats {
+	return tasktype.WorkerStats{Begun: s.begun.Load(), Succeeded: s.succeeded.Load(), Failed: s.failed.Load(),
+		Retried: s.retried.Load(), Recovered: s.recovered.Load()}
+}
+
 // storeTimeout bounds the store calls of one step.
 const storeTimeout = 30 * time.Second
 
@@ -67,6 +108,3 @@ func (l limited) Err() error {
 	}
 	return nil
 }
-
-// jitter returns a random time from d to 2d.
-func jitter(d time.Duration) time.Duration { return d + rand.N(d) }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"muster/tasks/internal/graph"
+	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
 
@@ -62,6 +63,43 @@ func (r *Results) membersOf(ctx context.Context, fl *flow, seen []bool) (Members
 	return out, fail, err
 }
 
+// addParts adds the parts of a list to out, and of those that were not seen what they have come to.
+func (v *values) addParts(ctx context.Context, out *Members, l listing, seen []bool) error {
+	fresh := func(i int) bool { return i >= len(seen) || !seen[i] }
+	var ids []graph.ID
+	for i, p := range l.parts {
+		if fresh(i) {
+			ids = append(ids, p)
+		}
+	}
+	if err := v.fetchParts(ctx, ids); err != nil {
+		return err
+	}
+	for i, p := range l.parts {
+		var m Member
+		if fresh(i) {
+			var err error
+			if m, err = v.member(ctx, p); err != nil {
+				return err
+			}
+			if l.outcomes {
+				m = m.settled()
+			}
+			out.Ended = out.Ended && (m.Raw != nil || m.Failure != nil)
+		}
+		out.List = append(out.List, m)
+	}
+	return nil
+}
+
+// listing is the list that a node yields, as far as it is known.
+type listing struct {
+	parts    []graph.ID // whose values, or outcomes, are its elements
+	outcomes bool
+	elements []json.RawMessage // of a list that is the value of one node
+	known    bool              // how many elements it has is known
+}
+
 // node is member for a node that a caller has named.
 func (v *values) node(ctx context.Context, id graph.ID) (Member, error) {
 	g, err := v.graph(ctx, id)
@@ -95,3 +133,94 @@ func (m Member) settled() Member {
 	}
 	return m
 }
+
+// list returns what the list that a node yields is made of. That of a rescue is not known before it has ended, and
+// that of a planned task is that of its plan.
+func (v *values) list(ctx context.Context, id graph.ID) (listing, error) {
+	g, err := v.graph(ctx, id)
+	if err != nil {
+		return listing{}, err
+	}
+	rec, err := v.record(ctx, id.String()) // before its members: a map that has ended gets no more of them
+	if err != nil {
+		return listing{}, err
+	}
+	n := &g.Nodes[id.Index]
+	ran := id.Inst >= 0 || n.Kind == graph.Task || n.Kind == graph.Catch
+	if !ran && (n.Kind == graph.List || n.Kind == graph.Each || settles(n.Kind)) {
+		parts, err := v.parts(ctx, g, id)
+		return listing{parts: parts, outcomes: settles(n.Kind), known: len(parts) > 0 || rec.State == 'S'}, err
+	}
+	if ran {
+		sub, ok, err := v.planned(ctx, id, rec)
+		if err != nil {
+			return listing{}, err
+		}
+		if ok {
+			return v.list(ctx, sub)
+		}
+	}
+	if rec.State != 'S' {
+		return listing{}, nil
+	}
+	if n.Kind == graph.Or && !ran {
+		of, err := v.chosen(ctx, n, id)
+		if err != nil {
+			return listing{}, err
+		}
+		return v.list(ctx, of)
+	}
+	elements, err := v.elements(ctx, id)
+	return listing{elements: elements, known: true}, err
+}
+
+// planned returns the node that yields the value of the plan in the place of a node, if there is one: also of a plan
+// that still runs, or has failed.
+func (v *values) planned(ctx context.Context, id graph.ID, rec store.Record) (graph.ID, bool, error) {
+	switch rec.State {
+	case 'S':
+		return v.alias(id, rec)
+	case 'P', 'F', 'X':
+	default:
+		return id, false, nil
+	}
+	g, err := v.all.of(ctx, v.fl.Flow, id.String())
+	if errors.Is(err, ErrUnknown) {
+		return id, false, nil
+	}
+	if err != nil {
+		return id, false, err
+	}
+	return graph.ID{Scope: id.String(), Index: g.Root, Inst: -1}, true, nil
+}
+
+// elements returns those of a value that is a list.
+func (v *values) elements(ctx context.Context, id graph.ID) (out []json.RawMessage, err error) {
+	raw, err := v.value(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return nil, fmt.Errorf("the value of node %s is no list: %w", id, err)
+	}
+	return out, nil
+}
+
+// wrap returns the elements of a list that has no members as outcomes.
+func (v *values) wrap(ctx context.Context, id graph.ID) (json.RawMessage, error) {
+	els, err := v.elements(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("settle: %w", err)
+	}
+	type outcome struct {
+		Value json.RawMessage `json:"value"`
+	}
+	outs := make([]outcome, len(els))
+	for i, el := range els {
+		outs[i].Value = el
+	}
+	return json.Marshal(outs)
+}
+
+// settles reports whether the value of a node of a kind is made of outcomes.
+func settles(kind graph.Kind) bool { return kind == graph.Outcomes || kind == graph.EachEnded }

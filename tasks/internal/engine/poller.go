@@ -57,10 +57,10 @@ func (p *poller) sleep(d time.Duration) {
 	}
 }
 
-// ring sends to a channel with room for one value. If one is there already, it does nothing.
-func ring(bell chan struct{}) {
+// signal sends to a channel with room for one value. If one is there already, it does nothing.
+func signal(c chan struct{}) {
 	select {
-	case bell <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

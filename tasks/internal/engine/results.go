@@ -20,7 +20,7 @@ type Results struct {
 	*env
 	graphs   *graphs
 	progress *progress
-	bells    *bells
+	notifier *notifier
 }
 
 // Wait blocks until the root of a workflow is terminal. By then its progress keys tell so too.
@@ -29,7 +29,7 @@ func (r *Results) Wait(ctx context.Context, id string) (json.RawMessage, *taskty
 	if err != nil || fail != nil {
 		return nil, fail, err
 	}
-	bell, stop, err := r.bells.listen(ctx, id)
+	told, stop, err := r.notifier.listen(ctx, id)
 	if err != nil {
 		return nil, nil, endedBy(ctx, err)
 	}
@@ -61,7 +61,7 @@ func (r *Results) Wait(ctx context.Context, id string) (json.RawMessage, *taskty
 		select {
 		case <-ctx.Done():
 			return nil, nil, ctx.Err()
-		case <-bell:
+		case <-told:
 		case <-tick.C:
 		}
 	}
@@ -135,7 +135,7 @@ func (r *Results) abortedID(ctx context.Context, id string) *tasktype.Failure {
 
 // Pause returns after d, or as soon as a message says that the workflow has its value or has ended.
 func (r *Results) Pause(ctx context.Context, id string, d time.Duration) error {
-	bell, stop, err := r.bells.listen(ctx, id)
+	told, stop, err := r.notifier.listen(ctx, id)
 	if err != nil {
 		return endedBy(ctx, err)
 	}
@@ -145,7 +145,7 @@ func (r *Results) Pause(ctx context.Context, id string, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-bell:
+	case <-told:
 	case <-timer.C:
 	}
 	return nil

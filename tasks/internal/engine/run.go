@@ -3,10 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,18 +10,6 @@ import (
 	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
 )
-
-// runner runs the nodes of batches: it calls their handlers, and says what is to be stored.
-type runner struct {
-	*local
-	handlers  map[string]*Handler
-	graphs    *graphs
-	advancer  *advancer
-	progress  *progress
-	projector *progressWriter
-	peers     *peers
-	runs      *runs
-}
 
 // Run is one attempt at a node, as its handler sees it.
 type Run struct {
@@ -58,6 +42,125 @@ type Run struct {
 	hash     string
 }
 
+type runKey struct{}
+
+// RunFrom returns the run that ctx belongs to, or nil.
+func RunFrom(ctx context.Context) *Run {
+	r, _ := ctx.Value(runKey{}).(*Run)
+	return r
+}
+
+// progressEvery is how often a task's own progress is written.
+const progressEvery = 250 * time.Millisecond
+
+// SetProgress records how far the run is.
+func (r *Run) SetProgress(done, total int) {
+	r.mu.Lock()
+	now := time.Now()
+	send := !r.over && (now.Sub(r.lastSent) >= progressEvery || done >= total)
+	if send {
+		r.lastSent, r.sent = now, true
+	}
+	r.mu.Unlock()
+	if !send {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := r.w.store.Flows.SetProgress(ctx, r.fl.Flow, r.Info.Node, done, total); err != nil {
+		r.w.log.Debug("progress was not written", "workflow", r.Info.Workflow, "node", r.Info.Node, "error", err)
+	}
+}
+
+// PublishKey writes a progress key of the workflow.
+func (r *Run) PublishKey(ctx context.Context, name, value string) {
+	if r.fl.g.Progress == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := r.w.progress.publish(ctx, r.fl, name, value); err != nil {
+		r.w.log.Warn("progress key was not written", "workflow", r.Info.Workflow, "key", name, "error", err)
+	}
+}
+
+// Token returns the token of the attempt, and makes it if there is none yet.
+func (r *Run) Token(ctx context.Context) (string, error) {
+	r.mu.Lock()
+	if r.token == "" && !r.over {
+		r.token, r.hash = newToken(r.Info.Workflow, r.Info.Node)
+	}
+	full, hash := r.token, r.hash
+	r.mu.Unlock()
+	if full == "" {
+		return "", errors.New("its handler has returned")
+	}
+	for last := ""; ; { // to store the same twice changes nothing
+		id := r.b.name()
+		said, err := r.w.store.Tokens.OfRun(ctx, r.fl.Flow, r.Info.Node, hash, r.Info.Attempt, r.w.cfg.Name, id)
+		if err != nil {
+			return "", r.w.store.Explain(ctx, err)
+		}
+		if said == store.TokenGone && id != last { // the batch may have been renamed meanwhile
+			last = id
+			continue
+		}
+		if said == store.TokenGone {
+			return "", errors.New("another worker has it by now")
+		}
+		if err := verdictOf(said); err != nil {
+			return "", err
+		}
+		return full, nil
+	}
+}
+
+// Predecessors returns the nodes with a handler that the run comes after, at most so many.
+func (r *Run) Predecessors(ctx context.Context, most int) ([]string, error) {
+	var out []string
+	seen := map[int]bool{}
+	v := r.w.graphs.values(r.fl)
+	var walk func(i int) error
+	walk = func(i int) error {
+		if seen[i] || len(out) >= most {
+			return nil
+		}
+		seen[i] = true
+		n := &r.g.Nodes[i]
+		if !r.g.Virtual(i) {
+			out = append(out, r.id.At(i, -1).String())
+			return nil
+		}
+		if n.Kind == graph.Each {
+			m, err := v.members(ctx, r.id.At(i, -1).String())
+			if err != nil {
+				return err
+			}
+			for k := 0; k < m && len(out) < most; k++ {
+				out = append(out, r.id.At(i, k).String())
+			}
+			if m > 0 {
+				return nil
+			}
+		}
+		for _, p := range r.g.Preds(i) {
+			if err := walk(p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, p := range r.g.Preds(r.id.Index) {
+		if err := walk(p); err != nil {
+			return nil, err
+		}
+	}
+	if len(out) == 0 && r.id.Scope != "" {
+		out = append(out, r.id.Scope)
+	}
+	return out, nil
+}
+
 // close ends the writing of progress and tokens, and reports whether there was any.
 func (r *Run) close() bool {
 	r.mu.Lock()
@@ -73,175 +176,4 @@ func (r *Run) free(cause error) {
 		r.cause = cause
 		close(r.freed)
 	})
-}
-
-// mostLost is how many workers may die with a node before it fails.
-const mostLost = 10
-
-// attempt runs the handler of an item and returns the result. ok is false if there is nothing to store.
-func (rn *runner) attempt(ctx context.Context, s *slot, b *batch, it *item) (res result, ok bool) {
-	sp := &it.g.Specs[it.g.Nodes[it.id.Index].Spec]
-	r := &Run{w: rn, b: b, it: it, fl: it.fl, g: it.g, id: it.id, spec: sp, freed: make(chan struct{}), cancel: func(error) {},
-		Info: tasktype.Info{Workflow: it.fl.ID, Node: it.node, Task: sp.Task, Queue: sp.QueueName(), Priority: sp.Priority,
-			Attempt: it.rec.Attempts + 1, Worker: rn.cfg.Name, Key: it.fl.ID + "." + it.node, Headers: it.fl.g.Headers}}
-	rn.stats.begun.Add(1)
-	err := rn.insist(func() error {
-		var err error
-		res, ok, err = rn.try(within(ctx), s, b, r)
-		return err
-	})
-	r.close()
-	if err != nil {
-		return res, false // the worker is killed
-	}
-	if ok {
-		res.item, res.began, res.took = it, r.began, r.took
-		res.forget = r.close() || it.rec.State == 'Q'
-		rn.tell(r)
-		if it.id.Inst >= 0 && it.fl.g.Progress != "" && res.kind != store.ChangeAgain {
-			rn.projector.touch(it.fl)
-		}
-	}
-	return res, ok
-}
-
-// try makes an attempt, or returns an error: then Redis could not be asked for what is needed before the call of the
-// handler, and the attempt can be tried again.
-func (rn *runner) try(ctx context.Context, s *slot, b *batch, r *Run) (result, bool, error) {
-	if r.it.lost > mostLost {
-		return r.failed(tasktype.CodeLost, fmt.Sprintf("its worker died %d times", r.it.lost)), true, nil
-	}
-	if at := r.it.rec.Expires; at > 0 {
-		r.expires = time.UnixMilli(at).Add(-b.skew)
-		if rn.clock.Now().After(r.expires) {
-			return rn.expired(ctx, r)
-		}
-	}
-	if r.spec.Sub > 0 {
-		return rn.expand(ctx, s, r)
-	}
-	h := rn.handlers[r.spec.Task]
-	outside := r.spec.External && (h == nil || !rn.cfg.Manual) // a test may have a handler answer in its place
-	if h == nil && !outside {
-		return rn.unregistered(ctx, r), true, nil
-	}
-	if r.it.lost >= store.Suspect {
-		leave, mine, err := rn.alone(ctx, b)
-		switch {
-		case err != nil:
-			return result{}, false, err
-		case !mine:
-			return result{}, false, nil
-		case leave == nil:
-			return r.again(jitter(suspectPause), ""), true, nil
-		}
-		defer leave()
-	}
-	if r.spec.RateN > 0 {
-		wait, err := rn.store.Starts.Allow(ctx, r.spec.Task, r.spec.RateN, time.Duration(r.spec.RatePer)*time.Millisecond)
-		if err != nil {
-			return result{}, false, err
-		}
-		if wait > 0 {
-			return r.again(wait+time.Millisecond-1, ""), true, nil
-		}
-	}
-	if outside {
-		return r.open(), true, nil
-	}
-	input, err := rn.inputFor(ctx, s, r)
-	if input == nil {
-		return result{}, false, err
-	}
-	r.began = rn.clock.Now()
-	a := r.call(h, input)
-	r.took = rn.clock.Now().Sub(r.began)
-	res, ok := r.outcome(a)
-	return res, ok, nil
-}
-
-// expired returns the result of a node whose time is over, with its last error if it has run before. A handler's own
-// error may have the same code: that task has failed, and was not revoked.
-func (rn *runner) expired(ctx context.Context, r *Run) (result, bool, error) {
-	message := "not begun, or not called again, before it expired"
-	if r.it.rec.Attempts > 0 {
-		raws, err := rn.store.Flows.Fields(ctx, r.fl.Flow, []string{store.ErrorField(r.Info.Node)})
-		if err != nil {
-			return result{}, false, err
-		}
-		message = fmt.Sprintf("not begun again before it expired; attempt %d failed: %s", r.it.rec.Attempts, raws[0])
-	}
-	res := r.failed(tasktype.CodeExpired, message)
-	r.said, res.kind = tasktype.OutcomeRevoked, "X"
-	return res, true, nil
-}
-
-// inputFor returns the input of a run. It is nil without an error if there is nothing to run any more.
-func (rn *runner) inputFor(ctx context.Context, s *slot, r *Run) ([]byte, error) {
-	input, err := r.input(ctx, s)
-	switch {
-	case errors.Is(err, ErrUnknown) || errors.Is(err, errNoValue):
-		return nil, nil // the workflow is gone, or what this comes after was lost with Redis
-	case errors.Is(err, errUnreadable):
-		return nil, rn.advancer.giveUp(ctx, r.fl.Flow, err)
-	case err != nil:
-		return nil, err
-	}
-	return input, nil
-}
-
-// input returns the input of a run. What the slot has just run it need not ask Redis for.
-func (r *Run) input(ctx context.Context, s *slot) ([]byte, error) {
-	if n := &r.g.Nodes[r.id.Index]; n.Kind != graph.Catch && r.it.rec.Input == nil && n.In > 0 && r.id.Inst < 0 {
-		if v, ok := s.values[r.fl.ID+"/"+r.id.At(n.In-1, -1).String()]; ok {
-			return bound(r.spec, v), nil
-		}
-	}
-	return r.w.graphs.values(r.fl).input(ctx, r.g, r.id, &r.it.rec)
-}
-
-// unregistered returns the result of a task that this worker has no handler for. The task is put back as long as
-// another worker of the queue has a handler. If none has, it fails after HandlerWait, in which such a worker may start.
-func (rn *runner) unregistered(ctx context.Context, r *Run) result {
-	said := fmt.Sprintf("worker %s has no handler for %s", rn.cfg.Name, r.Info.Task)
-	if rn.peers.another(ctx, r.Info.Queue, func(o *tasktype.Worker) bool { return slices.Contains(o.Tasks, r.Info.Task) }) {
-		rn.log.Debug("task without a handler here is left to another worker", "task", r.Info.Task, "workflow", r.Info.Workflow)
-		return r.again(jitter(unknownPause), said)
-	}
-	if !rn.peers.patient(r.it.lost) {
-		return r.failed(tasktype.CodeUnregistered, fmt.Sprintf("no worker of queue %s has a handler for %s: is the worker older than the sender, or was Handle forgotten? %s",
-			r.Info.Queue, r.Info.Task, rn.knows()))
-	}
-	rn.log.Warn("task without a handler here is put back", "task", r.Info.Task, "workflow", r.Info.Workflow)
-	res := r.again(unknownPause<<r.it.lost, said+", and no other live worker of the queue has one")
-	res.lost++
-	return res
-}
-
-// knows names the tasks that this worker has handlers for.
-func (rn *runner) knows() string {
-	names := slices.Sorted(maps.Keys(rn.handlers))
-	more := ""
-	if most := 20; len(names) > most {
-		names, more = names[:most], ", …"
-	}
-	return fmt.Sprintf("Worker %s has %s%s", rn.cfg.Name, strings.Join(names, ", "), more)
-}
-
-// expand runs a member of a map whose body is a graph: the graph takes its place.
-func (rn *runner) expand(ctx context.Context, s *slot, r *Run) (result, bool, error) {
-	element, err := rn.inputFor(ctx, s, r)
-	if element == nil {
-		return result{}, false, err
-	}
-	r.said = tasktype.OutcomePlanned
-	return r.planned(r.g.Subs[r.spec.Sub-1].With(element)), true, nil
-}
-
-// tell passes the end of a run to the observer.
-func (rn *runner) tell(r *Run) {
-	if rn.cfg.Observe == nil || r.said == "" {
-		return
-	}
-	rn.cfg.Observe(tasktype.Attempt{Info: r.Info, Outcome: r.said, Code: r.code, Began: r.began, Took: r.took})
 }

@@ -17,9 +17,6 @@ import (
 	"muster/tasks/internal/store"
 )
 
-// maxHeaders bounds the headers of a workflow.
-const maxHeaders = 8 << 10
-
 // Sender sends workflows.
 type Sender struct {
 	*env
@@ -33,6 +30,29 @@ type Sender struct {
 func (s *Sender) Send(ctx context.Context, sig *graph.Sig, o *graph.Opts) (string, error) {
 	id, err := s.send(ctx, sig, o, 0, time.Time{})
 	return id, s.store.Explain(ctx, err)
+}
+
+// TickSend is what became of a tick that was to be sent.
+type TickSend int
+
+// What becomes of ticks.
+const (
+	TickSent    TickSend = iota // it was sent
+	TickKnown                   // it had been sent before
+	TickBlocked                 // something else that has its unique key is under way
+)
+
+// SendTick sends sig under the id of o, which is the same for all who send this tick. It refuses with
+// [store.ErrLate] once Redis's clock has reached until. Its durations count from the tick, which was behind ago.
+func (s *Sender) SendTick(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind time.Duration, until time.Time) (string, TickSend, error) {
+	id, err := s.send(ctx, sig, o, behind, until)
+	switch {
+	case errors.Is(err, ErrDuplicate) && id == o.ID:
+		return id, TickKnown, nil
+	case errors.Is(err, ErrDuplicate):
+		return id, TickBlocked, nil
+	}
+	return id, TickSent, err
 }
 
 // send is Send, for a tick if behind is positive or late is given: it comes behind its time, and refuses once Redis's
@@ -75,6 +95,9 @@ func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind
 	}
 	return id, nil
 }
+
+// maxHeaders bounds the headers of a workflow.
+const maxHeaders = 8 << 10
 
 // claim lets the unique key of a send stand for its workflow, here or when the workflow is stored.
 func (s *Sender) claim(ctx context.Context, fl *flow, grow *store.Grow, o *graph.Opts) error {
@@ -160,27 +183,4 @@ func newID() string {
 // generated reports whether an id looks like one of newID. No two workflows have the same id of that kind.
 func generated(id string) bool {
 	return len(id) == 24 && strings.Trim(id, "0123456789abcdefghijklmnopqrstuv") == ""
-}
-
-// TickSend is what became of a tick that was to be sent.
-type TickSend int
-
-// What becomes of ticks.
-const (
-	TickSent    TickSend = iota // it was sent
-	TickKnown                   // it had been sent before
-	TickBlocked                 // something else that has its unique key is under way
-)
-
-// SendTick sends sig under the id of o, which is the same for all who send this tick. It refuses with
-// [store.ErrLate] once Redis's clock has reached until. Its durations count from the tick, which was behind ago.
-func (s *Sender) SendTick(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind time.Duration, until time.Time) (string, TickSend, error) {
-	id, err := s.send(ctx, sig, o, behind, until)
-	switch {
-	case errors.Is(err, ErrDuplicate) && id == o.ID:
-		return id, TickKnown, nil
-	case errors.Is(err, ErrDuplicate):
-		return id, TickBlocked, nil
-	}
-	return id, TickSent, err
 }

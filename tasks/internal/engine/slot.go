@@ -70,19 +70,6 @@ func (s *slot) make(ctx context.Context, t *store.Turn) (*store.Turned, error) {
 	return res, nil
 }
 
-// remember keeps the results of the last batch, which may be inputs of the next one.
-func (s *slot) remember(done []result) {
-	s.values = nil
-	for i := range done {
-		if r := &done[i]; r.kind == "S" && r.id.Inst < 0 && len(r.g.Succs(r.id.Index)) > 0 {
-			if s.values == nil {
-				s.values = map[string][]byte{}
-			}
-			s.values[r.fl.ID+"/"+r.node] = r.body
-		}
-	}
-}
-
 // settle takes the steps that follow from a turn.
 func (s *slot) settle(ctx context.Context, todos []store.Todo) {
 	for _, t := range todos {
@@ -102,6 +89,19 @@ func (s *slot) settle(ctx context.Context, todos []store.Todo) {
 		})
 		if err != nil {
 			return
+		}
+	}
+}
+
+// remember keeps the results of the last batch, which may be inputs of the next one.
+func (s *slot) remember(done []result) {
+	s.values = nil
+	for i := range done {
+		if r := &done[i]; r.kind == "S" && r.id.Inst < 0 && len(r.g.Succs(r.id.Index)) > 0 {
+			if s.values == nil {
+				s.values = map[string][]byte{}
+			}
+			s.values[r.fl.ID+"/"+r.node] = r.body
 		}
 	}
 }
@@ -181,6 +181,26 @@ func (s *slot) flowOf(ctx context.Context, el *store.Element) (*flow, error) {
 	return newFlow(el.Flow, g), nil
 }
 
+// unreadable deals with a node whose workflow this worker cannot read. A node of a newer release is put back: as long
+// as a live worker can read it or, if none can, for about a minute. A damaged workflow is given up.
+func (tk *taker) unreadable(ctx context.Context, b *batch, it *item, cause error) error {
+	var v *graph.VersionError
+	known := errors.As(cause, &v)
+	theirs := known && v.V > graph.Version && tk.peers.another(ctx, "", func(o *tasktype.Worker) bool { return o.Version >= v.V })
+	if !known || !tk.peers.patient(it.lost) && !theirs {
+		return tk.advancer.giveUp(ctx, it.fl.Flow, cause)
+	}
+	r := result{item: it, kind: store.ChangeAgain, attempts: it.rec.Attempts, lost: it.lost, delay: jitter(unknownPause), state: "D",
+		message: clip(fmt.Sprintf("worker %s cannot read it: %v", tk.cfg.Name, cause))}
+	if !theirs {
+		r.delay = unknownPause << it.lost
+		r.lost++
+	}
+	tk.log.Warn("node of a workflow of another release is put back", "workflow", it.fl.ID, "node", it.node, "error", cause)
+	b.end(r, true)
+	return nil
+}
+
 // perform runs the nodes of a batch, one after the other.
 func (s *slot) perform(ctx context.Context, b *batch) {
 	began := s.tk.clock.Now()
@@ -243,24 +263,4 @@ func (s *slot) part(ctx context.Context, b *batch, t *store.Turn) {
 	// answer was lost.
 	b.id = t.ID
 	s.settle(ctx, res.Todos)
-}
-
-// unreadable deals with a node whose workflow this worker cannot read. A node of a newer release is put back: as long
-// as a live worker can read it or, if none can, for about a minute. A damaged workflow is given up.
-func (tk *taker) unreadable(ctx context.Context, b *batch, it *item, cause error) error {
-	var v *graph.VersionError
-	known := errors.As(cause, &v)
-	theirs := known && v.V > graph.Version && tk.peers.another(ctx, "", func(o *tasktype.Worker) bool { return o.Version >= v.V })
-	if !known || !tk.peers.patient(it.lost) && !theirs {
-		return tk.advancer.giveUp(ctx, it.fl.Flow, cause)
-	}
-	r := result{item: it, kind: store.ChangeAgain, attempts: it.rec.Attempts, lost: it.lost, delay: jitter(unknownPause), state: "D",
-		message: clip(fmt.Sprintf("worker %s cannot read it: %v", tk.cfg.Name, cause))}
-	if !theirs {
-		r.delay = unknownPause << it.lost
-		r.lost++
-	}
-	tk.log.Warn("node of a workflow of another release is put back", "workflow", it.fl.ID, "node", it.node, "error", cause)
-	b.end(r, true)
-	return nil
 }

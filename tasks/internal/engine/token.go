@@ -22,6 +22,7 @@ func newToken(workflow, node string) (full, hash string) {
 	return encodeToken(secret[:]) + "." + workflow + "." + node, hashToken(secret[:])
 }
 
+// encodeToken writes bytes as text for a token.
 func encodeToken(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
 func hashToken(secret []byte) string {

@@ -13,6 +13,18 @@ import (
 	"muster/tasks/internal/store"
 )
 
+// Wake is a wake-task.
+type Wake = store.Wake
+
+// wake sends wake-tasks. If that fails, workers find the ready nodes later.
+func (e *env) wake(ctx context.Context, ks []Wake) {
+	for _, k := range ks {
+		if err := e.waker(ctx, k); err != nil {
+			e.log.Warn("wake-task was not sent; workers will find the ready nodes", "queue", k.Queue, "error", err)
+		}
+	}
+}
+
 // wakeType is the type of wake-tasks in asynq.
 const wakeType = "muster:work"
 
@@ -32,8 +44,6 @@ func newWaker(s *store.Store) *waker {
 	return &waker{s, asynq.NewClientFromRedisClient(s.Redis())}
 }
 
-func wakeID(k Wake) string { return "{" + strconv.Itoa(k.Shard) + "}:" + k.Queue + ":" + k.Gen }
-
 // send sends a wake-task and wakes workers that sleep. If asynq has the wake-task already, that is no error.
 func (w *waker) send(ctx context.Context, k Wake) error {
 	t := asynq.NewTask(wakeType, []byte(strconv.Itoa(k.Shard)+" "+k.Gen))
@@ -47,6 +57,8 @@ func (w *waker) send(ctx context.Context, k Wake) error {
 	return nil
 }
 
+func wakeID(k Wake) string { return "{" + strconv.Itoa(k.Shard) + "}:" + k.Queue + ":" + k.Gen }
+
 // parseWake reads the wake-task of a queue.
 func parseWake(queue string, payload []byte) (Wake, error) {
 	shard, gen, _ := strings.Cut(string(payload), " ")
@@ -55,6 +67,25 @@ func parseWake(queue string, payload []byte) (Wake, error) {
 		return Wake{}, fmt.Errorf("payload of wake-task is %.40q, expected shard and generation", payload)
 	}
 	return Wake{Shard: n, Queue: queue, Gen: gen}, nil
+}
+
+// look finds ready nodes that nobody takes, and sends their wake-tasks, again if they were asked for longer than
+// patience ago. With the name of a worker, it also deletes damaged keys: those of the shards, of the queues and of that
+// worker.
+func (e *env) look(ctx context.Context, patience time.Duration, worker string, queues []string) error {
+	found, err := e.store.Queues.Look(ctx, patience, worker, queues)
+	if err != nil {
+		return err
+	}
+	e.wake(ctx, found.Wants)
+	for _, key := range found.Deleted {
+		e.log.Error("damaged key was deleted; what only this key held is lost", "key", key)
+	}
+	var errs []error
+	for _, k := range found.Overdue {
+		errs = append(errs, e.wakeAgain(ctx, k))
+	}
+	return errors.Join(errs...)
 }
 
 // wakeAgain deals with a wake-task that was asked for and has not come. If it is pending, workers of its queue are
@@ -87,35 +118,4 @@ func (e *env) unwake(ks []Wake) {
 			e.log.Debug("wake-task was not deleted", "queue", k.Queue, "error", err)
 		}
 	}
-}
-
-// Wake is a wake-task.
-type Wake = store.Wake
-
-// wake sends wake-tasks. If that fails, workers find the ready nodes later.
-func (e *env) wake(ctx context.Context, ks []Wake) {
-	for _, k := range ks {
-		if err := e.waker(ctx, k); err != nil {
-			e.log.Warn("wake-task was not sent; workers will find the ready nodes", "queue", k.Queue, "error", err)
-		}
-	}
-}
-
-// look finds ready nodes that nobody takes, and sends their wake-tasks, again if they were asked for longer than
-// patience ago. With the name of a worker, it also deletes damaged keys: those of the shards, of the queues and of that
-// worker.
-func (e *env) look(ctx context.Context, patience time.Duration, worker string, queues []string) error {
-	found, err := e.store.Queues.Look(ctx, patience, worker, queues)
-	if err != nil {
-		return err
-	}
-	e.wake(ctx, found.Wants)
-	for _, key := range found.Deleted {
-		e.log.Error("damaged key was deleted; what only this key held is lost", "key", key)
-	}
-	var errs []error
-	for _, k := range found.Overdue {
-		errs = append(errs, e.wakeAgain(ctx, k))
-	}
-	return errors.Join(errs...)
 }

@@ -62,7 +62,7 @@ func NewWorker(e *Engine, handlers map[string]*Handler, cfg WorkerConfig) *Worke
 	l := &local{env: e.env, life: newLife(), cfg: &cfg, log: cfg.Logger}
 	wake := make(chan struct{}, 1)
 	w := &Worker{local: l, e: e, handlers: handlers, runs: newRuns(), projector: newProgressWriter(l, e.progress)}
-	w.slots = newSlots(cfg.Concurrency, cfg.MaxConcurrency, cfg.QueueLimits, func() { ring(wake) })
+	w.slots = newSlots(cfg.Concurrency, cfg.MaxConcurrency, cfg.QueueLimits, func() { signal(wake) })
 	w.poller = &poller{UniversalClient: e.store.Redis(), full: w.slots.full, queues: len(cfg.Queues), every: pollEvery, wake: wake, closed: l.stop}
 	w.agenda = &agenda{l, e.graphs, e.advancer, e.progress, e.Answers, make(chan time.Time, 64)}
 	w.bus = &bus{l, w.slots, w.runs, w.agenda, wake}
@@ -91,12 +91,6 @@ func givesWayTo(queues map[string]int, strict bool) map[string][]string {
 	}
 	return out
 }
-
-// Name returns the name of the worker.
-func (w *Worker) Name() string { return w.cfg.Name }
-
-// SetConcurrency changes how many tasks run at once.
-func (w *Worker) SetConcurrency(n int) { w.slots.setLimit(n) }
 
 // Run works until ctx is done. To be told to stop while it starts is no failure.
 func (w *Worker) Run(ctx context.Context) error {
@@ -252,18 +246,28 @@ func (w *Worker) idle(d time.Duration, stop <-chan struct{}) {
 	}
 }
 
-// quiet passes asynq's log on.
-type quiet struct{ log *slog.Logger }
+// Kill lets Run return without waiting for handlers.
+func (w *Worker) Kill() { w.life.kill() }
 
-func (q quiet) Debug(args ...any) { q.log.Debug("asynq: " + fmt.Sprint(args...)) }
+// Name returns the name of the worker.
+func (w *Worker) Name() string { return w.cfg.Name }
 
-func (q quiet) Info(args ...any) { q.log.Debug("asynq: " + fmt.Sprint(args...)) }
+// SetConcurrency changes how many tasks run at once.
+func (w *Worker) SetConcurrency(n int) { w.slots.setLimit(n) }
 
-func (q quiet) Warn(args ...any) { q.log.Warn("asynq: " + fmt.Sprint(args...)) }
+// Stats returns what the worker has done since it started.
+func (w *Worker) Stats() tasktype.WorkerStats { return w.stats.read() }
 
-func (q quiet) Error(args ...any) { q.log.Error("asynq: " + fmt.Sprint(args...)) }
+// Slots returns how many slots are in use, and how many there are.
+func (w *Worker) Slots() (busy, all int) {
+	return w.slots.use()
+}
 
-func (q quiet) Fatal(args ...any) { q.log.Error("asynq: " + fmt.Sprint(args...)) }
+// Tasks returns the names that the worker has handlers for, sorted.
+func (w *Worker) Tasks() []string { return slices.Sorted(maps.Keys(w.handlers)) }
+
+// Serve takes and runs nodes for a wake-task.
+func (w *Worker) Serve(ctx context.Context, k Wake) { w.taker.serve(ctx, k) }
 
 // Tend does once what a worker does at intervals: it beats, and sees to the agenda, to dead workers and to ready nodes
 // that nobody takes. It returns how many entries of the agenda were due, and when the next one will be; zero if there
@@ -281,19 +285,13 @@ func (w *Worker) Tend(ctx context.Context) (did int, next time.Time, err error) 
 	return did, next, err
 }
 
-// Kill lets Run return without waiting for handlers.
-func (w *Worker) Kill() { w.life.kill() }
+// quiet passes asynq's log on.
+type quiet struct{ log *slog.Logger }
 
-// Serve takes and runs nodes for a wake-task.
-func (w *Worker) Serve(ctx context.Context, k Wake) { w.taker.serve(ctx, k) }
+func (q quiet) Debug(args ...any) { q.log.Debug("asynq: " + fmt.Sprint(args...)) }
+func (q quiet) Info(args ...any)  { q.log.Debug("asynq: " + fmt.Sprint(args...)) }
 
-// Stats returns what the worker has done since it started.
-func (w *Worker) Stats() tasktype.WorkerStats { return w.stats.read() }
+func (q quiet) Warn(args ...any)  { q.log.Warn("asynq: " + fmt.Sprint(args...)) }
+func (q quiet) Error(args ...any) { q.log.Error("asynq: " + fmt.Sprint(args...)) }
 
-// Slots returns how many slots are in use, and how many there are.
-func (w *Worker) Slots() (busy, all int) {
-	return w.slots.use()
-}
-
-// Tasks returns the names that the worker has handlers for, sorted.
-func (w *Worker) Tasks() []string { return slices.Sorted(maps.Keys(w.handlers)) }
+func (q quiet) Fatal(args ...any) { q.log.Error("asynq: " + fmt.Sprint(args...)) }

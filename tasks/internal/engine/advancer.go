@@ -24,63 +24,6 @@ type advancer struct {
 // changesAtOnce bounds the changes of one call of a script.
 const changesAtOnce = 200
 
-// end returns the change that makes a node terminal. The caller adds the node and its record.
-func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
-	n := &g.Nodes[id.Index]
-	c := store.Change{Outcome: outcome}
-	if id.Inst >= 0 || !g.Virtual(id.Index) {
-		c.Task = store.ClipTask(g.Specs[n.Spec].Task)
-	}
-	edges := g.Succs(id.Index)
-	switch {
-	case id.Inst >= 0 && n.Kind == graph.Each:
-		c.Flags = "c"
-		edges = g.Members(id.Index)
-		if n.AtMost > 0 {
-			c.Back = id.At(id.Index, -1).String()
-		}
-	case id.Inst >= 0:
-		edges = nil
-	case g.Virtual(id.Index):
-		c.Flags = "v"
-	}
-	if outcome == "F" && g.FailsFast() {
-		c.Flags += "f"
-	}
-	if n.Rel > 0 && id.Inst < 0 {
-		c.Back = id.At(n.Rel-1, -1).String()
-		if n.By > 0 {
-			c.Back += " " + id.At(n.By-1, -1).String()
-		}
-	}
-	for _, e := range edges {
-		if outcome == "S" && (e.Kind == graph.Rescuer || e.Kind == graph.Catcher || e.Kind == graph.OwnCatch) {
-			continue // they act on failures
-		}
-		inst := e.Inst
-		if inst == -2 {
-			inst = id.Inst
-		}
-		s := store.Edge{Node: id.At(e.To, inst).String(), Kind: string(rune(e.Kind)),
-			Need: need(g, id, e.To), Delay: delay(g, e.To, false), Lim: place(g, id, e.To), Lane: lane(g, e.To)}
-		if e.Kind == graph.OfMap {
-			s.Need, s.Lane = "0+"+s.Node, store.NoLane
-		}
-		c.Edges = append(c.Edges, s)
-	}
-	if id.Scope != "" && id.Index == g.Root && id.Inst < 0 {
-		c.Edges = append(c.Edges, store.Edge{Node: id.Scope, Kind: string(rune(graph.Replaces)), Need: "1", Lane: store.NoLane})
-	}
-	return c
-}
-
-// ended returns the change that makes a node terminal that is in no batch of the caller. body is that of its record.
-func ended(g *graph.Graph, id graph.ID, outcome string, body []byte) store.Change {
-	c := end(g, id, outcome)
-	c.End(id.String(), append([]byte{'?'}, body...))
-	return c
-}
-
 // settle takes the steps that follow from a change: it moves nodes on that have no task. The agenda has an entry for
 // each step, so that a worker takes those that settle does not get to.
 func (a *advancer) settle(ctx context.Context, fl *flow, t store.Todo) error {
@@ -134,22 +77,6 @@ func (a *advancer) conclude(ctx context.Context, fl *flow, all store.Todo) error
 	return nil
 }
 
-// apply makes changes of nodes that are in no batch of the caller.
-func (a *advancer) apply(ctx context.Context, fl *flow, changes []store.Change) (store.Todo, error) {
-	res, err := a.store.Turns.Advance(ctx, store.Changes{Flow: fl.Flow, List: changes})
-	if err != nil {
-		return store.Todo{}, err
-	}
-	a.wake(ctx, res.Wants)
-	if len(res.Todos) == 0 {
-		return store.Todo{}, nil
-	}
-	if bad := res.Todos[0].Bad; bad != "" {
-		return store.Todo{}, a.giveUp(ctx, fl.Flow, errors.New(bad))
-	}
-	return res.Todos[0], nil
-}
-
 // follow returns the changes that the steps of t make.
 func (a *advancer) follow(ctx context.Context, fl *flow, t store.Todo) ([]store.Change, error) {
 	var out []store.Change
@@ -183,13 +110,6 @@ func (a *advancer) follow(ctx context.Context, fl *flow, t store.Todo) ([]store.
 		}
 	}
 	return out, nil
-}
-
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // virtual returns the change for a ready node that has no task: a map gets its members, any other node succeeds.
@@ -276,6 +196,86 @@ func (a *advancer) planEnded(ctx context.Context, fl *flow, planned string) (sto
 	}
 	c.Flags += "p"
 	return c, nil
+}
+
+// apply makes changes of nodes that are in no batch of the caller.
+func (a *advancer) apply(ctx context.Context, fl *flow, changes []store.Change) (store.Todo, error) {
+	res, err := a.store.Turns.Advance(ctx, store.Changes{Flow: fl.Flow, List: changes})
+	if err != nil {
+		return store.Todo{}, err
+	}
+	a.wake(ctx, res.Wants)
+	if len(res.Todos) == 0 {
+		return store.Todo{}, nil
+	}
+	if bad := res.Todos[0].Bad; bad != "" {
+		return store.Todo{}, a.giveUp(ctx, fl.Flow, errors.New(bad))
+	}
+	return res.Todos[0], nil
+}
+
+// ended returns the change that makes a node terminal that is in no batch of the caller. body is that of its record.
+func ended(g *graph.Graph, id graph.ID, outcome string, body []byte) store.Change {
+	c := end(g, id, outcome)
+	c.End(id.String(), append([]byte{'?'}, body...))
+	return c
+}
+
+// end returns the change that makes a node terminal. The caller adds the node and its record.
+func end(g *graph.Graph, id graph.ID, outcome string) store.Change {
+	n := &g.Nodes[id.Index]
+	c := store.Change{Outcome: outcome}
+	if id.Inst >= 0 || !g.Virtual(id.Index) {
+		c.Task = store.ClipTask(g.Specs[n.Spec].Task)
+	}
+	edges := g.Succs(id.Index)
+	switch {
+	case id.Inst >= 0 && n.Kind == graph.Each:
+		c.Flags = "c"
+		edges = g.Members(id.Index)
+		if n.AtMost > 0 {
+			c.Back = id.At(id.Index, -1).String()
+		}
+	case id.Inst >= 0:
+		edges = nil
+	case g.Virtual(id.Index):
+		c.Flags = "v"
+	}
+	if outcome == "F" && g.FailsFast() {
+		c.Flags += "f"
+	}
+	if n.Rel > 0 && id.Inst < 0 {
+		c.Back = id.At(n.Rel-1, -1).String()
+		if n.By > 0 {
+			c.Back += " " + id.At(n.By-1, -1).String()
+		}
+	}
+	for _, e := range edges {
+		if outcome == "S" && (e.Kind == graph.Rescuer || e.Kind == graph.Catcher || e.Kind == graph.OwnCatch) {
+			continue // they act on failures
+		}
+		inst := e.Inst
+		if inst == -2 {
+			inst = id.Inst
+		}
+		s := store.Edge{Node: id.At(e.To, inst).String(), Kind: string(rune(e.Kind)),
+			Need: need(g, id, e.To), Delay: delay(g, e.To, false), Lim: place(g, id, e.To), Lane: lane(g, e.To)}
+		if e.Kind == graph.OfMap {
+			s.Need, s.Lane = "0+"+s.Node, store.NoLane
+		}
+		c.Edges = append(c.Edges, s)
+	}
+	if id.Scope != "" && id.Index == g.Root && id.Inst < 0 {
+		c.Edges = append(c.Edges, store.Edge{Node: id.Scope, Kind: string(rune(graph.Replaces)), Need: "1", Lane: store.NoLane})
+	}
+	return c
+}
+
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // giveUp ends a workflow that cannot be read.

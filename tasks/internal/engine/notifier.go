@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/internal/store"
+)
+
+// notifier tells waits of messages that their workflows have a value or have ended. All share one subscription, which the
+// first one makes.
+type notifier struct {
+	*env
+
+	mu     sync.Mutex // guards the fields below
+	sub    *subscription
+	closed bool
+}
+
+func newNotifier(e *env) *notifier { return &notifier{env: e} }
+
+// listen returns a channel that gets a value when a message on the workflow arrives, and a function that ends that.
+func (n *notifier) listen(ctx context.Context, id string) (<-chan struct{}, func(), error) {
+	w, err := n.subscription()
+	if err != nil {
+		return nil, nil, err
+	}
+	return w.add(ctx, store.DoneChannel(id))
+}
+
+// subscription returns that of all waits.
+func (n *notifier) subscription() (*subscription, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil, errors.New("client is closed")
+	}
+	if n.sub == nil {
+		w := &subscription{sub: n.store.Redis().Subscribe(context.Background()), done: make(chan struct{}), waits: map[string]map[chan struct{}]bool{}}
+		n.sub = w
+		go w.read()
+	}
+	return n.sub, nil
+}
+
+// close ends the subscription, and returns when its reader has returned.
+func (n *notifier) close() {
+	n.mu.Lock()
+	w := n.sub
+	n.sub, n.closed = nil, true
+	n.mu.Unlock()
+	if w != nil {
+		w.close()
+	}
+}
+
+// subscription is a subscription with its reader.
+type subscription struct {
+	sub  *redis.PubSub
+	done chan struct{} // closed when the reader has returned
+
+	mu    sync.Mutex                        // guards waits
+	waits map[string]map[chan struct{}]bool // by channel
+}
+
+// add adds a wait for messages of a channel.
+func (s *subscription) add(ctx context.Context, channel string) (<-chan struct{}, func(), error) {
+	wait := make(chan struct{}, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waits[channel] == nil {
+		// Subscribe returns before Redis has answered; until then waits depend on lookEvery. A ctx that ends during the
+		// call would close the connection, which other waits use.
+		if err := s.sub.Subscribe(context.WithoutCancel(ctx), channel); err != nil {
+			return nil, nil, fmt.Errorf("subscribe: %w", err)
+		}
+		s.waits[channel] = map[chan struct{}]bool{}
+	}
+	s.waits[channel][wait] = true
+	return wait, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.waits[channel], wait)
+		if len(s.waits[channel]) == 0 {
+			delete(s.waits, channel)
+			_ = s.sub.Unsubscribe(context.Background(), channel)
+		}
+	}, nil
+}
+
+// read tells the waits of the channels that get a message, until the subscription is closed.
+func (s *subscription) read() {
+	defer close(s.done)
+	for m := range s.sub.ChannelWithSubscriptions() {
+		var channel string
+		switch m := m.(type) {
+		case *redis.Message:
+			channel = m.Channel
+		case *redis.Subscription:
+			if m.Kind != "subscribe" {
+				continue
+			}
+			channel = m.Channel // messages from before may have been missed: look once
+		default:
+			continue
+		}
+		s.mu.Lock()
+		for wait := range s.waits[channel] {
+			select {
+			case wait <- struct{}{}:
+			default:
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+func (s *subscription) close() {
+	_ = s.sub.Close()
+	<-s.done
+}
