@@ -430,3 +430,57 @@ func TestSchedulerWithoutWorkSkips(t *testing.T) {
 		t.Errorf("entry %+v", e)
 	}
 }
+
+func TestSchedulersSendEachTickOnce(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		sent := make(chan string, 100)
+		done := make(chan error, 3)
+		for range 3 {
+			s := tasks.NewScheduler(w.client, tasks.SchedulerConfig{Sent: func(_, id string) { sent <- id }})
+			if err := s.Add("often", "@every 50ms", Note.S(1)); err != nil {
+				t.Fatal(err)
+			}
+			go func() { done <- s.Run(ctx) }()
+		}
+		seen := map[string]bool{}
+		for range 6 {
+			select {
+			case id := <-sent:
+				if seen[id] {
+					t.Errorf("tick %s was sent twice", id)
+				}
+				seen[id] = true
+			case <-time.After(waitLimit):
+				t.Fatal("no tick")
+			}
+		}
+		stop()
+		for range 3 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		for id := range seen {
+			ended(t, w, id)
+		}
+	})
+}
+
+func TestSchedulerRefusesBadSpecs(t *testing.T) {
+	t.Parallel()
+	s := tasks.NewScheduler(tasks.NewClient(redistest.Mini(t)), tasks.SchedulerConfig{})
+	for i, spec := range []string{"", "* * *", "@every x", "@every 1us", "61 * * * *"} {
+		if err := s.Add(fmt.Sprint(i), spec, Note.S(1)); err == nil {
+			t.Errorf("spec %q was taken", spec)
+		}
+	}
+	for i, spec := range []string{"* * * * *", "*/5 * * * * *", "CRON_TZ=Europe/Berlin 0 3 * * *", "@daily", "@every 90s"} {
+		if err := s.Add("good"+fmt.Sprint(i), spec, Note.S(1)); err != nil {
+			t.Errorf("spec %q: %v", spec, err)
+		}
+	}
+}

@@ -212,3 +212,35 @@ func limited(t *testing.T) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
+
+// sent sends s.
+func sent[O any](t *testing.T, w *world, s tasks.Signature[O], opts ...tasks.SendOption) *tasks.AsyncResult[O] {
+	t.Helper()
+	run, err := s.Send(t.Context(), w.client, opts...)
+	if err != nil {
+		t.Fatalf("send: %v", err)
+	}
+	return run
+}
+
+func nodes(t *testing.T, w *world, id string) []tasktype.Node {
+	t.Helper()
+	ns, err := w.client.Nodes(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ns
+}
+
+// startImpatient starts a worker of queue nobody, without handlers, that does not wait long for one.
+func startImpatient(t *testing.T, w *world) {
+	t.Helper()
+	ready := make(chan struct{})
+	worker, err := tasks.NewWorker(w.client, tasks.NewMux(), tasks.WorkerConfig{Queues: map[string]int{"nobody": 1}, HandlerWait: time.Second,
+		Ready: func() { close(ready) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testutil.Background(t, worker.Run)
+	<-ready
+}

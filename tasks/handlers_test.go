@@ -1,0 +1,388 @@
+package tasks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"muster/tasks"
+)
+
+// AB are two numbers.
+type AB struct{ A, B int }
+
+// Mark is a value to note under a key.
+type Mark struct {
+	Key   string
+	Value int
+}
+
+// The tasks that the cases are made of.
+var (
+	ID      = tasks.New[int, int]("t.id")
+	Add     = tasks.New[AB, int]("t.add")
+	Inc     = tasks.New[int, int]("t.inc")
+	Double  = tasks.New[int, int]("t.double")
+	Sum     = tasks.New[[]int, int]("t.sum")
+	Sums    = tasks.New[[][]int, int]("t.sums")
+	Range   = tasks.New[int, []int]("t.range")
+	Only    = tasks.New[[]int, string]("t.only")
+	Fail    = tasks.New[int, int]("t.fail")
+	FailAll = tasks.New[[]int, int]("t.failall")
+	Flaky   = tasks.New[AB, int]("t.flaky", tasks.MaxRetry(5), tasks.ConstantBackoff(10*time.Millisecond))
+	Slow    = tasks.New[AB, int]("t.slow")
+	Echo    = tasks.New[Mark, int]("t.echo")
+	Note    = tasks.New[int, int]("t.note")
+	Err     = tasks.New[tasks.Failure, string]("t.err")
+	Instead = tasks.New[tasks.Failure, int]("t.instead")
+	Replace = tasks.New[AB, int]("t.replace")
+	ToAll   = tasks.New[[]int, []int]("t.toall")
+	Deep    = tasks.New[int, int]("t.deep")
+	BadPlan = tasks.New[int, int]("t.badplan")
+	FailTo  = tasks.New[int, int]("t.failto")
+	Prio    = tasks.New[int, int]("t.prio")
+	PairSum = tasks.New[tasks.Pair[int, []int], int]("t.pairsum")
+	// Outcomes counts them.
+	Outcomes = tasks.New[[]tasks.Outcome[int], int]("t.outcomes")
+	Settled  = tasks.New[[]tasks.Outcome[int], string]("t.settled")
+	Panics   = tasks.New[int, int]("t.panics")
+	Polls    = tasks.New[AB, int]("t.polls")
+	Late     = tasks.New[int, int]("t.late", tasks.Expires(10*time.Millisecond)) // asks to be called again after that
+	Waits    = tasks.New[string, int]("t.waits")
+	Hold     = tasks.New[string, int]("t.gate")
+	// HoldPlan answers with that many tasks that only end with their context.
+	HoldPlan    = tasks.New[int, int]("t.holdplan")
+	Deaf        = tasks.New[int, int]("t.deaf", tasks.Timeout(20*time.Millisecond), tasks.HardTimeout(60*time.Millisecond))
+	DoubleAll   = tasks.New[[]int, []int]("t.doubleall")
+	Fallback    = tasks.New[int, int]("t.fallback")
+	Say         = tasks.New[string, string]("t.say")
+	Push        = tasks.New[tasks.Pair[[]string, string], []string]("t.push")
+	Plus        = tasks.New[tasks.Pair[int, int], int]("t.plus")
+	Infinite    = tasks.New[int, float64]("t.infinite")
+	Reject      = tasks.New[int, int]("t.reject", tasks.MaxRetry(5))
+	ChordPlan   = tasks.New[int, int]("t.chordplan")
+	InsteadPlan = tasks.New[tasks.Failure, int]("t.insteadplan")
+)
+
+// Show is a task that shows what it gets.
+func Show[T any]() tasks.Task[T, string] { return tasks.New[T, string]("t.show") }
+
+// New2 is a task that yields the two numbers it gets.
+func New2(name string) tasks.Task[AB, AB] { return tasks.New[AB, AB](name) }
+
+// plus is add(n) as Celery has it: what one argument is missing of is a Go function.
+func plus(s tasks.Signature[int], n int) tasks.Signature[int] {
+	return tasks.Chain(tasks.Join(s, ID.S(n)), Plus)
+}
+
+// push appends a word to what s yields.
+func push(s tasks.Signature[[]string], word string) tasks.Signature[[]string] {
+	return tasks.Chain(tasks.Join(s, Say.S(word)), Push)
+}
+
+// fork is add(1) twice on what s yields, and sums the sum of that.
+func fork(s tasks.Signature[int]) tasks.Signature[[]int] { return tasks.Group(plus(s, 1), plus(s, 1)) }
+
+func sums(s tasks.Signature[int]) tasks.Signature[int] { return tasks.Chord(fork(s), Sum) }
+
+// tail is a chord, k tasks and a group.
+func tail(k int) tasks.Signature[[]int] {
+	s := tasks.Chord(tasks.Each([]AB{{1, 1}, {1, 1}}, Add), Sum)
+	for range k {
+		s = plus(s, 1)
+	}
+	return fork(s)
+}
+
+// half is a group of which one member fails.
+func half() tasks.Signature[[]int] { return tasks.Group(ID.S(1), Fail.S(2)) }
+
+func (w *world) mux() *tasks.Mux {
+	m := tasks.NewMux()
+	m.Use(w.count)
+	tasks.Handle(m, ID, func(_ context.Context, n int) (int, error) { return n, nil })
+	tasks.Handle(m, Add, func(_ context.Context, in AB) (int, error) { return in.A + in.B, nil })
+	tasks.Handle(m, Inc, func(_ context.Context, n int) (int, error) { return n + 1, nil })
+	tasks.Handle(m, Double, func(_ context.Context, n int) (int, error) { return 2 * n, nil })
+	tasks.Handle(m, Sum, func(_ context.Context, ns []int) (int, error) { return sum(ns), nil })
+	tasks.Handle(m, Sums, func(_ context.Context, nss [][]int) (int, error) {
+		total := 0
+		for _, ns := range nss {
+			total += sum(ns)
+		}
+		return total, nil
+	})
+	tasks.Handle(m, Range, func(_ context.Context, n int) ([]int, error) {
+		out := make([]int, n)
+		for i := range out {
+			out[i] = i
+		}
+		return out, nil
+	})
+	tasks.Handle(m, Only, func(_ context.Context, ns []int) (string, error) {
+		if ns == nil {
+			return "null", nil
+		}
+		return fmt.Sprint(ns), nil
+	})
+	tasks.Handle(m, Fail, func(ctx context.Context, n int) (int, error) {
+		w.note("fail", n)
+		return 0, fmt.Errorf("E%d", n)
+	})
+	tasks.Handle(m, FailAll, func(context.Context, []int) (int, error) { return 0, errors.New("body") })
+	tasks.Handle(m, Flaky, func(ctx context.Context, in AB) (int, error) {
+		if a := tasks.InfoFrom(ctx).Attempt; a <= in.B {
+			return 0, fmt.Errorf("attempt %d", a)
+		}
+		return in.A, nil
+	})
+	tasks.Handle(m, Slow, func(ctx context.Context, in AB) (int, error) {
+		select {
+		case <-ctx.Done():
+			w.note("cut", in.A)
+			return 0, ctx.Err()
+		case <-time.After(time.Duration(in.B) * time.Millisecond):
+			w.note("slow", in.A)
+			return in.A, nil
+		}
+	})
+	tasks.Handle(m, Echo, func(_ context.Context, in Mark) (int, error) {
+		w.note(in.Key, in.Value)
+		return in.Value, nil
+	})
+	tasks.Handle(m, Note, func(_ context.Context, n int) (int, error) {
+		w.note("note", n)
+		return n, nil
+	})
+	tasks.Handle(m, Err, func(_ context.Context, f tasks.Failure) (string, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.fails = append(w.fails, f)
+		return f.Message, nil
+	})
+	tasks.Handle(m, Instead, func(_ context.Context, f tasks.Failure) (int, error) { return -1, nil })
+	tasks.HandlePlan(m, Replace, func(_ context.Context, in AB) (tasks.Signature[int], error) {
+		return Add.S(in), nil
+	})
+	tasks.HandlePlan(m, ToAll, func(_ context.Context, ns []int) (tasks.Signature[[]int], error) {
+		return tasks.Each(ns, Inc), nil
+	})
+	tasks.HandlePlan(m, Deep, func(_ context.Context, n int) (tasks.Signature[int], error) {
+		w.note("deep", n)
+		if n == 0 {
+			return ID.S(42), nil
+		}
+		return tasks.Chain(Deep.S(n-1), Inc), nil
+	})
+	w.handleMore(m)
+	return m
+}
+
+// handleMore binds the tasks that fail, wait, answer with plans or take pairs.
+func (w *world) handleMore(m *tasks.Mux) {
+	tasks.HandlePlan(m, BadPlan, func(context.Context, int) (tasks.Signature[int], error) {
+		return tasks.Signature[int]{}, nil
+	})
+	tasks.HandlePlan(m, FailTo, func(_ context.Context, n int) (tasks.Signature[int], error) {
+		return tasks.Chain(ID.S(n), Fail), nil
+	})
+	tasks.Handle(m, Prio, func(ctx context.Context, _ int) (int, error) { return tasks.InfoFrom(ctx).Priority, nil })
+	tasks.Handle(m, Outcomes, func(_ context.Context, os []tasks.Outcome[int]) (int, error) { return len(os), nil })
+	tasks.Handle(m, PairSum, func(_ context.Context, p tasks.Pair[int, []int]) (int, error) {
+		return p.First + sum(p.Second), nil
+	})
+	tasks.Handle(m, Settled, func(_ context.Context, os []tasks.Outcome[int]) (string, error) {
+		var parts []string
+		for _, o := range os {
+			if o.Err != nil {
+				parts = append(parts, o.Err.Message)
+			} else {
+				parts = append(parts, fmt.Sprint(o.Value))
+			}
+		}
+		return strings.Join(parts, " "), nil
+	})
+	tasks.Handle(m, Panics, func(context.Context, int) (int, error) { panic("oh") })
+	tasks.Handle(m, Late, func(context.Context, int) (int, error) { return 0, tasks.Again(20 * time.Millisecond) })
+	tasks.Handle(m, Polls, func(ctx context.Context, in AB) (int, error) {
+		key := "polls" + tasks.InfoFrom(ctx).Key
+		w.note(key, 1)
+		if len(w.noted(key)) < in.B {
+			return 0, tasks.Again(5 * time.Millisecond)
+		}
+		return tasks.InfoFrom(ctx).Attempt, nil
+	})
+	tasks.Handle(m, Waits, func(ctx context.Context, id string) (int, error) {
+		return tasks.Attach[int](w.client, id).Wait(ctx)
+	})
+	tasks.Handle(m, Deaf, func(context.Context, int) (int, error) {
+		<-w.hold
+		return 0, nil
+	})
+	tasks.Handle(m, Hold, func(ctx context.Context, gate string) (int, error) {
+		w.note("at "+gate, 1)
+		return 1, w.pass(ctx, gate)
+	})
+	tasks.HandlePlan(m, HoldPlan, func(_ context.Context, n int) (tasks.Signature[int], error) {
+		return tasks.Chord(tasks.Each(ints(n), tasks.New[int, int]("t.hold")), Sum), nil
+	})
+	tasks.Handle(m, DoubleAll, func(_ context.Context, ns []int) ([]int, error) {
+		out := make([]int, len(ns))
+		for i, n := range ns {
+			out[i] = 2 * n
+		}
+		return out, nil
+	})
+	tasks.Handle(m, Fallback, func(ctx context.Context, _ int) (int, error) {
+		<-ctx.Done()
+		return 0, nil
+	})
+	tasks.Handle(m, Say, func(_ context.Context, s string) (string, error) { return s, nil })
+	tasks.Handle(m, Push, func(_ context.Context, p tasks.Pair[[]string, string]) ([]string, error) {
+		return append(p.First, p.Second), nil
+	})
+	tasks.Handle(m, Plus, func(_ context.Context, p tasks.Pair[int, int]) (int, error) { return p.First + p.Second, nil })
+	tasks.Handle(m, Infinite, func(context.Context, int) (float64, error) { return math.Inf(1), nil })
+	tasks.Handle(m, Reject, func(context.Context, int) (int, error) { return 0, tasks.Permanent(errors.New("rejected")) })
+	tasks.Handle(m, Show[json.RawMessage](), func(_ context.Context, raw json.RawMessage) (string, error) { return string(raw), nil })
+	tasks.Handle(m, New2("t.ab"), func(_ context.Context, in AB) (AB, error) { return in, nil })
+	tasks.HandlePlan(m, ChordPlan, func(_ context.Context, n int) (tasks.Signature[int], error) {
+		return tasks.Chord(tasks.Each([]int{1, 2, n}, ID), Sum), nil
+	})
+	tasks.HandlePlan(m, InsteadPlan, func(_ context.Context, f tasks.Failure) (tasks.Signature[int], error) {
+		return sums(ID.S(3)), nil
+	})
+	w.extra(m)
+	w.listing(m)
+	w.waitsForNode(m)
+}
+
+func sum(ns []int) int {
+	total := 0
+	for _, n := range ns {
+		total += n
+	}
+	return total
+}
+
+func ints(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// The tasks that only stories use.
+var (
+	Total    = tasks.New[[]int, int]("t.total")
+	ErrFlaky = tasks.New[tasks.Failure, string]("t.errflaky", tasks.MaxRetry(2), tasks.ConstantBackoff(time.Millisecond))
+	Nested   = tasks.New[string, string]("t.nested")
+	Out      = tasks.New[string, string]("t.out")
+	Echo1    = tasks.New[string, string]("t.say")
+	Keys     = tasks.New[string, []string]("t.ownkeys", tasks.MaxRetry(5), tasks.ConstantBackoff(time.Millisecond))
+	Slow2    = tasks.New[int, int]("t.slow2")
+)
+
+// extra binds the tasks that only stories use.
+func (w *world) extra(m *tasks.Mux) {
+	w.extraValues(m)
+	w.extraAttempts(m)
+	w.extraWaits(m)
+}
+
+// extraValues binds tasks whose value or notes count.
+func (w *world) extraValues(m *tasks.Mux) {
+	tasks.Handle(m, Total, func(_ context.Context, ns []int) (int, error) {
+		w.note("total", sum(ns))
+		return sum(ns), nil
+	})
+	// In A, In B, In C, Out C, Out B, Out A: A answers with B and then what is left of itself.
+	tasks.HandlePlan(m, Nested, func(_ context.Context, name string) (tasks.Signature[string], error) {
+		w.note("log", int(name[0]-'A'+'a'))
+		if name == "C" {
+			return Out.S(name), nil
+		}
+		return tasks.After(Nested.S(string(name[0]+1)), Out.S(name)), nil
+	})
+	tasks.Handle(m, Out, func(_ context.Context, name string) (string, error) {
+		w.note("log", int(name[0]))
+		return name, nil
+	})
+	tasks.Handle(m, tasks.New[int, int]("t.when"), func(context.Context, int) (int, error) {
+		w.note("when", int(time.Now().UnixMilli()))
+		return 0, nil
+	})
+	tasks.Handle(m, tasks.New[int, string]("t.big"), func(_ context.Context, n int) (string, error) {
+		return strings.Repeat("x", n), nil
+	})
+	tasks.Handle(m, tasks.New[int, int]("t.keys"), func(ctx context.Context, n int) (int, error) {
+		tasks.PublishKey(ctx, "result_count", strconv.Itoa(n))
+		return n, nil
+	})
+}
+
+// extraAttempts binds tasks that tell their attempts apart.
+func (w *world) extraAttempts(m *tasks.Mux) {
+	tasks.Handle(m, ErrFlaky, func(ctx context.Context, f tasks.Failure) (string, error) {
+		if tasks.InfoFrom(ctx).Attempt == 1 {
+			return "", errors.New("errback")
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.fails = append(w.fails, f)
+		return "", nil
+	})
+	var mu sync.Mutex
+	var keys []string
+	tasks.Handle(m, Keys, func(ctx context.Context, _ string) ([]string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if keys = append(keys, tasks.InfoFrom(ctx).Key); len(keys) < 3 {
+			return nil, errors.New("again")
+		}
+		return keys, nil
+	})
+	tasks.Handle(m, tasks.New[string, int]("t.verdict"), func(ctx context.Context, how string) (int, error) {
+		a := tasks.InfoFrom(ctx).Attempt
+		switch {
+		case how == "permanent":
+			return 0, tasks.Permanent(errors.New("never"))
+		case how == "retryin" && a == 1:
+			return 0, tasks.RetryIn(5*time.Millisecond, errors.New("later"))
+		case how == "coded":
+			return 0, tasks.WithCode("http_403", errors.New("blocked"))
+		}
+		return a, nil
+	})
+}
+
+// extraWaits binds tasks that take until a gate opens, until they are cancelled, or a moment.
+func (w *world) extraWaits(m *tasks.Mux) {
+	tasks.Handle(m, Slow2, func(ctx context.Context, n int) (int, error) { return n, w.pass(ctx, "slow2") })
+	tasks.Handle(m, tasks.New[int, int]("t.hold"), func(ctx context.Context, n int) (int, error) {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	})
+	tasks.Handle(m, tasks.New[int, int]("t.progress"), func(ctx context.Context, n int) (int, error) {
+		tasks.SetProgress(ctx, 3, 4)
+		return n, w.pass(ctx, "progress")
+	})
+	var now atomic.Int64
+	tasks.Handle(m, tasks.New[int, int]("t.count"), func(ctx context.Context, n int) (int, error) {
+		w.note("count", int(now.Add(1)))
+		defer now.Add(-1)
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Millisecond):
+		}
+		return n, nil
+	})
+}
