@@ -14,7 +14,7 @@ import (
 )
 
 // The clock of Redis jumps by a day, forward and back: workflows end, and nobody takes a live worker for dead.
-func TestClockOfRedisJumps(t *testing.T) {
+func TestJumpOfTheClockOfRedisDoesNoHarm(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	rdb, jump := redistest.Clock(t)
@@ -67,7 +67,7 @@ func TestClockOfRedisJumps(t *testing.T) {
 
 // What was stored before the clock of Redis was set back has times that are to come: a worker that died then is found
 // dead all the same, and a wake-task that got lost is missed.
-func TestClockOfRedisWasSetBack(t *testing.T) {
+func TestClockOfRedisMayBeSetBack(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		w := newWorld(t, rdb)

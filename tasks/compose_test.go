@@ -11,7 +11,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-func TestComposition(t *testing.T) {
+func TestCompositionsYieldTheirValues(t *testing.T) {
 	t.Parallel()
 	five := tasks.Bind(Plus, 5)
 	inWorlds(t, func(t *testing.T, w *world) {
@@ -57,7 +57,7 @@ func TestComposition(t *testing.T) {
 }
 
 // What cannot be composed is an error of Send that says what to do instead.
-func TestCompositionThatCannotBe(t *testing.T) {
+func TestImpossibleCompositionIsAnErrorOfSend(t *testing.T) {
 	t.Parallel()
 	type loop struct{ Next *loop }
 	round := &loop{}
@@ -95,7 +95,7 @@ type panicking struct{}
 func (panicking) MarshalJSON() ([]byte, error) { panic("in MarshalJSON") }
 
 // LinkError runs on the failure of the task itself, and not on one of what comes before it.
-func TestLinkError(t *testing.T) {
+func TestLinkErrorRunsOnTheOwnFailureOnly(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		linked := Inc.With(tasks.LinkError(Err))
@@ -128,7 +128,7 @@ func TestLinkError(t *testing.T) {
 }
 
 // The ready work of a queue is taken in turns, a fairness key after the other, however many workflows have one key.
-func TestFairnessKey(t *testing.T) {
+func TestFairnessKeysTakeTurns(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	w := newWorld(t, rdb)

@@ -163,7 +163,7 @@ func TestInspectTellsWhereNodesAre(t *testing.T) {
 		g := newGate(t, rdb, tasks.WorkerConfig{Name: "gate", Concurrency: 1, MaxConcurrency: 4})
 		pongs, err := g.client.PingWorkers(ctx, 20*time.Second)
 		if err != nil || len(pongs) != 1 || !pongs[0].Answered || pongs[0].Worker != "gate" {
-			t.Errorf("ping: %+v %v", pongs, err)
+			t.Errorf("ping: got %+v, %v, want an answer of gate", pongs, err)
 		}
 		group, err := tasks.Each([]int{1, 2, 3}, g.task).Send(ctx, g.client)
 		if err != nil {
@@ -174,41 +174,9 @@ func TestInspectTellsWhereNodesAre(t *testing.T) {
 			t.Fatal(err)
 		}
 		testutil.Eventually(t, "one runs", func() bool { return g.now.Load() == 1 })
-		active, err := g.client.Active(ctx)
-		if err != nil || len(active) != 1 || active[0].Workflow != group.ID() || active[0].Task != "gate.wait" || active[0].Worker != "gate" || active[0].Queue != "default" {
-			t.Errorf("active: %+v %v", active, err)
-		}
-		reserved, err := g.client.Reserved(ctx, 10)
-		if err != nil || len(reserved) != 2 {
-			t.Errorf("reserved: %+v %v", reserved, err)
-		}
-		for _, r := range reserved {
-			if r.Workflow != group.ID() || r.Task != "gate.wait" || r.Queue != "default" || r.Node == active[0].Node {
-				t.Errorf("reserved: %+v", r)
-			}
-		}
-		due, err := g.client.Due(ctx, 10)
-		if err != nil || len(due) != 1 || due[0].Workflow != later.ID() || due[0].Task != "gate.wait" || due[0].Queue != "late" ||
-			due[0].Status != tasktype.Pending || time.Until(due[0].Due) < 50*time.Minute {
-			t.Errorf("due: %+v %v", due, err)
-		}
-		for range 2 { // twice is no error, and a queue need not have been used
-			if err := errors.Join(g.client.PauseQueue(ctx, "default"), g.client.PauseQueue(ctx, "unused")); err != nil {
-				t.Error(err)
-			}
-		}
-		if g.client.PauseQueue(ctx, "") == nil || g.client.ResumeQueue(ctx, " ") == nil {
-			t.Error("a queue without a name was paused, or resumed")
-		}
-		queues, err := g.client.Queues(ctx)
-		if err != nil || len(queues) != 1 || !queues[0].Paused || queues[0].Active < 1 || queues[0].Active+queues[0].Pending != 3 {
-			t.Errorf("queues: %+v %v", queues, err)
-		}
-		for range 2 {
-			if err := errors.Join(g.client.ResumeQueue(ctx, "default"), g.client.ResumeQueue(ctx, "unused")); err != nil {
-				t.Error(err)
-			}
-		}
+		g.wantActiveAndReserved(t, group.ID())
+		g.wantDue(t, later.ID())
+		g.pauseAndResume(t)
 		for range 3 {
 			g.open <- struct{}{}
 		}
@@ -220,6 +188,65 @@ func TestInspectTellsWhereNodesAre(t *testing.T) {
 			return err == nil && len(ws) == 1 && ws[0].Stats.Succeeded == 3 && ws[0].Stats.Begun == 3 && ws[0].MaxConcurrency == 4
 		})
 	})
+}
+
+// wantActiveAndReserved checks that one node of a group of three runs, and the others are ready.
+func (g *gate) wantActiveAndReserved(t *testing.T, group string) {
+	t.Helper()
+	active, err := g.client.Active(t.Context())
+	if err != nil || len(active) != 1 {
+		t.Fatalf("active: got %+v, %v, want one node", active, err)
+	}
+	want := tasktype.ActiveNode{Workflow: group, Node: active[0].Node, Task: "gate.wait", Queue: "default", Worker: "gate", Started: active[0].Started}
+	if active[0] != want {
+		t.Errorf("active: got %+v, want %+v", active[0], want)
+	}
+	reserved, err := g.client.Reserved(t.Context(), 10)
+	if err != nil || len(reserved) != 2 {
+		t.Errorf("reserved: got %+v, %v, want two nodes", reserved, err)
+	}
+	for _, r := range reserved {
+		want := tasktype.ReservedNode{Workflow: group, Node: r.Node, Task: "gate.wait", Queue: "default"}
+		if r != want || r.Node == active[0].Node {
+			t.Errorf("reserved: got %+v, want %+v, not node %s", r, want, active[0].Node)
+		}
+	}
+}
+
+// wantDue checks that the node of a workflow waits for its time.
+func (g *gate) wantDue(t *testing.T, workflow string) {
+	t.Helper()
+	due, err := g.client.Due(t.Context(), 10)
+	if err != nil || len(due) != 1 {
+		t.Fatalf("due: got %+v, %v, want one node", due, err)
+	}
+	want := tasktype.DueNode{Workflow: workflow, Node: due[0].Node, Task: "gate.wait", Queue: "late", Status: tasktype.Pending, Due: due[0].Due}
+	if due[0] != want || time.Until(due[0].Due) < 50*time.Minute {
+		t.Errorf("due: got %+v, want %+v, in an hour", due[0], want)
+	}
+}
+
+// pauseAndResume pauses queues and resumes them: twice is no error, and a queue need not have been used.
+func (g *gate) pauseAndResume(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	for range 2 {
+		if err := errors.Join(g.client.PauseQueue(ctx, "default"), g.client.PauseQueue(ctx, "unused")); err != nil {
+			t.Error(err)
+		}
+	}
+	if g.client.PauseQueue(ctx, "") == nil || g.client.ResumeQueue(ctx, " ") == nil {
+		t.Error("a queue without a name was paused, or resumed")
+	}
+	queues, err := g.client.Queues(ctx)
+	if err != nil || len(queues) != 1 || !queues[0].Paused || queues[0].Active < 1 || queues[0].Active+queues[0].Pending != 3 {
+		t.Errorf("queues: got %+v, %v, want one that is paused with 3 nodes", queues, err)
+	}
+	for range 2 {
+		if err := errors.Join(g.client.ResumeQueue(ctx, "default"), g.client.ResumeQueue(ctx, "unused")); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // A worker that hangs is still listed for a while, but does not answer.

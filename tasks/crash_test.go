@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/testutil"
@@ -259,7 +258,7 @@ func kill(t *testing.T, cmd *exec.Cmd) {
 }
 
 // A supervised worker that is killed has its work running again at once.
-func TestKilledSupervisedWorker(t *testing.T) {
+func TestExpiredLeasesRunAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	c := connect(t, url)
@@ -289,7 +288,7 @@ func TestKilledSupervisedWorker(t *testing.T) {
 }
 
 // A worker that vanishes with its machine is missed by the others.
-func TestKilledWorkerThatNobodySupervises(t *testing.T) {
+func TestKilledWorkerIsFoundDead(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	c := connect(t, url)
@@ -312,7 +311,7 @@ func TestKilledWorkerThatNobodySupervises(t *testing.T) {
 }
 
 // Nodes that a worker has taken and not begun run once, at whatever step the worker is killed.
-func TestKilledWithABatch(t *testing.T) {
+func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
 		name, dies string
@@ -376,7 +375,7 @@ func TestKilledWithABatch(t *testing.T) {
 
 // FailFast, and the worker dies after a member has failed and before its siblings are revoked: those that
 // run elsewhere, that wait and that are due later end all the same.
-func TestKilledBetweenFailureAndFailFast(t *testing.T) {
+func TestFailFastHoldsWhenItsWorkerIsKilled(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	w := newWorld(t, connect(t, url).Redis())
@@ -405,273 +404,4 @@ func TestKilledBetweenFailureAndFailFast(t *testing.T) {
 		}
 	}
 	testutil.Eventually(t, "their handlers have ended", func() bool { busy, _ := w.worker.Slots(); return busy == 0 })
-}
-
-// A task that takes its worker with it fails in the end, and its workflow with it.
-func TestPoisonTask(t *testing.T) {
-	t.Parallel()
-	url := redistest.URL(t)
-	c := connect(t, url)
-	run, err := tasks.Chain(dieTask.S("x"), stepTask).Send(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := func() bool {
-		s, err := run.Status(t.Context())
-		return err == nil && s.Terminal()
-	}
-	deaths := killWorkers(t, url, c, ended)
-	if deaths < 11 {
-		t.Errorf("failed after %d deaths, want at least 11", deaths)
-	}
-	_, err = run.Wait(limited(t))
-	if f := wantFailure(t, err, "its worker died"); f.Code != tasktype.CodeLost {
-		t.Fatalf("got %+v", f)
-	}
-}
-
-// killWorkers starts one worker after the other, each once the one before has died, until ended. It returns how many have
-// died before that.
-func killWorkers(t *testing.T, url string, c *tasks.Client, ended func() bool) (deaths int) {
-	t.Helper()
-	for ; !ended(); deaths++ {
-		if deaths > 40 {
-			t.Fatal("workers die without end")
-		}
-		name := fmt.Sprintf("victim%d", deaths)
-		cmd := childCommand(url, name)
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		died := make(chan struct{})
-		go func() {
-			_ = cmd.Wait()
-			close(died)
-		}()
-		testutil.Eventually(t, "the worker dies, or all is done", func() bool {
-			select {
-			case <-died:
-				return true
-			default:
-				return ended()
-			}
-		})
-		_ = cmd.Process.Kill()
-		<-died
-		if err := tasks.ExpireLeases(t.Context(), c, name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return deaths - 1
-}
-
-// Those that run beside a task that takes its worker with it, or were taken together with it, are not
-// blamed for that.
-func TestNeighboursOfPoison(t *testing.T) {
-	t.Parallel()
-	url := redistest.URL(t)
-	c := connect(t, url)
-	innocent, err := tasks.Each(ints(7), slowTask).Send(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	guilty, err := dieTask.S("x").Send(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := func() bool {
-		g, gerr := guilty.Status(t.Context())
-		i, ierr := innocent.Status(t.Context())
-		return gerr == nil && ierr == nil && g.Terminal() && i.Terminal()
-	}
-	killWorkers(t, url, c, ended)
-	if got, err := innocent.Wait(limited(t)); err != nil || !slices.Equal(got, ints(7)) {
-		t.Errorf("those beside it came to %v, %v", got, err)
-	}
-	_, err = guilty.Wait(limited(t))
-	if f := wantFailure(t, err, "its worker died"); f.Code != tasktype.CodeLost {
-		t.Errorf("got %+v", f)
-	}
-}
-
-// inWorldsOfAsynq runs a test in a world of its own on each kind of Redis, with a view of asynq's queues.
-func inWorldsOfAsynq(t *testing.T, run func(t *testing.T, w *world, in *asynq.Inspector)) {
-	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		run(t, newWorld(t, rdb), asynq.NewInspectorFromRedisClient(rdb))
-	})
-}
-
-func TestWorkersFindReadyNodesWithoutTheirWakeTask(t *testing.T) {
-	t.Parallel()
-	inWorldsOfAsynq(t, func(t *testing.T, w *world, in *asynq.Inspector) {
-		for name, damage := range map[string]func(id string) error{
-			"it is deleted":  func(id string) error { return in.DeleteTask("default", id) },
-			"it is archived": func(id string) error { return in.ArchiveTask("default", id) },
-			"all of asynq's queue is lost": func(id string) error {
-				return w.client.Redis().Del(t.Context(), "asynq:{default}:t:"+id, "asynq:{default}:pending", "asynq:{default}:active",
-					"asynq:{default}:lease").Err()
-			},
-		} {
-			t.Run(name, func(t *testing.T) {
-				resume := pause(t, w)
-				run := sent(t, w, tasks.Chord(tasks.Each(ints(30), ID), Sum))
-				for _, id := range wakeTasks(t, w.client.Redis()) {
-					if err := damage(id); err != nil {
-						t.Fatal(err)
-					}
-				}
-				resume()
-				if got, err := run.Wait(limited(t)); err != nil || got != 435 {
-					t.Fatalf("got %v, %v, want 435", got, err)
-				}
-				ended(t, w, run.ID())
-				for _, n := range nodes(t, w, run.ID()) {
-					if times := w.ran(run.ID() + "." + n.ID); n.Queue != "" && times != 1 {
-						t.Errorf("%s ran %d times, want once", n.ID, times)
-					}
-				}
-			})
-		}
-	})
-}
-
-func TestNeedlessWakeTasksRunNothing(t *testing.T) {
-	t.Parallel()
-	inWorldsOfAsynq(t, func(t *testing.T, w *world, in *asynq.Inspector) {
-		run := sent(t, w, tasks.Chord(tasks.Group(Echo.S(Mark{"w6", 1}), Echo.S(Mark{"w6", 2})), Sum))
-		if _, err := run.Wait(limited(t)); err != nil {
-			t.Fatal(err)
-		}
-		ended(t, w, run.ID())
-		cl := asynq.NewClientFromRedisClient(w.client.Redis())
-		for i, payload := range []string{"0 0", "0 1", "0 99999", "3 0", "999 0"} {
-			if _, err := cl.Enqueue(asynq.NewTask("muster:work", []byte(payload)), asynq.TaskID(fmt.Sprint("forged", i))); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := w.client.Redis().Publish(t.Context(), "muster:bus", "q default").Err(); err != nil {
-			t.Fatal(err)
-		}
-		testutil.Eventually(t, "they are taken", func() bool {
-			q, err := in.GetQueueInfo("default")
-			return err == nil && q.Pending == 0 && q.Active == 0
-		})
-		if got, err := run.Wait(limited(t)); err != nil || got != 3 || len(w.noted("w6")) != 2 {
-			t.Fatalf("got %v, %v, ran %v, want 3, and each once", got, err, w.noted("w6"))
-		}
-	})
-}
-
-func TestRevokedWorkflowNeverRuns(t *testing.T) {
-	t.Parallel()
-	inWorldsOfAsynq(t, func(t *testing.T, w *world, in *asynq.Inspector) {
-		resume := pause(t, w)
-		run := sent(t, w, tasks.Chain(Echo.S(Mark{"w8", 1}), Inc))
-		if err := run.Revoke(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		ended(t, w, run.ID())
-		if q, err := in.GetQueueInfo("default"); err != nil || q.Pending != 0 {
-			t.Errorf("%+v, %v, want no wake-task for work that was revoked", q, err)
-		}
-		resume()
-		if _, err := send(t, w, ID.S(1)); err != nil {
-			t.Fatal(err)
-		}
-		if ran := w.noted("w8"); len(ran) != 0 {
-			t.Fatalf("a revoked step ran: %v", ran)
-		}
-	})
-}
-
-func TestRedisForgetsItsScripts(t *testing.T) {
-	t.Parallel()
-	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		w := newWorld(t, rdb)
-		if err := rdb.ScriptFlush(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := send(t, w, tasks.Chord(tasks.Each(ints(30), ID), Sum)); err != nil || got != 435 {
-			t.Fatalf("got %v, %v, want 435", got, err)
-		}
-	})
-}
-
-// A Redis that restarts, with its log on disk, loses no workflow.
-func TestRedisRestarts(t *testing.T) {
-	t.Parallel()
-	srv := redistest.Server(t, "appendonly", "yes", "appendfsync", "always")
-	c := connect(t, srv.URL())
-	child(t, srv.URL(), "first")
-	var runs []*tasks.AsyncResult[string]
-	for i := range 20 {
-		var members []tasks.Signature[string]
-		for k := range 5 {
-			members = append(members, tasks.Chain(stepTask.S(fmt.Sprint(i, ".", k)), stepTask))
-		}
-		run, err := tasks.Chord(tasks.Group(members...), joinTask).Send(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		runs = append(runs, run)
-		if i == 10 {
-			srv.Restart()
-		}
-	}
-	for i, run := range runs {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		got, err := run.Wait(ctx)
-		cancel()
-		if err != nil || len(strings.Fields(got)) != 5 || !strings.HasPrefix(got, fmt.Sprint(i, ".", 0)) {
-			rdb := c.Redis()
-			t.Fatalf("workflow %d: got %q, %v\nfields %v\nagenda %v\nwake %v\nkeys %v", i, got, err,
-				rdb.HGetAll(t.Context(), "muster:{0}:w:"+run.ID()).Val(),
-				rdb.ZRangeWithScores(t.Context(), "muster:{0}:agenda", 0, 20).Val(),
-				rdb.HGetAll(t.Context(), "muster:{0}:wake:default").Val(), rdb.Keys(t.Context(), "*").Val())
-		}
-		if n := c.Redis().Get(t.Context(), "runs:"+run.ID()+".11").Val(); n != "1" && n != "2" {
-			t.Errorf("join of workflow %d ran %s times", i, n)
-		}
-	}
-}
-
-// A worker that is told to stop gives back what it cannot finish.
-func TestStoppedWorkerGivesBack(t *testing.T) {
-	t.Parallel()
-	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		w := newWorld(t, rdb)
-		other := &world{client: w.client, notes: map[string][]int{}, hold: make(chan struct{})}
-		worker, err := tasks.NewWorker(w.client, other.mux(), tasks.WorkerConfig{Grace: 10 * time.Millisecond, Name: "leaver", Queues: map[string]int{"away": 1, "default": 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- worker.Run(ctx) }()
-		run, err := Slow.S(AB{1, 2000}, tasks.Queue("away")).Send(t.Context(), w.client)
-		if err != nil {
-			t.Fatal(err)
-		}
-		testutil.Eventually(t, "it runs", func() bool {
-			as, err := w.client.Active(t.Context())
-			return err == nil && len(as) == 1 && as[0].Worker == "leaver"
-		})
-		stop()
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
-		if as, err := w.client.Active(t.Context()); err != nil || len(as) != 0 {
-			t.Fatalf("after the stop %v runs, %v", as, err)
-		}
-		nodes, err := w.client.Nodes(t.Context(), run.ID())
-		if err != nil || nodes[0].Status != tasktype.Pending || nodes[0].Attempts != 0 {
-			t.Fatalf("given back as %+v, %v", nodes, err)
-		}
-		if ws, err := w.client.Workers(t.Context()); err != nil || len(ws) != 1 {
-			t.Fatalf("workers %v, %v", ws, err)
-		}
-		if err := run.Revoke(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	})
 }

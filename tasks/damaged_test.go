@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/testutil"
@@ -17,7 +18,7 @@ import (
 )
 
 // A stored workflow that is damaged ends with an error and harms neither its worker nor other workflows.
-func TestDamagedWorkflowEnds(t *testing.T) {
+func TestDamagedWorkflowEndsWithAnError(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		rdb := w.client.Redis()
@@ -174,7 +175,7 @@ func damagesOf(worker string) []damage {
 
 // What damages the state of one workflow, or a list of its shard, ends at most that one: the worker and all that comes
 // later go on, whether the node was ready or ran.
-func TestDamagedState(t *testing.T) {
+func TestDamagedStateEndsOneWorkflowAtMost(t *testing.T) {
 	t.Parallel()
 	for _, running := range []bool{false, true} {
 		for _, d := range damagesOf("worker") {
@@ -246,4 +247,42 @@ func wantEnd(t *testing.T, w *world, run *tasks.AsyncResult[int], end string) {
 	case end == "error" && err == nil:
 		t.Error("got a value, want an error")
 	}
+}
+
+// What is no task costs a queue no slot, and holds up nothing of ours.
+func TestGarbageInAQueueHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		rdb := w.client.Redis()
+		resume := pause(t, w)
+		run := sent(t, w, tasks.Chord(tasks.Each(ints(3), ID), Sum))
+		wake := wakeTasks(t, rdb)[0]
+		put := func(id, message string) {
+			rdb.HSet(t.Context(), "asynq:{default}:t:"+id, "msg", message, "state", "pending")
+			rdb.RPush(t.Context(), "asynq:{default}:pending", id)
+		}
+		for i := range 20 {
+			put(fmt.Sprint("garbage", i), "\xff\xffno message")
+		}
+		put("empty", "")
+		rdb.RPush(t.Context(), "asynq:{default}:pending", "ghost")
+		rdb.HSet(t.Context(), "asynq:{default}:t:ghost", "state", "pending")
+		// The wake-task itself is broken, too, and one says nothing that can be read.
+		rdb.HSet(t.Context(), "asynq:{default}:t:"+wake, "msg", "\xff")
+		if _, err := asynq.NewClientFromRedisClient(rdb).Enqueue(asynq.NewTask("muster:work", []byte("\xff"))); err != nil {
+			t.Fatal(err)
+		}
+		resume()
+		testutil.Eventually(t, "nothing waits in the queue", func() bool { return rdb.LLen(t.Context(), "asynq:{default}:pending").Val() == 0 })
+		if got, err := run.Wait(limited(t)); err != nil || got != 3 {
+			t.Fatalf("got %v, %v, want 3\n%s", got, err, tree(t, w, run.ID()))
+		}
+		held := sent(t, w, tasks.Group(Hold.S("one"), Hold.S("two")))
+		testutil.Eventually(t, "all slots can be used", func() bool { return len(w.noted("at one")) == 1 && len(w.noted("at two")) == 1 })
+		w.open("one")
+		w.open("two")
+		if _, err := held.Wait(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+	}, func(c *tasks.WorkerConfig) { c.Concurrency = 2 })
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // The first failure of a fail-fast group ends its other members, in whatever they are at.
-func TestFailFast(t *testing.T) {
+func TestFirstFailureEndsAFailFastGroup(t *testing.T) {
 	t.Parallel()
 	held := tasks.New[int, int]("t.hold")
 	fast := func(ss ...tasks.Signature[int]) tasks.Signature[[]int] { return tasks.GroupOf(ss, tasks.FailFast()) }

@@ -178,7 +178,7 @@ func lists[O any](shape string, s func(ns []int) tasks.Signature[[]O], first int
 }
 
 // What AsCompleted and Members tell of a list is what Wait does, and of one that failed its members, if it has some.
-func TestMembersOfLists(t *testing.T) {
+func TestMembersAreWhatWaitYields(t *testing.T) {
 	t.Parallel()
 	// Of a group or a map: which member failed is told.
 	failed, revoked := shown{"failed: E-2", "1 (E-2) 3", "1 - 3"}, shown{"failed: revoked", "1 (revoked) 3", "1 - 3"}
@@ -261,7 +261,7 @@ func TestMembersOfLists(t *testing.T) {
 func same(text string) shown { return shown{text, text, text} }
 
 // Members come one by one while others still run, failures among them, and the sequence ends with the last.
-func TestMembersAsCompleted(t *testing.T) {
+func TestMembersComeAsTheyComplete(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		ctx := limited(t)
@@ -323,7 +323,7 @@ func TestMembersAsCompleted(t *testing.T) {
 }
 
 // Members of a plan come while it still runs.
-func TestMembersOfARunningPlan(t *testing.T) {
+func TestMembersOfAPlanComeWhileItRuns(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		ctx := limited(t)

@@ -15,7 +15,7 @@ import (
 )
 
 // Where an option may stand follows from the type that its function returns.
-func TestWhereOptionsMayStand(t *testing.T) {
+func TestOptionsActWhereTheyMayStand(t *testing.T) {
 	t.Parallel()
 	places := map[string]reflect.Type{
 		"task": reflect.TypeFor[tasks.TaskOption](), "call": reflect.TypeFor[tasks.CallOption](), "each": reflect.TypeFor[tasks.EachOption](),
@@ -41,7 +41,7 @@ func TestWhereOptionsMayStand(t *testing.T) {
 }
 
 // An option with a value that makes no sense is an error of Send, which names it.
-func TestOptionsOutOfRange(t *testing.T) {
+func TestOptionsOutOfRangeAreErrorsOfSend(t *testing.T) {
 	t.Parallel()
 	const never = time.Duration(math.MaxInt64)
 	inWorlds(t, func(t *testing.T, w *world) {
@@ -116,7 +116,7 @@ func refusal[O any](t *testing.T, w *world, s tasks.Signature[O], opts ...tasks.
 }
 
 // What a schedule gives each tick itself is no option of an entry.
-func TestOptionsOfASchedule(t *testing.T) {
+func TestScheduleRefusesIDsAndTimes(t *testing.T) {
 	t.Parallel()
 	s := tasks.NewScheduler(nil, tasks.SchedulerConfig{})
 	for _, o := range []tasks.SendOption{tasks.ID("mine"), tasks.At(time.Now())} {

@@ -10,7 +10,7 @@ import (
 
 // A Redis that is away for longer than a worker may be silent makes nobody dead: when it is back, what
 // workers run they run on, once.
-func TestOutageIsNoDeath(t *testing.T) {
+func TestWorkersOutliveAnOutageOfRedis(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t)
 	away := func(kind string) bool { return true }

@@ -1,11 +1,14 @@
 package tasks_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
 
 	"muster/tasks"
+	"muster/tasks/redistest"
 )
 
 func TestPlans(t *testing.T) {
@@ -77,4 +80,46 @@ var planStories = []story{
 			t.Fatalf("got %s, %v", got, err)
 		}
 	}},
+}
+
+// Plans that answer with plans end, a thousand deep, and with ids as long as they may be.
+func TestPlansEndAThousandDeep(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ depth, letters int }{{1000, 1}, {100, 100}, {50, 24}} {
+		t.Run(fmt.Sprint(c.depth, " deep with an id of ", c.letters), func(t *testing.T) {
+			t.Parallel()
+			client := tasks.NewClient(redistest.New(t))
+			t.Cleanup(func() { _ = client.Close() })
+			down, leaf := tasks.New[int, int]("deep.down"), tasks.New[int, int]("deep.leaf")
+			mux := tasks.NewMux()
+			tasks.Handle(mux, leaf, func(context.Context, int) (int, error) { return c.depth, nil })
+			tasks.HandlePlan(mux, down, func(_ context.Context, n int) (tasks.Signature[int], error) {
+				if n == 0 {
+					return leaf.S(0), nil
+				}
+				return down.S(n - 1), nil
+			})
+			worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			during(t, worker.Run)
+			id := make([]byte, c.letters)
+			for i := range id {
+				id[i] = 'x'
+			}
+			run, err := down.S(c.depth-1).Send(t.Context(), client, tasks.ID(string(id)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := run.Wait(limited(t)); err != nil || got != c.depth {
+				t.Errorf("got %v, %v, want %d", got, err, c.depth)
+			}
+			for p, err := range run.Watch(limited(t)) {
+				if err != nil {
+					t.Errorf("it does not end: %+v, %v", p, err)
+				}
+			}
+		})
+	}
 }

@@ -52,7 +52,7 @@ func (c choices) Int(lo, hi int, what string) int { return rapid.IntRange(lo, hi
 // every task runs as often as that says: once where it is reached, and not at all behind a failure. Where a
 // group ends with its first failure, or all is revoked on the way, it depends on the moment what still
 // runs; each node ends all the same, and runs at most once.
-func TestAnyCanvas(t *testing.T) {
+func TestAnyCanvasYieldsWhatItsReferenceDoes(t *testing.T) {
 	t.Parallel()
 	w := &world{client: tasks.NewClient(redistest.New(t))}
 	prop := &propWorld{runs: map[string]map[string]int{}}

@@ -141,7 +141,7 @@ func TestNodeThatNobodyTakesSaysWhy(t *testing.T) {
 
 // A task whose handler only some of the live workers of its queue have gets to one of them, however often
 // others take it.
-func TestNameThatFewWorkersHandle(t *testing.T) {
+func TestTaskGetsToTheWorkerThatHandlesIt(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		rdb := w.client.Redis()
@@ -178,7 +178,7 @@ func startRare(t *testing.T, w *world, name string, task tasks.Task[int, int]) {
 }
 
 // A task that no live worker has a handler for waits for one that is about to start.
-func TestNameThatAWorkerHandlesSoon(t *testing.T) {
+func TestTaskWaitsForAWorkerThatHandlesIt(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		rdb := w.client.Redis()
@@ -194,7 +194,7 @@ func TestNameThatAWorkerHandlesSoon(t *testing.T) {
 }
 
 // One that no worker comes for fails, and says why.
-func TestNameThatNobodyHandles(t *testing.T) {
+func TestTaskThatNoWorkerHandlesFails(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		rdb := w.client.Redis()
@@ -224,7 +224,7 @@ func TestNameThatNobodyHandles(t *testing.T) {
 }
 
 // A workflow of a release that no worker knows ends, and says why.
-func TestWorkflowOfAnotherRelease(t *testing.T) {
+func TestWorkflowOfAnUnknownReleaseEnds(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		rdb := w.client.Redis()
@@ -266,7 +266,7 @@ func TestWorkflowOfAnotherRelease(t *testing.T) {
 
 // What a worker of the first edition handed to asynq waits there for one: this release neither runs it nor puts it
 // away, and it holds nothing up.
-func TestTaskOfTheFirstEditionStays(t *testing.T) {
+func TestTaskOfTheFirstEditionStaysInAsynq(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		rdb := w.client.Redis()

@@ -154,20 +154,7 @@ func TestExternalTaskIsAnsweredFromOutside(t *testing.T) {
 			time.Since(o.Opened).Abs() > waitLimit || o.Deadline.Sub(o.Opened).Round(time.Second) != time.Hour {
 			t.Errorf("got %+v", o)
 		}
-		if p, err := run.Progress(ctx); err != nil || p.Status != tasktype.Started || p.Done != 1 || p.Total != 3 {
-			t.Errorf("progress: got %+v, %v, want 1 of 3, %s", p, err, tasktype.Started)
-		}
-		nodes, err := d.client.Nodes(ctx, run.ID())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := nodes[1]; n.Status != tasktype.Started || n.Waits != "waits for an answer" || !n.Due.Equal(o.Deadline) || n.Attempts != 1 {
-			t.Errorf("got %+v", n)
-		}
-		var b strings.Builder
-		if err := tasks.WriteTree(&b, nodes, tasks.TreeOptions{}); err != nil || !strings.Contains(b.String(), "waits for an answer") || strings.Contains(b.String(), " on ,") {
-			t.Errorf("got %v and\n%s", err, b.String())
-		}
+		d.wantWaiting(t, run, o)
 		token := tokenOf(t, d.client, o)
 		if err := tasks.Complete(ctx, d.client, publish, token, "no"); err == nil || !strings.Contains(err.Error(), review.Name()) {
 			t.Errorf("answer of another type: got %v, want an error that names %s", err, review.Name())
@@ -176,20 +163,16 @@ func TestExternalTaskIsAnsweredFromOutside(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := run.Wait(ctx); err != nil || got != "published true" {
-			t.Errorf("got %q, %v", got, err)
+			t.Errorf("got %q, %v, want %q", got, err, "published true")
 		}
-		wantError(t, "second answer", tasks.Complete(ctx, d.client, review, token, opinion{true}), tasks.ErrCompleted)
-		wantError(t, "failure after it", d.client.Fail(ctx, token, errors.New("no")), tasks.ErrCompleted)
-		wantError(t, "extension after it", d.client.Extend(ctx, token, time.Hour), tasks.ErrCompleted)
-		_, err = d.client.NewToken(ctx, run.ID(), "1")
-		wantError(t, "new token after it", err, tasks.ErrCompleted)
+		d.wantCompleted(t, run.ID(), token)
 		if left := allOpen(t, d.client, review.Name()); len(left) > 0 {
 			t.Errorf("still open: %+v", left)
 		}
 		testutil.Eventually(t, "the workflow has ended", func() bool { p, err := run.Progress(ctx); return err == nil && p.Ended })
-		nodes, err = d.client.Nodes(ctx, run.ID())
+		nodes, err := d.client.Nodes(ctx, run.ID())
 		if err != nil || nodes[1].Worker != "" || nodes[1].Attempts != 1 || nodes[1].Started.IsZero() {
-			t.Errorf("got %+v, %v", nodes, err)
+			t.Errorf("got %+v, %v, want one attempt of no worker", nodes, err)
 		}
 		if err := run.Forget(ctx); err != nil {
 			t.Fatal(err)
@@ -198,8 +181,39 @@ func TestExternalTaskIsAnsweredFromOutside(t *testing.T) {
 	})
 }
 
+// wantWaiting checks that the second of three nodes of a workflow is shown as one that waits for an answer.
+func (d *desk) wantWaiting(t *testing.T, run *tasks.AsyncResult[string], o tasktype.OpenToken) {
+	t.Helper()
+	ctx := limited(t)
+	if p, err := run.Progress(ctx); err != nil || p.Status != tasktype.Started || p.Done != 1 || p.Total != 3 {
+		t.Errorf("progress: got %+v, %v, want 1 of 3, %s", p, err, tasktype.Started)
+	}
+	nodes, err := d.client.Nodes(ctx, run.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := nodes[1]; n.Status != tasktype.Started || n.Waits != "waits for an answer" || !n.Due.Equal(o.Deadline) || n.Attempts != 1 {
+		t.Errorf("got %+v, want one that waits for an answer until %s", n, o.Deadline)
+	}
+	var b strings.Builder
+	if err := tasks.WriteTree(&b, nodes, tasks.TreeOptions{}); err != nil || !strings.Contains(b.String(), "waits for an answer") || strings.Contains(b.String(), " on ,") {
+		t.Errorf("got %v and\n%s", err, b.String())
+	}
+}
+
+// wantCompleted checks that nothing can be done any more with the token of node 1 of a workflow.
+func (d *desk) wantCompleted(t *testing.T, id, token string) {
+	t.Helper()
+	ctx := limited(t)
+	wantError(t, "second answer", tasks.Complete(ctx, d.client, review, token, opinion{true}), tasks.ErrCompleted)
+	wantError(t, "failure after it", d.client.Fail(ctx, token, errors.New("no")), tasks.ErrCompleted)
+	wantError(t, "extension after it", d.client.Extend(ctx, token, time.Hour), tasks.ErrCompleted)
+	_, err := d.client.NewToken(ctx, id, "1")
+	wantError(t, "new token after it", err, tasks.ErrCompleted)
+}
+
 // Whatever is no token gets an error that says so and does not repeat it.
-func TestAnswerWithAWrongToken(t *testing.T) {
+func TestWrongTokenIsRefusedUnrepeated(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		ctx := limited(t)
 		run := started(t, d.client, tasks.Chain(review.S(draft{"a"}), publish))
@@ -271,7 +285,7 @@ func TestTokenIsNotInRedis(t *testing.T) {
 }
 
 // Of answers that come at once exactly one counts, and all others hear so.
-func TestThousandAnswersToOneToken(t *testing.T) {
+func TestOneOfAThousandAnswersCounts(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		ctx := limited(t)
 		run := started(t, d.client, review.S(draft{"a"}))
@@ -303,7 +317,7 @@ func TestThousandAnswersToOneToken(t *testing.T) {
 }
 
 // A thousand nodes are open, without a slot, listed in pages, and answered at once.
-func TestThousandTokens(t *testing.T) {
+func TestAThousandNodesAreOpenWithoutASlot(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		ctx := limited(t)
 		const n = 1000
@@ -344,7 +358,7 @@ func TestThousandTokens(t *testing.T) {
 }
 
 // An answer that is too large is refused before it is sent, and the node still waits for one.
-func TestAnswerThatIsTooLarge(t *testing.T) {
+func TestTooLargeAnswerIsRefused(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		run, err := review.S(draft{}).Send(t.Context(), d.client)
 		if err != nil {

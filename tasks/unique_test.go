@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -68,4 +69,28 @@ func TestUniqueClaimedInVain(t *testing.T) {
 			t.Fatalf("claimed %s ago in vain: %v", age, err)
 		}
 	}
+}
+
+// An id that was used before stands for the workflow that has it now, for every process.
+func TestIDUsedAgainNamesTheLastWorkflow(t *testing.T) {
+	t.Parallel()
+	inWorlds(t, func(t *testing.T, w *world) {
+		short := tasks.Retention(200 * time.Millisecond) // miniredis ages keys by 20 ms at once
+		if got, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), w.client, tasks.ID("daily"), short); err != nil {
+			t.Fatal(got, err)
+		}
+		testutil.Eventually(t, "its retention is over", func() bool {
+			_, err := tasks.Attach[int](w.client, "daily").Status(t.Context())
+			return errors.Is(err, tasks.ErrUnknown)
+		})
+		sender := tasks.NewClient(w.client.Redis())
+		t.Cleanup(func() { _ = sender.Close() })
+		run, err := tasks.Chord(tasks.Each([]int{3, 4}, ID), Sum).Send(t.Context(), sender, tasks.ID("daily"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := run.Wait(limited(t)); err != nil || got != 7 {
+			t.Fatalf("got %v, %v\n%s", got, err, tree(t, w, "daily"))
+		}
+	})
 }

@@ -43,7 +43,7 @@ func failureOf[P, O any](t *testing.T, run *tasks.AsyncResult[O], what string, p
 }
 
 // Every signature in a workflow has a value, whatever options it was sent with.
-func TestValuesOfParts(t *testing.T) {
+func TestValueOfYieldsEachPart(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		for _, opts := range [][]tasks.SendOption{nil, {tasks.MaxRetry(1), tasks.ConstantBackoff(time.Millisecond), tasks.Expires(time.Hour), tasks.Priority(1)}} {
@@ -90,7 +90,7 @@ func TestValuesOfParts(t *testing.T) {
 }
 
 // The value of a part is there, or its failure, while the rest of the workflow runs.
-func TestValueOfPartBeforeTheEnd(t *testing.T) {
+func TestValueOfAPartComesBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		ctx := limited(t)
@@ -127,7 +127,7 @@ func TestValueOfPartBeforeTheEnd(t *testing.T) {
 }
 
 // A handle that knows no such part says how to name it.
-func TestValueOfWhatWasNotSent(t *testing.T) {
+func TestValueOfRefusesWhatWasNotSent(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		ctx := limited(t)
@@ -153,7 +153,7 @@ func TestValueOfWhatWasNotSent(t *testing.T) {
 }
 
 // Nodes are named as Nodes lists them, those of plans and members of maps among them.
-func TestNodeValues(t *testing.T) {
+func TestNodeValueYieldsAnyNode(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		ctx := limited(t)

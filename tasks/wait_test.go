@@ -12,7 +12,7 @@ import (
 )
 
 // A wait whose time is over says so, and not what the connection made of it.
-func TestWaitWhoseTimeIsOver(t *testing.T) {
+func TestWaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		w := newWorld(t, rdb)

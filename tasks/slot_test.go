@@ -15,7 +15,7 @@ import (
 
 // A worker can believe that it is at nothing while Redis says that it has a batch: the answer that told it got lost.
 // It finds out by itself.
-func TestNodeAstray(t *testing.T) {
+func TestBatchWhoseAnswerGotLostIsReturned(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		w := newWorld(t, rdb)
@@ -31,7 +31,7 @@ func TestNodeAstray(t *testing.T) {
 
 // What a slow task has no slot for is another worker's, also when the tasks before it were so short that a slot took
 // many at once.
-func TestTakesNoMoreThanItCanStart(t *testing.T) {
+func TestSlotTakesNoMoreThanItCanStart(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		c := tasks.NewClient(rdb)
@@ -73,7 +73,7 @@ func TestTakesNoMoreThanItCanStart(t *testing.T) {
 
 // What many slots make ready together runs at once: none of them leaves it to the agenda, which someone
 // looks through only every few seconds.
-func TestBodyFollowsAtOnce(t *testing.T) {
+func TestBodyOfAChordFollowsAtOnce(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		w := newWorld(t, rdb, func(cfg *tasks.WorkerConfig) { cfg.Concurrency = 16 })

@@ -11,7 +11,7 @@ import (
 
 // Members of a limited group that rescue or settle what others need too take no place for that, wait for
 // none, and come to what they would without the limit.
-func TestPlacesOfSharedParts(t *testing.T) {
+func TestSharedPartsTakeNoPlace(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		good, bad := ID.S(1), Fail.S(1)
@@ -35,7 +35,7 @@ func TestPlacesOfSharedParts(t *testing.T) {
 }
 
 // A member that ends before it had its place does not keep others from theirs.
-func TestPlaceOfWhatWasRevoked(t *testing.T) {
+func TestRevokedMemberKeepsNoPlace(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		gate := Hold.S("gate")
@@ -59,7 +59,7 @@ func TestPlaceOfWhatWasRevoked(t *testing.T) {
 }
 
 // After cannot have something rescue what it waits for itself.
-func TestAfterOfItsOwnRescue(t *testing.T) {
+func TestAfterRefusesToRescueWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	x := ID.S(1)
 	_, err := tasks.After(x, x.Rescue(Instead)).Send(t.Context(), tasks.NewClient(redistest.Mini(t)))

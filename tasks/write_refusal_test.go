@@ -214,7 +214,7 @@ func refusing(t *testing.T, w *world, refuse, heal func(), refused func(id strin
 }
 
 // Redis refuses writes for a while, as a replica does: what ended meanwhile counts, and ran once.
-func TestReadOnlyRedis(t *testing.T) {
+func TestNothingRunsTwiceWhileRedisIsReadOnly(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t)
 	rdb := srv.Client()
@@ -233,7 +233,7 @@ func TestReadOnlyRedis(t *testing.T) {
 }
 
 // The memory of Redis is full for a while: nothing is lost, and what runs ends once there is room.
-func TestRedisOutOfMemory(t *testing.T) {
+func TestNothingIsLostWhileRedisIsOutOfMemory(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Server(t, "maxmemory-policy", "noeviction")
 	rdb := srv.Client()
@@ -269,7 +269,7 @@ func TestRedisOutOfMemory(t *testing.T) {
 
 // The end of a task can be stored and asynq not be told of it, for longer than it is tried: asynq then
 // delivers the task once more, which finds that it has run.
-func TestAsynqIsNotTold(t *testing.T) {
+func TestTaskThatAsynqDeliversTwiceRunsOnce(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	w := newWorld(t, rdb)

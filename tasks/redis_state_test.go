@@ -172,3 +172,16 @@ func pause(t *testing.T, w *world) (resume func()) {
 		}
 	}
 }
+
+// agendaNow has workers look at once at whatever waits for that.
+func agendaNow(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	for _, shard := range shards(t, rdb) {
+		for _, m := range rdb.ZRange(t.Context(), shard+"agenda", 0, -1).Val() {
+			rdb.ZAddXX(t.Context(), shard+"agenda", redis.Z{Score: 1, Member: m})
+		}
+	}
+	if err := rdb.Publish(t.Context(), "muster:bus", "t 1").Err(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func moved(t *testing.T, rdb redis.UniversalClient, id, state string) {
 
 // Whatever an operator does to a wake-task, in every state that asynq has for it: the workflow ends as it would have,
 // and soon.
-func TestOperatorInEveryState(t *testing.T) {
+func TestWakeTaskInEveryStateOfAsynqDoesNoHarm(t *testing.T) {
 	t.Parallel()
 	hands := map[string]func(t *testing.T, rdb redis.UniversalClient, in *asynq.Inspector, id string) error{
 		"delete": func(_ *testing.T, _ redis.UniversalClient, in *asynq.Inspector, id string) error {
@@ -95,7 +96,7 @@ func TestOperatorInEveryState(t *testing.T) {
 
 // An operator deletes a whole queue, with all that is in it: what is ready runs, and the queue is there for operators
 // as before.
-func TestOperatorDeletesQueue(t *testing.T) {
+func TestDeletedQueueComesBack(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		in := asynq.NewInspectorFromRedisClient(w.client.Redis())
@@ -119,7 +120,7 @@ func TestOperatorDeletesQueue(t *testing.T) {
 }
 
 // An operator pauses a queue in asynq's way: nothing begins until it is resumed.
-func TestOperatorPausesQueue(t *testing.T) {
+func TestNothingBeginsInAPausedQueue(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		in := asynq.NewInspectorFromRedisClient(w.client.Redis())
@@ -149,7 +150,7 @@ func TestOperatorPausesQueue(t *testing.T) {
 
 // A wake-task whose node runs cannot be deleted. Cancelled in asynq's way, and delivered once more, it changes nothing
 // for the node, which runs on, once.
-func TestOperatorCancels(t *testing.T) {
+func TestCancelledWakeTaskChangesNothing(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		rdb := w.client.Redis()
@@ -187,7 +188,7 @@ func TestOperatorCancels(t *testing.T) {
 }
 
 // A node that waits for a retry is in no queue of asynq: there is nothing to delete.
-func TestOperatorFindsNoRetry(t *testing.T) {
+func TestRetryIsInNoQueueOfAsynq(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		in := asynq.NewInspectorFromRedisClient(w.client.Redis())
@@ -201,5 +202,73 @@ func TestOperatorFindsNoRetry(t *testing.T) {
 			t.Fatal(err)
 		}
 		ended(t, w, run.ID())
+	})
+}
+
+// inWorldsOfAsynq runs a test in a world of its own on each kind of Redis, with a view of asynq's queues.
+func inWorldsOfAsynq(t *testing.T, run func(t *testing.T, w *world, in *asynq.Inspector)) {
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		run(t, newWorld(t, rdb), asynq.NewInspectorFromRedisClient(rdb))
+	})
+}
+
+func TestWorkersFindReadyNodesWithoutTheirWakeTask(t *testing.T) {
+	t.Parallel()
+	inWorldsOfAsynq(t, func(t *testing.T, w *world, in *asynq.Inspector) {
+		for name, damage := range map[string]func(id string) error{
+			"it is deleted":  func(id string) error { return in.DeleteTask("default", id) },
+			"it is archived": func(id string) error { return in.ArchiveTask("default", id) },
+			"all of asynq's queue is lost": func(id string) error {
+				return w.client.Redis().Del(t.Context(), "asynq:{default}:t:"+id, "asynq:{default}:pending", "asynq:{default}:active",
+					"asynq:{default}:lease").Err()
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				resume := pause(t, w)
+				run := sent(t, w, tasks.Chord(tasks.Each(ints(30), ID), Sum))
+				for _, id := range wakeTasks(t, w.client.Redis()) {
+					if err := damage(id); err != nil {
+						t.Fatal(err)
+					}
+				}
+				resume()
+				if got, err := run.Wait(limited(t)); err != nil || got != 435 {
+					t.Fatalf("got %v, %v, want 435", got, err)
+				}
+				ended(t, w, run.ID())
+				for _, n := range nodes(t, w, run.ID()) {
+					if times := w.ran(run.ID() + "." + n.ID); n.Queue != "" && times != 1 {
+						t.Errorf("%s ran %d times, want once", n.ID, times)
+					}
+				}
+			})
+		}
+	})
+}
+
+func TestNeedlessWakeTasksRunNothing(t *testing.T) {
+	t.Parallel()
+	inWorldsOfAsynq(t, func(t *testing.T, w *world, in *asynq.Inspector) {
+		run := sent(t, w, tasks.Chord(tasks.Group(Echo.S(Mark{"w6", 1}), Echo.S(Mark{"w6", 2})), Sum))
+		if _, err := run.Wait(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+		ended(t, w, run.ID())
+		cl := asynq.NewClientFromRedisClient(w.client.Redis())
+		for i, payload := range []string{"0 0", "0 1", "0 99999", "3 0", "999 0"} {
+			if _, err := cl.Enqueue(asynq.NewTask("muster:work", []byte(payload)), asynq.TaskID(fmt.Sprint("forged", i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.client.Redis().Publish(t.Context(), "muster:bus", "q default").Err(); err != nil {
+			t.Fatal(err)
+		}
+		testutil.Eventually(t, "they are taken", func() bool {
+			q, err := in.GetQueueInfo("default")
+			return err == nil && q.Pending == 0 && q.Active == 0
+		})
+		if got, err := run.Wait(limited(t)); err != nil || got != 3 || len(w.noted("w6")) != 2 {
+			t.Fatalf("got %v, %v, ran %v, want 3, and each once", got, err, w.noted("w6"))
+		}
 	})
 }

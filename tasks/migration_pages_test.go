@@ -13,7 +13,7 @@ import (
 )
 
 // What the pages for those who come from elsewhere say in a line of code compiles, and so is there.
-func TestPagesNameWhatThereIs(t *testing.T) {
+func TestPagesNameWhatExists(t *testing.T) {
 	t.Parallel()
 	c := newCompiler(t)
 	pkg, errs := c.load(prelude, comingPrelude)

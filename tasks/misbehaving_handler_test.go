@@ -10,89 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
-
-	"muster/internal/testutil"
 	"muster/tasks"
-	"muster/tasks/redistest"
 	"muster/tasks/tasktype"
 )
-
-// agendaNow has workers look at once at whatever waits for that.
-func agendaNow(t *testing.T, rdb redis.UniversalClient) {
-	t.Helper()
-	for _, shard := range shards(t, rdb) {
-		for _, m := range rdb.ZRange(t.Context(), shard+"agenda", 0, -1).Val() {
-			rdb.ZAddXX(t.Context(), shard+"agenda", redis.Z{Score: 1, Member: m})
-		}
-	}
-	if err := rdb.Publish(t.Context(), "muster:bus", "t 1").Err(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// What is no task costs a queue no slot, and holds up nothing of ours.
-func TestGarbageInAQueue(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		rdb := w.client.Redis()
-		resume := pause(t, w)
-		run := sent(t, w, tasks.Chord(tasks.Each(ints(3), ID), Sum))
-		wake := wakeTasks(t, rdb)[0]
-		put := func(id, message string) {
-			rdb.HSet(t.Context(), "asynq:{default}:t:"+id, "msg", message, "state", "pending")
-			rdb.RPush(t.Context(), "asynq:{default}:pending", id)
-		}
-		for i := range 20 {
-			put(fmt.Sprint("garbage", i), "\xff\xffno message")
-		}
-		put("empty", "")
-		rdb.RPush(t.Context(), "asynq:{default}:pending", "ghost")
-		rdb.HSet(t.Context(), "asynq:{default}:t:ghost", "state", "pending")
-		// The wake-task itself is broken, too, and one says nothing that can be read.
-		rdb.HSet(t.Context(), "asynq:{default}:t:"+wake, "msg", "\xff")
-		if _, err := asynq.NewClientFromRedisClient(rdb).Enqueue(asynq.NewTask("muster:work", []byte("\xff"))); err != nil {
-			t.Fatal(err)
-		}
-		resume()
-		testutil.Eventually(t, "nothing waits in the queue", func() bool { return rdb.LLen(t.Context(), "asynq:{default}:pending").Val() == 0 })
-		if got, err := run.Wait(limited(t)); err != nil || got != 3 {
-			t.Fatalf("got %v, %v, want 3\n%s", got, err, tree(t, w, run.ID()))
-		}
-		held := sent(t, w, tasks.Group(Hold.S("one"), Hold.S("two")))
-		testutil.Eventually(t, "all slots can be used", func() bool { return len(w.noted("at one")) == 1 && len(w.noted("at two")) == 1 })
-		w.open("one")
-		w.open("two")
-		if _, err := held.Wait(limited(t)); err != nil {
-			t.Fatal(err)
-		}
-	}, func(c *tasks.WorkerConfig) { c.Concurrency = 2 })
-}
-
-// An id that was used before stands for the workflow that has it now, for every process.
-func TestIDUsedAgain(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		short := tasks.Retention(200 * time.Millisecond) // miniredis ages keys by 20 ms at once
-		if got, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), w.client, tasks.ID("daily"), short); err != nil {
-			t.Fatal(got, err)
-		}
-		testutil.Eventually(t, "its retention is over", func() bool {
-			_, err := tasks.Attach[int](w.client, "daily").Status(t.Context())
-			return errors.Is(err, tasks.ErrUnknown)
-		})
-		sender := tasks.NewClient(w.client.Redis())
-		t.Cleanup(func() { _ = sender.Close() })
-		run, err := tasks.Chord(tasks.Each([]int{3, 4}, ID), Sum).Send(t.Context(), sender, tasks.ID("daily"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, err := run.Wait(limited(t)); err != nil || got != 7 {
-			t.Fatalf("got %v, %v\n%s", got, err, tree(t, w, "daily"))
-		}
-	})
-}
 
 // oddError is an error whose methods do what they are told.
 type oddError struct {
@@ -117,9 +37,11 @@ func (e oddError) Unwrap() error {
 // cyclic is an error that wraps itself, and whose method Is does what it is told.
 type cyclic struct{ is func() bool }
 
-func (e *cyclic) Error() string   { return "cyclic" }
+func (e *cyclic) Error() string { return "cyclic" }
+
 func (e *cyclic) Unwrap() []error { return []error{e, e} }
-func (e *cyclic) Is(error) bool   { return e.is() }
+
+func (e *cyclic) Is(error) bool { return e.is() }
 
 // misbehavior is a handler that does not return as it should, and how its task fails.
 type misbehavior struct {
@@ -164,7 +86,7 @@ func misbehaviors(odd func(string, func(context.Context) error, ...tasks.TaskOpt
 }
 
 // Handlers that do not return as they should fail their tasks, and no more.
-func TestHandlersThatMisbehave(t *testing.T) {
+func TestMisbehavingHandlersFailTheirTasksOnly(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		m := w.mux()
@@ -215,46 +137,34 @@ func TestHandlersThatMisbehave(t *testing.T) {
 	})
 }
 
-// At most so many tasks of a queue run at once, and the others of the worker's queues go on.
-func TestQueueLimits(t *testing.T) {
+// A goroutine that a handler leaves behind harms nobody: its context is done, and what it says of its progress is not
+// heard.
+func TestGoroutineOfAnEndedHandlerIsIgnored(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
-		held := sent(t, w, tasks.Each(slices.Repeat([]string{"limited"}, 5), Hold, tasks.Queue("few")))
-		testutil.Eventually(t, "two run", func() bool { return len(w.noted("at limited")) == 2 })
-		if got, err := send(t, w, tasks.Chord(tasks.Each(ints(20), ID), Sum)); err != nil || got != 190 {
-			t.Fatalf("got %v, %v", got, err)
-		}
-		as, err := w.client.Active(t.Context())
-		if n := len(w.noted("at limited")); n != 2 || err != nil || len(as) != 2 {
-			t.Fatalf("%d of the limited queue have begun, %d run, %v", n, len(as), err)
-		}
-		w.open("limited")
-		if got, err := held.Wait(limited(t)); err != nil || len(got) != 5 {
-			t.Fatalf("got %v, %v", got, err)
-		}
-	}, func(c *tasks.WorkerConfig) {
-		c.Queues = map[string]int{"default": 1, "few": 1}
-		c.QueueLimits = map[string]int{"few": 2}
-	})
-	if _, err := tasks.NewWorker(tasks.NewClient(redistest.Mini(t)), tasks.NewMux(),
-		tasks.WorkerConfig{QueueLimits: map[string]int{"other": 1}}); err == nil || !strings.Contains(err.Error(), "QueueLimits") {
-		t.Errorf("a limit of a queue that is not taken from: %v", err)
-	}
-}
-
-// At most so many starts of a task in any span of time, over all workers.
-func TestRateLimit(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		const per = 200 * time.Millisecond
-		run := sent(t, w, tasks.Each(ints(6), tasks.New[int, int]("t.when", tasks.RateLimit(2, per))))
-		if _, err := run.Wait(limited(t)); err != nil {
+		leave := tasks.New[int, int]("fleet.leave", tasks.Queue("leave"))
+		mux := w.mux()
+		left := make(chan struct{})
+		tasks.Handle(mux, leave, func(ctx context.Context, n int) (int, error) {
+			go func() {
+				<-ctx.Done()
+				tasks.SetProgress(ctx, 7, 8)
+				close(left)
+			}()
+			return n, nil
+		})
+		worker, err := tasks.NewWorker(w.client, mux, tasks.WorkerConfig{Name: "leave", Concurrency: 1, Queues: map[string]int{"leave": 1}})
+		if err != nil {
 			t.Fatal(err)
 		}
-		ran := w.noted("when")
-		slices.Sort(ran)
-		if len(ran) != 6 || ran[5]-ran[0] < int(per.Milliseconds()) {
-			t.Fatalf("six starts at %v, of which two may be in %v", ran, per)
+		during(t, worker.Run)
+		run := sent(t, w, tasks.Chain(leave.S(1), Inc))
+		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
+			t.Errorf("got %v, %v, want 2", got, err)
+		}
+		<-left
+		if n := nodes(t, w, run.ID())[0]; n.Status != tasktype.Success || n.Done != 0 || n.Total != 0 {
+			t.Errorf("got %+v, want no progress", n)
 		}
 	})
 }

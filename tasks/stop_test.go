@@ -18,7 +18,7 @@ import (
 )
 
 // A fleet in which no worker lives longer than two seconds, and nobody says that they have died, does its work.
-func TestFleetOfShortLives(t *testing.T) {
+func TestFleetOfShortLivedWorkersDoesItsWork(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	c := connect(t, url)
@@ -214,76 +214,43 @@ func TestDrainedWorkerHandsBack(t *testing.T) {
 	})
 }
 
-// Plans that answer with plans end, a thousand deep, and with ids as long as they may be.
-func TestDeepPlans(t *testing.T) {
+// A worker that is told to stop gives back what it cannot finish.
+func TestStoppedWorkerGivesBack(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ depth, letters int }{{1000, 1}, {100, 100}, {50, 24}} {
-		t.Run(fmt.Sprint(c.depth, " deep with an id of ", c.letters), func(t *testing.T) {
-			t.Parallel()
-			client := tasks.NewClient(redistest.New(t))
-			t.Cleanup(func() { _ = client.Close() })
-			down, leaf := tasks.New[int, int]("deep.down"), tasks.New[int, int]("deep.leaf")
-			mux := tasks.NewMux()
-			tasks.Handle(mux, leaf, func(context.Context, int) (int, error) { return c.depth, nil })
-			tasks.HandlePlan(mux, down, func(_ context.Context, n int) (tasks.Signature[int], error) {
-				if n == 0 {
-					return leaf.S(0), nil
-				}
-				return down.S(n - 1), nil
-			})
-			worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			during(t, worker.Run)
-			id := make([]byte, c.letters)
-			for i := range id {
-				id[i] = 'x'
-			}
-			run, err := down.S(c.depth-1).Send(t.Context(), client, tasks.ID(string(id)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got, err := run.Wait(limited(t)); err != nil || got != c.depth {
-				t.Errorf("got %v, %v, want %d", got, err, c.depth)
-			}
-			for p, err := range run.Watch(limited(t)) {
-				if err != nil {
-					t.Errorf("it does not end: %+v, %v", p, err)
-				}
-			}
-		})
-	}
-}
-
-// A goroutine that a handler leaves behind harms nobody: its context is done, and what it says of its progress is not
-// heard.
-func TestHandlerLeavesAGoroutine(t *testing.T) {
-	t.Parallel()
-	inWorlds(t, func(t *testing.T, w *world) {
-		leave := tasks.New[int, int]("fleet.leave", tasks.Queue("leave"))
-		mux := w.mux()
-		left := make(chan struct{})
-		tasks.Handle(mux, leave, func(ctx context.Context, n int) (int, error) {
-			go func() {
-				<-ctx.Done()
-				tasks.SetProgress(ctx, 7, 8)
-				close(left)
-			}()
-			return n, nil
-		})
-		worker, err := tasks.NewWorker(w.client, mux, tasks.WorkerConfig{Name: "leave", Concurrency: 1, Queues: map[string]int{"leave": 1}})
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb)
+		other := &world{client: w.client, notes: map[string][]int{}, hold: make(chan struct{})}
+		worker, err := tasks.NewWorker(w.client, other.mux(), tasks.WorkerConfig{Grace: 10 * time.Millisecond, Name: "leaver", Queues: map[string]int{"away": 1, "default": 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		during(t, worker.Run)
-		run := sent(t, w, tasks.Chain(leave.S(1), Inc))
-		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
-			t.Errorf("got %v, %v, want 2", got, err)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- worker.Run(ctx) }()
+		run, err := Slow.S(AB{1, 2000}, tasks.Queue("away")).Send(t.Context(), w.client)
+		if err != nil {
+			t.Fatal(err)
 		}
-		<-left
-		if n := nodes(t, w, run.ID())[0]; n.Status != tasktype.Success || n.Done != 0 || n.Total != 0 {
-			t.Errorf("got %+v, want no progress", n)
+		testutil.Eventually(t, "it runs", func() bool {
+			as, err := w.client.Active(t.Context())
+			return err == nil && len(as) == 1 && as[0].Worker == "leaver"
+		})
+		stop()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if as, err := w.client.Active(t.Context()); err != nil || len(as) != 0 {
+			t.Fatalf("after the stop %v runs, %v", as, err)
+		}
+		nodes, err := w.client.Nodes(t.Context(), run.ID())
+		if err != nil || nodes[0].Status != tasktype.Pending || nodes[0].Attempts != 0 {
+			t.Fatalf("given back as %+v, %v", nodes, err)
+		}
+		if ws, err := w.client.Workers(t.Context()); err != nil || len(ws) != 1 {
+			t.Fatalf("workers %v, %v", ws, err)
+		}
+		if err := run.Revoke(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

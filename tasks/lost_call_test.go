@@ -158,7 +158,7 @@ var steps = []struct {
 
 // A worker that dies at any call to Redis, or right after it, leaves a state from which another finds the way; one that
 // only loses the call, or its reply, finds it by itself. Every value is one value, and nothing stays behind.
-func TestCutOff(t *testing.T) {
+func TestWorkersSurviveAnyLostCall(t *testing.T) {
 	t.Parallel()
 	var all sync.WaitGroup
 	slots := make(chan struct{}, 12)
@@ -325,7 +325,7 @@ func nothingLeft(ctx context.Context, rdb redis.UniversalClient) error {
 
 // A sender that dies at any call, or right after it, leaves a workflow that runs, or none; also when what it sends goes
 // in pieces.
-func TestSenderCutOff(t *testing.T) {
+func TestSenderThatDiesLeavesAWholeWorkflowOrNone(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	w := newWorld(t, connect(t, url).Redis())
@@ -370,7 +370,7 @@ func TestSenderCutOff(t *testing.T) {
 }
 
 // A client that dies while it revokes a workflow leaves one that ends, as if it had not been there or revoked.
-func TestRevokerCutOff(t *testing.T) {
+func TestRevokerThatDiesLeavesAWorkflowThatEnds(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
 	w := newWorld(t, connect(t, url).Redis())
@@ -410,9 +410,9 @@ func TestRevokerCutOff(t *testing.T) {
 	}
 }
 
-// W7: two runs of a node at once, as when a worker sleeps past its lease and wakes up: the first
+// Two runs of a node at once, as when a worker sleeps past its lease and wakes up: the first
 // outcome counts, everywhere, and what follows runs once.
-func TestTwoRunsOfOneNode(t *testing.T) {
+func TestFirstOutcomeOfTwoRunsCounts(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {
 		var runs atomic.Int64

@@ -12,7 +12,7 @@ import (
 
 // A worker can die with a batch that it did not begin. Its nodes run again when its leases are expired, as those do
 // that it had begun.
-func TestTakenButNotBegun(t *testing.T) {
+func TestNodesTakenAndNotBegunRunElsewhere(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		c := tasks.NewClient(rdb)
@@ -41,7 +41,7 @@ func TestTakenButNotBegun(t *testing.T) {
 }
 
 // A worker that is in no list of workers, as after a roll-back of Redis, and has batches is found dead by the others.
-func TestBatchOfNobodyIsFound(t *testing.T) {
+func TestBatchOfAnUnlistedWorkerIsFound(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		c := tasks.NewClient(rdb)
@@ -60,7 +60,7 @@ func TestBatchOfNobodyIsFound(t *testing.T) {
 
 // A Redis that lost its last writes can remember that a worker has a batch and not that it ended it: the worker does
 // not know the batch any more, gives it back, and the nodes run again.
-func TestEndThatRedisLost(t *testing.T) {
+func TestBatchWhoseEndRedisLostRunsAgain(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Server(t).Client() // miniredis dumps no hashes
 	w := newWorld(t, rdb)
@@ -88,7 +88,7 @@ func TestEndThatRedisLost(t *testing.T) {
 }
 
 // It can also forget that the batch was taken: what the worker did of it does not count, and the nodes run again.
-func TestTakeThatRedisLost(t *testing.T) {
+func TestBatchWhoseTakeRedisLostRunsAgain(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Server(t).Client()
 	w := newWorld(t, rdb)

@@ -1,0 +1,255 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"muster/tasks"
+	"muster/tasks/internal/canvas"
+	"muster/tasks/internal/engine"
+	"muster/tasks/tasktype"
+)
+
+// worker is a process that runs nodes.
+type worker struct {
+	*process
+	w       *engine.Worker
+	slots   int
+	busy    int
+	signed  bool // it has beaten for the first time; before that it takes no work
+	tending bool
+	tended  time.Time // when it last finished looking after workflows
+	beaten  time.Time // when Redis last heard of it
+	reaped  int       // the event in which its batches were last taken from it
+	due     time.Time // when it wants to look again; zero for nothing
+	stop    context.CancelFunc
+	ctx     context.Context
+}
+
+// clock is that of a process. Where several of its timers end at once, the scheduler decides on their order.
+type clock struct{ p *process }
+
+func (c clock) Now() time.Time { return time.Now().Add(c.p.skew) }
+
+func (c clock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
+	what := fmt.Sprint("timer ", c.p.timers.Add(1))
+	return time.AfterFunc(d, func() {
+		_ = c.p.wait(what) // a dead process goes on too: its goroutines must end
+		f()
+	}).Stop
+}
+
+func (c clock) After(d time.Duration) <-chan time.Time {
+	ends := make(chan time.Time, 1)
+	c.AfterFunc(d, func() { ends <- c.Now() })
+	return ends
+}
+
+// newClient returns a client in a process.
+func (h *history) newClient(p *process) *tasks.Client {
+	c := tasks.NewClient(conn{p.rdb, p})
+	p.engine.SetClock(clock{p})
+	p.engine.RewriteScripts(h.scripts.rewrite)
+	p.engine.SetWaker(func(_ context.Context, k engine.Wake) error {
+		return h.put(p, wake{shard: k.Shard, queue: k.Queue, gen: k.Gen})
+	})
+	// The number of shards is read under a mutex. The scheduler does not see goroutines that wait for one.
+	was := p.direct
+	p.direct = true
+	_, _ = c.Nodes(context.Background(), "none")
+	p.direct = was
+	return c
+}
+
+func (h *history) skew() time.Duration {
+	if !h.chance(h.plan.skewed) {
+		return 0
+	}
+	return time.Duration(h.among(-3000, 3000)) * time.Millisecond
+}
+
+// hire starts a worker.
+func (h *history) hire() {
+	h.hired++
+	name := fmt.Sprintf("w%d", h.hired)
+	w := &worker{process: h.newProcess(name, h.skew()), slots: h.among(1, 3), tended: time.Now(), beaten: time.Now()}
+	m := tasks.NewMux()
+	m.Use(func(ctx context.Context, i tasktype.Info, next func(context.Context) error) error {
+		return h.execute(w, i, func() error { return next(ctx) })
+	})
+	canvas.Handle(m)
+	served := map[string]int{}
+	for _, q := range queues {
+		served[q] = 1
+	}
+	if _, err := tasks.NewWorker(h.newClient(w.process), m, tasks.WorkerConfig{Name: name}); err != nil {
+		panic(err)
+	}
+	// Not that worker runs, but one that only does what it is told to.
+	w.w = engine.NewWorker(w.engine, w.handlers, engine.WorkerConfig{
+		Queues: served, Concurrency: w.slots, MaxConcurrency: w.slots, MaxResult: 16 << 20, Manual: true,
+		Name: name, Logger: slog.New(slog.DiscardHandler)})
+	w.ctx, w.stop = context.WithCancel(context.Background())
+	h.workers = append(h.workers, w)
+	h.event("HIRE %s with %d slots, clock %s", name, w.slots, w.skew)
+	h.startTend(w)
+}
+
+// short reports whether workers are missing.
+func (h *history) short() bool { return len(h.live()) < h.plan.workers }
+
+func (h *history) live() (out []*worker) {
+	for _, w := range h.workers {
+		if !w.dead {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// freeWorkers returns the workers that have a free slot.
+func (h *history) freeWorkers() (out []*worker) {
+	for _, w := range h.live() {
+		if w.signed && w.busy < w.slots && !w.frozen.After(time.Now()) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// serveOn makes a worker serve a wake-task.
+func (h *history) serveOn(w *worker, k wake) {
+	h.event("%s WAKES UP %s", w.name, k.id)
+	w.busy++
+	h.queue.running[k.id]++
+	h.spawn(func() {
+		w.w.Serve(w.ctx, engine.Wake{Shard: k.shard, Queue: k.queue, Gen: k.gen})
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		w.busy--
+		if h.queue.running[k.id]--; h.queue.running[k.id] == 0 {
+			delete(h.queue.running, k.id)
+		}
+		if w.dead { // asynq finds out after a while, and delivers it again
+			k.from = time.Now().Add(time.Minute)
+			h.waiting = append(h.waiting, k)
+		}
+	})
+}
+
+func (h *history) idleTenders() (out []*worker) {
+	for _, w := range h.live() {
+		if !w.tending && !w.frozen.After(time.Now()) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// restless returns the workers that are due to look after workflows.
+func (h *history) restless() (out []*worker) {
+	for _, w := range h.idleTenders() {
+		if !w.signed || time.Since(w.tended) >= restTime || !w.due.IsZero() && w.due.Before(time.Now()) && w.tended.Before(w.due) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// restTime is how long a worker waits between two looks after workflows if nothing is due before.
+const restTime = 300 * time.Millisecond
+
+// tend has a worker look after workflows.
+func (h *history) tend() {
+	ws := h.restless()
+	h.startTend(ws[h.rng.IntN(len(ws))])
+}
+
+func (h *history) startTend(w *worker) {
+	w.tending = true
+	h.spawn(func() {
+		_, next, err := w.w.Tend(w.ctx)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		w.tending, w.due = false, next
+		if err == nil {
+			w.tended, w.signed = time.Now(), true
+		}
+	})
+}
+
+// tendEach makes the next worker that has not done so in this round look after workflows, and reports whether there was
+// one.
+func (h *history) tendEach() bool {
+	for _, w := range h.idleTenders() {
+		if !w.signed || time.Since(w.tended) >= roundTime || !w.due.IsZero() && !w.due.After(time.Now()) && time.Now().After(w.tended) {
+			h.startTend(w)
+			return true
+		}
+	}
+	return false
+}
+
+// roundTime is how often workers look after workflows when nothing goes wrong.
+const roundTime = 3 * time.Second
+
+// nextRound is how long nothing happens.
+func (h *history) nextRound() time.Duration {
+	d := roundTime
+	for _, w := range h.live() {
+		if w.busy > 0 {
+			return time.Millisecond // it waits for more to do
+		}
+		d = min(d, max(roundTime-time.Since(w.tended), time.Millisecond))
+		if !w.due.IsZero() {
+			d = min(d, max(time.Until(w.due), time.Millisecond))
+		}
+	}
+	return d
+}
+
+func (h *history) crashable() bool { return h.plan.dead < h.plan.mostDead && len(h.live()) > 0 }
+
+// crash kills a worker: nothing of it reaches Redis any more.
+func (h *history) crash() {
+	live := h.live()
+	w := live[h.rng.IntN(len(live))]
+	h.plan.dead++
+	h.event("CRASH %s", w.name)
+	h.kill(w.process)
+	w.stop()
+	w.w.Kill()
+	h.settle()
+}
+
+// kill ends a process. The calls that it waits for fail.
+func (h *history) kill(p *process) {
+	h.mu.Lock()
+	p.dead = true
+	var gone []*step
+	h.parked = slices.DeleteFunc(h.parked, func(s *step) bool {
+		if s.from == p {
+			gone = append(gone, s)
+		}
+		return s.from == p
+	})
+	h.mu.Unlock()
+	for _, s := range gone {
+		s.done <- errDead
+	}
+}
+
+// freeze stops a worker for a while, as SIGSTOP does.
+func (h *history) freeze() {
+	live := h.live()
+	if len(live) == 0 {
+		return
+	}
+	w := live[h.rng.IntN(len(live))]
+	d := time.Duration(h.among(1, 25_000)) * time.Millisecond
+	w.frozen = time.Now().Add(d)
+	h.event("FREEZE %s for %s", w.name, d)
+}

@@ -1,0 +1,241 @@
+package tasks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+	"muster/tasks"
+	"muster/tasks/redistest"
+	"muster/tasks/tasktype"
+)
+
+// What the outside says failed is tried again as for a handler.
+func TestFailureFromOutsideIsRetried(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		run := started(t, d.client, fragile.S(draft{"a"}))
+		var last string
+		for attempt := 1; attempt <= 3; attempt++ {
+			o := opened(t, d.client, fragile.Name(), 1)[0]
+			if o.Attempt != attempt {
+				t.Fatalf("got attempt %d, want %d", o.Attempt, attempt)
+			}
+			last = tokenOf(t, d.client, o)
+			if err := d.client.Fail(ctx, last, tasks.WithCode("tired", fmt.Errorf("not %d", attempt))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := run.Wait(ctx)
+		if f := wantFailure(t, err, "not 3"); f.Code != "tired" || f.Attempts != 3 {
+			t.Errorf("got %+v", f)
+		}
+		wantError(t, "failure after the last", d.client.Fail(ctx, last, errors.New("no")), tasks.ErrCompleted)
+
+		run = started(t, d.client, fragile.S(draft{"b"}))
+		token := tokenOf(t, d.client, opened(t, d.client, fragile.Name(), 1)[0])
+		if err := d.client.Fail(ctx, token, nil); err == nil {
+			t.Error("failed without a cause")
+		}
+		if err := d.client.Fail(ctx, token, tasks.Again(time.Second)); err == nil {
+			t.Error("called again from outside")
+		}
+		if err := d.client.Fail(ctx, token, tasks.Permanent(errors.New("never"))); err != nil {
+			t.Fatal(err)
+		}
+		_, err = run.Wait(ctx)
+		if f := wantFailure(t, err, "never"); f.Code != tasktype.CodePermanent || f.Attempts != 1 {
+			t.Errorf("got %+v", f)
+		}
+	})
+}
+
+// An open member keeps its place of AtMost.
+func TestOpenMembersKeepTheirPlaces(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		run := started(t, d.client, tasks.Chord(tasks.Each(make([]draft, 5), review, tasks.AtMost(2)), verdicts))
+		beside := started(t, d.client, tasks.Chord(tasks.Each(make([]draft, 5), fragile), verdicts))
+		opened(t, d.client, fragile.Name(), 5)
+		for left := 5; left > 0; left-- {
+			all := opened(t, d.client, review.Name(), min(2, left))
+			if err := tasks.Complete(ctx, d.client, review, tokenOf(t, d.client, all[0]), opinion{true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := run.Wait(ctx); err != nil || got != 5 {
+			t.Errorf("got %d, %v, want 5", got, err)
+		}
+		if err := beside.Revoke(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if left := allOpen(t, d.client, fragile.Name()); len(left) > 0 {
+			t.Errorf("open after the revocation: %+v", left)
+		}
+	})
+}
+
+// Whatever ends an open node ends its token.
+func TestRevocationEndsAToken(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		for what, end := range map[string]func(run *tasks.AsyncResult[int], o []string) error{
+			"revoked workflow": func(run *tasks.AsyncResult[int], _ []string) error { return run.Revoke(ctx) },
+			"revoked nodes": func(run *tasks.AsyncResult[int], _ []string) error {
+				return errors.Join(d.client.RevokeNode(ctx, run.ID(), "0"), d.client.RevokeNode(ctx, run.ID(), "1"))
+			},
+			"failed sibling": func(_ *tasks.AsyncResult[int], tokens []string) error {
+				return d.client.Fail(ctx, tokens[0], tasks.Permanent(errors.New("no")))
+			},
+		} {
+			t.Run(what, func(t *testing.T) {
+				run := started(t, d.client, tasks.Chord(tasks.Each(make([]draft, 2), fragile, tasks.FailFast()), verdicts))
+				var tokens []string
+				for _, o := range opened(t, d.client, fragile.Name(), 2) {
+					tokens = append(tokens, tokenOf(t, d.client, o))
+				}
+				if err := end(run, tokens); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := run.Wait(ctx); err == nil {
+					t.Error("it has a value")
+				}
+				testutil.Eventually(t, "the workflow has ended", func() bool { p, err := run.Progress(ctx); return err == nil && p.Ended })
+				for _, token := range tokens {
+					wantError(t, "answer", d.client.Complete(ctx, token, json.RawMessage(`{}`)), tasks.ErrCompleted)
+				}
+				if left := allOpen(t, d.client, fragile.Name()); len(left) > 0 {
+					t.Errorf("still open: %+v", left)
+				}
+			})
+		}
+	})
+}
+
+// Open nodes of many workflows are on the pages of their task, each once.
+func TestOpenNodesAreListedOnceEach(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		const n = 130
+		var ids, got []string
+		for i := range n {
+			ids = append(ids, started(t, d.client, review.S(draft{fmt.Sprint(i)})).ID())
+		}
+		large := strings.Repeat("x", 400_000)
+		for range 5 {
+			ids = append(ids, started(t, d.client, tasks.Chain(drafting.S(large), review)).ID(), started(t, d.client, review.S(draft{large})).ID())
+		}
+		opened(t, d.client, review.Name(), len(ids))
+		pages := 0
+		for cursor := ""; ; pages++ {
+			page, next, err := d.client.OpenTokens(ctx, review.Name(), cursor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			size := 0
+			for _, o := range page {
+				got = append(got, o.Workflow)
+				size += len(o.Input)
+			}
+			if len(page) > 100 || size > 2<<20 {
+				t.Errorf("a page has %d nodes and %d bytes of inputs", len(page), size)
+			}
+			if cursor = next; next == "" {
+				break
+			}
+		}
+		slices.Sort(ids)
+		slices.Sort(got)
+		if !slices.Equal(got, ids) {
+			t.Errorf("pages have %d workflows, want %d", len(got), len(ids))
+		}
+		if pages < 3 {
+			t.Errorf("all is on %d pages", pages+1)
+		}
+		for _, cursor := range []string{"x", "-1 a", "1"} {
+			if _, _, err := d.client.OpenTokens(ctx, review.Name(), cursor); err == nil {
+				t.Errorf("cursor %q was taken", cursor)
+			}
+		}
+	})
+}
+
+// Who waits for a node that nobody opens is told so; a handler is nothing that it lacks.
+func TestExternalTaskNeedsAWorkerWithoutHandler(t *testing.T) {
+	t.Parallel()
+	c := connect(t, redistest.URL(t))
+	run := started(t, c, review.S(draft{}, tasks.Queue("elsewhere")))
+	waits := func() string {
+		nodes, err := c.Nodes(t.Context(), run.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return nodes[0].Waits
+	}
+	if got, want := waits(), "no worker is live"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	newDesk(t, c.Redis())
+	testutil.Eventually(t, "there is a worker", func() bool { return waits() == "no live worker takes from queue elsewhere" })
+	newDesk(t, c.Redis(), func(c *tasks.WorkerConfig) { c.Queues = map[string]int{"elsewhere": 1} })
+	opened(t, c, review.Name(), 1)
+}
+
+// Wherever in a workflow an external task stands, it is asked with its input, and its answer goes where a result would.
+func TestExternalTaskMayStandAnywhere(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		mux := d.mux()
+		repair := tasks.New[tasks.Failure, opinion]("token.repair", tasks.External())
+		split := tasks.New[int, []draft]("token.split")
+		planned := tasks.New[draft, opinion]("token.planned")
+		tasks.Handle(mux, split, func(_ context.Context, n int) ([]draft, error) { return make([]draft, n), nil })
+		tasks.HandlePlan(mux, planned, func(_ context.Context, d draft) (tasks.Signature[opinion], error) {
+			return tasks.Chain(drafting.S(d.Text+"!"), review), nil
+		})
+		w, err := tasks.NewWorker(d.client, mux, tasks.WorkerConfig{Queues: map[string]int{"shapes": 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		during(t, w.Run)
+		shapes := tasks.Queue("shapes")
+		answer := func(task string, n int) (inputs []string) {
+			for _, o := range opened(t, d.client, task, n) {
+				inputs = append(inputs, string(o.Input))
+				if err := d.client.Complete(ctx, tokenOf(t, d.client, o), json.RawMessage(`{"OK":true}`)); err != nil {
+					t.Errorf("%s %s: %v", task, o.Node, err)
+				}
+			}
+			return inputs
+		}
+
+		mapped := started(t, d.client, tasks.Chord(tasks.Map(split.S(3, shapes), review), verdicts))
+		answer(review.Name(), 3)
+		if got, err := mapped.Wait(ctx); err != nil || got != 3 {
+			t.Errorf("map: got %d, %v, want 3", got, err)
+		}
+		plan := started(t, d.client, tasks.Chain(planned.S(draft{"p"}, shapes), publish))
+		if got := answer(review.Name(), 1); got[0] != `{"Text":"p!"}` {
+			t.Errorf("plan: got input %s", got[0])
+		}
+		if got, err := plan.Wait(ctx); err != nil || got != "published true" {
+			t.Errorf("plan: got %q, %v", got, err)
+		}
+		rescue := started(t, d.client, tasks.Chain(fragile.S(draft{"r"}).Rescue(repair), publish))
+		if err := d.client.Fail(ctx, tokenOf(t, d.client, opened(t, d.client, fragile.Name(), 1)[0]), tasks.Permanent(errors.New("broken"))); err != nil {
+			t.Fatal(err)
+		}
+		if got := answer(repair.Name(), 1); !strings.Contains(got[0], `"message":"broken"`) {
+			t.Errorf("rescue: got input %s", got[0])
+		}
+		if got, err := rescue.Wait(ctx); err != nil || got != "published true" {
+			t.Errorf("rescue: got %q, %v", got, err)
+		}
+	})
+}

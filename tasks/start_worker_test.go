@@ -1,0 +1,155 @@
+package tasks_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// A started worker is listed as soon as it is returned, finishes what runs when it is stopped, and is gone after that.
+func TestStartedWorkerFinishesWhatRunsWhenItIsStopped(t *testing.T) {
+	t.Parallel()
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	slow := tasks.New[int, int]("background.slow")
+	begun, release := make(chan struct{}), make(chan struct{})
+	mux := tasks.NewMux()
+	tasks.Handle(mux, slow, func(_ context.Context, n int) (int, error) {
+		close(begun)
+		<-release
+		return n + 1, nil
+	})
+	called := false
+	worker, err := tasks.StartWorker(t.Context(), client, mux, tasks.WorkerConfig{Ready: func() { called = true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !called {
+		t.Error("Ready was not called before StartWorker returned")
+	}
+	if got := len(listed(t, client)); got != 1 {
+		t.Errorf("workers: got %d, want 1", got)
+	}
+	run, err := slow.S(1).Send(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	stopped := make(chan error, 1)
+	go func() { stopped <- worker.Stop() }()
+	close(release)
+	if err := <-stopped; err != nil {
+		t.Errorf("Stop: got %v, want nil", err)
+	}
+	if err := worker.Stop(); err != nil {
+		t.Errorf("second Stop: got %v, want nil", err)
+	}
+	if got, err := run.Wait(limited(t)); err != nil || got != 2 {
+		t.Errorf("Wait: got %v, %v, want 2", got, err)
+	}
+	if got := len(listed(t, client)); got != 0 {
+		t.Errorf("workers after Stop: got %d, want 0", got)
+	}
+}
+
+// What keeps a worker from running is the error of StartWorker.
+func TestWorkerThatCannotStartSaysWhy(t *testing.T) {
+	t.Parallel()
+	client := tasks.NewClient(redistest.New(t))
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := tasks.StartWorker(over, client, tasks.NewMux(), tasks.WorkerConfig{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a ctx that is done: got %v, want context.Canceled", err)
+	}
+	if _, err := tasks.StartWorker(t.Context(), client, tasks.NewMux(), tasks.WorkerConfig{Concurrency: -1}); err == nil {
+		t.Error("with a wrong Concurrency: got nil, want an error")
+	}
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tasks.StartWorker(t.Context(), client, tasks.NewMux(), tasks.WorkerConfig{}); err == nil {
+		t.Error("with a closed client: got nil, want an error")
+	}
+	worker, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Stop(); err == nil {
+		t.Error("Stop of a worker that was not started: got nil, want an error")
+	}
+}
+
+// leaving is a hook that calls leave before the nth exchange with Redis, whatever it is.
+type leaving struct {
+	left  atomic.Int32
+	leave context.CancelFunc
+}
+
+func (l *leaving) one() {
+	if l.left.Add(-1) == 0 {
+		l.leave()
+	}
+}
+
+// DialHook implements redis.Hook.
+func (l *leaving) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		l.one()
+		return next(ctx, network, addr)
+	}
+}
+
+// ProcessHook implements redis.Hook.
+func (l *leaving) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		l.one()
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (l *leaving) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		l.one()
+		return next(ctx, cmds)
+	}
+}
+
+// A worker that is told to stop at any moment of its start stops as others do, and leaves no sign of life.
+func TestWorkerStopsWhileItStarts(t *testing.T) {
+	t.Parallel()
+	opts, err := redis.ParseURL(redistest.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, up := int32(1), false; !up; n++ {
+		rdb := redis.NewClient(opts)
+		defer func() { _ = rdb.Close() }()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		hook := &leaving{leave: cancel}
+		hook.left.Store(n)
+		rdb.AddHook(hook)
+		client := tasks.NewClient(rdb)
+		worker, err := tasks.NewWorker(client, tasks.NewMux(), tasks.WorkerConfig{
+			Name: "brief", Ready: func() { up = ctx.Err() == nil; cancel() },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := worker.Run(ctx); err != nil {
+			t.Fatalf("told to stop before exchange %d: %v", n, err)
+		}
+		if left, err := client.Workers(t.Context()); err != nil || len(left) > 0 {
+			t.Fatalf("told to stop before exchange %d: it is still there: %v, %v", n, left, err)
+		}
+		_ = client.Close()
+	}
+}

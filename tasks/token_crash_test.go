@@ -1,0 +1,190 @@
+package tasks_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// repeating sends what a script is asked twice, as a connection does whose first answer got lost.
+type repeating struct{ redis.Hook }
+
+func (repeating) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (repeating) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (repeating) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if name := cmd.Name(); name == "evalsha" || name == "eval" {
+			_ = next(ctx, redis.NewCmd(ctx, cmd.Args()...))
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// An answer whose reply got lost is known when its connection sends it again; a second call is a second answer.
+func TestAnswerSentTwiceByItsConnectionSucceeds(t *testing.T) {
+	t.Parallel()
+	url := redistest.URL(t)
+	c := connect(t, url)
+	newDesk(t, c.Redis())
+	other := connect(t, url)
+	other.Redis().AddHook(repeating{})
+	run := started(t, c, tasks.Chain(review.S(draft{"a"}), publish))
+	token := tokenOf(t, other, opened(t, other, review.Name(), 1)[0])
+	if err := other.Extend(t.Context(), token, time.Hour); err != nil {
+		t.Errorf("extend: %v", err)
+	}
+	if err := tasks.Complete(t.Context(), other, review, token, opinion{true}); err != nil {
+		t.Errorf("complete: %v", err)
+	}
+	wantError(t, "second call", tasks.Complete(t.Context(), other, review, token, opinion{true}), tasks.ErrCompleted)
+	if got, err := run.Wait(limited(t)); err != nil || got != "published true" {
+		t.Errorf("got %q, %v", got, err)
+	}
+
+	run2 := started(t, c, fragile.S(draft{"a"}))
+	token = tokenOf(t, other, opened(t, other, fragile.Name(), 1)[0])
+	if err := other.Fail(t.Context(), token, tasks.Permanent(errors.New("no"))); err != nil {
+		t.Errorf("fail: %v", err)
+	}
+	_, err := run2.Wait(limited(t))
+	wantFailure(t, err, "no")
+}
+
+// Open nodes and their tokens outlive their worker and a restart of Redis, and so do answers that no worker has heard of.
+func TestTokensOutliveRestarts(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t, "appendonly", "yes", "appendfsync", "always")
+	c := connect(t, server.URL())
+	ctx := limited(t)
+	run := started(t, c, tasks.Chord(tasks.Each(make([]draft, 3), review), verdicts))
+	w, err := tasks.NewWorker(c, (&desk{}).mux(), tasks.WorkerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := during(t, w.Run)
+	all := opened(t, c, review.Name(), 3)
+	tokens := []string{tokenOf(t, c, all[0]), tokenOf(t, c, all[1])}
+	stop()
+	if err := tasks.Complete(ctx, c, review, tokens[0], opinion{true}); err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	server.Start()
+	testutil.Eventually(t, "Redis answers", func() bool { return c.Ping(ctx) == nil })
+	tokens = append(tokens, tokenOf(t, c, opened(t, c, review.Name(), 2)[1]))
+	var wg sync.WaitGroup
+	for _, token := range tokens[1:] {
+		wg.Go(func() {
+			if err := tasks.Complete(ctx, c, review, token, opinion{true}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	newDesk(t, c.Redis())
+	if got, err := run.Wait(ctx); err != nil || got != 3 {
+		t.Errorf("got %d, %v, want 3", got, err)
+	}
+}
+
+// A worker that is killed right after it opened a node, or right after its handler passed a token on, loses nothing.
+func TestTokenOutlivesAKilledWorker(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		first tasks.Task[string, string]
+		point string // at which it is killed; empty: by its handler
+		early bool   // the answer comes before anything runs again
+	}{
+		"opened":                     {askTask, "opened", true},
+		"passed on":                  {handTask, "", true},
+		"passed on, then once again": {handTask, "", false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			url := redistest.URL(t)
+			cl := connect(t, url)
+			rdb := cl.Redis()
+			ctx := limited(t)
+			run := started(t, cl, tasks.Chain(c.first.S("a"), stepTask))
+			doomed(t, url, "first", c.point)
+			passed := func() []string { return rdb.LRange(ctx, "passed:"+run.ID(), 0, -1).Val() }
+			var token string
+			if c.point == "opened" {
+				token = tokenOf(t, cl, opened(t, cl, askTask.Name(), 1)[0])
+			} else {
+				token = passed()[0]
+			}
+			if c.early {
+				if err := cl.Complete(ctx, token, json.RawMessage(`"answered"`)); err != nil {
+					t.Errorf("answer before the node runs again: %v", err)
+				}
+			}
+			child(t, url, "second")
+			if err := tasks.ExpireLeases(ctx, cl, "first"); err != nil {
+				t.Fatal(err)
+			}
+			if !c.early {
+				opened(t, cl, handTask.Name(), 1)
+				wantError(t, "token that was replaced", cl.Complete(ctx, token, json.RawMessage(`"late"`)), tasks.ErrStale)
+				if err := cl.Complete(ctx, passed()[1], json.RawMessage(`"answered"`)); err != nil {
+					t.Error(err)
+				}
+			}
+			if got, err := run.Wait(ctx); err != nil || got != "answered" {
+				t.Errorf("got %q, %v", got, err)
+			}
+			if n := len(passed()); c.point == "" && c.early != (n == 1) {
+				t.Errorf("the handler ran %d times", n)
+			}
+		})
+	}
+}
+
+// A damaged record of an open node harms nothing but its workflow.
+func TestDamagedOpenNodeEndsItsWorkflowOnly(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		rdb := d.client.Redis()
+		for _, garbage := range []string{"W", "W|", "W|||", "W|x|y|z|", "W|1|2", "W|1|-5|3|", "W|1|2|99999999999999999999|", "V|1", ""} {
+			run := started(t, d.client, tasks.Chain(review.S(draft{"a"}), publish))
+			o := opened(t, d.client, review.Name(), 1)[0]
+			token := tokenOf(t, d.client, o)
+			if err := rdb.HSet(ctx, flowKey(t, rdb, run.ID()), "0", garbage).Err(); err != nil {
+				t.Fatal(err)
+			}
+			_, _, err := d.client.OpenTokens(ctx, review.Name(), "")
+			if err != nil {
+				t.Errorf("%q: list: %v", garbage, err)
+			}
+			_ = d.client.Extend(ctx, token, time.Millisecond) // it may be refused
+			_ = d.client.Complete(ctx, token, json.RawMessage(`{"OK":true}`))
+			_, _ = d.client.NewToken(ctx, run.ID(), "0")
+			if err := run.Revoke(ctx); err != nil {
+				t.Errorf("%q: revoke: %v", garbage, err)
+			}
+			if _, err := run.Wait(ctx); errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("%q: the workflow has no end", garbage)
+			}
+			if left := allOpen(t, d.client, review.Name()); len(left) > 0 {
+				t.Fatalf("%q: still open: %+v", garbage, left)
+			}
+		}
+		run := started(t, d.client, drafting.S("beside"))
+		if _, err := run.Wait(ctx); err != nil {
+			t.Errorf("another workflow: %v", err)
+		}
+	})
+}

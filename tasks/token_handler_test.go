@@ -1,0 +1,124 @@
+package tasks_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+	"muster/tasks"
+	"muster/tasks/taskstest"
+)
+
+// A handler passes its token on, and its slot runs others while the answer is out.
+func TestHandlerThatGivesItsTaskAwayFreesItsSlot(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		const n = 20 // many more than slots
+		run := started(t, d.client, tasks.Chord(tasks.Each(make([]draft, n), handed), verdicts))
+		all := opened(t, d.client, handed.Name(), n)
+		if got, err := drafting.S("beside").Send(ctx, d.client); err != nil {
+			t.Fatal(err)
+		} else if _, err := got.Wait(ctx); err != nil {
+			t.Errorf("a task beside them: %v", err)
+		}
+		wantAnswer := 0
+		for i := range n {
+			token := <-d.passed
+			if i == 0 { // the first says that it failed, and its next attempt passes on another
+				if err := d.client.Fail(ctx, token, errors.New("once more")); err != nil {
+					t.Fatal(err)
+				}
+				wantError(t, "answer after a failure", tasks.Complete(ctx, d.client, handed, token, opinion{}), tasks.ErrStale)
+				continue
+			}
+			wantAnswer++
+			if err := tasks.Complete(ctx, d.client, handed, token, opinion{true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tasks.Complete(ctx, d.client, handed, <-d.passed, opinion{false}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := run.Wait(ctx); err != nil || got != wantAnswer {
+			t.Errorf("got %d, %v, want %d", got, err, wantAnswer)
+		}
+		if all[0].Attempt != 1 {
+			t.Errorf("got %+v", all[0])
+		}
+	})
+}
+
+// An answer that comes before the handler has returned counts, whatever the handler returns then.
+func TestAnswerBeforeTheHandlerReturnsCounts(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		var early atomic.Pointer[error]
+		d.answer = func(token string) {
+			if err := d.client.Extend(ctx, token, time.Hour); !errors.Is(err, tasks.ErrNotOpen) {
+				t.Errorf("extension of what is not open: got %v, want %v", err, tasks.ErrNotOpen)
+			}
+			err := tasks.Complete(ctx, d.client, handed, token, opinion{true})
+			early.Store(&err)
+		}
+		run := started(t, d.client, tasks.Chain(handed.S(draft{"a"}), publish))
+		if got, err := run.Wait(ctx); err != nil || got != "published true" {
+			t.Fatalf("got %q, %v", got, err)
+		}
+		if err := *early.Load(); err != nil {
+			t.Errorf("early answer: %v", err)
+		}
+		testutil.Eventually(t, "the workflow has ended", func() bool { p, err := run.Progress(ctx); return err == nil && p.Ended })
+		if left := allOpen(t, d.client, handed.Name()); len(left) > 0 {
+			t.Errorf("still open: %+v", left)
+		}
+		wantError(t, "second answer", tasks.Complete(ctx, d.client, handed, <-d.passed, opinion{}), tasks.ErrCompleted)
+		p, err := run.Progress(ctx)
+		if err != nil || p.Done != 2 || p.Total != 2 {
+			t.Errorf("got %+v, %v, want 2 of 2", p, err)
+		}
+	})
+}
+
+// An early failure is an attempt that has failed, also when the handler says then that it waits.
+func TestFailureBeforeTheHandlerReturnsCounts(t *testing.T) {
+	onDesks(t, func(t *testing.T, d *desk) {
+		ctx := limited(t)
+		var calls atomic.Int64
+		d.answer = func(token string) {
+			n := calls.Add(1)
+			if err := d.client.Fail(ctx, token, errors.New("early")); n > 2 || err != nil {
+				t.Errorf("call %d: %v", n, err)
+			}
+		}
+		run := started(t, d.client, handed.S(draft{"a"}))
+		_, err := run.Wait(ctx)
+		if f := wantFailure(t, err, "early"); f.Attempts != 2 || calls.Load() != 2 {
+			t.Errorf("got %+v after %d calls, want 2 attempts", f, calls.Load())
+		}
+		if left := allOpen(t, d.client, handed.Name()); len(left) > 0 {
+			t.Errorf("still open: %+v", left)
+		}
+	})
+}
+
+// Outside of a handler there is neither a token nor an answer that is pending.
+func TestTokenNeedsAHandler(t *testing.T) {
+	t.Parallel()
+	if _, err := tasks.TokenFrom(t.Context()); err == nil {
+		t.Error("a token was made")
+	}
+	if _, err := tasks.ResultPending[int](t.Context()); err == nil || tasks.IsPending(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A test may have a handler answer in the place of the outside.
+func TestHandlerMayStandInForTheOutside(t *testing.T) {
+	t.Parallel()
+	got, err := taskstest.Run(t, (&desk{}).mux(), tasks.Chain(review.S(draft{"a"}), publish), taskstest.Returns(review, opinion{true}))
+	if err != nil || got != "published true" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
