@@ -102,7 +102,7 @@ func (c *Client) ResumeQueue(ctx context.Context, queue string) error {
 	return c.eng.Fleet.Resume(ctx, queue)
 }
 
-// SetConcurrency tells the live worker with a name, or all when it is empty, to run n tasks at once,
+// SetConcurrency makes the live worker with a name, or all when it is empty, run n tasks at once,
 // until it ends. What runs beyond n goes on.
 func (c *Client) SetConcurrency(ctx context.Context, worker string, n int) error {
 	if n < 1 {

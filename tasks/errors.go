@@ -33,7 +33,7 @@ var (
 func Refused(err error) bool { return store.Refused(err) }
 
 // Failure is why a task did not yield a value: the error of Wait, and the input of [Signature.Rescue] and
-// [OnError] tasks. Errors lose their identity on the way through Redis: what is left is the message
+// [OnError] tasks. Errors lose their identity in Redis: what is left is the message
 // and a code, which is one of package tasktype or was given by [WithCode].
 type Failure struct {
 	Task     string `json:"task"`

@@ -133,7 +133,7 @@ func (r *AsyncResult[O]) Progress(ctx context.Context) (tasktype.Progress, error
 	return p, nil
 }
 
-// watchEvery is how often Watch looks; the end is told at once.
+// watchEvery is how often Watch reads the progress; the end is noticed at once.
 const watchEvery = 100 * time.Millisecond
 
 // Watch yields the progress of the workflow whenever it has changed. The last one has Ended set; an

@@ -19,13 +19,13 @@ var (
 	// answer counts, so a call that is repeated because its reply was lost can get this error.
 	ErrCompleted = engine.ErrCompleted
 	// ErrStale says that the token does not belong to the node, or no longer does: its attempt has ended and another
-	// one follows, or somebody had a new token made.
+	// one follows, or a new token was made.
 	ErrStale = engine.ErrStale
 	// ErrNotOpen says that the node does not wait for an answer: it has not begun, or its handler is still running.
 	ErrNotOpen = engine.ErrNotOpen
 )
 
-// External declares that somebody outside answers for the task: a person, or a program in any language. No handler is
+// External declares that the task is answered from outside: by a person, or a program in any language. No handler is
 // called. Once the task can run, a worker of its queue opens it: the task is STARTED, and waits for [Client.Complete]
 // or [Client.Fail]. The worker needs no handler for it. An open task holds no slot of a worker, but it keeps its
 // place under [AtMost].
@@ -35,7 +35,7 @@ var (
 // own.
 func External() TaskOption { return option(func(o *graph.Opts) { o.External = true }) }
 
-// TokenFrom returns a token with which somebody outside can answer for the task of ctx, in place of its handler. The
+// TokenFrom returns a token with which the task of ctx can be answered from outside, in place of its handler. The
 // handler passes it on and returns [ResultPending]. If the answer comes before that, it counts, and what the handler
 // returns does not. The first call in an attempt makes the token and asks Redis. When an attempt is repeated because
 // its worker died, it has a new token, and the old one is stale.

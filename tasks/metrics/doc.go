@@ -1,4 +1,4 @@
-// Package metrics tells Prometheus how a fleet is and what a worker does.
+// Package metrics exports the state of a fleet and the work of its workers to Prometheus.
 //
 // A [Fleet] reads from Redis when it is scraped, so one for each Redis is enough: the queues, the
 // workers, what waits for its time, the schedule. A [Process] counts what the worker of its own process does; each

@@ -47,7 +47,7 @@ func (p *Process) Observe(a tasktype.Attempt) {
 	p.mu.Lock()
 	name := a.Task
 	if len(p.known) > 0 && !p.known[name] {
-		name = other // anybody may send a name that nobody knows
+		name = other // a sender can use any name
 	}
 	name = p.tasks.of(name)
 	code := ""

@@ -12,6 +12,6 @@
 // The clock is that of the engine, [Fleet.Now]: a handler that sleeps, sleeps, and a [tasks.Timeout]
 // takes its time.
 //
-// A [Fleet] is for tests of more than one workflow: it sends, moves the clock and tells what ran.
+// A [Fleet] is for tests of more than one workflow: it sends, moves the clock and lists what ran.
 // [Stub] puts something else in the place of a task.
 package taskstest

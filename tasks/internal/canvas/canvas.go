@@ -27,13 +27,23 @@ type Def struct {
 	Priority int    `json:",omitempty"`
 }
 
-// lists are the kinds that yield a list.
-var lists = []string{"group", "each", "map", "mapfunc", "listvalue", "mapplan", "listplan", "listrescue", "listafter", "listsuccess", "listerror"}
+// list reports whether d yields a list.
+func (d *Def) list() bool {
+	switch d.Kind {
+	case "group", "each", "map", "mapfunc", "listvalue", "mapplan", "listplan", "listrescue", "listafter", "listsuccess", "listerror":
+		return true
+	}
+	return false
+}
 
-// callbacks are the kinds that add a task to what another definition stands for.
-var callbacks = []string{"success", "error", "listsuccess", "listerror"}
-
-func (d *Def) list() bool { return slices.Contains(lists, d.Kind) }
+// callback reports whether d adds a task to another definition.
+func (d *Def) callback() bool {
+	switch d.Kind {
+	case "success", "error", "listsuccess", "listerror":
+		return true
+	}
+	return false
+}
 
 // Source is where the choices of a canvas come from.
 type Source interface {
@@ -144,7 +154,7 @@ func (p *painter) grow(kind string) {
 		d.Fast = p.Int(0, 1, "fail fast") == 1
 	}
 	p.add(d)
-	if slices.Contains(callbacks, kind) && p.Int(0, 2, "twice") == 0 {
+	if d.callback() && p.Int(0, 2, "twice") == 0 {
 		p.add(Def{Kind: kind, Kids: []int{len(p.s.Defs) - 1}})
 	}
 }

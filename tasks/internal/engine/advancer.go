@@ -53,7 +53,7 @@ func (a *advancer) settle(ctx context.Context, fl *flow, t store.Todo) error {
 	return a.conclude(ctx, fl, all)
 }
 
-// conclude does what follows from all the steps that were taken: it ends siblings of failed nodes, and tells workers of
+// conclude does what follows from all the steps that were taken: it ends siblings of failed nodes, and tells workers about
 // timers and of the end of the workflow.
 func (a *advancer) conclude(ctx context.Context, fl *flow, all store.Todo) error {
 	for _, s := range all.Fast {

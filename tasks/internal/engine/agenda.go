@@ -18,7 +18,7 @@ const (
 	sweepMost  = 500             // entries of a shard in one sweep
 )
 
-// agenda sees to what waits for its time: nodes, steps that a process may not have taken, and notes.
+// agenda handles what waits for its time: nodes, steps that a process may not have taken, and notes.
 type agenda struct {
 	*local
 	graphs   *graphs
@@ -28,7 +28,7 @@ type agenda struct {
 	timer    chan time.Time // times at which entries are due
 }
 
-// run sees to the agenda until ctx is done: at intervals, and when a timer is due.
+// run handles due entries until ctx is done: at intervals, and when a timer is due.
 func (ag *agenda) run(ctx context.Context) {
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -55,7 +55,7 @@ func (ag *agenda) run(ctx context.Context) {
 	}
 }
 
-// once sees to the entries of the agenda that are due. It returns how many there were, and how long to wait for
+// once handles the entries of the agenda that are due. It returns how many there were, and how long to wait for
 // the next ones.
 func (ag *agenda) once(ctx context.Context) (did int, wait time.Duration, err error) {
 	shards, err := ag.store.Agenda.Due(ctx, claimFor, sweepMost)
@@ -82,7 +82,7 @@ func (ag *agenda) once(ctx context.Context) (did int, wait time.Duration, err er
 	return did, wait, errors.Join(errs...)
 }
 
-// attend takes the step that an entry of the agenda stands for. Another process may have taken it already: each step
+// attend takes the step of an entry of the agenda. Another process may have taken it already: each step
 // checks that by itself.
 func (ag *agenda) attend(ctx context.Context, en store.Entry) error {
 	fl, err := ag.graphs.load(ctx, en.Flow.ID)

@@ -47,7 +47,7 @@ func verdictOf(said string) error {
 	return ErrUnknown
 }
 
-// outside is a node that somebody outside answers for.
+// outside is a node whose answer comes from outside.
 type outside struct {
 	token
 	fl *flow
@@ -146,10 +146,10 @@ func (a *Answers) answer(ctx context.Context, o *outside, outcome string, body [
 	return a.guarded(ctx, o.fl, store.IfToken(o.node, o.hash, false, byOutside+encodeToken(randomBytes(6))), c)
 }
 
-// byOutside marks who has ended a node as somebody outside. Behind it stands which call that was.
+// byOutside marks a node that was ended from outside. The id of the call follows it.
 const byOutside = "@"
 
-// workerOf returns the worker that is named as who has ended a node; empty if it was somebody outside.
+// workerOf returns the worker that ended a node; empty if it was ended from outside.
 func workerOf(owner string) string {
 	if strings.HasPrefix(owner, byOutside) {
 		return ""

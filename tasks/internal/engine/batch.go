@@ -12,7 +12,7 @@ import (
 
 // batches holds the ids of the batches that this worker has or may have. Others that are leased to it are returned.
 type batches struct {
-	life string // tells this worker from one of the same name before it
+	life string // distinguishes this worker from one of the same name before it
 
 	mu    sync.Mutex // guards the fields below
 	last  int64

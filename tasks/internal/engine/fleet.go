@@ -128,13 +128,13 @@ func (f *Fleet) SetConcurrency(ctx context.Context, worker string, n int) error 
 		return err
 	}
 	var names []string
-	heard := false
+	found := false
 	for _, w := range live {
 		names = append(names, w.Name)
 		if worker != "" && worker != w.Name {
 			continue
 		}
-		heard = true
+		found = true
 		if w.MaxConcurrency > 0 && n > w.MaxConcurrency {
 			return fmt.Errorf("worker %s runs at most %d tasks at once (its MaxConcurrency)", w.Name, w.MaxConcurrency)
 		}
@@ -142,7 +142,7 @@ func (f *Fleet) SetConcurrency(ctx context.Context, worker string, n int) error 
 	switch {
 	case len(live) == 0:
 		return errors.New("no worker is up")
-	case !heard:
+	case !found:
 		return fmt.Errorf("no worker is called %q; there are %s", worker, strings.Join(names, ", "))
 	}
 	if worker == "" {

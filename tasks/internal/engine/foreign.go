@@ -11,9 +11,6 @@ import (
 	"muster/tasks/internal/errtree"
 )
 
-// errStopped gives a task back to asynq that arrived while the worker stops.
-var errStopped = errors.New("worker stops")
-
 // oldHeader marked the tasks of the first edition.
 const oldHeader = "muster"
 

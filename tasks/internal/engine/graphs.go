@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"sync"
@@ -74,18 +75,18 @@ func (gs *graphs) node(ctx context.Context, fl *flow, node string) (graph.ID, *g
 	return id, g, err
 }
 
-// spec returns how a node runs.
+// spec returns how a node runs; nil if its workflow is gone or cannot be read.
 func (gs *graphs) spec(ctx context.Context, f store.Flow, node string) (*graph.Spec, error) {
 	id, err := graph.ParseID(node)
 	if err != nil {
 		return nil, err
 	}
 	g, err := gs.of(ctx, f, id.Scope)
+	if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) || err == nil && id.Index >= len(g.Nodes) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
-	}
-	if id.Index >= len(g.Nodes) {
-		return nil, ErrUnknown
 	}
 	return &g.Specs[g.Nodes[id.Index].Spec], nil
 }

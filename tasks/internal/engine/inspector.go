@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,11 +33,11 @@ func (in *Inspector) Active(ctx context.Context) ([]tasktype.ActiveNode, error) 
 		for _, el := range b.Nodes {
 			for _, node := range el.Nodes {
 				sp, err := in.graphs.spec(ctx, el.Flow, node)
-				if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) {
-					continue
-				}
 				if err != nil {
 					return nil, err
+				}
+				if sp == nil {
+					continue
 				}
 				out = append(out, tasktype.ActiveNode{Workflow: el.Flow.ID, Node: node, Task: sp.Task, Queue: sp.QueueName(),
 					Worker: b.Worker, Started: b.Taken})
@@ -64,11 +63,11 @@ func (in *Inspector) Due(ctx context.Context, limit int) ([]tasktype.DueNode, er
 			continue
 		}
 		sp, err := in.graphs.spec(ctx, en.Flow, en.Node)
-		if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) {
-			continue
-		}
 		if err != nil {
 			return nil, err
+		}
+		if sp == nil {
+			continue
 		}
 		out = append(out, tasktype.DueNode{Workflow: en.Flow.ID, Node: en.Node, Task: sp.Task, Queue: sp.QueueName(),
 			Status: status(rec), Due: time.UnixMilli(rec.At)})
@@ -102,11 +101,11 @@ func (in *Inspector) Reserved(ctx context.Context, limit int) ([]tasktype.Reserv
 					break
 				}
 				sp, err := in.graphs.spec(ctx, el.Flow, node)
-				if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) {
-					continue
-				}
 				if err != nil {
 					return nil, err
+				}
+				if sp == nil {
+					continue
 				}
 				out = append(out, tasktype.ReservedNode{Workflow: el.Flow.ID, Node: node, Task: sp.Task, Queue: q})
 			}

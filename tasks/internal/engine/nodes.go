@@ -21,7 +21,7 @@ func (in *Inspector) Nodes(ctx context.Context, id string) ([]tasktype.Node, err
 		return nil, err
 	}
 	var running map[string]*store.Batch
-	if !over(w.fields) {
+	if !over(w.field) {
 		if running, err = in.progress.running(ctx, w.Flow); err != nil {
 			return nil, err
 		}
@@ -167,6 +167,9 @@ func (gs *graphs) whole(ctx context.Context, id string) (*whole, error) {
 	return w, w.walk(gs, "")
 }
 
+// field returns a field of the workflow; empty for none.
+func (w *whole) field(name string) string { return w.fields[name] }
+
 // graph returns the graph that one of the nodes is in.
 func (w *whole) graph(id graph.ID) *graph.Graph { return w.graphs[id.Scope] }
 
@@ -175,7 +178,7 @@ func (w *whole) walk(gs *graphs, scope string) error {
 	g, _ := gs.get(w.ID, scope)
 	if g == nil {
 		var err error
-		if g, err = gs.learn(w.ID, scope, []byte(w.fields[store.GraphField(scope)]), !over(w.fields)); err != nil {
+		if g, err = gs.learn(w.ID, scope, []byte(w.fields[store.GraphField(scope)]), !over(w.field)); err != nil {
 			return err
 		}
 	}

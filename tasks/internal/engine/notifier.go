@@ -11,8 +11,8 @@ import (
 	"muster/tasks/internal/store"
 )
 
-// notifier tells waits of messages that their workflows have a value or have ended. All share one subscription, which the
-// first one makes.
+// notifier notifies waits when a message says that their workflow has a value or has ended. All waits of a process share
+// one subscription, which the first one opens.
 type notifier struct {
 	*env
 
@@ -92,7 +92,7 @@ func (s *subscription) add(ctx context.Context, channel string) (<-chan struct{}
 	}, nil
 }
 
-// read tells the waits of the channels that get a message, until the subscription is closed.
+// read notifies the waits of the channels that get a message, until the subscription is closed.
 func (s *subscription) read() {
 	defer close(s.done)
 	for m := range s.sub.ChannelWithSubscriptions() {

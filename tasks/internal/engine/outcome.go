@@ -153,7 +153,7 @@ func (rn *runner) worth(ask func(error) bool, err error) (yes bool) {
 	return ask(err)
 }
 
-// open has a node wait for an answer from outside, from the time on at which Redis is told so.
+// open has a node wait for an answer from outside, from when Redis has stored that.
 func (r *Run) open() result {
 	r.said = tasktype.OutcomePending
 	soft, _ := limits(r.spec)

@@ -155,14 +155,11 @@ func (pr *progress) running(ctx context.Context, f store.Flow) (map[string]*stor
 	return out, nil
 }
 
-// endFields returns the fields that over reads.
-func endFields() []string { return []string{"n", "z", "vn", "vz", store.AbortField} }
-
-// over reports whether all of a workflow is terminal, or it was given up.
-func over(fields map[string]string) bool {
-	num := func(f string) int { n, _ := strconv.Atoi(fields[f]); return n }
-	_, aborted := fields[store.AbortField]
-	return aborted || num("z") >= num("n") && num("vz") >= num("vn")
+// over reports whether all of a workflow is terminal, or it was given up. field returns a field of the workflow; empty
+// for none.
+func over(field func(name string) string) bool {
+	num := func(name string) int { n, _ := strconv.Atoi(field(name)); return n }
+	return field(store.AbortField) != "" || num("z") >= num("n") && num("vz") >= num("vn")
 }
 
 // status returns the status of a node with a record.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"muster/tasks/internal/graph"
@@ -29,7 +30,7 @@ func (r *Results) Wait(ctx context.Context, id string) (json.RawMessage, *taskty
 	if err != nil || fail != nil {
 		return nil, fail, err
 	}
-	told, stop, err := r.notifier.listen(ctx, id)
+	changed, stop, err := r.notifier.listen(ctx, id)
 	if err != nil {
 		return nil, nil, endedBy(ctx, err)
 	}
@@ -61,7 +62,7 @@ func (r *Results) Wait(ctx context.Context, id string) (json.RawMessage, *taskty
 		select {
 		case <-ctx.Done():
 			return nil, nil, ctx.Err()
-		case <-told:
+		case <-changed:
 		case <-tick.C:
 		}
 	}
@@ -80,9 +81,9 @@ func (r *Results) find(ctx context.Context, id string) (*flow, *tasktype.Failure
 }
 
 // hasEnded reports whether all of a workflow is terminal, and why it was given up if it was. It returns ErrUnknown
-// when the retention has run out, which may be while somebody waits.
+// when the retention has run out, which can happen during a wait.
 func (r *Results) hasEnded(ctx context.Context, f store.Flow) (bool, *tasktype.Failure, error) {
-	names := endFields()
+	names := []string{"n", "z", "vn", "vz", store.AbortField}
 	raws, err := r.store.Flows.Fields(ctx, f, names)
 	if err != nil {
 		return false, nil, err
@@ -90,14 +91,8 @@ func (r *Results) hasEnded(ctx context.Context, f store.Flow) (bool, *tasktype.F
 	if raws[0] == nil {
 		return false, nil, ErrUnknown
 	}
-	fields := map[string]string{}
-	for i, raw := range raws {
-		if raw != nil {
-			fields[names[i]] = string(raw)
-		}
-	}
-	fail, err := cause(f, raws[len(raws)-1])
-	return over(fields), fail, err
+	fail, err := cause(f, raws[4])
+	return over(func(name string) string { return string(raws[slices.Index(names, name)]) }), fail, err
 }
 
 // Progress returns how far a workflow is.
@@ -135,7 +130,7 @@ func (r *Results) abortedID(ctx context.Context, id string) *tasktype.Failure {
 
 // Pause returns after d, or as soon as a message says that the workflow has its value or has ended.
 func (r *Results) Pause(ctx context.Context, id string, d time.Duration) error {
-	told, stop, err := r.notifier.listen(ctx, id)
+	changed, stop, err := r.notifier.listen(ctx, id)
 	if err != nil {
 		return endedBy(ctx, err)
 	}
@@ -145,13 +140,13 @@ func (r *Results) Pause(ctx context.Context, id string, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-told:
+	case <-changed:
 	case <-timer.C:
 	}
 	return nil
 }
 
-// nodeEvery is how often NodeValue looks: the end of a node is not told to anyone.
+// nodeEvery is how often NodeValue looks: no message says that a node has ended.
 const nodeEvery = 100 * time.Millisecond
 
 // NodeValue blocks until a node of a workflow has a value or cannot have one any more.

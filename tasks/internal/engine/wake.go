@@ -69,7 +69,7 @@ func parseWake(queue string, payload []byte) (Wake, error) {
 	return Wake{Shard: n, Queue: queue, Gen: gen}, nil
 }
 
-// look finds ready nodes that nobody takes, and sends their wake-tasks, again if they were asked for longer than
+// look finds ready nodes that no worker takes, and sends their wake-tasks, again if they were asked for longer than
 // patience ago. With the name of a worker, it also deletes damaged keys: those of the shards, of the queues and of that
 // worker.
 func (e *env) look(ctx context.Context, patience time.Duration, worker string, queues []string) error {

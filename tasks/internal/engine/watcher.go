@@ -58,7 +58,7 @@ func (w *watcher) run(ctx context.Context) {
 }
 
 // once beats and makes the nodes of dead workers ready again. With all it also looks for batches of unlisted
-// workers, for batches that this worker does not know, and for ready nodes that nobody takes.
+// workers, for batches that this worker does not know, and for ready nodes that no worker takes.
 func (w *watcher) once(ctx context.Context, all bool) error {
 	live, dead, err := w.beat(ctx)
 	if err != nil {

@@ -92,7 +92,7 @@ func givesWayTo(queues map[string]int, strict bool) map[string][]string {
 	return out
 }
 
-// Run works until ctx is done. To be told to stop while it starts is no failure.
+// Run works until ctx is done. A stop while it starts is no failure.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.ran.Swap(true) {
 		return errors.New("worker has run before: make a new one")
@@ -193,7 +193,7 @@ func (w *Worker) server() *asynq.Server {
 func (w *Worker) handle(ctx context.Context, t *asynq.Task) error {
 	queue, _ := asynq.GetQueueName(ctx)
 	if !w.slots.acquire(queue) {
-		return errStopped
+		return ErrShutdown // asynq keeps the task for another worker
 	}
 	defer w.slots.release(queue)
 	if t.Type() != wakeType {
@@ -269,8 +269,8 @@ func (w *Worker) Tasks() []string { return slices.Sorted(maps.Keys(w.handlers)) 
 // Serve takes and runs nodes for a wake-task.
 func (w *Worker) Serve(ctx context.Context, k Wake) { w.taker.serve(ctx, k) }
 
-// Tend does once what a worker does at intervals: it beats, and sees to the agenda, to dead workers and to ready nodes
-// that nobody takes. It returns how many entries of the agenda were due, and when the next one will be; zero if there
+// Tend does once what a worker does at intervals: it beats, and handles the agenda, dead workers and ready nodes that
+// no worker takes. It returns how many entries of the agenda were due, and when the next one will be; zero if there
 // is none.
 func (w *Worker) Tend(ctx context.Context) (did int, next time.Time, err error) {
 	w.projector.once(ctx)

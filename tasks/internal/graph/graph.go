@@ -59,7 +59,7 @@ type Spec struct {
 	Expires  int64  `json:"ex,omitempty"`
 	RateN    int    `json:"rn,omitempty"`
 	RatePer  int64  `json:"rp,omitempty"`
-	External bool   `json:"x,omitempty"` // somebody outside answers in the place of a handler
+	External bool   `json:"x,omitempty"` // answered from outside, not by a handler
 
 	Bind []json.RawMessage `json:"w,omitempty"` // second halves of the input; the last one is added first
 	Sub  int               `json:"u,omitempty"` // one more than the index of the graph that takes the place of the task

@@ -28,7 +28,7 @@ type Due struct {
 	Next  time.Time // when the next entry is due; zero if there is none
 	Count int       // entries that were due
 	Wants []Wake    // wake-tasks to send
-	Lines []Entry   // entries that the caller has claimed, and is to see to
+	Lines []Entry   // entries that the caller has claimed, and must handle
 }
 
 // Due makes nodes ready whose time has come, and claims the other entries that are due: for the time claim, no other

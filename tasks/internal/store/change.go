@@ -99,7 +99,7 @@ func Extend(task, node string, limit time.Duration) Change {
 }
 
 // IfToken lets the changes after it happen only if the node has the token with a hash; with open, only if it waits
-// for an answer. call names who asks, so that a second try is known; it may be empty.
+// for an answer. call is an id of the call, so that a second try is recognised; it may be empty.
 func IfToken(node, hash string, open bool, call string) Change {
 	how := "t"
 	if open {

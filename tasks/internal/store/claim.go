@@ -11,9 +11,9 @@ import (
 // claimGrace is how long a workflow may take from its claim of a unique key until it is stored.
 const claimGrace = 10 * time.Second
 
-// Claim lets a unique key stand for the workflow id, which is about to be stored. It is for clusters,
+// Claim gives a unique key to the workflow id, which is about to be stored. It is for clusters,
 // where key and workflow can lie in different slots, and needs no call where [Flows.Submit] does it
-// by itself: then elsewhere is false. A key that stands for another live workflow is a
+// by itself: then elsewhere is false. A key of another live workflow is a
 // [DuplicateError].
 func (s Flows) Claim(ctx context.Context, unique, id string, ttl time.Duration) (elsewhere bool, err error) {
 	n, err := s.shardCount(ctx)

@@ -90,7 +90,7 @@ const AbortField = "!"
 // unknown.
 const abortRetention = 24 * 3600 * 1000
 
-// Abort gives up a workflow that nobody can read.
+// Abort gives up a workflow that cannot be read.
 func (s Flows) Abort(ctx context.Context, f Flow, failure []byte) error {
 	if _, err := s.call(ctx, "abort", f.shard, f.ID, failure, abortRetention); err != nil {
 		return fmt.Errorf("give up workflow %s: %w", f.ID, err)

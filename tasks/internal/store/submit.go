@@ -90,7 +90,7 @@ func (g *Grow) roots(args []any) []any {
 	return args
 }
 
-// Submit stores a workflow and releases its roots. token is unique to the send; it tells pieces of this send from those
+// Submit stores a workflow and releases its roots. token is unique to the send; it distinguishes pieces of this send from those
 // of another with the same id.
 func (s Flows) Submit(ctx context.Context, f Flow, g *Grow, token string) (Todo, []Wake, error) {
 	parts := pieces(g.Inputs)

@@ -13,7 +13,7 @@ const (
 	TokenOK      = "ok"
 	TokenDone    = "done"    // this very call has ended it before, and its answer got lost
 	TokenEnded   = "ended"   // the node has, or its workflow is revoked
-	TokenStale   = "stale"   // the token is not, or no more, that of the node; or its deadline has not passed
+	TokenStale   = "stale"   // the token is not, or not any more, that of the node; or its deadline has not passed
 	TokenClosed  = "closed"  // the node does not wait for an answer
 	TokenUnknown = "unknown" // there is no such workflow
 	TokenGone    = "gone"    // the batch is not the worker's any more

@@ -124,7 +124,7 @@ func turned(shard int, res []any) (*Turned, error) {
 		out.Todos = append(out.Todos, todo(v))
 	}
 	for _, v := range res[5:] {
-		if el, err := element(shard, v); err == nil { // nobody can read the others
+		if el, err := element(shard, v); err == nil { // the others cannot be read
 			out.Batch = append(out.Batch, el)
 		}
 	}
