@@ -21,11 +21,10 @@ import (
 // siteName is what may stand in Redis keys and file names.
 var siteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
-// isoCurrency is the form of a currency's code.
-var isoCurrency = regexp.MustCompile(`^[A-Z]{3}$`)
+const upper = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 var (
-	types     = []string{TypeText, TypeHTML, TypeNumber, TypeInteger, TypePrice, TypeBool, TypeDate, TypeURL, TypeFloor, TypeList, TypeObject}
+	types     = []string{TypeText, TypeHTML, TypeNumber, TypeInteger, TypePrice, TypeBool, TypeDate, TypeURL, TypeList, TypeObject}
 	pageFacts = []string{"url", "requested_url", "title", "status", "fetched_at", "html", "site"}
 	kinds     = []string{KindListing, KindDetail}
 	formats   = []string{FormatHTML, FormatJSON}
@@ -278,8 +277,8 @@ func (d *decoder) checkFields(def *Definition, fields Fields, format, key string
 		if len(f.Fields) > 0 {
 			missing = TypeObject
 		}
-		f.Type = d.oneOf(f.Type, missing, types, f.At, key+".type")
-		f.Of = d.oneOf(f.Of, missing, types, f.At, key+".of")
+		f.Type = d.fieldType(f.Type, missing, f.At, key+".type")
+		f.Of = d.fieldType(f.Of, missing, f.At, key+".of")
 		if f.Of != missing && f.Type != TypeList {
 			d.problemAt(f.At, key+".of", "belongs to type: list")
 		}
@@ -291,7 +290,7 @@ func (d *decoder) checkFields(def *Definition, fields Fields, format, key string
 		} else {
 			d.checkLocale(f.Locale, f.At, key+".locale")
 		}
-		if f.Currency = strings.ToUpper(f.Currency); f.Currency != "" && !isoCurrency.MatchString(f.Currency) {
+		if f.Currency = strings.ToUpper(f.Currency); f.Currency != "" && (len(f.Currency) != 3 || strings.Trim(f.Currency, upper) != "") {
 			d.problemAt(f.At, key+".currency", "%q is no ISO 4217 code, such as EUR", f.Currency)
 		}
 		for _, l := range f.Layout {
@@ -324,6 +323,15 @@ func (d *decoder) checkFields(def *Definition, fields Fields, format, key string
 			d.checkSource(&f.Any[j], f, format, key)
 		}
 	}
+}
+
+// fieldType checks the name of a type.
+func (d *decoder) fieldType(got, missing string, at Pos, key string) string {
+	if got == "floor" {
+		d.problemAt(at, key, `"floor" is no longer a type; use type: integer with a regex, as in Recipes of sites/README.md`)
+		return TypeInteger
+	}
+	return d.oneOf(got, missing, types, at, key)
 }
 
 // noPlace is what a source that names no place is told.

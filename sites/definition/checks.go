@@ -18,8 +18,8 @@ func (d *decoder) checkChecks(f *Field, key string) {
 			d.problemAt(f.At, key+"."+name, "belongs to %s, and this is a %s; give a type, or take it out", to, typ)
 		}
 	}
-	belongs(f.Min != nil, "min", "numbers", TypeNumber, TypeInteger, TypePrice, TypeFloor)
-	belongs(f.Max != nil, "max", "numbers", TypeNumber, TypeInteger, TypePrice, TypeFloor)
+	belongs(f.Min != nil, "min", "numbers", TypeNumber, TypeInteger, TypePrice)
+	belongs(f.Max != nil, "max", "numbers", TypeNumber, TypeInteger, TypePrice)
 	belongs(f.Currency != "", "currency", "type: price", TypePrice)
 	belongs(len(f.Layout) > 0, "layout", "type: date", TypeDate)
 	if numeric := typ == TypeNumber || typ == TypeInteger || typ == TypePrice; f.Default != nil && numeric && !strings.ContainsFunc(*f.Default, unicode.IsDigit) {

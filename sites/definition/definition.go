@@ -253,7 +253,6 @@ const (
 	TypeBool    = "bool"
 	TypeDate    = "date"
 	TypeURL     = "url"
-	TypeFloor   = "floor"
 	TypeList    = "list"
 	TypeObject  = "object"
 )

@@ -112,6 +112,7 @@ func TestProblems(t *testing.T) {
 		{"bad regex", "name: h1", "name: {css: h1, regex: '(a'}", `11:30: records.product.fields.name.regex: bad regular expression "(a"`},
 		{"look-ahead", "name: h1", "name: {css: h1, regex: '(?=a)'}", `RE2, which has no look-around`},
 		{"unknown type", "name: h1", "name: {css: h1, type: numbr}", `records.product.fields.name.type: "numbr" is unknown; did you mean "number"?`},
+		{"type that is a recipe now", "name: h1", "name: {css: h1, type: floor, min: 1}", `records.product.fields.name.type: "floor" is no longer a type; use type: integer with a regex, as in Recipes of sites/README.md`},
 		{"min of a text", "name: h1", "name: {css: h1, min: 3}", `11:28: records.product.fields.name.min: belongs to numbers, and this is a text; give a type`},
 		{"max of truths", "name: h1", "name: {css: h1, type: list, of: bool, max: 3}", `name.max: belongs to numbers, and this is a bool`},
 		{"currency of a number", "name: h1", "name: {css: h1, type: number, currency: EUR}", `name.currency: belongs to type: price, and this is a number`},

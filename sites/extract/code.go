@@ -50,7 +50,7 @@ func registered(site string) Func {
 // Add takes a record that code has made into the result: checked, keyed and
 // left out if need be as the definition says of records of that name. Values
 // are what Run makes of the type of their field: string, float64, int64, bool,
-// Price, Floor, or []any of them. Values without a field are left out.
+// Price, or []any of them. Values without a field are left out.
 func (res *Result) Add(def *definition.Definition, d *Doc, name string, values ...Value) error {
 	i := slices.IndexFunc(def.Records, func(r definition.Record) bool { return r.Name == name })
 	if i < 0 {

@@ -1,59 +1,74 @@
 package extract
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-
-	"golang.org/x/text/unicode/norm"
+	"unicode/utf8"
 )
 
 // DateOptions say how dates are written.
 type DateOptions struct {
-	Layouts []string       // of package time; tried in turn. Without any the usual forms of many languages are understood.
-	Order   string         // of the numbers in 3/4/2024: dmy, mdy or ymd. Defaults to what the digits allow; what can be read in two ways is an error then.
-	Zone    *time.Location // of times that do not say theirs. Defaults to UTC.
-	Now     time.Time      // what "2 hours ago" counts from. Defaults to nothing: such dates are errors.
+	Layouts []string       // of package time; tried in turn. Without any, the usual forms of the languages of languageTable are read.
+	Locale  string         // whose names of months count first where languages differ. Defaults to none.
+	Order   string         // of the numbers in 3/4/2024: dmy, mdy or ymd. Defaults to what the digits allow; an ambiguous date is an error then.
+	Zone    *time.Location // of times that do not name theirs. Defaults to UTC.
+	Now     time.Time      // what "2 hours ago" counts from. Defaults to none: such dates are errors.
 }
+
+// maxDateText is how many bytes of a text are searched for a date.
+const maxDateText = 2000
 
 // Date reads the first date in a text and writes it as 2006-01-02, or with a
 // time of day as RFC 3339.
 func Date(text string, o DateOptions) (string, error) {
-	if o.Zone == nil {
-		o.Zone = time.UTC
-	}
+	o.Zone = cmp.Or(o.Zone, time.UTC)
 	text = Fold(text)
 	if len(o.Layouts) > 0 {
 		return dateByLayout(text, o)
 	}
-	rs := []rune(text)
-	for i, r := range rs {
-		rs[i] = plainRune(r)
-	}
-	text = westernYears(string(rs[:min(len(rs), 2000)]), o)
-	for _, read := range []func(string, DateOptions) (moment, bool, error){isoDate, asianDate, vietnameseDate, namedDate, numericDate, relativeDate, stampDate} {
-		m, ok, err := read(text, o)
-		if err != nil {
-			return "", err
-		}
-		if ok {
-			if lead := leadingClock.FindString(text); lead != "" && !clockForm.MatchString(m.rest) {
-				m.rest = lead
-			}
-			return m.write(o.Zone)
+	text = strings.ToValidUTF8(text[:min(len(text), maxDateText)], "")
+	text = strings.Map(plainRune, text)
+	for _, layout := range []string{time.ANSIC, time.UnixDate, time.RubyDate} { // the year is behind the time of day
+		if t, err := time.ParseInLocation(layout, text, o.Zone); err == nil {
+			return t.Format(time.RFC3339), nil
 		}
 	}
-	return "", fmt.Errorf("%q is no date in a known form; give its layout, such as 02.01.2006", clip(text))
+	shape := compactForm.ReplaceAllString(separators.Replace(text), "$1-$2-$3 $4:$5:$6$7")
+	for _, read := range []func(string, DateOptions) (day, error){isoDate, namedDate, numericDate} {
+		if d, err := read(shape, o); err != nil || d.year != 0 {
+			return d.write(shape, o.Zone, err)
+		}
+	}
+	if s, err := relativeDate(text, o); err != nil || s != "" {
+		return s, err
+	}
+	if s := timestamp(text, o.Zone); s != "" {
+		return s, nil
+	}
+	return "", fmt.Errorf("%q is no date in a known form; give its layout, such as 02.01.2006, or see the recipes in sites/README.md", clip(text))
 }
 
 func dateByLayout(text string, o DateOptions) (string, error) {
+	english := dateWord.ReplaceAllStringFunc(text, func(w string) string {
+		month := monthOf(w, o.Locale)
+		if month == 0 {
+			return w
+		}
+		name := time.Month(month).String()
+		if utf8.RuneCountInString(w) <= 4 && len(w) < len(name) {
+			return name[:3]
+		}
+		return name
+	})
 	for _, l := range o.Layouts {
 		t, err := time.ParseInLocation(l, text, o.Zone)
 		if err != nil {
-			t, err = time.ParseInLocation(l, inEnglish(text), o.Zone)
+			t, err = time.ParseInLocation(l, english, o.Zone)
 		}
 		if err != nil {
 			continue
@@ -66,481 +81,310 @@ func dateByLayout(text string, o DateOptions) (string, error) {
 	return "", fmt.Errorf("%q is not as in the layout %s", clip(text), strings.Join(o.Layouts, " or "))
 }
 
-// moment is a date that was read, with the text after it, where its time of
-// day may stand.
-type moment struct {
+// day is a date and where it stands in its text. A year of 0 is no date.
+type day struct {
 	year, month, day int
-	rest             string
-	at               time.Time // instead of all others, when it is known to the second
-	timed            bool      // at has a time of day
-	buddhist         bool      // the year may be one of Thailand's calendar
+	from, to         int
 }
 
-func (m moment) write(zone *time.Location) (string, error) {
-	if !m.at.IsZero() {
-		if m.timed {
-			return m.at.Format(time.RFC3339), nil
-		}
-		return m.at.Format(time.DateOnly), nil
+// write adds the time of day that stands behind the date or at the beginning of the text.
+func (d day) write(text string, zone *time.Location, err error) (string, error) {
+	if err != nil {
+		return "", err
 	}
-	if m.buddhist && m.year > 2400 {
-		m.year -= 543
-	}
-	if m.year < 100 {
-		if m.year += 2000; m.year >= 2070 {
-			m.year -= 100
+	if d.year < 100 {
+		if d.year += 2000; d.year >= 2070 {
+			d.year -= 100
 		}
 	}
-	d := time.Date(m.year, time.Month(m.month), m.day, 0, 0, 0, 0, zone)
-	if m.month < 1 || m.month > 12 || d.Day() != m.day {
-		return "", fmt.Errorf("there is no day %04d-%02d-%02d", m.year, m.month, m.day)
+	if d.year > 2400 {
+		return "", fmt.Errorf("the year %d is of another calendar; see the recipes in sites/README.md", d.year)
 	}
-	c, ok := clockIn(m.rest)
+	t := time.Date(d.year, time.Month(d.month), d.day, 0, 0, 0, 0, zone)
+	if d.month < 1 || d.month > 12 || t.Day() != d.day {
+		return "", fmt.Errorf("there is no day %04d-%02d-%02d", d.year, d.month, d.day)
+	}
+	c, ok := clockIn(text[d.to:], 20)
 	if !ok {
-		return d.Format(time.DateOnly), nil
+		c, ok = clockIn(text[:d.from], 0)
 	}
-	if c.zone != nil {
-		zone = c.zone
+	if !ok {
+		return t.Format(time.DateOnly), nil
 	}
-	return time.Date(m.year, time.Month(m.month), m.day, c.hour, c.minute, c.second, 0, zone).Format(time.RFC3339), nil
+	return time.Date(d.year, time.Month(d.month), d.day, c.hour, c.minute, c.second, 0, cmp.Or(c.zone, zone)).Format(time.RFC3339), nil
 }
 
 // clock is a time of day.
 type clock struct {
 	hour, minute, second int
-	zone                 *time.Location // nil: not said
+	zone                 *time.Location // nil: not given
 }
 
-var clockForm = regexp.MustCompile(`(?i)^[^\d:]{0,20}?\b(\d{1,2})[:h.](\d{2})(?:[:.](\d{2})(?:[.,]\d{1,9})?)?\s*(?:([ap])\.?m\b\.?)?\s*(z\b|utc|gmt|[a-z]{3,4}\b)?\s*([+-]\d{1,2}:?\d{2}\b)?`)
+var (
+	clockForm = regexp.MustCompile(`(?i)(?:^|[^\d:])(?:(午後|下午|오후|午前|上午|오전)\s?)?(\d{1,2})(?:[:h.](\d{2})(?:[:.](\d{2})(?:[.,]\d{1,9})?)?|\s?[時时点시]\s?(\d{0,2}))` +
+		`\s*(?:([ap])\.?m\b\.?)?\s*(z\b|[a-z]{3,4}\b)?\s*([+-]\d{1,2}:?\d{2}\b)?`)
+	// zones are the abbreviations of time zones that mean one offset only.
+	zones = map[string]int{"z": 0, "utc": 0, "gmt": 0, "wet": 0, "cet": 1, "west": 1, "cest": 2, "eet": 2, "eest": 3, "msk": 3, "edt": -4, "cdt": -5, "est": -5, "mdt": -6, "pdt": -7, "mst": -7, "pst": -8, "jst": 9, "kst": 9}
+)
 
-// leadingClock matches the time of day that stands before the date.
-var leadingClock = regexp.MustCompile(`(?i)^\d{1,2}:\d{2}(?::\d{2})?\s*(?:[ap]\.?m\b\.?)?`)
-
-// zones are the abbreviations of time zones that mean one offset only.
-var zones = map[string]int{"z": 0, "utc": 0, "gmt": 0, "wet": 0, "cet": 1, "west": 1, "cest": 2, "eet": 2, "eest": 3, "msk": 3, "edt": -4, "cdt": -5, "est": -5, "mdt": -6, "pdt": -7, "mst": -7, "pst": -8, "jst": 9, "kst": 9}
-
-// clockIn reads the time of day at the beginning of what follows a date.
-func clockIn(rest string) (clock, bool) {
-	m := clockForm.FindStringSubmatch(rest)
-	if m == nil {
+// clockIn reads a time of day that begins within so many bytes of a text.
+func clockIn(text string, within int) (clock, bool) {
+	at := clockForm.FindStringSubmatchIndex(text)
+	if at == nil || at[0] > within {
 		return clock{}, false
 	}
-	c := clock{hour: number2(m[1]), minute: number2(m[2]), second: number2(m[3])}
-	if half := strings.ToLower(m[4]); half != "" && c.hour >= 1 && c.hour <= 12 {
+	m := clockForm.FindStringSubmatch(text)
+	c := clock{hour: digits(m[2]), minute: digits(m[3] + m[5]), second: digits(m[4])}
+	half := strings.ToLower(m[6])
+	if m[1] != "" {
+		half = "a"
+		if strings.Contains("午後下午오후", m[1]) {
+			half = "p"
+		}
+	}
+	if half != "" && c.hour >= 1 && c.hour <= 12 {
 		c.hour %= 12
 		if half == "p" {
 			c.hour += 12
 		}
 	}
-	if c.hour > 23 || c.minute > 59 || c.second > 59 {
-		return clock{}, false
+	if hours, ok := zones[strings.ToLower(m[7])]; ok {
+		c.zone = offset(hours * 60)
 	}
-	if hours, ok := zones[strings.ToLower(m[5])]; ok {
-		c.zone = time.FixedZone("", hours*3600)
-		if hours == 0 {
-			c.zone = time.UTC
-		}
-	}
-	if off := strings.ReplaceAll(m[6], ":", ""); off != "" {
-		minutes := number2(off[1:len(off)-2])*60 + number2(off[len(off)-2:])
+	if off := strings.ReplaceAll(m[8], ":", ""); off != "" {
+		minutes := digits(off[1:len(off)-2])*60 + digits(off[len(off)-2:])
 		if off[0] == '-' {
 			minutes = -minutes
 		}
-		if c.zone = time.FixedZone("", minutes*60); minutes == 0 {
-			c.zone = time.UTC
-		}
+		c.zone = offset(minutes)
 	}
-	return c, true
+	return c, c.hour <= 23 && c.minute <= 59 && c.second <= 59
 }
 
-// number2 reads a few digits; "" is 0.
-func number2(s string) int {
+func offset(minutes int) *time.Location {
+	if minutes == 0 {
+		return time.UTC
+	}
+	return time.FixedZone("", minutes*60)
+}
+
+// digits reads a few digits; "" is 0.
+func digits(s string) int {
 	n, _ := strconv.Atoi(s)
 	return n
 }
 
 var (
-	isoForm     = regexp.MustCompile(`(?:^|[^\d])(\d{4})-(\d{1,2})-(\d{1,2})(?:[T_]|\b)`)
-	yearMonth   = regexp.MustCompile(`^(\d{4})(?:-(\d{2}))?$`)
-	asianForm   = regexp.MustCompile(`(\d{4})\s?[年년]\s?(\d{1,2})\s?[月월](?:\s?(\d{1,2})\s?[日일])?(?:\s?[(（][^)）]*[)）])?`)
-	asianClock  = regexp.MustCompile(`^\s*(午前|午後|上午|下午|오전|오후)?\s*(\d{1,2})[時时点시:]\s?(\d{1,2})?`)
-	weekForm    = regexp.MustCompile(`^(\d{4})-?W(\d{2})(?:-?([1-7]))?$`)
-	ordinalForm = regexp.MustCompile(`^(\d{4})-(\d{3})$`)
+	// separators writes 2024年5月3日 as 2024-5-3, and 3 tháng 5 năm 2024 as 3-5-2024.
+	separators  = strings.NewReplacer("年", "-", "년", "-", "月", "-", "월", "-", "日", " ", "일", " ", " tháng ", "-", " Tháng ", "-", " năm ", "-")
+	compactForm = regexp.MustCompile(`^([12]\d{3})(0[1-9]|1[0-2])([0-2]\d|3[01])(?:T?([01]\d|2[0-3])([0-5]\d)([0-5]\d))?(Z|[+-]\d{2}:?\d{2})?$`)
+	yearForm    = regexp.MustCompile(`^([12]\d{3})(?:-(\d{2}))?$`)
+	isoForm     = regexp.MustCompile(`(?:^|\D)(\d{4})-\s?(\d{1,2})-(?:\s?(\d{1,2}))?(?:\D|$)`)
 	yearFirst   = regexp.MustCompile(`(?:^|[^\d.,/-])(\d{4})\s?([./-])\s?(\d{1,2})\s?([./-])\s?(\d{1,2})(?:\D|$)`)
-	numericForm = regexp.MustCompile(`(?:^|[^\d.,/-])(\d{1,4})\s?([./-])\s?(\d{1,2})\s?([./-])\s?(\d{4}|\d{2})(?:\D|$)`)
-	compactForm = regexp.MustCompile(`^(\d{4})(\d{2})(\d{2})(?:T?([01]\d|2[0-3])([0-5]\d)([0-5]\d))?(Z|[+-]\d{2}:?\d{2})?$`)
+	numericForm = regexp.MustCompile(`(?:^|[^\d.,/-])(\d{1,2})\s?([./-])\s?(\d{1,2})\s?([./-])\s?(\d{4}|\d{2})(?:\D|$)`)
+	dateWord    = regexp.MustCompile(`[\pL\pM]+|\d+`)
 )
 
-func isoDate(text string, _ DateOptions) (moment, bool, error) {
-	if m := yearMonth.FindStringSubmatch(text); m != nil {
-		year, month := number2(m[1]), number2(m[2])
-		if year < 1000 || year > 2999 {
-			return moment{}, false, nil
-		}
-		return moment{year: year, month: max(month, 1), day: 1}, true, nil
-	}
-	if m := compactForm.FindStringSubmatch(text); m != nil && (m[1][0] == '1' || m[1][0] == '2') {
-		mo := moment{year: number2(m[1]), month: number2(m[2]), day: number2(m[3])}
-		if m[4] != "" {
-			mo.rest = m[4] + ":" + m[5] + ":" + m[6] + m[7]
-		}
-		return mo, mo.month >= 1 && mo.month <= 12 && mo.day >= 1 && mo.day <= 31, nil
-	}
-	if m := weekForm.FindStringSubmatch(text); m != nil && number2(m[2]) >= 1 && number2(m[2]) <= 53 {
-		// The fourth of January is in the first week, which begins on Monday.
-		d := time.Date(number2(m[1]), 1, 4, 0, 0, 0, 0, time.UTC)
-		d = d.AddDate(0, 0, (number2(m[2])-1)*7+max(number2(m[3]), 1)-1-(int(d.Weekday())+6)%7)
-		return moment{year: d.Year(), month: int(d.Month()), day: d.Day()}, true, nil
-	}
-	if m := ordinalForm.FindStringSubmatch(text); m != nil && number2(m[2]) >= 1 && number2(m[2]) <= 366 {
-		d := time.Date(number2(m[1]), 1, number2(m[2]), 0, 0, 0, 0, time.UTC)
-		return moment{year: d.Year(), month: int(d.Month()), day: d.Day()}, d.Year() == number2(m[1]), nil
+// isoDate reads 2024-05-03 and its beginnings, and what separators makes of others.
+func isoDate(text string, _ DateOptions) (day, error) {
+	if m := yearForm.FindStringSubmatch(text); m != nil {
+		return day{year: digits(m[1]), month: max(digits(m[2]), 1), day: 1, to: len(text)}, nil
 	}
 	at := isoForm.FindStringSubmatchIndex(text)
 	if at == nil {
-		return moment{}, false, nil
+		return day{}, nil
 	}
-	g := func(i int) int { return number2(text[at[2*i]:at[2*i+1]]) }
-	return moment{year: g(1), month: g(2), day: g(3), rest: text[at[1]:]}, true, nil
-}
-
-func asianDate(text string, _ DateOptions) (moment, bool, error) {
-	at := asianForm.FindStringSubmatchIndex(text)
-	if at == nil {
-		return moment{}, false, nil
-	}
-	m := moment{year: number2(text[at[2]:at[3]]), month: number2(text[at[4]:at[5]]), day: 1, rest: text[at[1]:]}
+	d := day{year: digits(text[at[2]:at[3]]), month: digits(text[at[4]:at[5]]), day: 1, from: at[2], to: at[5] + 1}
 	if at[6] >= 0 {
-		m.day = number2(text[at[6]:at[7]])
+		d.day, d.to = digits(text[at[6]:at[7]]), at[7]
 	}
-	if c := asianClock.FindStringSubmatch(m.rest); c != nil {
-		hour := number2(c[2])
-		if strings.Contains("午後下午오후", c[1]) && c[1] != "" && hour < 12 {
-			hour += 12
-		}
-		m.rest = fmt.Sprintf("%02d:%02d", hour, number2(c[3]))
-	}
-	return m, true, nil
-}
-
-var vietnameseForm = regexp.MustCompile(`(?i)(\d{1,2})\s+tháng\s+(\d{1,2})(?:\s*,|\s+năm)?\s+(\d{4})`)
-
-// vietnameseDate reads dates whose months have numbers: 3 tháng 5 năm 2024.
-func vietnameseDate(text string, _ DateOptions) (moment, bool, error) {
-	at := vietnameseForm.FindStringSubmatchIndex(text)
-	if at == nil {
-		return moment{}, false, nil
-	}
-	g := func(i int) int { return number2(text[at[2*i]:at[2*i+1]]) }
-	return moment{day: g(1), month: g(2), year: g(3), rest: text[at[1]:]}, true, nil
+	return d, nil
 }
 
 // numericDate reads 3.4.2024, 3/4/24, 2024/4/3 and their like.
-func numericDate(text string, o DateOptions) (moment, bool, error) {
+func numericDate(text string, o DateOptions) (day, error) {
 	at := yearFirst.FindStringSubmatchIndex(text)
-	if at == nil {
+	ymd := at != nil
+	if !ymd {
 		at = numericForm.FindStringSubmatchIndex(text)
 	}
 	if at == nil || text[at[4]:at[5]] != text[at[8]:at[9]] {
-		return moment{}, false, nil
+		return day{}, nil
 	}
-	g := func(i int) (int, int) { return number2(text[at[2*i]:at[2*i+1]]), at[2*i+1] - at[2*i] }
-	a, digits := g(1)
-	b, _ := g(3)
-	c, last := g(5)
-	m := moment{rest: text[at[11]:]}
-	switch {
-	case digits == 4 && last <= 2:
-		m.year, m.month, m.day = a, b, c
-		return m, true, nil
-	case digits > 2:
-		return moment{}, false, nil
-	case o.Order == "ymd" && last == 2:
-		m.year, m.month, m.day = a, b, c
-		return m, b <= 12 && c <= 31, nil
+	a, b, c := digits(text[at[2]:at[3]]), digits(text[at[6]:at[7]]), digits(text[at[10]:at[11]])
+	d := day{from: at[2], to: at[11]}
+	if ymd || o.Order == "ymd" && at[11]-at[10] == 2 {
+		d.year, d.month, d.day = a, b, c
+		return d, nil
 	}
-	m.year = c
-	dot := text[at[4]:at[5]] != "/"
+	sign := text[at[4]:at[5]]
+	d.year, d.day, d.month = c, a, b
 	switch {
 	case a > 12 && b > 12:
-		return moment{}, false, nil
-	case a > 12 || a == b:
-		m.day, m.month = a, b
-	case b > 12:
-		m.day, m.month = b, a
-	case o.Order == "mdy" && !(dot && text[at[4]:at[5]] == "."):
-		m.day, m.month = b, a
-	case o.Order != "" || dot:
-		m.day, m.month = a, b
-	default:
-		return moment{}, false, fmt.Errorf("%q can be read in two ways; say which by locale (en: the month first, en-GB: the day first) or by layout", clip(text))
+		return day{}, nil
+	case b > 12, o.Order == "mdy" && a <= 12 && sign != ".":
+		d.day, d.month = b, a
+	case a <= 12 && a != b && o.Order == "" && sign == "/":
+		return day{}, fmt.Errorf("%q can be read in two ways; say which by locale (en: the month first, en-GB: the day first) or by layout", clip(text))
 	}
-	return m, true, nil
-}
-
-// namedDate reads dates whose month is a word.
-func namedDate(text string, _ DateOptions) (moment, bool, error) {
-	words := dateWords(text)
-	best, size := -1, 0
-	for i, w := range words {
-		if n := len([]rune(w.text)); monthOf(w.text) > 0 && n > size && (yearNear(words, i) || n >= 3) {
-			best, size = i, n
-		}
-	}
-	if best < 0 {
-		return moment{}, false, nil
-	}
-	m := moment{month: monthOf(words[best].text), buddhist: unicode.Is(unicode.Thai, []rune(words[best].text)[0])}
-	before, after := numbersBefore(words, best), numbersAfter(words, best)
-	use := func(w dateWord) { m.rest = text[w.end:] }
-	switch {
-	case len(before) > 0 && before[0].isDay() && len(after) > 0 && after[0].isYear():
-		m.day, m.year = before[0].n, after[0].n
-		use(after[0])
-	case len(after) > 1 && after[0].isDay() && after[1].isYear():
-		m.day, m.year = after[0].n, after[1].n
-		use(after[1])
-	case len(before) > 0 && before[0].isFullYear() && len(after) > 0 && after[0].isDay():
-		m.day, m.year = after[0].n, before[0].n
-		use(after[0])
-	case len(before) > 1 && before[0].isDay() && before[1].isFullYear():
-		m.day, m.year = before[0].n, before[1].n
-		use(words[best])
-	case len(before) > 0 && before[0].isFullYear():
-		m.day, m.year = 1, before[0].n
-	case len(after) > 0 && after[0].isFullYear():
-		m.day, m.year = 1, after[0].n
-	case len(after) > 0 && after[0].isDay():
-		// Wed Jan 3 15:04:05 2024: the year stands behind the time of day.
-		if y := yearAfterClock.FindStringSubmatch(text[after[0].end:]); y != nil {
-			m.day, m.year = after[0].n, number2(y[1])
-			use(after[0])
-			break
-		}
-		fallthrough
-	case len(before) > 0 && before[0].isDay():
-		return moment{}, false, fmt.Errorf("%q has no year; take it from elsewhere on the page, or leave the field a text", clip(text))
-	default:
-		return moment{}, false, nil
-	}
-	return m, true, nil
-}
-
-var yearAfterClock = regexp.MustCompile(`^\s*\d{1,2}:\d{2}(?::\d{2})?\s*(?:[A-Z]{3,4}\s*)?(\d{4})\b`)
-
-// dateWord is a word or a number of a text.
-type dateWord struct {
-	text  string
-	n     int // of a number
-	len   int // its digits; 0 for a word
-	end   int // where it ends in the text
-	colon bool
-}
-
-func (w dateWord) isDay() bool      { return w.len > 0 && w.len <= 2 && w.n >= 1 && w.n <= 31 }
-func (w dateWord) isFullYear() bool { return w.len == 4 && w.n >= 1000 && w.n < 3000 }
-func (w dateWord) isYear() bool     { return w.isFullYear() || w.len == 2 && !w.colon }
-
-func dateWords(text string) []dateWord {
-	var words []dateWord
-	rs := []rune(text)
-	pos := 0 // in bytes
-	for i := 0; i < len(rs) && len(words) < 400; {
-		start := i
-		class := func(r rune) int {
-			switch {
-			case r >= '0' && r <= '9':
-				return 1
-			case unicode.IsLetter(r) || unicode.Is(unicode.Mn, r):
-				return 2
-			}
-			return 0
-		}
-		c := class(rs[i])
-		for i < len(rs) && class(rs[i]) == c {
-			pos += len(string(rs[i]))
-			i++
-			if c == 0 {
-				break
-			}
-		}
-		switch c {
-		case 1:
-			s := string(rs[start:i])
-			n, err := strconv.Atoi(s)
-			if err != nil {
-				continue
-			}
-			words = append(words, dateWord{text: s, n: n, len: i - start, end: pos, colon: i < len(rs) && rs[i] == ':'})
-		case 2:
-			words = append(words, dateWord{text: string(rs[start:i]), end: pos})
-		}
-	}
-	return words
+	return d, nil
 }
 
 // fillers may stand between the parts of a date.
-var fillers = map[string]bool{"st": true, "nd": true, "rd": true, "th": true, "of": true, "de": true, "del": true, "den": true, "di": true, "er": true, "г": true, "р": true, "го": true, "ого": true,
-	"ви": true, "ри": true, "ти": true, "ми": true, "на": true, "року": true, "года": true, "година": true, "den ": true, "a": true, "e": true, "do": true, "dne": true, "the": true, "o": true, "til": true, "n": true, "an": true}
+var fillers = strings.Fields("st nd rd th of the er de del di den dne do e n o til an г го ого р ви ри ти ми на року года година gada m")
 
-// numbersBefore are the numbers next to word i on its left, nearest first.
-func numbersBefore(words []dateWord, i int) []dateWord {
-	var out []dateWord
-	for j := i - 1; j >= 0 && len(out) < 2; j-- {
-		if words[j].len > 0 {
-			out = append(out, words[j])
-		} else if !fillers[strings.ToLower(words[j].text)] {
-			break
-		}
-	}
-	return out
+// part is a word or a number of a text.
+type part struct {
+	month    int // that it names, or 0
+	n        int // of a number
+	digits   int // 0: a word
+	from, to int
+	clock    bool // a colon follows
 }
 
-func numbersAfter(words []dateWord, i int) []dateWord {
-	var out []dateWord
-	for j := i + 1; j < len(words) && len(out) < 2; j++ {
-		if words[j].len > 0 {
-			if words[j].colon && len(out) > 0 && !words[j].isFullYear() {
-				break // the hour of a time of day
+// fits reports whether a part can be the day (d), the month (m), the year (y) or the year in four digits (Y).
+func (p part) fits(letter byte) bool {
+	full := p.digits == 4 && p.n >= 1000 && p.n < 3000
+	switch letter {
+	case 'd':
+		return p.digits > 0 && p.digits <= 2 && p.n >= 1 && p.n <= 31 && !p.clock
+	case 'm':
+		return p.month > 0
+	case 'y':
+		return full || p.digits == 2 && !p.clock
+	}
+	return full
+}
+
+// namedDate reads dates whose month is a word.
+func namedDate(text string, o DateOptions) (day, error) {
+	parts := dateParts(text, o.Locale)
+	yearless := false
+	for i := range parts {
+		for _, form := range []string{"dmy", "mdy", "Ymd", "Ydm", "mY", "Ym", "dm", "md"} {
+			if len(parts)-i < len(form) || slices.ContainsFunc([]int{0, 1, len(form) - 1}, func(j int) bool { return !parts[i+j].fits(form[j]) }) {
+				continue
 			}
-			out = append(out, words[j])
-		} else if !fillers[strings.ToLower(words[j].text)] {
-			break
+			d := day{day: 1, from: parts[i].from, to: parts[i+len(form)-1].to}
+			for j := range len(form) {
+				switch p := parts[i+j]; form[j] {
+				case 'd':
+					d.day = p.n
+				case 'm':
+					d.month = p.month
+				default:
+					d.year = p.n
+				}
+			}
+			if d.year > 0 || len(form) == 3 {
+				return d, nil
+			}
+			yearless = true
 		}
 	}
-	return out
+	if yearless {
+		return day{}, fmt.Errorf("%q has no year; take it from elsewhere on the page, or leave the field a text", clip(text))
+	}
+	return day{}, nil
 }
 
-func yearNear(words []dateWord, i int) bool {
-	return len(numbersBefore(words, i))+len(numbersAfter(words, i)) > 0
+func dateParts(text, locale string) []part {
+	var parts []part
+	for _, at := range dateWord.FindAllStringIndex(text, 200) {
+		w := text[at[0]:at[1]]
+		p := part{from: at[0], to: at[1], clock: strings.HasPrefix(text[at[1]:], ":")}
+		if n, err := strconv.Atoi(w); err == nil {
+			p.n, p.digits = n, len(w)
+		} else if p.month = monthOf(w, locale); p.month == 0 && slices.Contains(fillers, strings.ToLower(w)) {
+			continue
+		}
+		parts = append(parts, p)
+	}
+	return parts
 }
 
-// stampDate reads seconds or milliseconds since 1970, as APIs give them.
-func stampDate(text string, o DateOptions) (moment, bool, error) {
+// relativeDate reads "2 hours ago", "yesterday", "in 3 days" and their like. Hours and less give a time of day.
+// Where there is none of them it returns "".
+func relativeDate(text string, o DateOptions) (string, error) {
+	t := bare(text)
+	if len(t) > 100 {
+		return "", nil
+	}
+	for _, l := range languagesFrom(o.Locale) {
+		for i, names := range l.days {
+			if !slices.ContainsFunc(names, func(w string) bool { return atEdge(t, w) }) {
+				continue
+			}
+			if i == 3 {
+				return o.since(text, 0, 1)
+			}
+			return o.onDay(text, i-1)
+		}
+		for _, span := range l.spans {
+			m := span.form.FindStringSubmatch(t)
+			if m == nil {
+				continue
+			}
+			unit := slices.IndexFunc(l.units[:], func(begin []string) bool {
+				return slices.ContainsFunc(begin, func(b string) bool { return strings.HasPrefix(m[2], b) })
+			})
+			if unit >= 0 {
+				return o.since(text, span.sign*max(digits(m[1]), 1), unit)
+			}
+		}
+	}
+	return "", nil
+}
+
+// atEdge reports whether a text begins or ends with a word.
+func atEdge(text, w string) bool {
+	if rest, ok := strings.CutPrefix(text, w); ok {
+		return rest == "" || strings.ContainsAny(rest[:1], " ,")
+	}
+	return strings.HasSuffix(text, " "+w)
+}
+
+// onDay is the day so many days from now, at the time that the text names.
+func (o DateOptions) onDay(text string, days int) (string, error) {
+	if o.Now.IsZero() {
+		return "", o.noNow(text)
+	}
+	t := o.Now.In(o.Zone).AddDate(0, 0, days)
+	return day{year: t.Year(), month: int(t.Month()), day: t.Day()}.write(text, o.Zone, nil)
+}
+
+// since is the time n units from now: of seconds (0), minutes, hours, days, weeks, months or years (6).
+func (o DateOptions) since(text string, n, unit int) (string, error) {
+	if o.Now.IsZero() {
+		return "", o.noNow(text)
+	}
+	t := o.Now.In(o.Zone)
+	switch unit {
+	case 0, 1, 2:
+		t = t.Add(time.Duration(n) * []time.Duration{time.Second, time.Minute, time.Hour}[unit]).Truncate(time.Minute)
+		return t.Format(time.RFC3339), nil
+	case 3, 4:
+		t = t.AddDate(0, 0, n*[]int{1, 7}[unit-3])
+	case 5:
+		t = t.AddDate(0, n, 0)
+	case 6:
+		t = t.AddDate(n, 0, 0)
+	}
+	return t.Format(time.DateOnly), nil
+}
+
+func (o DateOptions) noNow(text string) error {
+	return fmt.Errorf("%q counts from now, which is not known here", clip(text))
+}
+
+// timestamp reads seconds or milliseconds since 1970, as APIs give them, or returns "".
+func timestamp(text string, zone *time.Location) string {
 	n, err := strconv.ParseInt(text, 10, 64)
 	switch {
-	case err != nil || n < 1e8:
-		return moment{}, false, nil
+	case err != nil || n < 1e8 || n >= 1e14:
+		return ""
 	case n < 1e11:
-		return moment{at: time.Unix(n, 0).In(o.Zone), timed: true}, true, nil
-	case n < 1e14:
-		return moment{at: time.UnixMilli(n).In(o.Zone), timed: true}, true, nil
+		return time.Unix(n, 0).In(zone).Format(time.RFC3339)
 	}
-	return moment{}, false, nil
-}
-
-// bare is a word without case, accents and a final dot.
-func bare(w string) string {
-	var b strings.Builder
-	for _, r := range norm.NFD.String(strings.ToLower(w)) {
-		if !unicode.Is(unicode.Mn, r) {
-			if r == 'ı' {
-				r = 'i'
-			} else if r == 'ł' {
-				r = 'l'
-			}
-			b.WriteRune(r)
-		}
-	}
-	return norm.NFC.String(b.String()) // Hangul came apart
-}
-
-// months are the names of months in the languages that are understood, each
-// with the forms that a prefix does not cover.
-var months = [12]string{
-	"january januar janvier januari enero ene gennaio janeiro января январь януари janvari styczen stycznia leden ledna ianuarie ocak januar tammikuu tammikuuta januar ιανουαριος ιανουαριου січень січня janvāris sausis jaanuar siječanj",
-	"february februar februari fevrier febrero febbraio fevereiro февраля февраль февруари luty lutego unor unora februarie subat helmikuu helmikuuta φεβρουαριος φεβρουαριου лютий лютого veebruar",
-	"march marz maerz mars marzo março maart mrt marca marec марта март marzec brezen brezna martie mart maaliskuu maaliskuuta marcius μαρτιος μαρτιου березень березня",
-	"april avril abril aprile апреля апрель април kwiecien kwietnia duben dubna aprilie nisan huhtikuu huhtikuuta aprilis απριλιος απριλιου квітень квітня",
-	"may mai mayo maggio maio mei maj мая май maja kveten kvetna mayis toukokuu toukokuuta majus μαιος μαιου травень травня",
-	"june juni juin junio giugno junho июня июнь юни czerwiec czerwca cerven cervna iunie haziran kesakuu kesakuuta junius ιουνιος ιουνιου червень червня",
-	"july juli juillet julio luglio julho июля июль юли lipiec lipca cervenec cervence iulie temmuz heinakuu heinakuuta julius ιουλιος ιουλιου липень липня",
-	"august août agosto augustus августа август sierpien sierpnia srpen srpna agustos elokuu elokuuta augusztus αυγουστος αυγουστου серпень серпня",
-	"september septembre septiembre settembre setembro сентября сентябрь септември wrzesien wrzesnia zari septembrie eylul syyskuu syyskuuta szeptember σεπτεμβριος σεπτεμβριου вересень вересня",
-	"october oktober octobre octubre ottobre outubro октября октябрь октомври pazdziernik pazdziernika rijen rijna octombrie ekim lokakuu lokakuuta οκτωβριος οκτωβριου жовтень жовтня okt",
-	"november novembre noviembre novembro ноября ноябрь ноември listopad listopada listopadu noiembrie kasim marraskuu marraskuuta νοεμβριος νοεμβριου листопад листопада",
-	"december dezember decembre dicembre diciembre dezembro декабря декабрь декември grudzien grudnia prosinec prosince decembrie aralik joulukuu joulukuuta δεκεμβριος δεκεμβριου грудень грудня desember",
-}
-
-// monthNames leads from the bare form of a name to its month.
-var monthNames = func() map[string]int {
-	m := map[string]int{}
-	for i, names := range months {
-		for name := range strings.FieldsSeq(names) {
-			rs := []rune(bare(name))
-			m[string(rs)] = i + 1
-			for n := 3; n < len(rs); n++ {
-				short := string(rs[:n])
-				if was, ok := m[short]; ok && was != i+1 {
-					if _, whole := fullNames[short]; !whole {
-						m[short] = 0 // it could be either
-					}
-					continue
-				}
-				m[short] = i + 1
-			}
-		}
-	}
-	for i, names := range wholeMonths {
-		for name := range strings.FieldsSeq(names) {
-			m[bare(name)] = i + 1
-		}
-	}
-	for _, names := range months { // a whole name is never a short form of another
-		for name := range strings.FieldsSeq(names) {
-			m[bare(name)] = fullNames[bare(name)]
-		}
-	}
-	return m
-}()
-
-var fullNames = func() map[string]int {
-	m := map[string]int{}
-	for i, names := range months {
-		for name := range strings.FieldsSeq(names) {
-			if _, ok := m[bare(name)]; !ok {
-				m[bare(name)] = i + 1
-			}
-		}
-	}
-	return m
-}()
-
-// wholeMonths are names that count only when they are not cut short: forms
-// whose beginnings would be those of other months elsewhere, and languages
-// that do not cut them short.
-var wholeMonths = [12]string{
-	"jänner januarja januara januára јануари јануар gener يناير ינואר בינואר जनवरी มกราคม",
-	"feber februarja februara februára фебруари фебруар veljače febrer فبراير פברואר בפברואר फरवरी กุมภาพันธ์",
-	"ožujka מרץ במרץ maret مارس मार्च มีนาคม",
-	"aprila apríla abril travnja أبريل ابريل אפריל באפריל अप्रैल เมษายน",
-	"maja mája maig svibnja maí мај مايو מאי במאי मई พฤษภาคม",
-	"junija júna juny јуни јун lipnja يونيو יוני ביוני जून มิถุนายน",
-	"julija júla juliol јули јул srpnja يوليو יולי ביולי जुलाई กรกฎาคม",
-	"avgusta avgust agost kolovoza أغسطس اغسطس אוגוסט באוגוסט अगस्त สิงหาคม",
-	"septembra setembre septembar септембар rujna سبتمبر ספטמבר בספטמבר सितंबर सितम्बर กันยายน",
-	"oktobra octobre október októbra октобар أكتوبر اكتوبر אוקטובר באוקטובר अक्टूबर ตุลาคม",
-	"novembra novembre новембар studenoga studenog نوفمبر נובמבר בנובמבר नवंबर नवम्बर พฤศจิกายน",
-	"decembra desembre декембар ديسمبر דצמבר בדצמבר दिसंबर दिसम्बर ธันวาคม",
-}
-
-// monthOf is the month that a word names, in full or cut short, or 0.
-func monthOf(word string) int { return monthNames[bare(word)] }
-
-var wordForm = regexp.MustCompile(`[\pL\pM]+\.?`)
-
-// inEnglish puts English names of months in the place of those of other
-// languages, for layouts.
-func inEnglish(text string) string {
-	return wordForm.ReplaceAllStringFunc(text, func(w string) string {
-		name := strings.TrimSuffix(w, ".")
-		m := monthOf(name)
-		if m == 0 {
-			return w
-		}
-		if len([]rune(name)) <= 4 && len(name) < len(time.Month(m).String()) {
-			return time.Month(m).String()[:3] + w[len(name):]
-		}
-		return time.Month(m).String() + w[len(name):]
-	})
+	return time.UnixMilli(n).In(zone).Format(time.RFC3339)
 }

@@ -26,7 +26,6 @@ records:
       i: {css: script, json: a}
       j: {css: b, type: price}
       k: {css: b, type: date}
-      l: {css: b, type: floor}
       m: {css: div, type: html}
       n: {css: i, type: list, of: number}
 `
@@ -112,7 +111,6 @@ func FuzzNumber(f *testing.F) {
 			_, _ = Integer(s, locale)
 			_, _ = ParsePrice(s, locale, "")
 		}
-		_, _ = ParseFloor(s)
 		largest(s)
 	})
 }

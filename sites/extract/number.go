@@ -1,223 +1,230 @@
 package extract
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"muster/sites/definition"
 )
 
 // Number reads the first number in a text, written as people of a locale
 // write it: "1.234,56 €" in de is 1234.56, "1,234.56" in en is. The locale
-// auto tells by the digits; what can be read in two ways, such as 1.234, it
-// takes as thousands. A number that its locale cannot have written is read as
-// in auto. Words behind it count: "2,3 млн" is 2300000, and so do fractions:
-// "1 ½" is 1.5.
+// auto tells by the digits; what can be read in two ways, such as 1.234, is an
+// error then. A number that its locale cannot have written is read as in auto.
+// Words behind it count: "2,3 млн" is 2300000, and so do fractions: "1 ½" is
+// 1.5.
 func Number(text, locale string) (float64, error) {
-	f, rest, err := leadingNumberOf(text, locale)
+	n, err := readNumber(text, locale)
 	if err != nil {
 		return 0, err
 	}
-	if m := short.FindStringSubmatch(rest); m != nil && (m[1] != "K" || f != math.Trunc(f)) {
-		return math.Round(f*map[string]float64{"k": 1e3, "K": 1e3, "M": 1e6}[m[1]]*100) / 100, nil
+	if n.ambiguous {
+		return 0, fmt.Errorf("%q can be read in two ways, as thousands or with decimals; say which by locale, such as en or de", clip(text))
 	}
-	return scaled(f, rest, magnitudes), nil
+	return n.total(), nil
 }
 
-// short matches 1.2k and 3.4M, but not 5 m.
-var short = regexp.MustCompile(`^([kKM])(?:[^\pL\d]|$)`)
+// Integer reads the first number in a text like Number, and refuses one with
+// a fraction. In the locale auto 1.234 is a thousand and more.
+func Integer(text, locale string) (int64, error) {
+	n, err := readNumber(text, locale)
+	if err != nil {
+		return 0, err
+	}
+	if math.Abs(n.value) < 1<<53 {
+		f := n.total()
+		if f != math.Trunc(f) {
+			return 0, fmt.Errorf("%v in %q is not a whole number", f, clip(text))
+		}
+		return int64(f), nil
+	}
+	// Beyond what a float holds, an id or a barcode: digits only.
+	i, err := strconv.ParseInt(n.digits, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("number out of range in %q", clip(text))
+	}
+	return i, nil
+}
 
-// leadingNumberOf reads the first number in a text and returns what stands
-// behind it.
-func leadingNumberOf(text, locale string) (f float64, rest string, err error) {
-	token, negative, behind := numberToken(unfraction(text))
-	if token == "" {
-		return 0, "", fmt.Errorf("no number in %q", clip(text))
+// numeral is a number in a text.
+type numeral struct {
+	value         float64
+	digits        string // with a minus, without separators
+	ambiguous     bool   // 1.234, which is read as thousands
+	before, after string // the text around it, by plainRune
+}
+
+// numeralForm matches digits with their separators: spaces and apostrophes
+// only between groups of three, and what ends such a group.
+var (
+	numeralForm = regexp.MustCompile(`\d{1,3}(?:[ ']\d{3})+(?:(?:[.,]\d+)+|\D|$)|[.,]?\d+(?:[.,]\d+)*`)
+	// A minus belongs to the number when nothing or a currency stands before it, not in "10-20" or "A-5".
+	minusBefore = regexp.MustCompile(`(?:^|[^\pL\d])-$|^-[ \p{Sc}]*$`)
+	fractions   = strings.NewReplacer(" ½", ".5", "½", ".5", " ¼", ".25", "¼", ".25", " ¾", ".75", "¾", ".75", " ⅓", ".333333", "⅓", ".333333", " ⅔", ".666667", "⅔", ".666667", " ⅛", ".125", "⅛", ".125")
+)
+
+// readNumber reads the first number in a text.
+func readNumber(text, locale string) (numeral, error) {
+	text = strings.Map(plainRune, text)
+	if strings.ContainsAny(text, "½¼¾⅓⅔⅛") {
+		text = fractions.Replace(text)
 	}
-	point, end := decimalPoint(token, locale)
-	token = token[:end]
-	var b strings.Builder
-	if negative {
-		b.WriteByte('-')
+	at := numeralForm.FindStringIndex(text)
+	if at == nil {
+		return numeral{}, fmt.Errorf("no number in %q", clip(text))
 	}
-	for i, r := range token {
-		switch {
-		case r >= '0' && r <= '9':
-			b.WriteRune(r)
-		case i == point:
-			b.WriteByte('.')
+	from, to := at[0], at[0]+len(strings.TrimRightFunc(text[at[0]:at[1]], func(r rune) bool { return r < '0' || r > '9' }))
+	if from > 0 && text[from] < '0' && endsInLetter(text[:from]) {
+		from++ // the end of a word cut short: No.5
+	}
+	token := text[from:to]
+	point, end, ambiguous := decimalPoint(token, locale)
+	n := numeral{before: text[:from], after: text[to:], ambiguous: ambiguous}
+	whole, fraction := token[:end], ""
+	if point >= 0 {
+		whole, fraction = token[:point], "."+token[point+1:end]
+	}
+	if minusBefore.MatchString(n.before) {
+		whole = "-" + whole
+	}
+	n.digits = separatorsOut.Replace(whole)
+	var err error
+	if n.value, err = strconv.ParseFloat(n.digits+fraction, 64); err != nil || math.IsInf(n.value, 0) {
+		return numeral{}, fmt.Errorf("number out of range in %q", clip(text))
+	}
+	return n, nil
+}
+
+var separatorsOut = strings.NewReplacer(".", "", ",", "", " ", "", "'", "")
+
+func endsInLetter(s string) bool {
+	rs := []rune(s[max(0, len(s)-4):])
+	return len(rs) > 0 && unicode.IsLetter(rs[len(rs)-1])
+}
+
+// decimalPoint is the index of the decimal point in a token, or -1, and where
+// the number ends.
+func decimalPoint(token, locale string) (point, end int, ambiguous bool) {
+	style, _ := definition.StyleOf(locale)
+	if style.Point == "" {
+		return guessPoint(token)
+	}
+	whole, fraction, found := strings.Cut(token, style.Point)
+	if strings.ContainsAny(fraction, style.Point+style.Group) || !grouped(whole, style.Group, style.India) {
+		return guessPoint(token)
+	}
+	if found {
+		return len(whole), len(token), false
+	}
+	return -1, len(token), false
+}
+
+// grouped reports whether the separators of whole part it into groups of
+// three, or as in India into groups of two and a last one of three.
+func grouped(whole, group string, india bool) bool {
+	parts := strings.FieldsFunc(whole, func(r rune) bool { return strings.ContainsRune(group, r) })
+	for i, p := range parts {
+		size := len(p) == 3 || i == 0 && len(p) < 3 || india && i < len(parts)-1 && len(p) == 2
+		if strings.Trim(p, "0123456789") != "" || !size && len(parts) > 1 {
+			return false
 		}
 	}
-	f, err = strconv.ParseFloat(b.String(), 64)
-	if err != nil || math.IsInf(f, 0) {
-		return 0, "", fmt.Errorf("number out of range in %q", clip(text))
+	return true
+}
+
+// guessPoint finds the decimal point by the digits alone.
+func guessPoint(token string) (point, end int, ambiguous bool) {
+	end = len(token)
+	last := strings.LastIndexAny(token, ".,")
+	if last < 0 {
+		return -1, end, false
 	}
-	return f, behind, nil
+	sign := token[last : last+1]
+	first := strings.IndexAny(token, ".,")
+	switch {
+	case first == last:
+		before, after := token[:last], token[last+1:]
+		spaced := strings.ContainsAny(before, " '") // the groups have a separator of their own
+		if len(after) != 3 || strings.TrimLeft(before, "0") == "" || len(before) > 3 || spaced {
+			return last, end, false
+		}
+		return -1, end, true
+	case strings.Contains(token, ".") && strings.Contains(token, ","):
+		if strings.Count(token, sign) > 1 {
+			return -1, end, false
+		}
+		return last, end, false
+	case grouped(token, sign+" '", true):
+		return -1, end, false
+	}
+	// A date or a version: the number ends at the second sign.
+	return first, first + 1 + strings.Index(token[first+1:], sign), false
 }
 
-// magnitudes are words that stand for a thousand and more, in lower case.
-// Those that begin with = must be the whole word.
+// total is the value with what the word behind it stands for.
+func (n numeral) total() float64 {
+	if m := shortMagnitude.FindStringSubmatch(n.after); m != nil && (m[1] != "K" || n.value != math.Trunc(n.value)) {
+		return round(n.value * map[string]float64{"k": 1e3, "K": 1e3, "M": 1e6}[m[1]])
+	}
+	return scaled(n.value, n.after, false)
+}
+
+// shortMagnitude matches 1.2k and 3.4M, but neither 4K nor 5 m.
+var shortMagnitude = regexp.MustCompile(`^([kKM])(?:[^\pL\d]|$)`)
+
+// magnitudes are words that multiply the number before them, in lower case. A
+// word that ends in * may go on. Those of money mean that only behind an
+// amount of it.
 var magnitudes = []struct {
-	word   string
-	factor float64
+	factor       float64
+	words, money string
 }{
-	{"million", 1e6}, {"millón", 1e6}, {"millones", 1e6}, {"milhões", 1e6}, {"milhão", 1e6}, {"milion", 1e6}, {"=mio", 1e6}, {"=mln", 1e6}, {"=млн", 1e6}, {"милион", 1e6}, {"миллион", 1e6}, {"мільйон", 1e6},
-	{"billion", 1e9}, {"milliard", 1e9}, {"=mrd", 1e9}, {"=mld", 1e9}, {"=млрд", 1e9}, {"милиард", 1e9}, {"миллиард", 1e9}, {"мільярд", 1e9},
-	{"thousand", 1e3}, {"=tsd", 1e3}, {"=tys", 1e3}, {"=тыс", 1e3}, {"тысяч", 1e3}, {"=тис", 1e3}, {"тисяч", 1e3}, {"=хил", 1e3}, {"хиляд", 1e3}, {"=tis", 1e3},
-	{"=lakh", 1e5}, {"=lakhs", 1e5}, {"=crore", 1e7}, {"=crores", 1e7},
+	{1e3, "thousand* tsd tys тыс тысяч* тис тисяч* хил хиляд* tis", "k mil"},
+	{1e5, "lakh lakhs", "l"},
+	{1e6, "million* millón millones milhões milhão milion* mio mln млн милион* миллион* мільйон*", "m"},
+	{1e7, "crore crores", "cr"},
+	{1e9, "billion* milliard* mrd mld млрд милиард* миллиард* мільярд*", "bn"},
 }
 
-// priceMagnitudes are those that only behind an amount of money mean that.
-var priceMagnitudes = append([]struct {
-	word   string
-	factor float64
-}{{"=k", 1e3}, {"=m", 1e6}, {"=mil", 1e3}, {"=bn", 1e9}, {"=cr", 1e7}, {"=l", 1e5}}, magnitudes...)
-
-// scaled multiplies a number with what the word behind it stands for.
-func scaled(f float64, rest string, words []struct {
-	word   string
-	factor float64
-}) float64 {
-	rest = strings.TrimLeft(rest, " ")
-	for i, big := range []rune("万億亿萬") {
-		after, ok := strings.CutPrefix(rest, string(big))
+// scaled multiplies a number by what stands behind it.
+func scaled(f float64, after string, money bool) float64 {
+	after = strings.TrimLeft(after, " ")
+	for big, factor := range map[string]float64{"万": 1e4, "萬": 1e4, "億": 1e8, "亿": 1e8} {
+		rest, ok := strings.CutPrefix(after, big)
 		if !ok {
 			continue
 		}
-		f *= []float64{1e4, 1e8, 1e8, 1e4}[i]
-		if more, tail, err := leadingNumberOf(after, "en"); err == nil && after != "" && plainRune([]rune(after)[0]) >= '0' && plainRune([]rune(after)[0]) <= '9' {
-			return f + scaled(more, tail, nil) // 3万5000
+		f *= factor
+		if more, err := readNumber(rest, "en"); err == nil && more.before == "" {
+			f += scaled(more.value, more.after, false) // 3万5000
 		}
 		return f
 	}
-	end := strings.IndexFunc(rest, func(r rune) bool { return !unicode.IsLetter(r) })
+	end := strings.IndexFunc(after, func(r rune) bool { return !unicode.IsLetter(r) })
 	if end < 0 {
-		end = len(rest)
+		end = len(after)
 	}
-	word := strings.ToLower(rest[:end])
-	for _, m := range words {
-		if whole, ok := strings.CutPrefix(m.word, "="); ok && word == whole || !ok && strings.HasPrefix(word, m.word) {
-			return math.Round(f*m.factor*100) / 100
+	word := strings.ToLower(after[:end])
+	for _, m := range magnitudes {
+		words := strings.Fields(m.words)
+		if money {
+			words = append(words, strings.Fields(m.money)...)
+		}
+		for _, w := range words {
+			if stem, open := strings.CutSuffix(w, "*"); word == w || open && strings.HasPrefix(word, stem) {
+				return round(f * m.factor)
+			}
 		}
 	}
 	return f
 }
 
-// fractions are the characters for them.
-var fractions = map[rune]string{'½': "5", '¼': "25", '¾': "75", '⅓': "333333", '⅔': "666667", '⅕': "2", '⅛': "125", '⅜': "375", '⅝': "625", '⅞': "875"}
-
-// unfraction writes 1 ½ as 1.5.
-func unfraction(s string) string {
-	at := strings.IndexFunc(s, func(r rune) bool { return fractions[r] != "" })
-	if at < 0 {
-		return s
-	}
-	r, size := utf8.DecodeRuneInString(s[at:])
-	whole := strings.TrimRight(s[:at], " \u00a0\u202f\u2009")
-	if n := len(whole); n == 0 || whole[n-1] < '0' || whole[n-1] > '9' {
-		return s[:at] + "0." + fractions[r] + s[at+size:]
-	}
-	return whole + "." + fractions[r] + s[at+size:]
-}
-
-// Integer reads the first number in a text like Number, and refuses one with
-// a fraction.
-func Integer(text, locale string) (int64, error) {
-	f, err := Number(text, locale)
-	if err != nil {
-		return 0, err
-	}
-	if f != math.Trunc(f) {
-		return 0, fmt.Errorf("%v in %q is not a whole number", f, clip(text))
-	}
-	if math.Abs(f) >= 1<<53 {
-		// Beyond what a float holds, an id or a barcode: digits only.
-		token, negative, _ := numberToken(text)
-		digits := strings.Map(func(r rune) rune {
-			if r < '0' || r > '9' {
-				return -1
-			}
-			return r
-		}, token)
-		if negative {
-			digits = "-" + digits
-		}
-		i, err := strconv.ParseInt(digits, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("number out of range in %q", clip(text))
-		}
-		return i, nil
-	}
-	return int64(f), nil
-}
-
-// numberToken cuts the first number out of a text, with ASCII digits and its
-// separators as dot, comma, apostrophe and space. The rest is the text behind.
-func numberToken(text string) (token string, negative bool, rest string) {
-	rs := []rune(text)
-	for i, r := range rs {
-		rs[i] = plainRune(r)
-	}
-	digit := func(i int) bool { return i >= 0 && i < len(rs) && rs[i] >= '0' && rs[i] <= '9' }
-	start := 0
-	for start < len(rs) && !digit(start) {
-		start++
-	}
-	if start == len(rs) {
-		return "", false, ""
-	}
-	if start > 0 && (rs[start-1] == '.' || rs[start-1] == ',') && (start == 1 || !unicode.IsLetter(rs[start-2])) {
-		start-- // .5
-	}
-	// A minus belongs to the number when nothing or a space or a currency
-	// stands before it, not in "10-20" or "A-5".
-	sign := start - 1
-	for sign >= 0 && (unicode.Is(unicode.Sc, rs[sign]) || rs[sign] == ' ') {
-		sign--
-	}
-	if sign >= 0 && rs[sign] == '-' && (sign == 0 || !(unicode.IsLetter(rs[sign-1]) || digit(sign-1))) && (start-sign == 1 || sign == 0) {
-		negative = true
-	}
-	end := start
-	for end < len(rs) {
-		switch {
-		case digit(end):
-			end++
-			continue
-		case (rs[end] == '.' || rs[end] == ',') && digit(end+1):
-			end++
-			continue
-		case (rs[end] == ' ' || rs[end] == '\'') && digit(end+1) && digit(end+2) && digit(end+3) && !digit(end+4) && groupBefore(rs[start:end]):
-			end++
-			continue
-		}
-		break
-	}
-	return string(rs[start:end]), negative, string(rs[end:])
-}
-
-// groupBefore tells whether what was read so far can be followed by a group
-// of three: one to three digits since the last separator, and no decimals.
-func groupBefore(rs []rune) bool {
-	n := 0
-	for i := len(rs) - 1; i >= 0; i-- {
-		switch r := rs[i]; {
-		case r >= '0' && r <= '9':
-			n++
-		case r == '.' || r == ',':
-			return false
-		default:
-			return n == 3
-		}
-	}
-	return n >= 1 && n <= 3
-}
+// round cuts what multiplying a float leaves beyond two decimals.
+func round(f float64) float64 { return math.Round(f*100) / 100 }
 
 // plainRune maps digits, spaces, quotes and dashes of other scripts to ASCII.
 func plainRune(r rune) rune {
@@ -229,11 +236,11 @@ func plainRune(r rune) rune {
 		return r
 	case unicode.Is(unicode.Nd, r):
 		return '0' + digitOf(r)
-	case r == '’' || r == '‘' || r == '´' || r == 'ʼ' || r == '′':
+	case strings.ContainsRune("’‘´ʼ′٬", r):
 		return '\''
-	case r == '−' || r == '–' || r == '﹣' || r == '－':
+	case strings.ContainsRune("−–﹣－", r):
 		return '-'
-	case r == '٬' || r == '，':
+	case r == '，':
 		return ','
 	case r == '٫' || r == '．':
 		return '.'
@@ -256,241 +263,4 @@ func digitOf(r rune) rune {
 		}
 	}
 	return 0
-}
-
-// decimalPoint is the index of the decimal point in a token, or -1, and where
-// the number ends.
-func decimalPoint(token, locale string) (point, end int) {
-	style, _ := definition.StyleOf(locale)
-	group, sign := style.Group, style.Point
-	if sign != "" {
-		i := strings.Index(token, sign)
-		whole := token
-		if i >= 0 {
-			whole = token[:i]
-		}
-		if strings.Count(token, sign) <= 1 && (i < 0 || !strings.ContainsAny(token[i+1:], group)) && grouped(whole, group, style.India) {
-			return i, len(token)
-		}
-	}
-	return guessPoint(token)
-}
-
-// grouped tells whether the separators of whole part it into groups of three,
-// or as in India into groups of two and a last one of three.
-func grouped(whole, group string, india bool) bool {
-	parts := strings.FieldsFunc(whole, func(r rune) bool { return strings.ContainsRune(group, r) })
-	if strings.ContainsFunc(strings.Join(parts, ""), func(r rune) bool { return r < '0' || r > '9' }) {
-		return false
-	}
-	for i, p := range parts {
-		last := i == len(parts)-1
-		switch {
-		case len(parts) == 1:
-		case i == 0 && len(p) <= 3:
-		case len(p) == 3:
-		case india && !last && len(p) == 2:
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-// guessPoint tells the decimal point by the digits alone.
-func guessPoint(token string) (point, end int) {
-	end = len(token)
-	dots, commas := strings.Count(token, "."), strings.Count(token, ",")
-	lastDot, lastComma := strings.LastIndex(token, "."), strings.LastIndex(token, ",")
-	switch {
-	case dots == 0 && commas == 0:
-		return -1, end
-	case dots > 0 && commas > 0:
-		last := max(lastDot, lastComma)
-		if strings.Count(token, token[last:last+1]) > 1 {
-			return -1, end
-		}
-		return last, end
-	case dots+commas > 1:
-		sign := token[max(lastDot, lastComma):][:1]
-		if grouped(token, sign+" '", true) {
-			return -1, end
-		}
-		// A date or a version: the number ends at the second sign.
-		first := strings.Index(token, sign)
-		return first, first + 1 + strings.Index(token[first+1:], sign)
-	}
-	i := max(lastDot, lastComma)
-	before, after := token[:i], token[i+1:]
-	switch {
-	case len(after) != 3, strings.TrimLeft(before, "0") == "", len(before) > 3 && !strings.ContainsAny(before, " '"):
-		return i, end
-	case strings.ContainsAny(before, " '"):
-		return i, end // the groups have a separator of their own
-	}
-	return -1, end
-}
-
-// Price is an amount with its currency.
-type Price struct {
-	Amount   float64 `json:"amount"`
-	Currency string  `json:"currency,omitempty"` // ISO 4217, as far as the text tells
-}
-
-// ParsePrice reads the first price in a text: the first number beside a
-// currency, or else the first. The decimals may stand behind the currency, as
-// in 12€50, and 1.5M or 120k are understood.
-//
-// A sign that several currencies share, such as kr and $, is that of the
-// locale, or where there is none, of the language lang.
-func ParsePrice(text, locale, lang string) (Price, error) {
-	if locale != "auto" && locale != "" {
-		lang = locale
-	}
-	f, rest, err := leadingNumberOf(fromPrice(text), locale)
-	if err != nil {
-		return Price{}, err
-	}
-	if m := centsBehind.FindStringSubmatch(rest); m != nil && f == math.Trunc(f) {
-		cents := number2(m[1] + m[2])
-		return Price{math.Copysign(math.Abs(f)+float64(cents)/100, f), currencyIn(text, lang)}, nil
-	}
-	if code := minor(text, rest, lang); code != "" {
-		return Price{f / 100, code}, nil
-	}
-	return Price{scaled(f, rest, priceMagnitudes), currencyIn(text, lang)}, nil
-}
-
-// minor is the currency of an amount in cents or pence, told by what stands
-// behind the number, or "".
-func minor(text, rest, lang string) string {
-	switch {
-	case strings.HasPrefix(strings.TrimLeft(rest, " "), "¢"):
-		return currencyIn("$", lang)
-	case penceBehind.MatchString(rest) && currencyIn(text, lang) == "" && strings.EqualFold(strings.ReplaceAll(lang, "_", "-"), "en-GB"):
-		return "GBP"
-	}
-	return ""
-}
-
-var penceBehind = regexp.MustCompile(`^p(?:$|[^\pL\d])`)
-
-// fromPrice is the text from the number on that is the price. "3 for £10" has
-// it behind another; "10 - 20 €" has it first.
-func fromPrice(text string) string {
-	plain := strings.Map(plainRune, text)
-	for at, tries := plain, 0; tries < 8; tries++ {
-		token, _, behind := numberToken(at)
-		if token == "" {
-			break
-		}
-		head := at[:len(at)-len(behind)-len(token)]
-		if moneyBefore.MatchString(head) || moneyBehind.MatchString(behind) {
-			if tries == 0 {
-				return text
-			}
-			return at
-		}
-		at = behind
-	}
-	return text
-}
-
-var (
-	money       = `\p{Sc}|\beuros?\b|евро|євро|ευρώ|грн|円|元|원|лв|руб|дин|zł|Kč|Ft\b|lei\b|kr\b|TL\b|RM\b|Rp\b|Rs\b|đ|ر\.س|د\.إ|\b(?:` + strings.Join(isoCodes, "|") + `)\b`
-	moneyBefore = regexp.MustCompile(`(?i)(?:` + money + `)[\s:.-]*$`)
-	moneyBehind = regexp.MustCompile(`(?i)^[.,]?-?[\s]*(?:(?:k|m|mio|mln|mrd|bn|million|milliard|тыс|млн|млрд|хил|tys|tis|tsd|[万億亿萬]\d*)\pL{0,4}\.?\s*)?(?:` + money + `)|^\s*(?:-|to |bis |до |à )\s*\pL{0,3}\p{Sc}?\s?\d`)
-)
-
-var centsBehind = regexp.MustCompile(`^[€£$₽](\d{2})(?:$|[^\d.,%])|^\s?[€£$₽]\s?(\d{2})\s*$`)
-
-// currencies are looked for in this order: longer signs before those they
-// contain.
-var currencies = []struct{ sign, code string }{
-	{"US$", "USD"}, {"AU$", "AUD"}, {"CA$", "CAD"}, {"NZ$", "NZD"}, {"HK$", "HKD"}, {"NT$", "TWD"}, {"MX$", "MXN"}, {"R$", "BRL"}, {"A$", "AUD"}, {"C$", "CAD"}, {"S$", "SGD"},
-	{"€", "EUR"}, {"£", "GBP"}, {"¥", "JPY"}, {"￥", "JPY"}, {"円", "JPY"}, {"元", "CNY"}, {"₹", "INR"}, {"₽", "RUB"}, {"₴", "UAH"}, {"₺", "TRY"}, {"₩", "KRW"}, {"원", "KRW"}, {"₪", "ILS"}, {"₫", "VND"}, {"đ", "VND"}, {"₿", "BTC"},
-	{"лв", "BGN"}, {"руб", "RUB"}, {"zł", "PLN"}, {"Kč", "CZK"}, {"Ft", "HUF"}, {"lei", "RON"}, {"฿", "THB"}, {"₱", "PHP"}, {"₸", "KZT"}, {"₾", "GEL"}, {"₦", "NGN"}, {"din", "RSD"}, {"TL", "TRY"}, {"Rp", "IDR"}, {"RM", "MYR"}, {"ر.س", "SAR"}, {"د.إ", "AED"}, {"$", "USD"},
-}
-
-var isoCodes = strings.Fields("EUR USD GBP JPY CNY CHF BGN RUB UAH PLN CZK HUF RON SEK NOK DKK ISK TRY INR BRL CAD AUD NZD HKD SGD KRW ILS MXN ZAR RSD AED SAR THB VND IDR MYR PHP TWD KZT GEL MKD BAM ALL MDL COP CLP ARS PEN EGP NGN KES PKR BDT LKR UYU")
-
-// shared are the signs that several currencies have, and which of them is
-// meant by it in a language, or in a country, which is written in capitals.
-// Words are in lower case.
-var shared = map[string]map[string]string{
-	"kr":  {"sv": "SEK", "da": "DKK", "nb": "NOK", "no": "NOK", "nn": "NOK", "is": "ISK"},
-	"fr":  {"CH": "CHF"},
-	"rs":  {"IN": "INR", "hi": "INR", "bn": "INR", "ta": "INR", "te": "INR", "mr": "INR", "gu": "INR", "PK": "PKR", "ur": "PKR", "LK": "LKR"},
-	"r":   {"ZA": "ZAR", "af": "ZAR"},
-	"р":   {"ru": "RUB"},
-	"zl":  {"pl": "PLN"},
-	"km":  {"bs": "BAM", "BA": "BAM"},
-	"ден": {"mk": "MKD"},
-	"¥":   {"zh": "CNY"},
-	"￥":   {"zh": "CNY"},
-	"元":   {"TW": "TWD", "HK": "HKD"},
-	"lei": {"MD": "MDL"},
-	"$":   {"CA": "CAD", "AU": "AUD", "NZ": "NZD", "SG": "SGD", "HK": "HKD", "TW": "TWD", "MX": "MXN", "CL": "CLP", "AR": "ARS", "CO": "COP", "UY": "UYU"},
-}
-
-// byLocale is what a shared sign means in a locale such as sv, en-CA or ch,
-// or "": its country decides, then its language.
-func byLocale(sign, locale string) string {
-	language, country, _ := strings.Cut(strings.ReplaceAll(strings.ToLower(locale), "_", "-"), "-")
-	if language == "ch" || language == "in" {
-		country = language // which these two are
-	}
-	return cmp.Or(shared[sign][strings.ToUpper(country)], shared[sign][language])
-}
-
-// names are words for currencies, beside their codes.
-var names = map[string]string{"euro": "EUR", "euros": "EUR", "евро": "EUR", "євро": "EUR", "ευρώ": "EUR", "грн": "UAH", "гривень": "UAH", "гривен": "UAH", "sfr": "CHF", "dollars": "USD", "дин": "RSD", "kč": "CZK"}
-
-// currencyIn is the currency that a text names: by its code or a word for it,
-// else by a sign, which in locale may mean another than elsewhere.
-func currencyIn(text, locale string) string {
-	words := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) })
-	for _, w := range words {
-		for _, c := range isoCodes {
-			if strings.EqualFold(w, c) {
-				return c
-			}
-		}
-	}
-	for _, c := range currencies {
-		for _, part := range strings.SplitAfter(text, c.sign) {
-			if before, ok := strings.CutSuffix(part, c.sign); ok && wholeSign(c.sign, before) {
-				return cmp.Or(byLocale(c.sign, locale), c.code)
-			}
-		}
-	}
-	for _, w := range words {
-		lower := strings.ToLower(w)
-		if code := names[lower]; code != "" {
-			return code
-		}
-		if code := byLocale(lower, locale); code != "" && w != "km" { // kilometres
-			return code
-		}
-	}
-	return ""
-}
-
-// wholeSign tells whether a sign that begins with a letter stands for itself,
-// not at the end of a word.
-func wholeSign(sign, before string) bool {
-	first, _ := utf8.DecodeRuneInString(sign)
-	last, _ := utf8.DecodeLastRuneInString(before)
-	return !(first < utf8.RuneSelf && unicode.IsLetter(first)) || !unicode.IsLetter(last)
-}
-
-func clip(s string) string { return clipTo(60, s) }
-
-// clipTo shortens a text to n characters on one line.
-func clipTo(n int, s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if rs := []rune(s); len(rs) > n {
-		return string(rs[:n]) + "…"
-	}
-	return s
 }

@@ -152,7 +152,6 @@ func TestFields(t *testing.T) {
 		{"image of a background", "{css: div, take: image, type: url}", `<div style="color:red;background-image: url('/l.jpg')">`, `"http://shop.example/l.jpg"`},
 		{"image without scripts", "{css: .i, take: image, type: url}", `<div class=i><noscript><img alt="" src="/l.jpg?a=1&amp;b=2"></noscript></div>`, `"http://shop.example/l.jpg?a=1\u0026b=2"`},
 		{"srcset with densities", "{css: img, attr: srcset, type: url}", `<img srcset="/a.jpg, /b.jpg 2x">`, `"http://shop.example/b.jpg"`},
-		{"floor", "{label: Етаж, type: floor}", "<li>Етаж: 4-ти от 8</li>", `{"floor":4,"of":8}`},
 		{"currency", "{css: b, type: price, currency: eur}", "<b>12</b>", `{"amount":12,"currency":"EUR"}`},
 		{"regex list with a look at its surroundings", `{css: b, regex: '\bn(\d)\b', type: list}`, "<b>n1 n2</b>", `["1","2"]`},
 		{"tables mended", "td", "<td>a</td>", ``},

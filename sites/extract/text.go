@@ -219,3 +219,14 @@ func render(n *html.Node, inner bool) string {
 	}
 	return strings.TrimSpace(b.String())
 }
+
+func clip(s string) string { return clipTo(60, s) }
+
+// clipTo shortens a text to n characters on one line.
+func clipTo(n int, s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if rs := []rune(s); len(rs) > n {
+		return string(rs[:n]) + "…"
+	}
+	return s
+}

@@ -72,6 +72,9 @@ func (x *run) convert(f *definition.Field, typ string, fd found, s *definition.S
 	}
 	switch typ {
 	case definition.TypeNumber:
+		if locale == "auto" {
+			locale = x.lang(locale)
+		}
 		return noNil(Number(text, locale))
 	case definition.TypeInteger:
 		return noNil(Integer(text, locale))
@@ -84,8 +87,6 @@ func (x *run) convert(f *definition.Field, typ string, fd found, s *definition.S
 		return noNil(p, err)
 	case definition.TypeDate:
 		return noNil(Date(text, x.dates(f)))
-	case definition.TypeFloor:
-		return noNil(ParseFloor(text))
 	case definition.TypeURL:
 		if s != nil && strings.HasSuffix(s.Attr, "srcset") {
 			text = largest(text)
@@ -102,8 +103,9 @@ func (x *run) convert(f *definition.Field, typ string, fd found, s *definition.S
 // dates says how dates are written on the page. Where the locale does not
 // tell, the language of the page does.
 func (x *run) dates(f *definition.Field) DateOptions {
-	style, _ := definition.StyleOf(x.lang(f.Locale))
-	return DateOptions{Layouts: f.Layout, Order: style.Order, Zone: x.def.Zone(), Now: x.doc.Page.FetchedAt}
+	locale := x.lang(f.Locale)
+	style, _ := definition.StyleOf(locale)
+	return DateOptions{Layouts: f.Layout, Locale: locale, Order: style.Order, Zone: x.def.Zone(), Now: x.doc.Page.FetchedAt}
 }
 
 // lang is the locale of a field, or where that is auto, the language of the
@@ -181,12 +183,12 @@ func truth(fd found) (any, error) {
 	// "in stock (12)", "in stock, ships today", "only 12 in stock".
 	if m := stockBefore.FindStringSubmatch(t); m != nil {
 		if v, ok := yesOrNo(strings.TrimSpace(m[1])); ok && len([]rune(m[1])) > 3 {
-			return v && (m[2] == "" || number2(m[2]) > 0), nil
+			return v && (m[2] == "" || digits(m[2]) > 0), nil
 		}
 	}
 	if m := stockBehind.FindStringSubmatch(t); m != nil {
 		if v, ok := yesOrNo(strings.TrimSpace(m[2])); ok && len([]rune(m[2])) > 3 {
-			return v && number2(m[1]) > 0, nil
+			return v && digits(m[1]) > 0, nil
 		}
 	}
 	return nil, fmt.Errorf("%q is neither yes nor no; use regex to say what yes is", clip(t))

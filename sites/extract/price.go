@@ -1,0 +1,167 @@
+package extract
+
+import (
+	"cmp"
+	"math"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/currency"
+)
+
+// Price is an amount with its currency.
+type Price struct {
+	Amount   float64 `json:"amount"`
+	Currency string  `json:"currency,omitempty"` // ISO 4217, as far as the text tells
+}
+
+// ParsePrice reads the first price in a text: the first number beside a
+// currency, or else the first. The decimals may stand behind the currency, as
+// in 12€50, and 1.5M or 120k are understood. In the locale auto 1.234 is a
+// thousand and more.
+//
+// A sign that several currencies share, such as kr and $, is that of the
+// locale, or where there is none, of the language lang.
+func ParsePrice(text, locale, lang string) (Price, error) {
+	if locale != "auto" && locale != "" {
+		lang = locale
+	}
+	n, err := priceNumber(text, locale)
+	if err != nil {
+		return Price{}, err
+	}
+	code := currencyIn(text, lang)
+	if m := centsBehind.FindStringSubmatch(n.after); m != nil && n.value == math.Trunc(n.value) {
+		cents := float64(digits(m[1]+m[2])) / 100
+		return Price{math.Copysign(math.Abs(n.value)+cents, n.value), code}, nil
+	}
+	switch {
+	case strings.HasPrefix(strings.TrimLeft(n.after, " "), "¢"):
+		return Price{n.value / 100, currencyIn("$", lang)}, nil
+	case code == "" && penceBehind.MatchString(n.after) && strings.EqualFold(strings.ReplaceAll(lang, "_", "-"), "en-GB"):
+		return Price{n.value / 100, "GBP"}, nil
+	}
+	return Price{scaled(n.value, n.after, true), code}, nil
+}
+
+// maxPriceTries is how many numbers of a text are looked at for one that is a price.
+const maxPriceTries = 8
+
+// priceNumber is the number that is the price. "3 for £10" has it behind
+// another; "10 - 20 €" has it first.
+func priceNumber(text, locale string) (numeral, error) {
+	first, err := readNumber(text, locale)
+	if err != nil {
+		return first, err
+	}
+	n := first
+	for range maxPriceTries {
+		if moneyBefore.MatchString(n.before) || moneyBehind.MatchString(n.after) {
+			return n, nil
+		}
+		if n, err = readNumber(n.after, locale); err != nil {
+			break
+		}
+	}
+	return first, nil
+}
+
+var (
+	money = `\p{Sc}|\beuros?\b|евро|євро|ευρώ|грн|円|元|원|лв|руб|дин|zł|Kč|Ft\b|lei\b|kr\b|TL\b|RM\b|Rp\b|Rs\b|đ|ر\.س|د\.إ|\b(?:` + strings.Join(isoCodes, "|") + `)\b`
+	// What stands around the number of a price.
+	moneyBefore = regexp.MustCompile(`(?i)(?:` + money + `)[\s:.-]*$`)
+	moneyBehind = regexp.MustCompile(`(?i)^[.,]?-?[\s]*(?:(?:k|m|mio|mln|mrd|bn|million|milliard|тыс|млн|млрд|хил|tys|tis|tsd|[万億亿萬]\d*)\pL{0,4}\.?\s*)?(?:` + money + `)|^\s*(?:-|to |bis |до |à )\s*\pL{0,3}\p{Sc}?\s?\d`)
+	penceBehind = regexp.MustCompile(`^p(?:$|[^\pL\d])`)
+	centsBehind = regexp.MustCompile(`^[€£$₽](\d{2})(?:$|[^\d.,%])|^\s?[€£$₽]\s?(\d{2})\s*$`)
+	// codeBeside matches a code that no list below has, beside a number.
+	codeBeside = regexp.MustCompile(`\b([A-Z]{3})\s?-?\d|\d\s?([A-Z]{3})\b`)
+)
+
+// currencies are looked for in this order: longer signs before those they
+// contain.
+var currencies = []struct{ sign, code string }{
+	{"US$", "USD"}, {"AU$", "AUD"}, {"CA$", "CAD"}, {"NZ$", "NZD"}, {"HK$", "HKD"}, {"NT$", "TWD"}, {"MX$", "MXN"}, {"R$", "BRL"}, {"A$", "AUD"}, {"C$", "CAD"}, {"S$", "SGD"},
+	{"€", "EUR"}, {"£", "GBP"}, {"¥", "JPY"}, {"￥", "JPY"}, {"円", "JPY"}, {"元", "CNY"}, {"₹", "INR"}, {"₽", "RUB"}, {"₴", "UAH"}, {"₺", "TRY"}, {"₩", "KRW"}, {"원", "KRW"}, {"₪", "ILS"}, {"₫", "VND"}, {"đ", "VND"}, {"₿", "BTC"},
+	{"лв", "BGN"}, {"руб", "RUB"}, {"zł", "PLN"}, {"Kč", "CZK"}, {"Ft", "HUF"}, {"lei", "RON"}, {"฿", "THB"}, {"₱", "PHP"}, {"₸", "KZT"}, {"₾", "GEL"}, {"₦", "NGN"}, {"din", "RSD"}, {"TL", "TRY"}, {"Rp", "IDR"}, {"RM", "MYR"}, {"ر.س", "SAR"}, {"د.إ", "AED"}, {"$", "USD"},
+}
+
+// isoCodes are looked for in any case and anywhere in a text, all others (of
+// x/text, which lacks those of late) only beside the number.
+var isoCodes = strings.Fields("EUR USD GBP JPY CNY CHF BGN RUB UAH PLN CZK HUF RON SEK NOK DKK ISK TRY INR BRL CAD AUD NZD HKD SGD KRW ILS MXN ZAR RSD AED SAR THB VND IDR MYR PHP TWD KZT GEL MKD BAM ALL MDL COP CLP ARS PEN EGP NGN KES PKR BDT LKR UYU VES SLE MRU")
+
+// shared are the signs that several currencies have, and which of them is
+// meant by it in a language, or in a country, which is written in capitals.
+// Words are in lower case.
+var shared = map[string]map[string]string{
+	"kr":  {"sv": "SEK", "da": "DKK", "nb": "NOK", "no": "NOK", "nn": "NOK", "is": "ISK"},
+	"fr":  {"CH": "CHF"},
+	"rs":  {"IN": "INR", "hi": "INR", "bn": "INR", "ta": "INR", "te": "INR", "mr": "INR", "gu": "INR", "PK": "PKR", "ur": "PKR", "LK": "LKR"},
+	"r":   {"ZA": "ZAR", "af": "ZAR"},
+	"р":   {"ru": "RUB"},
+	"zl":  {"pl": "PLN"},
+	"km":  {"bs": "BAM", "BA": "BAM"},
+	"ден": {"mk": "MKD"},
+	"¥":   {"zh": "CNY"},
+	"￥":   {"zh": "CNY"},
+	"元":   {"TW": "TWD", "HK": "HKD"},
+	"lei": {"MD": "MDL"},
+	"$":   {"CA": "CAD", "AU": "AUD", "NZ": "NZD", "SG": "SGD", "HK": "HKD", "TW": "TWD", "MX": "MXN", "CL": "CLP", "AR": "ARS", "CO": "COP", "UY": "UYU"},
+}
+
+// byLocale is what a shared sign means in a locale such as sv, en-CA or ch,
+// or "": its country decides, then its language.
+func byLocale(sign, locale string) string {
+	language, country, _ := strings.Cut(strings.ReplaceAll(strings.ToLower(locale), "_", "-"), "-")
+	if language == "ch" || language == "in" {
+		country = language // which these two are
+	}
+	return cmp.Or(shared[sign][strings.ToUpper(country)], shared[sign][language])
+}
+
+// names are words for currencies, beside their codes.
+var names = map[string]string{"euro": "EUR", "euros": "EUR", "евро": "EUR", "євро": "EUR", "ευρώ": "EUR", "грн": "UAH", "гривень": "UAH", "гривен": "UAH", "sfr": "CHF", "dollars": "USD", "дин": "RSD", "kč": "CZK"}
+
+// currencyIn is the currency that a text names: by its code or a word for it,
+// else by a sign, which in locale may mean another than elsewhere.
+func currencyIn(text, locale string) string {
+	words := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) })
+	for _, w := range words {
+		for _, c := range isoCodes {
+			if strings.EqualFold(w, c) {
+				return c
+			}
+		}
+	}
+	for _, c := range currencies {
+		for _, part := range strings.SplitAfter(text, c.sign) {
+			if before, ok := strings.CutSuffix(part, c.sign); ok && wholeSign(c.sign, before) {
+				return cmp.Or(byLocale(c.sign, locale), c.code)
+			}
+		}
+	}
+	for _, w := range words {
+		lower := strings.ToLower(w)
+		if code := names[lower]; code != "" {
+			return code
+		}
+		if code := byLocale(lower, locale); code != "" && w != "km" { // kilometres
+			return code
+		}
+	}
+	if m := codeBeside.FindStringSubmatch(strings.Map(plainRune, text)); m != nil {
+		if unit, err := currency.ParseISO(m[1] + m[2]); err == nil {
+			return unit.String()
+		}
+	}
+	return ""
+}
+
+// wholeSign reports whether a sign that begins with a letter stands for itself,
+// not at the end of a word.
+func wholeSign(sign, before string) bool {
+	first, _ := utf8.DecodeRuneInString(sign)
+	last, _ := utf8.DecodeLastRuneInString(before)
+	return !(first < utf8.RuneSelf && unicode.IsLetter(first)) || !unicode.IsLetter(last)
+}
