@@ -52,7 +52,7 @@ func Write(ctx context.Context, get Get, u *url.URL) (*Draft, error) {
 	}
 	out := &outline{site: siteName(u), base: page.URL.Scheme + "://" + page.URL.Host, start: pathOf(page.URL)}
 	pages := []extract.Page{page}
-	text, _ := extract.Decode(page.Body, page.Header.Get("Content-Type"), "")
+	text, _ := extract.Decode(page.Body, page.Header.Get("Content-Type"), nil)
 	if looksLikeJSON(text) {
 		if err := out.fromJSON(page, text); err != nil {
 			return nil, err

@@ -4,19 +4,26 @@ import (
 	"bytes"
 	"mime"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
 	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/htmlindex"
+	"golang.org/x/text/encoding/japanese"
 	"golang.org/x/text/encoding/simplifiedchinese"
 	xunicode "golang.org/x/text/encoding/unicode"
+
+	"muster/sites/definition"
 )
 
 // Charset is how the charset of a page was decided.
 type Charset struct {
 	Name string // as in the WHATWG's encoding standard
-	From string // bom, utf-8 body, definition, header, meta, guess
+	From string // bom, utf-8 body, definition, header, meta, bytes, language, default
 }
 
 // certain is the number of multi-byte sequences in a body of valid UTF-8
@@ -27,52 +34,86 @@ const certain = 8
 // Decode turns a page's bytes into UTF-8. It goes by, in this order: the byte
 // order mark; the body itself, when all of it is valid UTF-8 with characters
 // beyond ASCII, and nothing else is declared or they are too many for chance;
-// the definition; the Content-Type header; the meta element in the first
-// 4 KiB; a guess from the letters. Bytes that are wrong in the charset become
-// U+FFFD.
-func Decode(body []byte, contentType, fromDefinition string) ([]byte, Charset) {
-	switch {
-	case bytes.HasPrefix(body, []byte("\xef\xbb\xbf")):
-		return bytes.ToValidUTF8(body[3:], []byte("\uFFFD")), Charset{"utf-8", "bom"}
-	case bytes.HasPrefix(body, []byte("\xff\xfe")):
-		return decodeWith(xunicode.UTF16(xunicode.LittleEndian, xunicode.UseBOM), body), Charset{"utf-16le", "bom"}
-	case bytes.HasPrefix(body, []byte("\xfe\xff")):
-		return decodeWith(xunicode.UTF16(xunicode.BigEndian, xunicode.UseBOM), body), Charset{"utf-16be", "bom"}
-	case bytes.HasPrefix(body, []byte("<\x00")):
-		return decodeWith(xunicode.UTF16(xunicode.LittleEndian, xunicode.IgnoreBOM), body), Charset{"utf-16le", "guess"}
-	case bytes.HasPrefix(body, []byte("\x00<")):
-		return decodeWith(xunicode.UTF16(xunicode.BigEndian, xunicode.IgnoreBOM), body), Charset{"utf-16be", "guess"}
+// the definition, which may be nil; the Content-Type header; the meta element
+// in the first 4 KiB; the language of the page or else of the definition, as
+// the HTML standard does; windows-1252. Bytes that are wrong in the charset
+// become U+FFFD.
+func Decode(body []byte, contentType string, def *definition.Definition) ([]byte, Charset) {
+	for _, m := range marks {
+		if bytes.HasPrefix(body, []byte(m.prefix)) {
+			return decodeWith(m.enc, body), Charset{m.name, m.from}
+		}
 	}
 	header := headerCharset(contentType)
+	label, locale := "", ""
+	if def != nil {
+		label, locale = def.Encoding, def.Locale
+	}
 	high := multiByte(body)
-	if valid := high >= 0; valid && (high >= certain || (high > 0 && header == "" && fromDefinition == "")) {
+	if high >= certain || high > 0 && header == "" && label == "" {
 		return body, Charset{"utf-8", "utf-8 body"}
 	}
-	for _, c := range []struct{ label, from string }{{fromDefinition, "definition"}, {header, "header"}, {metaCharset(body), "meta"}} {
+	meta, lang := declared(body[:min(len(body), 4096)])
+	for _, c := range []struct{ label, from string }{{label, "definition"}, {header, "header"}, {meta, "meta"}} {
 		enc, name := lookup(c.label)
-		if enc == nil {
-			continue
-		}
-		if name == "utf-8" {
-			if high < 0 && wrongUTF8(body) {
-				continue // it says UTF-8 and is not
-			}
-			if utf8.Valid(body) {
-				return body, Charset{name, c.from}
-			}
+		switch {
+		case enc == nil, name == "utf-8" && high < 0 && wrongUTF8(body):
+			continue // unknown, or it says UTF-8 and is not
+		case name == "utf-8":
 			return bytes.ToValidUTF8(body, []byte("\uFFFD")), Charset{name, c.from}
 		}
 		return decodeWith(enc, body), Charset{name, c.from}
 	}
 	if bytes.Contains(body, []byte("\x1b$B")) || bytes.Contains(body, []byte("\x1b$@")) {
-		enc, name := lookup("iso-2022-jp")
-		return decodeWith(enc, body), Charset{name, "guess"}
+		return decodeWith(japanese.ISO2022JP, body), Charset{"iso-2022-jp", "bytes"}
 	}
 	if high >= 0 {
-		return body, Charset{"utf-8", "guess"}
+		return body, Charset{"utf-8", "default"}
 	}
-	enc, name := lookup(guess(body))
-	return decodeWith(enc, body), Charset{name, "guess"}
+	for _, l := range []string{lang, locale} {
+		if enc, name := lookup(charsetOf(l)); enc != nil {
+			return decodeWith(enc, body), Charset{name, "language"}
+		}
+	}
+	return decodeWith(charmap.Windows1252, body), Charset{"windows-1252", "default"}
+}
+
+// marks are the beginnings that tell a charset: byte order marks, and the <
+// of a document.
+var marks = []struct {
+	prefix, name, from string
+	enc                encoding.Encoding
+}{
+	{"\xef\xbb\xbf", "utf-8", "bom", xunicode.UTF8BOM},
+	{"\xff\xfe", "utf-16le", "bom", xunicode.UTF16(xunicode.LittleEndian, xunicode.UseBOM)},
+	{"\xfe\xff", "utf-16be", "bom", xunicode.UTF16(xunicode.BigEndian, xunicode.UseBOM)},
+	{"<\x00", "utf-16le", "bytes", xunicode.UTF16(xunicode.LittleEndian, xunicode.IgnoreBOM)},
+	{"\x00<", "utf-16be", "bytes", xunicode.UTF16(xunicode.BigEndian, xunicode.IgnoreBOM)},
+}
+
+// charsetOf is the charset of pages in a language that do not declare theirs,
+// as the table of the HTML standard has it, or "".
+func charsetOf(lang string) string {
+	lang = strings.ToLower(strings.ReplaceAll(lang, "_", "-"))
+	if strings.HasPrefix(lang, "zh") {
+		if strings.Contains(lang, "tw") || strings.Contains(lang, "hk") || strings.Contains(lang, "hant") {
+			return "big5"
+		}
+		return "gb18030"
+	}
+	code, _, _ := strings.Cut(lang, "-")
+	if code == "" {
+		return ""
+	}
+	for charset, codes := range map[string]string{
+		"windows-1251": "ba be bg kk ky mk ru sah sr tg tt uk", "windows-1250": "cs hr sk", "iso-8859-2": "hu pl sl ro", "windows-1254": "az ku tr", "windows-1257": "et lt lv",
+		"windows-1256": "ar fa ur", "windows-1255": "he", "iso-8859-7": "el", "windows-874": "th", "windows-1258": "vi", "shift_jis": "ja", "euc-kr": "ko",
+	} {
+		if slices.Contains(strings.Fields(codes), code) {
+			return charset
+		}
+	}
+	return ""
 }
 
 func headerCharset(contentType string) string {
@@ -88,32 +129,42 @@ func headerCharset(contentType string) string {
 	return strings.Trim(rest, ` "'`)
 }
 
-var (
-	metaTag  = regexp.MustCompile(`(?is)<meta\s[^>]*>?`)
-	metaName = regexp.MustCompile(`(?is)charset\s*=\s*["']?\s*([a-z0-9_:.-]+)`)
-	// of another name, which may write of charsets in its content
-	metaOther = regexp.MustCompile(`(?is)\s(name|property|itemprop)\s*=`)
-	xmlDecl   = regexp.MustCompile(`(?is)^\s*<\?xml\s[^>]*encoding\s*=\s*["']([a-z0-9_:.-]+)`)
-	comments  = regexp.MustCompile(`(?s)<!--.*?-->`)
-)
-
-func metaCharset(body []byte) string {
-	head := comments.ReplaceAll(body[:min(len(body), 4096)], nil)
-	m := xmlDecl.FindSubmatch(head)
-	for _, tag := range metaTag.FindAll(head, -1) {
-		if m == nil && !metaOther.Match(tag) {
-			m = metaName.FindSubmatch(tag)
+// declared is the charset that the head of a page declares, in meta elements
+// or as XML, and the language of its html element.
+func declared(head []byte) (charset, lang string) {
+	z := html.NewTokenizer(bytes.NewReader(head))
+	for charset == "" {
+		switch z.Next() {
+		case html.ErrorToken:
+			return charset, lang
+		case html.CommentToken: // which an XML declaration is in HTML
+			if m := xmlEncoding.FindSubmatch(z.Raw()); m != nil {
+				charset = string(m[1])
+			}
+		case html.StartTagToken, html.SelfClosingTagToken:
+			n := z.Token()
+			attrs := map[string]string{}
+			for _, a := range n.Attr {
+				attrs[a.Key] = a.Val
+			}
+			switch {
+			case n.DataAtom == atom.Html:
+				lang = attrs["lang"]
+			case n.DataAtom != atom.Meta:
+			case attrs["charset"] != "":
+				charset = attrs["charset"]
+			case strings.EqualFold(attrs["http-equiv"], "content-type"):
+				charset = headerCharset(attrs["content"])
+			}
 		}
 	}
-	if m == nil {
-		return ""
+	if strings.HasPrefix(strings.ToLower(charset), "utf-16") {
+		charset = "utf-8" // it was read as ASCII, so it is not UTF-16
 	}
-	label := strings.ToLower(string(m[1]))
-	if strings.HasPrefix(label, "utf-16") {
-		return "utf-8" // it was read as ASCII, so it is not UTF-16
-	}
-	return label
+	return charset, lang
 }
+
+var xmlEncoding = regexp.MustCompile(`(?is)^<\?xml\s[^>]*encoding\s*=\s*["']([a-z0-9_:.-]+)`)
 
 func lookup(label string) (encoding.Encoding, string) {
 	if label == "" {
@@ -163,7 +214,7 @@ func multiByte(body []byte) int {
 	return n
 }
 
-// wrongUTF8 tells whether more than one in ten of the characters beyond ASCII
+// wrongUTF8 reports whether more than one in ten of the characters beyond ASCII
 // is wrong: such a page is not UTF-8 with a few bad bytes.
 func wrongUTF8(body []byte) bool {
 	good, bad := 0, 0

@@ -5,13 +5,15 @@ import (
 	"testing"
 
 	"golang.org/x/text/encoding/htmlindex"
+
+	"muster/sites/definition"
 )
 
 const (
-	russian  = "Съешь же ещё этих мягких французских булок, да выпей чаю. Объявление о продаже квартиры в центре города."
-	japanese = "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。"
-	german   = "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich"
-	chinese  = "我们的网站有一个新的产品，这是他们说的，你可以在这里看到。"
+	russian      = "Съешь же ещё этих мягких французских булок, да выпей чаю. Объявление о продаже квартиры в центре города."
+	japaneseText = "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。"
+	german       = "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich"
+	chinese      = "我们的网站有一个新的产品，这是他们说的，你可以在这里看到。"
 )
 
 func encode(t *testing.T, charset, text string) []byte {
@@ -46,12 +48,10 @@ func TestDecode(t *testing.T) {
 		{"UTF-8 with lying header", "", russian, "utf-8", "text/html; charset=iso-8859-1", "", "utf-8 body"},
 		{"UTF-8, meta too far", far + meta("utf-8"), german, "utf-8", "", "", "utf-8 body"},
 		{"header lies about UTF-8", meta("windows-1251"), russian, "windows-1251", "text/html; charset=utf-8", "", "meta"},
-		{"nothing said, Russian", "", russian, "windows-1251", "", "", "guess"},
-		{"nothing said, KOI8", "", russian, "koi8-r", "", "", "guess"},
-		{"nothing said, German", "", german, "windows-1252", "", "", "guess"},
-		{"nothing said, Japanese", "", japanese, "shift_jis", "", "", "guess"},
-		{"nothing said, EUC", "", japanese, "euc-jp", "", "", "guess"},
-		{"nothing said, Chinese", "", chinese, "gb18030", "", "", "guess"},
+		{"no charset declared", "", german, "windows-1252", "", "", "default"},
+		{"no charset declared, an unknown language", "<html lang=xx>", german, "windows-1252", "", "", "default"},
+		{"no charset declared, a language", "<html lang=de>", german, "windows-1252", "", "", "default"},
+		{"escapes of Japanese", "<html lang=en>", japaneseText, "iso-2022-jp", "", "", "bytes"},
 		{"latin1 is windows-1252", "", "a “quote” costs 5 €", "windows-1252", "text/html; charset=latin1", "", "header"},
 		{"broken header", "", russian, "windows-1251", "text/html;; charset=windows-1251; charset", "", "header"},
 		{"unknown charset", meta("windows-1251"), russian, "windows-1251", "text/html; charset=none-such", "", "meta"},
@@ -62,7 +62,7 @@ func TestDecode(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			body := append([]byte(nil), encode(t, c.charset, c.prefix+c.text)...)
-			got, how := Decode(body, c.header, c.site)
+			got, how := Decode(body, c.header, &definition.Definition{Encoding: c.site})
 			if !strings.Contains(string(got), c.text) {
 				t.Errorf("got %q by %+v, want it to have %q", clip(string(got)), how, c.text)
 			}
@@ -73,10 +73,44 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// Pages that declare no charset are read in the one of their language, or else of the definition's locale.
+func TestDecodeByLanguage(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ lang, charset, text string }{
+		{"en", "windows-1252", "The owner’s café sells “crème brûlée” — it’s £4.50"},
+		{"fr-FR", "windows-1252", "Les élèves ont reçu leurs diplômes à la fête de l’école, où le maire était présent"},
+		{"pl", "iso-8859-2", "Zażółć gęślą jaźń. Proszę wybrać ilość i złożyć zamówienie, wysyłka następnego dnia"},
+		{"cs", "windows-1250", "Příliš žluťoučký kůň úpěl ďábelské ódy. Zboží můžete vrátit do čtrnácti dnů"},
+		{"hu", "iso-8859-2", "A megrendelt könyvet két héten belül küldjük, a fizetés történhet bankkártyával, bővebben később"},
+		{"tr_TR", "windows-1254", "Kargo ücretsiz, sipariş için lütfen giriş yapınız. Ödeme kapıda, iade koşulları aşağıda"},
+		{"lt", "windows-1257", "Prekių grąžinimas galimas per keturiolika dienų, mokėjimas banko kortele arba grynaisiais, ačiū"},
+		{"ru", "windows-1251", russian},
+		{"uk", "windows-1251", "Доставка по всій Україні, її вартість залежить від ваги і відстані до вашого міста"},
+		{"bg", "windows-1251", "Безплатна доставка за цялата страна, плащането е при получаване на пратката"},
+		{"el", "iso-8859-7", "Η παράδοση γίνεται δωρεάν σε όλη τη χώρα και η πληρωμή με κάρτα ή αντικαταβολή"},
+		{"he", "windows-1255", "המשלוח חינם לכל הארץ והתשלום בכרטיס אשראי או במזומן בעת קבלת החבילה"},
+		{"ar", "windows-1256", "التوصيل مجاني إلى جميع أنحاء البلاد والدفع بالبطاقة أو نقدا عند الاستلام"},
+		{"th", "windows-874", "จัดส่งฟรีทั่วประเทศ ชำระเงินด้วยบัตรเครดิตหรือเก็บเงินปลายทาง"},
+		{"ja", "shift_jis", japaneseText},
+		{"ja", "iso-2022-jp", japaneseText},
+		{"zh-CN", "gb18030", chinese},
+		{"zh-Hant", "big5", "我們的網站有一個新的產品，這是他們說的，你可以在這裡看到。"},
+		{"ko", "euc-kr", "전국 무료 배송이며 결제는 카드로 하실 수 있습니다. 자세한 내용은 아래를 보십시오."},
+	} {
+		page := encode(t, c.charset, "<title>shop</title><p>"+c.text+"</p>")
+		if got, how := Decode(append([]byte("<!doctype html><html lang='"+c.lang+"'>"), page...), "text/html", nil); !strings.Contains(string(got), c.text) {
+			t.Errorf("%s in %s: got %q by %+v, want %q", c.lang, c.charset, clip(string(got)), how, c.text)
+		}
+		if got, how := Decode(page, "text/html", &definition.Definition{Locale: c.lang}); !strings.Contains(string(got), c.text) {
+			t.Errorf("locale %s in %s: got %q by %+v, want %q", c.lang, c.charset, clip(string(got)), how, c.text)
+		}
+	}
+}
+
 func TestDecodeUTF16(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{"\xff\xfe<\x00p\x00>\x00", "\xfe\xff\x00<\x00p\x00>", "<\x00p\x00>\x00", "\x00<\x00p\x00>"} {
-		if got, how := Decode([]byte(body), "", ""); string(got) != "<p>" {
+		if got, how := Decode([]byte(body), "", nil); string(got) != "<p>" {
 			t.Errorf("%q: got %q by %+v", body, got, how)
 		}
 	}
@@ -86,12 +120,12 @@ func TestDecodeUTF16(t *testing.T) {
 func TestDecodeBadBytes(t *testing.T) {
 	t.Parallel()
 	body := []byte(russian + "\xff" + german)
-	got, how := Decode(body, "text/html; charset=utf-8", "")
+	got, how := Decode(body, "text/html; charset=utf-8", nil)
 	if want := russian + "\uFFFD" + german; string(got) != want {
 		t.Errorf("got %q by %+v", got, how)
 	}
 	cut := []byte(russian)[:len(russian)-2]
-	if _, how := Decode(cut, "", ""); how.Name != "utf-8" {
+	if _, how := Decode(cut, "", nil); how.Name != "utf-8" {
 		t.Errorf("cut in a character: got %+v, want utf-8", how)
 	}
 }
@@ -99,6 +133,6 @@ func TestDecodeBadBytes(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("<html>"), "text/html; charset=utf-8")
 	f.Fuzz(func(t *testing.T, body []byte, contentType string) {
-		Decode(body, contentType, "")
+		Decode(body, contentType, nil)
 	})
 }

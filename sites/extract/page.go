@@ -57,7 +57,7 @@ type Doc struct {
 // what is nested too deeply is flattened; what fails is JSON that is none.
 func Parse(def *definition.Definition, p Page) (*Doc, error) {
 	d := &Doc{Page: p, base: p.URL}
-	d.text, d.Charset = Decode(p.Body, p.Header.Get("Content-Type"), def.Encoding)
+	d.text, d.Charset = Decode(p.Body, p.Header.Get("Content-Type"), def)
 	if def.Page(p.Kind).Format == definition.FormatJSON {
 		var err error
 		if d.JSON, err = PageJSON(d.text); err != nil {

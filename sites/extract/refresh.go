@@ -24,7 +24,7 @@ func (p Page) Refresh() *url.URL {
 	if !bytes.Contains(head, []byte("efresh")) && !bytes.Contains(head, []byte("EFRESH")) {
 		return nil
 	}
-	text, charset := Decode(head, p.Header.Get("Content-Type"), "")
+	text, charset := Decode(head, p.Header.Get("Content-Type"), nil)
 	d := &Doc{Page: p, Charset: charset, base: p.URL}
 	z := html.NewTokenizer(bytes.NewReader(text))
 	for {
