@@ -120,12 +120,35 @@ type clock struct {
 	zone                 *time.Location // nil: not given
 }
 
-var (
-	clockForm = regexp.MustCompile(`(?i)(?:^|[^\d:])(?:(午後|下午|오후|午前|上午|오전)\s?)?(\d{1,2})(?:[:h.](\d{2})(?:[:.](\d{2})(?:[.,]\d{1,9})?)?|\s?[時时点시]\s?(\d{0,2}))` +
-		`\s*(?:([ap])\.?m\b\.?)?\s*(z\b|[a-z]{3,4}\b)?\s*([+-]\d{1,2}:?\d{2}\b)?`)
-	// zones are the abbreviations of time zones that mean one offset only.
-	zones = map[string]int{"z": 0, "utc": 0, "gmt": 0, "wet": 0, "cet": 1, "west": 1, "cest": 2, "eet": 2, "eest": 3, "msk": 3, "edt": -4, "cdt": -5, "est": -5, "mdt": -6, "pdt": -7, "mst": -7, "pst": -8, "jst": 9, "kst": 9}
-)
+var clockForm = regexp.MustCompile(`(?i)(?:^|[^\d:])(?:(午後|下午|오후|午前|上午|오전)\s?)?(\d{1,2})(?:[:h.](\d{2})(?:[:.](\d{2})(?:[.,]\d{1,9})?)?|\s?[時时点시]\s?(\d{0,2}))` +
+	`\s*(?:([ap])\.?m\b\.?)?\s*(z\b|[a-z]{3,4}\b)?\s*([+-]\d{1,2}:?\d{2}\b)?`)
+
+// zoneHours is the offset of an abbreviation of time zones that means one offset only.
+func zoneHours(name string) (hours int, ok bool) {
+	switch strings.ToLower(name) {
+	case "z", "utc", "gmt", "wet":
+		return 0, true
+	case "cet", "west":
+		return 1, true
+	case "cest", "eet":
+		return 2, true
+	case "eest", "msk":
+		return 3, true
+	case "jst", "kst":
+		return 9, true
+	case "edt":
+		return -4, true
+	case "cdt", "est":
+		return -5, true
+	case "mdt":
+		return -6, true
+	case "pdt", "mst":
+		return -7, true
+	case "pst":
+		return -8, true
+	}
+	return 0, false
+}
 
 // clockIn reads a time of day that begins within so many bytes of a text.
 func clockIn(text string, within int) (clock, bool) {
@@ -148,7 +171,7 @@ func clockIn(text string, within int) (clock, bool) {
 			c.hour += 12
 		}
 	}
-	if hours, ok := zones[strings.ToLower(m[7])]; ok {
+	if hours, ok := zoneHours(m[7]); ok {
 		c.zone = offset(hours * 60)
 	}
 	if off := strings.ReplaceAll(m[8], ":", ""); off != "" {
@@ -231,7 +254,7 @@ func numericDate(text string, o DateOptions) (day, error) {
 }
 
 // fillers may stand between the parts of a date.
-var fillers = strings.Fields("st nd rd th of the er de del di den dne do e n o til an г го ого р ви ри ти ми на року года година gada m")
+const fillers = " st nd rd th of the er de del di den dne do e n o til an г го ого р ви ри ти ми на року года година gada m "
 
 // part is a word or a number of a text.
 type part struct {
@@ -295,7 +318,7 @@ func dateParts(text, locale string) []part {
 		p := part{from: at[0], to: at[1], clock: strings.HasPrefix(text[at[1]:], ":")}
 		if n, err := strconv.Atoi(w); err == nil {
 			p.n, p.digits = n, len(w)
-		} else if p.month = monthOf(w, locale); p.month == 0 && slices.Contains(fillers, strings.ToLower(w)) {
+		} else if p.month = monthOf(w, locale); p.month == 0 && strings.Contains(fillers, " "+strings.ToLower(w)+" ") {
 			continue
 		}
 		parts = append(parts, p)

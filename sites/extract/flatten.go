@@ -28,11 +28,11 @@ func flatten(text []byte) []byte {
 		case html.StartTagToken:
 			raw := bytes.Clone(z.Raw())
 			name, _ := z.TagName()
-			if void[string(name)] {
+			if isVoid(string(name)) {
 				out.Write(raw)
 				continue
 			}
-			if (depth >= maxNesting || open[string(name)] >= maxAlike) && !rawText[string(name)] {
+			if (depth >= maxNesting || open[string(name)] >= maxAlike) && !isRawText(string(name)) {
 				left[string(name)]++
 				continue
 			}
@@ -57,8 +57,16 @@ func flatten(text []byte) []byte {
 	}
 }
 
-// void elements have no end tag; rawText elements hold no others.
-var (
-	void    = map[string]bool{"area": true, "base": true, "br": true, "col": true, "embed": true, "hr": true, "img": true, "input": true, "link": true, "meta": true, "source": true, "track": true, "wbr": true}
-	rawText = map[string]bool{"script": true, "style": true, "textarea": true, "title": true}
-)
+// isVoid reports whether an element has no end tag.
+func isVoid(name string) bool {
+	switch name {
+	case "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr":
+		return true
+	}
+	return false
+}
+
+// isRawText reports whether an element holds no others.
+func isRawText(name string) bool {
+	return name == "script" || name == "style" || name == "textarea" || name == "title"
+}

@@ -8,10 +8,6 @@ import (
 	"golang.org/x/net/html"
 )
 
-// lazyNames are attributes in which pages keep the image that a script shows
-// later, the best first.
-var lazyNames = []string{"data-src", "data-original", "data-lazy-src", "data-lazy", "data-full", "data-image", "data-url", "data-hi-res-src"}
-
 // imageOf is the address of the image of an element: the largest of its
 // srcset, the one that a script shows later, src, or the background of its
 // style. In any other element the first image counts.
@@ -33,7 +29,10 @@ func imageOf(n *html.Node) string {
 			}
 		}
 	}
-	for _, name := range append(lazyNames, "src") {
+	for _, name := range []string{
+		"data-src", "data-original", "data-lazy-src", "data-lazy", "data-full", "data-image", "data-url", "data-hi-res-src", // which a script shows later
+		"src",
+	} {
 		if v, ok := attr(n, name); ok && isImage(v) {
 			return strings.TrimSpace(v)
 		}
@@ -50,7 +49,7 @@ func imageOf(n *html.Node) string {
 
 var background = regexp.MustCompile(`(?i)background(?:-image)?\s*:[^;]*url\(\s*["']?([^"')]+)["']?\s*\)`)
 
-// isImage tells whether an address is worth taking: not one of the tiny
+// isImage reports whether an address is worth taking: not one of the tiny
 // images that stand in for others.
 func isImage(v string) bool {
 	v = strings.TrimSpace(v)

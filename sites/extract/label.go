@@ -64,7 +64,7 @@ func labelled(root *html.Node, label string) []found {
 		return nil
 	}
 	var headed, exact, inside []found // as they come first
-	// walk tells whether n has the label with what stands beside it, so that
+	// walk reports whether n has the label with what stands beside it, so that
 	// an element around both is not taken for the label when the value is
 	// empty.
 	var walk func(n *html.Node) bool
@@ -105,7 +105,7 @@ func labelled(root *html.Node, label string) []found {
 	return slices.Concat(headed, exact, inside)
 }
 
-// inHead tells whether n is a heading of a row, a term or the label of a
+// inHead reports whether n is a heading of a row, a term or the label of a
 // field, or stands in one: the same word elsewhere is mostly only a word.
 func inHead(n *html.Node) bool {
 	for up := 0; n != nil && up < 3; up++ {
@@ -163,9 +163,9 @@ func eachLine(n *html.Node, fn func(string)) {
 	flush()
 }
 
-// endsLine tells whether a node stands on lines of its own.
+// endsLine reports whether a node stands on lines of its own.
 func endsLine(n *html.Node) bool {
-	return n.Type == html.ElementNode && !inline[n.DataAtom] && n.DataAtom != atom.Script && n.DataAtom != atom.Style && n.DataAtom != atom.Noscript
+	return n.Type == html.ElementNode && !isInline(n) && n.DataAtom != atom.Script && n.DataAtom != atom.Style && n.DataAtom != atom.Noscript
 }
 
 // lineAfter is the rest of the line after n, without the colon that may

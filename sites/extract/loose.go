@@ -43,7 +43,6 @@ var errBehind = errors.New("something stands after its value")
 var (
 	guards = regexp.MustCompile(`^(?:\)\]\}',?|while\s*\(1\)\s*;|for\s*\(;;\)\s*;|\{\}&&)\s*`)
 	jsonp  = regexp.MustCompile(`^(?:/\*\*/)?\s*(?:typeof [\w.$]+ === 'function' && )?[\w.$]+\s*\(\s*`)
-	jsonpE = regexp.MustCompile(`^\s*\)\s*;?\s*$`)
 )
 
 // PageJSON decodes a page that is JSON: one value, or one a line, which make
@@ -61,7 +60,7 @@ func PageJSON(text []byte) (any, error) {
 		}
 		inner := json.NewDecoder(bytes.NewReader(text[len(head):]))
 		v, inErr := decodeJSON(inner)
-		if inErr != nil || !jsonpE.Match(text[len(head)+int(inner.InputOffset()):]) {
+		if inErr != nil || !endsCall(text[len(head)+int(inner.InputOffset()):]) {
 			return nil, err
 		}
 		return v, nil
@@ -89,32 +88,28 @@ func PageJSON(text []byte) (any, error) {
 	return list, nil
 }
 
+// endsCall reports whether a text is nothing but the end of a call of a function.
+func endsCall(text []byte) bool {
+	rest, ok := bytes.CutPrefix(bytes.TrimSpace(text), []byte(")"))
+	rest = bytes.TrimSpace(rest)
+	return ok && (len(rest) == 0 || string(rest) == ";")
+}
+
 // jsLiteral writes the literal that a text of JavaScript begins with as JSON.
-// It is no check: what it makes of other text need not be JSON.
+// It checks nothing: what it makes of other text need not be JSON.
 func jsLiteral(text string) (out []byte, ok bool) {
 	var b bytes.Buffer
 	depth, comma := 0, false
 	for i := 0; i < len(text); {
+		n, ok := blankLen(text[i:])
+		if !ok {
+			return nil, false
+		}
+		if i += n; i == len(text) {
+			break
+		}
 		c := text[i]
-		switch {
-		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
-			i++
-			continue
-		case strings.HasPrefix(text[i:], "//"), strings.HasPrefix(text[i:], "<!--"), strings.HasPrefix(text[i:], "-->"):
-			end := strings.IndexByte(text[i:], '\n')
-			if end < 0 {
-				return nil, false
-			}
-			i += end
-			continue
-		case strings.HasPrefix(text[i:], "/*"):
-			end := strings.Index(text[i:], "*/")
-			if end < 0 {
-				return nil, false
-			}
-			i += end + 2
-			continue
-		case c == ',':
+		if c == ',' {
 			comma = true // written when something follows
 			i++
 			continue
@@ -123,19 +118,16 @@ func jsLiteral(text string) (out []byte, ok bool) {
 			b.WriteByte(',')
 		}
 		comma = false
-		switch {
-		case c == '{' || c == '[':
-			depth++
+		switch c {
+		case '{', '[', '}', ']', ':':
 			b.WriteByte(c)
 			i++
-		case c == '}' || c == ']':
-			depth--
-			b.WriteByte(c)
-			i++
-		case c == ':':
-			b.WriteByte(c)
-			i++
-		case c == '"' || c == '\'' || c == '`':
+			if c == '{' || c == '[' {
+				depth++
+			} else if c != ':' {
+				depth--
+			}
+		case '"', '\'', '`':
 			s, n, ok := jsString(text[i:])
 			if !ok {
 				return nil, false
@@ -148,21 +140,36 @@ func jsLiteral(text string) (out []byte, ok bool) {
 			if n == 0 || depth == 0 {
 				return nil, false
 			}
-			word := text[i : i+n]
+			b.WriteString(jsWord(text[i:i+n], text[i+n:]))
 			i += n
-			behind := strings.TrimLeft(text[i:], " \t\r\n")
-			if strings.HasPrefix(behind, ":") {
-				quoted, _ := json.Marshal(word)
-				b.Write(quoted)
-				continue
-			}
-			b.WriteString(jsWord(word))
 		}
 		if depth <= 0 {
 			return b.Bytes(), b.Len() > 0
 		}
 	}
 	return nil, false
+}
+
+// blankLen is the length of the white space and the comments that s begins
+// with, and false when one has no end.
+func blankLen(s string) (int, bool) {
+	for i := 0; ; {
+		rest := strings.TrimLeft(s[i:], " \t\r\n")
+		i = len(s) - len(rest)
+		end, size := -1, 0
+		switch {
+		case strings.HasPrefix(rest, "//"), strings.HasPrefix(rest, "<!--"), strings.HasPrefix(rest, "-->"):
+			end = strings.IndexByte(rest, '\n')
+		case strings.HasPrefix(rest, "/*"):
+			end, size = strings.Index(rest, "*/"), 2
+		default:
+			return i, true
+		}
+		if end < 0 {
+			return 0, false
+		}
+		i += end + size
+	}
 }
 
 // wordLen is the length of the name or number that s begins with.
@@ -175,8 +182,13 @@ func wordLen(s string) int {
 	return len(s)
 }
 
-// jsWord writes what is no string as JSON; what it does not know is null.
-func jsWord(word string) string {
+// jsWord writes what is no string as JSON: a name that a colon follows as a
+// string, and what it does not know as null.
+func jsWord(word, behind string) string {
+	if strings.HasPrefix(strings.TrimLeft(behind, " \t\r\n"), ":") {
+		quoted, _ := json.Marshal(word)
+		return string(quoted)
+	}
 	switch word {
 	case "true", "!0":
 		return "true"

@@ -12,7 +12,7 @@ import (
 // the parser takes for text, so that a selector that names noscript finds
 // them. In the head it is left: there it would end the head of broken pages.
 func unfoldNoscript(root *html.Node) {
-	if body := bodySelector.First(root); body != nil {
+	if body := firstWith(root, "body", ""); body != nil {
 		var all []*html.Node
 		for n := range body.Descendants() {
 			if n.DataAtom == atom.Noscript && n.FirstChild != nil && n.FirstChild.Type == html.TextNode {

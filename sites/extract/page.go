@@ -32,8 +32,8 @@ type Page struct {
 	FetchedAt time.Time
 	Took      time.Duration // from the request to the whole page, without what the request waited for before
 	Via       string        // the proxy that it came by, or ""
-	Refused   func()        // tells who carried the page that it is the site's way to say no; nil when nobody asked
-	Suspect   func()        // tells them that it is not what it should be, whoever's fault that is; nil when nobody asked
+	Refused   func()        // reports to the proxy pool that the page is a block; may be nil
+	Suspect   func()        // reports to the proxy pool that the page may be one; may be nil
 }
 
 // Doc is a parsed page.
@@ -93,11 +93,10 @@ func (d *Doc) parseHTML(text []byte) error {
 	}
 	d.Root = root
 	unfoldNoscript(root)
-	if b := baseSelector.First(root); b != nil {
-		if href, ok := attr(b, "href"); ok {
-			if u, err := d.reference(href); err == nil {
-				d.base = u
-			}
+	if b := firstWith(root, "base", "href"); b != nil {
+		href, _ := attr(b, "href")
+		if u, err := d.reference(href); err == nil {
+			d.base = u
 		}
 	}
 	return nil
@@ -117,7 +116,7 @@ func (d *Doc) Text() string {
 
 // Body is the body of an HTML page, or all of it when it has none.
 func (d *Doc) Body() *html.Node {
-	if body := bodySelector.First(d.Root); body != nil {
+	if body := firstWith(d.Root, "body", ""); body != nil {
 		return body
 	}
 	return d.Root
@@ -128,19 +127,29 @@ func (d *Doc) Title() string {
 	if d.Root == nil {
 		return ""
 	}
-	if n := titleSelector.First(d.Root); n != nil {
+	if n := firstWith(d.Root, "title", ""); n != nil {
 		return Text(n)
 	}
 	return ""
 }
 
+// firstWith is the first element of a name that has an attribute, or any where
+// that is "", or nil.
+func firstWith(root *html.Node, name, key string) *html.Node {
+	for n := range root.Descendants() {
+		if n.Type != html.ElementNode || n.Data != name || definition.Aside(n, root) {
+			continue
+		}
+		if _, ok := attr(n, key); ok || key == "" {
+			return n
+		}
+	}
+	return nil
+}
+
 var (
-	baseSelector  = definition.MustSelector("base[href]")
-	bodySelector  = definition.MustSelector("body")
-	htmlSelector  = definition.MustSelector("html[lang]")
-	titleSelector = definition.MustSelector("head title, title")
-	ldSelector    = definition.MustSelector(`script[type*="ld+json"]`)
-	relSelector   = definition.MustSelector(`link[rel~="next"], a[rel~="next"]`)
+	ldSelector  = definition.MustSelector(`script[type*="ld+json"]`)
+	relSelector = definition.MustSelector(`link[rel~="next"], a[rel~="next"]`)
 )
 
 // Linked returns the JSON-LD objects of the page, nested ones too. Scripts
@@ -233,7 +242,7 @@ func dereference(objects []any) {
 	}
 }
 
-// hasType tells whether a JSON-LD object is of a schema.org type.
+// hasType reports whether a JSON-LD object is of a schema.org type.
 func hasType(obj map[string]any, typ string) bool {
 	if typ == "*" {
 		return true

@@ -40,10 +40,17 @@ func ParsePrice(text, locale, lang string) (Price, error) {
 	switch {
 	case strings.HasPrefix(strings.TrimLeft(n.after, " "), "¢"):
 		return Price{n.value / 100, currencyIn("$", lang)}, nil
-	case code == "" && penceBehind.MatchString(n.after) && strings.EqualFold(strings.ReplaceAll(lang, "_", "-"), "en-GB"):
+	case code == "" && isPence(n.after) && strings.EqualFold(strings.ReplaceAll(lang, "_", "-"), "en-GB"):
 		return Price{n.value / 100, "GBP"}, nil
 	}
 	return Price{scaled(n.value, n.after, true), code}, nil
+}
+
+// isPence reports whether a text begins with p as a word.
+func isPence(text string) bool {
+	rest, ok := strings.CutPrefix(text, "p")
+	r, _ := utf8.DecodeRuneInString(rest)
+	return ok && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 }
 
 // maxPriceTries is how many numbers of a text are looked at for one that is a price.
@@ -68,12 +75,12 @@ func priceNumber(text, locale string) (numeral, error) {
 	return first, nil
 }
 
+const money = `\p{Sc}|\beuros?\b|евро|євро|ευρώ|грн|円|元|원|лв|руб|дин|zł|Kč|Ft\b|lei\b|kr\b|TL\b|RM\b|Rp\b|Rs\b|đ|ر\.س|د\.إ|\b(?:` + isoCodes + `)\b`
+
 var (
-	money = `\p{Sc}|\beuros?\b|евро|євро|ευρώ|грн|円|元|원|лв|руб|дин|zł|Kč|Ft\b|lei\b|kr\b|TL\b|RM\b|Rp\b|Rs\b|đ|ر\.س|د\.إ|\b(?:` + strings.Join(isoCodes, "|") + `)\b`
 	// What stands around the number of a price.
 	moneyBefore = regexp.MustCompile(`(?i)(?:` + money + `)[\s:.-]*$`)
 	moneyBehind = regexp.MustCompile(`(?i)^[.,]?-?[\s]*(?:(?:k|m|mio|mln|mrd|bn|million|milliard|тыс|млн|млрд|хил|tys|tis|tsd|[万億亿萬]\d*)\pL{0,4}\.?\s*)?(?:` + money + `)|^\s*(?:-|to |bis |до |à )\s*\pL{0,3}\p{Sc}?\s?\d`)
-	penceBehind = regexp.MustCompile(`^p(?:$|[^\pL\d])`)
 	centsBehind = regexp.MustCompile(`^[€£$₽](\d{2})(?:$|[^\d.,%])|^\s?[€£$₽]\s?(\d{2})\s*$`)
 	// codeBeside matches a code that no list below has, beside a number.
 	codeBeside = regexp.MustCompile(`\b([A-Z]{3})\s?-?\d|\d\s?([A-Z]{3})\b`)
@@ -89,7 +96,7 @@ var currencies = []struct{ sign, code string }{
 
 // isoCodes are looked for in any case and anywhere in a text, all others (of
 // x/text, which lacks those of late) only beside the number.
-var isoCodes = strings.Fields("EUR USD GBP JPY CNY CHF BGN RUB UAH PLN CZK HUF RON SEK NOK DKK ISK TRY INR BRL CAD AUD NZD HKD SGD KRW ILS MXN ZAR RSD AED SAR THB VND IDR MYR PHP TWD KZT GEL MKD BAM ALL MDL COP CLP ARS PEN EGP NGN KES PKR BDT LKR UYU VES SLE MRU")
+const isoCodes = "EUR|USD|GBP|JPY|CNY|CHF|BGN|RUB|UAH|PLN|CZK|HUF|RON|SEK|NOK|DKK|ISK|TRY|INR|BRL|CAD|AUD|NZD|HKD|SGD|KRW|ILS|MXN|ZAR|RSD|AED|SAR|THB|VND|IDR|MYR|PHP|TWD|KZT|GEL|MKD|BAM|ALL|MDL|COP|CLP|ARS|PEN|EGP|NGN|KES|PKR|BDT|LKR|UYU|VES|SLE|MRU"
 
 // shared are the signs that several currencies have, and which of them is
 // meant by it in a language, or in a country, which is written in capitals.
@@ -120,18 +127,32 @@ func byLocale(sign, locale string) string {
 	return cmp.Or(shared[sign][strings.ToUpper(country)], shared[sign][language])
 }
 
-// names are words for currencies, beside their codes.
-var names = map[string]string{"euro": "EUR", "euros": "EUR", "евро": "EUR", "євро": "EUR", "ευρώ": "EUR", "грн": "UAH", "гривень": "UAH", "гривен": "UAH", "sfr": "CHF", "dollars": "USD", "дин": "RSD", "kč": "CZK"}
+// named is the currency that a word in lower case names, or "".
+func named(word string) string {
+	switch word {
+	case "euro", "euros", "евро", "євро", "ευρώ":
+		return "EUR"
+	case "грн", "гривень", "гривен":
+		return "UAH"
+	case "sfr":
+		return "CHF"
+	case "dollars":
+		return "USD"
+	case "дин":
+		return "RSD"
+	case "kč":
+		return "CZK"
+	}
+	return ""
+}
 
 // currencyIn is the currency that a text names: by its code or a word for it,
 // else by a sign, which in locale may mean another than elsewhere.
 func currencyIn(text, locale string) string {
 	words := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) })
 	for _, w := range words {
-		for _, c := range isoCodes {
-			if strings.EqualFold(w, c) {
-				return c
-			}
+		if code := strings.ToUpper(w); strings.Contains("|"+isoCodes+"|", "|"+code+"|") {
+			return code
 		}
 	}
 	for _, c := range currencies {
@@ -143,7 +164,7 @@ func currencyIn(text, locale string) string {
 	}
 	for _, w := range words {
 		lower := strings.ToLower(w)
-		if code := names[lower]; code != "" {
+		if code := named(lower); code != "" {
 			return code
 		}
 		if code := byLocale(lower, locale); code != "" && w != "km" { // kilometres

@@ -13,7 +13,6 @@ import (
 var (
 	scheme   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 	oddities = strings.NewReplacer("\n", "", "\r", "", "\t", "", " ", "%20")
-	strayPct = regexp.MustCompile(`%(?:[0-9A-Fa-f]{2})?`)
 )
 
 // reference is the address that a page means by ref, read as browsers do:
@@ -29,12 +28,7 @@ func (d *Doc) reference(ref string) (*url.URL, error) {
 	if s := scheme.FindString(path); s == "" || strings.EqualFold(s, "http:") || strings.EqualFold(s, "https:") {
 		path = strings.ReplaceAll(path, `\`, "/")
 	}
-	path = strayPct.ReplaceAllStringFunc(path, func(s string) string {
-		if s == "%" {
-			return "%25"
-		}
-		return s
-	})
+	path = escapeStray(path)
 	u, err := d.base.Parse(path + rest)
 	if err != nil {
 		return nil, err
@@ -72,4 +66,15 @@ func (d *Doc) query(q string) string {
 		b.WriteString(strings.ReplaceAll(url.QueryEscape(s), "+", "%20"))
 	}
 	return b.String()
+}
+
+// escapeStray escapes percent signs that escape nothing.
+func escapeStray(path string) string {
+	parts := strings.Split(path, "%")
+	for i, p := range parts[1:] {
+		if len(p) < 2 || strings.Trim(p[:2], "0123456789abcdefABCDEF") != "" {
+			parts[i+1] = "25" + p
+		}
+	}
+	return strings.Join(parts, "%")
 }

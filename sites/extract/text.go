@@ -103,7 +103,7 @@ func (w *folder) node(n *html.Node) {
 			w.b.WriteByte(map[bool]byte{false: '.', true: ','}[strings.Contains(so, ".")])
 		}
 	}
-	block := n.Type == html.ElementNode && !inline[n.DataAtom]
+	block := n.Type == html.ElementNode && !isInline(n)
 	w.space, w.cut = w.space || block, w.cut || block
 	for c := n.FirstChild; c != nil && !w.full(); c = c.NextSibling {
 		w.node(c)
@@ -158,7 +158,7 @@ func (w *folder) gap() {
 	w.space, w.cut = false, false
 }
 
-// isCents tells whether an element is the two digits behind an amount: one
+// isCents reports whether an element is the two digits behind an amount: one
 // that stands higher, or is called so.
 func isCents(n *html.Node) bool {
 	if n.Type != html.ElementNode || n.FirstChild == nil || n.FirstChild != n.LastChild || n.FirstChild.Type != html.TextNode {
@@ -169,19 +169,23 @@ func isCents(n *html.Node) bool {
 			return false
 		}
 	}
-	return twoDigits.MatchString(n.FirstChild.Data)
+	cents := strings.TrimSpace(n.FirstChild.Data)
+	return len(cents) == 2 && strings.Trim(cents, "0123456789") == ""
 }
 
-var (
-	centsClass = regexp.MustCompile(`(?i)cents?\b|fraction|decimal`)
-	twoDigits  = regexp.MustCompile(`^\s*\d\d\s*$`)
-)
+var centsClass = regexp.MustCompile(`(?i)cents?\b|fraction|decimal`)
 
-var inline = map[atom.Atom]bool{
-	0: true, atom.A: true, atom.Abbr: true, atom.B: true, atom.Bdi: true, atom.Bdo: true, atom.Big: true, atom.Cite: true, atom.Code: true,
-	atom.Data: true, atom.Del: true, atom.Dfn: true, atom.Em: true, atom.Font: true, atom.I: true, atom.Img: true, atom.Ins: true,
-	atom.Kbd: true, atom.Label: true, atom.Mark: true, atom.Q: true, atom.S: true, atom.Samp: true, atom.Small: true,
-	atom.Span: true, atom.Strike: true, atom.Strong: true, atom.Sub: true, atom.Sup: true, atom.Time: true, atom.Tt: true, atom.U: true, atom.Var: true, atom.Wbr: true,
+// isInline reports whether an element stands within a line. Elements that HTML
+// does not know do, too.
+func isInline(n *html.Node) bool {
+	switch n.DataAtom {
+	case 0,
+		atom.A, atom.Abbr, atom.B, atom.Bdi, atom.Bdo, atom.Big, atom.Cite, atom.Code, atom.Data, atom.Del, atom.Dfn,
+		atom.Em, atom.Font, atom.I, atom.Img, atom.Ins, atom.Kbd, atom.Label, atom.Mark, atom.Q, atom.S, atom.Samp,
+		atom.Small, atom.Span, atom.Strike, atom.Strong, atom.Sub, atom.Sup, atom.Time, atom.Tt, atom.U, atom.Var, atom.Wbr:
+		return true
+	}
+	return false
 }
 
 func attr(n *html.Node, name string) (string, bool) {

@@ -15,12 +15,9 @@ import (
 // inXML is the namespace of the elements of a page that was read as XML.
 const inXML = "xml"
 
-var (
-	xmlStart = regexp.MustCompile(`^(?:\s|<\?[^>]*\?>|<!--[\s\S]*?-->|<!DOCTYPE\s[^>\[]*>)*<([^\s/>!?]+)`)
-	controls = regexp.MustCompile(`[\x00-\x08\x0b\x0c\x0e-\x1f]`)
-)
+var xmlStart = regexp.MustCompile(`^(?:\s|<\?[^>]*\?>|<!--[\s\S]*?-->|<!DOCTYPE\s[^>\[]*>)*<([^\s/>!?]+)`)
 
-// isXML tells whether a page is XML other than XHTML, by what it says that it
+// isXML reports whether a page is XML other than XHTML, by what it says that it
 // is and by its first element.
 func isXML(contentType string, text []byte) bool {
 	m := xmlStart.FindSubmatch(text[:min(len(text), 8<<10)])
@@ -42,11 +39,19 @@ func isXML(contentType string, text []byte) bool {
 	return mt != "application/xhtml+xml" && (said || bytes.HasPrefix(bytes.TrimSpace(text), []byte("<?xml")) && mt != "text/html")
 }
 
+// withoutControls drops what XML does not allow.
+func withoutControls(r rune) rune {
+	if r < ' ' && r != '\t' && r != '\n' && r != '\r' {
+		return -1
+	}
+	return r
+}
+
 // parseXML makes a document of XML, with names in lower case, as those of
 // HTML are, and with their prefixes. Ends without a beginning are skipped. It
 // fails where the text is no XML at all, or nested too deeply.
 func parseXML(text []byte) (*html.Node, error) {
-	dec := xml.NewDecoder(bytes.NewReader(controls.ReplaceAll(text, nil)))
+	dec := xml.NewDecoder(bytes.NewReader(bytes.Map(withoutControls, text)))
 	dec.Strict = false
 	dec.Entity = xml.HTMLEntity
 	dec.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil } // it is UTF-8 by now
