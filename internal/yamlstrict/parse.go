@@ -1,5 +1,6 @@
-// Package yamlstrict parses YAML that may come from anybody: its size and how deeply its collections are
+// Package yamlstrict reads YAML that may come from anybody: its size and how deeply its collections are
 // nested are limited before a syntax tree is built, which costs memory by the square of the depth.
+// Parse returns the tree; a Decoder fills Go values from it and names everything that is wrong at once.
 package yamlstrict
 
 import (

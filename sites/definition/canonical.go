@@ -8,10 +8,15 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// trackers are query parameters that say where a visitor came from, never
-// what the page is. A name that ends in * is a prefix.
-var trackers = []string{"utm_*", "gclid", "fbclid", "msclkid", "yclid", "dclid", "mc_cid", "mc_eid", "_ga", "_gl", "igshid",
-	"phpsessid", "jsessionid", "aspsessionid*", "cfid", "cftoken"}
+// isTracker reports whether a query parameter, in lower case, says where a
+// visitor came from, never what the page is.
+func isTracker(name string) bool {
+	switch name {
+	case "gclid", "fbclid", "msclkid", "yclid", "dclid", "mc_cid", "mc_eid", "_ga", "_gl", "igshid", "phpsessid", "jsessionid", "cfid", "cftoken":
+		return true
+	}
+	return strings.HasPrefix(name, "utm_") || strings.HasPrefix(name, "aspsessionid")
+}
 
 // Canonical is the form of a URL by which two that mean one page are equal:
 // scheme and host in lower case and ASCII, no default port and no fragment,
@@ -74,7 +79,7 @@ func (d *Definition) canonicalQuery(raw string) string {
 		if n, err := url.QueryUnescape(name); err == nil {
 			name = n
 		}
-		if pair == "" || dropped(name, trackers) || dropped(name, d.Scope.DropParams) {
+		if pair == "" || isTracker(strings.ToLower(name)) || dropped(name, d.Scope.DropParams) {
 			continue
 		}
 		kept = append(kept, NormalEscapes(strings.ReplaceAll(pair, "+", "%20")))
@@ -88,7 +93,7 @@ func (d *Definition) canonicalQuery(raw string) string {
 }
 
 func dropped(name string, list []string) bool {
-	name = strings.ToLower(name)
+	name = strings.ToLower(name) // of list, one that ends in * is a prefix
 	return slices.ContainsFunc(list, func(t string) bool {
 		if prefix, ok := strings.CutSuffix(strings.ToLower(t), "*"); ok {
 			return strings.HasPrefix(name, prefix)

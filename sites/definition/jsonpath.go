@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"muster/internal/yamlstrict"
 )
 
 // Path is a way into a JSON document: names and indexes joined by dots, with
@@ -32,7 +34,7 @@ const (
 	every
 )
 
-// IsZero tells whether no path was given.
+// IsZero reports whether no path was given.
 func (p Path) IsZero() bool { return p.Text == "" }
 
 // quotedName matches a name in brackets and quotes, which may hold anything.
@@ -178,16 +180,16 @@ func (s step) from(out []any, v any) []any {
 	return out
 }
 
-func (p *Path) decodeNode(d *decoder, n ast.Node, key string) {
-	text, ok := d.scalar(n, key, "a JSON path")
+func (p *Path) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
+	text, ok := d.Scalar(n, key, "a JSON path")
 	if !ok {
 		return
 	}
 	path, err := ParsePath(text)
 	if err != nil {
-		d.fail(n, key, "%s", err)
+		d.Fail(n, key, "%s", err)
 		return
 	}
 	*p = path
-	p.At = place(n)
+	p.At = Pos(yamlstrict.At(n))
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"muster/internal/yamlstrict"
 )
 
 // Selector is a CSS selector or an XPath expression, compiled when the
@@ -23,10 +25,10 @@ type Selector struct {
 	aside bool // names template or noscript, and so looks into them
 }
 
-// IsZero tells whether no selector was given.
+// IsZero reports whether no selector was given.
 func (s Selector) IsZero() bool { return s.sel == nil && s.xpath == nil }
 
-// Match tells whether n itself is selected. XPath selects by the way to a
+// Match reports whether n itself is selected. XPath selects by the way to a
 // node, so that it matches none.
 func (s Selector) Match(n *html.Node) bool { return s.sel != nil && s.sel.Match(n) }
 
@@ -60,7 +62,7 @@ func (s Selector) All(n *html.Node) []*html.Node {
 	return slices.DeleteFunc(all, func(m *html.Node) bool { return Aside(m, n) })
 }
 
-// Aside tells whether n, below root, is in a template or a noscript: no part
+// Aside reports whether n, below root, is in a template or a noscript: no part
 // of the page as a reader with JavaScript sees it, but what a script makes
 // parts of, or what stands in for them.
 func Aside(n, root *html.Node) bool {
@@ -72,7 +74,7 @@ func Aside(n, root *html.Node) bool {
 	return false
 }
 
-// IsAside tells whether n is a template or a noscript. A template that is the
+// IsAside reports whether n is a template or a noscript. A template that is the
 // markup of a shadow tree is shown as it stands, and is none of these.
 func IsAside(n *html.Node) bool {
 	if n.Type != html.ElementNode {
@@ -133,34 +135,34 @@ func (e *selectorError) Error() string {
 		"; beside CSS 3 there are :has(), :contains(text), :matches(regex) and a final ::attr(name); what begins with / is XPath"
 }
 
-func (s *Selector) decodeNode(d *decoder, n ast.Node, key string) {
-	text, ok := d.scalar(n, key, "a CSS selector or an XPath expression")
+func (s *Selector) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
+	text, ok := d.Scalar(n, key, "a CSS selector or an XPath expression")
 	if !ok {
 		return
 	}
 	sel, err := ParseSelector(text)
 	if err != nil {
-		d.fail(n, key, "%s", err)
+		d.Fail(n, key, "%s", err)
 		return
 	}
 	*s = sel
-	s.At = place(n)
+	s.At = Pos(yamlstrict.At(n))
 }
 
 // XPath is a Selector that is always XPath.
 type XPath struct{ Selector }
 
-func (x *XPath) decodeNode(d *decoder, n ast.Node, key string) {
-	text, ok := d.scalar(n, key, "an XPath expression")
+func (x *XPath) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
+	text, ok := d.Scalar(n, key, "an XPath expression")
 	if !ok {
 		return
 	}
 	q, err := parseXPath(text)
 	if err != nil {
-		d.fail(n, key, "%s", err)
+		d.Fail(n, key, "%s", err)
 		return
 	}
-	x.Selector = Selector{Text: text, At: place(n), xpath: q}
+	x.Selector = Selector{Text: text, At: Pos(yamlstrict.At(n)), xpath: q}
 }
 
 // Pattern is a regular expression, compiled when the definition is loaded.
@@ -169,10 +171,10 @@ type Pattern struct {
 	At Pos
 }
 
-// IsZero tells whether no pattern was given.
+// IsZero reports whether no pattern was given.
 func (p Pattern) IsZero() bool { return p.Regexp == nil }
 
-// MatchString tells whether the pattern matches; the zero Pattern does not.
+// MatchString reports whether the pattern matches; the zero Pattern does not.
 func (p Pattern) MatchString(s string) bool { return p.Regexp != nil && p.Regexp.MatchString(s) }
 
 // Find returns the first group of the first match, or the whole match when
@@ -207,24 +209,24 @@ func group(s string, m []int) (string, bool) {
 	return s[m[0]:m[1]], true
 }
 
-func (p *Pattern) decodeNode(d *decoder, n ast.Node, key string) {
-	text, ok := d.scalar(n, key, "a regular expression")
+func (p *Pattern) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
+	text, ok := d.Scalar(n, key, "a regular expression")
 	if !ok {
 		return
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
-		d.fail(n, key, "bad regular expression %q: %s; the syntax is RE2, which has no look-around and no back-references", text, err)
+		d.Fail(n, key, "bad regular expression %q: %s; the syntax is RE2, which has no look-around and no back-references", text, err)
 		return
 	}
-	p.Regexp, p.At = re, place(n)
+	p.Regexp, p.At = re, Pos(yamlstrict.At(n))
 }
 
 // Size is a number of bytes, written as 500kB, 16MiB or a bare number.
 type Size int64
 
-func (s *Size) decodeNode(d *decoder, n ast.Node, key string) {
-	text, ok := d.scalar(n, key, "a size such as 16MiB")
+func (s *Size) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
+	text, ok := d.Scalar(n, key, "a size such as 16MiB")
 	if !ok {
 		return
 	}
@@ -241,7 +243,7 @@ func (s *Size) decodeNode(d *decoder, n ast.Node, key string) {
 	}
 	f, err := strconv.ParseFloat(num, 64)
 	if err != nil || f < 0 || f*float64(unit) > 1<<53 {
-		d.fail(n, key, "want a size such as 500kB or 16MiB, got %q", text)
+		d.Fail(n, key, "want a size such as 500kB or 16MiB, got %q", text)
 		return
 	}
 	*s = Size(f * float64(unit))

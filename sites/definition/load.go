@@ -8,11 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	_ "time/tzdata" // for timezone, where the machine has none
+
+	"github.com/goccy/go-yaml/ast"
 
 	"muster/internal/yamlstrict"
 )
@@ -144,23 +145,30 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 
 // Parse reads a definition from data; file is the name that problems carry.
 func Parse(file string, data []byte) (*Definition, error) {
-	d := &decoder{file: file, places: map[string]written{}}
 	if len(data) > maxFile {
 		return nil, Problems{{File: file, At: Pos{1, 1}, Text: "longer than 1 MiB; that is no site definition"}}
 	}
-	root := d.parse(data)
-	if root == nil {
-		return nil, d.problems
-	}
 	def := defaults()
 	def.file, def.source = file, slices.Clone(data)
-	d.into(root, reflect.ValueOf(def).Elem(), "")
-	if d.isMapping(root) {
-		d.check(def)
+	var d yamlstrict.Decoder
+	d.Custom = func(v any, n ast.Node, key string) bool {
+		nd, ok := v.(nodeDecoder)
+		if ok {
+			nd.decodeNode(&d, n, key)
+		}
+		return ok
 	}
-	if len(d.problems) > 0 {
-		return nil, d.problems.sorted()
+	isMapping := d.Decode(data, def)
+	c := &checker{file: file, places: d.Places}
+	for _, p := range d.Problems {
+		c.problems = append(c.problems, &Problem{File: file, At: Pos(p.At), Key: p.Key, Text: p.Text})
 	}
-	def.places = d.places
+	if isMapping {
+		c.check(def)
+	}
+	if len(c.problems) > 0 {
+		return nil, c.problems.sorted()
+	}
+	def.places = d.Places
 	return def, nil
 }

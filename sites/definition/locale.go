@@ -1,8 +1,8 @@
 package definition
 
 import (
-	"slices"
 	"strings"
+	"sync"
 )
 
 // Style is how numbers and dates are written.
@@ -13,53 +13,46 @@ type Style struct {
 	India bool   // groups of two digits before the last three
 }
 
-// styles are the ways of writing, by the language or country that has them.
-var styles = map[string]Style{
-	"auto": {},
-	"en":   {Group: ",' ", Point: ".", Order: "mdy"},
-	"de":   {Group: ".' ", Point: ",", Order: "dmy"},
-	"fr":   {Group: " .'", Point: ",", Order: "dmy"},
-	"ch":   {Group: "' ", Point: ".", Order: "dmy"},
-	"in":   {Group: ",' ", Point: ".", Order: "dmy", India: true},
-	"ja":   {Group: ",' ", Point: ".", Order: "ymd"},
-	"ar":   {Group: ",' ", Point: ".", Order: "dmy"},
-}
-
-// alike are languages and countries that write like another.
-var alike = map[string]string{
-	"bg": "de", "es": "de", "it": "de", "nl": "de", "pt": "de", "da": "de", "tr": "de", "id": "de", "el": "de", "ro": "de", "hr": "de", "sr": "de", "sl": "de", "mk": "de", "bs": "de", "vi": "de", "is": "de", "ca": "de", "gl": "de", "eu": "de", "az": "de",
-	"ru": "fr", "uk": "fr", "be": "fr", "pl": "fr", "cs": "fr", "sk": "fr", "nb": "fr", "no": "fr", "nn": "fr", "fi": "fr", "sv": "fr", "hu": "fr", "lv": "fr", "lt": "fr", "et": "fr", "sq": "fr", "kk": "fr", "ka": "fr", "hy": "fr", "mn": "fr", "af": "fr",
-	"hi": "in", "bn": "in", "ta": "in", "te": "in", "mr": "in", "gu": "in", "ur": "in", "fa": "ar", "he": "ar", "th": "ar", "ms": "ar", "fil": "ar", "sw": "ar", "mt": "ar", "ga": "ar", "cy": "ar", "zh": "ja", "ko": "ja", "us": "en",
-}
-
-// regions are the countries that write otherwise than their language.
-var regions = map[string]string{
-	"de-ch": "ch", "fr-ch": "ch", "it-ch": "ch", "rm-ch": "ch", "en-in": "in", "en-ch": "ch",
-}
+// styles are the ways of writing, by the language, or the country, that has them.
+var styles = sync.OnceValue(func() map[string]Style {
+	all := map[string]Style{"auto": {}}
+	for _, s := range []struct {
+		languages string
+		style     Style
+	}{
+		{"en us en-us en-ph", Style{Group: ",' ", Point: ".", Order: "mdy"}},
+		{"de bg es it nl pt da tr id el ro hr sr sl mk bs vi is ca gl eu az", Style{Group: ".' ", Point: ",", Order: "dmy"}},
+		{"fr ru uk be pl cs sk nb no nn fi sv hu lv lt et sq kk ka hy mn af", Style{Group: " .'", Point: ",", Order: "dmy"}},
+		{"ch de-ch fr-ch it-ch rm-ch en-ch", Style{Group: "' ", Point: ".", Order: "dmy"}},
+		{"in en-in hi bn ta te mr gu ur", Style{Group: ",' ", Point: ".", Order: "dmy", India: true}},
+		{"ja zh ko", Style{Group: ",' ", Point: ".", Order: "ymd"}},
+		{"ar fa he th ms fil sw mt ga cy", Style{Group: ",' ", Point: ".", Order: "dmy"}},
+		{"es-mx es-us es-gt es-hn es-ni es-pa es-pe es-pr es-sv es-do", Style{Group: ",' ", Point: ".", Order: "dmy"}},
+	} {
+		for l := range strings.FieldsSeq(s.languages) {
+			all[l] = s.style
+		}
+	}
+	return all
+})
 
 // StyleOf is how numbers and dates are written in a locale such as de, de-CH
-// or en_GB.
+// or en_GB, and false for one that is not known.
 func StyleOf(locale string) (Style, bool) {
 	tag := strings.ReplaceAll(strings.ToLower(locale), "_", "-")
-	if to, ok := regions[tag]; ok {
-		tag = to
+	if style, ok := styles()[tag]; ok {
+		return style, true
 	}
 	language, region, _ := strings.Cut(tag, "-")
-	if to, ok := alike[language]; ok {
-		language = to
-	}
-	style, ok := styles[language]
-	switch {
-	case language == "en" && region != "" && region != "us" && region != "ph":
+	style, ok := styles()[language]
+	if language == "en" && region != "" {
 		style.Order = "dmy"
-	case strings.HasPrefix(tag, "es-") && slices.Contains([]string{"mx", "us", "gt", "hn", "ni", "pa", "pe", "pr", "sv", "do"}, region):
-		style.Group, style.Point = ",' ", "."
 	}
 	return style, ok
 }
 
-func (d *decoder) checkLocale(locale string, at Pos, key string) {
+func (c *checker) checkLocale(locale string, at Pos, key string) {
 	if _, ok := StyleOf(locale); !ok {
-		d.problemAt(at, key, "%q is unknown; use auto, a language such as en, de, fr, bg or ru, or one with its country such as de-CH or en-IN", locale)
+		c.problemAt(at, key, "%q is unknown; use auto, a language such as en, de, fr, bg or ru, or one with its country such as de-CH or en-IN", locale)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"muster/internal/yamlstrict"
 )
 
 // Setting is one value of a definition that holds, and where it comes from.
@@ -25,15 +27,9 @@ func (d *Definition) Settings() []Setting {
 	return s.list
 }
 
-// written is where a value stands in the file.
-type written struct {
-	at    Pos
-	short bool // it is a single text or number, not a mapping or a list
-}
-
 type settings struct {
 	file   string
-	places map[string]written
+	places map[string]yamlstrict.Place
 	list   []Setting
 }
 
@@ -47,7 +43,7 @@ func (s *settings) add(key string, v reflect.Value) {
 		return
 	case reflect.Map:
 		for _, k := range sortedKeys(v.Interface().(map[string]string)) { // there are no others
-			s.leaf(join(key, k), v.MapIndex(reflect.ValueOf(k)).String())
+			s.leaf(yamlstrict.Join(key, k), v.MapIndex(reflect.ValueOf(k)).String())
 		}
 		return
 	case reflect.Slice:
@@ -71,7 +67,7 @@ func (s *settings) add(key string, v reflect.Value) {
 	default:
 		for i := range v.NumField() {
 			if name := v.Type().Field(i).Tag.Get("yaml"); name != "" {
-				s.add(join(key, name), v.Field(i))
+				s.add(yamlstrict.Join(key, name), v.Field(i))
 			}
 		}
 	}
@@ -82,15 +78,15 @@ func (s *settings) slice(key string, v reflect.Value) {
 		at := fmt.Sprintf("%s[%d]", key, i)
 		switch x := v.Index(i).Interface().(type) {
 		case Record:
-			at = join(key, x.Name)
+			at = yamlstrict.Join(key, x.Name)
 		case Field:
-			at = join(key, x.Name)
+			at = yamlstrict.Join(key, x.Name)
 		case Source:
 			if field, isAny := strings.CutSuffix(key, ".any"); isAny && v.Len() == 1 {
 				at = field // its keys stand beside those of the field
 			}
 		}
-		if e := v.Index(i); e.Kind() == reflect.String && v.Len() == 1 && s.places[key].short {
+		if e := v.Index(i); e.Kind() == reflect.String && v.Len() == 1 && s.places[key].Short {
 			s.leaf(key, e.String())
 		} else {
 			s.add(at, e)
@@ -107,7 +103,7 @@ func (s *settings) leaf(key, value string) {
 	s.list = append(s.list, Setting{key, value, from})
 }
 
-// inner tells whether a default is not worth showing: what does not apply to
+// inner reports whether a default is not worth showing: what does not apply to
 // a start page, a link or a field, or only repeats what holds for the site.
 func inner(key, value string) bool {
 	if strings.Contains(key, ".fields.") && (strings.HasSuffix(key, ".of") || strings.HasSuffix(key, ".locale")) {
@@ -122,8 +118,8 @@ func inner(key, value string) bool {
 // one text, stands where that text does.
 func (s *settings) origin(key string) (from string, given bool) {
 	for at := key; at != ""; {
-		if w, ok := s.places[at]; ok && (at == key || w.short) {
-			return fmt.Sprintf("%s:%d", s.file, w.at.Line), true
+		if w, ok := s.places[at]; ok && (at == key || w.Short) {
+			return fmt.Sprintf("%s:%d", s.file, w.At.Line), true
 		}
 		i := strings.LastIndexAny(at, ".[")
 		if i < 0 || !shortly(at[i:]) {
@@ -134,7 +130,7 @@ func (s *settings) origin(key string) (from string, given bool) {
 	return DefaultOrigin, false
 }
 
-// shortly tells whether a key may be left out, with only its value written.
+// shortly reports whether a key may be left out, with only its value written.
 func shortly(key string) bool {
 	return key == ".css" || key == ".url" || key == ".any" || strings.HasPrefix(key, "[")
 }

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"muster/internal/yamlstrict"
 )
 
 // Every key that the loader understands is in the README and in the example,
@@ -27,7 +29,7 @@ func TestKeysAreDocumented(t *testing.T) {
 		"politeness.": reflect.TypeFor[Politeness](), "limits.": reflect.TypeFor[Limits](), "retries.": reflect.TypeFor[Retries](), "blocks.": reflect.TypeFor[Blocks](), "proxy.": reflect.TypeFor[Proxy](), "render.": reflect.TypeFor[Render](),
 		"session.": reflect.TypeFor[Session](), "profiles.": reflect.TypeFor[Profile](),
 	} {
-		for _, key := range keysOf(typ) {
+		for _, key := range yamlstrict.KeysOf(typ) {
 			known[prefix+key] = true
 			if !strings.Contains(string(example), key+":") {
 				t.Errorf("example.yaml does not show %s%s", prefix, key)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// isXPath tells whether a selector is XPath: no CSS selector begins like
+// isXPath reports whether a selector is XPath: no CSS selector begins like
 // one.
 func isXPath(text string) bool {
 	return strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "(") || strings.HasPrefix(text, "xpath:")

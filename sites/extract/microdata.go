@@ -94,7 +94,7 @@ func idsIn(n *html.Node) map[string]*html.Node {
 	return ids
 }
 
-// within tells whether n is the element at, or in it.
+// within reports whether n is the element at, or in it.
 func within(n, at *html.Node) bool {
 	for ; n != nil; n = n.Parent {
 		if n == at {

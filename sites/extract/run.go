@@ -99,7 +99,7 @@ func Declared(def *definition.Definition, d *Doc) (Result, error) {
 	return x.res, nil
 }
 
-// MustHave tells whether a page has one of the elements that it must have.
+// MustHave reports whether a page has one of the elements that it must have.
 func MustHave(def *definition.Definition, d *Doc) bool {
 	must := def.Page(d.Page.Kind).MustHave
 	if len(must) == 0 || d.Root == nil {

@@ -1,0 +1,413 @@
+package yamlstrict
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"muster/internal/nearest"
+)
+
+// Pos is a place in a file, counted from one.
+type Pos struct{ Line, Col int }
+
+// Problem is one thing wrong with a file.
+type Problem struct {
+	At   Pos
+	Key  string // dotted path of the key, or ""
+	Text string // what is wrong and what to write instead
+}
+
+// Place is where the value of a key is written.
+type Place struct {
+	At    Pos
+	Short bool // as a single text or number, not as a mapping or a list
+}
+
+// Decoder walks a parsed file into Go values. It does what yaml.Unmarshal in
+// strict mode does, but goes on after an error, so that one run names
+// everything that is wrong, and keeps the place of every value.
+type Decoder struct {
+	// Custom decodes a value that can be written in more than one way. It
+	// gets a pointer to the value, and reports whether it is such a value.
+	// May be nil.
+	Custom func(v any, n ast.Node, key string) bool
+
+	Problems []Problem
+	Places   map[string]Place // of every key that the file has
+
+	anchors map[string]ast.Node
+	depth   int
+}
+
+var (
+	posType      = reflect.TypeFor[Pos]()
+	durationType = reflect.TypeFor[time.Duration]()
+)
+
+// Decode reads the one document of data into v, a pointer to a struct, by its
+// yaml tags; a field At of a type like Pos gets the place of its mapping.
+// Whatever is wrong is in d.Problems then. It reports whether the document is
+// a mapping.
+func (d *Decoder) Decode(data []byte, v any) bool {
+	d.Places = map[string]Place{}
+	root := d.parse(data)
+	if root == nil {
+		return false
+	}
+	d.Into(root, v, "")
+	return d.IsMapping(root)
+}
+
+// parse reads the one document of data. A syntax error ends it at once.
+func (d *Decoder) parse(data []byte) ast.Node {
+	f, err := Parse(data)
+	if err != nil {
+		p := Problem{At: Pos{1, 1}, Text: "not valid YAML: " + err.Error()}
+		if e, ok := errors.AsType[*Error](err); ok && e.Line > 0 {
+			p.At, p.Text = Pos{e.Line, e.Column}, "not valid YAML: "+e.Message
+		}
+		d.Problems = append(d.Problems, p)
+		return nil
+	}
+	var docs []ast.Node
+	for _, doc := range f.Docs {
+		if doc.Body != nil {
+			docs = append(docs, doc.Body)
+		}
+	}
+	switch len(docs) {
+	case 0:
+		d.FailAt(Pos{1, 1}, "", "the file is empty")
+		return nil
+	case 1:
+		return docs[0]
+	}
+	d.Fail(docs[1], "", "a second document in the file; write one per file")
+	return nil
+}
+
+// Fail notes what is wrong with a node.
+func (d *Decoder) Fail(n ast.Node, key, format string, args ...any) {
+	d.FailAt(At(n), key, format, args...)
+}
+
+// FailAt notes what is wrong at a place.
+func (d *Decoder) FailAt(at Pos, key, format string, args ...any) {
+	d.Problems = append(d.Problems, Problem{at, key, fmt.Sprintf(format, args...)})
+}
+
+// At is where a node begins. goccy's token of a block mapping is its
+// first colon, so the key is asked instead.
+func At(n ast.Node) Pos {
+	for {
+		switch m := n.(type) {
+		case *ast.MappingNode:
+			if len(m.Values) > 0 && !m.IsFlowStyle {
+				n = m.Values[0]
+				continue
+			}
+		case *ast.MappingValueNode:
+			n = m.Key
+			continue
+		}
+		break
+	}
+	if n == nil || n.GetToken() == nil || n.GetToken().Position == nil {
+		return Pos{}
+	}
+	p := n.GetToken().Position
+	return Pos{p.Line, p.Column}
+}
+
+// Plain follows anchors, aliases and tags to the node they stand for, and
+// returns nil for null.
+func (d *Decoder) Plain(n ast.Node) ast.Node {
+	for range MaxDepth {
+		switch m := n.(type) {
+		case *ast.AnchorNode:
+			if d.anchors == nil {
+				d.anchors = map[string]ast.Node{}
+			}
+			d.anchors[m.Name.GetToken().Value] = m.Value
+			n = m.Value
+		case *ast.AliasNode:
+			name := m.Value.GetToken().Value
+			to, ok := d.anchors[name]
+			if !ok {
+				d.Fail(n, "", "no anchor &%s before this alias", name)
+				return nil
+			}
+			n = to
+		case *ast.TagNode:
+			n = m.Value
+		case *ast.NullNode, nil:
+			return nil
+		default:
+			return n
+		}
+	}
+	d.Fail(n, "", "aliases nested too deeply")
+	return nil
+}
+
+// Pair is one entry of a mapping, in the order of the file.
+type Pair struct {
+	Key  string
+	At   Pos
+	Node ast.Node
+}
+
+// Mapping returns the entries of n, or says what was expected and false.
+func (d *Decoder) Mapping(n ast.Node, key, want string) ([]Pair, bool) {
+	var values []*ast.MappingValueNode
+	switch m := d.Plain(n).(type) {
+	case *ast.MappingNode:
+		values = m.Values
+	case *ast.MappingValueNode:
+		values = []*ast.MappingValueNode{m}
+	default:
+		d.Fail(n, key, "want %s, got %s", want, kindOf(m))
+		return nil, false
+	}
+	pairs := make([]Pair, 0, len(values))
+	for _, v := range values {
+		if _, merge := v.Key.(*ast.MergeKeyNode); merge {
+			d.Fail(v.Key, key, "the merge key << is not supported; use an alias for a whole value instead")
+			continue
+		}
+		pairs = append(pairs, Pair{v.Key.GetToken().Value, At(v.Key), v.Value})
+	}
+	return pairs, true
+}
+
+// list returns the members of n; a single value counts as a list of one.
+func (d *Decoder) list(n ast.Node) []ast.Node {
+	switch m := d.Plain(n).(type) {
+	case nil:
+		return nil
+	case *ast.SequenceNode:
+		return m.Values
+	}
+	return []ast.Node{n}
+}
+
+// Scalar is the text of a single value, or says what was expected and false.
+func (d *Decoder) Scalar(n ast.Node, key, want string) (string, bool) {
+	switch m := d.Plain(n).(type) {
+	case *ast.StringNode:
+		return m.Value, true
+	case *ast.LiteralNode:
+		return m.Value.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return m.GetToken().Value, true
+	default:
+		d.Fail(n, key, "want %s, got %s", want, kindOf(m))
+		return "", false
+	}
+}
+
+// IsMapping reports whether n is a mapping.
+func (d *Decoder) IsMapping(n ast.Node) bool {
+	switch d.Plain(n).(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return true
+	}
+	return false
+}
+
+// IsScalar reports whether n is a single text, number or truth.
+func (d *Decoder) IsScalar(n ast.Node) bool {
+	switch d.Plain(n).(type) {
+	case *ast.StringNode, *ast.LiteralNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return true
+	}
+	return false
+}
+
+func kindOf(n ast.Node) string {
+	switch n.(type) {
+	case nil, *ast.NullNode:
+		return "nothing"
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "a mapping"
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.StringNode, *ast.LiteralNode:
+		return "a text"
+	case *ast.IntegerNode, *ast.FloatNode:
+		return "a number"
+	case *ast.BoolNode:
+		return "true or false"
+	}
+	return "something else"
+}
+
+// Join is the dotted path of a name below a key.
+func Join(key, name string) string {
+	if key == "" {
+		return name
+	}
+	return key + "." + name
+}
+
+// Into decodes n into v, a pointer.
+func (d *Decoder) Into(n ast.Node, v any, key string) { d.into(n, reflect.ValueOf(v).Elem(), key) }
+
+func (d *Decoder) into(n ast.Node, v reflect.Value, key string) {
+	if d.depth++; d.depth > MaxDepth {
+		d.depth--
+		d.Fail(n, key, "nested too deeply")
+		return
+	}
+	defer func() { d.depth-- }()
+	d.Places[key] = Place{At(n), d.IsScalar(n)}
+
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		v = v.Elem()
+	}
+	if d.Custom != nil && d.Custom(v.Addr().Interface(), n, key) {
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		d.Full(n, v.Addr().Interface(), key)
+	case reflect.Slice:
+		for i, m := range d.list(n) {
+			e := reflect.New(v.Type().Elem()).Elem()
+			d.into(m, e, fmt.Sprintf("%s[%d]", key, i))
+			v.Set(reflect.Append(v, e))
+		}
+	case reflect.Map:
+		d.mapOf(n, v, key)
+	default:
+		d.single(n, v, key)
+	}
+}
+
+func (d *Decoder) mapOf(n ast.Node, v reflect.Value, key string) {
+	pairs, ok := d.Mapping(n, key, "a mapping of names to texts")
+	if !ok {
+		return
+	}
+	v.Set(reflect.MakeMap(v.Type()))
+	for _, p := range pairs {
+		e := reflect.New(v.Type().Elem()).Elem()
+		d.into(p.Node, e, Join(key, p.Key))
+		v.SetMapIndex(reflect.ValueOf(p.Key), e)
+	}
+}
+
+// single decodes a text, a number, a truth or a duration.
+func (d *Decoder) single(n ast.Node, v reflect.Value, key string) {
+	want := map[reflect.Kind]string{reflect.String: "a text", reflect.Bool: "true or false", reflect.Int: "a whole number", reflect.Int64: "a whole number", reflect.Float64: "a number"}[v.Kind()]
+	if v.Type() == durationType {
+		want = "a duration such as 1.5s"
+	}
+	if want == "" {
+		panic("yamlstrict: no way to decode a " + v.Type().String())
+	}
+	s, ok := d.Scalar(n, key, want)
+	if !ok {
+		return
+	}
+	var err error
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(s)
+	case reflect.Bool:
+		v.SetBool(s == "true")
+		if s != "true" && s != "false" {
+			err = strconv.ErrSyntax
+		}
+	case reflect.Float64:
+		var f float64
+		f, err = strconv.ParseFloat(s, 64)
+		v.SetFloat(f)
+	default:
+		var i int64
+		if v.Type() == durationType {
+			i, err = duration(s)
+			want += ", 200ms or 2m"
+		} else {
+			i, err = strconv.ParseInt(strings.ReplaceAll(s, "_", ""), 10, 64)
+		}
+		v.SetInt(i)
+	}
+	if err != nil {
+		d.Fail(n, key, "want %s, got %q", want, s)
+	}
+}
+
+// duration reads 1.5s, 200ms, 2m, or a bare number of seconds.
+func duration(s string) (int64, error) {
+	if secs, err := strconv.ParseFloat(s, 64); err == nil && secs >= 0 && secs < 1e9 {
+		return int64(secs * float64(time.Second)), nil
+	}
+	t, err := time.ParseDuration(s)
+	if err == nil && t < 0 {
+		err = strconv.ErrRange
+	}
+	return int64(t), err
+}
+
+// Full decodes the mapping n into the struct that v points to.
+func (d *Decoder) Full(n ast.Node, v any, key string) {
+	if pairs, ok := d.Mapping(n, key, "a mapping with the keys "+strings.Join(KeysOf(reflect.TypeOf(v).Elem()), ", ")); ok {
+		d.Struct(pairs, At(n), v, key)
+	}
+}
+
+// Struct fills the fields of the struct that to points to from entries of a
+// mapping at a place, by their yaml tags.
+func (d *Decoder) Struct(pairs []Pair, at Pos, to any, key string) {
+	v := reflect.ValueOf(to).Elem()
+	byName := map[string]int{}
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if name := f.Tag.Get("yaml"); name != "" {
+			byName[name] = i
+		}
+		if f.Name == "At" && posType.ConvertibleTo(f.Type) {
+			v.Field(i).Set(reflect.ValueOf(at).Convert(f.Type))
+		}
+	}
+	for _, p := range pairs {
+		i, ok := byName[p.Key]
+		if !ok {
+			d.Unknown(p, key, KeysOf(v.Type()))
+			continue
+		}
+		if d.Plain(p.Node) == nil {
+			d.FailAt(p.At, Join(key, p.Key), "has no value; give one or take the key out")
+			continue
+		}
+		d.into(p.Node, v.Field(i), Join(key, p.Key))
+	}
+}
+
+// Unknown notes a key that there is not among those known, with the one that may be meant.
+func (d *Decoder) Unknown(p Pair, key string, known []string) {
+	if n := nearest.Word(p.Key, known); n != "" {
+		d.FailAt(p.At, key, "unknown key %q; did you mean %q?", p.Key, n)
+		return
+	}
+	d.FailAt(p.At, key, "unknown key %q; known here: %s", p.Key, strings.Join(known, ", "))
+}
+
+// KeysOf lists the yaml keys of a struct type.
+func KeysOf(t reflect.Type) []string {
+	var names []string
+	for i := range t.NumField() {
+		if name := t.Field(i).Tag.Get("yaml"); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}

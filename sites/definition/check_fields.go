@@ -1,0 +1,244 @@
+package definition
+
+import (
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"muster/internal/nearest"
+)
+
+func (c *checker) checkRecords(def *Definition) {
+	if len(def.Records) == 0 && !c.failedKey("records") {
+		c.problemAt(def.At, "records", "is missing; name at least one kind of record and its fields")
+	}
+	for i := range def.Records {
+		r := &def.Records[i]
+		key := "records." + r.Name
+		if !siteName.MatchString(r.Name) {
+			c.problemAt(r.At, key, "%q cannot name a record; use letters, digits, dots, dashes and underscores", r.Name)
+		}
+		r.From = c.oneOf(r.From, KindDetail, kinds, r.At, key+".from")
+		r.OnInvalid = c.oneOf(r.OnInvalid, OnInvalidDrop, []string{OnInvalidDrop, OnInvalidKeep, OnInvalidFail}, r.At, key+".on_invalid")
+		page := def.Page(r.From)
+		if !r.Each.IsZero() && !r.EachJSON.IsZero() {
+			c.problemAt(r.At, key, "has each and each_json; give only one of them")
+		}
+		if !r.EachJSON.IsZero() && page.Format != FormatJSON {
+			c.problemAt(r.EachJSON.At, key+".each_json", "needs format: json on the %s page", r.From)
+		}
+		if len(r.Fields) == 0 && !c.failedKey(key+".fields") {
+			c.problemAt(r.At, key+".fields", "is missing; name at least one field")
+		}
+		c.checkFields(def, r.Fields, page.Format, key+".fields")
+		names := make([]string, len(r.Fields))
+		for i, f := range r.Fields {
+			names[i] = f.Name
+		}
+		c.checkNames(r.Key, append(names, "_url"), r.At, key+".key")
+		c.checkNames(r.Watch, names, r.At, key+".watch")
+	}
+}
+
+// checkNames finds names of fields that there are not.
+func (c *checker) checkNames(given, names []string, at Pos, key string) {
+	for _, k := range given {
+		if slices.Contains(names, k) {
+			continue
+		}
+		if n := nearest.Word(k, names); n != "" {
+			c.problemAt(at, key, "no field %q; did you mean %q?", k, n)
+		} else {
+			c.problemAt(at, key, "no field %q; there are %s", k, strings.Join(names, ", "))
+		}
+	}
+}
+
+// checkFields checks fields of a record or an object, on a page of a format.
+func (c *checker) checkFields(def *Definition, fields Fields, format, key string) {
+	for i := range fields {
+		f := &fields[i]
+		key := key + "." + f.Name
+		if strings.HasPrefix(f.Name, "_") {
+			c.problemAt(f.At, key, "names that begin with _ are taken; choose another")
+		}
+		c.checkType(f, key)
+		if f.Locale == "" {
+			f.Locale = def.Locale
+		} else {
+			c.checkLocale(f.Locale, f.At, key+".locale")
+		}
+		c.checkObject(def, f, format, key)
+		if len(f.Any) == 0 && f.Type != TypeObject && !c.failedAt(f.At) && !c.failedKey(key) {
+			c.problemAt(f.At, key, noPlace)
+		}
+		c.checkOptions(f, key)
+		for j := range f.Any {
+			c.checkSource(&f.Any[j], f, format, key)
+		}
+	}
+}
+
+// checkType checks the type of a field and that of its members, and fills
+// them in.
+func (c *checker) checkType(f *Field, key string) {
+	missing := TypeText
+	if len(f.Fields) > 0 {
+		missing = TypeObject
+	}
+	f.Type = c.fieldType(f.Type, missing, f.At, key+".type")
+	f.Of = c.fieldType(f.Of, missing, f.At, key+".of")
+	if f.Of != missing && f.Type != TypeList {
+		c.problemAt(f.At, key+".of", "belongs to type: list")
+	}
+	if f.Of == TypeList {
+		c.problemAt(f.At, key+".of", "a list of lists is not supported; use a list of objects")
+	}
+}
+
+// checkObject checks the fields of an object.
+func (c *checker) checkObject(def *Definition, f *Field, format, key string) {
+	object := f.Type == TypeObject || (f.Type == TypeList && f.Of == TypeObject)
+	switch {
+	case object && len(f.Fields) == 0 && format != FormatJSON:
+		c.problemAt(f.At, key, "an object needs fields of its own")
+	case !object && len(f.Fields) > 0:
+		c.problemAt(f.At, key, "only an object has fields; write type: object, or type: list with of: object")
+	}
+	if len(f.Fields) == 0 {
+		return
+	}
+	if slices.ContainsFunc(f.Any, func(s Source) bool { return s.JSONLD != "" || s.Microdata != "" || !s.JSON.IsZero() }) {
+		format = FormatJSON // its fields are looked for in what that yields
+	}
+	c.checkFields(def, f.Fields, format, key+".fields")
+}
+
+// checkOptions checks what belongs to some types only: such an option would
+// hold for every value of another, or for none.
+func (c *checker) checkOptions(f *Field, key string) {
+	typ := f.Type
+	if typ == TypeList {
+		typ = f.Of
+	}
+	belongs := func(set bool, name, to string, types ...string) {
+		if set && !slices.Contains(types, typ) {
+			c.problemAt(f.At, key+"."+name, "belongs to %s, and this is a %s; give a type, or take it out", to, typ)
+		}
+	}
+	belongs(f.Min != nil, "min", "numbers", TypeNumber, TypeInteger, TypePrice)
+	belongs(f.Max != nil, "max", "numbers", TypeNumber, TypeInteger, TypePrice)
+	belongs(f.Currency != "", "currency", "type: price", TypePrice)
+	belongs(len(f.Layout) > 0, "layout", "type: date", TypeDate)
+	if f.Min != nil && f.Max != nil && *f.Min > *f.Max {
+		c.problemAt(f.At, key, "min is above max")
+	}
+	if f.Currency = strings.ToUpper(f.Currency); f.Currency != "" && (len(f.Currency) != 3 || strings.Trim(f.Currency, upper) != "") {
+		c.problemAt(f.At, key+".currency", "%q is no ISO 4217 code, such as EUR", f.Currency)
+	}
+	for _, l := range f.Layout {
+		if time.Date(2033, 11, 22, 0, 0, 0, 0, time.UTC).Format(l) == l {
+			c.problemAt(f.At, key+".layout", "%q has no day, month or year; write the layout as it would write 2 January 2006, such as 2006-01-02", l)
+		}
+	}
+	if numeric := typ == TypeNumber || typ == TypeInteger || typ == TypePrice; f.Default != nil && numeric && !strings.ContainsFunc(*f.Default, unicode.IsDigit) {
+		c.problemAt(f.At, key+".default", "%q is no %s", *f.Default, typ)
+	}
+	for _, s := range f.OneOf {
+		if typ == TypeInteger && strings.Trim(s, "-0123456789") != "" {
+			c.problemAt(f.At, key+".one_of", "%q is no %s, so no value is it", s, typ)
+		}
+	}
+}
+
+// fieldType checks the name of a type.
+func (c *checker) fieldType(got, missing string, at Pos, key string) string {
+	if got == "floor" {
+		c.problemAt(at, key, `"floor" is no longer a type; use type: integer with a regex, as in Recipes of sites/README.md`)
+		return TypeInteger
+	}
+	return c.oneOf(got, missing, types, at, key)
+}
+
+// noPlace is what a source that names no place is told.
+const noPlace = "says no place to take the value from; give one of css, xpath, json, jsonld, microdata, meta, label, column, page, value, exists and regex"
+
+func (c *checker) checkSource(s *Source, f *Field, format, key string) {
+	given := s.given()
+	switch {
+	case len(given) == 0 && s.Regex.IsZero() && s.Attr == "" && s.Take == "":
+		if !c.failedAt(s.At) {
+			c.problemAt(s.At, key, noPlace)
+		}
+	case len(given) > 1:
+		c.problemAt(s.At, key, "has %s in one source; give only one, or list them under any", strings.Join(given, " and "))
+	}
+	if s.CSS.IsZero() {
+		s.CSS, s.XPath = s.XPath.Selector, XPath{}
+	}
+	if s.CSS.Attr != "" && s.Attr == "" {
+		s.Attr = s.CSS.Attr
+	}
+	c.checkTake(s, f, key)
+	if s.Page != "" {
+		c.oneOf(s.Page, "", pageFacts, s.At, key+".page")
+	}
+	s.Scope = c.oneOf(s.Scope, "", []string{"record", "page"}, s.At, key+".scope")
+	if !s.JSON.IsZero() && format != FormatJSON && s.CSS.IsZero() && len(given) == 1 {
+		c.problemAt(s.JSON.At, key+".json", "needs format: json on the page; for JSON that stands in a script element or an attribute give css too")
+	}
+	if s.Split != "" && s.Join != nil {
+		c.problemAt(s.At, key, "split and join exclude each other")
+	}
+	c.checkSchemaOrg(s, key)
+	for _, w := range s.Replace {
+		if w.Pattern.IsZero() && !c.failedAt(w.At) {
+			c.problemAt(w.At, key+".replace", "pattern is missing")
+		}
+	}
+}
+
+// given lists the keys that name the place of a source.
+func (s *Source) given() []string {
+	var given []string
+	for _, k := range []struct {
+		name string
+		set  bool
+	}{{"css", !s.CSS.IsZero()}, {"xpath", !s.XPath.IsZero()}, {"json", !s.JSON.IsZero() && s.CSS.IsZero() && s.XPath.IsZero()},
+		{"jsonld", s.JSONLD != ""}, {"microdata", s.Microdata != ""}, {"meta", s.Meta != ""}, {"label", s.Label != ""},
+		{"column", s.Column != ""}, {"page", s.Page != ""}, {"value", s.Value != nil}, {"exists", !s.Exists.IsZero()}} {
+		if k.set {
+			given = append(given, k.name)
+		}
+	}
+	return given
+}
+
+func (c *checker) checkTake(s *Source, f *Field, key string) {
+	if s.Attr != "" && s.Take != "" && s.Take != "attr" {
+		c.problemAt(s.At, key+".take", "%q and attr exclude each other", s.Take)
+	}
+	s.Take = c.oneOf(s.Take, "", []string{TakeText, TakeOwnText, TakeHTML, TakeInnerHTML, TakeImage, "attr"}, s.At, key+".take")
+	if s.Take == "" && (f.Type == TypeHTML || f.Of == TypeHTML && f.Type == TypeList) {
+		s.Take = TakeInnerHTML
+	}
+}
+
+// checkSchemaOrg checks what names a type of schema.org and a path.
+func (c *checker) checkSchemaOrg(s *Source, key string) {
+	for name, text := range map[string]string{"jsonld": s.JSONLD, "microdata": s.Microdata} {
+		if text == "" {
+			continue
+		}
+		typ, rest, found := strings.Cut(text, ".")
+		path, err := ParsePath(rest)
+		switch {
+		case !found || typ == "" || rest == "" || rest[0] == '.':
+			c.problemAt(s.At, key+"."+name, "%q wants a type and a path; write it like Product.offers.price or *.name", text)
+		case err != nil:
+			c.problemAt(s.At, key+"."+name, "%s", err)
+		}
+		s.typ, s.path = typ, path
+	}
+}

@@ -1,0 +1,141 @@
+package definition
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+const good = `site: shop.example
+base_url: https://shop.example
+start: [/]
+listing:
+  next: li.next a
+  links: .product a
+records:
+  product:
+    key: [name]
+    fields:
+      name: h1
+`
+
+// problemCase breaks the good definition in one place. want has the place in
+// the file and the way out.
+type problemCase struct{ name, from, to, want string }
+
+func testProblems(t *testing.T, cases []problemCase) {
+	t.Helper()
+	t.Parallel()
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			text := strings.Replace(good, c.from, c.to, 1)
+			if text == good {
+				t.Fatalf("%q is not in the definition", c.from)
+			}
+			_, err := Parse("s.yaml", []byte(text))
+			if err == nil {
+				t.Fatalf("no error, want %q", c.want)
+			}
+			if !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "s.yaml:") {
+				t.Errorf("got  %v\nwant s.yaml:… %s", err, c.want)
+			}
+			if _, ok := errors.AsType[*Problem](err); !ok {
+				t.Errorf("got a %T, want a *Problem to be found in it", err)
+			}
+		})
+	}
+}
+
+func TestGoodDefinitionLoads(t *testing.T) {
+	t.Parallel()
+	if _, err := Parse("s.yaml", []byte(good)); err != nil {
+		t.Errorf("the good definition does not load: %v", err)
+	}
+}
+
+func TestProblemsOfYAML(t *testing.T) {
+	testProblems(t, []problemCase{
+		{"unknown key", "listing:", "listings:", `4:1: unknown key "listings"; did you mean "listing"?`},
+		{"unknown inner key", "  next: li.next a", "  nextt: li.next a", `5:3: listing: unknown key "nextt"; did you mean "next"?`},
+		{"unknown field key", "name: h1", "name: {cs: h1}", `11:14: records.product.fields.name: unknown key "cs"; did you mean "css"?`},
+		{"far off key", "start: [/]", "start: [/]\nzzzzzzzz: 1", `4:1: unknown key "zzzzzzzz"; known here: site, description`},
+		{"empty value", "start: [/]", "start:", `3:1: start: has no value`},
+		{"wrong kind", "start: [/]", "start: [/]\nlimits: 5", `4:9: limits: want a mapping with the keys max_pages`},
+		{"twice", "start: [/]", "start: [/]\nstart: [/a]", `4:1: not valid YAML: mapping key "start" already defined`},
+		{"tab", "start: [/]", "start:\n\t- a", `not valid YAML`},
+		{"merge key", "start: [/]", "start: [/]\nlimits:\n  <<: {max_pages: 3}", `merge key << is not supported`},
+		{"no such alias", "name: h1", "name: *h", `h`},
+		{"second document", "      name: h1", "      name: h1\n---\nsite: b", `a second document in the file; write one per file`},
+	})
+}
+
+func TestProblemsOfTheSite(t *testing.T) {
+	testProblems(t, []problemCase{
+		{"bad link selector", ".product a", "'.product >'", `6:10: listing.links[0]: bad CSS selector`},
+		{"two ways on", "next: li.next a", "next: {css: a, rel: next}", `5:9: listing.next: has css and rel; give only one`},
+		{"no number", "next: li.next a", "next: {template: /p/}", `"/p/" has no {n}`},
+		{"missing site", "site: shop.example\n", "", `site: is missing`},
+		{"colon in site", "site: shop.example", "site: 'a:b'", `"a:b" cannot name a site`},
+		{"missing base", "base_url: https://shop.example\n", "", `base_url: is missing`},
+		{"ftp base", "https://shop.example", "ftp://shop.example", `not an http or https URL`},
+		{"start elsewhere", "start: [/]", "start: ['https://other.example/']", `3:9: start: https://other.example/ is outside the site's scope; add "other.example" to hosts`},
+		{"no start", "start: [/]\n", "", `start: is missing`},
+		{"sitemap and url", "start: [/]", "start: [{url: /, sitemap: /s.xml}]", `give one of url, template and sitemap`},
+		{"allow without sitemap", "start: [/]", "start: [{url: /, allow: x}]", `belongs to a sitemap`},
+		{"itself", "start: [/]", "start: [/]\ndepends_on: [shop.example]", `cannot depend on itself`},
+		{"html in what is html", "start: [/]", "start: [/]\ndetail: {html: data}", `detail.html: is for HTML that stands in JSON`},
+		{"host with a bad port", "start: [/]", "start: [/]\nhosts: ['a.example:x', 'a.example:0']", `"a.example:0" is not a host name`},
+		{"address with path", "start: [/]", "start: [/]\nallow_addresses: [10.0.0.0/99]", `allow_addresses: "10.0.0.0/99" is no address, network or host`},
+		{"host with path", "start: [/]", "start: [/]\nhosts: [a.example/b]", `"a.example/b" is not a host name`},
+		{"bad scope", "start: [/]", "start: [/]\nscope: {allow: '(', deny: [{a: b}]}", `4:16: scope.allow`},
+		{"host that is none", "start: [/]", "start: [/]\nhosts: ['-1', 'a b']", `"a b" is not a host name`},
+	})
+}
+
+func TestProblemsOfFields(t *testing.T) {
+	testProblems(t, []problemCase{
+		{"bad selector", "name: h1", "name: 'h1:foo('", `11:13: records.product.fields.name: bad CSS selector "h1:foo("`},
+		{"bad regex", "name: h1", "name: {css: h1, regex: '(a'}", `11:30: records.product.fields.name.regex: bad regular expression "(a"`},
+		{"look-ahead", "name: h1", "name: {css: h1, regex: '(?=a)'}", `RE2, which has no look-around`},
+		{"unknown type", "name: h1", "name: {css: h1, type: numbr}", `records.product.fields.name.type: "numbr" is unknown; did you mean "number"?`},
+		{"type that is a recipe now", "name: h1", "name: {css: h1, type: floor, min: 1}", `records.product.fields.name.type: "floor" is no longer a type; use type: integer with a regex, as in Recipes of sites/README.md`},
+		{"min of a text", "name: h1", "name: {css: h1, min: 3}", `11:28: records.product.fields.name.min: belongs to numbers, and this is a text; give a type`},
+		{"max of truths", "name: h1", "name: {css: h1, type: list, of: bool, max: 3}", `name.max: belongs to numbers, and this is a bool`},
+		{"currency of a number", "name: h1", "name: {css: h1, type: number, currency: EUR}", `name.currency: belongs to type: price, and this is a number`},
+		{"layout of a text", "name: h1", "name: {css: h1, layout: 2006-01-02}", `name.layout: belongs to type: date, and this is a text`},
+		{"default of another type", "name: h1", "name: {css: h1, type: integer, default: none}", `11:47: records.product.fields.name.default: "none" is no integer`},
+		{"choice of another type", "name: h1", "name: {css: h1, type: integer, one_of: [1, two]}", `name.one_of: "two" is no integer`},
+		{"two sources", "name: h1", "name: {css: h1, meta: title}", `has css and meta in one source`},
+		{"no source", "name: h1", "name: {type: number}", `says no place to take the value from`},
+		{"key of no field", "key: [name]", "key: [nme]", `9:10: records.product.key: no field "nme"; did you mean "name"?`},
+		{"from nowhere", "key: [name]", "from: lisitng", `"lisitng" is unknown; did you mean "listing"?`},
+		{"json on html", "name: h1", "name: {json: a.b}", `needs format: json`},
+		{"place within a field", "name: h1", "name:\n        css: h1\n        locale: klingon", `13:17: records.product.fields.name.locale: "klingon" is unknown`},
+		{"layout of letters", "name: h1", "name: {css: h1, type: date, layout: yyyy-mm-dd}", `"yyyy-mm-dd" has no day, month or year; write the layout as it would write 2 January 2006, such as 2006-01-02`},
+		{"empty step", "name: h1", "name: {jsonld: Product..price}", `write it like Product.offers.price`},
+	})
+}
+
+func TestProblemsOfRequests(t *testing.T) {
+	testProblems(t, []problemCase{
+		{"bad cookie", "start: [/]", "start: [/]\ncookies: {a: 'x;y'}", `4:14: cookies.a: is not a valid cookie`},
+		{"wrong number", "start: [/]", "start: [/]\nlimits: {max_pages: many}", `4:21: limits.max_pages: want a whole number, got "many"`},
+		{"out of bounds", "start: [/]", "start: [/]\npoliteness: {max_per_domain: 0}", `politeness.max_per_domain: is 0; must be from 1 to 1000`},
+		{"wrong duration", "start: [/]", "start: [/]\npoliteness: {delay: soon}", `4:21: politeness.delay: want a duration such as 1.5s`},
+		{"yes is no bool", "start: [/]", "start: [/]\npoliteness: {robots: yes}", `4:22: politeness.robots: want true or false, got "yes"`},
+		{"charset", "start: [/]", "start: [/]\nencoding: utf-99", `"utf-99" is no known charset`},
+		{"fallback", "start: [/]", "start: [/]\nproxy: {fallback: dirct}", `did you mean "direct"?`},
+		{"place of a later check", "start: [/]", "start: [/]\ntimezone: Mars/One", `4:11: timezone: "Mars/One" is no time zone`},
+		{"header", "start: [/]", "start: [/]\nheaders: {'A B': x}", `headers.A B: is not a valid HTTP header`},
+		{"header of the transport", "start: [/]", "start: [/]\nheaders: {accept-encoding: gzip}", `headers.accept-encoding: cannot be set`},
+		{"no session at all", "start: [/]", "start: [/]\nsession: {max: 0}", `session.max: is 0; must be from 1 to`},
+		{"too many sessions", "start: [/]", "start: [/]\nsession: {max: 1001}", `session.max: is 1001; must be from 1 to 1000`},
+		{"age of a session", "start: [/]", "start: [/]\nsession: {max_age: 1ms}", `session.max_age: is 1ms; must be from 1s`},
+		{"start of a session", "start: [/]", "start: [/]\nsession: {start: 'https://other.example/'}", `is no URL of the site`},
+		{"nameless profile", "start: [/]", "start: [/]\nsession: {profiles: [{headers: {A: b}}]}", `session.profiles[0].name: is missing`},
+		{"bare profile", "start: [/]", "start: [/]\nsession: {profiles: [{name: a}]}", `session.profiles[0].headers: is missing`},
+		{"same profile", "start: [/]", "start: [/]\nsession: {profiles: [{name: a, headers: {A: b}}, {name: a, headers: {A: c}}]}", `session.profiles[1].name: "a" is the name of another`},
+		{"cookie in a profile", "start: [/]", "start: [/]\nsession: {profiles: [{name: a, headers: {Cookie: b=c}}]}", `session.profiles[0].headers.Cookie: cannot be set: write cookies instead`},
+	})
+}

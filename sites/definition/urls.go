@@ -1,0 +1,206 @@
+package definition
+
+import (
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Base is the URL that relative start URLs are resolved against.
+func (d *Definition) Base() *url.URL {
+	if d.rebase != nil {
+		return d.rebase
+	}
+	u, _ := url.Parse(d.BaseURL) // checked at load
+	return u
+}
+
+// Rebased is the base URL that WithBase named, or "".
+func (d *Definition) Rebased() string {
+	if d.rebase == nil {
+		return ""
+	}
+	return d.rebase.String()
+}
+
+// WithBase returns a copy of d that runs against another copy of the site:
+// relative start URLs are resolved against base, URLs at the site's own
+// base_url are moved there, and base's host takes the place of the site's
+// own in its scope. An empty base changes nothing.
+func (d *Definition) WithBase(base string) (*Definition, error) {
+	if base == "" {
+		return d, nil
+	}
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, &Problem{Text: "base URL " + base + " is not an http or https URL with a host"}
+	}
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	c := *d
+	old, _ := url.Parse(d.BaseURL)
+	c.rebase = u
+	c.Hosts = nil
+	for _, h := range d.Hosts {
+		if old == nil || h != hostOf(old) {
+			c.Hosts = append(c.Hosts, h)
+		}
+	}
+	c.Hosts = append(c.Hosts, hostOf(u))
+	return &c, nil
+}
+
+// Move takes a URL of the site to the copy that WithBase named; without one
+// it returns u.
+func (d *Definition) Move(u *url.URL) *url.URL {
+	if d.rebase == nil {
+		return u
+	}
+	old, err := url.Parse(d.BaseURL)
+	if err != nil || !strings.EqualFold(u.Host, old.Host) {
+		return u
+	}
+	moved := *u
+	moved.Scheme, moved.Host, moved.User = d.rebase.Scheme, d.rebase.Host, d.rebase.User
+	rest := strings.TrimPrefix(u.Path, strings.TrimSuffix(old.Path, "/"))
+	moved.Path = strings.TrimSuffix(d.rebase.Path, "/") + "/" + strings.TrimPrefix(rest, "/")
+	moved.RawPath = ""
+	return &moved
+}
+
+// SessionStart is the URL that a session begins with, or "".
+func (d *Definition) SessionStart() string {
+	if d.Session == nil || d.Session.Start == "" {
+		return ""
+	}
+	u, err := d.Base().Parse(d.Session.Start)
+	if err != nil {
+		return "" // checked at load
+	}
+	return d.Move(u).String()
+}
+
+// StartPage is a page to begin with.
+type StartPage struct {
+	URL  string
+	Kind string
+}
+
+// StartPages lists the pages to begin with, in order.
+func (d *Definition) StartPages() []StartPage {
+	var pages []StartPage
+	add := func(ref, kind string) {
+		u, err := d.Base().Parse(ref)
+		if err != nil {
+			return // checked at load
+		}
+		if kind == "" {
+			kind = KindListing
+		}
+		pages = append(pages, StartPage{d.Move(u).String(), kind})
+	}
+	for _, s := range d.Start {
+		if s.Sitemap != "" {
+			add(s.Sitemap, KindSitemap)
+			continue
+		}
+		if s.Template == "" {
+			add(s.URL, s.As)
+			continue
+		}
+		for n := s.From; n <= s.To; n += max(s.Step, 1) {
+			add(fill(s.Template, n), s.As)
+		}
+	}
+	return pages
+}
+
+// InSitemap reports whether a URL that a sitemap names is to be fetched.
+func (d *Definition) InSitemap(u *url.URL) bool {
+	bounded := false
+	for _, s := range d.Start {
+		if s.Allow.IsZero() {
+			continue
+		}
+		if bounded = true; s.Allow.MatchString(u.String()) {
+			return true
+		}
+	}
+	return !bounded
+}
+
+// hostOf is a URL's host as Hosts has it: with its port unless that is 80 or 443.
+func hostOf(u *url.URL) string {
+	host, port := strings.ToLower(u.Hostname()), portOf(u)
+	if port == "80" || port == "443" {
+		return host
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// portOf is the port of an http or https URL.
+func portOf(u *url.URL) string {
+	if port := u.Port(); port != "" {
+		return port
+	}
+	if u.Scheme == "https" {
+		return "443"
+	}
+	return "80"
+}
+
+// SplitHost splits one of Hosts into its name and its port; a port of "" stands for 80 and 443.
+func SplitHost(h string) (name, port string) {
+	if name, port, err := net.SplitHostPort(h); err == nil {
+		return name, port
+	}
+	return h, ""
+}
+
+// OwnURLs are the URLs that the definition itself names: its base, and where pages, sitemaps and sessions begin.
+func (d *Definition) OwnURLs() []string {
+	urls := []string{d.Base().String()}
+	for _, s := range d.Start {
+		ref := s.URL + s.Sitemap
+		if s.Template != "" {
+			ref = fill(s.Template, s.From)
+		}
+		if u, err := d.Base().Parse(ref); err == nil { // checked at load
+			urls = append(urls, d.Move(u).String())
+		}
+	}
+	if start := d.SessionStart(); start != "" {
+		urls = append(urls, start)
+	}
+	return urls
+}
+
+// InScope reports whether u belongs to the site: its host and port are one of Hosts, and its text passes Scope.
+func (d *Definition) InScope(u *url.URL) bool {
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return false
+	}
+	host, port := strings.ToLower(u.Hostname()), portOf(u)
+	standard := port == "80" || port == "443"
+	if !slices.ContainsFunc(d.Hosts, func(h string) bool {
+		name, at := SplitHost(h)
+		if at != port && !(at == "" && standard) {
+			return false
+		}
+		if wild, ok := strings.CutPrefix(name, "*."); ok {
+			return host == wild || strings.HasSuffix(host, "."+wild)
+		}
+		return host == name
+	}) {
+		return false
+	}
+	text := u.String()
+	for _, p := range d.Scope.Deny {
+		if p.MatchString(text) {
+			return false
+		}
+	}
+	return len(d.Scope.Allow) == 0 || slices.ContainsFunc(d.Scope.Allow, func(p Pattern) bool { return p.MatchString(text) })
+}
