@@ -33,9 +33,11 @@ func Date(text string, o DateOptions) (string, error) {
 	}
 	text = strings.ToValidUTF8(text[:min(len(text), maxDateText)], "")
 	text = strings.Map(plainRune, text)
-	for _, layout := range []string{time.ANSIC, time.UnixDate, time.RubyDate} { // the year is behind the time of day
-		if t, err := time.ParseInLocation(layout, text, o.Zone); err == nil {
-			return t.Format(time.RFC3339), nil
+	if text != "" && strings.IndexByte("MTWFS", text[0]) >= 0 { // Wed Jan 3 15:04:05 2024: the year is behind the time of day
+		for _, layout := range []string{time.ANSIC, time.UnixDate, time.RubyDate} {
+			if t, err := time.ParseInLocation(layout, text, o.Zone); err == nil {
+				return t.Format(time.RFC3339), nil
+			}
 		}
 	}
 	shape := compactForm.ReplaceAllString(separators.Replace(text), "$1-$2-$3 $4:$5:$6$7")

@@ -192,7 +192,9 @@ var magnitudes = []struct {
 
 // scaled multiplies a number by what stands behind it.
 func scaled(f float64, after string, money bool) float64 {
-	after = strings.TrimLeft(after, " ")
+	if after = strings.TrimLeft(after, " "); after == "" {
+		return f
+	}
 	for big, factor := range map[string]float64{"万": 1e4, "萬": 1e4, "億": 1e8, "亿": 1e8} {
 		rest, ok := strings.CutPrefix(after, big)
 		if !ok {

@@ -171,6 +171,9 @@ func currencyIn(text, locale string) string {
 			return code
 		}
 	}
+	if len(words) == 0 {
+		return ""
+	}
 	if m := codeBeside.FindStringSubmatch(strings.Map(plainRune, text)); m != nil {
 		if unit, err := currency.ParseISO(m[1] + m[2]); err == nil {
 			return unit.String()
