@@ -8,11 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"muster/internal/addressfilter"
+	"muster/internal/retryafter"
 	"muster/proxies/tunnel"
 )
 
@@ -276,14 +276,11 @@ func proxysAnswer(r *http.Response) (may bool, refusal error) {
 
 // retryAfter is the pause that a site asks for, between 1 s and an hour.
 func retryAfter(r *http.Response) time.Duration {
-	value := r.Header.Get("Retry-After")
-	wait := 5 * time.Second
-	if seconds, err := strconv.Atoi(value); err == nil {
-		wait = time.Duration(min(seconds, 3600)) * time.Second
-	} else if at, err := http.ParseTime(value); err == nil {
-		wait = time.Until(at)
+	wait, ok := retryafter.Parse(r.Header.Get("Retry-After"), time.Now(), time.Hour)
+	if !ok {
+		wait = 5 * time.Second
 	}
-	return min(max(wait, time.Second), time.Hour)
+	return max(wait, time.Second)
 }
 
 // body gives the proxy back when it is closed or fails.

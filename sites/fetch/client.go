@@ -16,12 +16,12 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"muster/internal/addressfilter"
+	"muster/internal/retryafter"
 	"muster/sites/definition"
 	"muster/sites/extract"
 )
@@ -362,8 +362,7 @@ func (c *Client) judge(ctx context.Context, rawURL, kind string, res *http.Respo
 	fail := func(class Class, after time.Duration) error {
 		return c.from(res, &Error{Class: class, URL: rawURL, Status: res.StatusCode, After: after, Err: fmt.Errorf("the site answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))})
 	}
-	after, told := retryAfter(res.Header.Get("Retry-After"), time.Now())
-	after = min(after, c.def.Politeness.RetryAfterMax)
+	after, told := retryafter.Parse(res.Header.Get("Retry-After"), time.Now(), c.def.Politeness.RetryAfterMax)
 	switch s := res.StatusCode; {
 	case s == http.StatusTooManyRequests, s == http.StatusServiceUnavailable && told:
 		if !told {
@@ -404,21 +403,6 @@ func (c *Client) judge(ctx context.Context, rawURL, kind string, res *http.Respo
 		}
 	}
 	return nil
-}
-
-// retryAfter reads the header: seconds or a date.
-func retryAfter(h string, now time.Time) (time.Duration, bool) {
-	h = strings.TrimSpace(h)
-	if h == "" {
-		return 0, false
-	}
-	if s, err := strconv.ParseFloat(h, 64); err == nil && s >= 0 && s < 1e8 {
-		return time.Duration(s * float64(time.Second)), true
-	}
-	if t, err := http.ParseTime(h); err == nil {
-		return max(t.Sub(now), 0), true
-	}
-	return 0, false
 }
 
 // polite is the transport that obeys robots.txt and the site's pace, and

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"muster/internal/addressfilter"
+	"muster/internal/retryafter"
 )
 
 const (
@@ -165,9 +166,7 @@ func (h *webhook) try(ctx context.Context, id string, body []byte) (after time.D
 	case s >= 200 && s < 300:
 		return 0, nil
 	case s == http.StatusRequestTimeout, s == http.StatusTooManyRequests, s >= 500:
-		if secs, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && secs > 0 {
-			after = time.Duration(min(secs, 3600)) * time.Second
-		}
+		after, _ = retryafter.Parse(res.Header.Get("Retry-After"), time.Now(), time.Hour)
 		return after, fmt.Errorf("it answers %s", res.Status)
 	default:
 		return 0, refused(s)

@@ -15,13 +15,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
 
 	"muster/internal/addressfilter"
+	"muster/internal/retryafter"
 	"muster/tasks/workqueue"
 )
 
@@ -231,7 +231,7 @@ func (f *Fetcher) statusError(ctx context.Context, res *http.Response) error {
 	err := fmt.Errorf("the server answers %d %s", res.StatusCode, http.StatusText(res.StatusCode))
 	switch res.StatusCode {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		if d, ok := retryAfter(res.Header.Get("Retry-After"), time.Now()); ok {
+		if d, ok := retryafter.Parse(res.Header.Get("Retry-After"), time.Now(), maxRetryAfter); ok {
 			return f.cfg.Manners.heed(ctx, res.Request.URL, d, workqueue.RetryAfter(d, err))
 		}
 		return err
@@ -246,16 +246,6 @@ func (f *Fetcher) statusError(ctx context.Context, res *http.Response) error {
 
 // maxRetryAfter bounds what a server may ask for.
 const maxRetryAfter = 15 * time.Minute
-
-func retryAfter(value string, now time.Time) (time.Duration, bool) {
-	if s, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64); err == nil && s >= 0 {
-		return min(time.Duration(min(s, 86400))*time.Second, maxRetryAfter), true
-	}
-	if t, err := http.ParseTime(value); err == nil {
-		return min(max(t.Sub(now), 0), maxRetryAfter), true
-	}
-	return 0, false
-}
 
 // save writes a body to a file beside the contents: keep names it, discard
 // removes it.
