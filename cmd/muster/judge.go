@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/addressfilter"
 	"muster/proxies/probe"
 )
 
@@ -98,12 +98,5 @@ func tlsWarning(judge *probe.JudgeServer, port string) string {
 // names only localhost is trusted.
 func onLoopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
-	if host == "localhost" {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback()
+	return err == nil && addressfilter.IsLoopback(host)
 }

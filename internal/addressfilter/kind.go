@@ -1,6 +1,9 @@
 package addressfilter
 
-import "net/netip"
+import (
+	"net/netip"
+	"strings"
+)
 
 // Kind is what an address is, for the end of a sentence such as "it is a loopback address".
 type Kind string
@@ -77,4 +80,11 @@ func kindOf(addr netip.Addr) Kind {
 		}
 	}
 	return ""
+}
+
+// IsLoopback reports whether a host stands for this machine alone: localhost or a loopback address, without a port or
+// brackets. Other names do not, whatever they stand for now.
+func IsLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && addr.IsLoopback()
 }

@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"muster/internal/addressfilter"
 )
 
 // minKey is the shortest key that is accepted.
@@ -17,15 +19,6 @@ const minKey = 8
 
 // ErrOpen says that the pages would be open to everybody on the network.
 var ErrOpen = errors.New("listening beyond this machine needs a key")
-
-// loopback reports whether only this machine can reach the address.
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback()
-}
 
 // checkAccess refuses to open the pages to others without a key.
 func (c Config) checkAccess() error {
@@ -38,7 +31,7 @@ func (c Config) checkAccess() error {
 	if err != nil {
 		return fmt.Errorf("listen at %q: write host:port, as in 127.0.0.1:8080", c.Listen)
 	}
-	if len(c.Keys) == 0 && !loopback(host) {
+	if len(c.Keys) == 0 && !addressfilter.IsLoopback(host) {
 		return fmt.Errorf("listen at %s: %w: set dashboard.keys (MUSTER_DASHBOARD__KEYS), or listen at 127.0.0.1", c.Listen, ErrOpen)
 	}
 	return nil

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"muster/internal/addressfilter"
 )
 
 var (
@@ -134,11 +136,7 @@ func (s *Site) answersTo(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	if strings.EqualFold(host, s.Host) || strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && addr.IsLoopback()
+	return strings.EqualFold(host, s.Host) || addressfilter.IsLoopback(strings.Trim(host, "[]"))
 }
 
 // count books a request and says which fault it meets.

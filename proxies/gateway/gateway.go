@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -87,8 +86,7 @@ func New(cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gateway: listen address %q: %w", cfg.Listen, err)
 	}
-	addr, err := netip.ParseAddr(host)
-	if local := host == "localhost" || err == nil && addr.IsLoopback(); !local && len(cfg.Keys) == 0 {
+	if !addressfilter.IsLoopback(host) && len(cfg.Keys) == 0 {
 		return nil, fmt.Errorf("gateway: %s is open to other machines; give it keys, or listen on 127.0.0.1", cfg.Listen)
 	}
 	if slices.Contains(cfg.Keys, "") {
