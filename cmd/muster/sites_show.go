@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/clip"
 	"muster/sites/definition"
 )
 
@@ -53,7 +54,7 @@ func showOrigins(env environment, def *definition.Definition, baseURL string, as
 	}
 	t := newTable(env.stdout, "KEY", "VALUE", "FROM")
 	for _, s := range settings {
-		t.row(s.Key, clip(s.Value, 100), s.From)
+		t.row(s.Key, clip.Line(s.Value, 100), s.From)
 	}
 	return t.flush()
 }

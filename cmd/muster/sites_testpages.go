@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/clip"
 	"muster/sites/sample"
 )
 
@@ -88,7 +89,7 @@ func printDifferences(w io.Writer, site string, names []string, unparsed map[str
 				fmt.Fprintf(w, "FAIL: %s, %s\n", site, name)
 			}
 			first = false
-			fmt.Fprintf(w, "  %s\n    want %s\n    got  %s\n", d.What, clip(d.Want, 300), clip(d.Got, 300))
+			fmt.Fprintf(w, "  %s\n    want %s\n    got  %s\n", d.What, clip.Line(d.Want, 300), clip.Line(d.Got, 300))
 		}
 		if first {
 			fmt.Fprintf(w, "ok: %s, %s\n", site, name)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"muster/internal/clip"
 	"muster/sites/sample"
 )
 
@@ -38,7 +39,7 @@ func printView(w io.Writer, v sample.View) {
 			fmt.Fprintf(w, "  … and %d more\n", len(v.Invalid)-i)
 			break
 		}
-		fmt.Fprintf(w, "  skipped: %s\n", clip(why, 300))
+		fmt.Fprintf(w, "  skipped: %s\n", clip.Line(why, 300))
 	}
 	if len(v.Fields) == 0 {
 		return
@@ -46,7 +47,7 @@ func printView(w io.Writer, v sample.View) {
 	t := newTable(w, "  FIELD", "FOUND", "BY", "FIRST VALUE")
 	for _, f := range v.Fields {
 		n, of := f.Found()
-		t.row("  "+f.Name, fmt.Sprintf("%d of %d", n, of), alternatives(f.Hits), clip(string(f.First), 80))
+		t.row("  "+f.Name, fmt.Sprintf("%d of %d", n, of), alternatives(f.Hits), clip.Line(string(f.First), 80))
 	}
 	_ = t.flush() // a broken stdout shows at the end of the command
 	printUnparsed(w, v.Unparsed)
@@ -55,7 +56,7 @@ func printView(w io.Writer, v sample.View) {
 // printUnparsed prints the optional fields whose text could not be parsed.
 func printUnparsed(w io.Writer, fields []string) {
 	for _, f := range fields {
-		fmt.Fprintf(w, "  not parsed: %s\n", clip(f, 300))
+		fmt.Fprintf(w, "  not parsed: %s\n", clip.Line(f, 300))
 	}
 }
 
@@ -78,15 +79,6 @@ func alternatives(hits map[string]int) string {
 		return "-"
 	}
 	return strings.Join(parts, ", ")
-}
-
-// clip shortens a text to n characters on one line.
-func clip(s string, n int) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if rs := []rune(s); len(rs) > n {
-		return string(rs[:n]) + "…"
-	}
-	return s
 }
 
 // count says how many there are of a thing.

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"muster/internal/clip"
 )
 
 // outline is a definition in the making.
@@ -139,19 +141,10 @@ func writeFields(line func(string, ...any), fields []field) {
 			text = strings.TrimSuffix(css, "}")
 		}
 		if f.example != "" {
-			text += "  # " + shorten(f.example)
+			text += "  # " + clip.Line(f.example, 60)
 		}
 		line("      %s: %s", f.name, text)
 	}
-}
-
-// shorten cuts a value to what fits beside its field.
-func shorten(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if rs := []rune(s); len(rs) > 60 {
-		s = string(rs[:60]) + "…"
-	}
-	return s
 }
 
 var plain = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.> -]*$`)

@@ -281,9 +281,9 @@ func sooner(a, b time.Time) time.Time {
 // giveUp ends a workflow that cannot be read.
 func (a *advancer) giveUp(ctx context.Context, f store.Flow, cause error) error {
 	a.log.Error("workflow cannot be read, and was given up", "workflow", f.ID, "error", cause)
-	failure := &tasktype.Failure{Attempts: 1, Code: tasktype.CodeDamaged, Message: clip("its data in Redis is damaged: " + cause.Error())}
+	failure := &tasktype.Failure{Attempts: 1, Code: tasktype.CodeDamaged, Message: shorten("its data in Redis is damaged: " + cause.Error())}
 	if errors.As(cause, new(*graph.VersionError)) {
-		failure = &tasktype.Failure{Code: tasktype.CodeVersion, Message: clip("no worker that came across it can read it: " + cause.Error())}
+		failure = &tasktype.Failure{Code: tasktype.CodeVersion, Message: shorten("no worker that came across it can read it: " + cause.Error())}
 	}
 	return a.store.Flows.Abort(ctx, f, encodeFailure(failure))
 }

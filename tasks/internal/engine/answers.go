@@ -122,7 +122,7 @@ func (a *Answers) Fail(ctx context.Context, text string, cause error) error {
 	if rec.State != 'W' {
 		attempt++
 	}
-	f := &tasktype.Failure{Task: o.spec().Task, Node: o.node, Attempts: attempt, Code: m.code, Message: clip(cause.Error())}
+	f := &tasktype.Failure{Task: o.spec().Task, Node: o.node, Attempts: attempt, Code: m.code, Message: shorten(cause.Error())}
 	if f.Code == "" {
 		if f.Code = tasktype.CodeError; m.permanent {
 			f.Code = tasktype.CodePermanent

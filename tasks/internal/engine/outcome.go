@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/internal/clip"
 	"muster/tasks/internal/graph"
 	"muster/tasks/internal/store"
 	"muster/tasks/tasktype"
@@ -68,7 +69,7 @@ func (r *Run) succeeded(a Answer) result {
 func (r *Run) failed(code, message string) result {
 	r.said, r.code = tasktype.OutcomeFailure, code
 	return result{kind: "F", message: code, body: encodeFailure(&tasktype.Failure{Task: r.Info.Task, Node: r.Info.Node,
-		Attempts: r.Info.Attempt, Code: code, Message: clip(message)})}
+		Attempts: r.Info.Attempt, Code: code, Message: shorten(message)})}
 }
 
 // again returns the result of a node that is to run again in d. It uses up no attempt.
@@ -104,14 +105,14 @@ func (r *Run) planned(g *graph.Graph) result {
 	return result{kind: store.ChangePlan, plan: &grow}
 }
 
-// maxMessage bounds the message of a failure.
+// maxMessage is the limit of the message of a failure, in bytes.
 const maxMessage = 4096
 
-func clip(s string) string {
-	if len(s) > maxMessage {
-		return s[:maxMessage] + "…"
+func shorten(message string) string {
+	if len(message) > maxMessage {
+		return clip.Bytes(message, maxMessage) + "…"
 	}
-	return s
+	return message
 }
 
 // backoff returns how long to wait after the given attempt, at most.

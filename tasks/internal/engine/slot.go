@@ -191,7 +191,7 @@ func (tk *taker) unreadable(ctx context.Context, b *batch, it *item, cause error
 		return tk.advancer.giveUp(ctx, it.fl.Flow, cause)
 	}
 	r := result{item: it, kind: store.ChangeAgain, attempts: it.rec.Attempts, lost: it.lost, delay: jitter(unknownPause), state: "D",
-		message: clip(fmt.Sprintf("worker %s cannot read it: %v", tk.cfg.Name, cause))}
+		message: shorten(fmt.Sprintf("worker %s cannot read it: %v", tk.cfg.Name, cause))}
 	if !theirs {
 		r.delay = unknownPause << it.lost
 		r.lost++

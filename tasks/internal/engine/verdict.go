@@ -101,7 +101,7 @@ func (r *Run) readError(ctx context.Context, h *Handler, err error) (e *handlerE
 	if e.again != nil {
 		return e
 	}
-	e.message = clip(err.Error())
+	e.message = shorten(err.Error())
 	switch {
 	case e.code != "":
 	case late(ctx) && errtree.Is(all, context.DeadlineExceeded):
@@ -132,5 +132,5 @@ func late(ctx context.Context) bool {
 func (r *Run) panicked(value any, where string) *handlerError {
 	message := fmt.Sprintf("%spanic: %v", where, value)
 	r.w.log.Error("handler panicked", "task", r.Info.Task, "workflow", r.Info.Workflow, "panic", message, "stack", string(debug.Stack()))
-	return &handlerError{marks: marks{code: tasktype.CodePanic}, message: clip(message)}
+	return &handlerError{marks: marks{code: tasktype.CodePanic}, message: shorten(message)}
 }

@@ -3,7 +3,8 @@ package graph
 import (
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"muster/internal/clip"
 )
 
 const (
@@ -81,8 +82,5 @@ func cut(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}
-	for !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n] + "…"
+	return clip.Bytes(text, n) + "…"
 }

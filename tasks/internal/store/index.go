@@ -10,27 +10,17 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/internal/clip"
 )
 
 // ClipName shortens the name of a workflow to what the index has of it.
-func ClipName(s string) string { return clip(s, 64) }
+func ClipName(s string) string { return clip.Bytes(s, 64) }
 
 // ClipTask shortens the name of a task to what the counts have of it.
-func ClipTask(s string) string { return clip(s, 100) }
-
-// clip shortens s to at most n bytes, without cutting a rune in two.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
-}
+func ClipTask(s string) string { return clip.Bytes(s, 100) }
 
 // Live is the state of a workflow that has not ended. The others are 'S', 'F' and 'X'.
 const Live byte = 'L'
