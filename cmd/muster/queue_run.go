@@ -14,12 +14,12 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/internal/addressfilter"
+	"muster/orchestrator/artifact"
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
 	"muster/sites/fetch"
 	"muster/tasks/limit"
 	"muster/tasks/workqueue"
-	"muster/tasks/workqueue/artifact"
 )
 
 // queueRun is the JSON result of "queue run".

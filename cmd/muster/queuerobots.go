@@ -8,11 +8,11 @@ import (
 	"net/url"
 	"time"
 
+	"muster/orchestrator/artifact"
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/tasks/limit"
 	"muster/tasks/workqueue"
-	"muster/tasks/workqueue/artifact"
 )
 
 // hostRobots answers for the robots.txt of any host.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"muster/orchestrator/artifact"
 	"muster/tasks/limit"
 	"muster/tasks/workqueue"
-	"muster/tasks/workqueue/artifact"
 )
 
 func queueRows() []row {

@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"muster/internal/dnstest"
+	"muster/orchestrator/artifact"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
-	"muster/tasks/workqueue/artifact"
 )
 
 // TestMain makes names below .test stand for loopback.

@@ -22,10 +22,10 @@ import (
 
 	"muster/internal/addressfilter"
 	"muster/internal/testutil"
+	"muster/orchestrator/artifact"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
-	"muster/tasks/workqueue/artifact"
 )
 
 // world is a queue of artifacts and what fetches them.
