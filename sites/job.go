@@ -21,6 +21,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
+	"muster/sites/polite"
 	"muster/tasks"
 	"muster/tasks/limit"
 	"muster/tasks/workqueue"
@@ -49,7 +50,7 @@ type job struct {
 	rdb       redis.UniversalClient
 	queue     *workqueue.Queue
 	client    *fetch.Client
-	breaker   *breaker
+	breaker   *polite.SiteBreaker
 	doubles   doubles
 	siblings  siblings
 	endings   *endings
@@ -367,9 +368,12 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 		return nil, errors.Join(j.giveBack(ctx, lease), err)
 	}
 	defer leave()
-	permit, err := j.breaker.allow(ctx)
-	if gone, ok := errors.AsType[*downError](err); ok {
-		return nil, j.giveUp(ctx, lease, gone.class, err)
+	permit, err := j.breaker.Allow(ctx)
+	if gone, ok := errors.AsType[*polite.DownError](err); ok {
+		return nil, j.giveUp(ctx, lease, fetch.Class(gone.Class), err)
+	}
+	if wait, ok := errors.AsType[*polite.WaitError](err); ok {
+		err = later{wait.After}
 	}
 	if err != nil {
 		return nil, errors.Join(j.giveBack(ctx, lease), err)
@@ -382,16 +386,16 @@ func (j *job) page(ctx context.Context, lease workqueue.Leased) (*yield, error) 
 			if fe, ok := errors.AsType[*fetch.Error](failure); ok {
 				after = max(after, fe.After)
 			}
-			_, err := j.breaker.report(ctx, permit, "", false, failure)
+			_, err := j.breaker.Report(ctx, permit, "", false, fetch.OutcomeOf(failure))
 			return nil, errors.Join(err, j.giveBack(ctx, lease), later{after})
 		}
 	}
 	began := time.Now()
 	y, records, err := j.scrape(ctx, v, lease.Attempts)
-	down, berr := j.breaker.report(ctx, permit, lease.ID, lease.Attempts == 0, err)
-	if berr == nil && down == 0 && j.isLastTry(lease, err) && !j.breaker.cameSince(began) {
+	down, berr := j.breaker.Report(ctx, permit, lease.ID, lease.Attempts == 0, fetch.OutcomeOf(err))
+	if berr == nil && down == 0 && j.isLastTry(lease, err) && !j.breaker.CameSince(began) {
 		if failure, known := j.probe(ctx); known {
-			down, berr = j.breaker.confirm(ctx, failure)
+			down, berr = j.breaker.Confirm(ctx, fetch.OutcomeOf(failure))
 		}
 	}
 	if berr != nil {

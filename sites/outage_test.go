@@ -3,6 +3,7 @@ package sites
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -14,10 +15,13 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/polite"
 	"muster/tasks"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 )
+
+var noLog = slog.New(slog.DiscardHandler)
 
 // The ways in which a site is down.
 const (
@@ -157,7 +161,7 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 				for i := range jobs {
 					s := process(t, Config{Client: client, OutDir: dir, Transport: func(*definition.Definition) http.RoundTripper { return down.transport() }})
 					jobs[i] = begin(t, s, "j1", def, ScrapeOptions{BaseURL: "http://" + down.addr})
-					jobs[i].breaker = newBreaker(rdb, turnName(jobs[i].def), def.Retries.StallMax, time.Now(), limit.BreakerConfig{Cooldown: 20 * time.Millisecond, MaxCooldown: 100 * time.Millisecond, Logger: noLog})
+					jobs[i].breaker = polite.NewSiteBreaker(rdb, turnName(jobs[i].def), def.Retries.StallMax, time.Now(), limit.BreakerConfig{Cooldown: 20 * time.Millisecond, MaxCooldown: 100 * time.Millisecond, Logger: noLog})
 				}
 
 				// It comes up again when it was tried three times in vain.
@@ -171,7 +175,7 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 							return true
 						default:
 						}
-						state, err := jobs[0].breaker.limit.State(context.Background(), jobs[0].breaker.site)
+						state, err := jobs[0].breaker.State(context.Background())
 						if err == nil && state.State != "closed" {
 							opened[state.OpenedAt] = true
 						}

@@ -31,6 +31,7 @@ import (
 	"muster/internal/addressfilter"
 	"muster/sites/definition"
 	"muster/sites/fetch"
+	"muster/sites/polite"
 	"muster/sites/sink"
 	"muster/tasks"
 	"muster/tasks/limit"
@@ -81,7 +82,7 @@ type Service struct {
 	sees      func(dir string) string // the name of a folder for records, if it is here
 	announced string                  // see announce; of the goroutine that writes
 	permits   permits                 // where records may go from here
-	robots    fetch.RobotsCache       // of this process: a file for a host and a day is worth no sharing
+	robots    polite.RobotsCache      // of this process: a file for a host and a day is worth no sharing
 	pacer     *limit.Pacer
 	places    *limit.KeyedLimiter // for pages on their way; nil: no limit
 	turns     turns
@@ -705,12 +706,13 @@ func (s *Service) newJob(ctx context.Context, id string, req Request) (*job, err
 		places:    s.places,
 		unwritten: maxUnwrittenBytes,
 		budget:    newBudget(rdb, id, def.Limits),
-		breaker:   newBreaker(rdb, turnName(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: s.cfg.Logger}),
+		breaker:   polite.NewSiteBreaker(rdb, turnName(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: s.cfg.Logger}),
 		id:        id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),
 		client: fetch.NewClient(fetch.Config{
 			Definition: def, Filter: s.cfg.Filter, Transport: transport, NoProxy: s.cfg.NoProxy, Refused: s.cfg.Refused, Robots: &s.robots, Logger: s.cfg.Logger,
-			Pacer:    &pacer{limit: s.pacer, site: turnName(def)},
-			Throttle: &throttle{rdb: rdb, site: turnName(def)},
+			Clock:    &polite.SharedClock{Pacer: s.pacer, Vary: true},
+			Key:      turnName(def),
+			Throttle: polite.NewSharedThrottle(rdb, turnName(def)),
 			Via:      s.cfg.Via,
 			Route:    s.cfg.Route,
 			Ended:    over.note,

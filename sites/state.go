@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/sites/polite"
 	"muster/tasks/limit"
 )
 
@@ -169,8 +170,8 @@ func (s *Service) down(ctx context.Context, j Job) (bool, error) {
 	if err != nil { // of another release: the job will tell
 		return false, nil
 	}
-	state, err := newBreaker(s.cfg.Client.Redis(), turnName(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: s.cfg.Logger}).state(ctx)
-	return state == "open", err
+	state, err := polite.NewSiteBreaker(s.cfg.Client.Redis(), turnName(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: s.cfg.Logger}).State(ctx)
+	return state.State == "open", err
 }
 
 // newest is the id of the newest job of each site.

@@ -256,9 +256,11 @@ func (j *job) sum(ctx context.Context, chunks []Counts, lost []string) (Summary,
 	if sum.Ways, err = j.ways(ctx); err != nil {
 		return Summary{}, err
 	}
-	if sum.Breaker, err = j.breaker.state(ctx); err != nil {
+	breaker, err := j.breaker.State(ctx)
+	if err != nil {
 		j.log.Warn("the report lacks the breaker of the site", "error", err)
 	}
+	sum.Breaker = breaker.State
 	if sum.Limits, err = j.budget.spent(ctx); err != nil {
 		return Summary{}, err
 	}

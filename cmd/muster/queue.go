@@ -7,7 +7,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
-	"muster/orchestrator/artifact"
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
 	"muster/tasks/workqueue"

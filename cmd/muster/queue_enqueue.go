@@ -6,7 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"muster/tasks/workqueue/artifact"
+	"muster/orchestrator/artifact"
 )
 
 func enqueueArtifact(env environment, c *cli.Context) error {

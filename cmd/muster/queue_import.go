@@ -12,8 +12,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/orchestrator/artifact"
 	"muster/orchestrator/monitor"
-	"muster/tasks/workqueue/artifact"
 )
 
 func importArtifacts(env environment, c *cli.Context) error {

@@ -13,11 +13,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"muster/internal/addressfilter"
 	"muster/orchestrator/artifact"
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
-	"muster/sites/fetch"
 	"muster/tasks/limit"
 	"muster/tasks/workqueue"
 )
@@ -45,7 +43,8 @@ func runQueue(env environment, c *cli.Context) error {
 		logger := newLogger(env, q.display, q.cfg.Log)
 		limits := newQueueLimits(logger, q)
 		fetcher, err := artifact.NewFetcher(artifact.FetcherConfig{
-			Dir: content, UserAgent: q.cfg.Queue.UserAgent, Manners: limits.manners(q.cfg.Queue, q.cfg.Network.Filter()), Filter: q.cfg.Network.Filter(), Logger: logger,
+			Dir: content, UserAgent: q.cfg.Queue.UserAgent, Filter: q.cfg.Network.Filter(), Logger: logger,
+			Robots: q.cfg.Queue.Robots, Pacer: limits.pacer, Breaker: limits.breaker, Slots: limits.hosts,
 		})
 		if err != nil {
 			return err
@@ -174,15 +173,6 @@ func paceOf(q config.Queue) limit.Pace { return limit.Pace{Interval: q.HostInter
 
 func (l queueLimits) collector() *limit.Collector {
 	return limit.NewCollector(map[string]*limit.KeyedLimiter{"host": l.hosts, "resolver": l.resolvers}, l.breaker)
-}
-
-// manners are how artifacts are fetched under the limits.
-func (l queueLimits) manners(q config.Queue, filter *addressfilter.Filter) artifact.Manners {
-	m := artifact.Manners{Pacer: l.pacer, Breaker: l.breaker, Slots: l.hosts}
-	if q.Robots {
-		m.Robots = (&hostRobots{agent: q.UserAgent, pacer: l.pacer, transport: fetch.DirectTransport(filter)}).ask
-	}
-	return m
 }
 
 func perResolver(q config.Queue) map[string]int {

@@ -2,19 +2,14 @@ package artifact
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"mime"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -22,6 +17,8 @@ import (
 
 	"muster/internal/addressfilter"
 	"muster/internal/retryafter"
+	"muster/sites/polite"
+	"muster/tasks/limit"
 	"muster/tasks/workqueue"
 )
 
@@ -30,23 +27,28 @@ type FetcherConfig struct {
 	Dir       string                // where contents are kept; required
 	Filter    *addressfilter.Filter // which addresses that are not public may be connected to. Defaults to none.
 	Transport http.RoundTripper     // how they are fetched. Defaults to one without a proxy, with Filter, that gives up on hosts that do not answer.
-	Manners   Manners               // towards the hosts. Defaults to none.
-	MaxBytes  int64                 // of a content. Defaults to 1 GiB.
-	Stall     time.Duration         // gives up a content of which nothing more came for so long. Defaults to 30 s.
-	UserAgent string                // Defaults to "muster/1.0".
-	Logger    *slog.Logger          // Defaults to slog.Default().
+	Robots    bool                  // obeys robots.txt. Defaults to false.
+	Pacer     *limit.Pacer          // keeps the requests to a host apart and obeys Retry-After. Defaults to none.
+	// Breaker stops the requests to a host that keeps failing: its items fail without a request until it is tried again.
+	// Defaults to none.
+	Breaker *limit.Breaker
+	// Slots bound the requests to a host at a time. They are taken here for hosts that a redirect leads to; the item holds
+	// its own host's already. Defaults to none.
+	Slots     *limit.KeyedLimiter
+	MaxBytes  int64         // of a content. Defaults to 1 GiB.
+	Stall     time.Duration // gives up a content of which nothing more came for so long. Defaults to 30 s.
+	UserAgent string        // Defaults to "muster/1.0".
+	Logger    *slog.Logger  // Defaults to slog.Default().
 }
 
 // Fetcher downloads artifacts into a folder of contents: each is a file named
-// by its SHA-256, as in ab/abcdef…, that is there whole or not at all.
+// by its SHA-256, as in ab/abcdef…, that is there whole or not at all. An item
+// that has to wait for its host goes back to the queue, and no worker with it.
 type Fetcher struct {
 	cfg    FetcherConfig
+	clock  polite.Clock // nil: none
 	client *http.Client
 }
-
-// stalePart is the age at which a part of a content is nobody's any more:
-// whoever wrote it was killed.
-const stalePart = time.Hour
 
 // NewFetcher returns a Fetcher. It removes what killed ones left behind in
 // cfg.Dir.
@@ -79,18 +81,34 @@ func NewFetcher(cfg FetcherConfig) (*Fetcher, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	parts, err := filepath.Glob(filepath.Join(cfg.Dir, "incoming", "*.part"))
-	if err != nil {
+	if err := removeStale(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("fetch artifacts: %w", err)
 	}
-	for _, part := range parts {
-		if info, err := os.Stat(part); err == nil && time.Since(info.ModTime()) > stalePart {
-			_ = os.Remove(part) // somebody else may have done so
-		}
+	f := &Fetcher{cfg: cfg}
+	if cfg.Pacer != nil {
+		f.clock = &polite.SharedClock{Pacer: cfg.Pacer}
 	}
-	return &Fetcher{cfg: cfg, client: &http.Client{
-		Transport: &polite{next: cfg.Transport, m: cfg.Manners, log: cfg.Logger}, CheckRedirect: checkRedirect,
-	}}, nil
+	f.client = &http.Client{Transport: f.stack(), CheckRedirect: checkRedirect}
+	return f, nil
+}
+
+// robotsTimeout bounds the fetching of a robots.txt.
+const robotsTimeout = 30 * time.Second
+
+// stack is what each request passes through.
+func (f *Fetcher) stack() http.RoundTripper {
+	cfg := polite.Config{Key: hostKey, Breaker: f.cfg.Breaker, Slots: f.cfg.Slots, Clock: f.clock, Logger: f.cfg.Logger}
+	if f.cfg.Robots {
+		cfg.Robots = &polite.Robots{Agent: f.cfg.UserAgent, Timeout: robotsTimeout}
+	}
+	return polite.New(f.cfg.Transport, cfg)
+}
+
+// hostKey is the resource key of a URL's host. What is wrong with a URL the
+// request itself will say.
+func hostKey(u *url.URL) string {
+	key, _ := limit.ParseHostKey(u.String())
+	return HostKey + key
 }
 
 func checkRedirect(r *http.Request, via []*http.Request) error {
@@ -140,9 +158,9 @@ func (f *Fetcher) Handle(ctx context.Context, it workqueue.Leased) (workqueue.Ou
 	if err := checkURL(u); err != nil {
 		return workqueue.Outcome{}, workqueue.Invalid(err)
 	}
-	got, err := f.fetch(withHost(ctx, it), u, want)
-	if errors.Is(err, errRobots) {
-		return workqueue.Skipped(errRobots.Error()), nil
+	got, err := f.fetch(polite.WithSlots(ctx, it.ResourceKeys), u, want)
+	if errors.Is(err, polite.ErrDisallowed) {
+		return workqueue.Skipped(polite.ErrDisallowed.Error()), nil
 	}
 	if err != nil {
 		return workqueue.Outcome{}, err
@@ -164,14 +182,7 @@ func (f *Fetcher) fetch(ctx context.Context, u *url.URL, want expected) (Fetched
 	req.Header.Set("User-Agent", f.cfg.UserAgent)
 	res, err := f.client.Do(req)
 	if err != nil {
-		// A url.Error repeats the URL, with what secrets it may hold.
-		if ue := (*url.Error)(nil); errors.As(err, &ue) {
-			err = ue.Err
-		}
-		if refused := (*addressfilter.Error)(nil); errors.As(err, &refused) {
-			err = workqueue.Permanent(fmt.Errorf("not connected: %w", refused)) // in few words, as notes are short
-		}
-		return Fetched{}, err
+		return Fetched{}, f.requestError(ctx, err)
 	}
 	defer func() { _ = res.Body.Close() }()
 	if err := f.statusError(ctx, res); err != nil {
@@ -205,22 +216,48 @@ func (f *Fetcher) fetch(ctx context.Context, u *url.URL, want expected) (Fetched
 	return got, f.keep(part, got)
 }
 
-// errStall says that a host stopped in the middle of a content.
-var errStall = errors.New("nothing more came for")
-
-// stallReader puts a timer off with each read that brings something.
-type stallReader struct {
-	r     io.Reader
-	timer *time.Timer
-	after time.Duration
+// requestError says what the error of a request means for another try.
+func (f *Fetcher) requestError(ctx context.Context, err error) error {
+	// A url.Error repeats the URL, with what secrets it may hold.
+	if ue, ok := errors.AsType[*url.Error](err); ok {
+		err = ue.Err
+	}
+	if wait, ok := errors.AsType[*polite.WaitError](err); ok {
+		if wait.Key == "" {
+			return workqueue.Postpone(wait.After, err)
+		}
+		return workqueue.NotNow(wait.Key, wait.After, err)
+	}
+	if open, ok := errors.AsType[*polite.OpenError](err); ok {
+		// It counts as an attempt, as the request would: an item of a dead host must end at some time.
+		return workqueue.RetryAfter(open.After, err)
+	}
+	if refused, ok := errors.AsType[*addressfilter.Error](err); ok {
+		return workqueue.Permanent(fmt.Errorf("not connected: %w", refused)) // in few words, as notes are short
+	}
+	if robots, ok := errors.AsType[*polite.RobotsError](err); ok && robots.Response != nil {
+		d, ok := retryafter.Parse(robots.Response.Header.Get("Retry-After"), time.Now(), maxRetryAfter)
+		if !ok && robots.Response.StatusCode == http.StatusTooManyRequests {
+			d, ok = time.Minute, true // or each item of the host would ask for it
+		}
+		if ok {
+			return f.holdBack(ctx, robots.Request.URL, d, err)
+		}
+	}
+	return err
 }
 
-func (s *stallReader) Read(p []byte) (int, error) {
-	n, err := s.r.Read(p)
-	if n > 0 {
-		s.timer.Reset(s.after)
+// holdBack makes the host of u be left alone until d has passed. It returns err
+// as the error after which the item is tried again then.
+func (f *Fetcher) holdBack(ctx context.Context, u *url.URL, d time.Duration, err error) error {
+	key := hostKey(u)
+	err = workqueue.RetryAfter(d, err)
+	if f.clock != nil {
+		if held := f.clock.Hold(ctx, key, d); held != nil {
+			return errors.Join(err, held)
+		}
 	}
-	return n, err
+	return workqueue.HoldBack(key, d, err)
 }
 
 // statusError says what an answer that is no content means for another try.
@@ -232,7 +269,7 @@ func (f *Fetcher) statusError(ctx context.Context, res *http.Response) error {
 	switch res.StatusCode {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		if d, ok := retryafter.Parse(res.Header.Get("Retry-After"), time.Now(), maxRetryAfter); ok {
-			return f.cfg.Manners.heed(ctx, res.Request.URL, d, workqueue.RetryAfter(d, err))
+			return f.holdBack(ctx, res.Request.URL, d, err)
 		}
 		return err
 	case http.StatusRequestTimeout, http.StatusTooEarly:
@@ -246,52 +283,3 @@ func (f *Fetcher) statusError(ctx context.Context, res *http.Response) error {
 
 // maxRetryAfter bounds what a server may ask for.
 const maxRetryAfter = 15 * time.Minute
-
-// save writes a body to a file beside the contents: keep names it, discard
-// removes it.
-func (f *Fetcher) save(body io.Reader, got *Fetched) (part string, err error) {
-	dir := filepath.Join(f.cfg.Dir, "incoming")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("keep contents: %w", err)
-	}
-	file, err := os.CreateTemp(dir, "*.part")
-	if err != nil {
-		return "", fmt.Errorf("keep contents: %w", err)
-	}
-	defer func() {
-		if closed := file.Close(); err == nil && closed != nil {
-			err = fmt.Errorf("keep contents: %w", closed)
-		}
-		if err != nil {
-			_ = os.Remove(file.Name()) // the error that matters is the first
-		}
-	}()
-	sum := sha256.New()
-	got.Size, err = io.Copy(io.MultiWriter(file, sum), io.LimitReader(body, f.cfg.MaxBytes+1))
-	if err != nil {
-		return "", fmt.Errorf("download: %w", err)
-	}
-	if got.Size > f.cfg.MaxBytes {
-		return "", workqueue.Permanent(fmt.Errorf("it has more than the %d bytes that are allowed", f.cfg.MaxBytes))
-	}
-	if err := file.Sync(); err != nil {
-		return "", fmt.Errorf("keep contents: %w", err)
-	}
-	got.SHA256 = hex.EncodeToString(sum.Sum(nil))
-	got.Path = filepath.Join(got.SHA256[:2], got.SHA256)
-	return file.Name(), nil
-}
-
-// keep gives a saved content its place, in one step.
-func (f *Fetcher) keep(part string, got Fetched) error {
-	place := filepath.Join(f.cfg.Dir, got.Path)
-	if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
-		return discard(part, fmt.Errorf("keep contents: %w", err))
-	}
-	if err := os.Rename(part, place); err != nil {
-		return discard(part, fmt.Errorf("keep contents: %w", err))
-	}
-	return nil
-}
-
-func discard(part string, err error) error { return errors.Join(err, os.Remove(part)) }

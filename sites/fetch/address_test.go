@@ -70,7 +70,7 @@ func TestGetConnectsOnlyToWhatIsAllowed(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := inside.Load()
-		client := NewClient(Config{Definition: def, Filter: filter, Pacer: free{}})
+		client := NewClient(Config{Definition: def, Filter: filter, Clock: free{}})
 		_, err = client.Get(t.Context(), c.url, definition.KindDetail)
 		client.Close()
 		came := inside.Load() - before
@@ -103,7 +103,7 @@ func TestRefusedProxyIsNotTheFaultOfThePage(t *testing.T) {
 	t.Parallel()
 	def, base := site(t, func(http.ResponseWriter, *http.Request) {}, quick)
 	refused := badProxy{(*addressfilter.Filter)(nil).Check(netip.MustParseAddr("127.0.0.1"))}
-	_, err := NewClient(Config{Definition: def, Pacer: free{}, Transport: refused}).Get(t.Context(), base+"/x", definition.KindDetail)
+	_, err := NewClient(Config{Definition: def, Clock: free{}, Transport: refused}).Get(t.Context(), base+"/x", definition.KindDetail)
 	if class := ClassOf(err); class != Proxy {
 		t.Errorf("got %v, want class %s", err, Proxy)
 	}

@@ -105,7 +105,7 @@ func TestClasses(t *testing.T) {
 			http.Redirect(w, r, "/ok", http.StatusMovedPermanently)
 		}
 	}, quick+"limits: {page_timeout: 8s, max_bytes: 4096, redirects: 3}\n")
-	c := NewClient(Config{Definition: def, Pacer: free{}})
+	c := NewClient(Config{Definition: def, Clock: free{}})
 	for path, want := range map[string]Class{
 		"/ok": OK, "/moved": OK, "/429": RateLimited, "/429bare": RateLimited, "/503ra": RateLimited, "/503": Server, "/500": Server, "/403": Blocked, "/401": Blocked,
 		"/404": Gone, "/410": Gone, "/418": Refused, "/204": Empty, "/407": Refused, "/304": Redirect, "/empty": Empty, "/blank": Empty, "/image": BadType,
@@ -149,11 +149,11 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// free is a Pacer that never waits.
+// free is a clock that never waits.
 type free struct{}
 
-func (free) Take(context.Context, time.Duration) (time.Duration, error) { return 0, nil }
-func (free) Hold(context.Context, time.Duration) error                  { return nil }
+func (free) Take(context.Context, string, time.Duration) (time.Duration, error) { return 0, nil }
+func (free) Hold(context.Context, string, time.Duration) error                  { return nil }
 
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
@@ -245,7 +245,7 @@ func TestRobotsIsObeyed(t *testing.T) {
 					fmt.Fprint(w, page)
 				}
 			}, "politeness: {delay: 0}\n")
-			client := NewClient(Config{Definition: def, Pacer: free{}})
+			client := NewClient(Config{Definition: def, Clock: free{}})
 			for range 2 {
 				if _, err := client.Get(t.Context(), base+"/yes", definition.KindDetail); ClassOf(err) != c.want {
 					t.Errorf("got %v, want %s", err, c.want)
@@ -264,7 +264,7 @@ type pace struct {
 	longest atomic.Int64
 }
 
-func (p *pace) Take(_ context.Context, interval time.Duration) (time.Duration, error) {
+func (p *pace) Take(_ context.Context, _ string, interval time.Duration) (time.Duration, error) {
 	p.longest.Store(max(p.longest.Load(), int64(interval)))
 	return 0, nil
 }
@@ -280,7 +280,7 @@ func TestCrawlDelayIsApplied(t *testing.T) {
 			fmt.Fprint(w, page)
 		}, "politeness: {delay: 1ms, crawl_delay_max: 20s}\n")
 		p := &pace{}
-		if _, err := NewClient(Config{Definition: def, Pacer: p}).Get(t.Context(), base+"/", definition.KindDetail); err != nil {
+		if _, err := NewClient(Config{Definition: def, Clock: p}).Get(t.Context(), base+"/", definition.KindDetail); err != nil {
 			t.Fatal(err)
 		}
 		if got := time.Duration(p.longest.Load()); got != want {

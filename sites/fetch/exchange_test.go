@@ -92,7 +92,7 @@ func TestBlameNeedsAWay(t *testing.T) {
 			_, _ = io.WriteString(w, page)
 		}
 	}, quick)
-	direct := NewClient(Config{Definition: def, Pacer: free{}})
+	direct := NewClient(Config{Definition: def, Clock: free{}})
 	for path, class := range map[string]Class{"/closes": Connect, "/407": Refused, "/500": Server, "/cut": Truncated} {
 		_, err := direct.Get(t.Context(), base+path, definition.KindDetail)
 		e, _ := errors.AsType[*Error](err)
@@ -100,7 +100,7 @@ func TestBlameNeedsAWay(t *testing.T) {
 			t.Errorf("%s, directly: got %+v, want %s of the site", path, e, class)
 		}
 	}
-	proxied := NewClient(Config{Definition: def, Pacer: free{}, Transport: DirectTransport(local), Via: func(*http.Response) string { return "p1" }})
+	proxied := NewClient(Config{Definition: def, Clock: free{}, Transport: DirectTransport(local), Via: func(*http.Response) string { return "p1" }})
 	for path, class := range map[string]Class{"/407": Proxy, "/500": Server, "/cut": Truncated} {
 		_, err := proxied.Get(t.Context(), base+path, definition.KindDetail)
 		e, _ := errors.AsType[*Error](err)
@@ -108,7 +108,7 @@ func TestBlameNeedsAWay(t *testing.T) {
 			t.Errorf("%s, through a proxy: got %+v, want %s by p1", path, e, class)
 		}
 	}
-	unsent := NewClient(Config{Definition: def, Pacer: free{}, Transport: unsendable{errors.New("the pool is closed")}})
+	unsent := NewClient(Config{Definition: def, Clock: free{}, Transport: unsendable{errors.New("the pool is closed")}})
 	_, err := unsent.Get(t.Context(), base, definition.KindDetail)
 	if e, _ := errors.AsType[*Error](err); e == nil || e.OfSite() {
 		t.Errorf("a request that was not sent: got %+v, want that it is not the site's", e)

@@ -102,7 +102,7 @@ func (p *sessions) successor() *session {
 	jar, _ := cookiejar.New(nil) // never fails
 	s := &session{jar: jar, born: time.Now(), start: make(chan struct{}, 1), profile: p.profile(old)}
 	s.start <- struct{}{}
-	s.http = &http.Client{Transport: &polite{p.client}, CheckRedirect: p.client.checkRedirect, Jar: jar}
+	s.http = &http.Client{Transport: p.client.http.Transport, CheckRedirect: p.client.checkRedirect, Jar: jar}
 	var given []*http.Cookie
 	for _, name := range slices.Sorted(maps.Keys(p.def.Cookies)) {
 		given = append(given, &http.Cookie{Name: name, Value: p.def.Cookies[name], Path: "/"})
@@ -224,7 +224,7 @@ func (p *sessions) release(s *session, err error) {
 	}
 }
 
-// alone tells whether a 429 means this session and not everybody: it had
+// alone reports whether a 429 means this session and not everybody: it had
 // pages before, and since the last page that came nobody else was told so.
 func (p *sessions) alone(s *session) bool {
 	p.mu.Lock()
@@ -233,7 +233,7 @@ func (p *sessions) alone(s *session) bool {
 	return p.limited == 1 && s.good > 0 && p.def.Session.Max > 1
 }
 
-// isDirect tells whether a session goes without a proxy.
+// isDirect reports whether a session goes without a proxy.
 func (p *sessions) isDirect(s *session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -313,7 +313,7 @@ func sessionOf(ctx context.Context) *session {
 	return s
 }
 
-// isUnsent tells whether the way of a session is gone and nothing was sent.
+// isUnsent reports whether the way of a session is gone and nothing was sent.
 func isUnsent(err error) bool {
 	u, ok := errors.AsType[interface {
 		error

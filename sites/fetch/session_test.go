@@ -152,7 +152,7 @@ func visitors(t *testing.T, g *guests, rest string) (*Client, *ways, string) {
 	t.Helper()
 	def, base := site(t, g.ServeHTTP, rest)
 	w := &ways{}
-	c := NewClient(Config{Definition: def, Pacer: free{}, Transport: w, Route: w.route, Via: func(r *http.Response) string { return r.Request.Header.Get("X-Way") }})
+	c := NewClient(Config{Definition: def, Clock: free{}, Transport: w, Route: w.route, Via: func(r *http.Response) string { return r.Request.Header.Get("X-Way") }})
 	t.Cleanup(c.Close)
 	return c, w, base
 }
@@ -276,7 +276,7 @@ func TestSessionsEnd(t *testing.T) {
 				byWay = append(byWay, way)
 				return v.fail
 			}}
-			c := NewClient(Config{Definition: def, Pacer: free{}, Transport: w, Route: w.route, NoProxy: errNoWay, Via: func(*http.Response) string { return "proxy" }})
+			c := NewClient(Config{Definition: def, Clock: free{}, Transport: w, Route: w.route, NoProxy: errNoWay, Via: func(*http.Response) string { return "proxy" }})
 			defer c.Close()
 			for i := range v.pages {
 				page, err := c.Get(t.Context(), fmt.Sprint(base, "/", i), definition.KindDetail)
@@ -439,14 +439,14 @@ func TestSessionsAreHonestByDefault(t *testing.T) {
 	}
 }
 
-// held is a pacer that knows for how long it was held.
+// held is a clock that knows for how long it was held.
 type held struct {
 	mu    sync.Mutex
 	times []time.Duration
 }
 
-func (h *held) Take(context.Context, time.Duration) (time.Duration, error) { return 0, nil }
-func (h *held) Hold(_ context.Context, d time.Duration) error {
+func (h *held) Take(context.Context, string, time.Duration) (time.Duration, error) { return 0, nil }
+func (h *held) Hold(_ context.Context, _ string, d time.Duration) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.times = append(h.times, d)
@@ -480,7 +480,7 @@ func TestTooManyRequestsOfOneSession(t *testing.T) {
 			}
 			def, base := site(t, g.ServeHTTP, quick+"session: {max_uses: 50"+max+"}\n")
 			h := &held{}
-			c := NewClient(Config{Definition: def, Pacer: h})
+			c := NewClient(Config{Definition: def, Clock: h})
 			defer c.Close()
 			for i := range 8 {
 				_, err := c.Get(t.Context(), fmt.Sprint(base, "/", i), definition.KindDetail)
@@ -504,7 +504,7 @@ func TestInspectEndsTheSession(t *testing.T) {
 		fmt.Fprint(w, `<html><title>Just a moment...</title><body><h1>Checking your browser</h1><form id="challenge-form"></form></body></html>`)
 	}, quick+"session: {max: 1}\n")
 	w := &ways{}
-	c := NewClient(Config{Definition: def, Pacer: free{}, Transport: w, Route: w.route})
+	c := NewClient(Config{Definition: def, Clock: free{}, Transport: w, Route: w.route})
 	defer c.Close()
 	for range 3 {
 		p, err := c.Get(t.Context(), base+"/", definition.KindDetail)

@@ -2,14 +2,12 @@ package artifact_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,7 +70,7 @@ func (w *world) drain(workers int, cfg artifact.FetcherConfig) {
 	mux.Handle(artifact.FetchKind, f.Handle)
 	p, err := workqueue.NewPool(w.q, mux, workqueue.PoolConfig{Workers: workers, Drain: true, Limiter: func(key string) *limit.KeyedLimiter {
 		if strings.HasPrefix(key, artifact.HostKey) {
-			return cfg.Manners.Slots
+			return cfg.Slots
 		}
 		return nil
 	}})
@@ -146,34 +144,68 @@ func (s *host) apart(t *testing.T, d time.Duration) {
 
 func hello(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
 
+// What a robots.txt forbids is skipped, and nothing is fetched while it cannot be read.
 func TestRobotsAreObeyed(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/in" {
+		switch r.URL.Path {
+		case "/robots.txt":
+			_, _ = io.WriteString(w, "user-agent: muster\ndisallow: /private\n")
+		case "/in":
 			http.Redirect(w, r, "/private/x", http.StatusFound)
-			return
+		default:
+			hello(w, r)
 		}
-		hello(w, r)
+	})
+	down := newHost(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			w.WriteHeader(http.StatusBadGateway)
+		}
 	})
 	w := newWorld(t, 1)
 	w.enqueue("open", `{"url":"`+h.URL+`/x"}`)
 	w.enqueue("private", `{"url":"`+h.URL+`/private/x"}`)
 	w.enqueue("led in", `{"url":"`+h.URL+`/in"}`)
-	w.enqueue("unknown", `{"url":"`+h.URL+`/down"}`)
-	w.drain(2, artifact.FetcherConfig{Manners: artifact.Manners{
-		Robots: func(_ context.Context, u *url.URL) (artifact.Permission, error) {
-			if u.Path == "/down" {
-				return artifact.Permission{}, errors.New("robots.txt cannot be fetched")
-			}
-			return artifact.Permission{Allowed: !strings.HasPrefix(u.Path, "/private")}, nil
-		},
-	}})
+	w.enqueue("unknown", `{"url":"`+down.URL+`/x"}`)
+	w.drain(2, artifact.FetcherConfig{Robots: true})
 	w.want("open", workqueue.StateDone, 0, "")
 	w.want("private", workqueue.StateSkipped, 0, "robots.txt forbids it")
 	w.want("led in", workqueue.StateSkipped, 0, "robots.txt forbids it")
 	w.want("unknown", workqueue.StateError, 1, "robots.txt cannot be fetched")
-	if n := h.asked(); n != 2 {
-		t.Errorf("the host was asked %d times, want for the two open pages", n)
+	if n := h.asked(); n != 3 {
+		t.Errorf("the host was asked %d times, want 3: for robots.txt and the two open pages", n)
+	}
+	if n := down.asked(); n != 1 {
+		t.Errorf("the host without robots.txt was asked %d times, want 1: for that", n)
+	}
+}
+
+// A host whose robots.txt says Too Many Requests is left alone, as one whose pages do.
+func TestRetryAfterOfRobotsHoldsTheHost(t *testing.T) {
+	t.Parallel()
+	for retryAfter, want := range map[string]time.Duration{"": time.Minute, "600": 10 * time.Minute, "7200": 15 * time.Minute} {
+		h := newHost(t, func(w http.ResponseWriter, _ *http.Request) {
+			if retryAfter != "" {
+				w.Header().Set("Retry-After", retryAfter)
+			}
+			w.WriteHeader(http.StatusTooManyRequests)
+		})
+		w := newWorld(t, 1)
+		f, err := artifact.NewFetcher(artifact.FetcherConfig{Dir: w.dir, Filter: local, Robots: true, Pacer: limit.NewPacer(w.rdb, limit.PacerConfig{})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		it, err := artifact.Item("a", []byte(`{"url":"`+h.URL+`/x"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Handle(t.Context(), workqueue.Leased{Item: it}); err == nil || !strings.Contains(err.Error(), "429") {
+			t.Errorf("Retry-After %q: got %v, want an error with 429", retryAfter, err)
+		}
+		wait, ok, err := limit.NewPacer(w.rdb, limit.PacerConfig{}).Reserve(t.Context(), artifact.HostKey+limit.HostKey(h.URL), 0)
+		if err != nil || ok || wait > want || wait < want-30*time.Second {
+			t.Errorf("Retry-After %q: the next turn of the host is in %v, %v, %v, want about %v", retryAfter, wait, ok, err, want)
+		}
 	}
 }
 
@@ -183,14 +215,19 @@ func TestPaceIsKept(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]struct {
 		pace  limit.Pace
-		delay time.Duration
+		delay string
 	}{
 		"own pace":    {pace: limit.Pace{Interval: 800 * time.Millisecond}},
-		"crawl delay": {delay: 800 * time.Millisecond},
+		"crawl delay": {delay: "user-agent: *\ncrawl-delay: 0.8\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			slow, fast := newHost(t, hello), newHost(t, hello)
+			slow := newHost(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/robots.txt" {
+					_, _ = io.WriteString(w, m.delay)
+				}
+			})
+			fast := newHost(t, hello)
 			w := newWorld(t, 1)
 			for i := range 6 {
 				w.enqueue(fmt.Sprint("slow", i), `{"url":"`+slow.URL+`/x"}`)
@@ -199,22 +236,16 @@ func TestPaceIsKept(t *testing.T) {
 				w.enqueue(fmt.Sprint("fast", i), `{"url":"`+fast.URL+`/x"}`)
 			}
 			key := artifact.HostKey + limit.HostKey(slow.URL)
-			w.drain(2, artifact.FetcherConfig{Manners: artifact.Manners{
-				Pacer: limit.NewPacer(w.rdb, limit.PacerConfig{PerKey: map[string]limit.Pace{key: m.pace}}),
-				Robots: func(_ context.Context, u *url.URL) (artifact.Permission, error) {
-					p := artifact.Permission{Allowed: true}
-					if u.Host == strings.TrimPrefix(slow.URL, "http://") {
-						p.CrawlDelay = m.delay
-					}
-					return p, nil
-				},
-			}})
+			w.drain(2, artifact.FetcherConfig{
+				Pacer:  limit.NewPacer(w.rdb, limit.PacerConfig{PerKey: map[string]limit.Pace{key: m.pace}}),
+				Robots: m.delay != "",
+			})
 			slow.apart(t, 300*time.Millisecond)
 			for i := range 6 {
 				w.want(fmt.Sprint("slow", i), workqueue.StateDone, 0, "")
 			}
 			// The fast ones had the workers while the slow host was waited for.
-			if last, slowest := fast.times[39], slow.times[5]; last.After(slowest) {
+			if last, slowest := fast.times[len(fast.times)-1], slow.times[len(slow.times)-1]; last.After(slowest) {
 				t.Errorf("the last of the fast ones came %v after the last slow one", last.Sub(slowest))
 			}
 		})
@@ -237,7 +268,7 @@ func TestRetryAfterHoldsTheHost(t *testing.T) {
 	for i := range 5 {
 		w.enqueue(fmt.Sprint("a", i), `{"url":"`+h.URL+`/x"}`)
 	}
-	w.drain(1, artifact.FetcherConfig{Manners: artifact.Manners{Pacer: limit.NewPacer(w.rdb, limit.PacerConfig{})}})
+	w.drain(1, artifact.FetcherConfig{Pacer: limit.NewPacer(w.rdb, limit.PacerConfig{})})
 	w.want("a0", workqueue.StateDone, 1, "")
 	for i := 1; i < 5; i++ {
 		w.want(fmt.Sprint("a", i), workqueue.StateDone, 0, "")
@@ -258,7 +289,7 @@ func TestBreakerSparesTheHost(t *testing.T) {
 	}
 	w.enqueue("other", `{"url":"`+other.URL+`/x"}`)
 	b := limit.NewBreaker(w.rdb, limit.BreakerConfig{Threshold: 3, Cooldown: time.Hour, Logger: slog.New(slog.DiscardHandler)})
-	w.drain(1, artifact.FetcherConfig{Manners: artifact.Manners{Breaker: b}})
+	w.drain(1, artifact.FetcherConfig{Breaker: b})
 	if n := h.asked(); n != 3 {
 		t.Errorf("the failing host was asked %d times, want 3", n)
 	}
@@ -288,7 +319,7 @@ func TestBreakerRecovers(t *testing.T) {
 		w.enqueue(fmt.Sprint("a", i), `{"url":"`+h.URL+`/x"}`)
 	}
 	b := limit.NewBreaker(w.rdb, limit.BreakerConfig{Threshold: 2, Cooldown: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
-	w.drain(4, artifact.FetcherConfig{Manners: artifact.Manners{Breaker: b}})
+	w.drain(4, artifact.FetcherConfig{Breaker: b})
 	if s, err := w.q.Stats(t.Context()); err != nil || s.Done != 30 {
 		t.Errorf("%+v, %v", s, err)
 	}
@@ -311,7 +342,7 @@ func TestRedirectsTakeSlots(t *testing.T) {
 		from := newHost(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, h.URL, http.StatusFound) })
 		w.enqueue(fmt.Sprint("a", i), `{"url":"`+from.URL+`"}`)
 	}
-	w.drain(4, artifact.FetcherConfig{Manners: artifact.Manners{Slots: limit.NewKeyedLimiter(w.rdb, limit.KeyedConfig{Default: 1})}})
+	w.drain(4, artifact.FetcherConfig{Slots: limit.NewKeyedLimiter(w.rdb, limit.KeyedConfig{Default: 1})})
 	for i := range 4 {
 		w.want(fmt.Sprint("a", i), workqueue.StateDone, 0, "")
 	}
@@ -429,6 +460,10 @@ func TestItemsDoNotReachPrivateAddresses(t *testing.T) {
 	inside := newHost(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("secret")) })
 	_, port, _ := net.SplitHostPort(inside.Listener.Addr().String())
 	open := newHost(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			http.NotFound(w, r)
+			return
+		}
 		http.Redirect(w, r, "http://"+strings.TrimPrefix(r.URL.Path, "/"), http.StatusFound)
 	})
 	allowed, err := addressfilter.New(open.Listener.Addr().String())
@@ -439,36 +474,18 @@ func TestItemsDoNotReachPrivateAddresses(t *testing.T) {
 		inside.URL, "http://file.test:" + port, "http://localhost:" + port, "http://[::ffff:127.0.0.1]:" + port,
 		open.URL + "/127.0.0.1:" + port, open.URL + "/file.test:" + port, open.URL + "/169.254.169.254", open.URL + "/[::ffff:169.254.169.254]",
 	}
-	for name, robots := range map[string]func(context.Context, *url.URL) (artifact.Permission, error){
-		"no robots.txt": nil,
-		"robots.txt": func(ctx context.Context, u *url.URL) (artifact.Permission, error) {
-			client := &http.Client{Transport: allowed.Transport()}
-			defer client.CloseIdleConnections()
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.ResolveReference(&url.URL{Path: "/robots.txt"}).String(), nil)
-			if err != nil {
-				return artifact.Permission{}, err
-			}
-			if u.Host == open.Listener.Addr().String() {
-				return artifact.Permission{Allowed: true}, nil
-			}
-			res, err := client.Do(req)
-			if err == nil {
-				_ = res.Body.Close()
-			}
-			return artifact.Permission{Allowed: true}, err
-		},
-	} {
+	for _, robots := range []bool{false, true} {
 		w := newWorld(t, 3)
 		for i, u := range urls {
 			w.enqueue(fmt.Sprint(i), fmt.Sprintf(`{"url":%q}`, u))
 		}
 		b := limit.NewBreaker(w.rdb, limit.BreakerConfig{Threshold: 1, Cooldown: time.Hour, Logger: slog.New(slog.DiscardHandler)})
-		w.drain(2, artifact.FetcherConfig{Filter: allowed, Manners: artifact.Manners{Breaker: b, Robots: robots}})
+		w.drain(2, artifact.FetcherConfig{Filter: allowed, Breaker: b, Robots: robots})
 		for i := range urls {
 			w.want(fmt.Sprint(i), workqueue.StateError, 0, "network.allow")
 		}
 		if n := len(inside.times); n != 0 {
-			t.Errorf("%s: got %d requests, want none", name, n)
+			t.Errorf("with robots.txt %v: got %d requests, want none", robots, n)
 		}
 		states, err := b.States(t.Context())
 		if err != nil {
@@ -476,7 +493,7 @@ func TestItemsDoNotReachPrivateAddresses(t *testing.T) {
 		}
 		for _, s := range states {
 			if s.State != "closed" {
-				t.Errorf("%s: the breaker of %s is %s, want closed", name, s.Key, s.State)
+				t.Errorf("with robots.txt %v: the breaker of %s is %s, want closed", robots, s.Key, s.State)
 			}
 		}
 	}

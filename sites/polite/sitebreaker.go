@@ -1,4 +1,4 @@
-package sites
+package polite
 
 import (
 	"cmp"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"muster/sites/fetch"
 	"muster/tasks/limit"
 )
 
@@ -21,9 +20,10 @@ const (
 	breakerPages       = 5 // different pages that must have failed since the last page that came
 	breakerProxies     = 3 // different proxies through which they must have failed
 	breakerLook        = time.Second
+	confirmAgain       = 100 * time.Millisecond // when a page is tried again after a confirmation that says nothing
 )
 
-// breaker stops the fetching from a site that is down, in all processes. A
+// SiteBreaker stops the fetching from a site that is down, in all processes. A
 // site is taken for down when different pages fail at their first try, by its
 // fault, and none comes in between; or when a page has failed with all its
 // tries, and one that came before fails too. They must have failed directly, or
@@ -31,7 +31,7 @@ const (
 // proxy's. While the breaker is open pages wait in the queue; then some try, at
 // longer and longer intervals. A site that has been down for longer than
 // patience is waited for no more.
-type breaker struct {
+type SiteBreaker struct {
 	rdb      redis.UniversalClient
 	limit    *limit.Breaker
 	site     string
@@ -44,33 +44,45 @@ type breaker struct {
 	good   time.Time // when a page came last
 }
 
-// newBreaker returns the breaker of a site for a job that began at a time. The
+// NewSiteBreaker returns the breaker of a site for a job that began at a time. It does no I/O. The
 // cooldowns of cfg have defaults; they are cut to what fits into patience some
 // times.
-func newBreaker(rdb redis.UniversalClient, site string, patience time.Duration, began time.Time, cfg limit.BreakerConfig) *breaker {
-	cfg.Threshold, cfg.FailOpen = 1, true // what is enough, failed knows
+func NewSiteBreaker(rdb redis.UniversalClient, site string, patience time.Duration, began time.Time, cfg limit.BreakerConfig) *SiteBreaker {
+	cfg.Threshold, cfg.FailOpen = 1, true // SiteBreaker decides what is enough
 	cfg.Cooldown = cmp.Or(cfg.Cooldown, breakerCooldown)
 	cfg.MaxCooldown = cmp.Or(cfg.MaxCooldown, breakerMaxCooldown)
 	if part := patience / 4; part > 0 {
 		cfg.Cooldown, cfg.MaxCooldown = min(cfg.Cooldown, part), min(cfg.MaxCooldown, part)
 	}
-	return &breaker{rdb: rdb, limit: limit.NewBreaker(rdb, cfg), site: site, patience: patience, began: began}
+	return &SiteBreaker{rdb: rdb, limit: limit.NewBreaker(rdb, cfg), site: site, patience: patience, began: began}
 }
 
-// downError ends a page of a site that has been down for too long.
-type downError struct {
-	class fetch.Class // of the failure that was seen last
-	since time.Time
+// Outcome is how a request for a page ended.
+type Outcome struct {
+	Answered bool   // the site answered as one that is up, be it that the page is gone
+	OfSite   bool   // the failure may be that of the whole site: seen directly, or through a proxy
+	Blocked  bool   // the site refused the request: a failure that counts against the page, too
+	Class    string // of the failure
+	Via      string // the proxy that the request went by; "": none
+}
+
+var errDown = errors.New("the site is down; it is left alone for now")
+
+// DownError says that a site has been down for longer than patience.
+type DownError struct {
+	Class string // of the failure that was seen last
+	Since time.Time
 }
 
 // Error says since when the site is down and with what.
-func (e *downError) Error() string {
-	return fmt.Sprintf("the site has been down since %s (%s), longer than retries.stall_max", e.since.UTC().Format(time.RFC3339), e.class)
+func (e *DownError) Error() string {
+	return fmt.Sprintf("the site has been down since %s (%s), longer than retries.stall_max", e.Since.UTC().Format(time.RFC3339), e.Class)
 }
 
-// allow asks for the leave to fetch a page; if it is not given it returns
-// later, or a *downError. While all is calm it costs a look each second.
-func (b *breaker) allow(ctx context.Context) (limit.Permit, error) {
+// Allow asks for a permit to fetch a page; if none is given it returns a
+// *WaitError or a *DownError. Report tells it how the request ended. While the
+// site has no failures it reads Redis once a second.
+func (b *SiteBreaker) Allow(ctx context.Context) (limit.Permit, error) {
 	b.mu.Lock()
 	fresh := time.Since(b.looked) < breakerLook
 	if fresh && b.calm {
@@ -110,60 +122,59 @@ func (b *breaker) allow(ctx context.Context) (limit.Permit, error) {
 			since = b.began
 		}
 		if state.State != "closed" && time.Since(since) > b.patience {
-			return permit, &downError{class: fetch.Class(state.LastBlock), since: state.Since}
+			return permit, &DownError{Class: state.LastBlock, Since: state.Since}
 		}
 	}
-	return permit, later{max(wait, 10*time.Millisecond)}
+	return permit, &WaitError{Key: b.site, After: max(wait, 10*time.Millisecond), Err: errDown}
 }
 
-// state is closed, open or half_open, as it is now.
-func (b *breaker) state(ctx context.Context) (string, error) {
+// State reads the state of the breaker.
+func (b *SiteBreaker) State(ctx context.Context) (limit.BreakerState, error) {
 	state, err := b.limit.State(ctx, b.site)
 	if err != nil {
-		return "", fmt.Errorf("look at the breaker of %s: %w", b.site, err)
+		return state, fmt.Errorf("look at the breaker of %s: %w", b.site, err)
 	}
-	return state.State, nil
+	return state, nil
 }
 
-func (b *breaker) set(calm bool) {
+func (b *SiteBreaker) set(calm bool) {
 	b.mu.Lock()
 	b.looked, b.calm = time.Now(), calm
 	b.mu.Unlock()
 }
 
-// cameSince reports whether a page of the site has come since a time.
-func (b *breaker) cameSince(t time.Time) bool {
+// CameSince reports whether a page of the site has come since a time.
+func (b *SiteBreaker) CameSince(t time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.good.After(t)
 }
 
-// report notes how the request for a page ended, and whether it was the page's
+// Report notes how the request for a page ended, and whether it was the page's
 // first. It returns for how long the site is left alone when the failure is one
 // of a site that is down, and 0 when it counts against the page.
-func (b *breaker) report(ctx context.Context, permit limit.Permit, page string, first bool, failure error) (down time.Duration, err error) {
+func (b *SiteBreaker) Report(ctx context.Context, permit limit.Permit, page string, first bool, o Outcome) (down time.Duration, err error) {
 	ctx = context.WithoutCancel(ctx) // a trial must not be held for nothing
-	fe, _ := errors.AsType[*fetch.Error](failure)
 	switch {
-	case fe != nil && fe.OfSite():
+	case o.OfSite:
 		b.set(false)
 		if permit.Trial() {
-			return 0, permit.Failure(ctx, string(fe.Class))
+			return 0, permit.Failure(ctx, o.Class)
 		}
 		if first {
 			page = "page " + page
 		} else {
 			page = ""
 		}
-		pages, apart, err := b.note(ctx, page, fe)
+		pages, apart, err := b.note(ctx, page, o)
 		if err == nil && pages >= breakerPages && apart {
-			err = b.open(ctx, fe)
+			err = b.open(ctx, o)
 		}
-		if err != nil || fe.Class == fetch.Blocked {
+		if err != nil || o.Blocked {
 			return 0, err
 		}
 		return b.left(ctx)
-	case fetch.ClassOf(failure).Answered():
+	case o.Answered:
 		b.mu.Lock()
 		calm := b.calm
 		b.good = time.Now()
@@ -176,25 +187,24 @@ func (b *breaker) report(ctx context.Context, permit limit.Permit, page string, 
 		}
 		return 0, b.rdb.Del(ctx, failuresKey(b.site)).Err()
 	}
-	return 0, permit.Cancel(ctx) // the proxy's, or nobody's
+	return 0, permit.Cancel(ctx) // it says nothing about the site
 }
 
-// confirm notes how the request for a page ended that came before, made because
-// another has failed with all its tries. It returns what report returns.
-func (b *breaker) confirm(ctx context.Context, failure error) (down time.Duration, err error) {
+// Confirm notes how the request for a page ended that came before, made because
+// another has failed with all its tries. It returns what Report returns.
+func (b *SiteBreaker) Confirm(ctx context.Context, o Outcome) (down time.Duration, err error) {
 	ctx = context.WithoutCancel(ctx)
-	fe, ok := errors.AsType[*fetch.Error](failure)
 	switch {
-	case fetch.ClassOf(failure).Answered():
-		return b.report(ctx, limit.Permit{}, "", false, failure)
-	case !ok || !fe.OfSite(): // nothing is known; the page is tried again
-		return probeAgain, nil
+	case o.Answered:
+		return b.Report(ctx, limit.Permit{}, "", false, o)
+	case !o.OfSite: // nothing is known; the page is tried again
+		return confirmAgain, nil
 	}
-	_, apart, err := b.note(ctx, "", fe)
+	_, apart, err := b.note(ctx, "", o)
 	if err != nil || !apart {
 		return 0, err
 	}
-	if err := b.open(ctx, fe); err != nil {
+	if err := b.open(ctx, o); err != nil {
 		return 0, err
 	}
 	return b.left(ctx)
@@ -203,7 +213,7 @@ func (b *breaker) confirm(ctx context.Context, failure error) (down time.Duratio
 // note adds a failure to those since the last page that came, and the page as
 // one that has failed unless it is "". It returns how many pages have, and
 // whether the failures were seen directly or through several proxies.
-func (b *breaker) note(ctx context.Context, page string, failure *fetch.Error) (pages int, apart bool, err error) {
+func (b *SiteBreaker) note(ctx context.Context, page string, failure Outcome) (pages int, apart bool, err error) {
 	members := []any{"direct"}
 	if failure.Via != "" {
 		members[0] = "via " + failure.Via
@@ -236,7 +246,7 @@ func (b *breaker) note(ctx context.Context, page string, failure *fetch.Error) (
 }
 
 // open opens the breaker, unless it is not closed.
-func (b *breaker) open(ctx context.Context, failure *fetch.Error) error {
+func (b *SiteBreaker) open(ctx context.Context, failure Outcome) error {
 	permit, ok, _, err := b.limit.Allow(ctx, b.site)
 	if err != nil || !ok {
 		return err
@@ -244,12 +254,12 @@ func (b *breaker) open(ctx context.Context, failure *fetch.Error) error {
 	if permit.Trial() {
 		return permit.Cancel(ctx)
 	}
-	return permit.Failure(ctx, string(failure.Class))
+	return permit.Failure(ctx, failure.Class)
 }
 
 // left is for how long the site is left alone yet, or 0 when the breaker is
 // closed.
-func (b *breaker) left(ctx context.Context) (time.Duration, error) {
+func (b *SiteBreaker) left(ctx context.Context) (time.Duration, error) {
 	state, err := b.limit.State(ctx, b.site)
 	if err != nil || state.State == "closed" {
 		return 0, err

@@ -1,4 +1,4 @@
-package sites
+package polite_test
 
 import (
 	"errors"
@@ -11,13 +11,18 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/fetch"
+	"muster/sites/polite"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 )
 
+// cooldown is that of a SiteBreaker after its first opening.
+const cooldown = 30 * time.Second
+
 var noLog = slog.New(slog.DiscardHandler)
 
-func TestBreaker(t *testing.T) {
+// A site is taken for down when enough pages fail by its fault, not by that of pages or proxies.
+func TestSiteBreakerOpens(t *testing.T) {
 	t.Parallel()
 	failure := func(class fetch.Class, via string) error {
 		return &fetch.Error{Class: class, Via: via, Direct: via == "", Err: errors.New("x")}
@@ -50,38 +55,42 @@ func TestBreaker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-				b := newBreaker(rdb, "shop.example", 15*time.Minute, time.Now(), limit.BreakerConfig{Logger: noLog})
-				other := newBreaker(rdb, "shop.example", 15*time.Minute, time.Now(), limit.BreakerConfig{Logger: noLog})
-				opened := 0
-				for n := range 20 {
-					permit, err := b.allow(t.Context())
-					if l, ok := errors.AsType[later](err); ok {
-						if l.after <= 0 || l.after > breakerCooldown {
-							t.Errorf("open for %s", l.after)
-						}
-						opened = n
-						break
-					}
-					if err != nil {
-						t.Fatal(err)
-					}
-					down, err := b.report(t.Context(), permit, fmt.Sprint("page", n%c.pages), n < c.pages, c.failure(n))
-					if err != nil {
-						t.Fatal(err)
-					}
-					if opens := c.opens == n+1; (down > 0) != opens || down > breakerCooldown {
-						t.Errorf("request %d: the site is left alone for %s, want that it is down: %v", n+1, down, opens)
-					}
-				}
-				if opened != c.opens {
-					t.Errorf("it opened after %d requests, want after %d", opened, c.opens)
-				}
-				if _, err := other.allow(t.Context()); errors.As(err, new(later)) != (c.opens > 0) {
-					t.Errorf("another process: got %v", err)
-				}
-			})
+			redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) { opens(t, rdb, c.failure, c.pages, c.opens) })
 		})
+	}
+}
+
+// opens checks after how many of 20 requests that end in failure, for so many different pages, a breaker opens.
+func opens(t *testing.T, rdb redis.UniversalClient, failure func(n int) error, pages, want int) {
+	t.Helper()
+	b := polite.NewSiteBreaker(rdb, "shop.example", 15*time.Minute, time.Now(), limit.BreakerConfig{Logger: noLog})
+	other := polite.NewSiteBreaker(rdb, "shop.example", 15*time.Minute, time.Now(), limit.BreakerConfig{Logger: noLog})
+	opened := 0
+	for n := range 20 {
+		permit, err := b.Allow(t.Context())
+		if w, ok := errors.AsType[*polite.WaitError](err); ok {
+			if w.After <= 0 || w.After > cooldown {
+				t.Errorf("open for %s, want at most %s", w.After, cooldown)
+			}
+			opened = n
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		down, err := b.Report(t.Context(), permit, fmt.Sprint("page", n%pages), n < pages, fetch.OutcomeOf(failure(n)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if opens := want == n+1; (down > 0) != opens || down > cooldown {
+			t.Errorf("request %d: the site is left alone for %s, want that it is down: %v", n+1, down, opens)
+		}
+	}
+	if opened != want {
+		t.Errorf("it opened after %d requests, want after %d", opened, want)
+	}
+	if _, err := other.Allow(t.Context()); errors.As(err, new(*polite.WaitError)) != (want > 0) {
+		t.Errorf("another process: got %v, want that it waits: %v", err, want > 0)
 	}
 }
 
@@ -105,17 +114,17 @@ func TestBreakerIsConfirmed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBreaker(redistest.New(t), "shop.example", 15*time.Minute, time.Now(), limit.BreakerConfig{Logger: noLog})
+			b := polite.NewSiteBreaker(redistest.New(t), "shop.example", 15*time.Minute, time.Now(), limit.BreakerConfig{Logger: noLog})
 			for i, err := range c.tries {
-				if down, err := b.report(t.Context(), limit.Permit{}, "page", i == 0, err); err != nil || down != 0 {
+				if down, err := b.Report(t.Context(), limit.Permit{}, "page", i == 0, fetch.OutcomeOf(err)); err != nil || down != 0 {
 					t.Fatalf("before: got %s, %v", down, err)
 				}
 			}
-			down, err := b.confirm(t.Context(), c.probe)
+			down, err := b.Confirm(t.Context(), fetch.OutcomeOf(c.probe))
 			if err != nil || (down > 0) != c.opens {
 				t.Errorf("the site is left alone for %s, %v; want that it is down: %v", down, err, c.opens)
 			}
-			if _, err := b.allow(t.Context()); errors.As(err, new(later)) != c.opens {
+			if _, err := b.Allow(t.Context()); errors.As(err, new(*polite.WaitError)) != c.opens {
 				t.Errorf("then: got %v", err)
 			}
 		})
@@ -128,84 +137,49 @@ func TestSiteStaysDown(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		cfg := limit.BreakerConfig{Cooldown: time.Millisecond, Logger: noLog}
-		breakerOf := func(patience time.Duration, began time.Time, cfg limit.BreakerConfig) *breaker {
-			return newBreaker(rdb, "shop.example", patience, began, cfg)
+		breakerOf := func(patience time.Duration, began time.Time, cfg limit.BreakerConfig) *polite.SiteBreaker {
+			return polite.NewSiteBreaker(rdb, "shop.example", patience, began, cfg)
 		}
 		long := time.Now().Add(-time.Hour)
 		b := breakerOf(time.Hour, long, cfg)
 		failure := &fetch.Error{Class: fetch.Connect, Direct: true, Err: errors.New("refused")}
-		for n := range breakerPages {
-			permit, err := b.allow(t.Context())
+		for n := range 5 {
+			permit, err := b.Allow(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := b.report(t.Context(), permit, fmt.Sprint(n), true, failure); err != nil {
+			if _, err := b.Report(t.Context(), permit, fmt.Sprint(n), true, fetch.OutcomeOf(failure)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		patient := limit.BreakerConfig{Logger: noLog} // for it the cooldown is not over
 		testutil.Eventually(t, "the site to be down for more than a moment", func() bool {
-			_, err := breakerOf(time.Nanosecond, long, patient).allow(t.Context())
-			gone, ok := errors.AsType[*downError](err)
-			return ok && gone.class == fetch.Connect && !gone.since.IsZero()
+			_, err := breakerOf(time.Nanosecond, long, patient).Allow(t.Context())
+			gone, ok := errors.AsType[*polite.DownError](err)
+			return ok && gone.Class == string(fetch.Connect) && !gone.Since.IsZero()
 		})
-		if _, err := breakerOf(time.Hour, long, patient).allow(t.Context()); !errors.As(err, new(later)) {
-			t.Errorf("a job that may wait for longer: got %v, want later", err)
+		if _, err := breakerOf(time.Hour, long, patient).Allow(t.Context()); !errors.As(err, new(*polite.WaitError)) {
+			t.Errorf("a job that may wait for longer: got %v, want a WaitError", err)
 		}
-		if _, err := breakerOf(time.Minute, time.Now(), patient).allow(t.Context()); !errors.As(err, new(later)) {
-			t.Errorf("a job that has begun just now: got %v, want later", err)
+		if _, err := breakerOf(time.Minute, time.Now(), patient).Allow(t.Context()); !errors.As(err, new(*polite.WaitError)) {
+			t.Errorf("a job that has begun just now: got %v, want a WaitError", err)
 		}
 		var trials []limit.Permit
 		testutil.Eventually(t, "the site to be tried", func() bool {
-			permit, err := b.allow(t.Context())
+			permit, err := b.Allow(t.Context())
 			if err == nil && permit.Trial() {
 				trials = append(trials, permit)
 			}
 			return len(trials) == 2
 		})
-		if _, err := breakerOf(time.Nanosecond, long, cfg).allow(t.Context()); !errors.As(err, new(later)) {
-			t.Errorf("while it is tried: got %v, want later", err)
+		if _, err := breakerOf(time.Nanosecond, long, cfg).Allow(t.Context()); !errors.As(err, new(*polite.WaitError)) {
+			t.Errorf("while it is tried: got %v, want a WaitError", err)
 		}
-		if down, err := b.report(t.Context(), trials[0], "0", false, nil); err != nil || down != 0 {
+		if down, err := b.Report(t.Context(), trials[0], "0", false, fetch.OutcomeOf(nil)); err != nil || down != 0 {
 			t.Errorf("a page that came: got %s, %v", down, err)
 		}
-		if _, err := breakerOf(time.Nanosecond, long, patient).allow(t.Context()); err != nil {
+		if _, err := breakerOf(time.Nanosecond, long, patient).Allow(t.Context()); err != nil {
 			t.Errorf("a site that is up again: got %v", err)
-		}
-	})
-}
-
-// What one process has seen of a slow site holds the others back.
-func TestThrottleIsShared(t *testing.T) {
-	t.Parallel()
-	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		one, two := &throttle{rdb: rdb, site: "shop.example"}, &throttle{rdb: rdb, site: "shop.example"}
-		observe := func(th *throttle, latency time.Duration, ok bool) {
-			t.Helper()
-			if err := th.Observe(t.Context(), latency, ok); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for range 5 {
-			observe(one, 100*time.Millisecond, true)
-		}
-		if d := one.Delay(); d > 30*time.Millisecond {
-			t.Errorf("a steady site is delayed by %s", d)
-		}
-		observe(one, 2*time.Second, true)
-		observe(two, 110*time.Millisecond, false)
-		if d := two.Delay(); d < 1500*time.Millisecond {
-			t.Errorf("the other process waits %s; an error must not lower it", d)
-		}
-		observe(two, 110*time.Millisecond, true)
-		if d := two.Delay(); d < 700*time.Millisecond || d > 1200*time.Millisecond {
-			t.Errorf("a quick answer: got %s, want about half", d)
-		}
-		for range 20 {
-			observe(one, time.Hour, true)
-		}
-		if d := one.Delay(); d > maxThrottle {
-			t.Errorf("the delay grows to %s", d)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package fetch
+package polite
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 // 500 KiB.
 const maxRobots = 512 << 10
 
-// Rules is a robots.txt as one agent sees it (RFC 9309): the groups that
+// Rules are a robots.txt as one agent sees it (RFC 9309): the groups that
 // name the agent, merged, or else those for every agent.
 type Rules struct {
 	rules []rule
@@ -38,67 +38,87 @@ func ParseRobots(data []byte, agent string) *Rules {
 		data = data[:bytes.LastIndexAny(data, "\r\n")+1]
 	}
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	token := productToken(agent)
-	var own, all Rules
-	named := false
-	var mine, everyone bool // which of the two the current group belongs to
-	inAgents := false       // the last rule or agent line was an agent line
+	p := rulesParser{token: productToken(agent)}
 	for line := range bytes.FieldsFuncSeq(data, func(r rune) bool { return r == '\n' || r == '\r' }) {
 		text, _, _ := strings.Cut(string(line), "#")
-		key, value, ok := cutField(text)
-		if !ok {
-			continue
-		}
-		switch key {
-		case "user-agent", "useragent", "user agent":
-			if !inAgents {
-				mine, everyone = false, false
-			}
-			inAgents = true
-			if name := strings.Fields(value); len(name) > 0 && name[0] == "*" {
-				everyone = true
-			} else if t := productToken(value); t != "" && strings.EqualFold(t, token) {
-				mine, named = true, true
-			}
-			continue
-		case "allow", "disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw":
-			inAgents = false
-			if value == "" || (value[0] != '/' && value[0] != '*' && value[0] != '$') {
-				if value == "" {
-					continue
-				}
-				value = "/" + value
-			}
-			r := rule{definition.NormalEscapes(value), key == "allow"}
-			if mine {
-				own.rules = append(own.rules, r)
-			}
-			if everyone {
-				all.rules = append(all.rules, r)
-			}
-		case "crawl-delay", "crawldelay":
-			// Not in the RFC; a line of its own that must not split a group.
-			f, err := strconv.ParseFloat(leadingNumber(value), 64)
-			if err != nil || f < 0 || f > 1e6 {
-				continue
-			}
-			d := time.Duration(f * float64(time.Second))
-			if mine {
-				own.delay = max(own.delay, d)
-			}
-			if everyone {
-				all.delay = max(all.delay, d)
-			}
+		if key, value, ok := cutField(text); ok {
+			p.field(key, value)
 		}
 	}
-	chosen := &all
-	if named {
-		chosen = &own
+	if p.named {
+		return &p.own
 	}
-	return chosen
+	return &p.all
 }
 
-// Allowed tells whether a URL, given as its escaped path with its query, may
+// rulesParser gathers the rules for an agent.
+type rulesParser struct {
+	token          string // of the agent
+	own, all       Rules  // for the agent, and for every agent
+	named          bool   // a group is for the agent
+	mine, everyone bool   // whether the current group is for the agent, and for every agent
+	inAgents       bool   // the last line of a rule or an agent was one of an agent
+}
+
+// field takes in a line.
+func (p *rulesParser) field(key, value string) {
+	switch key {
+	case "user-agent", "useragent", "user agent":
+		p.agent(value)
+	case "allow":
+		p.rule(value, true)
+	case "disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw":
+		p.rule(value, false)
+	case "crawl-delay", "crawldelay":
+		p.delay(value)
+	}
+}
+
+func (p *rulesParser) agent(value string) {
+	if !p.inAgents {
+		p.mine, p.everyone = false, false
+	}
+	p.inAgents = true
+	if name := strings.Fields(value); len(name) > 0 && name[0] == "*" {
+		p.everyone = true
+	} else if t := productToken(value); t != "" && strings.EqualFold(t, p.token) {
+		p.mine, p.named = true, true
+	}
+}
+
+func (p *rulesParser) rule(pattern string, allow bool) {
+	p.inAgents = false
+	if pattern == "" {
+		return
+	}
+	if !strings.ContainsRune("/*$", rune(pattern[0])) {
+		pattern = "/" + pattern
+	}
+	r := rule{definition.NormalEscapes(pattern), allow}
+	p.add(func(rules *Rules) { rules.rules = append(rules.rules, r) })
+}
+
+// delay is not in the RFC: its line must not split a group.
+func (p *rulesParser) delay(value string) {
+	f, err := strconv.ParseFloat(leadingNumber(value), 64)
+	if err != nil || f > 1e6 {
+		return
+	}
+	d := time.Duration(f * float64(time.Second))
+	p.add(func(rules *Rules) { rules.delay = max(rules.delay, d) })
+}
+
+// add changes the rules that the current group is for.
+func (p *rulesParser) add(change func(*Rules)) {
+	if p.mine {
+		change(&p.own)
+	}
+	if p.everyone {
+		change(&p.all)
+	}
+}
+
+// Allowed reports whether a URL, given as its escaped path with its query, may
 // be fetched: the longest matching rule decides, and of two as long as each
 // other the one that allows.
 func (r *Rules) Allowed(pathAndQuery string) bool {
@@ -158,7 +178,7 @@ func leadingNumber(s string) string {
 	return s[:end]
 }
 
-// matches tells whether a pattern with * and a final $ matches the beginning
+// matches reports whether a pattern with * and a final $ matches the beginning
 // of a path. It takes time in the product of the two lengths at most,
 // whatever the pattern.
 func matches(pattern, path string) bool {

@@ -1,4 +1,4 @@
-package fetch
+package polite
 
 import (
 	"strings"
@@ -6,15 +6,26 @@ import (
 	"time"
 )
 
-// The cases restate the RFC and the public test suites of its parsers.
-func TestRobots(t *testing.T) {
+// robotsCase is a robots.txt, and whether FooBot may fetch a path. The cases restate the RFC and the public test suites
+// of its parsers.
+type robotsCase struct {
+	name, file, path string
+	want             bool
+}
+
+func checkRobots(t *testing.T, cases []robotsCase) {
+	t.Helper()
+	for _, c := range cases {
+		if got := ParseRobots([]byte(c.file), "FooBot/1.2 (+mailto:a@b)").Allowed(c.path); got != c.want {
+			t.Errorf("%s: got %v, want %v, for %s in\n%s", c.name, got, c.want, c.path, c.file)
+		}
+	}
+}
+
+// The groups that name the agent count, or else those for every agent.
+func TestRobotsGroups(t *testing.T) {
 	t.Parallel()
-	const agent = "FooBot/1.2 (+mailto:a@b)"
-	for _, c := range []struct {
-		name, file, path string
-		want             bool
-	}{
-		{"empty file", "", "/x", true},
+	checkRobots(t, []robotsCase{
 		{"no groups", "disallow: /", "/x", true},
 		{"allow all", "user-agent: FooBot\ndisallow:\n", "/x", true},
 		{"disallow all", "user-agent: FooBot\ndisallow: /\n", "/x", false},
@@ -30,11 +41,24 @@ func TestRobots(t *testing.T) {
 		{"groups of an agent are merged", "user-agent: foobot\ndisallow: /a\n\nuser-agent: barbot\ndisallow: /\n\nuser-agent: foobot\ndisallow: /b\n", "/b", false},
 		{"merged, the first too", "user-agent: foobot\ndisallow: /a\n\nuser-agent: foobot\ndisallow: /b\n", "/a", false},
 		{"two agents, one group", "user-agent: barbot\nuser-agent: foobot\ndisallow: /\n", "/x", false},
-		{"blank lines do not end agents", "user-agent: foobot\n\n\ndisallow: /\n", "/x", false},
-		{"a sitemap does not split a group", "user-agent: foobot\nsitemap: http://x/s.xml\ndisallow: /\n", "/x", false},
-		{"an unknown line does not split a group", "user-agent: foobot\nfoo: bar\ndisallow: /\n", "/x", false},
-		{"no colon", "user-agent foobot\ndisallow /\n", "/x", false},
-		{"space before the colon", "user-agent : foobot\ndisallow : /\n", "/x", false},
+		{"agent with a space", "user-agent: Foo Bar\ndisallow: /\n", "/x", true},
+		{"agent cut at a space", "user-agent: FooBot Bar\ndisallow: /\n", "/x", false},
+		{"two groups of all are merged", "user-agent: *\ndisallow: /a\n\nuser-agent: *\ndisallow: /b\n", "/a", false},
+		{"a star within a name is nobody", "user-agent: *WordPress*\ndisallow: /\n", "/x", true},
+		{"a star before a name is nobody", "user-agent: *foobot\ndisallow: /\n", "/x", true},
+		{"two stars are nobody", "user-agent: **\ndisallow: /\n", "/x", true},
+		{"a star within a name takes nothing from every agent", "user-agent: *\ndisallow: /a\n\nuser-agent: *WordPress*\ndisallow: /\n", "/a", false},
+		{"a star within a name adds nothing to every agent", "user-agent: *\ndisallow: /a\n\nuser-agent: *WordPress*\ndisallow: /\n", "/x", true},
+		{"a star within a name beside every agent", "user-agent: *WordPress*\nuser-agent: *\ndisallow: /\n", "/x", false},
+		{"a star and a word after it is every agent", "user-agent: * baz\ndisallow: /\n", "/x", false},
+		{"rules before an agent count for nobody", "disallow: /\nuser-agent: foobot\nallow: /a\n", "/x", true},
+	})
+}
+
+// The longest pattern that matches decides.
+func TestRobotsPatterns(t *testing.T) {
+	t.Parallel()
+	checkRobots(t, []robotsCase{
 		{"longest wins", "user-agent: *\ndisallow: /x/page.html\nallow: /x/\n", "/x/page.html", false},
 		{"longest allows", "user-agent: *\nallow: /x/page.html\ndisallow: /x/\n", "/x/page.html", true},
 		{"tie allows", "user-agent: *\ndisallow: /x\nallow: /x\n", "/x", true},
@@ -56,39 +80,37 @@ func TestRobots(t *testing.T) {
 		{"escaped slash is no slash", "user-agent: *\ndisallow: /a%2fb\n", "/a/b", true},
 		{"beyond ASCII", "user-agent: *\ndisallow: /ツ\n", "/%E3%83%84", false},
 		{"star escaped", "user-agent: *\ndisallow: /a%2A\n", "/ab", true},
+		{"longest wins, whatever the order", "user-agent: *\nallow: /folder\ndisallow: /folder/sub\nallow: /folder/sub/open\n", "/folder/sub/open/x", true},
+		{"star and dollar", "user-agent: *\nallow: /p\ndisallow: /*.pdf$\n", "/p.pdf", false},
+		{"escaped beyond ASCII in the file", "user-agent: *\ndisallow: /%E3%83%84\n", "/ツ/x", false},
+		{"robots.txt itself", "user-agent: *\ndisallow: /\n", "/robots.txt", true},
+		{"root only", "user-agent: *\ndisallow: /$\n", "/", false},
+		{"root only, another page", "user-agent: *\ndisallow: /$\n", "/x", true},
+	})
+}
+
+// Lines are read as the well-known parsers do.
+func TestRobotsLines(t *testing.T) {
+	t.Parallel()
+	checkRobots(t, []robotsCase{
+		{"empty file", "", "/x", true},
+		{"blank lines do not end agents", "user-agent: foobot\n\n\ndisallow: /\n", "/x", false},
+		{"a sitemap does not split a group", "user-agent: foobot\nsitemap: http://x/s.xml\ndisallow: /\n", "/x", false},
+		{"an unknown line does not split a group", "user-agent: foobot\nfoo: bar\ndisallow: /\n", "/x", false},
+		{"no colon", "user-agent foobot\ndisallow /\n", "/x", false},
+		{"space before the colon", "user-agent : foobot\ndisallow : /\n", "/x", false},
 		{"BOM", "\xef\xbb\xbfuser-agent: *\ndisallow: /\n", "/x", false},
 		{"CR", "user-agent: *\rdisallow: /\r", "/x", false},
 		{"CRLF", "user-agent: *\r\ndisallow: /\r\n", "/x", false},
 		{"comment at the end", "user-agent: *\ndisallow: / # all\n", "/x", false},
 		{"typo", "user-agent: *\ndissallow: /\n", "/x", false},
 		{"no slash", "user-agent: *\ndisallow: x\n", "/x", false},
-		{"agent with a space", "user-agent: Foo Bar\ndisallow: /\n", "/x", true},
-		{"agent cut at a space", "user-agent: FooBot Bar\ndisallow: /\n", "/x", false},
-		{"two groups of all are merged", "user-agent: *\ndisallow: /a\n\nuser-agent: *\ndisallow: /b\n", "/a", false},
-		{"a star within a name is nobody", "user-agent: *WordPress*\ndisallow: /\n", "/x", true},
-		{"a star before a name is nobody", "user-agent: *foobot\ndisallow: /\n", "/x", true},
-		{"two stars are nobody", "user-agent: **\ndisallow: /\n", "/x", true},
-		{"a star within a name takes nothing from every agent", "user-agent: *\ndisallow: /a\n\nuser-agent: *WordPress*\ndisallow: /\n", "/a", false},
-		{"a star within a name adds nothing to every agent", "user-agent: *\ndisallow: /a\n\nuser-agent: *WordPress*\ndisallow: /\n", "/x", true},
-		{"a star within a name beside every agent", "user-agent: *WordPress*\nuser-agent: *\ndisallow: /\n", "/x", false},
-		{"a star and a word after it is every agent", "user-agent: * baz\ndisallow: /\n", "/x", false},
-		{"longest wins, whatever the order", "user-agent: *\nallow: /folder\ndisallow: /folder/sub\nallow: /folder/sub/open\n", "/folder/sub/open/x", true},
-		{"star and dollar", "user-agent: *\nallow: /p\ndisallow: /*.pdf$\n", "/p.pdf", false},
-		{"escaped beyond ASCII in the file", "user-agent: *\ndisallow: /%E3%83%84\n", "/ツ/x", false},
 		{"an empty allow is no rule", "user-agent: *\nallow:\ndisallow: /\n", "/x", false},
 		{"a rule after a stray line", "user-agent: *\nrubbish\ndisallow: /\n", "/x", false},
 		{"tabs", "user-agent:\t*\t\ndisallow:\t/\t\n", "/x", false},
-		{"robots.txt itself", "user-agent: *\ndisallow: /\n", "/robots.txt", true},
-		{"root only", "user-agent: *\ndisallow: /$\n", "/", false},
-		{"root only, another page", "user-agent: *\ndisallow: /$\n", "/x", true},
 		{"HTML instead", "<html><body>user-agent: *<br>disallow: /</body></html>", "/x", true},
 		{"junk does not end it", "\x00\xff\nCrawl-delay: 10#\nuser-agent: *\ndisallow: /\n", "/x", false},
-		{"rules before an agent count for nobody", "disallow: /\nuser-agent: foobot\nallow: /a\n", "/x", true},
-	} {
-		if got := ParseRobots([]byte(c.file), agent).Allowed(c.path); got != c.want {
-			t.Errorf("%s: got %v, want %v, for %s in\n%s", c.name, got, c.want, c.path, c.file)
-		}
-	}
+	})
 }
 
 // A line of a sitemap belongs to no group, and ends none.

@@ -1,0 +1,99 @@
+package artifact
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"muster/tasks/workqueue"
+)
+
+// stalePart is the age at which a part of a content is nobody's any more:
+// whoever wrote it was killed.
+const stalePart = time.Hour
+
+// removeStale removes the parts of contents that killed processes left in dir.
+func removeStale(dir string) error {
+	parts, err := filepath.Glob(filepath.Join(dir, "incoming", "*.part"))
+	if err != nil {
+		return err
+	}
+	for _, part := range parts {
+		if info, err := os.Stat(part); err == nil && time.Since(info.ModTime()) > stalePart {
+			_ = os.Remove(part) // somebody else may have done so
+		}
+	}
+	return nil
+}
+
+// errStall says that a host stopped in the middle of a content.
+var errStall = errors.New("nothing more came for")
+
+// stallReader puts a timer off with each read that brings something.
+type stallReader struct {
+	r     io.Reader
+	timer *time.Timer
+	after time.Duration
+}
+
+func (s *stallReader) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if n > 0 {
+		s.timer.Reset(s.after)
+	}
+	return n, err
+}
+
+// save writes a body to a file beside the contents: keep names it, discard
+// removes it.
+func (f *Fetcher) save(body io.Reader, got *Fetched) (part string, err error) {
+	dir := filepath.Join(f.cfg.Dir, "incoming")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("keep contents: %w", err)
+	}
+	file, err := os.CreateTemp(dir, "*.part")
+	if err != nil {
+		return "", fmt.Errorf("keep contents: %w", err)
+	}
+	defer func() {
+		if closed := file.Close(); err == nil && closed != nil {
+			err = fmt.Errorf("keep contents: %w", closed)
+		}
+		if err != nil {
+			_ = os.Remove(file.Name()) // the error that matters is the first
+		}
+	}()
+	sum := sha256.New()
+	got.Size, err = io.Copy(io.MultiWriter(file, sum), io.LimitReader(body, f.cfg.MaxBytes+1))
+	if err != nil {
+		return "", fmt.Errorf("download: %w", err)
+	}
+	if got.Size > f.cfg.MaxBytes {
+		return "", workqueue.Permanent(fmt.Errorf("it has more than the %d bytes that are allowed", f.cfg.MaxBytes))
+	}
+	if err := file.Sync(); err != nil {
+		return "", fmt.Errorf("keep contents: %w", err)
+	}
+	got.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	got.Path = filepath.Join(got.SHA256[:2], got.SHA256)
+	return file.Name(), nil
+}
+
+// keep gives a saved content its place, in one step.
+func (f *Fetcher) keep(part string, got Fetched) error {
+	place := filepath.Join(f.cfg.Dir, got.Path)
+	if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
+		return discard(part, fmt.Errorf("keep contents: %w", err))
+	}
+	if err := os.Rename(part, place); err != nil {
+		return discard(part, fmt.Errorf("keep contents: %w", err))
+	}
+	return nil
+}
+
+func discard(part string, err error) error { return errors.Join(err, os.Remove(part)) }

@@ -1,0 +1,68 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"muster/internal/retryafter"
+	"muster/sites/definition"
+)
+
+// judge turns a status into an error, or nil for a page.
+func (c *Client) judge(ctx context.Context, rawURL, kind string, res *http.Response) error {
+	fail := func(class Class, after time.Duration) error {
+		return c.from(res, &Error{Class: class, URL: rawURL, Status: res.StatusCode, After: after, Err: fmt.Errorf("the site answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))})
+	}
+	after, told := retryafter.Parse(res.Header.Get("Retry-After"), time.Now(), c.def.Politeness.RetryAfterMax)
+	switch s := res.StatusCode; {
+	case s == http.StatusTooManyRequests, s == http.StatusServiceUnavailable && told:
+		if !told {
+			after = min(time.Minute, c.def.Politeness.RetryAfterMax)
+		}
+		if v := sessionOf(ctx); v != nil && s == http.StatusTooManyRequests && c.sessions.alone(v) {
+			return fail(RateLimited, 0) // another session may ask
+		}
+		if err := c.cfg.Clock.Hold(ctx, c.cfg.Key, after); err != nil {
+			c.cfg.Logger.Warn("cannot hold the site's clock", "site", c.def.Site, "error", err)
+		}
+		return fail(RateLimited, after)
+	case s >= 500:
+		return fail(Server, after)
+	case s == http.StatusProxyAuthRequired && c.cfg.Via(res) != "":
+		return fail(Proxy, 0)
+	case s == http.StatusUnauthorized, s == http.StatusForbidden:
+		return fail(Blocked, 0)
+	case s == http.StatusNotFound, s == http.StatusGone:
+		return fail(Gone, 0)
+	case s == http.StatusRequestTimeout:
+		return fail(Timeout, after)
+	case s >= 400:
+		return fail(Refused, 0)
+	case s == http.StatusNoContent:
+		return fail(Empty, 0)
+	case s >= 300:
+		return fail(Redirect, 0)
+	}
+	if kind == definition.KindSitemap {
+		return nil // may come as anything
+	}
+	if mt, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err == nil {
+		for _, bad := range []string{"image/", "audio/", "video/", "font/", "application/zip", "application/pdf", "application/octet-stream", "application/gzip"} {
+			if strings.HasPrefix(mt, bad) && mt != "image/svg+xml" {
+				return &Error{Class: BadType, URL: rawURL, Status: res.StatusCode, Err: fmt.Errorf("the page is of type %s", mt)}
+			}
+		}
+	}
+	return nil
+}
+
+// from notes by what way an answer came that is none.
+func (c *Client) from(res *http.Response, e *Error) *Error {
+	e.Via = c.cfg.Via(res)
+	e.Direct = e.Via == ""
+	return e
+}

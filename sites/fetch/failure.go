@@ -1,0 +1,92 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+
+	"muster/internal/addressfilter"
+	"muster/sites/definition"
+	"muster/sites/polite"
+)
+
+// OutcomeOf returns how a request for a page ended, for the breaker of the site. The error is that of Get, or of reading
+// the page.
+func OutcomeOf(err error) polite.Outcome {
+	o := polite.Outcome{Answered: ClassOf(err).Answered()}
+	if e, ok := errors.AsType[*Error](err); ok {
+		o.OfSite, o.Blocked, o.Class, o.Via = e.OfSite(), e.Class == Blocked, string(e.Class), e.Via
+	}
+	return o
+}
+
+// leastRest is the shortest time for which proxies are taken to rest.
+const leastRest = 50 * time.Millisecond
+
+// failed makes an *Error of what went wrong with a request.
+func (c *Client) failed(ctx context.Context, rawURL string, err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		e.URL = rawURL
+		return e
+	}
+	if e, ok := errors.AsType[*polite.WaitError](err); ok {
+		return &Error{Class: Throttled, URL: rawURL, After: e.After, Err: e}
+	}
+	if errors.Is(err, polite.ErrDisallowed) {
+		return &Error{Class: Robots, URL: rawURL, Err: fmt.Errorf("%w; the site's definition can say politeness.robots: false", polite.ErrDisallowed)}
+	}
+	if e, ok := errors.AsType[*polite.RobotsError](err); ok {
+		return c.robotsFailed(rawURL, e)
+	}
+	// A url.Error repeats the URL, with what secrets it may hold.
+	if ue, ok := errors.AsType[*url.Error](err); ok {
+		err = ue.Err
+	}
+	class := classOfNetwork(err)
+	switch {
+	case errors.Is(err, errScope), errors.Is(err, errRedirects):
+		class = Redirect
+	case class != Proxy && addressfilter.Is(err):
+		class, err = Address, fmt.Errorf("%w, or allow_addresses of the definition", err)
+	case c.cfg.NoProxy != nil && errors.Is(err, c.cfg.NoProxy):
+		class = NoProxy
+	}
+	e := &Error{Class: class, URL: rawURL, Err: err}
+	if class == Connect && errors.Is(err, io.EOF) {
+		e.Err = fmt.Errorf("the connection was closed before an answer came: %w", err)
+	}
+	if r, ok := errors.AsType[interface {
+		error
+		Resting() time.Duration
+	}](err); ok && class == NoProxy {
+		e.After = min(max(r.Resting(), leastRest), c.def.Retries.Cap)
+	}
+	if v, ok := errors.AsType[interface {
+		error
+		Via() string
+	}](err); ok {
+		e.Via = v.Via()
+	}
+	if measure, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		e.Direct = e.Via == "" && measure.isSent()
+	}
+	return e
+}
+
+// robotsFailed makes an *Error of why the robots.txt of a page's host cannot be had.
+func (c *Client) robotsFailed(rawURL string, err *polite.RobotsError) *Error {
+	ctx, res := err.Request.Context(), err.Response
+	if res == nil {
+		e := c.failed(ctx, rawURL, err.Err)
+		e.Err = fmt.Errorf("robots.txt cannot be fetched: %w", e.Err)
+		return e
+	}
+	if e, ok := errors.AsType[*Error](c.judge(ctx, rawURL, definition.KindSitemap, res)); ok {
+		e.Err = fmt.Errorf("robots.txt: %w; until it is there, no page may be fetched", e.Err)
+		return e
+	}
+	return c.from(res, &Error{Class: Truncated, URL: rawURL, Err: err})
+}

@@ -1,0 +1,51 @@
+package fetch
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+)
+
+var (
+	errScope     = errors.New("leads out of the site")
+	errRedirects = errors.New("too many redirects")
+)
+
+func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(via) > c.def.Limits.Redirects {
+		return errRedirects
+	}
+	if moved := c.def.Move(req.URL); moved != req.URL {
+		req.URL = moved
+		req.Host = ""
+	}
+	if !c.def.InScope(req.URL) {
+		return errScope
+	}
+	return nil
+}
+
+// refreshed returns where a page sends its readers by itself, after so many such hops, or nil when it is the page. That
+// counts as a redirect.
+func (c *Client) refreshed(page extract.Page, hops int) (*url.URL, error) {
+	if page.Kind == definition.KindSitemap || c.def.Page(page.Kind).Format == definition.FormatJSON {
+		return nil, nil
+	}
+	to := page.Refresh()
+	if to == nil {
+		return nil, nil
+	}
+	to = c.def.Move(to)
+	switch {
+	case hops == c.def.Limits.Redirects:
+		return nil, errRedirects
+	case !c.def.InScope(to) && toChallenge(to):
+		return nil, nil // Inspect recognizes the challenge
+	case !c.def.InScope(to):
+		return nil, errScope
+	}
+	return to, nil
+}

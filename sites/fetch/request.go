@@ -1,0 +1,39 @@
+package fetch
+
+import (
+	"net/http"
+	"strings"
+
+	"muster/sites/definition"
+)
+
+// dress gives a request its headers: those of the definition, and over them
+// those of the session's profile. The cookies of a session are in its jar.
+func (c *Client) dress(req *http.Request, kind string, s *session) {
+	req.Header.Set("User-Agent", c.def.UserAgent)
+	accept := "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+	if kind != "" && c.def.Page(kind).Format == definition.FormatJSON {
+		accept = "application/json,*/*;q=0.8"
+	}
+	req.Header.Set("Accept", accept)
+	req.Header.Set("Accept-Language", "en;q=0.8,*;q=0.5")
+	set := func(headers map[string]string) {
+		for name, value := range headers {
+			if strings.EqualFold(name, "Host") {
+				req.Host = value
+				continue
+			}
+			req.Header.Set(name, value)
+		}
+	}
+	set(c.def.Headers)
+	if s != nil {
+		if s.profile != nil {
+			set(s.profile.Headers)
+		}
+		return
+	}
+	for name, value := range c.def.Cookies {
+		req.AddCookie(&http.Cookie{Name: name, Value: value})
+	}
+}

@@ -1,0 +1,57 @@
+package polite
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"muster/internal/addressfilter"
+	"muster/tasks/limit"
+)
+
+// breaker makes no requests while those of the same key keep failing.
+type breaker struct {
+	next http.RoundTripper
+	cfg  Config
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, key := req.Context(), b.cfg.Key(req.URL)
+	permit, ok, wait, err := b.cfg.Breaker.Allow(ctx, key)
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok && permit.Tried():
+		return nil, &WaitError{Key: key, After: wait, Err: errors.New("others try whether the host works again")}
+	case !ok:
+		return nil, &OpenError{Key: key, After: wait}
+	}
+	res, err := b.next.RoundTrip(req)
+	if rerr := report(ctx, permit, res, err); rerr != nil {
+		b.cfg.Logger.Warn("cannot tell the breaker how a request ended", "err", rerr)
+	}
+	return res, err
+}
+
+// report tells a breaker how a request ended.
+func report(ctx context.Context, permit limit.Permit, res *http.Response, err error) error {
+	ended := ctx.Err() != nil
+	ctx = context.WithoutCancel(ctx) // a trial must not be held for nothing
+	switch {
+	case ended, err != nil && !isOfHost(err), err == nil && res.StatusCode == http.StatusTooManyRequests:
+		return permit.Cancel(ctx)
+	case errors.As(err, new(*RobotsError)):
+		return permit.Failure(ctx, "robots.txt")
+	case err != nil:
+		return permit.Failure(ctx, "connection")
+	case res.StatusCode >= http.StatusInternalServerError:
+		return permit.Failure(ctx, res.Status)
+	}
+	return permit.Success(ctx)
+}
+
+// isOfHost reports whether the error of a request may be its host's: the request was made.
+func isOfHost(err error) bool {
+	return !errors.Is(err, ErrDisallowed) && !addressfilter.Is(err) && !errors.As(err, new(*WaitError)) && !errors.As(err, new(unsentError))
+}

@@ -1,0 +1,15 @@
+package polite_test
+
+import (
+	"net"
+	"testing"
+
+	"muster/internal/dnstest"
+	"muster/tasks/redistest"
+)
+
+// TestMain makes names below .test stand for loopback.
+func TestMain(m *testing.M) {
+	net.DefaultResolver = dnstest.Resolver(dnstest.Loopback)
+	redistest.Main(m)
+}

@@ -1,0 +1,49 @@
+package polite
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// pace sends requests when the clock allows it.
+type pace struct {
+	next http.RoundTripper
+	cfg  Config
+}
+
+// crawlDelay is the context's key for the crawl delay of a request's host.
+type crawlDelay struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (p *pace) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, interval := req.Context(), p.cfg.Interval()
+	if asked, ok := ctx.Value(crawlDelay{}).(time.Duration); ok {
+		interval = max(interval, min(asked, p.cfg.CrawlDelayMax))
+	}
+	if err := p.turn(ctx, p.cfg.Key(req.URL), interval); err != nil {
+		return nil, err
+	}
+	return p.next.RoundTrip(req)
+}
+
+// turn takes a turn of the clock. It waits for a short while, and never books a turn: should the site ask to be left
+// alone meanwhile, that counts.
+func (p *pace) turn(ctx context.Context, key string, interval time.Duration) error {
+	for deadline := time.Now().Add(p.cfg.Patience); ; {
+		wait, err := p.cfg.Clock.Take(ctx, key, interval)
+		if err != nil {
+			return unsentError{err}
+		}
+		if wait <= 0 {
+			return nil
+		}
+		if time.Now().Add(wait).After(deadline) {
+			return &WaitError{Key: key, After: wait, Err: fmt.Errorf("the next turn of %s is in %v", key, wait.Round(time.Millisecond))}
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return unsentError{err}
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package polite
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// Robots sets up the obedience to robots.txt.
+type Robots struct {
+	Agent string       // the User-Agent by whose name the rules are chosen
+	Cache *RobotsCache // Defaults to one of its own.
+	// Dress changes a request for a robots.txt before it is made. Defaults to a request with the agent's name.
+	Dress   func(*http.Request) *http.Request
+	Timeout time.Duration // of fetching a robots.txt. Defaults to none but that of the request for the page.
+
+	own RobotsCache
+}
+
+const (
+	robotsTTL       = 24 * time.Hour // RFC 9309 §2.4
+	robotsHosts     = 10_000         // in a cache
+	robotsRedirects = 5              // RFC 9309 §2.3.1.2
+)
+
+// robots makes the requests that the robots.txt of their host allows.
+type robots struct {
+	*Robots
+	next http.RoundTripper // also for the robots.txt
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *robots) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx := req.Context()
+	rules, err := r.rules(ctx, req.URL)
+	if err != nil {
+		return nil, err
+	}
+	path := req.URL.EscapedPath()
+	if req.URL.RawQuery != "" {
+		path += "?" + req.URL.RawQuery
+	}
+	if !rules.Allowed(path) {
+		return nil, ErrDisallowed
+	}
+	if d := rules.CrawlDelay(); d > 0 {
+		req = req.WithContext(context.WithValue(ctx, crawlDelay{}, d))
+	}
+	return r.next.RoundTrip(req)
+}
+
+// rules returns the rules of the host of u, from the cache or its robots.txt.
+func (r *robots) rules(ctx context.Context, u *url.URL) (*Rules, error) {
+	e := cmp.Or(r.Cache, &r.own).entry(u.Scheme + "://" + u.Host + " " + r.Agent)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.rules != nil && time.Now().Before(e.until) {
+		return e.rules, nil
+	}
+	if r.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.Timeout)
+		defer cancel()
+	}
+	rules, err := r.fetch(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	e.rules, e.until = rules, time.Now().Add(robotsTTL)
+	return rules, nil
+}
+
+// fetch gets the robots.txt of the host of u as RFC 9309 says: 4xx is no rules at all, except that 429 is treated like
+// 5xx; with 5xx and when nothing answers, the site must not be fetched until it does. That is an error here and not
+// rules, so that pages wait and are tried again.
+func (r *robots) fetch(ctx context.Context, u *url.URL) (*Rules, error) {
+	at := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/robots.txt"}
+	for range 1 + robotsRedirects {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+		if err != nil {
+			return nil, fmt.Errorf("ask for robots.txt: %w", err)
+		}
+		req.Header.Set("User-Agent", r.Agent)
+		req.Header.Set("Accept", "text/plain,*/*;q=0.8")
+		if r.Dress != nil {
+			req = r.Dress(req)
+		}
+		res, err := r.next.RoundTrip(req)
+		if errors.As(err, new(*WaitError)) || errors.As(err, new(unsentError)) {
+			return nil, err
+		}
+		if err != nil {
+			return nil, &RobotsError{Request: req, Err: err}
+		}
+		rules, next, err := r.read(req, res)
+		if next == nil {
+			return rules, err
+		}
+		at = next
+	}
+	return AllowAll, nil // more redirects: may be taken as not there
+}
+
+// read reads an answer to a request for a robots.txt, and closes it. One of rules, next (where it redirects to) and err
+// is not nil.
+func (r *robots) read(req *http.Request, res *http.Response) (rules *Rules, next *url.URL, err error) {
+	defer res.Body.Close()
+	switch s := res.StatusCode; {
+	case s == http.StatusTooManyRequests || s >= 500:
+		return nil, nil, &RobotsError{req, res, fmt.Errorf("the site answered %d %s", s, http.StatusText(s))}
+	case s >= 400:
+		return AllowAll, nil, nil
+	case s >= 300:
+		to, err := req.URL.Parse(res.Header.Get("Location"))
+		if err != nil || (to.Scheme != "http" && to.Scheme != "https") {
+			return AllowAll, nil, nil
+		}
+		return nil, to, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxRobots))
+	if err != nil {
+		return nil, nil, &RobotsError{req, res, fmt.Errorf("it ended early: %w", err)}
+	}
+	return ParseRobots(data, r.Agent), nil, nil
+}
+
+// RobotsCache keeps the robots.txt of hosts for a day. The zero value is ready for use, by many goroutines at once, and
+// may be shared by many stacks.
+type RobotsCache struct {
+	mu    sync.Mutex // guards hosts
+	hosts map[string]*robotsEntry
+}
+
+type robotsEntry struct {
+	mu    sync.Mutex // held while the file is fetched; guards the fields below
+	rules *Rules
+	until time.Time
+}
+
+// entry returns the entry of a key, which may be empty.
+func (c *RobotsCache) entry(key string) *robotsEntry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hosts == nil || len(c.hosts) > robotsHosts {
+		c.hosts = map[string]*robotsEntry{}
+	}
+	e := c.hosts[key]
+	if e == nil {
+		e = &robotsEntry{}
+		c.hosts[key] = e
+	}
+	return e
+}
