@@ -58,8 +58,12 @@ func (r *robots) RoundTrip(req *http.Request) (*http.Response, error) {
 // rules returns the rules of the host of u, from the cache or its robots.txt.
 func (r *robots) rules(ctx context.Context, u *url.URL) (*Rules, error) {
 	e := cmp.Or(r.Cache, &r.own).entry(u.Scheme + "://" + u.Host + " " + r.Agent)
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	select {
+	case e.busy <- struct{}{}:
+		defer func() { <-e.busy }()
+	case <-ctx.Done():
+		return nil, unsentError{ctx.Err()}
+	}
 	if e.rules != nil && time.Now().Before(e.until) {
 		return e.rules, nil
 	}
@@ -138,7 +142,7 @@ type RobotsCache struct {
 }
 
 type robotsEntry struct {
-	mu    sync.Mutex // held while the file is fetched; guards the fields below
+	busy  chan struct{} // holds one token while the file is fetched or looked at; guards the fields below
 	rules *Rules
 	until time.Time
 }
@@ -152,7 +156,7 @@ func (c *RobotsCache) entry(key string) *robotsEntry {
 	}
 	e := c.hosts[key]
 	if e == nil {
-		e = &robotsEntry{}
+		e = &robotsEntry{busy: make(chan struct{}, 1)}
 		c.hosts[key] = e
 	}
 	return e

@@ -1,0 +1,328 @@
+package polite_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/sites/polite"
+	"muster/tasks/limit"
+	"muster/tasks/redistest"
+)
+
+// network answers requests without a connection, and notes when each was made.
+type network struct {
+	robots string
+	answer func(*http.Request) (*http.Response, error) // for other paths; nil: 200
+
+	mu    sync.Mutex // guards the fields below
+	paths []string
+	times []time.Time
+}
+
+func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
+	n.mu.Lock()
+	n.paths, n.times = append(n.paths, req.URL.Path), append(n.times, time.Now())
+	n.mu.Unlock()
+	if req.URL.Path == "/robots.txt" {
+		return answer(req, http.StatusOK, n.robots), nil
+	}
+	if n.answer != nil {
+		return n.answer(req)
+	}
+	return answer(req, http.StatusOK, "page"), nil
+}
+
+// asked is the paths that were asked for.
+func (n *network) asked() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return strings.Join(n.paths, " ")
+}
+
+func answer(req *http.Request, status int, body string) *http.Response {
+	return &http.Response{StatusCode: status, Status: fmt.Sprint(status), Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: req}
+}
+
+func host(u *url.URL) string { return u.Host }
+
+// get makes a request by a stack, and closes the body of the answer.
+func get(ctx context.Context, rt http.RoundTripper, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	res, err := rt.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	return res.Body.Close()
+}
+
+// robots.txt is fetched once, at the pace of the host, and its crawl delay holds as far as it is allowed.
+func TestRobotsPassTheClock(t *testing.T) {
+	t.Parallel()
+	for delay, want := range map[string]time.Duration{"2": 2 * time.Second, "9999": 5 * time.Second, "0": time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			n := &network{robots: "user-agent: *\ncrawl-delay: " + delay + "\ndisallow: /no\n"}
+			rt := polite.New(n, polite.Config{
+				Key: host, Robots: &polite.Robots{Agent: "muster/1.0"}, Clock: &polite.LocalClock{},
+				Interval: func() time.Duration { return time.Second }, CrawlDelayMax: 5 * time.Second, Patience: time.Minute,
+			})
+			for _, path := range []string{"a", "b", "c"} {
+				if err := get(t.Context(), rt, "http://shop.example/"+path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := get(t.Context(), rt, "http://shop.example/no"); !errors.Is(err, polite.ErrDisallowed) {
+				t.Errorf("got %v, want ErrDisallowed", err)
+			}
+			if got, want := n.asked(), "/robots.txt /a /b /c"; got != want {
+				t.Fatalf("got requests for %s, want %s", got, want)
+			}
+			if first, later := n.times[1].Sub(n.times[0]), n.times[3].Sub(n.times[2]); first != time.Second || later != want {
+				t.Errorf("crawl-delay %s: got %v after robots.txt and %v between pages, want 1s and %v", delay, first, later, want)
+			}
+		})
+	}
+}
+
+// A request that waits for its turn books none: when the host asks to be left alone meanwhile, it is not made.
+func TestHoldStopsWhoWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n, clock := &network{}, &polite.LocalClock{}
+		rt := polite.New(n, polite.Config{Key: host, Clock: clock, Interval: func() time.Duration { return time.Second }, Patience: 2 * time.Second})
+		if err := get(t.Context(), rt, "http://shop.example/a"); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- get(t.Context(), rt, "http://shop.example/b") }()
+		synctest.Wait()
+		if err := clock.Hold(t.Context(), "shop.example", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		err := <-ended
+		if w, ok := errors.AsType[*polite.WaitError](err); !ok || w.Key != "shop.example" || w.After != 59*time.Second {
+			t.Errorf("got %#v, want a WaitError of shop.example for 59s", err)
+		}
+		if err := get(t.Context(), rt, "http://other.example/c"); err != nil {
+			t.Errorf("another host: got %v, want the page", err)
+		}
+		if got, want := n.asked(), "/a /c"; got != want {
+			t.Errorf("got requests for %s, want %s", got, want)
+		}
+	})
+}
+
+// Who waits for a robots.txt that another request fetches gives up with its context.
+func TestWaitForRobotsEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{}
+		slow := roundTrip(func(req *http.Request) (*http.Response, error) {
+			if req.URL.Path == "/robots.txt" {
+				time.Sleep(time.Minute)
+			}
+			return n.RoundTrip(req)
+		})
+		rt := polite.New(slow, polite.Config{Key: host, Robots: &polite.Robots{Agent: "muster/1.0"}})
+		var group sync.WaitGroup
+		group.Go(func() {
+			if err := get(t.Context(), rt, "http://shop.example/a"); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := get(ctx, rt, "http://shop.example/b"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("got %v after %v, want the end of the context after 1s", err, time.Since(began))
+		}
+		group.Wait()
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// A process that has no interval for a key learns of a hold by another process soon, and of its own at once.
+func TestSharedClockIsHeldForAll(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		one, two := &polite.SharedClock{Pacer: limit.NewPacer(rdb, limit.PacerConfig{})}, &polite.SharedClock{Pacer: limit.NewPacer(rdb, limit.PacerConfig{})}
+		for _, c := range []*polite.SharedClock{one, two} {
+			for range 3 {
+				if wait, err := c.Take(t.Context(), "h", 0); wait != 0 || err != nil {
+					t.Fatalf("got %v, %v, want a turn", wait, err)
+				}
+			}
+		}
+		if err := one.Hold(t.Context(), "h", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if wait, err := one.Take(t.Context(), "h", 0); err != nil || wait < 59*time.Minute {
+			t.Errorf("who has held it: got %v, %v, want about an hour", wait, err)
+		}
+		testutil.Eventually(t, "the other process to wait", func() bool {
+			wait, err := two.Take(t.Context(), "h", 0)
+			return err == nil && wait > 59*time.Minute
+		})
+		if wait, err := two.Take(t.Context(), "another", 0); wait != 0 || err != nil {
+			t.Errorf("another key: got %v, %v, want a turn", wait, err)
+		}
+	})
+}
+
+// The pace of a key in the configuration holds for requests without an interval, too.
+func TestSharedClockKeepsTheConfiguredPace(t *testing.T) {
+	t.Parallel()
+	c := &polite.SharedClock{Pacer: limit.NewPacer(redistest.New(t), limit.PacerConfig{Default: limit.Pace{Interval: time.Hour}})}
+	if wait, err := c.Take(t.Context(), "h", 0); wait != 0 || err != nil {
+		t.Fatalf("got %v, %v, want a turn", wait, err)
+	}
+	if wait, err := c.Take(t.Context(), "h", 0); err != nil || wait < 59*time.Minute {
+		t.Errorf("got %v, %v, want about an hour", wait, err)
+	}
+}
+
+// A clock that varies intervals keeps them from half to one and a half.
+func TestSharedClockVaries(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	c := &polite.SharedClock{Pacer: limit.NewPacer(rdb, limit.PacerConfig{}), Vary: true}
+	for i := range 50 {
+		key := fmt.Sprint(i)
+		if _, err := c.Take(t.Context(), key, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if wait, err := c.Take(t.Context(), key, time.Hour); err != nil || wait < 29*time.Minute || wait > 90*time.Minute {
+			t.Errorf("got %v, %v, want 30m to 90m", wait, err)
+		}
+	}
+}
+
+// A slot is held until the body of the answer is closed, and given back when there is none.
+func TestSlotsAreGivenBack(t *testing.T) {
+	t.Parallel()
+	keyed := limit.NewKeyedLimiter(redistest.New(t), limit.KeyedConfig{Default: 1})
+	free := func() bool {
+		s, err := keyed.TryAcquire(t.Context(), "shop.example")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s == nil {
+			return false
+		}
+		if err := s.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return true
+	}
+	n := &network{answer: func(req *http.Request) (*http.Response, error) {
+		if req.URL.Path == "/broken" {
+			return nil, errors.New("broken")
+		}
+		return answer(req, http.StatusOK, "page"), nil
+	}}
+	rt := polite.New(n, polite.Config{Key: host, Slots: keyed})
+	if err := get(t.Context(), rt, "http://shop.example/broken"); err == nil || !free() {
+		t.Errorf("after an error: got %v, want it and the slot given back", err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://shop.example/a", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := rt.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if free() {
+		t.Error("the slot is free before the body is closed")
+	}
+	if err := get(polite.WithSlots(t.Context(), []string{"shop.example"}), rt, "http://shop.example/b"); err != nil {
+		t.Errorf("who holds the slot: got %v, want the page", err)
+	}
+	if err := res.Body.Close(); err != nil || !free() {
+		t.Errorf("after the body: got %v, want the slot given back", err)
+	}
+}
+
+// A breaker counts what the host does, and not what was not asked of it.
+func TestBreakerCountsTheHost(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answer func(*http.Request) (*http.Response, error)
+		robots string
+		hold   bool
+		opens  bool
+	}{
+		"a page":                  {},
+		"a page that is gone":     {answer: func(r *http.Request) (*http.Response, error) { return answer(r, 404, ""), nil }},
+		"an error":                {answer: func(*http.Request) (*http.Response, error) { return nil, errors.New("refused") }, opens: true},
+		"502":                     {answer: func(r *http.Request) (*http.Response, error) { return answer(r, 502, ""), nil }, opens: true},
+		"429":                     {answer: func(r *http.Request) (*http.Response, error) { return answer(r, 429, ""), nil }},
+		"what robots.txt forbids": {robots: "user-agent: *\ndisallow: /\n"},
+		"what has to wait":        {hold: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := limit.NewBreaker(redistest.New(t), limit.BreakerConfig{Threshold: 1, Cooldown: time.Hour, Logger: noLog})
+			clock := &polite.LocalClock{}
+			rt := polite.New(&network{answer: c.answer, robots: c.robots}, polite.Config{Key: host, Breaker: b, Robots: &polite.Robots{Agent: "muster/1.0"}, Clock: clock})
+			if c.hold {
+				if err := clock.Hold(t.Context(), "shop.example", time.Hour); err != nil {
+					t.Fatal(err)
+				}
+			}
+			first := get(t.Context(), rt, "http://shop.example/a")
+			if c.hold != errors.As(first, new(*polite.WaitError)) {
+				t.Errorf("got %v, want that it waits: %v", first, c.hold)
+			}
+			if err := get(t.Context(), rt, "http://shop.example/b"); errors.As(err, new(*polite.OpenError)) != c.opens {
+				t.Errorf("after %v: got %v, want an OpenError: %v", first, err, c.opens)
+			}
+		})
+	}
+}
+
+// A robots.txt that could not be fetched is asked for again, by the next request.
+func TestRobotsErrorIsNotKept(t *testing.T) {
+	t.Parallel()
+	var down atomic.Bool
+	down.Store(true)
+	n := &network{}
+	rt := polite.New(roundTrip(func(req *http.Request) (*http.Response, error) {
+		if down.Load() {
+			return answer(req, http.StatusServiceUnavailable, ""), nil
+		}
+		return n.RoundTrip(req)
+	}), polite.Config{Key: host, Robots: &polite.Robots{Agent: "muster/1.0"}})
+	err := get(t.Context(), rt, "http://shop.example/a")
+	if e, ok := errors.AsType[*polite.RobotsError](err); !ok || e.Response == nil || e.Response.StatusCode != 503 || e.Request.URL.Path != "/robots.txt" {
+		t.Errorf("got %v, want a RobotsError with 503", err)
+	}
+	down.Store(false)
+	for range 2 {
+		if err := get(t.Context(), rt, "http://shop.example/a"); err != nil {
+			t.Errorf("got %v, want the page", err)
+		}
+	}
+	if got, want := n.asked(), "/robots.txt /a /a"; got != want {
+		t.Errorf("got requests for %s, want %s", got, want)
+	}
+}
