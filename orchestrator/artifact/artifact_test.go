@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"muster/internal/dnstest"
+	"muster/internal/testutil"
 	"muster/orchestrator/artifact"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
@@ -125,116 +125,104 @@ func TestImport(t *testing.T) {
 	}
 }
 
+const pdf = "%PDF content"
+
+var pdfSum = fmt.Sprintf("%x", sha256.Sum256([]byte(pdf)))
+
+// files serves the artifacts of TestFetch.
+func files() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/a.pdf", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/pdf; x=y")
+		_, _ = io.WriteString(w, pdf)
+	})
+	mux.Handle("/moved", http.RedirectHandler("/a.pdf", http.StatusFound))
+	mux.Handle("/loop", http.RedirectHandler("/loop", http.StatusFound))
+	mux.HandleFunc("/broken", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	mux.HandleFunc("/cut", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "short")
+	})
+	mux.HandleFunc("/big", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.Repeat("x", 2000)) })
+	return mux
+}
+
 func TestFetch(t *testing.T) {
 	t.Parallel()
-	body := "%PDF content"
-	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(body)))
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/a.pdf":
-			w.Header().Set("Content-Type", "application/pdf; x=y")
-			_, _ = io.WriteString(w, body)
-		case "/moved":
-			http.Redirect(w, r, "/a.pdf", http.StatusFound)
-		case "/loop":
-			http.Redirect(w, r, "/loop", http.StatusFound)
-		case "/broken":
-			w.WriteHeader(http.StatusBadGateway)
-		case "/cut":
-			w.Header().Set("Content-Length", "100")
-			_, _ = io.WriteString(w, "short")
-		case "/big":
-			_, _ = io.WriteString(w, strings.Repeat("x", 2000))
-		default:
-			http.NotFound(w, r)
-		}
-	}))
-	t.Cleanup(srv.Close)
-	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := newHost(t, files().ServeHTTP)
+	w := newWorld(t, 2)
+	rows := []struct {
+		id, payload string
+		state       workqueue.State
+		attempts    int // that it used
+		note        string
+	}{
+		{"plain", `{"url":"U/a.pdf"}`, workqueue.StateDone, 0, ""},
+		{"checked", `{"url":"U/a.pdf","type":"application/PDF","size":12,"sha256":"` + strings.ToUpper(pdfSum) + `"}`, workqueue.StateDone, 0, ""},
+		{"moved", `{"urls":["U/moved"]}`, workqueue.StateDone, 0, ""},
+		{"gone", `{"url":"U/nothing"}`, workqueue.StateError, 0, "404"},
+		{"wrong type", `{"url":"U/a.pdf","type":"text/html"}`, workqueue.StateError, 0, "not \"text/html\""},
+		{"wrong size", `{"url":"U/a.pdf","size":5}`, workqueue.StateError, 2, "not 5"},
+		{"wrong sum", `{"url":"U/a.pdf","sha256":"00"}`, workqueue.StateError, 2, "SHA-256"},
+		{"loop", `{"url":"U/loop"}`, workqueue.StateError, 2, "10 redirects"},
+		{"broken", `{"url":"U/broken"}`, workqueue.StateError, 2, "502"},
+		{"cut", `{"url":"U/cut"}`, workqueue.StateError, 2, "unexpected EOF"},
+		{"big", `{"url":"U/big"}`, workqueue.StateError, 0, "1000 are allowed"},
+		{"file", `{"url":"file:///etc/passwd"}`, workqueue.StateError, 2, "artifact_validation_failed"},
+		{"none", `{}`, workqueue.StateError, 2, "artifact_validation_failed"},
+		{"typed", `{"url":"U/a.pdf","size":"big"}`, workqueue.StateError, 2, "artifact_validation_failed"},
+	}
+	for _, r := range rows {
+		w.enqueue(r.id, strings.ReplaceAll(r.payload, "U", srv.URL))
+	}
+	w.drain(4, artifact.FetcherConfig{MaxBytes: 1000})
+	for _, r := range rows {
+		w.want(r.id, r.state, r.attempts, r.note)
+	}
+	want := fmt.Sprintf(`{"path":"%s/%s","sha256":"%s","size":12,"type":"application/pdf"}`, pdfSum[:2], pdfSum, pdfSum)
+	if got, _ := w.q.Get(t.Context(), "moved"); string(got[0].Result) != want {
+		t.Errorf("got result %s, want %s", got[0].Result, want)
+	}
+	if data, err := os.ReadFile(filepath.Join(w.dir, pdfSum[:2], pdfSum)); err != nil || string(data) != pdf {
+		t.Errorf("got content %q, %v, want %q", data, err, pdf)
+	}
+	if parts, _ := filepath.Glob(filepath.Join(w.dir, "incoming", "*")); len(parts) != 0 {
+		t.Errorf("left behind: %v", parts)
+	}
+	if _, err := artifact.NewFetcher(artifact.FetcherConfig{}); err == nil {
+		t.Error("no folder is accepted")
+	}
+}
+
+// An item whose host asks for a long time is tried again after 15 minutes at most.
+func TestRetryAfterOfAnItemIsBounded(t *testing.T) {
+	t.Parallel()
+	busy := newHost(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "7200")
 		w.WriteHeader(http.StatusTooManyRequests)
-	}))
-	t.Cleanup(busy.Close)
-	dir := t.TempDir()
-	f, err := artifact.NewFetcher(artifact.FetcherConfig{Dir: dir, MaxBytes: 1000, Filter: local})
+	})
+	w := newWorld(t, 2)
+	w.enqueue("busy", `{"url":"`+busy.URL+`"}`)
+	f, err := artifact.NewFetcher(artifact.FetcherConfig{Dir: w.dir, Filter: local})
 	if err != nil {
 		t.Fatal(err)
 	}
 	mux := workqueue.NewMux()
 	mux.Handle(artifact.FetchKind, f.Handle)
-	q := workqueue.New(redistest.New(t), "q", workqueue.Config{MaxAttempts: 2, Backoff: workqueue.Backoff{Base: time.Millisecond}})
-	rows := []struct{ id, payload, state, note string }{
-		{"plain", `{"url":"U/a.pdf"}`, "done", ""},
-		{"checked", `{"url":"U/a.pdf","type":"application/PDF","size":12,"sha256":"` + strings.ToUpper(sum) + `"}`, "done", ""},
-		{"moved", `{"urls":["U/moved"]}`, "done", ""},
-		{"gone", `{"url":"U/nothing"}`, "error", "404"},
-		{"wrong type", `{"url":"U/a.pdf","type":"text/html"}`, "error", "not \"text/html\""},
-		{"wrong size", `{"url":"U/a.pdf","size":5}`, "error", "not 5"},
-		{"wrong sum", `{"url":"U/a.pdf","sha256":"00"}`, "error", "SHA-256"},
-		{"loop", `{"url":"U/loop"}`, "error", "10 redirects"},
-		{"broken", `{"url":"U/broken"}`, "error", "502"},
-		{"cut", `{"url":"U/cut"}`, "error", "unexpected EOF"},
-		{"big", `{"url":"U/big"}`, "error", "1000 are allowed"},
-		{"file", `{"url":"file:///etc/passwd"}`, "error", "artifact_validation_failed"},
-		{"none", `{}`, "error", "artifact_validation_failed"},
-		{"typed", `{"url":"U/a.pdf","size":"big"}`, "error", "artifact_validation_failed"},
-		{"busy", `{"url":"` + busy.URL + `"}`, "queued", "429"},
-	}
-	for _, r := range rows {
-		it, err := artifact.Item(r.id, []byte(strings.ReplaceAll(r.payload, "U", srv.URL)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := q.Enqueue(t.Context(), it); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p, err := workqueue.NewPool(q, mux, workqueue.PoolConfig{})
+	p, err := workqueue.NewPool(w.q, mux, workqueue.PoolConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	ended := make(chan error)
-	go func() { ended <- p.Run(ctx) }()
-	for {
-		s, err := q.Stats(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s.InProgress == 0 && s.Queued == 1 && s.Delayed == 1 {
-			break
-		}
-		<-time.After(10 * time.Millisecond)
-	}
-	cancel()
-	if err := <-ended; err != nil {
+	testutil.Background(t, p.Run)
+	testutil.Eventually(t, "the item to be delayed", func() bool {
+		s, err := w.q.Stats(t.Context())
+		return err == nil && s.InProgress == 0 && s.Delayed == 1
+	})
+	got, err := w.q.Get(t.Context(), "busy")
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range rows {
-		got, err := q.Get(t.Context(), r.id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if string(got[0].State) != r.state || !strings.Contains(got[0].Note, r.note) {
-			t.Errorf("%s: %s %q, want %s %q", r.id, got[0].State, got[0].Note, r.state, r.note)
-		}
-		if r.id == "busy" {
-			if in := time.Until(got[0].Available); in < 14*time.Minute || in > 16*time.Minute {
-				t.Errorf("busy is tried again in %v, want the cap of 15 minutes", in)
-			}
-		}
-	}
-	want := fmt.Sprintf(`{"path":"%s/%s","sha256":"%s","size":12,"type":"application/pdf"}`, sum[:2], sum, sum)
-	if got, _ := q.Get(t.Context(), "moved"); string(got[0].Result) != want {
-		t.Errorf("result is %s", got[0].Result)
-	}
-	if data, err := os.ReadFile(filepath.Join(dir, sum[:2], sum)); err != nil || string(data) != body {
-		t.Errorf("content is %q, %v", data, err)
-	}
-	if parts, _ := filepath.Glob(filepath.Join(dir, "incoming", "*")); len(parts) != 0 {
-		t.Errorf("left behind: %v", parts)
-	}
-	if _, err := artifact.NewFetcher(artifact.FetcherConfig{}); err == nil {
-		t.Error("no folder is accepted")
+	if in := time.Until(got[0].Available); in < 14*time.Minute || in > 15*time.Minute || !strings.Contains(got[0].Note, "429") {
+		t.Errorf("got %q, tried again in %v, want 429 and 15 minutes", got[0].Note, in)
 	}
 }

@@ -34,78 +34,92 @@ func site(t *testing.T, h http.HandlerFunc, rest string) (*definition.Definition
 
 const quick = "politeness: {delay: 0, robots: false}\n"
 
+// wall is a page whose refusal shows only in where it sends its readers.
+const wall = `<meta http-equiv=refresh content="0; url=http://validate.elsewhere.example/captcha?for=shop">`
+
+// faulty is a site with a page for each thing that can go wrong.
+func faulty() http.Handler {
+	mux := http.NewServeMux()
+	status := func(code int, retryAfter string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			if retryAfter != "" {
+				w.Header().Set("Retry-After", retryAfter)
+			}
+			w.WriteHeader(code)
+		}
+	}
+	body := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) }
+	}
+	for _, code := range []int{503, 500, 403, 401, 404, 410, 418, 204, 407, 304} {
+		mux.Handle(fmt.Sprint("/", code), status(code, ""))
+	}
+	mux.Handle("/429", status(429, "7"))
+	mux.Handle("/429bare", status(429, ""))
+	mux.Handle("/503ra", status(503, time.Now().Add(30*time.Second).UTC().Format(http.TimeFormat)))
+	mux.Handle("/ok", body(page))
+	mux.Handle("/empty", body(""))
+	mux.Handle("/blank", body(" \n\t "))
+	mux.Handle("/big", body(strings.Repeat("x", 5000)))
+	mux.Handle("/moved", http.RedirectHandler("/ok", http.StatusMovedPermanently))
+	mux.Handle("/loop", http.RedirectHandler("/loop", http.StatusFound))
+	mux.Handle("/away", http.RedirectHandler("http://elsewhere.example/", http.StatusFound))
+	mux.Handle("/refreshed", body(`<meta http-equiv=refresh content="0; url=/moved">`))
+	mux.Handle("/refreshed-away", body(`<meta http-equiv=refresh content="0; url=http://elsewhere.example/">`))
+	mux.Handle("/refreshed-wall", body(wall))
+	mux.HandleFunc("/refreshed-loop", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, `<meta http-equiv=refresh content="0; url=?n=%s1">`, r.URL.Query().Get("n"))
+	})
+	mux.HandleFunc("/image", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "image/png")
+		fmt.Fprint(w, "png")
+	})
+	mux.HandleFunc("/slow", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	broken(mux)
+	return mux
+}
+
+// broken adds pages that do not come whole, or not as they say.
+func broken(mux *http.ServeMux) {
+	mux.HandleFunc("/bomb", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		_, _ = z.Write(make([]byte, 1<<20))
+		_ = z.Close()
+	})
+	mux.HandleFunc("/cut", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		fmt.Fprint(w, "short")
+		_ = http.NewResponseController(w).Flush()
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			_ = conn.Close()
+		}
+	})
+	mux.HandleFunc("/cut-gzip", func(w http.ResponseWriter, _ *http.Request) {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		fmt.Fprint(z, page, strings.Repeat("<p>x", 300))
+		_ = z.Close()
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(b.Bytes()[:b.Len()-9])
+	})
+	mux.HandleFunc("/cut-chunks", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, page)
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})
+}
+
+// fromFaulty returns a client of a faulty site, and its URL.
+func fromFaulty(t *testing.T) (*Client, string) {
+	t.Helper()
+	def, base := site(t, faulty().ServeHTTP, quick+"limits: {page_timeout: 8s, max_bytes: 4096, redirects: 3}\n")
+	return NewClient(Config{Definition: def, Clock: free{}}), base
+}
+
 func TestClasses(t *testing.T) {
 	t.Parallel()
-	const wall = `<meta http-equiv=refresh content="0; url=http://validate.elsewhere.example/captcha?for=shop">`
-	def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/ok":
-			fmt.Fprint(w, page)
-		case "/429":
-			w.Header().Set("Retry-After", "7")
-			w.WriteHeader(429)
-		case "/429bare":
-			w.WriteHeader(429)
-		case "/503ra":
-			w.Header().Set("Retry-After", time.Now().Add(30*time.Second).UTC().Format(http.TimeFormat))
-			w.WriteHeader(503)
-		case "/503", "/500", "/403", "/401", "/404", "/410", "/418", "/204", "/407", "/304":
-			var n int
-			_, _ = fmt.Sscanf(r.URL.Path, "/%d", &n)
-			w.WriteHeader(n)
-		case "/refreshed":
-			fmt.Fprint(w, `<meta http-equiv=refresh content="0; url=/moved">`)
-		case "/refreshed-loop":
-			fmt.Fprintf(w, `<meta http-equiv=refresh content="0; url=?n=%s1">`, r.URL.Query().Get("n"))
-		case "/refreshed-away":
-			fmt.Fprint(w, `<meta http-equiv=refresh content="0; url=http://elsewhere.example/">`)
-		case "/refreshed-wall":
-			fmt.Fprint(w, wall)
-		case "/empty":
-		case "/blank":
-			fmt.Fprint(w, " \n\t ")
-		case "/image":
-			w.Header().Set("Content-Type", "image/png")
-			fmt.Fprint(w, "png")
-		case "/big":
-			fmt.Fprint(w, strings.Repeat("x", 5000))
-		case "/bomb":
-			w.Header().Set("Content-Encoding", "gzip")
-			z := gzip.NewWriter(w)
-			_, _ = z.Write(make([]byte, 1<<20))
-			_ = z.Close()
-		case "/cut":
-			w.Header().Set("Content-Length", "1000")
-			fmt.Fprint(w, "short")
-			if f, ok := w.(http.Flusher); ok {
-				f.Flush()
-			}
-			conn, _, err := w.(http.Hijacker).Hijack()
-			if err == nil {
-				_ = conn.Close()
-			}
-		case "/cut-gzip":
-			var b bytes.Buffer
-			z := gzip.NewWriter(&b)
-			fmt.Fprint(z, page, strings.Repeat("<p>x", 300))
-			_ = z.Close()
-			w.Header().Set("Content-Encoding", "gzip")
-			_, _ = w.Write(b.Bytes()[:b.Len()-9])
-		case "/cut-chunks":
-			fmt.Fprint(w, page)
-			_ = http.NewResponseController(w).Flush()
-			panic(http.ErrAbortHandler)
-		case "/slow":
-			<-r.Context().Done()
-		case "/loop":
-			http.Redirect(w, r, "/loop", http.StatusFound)
-		case "/away":
-			http.Redirect(w, r, "http://elsewhere.example/", http.StatusFound)
-		case "/moved":
-			http.Redirect(w, r, "/ok", http.StatusMovedPermanently)
-		}
-	}, quick+"limits: {page_timeout: 8s, max_bytes: 4096, redirects: 3}\n")
-	c := NewClient(Config{Definition: def, Clock: free{}})
+	c, base := fromFaulty(t)
 	for path, want := range map[string]Class{
 		"/ok": OK, "/moved": OK, "/429": RateLimited, "/429bare": RateLimited, "/503ra": RateLimited, "/503": Server, "/500": Server, "/403": Blocked, "/401": Blocked,
 		"/404": Gone, "/410": Gone, "/418": Refused, "/204": Empty, "/407": Refused, "/304": Redirect, "/empty": Empty, "/blank": Empty, "/image": BadType,
@@ -114,38 +128,40 @@ func TestClasses(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			got, err := c.Get(t.Context(), base+path, definition.KindDetail)
-			if ClassOf(err) != want {
+			if _, err := c.Get(t.Context(), base+path, definition.KindDetail); ClassOf(err) != want {
 				t.Errorf("got %s (%v), want %s", ClassOf(err), err, want)
 			}
-			e, _ := errors.AsType[*Error](err)
-			switch path {
-			case "/ok":
-				if string(got.Body) != page {
-					t.Errorf("got %q", got.Body)
-				}
-			case "/refreshed-wall": // whose refusal is to be seen
-				if string(got.Body) != wall {
-					t.Errorf("got %q", got.Body)
-				}
-			case "/moved", "/refreshed":
-				if got.URL.Path != "/ok" || got.Requested != base+path {
-					t.Errorf("got %s, asked for %s", got.URL, got.Requested)
-				}
-			case "/429":
-				if e.After != 7*time.Second {
-					t.Errorf("got %s, want 7s", e.After)
-				}
-			case "/429bare":
-				if e.After != time.Minute {
-					t.Errorf("got %s, want 1m", e.After)
-				}
-			case "/503ra":
-				if e.After < 25*time.Second || e.After > 31*time.Second {
-					t.Errorf("got %s, want about 30s", e.After)
-				}
-			}
 		})
+	}
+}
+
+// A page is the one that redirects and refreshes lead to, unless that is a wall whose signs are to be seen.
+func TestPageIsWhereItLeads(t *testing.T) {
+	t.Parallel()
+	c, base := fromFaulty(t)
+	for path, want := range map[string]struct{ at, body string }{
+		"/ok": {"/ok", page}, "/moved": {"/ok", page}, "/refreshed": {"/ok", page}, "/refreshed-wall": {"/refreshed-wall", wall},
+	} {
+		got, err := c.Get(t.Context(), base+path, definition.KindDetail)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		if string(got.Body) != want.body || got.URL.Path != want.at || got.Requested != base+path {
+			t.Errorf("%s: got %q of %s, requested %s; want %q of %s", path, got.Body, got.URL, got.Requested, want.body, want.at)
+		}
+	}
+}
+
+// An answer says how long to wait; one that only says Too Many Requests asks for a minute.
+func TestRetryAfterIsOfTheError(t *testing.T) {
+	t.Parallel()
+	c, base := fromFaulty(t)
+	for path, want := range map[string]time.Duration{"/429": 7 * time.Second, "/429bare": time.Minute, "/503ra": 30 * time.Second} {
+		_, err := c.Get(t.Context(), base+path, definition.KindDetail)
+		if e, ok := errors.AsType[*Error](err); !ok || e.After > want+time.Second || e.After < want-5*time.Second {
+			t.Errorf("%s: got %v, want an error that says to wait for about %s", path, err, want)
+		}
 	}
 }
 
