@@ -12,10 +12,10 @@ import (
 	"muster/sites/definition"
 )
 
-// judge turns a status into an error, or nil for a page.
-func (c *Client) judge(ctx context.Context, rawURL, kind string, res *http.Response) error {
+// statusError turns a status into an error, or nil for a page.
+func (c *Client) statusError(ctx context.Context, rawURL, kind string, res *http.Response) error {
 	fail := func(class Class, after time.Duration) error {
-		return c.from(res, &Error{Class: class, URL: rawURL, Status: res.StatusCode, After: after, Err: fmt.Errorf("the site answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))})
+		return c.noteVia(res, &Error{Class: class, URL: rawURL, Status: res.StatusCode, After: after, Err: fmt.Errorf("the site answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))})
 	}
 	after, told := retryafter.Parse(res.Header.Get("Retry-After"), time.Now(), c.def.Politeness.RetryAfterMax)
 	switch s := res.StatusCode; {
@@ -60,8 +60,8 @@ func (c *Client) judge(ctx context.Context, rawURL, kind string, res *http.Respo
 	return nil
 }
 
-// from notes by what way an answer came that is none.
-func (c *Client) from(res *http.Response, e *Error) *Error {
+// noteVia notes in an error which proxy its answer came by.
+func (c *Client) noteVia(res *http.Response, e *Error) *Error {
 	e.Via = c.cfg.Via(res)
 	e.Direct = e.Via == ""
 	return e

@@ -12,7 +12,7 @@ import (
 )
 
 // Class is what kind of thing went wrong with a page. It decides whether the
-// page is asked for again, when, and who is to blame.
+// page is fetched again, when, and whether the proxy or the site has failed.
 type Class string
 
 // The classes.
@@ -100,12 +100,12 @@ func (p Policy) Wait(n int, limit time.Duration) time.Duration {
 	return rand.N(d)
 }
 
-// Error is why a page was not had.
+// Error is why a page could not be fetched.
 type Error struct {
 	Class  Class
 	URL    string
 	Status int           // 0: there was no answer
-	Via    string        // the proxy that the request went by; "": none, or nobody knows
+	Via    string        // the proxy that the request went by; "": none, or not known
 	Direct bool          // the site itself was asked, without a proxy
 	After  time.Duration // do not ask again before; from Retry-After or the site's clock
 	Err    error

@@ -36,17 +36,17 @@ type Config struct {
 	// NoProxy is what Transport's error is when it has no proxy. If the proxies only rest, a method Resting of that error
 	// says for how long. Defaults to none.
 	NoProxy error
-	// Refused is told of an answer that turned out to be a refusal although its status says otherwise, after its body was
-	// read and closed, so that Transport can spare the site whom it does not want. Defaults to nobody.
+	// Refused is called with an answer that turned out to be a refusal although its status is that of a page, after its
+	// body was read and closed. Transport can then keep its proxy from the site. Defaults to nothing.
 	Refused  func(*http.Response)
 	Clock    polite.Clock                // Defaults to one in this process.
 	Key      string                      // of the site at Clock. Defaults to the site of Definition.
 	Throttle polite.Throttle             // with autothrottle. Defaults to one in this process.
 	Via      func(*http.Response) string // names the proxy that an answer came by, or "". Defaults to none.
-	// Route makes a way of Transport that a session keeps to, in the place of another, or of nil. Defaults to none: the
-	// requests of a session go whichever way Transport takes.
+	// Route makes a route of Transport that a session keeps to, in the place of another, or of nil. Defaults to none: the
+	// requests of a session go by whichever proxy Transport chooses.
 	Route    func(before Route) Route
-	Ended    func(why string)    // hears that a session has ended; it must not block. Defaults to nobody.
+	Ended    func(why string)    // called when a session has ended; it must not block. Defaults to nothing.
 	Patience time.Duration       // the longest wait for a turn that Get sits out. Defaults to 250 ms.
 	Robots   *polite.RobotsCache // Defaults to one of its own.
 	Logger   *slog.Logger        // Defaults to none.
@@ -58,7 +58,7 @@ type Client struct {
 	def    *definition.Definition
 	http   *http.Client
 	own    *http.Transport
-	direct sync.Once // tells that requests go without a proxy
+	direct sync.Once // logs that requests go without a proxy
 
 	sessions *sessions // nil: the definition wants none
 }
@@ -110,7 +110,7 @@ func NewClient(cfg Config) *Client {
 	return c
 }
 
-// Close ends the sessions of the client. Pages that are under way end.
+// Close ends the sessions of the client. It does not stop requests.
 func (c *Client) Close() {
 	if c.sessions != nil {
 		c.sessions.close()
@@ -166,7 +166,7 @@ func (c *Client) once(ctx context.Context, s *session, rawURL, kind string) (ext
 	if err != nil {
 		return page, &Error{Class: Refused, URL: rawURL, Err: err}
 	}
-	c.dress(req, kind, s)
+	c.setHeaders(req, kind, s)
 	client := c.http
 	if s != nil {
 		client = s.http
@@ -177,7 +177,7 @@ func (c *Client) once(ctx context.Context, s *session, rawURL, kind string) (ext
 	}
 	defer res.Body.Close()
 	c.head(&page, res, s)
-	if err := c.judge(ctx, rawURL, kind, res); err != nil {
+	if err := c.statusError(ctx, rawURL, kind, res); err != nil {
 		_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // keeps the connection
 		return page, err
 	}
@@ -186,7 +186,7 @@ func (c *Client) once(ctx context.Context, s *session, rawURL, kind string) (ext
 	if err != nil {
 		e := c.failed(ctx, rawURL, err)
 		if e.Class != Throttled { // for want of memory
-			c.from(res, e)
+			c.noteVia(res, e)
 		}
 		return page, e
 	}

@@ -84,9 +84,9 @@ func (c *Client) robotsFailed(rawURL string, err *polite.RobotsError) *Error {
 		e.Err = fmt.Errorf("robots.txt cannot be fetched: %w", e.Err)
 		return e
 	}
-	if e, ok := errors.AsType[*Error](c.judge(ctx, rawURL, definition.KindSitemap, res)); ok {
+	if e, ok := errors.AsType[*Error](c.statusError(ctx, rawURL, definition.KindSitemap, res)); ok {
 		e.Err = fmt.Errorf("robots.txt: %w; until it is there, no page may be fetched", e.Err)
 		return e
 	}
-	return c.from(res, &Error{Class: Truncated, URL: rawURL, Err: err})
+	return c.noteVia(res, &Error{Class: Truncated, URL: rawURL, Err: err})
 }

@@ -7,9 +7,9 @@ import (
 	"muster/sites/definition"
 )
 
-// dress gives a request its headers: those of the definition, and over them
+// setHeaders gives a request its headers: those of the definition, and over them
 // those of the session's profile. The cookies of a session are in its jar.
-func (c *Client) dress(req *http.Request, kind string, s *session) {
+func (c *Client) setHeaders(req *http.Request, kind string, s *session) {
 	req.Header.Set("User-Agent", c.def.UserAgent)
 	accept := "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 	if kind != "" && c.def.Page(kind).Format == definition.FormatJSON {

@@ -18,20 +18,20 @@ import (
 	"muster/sites/definition"
 )
 
-// Route is one way to a site that requests keep to, such as one proxy. It is
-// made by who carries the requests; see Config.Route.
+// Route is what the requests of a session go by, such as one proxy. See
+// Config.Route.
 type Route interface {
-	// Bind returns a context whose requests go this way.
+	// Bind returns a context whose requests go by this route.
 	Bind(context.Context) context.Context
-	// Close lets go of it; no other request goes this way.
+	// Close releases it. No request may use it after that.
 	Close()
 }
 
-// Unsent is implemented by errors of a transport, to say that the way of the
+// Unsent is implemented by errors of a transport, to say that the route of the
 // request's session is gone, and that the request was not sent.
 type Unsent interface{ Unsent() bool }
 
-// session is a visitor of a site: cookies, headers and a way that belong
+// session is a visitor of a site: cookies, headers and a route that belong
 // together, until they end together.
 type session struct {
 	http    *http.Client
@@ -51,7 +51,7 @@ type session struct {
 }
 
 // sessions are the visitors of a site in this process. All is in memory: a
-// process that starts again begins with new ones, as anybody may.
+// process that starts again begins with new ones.
 type sessions struct {
 	client *Client
 	def    *definition.Definition
@@ -153,8 +153,8 @@ func (p *sessions) profile(old *session) *definition.Profile {
 	return best
 }
 
-// end takes a session out, whole, for a reason, or with "" because nobody
-// needs it any more. The caller holds mu.
+// end takes a session out for a reason, or with "" because it is not needed
+// any more. The caller holds mu.
 func (p *sessions) end(s *session, why string) {
 	if s.ended {
 		return
@@ -174,7 +174,7 @@ func (p *sessions) end(s *session, why string) {
 	}
 }
 
-// retire ends a session that the site refuses, or whose way is gone.
+// retire ends a session that the site refuses, or whose route is gone.
 func (p *sessions) retire(s *session, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,7 +225,7 @@ func (p *sessions) release(s *session, err error) {
 }
 
 // alone reports whether a 429 means this session and not everybody: it had
-// pages before, and since the last page that came nobody else was told so.
+// pages before, and since the last page that came no other session got one.
 func (p *sessions) alone(s *session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -246,7 +246,7 @@ func (p *sessions) goDirectly(s *session) {
 	s.direct = true
 }
 
-// close ends all of them. Who goes on all the same gets new ones.
+// close ends all of them. Requests after that get new ones.
 func (p *sessions) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -285,11 +285,11 @@ func (p *sessions) visitStart(ctx context.Context, s *session) error {
 	if err != nil {
 		return &Error{Class: Refused, Err: fmt.Errorf("session.start: %w", err)}
 	}
-	p.client.dress(req, "", s)
+	p.client.setHeaders(req, "", s)
 	res, err := s.http.Do(req)
 	if err == nil {
 		defer res.Body.Close()
-		err = p.client.judge(ctx, p.start, definition.KindSitemap, res)
+		err = p.client.statusError(ctx, p.start, definition.KindSitemap, res)
 		_, _ = io.CopyN(io.Discard, res.Body, 256<<10) // keeps the connection
 	} else {
 		err = p.client.failed(ctx, p.start, err)
@@ -313,7 +313,7 @@ func sessionOf(ctx context.Context) *session {
 	return s
 }
 
-// isUnsent reports whether the way of a session is gone and nothing was sent.
+// isUnsent reports whether the route of a session is gone and nothing was sent.
 func isUnsent(err error) bool {
 	u, ok := errors.AsType[interface {
 		error

@@ -44,7 +44,7 @@ func (c *Client) stack() http.RoundTripper {
 		Logger:        c.cfg.Logger,
 	}
 	if c.def.Politeness.Robots {
-		cfg.Robots = &polite.Robots{Agent: c.def.UserAgent, Cache: c.cfg.Robots, Dress: c.dressForRobots}
+		cfg.Robots = &polite.Robots{Agent: c.def.UserAgent, Cache: c.cfg.Robots, Dress: c.forRobots}
 	}
 	return polite.New(&carrier{c}, cfg)
 }
@@ -57,14 +57,14 @@ func (c *Client) interval() time.Duration {
 	return c.def.Politeness.Delay
 }
 
-// dressForRobots makes a request for a robots.txt one by the definition's name and in no session: what the file says is
-// for all of them.
-func (c *Client) dressForRobots(req *http.Request) *http.Request {
+// forRobots gives a request for a robots.txt the headers of the definition, and takes it out of its session: what the
+// file says is for all of them.
+func (c *Client) forRobots(req *http.Request) *http.Request {
 	ctx := context.WithValue(req.Context(), sessionKey{}, (*session)(nil))
 	ctx, _ = measured(context.WithValue(ctx, kindKey{}, ""))
 	req = req.WithContext(ctx)
 	accept := req.Header.Get("Accept")
-	c.dress(req, "", nil)
+	c.setHeaders(req, "", nil)
 	req.Header.Set("Accept", accept)
 	req.URL = c.def.Move(req.URL)
 	return req
