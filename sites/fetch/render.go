@@ -49,7 +49,7 @@ func rendered(def *definition.Definition, filter *addressfilter.Filter, next htt
 // where redirects have led, which must be within the site.
 func (r *renderer) RoundTrip(req *http.Request) (*http.Response, error) {
 	kind, _ := req.Context().Value(kindKey{}).(string)
-	if !slices.Contains(r.def.Render.Kinds, kind) || req.URL.Path == "/robots.txt" {
+	if !slices.Contains(r.def.Render.Kinds, kind) {
 		return r.next.RoundTrip(req)
 	}
 	headers := map[string]string{}

@@ -69,3 +69,21 @@ func TestRender(t *testing.T) {
 		}
 	}
 }
+
+// A robots.txt that has moved is fetched as it is, and not rendered like the page that it is for.
+func TestMovedRobotsIsNotRendered(t *testing.T) {
+	t.Parallel()
+	end := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, page) }))
+	t.Cleanup(end.Close)
+	def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/robots.txt":
+			http.Redirect(w, r, "/other.txt", http.StatusFound)
+		case "/other.txt":
+			fmt.Fprint(w, "user-agent: *\ndisallow: /secret\n")
+		}
+	}, "politeness: {delay: 0}\nrender: {url: '"+end.URL+"/render', kinds: [detail], timeout: 5s}\n")
+	if _, err := NewClient(Config{Definition: def}).Get(t.Context(), base+"/secret", definition.KindDetail); ClassOf(err) != Robots {
+		t.Errorf("got %v, want that robots.txt forbids it", err)
+	}
+}
