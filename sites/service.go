@@ -712,7 +712,7 @@ func (s *Service) newJob(ctx context.Context, id string, req Request) (*job, err
 			Definition: def, Filter: s.cfg.Filter, Transport: transport, NoProxy: s.cfg.NoProxy, Refused: s.cfg.Refused, Robots: &s.robots, Logger: s.cfg.Logger,
 			Clock:    &polite.SharedClock{Pacer: s.pacer, Vary: true},
 			Key:      turnName(def),
-			Throttle: polite.NewSharedThrottle(rdb, turnName(def)),
+			Throttle: polite.NewThrottle(rdb, turnName(def)),
 			Via:      s.cfg.Via,
 			Route:    s.cfg.Route,
 			Ended:    over.note,

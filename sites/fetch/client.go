@@ -41,7 +41,7 @@ type Config struct {
 	Refused  func(*http.Response)
 	Clock    polite.Clock                // Defaults to one in this process.
 	Key      string                      // of the site at Clock. Defaults to the site of Definition.
-	Throttle polite.Throttle             // with autothrottle. Defaults to one in this process.
+	Throttle *polite.Throttle            // of the site, for a definition with autothrottle. Defaults to none.
 	Via      func(*http.Response) string // names the proxy that an answer came by, or "". Defaults to none.
 	// Route makes a route of Transport that a session keeps to, in the place of another, or of nil. Defaults to none: the
 	// requests of a session go by whichever proxy Transport chooses.
@@ -80,8 +80,8 @@ func NewClient(cfg Config) *Client {
 		cfg.Clock = &polite.LocalClock{}
 	}
 	cfg.Key = cmp.Or(cfg.Key, cfg.Definition.Site)
-	if cfg.Throttle == nil {
-		cfg.Throttle = &polite.LocalThrottle{}
+	if !cfg.Definition.Politeness.AutoThrottle {
+		cfg.Throttle = nil
 	}
 	if cfg.Via == nil {
 		cfg.Via = func(*http.Response) string { return "" }

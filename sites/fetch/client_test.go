@@ -16,6 +16,8 @@ import (
 	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/extract"
+	"muster/sites/polite"
+	"muster/tasks/redistest"
 )
 
 const page = "<html><title>t</title><body>a page with some words in it</body></html>"
@@ -301,6 +303,29 @@ func TestCrawlDelayIsApplied(t *testing.T) {
 		}
 		if got := time.Duration(p.longest.Load()); got != want {
 			t.Errorf("%q: got an interval of %s, want %s", file, got, want)
+		}
+	}
+}
+
+// With autothrottle, requests to a site that has answered slowly are further apart.
+func TestSlowSiteIsThrottled(t *testing.T) {
+	t.Parallel()
+	for autothrottle, want := range map[bool]time.Duration{true: 200 * time.Millisecond, false: time.Millisecond} {
+		def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/slow" {
+				<-time.After(300 * time.Millisecond)
+			}
+			fmt.Fprint(w, page)
+		}, fmt.Sprintf("politeness: {delay: 1ms, robots: false, autothrottle: %v}\n", autothrottle))
+		p := &pace{}
+		c := NewClient(Config{Definition: def, Clock: p, Throttle: polite.NewThrottle(redistest.New(t), "s")})
+		for _, path := range []string{"/", "/slow", "/"} {
+			if _, err := c.Get(t.Context(), base+path, definition.KindDetail); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := time.Duration(p.longest.Load()); got < want || !autothrottle && got > want {
+			t.Errorf("autothrottle %v: got an interval of %s, want %s", autothrottle, got, want)
 		}
 	}
 }

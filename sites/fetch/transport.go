@@ -51,7 +51,7 @@ func (c *Client) stack() http.RoundTripper {
 
 // interval is how far apart requests to the site are to be.
 func (c *Client) interval() time.Duration {
-	if c.def.Politeness.AutoThrottle {
+	if c.cfg.Throttle != nil {
 		return max(c.def.Politeness.Delay, c.cfg.Throttle.Delay())
 	}
 	return c.def.Politeness.Delay
@@ -87,7 +87,7 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	began := time.Now()
 	res, err := carry(c.cfg.Transport, req)
-	if err == nil && c.def.Politeness.AutoThrottle {
+	if err == nil && c.cfg.Throttle != nil {
 		if terr := c.cfg.Throttle.Observe(ctx, time.Since(began), res.StatusCode == http.StatusOK); terr != nil {
 			c.cfg.Logger.Warn("cannot share how slow the site is", "site", c.def.Site, "error", terr)
 		}
