@@ -92,12 +92,14 @@ func NewFetcher(cfg FetcherConfig) (*Fetcher, error) {
 	return f, nil
 }
 
-// robotsTimeout bounds the fetching of a robots.txt.
-const robotsTimeout = 30 * time.Second
+const (
+	robotsTimeout = 30 * time.Second // of fetching a robots.txt
+	maxCrawlDelay = time.Minute      // bounds what a host may ask for
+)
 
 // stack is what each request passes through.
 func (f *Fetcher) stack() http.RoundTripper {
-	cfg := polite.Config{Key: hostKey, Breaker: f.cfg.Breaker, Slots: f.cfg.Slots, Clock: f.clock, Logger: f.cfg.Logger}
+	cfg := polite.Config{Key: hostKey, Breaker: f.cfg.Breaker, Slots: f.cfg.Slots, Clock: f.clock, CrawlDelayMax: maxCrawlDelay, Logger: f.cfg.Logger}
 	if f.cfg.Robots {
 		cfg.Robots = &polite.Robots{Agent: f.cfg.UserAgent, Timeout: robotsTimeout}
 	}

@@ -289,20 +289,28 @@ func (p *pace) Take(_ context.Context, _ string, interval time.Duration) (time.D
 
 func TestCrawlDelayIsApplied(t *testing.T) {
 	t.Parallel()
-	for file, want := range map[string]time.Duration{"crawl-delay: 3": 3 * time.Second, "crawl-delay: 9999": 20 * time.Second, "": time.Millisecond} {
+	for _, c := range []struct {
+		file, most string
+		want       time.Duration
+	}{
+		{"crawl-delay: 3", "20s", 3 * time.Second},
+		{"crawl-delay: 9999", "20s", 20 * time.Second},
+		{"crawl-delay: 3", "0", time.Millisecond},
+		{"", "20s", time.Millisecond},
+	} {
 		def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/robots.txt" {
-				fmt.Fprint(w, "user-agent: *\n"+file)
+				fmt.Fprint(w, "user-agent: *\n"+c.file)
 				return
 			}
 			fmt.Fprint(w, page)
-		}, "politeness: {delay: 1ms, crawl_delay_max: 20s}\n")
+		}, "politeness: {delay: 1ms, crawl_delay_max: "+c.most+"}\n")
 		p := &pace{}
 		if _, err := NewClient(Config{Definition: def, Clock: p}).Get(t.Context(), base+"/", definition.KindDetail); err != nil {
 			t.Fatal(err)
 		}
-		if got := time.Duration(p.longest.Load()); got != want {
-			t.Errorf("%q: got an interval of %s, want %s", file, got, want)
+		if got := time.Duration(p.longest.Load()); got != c.want {
+			t.Errorf("%q, at most %s: got an interval of %s, want %s", c.file, c.most, got, c.want)
 		}
 	}
 }

@@ -34,7 +34,7 @@ type Config struct {
 	Clock Clock
 	// Interval is how far apart requests are to be. A crawl delay may be longer. Defaults to 0: as the clock says.
 	Interval      func() time.Duration
-	CrawlDelayMax time.Duration // bounds the crawl delay of a robots.txt. Defaults to 1 minute.
+	CrawlDelayMax time.Duration // bounds the crawl delay of a robots.txt. Defaults to 0: it does not count.
 	Patience      time.Duration // the longest wait for the clock that a request sits out. Defaults to 250 ms.
 	Logger        *slog.Logger  // Defaults to none.
 }
@@ -43,9 +43,6 @@ type Config struct {
 func New(next http.RoundTripper, cfg Config) http.RoundTripper {
 	if cfg.Interval == nil {
 		cfg.Interval = func() time.Duration { return 0 }
-	}
-	if cfg.CrawlDelayMax <= 0 {
-		cfg.CrawlDelayMax = time.Minute
 	}
 	if cfg.Patience <= 0 {
 		cfg.Patience = 250 * time.Millisecond
