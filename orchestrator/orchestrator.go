@@ -78,9 +78,10 @@ type Orchestrator struct {
 
 // Run calls fn with a running system, and stops the system when fn returns or
 // panics. Its error is that of bringing the system up, or else what fn and the
-// stop returned. The end of ctx does not stop the system by itself: it is fn's
-// business to return then. Running tasks get the drain time of the settings to
-// finish, or until Options.Hard is done.
+// stop returned. The context of fn is done with ctx, and with the cause
+// redisd.ErrGone when the Redis belonged to another orchestrator that has ended.
+// That does not stop the system: fn has to return then. Running tasks get the
+// drain time of the settings to finish, or until Options.Hard is done.
 func Run(ctx context.Context, cfg config.Config, opts Options, fn func(context.Context, *Orchestrator) error) (err error) {
 	o := &Orchestrator{opts: opts.withDefaults(), schedules: make(chan *tasks.Scheduler, 1)}
 	o.scope.logger = o.opts.Logger
@@ -90,6 +91,11 @@ func Run(ctx context.Context, cfg config.Config, opts Options, fn func(context.C
 	if err := o.open(ctx, cfg); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel(nil)
+	watching.Go(func() { cancel(o.redis.Watch(ctx)) })
 	return fn(ctx, o)
 }
 
@@ -108,8 +114,8 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 	}
 
 	if o.opts.Reuse && cfg.Redis.URL == "" {
-		if url, err := redisd.Discover(ctx, cfg.DataDir); err == nil {
-			cfg.Redis.URL, cfg.Redis.Mode = url, string(redisd.External)
+		if _, err := redisd.Discover(ctx, cfg.DataDir); err == nil {
+			cfg.Redis.Mode = string(redisd.External)
 		}
 	}
 	o.redis, err = startRedis(ctx, cfg, o.opts.Logger)
@@ -153,7 +159,7 @@ func startRedis(ctx context.Context, cfg config.Config, logger *slog.Logger) (*r
 	return redisd.Start(ctx, redisd.Config{
 		URL: cfg.Redis.URL, Mode: redisd.Mode(cfg.Redis.Mode), DataDir: cfg.DataDir, Port: cfg.Redis.Port,
 		Server: cfg.Redis.Server, PingTimeout: cfg.Redis.PingTimeout, Attempts: cfg.Redis.Attempts,
-		Interval: cfg.Redis.Interval, SaveEvery: cfg.Redis.SaveEvery, Logger: logger,
+		Interval: cfg.Redis.Interval, Logger: logger,
 	})
 }
 

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"muster/orchestrator/redisd"
 )
 
 func main() { os.Exit(Main()) }
@@ -15,6 +17,7 @@ func main() { os.Exit(Main()) }
 // SIGINT or SIGTERM ends the context that commands drain on, the second the
 // one that they stop at. SIGHUP ends nothing.
 func Main() int {
+	redisd.DisableClientLog()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	hard, stop := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -29,7 +29,8 @@ func startCommand(env environment) *cli.Command {
 		Name:  "start",
 		Usage: "run the orchestrator: Redis, workers, the proxy pool, the schedule, the dashboard",
 		Description: `Runs until it is interrupted. The first Ctrl-C lets running tasks finish, for
-at most shutdown.drain; the second stops at once. Nothing is lost either way.
+at most shutdown.drain; the second stops at once. Nothing is lost either way,
+except with the built-in Redis, which keeps its data in memory.
 SIGHUP reads the site definitions, sites.schedule, proxies.refresh_every,
 proxies.recheck_every and workers.concurrency again; the log says so.
 

@@ -45,7 +45,6 @@ type Redis struct {
 	PingTimeout time.Duration `yaml:"ping_timeout" range:"100ms 1m"`
 	Attempts    int           `yaml:"attempts" range:"1 1000"`
 	Interval    time.Duration `yaml:"interval" range:"10ms 1m"`
-	SaveEvery   time.Duration `yaml:"save_every" range:"100ms 1h"`
 }
 
 // Log says what is logged and how.
@@ -232,7 +231,6 @@ func Default() Config {
 			PingTimeout: 2 * time.Second,
 			Attempts:    10,
 			Interval:    500 * time.Millisecond,
-			SaveEvery:   3 * time.Second,
 		},
 		Log:     Log{Level: "info", Format: "auto"},
 		Workers: Workers{Concurrency: 8, PingTimeout: 5 * time.Second},

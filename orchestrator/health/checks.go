@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/orchestrator/redisd"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -73,7 +74,7 @@ func Memory(info func(context.Context) (string, error)) Check {
 		text, err := info(ctx)
 		if err != nil {
 			if strings.Contains(err.Error(), "not supported") { // by the built-in Redis
-				return "not known: this Redis does not tell", nil
+				return "", Degrade(errors.New(redisd.Volatile))
 			}
 			return "", err
 		}

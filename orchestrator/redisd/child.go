@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,17 +12,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"muster/orchestrator/supervise"
 )
 
-// serverNames are the executables looked for: Valkey speaks and keeps the same.
-var serverNames = []string{"redis-server", "valkey-server"}
+// databases is how many databases a redis-server of ours has.
+const databases = 16
 
-// findServer returns the redis-server to run.
+// findServer returns the path of the redis-server to run: of the given name, or
+// else the one on the PATH. Valkey has the same protocol and files.
 func findServer(name string) (string, error) {
-	names := serverNames
+	names := []string{"redis-server", "valkey-server"}
 	if name != "" {
 		names = []string{name}
 	}
@@ -37,14 +35,11 @@ func findServer(name string) (string, error) {
 
 // startChild runs a redis-server of our own on the data folder and waits until
 // it answers.
-func (s *Server) startChild(ctx context.Context, path string, port int) error {
-	logFile := filepath.Join(s.cfg.DataDir, "logs", "redis.log")
-	// The end of the process is told once while we wait for its first answer.
-	var once sync.Once
-	died := make(chan struct{})
-	if err := s.cfg.writeAuthFile(s.password); err != nil {
+func (s *Server) startChild(ctx context.Context, path string, port int, password string) error {
+	if err := s.cfg.writeAuthFile(password); err != nil {
 		return err
 	}
+	died := make(chan struct{}) // closed when the process has ended once
 	proc, err := supervise.Start(supervise.Config{
 		Name: "redis",
 		Path: path,
@@ -55,50 +50,62 @@ func (s *Server) startChild(ctx context.Context, path string, port int) error {
 			"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--daemonize", "no", "--databases", strconv.Itoa(databases),
 			"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
 		},
-		LogFile: logFile,
+		LogFile: s.cfg.logFile(),
 		PIDDir:  s.cfg.pidDir(),
 		Grace:   s.cfg.Grace,
-		OnExit:  func(supervise.Exit) { once.Do(func() { close(died) }) },
+		OnExit:  onceExit(died),
 		Logger:  s.cfg.Logger,
 	})
 	if err != nil {
 		return err
 	}
-	url := ownURL(port, s.password)
-	// It is mostly there in some hundredths of a second, but a busy disk can
-	// take its time: look more often than at a stranger, and for longer.
-	soon := s.cfg
-	soon.Attempts, soon.Interval = 120*soon.Attempts, soon.Interval/20
-	err = soon.await(ctx, url, died)
-	var asked *pingError
-	if errors.As(err, &asked) && asked.hopeless() { // by whom: ours is a Redis, and takes this password
+	url := ownURL(port, password)
+	if err := s.cfg.awaitChild(ctx, url, port, proc, died); err != nil {
+		_ = proc.Kill()
+		return fmt.Errorf("start %s: %w", path, err)
+	}
+	s.mode, s.proc, s.url = Child, proc, url
+	s.guarantee = fmt.Sprintf("A redis-server of our own, at %s, with an append-only file in %s: a crash of Muster loses nothing, a crash of the machine at most the last second.", withoutPassword(url), s.cfg.redisDir())
+	return s.cfg.rememberPort(port)
+}
+
+// onceExit returns what closes died at the first call.
+func onceExit(died chan struct{}) func(supervise.Exit) {
+	var once sync.Once
+	return func(supervise.Exit) { once.Do(func() { close(died) }) }
+}
+
+// awaitChild waits until proc answers at url. The error is errPortTaken when
+// another server has the port.
+func (c Config) awaitChild(ctx context.Context, url string, port int, proc *supervise.Process, died <-chan struct{}) error {
+	// It answers within some hundredths of a second, but a busy disk can delay
+	// it: look more often than at a Redis of others, and for longer.
+	soon := c
+	soon.Attempts, soon.Interval = 120*c.Attempts, c.Interval/20
+	err := soon.await(ctx, url, died)
+	var failed *pingError
+	if errors.As(err, &failed) && failed.hopeless() { // ours is a Redis and takes this password
 		err = fmt.Errorf("port %d: %w: %w", port, errPortTaken, err)
 	}
 	if err == nil {
-		err = isOurs(ctx, url, s.cfg.PingTimeout, proc)
+		err = isOurs(ctx, url, c.PingTimeout, proc)
 	}
-	if err != nil {
-		var ended bool
-		select {
-		case <-died:
-			ended = true
-		default:
-		}
-		_ = proc.Kill()
-		if !ended {
-			return fmt.Errorf("start %s: %w", path, err)
-		}
-		tail := supervise.LogTail(logFile, 2<<10)
-		if strings.Contains(tail, "Address already in use") {
-			return fmt.Errorf("start %s: port %d: %w", path, port, errPortTaken)
-		}
-		return fmt.Errorf("start %s: it ended at once; the end of %s:\n%s", path, logFile, strings.TrimSpace(tail))
+	if err == nil {
+		return nil
 	}
-	s.proc, s.url = proc, url
-	return os.WriteFile(s.cfg.portFile(), []byte(strconv.Itoa(port)), 0o600)
+	select {
+	case <-died:
+	default:
+		return err
+	}
+	tail := supervise.LogTail(c.logFile(), 2<<10)
+	if strings.Contains(tail, "Address already in use") {
+		return fmt.Errorf("port %d: %w", port, errPortTaken)
+	}
+	return fmt.Errorf("it ended at once; the end of %s:\n%s", c.logFile(), strings.TrimSpace(tail))
 }
 
-// isOurs makes sure that it is our child that answers at url.
+// isOurs returns an error unless the Redis at url is the process proc.
 func isOurs(ctx context.Context, url string, limit time.Duration, proc *supervise.Process) error {
 	rdb, err := connect(url, limit)
 	if err != nil {
@@ -118,26 +125,26 @@ func isOurs(ctx context.Context, url string, limit time.Duration, proc *supervis
 }
 
 // shutDownLeftover ends a redis-server that works in our folder although we
-// have the lock on it, and which its pid file did not lead to. Two on the same
-// files would ruin them.
-func (s *Server) shutDownLeftover(ctx context.Context) error {
-	port, err := s.cfg.lastPort()
+// have the lock on it, and that has no pid file. Two on the same files would
+// destroy them.
+func (c Config) shutDownLeftover(ctx context.Context) error {
+	port, err := c.lastPort()
 	if err != nil {
 		return nil
 	}
-	url := s.cfg.findLeftover(ctx, port)
+	url := c.findLeftover(ctx, port)
 	if url == "" {
-		return nil // nobody there, or somebody else
+		return nil // no server, or one that is not ours
 	}
-	rdb, err := connect(url, s.cfg.PingTimeout)
+	rdb, err := connect(url, c.PingTimeout)
 	if err != nil {
 		return err
 	}
 	defer rdb.Close()
-	s.cfg.Logger.Info("stopping a redis-server that works in our folder", "port", port)
-	_ = rdb.Shutdown(ctx).Err() // its answer is the end of the connection
-	for limit := time.Now().Add(s.cfg.Grace); time.Now().Before(limit); {
-		if Ping(ctx, url, s.cfg.PingTimeout) != nil {
+	c.Logger.Info("stopping a redis-server that works in our folder", "port", port)
+	_ = rdb.Shutdown(ctx).Err() // it closes the connection without an answer
+	for limit := time.Now().Add(c.Grace); time.Now().Before(limit); {
+		if Ping(ctx, url, c.PingTimeout) != nil {
 			return nil
 		}
 		select {
@@ -146,7 +153,7 @@ func (s *Server) shutDownLeftover(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	return fmt.Errorf("a redis-server at port %d works in %s and does not shut down; stop it", port, s.cfg.redisDir())
+	return fmt.Errorf("a redis-server at port %d works in %s and does not shut down; stop it", port, c.redisDir())
 }
 
 func sameFolder(a, b string) bool {
@@ -156,41 +163,4 @@ func sameFolder(a, b string) bool {
 	}
 	ib, err := os.Stat(b)
 	return err == nil && os.SameFile(ia, ib)
-}
-
-// adopt moves what a built-in Redis has saved here into the child, when the
-// child is empty.
-func (s *Server) adopt(ctx context.Context) error {
-	file := s.cfg.snapshotFile()
-	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	opt, err := redis.ParseURL(s.url)
-	if err != nil {
-		return err
-	}
-	opt.ReadTimeout, opt.WriteTimeout = time.Minute, time.Minute
-	rdb := redis.NewClient(opt)
-	defer rdb.Close()
-	empty, err := databaseEmpty(ctx, rdb)
-	if err != nil {
-		return err
-	}
-	if !empty {
-		s.cfg.Logger.Warn("the saved contents of a built-in Redis stay unused: redis-server has contents of its own", "file", file)
-		return nil
-	}
-	keys, err := readSnapshot(file)
-	if errors.Is(err, errSnapshot) {
-		s.cfg.Logger.Warn("the saved contents of a built-in Redis cannot be read", "err", err)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if err := load(ctx, rdb, keys); err != nil {
-		return fmt.Errorf("move the contents of the built-in Redis into redis-server: %w", err)
-	}
-	s.cfg.Logger.Info("moved the contents of the built-in Redis into redis-server", "keys", len(keys))
-	return os.Rename(file, file+".moved")
 }

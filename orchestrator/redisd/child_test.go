@@ -360,31 +360,6 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-func TestChildTakesOverFromEmbedded(t *testing.T) {
-	t.Parallel()
-	cfg := childConfig(t)
-	cfg.Mode = Embedded
-	s := start(t, cfg)
-	fill(t, s.URL())
-	stop(t, s)
-
-	cfg.Mode = Child
-	s = start(t, cfg)
-	wantFilled(t, s.URL())
-	stop(t, s)
-	s = start(t, cfg) // once
-	if n := client(t, s.URL()).LLen(t.Context(), "list").Val(); n != 1200 {
-		t.Fatalf("list has %d elements after the second start, want 1200", n)
-	}
-	stop(t, s)
-
-	cfg.Mode = Embedded
-	s = start(t, cfg)
-	if w := s.Warnings(); len(w) != 1 || !strings.Contains(w[0], "stay unused") {
-		t.Fatalf("warnings are %q, want one on the redis-server's contents", w)
-	}
-}
-
 // A pid file that a power cut has left empty is no reason not to start.
 func TestUnreadablePIDFileDoesNotStopTheStart(t *testing.T) {
 	t.Parallel()

@@ -9,17 +9,34 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// useExternal uses the Redis at url, which is never stopped.
+func (s *Server) useExternal(ctx context.Context, url string) error {
+	if err := s.cfg.await(ctx, url, nil); err != nil {
+		return err
+	}
+	t, err := inspect(ctx, url, s.cfg.PingTimeout)
+	if err != nil {
+		return err
+	}
+	if t.replica {
+		return fmt.Errorf("use the Redis at %s: %w; give the address of its master", Redact(url), ErrReplica)
+	}
+	s.mode, s.url, s.warnings = External, url, t.warnings()
+	s.guarantee = fmt.Sprintf("A Redis that was running already, at %s; it is never stopped, and %s.", Redact(url), t.guarantee())
+	return nil
+}
+
 // traits are what matters about a Redis that is not ours.
 type traits struct {
 	version    string
 	replica    bool
 	appendOnly bool
 	snapshots  bool
-	unknown    bool // it does not tell about persistence
+	unknown    bool // it does not say how it keeps its data
 }
 
-// inspect asks a Redis about itself. Managed ones and miniredis leave some
-// questions unanswered: that is no error.
+// inspect reads the traits of a Redis. Managed ones and miniredis do not report
+// all of them: that is no error.
 func inspect(ctx context.Context, url string, limit time.Duration) (traits, error) {
 	rdb, err := connect(url, limit)
 	if err != nil {
@@ -38,14 +55,14 @@ func inspect(ctx context.Context, url string, limit time.Duration) (traits, erro
 	}
 	var t traits
 	t.version = info("server")["redis_version"]
-	if _, one := rdb.(*redis.Client); one { // of a cluster any node may answer
+	if _, one := rdb.(*redis.Client); one { // the nodes of a cluster differ
 		t.replica = info("replication")["role"] == "slave"
 	}
 
 	persistence := info("persistence")
 	t.unknown = persistence["aof_enabled"] == ""
 	t.appendOnly = persistence["aof_enabled"] == "1"
-	// CONFIG is often forbidden; then a snapshot that was ever made tells.
+	// CONFIG is often forbidden; then a snapshot that was ever made shows it.
 	if save, err := rdb.ConfigGet(ctx, "save").Result(); err == nil {
 		t.snapshots = save["save"] != ""
 	} else {
@@ -84,7 +101,7 @@ func (t traits) warnings() []string {
 func (t traits) guarantee() string {
 	switch {
 	case t.unknown:
-		return "what survives its restart is its own affair"
+		return "it does not say what survives its restart"
 	case t.appendOnly:
 		return "its append-only file survives its restart"
 	case t.snapshots:
@@ -99,10 +116,4 @@ func old(version string) bool {
 		return false
 	}
 	return major < 6 || major == 6 && minor < 2
-}
-
-// databaseEmpty reports whether no database of the Redis has a key.
-func databaseEmpty(ctx context.Context, rdb redis.UniversalClient) (bool, error) {
-	text, err := rdb.Info(ctx, "keyspace").Result()
-	return err == nil && len(parseInfo(text)) == 0, err
 }

@@ -44,7 +44,6 @@ func TestExternalIsUsedAndNeverStopped(t *testing.T) {
 			}
 			stop(t, s)
 			stop(t, s)
-			<-s.Done()
 			if err := Ping(t.Context(), url, 2*time.Second); err != nil {
 				t.Fatalf("after Stop: %v", err)
 			}

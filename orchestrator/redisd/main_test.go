@@ -3,6 +3,7 @@ package redisd
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -27,6 +28,9 @@ import (
 // into the file that is its last argument, and waits.
 const holdEnv = "MUSTER_REDISD_TEST_HOLD"
 
+// strangerEnv makes this test binary another user's program: see actAsStranger.
+const strangerEnv = "MUSTER_REDISD_TEST_STRANGER"
+
 type held struct {
 	URL  string
 	Mode Mode
@@ -37,6 +41,9 @@ type held struct {
 func TestMain(m *testing.M) {
 	if conf := os.Getenv(holdEnv); conf != "" {
 		hold(conf, os.Args[len(os.Args)-1])
+	}
+	if dir := os.Getenv(strangerEnv); dir != "" {
+		actAsStranger(dir, os.Args[len(os.Args)-1])
 	}
 	redistest.Main(m, func() error {
 		// A pool whose dials failed notices within a second that it was closed.
@@ -65,6 +72,25 @@ func hold(conf, file string) {
 	}
 	time.Sleep(time.Minute) // what a broken test leaves behind ends by itself
 	os.Exit(1)
+}
+
+// actAsStranger tries to use the Redis of the data folder dir, at port, prints
+// the error of each try on a line, and exits.
+func actAsStranger(dir, port string) {
+	ctx := context.Background()
+	open := "redis://127.0.0.1:" + port + "/0"
+	rdb, err := connect(open, 10*time.Second)
+	if err != nil {
+		panic(err)
+	}
+	_, found := Discover(ctx, dir)
+	_, read := os.ReadFile(filepath.Join(dir, "redis", "password"))
+	_, conf := os.ReadFile(filepath.Join(dir, "redis", "auth.conf"))
+	_, whole := os.ReadFile(addressPath(dir))
+	for _, err := range []error{rdb.Set(ctx, "k", "stranger", 0).Err(), Ping(ctx, open, 10*time.Second), found, read, conf, whole} {
+		fmt.Println(err)
+	}
+	os.Exit(0)
 }
 
 // holder runs an orchestrator in a process of its own until the test ends.
@@ -108,7 +134,7 @@ func config(t *testing.T) Config {
 		DataDir:  filepath.Join(t.TempDir(), "data"),
 		UsualURL: "redis://127.0.0.1:1/0",
 		Server:   testServer(),
-		Attempts: 4, Interval: 100 * time.Millisecond, SaveEvery: 20 * time.Millisecond, Grace: 10 * time.Second,
+		Attempts: 4, Interval: 100 * time.Millisecond, Grace: 10 * time.Second,
 	}
 	if err := os.MkdirAll(cfg.redisDir(), 0o700); err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package redisd
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -275,53 +274,5 @@ func TestLeftoverWithoutItsPasswordFileIsStopped(t *testing.T) {
 				t.Error("there is no new password")
 			}
 		})
-	}
-}
-
-// Whoever runs a neighbour's Redis on keeps the password that its clients know.
-func TestHeirKeepsThePassword(t *testing.T) {
-	t.Parallel()
-	eachOwn(t, func(t *testing.T, cfg Config) {
-		first := start(t, cfg)
-		set(t, first.URL(), "k", "v")
-		cfg.Mode = Auto
-		second := start(t, cfg)
-		if err := os.Remove(filepath.Join(cfg.redisDir(), "password")); err != nil {
-			t.Fatal(err)
-		}
-		stop(t, first)
-		testutil.Eventually(t, "the neighbour to run the Redis on", second.Owned)
-		wantValue(t, first.URL(), "k", "v")
-		if !strings.Contains(first.URL(), password(t, cfg)) {
-			t.Error("the password file holds another password than the address")
-		}
-		open := "redis://127.0.0.1:" + portOf(t, first.URL()) + "/0"
-		wantError(t, Ping(t.Context(), open, time.Second), "NOAUTH")
-	})
-}
-
-// One without a password is not run on: whoever uses it has to learn one.
-func TestHeirRunsNoneWithoutAPassword(t *testing.T) {
-	t.Parallel()
-	cfg, err := config(t).withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := tryLock(cfg.lockFile())
-	if err != nil {
-		t.Fatal(err)
-	}
-	port, err := cfg.lastPort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := "redis://127.0.0.1:" + strconv.Itoa(port) + "/0"
-	s := &Server{cfg: cfg, neighbour: Embedded, url: url}
-	wantError(t, s.inherit(t.Context(), l), "older version", "start this one again")
-	if err := Ping(t.Context(), url, time.Second); err == nil {
-		t.Error("a Redis without a password answers")
-	}
-	if _, err := os.Stat(cfg.passwordFile()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("password file: %v, want none", err)
 	}
 }

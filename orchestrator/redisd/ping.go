@@ -5,24 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"muster/tasks"
 )
 
-// ErrURL says that a Redis address cannot be understood.
+// ErrURL says that a Redis address cannot be parsed.
 var ErrURL = errors.New("not the address of a Redis")
 
-// Ping asks the Redis at url whether it is there, and gives it limit to
-// answer. It always returns: no answer is an error that says what to do. One
-// that takes no writes, as when its disk is full, is there.
+// Ping returns an error unless the Redis at url answers within limit. The error
+// says what to do. A Redis that takes no writes, as when its disk is full,
+// counts as answering.
 func Ping(ctx context.Context, url string, limit time.Duration) error {
 	rdb, err := connect(url, limit)
 	if err != nil {
@@ -37,15 +37,9 @@ func Ping(ctx context.Context, url string, limit time.Duration) error {
 	return nil
 }
 
-func init() {
-	// go-redis reports every failed dial on stderr; here each becomes an error
-	// or is tried again.
-	redis.SetLogger(quiet{})
-}
-
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}
+// DisableClientLog keeps go-redis from writing every failed dial of this process
+// to stderr. Each is an error of its caller, or is tried again.
+func DisableClientLog() { logging.Disable() }
 
 // connect makes a client for a few questions: one connection, no retries.
 func connect(address string, limit time.Duration) (redis.UniversalClient, error) {
@@ -60,61 +54,11 @@ func connect(address string, limit time.Duration) (redis.UniversalClient, error)
 	return redis.NewUniversalClient(opt), nil
 }
 
-// RefusesLogin reports whether err is a Redis's answer to no password or a
-// wrong one.
+// RefusesLogin reports whether err is the answer of a Redis to a missing or
+// wrong password.
 func RefusesLogin(err error) bool { return redis.IsAuthError(err) }
 
-// Redact returns the address without its password, for logs and messages.
-func Redact(address string) string { return mask(address, "xxxxx") }
-
-// withoutPassword is Redact with nothing in the password's place: an address
-// that can be used where none is needed.
-func withoutPassword(address string) string { return mask(address, "") }
-
-func mask(address, password string) string {
-	const unreadable = "(unreadable address)"
-	scheme, rest, ok := strings.Cut(address, "://")
-	if !ok {
-		return unreadable
-	}
-	cut := len(rest)
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		cut = i
-	}
-	hosts, tail := rest[:cut], rest[cut:]
-	login := ""
-	if i := strings.LastIndexByte(hosts, '@'); i >= 0 {
-		login, hosts = hosts[:i], hosts[i+1:]
-	}
-	u, err := url.Parse("x:" + tail)
-	if err != nil || strings.ContainsAny(hosts, " %") || strings.Contains(tail, "@") {
-		return unreadable // part of it may be part of a password
-	}
-	if user, _, ok := strings.Cut(login, ":"); ok {
-		login = user
-		if password != "" {
-			login += ":" + password
-		}
-	}
-	if login != "" {
-		login += "@"
-	}
-	q := u.Query()
-	for key := range q {
-		if strings.Contains(strings.ToLower(key), "password") {
-			if q.Del(key); password != "" {
-				q.Set(key, password)
-			}
-		}
-	}
-	path, _, _ := strings.Cut(tail, "?")
-	if len(q) > 0 {
-		path += "?" + q.Encode()
-	}
-	return scheme + "://" + login + hosts + path
-}
-
-// pingError is a PING that got no PONG.
+// pingError is a PING without a PONG.
 type pingError struct {
 	url string
 	err error
@@ -154,25 +98,25 @@ func (e *pingError) refuses(kinds ...string) bool {
 	return false
 }
 
-// notRedis reports whether something else than a Redis has answered.
+// notRedis reports whether the answer is not that of a Redis.
 func (e *pingError) notRedis() bool {
 	text := e.err.Error()
 	return strings.HasPrefix(text, "redis: can't parse") || strings.HasPrefix(text, "redis: invalid reply")
 }
 
-// hopeless reports whether asking again would give the same.
+// hopeless reports whether another PING would fail in the same way.
 func (e *pingError) hopeless() bool {
 	var dns *net.DNSError
 	return e.notRedis() || errors.As(e.err, &dns) && dns.IsNotFound ||
 		e.refuses("NOAUTH", "WRONGPASS", "ERR invalid password", "NOPERM", "ERR AUTH", "ERR Client sent AUTH", "ERR DB index", "ERR invalid DB index")
 }
 
-// await pings until the Redis answers: as often as cfg says, but for as long
-// as ctx allows while it is loading its data. It gives up early when gone is
-// closed or when trying again cannot help.
+// await pings until the Redis answers: Config.Attempts times, or until ctx is
+// done while the Redis loads its data. It returns early when gone is closed or
+// the error is hopeless.
 func (c Config) await(ctx context.Context, url string, gone <-chan struct{}) error {
 	for tries := 1; ; tries++ {
-		// A new client each time: one whose dial has failed rests for a second.
+		// A new client each time: after a failed dial one waits for a second.
 		err := Ping(ctx, url, c.PingTimeout)
 		if err == nil {
 			return nil

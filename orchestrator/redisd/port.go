@@ -11,14 +11,15 @@ import (
 	"time"
 )
 
-// errPortTaken says that the port went to somebody else.
+// errPortTaken says that another process has the port.
 var errPortTaken = errors.New("port is taken")
 
-// atPort calls start with a port, and with another when somebody takes it between our look and the start there.
-func (s *Server) atPort(start func(port int) error) error {
+// atPort calls start with a free port, and with another one when a process has
+// taken that in between.
+func (c Config) atPort(start func(port int) error) error {
 	const tries = 5
 	for try := 1; ; try++ {
-		port, err := s.cfg.choosePort()
+		port, err := c.choosePort()
 		if err != nil {
 			return err
 		}
@@ -29,7 +30,7 @@ func (s *Server) atPort(start func(port int) error) error {
 	}
 }
 
-// lastPort is the port that a Redis on this data folder had last.
+// lastPort is the port of the last Redis on this data folder.
 func (c Config) lastPort() (int, error) {
 	b, err := os.ReadFile(c.portFile())
 	if err != nil {
@@ -42,9 +43,14 @@ func (c Config) lastPort() (int, error) {
 	return port, err
 }
 
-// choosePort returns the port that was asked for, or else the one that this
-// data folder had last, so that whoever is connected finds the way back, or
-// else any free one.
+// rememberPort keeps the port for the next start.
+func (c Config) rememberPort(port int) error {
+	return os.WriteFile(c.portFile(), []byte(strconv.Itoa(port)), 0o600)
+}
+
+// choosePort returns the port of the configuration, or else the last one of
+// this data folder, so that connected clients find the Redis again, or else any
+// free one.
 func (c Config) choosePort() (int, error) {
 	if c.Port != 0 {
 		if err := tryPort(c.Port); err != nil {

@@ -1,17 +1,15 @@
-// Package redisd brings a Redis to an orchestrator, and takes away only what
-// it brought.
+// Package redisd provides the Redis of an orchestrator, and stops only one that
+// it has started.
 //
-// [Start] settles on one of three modes:
+// [Start] decides on one of three modes:
 //
-//   - external: an address was given, or a Redis answers already, at the usual
-//     address or where another orchestrator on the same data folder has its
-//     own. It is used and never stopped. When that orchestrator goes, one of
-//     those that use its Redis runs it on, at the same port.
-//   - child: a redis-server is installed. One is run on the data folder with an
-//     append-only file, restarted when it dies, and stopped last.
-//   - embedded: neither. A miniredis runs in this process; what it holds is
-//     saved every few seconds and when it stops, and is there again at the
-//     next start. A later child takes over its contents.
+//   - external: an address was given, or a Redis runs already, at the usual
+//     address or for another orchestrator on the same data folder. It is used
+//     and never stopped.
+//   - child: redis-server is installed. One runs on the data folder with an
+//     append-only file, is restarted when it dies, and is stopped last.
+//   - embedded: neither. A miniredis runs in this process. It keeps its data in
+//     memory only.
 //
 // A data folder remembers which Redis holds its jobs. Mode auto uses that one,
 // or fails when it cannot; another is used only when its address or its mode is
@@ -20,11 +18,11 @@
 // Other commands find the Redis of a running orchestrator with [Discover],
 // through the data folder:
 //
-//	redis.json           where it answers; there as long as it is in use
-//	redis/               what a Redis of ours keeps, and the lock on it
+//	redis.json           its address, as long as it is in use
+//	redis/               the data of a redis-server of ours, and the lock on it
 //	redis/password       the password of a Redis of ours; only its owner can read it
-//	redis/external       the address of one that is not ours and holds the jobs, without its password
-//	logs/redis.log       what redis-server says
+//	redis/external       the address, without password, of the Redis of others that holds the jobs
+//	logs/redis.log       the log of redis-server
 package redisd
 
 import (
@@ -33,22 +31,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"muster/orchestrator/supervise"
 )
 
-// Mode is a way to come by a Redis.
+// Mode says where a Redis comes from.
 type Mode string
 
-// The modes. Auto takes the one that holds the data folder's jobs, or else the
-// first that there is.
+// The modes. Auto uses the Redis that holds the data folder's jobs. In a new
+// folder it is External if a Redis answers at the usual address, else Child if
+// redis-server is installed, else Embedded.
 const (
 	Auto     Mode = "auto"
 	External Mode = "external"
@@ -63,9 +58,11 @@ var (
 	ErrInUse = errors.New("data folder is in use")
 	// ErrReplica says that the Redis is a copy of another and takes no writes.
 	ErrReplica = errors.New("it is a read-only replica")
+	// ErrGone says that the Redis was another orchestrator's and has ended with it.
+	ErrGone = errors.New("the orchestrator whose Redis was used has ended")
 )
 
-// Config says which Redis is wanted.
+// Config says which Redis to use.
 type Config struct {
 	// URL is the address of a Redis to use. Defaults to none: see Mode.
 	URL string
@@ -88,8 +85,6 @@ type Config struct {
 	// Default to 10 and 500 ms.
 	Attempts int
 	Interval time.Duration
-	// SaveEvery is how often a built-in Redis is saved. Defaults to 3 s.
-	SaveEvery time.Duration
 	// Grace is how long a child may take to end. Defaults to 15 s.
 	Grace time.Duration
 	// Logger defaults to none.
@@ -132,9 +127,6 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Interval <= 0 {
 		c.Interval = 500 * time.Millisecond
 	}
-	if c.SaveEvery <= 0 {
-		c.SaveEvery = 3 * time.Second
-	}
 	if c.Grace <= 0 {
 		c.Grace = 15 * time.Second
 	}
@@ -144,10 +136,14 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-func (c Config) redisDir() string     { return filepath.Join(c.DataDir, "redis") }
-func (c Config) pidDir() string       { return filepath.Join(c.redisDir(), "run") }
-func (c Config) portFile() string     { return filepath.Join(c.redisDir(), "port") }
-func (c Config) snapshotFile() string { return filepath.Join(c.redisDir(), "embedded.snapshot") }
+func (c Config) redisDir() string { return filepath.Join(c.DataDir, "redis") }
+func (c Config) pidDir() string   { return filepath.Join(c.redisDir(), "run") }
+func (c Config) portFile() string { return filepath.Join(c.redisDir(), "port") }
+func (c Config) lockFile() string { return filepath.Join(c.redisDir(), "lock") }
+func (c Config) logFile() string  { return filepath.Join(c.DataDir, "logs", "redis.log") }
+
+// finds reports whether a Redis that runs already may be used.
+func (c Config) finds() bool { return c.Mode == Auto || c.Mode == External }
 
 // Server is the Redis in use. Its methods may be called concurrently.
 type Server struct {
@@ -155,22 +151,16 @@ type Server struct {
 	id        string // of this very Server, in the address file
 	mode      Mode
 	url       string
-	password  string // of a Redis of ours
 	guarantee string
 	warnings  []string
+	shared    bool // it belongs to another orchestrator on the data folder
 
-	lock *lock              // of the data folder; nil if the Redis is not ours
+	lock *lock              // on the data folder; nil if the Redis is not ours
 	proc *supervise.Process // in mode child
 	mini *embedded          // in mode embedded
 
-	neighbour Mode                   // of the orchestrator on the data folder whose Redis it is; "" if not
-	heir      atomic.Pointer[Server] // what we run since that one has gone
-	waiting   sync.WaitGroup         // for that
-	giveUp    context.CancelFunc
-
 	stop sync.Once
-	done chan struct{} // closed when Stop has done its work
-	err  error         // of Stop; read after done is closed
+	err  error // of Stop; set by stop
 }
 
 // Start finds or starts a Redis and returns when it answers. Ctx bounds only
@@ -180,7 +170,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, id: rand.Text(), done: make(chan struct{})}
+	s := &Server{cfg: cfg, id: rand.Text()}
 	err = s.start(ctx)
 	if err == nil {
 		err = s.publish()
@@ -189,212 +179,32 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		_ = s.Stop(context.WithoutCancel(ctx))
 		return nil, err
 	}
-	if s.neighbour != "" && s.cfg.Mode == Auto {
-		var waits context.Context
-		waits, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
-		s.waiting.Go(func() { s.awaitHeritage(waits) })
-	}
 	return s, nil
 }
 
-func (s *Server) start(ctx context.Context) error {
-	if err := os.MkdirAll(s.cfg.DataDir, 0o755); err != nil {
-		return unwritable(s.cfg.DataDir, err)
-	}
-	if err := os.MkdirAll(s.cfg.redisDir(), 0o700); err != nil {
-		return unwritable(s.cfg.DataDir, err)
-	}
-	if s.cfg.URL != "" {
-		if err := s.useExternal(ctx, s.cfg.URL); err != nil {
-			return fmt.Errorf("%w; start that Redis, correct the address, or give none: then Muster runs a Redis of its own", err)
-		}
-		return nil
-	}
-	finds := s.cfg.Mode == Auto || s.cfg.Mode == External
-	if finds {
-		// One that somebody else's orchestrator uses too.
-		if a, err := readAddress(s.cfg.DataDir); err == nil && (a.Mode == External || a.Owner.Alive()) {
-			if Ping(ctx, a.URL, s.cfg.PingTimeout) == nil {
-				if a.Mode != External {
-					s.neighbour = a.Mode
-				}
-				return s.useExternal(ctx, a.URL)
-			}
-		}
-		if url, err := s.cfg.external(); err != nil || url != "" {
-			if err != nil {
-				return err
-			}
-			return s.useRemembered(ctx, url)
-		}
-	}
-	if err := s.lockData(ctx); err != nil || s.url != "" {
-		return err
-	}
-	if finds {
-		err := Ping(ctx, s.cfg.UsualURL, s.cfg.PingTimeout)
-		var asked *pingError
-		answers := err == nil || errors.As(err, &asked) && asked.loading()
-		if answers && s.cfg.Mode == Auto && s.cfg.hasOwn() {
-			s.cfg.Logger.Info("the Redis that runs already is not used: the jobs of this data folder are in its own; to use it, give its address with --redis", "redis", s.cfg.UsualURL, "data", s.cfg.DataDir)
-			return s.startOwn(ctx)
-		}
-		if answers {
-			s.lock.release()
-			s.lock = nil
-			return s.useExternal(ctx, s.cfg.UsualURL)
-		}
-		if s.cfg.Mode == External {
-			return fmt.Errorf("%w; start one, or give its address with --redis", err)
-		}
-		if asked != nil && asked.hopeless() {
-			s.cfg.Logger.Info("what answers at the usual address is left alone", "err", err)
-		}
-	}
-	return s.startOwn(ctx)
-}
-
-// lockData takes the data folder for a Redis of our own and ends what a
-// crashed run has left there. In mode auto it is content with the Redis of the
-// one who has the folder: then s.url is set.
-func (s *Server) lockData(ctx context.Context) error {
-	var err error
-	s.lock, err = tryLock(s.cfg.lockFile())
-	switch {
-	case errors.Is(err, errLocked):
-		return s.useNeighbour(ctx)
-	case errors.Is(err, errors.ErrUnsupported):
-		s.cfg.Logger.Warn("the data folder cannot be locked here; see that only one orchestrator uses it", "err", err)
-	case err != nil:
-		return unwritable(s.cfg.DataDir, err)
-	}
-	return s.clearData(ctx)
-}
-
-// clearData ends what a crashed run has left on the data folder, which is locked.
-func (s *Server) clearData(ctx context.Context) error {
-	if err := tryWrite(s.cfg.redisDir()); err != nil {
-		return unwritable(s.cfg.DataDir, err)
-	}
-	stale, err := supervise.CleanStale(ctx, s.cfg.pidDir(), s.cfg.Grace, s.cfg.Logger)
-	for _, p := range stale {
-		if p.Running {
-			s.cfg.Logger.Info("stopped the redis-server that a crashed run had left", "pid", p.PID)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("end what a crashed run has left: %w", err)
-	}
-	return s.shutDownLeftover(ctx)
-}
-
-// useNeighbour uses the Redis of the orchestrator that has the data folder,
-// which may only just be starting.
-func (s *Server) useNeighbour(ctx context.Context) error {
-	if s.cfg.Mode != Auto {
-		return fmt.Errorf("%w: another orchestrator runs a Redis on %s; stop it, or choose another folder with --data-dir", ErrInUse, s.cfg.DataDir)
-	}
-	for try := 1; ; try++ {
-		url, err := Discover(ctx, s.cfg.DataDir)
-		if err == nil {
-			if a, err := readAddress(s.cfg.DataDir); err == nil && a.Mode != External {
-				s.neighbour = a.Mode
-			}
-			return s.useExternal(ctx, url)
-		}
-		if try == s.cfg.Attempts {
-			return fmt.Errorf("%w by another orchestrator whose Redis does not answer: %w; stop it, or choose another folder with --data-dir", ErrInUse, err)
-		}
-		select {
-		case <-time.After(s.cfg.Interval):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-func (s *Server) useExternal(ctx context.Context, url string) error {
-	if err := s.cfg.await(ctx, url, nil); err != nil {
-		return err
-	}
-	t, err := inspect(ctx, url, s.cfg.PingTimeout)
-	if err != nil {
-		return err
-	}
-	if t.replica {
-		return fmt.Errorf("use the Redis at %s: %w; give the address of its master", Redact(url), ErrReplica)
-	}
-	s.mode, s.url, s.warnings = External, url, t.warnings()
-	s.guarantee = fmt.Sprintf("A Redis that was running already, at %s; it is never stopped, and %s.", Redact(url), t.guarantee())
-	return nil
-}
-
-// startOwn runs a Redis on the data folder, which is locked.
-func (s *Server) startOwn(ctx context.Context) error {
-	var err error
-	if s.password, err = s.cfg.ownPassword(); err != nil {
-		return err
-	}
-	if s.cfg.Mode != Embedded {
-		path, err := findServer(s.cfg.Server)
-		if err == nil {
-			s.mode = Child
-			if err := s.atPort(func(port int) error { return s.startChild(ctx, path, port) }); err != nil {
-				return err
-			}
-			s.guarantee = fmt.Sprintf("A redis-server of our own, at %s, with an append-only file in %s: a crash of Muster loses nothing, a crash of the machine at most the last second.", withoutPassword(s.url), s.cfg.redisDir())
-			return s.adopt(ctx)
-		}
-		if s.cfg.Mode == Child || s.cfg.Server != "" {
-			return err
-		}
-		if s.cfg.hasAppendOnly() {
-			return fmt.Errorf("the jobs of data folder %s are in the files of a redis-server: %w, which starts without those jobs", s.cfg.DataDir, err)
-		}
-	}
-	return s.atPort(func(port int) error { return s.startEmbedded(ctx, port) })
-}
-
-func (s *Server) startEmbedded(ctx context.Context, port int) error {
-	s.mode = Embedded
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	mini, err := startEmbedded(ctx, addr, s.password, s.cfg.snapshotFile(), s.cfg.SaveEvery, s.cfg.Logger)
-	if err != nil {
-		return fmt.Errorf("start the built-in Redis: %w", err)
-	}
-	s.mini = mini
-	if s.cfg.hasAppendOnly() {
-		s.warnings = append(s.warnings, "the data folder has contents of a redis-server, which is not wanted now: they stay unused")
-	}
-	s.url = ownURL(port, s.password)
-	s.guarantee = fmt.Sprintf("The Redis built into Muster, at %s, saved to %s every %v and at the end: a crash loses what came after the last save. Install redis-server for more speed and safety.",
-		withoutPassword(s.url), s.cfg.snapshotFile(), s.cfg.SaveEvery)
-	return os.WriteFile(s.cfg.portFile(), []byte(strconv.Itoa(port)), 0o600)
-}
-
-// URL is the address of the Redis, all the time. It holds a password if the
-// Redis is ours, and may hold one if not: see Redact.
+// URL is the address of the Redis. It holds a password if the Redis is ours,
+// and may hold one if not: see Redact.
 func (s *Server) URL() string { return s.url }
 
-// Mode tells how we came by the Redis. It is never Auto.
-func (s *Server) Mode() Mode { return s.now().mode }
+// Mode returns where the Redis comes from. It is never Auto.
+func (s *Server) Mode() Mode { return s.mode }
 
-// Owned reports whether the Redis is ours, to be stopped by Stop.
-func (s *Server) Owned() bool { return s.now().mode != External }
+// Owned reports whether the Redis is ours and Stop stops it.
+func (s *Server) Owned() bool { return s.mode != External }
 
 // Guarantee says in a sentence or two which Redis it is and what a crash costs.
-func (s *Server) Guarantee() string { return s.now().guarantee }
+func (s *Server) Guarantee() string { return s.guarantee }
 
 // Warnings are what an operator should change about the Redis.
 func (s *Server) Warnings() []string { return s.warnings }
 
-// Ping asks the Redis whether it is there.
+// Ping returns an error unless the Redis answers.
 func (s *Server) Ping(ctx context.Context) error { return Ping(ctx, s.url, s.cfg.PingTimeout) }
 
 // PID is the process of the redis-server that we run; 0 while it is down and
 // in the other modes.
 func (s *Server) PID() int {
-	if s = s.now(); s.proc == nil {
+	if s.proc == nil {
 		return 0
 	}
 	return s.proc.Status().PID
@@ -402,53 +212,59 @@ func (s *Server) PID() int {
 
 // Restarts is how often the redis-server that we run has died.
 func (s *Server) Restarts() int {
-	if s = s.now(); s.proc == nil {
+	if s.proc == nil {
 		return 0
 	}
 	return s.proc.Status().Restarts
 }
 
-// Done is closed when Stop has done its work. A child that dies is restarted
-// meanwhile, as often as it takes.
-func (s *Server) Done() <-chan struct{} { return s.done }
+// watchEvery is how often Watch looks at a Redis of another orchestrator.
+const watchEvery = 500 * time.Millisecond
 
-// Stop takes back the address and stops the Redis if it is ours, after it has
-// put everything on disk; when ctx is done it is killed. Stop what uses it
-// first. Stop may be called again; it does its work once.
+// Watch blocks until ctx is done, and returns nil then; or until the Redis has
+// ended together with the other orchestrator that ran it, and returns ErrGone
+// with what to do. That takes Config.Attempts tries: an orchestrator that is
+// only restarted runs the same Redis again.
+func (s *Server) Watch(ctx context.Context) error {
+	if !s.shared {
+		<-ctx.Done()
+		return nil
+	}
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if a, err := readAddress(s.cfg.DataDir); err == nil && a.URL == s.url && a.Owner.Alive() {
+			continue // which starts its redis-server again when that dies
+		}
+		if err := s.cfg.await(ctx, s.url, nil); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("%w: %w; run the command again, or keep muster start running on data folder %s", ErrGone, err, s.cfg.DataDir)
+		}
+	}
+}
+
+// Stop removes the address and stops the Redis if it is ours. A redis-server
+// has its data on disk then; it is killed when ctx is done. Stop what uses it
+// first. Later calls return what the first one did.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stop.Do(func() {
-		defer close(s.done)
-		if s.giveUp != nil {
-			s.giveUp()
-			s.waiting.Wait()
-		}
 		errs := []error{s.unpublish()}
-		if heir := s.heir.Load(); heir != nil {
-			errs = append(errs, heir.Stop(ctx))
-		}
 		if s.proc != nil {
 			errs = append(errs, s.proc.Stop(ctx))
 		}
 		if s.mini != nil {
-			errs = append(errs, s.mini.Stop(ctx))
+			s.mini.Stop()
 		}
 		s.lock.release()
 		s.err = errors.Join(errs...)
 	})
-	<-s.done
 	return s.err
 }
 
 func unwritable(dir string, err error) error {
 	return fmt.Errorf("data folder %s cannot be written: %w; choose another with --data-dir", dir, err)
-}
-
-// tryWrite makes sure that files can be made in dir.
-func tryWrite(dir string) error {
-	f, err := os.CreateTemp(dir, ".write-*")
-	if err != nil {
-		return err
-	}
-	_ = f.Close()
-	return os.Remove(f.Name())
 }

@@ -3,8 +3,6 @@
 package redisd
 
 import (
-	"context"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -14,36 +12,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
-// strangerEnv makes this test binary another user's program: it tries to use
-// the Redis of the data folder in the variable, at the port in its last
-// argument, and prints what it got, a line for each try.
-const strangerEnv = "MUSTER_REDISD_TEST_STRANGER"
-
-func init() {
-	dir := os.Getenv(strangerEnv)
-	if dir == "" {
-		return
-	}
-	ctx := context.Background()
-	open := "redis://127.0.0.1:" + os.Args[len(os.Args)-1] + "/0"
-	rdb, err := connect(open, 10*time.Second)
-	if err != nil {
-		panic(err)
-	}
-	_, found := Discover(ctx, dir)
-	_, read := os.ReadFile(filepath.Join(dir, "redis", "password"))
-	_, conf := os.ReadFile(filepath.Join(dir, "redis", "auth.conf"))
-	_, whole := os.ReadFile(addressPath(dir))
-	for _, err := range []error{rdb.Set(ctx, "k", "stranger", 0).Err(), Ping(ctx, open, 10*time.Second), found, read, conf, whole} {
-		fmt.Println(err)
-	}
-	os.Exit(0)
-}
-
-// nobody is who has no right to anything of ours.
+// nobody returns the user nobody, who may not read our files.
 func nobody(t *testing.T) (uid, gid uint32) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -123,9 +123,8 @@ func TestEverythingKilled(t *testing.T) {
 	b.wantQuiet(t)
 }
 
-// TestEmbeddedRedisKilled kills a run whose Redis lives in the process and writes its contents down only
-// every few seconds. The next run knows less than was done, fetches some pages again, and still writes no
-// record twice.
+// TestEmbeddedRedisKilled kills a run whose Redis lives in the process and keeps nothing. The next run begins
+// anew, and still writes no record twice.
 func TestEmbeddedRedisKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -68,10 +68,6 @@ func TestAutoStaysWithTheRedisThatHasTheJobs(t *testing.T) {
 			func(string) Config { return Config{} },
 			func(a string) Config { return Config{UsualURL: a} },
 			func(string) (Mode, string) { return Child, "" }, true},
-		"embedded, and another appears": {
-			func(string) Config { return Config{Mode: Embedded} },
-			func(a string) Config { return Config{UsualURL: a} },
-			func(string) (Mode, string) { return Child, "" }, true}, // which takes its contents over
 		"usual one": {
 			func(a string) Config { return Config{UsualURL: a} },
 			func(a string) Config { return Config{UsualURL: a} },
@@ -121,8 +117,7 @@ func TestToldRedisBecomesTheOneThatHasTheJobs(t *testing.T) {
 	t.Parallel()
 	t.Run("own to given", func(t *testing.T) {
 		t.Parallel()
-		cfg, b := config(t), redistest.URL(t)
-		cfg.Mode = Embedded
+		cfg, b := childConfig(t), redistest.URL(t)
 		once(t, cfg)
 		cfg.Mode, cfg.URL = Auto, b
 		s := once(t, cfg)
@@ -136,8 +131,7 @@ func TestToldRedisBecomesTheOneThatHasTheJobs(t *testing.T) {
 	})
 	t.Run("own to mode external", func(t *testing.T) {
 		t.Parallel()
-		cfg, b := config(t), redistest.URL(t)
-		cfg.Mode = Embedded
+		cfg, b := childConfig(t), redistest.URL(t)
 		once(t, cfg)
 		cfg.Mode, cfg.UsualURL = External, b
 		s := once(t, cfg)
@@ -200,7 +194,7 @@ func TestAutoFailsWithoutTheServerThatHasTheJobs(t *testing.T) {
 	h, _ := tryHolder(t, cfg, "PATH=/nonexistent")
 	wantError(t, errors.New(h.Err), cfg.DataDir, "files of a redis-server", "install it", "redis.mode: embedded")
 	cfg.Mode = Embedded
-	wantWarning(t, once(t, cfg), "stay unused")
+	wantWarning(t, once(t, cfg), "does not use them")
 }
 
 // What a folder remembers is no secret.
