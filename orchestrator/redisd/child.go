@@ -36,7 +36,7 @@ func findServer(name string) (string, error) {
 // startChild runs a redis-server of our own on the data folder and waits until
 // it answers.
 func (s *Server) startChild(ctx context.Context, path string, port int, password string) error {
-	if err := s.cfg.writeAuthFile(password); err != nil {
+	if err := s.cfg.folder().writeAuthFile(password); err != nil {
 		return err
 	}
 	died := make(chan struct{}) // closed when the process has ended once
@@ -44,14 +44,14 @@ func (s *Server) startChild(ctx context.Context, path string, port int, password
 		Name: "redis",
 		Path: path,
 		// No --dir: before version 7 a path with a space cannot be given.
-		Dir: s.cfg.redisDir(),
+		Dir: s.cfg.folder().redisDir(),
 		Args: []string{
 			authFile, // everybody can read arguments
 			"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--daemonize", "no", "--databases", strconv.Itoa(databases),
 			"--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory-policy", "noeviction",
 		},
-		LogFile: s.cfg.logFile(),
-		PIDDir:  s.cfg.pidDir(),
+		LogFile: s.cfg.folder().logFile(),
+		PIDDir:  s.cfg.folder().pidDir(),
 		Grace:   s.cfg.Grace,
 		OnExit:  onceExit(died),
 		Logger:  s.cfg.Logger,
@@ -65,8 +65,8 @@ func (s *Server) startChild(ctx context.Context, path string, port int, password
 		return fmt.Errorf("start %s: %w", path, err)
 	}
 	s.mode, s.proc, s.url = Child, proc, url
-	s.guarantee = fmt.Sprintf("A redis-server of our own, at %s, with an append-only file in %s: a crash of Muster loses nothing, a crash of the machine at most the last second.", withoutPassword(url), s.cfg.redisDir())
-	return s.cfg.rememberPort(port)
+	s.guarantee = fmt.Sprintf("A redis-server of our own, at %s, with an append-only file in %s: a crash of Muster loses nothing, a crash of the machine at most the last second.", withoutPassword(url), s.cfg.folder().redisDir())
+	return s.cfg.folder().rememberPort(port)
 }
 
 // onceExit returns what closes died at the first call.
@@ -98,11 +98,11 @@ func (c Config) awaitChild(ctx context.Context, url string, port int, proc *supe
 	default:
 		return err
 	}
-	tail := supervise.LogTail(c.logFile(), 2<<10)
+	tail := supervise.LogTail(c.folder().logFile(), 2<<10)
 	if strings.Contains(tail, "Address already in use") {
 		return fmt.Errorf("port %d: %w", port, errPortTaken)
 	}
-	return fmt.Errorf("it ended at once; the end of %s:\n%s", c.logFile(), strings.TrimSpace(tail))
+	return fmt.Errorf("it ended at once; the end of %s:\n%s", c.folder().logFile(), strings.TrimSpace(tail))
 }
 
 // isOurs returns an error unless the Redis at url is the process proc.
@@ -128,7 +128,7 @@ func isOurs(ctx context.Context, url string, limit time.Duration, proc *supervis
 // have the lock on it, and that has no pid file. Two on the same files would
 // destroy them.
 func (c Config) shutDownLeftover(ctx context.Context) error {
-	port, err := c.lastPort()
+	port, err := c.folder().lastPort()
 	if err != nil {
 		return nil
 	}
@@ -153,7 +153,7 @@ func (c Config) shutDownLeftover(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	return fmt.Errorf("a redis-server at port %d works in %s and does not shut down; stop it", port, c.redisDir())
+	return fmt.Errorf("a redis-server at port %d works in %s and does not shut down; stop it", port, c.folder().redisDir())
 }
 
 func sameFolder(a, b string) bool {

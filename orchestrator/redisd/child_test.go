@@ -369,7 +369,7 @@ func TestUnreadablePIDFileDoesNotStopTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = crashed.Wait()
-	files, err := filepath.Glob(filepath.Join(cfg.pidDir(), "*.pid"))
+	files, err := filepath.Glob(filepath.Join(cfg.folder().pidDir(), "*.pid"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("got pid files %q, %v, want one", files, err)
 	}

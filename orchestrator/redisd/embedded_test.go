@@ -55,7 +55,7 @@ func TestEmbeddedExpiresKeys(t *testing.T) {
 func TestSnapshotOfAnEarlierVersionIsReported(t *testing.T) {
 	t.Parallel()
 	eachOwn(t, func(t *testing.T, cfg Config) {
-		file := filepath.Join(cfg.redisDir(), "embedded.snapshot")
+		file := filepath.Join(cfg.folder().redisDir(), "embedded.snapshot")
 		write(t, file, "saved", 0o600)
 		s := start(t, cfg)
 		wantWarning(t, s, file, "earlier version", "remove the file")

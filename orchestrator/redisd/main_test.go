@@ -136,10 +136,10 @@ func config(t *testing.T) Config {
 		Server:   testServer(),
 		Attempts: 4, Interval: 100 * time.Millisecond, Grace: 10 * time.Second,
 	}
-	if err := os.MkdirAll(cfg.redisDir(), 0o700); err != nil {
+	if err := os.MkdirAll(cfg.folder().redisDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(cfg.portFile(), []byte(strconv.Itoa(testutil.FreePort(t))), 0o600); err != nil {
+	if err := os.WriteFile(cfg.folder().portFile(), []byte(strconv.Itoa(testutil.FreePort(t))), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return cfg

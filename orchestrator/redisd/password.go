@@ -27,7 +27,7 @@ import (
 //	redis/password   the password itself
 //	redis/auth.conf  the same for redis-server, whose arguments are public
 //	redis.json       the whole address, while it is in use
-func (c Config) passwordFile() string { return PasswordFile(c.DataDir) }
+func (d folder) passwordFile() string { return PasswordFile(string(d)) }
 
 // PasswordFile is the file in a data folder with the password of a Redis of ours.
 func PasswordFile(dataDir string) string { return filepath.Join(dataDir, "redis", "password") }
@@ -39,14 +39,14 @@ const authFile = "auth.conf"
 const passwordBytes = 32
 
 // readPassword returns the password in the file.
-func (c Config) readPassword() (string, error) {
-	text, err := os.ReadFile(c.passwordFile())
+func (d folder) readPassword() (string, error) {
+	text, err := os.ReadFile(d.passwordFile())
 	if err != nil {
 		return "", err
 	}
 	password := strings.TrimSpace(string(text))
 	if b, err := hex.DecodeString(password); err != nil || len(b) != passwordBytes {
-		return "", fmt.Errorf("%s does not hold %d bytes in hex", c.passwordFile(), passwordBytes)
+		return "", fmt.Errorf("%s does not hold %d bytes in hex", d.passwordFile(), passwordBytes)
 	}
 	return password, nil
 }
@@ -54,10 +54,10 @@ func (c Config) readPassword() (string, error) {
 // ownPassword returns the password of the folder's own Redis. It makes one when
 // there is none, or when others may know it. The caller has the lock.
 func (c Config) ownPassword() (string, error) {
-	file := c.passwordFile()
+	file := c.folder().passwordFile()
 	info, err := os.Lstat(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return c.newPassword()
+		return c.folder().newPassword()
 	}
 	if err != nil {
 		return "", fmt.Errorf("look for the password of Redis: %w", err)
@@ -70,43 +70,38 @@ func (c Config) ownPassword() (string, error) {
 	case readableByOthers(info):
 		why = "other users can read it"
 	case info.Mode().IsRegular():
-		password, err := c.readPassword()
+		password, err := c.folder().readPassword()
 		if err == nil {
 			return password, nil
 		}
 		why = err.Error()
 	}
 	c.Logger.Warn("making a new password for Redis; workers that still run with the old one must be started again", "file", file, "why", why)
-	return c.newPassword()
+	return c.folder().newPassword()
 }
 
-func (c Config) newPassword() (string, error) {
+func (d folder) newPassword() (string, error) {
 	b := make([]byte, passwordBytes)
 	_, _ = rand.Read(b) // never fails
 	password := hex.EncodeToString(b)
-	return password, c.writePassword(password)
-}
-
-func (c Config) writePassword(password string) error {
-	return atomicfile.WriteBytes(c.passwordFile(), 0o600, []byte(password+"\n"))
+	return password, atomicfile.WriteBytes(d.passwordFile(), 0o600, []byte(password+"\n"))
 }
 
 // writeAuthFile makes the file that gives redis-server its password.
-func (c Config) writeAuthFile(password string) error {
+func (d folder) writeAuthFile(password string) error {
 	text := "# Made at each start, from the file password.\nrequirepass " + password + "\n"
-	return atomicfile.WriteBytes(filepath.Join(c.redisDir(), authFile), 0o600, []byte(text))
+	return atomicfile.WriteBytes(filepath.Join(d.redisDir(), authFile), 0o600, []byte(text))
 }
 
-// leftoverPasswords returns what a redis-server that a crashed run has left may
-// take: the folder's password, the one in the address that the run has left,
-// when the file was removed, and none, which is how it was run before there
-// were passwords.
-func (c Config) leftoverPasswords() []string {
+// leftoverPasswords returns the passwords that a redis-server of a crashed run
+// may have: the one in the file, the one in the address that the run has left,
+// for when the file was removed, and none, as before there were passwords.
+func (d folder) leftoverPasswords() []string {
 	var known []string
-	if password, err := c.readPassword(); err == nil {
+	if password, err := d.readPassword(); err == nil {
 		known = append(known, password)
 	}
-	if a, err := readAddress(c.DataDir); err == nil && c.isOwn(a.URL) {
+	if a, err := readAddress(string(d)); err == nil && d.isOwn(a.URL) {
 		if opt, err := tasks.ParseURL(a.URL); err == nil && opt.Password != "" {
 			known = append(known, opt.Password)
 		}
@@ -126,7 +121,7 @@ func ownURL(port int, password string) string {
 // findLeftover returns the address of the redis-server that works in our folder
 // at port, or "".
 func (c Config) findLeftover(ctx context.Context, port int) string {
-	for _, password := range c.leftoverPasswords() {
+	for _, password := range c.folder().leftoverPasswords() {
 		url := ownURL(port, password)
 		rdb, err := connect(url, c.PingTimeout)
 		if err != nil {
@@ -134,7 +129,7 @@ func (c Config) findLeftover(ctx context.Context, port int) string {
 		}
 		got, err := rdb.ConfigGet(ctx, "dir").Result()
 		_ = rdb.Close()
-		if err == nil && sameFolder(got["dir"], c.redisDir()) {
+		if err == nil && sameFolder(got["dir"], c.folder().redisDir()) {
 			return url
 		}
 	}

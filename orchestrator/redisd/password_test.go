@@ -148,7 +148,7 @@ func TestPasswordStaysInPrivateFiles(t *testing.T) {
 				t.Errorf("the password is in %s: %s", what, text)
 			}
 		}
-		if info, err := os.Stat(cfg.redisDir()); err != nil || info.Mode().Perm() != 0o700 {
+		if info, err := os.Stat(cfg.folder().redisDir()); err != nil || info.Mode().Perm() != 0o700 {
 			t.Errorf("the folder has permissions %v, %v; want 0700", info.Mode().Perm(), err)
 		}
 		stop(t, s)
@@ -184,7 +184,7 @@ func TestPasswordThatOthersMayKnowIsReplaced(t *testing.T) {
 			var log logbook
 			cfg := config(t)
 			cfg.Mode, cfg.Logger = Embedded, log.logger()
-			file := filepath.Join(cfg.redisDir(), "password")
+			file := filepath.Join(cfg.folder().redisDir(), "password")
 			c.prepare(t, file)
 			s := start(t, cfg)
 			set(t, s.URL(), "k", "v")
@@ -242,7 +242,7 @@ func TestLeftoverWithoutItsPasswordFileIsStopped(t *testing.T) {
 			}
 			stop(t, s)
 			left := exec.Command(path, "auth.conf", "--bind", "127.0.0.1", "--port", portOf(t, old), "--appendonly", "yes", "--save", "")
-			left.Dir, left.SysProcAttr = cfg.redisDir(), &syscall.SysProcAttr{Setpgid: true}
+			left.Dir, left.SysProcAttr = cfg.folder().redisDir(), &syscall.SysProcAttr{Setpgid: true}
 			if err := left.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -257,11 +257,11 @@ func TestLeftoverWithoutItsPasswordFileIsStopped(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				write(t, filepath.Join(cfg.pidDir(), "redis.1.pid"), string(text), 0o600)
+				write(t, filepath.Join(cfg.folder().pidDir(), "redis.1.pid"), string(text), 0o600)
 			} else if err := (address{URL: old, Mode: Child, Owner: gone}).write(cfg.DataDir); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.Remove(filepath.Join(cfg.redisDir(), "password")); err != nil {
+			if err := os.Remove(filepath.Join(cfg.folder().redisDir(), "password")); err != nil {
 				t.Fatal(err)
 			}
 			s = start(t, cfg)

@@ -31,8 +31,8 @@ func (c Config) atPort(start func(port int) error) error {
 }
 
 // lastPort is the port of the last Redis on this data folder.
-func (c Config) lastPort() (int, error) {
-	b, err := os.ReadFile(c.portFile())
+func (d folder) lastPort() (int, error) {
+	b, err := os.ReadFile(d.portFile())
 	if err != nil {
 		return 0, err
 	}
@@ -44,8 +44,8 @@ func (c Config) lastPort() (int, error) {
 }
 
 // rememberPort keeps the port for the next start.
-func (c Config) rememberPort(port int) error {
-	return os.WriteFile(c.portFile(), []byte(strconv.Itoa(port)), 0o600)
+func (d folder) rememberPort(port int) error {
+	return os.WriteFile(d.portFile(), []byte(strconv.Itoa(port)), 0o600)
 }
 
 // choosePort returns the port of the configuration, or else the last one of
@@ -58,7 +58,7 @@ func (c Config) choosePort() (int, error) {
 		}
 		return c.Port, nil
 	}
-	if port, err := c.lastPort(); err == nil && tryPort(port) == nil {
+	if port, err := c.folder().lastPort(); err == nil && tryPort(port) == nil {
 		return port, nil
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

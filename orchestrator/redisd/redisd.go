@@ -136,11 +136,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-func (c Config) redisDir() string { return filepath.Join(c.DataDir, "redis") }
-func (c Config) pidDir() string   { return filepath.Join(c.redisDir(), "run") }
-func (c Config) portFile() string { return filepath.Join(c.redisDir(), "port") }
-func (c Config) lockFile() string { return filepath.Join(c.redisDir(), "lock") }
-func (c Config) logFile() string  { return filepath.Join(c.DataDir, "logs", "redis.log") }
+func (c Config) folder() folder { return folder(c.DataDir) }
 
 // finds reports whether a Redis that runs already may be used.
 func (c Config) finds() bool { return c.Mode == Auto || c.Mode == External }

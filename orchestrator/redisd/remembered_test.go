@@ -244,7 +244,7 @@ func TestNeighboursRedisIsNotRememberedAsAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantNoSwitch(t, once(t, given))
-	if url, err := cfg.external(); url != "" || err != nil {
+	if url, err := cfg.folder().external(); url != "" || err != nil {
 		t.Errorf("got %q, %v; want nothing remembered", url, err)
 	}
 }
@@ -258,7 +258,7 @@ func TestGuestDoesNotChangeWhereTheJobsAre(t *testing.T) {
 	s := start(t, cfg)
 	guest.DataDir, guest.URL = cfg.DataDir, redistest.URL(t)
 	once(t, guest)
-	if url, err := cfg.external(); url != "" || err != nil {
+	if url, err := cfg.folder().external(); url != "" || err != nil {
 		t.Errorf("got %q, %v; want nothing remembered", url, err)
 	}
 	if got, err := Discover(context.Background(), cfg.DataDir); got != s.URL() || err != nil {

@@ -44,7 +44,7 @@ func TestWatchOutlastsARestart(t *testing.T) {
 	gone := make(chan error, 1)
 	go func() { gone <- second.Watch(ctx) }()
 	stop(t, first)
-	first = start(t, cfg)
+	start(t, cfg)
 	testutil.Eventually(t, "the shared Redis answers again", func() bool { return second.Ping(t.Context()) == nil })
 	wantValue(t, second.URL(), "k", "v")
 	cancel()

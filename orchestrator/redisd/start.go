@@ -23,7 +23,7 @@ import (
 //
 // Modes child and embedded begin at 5, mode external ends at 4.
 func (s *Server) start(ctx context.Context) error {
-	if err := errors.Join(os.MkdirAll(s.cfg.DataDir, 0o755), os.MkdirAll(s.cfg.redisDir(), 0o700)); err != nil {
+	if err := errors.Join(os.MkdirAll(s.cfg.DataDir, 0o755), os.MkdirAll(s.cfg.folder().redisDir(), 0o700)); err != nil {
 		return unwritable(s.cfg.DataDir, err)
 	}
 	if s.cfg.URL != "" {
@@ -78,7 +78,7 @@ func (s *Server) useUsual(ctx context.Context) (used bool, err error) {
 	var failed *pingError
 	errors.As(err, &failed)
 	if err == nil || failed != nil && failed.loading() {
-		if s.cfg.Mode == Auto && s.cfg.hasAppendOnly() {
+		if s.cfg.Mode == Auto && s.cfg.folder().hasAppendOnly() {
 			s.cfg.Logger.Info("not using the Redis that runs already: the jobs of this data folder are in its own; to use it, give its address with --redis", "redis", s.cfg.UsualURL, "data", s.cfg.DataDir)
 			return false, nil
 		}
@@ -99,7 +99,7 @@ func (s *Server) useUsual(ctx context.Context) (used bool, err error) {
 // run has left there. In mode auto, shared reports that another orchestrator
 // has the lock and that its Redis is used.
 func (s *Server) lockData(ctx context.Context) (shared bool, err error) {
-	s.lock, err = tryLock(s.cfg.lockFile())
+	s.lock, err = tryLock(s.cfg.folder().lockFile())
 	switch {
 	case errors.Is(err, errLocked) && s.cfg.Mode == Auto:
 		return true, s.awaitShared(ctx)
@@ -138,10 +138,10 @@ func (s *Server) awaitShared(ctx context.Context) error {
 // endLeftovers ends what a crashed run has left on the data folder, which is
 // locked.
 func (c Config) endLeftovers(ctx context.Context) error {
-	if err := tryWrite(c.redisDir()); err != nil {
+	if err := tryWrite(c.folder().redisDir()); err != nil {
 		return unwritable(c.DataDir, err)
 	}
-	stale, err := supervise.CleanStale(ctx, c.pidDir(), c.Grace, c.Logger)
+	stale, err := supervise.CleanStale(ctx, c.folder().pidDir(), c.Grace, c.Logger)
 	for _, p := range stale {
 		if p.Running {
 			c.Logger.Info("stopped the redis-server that a crashed run had left", "pid", p.PID)
@@ -168,7 +168,7 @@ func (s *Server) startOwn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if saved := filepath.Join(s.cfg.redisDir(), "embedded.snapshot"); exists(saved) {
+	if saved := filepath.Join(s.cfg.folder().redisDir(), "embedded.snapshot"); exists(saved) {
 		s.warnings = append(s.warnings, fmt.Sprintf("%s has the jobs that the built-in Redis of an earlier version saved; this version cannot read them: start those jobs again, and remove the file", saved))
 	}
 	if s.cfg.Mode != Embedded {
@@ -179,7 +179,7 @@ func (s *Server) startOwn(ctx context.Context) error {
 		if s.cfg.Mode == Child || s.cfg.Server != "" {
 			return err
 		}
-		if s.cfg.hasAppendOnly() {
+		if s.cfg.folder().hasAppendOnly() {
 			return fmt.Errorf("the jobs of data folder %s are in the files of a redis-server: %w, which starts without those jobs", s.cfg.DataDir, err)
 		}
 	}
@@ -194,10 +194,10 @@ func (s *Server) startEmbedded(port int, password string) error {
 	s.mode, s.mini, s.url = Embedded, mini, ownURL(port, password)
 	s.guarantee = fmt.Sprintf("The Redis built into Muster, at %s; %s.", withoutPassword(s.url), Volatile)
 	s.warnings = append(s.warnings, Volatile)
-	if s.cfg.hasAppendOnly() {
+	if s.cfg.folder().hasAppendOnly() {
 		s.warnings = append(s.warnings, "the data folder has the files of a redis-server; mode embedded does not use them")
 	}
-	return s.cfg.rememberPort(port)
+	return s.cfg.folder().rememberPort(port)
 }
 
 func exists(path string) bool {

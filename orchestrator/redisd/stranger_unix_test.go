@@ -88,7 +88,7 @@ func TestPasswordFileOfAnotherUserIsRefused(t *testing.T) {
 	uid, gid := nobody(t)
 	cfg := config(t)
 	cfg.Mode = Embedded
-	file := filepath.Join(cfg.redisDir(), "password")
+	file := filepath.Join(cfg.folder().redisDir(), "password")
 	write(t, file, strings.Repeat("0a", 32), 0o600)
 	if err := os.Chown(file, int(uid), int(gid)); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,58 @@
+package redisd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"muster/tasks"
+)
+
+// folder is the absolute path of a data folder.
+type folder string
+
+func (d folder) redisDir() string { return filepath.Join(string(d), "redis") }
+func (d folder) pidDir() string   { return filepath.Join(d.redisDir(), "run") }
+func (d folder) portFile() string { return filepath.Join(d.redisDir(), "port") }
+func (d folder) lockFile() string { return filepath.Join(d.redisDir(), "lock") }
+func (d folder) logFile() string  { return filepath.Join(string(d), "logs", "redis.log") }
+
+// externalFile holds the address, without password, of the Redis that is not
+// ours and holds the folder's jobs. Without that file they are in a redis-server
+// of our own, if its files are in the folder.
+func (d folder) externalFile() string { return filepath.Join(d.redisDir(), "external") }
+
+// external returns the address of the Redis that holds the folder's jobs and is
+// not ours, or "".
+func (d folder) external() (string, error) {
+	text, err := os.ReadFile(d.externalFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read which Redis has the jobs of data folder %s: %w", string(d), err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// hasAppendOnly reports whether the folder has the data of a redis-server.
+func (d folder) hasAppendOnly() bool {
+	found, _ := filepath.Glob(filepath.Join(d.redisDir(), "appendonly*")) // the pattern is right
+	return len(found) > 0
+}
+
+// isOwn reports whether the Redis at url is one that another process runs on
+// the data folder.
+func (d folder) isOwn(url string) bool {
+	port, err := d.lastPort()
+	if err != nil {
+		return false
+	}
+	opt, err := tasks.ParseURL(url)
+	return err == nil && len(opt.Addrs) == 1 && opt.Addrs[0] == net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
