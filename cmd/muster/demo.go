@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -131,6 +132,8 @@ func demoConfig(c *cli.Context, world *demo.World, dir string) *config.Loaded {
 	cfg.Proxies.Sources = config.SourcesAt(world.Sources...)
 	cfg.Proxies.Judges, cfg.Proxies.JudgeKey = []string{world.Judge}, world.JudgeKey
 	cfg.Proxies.AllowLocal = true
+	// On loopback a proxy that says nothing for this long says nothing at all.
+	cfg.Proxies.CheckTimeout = 4 * time.Second
 	cfg.Sites.Dir = world.Definitions
 	cfg.Sites.Out = filepath.Join(dir, "records")
 	cfg.Dashboard.Listen = "127.0.0.1:0"

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A Fault is how a site fails a request, on purpose, before it serves the page.
+// A Fault is a way in which a site fails a request on purpose.
 type Fault string
 
-// The faults a site knows. Every one of them passes: the page comes when it is asked for often enough.
+// The faults of a site. Each is temporary: the page is served after some requests for it.
 const (
 	NoFault     Fault = ""
 	TooMany     Fault = "429"       // 429 with Retry-After: 1
@@ -18,44 +18,44 @@ const (
 	Empty       Fault = "empty"     // status 200 and nothing
 )
 
-// slowness is how long a slow page takes.
-const slowness = 1200 * time.Millisecond
+// slowness is how long a slow page takes. With the Retry-After of 429 it decides how long the demo takes.
+const slowness = 600 * time.Millisecond
 
-// bout is what befalls a path: the first times requests for it meet the fault.
-type bout struct {
+// plan is how a path fails: the first requests for it get the fault.
+type plan struct {
 	fault Fault
 	times int
 }
 
-// at is the fault that the asked-th request meets, counted from 1. It depends on nothing else, so a
-// run can be repeated.
-func (b bout) at(asked int) Fault {
-	if asked <= b.times {
-		return b.fault
+// at returns the fault of the n-th request, counted from 1. It depends on nothing else, so that every run
+// is the same.
+func (p plan) at(n int) Fault {
+	if n <= p.times {
+		return p.fault
 	}
 	return NoFault
 }
 
-// cycle is the order in which faults are dealt out over the pages of a site.
+// cycle is the order of the faults over the pages of a site.
 var cycle = []Fault{ServerError, Slow, TooMany, Challenge, Empty}
 
-// deal gives the path with number n, counted from 0, its bout: every gap-th path has one, so that never
-// many come in a row, and every other server error comes twice.
-func deal(n, gap int) bout {
+// planFor returns the plan of the n-th path, counted from 0: every gap-th path fails once, and every other
+// one with a server error twice.
+func planFor(n, gap int) plan {
 	if n%gap != gap/2 {
-		return bout{}
+		return plan{}
 	}
 	turn := n / gap
-	b := bout{fault: cycle[turn%len(cycle)], times: 1}
-	if b.fault == ServerError && turn/len(cycle)%2 == 1 {
-		b.times = 2
+	p := plan{fault: cycle[turn%len(cycle)], times: 1}
+	if p.fault == ServerError && turn/len(cycle)%2 == 1 {
+		p.times = 2
 	}
-	return b
+	return p
 }
 
-// strike serves the fault. It reports whether the request is answered; after a slow one the page is
-// still to come.
-func (f Fault) strike(w http.ResponseWriter, r *http.Request) (answered bool) {
+// serve answers the request with the fault. It reports whether the request is answered: after a slow one
+// the caller serves the page.
+func (f Fault) serve(w http.ResponseWriter, r *http.Request) (answered bool) {
 	switch f {
 	case TooMany:
 		w.Header().Set("Retry-After", "1")
@@ -65,7 +65,7 @@ func (f Fault) strike(w http.ResponseWriter, r *http.Request) (answered bool) {
 	case Challenge:
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Cache-Control", "no-store")
-		_, _ = w.Write(challengePage) // a client that left is its own business
+		_, _ = w.Write(challengePage) // the client may have left
 	case Empty:
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Length", "0")

@@ -3,6 +3,7 @@ package demo
 import (
 	"bytes"
 	"embed"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"maps"
@@ -17,7 +18,7 @@ import (
 )
 
 var (
-	//go:embed pages
+	//go:embed pages data
 	pageFiles embed.FS
 
 	pages = template.Must(template.ParseFS(pageFiles, "pages/*.html"))
@@ -26,14 +27,15 @@ var (
 	styleSheet    = must(pageFiles.ReadFile("pages/style.css"))
 )
 
-// Site is a web site of the world: its pages, what they say, and what it lived through.
+// Site is a web site of the world: its pages, their records, and counts of the requests for them. Its
+// methods may be called concurrently.
 type Site struct {
 	Name string // as in its definition, e.g. "shop"
 	Host string // the name it answers to, e.g. "shop.example"
 
 	truth  []Record
 	pages  map[string]page // by request URI
-	faults map[string]bout // by request URI
+	faults map[string]plan // by request URI
 
 	mu    sync.Mutex // guards the fields below
 	calm  bool
@@ -41,20 +43,20 @@ type Site struct {
 	exits map[netip.Addr]int
 }
 
-// page is what a path serves when no fault is in the way.
+// page is what a path serves without a fault.
 type page struct {
 	contentType string
 	body        []byte
 }
 
-// PathCount is what requests for one path met.
+// PathCount counts the requests for one path.
 type PathCount struct {
-	Asked  int           // requests for it
+	Asked  int           // all of them
 	Served int           // of these, answered with the page itself
-	Faults map[Fault]int // of these, met by a fault; a slow page counts here and as served
+	Faults map[Fault]int // of these, failed; a slow page counts here and as served
 }
 
-// Traffic is what a site lived through so far.
+// Traffic counts the requests to a site.
 type Traffic struct {
 	Paths map[string]PathCount // by request URI; paths that do not exist are together under "404"
 	Exits map[netip.Addr]int   // requests by the address they came from
@@ -92,7 +94,7 @@ func (s *Site) Traffic() Traffic {
 	return t
 }
 
-// Calm ends all faults: from now on every page comes at the first request.
+// Calm ends all faults: from now on every request gets its page.
 func (s *Site) Calm() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,11 +104,10 @@ func (s *Site) Calm() {
 // notFound is the path under which requests for pages that do not exist are counted.
 const notFound = "404"
 
-// ServeHTTP serves the site under its own name, and under a loopback address for someone who looks at it
-// with a browser.
+// ServeHTTP serves the site under its own name, and under a loopback address for browsers.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.answersTo(r.Host) {
-		serveText(w, http.StatusMisdirectedRequest, "Not here", "This server is "+s.Host+" and nobody else.")
+		serveText(w, http.StatusMisdirectedRequest, "Not here", "This server is "+s.Host+" only.")
 		return
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -118,7 +119,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	uri := r.URL.RequestURI()
 	p, known := s.pages[uri]
 	fault := s.count(uri, known, r.RemoteAddr)
-	if fault.strike(w, r) {
+	if fault.serve(w, r) {
 		return
 	}
 	if !known {
@@ -127,11 +128,11 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", p.contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(p.body)))
-	_, _ = w.Write(p.body) // a client that left is its own business
+	_, _ = w.Write(p.body) // the client may have left
 	s.served(uri)
 }
 
-// answersTo says whether a Host header means this site.
+// answersTo reports whether a Host header means this site.
 func (s *Site) answersTo(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -139,7 +140,7 @@ func (s *Site) answersTo(host string) bool {
 	return strings.EqualFold(host, s.Host) || addressfilter.IsLoopback(strings.Trim(host, "[]"))
 }
 
-// count books a request and says which fault it meets.
+// count counts a request and returns its fault.
 func (s *Site) count(uri string, known bool, remote string) Fault {
 	if !known {
 		uri = notFound
@@ -174,13 +175,13 @@ func (s *Site) served(uri string) {
 	s.paths[uri] = c
 }
 
-// newSite is a site with the pages that every site has.
+// newSite returns a site with the pages that every site has.
 func newSite(name, host, about string) *Site {
 	s := &Site{
 		Name:   name,
 		Host:   host,
 		pages:  map[string]page{},
-		faults: map[string]bout{},
+		faults: map[string]plan{},
 		paths:  map[string]PathCount{},
 		exits:  map[netip.Addr]int{},
 	}
@@ -199,7 +200,7 @@ func (s *Site) add(uri, contentType string, body []byte) {
 	s.pages[uri] = page{contentType: contentType, body: body}
 }
 
-// text is a page of plain words.
+// text is a page of paragraphs.
 type text struct {
 	Title      string
 	Paragraphs []string
@@ -210,17 +211,31 @@ func serveText(w http.ResponseWriter, status int, title, paragraph string) {
 	w.Header().Set("Content-Type", htmlUTF8)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that left is its own business
+	_, _ = w.Write(body) // the client may have left
 }
 
-// render is a page of pages/ with data filled in. Templates and data are fixed, so it cannot fail once
-// the tests pass.
+// render returns a template of pages/ with data filled in. Both are fixed, so it cannot fail once the tests
+// pass.
 func render(name string, data any) []byte {
 	var b bytes.Buffer
 	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
 		panic(fmt.Sprintf("demo: render %s: %v", name, err))
 	}
 	return b.Bytes()
+}
+
+// load reads a file of data/, a JSON object on a line.
+func load[T any](name string) []T {
+	var out []T
+	dec := json.NewDecoder(bytes.NewReader(must(pageFiles.ReadFile("data/" + name))))
+	for dec.More() {
+		var row T
+		if err := dec.Decode(&row); err != nil {
+			panic(fmt.Sprintf("demo: read %s: %v", name, err)) // it is fixed: a test sees it first
+		}
+		out = append(out, row)
+	}
+	return out
 }
 
 func must[T any](v T, err error) T {

@@ -12,11 +12,10 @@ import (
 	"strings"
 )
 
-// Record is what a page of a site says, under the names of the site's definition; _type is the kind of
-// record.
+// Record is the record of a page, with the field names of the site's definition; _type is its type.
 type Record map[string]any
 
-// id is what tells records of a site apart.
+// id returns the type and key of a record, unique within a site.
 func (r Record) id() string {
 	for _, field := range []string{"sku", "id"} {
 		if v, ok := r[field].(string); ok {
@@ -26,8 +25,7 @@ func (r Record) id() string {
 	return ""
 }
 
-// Truth is every record the site has, in the order of its listing: what a complete scrape yields, each
-// once.
+// Truth returns every record of the site, in the order of its listing: what a complete scrape yields.
 func (s *Site) Truth() []Record {
 	out := make([]Record, len(s.truth))
 	for i, r := range s.truth {
@@ -36,10 +34,9 @@ func (s *Site) Truth() []Record {
 	return out
 }
 
-// Check reads records, a JSON object on a line, and holds them against the truth. Its error names what
-// is missing, what came twice, what differs and what nobody said; it is nil when the records are exactly
-// the site's, in whatever order. Fields that begin with an underscore belong to the scraper and are not
-// looked at.
+// Check reads records, a JSON object on a line, and compares them with the truth. It returns nil if they are
+// exactly the site's, in any order, or else an error that names records that are missing, twice, different
+// or unknown. Fields that begin with an underscore belong to the scraper and are ignored.
 func (s *Site) Check(jsonl io.Reader) error {
 	want := map[string]Record{}
 	for _, r := range s.truth {
@@ -96,7 +93,7 @@ func (s *Site) CheckFiles(names ...string) error {
 	return s.Check(io.MultiReader(parts...))
 }
 
-// differs is the first field in which a record is not as the truth has it, or "".
+// differs returns a field in which the records differ, or "".
 func differs(got, truth Record) string {
 	plain := asJSON(truth)
 	for field, v := range plain {
@@ -112,7 +109,7 @@ func differs(got, truth Record) string {
 	return ""
 }
 
-// asJSON is a record as it comes back from JSON.
+// asJSON returns the record as JSON decodes it.
 func asJSON(r Record) Record {
 	var out Record
 	if err := json.Unmarshal(must(json.Marshal(r)), &out); err != nil {
@@ -121,7 +118,7 @@ func asJSON(r Record) Record {
 	return out
 }
 
-// shorten makes one error of many and keeps it readable.
+// shorten joins errors, the first ten of them, or returns nil for none.
 func shorten(site string, errs []error) error {
 	const most = 10
 	if len(errs) == 0 {

@@ -1,11 +1,11 @@
-// Package demo is a small internet on loopback, everything that `muster demo` gathers from: two web
-// sites with faults, proxies of every kind, lists of them, and a judge.
+// Package demo is a small internet on loopback, which `muster demo` works on: two web sites with faults,
+// proxies of every kind, lists of them, and a judge.
 //
-// [Start] brings a [World] up. Its sites answer to names that no resolver knows; only its proxies do, so
-// a page that arrives came through a proxy. Each site fails some requests on purpose, by a plan that
-// depends on the path and on how often it was asked for, and still gives every page to whoever asks
-// again. It counts what it was asked and knows every [Record] it has, so that a scrape can be held
-// against the truth.
+// [Start] starts a [World]. Its sites have names that only its proxies resolve, so every page that is
+// fetched came through a proxy. Each site fails some requests on purpose, by a plan that depends on the path
+// and the number of requests for it, and serves every page in the end. Pages and records come from the files
+// in data/. A site counts its requests and knows all of its records, so that a scrape can be compared with
+// the truth.
 package demo
 
 import (
@@ -33,12 +33,11 @@ import (
 //go:embed definitions/*.yaml
 var definitionFiles embed.FS
 
-// Config says how a world is made.
+// Config configures a world.
 type Config struct {
-	// Dir is an existing folder, into which the definitions of the sites and a list of proxies are
-	// written. It has no default.
+	// Dir is an existing folder for the definitions of the sites and a list of proxies. It has no default.
 	Dir string
-	// Proxies is how many there are. Defaults to 48, among which are all kinds.
+	// Proxies is the number of proxies. Defaults to 48, which include all kinds.
 	Proxies int
 }
 
@@ -53,9 +52,9 @@ type World struct {
 	Sources []string
 	// Judge is the URL of the judge, JudgeKey the key that its answers are signed with.
 	Judge, JudgeKey string
-	// Proxies are the proxies, good and bad, with what a right check finds of each.
+	// Proxies are the proxies, good and bad, with the right result of a check for each.
 	Proxies []*proxytest.Proxy
-	// Hosts says where on loopback the sites are. The proxies know it.
+	// Hosts maps the names of the sites to their addresses on loopback. The proxies use it.
 	Hosts proxytest.Hosts
 
 	proxies *proxytest.World
@@ -63,13 +62,13 @@ type World struct {
 	serving sync.WaitGroup
 }
 
-// Start brings a world up. It fails where exit addresses of their own cannot be had for the proxies:
-// where loopback is not all of 127.0.0.0/8.
+// Start starts a world. It fails where loopback is not all of 127.0.0.0/8, so that the proxies cannot have
+// exit addresses of their own.
 func Start(ctx context.Context, cfg Config) (_ *World, err error) {
 	w := &World{Shop: newShop(), News: newNews(), Hosts: proxytest.Hosts{}}
 	defer func() {
 		if err != nil {
-			_ = w.Close() // the first error is the one to tell
+			_ = w.Close() // the first error matters
 		}
 	}()
 
@@ -102,10 +101,10 @@ func Start(ctx context.Context, cfg Config) (_ *World, err error) {
 // Sites are the sites of the world.
 func (w *World) Sites() []*Site { return []*Site{w.Shop, w.News} }
 
-// URL is where a site is for a browser on this machine, which has no proxy.
+// URL returns the address of a site for a browser on this machine, without a proxy.
 func (w *World) URL(s *Site) string { return "http://" + w.Hosts[s.Host] + "/" }
 
-// Close ends the world and waits until nothing of it runs.
+// Close stops everything and waits for its end.
 func (w *World) Close() error {
 	var errs []error
 	for _, s := range w.servers {
@@ -118,7 +117,7 @@ func (w *World) Close() error {
 	return errors.Join(errs...)
 }
 
-// canLeaveBy says whether connections can be made from addr.
+// canLeaveBy returns an error unless connections can be made from addr.
 func canLeaveBy(ctx context.Context, addr netip.Addr) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", netip.AddrPortFrom(addr, 0).String())
 	if err != nil {
@@ -186,7 +185,7 @@ func (w *World) publishLists(ctx context.Context, dir string) error {
 	return nil
 }
 
-// jsonRow is a proxy as lists in JSON have it.
+// jsonRow returns a proxy in the form of JSON lists.
 func jsonRow(u *url.URL) map[string]any {
 	port, _ := strconv.Atoi(u.Port()) // a listener's, always a number
 	row := map[string]any{"ip": u.Hostname(), "port": port, "protocol": u.Scheme}
@@ -197,7 +196,7 @@ func jsonRow(u *url.URL) map[string]any {
 	return row
 }
 
-// writeDefinitions puts the definitions of the sites where a loader finds them.
+// writeDefinitions writes the definitions of the sites into a folder for their loader.
 func (w *World) writeDefinitions(dir string) error {
 	w.Definitions = filepath.Join(dir, "sites")
 	if err := os.MkdirAll(w.Definitions, 0o700); err != nil {
@@ -216,7 +215,8 @@ func (w *World) writeDefinitions(dir string) error {
 	return nil
 }
 
-// part is a third of the proxies of a list, one to each of the two text lists; both have the first six.
+// part returns every third line of a list from line which on, for one of the two text lists. Both have the
+// first six.
 func part(list string, which int) string {
 	var b strings.Builder
 	i := 0
