@@ -114,7 +114,7 @@ func fallBack(t *testing.T, cfg config.Config, prefix func(string) string, remov
 	var book logbook
 	logger := slog.New(slog.NewTextHandler(&book, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, workers *Orchestrator) error {
-		if err := workers.StartWorkers(ctx); err != nil {
+		if err := workers.Workers.Start(ctx); err != nil {
 			return err
 		}
 		rdb := workers.Client.Redis()
@@ -148,11 +148,11 @@ func TestScrapeAnswersAtEveryStage(t *testing.T) {
 			cfg.Proxies.Fallback, cfg.Proxies.MinUsable = "wait", 3
 			var got Scraped
 			log := fallBack(t, cfg, prefix, remove, func(ctx context.Context, o *Orchestrator) error {
-				if err := o.EnsureProxies(context.WithoutCancel(context.WithValue(ctx, lateKey{}, nil))); err != nil {
+				if err := o.Proxies.Ensure(context.WithoutCancel(context.WithValue(ctx, lateKey{}, nil))); err != nil {
 					return err
 				}
 				var err error
-				got, err = o.Scrape(ctx, "news", ScrapeOptions{})
+				got, err = o.Scraper.Scrape(ctx, "news", ScrapeOptions{})
 				return err
 			})
 			if !strings.Contains(log, "job="+got.JobID+" stage="+string(stage)) {
@@ -195,7 +195,7 @@ func TestRefreshAnswersAtEveryStage(t *testing.T) {
 			n := strings.Count(string(listed), "\n")
 			var got proxies.Report
 			log := fallBack(t, cfg, prefix, remove, func(ctx context.Context, o *Orchestrator) (err error) {
-				got, err = o.RefreshProxies(ctx)
+				got, err = o.Proxies.Refresh(ctx)
 				return err
 			})
 			if got.JobID == "" || !strings.Contains(log, "job="+got.JobID+" stage="+string(stage)) {
@@ -220,11 +220,11 @@ func TestRefreshAnswersAtEveryStage(t *testing.T) {
 func TestWaitEndsWhenRedisWasEmptied(t *testing.T) {
 	t.Parallel()
 	scrape := func(ctx context.Context, o *Orchestrator) error {
-		_, err := o.Scrape(ctx, "slow", ScrapeOptions{})
+		_, err := o.Scraper.Scrape(ctx, "slow", ScrapeOptions{})
 		return err
 	}
 	refresh := func(ctx context.Context, o *Orchestrator) error {
-		_, err := o.RefreshProxies(ctx)
+		_, err := o.Proxies.Refresh(ctx)
 		return err
 	}
 	for name, c := range map[string]struct {
@@ -272,7 +272,7 @@ func TestWaitEndsWhenRedisWasEmptied(t *testing.T) {
 				if !c.reuse {
 					return wait(ctx, o)
 				}
-				if err := o.StartWorkers(ctx); err != nil {
+				if err := o.Workers.Start(ctx); err != nil {
 					return err
 				}
 				return Run(ctx, cfg, Options{Reuse: true}, wait)

@@ -23,13 +23,13 @@ func TestWorkersAreNotTakenForGoneWhileTheDiskOfRedisIsFull(t *testing.T) {
 	cfg := settings(t)
 	cfg.Redis.Mode, cfg.Redis.URL = string(redisd.External), srv.URL()
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
-		if err := o.StartWorkers(ctx); err != nil {
+		if err := o.Workers.Start(ctx); err != nil {
 			return err
 		}
 		second := cfg
 		second.DataDir = t.TempDir()
 		return Run(ctx, second, Options{Reuse: true}, func(ctx context.Context, other *Orchestrator) error {
-			if err := other.StartWorkers(ctx); err != nil {
+			if err := other.Workers.Start(ctx); err != nil {
 				return err
 			}
 			srv.FillDisk()
@@ -38,7 +38,7 @@ func TestWorkersAreNotTakenForGoneWhileTheDiskOfRedisIsFull(t *testing.T) {
 				return tasks.Refused(err)
 			})
 			wantAlive := func(when string) {
-				if err := other.alive(ctx); err != nil {
+				if err := other.Workers.alive(ctx); err != nil {
 					t.Errorf("%s: got %q, want nothing wrong with the workers", when, err)
 				}
 			}
@@ -65,13 +65,13 @@ func TestNoWorkersAreSaidToBeMissing(t *testing.T) {
 	cfg := settings(t)
 	cfg.Workers.PingTimeout = time.Second // for which an answer is waited in vain
 	err := Run(t.Context(), cfg, Options{Reuse: true}, func(ctx context.Context, o *Orchestrator) error {
-		if err := o.alive(ctx); err == nil || !strings.Contains(err.Error(), "no workers are running") {
+		if err := o.Workers.alive(ctx); err == nil || !strings.Contains(err.Error(), "no workers are running") {
 			t.Errorf("got %v, want that no workers are running", err)
 		}
-		if err := o.StartWorkers(ctx); err != nil {
+		if err := o.Workers.Start(ctx); err != nil {
 			return err
 		}
-		if err := o.alive(ctx); err != nil {
+		if err := o.Workers.alive(ctx); err != nil {
 			t.Errorf("with workers of its own: got %v", err)
 		}
 		return nil

@@ -1,8 +1,8 @@
 // Package orchestrator is the system, alive for as long as a function runs.
 //
-// [Run] brings up Redis and workers, gives the function an [Orchestrator] to
-// send jobs with, and when the function has ended, by whatever way, stops what
-// it started, dependents first:
+// [Run] starts Redis and workers, gives the function an [Orchestrator] to send
+// jobs with, and when the function has ended in whatever way, stops what it
+// started, dependents first:
 //
 //	intake (schedule, dashboard) → sites → workers → their log → Redis
 //
@@ -30,18 +30,17 @@ import (
 
 // Options are what Run needs besides the settings.
 type Options struct {
-	// Logger hears what an operator should know. Defaults to none.
+	// Logger gets what an operator should know. Defaults to none.
 	Logger *slog.Logger
 
-	// Display shows how jobs come along. Defaults to none.
+	// Display shows the progress of jobs. Defaults to none.
 	Display *monitor.Display
 
 	// Hard, once done, ends every drain at once. Defaults to never.
 	Hard context.Context
 
-	// Reuse takes what an orchestrator runs on the same data folder, its Redis
-	// and its workers, and starts only what is not there. Defaults to false: an
-	// orchestrator has its own.
+	// Reuse uses the Redis and the workers of an orchestrator that runs on the
+	// same data folder, and starts only what is missing. Defaults to false.
 	Reuse bool
 }
 
@@ -58,27 +57,23 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Orchestrator is the running system. Its methods may be called concurrently
-// while the function given to Run runs.
+// Orchestrator is the running system. Its parts may be used concurrently while
+// the function given to Run runs.
 type Orchestrator struct {
 	*System
-	opts  Options
-	redis *redisd.Server
-	scope scope
+	Workers *Workers
+	Proxies *ProxyKeeper
+	Scraper *Scraper
 
-	mu      sync.Mutex    // guards the fields below, to the empty line
-	workers bool          // they are up, or others' are used
-	own     bool          // they are ours
-	worker  *tasks.Worker // of this process; nil if none
-
-	schedules chan *tasks.Scheduler // the one that Serve is to go on with
-
-	refresh sync.Mutex // held while a refresh is waited for: one at a time
+	opts      Options
+	redis     *redisd.Server
+	scope     scope
+	schedules chan *tasks.Scheduler // one for Serve to go on with
 }
 
 // Run calls fn with a running system, and stops the system when fn returns or
-// panics. Its error is that of bringing the system up, or else what fn and the
-// stop returned. The context of fn is done with ctx, and with the cause
+// panics. Its error is that of the start, or else what fn and the stop
+// returned. The context of fn is done with ctx, and with the cause
 // redisd.ErrGone when the Redis belonged to another orchestrator that has ended.
 // That does not stop the system: fn has to return then. Running tasks get the
 // drain time of the settings to finish, or until Options.Hard is done.
@@ -99,8 +94,7 @@ func Run(ctx context.Context, cfg config.Config, opts Options, fn func(context.C
 	return fn(ctx, o)
 }
 
-// open brings up the data folder, Redis and the services. Workers are started
-// by whoever needs them.
+// open starts Redis and the services. Workers start when they are needed.
 func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 	if err := writable(cfg.DataDir); err != nil {
 		return err
@@ -123,7 +117,7 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 		return err
 	}
 	o.scope.add("redis", func(context.Context) error {
-		// What Redis holds must be written down however impatient the user is.
+		// Redis must write its data even when the user stops everything at once.
 		return o.redis.Stop(context.WithoutCancel(ctx))
 	})
 	for _, w := range o.redis.Warnings() {
@@ -144,8 +138,12 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 		o.logBroken()
 	}
 	for _, s := range stale {
-		o.bury(workerName(s.Owner, s.Name))
+		o.expireLeases(workerName(s.Owner, s.Name))
 	}
+	o.Workers = &Workers{system: o.System, opts: o.opts, redisURL: o.redis.URL(), scope: &o.scope}
+	waits := newWaits(o.System, o.opts.Logger, o.Workers.alive)
+	o.Proxies = &ProxyKeeper{system: o.System, opts: o.opts, workers: o.Workers, waits: waits}
+	o.Scraper = &Scraper{system: o.System, opts: o.opts, workers: o.Workers, proxies: o.Proxies, waits: waits, redisMode: string(o.redis.Mode())}
 	return nil
 }
 
@@ -165,7 +163,8 @@ func startRedis(ctx context.Context, cfg config.Config, logger *slog.Logger) (*r
 
 func runDir(cfg config.Config) string { return filepath.Join(cfg.DataDir, "run") }
 
-// writable makes the data folder and sees that files can be made in it.
+// writable makes the data folder and returns an error unless files can be made
+// in it.
 func writable(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the data folder: %w; choose another with --data-dir", err)

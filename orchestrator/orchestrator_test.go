@@ -85,7 +85,7 @@ func TestRunStopsItsRedisHoweverItEnds(t *testing.T) {
 				}()
 				err = Run(t.Context(), settings(t), Options{}, func(ctx context.Context, o *Orchestrator) error {
 					url = o.Redis().URL()
-					if err := o.StartWorkers(ctx); err != nil {
+					if err := o.Workers.Start(ctx); err != nil {
 						return err
 					}
 					return fn(ctx)
@@ -106,7 +106,7 @@ func TestRunLeavesAForeignRedisAlone(t *testing.T) {
 	server := redistest.Server(t)
 	cfg := settings(t)
 	cfg.Redis.Mode, cfg.Redis.URL = string(redisd.External), server.URL()
-	if err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error { return o.StartWorkers(ctx) }); err != nil {
+	if err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error { return o.Workers.Start(ctx) }); err != nil {
 		t.Fatal(err)
 	}
 	if err := redisd.Ping(t.Context(), cfg.Redis.URL, time.Second); err != nil {
@@ -131,7 +131,7 @@ func TestEnsureProxiesRefreshesOnlyWhenThereAreFew(t *testing.T) {
 	t.Parallel()
 	cfg, _ := worldSettings(t)
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
-		if err := o.EnsureProxies(ctx); err != nil {
+		if err := o.Proxies.Ensure(ctx); err != nil {
 			return err
 		}
 		usable, err := o.Pool.Usable(ctx)
@@ -148,7 +148,7 @@ func TestEnsureProxiesRefreshesOnlyWhenThereAreFew(t *testing.T) {
 
 		// Now there are enough: even sources that are gone do not matter.
 		o.cfg.Proxies.Sources = config.SourcesAt(filepath.Join(cfg.DataDir, "gone.txt"))
-		if err := o.EnsureProxies(ctx); err != nil {
+		if err := o.Proxies.Ensure(ctx); err != nil {
 			t.Errorf("with enough proxies: %v", err)
 		}
 		if again, err := o.Pool.Status(ctx); err != nil || again != first {
@@ -213,7 +213,7 @@ func TestKeepProxiesRefillsThePool(t *testing.T) {
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
 		ctx, cancel := context.WithCancel(ctx)
 		var keeper sync.WaitGroup
-		keeper.Go(func() { o.keepProxies(ctx, 20*time.Millisecond) })
+		keeper.Go(func() { o.Proxies.keep(ctx, 20*time.Millisecond) })
 		defer keeper.Wait()
 		defer cancel()
 		enough := func() bool {
@@ -258,7 +258,7 @@ func TestEnsureProxiesSaysWhyThereAreNone(t *testing.T) {
 			c.change(&cfg)
 			err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
 				// A site is not scraped then, and never without a proxy.
-				_, err := o.Scrape(ctx, "shop", ScrapeOptions{})
+				_, err := o.Scraper.Scrape(ctx, "shop", ScrapeOptions{})
 				return err
 			})
 			if err == nil || !strings.Contains(err.Error(), c.says) || c.is != nil && !errors.Is(err, c.is) {
@@ -292,7 +292,7 @@ func testFailingSite(t *testing.T, parallel bool) {
 	var round *Round
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) (err error) {
 		o.cfg.Sites.Parallel = parallel
-		round, err = o.Round(ctx, []string{"behind", "broken", "news"}, ScrapeOptions{})
+		round, err = o.Scraper.Round(ctx, []string{"behind", "broken", "news"}, ScrapeOptions{})
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "scrape broken") {
@@ -338,7 +338,7 @@ func TestSoftBlockIsHeldAgainstProxyAndSite(t *testing.T) {
 		if _, err := o.Pool.Add(ctx, proxies.Proxy{Protocol: "http", Host: address.Addr().String(), Port: address.Port()}); err != nil {
 			return err
 		}
-		if _, err := o.Scrape(ctx, "wall", ScrapeOptions{}); err == nil {
+		if _, err := o.Scraper.Scrape(ctx, "wall", ScrapeOptions{}); err == nil {
 			t.Error("a challenge passed for a page")
 		}
 		if err := o.Pool.Flush(ctx); err != nil {
@@ -398,17 +398,17 @@ func TestReuseTakesTheWorkersThatRun(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
 	err := Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
-		if err := o.StartWorkers(ctx); err != nil {
+		if err := o.Workers.Start(ctx); err != nil {
 			return err
 		}
-		if err := o.StartWorkers(ctx); err != nil { // again: nothing happens
+		if err := o.Workers.Start(ctx); err != nil { // again: nothing happens
 			return err
 		}
 		second := cfg
 		second.DataDir = t.TempDir()
 		second.Redis.Mode, second.Redis.URL = string(redisd.External), o.Redis().URL()
 		return Run(ctx, second, Options{Reuse: true}, func(ctx context.Context, other *Orchestrator) error {
-			if err := other.StartWorkers(ctx); err != nil {
+			if err := other.Workers.Start(ctx); err != nil {
 				return err
 			}
 			live, err := tasks.NewClient(other.Client.Redis()).Workers(ctx)
@@ -441,10 +441,10 @@ func TestReuseLeavesDeadWorkers(t *testing.T) {
 		if live, err := o.Client.Workers(ctx); err != nil || len(live) != 1 {
 			t.Errorf("got %v, %v; want the dead worker listed", live, err)
 		}
-		if others, err := o.WorkersElsewhere(ctx); err != nil || others {
+		if others, err := o.Workers.Elsewhere(ctx); err != nil || others {
 			t.Errorf("got %v, %v; want the dead worker not counted on", others, err)
 		}
-		if err := o.StartWorkers(ctx); err != nil {
+		if err := o.Workers.Start(ctx); err != nil {
 			return err
 		}
 		pongs, err := o.Client.PingWorkers(ctx, 10*time.Millisecond)
@@ -500,7 +500,7 @@ func TestRunEndsWithTheRedisThatItShares(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() {
 				ended <- Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
-					if err := o.StartWorkers(ctx); err != nil {
+					if err := o.Workers.Start(ctx); err != nil {
 						return err
 					}
 					close(up)
@@ -512,7 +512,7 @@ func TestRunEndsWithTheRedisThatItShares(t *testing.T) {
 			second := cfg
 			second.Redis.Mode = string(redisd.Auto)
 			err := Run(t.Context(), second, Options{Reuse: reuse}, func(ctx context.Context, o *Orchestrator) error {
-				if err := o.StartWorkers(ctx); err != nil {
+				if err := o.Workers.Start(ctx); err != nil {
 					return err
 				}
 				close(over)

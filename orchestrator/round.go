@@ -22,13 +22,6 @@ type Round struct {
 	Redis   string      `json:"redis"` // the mode: external, child or embedded
 }
 
-// ProxyCounts are the numbers of a pool.
-type ProxyCounts struct {
-	Candidates int `json:"candidates"` // of the last refresh
-	Alive      int `json:"alive"`      // of these
-	Usable     int `json:"usable"`     // in the pool now: alive, and not transparent
-}
-
 // Lost joins what Scraped.Lost says of each site.
 func (r *Round) Lost(limit sites.HealthStatus) error {
 	var errs []error
@@ -39,12 +32,12 @@ func (r *Round) Lost(limit sites.HealthStatus) error {
 }
 
 // Once does one round over the sites of the settings; see Round.
-func (o *Orchestrator) Once(ctx context.Context) (*Round, error) {
-	names, err := o.SiteNames()
+func (s *Scraper) Once(ctx context.Context) (*Round, error) {
+	names, err := s.Names()
 	if err != nil {
 		return nil, err
 	}
-	return o.Round(ctx, names, ScrapeOptions{})
+	return s.Round(ctx, names, ScrapeOptions{})
 }
 
 // Round scrapes sites, side by side unless sites.parallel is off. Before each
@@ -52,13 +45,13 @@ func (o *Orchestrator) Once(ctx context.Context) (*Round, error) {
 // the round that the site depends on, and fails unless they are complete.
 // Other sites that fail do not stop it; the error joins theirs, and the round
 // tells what became of each.
-func (o *Orchestrator) Round(ctx context.Context, names []string, opts ScrapeOptions) (*Round, error) {
+func (s *Scraper) Round(ctx context.Context, names []string, opts ScrapeOptions) (*Round, error) {
 	began := time.Now()
-	order, err := o.order(names)
+	order, err := s.order(names)
 	if err != nil {
 		return nil, err
 	}
-	round := &Round{Sites: make([]Scraped, len(order)), Redis: string(o.redis.Mode())}
+	round := &Round{Sites: make([]Scraped, len(order)), Redis: s.redisMode}
 	errs := make([]error, len(order))
 	jobs := make([]string, len(order))        // of the sites; "" of one whose scrape was not sent
 	sent := make([]chan struct{}, len(order)) // closed when the site's job is known, or will never be
@@ -66,7 +59,7 @@ func (o *Orchestrator) Round(ctx context.Context, names []string, opts ScrapeOpt
 		sent[i] = make(chan struct{})
 	}
 	var scrapes errgroup.Group
-	if !o.cfg.Sites.Parallel {
+	if !s.system.cfg.Sites.Parallel {
 		scrapes.SetLimit(1)
 	}
 	for i, name := range order {
@@ -75,7 +68,7 @@ func (o *Orchestrator) Round(ctx context.Context, names []string, opts ScrapeOpt
 			defer known()
 			after := map[string]string{}
 			for before := range i { // in order, what a site depends on stands before it
-				if !o.dependsOn(name, order[before]) {
+				if !s.dependsOn(name, order[before]) {
 					continue
 				}
 				<-sent[before]
@@ -86,26 +79,16 @@ func (o *Orchestrator) Round(ctx context.Context, names []string, opts ScrapeOpt
 					return nil
 				}
 			}
-			round.Sites[i], errs[i] = o.scrapeAfter(ctx, name, opts, after, func(id string) { jobs[i] = id; known() })
+			round.Sites[i], errs[i] = s.scrapeAfter(ctx, name, opts, after, func(id string) { jobs[i] = id; known() })
 			return nil
 		})
 	}
 	_ = scrapes.Wait() // the errors are in errs
 	round.Seconds = time.Since(began).Seconds()
-	return round, errors.Join(append(errs, o.countProxies(context.WithoutCancel(ctx), &round.Proxies))...)
+	return round, errors.Join(append(errs, s.proxies.count(context.WithoutCancel(ctx), &round.Proxies))...)
 }
 
-func (o *Orchestrator) dependsOn(name, other string) bool {
-	def, err := o.Sites.Registry().Definition(name)
+func (s *Scraper) dependsOn(name, other string) bool {
+	def, err := s.system.Sites.Registry().Definition(name)
 	return err == nil && slices.Contains(def.DependsOn, other)
-}
-
-func (o *Orchestrator) countProxies(ctx context.Context, counts *ProxyCounts) error {
-	status, err := o.Pool.Status(ctx)
-	if err != nil {
-		return err
-	}
-	counts.Candidates, counts.Alive = status.Candidates, status.Alive
-	counts.Usable, err = o.Pool.Usable(ctx)
-	return err
 }

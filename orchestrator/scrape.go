@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +17,17 @@ import (
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
+
+// Scraper sends the scrapes of an orchestrator and waits for them. Its methods
+// may be called concurrently.
+type Scraper struct {
+	system    *System
+	opts      Options
+	workers   *Workers
+	proxies   *ProxyKeeper
+	waits     *waits
+	redisMode string
+}
 
 // ScrapeOptions say how a site is scraped this time.
 type ScrapeOptions struct {
@@ -66,35 +76,35 @@ func (s *Scraped) Lost(limit sites.HealthStatus) error {
 	return fmt.Errorf("scrape %s: the job is %s, but %s: %s", s.Site, s.Status, s.Data, strings.Join(s.Alerts, "; "))
 }
 
-// SiteNames returns the sites of a round: those of the settings, or else all
+// Names returns the sites of a round: those of the settings, or else all
 // that are not merely shipped.
-func (o *Orchestrator) SiteNames() ([]string, error) {
-	names := o.cfg.Sites.Names
+func (s *Scraper) Names() ([]string, error) {
+	names := s.system.cfg.Sites.Names
 	if len(names) == 0 {
-		names = o.Sites.Registry().Own()
+		names = s.system.Sites.Registry().Own()
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("no site to scrape: put a definition into %s, or name shipped ones in sites.names", sitesDir(o.cfg))
+		return nil, fmt.Errorf("no site to scrape: put a definition into %s, or name shipped ones in sites.names", sitesDir(s.system.cfg))
 	}
 	for _, name := range names {
-		if _, err := o.Sites.Registry().Definition(name); errors.As(err, new(*sites.UnknownError)) {
+		if _, err := s.system.Sites.Registry().Definition(name); errors.As(err, new(*sites.UnknownError)) {
 			return nil, fmt.Errorf("sites.names: %w", err)
 		}
 	}
 	return names, nil
 }
 
-// SendScrapes sends the scrapes of sites, those that others depend on first,
+// Send sends the scrapes of sites, those that others depend on first,
 // and calls sent with the job id of each. A scrape of a site that is under way
 // is joined.
-func (o *Orchestrator) SendScrapes(ctx context.Context, names []string, opts ScrapeOptions, sent func(name, id string)) error {
-	order, err := o.order(names)
+func (s *Scraper) Send(ctx context.Context, names []string, opts ScrapeOptions, sent func(name, id string)) error {
+	order, err := s.order(names)
 	if err != nil {
 		return err
 	}
 	jobs := map[string]string{}
 	for _, name := range order {
-		run, _, err := o.send(ctx, name, opts, jobs)
+		run, _, err := s.send(ctx, name, opts, jobs)
 		if err != nil {
 			return err
 		}
@@ -105,8 +115,8 @@ func (o *Orchestrator) SendScrapes(ctx context.Context, names []string, opts Scr
 }
 
 // Resume sends a job that goes on with another, and returns its id.
-func (o *Orchestrator) Resume(ctx context.Context, id string) (string, error) {
-	run, _, err := o.send(ctx, "", ScrapeOptions{Resume: id}, nil)
+func (s *Scraper) Resume(ctx context.Context, id string) (string, error) {
+	run, _, err := s.send(ctx, "", ScrapeOptions{Resume: id}, nil)
 	if err != nil {
 		return "", err
 	}
@@ -114,24 +124,24 @@ func (o *Orchestrator) Resume(ctx context.Context, id string) (string, error) {
 }
 
 // order lists sites so that each stands behind those of them that it depends on.
-func (o *Orchestrator) order(names []string) ([]string, error) {
-	order, err := o.Sites.Registry().Order(names...)
+func (s *Scraper) order(names []string) ([]string, error) {
+	order, err := s.system.Sites.Registry().Order(names...)
 	return slices.DeleteFunc(order, func(name string) bool { return !slices.Contains(names, name) }), err
 }
 
 // send sends a scrape, which waits for those of jobs that its site depends on.
 // It also reports whether the scrape was under way already.
-func (o *Orchestrator) send(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string) (run *tasks.AsyncResult[sites.Summary], joined bool, err error) {
+func (s *Scraper) send(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string) (run *tasks.AsyncResult[sites.Summary], joined bool, err error) {
 	if opts.Resume != "" {
-		run, err = o.Sites.Resume(ctx, opts.Resume)
+		run, err = s.system.Sites.Resume(ctx, opts.Resume)
 		if errors.Is(err, tasks.ErrDuplicate) { // which goes on with something else
 			return nil, false, fmt.Errorf("job %s of the same site is under way; wait for it, or end it with muster jobs cancel %s", run.ID(), run.ID())
 		}
 	} else {
-		run, err = o.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, Direct: opts.Direct, BaseURL: opts.BaseURL, CSV: opts.CSV, Compress: opts.Compress, Sinks: opts.Sinks, After: jobs})
+		run, err = s.system.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, Direct: opts.Direct, BaseURL: opts.BaseURL, CSV: opts.CSV, Compress: opts.Compress, Sinks: opts.Sinks, After: jobs})
 	}
 	if errors.Is(err, tasks.ErrDuplicate) {
-		o.opts.Logger.Info("joining the scrape that is under way", "site", name, "job", run.ID())
+		s.opts.Logger.Info("joining the scrape that is under way", "site", name, "job", run.ID())
 		return run, true, nil
 	}
 	return run, false, err
@@ -140,16 +150,16 @@ func (o *Orchestrator) send(ctx context.Context, name string, opts ScrapeOptions
 // Scrape scrapes a site and waits for the end. It sees first that there are
 // enough proxies, if the site wants any. What became of it is returned also
 // beside an error.
-func (o *Orchestrator) Scrape(ctx context.Context, name string, opts ScrapeOptions) (Scraped, error) {
-	return o.scrapeAfter(ctx, name, opts, nil, func(string) {})
+func (s *Scraper) Scrape(ctx context.Context, name string, opts ScrapeOptions) (Scraped, error) {
+	return s.scrapeAfter(ctx, name, opts, nil, func(string) {})
 }
 
 // scrapeAfter is Scrape of a site that may depend on some that have the given
 // jobs. It calls sent with the id of its own.
-func (o *Orchestrator) scrapeAfter(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string, sent func(id string)) (Scraped, error) {
+func (s *Scraper) scrapeAfter(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string, sent func(id string)) (Scraped, error) {
 	began := time.Now()
 	scraped := Scraped{Site: name, Status: string(job.Failed), Files: []string{}}
-	err := o.scrape(ctx, name, opts, jobs, sent, &scraped)
+	err := s.scrape(ctx, name, opts, jobs, sent, &scraped)
 	scraped.Seconds = time.Since(began).Seconds()
 	if err != nil {
 		if ctx.Err() != nil { // whatever was under way then is not what went wrong
@@ -161,44 +171,44 @@ func (o *Orchestrator) scrapeAfter(ctx context.Context, name string, opts Scrape
 	return scraped, err
 }
 
-func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string, sent func(id string), scraped *Scraped) error {
-	def, err := o.definition(ctx, name, opts)
+func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string, sent func(id string), scraped *Scraped) error {
+	def, err := s.definition(ctx, name, opts)
 	if err != nil {
 		return err
 	}
-	if err := o.proxiesFor(ctx, def, opts); err != nil {
+	if err := s.proxiesFor(ctx, def, opts); err != nil {
 		return err
 	}
-	if err := o.StartWorkers(ctx); err != nil {
+	if err := s.workers.Start(ctx); err != nil {
 		return err
 	}
-	run, joined, err := o.send(ctx, name, opts, jobs)
+	run, joined, err := s.send(ctx, name, opts, jobs)
 	if err != nil {
 		return err
 	}
 	scraped.JobID = run.ID()
-	folder, err := o.folder(ctx, name, run.ID())
+	folder, err := s.folder(ctx, name, run.ID())
 	if err != nil {
 		return err
 	}
 	sent(run.ID())
-	ctx, follow := o.follow(ctx, run.ID(), opts.Each)
-	track, began := o.opts.Display.Track(name), time.Now()
+	ctx, follow := s.follow(ctx, run.ID(), opts.Each)
+	track, began := s.opts.Display.Track(name), time.Now()
 	first := int64(-1) // pages that were through at the first look: of the job that this one resumes
 	var seen sites.Job // at the last look
-	summary, err := await(ctx, o, track, run, awaited[sites.Summary]{
+	summary, err := await(ctx, s.waits, track, run, awaited[sites.Summary]{
 		name: run.ID(), prefix: sites.ProgressPrefix(name),
-		stored: func(ctx context.Context) (sites.Summary, bool, error) { return o.Sites.Stored(ctx, run.ID()) },
+		stored: func(ctx context.Context) (sites.Summary, bool, error) { return s.system.Sites.Stored(ctx, run.ID()) },
 		file:   func() (sites.Summary, bool, error) { return sites.Reported(folder, run.ID()) },
 		moves: func(ctx context.Context) (string, error) {
-			j, err := o.Sites.Job(ctx, run.ID())
+			j, err := s.system.Sites.Job(ctx, run.ID())
 			if j.Status == sites.JobPaused || j.Status == sites.JobBlocked || len(j.WaitsFor) > 0 { // it goes on, whenever that is
 				return time.Now().String(), err
 			}
 			return fmt.Sprint(j.Pages.Total, j.Pages.Done, j.Pages.Skipped, j.Pages.Error, j.Pages.Outputs, j.Records), err
 		},
 		progress: func(ctx context.Context, _ tasktype.Progress) monitor.Progress {
-			j, err := o.Sites.Job(ctx, run.ID())
+			j, err := s.system.Sites.Job(ctx, run.ID())
 			if err != nil {
 				return monitor.Progress{} // only for show; the wait tells of trouble
 			}
@@ -212,7 +222,7 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 	})
 	if err = follow(err); err != nil {
 		if errors.Is(err, ErrNoReader) && !joined {
-			err = errors.Join(err, o.Sites.Cancel(context.WithoutCancel(ctx), run.ID()))
+			err = errors.Join(err, s.system.Sites.Cancel(context.WithoutCancel(ctx), run.ID()))
 		}
 		scraped.Pages, scraped.Records, scraped.Errors = int(seen.Pages.Done), written(seen), int(seen.Pages.Error)
 		track.Fail(err.Error())
@@ -234,34 +244,34 @@ func (o *Orchestrator) scrape(ctx context.Context, name string, opts ScrapeOptio
 }
 
 // folder is where a job that was sent writes its records.
-func (o *Orchestrator) folder(ctx context.Context, site, id string) (string, error) {
-	folder, err := o.Sites.Folder(ctx, id)
+func (s *Scraper) folder(ctx context.Context, site, id string) (string, error) {
+	folder, err := s.system.Sites.Folder(ctx, id)
 	if errors.Is(err, sites.ErrNoJob) { // one of the schedule, which no worker has begun
-		return filepath.Join(o.cfg.Records(), site, id), nil
+		return filepath.Join(s.system.cfg.Records(), site, id), nil
 	}
 	return folder, err
 }
 
 // definition is what a scrape goes by: that of the site, or that of the job that it goes on with.
-func (o *Orchestrator) definition(ctx context.Context, name string, opts ScrapeOptions) (*definition.Definition, error) {
+func (s *Scraper) definition(ctx context.Context, name string, opts ScrapeOptions) (*definition.Definition, error) {
 	if opts.Resume != "" {
-		return o.Sites.JobDefinition(ctx, opts.Resume)
+		return s.system.Sites.JobDefinition(ctx, opts.Resume)
 	}
-	return o.Sites.Registry().Definition(name)
+	return s.system.Sites.Registry().Definition(name)
 }
 
 // follow gives the records of a job to each, if that is not nil, until the
 // returned function is called with how the wait for the job ended: then, if
 // the job is over, those that are left. The returned context ends when each
 // fails.
-func (o *Orchestrator) follow(ctx context.Context, id string, each func([]byte) error) (context.Context, func(error) error) {
+func (s *Scraper) follow(ctx context.Context, id string, each func([]byte) error) (context.Context, func(error) error) {
 	if each == nil {
 		return ctx, func(err error) error { return err }
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan error, 1)
 	go func() {
-		err := o.Sites.Follow(ctx, id, each)
+		err := s.system.Sites.Follow(ctx, id, each)
 		if err != nil {
 			cancel(err)
 		}
@@ -279,73 +289,12 @@ func (o *Orchestrator) follow(ctx context.Context, id string, each func([]byte) 
 	}
 }
 
-// live is the line of a job, done pages of which were done in the time it took so far.
-func live(j sites.Job, done int64, took time.Duration) monitor.Progress {
-	through := j.Pages.Done + j.Pages.Skipped + j.Pages.Error
-	rate := float64(done) / max(took.Seconds(), 0.1)
-	p := monitor.Progress{Done: through, Total: j.Pages.Total, Unit: "pages", State: map[string]string{
-		sites.JobPaused: "paused", sites.JobBlocked: "waits: " + j.Trouble, sites.JobWaiting: "waits for a worker",
-	}[j.Status], Numbers: map[string]float64{
-		"ok": float64(j.Pages.Done), "skipped": float64(j.Pages.Skipped), "errors": float64(j.Pages.Error), "queued": float64(j.Pages.Open()),
-		"delayed": float64(j.Pages.Delayed), "records": float64(written(j)), "rate": math.Round(rate*10) / 10,
-	}}
-	if len(j.WaitsFor) > 0 {
-		p.State = "waits for " + strings.Join(j.WaitsFor, ", ")
-	}
-	if p.State == "" && j.Pages.Delayed > 0 && j.Pages.Delayed == j.Pages.Open() {
-		p.State = "backs off"
-	}
-	p.Brief = fmt.Sprintf("%d ok %d err %d q %d rec %.1f/s", j.Pages.Done, j.Pages.Error, j.Pages.Open(), written(j), rate)
-	p.Note = fmt.Sprintf("%d ok, %d errors, %d queued", j.Pages.Done, j.Pages.Error, j.Pages.Open())
-	if j.Pages.Delayed > 0 {
-		p.Note += fmt.Sprintf(" (%d put off)", j.Pages.Delayed)
-	}
-	p.Note += fmt.Sprintf(", %d records, %.1f/s", written(j), rate)
-	// More pages may be found yet: until then it is the least that it takes.
-	if left := j.Pages.Open(); done > 0 && left > 0 && took >= 3*time.Second {
-		if eta := float64(took) / float64(done) * float64(left); eta < float64(1000*time.Hour) {
-			d := time.Duration(eta).Round(time.Second)
-			p.Note += fmt.Sprintf(", %s left", d)
-			p.Brief += fmt.Sprintf(" %s", d)
-			p.Numbers["eta"] = d.Seconds()
-		}
-	}
-	if p.State != "" {
-		p.Note, p.Brief = p.State+", "+p.Note, p.State+" "+p.Brief
-	}
-	return p
-}
-
-// written is how many records of a job are in its files.
-func written(j sites.Job) int {
-	n := 0
-	for _, of := range j.Records {
-		n += of
-	}
-	return n
-}
-
-// reasons tells why a job is not complete.
-func reasons(s sites.Summary) string {
-	text := ""
-	if len(s.Missing) > 0 {
-		text += fmt.Sprintf(", without %d listing pages, such as %s", len(s.Missing), s.Missing[0])
-	}
-	if len(s.Samples) > 0 {
-		text += fmt.Sprintf("; %s: %s", s.Samples[0].URL, s.Samples[0].Error)
-	}
-	if s.Failed != "" {
-		text += "; all are in " + s.Failed
-	}
-	return text
-}
-
 // proxiesFor sees that there are enough proxies for a site, unless the scrape goes direct or the definition says that it
 // may go without. Where the settings say so, what can be done about too few is done, and it goes on with those.
-func (o *Orchestrator) proxiesFor(ctx context.Context, def *definition.Definition, opts ScrapeOptions) error {
+func (s *Scraper) proxiesFor(ctx context.Context, def *definition.Definition, opts ScrapeOptions) error {
 	direct := opts.Direct || def.Proxy.Fallback == definition.FallbackDirect
 	if opts.Resume != "" {
-		j, err := o.Sites.Job(ctx, opts.Resume)
+		j, err := s.system.Sites.Job(ctx, opts.Resume)
 		if err != nil {
 			return err
 		}
@@ -355,13 +304,13 @@ func (o *Orchestrator) proxiesFor(ctx context.Context, def *definition.Definitio
 		return nil
 	}
 	if def.Proxy.Fallback == "" {
-		if unproxied, err := o.unproxied(ctx); err != nil || unproxied {
+		if unproxied, err := s.system.unproxied(ctx); err != nil || unproxied {
 			return err
 		}
 	}
-	err := o.EnsureProxies(ctx)
-	if errors.Is(err, ErrFewProxies) && cmp.Or(def.Proxy.Fallback, o.cfg.Proxies.Fallback) == definition.FallbackDirect {
-		o.opts.Logger.Warn("the site may see this machine's own address", "site", def.Site, "why", ErrFewProxies)
+	err := s.proxies.Ensure(ctx)
+	if errors.Is(err, ErrFewProxies) && cmp.Or(def.Proxy.Fallback, s.system.cfg.Proxies.Fallback) == definition.FallbackDirect {
+		s.opts.Logger.Warn("the site may see this machine's own address", "site", def.Site, "why", ErrFewProxies)
 		return nil
 	}
 	return err

@@ -55,7 +55,7 @@ func TestLiveTellsAll(t *testing.T) {
 	}{
 		{sites.Job{Status: sites.JobRunning, Pages: pages, Records: map[string]int{"a": 7, "b": 5}}, "58 ok, 1 errors, 100 queued, 12 records, 2.0/s, 50s left", "58 ok 1 err 100 q 12 rec 2.0/s 50s"},
 		{sites.Job{Status: sites.JobPaused, Pages: pages}, "paused, 58 ok, 1 errors, 100 queued, 0 records, 2.0/s, 50s left", "paused 58 ok 1 err 100 q 0 rec 2.0/s 50s"},
-		{sites.Job{Status: sites.JobRunning, Pages: delayed}, "backs off, 58 ok, 0 errors, 2 queued (2 put off), 0 records, 2.0/s, 1s left", "backs off 58 ok 0 err 2 q 0 rec 2.0/s 1s"},
+		{sites.Job{Status: sites.JobRunning, Pages: delayed}, "backs off, 58 ok, 0 errors, 2 queued (2 delayed), 0 records, 2.0/s, 1s left", "backs off 58 ok 0 err 2 q 0 rec 2.0/s 1s"},
 		{sites.Job{Status: sites.JobWaiting, WaitsFor: []string{"a.example"}}, "waits for a.example, 0 ok, 0 errors, 0 queued, 0 records, 2.0/s", "waits for a.example 0 ok 0 err 0 q 0 rec 2.0/s"},
 		{sites.Job{Status: sites.JobWaiting}, "waits for a worker, 0 ok, 0 errors, 0 queued, 0 records, 2.0/s", "waits for a worker 0 ok 0 err 0 q 0 rec 2.0/s"},
 	} {
@@ -97,11 +97,11 @@ func TestDirectScrapeOnWorkersOfOtherSettings(t *testing.T) {
 			worker := sender
 			c.worker(&worker.Proxies)
 			err := Run(t.Context(), worker, Options{}, func(ctx context.Context, w *Orchestrator) error {
-				if err := w.StartWorkers(ctx); err != nil {
+				if err := w.Workers.Start(ctx); err != nil {
 					return err
 				}
 				return Run(ctx, sender, Options{Reuse: true}, func(ctx context.Context, o *Orchestrator) error {
-					scraped, err := o.Scrape(ctx, "toy", ScrapeOptions{Direct: c.asked})
+					scraped, err := o.Scraper.Scrape(ctx, "toy", ScrapeOptions{Direct: c.asked})
 					if scraped.Status != c.want {
 						t.Errorf("got %s (%v), want %s", scraped.Status, err, c.want)
 					}

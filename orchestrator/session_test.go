@@ -113,7 +113,7 @@ func TestSessionsThroughProxies(t *testing.T) {
 				return err
 			}
 		}
-		scraped, err := o.Scrape(ctx, "club", ScrapeOptions{})
+		scraped, err := o.Scraper.Scrape(ctx, "club", ScrapeOptions{})
 		if err != nil {
 			return err
 		}

@@ -1,10 +1,12 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,46 +23,60 @@ const workersUp = 20 * time.Second
 // answerWithin is how long the workers of others have to answer before there are to be more.
 const answerWithin = 2 * time.Second
 
-// StartWorkers brings workers up, in this process or as supervised children,
-// and returns when one of them answers. It does nothing when they are up, or,
-// with Options.Reuse, when somebody else's are. From then on this process writes
-// records, also of pages that workers on other machines fetch.
-func (o *Orchestrator) StartWorkers(ctx context.Context) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.workers {
+// Workers are those that an orchestrator has started or uses. Its methods may
+// be called concurrently.
+type Workers struct {
+	system   *System
+	opts     Options
+	redisURL string
+	scope    *scope // stops them
+
+	mu      sync.Mutex    // guards the fields below
+	started bool          // here, or others' are used
+	own     bool          // they were started here
+	local   *tasks.Worker // of this process; nil if none
+}
+
+// Start starts workers, in this process or as supervised children, and returns
+// when all of them take tasks. It does nothing when they run, or, with
+// Options.Reuse, when others do. From then on this process writes records, also
+// of pages that workers on other machines fetch.
+func (w *Workers) Start(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.started {
 		return nil
 	}
-	o.Sites.StartWriting()
-	if o.opts.Reuse {
-		n, err := o.answering(ctx)
+	w.system.Sites.StartWriting()
+	if w.opts.Reuse {
+		n, err := w.answering(ctx)
 		if err != nil {
 			return err
 		}
 		if n > 0 {
-			o.opts.Logger.Info("using the workers that run", "workers", n)
-			o.workers = true
+			w.opts.Logger.Info("using the workers that run", "workers", n)
+			w.started = true
 			return nil
 		}
 	}
-	start := o.startInProcess
-	if o.cfg.Workers.Processes > 0 {
-		start = o.startProcesses
+	start := w.startInProcess
+	if w.system.cfg.Workers.Processes > 0 {
+		start = w.startProcesses
 	}
 	if err := start(ctx); err != nil {
 		return fmt.Errorf("start workers: %w", err)
 	}
-	o.workers, o.own = true, true
+	w.started, w.own = true, true
 	return nil
 }
 
-// answering counts the workers that answer. One that was killed is listed for
-// a while: only who answers is there.
-func (o *Orchestrator) answering(ctx context.Context) (int, error) {
-	if live, err := o.Client.Workers(ctx); err == nil && len(live) == 0 {
+// answering counts the workers that answer. One that was killed stays in the
+// list for a while.
+func (w *Workers) answering(ctx context.Context) (int, error) {
+	if live, err := w.system.Client.Workers(ctx); err == nil && len(live) == 0 {
 		return 0, nil
 	}
-	pongs, err := o.Client.PingWorkers(ctx, answerWithin)
+	pongs, err := w.system.Client.PingWorkers(ctx, answerWithin)
 	if err != nil {
 		return 0, err
 	}
@@ -74,20 +90,20 @@ func (o *Orchestrator) answering(ctx context.Context) (int, error) {
 }
 
 // startInProcess runs a worker in this process.
-func (o *Orchestrator) startInProcess(ctx context.Context) error {
+func (w *Workers) startInProcess(ctx context.Context) error {
 	ready := make(chan struct{})
-	worker, err := o.NewWorker("", func() { close(ready) })
+	worker, err := w.system.NewWorker("", func() { close(ready) })
 	if err != nil {
 		return err
 	}
-	o.worker = worker
-	// The end of ctx must not end the tasks: whoever waits for them returns
-	// first, and then the scope drains them.
+	w.local = worker
+	// The end of ctx must not end the tasks: their callers return first, and
+	// then the scope drains them.
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	go func() { ended <- worker.Run(running) }()
-	stopPool := o.runPool()
-	o.scope.add("workers", func(hard context.Context) error {
+	stopPool := w.system.runPool()
+	w.scope.add("workers", func(hard context.Context) error {
 		defer stopPool()
 		defer context.AfterFunc(hard, worker.Kill)()
 		stop()
@@ -98,7 +114,7 @@ func (o *Orchestrator) startInProcess(ctx context.Context) error {
 		return nil
 	case err := <-ended:
 		ended <- err // for the scope
-		return cmpErr(err, errors.New("the worker ended at once"))
+		return cmp.Or(err, errors.New("the worker ended at once"))
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-time.After(workersUp):
@@ -107,12 +123,12 @@ func (o *Orchestrator) startInProcess(ctx context.Context) error {
 }
 
 // startProcesses runs workers as children of this process.
-func (o *Orchestrator) startProcesses(ctx context.Context) error {
-	settings := o.cfg
-	settings.Redis.URL, settings.Redis.Mode = o.redis.URL(), string(redisd.External)
+func (w *Workers) startProcesses(ctx context.Context) error {
+	settings := w.system.cfg
+	settings.Redis.URL, settings.Redis.Mode = w.redisURL, string(redisd.External)
 	var names []string
 	var children []*supervise.Process
-	o.scope.add("workers", func(hard context.Context) error {
+	w.scope.add("workers", func(hard context.Context) error {
 		var stops errgroup.Group
 		for _, child := range children {
 			stops.Go(func() error {
@@ -122,7 +138,7 @@ func (o *Orchestrator) startProcesses(ctx context.Context) error {
 		}
 		return stops.Wait()
 	})
-	for i := range o.cfg.Workers.Processes {
+	for i := range w.system.cfg.Workers.Processes {
 		name := fmt.Sprintf("worker-%d", i+1)
 		fleet := workerName(os.Getpid(), name)
 		names = append(names, fleet)
@@ -131,24 +147,24 @@ func (o *Orchestrator) startProcesses(ctx context.Context) error {
 			Args: []string{"worker", "--name", fleet},
 			// The settings may hold passwords, and arguments are public.
 			Env:     settings.Environ(),
-			LogFile: o.cfg.WorkerLog(),
-			PIDDir:  runDir(o.cfg),
-			Grace:   o.cfg.Shutdown.Drain + 5*time.Second,
+			LogFile: w.system.cfg.WorkerLog(),
+			PIDDir:  runDir(w.system.cfg),
+			Grace:   w.system.cfg.Shutdown.Drain + 5*time.Second,
 			OnExit: func(e supervise.Exit) {
 				if e.Stopping {
 					return
 				}
-				o.opts.Logger.Warn("a worker died, its work goes on elsewhere", "worker", name, "pid", e.PID, "err", e.Err)
-				o.bury(fleet)
+				w.opts.Logger.Warn("a worker died, its work goes on elsewhere", "worker", name, "pid", e.PID, "err", e.Err)
+				w.system.expireLeases(fleet)
 			},
-			Logger: o.opts.Logger,
+			Logger: w.opts.Logger,
 		})
 		if err != nil {
 			return err
 		}
 		children = append(children, child)
 	}
-	return o.awaitWorkers(ctx, names)
+	return w.await(ctx, names)
 }
 
 // workerName is what the fleet calls a worker process of the orchestrator with
@@ -161,27 +177,27 @@ func workerName(owner int, process string) string {
 	return fmt.Sprintf("%s.%d.%s", host, owner, process)
 }
 
-// bury makes what a dead worker was at runnable again at once.
-func (o *Orchestrator) bury(worker string) {
+// expireLeases makes the tasks of a dead worker runnable at once.
+func (s *System) expireLeases(worker string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	if err := tasks.ExpireLeases(ctx, o.Client, worker); err != nil {
-		// The other workers find it by its silence.
-		o.opts.Logger.Warn("could not take over from a dead worker at once", "worker", worker, "err", err)
+	if err := tasks.ExpireLeases(ctx, s.Client, worker); err != nil {
+		// The other workers notice it when its leases run out.
+		s.logger.Warn("could not take over from a dead worker at once", "worker", worker, "err", err)
 	}
 }
 
-// awaitWorkers waits until all of the workers called names answer.
-func (o *Orchestrator) awaitWorkers(ctx context.Context, names []string) error {
+// await waits until all of the workers called names answer.
+func (w *Workers) await(ctx context.Context, names []string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, workersUp, fmt.Errorf(
-		"not all of the %d worker processes answer after %s; see %s", len(names), workersUp, o.cfg.WorkerLog()))
+		"not all of the %d worker processes answer after %s; see %s", len(names), workersUp, w.system.cfg.WorkerLog()))
 	defer cancel()
 	for {
-		live, err := o.Client.Workers(ctx)
+		live, err := w.system.Client.Workers(ctx)
 		if err == nil {
 			up := map[string]bool{}
-			for _, w := range live {
-				up[w.Name] = true
+			for _, one := range live {
+				up[one.Name] = true
 			}
 			missing := 0
 			for _, n := range names {
@@ -201,45 +217,51 @@ func (o *Orchestrator) awaitWorkers(ctx context.Context, names []string) error {
 	}
 }
 
-// WorkersElsewhere tells whether others run workers on this Redis.
-func (o *Orchestrator) WorkersElsewhere(ctx context.Context) (bool, error) {
-	n, err := o.answering(ctx)
+// Elsewhere reports whether other processes run workers on this Redis.
+func (w *Workers) Elsewhere(ctx context.Context) (bool, error) {
+	n, err := w.answering(ctx)
 	if err != nil {
 		return false, err
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return n > 0 && !o.workers, nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return n > 0 && !w.started, nil
 }
 
-// alive returns an error when no worker runs, in words that say what to do.
-func (o *Orchestrator) alive(ctx context.Context) error {
-	o.mu.Lock()
-	own := o.own
-	o.mu.Unlock()
-	if own { // ours are supervised or in this process, and on their way
+// alive returns an error that says what to do when no workers run. That Redis
+// does not answer is none.
+func (w *Workers) alive(ctx context.Context) error {
+	w.mu.Lock()
+	own := w.own
+	w.mu.Unlock()
+	if own { // they are supervised, or in this process
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*o.cfg.Workers.PingTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*w.system.cfg.Workers.PingTimeout)
 	defer cancel()
-	live, err := o.Client.Workers(ctx)
+	live, err := w.system.Client.Workers(ctx)
 	if err == nil && len(live) == 0 {
-		// While Redis takes no writes, and for a moment after that, workers are not listed: ask who is there.
+		// While Redis takes no writes, and for a moment after that, workers are not listed: ask them.
 		var pongs []tasktype.Pong
-		if pongs, err = o.Client.PingWorkers(ctx, o.cfg.Workers.PingTimeout); err == nil && len(pongs) == 0 {
+		if pongs, err = w.system.Client.PingWorkers(ctx, w.system.cfg.Workers.PingTimeout); err == nil && len(pongs) == 0 {
 			return errors.New("no workers are running; start one with muster worker or muster start")
 		}
 	}
 	if err != nil {
-		// Redis is away or takes no writes, which is another trouble, and mostly passes.
-		o.opts.Logger.Debug("cannot ask for the workers", "err", err)
+		// Redis is away or takes no writes, which others report, and which mostly passes.
+		w.opts.Logger.Debug("cannot ask for the workers", "err", err)
 	}
 	return nil
 }
 
-func cmpErr(err, otherwise error) error {
-	if err != nil {
-		return err
+// setConcurrency changes how many tasks the worker of this process runs at
+// once. It reports whether there is one.
+func (w *Workers) setConcurrency(n int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.local == nil {
+		return false
 	}
-	return otherwise
+	w.local.SetConcurrency(n)
+	return true
 }

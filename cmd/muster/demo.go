@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -53,7 +52,7 @@ func runDemo(env environment, c *cli.Context) error {
 	if c.String("dir") == "" {
 		defer func() {
 			if c.Context.Err() != nil && !c.Bool("keep") {
-				_ = os.RemoveAll(dir) // of no use to anyone; what cannot be removed is in a temporary folder
+				_ = os.RemoveAll(dir) // what cannot be removed is in a temporary folder
 			}
 		}()
 	}
@@ -68,7 +67,7 @@ func runDemo(env environment, c *cli.Context) error {
 	err = withSystem(env, c, loaded, false, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
 		fmt.Fprintf(display, "demo: a judge, %d proxies and 2 sites on loopback, a Redis of mode %s\n", len(world.Proxies), o.Redis().Mode())
 		var err error
-		if round, err = o.Once(ctx); err != nil {
+		if round, err = o.Scraper.Once(ctx); err != nil {
 			return err
 		}
 		if err := compare(world, round); err != nil {
@@ -92,8 +91,8 @@ func runDemo(env environment, c *cli.Context) error {
 	return err
 }
 
-// demoDir makes the folder of the demo. One that was given must be empty: what
-// an earlier run left would be scraped for, and not found, again.
+// demoDir makes the folder of the demo. One that was given must be empty: the
+// data of an earlier run belongs to another world.
 func demoDir(dir string) (string, error) {
 	if dir == "" {
 		dir, err := os.MkdirTemp("", "muster-demo-")
@@ -115,8 +114,8 @@ func demoDir(dir string) (string, error) {
 	return filepath.Abs(dir)
 }
 
-// demoConfig are the settings of a demo: the defaults, pointed at the world. No
-// file and no environment has a part in them, so that it works for everyone.
+// demoConfig returns the settings of a demo: the defaults, for the world. They
+// come from no file and no environment, so that it works everywhere.
 func demoConfig(c *cli.Context, world *demo.World, dir string) *config.Loaded {
 	cfg := config.Default()
 	cfg.Log.Level = "warn"
@@ -140,7 +139,7 @@ func demoConfig(c *cli.Context, world *demo.World, dir string) *config.Loaded {
 	return &config.Loaded{Config: cfg}
 }
 
-// compare holds the records of a round against what the sites have.
+// compare returns an error unless the records of a round are exactly those of the sites.
 func compare(world *demo.World, round *orchestrator.Round) error {
 	var errs []error
 	for _, site := range world.Sites() {
@@ -149,25 +148,12 @@ func compare(world *demo.World, round *orchestrator.Round) error {
 			errs = append(errs, fmt.Errorf("%s was not scraped", site.Name))
 			continue
 		}
-		errs = append(errs, checkFiles(site, round.Sites[i].Files))
+		errs = append(errs, site.CheckFiles(round.Sites[i].Files...))
 	}
 	return errors.Join(errs...)
 }
 
-func checkFiles(site *demo.Site, files []string) error {
-	var readers []io.Reader
-	for _, name := range files {
-		f, err := os.Open(name)
-		if err != nil {
-			return fmt.Errorf("read the records of %s: %w", site.Name, err)
-		}
-		defer f.Close()
-		readers = append(readers, f)
-	}
-	return site.Check(io.MultiReader(readers...))
-}
-
-// keep leaves everything running for a look around.
+// keep serves the dashboard, and everything else, until ctx is done.
 func keep(ctx context.Context, env environment, o *orchestrator.Orchestrator, world *demo.World) error {
 	for _, site := range world.Sites() {
 		fmt.Fprintf(env.stderr, "%-10s %s\n", site.Name, world.URL(site))

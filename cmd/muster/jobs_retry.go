@@ -42,14 +42,14 @@ func retryJob(ctx context.Context, env environment, c *cli.Context, o *orchestra
 	if err != nil {
 		return noJob(err)
 	}
-	others, err := o.WorkersElsewhere(ctx)
+	others, err := o.Workers.Elsewhere(ctx)
 	if err != nil {
 		return err
 	}
 	if others && !c.Bool("wait") {
 		return sendRetry(ctx, env, c, o, id)
 	}
-	scraped, err := o.Scrape(ctx, old.Site, orchestrator.ScrapeOptions{Resume: id})
+	scraped, err := o.Scraper.Scrape(ctx, old.Site, orchestrator.ScrapeOptions{Resume: id})
 	display.Close()
 	if scraped.JobID == "" || ctx.Err() != nil {
 		return err
@@ -66,7 +66,7 @@ func retryJob(ctx context.Context, env environment, c *cli.Context, o *orchestra
 
 // sendRetry resumes a job on the workers that run elsewhere, and prints the id of its new job.
 func sendRetry(ctx context.Context, env environment, c *cli.Context, o *orchestrator.Orchestrator, old string) error {
-	id, err := o.Resume(ctx, old)
+	id, err := o.Scraper.Resume(ctx, old)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func serveProxies(env environment, c *cli.Context) error {
 	return withSystem(env, c, loaded, true, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		var running sync.WaitGroup
-		running.Go(func() { o.KeepProxies(ctx) })
+		running.Go(func() { o.Proxies.Keep(ctx) })
 		logger := newLogger(env, env.stderr, config.Log{Level: "warn"})
 		cfg := loaded.Proxies
 		pool := proxies.NewPool(proxies.PoolConfig{

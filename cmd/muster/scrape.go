@@ -166,7 +166,7 @@ func scrapeWith(ctx context.Context, env environment, o *orchestrator.Orchestrat
 	if args.toStdout {
 		return streamRecords(ctx, env, o, args.names, args.opts, args.failOn)
 	}
-	round, err := o.Round(ctx, args.names, args.opts)
+	round, err := o.Scraper.Round(ctx, args.names, args.opts)
 	display.Close()
 	if round == nil {
 		return err
@@ -176,7 +176,7 @@ func scrapeWith(ctx context.Context, env environment, o *orchestrator.Orchestrat
 
 // runsElsewhere reports whether other processes can do the scrapes: workers run, and one may write the records.
 func runsElsewhere(ctx context.Context, env environment, o *orchestrator.Orchestrator, opts orchestrator.ScrapeOptions) (bool, error) {
-	workers, err := o.WorkersElsewhere(ctx)
+	workers, err := o.Workers.Elsewhere(ctx)
 	if err != nil || !workers {
 		return false, err
 	}
@@ -207,7 +207,7 @@ func failOnOf(c *cli.Context) (sites.HealthStatus, error) {
 // sendScrapes sends the jobs to the workers, prints their ids and does not wait.
 func sendScrapes(ctx context.Context, env environment, o *orchestrator.Orchestrator, names []string, opts orchestrator.ScrapeOptions, asJSON bool) error {
 	jobs := map[string]string{}
-	err := o.SendScrapes(ctx, names, opts, func(name, id string) {
+	err := o.Scraper.Send(ctx, names, opts, func(name, id string) {
 		jobs[name] = id
 		if !asJSON {
 			fmt.Fprintf(env.stdout, "%s: job %s\n", name, id)

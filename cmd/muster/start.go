@@ -68,7 +68,7 @@ or lost data, as muster scrape --wait does.`,
 					})()
 					return o.Serve(ctx)
 				}
-				round, err := o.Once(ctx)
+				round, err := o.Scraper.Once(ctx)
 				if round == nil {
 					return err
 				}

@@ -20,7 +20,7 @@ func streamRecords(ctx context.Context, env environment, o *orchestrator.Orchest
 	defer cancel(nil)
 	out := startLines(ctx, env.stdout, cancel)
 	opts.Each = out.put
-	round, err := o.Round(ctx, names, opts)
+	round, err := o.Scraper.Round(ctx, names, opts)
 	if outErr := out.end(); err == nil {
 		err = outErr
 	}

@@ -19,6 +19,7 @@ type Keys struct {
 	TotalChunks     int
 	CompletedChunks int
 	ResultCount     int
+	Candidates      int // of a proxy refresh
 }
 
 // ended reports whether the keys say that the job is over.
@@ -28,7 +29,7 @@ func (k Keys) ended() bool { return k.Status == Complete || k.Status == Failed }
 // no error: Status is Unknown then.
 func ReadKeys(ctx context.Context, rdb redis.UniversalClient, prefix, id string) (Keys, error) {
 	// One by one in a pipeline: in a cluster they lie on different nodes.
-	names := []string{"status", "total_chunks", "completed_chunks", "result_count"}
+	names := []string{"status", "total_chunks", "completed_chunks", "result_count", "candidates"}
 	replies := make([]*redis.StringCmd, len(names))
 	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, name := range names {
@@ -40,7 +41,7 @@ func ReadKeys(ctx context.Context, rdb redis.UniversalClient, prefix, id string)
 		return Keys{}, fmt.Errorf("read the progress keys of %s: %w", id, err)
 	}
 	keys := Keys{Status: Status(replies[0].Val())}
-	for i, number := range []*int{&keys.TotalChunks, &keys.CompletedChunks, &keys.ResultCount} {
+	for i, number := range []*int{&keys.TotalChunks, &keys.CompletedChunks, &keys.ResultCount, &keys.Candidates} {
 		text := replies[i+1].Val()
 		if text == "" {
 			continue

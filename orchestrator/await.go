@@ -1,0 +1,85 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"muster/orchestrator/job"
+	"muster/orchestrator/monitor"
+	"muster/tasks"
+	"muster/tasks/tasktype"
+)
+
+// awaited describes a job to await besides its handle; see job.Job.
+type awaited[O any] struct {
+	name, prefix string                                 // prefix is that of its progress keys
+	stored       func(context.Context) (O, bool, error) // the result that the job left in Redis
+	file         func() (O, bool, error)                // and in a file
+	enough       func(context.Context) (bool, error)
+	moves        func(context.Context) (string, error)
+	progress     func(context.Context, tasktype.Progress) monitor.Progress
+}
+
+// showEvery is how often the progress of an awaited job is shown.
+const showEvery = 250 * time.Millisecond
+
+// waits is what waiting for jobs needs of an orchestrator.
+type waits struct {
+	client *tasks.Client
+	waiter job.Waiter
+	alive  func(context.Context) error // returns an error when no workers run
+}
+
+func newWaits(system *System, logger *slog.Logger, alive func(context.Context) error) *waits {
+	w := system.cfg.Wait
+	return &waits{client: system.Client, alive: alive, waiter: job.Waiter{
+		Poll: w.Poll, Warn: w.Warn, Limit: w.Timeout, Logger: logger,
+		Timeout: job.Timeout{Workers: system.cfg.Workers.Concurrency * max(1, system.cfg.Workers.Processes), PerChunk: w.PerChunk, Buffer: w.Buffer, Floor: w.Floor, Unknown: w.Unknown},
+	}}
+}
+
+// await shows the progress of a job, waits for its end and returns its result.
+func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *tasks.AsyncResult[O], a awaited[O]) (O, error) {
+	showing, stop := context.WithCancel(ctx)
+	var shown sync.WaitGroup
+	shown.Go(func() {
+		look := time.NewTicker(showEvery)
+		defer look.Stop()
+		for {
+			select {
+			case <-showing.Done():
+				return
+			case <-look.C:
+				if p, err := run.Progress(showing); err == nil { // the wait reports errors
+					track.Update(a.progress(showing, p))
+				}
+			}
+		}
+	})
+	defer func() { stop(); shown.Wait() }()
+
+	out, stage, err := job.Wait(ctx, w.waiter, job.Job[O]{
+		Name:  a.name,
+		Event: run.Wait,
+		Known: func(ctx context.Context) (bool, error) {
+			_, err := run.Status(ctx)
+			if errors.Is(err, tasks.ErrUnknown) {
+				return false, nil
+			}
+			return err == nil, err
+		},
+		Keys: func(ctx context.Context) (job.Keys, error) {
+			return job.ReadKeys(ctx, w.client.Redis(), a.prefix, run.ID())
+		},
+		Stored: a.stored,
+		File:   a.file,
+		Moves:  a.moves,
+		Enough: a.enough,
+		Alive:  w.alive,
+	})
+	w.waiter.Logger.Debug("the wait is over", "job", run.ID(), "stage", stage, "err", err)
+	return out, err
+}

@@ -1,0 +1,190 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"muster/orchestrator/job"
+	"muster/orchestrator/monitor"
+	"muster/proxies"
+	"muster/tasks"
+	"muster/tasks/tasktype"
+)
+
+// ProxyCounts are the numbers of a pool.
+type ProxyCounts struct {
+	Candidates int `json:"candidates"` // of the last refresh
+	Alive      int `json:"alive"`      // of these
+	Usable     int `json:"usable"`     // in the pool now: alive, and not transparent
+}
+
+// ErrFewProxies says that there are fewer usable proxies than the settings
+// ask for, after all that can be done about it.
+var ErrFewProxies = errors.New("not enough usable proxies")
+
+// ProxyKeeper keeps the pool of an orchestrator filled. Its methods may be
+// called concurrently.
+type ProxyKeeper struct {
+	system  *System
+	opts    Options
+	workers *Workers
+	waits   *waits
+
+	mu sync.Mutex // held while a refresh is awaited: one at a time
+}
+
+// Ensure sees that at least proxies.min_usable proxies are usable, and
+// refreshes the pool when they are not. Its error is ErrFewProxies when a
+// refresh did not bring enough, or why there could be none.
+func (k *ProxyKeeper) Ensure(ctx context.Context) error {
+	enough, err := k.enough(ctx)
+	if err != nil || enough {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	// Another refresh may have found them meanwhile.
+	if enough, err := k.enough(ctx); err != nil || enough {
+		return err
+	}
+	if !k.system.cfg.Proxies.HasSources() {
+		return fmt.Errorf("%w, and no source to get them from: name lists of proxies in proxies.sources; or, where sites may see your own address, scrape with --direct, or set proxies.fallback (or proxy.fallback of the definition) to direct", ErrFewProxies)
+	}
+	_, err = k.run(ctx)
+	if errors.Is(err, job.ErrNotEnough) {
+		usable, countErr := k.system.Pool.Usable(ctx)
+		if countErr != nil {
+			return countErr
+		}
+		return fmt.Errorf("%w: %d of the %d that proxies.min_usable asks for; add sources, or lower it", ErrFewProxies, usable, k.system.cfg.Proxies.MinUsable)
+	}
+	return err
+}
+
+// lookEvery is how often Keep counts the pool.
+const lookEvery = 10 * time.Second
+
+// Keep refreshes the pool whenever it has fewer usable proxies than the
+// settings ask for, until ctx is done. After a refresh that did not help it
+// waits longer and longer, up to an hour, before the next. It does nothing when
+// there are no sources.
+func (k *ProxyKeeper) Keep(ctx context.Context) { k.keep(ctx, lookEvery) }
+
+func (k *ProxyKeeper) keep(ctx context.Context, every time.Duration) {
+	if !k.system.cfg.Proxies.HasSources() {
+		return
+	}
+	look := time.NewTimer(0)
+	defer look.Stop()
+	for wait := every; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		switch err := k.Ensure(ctx); {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			wait = min(max(2*wait, 6*every), time.Hour)
+			k.opts.Logger.Error("the pool has too few proxies", "err", err, "next_try", wait)
+		default:
+			wait = every
+		}
+		look.Reset(wait)
+	}
+}
+
+// Refresh collects candidates from the sources, checks them and publishes the
+// pool, however many proxies there are already. It joins a refresh that is
+// under way.
+func (k *ProxyKeeper) Refresh(ctx context.Context) (proxies.Report, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	report, err := k.run(ctx)
+	if errors.Is(err, job.ErrNotEnough) {
+		err = nil // the caller reads the report
+	}
+	return report, err
+}
+
+func (k *ProxyKeeper) run(ctx context.Context) (proxies.Report, error) {
+	if err := k.workers.Start(ctx); err != nil {
+		return proxies.Report{}, err
+	}
+	track := k.opts.Display.Track("proxies")
+	run, err := k.system.Refresh(ctx).Send(ctx, k.system.Client,
+		tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, k.waits.waiter.Timeout.Unknown))
+	if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
+		track.Fail(err.Error())
+		return proxies.Report{}, fmt.Errorf("send the proxy refresh: %w", err)
+	}
+	report, err := await(ctx, k.waits, track, run, awaited[proxies.Report]{
+		name: "proxy refresh", prefix: proxies.ProgressPrefix,
+		enough: k.enough,
+		stored: func(ctx context.Context) (proxies.Report, bool, error) { return k.system.Pool.Report(ctx, run.ID()) },
+		file:   func() (proxies.Report, bool, error) { return proxies.ReadReport(k.system.cfg.DataDir, run.ID()) },
+		progress: func(ctx context.Context, p tasktype.Progress) monitor.Progress {
+			return k.progress(ctx, run.ID(), p)
+		},
+	})
+	switch {
+	case err == nil, errors.Is(err, job.ErrNotEnough):
+		track.Done(fmt.Sprintf("%d candidates, %d alive, %d usable", report.Candidates, report.Alive, report.Usable))
+	default:
+		track.Fail(err.Error())
+	}
+	return report, err
+}
+
+// fewChunks is up to how many chunks a refresh is shown by its probes. The nodes
+// of a larger one take time to read, and its chunks end often enough.
+const fewChunks = 10
+
+// progress returns how many candidates the refresh id has probed.
+func (k *ProxyKeeper) progress(ctx context.Context, id string, p tasktype.Progress) monitor.Progress {
+	shown := monitor.Progress{Done: int64(p.ChunksDone) * proxies.ChunkSize, Unit: "proxies"}
+	keys, err := job.ReadKeys(ctx, k.system.Client.Redis(), proxies.ProgressPrefix, id)
+	if err != nil || keys.Candidates == 0 {
+		return monitor.Progress{Unit: shown.Unit} // still reading the sources; the wait reports errors
+	}
+	shown.Total = int64(keys.Candidates)
+	if p.ChunksDone < p.Chunks && p.Chunks <= fewChunks {
+		nodes, err := k.system.Client.Nodes(ctx, id)
+		if err != nil {
+			return shown
+		}
+		for _, n := range nodes {
+			if n.Task == proxies.Check.Name() && !n.Status.Terminal() {
+				shown.Done += int64(n.Done)
+			}
+		}
+	}
+	shown.Done = min(shown.Done, shown.Total)
+	if usable, err := k.system.Pool.Usable(ctx); err == nil {
+		shown.Note = fmt.Sprintf("%d usable", usable)
+	}
+	return shown
+}
+
+func (k *ProxyKeeper) enough(ctx context.Context) (bool, error) {
+	usable, err := k.system.Pool.Usable(ctx)
+	if err != nil {
+		return false, fmt.Errorf("count the usable proxies: %w", err)
+	}
+	return usable >= k.system.cfg.Proxies.MinUsable, nil
+}
+
+// count reads the numbers of the pool.
+func (k *ProxyKeeper) count(ctx context.Context, counts *ProxyCounts) error {
+	status, err := k.system.Pool.Status(ctx)
+	if err != nil {
+		return err
+	}
+	counts.Candidates, counts.Alive = status.Candidates, status.Alive
+	counts.Usable, err = k.system.Pool.Usable(ctx)
+	return err
+}

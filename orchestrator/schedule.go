@@ -1,0 +1,123 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"muster/orchestrator/config"
+	"muster/proxies"
+	"muster/sites"
+	"muster/tasks"
+)
+
+// recheckEntry is the schedule's entry for the continuous check of the pool.
+const recheckEntry = "proxies.recheck"
+
+// runSchedule sends what s says, or what Reload puts in its place, until ctx is
+// done.
+func (o *Orchestrator) runSchedule(ctx context.Context, s *tasks.Scheduler) error {
+	for {
+		running, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(running) }()
+		select {
+		case err := <-ended:
+			stop()
+			return err
+		case s = <-o.schedules:
+			stop()
+			if err := <-ended; err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// schedule returns the schedule of cfg for the sites of registry. However many
+// orchestrators have it, each tick is sent once.
+func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*tasks.Scheduler, error) {
+	scrapes := map[string]func(ctx context.Context, id string){} // by entry: to be called when its tick was sent
+	s := tasks.NewScheduler(o.Client, tasks.SchedulerConfig{
+		Logger: o.opts.Logger,
+		Sent: func(name, id string) {
+			if sent := scrapes[name]; sent != nil {
+				sent(context.Background(), id)
+			}
+			level := slog.LevelInfo
+			if name == recheckEntry { // every minute
+				level = slog.LevelDebug
+			}
+			o.opts.Logger.Log(context.Background(), level, "scheduled job sent", "schedule", name, "job", id)
+		},
+	})
+	if err := o.scheduleProxies(s, cfg.Proxies); err != nil {
+		return nil, err
+	}
+	if err := o.scheduleScrapes(s, cfg.Sites.Schedule, registry, scrapes); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// scheduleProxies adds the refreshes of the pool, of all sources and of each
+// source that has an interval of its own, and the check of its members.
+func (o *Orchestrator) scheduleProxies(s *tasks.Scheduler, cfg config.Proxies) error {
+	add := func(name string, every time.Duration, refresh func() tasks.Work) error {
+		return s.AddFunc(name, "@every "+every.String(), func(time.Time) tasks.Work { return refresh() },
+			tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, every))
+	}
+	if every := cfg.RecheckEvery; every > 0 && cfg.CanCheck() {
+		if err := s.AddFunc(recheckEntry, "@every "+every.String(), func(time.Time) tasks.Work { return proxies.Recheck.S(proxies.RecheckInput{Archived: true}) },
+			tasks.Unique(recheckEntry, time.Hour)); err != nil { // one at a time, however long one takes
+			return err
+		}
+	}
+	if cfg.RefreshEvery > 0 && cfg.HasSources() {
+		if err := add("proxies.refresh", cfg.RefreshEvery, func() tasks.Work { return o.Refresh(context.Background()) }); err != nil {
+			return err
+		}
+	}
+	for i, from := range cfg.Sources {
+		every := from.EveryOr(0)
+		if every <= 0 {
+			continue
+		}
+		one := o.source(from)
+		if err := add(fmt.Sprintf("proxies.refresh.%d", i+1), every, func() tasks.Work { return o.proxies.Refresh(context.Background(), one) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scheduleScrapes adds the scrapes of sites, and puts into sent what to call
+// when one was sent, by the name of its entry.
+func (o *Orchestrator) scheduleScrapes(s *tasks.Scheduler, specs map[string]string, registry *sites.Registry, sent map[string]func(context.Context, string)) error {
+	order, err := registry.Order(slices.Sorted(maps.Keys(specs))...)
+	if err != nil {
+		return fmt.Errorf("sites.schedule: %w", err)
+	}
+	for _, name := range order { // at the same time, those that others depend on first
+		spec, scheduled := specs[name]
+		if _, err := registry.Definition(name); !scheduled || err != nil { // a broken one has been logged
+			continue
+		}
+		entry := "scrape." + name
+		if err := s.AddFunc(entry, spec, func(time.Time) tasks.Work {
+			work, whenSent, err := o.Sites.Scrape(context.Background(), name, sites.ScrapeOptions{})
+			if err != nil {
+				o.opts.Logger.Error("cannot scrape as scheduled", "site", name, "err", err)
+				return nil
+			}
+			sent[entry] = whenSent
+			return work
+		}, o.Sites.SendOptions(name)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package orchestrator
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"muster/orchestrator/monitor"
+	"muster/sites"
+)
+
+// live returns the progress of a job that has fetched done pages in the time it took so far.
+func live(j sites.Job, done int64, took time.Duration) monitor.Progress {
+	through := j.Pages.Done + j.Pages.Skipped + j.Pages.Error
+	rate := float64(done) / max(took.Seconds(), 0.1)
+	p := monitor.Progress{Done: through, Total: j.Pages.Total, Unit: "pages", State: map[string]string{
+		sites.JobPaused: "paused", sites.JobBlocked: "waits: " + j.Trouble, sites.JobWaiting: "waits for a worker",
+	}[j.Status], Numbers: map[string]float64{
+		"ok": float64(j.Pages.Done), "skipped": float64(j.Pages.Skipped), "errors": float64(j.Pages.Error), "queued": float64(j.Pages.Open()),
+		"delayed": float64(j.Pages.Delayed), "records": float64(written(j)), "rate": math.Round(rate*10) / 10,
+	}}
+	if len(j.WaitsFor) > 0 {
+		p.State = "waits for " + strings.Join(j.WaitsFor, ", ")
+	}
+	if p.State == "" && j.Pages.Delayed > 0 && j.Pages.Delayed == j.Pages.Open() {
+		p.State = "backs off"
+	}
+	p.Brief = fmt.Sprintf("%d ok %d err %d q %d rec %.1f/s", j.Pages.Done, j.Pages.Error, j.Pages.Open(), written(j), rate)
+	p.Note = fmt.Sprintf("%d ok, %d errors, %d queued", j.Pages.Done, j.Pages.Error, j.Pages.Open())
+	if j.Pages.Delayed > 0 {
+		p.Note += fmt.Sprintf(" (%d delayed)", j.Pages.Delayed)
+	}
+	p.Note += fmt.Sprintf(", %d records, %.1f/s", written(j), rate)
+	// More pages may be found yet: it is a lower bound.
+	if left := j.Pages.Open(); done > 0 && left > 0 && took >= 3*time.Second {
+		if eta := float64(took) / float64(done) * float64(left); eta < float64(1000*time.Hour) {
+			d := time.Duration(eta).Round(time.Second)
+			p.Note += fmt.Sprintf(", %s left", d)
+			p.Brief += fmt.Sprintf(" %s", d)
+			p.Numbers["eta"] = d.Seconds()
+		}
+	}
+	if p.State != "" {
+		p.Note, p.Brief = p.State+", "+p.Note, p.State+" "+p.Brief
+	}
+	return p
+}
+
+// written counts the records of a job in its files.
+func written(j sites.Job) int {
+	n := 0
+	for _, of := range j.Records {
+		n += of
+	}
+	return n
+}
+
+// reasons says why a job is not complete.
+func reasons(s sites.Summary) string {
+	text := ""
+	if len(s.Missing) > 0 {
+		text += fmt.Sprintf(", without %d listing pages, such as %s", len(s.Missing), s.Missing[0])
+	}
+	if len(s.Samples) > 0 {
+		text += fmt.Sprintf("; %s: %s", s.Samples[0].URL, s.Samples[0].Error)
+	}
+	if s.Failed != "" {
+		text += "; all are in " + s.Failed
+	}
+	return text
+}
