@@ -89,68 +89,88 @@ retries: {attempts: 1}
 	}}
 }
 
-func TestSites(t *testing.T) {
+// getJSON decodes the answer to a GET of path.
+func getJSON(t *testing.T, h http.Handler, path string, into any) {
+	t.Helper()
+	w := ask(t, h, "GET", path)
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" {
+		t.Fatalf("%s: got %d %s, want 200 and JSON", path, w.Code, w.Body)
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+// apiAnswers are what the API says of the sites of scraped.
+type apiAnswers struct {
+	all  struct{ Sites []sites.State }
+	shop Site
+	jobs struct{ Jobs []sites.Job } // of the shop
+}
+
+func readAPI(t *testing.T, h http.Handler) (a apiAnswers) {
+	t.Helper()
+	getJSON(t, h, "/api/sites", &a.all)
+	getJSON(t, h, "/api/sites/shop.example?limit=1", &a.shop)
+	getJSON(t, h, "/api/jobs?site=shop.example", &a.jobs)
+	if len(a.all.Sites) != 3 || len(a.shop.Jobs) != 1 || len(a.jobs.Jobs) != 1 {
+		t.Fatalf("got %d sites, %d and %d jobs; want 3, 1 and 1", len(a.all.Sites), len(a.shop.Jobs), len(a.jobs.Jobs))
+	}
+	return a
+}
+
+func TestSitesOfTheAPI(t *testing.T) {
 	t.Parallel()
-	cfg := scraped(t)
-	h := handler(t, cfg)
-	get := func(path string, into any) {
-		t.Helper()
-		w := ask(t, h, "GET", path)
-		if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" {
-			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
-		}
-		if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
+	h := handler(t, scraped(t))
+	a := readAPI(t, h)
+	down, idle, shop := a.all.Sites[0], a.all.Sites[1], a.all.Sites[2]
+	if down.Site != "down.example" || down.Health != sites.Critical || len(down.Alerts) == 0 {
+		t.Errorf("got %+v, want down.example critical, with alerts", down)
 	}
-
-	var all struct{ Sites []sites.State }
-	get("/api/sites", &all)
-	if len(all.Sites) != 3 || all.Sites[0].Site != "down.example" || all.Sites[0].Health != sites.Critical || len(all.Sites[0].Alerts) == 0 ||
-		all.Sites[1].Health != "" || all.Sites[2].Health != sites.Critical || all.Sites[2].Job.Summary != nil {
-		t.Fatalf("got %+v", all.Sites)
+	if idle.Health != "" || shop.Health != sites.Critical || shop.Job.Summary != nil {
+		t.Errorf("got health %q and %q, a summary %v; want none, critical, none", idle.Health, shop.Health, shop.Job.Summary != nil)
 	}
-
-	var site Site
-	get("/api/sites/shop.example?limit=1", &site)
-	if len(site.Fields) != 2 || site.Fields[0].Field != "item.name" || site.Fields[0].Found != 1 || site.Fields[1].Found != 0 || len(site.Runs) != 1 || len(site.Jobs) != 1 {
-		t.Errorf("got %+v", site)
+	fields := a.shop.Fields
+	if len(fields) != 2 || fields[0].Field != "item.name" || fields[0].Found != 1 || fields[1].Found != 0 || len(a.shop.Runs) != 1 {
+		t.Errorf("got fields %+v, %d runs; want item.name in all records, a second in none, 1 run", fields, len(a.shop.Runs))
 	}
-	if alerts := strings.Join(site.Alerts, "; "); !strings.Contains(alerts, "errors: 20 %") {
-		t.Errorf("alerts %q", alerts)
+	if alerts := strings.Join(a.shop.Alerts, "; "); !strings.Contains(alerts, "errors: 20 %") {
+		t.Errorf("got alerts %q, want the share of errors", alerts)
 	}
-
-	var jobs struct{ Jobs []sites.Job }
-	get("/api/jobs?site=shop.example", &jobs)
-	if len(jobs.Jobs) != 1 || jobs.Jobs[0].Summary == nil {
-		t.Fatalf("got %+v", jobs)
+	if a.jobs.Jobs[0].Summary == nil {
+		t.Fatalf("got %+v, want a summary", a.jobs)
 	}
 	var job sites.Job
-	get("/api/jobs/"+jobs.Jobs[0].ID, &job)
+	getJSON(t, h, "/api/jobs/"+a.jobs.Jobs[0].ID, &job)
 	if job.Summary == nil || job.Summary.Records != 3 || job.Summary.Errors != 1 {
-		t.Errorf("got %+v", job)
+		t.Errorf("got %+v, want a summary of 3 records and 1 error", job)
 	}
+}
 
+func TestSitePages(t *testing.T) {
+	t.Parallel()
+	h := handler(t, scraped(t))
+	a := readAPI(t, h)
 	for path, want := range map[string][]string{
-		"/":                            {"down.example", "shop.example", "idle.example", `"badge critical"`, "the last job failed: no start page was had", "none is up"},
-		"/sites/shop.example":          {"item.price", "errors: 20 %", jobs.Jobs[0].ID, "80 %"},
-		"/sites/idle.example":          {"not known", "muster scrape idle.example"},
-		"/jobs/" + jobs.Jobs[0].ID:     {"COMPLETE", "ALERT", "418"},
-		"/jobs/" + site.Jobs[0].ID:     {"3 records are written"},
-		"/jobs/" + all.Sites[0].Job.ID: {"FAILED", "no start page was had"},
+		"/":                              {"down.example", "shop.example", "idle.example", `"badge critical"`, "the last job failed: no start page was had", "none is up"},
+		"/sites/shop.example":            {"item.price", "errors: 20 %", a.jobs.Jobs[0].ID, "80 %"},
+		"/sites/idle.example":            {"not known", "muster scrape idle.example"},
+		"/jobs/" + a.jobs.Jobs[0].ID:     {"COMPLETE", "ALERT", "418"},
+		"/jobs/" + a.shop.Jobs[0].ID:     {"3 records are written"},
+		"/jobs/" + a.all.Sites[0].Job.ID: {"FAILED", "no start page was had"},
 	} {
 		w := ask(t, h, "GET", path)
 		for _, text := range want {
 			if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), text) {
-				t.Errorf("%s: %d, lacks %q:\n%s", path, w.Code, text, w.Body)
+				t.Errorf("%s: got %d, want 200 and %q:\n%s", path, w.Code, text, w.Body)
 			}
 		}
 		if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || strings.Contains(w.Body.String(), "<script") {
-			t.Errorf("%s: policy %q", path, csp)
+			t.Errorf("%s: got policy %q, want default-src 'none' and no script", path, csp)
 		}
 	}
 	if w := ask(t, h, "GET", "/style.css"); w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/css") {
-		t.Errorf("style: %d", w.Code)
+		t.Errorf("style: got %d %s, want 200 text/css", w.Code, w.Header().Get("Content-Type"))
 	}
 }
 

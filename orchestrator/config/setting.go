@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -16,7 +17,7 @@ import (
 	"muster/internal/addressfilter"
 )
 
-// setting is one leaf of a Config: its path and the field that holds it.
+// setting is one leaf of a Config: its path and its field.
 type setting struct {
 	path string
 	tag  reflect.StructTag
@@ -156,76 +157,105 @@ func (s setting) setPairs(pairs map[string]string) error {
 	return nil
 }
 
-// isList and isMap tell what a file may hold at the setting.
+// isList and isMap report which kind of value a file has for the setting.
 func (s setting) isList() bool { return s.v.Kind() == reflect.Slice }
 func (s setting) isMap() bool  { return s.v.Kind() == reflect.Map }
 
-// check reports what is wrong with the value, all of it.
+// check returns everything that is wrong with the value.
 func (s setting) check() []error {
 	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(s.path+": "+format, args...)) }
+	for _, problem := range slices.Concat(s.checkWord(), s.checkRange(), s.checkSources(), s.checkRule()) {
+		errs = append(errs, fmt.Errorf("%s: %w", s.path, problem))
+	}
+	return errs
+}
 
-	if words := strings.Fields(s.tag.Get("oneof")); len(words) > 0 && !slices.Contains(words, s.v.String()) {
-		bad("%q is none of %s%s", s.v.String(), strings.Join(words, ", "), meant(s.v.String(), words))
+// checkWord holds the value to the words of the tag oneof.
+func (s setting) checkWord() []error {
+	words := strings.Fields(s.tag.Get("oneof"))
+	if len(words) == 0 || slices.Contains(words, s.v.String()) {
+		return nil
 	}
-	if bounds := strings.Fields(s.tag.Get("range")); len(bounds) == 2 {
-		for name, v := range s.numbers() {
-			if s.tag.Get("zero") != "" && v.IsZero() {
-				continue
-			}
-			if !within(v, bounds[0], bounds[1]) {
-				or := ""
-				if word := s.tag.Get("zero"); word != "" {
-					or = ", or 0 for " + word
-				}
-				if name != "" {
-					name = name + ": "
-				}
-				bad("%s%v is out of range; use %s to %s%s", name, v.Interface(), bounds[0], bounds[1], or)
-			}
+	return []error{fmt.Errorf("%q is none of %s%s", s.v.String(), strings.Join(words, ", "), meant(s.v.String(), words))}
+}
+
+// checkRange holds numbers to the bounds of the tag range, or to 0 where the tag
+// zero says what that means.
+func (s setting) checkRange() []error {
+	bounds := strings.Fields(s.tag.Get("range"))
+	if len(bounds) != 2 {
+		return nil
+	}
+	zero, or := s.tag.Get("zero"), ""
+	if zero != "" {
+		or = ", or 0 for " + zero
+	}
+	var errs []error
+	for name, v := range s.numbers() {
+		if zero != "" && v.IsZero() || within(v, bounds[0], bounds[1]) {
+			continue
 		}
-	}
-	if sources, ok := s.v.Interface().([]Source); ok {
-		for _, source := range sources {
-			for _, err := range source.check() {
-				bad("%w", err)
-			}
+		if name != "" {
+			name += ": "
 		}
+		errs = append(errs, fmt.Errorf("%s%v is out of range; use %s to %s%s", name, v.Interface(), bounds[0], bounds[1], or))
 	}
+	return errs
+}
+
+func (s setting) checkSources() []error {
+	sources, _ := s.v.Interface().([]Source)
+	var errs []error
+	for _, source := range sources {
+		errs = append(errs, source.check()...)
+	}
+	return errs
+}
+
+// checkRule holds the value to the tag rule.
+func (s setting) checkRule() []error {
 	switch s.tag.Get("rule") {
 	case "required":
 		if strings.TrimSpace(s.v.String()) == "" {
-			bad("it must not be empty")
+			return []error{errors.New("it must not be empty")}
 		}
 	case "address":
 		if _, _, err := net.SplitHostPort(s.v.String()); err != nil {
-			bad("%q is not an address to listen at; write host:port, as in 127.0.0.1:8080", s.v.String())
+			return []error{fmt.Errorf("%q is not an address to listen at; write host:port, as in 127.0.0.1:8080", s.v.String())}
 		}
 	case "addresses":
 		if _, err := addressfilter.New(s.v.Interface().([]string)...); err != nil {
-			bad("%v", err)
+			return []error{err}
 		}
 	case "site":
+		var errs []error
 		for _, name := range s.v.Interface().([]string) {
 			if err := siteName(name); err != nil {
-				bad("%v", err)
+				errs = append(errs, err)
 			}
 		}
+		return errs
 	case "cron":
-		entries := s.v.Interface().(map[string]string)
-		for _, name := range slices.Sorted(maps.Keys(entries)) {
-			if err := siteName(name); err != nil {
-				bad("%v", err)
-			}
-			if _, err := cron.ParseStandard(entries[name]); err != nil {
-				bad("%s: %q is not a schedule (%v); write minute hour day month weekday, as in 0 */6 * * *, or @every 6h", name, entries[name], err)
-			}
+		return checkSchedule(s.v.Interface().(map[string]string))
+	}
+	return nil
+}
+
+// checkSchedule checks cron specifications by site.
+func checkSchedule(entries map[string]string) []error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		if err := siteName(name); err != nil {
+			errs = append(errs, err)
+		}
+		if _, err := cron.ParseStandard(entries[name]); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %q is not a schedule (%w); write minute hour day month weekday, as in 0 */6 * * *, or @every 6h", name, entries[name], err))
 		}
 	}
 	return errs
 }
 
-// siteName holds to what is allowed in the names of Redis keys.
+// siteName returns an error unless the name is allowed in Redis keys.
 func siteName(name string) error {
 	if name == "" || len(name) > 100 || strings.ContainsAny(name, ": \t\r\n{}/") {
 		return fmt.Errorf("site %q: a site's name has no colon, slash, brace or space", name)

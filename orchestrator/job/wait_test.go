@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -108,53 +109,67 @@ func usable(n int) func(context.Context) (bool, error) {
 	return func(context.Context) (bool, error) { return n >= 10, nil }
 }
 
-func TestWait(t *testing.T) {
-	t.Parallel()
-	lost := errors.New("subscription lost")
-	stuck := errors.New("no worker can be started")
-	failure := &tasks.Failure{Task: "collect", Message: "task error"}
-	s := time.Second
+// waitCase is a job and what Wait makes of it.
+type waitCase struct {
+	job    func() Job[string] // built inside the test's clock
+	limit  time.Duration
+	stage  Stage
+	answer string
+	err    error
+	took   time.Duration
+}
+
+var (
+	errLost    = errors.New("subscription lost")
+	errStuck   = errors.New("no worker can be started")
+	errFailure = &tasks.Failure{Task: "collect", Message: "task error"}
+)
+
+// eventCases are the jobs whose event comes, or is lost and followed by the keys.
+func eventCases() map[string]waitCase {
+	const s = time.Second
 	type job = Job[string]
-	for name, c := range map[string]struct {
-		job    func() job // built inside the test's clock
-		limit  time.Duration
-		stage  Stage
-		answer string
-		err    error
-		took   time.Duration
-	}{
+	return map[string]waitCase{
 		"event, enough": {func() job { return job{Event: after(40*s, nil), Enough: usable(50)} }, 0, Event, byEvent, nil, 40 * s},
 		"event, too few: no fall-back": {func() job {
 			return job{Event: after(16*s, nil), Keys: from(0, Keys{Status: Complete}), Stored: stored(0), Enough: usable(3)}
 		}, 0, Event, byEvent, ErrNotEnough, 16 * s},
 		"event, failure: no fall-back": {func() job {
-			return job{Event: after(5*s, failure), Keys: from(0, Keys{Status: Complete}), Stored: stored(0)}
-		}, 0, Event, byEvent, failure, 5 * s},
-		"event lost, keys complete": {func() job {
-			return job{Event: after(3*s, lost), Keys: from(50*s, Keys{Status: Complete, TotalChunks: 2}), Stored: stored(50 * s), Enough: usable(50)}
+			return job{Event: after(5*s, errFailure), Keys: from(0, Keys{Status: Complete}), Stored: stored(0)}
+		}, 0, Event, byEvent, errFailure, 5 * s},
+		"event errLost, keys complete": {func() job {
+			return job{Event: after(3*s, errLost), Keys: from(50*s, Keys{Status: Complete, TotalChunks: 2}), Stored: stored(50 * s), Enough: usable(50)}
 		}, 0, Polling, inRedis, nil, 60 * s},
-		"event lost, keys too few": {func() job {
-			return job{Event: after(3*s, lost), Keys: from(0, Keys{Status: Complete}), Stored: stored(0), Enough: usable(3)}
+		"event errLost, keys too few": {func() job {
+			return job{Event: after(3*s, errLost), Keys: from(0, Keys{Status: Complete}), Stored: stored(0), Enough: usable(3)}
 		}, 0, Polling, inRedis, ErrNotEnough, 3 * s},
-		"event lost, keys failed": {func() job {
-			return job{Event: after(3*s, lost), Keys: from(20*s, Keys{Status: Failed}), Stored: stored(20 * s)}
+		"event errLost, keys failed": {func() job {
+			return job{Event: after(3*s, errLost), Keys: from(20*s, Keys{Status: Failed}), Stored: stored(20 * s)}
 		}, 0, Polling, noAnswer, ErrFailed, 30 * s},
-		"event lost, stored failure": {func() job {
-			return job{Event: after(3*s, lost), Stored: func(context.Context) (string, bool, error) { return "", false, failure }}
-		}, 0, Polling, noAnswer, failure, 3 * s},
-		"event lost, keys complete, answer in the file alone": {func() job {
-			return job{Event: after(3*s, lost), Keys: from(0, Keys{Status: Complete}), Stored: stored(time.Hour), File: filed(0)}
+		"event errLost, stored failure": {func() job {
+			return job{Event: after(3*s, errLost), Stored: func(context.Context) (string, bool, error) { return "", false, errFailure }}
+		}, 0, Polling, noAnswer, errFailure, 3 * s},
+		"event errLost, keys complete, answer in the file alone": {func() job {
+			return job{Event: after(3*s, errLost), Keys: from(0, Keys{Status: Complete}), Stored: stored(time.Hour), File: filed(0)}
 		}, 0, File, inFile, nil, 3 * s},
-		"event lost, keys complete, answer nowhere": {func() job {
-			return job{Event: after(3*s, lost), Keys: from(0, Keys{Status: Complete}), Stored: stored(time.Hour), File: filed(time.Hour)}
+		"event errLost, keys complete, answer nowhere": {func() job {
+			return job{Event: after(3*s, errLost), Keys: from(0, Keys{Status: Complete}), Stored: stored(time.Hour), File: filed(time.Hour)}
 		}, 0, Polling, noAnswer, ErrNoAnswer, 3 * s},
-		"event lost, keys gone, answer in Redis": {func() job {
-			return job{Event: after(3*s, lost), Known: until(0), Keys: from(0, Keys{}), Stored: stored(0), File: filed(0)}
+		"event errLost, keys gone, answer in Redis": {func() job {
+			return job{Event: after(3*s, errLost), Known: until(0), Keys: from(0, Keys{}), Stored: stored(0), File: filed(0)}
 		}, 0, Polling, inRedis, nil, 3 * s},
 		"event silent, keys complete": {func() job {
 			return job{Event: never, Keys: from(20*s, Keys{Status: Complete}), Stored: stored(20 * s)}
 		}, 0, Polling, inRedis, nil, 32 * s},
 		"event late but within grace": {func() job { return job{Event: after(31*s, nil), Keys: from(20*s, Keys{Status: Complete})} }, 0, Event, byEvent, nil, 31 * s},
+	}
+}
+
+// limitCases are the jobs that end by keys alone, or reach a limit.
+func limitCases() map[string]waitCase {
+	const s = time.Second
+	type job = Job[string]
+	return map[string]waitCase{
 		"no event at all": {func() job {
 			return job{Keys: from(20*s, Keys{Status: Complete}), Stored: stored(20 * s), Enough: usable(50)}
 		}, 0, Polling, inRedis, nil, 30 * s},
@@ -164,8 +179,16 @@ func TestWait(t *testing.T) {
 		"dynamic timeout of 1 chunk":          {func() job { return job{Event: never, Keys: from(9*time.Hour, Keys{TotalChunks: 1})} }, 0, Event, noAnswer, ErrTimeout, 1350 * s},
 		"dynamic timeout of 40":               {func() job { return job{Event: never, Keys: from(9*time.Hour, Keys{TotalChunks: 40})} }, 0, Event, noAnswer, ErrTimeout, 6750 * s},
 		"limit is total, not a stage's": {func() job {
-			return job{Event: after(90*s, lost), Keys: from(time.Hour, Keys{}), File: filed(time.Hour)}
+			return job{Event: after(90*s, errLost), Keys: from(time.Hour, Keys{}), File: filed(time.Hour)}
 		}, 100 * s, Polling, noAnswer, ErrTimeout, 100 * s},
+	}
+}
+
+// movingCases are the jobs whose numbers move, for some time.
+func movingCases() map[string]waitCase {
+	const s = time.Second
+	type job = Job[string]
+	return map[string]waitCase{
 		"comes along past all limits": {func() job {
 			return job{Event: after(5*time.Hour, nil), Keys: from(9*time.Hour, Keys{}), Moves: moving(9 * time.Hour)}
 		}, 0, Event, byEvent, nil, 5 * time.Hour},
@@ -181,9 +204,17 @@ func TestWait(t *testing.T) {
 		"comes along past the caller's limit": {func() job {
 			return job{Event: never, Keys: from(9*time.Hour, Keys{}), Moves: moving(9 * time.Hour)}
 		}, 100 * s, Event, noAnswer, ErrTimeout, 100 * s},
+	}
+}
+
+// lastCases are the jobs that end without keys.
+func lastCases() map[string]waitCase {
+	const s = time.Second
+	type job = Job[string]
+	return map[string]waitCase{
 		"no workers": {func() job {
-			return job{Event: never, Alive: func(context.Context) error { return stuck }}
-		}, 0, Event, noAnswer, stuck, 15 * s},
+			return job{Event: never, Alive: func(context.Context) error { return errStuck }}
+		}, 0, Event, noAnswer, errStuck, 15 * s},
 		"file": {func() job {
 			return job{Keys: from(0, Keys{}), File: filed(40 * s), Enough: usable(50)}
 		}, 0, File, inFile, nil, 45 * s},
@@ -195,10 +226,10 @@ func TestWait(t *testing.T) {
 		}, 100 * s, Polling, noAnswer, ErrTimeout, 100 * s},
 		"job gone from Redis": {func() job {
 			return job{Event: after(3*s, tasks.ErrUnknown), Known: until(2 * s), Keys: from(0, Keys{}), Stored: stored(time.Hour), File: filed(time.Hour),
-				Alive: func(context.Context) error { return stuck }} // the workers' keys went, too
+				Alive: func(context.Context) error { return errStuck }} // the workers' keys went, too
 		}, 0, Polling, noAnswer, ErrUnknown, 5 * s},
 		"job gone from Redis, which was away before": {func() job {
-			return job{Event: after(3*s, lost), Known: until(20 * s), Keys: from(0, Keys{}), Stored: stored(time.Hour)}
+			return job{Event: after(3*s, errLost), Known: until(20 * s), Keys: from(0, Keys{}), Stored: stored(time.Hour)}
 		}, 0, Polling, noAnswer, ErrUnknown, 32 * s},
 		"workflow gone in the middle": {func() job {
 			return job{Event: after(3*s, tasks.ErrUnknown), Known: until(2 * s), Keys: from(0, Keys{Status: Processing}), Stored: stored(time.Hour)}
@@ -207,10 +238,19 @@ func TestWait(t *testing.T) {
 			return job{Event: after(3*s, tasks.ErrUnknown), Known: until(2 * s), Keys: from(0, Keys{}), Stored: stored(4 * s)}
 		}, 0, Polling, inRedis, nil, 5 * s},
 		"Redis cannot be asked": {func() job {
-			return job{Event: after(3*s, lost), Known: func(context.Context) (bool, error) { return false, lost },
-				Keys: func(context.Context) (Keys, error) { return Keys{}, lost }}
+			return job{Event: after(3*s, errLost), Known: func(context.Context) (bool, error) { return false, errLost },
+				Keys: func(context.Context) (Keys, error) { return Keys{}, errLost }}
 		}, 100 * s, Polling, noAnswer, ErrTimeout, 100 * s},
-	} {
+	}
+}
+
+func TestWait(t *testing.T) {
+	t.Parallel()
+	cases := map[string]waitCase{}
+	for _, some := range []map[string]waitCase{eventCases(), limitCases(), movingCases(), lastCases()} {
+		maps.Copy(cases, some)
+	}
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

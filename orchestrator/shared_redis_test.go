@@ -1,0 +1,51 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"muster/orchestrator/redisd"
+)
+
+// A run that uses the Redis of another one ends with it, and does not wait for a job that no worker can finish.
+func TestRunEndsWithTheRedisThatItShares(t *testing.T) {
+	t.Parallel()
+	for name, reuse := range map[string]bool{"workers of its own": false, "workers of the other": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := settings(t)
+			cfg.Redis.Attempts, cfg.Redis.Interval, cfg.Shutdown.Drain = 2, 10*time.Millisecond, time.Second
+			up, over := make(chan struct{}), make(chan struct{})
+			ended := make(chan error, 1)
+			go func() {
+				ended <- Run(t.Context(), cfg, Options{}, func(ctx context.Context, o *Orchestrator) error {
+					if err := o.Workers.Start(ctx); err != nil {
+						return err
+					}
+					close(up)
+					<-over
+					return nil
+				})
+			}()
+			<-up
+			second := cfg
+			second.Redis.Mode = string(redisd.Auto)
+			err := Run(t.Context(), second, Options{Reuse: reuse}, func(ctx context.Context, o *Orchestrator) error {
+				if err := o.Workers.Start(ctx); err != nil {
+					return err
+				}
+				close(over)
+				if err := <-ended; err != nil {
+					return err
+				}
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+			if !errors.Is(err, redisd.ErrGone) {
+				t.Errorf("got %v, want %v", err, redisd.ErrGone)
+			}
+		})
+	}
+}
