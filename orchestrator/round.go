@@ -14,7 +14,7 @@ import (
 	"muster/sites"
 )
 
-// Round is what one round has brought.
+// Round is the result of one round.
 type Round struct {
 	Proxies ProxyCounts `json:"proxies"`
 	Sites   []Scraped   `json:"sites"`
@@ -44,7 +44,7 @@ func (s *Scraper) Once(ctx context.Context) (*Round, error) {
 // it sees that there are enough proxies. The job of a site waits for those of
 // the round that the site depends on, and fails unless they are complete.
 // Other sites that fail do not stop it; the error joins theirs, and the round
-// tells what became of each.
+// has the result of each.
 func (s *Scraper) Round(ctx context.Context, names []string, opts ScrapeOptions) (*Round, error) {
 	began := time.Now()
 	order, err := s.order(names)

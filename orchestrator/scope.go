@@ -22,7 +22,7 @@ type part struct {
 }
 
 // add notes that a part has been started and how it is stopped. stop is
-// called once; the context tells it how long it may take.
+// called once; its context ends the time that it may take.
 func (s *scope) add(name string, stop func(context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

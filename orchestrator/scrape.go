@@ -45,10 +45,10 @@ type ScrapeOptions struct {
 	Each func(record []byte) error
 }
 
-// ErrNoReader says that nobody wants the records of a scrape any more.
-var ErrNoReader = errors.New("nobody reads the records any more")
+// ErrNoReader says that the reader of the records of a scrape is gone.
+var ErrNoReader = errors.New("the reader of the records is gone")
 
-// Scraped is what became of the scrape of one site.
+// Scraped is the result of the scrape of one site.
 type Scraped struct {
 	Site    string             `json:"site"`
 	JobID   string             `json:"job_id"`
@@ -210,7 +210,7 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 		progress: func(ctx context.Context, _ tasktype.Progress) monitor.Progress {
 			j, err := s.system.Sites.Job(ctx, run.ID())
 			if err != nil {
-				return monitor.Progress{} // only for show; the wait tells of trouble
+				return monitor.Progress{} // only for show; the wait reports errors
 			}
 			seen = j
 			done := j.Pages.Done + j.Pages.Skipped + j.Pages.Error

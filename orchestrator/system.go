@@ -129,7 +129,7 @@ func via(r *http.Response) string {
 	return p.ID
 }
 
-// unproxied reports whether scrapes go direct because nobody has configured
+// unproxied reports whether scrapes go direct because there are no configured
 // proxies and the pool has none. It says so once.
 func (s *System) unproxied(ctx context.Context) (bool, error) {
 	if !s.cfg.Proxies.Unproxied() {
@@ -160,7 +160,7 @@ func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
 	mux.Use(waitForRoom)
 	s.proxies.Register(mux)
 	s.Sites.Register(mux)
-	heedMemory(memoryLimit(s.cfg))
+	limitMemory(memoryLimit(s.cfg))
 	worker, err := tasks.NewWorker(s.Client, mux, tasks.WorkerConfig{
 		Queues:      map[string]int{"default": 1, "probe": 1, sites.Queue: 1},
 		Concurrency: s.cfg.Workers.Concurrency, Grace: s.cfg.Shutdown.Drain,

@@ -132,7 +132,7 @@ func (w *Workers) startProcesses(ctx context.Context) error {
 		var stops errgroup.Group
 		for _, child := range children {
 			stops.Go(func() error {
-				defer context.AfterFunc(hard, func() { _ = child.Kill() })() // Stop tells how it ended
+				defer context.AfterFunc(hard, func() { _ = child.Kill() })() // Stop returns how it ended
 				return child.Stop(context.WithoutCancel(hard))
 			})
 		}

@@ -33,8 +33,8 @@ type Config struct {
 	Listen string
 	// Write allows changes. Defaults to only looking.
 	Write bool
-	// Keys let in whoever has one of them. Defaults to none: everybody who can
-	// reach the address.
+	// Keys are the keys of which a request needs one. Defaults to none: every
+	// request is served.
 	Keys []string
 	// Hosts are further names that requests may come under, beside localhost,
 	// the host of Listen, and bare addresses. Defaults to none.
@@ -42,8 +42,7 @@ type Config struct {
 	// Sites are shown under / and answered under /api/. Defaults to none: /
 	// leads to the queues.
 	Sites *sites.Service
-	// Check asks the system how it is, for the page of the sites. Defaults to
-	// nobody.
+	// Check runs the health checks, for the page of the sites. Defaults to none.
 	Check func(context.Context) health.Report
 	// Health answers under /health, which is open without a key. Defaults to
 	// none.
@@ -104,7 +103,7 @@ func Handler(cfg Config) (http.Handler, error) {
 }
 
 // Serve serves until ctx is done, then lets running requests end and returns
-// nil. An address that cannot be had is told before anything is served.
+// nil. It returns an error before it serves anything if it cannot listen.
 func Serve(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
 	handler, err := Handler(cfg)
@@ -165,7 +164,7 @@ func serve(ctx context.Context, cfg Config, handler http.Handler, what, path str
 	return nil
 }
 
-// pageURL is where somebody on this machine finds the pages.
+// pageURL returns the address of the pages for a browser on this machine.
 func pageURL(addr net.Addr, path string) string {
 	host := addr.String()
 	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {

@@ -37,9 +37,9 @@ func (c Config) checkAccess() error {
 	return nil
 }
 
-// guard lets through what comes from the pages themselves and from whoever has
-// a key: not a foreign page that the browser of somebody who may sends here,
-// nor one whose name has been pointed at our address.
+// guard lets requests of the pages themselves and requests with a key through.
+// It blocks those that a foreign page sends through the browser of a user who
+// has a key, and those under a foreign name that points to our address.
 func (c Config) guard(next http.Handler) http.Handler {
 	var foreign http.CrossOriginProtection
 	next = foreign.Handler(next)

@@ -27,7 +27,7 @@ var (
 type (
 	overview struct {
 		Now    time.Time
-		Checks *health.Report // of Redis, the workers and the proxies; nil when nobody asks them
+		Checks *health.Report // of Redis, the workers and the proxies; nil without checks
 		Sites  []sites.State  // those that have a job, or are paused; the worst first
 		Idle   []sites.State  // the others
 	}

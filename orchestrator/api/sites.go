@@ -162,7 +162,7 @@ func number(r *http.Request, missing int) (int, error) {
 	return n, nil
 }
 
-// badRequest is an error of who asks.
+// badRequest is an error of the client.
 type badRequest struct {
 	code int
 	text string

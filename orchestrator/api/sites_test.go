@@ -18,7 +18,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// scraped is a config on a Redis where one site was scraped, with a page in four not had; another failed, and one was never scraped.
+// scraped returns a config on a Redis where one site was scraped, with one page in four failed; another site failed, and one was never scraped.
 func scraped(t *testing.T) Config {
 	t.Helper()
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -9,8 +9,8 @@
 //	a flag               whatever the command maps to the path
 //
 // [Load] is strict: what it does not know, or what is out of bounds, is an
-// error that says where it stands. [Loaded.Settings] tells each value and
-// where it came from.
+// error with its place. [Loaded.Settings] returns each value and where it came
+// from.
 package config
 
 import (
@@ -166,7 +166,7 @@ func PoolFallback(fallback string) string {
 	return fallback
 }
 
-// HasSources tells whether there is anywhere to get proxies from.
+// HasSources reports whether there are sources of proxies.
 func (p Proxies) HasSources() bool { return len(p.Sources) > 0 || p.Public }
 
 // MaxListBytes is how large a list may be.
@@ -176,8 +176,8 @@ func (p Proxies) MaxListBytes() int64 { return int64(p.MaxListMB) << 20 }
 // not what to do without.
 func (p Proxies) Unproxied() bool { return p.Fallback == FallbackAuto && !p.HasSources() }
 
-// CanCheck tells whether proxies can be told good from bad here: with a judge
-// that they can reach, or because they are on this machine.
+// CanCheck reports whether proxies can be checked: by a judge that they can
+// reach, or because they are on this machine.
 func (p Proxies) CanCheck() bool {
 	return len(p.Judges) > 0 || len(p.PublicJudges) > 0 || p.AllowLocal
 }
@@ -195,9 +195,9 @@ type Sites struct {
 	Secret   string            `yaml:"webhook_secret" secret:"all"`
 }
 
-// Wait says how the end of a job is waited for. A job of n chunks may take
-// ⌈n / workers⌉ × PerChunk × Buffer, but at least Floor. A scrape that is seen
-// to come along at least once in Unknown is waited for however long it takes.
+// Wait says how the end of a job is awaited. A job of n chunks may take
+// ⌈n / workers⌉ × PerChunk × Buffer, but at least Floor. A scrape that makes
+// progress at least once in Unknown is awaited however long it takes.
 type Wait struct {
 	Poll     time.Duration `yaml:"poll" range:"10ms 10m"`
 	Timeout  time.Duration `yaml:"timeout" range:"1s 168h" zero:"reckoned from the number of chunks"`

@@ -22,7 +22,7 @@ const (
 	Flag         Kind = "flag"
 )
 
-// Origin tells where a value came from.
+// Origin says where a value came from.
 type Origin struct {
 	Kind  Kind   `json:"kind"`
 	Where string `json:"where,omitempty"` // muster.yaml:3:1, MUSTER_DATA_DIR, --data-dir

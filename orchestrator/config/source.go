@@ -39,7 +39,7 @@ func SourcesAt(urls ...string) []Source {
 	return out
 }
 
-// plain tells whether there is nothing but the URL.
+// plain reports whether there is nothing but the URL.
 func (s Source) plain() bool {
 	s2 := s
 	s2.URL, s2.Headers = "", nil

@@ -21,7 +21,7 @@ type Status string
 // The states, from good to bad.
 const (
 	OK       Status = "ok"
-	Degraded Status = "degraded" // it works, but somebody should look
+	Degraded Status = "degraded" // it works, but needs attention
 	Failed   Status = "failed"
 )
 
@@ -64,8 +64,7 @@ type degraded struct{ error }
 
 func (d degraded) Unwrap() error { return d.error }
 
-// Degrade marks err as something that somebody should look at, while the part
-// still does its work.
+// Degrade marks err as a problem of a part that still works.
 func Degrade(err error) error {
 	if err == nil {
 		return nil
@@ -86,7 +85,7 @@ type entry struct {
 	open *question  // the one that is not answered yet; nil if none
 }
 
-// question is a check under way, which everybody who asks meanwhile shares.
+// question is a check under way, which concurrent runs share.
 type question struct {
 	asked    time.Time
 	answered chan struct{} // closed when answer is set
@@ -159,8 +158,8 @@ func (e *entry) run(ctx context.Context) Result {
 	return e.note(Result{Status: Failed, Error: fmt.Sprintf("no answer within %v; asked %v ago", e.Timeout, late)}, start)
 }
 
-// question returns the open question, or opens one. It outlives whoever asked
-// first: others may be waiting for the answer.
+// question returns the open question, or opens one. It outlives the run
+// that opened it: others may wait for the answer.
 func (e *entry) question(ctx context.Context) *question {
 	e.mu.Lock()
 	defer e.mu.Unlock()

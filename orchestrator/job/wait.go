@@ -1,16 +1,16 @@
 // Package job waits for the jobs that the orchestrator started.
 //
-// How a job ended, and what it brought, is learned in three ways, each taking
-// over where the one before it has no answer:
+// There are three ways to learn how a job ended and its result, each used when
+// the one before it fails:
 //
 //	event ──no answer──▶ polling ──no keys──▶ file
 //
-// The event of the task system is the fastest. When it does not come, or was
-// lost, Redis is asked every Poll for the job's progress keys and for the
-// answer that the job stored there. When Redis has neither, the report that the
-// job left in a file is read. One timeout spans all three; it is computed anew
-// when the number of chunks becomes known, and passes over a job that is seen
-// to come along. A job that neither Redis nor a file knows is not waited for.
+// The event of the task system is the fastest. When it does not come, the job's
+// progress keys and the result that it stored in Redis are read every Poll. When
+// Redis has neither, the report that the job left in a file is read. One timeout
+// spans all three; it is computed again when the number of chunks becomes known,
+// and does not end the wait for a job that makes progress. Wait fails at once for
+// a job that neither Redis nor a file has.
 package job
 
 import (
@@ -23,7 +23,7 @@ import (
 	"muster/tasks"
 )
 
-// Stage is the way in which the end of a job was learned.
+// Stage says how the end of a job was learned.
 type Stage string
 
 // The stages, in the order in which they are preferred.
@@ -33,15 +33,14 @@ const (
 	File    Stage = "file"
 )
 
-// Status is where a job stands by its progress keys.
+// Status is the state of a job by its progress keys.
 type Status string
 
-// What the status key of a job may say, in this order; Unknown stands for no
-// key. Jobs that have nothing to collect go from Dispatched to Processing.
+// The values of the status key of a job, in this order; Unknown is no key. Jobs that have nothing to collect go from Dispatched to Processing.
 const (
 	Unknown     Status = ""
 	Dispatched  Status = "DISPATCHED"  // sent; no worker has begun
-	Collecting  Status = "COLLECTING"  // finding out what there is to do
+	Collecting  Status = "COLLECTING"  // finding its items
 	Processing  Status = "PROCESSING"  // the chunks are known
 	Aggregating Status = "AGGREGATING" // all chunks are done
 	Complete    Status = "COMPLETE"
@@ -57,14 +56,13 @@ var (
 	ErrUnknown   = errors.New("the job is not in Redis any more: Redis was emptied, or restarted without its data; what was written is still in the data folder; to do the rest, start the job again")
 )
 
-// A Job is what Wait needs to know of one, whose answer is an O. Fields left
-// nil are ways that this job does not have.
+// A Job describes a job with a result of type O to Wait. Fields may be nil.
 type Job[O any] struct {
 	Name string
 
 	// Event blocks until the job ended and returns its answer, a
-	// *tasks.Failure when the job failed, and any other error when there
-	// is no telling.
+	// *tasks.Failure when the job failed, and any other error when it
+	// cannot know.
 	Event func(ctx context.Context) (O, error)
 
 	// Known reports whether Redis has the job. Without it a job counts as
@@ -81,18 +79,18 @@ type Job[O any] struct {
 	// File is Stored for the report that the job left in a file.
 	File func() (O, bool, error)
 
-	// Moves returns a text that is another one whenever the job has come
-	// further. While it keeps changing, with no more than Timeout.Unknown
-	// between two changes, the job is waited for even when its Timeout is
-	// over: how long a slow site takes cannot be told from its chunks.
+	// Moves returns a text that changes whenever the job has made progress.
+	// While it changes at least once in Timeout.Unknown, Wait goes on after
+	// the Timeout: the number of chunks does not say how long a slow site
+	// takes.
 	Moves func(ctx context.Context) (string, error)
 
-	// Enough tells whether what the job was to bring is there. Without it
-	// a job that succeeded is enough.
+	// Enough reports whether the purpose of the job is reached. Defaults to
+	// true for a job that succeeded.
 	Enough func(ctx context.Context) (bool, error)
 
-	// Alive returns an error when nobody works on the job and nobody can
-	// be brought to. It is asked once a Poll.
+	// Alive returns an error when no workers can run the job. It is called
+	// once a Poll.
 	Alive func(ctx context.Context) error
 }
 
@@ -109,7 +107,7 @@ type Waiter struct {
 // Wait blocks until j has ended, and returns its answer and how that was
 // learned. Its error is nil when j succeeded and Enough agrees, ErrNotEnough
 // beside the answer when it does not, the job's own failure or ErrFailed,
-// ErrNoAnswer, ErrUnknown, ErrTimeout, what Alive said, or the cause of ctx.
+// ErrNoAnswer, ErrUnknown, ErrTimeout, the error of Alive, or the cause of ctx.
 func Wait[O any](ctx context.Context, w Waiter, j Job[O]) (O, Stage, error) {
 	w = w.withDefaults()
 	ctx, cancel := context.WithCancel(ctx)
@@ -224,8 +222,7 @@ func (w *wait[O]) done() {
 	}
 }
 
-// more is how long to wait on for a job that comes along although its time is
-// over.
+// more is how long to wait after the timeout for a job that makes progress.
 func (w *wait[O]) more() time.Duration {
 	if w.Limit > 0 || w.moved.IsZero() {
 		return 0
@@ -233,7 +230,7 @@ func (w *wait[O]) more() time.Duration {
 	return w.Timeout.Unknown - time.Since(w.moved)
 }
 
-// heard takes the event's answer.
+// heard handles the event.
 func (w *wait[O]) heard(ctx context.Context, event told[O]) (over bool, _ error) {
 	var failure *tasks.Failure
 	switch {
@@ -254,7 +251,7 @@ func (w *wait[O]) lost(why string) {
 
 // look reads what Redis has of the job, and its file when Redis has nothing.
 func (w *wait[O]) look(ctx context.Context) (over bool, _ error) {
-	known := w.known(ctx) // before the rest: what is gone now ended before that
+	known := w.known(ctx) // before the rest: a job that is missing now had ended before
 	keys, readable := w.keys(ctx)
 	if w.event == nil {
 		if over, err := w.answer(ctx, keys); over {
@@ -273,7 +270,7 @@ func (w *wait[O]) look(ctx context.Context) (over bool, _ error) {
 	if known && w.job.Moves != nil {
 		moves, err := w.job.Moves(ctx)
 		if err != nil {
-			w.Logger.Warn("cannot see whether the job comes along", "job", w.job.Name, "err", err)
+			w.Logger.Warn("cannot read the progress of the job", "job", w.job.Name, "err", err)
 		} else if moves != w.moves {
 			w.moves, w.moved = moves, time.Now()
 		}
@@ -370,7 +367,7 @@ func (w *wait[O]) end(ctx context.Context, out O, failure error) error {
 	}
 	ok, err := w.job.Enough(ctx)
 	if err != nil {
-		return fmt.Errorf("%s: look at what it brought: %w", w.job.Name, err)
+		return fmt.Errorf("%s: check its result: %w", w.job.Name, err)
 	}
 	if !ok {
 		return fmt.Errorf("%s: %w", w.job.Name, ErrNotEnough)

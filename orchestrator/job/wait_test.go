@@ -189,19 +189,19 @@ func movingCases() map[string]waitCase {
 	const s = time.Second
 	type job = Job[string]
 	return map[string]waitCase{
-		"comes along past all limits": {func() job {
+		"progress past all limits": {func() job {
 			return job{Event: after(5*time.Hour, nil), Keys: from(9*time.Hour, Keys{}), Moves: moving(9 * time.Hour)}
 		}, 0, Event, byEvent, nil, 5 * time.Hour},
-		"comes along past its chunks": {func() job {
+		"progress past its chunks": {func() job {
 			return job{Event: after(5*time.Hour, nil), Keys: from(9*time.Hour, Keys{TotalChunks: 1}), Moves: moving(9 * time.Hour)}
 		}, 0, Event, byEvent, nil, 5 * time.Hour},
-		"comes along no more": {func() job {
+		"progress ends": {func() job {
 			return job{Event: never, Keys: from(9*time.Hour, Keys{}), Moves: moving(2 * time.Hour)}
 		}, 0, Event, noAnswer, ErrTimeout, 2*time.Hour + 1800*s},
-		"never comes along": {func() job {
+		"no progress": {func() job {
 			return job{Event: never, Keys: from(9*time.Hour, Keys{}), Moves: moving(0)}
 		}, 0, Event, noAnswer, ErrTimeout, 1815 * s},
-		"comes along past the caller's limit": {func() job {
+		"progress past the caller's limit": {func() job {
 			return job{Event: never, Keys: from(9*time.Hour, Keys{}), Moves: moving(9 * time.Hour)}
 		}, 100 * s, Event, noAnswer, ErrTimeout, 100 * s},
 	}

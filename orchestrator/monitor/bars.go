@@ -35,7 +35,7 @@ func newBars(w io.Writer) *bars {
 
 func (b *bars) Write(p []byte) (int, error) {
 	// A Ctrl-C that the terminal has shown, as ^C, has moved the cursor.
-	if _, err := b.progress.Write(append([]byte("\r"), p...)); err != nil && err != mpb.ErrDone { // closed: nobody redraws any more
+	if _, err := b.progress.Write(append([]byte("\r"), p...)); err != nil && err != mpb.ErrDone { // closed: there are no bars any more
 		return 0, err
 	}
 	return len(p), nil

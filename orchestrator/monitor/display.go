@@ -1,9 +1,9 @@
-// Package monitor shows how the jobs of a run come along: as bars on a
+// Package monitor shows the progress of the jobs of a run: as bars on a
 // terminal, as lines in a log, as JSON events for another program.
 //
-// A Display owns one output. Each job is a Track of it; whoever runs the job
-// calls Update whenever its numbers changed, as often as it likes, and End
-// once. A Display decides by itself how often that is worth showing.
+// A Display owns one output. Each job is a Track of it: call Update whenever its
+// numbers have changed, as often as you like, and Done or Fail once. The Display
+// decides how often it shows them.
 package monitor
 
 import (
@@ -44,7 +44,7 @@ func ParseFormat(s string) (Format, error) {
 // Progress is where a job stands.
 type Progress struct {
 	Done  int64  // units that are through
-	Total int64  // units in all; 0 while nobody knows
+	Total int64  // units in all; 0 while unknown
 	Unit  string // what is counted, in the plural: "chunks", "pages"
 	Note  string // a few words on what else matters: "37 alive", "2 errors"
 	Brief string // Note for where there is little room. Defaults to Note

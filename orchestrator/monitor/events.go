@@ -21,7 +21,7 @@ type Event struct {
 	Note    string    `json:"note,omitempty"`
 	Elapsed float64   `json:"elapsed"` // seconds
 
-	State   string             `json:"state,omitempty"`   // why it does not come along; none while it does
+	State   string             `json:"state,omitempty"`   // why there is no progress; empty while there is
 	Numbers map[string]float64 `json:"numbers,omitempty"` // of a scrape: ok, skipped, errors, queued, delayed, records, rate a second, eta in seconds
 }
 

@@ -16,7 +16,7 @@ func ownGroup(cmd *exec.Cmd, parentDeath syscall.Signal) {
 }
 
 // awaitExit blocks until the process has ended, without reaping it: until it
-// is reaped nobody else can get its pid, and its group can be signalled safely.
+// is reaped no other process can get its pid, and its group can be signalled safely.
 func awaitExit(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

@@ -5,12 +5,12 @@ import (
 	"os"
 )
 
-// ErrUnknown says that the system does not tell enough about a process to know
-// it again. Nothing is ever signalled on such an answer.
+// ErrUnknown says that the system does not report enough about a process to
+// identify it. Such a process is never signalled.
 var ErrUnknown = errors.New("process cannot be identified")
 
-// Identity tells a process from every other one, also from a later one with
-// the same pid. It is meant to be kept in a file.
+// Identity identifies a process, also among later ones with the same pid. It can
+// be kept in a file.
 type Identity struct {
 	PID   int    `json:"pid"`
 	Start string `json:"start"` // when it started, in the system's own notation; with the boot on Linux

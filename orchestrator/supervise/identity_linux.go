@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// bootID tells this boot from any other: start times count from the boot.
+// bootID identifies this boot: start times count from it.
 var bootID = sync.OnceValues(func() (string, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b)), err

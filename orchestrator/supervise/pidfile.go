@@ -50,21 +50,21 @@ func readPIDFile(path string) (pidFile, error) {
 	return f, nil
 }
 
-// Stale is a child that a supervisor which is gone has left behind.
+// Stale is a child whose supervisor has ended without stopping it.
 type Stale struct {
 	Name    string
 	PID     int
-	Owner   int  // the pid of its supervisor, which is gone
+	Owner   int  // the pid that its supervisor had
 	Running bool // it was still running, and has been stopped
 }
 
 // CleanStale stops what crashed supervisors have left running according to the
-// pid files in dir, removes those files, and tells what it found. A process is
-// stopped only if its supervisor is gone and its pid, start time and executable
-// are those in the file: it gets SIGTERM, and SIGKILL when it is still there
-// after grace. Children of a living supervisor are left alone. A missing dir
-// holds nothing. A file that cannot be read, as after a power cut, names nobody
-// to stop: it stays where it is, and log is told.
+// pid files in dir, removes those files, and returns what it found. A process is
+// stopped only if its supervisor has ended and its pid, start time and executable
+// are those in the file: it gets SIGTERM, and SIGKILL if it still runs after
+// grace. Children of a living supervisor are left alone. A missing dir is an
+// empty one. A file that cannot be read, as after a power cut, stays and is
+// logged.
 func CleanStale(ctx context.Context, dir string, grace time.Duration, log *slog.Logger) ([]Stale, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -57,7 +57,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Exit tells how a child ended.
+// Exit says how a child ended.
 type Exit struct {
 	Name     string
 	PID      int
@@ -80,7 +80,7 @@ type Process struct {
 	cfg      Config
 	owner    Identity
 	stopping chan struct{} // closed when Stop or Kill is first called
-	done     chan struct{} // closed when the child is gone for good
+	done     chan struct{} // closed when the child has ended and is not started again
 
 	mu     sync.Mutex // guards the fields below
 	halt   bool       // stopping is closed
@@ -272,13 +272,13 @@ func (p *Process) identifyAgain(then Identity) {
 }
 
 // await waits for the end of the child, ends what is left of its group, and
-// tells OnExit.
+// calls OnExit.
 func (p *Process) await(cmd *exec.Cmd) Exit {
 	pid := cmd.Process.Pid
 	awaitExit(pid)
 
 	p.mu.Lock()
-	// Grandchildren that outlive it would be nobody's. The pid is still
+	// Grandchildren that outlive it would run on. The pid is still
 	// reserved: the child is not reaped yet.
 	_ = signalGroup(pid, sigKill)
 	p.pid = 0
@@ -346,10 +346,10 @@ func (p *Process) beginStop(sig syscall.Signal) {
 	}
 }
 
-// Done is closed when the child is gone for good.
+// Done is closed when the child has ended and is not started again.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Status tells how the process is.
+// Status returns the state of the process.
 func (p *Process) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
