@@ -132,7 +132,7 @@ func demoConfig(c *cli.Context, world *demo.World, dir string) *config.Loaded {
 	cfg.Proxies.Judges, cfg.Proxies.JudgeKey = []string{world.Judge}, world.JudgeKey
 	cfg.Proxies.AllowLocal = true
 	// On loopback a proxy that says nothing for this long says nothing at all.
-	cfg.Proxies.CheckTimeout = 4 * time.Second
+	cfg.Proxies.CheckTimeout = 3 * time.Second
 	cfg.Sites.Dir = world.Definitions
 	cfg.Sites.Out = filepath.Join(dir, "records")
 	cfg.Dashboard.Listen = "127.0.0.1:0"

@@ -19,8 +19,8 @@ func TestDemoOnABareMachine(t *testing.T) {
 	began := time.Now()
 	r := muster(t, bare, "demo", "--json", "--dir", dir)
 	r.wait(t, 0)
-	if took := time.Since(began); took > time.Minute {
-		t.Errorf("the demo took %s, want less than a minute", took.Round(time.Second))
+	if took := time.Since(began); took > 40*time.Second { // less than 15 s on a quiet machine
+		t.Errorf("the demo took %s, want less than 40 s", took.Round(time.Second))
 	}
 
 	s := r.summary(t)
