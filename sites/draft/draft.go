@@ -1,10 +1,10 @@
 // Package draft writes a first definition of a site from one of its pages.
 //
 // It guesses: which elements repeat and so are records, which links lead to
-// detail pages and to the next listing page, where titles, prices, dates and
-// images stand, and what structured data there is. The definition loads, and
-// every field in it has a value on the pages it was made from; whether it
-// means what its name says is for a person to see.
+// detail pages and to the next page, where titles, prices, dates and images
+// are, and what structured data there is. The definition loads, and every
+// field in it has a value on the pages it was made from; whether a field means
+// what its name says is for a person to see.
 package draft
 
 import (
@@ -32,11 +32,12 @@ type Draft struct {
 	Notes []string      // what a person should know
 }
 
-// Bare is the definition to get the first page with: the site of a URL, with
-// nothing known of it.
+// Bare returns the definition to get the first page with: the site of a URL,
+// with nothing known of it.
 func Bare(u *url.URL) (*definition.Definition, error) {
-	d := &outline{site: siteName(u), base: u.Scheme + "://" + u.Host, start: pathOf(u)}
-	return definition.Parse("draft.yaml", d.yaml())
+	o := newOutline(u)
+	o.records = []*record{{name: "page", fields: []field{{name: "title", sources: []string{"page: title"}}}}}
+	return definition.Parse("draft.yaml", o.yaml())
 }
 
 // Write gets the page of a URL, and a page that it seems to lead to, and
@@ -50,79 +51,114 @@ func Write(ctx context.Context, get Get, u *url.URL) (*Draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &outline{site: siteName(u), base: page.URL.Scheme + "://" + page.URL.Host, start: pathOf(page.URL)}
-	pages := []extract.Page{page}
+	page.Kind = definition.KindListing
+	o := newOutline(page.URL)
 	text, _ := extract.Decode(page.Body, page.Header.Get("Content-Type"), nil)
 	if looksLikeJSON(text) {
-		if err := out.fromJSON(page, text); err != nil {
+		if err := o.fromJSON(page, text); err != nil {
 			return nil, err
 		}
-		return out.finish(pages)
+		return o.finish([]extract.Page{page})
 	}
 	doc, err := extract.Parse(bare, page)
 	if err != nil {
 		return nil, err
 	}
-	list := findList(doc)
-	if list == nil {
-		out.startAs = definition.KindDetail
-		out.detail = detailFields(doc, nil)
+	c := readContent(doc)
+	o.next = c.findNext()
+	pages := []extract.Page{page}
+	if l := c.listing(); l != nil {
+		detail := o.fromList(ctx, get, bare, c, l)
+		return o.finish(append(pages, detail...))
+	}
+	r := &record{name: "page", fields: c.detailFields()}
+	o.records = []*record{r}
+	if o.next == "" {
+		o.startAs = definition.KindDetail
 		pages[0].Kind = definition.KindDetail
-		return out.finish(pages)
+	} else {
+		r.from = definition.KindListing
+		o.note("no list was found on the page, but a link to a next page: each page is one record")
 	}
-	out.list = list
-	out.next = findNext(doc)
-	if at := list.firstLink(doc); at != "" {
-		detail, err := get(ctx, at, definition.KindDetail)
-		if err != nil {
-			out.note("the page behind the first link could not be had, so that detail pages are left out: %v", err)
-			list.link = ""
-		} else if ddoc, err := extract.Parse(bare, withKind(detail, definition.KindDetail)); err == nil {
-			out.detail = detailFields(ddoc, doc)
-			pages = append(pages, withKind(detail, definition.KindDetail))
-		}
-	}
-	return out.finish(pages)
+	return o.finish(pages)
 }
 
-func withKind(p extract.Page, kind string) extract.Page {
-	p.Kind = kind
-	return p
+// listing returns the list of a listing page, or nil for a page about one
+// thing. A page whose structured data names its heading is about that; one
+// that says it is an article or a product must be a list for the most part.
+func (c *content) listing() *list {
+	if _, named := c.structured(); named {
+		return nil
+	}
+	enough := 0.3
+	switch c.meta("og:type") {
+	case "article", "product", "og:product", "book", "video.movie":
+		enough = 0.7
+	}
+	l := c.findList()
+	if l == nil || c.share(l) < enough {
+		return nil
+	}
+	return l
 }
 
-// finish writes the definition, tries it on the pages, and takes out what
-// yields nothing.
+// fromList outlines a listing, and the page behind its first link, which it
+// returns if it can be fetched.
+func (o *outline) fromList(ctx context.Context, get Get, bare *definition.Definition, c *content, l *list) []extract.Page {
+	main := c.findLinks(l.items)
+	o.mustHave = l.each
+	o.records = []*record{{name: "item", from: definition.KindListing, each: l.each, fields: c.itemFields(l.items, main)}}
+	if main == nil || main.first == "" {
+		return nil
+	}
+	page, err := get(ctx, main.first, definition.KindDetail)
+	if err != nil {
+		o.note("detail pages are left out, since the page behind the first link could not be fetched: %v", err)
+		return nil
+	}
+	page.Kind = definition.KindDetail
+	doc, err := extract.Parse(bare, page)
+	if err != nil || doc.Root == nil {
+		o.note("detail pages are left out, since the page behind the first link is no HTML")
+		return nil
+	}
+	o.links = quote(strings.TrimSpace(l.each + " " + main.css))
+	if main.allow != "" {
+		o.links = "{css: " + o.links + ", allow: " + quote(regexp.QuoteMeta(main.allow)) + "}"
+	}
+	o.records = append(o.records, &record{name: "page", fields: readContent(doc).detailFields()})
+	return []extract.Page{page}
+}
+
+// finish writes the definition and tries it on the pages. It takes out fields
+// that yield nothing, and makes required what every record has.
 func (o *outline) finish(pages []extract.Page) (*Draft, error) {
-	if o.list == nil && len(o.detail) == 0 && o.json == nil {
-		return nil, errors.New("nothing on the page looks like records; if its data comes by script, look for the address that the script asks, and give that")
-	}
-	for range 2 {
-		text := o.yaml()
-		def, err := definition.Parse("draft.yaml", text)
+	for range 3 {
+		def, err := definition.Parse("draft.yaml", o.yaml())
 		if err != nil {
 			return nil, fmt.Errorf("the definition that was guessed does not load: %w", err)
 		}
-		d := &Draft{YAML: text, Def: def, Notes: o.notes}
-		missing := map[string]bool{}
+		d := &Draft{Def: def, Notes: o.notes}
+		found := map[string]sample.Field{}
 		for _, p := range pages {
 			v, err := sample.Of(def, p)
 			if err != nil {
 				d.Notes = append(d.Notes, fmt.Sprintf("%s: %v", p.URL, err))
 			}
-			for _, f := range v.Fields {
-				if n, _ := f.Found(); n == 0 || len(v.Records) == 0 && len(v.Invalid) > 0 {
-					missing[f.Name] = true
-				}
-				o.comment(f.Name, string(f.First))
-			}
 			d.Views = append(d.Views, v)
+			for _, f := range v.Fields {
+				found[f.Name] = f
+			}
 		}
-		d.YAML = o.yaml() // with comments
-		if len(missing) == 0 || !o.drop(missing) {
+		if o.settle(found) {
+			d.YAML = o.yaml() // with examples
 			return d, nil
 		}
+		if len(o.records) == 0 {
+			break
+		}
 	}
-	return nil, errors.New("the fields that were guessed yield nothing on the page they come from")
+	return nil, errors.New("nothing on the page looks like records; if its data comes by script, look for the address that the script asks, and give that")
 }
 
 var notSite = regexp.MustCompile(`[^A-Za-z0-9._-]+`)

@@ -8,14 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"muster/sites/definition"
 	"muster/sites/extract"
 )
-
-// jsonList is a list of objects in a JSON answer.
-type jsonList struct {
-	path   string
-	fields []field
-}
 
 // fromJSON guesses the records of an API's answer.
 func (o *outline) fromJSON(page extract.Page, text []byte) error {
@@ -27,11 +22,12 @@ func (o *outline) fromJSON(page extract.Page, text []byte) error {
 	if len(objects) == 0 {
 		return errors.New("the JSON has no list of objects to make records of")
 	}
-	o.json = &jsonList{path: path + "[*]"}
-	o.json.fields = objectFields(objects, "", 0)
-	if len(o.json.fields) == 0 {
+	fields := objectFields(objects, "", 0)
+	if len(fields) == 0 {
 		return errors.New("the objects in the JSON's list have no fields with single values")
 	}
+	o.format = "json"
+	o.records = []*record{{name: "item", from: definition.KindListing, eachJSON: path + "[*]", fields: fields}}
 	if top, ok := doc.(map[string]any); ok {
 		o.next = jsonNext(top, page)
 	}
@@ -73,7 +69,7 @@ func largestList(v any, path string, depth int) (string, []map[string]any) {
 
 // step adds a name to a JSON path.
 func step(path, name string) string {
-	if !simpleClass.MatchString(name) {
+	if !simpleName.MatchString(name) {
 		return path + "[" + fmt.Sprintf("%q", name) + "]"
 	}
 	if path == "" {
@@ -133,7 +129,7 @@ func single(v any) bool {
 	return false
 }
 
-// jsonNext is the way to the next answer, or "".
+// jsonNext returns the keys of next that lead to the next answer, or "".
 func jsonNext(top map[string]any, page extract.Page) string {
 	for _, holder := range []struct {
 		path string

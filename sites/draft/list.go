@@ -1,488 +1,308 @@
 package draft
 
 import (
-	"math"
-	"regexp"
+	"cmp"
+	"net/url"
 	"slices"
 	"strings"
 
 	"golang.org/x/net/html"
 
-	"muster/sites/definition"
 	"muster/sites/extract"
 )
 
-// list is what repeats on a listing page.
+// list is the elements that repeat on a listing page.
 type list struct {
-	each   string // selects the blocks
-	link   string // selects the link to the detail page in a block; "" for none
-	under  string // what the paths of those links begin with, when others' do not
-	fields []field
-	blocks []*html.Node
+	each  string // selects the items
+	items []*html.Node
+	score float64
 }
 
-// maxFields is how many fields a kind of record is given.
-const maxFields = 16
+// findList returns the list that holds most of the page's content, or nil.
+//
+// Elements make a list if they share a class: items of many sites also have
+// classes of their own, such as post-17 and category-news. Elements that stand
+// in the same place make one, too, rather if they have no classes.
+func (c *content) findList() *list {
+	groups := map[string]*list{}
+	var ordered []*list
+	for _, n := range c.elements {
+		if !itemLike(n) {
+			continue
+		}
+		for _, css := range selectors(n) {
+			g := groups[css]
+			if g == nil {
+				g = &list{each: css}
+				groups[css] = g
+				ordered = append(ordered, g)
+			}
+			g.items = append(g.items, n)
+		}
+	}
+	for _, l := range ordered {
+		l.score = c.score(l.items)
+		if strings.Contains(l.each, " > ") && len(classes(l.items[0])) > 0 {
+			l.score *= 0.7
+		}
+		if layout.MatchString(l.each[strings.IndexByte(l.each, '.')+1:]) {
+			l.score *= 0.95 // what it holds may have a class that says more
+		}
+	}
+	byScore := func(a, b *list) int { return cmp.Compare(b.score, a.score) }
+	slices.SortStableFunc(ordered, byScore)
+	ordered = slices.DeleteFunc(ordered[:min(len(ordered), 20)], func(l *list) bool {
+		return l.score == 0 || alike(l.items) || !c.locate(l)
+	})
+	slices.SortStableFunc(ordered, byScore)
+	if len(ordered) == 0 {
+		return nil
+	}
+	return ordered[0]
+}
 
-// findList finds the elements that repeat and are worth most, or nil.
-func findList(doc *extract.Doc) *list {
-	type group struct {
-		nodes []*html.Node
-		score float64
+// itemLike reports whether an element may be an item: it holds others, and is
+// no part of a text or a table's row.
+func itemLike(n *html.Node) bool {
+	switch n.Data {
+	case "html", "body", "main", "p", "td", "th", "thead", "tbody", "dt", "dd", "label", "ul", "ol", "form", "table", "h1", "h2", "h3", "h4", "h5", "h6":
+		return n.Data == "form" && value(n, "class") != ""
+	case "tr":
+		return first("td", n) != nil
 	}
-	var best group
-	var walk func(n *html.Node, discount float64)
-	walk = func(n *html.Node, discount float64) {
-		if n.Type == html.ElementNode {
-			discount *= aside(n)
-		}
-		groups := map[string][]*html.Node{}
-		for c := n.FirstChild; c != nil; c = c.NextSibling {
-			if c.Type == html.ElementNode && (c.Data != "tr" || len(selected("td", c)) > 0) {
-				groups[signature(c)] = append(groups[signature(c)], c)
-				walk(c, discount)
-			}
-		}
-		for _, nodes := range groups {
-			if len(nodes) < 3 {
-				continue
-			}
-			if s := worth(nodes) * discount; s > best.score {
-				best = group{nodes, s}
-			}
+	for child := range n.ChildNodes() {
+		if child.Type == html.ElementNode && child.Data != "br" {
+			return true
 		}
 	}
-	walk(doc.Root, 1)
-	if best.score < 6 {
+	return false
+}
+
+// selectors are those that may select an element and the like of it: by each
+// of its classes, and by where it stands.
+func selectors(n *html.Node) []string {
+	var out []string
+	for _, class := range classes(n) {
+		out = append(out, n.Data+"."+class)
+	}
+	if !simpleName.MatchString(n.Data) {
+		return out
+	}
+	if n.Data == "tr" {
+		table := within(n, "table")
+		if table != nil && len(classes(table)) > 0 {
+			return append(out, "table."+classes(table)[0]+" tr:has(td)")
+		}
+		return append(out, "table tr:has(td)")
+	}
+	path := n.Data
+	for p, depth := n.Parent, 0; p != nil && depth < 3 && simpleName.MatchString(p.Data); p, depth = p.Parent, depth+1 {
+		if list := classes(p); len(list) > 0 {
+			return append(out, p.Data+"."+list[0]+" > "+path)
+		}
+		path = p.Data + " > " + path
+	}
+	return append(out, path)
+}
+
+// score weighs a list by the text that its items hold, and by what all of
+// them hold. 0 is no list.
+func (c *content) score(items []*html.Node) float64 {
+	if len(items) < 3 {
+		return 0
+	}
+	n, text := float64(len(items)), 0
+	var link, heading, image, price, date float64
+	for i, item := range items {
+		if i > 0 && contains(items[i-1], item) {
+			return 0
+		}
+		f := c.facts[item]
+		text += min(f.text, 300)
+		for _, count := range []struct {
+			sum *float64
+			has bool
+		}{{&link, f.link || item.Data == "tr"}, {&heading, f.heading}, {&image, f.image}, {&price, f.price}, {&date, f.date}} {
+			if count.has {
+				*count.sum++
+			}
+		}
+	}
+	if float64(text) < 8*n || link < n/2 && heading < n/2 && float64(text) < 60*n {
+		return 0
+	}
+	return float64(text) + 20*(link*link+heading*heading+image*image+2*price*price+date*date)/n
+}
+
+// alike reports whether most items say the same.
+func alike(items []*html.Node) bool {
+	texts := map[string]bool{}
+	sampled := items[:min(len(items), 30)]
+	for _, n := range sampled {
+		texts[extract.Text(n)] = true
+	}
+	return len(texts)*2 < len(sampled)
+}
+
+// locate makes the selector of a list select little else on the whole page,
+// and reports whether it does. What else it selects lowers the score.
+func (c *content) locate(l *list) bool {
+	candidates := []string{l.each}
+	for p := l.items[0].Parent; p != nil && p.Type == html.ElementNode && p.Data != "body"; p = p.Parent {
+		if !contains(p, l.items[len(l.items)-1]) {
+			continue
+		}
+		if id := value(p, "id"); simpleName.MatchString(id) {
+			candidates = append(candidates, "#"+id+" "+l.each)
+		}
+		for _, class := range classes(p) {
+			candidates = append(candidates, p.Data+"."+class+" "+l.each)
+		}
+		if p.Data == "main" {
+			candidates = append(candidates, "main "+l.each)
+		}
+	}
+	most := len(l.items) * 5 / 4
+	var best []*html.Node
+	for _, css := range candidates {
+		found := selected(css, c.doc.Root)
+		if len(found) >= len(l.items) && len(found) <= most && (best == nil || len(found) < len(best)) {
+			l.each, best = css, found
+		}
+	}
+	if best == nil {
+		return false
+	}
+	l.score *= float64(len(l.items)) / float64(len(best))
+	l.items = best
+	return true
+}
+
+// share is how much of the page's content is in the list.
+func (c *content) share(l *list) float64 {
+	text := 0
+	for _, n := range l.items {
+		text += c.facts[n].text
+	}
+	return float64(text) / float64(max(c.facts[c.doc.Body()].text, 1))
+}
+
+// links are the main links of a list: one an item, to a page of its own.
+type links struct {
+	css   string // selects them in an item; "" if the items are links themselves
+	allow string // what their paths begin with, if css selects others, too
+	first string // the URL of the first that stays on the site, or ""
+}
+
+// findLinks returns the main links, or nil.
+func (c *content) findLinks(items []*html.Node) *links {
+	main := make([]*html.Node, len(items))
+	votes := map[string]int{}
+	var order []string
+	for i, item := range items {
+		main[i] = mainLink(item)
+		if main[i] == nil {
+			continue
+		}
+		for _, css := range linkSelectors(main[i], item) {
+			if votes[css] == 0 {
+				order = append(order, css)
+			}
+			if css == "" || first(css, item) == main[i] {
+				votes[css]++
+			}
+		}
+	}
+	best := -1
+	for i, css := range order {
+		if votes[css]*5 >= len(items)*4 && (best < 0 || votes[css] > votes[order[best]]) {
+			best = i
+		}
+	}
+	if best < 0 {
 		return nil
 	}
-	blocks := narrow(best.nodes)
-	each := selectorOf(doc.Root, blocks)
-	if each == "" {
-		return nil
+	l := &links{css: order[best]}
+	var urls []*url.URL
+	for _, a := range main {
+		if a == nil {
+			continue
+		}
+		if u := c.resolve(value(a, "href")); u != nil && u.String() != c.doc.Page.URL.String() {
+			urls = append(urls, u)
+		}
 	}
-	l := &list{each: each, blocks: selected(each, doc.Root)}
-	l.link = linkIn(doc, l.blocks)
-	l.under = l.prefix(doc)
-	l.fields = blockFields(l.blocks)
-	if len(l.fields) == 0 {
-		return nil
+	if len(urls)*2 >= len(items) {
+		l.first = urls[0].String()
+		l.allow = c.folder(l.css, items, urls)
 	}
 	return l
 }
 
-// aside is how little what stands in an element is likely to be the matter
-// of the page.
-func aside(n *html.Node) float64 {
-	switch n.Data {
-	case "nav", "footer", "select", "form", "header":
-		return 0.15
-	case "aside":
-		return 0.3
+// mainLink returns the link of an item's heading, else the one with the
+// longest text, or nil.
+func mainLink(item *html.Node) *html.Node {
+	if item.Data == "a" {
+		return item
 	}
-	for _, word := range []string{"nav", "menu", "breadcrumb", "pagination", "pager", "footer", "sidebar", "cookie", "social"} {
-		if strings.Contains(strings.ToLower(value(n, "class")+" "+value(n, "id")), word) {
-			return 0.3
+	var best *html.Node
+	most := -1
+	for _, a := range selected("a[href]", item) {
+		if first("h1, h2, h3, h4, h5, h6", a) != nil {
+			return a
 		}
-	}
-	return 1
-}
-
-var counted = regexp.MustCompile(`^(?:first|last|odd|even|active|selected|current|[a-z]+-?\d+)$`)
-
-// signature is the tag and the classes that tell what an element is, without
-// those that tell where it stands.
-func signature(n *html.Node) string { return n.Data + "." + strings.Join(classes(n), ".") }
-
-func classes(n *html.Node) []string {
-	if !simpleClass.MatchString(n.Data) {
-		return nil // no name for a selector
-	}
-	list := slices.DeleteFunc(strings.Fields(value(n, "class")), func(c string) bool { return counted.MatchString(c) || !simpleClass.MatchString(c) })
-	slices.Sort(list)
-	return slices.Compact(list)
-}
-
-var simpleClass = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
-
-func value(n *html.Node, name string) string {
-	for _, a := range n.Attr {
-		if a.Key == name {
-			return a.Val
-		}
-	}
-	return ""
-}
-
-// worth weighs elements that repeat by what is in them.
-func worth(nodes []*html.Node) float64 {
-	sum, texts := 0.0, map[string]bool{}
-	sampled := nodes[:min(len(nodes), 30)]
-	for _, n := range sampled {
-		if n.Data == "script" || n.Data == "option" || n.Data == "link" || n.Data == "meta" || n.Data == "style" || n.Data == "br" {
-			return 0
-		}
-		text := extract.Text(n)
-		texts[text] = true
-		size := float64(len(text))
-		s := math.Min(size/40, 4)
-		if size > 5000 {
-			s = 0.5
-		}
-		if selected("a[href]", n) != nil {
-			s++
-		}
-		if selected("img", n) != nil {
-			s++
-		}
-		if selected("h1,h2,h3,h4,h5,h6", n) != nil {
-			s++
-		}
-		if n.Data == "tr" && len(selected("td", n)) > 1 {
-			s += 2
-		}
-		if len(selected("[class]", n)) >= 2 {
-			s++
-		}
-		if hasPrice(text) {
-			s += 2
-		}
-		sum += s
-	}
-	if len(texts)*2 < len(sampled) {
-		return 0 // they say the same
-	}
-	return sum / float64(len(sampled)) * math.Sqrt(float64(min(len(nodes), 60)))
-}
-
-var money = regexp.MustCompile(`(?i)(?:[$€£¥₹₽₴₺]|\b(?:USD|EUR|GBP|CHF|PLN|RUB|JPY|BGN)\b)\s?\d|\d\s?(?:[$€£¥₹₽₴₺]|лв|zł|Kč|руб|kr\b|Ft\b|lei\b|円|元|(?:USD|EUR|GBP|CHF|PLN|RUB|JPY|BGN)\b)`)
-
-func hasPrice(text string) bool { return money.MatchString(text) }
-
-// narrow goes from blocks that hold one element each, of one kind, to those.
-func narrow(nodes []*html.Node) []*html.Node {
-	for {
-		var inner []*html.Node
-		for _, n := range nodes {
-			var only *html.Node
-			for c := n.FirstChild; c != nil; c = c.NextSibling {
-				if c.Type == html.TextNode && strings.TrimSpace(c.Data) != "" || c.Type == html.ElementNode && only != nil {
-					return nodes
-				}
-				if c.Type == html.ElementNode {
-					only = c
-				}
-			}
-			if only == nil || only.Data == "a" || len(classes(only)) == 0 || len(inner) > 0 && signature(inner[0]) != signature(only) {
-				return nodes
-			}
-			inner = append(inner, only)
-		}
-		nodes = inner
-	}
-}
-
-// selectorOf is a selector for elements of one kind that selects little else.
-func selectorOf(root *html.Node, nodes []*html.Node) string {
-	first := nodes[0]
-	var candidates []string
-	for _, c := range classes(first) {
-		candidates = append(candidates, first.Data+"."+c)
-	}
-	tag := first.Data
-	if tag == "tr" {
-		tag = "tr:has(td)"
-	}
-	for p := first.Parent; p != nil && p.Type == html.ElementNode; p = p.Parent {
-		if id := value(p, "id"); simpleClass.MatchString(id) {
-			candidates = append(candidates, "#"+id+" "+tag)
-		}
-		for _, c := range classes(p) {
-			candidates = append(candidates, p.Data+"."+c+" "+tag, p.Data+"."+c+" > "+tag)
-		}
-	}
-	if first.Parent != nil && first.Parent.Type == html.ElementNode {
-		candidates = append(candidates, first.Parent.Data+" > "+tag)
-	}
-	candidates = append(candidates, tag)
-	best, bestExtra := "", math.MaxInt
-	for _, css := range candidates {
-		found := selected(css, root)
-		hit := 0
-		for _, n := range nodes {
-			if slices.Contains(found, n) {
-				hit++
+		for p := a.Parent; p != item; p = p.Parent {
+			if isHeading(p) {
+				return a
 			}
 		}
-		if hit*10 < len(nodes)*9 {
-			continue
-		}
-		if extra := len(found) - hit; extra < bestExtra {
-			best, bestExtra = css, extra
+		if n := len(extract.Text(a)); n > most {
+			best, most = a, n
 		}
 	}
 	return best
 }
 
-func selected(css string, n *html.Node) []*html.Node {
-	s, err := definition.ParseSelector(css)
-	if err != nil {
-		return nil
+// linkSelectors are ways to select a link in an item, the best first.
+func linkSelectors(a, item *html.Node) []string {
+	if a == item {
+		return []string{""}
 	}
-	return s.All(n)
-}
-
-// linkIn selects the link of a block that leads to a page of its own.
-func linkIn(doc *extract.Doc, blocks []*html.Node) string {
-	best, most := "", 0
-	for _, css := range []string{"h1 a", "h2 a", "h3 a", "h4 a", "h5 a", "[class*=title] a", "[class*=name] a", "a[class*=title]", "a[class*=name]", "td:first-child a", "td a", "a"} {
-		seen := map[string]bool{}
-		for _, b := range blocks {
-			for _, a := range selected(css, b)[:min(1, len(selected(css, b)))] {
-				u, err := doc.Page.URL.Parse(value(a, "href"))
-				if err == nil && u.Host == doc.Page.URL.Host && (u.Path != doc.Page.URL.Path || u.RawQuery != doc.Page.URL.RawQuery) {
-					u.Fragment = ""
-					seen[u.String()] = true
-				}
-			}
-		}
-		if len(seen) > most {
-			best, most = css, len(seen)
+	var out []string
+	for p := a.Parent; p != item; p = p.Parent {
+		if isHeading(p) {
+			out = append(out, p.Data+" a")
 		}
 	}
-	if most*10 < len(blocks)*3 {
-		return ""
+	for _, class := range classes(a) {
+		out = append(out, "a."+class)
 	}
-	return best
-}
-
-// prefix is the folder that the first links of all blocks lead into, when
-// there are others in the blocks that do not; else "".
-func (l *list) prefix(doc *extract.Doc) string {
-	common, others := "", false
-	for i, b := range l.blocks {
-		for n, a := range selected(l.link, b) {
-			u, err := doc.Page.URL.Parse(value(a, "href"))
-			if err != nil {
-				continue
-			}
-			switch {
-			case n > 0:
-				others = others || !strings.HasPrefix(u.Path, common)
-			case i == 0:
-				common = u.Path[:strings.LastIndexByte(u.Path, '/')+1]
-			default:
-				for common != "" && !strings.HasPrefix(u.Path, common) {
-					common = common[:strings.LastIndexByte(strings.TrimSuffix(common, "/"), '/')+1]
-				}
-			}
+	for p := a.Parent; p != item; p = p.Parent {
+		for _, class := range classes(p) {
+			out = append(out, p.Data+"."+class+" a")
 		}
 	}
-	if !others || len(common) < 2 {
-		return ""
-	}
-	return common
+	return append(out, "a[href]")
 }
 
-// firstLink is where the link of the first block leads, or "".
-func (l *list) firstLink(doc *extract.Doc) string {
-	if l.link == "" {
+// folder is what the paths of the main links begin with, if css selects other
+// links with other paths in the items, too; else "".
+func (c *content) folder(css string, items []*html.Node, main []*url.URL) string {
+	common := main[0].Path[:strings.LastIndexByte(strings.TrimSuffix(main[0].Path, "/"), '/')+1]
+	for _, u := range main {
+		for common != "" && !strings.HasPrefix(u.Path, common) {
+			common = common[:strings.LastIndexByte(strings.TrimSuffix(common, "/"), '/')+1]
+		}
+	}
+	if css == "" || len(common) < 2 {
 		return ""
 	}
-	for _, b := range l.blocks {
-		for _, a := range selected(l.link, b) {
-			if u, err := doc.Page.URL.Parse(strings.TrimSpace(value(a, "href"))); err == nil && u.Host == doc.Page.URL.Host {
-				return u.String()
+	for _, item := range items {
+		for _, a := range selected(css, item) {
+			if u := c.resolve(value(a, "href")); u != nil && !strings.HasPrefix(u.Path, common) {
+				return common
 			}
 		}
 	}
 	return ""
-}
-
-// blockFields guesses the fields of blocks.
-func blockFields(blocks []*html.Node) []field {
-	if blocks[0].Data == "tr" {
-		if fields := rowFields(blocks); len(fields) > 0 {
-			return fields
-		}
-	}
-	var fields []field
-	used := map[string]bool{} // first values, so that none comes twice
-	try := func(name, css, keys, typ string) bool {
-		hits, first := 0, ""
-		for _, b := range blocks {
-			if found := selected(css, b); len(found) > 0 {
-				v := extract.Text(found[0])
-				if keys != "" {
-					v = keys + value(found[0], "href") + value(found[0], "src") + value(found[0], "datetime")
-				}
-				if v != "" {
-					hits++
-				}
-				if first == "" {
-					first = v
-				}
-			}
-		}
-		if hits*2 < len(blocks) || used[first] || len(fields) >= maxFields {
-			return false
-		}
-		used[first] = true
-		fields = add(fields, field{name: name, sources: []string{"css: " + quote(css) + keys}, typ: typ})
-		return true
-	}
-	for _, h := range []string{"h1", "h2", "h3", "h4", "h5", "h6"} {
-		if try("title", h, "", "") {
-			break
-		}
-	}
-	classFields(blocks, func(f field, first string) {
-		if used[first] || len(fields) >= maxFields {
-			return
-		}
-		used[first] = true
-		fields = add(fields, f)
-	})
-	if len(fields) == 0 {
-		try("text", "a[href]", "", "")
-	}
-	try("url", "a[href]", ", attr: href", "url")
-	try("image", "img", ", take: image", "url")
-	try("date", "time[datetime]", ", attr: datetime", "date")
-	if len(fields) > 0 && !slices.ContainsFunc(fields, func(f field) bool { return f.typ != "url" }) {
-		fields = add(fields, field{name: "text", sources: []string{"take: text"}})
-	}
-	return fields
-}
-
-// dull are classes that say how something looks, not what it is.
-var dull = regexp.MustCompile(`(?i)^(?:col|row|btn|button|icon|fa|glyph|clear|pull|text-|mt|mb|ml|mr|pt|pb|px|py|d-|w-|h-|flex|grid|container|wrapper|inner|outer|content|left|right|center|hidden|visible|img|image|thumb|link|item|box|block|small|large|bold|is-|has-|js-|ng-|css-|sc-)`)
-
-// classFields calls fn with a field for each class of elements that hold a
-// short text of their own in at least half of the blocks.
-func classFields(blocks []*html.Node, fn func(f field, first string)) {
-	type tally struct {
-		css, name, first string
-		blocks, all      int
-		prices, dates    int
-		whole            int
-		order            int
-	}
-	tallies := map[string]*tally{}
-	for _, b := range blocks {
-		inBlock := map[string]bool{}
-		var walk func(n *html.Node)
-		walk = func(n *html.Node) {
-			for c := n.FirstChild; c != nil; c = c.NextSibling {
-				if c.Type != html.ElementNode || aside(c) < 1 {
-					continue
-				}
-				walk(c)
-				text := extract.Text(c)
-				if text == "" || len(text) > 400 || !leaf(c) {
-					continue
-				}
-				for _, class := range classes(c) {
-					if dull.MatchString(class) {
-						continue
-					}
-					css := c.Data + "." + class
-					t := tallies[css]
-					if t == nil {
-						t = &tally{css: css, name: fieldName(class), first: text, order: len(tallies)}
-						tallies[css] = t
-					}
-					t.all++
-					if !inBlock[css] {
-						inBlock[css] = true
-						t.blocks++
-						if hasPrice(text) && len(text) < 40 {
-							t.prices++
-						}
-						if _, err := extract.Date(text, extract.DateOptions{Order: "dmy"}); err == nil && len(text) < 40 && year.MatchString(text) && !number.MatchString(text) {
-							t.dates++
-						}
-						if number.MatchString(text) {
-							t.whole++
-						}
-					}
-					break
-				}
-			}
-		}
-		walk(b)
-	}
-	list := make([]*tally, 0, len(tallies))
-	for _, t := range tallies {
-		if t.blocks*2 >= len(blocks) {
-			list = append(list, t)
-		}
-	}
-	slices.SortFunc(list, func(a, b *tally) int { return a.order - b.order })
-	for _, t := range list {
-		f := field{name: t.name, sources: []string{"css: " + quote(t.css)}}
-		switch {
-		case t.prices == t.blocks:
-			f.typ = "price"
-		case t.dates == t.blocks:
-			f.typ = "date"
-		case t.all*2 > t.blocks*3:
-			f.typ = "list"
-		case t.whole == t.blocks:
-			f.typ = "number"
-		}
-		fn(f, t.first)
-	}
-}
-
-var (
-	number = regexp.MustCompile(`^[\d.,\s]+$`)
-	year   = regexp.MustCompile(`\b(?:1[5-9]|20)\d\d\b`)
-)
-
-// leaf tells whether an element holds text and no blocks.
-func leaf(n *html.Node) bool {
-	for c := n.FirstChild; c != nil; c = c.NextSibling {
-		if c.Type != html.ElementNode {
-			continue
-		}
-		switch c.Data {
-		case "a", "b", "i", "em", "strong", "span", "br", "small", "sup", "sub", "img", "time", "svg", "del", "ins":
-			if len(classes(c)) > 0 && extract.Text(c) != "" && c.Data != "a" {
-				return false
-			}
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-// rowFields makes a field of each column of a table.
-func rowFields(rows []*html.Node) []field {
-	table := rows[0].Parent
-	for table != nil && table.Data != "table" {
-		table = table.Parent
-	}
-	if table == nil {
-		return nil
-	}
-	var fields []field
-	for _, th := range selected("tr:first-child th, thead th", table) {
-		heading := extract.Text(th)
-		if heading == "" || len(fields) >= maxFields {
-			continue
-		}
-		fields = add(fields, field{name: fieldName(heading), sources: []string{"column: " + quote(heading)}})
-	}
-	if len(fields) > 0 {
-		return fields
-	}
-	for i := range selected("td", rows[min(1, len(rows)-1)]) {
-		if len(fields) >= maxFields {
-			break
-		}
-		fields = add(fields, field{name: "column", sources: []string{"css: " + quote("td:nth-child("+itoa(i+1)+")")}})
-	}
-	return fields
 }

@@ -2,55 +2,221 @@ package draft
 
 import (
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"golang.org/x/net/html"
+
 	"muster/sites/extract"
 )
 
-func itoa(n int) string { return strconv.Itoa(n) }
-
 // nextWords are what links to the next page say.
-var nextWords = []string{"next", "next page", "older", "older posts", "more", "weiter", "nächste", "nächste seite", "suivant", "suivante", "page suivante", "siguiente", "successiva", "avanti", "próxima", "seguinte", "volgende", "następna", "další",
-	"напред", "следваща", "следваща страница", "следующая", "далее", "наступна", "下一页", "下一頁", "次へ", "다음", "»", "›", ">", ">>", "→"}
+var nextWords = []string{
+	"next", "next page", "next posts", "next entries", "go to next page", "older", "older posts", "older entries", "older articles", "load more", "show more",
+	"weiter", "nächste", "nächste seite", "ältere beiträge", "ältere artikel", "suivant", "suivante", "page suivante", "articles plus anciens", "siguiente", "página siguiente", "entradas anteriores",
+	"successiva", "avanti", "pagina successiva", "articoli meno recenti", "próxima", "próxima página", "seguinte", "volgende", "volgende pagina", "następna", "následující", "další", "nästa", "næste", "neste", "sonraki",
+	"напред", "следваща", "следваща страница", "по-стари публикации", "следующая", "следующая страница", "далее", "наступна", "下一页", "下一頁", "次へ", "次のページ", "다음",
+}
 
-var numbered = regexp.MustCompile(`^(.*(?:/page/|/p/|[?&](?:page|p|pg|seite|pagina)=))2(/?|&.*|\.html?)$`)
+// hintWords may be said by other links, too: these must lead to a page with a number.
+var hintWords = []string{"", "more", "mehr", "plus", "más", "още", "ещё"}
 
-// findNext is the way to the next page as the keys of next, or "".
-func findNext(doc *extract.Doc) string {
-	if len(selected(`link[rel~="next"], a[rel~="next"]`, doc.Root)) > 0 {
-		return "rel: next"
+var (
+	arrows   = regexp.MustCompile(`[»›→>⟩▶]+`)
+	nextPart = regexp.MustCompile(`(?i)(?:^|[_-])(?:next|older)(?:$|[_-])`)
+	backPart = regexp.MustCompile(`(?i)(?:^|[_-])(?:prev|previous|newer)(?:$|[_-])`)
+	digits   = regexp.MustCompile(`\d+`)
+	pageKeys = regexp.MustCompile(`(?i)^(?:page|paged|pg|p|pagenum|pn|seite|pagina|start|offset|from|skip)$`)
+	pagePath = regexp.MustCompile(`(?i)(?:^|/)(?:page|p|seite|pagina|strana|страница)[/-]?$`)
+)
+
+// findNext returns the keys of next that lead to the next page, or "".
+func (c *content) findNext() string {
+	links := selected("a[href]", c.doc.Root)
+	for _, n := range selected(`link[rel~="next"][href], a[rel~="next"][href]`, c.doc.Root) {
+		if c.elsewhere(n) != nil {
+			return "rel: next"
+		}
+		break // rel: next takes the first
 	}
-	for _, css := range []string{"li.next a", "a.next", ".next a", ".pagination-next a", "a.pagination-next", "a.next-page", ".pager-next a", `a[class*="next"]`, `[class*="next"] a`, `a[aria-label*="ext page"]`} {
-		for _, a := range selected(css, doc.Root) {
-			if value(a, "href") != "" && !strings.HasPrefix(value(a, "href"), "#") {
-				return "css: " + quote(css)
+	for _, sure := range []bool{true, false} {
+		for _, a := range links {
+			if !c.saysNext(a, sure) {
+				continue
+			}
+			for _, css := range nextSelectors(a) {
+				if first(css, c.doc.Root) == a {
+					return "css: " + quote(css)
+				}
 			}
 		}
 	}
-	for _, a := range selected("a[href]", doc.Root) {
-		text := strings.Trim(strings.ToLower(extract.Text(a)), " .…")
-		bare := strings.Trim(text, " »›→>")
-		if !slices.Contains(nextWords, text) && (bare == "" || !slices.Contains(nextWords, bare)) {
-			continue
+	return c.findCount(links)
+}
+
+// elsewhere returns where a link leads if that is another page of the site, or nil.
+func (c *content) elsewhere(a *html.Node) *url.URL {
+	u := c.resolve(value(a, "href"))
+	if u == nil || u.Scheme != c.doc.Page.URL.Scheme || pathOf(u) == pathOf(c.doc.Page.URL) {
+		return nil
+	}
+	return u
+}
+
+// saysNext reports whether a link says that it leads to the next page: in its
+// text, its label, its title or its image; else, in its class or its parent's.
+func (c *content) saysNext(a *html.Node, sure bool) bool {
+	u := c.elsewhere(a)
+	if u == nil {
+		return false
+	}
+	says := []string{extract.Text(a), value(a, "aria-label"), value(a, "title")}
+	for _, img := range selected("img[alt]", a) {
+		says = append(says, value(img, "alt"))
+	}
+	numbered := digits.MatchString(pathOf(u))
+	for _, s := range says {
+		word := strings.Trim(arrows.ReplaceAllString(strings.ToLower(s), " "), " .…-–←«")
+		if slices.Contains(nextWords, word) || strings.HasPrefix(word, "next page") {
+			return true
 		}
-		// The selector goes by the text as it stands in the page, which may be
-		// parted by elements and odd spaces; its first word will do.
-		css := fmt.Sprintf("a:contains(%q)", strings.Fields(extract.Text(a))[0])
-		if found := selected(css, doc.Root); len(found) > 0 && found[0] == a {
-			return "css: " + quote(css)
+		if !sure && numbered && slices.Contains(hintWords, word) && (word != "" || arrows.MatchString(s)) {
+			return true
 		}
 	}
-	for _, a := range selected("a[href]", doc.Root) {
-		u, err := doc.Page.URL.Parse(value(a, "href"))
-		if err != nil || u.Host != doc.Page.URL.Host || strings.TrimSpace(extract.Text(a)) != "2" {
+	text := strings.ToLower(strings.Join(says, " "))
+	for _, n := range []*html.Node{a, a.Parent} {
+		class := value(n, "class")
+		for _, part := range strings.Fields(class) {
+			if nextPart.MatchString(part) && !backPart.MatchString(class) && !strings.Contains(text, "newer") && (!sure || numbered) && len(text) < 60 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// nextSelectors are ways to select a link to the next page, the best first.
+func nextSelectors(a *html.Node) []string {
+	var out []string
+	for _, n := range []*html.Node{a, a.Parent} {
+		for _, class := range classes(n) {
+			if nextPart.MatchString(class) {
+				out = append(out, n.Data+"."+class+map[bool]string{true: "", false: " a"}[n == a])
+			}
+		}
+	}
+	for _, name := range []string{"aria-label", "title"} {
+		if v := value(a, name); v != "" && len(v) < 40 && !digits.MatchString(v) {
+			out = append(out, fmt.Sprintf("a[%s=%q]", name, v))
+		}
+	}
+	text := strings.TrimSpace(arrows.ReplaceAllString(extract.Text(a), " "))
+	if text == "" {
+		text = extract.Text(a)
+	}
+	if text != "" {
+		out = append(out, fmt.Sprintf("a:contains(%q)", text), fmt.Sprintf("a:contains(%q)", strings.Fields(text)[0]))
+	}
+	for p, depth := a.Parent, 0; p != nil && depth < 3; p, depth = p.Parent, depth+1 {
+		for _, class := range classes(p) {
+			out = append(out, p.Data+"."+class+" a:last-of-type")
+			if text != "" {
+				out = append(out, fmt.Sprintf("%s.%s a:contains(%q)", p.Data, class, text))
+			}
+		}
+	}
+	for _, img := range selected("img[alt]", a) {
+		out = append(out, fmt.Sprintf("a:has(img[alt=%q])", value(img, "alt")))
+	}
+	return out
+}
+
+// findCount returns the keys of next that count pages, from links whose texts
+// are numbers, or "". It needs a link to the page after this one.
+func (c *content) findCount(links []*html.Node) string {
+	for current := c.current(); ; current = 1 {
+		for _, a := range links {
+			n, err := strconv.Atoi(strings.TrimSpace(extract.Text(a)))
+			if err == nil && n == current+1 {
+				if u := c.elsewhere(a); u != nil {
+					if keys := c.count(u, n); keys != "" {
+						return keys
+					}
+				}
+			}
+		}
+		if current == 1 {
+			return ""
+		}
+	}
+}
+
+// current is the number of this page: the last in its URL that names a page,
+// or else the one that the page marks as current; 1 if there is none.
+func (c *content) current() int {
+	for _, css := range []string{"[aria-current=page]", ".current", ".active", ".selected"} {
+		for _, n := range selected(css, c.doc.Root) {
+			if i, err := strconv.Atoi(digits.FindString(extract.Text(n))); err == nil && len(extract.Text(n)) < 10 {
+				return i
+			}
+		}
+	}
+	here := c.doc.Page.URL
+	for key, values := range here.Query() {
+		if n, err := strconv.Atoi(values[0]); err == nil && pageKeys.MatchString(key) {
+			return n
+		}
+	}
+	all := digits.FindAllString(here.Path, -1)
+	if len(all) == 0 {
+		return 1
+	}
+	n, err := strconv.Atoi(all[len(all)-1])
+	if err != nil {
+		return 1
+	}
+	return n
+}
+
+// count returns the keys of next for the URL of page n: by a parameter that is
+// not the same in this page's URL, or by a number in the path.
+func (c *content) count(u *url.URL, n int) string {
+	here := c.doc.Page.URL
+	for key, values := range u.Query() {
+		v, err := strconv.Atoi(values[0])
+		if err != nil || !pageKeys.MatchString(key) || here.Query().Get(key) == values[0] || u.Path != here.Path {
 			continue
 		}
-		if m := numbered.FindStringSubmatch(pathOf(u)); m != nil {
-			return "template: " + quote(m[1]+"{n}"+m[2])
+		keys := "param: " + quote(key)
+		if v == n || v == n-1 { // counted from 1, or from 0
+			if v != 2 {
+				keys += ", from: " + strconv.Itoa(v)
+			}
+		} else if n > 1 && v%(n-1) == 0 { // an offset
+			keys += fmt.Sprintf(", from: %d, step: %d", v, v/(n-1))
+		} else {
+			continue
 		}
+		return keys
+	}
+	for _, at := range digits.FindAllStringIndex(u.Path, -1) {
+		before, after := u.Path[:at[0]], u.Path[at[1]:]
+		if u.Path[at[0]:at[1]] != strconv.Itoa(n) {
+			continue
+		}
+		same := here.Path == before+strconv.Itoa(n-1)+after || strings.TrimSuffix(here.Path, "/")+"/" == before
+		if !same && !pagePath.MatchString(before) {
+			continue
+		}
+		keys := "template: " + quote(strings.Replace(pathOf(u), u.Path, before+"{n}"+after, 1))
+		if n != 2 {
+			keys += ", from: " + strconv.Itoa(n)
+		}
+		return keys
 	}
 	return ""
 }

@@ -2,149 +2,178 @@ package draft
 
 import (
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 
-	"muster/internal/clip"
+	"muster/sites/sample"
 )
 
-// outline is a definition in the making.
+// outline is a definition in the making. Its texts are YAML.
 type outline struct {
-	site, base, start, startAs string
-	list                       *list
-	json                       *jsonList
-	next                       string // as YAML
-	detail                     []field
-	notes                      []string
+	site, base, start, startAs    string
+	format, mustHave, next, links string // of listing
+	records                       []*record
+	notes                         []string
+}
+
+// record is a kind of record in the making.
+type record struct {
+	name, from, each, eachJSON string
+	fields                     []field
 }
 
 // field is a field in the making.
 type field struct {
-	name    string
-	sources []string // each as YAML of a source's keys, without braces
-	typ     string   // "" for text
-	extra   string   // further keys as YAML
-	example string
+	name     string
+	sources  []string // the keys of each source as YAML, without braces
+	typ      string   // "" for text
+	required bool
+	example  string
+}
+
+func newOutline(u *url.URL) *outline {
+	return &outline{site: siteName(u), base: u.Scheme + "://" + u.Host, start: pathOf(u)}
 }
 
 func (o *outline) note(format string, args ...any) {
 	o.notes = append(o.notes, fmt.Sprintf(format, args...))
 }
 
-// records are the kinds of record by their names.
-func (o *outline) fieldsOf(record string) *[]field {
-	switch {
-	case record == "item" && o.list != nil:
-		return &o.list.fields
-	case record == "item" && o.json != nil:
-		return &o.json.fields
-	}
-	return &o.detail
-}
-
-// comment keeps the first value of a field, to stand beside it.
-func (o *outline) comment(name, value string) {
-	record, name, _ := strings.Cut(name, ".")
-	fields := *o.fieldsOf(record)
-	for i := range fields {
-		if fields[i].name == name && fields[i].example == "" {
-			fields[i].example = value
+// settle takes out the fields that were not found, gives the others an example,
+// and makes some of them required. It reports whether the definition reads
+// the same as before.
+func (o *outline) settle(found map[string]sample.Field) bool {
+	same := true
+	for _, r := range o.records {
+		before := len(r.fields)
+		r.fields = slices.DeleteFunc(r.fields, func(f field) bool {
+			n, _ := found[r.name+"."+f.name].Found()
+			return n == 0
+		})
+		same = same && len(r.fields) == before
+		for i := range r.fields {
+			r.fields[i].example = string(found[r.name+"."+r.fields[i].name].First)
 		}
 	}
+	o.records = slices.DeleteFunc(o.records, func(r *record) bool { return len(r.fields) == 0 })
+	if !same || len(o.records) == 0 {
+		return false
+	}
+	for _, r := range o.records {
+		same = !r.require(found) && same
+	}
+	return same
 }
 
-// drop takes fields out, by record.field, and tells whether any is left.
-func (o *outline) drop(names map[string]bool) bool {
-	left := 0
-	for _, record := range []string{"item", "page"} {
-		if record == "item" && o.list == nil && o.json == nil {
-			continue
-		}
-		fields := o.fieldsOf(record)
-		*fields = slices.DeleteFunc(*fields, func(f field) bool { return names[record+"."+f.name] })
-		left += len(*fields)
+// require makes two fields required that every record has, a title, a price
+// or a date before others, and reports whether it changed a field.
+func (r *record) require(found map[string]sample.Field) bool {
+	if slices.ContainsFunc(r.fields, func(f field) bool { return f.required }) {
+		return false
 	}
-	return left > 0
+	required := 0
+	for _, evident := range []bool{true, false} {
+		for i := range r.fields {
+			f := &r.fields[i]
+			n, of := found[r.name+"."+f.name].Found()
+			if required < 2 && n == of && f.evident() == evident && !f.given() {
+				f.required = true
+				required++
+			}
+		}
+	}
+	return required > 0
+}
+
+// evident reports whether a page with the field is surely what it should be.
+func (f *field) evident() bool {
+	return f.name == "title" || f.typ == "price" || f.typ == "date"
+}
+
+// given reports whether pages of any kind have the field.
+func (f *field) given() bool {
+	return f.name == "image" || strings.HasPrefix(f.sources[0], "page:") || strings.HasPrefix(f.sources[0], "take:")
 }
 
 // yaml writes the definition.
 func (o *outline) yaml() []byte {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("# A first definition, guessed from a page: look it over, name the fields, take")
-	line("# out what is not wanted. muster sites check --live FILE shows what it yields.")
+	line("# A first definition, guessed from a page. Look it over: rename the fields, and delete")
+	line("# those that you do not want. muster sites check --live FILE shows what it yields.")
+	line("# A page that lacks a required field may be a block page: a record without it is left out.")
 	line("site: %s", quote(o.site))
 	line("base_url: %s", quote(o.base))
-	line("")
 	if o.startAs != "" {
-		line("start:\n  - {url: %s, as: %s}", quote(o.start), o.startAs)
+		line("\nstart:\n  - {url: %s, as: %s}", quote(o.start), o.startAs)
 	} else {
-		line("start: [%s]", quote(o.start))
-	}
-	if o.list != nil || o.json != nil {
-		line("\nlisting:")
-		switch {
-		case o.json != nil:
-			line("  format: json")
-		default:
-			line("  must_have: %s", quote(o.list.each))
+		line("\nstart: [%s]", quote(o.start))
+		if o.format+o.mustHave+o.next+o.links != "" {
+			line("\nlisting:")
+		}
+		if o.format != "" {
+			line("  format: %s", o.format)
+		}
+		if o.mustHave != "" {
+			line("  must_have: %s", quote(o.mustHave))
 		}
 		if o.next != "" {
 			line("  next: {%s}", o.next)
 		} else {
-			line("  # next: no way to the next page was found on this one")
+			line("  # next: no link to a next page was found")
 		}
-		if o.list != nil && o.list.link != "" && len(o.detail) > 0 {
-			if o.list.under != "" {
-				line("  links: {css: %s, allow: %s}", quote(o.list.each+" "+o.list.link), quote(regexp.QuoteMeta(o.list.under)))
-			} else {
-				line("  links: %s", quote(o.list.each+" "+o.list.link))
-			}
+		if o.links != "" {
+			line("  links: %s", o.links)
 		}
 	}
 	line("\nrecords:")
-	switch {
-	case o.list != nil:
-		line("  item:\n    from: listing\n    each: %s", quote(o.list.each))
-		writeFields(line, o.list.fields)
-	case o.json != nil:
-		line("  item:\n    from: listing\n    each_json: %s", quote(o.json.path))
-		writeFields(line, o.json.fields)
-	}
-	if len(o.detail) > 0 {
-		line("  page:")
-		writeFields(line, o.detail)
-	}
-	if o.list == nil && o.json == nil && len(o.detail) == 0 {
-		line("  page:\n    fields:\n      title: {page: title}")
+	for _, r := range o.records {
+		line("  %s:", r.name)
+		for _, kv := range [][2]string{{"from", r.from}, {"each", r.each}, {"each_json", r.eachJSON}} {
+			if kv[1] != "" {
+				line("    %s: %s", kv[0], quote(kv[1]))
+			}
+		}
+		line("    fields:")
+		for _, f := range r.fields {
+			line("      %s: %s", f.name, f.yaml())
+		}
 	}
 	line("\npoliteness:\n  delay: 1s")
 	return []byte(b.String())
 }
 
-func writeFields(line func(string, ...any), fields []field) {
-	line("    fields:")
-	for _, f := range fields {
-		text := "{" + f.sources[0]
-		if len(f.sources) > 1 {
-			text = "{any: [{" + strings.Join(f.sources, "}, {") + "}]"
-		}
-		if f.typ != "" {
-			text += ", type: " + f.typ
-		}
-		if f.extra != "" {
-			text += ", " + f.extra
-		}
-		text += "}"
-		if css, ok := strings.CutPrefix(text, "{css: "); ok && len(f.sources) == 1 && f.typ == "" && f.extra == "" && !strings.Contains(f.sources[0], ", ") {
-			text = strings.TrimSuffix(css, "}")
-		}
-		if f.example != "" {
-			text += "  # " + clip.Line(f.example, 60)
-		}
-		line("      %s: %s", f.name, text)
+func (f *field) yaml() string {
+	text := f.sources[0]
+	if len(f.sources) > 1 {
+		text = "any: [{" + strings.Join(f.sources, "}, {") + "}]"
 	}
+	if f.typ != "" {
+		text += ", type: " + f.typ
+	}
+	if f.required {
+		text += ", required: true"
+	}
+	if css, ok := strings.CutPrefix(text, "css: "); ok && text == f.sources[0] && !strings.Contains(css, ", ") {
+		text = css
+	} else {
+		text = "{" + text + "}"
+	}
+	if f.example != "" {
+		text += "  # " + shorten(f.example)
+	}
+	return text
+}
+
+// shorten cuts a value to what fits beside its field.
+func shorten(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if rs := []rune(s); len(rs) > 60 {
+		s = string(rs[:60]) + "…"
+	}
+	return s
 }
 
 var plain = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.> -]*$`)
@@ -155,44 +184,4 @@ func quote(s string) string {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
-}
-
-// fieldName makes a name of a class, a label or a key.
-func fieldName(s string) string {
-	var b strings.Builder
-	for i, r := range s {
-		switch {
-		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
-			b.WriteRune(r)
-		case r >= 'A' && r <= 'Z':
-			if i > 0 && s[i-1] >= 'a' && s[i-1] <= 'z' {
-				b.WriteByte('_')
-			}
-			b.WriteRune(r - 'A' + 'a')
-		default:
-			b.WriteByte('_')
-		}
-	}
-	name := strings.Trim(squeeze.ReplaceAllString(b.String(), "_"), "_")
-	if len(name) > 40 {
-		name = strings.Trim(name[:40], "_")
-	}
-	if name == "" || name[0] >= '0' && name[0] <= '9' {
-		name = strings.TrimSuffix("field_"+name, "_")
-	}
-	return name
-}
-
-var squeeze = regexp.MustCompile(`_+`)
-
-// add appends a field, under another name if its own is taken.
-func add(fields []field, f field) []field {
-	taken := func(name string) bool {
-		return slices.ContainsFunc(fields, func(o field) bool { return o.name == name })
-	}
-	name := f.name
-	for i := 2; taken(f.name); i++ {
-		f.name = fmt.Sprintf("%s_%d", name, i)
-	}
-	return append(fields, f)
 }

@@ -23,7 +23,7 @@ import (
 )
 
 // enough is the share of the labels of testdata/pages that a draft must get right.
-const enough = 0.3
+const enough = 0.85
 
 // label is what a person reads on a page of testdata/pages.
 type label struct {
@@ -107,6 +107,7 @@ func (l label) compare(t *testing.T) map[string]string {
 	}
 	d, err := Write(t.Context(), l.get, u)
 	if err != nil {
+		t.Logf("%s: %v", l.Page, err)
 		d = &Draft{Def: &definition.Definition{}, Views: make([]sample.View, 1)}
 	}
 	root, err := html.Parse(bytes.NewReader(l.body))
@@ -134,7 +135,7 @@ func (l label) compare(t *testing.T) map[string]string {
 		out["items"] = differItems(got, items, len(view.Records))
 	}
 	if l.Link != "" {
-		out["links"] = differ(strings.Join(view.Links, " "), strings.Join(links(u, items, l.Link), " "))
+		out["links"] = differ(strings.Join(view.Links, " "), strings.Join(linksOf(u, items, l.Link), " "))
 	}
 	out["next"] = differ(sorted(view.Next), sorted(l.Next))
 	for name, want := range l.Fields {
@@ -176,8 +177,8 @@ func inside(n, outer *html.Node) bool {
 	return false
 }
 
-// links are the first links below each item, as a sample has them.
-func links(base *url.URL, items []*html.Node, css string) []string {
+// linksOf returns the first links below each item, as a sample has them.
+func linksOf(base *url.URL, items []*html.Node, css string) []string {
 	var out []string
 	for _, n := range items {
 		for _, a := range selected(css, n)[:1] {

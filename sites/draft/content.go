@@ -1,0 +1,208 @@
+package draft
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/html"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+)
+
+// content is a page without what surrounds its matter: menus, headers,
+// sidebars, footers, and lists of what is related.
+type content struct {
+	doc      *extract.Doc
+	base     *url.URL
+	elements []*html.Node // in the order of the page
+	facts    map[*html.Node]facts
+}
+
+// facts are what an element holds, its descendants included.
+type facts struct {
+	text                                    int // bytes
+	link, heading, image, price, date, main bool
+}
+
+func (f *facts) add(o facts) {
+	f.text += o.text
+	f.link = f.link || o.link
+	f.heading = f.heading || o.heading
+	f.image = f.image || o.image
+	f.price = f.price || o.price
+	f.date = f.date || o.date
+	f.main = f.main || o.main
+}
+
+func readContent(doc *extract.Doc) *content {
+	c := &content{doc: doc, base: doc.Page.URL, facts: map[*html.Node]facts{}}
+	for _, b := range selected("base[href]", doc.Root) {
+		if u, err := c.base.Parse(value(b, "href")); err == nil {
+			c.base = u
+		}
+		break
+	}
+	c.measure(doc.Root)
+	return c
+}
+
+// measure finds the facts of an element and of all below it. What lies around
+// the matter of the page counts for nothing.
+func (c *content) measure(n *html.Node) facts {
+	var f facts
+	at := len(c.elements)
+	if n.Type == html.ElementNode {
+		if invisible[n.Data] {
+			return f
+		}
+		c.elements = append(c.elements, n)
+		f.link = n.Data == "a" && value(n, "href") != ""
+		f.heading = isHeading(n)
+		f.image = n.Data == "img"
+		f.date = n.Data == "time"
+		f.main = n.Data == "main" || n.Data == "h1" || value(n, "role") == "main"
+	}
+	for child := range n.ChildNodes() {
+		if child.Type == html.TextNode {
+			f.text += len(strings.TrimSpace(child.Data))
+		} else {
+			f.add(c.measure(child))
+		}
+	}
+	if n.Type == html.ElementNode {
+		if surrounds(n, f.main) {
+			c.elements = c.elements[:at]
+			return facts{}
+		}
+		f.price = f.price || f.text <= 40 && hasPrice(extract.Text(n))
+		c.facts[n] = f
+	}
+	return f
+}
+
+var invisible = map[string]bool{"head": true, "script": true, "style": true, "template": true, "noscript": true, "svg": true, "select": true, "button": true}
+
+// around are roles, and words in classes and ids, of what is beside the matter.
+var around = regexp.MustCompile(`(?i)(?:^|[\s_-])(?:nav|navbar|navigation|menu|breadcrumbs?|pagination|pager|footer|banner|contentinfo|complementary|sidebar|cookies?|social|related|recommendations)(?:$|[\s_-])`)
+
+// surrounds reports whether an element is beside the matter of the page. One
+// that holds the main part or the heading is not, unless its tag says so.
+func surrounds(n *html.Node, main bool) bool {
+	switch n.Data {
+	case "nav", "aside":
+		return true
+	case "header", "footer":
+		for _, tag := range []string{"main", "article", "li"} {
+			if within(n, tag) != nil {
+				return false
+			}
+		}
+		return first("main, article", n) == nil
+	}
+	return !main && n.Data != "body" && around.MatchString(value(n, "class")+" "+value(n, "id")+" "+value(n, "role"))
+}
+
+// heading returns the first heading of the highest rank, or nil.
+func (c *content) heading() *html.Node {
+	for _, tag := range []string{"h1", "h2", "h3"} {
+		for _, n := range c.elements {
+			if n.Data == tag && extract.Text(n) != "" {
+				return n
+			}
+		}
+	}
+	return nil
+}
+
+// resolve makes a URL of the page's site of a reference, or returns nil.
+func (c *content) resolve(ref string) *url.URL {
+	ref = strings.TrimSpace(ref)
+	u, err := c.base.Parse(ref)
+	if err != nil || ref == "" || strings.HasPrefix(ref, "#") || u.Host != c.doc.Page.URL.Host {
+		return nil
+	}
+	u.Fragment = ""
+	return u
+}
+
+func isHeading(n *html.Node) bool {
+	return len(n.Data) == 2 && n.Data[0] == 'h' && n.Data[1] >= '1' && n.Data[1] <= '6'
+}
+
+// within returns the nearest ancestor of a tag, or nil.
+func within(n *html.Node, tag string) *html.Node {
+	for p := n.Parent; p != nil; p = p.Parent {
+		if p.Data == tag {
+			return p
+		}
+	}
+	return nil
+}
+
+// contains reports whether n is outer or lies in it.
+func contains(outer, n *html.Node) bool {
+	for ; n != nil; n = n.Parent {
+		if n == outer {
+			return true
+		}
+	}
+	return false
+}
+
+func selected(css string, n *html.Node) []*html.Node {
+	s, err := definition.ParseSelector(css)
+	if err != nil {
+		return nil
+	}
+	return s.All(n)
+}
+
+// first returns the first element that css selects, or nil.
+func first(css string, n *html.Node) *html.Node {
+	if found := selected(css, n); len(found) > 0 {
+		return found[0]
+	}
+	return nil
+}
+
+func value(n *html.Node, name string) string {
+	for _, a := range n.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+var (
+	simpleName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
+
+	// layout are classes that say how something looks, not what it is.
+	layout = regexp.MustCompile(`(?i)^(?:col|row|btn|button|icon|fa|glyph|clear|pull|text-|mt|mb|ml|mr|pt|pb|px|py|d-|w-|h-|flex|grid|container|wrapper|inner|outer|content|left|right|center|hidden|visible|img|image|thumb|link|item|box|block|small|large|bold|is-|has-|js-|ng-|css-|sc-)`)
+)
+
+// classes are the classes that a selector can name; those that say how
+// something looks come last.
+func classes(n *html.Node) []string {
+	if !simpleName.MatchString(n.Data) {
+		return nil
+	}
+	list := slices.DeleteFunc(strings.Fields(value(n, "class")), func(c string) bool { return !simpleName.MatchString(c) })
+	slices.SortStableFunc(list, func(a, b string) int {
+		switch la, lb := layout.MatchString(a), layout.MatchString(b); {
+		case la == lb:
+			return 0
+		case la:
+			return 1
+		}
+		return -1
+	})
+	return list
+}
+
+var money = regexp.MustCompile(`(?i)(?:[$€£¥₹₽₴₺]|\b(?:USD|EUR|GBP|CHF|PLN|RUB|JPY|BGN)\b)\s?\d|\d\s?(?:[$€£¥₹₽₴₺]|лв|zł|Kč|руб|kr\b|Ft\b|lei\b|円|元|(?:USD|EUR|GBP|CHF|PLN|RUB|JPY|BGN)\b)`)
+
+func hasPrice(text string) bool { return money.MatchString(text) }

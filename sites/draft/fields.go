@@ -1,0 +1,263 @@
+package draft
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/html"
+
+	"muster/sites/extract"
+)
+
+// maxFields is how many fields a kind of record is given.
+const maxFields = 12
+
+// itemFields guesses the fields of the items of a list.
+func (c *content) itemFields(items []*html.Node, main *links) []field {
+	var fields []field
+	used := map[string]bool{} // first values, so that none is taken twice
+	put := func(name, css, keys, typ string) bool {
+		hits, value, different := 0, "", map[string]bool{}
+		for _, item := range items {
+			if n := first(css, item); n != nil && (keys != "" || extract.Text(n) != "") {
+				hits++
+				different[extract.Text(n)] = true
+				if value == "" && keys == "" {
+					value = extract.Text(n)
+				}
+			}
+		}
+		if hits*5 < len(items)*4 || used[value] || name == "title" && len(different)*2 < hits {
+			return false
+		}
+		used[value] = value != ""
+		fields = add(fields, field{name: name, sources: []string{"css: " + quote(css) + keys}, typ: typ})
+		return true
+	}
+	for _, css := range titleSelectors(main) {
+		if put("title", css, "", "") {
+			break
+		}
+	}
+	if main != nil && main.css == "" {
+		if len(fields) == 0 {
+			fields = append(fields, field{name: "title", sources: []string{"take: text"}})
+		}
+		fields = append(fields, field{name: "url", sources: []string{"attr: href"}, typ: "url"})
+	} else if main != nil {
+		put("url", main.css, ", attr: href", "url")
+	}
+	put("image", "img", ", take: image", "url")
+	fields = addColumns(fields, items, used)
+	fields = c.addTyped(fields, items, used)
+	if !slices.ContainsFunc(fields, func(f field) bool { return f.typ != "url" }) {
+		fields = add(fields, field{name: "text", sources: []string{"take: text"}})
+	}
+	return fields
+}
+
+// titleSelectors are where the title of an item may be, the best first.
+func titleSelectors(main *links) []string {
+	list := []string{"h1", "h2", "h3", "h4", "h5", "h6"}
+	if main != nil && main.css != "" {
+		list = append(list, main.css)
+	}
+	return append(list, "[itemprop=name]", "[class*=title]", "[class*=name]")
+}
+
+// addColumns adds a field for each headed column, if the items are rows of a table.
+func addColumns(fields []field, rows []*html.Node, used map[string]bool) []field {
+	table := within(rows[0], "table")
+	if rows[0].Data != "tr" || table == nil {
+		return fields
+	}
+	for i, th := range selected("tr:first-child th, thead th", table) {
+		heading, text := extract.Text(th), ""
+		if cells := selected("td", rows[0]); i < len(cells) {
+			text = extract.Text(cells[i])
+		}
+		if heading != "" && !used[text] && len(fields) < maxFields {
+			fields = add(fields, field{name: fieldName(heading), sources: []string{"column: " + quote(heading)}})
+			used[text] = text != ""
+		}
+	}
+	return fields
+}
+
+// most reports whether css selects something in at least half of the items.
+func most(items []*html.Node, css string) bool {
+	n := 0
+	for _, item := range items {
+		if first(css, item) != nil {
+			n++
+		}
+	}
+	return n*2 >= len(items)
+}
+
+// texts are the texts that a selector finds in items.
+type texts struct {
+	css, name string
+	firsts    []string // of each item that has one
+	all       int
+}
+
+// addTyped adds fields for what has a type, price and date first, and for
+// classes whose elements hold a short text in at least half of the items.
+func (c *content) addTyped(fields []field, items []*html.Node, used map[string]bool) []field {
+	byClass := c.textsByClass(items)
+	typed := func(t *texts) field {
+		return field{name: t.name, sources: []string{"css: " + quote(t.css)}, typ: typeOfTexts(t)}
+	}
+	for _, typ := range []string{"price", "date"} {
+		if named(fields, typ) {
+			continue
+		}
+		if typ == "date" && most(items, "time[datetime]") {
+			fields = append(fields, field{name: "date", sources: []string{"css: 'time[datetime]', attr: datetime"}, typ: "date"})
+			byClass = slices.DeleteFunc(byClass, func(t *texts) bool { return strings.HasPrefix(t.css, "time.") })
+			continue
+		}
+		for _, t := range byClass {
+			if f := typed(t); f.typ == typ && !used[t.firsts[0]] {
+				used[t.firsts[0]] = true
+				fields = add(fields, f)
+				break
+			}
+		}
+	}
+	limit := len(fields) + maxFields
+	for _, t := range byClass {
+		f := typed(t)
+		if used[t.firsts[0]] || len(fields) >= limit || f.typ == "price" && slices.ContainsFunc(fields, func(o field) bool { return o.typ == "price" }) {
+			continue
+		}
+		used[t.firsts[0]] = true
+		fields = add(fields, f)
+	}
+	return fields
+}
+
+// textsByClass collects the short texts of elements by their classes.
+func (c *content) textsByClass(items []*html.Node) []*texts {
+	byCSS := map[string]*texts{}
+	var ordered []*texts
+	for _, item := range items {
+		seen := map[string]bool{}
+		for n := range item.Descendants() {
+			if _, ok := c.facts[n]; !ok || !leaf(n) {
+				continue
+			}
+			text := extract.Text(n)
+			list := slices.DeleteFunc(classes(n), layout.MatchString)
+			if text == "" || len(text) > 400 || len(list) == 0 {
+				continue
+			}
+			css := n.Data + "." + list[0]
+			t := byCSS[css]
+			if t == nil {
+				t = &texts{css: css, name: fieldName(list[0])}
+				byCSS[css] = t
+				ordered = append(ordered, t)
+			}
+			t.all++
+			if !seen[css] {
+				seen[css] = true
+				t.firsts = append(t.firsts, text)
+			}
+		}
+	}
+	return slices.DeleteFunc(ordered, func(t *texts) bool { return len(t.firsts)*2 < len(items) })
+}
+
+var (
+	number = regexp.MustCompile(`^[\d.,\s]+$`)
+	year   = regexp.MustCompile(`\b(?:1[5-9]|20)\d\d\b`)
+)
+
+// typeOfTexts is the type that all texts can be read as.
+func typeOfTexts(t *texts) string {
+	all := func(is func(s string) bool) bool {
+		return !slices.ContainsFunc(t.firsts, func(s string) bool { return !is(s) })
+	}
+	switch {
+	case all(func(s string) bool { return len(s) < 40 && hasPrice(s) }):
+		return "price"
+	case all(isDate):
+		return "date"
+	case t.all*2 > len(t.firsts)*3:
+		return "list"
+	case all(number.MatchString):
+		return "number"
+	}
+	return ""
+}
+
+func isDate(s string) bool {
+	if len(s) >= 40 || !year.MatchString(s) || number.MatchString(s) {
+		return false
+	}
+	_, err := extract.Date(s, extract.DateOptions{Order: "dmy"})
+	return err == nil
+}
+
+// leaf reports whether an element holds text, and no parts with classes of their own.
+func leaf(n *html.Node) bool {
+	for child := range n.ChildNodes() {
+		if child.Type != html.ElementNode {
+			continue
+		}
+		switch child.Data {
+		case "a", "b", "i", "em", "strong", "span", "br", "small", "sup", "sub", "img", "time", "svg", "del", "ins", "bdi":
+			if child.Data != "a" && len(classes(child)) > 0 && extract.Text(child) != "" {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func named(fields []field, name string) bool {
+	return slices.ContainsFunc(fields, func(f field) bool { return f.name == name })
+}
+
+// add appends a field, under another name if its own is taken.
+func add(fields []field, f field) []field {
+	name := f.name
+	for i := 2; named(fields, f.name); i++ {
+		f.name = name + "_" + strconv.Itoa(i)
+	}
+	return append(fields, f)
+}
+
+var squeeze = regexp.MustCompile(`_+`)
+
+// fieldName makes a name of a class, a label or a key.
+func fieldName(s string) string {
+	var b strings.Builder
+	for i, r := range s {
+		switch {
+		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
+			b.WriteRune(r)
+		case r >= 'A' && r <= 'Z':
+			if i > 0 && s[i-1] >= 'a' && s[i-1] <= 'z' {
+				b.WriteByte('_')
+			}
+			b.WriteRune(r - 'A' + 'a')
+		default:
+			b.WriteByte('_')
+		}
+	}
+	name := strings.Trim(squeeze.ReplaceAllString(b.String(), "_"), "_")
+	if len(name) > 40 {
+		name = strings.Trim(name[:40], "_")
+	}
+	if name == "" || name[0] >= '0' && name[0] <= '9' {
+		name = strings.TrimSuffix("field_"+name, "_")
+	}
+	return name
+}

@@ -1,0 +1,199 @@
+package draft
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/html"
+
+	"muster/sites/extract"
+)
+
+// properties of schema.org that are worth a field: where the value is, the
+// name of the field, and its type.
+var properties = []struct{ path, name, typ string }{
+	{"name", "title", ""}, {"headline", "title", ""}, {"title", "title", ""},
+	{"offers.price", "price", "price"}, {"offers.lowPrice", "price", "price"}, {"price", "price", "price"}, {"offers.highPrice", "high_price", "price"},
+	{"datePublished", "date", "date"}, {"datePosted", "date", "date"}, {"dateModified", "modified", "date"}, {"startDate", "start_date", "date"}, {"endDate", "end_date", "date"}, {"validThrough", "valid_through", "date"},
+	{"author.name", "author", ""}, {"author", "author", ""}, {"brand.name", "brand", ""}, {"brand", "brand", ""},
+	{"sku", "sku", ""}, {"gtin13", "gtin13", ""}, {"mpn", "mpn", ""}, {"isbn", "isbn", ""},
+	{"offers.priceCurrency", "currency", ""}, {"offers.availability", "availability", ""}, {"aggregateRating.ratingValue", "rating", "number"}, {"aggregateRating.reviewCount", "reviews", "integer"},
+	{"category", "category", ""}, {"articleSection", "section", ""}, {"keywords", "keywords", ""}, {"publisher.name", "publisher", ""},
+	{"location.name", "location", ""}, {"hiringOrganization.name", "organization", ""}, {"address.addressLocality", "locality", ""}, {"telephone", "telephone", ""}, {"recipeYield", "yield", ""}, {"totalTime", "total_time", ""},
+	{"description", "description", ""}, {"image", "image", "url"},
+}
+
+// ofSite are types that say what a page or a site is, not what it is about.
+var ofSite = []string{
+	"BreadcrumbList", "WebSite", "Organization", "WebPage", "CollectionPage", "ListItem", "ItemList", "ImageObject", "SearchAction",
+	"SiteNavigationElement", "WPHeader", "WPFooter", "WPSideBar", "Person", "Offer", "Comment",
+}
+
+// threads are types of pages that are lists of posts.
+var threads = []string{"DiscussionForumPosting", "QAPage", "Question"}
+
+// structured returns the fields that JSON-LD or microdata give for the thing
+// that a page is about, and whether the page's heading names that thing: such
+// a page is a detail page whatever repeats on it.
+func (c *content) structured() (fields []field, named bool) {
+	heading := ""
+	if h := c.heading(); h != nil && h.Data == "h1" {
+		heading = extract.Text(h)
+	}
+	for _, source := range []struct {
+		key     string
+		objects []any
+	}{{"jsonld", c.doc.Linked()}, {"microdata", c.doc.Microdata()}} {
+		for _, o := range source.objects {
+			obj, _ := o.(map[string]any)
+			typ := typeOf(obj)
+			if typ == "" || slices.Contains(ofSite, typ) {
+				continue
+			}
+			found, title := objectOf(obj, source.key+": ", typ)
+			about := title != "" && heading != "" && (strings.Contains(heading, title) || strings.Contains(title, heading)) && !slices.Contains(threads, typ)
+			if len(found) > 1 && (about && !named || about == named && len(found) > len(fields)) {
+				fields, named = found, about
+			}
+		}
+	}
+	return fields, named
+}
+
+// objectOf makes fields of the properties of an object, and returns its title.
+func objectOf(obj map[string]any, source, typ string) (fields []field, title string) {
+	for _, p := range properties {
+		v := textAt(obj, p.path)
+		if v == "" || slices.ContainsFunc(fields, func(f field) bool { return f.name == p.name }) {
+			continue
+		}
+		if p.name == "title" {
+			title = extract.Fold(v)
+		}
+		fields = append(fields, field{name: p.name, sources: []string{source + quote(typ+"."+p.path)}, typ: p.typ})
+	}
+	return fields, title
+}
+
+func typeOf(obj map[string]any) string {
+	t := obj["@type"]
+	if list, ok := t.([]any); ok && len(list) > 0 {
+		t = list[0]
+	}
+	s, _ := t.(string)
+	return s[strings.LastIndexAny(s, "/:")+1:]
+}
+
+// textAt is the text or number at a path, or "".
+func textAt(obj map[string]any, path string) string {
+	head, rest, deeper := strings.Cut(path, ".")
+	v := obj[head]
+	if list, ok := v.([]any); ok && len(list) > 0 {
+		v = list[0]
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		if deeper {
+			return textAt(v, rest)
+		}
+	case string:
+		if !deeper {
+			return strings.TrimSpace(v)
+		}
+	case json.Number:
+		if !deeper {
+			return v.String()
+		}
+	}
+	return ""
+}
+
+// meta is the content of a meta element, or "".
+func (c *content) meta(name string) string {
+	for _, m := range selected("meta[content]", c.doc.Root) {
+		if value(m, "property") == name || value(m, "name") == name {
+			return strings.TrimSpace(value(m, "content"))
+		}
+	}
+	return ""
+}
+
+// detailFields guesses the fields of a page about one thing.
+func (c *content) detailFields() []field {
+	fields, _ := c.structured()
+	title := field{name: "title"}
+	if i := slices.IndexFunc(fields, func(f field) bool { return f.name == "title" }); i >= 0 {
+		title = fields[i]
+		fields = slices.Delete(fields, i, i+1)
+	}
+	used := map[string]bool{}
+	if h := c.heading(); h != nil {
+		used[extract.Text(h)] = true
+		title.sources = append(title.sources, "css: "+quote(c.headingSelector(h)))
+	}
+	if c.meta("og:title") != "" {
+		title.sources = append(title.sources, "meta: 'og:title'")
+	}
+	if len(title.sources) == 0 {
+		title.sources = []string{"page: title"}
+	}
+	fields = append([]field{title}, fields...)
+	matter := c.doc.Body()
+	for _, css := range []string{"main", "[role=main]", "article", "#content"} {
+		if found := selected(css, c.doc.Root); len(found) == 1 {
+			matter = found[0]
+			break
+		}
+	}
+	if matter == nil {
+		return fields
+	}
+	fields = c.addTyped(fields, []*html.Node{matter}, used)
+	for _, m := range []struct{ name, meta, typ string }{{"description", "description", ""}, {"description", "og:description", ""}, {"image", "og:image", "url"}} {
+		if !named(fields, m.name) && c.meta(m.meta) != "" {
+			fields = append(fields, field{name: m.name, sources: []string{"meta: " + quote(m.meta)}, typ: m.typ})
+		}
+	}
+	for _, label := range labels(matter) {
+		if len(fields) < 2*maxFields {
+			fields = add(fields, field{name: fieldName(label), sources: []string{"label: " + quote(label)}})
+		}
+	}
+	return add(fields, field{name: "url", sources: []string{"page: url"}, typ: "url"})
+}
+
+func (c *content) headingSelector(h *html.Node) string {
+	candidates := []string{h.Data, "main " + h.Data, "article " + h.Data}
+	for _, class := range classes(h) {
+		candidates = append(candidates, h.Data+"."+class)
+	}
+	for _, css := range candidates {
+		if first(css, c.doc.Root) == h {
+			return css
+		}
+	}
+	return h.Data
+}
+
+// labels are the words that stand before values in tables of two columns and
+// lists of definitions.
+func labels(root *html.Node) []string {
+	var out []string
+	put := func(n *html.Node) {
+		text := strings.TrimRight(extract.Text(n), " :")
+		if text != "" && len(text) < 60 && !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	for _, tr := range selected("tr", root) {
+		cells := selected("th, td", tr)
+		if len(cells) == 2 && cells[1].Data == "td" && extract.Text(cells[1]) != "" {
+			put(cells[0])
+		}
+	}
+	for _, dt := range selected("dt", root) {
+		put(dt)
+	}
+	return out
+}
