@@ -16,10 +16,12 @@ func initSiteCommand(env environment) *cli.Command {
 		Name:      "init",
 		Usage:     "draft a definition of a site from one of its pages",
 		ArgsUsage: "URL",
-		Description: `Gets the page and one that it seems to lead to, directly, without a proxy, and
-guesses: what repeats, the links, the way to the next page, titles, prices,
-images, structured data. JSON of an API will do too. Prints the definition, and
-what it yields on those pages to standard error. Look it over before you use it.`,
+		Description: `Fetches the page and the first page that its list links to, directly, without a
+proxy, and guesses a definition: the list whose items share a class, their links,
+the next page, titles, prices, dates, images, structured data. JSON of an API will
+do, too. Fields that every record has are required, so that a block page yields no
+record. Prints the definition, and to standard error what it yields on those pages.
+Look it over before you use it.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "out", Usage: "write the definition to `FILE`, which must not exist"},
 		},

@@ -17,8 +17,8 @@ import (
 type content struct {
 	doc      *extract.Doc
 	base     *url.URL
-	elements []*html.Node // in the order of the page
-	facts    map[*html.Node]facts
+	elements []*html.Node         // in the order of the page
+	facts    map[*html.Node]facts // of the elements
 }
 
 // facts are what an element holds, its descendants included.
@@ -74,6 +74,9 @@ func (c *content) measure(n *html.Node) facts {
 	}
 	if n.Type == html.ElementNode {
 		if surrounds(n, f.main) {
+			for _, e := range c.elements[at:] {
+				delete(c.facts, e)
+			}
 			c.elements = c.elements[:at]
 			return facts{}
 		}

@@ -105,9 +105,10 @@ func (c *content) listing() *list {
 // fromList outlines a listing, and the page behind its first link, which it
 // returns if it can be fetched.
 func (o *outline) fromList(ctx context.Context, get Get, bare *definition.Definition, c *content, l *list) []extract.Page {
-	main := c.findLinks(l.items)
+	some := l.items[:min(len(l.items), 50)]
+	main := c.findLinks(some)
 	o.mustHave = l.each
-	o.records = []*record{{name: "item", from: definition.KindListing, each: l.each, fields: c.itemFields(l.items, main)}}
+	o.records = []*record{{name: "item", from: definition.KindListing, each: l.each, fields: c.itemFields(some, main)}}
 	if main == nil || main.first == "" {
 		return nil
 	}

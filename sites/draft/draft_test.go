@@ -59,10 +59,10 @@ var writes = []struct {
 		`      description: p.description  # "A lamp of blue glass, made by hand in a small workshop."`,
 	}, []string{"nav", "menu"}},
 	{"quotes", web{
-		"/":         menu + `<div>` + repeat(`<div class="quote"><span class="text">Wise words, number # of many that were said</span><small class="author">Author #</small><a href="/author/#">about</a> <a class="tag" href="/tag/x">x#</a><a class="tag" href="/tag/y">y#</a></div>`) + `</div><a href="/page/2"> Next <span>→</span></a>`,
+		"/":         menu + `<div>` + repeat(`<div class="quote"><span class="text">Wise words, number # of many that were said</span><small class="author">Author #</small><a href="/author/#">about</a> <a class="tag" href="/tag/x">x# is a long tag</a><a class="tag" href="/tag/y">y#</a></div>`) + `</div><a href="/page/2"> Next <span>→</span></a>`,
 		"/author/1": menu + `<div class=author-details><h3 class="author-title">Author 1</h3><span class="author-born-date">March 14, 1879</span></div>`,
 	}, "/", []string{
-		"    each: div.quote", `  next: {css: 'a:contains("Next")'}`, "  links: {css: div.quote a[href], allow: /author/}", `      tag: {css: a.tag, type: list}  # ["x1","y1"]`,
+		"    each: div.quote", `  next: {css: 'a:contains("Next")'}`, "  links: {css: div.quote a[href], allow: /author/}", `      tag: {css: a.tag, type: list}  # ["x1 is a long tag","y1"]`,
 		`      author_born_date: {css: span.author-born-date, type: date, required: true}  # "1879-03-14"`,
 	}, []string{"The shop"}},
 	{"an API", web{"/api": `{"paging":{"next":"/api?page=2"},"items":[{"id":1,"name":"Lamp","tags":["a"],"price":{"value":1.5}},{"id":2,"name":"Chair"}]}`}, "/api", []string{

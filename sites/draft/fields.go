@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"golang.org/x/net/html"
 
@@ -152,7 +153,7 @@ func (c *content) textsByClass(items []*html.Node) []*texts {
 			}
 			text := extract.Text(n)
 			list := slices.DeleteFunc(classes(n), layout.MatchString)
-			if text == "" || len(text) > 400 || len(list) == 0 {
+			if len(text) > 400 || len(list) == 0 || !strings.ContainsFunc(text, isWord) {
 				continue
 			}
 			css := n.Data + "." + list[0]
@@ -220,6 +221,8 @@ func leaf(n *html.Node) bool {
 	}
 	return true
 }
+
+func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
 func named(fields []field, name string) bool {
 	return slices.ContainsFunc(fields, func(f field) bool { return f.name == name })

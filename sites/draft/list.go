@@ -219,10 +219,14 @@ func (c *content) findLinks(items []*html.Node) *links {
 			best = i
 		}
 	}
-	if best < 0 {
-		return nil
+	l := &links{css: "a[href]"}
+	if best >= 0 {
+		l.css = order[best]
+	} else { // the first of each item will do
+		for i, item := range items {
+			main[i] = first(l.css, item)
+		}
 	}
-	l := &links{css: order[best]}
 	var urls []*url.URL
 	for _, a := range main {
 		if a == nil {
@@ -232,6 +236,9 @@ func (c *content) findLinks(items []*html.Node) *links {
 			urls = append(urls, u)
 		}
 	}
+	if best < 0 && len(urls)*2 < len(items) {
+		return nil
+	}
 	if len(urls)*2 >= len(items) {
 		l.first = urls[0].String()
 		l.allow = c.folder(l.css, items, urls)
@@ -240,7 +247,7 @@ func (c *content) findLinks(items []*html.Node) *links {
 }
 
 // mainLink returns the link of an item's heading, else the one with the
-// longest text, or nil.
+// longest text that is not one of several of its class, or nil.
 func mainLink(item *html.Node) *html.Node {
 	if item.Data == "a" {
 		return item
@@ -256,11 +263,20 @@ func mainLink(item *html.Node) *html.Node {
 				return a
 			}
 		}
-		if n := len(extract.Text(a)); n > most {
+		if n := len(extract.Text(a)); n > most && !oneOfSeveral(a, item) {
 			best, most = a, n
 		}
 	}
 	return best
+}
+
+// oneOfSeveral reports whether an item has links of the same class that lead
+// elsewhere, as tags do.
+func oneOfSeveral(a, item *html.Node) bool {
+	list := classes(a)
+	return len(list) > 0 && slices.ContainsFunc(selected("a."+list[0], item), func(o *html.Node) bool {
+		return value(o, "href") != value(a, "href")
+	})
 }
 
 // linkSelectors are ways to select a link in an item, the best first.

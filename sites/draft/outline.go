@@ -74,11 +74,11 @@ func (r *record) require(found map[string]sample.Field) bool {
 		return false
 	}
 	required := 0
-	for _, evident := range []bool{true, false} {
+	for rank := range 3 {
 		for i := range r.fields {
 			f := &r.fields[i]
 			n, of := found[r.name+"."+f.name].Found()
-			if required < 2 && n == of && f.evident() == evident && !f.given() {
+			if required < 2 && n == of && f.evidence() == rank {
 				f.required = true
 				required++
 			}
@@ -87,14 +87,18 @@ func (r *record) require(found map[string]sample.Field) bool {
 	return required > 0
 }
 
-// evident reports whether a page with the field is surely what it should be.
-func (f *field) evident() bool {
-	return f.name == "title" || f.typ == "price" || f.typ == "date"
-}
-
-// given reports whether pages of any kind have the field.
-func (f *field) given() bool {
-	return f.name == "image" || strings.HasPrefix(f.sources[0], "page:") || strings.HasPrefix(f.sources[0], "take:")
+// evidence ranks how surely a page with the field is what it should be: 0 is
+// best, and 3 is a field that pages of any kind have.
+func (f *field) evidence() int {
+	switch {
+	case f.name == "image" || strings.HasPrefix(f.sources[0], "page:") || strings.HasPrefix(f.sources[0], "take:"):
+		return 3
+	case f.name == "title" || f.typ == "price" || f.typ == "date":
+		return 0
+	case f.typ != "url":
+		return 1
+	}
+	return 2
 }
 
 // yaml writes the definition.

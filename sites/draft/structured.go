@@ -71,7 +71,7 @@ func objectOf(obj map[string]any, source, typ string) (fields []field, title str
 		if p.name == "title" {
 			title = extract.Fold(v)
 		}
-		fields = append(fields, field{name: p.name, sources: []string{source + quote(typ+"."+p.path)}, typ: p.typ})
+		fields = append(fields, field{name: p.name, sources: []string{source + quote(typ+"."+p.path)}, typ: p.typ, example: v})
 	}
 	return fields, title
 }
@@ -128,6 +128,9 @@ func (c *content) detailFields() []field {
 		fields = slices.Delete(fields, i, i+1)
 	}
 	used := map[string]bool{}
+	for _, f := range fields {
+		used[extract.Fold(f.example)] = true
+	}
 	if h := c.heading(); h != nil {
 		used[extract.Text(h)] = true
 		title.sources = append(title.sources, "css: "+quote(c.headingSelector(h)))
