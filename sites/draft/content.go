@@ -23,27 +23,28 @@ type content struct {
 
 // facts are what an element holds, its descendants included.
 type facts struct {
-	text                                    int // bytes
-	link, heading, image, price, date, main bool
+	text int // bytes
+	has  parts
 }
 
-func (f *facts) add(o facts) {
-	f.text += o.text
-	f.link = f.link || o.link
-	f.heading = f.heading || o.heading
-	f.image = f.image || o.image
-	f.price = f.price || o.price
-	f.date = f.date || o.date
-	f.main = f.main || o.main
-}
+// parts are kinds of element.
+type parts uint8
+
+const (
+	hasLink parts = 1 << iota
+	hasHeading
+	hasImage
+	hasDate
+	hasPrice
+	hasMain // the main part or heading of the page
+)
 
 func readContent(doc *extract.Doc) *content {
 	c := &content{doc: doc, base: doc.Page.URL, facts: map[*html.Node]facts{}}
-	for _, b := range selected("base[href]", doc.Root) {
+	if b := first("base[href]", doc.Root); b != nil {
 		if u, err := c.base.Parse(value(b, "href")); err == nil {
 			c.base = u
 		}
-		break
 	}
 	c.measure(doc.Root)
 	return c
@@ -55,38 +56,55 @@ func (c *content) measure(n *html.Node) facts {
 	var f facts
 	at := len(c.elements)
 	if n.Type == html.ElementNode {
-		if invisible[n.Data] {
+		switch n.Data {
+		case "head", "script", "style", "template", "noscript", "svg", "select", "button":
 			return f
 		}
 		c.elements = append(c.elements, n)
-		f.link = n.Data == "a" && value(n, "href") != ""
-		f.heading = isHeading(n)
-		f.image = n.Data == "img"
-		f.date = n.Data == "time"
-		f.main = n.Data == "main" || n.Data == "h1" || value(n, "role") == "main"
+		f.has = partOf(n)
 	}
 	for child := range n.ChildNodes() {
 		if child.Type == html.TextNode {
 			f.text += len(strings.TrimSpace(child.Data))
 		} else {
-			f.add(c.measure(child))
+			inner := c.measure(child)
+			f.text += inner.text
+			f.has |= inner.has
 		}
 	}
 	if n.Type == html.ElementNode {
-		if surrounds(n, f.main) {
+		if surrounds(n, f.has&hasMain != 0) {
 			for _, e := range c.elements[at:] {
 				delete(c.facts, e)
 			}
 			c.elements = c.elements[:at]
 			return facts{}
 		}
-		f.price = f.price || f.text <= 40 && hasPrice(extract.Text(n))
+		if f.text <= 40 && money.MatchString(extract.Text(n)) {
+			f.has |= hasPrice
+		}
 		c.facts[n] = f
 	}
 	return f
 }
 
-var invisible = map[string]bool{"head": true, "script": true, "style": true, "template": true, "noscript": true, "svg": true, "select": true, "button": true}
+func partOf(n *html.Node) parts {
+	switch {
+	case n.Data == "a" && value(n, "href") != "":
+		return hasLink
+	case n.Data == "h1":
+		return hasHeading | hasMain
+	case isHeading(n):
+		return hasHeading
+	case n.Data == "img":
+		return hasImage
+	case n.Data == "time":
+		return hasDate
+	case n.Data == "main" || value(n, "role") == "main":
+		return hasMain
+	}
+	return 0
+}
 
 // around are roles, and words in classes and ids, of what is beside the matter.
 var around = regexp.MustCompile(`(?i)(?:^|[\s_-])(?:nav|navbar|navigation|menu|breadcrumbs?|pagination|pager|footer|banner|contentinfo|complementary|sidebar|cookies?|social|related|recommendations)(?:$|[\s_-])`)
@@ -207,5 +225,3 @@ func classes(n *html.Node) []string {
 }
 
 var money = regexp.MustCompile(`(?i)(?:[$€£¥₹₽₴₺]|\b(?:USD|EUR|GBP|CHF|PLN|RUB|JPY|BGN)\b)\s?\d|\d\s?(?:[$€£¥₹₽₴₺]|лв|zł|Kč|руб|kr\b|Ft\b|lei\b|円|元|(?:USD|EUR|GBP|CHF|PLN|RUB|JPY|BGN)\b)`)
-
-func hasPrice(text string) bool { return money.MatchString(text) }

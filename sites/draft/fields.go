@@ -174,8 +174,9 @@ func (c *content) textsByClass(items []*html.Node) []*texts {
 }
 
 var (
-	number = regexp.MustCompile(`^[\d.,\s]+$`)
-	year   = regexp.MustCompile(`\b(?:1[5-9]|20)\d\d\b`)
+	capital = regexp.MustCompile(`([a-z])([A-Z])`)
+	number  = regexp.MustCompile(`^[\d.,\s]+$`)
+	year    = regexp.MustCompile(`\b(?:1[5-9]|20)\d\d\b`)
 )
 
 // typeOfTexts is the type that all texts can be read as.
@@ -184,7 +185,7 @@ func typeOfTexts(t *texts) string {
 		return !slices.ContainsFunc(t.firsts, func(s string) bool { return !is(s) })
 	}
 	switch {
-	case all(func(s string) bool { return len(s) < 40 && hasPrice(s) }):
+	case all(func(s string) bool { return len(s) < 40 && money.MatchString(s) }):
 		return "price"
 	case all(isDate):
 		return "date"
@@ -237,28 +238,11 @@ func add(fields []field, f field) []field {
 	return append(fields, f)
 }
 
-var squeeze = regexp.MustCompile(`_+`)
-
 // fieldName makes a name of a class, a label or a key.
 func fieldName(s string) string {
-	var b strings.Builder
-	for i, r := range s {
-		switch {
-		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
-			b.WriteRune(r)
-		case r >= 'A' && r <= 'Z':
-			if i > 0 && s[i-1] >= 'a' && s[i-1] <= 'z' {
-				b.WriteByte('_')
-			}
-			b.WriteRune(r - 'A' + 'a')
-		default:
-			b.WriteByte('_')
-		}
-	}
-	name := strings.Trim(squeeze.ReplaceAllString(b.String(), "_"), "_")
-	if len(name) > 40 {
-		name = strings.Trim(name[:40], "_")
-	}
+	s = strings.ToLower(capital.ReplaceAllString(s, "${1}_$2"))
+	name := strings.Join(strings.FieldsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }), "_")
+	name = strings.Trim(name[:min(len(name), 40)], "_")
 	if name == "" || name[0] >= '0' && name[0] <= '9' {
 		name = strings.TrimSuffix("field_"+name, "_")
 	}

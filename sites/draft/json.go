@@ -16,7 +16,7 @@ import (
 func (o *outline) fromJSON(page extract.Page, text []byte) error {
 	doc, err := extract.PageJSON(text)
 	if err != nil {
-		return fmt.Errorf("the page looks like JSON and is none: %w", err)
+		return fmt.Errorf("the page looks like JSON but is not: %w", err)
 	}
 	path, objects := largestList(doc, "", 0)
 	if len(objects) == 0 {

@@ -112,26 +112,27 @@ func (c *content) score(items []*html.Node) float64 {
 		return 0
 	}
 	n, text := float64(len(items)), 0
-	var link, heading, image, price, date float64
+	counts := map[parts]float64{}
 	for i, item := range items {
 		if i > 0 && contains(items[i-1], item) {
 			return 0
 		}
 		f := c.facts[item]
 		text += min(f.text, 300)
-		for _, count := range []struct {
-			sum *float64
-			has bool
-		}{{&link, f.link || item.Data == "tr"}, {&heading, f.heading}, {&image, f.image}, {&price, f.price}, {&date, f.date}} {
-			if count.has {
-				*count.sum++
+		for part := hasLink; part <= hasPrice; part <<= 1 {
+			if f.has&part != 0 || part == hasLink && item.Data == "tr" {
+				counts[part]++
 			}
 		}
 	}
-	if float64(text) < 8*n || link < n/2 && heading < n/2 && float64(text) < 60*n {
+	if float64(text) < 8*n || counts[hasLink] < n/2 && counts[hasHeading] < n/2 && float64(text) < 60*n {
 		return 0
 	}
-	return float64(text) + 20*(link*link+heading*heading+image*image+2*price*price+date*date)/n
+	score := float64(text) + 20*counts[hasPrice]*counts[hasPrice]/n // a price says twice as much
+	for part := hasLink; part <= hasPrice; part <<= 1 {
+		score += 20 * counts[part] * counts[part] / n
+	}
+	return score
 }
 
 // alike reports whether most items say the same.

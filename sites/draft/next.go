@@ -2,6 +2,7 @@ package draft
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -21,26 +22,21 @@ var nextWords = []string{
 	"напред", "следваща", "следваща страница", "по-стари публикации", "следующая", "следующая страница", "далее", "наступна", "下一页", "下一頁", "次へ", "次のページ", "다음",
 }
 
-// hintWords may be said by other links, too: these must lead to a page with a number.
-var hintWords = []string{"", "more", "mehr", "plus", "más", "още", "ещё"}
-
 var (
 	arrows   = regexp.MustCompile(`[»›→>⟩▶]+`)
 	nextPart = regexp.MustCompile(`(?i)(?:^|[_-])(?:next|older)(?:$|[_-])`)
 	backPart = regexp.MustCompile(`(?i)(?:^|[_-])(?:prev|previous|newer)(?:$|[_-])`)
 	digits   = regexp.MustCompile(`\d+`)
 	pageKeys = regexp.MustCompile(`(?i)^(?:page|paged|pg|p|pagenum|pn|seite|pagina|start|offset|from|skip)$`)
+	pageOf   = regexp.MustCompile(`(?i)(?:/page[/-]?|[?&](?:page|paged|p|pg)=)(\d+)`)
 	pagePath = regexp.MustCompile(`(?i)(?:^|/)(?:page|p|seite|pagina|strana|страница)[/-]?$`)
 )
 
 // findNext returns the keys of next that lead to the next page, or "".
 func (c *content) findNext() string {
 	links := selected("a[href]", c.doc.Root)
-	for _, n := range selected(`link[rel~="next"][href], a[rel~="next"][href]`, c.doc.Root) {
-		if c.elsewhere(n) != nil {
-			return "rel: next"
-		}
-		break // rel: next takes the first
+	if n := first(`link[rel~="next"][href], a[rel~="next"][href]`, c.doc.Root); n != nil && c.elsewhere(n) != nil {
+		return "rel: next"
 	}
 	for _, sure := range []bool{true, false} {
 		for _, a := range links {
@@ -70,7 +66,7 @@ func (c *content) elsewhere(a *html.Node) *url.URL {
 // text, its label, its title or its image; else, in its class or its parent's.
 func (c *content) saysNext(a *html.Node, sure bool) bool {
 	u := c.elsewhere(a)
-	if u == nil {
+	if u == nil || pageNumber(u) < pageNumber(c.doc.Page.URL) {
 		return false
 	}
 	says := []string{extract.Text(a), value(a, "aria-label"), value(a, "title")}
@@ -83,7 +79,7 @@ func (c *content) saysNext(a *html.Node, sure bool) bool {
 		if slices.Contains(nextWords, word) || strings.HasPrefix(word, "next page") {
 			return true
 		}
-		if !sure && numbered && slices.Contains(hintWords, word) && (word != "" || arrows.MatchString(s)) {
+		if !sure && numbered && (word == "more" || word == "" && arrows.MatchString(s)) {
 			return true
 		}
 	}
@@ -97,6 +93,16 @@ func (c *content) saysNext(a *html.Node, sure bool) bool {
 		}
 	}
 	return false
+}
+
+// pageNumber is the number of the page that a URL names, or 1.
+func pageNumber(u *url.URL) int {
+	if m := pageOf.FindStringSubmatch(pathOf(u)); m != nil {
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			return n
+		}
+	}
+	return 1
 }
 
 // nextSelectors are ways to select a link to the next page, the best first.
@@ -136,59 +142,44 @@ func nextSelectors(a *html.Node) []string {
 }
 
 // findCount returns the keys of next that count pages, from links whose texts
-// are numbers, or "". It needs a link to the page after this one.
+// are numbers, or "". The number of this page is one that is no link: rather
+// one that the page shows, else one between or before others.
 func (c *content) findCount(links []*html.Node) string {
-	for current := c.current(); ; current = 1 {
-		for _, a := range links {
-			n, err := strconv.Atoi(strings.TrimSpace(extract.Text(a)))
-			if err == nil && n == current+1 {
-				if u := c.elsewhere(a); u != nil {
-					if keys := c.count(u, n); keys != "" {
-						return keys
-					}
-				}
-			}
-		}
-		if current == 1 {
-			return ""
+	numbers := map[int]*url.URL{}
+	for _, a := range links {
+		n, err := strconv.Atoi(strings.TrimSpace(extract.Text(a)))
+		if u := c.elsewhere(a); err == nil && u != nil {
+			numbers[n] = u
 		}
 	}
-}
-
-// current is the number of this page: the last in its URL that names a page,
-// or else the one that the page marks as current; 1 if there is none.
-func (c *content) current() int {
-	for _, css := range []string{"[aria-current=page]", ".current", ".active", ".selected"} {
-		for _, n := range selected(css, c.doc.Root) {
-			if i, err := strconv.Atoi(digits.FindString(extract.Text(n))); err == nil && len(extract.Text(n)) < 10 {
-				return i
+	shown := map[int]bool{}
+	for n := range c.doc.Root.Descendants() {
+		if text := strings.TrimSpace(n.Data); n.Type == html.TextNode && len(text) < 10 && within(n, "a") == nil {
+			if i, err := strconv.Atoi(digits.FindString(text)); err == nil {
+				shown[i] = true
 			}
 		}
 	}
-	here := c.doc.Page.URL
-	for key, values := range here.Query() {
-		if n, err := strconv.Atoi(values[0]); err == nil && pageKeys.MatchString(key) {
-			return n
+	for _, sure := range []bool{true, false} {
+		for _, n := range slices.Sorted(maps.Keys(numbers)) {
+			if n < 2 || numbers[n-1] != nil || sure && !shown[n-1] || n > 2 && numbers[n-2] == nil {
+				continue
+			}
+			if keys := c.count(numbers[n], n); keys != "" {
+				return keys
+			}
 		}
 	}
-	all := digits.FindAllString(here.Path, -1)
-	if len(all) == 0 {
-		return 1
-	}
-	n, err := strconv.Atoi(all[len(all)-1])
-	if err != nil {
-		return 1
-	}
-	return n
+	return ""
 }
 
 // count returns the keys of next for the URL of page n: by a parameter that is
 // not the same in this page's URL, or by a number in the path.
 func (c *content) count(u *url.URL, n int) string {
 	here := c.doc.Page.URL
-	for key, values := range u.Query() {
-		v, err := strconv.Atoi(values[0])
-		if err != nil || !pageKeys.MatchString(key) || here.Query().Get(key) == values[0] || u.Path != here.Path {
+	for _, key := range slices.Sorted(maps.Keys(u.Query())) {
+		v, err := strconv.Atoi(u.Query().Get(key))
+		if err != nil || !pageKeys.MatchString(key) || here.Query().Get(key) == strconv.Itoa(v) || u.Path != here.Path {
 			continue
 		}
 		keys := "param: " + quote(key)

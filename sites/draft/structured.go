@@ -24,15 +24,6 @@ var properties = []struct{ path, name, typ string }{
 	{"description", "description", ""}, {"image", "image", "url"},
 }
 
-// ofSite are types that say what a page or a site is, not what it is about.
-var ofSite = []string{
-	"BreadcrumbList", "WebSite", "Organization", "WebPage", "CollectionPage", "ListItem", "ItemList", "ImageObject", "SearchAction",
-	"SiteNavigationElement", "WPHeader", "WPFooter", "WPSideBar", "Person", "Offer", "Comment",
-}
-
-// threads are types of pages that are lists of posts.
-var threads = []string{"DiscussionForumPosting", "QAPage", "Question"}
-
 // structured returns the fields that JSON-LD or microdata give for the thing
 // that a page is about, and whether the page's heading names that thing: such
 // a page is a detail page whatever repeats on it.
@@ -48,11 +39,16 @@ func (c *content) structured() (fields []field, named bool) {
 		for _, o := range source.objects {
 			obj, _ := o.(map[string]any)
 			typ := typeOf(obj)
-			if typ == "" || slices.Contains(ofSite, typ) {
-				continue
+			thread := false
+			switch typ {
+			case "", "BreadcrumbList", "WebSite", "Organization", "WebPage", "CollectionPage", "ListItem", "ItemList", "ImageObject", "SearchAction",
+				"SiteNavigationElement", "WPHeader", "WPFooter", "WPSideBar", "Person", "Offer", "Comment":
+				continue // about the site, or a part of something
+			case "DiscussionForumPosting", "QAPage", "Question":
+				thread = true // a list of posts
 			}
 			found, title := objectOf(obj, source.key+": ", typ)
-			about := title != "" && heading != "" && (strings.Contains(heading, title) || strings.Contains(title, heading)) && !slices.Contains(threads, typ)
+			about := title != "" && heading != "" && (strings.Contains(heading, title) || strings.Contains(title, heading)) && !thread
 			if len(found) > 1 && (about && !named || about == named && len(found) > len(fields)) {
 				fields, named = found, about
 			}
