@@ -50,7 +50,7 @@ type job struct {
 	queue     *workqueue.Queue
 	client    *fetch.Client
 	breaker   *breaker
-	doubles   doubles
+	contents  duplicates
 	endings   *endings
 	budget    *budget
 	writer    *Writer
@@ -89,8 +89,10 @@ type yield struct {
 	Hits   map[string]map[string]int `json:"hits,omitempty"`
 	Faults extract.Faults            `json:"faults,omitempty"`
 	Bytes  int                       `json:"bytes,omitempty"` // of the page, unpacked
-	via    string                    // the proxy that it came by
-	types  []string                  // of the records that go with it, in their order
+	// Duplicate is the address of a page with the same content, or "".
+	Duplicate string   `json:"duplicate,omitempty"`
+	via       string   // the proxy that it came by
+	types     []string // of the records that go with it, in their order
 }
 
 var errTooLong = errors.New("limits.max_duration has passed")
@@ -683,9 +685,6 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 	if err != nil {
 		return fail(fetch.Validate, invalidIn(res, err))
 	}
-	if err := j.doubles.again(j.def, doc, &res); err != nil {
-		return fail(fetch.Duplicate, err)
-	}
 	switch {
 	case !extract.MustHave(j.def, doc):
 		why := "the page has none of must_have"
@@ -700,7 +699,7 @@ func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
 	case len(res.Records) == 0 && len(res.Invalid) > 0 && len(res.Links) == 0 && res.Next == nil:
 		return fail(fetch.Validate, invalidIn(res, fmt.Errorf("no record of the page is valid: %s", strings.Join(res.Invalid[0].Problems, "; "))))
 	}
-	y := &yield{Class: fetch.OK, Bytes: len(page.Body), via: page.Via, Took: max(page.Took.Milliseconds(), 1), Counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Faults: res.Faults, Records: map[string]int{}}
+	y := &yield{Class: fetch.OK, Duplicate: j.contents.of(doc, &res), Bytes: len(page.Body), via: page.Via, Took: max(page.Took.Milliseconds(), 1), Counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Faults: res.Faults, Records: map[string]int{}}
 	print := sha256.New()
 	records := make([][]byte, 0, len(res.Records))
 	for i := range res.Records {

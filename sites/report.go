@@ -102,6 +102,9 @@ func (s *Summary) Report() string {
 	}
 	row("records", "%d extracted, %d invalid, %d twice, %d written: %d new, %d changed, %d unchanged; %d gone",
 		s.Extracted, s.Invalid, max(s.Extracted-s.Records, 0), s.Records, s.Changes.New, s.Changes.Changed, s.Changes.Unchanged, s.Changes.Gone)
+	if s.Duplicates > 0 {
+		row("duplicates", "%d pages have the content of another page, such as %s", s.Duplicates, s.DuplicateExample)
+	}
 	if w := s.Ways; w != nil {
 		worst := ""
 		if len(w.Worst) > 0 {

@@ -1,6 +1,7 @@
 package sites
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,6 +43,9 @@ type Counts struct {
 	// Extracted counts the valid records of the pages, those too that were met twice.
 	Extracted int   `json:"extracted"`
 	Bytes     int64 `json:"bytes"` // of the pages that were read, unpacked
+	// Duplicates counts detail pages with the content of another page; DuplicateExample is the addresses of such a pair.
+	Duplicates       int    `json:"duplicates,omitempty"`
+	DuplicateExample string `json:"duplicate_example,omitempty"`
 	// Fields has for type.field how often each alternative hit: "0" the
 	// first, "none" when there was no value.
 	Fields map[string]map[string]int `json:"fields,omitempty"`
@@ -81,6 +85,10 @@ func (c *Counts) book(url string, info workqueue.Info, y yield) {
 	c.ByClass[y.Class]++
 	c.Invalid += y.Invalid
 	c.Bytes += int64(y.Bytes)
+	if y.Duplicate != "" {
+		c.Duplicates++
+		c.DuplicateExample = cmp.Or(c.DuplicateExample, url+" and "+y.Duplicate)
+	}
 	c.addFields(y.Hits, y.Faults)
 	for _, n := range y.Records {
 		c.Extracted += n
@@ -119,6 +127,8 @@ func (c *Counts) add(o Counts) {
 	c.Skipped += o.Skipped
 	c.Errors += o.Errors
 	c.Invalid += o.Invalid
+	c.Duplicates += o.Duplicates
+	c.DuplicateExample = cmp.Or(c.DuplicateExample, o.DuplicateExample)
 	if c.ByClass == nil {
 		c.ByClass = map[fetch.Class]int{}
 	}
