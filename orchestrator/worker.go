@@ -81,7 +81,7 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 	both.Go(func() error {
 		return api.ServeMetrics(serving, api.Config{
 			Listen: opts.MetricsListen, Keys: cfg.Dashboard.Keys, Hosts: cfg.Dashboard.Hosts, Logger: opts.Logger,
-			Metrics: metrics.Handler(system.Metrics, memoryMetrics{system.Memory}),
+			Metrics: metrics.Handler(system.Metrics),
 		})
 	})
 	return both.Wait()

@@ -54,9 +54,8 @@ type job struct {
 	endings   *endings
 	budget    *budget
 	writer    *Writer
-	memory    *Memory             // of the process
+	memory    *memory             // of the process
 	places    *limit.KeyedLimiter // see Service
-	sizes     sizes               // of pages, by kind
 	noted     atomic.Bool         // see given
 	heavy     atomic.Bool         // a page had many bytes of records since pressed looked last
 	unwritten int64               // bytes of records: maxUnwrittenBytes
@@ -452,10 +451,7 @@ func (j *job) probe(ctx context.Context) (failure error, known bool) {
 	if err != nil || !ok {
 		return nil, false
 	}
-	_, leave, err := j.get(ctx, v)
-	if err == nil {
-		leave()
-	}
+	_, err = j.client.Get(ctx, v.URL, v.Kind)
 	return err, true
 }
 
@@ -626,30 +622,13 @@ func (j *job) retry(ctx context.Context, lease workqueue.Leased, cause error, af
 	return nil
 }
 
-// get fetches a page, and sets memory aside for it until leave is called.
-func (j *job) get(ctx context.Context, v visit) (page extract.Page, leave func(), err error) {
-	room, err := j.memory.enter(ctx, j.sizes.usual(v.Kind))
-	if err != nil {
-		return page, nil, err
-	}
-	page, err = j.client.Get(fetch.WithRoom(ctx, func(n int64) bool {
-		ok := room.grow(n)
-		if !ok { // the next one waits until there is room for it
-			j.sizes.saw(v.Kind, n)
-		}
-		return ok
-	}), v.URL, v.Kind)
-	if err != nil {
-		room.leave()
-		return page, nil, err
-	}
-	j.sizes.saw(v.Kind, int64(len(page.Body)))
-	return page, room.leave, nil
-}
-
 // scrape fetches and reads a page.
 func (j *job) scrape(ctx context.Context, v visit) (*yield, [][]byte, error) {
-	page, leave, err := j.get(ctx, v)
+	page, err := j.client.Get(ctx, v.URL, v.Kind)
+	if err != nil {
+		return nil, nil, err
+	}
+	leave, err := j.memory.enter(ctx, len(page.Body))
 	if err != nil {
 		return nil, nil, err
 	}

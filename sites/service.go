@@ -67,7 +67,7 @@ type Config struct {
 	Alerts    string                                              // the URL of a webhook that hears when a site is not healthy. Defaults to none.
 	Secret    string                                              // signs what webhooks get. Defaults to none.
 	MaxPages  int                                                 // pages on their way at once, of all sites and in all processes. Defaults to 0: no limit.
-	Memory    *Memory                                             // that the pages of this process may take. Defaults to no limit.
+	Memory    int64                                               // bytes that this process should stay below; it bounds the pages that are parsed at once. Defaults to 0: no limit.
 	Logger    *slog.Logger                                        // Defaults to none.
 	// WriterLease is how long the process that writes a job's records may be
 	// silent before another takes over. Defaults to 15 seconds.
@@ -84,6 +84,7 @@ type Service struct {
 	robots    fetch.RobotsCache       // of this process: a file for a host and a day is worth no sharing
 	pacer     *limit.Pacer
 	places    *limit.KeyedLimiter // for pages on their way; nil: no limit
+	memory    *memory             // for pages that are parsed
 	turns     turns
 
 	mu     sync.Mutex // guards jobs and siteOf
@@ -134,6 +135,7 @@ func NewService(cfg Config) (*Service, error) {
 	if cfg.MaxPages > 0 {
 		s.places = limit.NewKeyedLimiter(cfg.Client.Redis(), limit.KeyedConfig{Default: cfg.MaxPages, FailOpen: true, Logger: cfg.Logger})
 	}
+	s.memory = newMemory(cfg.Memory)
 	s.turns = turns{cfg.Client.Redis()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
@@ -701,7 +703,7 @@ func (s *Service) newJob(ctx context.Context, id string, req Request) (*job, err
 	return &job{
 		endings:   over,
 		alerts:    s.cfg.Alerts,
-		memory:    s.cfg.Memory,
+		memory:    s.memory,
 		places:    s.places,
 		unwritten: maxUnwrittenBytes,
 		budget:    newBudget(rdb, id, def.Limits),

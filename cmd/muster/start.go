@@ -15,7 +15,7 @@ import (
 var workerSettings = []settingFlag{
 	{name: "concurrency", path: "workers.concurrency", usage: "run `N` tasks at once"},
 	{name: "max-pages", path: "sites.max_pages_at_once", usage: "have at most `N` pages on their way at once, of all sites and in all processes"},
-	{name: "memory-limit", path: "workers.memory_limit_mb", usage: "stay below `MB` megabytes, in each process: where memory is short fewer pages are fetched at once"},
+	{name: "memory-limit", path: "workers.memory_limit_mb", usage: "stay below `MB` megabytes, in each process: where memory is short fewer pages are parsed at once"},
 }
 
 var startSettings = append([]settingFlag{
