@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/sites/internal/store"
 )
 
 // announced is how long a process counts as one that writes after it said so.
@@ -54,9 +56,9 @@ func (s *Service) announce(ctx context.Context) error {
 	now := time.Now()
 	s.announced = string(member)
 	_, err = s.cfg.Client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.ZAdd(ctx, writingKey, redis.Z{Score: float64(now.Add(announced).UnixMilli()), Member: member})
-		p.ZRemRangeByScore(ctx, writingKey, "-inf", strconv.FormatInt(now.UnixMilli(), 10))
-		p.Expire(ctx, writingKey, announced)
+		p.ZAdd(ctx, store.WritersKey, redis.Z{Score: float64(now.Add(announced).UnixMilli()), Member: member})
+		p.ZRemRangeByScore(ctx, store.WritersKey, "-inf", strconv.FormatInt(now.UnixMilli(), 10))
+		p.Expire(ctx, store.WritersKey, announced)
 		return nil
 	})
 	if err != nil {
@@ -69,14 +71,14 @@ func (s *Service) announce(ctx context.Context) error {
 func (s *Service) retract(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if err := s.cfg.Client.Redis().ZRem(ctx, writingKey, s.announced).Err(); err != nil {
+	if err := s.cfg.Client.Redis().ZRem(ctx, store.WritersKey, s.announced).Err(); err != nil {
 		s.cfg.Logger.Debug("this process counts as one that writes for a while yet", "error", err)
 	}
 }
 
 // announcements lists where processes write.
 func (s *Service) announcements(ctx context.Context) ([]announcement, error) {
-	members, err := s.cfg.Client.Redis().ZRangeByScore(ctx, writingKey, &redis.ZRangeBy{Min: strconv.FormatInt(time.Now().UnixMilli(), 10), Max: "+inf"}).Result()
+	members, err := s.cfg.Client.Redis().ZRangeByScore(ctx, store.WritersKey, &redis.ZRangeBy{Min: strconv.FormatInt(time.Now().UnixMilli(), 10), Max: "+inf"}).Result()
 	if err != nil {
 		return nil, fmt.Errorf("look who writes records: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/sites/fetch"
+	"muster/sites/internal/store"
 	"muster/tasks/limit"
 )
 
@@ -83,7 +84,7 @@ func (b *breaker) allow(ctx context.Context) (limit.Permit, error) {
 		if err != nil {
 			return limit.Permit{}, fmt.Errorf("look at the breaker of %s: %w", b.site, err)
 		}
-		failures, err := b.rdb.Exists(ctx, failuresKey(b.site)).Result()
+		failures, err := b.rdb.Exists(ctx, store.FailuresKey(b.site)).Result()
 		if err != nil {
 			return limit.Permit{}, fmt.Errorf("look for failures of %s: %w", b.site, err)
 		}
@@ -174,7 +175,7 @@ func (b *breaker) report(ctx context.Context, permit limit.Permit, page string, 
 		if err := permit.Success(ctx); err != nil {
 			return 0, err
 		}
-		return 0, b.rdb.Del(ctx, failuresKey(b.site)).Err()
+		return 0, b.rdb.Del(ctx, store.FailuresKey(b.site)).Err()
 	}
 	return 0, permit.Cancel(ctx) // the proxy's, or nobody's
 }
@@ -211,7 +212,7 @@ func (b *breaker) note(ctx context.Context, page string, failure *fetch.Error) (
 	if page != "" {
 		members = append(members, page)
 	}
-	key := failuresKey(b.site)
+	key := store.FailuresKey(b.site)
 	var all *redis.StringSliceCmd
 	if _, err := b.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.SAdd(ctx, key, members...)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/sites/definition"
+	"muster/sites/internal/store"
 )
 
 // Chunk is a share of the pages of a job. Which pages those are is in Redis:
@@ -58,7 +59,7 @@ func (j *job) split(ctx context.Context, pages []pageID) ([]Chunk, error) {
 	size := max(chunkSize(j.def), (len(pages)+maxChunks-1)/maxChunks)
 	pipe := j.rdb.Pipeline()
 	flush := func() error {
-		pipe.Expire(ctx, chunksKey(j.run), keep)
+		pipe.Expire(ctx, store.ChunksKey(j.run), store.Keep)
 		if _, err := pipe.Exec(ctx); err != nil {
 			return fmt.Errorf("store the chunks of job %s: %w", j.run, err)
 		}
@@ -70,7 +71,7 @@ func (j *job) split(ctx context.Context, pages []pageID) ([]Chunk, error) {
 		for _, p := range part {
 			packed = append(packed, p[:]...)
 		}
-		pipe.HSet(ctx, chunksKey(j.run), strconv.Itoa(len(chunks)), packed)
+		pipe.HSet(ctx, store.ChunksKey(j.run), strconv.Itoa(len(chunks)), packed)
 		chunks = append(chunks, Chunk{Site: j.def.Site, Part: len(chunks), Pages: len(part)})
 		if pipe.Len() == 100 {
 			if err := flush(); err != nil {
@@ -86,7 +87,7 @@ var errNoChunk = errors.New("its pages are not known any more; resume the job")
 
 // pages are the ids of the pages of a chunk.
 func (j *job) pages(ctx context.Context, c Chunk) ([]string, error) {
-	packed, err := j.rdb.HGet(ctx, chunksKey(j.run), strconv.Itoa(c.Part)).Bytes()
+	packed, err := j.rdb.HGet(ctx, store.ChunksKey(j.run), strconv.Itoa(c.Part)).Bytes()
 	size := len(pageID{})
 	if errors.Is(err, redis.Nil) || err == nil && len(packed) != c.Pages*size {
 		return nil, fmt.Errorf("chunk %d of job %s: %w", c.Part, j.run, errNoChunk)

@@ -14,9 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"muster/internal/atomicfile"
+	"muster/sites/internal/store"
 	"muster/sites/ledger"
 	"muster/sites/sink"
 )
@@ -46,7 +45,7 @@ func (j *job) closeFiles(ctx context.Context, sum Summary) (Summary, error) {
 		if err := json.Unmarshal([]byte(data), &sum); err != nil {
 			return fmt.Errorf("read the summary of job %s: %w", j.run, err)
 		}
-		if err := j.rdb.SetNX(ctx, closedKey(j.run), data, keep).Err(); err != nil {
+		if err := j.rdb.SetNX(ctx, store.SummaryKey(j.run), data, store.Keep).Err(); err != nil {
 			return fmt.Errorf("store the summary of job %s: %w", j.run, err)
 		}
 		j.alert(ctx, sum.Health)
@@ -90,22 +89,7 @@ func (j *job) alert(ctx context.Context, h Health) {
 
 // closed reads the summary of a job whose files are closed.
 func (j *job) closed(ctx context.Context) (Summary, bool, error) {
-	return readJSON[Summary](ctx, j.rdb, closedKey(j.run))
-}
-
-// readJSON reads a value that may not be there.
-func readJSON[T any](ctx context.Context, rdb redis.UniversalClient, key string) (v T, ok bool, err error) {
-	data, err := rdb.Get(ctx, key).Bytes()
-	if errors.Is(err, redis.Nil) {
-		return v, false, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &v)
-	}
-	if err != nil {
-		return v, false, fmt.Errorf("read %s: %w", key, err)
-	}
-	return v, true, nil
+	return store.ReadJSON[Summary](ctx, j.rdb, store.SummaryKey(j.run))
 }
 
 func (j *job) closeWith(ctx context.Context, sum *Summary) error {
@@ -348,7 +332,7 @@ func (s *Service) writeRound(busy map[string]chan struct{}) int {
 		s.cfg.Logger.Warn("scrapes are not left to this process to write", "error", err)
 	}
 	known := s.known() // those that are not open below have been closed elsewhere
-	open, err := s.cfg.Client.Redis().SMembers(s.ctx, openKey).Result()
+	open, err := s.cfg.Client.Redis().SMembers(s.ctx, store.OpenJobsKey).Result()
 	if err != nil {
 		if s.ctx.Err() == nil {
 			s.cfg.Logger.Warn("cannot look for records to write", "error", err)
@@ -380,7 +364,7 @@ func (s *Service) writeJob(id string) {
 	err := func() error {
 		j, err := s.job(s.ctx, id)
 		if errors.Is(err, ErrNoJob) {
-			return s.cfg.Client.Redis().SRem(s.ctx, openKey, id).Err()
+			return s.cfg.Client.Redis().SRem(s.ctx, store.OpenJobsKey, id).Err()
 		}
 		if err != nil {
 			return err
@@ -391,7 +375,7 @@ func (s *Service) writeJob(id string) {
 		if _, err := j.writer.Drain(s.ctx); err != nil {
 			return err
 		}
-		sum, ok, err := readJSON[Summary](s.ctx, j.rdb, closingKey(id))
+		sum, ok, err := store.ReadJSON[Summary](s.ctx, j.rdb, store.CountedKey(id))
 		if err != nil || !ok {
 			return errors.Join(err, s.dropDead(j))
 		}
@@ -419,7 +403,7 @@ func (s *Service) dropDead(j *job) error {
 	if err != nil || !dead {
 		return err
 	}
-	if err := s.cfg.Client.Redis().SRem(s.ctx, openKey, j.run).Err(); err != nil {
+	if err := s.cfg.Client.Redis().SRem(s.ctx, store.OpenJobsKey, j.run).Err(); err != nil {
 		return fmt.Errorf("close job %s: %w", j.run, err)
 	}
 	if err := s.turns.drop(s.ctx, j.run); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"muster/sites/definition"
 	"muster/sites/fetch"
+	"muster/sites/internal/store"
 	"muster/tasks/workqueue"
 )
 
@@ -76,7 +77,7 @@ func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode what was collected: %w", err)
 	}
-	if err := j.rdb.Set(ctx, collectedKey(j.id), stored, keep).Err(); err != nil {
+	if err := j.rdb.Set(ctx, store.CollectedKey(j.id), stored, store.Keep).Err(); err != nil {
 		return nil, fmt.Errorf("store what was collected: %w", err)
 	}
 	return j.split(ctx, w.details)
@@ -87,7 +88,7 @@ func (j *job) requeue(ctx context.Context) error {
 	if j.req.Resume == "" {
 		return nil
 	}
-	done, err := j.rdb.Exists(ctx, resumedKey(j.run)).Result()
+	done, err := j.rdb.Exists(ctx, store.ResumedKey(j.run)).Result()
 	if err != nil {
 		return fmt.Errorf("resume job %s: %w", j.id, err)
 	}
@@ -99,7 +100,7 @@ func (j *job) requeue(ctx context.Context) error {
 		return fmt.Errorf("put back the failed pages of job %s: %w", j.id, err)
 	}
 	j.log.Info("failed pages are tried again", "pages", len(ids))
-	if err := j.rdb.Set(ctx, resumedKey(j.run), len(ids), keep).Err(); err != nil {
+	if err := j.rdb.Set(ctx, store.ResumedKey(j.run), len(ids), store.Keep).Err(); err != nil {
 		return fmt.Errorf("resume job %s: %w", j.id, err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"muster/sites/definition"
+	"muster/sites/internal/store"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -78,7 +79,7 @@ func (s *Service) awaitDependencies(ctx context.Context, id string, req Request)
 	if err != nil {
 		return fmt.Errorf("encode the job: %w", err)
 	}
-	if err := s.cfg.Client.Redis().Set(ctx, specKey(id), spec, keep).Err(); err != nil {
+	if err := s.cfg.Client.Redis().Set(ctx, store.RequestKey(id), spec, store.Keep).Err(); err != nil {
 		return fmt.Errorf("store job %s: %w", id, err)
 	}
 	return nil
@@ -88,7 +89,7 @@ func (s *Service) awaitDependencies(ctx context.Context, id string, req Request)
 // asked for in a task, and of a job that was sent by a process that died before
 // it was listed.
 func (s *Service) outcome(ctx context.Context, id string) (status string, over bool, err error) {
-	sum, closed, err := readJSON[Summary](ctx, s.cfg.Client.Redis(), closedKey(id))
+	sum, closed, err := store.ReadJSON[Summary](ctx, s.cfg.Client.Redis(), store.SummaryKey(id))
 	if err != nil || closed {
 		return sum.Status, closed, err
 	}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"muster/sites/internal/store"
 )
 
 // endings counts why sessions of a job have ended, in this process until push.
@@ -44,9 +46,9 @@ func (j *job) pushEndings(ctx context.Context) error {
 	}
 	pipe := j.rdb.Pipeline()
 	for why, n := range by {
-		pipe.HIncrBy(ctx, endingsKey(j.id), why, n)
+		pipe.HIncrBy(ctx, store.SessionEndsKey(j.id), why, n)
 	}
-	pipe.Expire(ctx, endingsKey(j.id), keep)
+	pipe.Expire(ctx, store.SessionEndsKey(j.id), store.Keep)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("count the sessions that have ended: %w", err)
 	}
@@ -62,7 +64,7 @@ func (j *job) allEndings(ctx context.Context) (map[string]int, error) {
 	if err := j.pushEndings(ctx); err != nil {
 		return nil, err
 	}
-	all, err := j.rdb.HGetAll(ctx, endingsKey(j.id)).Result()
+	all, err := j.rdb.HGetAll(ctx, store.SessionEndsKey(j.id)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("count the sessions of job %s: %w", j.id, err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/testutil"
+	"muster/sites/internal/store"
 	"muster/sites/ledger"
 	"muster/sites/sink"
 	"muster/tasks"
@@ -103,7 +104,7 @@ func writerChild(args string) error {
 	}
 	s.writing.Do(func() {}) // the loop below does it, without its pauses
 	for {
-		open, err := plain.SMembers(s.ctx, openKey).Result()
+		open, err := plain.SMembers(s.ctx, store.OpenJobsKey).Result()
 		if err != nil {
 			return err
 		}
@@ -489,7 +490,7 @@ func freezeCloser(t *testing.T, asked func(step int) bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := j.rdb.Set(t.Context(), closingKey(id), sum, keep).Err(); err != nil {
+		if err := j.rdb.Set(t.Context(), store.CountedKey(id), sum, store.Keep).Err(); err != nil {
 			t.Fatal(err)
 		}
 		w.stopAt(func(step string) bool {
@@ -524,7 +525,7 @@ func freezeCloser(t *testing.T, asked func(step int) bool) {
 		if t.Failed() {
 			t.Fatalf("the first was stopped at %s", step)
 		}
-		if err := j.rdb.SRem(t.Context(), openKey, id).Err(); err != nil {
+		if err := j.rdb.SRem(t.Context(), store.OpenJobsKey, id).Err(); err != nil {
 			t.Fatal(err)
 		}
 		if step == "" {

@@ -13,6 +13,7 @@ import (
 
 	"muster/sites/definition"
 	"muster/sites/fetch"
+	"muster/sites/internal/store"
 )
 
 // HealthStatus is how a site does.
@@ -278,7 +279,7 @@ func (j *job) assess(ctx context.Context, sum *Summary) error {
 	if err != nil {
 		return fmt.Errorf("encode health: %w", err)
 	}
-	key := healthKey(j.def.Site)
+	key := store.HealthKey(j.def.Site)
 	_, err = j.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.HSet(ctx, key, j.run, data)
 		p.Expire(ctx, key, baseline)
@@ -288,7 +289,7 @@ func (j *job) assess(ctx context.Context, sum *Summary) error {
 				p.HDel(ctx, key, h.JobID)
 			}
 		}
-		p.SAdd(ctx, healthSites, j.def.Site)
+		p.SAdd(ctx, store.HealthSitesKey, j.def.Site)
 		return nil
 	})
 	if err != nil {
@@ -304,7 +305,7 @@ func (j *job) assess(ctx context.Context, sum *Summary) error {
 }
 
 func runsOf(ctx context.Context, rdb redis.UniversalClient, site string) ([]Health, error) {
-	all, err := rdb.HGetAll(ctx, healthKey(site)).Result()
+	all, err := rdb.HGetAll(ctx, store.HealthKey(site)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read health of %s: %w", site, err)
 	}
@@ -323,7 +324,7 @@ func runsOf(ctx context.Context, rdb redis.UniversalClient, site string) ([]Heal
 // in the last seven days are left out.
 func (s *Service) Health(ctx context.Context) ([]Health, error) {
 	rdb := s.cfg.Client.Redis()
-	names, err := rdb.SMembers(ctx, healthSites).Result()
+	names, err := rdb.SMembers(ctx, store.HealthSitesKey).Result()
 	if err != nil {
 		return nil, fmt.Errorf("list the health of sites: %w", err)
 	}

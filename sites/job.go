@@ -21,6 +21,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
+	"muster/sites/internal/store"
 	"muster/tasks"
 	"muster/tasks/limit"
 	"muster/tasks/workqueue"
@@ -447,7 +448,7 @@ const probeAgain = 100 * time.Millisecond
 // probe asks for a page that the site has given to the job before. Known is
 // false when there is none.
 func (j *job) probe(ctx context.Context) (failure error, known bool) {
-	v, ok, err := readJSON[visit](ctx, j.rdb, givenKey(j.id))
+	v, ok, err := store.ReadJSON[visit](ctx, j.rdb, store.ProbePageKey(j.id))
 	if err != nil || !ok {
 		return nil, false
 	}
@@ -464,7 +465,7 @@ func (j *job) given(ctx context.Context, v visit) error {
 	if err != nil {
 		return fmt.Errorf("encode page: %w", err)
 	}
-	if err := j.rdb.Set(ctx, givenKey(j.id), data, keep).Err(); err != nil {
+	if err := j.rdb.Set(ctx, store.ProbePageKey(j.id), data, store.Keep).Err(); err != nil {
 		j.noted.Store(false)
 		return fmt.Errorf("note a page that the site gives: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"muster/sites/definition"
+	"muster/sites/internal/store"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 	"muster/tasks/workqueue"
@@ -64,7 +65,7 @@ func (s *Service) JobDefinition(ctx context.Context, id string) (*definition.Def
 // Jobs lists up to n scrapes, of one site or of all when it is "", the newest
 // first. Those that began more than a week ago are not known any more.
 func (s *Service) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
-	ids, err := s.cfg.Client.Redis().ZRevRange(ctx, jobsKey, 0, 9999).Result()
+	ids, err := s.cfg.Client.Redis().ZRevRange(ctx, store.JobsKey, 0, 9999).Result()
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
@@ -114,7 +115,7 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 	if j.Records, j.Trouble, err = written(ctx, q.Outputs()); err != nil {
 		return Job{}, err
 	}
-	if sum, ok, err := readJSON[Summary](ctx, rdb, closedKey(id)); err != nil {
+	if sum, ok, err := store.ReadJSON[Summary](ctx, rdb, store.SummaryKey(id)); err != nil {
 		return Job{}, err
 	} else if ok {
 		j.Summary, j.Status = &sum, sum.Status
@@ -173,7 +174,7 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 // it does for a week. Its error is a *tasks.Failure when the job failed as a
 // whole.
 func (s *Service) Stored(ctx context.Context, id string) (Summary, bool, error) {
-	sum, ok, err := readJSON[Summary](ctx, s.cfg.Client.Redis(), closedKey(id))
+	sum, ok, err := store.ReadJSON[Summary](ctx, s.cfg.Client.Redis(), store.SummaryKey(id))
 	if err != nil || !ok {
 		return Summary{}, false, err
 	}
@@ -250,7 +251,7 @@ func (s *Service) Site(ctx context.Context, name string) error {
 		return nil
 	}
 	rdb := s.cfg.Client.Redis()
-	for _, set := range []string{healthSites, pausedKey} {
+	for _, set := range []string{store.HealthSitesKey, store.PausedSitesKey} {
 		there, err := rdb.SIsMember(ctx, set, name).Result()
 		if err != nil {
 			return fmt.Errorf("look for site %s: %w", name, err)
@@ -300,7 +301,7 @@ func (s *Service) Cancel(ctx context.Context, id string) error {
 // ResumeSite: of the job that is under way, at once but for the pages that are
 // on the way, and of those that begin meanwhile.
 func (s *Service) PauseSite(ctx context.Context, site string) error {
-	if err := s.cfg.Client.Redis().SAdd(ctx, pausedKey, site).Err(); err != nil {
+	if err := s.cfg.Client.Redis().SAdd(ctx, store.PausedSitesKey, site).Err(); err != nil {
 		return fmt.Errorf("pause site %s: %w", site, err)
 	}
 	return s.eachOpen(ctx, site, func(q *workqueue.Queue) error { _, err := q.Pause(ctx); return err })
@@ -308,7 +309,7 @@ func (s *Service) PauseSite(ctx context.Context, site string) error {
 
 // ResumeSite ends PauseSite.
 func (s *Service) ResumeSite(ctx context.Context, site string) error {
-	if err := s.cfg.Client.Redis().SRem(ctx, pausedKey, site).Err(); err != nil {
+	if err := s.cfg.Client.Redis().SRem(ctx, store.PausedSitesKey, site).Err(); err != nil {
 		return fmt.Errorf("resume site %s: %w", site, err)
 	}
 	return s.eachOpen(ctx, site, func(q *workqueue.Queue) error { _, err := q.Resume(ctx); return err })
@@ -316,7 +317,7 @@ func (s *Service) ResumeSite(ctx context.Context, site string) error {
 
 // PausedSites lists the sites that are paused, in no order.
 func (s *Service) PausedSites(ctx context.Context) ([]string, error) {
-	sites, err := s.cfg.Client.Redis().SMembers(ctx, pausedKey).Result()
+	sites, err := s.cfg.Client.Redis().SMembers(ctx, store.PausedSitesKey).Result()
 	if err != nil {
 		return nil, fmt.Errorf("list paused sites: %w", err)
 	}
@@ -326,7 +327,7 @@ func (s *Service) PausedSites(ctx context.Context) ([]string, error) {
 // eachOpen calls fn with the queue of each job of a site that is under way.
 func (s *Service) eachOpen(ctx context.Context, site string, fn func(*workqueue.Queue) error) error {
 	rdb := s.cfg.Client.Redis()
-	open, err := rdb.SMembers(ctx, openKey).Result()
+	open, err := rdb.SMembers(ctx, store.OpenJobsKey).Result()
 	if err != nil {
 		return fmt.Errorf("list open jobs: %w", err)
 	}
@@ -351,7 +352,7 @@ func (s *Service) eachOpen(ctx context.Context, site string, fn func(*workqueue.
 // heedPause pauses a job that begins while its site is paused, and wakes one
 // that goes on with another that was paused when it ended.
 func (j *job) heedPause(ctx context.Context) error {
-	paused, err := j.rdb.SIsMember(ctx, pausedKey, j.def.Site).Result()
+	paused, err := j.rdb.SIsMember(ctx, store.PausedSitesKey, j.def.Site).Result()
 	if err != nil {
 		return fmt.Errorf("look whether site %s is paused: %w", j.def.Site, err)
 	}

@@ -2,7 +2,6 @@ package sites
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/sites/internal/store"
 	"muster/tasks/limit"
 )
 
@@ -60,11 +60,6 @@ func (p *pacer) Hold(ctx context.Context, d time.Duration) error {
 	return p.limit.NotBefore(ctx, p.site, time.Now().Add(d))
 }
 
-//go:embed lua/throttle.lua
-var throttleLua string
-
-var throttleCmd = redis.NewScript(throttleLua)
-
 // throttle is the delay that a site's answers ask for, shared by all
 // processes: each learns what the others have seen when it has seen an answer
 // itself.
@@ -78,16 +73,12 @@ type throttle struct {
 
 // Observe implements fetch.Throttle.
 func (t *throttle) Observe(ctx context.Context, latency time.Duration, ok bool) error {
-	good := 0
-	if ok {
-		good = 1
-	}
-	us, err := throttleCmd.Run(ctx, t.rdb, []string{throttleKey(t.site)}, latency.Microseconds(), good, maxThrottle.Microseconds()).Int64()
+	delay, err := store.Throttle(ctx, t.rdb, t.site, latency, ok, maxThrottle)
 	if err != nil {
 		return fmt.Errorf("share the pace of %s: %w", t.site, err)
 	}
 	t.mu.Lock()
-	t.value = time.Duration(us) * time.Microsecond
+	t.value = delay
 	t.mu.Unlock()
 	return nil
 }

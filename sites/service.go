@@ -31,6 +31,7 @@ import (
 	"muster/internal/addressfilter"
 	"muster/sites/definition"
 	"muster/sites/fetch"
+	"muster/sites/internal/store"
 	"muster/sites/sink"
 	"muster/tasks"
 	"muster/tasks/limit"
@@ -40,9 +41,6 @@ import (
 
 // Queue is the task queue that scrapes run in.
 const Queue = "scrape"
-
-// keep is how long Redis knows a job after its last step.
-const keep = 7 * 24 * time.Hour
 
 // The tasks of a scrape.
 var (
@@ -373,9 +371,9 @@ func (s *Service) list(ctx context.Context, id string, req Request) error {
 		return fmt.Errorf("encode the job: %w", err)
 	}
 	_, err = s.cfg.Client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.SetNX(ctx, specKey(id), spec, keep)
-		p.ZAddNX(ctx, jobsKey, redis.Z{Score: float64(now.UnixMilli()), Member: id})
-		p.ZRemRangeByScore(ctx, jobsKey, "-inf", fmt.Sprint(now.Add(-keep).UnixMilli()))
+		p.SetNX(ctx, store.RequestKey(id), spec, store.Keep)
+		p.ZAddNX(ctx, store.JobsKey, redis.Z{Score: float64(now.UnixMilli()), Member: id})
+		p.ZRemRangeByScore(ctx, store.JobsKey, "-inf", fmt.Sprint(now.Add(-store.Keep).UnixMilli()))
 		return nil
 	})
 	if err != nil {
@@ -459,7 +457,7 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[Sum
 // progress keys are {prefix}:{job}:… with the prefix scrape_{site}, and a
 // site is scraped by one job at a time.
 func (s *Service) SendOptions(name string) []tasks.SendOption {
-	return []tasks.SendOption{tasks.ProgressKeys(ProgressPrefix(name)), tasks.Unique("scrape:"+name, keep)}
+	return []tasks.SendOption{tasks.ProgressKeys(ProgressPrefix(name)), tasks.Unique("scrape:"+name, store.Keep)}
 }
 
 // ProgressPrefix is the prefix of the progress keys of a site's jobs.
@@ -531,7 +529,7 @@ func (s *Service) Register(mux *tasks.Mux) {
 		if err != nil {
 			return Summary{}, s.verdict(ctx, j, err)
 		}
-		if err := errors.Join(j.rdb.SRem(ctx, openKey, j.run).Err(), j.rdb.Unlink(ctx, chunksKey(j.run)).Err()); err != nil {
+		if err := errors.Join(j.rdb.SRem(ctx, store.OpenJobsKey, j.run).Err(), j.rdb.Unlink(ctx, store.ChunksKey(j.run)).Err()); err != nil {
 			return Summary{}, fmt.Errorf("close job %s: %w", j.run, err)
 		}
 		if err := s.turns.drop(ctx, j.run); err != nil {
@@ -592,7 +590,7 @@ func (s *Service) begin(ctx context.Context, id string, req Request) (*job, erro
 	if err := s.list(ctx, id, req); err != nil {
 		return nil, err
 	}
-	if err := s.cfg.Client.Redis().SAdd(ctx, openKey, id).Err(); err != nil {
+	if err := s.cfg.Client.Redis().SAdd(ctx, store.OpenJobsKey, id).Err(); err != nil {
 		return nil, fmt.Errorf("store job %s: %w", id, err)
 	}
 	return s.job(ctx, id)
@@ -602,7 +600,7 @@ func (s *Service) begin(ctx context.Context, id string, req Request) (*job, erro
 // ends with it has no more records.
 func (s *Service) verdict(ctx context.Context, j *job, err error) error {
 	if errors.Is(err, errNoStart) {
-		if rerr := errors.Join(j.rdb.SRem(ctx, openKey, j.run).Err(), s.turns.drop(ctx, j.run)); rerr != nil {
+		if rerr := errors.Join(j.rdb.SRem(ctx, store.OpenJobsKey, j.run).Err(), s.turns.drop(ctx, j.run)); rerr != nil {
 			return errors.Join(err, rerr)
 		}
 		s.forget(j)
@@ -654,7 +652,7 @@ func (s *Service) job(ctx context.Context, id string) (*job, error) {
 
 // spec reads what a job is to do.
 func (s *Service) spec(ctx context.Context, id string) (Request, error) {
-	spec, err := s.cfg.Client.Redis().Get(ctx, specKey(id)).Bytes()
+	spec, err := s.cfg.Client.Redis().Get(ctx, store.RequestKey(id)).Bytes()
 	if errors.Is(err, redis.Nil) {
 		return Request{}, fmt.Errorf("job %s: %w", id, ErrNoJob)
 	}

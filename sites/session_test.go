@@ -12,6 +12,7 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/internal/store"
 	"muster/tasks/redistest"
 )
 
@@ -111,7 +112,7 @@ func TestJobsThatAreClosedElsewhereAreForgotten(t *testing.T) {
 	def, o := site.definition(t, "session: {}\n"), ScrapeOptions{BaseURL: site.URL, OutDir: t.TempDir()}
 	begin(t, here, "j1", def, o)
 	run(t, begin(t, there, "j1", def, o))
-	if err := rdb.SRem(t.Context(), openKey, "j1").Err(); err != nil { // as Aggregate does
+	if err := rdb.SRem(t.Context(), store.OpenJobsKey, "j1").Err(); err != nil { // as Aggregate does
 		t.Fatal(err)
 	}
 	testutil.Eventually(t, "the job is forgotten", func() bool { return len(here.known()) == 0 })

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/sites/internal/store"
 	"muster/tasks/limit"
 )
 
@@ -176,7 +177,7 @@ func (s *Service) down(ctx context.Context, j Job) (bool, error) {
 // newest is the id of the newest job of each site.
 func (s *Service) newest(ctx context.Context) (map[string]string, error) {
 	rdb := s.cfg.Client.Redis()
-	ids, err := rdb.ZRevRange(ctx, jobsKey, 0, maxLooked-1).Result()
+	ids, err := rdb.ZRevRange(ctx, store.JobsKey, 0, maxLooked-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
@@ -211,7 +212,7 @@ func (s *Service) sitesOf(ctx context.Context, ids []string) (map[string]string,
 		got := make([]*redis.StringCmd, len(part))
 		_, err := s.cfg.Client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
 			for i, id := range part {
-				got[i] = p.Get(ctx, specKey(id))
+				got[i] = p.Get(ctx, store.RequestKey(id))
 			}
 			return nil
 		})

@@ -16,6 +16,7 @@ import (
 	"muster/internal/atomicfile"
 	"muster/sites/extract"
 	"muster/sites/fetch"
+	"muster/sites/internal/store"
 	"muster/tasks/workqueue"
 )
 
@@ -212,7 +213,7 @@ func (j *job) aggregate(ctx context.Context, chunks []Counts, lost []string) (Su
 		if err != nil {
 			return Summary{}, fmt.Errorf("encode the summary: %w", err)
 		}
-		if err := j.rdb.Set(ctx, closingKey(j.run), data, keep).Err(); err != nil {
+		if err := j.rdb.Set(ctx, store.CountedKey(j.run), data, store.Keep).Err(); err != nil {
 			return Summary{}, fmt.Errorf("store the counts of job %s: %w", j.run, err)
 		}
 		switch sum, err = j.closeFiles(ctx, sum); {
@@ -225,7 +226,7 @@ func (j *job) aggregate(ctx context.Context, chunks []Counts, lost []string) (Su
 			return Summary{}, err
 		}
 	}
-	if err := j.queue.Expire(ctx, keep); err != nil {
+	if err := j.queue.Expire(ctx, store.Keep); err != nil {
 		return Summary{}, fmt.Errorf("let the queue expire: %w", err)
 	}
 	return sum, nil
@@ -234,7 +235,7 @@ func (j *job) aggregate(ctx context.Context, chunks []Counts, lost []string) (Su
 // sum adds up what Redis knows of a job.
 func (j *job) sum(ctx context.Context, chunks []Counts, lost []string) (Summary, error) {
 	sum := Summary{Site: j.def.Site, JobID: j.run, Status: StatusComplete}
-	c, ok, err := readJSON[collected](ctx, j.rdb, collectedKey(j.id))
+	c, ok, err := store.ReadJSON[collected](ctx, j.rdb, store.CollectedKey(j.id))
 	if err == nil && !ok {
 		err = fmt.Errorf("what job %s collected is not known any more", j.id)
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/sites/internal/store"
 )
 
 // turns sees that jobs share the slots of the workers: a job that holds more
@@ -29,7 +31,7 @@ const (
 // want notes that a job could go on in a while.
 func (t turns) want(ctx context.Context, run string, in time.Duration) error {
 	at := float64(time.Now().Add(in).UnixMilli())
-	if err := t.rdb.ZAdd(ctx, wantsKey, redis.Z{Score: at, Member: run}).Err(); err != nil {
+	if err := t.rdb.ZAdd(ctx, store.WaitingJobsKey, redis.Z{Score: at, Member: run}).Err(); err != nil {
 		return fmt.Errorf("line up job %s: %w", run, err)
 	}
 	return nil
@@ -37,7 +39,7 @@ func (t turns) want(ctx context.Context, run string, in time.Duration) error {
 
 // drop forgets a job that wants no slot any more.
 func (t turns) drop(ctx context.Context, run string) error {
-	if err := t.rdb.ZRem(ctx, wantsKey, run).Err(); err != nil {
+	if err := t.rdb.ZRem(ctx, store.WaitingJobsKey, run).Err(); err != nil {
 		return fmt.Errorf("let job %s out of the line: %w", run, err)
 	}
 	return nil
@@ -47,8 +49,8 @@ func (t turns) drop(ctx context.Context, run string) error {
 // on in a while.
 func (t turns) leave(ctx context.Context, run, task string, in time.Duration) error {
 	pipe := t.rdb.Pipeline()
-	pipe.ZRem(ctx, slotsKey, run+" "+task)
-	pipe.ZAdd(ctx, wantsKey, redis.Z{Score: float64(time.Now().Add(in).UnixMilli()), Member: run})
+	pipe.ZRem(ctx, store.SlotsKey, run+" "+task)
+	pipe.ZAdd(ctx, store.WaitingJobsKey, redis.Z{Score: float64(time.Now().Add(in).UnixMilli()), Member: run})
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("leave the slot of job %s: %w", run, err)
 	}
@@ -61,11 +63,11 @@ func (t turns) hold(ctx context.Context, run, task string) (mine int, others boo
 	now := time.Now()
 	ago := func(d time.Duration) string { return strconv.FormatInt(now.Add(-d).UnixMilli(), 10) }
 	pipe := t.rdb.Pipeline()
-	pipe.ZAdd(ctx, slotsKey, redis.Z{Score: float64(now.UnixMilli()), Member: run + " " + task})
-	pipe.ZRemRangeByScore(ctx, slotsKey, "-inf", ago(turnLost))
-	pipe.ZRemRangeByScore(ctx, wantsKey, "-inf", ago(turnLost))
-	held := pipe.ZRange(ctx, slotsKey, 0, -1)
-	wants := pipe.ZRangeByScore(ctx, wantsKey, &redis.ZRangeBy{Min: "-inf", Max: ago(turnBlink)})
+	pipe.ZAdd(ctx, store.SlotsKey, redis.Z{Score: float64(now.UnixMilli()), Member: run + " " + task})
+	pipe.ZRemRangeByScore(ctx, store.SlotsKey, "-inf", ago(turnLost))
+	pipe.ZRemRangeByScore(ctx, store.WaitingJobsKey, "-inf", ago(turnLost))
+	held := pipe.ZRange(ctx, store.SlotsKey, 0, -1)
+	wants := pipe.ZRangeByScore(ctx, store.WaitingJobsKey, &redis.ZRangeBy{Min: "-inf", Max: ago(turnBlink)})
 	if _, err := pipe.Exec(ctx); err != nil {
 		return 0, false, fmt.Errorf("look who waits for a slot: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/internal/store"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -98,7 +99,7 @@ politeness: {delay: 0, robots: false, max_per_domain: %d}
 	if err := s.Cancel(ctx, long.ID()); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := client.Redis().ZCard(ctx, wantsKey).Result(); err != nil || n > 1 {
+	if n, err := client.Redis().ZCard(ctx, store.WaitingJobsKey).Result(); err != nil || n > 1 {
 		t.Errorf("%d jobs stand in line, %v", n, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/sites/fetch"
+	"muster/sites/internal/store"
 )
 
 // Way is a proxy that answers of a job came by.
@@ -45,10 +46,10 @@ func (j *job) noteWay(ctx context.Context, via string, failure error) error {
 	if class := fetch.ClassOf(failure); class != fetch.OK && class != fetch.Gone {
 		field = "bad "
 	}
-	key := waysKey(j.id)
+	key := store.ProxyUsageKey(j.id)
 	_, err := j.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.HIncrBy(ctx, key, field+via, 1)
-		p.Expire(ctx, key, keep)
+		p.Expire(ctx, key, store.Keep)
 		return nil
 	})
 	if err != nil {
@@ -59,7 +60,7 @@ func (j *job) noteWay(ctx context.Context, via string, failure error) error {
 
 // ways adds up what noteWay counted, or returns nil when no proxy was used.
 func (j *job) ways(ctx context.Context) (*Ways, error) {
-	all, err := j.rdb.HGetAll(ctx, waysKey(j.id)).Result()
+	all, err := j.rdb.HGetAll(ctx, store.ProxyUsageKey(j.id)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("count the proxies of job %s: %w", j.id, err)
 	}

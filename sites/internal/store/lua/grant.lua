@@ -1,5 +1,5 @@
 -- Counts a page against the limits of its job, once however often it is told.
--- KEYS[1]  spentKey
+-- KEYS[1]  SpentKey
 -- ARGV[1]  item: the page
 -- ARGV[2]  records of the page
 -- ARGV[3]  bytes of the page
