@@ -406,9 +406,6 @@ func (s *Service) dropDead(j *job) error {
 	if err := s.cfg.Client.Redis().SRem(s.ctx, store.OpenJobsKey, j.run).Err(); err != nil {
 		return fmt.Errorf("close job %s: %w", j.run, err)
 	}
-	if err := s.turns.drop(s.ctx, j.run); err != nil {
-		return err
-	}
 	s.forget(j)
 	return nil
 }

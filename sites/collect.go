@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -30,13 +31,17 @@ type collected struct {
 // It holds nothing that counts: each run walks the same pages in the same
 // order, those that are done by their stored results.
 func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
+	return newWalk(j, worker).collect(ctx)
+}
+
+func (w *walk) collect(ctx context.Context) ([]Chunk, error) {
+	j := w.job
 	if err := j.requeue(ctx); err != nil {
 		return nil, err
 	}
 	if err := j.giveBackOwed(ctx); err != nil {
 		return nil, err
 	}
-	w := &walk{job: j, worker: worker, seen: map[pageID]struct{}{}, prints: map[string]bool{}, given: map[string]int{}}
 	if _, err := j.queue.ExpireWorker(ctx, w.ahead()); err != nil {
 		return nil, fmt.Errorf("take over pages: %w", err)
 	}
@@ -110,6 +115,8 @@ func (j *job) requeue(ctx context.Context) error {
 type walk struct {
 	*job
 	worker  string
+	began   time.Time
+	slice   timeslice           // begins with the first page that no earlier walk has come to
 	seen    map[pageID]struct{} // pages that were met
 	prints  map[string]bool     // of pages, to tell when they repeat
 	given   map[string]int      // records by type, from listing pages
@@ -117,6 +124,13 @@ type walk struct {
 	fresh   []visit             // those that are no items yet, which are the last of details
 	fetched int                 // how many of details were fetched here
 	sum     collected
+}
+
+func newWalk(j *job, worker string) *walk {
+	return &walk{
+		job: j, worker: worker, began: time.Now(), slice: timeslice{length: collectSlice},
+		seen: map[pageID]struct{}{}, prints: map[string]bool{}, given: map[string]int{},
+	}
 }
 
 // wave fetches listing pages and returns those that come after them.
@@ -145,7 +159,10 @@ func (w *walk) wave(ctx context.Context, front []visit) ([]visit, error) {
 	if over(infos, ids) {
 		w.fetched = min(w.fetched+w.beside(len(ids)), len(w.details)) // as far as it came then
 	} else {
-		beginTurn(ctx) // an earlier walk came as far as this
+		if w.slice.over() {
+			return nil, later{}
+		}
+		w.beginSlice()
 		if err := w.ask(ctx, ids, fresh); err != nil {
 			return nil, err
 		}
@@ -158,6 +175,15 @@ func (w *walk) wave(ctx context.Context, front []visit) ([]visit, error) {
 		next = append(next, w.take(fresh[i], infos[id])...)
 	}
 	return next, w.keep(ctx)
+}
+
+// beginSlice begins the time for new pages where an earlier walk came to, the
+// first time. It is long enough for the way there to matter little.
+func (w *walk) beginSlice() {
+	if w.slice.began.IsZero() {
+		w.slice.length = max(w.slice.length, 10*time.Since(w.began))
+		w.slice.begin()
+	}
 }
 
 // over tells whether all pages are known and terminal.
@@ -176,7 +202,7 @@ func (w *walk) ask(ctx context.Context, ids []string, pages []visit) error {
 	if len(ids) < w.def.Politeness.MaxPerDomain {
 		g.Go(func() error { return w.some(ctx, w.beside(len(ids))) })
 	}
-	if err := errors.Join(w.work(ctx, w.worker, ids, len(ids), nothing), g.Wait()); err != nil {
+	if err := errors.Join(w.work(ctx, w.worker, ids, len(ids), &w.slice, nothing), g.Wait()); err != nil {
 		return err
 	}
 	if len(ids) >= w.def.Politeness.MaxPerDomain {
@@ -350,7 +376,9 @@ func (j *job) chunk(ctx context.Context, worker string, c Chunk) (Counts, error)
 			}
 		}
 	}
-	if err := j.work(ctx, worker, slices.Clone(all), 1, grow); err != nil {
+	slice := &timeslice{length: chunkSlice}
+	slice.begin()
+	if err := j.work(ctx, worker, slices.Clone(all), 1, slice, grow); err != nil {
 		return Counts{}, err
 	}
 	infos, err := j.results(ctx, all)

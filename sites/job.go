@@ -148,8 +148,9 @@ const enqueueBatch = 5000
 
 // work fetches pages until all of them are terminal, or later says when to go
 // on. Their ids may grow while it runs: grow is called with each page that
-// was done. It settles what it has leased before it returns.
-func (j *job) work(ctx context.Context, worker string, ids []string, parallel int, grow func(yield) ([]string, error)) error {
+// was done. It settles what it has leased before it returns, and leases
+// something before slice ends it.
+func (j *job) work(ctx context.Context, worker string, ids []string, parallel int, slice *timeslice, grow func(yield) ([]string, error)) error {
 	if err := j.giveBackOwed(ctx); err != nil {
 		return err
 	}
@@ -157,12 +158,13 @@ func (j *job) work(ctx context.Context, worker string, ids []string, parallel in
 	if _, err := j.queue.ExpireWorker(ctx, worker); err != nil {
 		return fmt.Errorf("take over pages: %w", err)
 	}
+	leased := false
 	for {
 		var soonest time.Time
 		open, worked := 0, false
 		for start := 0; start < len(ids); start += window {
-			if err := look(ctx); err != nil {
-				return err
+			if leased && slice.over() {
+				return later{}
 			}
 			if err := j.pressed(ctx); err != nil {
 				return err
@@ -179,7 +181,7 @@ func (j *job) work(ctx context.Context, worker string, ids []string, parallel in
 			if len(leases) == 0 {
 				continue
 			}
-			worked = true
+			leased, worked = true, true
 			yields, err := j.lot(ctx, leases, parallel)
 			for _, y := range yields {
 				more, gerr := grow(y)

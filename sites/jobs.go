@@ -294,7 +294,7 @@ func (s *Service) Cancel(ctx context.Context, id string) error {
 	if err := s.cfg.Client.Revoke(ctx, id); err != nil {
 		return fmt.Errorf("cancel job %s: %w", id, err)
 	}
-	return s.turns.drop(ctx, id)
+	return nil
 }
 
 // PauseSite stops the fetching of pages of a site, in all processes, until

@@ -83,7 +83,6 @@ type Service struct {
 	pacer     *limit.Pacer
 	places    *limit.KeyedLimiter // for pages on their way; nil: no limit
 	memory    *memory             // for pages that are parsed
-	turns     turns
 
 	mu     sync.Mutex // guards jobs and siteOf
 	jobs   map[string]*job
@@ -134,7 +133,6 @@ func NewService(cfg Config) (*Service, error) {
 		s.places = limit.NewKeyedLimiter(cfg.Client.Redis(), limit.KeyedConfig{Default: cfg.MaxPages, FailOpen: true, Logger: cfg.Logger})
 	}
 	s.memory = newMemory(cfg.Memory)
-	s.turns = turns{cfg.Client.Redis()}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -348,17 +346,10 @@ func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*task
 	return run, err
 }
 
-// sent lists a job that was sent, and lines it up unless it waits for others.
-// A worker that begins the job does the same.
+// sent lists a job that was sent. A worker that begins the job does the same.
 func (s *Service) sent(ctx context.Context, req Request, id string) {
 	if err := s.list(ctx, id, req); err != nil {
 		s.cfg.Logger.Warn("the job is not listed before it begins", "job", id, "error", err)
-	}
-	if len(req.After) > 0 {
-		return
-	}
-	if err := s.turns.want(ctx, id, 0); err != nil {
-		s.cfg.Logger.Warn("the job may wait longer for a slot", "error", err)
 	}
 }
 
@@ -478,12 +469,7 @@ func (s *Service) Register(mux *tasks.Mux) {
 		if err := j.heedPause(ctx); err != nil {
 			return nil, verdict(err)
 		}
-		var chunks []Chunk
-		slot := &slot{turns: s.turns, run: info.Workflow, task: info.Node, most: collectTurn, dear: true}
-		err = slot.in(ctx, j.log, func(ctx context.Context) (err error) {
-			chunks, err = j.collect(ctx, info.Key)
-			return err
-		})
+		chunks, err := j.collect(ctx, info.Key)
 		j.publish(ctx)
 		if err != nil {
 			return nil, s.verdict(ctx, j, err)
@@ -501,12 +487,7 @@ func (s *Service) Register(mux *tasks.Mux) {
 		if err != nil {
 			return Counts{}, verdict(err)
 		}
-		var counts Counts
-		slot := &slot{turns: s.turns, run: info.Workflow, task: info.Node, most: turn}
-		err = slot.in(ctx, j.log, func(ctx context.Context) (err error) {
-			counts, err = j.chunk(ctx, info.Key, c)
-			return err
-		})
+		counts, err := j.chunk(ctx, info.Key, c)
 		j.publish(ctx)
 		return counts, s.verdict(ctx, j, err)
 	})
@@ -531,9 +512,6 @@ func (s *Service) Register(mux *tasks.Mux) {
 		}
 		if err := errors.Join(j.rdb.SRem(ctx, store.OpenJobsKey, j.run).Err(), j.rdb.Unlink(ctx, store.ChunksKey(j.run)).Err()); err != nil {
 			return Summary{}, fmt.Errorf("close job %s: %w", j.run, err)
-		}
-		if err := s.turns.drop(ctx, j.run); err != nil {
-			return Summary{}, err
 		}
 		tasks.PublishKey(ctx, "result_count", fmt.Sprint(sum.Records))
 		tasks.PublishKey(ctx, "error_count", fmt.Sprint(sum.Errors))
@@ -600,7 +578,7 @@ func (s *Service) begin(ctx context.Context, id string, req Request) (*job, erro
 // ends with it has no more records.
 func (s *Service) verdict(ctx context.Context, j *job, err error) error {
 	if errors.Is(err, errNoStart) {
-		if rerr := errors.Join(j.rdb.SRem(ctx, store.OpenJobsKey, j.run).Err(), s.turns.drop(ctx, j.run)); rerr != nil {
+		if rerr := j.rdb.SRem(ctx, store.OpenJobsKey, j.run).Err(); rerr != nil {
 			return errors.Join(err, rerr)
 		}
 		s.forget(j)

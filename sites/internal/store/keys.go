@@ -75,12 +75,3 @@ func ProxyUsageKey(job string) string { return "muster:sites:" + job + ":proxies
 // SessionEndsKey is a hash: why sessions of a job have ended → how many. It
 // expires like the request.
 func SessionEndsKey(job string) string { return "muster:sites:" + job + ":session-ends" }
-
-// SlotsKey is a sorted set: "JOB TASK", the tasks of scrapes that hold a slot
-// of a worker, by when each last reported, in unix milliseconds. Old members
-// are removed.
-const SlotsKey = "muster:sites:slots"
-
-// WaitingJobsKey is a sorted set: the jobs that have tasks, by when the last of
-// them can continue, in unix milliseconds. Old members are removed.
-const WaitingJobsKey = "muster:sites:wants"

@@ -2,7 +2,6 @@ package sites
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,7 +12,6 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
-	"muster/sites/internal/store"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -99,35 +97,27 @@ politeness: {delay: 0, robots: false, max_per_domain: %d}
 	if err := s.Cancel(ctx, long.ID()); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := client.Redis().ZCard(ctx, store.WaitingJobsKey).Result(); err != nil || n > 1 {
-		t.Errorf("%d jobs stand in line, %v", n, err)
-	}
 }
 
-// A walk that takes as long as its turn to come again to where it was goes on
-// from there, or it would never get any further.
-func TestTurnBeginsWithNewPages(t *testing.T) {
+// A walk goes on where it was however short its time is, or it would never end.
+func TestWalkGetsFurtherInEachSlice(t *testing.T) {
 	t.Parallel()
-	site := newShop(t, 3, 5)
+	site := newShop(t, 5, 5)
 	s := newService(t, redistest.New(t))
 	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-	w := &walk{job: j, worker: "collect", seen: map[pageID]struct{}{}, prints: map[string]bool{}, given: map[string]int{}}
-	if next, err := w.wave(t.Context(), []visit{{URL: site.URL + "/", Kind: definition.KindListing}}); err != nil || len(next) == 0 {
-		t.Fatalf("got %v, %v", next, err)
+	slices := 0
+	chunks := again(t, func() ([]Chunk, error) {
+		slices++
+		w := newWalk(j, "collect")
+		w.slice.length, w.began = 0, time.Now().Add(time.Hour) // an hour ahead: no time for known pages
+		return w.collect(t.Context())
+	})
+	if len(chunks) == 0 || slices < 2 {
+		t.Errorf("got %d chunks after %d slices, want some after more than one", len(chunks), slices)
 	}
-	if err := s.turns.want(t.Context(), "another", -time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	mine := &slot{turns: s.turns, run: "j1", task: "collect", most: time.Hour, dear: true, began: time.Now().Add(-2 * time.Hour)}
-	chunks, err := j.collect(context.WithValue(t.Context(), slotKey{}, mine), "collect")
-	if err != nil || len(chunks) == 0 {
-		t.Errorf("got %v, %v; want that the walk goes on", chunks, err)
-	}
-	if err := mine.look(t.Context()); err != nil {
-		t.Errorf("its turn has just begun: %v", err)
-	}
-	mine.looked, mine.began = time.Time{}, time.Now().Add(-2*time.Hour)
-	if err := mine.look(t.Context()); !errors.As(err, new(later)) {
-		t.Errorf("got %v; want that it leaves its slot to the other", err)
+	for _, path := range []string{"/", "/page/2", "/page/5"} {
+		if asked, _ := site.counts(path); asked != 1 {
+			t.Errorf("%s was asked for %d times, want 1", path, asked)
+		}
 	}
 }
