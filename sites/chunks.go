@@ -85,8 +85,8 @@ func (j *job) split(ctx context.Context, pages []pageID) ([]Chunk, error) {
 // errNoChunk says that nobody knows which pages a chunk has.
 var errNoChunk = errors.New("its pages are not known any more; resume the job")
 
-// pages are the ids of the pages of a chunk.
-func (j *job) pages(ctx context.Context, c Chunk) ([]string, error) {
+// pageIDs are the ids of the pages of a chunk.
+func (j *job) pageIDs(ctx context.Context, c Chunk) ([]string, error) {
 	packed, err := j.rdb.HGet(ctx, store.ChunksKey(j.run), strconv.Itoa(c.Part)).Bytes()
 	size := len(pageID{})
 	if errors.Is(err, redis.Nil) || err == nil && len(packed) != c.Pages*size {

@@ -30,7 +30,7 @@ func TestChunksOfMany(t *testing.T) {
 	at := 0
 	for i, c := range chunks {
 		if i%100 == 0 || i == len(chunks)-1 {
-			ids, err := j.pages(t.Context(), c)
+			ids, err := j.pageIDs(t.Context(), c)
 			if err != nil || ids[0] != pages[at].String() || ids[len(ids)-1] != pages[at+c.Pages-1].String() {
 				t.Fatalf("chunk %d: got %d ids, %v", i, len(ids), err)
 			}

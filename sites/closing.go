@@ -369,7 +369,7 @@ func (s *Service) writeJob(id string) {
 		if err != nil {
 			return err
 		}
-		if err := j.giveBackOwed(s.ctx); err != nil || !j.writer.here() {
+		if err := j.crawler.leases.giveBackOwed(s.ctx); err != nil || !j.writer.here() {
 			return err
 		}
 		if _, err := j.writer.Drain(s.ctx); err != nil {

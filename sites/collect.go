@@ -39,7 +39,7 @@ func (w *walk) collect(ctx context.Context) ([]Chunk, error) {
 	if err := j.requeue(ctx); err != nil {
 		return nil, err
 	}
-	if err := j.giveBackOwed(ctx); err != nil {
+	if err := j.crawler.leases.giveBackOwed(ctx); err != nil {
 		return nil, err
 	}
 	if _, err := j.queue.ExpireWorker(ctx, w.ahead()); err != nil {
@@ -62,7 +62,7 @@ func (w *walk) collect(ctx context.Context) ([]Chunk, error) {
 	atOnce := max(j.def.Politeness.MaxPerDomain/2, 1)
 	starts := len(front)
 	for len(front) > 0 && !w.enough() {
-		if reached, err := j.budget.spent(ctx); err != nil {
+		if reached, err := j.crawler.admission.budget.spent(ctx); err != nil {
 			return nil, err
 		} else if len(reached) > 0 {
 			break
@@ -202,7 +202,7 @@ func (w *walk) ask(ctx context.Context, ids []string, pages []visit) error {
 	if len(ids) < w.def.Politeness.MaxPerDomain {
 		g.Go(func() error { return w.some(ctx, w.beside(len(ids))) })
 	}
-	if err := errors.Join(w.work(ctx, w.worker, ids, len(ids), &w.slice, nothing), g.Wait()); err != nil {
+	if err := errors.Join(w.crawler.work(ctx, w.worker, ids, len(ids), &w.slice, nothing), g.Wait()); err != nil {
 		return err
 	}
 	if len(ids) >= w.def.Politeness.MaxPerDomain {
@@ -229,15 +229,18 @@ func (w *walk) ahead() string { return w.worker + " ahead" }
 // are left to their chunks.
 func (w *walk) some(ctx context.Context, n int) error {
 	n = min(n, len(w.details)-w.fetched)
-	if n <= 0 || w.pressed(ctx) != nil {
+	if n <= 0 {
 		return nil
+	}
+	if d, err := w.crawler.admission.backlog(ctx); err != nil || d.action != admit {
+		return nil // the chunks will tell
 	}
 	leases, _, _, err := w.queue.LeaseIDs(ctx, w.ahead(), itemIDs(w.details[w.fetched:w.fetched+n]))
 	if err != nil {
 		return fmt.Errorf("lease pages: %w", err)
 	}
 	w.fetched += n
-	if _, err := w.lot(ctx, leases, n); err != nil && !errors.As(err, new(later)) {
+	if _, err := w.crawler.batch(ctx, leases, n); err != nil && !errors.As(err, new(later)) {
 		return err
 	}
 	return nil
@@ -341,7 +344,7 @@ func (w *walk) enough() bool {
 
 // chunk fetches the pages of a chunk and what they lead to.
 func (j *job) chunk(ctx context.Context, worker string, c Chunk) (Counts, error) {
-	all, err := j.pages(ctx, c)
+	all, err := j.pageIDs(ctx, c)
 	if err != nil {
 		return Counts{}, err
 	}
@@ -378,7 +381,7 @@ func (j *job) chunk(ctx context.Context, worker string, c Chunk) (Counts, error)
 	}
 	slice := &timeslice{length: chunkSlice}
 	slice.begin()
-	if err := j.work(ctx, worker, slices.Clone(all), 1, slice, grow); err != nil {
+	if err := j.crawler.work(ctx, worker, slices.Clone(all), 1, slice, grow); err != nil {
 		return Counts{}, err
 	}
 	infos, err := j.results(ctx, all)

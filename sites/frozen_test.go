@@ -299,7 +299,7 @@ func (j *frozenJob) give(n int, version string) {
 		}
 		j.keys[typ][key] = true
 	}
-	if err := j.settle(ctx, leases[0], workqueue.Done().With(nil, outputs...)); err != nil {
+	if err := j.crawler.leases.settle(ctx, leases[0], workqueue.Done().With(nil, outputs...)); err != nil {
 		j.t.Fatal(err)
 	}
 }

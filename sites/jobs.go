@@ -42,6 +42,7 @@ type Job struct {
 	WaitsFor []string        `json:"waits_for,omitempty"`
 	Pages    workqueue.Stats `json:"pages"`
 	Records  map[string]int  `json:"records"` // by type, as far as they are written
+	Delays   map[string]int  `json:"delays,omitempty"` // how often pages waited, by Delay
 	Trouble  string          `json:"trouble,omitempty"`
 	Error    string          `json:"error,omitempty"`   // of one that failed
 	Summary  *Summary        `json:"summary,omitempty"` // of one that is over
@@ -113,6 +114,9 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 		return Job{}, err
 	}
 	if j.Records, j.Trouble, err = written(ctx, q.Outputs()); err != nil {
+		return Job{}, err
+	}
+	if j.Delays, err = readCounts(ctx, rdb, store.DelaysKey(pages)); err != nil {
 		return Job{}, err
 	}
 	if sum, ok, err := store.ReadJSON[Summary](ctx, rdb, store.SummaryKey(id)); err != nil {

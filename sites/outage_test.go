@@ -157,7 +157,8 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 				for i := range jobs {
 					s := process(t, Config{Client: client, OutDir: dir, Transport: func(*definition.Definition) http.RoundTripper { return down.transport() }})
 					jobs[i] = begin(t, s, "j1", def, ScrapeOptions{BaseURL: "http://" + down.addr})
-					jobs[i].breaker = newBreaker(rdb, turnName(jobs[i].def), def.Retries.StallMax, time.Now(), limit.BreakerConfig{Cooldown: 20 * time.Millisecond, MaxCooldown: 100 * time.Millisecond, Logger: noLog})
+					down := newBreaker(rdb, turnName(jobs[i].def), def.Retries.StallMax, time.Now(), limit.BreakerConfig{Cooldown: 20 * time.Millisecond, MaxCooldown: 100 * time.Millisecond, Logger: noLog})
+					jobs[i].crawler.breaker, jobs[i].crawler.admission.breaker = down, down
 				}
 
 				// It comes up again when it was tried three times in vain.
@@ -171,7 +172,7 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 							return true
 						default:
 						}
-						state, err := jobs[0].breaker.limit.State(context.Background(), jobs[0].breaker.site)
+						state, err := jobs[0].crawler.breaker.limit.State(context.Background(), jobs[0].crawler.breaker.site)
 						if err == nil && state.State != "closed" {
 							opened[state.OpenedAt] = true
 						}

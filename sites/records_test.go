@@ -162,11 +162,15 @@ func TestBackPressureOfBytes(t *testing.T) {
 	j := begin(t, s, "j", def, ScrapeOptions{})
 	s.cancel()
 	s.writers.Wait() // nobody writes but this test
-	j.unwritten = room
+	j.crawler.admission.room = room
 	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
-	if _, err := j.chunk(t.Context(), "chunk", chunks[0]); !errors.As(err, new(later)) {
-		t.Errorf("got %v, want later", err)
-	}
+	testutil.Eventually(t, "the chunk waits for records to be written", func() bool {
+		if _, err := j.chunk(t.Context(), "chunk", chunks[0]); !errors.As(err, new(later)) {
+			t.Fatalf("got %v, want later", err)
+		}
+		delays, err := j.crawler.delays.all(t.Context())
+		return err == nil && delays[string(DelayRecords)] > 0
+	})
 	n, bytes, err := j.writer.out.Backlog(t.Context())
 	if err != nil || bytes < room || bytes > room+2*size+64<<10 {
 		t.Errorf("%d records of %d bytes wait, %v; want no more than %d and those on the way", n, bytes, err, room)
@@ -213,7 +217,7 @@ func settleWith(t *testing.T, j *job, outputs ...[]byte) {
 			}
 			continue
 		}
-		if err := j.settle(t.Context(), l, workqueue.Done().With(nil, outputs...)); err != nil {
+		if err := j.crawler.leases.settle(t.Context(), l, workqueue.Done().With(nil, outputs...)); err != nil {
 			t.Fatal(err)
 		}
 	}

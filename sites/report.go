@@ -113,7 +113,10 @@ func (s *Summary) Report() string {
 		row("proxies", "%d used, %d answers, %d of them no page%s", w.Proxies, w.Answers, w.Failures, worst)
 	}
 	if s.Sessions != nil {
-		row("sessions", "%s", endingsText(s.Sessions))
+		row("sessions", "%s", sessionsText(s.Sessions))
+	}
+	if len(s.Delays) > 0 {
+		row("delays", "%s", countsText(s.Delays))
 	}
 	if s.Breaker != "" {
 		row("breaker", "%s", s.Breaker)
@@ -159,6 +162,13 @@ func (s *Summary) Report() string {
 		fmt.Fprintf(&b, "\nall failed pages: %s\nget them: muster jobs retry %s\n", s.Failed, s.JobID)
 	}
 	return b.String()
+}
+
+func sessionsText(ends map[string]int) string {
+	if len(ends) == 0 {
+		return "none had to end"
+	}
+	return "ended: " + countsText(ends)
 }
 
 func (s *Summary) rate() float64 {

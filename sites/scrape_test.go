@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/tasks"
@@ -297,13 +298,9 @@ func TestAbandonedWorker(t *testing.T) {
 		gone := make(chan struct{})
 		go func() {
 			defer close(gone)
-			_, _ = first.chunk(ctx, "chunk 0", chunks[0])
+			_, _ = until(ctx, func() (Counts, error) { return first.chunk(ctx, "chunk 0", chunks[0]) })
 		}()
-		for asked := 0; asked == 0; asked, _ = site.counts("/item/13") {
-			if err := sleep(t.Context(), time.Millisecond); err != nil {
-				t.Fatal(err)
-			}
-		}
+		testutil.Eventually(t, "the page that hangs is asked for", func() bool { asked, _ := site.counts("/item/13"); return asked > 0 })
 		// It neither settles nor gives back: its lease must be taken over.
 		t.Cleanup(func() { abandon(); <-gone })
 

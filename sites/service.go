@@ -81,7 +81,7 @@ type Service struct {
 	permits   permits                 // where records may go from here
 	robots    fetch.RobotsCache       // of this process: a file for a host and a day is worth no sharing
 	pacer     *limit.Pacer
-	places    *limit.KeyedLimiter // for pages on their way; nil: no limit
+	slots     *limit.KeyedLimiter // for pages that are being fetched; nil: no limit
 	memory    *memory             // for pages that are parsed
 
 	mu     sync.Mutex // guards jobs and siteOf
@@ -130,7 +130,7 @@ func NewService(cfg Config) (*Service, error) {
 	}
 	s.pacer = limit.NewPacer(cfg.Client.Redis(), limit.PacerConfig{FailOpen: true, Logger: cfg.Logger})
 	if cfg.MaxPages > 0 {
-		s.places = limit.NewKeyedLimiter(cfg.Client.Redis(), limit.KeyedConfig{Default: cfg.MaxPages, FailOpen: true, Logger: cfg.Logger})
+		s.slots = limit.NewKeyedLimiter(cfg.Client.Redis(), limit.KeyedConfig{Default: cfg.MaxPages, FailOpen: true, Logger: cfg.Logger})
 	}
 	s.memory = newMemory(cfg.Memory)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -146,7 +146,7 @@ func (s *Service) Close() error {
 	defer s.mu.Unlock()
 	var errs []error
 	for _, j := range s.jobs {
-		j.client.Close()
+		j.crawler.client.Close()
 		errs = append(errs, j.writer.Close())
 	}
 	clear(s.jobs)
@@ -523,29 +523,7 @@ func (s *Service) Register(mux *tasks.Mux) {
 	})
 }
 
-// publish writes the live numbers of the job.
-func (j *job) publish(ctx context.Context) {
-	if byType, _, err := written(ctx, j.writer.out); err == nil && len(byType) > 0 {
-		n := 0
-		for _, of := range byType {
-			n += of
-		}
-		tasks.PublishKey(ctx, "result_count", fmt.Sprint(n))
-	}
-	if err := j.pushEndings(ctx); err != nil {
-		j.log.Warn("the report will lack sessions that have ended", "error", err)
-	}
-	if stats, err := j.queue.Stats(ctx); err == nil {
-		tasks.PublishKey(ctx, "error_count", fmt.Sprint(stats.Error))
-	}
-}
-
 func queueName(site, id string) string { return ProgressPrefix(site) + ":" + id }
-
-// later says that there is nothing to do until some time has passed.
-type later struct{ after time.Duration }
-
-func (l later) Error() string { return fmt.Sprintf("nothing to do for %s", l.after) }
 
 // verdict turns an error of a job into what the task answers.
 func verdict(err error) error {
@@ -675,31 +653,42 @@ func (s *Service) newJob(ctx context.Context, id string, req Request) (*job, err
 		watch[r.Name] = r.Watch
 	}
 	q := workqueue.New(rdb, queueName(def.Site, id), workqueue.Config{MaxAttempts: maxAttempts, LeaseTTL: leaseTTL, Logger: s.cfg.Logger})
-	over := &endings{}
+	p := &pages{id: id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id)}
 	return &job{
-		endings:   over,
-		alerts:    s.cfg.Alerts,
-		memory:    s.memory,
-		places:    s.places,
-		unwritten: maxUnwrittenBytes,
-		budget:    newBudget(rdb, id, def.Limits),
-		breaker:   newBreaker(rdb, turnName(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: s.cfg.Logger}),
-		id:        id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),
-		client: fetch.NewClient(fetch.Config{
-			Definition: def, Filter: s.cfg.Filter, Transport: transport, NoProxy: s.cfg.NoProxy, Refused: s.cfg.Refused, Robots: &s.robots, Logger: s.cfg.Logger,
-			Pacer:    &pacer{limit: s.pacer, site: turnName(def)},
-			Throttle: &throttle{rdb: rdb, site: turnName(def)},
-			Via:      s.cfg.Via,
-			Route:    s.cfg.Route,
-			Ended:    over.note,
-			Patience: min(max(4*def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
-		}),
+		pages: p, alerts: s.cfg.Alerts, crawler: s.newCrawler(p, transport),
 		writer: &Writer{
 			owner: s.owner + " " + rand.Text(), lease: s.cfg.WriterLease, site: def.Site, job: id, run: run, out: q.Outputs(),
 			root: req.OutDir, home: req.Home, sees: s.sees, may: func() error { return s.permits.check(req) }, dir: filepath.Join(req.OutDir, def.Site, id),
 			to: req.Sinks, watch: watch, opts: sink.Options{Dir: req.OutDir, Secret: s.cfg.Secret, Filter: s.cfg.Filter}, now: time.Now,
 		},
 	}, nil
+}
+
+// newCrawler returns the crawler of a job. Without a transport it uses no
+// proxies.
+func (s *Service) newCrawler(p *pages, transport http.RoundTripper) *crawler {
+	site := turnName(p.def)
+	c := &crawler{
+		pages: p, leases: &leases{queue: p.queue, log: p.log},
+		breaker:   newBreaker(p.rdb, site, p.def.Retries.StallMax, time.UnixMilli(p.req.Began), limit.BreakerConfig{Logger: s.cfg.Logger}),
+		extractor: &extractor{def: p.def, limit: p.req.Limit, memory: s.memory},
+		delays:    &counters{rdb: p.rdb, key: store.DelaysKey(p.id)},
+		ends:      &counters{rdb: p.rdb, key: store.SessionEndsKey(p.id)},
+	}
+	c.client = fetch.NewClient(fetch.Config{
+		Definition: p.def, Filter: s.cfg.Filter, Transport: transport, NoProxy: s.cfg.NoProxy, Refused: s.cfg.Refused, Robots: &s.robots, Logger: s.cfg.Logger,
+		Pacer:    &pacer{limit: s.pacer, site: site},
+		Throttle: &throttle{rdb: p.rdb, site: site},
+		Via:      s.cfg.Via,
+		Route:    s.cfg.Route,
+		Ended:    c.ends.add,
+		Patience: min(max(4*p.def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
+	})
+	c.admission = &admission{
+		limits: p.def.Limits, began: p.began, budget: newBudget(p.rdb, p.id, p.def.Limits), slots: s.slots,
+		patience: slotPatience, out: p.queue.Outputs(), room: maxUnwrittenBytes, breaker: c.breaker, probe: c.probe, log: p.log,
+	}
+	return c
 }
 
 // turnName keeps a copy of a site apart from the site.
@@ -718,7 +707,7 @@ func (s *Service) forget(j *job) {
 	defer s.mu.Unlock()
 	if s.jobs[j.run] == j {
 		delete(s.jobs, j.run)
-		j.client.Close()
+		j.crawler.client.Close()
 	}
 	if err := j.writer.Close(); err != nil {
 		s.cfg.Logger.Warn("cannot close records", "job", j.id, "error", err)

@@ -36,7 +36,7 @@ func TestFaultsInSessions(t *testing.T) {
 		t.Errorf("got %v", e)
 	}
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(sum.Files[0]), "report.txt"))
-	if err != nil || !strings.Contains(string(text), endingsText(sum.Sessions)) {
+	if err != nil || !strings.Contains(string(text), sessionsText(sum.Sessions)) {
 		t.Errorf("got %v\n%s", err, text)
 	}
 }

@@ -185,6 +185,7 @@ type Summary struct {
 	Ways    *Ways          `json:"ways,omitempty"`    // by which proxies the pages came; nil when by none
 	// Sessions is why sessions have ended before the job did, and how many; nil when the site has none.
 	Sessions map[string]int `json:"sessions,omitempty"`
+	Delays   map[string]int `json:"delays,omitempty"`  // how often pages waited, by Delay
 	Breaker  string         `json:"breaker,omitempty"` // of the site, when the job ended: closed, open or half_open
 	Reason   string         `json:"reason,omitempty"`  // NO_URLS when there was nothing to fetch
 	Counts
@@ -261,16 +262,21 @@ func (j *job) sum(ctx context.Context, chunks []Counts, lost []string) (Summary,
 	if n := sum.ByClass[fetch.Limit]; n > 0 {
 		sum.Missing = append(sum.Missing, fmt.Sprintf("%d pages were left when limits.max_duration had passed", n))
 	}
-	if sum.Sessions, err = j.allEndings(ctx); err != nil {
+	if j.def.Session != nil {
+		if sum.Sessions, err = j.crawler.ends.all(ctx); err != nil {
+			return Summary{}, err
+		}
+	}
+	if sum.Delays, err = j.crawler.delays.all(ctx); err != nil {
 		return Summary{}, err
 	}
 	if sum.Ways, err = j.ways(ctx); err != nil {
 		return Summary{}, err
 	}
-	if sum.Breaker, err = j.breaker.state(ctx); err != nil {
+	if sum.Breaker, err = j.crawler.breaker.state(ctx); err != nil {
 		j.log.Warn("the report lacks the breaker of the site", "error", err)
 	}
-	if sum.Limits, err = j.budget.spent(ctx); err != nil {
+	if sum.Limits, err = j.crawler.admission.budget.spent(ctx); err != nil {
 		return Summary{}, err
 	}
 	if sum.Pages+sum.Errors+sum.Skipped == 0 {

@@ -35,7 +35,7 @@ const maxWorst = 5
 
 // noteWay counts an answer for the report of the job. An answer that came
 // directly costs nothing.
-func (j *job) noteWay(ctx context.Context, via string, failure error) error {
+func (j *pages) noteWay(ctx context.Context, via string, failure error) error {
 	if fe, ok := errors.AsType[*fetch.Error](failure); ok && via == "" && fe.Status != 0 {
 		via = fe.Via
 	}
@@ -59,7 +59,7 @@ func (j *job) noteWay(ctx context.Context, via string, failure error) error {
 }
 
 // ways adds up what noteWay counted, or returns nil when no proxy was used.
-func (j *job) ways(ctx context.Context) (*Ways, error) {
+func (j *pages) ways(ctx context.Context) (*Ways, error) {
 	all, err := j.rdb.HGetAll(ctx, store.ProxyUsageKey(j.id)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("count the proxies of job %s: %w", j.id, err)

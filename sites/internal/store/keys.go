@@ -75,3 +75,7 @@ func ProxyUsageKey(job string) string { return "muster:sites:" + job + ":proxies
 // SessionEndsKey is a hash: why sessions of a job have ended → how many. It
 // expires like the request.
 func SessionEndsKey(job string) string { return "muster:sites:" + job + ":session-ends" }
+
+// DelaysKey is a hash: why pages of a job were delayed → how often. It expires
+// like the request.
+func DelaysKey(job string) string { return "muster:sites:" + job + ":delays" }
