@@ -93,7 +93,7 @@ func (s *Service) announcements(ctx context.Context) ([]announcement, error) {
 }
 
 // unwritten returns why nobody writes the records of a job, or "".
-func (s *Service) unwritten(ctx context.Context, req Request) (string, error) {
+func (s *Service) unwritten(ctx context.Context, req store.Request) (string, error) {
 	all, err := s.announcements(ctx)
 	if err != nil || slices.ContainsFunc(all, func(a announcement) bool { return a.covers(req.Home, req.Sinks) }) {
 		return "", err

@@ -13,14 +13,6 @@ import (
 	"muster/sites/internal/store"
 )
 
-// Chunk is a share of the pages of a job. Which pages those are is in Redis:
-// the ids of a million would be too much for what a task answers.
-type Chunk struct {
-	Site  string `json:"site"`
-	Part  int    `json:"part"`  // its number in the job
-	Pages int    `json:"pages"` // how many it has
-}
-
 // maxChunks is how many chunks a job has at most: a million pages are not a
 // hundred thousand tasks.
 const maxChunks = 2000
@@ -54,8 +46,8 @@ func itemIDs(pages []pageID) []string {
 
 // split cuts pages into chunks and keeps which pages each has. Done again with
 // the same pages it changes nothing.
-func (j *job) split(ctx context.Context, pages []pageID) ([]Chunk, error) {
-	chunks := []Chunk{}
+func (j *job) split(ctx context.Context, pages []pageID) ([]store.Chunk, error) {
+	chunks := []store.Chunk{}
 	size := max(chunkSize(j.def), (len(pages)+maxChunks-1)/maxChunks)
 	pipe := j.rdb.Pipeline()
 	flush := func() error {
@@ -72,7 +64,7 @@ func (j *job) split(ctx context.Context, pages []pageID) ([]Chunk, error) {
 			packed = append(packed, p[:]...)
 		}
 		pipe.HSet(ctx, store.ChunksKey(j.run), strconv.Itoa(len(chunks)), packed)
-		chunks = append(chunks, Chunk{Site: j.def.Site, Part: len(chunks), Pages: len(part)})
+		chunks = append(chunks, store.Chunk{Site: j.def.Site, Part: len(chunks), Pages: len(part)})
 		if pipe.Len() == 100 {
 			if err := flush(); err != nil {
 				return nil, err
@@ -86,7 +78,7 @@ func (j *job) split(ctx context.Context, pages []pageID) ([]Chunk, error) {
 var errNoChunk = errors.New("its pages are not known any more; resume the job")
 
 // pageIDs are the ids of the pages of a chunk.
-func (j *job) pageIDs(ctx context.Context, c Chunk) ([]string, error) {
+func (j *job) pageIDs(ctx context.Context, c store.Chunk) ([]string, error) {
 	packed, err := j.rdb.HGet(ctx, store.ChunksKey(j.run), strconv.Itoa(c.Part)).Bytes()
 	size := len(pageID{})
 	if errors.Is(err, redis.Nil) || err == nil && len(packed) != c.Pages*size {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"muster/sites/internal/store"
 	"muster/tasks/redistest"
 )
 
@@ -40,7 +41,7 @@ func TestChunksOfMany(t *testing.T) {
 	if at != len(pages) {
 		t.Errorf("the chunks have %d pages, want %d", at, len(pages))
 	}
-	if _, err := j.chunk(t.Context(), "chunk", Chunk{Part: len(chunks), Pages: 1}); !errors.Is(err, errNoChunk) {
+	if _, err := j.chunk(t.Context(), "chunk", store.Chunk{Part: len(chunks), Pages: 1}); !errors.Is(err, errNoChunk) {
 		t.Errorf("got %v, want that the chunk is not known", err)
 	}
 }

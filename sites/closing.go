@@ -17,13 +17,14 @@ import (
 	"muster/internal/atomicfile"
 	"muster/sites/internal/store"
 	"muster/sites/ledger"
+	"muster/sites/report"
 	"muster/sites/sink"
 )
 
 // closeFiles writes what is left of a job and closes its books: it tells what
 // is gone, writes the files that are made at the end, and adds to the summary
 // what only the files know. Done again, as after a crash, it comes to the same.
-func (j *job) closeFiles(ctx context.Context, sum Summary) (Summary, error) {
+func (j *job) closeFiles(ctx context.Context, sum report.Summary) (report.Summary, error) {
 	w := j.writer
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,7 +57,7 @@ func (j *job) closeFiles(ctx context.Context, sum Summary) (Summary, error) {
 
 // closeAs closes the files, and returns the summary when it is noted: from then
 // on it is the one of the job, whoever writes.
-func (j *job) closeAs(ctx context.Context, sum Summary) (string, error) {
+func (j *job) closeAs(ctx context.Context, sum report.Summary) (string, error) {
 	w := j.writer
 	if _, err := w.drain(ctx); err != nil {
 		return "", err
@@ -76,8 +77,8 @@ func (j *job) closeAs(ctx context.Context, sum Summary) (string, error) {
 }
 
 // alert tells of a site that is not healthy, as well as it can.
-func (j *job) alert(ctx context.Context, h Health) {
-	if j.alerts == "" || h.Status == Healthy {
+func (j *job) alert(ctx context.Context, h report.Health) {
+	if j.alerts == "" || h.Status == report.Healthy {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -88,11 +89,11 @@ func (j *job) alert(ctx context.Context, h Health) {
 }
 
 // closed reads the summary of a job whose files are closed.
-func (j *job) closed(ctx context.Context) (Summary, bool, error) {
-	return store.ReadJSON[Summary](ctx, j.rdb, store.SummaryKey(j.run))
+func (j *job) closed(ctx context.Context) (report.Summary, bool, error) {
+	return store.ReadJSON[report.Summary](ctx, j.rdb, store.SummaryKey(j.run))
 }
 
-func (j *job) closeWith(ctx context.Context, sum *Summary) error {
+func (j *job) closeWith(ctx context.Context, sum *report.Summary) error {
 	w := j.writer
 	sum.ByType, sum.Files, sum.Records = map[string]int{}, nil, 0
 	for _, r := range j.def.Records {
@@ -151,16 +152,72 @@ func (j *job) closeWith(ctx context.Context, sum *Summary) error {
 	return j.writeReport(ctx, sum)
 }
 
+// writeFailed lists the pages that were not fetched, with the reasons, in a file
+// that appears as a whole.
+func (j *job) writeFailed(ctx context.Context) (path string, err error) {
+	path = filepath.Join(j.writer.dir, "failed.jsonl")
+	err = atomicfile.Write(path, 0o644, func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetEscapeHTML(false)
+		for offset := 0; ; {
+			ids, err := j.queue.Failed(ctx, offset, 500)
+			if err != nil {
+				return fmt.Errorf("list failed pages: %w", err)
+			}
+			if len(ids) == 0 {
+				return j.writer.still(ctx)
+			}
+			offset += len(ids)
+			infos, err := j.results(ctx, ids)
+			if err != nil {
+				return err
+			}
+			for _, id := range ids {
+				info := infos[id]
+				var v visit
+				if json.Unmarshal(info.Payload, &v) != nil {
+					continue
+				}
+				if err := enc.Encode(report.Failure{URL: v.URL, Class: yieldOf(info).Class, Attempts: info.Attempts, Error: info.Note}); err != nil {
+					return err
+				}
+			}
+		}
+	})
+	return path, err
+}
+
+// assess adds the health of the site to a summary, and the job to those that
+// the next is compared with.
+func (j *job) assess(ctx context.Context, sum *report.Summary) error {
+	before, err := store.HealthOf(ctx, j.rdb, j.def.Site)
+	if err != nil {
+		return err
+	}
+	before = slices.DeleteFunc(before, func(h report.Health) bool { return h.JobID == j.run })
+	sum.Health = report.Judge(j.def, sum, j.req.Limit > 0, time.Now(), before)
+	if err := store.SaveHealth(ctx, j.rdb, sum.Health, before); err != nil {
+		return err
+	}
+	if sum.Health.Status != report.Healthy {
+		j.log.Warn("the site is not healthy", "health", sum.Health.Status, "alerts", sum.Health.Alerts)
+	}
+	if len(sum.Health.Notices) > 0 {
+		j.log.Warn("records of the site lack something", "notices", sum.Health.Notices)
+	}
+	return nil
+}
+
 // reportFile is the file in a job's folder that has its Summary.
 const reportFile = "report.json"
 
 // writeReport writes the summary beside the records, for programs and for people.
-func (j *job) writeReport(ctx context.Context, sum *Summary) error {
+func (j *job) writeReport(ctx context.Context, sum *report.Summary) error {
 	data, err := json.MarshalIndent(sum, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the report: %w", err)
 	}
-	for name, text := range map[string][]byte{reportFile: append(data, '\n'), "report.txt": []byte(sum.Report())} {
+	for name, text := range map[string][]byte{reportFile: append(data, '\n'), "report.txt": []byte(sum.Text())} {
 		err := atomicfile.Write(filepath.Join(j.writer.dir, name), 0o644, func(to io.Writer) error {
 			if _, err := to.Write(text); err != nil {
 				return err
@@ -174,13 +231,8 @@ func (j *job) writeReport(ctx context.Context, sum *Summary) error {
 	return nil
 }
 
-// whole tells whether what a job does not have is not there any more.
-func (s *Summary) whole(limit int) bool {
-	return s.Status == StatusComplete && s.Errors == 0 && limit == 0 && len(s.Limits) == 0 && s.Invalid*20 <= s.Records
-}
-
 // roll makes the records of the job those that the next is compared with.
-func (j *job) roll(ctx context.Context, sum *Summary) error {
+func (j *job) roll(ctx context.Context, sum *report.Summary) error {
 	w := j.writer
 	for _, r := range j.def.Records {
 		if f := w.files[r.Name]; f != nil {
@@ -211,7 +263,7 @@ func (j *job) roll(ctx context.Context, sum *Summary) error {
 			return err
 		}
 		at := w.now()
-		turn := ledger.Turn{Run: j.run, At: at, Records: w.path(r.Name), Watch: r.Watch, Complete: sum.whole(j.req.Limit), Fence: w.fence(ctx)}
+		turn := ledger.Turn{Run: j.run, At: at, Records: w.path(r.Name), Watch: r.Watch, Complete: j.req.Limit == 0 && sum.HasEverything(), Fence: w.fence(ctx)}
 		err := ledger.Roll(w.bookPath(r.Name), turn, func(e ledger.Entry) error {
 			var h recordHead
 			if err := json.Unmarshal(e.Record, &h); err != nil {
@@ -231,8 +283,8 @@ func (j *job) roll(ctx context.Context, sum *Summary) error {
 }
 
 // countChanges counts what changes.jsonl has.
-func (j *job) countChanges(sum *Summary) error {
-	sum.Changes = Changes{}
+func (j *job) countChanges(sum *report.Summary) error {
+	sum.Changes = report.Changes{}
 	f, err := os.Open(j.writer.changesPath())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("count changes: %w", err)
@@ -265,15 +317,6 @@ func (j *job) countChanges(sum *Summary) error {
 	}
 	sum.Changes.Unchanged = sum.Records - sum.Changes.New - sum.Changes.Changed
 	return nil
-}
-
-// Changes counts records by what became of them since the last job.
-type Changes struct {
-	New       int    `json:"new"`
-	Changed   int    `json:"changed"`
-	Unchanged int    `json:"unchanged"`
-	Gone      int    `json:"gone"`
-	File      string `json:"file,omitempty"` // with what is new, changed or gone, and the fields that differ
 }
 
 // How often a writer looks for jobs: while there are some, and while not.
@@ -363,7 +406,7 @@ func (s *Service) writeRound(busy map[string]chan struct{}) int {
 func (s *Service) writeJob(id string) {
 	err := func() error {
 		j, err := s.job(s.ctx, id)
-		if errors.Is(err, ErrNoJob) {
+		if errors.Is(err, store.ErrNoJob) {
 			return s.cfg.Client.Redis().SRem(s.ctx, store.OpenJobsKey, id).Err()
 		}
 		if err != nil {
@@ -375,7 +418,7 @@ func (s *Service) writeJob(id string) {
 		if _, err := j.writer.Drain(s.ctx); err != nil {
 			return err
 		}
-		sum, ok, err := store.ReadJSON[Summary](s.ctx, j.rdb, store.CountedKey(id))
+		sum, ok, err := store.ReadJSON[report.Summary](s.ctx, j.rdb, store.CountedKey(id))
 		if err != nil || !ok {
 			return errors.Join(err, s.dropDead(j))
 		}

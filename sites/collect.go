@@ -13,6 +13,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/internal/store"
+	"muster/sites/report"
 	"muster/tasks/workqueue"
 )
 
@@ -21,20 +22,20 @@ var errNoStart = errors.New("no start page was had")
 
 // collected is what the listing pages of a job came to.
 type collected struct {
-	Counts  Counts   `json:"counts"`
-	Details int      `json:"details"` // detail pages to fetch
-	Cut     []string `json:"cut,omitempty"`
+	Counts  report.Counts `json:"counts"`
+	Details int           `json:"details"` // detail pages to fetch
+	Cut     []string      `json:"cut,omitempty"`
 }
 
 // collect walks the listing pages and cuts what they lead to into chunks.
 //
 // It holds nothing that counts: each run walks the same pages in the same
 // order, those that are done by their stored results.
-func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
+func (j *job) collect(ctx context.Context, worker string) ([]store.Chunk, error) {
 	return newWalk(j, worker).collect(ctx)
 }
 
-func (w *walk) collect(ctx context.Context) ([]Chunk, error) {
+func (w *walk) collect(ctx context.Context) ([]store.Chunk, error) {
 	j := w.job
 	if err := j.requeue(ctx); err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ func (w *walk) collect(ctx context.Context) ([]Chunk, error) {
 		}
 		front = append(front[n:], next...)
 		if starts -= n; starts <= 0 && w.sum.Counts.Pages == 0 && len(w.details) == 0 {
-			return nil, fmt.Errorf("%w: %s", errNoStart, w.sum.Counts.firstFailure())
+			return nil, fmt.Errorf("%w: %s", errNoStart, w.sum.Counts.FirstFailure())
 		}
 	}
 	w.sum.Details = len(w.details)
@@ -249,7 +250,7 @@ func (w *walk) some(ctx context.Context, n int) error {
 // take books a terminal listing page and returns the listing pages it leads to.
 func (w *walk) take(v visit, info workqueue.Info) []visit {
 	y := yieldOf(info) // of a sitemap it may be large
-	w.sum.Counts.book(v.URL, info, y)
+	w.sum.Counts.Add(pageOf(v.URL, info, y))
 	if info.State != workqueue.StateDone {
 		if info.State == workqueue.StateError || !isGoneEnd(v, y) && y.Class != fetch.Enough {
 			w.cut("listing page " + v.URL + " was not had: " + info.Note)
@@ -343,10 +344,10 @@ func (w *walk) enough() bool {
 }
 
 // chunk fetches the pages of a chunk and what they lead to.
-func (j *job) chunk(ctx context.Context, worker string, c Chunk) (Counts, error) {
+func (j *job) chunk(ctx context.Context, worker string, c store.Chunk) (report.Counts, error) {
 	all, err := j.pageIDs(ctx, c)
 	if err != nil {
-		return Counts{}, err
+		return report.Counts{}, err
 	}
 	known := map[string]bool{}
 	for _, id := range all {
@@ -369,12 +370,12 @@ func (j *job) chunk(ctx context.Context, worker string, c Chunk) (Counts, error)
 		at = len(all)
 		infos, err := j.results(ctx, part)
 		if err != nil {
-			return Counts{}, err
+			return report.Counts{}, err
 		}
 		for _, id := range part {
 			if info := infos[id]; info.State == workqueue.StateDone {
 				if _, err := grow(yieldOf(info)); err != nil {
-					return Counts{}, err
+					return report.Counts{}, err
 				}
 			}
 		}
@@ -382,17 +383,17 @@ func (j *job) chunk(ctx context.Context, worker string, c Chunk) (Counts, error)
 	slice := &timeslice{length: chunkSlice}
 	slice.begin()
 	if err := j.crawler.work(ctx, worker, slices.Clone(all), 1, slice, grow); err != nil {
-		return Counts{}, err
+		return report.Counts{}, err
 	}
 	infos, err := j.results(ctx, all)
 	if err != nil {
-		return Counts{}, err
+		return report.Counts{}, err
 	}
-	var counts Counts
+	var counts report.Counts
 	for _, id := range all {
 		var v visit
 		if json.Unmarshal(infos[id].Payload, &v) == nil {
-			counts.book(v.URL, infos[id], yieldOf(infos[id]))
+			counts.Add(pageOf(v.URL, infos[id], yieldOf(infos[id])))
 		}
 	}
 	return counts, nil

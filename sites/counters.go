@@ -1,13 +1,9 @@
 package sites
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -72,13 +68,4 @@ func readCounts(ctx context.Context, rdb redis.UniversalClient, key string) (map
 		by[name], _ = strconv.Atoi(text) // 0 for what flush has not written
 	}
 	return by, nil
-}
-
-// countsText lists counts with the highest first.
-func countsText(by map[string]int) string {
-	names := slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Or(by[b]-by[a], strings.Compare(a, b)) })
-	for i, name := range names {
-		names[i] = fmt.Sprintf("%s %d", name, by[name])
-	}
-	return strings.Join(names, ", ")
 }

@@ -243,7 +243,7 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 	if f.yield != nil {
 		via = f.yield.via
 	}
-	if err := c.noteWay(context.WithoutCancel(ctx), via, f.err); err != nil {
+	if err := c.countAnswer(context.WithoutCancel(ctx), via, f.err); err != nil {
 		c.log.Warn("the report will lack what came by a proxy", "error", err)
 	}
 	if f.err != nil && c.admission.overdue() {

@@ -9,6 +9,7 @@ import (
 
 	"muster/sites/definition"
 	"muster/sites/fetch"
+	"muster/sites/report"
 	"muster/tasks/redistest"
 )
 
@@ -36,7 +37,7 @@ func newSame(t *testing.T, body string) *httptest.Server {
 	return server
 }
 
-func scrapeSame(t *testing.T, body, records string) Summary {
+func scrapeSame(t *testing.T, body, records string) report.Summary {
 	t.Helper()
 	def, err := definition.Parse("s.yaml", []byte("site: same\nbase_url: "+newSame(t, body).URL+"\nstart: [/]\nlisting: {links: a.to}\npoliteness: {delay: 0, robots: false}\nretries: {attempts: 0}\n"+records))
 	if err != nil {
@@ -62,9 +63,9 @@ func TestPagesWithTheSameContentAreReported(t *testing.T) {
 			if sum.Duplicates != c.want || sum.ByType["item"] != 12 || sum.Errors != 0 {
 				t.Errorf("got %d duplicates, %d records, %d errors; want %d, 12, 0", sum.Duplicates, sum.ByType["item"], sum.Errors, c.want)
 			}
-			said := strings.Contains(sum.Report(), fmt.Sprintf("%d pages have the content of another page, such as http://", c.want))
+			said := strings.Contains(sum.Text(), fmt.Sprintf("%d pages have the content of another page, such as http://", c.want))
 			if said != (c.want > 0) {
-				t.Errorf("the report tells of duplicates: got %v, want %v:\n%s", said, c.want > 0, sum.Report())
+				t.Errorf("the report tells of duplicates: got %v, want %v:\n%s", said, c.want > 0, sum.Text())
 			}
 		})
 	}

@@ -24,6 +24,7 @@ import (
 	"muster/internal/testutil"
 	"muster/sites/internal/store"
 	"muster/sites/ledger"
+	"muster/sites/report"
 	"muster/sites/sink"
 	"muster/tasks"
 	"muster/tasks/redistest"
@@ -377,7 +378,7 @@ func newFrozenJob(t *testing.T, s *Service, id string, o ScrapeOptions) *frozenJ
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := s.begin(t.Context(), id, Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), OutDir: o.OutDir, Home: home, Sinks: o.Sinks, CSV: o.CSV, Compress: o.Compress})
+	j, err := s.begin(t.Context(), id, store.Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), OutDir: o.OutDir, Home: home, Sinks: o.Sinks, CSV: o.CSV, Compress: o.Compress})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -486,7 +487,7 @@ func freezeCloser(t *testing.T, asked func(step int) bool) {
 		id := fmt.Sprint("frozen-job-", n)
 		j := newFrozenJob(t, s, id, ScrapeOptions{OutDir: out, CSV: true, Compress: "gz"})
 		j.give(20, id)
-		sum, err := json.Marshal(Summary{Site: j.def.Site, JobID: id, Status: StatusComplete})
+		sum, err := json.Marshal(report.Summary{Site: j.def.Site, JobID: id, Status: report.StatusComplete})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -511,7 +512,7 @@ func freezeCloser(t *testing.T, asked func(step int) bool) {
 		step := w.freeze(closed)
 		if step != "" {
 			testutil.Eventually(t, "another closes the job while the first is stopped at "+step, func() bool {
-				if _, err := j.closeFiles(t.Context(), Summary{Site: j.def.Site, JobID: id, Status: StatusComplete}); err != nil && !errors.Is(err, errNotWriter) {
+				if _, err := j.closeFiles(t.Context(), report.Summary{Site: j.def.Site, JobID: id, Status: report.StatusComplete}); err != nil && !errors.Is(err, errNotWriter) {
 					t.Fatal(err)
 				}
 				return closed()

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"muster/internal/testutil"
+	"muster/sites/internal/store"
+	"muster/sites/report"
 	"muster/tasks/redistest"
 )
 
@@ -170,12 +172,12 @@ func TestSinkHeals(t *testing.T) {
 				why, err := troubleOf(t.Context(), j.writer.out)
 				return err == nil && why == ""
 			})
-			var counts []Counts
-			chunks = again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
+			var counts []report.Counts
+			chunks = again(t, func() ([]store.Chunk, error) { return j.collect(t.Context(), "collect") })
 			for _, c := range chunks {
-				counts = append(counts, again(t, func() (Counts, error) { return j.chunk(t.Context(), "chunk", c) }))
+				counts = append(counts, again(t, func() (report.Counts, error) { return j.chunk(t.Context(), "chunk", c) }))
 			}
-			site.isWhole(t, again(t, func() (Summary, error) { return j.aggregate(t.Context(), counts, nil) }))
+			site.isWhole(t, again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), counts, nil) }))
 			if c.check != nil {
 				c.check(t)
 			}

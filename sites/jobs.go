@@ -15,6 +15,7 @@ import (
 
 	"muster/sites/definition"
 	"muster/sites/internal/store"
+	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 	"muster/tasks/workqueue"
@@ -32,20 +33,20 @@ const (
 
 // Job is a scrape of a site, under way or over.
 type Job struct {
-	ID      string    `json:"id"`
-	Site    string    `json:"site"`
-	Status  string    `json:"status"`
-	Began   time.Time `json:"began"`
-	Resumes string    `json:"resumes,omitempty"` // the job that it goes on with
-	Direct  Direct    `json:"direct,omitempty"`  // why it uses no proxies, if so
+	ID      string        `json:"id"`
+	Site    string        `json:"site"`
+	Status  string        `json:"status"`
+	Began   time.Time     `json:"began"`
+	Resumes string        `json:"resumes,omitempty"` // the job that it goes on with
+	Direct  report.Direct `json:"direct,omitempty"`  // why it uses no proxies, if so
 	// WaitsFor are sites that it depends on, while it waits for their jobs.
 	WaitsFor []string        `json:"waits_for,omitempty"`
 	Pages    workqueue.Stats `json:"pages"`
-	Records  map[string]int  `json:"records"` // by type, as far as they are written
+	Records  map[string]int  `json:"records"`          // by type, as far as they are written
 	Delays   map[string]int  `json:"delays,omitempty"` // how often pages waited, by Delay
 	Trouble  string          `json:"trouble,omitempty"`
 	Error    string          `json:"error,omitempty"`   // of one that failed
-	Summary  *Summary        `json:"summary,omitempty"` // of one that is over
+	Summary  *report.Summary `json:"summary,omitempty"` // of one that is over
 }
 
 // Over tells whether nothing more becomes of the job by itself.
@@ -56,11 +57,11 @@ func (j *Job) Over() bool {
 // JobDefinition is the definition that a job goes by, which is that of its
 // site from when it was sent.
 func (s *Service) JobDefinition(ctx context.Context, id string) (*definition.Definition, error) {
-	req, err := s.spec(ctx, id)
+	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if err != nil {
 		return nil, err
 	}
-	return req.definition()
+	return req.Definition()
 }
 
 // Jobs lists up to n scrapes, of one site or of all when it is "", the newest
@@ -85,7 +86,7 @@ func (s *Service) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
 			continue
 		}
 		j, err := s.Job(ctx, id)
-		if errors.Is(err, ErrNoJob) {
+		if errors.Is(err, store.ErrNoJob) {
 			continue
 		}
 		if err != nil {
@@ -99,7 +100,7 @@ func (s *Service) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
 // Job tells how a scrape comes along, or what became of it. It fails with
 // ErrNoJob when there is none.
 func (s *Service) Job(ctx context.Context, id string) (Job, error) {
-	req, err := s.spec(ctx, id)
+	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if err != nil {
 		return Job{}, err
 	}
@@ -109,7 +110,7 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 	if req.Resume != "" {
 		pages = req.Resume
 	}
-	q := workqueue.New(rdb, queueName(req.Site, pages), workqueue.Config{})
+	q := workqueue.New(rdb, store.QueueName(req.Site, pages), workqueue.Config{})
 	if j.Pages, err = q.Stats(ctx); err != nil {
 		return Job{}, err
 	}
@@ -119,13 +120,13 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 	if j.Delays, err = readCounts(ctx, rdb, store.DelaysKey(pages)); err != nil {
 		return Job{}, err
 	}
-	if sum, ok, err := store.ReadJSON[Summary](ctx, rdb, store.SummaryKey(id)); err != nil {
+	if sum, ok, err := store.ReadJSON[report.Summary](ctx, rdb, store.SummaryKey(id)); err != nil {
 		return Job{}, err
 	} else if ok {
 		j.Summary, j.Status = &sum, sum.Status
 		return j, nil
 	}
-	status, err := tasks.Attach[Summary](s.cfg.Client, id).Status(ctx)
+	status, err := tasks.Attach[report.Summary](s.cfg.Client, id).Status(ctx)
 	var refused error // nobody can note a trouble in a Redis that takes no writes
 	if err == nil && !status.Terminal() {
 		refused = s.cfg.Client.Writable(ctx)
@@ -177,38 +178,38 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 // Stored returns the summary of a job that is over, and whether Redis has it:
 // it does for a week. Its error is a *tasks.Failure when the job failed as a
 // whole.
-func (s *Service) Stored(ctx context.Context, id string) (Summary, bool, error) {
-	sum, ok, err := store.ReadJSON[Summary](ctx, s.cfg.Client.Redis(), store.SummaryKey(id))
+func (s *Service) Stored(ctx context.Context, id string) (report.Summary, bool, error) {
+	sum, ok, err := store.ReadJSON[report.Summary](ctx, s.cfg.Client.Redis(), store.SummaryKey(id))
 	if err != nil || !ok {
-		return Summary{}, false, err
+		return report.Summary{}, false, err
 	}
-	return sum.answer()
+	return answerOf(sum)
 }
 
 // Reported is [Service.Stored] from the report in a job's folder, which has that
 // of the last job that wrote there.
-func Reported(folder, id string) (Summary, bool, error) {
+func Reported(folder, id string) (report.Summary, bool, error) {
 	data, err := os.ReadFile(filepath.Join(folder, reportFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Summary{}, false, nil
+		return report.Summary{}, false, nil
 	}
-	var sum Summary
+	var sum report.Summary
 	if err == nil {
 		err = json.Unmarshal(data, &sum)
 	}
 	if err != nil {
-		return Summary{}, false, fmt.Errorf("read the report of job %s: %w", id, err)
+		return report.Summary{}, false, fmt.Errorf("read the report of job %s: %w", id, err)
 	}
 	if sum.JobID != id {
-		return Summary{}, false, nil
+		return report.Summary{}, false, nil
 	}
-	return sum.answer()
+	return answerOf(sum)
 }
 
-// answer is what the workflow of the job said.
-func (s Summary) answer() (Summary, bool, error) {
-	if err := s.failure(); err != nil {
-		return s, false, &tasks.Failure{Task: Aggregate.Name(), Message: err.Error()}
+// answerOf is the result of the workflow of a job with this summary.
+func answerOf(s report.Summary) (report.Summary, bool, error) {
+	if err := s.Err(); err != nil {
+		return s, false, &tasks.Failure{Task: store.Aggregate.Name(), Message: err.Error()}
 	}
 	return s, true, nil
 }
@@ -216,7 +217,7 @@ func (s Summary) answer() (Summary, bool, error) {
 // Folder returns where the records and the report of a job are, on the machine
 // that writes them. It fails with ErrNoJob when there is no such job.
 func (s *Service) Folder(ctx context.Context, id string) (string, error) {
-	req, err := s.spec(ctx, id)
+	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if err != nil {
 		return "", err
 	}
@@ -237,7 +238,7 @@ func (s *Service) served(ctx context.Context) (bool, error) {
 
 // failure is why a job failed.
 func (s *Service) failure(ctx context.Context, id string) (string, error) {
-	_, err := tasks.Attach[Summary](s.cfg.Client, id).Wait(ctx) // it is over: this does not wait
+	_, err := tasks.Attach[report.Summary](s.cfg.Client, id).Wait(ctx) // it is over: this does not wait
 	if f, ok := errors.AsType[*tasks.Failure](err); ok {
 		return f.Message, nil
 	}
@@ -283,7 +284,7 @@ func (s *Service) Resumable(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if j.Status == StatusComplete && j.Pages.Error == 0 && j.Pages.Open() == 0 {
+	if j.Status == report.StatusComplete && j.Pages.Error == 0 && j.Pages.Open() == 0 {
 		return fmt.Errorf("job %s: %w", id, ErrNothingLeft)
 	}
 	return nil
@@ -292,7 +293,7 @@ func (s *Service) Resumable(ctx context.Context, id string) error {
 // Cancel ends a scrape: nothing more is fetched, what is fetched is written.
 // Resume goes on with it.
 func (s *Service) Cancel(ctx context.Context, id string) error {
-	if _, err := s.spec(ctx, id); err != nil {
+	if _, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id); err != nil {
 		return err
 	}
 	if err := s.cfg.Client.Revoke(ctx, id); err != nil {
@@ -336,8 +337,8 @@ func (s *Service) eachOpen(ctx context.Context, site string, fn func(*workqueue.
 		return fmt.Errorf("list open jobs: %w", err)
 	}
 	for _, id := range open {
-		req, err := s.spec(ctx, id)
-		if errors.Is(err, ErrNoJob) || err == nil && req.Site != site {
+		req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
+		if errors.Is(err, store.ErrNoJob) || err == nil && req.Site != site {
 			continue
 		}
 		if err != nil {
@@ -346,7 +347,7 @@ func (s *Service) eachOpen(ctx context.Context, site string, fn func(*workqueue.
 		if req.Resume != "" {
 			id = req.Resume
 		}
-		if err := fn(workqueue.New(rdb, queueName(site, id), workqueue.Config{})); err != nil {
+		if err := fn(workqueue.New(rdb, store.QueueName(site, id), workqueue.Config{})); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,8 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/internal/store"
+	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
@@ -190,7 +192,7 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 				if len(opened) <= 3 {
 					t.Errorf("the breaker was seen to open %d times, want 4", len(opened))
 				}
-				if want := lists + lists*perList; sum.Pages != want || sum.Errors != 0 || sum.Status != StatusComplete {
+				if want := lists + lists*perList; sum.Pages != want || sum.Errors != 0 || sum.Status != report.StatusComplete {
 					t.Errorf("got %s with %d pages and %d errors, want %d pages and none: %+v", sum.Status, sum.Pages, sum.Errors, want, sum.Samples)
 				} else {
 					site.isWhole(t, sum)
@@ -205,23 +207,23 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 }
 
 // runOn takes the steps of a job in several processes, a chunk at a time in each.
-func runOn(ctx context.Context, jobs []*job) (Summary, error) {
-	chunks, err := until(ctx, func() ([]Chunk, error) { return jobs[0].collect(ctx, "collect") })
+func runOn(ctx context.Context, jobs []*job) (report.Summary, error) {
+	chunks, err := until(ctx, func() ([]store.Chunk, error) { return jobs[0].collect(ctx, "collect") })
 	if err != nil {
-		return Summary{}, err
+		return report.Summary{}, err
 	}
-	counts := make([]Counts, len(chunks))
+	counts := make([]report.Counts, len(chunks))
 	var g errgroup.Group
 	for p, j := range jobs {
 		g.Go(func() (err error) {
 			for i := p; i < len(chunks) && err == nil; i += len(jobs) {
-				counts[i], err = until(ctx, func() (Counts, error) { return j.chunk(ctx, fmt.Sprint("chunk ", i), chunks[i]) })
+				counts[i], err = until(ctx, func() (report.Counts, error) { return j.chunk(ctx, fmt.Sprint("chunk ", i), chunks[i]) })
 			}
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return Summary{}, err
+		return report.Summary{}, err
 	}
-	return until(ctx, func() (Summary, error) { return jobs[0].aggregate(ctx, counts, nil) })
+	return until(ctx, func() (report.Summary, error) { return jobs[0].aggregate(ctx, counts, nil) })
 }

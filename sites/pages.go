@@ -16,6 +16,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
+	"muster/sites/internal/store"
 	"muster/tasks/workqueue"
 )
 
@@ -24,7 +25,7 @@ import (
 type pages struct {
 	id    string // of the job that has the pages
 	run   string // of the workflow; the same unless it resumes another
-	req   Request
+	req   store.Request
 	def   *definition.Definition
 	rdb   redis.UniversalClient
 	queue *workqueue.Queue

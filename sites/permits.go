@@ -4,10 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
+
+	"muster/sites/internal/store"
 )
 
 // permits is where this process may write records: to folders and sinks that
@@ -43,7 +44,7 @@ func (p *permits) allow(dir string, sinks []string) error {
 
 // check returns why the records of a request are not written by this process,
 // and what to do.
-func (p *permits) check(req Request) error {
+func (p *permits) check(req store.Request) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !slices.ContainsFunc(p.dirs, func(dir string) bool { return isBelow(dir, req.OutDir) }) {
@@ -87,22 +88,4 @@ func isBelow(dir, path string) bool {
 	}
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
-}
-
-// jobName is what names a job: it stands in paths.
-var jobName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
-
-// errNames says that a request names what cannot be the name of a site or a job.
-var errNames = errors.New("the request names what it must not")
-
-// checkNames returns what is wrong with the names of a request that a job is
-// begun with.
-func (r Request) checkNames(id string) error {
-	if !jobName.MatchString(id) || r.Resume != "" && !jobName.MatchString(r.Resume) {
-		return fmt.Errorf("a job cannot be called %q or resume %q: %w", id, r.Resume, errNames)
-	}
-	if r.Site != filepath.Base(r.Site) || !filepath.IsLocal(r.Site) {
-		return fmt.Errorf("a site cannot be called %q: %w", r.Site, errNames)
-	}
-	return nil
 }

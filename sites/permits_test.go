@@ -16,6 +16,7 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/internal/store"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -46,18 +47,18 @@ func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 		if err := os.Symlink(out, link); err != nil {
 			t.Fatal(err)
 		}
-		good := Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: site.URL, OutDir: worker.cfg.OutDir, Home: own}
+		good := store.Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: site.URL, OutDir: worker.cfg.OutDir, Home: own}
 		before := filesIn(t, out)
-		for name, hostile := range map[string]func(*Request){
-			"another folder":            func(r *Request) { r.OutDir, r.Home = out, home },
-			"another folder, no name":   func(r *Request) { r.OutDir, r.Home = out, "" },
-			"a new folder":              func(r *Request) { r.OutDir, r.Home = filepath.Join(out, "new"), "" },
-			"up and down":               func(r *Request) { r.OutDir = worker.cfg.OutDir + "/../../" + filepath.Base(out); r.Home = home },
-			"a link below its own":      func(r *Request) { r.OutDir, r.Home = link, home },
-			"a database elsewhere":      func(r *Request) { r.Sinks = []string{"sqlite:" + filepath.Join(out, "x.db")} },
-			"a database further up":     func(r *Request) { r.Sinks = []string{"sqlite:../../x.db"} },
-			"a server for its password": func(r *Request) { r.Sinks = []string{"postgres://me@127.0.0.1:1/x"} },
-			"a webhook":                 func(r *Request) { r.Sinks = []string{site.URL + "/hook"} },
+		for name, hostile := range map[string]func(*store.Request){
+			"another folder":            func(r *store.Request) { r.OutDir, r.Home = out, home },
+			"another folder, no name":   func(r *store.Request) { r.OutDir, r.Home = out, "" },
+			"a new folder":              func(r *store.Request) { r.OutDir, r.Home = filepath.Join(out, "new"), "" },
+			"up and down":               func(r *store.Request) { r.OutDir = worker.cfg.OutDir + "/../../" + filepath.Base(out); r.Home = home },
+			"a link below its own":      func(r *store.Request) { r.OutDir, r.Home = link, home },
+			"a database elsewhere":      func(r *store.Request) { r.Sinks = []string{"sqlite:" + filepath.Join(out, "x.db")} },
+			"a database further up":     func(r *store.Request) { r.Sinks = []string{"sqlite:../../x.db"} },
+			"a server for its password": func(r *store.Request) { r.Sinks = []string{"postgres://me@127.0.0.1:1/x"} },
+			"a webhook":                 func(r *store.Request) { r.Sinks = []string{site.URL + "/hook"} },
 		} {
 			r := good
 			hostile(&r)
@@ -80,10 +81,10 @@ func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for name, hostile := range map[string]func(*Request){
-			"a path as the job to resume": func(r *Request) { r.Resume = "../../../" + filepath.Base(out) },
-			"a path as the site":          func(r *Request) { r.Site = "../x" },
-			"another site":                func(r *Request) { r.Site = "other.example" },
+		for name, hostile := range map[string]func(*store.Request){
+			"a path as the job to resume": func(r *store.Request) { r.Resume = "../../../" + filepath.Base(out) },
+			"a path as the site":          func(r *store.Request) { r.Site = "../x" },
+			"another site":                func(r *store.Request) { r.Site = "other.example" },
 		} {
 			r := good
 			hostile(&r)
@@ -91,8 +92,8 @@ func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := res.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), errNames.Error()) {
-				t.Errorf("%s: got %v, want %v", name, err, errNames)
+			if _, err := res.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), store.ErrNames.Error()) {
+				t.Errorf("%s: got %v, want %v", name, err, store.ErrNames)
 			}
 		}
 		if after := filesIn(t, out); !slices.Equal(after, before) {

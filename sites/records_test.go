@@ -18,6 +18,8 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/internal/store"
+	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
@@ -29,7 +31,7 @@ func TestChanges(t *testing.T) {
 	site := newShop(t, 1, 10)
 	s := newService(t, redistest.New(t))
 	def, out := site.definition(t, ""), t.TempDir()
-	scrape := func(id string, o ScrapeOptions) Summary {
+	scrape := func(id string, o ScrapeOptions) report.Summary {
 		t.Helper()
 		j := begin(t, s, id, def, ScrapeOptions{BaseURL: site.URL, OutDir: out, Limit: o.Limit})
 		j.writer.to = []string{"sqlite:records.db"}
@@ -102,16 +104,16 @@ func TestSinkAway(t *testing.T) {
 	s.cancel()
 	s.writers.Wait() // aggregate writes, and nobody else
 	j.writer.to = []string{hook.URL}
-	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
-	counts := again(t, func() (Counts, error) { return j.chunk(t.Context(), "chunk", chunks[0]) })
-	if _, err := j.aggregate(t.Context(), []Counts{counts}, nil); !errors.As(err, new(later)) {
+	chunks := again(t, func() ([]store.Chunk, error) { return j.collect(t.Context(), "collect") })
+	counts := again(t, func() (report.Counts, error) { return j.chunk(t.Context(), "chunk", chunks[0]) })
+	if _, err := j.aggregate(t.Context(), []report.Counts{counts}, nil); !errors.As(err, new(later)) {
 		t.Errorf("got %v, want that the job waits", err)
 	}
 	if _, trouble, err := written(t.Context(), j.writer.out); err != nil || !strings.Contains(trouble, "403") {
 		t.Errorf("got trouble %q, %v", trouble, err)
 	}
 	away.Store(false)
-	sum := again(t, func() (Summary, error) { return j.aggregate(t.Context(), []Counts{counts}, nil) })
+	sum := again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), []report.Counts{counts}, nil) })
 	site.isWhole(t, sum)
 	if took.Load() != 20 {
 		t.Errorf("the sink got %d records, want 20", took.Load())
@@ -129,7 +131,7 @@ func TestBackPressure(t *testing.T) {
 	s := newService(t, rdb)
 	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	j.writer.home = "a folder of another machine"
-	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
+	chunks := again(t, func() ([]store.Chunk, error) { return j.collect(t.Context(), "collect") })
 	flood(t, j, maxUnwritten)
 	if _, err := j.chunk(t.Context(), "chunk", chunks[0]); !errors.As(err, new(later)) {
 		t.Errorf("got %v, want later", err)
@@ -163,7 +165,7 @@ func TestBackPressureOfBytes(t *testing.T) {
 	s.cancel()
 	s.writers.Wait() // nobody writes but this test
 	j.crawler.admission.room = room
-	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
+	chunks := again(t, func() ([]store.Chunk, error) { return j.collect(t.Context(), "collect") })
 	testutil.Eventually(t, "the chunk waits for records to be written", func() bool {
 		if _, err := j.chunk(t.Context(), "chunk", chunks[0]); !errors.As(err, new(later)) {
 			t.Fatalf("got %v, want later", err)
@@ -175,16 +177,16 @@ func TestBackPressureOfBytes(t *testing.T) {
 	if err != nil || bytes < room || bytes > room+2*size+64<<10 {
 		t.Errorf("%d records of %d bytes wait, %v; want no more than %d and those on the way", n, bytes, err, room)
 	}
-	var counts []Counts
+	var counts []report.Counts
 	for i, c := range chunks {
-		counts = append(counts, again(t, func() (Counts, error) {
+		counts = append(counts, again(t, func() (report.Counts, error) {
 			if _, err := j.writer.Drain(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			return j.chunk(t.Context(), fmt.Sprint("chunk ", i), c)
 		}))
 	}
-	if sum := again(t, func() (Summary, error) { return j.aggregate(t.Context(), counts, nil) }); sum.Records != pages || sum.Errors != 0 {
+	if sum := again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), counts, nil) }); sum.Records != pages || sum.Errors != 0 {
 		t.Errorf("got %+v", sum)
 	}
 }

@@ -32,6 +32,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/internal/store"
+	"muster/sites/report"
 	"muster/sites/sink"
 	"muster/tasks"
 	"muster/tasks/limit"
@@ -40,14 +41,11 @@ import (
 )
 
 // Queue is the task queue that scrapes run in.
-const Queue = "scrape"
+const Queue = store.Queue
 
-// The tasks of a scrape.
-var (
-	Collect   = tasks.New[Request, []Chunk]("sites.collect", tasks.Queue(Queue), tasks.Timeout(30*time.Minute), tasks.MaxRetry(10), tasks.Backoff(time.Second, 30*time.Second))
-	Scrape    = tasks.New[Chunk, Counts]("sites.scrape", tasks.Queue(Queue), tasks.Timeout(10*time.Minute), tasks.HardTimeout(12*time.Minute), tasks.MaxRetry(10), tasks.Backoff(time.Second, 30*time.Second))
-	Aggregate = tasks.New[[]tasks.Outcome[Counts], Summary]("sites.aggregate", tasks.Queue(Queue), tasks.Timeout(30*time.Minute), tasks.MaxRetry(10), tasks.Backoff(time.Second, 30*time.Second))
-)
+// ErrNoJob says that Redis knows no job of an id: there was none, or it ended
+// more than a week ago.
+var ErrNoJob = store.ErrNoJob
 
 // Config sets up a Service.
 type Config struct {
@@ -159,7 +157,7 @@ func (s *Service) Registry() *Registry { return s.cfg.Registry }
 // Progress counts the pages of a job by their state. Total grows while
 // listing pages are walked.
 func (s *Service) Progress(ctx context.Context, site, id string) (workqueue.Stats, error) {
-	return workqueue.New(s.cfg.Client.Redis(), queueName(site, id), workqueue.Config{}).Stats(ctx)
+	return workqueue.New(s.cfg.Client.Redis(), store.QueueName(site, id), workqueue.Config{}).Stats(ctx)
 }
 
 // ScrapeOptions change one scrape.
@@ -182,58 +180,10 @@ type ScrapeOptions struct {
 	Sinks []string
 }
 
-// Request is the input of a scrape. It holds the whole definition, so that
-// workers need not have the same files as who sent it. OutDir and Sinks are
-// honoured by those processes only that have them in their settings, or were
-// told them by a sender in the same process: whoever can send tasks must not
-// have a worker write where it likes.
-type Request struct {
-	Site     string   `json:"site"`
-	File     string   `json:"file"`
-	YAML     string   `json:"yaml"`
-	BaseURL  string   `json:"base_url,omitempty"`
-	Limit    int      `json:"limit,omitempty"`
-	Direct   Direct   `json:"direct,omitempty"`
-	CSV      bool     `json:"csv,omitempty"`
-	OutDir   string   `json:"out_dir"`
-	Home     string   `json:"home"` // the name of OutDir, for those who may or may not share it
-	Sinks    []string `json:"sinks,omitempty"`
-	Compress string   `json:"compress,omitempty"`
-	Began    int64    `json:"began,omitempty"` // unix milliseconds; set when the job begins
-	// Resume is the job whose pages and records this one goes on with.
-	Resume string `json:"resume,omitempty"`
-	// After are the jobs that this one waits for, by their sites.
-	After map[string]string `json:"after,omitempty"`
-}
-
-// Direct says that a scrape uses no proxies, and who decided it.
-type Direct string
-
-// Who can decide that a scrape goes direct. Without a decision the transport
-// does what the definition and the settings of the worker say.
-const (
-	// DirectAsked: the sender asked for it with ScrapeOptions.Direct. All
-	// workers obey.
-	DirectAsked Direct = "asked"
-	// DirectUnproxied: where the scrape was sent there are no proxies, see
-	// Config.Unproxied, and the definition does not say what to do then. A
-	// worker that has proxies uses them.
-	DirectUnproxied Direct = "unproxied"
-)
-
-// definition is what the request says to scrape.
-func (r Request) definition() (*definition.Definition, error) {
-	def, err := definition.Parse(r.File, []byte(r.YAML))
-	if err != nil {
-		return nil, err
-	}
-	return def.WithBase(r.BaseURL)
-}
-
 // Scrape returns the work of scraping a site, for who does not Send it but
 // has it sent, with SendOptions. Sent must be called then with its id, which
 // is that of the job.
-func (s *Service) Scrape(ctx context.Context, name string, o ScrapeOptions) (work tasks.Signature[Summary], sent func(ctx context.Context, id string), err error) {
+func (s *Service) Scrape(ctx context.Context, name string, o ScrapeOptions) (work tasks.Signature[report.Summary], sent func(ctx context.Context, id string), err error) {
 	def, err := s.cfg.Registry.Definition(name)
 	if err != nil {
 		return work, nil, err
@@ -245,50 +195,50 @@ func (s *Service) Scrape(ctx context.Context, name string, o ScrapeOptions) (wor
 	return signature(req, def), func(ctx context.Context, id string) { s.sent(ctx, req, id) }, nil
 }
 
-func (s *Service) request(ctx context.Context, def *definition.Definition, o ScrapeOptions) (Request, error) {
+func (s *Service) request(ctx context.Context, def *definition.Definition, o ScrapeOptions) (store.Request, error) {
 	if _, err := def.WithBase(o.BaseURL); err != nil {
-		return Request{}, err
+		return store.Request{}, err
 	}
 	dir, to, err := s.destination(o)
 	if err != nil {
-		return Request{}, err
+		return store.Request{}, err
 	}
 	if _, ok := sink.Compressions[o.Compress]; !ok && o.Compress != "" {
-		return Request{}, fmt.Errorf("no compression %q; use gz or zstd", o.Compress)
+		return store.Request{}, fmt.Errorf("no compression %q; use gz or zstd", o.Compress)
 	}
 	for _, address := range to {
 		if err := sink.Check(address); err != nil {
-			return Request{}, err
+			return store.Request{}, err
 		}
 	}
 	home, err := homeOf(dir)
 	if err != nil {
-		return Request{}, err
+		return store.Request{}, err
 	}
 	direct, err := s.decideDirect(ctx, def, o.Direct)
 	if err != nil {
-		return Request{}, err
+		return store.Request{}, err
 	}
 	after, err := s.dependencies(ctx, def, o.After)
 	if err != nil {
-		return Request{}, err
+		return store.Request{}, err
 	}
 	if err := s.permits.allow(o.OutDir, o.Sinks); err != nil {
-		return Request{}, err
+		return store.Request{}, err
 	}
-	return Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to, Compress: o.Compress, Direct: direct, After: after}, nil
+	return store.Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to, Compress: o.Compress, Direct: direct, After: after}, nil
 }
 
 // decideDirect is what a scrape that is sent now says about proxies.
-func (s *Service) decideDirect(ctx context.Context, def *definition.Definition, asked bool) (Direct, error) {
+func (s *Service) decideDirect(ctx context.Context, def *definition.Definition, asked bool) (report.Direct, error) {
 	if asked {
-		return DirectAsked, nil
+		return report.DirectAsked, nil
 	}
 	unproxied, err := s.unproxied(ctx, def)
 	if err != nil || !unproxied {
 		return "", err
 	}
-	return DirectUnproxied, nil
+	return report.DirectUnproxied, nil
 }
 
 // unproxied reports whether a scrape goes without proxies here, as there are
@@ -314,10 +264,10 @@ func (s *Service) destination(o ScrapeOptions) (dir string, sinks []string, err 
 	return dir, sinks, nil
 }
 
-func signature(req Request, def *definition.Definition) tasks.Signature[Summary] {
-	chunks := Collect.S(req)
-	done := tasks.Map(chunks, Scrape, tasks.AtMost(def.Politeness.MaxPerDomain))
-	return tasks.Chord(tasks.Settle(done), Aggregate)
+func signature(req store.Request, def *definition.Definition) tasks.Signature[report.Summary] {
+	chunks := store.Collect.S(req)
+	done := tasks.Map(chunks, store.Scrape, tasks.AtMost(def.Politeness.MaxPerDomain))
+	return tasks.Chord(tasks.Settle(done), store.Aggregate)
 }
 
 // Send sends the scrape of a site under an id of its own. It begins when the
@@ -325,7 +275,7 @@ func signature(req Request, def *definition.Definition) tasks.Signature[Summary]
 // fails when one of these ends otherwise. While another
 // scrape of the site is under way it returns that one, with
 // tasks.ErrDuplicate, or refuses when that one was asked for something else.
-func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*tasks.AsyncResult[Summary], error) {
+func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*tasks.AsyncResult[report.Summary], error) {
 	def, err := s.cfg.Registry.Definition(name)
 	if err != nil {
 		return nil, err
@@ -347,14 +297,14 @@ func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*task
 }
 
 // sent lists a job that was sent. A worker that begins the job does the same.
-func (s *Service) sent(ctx context.Context, req Request, id string) {
+func (s *Service) sent(ctx context.Context, req store.Request, id string) {
 	if err := s.list(ctx, id, req); err != nil {
 		s.cfg.Logger.Warn("the job is not listed before it begins", "job", id, "error", err)
 	}
 }
 
 // list makes a job known and stores what it is to do, unless it is known.
-func (s *Service) list(ctx context.Context, id string, req Request) error {
+func (s *Service) list(ctx context.Context, id string, req store.Request) error {
 	now := time.Now()
 	req.Began = now.UnixMilli()
 	spec, err := json.Marshal(req)
@@ -376,9 +326,9 @@ func (s *Service) list(ctx context.Context, id string, req Request) error {
 // different tells why a request cannot be joined with a job that is under
 // way: it asks for something else. A job that has not begun is taken for one
 // that asks for the same.
-func (s *Service) different(ctx context.Context, id string, req Request) error {
-	under, err := s.spec(ctx, id)
-	if errors.Is(err, ErrNoJob) {
+func (s *Service) different(ctx context.Context, id string, req store.Request) error {
+	under, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
+	if errors.Is(err, store.ErrNoJob) {
 		return nil
 	}
 	if err != nil {
@@ -387,7 +337,7 @@ func (s *Service) different(ctx context.Context, id string, req Request) error {
 	var what []string
 	for name, differs := range map[string]bool{
 		"definition": under.YAML != req.YAML, "base URL": under.BaseURL != req.BaseURL, "limit": under.Limit != req.Limit,
-		"choice of --direct": (under.Direct == DirectAsked) != (req.Direct == DirectAsked),
+		"choice of --direct": (under.Direct == report.DirectAsked) != (req.Direct == report.DirectAsked),
 		"folder for records": under.OutDir != req.OutDir, "sinks": !slices.Equal(under.Sinks, req.Sinks), "CSV": under.CSV != req.CSV, "compression": under.Compress != req.Compress,
 	} {
 		if differs {
@@ -408,16 +358,12 @@ func newID(site string) tasks.SendOption {
 	return tasks.ID(idOf(site) + hex.EncodeToString(id[:]))
 }
 
-// ErrNoJob says that Redis knows no job of an id: there was none, or it ended
-// more than a week ago.
-var ErrNoJob = errors.New("no such job; jobs are known for a week after their end")
-
 // Resume sends a scrape that goes on with what another left, whether that
 // failed, was revoked or just could not have some pages: those that are done
 // are not fetched again, those that failed are, and the records are added to
 // the same files.
-func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[Summary], error) {
-	req, err := s.spec(ctx, id)
+func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[report.Summary], error) {
+	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if err != nil {
 		return nil, err
 	}
@@ -427,11 +373,11 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[Sum
 	if err := s.permits.check(req); err != nil {
 		return nil, fmt.Errorf("job %s: %w", id, err)
 	}
-	def, err := req.definition()
+	def, err := req.Definition()
 	if err != nil {
 		return nil, err
 	}
-	if req.Direct, err = s.decideDirect(ctx, def, req.Direct == DirectAsked); err != nil {
+	if req.Direct, err = s.decideDirect(ctx, def, req.Direct == report.DirectAsked); err != nil {
 		return nil, err
 	}
 	if req.After, err = s.dependencies(ctx, def, nil); err != nil {
@@ -452,11 +398,11 @@ func (s *Service) SendOptions(name string) []tasks.SendOption {
 }
 
 // ProgressPrefix is the prefix of the progress keys of a site's jobs.
-func ProgressPrefix(site string) string { return "scrape_" + site }
+func ProgressPrefix(site string) string { return store.ProgressPrefix(site) }
 
 // Register binds the tasks of scrapes to their handlers.
 func (s *Service) Register(mux *tasks.Mux) {
-	tasks.Handle(mux, Collect, func(ctx context.Context, req Request) ([]Chunk, error) {
+	tasks.Handle(mux, store.Collect, func(ctx context.Context, req store.Request) ([]store.Chunk, error) {
 		info := tasks.InfoFrom(ctx)
 		if err := s.awaitDependencies(ctx, info.Workflow, req); err != nil {
 			return nil, verdict(err)
@@ -481,23 +427,23 @@ func (s *Service) Register(mux *tasks.Mux) {
 		tasks.PublishKey(ctx, "total_urls", fmt.Sprint(total))
 		return chunks, nil
 	})
-	tasks.Handle(mux, Scrape, func(ctx context.Context, c Chunk) (Counts, error) {
+	tasks.Handle(mux, store.Scrape, func(ctx context.Context, c store.Chunk) (report.Counts, error) {
 		info := tasks.InfoFrom(ctx)
 		j, err := s.job(ctx, info.Workflow)
 		if err != nil {
-			return Counts{}, verdict(err)
+			return report.Counts{}, verdict(err)
 		}
 		counts, err := j.chunk(ctx, info.Key, c)
 		j.publish(ctx)
 		return counts, s.verdict(ctx, j, err)
 	})
-	tasks.Handle(mux, Aggregate, func(ctx context.Context, chunks []tasks.Outcome[Counts]) (Summary, error) {
+	tasks.Handle(mux, store.Aggregate, func(ctx context.Context, chunks []tasks.Outcome[report.Counts]) (report.Summary, error) {
 		tasks.PublishKey(ctx, "status", "AGGREGATING")
 		j, err := s.job(ctx, tasks.InfoFrom(ctx).Workflow)
 		if err != nil {
-			return Summary{}, verdict(err)
+			return report.Summary{}, verdict(err)
 		}
-		var counts []Counts
+		var counts []report.Counts
 		var lost []string
 		for _, c := range chunks {
 			if c.Err != nil {
@@ -508,22 +454,20 @@ func (s *Service) Register(mux *tasks.Mux) {
 		}
 		sum, err := j.aggregate(ctx, counts, lost)
 		if err != nil {
-			return Summary{}, s.verdict(ctx, j, err)
+			return report.Summary{}, s.verdict(ctx, j, err)
 		}
 		if err := errors.Join(j.rdb.SRem(ctx, store.OpenJobsKey, j.run).Err(), j.rdb.Unlink(ctx, store.ChunksKey(j.run)).Err()); err != nil {
-			return Summary{}, fmt.Errorf("close job %s: %w", j.run, err)
+			return report.Summary{}, fmt.Errorf("close job %s: %w", j.run, err)
 		}
 		tasks.PublishKey(ctx, "result_count", fmt.Sprint(sum.Records))
 		tasks.PublishKey(ctx, "error_count", fmt.Sprint(sum.Errors))
 		s.forget(j)
-		if err := sum.failure(); err != nil {
-			return Summary{}, tasks.Permanent(err)
+		if err := sum.Err(); err != nil {
+			return report.Summary{}, tasks.Permanent(err)
 		}
 		return sum, nil
 	})
 }
-
-func queueName(site, id string) string { return ProgressPrefix(site) + ":" + id }
 
 // verdict turns an error of a job into what the task answers.
 func verdict(err error) error {
@@ -531,7 +475,7 @@ func verdict(err error) error {
 		return tasks.Again(max(l.after, 10*time.Millisecond))
 	}
 	_, wrong := errors.AsType[definition.Problems](err)
-	if wrong || errors.Is(err, ErrNoJob) || errors.Is(err, errNoStart) || errors.Is(err, errNoChunk) || errors.Is(err, errDepends) || errors.Is(err, errNames) {
+	if wrong || errors.Is(err, store.ErrNoJob) || errors.Is(err, errNoStart) || errors.Is(err, errNoChunk) || errors.Is(err, errDepends) || errors.Is(err, store.ErrNames) {
 		return tasks.Permanent(err) // another attempt would find the same
 	}
 	return err
@@ -539,8 +483,8 @@ func verdict(err error) error {
 
 // begin stores what a job is to do and returns it. A second call with the
 // same job changes nothing.
-func (s *Service) begin(ctx context.Context, id string, req Request) (*job, error) {
-	if err := req.checkNames(id); err != nil {
+func (s *Service) begin(ctx context.Context, id string, req store.Request) (*job, error) {
+	if err := req.CheckNames(id); err != nil {
 		return nil, err
 	}
 	if err := s.list(ctx, id, req); err != nil {
@@ -566,7 +510,7 @@ func (s *Service) verdict(ctx context.Context, j *job, err error) error {
 
 // dead tells whether the workflow of a job is over.
 func (s *Service) dead(ctx context.Context, id string) (bool, error) {
-	status, err := tasks.Attach[Summary](s.cfg.Client, id).Status(ctx)
+	status, err := tasks.Attach[report.Summary](s.cfg.Client, id).Status(ctx)
 	if errors.Is(err, tasks.ErrUnknown) {
 		return true, nil
 	}
@@ -585,7 +529,7 @@ func (s *Service) job(ctx context.Context, id string) (*job, error) {
 	if ok {
 		return j, nil
 	}
-	req, err := s.spec(ctx, id)
+	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if err != nil {
 		return nil, err
 	}
@@ -606,35 +550,16 @@ func (s *Service) job(ctx context.Context, id string) (*job, error) {
 	return j, nil
 }
 
-// spec reads what a job is to do.
-func (s *Service) spec(ctx context.Context, id string) (Request, error) {
-	spec, err := s.cfg.Client.Redis().Get(ctx, store.RequestKey(id)).Bytes()
-	if errors.Is(err, redis.Nil) {
-		return Request{}, fmt.Errorf("job %s: %w", id, ErrNoJob)
-	}
-	if err != nil {
-		return Request{}, fmt.Errorf("read job %s: %w", id, err)
-	}
-	var req Request
-	if err := json.Unmarshal(spec, &req); err != nil {
-		return Request{}, fmt.Errorf("read job %s: %w", id, err)
-	}
-	if err := req.checkNames(id); err != nil {
-		return Request{}, fmt.Errorf("read job %s: %w", id, err)
-	}
-	return req, nil
-}
-
-func (s *Service) newJob(ctx context.Context, id string, req Request) (*job, error) {
-	def, err := req.definition()
+func (s *Service) newJob(ctx context.Context, id string, req store.Request) (*job, error) {
+	def, err := req.Definition()
 	if err != nil {
 		return nil, err
 	}
 	if def.Site != req.Site {
-		return nil, fmt.Errorf("the definition is of site %s, the request of %q: %w", def.Site, req.Site, errNames)
+		return nil, fmt.Errorf("the definition is of site %s, the request of %q: %w", def.Site, req.Site, store.ErrNames)
 	}
-	direct := req.Direct == DirectAsked
-	if req.Direct == DirectUnproxied {
+	direct := req.Direct == report.DirectAsked
+	if req.Direct == report.DirectUnproxied {
 		if direct, err = s.unproxied(ctx, def); err != nil {
 			return nil, err
 		}
@@ -652,7 +577,7 @@ func (s *Service) newJob(ctx context.Context, id string, req Request) (*job, err
 	for _, r := range def.Records {
 		watch[r.Name] = r.Watch
 	}
-	q := workqueue.New(rdb, queueName(def.Site, id), workqueue.Config{MaxAttempts: maxAttempts, LeaseTTL: leaseTTL, Logger: s.cfg.Logger})
+	q := workqueue.New(rdb, store.QueueName(def.Site, id), workqueue.Config{MaxAttempts: maxAttempts, LeaseTTL: leaseTTL, Logger: s.cfg.Logger})
 	p := &pages{id: id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id)}
 	return &job{
 		pages: p, alerts: s.cfg.Alerts, crawler: s.newCrawler(p, transport),

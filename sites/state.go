@@ -11,20 +11,21 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/sites/internal/store"
+	"muster/sites/report"
 	"muster/tasks/limit"
 )
 
 // State is how a site does now: by the last job that was judged, what became of a later one, and what holds up the one
 // that is under way.
 type State struct {
-	Site        string       `json:"site"`
-	BaseURL     string       `json:"base_url,omitempty"`    // of the definition, if it is here
-	Description string       `json:"description,omitempty"` // likewise
-	Health      HealthStatus `json:"health"`                // "" while no job of the last week tells
-	Alerts      []string     `json:"alerts"`
-	Paused      bool         `json:"paused"`
-	Job         *Job         `json:"job,omitempty"`  // the newest
-	Last        *Health      `json:"last,omitempty"` // of the last job that was judged
+	Site        string              `json:"site"`
+	BaseURL     string              `json:"base_url,omitempty"`    // of the definition, if it is here
+	Description string              `json:"description,omitempty"` // likewise
+	Health      report.HealthStatus `json:"health"`                // "" while no job of the last week tells
+	Alerts      []string            `json:"alerts"`
+	Paused      bool                `json:"paused"`
+	Job         *Job                `json:"job,omitempty"`  // the newest
+	Last        *report.Health      `json:"last,omitempty"` // of the last job that was judged
 }
 
 // maxLooked bounds the jobs among which the newest of each site are looked for.
@@ -32,9 +33,9 @@ const maxLooked = 1000
 
 // survey is what is known of all sites at once.
 type survey struct {
-	names  []string           // sorted
-	newest map[string]string  // jobs by site
-	last   map[string]*Health // by site
+	names  []string                  // sorted
+	newest map[string]string         // jobs by site
+	last   map[string]*report.Health // by site
 	paused []string
 }
 
@@ -51,7 +52,7 @@ func (s *Service) survey(ctx context.Context) (*survey, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &survey{s.cfg.Registry.Names(), newest, map[string]*Health{}, paused}
+	k := &survey{s.cfg.Registry.Names(), newest, map[string]*report.Health{}, paused}
 	for name := range newest {
 		k.names = append(k.names, name)
 	}
@@ -83,7 +84,7 @@ func (s *Service) States(ctx context.Context) ([]State, error) {
 
 // State tells how a site does, and how it did in its jobs of the last seven days, the newest first. Its error is an
 // *UnknownError when there is no such site.
-func (s *Service) State(ctx context.Context, name string) (State, []Health, error) {
+func (s *Service) State(ctx context.Context, name string) (State, []report.Health, error) {
 	k, err := s.survey(ctx)
 	if err != nil {
 		return State{}, nil, err
@@ -95,12 +96,11 @@ func (s *Service) State(ctx context.Context, name string) (State, []Health, erro
 	if err != nil {
 		return State{}, nil, err
 	}
-	runs, err := runsOf(ctx, s.cfg.Client.Redis(), name)
+	runs, err := store.HealthOf(ctx, s.cfg.Client.Redis(), name)
 	if err != nil {
 		return State{}, nil, err
 	}
-	runs = slices.DeleteFunc(runs, func(h Health) bool { return time.Since(h.At) > baseline })
-	slices.SortFunc(runs, func(a, b Health) int { return b.At.Compare(a.At) })
+	runs = slices.DeleteFunc(runs, func(h report.Health) bool { return time.Since(h.At) > report.Baseline })
 	return st, runs, nil
 }
 
@@ -118,7 +118,7 @@ func (s *Service) state(ctx context.Context, name string, k *survey) (State, err
 		return st, nil
 	}
 	j, err := s.Job(ctx, newest)
-	if errors.Is(err, ErrNoJob) {
+	if errors.Is(err, store.ErrNoJob) {
 		return st, nil
 	}
 	if err != nil {
@@ -135,8 +135,8 @@ func (s *Service) state(ctx context.Context, name string, k *survey) (State, err
 
 // heed adds what the newest job tells before it is judged, or when it never is; down is whether its breaker is open.
 func (st *State) heed(down bool) {
-	worse := func(to HealthStatus, why string) {
-		if st.Health != Critical {
+	worse := func(to report.HealthStatus, why string) {
+		if st.Health != report.Critical {
 			st.Health = to
 		}
 		st.Alerts = append([]string{why}, st.Alerts...)
@@ -144,13 +144,13 @@ func (st *State) heed(down bool) {
 	j := st.Job
 	switch {
 	case j.Status == JobFailed:
-		st.Health = Critical
+		st.Health = report.Critical
 		st.Alerts = []string{"the last job failed: " + j.Error}
 	case j.Over():
 	case j.Status == JobBlocked:
-		worse(Degraded, "records cannot be written: "+j.Trouble)
+		worse(report.Degraded, "records cannot be written: "+j.Trouble)
 	case down:
-		worse(Degraded, "the site does not answer well: its breaker is open, pages wait until it does")
+		worse(report.Degraded, "the site does not answer well: its breaker is open, pages wait until it does")
 	}
 }
 
@@ -159,14 +159,14 @@ func (s *Service) down(ctx context.Context, j Job) (bool, error) {
 	if j.Over() {
 		return false, nil
 	}
-	req, err := s.spec(ctx, j.ID)
-	if errors.Is(err, ErrNoJob) {
+	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), j.ID)
+	if errors.Is(err, store.ErrNoJob) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	def, err := req.definition()
+	def, err := req.Definition()
 	if err != nil { // of another release: the job will tell
 		return false, nil
 	}
@@ -230,4 +230,10 @@ func (s *Service) sitesOf(ctx context.Context, ids []string) (map[string]string,
 	s.siteOf = known // and no more: those of jobs that are gone are forgotten
 	s.mu.Unlock()
 	return known, nil
+}
+
+// Health lists how well the last job of each site worked, by name. Sites
+// without one in the last seven days are left out.
+func (s *Service) Health(ctx context.Context) ([]report.Health, error) {
+	return store.LastHealth(ctx, s.cfg.Client.Redis())
 }

@@ -12,6 +12,8 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/internal/store"
+	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -76,7 +78,7 @@ politeness: {delay: 0, robots: false, max_per_domain: %d}
 		t.Fatal(err)
 	}
 	testutil.Eventually(t, "the big site has all slots", func() bool { return big.Load() > 20 })
-	var short []*tasks.AsyncResult[Summary]
+	var short []*tasks.AsyncResult[report.Summary]
 	for i := range 4 {
 		run, err := s.Send(ctx, fmt.Sprintf("small%d.example", i), ScrapeOptions{})
 		if err != nil {
@@ -106,7 +108,7 @@ func TestWalkGetsFurtherInEachSlice(t *testing.T) {
 	s := newService(t, redistest.New(t))
 	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
 	slices := 0
-	chunks := again(t, func() ([]Chunk, error) {
+	chunks := again(t, func() ([]store.Chunk, error) {
 		slices++
 		w := newWalk(j, "collect")
 		w.slice.length, w.began = 0, time.Now().Add(time.Hour) // an hour ahead: no time for known pages

@@ -14,6 +14,7 @@ import (
 	"muster/orchestrator"
 	"muster/orchestrator/monitor"
 	"muster/sites"
+	"muster/sites/report"
 )
 
 func jobsCommand(env environment) *cli.Command {
@@ -73,21 +74,21 @@ until it has ended. Where no workers run it brings them up, and waits.`,
 					if err != nil {
 						return err
 					}
-					health := []sites.Health{}
+					health := []report.Health{}
 					for _, st := range states {
 						if st.Health == "" {
 							continue
 						}
-						var h sites.Health
+						var h report.Health
 						if st.Last != nil {
 							h = *st.Last
 						} else {
-							h = sites.Health{Site: st.Site, JobID: st.Job.ID, At: st.Job.Began}
+							h = report.Health{Site: st.Site, JobID: st.Job.ID, At: st.Job.Began}
 						}
 						h.Status, h.Alerts = st.Health, st.Alerts // those of a later job too
 						health = append(health, h)
 					}
-					return show(env, c, health, []string{"SITE", "HEALTH", "SUCCESS", "ERRORS", "REFUSALS", "RESPONSE", "RECORDS", "AT", "WHY"}, func(h sites.Health) []string {
+					return show(env, c, health, []string{"SITE", "HEALTH", "SUCCESS", "ERRORS", "REFUSALS", "RESPONSE", "RECORDS", "AT", "WHY"}, func(h report.Health) []string {
 						share := func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) }
 						return []string{h.Site, string(h.Status), share(h.Success), share(h.Errors), share(h.Blocks), fmt.Sprintf("%.0f ms", h.Mean),
 							fmt.Sprint(h.Records), h.At.Format("01-02 15:04"), strings.Join(slices.Concat(h.Alerts, h.Notices), "; ")}
@@ -286,6 +287,6 @@ func printJob(env environment, j sites.Job) error {
 	if j.Summary == nil {
 		return nil
 	}
-	_, err := fmt.Fprint(env.stdout, "\n"+j.Summary.Report())
+	_, err := fmt.Fprint(env.stdout, "\n"+j.Summary.Text())
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"muster/orchestrator"
 	"muster/orchestrator/monitor"
 	"muster/sites"
+	"muster/sites/report"
 	"muster/sites/sink"
 )
 
@@ -152,14 +153,14 @@ that must be is said by --fail-on; slow answers alone fail nothing.`,
 
 // failOnFlag says from which loss of data on a scrape fails.
 func failOnFlag() cli.Flag {
-	return &cli.StringFlag{Name: "fail-on", Usage: "exit with 1 when the data of a complete job is `HOW`: degraded, critical, or never", Value: string(sites.Degraded)}
+	return &cli.StringFlag{Name: "fail-on", Usage: "exit with 1 when the data of a complete job is `HOW`: degraded, critical, or never", Value: string(report.Degraded)}
 }
 
 // failOnOf is the status from which on a scrape fails; "" for none.
-func failOnOf(c *cli.Context) (sites.HealthStatus, error) {
+func failOnOf(c *cli.Context) (report.HealthStatus, error) {
 	switch how := c.String("fail-on"); how {
-	case string(sites.Degraded), string(sites.Critical):
-		return sites.HealthStatus(how), nil
+	case string(report.Degraded), string(report.Critical):
+		return report.HealthStatus(how), nil
 	case "never":
 		return "", nil
 	default:

@@ -14,6 +14,7 @@ import (
 	"muster/orchestrator/health"
 	"muster/sites"
 	"muster/sites/definition"
+	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -106,8 +107,8 @@ func TestSites(t *testing.T) {
 
 	var all struct{ Sites []sites.State }
 	get("/api/sites", &all)
-	if len(all.Sites) != 3 || all.Sites[0].Site != "down.example" || all.Sites[0].Health != sites.Critical || len(all.Sites[0].Alerts) == 0 ||
-		all.Sites[1].Health != "" || all.Sites[2].Health != sites.Critical || all.Sites[2].Job.Summary != nil {
+	if len(all.Sites) != 3 || all.Sites[0].Site != "down.example" || all.Sites[0].Health != report.Critical || len(all.Sites[0].Alerts) == 0 ||
+		all.Sites[1].Health != "" || all.Sites[2].Health != report.Critical || all.Sites[2].Job.Summary != nil {
 		t.Fatalf("got %+v", all.Sites)
 	}
 

@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"muster/sites/fetch"
+	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
 
-// The report tells by how many proxies the pages came, which was the worst,
+// The report says how many proxies the pages came through, which was the worst,
 // and whether the site's breaker is open.
 func TestReportOfProxiesAndBreaker(t *testing.T) {
 	t.Parallel()
@@ -39,27 +40,27 @@ func TestReportOfProxiesAndBreaker(t *testing.T) {
 	})
 	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	// the listing and 4 items; a refusal and a 404; a 403 and then the item
-	want := Ways{Proxies: 3, Answers: 9, Failures: 2}
-	if sum.Ways == nil || sum.Ways.Proxies != want.Proxies || sum.Ways.Answers != want.Answers || sum.Ways.Failures != want.Failures {
-		t.Fatalf("got %+v, want %+v", sum.Ways, want)
+	want := report.ProxyUsage{Proxies: 3, Answers: 9, Failures: 2}
+	if sum.Proxies == nil || sum.Proxies.Proxies != want.Proxies || sum.Proxies.Answers != want.Answers || sum.Proxies.Failures != want.Failures {
+		t.Fatalf("got %+v, want %+v", sum.Proxies, want)
 	}
-	if len(sum.Ways.Worst) != 2 || sum.Ways.Worst[0] != (Way{"http://bad.example:1", 2, 1}) || sum.Ways.Worst[1].Proxy != "http://other.example:1" {
-		t.Errorf("the worst are %+v", sum.Ways.Worst)
+	if len(sum.Proxies.Worst) != 2 || sum.Proxies.Worst[0] != (report.Proxy{Proxy: "http://bad.example:1", Answers: 2, Failures: 1}) || sum.Proxies.Worst[1].Proxy != "http://other.example:1" {
+		t.Errorf("got %+v as the worst, want the bad and the other one", sum.Proxies.Worst)
 	}
 	if sum.Breaker != "closed" {
-		t.Errorf("the breaker is %q", sum.Breaker)
+		t.Errorf("got breaker %q, want closed", sum.Breaker)
 	}
 	for _, want := range []string{"3 used, 9 answers, 2 of them no page; worst http://bad.example:1 with 1 of 2", "breaker"} {
-		if !strings.Contains(sum.Report(), want) {
-			t.Errorf("the report lacks %q:\n%s", want, sum.Report())
+		if !strings.Contains(sum.Text(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, sum.Text())
 		}
 	}
 	if sum.ByClass[fetch.Gone] != 1 {
-		t.Errorf("got %v", sum.ByClass)
+		t.Errorf("got %v, want one page that is gone", sum.ByClass)
 	}
 
 	direct := run(t, begin(t, newService(t, redistest.New(t)), "j1", newShop(t, 1, 1).definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
-	if direct.Ways != nil || strings.Contains(direct.Report(), "proxies") {
-		t.Errorf("proxies are told of where there were none: %+v", direct.Ways)
+	if direct.Proxies != nil || strings.Contains(direct.Text(), "proxies") {
+		t.Errorf("without proxies: got %+v, want none", direct.Proxies)
 	}
 }
