@@ -70,6 +70,7 @@ type Orchestrator struct {
 	workers bool          // they are up, or others' are used
 	own     bool          // they are ours
 	worker  *tasks.Worker // of this process; nil if none
+	writing bool          // records of scrapes are written here
 
 	schedules chan *tasks.Scheduler // the one that Serve is to go on with
 

@@ -31,7 +31,7 @@ func (o *Orchestrator) StartWorkers(ctx context.Context) error {
 	if o.workers {
 		return nil
 	}
-	o.Sites.StartWriting()
+	o.writeRecords(ctx)
 	if o.opts.Reuse {
 		n, err := o.answering(ctx)
 		if err != nil {
@@ -52,6 +52,21 @@ func (o *Orchestrator) StartWorkers(ctx context.Context) error {
 	}
 	o.workers, o.own = true, true
 	return nil
+}
+
+// writeRecords writes the records of scrapes until the scope ends, after the workers.
+func (o *Orchestrator) writeRecords(ctx context.Context) {
+	if o.writing {
+		return
+	}
+	o.writing = true
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- o.Sites.Run(running) }()
+	o.scope.add("records", func(context.Context) error {
+		stop()
+		return <-ended
+	})
 }
 
 // answering counts the workers that answer. One that was killed is listed for

@@ -11,6 +11,7 @@ import (
 
 	"muster/sites/definition"
 	"muster/sites/fetch"
+	"muster/sites/internal/store"
 	"muster/tasks/limit"
 	"muster/tasks/workqueue"
 )
@@ -141,7 +142,7 @@ func (a *admission) backlog(ctx context.Context) (decision, error) {
 	if n == 0 {
 		return decision{}, nil
 	}
-	trouble, err := troubleOf(ctx, a.out)
+	_, trouble, err := store.Written(ctx, a.out)
 	if err != nil {
 		return decision{}, err
 	}

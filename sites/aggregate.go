@@ -10,6 +10,7 @@ import (
 	"muster/sites/extract"
 	"muster/sites/fetch"
 	"muster/sites/internal/store"
+	"muster/sites/record"
 	"muster/sites/report"
 	"muster/tasks/workqueue"
 )
@@ -53,7 +54,7 @@ func (p *pages) countAnswer(ctx context.Context, via string, failure error) erro
 // aggregate adds everything up and has the files closed, here or by whoever
 // sees them. While they cannot be, it returns later.
 func (j *job) aggregate(ctx context.Context, chunks []report.Counts, lost []string) (report.Summary, error) {
-	sum, ok, err := j.closed(ctx)
+	sum, ok, err := store.ReadJSON[report.Summary](ctx, j.rdb, store.SummaryKey(j.run))
 	if err != nil {
 		return report.Summary{}, err
 	}
@@ -68,12 +69,12 @@ func (j *job) aggregate(ctx context.Context, chunks []report.Counts, lost []stri
 		if err := j.rdb.Set(ctx, store.CountedKey(j.run), data, store.Keep).Err(); err != nil {
 			return report.Summary{}, fmt.Errorf("store the counts of job %s: %w", j.run, err)
 		}
-		switch sum, err = j.closeFiles(ctx, sum); {
-		case errors.Is(err, errNotWriter):
+		switch sum, err = j.finish(ctx, j.run, sum); {
+		case errors.Is(err, record.ErrNotWriter):
 			return report.Summary{}, later{100 * time.Millisecond}
 		case err != nil && ctx.Err() == nil:
 			// The writer says so. It also closes the job as soon as it can.
-			return report.Summary{}, later{leastRest}
+			return report.Summary{}, later{record.RetryAfter}
 		case err != nil:
 			return report.Summary{}, err
 		}

@@ -68,10 +68,10 @@ func (s *Service) followFiles(ctx context.Context, f *follower, id string) error
 	if err != nil {
 		return err
 	}
-	if err := s.permits.check(req); err != nil {
+	if err := s.recorder.Check(req); err != nil {
 		return fmt.Errorf("job %s: %w", id, err)
 	}
-	if s.sees(req.OutDir) != req.Home {
+	if !s.recorder.Sees(req) {
 		return fmt.Errorf("the records of job %s are written to %s, which is not on this machine", id, req.OutDir)
 	}
 	def, err := req.Definition()

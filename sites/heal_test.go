@@ -14,7 +14,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"muster/internal/testutil"
 	"muster/sites/internal/store"
@@ -144,8 +143,8 @@ func TestSinkHeals(t *testing.T) {
 			}
 			why := ""
 			testutil.Eventually(t, "there is trouble", func() bool {
-				_, _ = j.writer.Drain(t.Context()) // as the service does while the job's workflow is there
-				why, err = troubleOf(t.Context(), j.writer.out)
+				_, _ = s.recorder.Write(t.Context(), j.run) // as the service does while the job's workflow is there
+				_, why, err = store.Written(t.Context(), j.queue.Outputs())
 				return err == nil && why != ""
 			})
 			if !strings.Contains(why, c.says) {
@@ -164,12 +163,9 @@ func TestSinkHeals(t *testing.T) {
 				t.Errorf("%d pages were begun although records cannot be written", after-before)
 			}
 			c.heal()
-			j.writer.mu.Lock()
-			j.writer.rest = time.Time{} // not to wait for the next try
-			j.writer.mu.Unlock()
 			testutil.Eventually(t, "the trouble is over", func() bool {
-				_, _ = j.writer.Drain(t.Context())
-				why, err := troubleOf(t.Context(), j.writer.out)
+				_, _ = s.recorder.Write(t.Context(), j.run)
+				_, why, err := store.Written(t.Context(), j.queue.Outputs())
 				return err == nil && why == ""
 			})
 			var counts []report.Counts
@@ -213,8 +209,8 @@ func TestPostgresDrops(t *testing.T) {
 		t.Fatal(err)
 	}
 	testutil.Eventually(t, "the trouble is told", func() bool {
-		_, _ = j.writer.Drain(t.Context())
-		why, err := troubleOf(t.Context(), j.writer.out)
+		_, _ = s.recorder.Write(t.Context(), j.run)
+		_, why, err := store.Written(t.Context(), j.queue.Outputs())
 		return err == nil && strings.Contains(why, "postgres://127.0.0.1") && dropped.Load() > 1
 	})
 }

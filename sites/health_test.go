@@ -10,6 +10,7 @@ import (
 
 	"muster/sites/definition"
 	"muster/sites/internal/store"
+	"muster/sites/record"
 	"muster/sites/report"
 	"muster/tasks/redistest"
 )
@@ -82,7 +83,7 @@ func TestHealthOfResumedAndUnchangedJobs(t *testing.T) {
 	site.mu.Lock()
 	clear(site.faults)
 	site.mu.Unlock()
-	home, err := homeOf(s.cfg.OutDir)
+	home, err := record.FolderName(s.cfg.OutDir)
 	if err != nil {
 		t.Fatal(err)
 	}

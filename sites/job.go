@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"muster/sites/internal/store"
+	"muster/sites/report"
 	"muster/tasks"
 )
 
@@ -12,9 +14,8 @@ import (
 type job struct {
 	*pages
 	crawler *crawler
-	writer  *Writer
-	alerts  string    // the URL of a webhook that gets bad health, or ""
-	looked  time.Time // when the writer last saw that the job is alive
+	// finish has the files of the job closed.
+	finish func(ctx context.Context, run string, sum report.Summary) (report.Summary, error)
 }
 
 // later says that there is nothing to do until some time has passed.
@@ -35,7 +36,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // publish writes the live numbers of the job.
 func (j *job) publish(ctx context.Context) {
-	if byType, _, err := written(ctx, j.writer.out); err == nil && len(byType) > 0 {
+	if byType, _, err := store.Written(ctx, j.queue.Outputs()); err == nil && len(byType) > 0 {
 		n := 0
 		for _, of := range byType {
 			n += of

@@ -15,6 +15,7 @@ import (
 
 	"muster/sites/definition"
 	"muster/sites/internal/store"
+	"muster/sites/record"
 	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/tasktype"
@@ -49,7 +50,7 @@ type Job struct {
 	Summary  *report.Summary `json:"summary,omitempty"` // of one that is over
 }
 
-// Over tells whether nothing more becomes of the job by itself.
+// Over reports whether the job has ended.
 func (j *Job) Over() bool {
 	return j.Summary != nil || j.Status == JobFailed || j.Status == JobCanceled
 }
@@ -73,7 +74,7 @@ func (s *Service) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
 	}
 	var of map[string]string
 	if site != "" {
-		if of, err = s.sitesOf(ctx, ids); err != nil {
+		if of, err = s.siteNames.of(ctx, s.cfg.Client.Redis(), ids); err != nil {
 			return nil, err
 		}
 	}
@@ -97,27 +98,23 @@ func (s *Service) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
 	return jobs, nil
 }
 
-// Job tells how a scrape comes along, or what became of it. It fails with
-// ErrNoJob when there is none.
+// Job returns the state of a scrape that is under way, or what became of it. It
+// fails with ErrNoJob when there is none.
 func (s *Service) Job(ctx context.Context, id string) (Job, error) {
-	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
+	rdb := s.cfg.Client.Redis()
+	req, err := store.ReadRequest(ctx, rdb, id)
 	if err != nil {
 		return Job{}, err
 	}
-	rdb := s.cfg.Client.Redis()
 	j := Job{ID: id, Site: req.Site, Began: time.UnixMilli(req.Began), Resumes: req.Resume, Direct: req.Direct}
-	pages := id
-	if req.Resume != "" {
-		pages = req.Resume
-	}
-	q := workqueue.New(rdb, store.QueueName(req.Site, pages), workqueue.Config{})
+	q := workqueue.New(rdb, store.QueueName(req.Site, req.PagesOf(id)), workqueue.Config{})
 	if j.Pages, err = q.Stats(ctx); err != nil {
 		return Job{}, err
 	}
-	if j.Records, j.Trouble, err = written(ctx, q.Outputs()); err != nil {
+	if j.Records, j.Trouble, err = store.Written(ctx, q.Outputs()); err != nil {
 		return Job{}, err
 	}
-	if j.Delays, err = readCounts(ctx, rdb, store.DelaysKey(pages)); err != nil {
+	if j.Delays, err = readCounts(ctx, rdb, store.DelaysKey(req.PagesOf(id))); err != nil {
 		return Job{}, err
 	}
 	if sum, ok, err := store.ReadJSON[report.Summary](ctx, rdb, store.SummaryKey(id)); err != nil {
@@ -127,52 +124,62 @@ func (s *Service) Job(ctx context.Context, id string) (Job, error) {
 		return j, nil
 	}
 	status, err := tasks.Attach[report.Summary](s.cfg.Client, id).Status(ctx)
-	var refused error // nobody can note a trouble in a Redis that takes no writes
-	if err == nil && !status.Terminal() {
-		refused = s.cfg.Client.Writable(ctx)
-	}
 	switch {
 	case errors.Is(err, tasks.ErrUnknown):
-		j.Status = JobFailed
-		j.Error = "it ended, and nobody knows how"
+		j.Status, j.Error = JobFailed, "it ended, and its outcome is not known"
 	case err != nil:
 		return Job{}, fmt.Errorf("look at job %s: %w", id, err)
 	case status == tasktype.Revoked:
 		j.Status = JobCanceled
 	case status == tasktype.Failed || status == tasktype.Skipped:
 		j.Status = JobFailed
-		if j.Error, err = s.failure(ctx, id); err != nil {
-			return Job{}, err
-		}
-	case len(req.After) > 0:
-		j.Status, j.WaitsFor = JobWaiting, slices.Sorted(maps.Keys(req.After))
-	case j.Trouble != "":
-		j.Status = JobBlocked
-	case tasks.Refused(refused):
-		j.Status, j.Trouble = JobBlocked, refused.Error()
-	case j.Pages.Paused:
-		j.Status = JobPaused
+		j.Error, err = s.failure(ctx, id)
 	default:
-		if j.Pages.Outputs > 0 {
-			if j.Trouble, err = s.unwritten(ctx, req); err != nil {
-				return Job{}, err
-			}
-			if j.Trouble != "" {
-				j.Status = JobBlocked
-				break
-			}
-		}
-		j.Status = JobRunning
-		served, err := s.served(ctx)
-		if err != nil {
-			return Job{}, err
-		}
-		begun := status != tasktype.Pending || j.Pages.Total > 0 || j.Pages.InProgress > 0
-		if !served || !begun {
-			j.Status = JobWaiting
-		}
+		j.Status, err = s.progress(ctx, &j, req, status)
+	}
+	if err != nil {
+		return Job{}, err
 	}
 	return j, nil
+}
+
+// progress is the status of a job whose workflow has one that is not a failure.
+// It notes the trouble of a job that is blocked, and what one that waits waits for.
+func (s *Service) progress(ctx context.Context, j *Job, req store.Request, status tasktype.Status) (string, error) {
+	if len(req.After) > 0 {
+		j.WaitsFor = slices.Sorted(maps.Keys(req.After))
+		return JobWaiting, nil
+	}
+	if j.Trouble != "" {
+		return JobBlocked, nil
+	}
+	if !status.Terminal() { // a writer cannot note its trouble in a Redis that takes no writes
+		if err := s.cfg.Client.Writable(ctx); tasks.Refused(err) {
+			j.Trouble = err.Error()
+			return JobBlocked, nil
+		}
+	}
+	if j.Pages.Paused {
+		return JobPaused, nil
+	}
+	if j.Pages.Outputs > 0 {
+		var err error
+		if j.Trouble, err = s.recorder.Unwritten(ctx, req); err != nil {
+			return "", err
+		}
+		if j.Trouble != "" {
+			return JobBlocked, nil
+		}
+	}
+	served, err := s.served(ctx)
+	if err != nil {
+		return "", err
+	}
+	begun := status != tasktype.Pending || j.Pages.Total > 0 || j.Pages.InProgress > 0
+	if !served || !begun {
+		return JobWaiting, nil
+	}
+	return JobRunning, nil
 }
 
 // Stored returns the summary of a job that is over, and whether Redis has it:
@@ -189,7 +196,7 @@ func (s *Service) Stored(ctx context.Context, id string) (report.Summary, bool, 
 // Reported is [Service.Stored] from the report in a job's folder, which has that
 // of the last job that wrote there.
 func Reported(folder, id string) (report.Summary, bool, error) {
-	data, err := os.ReadFile(filepath.Join(folder, reportFile))
+	data, err := os.ReadFile(filepath.Join(folder, record.ReportFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return report.Summary{}, false, nil
 	}
@@ -221,13 +228,10 @@ func (s *Service) Folder(ctx context.Context, id string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if req.Resume != "" {
-		id = req.Resume
-	}
-	return filepath.Join(req.OutDir, req.Site, id), nil
+	return req.Dir(id), nil
 }
 
-// served tells whether a worker is up that takes tasks of scrapes.
+// served reports whether a worker is up that takes tasks of scrapes.
 func (s *Service) served(ctx context.Context) (bool, error) {
 	workers, err := s.cfg.Client.Workers(ctx)
 	if err != nil {
@@ -238,7 +242,7 @@ func (s *Service) served(ctx context.Context) (bool, error) {
 
 // failure is why a job failed.
 func (s *Service) failure(ctx context.Context, id string) (string, error) {
-	_, err := tasks.Attach[report.Summary](s.cfg.Client, id).Wait(ctx) // it is over: this does not wait
+	_, err := tasks.Attach[report.Summary](s.cfg.Client, id).Wait(ctx) // it has ended: this does not wait
 	if f, ok := errors.AsType[*tasks.Failure](err); ok {
 		return f.Message, nil
 	}
@@ -248,7 +252,7 @@ func (s *Service) failure(ctx context.Context, id string) (string, error) {
 	return "", nil
 }
 
-// Site tells whether there is a site of that name: in the registry, or with a job or a pause that Redis knows of, which
+// Site looks whether there is a site of that name: in the registry, or with a job or a pause that Redis knows of, which
 // may be of another machine's registry. Its error is an *UnknownError when there is none.
 func (s *Service) Site(ctx context.Context, name string) error {
 	_, unknown := s.cfg.Registry.Definition(name)
@@ -275,7 +279,7 @@ func (s *Service) Site(ctx context.Context, name string) error {
 	return nil
 }
 
-// ErrNothingLeft says that a job has nothing that Resume could get.
+// ErrNothingLeft says that a job has nothing left for Resume.
 var ErrNothingLeft = errors.New("it has every page; there is nothing to get again")
 
 // Resumable returns nil for a job that Resume can get something for, and ErrNothingLeft or ErrNoJob otherwise.
@@ -303,8 +307,8 @@ func (s *Service) Cancel(ctx context.Context, id string) error {
 }
 
 // PauseSite stops the fetching of pages of a site, in all processes, until
-// ResumeSite: of the job that is under way, at once but for the pages that are
-// on the way, and of those that begin meanwhile.
+// ResumeSite: of the job that is under way, but for pages that are being fetched,
+// and of jobs that begin meanwhile.
 func (s *Service) PauseSite(ctx context.Context, site string) error {
 	if err := s.cfg.Client.Redis().SAdd(ctx, store.PausedSitesKey, site).Err(); err != nil {
 		return fmt.Errorf("pause site %s: %w", site, err)
@@ -344,19 +348,16 @@ func (s *Service) eachOpen(ctx context.Context, site string, fn func(*workqueue.
 		if err != nil {
 			return err
 		}
-		if req.Resume != "" {
-			id = req.Resume
-		}
-		if err := fn(workqueue.New(rdb, store.QueueName(site, id), workqueue.Config{})); err != nil {
+		if err := fn(workqueue.New(rdb, store.QueueName(site, req.PagesOf(id)), workqueue.Config{})); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// heedPause pauses a job that begins while its site is paused, and wakes one
-// that goes on with another that was paused when it ended.
-func (j *job) heedPause(ctx context.Context) error {
+// applyPause pauses a job that begins while its site is paused, and wakes one
+// that resumes another that was paused when it ended.
+func (j *job) applyPause(ctx context.Context) error {
 	paused, err := j.rdb.SIsMember(ctx, store.PausedSitesKey, j.def.Site).Result()
 	if err != nil {
 		return fmt.Errorf("look whether site %s is paused: %w", j.def.Site, err)

@@ -39,7 +39,7 @@ func TestJobThatWaits(t *testing.T) {
 	}
 }
 
-func TestStateHeedsTheNewestJob(t *testing.T) {
+func TestStateIncludesTheNewestJob(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		job   Job
@@ -57,7 +57,7 @@ func TestStateHeedsTheNewestJob(t *testing.T) {
 		"and was before":     {Job{Status: JobRunning}, true, report.Critical, report.Critical, "breaker is open"},
 	} {
 		st := State{Health: c.was, Job: &c.job}
-		st.heed(c.down)
+		st.addJob(c.down)
 		if st.Health != c.want || !strings.Contains(strings.Join(st.Alerts, ";"), c.alert) || (c.alert == "") != (len(st.Alerts) == 0) {
 			t.Errorf("%s: got %s %q, want %s %q", name, st.Health, st.Alerts, c.want, c.alert)
 		}
@@ -183,6 +183,7 @@ func TestBegunJobWaitsForAWorker(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close() })
 	mux := tasks.NewMux()
 	s.Register(mux)
+	testutil.Background(t, s.Run)
 	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{Queue: 1}, Grace: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/internal/store"
+	"muster/sites/record"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -34,12 +35,12 @@ func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		work(t, client, worker)
-		own, err := homeOf(worker.cfg.OutDir)
+		own, err := record.FolderName(worker.cfg.OutDir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		out := t.TempDir() // of somebody else
-		home, err := homeOf(out)
+		home, err := record.FolderName(out)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,11 +71,7 @@ func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 				p, err := worker.Progress(t.Context(), def.Site, res.ID())
 				return err == nil && p.Done == 4
 			})
-			j, err := worker.job(t.Context(), res.ID())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n, err := j.writer.Drain(t.Context()); err == nil || n > 0 {
+			if n, err := worker.recorder.Write(t.Context(), res.ID()); err == nil || n > 0 {
 				t.Errorf("%s: got %d records written, %v, want none", name, n, err)
 			}
 			if err := client.Revoke(t.Context(), res.ID()); err != nil {
@@ -107,7 +104,7 @@ func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 		sub := filepath.Join(worker.cfg.OutDir, "sub")
 		r := good
 		r.OutDir, r.Sinks = sub, []string{"sqlite:all.db"}
-		if r.Home, err = homeOf(sub); err != nil {
+		if r.Home, err = record.FolderName(sub); err != nil {
 			t.Fatal(err)
 		}
 		res, err := signature(r, def).Send(t.Context(), client)
@@ -137,7 +134,7 @@ func TestRecordCannotNameAnotherFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	settleWith(t, j, record)
-	if _, err := j.writer.Drain(t.Context()); err == nil || !strings.Contains(err.Error(), "which the definition does not have") {
+	if _, err := s.recorder.Write(t.Context(), j.run); err == nil || !strings.Contains(err.Error(), "which the definition does not have") {
 		t.Errorf("got %v, want an error that names the type", err)
 	}
 	if _, err := os.Stat(elsewhere); err == nil {
@@ -188,7 +185,6 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 	}
 	worker := service(dir)
 	work(t, client, worker)
-	worker.StartWriting()
 	testutil.Eventually(t, "the worker says that it writes", func() bool { return elsewhere(ScrapeOptions{}) })
 	if elsewhere(ScrapeOptions{OutDir: other}) || elsewhere(ScrapeOptions{Sinks: []string{"https://hook.example/"}}) {
 		t.Error("the worker counts as one that writes where it may not")
@@ -205,7 +201,7 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 		j, err := sender.Job(t.Context(), res.ID())
 		return err == nil && j.Status == JobBlocked && strings.Contains(j.Trouble, other)
 	})
-	sender.StartWriting()
+	testutil.Background(t, sender.Run)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if sum, err := res.Wait(ctx); err != nil || sum.Records != 6 || !strings.HasPrefix(sum.Files[0], other) {

@@ -18,12 +18,14 @@ import (
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/internal/store"
+	"muster/sites/record"
 	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
 
-// newService returns a service on rdb, as a process has it.
+// newService returns a service on rdb, as a process has it. It does not run: a job
+// is written when it ends.
 func newService(t *testing.T, rdb redis.UniversalClient) *Service {
 	t.Helper()
 	client := tasks.NewClient(rdb)
@@ -46,14 +48,14 @@ func begin(t *testing.T, s *Service, id string, def *definition.Definition, o Sc
 	if dir == "" {
 		dir = s.cfg.OutDir
 	}
-	home, err := homeOf(dir)
+	home, err := record.FolderName(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.permits.allow(dir, o.Sinks); err != nil {
+	if err := s.recorder.Allow(dir, o.Sinks); err != nil {
 		t.Fatal(err)
 	}
-	j, err := s.begin(t.Context(), id, store.Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Sinks: o.Sinks})
+	j, err := s.begin(t.Context(), id, store.Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, Compress: o.Compress, OutDir: dir, Sinks: o.Sinks})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,15 +274,13 @@ func work(t *testing.T, client *tasks.Client, s *Service) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
 	t.Cleanup(func() {
-		cancel()
-		if err := errors.Join(<-ended, s.Close()); err != nil {
+		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+	testutil.Background(t, s.Run)
+	testutil.Background(t, w.Run)
 }
 
 // A worker that is gone in the middle of a page, with its files open, costs
@@ -614,8 +614,7 @@ func TestCompressed(t *testing.T) {
 	site := newShop(t, 1, 10)
 	site.faults = map[string][]string{"/item/3": strings.Fields(strings.Repeat("500 ", 4))}
 	s := newService(t, redistest.New(t))
-	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-	j.req.Compress = "zstd"
+	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL, Compress: "zstd"})
 	first := run(t, j)
 	if len(first.Files) != 2 || !strings.HasSuffix(first.Files[0], "item.jsonl.zst") || first.ByType["item"] != 9 {
 		t.Fatalf("got %+v", first)
@@ -624,7 +623,7 @@ func TestCompressed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Resume = "j1"
+	req.Resume, req.Compress = "j1", ""
 	if j, err = s.begin(t.Context(), "j2", req); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,6 +31,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/fetch"
 	"muster/sites/internal/store"
+	"muster/sites/record"
 	"muster/sites/report"
 	"muster/sites/sink"
 	"muster/tasks"
@@ -72,26 +72,17 @@ type Config struct {
 
 // Service scrapes sites. It may be used by many goroutines. Close it.
 type Service struct {
-	cfg       Config
-	owner     string                  // names this process among the writers
-	sees      func(dir string) string // the name of a folder for records, if it is here
-	announced string                  // see announce; of the goroutine that writes
-	permits   permits                 // where records may go from here
-	robots    fetch.RobotsCache       // of this process: a file for a host and a day is worth no sharing
-	pacer     *limit.Pacer
-	slots     *limit.KeyedLimiter // for pages that are being fetched; nil: no limit
-	memory    *memory             // for pages that are parsed
+	cfg      Config
+	recorder *record.Recorder
+	robots   fetch.RobotsCache // of this process: a file for a host and a day is worth no sharing
+	pacer    *limit.Pacer
+	slots    *limit.KeyedLimiter // for pages that are being fetched; nil: no limit
+	memory   *memory             // for pages that are parsed
 
-	mu     sync.Mutex // guards jobs and siteOf
-	jobs   map[string]*job
-	siteOf map[string]string // of jobs, those that State has looked at
+	siteNames siteNames
 
-	ctx     context.Context // ends with the service
-	cancel  context.CancelFunc
-	writing sync.Once      // StartWriting
-	writers sync.WaitGroup // what StartWriting has started
-	kick    chan struct{}  // there may be a job with records to write
-	quiet   quiet          // about records that cannot be written
+	mu   sync.Mutex // guards jobs
+	jobs map[string]*job
 }
 
 // NewService returns a Service.
@@ -114,41 +105,41 @@ func NewService(cfg Config) (*Service, error) {
 	if cfg.OutDir == "" {
 		cfg.OutDir = "out"
 	}
-	if cfg.WriterLease <= 0 {
-		cfg.WriterLease = writerLease
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	host, _ := os.Hostname()
-	s := &Service{cfg: cfg, owner: fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano()), jobs: map[string]*job{}, kick: make(chan struct{}, 1), sees: readHome}
-	s.permits.sinks = append(s.permits.sinks, cfg.Sinks...)
-	if err := s.permits.allow(cfg.OutDir, nil); err != nil {
+	s := &Service{cfg: cfg, jobs: map[string]*job{}}
+	recorder, err := record.New(record.Config{
+		Client: cfg.Client, OutDir: cfg.OutDir, Sinks: cfg.Sinks, Lease: cfg.WriterLease,
+		Alerts: cfg.Alerts, Secret: cfg.Secret, Filter: cfg.Filter, Round: s.tidy, Logger: cfg.Logger,
+	})
+	if err != nil {
 		return nil, err
 	}
+	s.recorder = recorder
 	s.pacer = limit.NewPacer(cfg.Client.Redis(), limit.PacerConfig{FailOpen: true, Logger: cfg.Logger})
 	if cfg.MaxPages > 0 {
 		s.slots = limit.NewKeyedLimiter(cfg.Client.Redis(), limit.KeyedConfig{Default: cfg.MaxPages, FailOpen: true, Logger: cfg.Logger})
 	}
 	s.memory = newMemory(cfg.Memory)
-	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
 
-// Close ends the writing of records and closes the files that the service has
-// open. What is not written waits in Redis.
+// Run writes the records of all jobs whose folder this process sees and may
+// write to, until ctx ends. What is not written waits in Redis. It must run
+// where tasks of scrapes run, and where scrapes with a folder of their own are
+// sent; those who only look at jobs need not.
+func (s *Service) Run(ctx context.Context) error { return s.recorder.Run(ctx) }
+
+// Close closes what the service has open. Call it when Run has returned.
 func (s *Service) Close() error {
-	s.cancel()
-	s.writers.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var errs []error
 	for _, j := range s.jobs {
 		j.crawler.client.Close()
-		errs = append(errs, j.writer.Close())
 	}
 	clear(s.jobs)
-	return errors.Join(errs...)
+	return s.recorder.Close()
 }
 
 // Registry is the sites that the service knows.
@@ -164,7 +155,7 @@ func (s *Service) Progress(ctx context.Context, site, id string) (workqueue.Stat
 type ScrapeOptions struct {
 	Limit   int    // at most so many detail pages, and records of a type from listing pages. Defaults to 0: no limit.
 	BaseURL string // a copy of the site to scrape instead. Defaults to the site's own base_url.
-	OutDir  string // Defaults to the service's. Only processes that were told this folder write to it: keep this one running, with StartWriting.
+	OutDir  string // Defaults to the service's. Only processes that were told this folder write to it: keep this one running, with Run.
 	Direct  bool   // use no proxies, whatever the definition and the settings say. Defaults to false.
 	// After are jobs by their sites. A site that depends on one of these waits
 	// for its job, which may have ended; of others for the job that is under
@@ -211,7 +202,7 @@ func (s *Service) request(ctx context.Context, def *definition.Definition, o Scr
 			return store.Request{}, err
 		}
 	}
-	home, err := homeOf(dir)
+	home, err := record.FolderName(dir)
 	if err != nil {
 		return store.Request{}, err
 	}
@@ -223,7 +214,7 @@ func (s *Service) request(ctx context.Context, def *definition.Definition, o Scr
 	if err != nil {
 		return store.Request{}, err
 	}
-	if err := s.permits.allow(o.OutDir, o.Sinks); err != nil {
+	if err := s.recorder.Allow(o.OutDir, o.Sinks); err != nil {
 		return store.Request{}, err
 	}
 	return store.Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to, Compress: o.Compress, Direct: direct, After: after}, nil
@@ -268,6 +259,16 @@ func signature(req store.Request, def *definition.Definition) tasks.Signature[re
 	chunks := store.Collect.S(req)
 	done := tasks.Map(chunks, store.Scrape, tasks.AtMost(def.Politeness.MaxPerDomain))
 	return tasks.Chord(tasks.Settle(done), store.Aggregate)
+}
+
+// WrittenElsewhere reports whether a process other than this one writes the
+// records of a scrape with these options. When none does, this one has to stay.
+func (s *Service) WrittenElsewhere(ctx context.Context, o ScrapeOptions) (bool, error) {
+	dir, to, err := s.destination(o)
+	if err != nil {
+		return false, err
+	}
+	return s.recorder.WrittenElsewhere(ctx, dir, to)
 }
 
 // Send sends the scrape of a site under an id of its own. It begins when the
@@ -370,7 +371,7 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[rep
 	if req.Resume == "" {
 		req.Resume = id
 	}
-	if err := s.permits.check(req); err != nil {
+	if err := s.recorder.Check(req); err != nil {
 		return nil, fmt.Errorf("job %s: %w", id, err)
 	}
 	def, err := req.Definition()
@@ -412,7 +413,7 @@ func (s *Service) Register(mux *tasks.Mux) {
 		if err != nil {
 			return nil, verdict(err)
 		}
-		if err := j.heedPause(ctx); err != nil {
+		if err := j.applyPause(ctx); err != nil {
 			return nil, verdict(err)
 		}
 		chunks, err := j.collect(ctx, info.Key)
@@ -456,8 +457,8 @@ func (s *Service) Register(mux *tasks.Mux) {
 		if err != nil {
 			return report.Summary{}, s.verdict(ctx, j, err)
 		}
-		if err := errors.Join(j.rdb.SRem(ctx, store.OpenJobsKey, j.run).Err(), j.rdb.Unlink(ctx, store.ChunksKey(j.run)).Err()); err != nil {
-			return report.Summary{}, fmt.Errorf("close job %s: %w", j.run, err)
+		if err := errors.Join(store.Close(ctx, j.rdb, j.run), j.rdb.Unlink(ctx, store.ChunksKey(j.run)).Err()); err != nil {
+			return report.Summary{}, err
 		}
 		tasks.PublishKey(ctx, "result_count", fmt.Sprint(sum.Records))
 		tasks.PublishKey(ctx, "error_count", fmt.Sprint(sum.Errors))
@@ -500,7 +501,7 @@ func (s *Service) begin(ctx context.Context, id string, req store.Request) (*job
 // ends with it has no more records.
 func (s *Service) verdict(ctx context.Context, j *job, err error) error {
 	if errors.Is(err, errNoStart) {
-		if rerr := j.rdb.SRem(ctx, store.OpenJobsKey, j.run).Err(); rerr != nil {
+		if rerr := store.Close(ctx, j.rdb, j.run); rerr != nil {
 			return errors.Join(err, rerr)
 		}
 		s.forget(j)
@@ -520,8 +521,7 @@ func (s *Service) dead(ctx context.Context, id string) (bool, error) {
 	return status != tasktype.Pending && status != tasktype.Started && status != tasktype.Retry, nil
 }
 
-// job returns a job that was begun by whichever process, and sees that its
-// records are written, if they can be here.
+// job returns a job that was begun by whichever process.
 func (s *Service) job(ctx context.Context, id string) (*job, error) {
 	s.mu.Lock()
 	j, ok := s.jobs[id]
@@ -542,11 +542,7 @@ func (s *Service) job(ctx context.Context, id string) (*job, error) {
 		return other, nil
 	}
 	s.jobs[id] = j
-	s.StartWriting()
-	select {
-	case s.kick <- struct{}{}:
-	default:
-	}
+	s.recorder.Wake()
 	return j, nil
 }
 
@@ -573,19 +569,10 @@ func (s *Service) newJob(ctx context.Context, id string, req store.Request) (*jo
 	if req.Resume != "" {
 		id = req.Resume
 	}
-	watch := map[string][]string{}
-	for _, r := range def.Records {
-		watch[r.Name] = r.Watch
-	}
 	q := workqueue.New(rdb, store.QueueName(def.Site, id), workqueue.Config{MaxAttempts: maxAttempts, LeaseTTL: leaseTTL, Logger: s.cfg.Logger})
 	p := &pages{id: id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id)}
 	return &job{
-		pages: p, alerts: s.cfg.Alerts, crawler: s.newCrawler(p, transport),
-		writer: &Writer{
-			owner: s.owner + " " + rand.Text(), lease: s.cfg.WriterLease, site: def.Site, job: id, run: run, out: q.Outputs(),
-			root: req.OutDir, home: req.Home, sees: s.sees, may: func() error { return s.permits.check(req) }, dir: filepath.Join(req.OutDir, def.Site, id),
-			to: req.Sinks, watch: watch, opts: sink.Options{Dir: req.OutDir, Secret: s.cfg.Secret, Filter: s.cfg.Filter}, now: time.Now,
-		},
+		pages: p, finish: s.recorder.Finish, crawler: s.newCrawler(p, transport),
 	}, nil
 }
 
@@ -619,6 +606,20 @@ func (s *Service) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 // turnName keeps a copy of a site apart from the site.
 func turnName(def *definition.Definition) string { return def.Site + "@" + def.Base().Host }
 
+// tidy gives back pages that this process could not give back before, and
+// forgets jobs that are not open any more.
+func (s *Service) tidy(ctx context.Context, open []string) {
+	for _, j := range s.known() {
+		if !slices.Contains(open, j.run) {
+			s.drop(j)
+			continue
+		}
+		if err := j.crawler.leases.giveBackOwed(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Logger.Debug("pages are given back later", "job", j.run, "error", err)
+		}
+	}
+}
+
 // known lists the jobs that this process holds something of.
 func (s *Service) known() []*job {
 	s.mu.Lock()
@@ -628,13 +629,16 @@ func (s *Service) known() []*job {
 
 // forget drops what this process holds of a job that has ended.
 func (s *Service) forget(j *job) {
+	s.drop(j)
+	s.recorder.Forget(j.run)
+}
+
+// drop is forget, without the files of its records.
+func (s *Service) drop(j *job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.jobs[j.run] == j {
 		delete(s.jobs, j.run)
 		j.crawler.client.Close()
-	}
-	if err := j.writer.Close(); err != nil {
-		s.cfg.Logger.Warn("cannot close records", "job", j.id, "error", err)
 	}
 }

@@ -116,6 +116,7 @@ func TestJobsThatAreClosedElsewhereAreForgotten(t *testing.T) {
 	if err := rdb.SRem(t.Context(), store.OpenJobsKey, "j1").Err(); err != nil { // as Aggregate does
 		t.Fatal(err)
 	}
+	testutil.Background(t, here.Run)
 	testutil.Eventually(t, "the job is forgotten", func() bool { return len(here.known()) == 0 })
 }
 

@@ -61,8 +61,10 @@ func surviveKills(ctx context.Context, l *lab) (_ float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	s.StartWriting()
+	writing, stop := context.WithCancel(ctx)
+	written := make(chan error, 1)
+	go func() { written <- s.Run(writing) }()
+	defer func() { stop(); err = errors.Join(err, <-written, s.Close()) }()
 	run, err := s.Send(ctx, def.Site, sites.ScrapeOptions{})
 	if err != nil {
 		return 0, err

@@ -1,4 +1,4 @@
-package sites
+package record
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package sites
+package record
 
 import (
 	"crypto/rand"
@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// homeFile names the folder that it lies in, for processes on machines that
-// may or may not share it.
-const homeFile = ".muster-home"
+// nameFile is the file with the name of the folder that it is in.
+const nameFile = ".muster-home"
 
-// homeOf returns the name of a folder for records, and makes both when they
-// are not there.
-func homeOf(dir string) (string, error) {
+// FolderName returns the name of a folder for records, and makes both the folder
+// and its name when they do not exist. Processes tell by the name whether they
+// share the folder.
+func FolderName(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make the folder for records: %w", err)
 	}
-	path := filepath.Join(dir, homeFile)
-	if name := readHome(dir); name != "" {
+	path := filepath.Join(dir, nameFile)
+	if name := readName(dir); name != "" {
 		return name, nil
 	}
-	tmp, err := os.CreateTemp(dir, homeFile+"-*")
+	tmp, err := os.CreateTemp(dir, nameFile+"-*")
 	if err != nil {
 		return "", fmt.Errorf("name the folder for records: %w", err)
 	}
@@ -37,15 +37,15 @@ func homeOf(dir string) (string, error) {
 	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("name the folder for records: %w", err)
 	}
-	if name := readHome(dir); name != "" {
+	if name := readName(dir); name != "" {
 		return name, nil
 	}
 	return "", fmt.Errorf("%s is empty; remove it", path)
 }
 
-// readHome returns the name of a folder, or "" when it has none here.
-func readHome(dir string) string {
-	data, err := os.ReadFile(filepath.Join(dir, homeFile))
+// readName returns the name of a folder, or "" when it has none here.
+func readName(dir string) string {
+	data, err := os.ReadFile(filepath.Join(dir, nameFile))
 	if err != nil || len(data) > 100 {
 		return ""
 	}

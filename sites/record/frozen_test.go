@@ -1,4 +1,4 @@
-package sites
+package record
 
 import (
 	"bufio"
@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,8 +40,8 @@ const writerChildEnv = "MUSTER_SITES_TEST_WRITER"
 // frozenLease is short: a test waits for it to run out many times.
 const frozenLease = 100 * time.Millisecond
 
-func frozenService(rdb redis.UniversalClient, dir string, sinks []string) (*Service, error) {
-	return NewService(Config{Client: tasks.NewClient(rdb), OutDir: dir, Sinks: sinks, WriterLease: frozenLease, Logger: slog.New(slog.DiscardHandler)})
+func frozenRecorder(rdb redis.UniversalClient, dir string, sinks []string) (*Recorder, error) {
+	return New(Config{Client: tasks.NewClient(rdb), OutDir: dir, Sinks: sinks, Lease: frozenLease})
 }
 
 // stepper is a hook on a client of Redis: it says on standard output what the
@@ -99,20 +100,20 @@ func writerChild(args string) error {
 	rdb, plain := redis.NewClient(opt), redis.NewClient(opt)
 	steps := &stepper{in: bufio.NewReader(os.Stdin)}
 	rdb.AddHook(steps)
-	s, err := frozenService(rdb, given[1], given[2:])
+	r, err := frozenRecorder(rdb, given[1], given[2:])
 	if err != nil {
 		return err
 	}
-	s.writing.Do(func() {}) // the loop below does it, without its pauses
-	for {
-		open, err := plain.SMembers(s.ctx, store.OpenJobsKey).Result()
+	ctx := context.Background()
+	for { // as Run does, without its pauses
+		open, err := plain.SMembers(ctx, store.OpenJobsKey).Result()
 		if err != nil {
 			return err
 		}
 		for _, id := range open {
-			if j, err := s.job(s.ctx, id); err == nil {
-				j.looked = time.Now() // its workflow is not over
-				s.writeJob(id)
+			if w, err := r.writer(ctx, id); err == nil {
+				w.lastCheck = time.Now() // its workflow is not over
+				r.writeJob(ctx, id)
 			}
 		}
 	}
@@ -268,7 +269,7 @@ func (w *frozenWriter) alive() {
 
 // frozenJob is a job whose records a test makes.
 type frozenJob struct {
-	*job
+	*writer
 	t    *testing.T
 	next int
 	keys map[string]map[string]bool // by type
@@ -279,7 +280,7 @@ type frozenJob struct {
 func (j *frozenJob) give(n int, version string) {
 	j.t.Helper()
 	ctx := j.t.Context()
-	if _, err := j.enqueue(ctx, []visit{{URL: fmt.Sprintf("http://shop.example/%d", j.next), Kind: "detail"}}); err != nil {
+	if _, err := j.queue.Enqueue(ctx, workqueue.Item{ID: fmt.Sprint("page-", j.next), Kind: "detail"}); err != nil {
 		j.t.Fatal(err)
 	}
 	leases, err := j.queue.Lease(ctx, "test", 1)
@@ -300,7 +301,7 @@ func (j *frozenJob) give(n int, version string) {
 		}
 		j.keys[typ][key] = true
 	}
-	if err := j.crawler.leases.settle(ctx, leases[0], workqueue.Done().With(nil, outputs...)); err != nil {
+	if err := j.queue.Settle(ctx, leases[0], workqueue.Done().With(nil, outputs...)); err != nil {
 		j.t.Fatal(err)
 	}
 }
@@ -310,7 +311,7 @@ func (j *frozenJob) audit(open func(path string) (io.ReadCloser, error)) {
 	j.t.Helper()
 	total := 0
 	for typ, want := range j.keys {
-		keys := j.lines(open, j.writer.path(typ))
+		keys := j.lines(open, j.files.path(typ))
 		total += len(want)
 		for key := range want {
 			if keys[key] != 1 {
@@ -320,11 +321,11 @@ func (j *frozenJob) audit(open func(path string) (io.ReadCloser, error)) {
 		if len(keys) != len(want) {
 			j.t.Errorf("%s.jsonl has %d records, want %d", typ, len(keys), len(want))
 		}
-		if byType, trouble, err := written(j.t.Context(), j.writer.out); err != nil || byType[typ] != len(want) || trouble != "" {
+		if byType, trouble, err := store.Written(j.t.Context(), j.lease.out); err != nil || byType[typ] != len(want) || trouble != "" {
 			j.t.Errorf("Redis counts %d records of type %s, trouble %q, %v; want %d", byType[typ], typ, trouble, err, len(want))
 		}
 	}
-	changes := j.lines(func(path string) (io.ReadCloser, error) { return os.Open(path) }, j.writer.changesPath())
+	changes := j.lines(func(path string) (io.ReadCloser, error) { return os.Open(path) }, j.files.changesPath())
 	for id, n := range changes {
 		if n != 1 {
 			j.t.Errorf("changes.jsonl has %s %d times, want once", id, n)
@@ -333,10 +334,10 @@ func (j *frozenJob) audit(open func(path string) (io.ReadCloser, error)) {
 	if len(changes) != total {
 		j.t.Errorf("changes.jsonl has %d lines, want %d", len(changes), total)
 	}
-	if n, _, err := j.writer.out.Backlog(j.t.Context()); err != nil || n != 0 {
+	if n, _, err := j.lease.out.Backlog(j.t.Context()); err != nil || n != 0 {
 		j.t.Errorf("%d records wait in Redis, %v; want none", n, err)
 	}
-	entries, err := os.ReadDir(j.writer.dir)
+	entries, err := os.ReadDir(j.files.dir)
 	if err != nil {
 		j.t.Error(err)
 	}
@@ -362,7 +363,7 @@ func (j *frozenJob) lines(open func(path string) (io.ReadCloser, error), path st
 	}
 	keys := map[string]int{}
 	for line := range strings.Lines(string(data)) {
-		var h recordHead
+		var h head
 		if err := json.Unmarshal([]byte(line), &h); err != nil || !strings.HasSuffix(line, "\n") {
 			j.t.Errorf("%s has a broken line %.80q: %v", filepath.Base(path), line, err)
 		}
@@ -371,23 +372,41 @@ func (j *frozenJob) lines(open func(path string) (io.ReadCloser, error), path st
 	return keys
 }
 
-func newFrozenJob(t *testing.T, s *Service, id string, o ScrapeOptions) *frozenJob {
+// frozenYAML defines a site with two types of records.
+const frozenYAML = `site: shop.example
+base_url: http://shop.example
+start: [/]
+listing: {links: a}
+records:
+  item: {key: [name], fields: {name: {css: h1, required: true}, price: b}}
+  teaser: {from: listing, each: li, fields: {name: a}}
+`
+
+// newFrozenJob makes a job known as the begin of a scrape does.
+func newFrozenJob(t *testing.T, r *Recorder, id string, req store.Request) *frozenJob {
 	t.Helper()
-	def := newShop(t, 1, 1).definition(t, "")
-	home, err := homeOf(o.OutDir)
+	home, err := FolderName(req.OutDir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := s.begin(t.Context(), id, store.Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), OutDir: o.OutDir, Home: home, Sinks: o.Sinks, CSV: o.CSV, Compress: o.Compress})
+	req.Site, req.File, req.YAML, req.Home = "shop.example", "shop.yaml", frozenYAML, home
+	data, err := json.Marshal(req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &frozenJob{job: j, t: t, keys: map[string]map[string]bool{}}
+	if err := errors.Join(r.rdb.Set(t.Context(), store.RequestKey(id), data, store.Keep).Err(), r.rdb.SAdd(t.Context(), store.OpenJobsKey, id).Err()); err != nil {
+		t.Fatal(err)
+	}
+	w, err := r.writer(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &frozenJob{writer: w, t: t, keys: map[string]map[string]bool{}}
 }
 
-// twoWriters are a process that can be stopped, and a service that a test makes
-// write when it wants it to.
-func twoWriters(t *testing.T, dir string, sinks ...string) (*Service, *frozenWriter) {
+// twoWriters are a process that can be stopped, and a recorder that writes when a
+// test makes it.
+func twoWriters(t *testing.T, dir string, sinks ...string) (*Recorder, *frozenWriter) {
 	t.Helper()
 	url := redistest.URL(t)
 	opt, err := redis.ParseURL(url)
@@ -395,33 +414,61 @@ func twoWriters(t *testing.T, dir string, sinks ...string) (*Service, *frozenWri
 		t.Fatal(err)
 	}
 	rdb := redis.NewClient(opt)
-	s, err := frozenService(rdb, dir, sinks)
+	r, err := frozenRecorder(rdb, dir, sinks)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.writing.Do(func() {})
 	t.Cleanup(func() {
-		if err := errors.Join(s.Close(), rdb.Close()); err != nil {
+		if err := errors.Join(r.Close(), rdb.Close()); err != nil {
 			t.Error(err)
 		}
 	})
-	return s, startWriter(t, append([]string{url, dir}, sinks...)...)
+	return r, startWriter(t, append([]string{url, dir}, sinks...)...)
+}
+
+// countingHook is a webhook; delivered counts the records that it got.
+func countingHook(t *testing.T) (url string, delivered func() int) {
+	t.Helper()
+	var mu sync.Mutex
+	got := map[string]bool{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var b struct{ Records []struct{ Type, Key string } }
+		switch err := json.NewDecoder(r.Body).Decode(&b); {
+		case errors.Is(err, io.ErrUnexpectedEOF): // its sender has ended
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		case err != nil:
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, r := range b.Records {
+			got[r.Type+" "+r.Key] = true
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(got)
+	}
 }
 
 // A process that is stopped at any step of writing records, for so long that
 // another takes over, and goes on beside it: every record is written once, and
-// the job waits for nobody.
+// the job is not blocked.
 func TestFrozenWriter(t *testing.T) {
 	t.Parallel()
-	hook, dir := newInbox(t), t.TempDir()
-	s, w := twoWriters(t, dir, hook.URL)
-	j := newFrozenJob(t, s, "frozen-job", ScrapeOptions{OutDir: dir, Sinks: []string{hook.URL}})
+	hook, delivered := countingHook(t)
+	dir := t.TempDir()
+	r, w := twoWriters(t, dir, hook)
+	j := newFrozenJob(t, r, "frozen-job", store.Request{OutDir: dir, Sinks: []string{hook}})
 	met := map[string]bool{}
 	drained := func() bool {
-		if _, err := j.writer.Drain(t.Context()); err != nil && !errors.Is(err, errNotWriter) {
+		if _, err := j.drain(t.Context()); err != nil && !errors.Is(err, ErrNotWriter) {
 			t.Fatal(err)
 		}
-		n, err := j.writer.out.Len(t.Context())
+		n, err := j.lease.out.Len(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -457,10 +504,8 @@ func TestFrozenWriter(t *testing.T) {
 	testutil.Eventually(t, "all is written", drained)
 	w.awake()
 	j.audit(func(path string) (io.ReadCloser, error) { return os.Open(path) })
-	hook.mu.Lock()
-	defer hook.mu.Unlock()
-	if len(hook.took) != j.next {
-		t.Errorf("the webhook got %d records, want %d", len(hook.took), j.next)
+	if n := delivered(); n != j.next {
+		t.Errorf("the webhook got %d records, want %d", n, j.next)
 	}
 	t.Logf("stopped at %d steps", len(met))
 }
@@ -481,11 +526,11 @@ func TestFrozenCloser(t *testing.T) {
 // for, each in a job of its own.
 func freezeCloser(t *testing.T, asked func(step int) bool) {
 	out := t.TempDir()
-	s, w := twoWriters(t, out)
+	r, w := twoWriters(t, out)
 	met := map[string]bool{}
 	for n := 0; ; n++ {
 		id := fmt.Sprint("frozen-job-", n)
-		j := newFrozenJob(t, s, id, ScrapeOptions{OutDir: out, CSV: true, Compress: "gz"})
+		j := newFrozenJob(t, r, id, store.Request{OutDir: out, CSV: true, Compress: "gz"})
 		j.give(20, id)
 		sum, err := json.Marshal(report.Summary{Site: j.def.Site, JobID: id, Status: report.StatusComplete})
 		if err != nil {
@@ -503,7 +548,7 @@ func freezeCloser(t *testing.T, asked func(step int) bool) {
 			return true
 		})
 		closed := func() bool {
-			_, ok, err := j.closed(t.Context())
+			_, ok, err := store.ReadJSON[report.Summary](t.Context(), j.rdb, store.SummaryKey(id))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -512,7 +557,7 @@ func freezeCloser(t *testing.T, asked func(step int) bool) {
 		step := w.freeze(closed)
 		if step != "" {
 			testutil.Eventually(t, "another closes the job while the first is stopped at "+step, func() bool {
-				if _, err := j.closeFiles(t.Context(), report.Summary{Site: j.def.Site, JobID: id, Status: report.StatusComplete}); err != nil && !errors.Is(err, errNotWriter) {
+				if _, err := j.finish(t.Context(), report.Summary{Site: j.def.Site, JobID: id, Status: report.StatusComplete}); err != nil && !errors.Is(err, ErrNotWriter) {
 					t.Fatal(err)
 				}
 				return closed()
@@ -542,13 +587,13 @@ func freezeCloser(t *testing.T, asked func(step int) bool) {
 // isClosed audits a job whose files are closed.
 func (j *frozenJob) isClosed() {
 	j.t.Helper()
-	sum, ok, err := j.closed(j.t.Context())
+	sum, ok, err := store.ReadJSON[report.Summary](j.t.Context(), j.rdb, store.SummaryKey(j.run))
 	if err != nil || !ok || sum.Records != j.next || sum.Changes.New+sum.Changes.Changed != j.next || len(sum.Files) != 4 {
 		j.t.Errorf("got %+v, closed %v, %v; want %d records, all of them changes", sum, ok, err, j.next)
 	}
 	j.audit(sink.Unpack)
 	names := []string{}
-	entries, err := os.ReadDir(j.writer.dir)
+	entries, err := os.ReadDir(j.files.dir)
 	if err != nil {
 		j.t.Error(err)
 	}
@@ -559,7 +604,7 @@ func (j *frozenJob) isClosed() {
 		j.t.Errorf("got files %v, want %v", names, want)
 	}
 	for typ, want := range j.keys {
-		b, err := ledger.Open(j.writer.bookPath(typ))
+		b, err := ledger.Open(j.files.ledgerPath(typ))
 		if err != nil {
 			j.t.Error(err)
 			continue
