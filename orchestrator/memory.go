@@ -58,9 +58,9 @@ func containerMemory(root string) int64 {
 	return least
 }
 
-// limitMemory makes the garbage collector work harder near the limit, unless
-// the environment sets its own.
-func limitMemory(limit int64) {
+// setMemoryLimit makes the collector work harder before the limit is reached,
+// unless GOMEMLIMIT is set.
+func setMemoryLimit(limit int64) {
 	if limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(limit / 10 * 9)
 	}

@@ -4,10 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
-
-	"muster/sites"
 )
 
 func TestContainerMemory(t *testing.T) {
@@ -36,23 +32,6 @@ func TestContainerMemory(t *testing.T) {
 		}
 		if got := containerMemory(root); got != c.want {
 			t.Errorf("%s: got %d, want %d", name, got, c.want)
-		}
-	}
-}
-
-func TestMemoryMetrics(t *testing.T) {
-	t.Parallel()
-	for _, limit := range []int64{0, 1 << 30} {
-		r := prometheus.NewPedanticRegistry()
-		r.MustRegister(memoryMetrics{sites.NewMemory(limit, nil)})
-		got, err := r.Gather()
-		if err != nil || len(got) != 4 {
-			t.Fatalf("got %d metrics, %v", len(got), err)
-		}
-		for _, f := range got {
-			if f.GetName() == "muster_sites_memory_limit_bytes" && f.GetMetric()[0].GetGauge().GetValue() != float64(limit) {
-				t.Errorf("got %v, want %d", f, limit)
-			}
 		}
 	}
 }

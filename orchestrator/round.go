@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"muster/orchestrator/job"
-	"muster/sites"
+	"muster/sites/report"
 )
 
 // Round is the result of one round.
@@ -23,7 +23,7 @@ type Round struct {
 }
 
 // Lost joins what Scraped.Lost says of each site.
-func (r *Round) Lost(limit sites.HealthStatus) error {
+func (r *Round) Lost(limit report.HealthStatus) error {
 	var errs []error
 	for i := range r.Sites {
 		errs = append(errs, r.Sites[i].Lost(limit))

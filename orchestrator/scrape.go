@@ -14,6 +14,7 @@ import (
 	"muster/orchestrator/monitor"
 	"muster/sites"
 	"muster/sites/definition"
+	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -50,26 +51,26 @@ var ErrNoReader = errors.New("the reader of the records is gone")
 
 // Scraped is the result of the scrape of one site.
 type Scraped struct {
-	Site    string             `json:"site"`
-	JobID   string             `json:"job_id"`
-	Status  string             `json:"status"` // COMPLETE, INCOMPLETE, FAILED, or INTERRUPTED when only the wait has ended
-	Pages   int                `json:"pages"`
-	Records int                `json:"records"`
-	Errors  int                `json:"errors"`  // pages that were given up
-	Changes sites.Changes      `json:"changes"` // since the last job of the site
-	Files   []string           `json:"files"`
-	Seconds float64            `json:"seconds"`
-	Health  sites.HealthStatus `json:"health,omitempty"`
-	Data    sites.HealthStatus `json:"data,omitempty"`    // the health without what was only slow; see sites.Health
-	Alerts  []string           `json:"alerts,omitempty"`  // why it is not healthy
-	Notices []string           `json:"notices,omitempty"` // what else is worth a look
-	Error   string             `json:"error,omitempty"`
+	Site    string              `json:"site"`
+	JobID   string              `json:"job_id"`
+	Status  string              `json:"status"` // COMPLETE, INCOMPLETE, FAILED, or INTERRUPTED when only the wait has ended
+	Pages   int                 `json:"pages"`
+	Records int                 `json:"records"`
+	Errors  int                 `json:"errors"`  // pages that were given up
+	Changes report.Changes      `json:"changes"` // since the last job of the site
+	Files   []string            `json:"files"`
+	Seconds float64             `json:"seconds"`
+	Health  report.HealthStatus `json:"health,omitempty"`
+	Data    report.HealthStatus `json:"data,omitempty"`    // the health without what was only slow; see report.Health
+	Alerts  []string            `json:"alerts,omitempty"`  // why it is not healthy
+	Notices []string            `json:"notices,omitempty"` // what else is worth a look
+	Error   string              `json:"error,omitempty"`
 }
 
 // Lost returns an error when the scrape was complete and yet its data is as
 // bad as limit, or worse: there are no records, say, or a required field is
 // missing. What was only slow is no loss. A limit of "" is never reached.
-func (s *Scraped) Lost(limit sites.HealthStatus) error {
+func (s *Scraped) Lost(limit report.HealthStatus) error {
 	if limit == "" || s.Error != "" || s.Data.Severity() < limit.Severity() {
 		return nil
 	}
@@ -131,7 +132,7 @@ func (s *Scraper) order(names []string) ([]string, error) {
 
 // send sends a scrape, which waits for those of jobs that its site depends on.
 // It also reports whether the scrape was under way already.
-func (s *Scraper) send(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string) (run *tasks.AsyncResult[sites.Summary], joined bool, err error) {
+func (s *Scraper) send(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string) (run *tasks.AsyncResult[report.Summary], joined bool, err error) {
 	if opts.Resume != "" {
 		run, err = s.system.Sites.Resume(ctx, opts.Resume)
 		if errors.Is(err, tasks.ErrDuplicate) { // which goes on with something else
@@ -196,10 +197,10 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 	track, began := s.opts.Display.Track(name), time.Now()
 	first := int64(-1) // pages that were through at the first look: of the job that this one resumes
 	var seen sites.Job // at the last look
-	summary, err := await(ctx, s.waits, track, run, awaited[sites.Summary]{
+	summary, err := await(ctx, s.waits, track, run, awaited[report.Summary]{
 		name: run.ID(), prefix: sites.ProgressPrefix(name),
-		stored: func(ctx context.Context) (sites.Summary, bool, error) { return s.system.Sites.Stored(ctx, run.ID()) },
-		file:   func() (sites.Summary, bool, error) { return sites.Reported(folder, run.ID()) },
+		stored: func(ctx context.Context) (report.Summary, bool, error) { return s.system.Sites.Stored(ctx, run.ID()) },
+		file:   func() (report.Summary, bool, error) { return sites.Reported(folder, run.ID()) },
 		moves: func(ctx context.Context) (string, error) {
 			j, err := s.system.Sites.Job(ctx, run.ID())
 			if j.Status == sites.JobPaused || j.Status == sites.JobBlocked || len(j.WaitsFor) > 0 { // it goes on, whenever that is
@@ -232,7 +233,7 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 	scraped.Changes, scraped.Health, scraped.Data = summary.Changes, summary.Health.Status, summary.Health.Data
 	scraped.Alerts, scraped.Notices = summary.Health.Alerts, summary.Health.Notices
 	note := fmt.Sprintf("%d pages, %d records, %d errors", summary.Pages, summary.Records, summary.Errors)
-	if scraped.Health.Severity() > sites.Healthy.Severity() {
+	if scraped.Health.Severity() > report.Healthy.Severity() {
 		note += ", " + string(scraped.Health)
 	}
 	if summary.Status != string(job.Complete) {
@@ -298,7 +299,7 @@ func (s *Scraper) proxiesFor(ctx context.Context, def *definition.Definition, op
 		if err != nil {
 			return err
 		}
-		direct = direct || j.Direct == sites.DirectAsked
+		direct = direct || j.Direct == report.DirectAsked
 	}
 	if direct {
 		return nil

@@ -8,6 +8,7 @@ import (
 
 	"muster/orchestrator/monitor"
 	"muster/sites"
+	"muster/sites/report"
 )
 
 // live returns the progress of a job that has fetched done pages in the time it took so far.
@@ -57,7 +58,7 @@ func written(j sites.Job) int {
 }
 
 // reasons says why a job is not complete.
-func reasons(s sites.Summary) string {
+func reasons(s report.Summary) string {
 	text := ""
 	if len(s.Missing) > 0 {
 		text += fmt.Sprintf(", without %d listing pages, such as %s", len(s.Missing), s.Missing[0])

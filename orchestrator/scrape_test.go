@@ -14,6 +14,7 @@ import (
 	"muster/orchestrator/config"
 	"muster/orchestrator/redisd"
 	"muster/sites"
+	"muster/sites/report"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
 )
@@ -76,10 +77,10 @@ func TestDirectScrapeOnWorkersOfOtherSettings(t *testing.T) {
 		asked  bool
 		want   string // the status
 	}{
-		"a worker without proxies goes direct":           {func(*config.Proxies) {}, false, sites.StatusComplete},
+		"a worker without proxies goes direct":           {func(*config.Proxies) {}, false, report.StatusComplete},
 		"a worker with sources does not":                 {sources, false, sites.JobFailed},
 		"a worker that is told to fail does not":         {func(p *config.Proxies) { p.Fallback = "fail" }, false, sites.JobFailed},
-		"a worker with sources does so when it is asked": {sources, true, sites.StatusComplete},
+		"a worker with sources does so when it is asked": {sources, true, report.StatusComplete},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -22,7 +22,7 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 	intake.Go(func() error { return o.runSchedule(running, schedule) })
 	if o.cfg.Dashboard.Enabled {
 		intake.Go(func() error {
-			return serveDashboard(running, o.cfg, o.Client, o.Sites.Registry(), o.opts.Logger, nil, o.Metrics, memoryMetrics{o.Memory})
+			return serveDashboard(running, o.cfg, o.Client, o.Sites.Registry(), o.opts.Logger, nil, o.Metrics)
 		})
 	}
 	intake.Go(func() error { o.Proxies.Keep(running); return nil })

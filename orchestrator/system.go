@@ -33,8 +33,6 @@ type System struct {
 	Sites  *sites.Service
 	// Metrics are of the workers of this process.
 	Metrics *metrics.Process
-	// Memory is what the pages of this process may take.
-	Memory *sites.Memory
 
 	cfg     config.Config
 	logger  *slog.Logger
@@ -46,7 +44,7 @@ type System struct {
 // NewSystem returns a system on the Redis of client, which it leaves open. It
 // starts a judge on loopback when the settings name none.
 func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ *System, err error) {
-	s := &System{Client: client, Metrics: metrics.NewProcess(), Memory: sites.NewMemory(memoryLimit(cfg), logger), cfg: cfg, logger: logger}
+	s := &System{Client: client, Metrics: metrics.NewProcess(), cfg: cfg, logger: logger}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -73,7 +71,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		return nil, err
 	}
 	s.Sites, err = sites.NewService(sites.Config{
-		Memory: s.Memory, MaxPages: cfg.Sites.MaxPages,
+		Memory: memoryLimit(cfg), MaxPages: cfg.Sites.MaxPages,
 		Client: client, Registry: registry, OutDir: cfg.Records(), NoProxy: proxies.ErrNoProxy, Refused: proxies.Blocked, Via: via, Logger: logger,
 		Sinks: cfg.Sites.Sinks, Alerts: cfg.Sites.Alerts, Secret: cfg.Sites.Secret,
 		Route: func(before fetch.Route) fetch.Route {
@@ -160,7 +158,7 @@ func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
 	mux.Use(waitForRoom)
 	s.proxies.Register(mux)
 	s.Sites.Register(mux)
-	limitMemory(memoryLimit(s.cfg))
+	setMemoryLimit(memoryLimit(s.cfg))
 	worker, err := tasks.NewWorker(s.Client, mux, tasks.WorkerConfig{
 		Queues:      map[string]int{"default": 1, "probe": 1, sites.Queue: 1},
 		Concurrency: s.cfg.Workers.Concurrency, Grace: s.cfg.Shutdown.Drain,

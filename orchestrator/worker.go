@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -53,7 +54,12 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 		return err
 	}
 	defer context.AfterFunc(opts.Hard, worker.Kill)()
-	system.Sites.StartWriting()
+	// What drains still has records: they are written until the worker has ended.
+	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
+	var records sync.WaitGroup
+	records.Go(func() { _ = system.Sites.Run(writing) }) // always nil
+	defer records.Wait()
+	defer stopWriting()
 	defer system.runPool()()
 	opts.Logger.Info("worker started", "worker", worker.Name())
 	reloading, stop := context.WithCancel(ctx)
@@ -82,7 +88,7 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 	both.Go(func() error {
 		return api.ServeMetrics(serving, api.Config{
 			Listen: opts.MetricsListen, Keys: cfg.Dashboard.Keys, Hosts: cfg.Dashboard.Hosts, Logger: opts.Logger,
-			Metrics: metrics.Handler(system.Metrics, memoryMetrics{system.Memory}),
+			Metrics: metrics.Handler(system.Metrics),
 		})
 	})
 	return both.Wait()

@@ -35,6 +35,7 @@ type Workers struct {
 	started bool          // here, or others' are used
 	own     bool          // they were started here
 	local   *tasks.Worker // of this process; nil if none
+	writing bool          // records are written here
 }
 
 // Start starts workers, in this process or as supervised children, and returns
@@ -47,7 +48,7 @@ func (w *Workers) Start(ctx context.Context) error {
 	if w.started {
 		return nil
 	}
-	w.system.Sites.StartWriting()
+	w.writeRecords(ctx)
 	if w.opts.Reuse {
 		n, err := w.answering(ctx)
 		if err != nil {
@@ -68,6 +69,21 @@ func (w *Workers) Start(ctx context.Context) error {
 	}
 	w.started, w.own = true, true
 	return nil
+}
+
+// writeRecords writes the records of scrapes until the scope ends, after the workers.
+func (w *Workers) writeRecords(ctx context.Context) {
+	if w.writing {
+		return
+	}
+	w.writing = true
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- w.system.Sites.Run(running) }()
+	w.scope.add("records", func(context.Context) error {
+		stop()
+		return <-ended
+	})
 }
 
 // answering counts the workers that answer. One that was killed stays in the

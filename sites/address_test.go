@@ -6,6 +6,7 @@ import (
 
 	"muster/internal/addressfilter"
 	"muster/sites/fetch"
+	"muster/sites/internal/store"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -28,7 +29,7 @@ func TestServiceConnectsOnlyToWhatIsAllowed(t *testing.T) {
 			}
 			t.Cleanup(func() { _, _ = s.Close(), client.Close() })
 			j := begin(t, s, "job", site.definition(t, ""), ScrapeOptions{BaseURL: strings.Replace(site.URL, "127.0.0.1", "shop.test", 1)})
-			_, err = until(t.Context(), func() ([]Chunk, error) { return j.collect(t.Context(), "w") })
+			_, err = until(t.Context(), func() ([]store.Chunk, error) { return j.collect(t.Context(), "w") })
 			asked := 0
 			site.mu.Lock()
 			for _, n := range site.asked {

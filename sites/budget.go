@@ -2,19 +2,14 @@ package sites
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
 	"muster/sites/definition"
+	"muster/sites/internal/store"
 )
-
-//go:embed lua/grant.lua
-var grantLua string
-
-var grantCmd = redis.NewScript(grantLua)
 
 // budget counts the records and bytes of a job against limits.max_records and
 // limits.max_total_bytes, for all processes. Without these limits it costs
@@ -38,7 +33,7 @@ func (b *budget) grant(ctx context.Context, page string, records, bytes int) (in
 	if !b.bounded() {
 		return records, nil
 	}
-	n, err := grantCmd.Run(ctx, b.rdb, []string{spentKey(b.job)}, page, records, bytes, b.records, keep.Milliseconds()).Int()
+	n, err := store.Grant(ctx, b.rdb, b.job, store.Page{ID: page, Records: records, Bytes: bytes}, b.records)
 	if err != nil {
 		return 0, fmt.Errorf("count records and bytes of job %s: %w", b.job, err)
 	}
@@ -50,7 +45,7 @@ func (b *budget) spent(ctx context.Context) ([]string, error) {
 	if !b.bounded() {
 		return nil, nil
 	}
-	got, err := b.rdb.HMGet(ctx, spentKey(b.job), "records", "bytes").Result()
+	got, err := b.rdb.HMGet(ctx, store.SpentKey(b.job), "records", "bytes").Result()
 	if err != nil {
 		return nil, fmt.Errorf("look at the limits of job %s: %w", b.job, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"muster/sites/definition"
 	"muster/sites/fetch"
+	"muster/sites/report"
 	"muster/tasks/redistest"
 )
 
@@ -21,11 +22,11 @@ func TestMaxRecords(t *testing.T) {
 		t.Fatalf("got %+v", sum)
 	}
 	sum := run(t, begin(t, s, "some", site.definition(t, "limits: {max_records: 7}\n"), ScrapeOptions{BaseURL: site.URL}))
-	if sum.Status != StatusComplete || sum.Records != 7 || sum.Extracted != 7 || sum.Changes.Gone != 0 || len(sum.Missing) != 0 {
+	if sum.Status != report.StatusComplete || sum.Records != 7 || sum.Extracted != 7 || sum.Changes.Gone != 0 || len(sum.Missing) != 0 {
 		t.Errorf("got %+v", sum)
 	}
-	if len(sum.Limits) != 1 || !strings.Contains(sum.Report(), "limits.max_records (7) was reached; there may be more") || !sum.Health.Limited {
-		t.Errorf("the limit is not told: %v\n%s", sum.Limits, sum.Report())
+	if len(sum.Limits) != 1 || !strings.Contains(sum.Text(), "limits.max_records (7) was reached; there may be more") || !sum.Health.Limited {
+		t.Errorf("the limit is not told: %v\n%s", sum.Limits, sum.Text())
 	}
 	if asked, _ := site.counts("/page/4"); asked != 1 {
 		t.Errorf("the last page was asked for %d times, the second time beyond the limit", asked)
@@ -38,7 +39,7 @@ func TestMaxTotalBytes(t *testing.T) {
 	site := newShop(t, 2, 10)
 	s := newService(t, redistest.New(t))
 	sum := run(t, begin(t, s, "j1", site.definition(t, "limits: {max_total_bytes: 3KiB}\n"), ScrapeOptions{BaseURL: site.URL}))
-	if sum.Status != StatusComplete || sum.Bytes < 3<<10 || sum.ByClass[fetch.Enough] == 0 || sum.Pages > 12 || sum.Pages == 0 {
+	if sum.Status != report.StatusComplete || sum.Bytes < 3<<10 || sum.ByClass[fetch.Enough] == 0 || sum.Pages > 12 || sum.Pages == 0 {
 		t.Errorf("got %+v", sum)
 	}
 	if len(sum.Limits) != 1 || !strings.Contains(sum.Limits[0], "limits.max_total_bytes (3072)") {

@@ -10,15 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/sites/definition"
+	"muster/sites/internal/store"
 )
-
-// Chunk is a share of the pages of a job. Which pages those are is in Redis:
-// the ids of a million would be too much for what a task answers.
-type Chunk struct {
-	Site  string `json:"site"`
-	Part  int    `json:"part"`  // its number in the job
-	Pages int    `json:"pages"` // how many it has
-}
 
 // maxChunks is how many chunks a job has at most: a million pages are not a
 // hundred thousand tasks.
@@ -53,12 +46,12 @@ func itemIDs(pages []pageID) []string {
 
 // split cuts pages into chunks and keeps which pages each has. Done again with
 // the same pages it changes nothing.
-func (j *job) split(ctx context.Context, pages []pageID) ([]Chunk, error) {
-	chunks := []Chunk{}
+func (j *job) split(ctx context.Context, pages []pageID) ([]store.Chunk, error) {
+	chunks := []store.Chunk{}
 	size := max(chunkSize(j.def), (len(pages)+maxChunks-1)/maxChunks)
 	pipe := j.rdb.Pipeline()
 	flush := func() error {
-		pipe.Expire(ctx, chunksKey(j.run), keep)
+		pipe.Expire(ctx, store.ChunksKey(j.run), store.Keep)
 		if _, err := pipe.Exec(ctx); err != nil {
 			return fmt.Errorf("store the chunks of job %s: %w", j.run, err)
 		}
@@ -70,8 +63,8 @@ func (j *job) split(ctx context.Context, pages []pageID) ([]Chunk, error) {
 		for _, p := range part {
 			packed = append(packed, p[:]...)
 		}
-		pipe.HSet(ctx, chunksKey(j.run), strconv.Itoa(len(chunks)), packed)
-		chunks = append(chunks, Chunk{Site: j.def.Site, Part: len(chunks), Pages: len(part)})
+		pipe.HSet(ctx, store.ChunksKey(j.run), strconv.Itoa(len(chunks)), packed)
+		chunks = append(chunks, store.Chunk{Site: j.def.Site, Part: len(chunks), Pages: len(part)})
 		if pipe.Len() == 100 {
 			if err := flush(); err != nil {
 				return nil, err
@@ -84,9 +77,9 @@ func (j *job) split(ctx context.Context, pages []pageID) ([]Chunk, error) {
 // errNoChunk says that nobody knows which pages a chunk has.
 var errNoChunk = errors.New("its pages are not known any more; resume the job")
 
-// pages are the ids of the pages of a chunk.
-func (j *job) pages(ctx context.Context, c Chunk) ([]string, error) {
-	packed, err := j.rdb.HGet(ctx, chunksKey(j.run), strconv.Itoa(c.Part)).Bytes()
+// pageIDs are the ids of the pages of a chunk.
+func (j *job) pageIDs(ctx context.Context, c store.Chunk) ([]string, error) {
+	packed, err := j.rdb.HGet(ctx, store.ChunksKey(j.run), strconv.Itoa(c.Part)).Bytes()
 	size := len(pageID{})
 	if errors.Is(err, redis.Nil) || err == nil && len(packed) != c.Pages*size {
 		return nil, fmt.Errorf("chunk %d of job %s: %w", c.Part, j.run, errNoChunk)

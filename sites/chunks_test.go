@@ -6,6 +6,7 @@ import (
 	"errors"
 	"testing"
 
+	"muster/sites/internal/store"
 	"muster/tasks/redistest"
 )
 
@@ -30,7 +31,7 @@ func TestChunksOfMany(t *testing.T) {
 	at := 0
 	for i, c := range chunks {
 		if i%100 == 0 || i == len(chunks)-1 {
-			ids, err := j.pages(t.Context(), c)
+			ids, err := j.pageIDs(t.Context(), c)
 			if err != nil || ids[0] != pages[at].String() || ids[len(ids)-1] != pages[at+c.Pages-1].String() {
 				t.Fatalf("chunk %d: got %d ids, %v", i, len(ids), err)
 			}
@@ -40,7 +41,7 @@ func TestChunksOfMany(t *testing.T) {
 	if at != len(pages) {
 		t.Errorf("the chunks have %d pages, want %d", at, len(pages))
 	}
-	if _, err := j.chunk(t.Context(), "chunk", Chunk{Part: len(chunks), Pages: 1}); !errors.Is(err, errNoChunk) {
+	if _, err := j.chunk(t.Context(), "chunk", store.Chunk{Part: len(chunks), Pages: 1}); !errors.Is(err, errNoChunk) {
 		t.Errorf("got %v, want that the chunk is not known", err)
 	}
 }

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"muster/sites/definition"
 	"muster/sites/fetch"
+	"muster/sites/internal/store"
+	"muster/sites/report"
 	"muster/tasks/workqueue"
 )
 
@@ -19,23 +22,27 @@ var errNoStart = errors.New("no start page was had")
 
 // collected is what the listing pages of a job came to.
 type collected struct {
-	Counts  Counts   `json:"counts"`
-	Details int      `json:"details"` // detail pages to fetch
-	Cut     []string `json:"cut,omitempty"`
+	Counts  report.Counts `json:"counts"`
+	Details int           `json:"details"` // detail pages to fetch
+	Cut     []string      `json:"cut,omitempty"`
 }
 
 // collect walks the listing pages and cuts what they lead to into chunks.
 //
 // It holds nothing that counts: each run walks the same pages in the same
 // order, those that are done by their stored results.
-func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
+func (j *job) collect(ctx context.Context, worker string) ([]store.Chunk, error) {
+	return newWalk(j, worker).collect(ctx)
+}
+
+func (w *walk) collect(ctx context.Context) ([]store.Chunk, error) {
+	j := w.job
 	if err := j.requeue(ctx); err != nil {
 		return nil, err
 	}
-	if err := j.giveBackOwed(ctx); err != nil {
+	if err := j.crawler.leases.giveBackOwed(ctx); err != nil {
 		return nil, err
 	}
-	w := &walk{job: j, worker: worker, seen: map[pageID]struct{}{}, prints: map[string]bool{}, given: map[string]int{}}
 	if _, err := j.queue.ExpireWorker(ctx, w.ahead()); err != nil {
 		return nil, fmt.Errorf("take over pages: %w", err)
 	}
@@ -56,7 +63,7 @@ func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
 	atOnce := max(j.def.Politeness.MaxPerDomain/2, 1)
 	starts := len(front)
 	for len(front) > 0 && !w.enough() {
-		if reached, err := j.budget.spent(ctx); err != nil {
+		if reached, err := j.crawler.admission.budget.spent(ctx); err != nil {
 			return nil, err
 		} else if len(reached) > 0 {
 			break
@@ -68,7 +75,7 @@ func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
 		}
 		front = append(front[n:], next...)
 		if starts -= n; starts <= 0 && w.sum.Counts.Pages == 0 && len(w.details) == 0 {
-			return nil, fmt.Errorf("%w: %s", errNoStart, w.sum.Counts.firstFailure())
+			return nil, fmt.Errorf("%w: %s", errNoStart, w.sum.Counts.FirstFailure())
 		}
 	}
 	w.sum.Details = len(w.details)
@@ -76,7 +83,7 @@ func (j *job) collect(ctx context.Context, worker string) ([]Chunk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode what was collected: %w", err)
 	}
-	if err := j.rdb.Set(ctx, collectedKey(j.id), stored, keep).Err(); err != nil {
+	if err := j.rdb.Set(ctx, store.CollectedKey(j.id), stored, store.Keep).Err(); err != nil {
 		return nil, fmt.Errorf("store what was collected: %w", err)
 	}
 	return j.split(ctx, w.details)
@@ -87,7 +94,7 @@ func (j *job) requeue(ctx context.Context) error {
 	if j.req.Resume == "" {
 		return nil
 	}
-	done, err := j.rdb.Exists(ctx, resumedKey(j.run)).Result()
+	done, err := j.rdb.Exists(ctx, store.ResumedKey(j.run)).Result()
 	if err != nil {
 		return fmt.Errorf("resume job %s: %w", j.id, err)
 	}
@@ -99,7 +106,7 @@ func (j *job) requeue(ctx context.Context) error {
 		return fmt.Errorf("put back the failed pages of job %s: %w", j.id, err)
 	}
 	j.log.Info("failed pages are tried again", "pages", len(ids))
-	if err := j.rdb.Set(ctx, resumedKey(j.run), len(ids), keep).Err(); err != nil {
+	if err := j.rdb.Set(ctx, store.ResumedKey(j.run), len(ids), store.Keep).Err(); err != nil {
 		return fmt.Errorf("resume job %s: %w", j.id, err)
 	}
 	return nil
@@ -109,6 +116,8 @@ func (j *job) requeue(ctx context.Context) error {
 type walk struct {
 	*job
 	worker  string
+	began   time.Time
+	slice   timeslice           // begins with the first page that no earlier walk has come to
 	seen    map[pageID]struct{} // pages that were met
 	prints  map[string]bool     // of pages, to tell when they repeat
 	given   map[string]int      // records by type, from listing pages
@@ -116,6 +125,13 @@ type walk struct {
 	fresh   []visit             // those that are no items yet, which are the last of details
 	fetched int                 // how many of details were fetched here
 	sum     collected
+}
+
+func newWalk(j *job, worker string) *walk {
+	return &walk{
+		job: j, worker: worker, began: time.Now(), slice: timeslice{length: collectSlice},
+		seen: map[pageID]struct{}{}, prints: map[string]bool{}, given: map[string]int{},
+	}
 }
 
 // wave fetches listing pages and returns those that come after them.
@@ -144,7 +160,10 @@ func (w *walk) wave(ctx context.Context, front []visit) ([]visit, error) {
 	if over(infos, ids) {
 		w.fetched = min(w.fetched+w.beside(len(ids)), len(w.details)) // as far as it came then
 	} else {
-		beginTurn(ctx) // an earlier walk came as far as this
+		if w.slice.over() {
+			return nil, later{}
+		}
+		w.beginSlice()
 		if err := w.ask(ctx, ids, fresh); err != nil {
 			return nil, err
 		}
@@ -157,6 +176,15 @@ func (w *walk) wave(ctx context.Context, front []visit) ([]visit, error) {
 		next = append(next, w.take(fresh[i], infos[id])...)
 	}
 	return next, w.keep(ctx)
+}
+
+// beginSlice begins the time for new pages where an earlier walk came to, the
+// first time. It is long enough for the way there to matter little.
+func (w *walk) beginSlice() {
+	if w.slice.began.IsZero() {
+		w.slice.length = max(w.slice.length, 10*time.Since(w.began))
+		w.slice.begin()
+	}
 }
 
 // over tells whether all pages are known and terminal.
@@ -175,7 +203,7 @@ func (w *walk) ask(ctx context.Context, ids []string, pages []visit) error {
 	if len(ids) < w.def.Politeness.MaxPerDomain {
 		g.Go(func() error { return w.some(ctx, w.beside(len(ids))) })
 	}
-	if err := errors.Join(w.work(ctx, w.worker, ids, len(ids), nothing), g.Wait()); err != nil {
+	if err := errors.Join(w.crawler.work(ctx, w.worker, ids, len(ids), &w.slice, nothing), g.Wait()); err != nil {
 		return err
 	}
 	if len(ids) >= w.def.Politeness.MaxPerDomain {
@@ -202,15 +230,18 @@ func (w *walk) ahead() string { return w.worker + " ahead" }
 // are left to their chunks.
 func (w *walk) some(ctx context.Context, n int) error {
 	n = min(n, len(w.details)-w.fetched)
-	if n <= 0 || w.pressed(ctx) != nil {
+	if n <= 0 {
 		return nil
+	}
+	if d, err := w.crawler.admission.backlog(ctx); err != nil || d.action != admit {
+		return nil // the chunks will tell
 	}
 	leases, _, _, err := w.queue.LeaseIDs(ctx, w.ahead(), itemIDs(w.details[w.fetched:w.fetched+n]))
 	if err != nil {
 		return fmt.Errorf("lease pages: %w", err)
 	}
 	w.fetched += n
-	if _, err := w.lot(ctx, leases, n); err != nil && !errors.As(err, new(later)) {
+	if _, err := w.crawler.batch(ctx, leases, n); err != nil && !errors.As(err, new(later)) {
 		return err
 	}
 	return nil
@@ -219,7 +250,7 @@ func (w *walk) some(ctx context.Context, n int) error {
 // take books a terminal listing page and returns the listing pages it leads to.
 func (w *walk) take(v visit, info workqueue.Info) []visit {
 	y := yieldOf(info) // of a sitemap it may be large
-	w.sum.Counts.book(v.URL, info, y)
+	w.sum.Counts.Add(pageOf(v.URL, info, y))
 	if info.State != workqueue.StateDone {
 		if info.State == workqueue.StateError || !isGoneEnd(v, y) && y.Class != fetch.Enough {
 			w.cut("listing page " + v.URL + " was not had: " + info.Note)
@@ -313,10 +344,10 @@ func (w *walk) enough() bool {
 }
 
 // chunk fetches the pages of a chunk and what they lead to.
-func (j *job) chunk(ctx context.Context, worker string, c Chunk) (Counts, error) {
-	all, err := j.pages(ctx, c)
+func (j *job) chunk(ctx context.Context, worker string, c store.Chunk) (report.Counts, error) {
+	all, err := j.pageIDs(ctx, c)
 	if err != nil {
-		return Counts{}, err
+		return report.Counts{}, err
 	}
 	known := map[string]bool{}
 	for _, id := range all {
@@ -339,28 +370,30 @@ func (j *job) chunk(ctx context.Context, worker string, c Chunk) (Counts, error)
 		at = len(all)
 		infos, err := j.results(ctx, part)
 		if err != nil {
-			return Counts{}, err
+			return report.Counts{}, err
 		}
 		for _, id := range part {
 			if info := infos[id]; info.State == workqueue.StateDone {
 				if _, err := grow(yieldOf(info)); err != nil {
-					return Counts{}, err
+					return report.Counts{}, err
 				}
 			}
 		}
 	}
-	if err := j.work(ctx, worker, slices.Clone(all), 1, grow); err != nil {
-		return Counts{}, err
+	slice := &timeslice{length: chunkSlice}
+	slice.begin()
+	if err := j.crawler.work(ctx, worker, slices.Clone(all), 1, slice, grow); err != nil {
+		return report.Counts{}, err
 	}
 	infos, err := j.results(ctx, all)
 	if err != nil {
-		return Counts{}, err
+		return report.Counts{}, err
 	}
-	var counts Counts
+	var counts report.Counts
 	for _, id := range all {
 		var v visit
 		if json.Unmarshal(infos[id].Payload, &v) == nil {
-			counts.book(v.URL, infos[id], yieldOf(infos[id]))
+			counts.Add(pageOf(v.URL, infos[id], yieldOf(infos[id])))
 		}
 	}
 	return counts, nil

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"muster/sites/definition"
+	"muster/sites/internal/store"
+	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -47,14 +49,14 @@ func (s *Service) dependencies(ctx context.Context, def *definition.Definition, 
 // complete, later while one of them is under way, and errDepends when one has
 // ended otherwise. What a job waits for is in its spec until then: a job that
 // has begun waits no more.
-func (s *Service) awaitDependencies(ctx context.Context, id string, req Request) error {
+func (s *Service) awaitDependencies(ctx context.Context, id string, req store.Request) error {
 	if len(req.After) == 0 {
 		return nil
 	}
 	if err := s.list(ctx, id, req); err != nil {
 		return err
 	}
-	stored, err := s.spec(ctx, id)
+	stored, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if err != nil || len(stored.After) == 0 {
 		return err
 	}
@@ -66,7 +68,7 @@ func (s *Service) awaitDependencies(ctx context.Context, id string, req Request)
 			return err
 		case !over:
 			wait = true
-		case status != StatusComplete:
+		case status != report.StatusComplete:
 			return fmt.Errorf("%w: it depends on %s, whose job %s ended as %s", errDepends, site, job, status)
 		}
 	}
@@ -78,7 +80,7 @@ func (s *Service) awaitDependencies(ctx context.Context, id string, req Request)
 	if err != nil {
 		return fmt.Errorf("encode the job: %w", err)
 	}
-	if err := s.cfg.Client.Redis().Set(ctx, specKey(id), spec, keep).Err(); err != nil {
+	if err := s.cfg.Client.Redis().Set(ctx, store.RequestKey(id), spec, store.Keep).Err(); err != nil {
 		return fmt.Errorf("store job %s: %w", id, err)
 	}
 	return nil
@@ -88,11 +90,11 @@ func (s *Service) awaitDependencies(ctx context.Context, id string, req Request)
 // asked for in a task, and of a job that was sent by a process that died before
 // it was listed.
 func (s *Service) outcome(ctx context.Context, id string) (status string, over bool, err error) {
-	sum, closed, err := readJSON[Summary](ctx, s.cfg.Client.Redis(), closedKey(id))
+	sum, closed, err := store.ReadJSON[report.Summary](ctx, s.cfg.Client.Redis(), store.SummaryKey(id))
 	if err != nil || closed {
 		return sum.Status, closed, err
 	}
-	switch st, err := tasks.Attach[Summary](s.cfg.Client, id).Status(ctx); {
+	switch st, err := tasks.Attach[report.Summary](s.cfg.Client, id).Status(ctx); {
 	case errors.Is(err, tasks.ErrUnknown):
 		return "UNKNOWN", true, nil
 	case err != nil:

@@ -10,6 +10,8 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/internal/store"
+	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -35,7 +37,7 @@ func TestDependentScrapeWaits(t *testing.T) {
 		want string                            // the status of the other
 		says string
 	}{
-		"until the other is complete": {"", nil, StatusComplete, ""},
+		"until the other is complete": {"", nil, report.StatusComplete, ""},
 		"and fails when the other is incomplete": {strings.Repeat("500 ", 9), nil, JobFailed,
 			"not started: it depends on shop.example, whose job %s ended as INCOMPLETE"},
 		"and fails when the other is canceled": {"", func(s *Service, id string) error { return s.Cancel(context.Background(), id) }, JobFailed,
@@ -70,7 +72,7 @@ func TestDependentScrapeWaits(t *testing.T) {
 			if err := sender.Close(); err != nil { // what it knew is gone
 				t.Fatal(err)
 			}
-			sent, err := sender.spec(ctx, b.ID())
+			sent, err := store.ReadRequest(ctx, sender.cfg.Client.Redis(), b.ID())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,10 +118,10 @@ func TestDependentScrapeWaits(t *testing.T) {
 			if j, err = s.Job(ctx, b.ID()); err != nil || j.Status != c.want || len(j.WaitsFor) != 0 {
 				t.Errorf("in the end: got %s, waits for %v, error %v; want %s and nothing", j.Status, j.WaitsFor, err, c.want)
 			}
-			if asked, _ := second.counts("/"); (asked > 0) != (c.want == StatusComplete) {
+			if asked, _ := second.counts("/"); (asked > 0) != (c.want == report.StatusComplete) {
 				t.Errorf("in the end: the second site was asked for its first page %d times, and its job is %s", asked, c.want)
 			}
-			if c.want == StatusComplete && !j.Began.After(time.UnixMilli(sent.Began)) {
+			if c.want == report.StatusComplete && !j.Began.After(time.UnixMilli(sent.Began)) {
 				t.Errorf("its time counts from %s, when it was sent; want it to count from when it began", j.Began)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"muster/sites/internal/store"
 	"muster/sites/sink"
 )
 
@@ -40,7 +41,7 @@ func (s *Service) Follow(ctx context.Context, id string, each func(record []byte
 // follow gives what has come and tells whether there will be more.
 func (s *Service) follow(ctx context.Context, f *follower, id string) (over bool, err error) {
 	j, err := s.Job(ctx, id)
-	if errors.Is(err, ErrNoJob) { // it has not begun, or never will
+	if errors.Is(err, store.ErrNoJob) { // it has not begun, or never will
 		return s.dead(ctx, id)
 	}
 	if err != nil {
@@ -63,17 +64,17 @@ func (s *Service) follow(ctx context.Context, f *follower, id string) (over bool
 
 // followFiles finds out which files the records of a job are in.
 func (s *Service) followFiles(ctx context.Context, f *follower, id string) error {
-	req, err := s.spec(ctx, id)
+	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if err != nil {
 		return err
 	}
-	if err := s.permits.check(req); err != nil {
+	if err := s.recorder.Check(req); err != nil {
 		return fmt.Errorf("job %s: %w", id, err)
 	}
-	if s.sees(req.OutDir) != req.Home {
+	if !s.recorder.Sees(req) {
 		return fmt.Errorf("the records of job %s are written to %s, which is not on this machine", id, req.OutDir)
 	}
-	def, err := req.definition()
+	def, err := req.Definition()
 	if err != nil {
 		return err
 	}

@@ -22,9 +22,7 @@ func TestFollow(t *testing.T) {
 	site := newShop(t, 1, 10)
 	s := newService(t, redistest.New(t))
 	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-	s.cancel()
-	s.writers.Wait() // only this test writes
-	path := filepath.Join(j.writer.dir, "item.jsonl")
+	path := filepath.Join(j.req.Dir(j.run), "item.jsonl")
 	got := map[string]int{}
 	each := func(record []byte) error { got[string(record)]++; return nil }
 	var f follower

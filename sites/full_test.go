@@ -27,7 +27,7 @@ func TestFullDiskOfRedisUsesUpNoAttemptsOfPages(t *testing.T) {
 	}
 	nothing := func(yield) ([]string, error) { return nil, nil }
 	ended := make(chan error, 1)
-	go func() { ended <- j.work(t.Context(), "chunk", ids, 3, nothing) }()
+	go func() { ended <- j.crawler.work(t.Context(), "chunk", ids, 3, &timeslice{}, nothing) }()
 	<-site.hangs
 	srv.FillDisk()
 	close(site.hang)
@@ -36,7 +36,7 @@ func TestFullDiskOfRedisUsesUpNoAttemptsOfPages(t *testing.T) {
 	}
 	srv.FreeDisk()
 	again(t, func() (any, error) {
-		err := j.work(t.Context(), "chunk", ids, 1, nothing)
+		err := j.crawler.work(t.Context(), "chunk", ids, 1, &timeslice{}, nothing)
 		if tasks.Refused(err) { // it looks once a second whether there is room
 			err = later{}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"muster/sites/definition"
 	"muster/sites/fetch"
+	"muster/sites/report"
 	"muster/tasks/redistest"
 )
 
@@ -91,7 +92,7 @@ records: {page: {key: [name], fields: {name: {css: h1, required: true}}}}
 	for _, p := range pages {
 		want[p.class]++
 	}
-	if fmt.Sprint(sum.ByClass) != fmt.Sprint(want) || sum.Records != 3 || sum.Errors != 6 || sum.Status != StatusComplete {
+	if fmt.Sprint(sum.ByClass) != fmt.Sprint(want) || sum.Records != 3 || sum.Errors != 6 || sum.Status != report.StatusComplete {
 		t.Errorf("got %s with %d records and %v, want %v: %+v", sum.Status, sum.Records, sum.ByClass, want, sum.Samples)
 	}
 	if n := visited.Load(); n != 1 {

@@ -14,9 +14,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"muster/internal/testutil"
+	"muster/sites/internal/store"
+	"muster/sites/report"
 	"muster/tasks/redistest"
 )
 
@@ -142,8 +143,8 @@ func TestSinkHeals(t *testing.T) {
 			}
 			why := ""
 			testutil.Eventually(t, "there is trouble", func() bool {
-				_, _ = j.writer.Drain(t.Context()) // as the service does while the job's workflow is there
-				why, err = troubleOf(t.Context(), j.writer.out)
+				_, _ = s.recorder.Write(t.Context(), j.run) // as the service does while the job's workflow is there
+				_, why, err = store.Written(t.Context(), j.queue.Outputs())
 				return err == nil && why != ""
 			})
 			if !strings.Contains(why, c.says) {
@@ -162,20 +163,17 @@ func TestSinkHeals(t *testing.T) {
 				t.Errorf("%d pages were begun although records cannot be written", after-before)
 			}
 			c.heal()
-			j.writer.mu.Lock()
-			j.writer.rest = time.Time{} // not to wait for the next try
-			j.writer.mu.Unlock()
 			testutil.Eventually(t, "the trouble is over", func() bool {
-				_, _ = j.writer.Drain(t.Context())
-				why, err := troubleOf(t.Context(), j.writer.out)
+				_, _ = s.recorder.Write(t.Context(), j.run)
+				_, why, err := store.Written(t.Context(), j.queue.Outputs())
 				return err == nil && why == ""
 			})
-			var counts []Counts
-			chunks = again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
+			var counts []report.Counts
+			chunks = again(t, func() ([]store.Chunk, error) { return j.collect(t.Context(), "collect") })
 			for _, c := range chunks {
-				counts = append(counts, again(t, func() (Counts, error) { return j.chunk(t.Context(), "chunk", c) }))
+				counts = append(counts, again(t, func() (report.Counts, error) { return j.chunk(t.Context(), "chunk", c) }))
 			}
-			site.isWhole(t, again(t, func() (Summary, error) { return j.aggregate(t.Context(), counts, nil) }))
+			site.isWhole(t, again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), counts, nil) }))
 			if c.check != nil {
 				c.check(t)
 			}
@@ -211,8 +209,8 @@ func TestPostgresDrops(t *testing.T) {
 		t.Fatal(err)
 	}
 	testutil.Eventually(t, "the trouble is told", func() bool {
-		_, _ = j.writer.Drain(t.Context())
-		why, err := troubleOf(t.Context(), j.writer.out)
+		_, _ = s.recorder.Write(t.Context(), j.run)
+		_, why, err := store.Written(t.Context(), j.queue.Outputs())
 		return err == nil && strings.Contains(why, "postgres://127.0.0.1") && dropped.Load() > 1
 	})
 }

@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"muster/sites/definition"
+	"muster/sites/internal/store"
+	"muster/sites/record"
+	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 	"muster/tasks/workqueue"
@@ -31,22 +34,23 @@ const (
 
 // Job is a scrape of a site, under way or over.
 type Job struct {
-	ID      string    `json:"id"`
-	Site    string    `json:"site"`
-	Status  string    `json:"status"`
-	Began   time.Time `json:"began"`
-	Resumes string    `json:"resumes,omitempty"` // the job that it goes on with
-	Direct  Direct    `json:"direct,omitempty"`  // why it uses no proxies, if so
+	ID      string        `json:"id"`
+	Site    string        `json:"site"`
+	Status  string        `json:"status"`
+	Began   time.Time     `json:"began"`
+	Resumes string        `json:"resumes,omitempty"` // the job that it goes on with
+	Direct  report.Direct `json:"direct,omitempty"`  // why it uses no proxies, if so
 	// WaitsFor are sites that it depends on, while it waits for their jobs.
 	WaitsFor []string        `json:"waits_for,omitempty"`
 	Pages    workqueue.Stats `json:"pages"`
-	Records  map[string]int  `json:"records"` // by type, as far as they are written
+	Records  map[string]int  `json:"records"`          // by type, as far as they are written
+	Delays   map[string]int  `json:"delays,omitempty"` // how often pages waited, by Delay
 	Trouble  string          `json:"trouble,omitempty"`
 	Error    string          `json:"error,omitempty"`   // of one that failed
-	Summary  *Summary        `json:"summary,omitempty"` // of one that is over
+	Summary  *report.Summary `json:"summary,omitempty"` // of one that is over
 }
 
-// Over tells whether nothing more becomes of the job by itself.
+// Over reports whether the job has ended.
 func (j *Job) Over() bool {
 	return j.Summary != nil || j.Status == JobFailed || j.Status == JobCanceled
 }
@@ -54,23 +58,23 @@ func (j *Job) Over() bool {
 // JobDefinition is the definition that a job goes by, which is that of its
 // site from when it was sent.
 func (s *Service) JobDefinition(ctx context.Context, id string) (*definition.Definition, error) {
-	req, err := s.spec(ctx, id)
+	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if err != nil {
 		return nil, err
 	}
-	return req.definition()
+	return req.Definition()
 }
 
 // Jobs lists up to n scrapes, of one site or of all when it is "", the newest
 // first. Those that began more than a week ago are not known any more.
 func (s *Service) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
-	ids, err := s.cfg.Client.Redis().ZRevRange(ctx, jobsKey, 0, 9999).Result()
+	ids, err := s.cfg.Client.Redis().ZRevRange(ctx, store.JobsKey, 0, 9999).Result()
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
 	var of map[string]string
 	if site != "" {
-		if of, err = s.sitesOf(ctx, ids); err != nil {
+		if of, err = s.siteNames.of(ctx, s.cfg.Client.Redis(), ids); err != nil {
 			return nil, err
 		}
 	}
@@ -83,7 +87,7 @@ func (s *Service) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
 			continue
 		}
 		j, err := s.Job(ctx, id)
-		if errors.Is(err, ErrNoJob) {
+		if errors.Is(err, store.ErrNoJob) {
 			continue
 		}
 		if err != nil {
@@ -94,116 +98,125 @@ func (s *Service) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
 	return jobs, nil
 }
 
-// Job tells how a scrape comes along, or what became of it. It fails with
-// ErrNoJob when there is none.
+// Job returns the state of a scrape that is under way, or what became of it. It
+// fails with ErrNoJob when there is none.
 func (s *Service) Job(ctx context.Context, id string) (Job, error) {
-	req, err := s.spec(ctx, id)
+	rdb := s.cfg.Client.Redis()
+	req, err := store.ReadRequest(ctx, rdb, id)
 	if err != nil {
 		return Job{}, err
 	}
-	rdb := s.cfg.Client.Redis()
 	j := Job{ID: id, Site: req.Site, Began: time.UnixMilli(req.Began), Resumes: req.Resume, Direct: req.Direct}
-	pages := id
-	if req.Resume != "" {
-		pages = req.Resume
-	}
-	q := workqueue.New(rdb, queueName(req.Site, pages), workqueue.Config{})
+	q := workqueue.New(rdb, store.QueueName(req.Site, req.PagesOf(id)), workqueue.Config{})
 	if j.Pages, err = q.Stats(ctx); err != nil {
 		return Job{}, err
 	}
-	if j.Records, j.Trouble, err = written(ctx, q.Outputs()); err != nil {
+	if j.Records, j.Trouble, err = store.Written(ctx, q.Outputs()); err != nil {
 		return Job{}, err
 	}
-	if sum, ok, err := readJSON[Summary](ctx, rdb, closedKey(id)); err != nil {
+	if j.Delays, err = readCounts(ctx, rdb, store.DelaysKey(req.PagesOf(id))); err != nil {
+		return Job{}, err
+	}
+	if sum, ok, err := store.ReadJSON[report.Summary](ctx, rdb, store.SummaryKey(id)); err != nil {
 		return Job{}, err
 	} else if ok {
 		j.Summary, j.Status = &sum, sum.Status
 		return j, nil
 	}
-	status, err := tasks.Attach[Summary](s.cfg.Client, id).Status(ctx)
-	var refused error // nobody can note a trouble in a Redis that takes no writes
-	if err == nil && !status.Terminal() {
-		refused = s.cfg.Client.Writable(ctx)
-	}
+	status, err := tasks.Attach[report.Summary](s.cfg.Client, id).Status(ctx)
 	switch {
 	case errors.Is(err, tasks.ErrUnknown):
-		j.Status = JobFailed
-		j.Error = "it ended, and nobody knows how"
+		j.Status, j.Error = JobFailed, "it ended, and its outcome is not known"
 	case err != nil:
 		return Job{}, fmt.Errorf("look at job %s: %w", id, err)
 	case status == tasktype.Revoked:
 		j.Status = JobCanceled
 	case status == tasktype.Failed || status == tasktype.Skipped:
 		j.Status = JobFailed
-		if j.Error, err = s.failure(ctx, id); err != nil {
-			return Job{}, err
-		}
-	case len(req.After) > 0:
-		j.Status, j.WaitsFor = JobWaiting, slices.Sorted(maps.Keys(req.After))
-	case j.Trouble != "":
-		j.Status = JobBlocked
-	case tasks.Refused(refused):
-		j.Status, j.Trouble = JobBlocked, refused.Error()
-	case j.Pages.Paused:
-		j.Status = JobPaused
+		j.Error, err = s.failure(ctx, id)
 	default:
-		if j.Pages.Outputs > 0 {
-			if j.Trouble, err = s.unwritten(ctx, req); err != nil {
-				return Job{}, err
-			}
-			if j.Trouble != "" {
-				j.Status = JobBlocked
-				break
-			}
-		}
-		j.Status = JobRunning
-		served, err := s.served(ctx)
-		if err != nil {
-			return Job{}, err
-		}
-		begun := status != tasktype.Pending || j.Pages.Total > 0 || j.Pages.InProgress > 0
-		if !served || !begun {
-			j.Status = JobWaiting
-		}
+		j.Status, err = s.progress(ctx, &j, req, status)
+	}
+	if err != nil {
+		return Job{}, err
 	}
 	return j, nil
+}
+
+// progress is the status of a job whose workflow has one that is not a failure.
+// It notes the trouble of a job that is blocked, and what one that waits waits for.
+func (s *Service) progress(ctx context.Context, j *Job, req store.Request, status tasktype.Status) (string, error) {
+	if len(req.After) > 0 {
+		j.WaitsFor = slices.Sorted(maps.Keys(req.After))
+		return JobWaiting, nil
+	}
+	if j.Trouble != "" {
+		return JobBlocked, nil
+	}
+	if !status.Terminal() { // a writer cannot note its trouble in a Redis that takes no writes
+		if err := s.cfg.Client.Writable(ctx); tasks.Refused(err) {
+			j.Trouble = err.Error()
+			return JobBlocked, nil
+		}
+	}
+	if j.Pages.Paused {
+		return JobPaused, nil
+	}
+	if j.Pages.Outputs > 0 {
+		var err error
+		if j.Trouble, err = s.recorder.Unwritten(ctx, req); err != nil {
+			return "", err
+		}
+		if j.Trouble != "" {
+			return JobBlocked, nil
+		}
+	}
+	served, err := s.served(ctx)
+	if err != nil {
+		return "", err
+	}
+	begun := status != tasktype.Pending || j.Pages.Total > 0 || j.Pages.InProgress > 0
+	if !served || !begun {
+		return JobWaiting, nil
+	}
+	return JobRunning, nil
 }
 
 // Stored returns the summary of a job that is over, and whether Redis has it:
 // it does for a week. Its error is a *tasks.Failure when the job failed as a
 // whole.
-func (s *Service) Stored(ctx context.Context, id string) (Summary, bool, error) {
-	sum, ok, err := readJSON[Summary](ctx, s.cfg.Client.Redis(), closedKey(id))
+func (s *Service) Stored(ctx context.Context, id string) (report.Summary, bool, error) {
+	sum, ok, err := store.ReadJSON[report.Summary](ctx, s.cfg.Client.Redis(), store.SummaryKey(id))
 	if err != nil || !ok {
-		return Summary{}, false, err
+		return report.Summary{}, false, err
 	}
-	return sum.answer()
+	return answerOf(sum)
 }
 
 // Reported is [Service.Stored] from the report in a job's folder, which has that
 // of the last job that wrote there.
-func Reported(folder, id string) (Summary, bool, error) {
-	data, err := os.ReadFile(filepath.Join(folder, reportFile))
+func Reported(folder, id string) (report.Summary, bool, error) {
+	data, err := os.ReadFile(filepath.Join(folder, record.ReportFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Summary{}, false, nil
+		return report.Summary{}, false, nil
 	}
-	var sum Summary
+	var sum report.Summary
 	if err == nil {
 		err = json.Unmarshal(data, &sum)
 	}
 	if err != nil {
-		return Summary{}, false, fmt.Errorf("read the report of job %s: %w", id, err)
+		return report.Summary{}, false, fmt.Errorf("read the report of job %s: %w", id, err)
 	}
 	if sum.JobID != id {
-		return Summary{}, false, nil
+		return report.Summary{}, false, nil
 	}
-	return sum.answer()
+	return answerOf(sum)
 }
 
-// answer is what the workflow of the job said.
-func (s Summary) answer() (Summary, bool, error) {
-	if err := s.failure(); err != nil {
-		return s, false, &tasks.Failure{Task: Aggregate.Name(), Message: err.Error()}
+// answerOf is the result of the workflow of a job with this summary.
+func answerOf(s report.Summary) (report.Summary, bool, error) {
+	if err := s.Err(); err != nil {
+		return s, false, &tasks.Failure{Task: store.Aggregate.Name(), Message: err.Error()}
 	}
 	return s, true, nil
 }
@@ -211,17 +224,14 @@ func (s Summary) answer() (Summary, bool, error) {
 // Folder returns where the records and the report of a job are, on the machine
 // that writes them. It fails with ErrNoJob when there is no such job.
 func (s *Service) Folder(ctx context.Context, id string) (string, error) {
-	req, err := s.spec(ctx, id)
+	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if err != nil {
 		return "", err
 	}
-	if req.Resume != "" {
-		id = req.Resume
-	}
-	return filepath.Join(req.OutDir, req.Site, id), nil
+	return req.Dir(id), nil
 }
 
-// served tells whether a worker is up that takes tasks of scrapes.
+// served reports whether a worker is up that takes tasks of scrapes.
 func (s *Service) served(ctx context.Context) (bool, error) {
 	workers, err := s.cfg.Client.Workers(ctx)
 	if err != nil {
@@ -232,7 +242,7 @@ func (s *Service) served(ctx context.Context) (bool, error) {
 
 // failure is why a job failed.
 func (s *Service) failure(ctx context.Context, id string) (string, error) {
-	_, err := tasks.Attach[Summary](s.cfg.Client, id).Wait(ctx) // it is over: this does not wait
+	_, err := tasks.Attach[report.Summary](s.cfg.Client, id).Wait(ctx) // it has ended: this does not wait
 	if f, ok := errors.AsType[*tasks.Failure](err); ok {
 		return f.Message, nil
 	}
@@ -242,7 +252,7 @@ func (s *Service) failure(ctx context.Context, id string) (string, error) {
 	return "", nil
 }
 
-// Site tells whether there is a site of that name: in the registry, or with a job or a pause that Redis knows of, which
+// Site looks whether there is a site of that name: in the registry, or with a job or a pause that Redis knows of, which
 // may be of another machine's registry. Its error is an *UnknownError when there is none.
 func (s *Service) Site(ctx context.Context, name string) error {
 	_, unknown := s.cfg.Registry.Definition(name)
@@ -250,7 +260,7 @@ func (s *Service) Site(ctx context.Context, name string) error {
 		return nil
 	}
 	rdb := s.cfg.Client.Redis()
-	for _, set := range []string{healthSites, pausedKey} {
+	for _, set := range []string{store.HealthSitesKey, store.PausedSitesKey} {
 		there, err := rdb.SIsMember(ctx, set, name).Result()
 		if err != nil {
 			return fmt.Errorf("look for site %s: %w", name, err)
@@ -269,7 +279,7 @@ func (s *Service) Site(ctx context.Context, name string) error {
 	return nil
 }
 
-// ErrNothingLeft says that a job has nothing that Resume could get.
+// ErrNothingLeft says that a job has nothing left for Resume.
 var ErrNothingLeft = errors.New("it has every page; there is nothing to get again")
 
 // Resumable returns nil for a job that Resume can get something for, and ErrNothingLeft or ErrNoJob otherwise.
@@ -278,7 +288,7 @@ func (s *Service) Resumable(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if j.Status == StatusComplete && j.Pages.Error == 0 && j.Pages.Open() == 0 {
+	if j.Status == report.StatusComplete && j.Pages.Error == 0 && j.Pages.Open() == 0 {
 		return fmt.Errorf("job %s: %w", id, ErrNothingLeft)
 	}
 	return nil
@@ -287,20 +297,20 @@ func (s *Service) Resumable(ctx context.Context, id string) error {
 // Cancel ends a scrape: nothing more is fetched, what is fetched is written.
 // Resume goes on with it.
 func (s *Service) Cancel(ctx context.Context, id string) error {
-	if _, err := s.spec(ctx, id); err != nil {
+	if _, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id); err != nil {
 		return err
 	}
 	if err := s.cfg.Client.Revoke(ctx, id); err != nil {
 		return fmt.Errorf("cancel job %s: %w", id, err)
 	}
-	return s.turns.drop(ctx, id)
+	return nil
 }
 
 // PauseSite stops the fetching of pages of a site, in all processes, until
-// ResumeSite: of the job that is under way, at once but for the pages that are
-// on the way, and of those that begin meanwhile.
+// ResumeSite: of the job that is under way, but for pages that are being fetched,
+// and of jobs that begin meanwhile.
 func (s *Service) PauseSite(ctx context.Context, site string) error {
-	if err := s.cfg.Client.Redis().SAdd(ctx, pausedKey, site).Err(); err != nil {
+	if err := s.cfg.Client.Redis().SAdd(ctx, store.PausedSitesKey, site).Err(); err != nil {
 		return fmt.Errorf("pause site %s: %w", site, err)
 	}
 	return s.eachOpen(ctx, site, func(q *workqueue.Queue) error { _, err := q.Pause(ctx); return err })
@@ -308,7 +318,7 @@ func (s *Service) PauseSite(ctx context.Context, site string) error {
 
 // ResumeSite ends PauseSite.
 func (s *Service) ResumeSite(ctx context.Context, site string) error {
-	if err := s.cfg.Client.Redis().SRem(ctx, pausedKey, site).Err(); err != nil {
+	if err := s.cfg.Client.Redis().SRem(ctx, store.PausedSitesKey, site).Err(); err != nil {
 		return fmt.Errorf("resume site %s: %w", site, err)
 	}
 	return s.eachOpen(ctx, site, func(q *workqueue.Queue) error { _, err := q.Resume(ctx); return err })
@@ -316,7 +326,7 @@ func (s *Service) ResumeSite(ctx context.Context, site string) error {
 
 // PausedSites lists the sites that are paused, in no order.
 func (s *Service) PausedSites(ctx context.Context) ([]string, error) {
-	sites, err := s.cfg.Client.Redis().SMembers(ctx, pausedKey).Result()
+	sites, err := s.cfg.Client.Redis().SMembers(ctx, store.PausedSitesKey).Result()
 	if err != nil {
 		return nil, fmt.Errorf("list paused sites: %w", err)
 	}
@@ -326,32 +336,29 @@ func (s *Service) PausedSites(ctx context.Context) ([]string, error) {
 // eachOpen calls fn with the queue of each job of a site that is under way.
 func (s *Service) eachOpen(ctx context.Context, site string, fn func(*workqueue.Queue) error) error {
 	rdb := s.cfg.Client.Redis()
-	open, err := rdb.SMembers(ctx, openKey).Result()
+	open, err := rdb.SMembers(ctx, store.OpenJobsKey).Result()
 	if err != nil {
 		return fmt.Errorf("list open jobs: %w", err)
 	}
 	for _, id := range open {
-		req, err := s.spec(ctx, id)
-		if errors.Is(err, ErrNoJob) || err == nil && req.Site != site {
+		req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
+		if errors.Is(err, store.ErrNoJob) || err == nil && req.Site != site {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		if req.Resume != "" {
-			id = req.Resume
-		}
-		if err := fn(workqueue.New(rdb, queueName(site, id), workqueue.Config{})); err != nil {
+		if err := fn(workqueue.New(rdb, store.QueueName(site, req.PagesOf(id)), workqueue.Config{})); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// heedPause pauses a job that begins while its site is paused, and wakes one
-// that goes on with another that was paused when it ended.
-func (j *job) heedPause(ctx context.Context) error {
-	paused, err := j.rdb.SIsMember(ctx, pausedKey, j.def.Site).Result()
+// applyPause pauses a job that begins while its site is paused, and wakes one
+// that resumes another that was paused when it ended.
+func (j *job) applyPause(ctx context.Context) error {
+	paused, err := j.rdb.SIsMember(ctx, store.PausedSitesKey, j.def.Site).Result()
 	if err != nil {
 		return fmt.Errorf("look whether site %s is paused: %w", j.def.Site, err)
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"muster/internal/testutil"
+	"muster/sites/internal/store"
+	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -37,25 +39,25 @@ func TestJobThatWaits(t *testing.T) {
 	}
 }
 
-func TestStateHeedsTheNewestJob(t *testing.T) {
+func TestStateIncludesTheNewestJob(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		job   Job
 		down  bool
-		was   HealthStatus
-		want  HealthStatus
+		was   report.HealthStatus
+		want  report.HealthStatus
 		alert string
 	}{
-		"it runs":            {Job{Status: JobRunning}, false, Healthy, Healthy, ""},
-		"it is paused":       {Job{Status: JobPaused}, false, Healthy, Healthy, ""},
-		"it failed":          {Job{Status: JobFailed, Error: "why"}, false, Healthy, Critical, "the last job failed: why"},
-		"it was canceled":    {Job{Status: JobCanceled}, true, Healthy, Healthy, ""},
-		"nothing is written": {Job{Status: JobBlocked, Trouble: "disk is full"}, false, Healthy, Degraded, "disk is full"},
-		"the site is down":   {Job{Status: JobRunning}, true, "", Degraded, "breaker is open"},
-		"and was before":     {Job{Status: JobRunning}, true, Critical, Critical, "breaker is open"},
+		"it runs":            {Job{Status: JobRunning}, false, report.Healthy, report.Healthy, ""},
+		"it is paused":       {Job{Status: JobPaused}, false, report.Healthy, report.Healthy, ""},
+		"it failed":          {Job{Status: JobFailed, Error: "why"}, false, report.Healthy, report.Critical, "the last job failed: why"},
+		"it was canceled":    {Job{Status: JobCanceled}, true, report.Healthy, report.Healthy, ""},
+		"nothing is written": {Job{Status: JobBlocked, Trouble: "disk is full"}, false, report.Healthy, report.Degraded, "disk is full"},
+		"the site is down":   {Job{Status: JobRunning}, true, "", report.Degraded, "breaker is open"},
+		"and was before":     {Job{Status: JobRunning}, true, report.Critical, report.Critical, "breaker is open"},
 	} {
 		st := State{Health: c.was, Job: &c.job}
-		st.heed(c.down)
+		st.addJob(c.down)
 		if st.Health != c.want || !strings.Contains(strings.Join(st.Alerts, ";"), c.alert) || (c.alert == "") != (len(st.Alerts) == 0) {
 			t.Errorf("%s: got %s %q, want %s %q", name, st.Health, st.Alerts, c.want, c.alert)
 		}
@@ -118,7 +120,7 @@ func TestJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	j, err := s.Job(ctx, run.ID())
-	if err != nil || j.Status != StatusComplete || j.Pages.Done != 20 || j.Pages.Error != 1 || j.Records["item"] != 19 || j.Summary == nil {
+	if err != nil || j.Status != report.StatusComplete || j.Pages.Done != 20 || j.Pages.Error != 1 || j.Records["item"] != 19 || j.Summary == nil {
 		t.Errorf("got %+v, %v", j, err)
 	}
 
@@ -162,7 +164,7 @@ func TestJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	site.isWhole(t, sum)
-	if _, err := s.Job(ctx, "none"); !errors.Is(err, ErrNoJob) {
+	if _, err := s.Job(ctx, "none"); !errors.Is(err, store.ErrNoJob) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -181,6 +183,7 @@ func TestBegunJobWaitsForAWorker(t *testing.T) {
 	t.Cleanup(func() { _ = s.Close() })
 	mux := tasks.NewMux()
 	s.Register(mux)
+	testutil.Background(t, s.Run)
 	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{Queue: 1}, Grace: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

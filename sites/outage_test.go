@@ -3,7 +3,6 @@ package sites
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -15,13 +14,13 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/internal/store"
 	"muster/sites/polite"
+	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/limit"
 	"muster/tasks/redistest"
 )
-
-var noLog = slog.New(slog.DiscardHandler)
 
 // The ways in which a site is down.
 const (
@@ -161,7 +160,8 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 				for i := range jobs {
 					s := process(t, Config{Client: client, OutDir: dir, Transport: func(*definition.Definition) http.RoundTripper { return down.transport() }})
 					jobs[i] = begin(t, s, "j1", def, ScrapeOptions{BaseURL: "http://" + down.addr})
-					jobs[i].breaker = polite.NewSiteBreaker(rdb, turnName(jobs[i].def), def.Retries.StallMax, time.Now(), limit.BreakerConfig{Cooldown: 20 * time.Millisecond, MaxCooldown: 100 * time.Millisecond, Logger: noLog})
+					breaker := polite.NewSiteBreaker(rdb, turnName(jobs[i].def), def.Retries.StallMax, time.Now(), limit.BreakerConfig{Cooldown: 20 * time.Millisecond, MaxCooldown: 100 * time.Millisecond, Logger: noLog})
+					jobs[i].crawler.breaker, jobs[i].crawler.admission.breaker = breaker, breaker
 				}
 
 				// It comes up again when it was tried three times in vain.
@@ -175,7 +175,7 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 							return true
 						default:
 						}
-						state, err := jobs[0].breaker.State(context.Background())
+						state, err := jobs[0].crawler.breaker.State(context.Background())
 						if err == nil && state.State != "closed" {
 							opened[state.OpenedAt] = true
 						}
@@ -193,7 +193,7 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 				if len(opened) <= 3 {
 					t.Errorf("the breaker was seen to open %d times, want 4", len(opened))
 				}
-				if want := lists + lists*perList; sum.Pages != want || sum.Errors != 0 || sum.Status != StatusComplete {
+				if want := lists + lists*perList; sum.Pages != want || sum.Errors != 0 || sum.Status != report.StatusComplete {
 					t.Errorf("got %s with %d pages and %d errors, want %d pages and none: %+v", sum.Status, sum.Pages, sum.Errors, want, sum.Samples)
 				} else {
 					site.isWhole(t, sum)
@@ -208,23 +208,23 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 }
 
 // runOn takes the steps of a job in several processes, a chunk at a time in each.
-func runOn(ctx context.Context, jobs []*job) (Summary, error) {
-	chunks, err := until(ctx, func() ([]Chunk, error) { return jobs[0].collect(ctx, "collect") })
+func runOn(ctx context.Context, jobs []*job) (report.Summary, error) {
+	chunks, err := until(ctx, func() ([]store.Chunk, error) { return jobs[0].collect(ctx, "collect") })
 	if err != nil {
-		return Summary{}, err
+		return report.Summary{}, err
 	}
-	counts := make([]Counts, len(chunks))
+	counts := make([]report.Counts, len(chunks))
 	var g errgroup.Group
 	for p, j := range jobs {
 		g.Go(func() (err error) {
 			for i := p; i < len(chunks) && err == nil; i += len(jobs) {
-				counts[i], err = until(ctx, func() (Counts, error) { return j.chunk(ctx, fmt.Sprint("chunk ", i), chunks[i]) })
+				counts[i], err = until(ctx, func() (report.Counts, error) { return j.chunk(ctx, fmt.Sprint("chunk ", i), chunks[i]) })
 			}
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return Summary{}, err
+		return report.Summary{}, err
 	}
-	return until(ctx, func() (Summary, error) { return jobs[0].aggregate(ctx, counts, nil) })
+	return until(ctx, func() (report.Summary, error) { return jobs[0].aggregate(ctx, counts, nil) })
 }

@@ -35,7 +35,7 @@ func TestPauseLetsPagesUnderWayEnd(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		var err error
-		done, err = j.lot(t.Context(), leases, 2)
+		done, err = j.crawler.batch(t.Context(), leases, 2)
 		ended <- err
 	}()
 	testutil.Eventually(t, "the pages that were not begun are given back", func() bool {

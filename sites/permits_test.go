@@ -16,6 +16,8 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/internal/store"
+	"muster/sites/record"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -33,12 +35,12 @@ func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		work(t, client, worker)
-		own, err := homeOf(worker.cfg.OutDir)
+		own, err := record.FolderName(worker.cfg.OutDir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		out := t.TempDir() // of somebody else
-		home, err := homeOf(out)
+		home, err := record.FolderName(out)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,18 +48,18 @@ func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 		if err := os.Symlink(out, link); err != nil {
 			t.Fatal(err)
 		}
-		good := Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: site.URL, OutDir: worker.cfg.OutDir, Home: own}
+		good := store.Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: site.URL, OutDir: worker.cfg.OutDir, Home: own}
 		before := filesIn(t, out)
-		for name, hostile := range map[string]func(*Request){
-			"another folder":            func(r *Request) { r.OutDir, r.Home = out, home },
-			"another folder, no name":   func(r *Request) { r.OutDir, r.Home = out, "" },
-			"a new folder":              func(r *Request) { r.OutDir, r.Home = filepath.Join(out, "new"), "" },
-			"up and down":               func(r *Request) { r.OutDir = worker.cfg.OutDir + "/../../" + filepath.Base(out); r.Home = home },
-			"a link below its own":      func(r *Request) { r.OutDir, r.Home = link, home },
-			"a database elsewhere":      func(r *Request) { r.Sinks = []string{"sqlite:" + filepath.Join(out, "x.db")} },
-			"a database further up":     func(r *Request) { r.Sinks = []string{"sqlite:../../x.db"} },
-			"a server for its password": func(r *Request) { r.Sinks = []string{"postgres://me@127.0.0.1:1/x"} },
-			"a webhook":                 func(r *Request) { r.Sinks = []string{site.URL + "/hook"} },
+		for name, hostile := range map[string]func(*store.Request){
+			"another folder":            func(r *store.Request) { r.OutDir, r.Home = out, home },
+			"another folder, no name":   func(r *store.Request) { r.OutDir, r.Home = out, "" },
+			"a new folder":              func(r *store.Request) { r.OutDir, r.Home = filepath.Join(out, "new"), "" },
+			"up and down":               func(r *store.Request) { r.OutDir = worker.cfg.OutDir + "/../../" + filepath.Base(out); r.Home = home },
+			"a link below its own":      func(r *store.Request) { r.OutDir, r.Home = link, home },
+			"a database elsewhere":      func(r *store.Request) { r.Sinks = []string{"sqlite:" + filepath.Join(out, "x.db")} },
+			"a database further up":     func(r *store.Request) { r.Sinks = []string{"sqlite:../../x.db"} },
+			"a server for its password": func(r *store.Request) { r.Sinks = []string{"postgres://me@127.0.0.1:1/x"} },
+			"a webhook":                 func(r *store.Request) { r.Sinks = []string{site.URL + "/hook"} },
 		} {
 			r := good
 			hostile(&r)
@@ -69,21 +71,17 @@ func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 				p, err := worker.Progress(t.Context(), def.Site, res.ID())
 				return err == nil && p.Done == 4
 			})
-			j, err := worker.job(t.Context(), res.ID())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n, err := j.writer.Drain(t.Context()); err == nil || n > 0 {
+			if n, err := worker.recorder.Write(t.Context(), res.ID()); err == nil || n > 0 {
 				t.Errorf("%s: got %d records written, %v, want none", name, n, err)
 			}
 			if err := client.Revoke(t.Context(), res.ID()); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for name, hostile := range map[string]func(*Request){
-			"a path as the job to resume": func(r *Request) { r.Resume = "../../../" + filepath.Base(out) },
-			"a path as the site":          func(r *Request) { r.Site = "../x" },
-			"another site":                func(r *Request) { r.Site = "other.example" },
+		for name, hostile := range map[string]func(*store.Request){
+			"a path as the job to resume": func(r *store.Request) { r.Resume = "../../../" + filepath.Base(out) },
+			"a path as the site":          func(r *store.Request) { r.Site = "../x" },
+			"another site":                func(r *store.Request) { r.Site = "other.example" },
 		} {
 			r := good
 			hostile(&r)
@@ -91,8 +89,8 @@ func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := res.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), errNames.Error()) {
-				t.Errorf("%s: got %v, want %v", name, err, errNames)
+			if _, err := res.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), store.ErrNames.Error()) {
+				t.Errorf("%s: got %v, want %v", name, err, store.ErrNames)
 			}
 		}
 		if after := filesIn(t, out); !slices.Equal(after, before) {
@@ -106,7 +104,7 @@ func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 		sub := filepath.Join(worker.cfg.OutDir, "sub")
 		r := good
 		r.OutDir, r.Sinks = sub, []string{"sqlite:all.db"}
-		if r.Home, err = homeOf(sub); err != nil {
+		if r.Home, err = record.FolderName(sub); err != nil {
 			t.Fatal(err)
 		}
 		res, err := signature(r, def).Send(t.Context(), client)
@@ -136,7 +134,7 @@ func TestRecordCannotNameAnotherFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	settleWith(t, j, record)
-	if _, err := j.writer.Drain(t.Context()); err == nil || !strings.Contains(err.Error(), "which the definition does not have") {
+	if _, err := s.recorder.Write(t.Context(), j.run); err == nil || !strings.Contains(err.Error(), "which the definition does not have") {
 		t.Errorf("got %v, want an error that names the type", err)
 	}
 	if _, err := os.Stat(elsewhere); err == nil {
@@ -187,7 +185,6 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 	}
 	worker := service(dir)
 	work(t, client, worker)
-	worker.StartWriting()
 	testutil.Eventually(t, "the worker says that it writes", func() bool { return elsewhere(ScrapeOptions{}) })
 	if elsewhere(ScrapeOptions{OutDir: other}) || elsewhere(ScrapeOptions{Sinks: []string{"https://hook.example/"}}) {
 		t.Error("the worker counts as one that writes where it may not")
@@ -204,7 +201,7 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 		j, err := sender.Job(t.Context(), res.ID())
 		return err == nil && j.Status == JobBlocked && strings.Contains(j.Trouble, other)
 	})
-	sender.StartWriting()
+	testutil.Background(t, sender.Run)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if sum, err := res.Wait(ctx); err != nil || sum.Records != 6 || !strings.HasPrefix(sum.Files[0], other) {

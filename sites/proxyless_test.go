@@ -55,7 +55,7 @@ func TestProxiesThatRest(t *testing.T) {
 		says  string
 	}{
 		"they rest for a while":      {12, resting{errNoWay}, "15m", "", true, ""},
-		"they rest for too long":     {1 << 30, resting{errNoWay}, "0s", "", false, "put off for too long"},
+		"they rest for too long":     {1 << 30, resting{errNoWay}, "0s", "", false, "delayed for too long"},
 		"there are none":             {12, errNoWay, "15m", "", false, "no proxy"},
 		"they rest until it is over": {12, resting{errNoWay}, "0s", "limits: {max_duration: 1h}\n", true, ""},
 	} {

@@ -18,6 +18,9 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/internal/store"
+	"muster/sites/record"
+	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
 	"muster/tasks/workqueue"
@@ -29,11 +32,10 @@ func TestChanges(t *testing.T) {
 	site := newShop(t, 1, 10)
 	s := newService(t, redistest.New(t))
 	def, out := site.definition(t, ""), t.TempDir()
-	scrape := func(id string, o ScrapeOptions) Summary {
+	scrape := func(id string, o ScrapeOptions) report.Summary {
 		t.Helper()
-		j := begin(t, s, id, def, ScrapeOptions{BaseURL: site.URL, OutDir: out, Limit: o.Limit})
-		j.writer.to = []string{"sqlite:records.db"}
-		return run(t, j)
+		o.BaseURL, o.OutDir, o.Sinks = site.URL, out, []string{"sqlite:records.db"}
+		return run(t, begin(t, s, id, def, o))
 	}
 	first := scrape("j1", ScrapeOptions{})
 	if c := first.Changes; c.New != 20 || c.Changed+c.Unchanged+c.Gone != 0 {
@@ -98,25 +100,22 @@ func TestSinkAway(t *testing.T) {
 	site := newShop(t, 1, 10)
 	rdb := redistest.New(t)
 	s := newService(t, rdb)
-	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-	s.cancel()
-	s.writers.Wait() // aggregate writes, and nobody else
-	j.writer.to = []string{hook.URL}
-	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
-	counts := again(t, func() (Counts, error) { return j.chunk(t.Context(), "chunk", chunks[0]) })
-	if _, err := j.aggregate(t.Context(), []Counts{counts}, nil); !errors.As(err, new(later)) {
+	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL, Sinks: []string{hook.URL}})
+	chunks := again(t, func() ([]store.Chunk, error) { return j.collect(t.Context(), "collect") })
+	counts := again(t, func() (report.Counts, error) { return j.chunk(t.Context(), "chunk", chunks[0]) })
+	if _, err := j.aggregate(t.Context(), []report.Counts{counts}, nil); !errors.As(err, new(later)) {
 		t.Errorf("got %v, want that the job waits", err)
 	}
-	if _, trouble, err := written(t.Context(), j.writer.out); err != nil || !strings.Contains(trouble, "403") {
+	if _, trouble, err := store.Written(t.Context(), j.queue.Outputs()); err != nil || !strings.Contains(trouble, "403") {
 		t.Errorf("got trouble %q, %v", trouble, err)
 	}
 	away.Store(false)
-	sum := again(t, func() (Summary, error) { return j.aggregate(t.Context(), []Counts{counts}, nil) })
+	sum := again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), []report.Counts{counts}, nil) })
 	site.isWhole(t, sum)
 	if took.Load() != 20 {
 		t.Errorf("the sink got %d records, want 20", took.Load())
 	}
-	if _, trouble, err := written(t.Context(), j.writer.out); err != nil || trouble != "" {
+	if _, trouble, err := store.Written(t.Context(), j.queue.Outputs()); err != nil || trouble != "" {
 		t.Errorf("still trouble: %q, %v", trouble, err)
 	}
 }
@@ -128,8 +127,7 @@ func TestBackPressure(t *testing.T) {
 	rdb := redistest.New(t)
 	s := newService(t, rdb)
 	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-	j.writer.home = "a folder of another machine"
-	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
+	chunks := again(t, func() ([]store.Chunk, error) { return j.collect(t.Context(), "collect") })
 	flood(t, j, maxUnwritten)
 	if _, err := j.chunk(t.Context(), "chunk", chunks[0]); !errors.As(err, new(later)) {
 		t.Errorf("got %v, want later", err)
@@ -160,27 +158,29 @@ func TestBackPressureOfBytes(t *testing.T) {
 	}
 	s := newService(t, redistest.New(t))
 	j := begin(t, s, "j", def, ScrapeOptions{})
-	s.cancel()
-	s.writers.Wait() // nobody writes but this test
-	j.unwritten = room
-	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
-	if _, err := j.chunk(t.Context(), "chunk", chunks[0]); !errors.As(err, new(later)) {
-		t.Errorf("got %v, want later", err)
-	}
-	n, bytes, err := j.writer.out.Backlog(t.Context())
+	j.crawler.admission.room = room
+	chunks := again(t, func() ([]store.Chunk, error) { return j.collect(t.Context(), "collect") })
+	testutil.Eventually(t, "the chunk waits for records to be written", func() bool {
+		if _, err := j.chunk(t.Context(), "chunk", chunks[0]); !errors.As(err, new(later)) {
+			t.Fatalf("got %v, want later", err)
+		}
+		delays, err := j.crawler.delays.all(t.Context())
+		return err == nil && delays[string(DelayRecords)] > 0
+	})
+	n, bytes, err := j.queue.Outputs().Backlog(t.Context())
 	if err != nil || bytes < room || bytes > room+2*size+64<<10 {
 		t.Errorf("%d records of %d bytes wait, %v; want no more than %d and those on the way", n, bytes, err, room)
 	}
-	var counts []Counts
+	var counts []report.Counts
 	for i, c := range chunks {
-		counts = append(counts, again(t, func() (Counts, error) {
-			if _, err := j.writer.Drain(t.Context()); err != nil {
+		counts = append(counts, again(t, func() (report.Counts, error) {
+			if _, err := s.recorder.Write(t.Context(), j.run); err != nil {
 				t.Fatal(err)
 			}
 			return j.chunk(t.Context(), fmt.Sprint("chunk ", i), c)
 		}))
 	}
-	if sum := again(t, func() (Summary, error) { return j.aggregate(t.Context(), counts, nil) }); sum.Records != pages || sum.Errors != 0 {
+	if sum := again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), counts, nil) }); sum.Records != pages || sum.Errors != 0 {
 		t.Errorf("got %+v", sum)
 	}
 }
@@ -213,7 +213,7 @@ func settleWith(t *testing.T, j *job, outputs ...[]byte) {
 			}
 			continue
 		}
-		if err := j.settle(t.Context(), l, workqueue.Done().With(nil, outputs...)); err != nil {
+		if err := j.crawler.leases.settle(t.Context(), l, workqueue.Done().With(nil, outputs...)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -241,7 +241,6 @@ func TestWorkersElsewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		far.sees = func(string) string { return "" }
 		work(t, client, far)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
@@ -256,7 +255,7 @@ func TestWorkersElsewhere(t *testing.T) {
 		if found, _ := filepath.Glob(filepath.Join(sender.cfg.OutDir, "*", "*", "*.jsonl")); len(found) > 0 {
 			t.Errorf("%v is written by one that does not see the folder", found)
 		}
-		sender.StartWriting()
+		testutil.Background(t, sender.Run)
 		sum, err := res.Wait(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -271,14 +270,14 @@ func TestWorkersElsewhere(t *testing.T) {
 func TestHome(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "b")
-	first, err := homeOf(dir)
+	first, err := record.FolderName(dir)
 	if err != nil || first == "" {
 		t.Fatal(first, err)
 	}
-	if again, err := homeOf(dir); err != nil || again != first {
+	if again, err := record.FolderName(dir); err != nil || again != first {
 		t.Errorf("got %s, %v, want %s", again, err, first)
 	}
-	if other, err := homeOf(t.TempDir()); err != nil || other == first {
+	if other, err := record.FolderName(t.TempDir()); err != nil || other == first {
 		t.Errorf("got %s, %v, want another name", other, err)
 	}
 	left, err := os.ReadDir(dir)

@@ -14,13 +14,18 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/testutil"
 	"muster/sites/definition"
 	"muster/sites/fetch"
+	"muster/sites/internal/store"
+	"muster/sites/record"
+	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
 
-// newService returns a service on rdb, as a process has it.
+// newService returns a service on rdb, as a process has it. It does not run: a job
+// is written when it ends.
 func newService(t *testing.T, rdb redis.UniversalClient) *Service {
 	t.Helper()
 	client := tasks.NewClient(rdb)
@@ -43,14 +48,14 @@ func begin(t *testing.T, s *Service, id string, def *definition.Definition, o Sc
 	if dir == "" {
 		dir = s.cfg.OutDir
 	}
-	home, err := homeOf(dir)
+	home, err := record.FolderName(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.permits.allow(dir, o.Sinks); err != nil {
+	if err := s.recorder.Allow(dir, o.Sinks); err != nil {
 		t.Fatal(err)
 	}
-	j, err := s.begin(t.Context(), id, Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Sinks: o.Sinks})
+	j, err := s.begin(t.Context(), id, store.Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, Compress: o.Compress, OutDir: dir, Sinks: o.Sinks})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,14 +89,14 @@ func until[T any](ctx context.Context, step func() (T, error)) (T, error) {
 }
 
 // run takes all steps of a job in this goroutine.
-func run(t *testing.T, j *job) Summary {
+func run(t *testing.T, j *job) report.Summary {
 	t.Helper()
-	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
-	var counts []Counts
+	chunks := again(t, func() ([]store.Chunk, error) { return j.collect(t.Context(), "collect") })
+	var counts []report.Counts
 	for i, c := range chunks {
-		counts = append(counts, again(t, func() (Counts, error) { return j.chunk(t.Context(), fmt.Sprint("chunk ", i), c) }))
+		counts = append(counts, again(t, func() (report.Counts, error) { return j.chunk(t.Context(), fmt.Sprint("chunk ", i), c) }))
 	}
-	return again(t, func() (Summary, error) { return j.aggregate(t.Context(), counts, nil) })
+	return again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), counts, nil) })
 }
 
 func TestScrapeWithFaults(t *testing.T) {
@@ -105,7 +110,7 @@ func TestScrapeWithFaults(t *testing.T) {
 		s := newService(t, rdb)
 		sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 		site.isWhole(t, sum)
-		if sum.Status != StatusComplete || sum.Pages != 33 || sum.Errors != 0 || sum.ByClass[fetch.OK] != 33 {
+		if sum.Status != report.StatusComplete || sum.Pages != 33 || sum.Errors != 0 || sum.ByClass[fetch.OK] != 33 {
 			t.Errorf("got %+v", sum)
 		}
 		for i := range 30 {
@@ -238,10 +243,10 @@ func TestSitesFailAlone(t *testing.T) {
 	if err != nil || len(states) != 2 {
 		t.Fatalf("got %+v, %v", states, err)
 	}
-	if st := states[0]; st.Site != "other.example" || st.Health != Critical || len(st.Alerts) != 1 || !strings.HasPrefix(st.Alerts[0], "the last job failed: no start page was had") {
+	if st := states[0]; st.Site != "other.example" || st.Health != report.Critical || len(st.Alerts) != 1 || !strings.HasPrefix(st.Alerts[0], "the last job failed: no start page was had") {
 		t.Errorf("the site that failed: %+v", st)
 	}
-	if st, runs, err := s.State(ctx, "shop.example"); err != nil || st.Health != Healthy || len(st.Alerts) != 0 || st.Job.Status != StatusComplete || len(runs) != 1 || runs[0].JobID != running.ID() {
+	if st, runs, err := s.State(ctx, "shop.example"); err != nil || st.Health != report.Healthy || len(st.Alerts) != 0 || st.Job.Status != report.StatusComplete || len(runs) != 1 || runs[0].JobID != running.ID() {
 		t.Errorf("the other: %+v, %+v, %v", st, runs, err)
 	}
 	if _, _, err := s.State(ctx, "shop.exampel"); !errors.As(err, new(*UnknownError)) {
@@ -269,15 +274,13 @@ func work(t *testing.T, client *tasks.Client, s *Service) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
 	t.Cleanup(func() {
-		cancel()
-		if err := errors.Join(<-ended, s.Close()); err != nil {
+		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+	testutil.Background(t, s.Run)
+	testutil.Background(t, w.Run)
 }
 
 // A worker that is gone in the middle of a page, with its files open, costs
@@ -292,30 +295,26 @@ func TestAbandonedWorker(t *testing.T) {
 		o := ScrapeOptions{BaseURL: site.URL, OutDir: out}
 
 		first := begin(t, newService(t, rdb), "j1", def, o)
-		chunks := again(t, func() ([]Chunk, error) { return first.collect(t.Context(), "collect") })
+		chunks := again(t, func() ([]store.Chunk, error) { return first.collect(t.Context(), "collect") })
 		ctx, abandon := context.WithCancel(t.Context())
 		gone := make(chan struct{})
 		go func() {
 			defer close(gone)
-			_, _ = first.chunk(ctx, "chunk 0", chunks[0])
+			_, _ = until(ctx, func() (report.Counts, error) { return first.chunk(ctx, "chunk 0", chunks[0]) })
 		}()
-		for asked := 0; asked == 0; asked, _ = site.counts("/item/13") {
-			if err := sleep(t.Context(), time.Millisecond); err != nil {
-				t.Fatal(err)
-			}
-		}
+		testutil.Eventually(t, "the page that hangs is asked for", func() bool { asked, _ := site.counts("/item/13"); return asked > 0 })
 		// It neither settles nor gives back: its lease must be taken over.
 		t.Cleanup(func() { abandon(); <-gone })
 
 		second := begin(t, newService(t, rdb), "j1", def, o)
-		if same := again(t, func() ([]Chunk, error) { return second.collect(t.Context(), "collect") }); fmt.Sprint(same) != fmt.Sprint(chunks) {
+		if same := again(t, func() ([]store.Chunk, error) { return second.collect(t.Context(), "collect") }); fmt.Sprint(same) != fmt.Sprint(chunks) {
 			t.Error("another run of collect yields other chunks")
 		}
-		var counts []Counts
+		var counts []report.Counts
 		for i, c := range chunks {
-			counts = append(counts, again(t, func() (Counts, error) { return second.chunk(t.Context(), fmt.Sprint("chunk ", i), c) }))
+			counts = append(counts, again(t, func() (report.Counts, error) { return second.chunk(t.Context(), fmt.Sprint("chunk ", i), c) }))
 		}
-		sum := again(t, func() (Summary, error) { return second.aggregate(t.Context(), counts, nil) })
+		sum := again(t, func() (report.Summary, error) { return second.aggregate(t.Context(), counts, nil) })
 		site.isWhole(t, sum)
 		for i := range 40 {
 			asked, given := site.counts(fmt.Sprint("/item/", i))
@@ -352,7 +351,7 @@ func TestFailures(t *testing.T) {
 	site.faults = map[string][]string{"/item/1": forever("500"), "/item/2": forever("404"), "/item/3": forever("soft"), "/item/4": forever("empty")}
 	s := newService(t, redistest.New(t))
 	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
-	if sum.Status != StatusComplete || sum.Errors != 3 || sum.Skipped != 1 || sum.ByType["item"] != 6 {
+	if sum.Status != report.StatusComplete || sum.Errors != 3 || sum.Skipped != 1 || sum.ByType["item"] != 6 {
 		t.Errorf("got %+v", sum)
 	}
 	for class, want := range map[fetch.Class]int{fetch.Server: 1, fetch.Gone: 1, fetch.SoftBlock: 1, fetch.Empty: 1, fetch.OK: 7} {
@@ -379,7 +378,7 @@ func TestFailedListing(t *testing.T) {
 	site.faults = map[string][]string{"/page/2": strings.Split(strings.Repeat("500 ", 50), " ")}
 	s := newService(t, redistest.New(t))
 	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
-	if sum.Status != StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), "/page/2 was not had") || sum.ByType["item"] != 5 {
+	if sum.Status != report.StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), "/page/2 was not had") || sum.ByType["item"] != 5 {
 		t.Errorf("got %s, %v, %v", sum.Status, sum.Missing, sum.ByType)
 	}
 	site.faults["/"] = site.faults["/page/2"]
@@ -405,7 +404,7 @@ func TestNoURLs(t *testing.T) {
 	site := newShop(t, 1, 0)
 	s := newService(t, redistest.New(t))
 	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
-	if sum.Status != StatusComplete || sum.Records != 0 || sum.Pages != 1 {
+	if sum.Status != report.StatusComplete || sum.Records != 0 || sum.Pages != 1 {
 		t.Errorf("got %+v", sum)
 	}
 }
@@ -423,9 +422,9 @@ func TestEndlessListing(t *testing.T) {
 	site.Config.Handler = mux
 	s := newService(t, redistest.New(t))
 	j := begin(t, s, "j1", site.definition(t, "limits: {max_pages: 20}\n"), ScrapeOptions{BaseURL: site.URL})
-	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
-	sum := again(t, func() (Summary, error) { return j.aggregate(t.Context(), nil, nil) })
-	if len(chunks) != 1 || sum.Status != StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), "max_pages") {
+	chunks := again(t, func() ([]store.Chunk, error) { return j.collect(t.Context(), "collect") })
+	sum := again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), nil, nil) })
+	if len(chunks) != 1 || sum.Status != report.StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), "max_pages") {
 		t.Errorf("got %d chunks, %s %v", len(chunks), sum.Status, sum.Missing)
 	}
 }
@@ -464,10 +463,10 @@ func TestResume(t *testing.T) {
 	s := newService(t, redistest.New(t))
 	def := site.definition(t, "")
 	first := run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL}))
-	if first.Status != StatusIncomplete || first.ByType["item"] != 9 {
+	if first.Status != report.StatusIncomplete || first.ByType["item"] != 9 {
 		t.Fatalf("got %+v", first)
 	}
-	req, err := s.spec(t.Context(), "j1")
+	req, err := store.ReadRequest(t.Context(), s.cfg.Client.Redis(), "j1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -478,7 +477,7 @@ func TestResume(t *testing.T) {
 	}
 	sum := run(t, j)
 	site.isWhole(t, sum)
-	if sum.Status != StatusComplete || sum.JobID != "j2" || sum.Files[0] != first.Files[0] {
+	if sum.Status != report.StatusComplete || sum.JobID != "j2" || sum.Files[0] != first.Files[0] {
 		t.Errorf("got %+v", sum)
 	}
 	for i := range 20 {
@@ -486,7 +485,7 @@ func TestResume(t *testing.T) {
 			t.Errorf("item %d was given %d times, want once", i, given)
 		}
 	}
-	if _, err := s.Resume(t.Context(), "none"); !errors.Is(err, ErrNoJob) {
+	if _, err := s.Resume(t.Context(), "none"); !errors.Is(err, store.ErrNoJob) {
 		t.Errorf("got %v, want ErrNoJob", err)
 	}
 }
@@ -501,7 +500,7 @@ func TestSitemap(t *testing.T) {
 	}
 	s := newService(t, redistest.New(t))
 	sum := run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL}))
-	if sum.Status != StatusComplete || sum.ByType["item"] != 20 || sum.Pages != 22 {
+	if sum.Status != report.StatusComplete || sum.ByType["item"] != 20 || sum.Pages != 22 {
 		t.Errorf("got %+v", sum)
 	}
 }
@@ -525,11 +524,11 @@ func TestMaxDuration(t *testing.T) {
 	site := newShop(t, 1, 10)
 	s := newService(t, redistest.New(t))
 	j := begin(t, s, "j1", site.definition(t, "limits: {max_duration: 1h}\n"), ScrapeOptions{BaseURL: site.URL})
-	chunks := again(t, func() ([]Chunk, error) { return j.collect(t.Context(), "collect") })
+	chunks := again(t, func() ([]store.Chunk, error) { return j.collect(t.Context(), "collect") })
 	j.req.Began -= 2 * time.Hour.Milliseconds()
-	counts := again(t, func() (Counts, error) { return j.chunk(t.Context(), "chunk", chunks[0]) })
-	sum := again(t, func() (Summary, error) { return j.aggregate(t.Context(), []Counts{counts}, nil) })
-	if sum.Status != StatusIncomplete || sum.Skipped != 10 || !strings.Contains(fmt.Sprint(sum.Missing), "max_duration") {
+	counts := again(t, func() (report.Counts, error) { return j.chunk(t.Context(), "chunk", chunks[0]) })
+	sum := again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), []report.Counts{counts}, nil) })
+	if sum.Status != report.StatusIncomplete || sum.Skipped != 10 || !strings.Contains(fmt.Sprint(sum.Missing), "max_duration") {
 		t.Errorf("got %+v", sum)
 	}
 	if asked, _ := site.counts("/item/0"); asked != 0 {
@@ -615,17 +614,16 @@ func TestCompressed(t *testing.T) {
 	site := newShop(t, 1, 10)
 	site.faults = map[string][]string{"/item/3": strings.Fields(strings.Repeat("500 ", 4))}
 	s := newService(t, redistest.New(t))
-	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-	j.req.Compress = "zstd"
+	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL, Compress: "zstd"})
 	first := run(t, j)
 	if len(first.Files) != 2 || !strings.HasSuffix(first.Files[0], "item.jsonl.zst") || first.ByType["item"] != 9 {
 		t.Fatalf("got %+v", first)
 	}
-	req, err := s.spec(t.Context(), "j1")
+	req, err := store.ReadRequest(t.Context(), s.cfg.Client.Redis(), "j1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Resume = "j1"
+	req.Resume, req.Compress = "j1", ""
 	if j, err = s.begin(t.Context(), "j2", req); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,7 +30,10 @@ import (
 	"muster/internal/addressfilter"
 	"muster/sites/definition"
 	"muster/sites/fetch"
+	"muster/sites/internal/store"
 	"muster/sites/polite"
+	"muster/sites/record"
+	"muster/sites/report"
 	"muster/sites/sink"
 	"muster/tasks"
 	"muster/tasks/limit"
@@ -40,17 +42,11 @@ import (
 )
 
 // Queue is the task queue that scrapes run in.
-const Queue = "scrape"
+const Queue = store.Queue
 
-// keep is how long Redis knows a job after its last step.
-const keep = 7 * 24 * time.Hour
-
-// The tasks of a scrape.
-var (
-	Collect   = tasks.New[Request, []Chunk]("sites.collect", tasks.Queue(Queue), tasks.Timeout(30*time.Minute), tasks.MaxRetry(10), tasks.Backoff(time.Second, 30*time.Second))
-	Scrape    = tasks.New[Chunk, Counts]("sites.scrape", tasks.Queue(Queue), tasks.Timeout(10*time.Minute), tasks.HardTimeout(12*time.Minute), tasks.MaxRetry(10), tasks.Backoff(time.Second, 30*time.Second))
-	Aggregate = tasks.New[[]tasks.Outcome[Counts], Summary]("sites.aggregate", tasks.Queue(Queue), tasks.Timeout(30*time.Minute), tasks.MaxRetry(10), tasks.Backoff(time.Second, 30*time.Second))
-)
+// ErrNoJob says that Redis knows no job of an id: there was none, or it ended
+// more than a week ago.
+var ErrNoJob = store.ErrNoJob
 
 // Config sets up a Service.
 type Config struct {
@@ -68,7 +64,7 @@ type Config struct {
 	Alerts    string                                              // the URL of a webhook that hears when a site is not healthy. Defaults to none.
 	Secret    string                                              // signs what webhooks get. Defaults to none.
 	MaxPages  int                                                 // pages on their way at once, of all sites and in all processes. Defaults to 0: no limit.
-	Memory    *Memory                                             // that the pages of this process may take. Defaults to no limit.
+	Memory    int64                                               // bytes that this process should stay below; it bounds the pages that are parsed at once. Defaults to 0: no limit.
 	Logger    *slog.Logger                                        // Defaults to none.
 	// WriterLease is how long the process that writes a job's records may be
 	// silent before another takes over. Defaults to 15 seconds.
@@ -77,26 +73,17 @@ type Config struct {
 
 // Service scrapes sites. It may be used by many goroutines. Close it.
 type Service struct {
-	cfg       Config
-	owner     string                  // names this process among the writers
-	sees      func(dir string) string // the name of a folder for records, if it is here
-	announced string                  // see announce; of the goroutine that writes
-	permits   permits                 // where records may go from here
-	robots    polite.RobotsCache      // of this process: a file for a host and a day is worth no sharing
-	pacer     *limit.Pacer
-	places    *limit.KeyedLimiter // for pages on their way; nil: no limit
-	turns     turns
+	cfg      Config
+	recorder *record.Recorder
+	robots   polite.RobotsCache // of this process: a file for a host and a day is worth no sharing
+	pacer    *limit.Pacer
+	slots    *limit.KeyedLimiter // for pages that are being fetched; nil: no limit
+	memory   *memory             // for pages that are parsed
 
-	mu     sync.Mutex // guards jobs and siteOf
-	jobs   map[string]*job
-	siteOf map[string]string // of jobs, those that State has looked at
+	siteNames siteNames
 
-	ctx     context.Context // ends with the service
-	cancel  context.CancelFunc
-	writing sync.Once      // StartWriting
-	writers sync.WaitGroup // what StartWriting has started
-	kick    chan struct{}  // there may be a job with records to write
-	quiet   quiet          // about records that cannot be written
+	mu   sync.Mutex // guards jobs
+	jobs map[string]*job
 }
 
 // NewService returns a Service.
@@ -119,41 +106,41 @@ func NewService(cfg Config) (*Service, error) {
 	if cfg.OutDir == "" {
 		cfg.OutDir = "out"
 	}
-	if cfg.WriterLease <= 0 {
-		cfg.WriterLease = writerLease
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	host, _ := os.Hostname()
-	s := &Service{cfg: cfg, owner: fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano()), jobs: map[string]*job{}, kick: make(chan struct{}, 1), sees: readHome}
-	s.permits.sinks = append(s.permits.sinks, cfg.Sinks...)
-	if err := s.permits.allow(cfg.OutDir, nil); err != nil {
+	s := &Service{cfg: cfg, jobs: map[string]*job{}}
+	recorder, err := record.New(record.Config{
+		Client: cfg.Client, OutDir: cfg.OutDir, Sinks: cfg.Sinks, Lease: cfg.WriterLease,
+		Alerts: cfg.Alerts, Secret: cfg.Secret, Filter: cfg.Filter, Round: s.tidy, Logger: cfg.Logger,
+	})
+	if err != nil {
 		return nil, err
 	}
+	s.recorder = recorder
 	s.pacer = limit.NewPacer(cfg.Client.Redis(), limit.PacerConfig{FailOpen: true, Logger: cfg.Logger})
 	if cfg.MaxPages > 0 {
-		s.places = limit.NewKeyedLimiter(cfg.Client.Redis(), limit.KeyedConfig{Default: cfg.MaxPages, FailOpen: true, Logger: cfg.Logger})
+		s.slots = limit.NewKeyedLimiter(cfg.Client.Redis(), limit.KeyedConfig{Default: cfg.MaxPages, FailOpen: true, Logger: cfg.Logger})
 	}
-	s.turns = turns{cfg.Client.Redis()}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.memory = newMemory(cfg.Memory)
 	return s, nil
 }
 
-// Close ends the writing of records and closes the files that the service has
-// open. What is not written waits in Redis.
+// Run writes the records of all jobs whose folder this process sees and may
+// write to, until ctx ends. What is not written waits in Redis. It must run
+// where tasks of scrapes run, and where scrapes with a folder of their own are
+// sent; those who only look at jobs need not.
+func (s *Service) Run(ctx context.Context) error { return s.recorder.Run(ctx) }
+
+// Close closes what the service has open. Call it when Run has returned.
 func (s *Service) Close() error {
-	s.cancel()
-	s.writers.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var errs []error
 	for _, j := range s.jobs {
-		j.client.Close()
-		errs = append(errs, j.writer.Close())
+		j.crawler.client.Close()
 	}
 	clear(s.jobs)
-	return errors.Join(errs...)
+	return s.recorder.Close()
 }
 
 // Registry is the sites that the service knows.
@@ -162,14 +149,14 @@ func (s *Service) Registry() *Registry { return s.cfg.Registry }
 // Progress counts the pages of a job by their state. Total grows while
 // listing pages are walked.
 func (s *Service) Progress(ctx context.Context, site, id string) (workqueue.Stats, error) {
-	return workqueue.New(s.cfg.Client.Redis(), queueName(site, id), workqueue.Config{}).Stats(ctx)
+	return workqueue.New(s.cfg.Client.Redis(), store.QueueName(site, id), workqueue.Config{}).Stats(ctx)
 }
 
 // ScrapeOptions change one scrape.
 type ScrapeOptions struct {
 	Limit   int    // at most so many detail pages, and records of a type from listing pages. Defaults to 0: no limit.
 	BaseURL string // a copy of the site to scrape instead. Defaults to the site's own base_url.
-	OutDir  string // Defaults to the service's. Only processes that were told this folder write to it: keep this one running, with StartWriting.
+	OutDir  string // Defaults to the service's. Only processes that were told this folder write to it: keep this one running, with Run.
 	Direct  bool   // use no proxies, whatever the definition and the settings say. Defaults to false.
 	// After are jobs by their sites. A site that depends on one of these waits
 	// for its job, which may have ended; of others for the job that is under
@@ -185,58 +172,10 @@ type ScrapeOptions struct {
 	Sinks []string
 }
 
-// Request is the input of a scrape. It holds the whole definition, so that
-// workers need not have the same files as who sent it. OutDir and Sinks are
-// honoured by those processes only that have them in their settings, or were
-// told them by a sender in the same process: whoever can send tasks must not
-// have a worker write where it likes.
-type Request struct {
-	Site     string   `json:"site"`
-	File     string   `json:"file"`
-	YAML     string   `json:"yaml"`
-	BaseURL  string   `json:"base_url,omitempty"`
-	Limit    int      `json:"limit,omitempty"`
-	Direct   Direct   `json:"direct,omitempty"`
-	CSV      bool     `json:"csv,omitempty"`
-	OutDir   string   `json:"out_dir"`
-	Home     string   `json:"home"` // the name of OutDir, for those who may or may not share it
-	Sinks    []string `json:"sinks,omitempty"`
-	Compress string   `json:"compress,omitempty"`
-	Began    int64    `json:"began,omitempty"` // unix milliseconds; set when the job begins
-	// Resume is the job whose pages and records this one goes on with.
-	Resume string `json:"resume,omitempty"`
-	// After are the jobs that this one waits for, by their sites.
-	After map[string]string `json:"after,omitempty"`
-}
-
-// Direct says that a scrape uses no proxies, and who decided it.
-type Direct string
-
-// Who can decide that a scrape goes direct. Without a decision the transport
-// does what the definition and the settings of the worker say.
-const (
-	// DirectAsked: the sender asked for it with ScrapeOptions.Direct. All
-	// workers obey.
-	DirectAsked Direct = "asked"
-	// DirectUnproxied: where the scrape was sent there are no proxies, see
-	// Config.Unproxied, and the definition does not say what to do then. A
-	// worker that has proxies uses them.
-	DirectUnproxied Direct = "unproxied"
-)
-
-// definition is what the request says to scrape.
-func (r Request) definition() (*definition.Definition, error) {
-	def, err := definition.Parse(r.File, []byte(r.YAML))
-	if err != nil {
-		return nil, err
-	}
-	return def.WithBase(r.BaseURL)
-}
-
 // Scrape returns the work of scraping a site, for who does not Send it but
 // has it sent, with SendOptions. Sent must be called then with its id, which
 // is that of the job.
-func (s *Service) Scrape(ctx context.Context, name string, o ScrapeOptions) (work tasks.Signature[Summary], sent func(ctx context.Context, id string), err error) {
+func (s *Service) Scrape(ctx context.Context, name string, o ScrapeOptions) (work tasks.Signature[report.Summary], sent func(ctx context.Context, id string), err error) {
 	def, err := s.cfg.Registry.Definition(name)
 	if err != nil {
 		return work, nil, err
@@ -248,50 +187,50 @@ func (s *Service) Scrape(ctx context.Context, name string, o ScrapeOptions) (wor
 	return signature(req, def), func(ctx context.Context, id string) { s.sent(ctx, req, id) }, nil
 }
 
-func (s *Service) request(ctx context.Context, def *definition.Definition, o ScrapeOptions) (Request, error) {
+func (s *Service) request(ctx context.Context, def *definition.Definition, o ScrapeOptions) (store.Request, error) {
 	if _, err := def.WithBase(o.BaseURL); err != nil {
-		return Request{}, err
+		return store.Request{}, err
 	}
 	dir, to, err := s.destination(o)
 	if err != nil {
-		return Request{}, err
+		return store.Request{}, err
 	}
 	if _, ok := sink.Compressions[o.Compress]; !ok && o.Compress != "" {
-		return Request{}, fmt.Errorf("no compression %q; use gz or zstd", o.Compress)
+		return store.Request{}, fmt.Errorf("no compression %q; use gz or zstd", o.Compress)
 	}
 	for _, address := range to {
 		if err := sink.Check(address); err != nil {
-			return Request{}, err
+			return store.Request{}, err
 		}
 	}
-	home, err := homeOf(dir)
+	home, err := record.FolderName(dir)
 	if err != nil {
-		return Request{}, err
+		return store.Request{}, err
 	}
 	direct, err := s.decideDirect(ctx, def, o.Direct)
 	if err != nil {
-		return Request{}, err
+		return store.Request{}, err
 	}
 	after, err := s.dependencies(ctx, def, o.After)
 	if err != nil {
-		return Request{}, err
+		return store.Request{}, err
 	}
-	if err := s.permits.allow(o.OutDir, o.Sinks); err != nil {
-		return Request{}, err
+	if err := s.recorder.Allow(o.OutDir, o.Sinks); err != nil {
+		return store.Request{}, err
 	}
-	return Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to, Compress: o.Compress, Direct: direct, After: after}, nil
+	return store.Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to, Compress: o.Compress, Direct: direct, After: after}, nil
 }
 
 // decideDirect is what a scrape that is sent now says about proxies.
-func (s *Service) decideDirect(ctx context.Context, def *definition.Definition, asked bool) (Direct, error) {
+func (s *Service) decideDirect(ctx context.Context, def *definition.Definition, asked bool) (report.Direct, error) {
 	if asked {
-		return DirectAsked, nil
+		return report.DirectAsked, nil
 	}
 	unproxied, err := s.unproxied(ctx, def)
 	if err != nil || !unproxied {
 		return "", err
 	}
-	return DirectUnproxied, nil
+	return report.DirectUnproxied, nil
 }
 
 // unproxied reports whether a scrape goes without proxies here, as there are
@@ -317,10 +256,20 @@ func (s *Service) destination(o ScrapeOptions) (dir string, sinks []string, err 
 	return dir, sinks, nil
 }
 
-func signature(req Request, def *definition.Definition) tasks.Signature[Summary] {
-	chunks := Collect.S(req)
-	done := tasks.Map(chunks, Scrape, tasks.AtMost(def.Politeness.MaxPerDomain))
-	return tasks.Chord(tasks.Settle(done), Aggregate)
+func signature(req store.Request, def *definition.Definition) tasks.Signature[report.Summary] {
+	chunks := store.Collect.S(req)
+	done := tasks.Map(chunks, store.Scrape, tasks.AtMost(def.Politeness.MaxPerDomain))
+	return tasks.Chord(tasks.Settle(done), store.Aggregate)
+}
+
+// WrittenElsewhere reports whether a process other than this one writes the
+// records of a scrape with these options. When none does, this one has to stay.
+func (s *Service) WrittenElsewhere(ctx context.Context, o ScrapeOptions) (bool, error) {
+	dir, to, err := s.destination(o)
+	if err != nil {
+		return false, err
+	}
+	return s.recorder.WrittenElsewhere(ctx, dir, to)
 }
 
 // Send sends the scrape of a site under an id of its own. It begins when the
@@ -328,7 +277,7 @@ func signature(req Request, def *definition.Definition) tasks.Signature[Summary]
 // fails when one of these ends otherwise. While another
 // scrape of the site is under way it returns that one, with
 // tasks.ErrDuplicate, or refuses when that one was asked for something else.
-func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*tasks.AsyncResult[Summary], error) {
+func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*tasks.AsyncResult[report.Summary], error) {
 	def, err := s.cfg.Registry.Definition(name)
 	if err != nil {
 		return nil, err
@@ -349,22 +298,15 @@ func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*task
 	return run, err
 }
 
-// sent lists a job that was sent, and lines it up unless it waits for others.
-// A worker that begins the job does the same.
-func (s *Service) sent(ctx context.Context, req Request, id string) {
+// sent lists a job that was sent. A worker that begins the job does the same.
+func (s *Service) sent(ctx context.Context, req store.Request, id string) {
 	if err := s.list(ctx, id, req); err != nil {
 		s.cfg.Logger.Warn("the job is not listed before it begins", "job", id, "error", err)
-	}
-	if len(req.After) > 0 {
-		return
-	}
-	if err := s.turns.want(ctx, id, 0); err != nil {
-		s.cfg.Logger.Warn("the job may wait longer for a slot", "error", err)
 	}
 }
 
 // list makes a job known and stores what it is to do, unless it is known.
-func (s *Service) list(ctx context.Context, id string, req Request) error {
+func (s *Service) list(ctx context.Context, id string, req store.Request) error {
 	now := time.Now()
 	req.Began = now.UnixMilli()
 	spec, err := json.Marshal(req)
@@ -372,9 +314,9 @@ func (s *Service) list(ctx context.Context, id string, req Request) error {
 		return fmt.Errorf("encode the job: %w", err)
 	}
 	_, err = s.cfg.Client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.SetNX(ctx, specKey(id), spec, keep)
-		p.ZAddNX(ctx, jobsKey, redis.Z{Score: float64(now.UnixMilli()), Member: id})
-		p.ZRemRangeByScore(ctx, jobsKey, "-inf", fmt.Sprint(now.Add(-keep).UnixMilli()))
+		p.SetNX(ctx, store.RequestKey(id), spec, store.Keep)
+		p.ZAddNX(ctx, store.JobsKey, redis.Z{Score: float64(now.UnixMilli()), Member: id})
+		p.ZRemRangeByScore(ctx, store.JobsKey, "-inf", fmt.Sprint(now.Add(-store.Keep).UnixMilli()))
 		return nil
 	})
 	if err != nil {
@@ -386,9 +328,9 @@ func (s *Service) list(ctx context.Context, id string, req Request) error {
 // different tells why a request cannot be joined with a job that is under
 // way: it asks for something else. A job that has not begun is taken for one
 // that asks for the same.
-func (s *Service) different(ctx context.Context, id string, req Request) error {
-	under, err := s.spec(ctx, id)
-	if errors.Is(err, ErrNoJob) {
+func (s *Service) different(ctx context.Context, id string, req store.Request) error {
+	under, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
+	if errors.Is(err, store.ErrNoJob) {
 		return nil
 	}
 	if err != nil {
@@ -397,7 +339,7 @@ func (s *Service) different(ctx context.Context, id string, req Request) error {
 	var what []string
 	for name, differs := range map[string]bool{
 		"definition": under.YAML != req.YAML, "base URL": under.BaseURL != req.BaseURL, "limit": under.Limit != req.Limit,
-		"choice of --direct": (under.Direct == DirectAsked) != (req.Direct == DirectAsked),
+		"choice of --direct": (under.Direct == report.DirectAsked) != (req.Direct == report.DirectAsked),
 		"folder for records": under.OutDir != req.OutDir, "sinks": !slices.Equal(under.Sinks, req.Sinks), "CSV": under.CSV != req.CSV, "compression": under.Compress != req.Compress,
 	} {
 		if differs {
@@ -418,30 +360,26 @@ func newID(site string) tasks.SendOption {
 	return tasks.ID(idOf(site) + hex.EncodeToString(id[:]))
 }
 
-// ErrNoJob says that Redis knows no job of an id: there was none, or it ended
-// more than a week ago.
-var ErrNoJob = errors.New("no such job; jobs are known for a week after their end")
-
 // Resume sends a scrape that goes on with what another left, whether that
 // failed, was revoked or just could not have some pages: those that are done
 // are not fetched again, those that failed are, and the records are added to
 // the same files.
-func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[Summary], error) {
-	req, err := s.spec(ctx, id)
+func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[report.Summary], error) {
+	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if err != nil {
 		return nil, err
 	}
 	if req.Resume == "" {
 		req.Resume = id
 	}
-	if err := s.permits.check(req); err != nil {
+	if err := s.recorder.Check(req); err != nil {
 		return nil, fmt.Errorf("job %s: %w", id, err)
 	}
-	def, err := req.definition()
+	def, err := req.Definition()
 	if err != nil {
 		return nil, err
 	}
-	if req.Direct, err = s.decideDirect(ctx, def, req.Direct == DirectAsked); err != nil {
+	if req.Direct, err = s.decideDirect(ctx, def, req.Direct == report.DirectAsked); err != nil {
 		return nil, err
 	}
 	if req.After, err = s.dependencies(ctx, def, nil); err != nil {
@@ -458,15 +396,15 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[Sum
 // progress keys are {prefix}:{job}:… with the prefix scrape_{site}, and a
 // site is scraped by one job at a time.
 func (s *Service) SendOptions(name string) []tasks.SendOption {
-	return []tasks.SendOption{tasks.ProgressKeys(ProgressPrefix(name)), tasks.Unique("scrape:"+name, keep)}
+	return []tasks.SendOption{tasks.ProgressKeys(ProgressPrefix(name)), tasks.Unique("scrape:"+name, store.Keep)}
 }
 
 // ProgressPrefix is the prefix of the progress keys of a site's jobs.
-func ProgressPrefix(site string) string { return "scrape_" + site }
+func ProgressPrefix(site string) string { return store.ProgressPrefix(site) }
 
 // Register binds the tasks of scrapes to their handlers.
 func (s *Service) Register(mux *tasks.Mux) {
-	tasks.Handle(mux, Collect, func(ctx context.Context, req Request) ([]Chunk, error) {
+	tasks.Handle(mux, store.Collect, func(ctx context.Context, req store.Request) ([]store.Chunk, error) {
 		info := tasks.InfoFrom(ctx)
 		if err := s.awaitDependencies(ctx, info.Workflow, req); err != nil {
 			return nil, verdict(err)
@@ -476,15 +414,10 @@ func (s *Service) Register(mux *tasks.Mux) {
 		if err != nil {
 			return nil, verdict(err)
 		}
-		if err := j.heedPause(ctx); err != nil {
+		if err := j.applyPause(ctx); err != nil {
 			return nil, verdict(err)
 		}
-		var chunks []Chunk
-		slot := &slot{turns: s.turns, run: info.Workflow, task: info.Node, most: collectTurn, dear: true}
-		err = slot.in(ctx, j.log, func(ctx context.Context) (err error) {
-			chunks, err = j.collect(ctx, info.Key)
-			return err
-		})
+		chunks, err := j.collect(ctx, info.Key)
 		j.publish(ctx)
 		if err != nil {
 			return nil, s.verdict(ctx, j, err)
@@ -496,28 +429,23 @@ func (s *Service) Register(mux *tasks.Mux) {
 		tasks.PublishKey(ctx, "total_urls", fmt.Sprint(total))
 		return chunks, nil
 	})
-	tasks.Handle(mux, Scrape, func(ctx context.Context, c Chunk) (Counts, error) {
+	tasks.Handle(mux, store.Scrape, func(ctx context.Context, c store.Chunk) (report.Counts, error) {
 		info := tasks.InfoFrom(ctx)
 		j, err := s.job(ctx, info.Workflow)
 		if err != nil {
-			return Counts{}, verdict(err)
+			return report.Counts{}, verdict(err)
 		}
-		var counts Counts
-		slot := &slot{turns: s.turns, run: info.Workflow, task: info.Node, most: turn}
-		err = slot.in(ctx, j.log, func(ctx context.Context) (err error) {
-			counts, err = j.chunk(ctx, info.Key, c)
-			return err
-		})
+		counts, err := j.chunk(ctx, info.Key, c)
 		j.publish(ctx)
 		return counts, s.verdict(ctx, j, err)
 	})
-	tasks.Handle(mux, Aggregate, func(ctx context.Context, chunks []tasks.Outcome[Counts]) (Summary, error) {
+	tasks.Handle(mux, store.Aggregate, func(ctx context.Context, chunks []tasks.Outcome[report.Counts]) (report.Summary, error) {
 		tasks.PublishKey(ctx, "status", "AGGREGATING")
 		j, err := s.job(ctx, tasks.InfoFrom(ctx).Workflow)
 		if err != nil {
-			return Summary{}, verdict(err)
+			return report.Summary{}, verdict(err)
 		}
-		var counts []Counts
+		var counts []report.Counts
 		var lost []string
 		for _, c := range chunks {
 			if c.Err != nil {
@@ -528,47 +456,20 @@ func (s *Service) Register(mux *tasks.Mux) {
 		}
 		sum, err := j.aggregate(ctx, counts, lost)
 		if err != nil {
-			return Summary{}, s.verdict(ctx, j, err)
+			return report.Summary{}, s.verdict(ctx, j, err)
 		}
-		if err := errors.Join(j.rdb.SRem(ctx, openKey, j.run).Err(), j.rdb.Unlink(ctx, chunksKey(j.run)).Err()); err != nil {
-			return Summary{}, fmt.Errorf("close job %s: %w", j.run, err)
-		}
-		if err := s.turns.drop(ctx, j.run); err != nil {
-			return Summary{}, err
+		if err := errors.Join(store.Close(ctx, j.rdb, j.run), j.rdb.Unlink(ctx, store.ChunksKey(j.run)).Err()); err != nil {
+			return report.Summary{}, err
 		}
 		tasks.PublishKey(ctx, "result_count", fmt.Sprint(sum.Records))
 		tasks.PublishKey(ctx, "error_count", fmt.Sprint(sum.Errors))
 		s.forget(j)
-		if err := sum.failure(); err != nil {
-			return Summary{}, tasks.Permanent(err)
+		if err := sum.Err(); err != nil {
+			return report.Summary{}, tasks.Permanent(err)
 		}
 		return sum, nil
 	})
 }
-
-// publish writes the live numbers of the job.
-func (j *job) publish(ctx context.Context) {
-	if byType, _, err := written(ctx, j.writer.out); err == nil && len(byType) > 0 {
-		n := 0
-		for _, of := range byType {
-			n += of
-		}
-		tasks.PublishKey(ctx, "result_count", fmt.Sprint(n))
-	}
-	if err := j.pushEndings(ctx); err != nil {
-		j.log.Warn("the report will lack sessions that have ended", "error", err)
-	}
-	if stats, err := j.queue.Stats(ctx); err == nil {
-		tasks.PublishKey(ctx, "error_count", fmt.Sprint(stats.Error))
-	}
-}
-
-func queueName(site, id string) string { return ProgressPrefix(site) + ":" + id }
-
-// later says that there is nothing to do until some time has passed.
-type later struct{ after time.Duration }
-
-func (l later) Error() string { return fmt.Sprintf("nothing to do for %s", l.after) }
 
 // verdict turns an error of a job into what the task answers.
 func verdict(err error) error {
@@ -576,7 +477,7 @@ func verdict(err error) error {
 		return tasks.Again(max(l.after, 10*time.Millisecond))
 	}
 	_, wrong := errors.AsType[definition.Problems](err)
-	if wrong || errors.Is(err, ErrNoJob) || errors.Is(err, errNoStart) || errors.Is(err, errNoChunk) || errors.Is(err, errDepends) || errors.Is(err, errNames) {
+	if wrong || errors.Is(err, store.ErrNoJob) || errors.Is(err, errNoStart) || errors.Is(err, errNoChunk) || errors.Is(err, errDepends) || errors.Is(err, store.ErrNames) {
 		return tasks.Permanent(err) // another attempt would find the same
 	}
 	return err
@@ -584,14 +485,14 @@ func verdict(err error) error {
 
 // begin stores what a job is to do and returns it. A second call with the
 // same job changes nothing.
-func (s *Service) begin(ctx context.Context, id string, req Request) (*job, error) {
-	if err := req.checkNames(id); err != nil {
+func (s *Service) begin(ctx context.Context, id string, req store.Request) (*job, error) {
+	if err := req.CheckNames(id); err != nil {
 		return nil, err
 	}
 	if err := s.list(ctx, id, req); err != nil {
 		return nil, err
 	}
-	if err := s.cfg.Client.Redis().SAdd(ctx, openKey, id).Err(); err != nil {
+	if err := s.cfg.Client.Redis().SAdd(ctx, store.OpenJobsKey, id).Err(); err != nil {
 		return nil, fmt.Errorf("store job %s: %w", id, err)
 	}
 	return s.job(ctx, id)
@@ -601,7 +502,7 @@ func (s *Service) begin(ctx context.Context, id string, req Request) (*job, erro
 // ends with it has no more records.
 func (s *Service) verdict(ctx context.Context, j *job, err error) error {
 	if errors.Is(err, errNoStart) {
-		if rerr := errors.Join(j.rdb.SRem(ctx, openKey, j.run).Err(), s.turns.drop(ctx, j.run)); rerr != nil {
+		if rerr := store.Close(ctx, j.rdb, j.run); rerr != nil {
 			return errors.Join(err, rerr)
 		}
 		s.forget(j)
@@ -611,7 +512,7 @@ func (s *Service) verdict(ctx context.Context, j *job, err error) error {
 
 // dead tells whether the workflow of a job is over.
 func (s *Service) dead(ctx context.Context, id string) (bool, error) {
-	status, err := tasks.Attach[Summary](s.cfg.Client, id).Status(ctx)
+	status, err := tasks.Attach[report.Summary](s.cfg.Client, id).Status(ctx)
 	if errors.Is(err, tasks.ErrUnknown) {
 		return true, nil
 	}
@@ -621,8 +522,7 @@ func (s *Service) dead(ctx context.Context, id string) (bool, error) {
 	return status != tasktype.Pending && status != tasktype.Started && status != tasktype.Retry, nil
 }
 
-// job returns a job that was begun by whichever process, and sees that its
-// records are written, if they can be here.
+// job returns a job that was begun by whichever process.
 func (s *Service) job(ctx context.Context, id string) (*job, error) {
 	s.mu.Lock()
 	j, ok := s.jobs[id]
@@ -630,7 +530,7 @@ func (s *Service) job(ctx context.Context, id string) (*job, error) {
 	if ok {
 		return j, nil
 	}
-	req, err := s.spec(ctx, id)
+	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if err != nil {
 		return nil, err
 	}
@@ -643,43 +543,20 @@ func (s *Service) job(ctx context.Context, id string) (*job, error) {
 		return other, nil
 	}
 	s.jobs[id] = j
-	s.StartWriting()
-	select {
-	case s.kick <- struct{}{}:
-	default:
-	}
+	s.recorder.Wake()
 	return j, nil
 }
 
-// spec reads what a job is to do.
-func (s *Service) spec(ctx context.Context, id string) (Request, error) {
-	spec, err := s.cfg.Client.Redis().Get(ctx, specKey(id)).Bytes()
-	if errors.Is(err, redis.Nil) {
-		return Request{}, fmt.Errorf("job %s: %w", id, ErrNoJob)
-	}
-	if err != nil {
-		return Request{}, fmt.Errorf("read job %s: %w", id, err)
-	}
-	var req Request
-	if err := json.Unmarshal(spec, &req); err != nil {
-		return Request{}, fmt.Errorf("read job %s: %w", id, err)
-	}
-	if err := req.checkNames(id); err != nil {
-		return Request{}, fmt.Errorf("read job %s: %w", id, err)
-	}
-	return req, nil
-}
-
-func (s *Service) newJob(ctx context.Context, id string, req Request) (*job, error) {
-	def, err := req.definition()
+func (s *Service) newJob(ctx context.Context, id string, req store.Request) (*job, error) {
+	def, err := req.Definition()
 	if err != nil {
 		return nil, err
 	}
 	if def.Site != req.Site {
-		return nil, fmt.Errorf("the definition is of site %s, the request of %q: %w", def.Site, req.Site, errNames)
+		return nil, fmt.Errorf("the definition is of site %s, the request of %q: %w", def.Site, req.Site, store.ErrNames)
 	}
-	direct := req.Direct == DirectAsked
-	if req.Direct == DirectUnproxied {
+	direct := req.Direct == report.DirectAsked
+	if req.Direct == report.DirectUnproxied {
 		if direct, err = s.unproxied(ctx, def); err != nil {
 			return nil, err
 		}
@@ -693,41 +570,57 @@ func (s *Service) newJob(ctx context.Context, id string, req Request) (*job, err
 	if req.Resume != "" {
 		id = req.Resume
 	}
-	watch := map[string][]string{}
-	for _, r := range def.Records {
-		watch[r.Name] = r.Watch
-	}
-	q := workqueue.New(rdb, queueName(def.Site, id), workqueue.Config{MaxAttempts: maxAttempts, LeaseTTL: leaseTTL, Logger: s.cfg.Logger})
-	over := &endings{}
+	q := workqueue.New(rdb, store.QueueName(def.Site, id), workqueue.Config{MaxAttempts: maxAttempts, LeaseTTL: leaseTTL, Logger: s.cfg.Logger})
+	p := &pages{id: id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id)}
 	return &job{
-		endings:   over,
-		alerts:    s.cfg.Alerts,
-		memory:    s.cfg.Memory,
-		places:    s.places,
-		unwritten: maxUnwrittenBytes,
-		budget:    newBudget(rdb, id, def.Limits),
-		breaker:   polite.NewSiteBreaker(rdb, turnName(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: s.cfg.Logger}),
-		id:        id, run: run, req: req, def: def, rdb: rdb, queue: q, log: s.cfg.Logger.With("site", def.Site, "job", id),
-		client: fetch.NewClient(fetch.Config{
-			Definition: def, Filter: s.cfg.Filter, Transport: transport, NoProxy: s.cfg.NoProxy, Refused: s.cfg.Refused, Robots: &s.robots, Logger: s.cfg.Logger,
-			Clock:    &polite.SharedClock{Pacer: s.pacer, Vary: true},
-			Key:      turnName(def),
-			Throttle: polite.NewThrottle(rdb, turnName(def)),
-			Via:      s.cfg.Via,
-			Route:    s.cfg.Route,
-			Ended:    over.note,
-			Patience: min(max(4*def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
-		}),
-		writer: &Writer{
-			owner: s.owner + " " + rand.Text(), lease: s.cfg.WriterLease, site: def.Site, job: id, run: run, out: q.Outputs(),
-			root: req.OutDir, home: req.Home, sees: s.sees, may: func() error { return s.permits.check(req) }, dir: filepath.Join(req.OutDir, def.Site, id),
-			to: req.Sinks, watch: watch, opts: sink.Options{Dir: req.OutDir, Secret: s.cfg.Secret, Filter: s.cfg.Filter}, now: time.Now,
-		},
+		pages: p, finish: s.recorder.Finish, crawler: s.newCrawler(p, transport),
 	}, nil
+}
+
+// newCrawler returns the crawler of a job. Without a transport it uses no
+// proxies.
+func (s *Service) newCrawler(p *pages, transport http.RoundTripper) *crawler {
+	site := turnName(p.def)
+	c := &crawler{
+		pages: p, leases: &leases{queue: p.queue, log: p.log},
+		breaker:   polite.NewSiteBreaker(p.rdb, site, p.def.Retries.StallMax, time.UnixMilli(p.req.Began), limit.BreakerConfig{Logger: s.cfg.Logger}),
+		extractor: &extractor{def: p.def, limit: p.req.Limit, memory: s.memory, siblings: &siblings{pages: p}},
+		delays:    &counters{rdb: p.rdb, key: store.DelaysKey(p.id)},
+		ends:      &counters{rdb: p.rdb, key: store.SessionEndsKey(p.id)},
+	}
+	c.client = fetch.NewClient(fetch.Config{
+		Definition: p.def, Filter: s.cfg.Filter, Transport: transport, NoProxy: s.cfg.NoProxy, Refused: s.cfg.Refused, Robots: &s.robots, Logger: s.cfg.Logger,
+		Clock:    &polite.SharedClock{Pacer: s.pacer, Vary: true},
+		Key:      site,
+		Throttle: polite.NewThrottle(p.rdb, site),
+		Via:      s.cfg.Via,
+		Route:    s.cfg.Route,
+		Ended:    c.ends.add,
+		Patience: min(max(4*p.def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
+	})
+	c.admission = &admission{
+		limits: p.def.Limits, began: p.began, budget: newBudget(p.rdb, p.id, p.def.Limits), slots: s.slots,
+		patience: slotPatience, out: p.queue.Outputs(), room: maxUnwrittenBytes, breaker: c.breaker, probe: c.probe, log: p.log,
+	}
+	return c
 }
 
 // turnName keeps a copy of a site apart from the site.
 func turnName(def *definition.Definition) string { return def.Site + "@" + def.Base().Host }
+
+// tidy gives back pages that this process could not give back before, and
+// forgets jobs that are not open any more.
+func (s *Service) tidy(ctx context.Context, open []string) {
+	for _, j := range s.known() {
+		if !slices.Contains(open, j.run) {
+			s.drop(j)
+			continue
+		}
+		if err := j.crawler.leases.giveBackOwed(ctx); err != nil && ctx.Err() == nil {
+			s.cfg.Logger.Debug("pages are given back later", "job", j.run, "error", err)
+		}
+	}
+}
 
 // known lists the jobs that this process holds something of.
 func (s *Service) known() []*job {
@@ -738,13 +631,16 @@ func (s *Service) known() []*job {
 
 // forget drops what this process holds of a job that has ended.
 func (s *Service) forget(j *job) {
+	s.drop(j)
+	s.recorder.Forget(j.run)
+}
+
+// drop is forget, without the files of its records.
+func (s *Service) drop(j *job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.jobs[j.run] == j {
 		delete(s.jobs, j.run)
-		j.client.Close()
-	}
-	if err := j.writer.Close(); err != nil {
-		s.cfg.Logger.Warn("cannot close records", "job", j.id, "error", err)
+		j.crawler.client.Close()
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/definition"
+	"muster/sites/internal/store"
+	"muster/sites/report"
 	"muster/tasks/redistest"
 )
 
@@ -28,15 +30,15 @@ func TestFaultsInSessions(t *testing.T) {
 	// busy machine, that the next one has had the same session.
 	sum := run(t, begin(t, s, "j1", site.definition(t, "session: {max: 16}\n"), ScrapeOptions{BaseURL: site.URL}))
 	site.isWhole(t, sum)
-	if sum.Status != StatusComplete || sum.Errors != 0 {
+	if sum.Status != report.StatusComplete || sum.Errors != 0 {
 		t.Errorf("got %+v", sum)
 	}
 	if e := sum.Sessions; e["soft_block"] < 1 || e["soft_block"] > 2 || e["blocked"] != 1 || e["rate_limited"] != 1 || len(e) != 3 {
 		t.Errorf("got %v", e)
 	}
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(sum.Files[0]), "report.txt"))
-	if err != nil || !strings.Contains(string(text), endingsText(sum.Sessions)) {
-		t.Errorf("got %v\n%s", err, text)
+	if err != nil || !strings.Contains(string(text), fmt.Sprintf("soft_block %d", sum.Sessions["soft_block"])) || !strings.Contains(string(text), "blocked 1, rate_limited 1") {
+		t.Errorf("got %v, want the reasons %v:\n%s", err, sum.Sessions, text)
 	}
 }
 
@@ -78,19 +80,19 @@ func TestSessionsEndWithTheirProcess(t *testing.T) {
 	}
 	rdb, o := redistest.New(t), ScrapeOptions{OutDir: t.TempDir()}
 	first := begin(t, newService(t, rdb), "j", def, o)
-	chunks := again(t, func() ([]Chunk, error) { return first.collect(t.Context(), "collect") })
-	counts := []Counts{again(t, func() (Counts, error) { return first.chunk(t.Context(), "chunk 0", chunks[0]) })}
+	chunks := again(t, func() ([]store.Chunk, error) { return first.collect(t.Context(), "collect") })
+	counts := []report.Counts{again(t, func() (report.Counts, error) { return first.chunk(t.Context(), "chunk 0", chunks[0]) })}
 	before := len(visitors)
 	if len(chunks) < 2 || before < 2 {
 		t.Fatalf("got %d chunks, %d visitors", len(chunks), before)
 	}
 
 	second := begin(t, newService(t, rdb), "j", def, o) // the first one's memory is lost
-	again(t, func() ([]Chunk, error) { return second.collect(t.Context(), "collect") })
+	again(t, func() ([]store.Chunk, error) { return second.collect(t.Context(), "collect") })
 	for i, c := range chunks[1:] {
-		counts = append(counts, again(t, func() (Counts, error) { return second.chunk(t.Context(), fmt.Sprint("chunk ", i+1), c) }))
+		counts = append(counts, again(t, func() (report.Counts, error) { return second.chunk(t.Context(), fmt.Sprint("chunk ", i+1), c) }))
 	}
-	sum := again(t, func() (Summary, error) { return second.aggregate(t.Context(), counts, nil) })
+	sum := again(t, func() (report.Summary, error) { return second.aggregate(t.Context(), counts, nil) })
 	if sum.Records != 30 || sum.Errors != 0 || len(sum.Sessions) != 0 || len(visitors) < before+2 {
 		t.Errorf("got %d records, %d errors, %v, visitors %v", sum.Records, sum.Errors, sum.Sessions, visitors)
 	}
@@ -111,9 +113,10 @@ func TestJobsThatAreClosedElsewhereAreForgotten(t *testing.T) {
 	def, o := site.definition(t, "session: {}\n"), ScrapeOptions{BaseURL: site.URL, OutDir: t.TempDir()}
 	begin(t, here, "j1", def, o)
 	run(t, begin(t, there, "j1", def, o))
-	if err := rdb.SRem(t.Context(), openKey, "j1").Err(); err != nil { // as Aggregate does
+	if err := rdb.SRem(t.Context(), store.OpenJobsKey, "j1").Err(); err != nil { // as Aggregate does
 		t.Fatal(err)
 	}
+	testutil.Background(t, here.Run)
 	testutil.Eventually(t, "the job is forgotten", func() bool { return len(here.known()) == 0 })
 }
 

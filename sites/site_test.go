@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"muster/sites/definition"
+	"muster/sites/report"
 )
 
 // shop is a loopback site that knows how often each page was asked for and
@@ -229,7 +230,7 @@ func readKeys(t *testing.T, path, field string) map[string]bool {
 }
 
 // isWhole checks that the files hold every record of the shop, none twice.
-func (s *shop) isWhole(t *testing.T, sum Summary) {
+func (s *shop) isWhole(t *testing.T, sum report.Summary) {
 	t.Helper()
 	for _, f := range sum.Files {
 		names := readKeys(t, f, "name")

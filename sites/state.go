@@ -6,73 +6,41 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/sites/internal/store"
 	"muster/sites/polite"
+	"muster/sites/report"
 	"muster/tasks/limit"
 )
 
-// State is how a site does now: by the last job that was judged, what became of a later one, and what holds up the one
-// that is under way.
+// State is how well the scrapes of a site work now: the health of the last job
+// that has one, what became of a later job, and what holds up the one that is
+// under way.
 type State struct {
-	Site        string       `json:"site"`
-	BaseURL     string       `json:"base_url,omitempty"`    // of the definition, if it is here
-	Description string       `json:"description,omitempty"` // likewise
-	Health      HealthStatus `json:"health"`                // "" while no job of the last week tells
-	Alerts      []string     `json:"alerts"`
-	Paused      bool         `json:"paused"`
-	Job         *Job         `json:"job,omitempty"`  // the newest
-	Last        *Health      `json:"last,omitempty"` // of the last job that was judged
+	Site        string              `json:"site"`
+	BaseURL     string              `json:"base_url,omitempty"`    // of the definition, if it is here
+	Description string              `json:"description,omitempty"` // likewise
+	Health      report.HealthStatus `json:"health"`                // "" while no job of the last week has one
+	Alerts      []string            `json:"alerts"`
+	Paused      bool                `json:"paused"`
+	Job         *Job                `json:"job,omitempty"`  // the newest
+	Last        *report.Health      `json:"last,omitempty"` // of the last job that has one
 }
 
-// maxLooked bounds the jobs among which the newest of each site are looked for.
-const maxLooked = 1000
-
-// survey is what is known of all sites at once.
-type survey struct {
-	names  []string           // sorted
-	newest map[string]string  // jobs by site
-	last   map[string]*Health // by site
-	paused []string
-}
-
-func (s *Service) survey(ctx context.Context) (*survey, error) {
-	newest, err := s.newest(ctx)
-	if err != nil {
-		return nil, err
-	}
-	judged, err := s.Health(ctx)
-	if err != nil {
-		return nil, err
-	}
-	paused, err := s.PausedSites(ctx)
-	if err != nil {
-		return nil, err
-	}
-	k := &survey{s.cfg.Registry.Names(), newest, map[string]*Health{}, paused}
-	for name := range newest {
-		k.names = append(k.names, name)
-	}
-	for i := range judged {
-		k.last[judged[i].Site] = &judged[i]
-		k.names = append(k.names, judged[i].Site)
-	}
-	slices.Sort(k.names)
-	k.names = slices.Compact(k.names)
-	return k, nil
-}
-
-// States tells how each site does, by name: those of the registry, and those that Redis knows jobs of.
+// States returns the state of each site, by name: of those of the registry, and
+// of those that Redis knows jobs of.
 func (s *Service) States(ctx context.Context) ([]State, error) {
-	k, err := s.survey(ctx)
+	all, err := s.allSites(ctx)
 	if err != nil {
 		return nil, err
 	}
 	states := []State{}
-	for _, name := range k.names {
-		st, err := s.state(ctx, name, k)
+	for _, name := range all.names {
+		st, err := s.state(ctx, name, all)
 		if err != nil {
 			return nil, err
 		}
@@ -81,107 +49,79 @@ func (s *Service) States(ctx context.Context) ([]State, error) {
 	return states, nil
 }
 
-// State tells how a site does, and how it did in its jobs of the last seven days, the newest first. Its error is an
+// State returns the state of a site, and its health in its jobs of the last seven days, the newest first. Its error is an
 // *UnknownError when there is no such site.
-func (s *Service) State(ctx context.Context, name string) (State, []Health, error) {
-	k, err := s.survey(ctx)
+func (s *Service) State(ctx context.Context, name string) (State, []report.Health, error) {
+	all, err := s.allSites(ctx)
 	if err != nil {
 		return State{}, nil, err
 	}
-	if !slices.Contains(k.names, name) {
+	if !slices.Contains(all.names, name) {
 		return State{}, nil, s.cfg.Registry.Unknown(name)
 	}
-	st, err := s.state(ctx, name, k)
+	st, err := s.state(ctx, name, all)
 	if err != nil {
 		return State{}, nil, err
 	}
-	runs, err := runsOf(ctx, s.cfg.Client.Redis(), name)
+	health, err := store.HealthOf(ctx, s.cfg.Client.Redis(), name)
 	if err != nil {
 		return State{}, nil, err
 	}
-	runs = slices.DeleteFunc(runs, func(h Health) bool { return time.Since(h.At) > baseline })
-	slices.SortFunc(runs, func(a, b Health) int { return b.At.Compare(a.At) })
-	return st, runs, nil
+	health = slices.DeleteFunc(health, func(h report.Health) bool { return time.Since(h.At) > report.Baseline })
+	return st, health, nil
 }
 
-// state judges a site by its newest job, if any, and the last that was judged, if any.
-func (s *Service) state(ctx context.Context, name string, k *survey) (State, error) {
-	newest, last := k.newest[name], k.last[name]
-	st := State{Site: name, Alerts: []string{}, Paused: slices.Contains(k.paused, name), Last: last}
-	if def, err := s.cfg.Registry.Definition(name); err == nil {
-		st.BaseURL, st.Description = def.BaseURL, def.Description
-	}
-	if last != nil {
-		st.Health, st.Alerts = last.Status, append(st.Alerts, last.Alerts...)
-	}
-	if newest == "" {
-		return st, nil
-	}
-	j, err := s.Job(ctx, newest)
-	if errors.Is(err, ErrNoJob) {
-		return st, nil
-	}
-	if err != nil {
-		return State{}, err
-	}
-	st.Job = &j
-	down, err := s.down(ctx, j)
-	if err != nil {
-		return State{}, err
-	}
-	st.heed(down)
-	return st, nil
+// Health lists how well the last job of each site worked, by name. Sites
+// without one in the last seven days are left out.
+func (s *Service) Health(ctx context.Context) ([]report.Health, error) {
+	return store.LastHealth(ctx, s.cfg.Client.Redis())
 }
 
-// heed adds what the newest job tells before it is judged, or when it never is; down is whether its breaker is open.
-func (st *State) heed(down bool) {
-	worse := func(to HealthStatus, why string) {
-		if st.Health != Critical {
-			st.Health = to
-		}
-		st.Alerts = append([]string{why}, st.Alerts...)
-	}
-	j := st.Job
-	switch {
-	case j.Status == JobFailed:
-		st.Health = Critical
-		st.Alerts = []string{"the last job failed: " + j.Error}
-	case j.Over():
-	case j.Status == JobBlocked:
-		worse(Degraded, "records cannot be written: "+j.Trouble)
-	case down:
-		worse(Degraded, "the site does not answer well: its breaker is open, pages wait until it does")
-	}
+// allSites is what is known of all sites.
+type allSites struct {
+	names  []string                  // sorted
+	newest map[string]string         // jobs by site
+	last   map[string]*report.Health // by site
+	paused []string
 }
 
-// down tells whether the breaker keeps a job that is under way from its site.
-func (s *Service) down(ctx context.Context, j Job) (bool, error) {
-	if j.Over() {
-		return false, nil
-	}
-	req, err := s.spec(ctx, j.ID)
-	if errors.Is(err, ErrNoJob) {
-		return false, nil
-	}
+func (s *Service) allSites(ctx context.Context) (*allSites, error) {
+	newest, err := s.newest(ctx)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	def, err := req.definition()
-	if err != nil { // of another release: the job will tell
-		return false, nil
+	health, err := s.Health(ctx)
+	if err != nil {
+		return nil, err
 	}
-	state, err := polite.NewSiteBreaker(s.cfg.Client.Redis(), turnName(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: s.cfg.Logger}).State(ctx)
-	return state.State == "open", err
+	paused, err := s.PausedSites(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := &allSites{s.cfg.Registry.Names(), newest, map[string]*report.Health{}, paused}
+	for name := range newest {
+		all.names = append(all.names, name)
+	}
+	for i := range health {
+		all.last[health[i].Site] = &health[i]
+		all.names = append(all.names, health[i].Site)
+	}
+	slices.Sort(all.names)
+	all.names = slices.Compact(all.names)
+	return all, nil
 }
+
+// maxNewest bounds the jobs among which the newest of each site are looked for.
+const maxNewest = 1000
 
 // newest is the id of the newest job of each site.
 func (s *Service) newest(ctx context.Context) (map[string]string, error) {
 	rdb := s.cfg.Client.Redis()
-	ids, err := rdb.ZRevRange(ctx, jobsKey, 0, maxLooked-1).Result()
+	ids, err := rdb.ZRevRange(ctx, store.JobsKey, 0, maxNewest-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
-	sites, err := s.sitesOf(ctx, ids)
+	sites, err := s.siteNames.of(ctx, rdb, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -194,25 +134,105 @@ func (s *Service) newest(ctx context.Context) (map[string]string, error) {
 	return newest, nil
 }
 
-// sitesOf is the site of each job. Those that are not known any more are left out. What a job scrapes does not change, so
-// it is asked for once.
-func (s *Service) sitesOf(ctx context.Context, ids []string) (map[string]string, error) {
-	known := map[string]string{}
-	var ask []string
-	s.mu.Lock()
-	for _, id := range ids {
-		if site, ok := s.siteOf[id]; ok {
-			known[id] = site
+func (s *Service) state(ctx context.Context, name string, all *allSites) (State, error) {
+	st := State{Site: name, Alerts: []string{}, Paused: slices.Contains(all.paused, name), Last: all.last[name]}
+	if def, err := s.cfg.Registry.Definition(name); err == nil {
+		st.BaseURL, st.Description = def.BaseURL, def.Description
+	}
+	if st.Last != nil {
+		st.Health, st.Alerts = st.Last.Status, append(st.Alerts, st.Last.Alerts...)
+	}
+	newest := all.newest[name]
+	if newest == "" {
+		return st, nil
+	}
+	j, err := s.Job(ctx, newest)
+	if errors.Is(err, store.ErrNoJob) {
+		return st, nil
+	}
+	if err != nil {
+		return State{}, err
+	}
+	st.Job = &j
+	open, err := s.breakerOpen(ctx, j)
+	if err != nil {
+		return State{}, err
+	}
+	st.addJob(open)
+	return st, nil
+}
+
+// addJob adds what the newest job says before it has a health, or when it will
+// have none. breakerOpen is whether the breaker of its site is open.
+func (st *State) addJob(breakerOpen bool) {
+	degrade := func(why string) {
+		if st.Health != report.Critical {
+			st.Health = report.Degraded
+		}
+		st.Alerts = append([]string{why}, st.Alerts...)
+	}
+	j := st.Job
+	switch {
+	case j.Status == JobFailed:
+		st.Health = report.Critical
+		st.Alerts = []string{"the last job failed: " + j.Error}
+	case j.Over():
+	case j.Status == JobBlocked:
+		degrade("records cannot be written: " + j.Trouble)
+	case breakerOpen:
+		degrade("the site does not answer well: its breaker is open, pages wait until it does")
+	}
+}
+
+// breakerOpen reports whether the breaker keeps a job that is under way from its site.
+func (s *Service) breakerOpen(ctx context.Context, j Job) (bool, error) {
+	if j.Over() {
+		return false, nil
+	}
+	rdb := s.cfg.Client.Redis()
+	req, err := store.ReadRequest(ctx, rdb, j.ID)
+	if errors.Is(err, store.ErrNoJob) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	def, err := req.Definition()
+	if err != nil { // of another release: the job fails by itself
+		return false, nil
+	}
+	b := polite.NewSiteBreaker(rdb, turnName(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: s.cfg.Logger})
+	state, err := b.State(ctx)
+	return state.State == "open", err
+}
+
+// siteNames remembers which site each job scrapes: that does not change, so it is
+// read once. The zero value is ready to use, by many goroutines.
+type siteNames struct {
+	mu    sync.Mutex // guards known
+	known map[string]string
+}
+
+// of returns the sites of jobs. Jobs that do not exist any more are left out, and
+// forgotten with all that were not asked for.
+func (n *siteNames) of(ctx context.Context, rdb redis.UniversalClient, jobs []string) (map[string]string, error) {
+	n.mu.Lock()
+	known := n.known
+	n.mu.Unlock()
+	sites := map[string]string{}
+	var unknown []string
+	for _, id := range jobs {
+		if site, ok := known[id]; ok {
+			sites[id] = site
 		} else {
-			ask = append(ask, id)
+			unknown = append(unknown, id)
 		}
 	}
-	s.mu.Unlock()
-	for part := range slices.Chunk(ask, 100) {
+	for part := range slices.Chunk(unknown, 100) {
 		got := make([]*redis.StringCmd, len(part))
-		_, err := s.cfg.Client.Redis().Pipelined(ctx, func(p redis.Pipeliner) error {
+		_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for i, id := range part {
-				got[i] = p.Get(ctx, specKey(id))
+				got[i] = p.Get(ctx, store.RequestKey(id))
 			}
 			return nil
 		})
@@ -222,12 +242,12 @@ func (s *Service) sitesOf(ctx context.Context, ids []string) (map[string]string,
 		for i, id := range part {
 			var req struct{ Site string }
 			if data, err := got[i].Bytes(); err == nil && json.Unmarshal(data, &req) == nil {
-				known[id] = req.Site
+				sites[id] = req.Site
 			}
 		}
 	}
-	s.mu.Lock()
-	s.siteOf = known // and no more: those of jobs that are gone are forgotten
-	s.mu.Unlock()
-	return known, nil
+	n.mu.Lock()
+	n.known = sites // it is not changed any more
+	n.mu.Unlock()
+	return sites, nil
 }

@@ -8,6 +8,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
+	"muster/sites/internal/store"
 )
 
 var errFieldsMissing = errors.New("required fields missing where siblings have them")
@@ -16,9 +17,11 @@ var errFieldsMissing = errors.New("required fields missing where siblings have t
 // before the site is taken to have such pages.
 const maxWithout = 3
 
-// siblings is what one process knows of the required fields of a job's pages.
-// The zero value is ready for use.
+// siblings recognizes pages of a job that lack their required fields where
+// other pages of their kind have them. It may be used by many goroutines.
 type siblings struct {
+	*pages
+
 	mu      sync.Mutex      // guards the fields below
 	had     map[string]bool // kinds of page that have had them
 	without map[string]int  // how many pages of a kind lacked them at their last try, since a second try brought them
@@ -30,21 +33,21 @@ type siblings struct {
 // often the page was tried before. A page is taken for what it is at its last
 // try, without a proxy, and when other proxies brought no fields for several
 // pages before.
-func (j *job) suspect(ctx context.Context, doc *extract.Doc, res *extract.Result, tries int) error {
-	found, wanted := requiredFields(j.def, doc, res)
+func (s *siblings) suspect(ctx context.Context, doc *extract.Doc, res *extract.Result, tries int) error {
+	found, wanted := requiredFields(s.def, doc, res)
 	page := doc.Page
 	switch {
-	case !wanted || j.def.Blocks.Off:
+	case !wanted || s.def.Blocks.Off:
 		return nil
 	case found:
-		j.noteFields(ctx, page.Kind, tries > 0)
+		s.noteFields(ctx, page.Kind, tries > 0)
 		return nil
-	case page.Via == "" || !j.siblingsHaveFields(ctx, page.Kind):
+	case page.Via == "" || !s.haveFields(ctx, page.Kind):
 		return nil
-	case tries >= fetch.PolicyFor(fetch.SoftBlock, j.def.Retries).Retries:
-		j.siblings.noteWithout(page.Kind)
+	case tries >= fetch.PolicyFor(fetch.SoftBlock, s.def.Retries).Retries:
+		s.noteWithout(page.Kind)
 		return nil
-	case j.siblings.manyWithout(page.Kind):
+	case s.manyWithout(page.Kind):
 		return nil
 	}
 	if page.Refused != nil {
@@ -83,27 +86,27 @@ func requiredFields(def *definition.Definition, doc *extract.Doc, res *extract.R
 
 // noteFields notes for all processes that a page of a kind has its required
 // fields, and whether it was tried before.
-func (j *job) noteFields(ctx context.Context, kind string, again bool) {
-	if !j.siblings.note(kind, again) {
+func (s *siblings) noteFields(ctx context.Context, kind string, again bool) {
+	if !s.note(kind, again) {
 		return
 	}
-	pipe := j.rdb.Pipeline()
-	pipe.SAdd(ctx, fieldsKey(j.id), kind)
-	pipe.Expire(ctx, fieldsKey(j.id), keep)
+	pipe := s.rdb.Pipeline()
+	pipe.SAdd(ctx, store.FieldsKey(s.id), kind)
+	pipe.Expire(ctx, store.FieldsKey(s.id), store.Keep)
 	if _, err := pipe.Exec(ctx); err != nil {
-		j.log.Warn("other processes may not see that pages have their required fields", "error", err)
+		s.log.Warn("other processes may not see that pages have their required fields", "error", err)
 	}
 }
 
 // siblingsHaveFields reports whether a page of a kind has had its required
 // fields.
-func (j *job) siblingsHaveFields(ctx context.Context, kind string) bool {
-	if j.siblings.have(kind) {
+func (s *siblings) haveFields(ctx context.Context, kind string) bool {
+	if s.have(kind) {
 		return true
 	}
-	had, err := j.rdb.SIsMember(ctx, fieldsKey(j.id), kind).Result()
+	had, err := s.rdb.SIsMember(ctx, store.FieldsKey(s.id), kind).Result()
 	if err != nil {
-		j.log.Warn("cannot see whether pages have had their required fields", "error", err)
+		s.log.Warn("cannot see whether pages have had their required fields", "error", err)
 		return false
 	}
 	return had

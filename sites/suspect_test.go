@@ -15,6 +15,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
+	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -53,6 +54,16 @@ func (p *twoProxies) blocked(r *http.Response) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.resting = append(p.resting, p.via(r))
+}
+
+// scrapePage fetches and extracts a page that was tried so often before.
+func scrapePage(t *testing.T, j *job, v visit, tries int) (*yield, [][]byte, error) {
+	t.Helper()
+	page, err := j.crawler.client.Get(t.Context(), v.URL, v.Kind)
+	if err != nil {
+		return nil, nil, err
+	}
+	return j.crawler.extractor.extract(t.Context(), v, page, tries)
 }
 
 func (p *twoProxies) service(t *testing.T, rdb redis.UniversalClient) *Service {
@@ -105,7 +116,7 @@ func TestPageWithoutItsFieldsIsTriedByAnotherProxy(t *testing.T) {
 	p := &twoProxies{}
 	def := fickle(t, items)
 	j := begin(t, p.service(t, redistest.New(t)), "j", def, ScrapeOptions{})
-	if _, _, err := j.scrape(t.Context(), visit{URL: def.Base().String() + "/item/0", Kind: definition.KindDetail}, 0); err != nil {
+	if _, _, err := scrapePage(t, j, visit{URL: def.Base().String() + "/item/0", Kind: definition.KindDetail}, 0); err != nil {
 		t.Fatal(err)
 	}
 	sum := run(t, j)
@@ -115,7 +126,7 @@ func TestPageWithoutItsFieldsIsTriedByAnotherProxy(t *testing.T) {
 	if sum.ByClass[fetch.Validate] != 1 || sum.Errors != 1 || sum.Invalid != 1 {
 		t.Errorf("got %d errors, %d invalid records, classes %v; want the last item as one of class %s", sum.Errors, sum.Invalid, sum.ByClass, fetch.Validate)
 	}
-	if sum.Health.Status == Healthy {
+	if sum.Health.Status == report.Healthy {
 		t.Errorf("got health %+v, want worse", sum.Health)
 	}
 	if !slices.Contains(p.resting, "http://first.example:1") || p.used[len(p.used)-1] != "http://second.example:1" {
@@ -131,7 +142,7 @@ func TestSuspectNeedsASiblingWithFields(t *testing.T) {
 	def := fickle(t, 5)
 	one, other := begin(t, p.service(t, rdb), "j", def, ScrapeOptions{}), begin(t, p.service(t, rdb), "j", def, ScrapeOptions{})
 	class := func(j *job, item, tries int) fetch.Class {
-		_, _, err := j.scrape(t.Context(), visit{URL: fmt.Sprintf("%s/item/%d", def.Base(), item), Kind: definition.KindDetail}, tries)
+		_, _, err := scrapePage(t, j, visit{URL: fmt.Sprintf("%s/item/%d", def.Base(), item), Kind: definition.KindDetail}, tries)
 		return fetch.ClassOf(err)
 	}
 	for i, step := range []struct {
@@ -161,7 +172,7 @@ func TestSuspicionEndsWhereEveryProxyBringsSuchPages(t *testing.T) {
 	def := fickle(t, 2)
 	j := begin(t, p.service(t, redistest.New(t)), "j", def, ScrapeOptions{})
 	class := func(item, tries int) fetch.Class {
-		_, _, err := j.scrape(t.Context(), visit{URL: fmt.Sprintf("%s/item/%d", def.Base(), item), Kind: definition.KindDetail}, tries)
+		_, _, err := scrapePage(t, j, visit{URL: fmt.Sprintf("%s/item/%d", def.Base(), item), Kind: definition.KindDetail}, tries)
 		return fetch.ClassOf(err)
 	}
 	if got := class(0, 0); got != fetch.OK {

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/sites"
+	"muster/sites/report"
 )
 
 func jobsHealthCommand(env environment) *cli.Command {
@@ -21,7 +22,7 @@ func jobsHealthCommand(env environment) *cli.Command {
 				return err
 			}
 			head := []string{"SITE", "HEALTH", "SUCCESS", "ERRORS", "BLOCKED", "RESPONSE", "RECORDS", "AT", "WHY"}
-			return show(env, c, healthOf(states), head, func(h sites.Health) []string {
+			return show(env, c, healthOf(states), head, func(h report.Health) []string {
 				share := func(f float64) string { return fmt.Sprintf("%.0f %%", 100*f) }
 				return []string{h.Site, string(h.Status), share(h.Success), share(h.Errors), share(h.Blocks), fmt.Sprintf("%.0f ms", h.Mean),
 					fmt.Sprint(h.Records), h.At.Format("01-02 15:04"), strings.Join(slices.Concat(h.Alerts, h.Notices), "; ")}
@@ -32,13 +33,13 @@ func jobsHealthCommand(env environment) *cli.Command {
 
 // healthOf is the health of the sites that have one: the numbers of the last job that ended, the status and alerts of
 // a later job too.
-func healthOf(states []sites.State) []sites.Health {
-	list := []sites.Health{}
+func healthOf(states []sites.State) []report.Health {
+	list := []report.Health{}
 	for _, st := range states {
 		if st.Health == "" {
 			continue
 		}
-		h := sites.Health{Site: st.Site, JobID: st.Job.ID, At: st.Job.Began}
+		h := report.Health{Site: st.Site, JobID: st.Job.ID, At: st.Job.Began}
 		if st.Last != nil {
 			h = *st.Last
 		}

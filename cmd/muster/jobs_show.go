@@ -50,6 +50,13 @@ func printJob(env environment, j sites.Job) error {
 		types = append(types, fmt.Sprintf("%d %s", j.Records[typ], typ))
 	}
 	line("records", "%s", strings.Join(types, ", "))
+	if len(j.Delays) > 0 && j.Summary == nil {
+		var delays []string
+		for _, why := range slices.Sorted(maps.Keys(j.Delays)) {
+			delays = append(delays, fmt.Sprintf("%s %d", why, j.Delays[why]))
+		}
+		line("delays", "%s", strings.Join(delays, ", "))
+	}
 	if p.Outputs > 0 {
 		line("unwritten", "%d records wait in Redis to be written", p.Outputs)
 	}
@@ -62,6 +69,6 @@ func printJob(env environment, j sites.Job) error {
 	if j.Summary == nil {
 		return nil
 	}
-	_, err := fmt.Fprint(env.stdout, "\n"+j.Summary.Report())
+	_, err := fmt.Fprint(env.stdout, "\n"+j.Summary.Text())
 	return err
 }

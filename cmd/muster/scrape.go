@@ -12,6 +12,7 @@ import (
 	"muster/orchestrator"
 	"muster/orchestrator/monitor"
 	"muster/sites"
+	"muster/sites/report"
 	"muster/sites/sink"
 )
 
@@ -59,7 +60,7 @@ bad that must be; slow answers alone fail nothing.`,
 type scrapeArgs struct {
 	names            []string // of sites; none with Resume alone
 	opts             orchestrator.ScrapeOptions
-	failOn           sites.HealthStatus
+	failOn           report.HealthStatus
 	toStdout         bool
 	wait, printsJSON bool
 }
@@ -189,14 +190,14 @@ func runsElsewhere(ctx context.Context, env environment, o *orchestrator.Orchest
 
 // failOnFlag is the flag for the loss of data that fails a scrape.
 func failOnFlag() cli.Flag {
-	return &cli.StringFlag{Name: "fail-on", Usage: "exit with 1 when the data of a complete job is `HOW`: degraded, critical, or never", Value: string(sites.Degraded)}
+	return &cli.StringFlag{Name: "fail-on", Usage: "exit with 1 when the data of a complete job is `HOW`: degraded, critical, or never", Value: string(report.Degraded)}
 }
 
 // failOnOf is the least bad status that fails a scrape; "" if none does.
-func failOnOf(c *cli.Context) (sites.HealthStatus, error) {
+func failOnOf(c *cli.Context) (report.HealthStatus, error) {
 	switch how := c.String("fail-on"); how {
-	case string(sites.Degraded), string(sites.Critical):
-		return sites.HealthStatus(how), nil
+	case string(report.Degraded), string(report.Critical):
+		return report.HealthStatus(how), nil
 	case "never":
 		return "", nil
 	default:

@@ -15,7 +15,7 @@ import (
 var workerSettings = []settingFlag{
 	{name: "concurrency", path: "workers.concurrency", usage: "run `N` tasks at once"},
 	{name: "max-pages", path: "sites.max_pages_at_once", usage: "fetch at most `N` pages at once, of all sites and in all processes"},
-	{name: "memory-limit", path: "workers.memory_limit_mb", usage: "stay below `MB` megabytes, in each process: fewer pages are fetched at once where memory is short"},
+	{name: "memory-limit", path: "workers.memory_limit_mb", usage: "stay below `MB` megabytes, in each process: fewer pages are parsed at once where memory is short"},
 }
 
 var startSettings = append([]settingFlag{

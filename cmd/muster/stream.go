@@ -9,13 +9,13 @@ import (
 	"syscall"
 
 	"muster/orchestrator"
-	"muster/sites"
+	"muster/sites/report"
 )
 
 // streamRecords scrapes sites and prints their records as they are found, one a
 // line. The scrapes end when the reader closes standard output. It fails for a
 // loss of data as bad as failOn.
-func streamRecords(ctx context.Context, env environment, o *orchestrator.Orchestrator, names []string, opts orchestrator.ScrapeOptions, failOn sites.HealthStatus) error {
+func streamRecords(ctx context.Context, env environment, o *orchestrator.Orchestrator, names []string, opts orchestrator.ScrapeOptions, failOn report.HealthStatus) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	out := startLines(ctx, env.stdout, cancel)

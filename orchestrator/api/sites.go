@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"muster/sites"
+	"muster/sites/report"
 )
 
 // maxJobs is how many jobs one request can ask for.
@@ -31,9 +32,9 @@ type Field struct {
 // Site is a site, its jobs of the last seven days that were judged, and its fields in the last of them.
 type Site struct {
 	sites.State
-	Fields []Field        `json:"fields"`
-	Runs   []sites.Health `json:"runs"`
-	Jobs   []sites.Job    `json:"jobs"`
+	Fields []Field         `json:"fields"`
+	Runs   []report.Health `json:"runs"`
+	Jobs   []sites.Job     `json:"jobs"`
 }
 
 // serveSites adds the pages of sites and their jobs to mux, and the same as JSON below /api/.

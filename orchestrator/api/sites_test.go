@@ -14,6 +14,7 @@ import (
 	"muster/orchestrator/health"
 	"muster/sites"
 	"muster/sites/definition"
+	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -124,10 +125,10 @@ func TestSitesOfTheAPI(t *testing.T) {
 	h := handler(t, scraped(t))
 	a := readAPI(t, h)
 	down, idle, shop := a.all.Sites[0], a.all.Sites[1], a.all.Sites[2]
-	if down.Site != "down.example" || down.Health != sites.Critical || len(down.Alerts) == 0 {
+	if down.Site != "down.example" || down.Health != report.Critical || len(down.Alerts) == 0 {
 		t.Errorf("got %+v, want down.example critical, with alerts", down)
 	}
-	if idle.Health != "" || shop.Health != sites.Critical || shop.Job.Summary != nil {
+	if idle.Health != "" || shop.Health != report.Critical || shop.Job.Summary != nil {
 		t.Errorf("got health %q and %q, a summary %v; want none, critical, none", idle.Health, shop.Health, shop.Job.Summary != nil)
 	}
 	fields := a.shop.Fields

@@ -14,6 +14,7 @@ import (
 
 	"muster/sites"
 	"muster/sites/definition"
+	sitereport "muster/sites/report"
 	"muster/tasks"
 )
 
@@ -60,13 +61,15 @@ func surviveKills(ctx context.Context, l *lab) (_ float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	s.StartWriting()
+	writing, stop := context.WithCancel(ctx)
+	written := make(chan error, 1)
+	go func() { written <- s.Run(writing) }()
+	defer func() { stop(); err = errors.Join(err, <-written, s.Close()) }()
 	run, err := s.Send(ctx, def.Site, sites.ScrapeOptions{})
 	if err != nil {
 		return 0, err
 	}
-	var sum sites.Summary
+	var sum sitereport.Summary
 	ended := make(chan error, 1)
 	go func() {
 		var err error
@@ -136,8 +139,8 @@ func killSiteWorkers(ctx context.Context, l *lab, client *tasks.Client, asked *a
 }
 
 // checkRecords returns an error unless each item has one record.
-func checkRecords(sum sites.Summary) error {
-	if sum.Records != killPages || sum.Errors > 0 || sum.Status != sites.StatusComplete {
+func checkRecords(sum sitereport.Summary) error {
+	if sum.Records != killPages || sum.Errors > 0 || sum.Status != sitereport.StatusComplete {
 		return fmt.Errorf("after %d kills: got status %s, %d records and %d errors, want %d records and no error",
 			kills, sum.Status, sum.Records, sum.Errors, killPages)
 	}

@@ -144,9 +144,11 @@ func siteService(ctx context.Context, l *lab, dir string, defs ...*definition.De
 	workCtx, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(workCtx) }()
+	written := make(chan error, 1)
+	go func() { written <- s.Run(workCtx) }()
 	end = func() error {
 		stop()
-		return errors.Join(<-ended, s.Close(), client.Close())
+		return errors.Join(<-ended, <-written, s.Close(), client.Close())
 	}
 	select {
 	case <-ready:

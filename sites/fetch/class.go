@@ -28,7 +28,6 @@ const (
 	Blocked     Class = "blocked"      // 401 or 403
 	SoftBlock   Class = "soft_block"   // the page is blocked although its status says otherwise
 	Empty       Class = "empty"        // 200 and nothing in it
-	Duplicate   Class = "duplicate"    // a page that other addresses give too
 	Gone        Class = "gone"         // 404 or 410
 	Refused     Class = "client"       // any other 4xx
 	TooBig      Class = "too_big"
@@ -74,7 +73,7 @@ func PolicyFor(c Class, r definition.Retries) Policy {
 		return Policy{Retries: r.Attempts, Base: r.Base}
 	case RateLimited, Throttled, Canceled:
 		return Policy{Free: true}
-	case Blocked, SoftBlock, Duplicate:
+	case Blocked, SoftBlock:
 		return Policy{Retries: r.Attempts, Base: 2 * r.Base}
 	case Validate:
 		return Policy{Retries: min(1, r.Attempts)}

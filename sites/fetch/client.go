@@ -182,13 +182,9 @@ func (c *Client) once(ctx context.Context, s *session, rawURL, kind string) (ext
 		return page, err
 	}
 	began := time.Now()
-	page.Body, err = readAll(ctx, res, int64(c.def.Limits.MaxBytes))
+	page.Body, err = readAll(res, int64(c.def.Limits.MaxBytes))
 	if err != nil {
-		e := c.failed(ctx, rawURL, err)
-		if e.Class != Throttled { // for want of memory
-			c.noteVia(res, e)
-		}
-		return page, e
+		return page, c.noteVia(res, c.failed(ctx, rawURL, err))
 	}
 	page.Took = measure.heads() + time.Since(began)
 	c.cfg.Logger.Debug("fetched page", "site", c.def.Site, "url", rawURL, "status", res.StatusCode, "bytes", len(page.Body), "took", page.Took)

@@ -2,7 +2,7 @@
 -- rises at once and falls slowly, and errors never lower it. What counts is
 -- the time beyond the shortest seen lately, so that the way there, be it
 -- through a slow proxy, does not.
--- KEYS[1]  throttleKey
+-- KEYS[1]  ThrottleKey
 -- ARGV[1]  microseconds from a request to the head of its answer
 -- ARGV[2]  1 when the answer was a page, else 0
 -- ARGV[3]  the longest delay, in microseconds

@@ -1,0 +1,213 @@
+package sites
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"muster/sites/definition"
+	"muster/sites/fetch"
+	"muster/sites/internal/store"
+	"muster/sites/polite"
+	"muster/tasks/limit"
+	"muster/tasks/workqueue"
+)
+
+// Delay is why a page of a job waits.
+type Delay string
+
+// The delays. None of them is an attempt at the page.
+const (
+	DelayPace    Delay = "pace"         // it is too early after the last request to the site
+	DelaySlots   Delay = "page slots"   // as many pages as sites.max_pages_at_once are being fetched
+	DelayDown    Delay = "site down"    // the breaker of the site is open
+	DelayRecords Delay = "records"      // records wait to be written
+	DelayLimited Delay = "rate limited" // the site asked for a pause
+	DelayProxies Delay = "proxies"      // all proxies rest
+)
+
+// decision is what admission says of a page.
+type decision struct {
+	action action
+	// With wait:
+	delay Delay
+	after time.Duration
+	// With refuse: why the page is given up.
+	class fetch.Class
+	err   error
+	// With admit: release must be called when the page is fetched, and how that
+	// ended reported to the breaker with permit.
+	release func()
+	permit  limit.Permit
+}
+
+type action int
+
+const (
+	admit  action = iota // the page may be fetched
+	wait                 // it may be, later
+	refuse               // it is given up
+)
+
+func waitFor(delay Delay, after time.Duration) decision {
+	return decision{action: wait, delay: delay, after: after}
+}
+
+func refusal(class fetch.Class, err error) decision {
+	return decision{action: refuse, class: class, err: &fetch.Error{Class: class, Err: err}}
+}
+
+// admission decides whether a page of a job may be fetched now. It may be used
+// by many goroutines.
+//
+// The pace of the site is not in it: a page may be several requests, with
+// redirects and robots.txt, and each waits for its turn in package fetch.
+type admission struct {
+	limits  definition.Limits
+	began   func() time.Time // of the job
+	budget  *budget
+	slots   *limit.KeyedLimiter // of all pages in all processes; nil: no limit
+	out     *workqueue.Outputs  // the records that wait to be written
+	room    int64               // bytes of records that may wait
+	breaker *polite.SiteBreaker
+	probe   func(context.Context) (failure error, known bool) // asks for a page that the site gave before
+	log     *slog.Logger
+
+	patience time.Duration // how long a page waits in line for a slot
+	heavy    atomic.Bool   // a page had many bytes of records since backlog looked last
+}
+
+var errTooLong = errors.New("limits.max_duration has passed")
+
+// page decides about one page.
+func (a *admission) page(ctx context.Context) (decision, error) {
+	if a.overdue() {
+		return refusal(fetch.Limit, errTooLong), nil
+	}
+	if a.heavy.Load() {
+		if d, err := a.backlog(ctx); err != nil || d.action != admit {
+			return d, err
+		}
+	}
+	reached, err := a.budget.spent(ctx)
+	if err != nil {
+		return decision{}, err
+	}
+	if len(reached) > 0 {
+		return refusal(fetch.Enough, errors.New(strings.Join(reached, "; "))), nil
+	}
+	release, err := a.slot(ctx)
+	if err != nil {
+		return decision{}, err
+	}
+	if release == nil {
+		return waitFor(DelaySlots, slotAway), nil
+	}
+	d, err := a.site(ctx)
+	if err != nil || d.action != admit {
+		release()
+		return d, err
+	}
+	d.release = release
+	return d, nil
+}
+
+// overdue reports whether the job may take no longer.
+func (a *admission) overdue() bool {
+	return a.limits.MaxDuration > 0 && time.Since(a.began()) > a.limits.MaxDuration
+}
+
+// So many records, and bytes of them, may wait in Redis for their writer before
+// no more pages are fetched. Those of pages that are being fetched come on top.
+const (
+	maxUnwritten      = 5000
+	maxUnwrittenBytes = 64 << 20
+)
+
+// heavyPage is how many bytes of records make a page one after which the
+// backlog is looked at before the next, and not only with the next lease.
+const heavyPage = 256 << 10
+
+// backlog has pages wait while too many records wait to be written, or any that
+// cannot be.
+func (a *admission) backlog(ctx context.Context) (decision, error) {
+	n, bytes, err := a.out.Backlog(ctx)
+	a.heavy.Store(false)
+	if err != nil {
+		return decision{}, fmt.Errorf("count records to write: %w", err)
+	}
+	if n == 0 {
+		return decision{}, nil
+	}
+	_, trouble, err := store.Written(ctx, a.out)
+	if err != nil {
+		return decision{}, err
+	}
+	if n < maxUnwritten && bytes < a.room && trouble == "" {
+		return decision{}, nil
+	}
+	a.log.Debug("no more pages are fetched until records are written", "waiting", n, "bytes", bytes, "trouble", trouble)
+	return waitFor(DelayRecords, time.Second), nil
+}
+
+// slotsName names the slots of Config.MaxPages among those of a KeyedLimiter.
+const slotsName = "sites:pages"
+
+// How long a page waits in line for a slot, and how long it leaves its worker
+// to others when it has got none.
+const (
+	slotPatience = 5 * time.Second
+	slotAway     = 100 * time.Millisecond
+)
+
+// slot takes one of the slots that bound the pages of all processes. Release is
+// nil when none came free in time.
+func (a *admission) slot(ctx context.Context) (release func(), err error) {
+	if a.slots == nil {
+		return func() {}, nil
+	}
+	slot, err := a.slots.TryAcquireFor(ctx, slotsName, a.patience)
+	if err != nil {
+		return nil, fmt.Errorf("wait for a page slot: %w", err)
+	}
+	if slot == nil {
+		return nil, nil
+	}
+	return func() {
+		if err := slot.Release(ctx); err != nil {
+			a.log.Warn("a page slot comes free only when it expires", "error", err)
+		}
+	}, nil
+}
+
+// probeAgain is when a site is tried again after a probe that says nothing.
+const probeAgain = 100 * time.Millisecond
+
+// site asks the breaker of the site. A trial is made with a page that the site
+// gave before: another may itself be at fault.
+func (a *admission) site(ctx context.Context) (decision, error) {
+	permit, err := a.breaker.Allow(ctx)
+	if gone, ok := errors.AsType[*polite.DownError](err); ok {
+		return decision{action: refuse, class: fetch.Class(gone.Class), err: err}, nil
+	}
+	if l, ok := errors.AsType[*polite.WaitError](err); ok {
+		return waitFor(DelayDown, l.After), nil
+	}
+	if err != nil || !permit.Trial() {
+		return decision{permit: permit}, err
+	}
+	failure, known := a.probe(ctx)
+	if !known || fetch.ClassOf(failure).Answered() {
+		return decision{permit: permit}, nil
+	}
+	after := probeAgain
+	if fe, ok := errors.AsType[*fetch.Error](failure); ok {
+		after = max(after, fe.After)
+	}
+	_, err = a.breaker.Report(ctx, permit, "", false, fetch.OutcomeOf(failure))
+	return waitFor(DelayDown, after), err
+}

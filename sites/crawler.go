@@ -1,0 +1,437 @@
+package sites
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+	"muster/sites/fetch"
+	"muster/sites/internal/store"
+	"muster/sites/polite"
+	"muster/tasks"
+	"muster/tasks/workqueue"
+)
+
+const (
+	// maxAttempts ends a page that kills its workers; the retries of what can
+	// be said to have gone wrong with a page end sooner.
+	maxAttempts = 25
+	// leaseTTL must be longer than a window takes.
+	leaseTTL = 15 * time.Minute
+	// window is how many pages a chunk leases at a time.
+	window = 8
+	// sitOut is the longest wait that is not worth giving the worker back.
+	sitOut = 100 * time.Millisecond
+)
+
+// crawler fetches pages of a job in this process: each is leased, admitted,
+// fetched, extracted and settled. It may be used by many goroutines.
+type crawler struct {
+	*pages
+	leases    *leases
+	admission *admission
+	client    *fetch.Client
+	breaker   *polite.SiteBreaker
+	extractor *extractor
+	delays    *counters   // by Delay
+	ends      *counters   // of sessions, by why they ended
+	noted     atomic.Bool // see given
+}
+
+// work fetches pages until all of them are terminal, or later says when to go
+// on. Their ids may grow while it runs: grow is called with each page that
+// was done. It settles what it has leased before it returns, and leases
+// something before slice ends it.
+func (c *crawler) work(ctx context.Context, worker string, ids []string, parallel int, slice *timeslice, grow func(yield) ([]string, error)) error {
+	if err := c.leases.giveBackOwed(ctx); err != nil {
+		return err
+	}
+	// An earlier run under this name has ended, its leases with it.
+	if _, err := c.queue.ExpireWorker(ctx, worker); err != nil {
+		return fmt.Errorf("take over pages: %w", err)
+	}
+	s := &sweep{crawler: c, worker: worker, ids: ids, parallel: parallel, slice: slice, grow: grow}
+	for {
+		leased := s.leased
+		if err := s.run(ctx); err != nil {
+			return err
+		}
+		if s.open == 0 {
+			return nil
+		}
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < 2*c.def.Limits.PageTimeout && time.Until(deadline) < 5*time.Minute {
+			return later{} // a new attempt has all its time again
+		}
+		if s.leased > leased {
+			continue
+		}
+		wait := time.Second
+		if !s.soonest.IsZero() {
+			wait = max(time.Until(s.soonest), time.Millisecond)
+		}
+		if wait > sitOut {
+			return later{wait}
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// sweep goes over pages and fetches those that can be leased.
+type sweep struct {
+	*crawler
+	worker   string
+	ids      []string
+	parallel int
+	slice    *timeslice
+	grow     func(yield) ([]string, error)
+
+	leased  int       // pages, in all sweeps
+	open    int       // pages that are not terminal
+	soonest time.Time // when the first of those can be leased
+}
+
+func (s *sweep) run(ctx context.Context) error {
+	s.open, s.soonest = 0, time.Time{}
+	for start := 0; start < len(s.ids); start += window {
+		if s.leased > 0 && s.slice.over() {
+			return later{}
+		}
+		if d, err := s.admission.backlog(ctx); err != nil || d.action != admit {
+			return errors.Join(err, s.delayed(d))
+		}
+		leases, next, open, err := s.queue.LeaseIDs(ctx, s.worker, s.ids[start:min(start+window, len(s.ids))])
+		if err != nil {
+			return fmt.Errorf("lease pages: %w", err)
+		}
+		s.leased += len(leases)
+		s.open += open
+		if !next.IsZero() && (s.soonest.IsZero() || next.Before(s.soonest)) {
+			s.soonest = next
+		}
+		done, err := s.batch(ctx, leases, s.parallel)
+		if gerr := s.add(done); gerr != nil || err != nil {
+			return errors.Join(err, gerr)
+		}
+	}
+	return nil
+}
+
+// add adds the pages that others lead to.
+func (s *sweep) add(done []yield) error {
+	for _, y := range done {
+		more, err := s.grow(y)
+		if err != nil {
+			return err
+		}
+		for _, id := range more {
+			if !slices.Contains(s.ids, id) {
+				s.ids = append(s.ids, id)
+			}
+		}
+	}
+	return nil
+}
+
+// batch fetches leased pages, some at once, and settles each. What it cannot
+// begin, because the site's clock or the end of ctx forbids it, it gives back;
+// what is under way ends, or the site would have to serve it twice.
+func (c *crawler) batch(ctx context.Context, leases []workqueue.Leased, parallel int) ([]yield, error) {
+	yields := make([]*yield, len(leases))
+	stop := make([]error, len(leases))
+	var halted atomic.Bool // a page was stopped: the others wait for the same clock
+	var g errgroup.Group
+	g.SetLimit(max(parallel, 1))
+	for i, lease := range leases {
+		g.Go(func() error {
+			if ctx.Err() != nil {
+				stop[i] = context.Cause(ctx)
+			}
+			if ctx.Err() != nil || halted.Load() {
+				return c.leases.giveBack(ctx, lease)
+			}
+			yields[i], stop[i] = c.page(ctx, lease)
+			if stop[i] != nil {
+				halted.Store(true)
+			}
+			return nil
+		})
+	}
+	err := g.Wait()
+	var done []yield
+	for i := range leases {
+		if yields[i] != nil {
+			done = append(done, *yields[i])
+		}
+		if err == nil {
+			err = stop[i]
+		}
+	}
+	return done, err
+}
+
+// page fetches one page and settles it. The error is later, or that of ctx or
+// Redis: what went wrong with the page is settled with it.
+func (c *crawler) page(ctx context.Context, lease workqueue.Leased) (*yield, error) {
+	var v visit
+	if err := json.Unmarshal(lease.Payload, &v); err != nil {
+		return nil, c.leases.settle(ctx, lease, workqueue.Failed(fmt.Errorf("payload of the page: %w", err)))
+	}
+	d, err := c.admission.page(ctx)
+	switch {
+	case err != nil:
+		return nil, errors.Join(c.leases.giveBack(ctx, lease), err)
+	case d.action == wait:
+		return nil, errors.Join(c.leases.giveBack(ctx, lease), c.delayed(d))
+	case d.action == refuse:
+		return nil, c.giveUp(ctx, lease, d.class, d.err)
+	}
+	defer d.release()
+	f := c.fetch(ctx, lease, v, d)
+	if f.err != nil {
+		return nil, c.failed(ctx, lease, v, f)
+	}
+	return f.yield, c.done(ctx, lease, v, f)
+}
+
+// delayed counts a delay and returns later. It returns nil of a page that need
+// not wait.
+func (c *crawler) delayed(d decision) error {
+	if d.action != wait {
+		return nil
+	}
+	c.delays.add(string(d.delay))
+	return later{d.after}
+}
+
+// fetched is what the fetch of a page came to.
+type fetched struct {
+	yield   *yield
+	records [][]byte
+	err     error
+	down    time.Duration // how long the site is left alone; 0: it is not down
+}
+
+// fetch fetches and extracts a page, and reports to the breaker and the report
+// of the job how that ended.
+func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d decision) (f fetched) {
+	began := time.Now()
+	var page extract.Page
+	if page, f.err = c.client.Get(ctx, v.URL, v.Kind); f.err == nil {
+		f.yield, f.records, f.err = c.extractor.extract(ctx, v, page, lease.Attempts)
+	}
+	down, err := c.breaker.Report(ctx, d.permit, lease.ID, lease.Attempts == 0, fetch.OutcomeOf(f.err))
+	if err == nil && down == 0 && c.isLastTry(lease, f.err) && !c.breaker.CameSince(began) {
+		if failure, known := c.probe(ctx); known {
+			down, err = c.breaker.Confirm(ctx, fetch.OutcomeOf(failure))
+		}
+	}
+	if err != nil {
+		c.log.Warn("cannot note in the site's breaker how a page ended", "error", err)
+	}
+	f.down = down
+	via := ""
+	if f.yield != nil {
+		via = f.yield.via
+	}
+	if err := c.countAnswer(context.WithoutCancel(ctx), via, f.err); err != nil {
+		c.log.Warn("the report will lack what came by a proxy", "error", err)
+	}
+	if f.err != nil && c.admission.overdue() {
+		f.err = &fetch.Error{Class: fetch.Limit, URL: v.URL, Err: errTooLong}
+	}
+	return f
+}
+
+// isLastTry reports whether a page that failed is given up unless the site is
+// down.
+func (c *crawler) isLastTry(lease workqueue.Leased, failure error) bool {
+	fe, ok := errors.AsType[*fetch.Error](failure)
+	return ok && fe.OfSite() && fe.Class != fetch.Blocked && lease.Attempts >= fetch.PolicyFor(fe.Class, c.def.Retries).Retries
+}
+
+// probe asks for a page that the site has given to the job before. Known is
+// false when there is none.
+func (c *crawler) probe(ctx context.Context) (failure error, known bool) {
+	v, ok, err := store.ReadJSON[visit](ctx, c.rdb, store.ProbePageKey(c.id))
+	if err != nil || !ok {
+		return nil, false
+	}
+	_, err = c.client.Get(ctx, v.URL, v.Kind)
+	return err, true
+}
+
+// done settles a page with its records. What is not settled is fetched again.
+func (c *crawler) done(ctx context.Context, lease workqueue.Leased, v visit, f fetched) error {
+	records, err := c.ration(ctx, lease.ID, f.yield, f.records)
+	if err == nil {
+		err = c.lead(ctx, v, f.yield)
+	}
+	if err != nil {
+		return errors.Join(err, c.leases.giveBack(ctx, lease))
+	}
+	if err := c.given(ctx, v); err != nil {
+		c.log.Warn("should the site go down, it is harder to see when it is up again", "error", err)
+	}
+	result, err := json.Marshal(f.yield)
+	if err != nil {
+		return fmt.Errorf("encode result of %s: %w", v.URL, err)
+	}
+	size := 0
+	for _, r := range records {
+		size += len(r)
+	}
+	err = c.leases.settle(ctx, lease, workqueue.Done().With(result, records...))
+	if size >= heavyPage {
+		c.admission.heavy.Store(true)
+	}
+	return err
+}
+
+// ration keeps of the records of a page what the limits of the job leave.
+func (c *crawler) ration(ctx context.Context, page string, y *yield, records [][]byte) ([][]byte, error) {
+	n, err := c.admission.budget.grant(ctx, page, len(records), y.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	for _, typ := range y.types[min(n, len(y.types)):] {
+		y.Records[typ]--
+	}
+	return records[:n], nil
+}
+
+// lead enqueues the pages that a detail page leads to, before the page is
+// settled, so that no crash can lose them. What a listing page leads to is
+// enqueued by collect, which knows how many are wanted.
+func (c *crawler) lead(ctx context.Context, v visit, y *yield) error {
+	if v.Kind != definition.KindDetail || len(y.Links) == 0 {
+		return nil
+	}
+	stats, err := c.queue.Stats(ctx)
+	if err != nil {
+		return fmt.Errorf("count pages: %w", err)
+	}
+	if c.req.Limit > 0 || stats.Total+int64(len(y.Links)) > int64(c.def.Limits.MaxPages) {
+		y.Links = nil
+		return nil
+	}
+	_, err = c.enqueue(ctx, y.Links)
+	return err
+}
+
+// given notes the first page that the site gives to this process, for probe.
+func (c *crawler) given(ctx context.Context, v visit) error {
+	if v.Kind == definition.KindSitemap || !c.noted.CompareAndSwap(false, true) {
+		return nil
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode page: %w", err)
+	}
+	if err := c.rdb.Set(ctx, store.ProbePageKey(c.id), data, store.Keep).Err(); err != nil {
+		c.noted.Store(false)
+		return fmt.Errorf("note a page that the site gives: %w", err)
+	}
+	return nil
+}
+
+// failed does what the class of a failure asks for.
+func (c *crawler) failed(ctx context.Context, lease workqueue.Leased, v visit, f fetched) error {
+	err, class := f.err, fetch.ClassOf(f.err)
+	if ctx.Err() != nil || class == fetch.Canceled {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return errors.Join(err, c.leases.giveBack(ctx, lease))
+	}
+	if tasks.Refused(err) { // the page is not to blame
+		return errors.Join(err, c.leases.giveBack(ctx, lease))
+	}
+	var after time.Duration
+	if fe, ok := errors.AsType[*fetch.Error](err); ok {
+		after = fe.After
+	}
+	if class == fetch.Throttled {
+		return errors.Join(c.leases.giveBack(ctx, lease), c.delayed(waitFor(DelayPace, after)))
+	}
+	policy := fetch.PolicyFor(class, c.def.Retries)
+	attempt := lease.Attempts + 1
+	c.log.Debug("page failed", "url", v.URL, "class", class, "attempt", attempt, "down", f.down, "error", err)
+	switch {
+	case class == fetch.Limit:
+	case f.down > 0: // others are tried first when the site may be up again
+		return c.wait(ctx, lease, class, err, waitFor(DelayDown, max(after, f.down+policy.Wait(1, c.def.Retries.Cap))))
+	case policy.Free:
+		return c.wait(ctx, lease, class, err, waitFor(DelayLimited, after))
+	case class == fetch.NoProxy && after > 0:
+		return c.wait(ctx, lease, class, err, waitFor(DelayProxies, after))
+	case attempt <= policy.Retries:
+		return c.leases.retry(ctx, lease, err, max(after, policy.Wait(attempt, c.def.Retries.Cap)), true)
+	}
+	return c.giveUp(ctx, lease, class, err)
+}
+
+// wait leaves a page in the queue for a while without using up an attempt. A
+// page that has waited for too long is given up.
+func (c *crawler) wait(ctx context.Context, lease workqueue.Leased, class fetch.Class, err error, d decision) error {
+	since := time.Now()
+	if infos, gerr := c.queue.Get(ctx, lease.ID); gerr == nil && len(infos) == 1 {
+		since = delayedSince(infos[0].Note, since)
+	}
+	if time.Since(since)+d.after > c.stallMax(class) {
+		return c.giveUp(ctx, lease, class, fmt.Errorf("delayed for too long: %w", err))
+	}
+	c.delays.add(string(d.delay))
+	return c.leases.retry(ctx, lease, fmt.Errorf("%s%s: %w", delayNote, since.UTC().Format(time.RFC3339), err), d.after, false)
+}
+
+// stallMax is how long a page may be delayed. It waits for proxies that rest as
+// long as its job may take, if there is a limit to that.
+func (c *crawler) stallMax(class fetch.Class) time.Duration {
+	if limit := c.def.Limits.MaxDuration; class == fetch.NoProxy && limit > 0 {
+		return max(limit, c.def.Retries.StallMax)
+	}
+	return c.def.Retries.StallMax
+}
+
+// giveUp settles a page that is not tried again.
+func (c *crawler) giveUp(ctx context.Context, lease workqueue.Leased, class fetch.Class, err error) error {
+	y := yield{Class: class}
+	if p, ok := errors.AsType[*invalidPage](err); ok {
+		y.Invalid, y.Hits, y.Faults = p.invalid, p.hits, p.faults
+	}
+	result, merr := json.Marshal(y)
+	if merr != nil {
+		return fmt.Errorf("encode failure: %w", merr)
+	}
+	outcome := workqueue.Failed(err)
+	if class == fetch.Gone || class == fetch.Robots || class == fetch.Limit || class == fetch.Enough {
+		outcome = workqueue.Skipped(err.Error())
+	}
+	return c.leases.settle(ctx, lease, outcome.With(result))
+}
+
+const delayNote = "delayed since "
+
+// delayedSince reads from an item's note when it was first delayed.
+func delayedSince(note string, missing time.Time) time.Time {
+	rest, ok := strings.CutPrefix(note, delayNote)
+	if !ok {
+		return missing
+	}
+	stamp, _, _ := strings.Cut(rest, ": ")
+	if t, err := time.Parse(time.RFC3339, stamp); err == nil {
+		return t
+	}
+	return missing
+}

@@ -1,0 +1,146 @@
+package sites
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+	"muster/sites/fetch"
+)
+
+// maxSitemaps is how deeply sitemaps may be nested.
+const maxSitemaps = 3
+
+// extractor makes records and links of the pages of a job. It may be used by
+// many goroutines.
+type extractor struct {
+	def      *definition.Definition
+	limit    int // of records of a type from a listing page; 0: none
+	memory   *memory
+	contents duplicates
+	siblings *siblings
+}
+
+// extract reads a page that was fetched; tries is how often the page was tried
+// before. Every error but that of ctx is a *fetch.Error.
+func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tries int) (*yield, [][]byte, error) {
+	leave, err := x.memory.enter(ctx, len(page.Body))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer leave()
+	page.N = v.N
+	fail := func(class fetch.Class, err error) (*yield, [][]byte, error) {
+		if page.Suspect != nil {
+			page.Suspect()
+		}
+		return nil, nil, &fetch.Error{Class: class, URL: v.URL, Status: page.Status, Via: page.Via, Err: err}
+	}
+	if v.Kind == definition.KindSitemap {
+		y, err := x.sitemap(v, page)
+		if err != nil {
+			return fail(fetch.Parse, err)
+		}
+		return y, nil, nil
+	}
+	doc, err := extract.Parse(x.def, page)
+	if err != nil {
+		return fail(fetch.Parse, err)
+	}
+	if err := fetch.Inspect(x.def, doc); err != nil {
+		return nil, nil, err
+	}
+	res, err := extract.Run(x.def, doc)
+	if err := x.siblings.suspect(ctx, doc, &res, tries); err != nil {
+		return nil, nil, err
+	}
+	if err != nil {
+		return fail(fetch.Validate, invalidIn(res, err))
+	}
+	if class, err := x.check(doc, res); err != nil {
+		return fail(class, err)
+	}
+	y, records, err := x.yield(v, doc, res)
+	if err != nil {
+		return fail(fetch.Validate, err)
+	}
+	return y, records, nil
+}
+
+func (x *extractor) sitemap(v visit, page extract.Page) (*yield, error) {
+	res, err := extract.Sitemap(x.def, page)
+	if err != nil {
+		return nil, err
+	}
+	y := &yield{Class: fetch.OK, Bytes: len(page.Body), via: page.Via}
+	for _, l := range res.Links {
+		if l.Kind != definition.KindSitemap || v.Depth < maxSitemaps {
+			y.Links = append(y.Links, visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1})
+		}
+	}
+	return y, nil
+}
+
+// check returns why a page is none that the definition is about; nil when it
+// may be one.
+func (x *extractor) check(doc *extract.Doc, res extract.Result) (fetch.Class, error) {
+	if !extract.MustHave(x.def, doc) {
+		why := "the page has none of must_have"
+		if fetch.NeedsScript(doc) {
+			why += "; it seems to need JavaScript, which is not run; see render in the definition"
+		}
+		return fetch.Validate, errors.New(why)
+	}
+	if len(res.Records)+len(res.Links) > 0 || res.Next != nil {
+		return fetch.OK, nil
+	}
+	switch {
+	case len(res.Invalid) > 0:
+		return fetch.Validate, invalidIn(res, fmt.Errorf("no record of the page is valid: %s", strings.Join(res.Invalid[0].Problems, "; ")))
+	case fetch.NeedsScript(doc):
+		return fetch.Validate, errors.New("the page is an empty frame that needs JavaScript, which is not run; see render in the definition")
+	case doc.Root != nil && doc.JSON == nil && len(x.def.Page(doc.Page.Kind).MustHave) == 0 && doc.Text() == "":
+		return fetch.Empty, errors.New("there is nothing to read on the page")
+	}
+	return fetch.OK, nil
+}
+
+// yield is what a page came to, and its records as JSON.
+func (x *extractor) yield(v visit, doc *extract.Doc, res extract.Result) (*yield, [][]byte, error) {
+	y := &yield{
+		Class: fetch.OK, Bytes: len(doc.Page.Body), via: doc.Page.Via, Took: max(doc.Page.Took.Milliseconds(), 1), Duplicate: x.contents.of(doc, &res),
+		Counted: res.Counted, Invalid: len(res.Invalid), Hits: res.Hits, Faults: res.Faults, Records: map[string]int{},
+	}
+	print := sha256.New()
+	records := make([][]byte, 0, len(res.Records))
+	for i := range res.Records {
+		r := &res.Records[i]
+		if x.limit > 0 && v.Kind == definition.KindListing && y.Records[r.Type] >= x.limit {
+			continue
+		}
+		line, err := r.JSON()
+		if err != nil {
+			return nil, nil, fmt.Errorf("encode record: %w", err)
+		}
+		print.Write([]byte(r.Key))
+		y.Records[r.Type]++
+		y.types = append(y.types, r.Type)
+		records = append(records, line)
+	}
+	if deepest := x.def.Limits.MaxDepth; deepest == 0 || v.Depth < deepest {
+		for _, l := range res.Links {
+			print.Write([]byte(l.URL))
+			y.Links = append(y.Links, visit{URL: l.URL, Kind: l.Kind, Depth: v.Depth + 1})
+		}
+	}
+	if res.Next != nil {
+		y.Next = &visit{URL: res.Next.URL, Kind: definition.KindListing, N: res.Next.N, Depth: v.Depth}
+	}
+	y.Print = hex.EncodeToString(print.Sum(nil)[:8])
+	return y, records, nil
+}

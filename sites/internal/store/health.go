@@ -1,0 +1,80 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/sites/report"
+)
+
+// maxHealth bounds the jobs of a site whose health is stored.
+const maxHealth = 200
+
+// HealthOf reads the health of a site in its last jobs, the newest first.
+func HealthOf(ctx context.Context, rdb redis.UniversalClient, site string) ([]report.Health, error) {
+	all, err := rdb.HGetAll(ctx, HealthKey(site)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read health of %s: %w", site, err)
+	}
+	jobs := make([]report.Health, 0, len(all))
+	for _, text := range all {
+		var h report.Health
+		if err := json.Unmarshal([]byte(text), &h); err != nil {
+			return nil, fmt.Errorf("read health of %s: %w", site, err)
+		}
+		jobs = append(jobs, h)
+	}
+	slices.SortFunc(jobs, func(a, b report.Health) int { return b.At.Compare(a.At) })
+	return jobs, nil
+}
+
+// SaveHealth stores the health of a site in a job beside that of the jobs
+// before, the newest first, of which those that are too old or too many are removed.
+func SaveHealth(ctx context.Context, rdb redis.UniversalClient, h report.Health, before []report.Health) error {
+	data, err := json.Marshal(h)
+	if err != nil {
+		return fmt.Errorf("encode health: %w", err)
+	}
+	key := HealthKey(h.Site)
+	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.HSet(ctx, key, h.JobID, data)
+		p.Expire(ctx, key, report.Baseline)
+		for i, old := range before {
+			if i >= maxHealth || time.Since(old.At) > report.Baseline {
+				p.HDel(ctx, key, old.JobID)
+			}
+		}
+		p.SAdd(ctx, HealthSitesKey, h.Site)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store health of %s: %w", h.Site, err)
+	}
+	return nil
+}
+
+// LastHealth reads the health of each site in its last job, by name. Sites
+// without a job in the last seven days are left out.
+func LastHealth(ctx context.Context, rdb redis.UniversalClient) ([]report.Health, error) {
+	names, err := rdb.SMembers(ctx, HealthSitesKey).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list the health of sites: %w", err)
+	}
+	slices.Sort(names)
+	last := []report.Health{}
+	for _, name := range names {
+		jobs, err := HealthOf(ctx, rdb, name)
+		if err != nil {
+			return nil, err
+		}
+		if len(jobs) > 0 {
+			last = append(last, jobs[0])
+		}
+	}
+	return last, nil
+}

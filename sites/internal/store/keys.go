@@ -1,0 +1,74 @@
+package store
+
+// RequestKey is a string: what a job scrapes and how, as JSON. It expires a week
+// after the job's last step.
+func RequestKey(job string) string { return "muster:sites:" + job + ":spec" }
+
+// CollectedKey is a string: the totals of a job's listing pages, as JSON. It
+// expires like the request.
+func CollectedKey(job string) string { return "muster:sites:" + job + ":collected" }
+
+// ChunksKey is a hash: number of a chunk → the ids of its pages, packed. It is
+// removed when the job is over, and expires like the request.
+func ChunksKey(run string) string { return "muster:sites:" + run + ":chunks" }
+
+// FieldsKey is a set: the kinds of page that have had their required fields in
+// a job. It expires like the request.
+func FieldsKey(job string) string { return "muster:sites:" + job + ":fields" }
+
+// ProbePageKey is a string: a page that a job has fetched from its site, as
+// JSON, to try whether the site is up. It expires like the request.
+func ProbePageKey(job string) string { return "muster:sites:" + job + ":given" }
+
+// ResumedKey is a string that exists once a job that resumes another has put
+// the failed pages of that one back. It expires like the request.
+func ResumedKey(run string) string { return "muster:sites:" + run + ":resumed" }
+
+// CountedKey is a string: the summary of a job whose pages are all done, as
+// JSON, as far as Redis knows it: the writer of its records completes it. It
+// expires like the request.
+func CountedKey(run string) string { return "muster:sites:" + run + ":closing" }
+
+// SummaryKey is a string: the summary of a job whose files are closed, as JSON.
+// It expires like the request.
+func SummaryKey(run string) string { return "muster:sites:" + run + ":closed" }
+
+// OpenJobsKey is a set: the jobs that have records to write, or will have.
+const OpenJobsKey = "muster:sites:open"
+
+// WritersKey is a sorted set: where each process writes records, as JSON, by
+// when that expires, in unix milliseconds. Expired members are removed, and the
+// set expires half a minute after the last.
+const WritersKey = "muster:sites:writing"
+
+// JobsKey is a sorted set: jobs by when they began, in unix milliseconds. Jobs
+// whose other keys have expired are removed.
+const JobsKey = "muster:sites:jobs"
+
+// HealthKey is a hash: job → the health of its site, as JSON. It expires a week
+// after the site's last job.
+func HealthKey(site string) string { return "muster:sites:health:" + site }
+
+// HealthSitesKey is a set: the sites that have a HealthKey, or had one.
+const HealthSitesKey = "muster:sites:health"
+
+// PausedSitesKey is a set: the sites that are paused.
+const PausedSitesKey = "muster:sites:paused"
+
+// SpentKey is a hash: records and bytes, the totals of a job that has limits on
+// them; and by page, how many of its records were kept. It expires like the
+// request.
+func SpentKey(job string) string { return "muster:sites:" + job + ":spent" }
+
+// ProxyUsageKey is a hash: "good PROXY" and "bad PROXY" → how many answers of a
+// job came through that proxy and were pages, or were not. It expires like the
+// request.
+func ProxyUsageKey(job string) string { return "muster:sites:" + job + ":proxies" }
+
+// SessionEndsKey is a hash: why sessions of a job have ended → how many. It
+// expires like the request.
+func SessionEndsKey(job string) string { return "muster:sites:" + job + ":session-ends" }
+
+// DelaysKey is a hash: why pages of a job were delayed → how often. It expires
+// like the request.
+func DelaysKey(job string) string { return "muster:sites:" + job + ":delays" }

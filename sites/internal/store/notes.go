@@ -1,0 +1,53 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"muster/sites/fetch"
+	"muster/sites/report"
+	"muster/tasks/workqueue"
+)
+
+// The writer of a job leaves notes with the outputs of its queue: by type of
+// record how many are written, and these. Their names are no types'.
+const (
+	TroubleNote = "!trouble" // why the writer cannot go on; empty when it can
+	ClosedNote  = "!closed " // with the id of a job: its summary, as JSON, once its files are closed
+)
+
+// Written reads how many records of a job are written, by type, and why no more
+// are, or "".
+func Written(ctx context.Context, out *workqueue.Outputs) (byType map[string]int, trouble string, err error) {
+	notes, err := out.Notes(ctx)
+	if err != nil {
+		return nil, "", fmt.Errorf("count records: %w", err)
+	}
+	byType = map[string]int{}
+	for typ, n := range notes {
+		if !strings.HasPrefix(typ, "!") {
+			byType[typ], _ = strconv.Atoi(n) // only writers write it
+		}
+	}
+	return byType, notes[TroubleNote], nil
+}
+
+// FailureOf describes a page that failed. ok is false when its item is damaged.
+func FailureOf(info workqueue.Info) (f report.Failure, ok bool) {
+	var page struct {
+		URL string `json:"url"`
+	}
+	if json.Unmarshal(info.Payload, &page) != nil {
+		return f, false
+	}
+	var result struct {
+		Class fetch.Class `json:"class"`
+	}
+	if len(info.Result) == 0 || json.Unmarshal(info.Result, &result) != nil {
+		result.Class = "lost"
+	}
+	return report.Failure{URL: page.URL, Class: result.Class, Attempts: info.Attempts, Error: info.Note}, true
+}

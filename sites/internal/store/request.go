@@ -1,0 +1,101 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/sites/definition"
+	"muster/sites/report"
+)
+
+// ErrNoJob says that Redis knows no job of an id: there was none, or it ended
+// more than a week ago.
+var ErrNoJob = errors.New("no such job; jobs are known for a week after their end")
+
+// ErrNames says that a request contains what cannot be the name of a site or a job.
+var ErrNames = errors.New("the request names what it must not")
+
+// Request is the input of a scrape. It contains the whole definition, so that
+// workers need not have the same files as the sender. OutDir and Sinks are
+// honoured only by processes that have them in their settings, or were
+// told them by a sender in the same process: whoever can send tasks must not
+// have a worker write where it likes.
+type Request struct {
+	Site     string        `json:"site"`
+	File     string        `json:"file"`
+	YAML     string        `json:"yaml"`
+	BaseURL  string        `json:"base_url,omitempty"`
+	Limit    int           `json:"limit,omitempty"`
+	Direct   report.Direct `json:"direct,omitempty"`
+	CSV      bool          `json:"csv,omitempty"`
+	OutDir   string        `json:"out_dir"`
+	Home     string        `json:"home"` // the name of OutDir, for processes that may or may not share it
+	Sinks    []string      `json:"sinks,omitempty"`
+	Compress string        `json:"compress,omitempty"`
+	Began    int64         `json:"began,omitempty"` // unix milliseconds; set when the job begins
+	// Resume is the job whose pages and records this one continues.
+	Resume string `json:"resume,omitempty"`
+	// After are the jobs that this one waits for, by their sites.
+	After map[string]string `json:"after,omitempty"`
+}
+
+// Definition is what the request says to scrape.
+func (r Request) Definition() (*definition.Definition, error) {
+	def, err := definition.Parse(r.File, []byte(r.YAML))
+	if err != nil {
+		return nil, err
+	}
+	return def.WithBase(r.BaseURL)
+}
+
+// PagesOf is the job that has the pages and the records of a job: the job itself
+// unless it resumes another.
+func (r Request) PagesOf(id string) string {
+	if r.Resume != "" {
+		return r.Resume
+	}
+	return id
+}
+
+// Dir is the folder for the records of a job.
+func (r Request) Dir(id string) string { return filepath.Join(r.OutDir, r.Site, r.PagesOf(id)) }
+
+// validName matches the name of a job: it stands in paths.
+var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
+
+// CheckNames returns what is wrong with the names in the request of a job.
+func (r Request) CheckNames(id string) error {
+	if !validName.MatchString(id) || r.Resume != "" && !validName.MatchString(r.Resume) {
+		return fmt.Errorf("a job cannot be called %q or resume %q: %w", id, r.Resume, ErrNames)
+	}
+	if r.Site != filepath.Base(r.Site) || !filepath.IsLocal(r.Site) {
+		return fmt.Errorf("a site cannot be called %q: %w", r.Site, ErrNames)
+	}
+	return nil
+}
+
+// ReadRequest reads what a job scrapes and how. It fails with ErrNoJob when
+// there is no such job.
+func ReadRequest(ctx context.Context, rdb redis.UniversalClient, id string) (Request, error) {
+	data, err := rdb.Get(ctx, RequestKey(id)).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return Request{}, fmt.Errorf("job %s: %w", id, ErrNoJob)
+	}
+	var req Request
+	if err == nil {
+		err = json.Unmarshal(data, &req)
+	}
+	if err == nil {
+		err = req.CheckNames(id)
+	}
+	if err != nil {
+		return Request{}, fmt.Errorf("read job %s: %w", id, err)
+	}
+	return req, nil
+}

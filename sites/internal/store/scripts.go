@@ -1,0 +1,28 @@
+package store
+
+import (
+	"context"
+	_ "embed"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed lua/grant.lua
+	grantLua string
+	grantCmd = redis.NewScript(grantLua)
+)
+
+// Page is a fetched page that counts against the limits of its job.
+type Page struct {
+	ID      string
+	Records int
+	Bytes   int
+}
+
+// Grant adds a page to the totals of a job and returns how many of its records
+// may be kept when the job may have at most maxRecords; 0 is no limit. A second
+// call with the same page adds nothing and returns the same.
+func Grant(ctx context.Context, rdb redis.UniversalClient, job string, p Page, maxRecords int64) (int, error) {
+	return grantCmd.Run(ctx, rdb, []string{SpentKey(job)}, p.ID, p.Records, p.Bytes, maxRecords, Keep.Milliseconds()).Int()
+}

@@ -1,0 +1,58 @@
+package record
+
+import (
+	"hash/maphash"
+
+	"muster/sites/sink"
+)
+
+// delivered remembers which records each sink has got that are not safe
+// everywhere yet, by address. Nil remembers none.
+type delivered map[string]map[uint64]struct{}
+
+var recordSeed = maphash.MakeSeed()
+
+// recordID tells the records of one job apart, in this process.
+func recordID(r sink.Record) uint64 {
+	var h maphash.Hash
+	h.SetSeed(recordSeed)
+	for _, part := range []string{r.Type, r.Key, r.Change} {
+		_, _ = h.WriteString(part) // never fails, like the other writes here
+		_ = h.WriteByte(0)
+	}
+	_, _ = h.Write(r.Data)
+	return h.Sum64()
+}
+
+// add notes that a sink has got records.
+func (d *delivered) add(address string, records []sink.Record) {
+	if len(records) == 0 {
+		return
+	}
+	if *d == nil {
+		*d = delivered{}
+	}
+	ids := (*d)[address]
+	if ids == nil {
+		ids = make(map[uint64]struct{}, len(records))
+		(*d)[address] = ids
+	}
+	for _, r := range records {
+		ids[recordID(r)] = struct{}{}
+	}
+}
+
+// missing returns the records that a sink has not got.
+func (d delivered) missing(address string, records []sink.Record) []sink.Record {
+	ids := d[address]
+	if len(ids) == 0 {
+		return records
+	}
+	left := make([]sink.Record, 0, len(records))
+	for _, r := range records {
+		if _, ok := ids[recordID(r)]; !ok {
+			left = append(left, r)
+		}
+	}
+	return left
+}

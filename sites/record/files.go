@@ -1,0 +1,200 @@
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"muster/internal/atomicfile"
+	"muster/sites/ledger"
+	"muster/sites/sink"
+)
+
+// files are the files of a job: one of records for each type, changes.jsonl, and
+// the ledgers of the site, which are only read. They are opened when they are
+// needed. Each method that may change a file asks a fence first.
+type files struct {
+	dir     string              // of the job
+	ledgers string              // the folder of the site's ledgers
+	watch   map[string][]string // by type, the fields whose changes count
+	records map[string]*sink.JSONL
+	changes *sink.JSONL
+	books   map[string]*ledger.Book
+	dirty   map[string]bool // types with records that are not on the disk yet
+}
+
+// changeLine is a line of changes.jsonl.
+type changeLine struct {
+	ID     string          `json:"_key"` // type and key
+	Type   string          `json:"type"`
+	Key    string          `json:"key"`
+	URL    string          `json:"url"`
+	Change ledger.Change   `json:"change"`
+	Diff   json.RawMessage `json:"diff,omitempty"`
+}
+
+func (f *files) path(typ string) string       { return filepath.Join(f.dir, typ+".jsonl") }
+func (f *files) changesPath() string          { return filepath.Join(f.dir, "changes.jsonl") }
+func (f *files) ledgerPath(typ string) string { return filepath.Join(f.ledgers, typ+".ledger") }
+
+// takeOver makes it impossible for an earlier writer that may still run to change
+// the files; see package sink: files that it has not named yet are removed
+// first, then each file that it may have open is replaced by a copy.
+func (f *files) takeOver(fence sink.Fence) error {
+	if err := errors.Join(atomicfile.Abandon(f.dir), atomicfile.Abandon(f.ledgers)); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(f.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for the files in %s: %w", f.dir, err)
+	}
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) != ".jsonl" {
+			continue
+		}
+		if err := sink.Reclaim(filepath.Join(f.dir, e.Name()), fence); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// put appends a record to the file of its type and, unless it is unchanged, to
+// changes.jsonl. It reports whether the record was new in its file.
+func (f *files) put(r sink.Record, fence sink.Fence) (bool, error) {
+	to, err := f.file(r.Type, fence)
+	if err != nil {
+		return false, err
+	}
+	fresh, err := to.Put(r.Key, r.Data)
+	if err != nil {
+		return false, err
+	}
+	if f.dirty == nil {
+		f.dirty = map[string]bool{}
+	}
+	f.dirty[r.Type] = true
+	return fresh, f.putChange(r, fence)
+}
+
+// compare adds to a record how it differs from the one in the ledger.
+func (f *files) compare(r *sink.Record) error {
+	b, err := f.book(r.Type)
+	if err != nil {
+		return err
+	}
+	change, diff, err := b.Compare(r.Key, r.Data)
+	if err != nil {
+		return err
+	}
+	r.Change = string(change)
+	if len(diff) > 0 {
+		if r.Diff, err = json.Marshal(diff); err != nil {
+			return fmt.Errorf("encode what changed of %s: %w", r.Key, err)
+		}
+	}
+	return nil
+}
+
+// putChange appends a record to changes.jsonl, unless it is unchanged.
+func (f *files) putChange(r sink.Record, fence sink.Fence) error {
+	if r.Change == string(ledger.Unchanged) {
+		return nil
+	}
+	if f.changes == nil {
+		var err error
+		if f.changes, err = sink.OpenJSONL(f.changesPath(), fence); err != nil {
+			return err
+		}
+	}
+	line := changeLine{ID: r.Type + " " + r.Key, Type: r.Type, Key: r.Key, URL: r.URL, Change: ledger.Change(r.Change), Diff: r.Diff}
+	data, err := json.Marshal(line)
+	if err != nil {
+		return fmt.Errorf("encode change of %s: %w", r.Key, err)
+	}
+	_, err = f.changes.Put(line.ID, data)
+	return err
+}
+
+func (f *files) file(typ string, fence sink.Fence) (*sink.JSONL, error) {
+	if to, ok := f.records[typ]; ok {
+		return to, nil
+	}
+	if err := sink.Restore(f.path(typ), fence); err != nil { // of a job that is resumed
+		return nil, err
+	}
+	to, err := sink.OpenJSONL(f.path(typ), fence)
+	if err != nil {
+		return nil, err
+	}
+	if f.records == nil {
+		f.records = map[string]*sink.JSONL{}
+	}
+	f.records[typ] = to
+	return to, nil
+}
+
+func (f *files) book(typ string) (*ledger.Book, error) {
+	if b, ok := f.books[typ]; ok {
+		return b, nil
+	}
+	b, err := ledger.Open(f.ledgerPath(typ), f.watch[typ]...)
+	if err != nil {
+		return nil, err
+	}
+	if f.books == nil {
+		f.books = map[string]*ledger.Book{}
+	}
+	f.books[typ] = b
+	return b, nil
+}
+
+// counts is how many records each open file has, by type.
+func (f *files) counts() map[string]int {
+	n := make(map[string]int, len(f.records))
+	for typ, file := range f.records {
+		n[typ] = file.Count()
+	}
+	return n
+}
+
+// sync brings all that was put to the disk.
+func (f *files) sync() error {
+	for _, typ := range slices.Sorted(maps.Keys(f.dirty)) {
+		if err := f.records[typ].Sync(); err != nil {
+			return err
+		}
+	}
+	clear(f.dirty)
+	if f.changes == nil {
+		return nil
+	}
+	return f.changes.Sync()
+}
+
+func (f *files) close() error {
+	var errs []error
+	for _, typ := range slices.Sorted(maps.Keys(f.records)) {
+		errs = append(errs, f.records[typ].Close())
+	}
+	if f.changes != nil {
+		errs = append(errs, f.changes.Close())
+	}
+	errs = append(errs, f.closeBooks())
+	f.records, f.changes, f.dirty = nil, nil, nil
+	return errors.Join(errs...)
+}
+
+func (f *files) closeBooks() error {
+	var errs []error
+	for _, typ := range slices.Sorted(maps.Keys(f.books)) {
+		errs = append(errs, f.books[typ].Close())
+	}
+	f.books = nil
+	return errors.Join(errs...)
+}

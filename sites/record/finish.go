@@ -1,0 +1,330 @@
+package record
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"muster/internal/atomicfile"
+	"muster/sites/internal/store"
+	"muster/sites/ledger"
+	"muster/sites/report"
+	"muster/sites/sink"
+)
+
+// ReportFile is the file in a job's folder that has its summary.
+const ReportFile = "report.json"
+
+// finish writes what is left of a job whose pages are done, closes its files, and
+// adds to its summary what only the files know. Done again, as after a crash, it
+// has the same result.
+func (w *writer) finish(ctx context.Context, sum report.Summary) (report.Summary, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	err := w.hold(ctx, func(ctx context.Context) error {
+		if closed, ok, err := store.ReadJSON[report.Summary](ctx, w.rdb, store.SummaryKey(w.run)); err != nil || ok {
+			sum = closed
+			return err
+		}
+		notes, err := w.lease.out.Notes(ctx)
+		if err != nil {
+			return err
+		}
+		data := notes[store.ClosedNote+w.run] // by a writer that came no further
+		if data == "" {
+			if data, err = w.closeJob(ctx, sum); err != nil {
+				return err
+			}
+		}
+		if err := json.Unmarshal([]byte(data), &sum); err != nil {
+			return fmt.Errorf("read the summary of job %s: %w", w.run, err)
+		}
+		if err := w.rdb.SetNX(ctx, store.SummaryKey(w.run), data, store.Keep).Err(); err != nil {
+			return fmt.Errorf("store the summary of job %s: %w", w.run, err)
+		}
+		w.alert(ctx, sum.Health)
+		return w.closeAll()
+	})
+	return sum, err
+}
+
+// closeJob closes the files, and returns the summary once it is noted: from then
+// on it is the one of the job, whoever writes.
+func (w *writer) closeJob(ctx context.Context, sum report.Summary) (string, error) {
+	if _, err := w.writeAll(ctx); err != nil {
+		return "", err
+	}
+	if err := w.complete(ctx, &sum); err != nil {
+		return "", errors.Join(err, w.lease.report(ctx, err))
+	}
+	data, err := json.Marshal(sum)
+	if err != nil {
+		return "", fmt.Errorf("encode the summary: %w", err)
+	}
+	notes := map[string]string{store.TroubleNote: "", store.ClosedNote + w.run: string(data)}
+	for typ, n := range sum.ByType {
+		notes[typ] = strconv.Itoa(n)
+	}
+	return string(data), w.lease.ack(ctx, "", notes)
+}
+
+// alert sends the health of a site that is not healthy to the webhook. An error
+// is only logged.
+func (w *writer) alert(ctx context.Context, h report.Health) {
+	if w.alerts == "" || h.Status == report.Healthy {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := sink.Notify(ctx, w.alerts, w.sinks.options, h); err != nil {
+		w.log.Warn("the alert that the site is not healthy was not delivered", "error", err)
+	}
+}
+
+// complete makes the files that are made at the end, and completes the summary.
+func (w *writer) complete(ctx context.Context, sum *report.Summary) error {
+	for _, step := range []func(context.Context, *report.Summary) error{
+		w.countRecords, w.updateLedgers, w.countChanges, w.writeCSV, w.compress, w.writeFailed, w.judge, w.writeReport,
+	} {
+		if err := step(ctx, sum); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writer) countRecords(ctx context.Context, sum *report.Summary) error {
+	sum.ByType, sum.Files, sum.Records = map[string]int{}, nil, 0
+	for _, r := range w.def.Records {
+		f, err := w.files.file(r.Name, w.lease.fence(ctx)) // each exists, even when it is empty
+		if err != nil {
+			return err
+		}
+		sum.ByType[r.Name] = f.Count()
+		sum.Records += f.Count()
+		sum.Files = append(sum.Files, f.Path())
+	}
+	return nil
+}
+
+// updateLedgers makes the records of the job those that the next is compared with.
+func (w *writer) updateLedgers(ctx context.Context, sum *report.Summary) error {
+	for _, r := range w.def.Records {
+		if f := w.files.records[r.Name]; f != nil {
+			if err := f.Sync(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := w.files.closeBooks(); err != nil {
+		return err
+	}
+	complete := w.req.Limit == 0 && sum.HasEverything()
+	for _, r := range w.def.Records {
+		turn := ledger.Turn{Run: w.run, At: time.Now(), Records: w.files.path(r.Name), Watch: r.Watch, Complete: complete, Fence: w.lease.fence(ctx)}
+		if err := w.updateLedger(ctx, r.Name, turn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// updateLedger updates the ledger of one type, and writes down which records are
+// gone.
+func (w *writer) updateLedger(ctx context.Context, typ string, turn ledger.Turn) error {
+	var gone []sink.Record
+	flush := func() error {
+		err := w.writeGone(ctx, gone)
+		gone = gone[:0]
+		return err
+	}
+	err := ledger.Roll(w.files.ledgerPath(typ), turn, func(e ledger.Entry) error {
+		var h head
+		if err := json.Unmarshal(e.Record, &h); err != nil {
+			return fmt.Errorf("read what was known of %s: %w", e.Key, err)
+		}
+		gone = append(gone, sink.Record{Site: w.def.Site, Job: w.id, Type: typ, Key: e.Key, URL: h.URL, Data: e.Record, Change: string(ledger.Gone), At: turn.At})
+		if len(gone) == writeBatch {
+			return flush()
+		}
+		return nil
+	})
+	return errors.Join(err, flush())
+}
+
+func (w *writer) writeGone(ctx context.Context, gone []sink.Record) error {
+	if len(gone) == 0 {
+		return nil
+	}
+	for _, r := range gone {
+		if err := w.files.putChange(r, w.lease.fence(ctx)); err != nil {
+			return err
+		}
+	}
+	if err := w.files.changes.Sync(); err != nil {
+		return err
+	}
+	return w.sinks.put(ctx, gone)
+}
+
+// countChanges counts what changes.jsonl has.
+func (w *writer) countChanges(_ context.Context, sum *report.Summary) error {
+	sum.Changes = report.Changes{Unchanged: sum.Records}
+	f, err := os.Open(w.files.changesPath())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("count changes: %w", err)
+	}
+	defer f.Close()
+	sum.Changes.File = f.Name()
+	r := bufio.NewReaderSize(f, 64<<10)
+	for {
+		line, err := r.ReadBytes('\n')
+		if err == io.EOF {
+			break
+		}
+		var c changeLine
+		if err == nil {
+			err = json.Unmarshal(line, &c)
+		}
+		if err != nil {
+			return fmt.Errorf("count changes: %w", err)
+		}
+		switch c.Change {
+		case ledger.New:
+			sum.Changes.New++
+		case ledger.Changed:
+			sum.Changes.Changed++
+		case ledger.Gone:
+			sum.Changes.Gone++
+		}
+	}
+	sum.Changes.Unchanged -= sum.Changes.New + sum.Changes.Changed
+	return nil
+}
+
+func (w *writer) writeCSV(ctx context.Context, sum *report.Summary) error {
+	if !w.req.CSV {
+		return nil
+	}
+	for i := range w.def.Records {
+		r := &w.def.Records[i]
+		columns := []string{"_key", "_url"}
+		for _, f := range r.Fields {
+			columns = append(columns, f.Name)
+		}
+		path := filepath.Join(w.files.dir, r.Name+".csv")
+		if err := sink.WriteCSV(w.files.path(r.Name), path, columns, w.lease.fence(ctx)); err != nil {
+			return err
+		}
+		sum.Files = append(sum.Files, path)
+	}
+	return nil
+}
+
+func (w *writer) compress(ctx context.Context, sum *report.Summary) error {
+	if w.req.Compress == "" {
+		return nil
+	}
+	for typ, f := range w.files.records {
+		if err := f.Close(); err != nil {
+			return err
+		}
+		delete(w.files.records, typ)
+	}
+	for i, path := range sum.Files {
+		var err error
+		if sum.Files[i], err = sink.Compress(path, w.req.Compress, w.lease.fence(ctx)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeFailed lists the pages that were not fetched, with the reasons, in a file
+// that appears as a whole.
+func (w *writer) writeFailed(ctx context.Context, sum *report.Summary) error {
+	if sum.Errors == 0 {
+		return nil
+	}
+	sum.Failed = filepath.Join(w.files.dir, "failed.jsonl")
+	return atomicfile.Write(sum.Failed, 0o644, func(to io.Writer) error {
+		enc := json.NewEncoder(to)
+		enc.SetEscapeHTML(false)
+		for offset := 0; ; {
+			ids, err := w.queue.Failed(ctx, offset, 500)
+			if err != nil {
+				return fmt.Errorf("list failed pages: %w", err)
+			}
+			if len(ids) == 0 {
+				return w.lease.keep(ctx)
+			}
+			offset += len(ids)
+			infos, err := w.queue.Get(ctx, ids...)
+			if err != nil {
+				return fmt.Errorf("read failed pages: %w", err)
+			}
+			for _, info := range infos {
+				f, ok := store.FailureOf(info)
+				if !ok {
+					continue
+				}
+				if err := enc.Encode(f); err != nil {
+					return err
+				}
+			}
+		}
+	})
+}
+
+// judge adds the health of the site to the summary, and the job to those that
+// the next is compared with.
+func (w *writer) judge(ctx context.Context, sum *report.Summary) error {
+	sum.Seconds = time.Since(time.UnixMilli(w.req.Began)).Seconds()
+	before, err := store.HealthOf(ctx, w.rdb, w.def.Site)
+	if err != nil {
+		return err
+	}
+	before = slices.DeleteFunc(before, func(h report.Health) bool { return h.JobID == w.run })
+	sum.Health = report.Judge(w.def, sum, w.req.Limit > 0, time.Now(), before)
+	if err := store.SaveHealth(ctx, w.rdb, sum.Health, before); err != nil {
+		return err
+	}
+	if sum.Health.Status != report.Healthy {
+		w.log.Warn("the site is not healthy", "health", sum.Health.Status, "alerts", sum.Health.Alerts)
+	}
+	if len(sum.Health.Notices) > 0 {
+		w.log.Warn("records of the site lack something", "notices", sum.Health.Notices)
+	}
+	return nil
+}
+
+// writeReport writes the summary beside the records, for programs and for people.
+func (w *writer) writeReport(ctx context.Context, sum *report.Summary) error {
+	data, err := json.MarshalIndent(sum, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the report: %w", err)
+	}
+	for name, text := range map[string][]byte{ReportFile: append(data, '\n'), "report.txt": []byte(sum.Text())} {
+		err := atomicfile.Write(filepath.Join(w.files.dir, name), 0o644, func(to io.Writer) error {
+			if _, err := to.Write(text); err != nil {
+				return err
+			}
+			return w.lease.keep(ctx)
+		})
+		if err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
+	}
+	return nil
+}

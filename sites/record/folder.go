@@ -1,0 +1,53 @@
+package record
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// nameFile is the file with the name of the folder that it is in.
+const nameFile = ".muster-home"
+
+// FolderName returns the name of a folder for records, and makes both the folder
+// and its name when they do not exist. Processes tell by the name whether they
+// share the folder.
+func FolderName(dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("make the folder for records: %w", err)
+	}
+	path := filepath.Join(dir, nameFile)
+	if name := readName(dir); name != "" {
+		return name, nil
+	}
+	tmp, err := os.CreateTemp(dir, nameFile+"-*")
+	if err != nil {
+		return "", fmt.Errorf("name the folder for records: %w", err)
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.WriteString(rand.Text() + "\n")
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		return "", fmt.Errorf("name the folder for records: %w", err)
+	}
+	// Of many who do this at once, one wins, with a whole file.
+	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fmt.Errorf("name the folder for records: %w", err)
+	}
+	if name := readName(dir); name != "" {
+		return name, nil
+	}
+	return "", fmt.Errorf("%s is empty; remove it", path)
+}
+
+// readName returns the name of a folder, or "" when it has none here.
+func readName(dir string) string {
+	data, err := os.ReadFile(filepath.Join(dir, nameFile))
+	if err != nil || len(data) > 100 {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
+}

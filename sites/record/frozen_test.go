@@ -1,0 +1,624 @@
+package record
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/sites/internal/store"
+	"muster/sites/ledger"
+	"muster/sites/report"
+	"muster/sites/sink"
+	"muster/tasks"
+	"muster/tasks/redistest"
+	"muster/tasks/workqueue"
+)
+
+// writerChildEnv makes this test binary a process that writes the records of all
+// open jobs of the Redis that it names to the folder and sinks that it names
+// then, until its standard input ends.
+const writerChildEnv = "MUSTER_SITES_TEST_WRITER"
+
+// frozenLease is short: a test waits for it to run out many times.
+const frozenLease = 100 * time.Millisecond
+
+func frozenRecorder(rdb redis.UniversalClient, dir string, sinks []string) (*Recorder, error) {
+	return New(Config{Client: tasks.NewClient(rdb), OutDir: dir, Sinks: sinks, Lease: frozenLease})
+}
+
+// stepper is a hook on a client of Redis: it says on standard output what the
+// process is about to ask of its job, and which answer it just got, and goes on
+// when it reads a line. Between two such steps is what the process does to files.
+// Steps are counted from when it became the writer.
+type stepper struct {
+	mu   sync.Mutex // guards all
+	in   *bufio.Reader
+	step int
+}
+
+// claimArgs is how many words a claim has, fewer than any other script of a
+// queue that a writer runs.
+const claimArgs = 20
+
+func (s *stepper) say(when string, cmd redis.Cmder) {
+	if name := cmd.Name(); name != "evalsha" && name != "xread" && name != "set" || !strings.Contains(fmt.Sprint(cmd.Args()...), "frozen-job") {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(cmd.Args()) == claimArgs && when == "before" {
+		s.step = 0
+	}
+	s.step++
+	fmt.Printf("step %d: %s %s\n", s.step, when, cmd.Name())
+	if _, err := s.in.ReadString('\n'); err != nil {
+		os.Exit(0) // the test has ended
+	}
+}
+
+func (s *stepper) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (s *stepper) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		s.say("before", cmd)
+		err := next(ctx, cmd)
+		s.say("after", cmd)
+		return err
+	}
+}
+
+func (s *stepper) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func writerChild(args string) error {
+	given := strings.Fields(args)
+	opt, err := redis.ParseURL(given[0])
+	if err != nil {
+		return err
+	}
+	rdb, plain := redis.NewClient(opt), redis.NewClient(opt)
+	steps := &stepper{in: bufio.NewReader(os.Stdin)}
+	rdb.AddHook(steps)
+	r, err := frozenRecorder(rdb, given[1], given[2:])
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	for { // as Run does, without its pauses
+		open, err := plain.SMembers(ctx, store.OpenJobsKey).Result()
+		if err != nil {
+			return err
+		}
+		for _, id := range open {
+			if w, err := r.writer(ctx, id); err == nil {
+				w.lastCheck = time.Now() // its workflow is not over
+				r.writeJob(ctx, id)
+			}
+		}
+	}
+}
+
+// frozenWriter is a process that writes records and is stopped now and then.
+type frozenWriter struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	in   io.Writer
+	stop chan string   // the step at which it waits, to be stopped
+	over chan struct{} // closed at the end of the test
+
+	mu      sync.Mutex             // guards the fields below
+	want    func(step string) bool // whether to stop it at a step
+	waiting bool                   // its last step is one to stop at
+	steps   int                    // it has taken
+	gone    bool
+}
+
+func startWriter(t *testing.T, args ...string) *frozenWriter {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), writerChildEnv+"="+strings.Join(args, " "))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &frozenWriter{t: t, cmd: cmd, in: in, stop: make(chan string), over: make(chan struct{}), want: func(string) bool { return false }}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			w.mu.Lock()
+			stop := w.want(lines.Text())
+			w.waiting = stop
+			w.steps++
+			w.mu.Unlock()
+			if stop {
+				select {
+				case w.stop <- lines.Text():
+				case <-w.over:
+				}
+				continue
+			}
+			_, _ = io.WriteString(in, "go\n")
+		}
+		w.mu.Lock()
+		w.gone = true
+		w.mu.Unlock()
+	}()
+	t.Cleanup(func() {
+		close(w.over)
+		_ = cmd.Process.Kill()
+		<-ended
+		_ = cmd.Wait()
+	})
+	return w
+}
+
+// stopAt says at which steps to stop.
+func (w *frozenWriter) stopAt(want func(step string) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.want = want
+}
+
+// freeze waits until the writer is at a step where it is to be stopped, and
+// stops it there. Without one before enough it returns "".
+func (w *frozenWriter) freeze(enough func() bool) string {
+	w.t.Helper()
+	step := ""
+	testutil.Eventually(w.t, "the writer comes to a step, or has done enough", func() bool {
+		select {
+		case step = <-w.stop:
+			w.mu.Lock()
+			w.waiting = false
+			w.mu.Unlock()
+			return true
+		default:
+			w.alive()
+			return enough()
+		}
+	})
+	if step == "" { // it may have come to a step by now
+		w.mu.Lock()
+		w.want = func(string) bool { return false }
+		waiting := w.waiting
+		w.mu.Unlock()
+		if !waiting {
+			return ""
+		}
+		step = <-w.stop
+	}
+	if err := w.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		w.t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	for !status.Stopped() {
+		if _, err := syscall.Wait4(w.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil && !errors.Is(err, syscall.EINTR) {
+			w.t.Fatal(err)
+		}
+	}
+	return step
+}
+
+// thaw lets the writer go on.
+func (w *frozenWriter) thaw() {
+	w.t.Helper()
+	if _, err := io.WriteString(w.in, "go\n"); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// awake waits until the writer has gone on with a job from the start, and so
+// has ended what it was at.
+func (w *frozenWriter) awake() {
+	w.t.Helper()
+	again := 0
+	w.stopAt(func(step string) bool {
+		if strings.HasPrefix(step, "step 1:") {
+			again++
+		}
+		return false
+	})
+	testutil.Eventually(w.t, "the writer ends what it was at", func() bool {
+		w.alive()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return again > 0
+	})
+}
+
+func (w *frozenWriter) alive() {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gone {
+		w.t.Fatal("the writer has ended")
+	}
+}
+
+// frozenJob is a job whose records a test makes.
+type frozenJob struct {
+	*writer
+	t    *testing.T
+	next int
+	keys map[string]map[string]bool // by type
+}
+
+// give settles a page with records, some of which are larger than the buffer
+// that they are written through.
+func (j *frozenJob) give(n int, version string) {
+	j.t.Helper()
+	ctx := j.t.Context()
+	if _, err := j.queue.Enqueue(ctx, workqueue.Item{ID: fmt.Sprint("page-", j.next), Kind: "detail"}); err != nil {
+		j.t.Fatal(err)
+	}
+	leases, err := j.queue.Lease(ctx, "test", 1)
+	if err != nil || len(leases) != 1 {
+		j.t.Fatal(leases, err)
+	}
+	var outputs [][]byte
+	for range n {
+		typ, key := []string{"item", "teaser"}[j.next%2], fmt.Sprint("k", j.next)
+		size := 100
+		if j.next%30 == 0 {
+			size = 70 << 10
+		}
+		j.next++
+		outputs = append(outputs, fmt.Appendf(nil, `{"_type":%q,"_key":%q,"_url":"http://shop.example","name":%q,"price":%q}`, typ, key, strings.Repeat("x", size), version))
+		if j.keys[typ] == nil {
+			j.keys[typ] = map[string]bool{}
+		}
+		j.keys[typ][key] = true
+	}
+	if err := j.queue.Settle(ctx, leases[0], workqueue.Done().With(nil, outputs...)); err != nil {
+		j.t.Fatal(err)
+	}
+}
+
+// audit counts every record of the job.
+func (j *frozenJob) audit(open func(path string) (io.ReadCloser, error)) {
+	j.t.Helper()
+	total := 0
+	for typ, want := range j.keys {
+		keys := j.lines(open, j.files.path(typ))
+		total += len(want)
+		for key := range want {
+			if keys[key] != 1 {
+				j.t.Errorf("%s.jsonl has record %s %d times, want once", typ, key, keys[key])
+			}
+		}
+		if len(keys) != len(want) {
+			j.t.Errorf("%s.jsonl has %d records, want %d", typ, len(keys), len(want))
+		}
+		if byType, trouble, err := store.Written(j.t.Context(), j.lease.out); err != nil || byType[typ] != len(want) || trouble != "" {
+			j.t.Errorf("Redis counts %d records of type %s, trouble %q, %v; want %d", byType[typ], typ, trouble, err, len(want))
+		}
+	}
+	changes := j.lines(func(path string) (io.ReadCloser, error) { return os.Open(path) }, j.files.changesPath())
+	for id, n := range changes {
+		if n != 1 {
+			j.t.Errorf("changes.jsonl has %s %d times, want once", id, n)
+		}
+	}
+	if len(changes) != total {
+		j.t.Errorf("changes.jsonl has %d lines, want %d", len(changes), total)
+	}
+	if n, _, err := j.lease.out.Backlog(j.t.Context()); err != nil || n != 0 {
+		j.t.Errorf("%d records wait in Redis, %v; want none", n, err)
+	}
+	entries, err := os.ReadDir(j.files.dir)
+	if err != nil {
+		j.t.Error(err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") {
+			j.t.Errorf("%s is left over", e.Name())
+		}
+	}
+}
+
+// lines counts the lines of a file by their keys. Each must be whole.
+func (j *frozenJob) lines(open func(path string) (io.ReadCloser, error), path string) map[string]int {
+	j.t.Helper()
+	f, err := open(path)
+	if err != nil {
+		j.t.Error(err)
+		return nil
+	}
+	defer f.Close()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		j.t.Error(err)
+	}
+	keys := map[string]int{}
+	for line := range strings.Lines(string(data)) {
+		var h head
+		if err := json.Unmarshal([]byte(line), &h); err != nil || !strings.HasSuffix(line, "\n") {
+			j.t.Errorf("%s has a broken line %.80q: %v", filepath.Base(path), line, err)
+		}
+		keys[h.Key]++
+	}
+	return keys
+}
+
+// frozenYAML defines a site with two types of records.
+const frozenYAML = `site: shop.example
+base_url: http://shop.example
+start: [/]
+listing: {links: a}
+records:
+  item: {key: [name], fields: {name: {css: h1, required: true}, price: b}}
+  teaser: {from: listing, each: li, fields: {name: a}}
+`
+
+// newFrozenJob makes a job known as the begin of a scrape does.
+func newFrozenJob(t *testing.T, r *Recorder, id string, req store.Request) *frozenJob {
+	t.Helper()
+	home, err := FolderName(req.OutDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Site, req.File, req.YAML, req.Home = "shop.example", "shop.yaml", frozenYAML, home
+	data, err := json.Marshal(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(r.rdb.Set(t.Context(), store.RequestKey(id), data, store.Keep).Err(), r.rdb.SAdd(t.Context(), store.OpenJobsKey, id).Err()); err != nil {
+		t.Fatal(err)
+	}
+	w, err := r.writer(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &frozenJob{writer: w, t: t, keys: map[string]map[string]bool{}}
+}
+
+// twoWriters are a process that can be stopped, and a recorder that writes when a
+// test makes it.
+func twoWriters(t *testing.T, dir string, sinks ...string) (*Recorder, *frozenWriter) {
+	t.Helper()
+	url := redistest.URL(t)
+	opt, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rdb := redis.NewClient(opt)
+	r, err := frozenRecorder(rdb, dir, sinks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(r.Close(), rdb.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return r, startWriter(t, append([]string{url, dir}, sinks...)...)
+}
+
+// countingHook is a webhook; delivered counts the records that it got.
+func countingHook(t *testing.T) (url string, delivered func() int) {
+	t.Helper()
+	var mu sync.Mutex
+	got := map[string]bool{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var b struct{ Records []struct{ Type, Key string } }
+		switch err := json.NewDecoder(r.Body).Decode(&b); {
+		case errors.Is(err, io.ErrUnexpectedEOF): // its sender has ended
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		case err != nil:
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, r := range b.Records {
+			got[r.Type+" "+r.Key] = true
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(got)
+	}
+}
+
+// A process that is stopped at any step of writing records, for so long that
+// another takes over, and goes on beside it: every record is written once, and
+// the job is not blocked.
+func TestFrozenWriter(t *testing.T) {
+	t.Parallel()
+	hook, delivered := countingHook(t)
+	dir := t.TempDir()
+	r, w := twoWriters(t, dir, hook)
+	j := newFrozenJob(t, r, "frozen-job", store.Request{OutDir: dir, Sinks: []string{hook}})
+	met := map[string]bool{}
+	drained := func() bool {
+		if _, err := j.drain(t.Context()); err != nil && !errors.Is(err, ErrNotWriter) {
+			t.Fatal(err)
+		}
+		n, err := j.lease.out.Len(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n == 0
+	}
+	for {
+		idle := 0
+		w.stopAt(func(step string) bool {
+			if strings.HasPrefix(step, "step 1:") {
+				idle++
+			}
+			if met[step] {
+				return false
+			}
+			met[step] = true
+			return true
+		})
+		j.give(10, "1")
+		step := w.freeze(func() bool { w.mu.Lock(); defer w.mu.Unlock(); return idle > 3 })
+		if step == "" {
+			break
+		}
+		j.give(10, "1")
+		testutil.Eventually(t, "another writes while the first is stopped at "+step, drained)
+		j.give(10, "1")
+		w.thaw()
+		testutil.Eventually(t, "both write", drained)
+	}
+	if len(met) < 10 {
+		t.Errorf("stopped at %d steps, want some more", len(met))
+	}
+	w.awake()
+	testutil.Eventually(t, "all is written", drained)
+	w.awake()
+	j.audit(func(path string) (io.ReadCloser, error) { return os.Open(path) })
+	if n := delivered(); n != j.next {
+		t.Errorf("the webhook got %d records, want %d", n, j.next)
+	}
+	t.Logf("stopped at %d steps", len(met))
+}
+
+// So is one that is stopped while it closes the files of a job.
+func TestFrozenCloser(t *testing.T) {
+	t.Parallel()
+	const parts = 4
+	for part := range parts {
+		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
+			t.Parallel()
+			freezeCloser(t, func(step int) bool { return step%parts == part })
+		})
+	}
+}
+
+// freezeCloser stops a process that closes jobs at those steps that are asked
+// for, each in a job of its own.
+func freezeCloser(t *testing.T, asked func(step int) bool) {
+	out := t.TempDir()
+	r, w := twoWriters(t, out)
+	met := map[string]bool{}
+	for n := 0; ; n++ {
+		id := fmt.Sprint("frozen-job-", n)
+		j := newFrozenJob(t, r, id, store.Request{OutDir: out, CSV: true, Compress: "gz"})
+		j.give(20, id)
+		sum, err := json.Marshal(report.Summary{Site: j.def.Site, JobID: id, Status: report.StatusComplete})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := j.rdb.Set(t.Context(), store.CountedKey(id), sum, store.Keep).Err(); err != nil {
+			t.Fatal(err)
+		}
+		w.stopAt(func(step string) bool {
+			n := 0
+			if _, err := fmt.Sscanf(step, "step %d:", &n); err != nil || met[step] || !asked(n) {
+				return false
+			}
+			met[step] = true
+			return true
+		})
+		closed := func() bool {
+			_, ok, err := store.ReadJSON[report.Summary](t.Context(), j.rdb, store.SummaryKey(id))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ok
+		}
+		step := w.freeze(closed)
+		if step != "" {
+			testutil.Eventually(t, "another closes the job while the first is stopped at "+step, func() bool {
+				if _, err := j.finish(t.Context(), report.Summary{Site: j.def.Site, JobID: id, Status: report.StatusComplete}); err != nil && !errors.Is(err, ErrNotWriter) {
+					t.Fatal(err)
+				}
+				return closed()
+			})
+			j.isClosed()
+			w.stopAt(func(string) bool { return false })
+			w.thaw()
+		}
+		w.awake()
+		j.isClosed()
+		if t.Failed() {
+			t.Fatalf("the first was stopped at %s", step)
+		}
+		if err := j.rdb.SRem(t.Context(), store.OpenJobsKey, id).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if step == "" {
+			break
+		}
+	}
+	if len(met) < 5 {
+		t.Errorf("stopped at %d steps, want some more", len(met))
+	}
+	t.Logf("stopped at %d steps", len(met))
+}
+
+// isClosed audits a job whose files are closed.
+func (j *frozenJob) isClosed() {
+	j.t.Helper()
+	sum, ok, err := store.ReadJSON[report.Summary](j.t.Context(), j.rdb, store.SummaryKey(j.run))
+	if err != nil || !ok || sum.Records != j.next || sum.Changes.New+sum.Changes.Changed != j.next || len(sum.Files) != 4 {
+		j.t.Errorf("got %+v, closed %v, %v; want %d records, all of them changes", sum, ok, err, j.next)
+	}
+	j.audit(sink.Unpack)
+	names := []string{}
+	entries, err := os.ReadDir(j.files.dir)
+	if err != nil {
+		j.t.Error(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if want := []string{"changes.jsonl", "item.csv.gz", "item.jsonl.gz", "report.json", "report.txt", "teaser.csv.gz", "teaser.jsonl.gz"}; !slices.Equal(names, want) {
+		j.t.Errorf("got files %v, want %v", names, want)
+	}
+	for typ, want := range j.keys {
+		b, err := ledger.Open(j.files.ledgerPath(typ))
+		if err != nil {
+			j.t.Error(err)
+			continue
+		}
+		if b.Len() != len(want) {
+			j.t.Errorf("the ledger has %d records of type %s, want %d", b.Len(), typ, len(want))
+		}
+		for key := range want {
+			if e, ok, err := b.Show(key); err != nil || !ok || !strings.Contains(string(e.Record), `"`+j.run+`"`) {
+				j.t.Errorf("the ledger has %v of record %s, %v; want what job %s had", e.Last, key, err, j.run)
+			}
+		}
+		if err := b.Close(); err != nil {
+			j.t.Error(err)
+		}
+	}
+}

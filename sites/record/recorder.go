@@ -1,0 +1,349 @@
+// Package record writes the records of jobs: to files, with what changed since
+// the last job of the site, and to sinks. At the end of a job it closes the files
+// and writes the report.
+//
+// Pages settle their records in the work queue of their job. In each process a
+// Recorder writes those of the jobs whose folder it sees and may write to; a
+// lease per job lets one process write at a time.
+package record
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/addressfilter"
+	"muster/sites/internal/store"
+	"muster/sites/report"
+	"muster/sites/sink"
+	"muster/tasks"
+	"muster/tasks/workqueue"
+)
+
+// Config sets up a Recorder.
+type Config struct {
+	Client *tasks.Client         // It has no default.
+	OutDir string                // where this process may write. It has no default.
+	Sinks  []string              // addresses of sinks that it may write to. Defaults to none.
+	Lease  time.Duration         // how long a writer may be silent before another takes over. Defaults to 15 s.
+	Alerts string                // the URL of a webhook that gets the health of sites that are not healthy. Defaults to none.
+	Secret string                // signs what webhooks get. Defaults to none.
+	Filter *addressfilter.Filter // see sink.Options. Defaults to none.
+	// Round is called with the open jobs before their records are written, again
+	// and again. Defaults to nothing.
+	Round  func(ctx context.Context, open []string)
+	Logger *slog.Logger // Defaults to none.
+}
+
+const defaultLease = 15 * time.Second
+
+// RetryAfter is when to ask again for a job that could not be finished.
+const RetryAfter = minBackOff
+
+// Recorder writes records. It may be used by many goroutines. Run writes; Close
+// closes the files.
+type Recorder struct {
+	cfg       Config
+	rdb       redis.UniversalClient
+	owner     string                  // names this process among those that write
+	sees      func(dir string) string // the name of a folder for records, if it is here
+	permits   permits
+	announced string        // see announce; of the goroutine of Run
+	wake      chan struct{} // there may be a job with records to write
+	errors    logOnce       // that were logged, by job
+
+	mu      sync.Mutex // guards writers
+	writers map[string]*writer
+}
+
+// New returns a Recorder.
+func New(cfg Config) (*Recorder, error) {
+	if cfg.Lease <= 0 {
+		cfg.Lease = defaultLease
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	host, _ := os.Hostname()
+	r := &Recorder{
+		cfg: cfg, rdb: cfg.Client.Redis(), sees: readName, wake: make(chan struct{}, 1), writers: map[string]*writer{},
+		owner: fmt.Sprintf("%s-%d-%d", host, os.Getpid(), time.Now().UnixNano()),
+	}
+	return r, r.permits.allow(cfg.OutDir, cfg.Sinks)
+}
+
+// Allow lets this process write to a folder, unless it is "", and to sinks.
+func (r *Recorder) Allow(dir string, sinks []string) error { return r.permits.allow(dir, sinks) }
+
+// Check returns why this process must not write the records of a request, and what to do.
+func (r *Recorder) Check(req store.Request) error { return r.permits.check(req) }
+
+// Sees reports whether the folder for the records of a request is on this machine.
+func (r *Recorder) Sees(req store.Request) bool {
+	return req.Home != "" && r.sees(req.OutDir) == req.Home
+}
+
+// How often Run looks for jobs: while there are some, and while not.
+const (
+	roundBusy = 250 * time.Millisecond
+	roundIdle = 2 * time.Second
+)
+
+// Run writes the records of all jobs that this process sees and may write, until
+// ctx ends. It returns when no record is being written any more, always nil; what
+// is not written waits in Redis.
+func (r *Recorder) Run(ctx context.Context) error {
+	if _, err := FolderName(r.cfg.OutDir); err != nil { // senders look for its name
+		r.cfg.Logger.Warn("this process does not announce that it writes records", "error", err)
+	}
+	defer r.retract(ctx)
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	busy := map[string]chan struct{}{} // by job; closed when its records have been written
+	for {
+		wait := roundIdle
+		if r.round(ctx, busy, &writing) > 0 {
+			wait = roundBusy
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return nil
+		case <-r.wake:
+			t.Stop()
+		case <-t.C:
+		}
+	}
+}
+
+// Wake has Run look for jobs now.
+func (r *Recorder) Wake() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// round begins to write the records of the open jobs that are not busy, and
+// returns how many jobs are open.
+func (r *Recorder) round(ctx context.Context, busy map[string]chan struct{}, writing *sync.WaitGroup) int {
+	for id, done := range busy {
+		select {
+		case <-done:
+			delete(busy, id)
+		default:
+		}
+	}
+	if err := r.announce(ctx); err != nil && ctx.Err() == nil {
+		r.cfg.Logger.Warn("this process does not announce that it writes records", "error", err)
+	}
+	open, err := r.rdb.SMembers(ctx, store.OpenJobsKey).Result()
+	if err != nil {
+		if ctx.Err() == nil {
+			r.cfg.Logger.Warn("cannot look for records to write", "error", err)
+		}
+		return 0
+	}
+	for _, id := range r.known() {
+		if busy[id] == nil && !slices.Contains(open, id) { // closed, here or elsewhere
+			r.Forget(id)
+		}
+	}
+	if r.cfg.Round != nil {
+		r.cfg.Round(ctx, open)
+	}
+	for _, id := range open {
+		if busy[id] != nil {
+			continue
+		}
+		done := make(chan struct{})
+		busy[id] = done
+		writing.Go(func() {
+			defer close(done)
+			r.writeJob(ctx, id)
+		})
+	}
+	return len(open)
+}
+
+// writeJob writes what there is of a job, and finishes the job when it is time.
+// After an error it waits for a while.
+func (r *Recorder) writeJob(ctx context.Context, id string) {
+	err := r.tryJob(ctx, id)
+	switch {
+	case err == nil && r.errors.clear(id):
+		r.cfg.Logger.Info("records are written again", "job", id)
+	case err == nil || errors.Is(err, ErrNotWriter) || ctx.Err() != nil:
+	default:
+		if r.errors.shouldLog(id, err) {
+			r.cfg.Logger.Warn("records cannot be written now; they wait in Redis, and no more pages are begun", "job", id, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(minBackOff):
+		}
+	}
+}
+
+func (r *Recorder) tryJob(ctx context.Context, id string) error {
+	w, err := r.writer(ctx, id)
+	if errors.Is(err, store.ErrNoJob) {
+		return r.rdb.SRem(ctx, store.OpenJobsKey, id).Err()
+	}
+	if err != nil || w.may() != nil {
+		return err
+	}
+	if _, err := w.drain(ctx); err != nil {
+		return err
+	}
+	sum, ok, err := store.ReadJSON[report.Summary](ctx, r.rdb, store.CountedKey(id))
+	if err != nil || !ok {
+		return errors.Join(err, r.dropDead(ctx, w))
+	}
+	_, err = w.finish(ctx, sum)
+	return err
+}
+
+// dropDead closes a job that will have no more records: its workflow failed or
+// was revoked.
+func (r *Recorder) dropDead(ctx context.Context, w *writer) error {
+	if time.Since(w.lastCheck) < 10*time.Second {
+		return nil
+	}
+	w.lastCheck = time.Now()
+	status, err := tasks.Attach[report.Summary](r.cfg.Client, w.run).Status(ctx)
+	if err != nil && !errors.Is(err, tasks.ErrUnknown) {
+		return fmt.Errorf("look at job %s: %w", w.run, err)
+	}
+	if err == nil && !status.Terminal() {
+		return nil
+	}
+	if err := store.Close(ctx, r.rdb, w.run); err != nil {
+		return err
+	}
+	r.Forget(w.run)
+	return nil
+}
+
+// Write writes the records of a job that wait, and returns how many were new. It
+// fails with ErrNotWriter when this process is not their writer.
+func (r *Recorder) Write(ctx context.Context, id string) (int, error) {
+	w, err := r.writer(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	return w.drain(ctx)
+}
+
+// Finish closes the files of a job whose pages are all done, and returns its
+// summary with what only the files know. Called again it returns the same. It
+// fails with ErrNotWriter when another process is the writer of the job, which
+// then finishes it.
+func (r *Recorder) Finish(ctx context.Context, id string, sum report.Summary) (report.Summary, error) {
+	w, err := r.writer(ctx, id)
+	if err != nil {
+		return sum, err
+	}
+	return w.finish(ctx, sum)
+}
+
+// writer returns the writer of a job. It opens no files yet.
+func (r *Recorder) writer(ctx context.Context, id string) (*writer, error) {
+	r.mu.Lock()
+	w, ok := r.writers[id]
+	r.mu.Unlock()
+	if ok {
+		return w, nil
+	}
+	req, err := store.ReadRequest(ctx, r.rdb, id)
+	if err != nil {
+		return nil, err
+	}
+	w, err = r.newWriter(id, req)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if other, ok := r.writers[id]; ok {
+		return other, nil
+	}
+	r.writers[id] = w
+	return w, nil
+}
+
+func (r *Recorder) newWriter(run string, req store.Request) (*writer, error) {
+	def, err := req.Definition()
+	if err != nil {
+		return nil, err
+	}
+	if def.Site != req.Site {
+		return nil, fmt.Errorf("the definition is of site %s, the request of %q: %w", def.Site, req.Site, store.ErrNames)
+	}
+	id := req.PagesOf(run)
+	watch := map[string][]string{}
+	for _, t := range def.Records {
+		watch[t.Name] = t.Watch
+	}
+	queue := workqueue.New(r.rdb, store.QueueName(def.Site, id), workqueue.Config{Logger: r.cfg.Logger})
+	return &writer{
+		id: id, run: run, req: req, def: def, rdb: r.rdb, queue: queue, alerts: r.cfg.Alerts,
+		log: r.cfg.Logger.With("site", def.Site, "job", id),
+		may: func() error {
+			if !r.Sees(req) {
+				return ErrNotWriter
+			}
+			return r.Check(req)
+		},
+		lease: lease{out: queue.Outputs(), owner: r.owner + " " + rand.Text(), ttl: r.cfg.Lease, job: id},
+		files: files{dir: req.Dir(run), ledgers: filepath.Join(req.OutDir, def.Site, "ledger"), watch: watch},
+		sinks: sinks{addresses: req.Sinks, options: sink.Options{Dir: req.OutDir, Secret: r.cfg.Secret, Filter: r.cfg.Filter}},
+	}, nil
+}
+
+// known lists the jobs with a writer here.
+func (r *Recorder) known() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ids := make([]string, 0, len(r.writers))
+	for id := range r.writers {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// Forget drops the writer of a job that has ended, and closes its files.
+func (r *Recorder) Forget(id string) {
+	r.mu.Lock()
+	w := r.writers[id]
+	delete(r.writers, id)
+	r.mu.Unlock()
+	if w == nil {
+		return
+	}
+	if err := w.close(); err != nil {
+		r.cfg.Logger.Warn("cannot close records", "job", id, "error", err)
+	}
+}
+
+// Close closes the files. Call it when Run has returned.
+func (r *Recorder) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for _, w := range r.writers {
+		errs = append(errs, w.close())
+	}
+	clear(r.writers)
+	return errors.Join(errs...)
+}

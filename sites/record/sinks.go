@@ -1,0 +1,78 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"muster/sites/sink"
+)
+
+// sinkTimeout is how long a sink may take for a batch before it counts as
+// away: one that hangs must not keep that from being reported.
+const sinkTimeout = 2 * time.Minute
+
+// sinks are the sinks of a job beside its files. They are opened when they are
+// needed, and opened again after an error.
+type sinks struct {
+	addresses []string
+	options   sink.Options
+	open      map[string]sink.Sink // by address
+	delivered delivered
+}
+
+// awayError is an error of a sink beside the files.
+type awayError struct{ error }
+
+func (e awayError) Unwrap() error { return e.error }
+
+// put gives records to each sink, also when another is away. A sink does not get
+// again what it has got of a batch that failed.
+func (s *sinks) put(ctx context.Context, records []sink.Record) error {
+	var errs []error
+	for _, address := range s.addresses {
+		left := s.delivered.missing(address, records)
+		if len(left) == 0 {
+			continue
+		}
+		n, err := s.putTo(ctx, address, left)
+		s.delivered.add(address, left[:n])
+		if err != nil {
+			errs = append(errs, awayError{err})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *sinks) putTo(ctx context.Context, address string, records []sink.Record) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, sinkTimeout)
+	defer cancel()
+	to, ok := s.open[address]
+	if !ok {
+		var err error
+		if to, err = sink.Open(ctx, address, s.options); err != nil {
+			return 0, err
+		}
+		if s.open == nil {
+			s.open = map[string]sink.Sink{}
+		}
+		s.open[address] = to
+	}
+	n, err := to.Put(ctx, records)
+	if err != nil {
+		delete(s.open, address) // its state is not known
+		err = errors.Join(err, to.Close())
+	}
+	return n, err
+}
+
+func (s *sinks) close() error {
+	var errs []error
+	for _, address := range slices.Sorted(maps.Keys(s.open)) {
+		errs = append(errs, s.open[address].Close())
+	}
+	s.open = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,238 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/sites/definition"
+	"muster/sites/internal/store"
+	"muster/sites/ledger"
+	"muster/sites/sink"
+	"muster/tasks/workqueue"
+)
+
+// writer moves the records of a job from the output stream of its queue to files
+// and sinks. Each process that sees the job's folder may have one; a lease
+// lets one of them write at a time. A record leaves Redis only when it is safe
+// everywhere, and one that a writer reads twice, as after a crash, is recognised
+// by its key.
+//
+// A writer that was stopped for longer than its lease continues beside the one
+// that took over. What it still does must change nothing: in the files by the
+// rules of package sink, and in Redis because only the reader of the outputs can
+// acknowledge and count them.
+type writer struct {
+	id    string // of the job that has the pages and the records
+	run   string // of the job; the same unless it resumes another
+	req   store.Request
+	def   *definition.Definition
+	rdb   redis.UniversalClient
+	queue *workqueue.Queue
+	may   func() error // why this process must not write, or cannot
+	log   *slog.Logger
+
+	alerts    string    // the URL of a webhook for bad health, or ""
+	lastCheck time.Time // when Recorder last looked whether the job is alive
+
+	mu    sync.Mutex // guards what follows; held while records are written
+	lease lease
+	files files
+	sinks sinks
+	rest  backOff
+}
+
+// A writer whose writing failed tries again after minBackOff, then after twice as
+// long, and so on up to maxBackOff.
+const (
+	minBackOff = 500 * time.Millisecond
+	maxBackOff = 20 * time.Second
+)
+
+// backOff is the pause after a failure.
+type backOff struct {
+	until time.Time
+	last  time.Duration
+	err   error // the failure
+}
+
+func (b *backOff) fail(err error) {
+	b.last = min(max(2*b.last, minBackOff), maxBackOff)
+	b.until, b.err = time.Now().Add(b.last), err
+}
+
+// drain writes what there is and returns how many records were new. When
+// another process is the writer, it returns ErrNotWriter.
+func (w *writer) drain(ctx context.Context) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wrote := 0
+	err := w.hold(ctx, func(ctx context.Context) (err error) {
+		wrote, err = w.writeAll(ctx)
+		return err
+	})
+	return wrote, err
+}
+
+// hold runs fn while this process, and no other, is the writer.
+func (w *writer) hold(ctx context.Context, fn func(context.Context) error) error {
+	if w.may() != nil {
+		return ErrNotWriter
+	}
+	if time.Now().Before(w.rest.until) {
+		return w.rest.err
+	}
+	if err := w.claim(ctx); err != nil {
+		return err
+	}
+	err := w.whileHeld(ctx, func(ctx context.Context) error {
+		if err := w.takeOver(ctx); err != nil {
+			return errors.Join(err, w.lease.report(ctx, err))
+		}
+		return fn(ctx)
+	})
+	switch {
+	case err == nil:
+		w.rest = backOff{}
+	case !errors.Is(err, ErrNotWriter):
+		w.rest.fail(err)
+	}
+	// Files whose writing failed are not as we know them. Where only a sink is
+	// away they are, and to read them again takes long.
+	if err != nil && !errors.As(err, new(awayError)) {
+		err = errors.Join(err, w.closeAll())
+	}
+	return errors.Join(err, w.lease.release(ctx))
+}
+
+func (w *writer) claim(ctx context.Context) error {
+	changed, err := w.lease.claim(ctx)
+	if err == nil && changed {
+		err = w.closeAll() // the files are not as we knew them, or will not be
+	}
+	return err
+}
+
+// whileHeld runs fn and renews the lease meanwhile. The context of fn ends when
+// another takes over.
+func (w *writer) whileHeld(ctx context.Context, fn func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	renewed := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		w.lease.keepUntil(ctx, cancel)
+	}()
+	err := fn(ctx)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrNotWriter) {
+		err = cause
+	}
+	cancel(nil)
+	<-renewed
+	return err
+}
+
+// takeOver ends what a writer before this one may still be doing.
+func (w *writer) takeOver(ctx context.Context) error {
+	if !w.lease.reader.Stale() {
+		return nil
+	}
+	if err := w.files.takeOver(w.lease.fence(ctx)); err != nil {
+		return err
+	}
+	return w.lease.settled(ctx)
+}
+
+const writeBatch = 500 // records between two syncs
+
+// writeAll writes batch by batch, and keeps count in Redis for processes that do
+// not see the files.
+func (w *writer) writeAll(ctx context.Context) (wrote int, err error) {
+	for {
+		batch, err := w.lease.out.Read(ctx, writeBatch, 0)
+		if err != nil {
+			return wrote, fmt.Errorf("read records of job %s: %w", w.id, err)
+		}
+		if len(batch) == 0 {
+			return wrote, nil
+		}
+		n, err := w.write(ctx, batch)
+		wrote += n
+		if err != nil {
+			return wrote, errors.Join(err, w.lease.report(ctx, err))
+		}
+		notes := map[string]string{store.TroubleNote: ""}
+		for typ, n := range w.files.counts() {
+			notes[typ] = strconv.Itoa(n)
+		}
+		if err := w.lease.ack(ctx, batch[len(batch)-1].Seq, notes); err != nil {
+			return wrote, err
+		}
+		w.sinks.delivered = nil
+	}
+}
+
+// write puts a batch on the disk and into the sinks.
+func (w *writer) write(ctx context.Context, batch []workqueue.Output) (int, error) {
+	wrote := 0
+	records := make([]sink.Record, 0, len(batch))
+	for _, o := range batch {
+		r, err := w.record(o)
+		if err != nil {
+			return wrote, err
+		}
+		fresh, err := w.files.put(r, w.lease.fence(ctx))
+		if fresh {
+			wrote++
+		}
+		if err != nil {
+			return wrote, err
+		}
+		records = append(records, r)
+	}
+	if err := w.files.sync(); err != nil {
+		return wrote, err
+	}
+	if len(w.sinks.addresses) == 0 {
+		return wrote, nil
+	}
+	if err := w.lease.keep(ctx); err != nil { // not to give to sinks what another has given by now
+		return wrote, err
+	}
+	return wrote, w.sinks.put(ctx, records)
+}
+
+// head is the part of a record that says what it is.
+type head struct {
+	Type string `json:"_type"`
+	Key  string `json:"_key"`
+	URL  string `json:"_url"`
+}
+
+// record reads an output.
+func (w *writer) record(o workqueue.Output) (sink.Record, error) {
+	var h head
+	if err := json.Unmarshal(o.Data, &h); err != nil {
+		return sink.Record{}, fmt.Errorf("record %d of item %s cannot be read: %w", o.Index, o.Item, err)
+	}
+	if _, ok := w.files.watch[h.Type]; !ok { // it names a file
+		return sink.Record{}, fmt.Errorf("record %d of item %s is of type %q, which the definition does not have", o.Index, o.Item, h.Type)
+	}
+	r := sink.Record{Site: w.def.Site, Job: w.id, Type: h.Type, Key: h.Key, URL: h.URL, Data: o.Data, At: time.Now(), Change: string(ledger.New)}
+	return r, w.files.compare(&r)
+}
+
+// close closes the files and sinks. They are opened again when they are needed.
+func (w *writer) close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closeAll()
+}
+
+func (w *writer) closeAll() error { return errors.Join(w.files.close(), w.sinks.close()) }

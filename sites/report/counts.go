@@ -1,0 +1,266 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"muster/sites/extract"
+	"muster/sites/fetch"
+	"muster/tasks/workqueue"
+)
+
+// Counts are the totals of pages. The zero value is of no pages.
+type Counts struct {
+	Pages   int                 `json:"pages"`   // fetched and read
+	Skipped int                 `json:"skipped"` // gone, forbidden by robots.txt, or beyond the limits of the job
+	Errors  int                 `json:"errors"`  // not fetched
+	Invalid int                 `json:"invalid"` // records that did not pass their checks
+	ByClass map[fetch.Class]int `json:"by_class,omitempty"`
+	Samples []Failure           `json:"samples,omitempty"`
+	Groups  []Group             `json:"groups,omitempty"` // of failed pages, by reason
+	Times   Times               `json:"times,omitempty"`  // response times of pages
+	// Extracted counts the valid records of the pages, also those that were found twice.
+	Extracted int   `json:"extracted"`
+	Bytes     int64 `json:"bytes"` // of the pages that were read, unpacked
+	// Duplicates counts detail pages with the content of another page; DuplicateExample is the addresses of such a pair.
+	Duplicates       int    `json:"duplicates,omitempty"`
+	DuplicateExample string `json:"duplicate_example,omitempty"`
+	// Fields has for type.field how often each alternative hit: "0" the
+	// first, "none" when there was no value.
+	Fields map[string]map[string]int `json:"fields,omitempty"`
+	// Faults has for type.field what was wrong with it, also on pages that
+	// failed because none of their records is valid.
+	Faults extract.Faults `json:"faults,omitempty"`
+}
+
+// Failure is a page that was not fetched.
+type Failure struct {
+	URL      string      `json:"url"`
+	Class    fetch.Class `json:"class"`
+	Attempts int         `json:"attempts"`
+	Error    string      `json:"error"`
+}
+
+// Group is the pages that failed for one reason.
+type Group struct {
+	Class   fetch.Class `json:"class"`
+	Error   string      `json:"error"` // with # for numbers that are no status
+	Pages   int         `json:"pages"`
+	Example string      `json:"example"` // the URL of one
+}
+
+const (
+	maxSamples = 10 // failures in a summary; failed.jsonl has all
+	maxGroups  = 50
+)
+
+// Page is a page that is done, skipped or failed.
+type Page struct {
+	URL       string
+	State     workqueue.State
+	Attempts  int
+	Note      string // why it failed or was skipped
+	Class     fetch.Class
+	Records   map[string]int            // valid ones, by type
+	Invalid   int                       // records
+	Hits      map[string]map[string]int // as Counts.Fields
+	Faults    extract.Faults
+	Bytes     int
+	Duplicate string        // the address of a page with the same content, or ""
+	Took      time.Duration // until the answer; 0 when there was none
+}
+
+// Add counts a page.
+func (c *Counts) Add(p Page) {
+	if c.ByClass == nil {
+		c.ByClass = map[fetch.Class]int{}
+	}
+	switch p.State {
+	case workqueue.StateDone:
+		c.Pages++
+	case workqueue.StateSkipped:
+		c.Skipped++
+	default:
+		c.Errors++
+	}
+	c.ByClass[p.Class]++
+	c.Invalid += p.Invalid
+	c.Bytes += int64(p.Bytes)
+	if p.Duplicate != "" {
+		c.Duplicates++
+		c.DuplicateExample = cmp.Or(c.DuplicateExample, p.URL+" and "+p.Duplicate)
+	}
+	c.addFields(p.Hits, p.Faults)
+	for _, n := range p.Records {
+		c.Extracted += n
+	}
+	if p.Took > 0 {
+		c.Times.Add(p.Took)
+	}
+	if p.State == workqueue.StateError {
+		c.group(Group{Class: p.Class, Error: strings.TrimPrefix(p.Note, string(p.Class)+": "), Pages: 1, Example: p.URL})
+	}
+	if p.State != workqueue.StateDone && p.Class != fetch.Enough && len(c.Samples) < maxSamples {
+		c.Samples = append(c.Samples, Failure{URL: p.URL, Class: p.Class, Attempts: p.Attempts, Error: p.Note})
+	}
+}
+
+// Merge adds the totals of other pages.
+func (c *Counts) Merge(o Counts) {
+	c.Pages += o.Pages
+	c.Skipped += o.Skipped
+	c.Errors += o.Errors
+	c.Invalid += o.Invalid
+	c.Duplicates += o.Duplicates
+	c.DuplicateExample = cmp.Or(c.DuplicateExample, o.DuplicateExample)
+	if c.ByClass == nil {
+		c.ByClass = map[fetch.Class]int{}
+	}
+	for class, n := range o.ByClass {
+		c.ByClass[class] += n
+	}
+	c.addFields(o.Fields, o.Faults)
+	c.Extracted += o.Extracted
+	c.Bytes += o.Bytes
+	for _, g := range o.Groups {
+		c.group(g)
+	}
+	for b, n := range o.Times {
+		if c.Times == nil {
+			c.Times = Times{}
+		}
+		c.Times[b] += n
+	}
+	c.Samples = append(c.Samples, o.Samples[:min(len(o.Samples), maxSamples-len(c.Samples))]...)
+}
+
+func (c *Counts) addFields(hits map[string]map[string]int, faults extract.Faults) {
+	for _, field := range slices.Sorted(maps.Keys(faults)) {
+		c.Faults.Add(field, faults[field])
+	}
+	for field, by := range hits {
+		if c.Fields == nil {
+			c.Fields = map[string]map[string]int{}
+		}
+		if c.Fields[field] == nil {
+			c.Fields[field] = map[string]int{}
+		}
+		for hit, n := range by {
+			c.Fields[field][hit] += n
+		}
+	}
+}
+
+var digits = regexp.MustCompile(`[0-9]+`)
+
+// group adds failed pages to the group of their reason.
+func (c *Counts) group(g Group) {
+	g.Error = digits.ReplaceAllStringFunc(g.Error, func(n string) string {
+		if len(n) == 3 && n[0] >= '1' && n[0] <= '5' {
+			return n // an HTTP status
+		}
+		return "#"
+	})
+	if len(g.Error) > 200 {
+		g.Error = strings.ToValidUTF8(g.Error[:200], "") + "…"
+	}
+	for i := range c.Groups {
+		if o := &c.Groups[i]; o.Class == g.Class && o.Error == g.Error {
+			o.Pages += g.Pages
+			return
+		}
+	}
+	if len(c.Groups) < maxGroups {
+		c.Groups = append(c.Groups, g)
+	}
+}
+
+// FirstFailure returns a page that failed and why, for an error.
+func (c *Counts) FirstFailure() string {
+	if len(c.Samples) == 0 {
+		return "the reason is not known"
+	}
+	return fmt.Sprintf("%s: %s", c.Samples[0].URL, c.Samples[0].Error)
+}
+
+// Coverage is, for each type.field, the share of records that have it.
+func (c *Counts) Coverage() map[string]float64 {
+	shares := map[string]float64{}
+	for field, by := range c.Fields {
+		all := 0
+		for _, n := range by {
+			all += n
+		}
+		if all > 0 {
+			shares[field] = float64(all-by["none"]) / float64(all)
+		}
+	}
+	return shares
+}
+
+// Drifted lists the fields whose first alternative hit in less than half of
+// the records that have the field: a sign that the site was redesigned.
+func (c *Counts) Drifted() []string {
+	var fields []string
+	for field, by := range c.Fields {
+		found := 0
+		for hit, n := range by {
+			if hit != "none" && hit != "default" {
+				found += n
+			}
+		}
+		if found >= 10 && by["0"]*2 < found {
+			fields = append(fields, field)
+		}
+	}
+	slices.Sort(fields)
+	return fields
+}
+
+// Times are response times: how many by the logarithm of their milliseconds,
+// so that the times of many chunks can be added. Nil is none.
+type Times map[int]int
+
+const timesBase = 1.1
+
+// Add counts a response time.
+func (t *Times) Add(d time.Duration) {
+	if *t == nil {
+		*t = Times{}
+	}
+	(*t)[int(math.Ceil(math.Log(max(float64(d)/1e6, 1))/math.Log(timesBase)))]++
+}
+
+// Quantile is the time that a share q of the pages did not exceed, to 10 %.
+func (t Times) Quantile(q float64) time.Duration {
+	all := 0
+	for _, n := range t {
+		all += n
+	}
+	left := int(math.Ceil(q * float64(all)))
+	for _, b := range slices.Sorted(maps.Keys(t)) {
+		if left -= t[b]; left <= 0 {
+			return time.Duration(math.Pow(timesBase, float64(b)) * 1e6)
+		}
+	}
+	return 0
+}
+
+// Mean is the mean time, to 10 %.
+func (t Times) Mean() time.Duration {
+	sum, n := 0.0, 0
+	for b, of := range t {
+		sum += float64(of) * math.Pow(timesBase, float64(b))
+		n += of
+	}
+	if n == 0 {
+		return 0
+	}
+	return time.Duration(sum / float64(n) * 1e6)
+}

@@ -1,0 +1,153 @@
+package report
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"muster/sites/definition"
+	"muster/sites/extract"
+	"muster/sites/fetch"
+)
+
+// judged is a job of a site with two types of records, that is as its jobs before.
+func judged(t *testing.T) (*definition.Definition, *Summary, []Health) {
+	t.Helper()
+	def, err := definition.Parse("s.yaml", []byte(`site: shop.example
+base_url: http://shop.example
+start: [/]
+listing: {links: a}
+records:
+  item: {fields: {name: {css: h1, required: true}, price: b}}
+  teaser: {from: listing, each: li, fields: {name: a}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := []Health{
+		{Records: 100, Success: 1, Mean: 200, Fields: map[string]float64{"item.price": 1, "item.name": 1}},
+		{Records: 120, Success: 1, Mean: 400, Fields: map[string]float64{"item.price": 0.9, "item.name": 1, "teaser.name": 1}},
+		{Records: 3, Success: 1, Mean: 300, Limited: true},
+	}
+	s := &Summary{Site: "shop.example", Status: StatusComplete, Records: 110, ByType: map[string]int{"item": 100, "teaser": 10}}
+	s.Pages = 100
+	s.Times.Add(300 * time.Millisecond)
+	s.Fields = map[string]map[string]int{"item.price": {"0": 95, "none": 5}, "item.name": {"0": 100}, "teaser.name": {"0": 10}}
+	return def, s, before
+}
+
+// verdict is the health that a job should have: its status, which is that of
+// its data too, and a part of its alerts and notices; "" is none.
+type verdict struct {
+	status        HealthStatus
+	alert, notice string
+}
+
+// judgeEach judges a job after each change to it.
+func judgeEach(t *testing.T, cases map[string]struct {
+	change func(*Summary)
+	want   verdict
+}) {
+	t.Helper()
+	for name, c := range cases {
+		def, s, before := judged(t)
+		c.change(s)
+		h := Judge(def, s, false, time.Now(), before)
+		if h.Status != c.want.status || h.Data != c.want.status {
+			t.Errorf("%s: got %s, data %s, want %s", name, h.Status, h.Data, c.want.status)
+		}
+		if got := strings.Join(h.Alerts, "; "); !strings.Contains(got, c.want.alert) || (c.want.alert == "") != (got == "") {
+			t.Errorf("%s: got alerts %q, want %q", name, got, c.want.alert)
+		}
+		if got := strings.Join(h.Notices, "; "); !strings.Contains(got, c.want.notice) || (c.want.notice == "") != (got == "") {
+			t.Errorf("%s: got notices %q, want %q", name, got, c.want.notice)
+		}
+	}
+}
+
+const lookHint = "see what pages yield now with muster sites check --live shop.example"
+
+func TestHealthOfPages(t *testing.T) {
+	t.Parallel()
+	blocked := func(s *Summary) {
+		s.Errors, s.ByClass = 4, map[fetch.Class]int{fetch.SoftBlock: 2, fetch.Blocked: 2}
+	}
+	judgeEach(t, map[string]struct {
+		change func(*Summary)
+		want   verdict
+	}{
+		"as always":          {func(*Summary) {}, verdict{Healthy, "", ""}},
+		"few errors":         {func(s *Summary) { s.Pages, s.Errors = 96, 4 }, verdict{Healthy, "", ""}},
+		"some errors":        {func(s *Summary) { s.Pages, s.Errors = 92, 8 }, verdict{Degraded, "errors: 8 %; up to 5 %", ""}},
+		"many errors":        {func(s *Summary) { s.Pages, s.Errors = 84, 16 }, verdict{Critical, "errors: 16 %", ""}},
+		"gone is no error":   {func(s *Summary) { s.Pages, s.Skipped = 50, 50 }, verdict{Healthy, "", ""}},
+		"blocked":            {blocked, verdict{Degraded, "blocked: 4 %", ""}},
+		"worse than before":  {func(s *Summary) { s.Pages, s.Errors = 78, 22 }, verdict{Critical, "78 % of the pages were fetched, where the last seven days had 100 %", ""}},
+		"incomplete":         {func(s *Summary) { s.Status = StatusIncomplete }, verdict{Degraded, "INCOMPLETE", ""}},
+		"nothing is fetched": {func(s *Summary) { s.Records, s.Pages = 0, 0 }, verdict{Critical, "no records (pages: 0 fetched", ""}},
+	})
+}
+
+func TestHealthOfRecords(t *testing.T) {
+	t.Parallel()
+	types := func(item, teaser int) func(*Summary) {
+		return func(s *Summary) { s.ByType["item"], s.ByType["teaser"] = item, teaser }
+	}
+	judgeEach(t, map[string]struct {
+		change func(*Summary)
+		want   verdict
+	}{
+		"few records": {func(s *Summary) { s.Records = 40 }, verdict{Critical, "40 records, where the last seven days had 110", ""}},
+		"no records":  {func(s *Summary) { s.Records = 0 }, verdict{Critical, "no records (pages: 100 fetched, 0 skipped, 0 errors); " + lookHint, ""}},
+		"no records of a type that each page has":     {types(0, 10), verdict{Degraded, "no item records; every detail page should yield one; " + lookHint, ""}},
+		"no records of a type that there were before": {types(100, 0), verdict{Degraded, "no teaser records, where the last seven days had some; " + lookHint, ""}},
+		"a limit ended it before":                     {func(s *Summary) { types(0, 10)(s); s.Limits = []string{"limits.max_records"} }, verdict{Healthy, "", ""}},
+	})
+}
+
+func TestHealthOfFields(t *testing.T) {
+	t.Parallel()
+	fault := func(f extract.Fault) func(*Summary) {
+		return func(s *Summary) { s.Faults = extract.Faults{"item.name": f} }
+	}
+	invalid := func(n int) func(*Summary) { return fault(extract.Fault{Invalid: n, Example: "is missing"}) }
+	unparsed := func(n int) func(*Summary) { return fault(extract.Fault{Unparsed: n, Example: `no number in "x"`}) }
+	judgeEach(t, map[string]struct {
+		change func(*Summary)
+		want   verdict
+	}{
+		"an optional field is lost on many pages": {func(s *Summary) { s.Fields["item.price"] = map[string]int{"0": 60, "none": 40} },
+			verdict{Degraded, "field item.price: found in 60 % of the records, before in 95 %", ""}},
+		"a required field is lost on most pages": {invalid(72), verdict{Critical, "field item.name: 72 of 100 records are invalid by it (is missing); " + lookHint, ""}},
+		"on some pages":                          {invalid(6), verdict{Degraded, "field item.name: 6 of 100 records are invalid by it", ""}},
+		"on few pages":                           {invalid(5), verdict{Healthy, "", "field item.name: 5 of 100 records are invalid by it (is missing); " + lookHint}},
+		"half of the texts are not parsed":       {unparsed(50), verdict{Healthy, "", `field item.name: in 50 of 100 records its text cannot be read and is left out (no number in "x"); ` + lookHint}},
+		"most texts are not parsed":              {unparsed(51), verdict{Degraded, `field item.name: in 51 of 100 records its text cannot be read`, ""}},
+	})
+}
+
+// A site that is slow is not healthy, while its data is.
+func TestHealthOfResponseTimes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		response time.Duration
+		want     HealthStatus
+		alert    string
+	}{
+		"slow":          {3 * time.Second, Degraded, "mean response: 3"},
+		"very slow":     {9 * time.Second, Critical, "mean response: 9"},
+		"slower":        {time.Second, Degraded, "mean response: 1.1 s, where the last seven days had 0.3 s in the mean"},
+		"a little slow": {600 * time.Millisecond, Healthy, ""},
+	} {
+		def, s, before := judged(t)
+		s.Times = nil
+		s.Times.Add(c.response)
+		h := Judge(def, s, false, time.Now(), before)
+		if h.Status != c.want || h.Data != Healthy {
+			t.Errorf("%s: got %s, data %s, want %s, data healthy", name, h.Status, h.Data, c.want)
+		}
+		if got := strings.Join(h.Alerts, "; "); !strings.Contains(got, c.alert) || (c.alert == "") != (got == "") {
+			t.Errorf("%s: got alerts %q, want %q", name, got, c.alert)
+		}
+	}
+}

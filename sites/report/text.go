@@ -1,0 +1,133 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Text is the summary for people: what was fetched and written, what was not and
+// why, and what changed since the jobs before.
+func (s *Summary) Text() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
+	s.writeTotals(w)
+	_ = w.Flush() // to a Builder
+	s.writeFields(w)
+	_ = w.Flush()
+	s.writeGroups(w)
+	_ = w.Flush()
+	if s.Failed != "" {
+		fmt.Fprintf(&b, "\nall failed pages: %s\nget them: muster jobs retry %s\n", s.Failed, s.JobID)
+	}
+	return b.String()
+}
+
+func (s *Summary) writeTotals(w io.Writer) {
+	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	row("site", "%s, job %s: %s, %s", s.Site, s.JobID, s.Status, cmp.Or(string(s.Health.Status), "health not known"))
+	row("time", "%.1f s, %.1f pages/s", s.Seconds, s.rate())
+	row("pages", "%d fetched (%.1f MB), %d skipped, %d errors", s.Pages, float64(s.Bytes)/1e6, s.Skipped, s.Errors)
+	if len(s.Times) > 0 {
+		row("response", "p50 %s, p95 %s, p99 %s", round(s.Times.Quantile(0.5)), round(s.Times.Quantile(0.95)), round(s.Times.Quantile(0.99)))
+	}
+	row("records", "%d extracted, %d invalid, %d duplicates, %d written: %d new, %d changed, %d unchanged; %d gone",
+		s.Extracted, s.Invalid, max(s.Extracted-s.Records, 0), s.Records, s.Changes.New, s.Changes.Changed, s.Changes.Unchanged, s.Changes.Gone)
+	if s.Duplicates > 0 {
+		row("same pages", "%d pages have the content of another page, such as %s", s.Duplicates, s.DuplicateExample)
+	}
+	if s.Proxies != nil {
+		row("proxies", "%s", s.Proxies)
+	}
+	if s.Sessions != nil {
+		row("sessions", "%s", sessionsText(s.Sessions))
+	}
+	if len(s.Delays) > 0 {
+		row("delays", "%s", countsText(s.Delays))
+	}
+	if s.Breaker != "" {
+		row("breaker", "%s", s.Breaker)
+	}
+	for _, alert := range s.Health.Alerts {
+		row("ALERT", "%s", alert)
+	}
+	for _, notice := range s.Health.Notices {
+		row("notice", "%s", notice)
+	}
+	for _, why := range s.Limits {
+		row("limit", "%s; there may be more", why)
+	}
+	for _, why := range s.Missing {
+		row("missing", "%s", why)
+	}
+}
+
+func (s *Summary) writeFields(w io.Writer) {
+	coverage := s.Coverage()
+	if len(coverage) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nFIELD\tFOUND\tBEFORE\tINVALID\tUNPARSED\tDRIFT\n")
+	drifted := s.Drifted()
+	for _, field := range slices.Sorted(maps.Keys(coverage)) {
+		before, drift, fault := "-", "", s.Faults[field]
+		if was, ok := s.Health.Before[field]; ok {
+			before = fmt.Sprintf("%.0f %%", was*100)
+		}
+		if slices.Contains(drifted, field) {
+			drift = "mostly by a fall-back: look at the first selector"
+		}
+		fmt.Fprintf(w, "%s\t%.0f %%\t%s\t%d\t%d\t%s\n", field, coverage[field]*100, before, fault.Invalid, fault.Unparsed, drift)
+	}
+}
+
+func (s *Summary) writeGroups(w io.Writer) {
+	if len(s.Groups) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nPAGES\tCLASS\tWHY\tFOR EXAMPLE\n")
+	groups := slices.Clone(s.Groups)
+	slices.SortStableFunc(groups, func(a, b Group) int { return b.Pages - a.Pages })
+	for _, g := range groups {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", g.Pages, g.Class, oneLine(g.Error), g.Example)
+	}
+}
+
+func (s *Summary) rate() float64 {
+	if s.Seconds <= 0 {
+		return 0
+	}
+	return float64(s.Pages+s.Errors+s.Skipped) / s.Seconds
+}
+
+func round(d time.Duration) time.Duration {
+	if d > time.Second {
+		return d.Round(10 * time.Millisecond)
+	}
+	return d.Round(time.Millisecond)
+}
+
+// oneLine makes a text a cell of a table.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// sessionsText says why sessions have ended.
+func sessionsText(by map[string]int) string {
+	if len(by) == 0 {
+		return "none had to end"
+	}
+	return "ended: " + countsText(by)
+}
+
+// countsText lists counts, the highest first.
+func countsText(by map[string]int) string {
+	names := slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Or(by[b]-by[a], strings.Compare(a, b)) })
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s %d", name, by[name])
+	}
+	return strings.Join(names, ", ")
+}

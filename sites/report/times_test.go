@@ -1,0 +1,25 @@
+package report
+
+import (
+	"testing"
+	"time"
+)
+
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	var a Times
+	for i := range 100 {
+		a.Add(time.Duration(i+1) * 10 * time.Millisecond)
+	}
+	for q, want := range map[float64]time.Duration{0.5: 500 * time.Millisecond, 0.95: 950 * time.Millisecond, 0.99: 990 * time.Millisecond} {
+		if got := a.Quantile(q); got < want || got > want*11/10 {
+			t.Errorf("p%v: got %s, want %s and at most a tenth more", q*100, got, want)
+		}
+	}
+	if m := a.Mean(); m < 500*time.Millisecond || m > 560*time.Millisecond {
+		t.Errorf("mean: got %s, want 500ms to 560ms", m)
+	}
+	if q, m := Times(nil).Quantile(0.5), Times(nil).Mean(); q != 0 || m != 0 {
+		t.Errorf("of no pages: got %s, %s, want 0", q, m)
+	}
+}

@@ -1,0 +1,125 @@
+package sites
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+	"muster/sites/definition"
+	"muster/sites/internal/store"
+	"muster/sites/report"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// A site that has work for more slots than there are does not hold them all
+// while others have none: four small sites end long before the big one does.
+func TestBigSiteLeavesSlotsToOthers(t *testing.T) {
+	t.Parallel()
+	const pages = 600
+	var big atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n := 20; r.URL.Path == "/big" || r.URL.Path == "/small" {
+			if r.URL.Path == "/big" {
+				n = pages
+			}
+			for i := range n {
+				fmt.Fprintf(w, `<a class=item href="%s/%d">x</a>`, r.URL.Path, i)
+			}
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, "/big") {
+			big.Add(1)
+		}
+		select { // the site is slow
+		case <-time.After(50 * time.Millisecond):
+		case <-r.Context().Done():
+			return
+		}
+		fmt.Fprintf(w, "<html><h1>%s</h1>%s", r.URL.Path, strings.Repeat("words ", 50))
+	}))
+	t.Cleanup(srv.Close)
+	define := func(name, start string, most int) *definition.Definition {
+		def, err := definition.Parse(name, fmt.Appendf(nil, `site: %s
+base_url: %s
+start: [%s]
+listing: {links: a.item}
+records:
+  item:
+    fields: {name: {css: h1, required: true}}
+politeness: {delay: 0, robots: false, max_per_domain: %d}
+`, name, srv.URL, start, most))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return def
+	}
+	defs := []*definition.Definition{define("big.example", "/big", 5)}
+	for i := range 4 {
+		defs = append(defs, define(fmt.Sprintf("small%d.example", i), "/small", 2))
+	}
+	client := tasks.NewClient(redistest.New(t))
+	t.Cleanup(func() { _ = client.Close() })
+	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(defs...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	work(t, client, s)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	long, err := s.Send(ctx, "big.example", ScrapeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testutil.Eventually(t, "the big site has all slots", func() bool { return big.Load() > 20 })
+	var short []*tasks.AsyncResult[report.Summary]
+	for i := range 4 {
+		run, err := s.Send(ctx, fmt.Sprintf("small%d.example", i), ScrapeOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		short = append(short, run)
+	}
+	for _, run := range short {
+		if sum, err := run.Wait(ctx); err != nil || sum.Records != 20 {
+			t.Errorf("got %+v, %v", sum, err)
+		}
+	}
+	had := big.Load()
+	t.Logf("%d of the %d pages of the big site were asked for meanwhile", had, pages)
+	if had > pages/3 {
+		t.Errorf("the small sites ended when %d of %d pages of the big one were asked for", had, pages)
+	}
+	if err := s.Cancel(ctx, long.ID()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A walk goes on where it was however short its time is, or it would never end.
+func TestWalkGetsFurtherInEachSlice(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 5, 5)
+	s := newService(t, redistest.New(t))
+	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	slices := 0
+	chunks := again(t, func() ([]store.Chunk, error) {
+		slices++
+		w := newWalk(j, "collect")
+		w.slice.length, w.began = 0, time.Now().Add(time.Hour) // an hour ahead: no time for known pages
+		return w.collect(t.Context())
+	})
+	if len(chunks) == 0 || slices < 2 {
+		t.Errorf("got %d chunks after %d slices, want some after more than one", len(chunks), slices)
+	}
+	for _, path := range []string{"/", "/page/2", "/page/5"} {
+		if asked, _ := site.counts(path); asked != 1 {
+			t.Errorf("%s was asked for %d times, want 1", path, asked)
+		}
+	}
+}
