@@ -3,12 +3,12 @@ package sites
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"muster/internal/testutil"
-	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
@@ -64,109 +64,150 @@ func TestStateIncludesTheNewestJob(t *testing.T) {
 	}
 }
 
-// What an operator does with jobs while they run.
-func TestJobs(t *testing.T) {
-	t.Parallel()
-	site := newShop(t, 1, 20)
-	site.faults = map[string][]string{"/item/3": {"hang"}, "/item/4": strings.Fields(strings.Repeat("500 ", 4))}
-	def := site.definition(t, "")
+// operated is a service with a worker, of a site that an operator pauses and resumes.
+type operated struct {
+	*Service
+	t    *testing.T
+	site *shop
+}
+
+func operate(t *testing.T, site *shop) operated {
+	t.Helper()
 	client := tasks.NewClient(redistest.New(t))
 	t.Cleanup(func() { _ = client.Close() })
-	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(def)})
+	s, err := NewService(Config{Client: client, OutDir: t.TempDir(), Registry: NewRegistry(site.definition(t, ""))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	work(t, client, s)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	status := func(id, want string) {
-		t.Helper()
-		var last Job
-		testutil.Eventually(t, "job "+id+" is "+want, func() bool {
-			last, err = s.Job(ctx, id)
-			return err == nil && last.Status == want
-		})
-	}
+	return operated{s, t, site}
+}
 
-	if err := s.PauseSite(ctx, "shop.example"); err != nil {
-		t.Fatal(err)
+func (o operated) send() *tasks.AsyncResult[report.Summary] {
+	o.t.Helper()
+	run, err := o.Send(o.t.Context(), "shop.example", ScrapeOptions{BaseURL: o.site.URL})
+	if err != nil {
+		o.t.Fatal(err)
 	}
-	run, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
+	return run
+}
+
+func (o operated) pause() {
+	o.t.Helper()
+	if err := o.PauseSite(o.t.Context(), "shop.example"); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+func (o operated) unpause() {
+	o.t.Helper()
+	if err := o.ResumeSite(o.t.Context(), "shop.example"); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// becomes waits until a job has a status.
+func (o operated) becomes(id, want string) {
+	o.t.Helper()
+	testutil.Eventually(o.t, "job "+id+" is "+want, func() bool {
+		j, err := o.Job(o.t.Context(), id)
+		return err == nil && j.Status == want
+	})
+}
+
+// isResumed resumes a job, which must have every record then.
+func (o operated) isResumed(id string) (resumed string) {
+	o.t.Helper()
+	run, err := o.Resume(o.t.Context(), id)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	sum, err := run.Wait(o.t.Context())
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.site.isWhole(o.t, sum)
+	return run.ID()
+}
+
+func TestPausedSiteIsNotFetched(t *testing.T) {
+	t.Parallel()
+	o := operate(t, newShop(t, 1, 3))
+	o.pause()
+	run := o.send()
+	o.becomes(run.ID(), JobPaused)
+	if asked, _ := o.site.counts("/"); asked != 0 {
+		t.Errorf("got %d requests for a page of a paused site, want none", asked)
+	}
+	if paused, err := o.PausedSites(t.Context()); err != nil || !slices.Equal(paused, []string{"shop.example"}) {
+		t.Errorf("got paused sites %v, %v, want shop.example", paused, err)
+	}
+	o.unpause()
+	sum, err := run.Wait(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	status(run.ID(), JobPaused)
-	if asked, _ := site.counts("/"); asked != 0 {
-		t.Error("a page of a paused site was fetched")
-	}
-	if paused, err := s.PausedSites(ctx); err != nil || len(paused) != 1 {
-		t.Errorf("got %v, %v", paused, err)
-	}
-	if err := s.ResumeSite(ctx, "shop.example"); err != nil {
-		t.Fatal(err)
-	}
-	testutil.Eventually(t, "the page that hangs is asked for", func() bool { asked, _ := site.counts("/item/3"); return asked > 0 })
+	o.site.isWhole(t, sum)
+}
 
-	// Another one that asks for the same joins, one that does not is refused.
-	same, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
+func TestSecondScrapeOfASiteJoinsOrIsRefused(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 5)
+	site.faults = map[string][]string{"/item/3": {"hang"}}
+	o := operate(t, site)
+	run := o.send()
+	testutil.Eventually(t, "the page that hangs is asked for", func() bool { asked, _ := site.counts("/item/3"); return asked > 0 })
+	same, err := o.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL})
 	if !errors.Is(err, tasks.ErrDuplicate) || same.ID() != run.ID() {
 		t.Errorf("got %v, want to join %s", err, run.ID())
 	}
-	if _, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL, Limit: 3}); err == nil || !strings.Contains(err.Error(), "another limit") {
-		t.Errorf("got %v, want a refusal", err)
+	if _, err := o.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL, Limit: 3}); err == nil || !strings.Contains(err.Error(), "another limit") {
+		t.Errorf("got %v, want an error that names the other limit", err)
 	}
 	close(site.hang)
-	if _, err := run.Wait(ctx); err != nil {
+	if _, err := run.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	j, err := s.Job(ctx, run.ID())
+}
+
+func TestFailedPagesAreFetchedByResume(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 20)
+	site.faults = map[string][]string{"/item/4": strings.Fields(strings.Repeat("500 ", 4))}
+	o := operate(t, site)
+	run := o.send()
+	if _, err := run.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	j, err := o.Job(t.Context(), run.ID())
 	if err != nil || j.Status != report.StatusComplete || j.Pages.Done != 20 || j.Pages.Error != 1 || j.Records["item"] != 19 || j.Summary == nil {
-		t.Errorf("got %+v, %v", j, err)
+		t.Errorf("got %+v, %v, want a complete job with 20 pages, an error and 19 items", j, err)
 	}
+	resumed := o.isResumed(run.ID())
+	jobs, err := o.Jobs(t.Context(), "shop.example", 10)
+	if err != nil || len(jobs) != 2 || jobs[0].ID != resumed || jobs[0].Resumes != run.ID() {
+		t.Errorf("got %+v, %v, want %s, which resumes %s", jobs, err, resumed, run.ID())
+	}
+	if jobs, err := o.Jobs(t.Context(), "other.example", 10); err != nil || len(jobs) != 0 {
+		t.Errorf("of another site: got %+v, %v, want none", jobs, err)
+	}
+	if _, err := o.Job(t.Context(), "none"); !errors.Is(err, ErrNoJob) {
+		t.Errorf("got %v, want %v", err, ErrNoJob)
+	}
+}
 
-	again, err := s.Resume(ctx, run.ID())
-	if err != nil {
+func TestCanceledJobCanBeResumed(t *testing.T) {
+	t.Parallel()
+	o := operate(t, newShop(t, 1, 5))
+	o.pause()
+	run := o.send()
+	o.becomes(run.ID(), JobPaused)
+	if err := o.Cancel(t.Context(), run.ID()); err != nil {
 		t.Fatal(err)
 	}
-	sum, err := again.Wait(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	site.isWhole(t, sum)
-	jobs, err := s.Jobs(ctx, "shop.example", 10)
-	if err != nil || len(jobs) != 2 || jobs[0].ID != again.ID() || jobs[0].Resumes != run.ID() {
-		t.Errorf("got %+v, %v", jobs, err)
-	}
-	if jobs, err := s.Jobs(ctx, "other.example", 10); err != nil || len(jobs) != 0 {
-		t.Errorf("got %+v, %v", jobs, err)
-	}
-
-	// One that is canceled is told so, and can be resumed.
-	if err := s.PauseSite(ctx, "shop.example"); err != nil {
-		t.Fatal(err)
-	}
-	stopped, err := s.Send(ctx, "shop.example", ScrapeOptions{BaseURL: site.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	status(stopped.ID(), JobPaused)
-	if err := s.Cancel(ctx, stopped.ID()); err != nil {
-		t.Fatal(err)
-	}
-	status(stopped.ID(), JobCanceled)
-	if err := s.ResumeSite(ctx, "shop.example"); err != nil {
-		t.Fatal(err)
-	}
-	if again, err = s.Resume(ctx, stopped.ID()); err != nil {
-		t.Fatal(err)
-	}
-	if sum, err = again.Wait(ctx); err != nil {
-		t.Fatal(err)
-	}
-	site.isWhole(t, sum)
-	if _, err := s.Job(ctx, "none"); !errors.Is(err, store.ErrNoJob) {
-		t.Errorf("got %v", err)
-	}
+	o.becomes(run.ID(), JobCanceled)
+	o.unpause()
+	o.isResumed(run.ID())
 }
 
 // A job that has begun waits for a worker when there is none any more.

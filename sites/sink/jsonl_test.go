@@ -139,84 +139,24 @@ func line(key string, size int) string {
 	return fmt.Sprintf(`{"_key":%q,"text":%q}`, key, strings.Repeat("x", size))
 }
 
-// One that writes on after another took over harms nothing, wherever it slept.
+// errRefused is what the fence of a late writer returns.
+var errRefused = errors.New("another writes")
+
+// A late writer, which continues after another took over, changes nothing in the
+// file of the other, wherever it was stopped.
 func TestLateWriter(t *testing.T) {
 	t.Parallel()
-	refused := errors.New("another writes")
 	for name, late := range map[string]func(t *testing.T, path string, takeOver func()){
-		"before it opened the file": func(t *testing.T, path string, takeOver func()) {
-			if _, err := OpenJSONL(path, func() error { takeOver(); return refused }); !errors.Is(err, refused) {
-				t.Errorf("got %v, want %v", err, refused)
-			}
-		},
-		"after it opened the file, before it cut off a torn line": func(t *testing.T, path string, takeOver func()) {
-			f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := f.WriteString(`{"_key":"torn"`); err != nil {
-				t.Fatal(err)
-			}
-			s, err := OpenJSONL(path, func() error { takeOver(); return nil })
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(f.Close(), s.Close()); err != nil || !s.torn {
-				t.Errorf("got %v, cut %v; want that it cut a line off", err, s.torn)
-			}
-		},
-		"in the middle of a line": func(t *testing.T, path string, takeOver func()) {
-			asleep := false
-			s, err := OpenJSONL(path, func() error {
-				if asleep {
-					return refused
-				}
-				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, key := range []string{"b", "c"} { // more than its buffer takes: half a line is in the file
-				if _, err := s.Put(key, []byte(line(key, 50<<10))); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if data, _ := os.ReadFile(path); len(data) < 60<<10 || data[len(data)-1] == '\n' {
-				t.Fatalf("the file has %d bytes; want half a line at its end", len(data))
-			}
-			asleep = true
-			takeOver()
-			if err := s.Sync(); !errors.Is(err, refused) {
-				t.Errorf("got %v, want %v", err, refused)
-			}
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		},
+		"before it opened the file":                               openLate,
+		"after it opened the file, before it cut off a torn line": cutOffLate,
+		"in the middle of a line":                                 writeLate,
 		"before it gives a copy its name": func(t *testing.T, path string, takeOver func()) {
 			if err := Reclaim(path, func() error { takeOver(); return nil }); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("got %v, want that its copy is gone", err)
 			}
 		},
-		"before it gives a compressed file its name": func(t *testing.T, path string, takeOver func()) {
-			if _, err := Compress(path, "gz", func() error { takeOver(); return nil }); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("got %v, want that its copy is gone", err)
-			}
-			if _, err := os.Stat(path + ".gz"); err == nil {
-				t.Error("a late process made a file")
-			}
-		},
-		"before it removes what it compressed": func(t *testing.T, path string, takeOver func()) {
-			n := 0
-			if _, err := Compress(path, "gz", func() error {
-				if n++; n == 2 {
-					takeOver()
-				}
-				return nil
-			}); err == nil {
-				t.Error("a late process removed the file of another")
-			}
-		},
+		"before it gives a compressed file its name": compressLate,
+		"before it removes what it compressed":       removeLate,
 		"before it gives a CSV file its name": func(t *testing.T, path string, takeOver func()) {
 			if err := WriteCSV(path, path+".csv", []string{"_key"}, func() error { takeOver(); return nil }); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("got %v, want that its file is gone", err)
@@ -225,41 +165,122 @@ func TestLateWriter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			path := filepath.Join(t.TempDir(), "r.jsonl")
-			if err := os.WriteFile(path, []byte(line("a", 10)+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			var next *JSONL
-			late(t, path, func() {
-				if err := errors.Join(atomicfile.Abandon(filepath.Dir(path)), Reclaim(path, mine)); err != nil {
-					t.Fatal(err)
-				}
-				next = open(t, path)
-				if _, err := next.Put("d", []byte(line("d", 10))); err != nil {
-					t.Fatal(err)
-				}
-				if err := next.Sync(); err != nil {
-					t.Fatal(err)
-				}
-			})
-			if _, err := next.Put("e", []byte(line("e", 10))); err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(next.Sync(), next.Close()); err != nil {
-				t.Error(err)
-			}
-			data, err := os.ReadFile(path)
 			want := line("a", 10) + "\n" + line("d", 10) + "\n" + line("e", 10) + "\n"
 			if name == "in the middle of a line" { // its first line was whole
 				want = strings.Replace(want, "\n", "\n"+line("b", 50<<10)+"\n", 1)
 			}
-			if err != nil || string(data) != want {
-				t.Errorf("got %.300q, %v; want %.300q", data, err, want)
-			}
-			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-				t.Errorf("got %v, %v; want the permissions that it had", info.Mode(), err)
-			}
+			writeBesideLate(t, late, want)
 		})
+	}
+}
+
+// writeBesideLate has a late writer continue while another writes to its file,
+// which must have the lines of the other in the end.
+func writeBesideLate(t *testing.T, late func(t *testing.T, path string, takeOver func()), want string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "r.jsonl")
+	if err := os.WriteFile(path, []byte(line("a", 10)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var next *JSONL
+	put := func(key string) {
+		t.Helper()
+		if _, err := next.Put(key, []byte(line(key, 10))); err != nil {
+			t.Fatal(err)
+		}
+		if err := next.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	late(t, path, func() {
+		if err := errors.Join(atomicfile.Abandon(filepath.Dir(path)), Reclaim(path, mine)); err != nil {
+			t.Fatal(err)
+		}
+		next = open(t, path)
+		put("d")
+	})
+	put("e")
+	if err := next.Close(); err != nil {
+		t.Error(err)
+	}
+	if data, err := os.ReadFile(path); err != nil || string(data) != want {
+		t.Errorf("got %.300q, %v; want %.300q", data, err, want)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("got %v, %v; want the permissions that it had", info.Mode(), err)
+	}
+}
+
+func openLate(t *testing.T, path string, takeOver func()) {
+	if _, err := OpenJSONL(path, func() error { takeOver(); return errRefused }); !errors.Is(err, errRefused) {
+		t.Errorf("got %v, want %v", err, errRefused)
+	}
+}
+
+func cutOffLate(t *testing.T, path string, takeOver func()) {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(`{"_key":"torn"`); err != nil {
+		t.Fatal(err)
+	}
+	s, err := OpenJSONL(path, func() error { takeOver(); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Close(), s.Close()); err != nil || !s.torn {
+		t.Errorf("got %v, cut %v; want that it cut a line off", err, s.torn)
+	}
+}
+
+func writeLate(t *testing.T, path string, takeOver func()) {
+	late := false
+	s, err := OpenJSONL(path, func() error {
+		if late {
+			return errRefused
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"b", "c"} { // more than its buffer holds: half a line is in the file
+		if _, err := s.Put(key, []byte(line(key, 50<<10))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if data, _ := os.ReadFile(path); len(data) < 60<<10 || data[len(data)-1] == '\n' {
+		t.Fatalf("the file has %d bytes; want half a line at its end", len(data))
+	}
+	late = true
+	takeOver()
+	if err := s.Sync(); !errors.Is(err, errRefused) {
+		t.Errorf("got %v, want %v", err, errRefused)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func compressLate(t *testing.T, path string, takeOver func()) {
+	if _, err := Compress(path, "gz", func() error { takeOver(); return nil }); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want that its copy is gone", err)
+	}
+	if _, err := os.Stat(path + ".gz"); err == nil {
+		t.Error("got a compressed file, want none of a late writer")
+	}
+}
+
+func removeLate(t *testing.T, path string, takeOver func()) {
+	n := 0
+	if _, err := Compress(path, "gz", func() error {
+		if n++; n == 2 {
+			takeOver()
+		}
+		return nil
+	}); err == nil {
+		t.Error("got no error, want that a late writer does not remove the file of another")
 	}
 }
 
@@ -268,9 +289,8 @@ func TestLateWriterMakesNoFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "r.jsonl")
-	refused := errors.New("another writes")
-	if _, err := OpenJSONL(path, func() error { return refused }); !errors.Is(err, refused) {
-		t.Errorf("the fence refuses: got %v, want %v", err, refused)
+	if _, err := OpenJSONL(path, func() error { return errRefused }); !errors.Is(err, errRefused) {
+		t.Errorf("the fence refuses: got %v, want %v", err, errRefused)
 	}
 	if _, err := OpenJSONL(path, func() error { return atomicfile.Abandon(dir) }); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("another takes over after the fence was asked: got %v, want that the file is gone", err)
