@@ -17,7 +17,6 @@ import (
 
 	"muster/internal/testutil"
 	"muster/sites/internal/store"
-	"muster/sites/report"
 	"muster/tasks/redistest"
 )
 
@@ -71,119 +70,132 @@ func (h *inbox) once(t *testing.T, want int) {
 	}
 }
 
-// A job whose sink is away says so, begins no more pages, and goes on when the
+// sinkTrouble is what keeps the records of a job from being written.
+type sinkTrouble struct {
+	sinks []string
+	says  string // part of the error
+	heal  func()
+	check func(t *testing.T, records int) // nil: nothing beside the files
+}
+
+// A job whose sink is away says so, begins no more pages, and continues when the
 // sink is back: every record is everywhere, once.
 func TestSinkHeals(t *testing.T) {
 	t.Parallel()
-	type trouble struct {
-		sinks []string
-		says  string
-		heal  func()
-		check func(t *testing.T)
-	}
-	const records = 2 * 30
-	count := func(t *testing.T, path string) {
-		t.Helper()
-		db, err := sql.Open("sqlite", "file:"+path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		var n, changes int
-		if err := db.QueryRow(`SELECT (SELECT COUNT(*) FROM muster_records), (SELECT COUNT(*) FROM muster_changes)`).Scan(&n, &changes); err != nil || n != records || changes != records {
-			t.Errorf("the database has %d records and %d changes, %v", n, changes, err)
-		}
-	}
-	for name, make := range map[string]func(t *testing.T, out string) trouble{
-		"the folder is none": func(t *testing.T, out string) trouble {
-			path := filepath.Join(out, "shop.example")
-			if err := os.WriteFile(path, nil, 0o644); err != nil {
-				t.Fatal(err)
-			}
-			return trouble{says: "not a directory", heal: func() { _ = os.Remove(path) }}
-		},
-		"a database is locked": func(t *testing.T, out string) trouble {
-			path := filepath.Join(out, "r.db")
-			db, err := sql.Open("sqlite", "file:"+path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = db.Close() })
-			db.SetMaxOpenConns(1)
-			if _, err := db.Exec("BEGIN EXCLUSIVE"); err != nil {
-				t.Fatal(err)
-			}
-			return trouble{sinks: []string{"sqlite:" + path}, says: "locked",
-				heal:  func() { _, _ = db.Exec("ROLLBACK") },
-				check: func(t *testing.T) { count(t, path) }}
-		},
-		"one webhook of two, and a database, is away": func(t *testing.T, out string) trouble {
-			there, away := newInbox(t), newInbox(t)
-			away.away.Store(true)
-			path := filepath.Join(out, "r.db")
-			return trouble{sinks: []string{there.URL, away.URL, "sqlite:" + path}, says: "404",
-				heal: func() { away.away.Store(false) },
-				check: func(t *testing.T) {
-					there.once(t, records)
-					away.once(t, records)
-					count(t, path)
-				}}
-		},
+	for name, begin := range map[string]func(t *testing.T, out string) sinkTrouble{
+		"the folder is a file":                        folderIsFile,
+		"a database is locked":                        databaseIsLocked,
+		"one webhook of two, and a database, is away": webhookIsAway,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			site := newShop(t, 1, 30)
-			rdb := redistest.New(t)
-			s, out := newService(t, rdb), t.TempDir()
-			c := make(t, out)
-			j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL, OutDir: out, Sinks: c.sinks})
-			chunks, err := j.collect(t.Context(), "collect")
-			if err != nil && !errors.As(err, new(later)) {
-				t.Fatal(err)
-			}
-			why := ""
-			testutil.Eventually(t, "there is trouble", func() bool {
-				_, _ = s.recorder.Write(t.Context(), j.run) // as the service does while the job's workflow is there
-				_, why, err = store.Written(t.Context(), j.queue.Outputs())
-				return err == nil && why != ""
-			})
-			if !strings.Contains(why, c.says) {
-				t.Errorf("it says %q, want that it is %s", why, c.says)
-			}
-			if chunks == nil { // it began to wait before it had them all
-				if chunks, err = j.split(t.Context(), []pageID{pageIDOf(j.itemID(visit{URL: "http://shop.example/item/29", Kind: "detail"}))}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			before := site.sum()
-			if _, err := j.chunk(t.Context(), "chunk", chunks[0]); !errors.As(err, new(later)) {
-				t.Errorf("got %v, want that the job waits", err)
-			}
-			if after := site.sum(); after != before {
-				t.Errorf("%d pages were begun although records cannot be written", after-before)
-			}
-			c.heal()
-			testutil.Eventually(t, "the trouble is over", func() bool {
-				_, _ = s.recorder.Write(t.Context(), j.run)
-				_, why, err := store.Written(t.Context(), j.queue.Outputs())
-				return err == nil && why == ""
-			})
-			var counts []report.Counts
-			chunks = again(t, func() ([]store.Chunk, error) { return j.collect(t.Context(), "collect") })
-			for _, c := range chunks {
-				counts = append(counts, again(t, func() (report.Counts, error) { return j.chunk(t.Context(), "chunk", c) }))
-			}
-			site.isWhole(t, again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), counts, nil) }))
-			if c.check != nil {
-				c.check(t)
-			}
+			out := t.TempDir()
+			healSink(t, out, begin(t, out))
 		})
 	}
 }
 
-// A database that takes connections and says nothing, or hangs up, is trouble
-// that is told, not a job that hangs.
-func TestPostgresDrops(t *testing.T) {
+func folderIsFile(t *testing.T, out string) sinkTrouble {
+	path := filepath.Join(out, "shop.example")
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return sinkTrouble{says: "not a directory", heal: func() { _ = os.Remove(path) }}
+}
+
+func databaseIsLocked(t *testing.T, out string) sinkTrouble {
+	path := filepath.Join(out, "r.db")
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	db.SetMaxOpenConns(1)
+	if _, err := db.Exec("BEGIN EXCLUSIVE"); err != nil {
+		t.Fatal(err)
+	}
+	return sinkTrouble{
+		sinks: []string{"sqlite:" + path}, says: "locked",
+		heal:  func() { _, _ = db.Exec("ROLLBACK") },
+		check: func(t *testing.T, records int) { wantRows(t, path, records) },
+	}
+}
+
+func webhookIsAway(t *testing.T, out string) sinkTrouble {
+	there, away := newInbox(t), newInbox(t)
+	away.away.Store(true)
+	path := filepath.Join(out, "r.db")
+	return sinkTrouble{
+		sinks: []string{there.URL, away.URL, "sqlite:" + path}, says: "404",
+		heal: func() { away.away.Store(false) },
+		check: func(t *testing.T, records int) {
+			there.once(t, records)
+			away.once(t, records)
+			wantRows(t, path, records)
+		},
+	}
+}
+
+// wantRows wants so many records and changes in a database.
+func wantRows(t *testing.T, path string, want int) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var records, changes int
+	if err := db.QueryRow(`SELECT (SELECT COUNT(*) FROM muster_records), (SELECT COUNT(*) FROM muster_changes)`).Scan(&records, &changes); err != nil || records != want || changes != want {
+		t.Errorf("got %d records and %d changes in the database, %v, want %d of each", records, changes, err, want)
+	}
+}
+
+// healSink scrapes a site while its records cannot be written, and after that.
+func healSink(t *testing.T, out string, c sinkTrouble) {
+	t.Helper()
+	site := newShop(t, 1, 30)
+	s := newService(t, redistest.New(t))
+	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL, OutDir: out, Sinks: c.sinks})
+	// trouble writes, as the service does while the job's workflow exists, and returns why it cannot.
+	trouble := func() (why string, ok bool) {
+		_, _ = s.recorder.Write(t.Context(), j.run)
+		_, why, err := store.Written(t.Context(), j.queue.Outputs())
+		return why, err == nil
+	}
+	chunks, err := j.collect(t.Context(), "collect")
+	if err != nil && !errors.As(err, new(later)) {
+		t.Fatal(err)
+	}
+	testutil.Eventually(t, "the job says "+c.says, func() bool {
+		why, ok := trouble()
+		return ok && strings.Contains(why, c.says)
+	})
+	if chunks == nil { // it began to wait before it had them all
+		if chunks, err = j.split(t.Context(), []pageID{pageIDOf(j.itemID(visit{URL: "http://shop.example/item/29", Kind: "detail"}))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := site.sum()
+	if _, err := j.chunk(t.Context(), "chunk", chunks[0]); !errors.As(err, new(later)) {
+		t.Errorf("got %v, want that the job waits", err)
+	}
+	if after := site.sum(); after != before {
+		t.Errorf("%d pages were begun although records cannot be written, want none", after-before)
+	}
+	c.heal()
+	testutil.Eventually(t, "the trouble is over", func() bool {
+		why, ok := trouble()
+		return ok && why == ""
+	})
+	site.isWhole(t, run(t, j))
+	if c.check != nil {
+		c.check(t, 2*30)
+	}
+}
+
+// A database that accepts connections and hangs up is reported, and the job does
+// not hang.
+func TestPostgresThatHangsUpIsReported(t *testing.T) {
 	t.Parallel()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -18,102 +18,133 @@ import (
 	"muster/sites/definition"
 	"muster/sites/internal/store"
 	"muster/sites/record"
+	"muster/sites/report"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
+
+// guarded is a worker that may write to its own folder, and a folder that is not
+// its own.
+type guarded struct {
+	*Service
+	t    *testing.T
+	site *shop
+	def  *definition.Definition
+	good store.Request // what it may write
+	out  string        // the other folder
+}
+
+func guard(t *testing.T, rdb redis.UniversalClient) *guarded {
+	t.Helper()
+	g := &guarded{t: t, site: newShop(t, 1, 3), out: t.TempDir()}
+	g.def = g.site.definition(t, "")
+	client := tasks.NewClient(rdb)
+	t.Cleanup(func() { _ = client.Close() })
+	var err error
+	if g.Service, err = NewService(Config{Client: client, OutDir: filepath.Join(t.TempDir(), "own"), Registry: NewRegistry(g.def)}); err != nil {
+		t.Fatal(err)
+	}
+	work(t, client, g.Service)
+	g.good = store.Request{Site: g.def.Site, File: g.def.File(), YAML: string(g.def.YAML()), BaseURL: g.site.URL, OutDir: g.cfg.OutDir, Home: g.name(g.cfg.OutDir)}
+	return g
+}
+
+// name names a folder for records.
+func (g *guarded) name(dir string) string {
+	g.t.Helper()
+	name, err := record.FolderName(dir)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return name
+}
+
+// send sends a request as anyone can who can send tasks.
+func (g *guarded) send(change func(*store.Request)) *tasks.AsyncResult[report.Summary] {
+	g.t.Helper()
+	r := g.good
+	change(&r)
+	run, err := signature(r, g.def).Send(g.t.Context(), g.cfg.Client)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return run
+}
 
 // A task cannot have a worker write to a folder or a sink that the worker was not told.
 func TestRequestCannotNameWhereAWorkerWrites(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		site := newShop(t, 1, 3)
-		def := site.definition(t, "")
-		client := tasks.NewClient(rdb)
-		t.Cleanup(func() { _ = client.Close() })
-		worker, err := NewService(Config{Client: client, OutDir: filepath.Join(t.TempDir(), "own"), Registry: NewRegistry(def)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		work(t, client, worker)
-		own, err := record.FolderName(worker.cfg.OutDir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out := t.TempDir() // of somebody else
-		home, err := record.FolderName(out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		link := filepath.Join(worker.cfg.OutDir, "link")
+		g := guard(t, rdb)
+		out, home := g.out, g.name(g.out)
+		link := filepath.Join(g.cfg.OutDir, "link")
 		if err := os.Symlink(out, link); err != nil {
 			t.Fatal(err)
 		}
-		good := store.Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: site.URL, OutDir: worker.cfg.OutDir, Home: own}
 		before := filesIn(t, out)
-		for name, hostile := range map[string]func(*store.Request){
+		for name, change := range map[string]func(*store.Request){
 			"another folder":            func(r *store.Request) { r.OutDir, r.Home = out, home },
 			"another folder, no name":   func(r *store.Request) { r.OutDir, r.Home = out, "" },
 			"a new folder":              func(r *store.Request) { r.OutDir, r.Home = filepath.Join(out, "new"), "" },
-			"up and down":               func(r *store.Request) { r.OutDir = worker.cfg.OutDir + "/../../" + filepath.Base(out); r.Home = home },
+			"up and down":               func(r *store.Request) { r.OutDir, r.Home = g.cfg.OutDir+"/../../"+filepath.Base(out), home },
 			"a link below its own":      func(r *store.Request) { r.OutDir, r.Home = link, home },
 			"a database elsewhere":      func(r *store.Request) { r.Sinks = []string{"sqlite:" + filepath.Join(out, "x.db")} },
 			"a database further up":     func(r *store.Request) { r.Sinks = []string{"sqlite:../../x.db"} },
 			"a server for its password": func(r *store.Request) { r.Sinks = []string{"postgres://me@127.0.0.1:1/x"} },
-			"a webhook":                 func(r *store.Request) { r.Sinks = []string{site.URL + "/hook"} },
+			"a webhook":                 func(r *store.Request) { r.Sinks = []string{g.site.URL + "/hook"} },
 		} {
-			r := good
-			hostile(&r)
-			res, err := signature(r, def).Send(t.Context(), client)
-			if err != nil {
-				t.Fatal(err)
-			}
+			run := g.send(change)
 			testutil.Eventually(t, name+": all is fetched", func() bool {
-				p, err := worker.Progress(t.Context(), def.Site, res.ID())
+				p, err := g.Progress(t.Context(), g.def.Site, run.ID())
 				return err == nil && p.Done == 4
 			})
-			if n, err := worker.recorder.Write(t.Context(), res.ID()); err == nil || n > 0 {
+			if n, err := g.recorder.Write(t.Context(), run.ID()); err == nil || n > 0 {
 				t.Errorf("%s: got %d records written, %v, want none", name, n, err)
 			}
-			if err := client.Revoke(t.Context(), res.ID()); err != nil {
+			if err := g.cfg.Client.Revoke(t.Context(), run.ID()); err != nil {
 				t.Fatal(err)
-			}
-		}
-		for name, hostile := range map[string]func(*store.Request){
-			"a path as the job to resume": func(r *store.Request) { r.Resume = "../../../" + filepath.Base(out) },
-			"a path as the site":          func(r *store.Request) { r.Site = "../x" },
-			"another site":                func(r *store.Request) { r.Site = "other.example" },
-		} {
-			r := good
-			hostile(&r)
-			res, err := signature(r, def).Send(t.Context(), client)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := res.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), store.ErrNames.Error()) {
-				t.Errorf("%s: got %v, want %v", name, err, store.ErrNames)
 			}
 		}
 		if after := filesIn(t, out); !slices.Equal(after, before) {
-			t.Errorf("got %v in the folder of somebody else, want %v", after, before)
+			t.Errorf("got %v in a folder that is not its own, want %v", after, before)
 		}
-		if asked, _ := site.counts("/hook"); asked > 0 {
+		if asked, _ := g.site.counts("/hook"); asked > 0 {
 			t.Errorf("the webhook was called %d times, want none", asked)
 		}
+	})
+}
 
-		// What it was told it writes: below its folder, and a database there.
-		sub := filepath.Join(worker.cfg.OutDir, "sub")
-		r := good
-		r.OutDir, r.Sinks = sub, []string{"sqlite:all.db"}
-		if r.Home, err = record.FolderName(sub); err != nil {
-			t.Fatal(err)
+// The names of a site and of a job stand in paths: others than names are refused.
+func TestRequestCannotNameAPath(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		g := guard(t, rdb)
+		before := filesIn(t, g.out)
+		for name, change := range map[string]func(*store.Request){
+			"a path as the job to resume": func(r *store.Request) { r.Resume = "../../../" + filepath.Base(g.out) },
+			"a path as the site":          func(r *store.Request) { r.Site = "../x" },
+			"another site":                func(r *store.Request) { r.Site = "other.example" },
+		} {
+			if _, err := g.send(change).Wait(t.Context()); err == nil || !strings.Contains(err.Error(), store.ErrNames.Error()) {
+				t.Errorf("%s: got %v, want %v", name, err, store.ErrNames)
+			}
 		}
-		res, err := signature(r, def).Send(t.Context(), client)
-		if err != nil {
-			t.Fatal(err)
+		if after := filesIn(t, g.out); !slices.Equal(after, before) {
+			t.Errorf("got %v in a folder that is not its own, want %v", after, before)
 		}
+	})
+}
+
+// A worker writes below the folder that it was told, and databases there.
+func TestWorkerWritesBelowItsFolder(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		g := guard(t, rdb)
+		sub := filepath.Join(g.cfg.OutDir, "sub")
+		run := g.send(func(r *store.Request) { r.OutDir, r.Home, r.Sinks = sub, g.name(sub), []string{"sqlite:all.db"} })
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		if sum, err := res.Wait(ctx); err != nil || sum.Records != 6 {
+		if sum, err := run.Wait(ctx); err != nil || sum.Records != 6 {
 			t.Errorf("got %d records, %v, want 6", sum.Records, err)
 		}
 		if _, err := os.Stat(filepath.Join(sub, "all.db")); err != nil {
