@@ -3,8 +3,7 @@
 //
 // A book is a file of one type of record: what each was in the last job that
 // had it, since when, and its last changes. While a job runs the book is only
-// read; Roll makes the next one of it when the job has ended, as a whole or
-// not at all.
+// read; Update replaces it when the job has ended, as a whole or not at all.
 package ledger
 
 import (
@@ -63,7 +62,7 @@ type Step struct {
 // head is the first line of a book.
 type head struct {
 	Ledger int    `json:"ledger"` // the version of the format
-	Run    string `json:"run"`    // the job that was rolled in last
+	Run    string `json:"run"`    // the last job that updated it
 }
 
 const format = 1
@@ -247,23 +246,24 @@ func (b *Book) differ(was, is []byte) (map[string][2]json.RawMessage, error) {
 	return diff, nil
 }
 
-// Turn is a job to roll into a book.
-type Turn struct {
+// Job is a job to update a book with.
+type Job struct {
 	Run      string    // the job
 	At       time.Time // when it ended
 	Records  string    // its JSONL file of this type
 	Watch    []string  // see Open
 	Complete bool      // it had everything: what it does not have is gone
-	// Fence is asked before the book is replaced: its error ends the Roll. It
+	// Fence is asked before the book is replaced: its error ends the Update. It
 	// has no default.
 	Fence func() error
 }
 
-// Roll makes of a book and the records of a job the book of the next job. It
-// calls gone for each record that is missing now and was not before. Rolled in
-// again, as after a crash, a job changes nothing; gone is called again.
-func Roll(path string, t Turn, gone func(Entry) error) (err error) {
-	b, err := Open(path, t.Watch...)
+// Update replaces the book at path by one with the records of a job, for the next
+// job to be compared with. It calls gone for each record that is missing now and
+// was not before. Done again with the same job, as after a crash, it changes
+// nothing; gone is called again.
+func Update(path string, job Job, gone func(Entry) error) (err error) {
+	b, err := Open(path, job.Watch...)
 	if err != nil {
 		return err
 	}
@@ -271,43 +271,43 @@ func Roll(path string, t Turn, gone func(Entry) error) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("make the folder of %s: %w", path, err)
 	}
-	in, err := os.Open(t.Records)
+	in, err := os.Open(job.Records)
 	if err != nil {
 		return fmt.Errorf("open records: %w", err)
 	}
 	defer in.Close()
 	return atomicfile.Write(path, 0o600, func(w io.Writer) error {
-		if err := b.roll(in, w, t, gone); err != nil {
+		if err := b.update(in, w, job, gone); err != nil {
 			return err
 		}
-		return t.Fence()
+		return job.Fence()
 	})
 }
 
-// roll writes the book that t makes of b and its records.
-func (b *Book) roll(records io.Reader, w io.Writer, t Turn, gone func(Entry) error) error {
+// update writes the book that a job makes of b.
+func (b *Book) update(records io.Reader, w io.Writer, job Job, gone func(Entry) error) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(head{format, t.Run}); err != nil {
+	if err := enc.Encode(head{format, job.Run}); err != nil {
 		return err
 	}
 	met := make(map[[16]byte]struct{}, len(b.index))
 	for line, lerr := range lines(records) {
 		if lerr != nil {
-			return fmt.Errorf("read %s: %w", t.Records, lerr)
+			return fmt.Errorf("read %s: %w", job.Records, lerr)
 		}
 		var r struct {
 			Key string `json:"_key"`
 		}
 		if err := json.Unmarshal(line, &r); err != nil {
-			return fmt.Errorf("read %s: %w", t.Records, err)
+			return fmt.Errorf("read %s: %w", job.Records, err)
 		}
 		id := keyID(r.Key)
 		if _, again := met[id]; again || r.Key == "" {
 			continue
 		}
 		met[id] = struct{}{}
-		e, err := b.next(r.Key, line, t)
+		e, err := b.next(r.Key, line, job)
 		if err != nil {
 			return err
 		}
@@ -315,12 +315,12 @@ func (b *Book) roll(records io.Reader, w io.Writer, t Turn, gone func(Entry) err
 			return err
 		}
 	}
-	return b.missing(met, t, enc, gone)
+	return b.missing(met, job, enc, gone)
 }
 
 // next is the entry of a record that the job has.
-func (b *Book) next(key string, record []byte, t Turn) (Entry, error) {
-	at := t.At.Unix()
+func (b *Book) next(key string, record []byte, job Job) (Entry, error) {
+	at := job.At.Unix()
 	e := Entry{Key: key, First: at, Last: at, Record: slices.Clone(record)}
 	p, ok := b.index[keyID(key)]
 	if !ok {
@@ -343,7 +343,7 @@ func (b *Book) next(key string, record []byte, t Turn) (Entry, error) {
 }
 
 // missing writes the entries of records that the job does not have.
-func (b *Book) missing(met map[[16]byte]struct{}, t Turn, enc *json.Encoder, gone func(Entry) error) error {
+func (b *Book) missing(met map[[16]byte]struct{}, job Job, enc *json.Encoder, gone func(Entry) error) error {
 	var rest []place
 	for id, p := range b.index {
 		if _, ok := met[id]; !ok {
@@ -356,10 +356,10 @@ func (b *Book) missing(met map[[16]byte]struct{}, t Turn, enc *json.Encoder, gon
 		if err != nil {
 			return err
 		}
-		if t.Complete && b.run != t.Run {
+		if job.Complete && b.run != job.Run {
 			e.Missed++
 		}
-		if e.Missed == 1 && t.Complete {
+		if e.Missed == 1 && job.Complete {
 			if err := gone(e); err != nil {
 				return err
 			}

@@ -13,7 +13,7 @@ import (
 	"muster/internal/atomicfile"
 )
 
-// site is a site whose records a test rolls in, job by job.
+// site is a site whose records a test changes job by job.
 type site struct {
 	t    *testing.T
 	path string
@@ -28,7 +28,7 @@ func newSite(t *testing.T) *site {
 // mine is the fence of one who is not replaced.
 func mine() error { return nil }
 
-func (s *site) roll(run string, complete bool, records ...string) {
+func (s *site) update(run string, complete bool, records ...string) {
 	s.t.Helper()
 	file := filepath.Join(s.t.TempDir(), "item.jsonl")
 	if err := os.WriteFile(file, []byte(strings.Join(append(records, ""), "\n")), 0o600); err != nil {
@@ -36,7 +36,7 @@ func (s *site) roll(run string, complete bool, records ...string) {
 	}
 	s.runs++
 	s.gone = nil
-	if err := Roll(s.path, Turn{Run: run, At: time.Unix(int64(s.runs)*1000, 0), Records: file, Complete: complete, Fence: mine},
+	if err := Update(s.path, Job{Run: run, At: time.Unix(int64(s.runs)*1000, 0), Records: file, Complete: complete, Fence: mine},
 		func(e Entry) error { s.gone = append(s.gone, e.Key); return nil }); err != nil {
 		s.t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestChanges(t *testing.T) {
 	if got := s.compare("a", rec("a", 1)); got != "new" {
 		t.Errorf("got %s", got)
 	}
-	s.roll("j1", true, rec("a", 1), rec("b", 1), rec("c", 1), rec("a", 9))
+	s.update("j1", true, rec("a", 1), rec("b", 1), rec("c", 1), rec("a", 9))
 	for record, want := range map[string]string{
 		`{"_url":"other","price":1,"name":"a"}`: "unchanged",
 		`{"name":"a","price":2}`:                "changed price 1→2",
@@ -99,19 +99,19 @@ func TestChanges(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", record, got, want)
 		}
 	}
-	s.roll("j2", false, rec("a", 2)) // it did not have everything: nothing is gone
+	s.update("j2", false, rec("a", 2)) // it did not have everything: nothing is gone
 	if len(s.gone) > 0 || s.compare("b", rec("b", 1)) != "unchanged" {
 		t.Errorf("gone %v after an incomplete job", s.gone)
 	}
-	s.roll("j3", true, rec("a", 3), rec("d", 1))
+	s.update("j3", true, rec("a", 3), rec("d", 1))
 	if fmt.Sprint(s.gone) != "[b c]" {
 		t.Errorf("got gone %v, want b and c", s.gone)
 	}
-	s.roll("j3", true, rec("a", 3), rec("d", 1)) // after a crash
+	s.update("j3", true, rec("a", 3), rec("d", 1)) // after a crash
 	if fmt.Sprint(s.gone) != "[b c]" {
 		t.Errorf("the second time got gone %v", s.gone)
 	}
-	s.roll("j4", true, rec("a", 3), rec("d", 1))
+	s.update("j4", true, rec("a", 3), rec("d", 1))
 	if len(s.gone) > 0 {
 		t.Errorf("gone again: %v", s.gone)
 	}
@@ -123,7 +123,7 @@ func TestChanges(t *testing.T) {
 		t.Errorf("got %+v", e)
 	}
 	for i := range maxMissed + 2 {
-		s.roll(fmt.Sprint("k", i), true, rec("a", 3))
+		s.update(fmt.Sprint("k", i), true, rec("a", 3))
 	}
 	b := s.open()
 	defer b.Close()
@@ -136,7 +136,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for i := range 15 {
-		s.roll(fmt.Sprint("j", i), true, rec("a", i))
+		s.update(fmt.Sprint("j", i), true, rec("a", i))
 	}
 	e := s.show("a")
 	if len(e.History) != maxHistory || string(e.History[9].Fields["price"][1]) != "14" || string(e.History[0].Fields["price"][0]) != "4" {
@@ -160,7 +160,7 @@ func TestOpenBroken(t *testing.T) {
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.roll("j1", true, rec("a", 1))
+	s.update("j1", true, rec("a", 1))
 	b, err := Open(s.path, "name")
 	if err != nil {
 		t.Fatal(err)
@@ -174,10 +174,10 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-func TestLateRollKeepsTheBook(t *testing.T) {
+func TestLateUpdateKeepsTheBook(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.roll("j1", true, rec("a", 1))
+	s.update("j1", true, rec("a", 1))
 	file := filepath.Join(t.TempDir(), "item.jsonl")
 	if err := os.WriteFile(file, []byte(rec("a", 9)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -189,7 +189,7 @@ func TestLateRollKeepsTheBook(t *testing.T) {
 			return atomicfile.Abandon(filepath.Dir(s.path))
 		},
 	} {
-		err := Roll(s.path, Turn{Run: "j0", At: time.Unix(1, 0), Records: file, Complete: true, Fence: fence}, func(Entry) error { return nil })
+		err := Update(s.path, Job{Run: "j0", At: time.Unix(1, 0), Records: file, Complete: true, Fence: fence}, func(Entry) error { return nil })
 		if !errors.Is(err, refused) && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: got %v, want a refusal", what, err)
 		}

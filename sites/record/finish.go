@@ -129,8 +129,8 @@ func (w *writer) updateLedgers(ctx context.Context, sum *report.Summary) error {
 	}
 	complete := w.req.Limit == 0 && sum.HasEverything()
 	for _, r := range w.def.Records {
-		turn := ledger.Turn{Run: w.run, At: time.Now(), Records: w.files.path(r.Name), Watch: r.Watch, Complete: complete, Fence: w.lease.fence(ctx)}
-		if err := w.updateLedger(ctx, r.Name, turn); err != nil {
+		job := ledger.Job{Run: w.run, At: time.Now(), Records: w.files.path(r.Name), Watch: r.Watch, Complete: complete, Fence: w.lease.fence(ctx)}
+		if err := w.updateLedger(ctx, r.Name, job); err != nil {
 			return err
 		}
 	}
@@ -139,19 +139,19 @@ func (w *writer) updateLedgers(ctx context.Context, sum *report.Summary) error {
 
 // updateLedger updates the ledger of one type, and writes down which records are
 // gone.
-func (w *writer) updateLedger(ctx context.Context, typ string, turn ledger.Turn) error {
+func (w *writer) updateLedger(ctx context.Context, typ string, job ledger.Job) error {
 	var gone []sink.Record
 	flush := func() error {
 		err := w.writeGone(ctx, gone)
 		gone = gone[:0]
 		return err
 	}
-	err := ledger.Roll(w.files.ledgerPath(typ), turn, func(e ledger.Entry) error {
+	err := ledger.Update(w.files.ledgerPath(typ), job, func(e ledger.Entry) error {
 		var h head
 		if err := json.Unmarshal(e.Record, &h); err != nil {
 			return fmt.Errorf("read what was known of %s: %w", e.Key, err)
 		}
-		gone = append(gone, sink.Record{Site: w.def.Site, Job: w.id, Type: typ, Key: e.Key, URL: h.URL, Data: e.Record, Change: string(ledger.Gone), At: turn.At})
+		gone = append(gone, sink.Record{Site: w.def.Site, Job: w.id, Type: typ, Key: e.Key, URL: h.URL, Data: e.Record, Change: string(ledger.Gone), At: job.At})
 		if len(gone) == writeBatch {
 			return flush()
 		}
