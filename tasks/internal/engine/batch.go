@@ -165,6 +165,22 @@ func (b *batch) large() bool {
 	return b.bytes > doneMost && len(b.todo) > 0
 }
 
+// withID calls f with the id of the batch until f returns true or the batch has kept its id during the call. It returns
+// what f did: false means that the worker does not have the batch any more.
+func (b *batch) withID(f func(id string) (ok bool, err error)) (bool, error) {
+	for id := b.name(); ; {
+		ok, err := f(id)
+		if ok || err != nil {
+			return ok, err
+		}
+		now := b.name()
+		if now == id {
+			return false, nil
+		}
+		id = now
+	}
+}
+
 // name returns the id of the batch.
 func (b *batch) name() string {
 	b.mu.Lock()

@@ -95,24 +95,22 @@ func (r *Run) Token(ctx context.Context) (string, error) {
 	if full == "" {
 		return "", errors.New("its handler has returned")
 	}
-	for last := ""; ; { // to store the same twice changes nothing
-		id := r.b.name()
-		said, err := r.w.store.Tokens.OfRun(ctx, r.fl.Flow, r.Info.Node, hash, r.Info.Attempt, r.w.cfg.Name, id)
-		if err != nil {
-			return "", r.w.store.Explain(ctx, err)
-		}
-		if said == store.TokenGone && id != last { // the batch may have been renamed meanwhile
-			last = id
-			continue
-		}
-		if said == store.TokenGone {
-			return "", errors.New("another worker has it by now")
-		}
-		if err := verdictOf(said); err != nil {
-			return "", err
-		}
-		return full, nil
+	var said string
+	mine, err := r.b.withID(func(id string) (bool, error) {
+		var err error
+		said, err = r.w.store.Tokens.OfRun(ctx, r.fl.Flow, r.Info.Node, hash, r.Info.Attempt, r.w.cfg.Name, id)
+		return said != store.TokenGone, err
+	})
+	switch {
+	case err != nil:
+		return "", r.w.store.Explain(ctx, err)
+	case !mine:
+		return "", errors.New("another worker has it by now")
 	}
+	if err := verdictOf(said); err != nil {
+		return "", err
+	}
+	return full, nil
 }
 
 // Predecessors returns the nodes with a handler that the run comes after, at most so many.

@@ -213,7 +213,7 @@ func (rn *runner) alone(ctx context.Context, b *batch) (leave func(), mine bool,
 		return nil, true, nil
 	}
 	leave = func() { <-suspects }
-	mine, err = rn.store.Batches.Enter(ctx, b.shard, rn.cfg.Name, b.name())
+	mine, err = b.withID(func(id string) (bool, error) { return rn.store.Batches.Enter(ctx, b.shard, rn.cfg.Name, id) })
 	if err != nil || !mine {
 		leave()
 		return nil, mine, err

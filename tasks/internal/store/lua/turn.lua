@@ -3,7 +3,7 @@
 -- KEYS as in lib
 -- ARGV[1] worker, [2] queue, [3] other queues of the worker, separated by spaces, [4] flags, [5] most nodes to take,
 -- [6] least number of ready nodes that is worth another wake-task, [7] id of the new batch, [8] '<id>@<unix ms at which
--- it was taken>' of the batch that ends or '', [9] lease of its nodes that go on under the new id or '', [10] lease of
+-- it was taken>' of the batch that ends or '', [9] lease of its nodes that go on under the new id or '' (it is marked with '!' if the old one is), [10] lease of
 -- its nodes that go back or '', [11] workflows whose graphs the worker has (' id id '), [12] generation of the
 -- wake-task, [13] lane of the batch or '': nodes that become ready in it are taken first, [14] number of workflows;
 -- then of each its five facts, the number of arguments of its changes, and these, as in flow
@@ -149,15 +149,16 @@ end
 
 -- The first write needs no memory: then a full Redis lets the script go on.
 -- The time tells the batch from one of the same id that a repeated call took later.
-local fenced = false
+local fenced, entered = false, ''
 if ARGV[8] ~= '' then
   local old, at = string.match(ARGV[8], '^([^@]+)@(%d+)$')
-  fenced = string.match(redis.call('HGET', lease, old) or '', '^%d+') == at
+  local taken, mark = string.match(redis.call('HGET', lease, old) or '', '^(%d+)(!?)')
+  fenced, entered = taken == at, mark
   if fenced then redis.call('HDEL', lease, old) end
 end
 local on = {}
 if fenced or has('u') then
-  if ARGV[9] ~= '' then redis.call('HSET', lease, id, ARGV[9]) end
+  if ARGV[9] ~= '' then redis.call('HSET', lease, id, (string.gsub(ARGV[9], '^%d+', '%0' .. entered))) end
   local p, f = 15, nil
   for _ = 1, tonumber(ARGV[14]) do
     f = f or flow(ARGV[13], left, on)
