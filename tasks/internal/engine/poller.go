@@ -9,9 +9,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// poller is the connection of asynq's server. It recognises asynq's dequeue script by its keys. When that finds all
+// poller is the connection of asynq's server. It recognises asynq's dequeue script by its keys. When that has found all
 // queues empty, the call blocks until the worker is woken, so that the server does not poll. A queue that has all the
 // slots it may have counts as empty. All other calls are passed on.
+//
+// Which queues were empty is kept by name, not as a number: asynq asks in a random order, begins again after a task or
+// an error, and asks by another command when Redis does not know the script yet.
 type poller struct {
 	redis.UniversalClient
 	full   func(queue string) bool // whether a queue may have no more slots now
@@ -20,7 +23,7 @@ type poller struct {
 	wake   chan struct{}           // gets a value when there may be work or a free slot
 	closed chan struct{}           // closed when the worker stops: nothing sleeps any more
 
-	empty int // queues found empty in this round; used only by the goroutine of asynq's processor
+	empty map[string]bool // queues found empty since the last sleep; used only by the goroutine of asynq's processor
 }
 
 // EvalSha implements redis.Scripter.
@@ -35,12 +38,12 @@ func (p *poller) EvalSha(ctx context.Context, sha string, keys []string, args ..
 	}
 	switch err := cmd.Err(); {
 	case err == nil, redis.HasErrorPrefix(err, "NOSCRIPT"):
-		p.empty = 0
+		delete(p.empty, queue)
 	case !errors.Is(err, redis.Nil):
 		p.sleep(200 * time.Millisecond) // without this asynq would ask again at once
 	default:
-		if p.empty++; p.empty >= p.queues {
-			p.empty = 0
+		if p.empty[queue] = true; len(p.empty) == p.queues {
+			clear(p.empty)
 			p.sleep(p.every)
 		}
 	}
