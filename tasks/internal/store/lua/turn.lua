@@ -3,10 +3,10 @@
 -- KEYS as in lib
 -- ARGV[1] worker, [2] queue, [3] other queues of the worker, separated by spaces, [4] flags, [5] most nodes to take,
 -- [6] least number of ready nodes that is worth another wake-task, [7] id of the new batch, [8] '<id>@<unix ms at which
--- it was taken>' of the batch that ends or '', [9] lease of its nodes that go on under the new id or '' (it is marked with '!' if the old one is), [10] lease of
--- its nodes that go back or '', [11] workflows whose graphs the worker has (' id id '), [12] generation of the
--- wake-task, [13] lane of the batch or '': nodes that become ready in it are taken first, [14] number of workflows;
--- then of each its five facts, the number of arguments of its changes, and these, as in flow
+-- it was taken>' of the batch that ends or '', [9] lease of its nodes that go on under the new id or ''; it gets the '!'
+-- of the old one, [10] lease of its nodes that go back or '', [11] workflows whose graphs the worker has (' id id '),
+-- [12] generation of the wake-task, [13] lane of the batch or '': nodes that become ready in it are taken first,
+-- [14] number of workflows; then of each its five facts, the number of arguments of its changes, and these, as in flow
 -- flags: a: the slot arrives with a wake-task; c: it is counted among those that come back for more; e: it is from now
 -- on; l: it is not any more; x: likewise, if it gets nothing; t: it takes a batch; u: the changes are of nodes without
 -- a batch
