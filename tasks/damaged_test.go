@@ -286,3 +286,47 @@ func TestGarbageInAQueueHoldsUpNothing(t *testing.T) {
 		}
 	}, func(c *tasks.WorkerConfig) { c.Concurrency = 2 })
 }
+
+// A worker that cannot take the step behind a node, because the plan around it is damaged, ends the workflow and takes
+// other tasks.
+func TestDamagedPlanAroundANodeKeepsNoSlot(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		outer, inner, leaf := tasks.New[int, int]("plan.outer"), tasks.New[int, int]("plan.inner"), tasks.New[int, int]("plan.leaf")
+		plans, leaves := tasks.NewMux(), tasks.NewMux()
+		tasks.HandlePlan(plans, outer, func(_ context.Context, n int) (tasks.Signature[int], error) { return inner.S(n), nil })
+		tasks.HandlePlan(plans, inner, func(_ context.Context, n int) (tasks.Signature[int], error) {
+			return leaf.S(n, tasks.Queue("late")), nil
+		})
+		tasks.Handle(leaves, leaf, func(_ context.Context, n int) (int, error) { return n, nil })
+		start := func(m *tasks.Mux, queue string) (*tasks.Client, *tasks.Worker) {
+			c := tasks.NewClient(rdb) // each knows only the plans that it has read
+			t.Cleanup(func() { _ = c.Close() })
+			worker, err := tasks.StartWorker(t.Context(), c, m, tasks.WorkerConfig{Queues: map[string]int{queue: 1}, Concurrency: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = worker.Stop() })
+			return c, worker
+		}
+		c, planner := start(plans, "default")
+		run, err := outer.S(1).Send(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := flowKey(t, rdb, run.ID())
+		testutil.Eventually(t, "both plans are stored", func() bool {
+			return rdb.HExists(t.Context(), key, "g0").Val() && rdb.HExists(t.Context(), key, "g0:0").Val()
+		})
+		if err := planner.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		rdb.HSet(t.Context(), key, "g0", "damaged")
+		c, worker := start(leaves, "late")
+		_, err = tasks.Attach[int](c, run.ID()).Wait(limited(t))
+		if f := wantFailure(t, err, "damaged"); f.Code != tasktype.CodeDamaged {
+			t.Errorf("got code %q, want %q", f.Code, tasktype.CodeDamaged)
+		}
+		testutil.Eventually(t, "no slot is in use", func() bool { busy, _ := worker.Slots(); return busy == 0 })
+	})
+}

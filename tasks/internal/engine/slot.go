@@ -73,19 +73,19 @@ func (s *slot) make(ctx context.Context, t *store.Turn) (*store.Turned, error) {
 // settle takes the steps that follow from a turn.
 func (s *slot) settle(ctx context.Context, todos []store.Todo) {
 	for _, t := range todos {
+		if !t.Timer.IsZero() {
+			s.tk.agenda.setTimer(t.Timer)
+			t.Timer = time.Time{} // no other worker needs to know: if this one dies, they find the entry in time
+		}
 		err := s.tk.insist(func() error {
 			fl, err := s.tk.graphs.load(within(ctx), t.ID)
+			if err == nil {
+				err = s.tk.advancer.settle(within(ctx), fl, t)
+			}
 			if errors.Is(err, ErrUnknown) || errors.Is(err, errUnreadable) {
-				return nil
+				return nil // the agenda has an entry for each step: it gives up what cannot be read
 			}
-			if err != nil {
-				return err
-			}
-			if !t.Timer.IsZero() {
-				s.tk.agenda.setTimer(t.Timer)
-				t.Timer = time.Time{} // no other worker needs to know: if this one dies, they find the entry in time
-			}
-			return s.tk.advancer.settle(within(ctx), fl, t)
+			return err
 		})
 		if err != nil {
 			return

@@ -1,0 +1,34 @@
+package engine
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"muster/tasks/internal/store"
+	"muster/tasks/redistest"
+)
+
+// A node of a workflow that this worker cannot read is put back for a short time, after which the worker looks at it
+// again: the timer of a todo does not depend on the workflow.
+func TestTimerIsSetThoughItsWorkflowCannotBeRead(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	if err := rdb.HSet(t.Context(), "muster:{0}:w:newer", "n", 1, "g", `{"v":99}`).Err(); err != nil {
+		t.Fatal(err)
+	}
+	e := New(rdb, slog.New(slog.DiscardHandler), nil)
+	t.Cleanup(e.Close)
+	w := NewWorker(e, nil, WorkerConfig{Queues: map[string]int{"default": 1}, Concurrency: 1, Logger: slog.New(slog.DiscardHandler)})
+	due := time.UnixMilli(1234)
+	s := &slot{tk: w.taker, wake: Wake{Queue: "default", Gen: "0"}}
+	s.settle(t.Context(), []store.Todo{{ID: "newer", Timer: due}})
+	select {
+	case got := <-w.agenda.timer:
+		if !got.Equal(due) {
+			t.Errorf("timer: got %v, want %v", got, due)
+		}
+	default:
+		t.Errorf("timer: got none, want %v", due)
+	}
+}
