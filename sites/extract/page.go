@@ -50,6 +50,7 @@ type Doc struct {
 	items   []any // microdata, found at first use
 	itemsOK bool
 	tables  map[*html.Node]*table // those that were asked for
+	lang    *string               // Language, once it was asked for
 }
 
 // Parse decodes and parses a page. XML other than XHTML becomes a document of
@@ -131,6 +132,20 @@ func (d *Doc) Title() string {
 		return Text(n)
 	}
 	return ""
+}
+
+// Language returns the lang attribute of an HTML page, or "".
+func (d *Doc) Language() string {
+	if d.lang == nil {
+		lang := ""
+		if d.Root != nil {
+			if n := firstWith(d.Root, "html", "lang"); n != nil {
+				lang, _ = attr(n, "lang")
+			}
+		}
+		d.lang = &lang
+	}
+	return *d.lang
 }
 
 // firstWith is the first element of a name that has an attribute, or any where

@@ -126,11 +126,7 @@ func (x *run) lang(locale string) string {
 	if style, _ := definition.StyleOf(locale); style.Order != "" || x.doc.Root == nil {
 		return locale
 	}
-	lang := ""
-	if root := firstWith(x.doc.Root, "html", "lang"); root != nil {
-		lang, _ = attr(root, "lang")
-	}
-	return cmp.Or(lang, locale)
+	return cmp.Or(x.doc.Language(), locale)
 }
 
 func plainNumber(s string) bool {
