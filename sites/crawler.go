@@ -231,7 +231,7 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 		f.yield, f.records, f.err = c.extractor.extract(ctx, v, page, lease.Attempts)
 	}
 	down, err := c.breaker.Report(ctx, d.permit, lease.ID, lease.Attempts == 0, fetch.OutcomeOf(f.err))
-	if err == nil && down == 0 && c.isLastTry(lease, f.err) && !c.breaker.CameSince(began) {
+	if err == nil && down == 0 && c.isLastTry(lease, f.err) && !c.breaker.FetchedSince(began) {
 		if failure, known := c.probe(ctx); known {
 			down, err = c.breaker.Confirm(ctx, fetch.OutcomeOf(failure))
 		}

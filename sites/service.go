@@ -589,7 +589,7 @@ func (s *Service) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 		ends:      &counters{rdb: p.rdb, key: store.SessionEndsKey(p.id)},
 	}
 	c.client = fetch.NewClient(fetch.Config{
-		Definition: p.def, Filter: s.cfg.Filter, Transport: transport, NoProxy: s.cfg.NoProxy, Refused: s.cfg.Refused, Robots: &s.robots, Logger: s.cfg.Logger,
+		Definition: p.def, Filter: s.cfg.Filter, Transport: transport, NoProxy: s.cfg.NoProxy, OnBlocked: s.cfg.Refused, Robots: &s.robots, Logger: s.cfg.Logger,
 		Clock:    &polite.SharedClock{Pacer: s.pacer, Vary: true},
 		Key:      site,
 		Throttle: polite.NewThrottle(p.rdb, site),

@@ -29,7 +29,7 @@ type siblings struct {
 
 // suspect returns an *fetch.Error of class SoftBlock if a page that came by a
 // proxy has none of its required fields although a page of its kind has had
-// them in this job, in whatever process, and calls page.Refused. Tries is how
+// them in this job, in whatever process, and calls page.OnBlocked. Tries is how
 // often the page was tried before. A page is taken for what it is at its last
 // try, without a proxy, and when other proxies brought no fields for several
 // pages before.
@@ -50,8 +50,8 @@ func (s *siblings) suspect(ctx context.Context, doc *extract.Doc, res *extract.R
 	case s.manyWithout(page.Kind):
 		return nil
 	}
-	if page.Refused != nil {
-		page.Refused()
+	if page.OnBlocked != nil {
+		page.OnBlocked()
 	}
 	return &fetch.Error{Class: fetch.SoftBlock, URL: page.Requested, Status: page.Status, Via: page.Via, Err: errFieldsMissing}
 }

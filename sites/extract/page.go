@@ -32,7 +32,7 @@ type Page struct {
 	FetchedAt time.Time
 	Took      time.Duration // from the request to the whole page, without what the request waited for before
 	Via       string        // the proxy that it came by, or ""
-	Refused   func()        // reports to the proxy pool that the page is a block; may be nil
+	OnBlocked func()        // reports to the proxy pool that the page is blocked; may be nil
 	Suspect   func()        // reports to the proxy pool that the page may be one; may be nil
 }
 

@@ -15,8 +15,8 @@ import (
 	"muster/sites/definition"
 )
 
-// Pages that lead to addresses that are not public are not fetched unless these are allowed, and are not tried again.
-func TestGetConnectsOnlyToWhatIsAllowed(t *testing.T) {
+// Pages at addresses that are not public are fetched only if these are allowed, and are not tried again.
+func TestGetConnectsOnlyToAllowedAddresses(t *testing.T) {
 	t.Parallel()
 	var inside atomic.Int64
 	secret := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -56,7 +56,7 @@ func TestGetConnectsOnlyToWhatIsAllowed(t *testing.T) {
 		"a name, allowed by the definition":        {named, named + "/x", "allow_addresses: shop.test\n" + robots, nil, true},
 		"a name, allowed by the settings":          {named, named + "/x", robots, []string{"127.0.0.0/8"}, true},
 	} {
-		// One by one: each counts what comes to the same server.
+		// Not parallel: each counts the requests to the same server.
 		start := "/"
 		if name == "an address in start" {
 			start = c.url
@@ -90,7 +90,7 @@ func TestGetConnectsOnlyToWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// badProxy is the error of a transport whose proxy has a name that stands for a private address.
+// badProxy is a transport whose proxy has a name of a private address, and its error.
 type badProxy struct{ error }
 
 func (badProxy) ProxyFault() bool { return true }
@@ -98,8 +98,8 @@ func (e badProxy) Unwrap() error  { return e.error }
 
 func (e badProxy) RoundTrip(*http.Request) (*http.Response, error) { return nil, e }
 
-// A proxy at a refused address is that proxy's fault, and no word on the page.
-func TestRefusedProxyIsNotTheFaultOfThePage(t *testing.T) {
+// A proxy at a forbidden address is the proxy's failure, and not the page's.
+func TestForbiddenProxyIsNotTheFailureOfThePage(t *testing.T) {
 	t.Parallel()
 	def, base := site(t, func(http.ResponseWriter, *http.Request) {}, quick)
 	refused := badProxy{(*addressfilter.Filter)(nil).Check(netip.MustParseAddr("127.0.0.1"))}

@@ -17,17 +17,17 @@ func (c *Client) statusError(ctx context.Context, rawURL, kind string, res *http
 	fail := func(class Class, after time.Duration) error {
 		return c.noteVia(res, &Error{Class: class, URL: rawURL, Status: res.StatusCode, After: after, Err: fmt.Errorf("the site answered %d %s", res.StatusCode, http.StatusText(res.StatusCode))})
 	}
-	after, told := retryafter.Parse(res.Header.Get("Retry-After"), time.Now(), c.def.Politeness.RetryAfterMax)
+	after, given := retryafter.Parse(res.Header.Get("Retry-After"), time.Now(), c.def.Politeness.RetryAfterMax)
 	switch s := res.StatusCode; {
-	case s == http.StatusTooManyRequests, s == http.StatusServiceUnavailable && told:
-		if !told {
+	case s == http.StatusTooManyRequests, s == http.StatusServiceUnavailable && given:
+		if !given {
 			after = min(time.Minute, c.def.Politeness.RetryAfterMax)
 		}
-		if v := sessionOf(ctx); v != nil && s == http.StatusTooManyRequests && c.sessions.alone(v) {
-			return fail(RateLimited, 0) // another session may ask
+		if v := sessionOf(ctx); v != nil && s == http.StatusTooManyRequests && c.sessions.isLimitedAlone(v) {
+			return fail(RateLimited, 0) // another session may retry
 		}
 		if err := c.cfg.Clock.Hold(ctx, c.cfg.Key, after); err != nil {
-			c.cfg.Logger.Warn("cannot hold the site's clock", "site", c.def.Site, "error", err)
+			c.cfg.Logger.Warn("cannot pause the site's clock", "site", c.def.Site, "error", err)
 		}
 		return fail(RateLimited, after)
 	case s >= 500:
@@ -41,14 +41,14 @@ func (c *Client) statusError(ctx context.Context, rawURL, kind string, res *http
 	case s == http.StatusRequestTimeout:
 		return fail(Timeout, after)
 	case s >= 400:
-		return fail(Refused, 0)
+		return fail(ClientError, 0)
 	case s == http.StatusNoContent:
 		return fail(Empty, 0)
 	case s >= 300:
 		return fail(Redirect, 0)
 	}
 	if kind == definition.KindSitemap {
-		return nil // may come as anything
+		return nil // may have any type
 	}
 	if mt, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err == nil {
 		for _, bad := range []string{"image/", "audio/", "video/", "font/", "application/zip", "application/pdf", "application/octet-stream", "application/gzip"} {
@@ -60,7 +60,7 @@ func (c *Client) statusError(ctx context.Context, rawURL, kind string, res *http
 	return nil
 }
 
-// noteVia notes in an error which proxy its answer came by.
+// noteVia stores in an error which proxy its response came through.
 func (c *Client) noteVia(res *http.Response, e *Error) *Error {
 	e.Via = c.cfg.Via(res)
 	e.Direct = e.Via == ""

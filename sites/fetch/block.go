@@ -12,19 +12,17 @@ import (
 	"muster/sites/extract"
 )
 
-// How many characters of visible text a page has at most for some evidence to
-// count.
+// Some evidence counts only on pages with at most so many characters of visible text.
 const (
 	shortText   = 1000 // elements, markup and phrases
-	nextToNone  = 200  // what good pages have beside their content
-	noscriptMax = 50   // what stands in for scripts is read like text
+	nearlyEmpty = 200  // elements that good pages have beside their content
+	noscriptMax = 50   // the content of noscript is read, too
 )
 
-// Inspect returns an *Error of class SoftBlock if a page is blocked although
-// its status is one of success, and calls page.Refused; otherwise nil. The
-// error says by what the page was recognized. Evidence is, in this order: the
-// definition's blocks, signatures of vendors, a redirect to a login, and on
-// short pages a few English phrases. blocks.off turns all of it off.
+// Inspect returns an *Error of class SoftBlock if a page is blocked although its status is a success, after calling
+// page.OnBlocked; otherwise nil. The error names the evidence, which is one of, in this order: the definition's
+// blocks, signatures of vendors, a redirect to a login, and on short pages a few English phrases. With blocks.off it
+// always returns nil.
 func Inspect(def *definition.Definition, d *extract.Doc) error {
 	if def.Blocks.Off {
 		return nil
@@ -33,8 +31,8 @@ func Inspect(def *definition.Definition, d *extract.Doc) error {
 	if why == "" {
 		return nil
 	}
-	if d.Page.Refused != nil {
-		d.Page.Refused()
+	if d.Page.OnBlocked != nil {
+		d.Page.OnBlocked()
 	}
 	return &Error{Class: SoftBlock, URL: d.Page.Requested, Status: d.Page.Status, Via: d.Page.Via, Err: errors.New("the page looks blocked: " + why)}
 }
@@ -44,13 +42,13 @@ func blockedBy(def *definition.Definition, d *extract.Doc) string {
 	if why := byDefinition(def, d); why != "" {
 		return why
 	}
-	seen := look(d)
+	seen := viewOf(d)
 	for _, s := range known().Signatures {
 		if why := s.in(seen); why != "" {
 			return s.Vendor + ": " + why
 		}
 	}
-	if toLogin(d) {
+	if isLogin(d) {
 		return "it is a login at " + d.Page.URL.Path
 	}
 	if seen.form {
@@ -65,7 +63,7 @@ func blockedBy(def *definition.Definition, d *extract.Doc) string {
 	return ""
 }
 
-// byDefinition returns what of the definition's blocks is on a page, or "".
+// byDefinition returns which of the definition's blocks match a page, or "".
 func byDefinition(def *definition.Definition, d *extract.Doc) string {
 	if d.Root == nil {
 		return ""
@@ -86,8 +84,8 @@ func byDefinition(def *definition.Definition, d *extract.Doc) string {
 	return ""
 }
 
-// sight is what signatures and phrases look at.
-type sight struct {
+// pageView is the part of a page that signatures and phrases are compared with.
+type pageView struct {
 	doc   *extract.Doc
 	title string
 	chars int      // of visible text
@@ -95,13 +93,13 @@ type sight struct {
 	form  bool     // there is a form to fill in
 }
 
-func look(d *extract.Doc) sight {
-	s := sight{doc: d, title: d.Title()}
+func viewOf(d *extract.Doc) pageView {
+	s := pageView{doc: d, title: d.Title()}
 	if d.Root == nil {
 		body := string(d.Page.Body)
 		s.chars = utf8.RuneCountInString(body)
 		if s.chars <= shortText {
-			s.lines = []string{plain(body)}
+			s.lines = []string{normal(body)}
 		}
 		return s
 	}
@@ -109,18 +107,18 @@ func look(d *extract.Doc) sight {
 	if s.chars > shortText {
 		return s
 	}
-	s.lines = []string{plain(s.title)}
+	s.lines = []string{normal(s.title)}
 	for _, line := range extract.Lines(d.Body(), s.chars < noscriptMax) {
-		s.lines = append(s.lines, plain(line))
+		s.lines = append(s.lines, normal(line))
 	}
 	s.form = elements.form.First(d.Root) != nil
 	return s
 }
 
-// plain is a text in lower case with one kind of apostrophe.
-func plain(s string) string { return strings.ReplaceAll(strings.ToLower(s), "’", "'") }
+// normal returns a text in lower case with one kind of apostrophe.
+func normal(s string) string { return strings.ReplaceAll(strings.ToLower(s), "’", "'") }
 
-// elements are what pages are asked for in general.
+// elements are the elements that are looked for on every page.
 var elements = struct{ app, script, password, form definition.Selector }{
 	app:      definition.MustSelector(`#root, #app, #__next, #__nuxt, [ng-app], [data-reactroot], app-root, #main-app`),
 	script:   definition.MustSelector("script[src]"),
@@ -128,23 +126,22 @@ var elements = struct{ app, script, password, form definition.Selector }{
 	form:     definition.MustSelector(`textarea:not([name$="captcha-response"]), select, input[type="email" i], input[type="password" i], input[type="tel" i], input[type="search" i]`),
 }
 
-// toLogin reports whether a request was redirected to a page with a password
-// field that is a login by its path, or that was told to go on to the page
-// that was asked for.
-func toLogin(d *extract.Doc) bool {
-	asked, err := url.Parse(d.Page.Requested)
-	if d.Root == nil || err != nil || asked.Path == d.Page.URL.Path || elements.password.First(d.Root) == nil {
+// isLogin reports whether a request was redirected to a page with a password field whose path is that of a login, or
+// whose query contains the path of the requested page.
+func isLogin(d *extract.Doc) bool {
+	requested, err := url.Parse(d.Page.Requested)
+	if d.Root == nil || err != nil || requested.Path == d.Page.URL.Path || elements.password.First(d.Root) == nil {
 		return false
 	}
 	path := strings.ToLower(d.Page.URL.Path)
 	for _, word := range []string{"login", "log-in", "log_in", "signin", "sign-in", "sign_in"} {
-		if strings.Contains(path, word) && !strings.Contains(strings.ToLower(asked.Path), word) {
+		if strings.Contains(path, word) && !strings.Contains(strings.ToLower(requested.Path), word) {
 			return true
 		}
 	}
 	for _, values := range d.Page.URL.Query() {
 		for _, v := range values {
-			if len(asked.Path) > 1 && strings.Contains(v, asked.Path) {
+			if len(requested.Path) > 1 && strings.Contains(v, requested.Path) {
 				return true
 			}
 		}
@@ -152,14 +149,13 @@ func toLogin(d *extract.Doc) bool {
 	return false
 }
 
-// toChallenge reports whether an address is that of a challenge.
-func toChallenge(u *url.URL) bool {
+// isChallenge reports whether a URL is that of a challenge.
+func isChallenge(u *url.URL) bool {
 	s := strings.ToLower(u.String())
 	return strings.Contains(s, "captcha") || strings.Contains(s, "challenge")
 }
 
-// NeedsScript reports whether a page is the empty frame of an application that
-// a browser would fill.
+// NeedsScript reports whether a page is an empty application shell that scripts would fill in a browser.
 func NeedsScript(d *extract.Doc) bool {
 	return d.Root != nil && len(d.Text()) < 300 && elements.app.First(d.Root) != nil && elements.script.First(d.Root) != nil
 }

@@ -10,7 +10,7 @@ import (
 	"muster/sites/extract"
 )
 
-// lines are the lines of a file of testdata, each cut at its first n-1 tabs.
+// lines returns the lines of a file of testdata, each split at its first n-1 tabs.
 func lines(t *testing.T, file string, n int) (all [][]string) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/" + file)
@@ -23,7 +23,7 @@ func lines(t *testing.T, file string, n int) (all [][]string) {
 	return all
 }
 
-// docOf is a parsed page of a site with a definition that has rest.
+// docOf returns a parsed page of a site whose definition ends with rest.
 func docOf(t *testing.T, rest, body string, header http.Header) (*definition.Definition, *extract.Doc) {
 	t.Helper()
 	def, base := site(t, http.NotFound, rest)
@@ -52,7 +52,7 @@ func TestBlockPagesOfVendorsAreRecognized(t *testing.T) {
 	}
 }
 
-func TestGoodPagesAreNotTakenForBlockPages(t *testing.T) {
+func TestGoodPagesAreNotBlocked(t *testing.T) {
 	t.Parallel()
 	for _, line := range lines(t, "good.txt", 2) {
 		if got := blockedBy(docOf(t, "", line[1], http.Header{})); got != "" {
@@ -61,8 +61,7 @@ func TestGoodPagesAreNotTakenForBlockPages(t *testing.T) {
 	}
 }
 
-// Headers, cookies and titles count however much is on the page; elements and
-// phrases do not.
+// Headers, cookies and titles count on pages of any length; elements and phrases do not.
 func TestEvidenceOnLongPages(t *testing.T) {
 	t.Parallel()
 	long := "<p>" + strings.Repeat("words ", 300)
@@ -92,7 +91,7 @@ func TestEvidenceOnLongPages(t *testing.T) {
 	}
 }
 
-func TestInspectByTheDefinition(t *testing.T) {
+func TestDefinitionSaysWhatIsBlocked(t *testing.T) {
 	t.Parallel()
 	const rest = "blocks: {css: ['#wall'], text: ['(?i)come back tomorrow'], min_text: 30}\n"
 	long := strings.Repeat("words ", 100)
@@ -107,11 +106,11 @@ func TestInspectByTheDefinition(t *testing.T) {
 	} {
 		called := false
 		def, d := docOf(t, c.rest, c.body, http.Header{})
-		d.Page.Refused = func() { called = true }
+		d.Page.OnBlocked = func() { called = true }
 		err := Inspect(def, d)
 		switch {
 		case (err != nil) != (c.want != "") || called != (err != nil):
-			t.Errorf("%s: got %v, and Refused called: %v; want %q", c.name, err, called, c.want)
+			t.Errorf("%s: got %v, and OnBlocked called: %v; want %q", c.name, err, called, c.want)
 		case err != nil && (ClassOf(err) != SoftBlock || !strings.HasSuffix(err.Error(), c.want)):
 			t.Errorf("%s: got %v, want class %s and %q", c.name, err, SoftBlock, c.want)
 		}
@@ -149,7 +148,7 @@ func TestShortJSONIsReadForPhrases(t *testing.T) {
 	}
 }
 
-// Each signature can be checked against its source, and can match.
+// Each signature names its source, and can match.
 func TestSignaturesAreWellFormed(t *testing.T) {
 	t.Parallel()
 	all, err := parseSignatures(signaturesFile)
@@ -168,12 +167,12 @@ func TestSignaturesAreWellFormed(t *testing.T) {
 			for _, text := range list {
 				n++
 				if len(text) < 5 || text != strings.TrimSpace(text) {
-					t.Errorf("%s: %q is too short or has space around it", s.Vendor, text)
+					t.Errorf("%s: got %q, want at least 5 characters without space around them", s.Vendor, text)
 				}
 			}
 		}
 		if n == 0 {
-			t.Errorf("%s has nothing to be recognized by", s.Vendor)
+			t.Errorf("%s: got no evidence, want some", s.Vendor)
 		}
 		for _, h := range s.Headers {
 			name, value, ok := strings.Cut(h, ": ")
@@ -184,8 +183,8 @@ func TestSignaturesAreWellFormed(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, p := range append(all.Headings, all.Phrases...) {
-		if p != plain(p) || len(p) < 8 || seen[p] {
-			t.Errorf("%q is no phrase in lower case, or is there twice", p)
+		if p != normal(p) || len(p) < 8 || seen[p] {
+			t.Errorf("got %q, want a phrase in lower case that is listed once", p)
 		}
 		seen[p] = true
 	}

@@ -7,8 +7,7 @@ import (
 	"net/http"
 )
 
-// firstRead is how much of a body is asked for before it is known to be there,
-// whatever its header says.
+// firstRead bounds the first buffer for a body, whatever Content-Length says.
 const firstRead = 64 << 10
 
 // readAll reads a body of at most limit bytes, after decompression. More is

@@ -11,60 +11,59 @@ import (
 	"muster/sites/definition"
 )
 
-// Class is what kind of thing went wrong with a page. It decides whether the
-// page is fetched again, when, and whether the proxy or the site has failed.
+// Class is the kind of a failure. It decides whether the page is fetched again, when, and whether the proxy or the
+// site has failed.
 type Class string
 
 // The classes.
 const (
 	OK          Class = "ok"
-	NoProxy     Class = "no_proxy"     // there is no proxy to ask through; with After, not now
+	NoProxy     Class = "no_proxy"     // no proxy is available; with After, for that long
 	Proxy       Class = "proxy"        // the proxy failed, not the site
 	Truncated   Class = "truncated"    // the body ended early
 	Timeout     Class = "timeout"      // the answer took too long
-	Connect     Class = "connect"      // there was no answer: no connection, or one that was closed before
+	Connect     Class = "connect"      // no answer: no connection, or it was closed early
 	RateLimited Class = "rate_limited" // 429, or 503 with Retry-After
 	Server      Class = "server"       // any other 5xx
 	Blocked     Class = "blocked"      // 401 or 403
-	SoftBlock   Class = "soft_block"   // the page is blocked although its status says otherwise
-	Empty       Class = "empty"        // 200 and nothing in it
+	SoftBlock   Class = "soft_block"   // the page is blocked although its status is a success
+	Empty       Class = "empty"        // 204, or no content
 	Gone        Class = "gone"         // 404 or 410
-	Refused     Class = "client"       // any other 4xx
+	ClientError Class = "client"       // any other 4xx
 	TooBig      Class = "too_big"
-	BadType     Class = "bad_type"  // a picture, an archive, …
-	Redirect    Class = "redirect"  // too many, or out of the site
+	BadType     Class = "bad_type"  // an image, an archive, …
+	Redirect    Class = "redirect"  // too many, or off the site
 	Robots      Class = "robots"    // robots.txt forbids it
-	Address     Class = "address"   // it leads to an address that is not public, and not allowed
-	Parse       Class = "parse"     // what came cannot be read
+	Address     Class = "address"   // the address is not public and not allowed
+	Parse       Class = "parse"     // the page cannot be parsed
 	Validate    Class = "validate"  // no record of the page passes its checks
-	Throttled   Class = "throttled" // it is not this request's turn yet
-	Canceled    Class = "canceled"  // the caller gave up
-	Limit       Class = "limit"     // the job may take no longer
-	Enough      Class = "enough"    // the job has as many records or bytes as it may
+	Throttled   Class = "throttled" // the request must wait for its turn
+	Canceled    Class = "canceled"  // the context was canceled
+	Limit       Class = "limit"     // the job has reached its time limit
+	Enough      Class = "enough"    // the job has reached its limit of records or bytes
 )
 
-// Answered reports whether the class is of an answer of a site that is up, be
-// it one that nothing can be done with.
+// Answered reports whether the class is that of an answer from a site that is up, even if the answer is useless.
 func (c Class) Answered() bool {
 	switch c {
-	case OK, Gone, Refused, Validate, Parse, BadType, TooBig, Redirect:
+	case OK, Gone, ClientError, Validate, Parse, BadType, TooBig, Redirect:
 		return true
 	}
 	return false
 }
 
-// Policy is what is done about a class.
+// Policy says how pages of a class are retried.
 type Policy struct {
-	Retries int           // how often a page is asked for again
-	Free    bool          // asking again is not counted, only bounded in time
-	Base    time.Duration // of the exponential back-off with full jitter; 0: at once
+	Retries int           // how often a page is fetched again
+	Free    bool          // retries are not counted, only bounded in time
+	Base    time.Duration // of the exponential backoff with full jitter; 0: at once
 }
 
-// PolicyFor is the retry table. The definition bounds retries and waits.
+// PolicyFor returns the policy for a class. The definition bounds retries and waits.
 func PolicyFor(c Class, r definition.Retries) Policy {
 	switch c {
 	case Proxy:
-		return Policy{Retries: max(5, r.Attempts)} // at once, through another
+		return Policy{Retries: max(5, r.Attempts)} // at once, through another proxy
 	case Truncated, NoProxy:
 		return Policy{Retries: max(5, r.Attempts), Base: r.Base}
 	case Timeout:
@@ -81,8 +80,8 @@ func PolicyFor(c Class, r definition.Retries) Policy {
 	return Policy{}
 }
 
-// Wait is how long to wait before the n-th retry, n from 1: a random time up
-// to the base doubled n times, at most the cap.
+// Wait returns how long to wait before the n-th retry, n from 1: a random time below Base doubled n-1 times, and
+// below limit.
 func (p Policy) Wait(n int, limit time.Duration) time.Duration {
 	if p.Base <= 0 {
 		return 0
@@ -103,10 +102,10 @@ func (p Policy) Wait(n int, limit time.Duration) time.Duration {
 type Error struct {
 	Class  Class
 	URL    string
-	Status int           // 0: there was no answer
-	Via    string        // the proxy that the request went by; "": none, or not known
-	Direct bool          // the site itself was asked, without a proxy
-	After  time.Duration // do not ask again before; from Retry-After or the site's clock
+	Status int           // 0: no answer
+	Via    string        // the proxy of the request; "": none, or not known
+	Direct bool          // the request was sent without a proxy
+	After  time.Duration // how long to wait before a retry; from Retry-After or the site's clock
 	Err    error
 }
 
@@ -115,8 +114,8 @@ func (e *Error) Error() string {
 	return string(e.Class) + ": " + e.Err.Error()
 }
 
-// OfSite reports whether the failure may be that of the whole site, and not
-// of one page. Seen through a proxy it may as well be the proxy's.
+// OfSite reports whether the whole site may have failed, and not just one page. With a proxy, it may be the proxy's
+// failure instead.
 func (e *Error) OfSite() bool {
 	switch e.Class {
 	case Connect, Truncated, Server, Blocked:
@@ -130,7 +129,7 @@ func (e *Error) OfSite() bool {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// ClassOf is the class of any error from fetching or reading a page.
+// ClassOf returns the class of an error from fetching or reading a page.
 func ClassOf(err error) Class {
 	if err == nil {
 		return OK
@@ -141,8 +140,7 @@ func ClassOf(err error) Class {
 	return classOfNetwork(err)
 }
 
-// Proxied is implemented by errors of a transport that lends proxies, to say
-// that the proxy failed and not the site.
+// Proxied is implemented by errors of a transport with proxies, to say that the proxy failed and not the site.
 type Proxied interface{ ProxyFault() bool }
 
 func classOfNetwork(err error) Class {

@@ -1,11 +1,7 @@
-// Package fetch gets the pages of a site politely and says precisely what
-// went wrong when it cannot.
-//
-// A Client is made for one definition. Its requests pass through a stack of
-// transports, outermost first: robots.txt and the clock of the site, both of
-// package polite, then the routes of sessions, then whatever the Config
-// brings, usually proxies. What a page or an error means is a Class; PolicyFor
-// has what is done about it.
+// Package fetch fetches the pages of a site politely and classifies what goes wrong. A Client is made for one
+// definition. Its requests pass through a stack of transports, outermost first: robots.txt and the clock of the site,
+// both of package polite, then the routes of sessions, then Config.Transport, usually proxies. Each error has a
+// Class; PolicyFor says how pages of a class are retried.
 package fetch
 
 import (
@@ -28,39 +24,39 @@ import (
 // Config sets up a Client.
 type Config struct {
 	Definition *definition.Definition
-	// Filter says which addresses that are not public may be connected to without a proxy, beside those that Definition
-	// allows. It holds for the transports that the client makes itself. Defaults to none.
+	// Filter allows connections without a proxy to addresses that are not public, in addition to those that
+	// Definition allows. It applies to the transports that the client makes itself. Defaults to none.
 	Filter    *addressfilter.Filter
-	Transport http.RoundTripper // carries the requests. Defaults to a transport of its own without proxies.
-	Direct    http.RoundTripper // carries them when there is no proxy and the definition says direct. Defaults to one like that.
-	// NoProxy is what Transport's error is when it has no proxy. If the proxies only rest, a method Resting of that error
-	// says for how long. Defaults to none.
+	Transport http.RoundTripper // sends the requests. Defaults to a transport of its own without proxies.
+	Direct    http.RoundTripper // sends them when there is no proxy and the definition says direct. Defaults to a transport without proxies.
+	// NoProxy is the error (as of errors.Is) of Transport when it has no proxy. If all proxies are resting, its error
+	// has a method Resting that returns for how long. Defaults to none.
 	NoProxy error
-	// Refused is called with an answer that turned out to be a refusal although its status is that of a page, after its
-	// body was read and closed. Transport can then keep its proxy from the site. Defaults to nothing.
-	Refused  func(*http.Response)
-	Clock    polite.Clock                // Defaults to one in this process.
-	Key      string                      // of the site at Clock. Defaults to the site of Definition.
-	Throttle *polite.Throttle            // of the site, for a definition with autothrottle. Defaults to none.
-	Via      func(*http.Response) string // names the proxy that an answer came by, or "". Defaults to none.
-	// Route makes a route of Transport that a session keeps to, in the place of another, or of nil. Defaults to none: the
-	// requests of a session go by whichever proxy Transport chooses.
+	// OnBlocked is called with the response of a page that is blocked although its status is a success, after its
+	// body was read and closed. Transport can then stop using its proxy for the site. Defaults to none.
+	OnBlocked func(*http.Response)
+	Clock     polite.Clock                // Defaults to one in this process.
+	Key       string                      // of the site at Clock. Defaults to the site of Definition.
+	Throttle  *polite.Throttle            // of the site, for a definition with autothrottle. Defaults to none.
+	Via       func(*http.Response) string // returns the proxy that a response came through, or "". Defaults to none.
+	// Route makes a route of Transport for a session that replaces another; before is the route of that one, or nil.
+	// Defaults to none: Transport chooses a proxy for each request.
 	Route    func(before Route) Route
-	Ended    func(why string)    // called when a session has ended; it must not block. Defaults to nothing.
-	Patience time.Duration       // the longest wait for a turn that Get sits out. Defaults to 250 ms.
+	Ended    func(why string)    // called when a session has ended; it must not block. Defaults to none.
+	Patience time.Duration       // the longest that Get waits for a turn. Defaults to 250 ms.
 	Robots   *polite.RobotsCache // Defaults to one of its own.
 	Logger   *slog.Logger        // Defaults to none.
 }
 
-// Client gets pages of one site. It may be used by many goroutines.
+// Client fetches pages of one site. It is safe for concurrent use.
 type Client struct {
 	cfg    Config
 	def    *definition.Definition
 	http   *http.Client
 	own    *http.Transport
-	direct sync.Once // logs that requests go without a proxy
+	direct sync.Once // logs that requests are sent without a proxy
 
-	sessions *sessions // nil: the definition wants none
+	sessions *sessions // nil: the definition has none
 }
 
 // NewClient returns a Client for the site of cfg.Definition.
@@ -110,7 +106,7 @@ func NewClient(cfg Config) *Client {
 	return c
 }
 
-// Close ends the sessions of the client. It does not stop requests.
+// Close ends the sessions of the client. It does not cancel requests.
 func (c *Client) Close() {
 	if c.sessions != nil {
 		c.sessions.close()
@@ -118,8 +114,8 @@ func (c *Client) Close() {
 	c.own.CloseIdleConnections()
 }
 
-// Get fetches a page of a kind. Every error is an *Error. A page that came
-// but is blocked is recognized by Inspect, which needs it parsed.
+// Get fetches a page of a kind. Every error is an *Error. Blocked pages with a status of success are recognized by
+// Inspect, which needs the parsed page.
 func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, error) {
 	if c.sessions == nil {
 		return c.get(ctx, nil, rawURL, kind)
@@ -137,9 +133,9 @@ func (c *Client) Get(ctx context.Context, rawURL, kind string) (extract.Page, er
 	}
 }
 
-// get is Get in a session, or in none.
+// get fetches a page, and follows its redirects and refreshes. s is nil without sessions.
 func (c *Client) get(ctx context.Context, s *session, rawURL, kind string) (extract.Page, error) {
-	page, err := c.once(ctx, s, rawURL, kind)
+	page, err := c.getOnce(ctx, s, rawURL, kind)
 	for hops := 0; err == nil; hops++ {
 		to, rerr := c.refreshed(page, hops)
 		if rerr != nil {
@@ -149,22 +145,22 @@ func (c *Client) get(ctx context.Context, s *session, rawURL, kind string) (extr
 			break
 		}
 		before := page.Took
-		page, err = c.once(ctx, s, to.String(), kind)
+		page, err = c.getOnce(ctx, s, to.String(), kind)
 		page.Requested = rawURL
 		page.Took += before
 	}
 	return page, err
 }
 
-// once fetches a page, and follows the redirects of HTTP.
-func (c *Client) once(ctx context.Context, s *session, rawURL, kind string) (extract.Page, error) {
+// getOnce fetches a page, and follows the redirects of HTTP.
+func (c *Client) getOnce(ctx context.Context, s *session, rawURL, kind string) (extract.Page, error) {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, kindKey{}, kind), c.def.Limits.PageTimeout)
 	defer cancel()
 	ctx, measure := measured(ctx)
 	page := extract.Page{Requested: rawURL, Kind: kind}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)
 	if err != nil {
-		return page, &Error{Class: Refused, URL: rawURL, Err: err}
+		return page, &Error{Class: ClientError, URL: rawURL, Err: err}
 	}
 	c.setHeaders(req, kind, s)
 	client := c.http
@@ -176,9 +172,9 @@ func (c *Client) once(ctx context.Context, s *session, rawURL, kind string) (ext
 		return page, c.failed(ctx, rawURL, err)
 	}
 	defer res.Body.Close()
-	c.head(&page, res, s)
+	c.setHead(&page, res, s)
 	if err := c.statusError(ctx, rawURL, kind, res); err != nil {
-		_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // keeps the connection
+		_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // so that the connection can be reused
 		return page, err
 	}
 	began := time.Now()
@@ -186,7 +182,7 @@ func (c *Client) once(ctx context.Context, s *session, rawURL, kind string) (ext
 	if err != nil {
 		return page, c.noteVia(res, c.failed(ctx, rawURL, err))
 	}
-	page.Took = measure.heads() + time.Since(began)
+	page.Took = measure.headTime() + time.Since(began)
 	c.cfg.Logger.Debug("fetched page", "site", c.def.Site, "url", rawURL, "status", res.StatusCode, "bytes", len(page.Body), "took", page.Took)
 	if len(page.Body) < 64 && len(bytes.TrimSpace(page.Body)) == 0 {
 		return page, &Error{Class: Empty, URL: rawURL, Status: res.StatusCode, Err: errors.New("the page is empty")}
@@ -194,14 +190,14 @@ func (c *Client) once(ctx context.Context, s *session, rawURL, kind string) (ext
 	return page, nil
 }
 
-// head notes in a page what the head of its answer says, and what to do when its content shows that it is none.
-func (c *Client) head(page *extract.Page, res *http.Response, s *session) {
+// setHead sets the fields of a page that come from the head of its response, and its callbacks.
+func (c *Client) setHead(page *extract.Page, res *http.Response, s *session) {
 	page.URL, page.Status, page.Header, page.FetchedAt = res.Request.URL, res.StatusCode, res.Header, time.Now()
 	page.Via = c.cfg.Via(res)
-	if c.cfg.Refused != nil || s != nil {
-		page.Refused = func() {
-			if c.cfg.Refused != nil {
-				c.cfg.Refused(res)
+	if c.cfg.OnBlocked != nil || s != nil {
+		page.OnBlocked = func() {
+			if c.cfg.OnBlocked != nil {
+				c.cfg.OnBlocked(res)
 			}
 			if s != nil {
 				c.sessions.retire(s, string(SoftBlock))

@@ -22,7 +22,7 @@ import (
 
 const page = "<html><title>t</title><body>a page with some words in it</body></html>"
 
-// site is a loopback site with its definition.
+// site starts a loopback site and returns its definition and base URL.
 func site(t *testing.T, h http.HandlerFunc, rest string) (*definition.Definition, string) {
 	t.Helper()
 	srv := httptest.NewServer(h)
@@ -36,10 +36,10 @@ func site(t *testing.T, h http.HandlerFunc, rest string) (*definition.Definition
 
 const quick = "politeness: {delay: 0, robots: false}\n"
 
-// wall is a page whose refusal shows only in where it sends its readers.
+// wall is a block page that shows only in the target of its refresh.
 const wall = `<meta http-equiv=refresh content="0; url=http://validate.elsewhere.example/captcha?for=shop">`
 
-// faulty is a site with a page for each thing that can go wrong.
+// faulty is a site with a page for each class of failure.
 func faulty() http.Handler {
 	mux := http.NewServeMux()
 	status := func(code int, retryAfter string) http.HandlerFunc {
@@ -81,7 +81,7 @@ func faulty() http.Handler {
 	return mux
 }
 
-// broken adds pages that do not come whole, or not as they say.
+// broken adds pages that are incomplete, or not what their header says.
 func broken(mux *http.ServeMux) {
 	mux.HandleFunc("/bomb", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
@@ -124,7 +124,7 @@ func TestClasses(t *testing.T) {
 	c, base := fromFaulty(t)
 	for path, want := range map[string]Class{
 		"/ok": OK, "/moved": OK, "/429": RateLimited, "/429bare": RateLimited, "/503ra": RateLimited, "/503": Server, "/500": Server, "/403": Blocked, "/401": Blocked,
-		"/404": Gone, "/410": Gone, "/418": Refused, "/204": Empty, "/407": Refused, "/304": Redirect, "/empty": Empty, "/blank": Empty, "/image": BadType,
+		"/404": Gone, "/410": Gone, "/418": ClientError, "/204": Empty, "/407": ClientError, "/304": Redirect, "/empty": Empty, "/blank": Empty, "/image": BadType,
 		"/big": TooBig, "/bomb": TooBig, "/cut": Truncated, "/cut-gzip": Truncated, "/cut-chunks": Truncated, "/slow": Timeout, "/loop": Redirect, "/away": Redirect,
 		"/refreshed": OK, "/refreshed-loop": Redirect, "/refreshed-away": Redirect, "/refreshed-wall": OK,
 	} {
@@ -137,8 +137,9 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// A page is the one that redirects and refreshes lead to, unless that is a wall whose signs are to be seen.
-func TestPageIsWhereItLeads(t *testing.T) {
+// Get returns the target of redirects and refreshes, unless that is a challenge: then the page that Inspect can
+// recognize.
+func TestGetFollowsRedirectsAndRefreshes(t *testing.T) {
 	t.Parallel()
 	c, base := fromFaulty(t)
 	for path, want := range map[string]struct{ at, body string }{
@@ -155,8 +156,8 @@ func TestPageIsWhereItLeads(t *testing.T) {
 	}
 }
 
-// An answer says how long to wait; one that only says Too Many Requests asks for a minute.
-func TestRetryAfterIsOfTheError(t *testing.T) {
+// Retry-After sets the wait of an error; 429 without it means a minute.
+func TestErrorHasRetryAfter(t *testing.T) {
 	t.Parallel()
 	c, base := fromFaulty(t)
 	for path, want := range map[string]time.Duration{"/429": 7 * time.Second, "/429bare": time.Minute, "/503ra": 30 * time.Second} {
@@ -173,7 +174,7 @@ type free struct{}
 func (free) Take(context.Context, string, time.Duration) (time.Duration, error) { return 0, nil }
 func (free) Hold(context.Context, string, time.Duration) error                  { return nil }
 
-func TestUnreachable(t *testing.T) {
+func TestUnreachableSiteIsAConnectError(t *testing.T) {
 	t.Parallel()
 	addr := testutil.FreeAddr(t)
 	def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://"+addr+"\nstart: [/]\nrecords: {r: {fields: {v: b}}}\n"+quick))
@@ -185,8 +186,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// Retry-After moves the clock of the whole site: the next request is told to
-// wait and does not reach it.
+// Retry-After holds the clock of the whole site: the next request is not sent.
 func TestRetryAfterHoldsTheSite(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -197,15 +197,15 @@ func TestRetryAfterHoldsTheSite(t *testing.T) {
 	}, quick)
 	c := NewClient(Config{Definition: def})
 	if _, err := c.Get(t.Context(), base+"/a", definition.KindDetail); ClassOf(err) != RateLimited {
-		t.Fatalf("got %v", err)
+		t.Fatalf("got %v, want %s", err, RateLimited)
 	}
 	_, err := c.Get(t.Context(), base+"/b", definition.KindDetail)
 	e, ok := errors.AsType[*Error](err)
 	if !ok || e.Class != Throttled || e.After < 50*time.Second {
-		t.Errorf("got %v, want to be told to wait", err)
+		t.Errorf("got %v, want %s for at least 50s", err, Throttled)
 	}
 	if asked.Load() != 1 {
-		t.Errorf("the site was asked %d times, want 1", asked.Load())
+		t.Errorf("got %d requests, want 1", asked.Load())
 	}
 }
 
@@ -270,13 +270,13 @@ func TestRobotsIsObeyed(t *testing.T) {
 				}
 			}
 			if n := asked.Load(); n != 1 && c.want != RateLimited && c.want != Server && c.name != "loop" && c.name != "moved five times" {
-				t.Errorf("robots.txt was fetched %d times, want once", n)
+				t.Errorf("got %d requests for robots.txt, want 1", n)
 			}
 		})
 	}
 }
 
-// pace records the intervals that turns are taken with.
+// pace records the longest interval of a turn.
 type pace struct {
 	free
 	longest atomic.Int64
@@ -315,7 +315,7 @@ func TestCrawlDelayIsApplied(t *testing.T) {
 	}
 }
 
-// With autothrottle, requests to a site that has answered slowly are further apart.
+// With autothrottle, requests to a slow site are further apart.
 func TestSlowSiteIsThrottled(t *testing.T) {
 	t.Parallel()
 	for autothrottle, want := range map[bool]time.Duration{true: 200 * time.Millisecond, false: time.Millisecond} {
@@ -344,7 +344,7 @@ type failing struct{}
 
 func (failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, errNone }
 
-func TestWithoutProxy(t *testing.T) {
+func TestRequestsGoDirectlyOnlyIfAllowed(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
 	h := func(w http.ResponseWriter, _ *http.Request) { asked.Add(1); fmt.Fprint(w, page) }
@@ -353,15 +353,15 @@ func TestWithoutProxy(t *testing.T) {
 		t.Errorf("got %v, want no_proxy", err)
 	}
 	if asked.Load() != 0 {
-		t.Error("the site was asked directly although nobody allowed it")
+		t.Errorf("got %d requests, want none: the definition does not allow them", asked.Load())
 	}
 	def, base = site(t, h, quick+"proxy: {fallback: direct}\n")
 	if _, err := NewClient(Config{Definition: def, Transport: failing{}, NoProxy: errNone}).Get(t.Context(), base, definition.KindDetail); err != nil {
-		t.Errorf("with fallback: direct: %v", err)
+		t.Errorf("with fallback: direct: got %v, want no error", err)
 	}
 }
 
-func TestRequestIsDressed(t *testing.T) {
+func TestRequestHasHeadersOfTheDefinition(t *testing.T) {
 	t.Parallel()
 	got := make(chan *http.Request, 1)
 	def, base := site(t, func(w http.ResponseWriter, r *http.Request) { got <- r; fmt.Fprint(w, page) },
@@ -371,11 +371,11 @@ func TestRequestIsDressed(t *testing.T) {
 	}
 	r := <-got
 	if c, err := r.Cookie("c"); r.UserAgent() != "bot/2" || r.Header.Get("X-A") != "b" || err != nil || c.Value != "d" {
-		t.Errorf("got %v", r.Header)
+		t.Errorf("got %v, want User-Agent bot/2, X-A: b and the cookie c=d", r.Header)
 	}
 }
 
-func TestPolicy(t *testing.T) {
+func TestPolicyBoundsRetriesAndWaits(t *testing.T) {
 	t.Parallel()
 	r := definition.Retries{Attempts: 3, Base: time.Second, Cap: time.Minute}
 	for class, want := range map[Class]Policy{
@@ -390,7 +390,7 @@ func TestPolicy(t *testing.T) {
 	for n, most := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 60: time.Minute} {
 		for range 50 {
 			if w := p.Wait(n, time.Minute); w < 0 || w > most {
-				t.Errorf("retry %d: waits %s, want at most %s", n, w, most)
+				t.Errorf("retry %d: got a wait of %s, want at most %s", n, w, most)
 			}
 		}
 	}
@@ -410,7 +410,7 @@ func inspect(t *testing.T, rest, requested, final, body string) error {
 	return Inspect(def, d)
 }
 
-func TestNeedsScript(t *testing.T) {
+func TestNeedsScriptOnlyForEmptyApplications(t *testing.T) {
 	t.Parallel()
 	def, base := site(t, http.NotFound, "")
 	for body, want := range map[string]bool{

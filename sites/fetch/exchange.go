@@ -8,17 +8,16 @@ import (
 	"time"
 )
 
-// exchange measures the requests for a page, apart from what they waited for:
-// robots.txt, the site's pace, a proxy.
+// exchange measures the requests for a page, without their waits for robots.txt, the site's pace and a proxy.
 type exchange struct {
 	mu    sync.Mutex // guards the fields below
-	asked time.Time  // when the last request asked for a connection; zero: it has not
+	asked time.Time  // when the last request asked for a connection; zero: it did not
 	took  time.Duration
 }
 
 type exchangeKey struct{}
 
-// measured returns a context whose requests the exchange measures.
+// measured returns a context and the exchange that measures its requests.
 func measured(ctx context.Context) (context.Context, *exchange) {
 	e := &exchange{}
 	ctx = context.WithValue(ctx, exchangeKey{}, e)
@@ -29,10 +28,9 @@ func measured(ctx context.Context) (context.Context, *exchange) {
 	}}), e
 }
 
-// carry sends a request by a transport. A transport that tries several proxies
-// is measured with the last of them; one that does not say when it asks for a
-// connection, as a whole.
-func carry(by http.RoundTripper, req *http.Request) (*http.Response, error) {
+// send sends a request with a transport. If the transport tries several proxies, only the last one is measured; if it
+// does not report when it asks for a connection, the whole round trip is.
+func send(by http.RoundTripper, req *http.Request) (*http.Response, error) {
 	e, ok := req.Context().Value(exchangeKey{}).(*exchange)
 	if !ok {
 		return by.RoundTrip(req)
@@ -58,8 +56,8 @@ func (e *exchange) isSent() bool {
 	return !e.asked.IsZero()
 }
 
-// heads is how long it took from requests to the heads of their answers.
-func (e *exchange) heads() time.Duration {
+// headTime returns the time from the requests to the heads of their responses.
+func (e *exchange) headTime() time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.took

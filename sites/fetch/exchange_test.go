@@ -43,9 +43,8 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return b.Reader.Read(p)
 }
 
-// What a page took is the site's time: without robots.txt, the pace of the site
-// and the wait for a proxy.
-func TestTookIsTheSitesTime(t *testing.T) {
+// Took excludes the time for robots.txt, the site's pace and the wait for a proxy.
+func TestTookIsTheResponseTimeOfTheSite(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		by   slowly
@@ -76,8 +75,8 @@ func TestTookIsTheSitesTime(t *testing.T) {
 	}
 }
 
-// Who may be blamed for a failure is known by the way of its request.
-func TestBlameNeedsAWay(t *testing.T) {
+// Whether the site or the proxy failed depends on the route of the request, and whether it was sent.
+func TestFailureIsOfTheSiteOrTheProxy(t *testing.T) {
 	t.Parallel()
 	def, base := site(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -93,10 +92,10 @@ func TestBlameNeedsAWay(t *testing.T) {
 		}
 	}, quick)
 	direct := NewClient(Config{Definition: def, Clock: free{}})
-	for path, class := range map[string]Class{"/closes": Connect, "/407": Refused, "/500": Server, "/cut": Truncated} {
+	for path, class := range map[string]Class{"/closes": Connect, "/407": ClientError, "/500": Server, "/cut": Truncated} {
 		_, err := direct.Get(t.Context(), base+path, definition.KindDetail)
 		e, _ := errors.AsType[*Error](err)
-		if e == nil || e.Class != class || !e.Direct || e.Via != "" || e.OfSite() != (class != Refused) {
+		if e == nil || e.Class != class || !e.Direct || e.Via != "" || e.OfSite() != (class != ClientError) {
 			t.Errorf("%s, directly: got %+v, want %s of the site", path, e, class)
 		}
 	}
@@ -111,7 +110,7 @@ func TestBlameNeedsAWay(t *testing.T) {
 	unsent := NewClient(Config{Definition: def, Clock: free{}, Transport: unsendable{errors.New("the pool is closed")}})
 	_, err := unsent.Get(t.Context(), base, definition.KindDetail)
 	if e, _ := errors.AsType[*Error](err); e == nil || e.OfSite() {
-		t.Errorf("a request that was not sent: got %+v, want that it is not the site's", e)
+		t.Errorf("a request that was not sent: got %+v, want an error that is not the site's", e)
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"muster/sites/polite"
 )
 
-// OutcomeOf returns how a request for a page ended, for the breaker of the site. The error is that of Get, or of reading
-// the page.
+// OutcomeOf returns how a request for a page ended, for the breaker of the site. err is from Get or from reading the
+// page.
 func OutcomeOf(err error) polite.Outcome {
 	o := polite.Outcome{Answered: ClassOf(err).Answered()}
 	if e, ok := errors.AsType[*Error](err); ok {
@@ -23,10 +23,10 @@ func OutcomeOf(err error) polite.Outcome {
 	return o
 }
 
-// leastRest is the shortest time for which proxies are taken to rest.
+// leastRest is the shortest wait for proxies that are resting.
 const leastRest = 50 * time.Millisecond
 
-// failed makes an *Error of what went wrong with a request.
+// failed returns an *Error for the error of a request.
 func (c *Client) failed(ctx context.Context, rawURL string, err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		e.URL = rawURL
@@ -41,7 +41,7 @@ func (c *Client) failed(ctx context.Context, rawURL string, err error) *Error {
 	if e, ok := errors.AsType[*polite.RobotsError](err); ok {
 		return c.robotsFailed(rawURL, e)
 	}
-	// A url.Error repeats the URL, with what secrets it may hold.
+	// A url.Error repeats the URL, which may contain secrets.
 	if ue, ok := errors.AsType[*url.Error](err); ok {
 		err = ue.Err
 	}
@@ -56,7 +56,7 @@ func (c *Client) failed(ctx context.Context, rawURL string, err error) *Error {
 	}
 	e := &Error{Class: class, URL: rawURL, Err: err}
 	if class == Connect && errors.Is(err, io.EOF) {
-		e.Err = fmt.Errorf("the connection was closed before an answer came: %w", err)
+		e.Err = fmt.Errorf("the connection was closed before an answer: %w", err)
 	}
 	if r, ok := errors.AsType[interface {
 		error
@@ -76,7 +76,7 @@ func (c *Client) failed(ctx context.Context, rawURL string, err error) *Error {
 	return e
 }
 
-// robotsFailed makes an *Error of why the robots.txt of a page's host cannot be had.
+// robotsFailed returns an *Error for a robots.txt that cannot be fetched.
 func (c *Client) robotsFailed(rawURL string, err *polite.RobotsError) *Error {
 	ctx, res := err.Request.Context(), err.Response
 	if res == nil {
@@ -85,7 +85,7 @@ func (c *Client) robotsFailed(rawURL string, err *polite.RobotsError) *Error {
 		return e
 	}
 	if e, ok := errors.AsType[*Error](c.statusError(ctx, rawURL, definition.KindSitemap, res)); ok {
-		e.Err = fmt.Errorf("robots.txt: %w; until it is there, no page may be fetched", e.Err)
+		e.Err = fmt.Errorf("robots.txt: %w; until it can be fetched, no page may be", e.Err)
 		return e
 	}
 	return c.noteVia(res, &Error{Class: Truncated, URL: rawURL, Err: err})

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	errScope     = errors.New("leads out of the site")
+	errScope     = errors.New("leads off the site")
 	errRedirects = errors.New("too many redirects")
 )
 
@@ -28,8 +28,8 @@ func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// refreshed returns where a page sends its readers by itself, after so many such hops, or nil when it is the page. That
-// counts as a redirect.
+// refreshed returns the target of a page's refresh, or nil if it has none. Each one counts as a redirect; hops is how
+// many there were before.
 func (c *Client) refreshed(page extract.Page, hops int) (*url.URL, error) {
 	if page.Kind == definition.KindSitemap || c.def.Page(page.Kind).Format == definition.FormatJSON {
 		return nil, nil
@@ -42,7 +42,7 @@ func (c *Client) refreshed(page extract.Page, hops int) (*url.URL, error) {
 	switch {
 	case hops == c.def.Limits.Redirects:
 		return nil, errRedirects
-	case !c.def.InScope(to) && toChallenge(to):
+	case !c.def.InScope(to) && isChallenge(to):
 		return nil, nil // Inspect recognizes the challenge
 	case !c.def.InScope(to):
 		return nil, errScope

@@ -16,20 +16,18 @@ import (
 	"muster/sites/definition"
 )
 
-// kindKey is the context's key for the kind of page that is asked for.
+// kindKey is the context's key for the kind of the requested page.
 type kindKey struct{}
 
-// renderer asks an outside program, usually a browser behind an HTTP
-// endpoint, for pages that need JavaScript. Pages of other kinds and
-// robots.txt go by next.
+// renderer fetches pages that need JavaScript from an HTTP endpoint of another program, usually a browser. It sends
+// requests for pages of other kinds and robots.txt with next.
 type renderer struct {
 	def  *definition.Definition
 	next http.RoundTripper
 	http *http.Client
 }
 
-// rendered is the transport of a site whose definition names a renderer, else
-// next.
+// rendered returns a renderer if the definition names one, else next.
 func rendered(def *definition.Definition, filter *addressfilter.Filter, next http.RoundTripper) http.RoundTripper {
 	if def.Render.URL == "" {
 		return next
@@ -40,13 +38,12 @@ func rendered(def *definition.Definition, filter *addressfilter.Filter, next htt
 	}}
 }
 
-// RoundTrip implements http.RoundTripper. The endpoint is sent a POST with
+// RoundTrip implements http.RoundTripper. It sends the endpoint a POST with
 //
 //	{"url": "…", "headers": {"User-Agent": "…"}, "timeout_ms": 30000}
 //
-// and answers 200 with the page's HTML. Two headers of its answer are
-// optional: X-Page-Status, the status that the site gave, and X-Page-URL,
-// where redirects have led, which must be within the site.
+// and answers 200 with the page's HTML. Two headers of its answer are optional: X-Page-Status, the status of the
+// site's answer, and X-Page-URL, the URL after redirects, which must be on the site.
 func (r *renderer) RoundTrip(req *http.Request) (*http.Response, error) {
 	kind, _ := req.Context().Value(kindKey{}).(string)
 	if !slices.Contains(r.def.Render.Kinds, kind) {
@@ -56,23 +53,23 @@ func (r *renderer) RoundTrip(req *http.Request) (*http.Response, error) {
 	for name := range req.Header {
 		headers[name] = req.Header.Get(name)
 	}
-	question, err := json.Marshal(map[string]any{"url": req.URL.String(), "headers": headers, "timeout_ms": r.def.Render.Timeout.Milliseconds()})
+	body, err := json.Marshal(map[string]any{"url": req.URL.String(), "headers": headers, "timeout_ms": r.def.Render.Timeout.Milliseconds()})
 	if err != nil {
-		return nil, fmt.Errorf("ask the renderer: %w", err)
+		return nil, fmt.Errorf("make a request to the renderer: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(req.Context(), r.def.Render.Timeout+time.Second)
-	ask, err := http.NewRequestWithContext(ctx, http.MethodPost, r.def.Render.URL, bytes.NewReader(question))
+	rendering, err := http.NewRequestWithContext(ctx, http.MethodPost, r.def.Render.URL, bytes.NewReader(body))
 	if err != nil {
 		cancel()
-		return nil, fmt.Errorf("ask the renderer: %w", err)
+		return nil, fmt.Errorf("make a request to the renderer: %w", err)
 	}
-	ask.Header.Set("Content-Type", "application/json")
-	res, err := r.http.Do(ask)
+	rendering.Header.Set("Content-Type", "application/json")
+	res, err := r.http.Do(rendering)
 	if err != nil {
 		cancel()
-		return nil, fmt.Errorf("ask the renderer at render.url: %w", err)
+		return nil, fmt.Errorf("request to render.url: %w", err)
 	}
-	res.Body = &ended{res.Body, cancel}
+	res.Body = &cancelBody{res.Body, cancel}
 	if res.StatusCode != http.StatusOK {
 		_ = res.Body.Close()
 		return nil, fmt.Errorf("the renderer answered %d instead of a page; see its log", res.StatusCode)
@@ -80,13 +77,13 @@ func (r *renderer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.page(req, res)
 }
 
-// page makes the site's answer of the renderer's.
+// page turns the renderer's response into the site's.
 func (r *renderer) page(req *http.Request, res *http.Response) (*http.Response, error) {
 	if s := res.Header.Get("X-Page-Status"); s != "" {
 		status, err := strconv.Atoi(s)
 		if err != nil || status < 200 || status > 599 {
 			_ = res.Body.Close()
-			return nil, fmt.Errorf("the renderer says the site's status was %q", s)
+			return nil, fmt.Errorf("the renderer sent X-Page-Status %q, want a status", s)
 		}
 		res.StatusCode = status
 	}
@@ -104,14 +101,14 @@ func (r *renderer) page(req *http.Request, res *http.Response) (*http.Response, 
 	return res, nil
 }
 
-// ended calls done when a body is closed.
-type ended struct {
+// cancelBody calls cancel when a body is closed.
+type cancelBody struct {
 	io.ReadCloser
-	done context.CancelFunc
+	cancel context.CancelFunc
 }
 
 // Close implements io.Closer.
-func (e *ended) Close() error {
-	defer e.done()
+func (e *cancelBody) Close() error {
+	defer e.cancel()
 	return e.ReadCloser.Close()
 }

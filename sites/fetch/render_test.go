@@ -11,7 +11,7 @@ import (
 	"muster/sites/definition"
 )
 
-func TestRender(t *testing.T) {
+func TestPagesAreRenderedByKind(t *testing.T) {
 	t.Parallel()
 	var asked []string
 	end := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -21,7 +21,7 @@ func TestRender(t *testing.T) {
 			Timeout int `json:"timeout_ms"`
 		}
 		if err := json.NewDecoder(r.Body).Decode(&q); err != nil || q.Timeout != 5000 || !strings.HasPrefix(q.Headers["User-Agent"], "muster") {
-			t.Errorf("asked %+v, %v", q, err)
+			t.Errorf("got the request %+v, %v, want a timeout of 5000 ms and the User-Agent of muster", q, err)
 		}
 		asked = append(asked, q.URL)
 		switch {
@@ -44,19 +44,19 @@ func TestRender(t *testing.T) {
 			fmt.Fprint(w, "user-agent: *\ndisallow: /secret\n")
 			return
 		}
-		fmt.Fprint(w, `<div id=root></div><script src=/a.js></script> plain, as the site gives it to anybody`)
+		fmt.Fprint(w, `<div id=root></div><script src=/a.js></script> plain, as the site sends it`)
 	}, "politeness: {delay: 0}\nlimits: {max_bytes: 4kB}\nrender: {url: '"+end.URL+"/render', kinds: [detail], timeout: 5s}\n")
 	c := NewClient(Config{Definition: def})
 
 	page, err := c.Get(t.Context(), base+"/p", definition.KindDetail)
 	if err != nil || !strings.Contains(string(page.Body), "rendered by a browser") {
-		t.Errorf("got %q, %v", page.Body, err)
+		t.Errorf("got %q, %v, want the rendered page", page.Body, err)
 	}
-	if page, err = c.Get(t.Context(), base+"/l", definition.KindListing); err != nil || !strings.Contains(string(page.Body), "as the site gives it") {
-		t.Errorf("a page of another kind: got %q, %v", page.Body, err)
+	if page, err = c.Get(t.Context(), base+"/l", definition.KindListing); err != nil || !strings.Contains(string(page.Body), "as the site sends it") {
+		t.Errorf("a page of another kind: got %q, %v, want the page of the site", page.Body, err)
 	}
 	if page, err = c.Get(t.Context(), base+"/moved", definition.KindDetail); err != nil || page.URL.Path != "/here" {
-		t.Errorf("a page that has moved: got %v, %v", page.URL, err)
+		t.Errorf("a page that has moved: got %v, %v, want /here", page.URL, err)
 	}
 	for path, want := range map[string]Class{"/gone": Gone, "/away": Redirect, "/broken": Connect, "/big": TooBig, "/secret": Robots} {
 		if _, err := c.Get(t.Context(), base+path, definition.KindDetail); ClassOf(err) != want {
@@ -65,12 +65,12 @@ func TestRender(t *testing.T) {
 	}
 	for _, url := range asked {
 		if strings.Contains(url, "robots.txt") || strings.Contains(url, "secret") || strings.Contains(url, "/l") {
-			t.Errorf("the renderer was asked for %s", url)
+			t.Errorf("got a request to the renderer for %s, want none", url)
 		}
 	}
 }
 
-// A robots.txt that has moved is fetched as it is, and not rendered like the page that it is for.
+// A robots.txt that has moved is not rendered, even for a page that is.
 func TestMovedRobotsIsNotRendered(t *testing.T) {
 	t.Parallel()
 	end := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, page) }))
@@ -84,6 +84,6 @@ func TestMovedRobotsIsNotRendered(t *testing.T) {
 		}
 	}, "politeness: {delay: 0}\nrender: {url: '"+end.URL+"/render', kinds: [detail], timeout: 5s}\n")
 	if _, err := NewClient(Config{Definition: def}).Get(t.Context(), base+"/secret", definition.KindDetail); ClassOf(err) != Robots {
-		t.Errorf("got %v, want that robots.txt forbids it", err)
+		t.Errorf("got %v, want %s", err, Robots)
 	}
 }

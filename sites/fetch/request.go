@@ -7,8 +7,8 @@ import (
 	"muster/sites/definition"
 )
 
-// setHeaders gives a request its headers: those of the definition, and over them
-// those of the session's profile. The cookies of a session are in its jar.
+// setHeaders sets the headers of a request: those of the definition, then those of the session's profile. A session's
+// cookies are in its jar.
 func (c *Client) setHeaders(req *http.Request, kind string, s *session) {
 	req.Header.Set("User-Agent", c.def.UserAgent)
 	accept := "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"

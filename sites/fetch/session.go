@@ -18,40 +18,37 @@ import (
 	"muster/sites/definition"
 )
 
-// Route is what the requests of a session go by, such as one proxy. See
-// Config.Route.
+// Route carries the requests of a session, for example through one proxy. See Config.Route.
 type Route interface {
-	// Bind returns a context whose requests go by this route.
+	// Bind returns a context whose requests use this route.
 	Bind(context.Context) context.Context
-	// Close releases it. No request may use it after that.
+	// Close releases the route. No request may use it afterwards.
 	Close()
 }
 
-// Unsent is implemented by errors of a transport, to say that the route of the
-// request's session is gone, and that the request was not sent.
+// Unsent is implemented by errors of a transport, to say that the route of the request's session no longer works and
+// the request was not sent.
 type Unsent interface{ Unsent() bool }
 
-// session is a visitor of a site: cookies, headers and a route that belong
-// together, until they end together.
+// session is one visitor of a site: cookies, headers and a route that are used together and end together.
 type session struct {
 	http    *http.Client
 	jar     *cookiejar.Jar
 	profile *definition.Profile // nil: the headers of the definition
-	route   Route               // nil: the transport has none
+	route   Route               // nil: Config.Route is not set
 	born    time.Time
-	start   chan struct{} // has a token until the session has begun; closed then
+	start   chan struct{} // has a token until session.start was fetched; then closed
 
 	// The fields below are guarded by sessions.mu.
 	uses, busy int
-	used       int64 // the turn at which it was used last
-	good       int   // pages that came
+	lastUse    int64 // value of sessions.clock
+	pages      int   // fetched
 	errors     float64
-	direct     bool // it went without a proxy, as the definition says, and goes on so
-	ended      bool // it gets no more pages; its route is closed when it is not busy
+	direct     bool // its requests are sent without a proxy from now on
+	ended      bool // it gets no more requests; its route is closed when it is not busy
 }
 
-// sessions are the visitors of a site in this process. All is in memory: a
-// process that starts again begins with new ones.
+// sessions are the sessions of a site in this process. They are kept in memory only: after a restart, all are new.
 type sessions struct {
 	client *Client
 	def    *definition.Definition
@@ -59,17 +56,17 @@ type sessions struct {
 
 	mu      sync.Mutex // guards the fields below and those of its sessions
 	live    []*session
-	gone    []*session // whose successors are not there yet
-	turn    int64
-	limited int // answers 429 in a row
+	gone    []*session // ended, without a successor yet
+	clock   int64      // counts acquired sessions
+	limited int        // consecutive answers 429
 }
 
 func newSessions(c *Client) *sessions {
 	return &sessions{client: c, def: c.def, start: c.def.SessionStart()}
 }
 
-// acquire returns the session whose turn it is; give it back with release.
-// While there are fewer than there may be, that is a new one.
+// acquire returns the least busy session, or a new one while there are fewer than session.max. The caller must
+// release it.
 func (p *sessions) acquire() *session {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,9 +79,9 @@ func (p *sessions) acquire() *session {
 	if len(p.live) < limits.Max {
 		p.live = append(p.live, p.successor())
 	}
-	s := slices.MinFunc(p.live, func(a, b *session) int { return cmp.Or(a.busy-b.busy, cmp.Compare(a.used, b.used)) })
-	p.turn++
-	s.used = p.turn
+	s := slices.MinFunc(p.live, func(a, b *session) int { return cmp.Or(a.busy-b.busy, cmp.Compare(a.lastUse, b.lastUse)) })
+	p.clock++
+	s.lastUse = p.clock
 	s.uses++
 	s.busy++
 	if s.uses >= limits.MaxUses {
@@ -93,7 +90,7 @@ func (p *sessions) acquire() *session {
 	return s
 }
 
-// successor makes a session in the place of one that is gone, if one is.
+// successor makes a session; it replaces the first of gone, if there is one.
 func (p *sessions) successor() *session {
 	var old *session
 	if len(p.gone) > 0 {
@@ -130,8 +127,7 @@ func (p *sessions) successor() *session {
 	return s
 }
 
-// profile is that which the fewest sessions have, and not that of the one
-// before, if there is another.
+// profile returns the profile that the fewest sessions use, and not that of old if there is another.
 func (p *sessions) profile(old *session) *definition.Profile {
 	var best *definition.Profile
 	least := 0
@@ -153,8 +149,7 @@ func (p *sessions) profile(old *session) *definition.Profile {
 	return best
 }
 
-// end takes a session out for a reason, or with "" because it is not needed
-// any more. The caller holds mu.
+// end removes a session. why is "" if it is not needed any more and gets no successor. The caller holds mu.
 func (p *sessions) end(s *session, why string) {
 	if s.ended {
 		return
@@ -166,7 +161,7 @@ func (p *sessions) end(s *session, why string) {
 		if n := len(p.gone) - p.def.Session.Max; n > 0 {
 			p.gone = slices.Delete(p.gone, 0, n)
 		}
-		p.client.cfg.Logger.Debug("a session has ended", "site", p.def.Site, "why", why, "pages", s.good, "uses", s.uses, "age", time.Since(s.born).Round(time.Second))
+		p.client.cfg.Logger.Debug("a session has ended", "site", p.def.Site, "why", why, "pages", s.pages, "uses", s.uses, "age", time.Since(s.born).Round(time.Second))
 		p.client.cfg.Ended(why)
 	}
 	if s.busy == 0 && s.route != nil {
@@ -174,7 +169,7 @@ func (p *sessions) end(s *session, why string) {
 	}
 }
 
-// retire ends a session that the site refuses, or whose route is gone.
+// retire ends a session that the site has blocked.
 func (p *sessions) retire(s *session, why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,16 +180,17 @@ func (p *sessions) retire(s *session, why string) {
 func (p *sessions) suspect(s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.wrong(s)
+	p.countError(s)
 }
 
-func (p *sessions) wrong(s *session) {
+// countError counts an error against a session. The caller holds mu.
+func (p *sessions) countError(s *session) {
 	if s.errors++; s.errors >= float64(p.def.Session.MaxErrors) {
 		p.end(s, "max_errors")
 	}
 }
 
-// release gives a session back with what became of its page.
+// release ends one use of a session. err is that of its request.
 func (p *sessions) release(s *session, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,10 +201,10 @@ func (p *sessions) release(s *session, err error) {
 	}
 	switch class := ClassOf(err); class {
 	case OK, Gone:
-		s.good++
+		s.pages++
 		s.errors = max(s.errors-0.5, 0)
 		p.limited = 0
-	case Throttled, Canceled, NoProxy: // nothing was asked for
+	case Throttled, Canceled, NoProxy: // no request was sent
 		s.uses--
 	case Blocked, SoftBlock, Proxy:
 		p.end(s, string(class))
@@ -217,36 +213,36 @@ func (p *sessions) release(s *session, err error) {
 			p.end(s, string(class))
 		}
 	case Timeout, Truncated, Connect, Server, Empty:
-		p.wrong(s)
+		p.countError(s)
 	}
 	if s.ended && s.busy == 0 && s.route != nil {
 		s.route.Close()
 	}
 }
 
-// alone reports whether a 429 means this session and not everybody: it had
-// pages before, and since the last page that came no other session got one.
-func (p *sessions) alone(s *session) bool {
+// isLimitedAlone reports whether a 429 is about this session and not about all: the session has fetched pages, and
+// since the last fetched page this is the first 429.
+func (p *sessions) isLimitedAlone(s *session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.limited++
-	return p.limited == 1 && s.good > 0 && p.def.Session.Max > 1
+	return p.limited == 1 && s.pages > 0 && p.def.Session.Max > 1
 }
 
-// isDirect reports whether a session goes without a proxy.
+// isDirect reports whether a session's requests are sent without a proxy.
 func (p *sessions) isDirect(s *session) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return s.direct
 }
 
-func (p *sessions) goDirectly(s *session) {
+func (p *sessions) setDirect(s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s.direct = true
 }
 
-// close ends all of them. Requests after that get new ones.
+// close ends all sessions. Later requests get new ones.
 func (p *sessions) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -256,7 +252,7 @@ func (p *sessions) close() {
 	p.gone = nil
 }
 
-// begin sees that the session has fetched session.start, once.
+// begin fetches session.start if the session has not, and waits while another request does.
 func (p *sessions) begin(ctx context.Context, s *session) error {
 	if p.start == "" {
 		return nil
@@ -270,7 +266,7 @@ func (p *sessions) begin(ctx context.Context, s *session) error {
 		return &Error{Class: classOfNetwork(ctx.Err()), Err: ctx.Err()}
 	}
 	if err := p.visitStart(ctx, s); err != nil {
-		s.start <- struct{}{} // the next one tries
+		s.start <- struct{}{} // the next request tries again
 		return err
 	}
 	close(s.start)
@@ -283,14 +279,14 @@ func (p *sessions) visitStart(ctx context.Context, s *session) error {
 	ctx, _ = measured(ctx)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.start, nil)
 	if err != nil {
-		return &Error{Class: Refused, Err: fmt.Errorf("session.start: %w", err)}
+		return &Error{Class: ClientError, Err: fmt.Errorf("session.start: %w", err)}
 	}
 	p.client.setHeaders(req, "", s)
 	res, err := s.http.Do(req)
 	if err == nil {
 		defer res.Body.Close()
 		err = p.client.statusError(ctx, p.start, definition.KindSitemap, res)
-		_, _ = io.CopyN(io.Discard, res.Body, 256<<10) // keeps the connection
+		_, _ = io.CopyN(io.Discard, res.Body, 256<<10) // so that the connection can be reused
 	} else {
 		err = p.client.failed(ctx, p.start, err)
 	}
@@ -298,8 +294,8 @@ func (p *sessions) visitStart(ctx context.Context, s *session) error {
 	switch {
 	case !ok || e.Class == Empty:
 		return nil
-	case e.Class == Gone, e.Class == Robots, e.Class == Redirect: // of a page these would be its end, and not an error
-		e.Class = Refused
+	case e.Class == Gone, e.Class == Robots, e.Class == Redirect: // for a page these are final, and not errors
+		e.Class = ClientError
 	}
 	e.Err = fmt.Errorf("session.start %s: %w", p.start, e.Err)
 	return e
@@ -307,13 +303,13 @@ func (p *sessions) visitStart(ctx context.Context, s *session) error {
 
 type sessionKey struct{}
 
-// sessionOf is the session that a request belongs to, or nil.
+// sessionOf returns the session of a request, or nil.
 func sessionOf(ctx context.Context) *session {
 	s, _ := ctx.Value(sessionKey{}).(*session)
 	return s
 }
 
-// isUnsent reports whether the route of a session is gone and nothing was sent.
+// isUnsent reports whether the request was not sent because the route of its session no longer works.
 func isUnsent(err error) bool {
 	u, ok := errors.AsType[interface {
 		error

@@ -17,16 +17,16 @@ import (
 //go:embed signatures.yaml
 var signaturesFile []byte
 
-// known are the signatures and phrases of signatures.yaml.
+// known returns the content of signatures.yaml.
 var known = sync.OnceValue(func() signatures {
 	all, err := parseSignatures(signaturesFile)
 	if err != nil {
-		panic(err) // a test reads the same file
+		panic(err) // a test parses the same file
 	}
 	return all
 })
 
-// signatures are what signatures.yaml has.
+// signatures is the content of signatures.yaml.
 type signatures struct {
 	Headings   []string     `yaml:"headings"`
 	Phrases    []string     `yaml:"phrases"`
@@ -77,8 +77,8 @@ func selectors(css []string) ([]definition.Selector, error) {
 	return parsed, nil
 }
 
-// in returns what of the signature a page has, or "".
-func (s *signature) in(page sight) string {
+// in returns the part of the signature that a page has, or "".
+func (s *signature) in(page pageView) string {
 	for _, h := range s.Headers {
 		name, value, _ := strings.Cut(h, ": ")
 		if strings.EqualFold(page.doc.Page.Header.Get(name), value) {
@@ -113,7 +113,7 @@ func (s *signature) in(page sight) string {
 			return "the element " + e.Text
 		}
 	}
-	if page.chars > nextToNone || page.form || elements.app.First(page.doc.Root) != nil {
+	if page.chars > nearlyEmpty || page.form || elements.app.First(page.doc.Root) != nil {
 		return ""
 	}
 	for _, e := range s.alone {

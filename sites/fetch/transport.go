@@ -12,8 +12,8 @@ import (
 	"muster/sites/polite"
 )
 
-// DirectTransport is a transport without a proxy, whatever the environment
-// says. It connects to the addresses that filter lets it.
+// DirectTransport returns a transport without a proxy, whatever the environment says. It connects only to addresses
+// that filter allows.
 func DirectTransport(filter *addressfilter.Filter) *http.Transport {
 	t := filter.Transport()
 	t.MaxIdleConnsPerHost = 64
@@ -26,14 +26,14 @@ func DirectTransport(filter *addressfilter.Filter) *http.Transport {
 // allow_addresses, and those of its own URLs that are written as addresses.
 func FilterFor(def *definition.Definition, base *addressfilter.Filter) *addressfilter.Filter {
 	f, err := base.With(def.Addresses...)
-	if err != nil { // of one that was not loaded
+	if err != nil { // the definition was not loaded, so not checked
 		f = base
 	}
 	return f.WithURLs(def.OwnURLs()...)
 }
 
-// stack is what the requests for pages and for robots.txt pass through. The breaker of a site is none of its parts: it
-// counts pages and their tries, which are the caller's; see OutcomeOf.
+// stack returns the transports of requests for pages and robots.txt. The breaker of the site is not among them: it
+// counts pages and their tries, which only the caller knows; see OutcomeOf.
 func (c *Client) stack() http.RoundTripper {
 	cfg := polite.Config{
 		Key:           func(*url.URL) string { return c.cfg.Key },
@@ -44,12 +44,12 @@ func (c *Client) stack() http.RoundTripper {
 		Logger:        c.cfg.Logger,
 	}
 	if c.def.Politeness.Robots {
-		cfg.Robots = &polite.Robots{Agent: c.def.UserAgent, Cache: c.cfg.Robots, Dress: c.forRobots}
+		cfg.Robots = &polite.Robots{Agent: c.def.UserAgent, Cache: c.cfg.Robots, Prepare: c.prepareRobots}
 	}
 	return polite.New(&carrier{c}, cfg)
 }
 
-// interval is how far apart requests to the site are to be.
+// interval returns the shortest time between requests to the site.
 func (c *Client) interval() time.Duration {
 	if c.cfg.Throttle != nil {
 		return max(c.def.Politeness.Delay, c.cfg.Throttle.Delay())
@@ -57,9 +57,9 @@ func (c *Client) interval() time.Duration {
 	return c.def.Politeness.Delay
 }
 
-// forRobots gives a request for a robots.txt the headers of the definition, and takes it out of its session: what the
-// file says is for all of them.
-func (c *Client) forRobots(req *http.Request) *http.Request {
+// prepareRobots sets the headers of the definition in a request for a robots.txt, and removes it from its session,
+// because the file is for all sessions.
+func (c *Client) prepareRobots(req *http.Request) *http.Request {
 	ctx := context.WithValue(req.Context(), sessionKey{}, (*session)(nil))
 	ctx, _ = measured(context.WithValue(ctx, kindKey{}, ""))
 	req = req.WithContext(ctx)
@@ -70,7 +70,7 @@ func (c *Client) forRobots(req *http.Request) *http.Request {
 	return req
 }
 
-// carrier sends the requests of a client by the route of their session, or without a proxy where the definition says so.
+// carrier sends the requests of a client on the route of their session, or without a proxy if the definition says so.
 type carrier struct{ *Client }
 
 // RoundTrip implements http.RoundTripper.
@@ -79,27 +79,27 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	s := sessionOf(ctx)
 	if s != nil {
 		if c.sessions.isDirect(s) {
-			return carry(c.cfg.Direct, req)
+			return send(c.cfg.Direct, req)
 		}
 		if s.route != nil {
 			req = req.WithContext(s.route.Bind(ctx))
 		}
 	}
 	began := time.Now()
-	res, err := carry(c.cfg.Transport, req)
+	res, err := send(c.cfg.Transport, req)
 	if err == nil && c.cfg.Throttle != nil {
 		if terr := c.cfg.Throttle.Observe(ctx, time.Since(began), res.StatusCode == http.StatusOK); terr != nil {
-			c.cfg.Logger.Warn("cannot share how slow the site is", "site", c.def.Site, "error", terr)
+			c.cfg.Logger.Warn("cannot store the site's response time", "site", c.def.Site, "error", terr)
 		}
 	}
 	if err != nil && c.cfg.NoProxy != nil && errors.Is(err, c.cfg.NoProxy) && c.def.Proxy.Fallback == definition.FallbackDirect {
 		c.direct.Do(func() {
-			c.cfg.Logger.Warn("no proxy; asking the site directly while there is none, as its definition says", "site", c.def.Site)
+			c.cfg.Logger.Warn("no proxy; sending requests directly while there is none, as the definition says", "site", c.def.Site)
 		})
 		if s != nil {
-			c.sessions.goDirectly(s)
+			c.sessions.setDirect(s)
 		}
-		return carry(c.cfg.Direct, req)
+		return send(c.cfg.Direct, req)
 	}
 	return res, err
 }

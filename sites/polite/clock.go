@@ -9,26 +9,26 @@ import (
 	"muster/tasks/limit"
 )
 
-// Clock hands out the turns of keys, such as hosts and sites. It may be used by many goroutines at once.
+// Clock gives turns to the requests of keys, such as hosts and sites. It is safe for concurrent use.
 type Clock interface {
-	// Take takes a turn of a key if it is time for one, the interval after the last, and returns 0; otherwise it takes
-	// nothing and returns how long to wait. It does not block.
+	// Take takes a turn of a key if the interval since the last one is over, and returns 0; otherwise it takes none
+	// and returns how long to wait. It does not wait itself.
 	Take(ctx context.Context, key string, interval time.Duration) (time.Duration, error)
-	// Hold gives out no turn of a key for a while.
+	// Hold gives no turn of a key for d.
 	Hold(ctx context.Context, key string, d time.Duration) error
 }
 
 // SharedClock is the clock of all processes that have the same Redis. Set Pacer; the zero value of the rest is ready.
 type SharedClock struct {
 	Pacer *limit.Pacer
-	Vary  bool // takes intervals from half to one and a half of what is asked for, so that requests are no drum beat
+	Vary  bool // uses random intervals from half to one and a half of the given one, so that requests are not evenly spaced
 
 	mu   sync.Mutex           // guards free
-	free map[string]time.Time // by key: until when one without an interval need not be looked at
+	free map[string]time.Time // by key without an interval: until when Redis need not be read
 }
 
-// freeFor is how late a process may learn that a key without an interval is to be left alone, when another process was
-// told so. It saves a round trip for each request.
+// freeFor is how late a process may see that another one holds a key without an interval. It saves a round trip for
+// each request.
 const freeFor = 100 * time.Millisecond
 
 // freeKeys bounds the keys that a clock remembers.
@@ -77,7 +77,7 @@ func (c *SharedClock) setFree(key string, until time.Time) {
 	c.free[key] = until
 }
 
-// LocalClock is the clock of one process. The zero value is ready for use.
+// LocalClock is a clock of one process. The zero value is ready for use.
 type LocalClock struct {
 	mu   sync.Mutex // guards next
 	next map[string]time.Time
@@ -105,7 +105,7 @@ func (c *LocalClock) Hold(_ context.Context, key string, d time.Duration) error 
 	return nil
 }
 
-// set sets when the next turn of a key is. The caller holds mu.
+// set sets the time of the next turn of a key. The caller holds mu.
 func (c *LocalClock) set(key string, t time.Time) {
 	if c.next == nil {
 		c.next = map[string]time.Time{}

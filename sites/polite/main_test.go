@@ -8,7 +8,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// TestMain makes names below .test stand for loopback.
+// TestMain makes names below .test resolve to loopback.
 func TestMain(m *testing.M) {
 	net.DefaultResolver = dnstest.Resolver(dnstest.Loopback)
 	redistest.Main(m)

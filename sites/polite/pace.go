@@ -28,8 +28,8 @@ func (p *pace) RoundTrip(req *http.Request) (*http.Response, error) {
 	return p.next.RoundTrip(req)
 }
 
-// turn takes a turn of the clock. It waits for a short while, and never books a turn: should the site ask to be left
-// alone meanwhile, that counts.
+// turn takes a turn of the clock, and waits for at most Patience. It reserves no turn, so that a Hold during the wait
+// takes effect.
 func (p *pace) turn(ctx context.Context, key string, interval time.Duration) error {
 	for deadline := time.Now().Add(p.cfg.Patience); ; {
 		wait, err := p.cfg.Clock.Take(ctx, key, interval)

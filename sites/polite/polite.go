@@ -1,13 +1,13 @@
-// Package polite is how Muster treats the servers that it gets pages and files from: it obeys robots.txt, keeps requests
-// apart, honours Retry-After, and leaves alone what is down.
+// Package polite limits the requests to the servers that pages and files are fetched from: it obeys robots.txt,
+// spaces requests, honours Retry-After, and sends nothing to servers that are down.
 //
-// [New] stacks transports, each of which does one thing, outermost first: a breaker, robots.txt, slots, and the clock.
-// Each request passes all of them, those that redirects lead to as well. A request that has to wait for longer than a
-// moment is not made: it fails with a [WaitError], so that a worker can do something else. Scrapes of sites and the
+// [New] stacks transports, each of which does one thing, outermost first: a breaker, robots.txt, slots, and the
+// clock. Each request passes all of them, also after redirects. A request that would have to wait for longer than a
+// moment is not sent: it fails with a [WaitError], so that a worker can do something else. Scrapes of sites and the
 // http.fetch of work queues use the same stack.
 //
-// A [SiteBreaker] is for pages that come through proxies: a failure may be the proxy's, and one page of a site may be
-// broken while the others are not.
+// A [SiteBreaker] is for pages that come through proxies: a failure may be the proxy's, and one page of a site may
+// fail while the others do not.
 package polite
 
 import (
@@ -22,24 +22,25 @@ import (
 	"muster/tasks/limit"
 )
 
-// Config sets up a stack of transports. Parts that are nil are left out.
+// Config sets up a stack of transports. Parts that are nil are omitted.
 type Config struct {
-	// Key names what the breaker, the slots and the clock are of: the host of a URL, or the whole site. Required.
+	// Key returns the key of a request's URL at the breaker, the slots and the clock: its host, or the site. Required.
 	Key func(*url.URL) string
-	// Breaker stops the requests to what keeps failing. It suits requests without a proxy.
+	// Breaker stops the requests of keys that keep failing. It is for requests without a proxy.
 	Breaker *limit.Breaker
 	Robots  *Robots
-	// Slots bound the requests at a time, until the body of the answer is closed. See WithSlots.
+	// Slots bound the concurrent requests, until the body of the response is closed. See WithSlots.
 	Slots *limit.KeyedLimiter
 	Clock Clock
-	// Interval is how far apart requests are to be. A crawl delay may be longer. Defaults to 0: as the clock says.
+	// Interval returns the shortest time between requests. A crawl delay may be longer. Defaults to 0: the clock
+	// decides.
 	Interval      func() time.Duration
-	CrawlDelayMax time.Duration // bounds the crawl delay of a robots.txt. Defaults to 0: it does not count.
-	Patience      time.Duration // the longest wait for the clock that a request sits out. Defaults to 250 ms.
+	CrawlDelayMax time.Duration // bounds the crawl delay of a robots.txt. Defaults to 0: it is ignored.
+	Patience      time.Duration // the longest that a request waits for the clock. Defaults to 250 ms.
 	Logger        *slog.Logger  // Defaults to none.
 }
 
-// New returns a transport that sends by next what cfg allows.
+// New returns a transport that sends with next the requests that cfg allows.
 func New(next http.RoundTripper, cfg Config) http.RoundTripper {
 	if cfg.Interval == nil {
 		cfg.Interval = func() time.Duration { return 0 }
@@ -68,11 +69,11 @@ func New(next http.RoundTripper, cfg Config) http.RoundTripper {
 // ErrDisallowed is the error of a request that robots.txt forbids.
 var ErrDisallowed = errors.New("robots.txt forbids it")
 
-// WaitError says that a request was not made because it is not its turn. Nothing was tried.
+// WaitError says that a request was not sent because it must wait.
 type WaitError struct {
-	Key   string        // what no request may be made of before; "" when only this one has to wait
-	After time.Duration // how long
-	Err   error         // for what
+	Key   string        // all of whose requests must wait; "" if only this one must
+	After time.Duration // how long to wait
+	Err   error         // what the request waits for
 }
 
 // Error implements error.
@@ -81,19 +82,19 @@ func (e *WaitError) Error() string { return e.Err.Error() }
 // Unwrap returns what the request waits for.
 func (e *WaitError) Unwrap() error { return e.Err }
 
-// OpenError says that a request was not made because the breaker of its key is open.
+// OpenError says that a request was not sent because the breaker of its key is open.
 type OpenError struct {
 	Key   string
-	After time.Duration // until a request is let through
+	After time.Duration // how long until a request is allowed
 }
 
 // Error implements error.
-func (e *OpenError) Error() string { return "the host keeps failing; it is left alone for now" }
+func (e *OpenError) Error() string { return "the host keeps failing; its breaker is open" }
 
-// RobotsError says that a robots.txt could not be fetched: until it can, no page of its host may be.
+// RobotsError says that a robots.txt could not be fetched. Until it can, no page of its host may be fetched.
 type RobotsError struct {
 	Request  *http.Request  // for the robots.txt
-	Response *http.Response // whose status or body is the error, closed; nil: there was none
+	Response *http.Response // closed; its status or body is the error; nil: none
 	Err      error
 }
 
@@ -103,12 +104,12 @@ func (e *RobotsError) Error() string { return fmt.Sprintf("robots.txt cannot be 
 // Unwrap returns the cause.
 func (e *RobotsError) Unwrap() error { return e.Err }
 
-// unsentError is an error of a limit itself. It says nothing about the host.
+// unsentError is an error of a limiter, before the request was sent. It says nothing about the host.
 type unsentError struct{ error }
 
 func (e unsentError) Unwrap() error { return e.error }
 
-// sleep waits for d, or returns why ctx has ended.
+// sleep waits for d, or until ctx is done, and then returns its error.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

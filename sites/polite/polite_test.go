@@ -22,7 +22,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// network answers requests without a connection, and notes when each was made.
+// network answers requests without a connection, and records when each was sent.
 type network struct {
 	robots string
 	answer func(*http.Request) (*http.Response, error) // for other paths; nil: 200
@@ -45,7 +45,7 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	return answer(req, http.StatusOK, "page"), nil
 }
 
-// asked is the paths that were asked for.
+// asked returns the requested paths.
 func (n *network) asked() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -58,7 +58,7 @@ func answer(req *http.Request, status int, body string) *http.Response {
 
 func host(u *url.URL) string { return u.Host }
 
-// get makes a request by a stack, and closes the body of the answer.
+// get sends a request with a stack, and closes the body of the response.
 func get(ctx context.Context, rt http.RoundTripper, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -71,7 +71,7 @@ func get(ctx context.Context, rt http.RoundTripper, url string) error {
 	return res.Body.Close()
 }
 
-// robots.txt is fetched once, at the pace of the host, and its crawl delay holds as far as it is allowed.
+// robots.txt is fetched once, at the pace of the host, and its crawl delay is obeyed up to the maximum.
 func TestRobotsPassTheClock(t *testing.T) {
 	t.Parallel()
 	for delay, want := range map[string]time.Duration{"2": 2 * time.Second, "9999": 5 * time.Second, "0": time.Second} {
@@ -99,8 +99,8 @@ func TestRobotsPassTheClock(t *testing.T) {
 	}
 }
 
-// A request that waits for its turn books none: when the host asks to be left alone meanwhile, it is not made.
-func TestHoldStopsWhoWaits(t *testing.T) {
+// A request that waits for its turn reserves none: if the host is held meanwhile, it is not sent.
+func TestHoldStopsWaitingRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n, clock := &network{}, &polite.LocalClock{}
@@ -127,7 +127,7 @@ func TestHoldStopsWhoWaits(t *testing.T) {
 	})
 }
 
-// Who waits for a robots.txt that another request fetches gives up with its context.
+// A request that waits for a robots.txt that another one fetches stops when its context ends.
 func TestWaitForRobotsEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -160,8 +160,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// A process that has no interval for a key learns of a hold by another process soon, and of its own at once.
-func TestSharedClockIsHeldForAll(t *testing.T) {
+// Without an interval, a process obeys another's hold of a key soon, and its own at once.
+func TestHoldOfSharedClockAppliesToAllProcesses(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		one, two := &polite.SharedClock{Pacer: limit.NewPacer(rdb, limit.PacerConfig{})}, &polite.SharedClock{Pacer: limit.NewPacer(rdb, limit.PacerConfig{})}
@@ -176,7 +176,7 @@ func TestSharedClockIsHeldForAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		if wait, err := one.Take(t.Context(), "h", 0); err != nil || wait < 59*time.Minute {
-			t.Errorf("who has held it: got %v, %v, want about an hour", wait, err)
+			t.Errorf("the process that holds it: got %v, %v, want about an hour", wait, err)
 		}
 		testutil.Eventually(t, "the other process to wait", func() bool {
 			wait, err := two.Take(t.Context(), "h", 0)
@@ -188,7 +188,7 @@ func TestSharedClockIsHeldForAll(t *testing.T) {
 	})
 }
 
-// The pace of a key in the configuration holds for requests without an interval, too.
+// The configured pace of a key applies to requests without an interval, too.
 func TestSharedClockKeepsTheConfiguredPace(t *testing.T) {
 	t.Parallel()
 	c := &polite.SharedClock{Pacer: limit.NewPacer(redistest.New(t), limit.PacerConfig{Default: limit.Pace{Interval: time.Hour}})}
@@ -216,8 +216,8 @@ func TestSharedClockVaries(t *testing.T) {
 	}
 }
 
-// A slot is held until the body of the answer is closed, and given back when there is none.
-func TestSlotsAreGivenBack(t *testing.T) {
+// A slot is held until the body of the response is closed, or the request has failed.
+func TestSlotsAreReleased(t *testing.T) {
 	t.Parallel()
 	keyed := limit.NewKeyedLimiter(redistest.New(t), limit.KeyedConfig{Default: 1})
 	free := func() bool {
@@ -241,7 +241,7 @@ func TestSlotsAreGivenBack(t *testing.T) {
 	}}
 	rt := polite.New(n, polite.Config{Key: host, Slots: keyed})
 	if err := get(t.Context(), rt, "http://shop.example/broken"); err == nil || !free() {
-		t.Errorf("after an error: got %v, want it and the slot given back", err)
+		t.Errorf("after an error: got %v, want it and a free slot", err)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://shop.example/a", nil)
 	if err != nil {
@@ -252,18 +252,18 @@ func TestSlotsAreGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if free() {
-		t.Error("the slot is free before the body is closed")
+		t.Error("got a free slot before the body is closed, want none")
 	}
 	if err := get(polite.WithSlots(t.Context(), []string{"shop.example"}), rt, "http://shop.example/b"); err != nil {
-		t.Errorf("who holds the slot: got %v, want the page", err)
+		t.Errorf("the holder of the slot: got %v, want the page", err)
 	}
 	if err := res.Body.Close(); err != nil || !free() {
-		t.Errorf("after the body: got %v, want the slot given back", err)
+		t.Errorf("after the body: got %v, want a free slot", err)
 	}
 }
 
-// A breaker counts what the host does, and not what was not asked of it.
-func TestBreakerCountsTheHost(t *testing.T) {
+// A breaker counts failures of the host, and not of requests that were not sent.
+func TestBreakerCountsFailuresOfTheHost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		answer func(*http.Request) (*http.Response, error)
@@ -276,8 +276,8 @@ func TestBreakerCountsTheHost(t *testing.T) {
 		"an error":                {answer: func(*http.Request) (*http.Response, error) { return nil, errors.New("refused") }, opens: true},
 		"502":                     {answer: func(r *http.Request) (*http.Response, error) { return answer(r, 502, ""), nil }, opens: true},
 		"429":                     {answer: func(r *http.Request) (*http.Response, error) { return answer(r, 429, ""), nil }},
-		"what robots.txt forbids": {robots: "user-agent: *\ndisallow: /\n"},
-		"what has to wait":        {hold: true},
+		"forbidden by robots.txt": {robots: "user-agent: *\ndisallow: /\n"},
+		"not its turn":            {hold: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -291,7 +291,7 @@ func TestBreakerCountsTheHost(t *testing.T) {
 			}
 			first := get(t.Context(), rt, "http://shop.example/a")
 			if c.hold != errors.As(first, new(*polite.WaitError)) {
-				t.Errorf("got %v, want that it waits: %v", first, c.hold)
+				t.Errorf("got %v, want a WaitError: %v", first, c.hold)
 			}
 			if err := get(t.Context(), rt, "http://shop.example/b"); errors.As(err, new(*polite.OpenError)) != c.opens {
 				t.Errorf("after %v: got %v, want an OpenError: %v", first, err, c.opens)
@@ -300,8 +300,8 @@ func TestBreakerCountsTheHost(t *testing.T) {
 	}
 }
 
-// A robots.txt that could not be fetched is asked for again, by the next request.
-func TestRobotsErrorIsNotKept(t *testing.T) {
+// A robots.txt that could not be fetched is fetched again with the next request.
+func TestRobotsErrorIsNotCached(t *testing.T) {
 	t.Parallel()
 	var down atomic.Bool
 	down.Store(true)

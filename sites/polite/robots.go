@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Robots sets up the obedience to robots.txt.
+// Robots configures how robots.txt is obeyed.
 type Robots struct {
-	Agent string       // the User-Agent by whose name the rules are chosen
+	Agent string       // the User-Agent that selects the rules
 	Cache *RobotsCache // Defaults to one of its own.
-	// Dress changes a request for a robots.txt before it is made. Defaults to a request with the agent's name.
-	Dress   func(*http.Request) *http.Request
-	Timeout time.Duration // of fetching a robots.txt. Defaults to none but that of the request for the page.
+	// Prepare changes a request for a robots.txt before it is sent. By default only User-Agent and Accept are set.
+	Prepare func(*http.Request) *http.Request
+	Timeout time.Duration // of fetching a robots.txt. By default only that of the page's request applies.
 
 	own RobotsCache
 }
@@ -29,7 +29,7 @@ const (
 	robotsRedirects = 5              // RFC 9309 §2.3.1.2
 )
 
-// robots makes the requests that the robots.txt of their host allows.
+// robots sends the requests that the robots.txt of their host allows.
 type robots struct {
 	*Robots
 	next http.RoundTripper // also for the robots.txt
@@ -80,20 +80,20 @@ func (r *robots) rules(ctx context.Context, u *url.URL) (*Rules, error) {
 	return rules, nil
 }
 
-// fetch gets the robots.txt of the host of u as RFC 9309 says: 4xx is no rules at all, except that 429 is treated like
-// 5xx; with 5xx and when nothing answers, the site must not be fetched until it does. That is an error here and not
-// rules, so that pages wait and are tried again.
+// fetch fetches the robots.txt of the host of u as RFC 9309 says: 4xx means that there are no rules, except 429,
+// which is treated like 5xx; after 5xx or without an answer, the site must not be fetched until there is one. That is
+// an error and not a rule, so that pages wait and are tried again.
 func (r *robots) fetch(ctx context.Context, u *url.URL) (*Rules, error) {
 	at := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/robots.txt"}
 	for range 1 + robotsRedirects {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 		if err != nil {
-			return nil, fmt.Errorf("ask for robots.txt: %w", err)
+			return nil, fmt.Errorf("make a request for robots.txt: %w", err)
 		}
 		req.Header.Set("User-Agent", r.Agent)
 		req.Header.Set("Accept", "text/plain,*/*;q=0.8")
-		if r.Dress != nil {
-			req = r.Dress(req)
+		if r.Prepare != nil {
+			req = r.Prepare(req)
 		}
 		res, err := r.next.RoundTrip(req)
 		if errors.As(err, new(*WaitError)) || errors.As(err, new(unsentError)) {
@@ -108,11 +108,11 @@ func (r *robots) fetch(ctx context.Context, u *url.URL) (*Rules, error) {
 		}
 		at = next
 	}
-	return AllowAll, nil // more redirects: may be taken as not there
+	return AllowAll, nil // RFC 9309 allows to treat more redirects as a missing file
 }
 
-// read reads an answer to a request for a robots.txt, and closes it. One of rules, next (where it redirects to) and err
-// is not nil.
+// read reads the response to a request for a robots.txt, and closes it. One of rules, next (the target of a redirect)
+// and err is not nil.
 func (r *robots) read(req *http.Request, res *http.Response) (rules *Rules, next *url.URL, err error) {
 	defer res.Body.Close()
 	switch s := res.StatusCode; {
@@ -134,20 +134,20 @@ func (r *robots) read(req *http.Request, res *http.Response) (rules *Rules, next
 	return ParseRobots(data, r.Agent), nil, nil
 }
 
-// RobotsCache keeps the robots.txt of hosts for a day. The zero value is ready for use, by many goroutines at once, and
-// may be shared by many stacks.
+// RobotsCache keeps the robots.txt of hosts for a day. The zero value is ready for use. It is safe for concurrent use
+// and may be shared by several stacks.
 type RobotsCache struct {
 	mu    sync.Mutex // guards hosts
 	hosts map[string]*robotsEntry
 }
 
 type robotsEntry struct {
-	busy  chan struct{} // holds one token while the file is fetched or looked at; guards the fields below
+	busy  chan struct{} // a lock: holds a token while the file is fetched or read; guards the fields below
 	rules *Rules
 	until time.Time
 }
 
-// entry returns the entry of a key, which may be empty.
+// entry returns the entry of a key; a new one is empty.
 func (c *RobotsCache) entry(key string) *robotsEntry {
 	c.mu.Lock()
 	defer c.mu.Unlock()

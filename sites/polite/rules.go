@@ -25,15 +25,14 @@ type rule struct {
 	allow   bool
 }
 
-// AllowAll is the robots.txt that is not there.
+// AllowAll allows everything, as without a robots.txt.
 var AllowAll = &Rules{}
 
 // ParseRobots reads a robots.txt for an agent: a product token such as
-// "muster", or a User-Agent header that begins with one. What is not
-// understood is skipped.
+// "muster", or a User-Agent header that begins with one. Unknown lines are skipped.
 func ParseRobots(data []byte, agent string) *Rules {
 	if len(data) >= maxRobots {
-		// The last line may be cut: disallow: / of disallow: /cart.
+		// The last line may be incomplete, such as "disallow: /" of "disallow: /cart".
 		data = data[:maxRobots]
 		data = data[:bytes.LastIndexAny(data, "\r\n")+1]
 	}
@@ -51,16 +50,16 @@ func ParseRobots(data []byte, agent string) *Rules {
 	return &p.all
 }
 
-// rulesParser gathers the rules for an agent.
+// rulesParser collects the rules for an agent.
 type rulesParser struct {
 	token          string // of the agent
 	own, all       Rules  // for the agent, and for every agent
 	named          bool   // a group is for the agent
 	mine, everyone bool   // whether the current group is for the agent, and for every agent
-	inAgents       bool   // the last line of a rule or an agent was one of an agent
+	inAgents       bool   // the last line, other than unknown ones, was a user-agent line
 }
 
-// field takes in a line.
+// field adds a line.
 func (p *rulesParser) field(key, value string) {
 	switch key {
 	case "user-agent", "useragent", "user agent":
@@ -98,7 +97,7 @@ func (p *rulesParser) rule(pattern string, allow bool) {
 	p.add(func(rules *Rules) { rules.rules = append(rules.rules, r) })
 }
 
-// delay is not in the RFC: its line must not split a group.
+// delay adds a crawl delay. It is not in the RFC, so its line must not split a group.
 func (p *rulesParser) delay(value string) {
 	f, err := strconv.ParseFloat(leadingNumber(value), 64)
 	if err != nil || f > 1e6 {
@@ -108,7 +107,7 @@ func (p *rulesParser) delay(value string) {
 	p.add(func(rules *Rules) { rules.delay = max(rules.delay, d) })
 }
 
-// add changes the rules that the current group is for.
+// add changes the rules of the agents of the current group.
 func (p *rulesParser) add(change func(*Rules)) {
 	if p.mine {
 		change(&p.own)
@@ -119,8 +118,7 @@ func (p *rulesParser) add(change func(*Rules)) {
 }
 
 // Allowed reports whether a URL, given as its escaped path with its query, may
-// be fetched: the longest matching rule decides, and of two as long as each
-// other the one that allows.
+// be fetched: the longest matching rule decides; of two that are equally long, the one that allows.
 func (r *Rules) Allowed(pathAndQuery string) bool {
 	if pathAndQuery == "" {
 		pathAndQuery = "/"
@@ -141,11 +139,10 @@ func (r *Rules) Allowed(pathAndQuery string) bool {
 	return allowed
 }
 
-// CrawlDelay is the delay that the site asks for, or 0.
+// CrawlDelay returns the delay that the file asks for, or 0.
 func (r *Rules) CrawlDelay() time.Duration { return r.delay }
 
-// cutField parts a line at its colon; a line without one is parted at its
-// first space, as the well-known parsers do.
+// cutField splits a line at its colon or, without one, at its first space, as the well-known parsers do.
 func cutField(line string) (key, value string, ok bool) {
 	line = strings.TrimSpace(line)
 	key, value, ok = strings.Cut(line, ":")
@@ -158,7 +155,7 @@ func cutField(line string) (key, value string, ok bool) {
 	return strings.ToLower(strings.TrimSpace(key)), strings.TrimSpace(value), ok
 }
 
-// productToken is the leading letters, dashes and underscores of an agent.
+// productToken returns the leading letters, dashes and underscores of an agent.
 func productToken(agent string) string {
 	agent = strings.TrimSpace(agent)
 	end := strings.IndexFunc(agent, func(r rune) bool {
@@ -179,8 +176,7 @@ func leadingNumber(s string) string {
 }
 
 // matches reports whether a pattern with * and a final $ matches the beginning
-// of a path. It takes time in the product of the two lengths at most,
-// whatever the pattern.
+// of a path. It takes time at most in the product of the two lengths.
 func matches(pattern, path string) bool {
 	pattern, anchored := strings.CutSuffix(pattern, "$")
 	parts := strings.Split(pattern, "*")

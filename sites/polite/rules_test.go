@@ -22,7 +22,7 @@ func checkRobots(t *testing.T, cases []robotsCase) {
 	}
 }
 
-// The groups that name the agent count, or else those for every agent.
+// The groups that name the agent apply, or else those for every agent.
 func TestRobotsGroups(t *testing.T) {
 	t.Parallel()
 	checkRobots(t, []robotsCase{
@@ -44,14 +44,14 @@ func TestRobotsGroups(t *testing.T) {
 		{"agent with a space", "user-agent: Foo Bar\ndisallow: /\n", "/x", true},
 		{"agent cut at a space", "user-agent: FooBot Bar\ndisallow: /\n", "/x", false},
 		{"two groups of all are merged", "user-agent: *\ndisallow: /a\n\nuser-agent: *\ndisallow: /b\n", "/a", false},
-		{"a star within a name is nobody", "user-agent: *WordPress*\ndisallow: /\n", "/x", true},
-		{"a star before a name is nobody", "user-agent: *foobot\ndisallow: /\n", "/x", true},
-		{"two stars are nobody", "user-agent: **\ndisallow: /\n", "/x", true},
+		{"a star within a name matches no agent", "user-agent: *WordPress*\ndisallow: /\n", "/x", true},
+		{"a star before a name matches no agent", "user-agent: *foobot\ndisallow: /\n", "/x", true},
+		{"two stars match no agent", "user-agent: **\ndisallow: /\n", "/x", true},
 		{"a star within a name takes nothing from every agent", "user-agent: *\ndisallow: /a\n\nuser-agent: *WordPress*\ndisallow: /\n", "/a", false},
 		{"a star within a name adds nothing to every agent", "user-agent: *\ndisallow: /a\n\nuser-agent: *WordPress*\ndisallow: /\n", "/x", true},
 		{"a star within a name beside every agent", "user-agent: *WordPress*\nuser-agent: *\ndisallow: /\n", "/x", false},
 		{"a star and a word after it is every agent", "user-agent: * baz\ndisallow: /\n", "/x", false},
-		{"rules before an agent count for nobody", "disallow: /\nuser-agent: foobot\nallow: /a\n", "/x", true},
+		{"rules before an agent apply to none", "disallow: /\nuser-agent: foobot\nallow: /a\n", "/x", true},
 	})
 }
 
@@ -113,7 +113,7 @@ func TestRobotsLines(t *testing.T) {
 	})
 }
 
-// A line of a sitemap belongs to no group, and ends none.
+// A sitemap line belongs to no group, and ends none.
 func TestCrawlDelay(t *testing.T) {
 	t.Parallel()
 	const file = "Sitemap: http://x/a.xml\nuser-agent: *\nsitemap: http://x/b.xml\ncrawl-delay: 10\nuser-agent: foobot\nCrawl-delay: 1.5 # s\n"
@@ -126,12 +126,12 @@ func TestCrawlDelay(t *testing.T) {
 	}
 	for _, bad := range []string{"x", "-1", "1e99", ""} {
 		if d := ParseRobots([]byte("user-agent: *\ncrawl-delay: "+bad), "a").CrawlDelay(); d > time.Second {
-			t.Errorf("crawl-delay %q: got %s", bad, d)
+			t.Errorf("crawl-delay %q: got %s, want at most 1s", bad, d)
 		}
 	}
 }
 
-// A hostile file takes neither time nor memory.
+// A hostile file takes little time.
 func TestRobotsHostile(t *testing.T) {
 	t.Parallel()
 	huge := "user-agent: *\n" + strings.Repeat("disallow: /"+strings.Repeat("*a", 200)+"$\n", 25_000)
@@ -139,12 +139,11 @@ func TestRobotsHostile(t *testing.T) {
 	r := ParseRobots([]byte(huge), "foobot")
 	r.Allowed("/" + strings.Repeat("a", 2000))
 	if took := time.Since(began); took > 30*time.Second {
-		t.Errorf("took %s", took)
+		t.Errorf("got %s, want at most 30s", took)
 	}
 }
 
-// Of a file that is too long the beginning counts, without the line that the
-// end cuts in two.
+// Of a file that is too long the beginning is used, without its last, incomplete line.
 func TestRobotsTooLong(t *testing.T) {
 	t.Parallel()
 	head := "user-agent: *\ndisallow: /a\n"

@@ -17,38 +17,34 @@ import (
 const (
 	breakerCooldown    = 30 * time.Second
 	breakerMaxCooldown = 2 * time.Minute
-	breakerPages       = 5 // different pages that must have failed since the last page that came
+	breakerPages       = 5 // different pages that must have failed since the last fetched page
 	breakerProxies     = 3 // different proxies through which they must have failed
 	breakerLook        = time.Second
-	confirmAgain       = 100 * time.Millisecond // when a page is tried again after a confirmation that says nothing
+	confirmAgain       = 100 * time.Millisecond // until a page is tried again after an inconclusive confirmation
 )
 
-// SiteBreaker stops the fetching from a site that is down, in all processes. A
-// site is taken for down when different pages fail at their first try, by its
-// fault, and none comes in between; or when a page has failed with all its
-// tries, and one that came before fails too. They must have failed directly, or
-// through several different proxies, for a failure seen through one may be the
-// proxy's. While the breaker is open pages wait in the queue; then some try, at
-// longer and longer intervals. A site that has been down for longer than
-// patience is waited for no more.
+// SiteBreaker stops requests to a site that is down, in all processes. A site counts as down when the first tries of
+// several pages fail because of the site and no page is fetched in between; or when all tries of a page have failed,
+// and one that was fetched before fails too. They must have failed without a proxy or through several proxies, since
+// a failure through one may be the proxy's. While the breaker is open pages wait in the queue; after that single
+// pages are tried, at increasing intervals. A site that has been down for longer than patience is a DownError.
 type SiteBreaker struct {
 	rdb      redis.UniversalClient
 	limit    *limit.Breaker
 	site     string
 	patience time.Duration
-	began    time.Time // what was before does not count toward patience
+	began    time.Time // patience starts here at the earliest
 
 	mu     sync.Mutex // guards the fields below
 	looked time.Time
-	calm   bool      // when last looked at, the site had not failed
-	good   time.Time // when a page came last
+	calm   bool      // the site had no failures at the time looked
+	good   time.Time // when the last page was fetched
 }
 
-// NewSiteBreaker returns the breaker of a site for a job that began at a time. It does no I/O. The
-// cooldowns of cfg have defaults; they are cut to what fits into patience some
-// times.
+// NewSiteBreaker returns the breaker of a site for a job that started at began. It does no I/O. The cooldowns of cfg
+// have defaults, and are at most a quarter of patience.
 func NewSiteBreaker(rdb redis.UniversalClient, site string, patience time.Duration, began time.Time, cfg limit.BreakerConfig) *SiteBreaker {
-	cfg.Threshold, cfg.FailOpen = 1, true // SiteBreaker decides what is enough
+	cfg.Threshold, cfg.FailOpen = 1, true // SiteBreaker counts failures itself
 	cfg.Cooldown = cmp.Or(cfg.Cooldown, breakerCooldown)
 	cfg.MaxCooldown = cmp.Or(cfg.MaxCooldown, breakerMaxCooldown)
 	if part := patience / 4; part > 0 {
@@ -59,18 +55,18 @@ func NewSiteBreaker(rdb redis.UniversalClient, site string, patience time.Durati
 
 // Outcome is how a request for a page ended.
 type Outcome struct {
-	Answered bool   // the site answered as one that is up, be it that the page is gone
-	OfSite   bool   // the failure may be that of the whole site: seen directly, or through a proxy
-	Blocked  bool   // the site refused the request: a failure that counts against the page, too
+	Answered bool   // the site is up, even if the page is gone
+	OfSite   bool   // the whole site may have failed
+	Blocked  bool   // the site blocked the request: the failure is the page's, too
 	Class    string // of the failure
-	Via      string // the proxy that the request went by; "": none
+	Via      string // the proxy of the request; "": none
 }
 
-var errDown = errors.New("the site is down; it is left alone for now")
+var errDown = errors.New("the site is down; its breaker is open")
 
-// DownError says that a site has been down for longer than patience.
+// DownError says that a site has been down for longer than the job waits for it.
 type DownError struct {
-	Class string // of the failure that was seen last
+	Class string // of the last failure
 	Since time.Time
 }
 
@@ -79,9 +75,8 @@ func (e *DownError) Error() string {
 	return fmt.Sprintf("the site has been down since %s (%s), longer than retries.stall_max", e.Since.UTC().Format(time.RFC3339), e.Class)
 }
 
-// Allow asks for a permit to fetch a page; if none is given it returns a
-// *WaitError or a *DownError. Report tells it how the request ended. While the
-// site has no failures it reads Redis once a second.
+// Allow returns a permit to fetch a page, or a *WaitError or a *DownError. The caller must Report how the request
+// ended. While the site has no failures, Allow reads Redis once a second.
 func (b *SiteBreaker) Allow(ctx context.Context) (limit.Permit, error) {
 	b.mu.Lock()
 	fresh := time.Since(b.looked) < breakerLook
@@ -93,11 +88,11 @@ func (b *SiteBreaker) Allow(ctx context.Context) (limit.Permit, error) {
 	if !fresh {
 		state, err := b.limit.State(ctx, b.site)
 		if err != nil {
-			return limit.Permit{}, fmt.Errorf("look at the breaker of %s: %w", b.site, err)
+			return limit.Permit{}, fmt.Errorf("read the breaker of %s: %w", b.site, err)
 		}
 		failures, err := b.rdb.Exists(ctx, failuresKey(b.site)).Result()
 		if err != nil {
-			return limit.Permit{}, fmt.Errorf("look for failures of %s: %w", b.site, err)
+			return limit.Permit{}, fmt.Errorf("read the failures of %s: %w", b.site, err)
 		}
 		calm := state.State == "closed" && failures == 0
 		b.set(calm)
@@ -112,10 +107,10 @@ func (b *SiteBreaker) Allow(ctx context.Context) (limit.Permit, error) {
 	if ok {
 		return permit, nil
 	}
-	if !permit.Tried() { // or it is soon known whether it is up again
+	if !permit.Tried() { // otherwise a trial will soon show whether the site is up again
 		state, err := b.limit.State(ctx, b.site)
 		if err != nil {
-			return permit, fmt.Errorf("look how long %s is down: %w", b.site, err)
+			return permit, fmt.Errorf("read how long %s has been down: %w", b.site, err)
 		}
 		since := state.Since
 		if b.began.After(since) {
@@ -132,7 +127,7 @@ func (b *SiteBreaker) Allow(ctx context.Context) (limit.Permit, error) {
 func (b *SiteBreaker) State(ctx context.Context) (limit.BreakerState, error) {
 	state, err := b.limit.State(ctx, b.site)
 	if err != nil {
-		return state, fmt.Errorf("look at the breaker of %s: %w", b.site, err)
+		return state, fmt.Errorf("read the breaker of %s: %w", b.site, err)
 	}
 	return state, nil
 }
@@ -143,16 +138,15 @@ func (b *SiteBreaker) set(calm bool) {
 	b.mu.Unlock()
 }
 
-// CameSince reports whether a page of the site has come since a time.
-func (b *SiteBreaker) CameSince(t time.Time) bool {
+// FetchedSince reports whether a page of the site was fetched in this process after t.
+func (b *SiteBreaker) FetchedSince(t time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.good.After(t)
 }
 
-// Report notes how the request for a page ended, and whether it was the page's
-// first. It returns for how long the site is left alone when the failure is one
-// of a site that is down, and 0 when it counts against the page.
+// Report records how the request for a page ended; first says whether it was the page's first. It returns how long
+// the breaker stays open if the site is down, and 0 if the failure is the page's.
 func (b *SiteBreaker) Report(ctx context.Context, permit limit.Permit, page string, first bool, o Outcome) (down time.Duration, err error) {
 	ctx = context.WithoutCancel(ctx) // a trial must not be held for nothing
 	switch {
@@ -190,14 +184,14 @@ func (b *SiteBreaker) Report(ctx context.Context, permit limit.Permit, page stri
 	return 0, permit.Cancel(ctx) // it says nothing about the site
 }
 
-// Confirm notes how the request for a page ended that came before, made because
-// another has failed with all its tries. It returns what Report returns.
+// Confirm records how the request for a page ended that was fetched before, and is fetched again because all tries of
+// another one have failed. It returns what Report returns.
 func (b *SiteBreaker) Confirm(ctx context.Context, o Outcome) (down time.Duration, err error) {
 	ctx = context.WithoutCancel(ctx)
 	switch {
 	case o.Answered:
 		return b.Report(ctx, limit.Permit{}, "", false, o)
-	case !o.OfSite: // nothing is known; the page is tried again
+	case !o.OfSite: // inconclusive: the page is tried again
 		return confirmAgain, nil
 	}
 	_, apart, err := b.note(ctx, "", o)
@@ -210,9 +204,8 @@ func (b *SiteBreaker) Confirm(ctx context.Context, o Outcome) (down time.Duratio
 	return b.left(ctx)
 }
 
-// note adds a failure to those since the last page that came, and the page as
-// one that has failed unless it is "". It returns how many pages have, and
-// whether the failures were seen directly or through several proxies.
+// note adds a failure to those since the last fetched page, and page to the failed pages unless it is "". It returns
+// the number of failed pages, and whether they failed without a proxy or through several proxies.
 func (b *SiteBreaker) note(ctx context.Context, page string, failure Outcome) (pages int, apart bool, err error) {
 	members := []any{"direct"}
 	if failure.Via != "" {
@@ -229,7 +222,7 @@ func (b *SiteBreaker) note(ctx context.Context, page string, failure Outcome) (p
 		all = p.SMembers(ctx, key)
 		return nil
 	}); err != nil {
-		return 0, false, fmt.Errorf("note that %s fails: %w", b.site, err)
+		return 0, false, fmt.Errorf("record a failure of %s: %w", b.site, err)
 	}
 	proxies := 0
 	for _, m := range all.Val() {
@@ -245,7 +238,7 @@ func (b *SiteBreaker) note(ctx context.Context, page string, failure Outcome) (p
 	return pages, apart || proxies >= breakerProxies, nil
 }
 
-// open opens the breaker, unless it is not closed.
+// open opens the breaker if it is closed.
 func (b *SiteBreaker) open(ctx context.Context, failure Outcome) error {
 	permit, ok, _, err := b.limit.Allow(ctx, b.site)
 	if err != nil || !ok {
@@ -257,8 +250,7 @@ func (b *SiteBreaker) open(ctx context.Context, failure Outcome) error {
 	return permit.Failure(ctx, failure.Class)
 }
 
-// left is for how long the site is left alone yet, or 0 when the breaker is
-// closed.
+// left returns how long the breaker stays open, or 0 if it is closed.
 func (b *SiteBreaker) left(ctx context.Context) (time.Duration, error) {
 	state, err := b.limit.State(ctx, b.site)
 	if err != nil || state.State == "closed" {

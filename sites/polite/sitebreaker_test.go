@@ -16,12 +16,12 @@ import (
 	"muster/tasks/redistest"
 )
 
-// cooldown is that of a SiteBreaker after its first opening.
+// cooldown is the first cooldown of a SiteBreaker.
 const cooldown = 30 * time.Second
 
 var noLog = slog.New(slog.DiscardHandler)
 
-// A site is taken for down when enough pages fail by its fault, not by that of pages or proxies.
+// A site is down when enough pages fail because of the site, and not because of pages or proxies.
 func TestSiteBreakerOpens(t *testing.T) {
 	t.Parallel()
 	failure := func(class fetch.Class, via string) error {
@@ -29,8 +29,8 @@ func TestSiteBreakerOpens(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		failure func(n int) error
-		pages   int // different ones
-		opens   int // after so many requests; 0: never
+		pages   int // different pages
+		opens   int // after how many requests; 0: never
 	}{
 		"server errors through three proxies":      {func(n int) error { return failure(fetch.Server, fmt.Sprint("proxy", n%3)) }, 20, 5},
 		"server errors, directly":                  {func(int) error { return failure(fetch.Server, "") }, 20, 5},
@@ -60,7 +60,7 @@ func TestSiteBreakerOpens(t *testing.T) {
 	}
 }
 
-// opens checks after how many of 20 requests that end in failure, for so many different pages, a breaker opens.
+// opens checks after how many of 20 requests for different pages, whose errors failure returns, a breaker opens.
 func opens(t *testing.T, rdb redis.UniversalClient, failure func(n int) error, pages, want int) {
 	t.Helper()
 	b := polite.NewSiteBreaker(rdb, "shop.example", 15*time.Minute, time.Now(), limit.BreakerConfig{Logger: noLog})
@@ -70,7 +70,7 @@ func opens(t *testing.T, rdb redis.UniversalClient, failure func(n int) error, p
 		permit, err := b.Allow(t.Context())
 		if w, ok := errors.AsType[*polite.WaitError](err); ok {
 			if w.After <= 0 || w.After > cooldown {
-				t.Errorf("open for %s, want at most %s", w.After, cooldown)
+				t.Errorf("got open for %s, want at most %s", w.After, cooldown)
 			}
 			opened = n
 			break
@@ -83,22 +83,21 @@ func opens(t *testing.T, rdb redis.UniversalClient, failure func(n int) error, p
 			t.Fatal(err)
 		}
 		if opens := want == n+1; (down > 0) != opens || down > cooldown {
-			t.Errorf("request %d: the site is left alone for %s, want that it is down: %v", n+1, down, opens)
+			t.Errorf("request %d: got down for %s, want down: %v", n+1, down, opens)
 		}
 	}
 	if opened != want {
-		t.Errorf("it opened after %d requests, want after %d", opened, want)
+		t.Errorf("got open after %d requests, want after %d", opened, want)
 	}
 	if _, err := other.Allow(t.Context()); errors.As(err, new(*polite.WaitError)) != (want > 0) {
-		t.Errorf("another process: got %v, want that it waits: %v", err, want > 0)
+		t.Errorf("another process: got %v, want a WaitError: %v", err, want > 0)
 	}
 }
 
-// When a page has failed with all its tries, one that came before says whether
-// it is the site.
-func TestBreakerIsConfirmed(t *testing.T) {
+// When all tries of a page have failed, one that was fetched before shows whether the site is down.
+func TestBreakerOpensAfterConfirmation(t *testing.T) {
 	t.Parallel()
-	refused := func(via string) error {
+	failed := func(via string) error {
 		return &fetch.Error{Class: fetch.Connect, Via: via, Direct: via == "", Err: errors.New("x")}
 	}
 	for name, c := range map[string]struct {
@@ -106,33 +105,32 @@ func TestBreakerIsConfirmed(t *testing.T) {
 		probe error
 		opens bool
 	}{
-		"it fails too, directly":         {[]error{refused("")}, refused(""), true},
-		"it fails too, through proxies":  {[]error{refused("a"), refused("b")}, refused("c"), true},
-		"it fails too, through the same": {[]error{refused("a"), refused("b")}, refused("a"), false},
-		"it comes":                       {[]error{refused("")}, nil, false},
-		"it is gone":                     {[]error{refused("")}, &fetch.Error{Class: fetch.Gone, Direct: true, Err: errors.New("x")}, false},
+		"it fails too, directly":         {[]error{failed("")}, failed(""), true},
+		"it fails too, through proxies":  {[]error{failed("a"), failed("b")}, failed("c"), true},
+		"it fails too, through the same": {[]error{failed("a"), failed("b")}, failed("a"), false},
+		"it is fetched":                  {[]error{failed("")}, nil, false},
+		"it is gone":                     {[]error{failed("")}, &fetch.Error{Class: fetch.Gone, Direct: true, Err: errors.New("x")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := polite.NewSiteBreaker(redistest.New(t), "shop.example", 15*time.Minute, time.Now(), limit.BreakerConfig{Logger: noLog})
 			for i, err := range c.tries {
 				if down, err := b.Report(t.Context(), limit.Permit{}, "page", i == 0, fetch.OutcomeOf(err)); err != nil || down != 0 {
-					t.Fatalf("before: got %s, %v", down, err)
+					t.Fatalf("a try: got %s, %v, want 0 and no error", down, err)
 				}
 			}
 			down, err := b.Confirm(t.Context(), fetch.OutcomeOf(c.probe))
 			if err != nil || (down > 0) != c.opens {
-				t.Errorf("the site is left alone for %s, %v; want that it is down: %v", down, err, c.opens)
+				t.Errorf("got down for %s, %v; want down: %v", down, err, c.opens)
 			}
 			if _, err := b.Allow(t.Context()); errors.As(err, new(*polite.WaitError)) != c.opens {
-				t.Errorf("then: got %v", err)
+				t.Errorf("after it: got %v, want a WaitError: %v", err, c.opens)
 			}
 		})
 	}
 }
 
-// A site that stays down is waited for no more, but by each job as long as the
-// job may wait, and not while it is tried.
+// A job stops waiting for a site that stays down after its own patience, but not during a trial request.
 func TestSiteStaysDown(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -152,7 +150,7 @@ func TestSiteStaysDown(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		patient := limit.BreakerConfig{Logger: noLog} // for it the cooldown is not over
+		patient := limit.BreakerConfig{Logger: noLog} // with the default cooldown, which is not over
 		testutil.Eventually(t, "the site to be down for more than a moment", func() bool {
 			_, err := breakerOf(time.Nanosecond, long, patient).Allow(t.Context())
 			gone, ok := errors.AsType[*polite.DownError](err)
@@ -176,10 +174,10 @@ func TestSiteStaysDown(t *testing.T) {
 			t.Errorf("while it is tried: got %v, want a WaitError", err)
 		}
 		if down, err := b.Report(t.Context(), trials[0], "0", false, fetch.OutcomeOf(nil)); err != nil || down != 0 {
-			t.Errorf("a page that came: got %s, %v", down, err)
+			t.Errorf("a fetched page: got %s, %v, want 0 and no error", down, err)
 		}
 		if _, err := breakerOf(time.Nanosecond, long, patient).Allow(t.Context()); err != nil {
-			t.Errorf("a site that is up again: got %v", err)
+			t.Errorf("a site that is up again: got %v, want no error", err)
 		}
 	})
 }

@@ -14,12 +14,12 @@ const slotPatience = 5 * time.Second
 
 type heldSlots struct{}
 
-// WithSlots returns a context whose requests need no slots of some keys, because the caller holds these.
+// WithSlots returns a context whose requests take no slots of keys, because the caller holds them.
 func WithSlots(ctx context.Context, keys []string) context.Context {
 	return context.WithValue(ctx, heldSlots{}, keys)
 }
 
-// slots bounds the requests of a key at a time.
+// slots bounds the concurrent requests of a key.
 type slots struct {
 	next http.RoundTripper
 	cfg  Config
@@ -40,7 +40,7 @@ func (s *slots) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	release := func() {
 		if err := slot.Release(ctx); err != nil {
-			s.cfg.Logger.Warn("cannot give a slot back; it will come free", "key", key, "err", err)
+			s.cfg.Logger.Warn("cannot release a slot; it will expire", "key", key, "err", err)
 		}
 	}
 	res, err := s.next.RoundTrip(req)
@@ -52,7 +52,7 @@ func (s *slots) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// slotBody gives a slot back when the body is closed.
+// slotBody releases a slot when the body is closed.
 type slotBody struct {
 	io.ReadCloser
 	release func()
@@ -60,6 +60,6 @@ type slotBody struct {
 
 // Close implements io.Closer.
 func (b *slotBody) Close() error {
-	defer b.release() // again does nothing
+	defer b.release() // a second call does nothing
 	return b.ReadCloser.Close()
 }

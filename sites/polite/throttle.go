@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxThrottle is the longest delay that a slow site brings about.
+// maxThrottle is the longest delay of a slow site.
 const maxThrottle = time.Minute
 
 //go:embed lua/throttle.lua
@@ -18,10 +18,10 @@ var throttleLua string
 
 var throttleCmd = redis.NewScript(throttleLua)
 
-// Throttle makes a delay of how slowly a site answers, for all processes. After Scrapy's AutoThrottle it rises at once and
-// falls slowly, and errors never lower it. What counts is the time beyond the shortest seen lately, so that the time that
-// a proxy takes does not. A process learns what the others have seen when it has seen an answer itself. A Throttle may be
-// used by many goroutines at once.
+// Throttle derives the delay between requests from the response times of a site, for all processes. Like Scrapy's
+// AutoThrottle it rises at once and falls slowly, and errors never lower it. Only the time beyond the shortest recent
+// one is used, to exclude the time that a proxy takes. A process reads the shared delay when it observes a response.
+// A Throttle is safe for concurrent use.
 type Throttle struct {
 	rdb  redis.UniversalClient
 	site string
@@ -35,7 +35,7 @@ func NewThrottle(rdb redis.UniversalClient, site string) *Throttle {
 	return &Throttle{rdb: rdb, site: site}
 }
 
-// Observe takes in the time from a request to the head of its answer, and whether that was a page.
+// Observe records the time from a request to the head of its response; ok says whether that was a page.
 func (t *Throttle) Observe(ctx context.Context, latency time.Duration, ok bool) error {
 	good := 0
 	if ok {
@@ -43,7 +43,7 @@ func (t *Throttle) Observe(ctx context.Context, latency time.Duration, ok bool) 
 	}
 	us, err := throttleCmd.Run(ctx, t.rdb, []string{throttleKey(t.site)}, latency.Microseconds(), good, maxThrottle.Microseconds()).Int64()
 	if err != nil {
-		return fmt.Errorf("share the pace of %s: %w", t.site, err)
+		return fmt.Errorf("store the response time of %s: %w", t.site, err)
 	}
 	t.mu.Lock()
 	t.value = time.Duration(us) * time.Microsecond
@@ -51,7 +51,7 @@ func (t *Throttle) Observe(ctx context.Context, latency time.Duration, ok bool) 
 	return nil
 }
 
-// Delay returns the delay that the answers ask for. It does no I/O.
+// Delay returns the current delay. It does no I/O.
 func (t *Throttle) Delay() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

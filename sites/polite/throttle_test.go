@@ -9,7 +9,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// What one process has seen of a slow site holds the others back.
+// A slow response that one process observes delays the others.
 func TestThrottleIsShared(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -24,12 +24,12 @@ func TestThrottleIsShared(t *testing.T) {
 			observe(one, 100*time.Millisecond, true)
 		}
 		if d := one.Delay(); d > 30*time.Millisecond {
-			t.Errorf("a steady site is delayed by %s", d)
+			t.Errorf("a steady site: got a delay of %s, want at most 30ms", d)
 		}
 		observe(one, 2*time.Second, true)
 		observe(two, 110*time.Millisecond, false)
 		if d := two.Delay(); d < 1500*time.Millisecond {
-			t.Errorf("the other process waits %s; an error must not lower it", d)
+			t.Errorf("the other process after an error: got a delay of %s, want at least 1.5s", d)
 		}
 		observe(two, 110*time.Millisecond, true)
 		if d := two.Delay(); d < 700*time.Millisecond || d > 1200*time.Millisecond {
@@ -39,7 +39,7 @@ func TestThrottleIsShared(t *testing.T) {
 			observe(one, time.Hour, true)
 		}
 		if d := one.Delay(); d > maxThrottle {
-			t.Errorf("the delay grows to %s", d)
+			t.Errorf("got a delay of %s, want at most %s", d, maxThrottle)
 		}
 	})
 }

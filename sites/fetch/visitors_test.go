@@ -10,21 +10,20 @@ import (
 	"muster/internal/addressfilter"
 )
 
-// guests is a site that gives each visitor a cookie, and remembers of each
-// request who it was.
-type guests struct {
+// visitors is a site that gives each visitor a cookie, and records the visitor of each request.
+type visitors struct {
 	mu       sync.Mutex
 	given    int
-	requests []guest
-	answer   func(g guest, n int) (status int, header string) // n: so many requests of this visitor before
+	requests []visit
+	answer   func(g visit, n int) (status int, header string) // n: requests of this visitor so far
 }
 
-type guest struct{ path, visitor, was, agent, language, way string }
+type visit struct{ path, visitor, was, agent, language, route string }
 
-func (g *guests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g *visitors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	seen := guest{path: r.URL.Path, agent: r.UserAgent(), language: r.Header.Get("Accept-Language"), way: r.Header.Get("X-Way")}
+	seen := visit{path: r.URL.Path, agent: r.UserAgent(), language: r.Header.Get("Accept-Language"), route: r.Header.Get("X-Route")}
 	if c, err := r.Cookie("was"); err == nil {
 		seen.was = c.Value
 	}
@@ -60,11 +59,11 @@ func (g *guests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, page)
 }
 
-// by groups the requests by visitor, in the order of their first.
-func (g *guests) by() (order []string, of map[string][]guest) {
+// by groups the requests by visitor, in the order of their first ones.
+func (g *visitors) by() (order []string, of map[string][]visit) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	of = map[string][]guest{}
+	of = map[string][]visit{}
 	for _, r := range g.requests {
 		if r.path == "/robots.txt" {
 			continue
@@ -77,38 +76,38 @@ func (g *guests) by() (order []string, of map[string][]guest) {
 	return order, of
 }
 
-// ways are routes that show in a header by which of them a request went.
-type ways struct {
+// routes makes routes that add their name to a request, in the header X-Route.
+type routes struct {
 	mu     sync.Mutex
 	made   int
 	closed []string
 	before map[string]string
-	fail   func(way string) error
+	fail   func(route string) error
 }
 
-type way struct {
-	ways *ways
-	name string
+type route struct {
+	routes *routes
+	name   string
 }
 
-type wayKey struct{}
+type routeKey struct{}
 
-func (w *way) Bind(ctx context.Context) context.Context {
-	return context.WithValue(ctx, wayKey{}, w)
+func (w *route) Bind(ctx context.Context) context.Context {
+	return context.WithValue(ctx, routeKey{}, w)
 }
 
-func (w *way) Close() {
-	w.ways.mu.Lock()
-	defer w.ways.mu.Unlock()
-	w.ways.closed = append(w.ways.closed, w.name)
+func (w *route) Close() {
+	w.routes.mu.Lock()
+	defer w.routes.mu.Unlock()
+	w.routes.closed = append(w.routes.closed, w.name)
 }
 
-func (w *ways) route(before Route) Route {
+func (w *routes) route(before Route) Route {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.made++
-	next := &way{w, fmt.Sprint("w", w.made)}
-	if b, ok := before.(*way); ok {
+	next := &route{w, fmt.Sprint("w", w.made)}
+	if b, ok := before.(*route); ok {
 		if w.before == nil {
 			w.before = map[string]string{}
 		}
@@ -117,20 +116,20 @@ func (w *ways) route(before Route) Route {
 	return next
 }
 
-func (w *ways) RoundTrip(r *http.Request) (*http.Response, error) {
-	if way, ok := r.Context().Value(wayKey{}).(*way); ok {
+func (w *routes) RoundTrip(r *http.Request) (*http.Response, error) {
+	if route, ok := r.Context().Value(routeKey{}).(*route); ok {
 		if w.fail != nil {
-			if err := w.fail(way.name); err != nil {
+			if err := w.fail(route.name); err != nil {
 				return nil, err
 			}
 		}
 		r = r.Clone(r.Context())
-		r.Header.Set("X-Way", way.name)
+		r.Header.Set("X-Route", route.name)
 	}
 	return plainTransport.RoundTrip(r)
 }
 
-// local is a filter that lets tests reach their servers.
+// local is a filter that allows loopback.
 var local, _ = addressfilter.New(addressfilter.Local()...)
 
 var plainTransport = DirectTransport(local)
@@ -141,11 +140,11 @@ const profiles = `
     - {name: b, headers: {user-agent: agent-b}}
 `
 
-func visitors(t *testing.T, g *guests, rest string) (*Client, *ways, string) {
+func newVisitors(t *testing.T, g *visitors, rest string) (*Client, *routes, string) {
 	t.Helper()
 	def, base := site(t, g.ServeHTTP, rest)
-	w := &ways{}
-	c := NewClient(Config{Definition: def, Clock: free{}, Transport: w, Route: w.route, Via: func(r *http.Response) string { return r.Request.Header.Get("X-Way") }})
+	w := &routes{}
+	c := NewClient(Config{Definition: def, Clock: free{}, Transport: w, Route: w.route, Via: func(r *http.Response) string { return r.Request.Header.Get("X-Route") }})
 	t.Cleanup(c.Close)
 	return c, w, base
 }
