@@ -88,7 +88,7 @@ func (b *Breaker) Allow(ctx context.Context, key string) (p Permit, ok bool, wai
 		return Permit{}, true, 0, nil
 	}
 	token := rand.Text()
-	v, err := allowCmd.Run(ctx, b.rdb, breakerKeys(b.cfg.Namespace, key),
+	v, err := scripts["allow"].Run(ctx, b.rdb, breakerKeys(b.cfg.Namespace, key),
 		token, b.cfg.Cooldown.Milliseconds(), b.cfg.MaxCooldown.Milliseconds(), b.cfg.Trials, b.cfg.TrialTTL.Milliseconds()).Int64Slice()
 	if err != nil {
 		if b.cfg.FailOpen && ctx.Err() == nil {
@@ -123,7 +123,7 @@ func (p Permit) report(ctx context.Context, outcome, block string) error {
 		return nil
 	}
 	b := p.b
-	state, err := reportCmd.Run(ctx, b.rdb, breakerKeys(b.cfg.Namespace, p.key), p.token, outcome, b.cfg.Threshold, block).Slice()
+	state, err := scripts["report"].Run(ctx, b.rdb, breakerKeys(b.cfg.Namespace, p.key), p.token, outcome, b.cfg.Threshold, block).Slice()
 	if err == nil && state[0] == "opened" {
 		failed, _ := state[1].(int64)
 		b.warnOpened(p.key, block, b.cooldown(int(failed)))

@@ -126,7 +126,7 @@ func (b *TokenBucket) take(ctx context.Context, key string, n float64, patience 
 		return n == 0, 0, notNumber(n)
 	}
 	r := b.Rate(key)
-	v, err := takeCmd.Run(ctx, b.rdb, []string{bucketKey(b.cfg.Namespace, key)},
+	v, err := scripts["take"].Run(ctx, b.rdb, []string{bucketKey(b.cfg.Namespace, key)},
 		n, r.most(), math.Max(r.PerSec, 0), patience.Microseconds()).Int64Slice()
 	if err != nil {
 		if b.cfg.FailOpen && ctx.Err() == nil {

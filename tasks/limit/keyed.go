@@ -245,7 +245,7 @@ func (l *KeyedLimiter) ask(ctx context.Context, key, holder string, wait bool) (
 	l.mu.Lock()
 	limit := l.configured(key)
 	l.mu.Unlock()
-	got, err := acquireCmd.Run(ctx, l.rdb, slotKeys(l.cfg.Namespace, key),
+	got, err := scripts["acquire"].Run(ctx, l.rdb, slotKeys(l.cfg.Namespace, key),
 		holder, limit, l.cfg.TTL.Milliseconds(), waits, waiterTTL.Milliseconds()).Int64Slice()
 	if err != nil {
 		if l.cfg.FailOpen && ctx.Err() == nil {
@@ -274,7 +274,7 @@ func (l *KeyedLimiter) quit(key, holder string) {
 }
 
 func (l *KeyedLimiter) free(ctx context.Context, key, holder string) (int, error) {
-	return releaseCmd.Run(ctx, l.rdb, slotKeys(l.cfg.Namespace, key)[:3], holder).Int()
+	return scripts["release"].Run(ctx, l.rdb, slotKeys(l.cfg.Namespace, key)[:3], holder).Int()
 }
 
 // Release gives the slot back, once; again it does nothing. It does so even if
@@ -359,7 +359,7 @@ func (l *KeyedLimiter) renew(ctx context.Context) {
 			// cannot be had back: somebody else may hold it.
 			_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 				for _, s := range part {
-					renewCmd.Eval(ctx, p, slotKeys(l.cfg.Namespace, s.key)[:1], s.holder, l.cfg.TTL.Milliseconds())
+					scripts["renew"].Eval(ctx, p, slotKeys(l.cfg.Namespace, s.key)[:1], s.holder, l.cfg.TTL.Milliseconds())
 				}
 				return nil
 			})

@@ -80,7 +80,7 @@ func (p *Pacer) ReserveApart(ctx context.Context, key string, apart, patience ti
 	if pace.Jitter > 0 {
 		gap += rand.N(pace.Jitter + 1)
 	}
-	v, err := paceCmd.Run(ctx, p.rdb, []string{paceKey(p.cfg.Namespace, key)}, gap.Microseconds(), patience.Microseconds()).Int64Slice()
+	v, err := scripts["pace"].Run(ctx, p.rdb, []string{paceKey(p.cfg.Namespace, key)}, gap.Microseconds(), patience.Microseconds()).Int64Slice()
 	if err != nil {
 		if p.cfg.FailOpen && ctx.Err() == nil {
 			p.warn.open(err)
@@ -113,7 +113,7 @@ func (p *Pacer) NotBefore(ctx context.Context, key string, t time.Time) error {
 	if d <= 0 {
 		return nil
 	}
-	if err := notBeforeCmd.Run(ctx, p.rdb, []string{paceKey(p.cfg.Namespace, key)}, d.Microseconds()).Err(); err != nil {
+	if err := scripts["notbefore"].Run(ctx, p.rdb, []string{paceKey(p.cfg.Namespace, key)}, d.Microseconds()).Err(); err != nil {
 		if p.cfg.FailOpen && ctx.Err() == nil {
 			p.warn.open(err)
 			return nil

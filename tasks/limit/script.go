@@ -1,35 +1,30 @@
 package limit
 
 import (
-	_ "embed"
+	"embed"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	//go:embed lua/acquire.lua
-	acquireLua string
-	//go:embed lua/release.lua
-	releaseLua string
-	//go:embed lua/renew.lua
-	renewLua string
-	//go:embed lua/take.lua
-	takeLua string
-	//go:embed lua/pace.lua
-	paceLua string
-	//go:embed lua/notbefore.lua
-	notBeforeLua string
-	//go:embed lua/allow.lua
-	allowLua string
-	//go:embed lua/report.lua
-	reportLua string
+//go:embed lua/*.lua
+var sources embed.FS
 
-	acquireCmd   = redis.NewScript(acquireLua)
-	releaseCmd   = redis.NewScript(releaseLua)
-	renewCmd     = redis.NewScript(renewLua)
-	takeCmd      = redis.NewScript(takeLua)
-	paceCmd      = redis.NewScript(paceLua)
-	notBeforeCmd = redis.NewScript(notBeforeLua)
-	allowCmd     = redis.NewScript(allowLua)
-	reportCmd    = redis.NewScript(reportLua)
-)
+// scripts are the files of lua by name.
+var scripts = readScripts()
+
+func readScripts() map[string]*redis.Script {
+	files, err := sources.ReadDir("lua")
+	if err != nil {
+		panic(err) // they are embedded
+	}
+	all := make(map[string]*redis.Script, len(files))
+	for _, file := range files {
+		source, err := sources.ReadFile("lua/" + file.Name())
+		if err != nil {
+			panic(err) // it is embedded
+		}
+		all[strings.TrimSuffix(file.Name(), ".lua")] = redis.NewScript(string(source))
+	}
+	return all
+}

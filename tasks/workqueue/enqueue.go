@@ -31,7 +31,7 @@ func (q *Queue) Enqueue(ctx context.Context, items ...Item) (added int, err erro
 		if len(args) == 0 {
 			return nil
 		}
-		v, err := q.run(ctx, "enqueue", enqueueCmd, args...)
+		v, err := q.run(ctx, "enqueue", "enqueue", args...)
 		added += int(toInt(v))
 		args, size = args[:0], 0
 		return err

@@ -49,7 +49,7 @@ func (q *Queue) LeaseWithin(ctx context.Context, worker string, n int, b Budget)
 	left := b
 	for {
 		ask := min(n-len(all.Items), maxLease)
-		got, err := q.leaseOnce(ctx, worker, ask, left)
+		got, err := leaseOnce(ctx, q, worker, ask, left)
 		if err != nil {
 			// What was leased before the error is the caller's to work on.
 			if len(all.Items) > 0 {
@@ -88,14 +88,15 @@ func (b Budget) minus(items []Leased) Budget {
 	return Budget{Default: b.Default, Left: left}
 }
 
-func (q *Queue) leaseOnce(ctx context.Context, worker string, n int, b Budget) (Batch, error) {
+// leaseOnce runs the script that leases, for at most maxLease items.
+func leaseOnce(ctx context.Context, q *Queue, worker string, n int, b Budget) (Batch, error) {
 	args := make([]any, 0, 5+2*len(b.Left))
 	args = append(args, worker, n, q.cfg.LeaseTTL.Milliseconds(), q.cfg.MaxAttempts, b.Default)
 	for k, left := range b.Left {
 		args = append(args, k, left)
 	}
 	expires := time.Now().Add(q.cfg.LeaseTTL)
-	v, err := q.run(ctx, "lease", leaseCmd, args...)
+	v, err := q.run(ctx, "lease", "lease", args...)
 	if err != nil {
 		return Batch{}, err
 	}
@@ -125,7 +126,7 @@ func (q *Queue) LeaseIDs(ctx context.Context, worker string, ids []string) (item
 	for part := range slices.Chunk(ids, maxLease) {
 		args := append([]any{worker, q.cfg.LeaseTTL.Milliseconds(), q.cfg.MaxAttempts}, anys(part)...)
 		now := time.Now()
-		v, err := q.run(ctx, "lease by id", leaseIDsCmd, args...)
+		v, err := q.run(ctx, "lease by id", "leaseids", args...)
 		if err != nil {
 			return items, next, remaining, err
 		}
@@ -174,7 +175,7 @@ func (q *Queue) Heartbeat(ctx context.Context, leases ...Leased) (lost []Leased,
 	}
 	for part := range slices.Chunk(leases, 1000) {
 		args := append(make([]any, 0, 1+2*len(part)), q.cfg.LeaseTTL.Milliseconds())
-		codes, err := q.runInts(ctx, "extend leases", heartbeatCmd, withTokens(args, part)...)
+		codes, err := q.ints(ctx, "extend leases", "heartbeat", withTokens(args, part)...)
 		if err != nil {
 			return lost, err
 		}
@@ -190,7 +191,7 @@ func (q *Queue) Return(ctx context.Context, leases ...Leased) error {
 		return q.err
 	}
 	for part := range slices.Chunk(leases, 1000) {
-		if _, err := q.runInts(ctx, "return leases", returnCmd, withTokens(nil, part)...); err != nil {
+		if _, err := q.ints(ctx, "return leases", "return", withTokens(nil, part)...); err != nil {
 			return err
 		}
 	}
@@ -201,47 +202,22 @@ func (q *Queue) Return(ctx context.Context, leases ...Leased) error {
 // their time had run out, and says how many those were: the items are ready at
 // once, and each has used up an attempt.
 func (q *Queue) ExpireWorker(ctx context.Context, worker string) (int, error) {
-	if q.err != nil {
-		return 0, q.err
-	}
-	v, err := q.run(ctx, "expire leases", expireWorkerCmd, worker, q.cfg.MaxAttempts, workerDied)
+	v, err := q.run(ctx, "expire leases", "expireworker", worker, q.cfg.MaxAttempts, workerDied)
 	return int(toInt(v)), err
 }
 
 // workerDied is the note of an item whose worker is known to have died.
 const workerDied = "lease expired: its worker died"
 
-// beat notes that a pool is alive for a while, ends the leases of the pools
-// that have not done so for too long, and returns the names of the others.
-func (q *Queue) beat(ctx context.Context, pool string, ttl time.Duration) (ended int, others []string, err error) {
-	v, err := q.run(ctx, "say that the pool is alive", beatCmd, pool, ttl.Milliseconds(), q.cfg.MaxAttempts, workerDied)
-	if err != nil {
-		return 0, nil, err
-	}
-	list, _ := v.([]any)
-	for _, name := range list[1:] {
-		others = append(others, toString(name))
-	}
-	return int(toInt(list[0])), others, nil
-}
-
-// leave takes a pool that has ended off the list.
-func (q *Queue) leave(ctx context.Context, pool string) error {
-	return q.rdb.ZRem(ctx, q.keys.pools, pool).Err()
-}
-
 // ReturnStrays gives back the items that are leased to a worker but are not
 // among those it holds, and says how many: the answers of their leases were
 // lost on the way. No attempt is counted. The worker must not lease meanwhile.
 func (q *Queue) ReturnStrays(ctx context.Context, worker string, held ...Leased) (int, error) {
-	if q.err != nil {
-		return 0, q.err
-	}
 	args := []any{worker}
 	for _, l := range held {
 		args = append(args, l.Token)
 	}
-	v, err := q.run(ctx, "look for strays", straysCmd, args...)
+	v, err := q.run(ctx, "look for strays", "strays", args...)
 	return int(toInt(v)), err
 }
 

@@ -116,11 +116,3 @@ func newTook(queue string) *prometheus.HistogramVec {
 		ConstLabels: prometheus.Labels{"queue": queue}, Buckets: prometheus.ExponentialBuckets(0.005, 4, 10),
 	}, []string{"kind"})
 }
-
-// observe notes a run. A kind that has no handler is nobody's label.
-func (p *Pool) observe(kind string, took time.Duration) {
-	if _, ok := p.mux.handlers[kind]; !ok {
-		kind = "unknown"
-	}
-	p.took.WithLabelValues(kind).Observe(took.Seconds())
-}

@@ -14,7 +14,7 @@ import (
 // were settled. One process at a time is their [Reader]: what it has made safe it
 // acknowledges, and that is then gone; what it has not, the next reader reads
 // again.
-type Outputs struct{ q *Queue }
+type Outputs struct{ *store }
 
 // Output is one entry of the output stream.
 type Output struct {
@@ -25,7 +25,7 @@ type Output struct {
 }
 
 // Outputs returns the reader of the queue's outputs.
-func (q *Queue) Outputs() *Outputs { return &Outputs{q} }
+func (q *Queue) Outputs() *Outputs { return &Outputs{&q.store} }
 
 // Read returns the oldest outputs that are not acknowledged, up to n. If there
 // are none it waits up to block for the first, and returns an empty list.
@@ -36,8 +36,8 @@ func (o *Outputs) Read(ctx context.Context, n int, block time.Duration) ([]Outpu
 // ReadAfter is Read of what stands behind seq in the stream, for a reader that
 // reads on before it acknowledges.
 func (o *Outputs) ReadAfter(ctx context.Context, seq string, n int, block time.Duration) ([]Output, error) {
-	if o.q.err != nil {
-		return nil, o.q.err
+	if o.err != nil {
+		return nil, o.err
 	}
 	deadline := time.Now().Add(block)
 	for {
@@ -49,11 +49,11 @@ func (o *Outputs) ReadAfter(ctx context.Context, seq string, n int, block time.D
 		if wait >= 0 && wait < time.Millisecond {
 			wait = -1
 		}
-		streams, err := o.q.rdb.XRead(ctx, &redis.XReadArgs{
-			Streams: []string{o.q.keys.out, seq}, Count: int64(max(n, 1)), Block: wait,
+		streams, err := o.rdb.XRead(ctx, &redis.XReadArgs{
+			Streams: []string{o.keys.out, seq}, Count: int64(max(n, 1)), Block: wait,
 		}).Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
-			return nil, fmt.Errorf("read the outputs of queue %s: %w", o.q.name, err)
+			return nil, fmt.Errorf("read the outputs of queue %s: %w", o.name, err)
 		}
 		if len(streams) > 0 && len(streams[0].Messages) > 0 {
 			return parseOutputs(streams[0].Messages), nil
@@ -76,10 +76,7 @@ func parseOutputs(msgs []redis.XMessage) []Output {
 // Backlog returns how many outputs are not acknowledged, and how many bytes of
 // data they have. A producer far ahead of its reader should wait.
 func (o *Outputs) Backlog(ctx context.Context) (n, bytes int64, err error) {
-	if o.q.err != nil {
-		return 0, 0, o.q.err
-	}
-	list, err := o.q.runInts(ctx, "look what was not read", backlogCmd)
+	list, err := o.ints(ctx, "look what was not read", "backlog")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -88,12 +85,12 @@ func (o *Outputs) Backlog(ctx context.Context) (n, bytes int64, err error) {
 
 // Len returns how many outputs are not acknowledged.
 func (o *Outputs) Len(ctx context.Context) (int64, error) {
-	if o.q.err != nil {
-		return 0, o.q.err
+	if o.err != nil {
+		return 0, o.err
 	}
-	n, err := o.q.rdb.XLen(ctx, o.q.keys.out).Result()
+	n, err := o.rdb.XLen(ctx, o.keys.out).Result()
 	if err != nil {
-		return 0, fmt.Errorf("count the outputs of queue %s: %w", o.q.name, err)
+		return 0, fmt.Errorf("count the outputs of queue %s: %w", o.name, err)
 	}
 	return n, nil
 }

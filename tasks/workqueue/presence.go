@@ -8,41 +8,45 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// deadAfter is how many heartbeats a pool may miss before the others take it
-// for dead.
+// deadAfter is how many heartbeats a pool may miss before the others treat it
+// as dead.
 const deadAfter = 3
 
-// lookEvery is how often a pool looks whether the others are alive.
+// lookEvery is how often a pool checks that the others are alive.
 const lookEvery = 5 * time.Second
 
-// presence tells the other pools of the queue that this one is alive, and ends
-// the leases of those that are not: of one whose connections have ended, as
-// they do with a killed process, and of one that has said nothing for some
-// heartbeats. So the items of a dead pool wait for seconds, not for the end of
-// their leases. It closes said once the others can know of this one, or never
-// will.
-func (p *Pool) presence(ctx context.Context, said chan<- struct{}) {
-	every := min(lookEvery, p.cfg.Heartbeat)
-	tick := time.NewTicker(every)
+// presence announces to the other pools of the queue that this one is alive,
+// and ends the leases of those that are not: pools whose connections have
+// ended, as they do with a killed process, and pools that have announced
+// nothing for some heartbeats. So the items of a dead pool wait for seconds,
+// not until their leases expire.
+type presence struct {
+	p     *Pool
+	every time.Duration  // between two looks
+	gone  map[string]int // looks in a row that found no connection, by pool
+}
+
+func newPresence(p *Pool) *presence {
+	return &presence{p: p, every: min(lookEvery, p.cfg.Heartbeat)}
+}
+
+// run closes announced once the others know of this pool, or never will.
+func (s *presence) run(ctx context.Context, announced chan<- struct{}) {
+	tick := time.NewTicker(s.every)
 	defer tick.Stop()
-	gone := map[string]int{} // looks in a row that found no connection, by pool
 	for {
-		var err error
-		gone, err = p.look(ctx, every, gone)
-		if said != nil && (err == nil || errors.Is(err, ErrNewer)) { // who leases is told the same
-			close(said)
-			said = nil
+		err := s.look(ctx)
+		if announced != nil && (err == nil || errors.Is(err, ErrNewer)) { // a lease returns ErrNewer too
+			close(announced)
+			announced = nil
 		}
 		var soon <-chan time.Time
-		if said != nil {
-			soon = time.After(min(every, time.Second))
+		if announced != nil {
+			soon = time.After(min(s.every, time.Second))
 		}
 		select {
 		case <-ctx.Done():
-			bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-			defer cancel()
-			// If this fails the others see it soon.
-			_ = p.q.leave(bye, p.cfg.Name)
+			s.leave(context.WithoutCancel(ctx))
 			return
 		case <-tick.C:
 		case <-soon:
@@ -50,54 +54,81 @@ func (p *Pool) presence(ctx context.Context, said chan<- struct{}) {
 	}
 }
 
-// look is one look at the other pools.
-func (p *Pool) look(ctx context.Context, every time.Duration, before map[string]int) (map[string]int, error) {
-	ttl := deadAfter * max(every, p.cfg.Heartbeat)
-	ended, others, err := p.q.beat(ctx, p.cfg.Name, ttl)
+// leave removes the pool from the list of pools. If that fails the others
+// remove it soon.
+func (s *presence) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_ = s.p.q.rdb.ZRem(ctx, s.p.q.keys.pools, s.p.cfg.Name).Err()
+}
+
+// look announces this pool and checks the others.
+func (s *presence) look(ctx context.Context) error {
+	q, log := s.p.q, s.p.cfg.Logger
+	ended, others, err := s.beat(ctx)
+	before := s.gone
+	s.gone = map[string]int{}
 	if err != nil {
 		if ctx.Err() == nil {
-			p.cfg.Logger.Warn("cannot say that this pool is alive; trying again", "queue", p.q.name, "err", err)
+			log.Warn("cannot say that this pool is alive; trying again", "queue", q.name, "err", err)
 		}
-		return nil, err
+		return err
 	}
-	gone := map[string]int{}
-	for _, name := range p.unheard(ctx, others) {
-		// Twice, because a connection may be on its way back.
-		if gone[name] = before[name] + 1; gone[name] < 2 {
+	for _, name := range s.unconnected(ctx, others) {
+		// Twice, because a pool may be connecting again.
+		if s.gone[name] = before[name] + 1; s.gone[name] < 2 {
 			continue
 		}
-		n, err := p.q.ExpireWorker(ctx, name)
+		n, err := q.ExpireWorker(ctx, name)
 		if err != nil {
 			continue // the next look finds it again
 		}
-		delete(gone, name)
+		delete(s.gone, name)
 		ended += n
 	}
 	if ended > 0 {
-		p.cfg.Logger.Warn("a pool has died; its items run again", "queue", p.q.name, "items", ended)
+		log.Warn("a pool has died; its items run again", "queue", q.name, "items", ended)
 	}
-	return gone, nil
+	return nil
 }
 
-// unheard returns those pools that no connection listens for. It knows none on
-// a Redis that cannot tell: a cluster, or one that lets nobody subscribe.
-func (p *Pool) unheard(ctx context.Context, others []string) []string {
-	rdb, ok := p.q.rdb.(*redis.Client)
+// beat stores that this pool is alive for a while, ends the leases of the pools
+// that have not done so for too long, and returns the names of the others.
+func (s *presence) beat(ctx context.Context) (ended int, others []string, err error) {
+	ttl := deadAfter * max(s.every, s.p.cfg.Heartbeat)
+	v, err := s.p.q.run(ctx, "say that the pool is alive", "beat",
+		s.p.cfg.Name, ttl.Milliseconds(), s.p.q.cfg.MaxAttempts, workerDied)
+	if err != nil {
+		return 0, nil, err
+	}
+	list, _ := v.([]any)
+	for _, name := range list[1:] {
+		others = append(others, toString(name))
+	}
+	return int(toInt(list[0])), others, nil
+}
+
+// unconnected returns the pools that no connection subscribes for. It returns
+// none on a Redis that cannot say so: a cluster, or one where pools may not
+// subscribe.
+func (s *presence) unconnected(ctx context.Context, others []string) []string {
+	rdb, ok := s.p.q.rdb.(*redis.Client)
 	if !ok || len(others) == 0 {
 		return nil
 	}
-	own := p.q.keys.alive(p.cfg.Name)
+	keys := s.p.q.keys
+	own := keys.alive(s.p.cfg.Name)
 	channels := []string{own}
 	for _, name := range others {
-		channels = append(channels, p.q.keys.alive(name))
+		channels = append(channels, keys.alive(name))
 	}
-	listeners, err := rdb.PubSubNumSub(ctx, channels...).Result()
-	if err != nil || listeners[own] == 0 {
+	subscribers, err := rdb.PubSubNumSub(ctx, channels...).Result()
+	if err != nil || subscribers[own] == 0 {
 		return nil
 	}
 	var out []string
 	for i, name := range others {
-		if listeners[channels[i+1]] == 0 {
+		if subscribers[channels[i+1]] == 0 {
 			out = append(out, name)
 		}
 	}

@@ -69,11 +69,8 @@ func (b Backoff) Delay(n int) time.Duration {
 // holds nothing itself: any number of them, in any number of processes, are
 // the same queue.
 type Queue struct {
-	rdb  redis.UniversalClient
-	name string
-	cfg  Config
-	keys keys
-	err  error // of a bad name or config, returned by every call
+	store
+	cfg Config
 }
 
 // New returns the queue with a name, like "scrape_shop.example:JOB". It does no
@@ -97,9 +94,8 @@ func New(rdb redis.UniversalClient, name string, cfg Config) *Queue {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	q := &Queue{rdb: rdb, name: name, cfg: cfg, keys: newKeys(cfg.Namespace, name)}
-	q.err = errors.Join(checkName("queue name", name), checkName("namespace", cfg.Namespace), cfg.check())
-	return q
+	err := errors.Join(checkName("queue name", name), checkName("namespace", cfg.Namespace), cfg.check())
+	return &Queue{store{rdb, name, newKeys(cfg.Namespace, name), err}, cfg}
 }
 
 func (c Config) check() error {
@@ -134,7 +130,7 @@ func (q *Queue) Get(ctx context.Context, ids ...string) ([]Info, error) {
 	}
 	var infos []Info
 	for part := range slices.Chunk(ids, 200) {
-		v, err := q.run(ctx, "read items", getCmd, anys(part)...)
+		v, err := q.run(ctx, "read items", "get", anys(part)...)
 		if err != nil {
 			return nil, err
 		}
@@ -157,16 +153,13 @@ func (q *Queue) Get(ctx context.Context, ids ...string) ([]Info, error) {
 
 // Pause stops the leasing of items, in every process, until Resume. What is
 // leased goes on. It reports whether the queue was running.
-func (q *Queue) Pause(ctx context.Context) (bool, error) { return q.setPaused(ctx, 1) }
+func (q *Queue) Pause(ctx context.Context) (bool, error) { return setPaused(ctx, &q.store, 1) }
 
 // Resume ends Pause. It reports whether the queue was paused.
-func (q *Queue) Resume(ctx context.Context) (bool, error) { return q.setPaused(ctx, 0) }
+func (q *Queue) Resume(ctx context.Context) (bool, error) { return setPaused(ctx, &q.store, 0) }
 
-func (q *Queue) setPaused(ctx context.Context, on int) (bool, error) {
-	if q.err != nil {
-		return false, q.err
-	}
-	v, err := q.run(ctx, "pause or resume", pauseCmd, on)
+func setPaused(ctx context.Context, s *store, on int) (bool, error) {
+	v, err := s.run(ctx, "pause or resume", "pause", on)
 	return toInt(v) == 1, err
 }
 
@@ -197,13 +190,4 @@ func (q *Queue) Delete(ctx context.Context) error {
 		return fmt.Errorf("delete queue %s: %w", q.name, err)
 	}
 	return nil
-}
-
-// anys turns strings into script arguments.
-func anys(ss []string) []any {
-	out := make([]any, len(ss))
-	for i, s := range ss {
-		out[i] = s
-	}
-	return out
 }

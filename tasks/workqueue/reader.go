@@ -17,7 +17,7 @@ var ErrOtherReader = errors.New("another process reads the outputs")
 // may find that another is the reader: what it then asks for changes nothing
 // and fails with ErrLeaseLost, whenever that is.
 type Reader struct {
-	q     *Queue
+	store *store
 	owner string
 	fence int64
 	stale bool
@@ -28,17 +28,14 @@ type Reader struct {
 // work on their own need names of their own. It fails with ErrOtherReader while
 // another is the reader.
 func (o *Outputs) Claim(ctx context.Context, owner string, ttl time.Duration) (Reader, error) {
-	if o.q.err != nil {
-		return Reader{}, o.q.err
-	}
-	got, err := o.q.runInts(ctx, "claim the outputs", claimCmd, owner, max(ttl.Milliseconds(), 1))
+	got, err := o.ints(ctx, "claim the outputs", "claim", owner, max(ttl.Milliseconds(), 1))
 	if err != nil {
 		return Reader{}, err
 	}
 	if got[0] == 0 {
 		return Reader{}, ErrOtherReader
 	}
-	return Reader{o.q, owner, got[0], got[1] == 1}, nil
+	return Reader{o.store, owner, got[0], got[1] == 1}, nil
 }
 
 // Fence tells this reader from those before it: it is higher.
@@ -65,7 +62,7 @@ func (r Reader) Settled(ctx context.Context, ttl time.Duration) error {
 func (r Reader) Release(ctx context.Context) error { return r.keep(ctx, 0, 0) }
 
 func (r Reader) keep(ctx context.Context, ms int64, settled int) error {
-	v, err := r.q.run(ctx, "keep the outputs", keepCmd, r.owner, r.fence, ms, settled)
+	v, err := r.store.run(ctx, "keep the outputs", "keep", r.owner, r.fence, ms, settled)
 	return r.lost(v, err)
 }
 
@@ -78,7 +75,7 @@ func (r Reader) Ack(ctx context.Context, seq string, notes map[string]string) er
 		ms, n, ok := strings.Cut(seq, "-")
 		last, err := strconv.ParseUint(n, 10, 64)
 		if !ok || err != nil {
-			return fmt.Errorf("acknowledge outputs of queue %s: %q is no place in the stream", r.q.name, seq)
+			return fmt.Errorf("acknowledge outputs of queue %s: %q is no place in the stream", r.store.name, seq)
 		}
 		after = ms + "-" + strconv.FormatUint(last+1, 10)
 	}
@@ -86,13 +83,13 @@ func (r Reader) Ack(ctx context.Context, seq string, notes map[string]string) er
 	for name, text := range notes {
 		args = append(args, name, text)
 	}
-	v, err := r.q.run(ctx, "acknowledge outputs", ackCmd, args...)
+	v, err := r.store.run(ctx, "acknowledge outputs", "ack", args...)
 	return r.lost(v, err)
 }
 
 func (r Reader) lost(v any, err error) error {
 	if err == nil && toInt(v) == 0 {
-		err = fmt.Errorf("read the outputs of queue %s: %w", r.q.name, ErrLeaseLost)
+		err = fmt.Errorf("read the outputs of queue %s: %w", r.store.name, ErrLeaseLost)
 	}
 	return err
 }
@@ -101,12 +98,12 @@ const notePrefix = "note:"
 
 // Notes returns what the readers of the outputs have noted; see Reader.Ack.
 func (o *Outputs) Notes(ctx context.Context) (map[string]string, error) {
-	if o.q.err != nil {
-		return nil, o.q.err
+	if o.err != nil {
+		return nil, o.err
 	}
-	all, err := o.q.rdb.HGetAll(ctx, o.q.keys.reader).Result()
+	all, err := o.rdb.HGetAll(ctx, o.keys.reader).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read the notes of queue %s: %w", o.q.name, err)
+		return nil, fmt.Errorf("read the notes of queue %s: %w", o.name, err)
 	}
 	notes := map[string]string{}
 	for field, text := range all {

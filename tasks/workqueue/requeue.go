@@ -2,7 +2,10 @@ package workqueue
 
 import (
 	"context"
+	"fmt"
 	"slices"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // RequeueOptions says which terminal items to try again.
@@ -38,7 +41,7 @@ func (q *Queue) Requeue(ctx context.Context, r RequeueOptions) ([]string, error)
 		most = r.MaxRetried
 	}
 	one := func(ids []string) ([]string, error) {
-		v, err := q.run(ctx, "requeue", requeueCmd, append([]any{dry, letters, most}, anys(ids)...)...)
+		v, err := q.run(ctx, "requeue", "requeue", append([]any{dry, letters, most}, anys(ids)...)...)
 		list, _ := v.([]any)
 		out := make([]string, len(list))
 		for i, id := range list {
@@ -75,4 +78,19 @@ func (q *Queue) Requeue(ctx context.Context, r RequeueOptions) ([]string, error)
 			offset += len(ids) - len(got)
 		}
 	}
+}
+
+// Failed returns up to n IDs of items in state error, those that failed first
+// first, from an offset on.
+func (q *Queue) Failed(ctx context.Context, offset, n int) ([]string, error) {
+	if q.err != nil {
+		return nil, q.err
+	}
+	ids, err := q.rdb.ZRangeArgs(ctx, redis.ZRangeArgs{
+		Key: q.keys.failed, Start: offset, Stop: offset + n - 1,
+	}).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list the failed items of queue %s: %w", q.name, err)
+	}
+	return ids, nil
 }

@@ -2,84 +2,57 @@ package workqueue
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"fmt"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
 
-var (
-	//go:embed lua/common.lua
-	commonLua string
-	//go:embed lua/enqueue.lua
-	enqueueLua string
-	//go:embed lua/lease.lua
-	leaseLua string
-	//go:embed lua/leaseids.lua
-	leaseIDsLua string
-	//go:embed lua/heartbeat.lua
-	heartbeatLua string
-	//go:embed lua/settle.lua
-	settleLua string
-	//go:embed lua/retry.lua
-	retryLua string
-	//go:embed lua/return.lua
-	returnLua string
-	//go:embed lua/expireworker.lua
-	expireWorkerLua string
-	//go:embed lua/beat.lua
-	beatLua string
-	//go:embed lua/strays.lua
-	straysLua string
-	//go:embed lua/requeue.lua
-	requeueLua string
-	//go:embed lua/get.lua
-	getLua string
-	//go:embed lua/repair.lua
-	repairLua string
-	//go:embed lua/setcounts.lua
-	setCountsLua string
-	//go:embed lua/stats.lua
-	statsLua string
-	//go:embed lua/pause.lua
-	pauseLua string
-	//go:embed lua/backlog.lua
-	backlogLua string
-	//go:embed lua/claim.lua
-	claimLua string
-	//go:embed lua/keep.lua
-	keepLua string
-	//go:embed lua/ack.lua
-	ackLua string
+//go:embed lua/*.lua
+var sources embed.FS
 
-	enqueueCmd      = script(enqueueLua)
-	leaseCmd        = script(leaseLua)
-	leaseIDsCmd     = script(leaseIDsLua)
-	heartbeatCmd    = script(heartbeatLua)
-	settleCmd       = script(settleLua)
-	retryCmd        = script(retryLua)
-	returnCmd       = script(returnLua)
-	expireWorkerCmd = script(expireWorkerLua)
-	beatCmd         = script(beatLua)
-	straysCmd       = script(straysLua)
-	requeueCmd      = script(requeueLua)
-	getCmd          = script(getLua)
-	repairCmd       = script(repairLua)
-	setCountsCmd    = script(setCountsLua)
-	statsCmd        = script(statsLua)
-	pauseCmd        = script(pauseLua)
-	backlogCmd      = script(backlogLua)
-	claimCmd        = script(claimLua)
-	keepCmd         = script(keepLua)
-	ackCmd          = script(ackLua)
-)
+// scripts are the files of lua by name, each with common.lua in front of it.
+var scripts = readScripts()
 
-func script(src string) *redis.Script { return redis.NewScript(commonLua + src) }
+func readScripts() map[string]*redis.Script {
+	files, err := sources.ReadDir("lua")
+	if err != nil {
+		panic(err) // they are embedded
+	}
+	all := make(map[string]*redis.Script, len(files))
+	for _, file := range files {
+		name := strings.TrimSuffix(file.Name(), ".lua")
+		if name == "common" {
+			continue
+		}
+		all[name] = redis.NewScript(source("common") + source(name))
+	}
+	return all
+}
 
-// run runs a script on the queue's keys.
-func (q *Queue) run(ctx context.Context, doing string, cmd *redis.Script, args ...any) (any, error) {
-	v, err := cmd.Run(ctx, q.rdb, q.keys.all(), args...).Result()
+func source(name string) string {
+	raw, err := sources.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return string(raw)
+}
+
+// store runs the scripts of one queue.
+type store struct {
+	rdb  redis.UniversalClient
+	name string // of the queue
+	keys keys
+	err  error // of a bad name or config, returned by every call
+}
+
+// run runs a script, by the name of its file, on the queue's keys.
+func (s *store) run(ctx context.Context, doing, script string, args ...any) (any, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	v, err := scripts[script].Run(ctx, s.rdb, s.keys.all(), args...).Result()
 	if err == nil {
 		return v, nil
 	}
@@ -89,12 +62,12 @@ func (q *Queue) run(ctx context.Context, doing string, cmd *redis.Script, args .
 	if strings.HasPrefix(err.Error(), "OOM ") {
 		err = fmt.Errorf("%w (%w)", ErrFull, err)
 	}
-	return nil, fmt.Errorf("%s in queue %s: %w", doing, q.name, err)
+	return nil, fmt.Errorf("%s in queue %s: %w", doing, s.name, err)
 }
 
-// runInts runs a script that answers with a list of numbers.
-func (q *Queue) runInts(ctx context.Context, doing string, cmd *redis.Script, args ...any) ([]int64, error) {
-	v, err := q.run(ctx, doing, cmd, args...)
+// ints runs a script that returns a list of numbers.
+func (s *store) ints(ctx context.Context, doing, script string, args ...any) ([]int64, error) {
+	v, err := s.run(ctx, doing, script, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -116,4 +89,13 @@ func toInt(v any) int64 {
 func toString(v any) string {
 	s, _ := v.(string)
 	return s
+}
+
+// anys turns strings into script arguments.
+func anys(ss []string) []any {
+	out := make([]any, len(ss))
+	for i, s := range ss {
+		out[i] = s
+	}
+	return out
 }

@@ -85,7 +85,7 @@ func (q *Queue) SettleAll(ctx context.Context, ss ...Settlement) []error {
 		if len(sent) == 0 {
 			return
 		}
-		codes, err := q.runInts(ctx, "settle", settleCmd, args...)
+		codes, err := q.ints(ctx, "settle", "settle", args...)
 		for k, i := range sent {
 			switch {
 			case err != nil:
@@ -130,9 +130,6 @@ func (q *Queue) SettleAll(ctx context.Context, ss ...Settlement) []error {
 // returns the state the item is in now, and ErrLeaseLost if it is not the
 // caller's any more.
 func (q *Queue) Retry(ctx context.Context, lease Leased, cause error, after time.Duration, countAttempt bool) (State, error) {
-	if q.err != nil {
-		return "", q.err
-	}
 	if cause == nil {
 		cause = errors.New("failed without an error")
 	}
@@ -143,7 +140,7 @@ func (q *Queue) Retry(ctx context.Context, lease Leased, cause error, after time
 	if countAttempt {
 		counted = 1
 	}
-	v, err := q.run(ctx, "retry", retryCmd,
+	v, err := q.run(ctx, "retry", "retry",
 		lease.ID, lease.Token, note(cause.Error()), after.Milliseconds(), counted, q.cfg.MaxAttempts)
 	if err != nil {
 		return "", err

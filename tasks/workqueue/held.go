@@ -1,0 +1,215 @@
+package workqueue
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"muster/tasks/limit"
+)
+
+// job is an item that the pool holds.
+type job struct {
+	Leased
+	slots    []*limit.Slot
+	cancel   context.CancelCauseFunc // of its handler; nil before it runs
+	deadline time.Time               // of its handler; zero before it runs
+}
+
+// release releases a job's slots, the last first.
+func (j *job) release(log *slog.Logger) {
+	for _, s := range slices.Backward(j.slots) {
+		if err := s.Release(context.Background()); err != nil {
+			log.Warn("cannot release a slot; it will expire", "key", s.Key(), "err", err)
+		}
+	}
+	j.slots = nil
+}
+
+// held is what a pool holds during one Run, and the resources of which it can
+// hold no more now. It is safe for concurrent use.
+type held struct {
+	cfg   PoolConfig
+	freed chan struct{} // a receive means that there may be room, or a resource
+
+	mu      sync.Mutex // guards the fields below
+	jobs    map[int64]*job
+	using   map[string]int       // by resource key: items leased here
+	blocked map[string]time.Time // by resource key: its slots are held elsewhere; until
+	waiting map[string]time.Time // by resource key: a handler returned NotNow or HoldBack; until
+}
+
+func newHeld(cfg PoolConfig) *held {
+	return &held{
+		cfg: cfg, freed: make(chan struct{}, 1), jobs: make(map[int64]*job),
+		using: make(map[string]int), blocked: make(map[string]time.Time), waiting: make(map[string]time.Time),
+	}
+}
+
+// add starts the holding of a job.
+func (h *held) add(j *job) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.jobs[j.Token] = j
+	for _, key := range j.ResourceKeys {
+		h.using[key]++
+	}
+}
+
+// started notes that the handler of a job runs.
+func (h *held) started(j *job, cancel context.CancelCauseFunc, deadline time.Time) {
+	h.free() // there is room in the buffer
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	j.cancel, j.deadline = cancel, deadline
+}
+
+// remove ends the holding of a job.
+func (h *held) remove(j *job) {
+	j.release(h.cfg.Logger)
+	h.mu.Lock()
+	delete(h.jobs, j.Token)
+	for _, key := range j.ResourceKeys {
+		if h.using[key]--; h.using[key] == 0 {
+			delete(h.using, key)
+		}
+		delete(h.blocked, key)
+	}
+	h.mu.Unlock()
+	h.free()
+}
+
+// removeAside is remove that does not block: where Redis does not answer, the
+// release of one slot takes seconds.
+func (h *held) removeAside(group *sync.WaitGroup, j *job) {
+	if len(j.slots) == 0 {
+		h.remove(j)
+		return
+	}
+	group.Go(func() { h.remove(j) })
+}
+
+// free wakes the dispatcher.
+func (h *held) free() {
+	select {
+	case h.freed <- struct{}{}:
+	default:
+	}
+}
+
+// cancel cancels the handlers of leases that are lost.
+func (h *held) cancel(lost []Leased) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, l := range lost {
+		if j := h.jobs[l.Token]; j != nil && j.cancel != nil {
+			j.cancel(ErrLeaseLost)
+		}
+	}
+}
+
+func (h *held) len() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.jobs)
+}
+
+// leases returns the leases of all jobs.
+func (h *held) leases() []Leased {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	leases := make([]Leased, 0, len(h.jobs))
+	for _, j := range h.jobs {
+		leases = append(leases, j.Leased)
+	}
+	return leases
+}
+
+// inTime returns the leases of the jobs whose handlers are not past their
+// deadline.
+func (h *held) inTime() []Leased {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var leases []Leased
+	now := time.Now()
+	for _, j := range h.jobs {
+		if j.deadline.IsZero() || now.Before(j.deadline) {
+			leases = append(leases, j.Leased)
+		}
+	}
+	return leases
+}
+
+// ids returns the IDs of the items that are held, sorted.
+func (h *held) ids() []string {
+	var ids []string
+	for _, l := range h.leases() {
+		ids = append(ids, l.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// blockedFor is how long a resource key is passed over when other processes
+// hold all its slots.
+const blockedFor = 50 * time.Millisecond
+
+// block makes the dispatcher pass over a resource whose slots are all held.
+func (h *held) block(key string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.blocked[key] = time.Now().Add(blockedFor)
+}
+
+// maxWaiting bounds the resources that are passed over because a handler said
+// so: each lease names them.
+const maxWaiting = 1000
+
+// holdBack makes the dispatcher pass over a resource for a time. It returns
+// false if there are too many of these.
+func (h *held) holdBack(key string, d time.Duration) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	until := time.Now().Add(d)
+	old, known := h.waiting[key]
+	if !known && len(h.waiting) >= maxWaiting {
+		return false
+	}
+	if until.After(old) {
+		h.waiting[key] = until
+	}
+	return true
+}
+
+// budget returns how many more items of each resource this process can run, and
+// when a resource that is passed over may be used again; in an hour at the
+// latest.
+func (h *held) budget() (Budget, time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := Budget{Default: min(4, h.cfg.Workers), Left: make(map[string]int)}
+	for key, n := range h.using {
+		if l := h.cfg.Limiter(key); l != nil {
+			b.Left[key] = max(0, l.Known(key)-n)
+		} else {
+			b.Left[key] = -1
+		}
+	}
+	now := time.Now()
+	change := now.Add(time.Hour)
+	for _, passed := range []map[string]time.Time{h.blocked, h.waiting} {
+		for key, until := range passed {
+			if !now.Before(until) {
+				delete(passed, key)
+				continue
+			}
+			b.Left[key] = 0
+			if until.Before(change) {
+				change = until
+			}
+		}
+	}
+	return b, change
+}
