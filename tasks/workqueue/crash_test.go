@@ -59,6 +59,35 @@ func crashChild(url string) error {
 	return p.Run(ctx)
 }
 
+// child is a process that runs crashChild.
+type child struct {
+	*exec.Cmd
+	end io.Closer
+}
+
+func startChild(t *testing.T, url string) child {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "WORKQUEUE_CRASH_CHILD="+url)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	if _, err := io.ReadFull(out, make([]byte, len("up\n"))); err != nil {
+		t.Fatalf("a child did not start: %v", err)
+	}
+	return child{cmd, in}
+}
+
 // Processes that are killed at any moment lose no item, and run none twice but
 // those that they held.
 func TestKilledProcesses(t *testing.T) {
@@ -73,33 +102,8 @@ func TestKilledProcesses(t *testing.T) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	k := &kit{workqueue.New(rdb, "crash", crashConfig), t, rdb}
 
-	type child struct {
-		*exec.Cmd
-		end io.Closer
-	}
-	start := func() child {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), "WORKQUEUE_CRASH_CHILD="+url)
-		cmd.Stderr = os.Stderr
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = cmd.Process.Kill() })
-		if _, err := io.ReadFull(out, make([]byte, len("up\n"))); err != nil {
-			t.Fatalf("a child did not come up: %v", err)
-		}
-		return child{cmd, in}
-	}
 	ids, items := numbered(200*kills), 0
-	children := []child{start(), start(), start()}
+	children := []child{startChild(t, url), startChild(t, url), startChild(t, url)}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range kills {
 		// Kill in the middle of things: after some more items were done, and never when none is left.
@@ -119,7 +123,7 @@ func TestKilledProcesses(t *testing.T) {
 		i := rng.IntN(len(children))
 		_ = children[i].Process.Kill()
 		_ = children[i].Wait()
-		children[i] = start()
+		children[i] = startChild(t, url)
 	}
 	k.eventually("all items to be done", func() bool {
 		s, err := k.Stats(t.Context())

@@ -16,14 +16,20 @@ import (
 	"muster/tasks/workqueue"
 )
 
-func TestMetrics(t *testing.T) {
-	t.Parallel()
+// metricsRun is a queue that a pool has worked on, with a slot that is held and a breaker that is open.
+type metricsRun struct {
+	k     *kit
+	pool  *workqueue.Pool
+	slots *limit.KeyedLimiter
+}
+
+func newMetricsRun(t *testing.T) metricsRun {
 	rdb := redistest.New(t)
 	k := newKit(t, rdb, workqueue.Config{MaxAttempts: 1})
 	k.enqueue(numbered(10)...)
 	if _, err := k.Enqueue(t.Context(),
 		workqueue.Item{ID: "late", Kind: "test", NotBefore: time.Now().Add(time.Hour)},
-		workqueue.Item{ID: "odd", Kind: "kind of a stranger"}); err != nil {
+		workqueue.Item{ID: "odd", Kind: "unregistered"}); err != nil {
 		t.Fatal(err)
 	}
 	slots := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 5})
@@ -31,7 +37,7 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = slot.Release(t.Context()) }()
+	t.Cleanup(func() { _ = slot.Release(context.Background()) })
 	breaker := limit.NewBreaker(rdb, limit.BreakerConfig{Threshold: 1, Logger: quiet})
 	permit, _, _, _ := breaker.Allow(t.Context(), "example.com")
 	if err := permit.Failure(t.Context(), "x"); err != nil {
@@ -57,22 +63,31 @@ func TestMetrics(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	read := func(rdb redis.UniversalClient) string {
-		h := workqueue.MetricsHandler(workqueue.NewCollector(workqueue.New(rdb, "q:"+t.Name(), workqueue.Config{}), p),
-			limit.NewCollector(map[string]*limit.KeyedLimiter{"host": slots}, limit.NewBreaker(rdb, limit.BreakerConfig{})))
-		rec := httptest.NewRecorder()
-		h.ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
-		body, err := io.ReadAll(rec.Body)
-		if err != nil || rec.Code != 200 {
-			t.Fatalf("%d %v %s", rec.Code, err, body)
-		}
-		return string(body)
+	return metricsRun{k, p, slots}
+}
+
+// read serves the metrics with a client and returns their text.
+func (m metricsRun) read(rdb redis.UniversalClient) string {
+	t := m.k.t
+	h := workqueue.MetricsHandler(workqueue.NewCollector(workqueue.New(rdb, m.k.Name(), workqueue.Config{}), m.pool),
+		limit.NewCollector(map[string]*limit.KeyedLimiter{"host": m.slots}, limit.NewBreaker(rdb, limit.BreakerConfig{})))
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	body, err := io.ReadAll(rec.Body)
+	if err != nil || rec.Code != 200 {
+		t.Fatalf("got status %d, %v, %s; want 200", rec.Code, err, body)
 	}
+	return string(body)
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	m := newMetricsRun(t)
 	of := func(line string) string {
 		name, rest, _ := strings.Cut(line, "{")
 		return name + `{` + strings.ReplaceAll(rest, "Q", `queue="q:TestMetrics"`)
 	}
-	text := read(rdb)
+	text := m.read(m.k.rdb)
 	for _, line := range []string{
 		`muster_queue_up{Q} 1`, `muster_queue_items{Q,state="done"} 8`, `muster_queue_items{Q,state="error"} 2`,
 		`muster_queue_items{Q,state="skipped"} 1`, `muster_queue_items{Q,state="queued"} 1`, `muster_queue_items{Q,state="in_progress"} 0`,
@@ -88,7 +103,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("no line %s", of(line))
 		}
 	}
-	if strings.Contains(text, "stranger") || strings.Contains(text, "example.com") {
+	if strings.Contains(text, "unregistered") || strings.Contains(text, "example.com") {
 		t.Error("a kind or a host is a label")
 	}
 	if t.Failed() {
@@ -97,7 +112,7 @@ func TestMetrics(t *testing.T) {
 
 	gone := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer func() { _ = gone.Close() }()
-	if text := read(gone); !strings.Contains(text, of(`muster_queue_up{Q} 0`)) || strings.Contains(text, "muster_queue_items") {
+	if text := m.read(gone); !strings.Contains(text, of(`muster_queue_up{Q} 0`)) || strings.Contains(text, "muster_queue_items") {
 		t.Errorf("without Redis: %s", text)
 	}
 }

@@ -79,243 +79,272 @@ func (m *model) stats() string {
 		n[workqueue.StateSkipped], n[workqueue.StateError], delayed, m.outputs)
 }
 
+// modelTest is a queue and the model of it.
+type modelTest struct {
+	*model
+	ctx    context.Context
+	q      *workqueue.Queue
+	leases []workqueue.Leased // also those that were lost: to use one must change nothing
+}
+
 // Random operations of eight workers do to a queue what they do to the model.
 func TestQueueAgainstModel(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
-		ctx := t.Context()
 		run := 0
 		rapid.Check(t, func(rt *rapid.T) {
 			run++
-			m := &model{items: map[string]*modelItem{}, maxAttempts: 2}
-			q := workqueue.New(rdb, fmt.Sprint("model:", run), workqueue.Config{MaxAttempts: 2})
-			worker := rapid.Custom(func(rt *rapid.T) string { return fmt.Sprint("w", rapid.IntRange(0, 7).Draw(rt, "worker")) })
-			// stale leases stay in the game: using one must change nothing.
-			var leases []workqueue.Leased
-			anyLease := func(rt *rapid.T) (workqueue.Leased, *modelItem) {
-				if len(leases) == 0 {
-					rt.Skip("nothing leased yet")
-				}
-				l := rapid.SampledFrom(leases).Draw(rt, "lease")
-				it := m.items[l.ID]
-				if it.state != workqueue.StateInProgress || it.lease.Token != l.Token {
-					return l, nil
-				}
-				return l, it
-			}
-			took := func(rt *rapid.T, got []workqueue.Leased, want []*modelItem) {
-				if len(got) != len(want) {
-					rt.Fatalf("leased %s, want %d items", ids(got), len(want))
-				}
-				for i, l := range got {
-					if l.ID != want[i].id || l.Attempts != want[i].attempts {
-						rt.Fatalf("leased %s with %d attempts, want %+v", l.ID, l.Attempts, want[i])
-					}
-					want[i].state, want[i].lease = workqueue.StateInProgress, l
-					leases = append(leases, l)
-				}
-			}
-			check := func(rt *rapid.T, err error) {
-				if err != nil {
-					rt.Fatal(err)
-				}
+			m := &modelTest{
+				model: &model{items: map[string]*modelItem{}, maxAttempts: 2}, ctx: t.Context(),
+				q: workqueue.New(rdb, fmt.Sprint("model:", run), workqueue.Config{MaxAttempts: 2}),
 			}
 			rt.Repeat(map[string]func(*rapid.T){
-				"enqueue": func(rt *rapid.T) {
-					var items []workqueue.Item
-					want := 0
-					for range rapid.IntRange(1, 5).Draw(rt, "n") {
-						it := &modelItem{
-							id:       fmt.Sprint("i", rapid.IntRange(0, 30).Draw(rt, "id")),
-							priority: rapid.IntRange(-1, 1).Draw(rt, "priority"),
-							key:      rapid.SampledFrom([]string{"", "h1", "h2", "h3"}).Draw(rt, "key"),
-							state:    workqueue.StateQueued,
-						}
-						item := workqueue.Item{ID: it.id, Priority: it.priority}
-						if it.key != "" {
-							item.ResourceKeys = []string{it.key}
-						}
-						items = append(items, item)
-						if m.items[it.id] == nil {
-							m.order++
-							it.order = m.order
-							m.items[it.id] = it
-							want++
-						}
-					}
-					got, err := q.Enqueue(ctx, items...)
-					check(rt, err)
-					if got != want {
-						rt.Fatalf("%d new, want %d", got, want)
-					}
-				},
-				"lease": func(rt *rapid.T) {
-					n := rapid.IntRange(0, 4).Draw(rt, "n")
-					want := m.ready()
-					got, err := q.Lease(ctx, worker.Draw(rt, "w"), n)
-					check(rt, err)
-					took(rt, got, want[:min(n, len(want))])
-				},
-				"leaseWithin": func(rt *rapid.T) {
-					n := rapid.IntRange(1, 6).Draw(rt, "n")
-					b := workqueue.Budget{Default: rapid.IntRange(-1, 2).Draw(rt, "default"), Left: map[string]int{
-						"h1": rapid.IntRange(-1, 2).Draw(rt, "h1"), "h2": rapid.IntRange(-1, 2).Draw(rt, "h2"),
-					}}
-					left := map[string]int{"h1": b.Left["h1"], "h2": b.Left["h2"], "h3": b.Default}
-					var want []*modelItem
-					for _, it := range m.ready() {
-						if len(want) == n {
-							break
-						}
-						if it.key != "" && left[it.key] == 0 {
-							continue
-						}
-						left[it.key]--
-						want = append(want, it)
-					}
-					got, err := q.LeaseWithin(ctx, worker.Draw(rt, "w"), n, b)
-					check(rt, err)
-					took(rt, got.Items, want)
-				},
-				"leaseIDs": func(rt *rapid.T) {
-					var names []string
-					var want []*modelItem
-					remaining := 0
-					for _, i := range rapid.SliceOfNDistinct(rapid.IntRange(0, 35), 1, 6, rapid.ID).Draw(rt, "ids") {
-						name := fmt.Sprint("i", i)
-						names = append(names, name)
-						it := m.items[name]
-						if it != nil && !it.state.Terminal() {
-							remaining++
-						}
-						if it != nil && it.state == workqueue.StateQueued && !it.delayed {
-							want = append(want, it)
-						}
-					}
-					got, _, n, err := q.LeaseIDs(ctx, worker.Draw(rt, "w"), names)
-					check(rt, err)
-					if n != remaining {
-						rt.Fatalf("%d remaining, want %d", n, remaining)
-					}
-					took(rt, got, want)
-				},
-				"settle": func(rt *rapid.T) {
-					l, it := anyLease(rt)
-					outs := rapid.IntRange(0, 2).Draw(rt, "outputs")
-					o := rapid.SampledFrom([]workqueue.Outcome{
-						workqueue.Done(), workqueue.Skipped("s"), workqueue.Failed(errors.New("e")),
-					}).Draw(rt, "outcome").With(nil, make([][]byte, outs)...)
-					again := m.items[l.ID].lease.Token == l.Token && m.items[l.ID].state == o.State
-					err := q.Settle(ctx, l, o)
-					if it == nil && !again {
-						if !errors.Is(err, workqueue.ErrLeaseLost) {
-							rt.Fatalf("a stale lease settles: %v", err)
-						}
-						return
-					}
-					check(rt, err)
-					if it != nil {
-						it.state = o.State
-						m.outputs += outs
-					}
-				},
-				"retry": func(rt *rapid.T) {
-					l, it := anyLease(rt)
-					counted, later := rapid.Bool().Draw(rt, "counted"), rapid.Bool().Draw(rt, "later")
-					var after time.Duration
-					if later {
-						after = time.Hour
-					}
-					state, err := q.Retry(ctx, l, errors.New("e"), after, counted)
-					if it == nil {
-						return // refused, or repeated: the statistics tell
-					}
-					check(rt, err)
-					if m.fail(it, counted, later); state != it.state {
-						rt.Fatalf("state is %s, want %s", state, it.state)
-					}
-				},
-				"return": func(rt *rapid.T) {
-					l, it := anyLease(rt)
-					check(rt, q.Return(ctx, l))
-					if it != nil {
-						it.state = workqueue.StateQueued
-					}
-				},
-				"heartbeat": func(rt *rapid.T) {
-					l, it := anyLease(rt)
-					lost, err := q.Heartbeat(ctx, l)
-					check(rt, err)
-					if (it == nil) != (len(lost) == 1) {
-						rt.Fatalf("lost %v, want %v", lost, it == nil)
-					}
-				},
-				"expireWorker": func(rt *rapid.T) {
-					w := worker.Draw(rt, "w")
-					var held []*modelItem
-					for _, it := range m.items {
-						if it.state == workqueue.StateInProgress && it.lease.Worker == w {
-							held = append(held, it)
-						}
-					}
-					n, err := q.ExpireWorker(ctx, w)
-					check(rt, err)
-					if n != len(held) {
-						rt.Fatalf("expired %d leases, want %d", n, len(held))
-					}
-					// Leases that end in the same millisecond may expire in any order:
-					// take the queue's word for the order among them.
-					got, err := q.Lease(ctx, "probe", 1000)
-					check(rt, err)
-					check(rt, q.Return(ctx, got...))
-					place := map[string]int{}
-					for i, l := range got {
-						place[l.ID] = i
-						leases = append(leases, l)
-						m.items[l.ID].lease = l
-					}
-					slices.SortFunc(held, func(a, b *modelItem) int { return cmp.Compare(place[a.id], place[b.id]) })
-					infos, err := q.Get(ctx, names(held)...)
-					check(rt, err)
-					for i, it := range held {
-						m.fail(it, true, false)
-						if infos[i].State != it.state || infos[i].Attempts != it.attempts {
-							rt.Fatalf("%s is %+v, want %+v", it.id, infos[i], it)
-						}
-					}
-				},
-				"requeue": func(rt *rapid.T) {
-					id := fmt.Sprint("i", rapid.IntRange(0, 30).Draw(rt, "id"))
-					got, err := q.Requeue(ctx, workqueue.RequeueOptions{IDs: []string{id}, States: []workqueue.State{
-						workqueue.StateDone, workqueue.StateSkipped, workqueue.StateError,
-					}})
-					check(rt, err)
-					it := m.items[id]
-					if (it != nil && it.state.Terminal()) != (len(got) == 1) {
-						rt.Fatalf("requeued %v of %+v", got, it)
-					}
-					if len(got) == 1 {
-						m.order++
-						it.state, it.attempts, it.order, it.lease = workqueue.StateQueued, 0, m.order, workqueue.Leased{}
-					}
-				},
-				"": func(rt *rapid.T) {
-					s, err := q.Stats(ctx)
-					check(rt, err)
-					got := fmt.Sprint(s.Queued, s.InProgress, s.Done, s.Skipped, s.Error, s.Delayed, s.Outputs)
-					if want := m.stats(); got != want {
-						rt.Fatalf("stats are %s, want %s", got, want)
-					}
-				},
+				"enqueue": m.enqueue, "lease": m.lease, "leaseWithin": m.leaseWithin, "leaseIDs": m.leaseIDs,
+				"settle": m.settle, "retry": m.retry, "return": m.giveUp, "heartbeat": m.heartbeat,
+				"expireWorker": m.expireWorker, "requeue": m.requeue, "": m.compare,
 			})
-			if _, err := q.Verify(ctx); err != nil {
+			if _, err := m.q.Verify(m.ctx); err != nil {
 				rt.Fatal(err)
 			}
-			if err := q.Delete(ctx); err != nil {
+			if err := m.q.Delete(m.ctx); err != nil {
 				rt.Fatal(err)
 			}
 		})
 	})
+}
+
+func drawWorker(rt *rapid.T) string { return fmt.Sprint("w", rapid.IntRange(0, 7).Draw(rt, "worker")) }
+
+func check(rt *rapid.T, err error) {
+	if err != nil {
+		rt.Fatal(err)
+	}
+}
+
+// anyLease returns a lease and its item; nil if the lease is lost.
+func (m *modelTest) anyLease(rt *rapid.T) (workqueue.Leased, *modelItem) {
+	if len(m.leases) == 0 {
+		rt.Skip("nothing leased yet")
+	}
+	l := rapid.SampledFrom(m.leases).Draw(rt, "lease")
+	it := m.items[l.ID]
+	if it.state != workqueue.StateInProgress || it.lease.Token != l.Token {
+		return l, nil
+	}
+	return l, it
+}
+
+// leased compares leases with the items that the model leases.
+func (m *modelTest) leased(rt *rapid.T, got []workqueue.Leased, want []*modelItem) {
+	if len(got) != len(want) {
+		rt.Fatalf("leased %s, want %d items", ids(got), len(want))
+	}
+	for i, l := range got {
+		if l.ID != want[i].id || l.Attempts != want[i].attempts {
+			rt.Fatalf("leased %s with %d attempts, want %+v", l.ID, l.Attempts, want[i])
+		}
+		want[i].state, want[i].lease = workqueue.StateInProgress, l
+		m.leases = append(m.leases, l)
+	}
+}
+
+func (m *modelTest) enqueue(rt *rapid.T) {
+	var items []workqueue.Item
+	want := 0
+	for range rapid.IntRange(1, 5).Draw(rt, "n") {
+		it := &modelItem{
+			id:       fmt.Sprint("i", rapid.IntRange(0, 30).Draw(rt, "id")),
+			priority: rapid.IntRange(-1, 1).Draw(rt, "priority"),
+			key:      rapid.SampledFrom([]string{"", "h1", "h2", "h3"}).Draw(rt, "key"),
+			state:    workqueue.StateQueued,
+		}
+		item := workqueue.Item{ID: it.id, Priority: it.priority}
+		if it.key != "" {
+			item.ResourceKeys = []string{it.key}
+		}
+		items = append(items, item)
+		if m.items[it.id] == nil {
+			m.order++
+			it.order = m.order
+			m.items[it.id] = it
+			want++
+		}
+	}
+	got, err := m.q.Enqueue(m.ctx, items...)
+	check(rt, err)
+	if got != want {
+		rt.Fatalf("%d new, want %d", got, want)
+	}
+}
+
+func (m *modelTest) lease(rt *rapid.T) {
+	n := rapid.IntRange(0, 4).Draw(rt, "n")
+	want := m.ready()
+	got, err := m.q.Lease(m.ctx, drawWorker(rt), n)
+	check(rt, err)
+	m.leased(rt, got, want[:min(n, len(want))])
+}
+
+func (m *modelTest) leaseWithin(rt *rapid.T) {
+	n := rapid.IntRange(1, 6).Draw(rt, "n")
+	b := workqueue.Budget{Default: rapid.IntRange(-1, 2).Draw(rt, "default"), Left: map[string]int{
+		"h1": rapid.IntRange(-1, 2).Draw(rt, "h1"), "h2": rapid.IntRange(-1, 2).Draw(rt, "h2"),
+	}}
+	left := map[string]int{"h1": b.Left["h1"], "h2": b.Left["h2"], "h3": b.Default}
+	var want []*modelItem
+	for _, it := range m.ready() {
+		if len(want) == n {
+			break
+		}
+		if it.key != "" && left[it.key] == 0 {
+			continue
+		}
+		left[it.key]--
+		want = append(want, it)
+	}
+	got, err := m.q.LeaseWithin(m.ctx, drawWorker(rt), n, b)
+	check(rt, err)
+	m.leased(rt, got.Items, want)
+}
+
+func (m *modelTest) leaseIDs(rt *rapid.T) {
+	var names []string
+	var want []*modelItem
+	remaining := 0
+	for _, i := range rapid.SliceOfNDistinct(rapid.IntRange(0, 35), 1, 6, rapid.ID).Draw(rt, "ids") {
+		name := fmt.Sprint("i", i)
+		names = append(names, name)
+		it := m.items[name]
+		if it != nil && !it.state.Terminal() {
+			remaining++
+		}
+		if it != nil && it.state == workqueue.StateQueued && !it.delayed {
+			want = append(want, it)
+		}
+	}
+	got, _, n, err := m.q.LeaseIDs(m.ctx, drawWorker(rt), names)
+	check(rt, err)
+	if n != remaining {
+		rt.Fatalf("%d remaining, want %d", n, remaining)
+	}
+	m.leased(rt, got, want)
+}
+
+func (m *modelTest) settle(rt *rapid.T) {
+	l, it := m.anyLease(rt)
+	outs := rapid.IntRange(0, 2).Draw(rt, "outputs")
+	o := rapid.SampledFrom([]workqueue.Outcome{
+		workqueue.Done(), workqueue.Skipped("s"), workqueue.Failed(errors.New("e")),
+	}).Draw(rt, "outcome").With(nil, make([][]byte, outs)...)
+	again := m.items[l.ID].lease.Token == l.Token && m.items[l.ID].state == o.State
+	err := m.q.Settle(m.ctx, l, o)
+	if it == nil && !again {
+		if !errors.Is(err, workqueue.ErrLeaseLost) {
+			rt.Fatalf("a lost lease settles: got %v, want %v", err, workqueue.ErrLeaseLost)
+		}
+		return
+	}
+	check(rt, err)
+	if it != nil {
+		it.state = o.State
+		m.outputs += outs
+	}
+}
+
+func (m *modelTest) retry(rt *rapid.T) {
+	l, it := m.anyLease(rt)
+	counted, later := rapid.Bool().Draw(rt, "counted"), rapid.Bool().Draw(rt, "later")
+	var after time.Duration
+	if later {
+		after = time.Hour
+	}
+	state, err := m.q.Retry(m.ctx, l, errors.New("e"), after, counted)
+	if it == nil {
+		return // rejected, or repeated: the statistics show it
+	}
+	check(rt, err)
+	if m.fail(it, counted, later); state != it.state {
+		rt.Fatalf("state is %s, want %s", state, it.state)
+	}
+}
+
+// giveUp returns a lease.
+func (m *modelTest) giveUp(rt *rapid.T) {
+	l, it := m.anyLease(rt)
+	check(rt, m.q.Return(m.ctx, l))
+	if it != nil {
+		it.state = workqueue.StateQueued
+	}
+}
+
+func (m *modelTest) heartbeat(rt *rapid.T) {
+	l, it := m.anyLease(rt)
+	lost, err := m.q.Heartbeat(m.ctx, l)
+	check(rt, err)
+	if (it == nil) != (len(lost) == 1) {
+		rt.Fatalf("lost %v, want %v", lost, it == nil)
+	}
+}
+
+func (m *modelTest) expireWorker(rt *rapid.T) {
+	w := drawWorker(rt)
+	var held []*modelItem
+	for _, it := range m.items {
+		if it.state == workqueue.StateInProgress && it.lease.Worker == w {
+			held = append(held, it)
+		}
+	}
+	n, err := m.q.ExpireWorker(m.ctx, w)
+	check(rt, err)
+	if n != len(held) {
+		rt.Fatalf("expired %d leases, want %d", n, len(held))
+	}
+	// Leases that end in the same millisecond may expire in any order:
+	// use the order that the queue has.
+	got, err := m.q.Lease(m.ctx, "probe", 1000)
+	check(rt, err)
+	check(rt, m.q.Return(m.ctx, got...))
+	place := map[string]int{}
+	for i, l := range got {
+		place[l.ID] = i
+		m.leases = append(m.leases, l)
+		m.items[l.ID].lease = l
+	}
+	slices.SortFunc(held, func(a, b *modelItem) int { return cmp.Compare(place[a.id], place[b.id]) })
+	infos, err := m.q.Get(m.ctx, names(held)...)
+	check(rt, err)
+	for i, it := range held {
+		m.fail(it, true, false)
+		if infos[i].State != it.state || infos[i].Attempts != it.attempts {
+			rt.Fatalf("%s is %+v, want %+v", it.id, infos[i], it)
+		}
+	}
+}
+
+func (m *modelTest) requeue(rt *rapid.T) {
+	id := fmt.Sprint("i", rapid.IntRange(0, 30).Draw(rt, "id"))
+	got, err := m.q.Requeue(m.ctx, workqueue.RequeueOptions{IDs: []string{id}, States: []workqueue.State{
+		workqueue.StateDone, workqueue.StateSkipped, workqueue.StateError,
+	}})
+	check(rt, err)
+	it := m.items[id]
+	if (it != nil && it.state.Terminal()) != (len(got) == 1) {
+		rt.Fatalf("requeued %v of %+v", got, it)
+	}
+	if len(got) == 1 {
+		m.order++
+		it.state, it.attempts, it.order, it.lease = workqueue.StateQueued, 0, m.order, workqueue.Leased{}
+	}
+}
+
+// compare compares the statistics of the queue with the model's.
+func (m *modelTest) compare(rt *rapid.T) {
+	s, err := m.q.Stats(m.ctx)
+	check(rt, err)
+	got := fmt.Sprint(s.Queued, s.InProgress, s.Done, s.Skipped, s.Error, s.Delayed, s.Outputs)
+	if want := m.stats(); got != want {
+		rt.Fatalf("stats are %s, want %s", got, want)
+	}
 }
 
 func names(items []*modelItem) []string {
@@ -326,74 +355,95 @@ func names(items []*modelItem) []string {
 	return out
 }
 
-// Eight workers at once, each doing to its leases what it likes and sometimes
-// dying: every item ends, its outputs are there once, and nobody ever shares.
+// holders counts the workers that hold an item.
+type holders struct {
+	t    *testing.T
+	byID sync.Map // of *atomic.Int32
+}
+
+func (h *holders) add(id string, n int32) {
+	v, _ := h.byID.LoadOrStore(id, new(atomic.Int32))
+	if n := v.(*atomic.Int32).Add(n); n > 1 {
+		h.t.Errorf("%d workers hold %s, want 1", n, id)
+	}
+}
+
+// endAtRandom ends a lease in one of four ways. It reports whether the item was settled.
+func endAtRandom(ctx context.Context, q *workqueue.Queue, rng *rand.Rand, l workqueue.Leased) (settled bool, err error) {
+	switch rng.IntN(6) {
+	case 0:
+		_, err = q.Retry(ctx, l, errors.New("e"), 0, true)
+	case 1:
+		_, err = q.Retry(ctx, l, errors.New("e"), time.Millisecond, false)
+	case 2:
+		err = q.Return(ctx, l)
+	default:
+		return true, q.Settle(ctx, l, workqueue.Done().With(nil, []byte(l.ID)))
+	}
+	return false, err
+}
+
+// workAtRandom leases items and ends them, or dies, until no item is open. It returns how many it settled.
+func workAtRandom(ctx context.Context, t *testing.T, q *workqueue.Queue, name string, rng *rand.Rand, h *holders) (settled int64) {
+	for ctx.Err() == nil {
+		got, err := q.Lease(ctx, name, 1+rng.IntN(5))
+		if err != nil {
+			t.Error(err)
+			return settled
+		}
+		for _, l := range got {
+			h.add(l.ID, 1)
+		}
+		dies := rng.IntN(20) == 0
+		for _, l := range got {
+			h.add(l.ID, -1)
+			if dies {
+				continue
+			}
+			ended, err := endAtRandom(ctx, q, rng, l)
+			if err != nil {
+				t.Error(err)
+			}
+			if ended {
+				settled++
+			}
+		}
+		if dies {
+			if _, err := q.ExpireWorker(ctx, name); err != nil {
+				t.Error(err)
+			}
+		}
+		if len(got) == 0 {
+			if s, err := q.Stats(ctx); err != nil || s.Open() == 0 {
+				return settled
+			}
+		}
+	}
+	return settled
+}
+
+// Eight workers at once end leases at random and sometimes die: every item ends, its outputs are stored once, and no two
+// workers hold an item at the same time.
 func TestQueueUnderEightWorkers(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		const items = 400
 		k := newKit(t, rdb, workqueue.Config{MaxAttempts: 5, LeaseTTL: time.Minute})
 		k.enqueue(numbered(items)...)
-		var holders sync.Map // id → *atomic.Int32 of who works on it
+		h := &holders{t: t}
 		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 		defer cancel()
 		var settled atomic.Int64
 		var wg sync.WaitGroup
 		for w := range 8 {
 			wg.Go(func() {
-				rng := rand.New(rand.NewPCG(uint64(w), 1))
-				name := fmt.Sprint("w", w)
-				for ctx.Err() == nil {
-					got, err := k.Lease(ctx, name, 1+rng.IntN(5))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					for _, l := range got {
-						v, _ := holders.LoadOrStore(l.ID, new(atomic.Int32))
-						if n := v.(*atomic.Int32).Add(1); n != 1 {
-							t.Errorf("%d workers hold %s", n, l.ID)
-						}
-					}
-					died := rng.IntN(20) == 0
-					for _, l := range got {
-						v, _ := holders.Load(l.ID)
-						v.(*atomic.Int32).Add(-1)
-						if died {
-							continue
-						}
-						switch rng.IntN(6) {
-						case 0:
-							_, err = k.Retry(ctx, l, errors.New("e"), 0, true)
-						case 1:
-							_, err = k.Retry(ctx, l, errors.New("e"), time.Millisecond, false)
-						case 2:
-							err = k.Return(ctx, l)
-						default:
-							err = k.Settle(ctx, l, workqueue.Done().With(nil, []byte(l.ID)))
-							settled.Add(1)
-						}
-						if err != nil {
-							t.Error(err)
-						}
-					}
-					if died {
-						if _, err := k.ExpireWorker(ctx, name); err != nil {
-							t.Error(err)
-						}
-					}
-					if len(got) == 0 {
-						if s, err := k.Stats(ctx); err != nil || s.Open() == 0 {
-							return
-						}
-					}
-				}
+				settled.Add(workAtRandom(ctx, t, k.Queue, fmt.Sprint("w", w), rand.New(rand.NewPCG(uint64(w), 1)), h))
 			})
 		}
 		wg.Wait()
 		s, err := k.Verify(t.Context())
 		if err != nil || s.Open() != 0 || s.Total != items || s.Done != settled.Load() {
-			t.Fatalf("%+v with %d settled: %v", s, settled.Load(), err)
+			t.Fatalf("got %+v, %v; want %d items, none open, %d done", s, err, items, settled.Load())
 		}
 		outs, err := k.Outputs().Read(t.Context(), 2*items, 0)
 		seen := map[string]bool{}
@@ -401,7 +451,7 @@ func TestQueueUnderEightWorkers(t *testing.T) {
 			seen[string(o.Data)] = true
 		}
 		if err != nil || int64(len(outs)) != s.Done || len(seen) != len(outs) {
-			t.Fatalf("%d outputs of %d items, %d done: %v", len(outs), len(seen), s.Done, err)
+			t.Fatalf("got %d outputs of %d items, %v; want %d, one each", len(outs), len(seen), err, s.Done)
 		}
 	})
 }

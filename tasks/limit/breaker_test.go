@@ -1,0 +1,237 @@
+package limit_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/tasks/limit"
+	"muster/tasks/redistest"
+)
+
+// breakerTest is a key that three processes share; for the third the cooldown is over when it is not for the others.
+type breakerTest struct {
+	t          *testing.T
+	a, b, cool *limit.Breaker
+}
+
+// breakerHost is the key of a breakerTest.
+const breakerHost = "example.com:8080"
+
+func everyBreaker(t *testing.T, test func(k breakerTest)) {
+	t.Helper()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		cfg := limit.BreakerConfig{Threshold: 3, Cooldown: time.Minute, TrialTTL: time.Minute, Logger: slog.New(slog.DiscardHandler)}
+		a, b := limit.NewBreaker(rdb, cfg), limit.NewBreaker(rdb, cfg)
+		cfg.Cooldown = time.Millisecond
+		test(breakerTest{t, a, b, limit.NewBreaker(rdb, cfg)})
+	})
+}
+
+func (k breakerTest) allow(b *limit.Breaker) (limit.Permit, bool) {
+	k.t.Helper()
+	p, ok, wait, err := b.Allow(k.t.Context(), breakerHost)
+	if err != nil || !ok && (wait <= 0 || wait > time.Minute) {
+		k.t.Fatalf("got a wait of %v, %v; want a minute at most", wait, err)
+	}
+	return p, ok
+}
+
+func (k breakerTest) want(state string) limit.BreakerState {
+	k.t.Helper()
+	s := must[limit.BreakerState](k.t)(k.b.State(k.t.Context(), breakerHost))
+	if s.State != state {
+		k.t.Fatalf("got state %+v, want %s", s, state)
+	}
+	return s
+}
+
+func (k breakerTest) fail(p limit.Permit, block string) {
+	k.t.Helper()
+	if err := p.Failure(k.t.Context(), block); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k breakerTest) succeed(p limit.Permit) {
+	k.t.Helper()
+	if err := p.Success(k.t.Context()); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// open fails until the breaker is open and returns a permit from before.
+func (k breakerTest) open() limit.Permit {
+	k.t.Helper()
+	p, _ := k.allow(k.a)
+	for range 3 {
+		k.fail(p, "captcha")
+	}
+	k.want("open")
+	return p
+}
+
+// trials waits for the cooldown and returns the two requests that are allowed then.
+func (k breakerTest) trials() (one, two limit.Permit) {
+	k.t.Helper()
+	testutil.Eventually(k.t, "the cooldown to pass", func() bool {
+		return must[limit.BreakerState](k.t)(k.cool.State(k.t.Context(), breakerHost)).State == "half_open"
+	})
+	one, ok1 := k.allow(k.cool)
+	two, ok2 := k.allow(k.b)
+	if _, ok3 := k.allow(k.a); !ok1 || !ok2 || ok3 || !one.Trial() || !two.Trial() {
+		k.t.Fatalf("half open: got %v %v %v, want two trials", ok1, ok2, ok3)
+	}
+	return one, two
+}
+
+func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
+	t.Parallel()
+	everyBreaker(t, func(k breakerTest) {
+		p, _ := k.allow(k.a)
+		k.fail(p, "x")
+		k.fail(p, "x")
+		k.succeed(p) // the count begins again
+		k.fail(p, "x")
+		k.fail(p, "x")
+		if s := k.want("closed"); s.Failures != 2 {
+			k.t.Fatalf("got %+v, want 2 failures", s)
+		}
+		k.fail(p, "captcha")
+		opened := k.want("open")
+		if opened.LastBlock != "captcha" {
+			k.t.Fatalf("got %+v, want captcha", opened)
+		}
+		if _, ok := k.allow(k.b); ok {
+			k.t.Fatal("an open breaker allows a request")
+		}
+		k.fail(p, "late") // requests that began before it opened change nothing
+		k.succeed(p)
+		if s := k.want("open"); s.LastBlock != "captcha" || !s.OpenedAt.Equal(opened.OpenedAt) {
+			k.t.Fatalf("got %+v, want %+v", s, opened)
+		}
+		list := must[[]limit.BreakerState](k.t)(k.b.States(k.t.Context()))
+		if len(list) != 1 || list[0].Key != breakerHost {
+			k.t.Fatalf("got %+v, want the one of %s", list, breakerHost)
+		}
+	})
+}
+
+func TestTrialThatFailsOpensTheBreakerAgain(t *testing.T) {
+	t.Parallel()
+	everyBreaker(t, func(k breakerTest) {
+		k.open()
+		opened := k.want("open")
+		one, two := k.trials()
+		if err := two.Cancel(k.t.Context()); err != nil {
+			k.t.Fatal(err)
+		}
+		two, ok := k.allow(k.a)
+		if !ok {
+			k.t.Fatal("the place of a cancelled trial is not free")
+		}
+		k.fail(one, "block")
+		if s := k.want("open"); s.LastBlock != "block" || !s.OpenedAt.After(opened.OpenedAt) {
+			k.t.Fatalf("got %+v, want block, later than %v", s, opened.OpenedAt)
+		}
+		k.succeed(two) // of the trials that have failed already
+		k.want("open")
+	})
+}
+
+func TestTrialThatSucceedsClosesTheBreaker(t *testing.T) {
+	t.Parallel()
+	everyBreaker(t, func(k breakerTest) {
+		k.open()
+		one, _ := k.trials()
+		k.fail(one, "block")
+		testutil.Eventually(k.t, "the cooldown to pass again", func() bool {
+			var ok bool
+			one, ok = k.allow(k.cool)
+			return ok
+		})
+		k.succeed(one)
+		if s := k.want("closed"); s.Failures != 0 {
+			k.t.Fatalf("got %+v, want no failures", s)
+		}
+		if list := must[[]limit.BreakerState](k.t)(k.b.States(k.t.Context())); len(list) != 0 {
+			k.t.Fatalf("got %+v, want none", list)
+		}
+		k.open()
+		if err := k.a.Reset(k.t.Context(), breakerHost); err != nil {
+			k.t.Fatal(err)
+		}
+		if s := k.want("closed"); s.LastBlock != "" || !s.OpenedAt.IsZero() {
+			k.t.Fatalf("got %+v, want no block", s)
+		}
+	})
+}
+
+// A key that stays down is tried less and less often, until it is up again.
+func TestBreakerCooldownDoubles(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		quick := limit.BreakerConfig{Threshold: 1, Cooldown: time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+		b := limit.NewBreaker(rdb, quick) // for it the cooldown is over at once
+		slow := quick
+		slow.Cooldown, slow.MaxCooldown = 30*time.Second, 2*time.Minute
+		patient := limit.NewBreaker(rdb, slow)
+		fail := func() limit.BreakerState {
+			t.Helper()
+			testutil.Eventually(t, "a request to be allowed", func() bool {
+				p, ok, _, err := b.Allow(t.Context(), "h")
+				return ok && err == nil && p.Failure(t.Context(), "x") == nil
+			})
+			return must[limit.BreakerState](t)(patient.State(t.Context(), "h"))
+		}
+		since := time.Time{}
+		for i, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 2 * time.Minute} {
+			s := fail()
+			if got := s.Until.Sub(s.OpenedAt); got != want {
+				t.Errorf("after %d trials: open for %s, want %s", i, got, want)
+			}
+			if _, ok, wait, err := patient.Allow(t.Context(), "h"); ok || err != nil || wait > want || wait < want-20*time.Second {
+				t.Errorf("after %d trials: allowed %v, wait %s, %v; want a wait of %s", i, ok, wait, err, want)
+			}
+			if i == 0 {
+				since = s.OpenedAt
+			}
+			if !s.Since.Equal(since) {
+				t.Errorf("after %d trials: down since %s, want %s", i, s.Since, since)
+			}
+		}
+		testutil.Eventually(t, "a trial that succeeds", func() bool {
+			p, ok, _, err := b.Allow(t.Context(), "h")
+			return ok && err == nil && p.Success(t.Context()) == nil
+		})
+		if s := fail(); s.Until.Sub(s.OpenedAt) != 30*time.Second || s.Since.Before(since) {
+			t.Errorf("down again: got %+v, want a first cooldown", s)
+		}
+	})
+}
+
+func TestBreakerTrialsLapse(t *testing.T) {
+	t.Parallel()
+	const ttl = 100 * time.Millisecond
+	b := limit.NewBreaker(redistest.New(t), limit.BreakerConfig{
+		Threshold: 1, Cooldown: time.Millisecond, Trials: 1, TrialTTL: ttl})
+	p, _, _, _ := b.Allow(t.Context(), "h")
+	_ = p.Failure(t.Context(), "x")
+	var asked time.Time
+	allowed := func() bool {
+		asked = time.Now()
+		_, ok, _, err := b.Allow(t.Context(), "h")
+		return ok && err == nil
+	}
+	testutil.Eventually(t, "the first trial", allowed)
+	// On a busy machine the second question may come after the first trial has lapsed.
+	for first := asked; allowed(); first = asked {
+		if time.Since(first) < ttl {
+			t.Fatal("two trials at a time")
+		}
+	}
+	testutil.Eventually(t, "the trial of a dead process to lapse", allowed)
+}

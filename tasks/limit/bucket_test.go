@@ -1,0 +1,256 @@
+package limit_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/limit"
+	"muster/tasks/redistest"
+)
+
+// buckets is two limiters of one rate: two processes.
+func buckets(rdb redis.UniversalClient, r limit.Rate) []*limit.TokenBucket {
+	cfg := limit.BucketConfig{Default: r, PerKey: map[string]limit.Rate{"ten": limit.PerMinute(10)}}
+	return []*limit.TokenBucket{limit.NewTokenBucket(rdb, cfg), limit.NewTokenBucket(rdb, cfg)}
+}
+
+func take(t *testing.T, b *limit.TokenBucket, key string, n float64) (bool, time.Duration) {
+	t.Helper()
+	ok, wait, err := b.Try(t.Context(), key, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok, wait
+}
+
+// everyBucket runs a test with two buckets of a rate on each kind of Redis.
+func everyBucket(t *testing.T, r limit.Rate, test func(t *testing.T, bs []*limit.TokenBucket)) {
+	t.Helper()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) { test(t, buckets(rdb, r)) })
+}
+
+func TestTokenBucketBurstThenWait(t *testing.T) {
+	t.Parallel()
+	everyBucket(t, limit.Rate{Capacity: 5, Burst: 2, PerSec: 1}, func(t *testing.T, bs []*limit.TokenBucket) {
+		for i := range 7 {
+			if ok, _ := take(t, bs[i%2], "k", 1); !ok {
+				t.Fatalf("token %d: got none, want 7 at once", i+1)
+			}
+		}
+		ok, wait := take(t, bs[0], "k", 1)
+		if ok || wait > time.Second || wait < 500*time.Millisecond {
+			t.Fatalf("the eighth: got %v, wait %v; want none, wait up to 1s", ok, wait)
+		}
+	})
+}
+
+func TestTokenBucketRefundIsCapped(t *testing.T) {
+	t.Parallel()
+	everyBucket(t, limit.Rate{Capacity: 5, Burst: 2, PerSec: 0.001}, func(t *testing.T, bs []*limit.TokenBucket) {
+		take(t, bs[0], "k", 3)
+		if err := bs[0].Refund(t.Context(), "k", 100); err != nil {
+			t.Fatal(err)
+		}
+		if ok, _ := take(t, bs[0], "k", 7); !ok {
+			t.Fatal("got less than 7 tokens after a refund, want a full bucket")
+		}
+		if ok, _ := take(t, bs[0], "k", 1); ok {
+			t.Fatal("got more than 7 tokens after a refund, want a full bucket")
+		}
+	})
+}
+
+func TestTokenBucketGivesToManyAtOnce(t *testing.T) {
+	t.Parallel()
+	everyBucket(t, limit.Rate{Capacity: 100, PerSec: 1}, func(t *testing.T, bs []*limit.TokenBucket) {
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				if ok, wait, err := bs[i%2].Try(t.Context(), "k", 1); !ok || wait != 0 || err != nil {
+					t.Errorf("got %v, %v, %v; want a token", ok, wait, err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestTokenBucketOfRateZeroEnds(t *testing.T) {
+	t.Parallel()
+	everyBucket(t, limit.Rate{Capacity: 5}, func(t *testing.T, bs []*limit.TokenBucket) {
+		var got atomic.Int32
+		var wg sync.WaitGroup
+		for i := range 10 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				defer cancel()
+				_, err := bs[i%2].Wait(ctx, "k", 1)
+				if err == nil {
+					got.Add(1)
+				} else if !errors.Is(err, limit.ErrNever) {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if got.Load() != 5 {
+			t.Fatalf("got %d tokens, want 5", got.Load())
+		}
+	})
+}
+
+func TestTokenBucketOfNothingGivesNothing(t *testing.T) {
+	t.Parallel()
+	everyBucket(t, limit.Rate{Capacity: 0, Burst: 0, PerSec: -1}, func(t *testing.T, bs []*limit.TokenBucket) {
+		if _, _, err := bs[0].Try(t.Context(), "k", 1); !errors.Is(err, limit.ErrNever) {
+			t.Fatalf("got %v, want %v", err, limit.ErrNever)
+		}
+	})
+}
+
+func TestTokenBucketFailsAtOnceForMoreThanItHolds(t *testing.T) {
+	t.Parallel()
+	everyBucket(t, limit.Rate{Capacity: 1, PerSec: 1}, func(t *testing.T, bs []*limit.TokenBucket) {
+		start := time.Now()
+		if _, err := bs[0].Wait(t.Context(), "k", 100); !errors.Is(err, limit.ErrNever) {
+			t.Fatalf("got %v, want %v", err, limit.ErrNever)
+		}
+		if time.Since(start) > 30*time.Second {
+			t.Fatalf("waited %v, want no wait", time.Since(start))
+		}
+	})
+}
+
+func TestTokenBucketBurstMayBeAboveCapacity(t *testing.T) {
+	t.Parallel()
+	everyBucket(t, limit.Rate{Capacity: 10, Burst: 20, PerSec: 0.001}, func(t *testing.T, bs []*limit.TokenBucket) {
+		for range 6 {
+			if ok, _ := take(t, bs[0], "k", 5); !ok {
+				t.Fatal("got none, want 30 tokens at once")
+			}
+		}
+	})
+}
+
+func TestTokenBucketNeverGivesMoreThanItGained(t *testing.T) {
+	t.Parallel()
+	everyBucket(t, limit.Rate{Capacity: 100, PerSec: 400}, func(t *testing.T, bs []*limit.TokenBucket) {
+		start := time.Now()
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				for range 10 {
+					if _, err := bs[i%2].Wait(t.Context(), "k", 0.5); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if given, most := 250.0, 100+400*time.Since(start).Seconds(); given > most+0.5 {
+			t.Fatalf("got %v tokens, want %v at most", given, most)
+		}
+	})
+}
+
+func TestTokenBucketTakesAndRefundsSideBySide(t *testing.T) {
+	t.Parallel()
+	everyBucket(t, limit.Rate{Capacity: 4, PerSec: 0.001}, func(t *testing.T, bs []*limit.TokenBucket) {
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() {
+				for range 50 {
+					if ok, wait, err := bs[i%2].Try(t.Context(), "k", 1); !ok || wait < 0 || err != nil {
+						t.Errorf("got %v, %v, %v; want a token", ok, wait, err)
+					}
+					if err := bs[i%2].Refund(t.Context(), "k", 1); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestTokenBucketCancelledWaitReturnsTheTokens(t *testing.T) {
+	t.Parallel()
+	everyBucket(t, limit.Rate{Capacity: 1, PerSec: 0.5}, func(t *testing.T, bs []*limit.TokenBucket) {
+		take(t, bs[0], "k", 1)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(20*time.Millisecond, func() { cancel(errors.New("enough")) })
+		if _, err := bs[0].Wait(ctx, "k", 1); err == nil {
+			t.Fatal("got nil, want the error of the cancelled context")
+		}
+		if _, wait := take(t, bs[0], "k", 1); wait > 2*time.Second {
+			t.Fatalf("got a wait of %v, want 2s at most: its token is returned", wait)
+		}
+		short, stop := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer stop()
+		if _, err := bs[0].Wait(short, "k", 1); !errors.Is(err, limit.ErrTooLong) {
+			t.Fatalf("got %v, want ErrTooLong", err)
+		}
+	})
+}
+
+func TestTokenBucketIsOneForAllClients(t *testing.T) {
+	t.Parallel()
+	everyBucket(t, limit.PerMinute(60), func(t *testing.T, bs []*limit.TokenBucket) {
+		var got atomic.Int32
+		start := time.Now()
+		var wg sync.WaitGroup
+		for i := range 70 {
+			wg.Go(func() {
+				if ok, _, _ := bs[i%2].Try(t.Context(), "k", 1); ok {
+					got.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if n := float64(got.Load()); n < 60 || n > 60+math.Ceil(time.Since(start).Seconds()) {
+			t.Fatalf("got %v tokens, want 60", n)
+		}
+	})
+}
+
+func TestTokenBucketKeysAndResetsAreIndependent(t *testing.T) {
+	t.Parallel()
+	everyBucket(t, limit.PerMinute(1), func(t *testing.T, bs []*limit.TokenBucket) {
+		for range 10 {
+			if ok, _ := take(t, bs[0], "ten", 1); !ok {
+				t.Fatal("got none, want ten a minute")
+			}
+		}
+		if ok, _ := take(t, bs[0], "ten", 1); ok {
+			t.Fatal("got an eleventh token, want ten a minute")
+		}
+		take(t, bs[0], "a", 1)
+		take(t, bs[0], "b", 1)
+		if err := bs[0].Reset(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		okA, _ := take(t, bs[0], "a", 1)
+		okB, waitB := take(t, bs[0], "b", 1)
+		if !okA || okB || waitB > time.Minute {
+			t.Fatalf("got a %v, b %v, wait %v; want a token of a, and none of b for a minute", okA, okB, waitB)
+		}
+	})
+}
+
+func TestTokenBucketRejectsWhatIsNotANumber(t *testing.T) {
+	t.Parallel()
+	everyBucket(t, limit.PerMinute(1), func(t *testing.T, bs []*limit.TokenBucket) {
+		for _, n := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+			if ok, _, err := bs[0].Try(t.Context(), "k", n); ok || err == nil {
+				t.Errorf("took %v tokens: got %v, %v; want an error", n, ok, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,100 @@
+package limit_test
+
+import (
+	"bytes"
+	"log"
+	"os"
+	"strings"
+	"testing"
+
+	"muster/tasks/limit"
+)
+
+func TestHostKey(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"https://api.crossref.org/works":       "api.crossref.org",
+		"https://api.example.com:443/x":        "api.example.com",
+		"http://example.com:80/":               "example.com",
+		"http://example.com:443/":              "example.com:443",
+		"https://example.com:80/":              "example.com:80",
+		"http://example.com:8080/d":            "example.com:8080",
+		"https://API.Crossref.ORG/":            "api.crossref.org",
+		"HTTPS://API.Crossref.ORG:443/":        "api.crossref.org",
+		"https://user:pass@example.com/":       "example.com",
+		"user:pass@example.com/x":              "example.com",
+		"http://[::1]:8080/a":                  "[::1]:8080",
+		"http://[2001:DB8::1]/":                "[2001:db8::1]",
+		"https://[2001:db8::1]:443/":           "[2001:db8::1]",
+		"https://[2001:db8:0:0::1]/":           "[2001:db8::1]",
+		"https://example.com./x":               "example.com",
+		"http://bücher.de/":                    "xn--bcher-kva.de",
+		"http://xn--bcher-kva.de/":             "xn--bcher-kva.de",
+		"example.com/path":                     "example.com",
+		"example.com:8080/path":                "example.com:8080",
+		"//example.com/path":                   "example.com",
+		"":                                     "",
+		"  ":                                   "",
+		"http://example.com:99999/":            "http://example.com:99999/",
+		"http://example.com:080/":              "example.com",
+		"http://example.com:/":                 "example.com",
+		"http://":                              "http://",
+		"http://a b/":                          "http://a b/",
+		"::::":                                 "::::",
+		"http://under_score.example/":          "under_score.example",
+		"http://127.0.0.1:8080":                "127.0.0.1:8080",
+		"ftp://example.com:80/":                "example.com:80",
+		"http://[fe80::1%25eth0]/":             "[fe80::1%eth0]",
+		"\x00":                                 "\x00",
+		"http://%zz/":                          "http://%zz/",
+		"http://me:secret@example.com:99999/":  "http://example.com:99999/",
+		"http://me:sec/ret@a b/":               "http://a b/",
+		"me:secret@[x]:y":                      "[x]:y",
+		"https://example.com?x=http://other/":  "example.com",
+		"https://example.com#http://other.org": "example.com",
+	} {
+		if got := limit.HostKey(url); got != want {
+			t.Errorf("HostKey(%q) is %q, want %q", url, got, want)
+		}
+	}
+}
+
+// What is no URL has a key that is safe to store, and a reason.
+func TestHostKeyWarns(t *testing.T) {
+	var said bytes.Buffer // not in parallel: the log is everybody's
+	log.SetOutput(&said)
+	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+	for url, why := range map[string]string{
+		"http://me:secret@example.com:99999/x": "the port 99999 is above 65535",
+		"http://me:secret@a b/":                "cannot be read as a URL",
+		"http://me:sec%ret@example.com/":       "cannot be read as a URL",
+		"http://":                              "has no host",
+		"1:2:3":                                "is no IPv6 address",
+		"http://" + strings.Repeat("x", 254):   "the host has 254 bytes",
+	} {
+		said.Reset()
+		key := limit.HostKey(url)
+		for _, want := range []string{"WARN", why, key} {
+			if !strings.Contains(said.String(), want) {
+				t.Errorf("%s: it said %q, want %q", url, &said, want)
+			}
+		}
+		if strings.Contains(said.String()+key, "secret") {
+			t.Errorf("%s: key %s, said %s", url, key, &said)
+		}
+	}
+	said.Reset()
+	if limit.HostKey("http://example.com:80/"); said.Len() > 0 {
+		t.Errorf("a good host: %s", &said)
+	}
+}
+
+func FuzzHostKey(f *testing.F) {
+	f.Add("https://user:pass@example.com:443/x")
+	f.Fuzz(func(t *testing.T, url string) {
+		key := limit.HostKey(url)
+		if again := limit.HostKey(url); again != key {
+			t.Fatalf("%q has keys %q and %q", url, key, again)
+		}
+	})
+}

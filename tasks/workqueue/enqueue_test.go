@@ -1,0 +1,122 @@
+package workqueue_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"muster/tasks/workqueue"
+)
+
+func TestEnqueueReportsNew(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		if n := k.enqueue("x"); n != 1 {
+			k.t.Fatalf("%d new, want 1", n)
+		}
+		k.wantStats("1 0 0 0 0")
+	})
+}
+
+func TestEnqueueAgainReportsPresent(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		k.enqueue("x")
+		if n := k.enqueue("x", "x"); n != 0 {
+			k.t.Fatalf("%d new, want 0", n)
+		}
+		k.wantStats("1 0 0 0 0")
+	})
+}
+
+func TestEnqueueAgainKeepsThePayload(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		ctx := k.t.Context()
+		_, _ = k.Enqueue(ctx, workqueue.Item{ID: "x", Payload: []byte("P")})
+		_, _ = k.Enqueue(ctx, workqueue.Item{ID: "x", Payload: []byte("Q"), Priority: 9})
+		if got := k.leaseOne("w"); string(got.Payload) != "P" {
+			k.t.Fatalf("payload is %q, want P", got.Payload)
+		}
+	})
+}
+
+func TestEnqueueOfATerminalItemChangesNothing(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		for i, o := range []workqueue.Outcome{workqueue.Done(), workqueue.Skipped("s"), workqueue.Failed(errors.New("e"))} {
+			id := fmt.Sprint(i)
+			k.enqueue(id)
+			k.settle(k.leaseOne("w"), o)
+			if k.enqueue(id) != 0 || len(k.lease("w", 9)) != 0 {
+				k.t.Fatalf("item in %s came back", o.State)
+			}
+		}
+		k.wantStats("0 0 1 1 1")
+	})
+}
+
+func TestOneOfManyConcurrentEnqueuesIsNew(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		added := make([]int, 50)
+		var wg sync.WaitGroup
+		for i := range added {
+			wg.Go(func() { added[i], _ = k.Enqueue(k.t.Context(), workqueue.Item{ID: "x"}) })
+		}
+		wg.Wait()
+		if i := slices.Index(added, 1); i < 0 || slices.Contains(added[i+1:], 1) {
+			k.t.Fatalf("new counts are %v, want one 1", added)
+		}
+	})
+}
+
+func TestPayloadsAreUnchanged(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		big := append(append([]byte(`{"a":[1,{"b":null}],"ü":"\u0000 €","n":12345678901234567,"e":[],"s":"`),
+			bytes.Repeat([]byte("x"), 1<<20)...), `"}`...)
+		for i, p := range [][]byte{big, nil, []byte("not json\nat all"), {0, 255, '\n'}} {
+			item := workqueue.Item{ID: fmt.Sprint(i), Kind: "k", Payload: p, ResourceKeys: []string{"h:ü", "r"},
+				Labels: map[string]string{"a": "b\nc"}, Priority: -3, MaxAttempts: 7}
+			if _, err := k.Enqueue(k.t.Context(), item); err != nil {
+				k.t.Fatal(err)
+			}
+			got := k.leaseOne("w")
+			if !bytes.Equal(got.Payload, p) || got.Kind != "k" || !slices.Equal(got.ResourceKeys, item.ResourceKeys) ||
+				!maps.Equal(got.Labels, item.Labels) {
+				k.t.Fatalf("got %.200q for %.200q", got.Payload, p)
+			}
+			if info := k.get(item.ID); info.Priority != -3 || info.MaxAttempts != 7 || !bytes.Equal(info.Payload, p) {
+				k.t.Fatalf("got %+v", info.Item)
+			}
+		}
+	})
+}
+
+func TestBadItemsAreRejectedAndNothingIsAdded(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{MaxPayload: 100}, func(k *kit) {
+		for _, bad := range []workqueue.Item{
+			{}, {ID: strings.Repeat("x", 10<<20)}, {ID: "a\xff"}, {ID: "a\x00b"}, {ID: "a", Payload: make([]byte, 101)},
+			{ID: "a", Priority: 101}, {ID: "a", MaxAttempts: -1}, {ID: "a", Kind: "\xff"},
+			{ID: "a", ResourceKeys: []string{""}}, {ID: "a", ResourceKeys: []string{"a\x1fb"}},
+			{ID: "a", ResourceKeys: make([]string, 9)}, {ID: "a", Labels: map[string]string{"x": "\xff"}},
+			{ID: "a", Kind: strings.Repeat("k", 100<<10)},
+		} {
+			n, err := k.Enqueue(k.t.Context(), workqueue.Item{ID: "good"}, bad)
+			if err == nil || len(err.Error()) > 400 {
+				k.t.Errorf("%.100q: got %d, %v", bad.ID, n, err)
+			}
+		}
+		s, _ := k.Stats(k.t.Context())
+		if s.Total > 1 { // the good one may be in before an item too long to encode is met
+			k.t.Fatalf("%+v", s)
+		}
+	})
+}

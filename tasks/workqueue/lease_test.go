@@ -1,0 +1,335 @@
+package workqueue_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"muster/tasks/workqueue"
+)
+
+func TestLeaseIsOldestFirst(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		names := numbered(10)
+		k.enqueue(names...)
+		if got, want := ids(k.lease("w", 3)), strings.Join(names[:3], " "); got != want {
+			k.t.Fatalf("leased %s, want %s", got, want)
+		}
+		k.wantStats("7 3 0 0 0")
+	})
+}
+
+func TestLeaseIsByPriorityFirst(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		_, err := k.Enqueue(k.t.Context(),
+			workqueue.Item{ID: "low", Priority: -100}, workqueue.Item{ID: "normal"},
+			workqueue.Item{ID: "high", Priority: 100}, workqueue.Item{ID: "normal2"},
+			workqueue.Item{ID: "host", Priority: 1, ResourceKeys: []string{"h"}})
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		if got, want := ids(k.lease("w", 5)), "high host normal normal2 low"; got != want {
+			k.t.Fatalf("leased %s, want %s", got, want)
+		}
+	})
+}
+
+func TestEmptyQueueLeasesNothing(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		if got := k.lease("w", 3); len(got) != 0 {
+			k.t.Fatalf("leased %v of nothing", got)
+		}
+		k.wantStats("0 0 0 0 0")
+		if lost, err := k.Heartbeat(k.t.Context()); len(lost) != 0 || err != nil {
+			k.t.Fatalf("heartbeat of nothing: %v, %v", lost, err)
+		}
+	})
+}
+
+func TestConcurrentLesseesShareNoItem(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		k.enqueue(numbered(200)...)
+		var mu sync.Mutex
+		seen := map[string]int{}
+		var wg sync.WaitGroup
+		for w := range 8 {
+			wg.Go(func() {
+				for {
+					got, err := k.Lease(k.t.Context(), fmt.Sprint("w", w%2), 3)
+					if err != nil || len(got) == 0 {
+						return
+					}
+					mu.Lock()
+					for _, l := range got {
+						seen[l.ID]++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		for id, n := range seen {
+			if n != 1 {
+				k.t.Errorf("%s was leased %d times", id, n)
+			}
+		}
+		if len(seen) != 200 {
+			k.t.Fatalf("leased %d of 200", len(seen))
+		}
+	})
+}
+
+func TestWorkerIsNotGivenAnItemTwice(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		k.enqueue("a", "b")
+		if got := ids(k.lease("w", 1)) + ids(k.lease("w", 1)) + ids(k.lease("w", 1)); got != "ab" {
+			k.t.Fatalf("leased %q, want ab", got)
+		}
+	})
+}
+
+func TestLeaseOfZeroLeasesNothing(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		k.enqueue("a")
+		if got := len(k.lease("w", 0)) + len(k.lease("w", -1)); got != 0 {
+			k.t.Fatalf("leased %d", got)
+		}
+	})
+}
+
+func TestLeaseOfMoreThanOneScript(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		names := numbered(1300)
+		k.enqueue(names...)
+		if got := ids(k.lease("w", 1200)); got != strings.Join(names[:1200], " ") {
+			k.t.Fatal("1200 items are not leased in order")
+		}
+		k.wantStats("100 1200 0 0 0")
+	})
+}
+
+func TestExpiredLeaseIsHandedOutAgain(t *testing.T) {
+	t.Parallel()
+	every(t, short, func(k *kit) {
+		k.enqueue("a")
+		first := k.leaseOne("w1")
+		var again []workqueue.Leased
+		k.eventually("the lease to expire", func() bool { again = k.lease("w2", 1); return len(again) == 1 })
+		if again[0].ID != "a" || again[0].Attempts != 1 || again[0].Token == first.Token {
+			k.t.Fatalf("got %+v after %+v", again[0], first)
+		}
+		if !time.Now().After(first.Expires.Add(-50 * time.Millisecond)) {
+			k.t.Fatal("handed out before its time")
+		}
+	})
+}
+
+func TestLeaseHoldsUntilItExpires(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		k.enqueue("a")
+		k.leaseOne("w1")
+		if got := k.lease("w2", 1); len(got) != 0 {
+			k.t.Fatalf("leased %v twice", got)
+		}
+	})
+}
+
+func TestHeartbeatsKeepALease(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{LeaseTTL: 2 * time.Second}, func(k *kit) {
+		k.enqueue("a")
+		l := k.leaseOne("w1")
+		end := l.Expires.Add(600 * time.Millisecond)
+		tick := time.NewTicker(50 * time.Millisecond)
+		defer tick.Stop()
+		for time.Now().Before(end) {
+			<-tick.C
+			if lost, err := k.Heartbeat(k.t.Context(), l); len(lost) > 0 || err != nil {
+				k.t.Fatalf("lost %v, %v", lost, err)
+			}
+			if got := k.lease("w2", 1); len(got) != 0 {
+				k.t.Fatal("leased in spite of heartbeats")
+			}
+		}
+	})
+}
+
+func TestHeartbeatExtendsByTheTTLOfItsOwnLeases(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{LeaseTTL: time.Minute}, func(k *kit) {
+		k.enqueue("a", "b")
+		a, b := k.leaseOne("w1"), k.leaseOne("w2")
+		// As if both were leased long ago.
+		for _, id := range []string{"a", "b"} {
+			key := "muster:wq:{q:" + k.t.Name() + "}:leased"
+			k.rdb.ZIncrBy(k.t.Context(), key, -30_000, id)
+		}
+		before := k.get("b").Expires
+		if _, err := k.Heartbeat(k.t.Context(), a); err != nil {
+			k.t.Fatal(err)
+		}
+		left := time.Until(k.get("a").Expires)
+		if left < 55*time.Second || left > 61*time.Second {
+			k.t.Fatalf("lease has %v left, want a minute", left)
+		}
+		if d := k.get("b").Expires.Sub(before).Abs(); d > 2*time.Second {
+			k.t.Fatalf("the other worker's lease moved by %v", d)
+		}
+		_ = b
+	})
+}
+
+func TestItemWaitsForNotBefore(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		_, _ = k.Enqueue(k.t.Context(), workqueue.Item{ID: "later", NotBefore: time.Now().Add(time.Hour)},
+			workqueue.Item{ID: "past", NotBefore: time.Now().Add(-time.Hour)})
+		if got := ids(k.lease("w", 9)); got != "past" {
+			k.t.Fatalf("leased %q", got)
+		}
+		k.wantStats("1 1 0 0 0")
+	})
+}
+
+func TestStraysAreReturned(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		k.enqueue("a", "b", "c")
+		held := k.lease("w", 1)
+		k.lease("w", 1) // the answer is lost
+		k.lease("other", 1)
+		if n, err := k.ReturnStrays(k.t.Context(), "w", held...); n != 1 || err != nil {
+			k.t.Fatalf("%d went back, %v", n, err)
+		}
+		k.wantStats("1 2 0 0 0")
+		if l := k.leaseOne("w"); l.ID != "b" || l.Attempts != 0 {
+			k.t.Fatalf("leased %+v", l)
+		}
+	})
+}
+
+func TestReturnedItemsKeepTheirPlace(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		k.enqueue("a", "b", "c")
+		got := k.lease("w", 2)
+		if err := k.Return(k.t.Context(), got...); err != nil {
+			k.t.Fatal(err)
+		}
+		if again := k.lease("w", 3); ids(again) != "a b c" || again[0].Attempts != 0 {
+			k.t.Fatalf("leased %s", ids(again))
+		}
+	})
+}
+
+func TestLeaseByID(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		ctx := k.t.Context()
+		k.enqueue("a", "b", "c", "d", "e")
+		k.settle(k.leaseOne("w"), workqueue.Done()) // a
+		k.leaseOne("other")                         // b
+		k.retry(k.leaseOne("w"), 30*time.Minute)    // c
+		got, next, remaining, err := k.LeaseIDs(ctx, "me", []string{"a", "b", "c", "d", "d", "unknown"})
+		if err != nil || ids(got) != "d" || remaining != 3 {
+			k.t.Fatalf("leased %q, remaining %d, %v", ids(got), remaining, err)
+		}
+		if in := time.Until(next); in > 2*time.Second {
+			k.t.Fatalf("next in %v, but who has b may give it back at any time", in)
+		}
+		k.settle(got[0], workqueue.Done())
+		if got := ids(k.lease("w", 9)); got != "e" {
+			k.t.Fatalf("leased %q, want e", got)
+		}
+		if _, err := k.ExpireWorker(ctx, "other"); err != nil {
+			k.t.Fatal(err)
+		}
+		if got, _, _, _ := k.LeaseIDs(ctx, "me", []string{"b"}); ids(got) != "b" || got[0].Attempts != 1 {
+			k.t.Fatalf("leased %q", ids(got))
+		}
+		k.wantStats("1 2 2 0 0")
+	})
+}
+
+func TestLeaseByIDTakesItemsThatAreDue(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{LeaseTTL: 50 * time.Millisecond}, func(k *kit) {
+		k.enqueue("a", "b")
+		k.retry(k.leaseOne("w"), 50*time.Millisecond)
+		k.leaseOne("w")
+		seen := map[string]bool{}
+		k.eventually("both to come due", func() bool {
+			got, _, _, err := k.LeaseIDs(k.t.Context(), "me", []string{"a", "b"})
+			for _, l := range got {
+				seen[l.ID] = true
+				k.settle(l, workqueue.Done())
+			}
+			return err == nil && len(seen) == 2
+		})
+		k.wantStats("0 0 2 0 0")
+	})
+}
+
+func TestBudgetPassesOverLanes(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		var items []workqueue.Item
+		for i := range 20 {
+			items = append(items, workqueue.Item{ID: fmt.Sprintf("slow%02d", i), ResourceKeys: []string{"host:slow", "r"}})
+		}
+		for i := range 6 {
+			items = append(items, workqueue.Item{ID: fmt.Sprintf("fast%d", i), ResourceKeys: []string{fmt.Sprint("host:", i%3)}})
+		}
+		items = append(items, workqueue.Item{ID: "free1"}, workqueue.Item{ID: "free2"})
+		if _, err := k.Enqueue(k.t.Context(), items...); err != nil {
+			k.t.Fatal(err)
+		}
+		got, err := k.LeaseWithin(k.t.Context(), "w", 100, workqueue.Budget{Default: 1, Left: map[string]int{"host:slow": 2, "r": 5, "host:2": 0}})
+		if err != nil || ids(got.Items) != "slow00 slow01 fast0 fast1 free1 free2" || !got.PassedOver {
+			k.t.Fatalf("leased %s, %+v, %v", ids(got.Items), got, err)
+		}
+		got, _ = k.LeaseWithin(k.t.Context(), "w", 3, workqueue.Budget{Default: -1, Left: map[string]int{"r": 0}})
+		if ids(got.Items) != "fast2 fast3 fast4" {
+			k.t.Fatalf("leased %s", ids(got.Items))
+		}
+		k.wantStats("19 9 0 0 0")
+	})
+}
+
+func TestLanesKeepTheOrderOfItems(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		var items []workqueue.Item
+		var want []string
+		for i := range 300 {
+			id := fmt.Sprint("i", i)
+			items = append(items, workqueue.Item{ID: id, ResourceKeys: []string{fmt.Sprint("h", i*7%130)}})
+			want = append(want, id)
+		}
+		if _, err := k.Enqueue(k.t.Context(), items...); err != nil {
+			k.t.Fatal(err)
+		}
+		var got []string
+		for len(got) < 300 {
+			ls := k.lease("w", 37)
+			if len(ls) == 0 {
+				break
+			}
+			got = append(got, strings.Fields(ids(ls))...)
+		}
+		if !slices.Equal(got, want) {
+			k.t.Fatalf("leased %v", got)
+		}
+	})
+}

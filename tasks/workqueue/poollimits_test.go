@@ -1,0 +1,147 @@
+package workqueue_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/limit"
+	"muster/tasks/redistest"
+	"muster/tasks/workqueue"
+)
+
+// A pool never holds more than three items a worker, and a limit that SetLimit
+// raises above the configured one is used.
+func TestPoolHoldsFewAndUsesRaisedLimits(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	k := newKit(t, rdb, workqueue.Config{})
+	for i := range 100 {
+		if _, err := k.Enqueue(t.Context(), workqueue.Item{ID: fmt.Sprint(i), Kind: "test", ResourceKeys: []string{"host:h"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slots := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 2})
+	var now atomic.Int32
+	finish := make(chan struct{})
+	p := k.pool(workqueue.PoolConfig{Workers: 5, Limiter: func(string) *limit.KeyedLimiter { return slots }},
+		func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+			now.Add(1)
+			defer now.Add(-1)
+			<-finish
+			return workqueue.Done(), nil
+		})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- p.Run(ctx) }()
+	k.eventually("two items to run", func() bool { return now.Load() == 2 })
+	k.eventually("what found no slot to be given back", func() bool {
+		s, err := k.Stats(t.Context())
+		return err == nil && s.InProgress == 2
+	})
+	// From another process, above the limit that this one is set up with.
+	other := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 2})
+	if err := other.SetLimit(t.Context(), "host:h", 100); err != nil {
+		t.Fatal(err)
+	}
+	finish <- struct{}{} // it is learned with the next item
+	k.eventually("five items to run and ten to wait", func() bool { return now.Load() == 5 && p.Stats().Running >= 10 })
+	for range 20 {
+		if s, err := k.Stats(t.Context()); err != nil || s.InProgress > 15 {
+			t.Errorf("%+v, %v; want 15 in progress at most", s, err)
+		}
+		finish <- struct{}{}
+	}
+	stop()
+	close(finish)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if s, err := k.Stats(t.Context()); err != nil || s.InProgress != 0 || s.Done < 20 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// A host at its limit holds up nobody else, and its limit holds in two pools
+// together.
+func TestPoolPassesOverSlowHosts(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	k := newKit(t, rdb, workqueue.Config{})
+	var items []workqueue.Item
+	for i := range 20 {
+		items = append(items, workqueue.Item{ID: fmt.Sprint("slow", i), Kind: "test", ResourceKeys: []string{"host:slow"}})
+	}
+	for i := range 100 {
+		items = append(items, workqueue.Item{ID: fmt.Sprint("fast", i), Kind: "test", ResourceKeys: []string{fmt.Sprint("host:", i%10)}})
+	}
+	if _, err := k.Enqueue(t.Context(), items...); err != nil {
+		t.Fatal(err)
+	}
+	var slow, most, fast atomic.Int32
+	goOn := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		// Each pool has limiters of its own, as a process has.
+		l := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 2})
+		p := k.pool(workqueue.PoolConfig{Workers: 5, Drain: true, Limiter: func(string) *limit.KeyedLimiter { return l }},
+			func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+				if !strings.HasPrefix(it.ID, "slow") {
+					if fast.Add(1) == 100 {
+						close(goOn)
+					}
+					return workqueue.Outcome{}, nil
+				}
+				n := slow.Add(1)
+				defer slow.Add(-1)
+				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+				}
+				<-goOn // no slow one ends before every fast one has
+				return workqueue.Outcome{}, nil
+			})
+		wg.Go(func() { k.run(p) })
+	}
+	wg.Wait()
+	k.wantStats("0 0 120 0 0")
+	if most.Load() != 2 {
+		t.Errorf("%d at a time on the slow host, want 2", most.Load())
+	}
+}
+
+// Where a limiter fails, the item fails, says so, and holds nothing.
+func TestPoolNotesLimitersThatFail(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	k := newKit(t, rdb, workqueue.Config{MaxAttempts: 2, Backoff: quick})
+	if _, err := k.Enqueue(t.Context(),
+		workqueue.Item{ID: "a", Kind: "test", ResourceKeys: []string{"resolver:r", "host:broken"}},
+		workqueue.Item{ID: "b", Kind: "test", ResourceKeys: []string{"resolver:r", "host:fine"}}); err != nil {
+		t.Fatal(err)
+	}
+	away := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
+	t.Cleanup(func() { _ = away.Close() })
+	fine, broken := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{}), limit.NewKeyedLimiter(away, limit.KeyedConfig{})
+	p := k.pool(workqueue.PoolConfig{Drain: true, Logger: quiet, Limiter: func(key string) *limit.KeyedLimiter {
+		if key == "host:broken" {
+			return broken
+		}
+		return fine
+	}}, done)
+	k.run(p)
+	k.wantStats("0 0 1 0 1")
+	a := k.get("a")
+	if a.Attempts != 2 || !strings.HasPrefix(a.Note, "limiter_acquire_failed: acquire a slot of host:broken: ") {
+		t.Errorf("%d attempts, %q", a.Attempts, a.Note)
+	}
+	if s := p.Stats(); s.Retried != 1 || s.Failed != 1 || s.Done != 1 {
+		t.Errorf("%+v", s)
+	}
+	if n, err := fine.Held(t.Context(), "resolver:r"); err != nil || n != 0 {
+		t.Errorf("%d slots of the resolver are held, %v", n, err)
+	}
+}

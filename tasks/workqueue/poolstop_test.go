@@ -1,0 +1,142 @@
+package workqueue_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/limit"
+	"muster/tasks/redistest"
+	"muster/tasks/workqueue"
+)
+
+func TestPoolStops(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, redistest.New(t), workqueue.Config{})
+	k.enqueue(numbered(50)...)
+	ctx, cancel := context.WithCancel(t.Context())
+	started, finish := make(chan string, 50), make(chan struct{})
+	p := k.pool(workqueue.PoolConfig{Workers: 4, Grace: 300 * time.Millisecond},
+		func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
+			started <- it.ID
+			if it.ID == "item-00050" {
+				<-finish // ends within the grace
+				return workqueue.Outcome{}, nil
+			}
+			<-ctx.Done() // does not
+			return workqueue.Outcome{}, ctx.Err()
+		})
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = p.Run(ctx) })
+	for range 4 {
+		<-started
+	}
+	cancel()
+	k.eventually("the buffer to be given back", func() bool {
+		s, err := k.Stats(t.Context())
+		return err == nil && s.InProgress == 4
+	})
+	close(finish)
+	wg.Wait()
+	k.wantStats("49 0 1 0 0")
+	all, err := k.Get(t.Context(), numbered(50)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, it := range all {
+		if it.Attempts != 0 {
+			t.Errorf("%s has used %d attempts", it.ID, it.Attempts)
+		}
+	}
+}
+
+func TestIdlePoolStopsAtOnce(t *testing.T) {
+	t.Parallel()
+	k := newKit(t, redistest.New(t), workqueue.Config{})
+	p := k.pool(workqueue.PoolConfig{}, done)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- p.Run(ctx) }()
+	k.enqueue("a")
+	k.eventually("the item to be done", func() bool { return p.Stats().Done == 1 })
+	start := time.Now()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(start); d > 10*time.Second { // a third of the grace
+		t.Errorf("took %v", d)
+	}
+}
+
+// slowly lets no command through once it is shut, until it is open.
+type slowly struct {
+	shut    atomic.Bool
+	waiting atomic.Int32
+	open    chan struct{}
+}
+
+func (s *slowly) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (s *slowly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (s *slowly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if s.shut.Load() {
+			s.waiting.Add(1)
+			<-s.open
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// Slots that are slow to give back, because their Redis is silent, hold up
+// neither each other nor the settling of what comes next: a pool that stops
+// would take a timeout for each.
+func TestPoolGivesSlotsBackSideBySide(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	k := newKit(t, rdb, workqueue.Config{})
+	own := redis.NewClient(rdb.(*redis.Client).Options())
+	t.Cleanup(func() { _ = own.Close() })
+	gate := &slowly{open: make(chan struct{})}
+	own.AddHook(gate)
+	slots := limit.NewKeyedLimiter(own, limit.KeyedConfig{})
+	const n = 8
+	for i := range n {
+		if _, err := k.Enqueue(t.Context(), workqueue.Item{ID: fmt.Sprint(i), Kind: "test", ResourceKeys: []string{fmt.Sprint("host:", i)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var running atomic.Int32
+	finish := make(chan struct{})
+	p := k.pool(workqueue.PoolConfig{Workers: n, Limiter: func(string) *limit.KeyedLimiter { return slots }},
+		func(context.Context, workqueue.Leased) (workqueue.Outcome, error) {
+			running.Add(1)
+			<-finish
+			return workqueue.Done(), nil
+		})
+	ctx, stop := context.WithCancel(t.Context())
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		if err := p.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer ended.Wait()
+	defer close(gate.open)
+	defer stop()
+	k.eventually("all to run", func() bool { return running.Load() == n })
+	gate.shut.Store(true)
+	close(finish)
+	k.eventually("all to be settled, and all slots to be on their way back", func() bool {
+		return p.Stats().Done == n && gate.waiting.Load() == n
+	})
+}
