@@ -106,8 +106,8 @@ func TestKilledWhileProxiesAreChecked(t *testing.T) {
 	b.wantQuiet(t)
 }
 
-// TestEverythingKilled kills the whole run with -9 in the middle of a scrape, as a power cut would. What
-// it left behind is cleared by the next run, which goes on with the job: every record, none twice.
+// TestEverythingKilled kills the whole run with -9 in the middle of a scrape, as a power cut would. The
+// next run clears what it left, and continues the job: every record, none twice.
 func TestEverythingKilled(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -83,8 +83,8 @@ func (b *bench) said(t *testing.T, args ...string) (stdout, stderr string, code 
 }
 
 // TestDiskFull fills the disk that Redis and the records are on in the middle of a scrape, for longer than
-// workers may be silent. The jobs are blocked and say why, nobody is taken for gone, and with room again the
-// scrape goes on by itself: every record, none twice, no page that was given up.
+// workers may be silent. The jobs are blocked and say why, no worker counts as ended, and once there is room the
+// scrape continues by itself: every record, none twice, no page skipped.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
@@ -105,7 +105,7 @@ func TestDiskFull(t *testing.T) {
 				_, err := c.Workers(t.Context())
 				return tasks.Refused(err)
 			})
-			for range 2 { // it goes on looking meanwhile
+			for range 2 { // it keeps trying meanwhile
 				b.wantBlocked(t)
 			}
 			d.free()
@@ -121,8 +121,8 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// wantBlocked wants all commands that look at a running scrape to say that the disk is full, and that nobody is
-// gone.
+// wantBlocked wants all commands that show a running scrape to say that the disk is full, and that no worker has
+// ended.
 func (b *bench) wantBlocked(t *testing.T) {
 	t.Helper()
 	out, errs, code := b.said(t, "jobs", "list", "--json")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestInterrupted presses Ctrl-C in every phase of a round: it ends with 130 in decent time and leaves
-// nothing running, and the next round goes on where this one was: every record, none twice.
+// TestInterrupted presses Ctrl-C in every phase of a round: it ends with 130 within seconds and leaves
+// nothing running, and the next round continues from there: every record, none twice.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	phases := []struct {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestFirstOfTwoStops stops the run that has started the Redis, while another one on the same data folder
-// uses it. That one ends and says why, and the next run goes on with its jobs.
+// uses it. That one ends and says why, and the next run continues its jobs.
 func TestFirstOfTwoStops(t *testing.T) {
 	t.Parallel()
 	if redisd.Ping(t.Context(), "redis://127.0.0.1:6379/0", time.Second) == nil {

@@ -20,7 +20,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// audit looks through what workflows and workers have left.
+// audit checks the nodes of workflows, the journals of workers and the keys in Redis.
 type audit struct {
 	t     *testing.T
 	f     *fleet
@@ -64,11 +64,11 @@ func (a *audit) ended(runs []*tasks.AsyncResult[int]) {
 }
 
 // inBatch bounds the runs of a batch whose results were not stored yet. A batch is made to take 8 ms, and tasks take
-// 7.5 ms in the mean; what was short of that for a while is allowed for.
+// 7.5 ms in the mean; some may be shorter for a while.
 const inBatch = 8
 
 // runsOnce wants that every node ran as often as it made attempts, each time on the same input; a run
-// beyond that must be of a batch that a worker had when it was killed, of which it has one for each slot.
+// beyond that must be of a batch that a worker held when it was killed. A worker holds one for each slot.
 func (a *audit) runsOnce(results []*tasks.AsyncResult[int]) {
 	a.t.Helper()
 	type attempt struct {
@@ -92,20 +92,20 @@ func (a *audit) runsOnce(results []*tasks.AsyncResult[int]) {
 			input[e.key] = e.input
 		}
 	}
-	lost := map[string]int{} // runs that were in vain, by worker: all but the last of an attempt
+	lost := map[string]int{} // runs without a stored result, by worker: all but the last of an attempt
 	for at, runs := range ran {
 		slices.SortFunc(runs, func(x, y run) int { return cmp.Compare(x.at, y.at) })
 		for _, r := range runs[:len(runs)-1] {
 			a.again++
 			lost[r.by]++
 			if !a.f.doomed[r.by] {
-				a.t.Errorf("attempt %d of node %s ran on %v, though %s was never killed", at.n, at.key, runs, r.by)
+				a.t.Errorf("attempt %d of node %s: got runs %v, want one: %s was never killed", at.n, at.key, runs, r.by)
 			}
 		}
 	}
 	for name, n := range lost {
 		if n > slots*inBatch {
-			a.t.Errorf("%d runs of worker %s were repeated, more than the %d it can have had in batches when it was killed", n, name, slots*inBatch)
+			a.t.Errorf("got %d repeated runs of worker %s, want at most %d: more were not in its batches when it was killed", n, name, slots*inBatch)
 		}
 	}
 	for _, run := range results {
@@ -130,13 +130,12 @@ func (a *audit) runsOnce(results []*tasks.AsyncResult[int]) {
 	}
 }
 
-// fixed are the keys of a fleet that are there for good, whatever it runs.
+// fixed are the keys that a fleet always has, whatever it runs. They have no expiry.
 var fixed = regexp.MustCompile(`^(muster:store|muster:workers|muster:\{\d\}:(wake:default|done:[SFX])|` +
 	`asynq:queues|asynq:servers|asynq:workers|asynq:\{default\}:processed|asynq:\{default\}:failed)$`)
 
-// noLeftovers wants that no key is there for good but the fixed ones, and that asynq is empty. A wake-task that a
-// killed worker had taken from asynq's queue stays there until asynq misses it: two minutes, which are
-// made to pass.
+// noLeftovers wants every key but the fixed ones to expire, and asynq to be empty. A wake-task that a killed worker took
+// from asynq's queue keeps a lease of two minutes there, which noLeftovers ends at once.
 func (a *audit) noLeftovers() {
 	a.t.Helper()
 	rdb := a.c.Redis()
@@ -156,17 +155,17 @@ func (a *audit) noLeftovers() {
 	}
 	var left []string
 	testutil.Eventually(a.t, "asynq has nothing left", func() bool {
-		left = forGood(ctx, a.t, rdb)
+		left = unexpiring(ctx, a.t, rdb)
 		return len(left) == 0
 	})
 	w.stop()
-	if left = forGood(ctx, a.t, rdb); len(left) > 0 {
-		a.t.Errorf("keys without an expiry: %v", left)
+	if left = unexpiring(ctx, a.t, rdb); len(left) > 0 {
+		a.t.Errorf("got keys without an expiry %v, want none", left)
 	}
 }
 
-// forGood returns the keys without an expiry that are not fixed.
-func forGood(ctx context.Context, t *testing.T, rdb redis.UniversalClient) []string {
+// unexpiring returns the keys without an expiry that are not fixed.
+func unexpiring(ctx context.Context, t *testing.T, rdb redis.UniversalClient) []string {
 	t.Helper()
 	var left []string
 	look := func(ctx context.Context, node *redis.Client) error {

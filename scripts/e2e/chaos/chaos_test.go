@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -26,7 +28,7 @@ type storm struct {
 }
 
 // TestChaos sends nested workflows of every kind to four worker processes. They are killed at random and
-// at named points; one is frozen until its work has been given to others, and goes on; Redis is killed
+// at named points; one is frozen until other workers have its tasks, and continues; Redis is killed
 // and started again on its log.
 func TestChaos(t *testing.T) {
 	t.Parallel()
@@ -43,92 +45,16 @@ func TestChaosOnCluster(t *testing.T) {
 	storm{workflows: 150, inAll: 15 * time.Second, lanes: 3, outage: func() {}}.rage(t, redistest.ClusterURL(t))
 }
 
+// rage runs the storm, and checks what it leaves: every workflow ends as it must, no task ran without a reason, and no
+// key stays.
 func (s storm) rage(t *testing.T, url string) {
 	r := seed(t)
-	c := connect(t, url)
-	f := newFleet(t, url)
+	f, c := newFleet(t, url), connect(t, url)
 	began := time.Now()
+	k := s.startKilling(t, f, c, r)
+	all := s.send(t, c, r)
+	k.wait()
 
-	ctx, cancel := context.WithTimeout(t.Context(), s.inAll)
-	defer cancel()
-	plans := make(chan string, 1000)
-	deaths := map[string]int{}
-	var mu sync.Mutex // guards deaths
-	for i := range cap(plans) {
-		// Every other worker dies from outside; the others at each point in turn.
-		plan := ""
-		if i%2 == 1 {
-			plan = fmt.Sprintf("%s %d", points[i/2%len(points)], 1+r.IntN(8))
-		}
-		plans <- plan
-	}
-	var crew sync.WaitGroup
-	for lane := range s.lanes {
-		rng := rand.New(rand.NewPCG(r.Uint64(), uint64(lane)))
-		crew.Go(func() {
-			for ctx.Err() == nil {
-				plan := <-plans
-				w, err := f.start(plan)
-				if err != nil {
-					t.Errorf("start worker: %v", err)
-					return
-				}
-				f.doom(w)
-				life := time.Duration(800+rng.IntN(2500)) * time.Millisecond
-				if plan != "" {
-					life = 6 * time.Second // it comes to its point long before
-				}
-				select {
-				case <-w.done:
-				case <-time.After(life):
-					plan = "from outside"
-				}
-				w.kill()
-				mu.Lock()
-				deaths[pointOf(plan)]++
-				mu.Unlock()
-				if rng.IntN(2) == 0 { // half of them have a supervisor
-					if err := insist(t.Context(), func(ctx context.Context) error { return tasks.ExpireLeases(ctx, c, w.name) }); err != nil {
-						t.Errorf("expire leases: %v", err)
-					}
-				}
-			}
-		})
-	}
-	if s.freeze {
-		crew.Go(func() { f.freezeOne(ctx, t) })
-	}
-	crew.Go(func() {
-		select {
-		case <-ctx.Done():
-		case <-time.After(s.inAll / 2):
-		}
-		s.outage()
-	})
-
-	all := make([]wanted, s.workflows)
-	runs := make([]*tasks.AsyncResult[int], s.workflows)
-	for i := range all {
-		all[i] = growRoot(r)
-		err := insist(t.Context(), func(ctx context.Context) error {
-			id := fmt.Sprintf("chaos-%03d", i)
-			run, err := all[i].sig.Send(ctx, c, tasks.ID(id), tasks.Retention(10*time.Minute))
-			if errors.Is(err, tasks.ErrDuplicate) { // its answer got lost
-				run, err = tasks.Attach[int](c, id), nil
-			}
-			runs[i] = run
-			return err
-		})
-		if err != nil {
-			t.Fatalf("send workflow %d: %v", i, err)
-		}
-		select {
-		case <-time.After(time.Until(began.Add(s.inAll * time.Duration(i) / time.Duration(s.workflows)))):
-		case <-t.Context().Done():
-			return
-		}
-	}
-	crew.Wait()
 	var last []*worker
 	for range s.lanes {
 		w, err := f.start("")
@@ -137,17 +63,13 @@ func (s storm) rage(t *testing.T, url string) {
 		}
 		last = append(last, w)
 	}
-	limit, cancelWait := context.WithTimeout(t.Context(), waitLimit)
-	defer cancelWait()
-	for i, run := range runs {
-		got, err := run.Wait(limit)
-		var failure *tasks.Failure
-		switch {
-		case all[i].fails && (!errors.As(err, &failure) || failure.Message != errWanted.Error()):
-			t.Errorf("workflow %d yielded %d, %v, want its failure", i, got, err)
-		case !all[i].fails && (err != nil || got != all[i].value):
-			t.Errorf("workflow %d yielded %d, %v, want %d", i, got, err, all[i].value)
-		}
+	limit, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	var runs []*tasks.AsyncResult[int]
+	for _, w := range all {
+		got, err := w.run.Wait(limit)
+		w.check(t, got, err)
+		runs = append(runs, w.run)
 	}
 	a := f.audit(limit, t, c)
 	a.ended(runs)
@@ -157,27 +79,144 @@ func (s storm) rage(t *testing.T, url string) {
 	}
 	a.runsOnce(runs)
 	a.noLeftovers()
-	mu.Lock()
-	defer mu.Unlock()
-	for _, p := range append(points, "from outside") {
-		if s.freeze && deaths[p] == 0 { // the short storm has not time for all
-			t.Errorf("no worker died %s", p)
-		}
+	if s.freeze { // the short storm has no time for all points
+		k.checkPoints(t)
 	}
 	t.Logf("%d workflows, %d nodes, %d runs, %d of them again; deaths: %v; all ended after %s",
-		s.workflows, a.nodes, a.runs, a.again, deaths, took.Round(100*time.Millisecond))
+		s.workflows, a.nodes, a.runs, a.again, k.deaths, took.Round(100*time.Millisecond))
 	if t.Failed() {
 		t.Log(f.logs())
 	}
 }
 
+// send sends the workflows, evenly over the time of the storm.
+func (s storm) send(t *testing.T, c *tasks.Client, r *rand.Rand) []sent {
+	began := time.Now()
+	all := make([]sent, s.workflows)
+	for i := range all {
+		all[i].wanted = growRoot(r)
+		err := insist(t.Context(), func(ctx context.Context) error {
+			id := fmt.Sprintf("chaos-%03d", i)
+			run, err := all[i].sig.Send(ctx, c, tasks.ID(id), tasks.Retention(10*time.Minute))
+			if errors.Is(err, tasks.ErrDuplicate) { // an earlier try succeeded, but its reply was lost
+				run, err = tasks.Attach[int](c, id), nil
+			}
+			all[i].run = run
+			return err
+		})
+		if err != nil {
+			t.Fatalf("send workflow %d: %v", i, err)
+		}
+		pause(t.Context(), time.Until(began.Add(s.inAll*time.Duration(i)/time.Duration(s.workflows))))
+	}
+	return all
+}
+
+// killing starts and kills workers, until the time of the storm has passed.
+type killing struct {
+	f     *fleet
+	c     *tasks.Client
+	plans chan string // where the next worker dies: "<point> <visit>", or "" for at random
+	group sync.WaitGroup
+
+	mu     sync.Mutex
+	deaths map[string]int // by point
+}
+
+const fromOutside = "from outside"
+
+// startKilling starts the lanes of workers, the outage and, if wanted, the freeze.
+func (s storm) startKilling(t *testing.T, f *fleet, c *tasks.Client, r *rand.Rand) *killing {
+	ctx, cancel := context.WithTimeout(t.Context(), s.inAll)
+	t.Cleanup(cancel)
+	k := &killing{f: f, c: c, plans: make(chan string, 1000), deaths: map[string]int{}}
+	for i := range cap(k.plans) {
+		// Every other worker dies from outside; the others at each point in turn.
+		plan := ""
+		if i%2 == 1 {
+			plan = fmt.Sprintf("%s %d", points[i/2%len(points)], 1+r.IntN(8))
+		}
+		k.plans <- plan
+	}
+	for lane := range s.lanes {
+		rng := rand.New(rand.NewPCG(r.Uint64(), uint64(lane)))
+		k.group.Go(func() {
+			for ctx.Err() == nil {
+				if err := k.killOne(t.Context(), rng); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	if s.freeze {
+		k.group.Go(func() { f.freezeOne(ctx, t) })
+	}
+	k.group.Go(func() {
+		pause(ctx, s.inAll/2)
+		s.outage()
+	})
+	return k
+}
+
+// killOne starts a worker, and kills it unless it dies first.
+func (k *killing) killOne(ctx context.Context, rng *rand.Rand) error {
+	plan := <-k.plans
+	w, err := k.f.start(plan)
+	if err != nil {
+		return fmt.Errorf("start worker: %w", err)
+	}
+	k.f.doom(w)
+	life := time.Duration(800+rng.IntN(2500)) * time.Millisecond
+	if plan != "" {
+		life = 6 * time.Second // it reaches its point long before
+	}
+	select {
+	case <-w.done:
+	case <-time.After(life):
+		plan = fromOutside
+	}
+	w.kill()
+	k.mu.Lock()
+	k.deaths[pointOf(plan)]++
+	k.mu.Unlock()
+	if rng.IntN(2) == 0 { // half of them have a supervisor
+		if err := insist(ctx, func(ctx context.Context) error { return tasks.ExpireLeases(ctx, k.c, w.name) }); err != nil {
+			return fmt.Errorf("expire leases: %w", err)
+		}
+	}
+	return nil
+}
+
+// wait returns when the last worker is killed.
+func (k *killing) wait() { k.group.Wait() }
+
+// checkPoints fails unless a worker died at each point and one from outside.
+func (k *killing) checkPoints(t *testing.T) {
+	t.Helper()
+	for _, p := range append(slices.Clone(points), fromOutside) {
+		if k.deaths[p] == 0 {
+			t.Errorf("got no worker that died %s, want one", p)
+		}
+	}
+}
+
+// pointOf returns the point of a plan, without the visit.
 func pointOf(plan string) string {
 	for _, p := range points {
-		if len(plan) > len(p) && plan[:len(p)] == p {
+		if strings.HasPrefix(plan, p+" ") {
 			return p
 		}
 	}
 	return plan
+}
+
+// pause returns after d, or when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }
 
 // insist repeats what an outage of Redis can make fail.
@@ -195,7 +234,7 @@ func insist(ctx context.Context, do func(context.Context) error) error {
 	}
 }
 
-// freezeFor is longer than the silence that others wait for.
+// freezeFor is longer than a worker may be silent before others take its tasks.
 const freezeFor = 12 * time.Second
 
 // freezeOne stops a worker in the middle of its work for longer than others wait for it.
@@ -206,23 +245,14 @@ func (f *fleet) freezeOne(ctx context.Context, t *testing.T) {
 		return
 	}
 	f.doom(w)
-	select {
-	case <-ctx.Done():
-	case <-time.After(4 * time.Second):
-	}
+	pause(ctx, 4*time.Second)
 	if err := w.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Errorf("freeze worker: %v", err)
 	}
-	select {
-	case <-t.Context().Done():
-	case <-time.After(freezeFor):
-	}
+	pause(t.Context(), freezeFor)
 	if err := w.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Errorf("thaw worker: %v", err)
 	}
-	select {
-	case <-ctx.Done():
-	case <-time.After(4 * time.Second):
-	}
+	pause(ctx, 4*time.Second)
 	w.stop()
 }

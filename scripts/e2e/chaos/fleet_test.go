@@ -18,7 +18,7 @@ import (
 	"muster/tasks"
 )
 
-// fleet is the worker processes of a test, those that live and those that are dead.
+// fleet is the worker processes of a test, running and ended.
 type fleet struct {
 	t   *testing.T
 	url string
@@ -26,7 +26,7 @@ type fleet struct {
 
 	mu      sync.Mutex // guards the fields below
 	names   []string
-	doomed  map[string]bool // did not end in peace
+	doomed  map[string]bool // are killed, or may be
 	started int
 }
 
@@ -41,7 +41,7 @@ type worker struct {
 	done chan struct{} // closed when it has ended
 }
 
-// start starts a worker that dies at a point ("" for none) and returns once it takes tasks, or is dead.
+// start starts a worker that dies at a point ("" for none), and returns when it takes tasks or has ended.
 func (f *fleet) start(die string) (*worker, error) {
 	f.mu.Lock()
 	f.started++
@@ -91,7 +91,7 @@ func (w *worker) kill() {
 	<-w.done
 }
 
-// doom says that what w had in flight may run again.
+// doom records that w may be killed: its tasks in flight may run again.
 func (f *fleet) doom(w *worker) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,7 +104,7 @@ func (w *worker) stop() {
 	<-w.done
 }
 
-// logs returns what the workers complained of, the last lines of each.
+// logs returns the last lines that each worker logged.
 func (f *fleet) logs() string {
 	out := ""
 	for _, n := range f.names {
@@ -119,7 +119,7 @@ func (f *fleet) logs() string {
 	return out
 }
 
-// seed is printed by a test that rolls dice, and taken from the environment.
+// seed returns a source of random numbers for a test. It prints the seed, and takes it from the environment if set.
 func seed(t *testing.T) *rand.Rand {
 	t.Helper()
 	n := rand.Uint64() >> 12
@@ -143,5 +143,5 @@ func connect(t *testing.T, url string) *tasks.Client {
 	return c
 }
 
-// waitLimit bounds the end of a workflow after all chaos.
+// waitLimit is how long workflows may take to end after the last failure.
 const waitLimit = 60 * time.Second

@@ -6,12 +6,13 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"testing"
 	"time"
 
 	"muster/tasks"
 )
 
-// Flake is a number that is had only after some failures.
+// Flake is a number that flaky returns only after some failures.
 type Flake struct{ Value, Fails int }
 
 // Seed is a workflow still to be grown.
@@ -36,7 +37,7 @@ var (
 	planned = tasks.New[Seed, int]("chaos.planned")
 )
 
-// What tally counts for a failure, and what instead puts in the place of one.
+// What tally adds for a failure, and what instead returns for one.
 const (
 	perFailure = 1000
 	inPlace    = -7
@@ -81,7 +82,7 @@ func grow(r *rand.Rand, depth int) (tasks.Signature[int], int) {
 	case 3: // chord of one task, a few at a time
 		ns := list(4 + 5*n)
 		return tasks.Chord(tasks.Each(ns, num, tasks.AtMost(2)), sum), total(ns)
-	case 4: // map over what is not known yet
+	case 4: // map over a list that is not known yet
 		s, v := grow(r, depth-1)
 		ns := list(v)
 		return tasks.Chord(tasks.Map(tasks.Chain(s, upTo), inc), sum), total(ns) + len(ns)
@@ -126,11 +127,29 @@ func (s Seed) grow() (tasks.Signature[int], int) {
 	return grow(rand.New(rand.NewPCG(s.Seed, uint64(s.Depth))), s.Depth)
 }
 
-// wanted is a workflow and what must become of it.
+// wanted is a workflow and how it must end.
 type wanted struct {
 	sig   tasks.Signature[int]
 	value int
 	fails bool
+}
+
+// sent is a workflow that was sent.
+type sent struct {
+	wanted
+	run *tasks.AsyncResult[int]
+}
+
+// check fails unless a workflow ended with its value, or failed as it must.
+func (s sent) check(t *testing.T, got int, err error) {
+	t.Helper()
+	var failure *tasks.Failure
+	switch {
+	case s.fails && (!errors.As(err, &failure) || failure.Message != errWanted.Error()):
+		t.Errorf("workflow %s: got %d, %v, want error %q", s.run.ID(), got, err, errWanted)
+	case !s.fails && (err != nil || got != s.value):
+		t.Errorf("workflow %s: got %d, %v, want %d", s.run.ID(), got, err, s.value)
+	}
 }
 
 // growRoot returns a random workflow; one in eight fails.
@@ -142,9 +161,9 @@ func growRoot(r *rand.Rand) wanted {
 	return wanted{sig: tasks.OnError(tasks.Chain(s, fail), mourn), fails: true}
 }
 
-var errWanted = errors.New("it was to fail")
+var errWanted = errors.New("it must fail")
 
-// handlers binds the tasks; do is called with the input of every run before it.
+// handlers registers the tasks. It calls began with the input of every run before the run.
 func handlers(m *tasks.Mux, began func(ctx context.Context, in any)) {
 	handle(m, began, num, func(_ context.Context, n int) (int, error) { return n, nil })
 	handle(m, began, inc, func(_ context.Context, n int) (int, error) { return n + 1, nil })

@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 // slots is how many tasks a worker runs at once.
 const slots = 6
 
-// work is the life of a worker process. It writes every run into its journal before it does it.
+// work is main of a worker process. It writes every run into its journal before the run begins.
 func work(url string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -104,7 +104,7 @@ func work(url string) error {
 
 func journalOf(dir, name string) string { return filepath.Join(dir, name+".journal") }
 
-// entry is a line of a journal: a run that was begun.
+// entry is a line of a journal: a run that began.
 type entry struct {
 	key     string // of the node
 	attempt int
@@ -140,8 +140,8 @@ func readJournal(t *testing.T, dir, name string) []entry {
 }
 
 // points are where a worker can die: before or after a kind of call to Redis, in a handler, and between
-// a handler and the storing of what it returned. Dequeue, enqueue and finish are asynq's, of wake-tasks; as all
-// that becomes of a node are calls of the engine, this is every gap between two writes that a node has.
+// a handler and the storing of its result. Dequeue, enqueue and finish are asynq's, of wake-tasks. All other writes
+// are calls of the engine, so these are all the gaps between two writes of a node.
 var points = []string{
 	"after dequeue", "before engine", "after engine", "handler", "returned",
 	"before enqueue", "after enqueue", "before finish", "after finish",
@@ -171,7 +171,7 @@ func (d *doom) visit(point string) {
 	select {}
 }
 
-// kindOf knows a script call by its keys.
+// kindOf returns the kind of a script call by its keys, or "".
 func kindOf(cmd redis.Cmder) string {
 	args := cmd.Args()
 	if len(args) < 5 || cmd.Name() != "evalsha" && cmd.Name() != "eval" {
