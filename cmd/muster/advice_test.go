@@ -18,8 +18,8 @@ import (
 	"muster/orchestrator/config"
 )
 
-// What messages and pages may name: commands as they are typed, flags,
-// settings and their variables.
+// What messages and pages may name: commands, flags, settings and their
+// environment variables.
 var (
 	advisedCommand = regexp.MustCompile("\\bmuster ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)*)([^`\n|;#&()]*)")
 	advisedFlag    = regexp.MustCompile(`(?:^|[\s(\[|'"])--([a-z][a-z-]+)`)
@@ -69,8 +69,8 @@ func flagNames(flags []cli.Flag) []string {
 	return append(names, "help", "version")
 }
 
-// wrong lists what a text names and is not there. Of a page only what follows
-// the word muster is about Muster's flags.
+// wrong lists the names in a text that do not exist. In a page, only flags after
+// the word muster are Muster's.
 func (a *advice) wrong(text string, page bool) []string {
 	var bad []string
 	for _, m := range advisedCommand.FindAllStringSubmatch(text, -1) {
@@ -168,7 +168,7 @@ func TestAdviceNamesWhatExists(t *testing.T) {
 	}
 }
 
-// The check of advice finds what is wrong, and only that.
+// The check of advice finds wrong names, and only those.
 func TestAdviceIsChecked(t *testing.T) {
 	t.Parallel()
 	a := newAdvice(t)

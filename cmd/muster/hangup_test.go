@@ -11,7 +11,7 @@ import (
 	"muster/internal/testutil"
 )
 
-// hangup sends SIGHUP and waits until the command says want for the n-th time.
+// hangup sends SIGHUP and waits until the command has printed want n times.
 func hangup(t *testing.T, cmd *exec.Cmd, out *output, want string, n int) {
 	t.Helper()
 	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
@@ -22,7 +22,7 @@ func hangup(t *testing.T, cmd *exec.Cmd, out *output, want string, n int) {
 	}
 }
 
-// finish interrupts a command and wants it to have lived until then.
+// finish interrupts a command. It fails if the command has ended before.
 func finish(t *testing.T, cmd *exec.Cmd, out *output) {
 	t.Helper()
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
@@ -75,7 +75,7 @@ func TestHangupEndsNothing(t *testing.T) {
 	})
 }
 
-// SIGHUP makes start and worker go on with new settings; wrong ones change nothing.
+// SIGHUP makes start and worker use new settings; invalid ones change nothing.
 func TestHangupReloads(t *testing.T) {
 	t.Parallel()
 	const site = "site: %s\nbase_url: http://127.0.0.1:%d\nstart: [/]\nproxy: {fallback: direct}\nrecords:\n  thing: {from: listing, fields: {name: h1}}\n"

@@ -13,36 +13,33 @@ import (
 // helpWidth is the width of help: that of a terminal by default.
 const helpWidth = 80
 
-// The library's own help does not wrap lines.
-func init() {
-	cli.HelpPrinter = func(w io.Writer, _ string, about any) {
-		switch c := about.(type) {
-		case *cli.App:
-			h := &help{w: w}
-			h.name(c.HelpName, c.Usage)
-			h.section("USAGE", "muster COMMAND [options]")
-			h.section("VERSION", c.Version)
-			h.section("DESCRIPTION", c.Description)
-			h.commands(c.VisibleCommands())
-			h.flags("GLOBAL OPTIONS", c.VisibleFlags())
-			h.section("MORE", c.HelpName+" COMMAND --help describes a command.")
-		case *cli.Command:
-			h := &help{w: w}
-			h.name(c.HelpName, c.Usage)
-			h.section("USAGE", usageOf(c))
-			h.section("DESCRIPTION", c.Description)
-			h.commands(c.VisibleCommands())
-			var own, global []cli.Flag
-			for _, f := range c.VisibleFlags() {
-				if isGlobal(f) {
-					global = append(global, f)
-				} else {
-					own = append(own, f)
-				}
+// printHelp replaces cli.HelpPrinter, which does not wrap lines.
+func printHelp(w io.Writer, _ string, about any) {
+	h := &help{w: w}
+	switch c := about.(type) {
+	case *cli.App:
+		h.name(c.HelpName, c.Usage)
+		h.section("USAGE", "muster COMMAND [options]")
+		h.section("VERSION", c.Version)
+		h.section("DESCRIPTION", c.Description)
+		h.commands(c.VisibleCommands())
+		h.flags("GLOBAL OPTIONS", c.VisibleFlags())
+		h.section("MORE", c.HelpName+" COMMAND --help describes a command.")
+	case *cli.Command:
+		h.name(c.HelpName, c.Usage)
+		h.section("USAGE", usageOf(c))
+		h.section("DESCRIPTION", c.Description)
+		h.commands(c.VisibleCommands())
+		var own, global []cli.Flag
+		for _, f := range c.VisibleFlags() {
+			if isGlobal(f) {
+				global = append(global, f)
+			} else {
+				own = append(own, f)
 			}
-			h.flags("OPTIONS", own)
-			h.flags("GLOBAL OPTIONS", global)
 		}
+		h.flags("OPTIONS", own)
+		h.flags("GLOBAL OPTIONS", global)
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"muster/orchestrator/config"
 )
 
-// Every command has a page of help that fits a terminal, by either way of
-// asking for it.
+// Every command has a page of help that fits a terminal, the same by --help and
+// by muster help.
 func TestHelpFits(t *testing.T) {
 	t.Parallel()
 	ask := func(args ...string) string {
@@ -38,7 +38,7 @@ func TestHelpFits(t *testing.T) {
 			}
 		}
 		if want := "NAME:\n   " + strings.Join(append([]string{"muster"}, path...), " ") + " - "; !strings.HasPrefix(page, want) {
-			t.Errorf("%v: got\n%s", path, page)
+			t.Errorf("%v: got\n%s\nwant it to begin with\n%s", path, page, want)
 		}
 		pages++
 		for _, c := range list {

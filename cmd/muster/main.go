@@ -8,6 +8,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/urfave/cli/v2"
+
 	"muster/orchestrator/redisd"
 )
 
@@ -18,6 +20,7 @@ func main() { os.Exit(Main()) }
 // one that they stop at. SIGHUP ends nothing.
 func Main() int {
 	redisd.DisableClientLog()
+	cli.HelpPrinter = printHelp
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	hard, stop := context.WithCancelCause(context.WithoutCancel(ctx))

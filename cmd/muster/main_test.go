@@ -9,11 +9,13 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/urfave/cli/v2"
 
 	"muster/internal/testutil"
 )
 
 func TestMain(m *testing.M) {
+	cli.HelpPrinter = printHelp // as Main does
 	testscript.Main(m, map[string]func(){"muster": func() { os.Exit(Main()) }})
 }
 
@@ -28,7 +30,7 @@ func TestScript(t *testing.T) {
 		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"waitfor": waitFor, "serve": serve},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("MUSTER_DATA_DIR", e.WorkDir+"/data")
-			// Never the Redis that this machine may have for other purposes.
+			// Never a Redis of this machine that has other uses.
 			mode := "embedded"
 			if _, err := exec.LookPath("redis-server"); err == nil {
 				mode = "child"
@@ -40,7 +42,7 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// serve puts a folder on the web until the script ends, and its URL into SITE.
+// serve serves a folder by HTTP until the script ends, and sets SITE to its URL.
 func serve(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: serve DIR")
@@ -50,8 +52,7 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("SITE", srv.URL)
 }
 
-// waitFor waits until a file is there: the fact that a background command has
-// come so far.
+// waitFor waits until a file exists: a background command has then got that far.
 func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: waitfor FILE")

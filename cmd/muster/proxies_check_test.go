@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A list of more proxies than a refresh takes of a source is checked whole.
+// All proxies of a list are checked, even more than a refresh reads from a source.
 func TestCheckReadsLongListsWhole(t *testing.T) {
 	t.Parallel()
 	var list strings.Builder

@@ -22,7 +22,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// output collects what a process says.
+// output collects the output of a process.
 type output struct {
 	mu  sync.Mutex // guards buf
 	buf bytes.Buffer
@@ -40,8 +40,8 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// command is the real command as a process of its own, on a Redis and a data
-// folder of the test.
+// command runs the real command as a process, on a Redis and a data folder of
+// the test.
 type command struct {
 	t       *testing.T
 	dir     string
@@ -56,7 +56,7 @@ func newCommand(t *testing.T) *command {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The test program is the command when that is what it is called.
+	// The test binary runs the command when its name is muster.
 	program := filepath.Join(dir, "muster")
 	if err := os.Symlink(self, program); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func (c *command) write(name, content string) string {
 	return name
 }
 
-// start starts it and returns it with what it says.
+// start starts the command, and returns it and its output.
 func (c *command) start(args ...string) (*exec.Cmd, *output) {
 	c.t.Helper()
 	out := &output{}
@@ -88,7 +88,7 @@ func (c *command) start(args ...string) (*exec.Cmd, *output) {
 	return cmd, out
 }
 
-// run runs it to its end, which must be a good one, and returns its answer.
+// run runs the command, which must succeed, and returns its output.
 func (c *command) run(args ...string) string {
 	c.t.Helper()
 	said := &output{}
@@ -135,7 +135,7 @@ func (c *crowd) count(n int) {
 	c.all += max(n, 0)
 }
 
-// is reports whether n pages are being asked for right now.
+// is reports whether n pages are being fetched now.
 func (c *crowd) is(n int) func() bool {
 	return func() bool {
 		c.mu.Lock()
@@ -144,7 +144,7 @@ func (c *crowd) is(n int) func() bool {
 	}
 }
 
-// artifacts are lines for an import, n pages of a server.
+// artifacts returns n lines for an import, with pages of a server.
 func artifacts(url string, n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -153,8 +153,8 @@ func artifacts(url string, n int) string {
 	return b.String()
 }
 
-// SIGHUP reads the limits again, also of a queue that is being worked on; a
-// wrong file changes nothing.
+// SIGHUP reads the limits again, also while a queue runs; an invalid file
+// changes nothing.
 func TestQueueRunReadsLimitsAgain(t *testing.T) {
 	t.Parallel()
 	c, pages := newCommand(t), newCrowd(t)
@@ -220,8 +220,8 @@ func TestQueueRunReadsLimitsAgain(t *testing.T) {
 	}
 }
 
-// An import that was killed is run again: no artifact is there twice, and none
-// is missing. It reads a gzipped file as it reads a plain one.
+// An import that was killed is run again: no artifact is enqueued twice, and
+// none is missing. A gzipped file is read like a plain one.
 func TestImportGoesOn(t *testing.T) {
 	t.Parallel()
 	const n = 30_000
@@ -263,7 +263,7 @@ func TestImportGoesOn(t *testing.T) {
 	c.run("queue", "stats", "--verify")
 }
 
-// A queue that a newer version wrote is left alone by every command.
+// No command changes a queue that a newer version wrote.
 func TestNewerQueueIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newCommand(t)
@@ -286,8 +286,8 @@ func TestNewerQueueIsRefused(t *testing.T) {
 	}
 }
 
-// A drain that is interrupted says so, and gives back at once what it has not
-// begun; a second interrupt gives back the rest. One that is killed leaves its
+// A drain that is interrupted says so, and returns at once the items that it has
+// not begun; a second interrupt returns the rest. One that is killed leaves its
 // items to the next run, which does not wait for their leases to end.
 func TestDrainIsInterruptedAndKilled(t *testing.T) {
 	t.Parallel()
@@ -307,14 +307,14 @@ func TestDrainIsInterruptedAndKilled(t *testing.T) {
 		}
 	}
 	interrupt()
-	testutil.Eventually(t, "what waits to be given back", func() bool { return stats().Queued == 7 })
+	testutil.Eventually(t, "the items that have not begun to be returned", func() bool { return stats().Queued == 7 })
 	interrupt()
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || strings.Contains(out.String(), "not empty") {
-		t.Errorf("an interrupted drain ends with %d\n%s", code, out)
+		t.Errorf("an interrupted drain: got exit code %d, want %d\n%s", code, exitInterrupted, out)
 	}
 	if s := stats(); s.Queued != 9 || s.In_progress != 0 {
-		t.Errorf("got %+v", s)
+		t.Errorf("after an interrupt: got %+v, want 9 queued and none in progress", s)
 	}
 
 	cmd, _ = c.start("queue", "run", "--drain", "--workers", "2")
@@ -324,17 +324,17 @@ func TestDrainIsInterruptedAndKilled(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	if s := stats(); s.In_progress == 0 {
-		t.Errorf("got %+v after a kill", s)
+		t.Errorf("after a kill: got %+v, want items in progress", s)
 	}
 	close(pages.release)
 	c.run("queue", "run", "--drain") // the leases last ten minutes
 	if s := stats(); s.Done != 9 {
-		t.Errorf("got %+v", s)
+		t.Errorf("after the last run: got %+v, want 9 done", s)
 	}
 }
 
-// Away from a terminal a watch answers once an interval, a paragraph or a line
-// each and without colours, until it is told to end.
+// Without a terminal a watch prints a paragraph or a line at each interval,
+// without colours, until it is interrupted.
 func TestStatsAreWatched(t *testing.T) {
 	t.Parallel()
 	c := newCommand(t)

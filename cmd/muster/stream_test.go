@@ -15,7 +15,7 @@ import (
 	"muster/internal/testutil"
 )
 
-// gate is a site of n items, the last of which come when the test says so.
+// gate is a site of n items. The last of them are served when the test releases them.
 type gate struct {
 	*httptest.Server
 	open chan struct{} // lets one item through, or all when it is closed
@@ -102,24 +102,24 @@ func TestRecordsStream(t *testing.T) {
 		for range n {
 			line, err := out.ReadString('\n')
 			if err != nil || !strings.HasPrefix(line, "{") {
-				t.Fatalf("got %q, %v\n%s", line, err, said)
+				t.Fatalf("got %q, %v, want a record\n%s", line, err, said)
 			}
 			got[line]++
 		}
 	}
-	read(9) // all that can be had while half of one site keeps us waiting
+	read(9) // all records that exist while half of one site is blocked
 	a.release()
 	read(3)
 	if rest, err := io.ReadAll(out); err != nil || len(rest) > 0 || len(got) != 12 {
-		t.Errorf("got %d records and then %q, %v", len(got), rest, err)
+		t.Errorf("got %d records and then %q, %v, want 12 and the end", len(got), rest, err)
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, said)
 	}
 }
 
-// When nobody reads the records any more the scrape ends, with what it has
-// started and without a word.
+// When the reader of the records closes its end the scrape stops, also the workers
+// that it started, and prints nothing.
 func TestReaderGoesAway(t *testing.T) {
 	t.Parallel()
 	c, g := newCommand(t), newGate(t, 6, 3)
@@ -131,10 +131,10 @@ func TestReaderGoesAway(t *testing.T) {
 	if err := pipe.Close(); err != nil {
 		t.Fatal(err)
 	}
-	g.open <- struct{}{} // it learns so with its next record
+	g.open <- struct{}{} // the next record shows the command that the pipe is closed
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != exitNoReader || strings.Contains(said.String(), "muster:") {
-		t.Errorf("it ended with %d\n%s", code, said)
+		t.Errorf("got exit code %d, want %d and no message\n%s", code, exitNoReader, said)
 	}
 	testutil.Eventually(t, "the job is over", func() bool {
 		return strings.Contains(c.run("jobs", "list", "a.example"), "CANCELED")
