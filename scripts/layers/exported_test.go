@@ -13,10 +13,10 @@ import (
 	"testing"
 )
 
-// plain are the packages whose exported declarations a user can read without the packages that are internal.
+// plain are the packages whose exported declarations mention no type of an internal package.
 var plain = []string{"tasks", "tasks/tasktype", "tasks/taskstest", "tasks/metrics", "tasks/otel", "tasks/limit"}
 
-// Exported declarations are no aliases, and neither types of internal packages nor any are in what they show.
+// Exported declarations are not aliases, and their types mention neither internal packages nor any.
 func TestExportedDeclarationsArePlain(t *testing.T) {
 	t.Parallel()
 	imp := importer.ForCompiler(token.NewFileSet(), "gc", exportData(t))
@@ -31,13 +31,13 @@ func TestExportedDeclarationsArePlain(t *testing.T) {
 				continue
 			}
 			if err := shows(obj); err != nil {
-				t.Errorf("%s.%s %v: users cannot read what go doc does not show them", path, name, err)
+				t.Errorf("%s.%s %v: go doc does not show it to users", path, name, err)
 			}
 		}
 	}
 }
 
-// exportData returns what opens the export data of a package, for the importer.
+// exportData returns the function by which the importer opens the export data of a package.
 func exportData(t *testing.T) importer.Lookup {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./tasks/...")
@@ -54,7 +54,7 @@ func exportData(t *testing.T) importer.Lookup {
 	return func(path string) (io.ReadCloser, error) { return os.Open(files[path]) }
 }
 
-// shows returns what is wrong with what a declaration shows: its type, and of a type its fields and methods.
+// shows returns what is wrong with the type of a declaration and, if it declares a type, with its fields and methods.
 func shows(obj types.Object) error {
 	decl, ok := obj.(*types.TypeName)
 	if !ok {
@@ -73,7 +73,8 @@ func shows(obj types.Object) error {
 	return errors.Join(errs...)
 }
 
-// mentions looks for what no exported declaration may mention in a type, but not behind the names in it.
+// mentions returns an error for each part of a type that no exported declaration may mention. It does not look into
+// named types.
 func mentions(t types.Type) error {
 	var errs []error
 	look := func(part types.Type) { errs = append(errs, mentions(part)) }

@@ -1,5 +1,5 @@
-// Package layers keeps the import graph as the README draws it, and sees that
-// every package says what it does.
+// Package layers tests the import graph against the README, and that every
+// package has a doc comment.
 package layers
 
 import (
@@ -8,39 +8,47 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// mayImport says, for each top-level folder, which others its packages use.
+// mayImport lists, for each top-level folder, the others that its packages may import.
 var mayImport = map[string][]string{
 	"cmd":          {"orchestrator", "sites", "proxies", "tasks", "internal"},
 	"orchestrator": {"sites", "proxies", "tasks", "internal"},
 	"sites":        {"tasks", "internal"},
 	"proxies":      {"tasks", "internal"},
 	"tasks":        {"internal"},
-	"internal":     {},        // leaves, that two or more of the others need
-	"examples":     {"tasks"}, // as users do
+	"internal":     {},        // leaves that two or more of the others need
+	"examples":     {"tasks"}, // like a user's program
 	"scripts":      {"cmd", "orchestrator", "sites", "proxies", "tasks", "internal"},
 }
 
-// topLevel is what may lie at the root, besides files.
+// topLevel lists the folders that may be at the root.
 var topLevel = []string{".ci", ".git", "cmd", "tasks", "orchestrator", "proxies", "sites", "internal", "scripts", "examples", "docs", "bin", "data"}
 
-// confined says where a module may be imported, by package path within the
-// module, a trailing slash standing for all below.
+// confined lists the packages that may import a module. A path that ends in a
+// slash includes all packages below it.
 var confined = map[string][]string{
-	"github.com/hibiken/asynq":            {"tasks", "tasks/internal/", "orchestrator/api", "scripts/"},
+	"github.com/hibiken/asynq":            {"tasks", "tasks/internal/", "scripts/"},
 	"github.com/hibiken/asynqmon":         {"orchestrator/api"},
 	"github.com/urfave/cli/v2":            {"cmd/"},
 	"github.com/alicebob/miniredis/v2":    {"tasks/redistest", "tasks/taskstest", "orchestrator/redisd"},
-	"github.com/prometheus/client_golang": {"tasks", "tasks/", "orchestrator/", "proxies/"},
+	"github.com/prometheus/client_golang": {"tasks/", "orchestrator/", "proxies/"},
 	"go.opentelemetry.io/otel":            {"tasks/otel"},
 }
 
-// pkg is what go list knows of a package.
+// handedRedis are packages that import go-redis without a keys.go: they start a
+// server, pass a client on, or have their keys in an internal/store.
+var handedRedis = []string{
+	"orchestrator/redisd", "tasks/redistest", "tasks/taskstest", "tasks/internal/engine", "tasks",
+	"sites", "sites/record",
+}
+
+// pkg is a package as go list prints it.
 type pkg struct {
 	ImportPath, Dir, Doc      string
 	GoFiles, TestGoFiles      []string
@@ -76,7 +84,7 @@ func TestLayers(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		if p.Doc == "" && len(p.GoFiles) > 0 {
-			t.Errorf("%s has no package doc: say in a sentence what it does", p.path())
+			t.Errorf("%s has no package doc: add a sentence that says what it does", p.path())
 		}
 		from, _, _ := strings.Cut(p.path(), "/")
 		for _, imp := range p.Imports {
@@ -87,17 +95,69 @@ func TestLayers(t *testing.T) {
 			}
 			to, _, _ := strings.Cut(ours, "/")
 			if to != from && !slices.Contains(mayImport[from], to) {
-				t.Errorf("%s imports %s: %s may use only %v", p.path(), ours, from, mayImport[from])
+				t.Errorf("%s imports %s: %s may import only %v", p.path(), ours, from, mayImport[from])
 			}
 			if strings.HasSuffix(ours, "test") && !strings.HasSuffix(p.path(), "test") &&
 				!strings.HasPrefix(p.path(), "orchestrator/demo") && from != "scripts" {
-				t.Errorf("%s imports %s: packages for tests are for tests", p.path(), ours)
+				t.Errorf("%s imports %s: only tests may import packages for tests", p.path(), ours)
 			}
 		}
 	}
 }
 
-// confine sees that an import from outside is made where it may be.
+// A name on a list that no longer exists, or is no longer needed, is an error.
+func TestListsHaveNoStaleNames(t *testing.T) {
+	t.Parallel()
+	paths, imports := map[string]bool{}, map[string]bool{}
+	folders := map[string]bool{}
+	for _, p := range packages(t) {
+		paths[p.path()] = true
+		for dir := p.path(); dir != "."; dir = path.Dir(dir) {
+			folders[dir] = true
+		}
+		for _, imp := range p.Imports {
+			imports[p.path()+" "+imp] = true
+		}
+	}
+	for from, tos := range mayImport {
+		for _, folder := range append(tos, from) {
+			if !folders[folder] {
+				t.Errorf("mayImport names the folder %s, which has no package: remove it", folder)
+			}
+		}
+	}
+	for _, p := range handedRedis {
+		if !paths[p] || !imports[p+" github.com/redis/go-redis/v9"] {
+			t.Errorf("handedRedis names %s, which does not exist or does not import go-redis: remove it", p)
+		}
+	}
+	for _, p := range plain {
+		if !paths[p] {
+			t.Errorf("plain names %s, which does not exist: remove it", p)
+		}
+	}
+	for module, places := range confined {
+		for _, place := range places {
+			if !importedBelow(imports, module, place) {
+				t.Errorf("confined allows %s in %s, where nothing imports it: remove it", module, place)
+			}
+		}
+	}
+}
+
+// importedBelow reports whether a package of a place of confined imports a module. The keys of imports are a package
+// and its import, with a space between.
+func importedBelow(imports map[string]bool, module, place string) bool {
+	for key := range imports {
+		from, imp, _ := strings.Cut(key, " ")
+		if (from == place || strings.HasSuffix(place, "/") && strings.HasPrefix(from+"/", place)) && (imp == module || strings.HasPrefix(imp, module+"/")) {
+			return true
+		}
+	}
+	return false
+}
+
+// confine checks that a package may import a package of another module.
 func confine(t *testing.T, p pkg, imp string) {
 	for module, places := range confined {
 		if imp != module && !strings.HasPrefix(imp, module+"/") {
@@ -106,21 +166,16 @@ func confine(t *testing.T, p pkg, imp string) {
 		if !slices.ContainsFunc(places, func(place string) bool {
 			return p.path() == place || strings.HasSuffix(place, "/") && strings.HasPrefix(p.path()+"/", place)
 		}) {
-			t.Errorf("%s imports %s: only %v may", p.path(), imp, places)
+			t.Errorf("%s imports %s: only %v may import it", p.path(), imp, places)
 		}
 	}
 	if imp == "github.com/redis/go-redis/v9" && !hasKeys(p) {
-		t.Errorf("%s imports go-redis but has no keys.go: whoever talks to Redis names its keys there", p.path())
+		t.Errorf("%s imports go-redis but has no keys.go: name its Redis keys there", p.path())
 	}
 }
 
 func hasKeys(p pkg) bool {
-	switch p.path() {
-	case "orchestrator/redisd", "tasks/redistest", "tasks/taskstest", "tasks/internal/engine", "tasks",
-		"sites", "sites/crawl", "sites/record":
-		return true // a server, not its contents; a client that is handed through; keys that are in an internal/store
-	}
-	return slices.Contains(p.GoFiles, "keys.go") || strings.HasPrefix(p.path(), "scripts/")
+	return slices.Contains(handedRedis, p.path()) || slices.Contains(p.GoFiles, "keys.go") || strings.HasPrefix(p.path(), "scripts/")
 }
 
 func TestTopLevel(t *testing.T) {
@@ -131,7 +186,7 @@ func TestTopLevel(t *testing.T) {
 	}
 	for _, e := range entries {
 		if e.IsDir() && !slices.Contains(topLevel, e.Name()) {
-			t.Errorf("folder %s at the top level: helpers live under the folder that owns them", e.Name())
+			t.Errorf("folder %s is at the top level, want one of %v: move it into the folder that uses it", e.Name(), topLevel)
 		}
 	}
 }
@@ -139,7 +194,7 @@ func TestTopLevel(t *testing.T) {
 func TestLuaHeaders(t *testing.T) {
 	t.Parallel()
 	err := filepath.WalkDir("../..", func(path string, e os.DirEntry, err error) error {
-		// What is put in front of other scripts returns nothing of its own.
+		// A file that is prepended to other scripts returns nothing.
 		shared := []string{"common.lua", "lib.lua", "index.lua", "flow.lua"}
 		if err != nil || e.IsDir() || filepath.Ext(path) != ".lua" || slices.Contains(shared, e.Name()) {
 			return err
@@ -151,11 +206,11 @@ func TestLuaHeaders(t *testing.T) {
 		head, _, _ := strings.Cut(string(src), "\n\n")
 		for _, word := range []string{"KEYS", "ARGV", "eturns"} {
 			if !strings.Contains(head, word) {
-				t.Errorf("%s: the comment at its head should tell its %s", strings.TrimPrefix(path, "../../"), strings.Replace(word, "eturns", "returns", 1))
+				t.Errorf("%s: the comment at its head does not describe its %s", strings.TrimPrefix(path, "../../"), strings.Replace(word, "eturns", "returns", 1))
 			}
 		}
 		if strings.Contains(string(src), "cjson") {
-			t.Errorf("%s uses cjson: it turns [] into {} and rounds large numbers", strings.TrimPrefix(path, "../../"))
+			t.Errorf("%s uses cjson, which turns [] into {} and rounds large numbers", strings.TrimPrefix(path, "../../"))
 		}
 		return nil
 	})

@@ -9,22 +9,22 @@ import (
 	"testing"
 )
 
-// listeners are the files that open a listener or serve one, and what guards it.
+// listeners are the files that open or serve a listener, and what protects it.
 var listeners = map[string]string{
-	"orchestrator/api/api.go":         "dashboard and metrics: keys beyond loopback, Host check, limits (guard.go)",
-	"proxies/gateway/gateway.go":      "proxies serve: keys beyond loopback, limits of heads, connections and time",
-	"proxies/gateway/web.go":          "the HTTP side of proxies/gateway/gateway.go",
-	"proxies/probe/judge.go":          "judge: it is there for strangers; beyond loopback only with a key, which signs what it answers",
-	"orchestrator/redisd/port.go":     "finds a free port on loopback and closes it again",
-	"orchestrator/demo/world.go":      "the world of the demo: loopback only",
-	"proxies/proxytest/proxy.go":      "for tests and the demo: loopback only",
-	"tasks/redistest/process.go":      "for tests: a free port on loopback",
-	"internal/testutil/holdport_other.go": "for tests: a port on loopback that is taken",
+	"orchestrator/api/api.go":             "dashboard and metrics: keys beyond loopback, Host check, limits (guard.go)",
+	"proxies/gateway/gateway.go":          "proxies serve: keys beyond loopback, limits of heads, connections and time",
+	"proxies/gateway/web.go":              "the HTTP side of proxies/gateway/gateway.go",
+	"proxies/probe/judge.go":              "judge: for any client; beyond loopback only with a key, which signs its replies",
+	"orchestrator/redisd/port.go":         "finds a free port on loopback and closes it again",
+	"orchestrator/demo/world.go":          "the world of the demo: loopback only",
+	"proxies/proxytest/proxy.go":          "for tests and the demo: loopback only",
+	"tasks/redistest/process.go":          "for tests: a free port on loopback",
+	"internal/testutil/holdport_other.go": "for tests: holds a port on loopback",
 }
 
 var listens = regexp.MustCompile(`\bnet\.Listen\w*\(|\bListenConfig\b|\bListenAndServe|\bhttp\.Serve\w*\(|\btls\.Listen\(|\bsyscall\.Listen\(|&?http\.Server\{|httptest\.New\w*Server`)
 
-// Every listener of the program is known here, with what guards it.
+// Every listener of the program is in listeners.
 func TestListeners(t *testing.T) {
 	t.Parallel()
 	found := map[string]bool{}
@@ -47,7 +47,7 @@ func TestListeners(t *testing.T) {
 		if at != "" {
 			found[name] = true
 			if listeners[name] == "" {
-				t.Errorf("%s has %s: serve through orchestrator/api, or say in listeners what guards it", name, at)
+				t.Errorf("%s has %s: serve through orchestrator/api, or add it to listeners", name, at)
 			}
 		}
 		return nil
@@ -57,7 +57,7 @@ func TestListeners(t *testing.T) {
 	}
 	for name := range listeners {
 		if !found[name] {
-			t.Errorf("%s listens no more: take it off the list", name)
+			t.Errorf("%s opens no listener: remove it from listeners", name)
 		}
 	}
 }
