@@ -34,7 +34,7 @@ func TestAdmission(t *testing.T) {
 			openBreaker(t, a, down)
 		}, wait, DelayDown, ""},
 		"the site is down for too long": {func(t *testing.T, j *job, a *admission) {
-			a.breaker = polite.NewSiteBreaker(j.rdb, turnName(j.def), time.Nanosecond, time.Now().Add(-time.Hour), limit.BreakerConfig{Cooldown: time.Hour, Logger: noLog})
+			a.breaker = polite.NewSiteBreaker(j.rdb, siteKey(j.def), time.Nanosecond, time.Now().Add(-time.Hour), limit.BreakerConfig{Cooldown: time.Hour, Logger: noLog})
 			openBreaker(t, a, down)
 		}, refuse, "", fetch.Server},
 	} {

@@ -40,7 +40,7 @@ func (w *walk) collect(ctx context.Context) ([]store.Chunk, error) {
 	if err := j.requeue(ctx); err != nil {
 		return nil, err
 	}
-	if err := j.crawler.leases.giveBackOwed(ctx); err != nil {
+	if err := j.crawler.leases.returnPending(ctx); err != nil {
 		return nil, err
 	}
 	if _, err := j.queue.ExpireWorker(ctx, w.ahead()); err != nil {

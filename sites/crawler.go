@@ -52,7 +52,7 @@ type crawler struct {
 // was done. It settles what it has leased before it returns, and leases
 // something before slice ends it.
 func (c *crawler) work(ctx context.Context, worker string, ids []string, parallel int, slice *timeslice, grow func(yield) ([]string, error)) error {
-	if err := c.leases.giveBackOwed(ctx); err != nil {
+	if err := c.leases.returnPending(ctx); err != nil {
 		return err
 	}
 	// An earlier run under this name has ended, its leases with it.

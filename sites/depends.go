@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"muster/sites/definition"
 	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks"
@@ -20,49 +19,24 @@ const waitForOthers = time.Second
 // errDepends fails a job whose site depends on another that is not complete.
 var errDepends = errors.New("not started")
 
-// dependencies are the jobs that a scrape of a site waits for, by their sites:
-// of each site that it depends on the one of known, or else the one that is
-// under way. They were sent before it, so that no two jobs wait for each
-// other.
-func (s *Service) dependencies(ctx context.Context, def *definition.Definition, known map[string]string) (map[string]string, error) {
-	if len(def.DependsOn) == 0 {
-		return nil, nil
-	}
-	after := map[string]string{}
-	for _, site := range def.DependsOn {
-		if id := known[site]; id != "" {
-			after[site] = id
-			continue
-		}
-		newest, err := s.Jobs(ctx, site, 1)
-		if err != nil {
-			return nil, err
-		}
-		if len(newest) > 0 && !newest[0].Over() {
-			after[site] = newest[0].ID
-		}
-	}
-	return after, nil
-}
-
 // awaitDependencies returns nil once the jobs that a job waits for are
 // complete, later while one of them is under way, and errDepends when one has
 // ended otherwise. What a job waits for is in its spec until then: a job that
 // has begun waits no more.
-func (s *Service) awaitDependencies(ctx context.Context, id string, req store.Request) error {
+func (h *handlers) awaitDependencies(ctx context.Context, id string, req store.Request) error {
 	if len(req.After) == 0 {
 		return nil
 	}
-	if err := s.list(ctx, id, req); err != nil {
+	if err := store.AddJob(ctx, h.rdb, id, req); err != nil {
 		return err
 	}
-	stored, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
+	stored, err := store.ReadRequest(ctx, h.rdb, id)
 	if err != nil || len(stored.After) == 0 {
 		return err
 	}
 	wait := false
 	for site, job := range stored.After {
-		status, over, err := s.outcome(ctx, job)
+		status, over, err := h.outcome(ctx, job)
 		switch {
 		case err != nil:
 			return err
@@ -80,7 +54,7 @@ func (s *Service) awaitDependencies(ctx context.Context, id string, req store.Re
 	if err != nil {
 		return fmt.Errorf("encode the job: %w", err)
 	}
-	if err := s.cfg.Client.Redis().Set(ctx, store.RequestKey(id), spec, store.Keep).Err(); err != nil {
+	if err := h.rdb.Set(ctx, store.RequestKey(id), spec, store.Keep).Err(); err != nil {
 		return fmt.Errorf("store job %s: %w", id, err)
 	}
 	return nil
@@ -89,12 +63,12 @@ func (s *Service) awaitDependencies(ctx context.Context, id string, req store.Re
 // outcome is the status of a job, and whether it is over. Unlike Job it can be
 // asked for in a task, and of a job that was sent by a process that died before
 // it was listed.
-func (s *Service) outcome(ctx context.Context, id string) (status string, over bool, err error) {
-	sum, closed, err := store.ReadJSON[report.Summary](ctx, s.cfg.Client.Redis(), store.SummaryKey(id))
+func (h *handlers) outcome(ctx context.Context, id string) (status string, over bool, err error) {
+	sum, closed, err := store.ReadJSON[report.Summary](ctx, h.rdb, store.SummaryKey(id))
 	if err != nil || closed {
 		return sum.Status, closed, err
 	}
-	switch st, err := tasks.Attach[report.Summary](s.cfg.Client, id).Status(ctx); {
+	switch st, err := tasks.Attach[report.Summary](h.client, id).Status(ctx); {
 	case errors.Is(err, tasks.ErrUnknown):
 		return "UNKNOWN", true, nil
 	case err != nil:

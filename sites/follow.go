@@ -13,22 +13,26 @@ import (
 	"time"
 
 	"muster/sites/internal/store"
+	"muster/sites/report"
 	"muster/sites/sink"
+	"muster/tasks"
+	"muster/tasks/tasktype"
 )
 
 // followEvery is how often Follow looks for records.
 const followEvery = 150 * time.Millisecond
 
-// Follow gives each record of a job to each, a JSON object without a line
-// end, as the job's files get them: first those that are there. It blocks
-// until the job is over and all of its records are given, ctx ends, or each
-// fails, whose error it returns. A record is given once, and is each's until
-// it returns. The folder for the records must be here.
-func (s *Service) Follow(ctx context.Context, id string, each func(record []byte) error) error {
-	f := &follower{each: each}
+// Follow calls each with each record of a job, a JSON object without a line
+// end, in the order of the job's files: first with those that are there. It
+// blocks until the job is over and all of its records are passed on, ctx ends,
+// or each fails, and returns the error of each. A record is passed on once, and
+// is valid until each returns. The folder for the records must be on this
+// machine.
+func (r *Reader) Follow(ctx context.Context, id string, each func(record []byte) error) error {
+	f := &follower{reader: r, id: id, each: each}
 	defer f.close()
 	for {
-		over, err := s.follow(ctx, f, id)
+		over, err := f.poll(ctx)
 		if err != nil || over {
 			return err
 		}
@@ -38,21 +42,30 @@ func (s *Service) Follow(ctx context.Context, id string, each func(record []byte
 	}
 }
 
-// follow gives what has come and tells whether there will be more.
-func (s *Service) follow(ctx context.Context, f *follower, id string) (over bool, err error) {
-	j, err := s.Job(ctx, id)
+// follower reads the files of a job while they grow.
+type follower struct {
+	reader *Reader
+	id     string
+	each   func([]byte) error
+	files  []*followed // nil: they are not known yet
+}
+
+// poll passes new records on and reports whether there will be no more.
+func (f *follower) poll(ctx context.Context) (over bool, err error) {
+	j, err := f.reader.Job(ctx, f.id)
 	if errors.Is(err, store.ErrNoJob) { // it has not begun, or never will
-		return s.dead(ctx, id)
+		return f.reader.ended(ctx, f.id)
 	}
 	if err != nil {
 		return false, err
 	}
 	if f.files == nil {
-		if err := s.followFiles(ctx, f, id); err != nil {
+		if f.files, err = f.reader.filesOf(ctx, f.id); err != nil {
 			return false, err
 		}
 	}
-	// Over is what was so before the files are read: they are whole then.
+	// The status is older than what is read below: the files of a job that is
+	// over are complete.
 	switch j.Status {
 	case JobFailed, JobCanceled:
 		over = j.Pages.Outputs == 0 || j.Trouble != ""
@@ -62,43 +75,47 @@ func (s *Service) follow(ctx context.Context, f *follower, id string) (over bool
 	return over, f.read(ctx, over)
 }
 
-// followFiles finds out which files the records of a job are in.
-func (s *Service) followFiles(ctx context.Context, f *follower, id string) error {
-	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
+// ended reports whether the workflow of a job is over, or does not exist.
+func (r *Reader) ended(ctx context.Context, id string) (bool, error) {
+	status, err := tasks.Attach[report.Summary](r.client, id).Status(ctx)
+	if errors.Is(err, tasks.ErrUnknown) {
+		return true, nil
+	}
 	if err != nil {
-		return err
+		return false, fmt.Errorf("look at job %s: %w", id, err)
 	}
-	if err := s.recorder.Check(req); err != nil {
-		return fmt.Errorf("job %s: %w", id, err)
+	return status != tasktype.Pending && status != tasktype.Started && status != tasktype.Retry, nil
+}
+
+// filesOf lists the files that the records of a job are written to.
+func (r *Reader) filesOf(ctx context.Context, id string) ([]*followed, error) {
+	req, err := store.ReadRequest(ctx, r.client.Redis(), id)
+	if err != nil {
+		return nil, err
 	}
-	if !s.recorder.Sees(req) {
-		return fmt.Errorf("the records of job %s are written to %s, which is not on this machine", id, req.OutDir)
+	if err := r.recorder.Check(req); err != nil {
+		return nil, fmt.Errorf("job %s: %w", id, err)
+	}
+	if !r.recorder.Sees(req) {
+		return nil, fmt.Errorf("the records of job %s are written to %s, which is not on this machine", id, req.OutDir)
 	}
 	def, err := req.Definition()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if req.Resume != "" {
-		id = req.Resume
+	files := []*followed{}
+	for _, rec := range def.Records {
+		files = append(files, &followed{path: filepath.Join(req.Dir(id), rec.Name+".jsonl")})
 	}
-	for _, r := range def.Records {
-		f.files = append(f.files, &followed{path: filepath.Join(req.OutDir, def.Site, id, r.Name+".jsonl")})
-	}
-	return nil
+	return files, nil
 }
 
-// follower reads files while they grow.
-type follower struct {
-	each  func([]byte) error
-	files []*followed
-}
-
-// followed is a file of records. It stays open: once it was whole it may be
-// compressed. Another that has its name by now begins with the same lines.
+// followed is a file of records. It stays open, since it may be compressed when
+// the job ends. A file that replaces it begins with the same lines.
 type followed struct {
 	path string
 	f    *os.File
-	at   int64 // the end of the last line that was given
+	at   int64 // the end of the last line that was passed on
 }
 
 func (f *follower) read(ctx context.Context, over bool) error {
@@ -118,8 +135,8 @@ func (f *follower) close() {
 	}
 }
 
-// read gives the lines that are new. A last line without its end is on its way.
-// A file that is over may be compressed.
+// read passes on the new lines. A last line without a line end is still being
+// written. The file of a job that is over may be compressed.
 func (f *followed) read(ctx context.Context, over bool, each func([]byte) error) error {
 	if f.f != nil && f.replaced() {
 		_ = f.f.Close() // only read
@@ -141,12 +158,12 @@ func (f *followed) read(ctx context.Context, over bool, each func([]byte) error)
 	if _, err := f.f.Seek(f.at, io.SeekStart); err != nil {
 		return fmt.Errorf("follow records: %w", err)
 	}
-	n, err := give(ctx, f.f, each)
+	n, err := passOn(ctx, f.f, each)
 	f.at += n
 	return err
 }
 
-// replaced reports whether the name of the file is another's.
+// replaced reports whether the path is that of another file by now.
 func (f *followed) replaced() bool {
 	open, err := f.f.Stat()
 	if err != nil {
@@ -156,7 +173,7 @@ func (f *followed) replaced() bool {
 	return err == nil && !os.SameFile(open, now)
 }
 
-// unpack gives the lines of a file that was compressed before it was seen.
+// unpack passes on the lines of a file that was compressed before it was opened.
 func (f *followed) unpack(ctx context.Context, each func([]byte) error) error {
 	r, err := sink.Unpack(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -166,12 +183,12 @@ func (f *followed) unpack(ctx context.Context, each func([]byte) error) error {
 		return fmt.Errorf("follow records: %w", err)
 	}
 	defer r.Close()
-	_, err = give(ctx, r, each)
+	_, err = passOn(ctx, r, each)
 	return err
 }
 
-// give gives the whole lines of r and returns how many bytes they have.
-func give(ctx context.Context, r io.Reader, each func([]byte) error) (n int64, err error) {
+// passOn calls each with the complete lines of r and returns their size in bytes.
+func passOn(ctx context.Context, r io.Reader, each func([]byte) error) (n int64, err error) {
 	lines := bufio.NewReaderSize(r, 64<<10)
 	for {
 		line, err := lines.ReadBytes('\n')

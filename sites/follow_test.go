@@ -12,90 +12,100 @@ import (
 	"muster/tasks/redistest"
 )
 
-// mine is the fence of one who is not replaced.
-func mine() error { return nil }
+// currentWriter is the fence of a writer that no other has replaced.
+func currentWriter() error { return nil }
 
-// Whoever follows a job gets its records once each, be the files torn
-// meanwhile, or compressed before the end was seen.
-func TestFollow(t *testing.T) {
+// follow is a follower of a file that a test writes.
+type follow struct {
+	*follower
+	t    *testing.T
+	path string
+	got  map[string]int // how often each record was passed on
+}
+
+// newFollow follows the items of the job j1 of s.
+func newFollow(t *testing.T, s *Service) *follow {
+	t.Helper()
+	f := &follow{t: t, got: map[string]int{}}
+	f.follower = &follower{each: func(record []byte) error { f.got[string(record)]++; return nil }}
+	var err error
+	if f.files, err = s.filesOf(t.Context(), "j1"); err != nil {
+		t.Fatal(err)
+	}
+	f.path = f.files[0].path
+	t.Cleanup(f.close)
+	return f
+}
+
+func (f *follow) write(text string) {
+	f.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.WriteFile(f.path, []byte(text), 0o644); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// look reads the file and checks how often each record was passed on since the
+// first look.
+func (f *follow) look(over bool, want map[string]int) {
+	f.t.Helper()
+	if err := f.read(f.t.Context(), over); err != nil {
+		f.t.Fatal(err)
+	}
+	if !maps.Equal(f.got, want) {
+		f.t.Errorf("got %v, want %v", f.got, want)
+	}
+}
+
+func TestFollowPassesEachRecordOnOnce(t *testing.T) {
+	t.Parallel()
+	site := newShop(t, 1, 10)
+	s := newService(t, redistest.New(t))
+	begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
+	a, c, d := `{"a":1}`, `{"c":2}`, `{"d":3}`
+	f := newFollow(t, s)
+	f.look(false, map[string]int{})
+	f.write(a + "\n{\"b\"")
+	f.look(false, map[string]int{a: 1})
+	f.write(a + "\n" + c + "\n") // the torn line was cut off
+	f.look(false, map[string]int{a: 1, c: 1})
+	if err := sink.Reclaim(f.path, currentWriter); err != nil { // another writer took over
+		t.Fatal(err)
+	}
+	f.look(false, map[string]int{a: 1, c: 1})
+	f.write(a + "\n" + c + "\n" + d + "\n")
+	f.look(false, map[string]int{a: 1, c: 1, d: 1})
+	if _, err := sink.Compress(f.path, "zstd", currentWriter); err != nil {
+		t.Fatal(err)
+	}
+	f.look(true, map[string]int{a: 1, c: 1, d: 1})
+
+	newFollow(t, s).look(true, map[string]int{a: 1, c: 1, d: 1}) // begins when the file is compressed
+}
+
+func TestFollowEnds(t *testing.T) {
 	t.Parallel()
 	site := newShop(t, 1, 10)
 	s := newService(t, redistest.New(t))
 	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})
-	path := filepath.Join(j.req.Dir(j.run), "item.jsonl")
-	got := map[string]int{}
-	each := func(record []byte) error { got[string(record)]++; return nil }
-	var f follower
-	f.each = each
-	defer f.close()
-	look := func(over bool) {
-		t.Helper()
-		if f.files == nil {
-			if err := s.followFiles(t.Context(), &f, "j1"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := f.read(t.Context(), over); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write := func(text string) {
-		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	look(false)
-	write("{\"a\":1}\n{\"b\"")
-	look(false)
-	write("{\"a\":1}\n{\"c\":2}\n") // the torn line was cut off
-	look(false)
-	if err := sink.Reclaim(path, mine); err != nil { // another writer took over
-		t.Fatal(err)
-	}
-	look(false)
-	write("{\"a\":1}\n{\"c\":2}\n{\"d\":3}\n")
-	look(false)
-	if want := map[string]int{`{"a":1}`: 1, `{"c":2}`: 1, `{"d":3}`: 1}; !maps.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-	if _, err := sink.Compress(path, "zstd", mine); err != nil {
-		t.Fatal(err)
-	}
-	look(true)
-	if len(got) != 3 || got[`{"a":1}`] != 1 {
-		t.Errorf("got %v after it was compressed", got)
-	}
-	late := follower{each: each}
-	if err := s.followFiles(t.Context(), &late, "j1"); err != nil {
-		t.Fatal(err)
-	}
-	if err := late.read(t.Context(), true); err != nil || got[`{"a":1}`] != 2 || got[`{"c":2}`] != 2 {
-		t.Errorf("somebody who came late: got %v, %v", got, err)
-	}
-	late.close()
-	if err := os.Remove(path + ".zst"); err != nil {
-		t.Fatal(err)
-	}
-
 	sum := run(t, j)
 	seen := 0
-	if err := s.Follow(t.Context(), "j1", func([]byte) error { seen++; return nil }); err != nil || seen != sum.Records {
-		t.Errorf("a job that is over: got %d of %d records, %v", seen, sum.Records, err)
+	count := func([]byte) error { seen++; return nil }
+	if err := s.Follow(t.Context(), "j1", count); err != nil || seen != sum.Records {
+		t.Errorf("a job that is over: got %d records and error %v, want %d and none", seen, err, sum.Records)
 	}
 	full := errors.New("no")
 	if err := s.Follow(t.Context(), "j1", func([]byte) error { return full }); !errors.Is(err, full) {
-		t.Errorf("got %v, want what the function said", err)
+		t.Errorf("when the function fails: got error %v, want %v", err, full)
 	}
-	if err := s.Follow(t.Context(), "unknown", each); err != nil {
-		t.Errorf("a job that there is not: %v", err)
+	if err := s.Follow(t.Context(), "unknown", count); err != nil {
+		t.Errorf("a job that does not exist: got error %v, want none", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Follow(ctx, "j1", each); err == nil {
-		t.Error("no error although the context is over")
+	if err := s.Follow(ctx, "j1", count); !errors.Is(err, context.Canceled) {
+		t.Errorf("when ctx has ended: got error %v, want %v", err, context.Canceled)
 	}
 }

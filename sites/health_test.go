@@ -87,7 +87,7 @@ func TestHealthOfResumedAndUnchangedJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resume, err := s.begin(t.Context(), "j2", store.Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: site.URL, OutDir: s.cfg.OutDir, Resume: "j1"})
+	resume, err := s.handlers.begin(t.Context(), "j2", store.Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: site.URL, OutDir: s.cfg.OutDir, Resume: "j1"})
 	if err != nil {
 		t.Fatal(err)
 	}

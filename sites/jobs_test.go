@@ -19,7 +19,7 @@ func TestJobThatWaits(t *testing.T) {
 	t.Parallel()
 	site := newShop(t, 1, 1)
 	s := newService(t, redistest.New(t))
-	s.cfg.Registry = NewRegistry(site.definition(t, ""))
+	s.Registry().Replace(NewRegistry(site.definition(t, "")))
 	run, err := s.Send(t.Context(), "shop.example", ScrapeOptions{BaseURL: site.URL})
 	if err != nil {
 		t.Fatal(err)

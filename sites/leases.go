@@ -70,8 +70,8 @@ func (l *leases) owe(lease workqueue.Leased, err error) {
 	l.owed = append(l.owed, lease)
 }
 
-// giveBackOwed gives back what is owed.
-func (l *leases) giveBackOwed(ctx context.Context) error {
+// returnPending gives back what is owed.
+func (l *leases) returnPending(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.owed) == 0 {

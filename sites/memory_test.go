@@ -69,7 +69,7 @@ func TestLargePagesShareMemory(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	s := newService(t, redistest.New(t))
-	s.memory = newMemory(pageFactor * size) // less than a page takes
+	s.handlers.jobs.memory = newMemory(pageFactor * size) // less than a page takes
 	t.Run("sites", func(t *testing.T) {
 		for i := range 3 {
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -93,7 +93,7 @@ politeness: {delay: 0, max_per_domain: 3}
 			})
 		}
 	})
-	if !s.memory.room.TryAcquire(s.memory.size) {
+	if !s.handlers.jobs.memory.room.TryAcquire(s.handlers.jobs.memory.size) {
 		t.Error("got memory that is still in use, want none")
 	}
 }

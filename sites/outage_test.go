@@ -160,7 +160,7 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 				for i := range jobs {
 					s := process(t, Config{Client: client, OutDir: dir, Transport: func(*definition.Definition) http.RoundTripper { return down.transport() }})
 					jobs[i] = begin(t, s, "j1", def, ScrapeOptions{BaseURL: "http://" + down.addr})
-					breaker := polite.NewSiteBreaker(rdb, turnName(jobs[i].def), def.Retries.StallMax, time.Now(), limit.BreakerConfig{Cooldown: 20 * time.Millisecond, MaxCooldown: 100 * time.Millisecond, Logger: noLog})
+					breaker := polite.NewSiteBreaker(rdb, siteKey(jobs[i].def), def.Retries.StallMax, time.Now(), limit.BreakerConfig{Cooldown: 20 * time.Millisecond, MaxCooldown: 100 * time.Millisecond, Logger: noLog})
 					jobs[i].crawler.breaker, jobs[i].crawler.admission.breaker = breaker, breaker
 				}
 

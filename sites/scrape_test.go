@@ -55,7 +55,7 @@ func begin(t *testing.T, s *Service, id string, def *definition.Definition, o Sc
 	if err := s.recorder.Allow(dir, o.Sinks); err != nil {
 		t.Fatal(err)
 	}
-	j, err := s.begin(t.Context(), id, store.Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, Compress: o.Compress, OutDir: dir, Sinks: o.Sinks})
+	j, err := s.handlers.begin(t.Context(), id, store.Request{Home: home, Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, Compress: o.Compress, OutDir: dir, Sinks: o.Sinks})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -471,7 +471,7 @@ func TestResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Resume = "j1"
-	j, err := s.begin(t.Context(), "j2", req)
+	j, err := s.handlers.begin(t.Context(), "j2", req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -624,7 +624,7 @@ func TestCompressed(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Resume, req.Compress = "j1", ""
-	if j, err = s.begin(t.Context(), "j2", req); err != nil {
+	if j, err = s.handlers.begin(t.Context(), "j2", req); err != nil {
 		t.Fatal(err)
 	}
 	site.isWhole(t, run(t, j))

@@ -117,7 +117,7 @@ func TestJobsThatAreClosedElsewhereAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	testutil.Background(t, here.Run)
-	testutil.Eventually(t, "the job is forgotten", func() bool { return len(here.known()) == 0 })
+	testutil.Eventually(t, "the job is forgotten", func() bool { return len(here.handlers.jobs.all()) == 0 })
 }
 
 // The class of a failure in session.start is the page's, and never its end.

@@ -33,14 +33,14 @@ type State struct {
 
 // States returns the state of each site, by name: of those of the registry, and
 // of those that Redis knows jobs of.
-func (s *Service) States(ctx context.Context) ([]State, error) {
-	all, err := s.allSites(ctx)
+func (r *Reader) States(ctx context.Context) ([]State, error) {
+	all, err := r.allSites(ctx)
 	if err != nil {
 		return nil, err
 	}
 	states := []State{}
 	for _, name := range all.names {
-		st, err := s.state(ctx, name, all)
+		st, err := r.state(ctx, name, all)
 		if err != nil {
 			return nil, err
 		}
@@ -51,19 +51,19 @@ func (s *Service) States(ctx context.Context) ([]State, error) {
 
 // State returns the state of a site, and its health in its jobs of the last seven days, the newest first. Its error is an
 // *UnknownError when there is no such site.
-func (s *Service) State(ctx context.Context, name string) (State, []report.Health, error) {
-	all, err := s.allSites(ctx)
+func (r *Reader) State(ctx context.Context, name string) (State, []report.Health, error) {
+	all, err := r.allSites(ctx)
 	if err != nil {
 		return State{}, nil, err
 	}
 	if !slices.Contains(all.names, name) {
-		return State{}, nil, s.cfg.Registry.Unknown(name)
+		return State{}, nil, r.registry.Unknown(name)
 	}
-	st, err := s.state(ctx, name, all)
+	st, err := r.state(ctx, name, all)
 	if err != nil {
 		return State{}, nil, err
 	}
-	health, err := store.HealthOf(ctx, s.cfg.Client.Redis(), name)
+	health, err := store.HealthOf(ctx, r.client.Redis(), name)
 	if err != nil {
 		return State{}, nil, err
 	}
@@ -73,8 +73,8 @@ func (s *Service) State(ctx context.Context, name string) (State, []report.Healt
 
 // Health lists how well the last job of each site worked, by name. Sites
 // without one in the last seven days are left out.
-func (s *Service) Health(ctx context.Context) ([]report.Health, error) {
-	return store.LastHealth(ctx, s.cfg.Client.Redis())
+func (r *Reader) Health(ctx context.Context) ([]report.Health, error) {
+	return store.LastHealth(ctx, r.client.Redis())
 }
 
 // allSites is what is known of all sites.
@@ -85,20 +85,20 @@ type allSites struct {
 	paused []string
 }
 
-func (s *Service) allSites(ctx context.Context) (*allSites, error) {
-	newest, err := s.newest(ctx)
+func (r *Reader) allSites(ctx context.Context) (*allSites, error) {
+	newest, err := r.newest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	health, err := s.Health(ctx)
+	health, err := r.Health(ctx)
 	if err != nil {
 		return nil, err
 	}
-	paused, err := s.PausedSites(ctx)
+	paused, err := r.PausedSites(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all := &allSites{s.cfg.Registry.Names(), newest, map[string]*report.Health{}, paused}
+	all := &allSites{r.registry.Names(), newest, map[string]*report.Health{}, paused}
 	for name := range newest {
 		all.names = append(all.names, name)
 	}
@@ -115,13 +115,13 @@ func (s *Service) allSites(ctx context.Context) (*allSites, error) {
 const maxNewest = 1000
 
 // newest is the id of the newest job of each site.
-func (s *Service) newest(ctx context.Context) (map[string]string, error) {
-	rdb := s.cfg.Client.Redis()
+func (r *Reader) newest(ctx context.Context) (map[string]string, error) {
+	rdb := r.client.Redis()
 	ids, err := rdb.ZRevRange(ctx, store.JobsKey, 0, maxNewest-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
-	sites, err := s.siteNames.of(ctx, rdb, ids)
+	sites, err := r.siteNames.of(ctx, rdb, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -134,9 +134,9 @@ func (s *Service) newest(ctx context.Context) (map[string]string, error) {
 	return newest, nil
 }
 
-func (s *Service) state(ctx context.Context, name string, all *allSites) (State, error) {
+func (r *Reader) state(ctx context.Context, name string, all *allSites) (State, error) {
 	st := State{Site: name, Alerts: []string{}, Paused: slices.Contains(all.paused, name), Last: all.last[name]}
-	if def, err := s.cfg.Registry.Definition(name); err == nil {
+	if def, err := r.registry.Definition(name); err == nil {
 		st.BaseURL, st.Description = def.BaseURL, def.Description
 	}
 	if st.Last != nil {
@@ -146,7 +146,7 @@ func (s *Service) state(ctx context.Context, name string, all *allSites) (State,
 	if newest == "" {
 		return st, nil
 	}
-	j, err := s.Job(ctx, newest)
+	j, err := r.Job(ctx, newest)
 	if errors.Is(err, store.ErrNoJob) {
 		return st, nil
 	}
@@ -154,7 +154,7 @@ func (s *Service) state(ctx context.Context, name string, all *allSites) (State,
 		return State{}, err
 	}
 	st.Job = &j
-	open, err := s.breakerOpen(ctx, j)
+	open, err := r.breakerOpen(ctx, j)
 	if err != nil {
 		return State{}, err
 	}
@@ -185,11 +185,11 @@ func (st *State) addJob(breakerOpen bool) {
 }
 
 // breakerOpen reports whether the breaker keeps a job that is under way from its site.
-func (s *Service) breakerOpen(ctx context.Context, j Job) (bool, error) {
+func (r *Reader) breakerOpen(ctx context.Context, j Job) (bool, error) {
 	if j.Over() {
 		return false, nil
 	}
-	rdb := s.cfg.Client.Redis()
+	rdb := r.client.Redis()
 	req, err := store.ReadRequest(ctx, rdb, j.ID)
 	if errors.Is(err, store.ErrNoJob) {
 		return false, nil
@@ -201,7 +201,7 @@ func (s *Service) breakerOpen(ctx context.Context, j Job) (bool, error) {
 	if err != nil { // of another release: the job fails by itself
 		return false, nil
 	}
-	b := polite.NewSiteBreaker(rdb, turnName(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: s.cfg.Logger})
+	b := polite.NewSiteBreaker(rdb, siteKey(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: r.log})
 	state, err := b.State(ctx)
 	return state.State == "open", err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -98,4 +99,25 @@ func ReadRequest(ctx context.Context, rdb redis.UniversalClient, id string) (Req
 		return Request{}, fmt.Errorf("read job %s: %w", id, err)
 	}
 	return req, nil
+}
+
+// AddJob stores what a job scrapes and how, and lists the job, unless it is
+// stored already. It sets req.Began.
+func AddJob(ctx context.Context, rdb redis.UniversalClient, id string, req Request) error {
+	now := time.Now()
+	req.Began = now.UnixMilli()
+	data, err := json.Marshal(req)
+	if err != nil {
+		return fmt.Errorf("encode job %s: %w", id, err)
+	}
+	_, err = rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.SetNX(ctx, RequestKey(id), data, Keep)
+		p.ZAddNX(ctx, JobsKey, redis.Z{Score: float64(now.UnixMilli()), Member: id})
+		p.ZRemRangeByScore(ctx, JobsKey, "-inf", fmt.Sprint(now.Add(-Keep).UnixMilli()))
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("store job %s: %w", id, err)
+	}
+	return nil
 }

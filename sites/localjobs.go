@@ -1,0 +1,176 @@
+package sites
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"muster/sites/definition"
+	"muster/sites/fetch"
+	"muster/sites/internal/store"
+	"muster/sites/polite"
+	"muster/sites/record"
+	"muster/sites/report"
+	"muster/tasks/limit"
+	"muster/tasks/workqueue"
+)
+
+// localJobs are the jobs that this process works on, with what they share. It
+// may be used by many goroutines. Close it.
+type localJobs struct {
+	cfg      Config
+	recorder *record.Recorder
+	robots   polite.RobotsCache // not shared with other processes: it is one file for each host and day
+	pacer    *limit.Pacer
+	slots    *limit.KeyedLimiter // of pages that are being fetched; nil: no limit
+	memory   *memory             // for pages that are parsed
+
+	mu   sync.Mutex // guards jobs
+	jobs map[string]*job
+}
+
+func newLocalJobs(cfg Config) *localJobs {
+	l := &localJobs{cfg: cfg, memory: newMemory(cfg.Memory), jobs: map[string]*job{}}
+	rdb := cfg.Client.Redis()
+	l.pacer = limit.NewPacer(rdb, limit.PacerConfig{FailOpen: true, Logger: cfg.Logger})
+	if cfg.MaxPages > 0 {
+		l.slots = limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: cfg.MaxPages, FailOpen: true, Logger: cfg.Logger})
+	}
+	return l
+}
+
+// close closes the clients of the jobs.
+func (l *localJobs) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, j := range l.jobs {
+		j.crawler.client.Close()
+	}
+	clear(l.jobs)
+}
+
+// get returns a job that any process has begun.
+func (l *localJobs) get(ctx context.Context, id string) (*job, error) {
+	l.mu.Lock()
+	j, ok := l.jobs[id]
+	l.mu.Unlock()
+	if ok {
+		return j, nil
+	}
+	req, err := store.ReadRequest(ctx, l.cfg.Client.Redis(), id)
+	if err != nil {
+		return nil, err
+	}
+	if j, err = l.make(ctx, id, req); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if other, ok := l.jobs[id]; ok {
+		return other, nil
+	}
+	l.jobs[id] = j
+	l.recorder.Wake()
+	return j, nil
+}
+
+func (l *localJobs) make(ctx context.Context, id string, req store.Request) (*job, error) {
+	def, err := req.Definition()
+	if err != nil {
+		return nil, err
+	}
+	if def.Site != req.Site {
+		return nil, fmt.Errorf("the definition is of site %s, the request of %q: %w", def.Site, req.Site, store.ErrNames)
+	}
+	direct := req.Direct == report.DirectAsked
+	if req.Direct == report.DirectUnproxied {
+		if direct, err = l.cfg.unproxied(ctx, def); err != nil {
+			return nil, err
+		}
+	}
+	var transport http.RoundTripper // one without proxies
+	if l.cfg.Transport != nil && !direct {
+		transport = l.cfg.Transport(def)
+	}
+	rdb := l.cfg.Client.Redis()
+	run := id
+	if req.Resume != "" {
+		id = req.Resume
+	}
+	q := workqueue.New(rdb, store.QueueName(def.Site, id), workqueue.Config{MaxAttempts: maxAttempts, LeaseTTL: leaseTTL, Logger: l.cfg.Logger})
+	p := &pages{id: id, run: run, req: req, def: def, rdb: rdb, queue: q, log: l.cfg.Logger.With("site", def.Site, "job", id)}
+	return &job{
+		pages: p, finish: l.recorder.Finish, crawler: l.newCrawler(p, transport),
+	}, nil
+}
+
+// newCrawler returns the crawler of a job. Without a transport it uses no
+// proxies.
+func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
+	site := siteKey(p.def)
+	c := &crawler{
+		pages: p, leases: &leases{queue: p.queue, log: p.log},
+		breaker:   polite.NewSiteBreaker(p.rdb, site, p.def.Retries.StallMax, time.UnixMilli(p.req.Began), limit.BreakerConfig{Logger: l.cfg.Logger}),
+		extractor: &extractor{def: p.def, limit: p.req.Limit, memory: l.memory, siblings: &siblings{pages: p}},
+		delays:    &counters{rdb: p.rdb, key: store.DelaysKey(p.id)},
+		ends:      &counters{rdb: p.rdb, key: store.SessionEndsKey(p.id)},
+	}
+	c.client = fetch.NewClient(fetch.Config{
+		Definition: p.def, Filter: l.cfg.Filter, Transport: transport, NoProxy: l.cfg.NoProxy, OnBlocked: l.cfg.Refused, Robots: &l.robots, Logger: l.cfg.Logger,
+		Clock:    &polite.SharedClock{Pacer: l.pacer, Vary: true},
+		Key:      site,
+		Throttle: polite.NewThrottle(p.rdb, site),
+		Via:      l.cfg.Via,
+		Route:    l.cfg.Route,
+		Ended:    c.ends.add,
+		Patience: min(max(4*p.def.Politeness.Delay, 250*time.Millisecond), 2*time.Second),
+	})
+	c.admission = &admission{
+		limits: p.def.Limits, began: p.began, budget: newBudget(p.rdb, p.id, p.def.Limits), slots: l.slots,
+		patience: slotPatience, out: p.queue.Outputs(), room: maxUnwrittenBytes, breaker: c.breaker, probe: c.probe, log: p.log,
+	}
+	return c
+}
+
+// siteKey names a site in what its jobs share, such as its breaker. A copy of
+// the site at another address has a name of its own.
+func siteKey(def *definition.Definition) string { return def.Site + "@" + def.Base().Host }
+
+// tidy returns pages that could not be returned before, and forgets jobs that
+// are not open.
+func (l *localJobs) tidy(ctx context.Context, open []string) {
+	for _, j := range l.all() {
+		if !slices.Contains(open, j.run) {
+			l.drop(j)
+			continue
+		}
+		if err := j.crawler.leases.returnPending(ctx); err != nil && ctx.Err() == nil {
+			l.cfg.Logger.Debug("pages are returned later", "job", j.run, "error", err)
+		}
+	}
+}
+
+func (l *localJobs) all() []*job {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Values(l.jobs))
+}
+
+// forget drops a job that has ended, with the files of its records.
+func (l *localJobs) forget(j *job) {
+	l.drop(j)
+	l.recorder.Forget(j.run)
+}
+
+func (l *localJobs) drop(j *job) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.jobs[j.run] == j {
+		delete(l.jobs, j.run)
+		j.crawler.client.Close()
+	}
+}

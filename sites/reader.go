@@ -1,0 +1,145 @@
+package sites
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"muster/sites/definition"
+	"muster/sites/internal/store"
+	"muster/sites/record"
+	"muster/sites/report"
+	"muster/tasks"
+	"muster/tasks/workqueue"
+)
+
+// Progress counts the pages of a job by their state. Total grows while
+// listing pages are walked.
+func (r *Reader) Progress(ctx context.Context, site, id string) (workqueue.Stats, error) {
+	return workqueue.New(r.client.Redis(), store.QueueName(site, id), workqueue.Config{}).Stats(ctx)
+}
+
+// Reader reads what Redis has of jobs and sites. It changes nothing. It may be
+// used by many goroutines.
+type Reader struct {
+	client    *tasks.Client
+	registry  *Registry
+	recorder  *record.Recorder
+	log       *slog.Logger
+	siteNames siteNames
+}
+
+// JobDefinition is the definition that a job goes by, which is that of its
+// site from when it was sent.
+func (r *Reader) JobDefinition(ctx context.Context, id string) (*definition.Definition, error) {
+	req, err := store.ReadRequest(ctx, r.client.Redis(), id)
+	if err != nil {
+		return nil, err
+	}
+	return req.Definition()
+}
+
+// Stored returns the summary of a job that is over, and whether Redis has it:
+// it does for a week. Its error is a *tasks.Failure when the job failed as a
+// whole.
+func (r *Reader) Stored(ctx context.Context, id string) (report.Summary, bool, error) {
+	sum, ok, err := store.ReadJSON[report.Summary](ctx, r.client.Redis(), store.SummaryKey(id))
+	if err != nil || !ok {
+		return report.Summary{}, false, err
+	}
+	return answerOf(sum)
+}
+
+// Reported is [Reader.Stored] from the report in a job's folder, which has that
+// of the last job that wrote there.
+func Reported(folder, id string) (report.Summary, bool, error) {
+	data, err := os.ReadFile(filepath.Join(folder, record.ReportFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return report.Summary{}, false, nil
+	}
+	var sum report.Summary
+	if err == nil {
+		err = json.Unmarshal(data, &sum)
+	}
+	if err != nil {
+		return report.Summary{}, false, fmt.Errorf("read the report of job %s: %w", id, err)
+	}
+	if sum.JobID != id {
+		return report.Summary{}, false, nil
+	}
+	return answerOf(sum)
+}
+
+// answerOf is the result of the workflow of a job with this summary.
+func answerOf(s report.Summary) (report.Summary, bool, error) {
+	if err := s.Err(); err != nil {
+		return s, false, &tasks.Failure{Task: store.Aggregate.Name(), Message: err.Error()}
+	}
+	return s, true, nil
+}
+
+// Folder returns where the records and the report of a job are, on the machine
+// that writes them. It fails with ErrNoJob when there is no such job.
+func (r *Reader) Folder(ctx context.Context, id string) (string, error) {
+	req, err := store.ReadRequest(ctx, r.client.Redis(), id)
+	if err != nil {
+		return "", err
+	}
+	return req.Dir(id), nil
+}
+
+// Site looks whether there is a site of that name: in the registry, or with a job or a pause that Redis knows of, which
+// may be of another machine's registry. Its error is an *UnknownError when there is none.
+func (r *Reader) Site(ctx context.Context, name string) error {
+	_, unknown := r.registry.Definition(name)
+	if !errors.As(unknown, new(*UnknownError)) {
+		return nil
+	}
+	rdb := r.client.Redis()
+	for _, set := range []string{store.HealthSitesKey, store.PausedSitesKey} {
+		there, err := rdb.SIsMember(ctx, set, name).Result()
+		if err != nil {
+			return fmt.Errorf("look for site %s: %w", name, err)
+		}
+		if there {
+			return nil
+		}
+	}
+	jobs, err := r.Jobs(ctx, name, 1)
+	if err != nil {
+		return err
+	}
+	if len(jobs) == 0 {
+		return unknown
+	}
+	return nil
+}
+
+// ErrNothingLeft says that a job has nothing left for Resume.
+var ErrNothingLeft = errors.New("it has every page; there is nothing to get again")
+
+// Resumable returns nil for a job that Resume can get something for, and ErrNothingLeft or ErrNoJob otherwise.
+func (r *Reader) Resumable(ctx context.Context, id string) error {
+	j, err := r.Job(ctx, id)
+	if err != nil {
+		return err
+	}
+	if j.Status == report.StatusComplete && j.Pages.Error == 0 && j.Pages.Open() == 0 {
+		return fmt.Errorf("job %s: %w", id, ErrNothingLeft)
+	}
+	return nil
+}
+
+// PausedSites lists the sites that are paused, in no order.
+func (r *Reader) PausedSites(ctx context.Context) ([]string, error) {
+	sites, err := r.client.Redis().SMembers(ctx, store.PausedSitesKey).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list paused sites: %w", err)
+	}
+	return sites, nil
+}

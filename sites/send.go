@@ -1,0 +1,268 @@
+package sites
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"muster/sites/definition"
+	"muster/sites/internal/store"
+	"muster/sites/record"
+	"muster/sites/report"
+	"muster/sites/sink"
+	"muster/tasks"
+)
+
+// ScrapeOptions change one scrape.
+type ScrapeOptions struct {
+	Limit   int    // at most so many detail pages, and records of a type from listing pages. Defaults to 0: no limit.
+	BaseURL string // a copy of the site to scrape instead. Defaults to the site's own base_url.
+	OutDir  string // Defaults to the service's. Only processes that were told this folder write to it: keep this one running, with Run.
+	Direct  bool   // use no proxies, whatever the definition and the settings say. Defaults to false.
+	// After are jobs by their sites. A site that depends on one of these waits
+	// for its job, which may have ended; of others for the job that is under
+	// way. Defaults to none.
+	After map[string]string
+	CSV   bool // also make a CSV file of each type of record at the end. Defaults to false.
+	// Compress compresses the files of records at the end: gz or zstd.
+	// Defaults to not at all.
+	Compress string
+	// Sinks are addresses of sinks that the records go to beside the files.
+	// Defaults to the service's. As OutDir, they are opened only by processes
+	// that were told them, but for sqlite: files below the folder for records.
+	Sinks []string
+}
+
+// Scrape returns the work of scraping a site, for who does not Send it but
+// has it sent, with SendOptions. Sent must be called then with its id, which
+// is that of the job.
+func (s *Service) Scrape(ctx context.Context, name string, o ScrapeOptions) (work tasks.Signature[report.Summary], sent func(ctx context.Context, id string), err error) {
+	def, err := s.cfg.Registry.Definition(name)
+	if err != nil {
+		return work, nil, err
+	}
+	req, err := s.request(ctx, def, o)
+	if err != nil {
+		return work, nil, err
+	}
+	return signature(req, def), func(ctx context.Context, id string) { s.sent(ctx, req, id) }, nil
+}
+
+func (s *Service) request(ctx context.Context, def *definition.Definition, o ScrapeOptions) (store.Request, error) {
+	if _, err := def.WithBase(o.BaseURL); err != nil {
+		return store.Request{}, err
+	}
+	dir, to, err := s.destination(o)
+	if err != nil {
+		return store.Request{}, err
+	}
+	if _, ok := sink.Compressions[o.Compress]; !ok && o.Compress != "" {
+		return store.Request{}, fmt.Errorf("no compression %q; use gz or zstd", o.Compress)
+	}
+	for _, address := range to {
+		if err := sink.Check(address); err != nil {
+			return store.Request{}, err
+		}
+	}
+	home, err := record.FolderName(dir)
+	if err != nil {
+		return store.Request{}, err
+	}
+	direct, err := s.decideDirect(ctx, def, o.Direct)
+	if err != nil {
+		return store.Request{}, err
+	}
+	after, err := s.dependencies(ctx, def, o.After)
+	if err != nil {
+		return store.Request{}, err
+	}
+	if err := s.recorder.Allow(o.OutDir, o.Sinks); err != nil {
+		return store.Request{}, err
+	}
+	return store.Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to, Compress: o.Compress, Direct: direct, After: after}, nil
+}
+
+// decideDirect is what a scrape that is sent now says about proxies.
+func (s *Service) decideDirect(ctx context.Context, def *definition.Definition, asked bool) (report.Direct, error) {
+	if asked {
+		return report.DirectAsked, nil
+	}
+	unproxied, err := s.cfg.unproxied(ctx, def)
+	if err != nil || !unproxied {
+		return "", err
+	}
+	return report.DirectUnproxied, nil
+}
+
+// destination returns the folder and the sinks of a scrape.
+func (s *Service) destination(o ScrapeOptions) (dir string, sinks []string, err error) {
+	if dir = o.OutDir; dir == "" {
+		dir = s.cfg.OutDir
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return "", nil, fmt.Errorf("output folder: %w", err)
+	}
+	if sinks = o.Sinks; sinks == nil {
+		sinks = s.cfg.Sinks
+	}
+	return dir, sinks, nil
+}
+
+func signature(req store.Request, def *definition.Definition) tasks.Signature[report.Summary] {
+	chunks := store.Collect.S(req)
+	done := tasks.Map(chunks, store.Scrape, tasks.AtMost(def.Politeness.MaxPerDomain))
+	return tasks.Chord(tasks.Settle(done), store.Aggregate)
+}
+
+// WrittenElsewhere reports whether a process other than this one writes the
+// records of a scrape with these options. When none does, this one has to stay.
+func (s *Service) WrittenElsewhere(ctx context.Context, o ScrapeOptions) (bool, error) {
+	dir, to, err := s.destination(o)
+	if err != nil {
+		return false, err
+	}
+	return s.recorder.WrittenElsewhere(ctx, dir, to)
+}
+
+// Send sends the scrape of a site under an id of its own. It begins when the
+// scrapes that are under way of sites that it depends on are complete, and
+// fails when one of these ends otherwise. While another
+// scrape of the site is under way it returns that one, with
+// tasks.ErrDuplicate, or refuses when that one was asked for something else.
+func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*tasks.AsyncResult[report.Summary], error) {
+	def, err := s.cfg.Registry.Definition(name)
+	if err != nil {
+		return nil, err
+	}
+	req, err := s.request(ctx, def, o)
+	if err != nil {
+		return nil, err
+	}
+	run, err := signature(req, def).Send(ctx, s.cfg.Client, append(s.SendOptions(name), newID(name))...)
+	if errors.Is(err, tasks.ErrDuplicate) {
+		if other := s.different(ctx, run.ID(), req); other != nil {
+			return nil, other
+		}
+	}
+	if err == nil {
+		s.sent(ctx, req, run.ID())
+	}
+	return run, err
+}
+
+// sent lists a job that was sent. A worker that begins the job does the same.
+func (s *Service) sent(ctx context.Context, req store.Request, id string) {
+	if err := store.AddJob(ctx, s.cfg.Client.Redis(), id, req); err != nil {
+		s.cfg.Logger.Warn("the job is not listed before it begins", "job", id, "error", err)
+	}
+}
+
+// different tells why a request cannot be joined with a job that is under
+// way: it asks for something else. A job that has not begun is taken for one
+// that asks for the same.
+func (s *Service) different(ctx context.Context, id string, req store.Request) error {
+	under, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
+	if errors.Is(err, store.ErrNoJob) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var what []string
+	for name, differs := range map[string]bool{
+		"definition": under.YAML != req.YAML, "base URL": under.BaseURL != req.BaseURL, "limit": under.Limit != req.Limit,
+		"choice of --direct": (under.Direct == report.DirectAsked) != (req.Direct == report.DirectAsked),
+		"folder for records": under.OutDir != req.OutDir, "sinks": !slices.Equal(under.Sinks, req.Sinks), "CSV": under.CSV != req.CSV, "compression": under.Compress != req.Compress,
+	} {
+		if differs {
+			what = append(what, name)
+		}
+	}
+	if len(what) == 0 {
+		return nil
+	}
+	slices.Sort(what)
+	return fmt.Errorf("site %s is being scraped by job %s, with another %s: wait for it, or end it with muster jobs cancel %s", req.Site, id, strings.Join(what, ", "), id)
+}
+
+// newID names a job.
+func newID(site string) tasks.SendOption {
+	var id [4]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return tasks.ID(idOf(site) + hex.EncodeToString(id[:]))
+}
+
+// idOf is what the ids of a site's jobs begin with, if Send gave them.
+func idOf(site string) string { return "scrape_" + strings.ReplaceAll(site, ".", "_") + "_" }
+
+// Resume sends a scrape that goes on with what another left, whether that
+// failed, was revoked or just could not have some pages: those that are done
+// are not fetched again, those that failed are, and the records are added to
+// the same files.
+func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[report.Summary], error) {
+	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
+	if err != nil {
+		return nil, err
+	}
+	if req.Resume == "" {
+		req.Resume = id
+	}
+	if err := s.recorder.Check(req); err != nil {
+		return nil, fmt.Errorf("job %s: %w", id, err)
+	}
+	def, err := req.Definition()
+	if err != nil {
+		return nil, err
+	}
+	if req.Direct, err = s.decideDirect(ctx, def, req.Direct == report.DirectAsked); err != nil {
+		return nil, err
+	}
+	if req.After, err = s.dependencies(ctx, def, nil); err != nil {
+		return nil, err
+	}
+	run, err := signature(req, def).Send(ctx, s.cfg.Client, append(s.SendOptions(req.Site), newID(req.Site))...)
+	if err == nil {
+		s.sent(ctx, req, run.ID())
+	}
+	return run, err
+}
+
+// SendOptions are the options that a scrape of a site is sent with: its
+// progress keys are {prefix}:{job}:… with the prefix scrape_{site}, and a
+// site is scraped by one job at a time.
+func (s *Service) SendOptions(name string) []tasks.SendOption {
+	return []tasks.SendOption{tasks.ProgressKeys(ProgressPrefix(name)), tasks.Unique("scrape:"+name, store.Keep)}
+}
+
+// ProgressPrefix is the prefix of the progress keys of a site's jobs.
+func ProgressPrefix(site string) string { return store.ProgressPrefix(site) }
+
+// dependencies are the jobs that a scrape of a site waits for, by their sites:
+// of each site that it depends on the one of known, or else the one that is
+// under way. They were sent before it, so that no two jobs wait for each
+// other.
+func (s *Service) dependencies(ctx context.Context, def *definition.Definition, known map[string]string) (map[string]string, error) {
+	if len(def.DependsOn) == 0 {
+		return nil, nil
+	}
+	after := map[string]string{}
+	for _, site := range def.DependsOn {
+		if id := known[site]; id != "" {
+			after[site] = id
+			continue
+		}
+		newest, err := s.Jobs(ctx, site, 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(newest) > 0 && !newest[0].Over() {
+			after[site] = newest[0].ID
+		}
+	}
+	return after, nil
+}
