@@ -27,110 +27,134 @@ func behind(t *testing.T, site *shop) *definition.Definition {
 	return def
 }
 
-// A scrape waits for the one of a site that it depends on, whatever becomes of
-// the processes, and fetches nothing until that is complete.
-func TestDependentScrapeWaits(t *testing.T) {
+// twoJobs are a job of shop.example, a page of which hangs, and one of
+// behind.example, which depends on it. The process that sent them is gone.
+type twoJobs struct {
+	*Service
+	t             *testing.T
+	ctx           context.Context
+	client        *tasks.Client
+	first, second *shop
+	a, b          *tasks.AsyncResult[report.Summary]
+}
+
+func sendTwo(t *testing.T, faults string) *twoJobs {
+	t.Helper()
+	j := &twoJobs{t: t, first: newShop(t, 2, 3), second: newShop(t, 1, 3), client: tasks.NewClient(redistest.New(t))}
+	j.first.faults = map[string][]string{"/item/1": {"hang"}, "/page/2": strings.Fields(faults)}
+	t.Cleanup(func() { _ = j.client.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	j.ctx = ctx
+	cfg := Config{Client: j.client, OutDir: t.TempDir(), Registry: NewRegistry(j.first.definition(t, ""), behind(t, j.second))}
+	sender, err := NewService(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j.a, err = sender.Send(ctx, "shop.example", ScrapeOptions{BaseURL: j.first.URL}); err != nil {
+		t.Fatal(err)
+	}
+	if j.b, err = sender.Send(ctx, "behind.example", ScrapeOptions{BaseURL: j.second.URL}); err != nil {
+		t.Fatal(err)
+	}
+	if err := sender.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if j.Service, err = NewService(cfg); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// workUntilWaiting starts a worker, and returns when the first job hangs and
+// the second is delayed.
+func (j *twoJobs) workUntilWaiting() {
+	j.t.Helper()
+	work(j.t, j.client, j.Service)
+	select {
+	case <-j.first.hangs:
+	case <-j.ctx.Done():
+		j.t.Fatal("no page of the first site was requested")
+	}
+	testutil.Eventually(j.t, "a worker delays the second job", func() bool {
+		nodes, err := j.client.Due(j.ctx, 10)
+		for _, n := range nodes {
+			if err == nil && n.Workflow == j.b.ID() {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// checkSecond checks the status of the second job, which sites it waits for,
+// and whether its first page was requested.
+func (j *twoJobs) checkSecond(status, waitsFor string, requested bool) Job {
+	j.t.Helper()
+	b, err := j.Job(j.ctx, j.b.ID())
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	if got := fmt.Sprint(b.WaitsFor); b.Status != status || got != waitsFor {
+		j.t.Errorf("the second job: got status %s, waiting for %s, want %s, waiting for %s", b.Status, got, status, waitsFor)
+	}
+	if asked, _ := j.second.counts("/"); (asked > 0) != requested {
+		j.t.Errorf("the first page of the second site: got %d requests, want any: %v", asked, requested)
+	}
+	return b
+}
+
+func TestDependentScrapeWaitsUntilTheOtherIsComplete(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		list string                            // the faults of a listing page of the other
-		end  func(s *Service, id string) error // of the scrape that the other depends on
-		want string                            // the status of the other
-		says string
+	jobs := sendTwo(t, "")
+	sent, err := store.ReadRequest(jobs.ctx, jobs.client.Redis(), jobs.b.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs.workUntilWaiting()
+	jobs.checkSecond(JobWaiting, "[shop.example]", false)
+	close(jobs.first.hang)
+	if _, err := jobs.b.Wait(jobs.ctx); err != nil {
+		t.Errorf("got error %v, want none", err)
+	}
+	b := jobs.checkSecond(report.StatusComplete, "[]", true)
+	if at := time.UnixMilli(sent.Began); !b.Began.After(at) {
+		t.Errorf("got a job that began at %s, want later than %s, when it was sent", b.Began, at)
+	}
+}
+
+func TestDependentScrapeFailsUnlessTheOtherIsComplete(t *testing.T) {
+	t.Parallel()
+	for ended, c := range map[string]struct {
+		faults string // of a listing page of the first site
+		cancel bool   // the first job
 	}{
-		"until the other is complete": {"", nil, report.StatusComplete, ""},
-		"and fails when the other is incomplete": {strings.Repeat("500 ", 9), nil, JobFailed,
-			"not started: it depends on shop.example, whose job %s ended as INCOMPLETE"},
-		"and fails when the other is canceled": {"", func(s *Service, id string) error { return s.Cancel(context.Background(), id) }, JobFailed,
-			"not started: it depends on shop.example, whose job %s ended as CANCELED"},
+		"INCOMPLETE": {faults: strings.Repeat("500 ", 9)},
+		"CANCELED":   {cancel: true},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(ended, func(t *testing.T) {
 			t.Parallel()
-			first, second := newShop(t, 2, 3), newShop(t, 1, 3)
-			first.faults = map[string][]string{"/item/1": {"hang"}, "/page/2": strings.Fields(c.list)}
-			client := tasks.NewClient(redistest.New(t))
-			t.Cleanup(func() { _ = client.Close() })
-			registry := NewRegistry(first.definition(t, ""), behind(t, second))
-			dir := t.TempDir()
-			service := func() *Service {
-				s, err := NewService(Config{Client: client, OutDir: dir, Registry: registry})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return s
-			}
-			sender := service()
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			a, err := sender.Send(ctx, "shop.example", ScrapeOptions{BaseURL: first.URL})
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := sender.Send(ctx, "behind.example", ScrapeOptions{BaseURL: second.URL})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := sender.Close(); err != nil { // what it knew is gone
-				t.Fatal(err)
-			}
-			sent, err := store.ReadRequest(ctx, sender.cfg.Client.Redis(), b.ID())
-			if err != nil {
-				t.Fatal(err)
-			}
-
-			s := service()
-			work(t, client, s)
-			select {
-			case <-first.hangs:
-			case <-ctx.Done():
-				t.Fatal("no page of the first site is asked for")
-			}
-			testutil.Eventually(t, "a worker puts the second job off", func() bool {
-				nodes, err := client.Due(ctx, 10)
-				for _, n := range nodes {
-					if err == nil && n.Workflow == b.ID() {
-						return true
-					}
-				}
-				return false
-			})
-			j, err := s.Job(ctx, b.ID())
-			if err != nil || j.Status != JobWaiting || fmt.Sprint(j.WaitsFor) != "[shop.example]" {
-				t.Errorf("while the first runs: got %s, waits for %v, error %v; want WAITING for [shop.example]", j.Status, j.WaitsFor, err)
-			}
-			if asked, _ := second.counts("/"); asked != 0 {
-				t.Errorf("while the first runs: the second site was asked for its first page %d times, want 0", asked)
-			}
-
-			if c.end != nil {
-				if err := c.end(s, a.ID()); err != nil {
+			jobs := sendTwo(t, c.faults)
+			jobs.workUntilWaiting()
+			jobs.checkSecond(JobWaiting, "[shop.example]", false)
+			if c.cancel {
+				if err := jobs.Cancel(jobs.ctx, jobs.a.ID()); err != nil {
 					t.Fatal(err)
 				}
 			}
-			close(first.hang)
-			_, err = b.Wait(ctx)
-			if c.says != "" {
-				if want := fmt.Sprintf(c.says, a.ID()); err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("got error %v, want %q", err, want)
-				}
-			} else if err != nil {
-				t.Error(err)
+			close(jobs.first.hang)
+			want := fmt.Sprintf("not started: it depends on shop.example, whose job %s ended as %s", jobs.a.ID(), ended)
+			if _, err := jobs.b.Wait(jobs.ctx); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got error %v, want %q", err, want)
 			}
-			if j, err = s.Job(ctx, b.ID()); err != nil || j.Status != c.want || len(j.WaitsFor) != 0 {
-				t.Errorf("in the end: got %s, waits for %v, error %v; want %s and nothing", j.Status, j.WaitsFor, err, c.want)
-			}
-			if asked, _ := second.counts("/"); (asked > 0) != (c.want == report.StatusComplete) {
-				t.Errorf("in the end: the second site was asked for its first page %d times, and its job is %s", asked, c.want)
-			}
-			if c.want == report.StatusComplete && !j.Began.After(time.UnixMilli(sent.Began)) {
-				t.Errorf("its time counts from %s, when it was sent; want it to count from when it began", j.Began)
-			}
+			jobs.checkSecond(JobFailed, "[]", false)
 		})
 	}
 }
 
-// A scrape does not wait for one that is over, unless it is named: such as one
-// of the same round.
-func TestDependentScrapeHeedsTheJobsOfItsRound(t *testing.T) {
+// A scrape does not wait for a job that is over, unless After names it, as it
+// does the jobs of the same round.
+func TestDependentScrapeNeedsTheJobsOfItsRound(t *testing.T) {
 	t.Parallel()
 	first, second := newShop(t, 1, 1), newShop(t, 1, 1)
 	first.faults = map[string][]string{"/": strings.Fields(strings.Repeat("500 ", 9))}
