@@ -1,9 +1,9 @@
 // Package artifact turns lines of JSON into items of a work queue, and fetches
-// what they name into a folder.
+// their URLs into a folder.
 //
 // An artifact is a JSON object with an id, and usually with a URL. [Item] finds
-// its resources: the resolver that it names, and the host of its URL, so that
-// limits for both hold without the queue knowing what they are. [Import] reads
+// its resources: its resolver, and the host of its URL, so that limits for both
+// hold and the queue needs to know neither. [Import] reads
 // a file of them, however long. [Fetcher] is the handler of kind [FetchKind].
 package artifact
 
@@ -18,8 +18,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// FetchKind is the kind of an artifact that does not name another: it is
-// downloaded.
+// FetchKind is the kind of an artifact without one: it is downloaded.
 const FetchKind = "http.fetch"
 
 // Resource keys begin with these.
@@ -28,8 +27,8 @@ const (
 	HostKey     = "host:"
 )
 
-// The fields in which artifacts name their resolver and their URL, in the
-// order in which they count.
+// The fields of an artifact's resolver and URL, in the order in which they are
+// read.
 var (
 	resolverFields = []string{"resolver_hint", "resolver", "resolver_name"}
 	urlFields      = []string{"url", "source_url", "origin_url", "download_url", "landing_url", "pdf_url"}
@@ -65,25 +64,25 @@ func item(id string, data []byte, fields map[string]json.RawMessage) (workqueue.
 	}
 	if p, ok := fields["priority"]; ok {
 		if err := json.Unmarshal(p, &it.Priority); err != nil {
-			return workqueue.Item{}, fmt.Errorf("priority %.40s is no whole number", p)
+			return workqueue.Item{}, fmt.Errorf("priority %.40s is not a whole number", p)
 		}
 	}
 	if r := text(fields, resolverFields...); r != "" {
 		it.ResourceKeys = append(it.ResourceKeys, ResolverKey+r)
 	}
-	// What is wrong with a URL is for Doubt to say.
+	// Doubt returns what is wrong with a URL.
 	if h, _ := limit.ParseHostKey(urlOf(fields)); h != "" {
 		it.ResourceKeys = append(it.ResourceKeys, HostKey+strings.ToValidUTF8(h[:min(len(h), maxHost)], ""))
 	}
 	return it, nil
 }
 
-// maxHost is more than the name of a host with its port can have. What is no
-// host is cut to so many bytes.
+// maxHost is more than the bytes of a host name with its port. A text that is not
+// a host is cut to it.
 const maxHost = 300
 
-// Doubt says what is wrong with an item that is no reason to refuse it: its URL
-// names no host, so that the limit per host is of that URL alone.
+// Doubt returns what is wrong with an item that is enqueued anyway: its URL has
+// no host, so that the limit per host is of that URL alone.
 func Doubt(it workqueue.Item) error {
 	for _, k := range it.ResourceKeys {
 		host, ok := strings.CutPrefix(k, HostKey)

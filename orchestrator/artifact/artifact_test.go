@@ -23,7 +23,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// TestMain makes names below .test stand for loopback.
+// TestMain makes names below .test resolve to loopback.
 func TestMain(m *testing.M) {
 	net.DefaultResolver = dnstest.Resolver(dnstest.Loopback)
 	redistest.Main(m)
@@ -44,7 +44,7 @@ func TestParse(t *testing.T) {
 		`[1]`:                       `not array`,
 		`null`:                      `not null`,
 		`{"id":"a"`:                 `unexpected end`,
-		`{"id":"a","priority":"x"}`: `no whole number`,
+		`{"id":"a","priority":"x"}`: `not a whole number`,
 	} {
 		it, err := artifact.Parse([]byte(line))
 		got := fmt.Sprint(it.ID, " ", it.Kind, " ", it.ResourceKeys)
@@ -57,7 +57,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A URL without a host is taken, and told of by its line.
+// A URL without a host is enqueued, and reported with its line.
 func TestImportDoubts(t *testing.T) {
 	t.Parallel()
 	q := workqueue.New(redistest.New(t), "q", workqueue.Config{})
@@ -68,11 +68,11 @@ func TestImportDoubts(t *testing.T) {
 {"id":"d","resolver":"r","url":"http://`+strings.Repeat("x", 300)+`/"}
 `), artifact.ImportConfig{Doubtful: func(n int64, err error) { said = append(said, fmt.Sprint(n, ": ", err)) }})
 	if err != nil || rep != (artifact.Report{New: 4, Lines: 4}) {
-		t.Fatalf("got %+v, %v", rep, err)
+		t.Fatalf("got %+v, %v; want 4 new of 4 lines", rep, err)
 	}
 	want := `2: artifact "b": no host in "http://example.com:99999/": the port 99999 is above 65535`
 	if len(said) != 2 || said[0] != want || !strings.HasPrefix(said[1], `4: artifact "d": no host in `) {
-		t.Errorf("it said %q", said)
+		t.Errorf("got doubts %q, want %q and one of line 4", said, want)
 	}
 }
 
@@ -98,30 +98,30 @@ func TestImport(t *testing.T) {
 			cfg := artifact.ImportConfig{MaxLine: 50_000, BadLine: func(n int64, err error) { bad = append(bad, n) }}
 			rep, err := artifact.Import(t.Context(), q, bytes.NewReader(in), cfg)
 			if err != nil || rep != (artifact.Report{New: 2501, Duplicate: 1, Errors: 4, Lines: 2508}) {
-				t.Fatalf("got %+v, %v", rep, err)
+				t.Fatalf("got %+v, %v; want 2501 new, 1 duplicate, 4 errors, 2508 lines", rep, err)
 			}
 			if !slices.Equal(bad, []int64{2503, 2504, 2505, 2507}) {
-				t.Errorf("bad lines are %v", bad)
+				t.Errorf("got bad lines %v, want 2503, 2504, 2505 and 2507", bad)
 			}
-			// Again, as after an import that was cut short.
+			// Again, as after an import that was interrupted.
 			rep, err = artifact.Import(t.Context(), q, bytes.NewReader(in), artifact.ImportConfig{Limit: 10})
 			if err != nil || rep != (artifact.Report{Duplicate: 10, Lines: 10}) {
-				t.Fatalf("got %+v, %v", rep, err)
+				t.Fatalf("got %+v, %v; want 10 duplicates of 10 lines", rep, err)
 			}
 			if s, err := q.Stats(t.Context()); err != nil || s.Queued != 2501 {
-				t.Fatalf("%+v, %v", s, err)
+				t.Fatalf("got %+v, %v; want 2501 queued", s, err)
 			}
 		})
 	}
 	q := workqueue.New(redistest.New(t), "q", workqueue.Config{})
 	rep, err := artifact.Import(t.Context(), q, bytes.NewReader(packed.Bytes()[:packed.Len()/2]), artifact.ImportConfig{})
 	if err == nil || rep.New == 0 {
-		t.Fatalf("half a gzip file: %+v, %v", rep, err)
+		t.Fatalf("half a gzip file: got %+v, %v; want some items and an error", rep, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := artifact.Import(ctx, q, bytes.NewReader(lines.Bytes()), artifact.ImportConfig{}); err == nil {
-		t.Fatal("an import that was called off went on")
+		t.Fatal("got nil from a cancelled import, want an error")
 	}
 }
 
@@ -187,14 +187,14 @@ func TestFetch(t *testing.T) {
 		t.Errorf("got content %q, %v, want %q", data, err, pdf)
 	}
 	if parts, _ := filepath.Glob(filepath.Join(w.dir, "incoming", "*")); len(parts) != 0 {
-		t.Errorf("left behind: %v", parts)
+		t.Errorf("got parts %v, want none", parts)
 	}
 	if _, err := artifact.NewFetcher(artifact.FetcherConfig{}); err == nil {
-		t.Error("no folder is accepted")
+		t.Error("no folder: got nil, want an error")
 	}
 }
 
-// An item whose host asks for a long time is tried again after 15 minutes at most.
+// An item whose host sends a long Retry-After is tried again after 15 minutes at most.
 func TestRetryAfterOfAnItemIsBounded(t *testing.T) {
 	t.Parallel()
 	busy := newHost(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -13,8 +13,8 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// stalePart is the age at which a part of a content is nobody's any more:
-// whoever wrote it was killed.
+// stalePart is the age at which a part of a content is no longer written: the
+// process that wrote it was killed.
 const stalePart = time.Hour
 
 // removeStale removes the parts of contents that killed processes left in dir.
@@ -25,16 +25,16 @@ func removeStale(dir string) error {
 	}
 	for _, part := range parts {
 		if info, err := os.Stat(part); err == nil && time.Since(info.ModTime()) > stalePart {
-			_ = os.Remove(part) // somebody else may have done so
+			_ = os.Remove(part) // another process may have done so
 		}
 	}
 	return nil
 }
 
-// errStall says that a host stopped in the middle of a content.
-var errStall = errors.New("nothing more came for")
+// errStall is why a download ends whose host sends no more data.
+var errStall = errors.New("no data was received for")
 
-// stallReader puts a timer off with each read that brings something.
+// stallReader resets a timer with each read that returns data.
 type stallReader struct {
 	r     io.Reader
 	timer *time.Timer
@@ -49,8 +49,8 @@ func (s *stallReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// save writes a body to a file beside the contents: keep names it, discard
-// removes it.
+// save writes a body to a file beside the contents: keep moves it into place,
+// discard removes it.
 func (f *Fetcher) save(body io.Reader, got *Fetched) (part string, err error) {
 	dir := filepath.Join(f.cfg.Dir, "incoming")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -84,7 +84,7 @@ func (f *Fetcher) save(body io.Reader, got *Fetched) (part string, err error) {
 	return file.Name(), nil
 }
 
-// keep gives a saved content its place, in one step.
+// keep moves a saved content into place, in one step.
 func (f *Fetcher) keep(part string, got Fetched) error {
 	place := filepath.Join(f.cfg.Dir, got.Path)
 	if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {

@@ -33,25 +33,25 @@ type FetcherConfig struct {
 	// Defaults to none.
 	Breaker *limit.Breaker
 	// Slots bound the requests to a host at a time. They are taken here for hosts that a redirect leads to; the item holds
-	// its own host's already. Defaults to none.
+	// the slot of its own host already. Defaults to none.
 	Slots     *limit.KeyedLimiter
 	MaxBytes  int64         // of a content. Defaults to 1 GiB.
-	Stall     time.Duration // gives up a content of which nothing more came for so long. Defaults to 30 s.
+	Stall     time.Duration // how long a download may receive nothing before it fails. Defaults to 30 s.
 	UserAgent string        // Defaults to "muster/1.0".
 	Logger    *slog.Logger  // Defaults to slog.Default().
 }
 
 // Fetcher downloads artifacts into a folder of contents: each is a file named
-// by its SHA-256, as in ab/abcdef…, that is there whole or not at all. An item
-// that has to wait for its host goes back to the queue, and no worker with it.
+// by its SHA-256, as in ab/abcdef…, that is complete or does not exist. An item
+// that has to wait for its host returns to the queue, so that no worker waits.
 type Fetcher struct {
 	cfg    FetcherConfig
 	clock  polite.Clock // nil: none
 	client *http.Client
 }
 
-// NewFetcher returns a Fetcher. It removes what killed ones left behind in
-// cfg.Dir.
+// NewFetcher returns a Fetcher. It removes the parts that killed processes left
+// in cfg.Dir.
 func NewFetcher(cfg FetcherConfig) (*Fetcher, error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("fetch artifacts: no folder to keep them in")
@@ -94,10 +94,10 @@ func NewFetcher(cfg FetcherConfig) (*Fetcher, error) {
 
 const (
 	robotsTimeout = 30 * time.Second // of fetching a robots.txt
-	maxCrawlDelay = time.Minute      // bounds what a host may ask for
+	maxCrawlDelay = time.Minute      // the longest crawl delay that is obeyed
 )
 
-// stack is what each request passes through.
+// stack returns the RoundTrippers that each request passes through.
 func (f *Fetcher) stack() http.RoundTripper {
 	cfg := polite.Config{Key: hostKey, Breaker: f.cfg.Breaker, Slots: f.cfg.Slots, Clock: f.clock, CrawlDelayMax: maxCrawlDelay, Logger: f.cfg.Logger}
 	if f.cfg.Robots {
@@ -106,8 +106,8 @@ func (f *Fetcher) stack() http.RoundTripper {
 	return polite.New(f.cfg.Transport, cfg)
 }
 
-// hostKey is the resource key of a URL's host. What is wrong with a URL the
-// request itself will say.
+// hostKey returns the resource key of a URL's host. The request itself fails if
+// the URL is wrong.
 func hostKey(u *url.URL) string {
 	key, _ := limit.ParseHostKey(u.String())
 	return HostKey + key
@@ -127,7 +127,7 @@ func checkURL(u *url.URL) error {
 	return nil
 }
 
-// expected is what an artifact says of its content. What it does not say is
+// expected is what an artifact says of its content. A field that is not given is
 // not checked.
 type expected struct {
 	Type   string `json:"type"`   // media type, like application/pdf
@@ -218,9 +218,9 @@ func (f *Fetcher) fetch(ctx context.Context, u *url.URL, want expected) (Fetched
 	return got, f.keep(part, got)
 }
 
-// requestError says what the error of a request means for another try.
+// requestError returns the error of a request with when to try again.
 func (f *Fetcher) requestError(ctx context.Context, err error) error {
-	// A url.Error repeats the URL, with what secrets it may hold.
+	// A url.Error repeats the URL, which may hold secrets.
 	if ue, ok := errors.AsType[*url.Error](err); ok {
 		err = ue.Err
 	}
@@ -231,7 +231,7 @@ func (f *Fetcher) requestError(ctx context.Context, err error) error {
 		return workqueue.NotNow(wait.Key, wait.After, err)
 	}
 	if open, ok := errors.AsType[*polite.OpenError](err); ok {
-		// It counts as an attempt, as the request would: an item of a dead host must end at some time.
+		// It is an attempt, as the request would be: an item of a dead host must end at some time.
 		return workqueue.RetryAfter(open.After, err)
 	}
 	if refused, ok := errors.AsType[*addressfilter.Error](err); ok {
@@ -240,7 +240,7 @@ func (f *Fetcher) requestError(ctx context.Context, err error) error {
 	if robots, ok := errors.AsType[*polite.RobotsError](err); ok && robots.Response != nil {
 		d, ok := retryafter.Parse(robots.Response.Header.Get("Retry-After"), time.Now(), maxRetryAfter)
 		if !ok && robots.Response.StatusCode == http.StatusTooManyRequests {
-			d, ok = time.Minute, true // or each item of the host would ask for it
+			d, ok = time.Minute, true // or each item of the host would fetch it again
 		}
 		if ok {
 			return f.holdBack(ctx, robots.Request.URL, d, err)
@@ -249,8 +249,8 @@ func (f *Fetcher) requestError(ctx context.Context, err error) error {
 	return err
 }
 
-// holdBack makes the host of u be left alone until d has passed. It returns err
-// as the error after which the item is tried again then.
+// holdBack stops requests to the host of u until d has passed. It returns err as
+// the error after which the item is tried again then.
 func (f *Fetcher) holdBack(ctx context.Context, u *url.URL, d time.Duration, err error) error {
 	key := hostKey(u)
 	err = workqueue.RetryAfter(d, err)
@@ -262,7 +262,8 @@ func (f *Fetcher) holdBack(ctx context.Context, u *url.URL, d time.Duration, err
 	return workqueue.HoldBack(key, d, err)
 }
 
-// statusError says what an answer that is no content means for another try.
+// statusError returns the error of an answer without a content, with when to try
+// again.
 func (f *Fetcher) statusError(ctx context.Context, res *http.Response) error {
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		return nil
@@ -283,5 +284,5 @@ func (f *Fetcher) statusError(ctx context.Context, res *http.Response) error {
 	return workqueue.Permanent(err)
 }
 
-// maxRetryAfter bounds what a server may ask for.
+// maxRetryAfter bounds the Retry-After of a server.
 const maxRetryAfter = 15 * time.Minute

@@ -26,7 +26,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// world is a queue of artifacts and what fetches them.
+// world is a queue of artifacts and the folder of their contents.
 type world struct {
 	t   *testing.T
 	rdb redis.UniversalClient
@@ -55,7 +55,7 @@ func (w *world) enqueue(id, payload string) {
 	}
 }
 
-// drain fetches until nothing is left to do.
+// drain fetches until no item is open.
 func (w *world) drain(workers int, cfg artifact.FetcherConfig) {
 	w.t.Helper()
 	cfg.Dir, cfg.Logger = w.dir, slog.New(slog.DiscardHandler)
@@ -81,24 +81,24 @@ func (w *world) drain(workers int, cfg artifact.FetcherConfig) {
 	defer cancel()
 	if err := p.Run(ctx); err != nil || ctx.Err() != nil {
 		s, _ := w.q.Stats(w.t.Context())
-		w.t.Fatalf("run: %v, %v; %+v", err, ctx.Err(), s)
+		w.t.Fatalf("run: got %v, %v; want nil; %+v", err, ctx.Err(), s)
 	}
 }
 
-// want checks how an item has ended: its state, the attempts it used, and what
-// its note has in it.
+// want checks how an item has ended: its state, the attempts it used, and a part
+// of its note.
 func (w *world) want(id string, state workqueue.State, attempts int, note string) {
 	w.t.Helper()
 	got, err := w.q.Get(w.t.Context(), id)
 	if err != nil || len(got) != 1 {
-		w.t.Fatalf("%s: %v, %v", id, got, err)
+		w.t.Fatalf("%s: got %v, %v; want one item", id, got, err)
 	}
 	if it := got[0]; it.State != state || it.Attempts != attempts || !strings.Contains(it.Note, note) {
 		w.t.Errorf("%s is %s after %d attempts, %q; want %s, %d, %q", id, it.State, it.Attempts, it.Note, state, attempts, note)
 	}
 }
 
-// host serves h and notes when it was asked, and how often at a time.
+// host serves h and notes the times of requests, and how many ran at a time.
 type host struct {
 	*httptest.Server
 	mu       sync.Mutex // guards the fields below
@@ -131,8 +131,8 @@ func (s *host) asked() int {
 	return len(s.times)
 }
 
-// apart checks that no two requests were closer than d, but for the time that
-// a request is on its way.
+// apart checks that requests were d apart on average, but for the time that a
+// request takes to arrive.
 func (s *host) apart(t *testing.T, d time.Duration) {
 	t.Helper()
 	s.mu.Lock()
@@ -144,7 +144,7 @@ func (s *host) apart(t *testing.T, d time.Duration) {
 
 func hello(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }
 
-// What a robots.txt forbids is skipped, and nothing is fetched while it cannot be read.
+// A URL that a robots.txt forbids is skipped, and none is fetched while it cannot be read.
 func TestRobotsAreObeyed(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
@@ -180,7 +180,7 @@ func TestRobotsAreObeyed(t *testing.T) {
 	}
 }
 
-// A host whose robots.txt says Too Many Requests is left alone, as one whose pages do.
+// A host whose robots.txt answers 429 gets no requests for a time, like one whose pages do.
 func TestRetryAfterOfRobotsHoldsTheHost(t *testing.T) {
 	t.Parallel()
 	for retryAfter, want := range map[string]time.Duration{"": time.Minute, "600": 10 * time.Minute, "7200": 15 * time.Minute} {
@@ -204,13 +204,13 @@ func TestRetryAfterOfRobotsHoldsTheHost(t *testing.T) {
 		}
 		wait, ok, err := limit.NewPacer(w.rdb, limit.PacerConfig{}).Reserve(t.Context(), artifact.HostKey+limit.HostKey(h.URL), 0)
 		if err != nil || ok || wait > want || wait < want-30*time.Second {
-			t.Errorf("Retry-After %q: the next turn of the host is in %v, %v, %v, want about %v", retryAfter, wait, ok, err, want)
+			t.Errorf("Retry-After %q: the next request to the host is in %v, %v, %v, want about %v", retryAfter, wait, ok, err, want)
 		}
 	}
 }
 
-// The pace of a host, its own or the one that it asks for, holds; what waits
-// for it uses no attempt and no worker.
+// The pace of a host, configured or its crawl delay, holds; items that wait for
+// it use no attempt and no worker.
 func TestPaceIsKept(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]struct {
@@ -244,15 +244,15 @@ func TestPaceIsKept(t *testing.T) {
 			for i := range 6 {
 				w.want(fmt.Sprint("slow", i), workqueue.StateDone, 0, "")
 			}
-			// The fast ones had the workers while the slow host was waited for.
+			// The fast items ran while the slow ones waited for their host.
 			if last, slowest := fast.times[len(fast.times)-1], slow.times[len(slow.times)-1]; last.After(slowest) {
-				t.Errorf("the last of the fast ones came %v after the last slow one", last.Sub(slowest))
+				t.Errorf("the last fast item came %v after the last slow one, want before it", last.Sub(slowest))
 			}
 		})
 	}
 }
 
-// Retry-After holds the whole host back, not only the item that was told.
+// Retry-After stops all requests to the host, not only those of the item that got it.
 func TestRetryAfterHoldsTheHost(t *testing.T) {
 	t.Parallel()
 	var told atomic.Bool
@@ -274,11 +274,11 @@ func TestRetryAfterHoldsTheHost(t *testing.T) {
 		w.want(fmt.Sprint("a", i), workqueue.StateDone, 0, "")
 	}
 	if d := h.times[1].Sub(h.times[0]); d < 950*time.Millisecond {
-		t.Errorf("the host was asked again after %v", d)
+		t.Errorf("the next request came after %v, want 1s", d)
 	}
 }
 
-// A host that keeps failing is left alone: its items fail without a request.
+// A host that keeps failing gets no more requests: its items fail without one.
 func TestBreakerSparesTheHost(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusBadGateway) })
@@ -298,7 +298,7 @@ func TestBreakerSparesTheHost(t *testing.T) {
 	w.want("other", workqueue.StateDone, 0, "")
 	s, err := b.State(t.Context(), artifact.HostKey+limit.HostKey(h.URL))
 	if err != nil || s.State != "open" || !strings.HasPrefix(s.LastBlock, "502") {
-		t.Errorf("got %+v, %v", s, err)
+		t.Errorf("got %+v, %v; want open by 502", s, err)
 	}
 }
 
@@ -321,14 +321,14 @@ func TestBreakerRecovers(t *testing.T) {
 	b := limit.NewBreaker(w.rdb, limit.BreakerConfig{Threshold: 2, Cooldown: 200 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	w.drain(4, artifact.FetcherConfig{Breaker: b})
 	if s, err := w.q.Stats(t.Context()); err != nil || s.Done != 30 {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("got %+v, %v; want 30 done", s, err)
 	}
 	if s, err := b.State(t.Context(), artifact.HostKey+limit.HostKey(h.URL)); err != nil || s.State != "closed" {
-		t.Errorf("got %+v, %v", s, err)
+		t.Errorf("got %+v, %v; want closed", s, err)
 	}
 }
 
-// A host that only redirects lead to has its limit too.
+// A host that only redirects reach has its limit too.
 func TestRedirectsTakeSlots(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, func(w http.ResponseWriter, r *http.Request) {
@@ -375,23 +375,23 @@ func TestFetchIsBoundedAndHonest(t *testing.T) {
 	w.enqueue("secret", `{"url":"`+h.URL+`/secret?token=hunter2"}`)
 	w.enqueue("dead", `{"url":"http://127.0.0.1:1/?token=hunter2"}`)
 	w.drain(4, artifact.FetcherConfig{Stall: 100 * time.Millisecond})
-	w.want("stall", workqueue.StateError, 1, "nothing more came for 100ms")
+	w.want("stall", workqueue.StateError, 1, "no data was received for 100ms")
 	w.want("file", workqueue.StateError, 1, "no http or https URL")
 	w.want("dead", workqueue.StateError, 1, "connection refused")
 	for _, id := range []string{"secret", "dead"} {
 		if got, _ := w.q.Get(t.Context(), id); strings.Contains(got[0].Note, "hunter2") {
-			t.Errorf("the note of %s tells a secret: %s", id, got[0].Note)
+			t.Errorf("%s: got note %s, want no secret in it", id, got[0].Note)
 		}
 	}
 	if a := agent.Load(); a != "muster/1.0" {
-		t.Errorf("the user agent is %q", a)
+		t.Errorf("got user agent %q, want muster/1.0", a)
 	}
 	if _, err := artifact.NewFetcher(artifact.FetcherConfig{Dir: w.dir, UserAgent: "a\nb"}); err == nil {
-		t.Error("a user agent that cannot be sent is accepted")
+		t.Error("a user agent with a line break: got nil, want an error")
 	}
 }
 
-// A content is there whole or not at all, and what killed processes left is
+// A content is complete or does not exist, and parts of killed processes are
 // removed.
 func TestContentsAreWhole(t *testing.T) {
 	t.Parallel()
@@ -436,25 +436,25 @@ func TestContentsAreWhole(t *testing.T) {
 		return false
 	})
 	if c := contents(); len(c) != 0 {
-		t.Errorf("half a content is there: %v", c)
+		t.Errorf("got contents %v of a part, want none", c)
 	}
 	close(inside)
 	wg.Wait()
 	if c := contents(); len(c) != 1 {
-		t.Fatalf("contents are %v", c)
+		t.Fatalf("got contents %v, want one", c)
 	} else if data, err := os.ReadFile(c[0]); err != nil || string(data) != "begin end" {
-		t.Errorf("content is %q, %v", data, err)
+		t.Errorf("got content %q, %v; want begin end", data, err)
 	}
 	if _, err := os.Stat(old); err == nil {
-		t.Error("an old part is still there")
+		t.Error("an old part exists, want it removed")
 	}
 	if _, err := os.Stat(young); err != nil {
-		t.Error("a part that may be in use was removed")
+		t.Error("a part that may be in use was removed, want it kept")
 	}
 }
 
-// What an item names must be public unless it is allowed: the item fails at once, no request is made, and no host is
-// blamed.
+// The address of an item must be public unless it is allowed: the item fails at once, no request is made, and no breaker
+// counts a failure.
 func TestItemsDoNotReachPrivateAddresses(t *testing.T) {
 	t.Parallel()
 	inside := newHost(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("secret")) })

@@ -18,8 +18,8 @@ type ImportConfig struct {
 	Limit    int                           // artifacts to take. Defaults to all.
 	MaxLine  int                           // bytes of a line. Defaults to 8 MiB.
 	Progress func(Report)                  // called after each batch. Defaults to nothing.
-	BadLine  func(number int64, err error) // called for each line that is no artifact. Defaults to nothing.
-	Doubtful func(number int64, err error) // called for each line that is taken in Doubt. Defaults to nothing.
+	BadLine  func(number int64, err error) // called for each line that is not an artifact. Defaults to nothing.
+	Doubtful func(number int64, err error) // called for each item of which Doubt returns an error. Defaults to nothing.
 }
 
 // Report counts the lines of an import.
@@ -30,16 +30,15 @@ type Report struct {
 	Lines     int64 `json:"lines"`
 }
 
-// importBatch is how many artifacts are enqueued at a time: so many are held
-// in memory, whatever the length of the file.
+// importBatch is how many artifacts are held in memory and enqueued at a time.
 const importBatch = 1000
 
 // importBytes bounds a batch of long lines.
 const importBytes = 8 << 20
 
 // Import enqueues the artifacts of r, one JSON object a line, plain or gzip. A
-// bad line is reported and left out; blank lines are ignored. An import that
-// was cut short is run again: what is there already counts as duplicate.
+// bad line is reported and left out; blank lines are ignored. An import that was
+// interrupted can run again: items that exist already are duplicates.
 func Import(ctx context.Context, q *workqueue.Queue, r io.Reader, cfg ImportConfig) (Report, error) {
 	if cfg.MaxLine <= 0 {
 		cfg.MaxLine = 8 << 20
@@ -54,7 +53,7 @@ func Import(ctx context.Context, q *workqueue.Queue, r io.Reader, cfg ImportConf
 		added, err := q.Enqueue(ctx, batch...)
 		rep.New += added
 		if err != nil {
-			return fmt.Errorf("import before line %d: %w; run it again, what is in stays in", rep.Lines+1, err)
+			return fmt.Errorf("import before line %d: %w; run it again, what is enqueued stays enqueued", rep.Lines+1, err)
 		}
 		rep.Duplicate += len(batch) - added
 		batch, size = batch[:0], 0
@@ -139,7 +138,7 @@ func plain(r io.Reader) (*bufio.Reader, error) {
 var errLong = errors.New("the line is too long")
 
 // readLine reads a line of at most n bytes. A longer one is read to its end and
-// thrown away.
+// dropped.
 func readLine(in *bufio.Reader, n int) ([]byte, error) {
 	var line []byte
 	long := false

@@ -23,7 +23,7 @@ type BreakerConfig struct {
 	// same.
 	MaxCooldown time.Duration
 	Trials      int           // requests at a time while it is half open. Defaults to 2.
-	TrialTTL    time.Duration // when a trial nobody reported on counts no more. Defaults to 2 minutes.
+	TrialTTL    time.Duration // when a trial without a report ends. Defaults to 2 minutes.
 	Disabled    bool          // allow everything. Defaults to false.
 	FailOpen    bool          // allow everything while Redis is away. Defaults to false.
 	Logger      *slog.Logger  // Defaults to slog.Default().
@@ -65,8 +65,8 @@ func NewBreaker(rdb redis.UniversalClient, cfg BreakerConfig) *Breaker {
 	return &Breaker{rdb: rdb, cfg: cfg, warn: newWarner(cfg.Logger, "breaker")}
 }
 
-// Permit is the leave to make one request. Whoever holds it reports, once, how
-// the request ended. The zero Permit reports nothing.
+// Permit allows one request. The caller reports, once, how the request ended.
+// The zero Permit reports nothing.
 type Permit struct {
 	b      *Breaker
 	key    string
@@ -77,12 +77,12 @@ type Permit struct {
 // Trial reports whether the request decides if the breaker closes.
 func (p Permit) Trial() bool { return p.token != "" }
 
-// Tried reports, of a request that was not allowed, that others are trying
-// right now whether the breaker can close: it will be known soon.
+// Tried reports whether a request was not allowed because trials are running,
+// which may close the breaker soon.
 func (p Permit) Tried() bool { return p.others }
 
-// Allow asks whether a request to key may be made. If not, it returns after how
-// long it is worth asking again. The empty key is always allowed.
+// Allow reports whether a request to key may be made. If not, it returns how long
+// to wait before the next call. The empty key is always allowed.
 func (b *Breaker) Allow(ctx context.Context, key string) (p Permit, ok bool, wait time.Duration, err error) {
 	if key == "" || b.cfg.Disabled {
 		return Permit{}, true, 0, nil
@@ -109,8 +109,7 @@ func (b *Breaker) Allow(ctx context.Context, key string) (p Permit, ok bool, wai
 // Success reports that the request was answered as it should be.
 func (p Permit) Success(ctx context.Context) error { return p.report(ctx, "success", "") }
 
-// Failure reports that the request failed, and what blocked it, like
-// "captcha".
+// Failure reports that the request failed, and the block, like "captcha".
 func (p Permit) Failure(ctx context.Context, block string) error {
 	return p.report(ctx, "failure", block)
 }
@@ -143,7 +142,7 @@ func (b *Breaker) warnOpened(key, block string, d time.Duration) {
 	b.warn.log.Warn("requests are stopped: they keep failing", "key", key, "block", block, "for", d)
 }
 
-// BreakerState is where the breaker of a key stands.
+// BreakerState is the state of the breaker of a key.
 type BreakerState struct {
 	Key       string    `json:"key"`
 	State     string    `json:"state"` // closed, open or half_open
@@ -229,8 +228,8 @@ func (b *Breaker) read(ctx context.Context, keys ...string) ([]BreakerState, err
 	return out, nil
 }
 
-// cooldown is how long it stays open after so many trials have failed. It is
-// the same in allow.lua.
+// cooldown returns how long the breaker stays open after a number of failed
+// trials. It is the same in allow.lua.
 func (b *Breaker) cooldown(failed int) time.Duration {
 	d := b.cfg.Cooldown
 	for ; failed > 0 && d < b.cfg.MaxCooldown; failed-- {

@@ -106,7 +106,7 @@ func TestBreakerOpensAfterFailuresInARow(t *testing.T) {
 			k.t.Fatalf("got %+v, want captcha", opened)
 		}
 		if _, ok := k.allow(k.b); ok {
-			k.t.Fatal("an open breaker allows a request")
+			k.t.Fatal("an open breaker: got a permit, want none")
 		}
 		k.fail(p, "late") // requests that began before it opened change nothing
 		k.succeed(p)
@@ -131,7 +131,7 @@ func TestTrialThatFailsOpensTheBreakerAgain(t *testing.T) {
 		}
 		two, ok := k.allow(k.a)
 		if !ok {
-			k.t.Fatal("the place of a cancelled trial is not free")
+			k.t.Fatal("after a cancelled trial: got no permit, want one")
 		}
 		k.fail(one, "block")
 		if s := k.want("open"); s.LastBlock != "block" || !s.OpenedAt.After(opened.OpenedAt) {
@@ -170,7 +170,7 @@ func TestTrialThatSucceedsClosesTheBreaker(t *testing.T) {
 	})
 }
 
-// A key that stays down is tried less and less often, until it is up again.
+// The cooldown of a key that keeps failing doubles, until a trial succeeds.
 func TestBreakerCooldownDoubles(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -230,7 +230,7 @@ func TestBreakerTrialsLapse(t *testing.T) {
 	// On a busy machine the second question may come after the first trial has lapsed.
 	for first := asked; allowed(); first = asked {
 		if time.Since(first) < ttl {
-			t.Fatal("two trials at a time")
+			t.Fatal("got two trials at a time, want one")
 		}
 	}
 	testutil.Eventually(t, "the trial of a dead process to lapse", allowed)

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Rate says what a bucket holds and how it fills.
+// Rate is what a bucket holds and how it fills.
 type Rate struct {
 	Capacity float64 // tokens
 	Burst    float64 // further tokens that it can hold
@@ -28,7 +28,7 @@ type BucketConfig struct {
 	Namespace string          // prefix of all keys. Defaults to "muster".
 	Default   Rate            // of a key that PerKey does not name. Defaults to 5, burst 2, 1 a second.
 	PerKey    map[string]Rate // by key
-	FailOpen  bool            // let everything through while Redis is away. Defaults to false.
+	FailOpen  bool            // allow everything while Redis is away. Defaults to false.
 	Logger    *slog.Logger    // Defaults to slog.Default().
 }
 
@@ -59,15 +59,15 @@ func (b *TokenBucket) Rate(key string) Rate {
 	return b.cfg.Default
 }
 
-// Try takes n tokens if they are there. If not it takes none and returns how
-// long until they would be; ErrNever if that is for ever.
+// Try takes n tokens if they are available. If not it takes none and returns how
+// long until they would be; ErrNever if they never will be.
 func (b *TokenBucket) Try(ctx context.Context, key string, n float64) (ok bool, wait time.Duration, err error) {
 	return b.take(ctx, key, n, 0)
 }
 
-// Reserve takes n tokens that may still have to come, and returns how long the
-// caller must wait before it uses them. If that were longer than patience it
-// takes none and returns ErrTooLong, or ErrNever, and the time.
+// Reserve takes n tokens, now or ahead of time, and returns how long the caller
+// must wait before it uses them. If that is longer than patience it takes none
+// and returns ErrTooLong, or ErrNever, and the time.
 func (b *TokenBucket) Reserve(ctx context.Context, key string, n float64, patience time.Duration) (wait time.Duration, err error) {
 	ok, wait, err := b.take(ctx, key, n, patience)
 	if err == nil && !ok {
@@ -76,8 +76,8 @@ func (b *TokenBucket) Reserve(ctx context.Context, key string, n float64, patien
 	return wait, err
 }
 
-// Wait takes n tokens and waits until they are there, and returns how long that
-// was. It fails at once if ctx would end before, and gives the tokens back if
+// Wait takes n tokens and waits until they are available, and returns how long
+// that was. It fails at once if ctx would end before, and returns the tokens if
 // it ends meanwhile.
 func (b *TokenBucket) Wait(ctx context.Context, key string, n float64) (waited time.Duration, err error) {
 	wait, err := b.Reserve(ctx, key, n, patienceOf(ctx))
@@ -102,7 +102,7 @@ func patienceOf(ctx context.Context) time.Duration {
 	return max(0, time.Until(end))
 }
 
-// Refund gives n tokens back, as far as the bucket can hold them.
+// Refund returns n tokens, as far as the bucket can hold them.
 func (b *TokenBucket) Refund(ctx context.Context, key string, n float64) error {
 	if n <= 0 {
 		return nil

@@ -19,7 +19,7 @@ func ExampleHostKey() {
 	// xn--bcher-kva.de:8080
 }
 
-// Slots are shared by all processes; who asks when none is left waits its turn.
+// Slots are shared by all processes; a caller waits when none is free.
 func ExampleKeyedLimiter() {
 	rdb, end := redistest.Example() // a program calls tasks.Connect
 	defer end()

@@ -1,13 +1,13 @@
 package limit
 
-// Waiting is how many of this process wait for a slot of key.
+// Waiting returns how many callers of this process wait for a slot of key.
 func Waiting(l *KeyedLimiter, key string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.lines[key])
 }
 
-// Die lets a limiter keep nothing any more, as if its process had died.
+// Die makes a limiter renew no slots, as if its process had died.
 func Die(l *KeyedLimiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,21 +12,21 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// HostKey is ParseHostKey for those who have nobody to tell: what is wrong with
-// the URL is logged as a warning.
+// HostKey is ParseHostKey that logs its error as a warning.
 func HostKey(rawURL string) string {
 	key, err := ParseHostKey(rawURL)
 	if err != nil {
-		slog.Warn("no host can be told; the limit is of the whole text", "key", key, "err", err)
+		slog.Warn("cannot read the host of a URL; the limit is of the whole text", "key", key, "err", err)
 	}
 	return key
 }
 
-// ParseHostKey names the host that a URL leads to, for limits per host: lower
+// ParseHostKey returns the host of a URL, for limits per host: lower
 // case, punycode, without credentials or trailing dot, IPv6 in brackets, and
 // with the port only if it is not the scheme's own. A URL without a scheme is
-// read as if it had one. Empty in, empty out: the caller applies no limit. What
-// is no URL is its own key, whole but for credentials, and the error says why.
+// read as if it had one. The key of an empty text is empty: the caller applies no
+// limit. The key of a text that is not a URL is the text without credentials, and
+// the error says why.
 func ParseHostKey(rawURL string) (string, error) {
 	s := strings.TrimSpace(rawURL)
 	if s == "" {
@@ -39,8 +39,8 @@ func ParseHostKey(rawURL string) (string, error) {
 	return key, nil
 }
 
-// hostKey returns errors that hold nothing of the URL but its port: it may have
-// credentials anywhere.
+// hostKey returns errors that contain nothing of the URL but its port: it may
+// have credentials anywhere.
 func hostKey(s string) (string, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" {
@@ -63,7 +63,7 @@ func hostKey(s string) (string, error) {
 			host = "[" + host + "]"
 		}
 	} else if strings.Contains(host, ":") {
-		return "", errors.New("the host has colons and is no IPv6 address")
+		return "", errors.New("the host has colons and is not an IPv6 address")
 	} else if ascii, err := idna.Lookup.ToASCII(host); err == nil {
 		host = ascii
 	}
@@ -89,7 +89,7 @@ func noHost(err error) error {
 	return errors.New("the URL has no host")
 }
 
-// withoutUser leaves out what may be credentials in what is no URL.
+// withoutUser removes what may be credentials from a text that is not a URL.
 func withoutUser(s string) string {
 	at := strings.LastIndex(s, "@")
 	if at < 0 {

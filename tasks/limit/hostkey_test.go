@@ -59,9 +59,9 @@ func TestHostKey(t *testing.T) {
 	}
 }
 
-// What is no URL has a key that is safe to store, and a reason.
+// A text that is not a URL has a key that is safe to store, and a reason.
 func TestHostKeyWarns(t *testing.T) {
-	var said bytes.Buffer // not in parallel: the log is everybody's
+	var said bytes.Buffer // not in parallel: there is one log
 	log.SetOutput(&said)
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
 	for url, why := range map[string]string{
@@ -69,23 +69,23 @@ func TestHostKeyWarns(t *testing.T) {
 		"http://me:secret@a b/":                "cannot be read as a URL",
 		"http://me:sec%ret@example.com/":       "cannot be read as a URL",
 		"http://":                              "has no host",
-		"1:2:3":                                "is no IPv6 address",
+		"1:2:3":                                "is not an IPv6 address",
 		"http://" + strings.Repeat("x", 254):   "the host has 254 bytes",
 	} {
 		said.Reset()
 		key := limit.HostKey(url)
 		for _, want := range []string{"WARN", why, key} {
 			if !strings.Contains(said.String(), want) {
-				t.Errorf("%s: it said %q, want %q", url, &said, want)
+				t.Errorf("%s: got log %q, want %q", url, &said, want)
 			}
 		}
 		if strings.Contains(said.String()+key, "secret") {
-			t.Errorf("%s: key %s, said %s", url, key, &said)
+			t.Errorf("%s: got key %s and log %s, want no secret in them", url, key, &said)
 		}
 	}
 	said.Reset()
 	if limit.HostKey("http://example.com:80/"); said.Len() > 0 {
-		t.Errorf("a good host: %s", &said)
+		t.Errorf("a good host: got log %s, want none", &said)
 	}
 }
 
@@ -94,7 +94,7 @@ func FuzzHostKey(f *testing.F) {
 	f.Fuzz(func(t *testing.T, url string) {
 		key := limit.HostKey(url)
 		if again := limit.HostKey(url); again != key {
-			t.Fatalf("%q has keys %q and %q", url, key, again)
+			t.Fatalf("%q: got key %q, want %q again", url, again, key)
 		}
 	})
 }

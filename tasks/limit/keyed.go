@@ -19,24 +19,24 @@ type KeyedConfig struct {
 	Namespace string         // prefix of all keys. Defaults to "muster".
 	Default   int            // slots of a key that PerKey does not name. Defaults to 1.
 	PerKey    map[string]int // slots by key
-	TTL       time.Duration  // when the slots of a dead process come free. Defaults to 30 s.
-	FailOpen  bool           // let everything through while Redis is away. Defaults to false.
+	TTL       time.Duration  // when the slots of a dead process expire. Defaults to 30 s.
+	FailOpen  bool           // allow everything while Redis is away. Defaults to false.
 	Logger    *slog.Logger   // Defaults to slog.Default().
 }
 
-// KeyedLimiter gives each key a number of slots that all processes share. Who
-// waits is served in the order of asking. It is safe for concurrent use.
+// KeyedLimiter gives each key a number of slots that all processes share.
+// Callers that wait are served in their order. It is safe for concurrent use.
 //
-// While slots are held, one goroutine keeps them; it ends with the last.
+// While slots are held, one goroutine renews them; it ends with the last.
 type KeyedLimiter struct {
 	rdb  redis.UniversalClient
 	cfg  KeyedConfig
 	warn *warner
 
 	mu      sync.Mutex                 // guards the fields below
-	held    map[*Slot]struct{}         // what renewal keeps
-	set     map[string]int             // by key: limits that SetLimit has set, as far as it is known here
-	lines   map[string][]chan struct{} // by key: who waits here, the first of them asks Redis; a send wakes it
+	held    map[*Slot]struct{}         // the slots that renewal renews
+	set     map[string]int             // by key: limits that SetLimit has set, as this process knows them
+	lines   map[string][]chan struct{} // by key: waiters of this process, the first of which polls Redis; a send wakes it
 	renewal context.CancelFunc         // nil while nothing is held
 	done    chan struct{}              // closed when the last renewal has ended
 }
@@ -61,10 +61,10 @@ func NewKeyedLimiter(rdb redis.UniversalClient, cfg KeyedConfig) *KeyedLimiter {
 type Slot struct {
 	l      *KeyedLimiter
 	key    string
-	holder string // "" for one that a limiter without Redis gave
+	holder string // "" for a slot of a limiter without Redis
 }
 
-// Key returns what the slot is of.
+// Key returns the key of the slot.
 func (s *Slot) Key() string { return s.key }
 
 // Limit returns the number of a key's slots.
@@ -81,8 +81,8 @@ func (l *KeyedLimiter) Limit(ctx context.Context, key string) (int, error) {
 	return n, nil
 }
 
-// Known is Limit without a look at Redis: what SetLimit has set counts from the
-// next acquisition on.
+// Known is Limit without a call to Redis: a limit of SetLimit is known from the
+// next acquisition.
 func (l *KeyedLimiter) Known(key string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +101,7 @@ func (l *KeyedLimiter) configured(key string) int {
 	return l.cfg.Default
 }
 
-// learn notes the limit that Redis went by.
+// learn stores the limit that Redis used.
 func (l *KeyedLimiter) learn(key string, asked, got int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,8 +113,8 @@ func (l *KeyedLimiter) learn(key string, asked, got int) {
 }
 
 // SetLimit changes the number of a key's slots, at once and for all processes.
-// More wake those who wait; fewer take effect as slots are released. 0 is
-// refused.
+// More slots wake waiters; fewer take effect as slots are released. It returns
+// an error for 0.
 func (l *KeyedLimiter) SetLimit(ctx context.Context, key string, n int) error {
 	if n < 1 {
 		return fmt.Errorf("limit of %s is %d; it must be at least 1", key, n)
@@ -127,7 +127,7 @@ func (l *KeyedLimiter) SetLimit(ctx context.Context, key string, n int) error {
 }
 
 // Configure replaces the default and the limits per key of this process, as a
-// reload of its configuration does. What SetLimit set goes before them.
+// reload of its configuration does. A limit of SetLimit has precedence.
 func (l *KeyedLimiter) Configure(byDefault int, perKey map[string]int) {
 	l.mu.Lock()
 	l.cfg.Default, l.cfg.PerKey = max(byDefault, 1), maps.Clone(perKey)
@@ -138,8 +138,8 @@ func (l *KeyedLimiter) Configure(byDefault int, perKey map[string]int) {
 	}
 }
 
-// TryAcquire takes a slot if one is free and nobody waits for it. No slot is
-// nil, without an error.
+// TryAcquire takes a slot if one is free and no caller waits for it. Without a
+// slot it returns nil and no error.
 func (l *KeyedLimiter) TryAcquire(ctx context.Context, key string) (*Slot, error) {
 	l.mu.Lock()
 	line := len(l.lines[key])
@@ -161,14 +161,14 @@ func (l *KeyedLimiter) TryAcquireFor(ctx context.Context, key string, patience t
 	return s, err
 }
 
-// A waiter asks Redis again after these times unless a release in this process
-// wakes it.
+// A waiter polls Redis after these times unless a release in this process wakes
+// it.
 const (
 	askFirst = 5 * time.Millisecond
 	askMost  = 100 * time.Millisecond
 )
 
-// waiterTTL is for how long one that waits keeps its place without asking.
+// waiterTTL is how long a waiter keeps its place without polling.
 const waiterTTL = 2 * time.Second
 
 // Acquire takes a slot, and waits for one if need be until ctx ends.
@@ -183,7 +183,7 @@ func (l *KeyedLimiter) Acquire(ctx context.Context, key string) (*Slot, error) {
 	l.mu.Unlock()
 	defer l.leave(key, me)
 
-	// Only the first of those who wait here stands in the line in Redis.
+	// Only the first waiter of this process has a place in the line in Redis.
 	if !first {
 		select {
 		case <-me:
@@ -211,7 +211,7 @@ func (l *KeyedLimiter) Acquire(ctx context.Context, key string) (*Slot, error) {
 	}
 }
 
-// leave takes a waiter out of the line here and lets the next one ask.
+// leave removes a waiter from the line of this process and wakes the next one.
 func (l *KeyedLimiter) leave(key string, me chan struct{}) {
 	l.mu.Lock()
 	line := slices.DeleteFunc(l.lines[key], func(c chan struct{}) bool { return c == me })
@@ -224,7 +224,7 @@ func (l *KeyedLimiter) leave(key string, me chan struct{}) {
 	l.wake(key)
 }
 
-// wake lets the first of those who wait here for a key ask at once.
+// wake makes the first waiter of this process for a key poll at once.
 func (l *KeyedLimiter) wake(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,7 +236,7 @@ func (l *KeyedLimiter) wake(key string) {
 	}
 }
 
-// ask is one try for a slot.
+// ask tries once to take a slot.
 func (l *KeyedLimiter) ask(ctx context.Context, key, holder string, wait bool) (*Slot, error) {
 	waits := 0
 	if wait {
@@ -252,7 +252,7 @@ func (l *KeyedLimiter) ask(ctx context.Context, key, holder string, wait bool) (
 			l.warn.open(err)
 			return &Slot{l: l, key: key}, nil
 		}
-		// The answer may be lost, not the question.
+		// The slot may be taken, and only the answer lost.
 		l.quit(key, holder)
 		return nil, fmt.Errorf("acquire a slot of %s: %w", key, err)
 	}
@@ -265,11 +265,11 @@ func (l *KeyedLimiter) ask(ctx context.Context, key, holder string, wait bool) (
 	return s, nil
 }
 
-// quit gives up a place in the line, or a slot that nobody learned of.
+// quit releases a place in the line, or a slot whose answer was lost.
 func (l *KeyedLimiter) quit(key, holder string) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	// If this fails the place lapses by itself.
+	// If this fails the place expires.
 	_, _ = l.free(ctx, key, holder)
 }
 
@@ -277,8 +277,8 @@ func (l *KeyedLimiter) free(ctx context.Context, key, holder string) (int, error
 	return scripts["release"].Run(ctx, l.rdb, slotKeys(l.cfg.Namespace, key)[:3], holder).Int()
 }
 
-// Release gives the slot back, once; again it does nothing. It does so even if
-// ctx has ended. When Redis cannot be told, the slot comes free by itself.
+// Release releases the slot; a second call does nothing. It does so even if ctx
+// has ended. If Redis cannot be reached, the slot expires.
 func (s *Slot) Release(ctx context.Context) error {
 	if !s.l.drop(s) || s.holder == "" {
 		return nil
@@ -306,7 +306,7 @@ func (l *KeyedLimiter) Held(ctx context.Context, key string) (int, error) {
 	return int(n), nil
 }
 
-// hold starts to keep a slot.
+// hold begins to renew a slot.
 func (l *KeyedLimiter) hold(s *Slot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -326,7 +326,7 @@ func (l *KeyedLimiter) hold(s *Slot) {
 	}()
 }
 
-// drop ends the keeping of a slot. It reports whether it was kept.
+// drop stops renewing a slot. It reports whether it was held.
 func (l *KeyedLimiter) drop(s *Slot) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -341,7 +341,7 @@ func (l *KeyedLimiter) drop(s *Slot) bool {
 	return true
 }
 
-// renew keeps the held slots until ctx ends.
+// renew renews the held slots until ctx ends.
 func (l *KeyedLimiter) renew(ctx context.Context) {
 	tick := time.NewTicker(l.cfg.TTL / 3)
 	defer tick.Stop()
@@ -355,8 +355,8 @@ func (l *KeyedLimiter) renew(ctx context.Context) {
 		slots := slices.Collect(maps.Keys(l.held))
 		l.mu.Unlock()
 		for part := range slices.Chunk(slots, 500) {
-			// A slot that is lost because Redis was away longer than it lasts
-			// cannot be had back: somebody else may hold it.
+			// A slot that expired while Redis was away stays lost: another caller
+			// may hold it.
 			_, err := l.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 				for _, s := range part {
 					scripts["renew"].Eval(ctx, p, slotKeys(l.cfg.Namespace, s.key)[:1], s.holder, l.cfg.TTL.Milliseconds())

@@ -17,7 +17,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// crowd counts who is inside.
+// crowd counts callers that hold a slot.
 type crowd struct{ now, most atomic.Int32 }
 
 func (c *crowd) enter() {
@@ -61,7 +61,7 @@ func TestKeyedLimiterHoldsInAllProcesses(t *testing.T) {
 			}
 		}
 		if n := rdb.DBSize(t.Context()).Val(); n != 0 {
-			t.Errorf("keys left when nobody holds or waits: %v", rdb.Keys(t.Context(), "*").Val())
+			t.Errorf("got keys %v without holders and waiters, want none", rdb.Keys(t.Context(), "*").Val())
 		}
 	})
 }
@@ -73,17 +73,17 @@ func TestTryAcquire(t *testing.T) {
 		l := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{Default: 0}) // as 1
 		s := must[*limit.Slot](t)(l.TryAcquire(ctx, "a"))
 		if s == nil || s.Key() != "a" {
-			t.Fatal("a free slot is not given")
+			t.Fatalf("got %v, want a free slot of a", s)
 		}
 		start := time.Now()
 		if again, err := l.TryAcquireFor(ctx, "a", 50*time.Millisecond); again != nil || err != nil {
-			t.Fatalf("got %v, %v of one slot that is held", again, err)
+			t.Fatalf("got %v, %v of one slot that is held, want none", again, err)
 		}
 		if d := time.Since(start); d < 50*time.Millisecond || d > 20*time.Second {
-			t.Fatalf("waited %v", d)
+			t.Fatalf("waited %v, want 50ms", d)
 		}
 		if other := must[*limit.Slot](t)(l.TryAcquire(ctx, "b")); other == nil {
-			t.Fatal("a full key holds up another")
+			t.Fatal("got no slot of another key, want one")
 		} else {
 			_ = other.Release(ctx)
 		}
@@ -123,7 +123,7 @@ func TestLimitChangesLive(t *testing.T) {
 			})
 		}
 		if err := b.SetLimit(ctx, "k", 0); err == nil {
-			t.Fatal("a limit of 0 was accepted")
+			t.Fatal("a limit of 0: got nil, want an error")
 		}
 		if err := b.SetLimit(ctx, "k", 3); err != nil {
 			t.Fatal(err)
@@ -135,7 +135,7 @@ func TestLimitChangesLive(t *testing.T) {
 		}
 		for i, s := range held {
 			if s := must[*limit.Slot](t)(b.TryAcquire(ctx, "k")); s != nil {
-				t.Fatalf("with %d of 1 held another is given", 3-i)
+				t.Fatalf("got a slot with %d of 1 held, want none", 3-i)
 			}
 			if err := s.Release(ctx); err != nil {
 				t.Fatal(err)
@@ -143,12 +143,12 @@ func TestLimitChangesLive(t *testing.T) {
 		}
 		last := must[*limit.Slot](t)(b.TryAcquire(ctx, "k"))
 		if last == nil {
-			t.Fatal("none is given when all are released")
+			t.Fatal("got no slot when all are released, want one")
 		}
 		_ = last.Release(ctx)
 		a.Configure(5, map[string]int{"x": 7})
 		if x, y := must[int](t)(a.Limit(ctx, "x")), must[int](t)(a.Limit(ctx, "y")); x != 7 || y != 5 {
-			t.Fatalf("limits are %d and %d", x, y)
+			t.Fatalf("got limits %d and %d, want 7 and 5", x, y)
 		}
 	})
 }
@@ -175,12 +175,12 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 			_ = s.Release(ctx)
 		})
 		want = append(want, i)
-		testutil.Eventually(t, "a waiter to stand in line", func() bool { return limit.Waiting(l, "k") == i+1 })
+		testutil.Eventually(t, "a waiter to be in the line", func() bool { return limit.Waiting(l, "k") == i+1 })
 	}
 	_ = first.Release(ctx)
 	wg.Wait()
 	if !slices.Equal(order, want) {
-		t.Fatalf("served in the order %v", order)
+		t.Fatalf("got order %v, want %v", order, want)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestDeadHoldersFreeTheirSlots(t *testing.T) {
 		keep, cancel := context.WithTimeout(ctx, 4500*time.Millisecond)
 		defer cancel()
 		if other, err := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{}).Acquire(keep, "k"); err == nil {
-			t.Fatalf("a slot that is held was given to %v", other)
+			t.Fatalf("got %v of a slot that is held, want none", other)
 		}
 		if n := must[int](t)(live.Held(ctx, "k")); n != 1 {
 			t.Fatalf("%d held, want 1", n)
@@ -207,10 +207,10 @@ func TestDeadHoldersFreeTheirSlots(t *testing.T) {
 		if err := held.Release(ctx); err != nil {
 			t.Fatal(err)
 		}
-		// Who gave up waiting is not in the way.
+		// A caller that gave up waiting has no place in the line.
 		again := must[*limit.Slot](t)(live.TryAcquire(ctx, "k"))
 		if again == nil {
-			t.Fatal("a slot nobody waits for is not given")
+			t.Fatal("got no slot, want the one that is free")
 		}
 		_ = again.Release(ctx)
 	})

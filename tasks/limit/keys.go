@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// tag makes a key's hash tag. A key that would not do as one, empty or very
-// long, is replaced by its digest.
+// tag returns a key's hash tag: the key, or its digest if it is empty, very long
+// or has characters that a tag cannot have.
 func tag(key string) string {
 	if key == "" || len(key) > 200 || strings.ContainsAny(key, "{}") || strings.ContainsFunc(key, unicode.IsControl) {
 		sum := sha256.Sum256([]byte(key))
@@ -19,8 +19,8 @@ func tag(key string) string {
 
 // slotKeys are, for one key of a KeyedLimiter: a sorted set of holders by the
 // unix ms at which they expire; a sorted set of waiters by their place; a hash
-// of waiter → unix ms until which it counts as alive; and a string with the
-// limit, if it was set. All but the last expire when nobody holds or waits.
+// of waiter → unix ms until which it is alive; and a string with the limit, if it
+// was set. All but the last expire when there are no holders and waiters.
 func slotKeys(namespace, key string) []string {
 	p := namespace + ":limit:" + tag(key)
 	return []string{p + ":slots", p + ":waiters", p + ":alive", p + ":max"}

@@ -4,12 +4,12 @@
 //
 // Each keeps its state in Redis, per key, changes it in one script, and reads
 // Redis's clock, so that all processes see one limit whatever their own clocks
-// say. What a process holds when it dies comes free by itself.
+// say. The slots of a process that dies expire.
 //
 // [HostKey] makes the key of a URL's host.
 //
-// With FailOpen a limit that cannot reach Redis lets everything through and
-// warns; without, it returns the error.
+// With FailOpen a limit that cannot reach Redis allows everything and warns;
+// without, it returns the error.
 package limit
 
 import (
@@ -22,15 +22,15 @@ import (
 
 // Errors that callers branch on.
 var (
-	// ErrNever says that waiting is of no use: more is asked than there can
-	// ever be.
+	// ErrNever says that waiting is of no use: the limit is below what the
+	// caller wants.
 	ErrNever = errors.New("the limit can never allow this")
 	// ErrTooLong says that the wait would be longer than the caller allows.
 	ErrTooLong = errors.New("the wait would be too long")
 )
 
-// warner logs that a limit is open because Redis is away: once, and again
-// after a while if it still is.
+// warner logs that a limit is open because Redis is away, every ten seconds at
+// most.
 type warner struct {
 	log  *slog.Logger
 	what string

@@ -25,7 +25,7 @@ func must[T any](t *testing.T) func(T, error) T {
 	}
 }
 
-// away is a Redis that nothing listens at.
+// away returns a client of an address without a server.
 func away(t *testing.T) redis.UniversalClient {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialTimeout: time.Second})
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -37,7 +37,7 @@ func TestWithoutRedis(t *testing.T) {
 	rdb, ctx := away(t), t.Context()
 	bucket := limit.NewTokenBucket(rdb, limit.BucketConfig{FailOpen: true})
 	if ok, _, err := bucket.Try(ctx, "h", 1); !ok || err != nil {
-		t.Errorf("bucket: %v, %v", ok, err)
+		t.Errorf("bucket: got %v, %v; want true", ok, err)
 	}
 	pacer := limit.NewPacer(rdb, limit.PacerConfig{FailOpen: true})
 	if _, err := pacer.Wait(ctx, "h"); err != nil {
@@ -48,32 +48,32 @@ func TestWithoutRedis(t *testing.T) {
 	}
 	breaker := limit.NewBreaker(rdb, limit.BreakerConfig{FailOpen: true})
 	if p, ok, _, err := breaker.Allow(ctx, "h"); !ok || err != nil || p.Failure(ctx, "") != nil {
-		t.Errorf("breaker: %v, %v", ok, err)
+		t.Errorf("breaker: got %v, %v; want true", ok, err)
 	}
 	slots := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{FailOpen: true})
 	if s, err := slots.Acquire(ctx, "h"); err != nil || s.Release(ctx) != nil {
 		t.Errorf("slots: %v", err)
 	}
 
-	// Closed, each says so.
+	// Without FailOpen each returns an error.
 	if ok, _, err := limit.NewTokenBucket(rdb, limit.BucketConfig{}).Try(ctx, "h", 1); ok || err == nil {
-		t.Error("a closed bucket lets through")
+		t.Errorf("bucket without FailOpen: got %v, %v; want an error", ok, err)
 	}
 	if _, ok, err := limit.NewPacer(rdb, limit.PacerConfig{}).Reserve(ctx, "h", 0); ok || err == nil {
-		t.Error("a closed pacer lets through")
+		t.Errorf("pacer without FailOpen: got %v, %v; want an error", ok, err)
 	}
 	if _, ok, _, err := limit.NewBreaker(rdb, limit.BreakerConfig{}).Allow(ctx, "h"); ok || err == nil {
-		t.Error("a closed breaker lets through")
+		t.Errorf("breaker without FailOpen: got %v, %v; want an error", ok, err)
 	}
 	if s, err := limit.NewKeyedLimiter(rdb, limit.KeyedConfig{}).TryAcquire(ctx, "h"); s != nil || err == nil {
-		t.Error("closed slots let through")
+		t.Errorf("slots without FailOpen: got %v, %v; want an error", s, err)
 	}
 	for _, b := range []*limit.Breaker{
 		limit.NewBreaker(rdb, limit.BreakerConfig{Disabled: true}), limit.NewBreaker(rdb, limit.BreakerConfig{}),
 	} {
 		key := ""
 		if _, ok, _, err := b.Allow(ctx, key); !ok || err != nil {
-			t.Errorf("no key: %v, %v", ok, err)
+			t.Errorf("no key: got %v, %v; want true", ok, err)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Collector tells Prometheus how far limits are used. Keys are hosts and the
-// like, of which there may be any number, so it counts them and names none.
+// Collector collects how far limits are used. Keys are hosts and the like, of
+// which there may be any number, so it counts them and has no label for them.
 type Collector struct {
 	slots   map[string]*KeyedLimiter
 	breaker *Breaker
@@ -36,8 +36,8 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. It asks Redis for the breakers, for
-// at most 2 s; without an answer it leaves them out.
+// Collect implements prometheus.Collector. It reads the breakers from Redis,
+// for at most 2 s; without an answer it leaves them out.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, n int, label string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), label)
@@ -65,7 +65,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// use counts the slots that are held here and who waits for one.
+// use counts the slots that this process holds, and its waiters.
 func (l *KeyedLimiter) use() (held, waiting int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

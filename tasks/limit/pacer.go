@@ -24,7 +24,7 @@ type PacerConfig struct {
 	Namespace string          // prefix of all keys. Defaults to "muster".
 	Default   Pace            // of a key that PerKey does not name. Defaults to none: no distance.
 	PerKey    map[string]Pace // by key
-	FailOpen  bool            // let everything through while Redis is away. Defaults to false.
+	FailOpen  bool            // allow everything while Redis is away. Defaults to false.
 	Logger    *slog.Logger    // Defaults to slog.Default().
 }
 
@@ -48,7 +48,7 @@ func NewPacer(rdb redis.UniversalClient, cfg PacerConfig) *Pacer {
 }
 
 // Configure replaces the default and the paces per key of this process, as a
-// reload of its configuration does. Moments that were taken stay taken.
+// reload of its configuration does. Moments that are taken stay taken.
 func (p *Pacer) Configure(byDefault Pace, perKey map[string]Pace) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,14 +66,14 @@ func (p *Pacer) Pace(key string) Pace {
 }
 
 // Reserve takes the next free moment of a key and returns how long until then.
-// If that is longer than patience it takes nothing, and ok is false: come back
+// If that is longer than patience it takes nothing, and ok is false: try again
 // after the wait, and do not sleep.
 func (p *Pacer) Reserve(ctx context.Context, key string, patience time.Duration) (wait time.Duration, ok bool, err error) {
 	return p.ReserveApart(ctx, key, 0, patience)
 }
 
-// ReserveApart is Reserve for a key that asks for a distance of its own, like
-// the crawl delay of a host: the longer of that and its pace holds.
+// ReserveApart is Reserve for a key with a distance of its own, like the crawl
+// delay of a host: the longer of that and its pace holds.
 func (p *Pacer) ReserveApart(ctx context.Context, key string, apart, patience time.Duration) (wait time.Duration, ok bool, err error) {
 	pace := p.Pace(key)
 	gap := max(pace.Interval, apart, 0)
@@ -106,8 +106,9 @@ func (p *Pacer) Wait(ctx context.Context, key string) (waited time.Duration, err
 	return time.Since(start), err
 }
 
-// NotBefore lets nobody use a key before t, as an answer with Retry-After asks.
-// A moment that was taken already stays taken; a later one that was set stays.
+// NotBefore makes the next free moment of a key t, as an answer with Retry-After
+// demands. Moments that are taken stay taken; if the next free moment is later,
+// it stays.
 func (p *Pacer) NotBefore(ctx context.Context, key string, t time.Time) error {
 	d := time.Until(t)
 	if d <= 0 {

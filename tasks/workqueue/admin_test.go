@@ -20,14 +20,14 @@ func TestPauseStopsLeasing(t *testing.T) {
 			k.t.Fatal(changed, err)
 		}
 		if changed, _ := k.Pause(ctx); changed {
-			k.t.Fatal("paused twice")
+			k.t.Fatal("the second pause: got true, want false")
 		}
 		got, next, remaining, err := k.LeaseIDs(ctx, "w", []string{"a"})
 		if len(k.lease("w", 1))+len(got) != 0 || next.IsZero() || remaining != 1 || err != nil {
-			k.t.Fatalf("leased from a paused queue: %v, %v, %d, %v", got, next, remaining, err)
+			k.t.Fatalf("a paused queue: got %v, %v, %d, %v; want no items, a time, 1 remaining", got, next, remaining, err)
 		}
 		if s, _ := k.Stats(ctx); !s.Paused {
-			k.t.Fatalf("%+v", s)
+			k.t.Fatalf("got %+v, want paused", s)
 		}
 		if changed, err := k.Resume(ctx); !changed || err != nil {
 			k.t.Fatal(changed, err)
@@ -47,7 +47,7 @@ func TestRequeueLeadsOutOfTerminalStates(t *testing.T) {
 		want := func(what string, got []string, err error, ids ...string) {
 			k.t.Helper()
 			if err != nil || !slices.Equal(got, ids) {
-				k.t.Fatalf("%s: got %v, %v", what, got, err)
+				k.t.Fatalf("%s: got %v, %v; want %v", what, got, err, ids)
 			}
 		}
 		got, err := k.Requeue(ctx, workqueue.RequeueOptions{DryRun: true})
@@ -58,17 +58,17 @@ func TestRequeueLeadsOutOfTerminalStates(t *testing.T) {
 		k.wantStats("2 0 1 0 0")
 		l := k.leaseOne("w")
 		if l.ID != "a" || l.Attempts != 0 || l.Retried != 1 {
-			k.t.Fatalf("leased %+v", l)
+			k.t.Fatalf("leased %+v, want a, with no attempts, requeued once", l)
 		}
 		k.retry(l, 0)
 		got, err = k.Requeue(ctx, workqueue.RequeueOptions{MaxRetried: 1})
 		want("past its retries", got, err)
-		got, err = k.Requeue(ctx, workqueue.RequeueOptions{IDs: []string{"a", "b", "nobody"}})
+		got, err = k.Requeue(ctx, workqueue.RequeueOptions{IDs: []string{"a", "b", "unknown"}})
 		want("by id", got, err, "a")
 		got, err = k.Requeue(ctx, workqueue.RequeueOptions{IDs: []string{"b"}, States: []workqueue.State{workqueue.StateDone}})
 		want("a done one", got, err, "b")
 		if info := k.get("b"); info.Result != nil {
-			k.t.Fatalf("result %q of a requeued item", info.Result)
+			k.t.Fatalf("got result %q of a requeued item, want none", info.Result)
 		}
 		k.wantStats("3 0 0 0 0")
 	})
@@ -98,20 +98,20 @@ func TestRepairRestoresIndexesFromRecords(t *testing.T) {
 			k.t.Fatal(err)
 		}
 		if n, err := k.Repair(ctx); n != 0 || err != nil {
-			k.t.Fatalf("%d of a queue that is right were repaired, %v", n, err)
+			k.t.Fatalf("got %d repaired of an undamaged queue, %v; want none", n, err)
 		}
 		k.wantStats("4 2 1 0 1")
 
 		k.rdb.Del(ctx, key("counts"), key("ready"), key("lanes"), key("delayed"), key("failed"), key("leased"))
 		k.rdb.ZAdd(ctx, key("leased"), redis.Z{Score: 1, Member: ls[0].ID})
 		if _, err := k.Verify(ctx); err == nil {
-			k.t.Fatal("nothing is wrong with that")
+			k.t.Fatal("got nil from Verify of a damaged queue, want an error")
 		}
 		if n, err := k.Repair(ctx); n != 8 || err != nil {
-			k.t.Fatalf("%d were repaired, %v", n, err)
+			k.t.Fatalf("got %d repaired, %v; want 8", n, err)
 		}
 		k.wantStats("4 2 1 0 1")
-		for _, l := range k.lease("w2", 9) { // the leases that were lost have run out
+		for _, l := range k.lease("w2", 9) { // the leases that were lost have expired
 			k.settle(l, workqueue.Done())
 		}
 		k.wantStats("0 0 5 0 3")
@@ -128,10 +128,10 @@ func TestDeleteAndExpireLeaveNothing(t *testing.T) {
 			k.t.Fatal(err)
 		}
 		if n := k.rdb.DBSize(ctx).Val(); n != 0 {
-			k.t.Fatalf("%d keys left: %v", n, k.rdb.Keys(ctx, "*").Val())
+			k.t.Fatalf("got %d keys, want none: %v", n, k.rdb.Keys(ctx, "*").Val())
 		}
 		if n := k.enqueue("a"); n != 1 {
-			k.t.Fatal("a deleted queue remembers its items")
+			k.t.Fatalf("got %d new in a deleted queue, want 1", n)
 		}
 		k.leaseOne("w")
 		if err := k.Expire(ctx, 50*time.Millisecond); err != nil {

@@ -20,7 +20,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// quiet is for what is meant to go wrong.
+// quiet is for failures that the test causes.
 var quiet = slog.New(slog.DiscardHandler)
 
 // crashConfig is the queue of TestKilledProcesses.
@@ -28,8 +28,8 @@ var crashConfig = workqueue.Config{LeaseTTL: 2 * time.Second, MaxAttempts: 1000}
 
 const crashWorkers = 2
 
-// crashChild is a process of TestKilledProcesses: a pool that notes each run in
-// Redis and ends with its standard input.
+// crashChild is a process of TestKilledProcesses: a pool that counts each run in
+// Redis and ends when its standard input does.
 func crashChild(url string) error {
 	opt, err := redis.ParseURL(url)
 	if err != nil {
@@ -88,8 +88,8 @@ func startChild(t *testing.T, url string) child {
 	return child{cmd, in}
 }
 
-// Processes that are killed at any moment lose no item, and run none twice but
-// those that they held.
+// Processes that are killed at any moment lose no item, and only the items that
+// they held run twice.
 func TestKilledProcesses(t *testing.T) {
 	t.Parallel()
 	const kills = 50
@@ -132,13 +132,13 @@ func TestKilledProcesses(t *testing.T) {
 	for _, c := range children {
 		_ = c.end.Close()
 		if err := c.Wait(); err != nil {
-			t.Errorf("a child ended with %v", err)
+			t.Errorf("a child ended: got %v, want nil", err)
 		}
 	}
 	k.wantStats(fmt.Sprint(0, 0, items, 0, 0))
 	runs, err := rdb.HGetAll(t.Context(), "runs").Result()
 	if err != nil || len(runs) != items {
-		t.Fatalf("%d of %d items ran: %v", len(runs), items, err)
+		t.Fatalf("got runs of %d items, %v; want %d", len(runs), err, items)
 	}
 	again := 0
 	for _, n := range runs {
@@ -147,15 +147,15 @@ func TestKilledProcesses(t *testing.T) {
 		}
 	}
 	if most := kills * crashWorkers * 3; again > most {
-		t.Errorf("%d items ran more than once; %d were held by the %d killed processes", again, most, kills)
+		t.Errorf("%d items ran more than once, want %d at most, held by %d killed processes", again, most, kills)
 	}
 	if n, err := k.Outputs().Len(t.Context()); n != int64(items) || err != nil {
-		t.Errorf("%d outputs of %d items, %v", n, items, err)
+		t.Errorf("got %d outputs, %v; want %d", n, err, items)
 	}
 }
 
-// The items of a process that was killed go on in another within seconds,
-// however long their leases are.
+// The items of a process that was killed run in another within seconds, however
+// long their leases are.
 func TestDeadPoolIsFound(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, redistest.New(t), workqueue.Config{LeaseTTL: time.Hour})
@@ -164,7 +164,7 @@ func TestDeadPoolIsFound(t *testing.T) {
 		<-ctx.Done()
 		return workqueue.Outcome{}, ctx.Err()
 	}
-	// A process that dies closes its connections and says no more.
+	// A process that dies closes its connections and sends nothing more.
 	dying := redis.NewClient(&redis.Options{
 		Addr: k.rdb.(*redis.Client).Options().Addr, DB: k.rdb.(*redis.Client).Options().DB,
 	})
@@ -188,13 +188,13 @@ func TestDeadPoolIsFound(t *testing.T) {
 	k.run(k.pool(workqueue.PoolConfig{Drain: true, Heartbeat: 20 * time.Millisecond, Logger: quiet}, done))
 	k.wantStats("0 0 20 0 0")
 	if s, err := k.Stats(t.Context()); err != nil || s.Expired == 0 {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("got %+v, %v; want expired leases", s, err)
 	}
 	cancel()
 	<-ended
 }
 
-// lateBeat lets the first words of a pool fail.
+// lateBeat makes the first beats of a pool fail.
 type lateBeat struct {
 	tries atomic.Int32
 	said  atomic.Bool
@@ -224,8 +224,7 @@ func (l *lateBeat) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A pool works on nothing before the others can know of it: should it die then, nobody would miss it before
-// its leases end.
+// A pool leases nothing before the others know of it: if it died then, its items would wait until their leases expire.
 func TestPoolIsKnownBeforeItWorks(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
@@ -238,7 +237,7 @@ func TestPoolIsKnownBeforeItWorks(t *testing.T) {
 	mux := workqueue.NewMux()
 	mux.Handle("test", func(context.Context, workqueue.Leased) (workqueue.Outcome, error) {
 		if !hook.said.Load() {
-			t.Error("the pool works before it said that it lives")
+			t.Error("a handler ran before a beat was stored, want the beat first")
 		}
 		return workqueue.Done(), nil
 	})
@@ -251,9 +250,9 @@ func TestPoolIsKnownBeforeItWorks(t *testing.T) {
 	k.wantStats("0 0 1 0 0")
 }
 
-// A pool that lives is never taken for dead: not while it stops, not after a
-// Redis that was away.
-func TestLivePoolIsNotTakenForDead(t *testing.T) {
+// The leases of a live pool are not ended: not while it stops, not after Redis
+// was away.
+func TestLivePoolKeepsItsLeases(t *testing.T) {
 	t.Parallel()
 	s := redistest.Server(t, "appendonly", "yes", "appendfsync", "always")
 	k := newKit(t, s.Client(), workqueue.Config{LeaseTTL: time.Hour})
@@ -294,6 +293,6 @@ func TestLivePoolIsNotTakenForDead(t *testing.T) {
 	wg.Wait()
 	k.wantStats("0 0 3 0 0")
 	if got := k.get("slow"); got.Attempts != 0 || one.Stats().Lost != 0 {
-		t.Errorf("the slow one used %d attempts; %+v", got.Attempts, one.Stats())
+		t.Errorf("the slow one used %d attempts, want none; %+v", got.Attempts, one.Stats())
 	}
 }

@@ -2,7 +2,7 @@
 // at a time, under a lease, until it is settled.
 //
 // An item has an ID that is its idempotence key: enqueuing it again changes
-// nothing, whatever has become of it. It is always in one of five states:
+// nothing, in whatever state it is. It is always in one of five states:
 //
 //	            ┌───────── Retry, Return, lease expired ─────────┐
 //	            ▼                                                │
@@ -12,13 +12,13 @@
 //
 // A [Leased] item carries the token of its lease. Every change of an item is
 // one script that compares state and token, so that a worker whose lease has
-// run out, and whose item somebody else holds by now, changes nothing and is
-// told [ErrLeaseLost]. Repeating a call that did its work is a success, not a
-// second change. Time is Redis's, never a worker's.
+// expired, and whose item another worker holds by now, changes nothing and gets
+// [ErrLeaseLost]. Repeating a call that did its work is a success, not a second
+// change. Time is Redis's, never a worker's.
 //
-// A run that fails (Retry), or whose worker does not come back before the
-// lease ends, counts as an attempt; when they are used up the item ends in
-// error. A lease given back (Return) does not count.
+// A run that fails (Retry), or whose lease expires, counts as an attempt; when
+// the attempts are used up the item ends in error. A lease that is returned
+// (Return) does not count.
 //
 // Items name the resources they need (a host, a resolver). Items with the same
 // resources form a lane, and [Queue.LeaseWithin] passes over lanes that have no
@@ -27,6 +27,6 @@
 //
 // [Pool] runs handlers over a queue: dispatcher, heartbeat and workers.
 //
-// All keys of a queue share one hash slot. Queues stand side by side and know
-// nothing of each other.
+// All keys of a queue share one hash slot. Queues are independent of each
+// other.
 package workqueue

@@ -3,17 +3,17 @@ package workqueue
 import "context"
 
 // A script gets at most this many items, and about this many bytes, at a time:
-// enough to fill a round trip, little enough not to hold up Redis.
+// enough to fill a round trip, few enough not to block Redis.
 const (
 	enqueueItems = 500
 	enqueueBytes = 1 << 20
 )
 
-// Check says what is wrong with an item, without adding it.
+// Check returns what is wrong with an item, without adding it.
 func (q *Queue) Check(it Item) error { return it.check(q.cfg.MaxPayload) }
 
-// Enqueue adds items that the queue does not know yet, and says how many those
-// were. A known ID is left as it is, in whatever state. Items are checked
+// Enqueue adds the items that are not in the queue yet, and returns their
+// number. An ID that exists is left as it is, in whatever state. Items are checked
 // before any is added; they are added in chunks, so that an error of Redis can
 // leave some added: enqueue the same again.
 func (q *Queue) Enqueue(ctx context.Context, items ...Item) (added int, err error) {

@@ -54,7 +54,7 @@ func TestEnqueueOfATerminalItemChangesNothing(t *testing.T) {
 			k.enqueue(id)
 			k.settle(k.leaseOne("w"), o)
 			if k.enqueue(id) != 0 || len(k.lease("w", 9)) != 0 {
-				k.t.Fatalf("item in %s came back", o.State)
+				k.t.Fatalf("leased an item in %s, want none", o.State)
 			}
 		}
 		k.wantStats("0 0 1 1 1")
@@ -90,10 +90,10 @@ func TestPayloadsAreUnchanged(t *testing.T) {
 			got := k.leaseOne("w")
 			if !bytes.Equal(got.Payload, p) || got.Kind != "k" || !slices.Equal(got.ResourceKeys, item.ResourceKeys) ||
 				!maps.Equal(got.Labels, item.Labels) {
-				k.t.Fatalf("got %.200q for %.200q", got.Payload, p)
+				k.t.Fatalf("got %.200q, want %.200q", got.Payload, p)
 			}
 			if info := k.get(item.ID); info.Priority != -3 || info.MaxAttempts != 7 || !bytes.Equal(info.Payload, p) {
-				k.t.Fatalf("got %+v", info.Item)
+				k.t.Fatalf("got %+v, want %+v", info.Item, item)
 			}
 		}
 	})
@@ -111,12 +111,12 @@ func TestBadItemsAreRejectedAndNothingIsAdded(t *testing.T) {
 		} {
 			n, err := k.Enqueue(k.t.Context(), workqueue.Item{ID: "good"}, bad)
 			if err == nil || len(err.Error()) > 400 {
-				k.t.Errorf("%.100q: got %d, %v", bad.ID, n, err)
+				k.t.Errorf("%.100q: got %d, %v; want a short error", bad.ID, n, err)
 			}
 		}
 		s, _ := k.Stats(k.t.Context())
 		if s.Total > 1 { // the good one may be in before an item too long to encode is met
-			k.t.Fatalf("%+v", s)
+			k.t.Fatalf("got %+v, want one item at most", s)
 		}
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// A queue is filled, worked on by a pool, and empty.
+// A pool works on the items of a queue until none is open.
 func Example() {
 	rdb, end := redistest.Example() // a program calls tasks.Connect
 	defer end()
@@ -61,8 +61,8 @@ func Example() {
 	// c: error, 2 failed runs, result ""
 }
 
-// A worker of your own leases, and settles by the token of its lease: one that
-// comes back too late changes nothing.
+// A worker without a pool leases, and settles by the token of its lease: one that
+// is too late changes nothing.
 func ExampleQueue_Lease() {
 	rdb, end := redistest.Example()
 	defer end()
@@ -77,9 +77,9 @@ func ExampleQueue_Lease() {
 	}
 	fmt.Println("worker 1 has", first[0].ID)
 
-	// It dies; somebody who knows says so. Otherwise the lease has to run out.
+	// It dies, and its supervisor says so. Otherwise the lease has to expire.
 	n, err := q.ExpireWorker(ctx, "worker 1")
-	fmt.Println("given back:", n, err)
+	fmt.Println("returned:", n, err)
 	second, err := q.Lease(ctx, "worker 2", 10)
 	if err != nil {
 		panic(err)
@@ -91,14 +91,14 @@ func ExampleQueue_Lease() {
 	fmt.Println("in time:", q.Settle(ctx, second[0], workqueue.Done()))
 	// Output:
 	// worker 1 has a
-	// given back: 1 <nil>
+	// returned: 1 <nil>
 	// worker 2 has a after 1 failed run
 	// too late: true
 	// in time: <nil>
 }
 
 // Items name the resources they need; the pool runs as many of a resource at a
-// time as its limiter says, and takes others meanwhile.
+// time as its limiter allows, and runs others meanwhile.
 func ExamplePool() {
 	rdb, end := redistest.Example()
 	defer end()

@@ -12,9 +12,10 @@ import (
 	"unicode/utf8"
 )
 
-// Handler does the work of an item. The zero Outcome stands for Done. An error
+// Handler does the work of an item. The zero Outcome is Done. An error
 // means that the run failed: the item is tried again after a back-off while it
-// has attempts left. Permanent, RetryAfter and Postpone say otherwise. The
+// has attempts left, unless the error is one of Permanent, RetryAfter, Postpone
+// or NotNow. The
 // context ends at the item's deadline, when its lease is lost, and when the
 // pool stops.
 type Handler func(ctx context.Context, it Leased) (Outcome, error)
@@ -39,8 +40,8 @@ func (m *Mux) find(kind string) (Handler, error) {
 	return nil, Permanent(fmt.Errorf("no handler for kind %q; there are %s", kind, strings.Join(m.Kinds(), ", ")))
 }
 
-// JSON makes a Handler of a function that takes the payload as a T. A payload
-// that is no JSON for T never reaches it.
+// JSON makes a Handler of a function that takes the payload as a T. It is not
+// called with a payload that is not JSON for T.
 func JSON[T any](h func(ctx context.Context, it Leased, payload T) (Outcome, error)) Handler {
 	return func(ctx context.Context, it Leased) (Outcome, error) {
 		var payload T
@@ -51,7 +52,7 @@ func JSON[T any](h func(ctx context.Context, it Leased, payload T) (Outcome, err
 	}
 }
 
-// verdict is an error that says what is to become of the item.
+// verdict is an error with what happens to the item.
 type verdict struct {
 	error
 	prefix    string
@@ -59,28 +60,28 @@ type verdict struct {
 	permanent bool
 	free      bool   // no attempt is counted
 	back      bool   // nothing was done: the item keeps its place
-	held      string // resource key that this pool leaves alone
+	held      string // resource key that this pool passes over
 	hold      time.Duration
 }
 
 func (v *verdict) Unwrap() error { return v.error }
 
-// Permanent marks an error that no further attempt can cure.
+// Permanent marks an error after which the item is not tried again.
 func Permanent(err error) error { return &verdict{error: err, permanent: true} }
 
 // RetryAfter marks an error after which the item is tried again in d.
 func RetryAfter(d time.Duration, err error) error { return &verdict{error: err, after: max(d, 0)} }
 
-// Postpone puts the item off for d, without counting an attempt: nothing was
+// Postpone delays the item for d, without counting an attempt: nothing was
 // tried.
 func Postpone(d time.Duration, reason error) error {
 	return &verdict{error: reason, after: max(d, 0), free: true}
 }
 
-// NotNow gives the item back as if it had not been leased, because the resource
-// that a key names cannot be used before d has passed: nothing was tried, no
-// attempt is counted, the item keeps its place, and the pool takes no other item
-// of the resource for so long.
+// NotNow returns the item to the queue as if it had not been leased, because the
+// resource of a key cannot be used before d has passed: nothing was tried, no
+// attempt is counted, the item keeps its place, and until then the pool leases
+// no other item of the resource.
 func NotNow(key string, d time.Duration, reason error) error {
 	return &verdict{error: reason, after: max(d, 0), free: true, back: true, held: key, hold: max(d, 0)}
 }
@@ -91,8 +92,8 @@ func IsNotNow(err error) bool {
 	return errors.As(err, &v) && v.back
 }
 
-// HoldBack adds to an error of a handler that the pool is to take no item of
-// the resource that a key names before d has passed.
+// HoldBack adds to an error of a handler that the pool leases no item of the
+// resource of a key before d has passed.
 func HoldBack(key string, d time.Duration, err error) error {
 	v := verdict{error: err, after: -1}
 	if found := (*verdict)(nil); errors.As(err, &found) {
@@ -108,12 +109,12 @@ func Invalid(err error) error {
 	return &verdict{error: err, prefix: "artifact_validation_failed", after: -1}
 }
 
-// notAcquired is the error of an item whose slot could not even be asked for.
+// notAcquired is the error of an item whose limiter failed.
 func notAcquired(err error) error {
 	return &verdict{error: err, prefix: "limiter_acquire_failed", after: -1}
 }
 
-// judge reads what a handler's error says.
+// judge returns the verdict of a handler's error.
 func judge(err error) verdict {
 	v := verdict{error: err, after: -1}
 	if found := (*verdict)(nil); errors.As(err, &found) {

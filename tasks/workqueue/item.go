@@ -40,7 +40,7 @@ type header struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// check says what is wrong with an item.
+// check returns what is wrong with an item.
 func (it *Item) check(maxPayload int) error {
 	switch {
 	case it.ID == "":
@@ -73,7 +73,7 @@ func (it *Item) check(maxPayload int) error {
 	return nil
 }
 
-// spec encodes what of an item never changes.
+// spec encodes the part of an item that never changes.
 func (it *Item) spec() (string, error) {
 	h, err := json.Marshal(header{Kind: it.Kind, Keys: it.ResourceKeys, Labels: it.Labels})
 	if err != nil {
@@ -114,7 +114,7 @@ func (it *Item) lane() string {
 	return b.String()
 }
 
-// State is where an item stands.
+// State is the state of an item.
 type State string
 
 // The states of an item. The last three are terminal.
@@ -126,7 +126,7 @@ const (
 	StateError      State = "error"
 )
 
-// Terminal reports whether only Requeue leads out of s.
+// Terminal reports whether an item leaves s only by Requeue.
 func (s State) Terminal() bool { return s == StateDone || s == StateSkipped || s == StateError }
 
 // letter is how the scripts spell a terminal state.
@@ -162,21 +162,21 @@ func stateOf(letter string) State {
 type Leased struct {
 	Item
 	Token    int64         // of this lease; no other lease in the queue has it
-	Worker   string        // who holds it
-	Attempts int           // runs that ended badly before this one
+	Worker   string        // that holds it
+	Attempts int           // runs that failed before this one
 	Retried  int           // how often the item was requeued
-	Waited   time.Duration // how long it had been ready
+	Waited   time.Duration // how long it was ready
 	Expires  time.Time     // when the lease ends unless Heartbeat extends it, by this machine's clock
 }
 
-// Info is an item with what has become of it.
+// Info is an item with its state.
 type Info struct {
 	Item
 	State     State
-	Attempts  int       // runs that ended badly since it was last requeued
+	Attempts  int       // runs that failed since it was last requeued
 	Retried   int       // how often it was requeued
 	Token     int64     // of its last lease
-	Worker    string    // who holds it, while in progress
+	Worker    string    // the worker that holds it, while in progress
 	Note      string    // last error, or the reason it was skipped
 	Result    []byte    // as given to Settle; nil if none was
 	Available time.Time // when it is ready, while delayed; by this machine's clock
@@ -217,7 +217,7 @@ func parseInfo(id string, v []any, now time.Time) (Info, error) {
 	return info, nil
 }
 
-// note cuts the text of an error or reason to what is kept.
+// note cuts the text of an error or reason to the length that is stored.
 func note(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= maxNote {

@@ -3,21 +3,21 @@ package workqueue
 // keys are the Redis keys of a queue. The queue's name is their hash tag, so
 // that they share a slot. None expires unless [Queue.Expire] says so.
 type keys struct {
-	spec    string // hash id → what was enqueued: a JSON header, a line break, the payload
+	spec    string // hash id → the item: a JSON header, a line break, the payload
 	rec     string // hash id → state and counters, see lua/common.lua
 	ready   string // sorted set, all scores 0, of lane \0 rank seq \0 id
 	lanes   string // sorted set of lanes, scored by their first ready member
 	delayed string // sorted set of ids by the unix ms at which they are ready
 	leased  string // sorted set of ids by the unix ms at which their lease ends
-	worker  string // hash id → who holds the lease
+	worker  string // hash id → the worker that holds the lease
 	note    string // hash id → last error or reason
 	result  string // hash id → result
 	failed  string // sorted set of ids in state error by unix ms
-	counts  string // hash state → number of items; and expired: leases that ran out ever, out_bytes: of outputs ever
+	counts  string // hash state → number of items; and expired: leases that expired ever, out_bytes: of outputs ever
 	meta    string // hash: v (version), seq, token, moves, paused, beat (unix ms); also the name of the wake-up channel
 	out     string // stream of outputs: id, n, before (bytes of those before it, ever), data
 	pools   string // sorted set of running pools by the unix ms until which they count as alive
-	reader  string // hash of who reads the outputs: owner, fence, until (unix ms; 0: released), stale; and note:NAME, see Reader.Ack
+	reader  string // hash of the reader of the outputs: owner, fence, until (unix ms; 0: released), stale; and note:NAME, see Reader.Ack
 }
 
 func newKeys(namespace, name string) keys {
@@ -38,7 +38,7 @@ func (k keys) all() []string {
 	}
 }
 
-// wake is the pub/sub channel that says "look again": items became ready.
+// wake is the pub/sub channel of the message that items became ready.
 func (k keys) wake() string { return k.meta }
 
 // alive is the pub/sub channel that a running pool listens on, so that others

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// maxLease is how many items one script leases: its unpack takes two values
-// for each, and no Redis takes more than some thousands.
+// maxLease is how many items one script leases: it unpacks two values for each,
+// and Redis unpacks some thousands at most.
 const maxLease = 500
 
-// Lease hands up to n ready items to a worker, by priority and then oldest
+// Lease leases up to n ready items to a worker, by priority and then oldest
 // first, each for the queue's LeaseTTL. Nothing ready is an empty list, not an
 // error. The worker's name need not be unique: no item is handed out twice.
 func (q *Queue) Lease(ctx context.Context, worker string, n int) ([]Leased, error) {
@@ -19,13 +19,13 @@ func (q *Queue) Lease(ctx context.Context, worker string, n int) ([]Leased, erro
 	return got.Items, err
 }
 
-// Budget says how many items may be leased that need a resource.
+// Budget is how many items may be leased that need a resource.
 type Budget struct {
 	Default int            // of a resource that Left does not name; below 0: no bound
 	Left    map[string]int // by resource key; below 0: no bound
 }
 
-// Batch is what LeaseWithin found.
+// Batch is the result of LeaseWithin.
 type Batch struct {
 	Items      []Leased
 	PassedOver bool          // ready items were left because their resources had no budget
@@ -51,7 +51,7 @@ func (q *Queue) LeaseWithin(ctx context.Context, worker string, n int, b Budget)
 		ask := min(n-len(all.Items), maxLease)
 		got, err := leaseOnce(ctx, q, worker, ask, left)
 		if err != nil {
-			// What was leased before the error is the caller's to work on.
+			// The caller works on the items that were leased before the error.
 			if len(all.Items) > 0 {
 				return all, nil
 			}
@@ -110,12 +110,11 @@ func leaseOnce(ctx context.Context, q *Queue, worker string, n int, b Budget) (B
 	}, err
 }
 
-// LeaseIDs leases those of the given items that are available now. It also says
-// when to look again (the zero time if there is nothing to wait for): when the
-// first of the others comes due, and within two seconds while another worker
-// has one of them; and how many of them are not terminal, the leased ones
-// included. IDs that the queue
-// does not know count for nothing.
+// LeaseIDs leases those of the given items that are available now. It also returns
+// when to call it again (the zero time if there is nothing to wait for): when
+// the first of the others is due, and within two seconds while another worker
+// holds one of them; and how many of them are not terminal, the leased ones
+// included. IDs that do not exist are ignored.
 func (q *Queue) LeaseIDs(ctx context.Context, worker string, ids []string) (items []Leased, next time.Time, remaining int, err error) {
 	if q.err != nil {
 		return nil, time.Time{}, 0, q.err
@@ -142,7 +141,7 @@ func (q *Queue) LeaseIDs(ctx context.Context, worker string, ids []string) (item
 		}
 		remaining += int(toInt(list[2]))
 		if toInt(list[0]) == 1 && toInt(list[2]) > 0 {
-			due = time.Now().Add(time.Second) // paused: look again then
+			due = time.Now().Add(time.Second) // paused
 		}
 		if !due.IsZero() && (next.IsZero() || due.Before(next)) {
 			next = due
@@ -184,8 +183,8 @@ func (q *Queue) Heartbeat(ctx context.Context, leases ...Leased) (lost []Leased,
 	return lost, nil
 }
 
-// Return gives leases back: the items are ready again at once, in their old
-// place, and no attempt is counted. A lease that was lost is not an error.
+// Return returns leases: the items are ready again at once, in their old place,
+// and no attempt is counted. A lease that was lost is not an error.
 func (q *Queue) Return(ctx context.Context, leases ...Leased) error {
 	if q.err != nil {
 		return q.err
@@ -199,8 +198,8 @@ func (q *Queue) Return(ctx context.Context, leases ...Leased) error {
 }
 
 // ExpireWorker ends all leases of a worker that is known to be dead, as if
-// their time had run out, and says how many those were: the items are ready at
-// once, and each has used up an attempt.
+// they had expired, and returns their number: the items are ready at once, and
+// each has used up an attempt.
 func (q *Queue) ExpireWorker(ctx context.Context, worker string) (int, error) {
 	v, err := q.run(ctx, "expire leases", "expireworker", worker, q.cfg.MaxAttempts, workerDied)
 	return int(toInt(v)), err
@@ -209,9 +208,10 @@ func (q *Queue) ExpireWorker(ctx context.Context, worker string) (int, error) {
 // workerDied is the note of an item whose worker is known to have died.
 const workerDied = "lease expired: its worker died"
 
-// ReturnStrays gives back the items that are leased to a worker but are not
-// among those it holds, and says how many: the answers of their leases were
-// lost on the way. No attempt is counted. The worker must not lease meanwhile.
+// ReturnStrays returns the items that are leased to a worker but are not among
+// those it holds, because the answer of a lease was lost, to the queue. It
+// returns their number. No attempt is counted. The worker must not lease
+// meanwhile.
 func (q *Queue) ReturnStrays(ctx context.Context, worker string, held ...Leased) (int, error) {
 	args := []any{worker}
 	for _, l := range held {

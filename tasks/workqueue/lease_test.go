@@ -43,11 +43,11 @@ func TestEmptyQueueLeasesNothing(t *testing.T) {
 	t.Parallel()
 	every(t, workqueue.Config{}, func(k *kit) {
 		if got := k.lease("w", 3); len(got) != 0 {
-			k.t.Fatalf("leased %v of nothing", got)
+			k.t.Fatalf("leased %v of an empty queue, want none", got)
 		}
 		k.wantStats("0 0 0 0 0")
 		if lost, err := k.Heartbeat(k.t.Context()); len(lost) != 0 || err != nil {
-			k.t.Fatalf("heartbeat of nothing: %v, %v", lost, err)
+			k.t.Fatalf("heartbeat of no lease: got %v, %v; want none lost", lost, err)
 		}
 	})
 }
@@ -77,11 +77,11 @@ func TestConcurrentLesseesShareNoItem(t *testing.T) {
 		wg.Wait()
 		for id, n := range seen {
 			if n != 1 {
-				k.t.Errorf("%s was leased %d times", id, n)
+				k.t.Errorf("%s was leased %d times, want once", id, n)
 			}
 		}
 		if len(seen) != 200 {
-			k.t.Fatalf("leased %d of 200", len(seen))
+			k.t.Fatalf("leased %d, want 200", len(seen))
 		}
 	})
 }
@@ -101,7 +101,7 @@ func TestLeaseOfZeroLeasesNothing(t *testing.T) {
 	every(t, workqueue.Config{}, func(k *kit) {
 		k.enqueue("a")
 		if got := len(k.lease("w", 0)) + len(k.lease("w", -1)); got != 0 {
-			k.t.Fatalf("leased %d", got)
+			k.t.Fatalf("leased %d, want none", got)
 		}
 	})
 }
@@ -112,7 +112,7 @@ func TestLeaseOfMoreThanOneScript(t *testing.T) {
 		names := numbered(1300)
 		k.enqueue(names...)
 		if got := ids(k.lease("w", 1200)); got != strings.Join(names[:1200], " ") {
-			k.t.Fatal("1200 items are not leased in order")
+			k.t.Fatalf("leased %s, want the first 1200 in order", got)
 		}
 		k.wantStats("100 1200 0 0 0")
 	})
@@ -126,10 +126,10 @@ func TestExpiredLeaseIsHandedOutAgain(t *testing.T) {
 		var again []workqueue.Leased
 		k.eventually("the lease to expire", func() bool { again = k.lease("w2", 1); return len(again) == 1 })
 		if again[0].ID != "a" || again[0].Attempts != 1 || again[0].Token == first.Token {
-			k.t.Fatalf("got %+v after %+v", again[0], first)
+			k.t.Fatalf("got %+v after %+v, want a with one attempt and a new token", again[0], first)
 		}
 		if !time.Now().After(first.Expires.Add(-50 * time.Millisecond)) {
-			k.t.Fatal("handed out before its time")
+			k.t.Fatalf("leased again before %v, want after it", first.Expires)
 		}
 	})
 }
@@ -140,7 +140,7 @@ func TestLeaseHoldsUntilItExpires(t *testing.T) {
 		k.enqueue("a")
 		k.leaseOne("w1")
 		if got := k.lease("w2", 1); len(got) != 0 {
-			k.t.Fatalf("leased %v twice", got)
+			k.t.Fatalf("leased %v, want none: it is leased", got)
 		}
 	})
 }
@@ -156,10 +156,10 @@ func TestHeartbeatsKeepALease(t *testing.T) {
 		for time.Now().Before(end) {
 			<-tick.C
 			if lost, err := k.Heartbeat(k.t.Context(), l); len(lost) > 0 || err != nil {
-				k.t.Fatalf("lost %v, %v", lost, err)
+				k.t.Fatalf("got lost %v, %v; want none", lost, err)
 			}
 			if got := k.lease("w2", 1); len(got) != 0 {
-				k.t.Fatal("leased in spite of heartbeats")
+				k.t.Fatalf("leased %v, want none while heartbeats extend the lease", got)
 			}
 		}
 	})
@@ -184,7 +184,7 @@ func TestHeartbeatExtendsByTheTTLOfItsOwnLeases(t *testing.T) {
 			k.t.Fatalf("lease has %v left, want a minute", left)
 		}
 		if d := k.get("b").Expires.Sub(before).Abs(); d > 2*time.Second {
-			k.t.Fatalf("the other worker's lease moved by %v", d)
+			k.t.Fatalf("the other worker's lease changed by %v, want no change", d)
 		}
 		_ = b
 	})
@@ -196,7 +196,7 @@ func TestItemWaitsForNotBefore(t *testing.T) {
 		_, _ = k.Enqueue(k.t.Context(), workqueue.Item{ID: "later", NotBefore: time.Now().Add(time.Hour)},
 			workqueue.Item{ID: "past", NotBefore: time.Now().Add(-time.Hour)})
 		if got := ids(k.lease("w", 9)); got != "past" {
-			k.t.Fatalf("leased %q", got)
+			k.t.Fatalf("leased %q, want past", got)
 		}
 		k.wantStats("1 1 0 0 0")
 	})
@@ -210,11 +210,11 @@ func TestStraysAreReturned(t *testing.T) {
 		k.lease("w", 1) // the answer is lost
 		k.lease("other", 1)
 		if n, err := k.ReturnStrays(k.t.Context(), "w", held...); n != 1 || err != nil {
-			k.t.Fatalf("%d went back, %v", n, err)
+			k.t.Fatalf("got %d returned, %v; want 1", n, err)
 		}
 		k.wantStats("1 2 0 0 0")
 		if l := k.leaseOne("w"); l.ID != "b" || l.Attempts != 0 {
-			k.t.Fatalf("leased %+v", l)
+			k.t.Fatalf("leased %+v, want b with no attempts", l)
 		}
 	})
 }
@@ -228,7 +228,7 @@ func TestReturnedItemsKeepTheirPlace(t *testing.T) {
 			k.t.Fatal(err)
 		}
 		if again := k.lease("w", 3); ids(again) != "a b c" || again[0].Attempts != 0 {
-			k.t.Fatalf("leased %s", ids(again))
+			k.t.Fatalf("leased %s, want a b c with no attempts", ids(again))
 		}
 	})
 }
@@ -243,10 +243,10 @@ func TestLeaseByID(t *testing.T) {
 		k.retry(k.leaseOne("w"), 30*time.Minute)    // c
 		got, next, remaining, err := k.LeaseIDs(ctx, "me", []string{"a", "b", "c", "d", "d", "unknown"})
 		if err != nil || ids(got) != "d" || remaining != 3 {
-			k.t.Fatalf("leased %q, remaining %d, %v", ids(got), remaining, err)
+			k.t.Fatalf("leased %q, remaining %d, %v; want d, 3", ids(got), remaining, err)
 		}
 		if in := time.Until(next); in > 2*time.Second {
-			k.t.Fatalf("next in %v, but who has b may give it back at any time", in)
+			k.t.Fatalf("got next in %v, want 2s at most: b may be returned at any time", in)
 		}
 		k.settle(got[0], workqueue.Done())
 		if got := ids(k.lease("w", 9)); got != "e" {
@@ -256,7 +256,7 @@ func TestLeaseByID(t *testing.T) {
 			k.t.Fatal(err)
 		}
 		if got, _, _, _ := k.LeaseIDs(ctx, "me", []string{"b"}); ids(got) != "b" || got[0].Attempts != 1 {
-			k.t.Fatalf("leased %q", ids(got))
+			k.t.Fatalf("leased %q, want b with one attempt", ids(got))
 		}
 		k.wantStats("1 2 2 0 0")
 	})
@@ -297,11 +297,11 @@ func TestBudgetPassesOverLanes(t *testing.T) {
 		}
 		got, err := k.LeaseWithin(k.t.Context(), "w", 100, workqueue.Budget{Default: 1, Left: map[string]int{"host:slow": 2, "r": 5, "host:2": 0}})
 		if err != nil || ids(got.Items) != "slow00 slow01 fast0 fast1 free1 free2" || !got.PassedOver {
-			k.t.Fatalf("leased %s, %+v, %v", ids(got.Items), got, err)
+			k.t.Fatalf("leased %s, %+v, %v; want slow00 slow01 fast0 fast1 free1 free2, others passed over", ids(got.Items), got, err)
 		}
 		got, _ = k.LeaseWithin(k.t.Context(), "w", 3, workqueue.Budget{Default: -1, Left: map[string]int{"r": 0}})
 		if ids(got.Items) != "fast2 fast3 fast4" {
-			k.t.Fatalf("leased %s", ids(got.Items))
+			k.t.Fatalf("leased %s, want fast2 fast3 fast4", ids(got.Items))
 		}
 		k.wantStats("19 9 0 0 0")
 	})
@@ -329,7 +329,7 @@ func TestLanesKeepTheOrderOfItems(t *testing.T) {
 			got = append(got, strings.Fields(ids(ls))...)
 		}
 		if !slices.Equal(got, want) {
-			k.t.Fatalf("leased %v", got)
+			k.t.Fatalf("leased %v, want %v", got, want)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Collector tells Prometheus how a queue is, and what a pool does with it. Its
+// Collector collects the metrics of a queue, and of a pool that works on it. Its
 // label values are the queue's name, states, and the kinds that have a handler:
 // there are never many.
 type Collector struct {
@@ -59,7 +59,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. It asks Redis, for at most 2 s.
+// Collect implements prometheus.Collector. It reads Redis, for at most 2 s.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, kind, v, append([]string{c.q.name}, labels...)...)
@@ -102,7 +102,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	c.pool.took.Collect(ch)
 }
 
-// newWaited and newTook are the histograms of a pool.
+// newWaited returns the histogram of how long items were ready.
 func newWaited(queue string) prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "muster_queue_wait_seconds", Help: "How long items were ready before this process leased them.",
@@ -110,6 +110,7 @@ func newWaited(queue string) prometheus.Histogram {
 	})
 }
 
+// newTook returns the histogram of how long handlers ran.
 func newTook(queue string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "muster_queue_run_seconds", Help: "How long handlers took in this process, by kind of item.",

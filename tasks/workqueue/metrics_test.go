@@ -100,11 +100,11 @@ func TestMetrics(t *testing.T) {
 		`muster_limit_breakers{state="open"} 1`, `muster_limit_breakers{state="half_open"} 0`,
 	} {
 		if !strings.Contains(text, of(line)+"\n") {
-			t.Errorf("no line %s", of(line))
+			t.Errorf("got no line %s, want it", of(line))
 		}
 	}
 	if strings.Contains(text, "unregistered") || strings.Contains(text, "example.com") {
-		t.Error("a kind or a host is a label")
+		t.Error("got an unregistered kind or a host as a label, want neither")
 	}
 	if t.Failed() {
 		t.Log(text)
@@ -113,6 +113,6 @@ func TestMetrics(t *testing.T) {
 	gone := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer func() { _ = gone.Close() }()
 	if text := m.read(gone); !strings.Contains(text, of(`muster_queue_up{Q} 0`)) || strings.Contains(text, "muster_queue_items") {
-		t.Errorf("without Redis: %s", text)
+		t.Errorf("without Redis: got %s, want up 0 and no items", text)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// modelItem is an item as the model knows it.
+// modelItem is an item of the model.
 type modelItem struct {
 	id                        string
 	priority, attempts, order int
@@ -29,7 +29,7 @@ type modelItem struct {
 	lease                     workqueue.Leased
 }
 
-// model is a queue that is obviously right, and slow.
+// model is a simple, slow queue.
 type model struct {
 	items       map[string]*modelItem
 	order       int
@@ -329,7 +329,7 @@ func (m *modelTest) requeue(rt *rapid.T) {
 	check(rt, err)
 	it := m.items[id]
 	if (it != nil && it.state.Terminal()) != (len(got) == 1) {
-		rt.Fatalf("requeued %v of %+v", got, it)
+		rt.Fatalf("requeued %v, want it if %+v is terminal", got, it)
 	}
 	if len(got) == 1 {
 		m.order++

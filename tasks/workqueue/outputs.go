@@ -10,16 +10,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Outputs reads what settled items have yielded, in the order in which they
-// were settled. One process at a time is their [Reader]: what it has made safe it
-// acknowledges, and that is then gone; what it has not, the next reader reads
-// again.
+// Outputs reads the outputs of settled items, in the order in which the items
+// were settled. One process at a time is their [Reader]: it acknowledges the
+// outputs that it has stored, and they are removed; the next reader reads the
+// others again.
 type Outputs struct{ *store }
 
 // Output is one entry of the output stream.
 type Output struct {
 	Seq   string // its place in the stream; for Reader.Ack
-	Item  string // the ID of the item that yielded it
+	Item  string // the ID of its item
 	Index int    // its place among the item's outputs, from 0
 	Data  []byte
 }
@@ -33,8 +33,8 @@ func (o *Outputs) Read(ctx context.Context, n int, block time.Duration) ([]Outpu
 	return o.ReadAfter(ctx, "0-0", n, block)
 }
 
-// ReadAfter is Read of what stands behind seq in the stream, for a reader that
-// reads on before it acknowledges.
+// ReadAfter is Read of the outputs behind seq in the stream, for a reader that
+// reads further before it acknowledges.
 func (o *Outputs) ReadAfter(ctx context.Context, seq string, n int, block time.Duration) ([]Output, error) {
 	if o.err != nil {
 		return nil, o.err
@@ -74,9 +74,9 @@ func parseOutputs(msgs []redis.XMessage) []Output {
 }
 
 // Backlog returns how many outputs are not acknowledged, and how many bytes of
-// data they have. A producer far ahead of its reader should wait.
+// data they have. A producer that is far ahead of its reader should wait.
 func (o *Outputs) Backlog(ctx context.Context) (n, bytes int64, err error) {
-	list, err := o.ints(ctx, "look what was not read", "backlog")
+	list, err := o.ints(ctx, "count the outputs", "backlog")
 	if err != nil {
 		return 0, 0, err
 	}

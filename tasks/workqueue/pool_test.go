@@ -35,7 +35,7 @@ func (k *kit) run(p *workqueue.Pool) {
 	ctx, cancel := context.WithTimeout(k.t.Context(), 60*time.Second)
 	defer cancel()
 	if err := p.Run(ctx); err != nil || ctx.Err() != nil {
-		k.t.Fatalf("run: %v, %v", err, ctx.Err())
+		k.t.Fatalf("run: got %v, %v; want nil", err, ctx.Err())
 	}
 }
 
@@ -74,44 +74,44 @@ func TestPoolDrains(t *testing.T) {
 			t.Errorf("%d runs, want 306", got)
 		}
 		if n := k.get("item-00003"); n.Attempts != 0 || n.Note != "pipeline_error: gone" {
-			t.Errorf("permanent: %+v", n)
+			t.Errorf("permanent: got %+v, want no attempts and its error", n)
 		}
 		if n := k.get("item-00004"); n.Attempts != 3 || n.Note != "pipeline_error: "+strings.Repeat("x", 100) {
-			t.Errorf("failing: %d attempts, %q", n.Attempts, n.Note)
+			t.Errorf("failing: got %d attempts, %q; want 3 and its error", n.Attempts, n.Note)
 		}
 		if n := k.get("item-00005"); n.Note != "pipeline_error: panic: oops" {
-			t.Errorf("panicking: %q", n.Note)
+			t.Errorf("panicking: got %q, want the panic", n.Note)
 		}
 		s := p.Stats()
 		if s.Done != 297 || s.Skipped != 1 || s.Failed != 3 || s.Retried != 5 || s.Running != 0 {
-			t.Errorf("%+v", s)
+			t.Errorf("got %+v, want 297 done, 1 skipped, 3 failed, 5 retried, none running", s)
 		}
 		if n, _ := k.Outputs().Len(t.Context()); n != 296 {
-			t.Errorf("%d outputs, want 296", n)
+			t.Errorf("got %d outputs, want 296", n)
 		}
 		k.run(p) // it may run again
 	})
 }
 
-func TestPoolRefusesPayloadsAndKinds(t *testing.T) {
+func TestPoolRejectsPayloadsAndKinds(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, redistest.New(t), workqueue.Config{MaxAttempts: 1})
 	_, err := k.Enqueue(t.Context(), workqueue.Item{ID: "bad", Kind: "test", Payload: []byte("{")},
-		workqueue.Item{ID: "empty", Kind: "test"}, workqueue.Item{ID: "other", Kind: "nobody"})
+		workqueue.Item{ID: "empty", Kind: "test"}, workqueue.Item{ID: "other", Kind: "unknown"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	k.run(k.pool(workqueue.PoolConfig{Drain: true}, workqueue.JSON(
 		func(context.Context, workqueue.Leased, map[string]any) (workqueue.Outcome, error) {
-			t.Error("the handler was called")
+			t.Error("the handler was called, want no call")
 			return workqueue.Outcome{}, nil
 		})))
 	k.wantStats("0 0 0 0 3")
 	if n := k.get("bad").Note; !strings.HasPrefix(n, "artifact_validation_failed: ") {
-		t.Error(n)
+		t.Errorf("got note %q, want artifact_validation_failed", n)
 	}
-	if n := k.get("other").Note; !strings.Contains(n, `no handler for kind "nobody"; there are test`) {
-		t.Error(n)
+	if n := k.get("other").Note; !strings.Contains(n, `no handler for kind "unknown"; there are test`) {
+		t.Errorf("got note %q, want the kinds with a handler", n)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestPoolKeepsItsLeases(t *testing.T) {
 	wg.Wait()
 	k.wantStats("0 0 4 0 0")
 	if runs.Load() != 4 {
-		t.Fatalf("%d runs of 4 items", runs.Load())
+		t.Fatalf("got %d runs of 4 items, want 4", runs.Load())
 	}
 }
 
@@ -151,12 +151,12 @@ func TestPoolEndsHungHandlers(t *testing.T) {
 			return workqueue.Outcome{}, ctx.Err()
 		}))
 	if got := k.get("a"); got.State != workqueue.StateError || got.Attempts != 2 || !strings.Contains(got.Note, "longer than 50ms") {
-		t.Fatalf("got %+v", got)
+		t.Fatalf("got %+v, want an error after 2 attempts of 50ms", got)
 	}
 }
 
-// A handler that is deaf to its deadline is not kept alive by the heartbeat.
-func TestPoolLeavesDeafHandlers(t *testing.T) {
+// The heartbeat does not extend the lease of a handler that ignores its deadline.
+func TestHeartbeatStopsAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, redistest.New(t), workqueue.Config{LeaseTTL: 300 * time.Millisecond})
 	k.enqueue("a")
@@ -173,12 +173,11 @@ func TestPoolLeavesDeafHandlers(t *testing.T) {
 		})
 	k.run(p)
 	if got := k.get("a"); got.State != workqueue.StateDone || got.Attempts != 1 || p.Stats().Lost != 1 {
-		t.Fatalf("got %+v, %+v", got, p.Stats())
+		t.Fatalf("got %+v, %+v; want done after one attempt, one lease lost", got, p.Stats())
 	}
 }
 
-// So many workers, so many items at a time: a pool of n takes an n-th of the
-// rounds.
+// A pool of n workers runs n items at a time: it takes 1/n of the rounds.
 func TestPoolScalesWithItsWorkers(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
@@ -191,7 +190,7 @@ func TestPoolScalesWithItsWorkers(t *testing.T) {
 			func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
 				mu.Lock()
 				mine := round
-				// Nobody goes on before as many are here as there are workers.
+				// Handlers wait until as many run as there are workers.
 				if here++; here == workers {
 					here, rounds, round = 0, rounds+1, make(chan struct{})
 					close(mine)
@@ -211,7 +210,7 @@ func TestPoolScalesWithItsWorkers(t *testing.T) {
 	}
 }
 
-// The pool goes on where Redis comes back.
+// The pool continues when Redis is back.
 func TestPoolSurvivesRedis(t *testing.T) {
 	t.Parallel()
 	s := redistest.Server(t, "appendonly", "yes", "appendfsync", "always")
@@ -235,7 +234,7 @@ func TestPoolSurvivesRedis(t *testing.T) {
 	k.wantStats("0 0 200 0 0")
 }
 
-// Items that a lease took whose answer was lost come back without an attempt.
+// Items of a lease whose answer was lost are returned without an attempt.
 func TestPoolReturnsStrays(t *testing.T) {
 	t.Parallel()
 	k := newKit(t, redistest.New(t), workqueue.Config{MaxAttempts: 1})
@@ -252,10 +251,10 @@ func TestPoolConfig(t *testing.T) {
 		{Workers: -1}, {Workers: 257}, {Heartbeat: -1}, {Heartbeat: time.Hour}, {Timeout: -1}, {Grace: -1},
 	} {
 		if _, err := workqueue.NewPool(k.Queue, workqueue.NewMux(), bad); err == nil {
-			t.Errorf("%+v was accepted", bad)
+			t.Errorf("%+v: got nil, want an error", bad)
 		}
 	}
 	if _, err := workqueue.NewPool(workqueue.New(k.rdb, "", workqueue.Config{}), workqueue.NewMux(), workqueue.PoolConfig{}); err == nil {
-		t.Error("a bad queue was accepted")
+		t.Error("a bad queue: got nil, want an error")
 	}
 }

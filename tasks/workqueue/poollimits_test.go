@@ -40,7 +40,7 @@ func TestPoolHoldsFewAndUsesRaisedLimits(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- p.Run(ctx) }()
 	k.eventually("two items to run", func() bool { return now.Load() == 2 })
-	k.eventually("what found no slot to be given back", func() bool {
+	k.eventually("the items without a slot to be returned", func() bool {
 		s, err := k.Stats(t.Context())
 		return err == nil && s.InProgress == 2
 	})
@@ -49,7 +49,7 @@ func TestPoolHoldsFewAndUsesRaisedLimits(t *testing.T) {
 	if err := other.SetLimit(t.Context(), "host:h", 100); err != nil {
 		t.Fatal(err)
 	}
-	finish <- struct{}{} // it is learned with the next item
+	finish <- struct{}{} // the pool learns the limit with the next item
 	k.eventually("five items to run and ten to wait", func() bool { return now.Load() == 5 && p.Stats().Running >= 10 })
 	for range 20 {
 		if s, err := k.Stats(t.Context()); err != nil || s.InProgress > 15 {
@@ -63,11 +63,11 @@ func TestPoolHoldsFewAndUsesRaisedLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s, err := k.Stats(t.Context()); err != nil || s.InProgress != 0 || s.Done < 20 {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("got %+v, %v; want none in progress, 20 done or more", s, err)
 	}
 }
 
-// A host at its limit holds up nobody else, and its limit holds in two pools
+// A host at its limit blocks no other host, and its limit holds in two pools
 // together.
 func TestPoolPassesOverSlowHosts(t *testing.T) {
 	t.Parallel()
@@ -84,7 +84,7 @@ func TestPoolPassesOverSlowHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	var slow, most, fast atomic.Int32
-	goOn := make(chan struct{})
+	allFast := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 2 {
 		// Each pool has limiters of its own, as a process has.
@@ -93,7 +93,7 @@ func TestPoolPassesOverSlowHosts(t *testing.T) {
 			func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
 				if !strings.HasPrefix(it.ID, "slow") {
 					if fast.Add(1) == 100 {
-						close(goOn)
+						close(allFast)
 					}
 					return workqueue.Outcome{}, nil
 				}
@@ -101,7 +101,7 @@ func TestPoolPassesOverSlowHosts(t *testing.T) {
 				defer slow.Add(-1)
 				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 				}
-				<-goOn // no slow one ends before every fast one has
+				<-allFast // no slow one ends before every fast one has
 				return workqueue.Outcome{}, nil
 			})
 		wg.Go(func() { k.run(p) })
@@ -113,7 +113,7 @@ func TestPoolPassesOverSlowHosts(t *testing.T) {
 	}
 }
 
-// Where a limiter fails, the item fails, says so, and holds nothing.
+// An item whose limiter fails ends with its error, and holds no slot.
 func TestPoolNotesLimitersThatFail(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
@@ -136,12 +136,12 @@ func TestPoolNotesLimitersThatFail(t *testing.T) {
 	k.wantStats("0 0 1 0 1")
 	a := k.get("a")
 	if a.Attempts != 2 || !strings.HasPrefix(a.Note, "limiter_acquire_failed: acquire a slot of host:broken: ") {
-		t.Errorf("%d attempts, %q", a.Attempts, a.Note)
+		t.Errorf("got %d attempts, %q; want 2 and limiter_acquire_failed", a.Attempts, a.Note)
 	}
 	if s := p.Stats(); s.Retried != 1 || s.Failed != 1 || s.Done != 1 {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v, want one retried, one failed, one done", s)
 	}
 	if n, err := fine.Held(t.Context(), "resolver:r"); err != nil || n != 0 {
-		t.Errorf("%d slots of the resolver are held, %v", n, err)
+		t.Errorf("got %d slots of the resolver held, %v; want none", n, err)
 	}
 }

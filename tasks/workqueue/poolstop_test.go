@@ -37,7 +37,7 @@ func TestPoolStops(t *testing.T) {
 		<-started
 	}
 	cancel()
-	k.eventually("the buffer to be given back", func() bool {
+	k.eventually("the buffered items to be returned", func() bool {
 		s, err := k.Stats(t.Context())
 		return err == nil && s.InProgress == 4
 	})
@@ -50,7 +50,7 @@ func TestPoolStops(t *testing.T) {
 	}
 	for _, it := range all {
 		if it.Attempts != 0 {
-			t.Errorf("%s has used %d attempts", it.ID, it.Attempts)
+			t.Errorf("%s has used %d attempts, want none", it.ID, it.Attempts)
 		}
 	}
 }
@@ -70,11 +70,11 @@ func TestIdlePoolStopsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := time.Since(start); d > 10*time.Second { // a third of the grace
-		t.Errorf("took %v", d)
+		t.Errorf("took %v, want less than the grace", d)
 	}
 }
 
-// slowly lets no command through once it is shut, until it is open.
+// slowly blocks commands once it is shut, until it is open.
 type slowly struct {
 	shut    atomic.Bool
 	waiting atomic.Int32
@@ -97,10 +97,10 @@ func (s *slowly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// Slots that are slow to give back, because their Redis is silent, hold up
-// neither each other nor the settling of what comes next: a pool that stops
-// would take a timeout for each.
-func TestPoolGivesSlotsBackSideBySide(t *testing.T) {
+// Slots that are slow to release, because their Redis does not answer, block
+// neither each other nor the settling of later items: a pool that stops would
+// take a timeout for each.
+func TestPoolReleasesSlotsInParallel(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)
 	k := newKit(t, rdb, workqueue.Config{})
@@ -136,7 +136,7 @@ func TestPoolGivesSlotsBackSideBySide(t *testing.T) {
 	k.eventually("all to run", func() bool { return running.Load() == n })
 	gate.shut.Store(true)
 	close(finish)
-	k.eventually("all to be settled, and all slots to be on their way back", func() bool {
+	k.eventually("all to be settled, and all slots to be in release", func() bool {
 		return p.Stats().Done == n && gate.waiting.Load() == n
 	})
 }

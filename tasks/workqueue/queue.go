@@ -17,7 +17,7 @@ import (
 
 // Errors that callers branch on.
 var (
-	// ErrLeaseLost says that a lease has run out, or was given up, and that
+	// ErrLeaseLost says that a lease has expired, or was returned, and that
 	// nothing was changed.
 	ErrLeaseLost = errors.New("the lease was lost")
 	// ErrNewer says that a newer version of the program wrote the queue.
@@ -37,7 +37,7 @@ type Config struct {
 	Logger      *slog.Logger  // Defaults to slog.Default().
 }
 
-// Backoff says how long to wait after a failed attempt: Base doubled with each
+// Backoff is how long to wait after a failed attempt: Base doubled with each
 // attempt, at most Max, plus a random part of Jitter.
 type Backoff struct {
 	Base   time.Duration
@@ -123,7 +123,7 @@ func checkName(what, s string) error {
 // Name returns the queue's name.
 func (q *Queue) Name() string { return q.name }
 
-// Get reads items. An unknown ID is left out of the answer.
+// Get reads items. IDs that do not exist are left out.
 func (q *Queue) Get(ctx context.Context, ids ...string) ([]Info, error) {
 	if q.err != nil {
 		return nil, q.err
@@ -151,8 +151,8 @@ func (q *Queue) Get(ctx context.Context, ids ...string) ([]Info, error) {
 	return infos, nil
 }
 
-// Pause stops the leasing of items, in every process, until Resume. What is
-// leased goes on. It reports whether the queue was running.
+// Pause stops the leasing of items, in every process, until Resume. Items that
+// are leased continue. It reports whether the queue was running.
 func (q *Queue) Pause(ctx context.Context) (bool, error) { return setPaused(ctx, &q.store, 1) }
 
 // Resume ends Pause. It reports whether the queue was paused.
@@ -163,8 +163,8 @@ func setPaused(ctx context.Context, s *store, on int) (bool, error) {
 	return toInt(v) == 1, err
 }
 
-// Expire lets the whole queue vanish after ttl. Call it when all items are
-// terminal: a change of the queue after that may outlive the rest.
+// Expire makes Redis delete the whole queue after ttl. Call it when all items
+// are terminal: a key that is written after that may outlive the rest.
 func (q *Queue) Expire(ctx context.Context, ttl time.Duration) error {
 	if q.err != nil {
 		return q.err

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	// Enough to find what is wrong, on two kinds of Redis and two cores; more
-	// with -rapid.checks.
+	// Enough to find errors, on two kinds of Redis and two cores; more with
+	// -rapid.checks.
 	if err := flag.Set("rapid.checks", "30"); err != nil {
 		panic(err)
 	}
@@ -97,7 +97,7 @@ func (k *kit) get(id string) workqueue.Info {
 	k.t.Helper()
 	got, err := k.Get(k.t.Context(), id)
 	if err != nil || len(got) != 1 {
-		k.t.Fatalf("get %s: %d items, %v", id, len(got), err)
+		k.t.Fatalf("get %s: got %d items, %v; want 1", id, len(got), err)
 	}
 	return got[0]
 }
@@ -114,7 +114,7 @@ func (k *kit) wantStats(want string) {
 		k.t.Fatalf("stats are %s, want %s", got, want)
 	}
 	if s.Total != s.Queued+s.InProgress+s.Done+s.Skipped+s.Error {
-		k.t.Fatalf("total is %d in %+v", s.Total, s)
+		k.t.Fatalf("got total %d, want the sum of %+v", s.Total, s)
 	}
 	if _, err := k.Verify(k.t.Context()); err != nil {
 		k.t.Fatal(err)
@@ -137,7 +137,7 @@ func ids(ls []workqueue.Leased) string {
 func numbered(n int) []string {
 	out := make([]string, n)
 	for i := range out {
-		out[i] = fmt.Sprintf("item-%05d", n-i) // names in no helpful order
+		out[i] = fmt.Sprintf("item-%05d", n-i) // names whose order is not that of the items
 	}
 	return out
 }
@@ -175,8 +175,7 @@ func TestQueueSurvivesRedis(t *testing.T) {
 	k.wantStats("0 0 3 0 0")
 }
 
-// Redis's clock counts, whichever way it jumps, and the clocks of workers do
-// not.
+// A queue uses Redis's clock, whichever way it jumps, and not those of workers.
 func TestClockJumps(t *testing.T) {
 	t.Parallel()
 	s := miniredis.RunT(t)
@@ -193,24 +192,24 @@ func TestClockJumps(t *testing.T) {
 	a, b := k.leaseOne("w"), k.leaseOne("w")
 	k.retry(b, time.Minute)
 
-	jump(-24 * time.Hour) // back: nothing ends early, and what is held can be settled
+	jump(-24 * time.Hour) // back: nothing ends early, and leased items can be settled
 	if lost, err := k.Heartbeat(t.Context(), a); err != nil || len(lost) != 0 {
 		t.Fatal(lost, err)
 	}
 	k.enqueue("d")
 	if got := k.lease("w2", 9); ids(got) != "c d" || got[0].Waited != 0 {
-		t.Fatalf("leased %s, %+v", ids(got), got)
+		t.Fatalf("leased %s, want c d, ready for no time; %+v", ids(got), got)
 	}
 	k.settle(a, workqueue.Done())
 	k.wantStats("1 2 1 0 0")
 
-	jump(72 * time.Hour) // forward: leases end, what waits is ready
+	jump(72 * time.Hour) // forward: leases end, delayed items are ready
 	if got := k.lease("w3", 9); ids(got) != "c d b" || got[0].Attempts != 1 {
-		t.Fatalf("leased %s, %+v", ids(got), got)
+		t.Fatalf("leased %s, want c d b, the first with an attempt; %+v", ids(got), got)
 	}
 	k.wantStats("0 3 1 0 0")
 
-	// A worker a day ahead of Redis, and one a day behind, tell it nothing.
+	// The time of a worker that is a day ahead of Redis, or behind it, is not used.
 	skewed, behind := k.get("c"), time.Now().Add(-48*time.Hour)
 	lease := workqueue.Leased{Item: skewed.Item, Token: skewed.Token, Worker: "w3", Expires: behind}
 	if lost, err := k.Heartbeat(t.Context(), lease); err != nil || len(lost) != 0 {
@@ -233,10 +232,10 @@ func TestNewReportsBadNames(t *testing.T) {
 		workqueue.New(rdb, "a", workqueue.Config{Backoff: workqueue.Backoff{Base: -1}}),
 	} {
 		if _, err := q.Stats(t.Context()); err == nil {
-			t.Errorf("queue %q was accepted", q.Name())
+			t.Errorf("stats of queue %q: got nil, want an error", q.Name())
 		}
 		if err := q.Settle(t.Context(), workqueue.Leased{}, workqueue.Done()); err == nil {
-			t.Errorf("queue %q settles", q.Name())
+			t.Errorf("settle in queue %q: got nil, want an error", q.Name())
 		}
 	}
 }
@@ -248,12 +247,12 @@ func TestBackoff(t *testing.T) {
 		for range 1000 {
 			d := workqueue.DefaultBackoff.Delay(n)
 			if d < base || d > base+15*time.Second {
-				t.Fatalf("attempt %d waits %v", n, d)
+				t.Fatalf("attempt %d waits %v, want %v to %v", n, d, base, base+15*time.Second)
 			}
 			seen[d] = true
 		}
 		if len(seen) < 2 {
-			t.Errorf("attempt %d: no jitter", n)
+			t.Errorf("attempt %d: got no jitter, want some", n)
 		}
 	}
 	for _, n := range []int{7, 20, 10_000} {

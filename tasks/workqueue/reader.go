@@ -13,9 +13,9 @@ import (
 var ErrOtherReader = errors.New("another process reads the outputs")
 
 // Reader is the right to acknowledge the outputs of a queue. It holds for a
-// time, and for longer when it is kept. A process that slept through that time
-// may find that another is the reader: what it then asks for changes nothing
-// and fails with ErrLeaseLost, whenever that is.
+// time, and for longer with Keep. If that time has passed, another process may
+// become the reader: then the calls of this one change nothing and fail with
+// ErrLeaseLost.
 type Reader struct {
 	store *store
 	owner string
@@ -24,8 +24,8 @@ type Reader struct {
 }
 
 // Claim makes owner the reader for ttl. An owner that is the reader already
-// stays so, under the same fence, also after its time has run out; owners that
-// work on their own need names of their own. It fails with ErrOtherReader while
+// stays the reader, with the same fence, also after its time has passed; each
+// process needs an owner name of its own. It fails with ErrOtherReader while
 // another is the reader.
 func (o *Outputs) Claim(ctx context.Context, owner string, ttl time.Duration) (Reader, error) {
 	got, err := o.ints(ctx, "claim the outputs", "claim", owner, max(ttl.Milliseconds(), 1))
@@ -38,27 +38,27 @@ func (o *Outputs) Claim(ctx context.Context, owner string, ttl time.Duration) (R
 	return Reader{o.store, owner, got[0], got[1] == 1}, nil
 }
 
-// Fence tells this reader from those before it: it is higher.
+// Fence is a number that is higher than that of all readers before this one.
 func (r Reader) Fence() int64 { return r.fence }
 
 // Stale reports whether a reader before this one never released the outputs and
-// nobody has called Settled since. That reader may be dead, or only slow: then
-// it goes on where it was when it wakes.
+// no reader has called Settled since. That reader may be dead, or only slow:
+// then it continues when it runs again.
 func (r Reader) Stale() bool { return r.stale }
 
-// Keep lets the claim hold for ttl from now.
+// Keep extends the claim to ttl from now.
 func (r Reader) Keep(ctx context.Context, ttl time.Duration) error {
 	return r.keep(ctx, max(ttl.Milliseconds(), 1), 0)
 }
 
-// Settled is Keep of a reader that has seen to it that no reader before it can
-// do harm when it wakes.
+// Settled is Keep of a reader that has made sure that readers before it can do
+// no harm when they run again.
 func (r Reader) Settled(ctx context.Context, ttl time.Duration) error {
 	return r.keep(ctx, max(ttl.Milliseconds(), 1), 1)
 }
 
-// Release ends the claim. The caller has nothing under way that must not happen
-// beside the work of the next reader.
+// Release ends the claim. The caller must have ended all work that must not run
+// at the same time as that of the next reader.
 func (r Reader) Release(ctx context.Context) error { return r.keep(ctx, 0, 0) }
 
 func (r Reader) keep(ctx context.Context, ms int64, settled int) error {
@@ -67,15 +67,15 @@ func (r Reader) keep(ctx context.Context, ms int64, settled int) error {
 }
 
 // Ack removes all outputs up to and including seq, or none when seq is "", and
-// stores notes, by name, for those who call Outputs.Notes; an empty one is
-// removed. Both happen, or neither.
+// stores notes, by name, for Outputs.Notes; an empty one is removed. Both
+// happen, or neither.
 func (r Reader) Ack(ctx context.Context, seq string, notes map[string]string) error {
 	after := ""
 	if seq != "" {
 		ms, n, ok := strings.Cut(seq, "-")
 		last, err := strconv.ParseUint(n, 10, 64)
 		if !ok || err != nil {
-			return fmt.Errorf("acknowledge outputs of queue %s: %q is no place in the stream", r.store.name, seq)
+			return fmt.Errorf("acknowledge outputs of queue %s: %q is not a place in the stream", r.store.name, seq)
 		}
 		after = ms + "-" + strconv.FormatUint(last+1, 10)
 	}
@@ -96,7 +96,7 @@ func (r Reader) lost(v any, err error) error {
 
 const notePrefix = "note:"
 
-// Notes returns what the readers of the outputs have noted; see Reader.Ack.
+// Notes returns the notes of the readers of the outputs; see Reader.Ack.
 func (o *Outputs) Notes(ctx context.Context) (map[string]string, error) {
 	if o.err != nil {
 		return nil, o.err

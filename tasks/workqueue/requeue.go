@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RequeueOptions says which terminal items to try again.
+// RequeueOptions selects the terminal items to try again.
 type RequeueOptions struct {
-	IDs        []string // which items. Empty stands for all in state error.
+	IDs        []string // which items. Empty: all in state error.
 	States     []State  // only items in one of these. Defaults to error.
 	MaxRetried int      // only items requeued fewer times in their life. 0: any
 	DryRun     bool     // change nothing
@@ -61,7 +61,7 @@ func (q *Queue) Requeue(ctx context.Context, r RequeueOptions) ([]string, error)
 	if len(r.IDs) > 0 {
 		return done, nil
 	}
-	// What is requeued leaves the list of the failed; the rest stays in front.
+	// Items that are requeued leave the list of failed ones; the others stay in front.
 	for offset := 0; ; {
 		ids, err := q.Failed(ctx, offset, 500)
 		if err != nil || len(ids) == 0 {
@@ -80,8 +80,8 @@ func (q *Queue) Requeue(ctx context.Context, r RequeueOptions) ([]string, error)
 	}
 }
 
-// Failed returns up to n IDs of items in state error, those that failed first
-// first, from an offset on.
+// Failed returns up to n IDs of items in state error from an offset, the first
+// to fail first.
 func (q *Queue) Failed(ctx context.Context, offset, n int) ([]string, error) {
 	if q.err != nil {
 		return nil, q.err

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// maxOutputs is how many outputs one item may yield.
+// maxOutputs bounds the outputs of one item.
 const maxOutputs = 100_000
 
 // Outcome is how an item ended. Make one with Done, Skipped or Failed, and add
-// what the item yielded.
+// its result and outputs.
 type Outcome struct {
 	State   State
 	Note    string   // the reason or the error
@@ -22,7 +22,7 @@ type Outcome struct {
 // Done is the outcome of an item whose work is done.
 func Done() Outcome { return Outcome{State: StateDone} }
 
-// Skipped is the outcome of an item that need not or must not be done.
+// Skipped is the outcome of an item whose work is not needed or not allowed.
 func Skipped(reason string) Outcome { return Outcome{State: StateSkipped, Note: reason} }
 
 // Failed is the outcome of an item that will not be tried again. To try again
@@ -67,9 +67,8 @@ type Settlement struct {
 }
 
 // Settle ends a leased item. State, result and outputs change in one step or
-// not at all. It returns ErrLeaseLost if the item is not the caller's any more.
-// An item that the queue does not know, because the queue was deleted, is only
-// logged.
+// not at all. It returns ErrLeaseLost if the caller no longer holds the item. An
+// item that does not exist, because the queue was deleted, is only logged.
 func (q *Queue) Settle(ctx context.Context, lease Leased, o Outcome) error {
 	return q.SettleAll(ctx, Settlement{lease, o})[0]
 }
@@ -93,7 +92,7 @@ func (q *Queue) SettleAll(ctx context.Context, ss ...Settlement) []error {
 			case codes[k] == 0:
 				errs[i] = fmt.Errorf("settle item %q: %w", ss[i].Lease.ID, ErrLeaseLost)
 			case codes[k] < 0:
-				q.cfg.Logger.Warn("settled an item that its queue does not know", "queue", q.name, "item", ss[i].Lease.ID)
+				q.cfg.Logger.Warn("settled an item that does not exist", "queue", q.name, "item", ss[i].Lease.ID)
 			}
 		}
 		args, sent, size = args[:0], sent[:0], 0
@@ -125,10 +124,9 @@ func (q *Queue) SettleAll(ctx context.Context, ss ...Settlement) []error {
 }
 
 // Retry gives up a lease because the run failed. The item is tried again after
-// the delay; below 0 stands for the queue's Backoff. With countAttempt the run
-// uses up an attempt, and when it was the last the item ends in error. It
-// returns the state the item is in now, and ErrLeaseLost if it is not the
-// caller's any more.
+// the delay; below 0 is the queue's Backoff. With countAttempt the run uses up
+// an attempt, and if it was the last one the item ends in error. It returns the
+// new state of the item, and ErrLeaseLost if the caller no longer holds it.
 func (q *Queue) Retry(ctx context.Context, lease Leased, cause error, after time.Duration, countAttempt bool) (State, error) {
 	if cause == nil {
 		cause = errors.New("failed without an error")
@@ -149,7 +147,7 @@ func (q *Queue) Retry(ctx context.Context, lease Leased, cause error, after time
 	case "":
 		return "", fmt.Errorf("retry item %q: %w", lease.ID, ErrLeaseLost)
 	case "?":
-		q.cfg.Logger.Warn("failed an item that its queue does not know", "queue", q.name, "item", lease.ID)
+		q.cfg.Logger.Warn("failed an item that does not exist", "queue", q.name, "item", lease.ID)
 		return "", nil
 	default:
 		return stateOf(letter), nil

@@ -15,8 +15,8 @@ type Stats struct {
 	Outputs    int64 `json:"outputs"` // in the output stream, not yet acknowledged
 	Paused     bool  `json:"paused"`
 
-	Expired int64   `json:"expired"`      // leases that ran out, since the queue was made
-	Waiting float64 `json:"next_waiting"` // seconds that the next item has been ready for a worker
+	Expired int64   `json:"expired"`      // leases that expired, since the queue was made
+	Waiting float64 `json:"next_waiting"` // seconds that the next item has been ready
 }
 
 // Open is how many items are not terminal.

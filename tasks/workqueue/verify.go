@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// ErrBusy says that a queue changed all the time while it was recounted.
+// ErrBusy says that a queue kept changing while it was recounted.
 var ErrBusy = errors.New("the queue changes too fast to be recounted; pause it and try again")
 
 // Verify recounts all items and compares the result with the counters and
@@ -54,11 +54,11 @@ func (q *Queue) Verify(ctx context.Context) (Stats, error) {
 	return Stats{}, ErrBusy
 }
 
-// Repair puts counters and indexes right by the records of the items, and says
-// how many items were not indexed as they should be: a Redis that lost its last
-// second, or a hand that changed keys, can leave them so. An item that is in
+// Repair corrects counters and indexes from the records of the items, and
+// returns how many items were not indexed correctly: a Redis that lost its last
+// second, or a change of keys by hand, can cause that. An item that is in
 // progress without a lease runs again. It may be called at any time; on a queue
-// that changes all the time the counters are left and it returns ErrBusy.
+// that keeps changing it leaves the counters and returns ErrBusy.
 func (q *Queue) Repair(ctx context.Context) (fixed int, err error) {
 	if q.err != nil {
 		return 0, q.err

@@ -52,7 +52,7 @@ func (p *Pool) handle(ctx context.Context, it Leased) (o Outcome, err error) {
 	return o, err
 }
 
-// observe measures a run. A kind without a handler is no label of its own.
+// observe measures a run. A kind without a handler has the label "unknown".
 func (p *Pool) observe(kind string, took time.Duration) {
 	if _, ok := p.mux.handlers[kind]; !ok {
 		kind = "unknown"

@@ -1,6 +1,6 @@
 -- Takes a slot of a key, or a place in the line for one.
 -- KEYS: slots, waiters, alive, max. ARGV: holder, limit unless max is set,
--- ttl ms, wait 0|1, ms for which a waiter counts as alive.
+-- ttl ms, wait 0|1, ms for which a waiter is alive.
 -- Returns {1 taken (or held already) | 0 not, the limit}.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)

@@ -1,13 +1,13 @@
--- Asks a breaker whether a request may go.
+-- Decides whether a request is allowed.
 -- KEYS: breaker, trials. ARGV: token, cooldown ms, the most it grows to with
 -- trials that fail, number of trials, trial ttl ms.
 -- Returns {0 blocked | 1 allowed | 2 allowed as a trial | 3 others try, ms until
--- it is worth asking again}.
+-- the next call is useful}.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local state = redis.call("HGET", KEYS[1], "state")
 if state ~= "open" and state ~= "half_open" then return { 1, 0 } end
--- A full Redis refuses a script whose first write may need memory.
+-- A full Redis rejects a script whose first write may need memory.
 redis.call("HDEL", KEYS[1], "")
 if state == "open" then
   local failed = tonumber(redis.call("HGET", KEYS[1], "trials_failed") or 0)

@@ -1,4 +1,4 @@
--- Gives a slot, or a place in the line, back.
+-- Releases a slot, or a place in the line.
 -- KEYS: slots, waiters, alive. ARGV: holder.
 -- Returns 1 if it was held, 0 if not.
 local held = redis.call("ZREM", KEYS[1], ARGV[1])

@@ -1,5 +1,5 @@
--- Tells a breaker how a request ended.
--- KEYS: breaker, trials. ARGV: token ("" for a request that was no trial),
+-- Reports to a breaker how a request ended.
+-- KEYS: breaker, trials. ARGV: token ("" for a request that was not a trial),
 -- outcome success|failure|none, threshold, block type.
 -- Returns {the state: closed, open or half_open; "opened" if this opened it,
 -- how many trials have failed then, else 0}.
@@ -16,7 +16,7 @@ local function open()
   return { "opened", tonumber(redis.call("HGET", KEYS[1], "trials_failed") or 0) }
 end
 
--- A full Redis refuses a script whose first write may need memory.
+-- A full Redis rejects a script whose first write may need memory.
 redis.call("HDEL", KEYS[1], "")
 if state == "closed" then
   if outcome == "failure" then

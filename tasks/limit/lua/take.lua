@@ -1,5 +1,5 @@
--- Takes tokens of a bucket, now or in debt to the future; or gives some back.
--- KEYS: bucket. ARGV: tokens (below zero: give back), most it can hold, tokens
+-- Takes tokens of a bucket, now or ahead of time; or returns some.
+-- KEYS: bucket. ARGV: tokens (below zero: return), most it can hold, tokens
 -- a second, µs the caller would wait.
 -- Returns {1 taken | 0 not, µs to wait, -1 for ever}.
 local time = redis.call("TIME")
@@ -10,7 +10,7 @@ local tokens, at = tonumber(b[1] or most), tonumber(b[2] or now)
 tokens = math.min(most, tokens + math.max(0, now - at) * rate / 1000000)
 
 local function save()
-  -- A full Redis refuses a script whose first write may need memory.
+  -- A full Redis rejects a script whose first write may need memory.
   redis.call("HDEL", KEYS[1], "")
   redis.call("HSET", KEYS[1], "tokens", string.format("%.9f", tokens), "at", string.format("%.0f", math.max(now, at)))
   if rate > 0 then

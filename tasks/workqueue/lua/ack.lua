@@ -1,4 +1,4 @@
--- Removes outputs that the reader has made safe, and stores its notes.
+-- Removes outputs that the reader has stored, and stores its notes.
 -- KEYS: common.lua. ARGV: owner, fence, the first place in the stream that stays
 -- or "" for all, then per note its name and text; "" removes it.
 -- Returns 1, or 0 when the claim was lost, and then changes nothing.

@@ -1,4 +1,4 @@
--- Tells how much of the output stream is not acknowledged.
+-- Counts the outputs that are not acknowledged.
 -- KEYS: common.lua. ARGV: none.
 -- Returns {entries, bytes of their data}.
 local n = redis.call("XLEN", OUT)

@@ -1,6 +1,6 @@
--- Notes that a pool is alive, and ends the leases of those that have not been
--- heard of for too long.
--- KEYS: common.lua. ARGV: worker, ms for which it counts as alive, attempt
+-- Notes that a pool is alive, and ends the leases of those that have not called
+-- it for too long.
+-- KEYS: common.lua. ARGV: worker, ms for which it is alive, attempt
 -- limit, note.
 -- Returns {leases ended, then the names of the other pools}.
 always()
@@ -10,8 +10,8 @@ redis.call("HSET", META, "beat", string.format("%.0f", now))
 redis.call("ZADD", POOLS, now + ttl, ARGV[1])
 local moved = 0
 if now - last > ttl / 2 then
-  -- Nobody could be heard: Redis was away, or there was nobody. Who was there
-  -- gets time to be heard again.
+  -- No pool has called it: Redis was away, or no pool ran. Pools that may run
+  -- get time to call again.
   for _, name in ipairs(redis.call("ZRANGE", POOLS, 0, 999)) do
     redis.call("ZADD", POOLS, now + ttl, name)
   end

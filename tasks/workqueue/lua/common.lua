@@ -3,12 +3,12 @@
 -- KEYS, the same fifteen for each script (see keys.go for what they hold):
 --   spec rec ready lanes delayed leased worker note result failed counts meta out pools reader
 --
--- Every script refuses, with the error WQNEWER, a queue that a newer version
--- of the program wrote.
+-- Every script fails with the error WQNEWER on a queue that a newer version of
+-- the program wrote.
 --
 -- A record (hash rec) is "state attempts retried token rank seq max since lane":
 --   state     q ready, w waiting for its time, i in progress, d done, s skipped, e error
---   attempts  runs that ended badly since the last requeue
+--   attempts  runs that failed since the last requeue
 --   retried   how often the item was requeued from a terminal state
 --   token     of its last lease
 --   rank      100 - priority
@@ -95,13 +95,13 @@ local function fixLane(lane)
   redis.call("ZADD", LANES, string.format("%.0f", s), lane)
 end
 
--- always lets a script that has to work in a full Redis, too, do so: Redis
--- refuses those whose first write may need memory.
+-- always makes a script work in a full Redis too: Redis rejects scripts whose
+-- first write may need memory.
 local function always() redis.call("ZREM", LEASED, "") end
 
 local function nextSeq() return redis.call("HINCRBY", META, "seq", 1) end
 
--- expired counts leases that ended because nobody kept them.
+-- expired counts leases that ended because they were not extended.
 local function expired(n) count("expired", n) end
 
 -- drop ends a lease.
@@ -111,7 +111,7 @@ local function drop(id)
   count("in_progress", -1)
 end
 
--- fail ends a lease badly. A counted failure that uses up the attempts ends
+-- fail ends a lease because the run failed. A counted failure that uses up the attempts ends
 -- the item; else it is ready again, at once or when due.
 local function fail(id, r, note, counted, limit, due)
   drop(id)
@@ -136,7 +136,7 @@ local function fail(id, r, note, counted, limit, due)
 end
 
 -- wakeUp returns expired leases to the queue, counted as attempts, and moves
--- waiting items whose time has come to their lanes. It reports how many.
+-- waiting items that are due to their lanes. It returns how many.
 local function wakeUp(limit)
   local late = redis.call("ZRANGEBYSCORE", LEASED, "-inf", now, "LIMIT", 0, 500)
   for _, id in ipairs(late) do
@@ -155,7 +155,7 @@ local function wakeUp(limit)
 end
 
 -- expireAll ends the leases of dead workers, named by the keys of a table, as
--- if they had run out. It reports how many.
+-- if they had expired. It returns how many.
 local function expireAll(dead, limit, note)
   local moved, offset = 0, 0
   while true do
@@ -189,7 +189,7 @@ local function untilNext()
   return best
 end
 
--- lease hands ids, whose records are given, to a worker and returns
+-- lease leases ids, whose records are given, to a worker and returns
 -- {id, token, attempts, retried, ms it was ready, spec} of each, one after the
 -- other.
 local function lease(ids, records, worker, ttl)

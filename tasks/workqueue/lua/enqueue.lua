@@ -1,7 +1,7 @@
--- Adds items that the queue does not know yet; leaves the others as they are.
+-- Adds the items that are not in the queue yet; leaves the others as they are.
 -- KEYS: common.lua. ARGV: per item id, spec, rank, ready at (unix ms; 0 now),
 -- max attempts (0 the queue's), lane.
--- At most 500 items, for what unpack can take.
+-- At most 500 items, because unpack takes some thousands of values.
 -- Returns how many were new.
 local n = #ARGV / 6
 local ids = {}

@@ -1,5 +1,5 @@
--- Ends the leases of a worker that has died, as if they had run out, and takes
--- it off the list of pools.
+-- Ends the leases of a worker that has died, as if they had expired, and
+-- removes it from the list of pools.
 -- KEYS: common.lua. ARGV: worker, attempt limit, note.
 -- Returns how many.
 always()

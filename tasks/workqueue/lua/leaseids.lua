@@ -1,6 +1,6 @@
 -- Leases those of the given items that are available now.
 -- KEYS: common.lua. ARGV: worker, ttl ms, attempt limit, then ids.
--- Returns {paused 0|1, ms until to look again or -1, how many of them are not
+-- Returns {paused 0|1, ms until to call again or -1, how many of them are not
 -- terminal, then per leased item id, token, attempts, retried, ms it
 -- was ready, spec}.
 always()
@@ -8,7 +8,7 @@ local worker, ttl, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local paused = redis.call("HGET", META, "paused") and 1 or 0
 local due, remaining, moved = -1, 0, 0
 local ids, records, lanes, seen = {}, {}, {}, {}
--- Who holds an item may settle it or give it back at any time.
+-- The worker that holds an item may settle or return it at any time.
 local LOOK = 2000
 
 local function wait(at)

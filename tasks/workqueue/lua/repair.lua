@@ -1,6 +1,6 @@
--- Puts the indexes right by the records of items.
+-- Corrects the indexes from the records of items.
 -- KEYS: common.lua. ARGV: ids.
--- Returns how many items were not indexed as they should be.
+-- Returns how many items were not indexed correctly.
 always()
 local fixed = 0
 for _, id in ipairs(ARGV) do
@@ -22,7 +22,7 @@ for _, id in ipairs(ARGV) do
       save(id, r)
     elseif r.state == "i" and not redis.call("ZSCORE", LEASED, id) then
       wrong = 1
-      redis.call("ZADD", LEASED, now, id) -- it has run out
+      redis.call("ZADD", LEASED, now, id) -- it has expired
     elseif r.state == "e" and not redis.call("ZSCORE", FAILED, id) then
       wrong = 1
       redis.call("ZADD", FAILED, now, id)

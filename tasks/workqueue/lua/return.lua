@@ -1,7 +1,6 @@
--- Gives leases back unused: the items stand where they stood, no attempt is
--- counted.
+-- Returns leases: the items keep their place, no attempt is counted.
 -- KEYS: common.lua. ARGV: per lease id, token.
--- Returns per lease 1 given back (also if it was before), 0 lost.
+-- Returns per lease 1 returned (also if it was before), 0 lost.
 always()
 local out, moved = {}, 0
 for i = 1, #ARGV, 2 do

@@ -1,4 +1,4 @@
--- Ends leased items for good, keeps their results and appends their outputs.
+-- Ends leased items, stores their results and appends their outputs.
 -- KEYS: common.lua. ARGV: per lease id, token, state d|s|e, note, result given
 -- 0|1, result, number of outputs, then the outputs.
 -- Each output says how many bytes of data were appended before it, ever.

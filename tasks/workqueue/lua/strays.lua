@@ -1,6 +1,6 @@
--- Gives back what a worker was leased and does not know of.
+-- Returns items that are leased to a worker that does not know of it.
 -- KEYS: common.lua. ARGV: worker, then the tokens of the leases it knows.
--- Returns how many items were given back.
+-- Returns how many items were returned.
 always()
 local known = {}
 for i = 2, #ARGV do known[tonumber(ARGV[i])] = true end
