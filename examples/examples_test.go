@@ -1,4 +1,4 @@
-// Package examples_test builds and runs every example, and compares what it prints with what it says it prints.
+// Package examples_test builds and runs every example, and compares its output with the comment at its end.
 package examples_test
 
 import (
@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	firstProgram = "firstprogram" // the README's
+	firstProgram = "firstprogram" // that of README.md
 	maxLines     = 80
 	maxFirst     = 40          // lines of the first program
 	limit        = time.Minute // for one example, on a machine that runs every package's tests at once
@@ -23,7 +23,7 @@ const (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// Every example prints what the comment at its end says, and ends by itself.
+// Every example prints the output in the comment at its end, and exits.
 func TestExamplesPrintTheirOutput(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
@@ -44,7 +44,7 @@ func TestExamplesPrintTheirOutput(t *testing.T) {
 	}
 }
 
-// An example fits on a screen, so that it is read.
+// An example fits on a screen.
 func TestExamplesAreShort(t *testing.T) {
 	t.Parallel()
 	for name, source := range sources(t) {
@@ -58,7 +58,7 @@ func TestExamplesAreShort(t *testing.T) {
 	}
 }
 
-// The program in the README is one that is built and run here.
+// The program in README.md is one that is built and run here.
 func TestReadmeHasTheFirstProgram(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../README.md")
@@ -95,7 +95,7 @@ func sources(t *testing.T) map[string]string {
 	return all
 }
 
-// output returns what the comment at the end of an example says that it prints.
+// output returns the output in the comment at the end of an example.
 func output(source string) (want string, ok bool) {
 	_, comment, ok := strings.Cut(source, "\n// Output:\n")
 	var lines []string
@@ -109,7 +109,7 @@ func output(source string) (want string, ok bool) {
 	return strings.TrimSpace(strings.Join(lines, "")), ok
 }
 
-// run returns what a program prints, given a Redis of its own.
+// run runs a program with a Redis of its own and returns its output.
 func run(t *testing.T, program string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

@@ -12,21 +12,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxHosts bounds the hosts of one address.
+// maxHosts is the most hosts in one address.
 const maxHosts = 100
 
-// ParseURL reads the address of a Redis; give what it returns to redis.NewUniversalClient.
+// ParseURL parses the address of a Redis and returns options for redis.NewUniversalClient.
 //
 //	redis://[user:password@]host[:6379][/database]
 //	redis-cluster://[user:password@]host[:6379][,host[:6379]…]
 //	redis-sentinel://[user:password@]host[:26379][,host[:26379]…]/master[?db=database]
 //	unix://[user:password@]/path/of/the/socket[?db=database]
 //
-// rediss, rediss-cluster and rediss-sentinel speak TLS. User and password are those of Redis; Sentinels
-// that want a login of their own take it from sentinel_username and sentinel_password in the query,
-// where further settings of the connection can stand too, as pool_size=50 or read_timeout=5s. A few
-// hosts of a cluster are enough: they know the others. An error quotes nothing of the address that may
-// be secret.
+// The schemes rediss, rediss-cluster and rediss-sentinel use TLS. User and password are those of Redis. The query can
+// have sentinel_username and sentinel_password, for Sentinels with a login of their own, and other settings
+// of the connection, such as pool_size=50 or read_timeout=5s. A few hosts of a cluster are enough: the client gets the
+// others from them. Errors quote no part of the address that may be secret.
 func ParseURL(address string) (*redis.UniversalOptions, error) {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if !ok {
@@ -84,7 +83,7 @@ func ParseURL(address string) (*redis.UniversalOptions, error) {
 	o.IsClusterMode = kind == "cluster"
 	o.MasterName, o.SentinelUsername, o.SentinelPassword = sentinel.MasterName, sentinel.SentinelUsername, sentinel.SentinelPassword
 	if o.TLSConfig != nil {
-		o.TLSConfig.ServerName = "" // that of each host
+		o.TLSConfig.ServerName = "" // the client uses the name of each host
 	}
 	if o.IsClusterMode && o.DB != 0 {
 		return nil, fmt.Errorf("database %d: a cluster has only database 0", o.DB)
@@ -113,7 +112,7 @@ func splitHosts(hosts, port string) ([]string, error) {
 	return addrs, nil
 }
 
-// parseOne reads the address of a single Redis.
+// parseOne parses the address of a single Redis.
 func parseOne(address string) (*redis.UniversalOptions, error) {
 	o, err := redis.ParseURL(address)
 	var parse *url.Error

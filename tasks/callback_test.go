@@ -128,7 +128,7 @@ var callbackStories = []story{
 		if err != nil || got != 45 {
 			t.Fatalf("got %v, %v", got, err)
 		}
-		// Nobody waits for callbacks, nor they for each other.
+		// The value does not wait for callbacks, nor do callbacks for each other.
 		testutil.Eventually(t, "both callbacks", func() bool {
 			ran := w.noted("note")
 			slices.Sort(ran)

@@ -19,8 +19,8 @@ type Client struct {
 	owns bool
 }
 
-// Connect opens a client on a Redis, a Redis Cluster or a group of Redis that Sentinels watch, whose
-// address is as [ParseURL] reads it, and checks that it answers.
+// Connect returns a client of a Redis, a Redis Cluster or a master that Sentinels watch, and checks that it answers.
+// The url has the form that [ParseURL] reads. Close the client after use.
 func Connect(ctx context.Context, url string) (*Client, error) {
 	opts, err := ParseURL(url)
 	if err != nil {
@@ -28,7 +28,7 @@ func Connect(ctx context.Context, url string) (*Client, error) {
 	}
 	opts.PoolSize = max(opts.PoolSize, 32)
 	rdb := redis.NewUniversalClient(opts)
-	if err := rdb.Ping(ctx).Err(); err != nil && !Refused(err) { // one whose disk is full refuses even this
+	if err := rdb.Ping(ctx).Err(); err != nil && !Refused(err) { // a Redis whose disk is full refuses even PING
 		_ = rdb.Close()
 		return nil, fmt.Errorf("reach Redis at %s (is it running?): %w", strings.Join(opts.Addrs, ", "), err)
 	}
@@ -37,20 +37,19 @@ func Connect(ctx context.Context, url string) (*Client, error) {
 	return c, nil
 }
 
-// NewClient returns a client that uses rdb, a single Redis, a cluster or a Sentinel failover client.
-// Close leaves rdb open.
+// NewClient returns a client that uses rdb: a client of a single Redis, of a cluster, or of a master that Sentinels
+// watch. It does no I/O. [Client.Close] leaves rdb open.
 func NewClient(rdb redis.UniversalClient) *Client {
 	return &Client{eng: engine.New(rdb, slog.New(slog.DiscardHandler), codeOf), rdb: rdb}
 }
 
-// Redis returns the connection the client uses.
+// Redis returns the Redis client that c uses.
 func (c *Client) Redis() redis.UniversalClient { return c.rdb }
 
-// Close stops the workers that run with the client, ends its subscriptions and, if Connect opened it,
-// closes the connection. It waits for the workers, but not for their handlers: what still runs is given
-// back, as by [Worker.Kill]. End the context of [Worker.Run] first to let running tasks finish. Where the
-// connection is the caller's, it must be closed after this. Close may be called again, and from a handler,
-// but not from the Ready of a [WorkerConfig].
+// Close stops the workers that use the client, ends its subscriptions and, if [Connect] made it, closes the
+// connection. It waits for the workers, but not for their handlers: running tasks return to the queue, as by
+// [Worker.Kill]. To let them finish, end the context of [Worker.Run] first. After [NewClient], the caller closes the
+// Redis client, after this. Close may be called again, and from a handler, but not from the Ready of a [WorkerConfig].
 func (c *Client) Close() error {
 	c.eng.Close()
 	if !c.owns {
@@ -70,13 +69,13 @@ func (c *Client) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Writable reports that Redis answers and takes writes. Its error says why it takes none and what to do; it is
-// one that [Refused] knows while that ends by itself, as when the disk of Redis is full.
+// Writable checks that Redis answers and accepts writes. Its error says why Redis does not, and what to do. [Refused]
+// reports true for the error if the state of Redis is temporary, such as a full disk.
 func (c *Client) Writable(ctx context.Context) error {
 	return c.eng.Fleet.Writable(ctx)
 }
 
-// Revoke stops the workflow with an id; see [AsyncResult.Revoke].
+// Revoke stops the workflow with this id; see [AsyncResult.Revoke].
 func (c *Client) Revoke(ctx context.Context, id string) error {
 	if err := c.eng.Revoker.Revoke(ctx, id); err != nil {
 		return fmt.Errorf("revoke workflow %s: %w", id, err)
@@ -84,7 +83,7 @@ func (c *Client) Revoke(ctx context.Context, id string) error {
 	return nil
 }
 
-// RevokeNode stops one node of a workflow. What needs its value is skipped.
+// RevokeNode stops one node of a workflow. The nodes that need its value are skipped.
 func (c *Client) RevokeNode(ctx context.Context, id, node string) error {
 	if err := c.eng.Revoker.Node(ctx, id, node); err != nil {
 		return fmt.Errorf("revoke node %s of workflow %s: %w", node, id, err)
@@ -92,18 +91,18 @@ func (c *Client) RevokeNode(ctx context.Context, id, node string) error {
 	return nil
 }
 
-// PauseQueue stops all workers from taking work of a queue; what runs goes on.
+// PauseQueue stops all workers from taking tasks from a queue. Tasks that are running continue.
 func (c *Client) PauseQueue(ctx context.Context, queue string) error {
 	return c.eng.Fleet.Pause(ctx, queue)
 }
 
-// ResumeQueue undoes PauseQueue.
+// ResumeQueue ends a pause of [Client.PauseQueue].
 func (c *Client) ResumeQueue(ctx context.Context, queue string) error {
 	return c.eng.Fleet.Resume(ctx, queue)
 }
 
-// SetConcurrency makes the live worker with a name, or all when it is empty, run n tasks at once,
-// until it ends. What runs beyond n goes on.
+// SetConcurrency makes the live worker with this name run n tasks at once, or all live workers if the name is empty.
+// It does not stop running tasks, and workers that start later are not affected.
 func (c *Client) SetConcurrency(ctx context.Context, worker string, n int) error {
 	if n < 1 {
 		return fmt.Errorf("concurrency %d: at least one task must run; pause the queues to stop work", n)
@@ -114,9 +113,9 @@ func (c *Client) SetConcurrency(ctx context.Context, worker string, n int) error
 	return nil
 }
 
-// ExpireLeases makes everything runnable again that dead workers were running. A worker is named by
-// the name of its [WorkerConfig]. Call it only for workers that are known to be dead: workers that
-// fall silent are found by the others after 9 to 12 seconds.
+// ExpireLeases makes the tasks that dead workers were running available to other workers at once. The workers are given
+// by the Name of their [WorkerConfig]. Call it only for workers that are known to be dead. Without it, other workers find
+// a dead worker after 9 to 12 seconds.
 func ExpireLeases(ctx context.Context, c *Client, workers ...string) error {
 	if err := c.eng.Fleet.Expire(ctx, workers); err != nil {
 		return fmt.Errorf("expire leases: %w", err)

@@ -13,7 +13,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// The clock of Redis jumps by a day, forward and back: workflows end, and nobody takes a live worker for dead.
+// The clock of Redis jumps by a day, forward and back: workflows end, and no live worker is treated as dead.
 func TestJumpOfTheClockOfRedisDoesNoHarm(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -66,7 +66,7 @@ func TestJumpOfTheClockOfRedisDoesNoHarm(t *testing.T) {
 }
 
 // What was stored before the clock of Redis was set back has times that are to come: a worker that died then is found
-// dead all the same, and a wake-task that got lost is missed.
+// dead even so, and a wake-task that got lost is missed.
 func TestClockOfRedisMayBeSetBack(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {

@@ -101,7 +101,7 @@ func TestConcurrencyGrowsAndShrinksExactly(t *testing.T) {
 		let(7)
 		running(7)
 		most(7)
-		// Those beyond two go on, and nothing new begins before there are fewer.
+		// The tasks beyond two continue, and none starts before fewer than two are running.
 		set(2)
 		testutil.Eventually(t, "the worker knows", func() bool {
 			ws, err := g.client.Workers(t.Context())
@@ -150,8 +150,8 @@ func TestSetConcurrencyTellsWhatItCannotDo(t *testing.T) {
 			t.Errorf("%d for %q: %v, expected it to tell %q", c.n, c.worker, err, c.want)
 		}
 	}
-	nobody := tasks.NewClient(redistest.New(t))
-	if err := nobody.SetConcurrency(t.Context(), "", 2); err == nil || !strings.Contains(err.Error(), "no worker") {
+	idle := tasks.NewClient(redistest.New(t))
+	if err := idle.SetConcurrency(t.Context(), "", 2); err == nil || !strings.Contains(err.Error(), "no worker") {
 		t.Errorf("without workers: %v", err)
 	}
 }

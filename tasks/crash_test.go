@@ -202,7 +202,7 @@ func doomed(t *testing.T, url, name, point string, env ...string) {
 	t.Helper()
 	err := childCommand(url, name, append(env, childDies+"="+point)...).Run()
 	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != -1 {
-		t.Fatalf("the worker process was to be killed, and ended with %v", err)
+		t.Fatalf("worker process: got %v, want it killed", err)
 	}
 }
 
@@ -322,9 +322,9 @@ func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {
 		{"a wake-task was taken", "popped", 0, true, 2 * time.Second}, // less than until workers look for it
 		{"a batch was taken", "taken", 1, true, 2 * time.Second},
 		{"a batch has ended and another was taken", "turned", 1, true, 2 * time.Second},
-		{"a wake-task was taken by a worker that nobody supervises", "popped", 0, false, 25 * time.Second}, // less than a lease of asynq's
-		{"a batch was taken by a worker that nobody supervises", "taken", 1, false, 25 * time.Second},
-		{"a batch has ended and another was taken by a worker that nobody supervises", "turned", 1, false, 25 * time.Second},
+		{"a wake-task was taken by an unsupervised worker", "popped", 0, false, 25 * time.Second}, // less than a lease of asynq's
+		{"a batch was taken by an unsupervised worker", "taken", 1, false, 25 * time.Second},
+		{"a batch has ended and another was taken by an unsupervised worker", "turned", 1, false, 25 * time.Second},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -374,7 +374,7 @@ func TestKilledBatchRunsEachUnbegunNodeOnce(t *testing.T) {
 }
 
 // FailFast, and the worker dies after a member has failed and before its siblings are revoked: those that
-// run elsewhere, that wait and that are due later end all the same.
+// run elsewhere, that wait and that are due later end even so.
 func TestFailFastHoldsWhenItsWorkerIsKilled(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)

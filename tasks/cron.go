@@ -12,8 +12,8 @@ import (
 // parser reads five fields or six with leading seconds, and descriptors such as @hourly.
 var parser = cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
-// parseSpec reads the times of an entry. What it returns knows of nothing but the time it is asked
-// about, so that all schedulers find the same ticks.
+// parseSpec parses the spec of an entry. The ticks of what it returns depend only on the spec and the location, so that
+// all schedulers find the same ones.
 func parseSpec(spec string, loc *time.Location) (cron.Schedule, error) {
 	when, err := readSpec(strings.TrimSpace(spec), loc)
 	if err != nil {
@@ -47,7 +47,7 @@ func readSpec(spec string, loc *time.Location) (cron.Schedule, error) {
 	}
 	fields, ok := when.(*cron.SpecSchedule)
 	if !ok {
-		return nil, errors.New("cannot tell its ticks")
+		return nil, errors.New("not a cron expression")
 	}
 	fields.Location = loc
 	if fields.Hour&anyHour == 0 {
@@ -55,7 +55,7 @@ func readSpec(spec string, loc *time.Location) (cron.Schedule, error) {
 		when = wall{fields, loc}
 	}
 	if when.Next(time.Now()).IsZero() {
-		return nil, errors.New("no day is like that")
+		return nil, errors.New("no date matches")
 	}
 	return when, nil
 }
@@ -81,10 +81,10 @@ func (i interval) Next(t time.Time) time.Time {
 // anyHour is the bit of a field that was given as *.
 const anyHour = 1 << 63
 
-// wall ticks at given hours as clocks on the wall show them: once on a day on which an hour comes
-// twice, and once on a day on which it is left out.
+// wall ticks at given hours of local time: once on a day on which the hour occurs twice, and once on a day on which it
+// is skipped.
 type wall struct {
-	fields *cron.SpecSchedule // as if the wall were in UTC
+	fields *cron.SpecSchedule // in UTC, as if that were the local time
 	loc    *time.Location
 }
 
@@ -92,7 +92,7 @@ type wall struct {
 func (w wall) Next(t time.Time) time.Time {
 	l := t.In(w.loc)
 	shown := time.Date(l.Year(), l.Month(), l.Day(), l.Hour(), l.Minute(), l.Second(), 0, time.UTC)
-	// An hour that is left out shows as the one before or after it.
+	// A time in a skipped hour is converted to the hour before or after it.
 	for shown = shown.Add(-time.Hour); ; {
 		if shown = w.fields.Next(shown); shown.IsZero() {
 			return shown

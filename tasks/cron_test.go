@@ -25,7 +25,7 @@ func TestSpecs(t *testing.T) {
 		{"30 2 * * *", "Europe/Berlin", "2026-10-24 12:00:00 UTC", []string{"2026-10-25 01:30:00 UTC", "2026-10-26 01:30:00 UTC"}},
 		{"30 2 * * *", "Europe/Berlin", "2026-03-28 12:00:00 UTC", []string{"2026-03-29 01:30:00 UTC", "2026-03-30 00:30:00 UTC"}},
 		{"0 */2 * * *", "Europe/Berlin", "2026-10-24 21:00:00 UTC", []string{"2026-10-24 22:00:00 UTC", "2026-10-25 01:00:00 UTC", "2026-10-25 03:00:00 UTC"}},
-		// What is not given by the hour goes on through both.
+		// A spec without a given hour ticks through both.
 		{"0 * * * *", "Europe/Berlin", "2026-10-24 23:30:00 UTC", []string{"2026-10-25 00:00:00 UTC", "2026-10-25 01:00:00 UTC", "2026-10-25 02:00:00 UTC"}},
 		{"0 * * * *", "Europe/Berlin", "2026-03-28 23:30:00 UTC", []string{"2026-03-29 00:00:00 UTC", "2026-03-29 01:00:00 UTC", "2026-03-29 02:00:00 UTC"}},
 	} {
@@ -90,7 +90,7 @@ func TestBadSpecsAreTold(t *testing.T) {
 		"* * *":                        "expected",
 		"61 * * * *":                   "61",
 		"* * * * FUNDAY":               "FUNDAY",
-		"0 0 30 2 *":                   "no day is like that",
+		"0 0 30 2 *":                   "no date matches",
 		"@every":                       "@every 90s",
 		"@every soon":                  "@every 90s",
 		"@every 1us":                   "at least 10ms",

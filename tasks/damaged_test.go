@@ -174,7 +174,7 @@ func damagesOf(worker string) []damage {
 }
 
 // What damages the state of one workflow, or a list of its shard, ends at most that one: the worker and all that comes
-// later go on, whether the node was ready or ran.
+// later continue, whether the node was ready or running.
 func TestDamagedStateEndsOneWorkflowAtMost(t *testing.T) {
 	t.Parallel()
 	for _, running := range []bool{false, true} {
@@ -208,7 +208,7 @@ func TestDamagedStateEndsOneWorkflowAtMost(t *testing.T) {
 				resume()
 				w.open("it")
 				var late, other *tasks.AsyncResult[int]
-				testutil.Eventually(t, "others can be sent", func() bool { // what nobody can work with is deleted soon
+				testutil.Eventually(t, "others can be sent", func() bool { // data that no worker can read is deleted soon
 					var err error
 					if late, err = tasks.Chain(ID.S(1, tasks.In(time.Millisecond)), Inc).Send(t.Context(), w.client); err != nil {
 						return false

@@ -2,8 +2,8 @@
 // runs on Redis and asynq.
 //
 // A task is a function with a name that a worker runs, in this process or on another machine. A program that sends a
-// task needs its declaration and not its code. This is a whole program: it declares a task, starts a worker with the
-// code, sends the task and waits for its value.
+// task needs its declaration, but not its code. This is a complete program: it declares a task, starts a worker that
+// has the code, sends the task and waits for its value.
 //
 //	package main
 //
@@ -43,9 +43,9 @@
 //
 // # Signatures
 //
-// A [Signature] is work that yields a value: a task with its input, or several tasks that are combined. It is a Go
-// value; nothing runs before it is sent. What is sent is a workflow. It is stored in Redis as a whole and runs to its
-// end without the sender.
+// A [Signature] describes work that yields a value: a task with its input, or a combination of tasks. It is a Go
+// value; nothing runs before it is sent. A signature that was sent is a workflow: it is stored in Redis as a whole,
+// and runs to its end without the sender.
 //
 //	var (
 //		Fetch = tasks.New[string, Page]("site.fetch", tasks.Timeout(30*time.Second), tasks.MaxRetry(3))
@@ -53,10 +53,10 @@
 //	)
 //
 //	pages := tasks.Each(urls, Fetch)                        // all urls at once
-//	run, err := tasks.Chord(pages, Index).Send(ctx, client) // when the last page is there, index them
+//	run, err := tasks.Chord(pages, Index).Send(ctx, client) // indexes the pages once all are fetched
 //	report, err := run.Wait(ctx)
 //
-// A task of the wrong type does not compile. These make signatures:
+// A task of the wrong type does not compile. These functions make signatures:
 //
 //   - [Task.S]: runs the task on an input
 //   - [Value]: yields a constant, without a task
@@ -66,7 +66,7 @@
 //   - [Each]: a group of one task, on every element of a list
 //   - [Chord]: runs a task on the list that a group or a map yields
 //   - [Map]: runs a task on every element of a list that another task yields
-//   - [MapFunc]: the same with a signature in place of the task, as a chain for every element
+//   - [MapFunc]: runs a signature, such as a chain, on every element of such a list
 //   - [Join]: runs two signatures of different types at once, and yields a [Pair]
 //   - [Bind]: gives a task the second half of its input
 //   - [OnSuccess]: also runs a task on the value
@@ -74,12 +74,12 @@
 //   - [Signature.Rescue]: runs a task on the failure, and yields its value instead
 //   - [Settle]: yields the failures of a group or map as values
 //
-// A task bound with [HandlePlan] returns a signature, which takes its place: that is how a workflow decides while it
-// runs. A signature that is used in two places of a send runs once, and both places get its value.
+// A task bound with [HandlePlan] returns a signature, which replaces it: so a workflow can decide at run time what to
+// do next. A signature that is used in two places of a send runs once, and both places get its value.
 //
 // # Options
 //
-// Where an option may be given follows from its type; elsewhere it does not compile.
+// The type of an option decides where it may be given; anywhere else it does not compile.
 //
 //   - [Queue], [Priority], [Timeout], [HardTimeout], [MaxRetry], [Backoff], [ConstantBackoff], [In], [Expires]: in
 //     [New], at a use of the task, and in Send
@@ -89,8 +89,9 @@
 //   - [AtMost], [FailFast]: for a group or a map as a whole, in GroupOf, Each, Map and MapFunc
 //   - [ID], [Unique], [FairnessKey], [Headers], [Retention], [ProgressKeys]: in Send only
 //
-// A use is S, [Task.With], Chain, Chord, Each, Map or [Signature.With]. An option given later wins: the order is New,
-// Task.With, S or the combinator, Signature.With, Send. A value out of range is an error of Send.
+// The uses of a task are S, [Task.With], Chain, Chord, Each, Map and [Signature.With]. An option given later overrides
+// an earlier one: the order is New, Task.With, S or the combinator, Signature.With, Send. Send returns an error for a
+// value out of range.
 //
 // # Errors of handlers
 //
@@ -98,21 +99,21 @@
 // [Permanent], [RetryIn] and [WithCode] mark an error. They may be nested in any way, also below fmt.Errorf with %w
 // and errors.Join:
 //
-//   - The task fails without another attempt if there is a Permanent anywhere.
+//   - The task fails without another attempt if the error has a Permanent anywhere.
 //   - The next attempt begins after the delay of the outermost RetryIn.
 //   - The code of the [Failure] is that of the outermost WithCode. Without one it is that of a *Failure that the handler
 //     returns, else [tasktype.CodeTimeout], [tasktype.CodePermanent] or [tasktype.CodeError].
-//   - [Again] is no failure, unless the same error has a Permanent or a RetryIn.
+//   - [Again] is not a failure, unless the same error has a Permanent or a RetryIn.
 //
 // The outermost is the one with the fewest errors around it; of errors that were joined it is the first. Only the first
 // 200,000 errors of a tree are read.
 //
 // # Answers from outside
 //
-// A task that is [External] waits for the answer of a person, or of a program in any language. A handler can give its
-// own task away with [TokenFrom] and [ResultPending]. Such a task is STARTED and holds no slot. Whoever is to answer
-// finds it with [Client.OpenTokens], has a token made with [Client.NewToken], and calls [Complete], [Client.Fail], or
-// [Client.Extend] while the answer takes long.
+// A task that is [External] waits for the answer of a person, or of a program in any language. A handler can make its
+// own task wait like this, with [TokenFrom] and [ResultPending]. Such a task is STARTED and holds no slot of a worker.
+// The program that answers finds it with [Client.OpenTokens], gets a token from [Client.NewToken], and calls [Complete]
+// or [Client.Fail]; [Client.Extend] gives it more time.
 //
 // # States
 //
@@ -120,44 +121,44 @@
 //	   ▲           │  ├───▶ FAILURE    the last attempt failed
 //	   │           │  └───▶ REVOKED    by Revoke, or expired (also straight from PENDING)
 //	   └── RETRY ◀─┘
-//	PENDING ──▶ SKIPPED                what it needs has failed
+//	PENDING ──▶ SKIPPED                a node that it needs has failed
 //
 // A node is one task of a workflow. Every node reaches SUCCESS, FAILURE, REVOKED or SKIPPED. When a node fails, the
-// nodes that need its value are skipped at once. Its siblings go on, unless their group has [FailFast]. Wait returns
-// the first failure without waiting for them.
+// nodes that need its value are skipped at once. The other members of its group continue, unless the group has
+// [FailFast]; Wait returns the first failure without waiting for them.
 //
-// # What is promised
+// # Guarantees
 //
-//   - A workflow that was sent runs to its end when senders, workers or Redis are killed, as far as Redis keeps what it
-//     acknowledged (appendonly, with the fsync policy of your choice).
-//   - Each continuation happens once: a join counts a member once, however often that ran, and the first result of a
-//     node is the one that counts.
+//   - A workflow that was sent runs to its end even if senders, workers or Redis are killed, provided that Redis keeps
+//     the writes that it acknowledged (appendonly, with the fsync policy of your choice).
+//   - Each continuation happens once: a join counts each member once, even if it ran more than once, and only the first
+//     result of a node is stored.
 //   - A handler may run again: after a crash of its worker, and when its result could not be stored. The Key of
 //     [tasktype.Info] is the same each time, for use as an idempotency key. Such a repeat is not counted as an attempt. A
 //     node whose worker died eleven times fails.
-//   - The work of a worker that died runs elsewhere after 9 to 12 seconds, or at once after [ExpireLeases].
+//   - The tasks of a worker that died run elsewhere after 9 to 12 seconds, or at once after [ExpireLeases].
 //   - The keys of a workflow expire a [Retention] after its end, and not before.
 //
-// Your code can run more than once; no system can exclude that. Nor can a handler be stopped that ignores its context:
-// after [HardTimeout] its node has failed and its slot is free, but its goroutine runs on.
+// So a handler can run more than once; no system can exclude that. A handler that ignores its context cannot be
+// stopped: after [HardTimeout] its node has failed and its slot is free, but its goroutine still runs.
 //
-// A task for which no live worker of its queue has a handler is put back for about a minute, and then fails with
-// [tasktype.CodeUnregistered]. The file docs/upgrading.md says how to change tasks while workflows run, and what stays
-// the same between releases.
+// A task for which no live worker of its queue has a handler returns to the queue for about a minute, and then fails
+// with [tasktype.CodeUnregistered]. The file docs/upgrading.md says how to change tasks while workflows run, and what
+// stays the same between releases.
 //
 // # Redis
 //
 // Redis must not evict keys: a workflow that loses one may never end. While maxmemory is set and maxmemory-policy is
 // not noeviction, sends and workers return [ErrEvicts]. A Redis whose memory or disk is full refuses sends, see
-// [Refused]; running workflows wait, and go on when there is room.
+// [Refused]; running workflows wait, and continue when there is room.
 //
-// A failover loses what the old master acknowledged and did not copy. What a workflow lost of its own past is done
-// again. A workflow that was sent in the lost time is unknown; then Wait returns [ErrUnknown]. With Sentinels, an old
-// master that lives takes writes until it is told to stop. To exclude that, set min-replicas-to-write to the number of
-// replicas of a master, and min-replicas-max-lag to 10, on all of them. Then Send returns an error for what the new
-// master would not know, and only what was under way in the last milliseconds can be lost. One fewer is not enough:
-// another replica still follows the old master. The price is that a master takes writes only while all of its replicas
-// follow it.
+// A failover loses the writes that the old master acknowledged and did not replicate. A workflow repeats the steps whose
+// results were lost. A workflow that was sent in that time is unknown: Wait returns [ErrUnknown]. With Sentinels, an old
+// master that is still running accepts writes until they demote it. To exclude that, set min-replicas-to-write to the
+// number of replicas of a master, and min-replicas-max-lag to 10, on all of them. Then Send returns an error for a
+// workflow that the new master would not have, and only the writes of the last milliseconds can be lost. One fewer is
+// not enough: another replica still follows the old master. The price is that a master accepts writes only while all of
+// its replicas follow it.
 //
 // # Limits
 //
@@ -167,15 +168,15 @@
 //
 // # More
 //
-// The folder examples has complete programs, from one for each word above to sagas, human approval and nightly
-// schedules.
+// The folder examples has complete programs: one for each concept above, and larger ones such as a saga, a human
+// approval and a nightly schedule.
 //
-// [Client.Workers], [Client.Active], [Client.Reserved], [Client.Due], [Client.Queues] and [Client.Workflows] list what
-// there is; [WriteTree] draws a workflow. [Client.Revoke], [Client.PauseQueue] and [Client.SetConcurrency] change
-// it. A [Scheduler] sends work at given times. [Mux.Use] wraps handlers. [WorkerConfig].Observe is called after every
-// attempt.
+// [Client.Workers], [Client.Active], [Client.Reserved], [Client.Due], [Client.Queues] and [Client.Workflows] list the
+// current state; [WriteTree] draws a workflow. [Client.Revoke] stops a workflow, [Client.PauseQueue] a queue;
+// [Client.SetConcurrency] changes how many tasks run at once. A [Scheduler] sends work at given times. [Mux.Use] wraps
+// handlers. [WorkerConfig].Observe is called after every attempt.
 //
 // Package tasktype has the structs that these return, the states of a node and the codes of failures. Package taskstest
-// tests workflows without a server and without waiting. Package metrics is for Prometheus, package otel for
+// runs workflows in tests, without a server and without waiting. Package metrics exports to Prometheus, package otel to
 // OpenTelemetry.
 package tasks

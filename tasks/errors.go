@@ -10,31 +10,31 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// The errors callers branch on.
+// The errors that callers test for with errors.Is.
 var (
-	// ErrUnknown says that no workflow has this id: it was never sent, its retention is over, or Redis has lost it.
+	// ErrUnknown means that no workflow has this id: it was never sent, its retention is over, or Redis has lost it.
 	ErrUnknown = engine.ErrUnknown
-	// ErrDuplicate says that a send found a workflow with the same id or unique key.
+	// ErrDuplicate means that a send found a workflow with the same id or unique key.
 	ErrDuplicate = engine.ErrDuplicate
 	// ErrRevoked matches the failure of a workflow or task that was revoked.
 	ErrRevoked = errors.New("revoked")
-	// ErrWaitInTask refuses a Wait inside a handler, where it could starve the work it waits for.
+	// ErrWaitInTask is returned by a Wait inside a handler, where it could keep its own work from running.
 	ErrWaitInTask = errors.New("wait inside a task could wait for itself; chain the next step, or answer with a plan")
-	// ErrEvicts refuses a Redis that evicts keys when its memory is full: a workflow that loses one may never end.
-	// Sends and workers return it while the maxmemory-policy is not noeviction and maxmemory is set.
+	// ErrEvicts means that Redis evicts keys when its memory is full: a workflow that loses a key may never end.
+	// Sends and workers return it while maxmemory is set and the maxmemory-policy is not noeviction.
 	ErrEvicts = store.ErrEvicts
 	// ErrShutdown is the cause of a handler's context when its worker stops; the task runs again elsewhere.
 	ErrShutdown = engine.ErrShutdown
 )
 
-// Refused reports whether err is that of a Redis that answers, but takes no writes for now: its disk or its
-// memory is full, it has become a replica, or it has too few replicas. A handler that fails with it can return
+// Refused reports whether err is the error of a Redis that answers, but does not accept writes for now: its disk or its
+// memory is full, it has become a replica, or it has too few replicas. A handler that gets such an error can return
 // [Again], so that no attempt is used up. See [Client.Writable].
 func Refused(err error) bool { return store.Refused(err) }
 
-// Failure is why a task did not yield a value: the error of Wait, and the input of [Signature.Rescue] and
-// [OnError] tasks. Errors lose their identity in Redis: what is left is the message
-// and a code, which is one of package tasktype or was given by [WithCode].
+// Failure is why a task did not yield a value: the error of Wait, and the input of the tasks of [Signature.Rescue],
+// [OnError] and [LinkError]. An error of a handler loses its Go type in Redis; its message is kept, and a code, which is
+// one of package tasktype or was set with [WithCode]. The fields are those of a [tasktype.Failure].
 type Failure struct {
 	Task     string `json:"task"`
 	Node     string `json:"node"`
@@ -51,12 +51,12 @@ func (f *Failure) Error() string {
 	return fmt.Sprintf("task %s failed: %s", f.Task, f.Message)
 }
 
-// Is reports that f is [ErrRevoked] when it has one of the codes of revocation.
+// Is reports whether target is [ErrRevoked] and f has the code of a task that was revoked or has expired.
 func (f *Failure) Is(target error) bool {
 	return target == ErrRevoked && (f.Code == tasktype.CodeRevoked || f.Code == tasktype.CodeExpired)
 }
 
-// codeOf returns the code of err if it is itself a *Failure, and else none.
+// codeOf returns the code of err if err itself is a *Failure, and "" otherwise.
 func codeOf(err error) string {
 	if f, ok := err.(*Failure); ok && f != nil {
 		return f.Code
@@ -64,15 +64,15 @@ func codeOf(err error) string {
 	return ""
 }
 
-// Permanent returns err marked as not worth a retry: the task fails, whatever else err is marked with.
-// Permanent(nil) is an error, too.
+// Permanent marks err as not worth a retry: the task fails, whatever else err is marked with.
+// Permanent(nil) is also an error.
 func Permanent(err error) error {
 	return &engine.Verdict{Err: orMissing(err, "tasks.Permanent(nil)", returnNil), Permanent: true}
 }
 
-// RetryIn returns err with the time to wait before the next attempt, instead of the task's [Backoff]. It counts as an
-// attempt, and there is no next one after the last that [MaxRetry] allows. RetryIn(d, nil) is an error, too: [Again]
-// is for a task that has not failed. With a negative d the task fails for good.
+// RetryIn marks err with the delay before the next attempt, which overrides the task's [Backoff]. The attempt counts:
+// after the last one that [MaxRetry] allows, the task fails. RetryIn(d, nil) is also an error: use [Again] in
+// a task that has not failed. A negative d fails the task without a retry.
 func RetryIn(d time.Duration, err error) error {
 	err = orMissing(err, fmt.Sprintf("tasks.RetryIn(%s, nil)", d),
 		fmt.Sprintf("return tasks.Again(%s) to be called again without an error", d))
@@ -82,8 +82,8 @@ func RetryIn(d time.Duration, err error) error {
 	return &engine.Verdict{Err: err, Delay: &d}
 }
 
-// WithCode returns err with the code that its [Failure] will carry. WithCode(code, nil) is an error, too. With an
-// empty code the task fails for good.
+// WithCode marks err with the code of its [Failure]. WithCode(code, nil) is also an error. An empty code fails the
+// task without a retry.
 func WithCode(code string, err error) error {
 	err = orMissing(err, fmt.Sprintf("tasks.WithCode(%q, nil)", code), returnNil)
 	if code == "" {
@@ -92,9 +92,9 @@ func WithCode(code string, err error) error {
 	return &engine.Verdict{Err: err, Code: code}
 }
 
-// Again, returned by a handler, asks to be called again in d. It uses up no attempt and records no
-// error; until then no worker is held. It may be wrapped, and joined with other errors, unless they are marked with
-// [Permanent] or [RetryIn]: these say that the attempt has failed. With a negative d the task fails for good.
+// Again returns an error with which a handler asks to be called again after d. It uses up no attempt, is not recorded
+// as a failure, and holds no worker until then. It may be wrapped, and joined with other errors; but with one that is
+// marked with [Permanent] or [RetryIn] the attempt has failed. A negative d fails the task without a retry.
 func Again(d time.Duration) error {
 	if d < 0 {
 		return misused(fmt.Errorf("tasks.Again(%s): the delay is negative; use 0 to be called again at once", d))
@@ -102,19 +102,19 @@ func Again(d time.Duration) error {
 	return &engine.Verdict{Delay: &d, Again: true}
 }
 
-// IsAgain reports whether a handler that returns err is called again without having failed, see [Again]: a
-// middleware should not take err for a failure.
+// IsAgain reports whether err asks for another call and is not a failure; see [Again]. It is for middleware, which
+// should not report such an error.
 func IsAgain(err error) bool { return engine.IsAgain(err) }
 
 const returnNil = "return nil if the task has succeeded"
 
-// orMissing returns err, or if it is nil, an error that names the call and the way out.
-func orMissing(err error, call, wayOut string) error {
+// orMissing returns err or, if it is nil, an error that names the call and what to do instead.
+func orMissing(err error, call, instead string) error {
 	if err == nil {
-		return fmt.Errorf("%s: there is no error; %s", call, wayOut)
+		return fmt.Errorf("%s: there is no error; %s", call, instead)
 	}
 	return err
 }
 
-// misused returns err, which says how a function of this package was misused: another attempt would do the same.
+// misused marks err as permanent: another attempt would misuse the function in the same way.
 func misused(err error) error { return &engine.Verdict{Err: err, Permanent: true} }

@@ -305,7 +305,7 @@ func ExampleExternal() {
 	run, err := tasks.Chain(Approve.S("a poem"), Print).Send(ctx, client)
 	must(err)
 
-	// Elsewhere, as in a page that lists what is to be decided:
+	// Elsewhere, as in a page that lists open decisions:
 	var open []tasktype.OpenToken
 	for len(open) == 0 { // it takes a moment until a worker has opened it
 		open, _, err = client.OpenTokens(ctx, Approve.Name(), "")

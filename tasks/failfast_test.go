@@ -47,7 +47,7 @@ func TestFirstFailureEndsAFailFastGroup(t *testing.T) {
 				}
 			})
 		}
-		t.Run("what others need goes on", func(t *testing.T) {
+		t.Run("nodes that others need continue", func(t *testing.T) {
 			x := Hold.S("shared")
 			g := tasks.Settle(tasks.GroupOf([]tasks.Signature[int]{Fail.S(1), tasks.Chain(x, Inc)}, tasks.FailFast()))
 			run, err := tasks.Join(x, tasks.Chord(g, Settled)).Send(t.Context(), w.client)

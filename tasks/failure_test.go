@@ -105,8 +105,8 @@ var failureStories = []story{
 	}},
 	{"unregistered task fails in the end", func(t *testing.T, w *world) {
 		startImpatient(t, w)
-		_, err := send(t, w, tasks.New[int, int]("t.nobody", tasks.Queue("nobody")).S(1))
-		if f := wantFailure(t, err, "has a handler for t.nobody"); f.Code != tasktype.CodeUnregistered {
+		_, err := send(t, w, tasks.New[int, int]("t.unserved", tasks.Queue("unserved")).S(1))
+		if f := wantFailure(t, err, "has a handler for t.unserved"); f.Code != tasktype.CodeUnregistered {
 			t.Fatalf("got %+v", f)
 		}
 	}},

@@ -31,7 +31,7 @@ type world struct {
 	runs  map[string]int // handler calls, by idempotency key
 	fails []tasks.Failure
 	gates map[string]chan struct{}
-	hold  chan struct{} // closed when handlers that wait may go on
+	hold  chan struct{} // closed when handlers that wait may continue
 }
 
 func (w *world) note(key string, v int) {
@@ -76,7 +76,7 @@ func (w *world) gate(name string) chan struct{} {
 	return w.gates[name]
 }
 
-// open lets the handlers at a gate go on.
+// open lets the handlers at a gate continue.
 func (w *world) open(name string) { close(w.gate(name)) }
 
 // pass waits in a handler until the gate of that name is open.
@@ -232,11 +232,11 @@ func nodes(t *testing.T, w *world, id string) []tasktype.Node {
 	return ns
 }
 
-// startImpatient starts a worker of queue nobody, without handlers, that does not wait long for one.
+// startImpatient starts a worker of the queue unserved, without handlers, whose HandlerWait is short.
 func startImpatient(t *testing.T, w *world) {
 	t.Helper()
 	ready := make(chan struct{})
-	worker, err := tasks.NewWorker(w.client, tasks.NewMux(), tasks.WorkerConfig{Queues: map[string]int{"nobody": 1}, HandlerWait: time.Second,
+	worker, err := tasks.NewWorker(w.client, tasks.NewMux(), tasks.WorkerConfig{Queues: map[string]int{"unserved": 1}, HandlerWait: time.Second,
 		Ready: func() { close(ready) }})
 	if err != nil {
 		t.Fatal(err)

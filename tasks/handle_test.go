@@ -96,10 +96,10 @@ var resultStories = []story{
 		}
 	}},
 	{"unknown id", func(t *testing.T, w *world) {
-		if _, err := tasks.Attach[int](w.client, "nobody").Status(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
+		if _, err := tasks.Attach[int](w.client, "unknown").Status(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
 			t.Fatalf("got %v", err)
 		}
-		if _, err := tasks.Attach[int](w.client, "nobody").Wait(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
+		if _, err := tasks.Attach[int](w.client, "unknown").Wait(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
 			t.Fatalf("got %v", err)
 		}
 	}},

@@ -48,7 +48,7 @@ func onlyFixedLeft(t *testing.T, rdb redis.UniversalClient) {
 }
 
 // Once workflows of all kinds have ended and their retention is over, nothing is left of them in Redis,
-// though some failed, some were revoked on the way, and workers were killed.
+// though some failed, some were revoked in between, and workers were killed.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
@@ -99,7 +99,7 @@ func TestNothingIsLeftOfWhatNoWorkerSaw(t *testing.T) {
 			ID.S(1),
 			tasks.Chord(tasks.Each(ints(1000), ID), Sum),
 			tasks.Chord(tasks.Each(ints(20), ID, tasks.AtMost(2)), Sum),
-			tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.In(time.Hour)), ID.S(3, tasks.Queue("nobody"), tasks.Priority(1))), Sum),
+			tasks.Chord(tasks.Group(ID.S(1), ID.S(2, tasks.In(time.Hour)), ID.S(3, tasks.Queue("unserved"), tasks.Priority(1))), Sum),
 			tasks.Chain(ID.S(1, tasks.At(time.Now().Add(time.Hour))), Inc),
 		}
 		var runs []*tasks.AsyncResult[int]
@@ -120,7 +120,7 @@ func TestNothingIsLeftOfWhatNoWorkerSaw(t *testing.T) {
 			}
 		}
 		onlyFixedLeft(t, rdb)
-		for _, queue := range []string{"default", "nobody"} {
+		for _, queue := range []string{"default", "unserved"} {
 			h := rdb.HGetAll(t.Context(), shards(t, rdb)[0]+"wake:"+queue).Val()
 			if h["p"] != "" || h["dn"] != "0" && h["dn"] != "" || h["dh"] != "0" && h["dh"] != "" {
 				t.Errorf("queue %s: got %v, want no wake-task and no depth", queue, h)

@@ -11,7 +11,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// At most so many tasks of a queue run at once, and the others of the worker's queues go on.
+// QueueLimits bounds how many tasks of a queue run at once, and the worker's other queues continue.
 func TestQueueRunsNoMoreThanItsLimit(t *testing.T) {
 	t.Parallel()
 	inWorlds(t, func(t *testing.T, w *world) {

@@ -50,7 +50,7 @@ func TestBatchOfAnUnlistedWorkerIsFound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		takeAs(t, rdb, "nobody")
+		takeAs(t, rdb, "dead-worker")
 		newWorld(t, rdb)
 		if got, err := run.Wait(limited(t)); err != nil || got != 2 {
 			t.Fatalf("got %v, %v, want 2", got, err)

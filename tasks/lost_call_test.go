@@ -39,7 +39,7 @@ func newCutter(kind string, n int, call, on bool) *cutter {
 	return c
 }
 
-// cuts reports whether a call fails, and whether it is made all the same.
+// cuts reports whether a call fails, and whether Redis executes it even so.
 func (c *cutter) cuts(cmds ...redis.Cmder) (fails, made bool) {
 	is := c.kind == "" || slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool { kind, _ := kindOf(cmd); return kind == c.kind })
 	n := c.left.Load()
@@ -388,7 +388,7 @@ func TestRevokerThatDiesLeavesAWorkflowThatEnds(t *testing.T) {
 		t.Run(fmt.Sprint(k), func(t *testing.T) {
 			t.Parallel()
 			gate := fmt.Sprint("revoker ", k)
-			run := sent(t, w, tasks.GroupOf([]tasks.Signature[int]{Hold.S(gate), ID.S(1, tasks.Queue("nobody")), tasks.Chain(ID.S(2, tasks.In(time.Hour)), Inc)}, tasks.AtMost(2)))
+			run := sent(t, w, tasks.GroupOf([]tasks.Signature[int]{Hold.S(gate), ID.S(1, tasks.Queue("unserved")), tasks.Chain(ID.S(2, tasks.In(time.Hour)), Inc)}, tasks.AtMost(2)))
 			testutil.Eventually(t, "it runs", func() bool { return len(w.noted("at "+gate)) == 1 })
 			rdb := redis.NewClient(opts)
 			rdb.AddHook(newCutter("", k/2+1, k%2 == 1, false))

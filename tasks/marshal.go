@@ -7,14 +7,14 @@ var (
 	errResult    = errors.New("an AsyncResult has no JSON: keep its ID, and use Attach with that")
 )
 
-// MarshalJSON returns an error: work is sent, and is no value of a task.
+// MarshalJSON returns an error: a signature can be sent, but cannot be an input or a result.
 func (s Signature[O]) MarshalJSON() ([]byte, error) { return nil, errSignature }
 
-// UnmarshalJSON returns an error, as MarshalJSON does.
+// UnmarshalJSON returns the same error as MarshalJSON.
 func (s *Signature[O]) UnmarshalJSON([]byte) error { return errSignature }
 
-// MarshalJSON returns an error: what can be stored is the ID, from which [Attach] makes a handle.
+// MarshalJSON returns an error: store the ID, and make a handle from it with [Attach].
 func (r AsyncResult[O]) MarshalJSON() ([]byte, error) { return nil, errResult }
 
-// UnmarshalJSON returns an error, as MarshalJSON does.
+// UnmarshalJSON returns the same error as MarshalJSON.
 func (r *AsyncResult[O]) UnmarshalJSON([]byte) error { return errResult }

@@ -137,7 +137,7 @@ func TestMisbehavingHandlersFailTheirTasksOnly(t *testing.T) {
 	})
 }
 
-// A goroutine that a handler leaves behind harms nobody: its context is done, and what it says of its progress is not
+// A goroutine that a handler leaves behind is harmless: its context is done, and the progress that it reports is not
 // heard.
 func TestGoroutineOfAnEndedHandlerIsIgnored(t *testing.T) {
 	t.Parallel()

@@ -10,19 +10,20 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Mux binds tasks to handlers. Bind everything before a worker starts with it.
+// Mux binds tasks to handlers. Bind and wrap them all before a worker is made with it. It is not safe for use by many
+// goroutines at once.
 type Mux struct {
 	handlers map[string]*engine.Handler
-	base     engine.Handler // of those to come
+	base     engine.Handler // has the middleware of handlers that are bound later
 }
 
 // NewMux returns an empty Mux.
 func NewMux() *Mux { return &Mux{handlers: map[string]*engine.Handler{}} }
 
-// Middleware wraps a handler: next calls it and returns its error. info says which task runs.
+// Middleware wraps a handler: next calls the handler and returns its error. info describes the run.
 type Middleware func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error
 
-// Use wraps the handlers bound so far and later on. The first one given is the outermost.
+// Use wraps all handlers of m, also those that are bound later. The first middleware given is the outermost.
 func (m *Mux) Use(mw ...Middleware) {
 	for _, f := range mw {
 		m.base.Use(f)
@@ -33,7 +34,7 @@ func (m *Mux) Use(mw ...Middleware) {
 }
 
 // Handle binds t to h. The context of h ends at the task's [Timeout], when the workflow is revoked
-// and when the worker must stop. A name bound twice panics.
+// and when the worker must stop. Handle panics if the name is already bound.
 func Handle[I, O any](m *Mux, t Task[I, O], h func(context.Context, I) (O, error)) {
 	bind(m, t.name, t.opts, func(ctx context.Context, raw []byte) (engine.Answer, error) {
 		in, err := decode[I](t.name, raw)
@@ -53,8 +54,8 @@ func Handle[I, O any](m *Mux, t Task[I, O], h func(context.Context, I) (O, error
 	})
 }
 
-// HandlePlan binds t to a planner: the signature it answers with takes the task's place, and those
-// who wait for the task cannot tell.
+// HandlePlan binds t to a planner: the signature that plan returns replaces the task, and its value is the value of
+// the task. HandlePlan panics if the name is already bound.
 func HandlePlan[I, O any](m *Mux, t Task[I, O], plan func(context.Context, I) (Signature[O], error)) {
 	bind(m, t.name, t.opts, func(ctx context.Context, raw []byte) (engine.Answer, error) {
 		in, err := decode[I](t.name, raw)
@@ -93,7 +94,8 @@ func decode[I any](name string, raw []byte) (I, error) {
 	return in, nil
 }
 
-// InfoFrom returns what is known about the run that ctx belongs to; the zero Info outside of one.
+// InfoFrom returns the description of the run that ctx, the context of a handler, belongs to. For any other context it
+// returns the zero Info.
 func InfoFrom(ctx context.Context) tasktype.Info {
 	if r := engine.RunFrom(ctx); r != nil {
 		return r.Info
@@ -101,22 +103,23 @@ func InfoFrom(ctx context.Context) tasktype.Info {
 	return tasktype.Info{}
 }
 
-// Predecessors returns the nodes that the task of ctx comes after, at most so many: the members of a
-// group or a map one by one, and for what a plan begins with, the node that answered with the plan. It
-// may ask Redis. Outside of a task there are none.
-func Predecessors(ctx context.Context, most int) ([]string, error) {
+// Predecessors returns the ids of at most limit nodes that the task of ctx comes after: each member of a group or a
+// map, and for the first tasks of a plan the node that returned the plan. It may ask Redis. For a context that is not
+// that of a handler it returns nil.
+func Predecessors(ctx context.Context, limit int) ([]string, error) {
 	r := engine.RunFrom(ctx)
 	if r == nil {
 		return nil, nil
 	}
-	nodes, err := r.Predecessors(ctx, most)
+	nodes, err := r.Predecessors(ctx, limit)
 	if err != nil {
 		return nil, fmt.Errorf("predecessors of node %s: %w", r.Info.Node, err)
 	}
 	return nodes, nil
 }
 
-// SetProgress records how far the task of ctx is. Writes are gathered; outside of a task it does
+// SetProgress stores how far the task of ctx is, for [Client.Nodes]. It may be called often: except for the last call,
+// with done equal to total, most calls do not write to Redis. For a context that is not that of a handler it does
 // nothing.
 func SetProgress(ctx context.Context, done, total int) {
 	if r := engine.RunFrom(ctx); r != nil {
@@ -125,8 +128,8 @@ func SetProgress(ctx context.Context, done, total int) {
 }
 
 // PublishKey writes one of the workflow's progress keys, such as "status" or "result_count". It does
-// nothing unless the workflow was sent with [ProgressKeys]. Numbers never go down, and status words
-// only go forward.
+// nothing unless the workflow was sent with [ProgressKeys]. A number never decreases, and a status never returns to an
+// earlier one.
 func PublishKey(ctx context.Context, name, value string) {
 	if r := engine.RunFrom(ctx); r != nil {
 		r.PublishKey(ctx, name, value)

@@ -166,7 +166,7 @@ func TestOpenNodesAreListedOnceEach(t *testing.T) {
 	})
 }
 
-// Who waits for a node that nobody opens is told so; a handler is nothing that it lacks.
+// A node that no worker opens shows why it waits; the reason is not a missing handler.
 func TestExternalTaskNeedsAWorkerWithoutHandler(t *testing.T) {
 	t.Parallel()
 	c := connect(t, redistest.URL(t))

@@ -8,7 +8,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// A Redis that is away for longer than a worker may be silent makes nobody dead: when it is back, what
+// After an outage of Redis that is longer than a lease, no worker is treated as dead: when Redis is back, what
 // workers run they run on, once.
 func TestWorkersOutliveAnOutageOfRedis(t *testing.T) {
 	t.Parallel()

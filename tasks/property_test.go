@@ -50,8 +50,8 @@ func (c choices) Int(lo, hi int, what string) int { return rapid.IntRange(lo, hi
 
 // Whatever combinators are put together, the workflow comes to what a plain evaluation of them says, and
 // every task runs as often as that says: once where it is reached, and not at all behind a failure. Where a
-// group ends with its first failure, or all is revoked on the way, it depends on the moment what still
-// runs; each node ends all the same, and runs at most once.
+// group ends with its first failure, or all is revoked in between, it depends on the moment what still
+// runs; each node ends even so, and runs at most once.
 func TestAnyCanvasYieldsWhatItsReferenceDoes(t *testing.T) {
 	t.Parallel()
 	w := &world{client: tasks.NewClient(redistest.New(t))}

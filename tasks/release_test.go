@@ -72,7 +72,7 @@ func TestNewerWorkflowIsLeftToNewerWorkers(t *testing.T) {
 		resume := pause(t, w)
 		alive(t, rdb, map[string]any{"name": "newer", "queues": map[string]int{"default": 1}, "version": 99})
 		run, key, upgrade := ofRelease(t, w, 99)
-		setDeaths(t, rdb, 8) // if nobody could read it, it would be given up now
+		setDeaths(t, rdb, 8) // if no worker could read it, it would fail now
 		resume()
 		putBackAgain(t, rdb, key, "0", 3)
 		if rdb.HExists(t.Context(), key, "!").Val() {
@@ -124,7 +124,7 @@ func TestNodeThatNobodyTakesSaysWhy(t *testing.T) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		}
-		want(why(tasks.Chain(ID.S(1, tasks.Queue("nobody")), Inc)), "no live worker takes from queue nobody", "")
+		want(why(tasks.Chain(ID.S(1, tasks.Queue("unserved")), Inc)), "no live worker takes from queue unserved", "")
 		want(why(ID.S(1, tasks.In(time.Hour))), "") // time will bring it
 		resume := pause(t, w)
 		want(why(ID.S(1)), "queue default is paused")
@@ -149,7 +149,7 @@ func TestTaskGetsToTheWorkerThatHandlesIt(t *testing.T) {
 		alive(t, rdb, map[string]any{"name": "expert", "queues": map[string]int{"default": 1}, "tasks": []string{"t.rare"}})
 		resume := pause(t, w)
 		run := sent(t, w, tasks.Chain(rare.S(1), Inc))
-		setDeaths(t, rdb, 8) // one that nobody knows would fail now
+		setDeaths(t, rdb, 8) // a task without any handler would fail now
 		resume()
 		putBackAgain(t, rdb, flowKey(t, rdb, run.ID()), "0", 3)
 		if p, err := run.Progress(t.Context()); err != nil || p.Ended {
@@ -335,9 +335,9 @@ func TestStoreOfAnotherEditionIsRefused(t *testing.T) {
 					t.Fatal(err)
 				}
 				_, sendErr := ID.S(1).Send(t.Context(), client)
-				for who, err := range map[string]error{"send": sendErr, "worker": worker.Run(limited(t))} {
+				for side, err := range map[string]error{"send": sendErr, "worker": worker.Run(limited(t))} {
 					if err == nil || !strings.Contains(err.Error(), c.want) {
-						t.Errorf("%s: got %v, want %q", who, err, c.want)
+						t.Errorf("%s: got %v, want %q", side, err, c.want)
 					}
 				}
 				if n := rdb.ZCard(t.Context(), "muster:workers").Val(); n != 0 {

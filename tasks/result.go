@@ -15,15 +15,16 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// AsyncResult is the handle of a workflow that was sent.
+// AsyncResult is the handle of a workflow that was sent. It may be used by many goroutines at once.
 type AsyncResult[O any] struct {
 	client *Client
 	id     string
 	sent   *graph.Sig // for ValueOf; nil if it is not known
 }
 
-// Send stores s in Redis as a workflow, releases what can run at once and returns its handle. When
-// Send returns without error the workflow will run, even if the sender dies.
+// Send stores s in Redis as a workflow and returns its handle. The tasks that can run at once are ready then. If Send
+// returns no error the workflow runs, even if the sender dies. With [ErrDuplicate], the handle is that of the workflow
+// that has the same id or unique key; with other errors it is nil.
 func (s Signature[O]) Send(ctx context.Context, c *Client, opts ...SendOption) (*AsyncResult[O], error) {
 	id, err := c.eng.Sender.Send(ctx, s.sig, collect(opts, SendOption.forSend))
 	if err != nil && !errors.Is(err, ErrDuplicate) {
@@ -35,7 +36,7 @@ func (s Signature[O]) Send(ctx context.Context, c *Client, opts ...SendOption) (
 	return &AsyncResult[O]{c, id, s.sig}, nil
 }
 
-// Do sends s and waits for its value: Send, then [AsyncResult.Wait]. Ending ctx ends the wait, not the workflow.
+// Do sends s and waits for its value: it is Send, then [AsyncResult.Wait]. The end of ctx ends the wait, not the workflow.
 // Inside a handler it sends nothing and returns [ErrWaitInTask].
 func (s Signature[O]) Do(ctx context.Context, c *Client, opts ...SendOption) (O, error) {
 	var none O
@@ -49,15 +50,15 @@ func (s Signature[O]) Do(ctx context.Context, c *Client, opts ...SendOption) (O,
 	return run.Wait(ctx)
 }
 
-// Attach returns the handle of the workflow with an id. It does no I/O: an unknown id shows as
-// [ErrUnknown] when the handle is used.
+// Attach returns the handle of the workflow with this id. It does no I/O: if there is no such workflow, the methods of
+// the handle return [ErrUnknown].
 func Attach[O any](c *Client, id string) *AsyncResult[O] { return &AsyncResult[O]{client: c, id: id} }
 
-// ID returns the id of the workflow, which is the id of the job it does.
+// ID returns the id of the workflow.
 func (r *AsyncResult[O]) ID() string { return r.id }
 
-// Wait blocks until the workflow has its value or cannot have one any more, and returns the value or
-// a *[Failure]: the first failure at once, while siblings may still run. Ending ctx ends the wait,
+// Wait blocks until the workflow has its value or can no longer have one, and returns the value or
+// a *[Failure]. It returns the first failure at once, while other tasks may still run. The end of ctx ends the wait,
 // not the workflow. Inside a handler it returns [ErrWaitInTask].
 func (r *AsyncResult[O]) Wait(ctx context.Context) (O, error) {
 	var out O
@@ -77,29 +78,29 @@ func (r *AsyncResult[O]) Wait(ctx context.Context) (O, error) {
 	return out, nil
 }
 
-// ValueOf blocks until a part of the workflow has its value or cannot have one any more, and returns the value or a
-// *[Failure], some 100 ms after that at most. The part is a signature that s was built from where r is what s.Send
-// returned, or s itself; it is one node wherever s uses it. For parts of plans, and where the handle is from
-// [Attach], see [NodeValue]. Ending ctx ends the wait, not the workflow. Inside a handler it returns [ErrWaitInTask].
+// ValueOf blocks until a part of the workflow has its value or can no longer have one, and returns the value or a
+// *[Failure], at most about 100 ms later. r must come from Send, and part must be the signature that was sent or one
+// that it was built from. A part that is used in several places is one node. For a part of a plan, and for a handle
+// from [Attach], use [NodeValue]. The end of ctx ends the wait, not the workflow. Inside a handler it returns
+// [ErrWaitInTask].
 //
-// A handle keeps what was sent in memory, for this.
+// For this, a handle from Send keeps the signature in memory.
 func ValueOf[P, O any](ctx context.Context, r *AsyncResult[O], part Signature[P]) (P, error) {
 	var none P
 	if r.sent == nil {
-		return none, fmt.Errorf("value of %s: this handle of workflow %s did not send it and knows no parts of it; use NodeValue with the id of the node, as Client.Nodes lists it",
+		return none, fmt.Errorf("value of %s: this handle of workflow %s is not from Send; use NodeValue with the id of the node, as Client.Nodes lists it",
 			part, r.id)
 	}
 	i, ok := graph.Find(r.sent, part.sig)
 	if !ok {
-		return none, fmt.Errorf("value of %s: it is no part of what was sent as workflow %s; use NodeValue with the id of the node, as Client.Nodes lists it",
+		return none, fmt.Errorf("value of %s: it is not a part of the signature that was sent as workflow %s; use NodeValue with the id of the node, as Client.Nodes lists it",
 			part, r.id)
 	}
 	return NodeValue[P](ctx, r.client, r.id, strconv.Itoa(i))
 }
 
-// NodeValue is [ValueOf] for the node of a workflow with an id as [Client.Nodes] lists it. It returns an error if
-// there is no such node so far, or if it is one that the workflow did not need, as an [OnError] task of what has
-// succeeded.
+// NodeValue is [ValueOf] for the node with this id, as [Client.Nodes] lists it. It returns an error if the workflow has
+// no such node yet, or did not need it, such as the task of an [OnError] whose signature has succeeded.
 func NodeValue[P any](ctx context.Context, c *Client, id, node string) (P, error) {
 	var out P
 	if engine.RunFrom(ctx) != nil {
@@ -124,7 +125,7 @@ func (r *AsyncResult[O]) Status(ctx context.Context) (tasktype.Status, error) {
 	return p.Status, err
 }
 
-// Progress returns how far the workflow is.
+// Progress returns how many tasks of the workflow there are, and how many have ended.
 func (r *AsyncResult[O]) Progress(ctx context.Context) (tasktype.Progress, error) {
 	p, err := r.client.eng.Results.Progress(ctx, r.id)
 	if err != nil {
@@ -136,8 +137,8 @@ func (r *AsyncResult[O]) Progress(ctx context.Context) (tasktype.Progress, error
 // watchEvery is how often Watch reads the progress; the end is noticed at once.
 const watchEvery = 100 * time.Millisecond
 
-// Watch yields the progress of the workflow whenever it has changed. The last one has Ended set; an
-// error ends the sequence.
+// Watch yields the progress of the workflow, and again whenever it has changed. The sequence ends when all tasks have
+// ended, with a progress that has Ended set, or with an error, such as that of ctx.
 func (r *AsyncResult[O]) Watch(ctx context.Context) iter.Seq2[tasktype.Progress, error] {
 	return func(yield func(tasktype.Progress, error) bool) {
 		var last tasktype.Progress
@@ -164,9 +165,9 @@ func (r *AsyncResult[O]) Watch(ctx context.Context) iter.Seq2[tasktype.Progress,
 	}
 }
 
-// WaitAll blocks until all tasks of the workflow have ended, also callbacks and siblings of a failure, for which Wait
-// does not wait. What became of them it does not say. Ending ctx ends the wait, not the workflow. Inside a handler it
-// returns [ErrWaitInTask].
+// WaitAll blocks until all tasks of the workflow have ended, also those for which Wait does not wait: callbacks, and the
+// other tasks after a failure. It returns no error for tasks that failed. The end of ctx ends the wait, not the
+// workflow. Inside a handler it returns [ErrWaitInTask].
 func (r *AsyncResult[O]) WaitAll(ctx context.Context) error {
 	if engine.RunFrom(ctx) != nil {
 		return ErrWaitInTask
@@ -179,12 +180,12 @@ func (r *AsyncResult[O]) WaitAll(ctx context.Context) error {
 	return nil
 }
 
-// Revoke stops the whole workflow: what waits never runs, and the contexts of what runs end. It
-// needs no worker, and is no error when the workflow has ended.
+// Revoke stops the workflow: tasks that wait never run, and the contexts of running handlers end. It
+// needs no worker. For a workflow that has ended it does nothing.
 func (r *AsyncResult[O]) Revoke(ctx context.Context) error { return r.client.Revoke(ctx, r.id) }
 
-// Forget deletes the results and states of the workflow before its retention is over. It refuses while
-// the workflow has not ended.
+// Forget deletes the results and states of the workflow before its retention is over. It returns an error if the
+// workflow has not ended.
 func (r *AsyncResult[O]) Forget(ctx context.Context) error {
 	if err := r.client.eng.Revoker.Forget(ctx, r.id); err != nil {
 		return fmt.Errorf("forget workflow %s: %w", r.id, err)
@@ -192,11 +193,11 @@ func (r *AsyncResult[O]) Forget(ctx context.Context) error {
 	return nil
 }
 
-// Members returns what the members of the list that the workflow yields have come to so far. done has one entry for
-// each member, and a value counts where it is true; both are empty while it is not known how many members there are.
-// That is so until a map has its list, until what was rescued or its rescuer has the value, and until a task that
-// yields a list has returned it. A plan counts for the task that answered with it. The members of a [Settle] are
-// outcomes, and all have a value. When there is no list for another reason than a failed member, the error is the
+// Members returns the values of the members of the list that the workflow yields, as far as they have ended. values and
+// done have one entry for each member; values[i] is valid if done[i] is true. Both are empty while the number of members
+// is not known: until a map has its list, a task that yields a list has returned it, or a [Signature.Rescue] has
+// its value. For a task that returned a plan, the members are those of the plan. The members of a [Settle] are
+// outcomes, and all get a value. If there is no list for another reason than a failed member, the error is the
 // *[Failure] that Wait returns.
 func Members[O any](ctx context.Context, r *AsyncResult[[]O]) (values []O, done []bool, err error) {
 	found, fail, err := r.client.eng.Results.Members(ctx, r.id, nil)
@@ -220,17 +221,16 @@ func Members[O any](ctx context.Context, r *AsyncResult[[]O]) (values []O, done 
 	return values, done, nil
 }
 
-// Member is what a member of a list came to: its place in the list, and a value or a failure.
+// Member is a member of a list that has ended: its index in the list, and its value or its failure.
 type Member[O any] struct {
 	Index int
 	Outcome[O]
 }
 
-// AsCompleted yields every member of the list that the workflow yields once, as soon as it is known to have ended:
-// the quick ones first. What the members are, and from when on, is as in [Members]. It ends with the last member,
-// also when the first failure has already failed the group. An error, such as that of a ctx that is done, ends the
-// sequence; when there is no list for another reason than a failed member, it is the *[Failure] that Wait returns.
-// Inside a handler it is [ErrWaitInTask].
+// AsCompleted yields each member of the list that the workflow yields when it has ended, in the order in which they end.
+// The members are those of [Members]. The sequence ends after the last member, also if a failure has failed the
+// group before, or with an error, such as that of ctx. If there is no list for another reason than a failed member, the
+// error is the *[Failure] that Wait returns. Inside a handler it is [ErrWaitInTask].
 func AsCompleted[O any](ctx context.Context, r *AsyncResult[[]O]) iter.Seq2[Member[O], error] {
 	return func(yield func(Member[O], error) bool) {
 		fail := func(err error) { yield(Member[O]{}, fmt.Errorf("members of workflow %s: %w", r.id, err)) }
@@ -246,7 +246,7 @@ func AsCompleted[O any](ctx context.Context, r *AsyncResult[[]O]) iter.Seq2[Memb
 				fail(err)
 				return
 			}
-			seen = append(seen, make([]bool, max(0, len(found.List)-len(seen)))...) // how many there are may be known only later
+			seen = append(seen, make([]bool, max(0, len(found.List)-len(seen)))...) // the number of members may not be known at first
 			for i, m := range found.List {
 				if seen[i] || m.Raw == nil && m.Failure == nil {
 					continue
@@ -276,7 +276,7 @@ func AsCompleted[O any](ctx context.Context, r *AsyncResult[[]O]) iter.Seq2[Memb
 	}
 }
 
-// memberOf returns member i of a list, which has ended.
+// memberOf returns member i of a list; m has ended.
 func memberOf[O any](i int, m engine.Member) (Member[O], error) {
 	member := Member[O]{Index: i}
 	if m.Failure != nil {

@@ -19,22 +19,23 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// SchedulerConfig says how ticks are counted.
+// SchedulerConfig is the configuration of a [Scheduler].
 type SchedulerConfig struct {
 	// Location is the time zone of specs that name none. Defaults to UTC.
 	Location *time.Location
-	// CatchUp is how late a tick may be sent that no scheduler was there for: the latest one, once,
-	// however many were missed. Defaults to 0: missed ticks are skipped. A tick that comes due while
-	// one scheduler takes over from another, or starts again, is not missed but late.
+	// CatchUp is how late a tick may be sent that was due while no scheduler was running. Only the latest such tick
+	// is sent. Defaults to 0: missed ticks are skipped. A tick that is due while one scheduler takes over from
+	// another, or restarts, is not missed: it is sent late.
 	CatchUp time.Duration
-	// Lease is how long the others wait for a scheduler that fell silent, before one of them takes
-	// over. One that stops hands over at once. Defaults to 5 s.
+	// Lease is how long after the last sign of life of a scheduler another one takes over its entries. A scheduler
+	// that stops hands them over at once. Defaults to 5 s, and is at least 50 ms.
 	Lease time.Duration
 	// Name identifies the scheduler; two live schedulers must not share one. Defaults to host-pid-number.
 	Name string
 	// Logger gets ticks that could not be sent. Defaults to none.
 	Logger *slog.Logger
-	// Sent, if set, is called with the id of every workflow that this scheduler sent.
+	// Sent, if set, is called with the name of the entry and the id of every workflow that this scheduler sent. It
+	// must not block.
 	Sent func(name, id string)
 }
 
@@ -53,13 +54,13 @@ func (c SchedulerConfig) withDefaults() SchedulerConfig {
 	return c
 }
 
-// Scheduler sends work at its times. However many schedulers run with the same entries, each tick is
-// sent once. Of every entry one scheduler is the leader: it holds a lease in Redis, under which the
-// work of a tick is stored only while Redis itself finds the lease to last, so that a leader that was
-// paused and wakes up too late sends nothing. Beyond that, a tick's workflow has an id made of the
-// entry's name and the time, which Redis takes once.
+// Scheduler sends work at given times. Any number of schedulers may run with the same entries: each tick is
+// sent once. One scheduler leads each entry: it holds a lease in Redis, and Redis stores the work of a tick only while
+// that lease is valid. So a leader that was paused and continues too late sends nothing. In addition, the id of a tick's
+// workflow is made of the entry's name and the time, and Redis accepts an id only once.
 //
-// Redis's clock counts, not those of the schedulers' machines.
+// The times are those of Redis's clock, not of the clocks of the schedulers' machines. A Scheduler may be used by many
+// goroutines at once.
 type Scheduler struct {
 	client *Client
 	cfg    SchedulerConfig
@@ -69,7 +70,7 @@ type Scheduler struct {
 	changed chan struct{} // has a value when entries grew
 }
 
-// entry is a line of the schedule. All but the first four fields belong to Run.
+// entry is an entry of the schedule. Only Run uses the fields after the blank line.
 type entry struct {
 	name, spec string
 	when       cron.Schedule
@@ -77,34 +78,33 @@ type entry struct {
 	opts       []SendOption
 
 	lease store.Lease
-	pause time.Duration // before the next try of a tick that could not be sent
-	retry time.Time
+	pause time.Duration // before the next attempt to send a tick that could not be sent
+	retry time.Time     // of that attempt, by Redis's clock
 }
 
-// maxEntryName bounds the name of an entry.
+// maxEntryName is the longest name of an entry, in bytes.
 const maxEntryName = 200
 
-// NewScheduler returns a scheduler without entries.
+// NewScheduler returns a scheduler without entries. It sends nothing until [Scheduler.Run] is called.
 func NewScheduler(c *Client, cfg SchedulerConfig) *Scheduler {
 	return &Scheduler{client: c, cfg: cfg.withDefaults(), changed: make(chan struct{}, 1)}
 }
 
-// Add sends work at the times of spec: a cron expression of five fields, or six with leading
-// seconds, "@every 90s" or a descriptor such as "@daily"; "CRON_TZ=Europe/Berlin " before it names a
-// time zone. Times that are given by the hour happen once a day also when clocks change. Intervals
-// count from the Unix epoch, so that all schedulers agree on them. The name must be the same
-// wherever the same entry is added.
+// Add adds an entry that sends work at the times of spec: a cron expression of five fields, or of six with leading
+// seconds, "@every 90s", or a descriptor such as "@daily". The prefix "CRON_TZ=Europe/Berlin " sets a
+// time zone. A time with a given hour ticks once a day, also on days when the clocks change. Intervals
+// count from the Unix epoch, so that all schedulers agree on them. The name identifies the entry: it must be the same
+// in all schedulers. Add may be called while the scheduler runs.
 //
-// The results of a tick are kept for at least CatchUp, whatever [Retention] says. With [Unique] among
-// opts, a tick is skipped while the work of an earlier one is under way.
+// The results of a tick are kept for at least CatchUp, even if [Retention] is shorter. With [Unique] among
+// opts, a tick is skipped while the workflow of an earlier one is running.
 func (s *Scheduler) Add(name, spec string, work Work, opts ...SendOption) error {
 	return s.AddFunc(name, spec, func(time.Time) Work { return work }, opts...)
 }
 
-// AddFunc is Add for work that is made anew for every tick: work is called with the time that the tick is
-// due, which is in the past when it is late or caught up with, and is in the Location of the
-// [SchedulerConfig]. While work runs no other entry ticks, so it must not block. When it returns nil the
-// tick is skipped.
+// AddFunc is Add with work that depends on the tick: work is called with the time at which the tick is
+// due, in the Location of the [SchedulerConfig]; for a late tick that time is in the past. No other entry ticks while
+// work runs, so it must not block. If it returns nil the tick is skipped.
 func (s *Scheduler) AddFunc(name, spec string, work func(tick time.Time) Work, opts ...SendOption) error {
 	if name == "" || len(name) > maxEntryName {
 		return fmt.Errorf("schedule %.20q: the name needs 1 to %d bytes", name, maxEntryName)
@@ -132,7 +132,7 @@ func (s *Scheduler) AddFunc(name, spec string, work func(tick time.Time) Work, o
 	return nil
 }
 
-// Schedule returns the entries of all schedulers that were up in the last week, the longest unseen
+// Schedule returns the entries of all schedulers that were running in the last week, the least recently claimed
 // first.
 func (c *Client) Schedule(ctx context.Context) ([]tasktype.ScheduleEntry, error) {
 	list, err := c.eng.Schedule.Entries(ctx)
@@ -142,7 +142,7 @@ func (c *Client) Schedule(ctx context.Context) ([]tasktype.ScheduleEntry, error)
 	return list, nil
 }
 
-// Run sends what is due until ctx is done. While Redis is away it keeps trying.
+// Run sends the ticks that are due until ctx is done, and returns nil. While Redis cannot be reached it tries again.
 func (s *Scheduler) Run(ctx context.Context) error {
 	var ahead time.Duration // how much Redis's clock is ahead of ours
 	var renew time.Time     // by our clock
@@ -151,10 +151,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		if now := time.Now(); !now.Before(renew) {
 			theirs, err := s.lead(ctx, entries, now.Add(ahead))
 			if err != nil && ctx.Err() == nil {
-				s.cfg.Logger.Warn("schedule waits for Redis", "error", err)
+				s.cfg.Logger.Warn("schedule cannot be read; trying again", "error", err)
 			}
 			if err == nil {
-				// Half of the way there and back: what is left of the error is no more than that.
+				// Redis answered about half a round trip ago; the error is at most that half.
 				ahead = theirs.Sub(now.Add(time.Since(now) / 2))
 			}
 			renew = now.Add(s.cfg.Lease / 3)
@@ -182,7 +182,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		names = append(names, e.name)
 	}
 	if err := s.client.eng.Schedule.Resign(bye, s.cfg.Name, names); err != nil {
-		s.cfg.Logger.Warn("schedule was not handed over; others take it when its lease is over", "error", err)
+		s.cfg.Logger.Warn("schedule was not handed over; another scheduler takes over after the lease", "error", err)
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func (s *Scheduler) snapshot() []*entry {
 	return append([]*entry(nil), s.entries...)
 }
 
-// lead claims the entries and returns the time by Redis's clock. now is our guess at it.
+// lead claims the entries and returns the time by Redis's clock. now is our estimate of that time.
 func (s *Scheduler) lead(ctx context.Context, entries []*entry, now time.Time) (time.Time, error) {
 	claims := make([]store.Claim, len(entries))
 	for i, e := range entries {
@@ -212,7 +212,7 @@ func (s *Scheduler) lead(ctx context.Context, entries []*entry, now time.Time) (
 	return theirs, nil
 }
 
-// look sends the tick of e that is due, if it leads, and returns when to look again. Times are by
+// look sends the tick of e that is due, if this scheduler leads e, and returns when to call it again. Times are by
 // Redis's clock.
 func (s *Scheduler) look(ctx context.Context, e *entry, now time.Time) time.Time {
 	if e.lease.Token == 0 || !now.Before(e.lease.Until) {
@@ -228,7 +228,7 @@ func (s *Scheduler) look(ctx context.Context, e *entry, now time.Time) time.Time
 	t := store.Tick{At: due, Next: e.when.Next(now), Missed: missed}
 	if due.IsZero() {
 		t.At = now
-		t.Error = "no scheduler was there in time"
+		t.Error = "no scheduler was running in time"
 		s.cfg.Logger.Warn("ticks were missed", "schedule", e.name, "ticks", missed)
 	} else if !s.send(ctx, e, &t, now) {
 		if e.lease.Token == 0 {
@@ -239,7 +239,7 @@ func (s *Scheduler) look(ctx context.Context, e *entry, now time.Time) time.Time
 	ok, err := s.client.eng.Schedule.Ticked(ctx, e.name, e.lease.Token, t)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		// It was sent all the same; sending it again is no second time.
+		// The tick was sent; because of its id, sending it again does nothing.
 		s.cfg.Logger.Warn("tick was not recorded", "schedule", e.name, "tick", t.At, "error", err)
 		return s.hold(e, now)
 	case !ok:
@@ -250,16 +250,15 @@ func (s *Scheduler) look(ctx context.Context, e *entry, now time.Time) time.Time
 	return t.Next
 }
 
-// late is how late a tick may be sent.
+// late returns how late a tick may be sent.
 func (s *Scheduler) late() time.Duration { return max(s.cfg.CatchUp, 3*s.cfg.Lease, 15*time.Second) }
 
-// due returns the tick to send, if any, and how many come after the last one decided that are not to
-// be sent.
+// due returns the tick to send, zero if there is none, and how many ticks since the last recorded one are skipped.
 func (e *entry) due(now time.Time, late time.Duration) (due time.Time, missed int) {
 	from := e.lease.Last
 	if oldest := now.Add(-late); from.Before(oldest) {
 		if t := e.when.Next(from); !t.IsZero() && t.Before(oldest) {
-			missed++ // at least: there may be millions
+			missed++ // at least one; counting all could take too long
 		}
 		from = oldest
 	}
@@ -272,11 +271,11 @@ func (e *entry) due(now time.Time, late time.Duration) (due time.Time, missed in
 	return due, missed
 }
 
-// send sends a tick, and reports whether it is decided.
+// send sends a tick. It reports whether the tick can be recorded: it was sent, or is skipped.
 func (s *Scheduler) send(ctx context.Context, e *entry, t *store.Tick, now time.Time) bool {
 	work := e.work(t.At.In(s.cfg.Location))
 	if work == nil {
-		t.Missed, t.Error = t.Missed+1, "there was no work for it"
+		t.Missed, t.Error = t.Missed+1, "AddFunc returned no work for it"
 		return true
 	}
 	o := collect(append([]SendOption{ID(tickID(e.name, t.At))}, e.opts...), SendOption.forSend)
@@ -288,7 +287,7 @@ func (s *Scheduler) send(ctx context.Context, e *entry, t *store.Tick, now time.
 	id, how, err := s.client.eng.Sender.SendTick(ctx, work.work(), o, now.Sub(t.At), e.lease.Until)
 	switch {
 	case errors.Is(err, store.ErrLate):
-		s.cfg.Logger.Warn("another scheduler may have taken over", "schedule", e.name, "tick", t.At)
+		s.cfg.Logger.Warn("tick was not sent in time; another scheduler may have taken over", "schedule", e.name, "tick", t.At)
 		e.lease.Token = 0
 		return false
 	case err != nil:
@@ -298,8 +297,8 @@ func (s *Scheduler) send(ctx context.Context, e *entry, t *store.Tick, now time.
 		s.hold(e, now)
 		return false
 	case how == engine.TickBlocked:
-		t.Missed, t.Error = t.Missed+1, "an earlier run is under way: "+id
-		s.cfg.Logger.Info("tick was skipped: an earlier run is under way", "schedule", e.name, "tick", t.At, "workflow", id)
+		t.Missed, t.Error = t.Missed+1, "an earlier workflow is still running: "+id
+		s.cfg.Logger.Info("tick was skipped: an earlier workflow is still running", "schedule", e.name, "tick", t.At, "workflow", id)
 		return true
 	}
 	t.Workflow = id
@@ -309,14 +308,14 @@ func (s *Scheduler) send(ctx context.Context, e *entry, t *store.Tick, now time.
 	return true
 }
 
-// hold lets an entry wait before its tick is tried again, and returns until when.
+// hold sets when the tick of an entry that could not be sent is sent again, and returns that time.
 func (s *Scheduler) hold(e *entry, now time.Time) time.Time {
 	e.pause = min(max(2*e.pause, 250*time.Millisecond), 30*time.Second)
 	e.retry = now.Add(e.pause)
 	return e.retry
 }
 
-// tickID names the workflow of a tick, the same in every scheduler and for no other entry.
+// tickID returns the id of the workflow of a tick: the same in every scheduler, and different for every entry.
 func tickID(name string, tick time.Time) string {
 	clean := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {

@@ -161,7 +161,7 @@ func TestSchedulersSurviveLeadersThatDieOrPause(t *testing.T) {
 	ticks(5)
 	first := leader()
 	if procs[first] == nil {
-		t.Fatalf("nobody leads: %q", first)
+		t.Fatalf("got leader %q, want one", first)
 	}
 	if err := procs[first].Kill(); err != nil {
 		t.Fatal(err)
@@ -222,7 +222,7 @@ func TestSchedulerThatIsLateSendsNothing(t *testing.T) {
 		}
 		rdb.Del(t.Context(), keys[0])
 		close(hold)
-		<-sent // the heir goes on
+		<-sent // the next leader continues
 		stopHeir()
 		if got := <-again; got == id {
 			t.Errorf("the late scheduler sent %s", id)
@@ -259,7 +259,7 @@ func TestMissedTicks(t *testing.T) {
 					testutil.Eventually(t, "the entry shows", func() bool { return entryOf(t, client, "hourly").Leader != "" })
 					if e := entryOf(t, client, "hourly"); e.Sent == 0 && e.Missed == 0 {
 						stop()
-						// A new entry has missed nothing. Make it one that nobody had for three hours.
+						// A new entry has missed nothing. Make it one that no scheduler had for three hours.
 						rdb.HSet(t.Context(), "muster:{schedule}:e:hourly", "last", time.Now().Add(-3*time.Hour).UnixMilli())
 						s = tasks.NewScheduler(client, tasks.SchedulerConfig{CatchUp: c.catchUp})
 						if err := s.Add("hourly", spec, scheduled.S("x")); err != nil {
@@ -370,8 +370,8 @@ func TestScheduledWorkThatStillRunsIsNotSentAgain(t *testing.T) {
 	test := func(t *testing.T, rdb redis.UniversalClient) {
 		client, _ := countRuns(t, rdb)
 		s := tasks.NewScheduler(client, tasks.SchedulerConfig{})
-		// Nobody takes from this queue, so the first run goes on for ever.
-		if err := s.Add("long", "@every 50ms", scheduled.S("x"), tasks.Queue("nobody"), tasks.Unique("long", time.Hour)); err != nil {
+		// No worker takes from this queue, so the first workflow never ends.
+		if err := s.Add("long", "@every 50ms", scheduled.S("x"), tasks.Queue("unserved"), tasks.Unique("long", time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		during(t, s.Run)

@@ -17,7 +17,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// A fleet in which no worker lives longer than two seconds, and nobody says that they have died, does its work.
+// A fleet in which no worker lives longer than two seconds, and no supervisor reports their deaths, runs all tasks.
 func TestFleetOfShortLivedWorkersDoesItsWork(t *testing.T) {
 	t.Parallel()
 	url := redistest.URL(t)
@@ -214,7 +214,7 @@ func TestDrainedWorkerHandsBack(t *testing.T) {
 	})
 }
 
-// A worker that is told to stop gives back what it cannot finish.
+// A worker that is stopped returns the tasks that it cannot finish.
 func TestStoppedWorkerGivesBack(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -244,7 +244,7 @@ func TestStoppedWorkerGivesBack(t *testing.T) {
 		}
 		nodes, err := w.client.Nodes(t.Context(), run.ID())
 		if err != nil || nodes[0].Status != tasktype.Pending || nodes[0].Attempts != 0 {
-			t.Fatalf("given back as %+v, %v", nodes, err)
+			t.Fatalf("returned node: got %+v, %v, want it pending", nodes, err)
 		}
 		if ws, err := w.client.Workers(t.Context()); err != nil || len(ws) != 1 {
 			t.Fatalf("workers %v, %v", ws, err)

@@ -7,20 +7,21 @@ import (
 	"muster/tasks/internal/graph"
 )
 
-// Task is a named unit of work from I to O. It is a declaration only: [Handle] binds it to code in a
-// worker, and whoever sends it needs no handler. Names are part of the wire, as in "proxies.check".
+// Task is a named unit of work that takes an I and yields an O. It is only a declaration: [Handle] binds it to code
+// in a worker, and a program that sends it needs no handler. The name, such as "proxies.check", is stored with each
+// workflow.
 type Task[I, O any] struct {
 	name string
 	opts *graph.Opts
 }
 
-// New declares a task. The options are the defaults of its signatures. A program that knows a task by its name only
+// New declares a task. The options are the defaults of its signatures. A program that knows only the name of a task
 // can declare it as a Task[json.RawMessage, json.RawMessage].
 func New[I, O any](name string, opts ...TaskOption) Task[I, O] {
 	return Task[I, O]{name: name, opts: collect(opts, TaskOption.forTask)}
 }
 
-// With returns t with opts for the uses made of what it returns, as in a step of a [Chain3].
+// With returns a copy of t whose uses have opts, such as a step of a [Chain3].
 func (t Task[I, O]) With(opts ...CallOption) Task[I, O] {
 	t.opts = t.opts.Over(collect(opts, CallOption.forCall))
 	return t
@@ -29,7 +30,8 @@ func (t Task[I, O]) With(opts ...CallOption) Task[I, O] {
 // Name returns the name the task was declared with.
 func (t Task[I, O]) Name() string { return t.name }
 
-// S returns the work of running t on in. It sends nothing.
+// S returns the signature that runs t on in. It sends nothing. An input that does not marshal to JSON is an error of
+// Send.
 func (t Task[I, O]) S(in I, opts ...CallOption) Signature[O] {
 	s := &graph.Sig{Shape: graph.Call, Task: t.name, Opts: t.opts.Over(collect(opts, CallOption.forCall))}
 	raw, err := marshal(in)
@@ -40,26 +42,26 @@ func (t Task[I, O]) S(in I, opts ...CallOption) Signature[O] {
 	return Signature[O]{s}
 }
 
-// Signature is work that will yield an O: an immutable value that runs when it is sent. One signature
-// used in two places of a send is one run; sending it again is another. The zero Signature is
-// invalid, and Send says so.
+// Signature is work that yields an O. It is immutable, may be used by many goroutines at once, and runs when it is
+// sent. A signature that is used in two places of one send runs once; sending it again runs it again. Send returns an
+// error for the zero Signature.
 type Signature[O any] struct{ sig *graph.Sig }
 
-// Work is any signature, whatever it yields.
+// Work is a [Signature] of any type.
 type Work interface{ work() *graph.Sig }
 
 func (s Signature[O]) work() *graph.Sig { return s.sig }
 
-// String writes the signature on a line, as in "list(3) → each double → sum"; long parts are cut.
+// String returns the signature as one line, such as "list(3) → each double → sum"; long parts are cut.
 func (s Signature[O]) String() string { return s.sig.String() }
 
-// With returns s with opts on what s ends with: a task, the last step of a chain, the body of a
-// chord, every member of a group, every instance of a map.
+// With returns a copy of s with opts on what s ends with: its task, the last step of a chain, the body of a
+// chord, every member of a group or a map.
 func (s Signature[O]) With(opts ...CallOption) Signature[O] {
 	return Signature[O]{s.sig.With(collect(opts, CallOption.forCall))}
 }
 
-// Chain runs next on what s yields.
+// Chain runs next on the value of s, and yields what next returns.
 func Chain[A, B any](s Signature[A], next Task[A, B], opts ...CallOption) Signature[B] {
 	return Signature[B]{step(graph.Chain, s.sig, next.name, next.opts, collect(opts, CallOption.forCall))}
 }
@@ -80,7 +82,7 @@ func Chain5[A, B, C, D, E any](s Signature[A], b Task[A, B], c Task[B, C], d Tas
 	return Chain(Chain4(s, b, c, d), e)
 }
 
-// Value yields v, without a task. It is stored with the workflow.
+// Value yields v, which is stored with the workflow, without running a task.
 func Value[O any](v O) Signature[O] {
 	raw, err := marshal(v)
 	if err != nil {
@@ -89,8 +91,8 @@ func Value[O any](v O) Signature[O] {
 	return Signature[O]{&graph.Sig{Shape: graph.Value, Input: raw}}
 }
 
-// Bind returns t with the second half of its input given: what comes to it in a chain, a chord or a map is the first
-// half. Handlers are bound to t itself.
+// Bind returns t with the second half of its input set to second; a chain, a chord or a map gives it the first half.
+// Handlers are bound to t itself.
 func Bind[A, C, B any](t Task[Pair[A, C], B], second C) Task[A, B] {
 	o := *t.opts.Over(nil)
 	raw, err := marshal(second)
@@ -101,8 +103,8 @@ func Bind[A, C, B any](t Task[Pair[A, C], B], second C) Task[A, B] {
 	return Task[A, B]{name: t.name, opts: &o}
 }
 
-// Group runs all of ss at once and yields their values in the order given. A group of one is a list
-// of one, a group of none is an empty list.
+// Group runs all of ss at once and yields their values in the order given. A group of one signature yields a list of
+// one value, an empty group yields an empty list.
 func Group[O any](ss ...Signature[O]) Signature[[]O] { return GroupOf(ss) }
 
 // GroupOf is [Group] with options.
@@ -114,7 +116,7 @@ func GroupOf[O any](ss []Signature[O], opts ...GroupOption) Signature[[]O] {
 	return Signature[[]O]{&graph.Sig{Shape: graph.Group, Kids: kids, Opts: collect(opts, GroupOption.forGroup)}}
 }
 
-// Each is the group of t on every one of ins.
+// Each is the [Group] of t.S(in) for each in of ins.
 func Each[I, O any](ins []I, t Task[I, O], opts ...EachOption) Signature[[]O] {
 	own := *collect(opts, EachOption.forEach)
 	group := &graph.Opts{AtMost: own.AtMost, FailFast: own.FailFast}
@@ -134,8 +136,8 @@ func Each[I, O any](ins []I, t Task[I, O], opts ...EachOption) Signature[[]O] {
 	return Signature[[]O]{&graph.Sig{Shape: graph.Group, Kids: kids, Opts: group}}
 }
 
-// Chord runs body on the list that header yields, once its last member is in. A failed member skips
-// the body; see [Settle] for a body that wants the survivors.
+// Chord runs body on the list that header yields, once all of its members have succeeded. A failed member skips
+// the body; wrap header in [Settle] if the body should run even so.
 func Chord[A, B any](header Signature[[]A], body Task[[]A, B], opts ...CallOption) Signature[B] {
 	return Signature[B]{step(graph.Chord, header.sig, body.name, body.opts, collect(opts, CallOption.forCall))}
 }
@@ -146,9 +148,9 @@ func Map[A, B any](s Signature[[]A], each Task[A, B], opts ...EachOption) Signat
 	return Signature[[]B]{step(graph.Map, s.sig, each.name, each.opts, collect(opts, EachOption.forEach))}
 }
 
-// MapFunc is [Map] for more than a task: it runs what each makes of an element, for every element of the list that s
-// yields. each is called once, here, with a signature that stands for the element. It cannot use signatures of the rest
-// of the workflow, which would run again for each element; [Join] their values with the list.
+// MapFunc is [Map] for more than one task: it runs the signature that each returns for every element of the list that s
+// yields. MapFunc calls each once, with a signature that stands for the element. each cannot use other signatures of the
+// workflow, which would run again for each element; [Join] their values with the list.
 func MapFunc[A, B any](s Signature[[]A], each func(element Signature[A]) Signature[B], opts ...GroupOption) Signature[[]B] {
 	hole := &graph.Sig{Shape: graph.Value}
 	return Signature[[]B]{&graph.Sig{Shape: graph.MapFunc, Kids: []*graph.Sig{s.sig}, Body: each(Signature[A]{hole}).sig, Hole: hole,
@@ -166,14 +168,14 @@ func Join[A, B any](a Signature[A], b Signature[B]) Signature[Pair[A, B]] {
 	return Signature[Pair[A, B]]{&graph.Sig{Shape: graph.Join, Kids: []*graph.Sig{a.sig, b.sig}}}
 }
 
-// Outcome is the value of a member, or the failure that took its place.
+// Outcome is the value of a member of a list, or its failure.
 type Outcome[O any] struct {
 	Value O        `json:"value"`
 	Err   *Failure `json:"err,omitempty"`
 }
 
-// Settle turns failures of the members of s into values: it waits for all members and never fails
-// because of one. It still fails when there is no list, as when what a [Map] goes over failed.
+// Settle yields the outcomes of the members of s: it waits for all members, and a member that fails does not fail it.
+// It still fails when there is no list, as when the task that returns the list of a [Map] failed.
 func Settle[O any](s Signature[[]O]) Signature[[]Outcome[O]] {
 	return Signature[[]Outcome[O]]{&graph.Sig{Shape: graph.Settle, Kids: []*graph.Sig{s.sig}}}
 }
@@ -184,19 +186,19 @@ func After[A, B any](s Signature[A], next Signature[B]) Signature[B] {
 	return Signature[B]{&graph.Sig{Shape: graph.After, Kids: []*graph.Sig{s.sig, next.sig}}}
 }
 
-// Rescue runs t on the failure of s, if it fails, and yields t's value in its place.
+// Rescue yields the value of s or, if s fails, runs t on the failure and yields the value of t.
 func (s Signature[O]) Rescue(t Task[Failure, O]) Signature[O] {
 	return Signature[O]{step(graph.Rescue, s.sig, t.name, t.opts, graph.NoOpts)}
 }
 
-// OnSuccess yields what s yields, and also runs cb on it. The result of cb does not change s. Each use
+// OnSuccess yields the value of s, and also runs cb on it. The result of cb does not change s. Each use
 // adds a run: a task that is added to s twice runs twice.
 func OnSuccess[A, B any](s Signature[A], cb Task[A, B]) Signature[A] {
 	return Signature[A]{step(graph.OnSuccess, s.sig, cb.name, cb.opts, graph.NoOpts)}
 }
 
-// OnError fails as s fails, and also runs eb: once with the failure that made s fail, or, when s is a
-// group or a map, once for every failure among its members. Each use adds a run, as with [OnSuccess].
+// OnError yields the value or the failure of s, and runs eb on a failure: once with the failure of s, or, when s is a
+// group or a map, once for every member that failed. Each use adds a run, as with [OnSuccess].
 func OnError[A, B any](s Signature[A], eb Task[Failure, B]) Signature[A] {
 	return Signature[A]{step(graph.OnError, s.sig, eb.name, eb.opts, graph.NoOpts)}
 }

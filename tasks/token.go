@@ -12,35 +12,34 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// The errors of answers to a task token. Beside them, [ErrUnknown] says that the token leads to no workflow: it was
-// made up, or the workflow was forgotten or lost.
+// The errors of answers with a task token, beside [ErrUnknown]: the token is not of an existing workflow, because it was
+// made up, or the workflow was deleted or lost.
 var (
-	// ErrCompleted says that the node has ended: it was answered or revoked, or its last attempt has failed. The first
-	// answer counts, so a call that is repeated because its reply was lost can get this error.
+	// ErrCompleted means that the node has ended: it was answered or revoked, or its last attempt has failed. Only the
+	// first answer is stored, so a call that is repeated because its reply was lost can get this error.
 	ErrCompleted = engine.ErrCompleted
-	// ErrStale says that the token does not belong to the node, or no longer does: its attempt has ended and another
+	// ErrStale means that the token is not that of the node, or no longer: its attempt has ended and another
 	// one follows, or a new token was made.
 	ErrStale = engine.ErrStale
-	// ErrNotOpen says that the node does not wait for an answer: it has not begun, or its handler is still running.
+	// ErrNotOpen means that the node does not wait for an answer: it has not started, or its handler is still running.
 	ErrNotOpen = engine.ErrNotOpen
 )
 
-// External declares that the task is answered from outside: by a person, or a program in any language. No handler is
-// called. Once the task can run, a worker of its queue opens it: the task is STARTED, and waits for [Client.Complete]
-// or [Client.Fail]. The worker needs no handler for it. An open task holds no slot of a worker, but it keeps its
-// place under [AtMost].
+// External declares that the task is answered from outside: by a person, or by a program in any language. No handler is
+// called. When the task can run, a worker of its queue opens it: the task is STARTED, and waits for [Client.Complete]
+// or [Client.Fail]. The worker needs no handler for it. An open task holds no slot of a worker, but it counts for
+// [AtMost].
 //
-// [Timeout] counts from when the task is opened; [Client.Extend] moves that deadline. After it the attempt has failed
-// with [tasktype.CodeTimeout]. If [MaxRetry] allows another attempt, the task is opened again, with a token of its
-// own.
+// [Timeout] counts from when the task is opened; [Client.Extend] moves the deadline. At the deadline the attempt fails
+// with [tasktype.CodeTimeout]. If [MaxRetry] allows another attempt, the task is opened again, with a new token.
 func External() TaskOption { return option(func(o *graph.Opts) { o.External = true }) }
 
-// TokenFrom returns a token with which the task of ctx can be answered from outside, in place of its handler. The
-// handler passes it on and returns [ResultPending]. If the answer comes before that, it counts, and what the handler
-// returns does not. The first call in an attempt makes the token and asks Redis. When an attempt is repeated because
-// its worker died, it has a new token, and the old one is stale.
+// TokenFrom returns a token with which another program can answer the task of ctx instead of its handler. The
+// handler passes the token on and returns [ResultPending]. If the answer arrives before that, it is the result, and the
+// return value of the handler is dropped. The first call in an attempt makes the token and stores its hash in Redis. An
+// attempt that is repeated because its worker died has a new token, and the old one is stale.
 //
-// A token is a secret: whoever has it can end the task. Do not put it into the path of a URL or into a log.
+// A token is a secret: any program that has it can end the task. Do not put it into the path of a URL or into a log.
 func TokenFrom(ctx context.Context) (string, error) {
 	r := engine.RunFrom(ctx)
 	if r == nil {
@@ -53,8 +52,8 @@ func TokenFrom(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// ResultPending is what a handler returns that has passed its token on: the task waits for an answer from outside, as
-// an [External] one does, and its slot is free.
+// ResultPending returns the result of a handler that has passed its token on: the task waits for an answer from outside,
+// as an [External] one does, and holds no slot.
 //
 //	token, err := tasks.TokenFrom(ctx)
 //	…
@@ -67,10 +66,11 @@ func ResultPending[O any](ctx context.Context) (O, error) {
 	return none, engine.ErrPending
 }
 
-// IsPending reports whether err is the error of [ResultPending], which is not a failure. A middleware may need to know.
+// IsPending reports whether err is the error of [ResultPending]. It is for middleware, which should not report such an
+// error as a failure.
 func IsPending(err error) bool { return engine.IsPending(err) }
 
-// Complete ends the node of a token with a value. The node must be one of task t. See [Client.Complete].
+// Complete ends the node of a token with the value out. The node must be one of task t. See [Client.Complete].
 func Complete[I, O any](ctx context.Context, c *Client, t Task[I, O], token string, out O) error {
 	value, err := marshal(out)
 	if err != nil {
@@ -79,9 +79,9 @@ func Complete[I, O any](ctx context.Context, c *Client, t Task[I, O], token stri
 	return complete(ctx, c, token, t.name, value)
 }
 
-// Complete ends the node of a token with a value as JSON, of at most 16 MiB. It does not check that the value is one of
-// the task's type; the function Complete does. The first answer counts: later ones get [ErrCompleted], [ErrStale] or
-// [ErrUnknown].
+// Complete ends the node of a token with a value in JSON, of at most 16 MiB. It does not check that the value has the
+// type of the task; the function [Complete] does. Only the first answer is stored: later ones get [ErrCompleted],
+// [ErrStale] or [ErrUnknown].
 func (c *Client) Complete(ctx context.Context, token string, value json.RawMessage) error {
 	if !json.Valid(value) {
 		return errors.New("complete a task: the answer is not JSON")
@@ -97,7 +97,7 @@ func complete(ctx context.Context, c *Client, token, task string, value json.Raw
 }
 
 // Fail ends the attempt of a token with a failure, as if a handler had returned cause: [MaxRetry] decides whether
-// another attempt follows, and [Permanent], [RetryIn] and [WithCode] count. Its errors are those of
+// another attempt follows, and cause may be marked with [Permanent], [RetryIn] and [WithCode]. Its errors are those of
 // [Client.Complete].
 func (c *Client) Fail(ctx context.Context, token string, cause error) error {
 	if cause == nil {
@@ -109,7 +109,7 @@ func (c *Client) Fail(ctx context.Context, token string, cause error) error {
 	return nil
 }
 
-// Extend moves the deadline of the node of a token to d from now. Whoever works on a long answer calls it as a
+// Extend moves the deadline of the node of a token to d from now. A program that works on a long answer calls it as a
 // heartbeat. A node without a deadline gets none. Its errors are those of [Client.Complete], and [ErrNotOpen].
 func (c *Client) Extend(ctx context.Context, token string, d time.Duration) error {
 	if err := c.eng.Answers.Extend(ctx, token, d); err != nil {
@@ -118,7 +118,7 @@ func (c *Client) Extend(ctx context.Context, token string, d time.Duration) erro
 	return nil
 }
 
-// NewToken makes a token for a node that waits for an answer. A token that was made before is stale then. Its errors
+// NewToken makes a token for a node that waits for an answer; earlier tokens of the node are stale then. Its errors
 // are [ErrUnknown], [ErrCompleted] and [ErrNotOpen]. A token is a secret: see [TokenFrom].
 func (c *Client) NewToken(ctx context.Context, workflow, node string) (string, error) {
 	token, err := c.eng.Answers.New(ctx, workflow, node)
@@ -129,8 +129,9 @@ func (c *Client) NewToken(ctx context.Context, workflow, node string) (string, e
 }
 
 // OpenTokens returns a page of the nodes of a task that wait for an answer, by workflow and node, and the cursor of
-// the next page: call again with it until it is empty. A page has at most 100 nodes, and fewer when their inputs are
-// large; it can be empty although others follow. It has no tokens: see [Client.NewToken].
+// the next page. The cursor of the first page is empty; call again until next is empty. A page has at most 100 nodes,
+// and fewer when their inputs are large; it can be empty although others follow. It has no tokens: see
+// [Client.NewToken].
 func (c *Client) OpenTokens(ctx context.Context, task, cursor string) (page []tasktype.OpenToken, next string, err error) {
 	page, next, err = c.eng.Answers.Open(ctx, task, cursor, 0)
 	if err != nil {

@@ -144,7 +144,7 @@ func wantError(t *testing.T, what string, err, want error) {
 	}
 }
 
-// A workflow waits for an external task in its middle, says so, and goes on with the answer.
+// A workflow waits for an external task in its middle, shows it as waiting, and continues with the answer.
 func TestExternalTaskIsAnsweredFromOutside(t *testing.T) {
 	onDesks(t, func(t *testing.T, d *desk) {
 		ctx := limited(t)

@@ -11,20 +11,20 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// TreeOptions says how [WriteTree] draws.
+// TreeOptions are the options of [WriteTree].
 type TreeOptions struct {
-	// Width is the longest line, in columns. Defaults to 0: as long as it takes.
+	// Width is the length of the longest line, in columns. Defaults to 0: no limit.
 	Width int
-	// All draws every member of large groups and maps. Defaults to those that run, wait for another
-	// try or have failed, and a few of the others.
+	// All draws every member of large groups and maps. Defaults to false: those that are running, wait for another
+	// attempt or have failed, and a few of the others.
 	All bool
-	// Now is the time by which what runs has lasted. Defaults to the time of the call.
+	// Now is the time up to which running tasks are measured. Defaults to the time of the call.
 	Now time.Time
 }
 
-// WriteTree draws the nodes of a workflow, as [Client.Nodes] returns them, with states and times. What
-// comes after something stands below it and begins with an arrow; what can run at once, the members
-// of a map and what a plan came up with branch off.
+// WriteTree draws the nodes of a workflow, as [Client.Nodes] returns them, with states and times. A node that
+// comes after another one is below it and begins with an arrow; nodes that can run at once, the members
+// of a map and the nodes of a plan are branches.
 func WriteTree(w io.Writer, nodes []tasktype.Node, o TreeOptions) error {
 	if o.Now.IsZero() {
 		o.Now = time.Now()
@@ -36,7 +36,7 @@ func WriteTree(w io.Writer, nodes []tasktype.Node, o TreeOptions) error {
 	return t.flush(w)
 }
 
-// leg is a node in a sequence, with what branches off from it. A leg without node is a group.
+// leg is a node in a sequence, with its branches. A leg without a node is a group.
 type leg struct {
 	node  *tasktype.Node
 	parts [][]leg
@@ -68,11 +68,11 @@ func newTree(nodes []tasktype.Node, o TreeOptions) *tree {
 	return t
 }
 
-// scope returns the sequences of the nodes within one.
+// scope returns the sequences of the nodes within the map or plan of this id.
 func (t *tree) scope(within string) [][]leg {
 	var out [][]leg
 	list := t.within[within]
-	// The last node of the result leads to all others that the result is made of.
+	// All nodes that the result needs are found from the last one; then the side nodes are drawn.
 	for _, side := range []bool{false, true} {
 		needed := map[string]bool{}
 		for _, n := range list {
@@ -102,7 +102,7 @@ func (t *tree) scope(within string) [][]leg {
 	return out
 }
 
-// before returns the nodes that n comes after, but for its own parts.
+// before returns the nodes that n comes after, except its own parts and those already drawn.
 func (t *tree) before(n *tasktype.Node) []*tasktype.Node {
 	var out []*tasktype.Node
 	for _, id := range n.Needs {
@@ -113,7 +113,7 @@ func (t *tree) before(n *tasktype.Node) []*tasktype.Node {
 	return out
 }
 
-// sequence returns what leads to n, and n.
+// sequence returns the nodes before n, and n.
 func (t *tree) sequence(n *tasktype.Node) []leg {
 	if t.drawn[n] {
 		return nil
@@ -134,7 +134,7 @@ func (t *tree) sequence(n *tasktype.Node) []leg {
 	return []leg{t.leg(n)}
 }
 
-// group returns what several nodes have in common before them, and a leg off which they branch.
+// group returns the nodes that come before more than one of ends, and a leg with ends as its branches.
 func (t *tree) group(ends []*tasktype.Node, within string) []leg {
 	var steps []leg
 	seen := map[*tasktype.Node]int{}
@@ -185,27 +185,27 @@ func (t *tree) leg(n *tasktype.Node) leg {
 	return s
 }
 
-// Of more parts than foldOver, foldTo are drawn that nothing is wrong with.
+// Of more than foldOver parts, foldTo are drawn that wait or have succeeded.
 const foldOver, foldTo = 12, 3
 
-// few returns the parts to draw, and leaves the others to s.
+// few returns the parts to draw, and adds the others to s.more.
 func (t *tree) few(parts []*tasktype.Node, s *leg) []*tasktype.Node {
 	if t.All || len(parts) <= foldOver {
 		return parts
 	}
 	var out []*tasktype.Node
-	calm, loud := 0, 0
+	normal, notable := 0, 0
 	for _, p := range parts {
 		switch p.Status {
 		case tasktype.Started, tasktype.Retry, tasktype.Failed, tasktype.Revoked:
-			loud++
-			if loud <= foldOver {
+			notable++
+			if notable <= foldOver {
 				out = append(out, p)
 				continue
 			}
 		default:
-			calm++
-			if calm <= foldTo {
+			normal++
+			if normal <= foldTo {
 				out = append(out, p)
 				continue
 			}
@@ -241,7 +241,7 @@ func (t *tree) branch(steps []leg, connector, margin string) {
 	}
 }
 
-// tally says how many nodes are in which state.
+// tally returns a text with the number of nodes in each state.
 func tally(nodes []*tasktype.Node) string {
 	count := map[tasktype.Status]int{}
 	for _, n := range nodes {
@@ -290,7 +290,7 @@ func (t *tree) draw(head string, s leg) {
 		notes = append(notes, fmt.Sprintf("%d attempts", n.Attempts))
 	}
 	switch {
-	case n.Failure != nil && n.Status == tasktype.Revoked && n.Failure.Code == tasktype.CodeRevoked: // the state says it
+	case n.Failure != nil && n.Status == tasktype.Revoked && n.Failure.Code == tasktype.CodeRevoked: // the state shows it
 	case n.Failure != nil && n.Status != tasktype.Skipped:
 		notes = append(notes, n.Failure.Message)
 	case n.Message != "":
@@ -308,7 +308,7 @@ func (t *tree) draw(head string, s leg) {
 	t.rows = append(t.rows, r)
 }
 
-// brief is d in three digits or so.
+// brief returns d with about three digits.
 func brief(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -321,7 +321,7 @@ func brief(d time.Duration) string {
 	return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
 }
 
-// idsFrom is the width from which on lines name their nodes.
+// idsFrom is the least width of a drawing with the ids of nodes.
 const idsFrom = 80
 
 func (t *tree) flush(w io.Writer) error {

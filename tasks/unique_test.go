@@ -45,7 +45,7 @@ func TestUniqueWithID(t *testing.T) {
 	})
 }
 
-// A sender that dies between its claim and its workflow holds a unique key for seconds, not for good.
+// A sender that dies between its claim and its workflow holds a unique key for seconds only.
 func TestUniqueClaimedInVain(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.Cluster(t)
@@ -61,12 +61,12 @@ func TestUniqueClaimedInVain(t *testing.T) {
 		}
 	}
 	for age, free := range map[time.Duration]bool{0: false, time.Minute: true} {
-		claim := fmt.Sprint("nobody ", time.Now().Add(-age).UnixMilli())
+		claim := fmt.Sprint("dead-sender ", time.Now().Add(-age).UnixMilli())
 		if err := rdb.Set(t.Context(), at, claim, time.Hour).Err(); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := ID.S(1).Send(t.Context(), w.client, key); (err == nil) != free || !free && !errors.Is(err, tasks.ErrDuplicate) {
-			t.Fatalf("claimed %s ago in vain: %v", age, err)
+			t.Fatalf("claimed %s ago: got %v, want no error", age, err)
 		}
 	}
 }

@@ -15,37 +15,37 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// WorkerConfig says what a worker takes and how.
+// WorkerConfig is the configuration of a worker.
 type WorkerConfig struct {
 	// Queues are the queues to take from, with their weights. Defaults to {"default": 1}.
 	Queues map[string]int
 	// QueueLimits bounds how many tasks of a queue this worker runs at once. Defaults to Concurrency
 	// for each.
 	QueueLimits map[string]int
-	// Strict takes from a queue only when those with a greater weight are empty. Defaults to false.
+	// Strict takes tasks from a queue only when the queues with a greater weight are empty. Defaults to false.
 	Strict bool
-	// Concurrency is how many tasks run at once. Defaults to 8. A slot takes short tasks in batches, of up to 256 or
-	// about 3 ms of work; what it has not begun after 20 ms goes back to the others.
+	// Concurrency is how many tasks run at once: the slots of the worker. Defaults to 8. A slot takes short tasks in
+	// batches of up to 256, or about 3 ms of work, and returns those that it has not started after 20 ms.
 	Concurrency int
-	// MaxConcurrency bounds what [Client.SetConcurrency] can raise it to. Defaults to the larger of
+	// MaxConcurrency is the most that [Client.SetConcurrency] can set. Defaults to the larger of
 	// 256 and Concurrency.
 	MaxConcurrency int
-	// Grace is how long running tasks may finish after the context of Run has ended. Defaults to 30 s.
+	// Grace is how long running tasks may take to finish after the context of Run has ended. Defaults to 30 s.
 	Grace time.Duration
-	// HandlerWait is how long a task that no live worker has a handler for is put back until it fails with
+	// HandlerWait is how long a task for which no live worker has a handler returns to the queue before it fails with
 	// [tasktype.CodeUnregistered]: a worker of a new release may start in that time. Defaults to 50 s.
 	HandlerWait time.Duration
-	// MaxResult bounds a result, in bytes. Defaults to 16 MiB.
+	// MaxResult is the largest result of a task, in bytes of JSON. Defaults to 16 MiB.
 	MaxResult int
 	// Name identifies the worker; two live workers must not share one. Defaults to host-pid-number.
 	Name string
 	// Logger gets what an operator should know. Defaults to none.
 	Logger *slog.Logger
-	// Ready, if set, is called once the worker takes work.
+	// Ready, if set, is called once, when the worker begins to take tasks.
 	Ready func()
-	// Asynq, if set, handles the tasks on the queues that were sent with asynq's own client, as asynq's
-	// server would: with its retries, time limits and results. Such a task starts within some seconds
-	// of being sent. Defaults to none: tasks of others are archived.
+	// Asynq, if set, handles the tasks of the queues that were sent with asynq's own client, as asynq's
+	// server would: with its retries, time limits and results. Such a task starts some seconds after it was sent.
+	// Defaults to none: such tasks are archived.
 	Asynq asynq.Handler
 	// Observe, if set, is called after every attempt with its outcome, by many goroutines at once.
 	// It must not block.
@@ -104,15 +104,15 @@ func (c WorkerConfig) validate() error {
 	return errors.Join(errs...)
 }
 
-// Worker runs tasks.
+// Worker takes tasks from queues and runs them. Its methods may be called by many goroutines at once.
 type Worker struct {
 	w     *engine.Worker
-	stop  context.CancelFunc // ends what StartWorker began; nil for other workers
-	ended chan struct{}      // closed when that has ended
-	err   error              // of Run; to be read once ended is closed
+	stop  context.CancelFunc // ends the Run that StartWorker started; nil for other workers
+	ended chan struct{}      // closed when that Run has returned
+	err   error              // of that Run; read it only once ended is closed
 }
 
-// NewWorker returns a worker that runs the handlers of mux.
+// NewWorker returns a worker that runs the handlers of mux. It does nothing until [Worker.Run] is called.
 func NewWorker(c *Client, mux *Mux, cfg WorkerConfig) (*Worker, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -130,8 +130,8 @@ func NewWorker(c *Client, mux *Mux, cfg WorkerConfig) (*Worker, error) {
 	})}, nil
 }
 
-// StartWorker is [NewWorker] with Run in the background. It returns once the worker takes work, or with the error
-// that keeps it from that. The worker runs until ctx is done or until Stop.
+// StartWorker makes a worker, as [NewWorker] does, and calls its Run in another goroutine. It returns when the worker
+// begins to take tasks, or the error that prevents that. The worker runs until ctx is done or [Worker.Stop] is called.
 func StartWorker(ctx context.Context, c *Client, mux *Mux, cfg WorkerConfig) (*Worker, error) {
 	up, ready := make(chan struct{}), cfg.Ready
 	cfg.Ready = func() {
@@ -155,16 +155,16 @@ func StartWorker(ctx context.Context, c *Client, mux *Mux, cfg WorkerConfig) (*W
 		return w, nil
 	case <-w.ended:
 		w.stop()
-		if w.err == nil { // told to stop before it was up
+		if w.err == nil { // ctx ended before the worker was ready
 			return nil, fmt.Errorf("start worker: %w", ctx.Err())
 		}
 		return nil, w.err
 	}
 }
 
-// Stop ends a worker that StartWorker returned, as the end of the context of Run does: running tasks finish, for
-// Grace at most. It blocks until then and may be called again. A worker that was made with [NewWorker] ends with the
-// context of its Run; here it is an error.
+// Stop stops a worker that [StartWorker] returned, as the end of the context of [Worker.Run] does, and returns the error
+// of Run. It blocks until running tasks have finished, for Grace at most, and may be called again. For a worker of
+// [NewWorker] it returns an error: end the context of its Run.
 func (w *Worker) Stop() error {
 	if w.stop == nil {
 		return errors.New("stop worker: StartWorker did not start it; end the context of its Run")
@@ -174,25 +174,25 @@ func (w *Worker) Stop() error {
 	return w.err
 }
 
-// Stats returns what the worker has done since it started.
+// Stats returns counts of what the worker has done since it started.
 func (w *Worker) Stats() tasktype.WorkerStats { return w.w.Stats() }
 
-// Slots returns how many tasks run, and how many may.
+// Slots returns how many tasks are running, and how many can run at once.
 func (w *Worker) Slots() (busy, all int) { return w.w.Slots() }
 
-// Tasks returns the names that the worker has handlers for, sorted.
+// Tasks returns the names of the tasks that the worker has handlers for, sorted.
 func (w *Worker) Tasks() []string { return w.w.Tasks() }
 
 // Name returns the name of the worker.
 func (w *Worker) Name() string { return w.w.Name() }
 
-// Run takes and runs tasks until ctx is done. Then it takes no more, lets running tasks finish for
-// Grace, ends their contexts with [ErrShutdown], gives back what still runs, and returns nil.
-// Tasks given back run elsewhere at once, and no attempt is counted. Run can be called once.
+// Run takes and runs tasks until ctx is done. Then it takes no more tasks, lets running ones finish for
+// Grace, ends the contexts of the others with the cause [ErrShutdown], returns their tasks to the queue, and returns nil.
+// Another worker can run these tasks at once; the attempt is not counted. Run can be called once.
 func (w *Worker) Run(ctx context.Context) error { return w.w.Run(ctx) }
 
-// Kill makes Run stop without Grace: what runs is given back at once.
+// Kill makes Run return without waiting for Grace: running tasks return to the queue at once.
 func (w *Worker) Kill() { w.w.Kill() }
 
-// SetConcurrency changes how many tasks run at once, within MaxConcurrency.
+// SetConcurrency sets how many tasks run at once, to at most MaxConcurrency.
 func (w *Worker) SetConcurrency(n int) { w.w.SetConcurrency(n) }

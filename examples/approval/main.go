@@ -46,7 +46,7 @@ func main() {
 		if err != nil {
 			return Verdict{}, err
 		}
-		mailbox <- token // who has the token can answer, once
+		mailbox <- token // a program that has the token can answer, once
 		return tasks.ResultPending[Verdict](ctx)
 	})
 	tasks.Handle(mux, Publish, func(_ context.Context, in tasks.Pair[string, Verdict]) (string, error) {

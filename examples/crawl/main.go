@@ -1,5 +1,5 @@
-// Crawl visits every page of a site, many at once, although nobody knows how many there are: what the pages
-// of a level link to is the next level. Search engines and link checkers fan out this way.
+// Crawl visits every page of a site, many at once, although their number is not known: the next level has the pages
+// that the pages of a level link to. Search engines and link checkers fan out this way.
 package main
 
 import (
@@ -22,7 +22,7 @@ var (
 	Merge = tasks.New[tasks.Pair[[][]string, []string], Frontier]("crawl.merge")
 )
 
-// level is the plan of Crawl: all pages of a level at once, and then the next level.
+// level is the plan of Crawl: it visits all pages of a level at once, and then the next level.
 func level(_ context.Context, f Frontier) (tasks.Signature[[]string], error) {
 	if len(f.Next) == 0 {
 		return tasks.Value(f.Seen), nil

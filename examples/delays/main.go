@@ -1,5 +1,5 @@
 // Delays shows work that runs later. In counts from when a task could run: after the send or, in a chain, after the
-// step before it. At is a time of day. What waits holds no worker.
+// step before it. At is a time of day. A task that waits holds no worker.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Fairness lets customers take turns, however much one of them has sent. Without FairnessKey, Zoe's only image would
-// wait behind all that Max has sent before; here it comes second.
+// Fairness gives each customer a turn, however much one of them has sent. Without FairnessKey, Zoe's only image would
+// wait for all of Max's images, which were sent before; here it is second.
 package main
 
 import (

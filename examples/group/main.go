@@ -1,5 +1,5 @@
-// Group runs work at once and yields the values in the order given, whatever ends first. Each is the group of one task
-// on every element of a list that the sender knows.
+// Group runs work at once and yields the values in the order given, whatever ends first. Each makes a group that runs
+// one task on every element of a list that the sender knows.
 package main
 
 import (

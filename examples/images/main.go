@@ -24,7 +24,7 @@ var (
 	Manifest  = tasks.New[[][]string, string]("images.manifest")
 )
 
-// thumbnails begins when its own picture is downloaded, and does not wait for the others.
+// thumbnails starts when its own picture is downloaded, and does not wait for the others.
 func thumbnails(url tasks.Signature[string]) tasks.Signature[[]string] {
 	picture := tasks.Chain(url, Download)
 	return tasks.Group(

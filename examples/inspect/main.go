@@ -1,4 +1,4 @@
-// Inspect looks at what becomes of work: a worker's Observe hears of every attempt, Nodes lists the tasks of a
+// Inspect shows the state of work: Observe of a worker is called after every attempt, Nodes lists the tasks of a
 // workflow, with their states, times and failures, and WriteTree draws them.
 package main
 

@@ -1,5 +1,5 @@
-// Limits shows two ways to go easy on others. AtMost bounds how many members of a group or a map run at once, RateLimit
-// how many tasks of a name start in a span of time, over all workers. What has to wait holds no worker.
+// Limits shows two limits that protect other services. AtMost bounds how many members of a group or a map run at once,
+// RateLimit how many tasks of a name start in a period, over all workers. Tasks that wait hold no worker.
 package main
 
 import (

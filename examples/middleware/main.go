@@ -1,5 +1,5 @@
-// Middleware wraps every handler of a worker, for logs, traces and the like. It knows which task runs, and the headers
-// that the workflow was sent with.
+// Middleware wraps every handler of a worker, for logs, traces and the like. It gets the description of the task that
+// runs, and the headers that the workflow was sent with.
 package main
 
 import (
@@ -23,7 +23,7 @@ func order(ctx context.Context, product string) (string, error) {
 	return "order of a " + product, nil
 }
 
-// logged writes what became of every attempt.
+// logged prints the outcome of every attempt.
 func logged(ctx context.Context, info tasktype.Info, next func(context.Context) error) error {
 	err := next(ctx)
 	fmt.Printf("%s for %s, attempt %d: %v\n", info.Task, info.Headers["customer"], info.Attempt, err)

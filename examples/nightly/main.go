@@ -1,5 +1,5 @@
-// Nightly makes the sales report of every night, here each 200 ms long. Two machines run the same schedule, so
-// that one may be down, and each report is made once; that of a night when both were down is caught up with.
+// Nightly makes the sales report of every night; here a night has 200 ms. Two machines run the same schedule, so that
+// one may be down, and each report is made once. A report that was due while both were down is made late.
 package main
 
 import (
@@ -23,7 +23,7 @@ func schedule(client *tasks.Client, machine string, sent chan<- string) (*tasks.
 		CatchUp: 12 * time.Hour,
 		Sent:    func(_, id string) { sent <- id },
 	})
-	night := func(tick time.Time) tasks.Work { return Report.S(tick.Add(-200 * time.Millisecond)) } // the one that ends
+	night := func(tick time.Time) tasks.Work { return Report.S(tick.Add(-200 * time.Millisecond)) } // the night that ends at the tick
 	return s, s.AddFunc("sales.report", "@every 200ms", night)
 }
 

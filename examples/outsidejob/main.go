@@ -1,5 +1,5 @@
-// Outsidejob starts a job at an outside service and asks for its state until it is done, with a limit for all
-// of that. No worker is held in between. Video encoders, payment providers and clusters are used this way.
+// Outsidejob starts a job at an outside service and polls its state until it is done, with a limit for the whole
+// time. No worker is held in between. Video encoders, payment providers and clusters are used this way.
 package main
 
 import (

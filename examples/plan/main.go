@@ -1,5 +1,5 @@
-// Plan shows a task that decides what is to be done when it runs: HandlePlan binds it to a function that answers with a
-// signature, which takes its place. Here a folder becomes the sum of its parts, which may be folders in turn.
+// Plan shows a task that decides at run time what follows: HandlePlan binds it to a function that returns a signature,
+// which replaces it. Here the size of a folder is the sum of its parts, which may be folders in turn.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Polling waits for something outside without holding a worker: a handler that returns Again is called again after that
-// time. It is no failure and uses up no attempt.
+// Polling waits for an outside service without holding a worker: a handler that returns Again is called again after that
+// time. Again is not a failure and uses up no attempt.
 package main
 
 import (
@@ -21,7 +21,7 @@ var (
 
 var asked atomic.Int32 // how often the other system was asked
 
-// exportFile asks the other system for the file of an export, which is ready when it was asked four times.
+// exportFile asks the other system for the file of an export, which is ready at the fourth request.
 func exportFile(number string) (file string, ready bool) {
 	return "export-" + number + ".csv", asked.Add(1) >= 4
 }

@@ -1,5 +1,5 @@
-// Progress shows how far work is: a long task tells with SetProgress, which the list of nodes shows while it runs, and
-// Watch yields the numbers of the workflow whenever they change.
+// Progress shows how far work is: a long task reports it with SetProgress, the list of nodes shows it while the task
+// runs, and Watch yields the numbers of the workflow whenever they change.
 package main
 
 import (

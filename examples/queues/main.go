@@ -1,4 +1,4 @@
-// Queues routes tasks to workers, by queue, and lets urgent ones go first, by priority. Each worker here takes from one
+// Queues routes tasks to workers, by queue, and runs urgent ones first, by priority. Each worker here takes from one
 // queue; the first runs one task at a time, so that the order shows.
 package main
 

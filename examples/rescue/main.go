@@ -1,5 +1,5 @@
-// Rescue gives a step that may fail a substitute: a task that gets the failure and returns the value in its place. What
-// follows cannot tell the difference.
+// Rescue gives a step that may fail a substitute: a task that gets the failure and returns a value instead. The next
+// step gets the value of either.
 package main
 
 import (

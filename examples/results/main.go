@@ -1,5 +1,5 @@
-// Results reads the values of a list while it is being made: AsCompleted yields its members as they end, the quick ones
-// first, and Members returns what there is of them now.
+// Results reads the values of a list before all of them are known: AsCompleted yields its members as they end, the quick
+// ones first, and Members returns those that have ended so far.
 package main
 
 import (

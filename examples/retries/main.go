@@ -1,5 +1,5 @@
-// Retries shows which failures are tried again, and when: MaxRetry and Backoff say how often and how soon, RetryIf and
-// Permanent which errors are worth it. WithCode marks an error, so that whoever waits can tell failures apart.
+// Retries shows which failures are retried, and when: MaxRetry and Backoff set how often and how soon, RetryIf and
+// Permanent which errors. WithCode gives an error a code, so that the caller of Wait can distinguish failures.
 package main
 
 import (

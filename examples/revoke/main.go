@@ -1,5 +1,5 @@
-// Revoke stops a workflow: what waits never runs, and the context of what runs ends. RevokeNode stops a single node,
-// and what needs its value is skipped.
+// Revoke stops a workflow: tasks that wait never run, and the contexts of running handlers end. RevokeNode stops a
+// single node, and the nodes that need its value are skipped.
 package main
 
 import (
@@ -37,7 +37,7 @@ func run(ctx context.Context) error {
 	tasks.Handle(mux, Verify, verify)
 	tasks.Handle(mux, Copy, func(ctx context.Context, folder string) (string, error) {
 		begun <- tasks.InfoFrom(ctx).Node
-		<-ctx.Done() // a long copy, which ends when it is told to
+		<-ctx.Done() // a long copy, which ends with its context
 		ended <- context.Cause(ctx)
 		return "", ctx.Err()
 	})

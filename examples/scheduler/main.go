@@ -1,5 +1,5 @@
-// Scheduler sends work at its times: by cron expressions, or at intervals. Any number of schedulers may run with the
-// same entries; each tick is sent once. Here the clock ticks fast, and the program ends after two backups.
+// Scheduler sends work at given times: by cron expressions, or at intervals. Any number of schedulers may run with the
+// same entries; each tick is sent once. Here the interval is short, and the program ends after two backups.
 package main
 
 import (

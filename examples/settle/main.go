@@ -1,5 +1,5 @@
-// Settle turns the failures of a group into values, so that one bad member does not fail the rest. Here the report is
-// about all pages, those that could be fetched and those that could not.
+// Settle turns the failures of a group into values, so that one member that fails does not fail the others. Here the
+// report includes all pages, those that could be fetched and those that could not.
 package main
 
 import (

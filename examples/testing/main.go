@@ -1,5 +1,5 @@
-// Testing is a program with a test of its workflow, in main_test.go: the test runs in memory, needs no Redis, and waits
-// for nothing, neither for the retries nor for the day after which the reminder is sent.
+// Testing is a program with a test of its workflow, in main_test.go: the test runs in memory, needs no Redis, and does
+// not wait, neither for retries nor for the day after which the reminder is sent.
 package main
 
 import (

@@ -21,7 +21,7 @@ var (
 )
 
 func render(ctx context.Context, report string) (string, error) {
-	<-ctx.Done() // a long computation that heeds its context
+	<-ctx.Done() // a long computation that ends with its context
 	return "", ctx.Err()
 }
 

@@ -1,5 +1,5 @@
-// Unique shows two ways to send something only once. ID names a workflow, and a second send with that id is refused for
-// as long as the first one's results are kept. Unique refuses a second send only while the first is under way.
+// Unique shows two ways to send something only once. ID sets the id of a workflow: a second send with that id is refused
+// for as long as the results of the first are kept. Unique refuses a second send only while the first is running.
 package main
 
 import (

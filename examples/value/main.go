@@ -1,5 +1,5 @@
-// Value puts what the sender knows already into a workflow, without a task. Bind gives a task the second half of its
-// input, so that a chain, a chord or a map has to bring only the first.
+// Value adds a constant to a workflow, without a task. Bind sets the second half of the input of a task, so that a
+// chain, a chord or a map passes only the first half.
 package main
 
 import (

@@ -1,8 +1,8 @@
-// Package addressfilter keeps programs that fetch what outsiders name away from addresses inside: those of
+// Package addressfilter keeps programs that fetch URLs of others from connecting to internal addresses: those of
 // this machine, of the local network and of the metadata services of clouds.
 //
-// The decision falls when a connection is made, on the address that it is made to: a name is looked up once,
-// and neither a redirect nor a second answer of the name server gets past it.
+// The filter checks the address of each connection when it is made. A name is looked up once, so neither a redirect nor
+// a second answer of the name server bypasses the filter.
 package addressfilter
 
 import (
@@ -27,8 +27,8 @@ type Filter struct {
 }
 
 // New returns a filter that makes exceptions: allow has addresses, networks such as "10.0.0.0/8", and hosts.
-// A host is allowed whatever its name stands for; with a port, "127.0.0.1:8000", only at that port, and only when
-// it is connected to by what is written here: "127.0.0.1:8000" is no exception for a name that stands for it.
+// A host is allowed whatever its name resolves to; with a port, such as "127.0.0.1:8000", only at that port, and only
+// if the connection is made to the host as written: "127.0.0.1:8000" does not allow a name that resolves to it.
 func New(allow ...string) (*Filter, error) {
 	f := &Filter{hosts: map[string]bool{}}
 	for _, a := range allow {
@@ -56,7 +56,7 @@ func New(allow ...string) (*Filter, error) {
 	return f, nil
 }
 
-// hostKey is how an exception for a host is stored; port may be "".
+// hostKey returns the key of an exception for a host; port may be "".
 func hostKey(host, port string) string {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		host = addr.Unmap().WithZone("").String()
@@ -78,10 +78,10 @@ func (f *Filter) With(allow ...string) (*Filter, error) {
 }
 
 // WithURLs returns f with an exception for the host and port of each URL whose host is an address or localhost.
-// Whoever wrote such a URL meant that address, and no answer of a name server can change it. Other URLs, and what
-// is no URL with a host, are left out.
+// The author of such a URL meant that address, and no answer of a name server can change it. Other URLs, and texts
+// that are not URLs with a host, are skipped.
 func (f *Filter) WithURLs(urls ...string) *Filter {
-	g, _ := f.With() // which has nothing to refuse
+	g, _ := f.With() // without exceptions there is no error
 	for _, text := range urls {
 		u, err := url.Parse(text)
 		if err != nil {
@@ -101,18 +101,18 @@ func (f *Filter) WithURLs(urls ...string) *Filter {
 	return g
 }
 
-// isLiteral reports whether no answer of a name server decides what a host stands for.
+// isLiteral reports whether a host has an address that does not depend on a name server.
 func isLiteral(host string) bool {
 	_, err := netip.ParseAddr(host)
 	return err == nil || strings.EqualFold(host, "localhost")
 }
 
-// Local are the networks of this machine and of private networks, as exceptions for New.
+// Local returns the networks of this machine and private networks, as exceptions for New.
 func Local() []string {
 	return []string{"127.0.0.0/8", "::1", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"}
 }
 
-// Error says that an address is refused. It is no failure of the network: another try has the same end.
+// Error means that an address is refused. It is not a failure of the network: another attempt gets the same error.
 type Error struct {
 	Address netip.Addr
 	Kind    Kind
@@ -123,10 +123,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s is %s: see network.allow", e.Address, e.Kind)
 }
 
-// Is reports whether err is that of an address that a Filter refused.
+// Is reports whether err is or wraps an *Error.
 func Is(err error) bool { return errors.As(err, new(*Error)) }
 
-// Check returns an *Error if addr is not public and not allowed. Exceptions for hosts do not count.
+// Check returns an *Error if addr is not public and not allowed. It ignores exceptions for hosts.
 func (f *Filter) Check(addr netip.Addr) error {
 	addr = addr.Unmap().WithZone("")
 	kind := kindOf(addr)
@@ -143,8 +143,8 @@ func (f *Filter) Check(addr netip.Addr) error {
 	return &Error{addr, kind}
 }
 
-// Transport returns a transport that connects where f allows it, without a proxy, whatever the environment says: what
-// a proxy connects to nobody could check here.
+// Transport returns a transport that connects to addresses that f allows. It ignores the proxies of the environment,
+// since f cannot check the addresses that a proxy connects to.
 func (f *Filter) Transport() *http.Transport {
 	return &http.Transport{
 		DialContext:           f.Dial(&net.Dialer{Timeout: 30 * time.Second}),
@@ -155,8 +155,8 @@ func (f *Filter) Transport() *http.Transport {
 	}
 }
 
-// DialNames is Dial for addresses only that names stand for: an address that is written as one, and localhost, are
-// connected to in any case. It is for those who check what is written at another place.
+// DialNames is Dial, but checks only the addresses that names resolve to: a host that is an address or localhost is
+// always allowed. It is for callers that check such hosts elsewhere.
 func (f *Filter) DialNames(d *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
 	dial := f.Dial(d)
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -167,8 +167,8 @@ func (f *Filter) DialNames(d *net.Dialer) func(ctx context.Context, network, add
 	}
 }
 
-// Dial returns the DialContext of d, which must have no Control of its own, with the filter in it. Where the
-// filter refuses one of the addresses of a name, the others are tried.
+// Dial returns the DialContext of d with the filter; d must not have a Control of its own. If the filter refuses one of
+// the addresses of a name, the others are tried.
 func (f *Filter) Dial(d *net.Dialer) func(ctx context.Context, network, address string) (net.Conn, error) {
 	checked := *d
 	checked.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {

@@ -31,7 +31,7 @@ func TestCheckRefusesWhatIsNotPublic(t *testing.T) {
 		}
 	}
 	if err := (*Filter)(nil).Check(netip.Addr{}); err == nil {
-		t.Error("no address: got no error")
+		t.Error("no address: got no error, want one")
 	}
 }
 
@@ -39,7 +39,7 @@ func TestNewRefusesWhatIsNoAddress(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"", "10.0.0.0/99", "http://a.example/", "a b", "*.example", "host:", "me@host"} {
 		if _, err := New(bad); err == nil {
-			t.Errorf("%q: got no error", bad)
+			t.Errorf("%q: got no error, want one", bad)
 		}
 	}
 }
@@ -96,8 +96,8 @@ func TestDialConnectsOnlyToWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// The answer that is checked is the one that is connected to: a name that stands for a public address first and for
-// loopback then gets nobody in.
+// The address that is checked is the one that is connected to: a name that resolves first to a public address and then
+// to loopback is refused.
 func TestDialChecksTheAddressThatItConnectsTo(t *testing.T) {
 	t.Parallel()
 	var asked, accepted atomic.Int64

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Kind is what an address is, for the end of a sentence such as "it is a loopback address".
+// Kind describes an address, for the end of a sentence such as "it is a loopback address".
 type Kind string
 
-// The kinds of the networks that somebody has; the others have no name here.
+// The kinds of networks that exist inside; the other kinds have no constant.
 const (
 	Loopback  Kind = "a loopback address"
 	Private   Kind = "a private address"
@@ -16,8 +16,8 @@ const (
 	Shared    Kind = "a shared address of a provider"
 )
 
-// special are the networks that no server of the public Internet is in, from IANA's registries of special
-// addresses, and what they are for. https://www.iana.org/assignments/iana-ipv4-special-registry,
+// special has the networks without servers of the public Internet, from IANA's registries of special
+// addresses, and their kinds. https://www.iana.org/assignments/iana-ipv4-special-registry,
 // https://www.iana.org/assignments/iana-ipv6-special-registry
 var special = []struct {
 	network netip.Prefix
@@ -54,7 +54,7 @@ var special = []struct {
 	{netip.MustParsePrefix("ff00::/8"), "a multicast address"},
 }
 
-// IPv6 networks whose addresses lead to the IPv4 address in them, at a byte.
+// embedding has the IPv6 networks whose addresses contain an IPv4 address, beginning at a byte.
 var embedding = []struct {
 	network netip.Prefix
 	at      int
@@ -63,7 +63,7 @@ var embedding = []struct {
 	{netip.MustParsePrefix("2002::/16"), 2},     // 6to4
 }
 
-// kindOf returns what an address is, or "" for a public one.
+// kindOf returns the kind of an address, or "" for a public one.
 func kindOf(addr netip.Addr) Kind {
 	if !addr.IsValid() {
 		return "no address"
@@ -82,8 +82,8 @@ func kindOf(addr netip.Addr) Kind {
 	return ""
 }
 
-// IsLoopback reports whether a host stands for this machine alone: localhost or a loopback address, without a port or
-// brackets. Other names do not, whatever they stand for now.
+// IsLoopback reports whether a host, without a port or brackets, is localhost or a loopback address. For other names it
+// returns false, whatever they resolve to.
 func IsLoopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return strings.EqualFold(host, "localhost") || err == nil && addr.IsLoopback()

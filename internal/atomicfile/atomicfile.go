@@ -1,4 +1,4 @@
-// Package atomicfile replaces a file whole or not at all.
+// Package atomicfile replaces files atomically.
 package atomicfile
 
 import (
@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// Write gives the file at path the content that fill writes, with the given
+// Write replaces the file at path with the content that fill writes, and the given
 // permissions. A reader sees the old content or the new one, never a mixture,
-// also after a crash: the content is on the disk before it gets its name.
-// When fill or any step fails the old file stays and nothing is left beside it.
-// A process that is killed leaves a file beside it; see Abandon.
+// also after a crash: the content is synced to disk before it is renamed to path.
+// If fill or a later step fails, the old file stays and the temporary file is removed.
+// A process that is killed leaves its temporary file; see Abandon.
 func Write(path string, perm os.FileMode, fill func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*"+tmpExt)
 	if err != nil {
@@ -49,33 +49,33 @@ func Write(path string, perm os.FileMode, fill func(io.Writer) error) (err error
 	return os.Rename(f.Name(), path)
 }
 
-// tmpExt is how the names of unfinished files end; they begin with a dot.
+// tmpExt is the suffix of temporary files, whose names begin with a dot.
 const tmpExt = ".tmp"
 
-// Abandon removes the unfinished files in dir of Writes that are under way, in
-// whichever process, or that were killed. A Write that has begun before cannot
-// replace its file any more: it fails. It is how one that takes over a folder
-// makes sure of those who had it before and may be asleep.
+// Abandon removes the temporary files of Writes in dir, of this process and of
+// others, whether they are running or were killed. A Write that began before
+// then fails and does not replace its file. A process that takes over a folder
+// calls it, because the process before it may be suspended in a Write.
 func Abandon(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look for unfinished files: %w", err)
+		return fmt.Errorf("look for temporary files: %w", err)
 	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), tmpExt) {
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove an unfinished file: %w", err)
+			return fmt.Errorf("remove a temporary file: %w", err)
 		}
 	}
 	return nil
 }
 
-// WriteBytes is Write for content that is at hand.
+// WriteBytes is Write for content in memory.
 func WriteBytes(path string, perm os.FileMode, content []byte) error {
 	return Write(path, perm, func(w io.Writer) error {
 		_, err := w.Write(content)

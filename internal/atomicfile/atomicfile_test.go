@@ -16,7 +16,7 @@ func text(s string) func(io.Writer) error {
 	}
 }
 
-func TestWriteReplaces(t *testing.T) {
+func TestWriteReplacesTheFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.json")
 	for _, want := range []string{"one", "two, longer"} {
@@ -25,12 +25,12 @@ func TestWriteReplaces(t *testing.T) {
 		}
 		got, err := os.ReadFile(path)
 		if err != nil || string(got) != want {
-			t.Fatalf("read %q, %v; want %q", got, err, want)
+			t.Fatalf("got %q, %v, want %q", got, err, want)
 		}
 	}
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Fatalf("permissions are %v, %v; want 0600", info.Mode().Perm(), err)
+		t.Fatalf("got %v, %v, want permissions 0600", info, err)
 	}
 }
 
@@ -47,13 +47,13 @@ func TestFailedWriteKeepsTheOldFile(t *testing.T) {
 		return boom
 	})
 	if !errors.Is(err, boom) {
-		t.Fatalf("err = %v, want boom", err)
+		t.Fatalf("got %v, want boom", err)
 	}
 	if got, _ := os.ReadFile(path); string(got) != "old" {
-		t.Fatalf("file has %q, want the old content", got)
+		t.Fatalf("got %q, want the old content", got)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 1 {
-		t.Fatalf("%d files in the folder, want 1: %v", len(left), left)
+		t.Fatalf("got files %v, want one", left)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestAbandonedWriteKeepsTheOldFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := Write(path, 0o600, func(w io.Writer) error {
-		if err := text("of one who slept")(w); err != nil {
+		if err := text("of a suspended process")(w); err != nil {
 			return err
 		}
 		if err := Abandon(dir); err != nil {
@@ -74,15 +74,15 @@ func TestAbandonedWriteKeepsTheOldFile(t *testing.T) {
 		return Write(path, 0o600, text("new"))
 	})
 	if !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %v, want an error that says that the file is gone", err)
+		t.Errorf("got %v, want fs.ErrNotExist", err)
 	}
 	if got, _ := os.ReadFile(path); string(got) != "new" {
-		t.Errorf("file has %q, want %q", got, "new")
+		t.Errorf("got %q, want %q", got, "new")
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 1 {
-		t.Errorf("%d files in the folder, want 1: %v", len(left), left)
+		t.Errorf("got files %v, want one", left)
 	}
 	if err := Abandon(filepath.Join(dir, "none")); err != nil {
-		t.Errorf("a folder that is not there: %v", err)
+		t.Errorf("a folder that does not exist: got %v, want no error", err)
 	}
 }

@@ -1,4 +1,4 @@
-// Package clip shortens texts.
+// Package clip shortens strings.
 package clip
 
 import (
@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bytes returns the beginning of s that has at most n bytes and ends between two characters.
+// Bytes returns the longest prefix of s of at most n bytes that ends between two characters.
 func Bytes(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -17,8 +17,8 @@ func Bytes(s string, n int) string {
 	return s[:n]
 }
 
-// Line returns s on one line, each run of white space as a blank, and at most n characters of it. What is cut off
-// becomes an ellipsis beyond the n.
+// Line returns the first n characters of s, with each run of white space as one space. If it cuts s it adds an
+// ellipsis, which is not counted in n.
 func Line(s string, n int) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if rs := []rune(s); len(rs) > n {

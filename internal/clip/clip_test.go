@@ -19,7 +19,7 @@ func TestBytesEndsBetweenCharacters(t *testing.T) {
 	}
 }
 
-func TestLineIsOne(t *testing.T) {
+func TestLineIsCutToCharacters(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		s    string

@@ -1,4 +1,4 @@
-// Package dnstest answers look-ups of names in tests, without a name server.
+// Package dnstest resolves names in tests, without a name server.
 package dnstest
 
 import (
@@ -11,8 +11,9 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Resolver returns a resolver that asks answer for the IPv4 address of each name, which comes without a final dot. The
-// zero Addr says that there is no such name. Names in the machine's hosts file, such as localhost, do not come here.
+// Resolver returns a resolver that calls answer for the IPv4 address of each name, without its final dot. If answer
+// returns the zero Addr, the name does not exist. Names in the machine's hosts file, such as localhost, are resolved
+// without answer.
 func Resolver(answer func(name string) netip.Addr) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
@@ -21,7 +22,7 @@ func Resolver(answer func(name string) netip.Addr) *net.Resolver {
 	}}
 }
 
-// Loopback answers with the loopback address for names below .test, and knows no others.
+// Loopback returns the loopback address for names below .test, and the zero Addr for others.
 func Loopback(name string) netip.Addr {
 	if len(name) > 5 && name[len(name)-5:] == ".test" {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -29,7 +30,7 @@ func Loopback(name string) netip.Addr {
 	return netip.Addr{}
 }
 
-// serve answers the queries of a connection until it is closed or broken.
+// serve answers the queries of a connection until it is closed or a query is invalid.
 func serve(conn net.Conn, answer func(string) netip.Addr) {
 	defer conn.Close()
 	for {

@@ -1,9 +1,9 @@
-// Package nearest finds the word that a misspelt one most likely meant.
+// Package nearest finds the known word that is nearest to a misspelt one.
 package nearest
 
-// Word returns the one of words with the fewest edits from word, of equals the
-// first in the alphabet, or "" when even that is more another word than a slip
-// of the finger: more than one letter in three is wrong.
+// Word returns the one of words with the fewest edits from word; of equals, the
+// first in alphabetical order. It returns "" if the edits are more than a third
+// of the length of word, and more than one.
 func Word(word string, words []string) string {
 	best, least := "", max(1, len(word)/3)+1
 	for _, w := range words {
@@ -14,8 +14,8 @@ func Word(word string, words []string) string {
 	return best
 }
 
-// edits is how many bytes to insert, delete, replace or swap with their
-// neighbour to come from a to b.
+// edits returns how many bytes to insert, delete, replace or swap with their
+// neighbour to change a to b.
 func edits(a, b string) int {
 	before, prev, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range prev {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestWord(t *testing.T) {
+func TestNearestWordIsReturned(t *testing.T) {
 	t.Parallel()
 	words := []string{"start", "worker", "scrape", "sites", "send", "css", "external"}
 	for word, want := range map[string]string{
@@ -27,14 +27,14 @@ func TestWord(t *testing.T) {
 	}
 }
 
-// Of words that are equally near the first in the alphabet is named, in
-// whatever order they are given.
-func TestEquals(t *testing.T) {
+// Of words that are equally near, the first in alphabetical order is returned,
+// whatever the order of words.
+func TestFirstOfEqualsIsReturned(t *testing.T) {
 	t.Parallel()
 	words := []string{"bat", "cat", "hat"}
 	for range 2 {
 		if got := Word("mat", words); got != "bat" {
-			t.Errorf("%v: got %q", words, got)
+			t.Errorf("%v: got %q, want %q", words, got, "bat")
 		}
 		slices.Reverse(words)
 	}

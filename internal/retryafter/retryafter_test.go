@@ -8,7 +8,7 @@ import (
 	"muster/internal/retryafter"
 )
 
-func TestParse(t *testing.T) {
+func TestParseReadsSecondsAndDates(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, c := range []struct {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Background calls run, such as [muster/tasks.Worker.Run], in a goroutine of its own. Its context ends when stop is
-// called, or with the test. stop returns once run has; an error of run fails the test.
+// Background calls run, such as [muster/tasks.Worker.Run], in a goroutine of its own. The context of run ends when stop
+// is called, or at the end of the test. stop waits until run has returned; an error of run fails the test.
 func Background(tb testing.TB, run func(context.Context) error) (stop func()) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
@@ -17,7 +17,7 @@ func Background(tb testing.TB, run func(context.Context) error) (stop func()) {
 		tb.Helper()
 		cancel()
 		if err := <-ended; err != nil {
-			tb.Errorf("got %v, want no error of what runs in the background", err)
+			tb.Errorf("background function: got %v, want no error", err)
 		}
 	})
 	tb.Cleanup(stop)

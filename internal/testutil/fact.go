@@ -10,7 +10,7 @@ import (
 // limit ends a wait on a machine that runs the tests of all packages at once.
 const limit = 2 * time.Minute
 
-// Eventually waits until fact holds. After two minutes it fails the test and
+// Eventually waits until fact returns true. After two minutes it fails the test and
 // prints what. Call it from the test's own goroutine.
 func Eventually(tb testing.TB, what string, fact func() bool) {
 	tb.Helper()
@@ -19,13 +19,13 @@ func Eventually(tb testing.TB, what string, fact func() bool) {
 	}
 }
 
-// Becomes waits until fact holds and reports whether it did within two
-// minutes. It serves where there is no testing.TB, and helpers that print what
+// Becomes waits until fact returns true and reports whether it did within two
+// minutes. It is for code without a testing.TB, and for helpers that print what
 // they saw.
 //
-// The pause between two calls of fact is some milliseconds, and three times
-// what a call takes if that is longer, so that a busy machine does its work
-// instead of answering.
+// The pause between two calls of fact is some milliseconds, or three times
+// the duration of a call if that is longer, so that polling does not slow down
+// a busy machine.
 func Becomes(fact func() bool) bool {
 	pause := time.Millisecond
 	for began := time.Now(); ; {

@@ -10,9 +10,9 @@ import (
 // HoldPort is [FreePort] without a test. The port is reserved until release,
 // which may be called more than once.
 //
-// A socket that is bound and does not listen keeps the system from giving the
-// port to others. With SO_REUSEADDR a server that sets it too, as all servers
-// do, can still listen on the port.
+// The system gives a port to no other program while a socket is bound to it,
+// even if the socket does not listen. A server that sets SO_REUSEADDR, as all
+// servers of Go do, can still listen on the port.
 func HoldPort() (port int, release func(), err error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

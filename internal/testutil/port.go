@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// FreePort returns a TCP port of 127.0.0.1 that is reserved for tb until it
-// ends. Nothing listens on it, so a connection is refused until the test
-// listens on this number, which it may do more than once.
+// FreePort returns a TCP port of 127.0.0.1 that is reserved for tb until the
+// test ends. Nothing listens on it, so connections are refused until the test
+// listens on the port, which it may do more than once.
 //
 // The port of a listener that was opened on port 0 and closed again is not
 // reserved: the system may give it to the next program that asks for any port.

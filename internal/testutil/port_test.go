@@ -19,7 +19,7 @@ func TestFreePortCanBeListenedOn(t *testing.T) {
 			if err == nil {
 				_ = c.Close()
 			}
-			t.Fatalf("dialing a port that nobody listens on: %v", err)
+			t.Fatalf("dial a port without a listener: got %v, want ECONNREFUSED", err)
 		}
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
@@ -27,13 +27,13 @@ func TestFreePortCanBeListenedOn(t *testing.T) {
 		}
 		if second, err := net.Listen("tcp", addr); err == nil {
 			_ = second.Close()
-			t.Fatal("two listen on one port")
+			t.Fatal("second listener on the port: got no error, want one")
 		}
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A connection that was open when the server went must not keep the port.
+		// A connection that was open when the server closed must not hold the port.
 		server, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)
@@ -43,20 +43,20 @@ func TestFreePortCanBeListenedOn(t *testing.T) {
 	}
 }
 
-// Who takes any port is not given a lent one, and no two are lent the same:
-// so many are taken that some would be.
-func TestLentPortIsGivenToNobody(t *testing.T) {
+// The system does not give a reserved port to a listener on port 0, and no port is
+// reserved twice: enough ports are taken to make a collision certain otherwise.
+func TestReservedPortIsNotReused(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("NOT COVERED: ports are held on Linux only")
 	}
-	lent := map[int]bool{}
+	reserved := map[int]bool{}
 	for range 200 {
 		port := testutil.FreePort(t)
-		if lent[port] {
-			t.Fatalf("port %d is lent twice", port)
+		if reserved[port] {
+			t.Fatalf("got port %d twice, want different ports", port)
 		}
-		lent[port] = true
+		reserved[port] = true
 	}
 	for range 3000 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -65,17 +65,17 @@ func TestLentPortIsGivenToNobody(t *testing.T) {
 		}
 		port := l.Addr().(*net.TCPAddr).Port
 		_ = l.Close()
-		if lent[port] {
-			t.Fatalf("port %d is lent, and given away", port)
+		if reserved[port] {
+			t.Fatalf("listen on port 0: got the reserved port %d, want another", port)
 		}
 	}
 }
 
-func TestRelease(t *testing.T) {
+func TestReleaseCanBeCalledTwice(t *testing.T) {
 	t.Parallel()
 	port, release, err := testutil.HoldPort()
 	if err != nil || port == 0 {
-		t.Fatal(port, err)
+		t.Fatalf("got port %d, %v, want a port", port, err)
 	}
 	release()
 	release()

@@ -13,10 +13,10 @@ import (
 	"muster/internal/nearest"
 )
 
-// Pos is a place in a file, counted from one.
+// Pos is a place in a file. Lines and columns are counted from 1.
 type Pos struct{ Line, Col int }
 
-// Problem is one thing wrong with a file.
+// Problem is an error in a file.
 type Problem struct {
 	At   Pos
 	Key  string // dotted path of the key, or ""
@@ -29,13 +29,13 @@ type Place struct {
 	Short bool // as a single text or number, not as a mapping or a list
 }
 
-// Decoder walks a parsed file into Go values. It does what yaml.Unmarshal in
-// strict mode does, but goes on after an error, so that one run names
-// everything that is wrong, and keeps the place of every value.
+// Decoder decodes a parsed file into Go values. It works like yaml.Unmarshal in
+// strict mode, but continues after an error, so that one run finds
+// all problems, and records the place of every value.
 type Decoder struct {
-	// Custom decodes a value that can be written in more than one way. It
-	// gets a pointer to the value, and reports whether it is such a value.
-	// May be nil.
+	// Custom, if set, decodes values that can be written in more than one
+	// way. It gets a pointer to the value, and reports whether it decodes
+	// values of that type.
 	Custom func(v any, n ast.Node, key string) bool
 
 	Problems []Problem
@@ -50,9 +50,9 @@ var (
 	durationType = reflect.TypeFor[time.Duration]()
 )
 
-// Decode reads the one document of data into v, a pointer to a struct, by its
-// yaml tags; a field At of a type like Pos gets the place of its mapping.
-// Whatever is wrong is in d.Problems then. It reports whether the document is
+// Decode decodes the one document of data into v, a pointer to a struct, by its
+// yaml tags; a field At of a type like Pos is set to the place of its mapping.
+// It adds all errors to d.Problems, and reports whether the document is
 // a mapping.
 func (d *Decoder) Decode(data []byte, v any) bool {
 	d.Places = map[string]Place{}
@@ -64,7 +64,7 @@ func (d *Decoder) Decode(data []byte, v any) bool {
 	return d.IsMapping(root)
 }
 
-// parse reads the one document of data. A syntax error ends it at once.
+// parse returns the one document of data. It stops at the first syntax error.
 func (d *Decoder) parse(data []byte) ast.Node {
 	f, err := Parse(data)
 	if err != nil {
@@ -102,8 +102,8 @@ func (d *Decoder) FailAt(at Pos, key, format string, args ...any) {
 	d.Problems = append(d.Problems, Problem{at, key, fmt.Sprintf(format, args...)})
 }
 
-// At is where a node begins. goccy's token of a block mapping is its
-// first colon, so the key is asked instead.
+// At returns where a node begins. goccy's token of a block mapping is its
+// first colon, so the position of the key is used instead.
 func At(n ast.Node) Pos {
 	for {
 		switch m := n.(type) {
@@ -125,8 +125,8 @@ func At(n ast.Node) Pos {
 	return Pos{p.Line, p.Column}
 }
 
-// Plain follows anchors, aliases and tags to the node they stand for, and
-// returns nil for null.
+// Plain returns the node that an anchor, alias or tag refers to, and nil for
+// null.
 func (d *Decoder) Plain(n ast.Node) ast.Node {
 	for range MaxDepth {
 		switch m := n.(type) {
@@ -163,7 +163,8 @@ type Pair struct {
 	Node ast.Node
 }
 
-// Mapping returns the entries of n, or says what was expected and false.
+// Mapping returns the entries of n. If n is not a mapping, it adds a problem that
+// says what is wanted and returns false.
 func (d *Decoder) Mapping(n ast.Node, key, want string) ([]Pair, bool) {
 	var values []*ast.MappingValueNode
 	switch m := d.Plain(n).(type) {
@@ -186,7 +187,7 @@ func (d *Decoder) Mapping(n ast.Node, key, want string) ([]Pair, bool) {
 	return pairs, true
 }
 
-// list returns the members of n; a single value counts as a list of one.
+// list returns the elements of n; a single value is a list of one element.
 func (d *Decoder) list(n ast.Node) []ast.Node {
 	switch m := d.Plain(n).(type) {
 	case nil:
@@ -197,7 +198,8 @@ func (d *Decoder) list(n ast.Node) []ast.Node {
 	return []ast.Node{n}
 }
 
-// Scalar is the text of a single value, or says what was expected and false.
+// Scalar returns the text of a single value. If n is not one, it adds a problem
+// that says what is wanted and returns false.
 func (d *Decoder) Scalar(n ast.Node, key, want string) (string, bool) {
 	switch m := d.Plain(n).(type) {
 	case *ast.StringNode:
@@ -221,7 +223,7 @@ func (d *Decoder) IsMapping(n ast.Node) bool {
 	return false
 }
 
-// IsScalar reports whether n is a single text, number or truth.
+// IsScalar reports whether n is a single text, number or boolean.
 func (d *Decoder) IsScalar(n ast.Node) bool {
 	switch d.Plain(n).(type) {
 	case *ast.StringNode, *ast.LiteralNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
@@ -248,7 +250,7 @@ func kindOf(n ast.Node) string {
 	return "something else"
 }
 
-// Join is the dotted path of a name below a key.
+// Join returns the dotted path of a name below a key.
 func Join(key, name string) string {
 	if key == "" {
 		return name
@@ -304,7 +306,7 @@ func (d *Decoder) mapOf(n ast.Node, v reflect.Value, key string) {
 	}
 }
 
-// single decodes a text, a number, a truth or a duration.
+// single decodes a text, a number, a boolean or a duration.
 func (d *Decoder) single(n ast.Node, v reflect.Value, key string) {
 	want := map[reflect.Kind]string{reflect.String: "a text", reflect.Bool: "true or false", reflect.Int: "a whole number", reflect.Int64: "a whole number", reflect.Float64: "a number"}[v.Kind()]
 	if v.Type() == durationType {
@@ -345,7 +347,7 @@ func (d *Decoder) single(n ast.Node, v reflect.Value, key string) {
 	}
 }
 
-// duration reads 1.5s, 200ms, 2m, or a bare number of seconds.
+// duration parses 1.5s, 200ms, 2m, or a number of seconds without a unit.
 func duration(s string) (int64, error) {
 	if secs, err := strconv.ParseFloat(s, 64); err == nil && secs >= 0 && secs < 1e9 {
 		return int64(secs * float64(time.Second)), nil
@@ -357,7 +359,7 @@ func duration(s string) (int64, error) {
 	return int64(t), err
 }
 
-// Full decodes the mapping n into the struct that v points to.
+// Full decodes a mapping into the struct that v points to.
 func (d *Decoder) Full(n ast.Node, v any, key string) {
 	if pairs, ok := d.Mapping(n, key, "a mapping with the keys "+strings.Join(KeysOf(reflect.TypeOf(v).Elem()), ", ")); ok {
 		d.Struct(pairs, At(n), v, key)
@@ -392,7 +394,7 @@ func (d *Decoder) Struct(pairs []Pair, at Pos, to any, key string) {
 	}
 }
 
-// Unknown notes a key that there is not among those known, with the one that may be meant.
+// Unknown adds a problem for a key that is not one of known, with the nearest known key.
 func (d *Decoder) Unknown(p Pair, key string, known []string) {
 	if n := nearest.Word(p.Key, known); n != "" {
 		d.FailAt(p.At, key, "unknown key %q; did you mean %q?", p.Key, n)

@@ -25,7 +25,7 @@ type outer struct {
 	Maybe *inner            `yaml:"maybe"`
 }
 
-func TestDecode(t *testing.T) {
+func TestDecodeFillsStructs(t *testing.T) {
 	t.Parallel()
 	var got outer
 	var d Decoder
@@ -41,7 +41,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// Everything that is wrong is named at once, each with its place.
+// Decode returns all problems at once, each with its place.
 func TestDecodeNamesAllProblems(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

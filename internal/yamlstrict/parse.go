@@ -1,6 +1,6 @@
-// Package yamlstrict reads YAML that may come from anybody: its size and how deeply its collections are
-// nested are limited before a syntax tree is built, which costs memory by the square of the depth.
-// Parse returns the tree; a Decoder fills Go values from it and names everything that is wrong at once.
+// Package yamlstrict parses YAML that need not be trusted: it limits the size of a file and the depth of its
+// collections before it builds a syntax tree, whose memory grows with the square of the depth.
+// Parse returns the tree; a Decoder fills Go values from it and finds all problems at once.
 package yamlstrict
 
 import (
@@ -17,11 +17,11 @@ import (
 const (
 	// MaxSize bounds a file, in bytes.
 	MaxSize = 1 << 20
-	// MaxDepth bounds how deeply lists and maps may stand in one another.
+	// MaxDepth bounds how deeply lists and maps may be nested.
 	MaxDepth = 64
 )
 
-// Error says what is wrong with a file and where; the place is 0 where it is the whole file.
+// Error is an error in a file. Line and Column are 0 if it concerns the whole file.
 type Error struct {
 	Line, Column int
 	Message      string
@@ -54,8 +54,8 @@ func Parse(data []byte) (*ast.File, error) {
 	return nil, &Error{Message: err.Error()}
 }
 
-// checkDepth counts what opens a collection: brackets, and the dashes of lists in lists, "- - -", on a line.
-// Those on lines of their own are indented, so that their depth is bounded by the size of the file.
+// checkDepth counts open brackets, and the dashes of lists in lists, "- - -", on one line. Lists on lines of
+// their own are indented, so the size of the file bounds their depth.
 func checkDepth(tokens token.Tokens) error {
 	brackets, dashes, line := 0, 0, 0
 	for _, t := range tokens {

@@ -1,17 +1,17 @@
 // Package metrics exports the state of a fleet and the work of its workers to Prometheus.
 //
-// A [Fleet] reads from Redis when it is scraped, so one for each Redis is enough: the queues, the
-// workers, what waits for its time, the schedule. A [Process] counts what the worker of its own process does; each
-// process has one:
+// A [Fleet] reads from Redis when it is scraped: the queues, the workers, the tasks that wait for their time, the
+// schedule. One for each Redis is enough. A [Process] counts what the workers of its own process do; each process has
+// one:
 //
 //	process := metrics.NewProcess()
 //	worker, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Observe: process.Observe})
 //	process.Watch(worker)
 //	http.Handle("/metrics", metrics.Handler(metrics.NewFleet(client), process))
 //
-// Label values are the names of tasks that the worker has handlers for, of queues, of entries of the
-// schedule and of outcomes. None is made from what a task is sent with, and there are at most
-// [MaxLabels] of each: the others go together as "(other)".
+// Label values are the names of queues, of entries of the schedule, of outcomes, and of the tasks that a worker has
+// handlers for. Inputs of tasks are never label values. Each label has at most [MaxLabels] values: the others are
+// counted together, as "(other)".
 package metrics
 
 import (
@@ -22,13 +22,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// MaxLabels is the most values of one label.
+// MaxLabels is how many values a label has at most.
 const MaxLabels = 200
 
-// other stands for the values beyond MaxLabels.
+// other is the label value of all values beyond MaxLabels.
 const other = "(other)"
 
-// Handler serves what collectors collect.
+// Handler serves the metrics of collectors over HTTP. It panics if two collectors have the same metric.
 func Handler(collectors ...prometheus.Collector) http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors...)

@@ -11,30 +11,30 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// scrapeTimeout bounds what one scrape asks of Redis.
+// scrapeTimeout bounds the calls of Redis in one scrape.
 const scrapeTimeout = 5 * time.Second
 
-// mostDue is how many waiting nodes a scrape looks at.
+// mostDue is how many waiting nodes a scrape counts at most.
 const mostDue = 2000
 
 var (
-	fleetUp       = desc("fleet_up", "1 if Redis could be asked for all of the fleet, else 0.")
-	fleetTasks    = desc("fleet_tasks", "Tasks by queue and state. Pending tasks are ready to run; active ones are in the batches of workers, which run them one after the other. Those that are scheduled or to be retried are counted up to 2000.", "queue", "state")
-	fleetLatency  = desc("fleet_latency_seconds", "How long no worker has taken anything from the queue although tasks are pending; for tasks of asynq's own client, how long the oldest has waited.", "queue")
+	fleetUp       = desc("fleet_up", "1 if all of the fleet could be read from Redis, else 0.")
+	fleetTasks    = desc("fleet_tasks", "Tasks by queue and state. Pending tasks are ready to run; active ones are in the batches of workers, which run them one after the other. Scheduled and retry tasks are counted up to 2000.", "queue", "state")
+	fleetLatency  = desc("fleet_latency_seconds", "How long no worker has taken a task from the queue although some are pending; for tasks of asynq's own client, how long the oldest has waited.", "queue")
 	fleetPaused   = desc("fleet_paused", "1 if the queue is paused, else 0.", "queue")
 	fleetWorkers  = desc("fleet_workers", "Workers that are alive.")
 	fleetSlots    = desc("fleet_slots", "Tasks that the workers may run at once.")
 	fleetBusy     = desc("fleet_slots_busy", "Tasks that the workers run.")
-	fleetOutbox   = desc("fleet_outbox_entries", "Tasks that wait for their time, and steps of workflows that workers take again should their process have died. Pending tasks are not among them.")
-	fleetOverdue  = desc("fleet_outbox_age_seconds", "How long ago the earliest entry of the outbox was due. More than some seconds: no worker is up, or the workers do not keep up.")
+	fleetOutbox   = desc("fleet_outbox_entries", "Tasks that wait for their time, and steps of workflows that workers repeat if the process that should take them has died. Pending tasks are not included.")
+	fleetOverdue  = desc("fleet_outbox_age_seconds", "How long ago the earliest entry of the outbox was due. More than some seconds means that no worker is running, or that the workers do not keep up.")
 	scheduleNext  = desc("schedule_next_timestamp_seconds", "When the entry of the schedule is due next.", "entry")
 	scheduleLast  = desc("schedule_last_timestamp_seconds", "When the entry of the schedule was last sent.", "entry")
 	scheduleSent  = desc("schedule_sent_total", "Ticks of the entry that were sent.", "entry")
 	scheduleMiss  = desc("schedule_missed_total", "Ticks of the entry that were not sent.", "entry")
-	scheduleAlive = desc("schedule_led", "1 if a scheduler is up for the entry, else 0.", "entry")
+	scheduleAlive = desc("schedule_led", "1 if a running scheduler leads the entry, else 0.", "entry")
 )
 
-// Fleet collects what is in Redis. It may be scraped by many at once.
+// Fleet collects the state of a fleet from Redis. It may be scraped by many goroutines at once.
 type Fleet struct{ client *tasks.Client }
 
 // NewFleet returns the collector of the fleet that client belongs to.
@@ -48,7 +48,7 @@ func (f *Fleet) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. It asks Redis, for at most five seconds.
+// Collect implements prometheus.Collector. It reads from Redis, for at most five seconds.
 func (f *Fleet) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()

@@ -125,7 +125,7 @@ func TestScrapeHasTasksWorkersAndQueues(t *testing.T) {
 		`muster_fleet_tasks{queue="elsewhere",state="pending"}`:        1,
 		`muster_fleet_paused{queue="default"}`:                         0,
 		`muster_fleet_outbox_age_seconds`:                              0,
-		`muster_fleet_outbox_entries`:                                  2, // one is scheduled, one is to be retried
+		`muster_fleet_outbox_entries`:                                  2, // one is scheduled, one waits for a retry
 		`muster_worker_slots`:                                          3,
 		`muster_worker_recovered_total`:                                0,
 		`muster_task_attempts_total{outcome="success",task="m.fine"}`:  3,
@@ -137,7 +137,7 @@ func TestScrapeHasTasksWorkersAndQueues(t *testing.T) {
 		`muster_task_duration_seconds_count{task="m.shaky"}`:           2,
 	})
 	if got[`muster_fleet_latency_seconds{queue="elsewhere"}`] <= 0 {
-		t.Error("the queue that nobody takes from has no latency")
+		t.Error("latency of a queue without workers: got none, want one")
 	}
 	close(release)
 	if _, err := held.Wait(t.Context()); err != nil {
@@ -155,7 +155,7 @@ func TestFleetTellsThatRedisIsAway(t *testing.T) {
 	got := scrape(t, metrics.NewFleet(client))
 	expect(t, got, map[string]float64{"muster_fleet_up": 0})
 	if _, ok := got["muster_fleet_workers"]; ok {
-		t.Error("a number of workers is told although nobody knows")
+		t.Error("number of workers without Redis: got one, want none")
 	}
 }
 

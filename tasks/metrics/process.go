@@ -13,10 +13,10 @@ import (
 var (
 	workerBusy      = desc("worker_slots_busy", "Tasks that the workers of this process run.")
 	workerSlots     = desc("worker_slots", "Tasks that the workers of this process may run at once.")
-	workerRecovered = desc("worker_recovered_total", "Tasks of workers that fell silent which this process made runnable again.")
+	workerRecovered = desc("worker_recovered_total", "Tasks of dead workers that this process returned to their queues.")
 )
 
-// Process collects what the workers of one process do.
+// Process counts what the workers of one process do. Its methods may be called by many goroutines at once.
 type Process struct {
 	attempts *prometheus.CounterVec
 	failures *prometheus.CounterVec
@@ -24,7 +24,7 @@ type Process struct {
 
 	mu      sync.Mutex // guards the fields below
 	workers []*tasks.Worker
-	known   map[string]bool // names that there are handlers for
+	known   map[string]bool // names of tasks that the workers have handlers for
 	tasks   label
 	codes   label
 }
@@ -33,21 +33,21 @@ type Process struct {
 func NewProcess() *Process {
 	return &Process{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_task_attempts_total",
-			Help: "Attempts at tasks by what became of them."}, []string{"task", "outcome"}),
+			Help: "Attempts at tasks by outcome."}, []string{"task", "outcome"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_task_errors_total",
-			Help: "Attempts that failed by the code of the failure, whether there is another or not."}, []string{"task", "code"}),
+			Help: "Attempts that failed by the code of the failure, whether or not another follows."}, []string{"task", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "muster_task_duration_seconds",
 			Help: "How long handlers ran.", Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)}, []string{"task"}),
 		known: map[string]bool{}, tasks: newLabel(), codes: newLabel(),
 	}
 }
 
-// Observe counts an attempt. It is what [tasks.WorkerConfig] calls.
+// Observe counts an attempt. Set it as the Observe of a [tasks.WorkerConfig].
 func (p *Process) Observe(a tasktype.Attempt) {
 	p.mu.Lock()
 	name := a.Task
 	if len(p.known) > 0 && !p.known[name] {
-		name = other // a sender can use any name
+		name = other // a sender can choose any name
 	}
 	name = p.tasks.of(name)
 	code := ""
@@ -64,7 +64,7 @@ func (p *Process) Observe(a tasktype.Attempt) {
 	}
 }
 
-// Watch adds a worker of this process.
+// Watch adds a worker of this process to the metrics of slots, and its tasks to the values of the label task.
 func (p *Process) Watch(w *tasks.Worker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,13 +103,13 @@ func (p *Process) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(workerRecovered, prometheus.CounterValue, recovered)
 }
 
-// label keeps the values of a label few.
+// label has the values of a label so far, at most MaxLabels.
 type label map[string]bool
 
 func newLabel() label { return label{} }
 
 func (l label) of(value string) string {
-	value = strings.ToValidUTF8(value, "?") // Prometheus takes nothing else
+	value = strings.ToValidUTF8(value, "?") // Prometheus accepts only UTF-8
 	if l[value] {
 		return value
 	}

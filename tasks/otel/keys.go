@@ -1,5 +1,5 @@
 package otel
 
-// traceKey is the hash of the spans of a workflow: a node to the traceparent of its last attempt.
-// Expires a day after the last of them began.
+// traceKey is a hash with the spans of a workflow: from the id of a node to the traceparent of its last attempt.
+// It expires a day after the last attempt began.
 func traceKey(workflow string) string { return "muster:trace:" + workflow }

@@ -1,4 +1,4 @@
-// Package otel makes spans of the tasks of a workflow, for OpenTelemetry.
+// Package otel makes OpenTelemetry spans for the tasks of workflows.
 //
 // The sender puts its trace into the workflow, and a worker continues it:
 //
@@ -6,11 +6,11 @@
 //
 //	mux.Use(otel.Middleware(client, otel.Config{}))
 //
-// Each attempt at a task is a span, a child of the sender's. It links to the spans of the tasks it comes
-// after, however many and wherever they ran, and to its own attempt before. Errors are recorded; being
-// called again, and a worker that stops, are none. The context of the handler carries the span.
+// Each attempt at a task is a span, a child of the sender's span. It has links to the spans of the tasks that it comes
+// after and to that of the attempt before it, also if they ran in other processes. Errors are recorded, but not the
+// errors of [tasks.Again], of [tasks.ResultPending] and of a worker that stops. The context of the handler has the span.
 //
-// Only those who import this package depend on OpenTelemetry.
+// Only programs that import this package depend on OpenTelemetry.
 package otel
 
 import (
@@ -30,34 +30,34 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// Config says where spans go.
+// Config is the configuration of [Middleware].
 type Config struct {
 	// Provider makes the tracer. Defaults to the global one of OpenTelemetry.
 	Provider trace.TracerProvider
-	// MaxLinks bounds the links of a span to those it comes after. Defaults to 32.
+	// MaxLinks is the most links of a span to the tasks that it comes after. Defaults to 32.
 	MaxLinks int
-	// Logger gets spans that could not be linked. Defaults to none.
+	// Logger gets warnings of spans that could not be linked. Defaults to none.
 	Logger *slog.Logger
 }
 
-// The limits of what is kept of spans, and of how long a task waits for that.
+// How long the traceparents of spans are kept, and how long a task waits for Redis at most.
 const (
 	keepFor  = 24 * time.Hour
 	patience = time.Second
 )
 
-// format is how traces travel: the standard of the W3C.
+// format is the W3C Trace Context.
 var format = propagation.TraceContext{}
 
-// Trace returns the option that puts the trace of ctx into the workflow that is sent.
+// Trace returns an option of Send that adds the trace of ctx to the headers of the workflow.
 func Trace(ctx context.Context) tasks.SendOption {
 	headers := propagation.MapCarrier{}
 	format.Inject(ctx, headers)
 	return tasks.Headers(headers)
 }
 
-// Middleware returns what makes spans of the tasks of a [tasks.Mux]. Spans are linked through the Redis
-// of client; while that does not answer there are spans without links.
+// Middleware returns a middleware for [tasks.Mux.Use] that makes a span for each attempt. Links are found through the
+// Redis of client; while Redis does not answer, spans have no links.
 func Middleware(client *tasks.Client, cfg Config) tasks.Middleware {
 	if cfg.Provider == nil {
 		cfg.Provider = upstream.GetTracerProvider()
@@ -115,7 +115,7 @@ func (t *tracing) run(ctx context.Context, info tasktype.Info, next func(context
 	return next(ctx)
 }
 
-// links returns links to the spans that a task comes after, and to its attempt before.
+// links returns links to the spans of the tasks that this one comes after, and to that of its attempt before.
 func (t *tracing) links(ctx context.Context, info tasktype.Info) []trace.Link {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -144,7 +144,7 @@ func (t *tracing) links(ctx context.Context, info tasktype.Info) []trace.Link {
 	return out
 }
 
-// keep lets those that come after the span of ctx find it.
+// keep stores the span of ctx, for the links of the tasks that come after it.
 func (t *tracing) keep(ctx context.Context, info tasktype.Info) {
 	headers := propagation.MapCarrier{}
 	format.Inject(ctx, headers)

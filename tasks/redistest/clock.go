@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Clock is Mini, and lets a test set the clock of Redis: jump moves it by d from where it is. Keys do not expire.
+// Clock is Mini with a clock that a test can set: jump moves it by d. Keys do not expire.
 func Clock(tb testing.TB) (rdb redis.UniversalClient, jump func(d time.Duration)) {
 	tb.Helper()
 	m := miniredis.NewMiniRedis()

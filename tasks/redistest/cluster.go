@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A cluster has no databases: a test has one to itself. It takes two seconds until a cluster takes
-// writes, so those that tests are done with are lent again.
+// A cluster has only one database, so each test uses a cluster of its own. It takes two seconds until a new cluster
+// accepts writes, so clusters of tests that have ended are used again.
 var clusters struct {
 	mu   sync.Mutex // guards the fields below
 	all  []*cluster
@@ -84,7 +84,7 @@ func takeCluster() (*cluster, error) {
 	return c, nil
 }
 
-// endClusters ends what takeCluster has started.
+// endClusters stops the clusters that takeCluster has started.
 func endClusters() {
 	clusters.mu.Lock()
 	defer clusters.mu.Unlock()
@@ -158,8 +158,8 @@ func startCluster() (*cluster, error) {
 	return c, nil
 }
 
-// form gives each node its share of the slots, lets the nodes meet, and
-// returns when all know of all.
+// form assigns each node its share of the slots, introduces the nodes to each other, and
+// returns when all nodes know all others.
 func (c *cluster) form() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -184,7 +184,7 @@ func (c *cluster) form() error {
 		if err != nil {
 			return err
 		}
-		// They would hear of each other anyway, but seconds later.
+		// Without this they find each other too, but seconds later.
 		for _, other := range rdbs[:i] {
 			if err := other.ClusterMeet(ctx, host, port).Err(); err != nil {
 				return fmt.Errorf("meet: %w", err)

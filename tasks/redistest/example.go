@@ -8,15 +8,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Example lends a Redis to an Example function, which has no testing.TB: a
-// miniredis, as [Mini] is. Call end when the example ends. It panics where a
-// test would fail.
+// Example is [Mini] for an Example function, which has no testing.TB. Call end
+// when the example ends. Where a test would fail it panics.
 func Example() (rdb redis.UniversalClient, end func()) {
 	e := &example{}
 	return Mini(e), e.end
 }
 
-// example is as much of a testing.TB as Mini needs.
+// example implements the methods of testing.TB that Mini calls.
 type example struct {
 	testing.TB
 	ends []func()

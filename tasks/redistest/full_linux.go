@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FillDisk makes the server meet a disk that takes no more of its append-only file, until [Instance.FreeDisk], and
-// returns once it refuses writes. The server must have been started with appendonly yes.
+// FillDisk makes writes of the server to its append-only file fail, as on a full disk, until [Instance.FreeDisk]. It
+// returns when the server refuses writes. The server must have been started with appendonly yes.
 func (s *Instance) FillDisk() {
 	s.tb.Helper()
 	if err := s.limitFiles(1); err != nil {
 		s.tb.Fatalf("bound the files of the redis-server: %v", err)
 	}
 	rdb := s.Client()
-	// It learns of the disk when it next writes to the file, which is after it has answered.
+	// The server writes to the file after it has answered, so only the next command is refused.
 	for limit := time.Now().Add(startTimeout); ; {
 		err := rdb.Set(s.tb.Context(), "redistest:full", "", time.Millisecond).Err()
 		if redis.HasErrorPrefix(err, "MISCONF") {

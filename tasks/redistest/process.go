@@ -67,8 +67,8 @@ func announce(w io.Writer) {
 	fmt.Fprintf(w, "redistest: redis-server %s (%s)\n", version, path)
 }
 
-// process is one redis-server on a loopback port. It dies with this process,
-// however that ends.
+// process is a redis-server on a loopback port. It is killed when this process
+// ends, also if this process is killed.
 type process struct {
 	addr string
 	dir  string   // its working directory, also of its dump and append-only file
@@ -76,14 +76,14 @@ type process struct {
 	args []string // further directives
 	bus  bool     // it needs the port above its own by 10000, too
 
-	release func() // gives the port back; nil before the first start
+	release func() // releases the port; nil before the first start
 
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the running server has ended; nil before the first start
 	log  *bytes.Buffer // what it printed; read only after done
 }
 
-// startShared starts the server whose databases New lends.
+// startShared starts the server whose databases New returns.
 func startShared() (*process, error) {
 	dir, err := os.MkdirTemp("", "redistest")
 	if err != nil {
@@ -99,9 +99,9 @@ func startShared() (*process, error) {
 	return p, nil
 }
 
-// startAnywhere starts p on a port that is p's until free, however often it is
-// stopped and started. The port of the bus is not held, and can be lost between
-// the look and the start, so it tries a few.
+// startAnywhere starts p on a port that stays reserved until free is called, also
+// while p is stopped. The port of the bus is not reserved, and another program can
+// take it before the start, so it tries several.
 func (p *process) startAnywhere() error {
 	var errs []error
 	for range 5 {
@@ -118,8 +118,8 @@ func (p *process) startAnywhere() error {
 	return errors.Join(errs...)
 }
 
-// takePort holds a loopback port for p, with bus one whose port above it by
-// 10000 nobody has.
+// takePort reserves a loopback port for p; with bus, one for which port+10000
+// is free, too.
 func (p *process) takePort() error {
 	for range 100 {
 		port, release, err := testutil.HoldPort()
@@ -130,7 +130,7 @@ func (p *process) takePort() error {
 			p.addr, p.release = testutil.LoopbackAddr(port), release
 			return nil
 		}
-		defer release() // not at once, or it would be given out again
+		defer release() // not at once, or it would be found again
 	}
 	return errors.New("no port of 100 has a free one above it by 10000")
 }
@@ -143,7 +143,7 @@ func listens(addr string) bool {
 	return l.Close() == nil
 }
 
-// free kills the server, and gives its port back.
+// free kills the server and releases its port.
 func (p *process) free() {
 	p.kill()
 	if p.release != nil {
@@ -181,8 +181,8 @@ func (p *process) start() error {
 	return nil
 }
 
-// hold starts cmd and keeps the thread that did so until it ends: the kernel
-// kills a child whose parent thread, not process, has gone.
+// hold starts cmd and keeps the thread that started it until cmd ends: the kernel
+// kills a child when its parent thread ends, not its parent process.
 func (p *process) hold(cmd *exec.Cmd, done chan<- struct{}, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -1,17 +1,17 @@
 // Package redistest gives every test a Redis of its own.
 //
-// [New] hands out one database of a redis-server that the test binary shares,
-// so that all tests of a package can run in parallel. Where no redis-server is
-// installed it hands out a miniredis instead, and [Main] says loudly what is
-// then not covered. [Both] runs a test on each of the two, [Every] also on a
+// [New] returns a client of one database of a redis-server that the test binary
+// shares, so that all tests of a package can run in parallel. If no redis-server is
+// installed it uses a miniredis instead, and [Main] prints what is then not
+// covered. [Both] runs a test on each of the two, [Every] also on a
 // Redis Cluster of three nodes. [Mini] is always miniredis, [Cluster] always
 // such a cluster, [Server] a redis-server that the test may kill and restart,
 // and [Sentinel] a master with a replica and the Sentinel that watches them.
 //
 // The environment variable MUSTER_TEST_REDIS_SERVER names the redis-server to
 // use; "off" means none. Pub/sub channels are not part of a database: tests of
-// one package hear each other's messages, so channel names must be unique to a
-// test wherever an extra message would matter.
+// one package receive each other's messages, so channel names must be unique to a
+// test if an extra message would matter.
 package redistest
 
 import (
@@ -41,7 +41,7 @@ var shared struct {
 	once sync.Once
 	proc *process
 	err  error
-	free chan int // the databases that no test holds; never closed
+	free chan int // the databases that no test uses; never closed
 }
 
 // New returns a client of an empty database that only tb uses: of a real Redis
@@ -51,8 +51,8 @@ func New(tb testing.TB) redis.UniversalClient {
 	return connect(tb, URL(tb))
 }
 
-// Mini is New on a miniredis, whose clock runs at the pace of the real one, so
-// that keys expire there too.
+// Mini is New on a miniredis whose clock advances with real time, so that keys
+// expire there too.
 func Mini(tb testing.TB) redis.UniversalClient {
 	tb.Helper()
 	return connect(tb, MiniURL(tb))
@@ -105,9 +105,9 @@ func MiniURL(tb testing.TB) string {
 	return "redis://" + m.Addr() + "/0"
 }
 
-// driveClock lets the keys of m expire as time passes: miniredis moves their
-// clock only when told to. What a busy machine holds up is not caught up with:
-// it would age keys by more than they are old.
+// driveClock makes the keys of m expire as time passes: miniredis advances their
+// clock only by FastForward. Ticks that a busy machine drops are not made up for,
+// or keys could expire too early.
 func driveClock(tb testing.TB, m *miniredis.Miniredis) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var pump sync.WaitGroup
@@ -130,7 +130,7 @@ func driveClock(tb testing.TB, m *miniredis.Miniredis) {
 	})
 }
 
-// realURL lends a database of the shared server to tb.
+// realURL reserves a database of the shared server for tb.
 func realURL(tb testing.TB) string {
 	tb.Helper()
 	shared.once.Do(func() {
@@ -155,7 +155,7 @@ func realURL(tb testing.TB) string {
 	return u
 }
 
-// flush empties a database, of what a test left there before it.
+// flush deletes the keys that an earlier test left in a database.
 func flush(tb testing.TB, u string) {
 	tb.Helper()
 	opt := options(tb, u)

@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Watched is a master with a replica, and the Sentinel that puts the replica in
-// the place of the master when that is gone.
+// Watched is a master with a replica, and a Sentinel that promotes the replica when
+// the master does not answer.
 type Watched struct {
 	Master, Replica *Instance
 	sentinel        *process
@@ -23,8 +23,8 @@ type Watched struct {
 // masterName is what the Sentinel calls the group.
 const masterName = "muster"
 
-// Sentinel starts a master, a replica and a Sentinel for tb alone, which takes
-// the master for dead after half a second of silence. Directives are as in
+// Sentinel starts a master, a replica and a Sentinel for tb alone. The Sentinel
+// treats the master as down after half a second without an answer. Directives are as in
 // [Server], for both. The test is skipped where there is no redis-server.
 func Sentinel(tb testing.TB, directives ...string) *Watched {
 	tb.Helper()
@@ -64,9 +64,9 @@ func (w *Watched) ask() *redis.SentinelClient {
 	return redis.NewSentinelClient(&redis.Options{Addr: w.sentinel.addr, MaintNotificationsConfig: noNotifications()})
 }
 
-// Failover has the Sentinel put the replica in the place of the master, which
-// lives. It returns once that has begun; who still talks to the old master is
-// told when it is over.
+// Failover makes the Sentinel promote the replica while the master is running. It
+// returns when the failover has begun; clients of the old master are disconnected
+// at its end.
 func (w *Watched) Failover(ctx context.Context) error {
 	ask := w.ask()
 	defer func() { _ = ask.Close() }()
@@ -78,18 +78,18 @@ func (w *Watched) URL() string {
 	return "redis-sentinel://" + w.sentinel.addr + "/" + masterName
 }
 
-// eventually waits for a fact that a server is to tell.
-func eventually(tb testing.TB, what string, fact func() (told string, ok bool)) {
+// eventually waits until fact reports ok. After startTimeout it fails the test and prints the last state.
+func eventually(tb testing.TB, what string, fact func() (state string, ok bool)) {
 	tb.Helper()
 	deadline := time.After(startTimeout)
 	for {
-		told, ok := fact()
+		state, ok := fact()
 		if ok {
 			return
 		}
 		select {
 		case <-deadline:
-			tb.Fatalf("waited in vain for %s: %s", what, told)
+			tb.Fatalf("not after %s: %s; got %s", startTimeout, what, state)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Instance is a redis-server that belongs to one test, to be stopped and
-// started by it. Its address and its folder stay the same all its life.
+// Instance is a redis-server of one test, which can stop and start it. Its address
+// and its folder do not change.
 type Instance struct {
 	Addr string // host:port
 	Dir  string // where it keeps its dump and append-only file
@@ -50,14 +50,14 @@ func (s *Instance) Client() redis.UniversalClient {
 // PID returns the process id of the running server.
 func (s *Instance) PID() int { return s.proc.cmd.Process.Pid }
 
-// Stop ends the server the polite way; it saves what it is set to save.
+// Stop stops the server with SIGTERM; it saves what it is configured to save.
 func (s *Instance) Stop() { s.proc.end(syscall.SIGTERM) }
 
-// Kill ends the server as a crash would.
+// Kill stops the server with SIGKILL, as a crash does.
 func (s *Instance) Kill() { s.proc.kill() }
 
-// Start starts the server again at the same address, with what it had saved.
-// It does nothing while the server runs.
+// Start starts the server again at the same address, with the data that it saved.
+// It does nothing while the server is running.
 func (s *Instance) Start() {
 	s.tb.Helper()
 	if s.proc.running() {
@@ -75,14 +75,14 @@ func (s *Instance) Restart() {
 	s.Start()
 }
 
-// Freeze stops the server from running until Thaw, as a partition would: the
-// connections stay open and nothing is answered.
+// Freeze suspends the server until Thaw, like a network partition: the
+// connections stay open and get no answer.
 func (s *Instance) Freeze() { _ = s.proc.cmd.Process.Signal(syscall.SIGSTOP) }
 
 // Thaw ends Freeze.
 func (s *Instance) Thaw() { _ = s.proc.cmd.Process.Signal(syscall.SIGCONT) }
 
-// needServer skips the test, loudly, where there is no redis-server.
+// needServer skips the test if there is no redis-server, and says that it is not covered.
 func needServer(tb testing.TB) {
 	tb.Helper()
 	if binary() == "" {

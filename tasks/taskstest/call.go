@@ -16,12 +16,12 @@ import (
 type Call struct {
 	tasktype.Info
 	At     time.Time       // by the fleet's clock
-	Input  json.RawMessage // what the handler was given
-	Output json.RawMessage // what it returned; nil when it failed or answered with a plan
-	Err    error           // what it failed with, or asked for another call with
+	Input  json.RawMessage // of the handler
+	Output json.RawMessage // of the handler; nil if it returned an error or a plan
+	Err    error           // of the handler, also that of tasks.Again; nil if it succeeded
 }
 
-// In decodes the input of a call, and ends the test when that is no I.
+// In decodes the input of a call. If it is not an I, the test fails.
 func In[I any](tb testing.TB, c Call) I {
 	tb.Helper()
 	var in I
@@ -31,8 +31,7 @@ func In[I any](tb testing.TB, c Call) I {
 	return in
 }
 
-// Calls returns the calls of handlers so far, in their order; only those of the given tasks if there
-// are any.
+// Calls returns the calls of handlers so far, in their order. If names are given, only calls of these tasks are returned.
 func (f *Fleet) Calls(names ...string) []Call {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -48,7 +47,7 @@ func (f *Fleet) Calls(names ...string) []Call {
 	return out
 }
 
-// Names returns the tasks of calls.
+// Names returns the name of the task of each call.
 func Names(calls []Call) []string {
 	out := make([]string, len(calls))
 	for i, c := range calls {
@@ -57,14 +56,14 @@ func Names(calls []Call) []string {
 	return out
 }
 
-// Stub puts h in the place of what the Mux has for t, which may be nothing.
+// Stub makes h the handler of t, in place of the one in the Mux, if there is one. The middleware of the Mux wraps it.
 func Stub[I, O any](t tasks.Task[I, O], h func(context.Context, I) (O, error)) Option {
 	return func(f *Fleet) {
 		mux := tasks.NewMux()
 		tasks.Handle(mux, t, h)
 		for name, stub := range f.handlersOf(mux) {
-			if had := f.handlers[name]; had != nil {
-				stub.Opts, stub.Wrap = had.Opts, had.Wrap
+			if old := f.handlers[name]; old != nil {
+				stub.Opts, stub.Wrap = old.Opts, old.Wrap
 			}
 			f.handlers[name] = stub
 		}

@@ -15,8 +15,8 @@ import (
 	"muster/tasks/internal/engine"
 )
 
-// Fleet runs the tasks of a Mux when it is told to. It belongs to one goroutine; only handlers may use
-// its client meanwhile. It ends with its test.
+// Fleet runs the tasks of a Mux during calls of [Do], [Fleet.Drain] and [Fleet.Advance]. Use it from one goroutine;
+// handlers may use its client, too. It is closed at the end of the test.
 type Fleet struct {
 	tb     testing.TB
 	client *tasks.Client
@@ -30,15 +30,15 @@ type Fleet struct {
 	mu    sync.Mutex // guards the fields below
 	now   time.Time
 	calls []Call
-	wakes []engine.Wake              // sent, and not served
+	wakes []engine.Wake              // sent, but not yet served
 	bound map[string]*engine.Handler // of the worker that package tasks made last
 }
 
-// Option changes a fleet.
+// Option is an option of a fleet, such as [Stub].
 type Option func(*Fleet)
 
-// New returns a fleet that runs the tasks of mux. Its clock begins at the time of the call and stands
-// still while tasks run.
+// New returns a fleet that runs the tasks of mux. Its clock starts at the time of the call and does not move while
+// tasks run.
 func New(tb testing.TB, mux *tasks.Mux, opts ...Option) *Fleet {
 	tb.Helper()
 	f := &Fleet{tb: tb, redis: miniredis.NewMiniRedis(), workers: map[string]*engine.Worker{}, now: time.Now().Truncate(time.Millisecond)}
@@ -67,13 +67,13 @@ func New(tb testing.TB, mux *tasks.Mux, opts ...Option) *Fleet {
 	return f
 }
 
-// conn is the connection of a fleet, and an [engine.Hook]: whatever is made with it belongs to the fleet.
+// conn is the connection of a fleet, and an [engine.Hook]: engines and workers that use it belong to the fleet.
 type conn struct {
 	redis.UniversalClient
 	f *Fleet
 }
 
-// EngineMade gives an engine the fleet's clock and queue.
+// EngineMade sets the clock and the wake function of an engine to those of the fleet.
 func (c conn) EngineMade(e *engine.Engine) {
 	e.SetClock(jumping{c.f})
 	e.SetWaker(c.f.wake)
@@ -82,7 +82,7 @@ func (c conn) EngineMade(e *engine.Engine) {
 	}
 }
 
-// WorkerMade keeps the handlers of a worker.
+// WorkerMade stores the handlers of a worker in bound.
 func (c conn) WorkerMade(handlers map[string]*engine.Handler) {
 	c.f.mu.Lock()
 	defer c.f.mu.Unlock()
@@ -100,9 +100,9 @@ func (f *Fleet) handlersOf(mux *tasks.Mux) map[string]*engine.Handler {
 	return f.bound
 }
 
-// Client returns a client of the fleet, for handlers that send work of their own and for looking at
-// workflows. What is sent with it runs at the next [Do], [Fleet.Drain] or [Fleet.Advance]. Other clients
-// that are made with its connection belong to the fleet, too.
+// Client returns a client of the fleet, for handlers that send work and for reading the state of workflows. Workflows
+// that are sent with it run during the next [Do], [Fleet.Drain] or [Fleet.Advance]. Other clients that use its Redis
+// connection belong to the fleet, too.
 func (f *Fleet) Client() *tasks.Client { return f.client }
 
 // Now returns the time by the fleet's clock.
@@ -118,7 +118,7 @@ func Run[O any](tb testing.TB, mux *tasks.Mux, s tasks.Signature[O], opts ...Opt
 	return Do(New(tb, mux, opts...), s)
 }
 
-// Do sends s and runs the tasks of the fleet until all of s has ended, not only what its value needs.
+// Do sends s and runs the tasks of the fleet until all tasks of s have ended, also those that its value does not need.
 // It returns the value or a *[tasks.Failure].
 func Do[O any](f *Fleet, s tasks.Signature[O], opts ...tasks.SendOption) (O, error) {
 	f.tb.Helper()
@@ -130,18 +130,18 @@ func Do[O any](f *Fleet, s tasks.Signature[O], opts ...tasks.SendOption) (O, err
 	}
 	f.until(time.Time{}, func() bool {
 		p, err := run.Progress(ctx)
-		return err != nil || p.Ended // what was not kept has ended, too
+		return err != nil || p.Ended // an unknown workflow has ended and was not kept
 	})
 	return run.Wait(ctx)
 }
 
-// Drain runs tasks until there is nothing more to run, however far ahead it is.
+// Drain runs tasks until none is left, however far the clock has to jump.
 func (f *Fleet) Drain() {
 	f.tb.Helper()
 	f.until(time.Time{}, func() bool { return false })
 }
 
-// Advance runs what is due within d by the fleet's clock, and leaves the clock there.
+// Advance runs the tasks that are due within d by the fleet's clock, and moves the clock by d.
 func (f *Fleet) Advance(d time.Duration) {
 	f.tb.Helper()
 	end := f.Now().Add(d)
@@ -149,13 +149,13 @@ func (f *Fleet) Advance(d time.Duration) {
 	f.jump(end)
 }
 
-// Limits of what one call runs.
+// Limits of one call of until.
 const (
 	mostJumps = 100_000
 	mostTime  = 10 * 365 * 24 * time.Hour
 )
 
-// until runs tasks until done says so, nothing is left to run, or what is left comes after end.
+// until runs tasks until done returns true, no task is left, or all that are left are due after end.
 func (f *Fleet) until(end time.Time, done func() bool) {
 	f.tb.Helper()
 	begun := f.Now()
@@ -180,10 +180,10 @@ func (f *Fleet) until(end time.Time, done func() bool) {
 			f.jump(next)
 		}
 	}
-	f.tb.Fatalf("after %d turns there is still something to run: does a task ask for another call for ever?", mostJumps)
+	f.tb.Fatalf("after %d jumps of its clock there is still something to run: does a task return tasks.Again for ever?", mostJumps)
 }
 
-// jump moves the clock to t, not back.
+// jump moves the clock forward to t. If t is in the past it does nothing.
 func (f *Fleet) jump(t time.Time) {
 	f.mu.Lock()
 	if t.After(f.now) {
@@ -202,13 +202,13 @@ func (f *Fleet) worker() *engine.Worker {
 	return f.workerOf("default")
 }
 
-// jumping is the engine's clock: the fleet moves it, and nothing waits for it.
+// jumping is the engine's clock: the fleet moves it, and timers do not wait for it.
 type jumping struct{ *Fleet }
 
 func (jumping) AfterFunc(time.Duration, func()) func() bool { return func() bool { return true } }
 func (jumping) After(time.Duration) <-chan time.Time        { return time.After(10 * time.Microsecond) }
 
-// wake takes a wake-task instead of asynq.
+// wake stores a wake-task, which is not sent to asynq.
 func (f *Fleet) wake(_ context.Context, k engine.Wake) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -216,7 +216,7 @@ func (f *Fleet) wake(_ context.Context, k engine.Wake) error {
 	return nil
 }
 
-// work runs what is ready, one task after the other.
+// work runs the tasks that are ready, one after the other.
 func (f *Fleet) work() {
 	f.tb.Helper()
 	for {

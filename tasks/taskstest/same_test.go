@@ -57,7 +57,7 @@ func stories() *tasks.Mux {
 	})
 	tasks.Handle(mux, fail, func(_ context.Context, n int) (int, error) { return 0, fmt.Errorf("no %d", n) })
 	tasks.Handle(mux, never, func(_ context.Context, n int) (int, error) {
-		return 0, tasks.Permanent(tasks.WithCode("closed", errors.New("for good")))
+		return 0, tasks.Permanent(tasks.WithCode("closed", errors.New("shop is closed")))
 	})
 	tasks.Handle(mux, flaky, func(ctx context.Context, n int) (int, error) {
 		if a := tasks.InfoFrom(ctx).Attempt; a < 3 {

@@ -16,14 +16,14 @@ const (
 	CodeTimeout      = "timeout"      // the soft time limit passed
 	CodeHardTimeout  = "hard_timeout" // the hard time limit passed
 	CodePanic        = "panic"        // the handler panicked
-	CodeExpired      = "expired"      // not begun before it expired
-	CodeRevoked      = "revoked"      // stopped by someone
-	CodeLost         = "lost"         // its workers died, again and again
+	CodeExpired      = "expired"      // it expired before it started
+	CodeRevoked      = "revoked"      // a client or a failed group revoked it
+	CodeLost         = "lost"         // too many workers died while it ran
 	CodeInput        = "input"        // its input does not decode
 	CodeResult       = "result"       // its result does not encode, or is too large
 	CodeUnregistered = "unregistered" // no worker of its queue has a handler for it
 	CodePlan         = "plan"         // its plan cannot be run
 	CodeArchived     = "archived"     // an operator archived it
-	CodeVersion      = "version"      // no worker could read the workflow: it is of another release
-	CodeDamaged      = "damaged"      // what Redis holds of the workflow cannot be read
+	CodeVersion      = "version"      // no worker could read the workflow: another release wrote it
+	CodeDamaged      = "damaged"      // the data of the workflow in Redis cannot be read
 )

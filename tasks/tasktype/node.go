@@ -2,11 +2,11 @@ package tasktype
 
 import "time"
 
-// Node is one node of a workflow: a task, or what joins the values of others.
+// Node is a node of a workflow: a task, or a step that joins the values of others.
 type Node struct {
 	ID       string    `json:"id"`                 // within its workflow
-	Task     string    `json:"task"`               // name of the task; in parentheses, what joins its parts
-	Queue    string    `json:"queue,omitempty"`    // empty for what no worker runs
+	Task     string    `json:"task"`               // name of the task; a name in parentheses is a step without one
+	Queue    string    `json:"queue,omitempty"`    // empty for a step that no worker runs
 	Status   Status    `json:"status"`             // its state
 	Attempts int       `json:"attempts,omitempty"` // so far, with the one that runs
 	Worker   string    `json:"worker,omitempty"`   // name of the worker that runs it or ran it last
@@ -15,15 +15,15 @@ type Node struct {
 	Due      time.Time `json:"due,omitzero"`       // when it can run; zero if it does not wait for its time
 	Failure  *Failure  `json:"failure,omitempty"`  // why it failed or was revoked; nil otherwise
 	Message  string    `json:"message,omitempty"`  // of the last attempt that failed
-	Waits    string    `json:"waits,omitempty"`    // what keeps it from running that time alone will not bring
-	Done     int       `json:"done,omitempty"`     // how far its handler says that it is, of Total
-	Total    int       `json:"total,omitempty"`    // 0 if its handler says nothing
+	Waits    string    `json:"waits,omitempty"`    // why no live worker can run it; empty otherwise
+	Done     int       `json:"done,omitempty"`     // progress that its handler reported, of Total
+	Total    int       `json:"total,omitempty"`    // 0 if its handler reported none
 	Needs    []string  `json:"needs,omitempty"`    // ids of the nodes it comes after
 	Within   string    `json:"within,omitempty"`   // id of the map or the planned task that it is a part of
-	Side     bool      `json:"side,omitempty"`     // whether the value of the workflow does without it
+	Side     bool      `json:"side,omitempty"`     // whether the value of the workflow does not need it
 }
 
-// ActiveNode is a node in a batch of a worker: it runs, or waits for a moment behind one that does.
+// ActiveNode is a node in a batch of a worker: it is running, or waits briefly for a node before it.
 type ActiveNode struct {
 	Workflow string    `json:"workflow"` // id
 	Node     string    `json:"node"`     // id within the workflow
@@ -33,7 +33,7 @@ type ActiveNode struct {
 	Started  time.Time `json:"started"`  // when the batch was taken
 }
 
-// DueNode is a node that waits for its time: its first run, or after a failed attempt its next.
+// DueNode is a node that waits for the time of its first or its next attempt.
 type DueNode struct {
 	Workflow string    `json:"workflow"` // id
 	Node     string    `json:"node"`     // id within the workflow

@@ -2,31 +2,31 @@ package tasktype
 
 import "time"
 
-// Worker is a live worker, as it last described itself: some seconds ago at most.
+// Worker is a live worker, as it reported itself at most some seconds ago.
 type Worker struct {
 	Name           string         `json:"name"`
 	Host           string         `json:"host"`
 	PID            int            `json:"pid"`               // of its process on the host
-	Queues         map[string]int `json:"queues"`            // that it takes from, with their weights
+	Queues         map[string]int `json:"queues"`            // queues that it takes tasks from, with their weights
 	Concurrency    int            `json:"concurrency"`       // how many tasks it may run at once
 	MaxConcurrency int            `json:"max_concurrency"`   // what Concurrency can be raised to
 	Active         int            `json:"active"`            // tasks that it runs
 	Started        time.Time      `json:"started"`           // when it began to run
-	Tasks          []string       `json:"tasks"`             // names that it has handlers for, sorted
+	Tasks          []string       `json:"tasks"`             // names of the tasks that it has handlers for, sorted
 	Stats          WorkerStats    `json:"stats"`             // what it has done
-	Version        int            `json:"version,omitempty"` // of the stored form of workflows that it reads
+	Version        int            `json:"version,omitempty"` // latest version of stored workflows that it can read
 }
 
 // WorkerStats counts what a worker has done since it started.
 type WorkerStats struct {
 	Begun     int64 `json:"begun"`     // attempts
 	Succeeded int64 `json:"succeeded"` // nodes
-	Failed    int64 `json:"failed"`    // nodes, for good
-	Retried   int64 `json:"retried"`   // attempts that failed, with another to follow
-	Recovered int64 `json:"recovered"` // nodes of silent workers that it made runnable again
+	Failed    int64 `json:"failed"`    // nodes whose last attempt failed
+	Retried   int64 `json:"retried"`   // attempts that failed and are followed by another
+	Recovered int64 `json:"recovered"` // nodes of dead workers that it returned to their queues
 }
 
-// Pong is the answer of a worker to a ping, or that there was none.
+// Pong says whether and how fast a worker answered a ping.
 type Pong struct {
 	Worker   string        `json:"worker"`             // name
 	Answered bool          `json:"answered"`           // whether it answered in time

@@ -11,12 +11,12 @@ type Workflow struct {
 	Ended   time.Time     `json:"ended,omitzero"` // zero while it is running
 }
 
-// WorkflowState is whether a workflow in a listing has ended, and how.
+// WorkflowState says whether a workflow in a listing has ended, and how.
 type WorkflowState string
 
 // The states of a workflow in a listing.
 const (
-	WorkflowRunning   WorkflowState = "running" // sent and not ended, whether or not a worker is at it
+	WorkflowRunning   WorkflowState = "running" // sent and not ended, even if no worker is running its tasks
 	WorkflowSucceeded WorkflowState = "success"
 	WorkflowFailed    WorkflowState = "failure"
 	WorkflowRevoked   WorkflowState = "revoked"
@@ -28,8 +28,8 @@ type RatePoint struct {
 	Queue     string        `json:"queue"`     // name
 	Task      string        `json:"task"`      // at most 100 bytes of the name
 	Succeeded int64         `json:"succeeded"` // nodes
-	Failed    int64         `json:"failed"`    // nodes, for good
+	Failed    int64         `json:"failed"`    // nodes whose last attempt failed
 	Revoked   int64         `json:"revoked"`   // nodes
-	Retried   int64         `json:"retried"`   // attempts that failed, with another to follow
+	Retried   int64         `json:"retried"`   // attempts that failed and are followed by another
 	Busy      time.Duration `json:"busy_ns"`   // how long handlers ran, added up
 }

@@ -1,13 +1,13 @@
-// Package errtree looks at all errors that an error wraps, as errors.Is and errors.As do, but ends also when an
+// Package errtree lists all errors that an error wraps, as errors.Is and errors.As find them, but also returns if an
 // error wraps itself.
 package errtree
 
-// most bounds how many errors of a tree are looked at.
+// most is how many errors of a tree are read at most.
 const most = 200_000
 
 // All returns err and the errors it wraps, the outermost first: those with fewer errors around them come before those
 // with more, and errors that were joined come in their order. Only the first 200,000 are returned. It calls methods
-// of err: one that panics, panics here.
+// of err, and does not recover from their panics.
 func All(err error) []error {
 	if err == nil {
 		return nil
@@ -32,7 +32,8 @@ func All(err error) []error {
 	return all
 }
 
-// Is reports whether one of all is target, or says so by its method Is. The type of target must be comparable.
+// Is reports whether one of all is target, or its method Is returns true for target. The type of target must be
+// comparable.
 func Is(all []error, target error) bool {
 	for _, err := range all {
 		if err == target {

@@ -37,7 +37,7 @@ func TestOutermostErrorsComeFirst(t *testing.T) {
 	}
 }
 
-func TestErrorsThatNeverEndAreLeft(t *testing.T) {
+func TestEndlessTreesAreReadInPart(t *testing.T) {
 	t.Parallel()
 	target := errors.New("target")
 	wide := make([]error, 300_000)
@@ -62,7 +62,7 @@ func TestErrorsThatNeverEndAreLeft(t *testing.T) {
 	}
 }
 
-func TestMethodIsIsAsked(t *testing.T) {
+func TestMethodIsDecides(t *testing.T) {
 	t.Parallel()
 	all := errtree.All(fmt.Errorf("fetch: %w", &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}))
 	if !errtree.Is(all, os.ErrDeadlineExceeded) || errtree.Is(all, context.Canceled) {

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// maxArgs bounds the references between the nodes of a graph: some ten for each node that there can be.
+// maxArgs bounds the references between the nodes of a graph: ten for each of the most nodes.
 const maxArgs = 10 * MaxNodes
 
-// check reports what in a graph that was read from Redis would lead its readers astray: references to
-// nodes or tasks that it does not have, nodes without what their kind needs, and circles.
+// check returns an error if a graph that was read from Redis is invalid: it refers to nodes or tasks that it does not
+// have, a node lacks something that its kind needs, or nodes wait for each other.
 func check(g *Graph) error {
 	if g.Root < 0 || g.Root >= len(g.Nodes) {
 		return fmt.Errorf("the root is node %d of %d", g.Root, len(g.Nodes))
@@ -34,7 +34,7 @@ func check(g *Graph) error {
 	return checkCycles(g)
 }
 
-// checkSubs checks the graphs that stand for the members of maps, and that tasks refer to those that there are.
+// checkSubs checks the graphs of members of maps, and the references of tasks to them.
 func checkSubs(g *Graph) error {
 	for i := range g.Specs {
 		if s := g.Specs[i].Sub; s < 0 || s > len(g.Subs) {

@@ -34,7 +34,7 @@ func use(g *Graph) {
 	g.Roots()
 	g.Result()
 	for i := range g.Nodes {
-		g.doomed(i)
+		g.cannotSucceed(i)
 		g.Doomers(i)
 		g.Succs(i)
 		g.Members(i)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// ErrInvalid says that a signature cannot be sent.
+// ErrInvalid means that a signature cannot be sent.
 var ErrInvalid = errors.New("invalid signature")
 
 // MaxNodes bounds the graph of one send.
@@ -20,7 +20,7 @@ type compiler struct {
 	memo  map[*Sig]int
 	specs map[specKey]int
 	bare  bool          // nodes are only placed: how they run does not matter
-	inner map[*Sig]bool // what the bodies of maps are made of
+	inner map[*Sig]bool // parts of the bodies of maps
 	hole  *Sig          // of the body that is compiled
 }
 
@@ -61,7 +61,7 @@ func (c *compiler) compile(s *Sig) (*Graph, error) {
 	return c.g, nil
 }
 
-// Find returns which node of the graph that Compile makes of s, under whatever options of a send, stands for part.
+// Find returns the node of part in the graph that Compile makes of s. It does not depend on the options of a send.
 func Find(s, part *Sig) (int, bool) {
 	c := &compiler{g: &Graph{inputs: map[int]json.RawMessage{}}, memo: map[*Sig]int{}, bare: true}
 	if _, err := c.node(s); err != nil {
@@ -253,7 +253,7 @@ func (c *compiler) spec(s *Sig) (int, error) {
 	return i, nil
 }
 
-// after makes what next starts with wait for first, except for what first itself waits for.
+// after makes the first nodes of next wait for first, except nodes that first itself needs.
 func (c *compiler) after(first, next int) error {
 	done := c.g.closure(first)
 	inside := c.g.closure(next)
@@ -281,7 +281,7 @@ func (c *compiler) gate(inside map[int]bool, on int) {
 	}
 }
 
-// addTask adds a node with what runs on a failure of its own.
+// addTask adds a node, and the tasks that its LinkError options run on its failure.
 func (c *compiler) addTask(n Node, opts *Opts) (int, error) {
 	i, err := c.add(n)
 	if err != nil || opts == nil {

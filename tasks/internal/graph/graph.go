@@ -13,11 +13,11 @@ const (
 	Task      Kind = iota // runs a handler
 	List                  // the values of Args
 	Pair                  // the values of two Args
-	Outcomes              // what became of Args
+	Outcomes              // the outcomes of Args
 	Wrap                  // the elements of In, as outcomes
 	Or                    // the first of two Args that succeeded
 	Each                  // a task for each element of In: a map
-	EachEnded             // what became of the members of the map In
+	EachEnded             // the outcomes of the members of the map In
 	Catch                 // a task that runs on the failure of In, or of each of Args; known only once it runs
 	Permit                // holds the place of a group's member under AtMost
 	Const                 // Value
@@ -33,11 +33,11 @@ type Node struct {
 	Ranges   []int `json:"a,omitempty"` // Args as first, count, …
 	After    []int `json:"f,omitempty"` // must succeed first
 	Lim      int   `json:"l,omitempty"` // needs a place of this group before it runs
-	Rel      int   `json:"r,omitempty"` // gives back a place of this group
+	Rel      int   `json:"r,omitempty"` // releases a place of this group
 	By       int   `json:"b,omitempty"` // the node that took the place, if not this
 	AtMost   int   `json:"m,omitempty"`
 	FailFast bool  `json:"q,omitempty"`
-	Same     int   `json:"x,omitempty"` // so many more nodes like this follow
+	Same     int   `json:"x,omitempty"` // how many more equal nodes follow
 	Own      bool  `json:"o,omitempty"` // of a Catch: only a failure of In itself counts, not one of what In comes after
 
 	Value json.RawMessage `json:"v,omitempty"` // of a Const
@@ -107,10 +107,10 @@ type EdgeKind byte
 const (
 	Need     EdgeKind = 'n' // success counts, failure skips
 	Any      EdgeKind = 'a' // any outcome counts
-	First    EdgeKind = 'o' // success is enough, failure is nothing
+	First    EdgeKind = 'o' // success is enough, failure is ignored
 	Last     EdgeKind = 'h' // success is enough, failure skips
 	Rescuer  EdgeKind = 'r' // any failure runs it
-	Catcher  EdgeKind = 'e' // a failure that is no revocation runs it, once for each cause
+	Catcher  EdgeKind = 'e' // a failure, but not a revocation, runs it, once for each cause
 	OwnCatch EdgeKind = 'l' // likewise, but only a failure of the node itself
 	OfMap    EdgeKind = 'i' // as Need, of a member to its map
 	Replaces EdgeKind = 'p' // any outcome is that of the planned node
@@ -135,13 +135,13 @@ func (n *Node) preds() []int {
 // Preds returns the nodes whose outcome node i waits for; they may be virtual, and passive.
 func (g *Graph) Preds(i int) []int { return g.Nodes[i].preds() }
 
-// Result returns what the value of g is made from, directly or not.
+// Result returns the nodes that the value of g needs, directly or not.
 func (g *Graph) Result() map[int]bool { return g.closure(g.Root) }
 
-// closure returns from and what it needs.
+// closure returns node from and all nodes that it needs, directly or not.
 func (g *Graph) closure(from int) map[int]bool { return g.reach(from, func(int) bool { return false }) }
 
-// reach is closure, but does not look behind the nodes that stop.
+// reach is closure, but does not follow the inputs of nodes for which stop returns true.
 func (g *Graph) reach(from int, stop func(int) bool) map[int]bool {
 	seen := map[int]bool{}
 	stack := []int{from}
@@ -185,10 +185,10 @@ func (g *Graph) Input(i int) (json.RawMessage, bool) {
 	return raw, ok
 }
 
-// ForgetInputs lets go of the literal inputs.
+// ForgetInputs drops the literal inputs.
 func (g *Graph) ForgetInputs() { g.inputs = nil }
 
-// Passive reports whether node i is only a value: it has no state of its own.
+// Passive reports whether node i has no state of its own, only a value that its users compute.
 func (g *Graph) Passive(i int) bool { return g.passive[i] }
 
 // Need returns how many outcomes node i waits for.
@@ -225,7 +225,7 @@ func (g *Graph) Roots() []int {
 	var out []int
 	for i := range g.Nodes {
 		switch g.Nodes[i].Kind {
-		case Catch, Or, EachEnded: // they wait for what need does not count
+		case Catch, Or, EachEnded: // need does not count the outcomes that they wait for
 			continue
 		}
 		if g.need[i] == 0 && !g.passive[i] {
@@ -235,8 +235,8 @@ func (g *Graph) Roots() []int {
 	return out
 }
 
-// doomed returns what cannot succeed any more once node i has failed, i included.
-func (g *Graph) doomed(i int) map[int]bool {
+// cannotSucceed returns node i and the nodes that can no longer succeed once it has failed.
+func (g *Graph) cannotSucceed(i int) map[int]bool {
 	seen := map[int]bool{i: true}
 	stack := []int{i}
 	for len(stack) > 0 {
@@ -255,20 +255,20 @@ func (g *Graph) doomed(i int) map[int]bool {
 // FailsFast reports whether a failure of a node of g may end others.
 func (g *Graph) FailsFast() bool { return g.failFast }
 
-// Doomers returns what to revoke when node i has failed: what the fail-fast groups that it ends are
-// made of, but for what others need too and for what is skipped anyway.
+// Doomers returns the nodes to revoke when node i has failed: those of the fail-fast groups that it fails,
+// except nodes that others need too and nodes that are skipped anyway.
 func (g *Graph) Doomers(i int) []int {
 	var out []int
-	var doomed map[int]bool
+	var failing map[int]bool
 	for gi := range g.Nodes {
 		n := &g.Nodes[gi]
 		if n.Kind != List || !n.FailFast {
 			continue
 		}
-		if doomed == nil {
-			doomed = g.doomed(i)
+		if failing == nil {
+			failing = g.cannotSucceed(i)
 		}
-		if !slices.ContainsFunc(n.Args, func(a int) bool { return doomed[a] }) {
+		if !slices.ContainsFunc(n.Args, func(a int) bool { return failing[a] }) {
 			continue
 		}
 		others := g.reach(g.Root, func(k int) bool {
@@ -277,7 +277,7 @@ func (g *Graph) Doomers(i int) []int {
 		})
 		for _, a := range n.Args {
 			for k := range g.closure(a) {
-				if !others[k] && !doomed[k] && !g.passive[k] && g.Nodes[k].Kind != Catch {
+				if !others[k] && !failing[k] && !g.passive[k] && g.Nodes[k].Kind != Catch {
 					out = append(out, k)
 				}
 			}

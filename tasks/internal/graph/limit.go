@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// users returns the nodes that need each node, as far as the result of g does.
+// users returns for each node the nodes that need it, among those that the result of g needs.
 func users(g *Graph) map[int][]int {
 	out := map[int][]int{}
 	for i := range g.closure(g.Root) {
@@ -15,10 +15,10 @@ func users(g *Graph) map[int][]int {
 	return out
 }
 
-// limit lets members of group start only with one of its places. A member that is more than a task
-// gets a permit before what it alone starts with. Who holds a place waits for nothing but what is its
-// own: what others need too has no part in it and is there before the place is taken. Otherwise groups
-// could wait for each other's places. What makes nothing run but a rescue of what others need takes none.
+// limit makes the members of group start only with one of its places. A member of more than one task
+// gets a permit before its first own nodes. A member that holds a place waits only for its own nodes: nodes that
+// others need too must have ended before it takes the place. Otherwise groups could wait for each other's places. A
+// member whose own nodes only rescue nodes that others need takes no place.
 func (c *compiler) limit(group int) error {
 	g := c.g
 	users := users(g)
@@ -64,7 +64,7 @@ func (c *compiler) limit(group int) error {
 	return nil
 }
 
-// spare takes out of own what needs no place: rescues of what is not among own, and values of what is not.
+// spare removes from own the nodes that need no place: rescues and values of nodes that are not in own.
 func spare(g *Graph, own map[int]bool) {
 	for taken := true; taken; {
 		taken = false
@@ -79,7 +79,7 @@ func spare(g *Graph, own map[int]bool) {
 	}
 }
 
-// outside returns what own needs of others, and of what it only needs the end.
+// outside returns the other nodes that own needs: before must succeed, ended need only end.
 func outside(g *Graph, own map[int]bool) (before, ended []int) {
 	for k := range own {
 		n := &g.Nodes[k]

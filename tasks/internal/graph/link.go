@@ -28,7 +28,7 @@ func (l *linker) findPassive() {
 	g := l.g
 	g.passive = make([]bool, len(g.Nodes))
 	uses := make([]int, len(g.Nodes))  // nodes that can read the parts of a passive one instead
-	real := make([]bool, len(g.Nodes)) // someone waits for the node itself
+	real := make([]bool, len(g.Nodes)) // whether a node waits for the node itself
 	real[g.Root] = true
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
@@ -93,7 +93,7 @@ func (l *linker) edge(from, to int, kind EdgeKind, inst int) {
 	}
 }
 
-// feed lets node to wait for a value: for the node from or, if that is passive, for what it is made of.
+// feed makes node to wait for the node from or, if that is passive, for its parts.
 func (l *linker) feed(from, to int, kind EdgeKind) {
 	if !l.g.passive[from] {
 		l.edge(from, to, kind, -1)
@@ -176,7 +176,7 @@ func (l *linker) linkCatches() {
 	}
 }
 
-// classify finds tasks in a row whose success does the same.
+// classify finds adjacent tasks whose success has the same effect.
 func (l *linker) classify() {
 	g := l.g
 	g.class = make([]int, len(g.Nodes))

@@ -53,7 +53,7 @@ func (c *compiler) mapFunc(s *Sig, list int) (int, error) {
 	return c.add(Node{Kind: Each, Spec: len(c.g.Specs) - 1, In: list + 1, AtMost: opts.AtMost, FailFast: opts.FailFast})
 }
 
-// firstQueue returns a queue that a worker takes from which can run g.
+// firstQueue returns the queue of the first task of g: its workers can start g.
 func firstQueue(g *Graph) string {
 	if len(g.Specs) == 0 {
 		return ""
@@ -61,7 +61,7 @@ func firstQueue(g *Graph) string {
 	return g.Specs[0].Queue
 }
 
-// checkBodies reports what is used both in the body of a map and outside of it: it would be two nodes.
+// checkBodies returns an error if a part is used both in the body of a map and outside of it: it would be two nodes.
 func (c *compiler) checkBodies() error {
 	for part := range c.inner {
 		if _, ok := c.memo[part]; ok && part.Shape != Value {

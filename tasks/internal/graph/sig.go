@@ -1,8 +1,8 @@
-// Package graph knows which parts of a signature can run, given which are done; it does no I/O.
+// Package graph computes which nodes of a workflow can run, given the outcomes of others. It does no I/O.
 //
-// A [Sig] is the erased tree behind a typed signature. [Compile] turns it into a [Graph]: tasks and
-// the joins between them, with the edges along which an outcome travels. The graph is stored once
-// for each workflow; whoever finishes a node reads from it what that node's outcome decides.
+// A [Sig] is the untyped tree of a signature. [Compile] turns it into a [Graph]: tasks and
+// the joins between them, with edges from each node to the nodes that its outcome affects. The graph is stored once
+// for each workflow; the process that finishes a node reads from it what follows.
 package graph
 
 import (
@@ -43,7 +43,7 @@ type Sig struct {
 	Err   error // why this signature cannot be sent
 
 	Body *Sig // of a MapFunc
-	Hole *Sig // in Body, in whose place the element comes; a Value
+	Hole *Sig // the Value in Body that stands for the element
 }
 
 // Opts are the options of a task, a group or a send; a nil or zero field is unset.
@@ -74,7 +74,7 @@ type Opts struct {
 	Bind  []json.RawMessage // second halves of the input; the last one is added first
 	Links []Link            // run on the task's own failure
 
-	Err error // of the first option that makes no sense
+	Err error // of the first invalid option
 }
 
 // Link is a task that runs on the failure of another one.
@@ -205,7 +205,7 @@ func (s *Sig) with(opts *Opts, memo map[*Sig]*Sig) *Sig {
 	return &c
 }
 
-// body puts what change makes of it in the place of the body of s, and finds the hole again.
+// body replaces the body of s by the result of change, and updates the hole.
 func (s *Sig) body(change func(*Sig) *Sig, memo map[*Sig]*Sig) {
 	s.Body = change(s.Body)
 	if hole, ok := memo[s.Hole]; ok {
@@ -216,7 +216,7 @@ func (s *Sig) body(change func(*Sig) *Sig, memo map[*Sig]*Sig) {
 // kidFirst reports whether kid i of a shape may be among the first to run, if the shape is.
 func (s *Sig) kidFirst(i int) bool { return s.Shape != After || i == 0 }
 
-// firsts collects what a queue or priority of a send reaches: the first step of a chain, both sides
+// firsts collects the parts to which a queue or priority of a send applies: the first step of a chain, both sides
 // of a chord and every member of a group.
 func (s *Sig) firsts(into map[*Sig]bool) {
 	if s == nil || into[s] {

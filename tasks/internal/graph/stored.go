@@ -20,7 +20,7 @@ func (g *Graph) Encode() ([]byte, error) {
 	return raw, nil
 }
 
-// packed returns g with rows of equal nodes as one.
+// packed returns g with adjacent equal nodes merged into one.
 func packed(g *Graph) *Graph {
 	c := *g
 	c.Subs = slices.Clone(g.Subs)
@@ -60,7 +60,7 @@ func (e *VersionError) Error() string {
 }
 
 // Decode returns the graph that raw is the stored form of; a [VersionError] if that is of another version.
-// Whatever raw is, a graph that is returned without an error can be used without harm.
+// raw need not be trusted: a graph that is returned without an error is valid.
 func Decode(raw []byte) (*Graph, error) {
 	g := &Graph{}
 	if err := json.Unmarshal(raw, g); err != nil {

@@ -13,7 +13,7 @@ const (
 	shownInAll   = 500 // bytes, then it is cut
 )
 
-// String writes the tree on a line, as a person would read it aloud: cut where it is long.
+// String returns the tree on one line; long parts are cut.
 func (s *Sig) String() string {
 	var b strings.Builder
 	s.write(&b)

@@ -10,7 +10,7 @@ func call(task, input string) *Sig {
 	return &Sig{Shape: Call, Task: task, Input: json.RawMessage(input)}
 }
 
-func TestString(t *testing.T) {
+func TestStringIsOneShortLine(t *testing.T) {
 	t.Parallel()
 	group := func(n int) *Sig {
 		g := &Sig{Shape: Group}

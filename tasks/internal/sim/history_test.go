@@ -32,7 +32,7 @@ const (
 )
 
 // history is one run of the simulation. Everything in it happens in one bubble, whose clock is the history's, and
-// is decided by one goroutine, the scheduler: it waits until all others wait for it, and lets one of them go on.
+// is decided by one goroutine, the scheduler: it waits until all others wait for it, and lets one of them continue.
 type history struct {
 	seed    uint64
 	width   int // of what events show of an argument
@@ -117,7 +117,7 @@ func (h *history) settle() {
 	slices.SortStableFunc(h.waiting, func(a, b wake) int { return cmp.Or(a.from.Compare(b.from), cmp.Compare(a.id, b.id)) })
 }
 
-// ready returns the steps that can go on.
+// ready returns the steps that can continue.
 func (h *history) ready() (out []*step) {
 	now := time.Now()
 	for _, s := range h.parked {

@@ -26,7 +26,7 @@ func (h *history) addParty() {
 	h.party = &party{process: p, client: h.newClient(p), won: map[string]int{}}
 }
 
-// asked reports whether a node waits for an answer that nobody is about to give.
+// asked reports whether a node waits for an answer and no party is about to give it.
 func (h *history) asked() bool {
 	if h.party == nil || h.party.busy {
 		return false

@@ -22,7 +22,7 @@ var (
 )
 
 // process is a simulated process, with its own memory and clock: a worker or a sender. It shares only Redis and the queue
-// of wake-tasks with the others. Every call to these waits until the scheduler lets it go on.
+// of wake-tasks with the others. Every call to these waits until the scheduler lets it continue.
 type process struct {
 	h      *history
 	name   string
@@ -33,7 +33,7 @@ type process struct {
 	took   map[string][]int // the events in which it was given a node
 	dead   bool
 	direct bool      // it does not wait for the scheduler, because the scheduler itself asks
-	frozen time.Time // nothing of it goes on before
+	frozen time.Time // none of its steps continues before
 
 	engine   *engine.Engine             // of its client
 	handlers map[string]*engine.Handler // of its worker
