@@ -28,13 +28,13 @@ func TestParseURL(t *testing.T) {
 	} {
 		o, err := tasks.ParseURL(c.url)
 		if err != nil {
-			t.Errorf("%s: %v", c.url, err)
+			t.Errorf("%s: got %v, want no error", c.url, err)
 			continue
 		}
 		if got := strings.Join(o.Addrs, " "); got != c.addrs || o.Username != c.user || o.Password != c.password ||
 			o.MasterName != c.master || o.SentinelPassword != c.sentinel || o.DB != c.db ||
 			(o.TLSConfig != nil) != c.tls || o.IsClusterMode != c.cluster {
-			t.Errorf("%s: got %s %+v", c.url, got, o)
+			t.Errorf("%s: got %s %+v, want %+v", c.url, got, o, c)
 		}
 	}
 }
@@ -49,9 +49,9 @@ func TestParseURLRefuses(t *testing.T) {
 	} {
 		_, err := tasks.ParseURL(url)
 		if err == nil {
-			t.Errorf("%s was taken", url)
+			t.Errorf("%s: got no error, want one", url)
 		} else if strings.Contains(err.Error(), "secret@") {
-			t.Errorf("%s: the error tells the password: %v", url, err)
+			t.Errorf("%s: got %v, want an error without the password", url, err)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func TestPlainTasksBesideWorkflows(t *testing.T) {
 			t.Fatal(err)
 		}
 		if out, err := run.Wait(t.Context()); err != nil || out != 3 {
-			t.Errorf("workflow: %d %v", out, err)
+			t.Errorf("workflow: got %d, %v, want 3", out, err)
 		}
 		inspector := asynq.NewInspectorFromRedisClient(rdb)
 		for name, want := range map[string]string{

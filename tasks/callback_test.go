@@ -20,13 +20,13 @@ var callbackStories = []story{
 	{"callback once, with the value", func(t *testing.T, w *world) {
 		got, err := send(t, w, tasks.OnSuccess(tasks.Chain(ID.S(1), Inc), Note))
 		if err != nil || got != 2 || !slices.Equal(w.noted("note"), []int{2}) {
-			t.Fatalf("got %v, %v, noted %v", got, err, w.noted("note"))
+			t.Fatalf("got %v, %v, noted %v, want 2, noted [2]", got, err, w.noted("note"))
 		}
 	}},
 	{"the same callback twice on one signature runs twice", func(t *testing.T, w *world) {
 		x := tasks.OnSuccess(tasks.OnSuccess(ID.S(1), Note), Note)
 		if got, err := send(t, w, x); err != nil || got != 1 || len(w.noted("note")) != 2 {
-			t.Fatalf("got %v, %v, noted %v", got, err, w.noted("note"))
+			t.Fatalf("got %v, %v, noted %v, want 1, noted twice", got, err, w.noted("note"))
 		}
 		all := tasks.OnError(tasks.OnError(half(), Err), Err)
 		for i, s := range []tasks.Signature[[]int]{
@@ -48,20 +48,20 @@ var callbackStories = []story{
 			s = tasks.OnSuccess(tasks.Chain(s, ID), Note)
 		}
 		if got, err := send(t, w, s); err != nil || got != 1337 || len(w.noted("note")) != 42 {
-			t.Fatalf("got %v, %v, noted %d times", got, err, len(w.noted("note")))
+			t.Fatalf("got %v, %v, noted %d times, want 1337, noted 42 times", got, err, len(w.noted("note")))
 		}
 	}},
 	{"callback of a group and of a chord, once", func(t *testing.T, w *world) {
 		got, err := send(t, w, tasks.OnSuccess(tasks.Chord(tasks.OnSuccess(tasks.Each([]int{42, 1337}, ID), Total), Sum), Note))
 		if err != nil || got != 1379 || !slices.Equal(w.noted("note"), []int{1379}) || !slices.Equal(w.noted("total"), []int{1379}) {
-			t.Fatalf("got %v, %v, noted %v and %v", got, err, w.noted("note"), w.noted("total"))
+			t.Fatalf("got %v, %v, noted %v and %v, want 1379 each", got, err, w.noted("note"), w.noted("total"))
 		}
 	}},
 	{"errback of a group gets the member that failed", func(t *testing.T, w *world) {
 		_, err := send(t, w, tasks.OnError(tasks.Group(ID.S(1), Fail.S(7)), Err))
 		wantFailure(t, err, "E7")
 		if fs := w.failures(); len(fs) != 1 || fs[0].Node != "1" || fs[0].Task != "t.fail" || fs[0].Attempts != 1 {
-			t.Fatalf("errback got %+v", fs)
+			t.Fatalf("errback: got %+v, want one failure of node 1", fs)
 		}
 	}},
 	{"errback of a chain, once, with the step that failed", func(t *testing.T, w *world) {
@@ -77,7 +77,7 @@ var callbackStories = []story{
 			_, err := send(t, w, tasks.OnError(s, Err))
 			wantFailure(t, err, "E")
 			if fs := w.failures(); len(fs) != at+1 || fs[at].Node != strconv.Itoa(at+1) {
-				t.Fatalf("errback got %+v", fs)
+				t.Fatalf("errback: got %+v, want %d failures, the last of node %d", fs, at+1, at+1)
 			}
 		}
 	}},
@@ -99,10 +99,10 @@ var callbackStories = []story{
 				s = tasks.OnError(s, Err)
 			}
 			if _, err := send(t, w, s); err == nil {
-				t.Fatal("no failure")
+				t.Fatalf("form %d: got no error, want a failure", i)
 			}
 			if n := len(w.failures()); n != i+1 {
-				t.Fatalf("form %d: errback ran %d times in all", i, n)
+				t.Fatalf("form %d: got %d runs of the errback in all, want %d", i, n, i+1)
 			}
 		}
 	}},
@@ -119,14 +119,14 @@ var callbackStories = []story{
 		_, err := send(t, w, tasks.OnError(tasks.Chord(tasks.Group(ID.S(3), inner, ID.S(2)), Total), Err))
 		wantFailure(t, err, "E5")
 		if n := len(w.failures()); n != 1 || len(w.noted("total")) != 0 {
-			t.Fatalf("errback ran %d times, bodies %d times", n, len(w.noted("total")))
+			t.Fatalf("got %d runs of the errback and %d of bodies, want 1 and 0", n, len(w.noted("total")))
 		}
 	}},
 	{"callbacks of a task that is replaced, and of its replacement", func(t *testing.T, w *world) {
 		replaced := tasks.OnSuccess(Deep.S(2), Note)
 		got, err := send(t, w, tasks.OnSuccess(tasks.Chord(tasks.Group(replaced, ID.S(1)), Sum), Note))
 		if err != nil || got != 45 {
-			t.Fatalf("got %v, %v", got, err)
+			t.Fatalf("got %v, %v, want 45", got, err)
 		}
 		// The value does not wait for callbacks, nor do callbacks for each other.
 		testutil.Eventually(t, "both callbacks", func() bool {
@@ -137,7 +137,7 @@ var callbackStories = []story{
 		_, err = send(t, w, tasks.Group(tasks.OnError(FailTo.S(1), Err), ID.S(1)))
 		wantFailure(t, err, "E1")
 		if n := len(w.failures()); n != 1 {
-			t.Fatalf("errback ran %d times", n)
+			t.Fatalf("got %d runs of the errback, want 1", n)
 		}
 	}},
 	{"errback of an inner chain", func(t *testing.T, w *world) {
@@ -145,7 +145,7 @@ var callbackStories = []story{
 		_, err := send(t, w, tasks.Chain(inner, Inc))
 		wantFailure(t, err, "E1")
 		if fs := w.failures(); len(fs) != 1 || fs[0].Node != "1" || fs[0].Task != "t.fail" {
-			t.Fatalf("errback got %+v", fs)
+			t.Fatalf("errback: got %+v, want one failure of node 1", fs)
 		}
 	}},
 	{"callback on every member", func(t *testing.T, w *world) {
@@ -154,7 +154,7 @@ var callbackStories = []story{
 			ms[i] = tasks.OnSuccess(ID.S(1), Note)
 		}
 		if _, err := send(t, w, tasks.Group(ms...)); err != nil || len(w.noted("note")) != 42 {
-			t.Fatalf("%v, noted %d times", err, len(w.noted("note")))
+			t.Fatalf("got %v, noted %d times, want no error, noted 42 times", err, len(w.noted("note")))
 		}
 	}},
 	{"errback once for every failed member of a group", func(t *testing.T, w *world) {
@@ -205,7 +205,7 @@ var callbackStories = []story{
 	{"errback after the last attempt", func(t *testing.T, w *world) {
 		_, err := send(t, w, tasks.OnError(Fail.S(1, tasks.MaxRetry(2), tasks.ConstantBackoff(time.Millisecond)), Err))
 		if f := wantFailure(t, err, "E1"); f.Attempts != 3 || len(w.noted("fail")) != 3 || len(w.failures()) != 1 {
-			t.Fatalf("%+v, ran %d times, errback %d times", f, len(w.noted("fail")), len(w.failures()))
+			t.Fatalf("got %+v, ran %d times, errback %d times, want 3 attempts, 3 and 1", f, len(w.noted("fail")), len(w.failures()))
 		}
 	}},
 	{"inner and outer errback of a failing plan, once each", func(t *testing.T, w *world) {

@@ -43,17 +43,17 @@ var chainStories = []story{
 	{"chain of a chain has all steps", func(t *testing.T, w *world) {
 		run := sent(t, w, tasks.After(ID.S(1), tasks.Chain(tasks.Chain(ID.S(2), Inc), Inc)))
 		if ns := nodes(t, w, run.ID()); len(ns) != 4 {
-			t.Fatalf("nodes %+v", ns)
+			t.Fatalf("got nodes %+v, want 4", ns)
 		}
 		ended(t, w, run.ID())
 	}},
 	{"id of choice of a chain", func(t *testing.T, w *world) {
 		run, err := tasks.Chain(ID.S(1), Inc).Send(t.Context(), w.client, tasks.ID("T"))
 		if err != nil || run.ID() != "T" {
-			t.Fatalf("got %v, %v", run.ID(), err)
+			t.Fatalf("got id %v, %v, want T", run.ID(), err)
 		}
 		if got, err := tasks.Attach[int](w.client, "T").Wait(limited(t)); err != nil || got != 2 {
-			t.Fatalf("got %v, %v", got, err)
+			t.Fatalf("got %v, %v, want 2", got, err)
 		}
 	}},
 	{"queue of a send", func(t *testing.T, w *world) {
@@ -76,10 +76,10 @@ var chainStories = []story{
 			return strings.Join(out, " ")
 		}
 		if got := queues(tasks.Chain(tasks.Chain(ID.S(1), Inc), Inc)); got != "Q default default" {
-			t.Errorf("chain: %s", got)
+			t.Errorf("chain: got queues %s, want Q default default", got)
 		}
 		if got := queues(tasks.Chord(tasks.Each(ints(3), ID), Sum)); got != "Q Q Q Q" {
-			t.Errorf("chord and group: %s", got)
+			t.Errorf("chord and group: got queues %s, want Q Q Q Q", got)
 		}
 	}},
 }

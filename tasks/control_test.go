@@ -89,7 +89,7 @@ func TestConcurrencyGrowsAndShrinksExactly(t *testing.T) {
 		most := func(n int) {
 			t.Helper()
 			if got := g.most.Swap(0); got > int64(n) {
-				t.Errorf("%d ran at once, expected at most %d", got, n)
+				t.Errorf("got %d at once, want at most %d", got, n)
 			}
 		}
 		running(3)
@@ -147,12 +147,12 @@ func TestSetConcurrencyTellsWhatItCannotDo(t *testing.T) {
 	} {
 		err := g.client.SetConcurrency(t.Context(), c.worker, c.n)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%d for %q: %v, expected it to tell %q", c.n, c.worker, err, c.want)
+			t.Errorf("%d for %q: got %v, want an error with %q", c.n, c.worker, err, c.want)
 		}
 	}
 	idle := tasks.NewClient(redistest.New(t))
 	if err := idle.SetConcurrency(t.Context(), "", 2); err == nil || !strings.Contains(err.Error(), "no worker") {
-		t.Errorf("without workers: %v", err)
+		t.Errorf("without workers: got %v, want an error with no worker", err)
 	}
 }
 
@@ -236,7 +236,7 @@ func (g *gate) pauseAndResume(t *testing.T) {
 		}
 	}
 	if g.client.PauseQueue(ctx, "") == nil || g.client.ResumeQueue(ctx, " ") == nil {
-		t.Error("a queue without a name was paused, or resumed")
+		t.Error("pause or resume a queue without a name: got no error, want one")
 	}
 	queues, err := g.client.Queues(ctx)
 	if err != nil || len(queues) != 1 || !queues[0].Paused || queues[0].Active < 1 || queues[0].Active+queues[0].Pending != 3 {
@@ -262,7 +262,7 @@ func TestPingTellsWhoIsSilent(t *testing.T) {
 	freeze(t, cmd)
 	ps, err := client.PingWorkers(t.Context(), 200*time.Millisecond)
 	if err != nil || len(ps) != 1 || ps[0].Answered || ps[0].Worker != "frozen" {
-		t.Errorf("ping: %+v %v", ps, err)
+		t.Errorf("ping: got %+v, %v, want no answer of frozen", ps, err)
 	}
 }
 
@@ -292,10 +292,10 @@ func TestHeadersReachEveryTaskAndAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := run.Wait(t.Context()); err != nil || out != "annann" {
-		t.Errorf("%q %v, expected annann", out, err)
+		t.Errorf("got %q, %v, want annann", out, err)
 	}
 	_, err = who.S("").Send(t.Context(), client, tasks.Headers(map[string]string{"who": strings.Repeat("x", 9000)}))
 	if err == nil || !strings.Contains(err.Error(), "headers") {
-		t.Errorf("headers of 9000 bytes: %v", err)
+		t.Errorf("headers of 9000 bytes: got %v, want an error that names the headers", err)
 	}
 }

@@ -35,7 +35,7 @@ func TestSpecs(t *testing.T) {
 		}
 		when, err := parseSpec(c.spec, loc)
 		if err != nil {
-			t.Errorf("%s: %v", c.spec, err)
+			t.Errorf("%s: got %v, want no error", c.spec, err)
 			continue
 		}
 		at, err := time.Parse(layout, c.from)
@@ -73,7 +73,7 @@ func TestSpecsFromAnyMomentAgree(t *testing.T) {
 			}
 			for at := from; at.Before(from.Add(48 * time.Hour)); at = at.Add(7 * time.Minute) {
 				if next := when.Next(at); !ticks[next.Unix()] {
-					t.Errorf("%s: from %s the next is %s, which those who began earlier do not know", spec, at, next.UTC())
+					t.Errorf("%s: from %s got the tick %s, want one that schedulers that started earlier have, too", spec, at, next.UTC())
 				}
 			}
 		}
@@ -100,11 +100,11 @@ func TestBadSpecsAreTold(t *testing.T) {
 	} {
 		_, err := parseSpec(spec, time.UTC)
 		if err == nil {
-			t.Errorf("%q was taken", spec)
+			t.Errorf("%q: got no error, want one", spec)
 			continue
 		}
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v does not tell %q", spec, err, want)
+			t.Errorf("%q: got %v, want %q", spec, err, want)
 		}
 	}
 }

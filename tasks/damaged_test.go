@@ -241,7 +241,7 @@ func wantEnd(t *testing.T, w *world, run *tasks.AsyncResult[int], end string) {
 	_, err := tasks.Attach[int](w.client, run.ID()).Wait(limited(t))
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		t.Errorf("it has no end:\n%s", tree(t, w, run.ID()))
+		t.Errorf("got no end of the workflow, want one:\n%s", tree(t, w, run.ID()))
 	case end == "value" && err != nil:
 		t.Errorf("got %v, want a value", err)
 	case end == "error" && err == nil:

@@ -42,7 +42,7 @@ func TestFirstFailureEndsAFailFastGroup(t *testing.T) {
 				wantFailure(t, err, c.why)
 				for _, f := range w.failures() {
 					if f.Code == tasktype.CodeRevoked {
-						t.Errorf("errback of a task that was only revoked: %+v", f)
+						t.Errorf("errback of a revoked task: got %+v, want none", f)
 					}
 				}
 			})
@@ -60,7 +60,7 @@ func TestFirstFailureEndsAFailFastGroup(t *testing.T) {
 			})
 			w.open("shared")
 			if got, err := run.Wait(limited(t)); err != nil || got.Second != "E1 revoked" {
-				t.Fatalf("got %+v, %v", got, err)
+				t.Fatalf("got %+v, %v, want E1 revoked second", got, err)
 			}
 			ended(t, w, run.ID())
 		})

@@ -88,7 +88,7 @@ var failureStories = []story{
 		ended(t, w, run.ID())
 		for _, n := range nodes(t, w, run.ID()) {
 			if n.ID > "1" && n.Status != tasktype.Skipped {
-				t.Errorf("node %s %s is %s", n.ID, n.Task, n.Status)
+				t.Errorf("node %s %s: got %s, want SKIPPED", n.ID, n.Task, n.Status)
 			}
 		}
 	}},
@@ -100,40 +100,40 @@ var failureStories = []story{
 		ended(t, w, run.ID())
 		values, done, err := tasks.Members(t.Context(), run)
 		if err != nil || values[0] != 7 || !done[0] || done[1] {
-			t.Fatalf("%v %v %v", values, done, err)
+			t.Fatalf("got %v, %v, %v, want 7 from the first member alone", values, done, err)
 		}
 	}},
 	{"unregistered task fails in the end", func(t *testing.T, w *world) {
 		startImpatient(t, w)
 		_, err := send(t, w, tasks.New[int, int]("t.unserved", tasks.Queue("unserved")).S(1))
 		if f := wantFailure(t, err, "has a handler for t.unserved"); f.Code != tasktype.CodeUnregistered {
-			t.Fatalf("got %+v", f)
+			t.Fatalf("got %+v, want code %s", f, tasktype.CodeUnregistered)
 		}
 	}},
 	{"retry in, permanent and coded errors", func(t *testing.T, w *world) {
 		_, err := send(t, w, tasks.New[string, int]("t.verdict", tasks.MaxRetry(9)).S("permanent"))
 		if f := wantFailure(t, err, "never"); f.Attempts != 1 || f.Code != tasktype.CodePermanent {
-			t.Fatalf("got %+v", f)
+			t.Fatalf("got %+v, want 1 attempt and code %s", f, tasktype.CodePermanent)
 		}
 		got, err := send(t, w, tasks.New[string, int]("t.verdict", tasks.MaxRetry(1)).S("retryin"))
 		if err != nil || got != 2 {
-			t.Fatalf("got %v, %v", got, err)
+			t.Fatalf("got %v, %v, want 2", got, err)
 		}
 		_, err = send(t, w, tasks.New[string, int]("t.verdict").S("coded"))
 		if f := wantFailure(t, err, "blocked"); f.Code != "http_403" {
-			t.Fatalf("got %+v", f)
+			t.Fatalf("got %+v, want code http_403", f)
 		}
 	}},
 	{"result over the cap", func(t *testing.T, w *world) {
 		_, err := send(t, w, tasks.New[int, string]("t.big").S(1<<20))
 		if f := wantFailure(t, err, "store it and return a key"); f.Code != tasktype.CodeResult {
-			t.Fatalf("got %+v", f)
+			t.Fatalf("got %+v, want code %s", f, tasktype.CodeResult)
 		}
 	}},
 	{"soft time limit", func(t *testing.T, w *world) {
 		_, err := send(t, w, Slow.S(AB{1, 10000}, tasks.Timeout(20*time.Millisecond)))
 		if f := wantFailure(t, err, "deadline"); f.Code != tasktype.CodeTimeout {
-			t.Fatalf("got %+v", f)
+			t.Fatalf("got %+v, want code %s", f, tasktype.CodeTimeout)
 		}
 	}},
 }

@@ -130,7 +130,7 @@ func newWorld(t *testing.T, rdb redis.UniversalClient, change ...func(*tasks.Wor
 		done <- err
 		t.Fatalf("worker did not start: %v", err)
 	case <-time.After(waitLimit):
-		t.Fatal("worker is not ready")
+		t.Fatalf("got no ready worker after %s, want one", waitLimit)
 	}
 	return w
 }
@@ -146,7 +146,7 @@ func send[O any](t *testing.T, w *world, s tasks.Signature[O], opts ...tasks.Sen
 	}
 	out, err := run.Wait(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("workflow %s has no end:\n%s", run.ID(), tree(t, w, run.ID()))
+		t.Fatalf("workflow %s: got no end, want one:\n%s", run.ID(), tree(t, w, run.ID()))
 	}
 	ended(t, w, run.ID())
 	return out, err
@@ -169,12 +169,12 @@ func ended(t *testing.T, w *world, id string) {
 	}
 	for _, n := range nodes {
 		if !n.Status.Terminal() {
-			t.Errorf("node %s of ended workflow is %s\n%s", n.ID, n.Status, tree(t, w, id))
+			t.Errorf("node %s of an ended workflow: got %s, want a terminal state\n%s", n.ID, n.Status, tree(t, w, id))
 		}
 	}
 	ttl, err := w.client.Redis().PTTL(ctx, flowKey(t, w.client.Redis(), id)).Result()
 	if err != nil || ttl <= 0 {
-		t.Errorf("ended workflow %s has time to live %v, %v", id, ttl, err)
+		t.Errorf("ended workflow %s: got time to live %v, %v, want one", id, ttl, err)
 	}
 }
 

@@ -75,7 +75,7 @@ func TestWorkerStartsAndStaysListedWhileMemoryIsFull(t *testing.T) {
 		t.Errorf("what is known of the worker expires in %v, want the time since its last beat", ttl)
 	}
 	if !answers(t, w.client, time.Second, w.worker.Name()) {
-		t.Error("the worker does not answer")
+		t.Error("ping: got no answer, want one")
 	}
 	_, err := ID.S(1).Send(t.Context(), w.client)
 	if !tasks.Refused(err) || !strings.Contains(err.Error(), "raise that") {
@@ -108,16 +108,16 @@ func TestFullDiskOfRedisMakesNobodyGone(t *testing.T) {
 		return tasks.Refused(err)
 	})
 	if !answers(t, w.client, 2*time.Second, name) {
-		t.Error("a live worker does not answer a ping")
+		t.Error("ping of a live worker: got no answer, want one")
 	}
 	if _, err := ID.S(1).Send(t.Context(), w.client); !tasks.Refused(err) {
 		t.Errorf("send: got %v, want a refusal", err)
 	}
 	if c, err := tasks.Connect(t.Context(), srv.URL()); err != nil {
-		t.Errorf("connect to a Redis whose disk is full: %v", err)
+		t.Errorf("connect to a Redis whose disk is full: got %v, want no error", err)
 	} else {
 		if _, err := tasks.Attach[int](c, run.ID()).Status(t.Context()); err != nil {
-			t.Errorf("look at a workflow: %v", err)
+			t.Errorf("status of a workflow: got %v, want no error", err)
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -134,7 +134,7 @@ func TestFullDiskOfRedisMakesNobodyGone(t *testing.T) {
 		}
 	}
 	if err := w.client.Writable(t.Context()); err != nil {
-		t.Errorf("writable again: %v", err)
+		t.Errorf("writable again: got %v, want no error", err)
 	}
 }
 

@@ -93,11 +93,11 @@ var groupStories = []story{
 		run := sent(t, w, tasks.After(tasks.After(first, second), tasks.Each(ints(5), ID)))
 		ns := nodes(t, w, run.ID())
 		if len(ns) < 7 || len(ns[0].Needs) != 0 || !slices.Equal(ns[1].Needs, []string{ns[0].ID}) {
-			t.Fatalf("nodes %+v", ns)
+			t.Fatalf("got nodes %+v, want first, second, then the members", ns)
 		}
 		for _, n := range ns[2:7] {
 			if !slices.Equal(n.Needs, []string{ns[1].ID}) {
-				t.Errorf("member %+v", n)
+				t.Errorf("got member %+v, want it after node %s", n, ns[1].ID)
 			}
 		}
 		ended(t, w, run.ID())
@@ -111,11 +111,11 @@ var groupStories = []story{
 		run := sent(t, w, tasks.Group(ms...))
 		due, err := w.client.Due(t.Context(), 20)
 		if err != nil || len(due) != 10 {
-			t.Fatalf("due %+v, %v", due, err)
+			t.Fatalf("got due %+v, %v, want 10", due, err)
 		}
 		for i, d := range due {
 			if off := d.Due.Sub(began) - time.Duration(i+1)*time.Hour; d.Node != strconv.Itoa(i) || off.Abs() > time.Minute {
-				t.Errorf("member %s is due in %v", d.Node, d.Due.Sub(began))
+				t.Errorf("got member %s due in %v, want member %d in %d hours", d.Node, d.Due.Sub(began), i, i+1)
 			}
 		}
 		if err := run.Revoke(t.Context()); err != nil {
@@ -144,7 +144,7 @@ var groupStories = []story{
 		ran := w.noted("once")
 		slices.Sort(ran)
 		if !slices.Equal(ran, ints(15)[1:]) || len(w.noted("done")) != 1 {
-			t.Fatalf("ran %v, done %v", ran, w.noted("done"))
+			t.Fatalf("got ran %v, done %v, want 1 to 14, done once", ran, w.noted("done"))
 		}
 	}},
 	{"what is stored grows with the nodes", func(t *testing.T, w *world) {
@@ -179,27 +179,27 @@ var groupStories = []story{
 			return float64(size) / float64(n)
 		}
 		if flat, deep := perNode(1), perNode(3); deep > 1.5*flat {
-			t.Fatalf("%.0f bytes for each node one deep, %.0f three deep", flat, deep)
+			t.Fatalf("got %.0f bytes for each node one deep and %.0f three deep, want at most half more", flat, deep)
 		}
 	}},
 	{"after waits for what it comes after", func(t *testing.T, w *world) {
 		s := tasks.After(tasks.Each([]AB{{1, 30}, {2, 10}}, Slow), tasks.Group(Echo.S(Mark{"slow", 3}), Echo.S(Mark{"slow", 3})))
 		_, err := send(t, w, s)
 		if order := w.noted("slow"); err != nil || len(order) != 4 || !slices.Equal(order[2:], []int{3, 3}) {
-			t.Fatalf("%v: order %v", err, order)
+			t.Fatalf("got %v, order %v, want 3 and 3 last", err, order)
 		}
 	}},
 	{"fail fast in a map, settled", func(t *testing.T, w *world) {
 		got, err := send(t, w, tasks.Chord(tasks.Settle(tasks.Map(Range.S(20), Fail, tasks.FailFast(), tasks.AtMost(1))), Settled))
 		if err != nil || !strings.HasPrefix(got, "E0") || !strings.HasSuffix(got, "revoked") {
-			t.Fatalf("got %q, %v", got, err)
+			t.Fatalf("got %q, %v, want E0 … revoked", got, err)
 		}
 	}},
 	{"countdown of a chord delays all of it", func(t *testing.T, w *world) {
 		began := time.Now()
 		got, err := send(t, w, tasks.Chord(tasks.Each([]int{1, 2}, Note), Sum), tasks.In(300*time.Millisecond))
 		if d := time.Since(began); err != nil || got != 3 || d < 300*time.Millisecond {
-			t.Fatalf("got %v, %v after %v", got, err, d)
+			t.Fatalf("got %v, %v after %v, want 3 after 300ms", got, err, d)
 		}
 	}},
 	{"eta of a step, to the millisecond", func(t *testing.T, w *world) {
@@ -209,26 +209,26 @@ var groupStories = []story{
 			_, err := send(t, w, tasks.Chain(ID.S(1), tasks.New[int, int]("t.when"), tasks.At(at)))
 			ran := w.noted("when")
 			if err != nil || len(ran) != i+1 {
-				t.Fatalf("%v, ran %v", err, ran)
+				t.Fatalf("got %v, ran %v, want %d runs", err, ran, i+1)
 			}
 			late = append(late, ran[i]-int(at.UnixMilli()))
 			if late[i] < 0 {
-				t.Fatalf("ran %d ms before its time", -late[i])
+				t.Fatalf("got a run %d ms before its time, want none", -late[i])
 			}
 			if late[i] <= 250 {
 				return
 			}
 		}
-		t.Fatalf("ran %v ms after its time", late)
+		t.Fatalf("got runs %v ms after their time, want one of at most 250", late)
 	}},
-	{"at most so many members run at once", func(t *testing.T, w *world) {
+	{"AtMost bounds how many members run at once", func(t *testing.T, w *world) {
 		got, err := send(t, w, tasks.Chord(tasks.Map(Range.S(20), tasks.New[int, int]("t.count"), tasks.AtMost(3)), Sum))
 		most := 0
 		for _, n := range w.noted("count") {
 			most = max(most, n)
 		}
-		if err != nil || got != 190 || most > 3 || most < 2 { // on a busy machine not all three need come at once
-			t.Fatalf("got %v, %v, %d at once", got, err, most)
+		if err != nil || got != 190 || most > 3 || most < 2 { // on a busy machine two at once are enough
+			t.Fatalf("got %v, %v, %d at once, want 190, 2 or 3 at once", got, err, most)
 		}
 	}},
 }

@@ -21,10 +21,10 @@ func TestHandlesOfWorkflows(t *testing.T) {
 
 // resultStories need more than one value to tell.
 var resultStories = []story{
-	{"members' values outlive no flag: they stay until the retention is over", func(t *testing.T, w *world) {
+	{"values of members are kept until the retention is over", func(t *testing.T, w *world) {
 		run := sent(t, w, tasks.Chord(tasks.Each([]int{3, 4}, ID), Sum))
 		if got, err := run.Wait(limited(t)); err != nil || got != 7 {
-			t.Fatalf("got %v, %v", got, err)
+			t.Fatalf("got %v, %v, want 7", got, err)
 		}
 		ended(t, w, run.ID())
 	}},
@@ -38,22 +38,22 @@ var resultStories = []story{
 			_, err := run.Wait(ctx)
 			cancel()
 			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Fatalf("got %v", err)
+				t.Fatalf("got %v, want %v", err, context.DeadlineExceeded)
 			}
 			if p, err := run.Progress(t.Context()); err != nil || p.Ended || p.Done != 0 || p.Status.Terminal() {
-				t.Fatalf("got %+v, %v", p, err)
+				t.Fatalf("got %+v, %v, want nothing done", p, err)
 			}
 			if err := run.Revoke(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}},
-	{"a failure is told without waiting for what still runs", func(t *testing.T, w *world) {
+	{"a failure is returned without waiting for running tasks", func(t *testing.T, w *world) {
 		run := sent(t, w, tasks.Chord(tasks.Group(Hold.S("late"), tasks.Chain(Fail.S(1), Inc)), Sum))
 		_, err := run.Wait(limited(t))
 		wantFailure(t, err, "E1")
 		if p, err := run.Progress(t.Context()); err != nil || p.Ended || p.Status != tasktype.Failed {
-			t.Fatalf("got %+v, %v", p, err)
+			t.Fatalf("got %+v, %v, want FAILURE and not ended", p, err)
 		}
 		w.open("late")
 		ended(t, w, run.ID())
@@ -61,22 +61,22 @@ var resultStories = []story{
 	{"a handle by its id, until the results are forgotten", func(t *testing.T, w *world) {
 		run := sent(t, w, tasks.Each([]int{5, 6}, Slow2))
 		if err := run.Forget(t.Context()); err == nil {
-			t.Fatal("a workflow that runs was forgotten")
+			t.Fatal("forget a running workflow: got no error, want one")
 		}
 		w.open("slow2")
 		again := tasks.Attach[[]int](w.client, run.ID())
 		if got, err := again.Wait(limited(t)); err != nil || !slices.Equal(got, []int{5, 6}) {
-			t.Fatalf("got %v, %v", got, err)
+			t.Fatalf("got %v, %v, want [5 6]", got, err)
 		}
 		ended(t, w, run.ID())
 		if err := again.Forget(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.client.Nodes(t.Context(), run.ID()); !errors.Is(err, tasks.ErrUnknown) {
-			t.Fatalf("after it was forgotten: %v", err)
+			t.Fatalf("after Forget: got %v, want ErrUnknown", err)
 		}
 		if err := again.Forget(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
-			t.Fatalf("forgotten twice: %v", err)
+			t.Fatalf("second Forget: got %v, want ErrUnknown", err)
 		}
 	}},
 	{"the tree of what a plan started has every value", func(t *testing.T, w *world) {
@@ -92,15 +92,15 @@ var resultStories = []story{
 			}
 		}
 		if !slices.Equal(inside, []string{"t.id", "t.id", "t.id", "t.sum"}) {
-			t.Fatalf("inside of the plan: %v", inside)
+			t.Fatalf("nodes of the plan: got %v, want t.id three times and t.sum", inside)
 		}
 	}},
 	{"unknown id", func(t *testing.T, w *world) {
 		if _, err := tasks.Attach[int](w.client, "unknown").Status(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
-			t.Fatalf("got %v", err)
+			t.Fatalf("got %v, want ErrUnknown", err)
 		}
 		if _, err := tasks.Attach[int](w.client, "unknown").Wait(t.Context()); !errors.Is(err, tasks.ErrUnknown) {
-			t.Fatalf("got %v", err)
+			t.Fatalf("got %v, want ErrUnknown", err)
 		}
 	}},
 	{"id of choice, sent twice", func(t *testing.T, w *world) {
@@ -110,10 +110,10 @@ var resultStories = []story{
 		}
 		run, err := s.Send(t.Context(), w.client, tasks.ID("mine"))
 		if !errors.Is(err, tasks.ErrDuplicate) || run.ID() != "mine" {
-			t.Fatalf("got %v, %v", run.ID(), err)
+			t.Fatalf("got id %v, %v, want mine and ErrDuplicate", run.ID(), err)
 		}
 		if got, err := run.Wait(limited(t)); err != nil || got != 1 || len(w.noted("twice")) != 1 {
-			t.Fatalf("got %v, %v", got, err)
+			t.Fatalf("got %v, %v, noted %v, want 1, noted once", got, err, w.noted("twice"))
 		}
 	}},
 	{"unique key", func(t *testing.T, w *world) {
@@ -123,7 +123,7 @@ var resultStories = []story{
 		}
 		second, err := ID.S(2).Send(t.Context(), w.client, tasks.Unique("u", time.Hour))
 		if !errors.Is(err, tasks.ErrDuplicate) || second.ID() != first.ID() {
-			t.Fatalf("got %v, %v", second.ID(), err)
+			t.Fatalf("got id %v, %v, want %v and ErrDuplicate", second.ID(), err, first.ID())
 		}
 		if err := first.Revoke(t.Context()); err != nil {
 			t.Fatal(err)

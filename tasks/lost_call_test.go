@@ -96,7 +96,7 @@ func (c *cutter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 }
 
 // The tasks of the cut-off tests. Unique yields another value each time it runs, so that two uses of
-// its value tell whether they got the same.
+// its value show whether they got the same.
 var (
 	Unique     = tasks.New[int, int64]("cut.unique")
 	UniquePlan = tasks.New[int, int64]("cut.plan")
