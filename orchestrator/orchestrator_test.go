@@ -344,17 +344,13 @@ func TestSoftBlockIsHeldAgainstProxyAndSite(t *testing.T) {
 		if err := o.Pool.Flush(ctx); err != nil {
 			return err
 		}
-		there, err := o.Pool.SiteHealth(ctx, "wall")
-		if err != nil {
-			return err
-		}
-		members, err := o.Pool.List(ctx, proxies.Filter{})
+		members, err := o.Pool.ListAt(ctx, "wall", proxies.Filter{})
 		for _, m := range members {
-			if h := there[m.ID]; h.Fails != 1 || !h.Until.After(h.LastFail) {
-				t.Errorf("with the site: got %+v", h)
+			if h := m.SiteHealth; h == nil || h.Fails != 1 || !h.Until.After(h.LastFail) {
+				t.Errorf("at the site: got %+v, want 1 failure and a rest", h)
 			}
 			if m.Health.Fails != 0 {
-				t.Errorf("everywhere: got %+v", m.Health)
+				t.Errorf("over all sites: got %v failures, want 0", m.Health.Fails)
 			}
 		}
 		if len(members) != 1 {
@@ -458,7 +454,7 @@ func TestReuseLeavesDeadWorkers(t *testing.T) {
 	}
 }
 
-// A Redis of ours takes nobody without its password; its own user's commands
+// Our own Redis accepts no client without its password; its own user's commands
 // find that through the data folder.
 func TestConnectNeedsThePasswordOfRedis(t *testing.T) {
 	t.Parallel()

@@ -11,30 +11,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Archived returns the proxies that were taken out within the last day.
-func (p *Pool) Archived(ctx context.Context) ([]Proxy, error) { return p.store.archived(ctx) }
-
-func (s *store) archived(ctx context.Context) ([]Proxy, error) {
-	records, err := s.rdb.HGetAll(ctx, archivedKey(s.name)).Result()
-	if err != nil {
-		return nil, fmt.Errorf("read archived proxies: %w", err)
-	}
-	var out []Proxy
-	for _, record := range records {
-		var proxy Proxy
-		if json.Unmarshal([]byte(record), &proxy) == nil {
-			out = append(out, proxy)
-		}
-	}
-	slices.SortFunc(out, compareLatency)
-	return out, nil
-}
-
-// firstRecheck is how long after it was taken out a proxy is checked again.
+// firstRecheck is how long after its removal a proxy is checked again.
 const firstRecheck = 5 * time.Minute
 
-// archivedDue returns at most n proxies of the archive that are to be looked at now, and notes that they are. The
-// intervals double: each look is twice as long after the taking out as the one before.
+// archivedDue returns at most n proxies of the archive that are due for a check, and records that they are checked now.
+// The intervals double: each check is twice as long after the removal as the one before.
 func (s *store) archivedDue(ctx context.Context, now time.Time, n int) ([]Proxy, error) {
 	taken, err := s.rdb.ZRangeWithScores(ctx, archiveKey(s.name), 0, -1).Result()
 	if err != nil {
@@ -42,11 +23,11 @@ func (s *store) archivedDue(ctx context.Context, now time.Time, n int) ([]Proxy,
 	}
 	dayAgo := strconv.FormatInt(now.Add(-24*time.Hour).UnixMilli(), 10)
 	if err := s.rdb.ZRemRangeByScore(ctx, lookedKey(s.name), "-inf", dayAgo).Err(); err != nil {
-		return nil, fmt.Errorf("forget old looks: %w", err)
+		return nil, fmt.Errorf("forget old checks: %w", err)
 	}
 	looks, err := s.rdb.ZRangeWithScores(ctx, lookedKey(s.name), 0, -1).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read when proxies were looked at: %w", err)
+		return nil, fmt.Errorf("read when archived proxies were checked: %w", err)
 	}
 	looked := make(map[string]int64, len(looks))
 	for _, z := range looks {
@@ -75,7 +56,7 @@ func (s *store) archivedDue(ctx context.Context, now time.Time, n int) ([]Proxy,
 			}
 		}
 		if err := s.rdb.ZAdd(ctx, lookedKey(s.name), marks...).Err(); err != nil {
-			return nil, fmt.Errorf("note a look: %w", err)
+			return nil, fmt.Errorf("record a check: %w", err)
 		}
 	}
 	return due, nil

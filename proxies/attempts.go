@@ -12,7 +12,7 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// attempts is one request's tries with proxies: which were tried, and whose fault their failures were.
+// attempts is the tries of one request: which proxies were tried, and whose fault the failures were.
 type attempts struct {
 	pick     PickOptions // of the next one
 	left     int
@@ -43,20 +43,20 @@ func (a *attempts) next() PickOptions {
 	return a.pick
 }
 
-// noProxy notes that no proxy is left to try.
+// noProxy records that no proxy is left to try.
 func (a *attempts) noProxy(err error) {
 	if a.last == nil || a.goDirectly(err) {
 		a.last = err
 	}
 }
 
-// goDirectly reports whether to connect directly after err. It is not when a proxy could not reach the target, for then the
+// goDirectly reports whether to connect directly after err. It returns false when a proxy could not reach the target: then the
 // pool is not at fault.
 func (a *attempts) goDirectly(err error) bool {
 	return a.direct && errors.Is(err, ErrNoProxy) && len(a.suspects) == 0 && a.pick.without == ""
 }
 
-// fail notes how a proxy failed, by an error or an answer of its own, and whose fault that was.
+// fail records how a proxy failed, by an error or an answer of its own, and whose fault that was.
 func (a *attempts) fail(lease *Lease, v verdict, response *http.Response, err error) {
 	a.pick.Except = append(a.pick.Except, lease.Proxy.ID)
 	if err != nil {
@@ -86,7 +86,7 @@ func (f *fault) Unwrap() error { return f.error }
 // ProxyFault reports whether the proxy failed for certain, and not the target.
 func (f *fault) ProxyFault() bool { return f.sure }
 
-// Via is the id of the proxy that the request went by.
+// Via is the id of the proxy that carried the request.
 func (f *fault) Via() string { return f.via }
 
 // verdict is whose fault an outcome was.
@@ -94,14 +94,14 @@ type verdict int
 
 const (
 	clean    verdict = iota // an answer of the site, to pass on
-	unproven                // an answer to pass on that may as well be the proxy's, which has not reached the site then
+	unproven                // an answer to pass on that may be the proxy's own, without reaching the site
 	guilty                  // the proxy's; it has been reported
 	doubtful                // the proxy's or the target's
 	unfit                   // no one's: the protocol of the proxy cannot carry the target
 	ours                    // this process's or the caller's
 )
 
-// blame finds whose fault an error was, and gives back the lease unless that is in doubt.
+// blame returns whose fault an error was, and ends the lease unless that is in doubt.
 func blame(lease *Lease, err error) verdict {
 	switch reason := tunnel.ReasonOf(err); {
 	case reason == tunnel.Local, reason == tunnel.Canceled:
@@ -120,7 +120,7 @@ func blame(lease *Lease, err error) verdict {
 	return guilty
 }
 
-// suspect is a proxy whose failure may as well be the target's. Whether another reaches the target shows whose it was.
+// suspect is a proxy whose failure may be the target's fault. The target is at fault unless another proxy reaches it.
 type suspect struct {
 	lease    *Lease
 	outcome  Outcome        // to report if another reaches the target
@@ -142,8 +142,8 @@ func chargeOf(err error) Outcome {
 	return missed
 }
 
-// settle gives back the leases of the suspects: reported when another proxy has reached the target, else released. One that
-// timed out rests at the target in any case, so that the next request does not take as long.
+// settle ends the leases of the suspects: with a report when another proxy has reached the target, else with none. A proxy
+// that timed out rests at the target in any case, so that the next request does not take as long.
 func settle(suspects []suspect, guilty bool) {
 	for _, s := range suspects {
 		switch {

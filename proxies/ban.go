@@ -9,7 +9,7 @@ import (
 )
 
 // Ban keeps proxies from a site for a while, or from all sites when site is "", whatever checks and requests say in the
-// meantime. A d of 0 is for good. They stay in the pool, and come back by themselves when the time is over.
+// meantime. A d of 0 is without end. The proxies stay in the pool, and are used again when the time is over.
 func (p *Pool) Ban(ctx context.Context, site string, d time.Duration, ids ...string) error {
 	defer p.view.expire()
 	return p.store.ban(ctx, site, d, ids)
@@ -58,12 +58,10 @@ func (s *store) unban(ctx context.Context, site string, ids []string) (int, erro
 type Ban struct {
 	ID    string    `json:"id"`
 	Site  string    `json:"site,omitempty"` // "" is all
-	Until time.Time `json:"until,omitzero"` // zero is for good
+	Until time.Time `json:"until,omitzero"` // zero is without end
 }
 
-// Bans lists those that hold, and forgets those that are over.
-func (p *Pool) Bans(ctx context.Context) ([]Ban, error) { return p.store.bans(ctx) }
-
+// bans returns the bans in force, and deletes those that have ended.
 func (s *store) bans(ctx context.Context) ([]Ban, error) {
 	texts, err := s.rdb.HGetAll(ctx, bansKey(s.name)).Result()
 	if err != nil {
@@ -90,7 +88,7 @@ func (s *store) bans(ctx context.Context) ([]Ban, error) {
 	}
 	if len(over) > 0 {
 		if err := s.rdb.HDel(ctx, bansKey(s.name), over...).Err(); err != nil {
-			return nil, fmt.Errorf("forget bans that are over: %w", err)
+			return nil, fmt.Errorf("delete bans that have ended: %w", err)
 		}
 	}
 	return bans, nil

@@ -68,7 +68,7 @@ func TestBan(t *testing.T) {
 		// One that is over is forgotten.
 		ban("", time.Nanosecond, two)
 		gets("shop", one, two)
-		if bans, err := mine.Bans(t.Context()); err != nil || len(bans) != 0 {
+		if bans, err := mine.store.bans(t.Context()); err != nil || len(bans) != 0 {
 			t.Errorf("got %v %v", bans, err)
 		}
 		if n, _ := rdb.HLen(t.Context(), bansKey("{muster:proxies}")).Result(); n != 0 {
@@ -142,7 +142,7 @@ func TestListAtASite(t *testing.T) {
 		t.Errorf("banned for an hour: got %t for %s", members[0].Banned, left)
 	}
 	if !members[1].Banned || !members[1].BannedUntil.IsZero() {
-		t.Errorf("banned for good: got %t until %s", members[1].Banned, members[1].BannedUntil)
+		t.Errorf("banned without end: got %t until %s, want true until zero", members[1].Banned, members[1].BannedUntil)
 	}
 	if h := members[2].SiteHealth; members[2].Banned || h == nil || h.Requests != 6 {
 		t.Fatalf("seen by the site: got banned %t and %+v, want six requests", members[2].Banned, h)

@@ -25,8 +25,8 @@ type DialOptions struct {
 }
 
 // Dial opens a tunnel to addr ("host:port") through a proxy of the pool, and tries up to Tries of them. Closing the
-// connection gives the proxy back: it counts as a success when anything came through. That says something of the proxy
-// and addr, and nothing of Site, whose health and bans only say which proxy is picked. The proxy is the zero Proxy when the connection is direct.
+// connection ends the lease, as a success when anything was received. The outcome counts for the proxy and addr, not for
+// Site, whose health and bans only decide which proxy is picked. The proxy is the zero Proxy when the connection is direct.
 func (p *Pool) Dial(ctx context.Context, addr string, o DialOptions) (net.Conn, Proxy, error) {
 	if err := tunnel.CheckTarget(addr); err != nil {
 		return nil, Proxy{}, err
@@ -43,7 +43,7 @@ func (p *Pool) Dial(ctx context.Context, addr string, o DialOptions) (net.Conn, 
 		begun := time.Now()
 		conn, err := p.transports.dialer(lease.Proxy).Tunnel(ctx, addr)
 		if err == nil {
-			for _, s := range a.suspects { // they may still turn out guilty: some proxies say of any tunnel that it is open
+			for _, s := range a.suspects { // they may still be at fault: some proxies report any tunnel as open
 				s.lease.Release()
 			}
 			return &leasedConn{Conn: conn, lease: lease, latency: time.Since(begun), suspects: a.suspects}, lease.Proxy, nil
@@ -75,13 +75,13 @@ func (p *Pool) Dial(ctx context.Context, addr string, o DialOptions) (net.Conn, 
 	return nil, Proxy{}, a.last
 }
 
-// leasedConn gives its proxy back when it is closed.
+// leasedConn ends its lease when it is closed.
 type leasedConn struct {
 	*tunnel.Conn
 	lease    *Lease
 	latency  time.Duration
-	suspects []suspect   // proxies that did not reach the target; their leases are given back
-	got      atomic.Bool // something came through
+	suspects []suspect   // proxies that did not reach the target; their leases have ended
+	got      atomic.Bool // something was received
 	once     sync.Once
 }
 

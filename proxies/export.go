@@ -80,7 +80,7 @@ func writeExport(dir string, proxies []Proxy) error {
 			return fmt.Errorf("export proxies: %w", err)
 		}
 	}
-	// The JSON is last: who watches it for a change finds the others new as well.
+	// The JSON is last: a program that watches it finds the others new as well.
 	if err := atomicfile.WriteBytes(filepath.Join(dir, ExportJSON), 0o600, append(document, '\n')); err != nil {
 		return fmt.Errorf("export proxies: %w", err)
 	}

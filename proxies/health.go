@@ -15,7 +15,7 @@ type Health struct {
 	Fails    float64   `json:"fails"`              // failures since the last success; a timeout is half of one
 	LastOK   time.Time `json:"last_ok,omitzero"`   //
 	LastFail time.Time `json:"last_fail,omitzero"` //
-	Until    time.Time `json:"until,omitzero"`     // not to be used before
+	Until    time.Time `json:"until,omitzero"`     // not used before
 	Latency  float64   `json:"latency_ms"`         // moving mean of the time to the first byte
 }
 
@@ -24,7 +24,7 @@ func unknownHealth() Health { return Health{OK: 0.5} }
 
 // parseHealth reads what report.lua writes.
 func parseHealth(text string) (Health, error) {
-	var n [8]float64 // the last, which the script keeps for itself, may be missing
+	var n [8]float64 // the last, which only the script uses, may be missing
 	i := 0
 	for field := range strings.FieldsSeq(text) {
 		v, err := strconv.ParseFloat(field, 64)

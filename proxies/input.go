@@ -12,7 +12,7 @@ import (
 	"muster/tasks"
 )
 
-// FetchInput says what a Fetch reads: one of three, so that whoever can send tasks learns nothing of the worker's files
+// FetchInput says what a Fetch reads: one of three, so that a client that sends tasks cannot read the worker's files
 // and environment.
 //
 //   - a list at an http or https URL, read as it is written: ${NAME} is refused;
@@ -29,7 +29,7 @@ type FetchInput struct {
 // errRefused is in the error for an input that asks for what only the settings may name.
 var errRefused = errors.New("only the settings of a worker name files and ${NAME}: put the source into proxies.sources there")
 
-// input says to a worker what a source is, without the secrets that it takes. A file is read here: the worker may run on
+// input describes a source to a worker, without its secrets. A file is read here: the worker may run on
 // another machine.
 func (s *Service) input(ctx context.Context, from source.Source) FetchInput {
 	switch {

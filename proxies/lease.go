@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Lease is a proxy that was picked. Give it back with Report, Pause or Release, once.
+// Lease is a proxy that was picked. End it with Report, Pause or Release, once.
 type Lease struct {
 	Proxy Proxy
 
@@ -16,11 +16,11 @@ type Lease struct {
 	site  string // or another scope
 	begun time.Time
 	trial bool
-	done  bool // given back
+	done  bool // has ended
 	ban   bool // reported as banned
 }
 
-// Outcome is what became of a request.
+// Outcome is the outcome of a request.
 type Outcome string
 
 // The outcomes.
@@ -31,7 +31,7 @@ const (
 	Banned    Outcome = "ban"  // the site does not want this proxy
 	Paused    Outcome = "wait" // the site wants a pause from this proxy
 
-	// bannedLate takes back what a success has said of the site.
+	// bannedLate replaces a success that was reported before.
 	bannedLate Outcome = "late"
 
 	// A target that others reach, and this proxy does not. It counts over all sites only the first time in a row: it may
@@ -43,20 +43,20 @@ const (
 	useless Outcome = "useless"
 )
 
-// Release gives the proxy back with nothing learned.
+// Release ends the lease without an outcome.
 func (l *Lease) Release() { l.from.give(l, nil) }
 
-// Report gives the proxy back with what became of the request, and the time to its first byte when it succeeded.
+// Report ends the lease with the outcome of the request, and the time to its first byte when it succeeded.
 func (l *Lease) Report(o Outcome, latency time.Duration) {
 	l.from.give(l, &report{id: l.Proxy.ID, outcome: o, begun: l.begun, latency: latency, cooldown: -1})
 }
 
-// Pause gives the proxy back; the site wants no more from it for d.
+// Pause ends the lease; the proxy is not used for the site for d.
 func (l *Lease) Pause(o Outcome, d time.Duration) {
 	l.from.give(l, &report{id: l.Proxy.ID, outcome: o, begun: l.begun, cooldown: d})
 }
 
-// reportBan reports that the site does not want the proxy, also when the lease was given back as a success before.
+// reportBan reports that the site does not want the proxy, also when the lease has ended as a success.
 func (l *Lease) reportBan() {
 	v := l.from.view
 	v.mu.Lock()
@@ -71,7 +71,7 @@ func (l *Lease) reportBan() {
 	}
 }
 
-// reportLate says what became of a request whose lease was given back before that was known.
+// reportLate reports an outcome that became known after the lease had ended.
 func (l *Lease) reportLate(o Outcome) {
 	l.from.report(l, &report{id: l.Proxy.ID, outcome: o, begun: l.begun, cooldown: -1})
 }
@@ -85,7 +85,7 @@ type report struct {
 	cooldown time.Duration // negative is the usual one
 }
 
-// leases lends members of a view and gathers the reports on them. It lives as long as the Pool; run writes the reports.
+// leases lends members of a view and collects the reports on them. It lives as long as the Pool; run writes the reports.
 type leases struct {
 	view     *view
 	store    *store
@@ -93,7 +93,7 @@ type leases struct {
 	maxFails float64
 	every    time.Duration // PoolConfig.FlushEvery
 	maxAge   time.Duration // PoolConfig.SyncEvery
-	pending  chan struct{} // has a token when there are reports that run has not seen
+	pending  chan struct{} // has a token when there are reports for run to write
 
 	mu      sync.Mutex          // guards the fields below
 	reports map[string][]report // by scope
@@ -129,8 +129,8 @@ func (ls *leases) lend(m *member, scope string) *Lease {
 	m.inFlight++
 	m.uses++
 	there := ls.view.scopeOf(scope).health[m.ID]
-	// It begins after the failures that it knows of, whatever the clocks of those who saw them say, and within their
-	// millisecond too: by that time a report shows which failures its request has outlived.
+	// It begins after the known failures, also when their times are from the clock of another machine, or in the same
+	// millisecond: report.lua compares these times.
 	begun := time.Now()
 	for _, failed := range []time.Time{m.all.LastFail, there.LastFail} {
 		if begun.UnixMilli() <= failed.UnixMilli() {
@@ -140,7 +140,7 @@ func (ls *leases) lend(m *member, scope string) *Lease {
 	return &Lease{Proxy: m.Proxy, from: ls, site: scope, begun: begun, trial: m.all.Fails > 0 || there.Fails > 0}
 }
 
-// give takes a lease back, with a report if r is not nil. A second time it does nothing.
+// give ends a lease, with a report if r is not nil. A second call does nothing.
 func (ls *leases) give(l *Lease, r *report) {
 	v := ls.view
 	v.mu.Lock()
@@ -162,7 +162,7 @@ func (ls *leases) give(l *Lease, r *report) {
 	}
 }
 
-// report keeps a report for run, and writes all there are when they are many.
+// report keeps a report for run, and writes all of them when there are many.
 func (ls *leases) report(l *Lease, r *report) {
 	const many, most = 512, 100_000
 	v := ls.view
@@ -173,7 +173,7 @@ func (ls *leases) report(l *Lease, r *report) {
 	v.mu.Unlock()
 
 	ls.mu.Lock()
-	if ls.count >= most { // Redis has been away for long: what is newest is worth most, but memory is not endless
+	if ls.count >= most { // Redis has been down for long: the oldest reports are dropped to bound memory
 		clear(ls.reports)
 		ls.count = 0
 	}
@@ -222,7 +222,7 @@ func (ls *leases) flushNow() {
 	}
 }
 
-// flush writes the reports gathered so far.
+// flush writes the reports collected so far.
 func (ls *leases) flush(ctx context.Context) error {
 	ls.mu.Lock()
 	reports := ls.reports
@@ -241,11 +241,11 @@ func (ls *leases) flush(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// write writes reports on requests in a scope. Members that leave the pool by them leave the view.
+// write writes reports on requests in a scope. Members that these remove from the pool are removed from the view.
 func (ls *leases) write(ctx context.Context, scope string, list []report) error {
 	dead, err := ls.store.report(ctx, scope, ls.maxFails, list)
 	if len(dead) > 0 {
-		ls.logger.Info("proxies failed for good and left the pool", "count", len(dead))
+		ls.logger.Info("proxies failed too often and were removed from the pool", "count", len(dead))
 		ls.view.dropAll(dead)
 	}
 	return err

@@ -88,7 +88,7 @@ func TestPoolUnderLoad(t *testing.T) {
 				}
 				lease.Report([]Outcome{Succeeded, Succeeded, Succeeded, Failed, Banned, TimedOut}[(i+g)%6], time.Millisecond)
 				if i%50 == 0 {
-					if _, err := pool.Publish(t.Context(), result(uint16(g+1), nil)); err != nil {
+					if _, err := publish(t.Context(), pool, result(uint16(g+1), nil)); err != nil {
 						t.Error(err)
 					}
 				}
@@ -114,11 +114,7 @@ func TestRunWritesReports(t *testing.T) {
 	soon, late := newPool(t, rdb, func(c *PoolConfig) { c.FlushEvery = time.Millisecond }), newPool(t, rdb, nil)
 	mustPublish(t, soon, result(1, nil))
 	requests := func() int {
-		health, err := soon.SiteHealth(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return health[proxyOf(result(1, nil)).ID].Requests
+		return siteHealth(t, soon, "a")[proxyOf(result(1, nil)).ID].Requests
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -139,7 +135,7 @@ func TestRunWritesReports(t *testing.T) {
 	}
 }
 
-// A pool goes on with what it knows while Redis is away, and writes its reports when it is back.
+// A pool keeps lending what it has read while Redis is down, and writes its reports when Redis is up again.
 func TestRedisAway(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t)
@@ -157,7 +153,7 @@ func TestRedisAway(t *testing.T) {
 	server.Start()
 	mustPublish(t, pool, result(1, nil))
 	flush(t, pool)
-	if health, err := pool.SiteHealth(t.Context(), "a"); err != nil || len(health) != 1 {
-		t.Fatalf("got %v %v: the report was lost", health, err)
+	if got := siteHealth(t, pool, "a"); len(got) != 1 {
+		t.Fatalf("got the health of %d proxies at the site, want 1: the report was lost", len(got))
 	}
 }

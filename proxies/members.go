@@ -24,8 +24,8 @@ type Member struct {
 	Health      Health    `json:"health"`
 	SiteHealth  *Health   `json:"site_health,omitempty"` // nil when the site has not seen the proxy
 	Score       float64   `json:"score"`                 // with the site of the list, as a pick for it would weigh it
-	Banned      bool      `json:"banned,omitzero"`       // from all sites, and out of Usable and Export for as long; or from the site of the list
-	BannedUntil time.Time `json:"banned_until,omitzero"` // zero is for good
+	Banned      bool      `json:"banned,omitzero"`       // from all sites, and then not in Usable and Export; or from the site of the list
+	BannedUntil time.Time `json:"banned_until,omitzero"` // zero is without end
 }
 
 // MarshalJSON leaves the password out: a listing is for people. Export writes it, into a file of its own.
@@ -70,8 +70,8 @@ func (v *view) list(site string, f Filter, now time.Time) []Member {
 	return out
 }
 
-// Find returns the members that a person means by a name: the one that is listed so, by its id or its URL without the
-// password, or else all that a URL with or without credentials, a host:port or a host stands for.
+// Find returns the members with a name as people write it: the one with that id or that URL without the password, or else
+// all that match a URL with or without credentials, a host:port or a host.
 func (p *Pool) Find(ctx context.Context, name string) ([]Member, error) {
 	members, err := p.List(ctx, Everything)
 	if err != nil {

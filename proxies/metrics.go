@@ -9,11 +9,11 @@ import (
 
 var (
 	metricUp        = prometheus.NewDesc("muster_proxies_up", "1 if the pool could be read, else 0.", nil, nil)
-	metricProxies   = prometheus.NewDesc("muster_proxies", "Proxies in the pool by state: ready, resting, banned, or unusable because they give our address away.", []string{"state"}, nil)
+	metricProxies   = prometheus.NewDesc("muster_proxies", "Proxies in the pool by state: ready, resting, banned, or unusable because they show our address.", []string{"state"}, nil)
 	metricProtocol  = prometheus.NewDesc("muster_proxies_by_protocol", "Proxies in the pool by protocol.", []string{"protocol"}, nil)
 	metricAnonymity = prometheus.NewDesc("muster_proxies_by_anonymity", "Proxies in the pool by what sites see.", []string{"anonymity"}, nil)
 	metricLatency   = prometheus.NewDesc("muster_proxies_latency_seconds", "Latency of usable proxies as checked.", []string{"quantile"}, nil)
-	metricArchived  = prometheus.NewDesc("muster_proxies_archived", "Proxies that were taken out within the last day.", nil, nil)
+	metricArchived  = prometheus.NewDesc("muster_proxies_archived", "Proxies that were removed within the last day.", nil, nil)
 	metricStale     = prometheus.NewDesc("muster_proxies_stale", "1 if the last refresh found nothing and the old pool stayed, else 0.", nil, nil)
 	metricRefreshed = prometheus.NewDesc("muster_proxies_refreshed_timestamp_seconds", "When a refresh last found proxies; 0 for never.", nil, nil)
 	metricDry       = prometheus.NewDesc("muster_proxies_sources_dry", "Sources without a usable proxy for three refreshes in a row.", nil, nil)

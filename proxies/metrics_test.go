@@ -18,7 +18,7 @@ func TestMetrics(t *testing.T) {
 	if err := pool.Ban(t.Context(), "", 0, proxyOf(result(2, nil)).ID); err != nil {
 		t.Fatal(err)
 	}
-	if err := pool.yields().record(t.Context(), "1", map[string]Yield{"a": {Candidates: 1}}); err != nil {
+	if err := pool.yields.record(t.Context(), "1", map[string]Yield{"a": {Candidates: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()

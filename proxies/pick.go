@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Strategy is how a proxy is chosen among those that will do.
+// Strategy is how a proxy is chosen among those that fit.
 type Strategy string
 
 // The strategies.
 const (
-	Weighted   Strategy = "weighted"    // the better of two at random, one in twenty quite at random: the default
+	Weighted   Strategy = "weighted"    // the better of two at random; one pick in twenty is random: the default
 	RoundRobin Strategy = "round_robin" // one after another
 	Random     Strategy = "random"      //
 	LeastUsed  Strategy = "least_used"  // the least used of sixteen at random
@@ -23,7 +23,7 @@ const (
 
 // PickOptions say which proxy is wanted.
 type PickOptions struct {
-	// Site is whose health counts. Defaults to none.
+	// Site is the site whose health counts. Defaults to none.
 	Site string
 	// Strategy defaults to Weighted.
 	Strategy Strategy
@@ -41,12 +41,12 @@ type PickOptions struct {
 	Except []string
 
 	only    string // the id of the one proxy to pick
-	apart   bool   // best a proxy that no session uses
-	tunnel  string // the target of a tunnel: what becomes of it counts there, and not at the site
+	apart   bool   // preferably a proxy that no session uses
+	tunnel  string // the target of a tunnel: its outcome counts there, and not at the site
 	without string // a protocol that cannot carry the request
 }
 
-// scope is where what becomes of a request counts, beside all sites together.
+// scope is where the outcome of a request counts, beside all sites together.
 func (o *PickOptions) scope() string {
 	if o.tunnel != "" {
 		return tunnelScope(o.tunnel)
@@ -57,15 +57,15 @@ func (o *PickOptions) scope() string {
 // waitStep is how often Pick looks for a proxy while it waits for one.
 const waitStep = 250 * time.Millisecond
 
-// Pick lends a proxy. It returns an error with ErrNoProxy in it when there is none, after PickOptions.Wait. When some
-// would do but rest or are busy, the error has a method Resting, which says for how long.
+// Pick lends a proxy. When none fits, it waits for PickOptions.Wait and then returns an error that wraps ErrNoProxy. When
+// some fit but rest or are busy, the error has a method Resting that returns for how long.
 func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
 	deadline := time.Now().Add(o.Wait)
 	p.view.notePick()
 	var last *shortage // of the last look; nil before the first
 	for {
 		if err := p.refreshForPick(ctx, &o); err != nil {
-			if last != nil && ctx.Err() != nil { // the wait is over, and not the pool out of reach
+			if last != nil && ctx.Err() != nil { // the wait is over; Redis is not the reason
 				err = errors.Join(last.err(), ctx.Err())
 			}
 			return nil, err
@@ -90,15 +90,15 @@ func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
 		case <-ctx.Done():
 			return nil, errors.Join(why.err(), ctx.Err())
 		}
-		o.Except = nil // what failed a moment ago is better than nothing
+		o.Except = nil // a proxy that has just failed is better than none
 	}
 }
 
-// refreshForPick updates the view. While Redis is away a view with members goes on as it is.
+// refreshForPick updates the view. While Redis is down, a view with members is used as it is.
 func (p *Pool) refreshForPick(ctx context.Context, o *PickOptions) error {
 	err := p.view.refresh(ctx, []string{o.Site, o.scope()}, false)
 	if err != nil && ctx.Err() == nil && !p.view.empty() {
-		p.cfg.Logger.Warn("the pool cannot be read; going on with what is known", "err", err)
+		p.cfg.Logger.Warn("the pool cannot be read; using the copy of this process", "err", err)
 		return nil
 	}
 	return err
@@ -118,7 +118,7 @@ func (s *shortage) cools(until time.Time) {
 	}
 }
 
-// busyFor is how long a busy proxy is taken to be so.
+// busyFor is the estimate of how long a busy proxy stays busy.
 const busyFor = 500 * time.Millisecond
 
 // err is ErrNoProxy and why.
@@ -140,7 +140,7 @@ func (s *shortage) String() string {
 	return fmt.Sprintf("of %d in the pool %d do not fit, %d cool down, %d are busy, %d were tried, %d are banned", s.total, s.unfit, s.cooling, s.busy, s.tried, s.banned)
 }
 
-// restError is an ErrNoProxy that ends by itself: there are proxies that would do, but not now.
+// restError is an ErrNoProxy that ends by itself: there are proxies that fit, but not now.
 type restError struct {
 	error
 	after time.Duration
@@ -173,11 +173,11 @@ func newPicker(v *view, ls *leases) *picker {
 	return &picker{view: v, leases: ls, shortlists: map[string]*shortlist{}, stickies: map[string]*sticky{}, sessions: map[string]int{}}
 }
 
-// search is one look for a proxy.
+// search is one search for a proxy.
 type search struct {
 	options   *PickOptions
 	view      *view
-	site, own *scope // of the site, and where what becomes of the request counts
+	site, own *scope // of the site, and where the outcome of the request counts
 	now       time.Time
 	why       shortage
 }
@@ -196,7 +196,7 @@ func (p *picker) pick(o *PickOptions) (*Lease, *shortage) {
 	return p.leases.lend(m, o.scope()), nil
 }
 
-// choose returns the member for a search; nil when there is none.
+// choose returns the member for a search, or nil.
 func (p *picker) choose(list *shortlist, s *search) *member {
 	if s.options.only != "" {
 		return s.member(s.options.only)
@@ -210,7 +210,7 @@ func (p *picker) choose(list *shortlist, s *search) *member {
 	}
 	if m == nil {
 		s.why = shortage{total: s.why.total, unfit: s.why.unfit}
-		m = list.scan(s.fits) // every one of them, for a sample may miss the few that will do
+		m = list.scan(s.fits) // all of them: a sample may miss the few that fit
 	}
 	if m != nil && s.options.Sticky != "" {
 		p.stick(m, s)
@@ -218,7 +218,7 @@ func (p *picker) choose(list *shortlist, s *search) *member {
 	return m
 }
 
-// chooseApart returns a member that no session uses, when one is wanted; nil when there is none.
+// chooseApart returns a member that no session uses, when one is wanted, or nil.
 func (p *picker) chooseApart(list *shortlist, s *search) *member {
 	if !s.options.apart || len(p.sessions) == 0 {
 		return nil
@@ -238,7 +238,7 @@ func (s *search) member(id string) *member {
 	return nil
 }
 
-// fits reports whether a member that the filter takes can be lent now, and counts why not.
+// fits reports whether a member that the filter takes can be lent now, and counts the reason if not.
 func (s *search) fits(m *member) bool {
 	past := s.own.health[m.ID]
 	there := past.Until
@@ -276,7 +276,7 @@ func (p *picker) stuck(s *search) *member {
 	return m
 }
 
-// stick gives the search's sticky key a member. The number of keys is bounded.
+// stick assigns a member to the sticky key of a search. The number of keys is bounded.
 func (p *picker) stick(m *member, s *search) {
 	const most = 10_000
 	if len(p.stickies) >= most {

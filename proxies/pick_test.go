@@ -40,7 +40,7 @@ func TestWaitForABusyProxyEnds(t *testing.T) {
 	}
 }
 
-// After its cooldown a proxy gets one request, whoever asks, until that has ended.
+// After its cooldown a proxy gets one request, in all processes, until that has ended.
 func TestOneTrialOnReturn(t *testing.T) {
 	t.Parallel()
 	rdb := redistest.New(t)

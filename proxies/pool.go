@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/internal/addressfilter"
-	"muster/proxies/probe"
 	"muster/proxies/tunnel"
 )
 
@@ -25,24 +24,24 @@ type PoolConfig struct {
 	Redis redis.UniversalClient
 	// Name distinguishes pools on one Redis. Defaults to "{muster:proxies}"; the braces keep it on one slot of a cluster.
 	Name string
-	// MaxFails is how many failures in a row take a proxy out; a timeout is half of one. Defaults to 3.
+	// MaxFails is how many failures in a row remove a proxy; a timeout is half of one. Defaults to 3.
 	MaxFails float64
 	// MaxInFlight is how many requests one proxy carries at once, in the whole fleet: each process that uses the pool may
-	// have an equal share of them, at least one. A process that comes or goes is known to all after SyncEvery. Defaults to 32.
+	// have an equal share of them, at least one. The shares change within SyncEvery when a process starts or stops. Defaults to 32.
 	MaxInFlight int
 	// MaxTransports is how many proxies keep connections open. Defaults to 256.
 	MaxTransports int
 	// SyncEvery is how old this process's view of the pool may be. Defaults to 1 s.
 	SyncEvery time.Duration
-	// FlushEvery is how long Run gathers reports before it writes them. Defaults to 100 ms.
+	// FlushEvery is how long Run collects reports before it writes them. Defaults to 100 ms.
 	FlushEvery time.Duration
 	// ConnectTimeout and HandshakeTimeout bound connecting to a proxy, and opening a tunnel through it. Default to 8 s and 10 s.
 	ConnectTimeout, HandshakeTimeout time.Duration
-	// HeaderTimeout bounds the wait for the head of an answer. Defaults to 30 s.
+	// HeaderTimeout bounds the wait for the header of a response. Defaults to 30 s.
 	HeaderTimeout time.Duration
 	// TLS is used towards targets. Defaults to the system's roots, always verified.
 	TLS *tls.Config
-	// Filter says which addresses that are not public the names of proxies may stand for. A proxy that is written as an
+	// Filter says to which addresses that are not public the names of proxies may resolve. A proxy that is written as an
 	// address or localhost is connected to in any case. Defaults to none.
 	Filter *addressfilter.Filter
 	// Dial reaches proxies. Defaults to a net.Dialer with Filter.
@@ -71,7 +70,7 @@ func (c PoolConfig) withDefaults() PoolConfig {
 }
 
 // Pool is the live proxies. Their records and their health are in Redis, where all processes share them; each process
-// picks from a view of its own, which it reads again when it is too old, and gathers its reports, which Run writes. All
+// picks from a view of its own, which it reads again when it is too old, and collects reports, which Run writes. All
 // methods may be called by many goroutines. Close it.
 type Pool struct {
 	cfg        PoolConfig
@@ -80,12 +79,14 @@ type Pool struct {
 	picker     *picker
 	leases     *leases
 	transports *transports
+	yields     yields
 }
 
 // NewPool returns a pool; it does no I/O.
 func NewPool(cfg PoolConfig) *Pool {
 	cfg = cfg.withDefaults()
 	p := &Pool{cfg: cfg, store: &store{rdb: cfg.Redis, name: cfg.Name}, transports: newTransports(cfg)}
+	p.yields = yields{p.store, cfg.Logger}
 	p.view = newView(p.store, cfg, p.transports.evict)
 	p.leases = newLeases(p.view, p.store, cfg)
 	p.picker = newPicker(p.view, p.leases)
@@ -96,7 +97,7 @@ func NewPool(cfg PoolConfig) *Pool {
 // and by Flush and Close.
 func (p *Pool) Run(ctx context.Context) { p.leases.run(ctx) }
 
-// Flush writes the reports gathered so far.
+// Flush writes the reports collected so far.
 func (p *Pool) Flush(ctx context.Context) error { return p.leases.flush(ctx) }
 
 // Close writes what has been reported and closes idle connections. Run must have ended.
@@ -107,25 +108,6 @@ func (p *Pool) Close() error {
 	p.store.leave(ctx, p.view.user)
 	p.transports.close()
 	return err
-}
-
-// Publish puts the accepted ones among the results into the pool and takes those that were in it and failed out of it.
-// It may be called with results as they come. It returns how many were not there before.
-func (p *Pool) Publish(ctx context.Context, results ...probe.Result) (added int, err error) {
-	var members []Proxy
-	var failed []string
-	for _, r := range results {
-		if r.Accepted() {
-			members = append(members, proxyOf(r))
-		} else {
-			failed = append(failed, candidateID(r.Candidate))
-		}
-	}
-	if added, err = p.put(ctx, members); err != nil {
-		return added, err
-	}
-	_, err = p.Remove(ctx, failed...)
-	return added, err
 }
 
 // Add puts proxies into the pool without a check; their ids are set.
@@ -141,7 +123,7 @@ func (p *Pool) put(ctx context.Context, proxies []Proxy) (added int, err error) 
 	return p.store.publish(ctx, proxies)
 }
 
-// Remove takes proxies out by id. It returns how many were in the pool.
+// Remove removes proxies by id. It returns how many were in the pool.
 func (p *Pool) Remove(ctx context.Context, ids ...string) (removed int, err error) {
 	defer p.view.expire()
 	return p.store.remove(ctx, ids)
@@ -150,15 +132,10 @@ func (p *Pool) Remove(ctx context.Context, ids ...string) (removed int, err erro
 // Count returns how many proxies are in the pool.
 func (p *Pool) Count(ctx context.Context) (int, error) { return p.store.count(ctx) }
 
-// Status returns what is known of the pool as a whole.
+// Status returns the state of the pool as a whole.
 func (p *Pool) Status(ctx context.Context) (Status, error) { return p.store.status(ctx) }
 
-// SiteHealth returns the health of proxies at one site, by id.
-func (p *Pool) SiteHealth(ctx context.Context, site string) (map[string]Health, error) {
-	return p.store.siteHealth(ctx, site)
-}
-
-// Report returns the report of a refresh, false when Redis does not hold it: it does for a day.
+// Report returns the report of a refresh, and false when Redis does not have it: Redis keeps it for a day.
 func (p *Pool) Report(ctx context.Context, job string) (report Report, ok bool, err error) {
 	return p.store.refreshReport(ctx, job)
 }

@@ -1,6 +1,7 @@
 package proxies
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -54,9 +55,53 @@ func newPool(t *testing.T, rdb redis.UniversalClient, edit func(*PoolConfig)) *P
 
 func mustPublish(t *testing.T, pool *Pool, results ...probe.Result) {
 	t.Helper()
-	if _, err := pool.Publish(t.Context(), results...); err != nil {
+	if _, err := publish(t.Context(), pool, results...); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// publish adds the accepted results to the pool and removes the others. It returns how many are new.
+func publish(ctx context.Context, pool *Pool, results ...probe.Result) (added int, err error) {
+	var members []Proxy
+	var failed []string
+	for _, r := range results {
+		if r.Accepted() {
+			members = append(members, proxyOf(r))
+		} else {
+			failed = append(failed, candidateID(r.Candidate))
+		}
+	}
+	if added, err = pool.put(ctx, members); err != nil {
+		return added, err
+	}
+	_, err = pool.Remove(ctx, failed...)
+	return added, err
+}
+
+// archived returns the records of the archive, by id.
+func archived(t *testing.T, pool *Pool) map[string]string {
+	t.Helper()
+	records, err := pool.store.rdb.HGetAll(t.Context(), archivedKey(pool.store.name)).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return records
+}
+
+// siteHealth returns the health of proxies at a site, by id, also of those that have left the pool.
+func siteHealth(t *testing.T, pool *Pool, site string) map[string]Health {
+	t.Helper()
+	texts, err := pool.store.rdb.HGetAll(t.Context(), healthKey(pool.store.name, site)).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]Health{}
+	for id, text := range texts {
+		if out[id], err = parseHealth(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out
 }
 
 func pickOne(t *testing.T, pool *Pool, o PickOptions) *Lease {
@@ -79,7 +124,7 @@ func TestPublishAndCount(t *testing.T) {
 	t.Parallel()
 	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
 		pool := newPool(t, rdb, nil)
-		added, err := pool.Publish(t.Context(),
+		added, err := publish(t.Context(), pool,
 			result(1, nil), result(2, nil), result(2, nil), // one of them twice
 			result(3, func(r *probe.Result) { r.Anonymity = probe.Transparent }),
 			result(4, func(r *probe.Result) { r.Anonymity = "" }),
@@ -101,13 +146,13 @@ func TestPublishAndCount(t *testing.T) {
 		if err != nil || len(list) != 2 || list[0].Port != 1 || list[0].Anonymity != probe.Anonymous || list[1].Port != 4 {
 			t.Fatalf("got %v %v", list, err)
 		}
-		if archived, err := pool.Archived(t.Context()); err != nil || len(archived) != 1 || archived[0].Port != 2 {
-			t.Fatalf("got archived %v %v", archived, err)
+		if got := archived(t, pool); len(got) != 1 || got[proxyOf(result(2, nil)).ID] == "" {
+			t.Fatalf("got %v in the archive, want the proxy at port 2", got)
 		}
 		// And it may come back, by a new check alone.
 		mustPublish(t, pool, result(2, nil))
-		if archived, err := pool.Archived(t.Context()); err != nil || len(archived) != 0 {
-			t.Fatalf("got archived %v %v", archived, err)
+		if got := archived(t, pool); len(got) != 0 {
+			t.Fatalf("got %v in the archive, want none", got)
 		}
 	})
 }
@@ -121,8 +166,8 @@ func TestPoolOnACluster(t *testing.T) {
 		pickOne(t, pool, PickOptions{Site: "shop.example:80"}).Report(outcome, time.Millisecond)
 	}
 	flush(t, pool)
-	if health, err := pool.SiteHealth(t.Context(), "shop.example:80"); err != nil || len(health) == 0 {
-		t.Errorf("got %v %v", health, err)
+	if got := siteHealth(t, pool, "shop.example:80"); len(got) == 0 {
+		t.Error("got no health at the site, want some")
 	}
 	list, err := pool.List(t.Context(), Filter{})
 	if err != nil || len(list) != 2 {

@@ -58,7 +58,7 @@ func proxyOf(r probe.Result) Proxy {
 	return p
 }
 
-// proxyID identifies a member by protocol, host, port and user. The user stands in it as a hash: paid gateways put
+// proxyID identifies a member by protocol, host, port and user. The user is in it as a hash: paid gateways put
 // account names there.
 func proxyID(p Proxy) string {
 	id := p.Protocol + "://" + net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port)))
@@ -91,16 +91,15 @@ func (p Proxy) GoString() string { return fmt.Sprintf("proxies.Proxy(%s)", p) }
 // LogValue is String.
 func (p Proxy) LogValue() slog.Value { return slog.StringValue(p.String()) }
 
-// Usable reports whether the proxy hides our address. One of which that is not known counts as usable.
+// Usable reports whether the proxy hides our address. A proxy for which that is unknown counts as usable.
 func (p Proxy) Usable() bool {
 	return !strings.EqualFold(p.Anonymity, probe.Transparent) && p.Anonymity != "1"
 }
 
-// onlyHTTPS reports whether the proxy is good for https alone: it tunnels to port 443 and nowhere else, and what it
-// forwards does not come unchanged.
+// onlyHTTPS reports whether the proxy carries https alone: it tunnels to port 443 only, and alters what it forwards.
 func (p *Proxy) onlyHTTPS() bool { return p.Can.HTTPS && !p.Can.Forward && !p.Can.Connect }
 
-// Filter says which proxies will do. Its zero value takes every one that is not transparent.
+// Filter says which proxies fit. Its zero value takes every one that is not transparent.
 type Filter struct {
 	Protocols  []string // any of these. Defaults to all
 	Countries  []string // any of these two-letter codes. Defaults to all
@@ -119,7 +118,7 @@ var Everything = Filter{Anonymity: probe.Transparent, Banned: true}
 
 var anonymityRank = map[string]int{probe.Transparent: 0, "": 1, probe.Anonymous: 1, probe.Elite: 2}
 
-// takes reports whether the proxy will do by what is known from its check.
+// takes reports whether the proxy fits, as far as its check shows.
 func (f *Filter) takes(p *Proxy) bool {
 	want := 1
 	if f.Anonymity != "" {

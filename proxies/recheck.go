@@ -9,23 +9,22 @@ import (
 	"muster/tasks"
 )
 
-// Recheck looks again at those members whose last success is longest ago for what they have shown, and at those that
-// were taken out within the last day, in chunks over the fleet. A proxy that is new is looked at every minute, one that
-// has never failed every half hour, one that was taken out after 5 minutes and then at intervals that double. A member
-// that fails rests until it is looked at again, and leaves the pool after PoolConfig.MaxFails failures in a row. Send it
-// every minute or so.
+// Recheck checks the members that are due and the proxies that were removed within the last day, in chunks over the
+// fleet. A new proxy is due every minute, one that has never failed every half hour, and a removed one after 5 minutes
+// and then at intervals that double. A member that fails rests until its next check, and is removed from the pool after
+// PoolConfig.MaxFails failures in a row. Send it every minute or so.
 var Recheck = tasks.New[RecheckInput, Report]("proxies.recheck", tasks.Queue("probe"), tasks.Timeout(time.Minute))
 
-// RecheckInput says how much is looked at.
+// RecheckInput says how much is checked.
 type RecheckInput struct {
 	Max      int  `json:"max"`                // proxies. Defaults to 1000
-	Archived bool `json:"archived,omitempty"` // also those that were taken out
+	Archived bool `json:"archived,omitempty"` // also those that were removed
 }
 
-// settleRecheck closes a recheck as Publish closes a refresh, but says nothing of sources.
+// settleRecheck ends a recheck as Publish ends a refresh, but without the yields of sources.
 var settleRecheck = tasks.New[[]tasks.Outcome[Tally], Report]("proxies.settle_recheck", tasks.Queue("probe"), tasks.Timeout(time.Minute), tasks.MaxRetry(2))
 
-// recheckEvery is how long a member is trusted after its last success: the longer it has worked, the longer.
+// recheckEvery is how long after its last success a member is due: longer, the more often it has worked.
 func recheckEvery(h Health) time.Duration {
 	if h.Fails > 0 {
 		return time.Minute

@@ -1,11 +1,12 @@
 // Package proxies keeps a scored pool of working proxies and lends it out as an http.RoundTripper.
 //
 // Lists come from package source, are checked by package probe, and those that work are published to a [Pool] in Redis,
-// as they are found. [Refresh] is that as a workflow:
+// as they are found. [Service.Refresh] is the workflow:
 //
 //	Fetch, one per source ─▶ Merge: once each, in chunks of 100 ─▶ Check, one per chunk, over the fleet ─▶ Publish
 //
-// [Pool.Transport] lends the pool: a proxy for each request, another when it fails, and the blame to whom it belongs.
+// [Pool.Transport] sends requests through the pool: each by one proxy, and by another when that fails. A failure counts
+// against the proxy or against the site, whichever caused it.
 package proxies
 
 import (
@@ -33,7 +34,7 @@ import (
 // ProgressPrefix is that of the progress keys of a refresh.
 const ProgressPrefix = "proxy_refresh"
 
-// ChunkSize is how many candidates one Check has.
+// ChunkSize is how many candidates one Check checks.
 const ChunkSize = 100
 
 // A list travels between tasks as their result, which has a limit of 16 MiB.
@@ -54,7 +55,7 @@ var (
 type Tally struct {
 	Checked  int                  `json:"checked"`
 	Alive    int                  `json:"alive"`    // the judge was reached through them
-	Accepted int                  `json:"accepted"` // and nothing is against them
+	Accepted int                  `json:"accepted"` // and not rejected
 	Usable   int                  `json:"usable"`   // and they hide our address
 	Elite    int                  `json:"elite"`
 	Reasons  map[probe.Reason]int `json:"reasons,omitempty"` // why the others are not accepted
@@ -86,7 +87,7 @@ func (t *Tally) Add(r probe.Result) {
 			one.Elite = 1
 		}
 	}
-	if r.Candidate.Unlisted { // says nothing of its list
+	if r.Candidate.Unlisted { // does not count for its list
 		return
 	}
 	if len(r.Candidate.Sources) == 1 {
@@ -125,20 +126,20 @@ func (t *Tally) Merge(o Tally) {
 	}
 }
 
-// Report is what a refresh has come to.
+// Report is the result of a refresh.
 type Report struct {
 	Tally
 	JobID      string `json:"job_id,omitempty"` // of the refresh
-	Candidates int    `json:"candidates"`       // alias of Checked, with what was lost with a failed chunk
+	Candidates int    `json:"candidates"`       // as Checked
 	Live       int    `json:"live"`             // in the pool now
-	Errors     int    `json:"errors"`           // chunks that failed for good
+	Errors     int    `json:"errors"`           // chunks that failed permanently
 	Stale      bool   `json:"stale"`            // nothing was found, and the old pool stays
 }
 
-// ReportFile is the file that a refresh leaves its Report in, beside the exported proxies.
+// ReportFile is the file with the Report of the last refresh, beside the exported proxies.
 const ReportFile = "refresh_report.json"
 
-// keepReport stores the report for those that wait for the refresh, also without the workflow.
+// keepReport stores the report for callers that wait for the refresh, also when the workflow is lost.
 func (s *Service) keepReport(ctx context.Context, report Report) error {
 	data, err := json.MarshalIndent(report, "", "  ")
 	if err != nil {
@@ -174,13 +175,13 @@ func ReadReport(dir, job string) (report Report, ok bool, err error) {
 }
 
 // Refresh gathers candidates from sources, checks them in chunks wherever workers are, and publishes what works. Members
-// of the pool are checked along, so that nothing stays in it unchecked. Send it with tasks.ProgressKeys(ProgressPrefix).
+// of the pool are checked too, so that none stays in it unchecked. Send it with tasks.ProgressKeys(ProgressPrefix).
 //
 // Files are read here, before anything is sent. A source that takes a secret is named to the workers, which have it in
 // their own Config.Sources; see [FetchInput].
 //
-// One source of several may fail, and so may chunks. No source readable is a failure that says why; nothing found is
-// none, and leaves the old pool, marked stale.
+// Some sources and chunks may fail. When no source can be read, the refresh fails. When no proxy is found, it succeeds
+// and leaves the old pool, marked stale.
 func (s *Service) Refresh(ctx context.Context, sources ...source.Source) tasks.Signature[Report] {
 	inputs := make([]FetchInput, len(sources))
 	for i, from := range sources {
@@ -204,7 +205,7 @@ type Config struct {
 	Sources []source.Source
 	// Fetcher gets the lists. Defaults to the zero Fetcher.
 	Fetcher *source.Fetcher
-	// Annotate adds what is known of an exit, such as its country. Defaults to nothing.
+	// Annotate adds data about an exit, such as its country. Defaults to nothing.
 	Annotate func(*Proxy)
 	// Logger defaults to none.
 	Logger *slog.Logger
@@ -248,8 +249,8 @@ func (s *Service) RegisterAround(mux *tasks.Mux, check func(context.Context, []C
 
 func (s *Service) fetch(ctx context.Context, in FetchInput) (source.List, error) {
 	list, err := s.read(ctx, in)
-	if noted := s.cfg.Pool.yields().recordRead(ctx, tasks.InfoFrom(ctx).Workflow, list, err); noted != nil {
-		s.cfg.Logger.Warn("the yield of a source cannot be noted", "source", list.Source, "err", noted)
+	if failed := s.cfg.Pool.yields.recordRead(ctx, tasks.InfoFrom(ctx).Workflow, list, err); failed != nil {
+		s.cfg.Logger.Warn("the yield of a source cannot be recorded", "source", list.Source, "err", failed)
 	}
 	if err != nil {
 		if errors.Is(err, source.ErrEmpty) || errors.Is(err, errRefused) {
@@ -319,7 +320,7 @@ func (s *Service) withMembers(ctx context.Context, candidates []Candidate) ([]Ca
 }
 
 // check probes a chunk and publishes what works as it is found. Members that fail stay until the refresh ends: when it
-// finds nothing at all, it is more likely our network than all of theirs.
+// finds no proxy at all, the fault is more likely our network.
 func (s *Service) check(ctx context.Context, chunk []Candidate) (Tally, error) {
 	var tally Tally
 	err := s.Check(ctx, chunk, func(r probe.Result) {
@@ -362,7 +363,7 @@ func (s *Service) take(ctx context.Context, r probe.Result) error {
 	return err
 }
 
-// publish closes a refresh: it sums up, exports and says how the pool stands.
+// publish ends a refresh: it sums up the chunks, removes what failed, exports the pool and stores the report.
 func (s *Service) publish(ctx context.Context, outcomes []tasks.Outcome[Tally]) (Report, error) {
 	var report Report
 	var lost []string
@@ -395,7 +396,7 @@ func (s *Service) publish(ctx context.Context, outcomes []tasks.Outcome[Tally]) 
 	report.Live = live
 	if usable, err := pool.Usable(ctx); err != nil {
 		return report, err
-	} else if live > 0 { // an endpoint that lists call by two names was checked twice, and is one
+	} else if live > 0 { // an endpoint with two names in the lists was checked twice, and is one
 		report.Usable = min(report.Usable, usable)
 	}
 	report.Stale = report.Accepted == 0 && live > 0
@@ -406,7 +407,7 @@ func (s *Service) publish(ctx context.Context, outcomes []tasks.Outcome[Tally]) 
 	if err := pool.store.setStatus(ctx, status); err != nil {
 		return report, err
 	}
-	if err := pool.yields().record(ctx, tasks.InfoFrom(ctx).Workflow, report.Sources); err != nil {
+	if err := pool.yields.record(ctx, tasks.InfoFrom(ctx).Workflow, report.Sources); err != nil {
 		return report, err
 	}
 	if s.cfg.ExportDir != "" && !report.Stale {

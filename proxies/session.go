@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// Session sends requests through one proxy, that which answers the first of them, on connections that no other session
-// shares. When the proxy can no longer be used, the requests fail, for a site must not see a session change its address;
-// make a new session then. It may be used by many goroutines.
+// Session sends its requests through one proxy, the one that answers the first request, on connections that it shares with
+// no other session. When the proxy can no longer be used, the requests fail: a site must not see a session change its
+// address. Make a new session then. It may be used by many goroutines.
 type Session struct {
 	pool  *Pool
 	after string        // the proxy of the session before this one
 	first chan struct{} // has a token while no goroutine sends the first request
 
 	mu     sync.Mutex // guards the fields below
-	proxy  string     // the one proxy; "" is none yet
-	direct bool       // the session has no proxy: it went directly, as configured
+	proxy  string     // "" until one has answered
+	direct bool       // the session has no proxy and goes directly, as configured
 	pair   *pair
 	closed bool
 }
 
-// Session returns a new session in place of another: it gets another proxy than that one had if there is one, preferably one
-// that no session uses. After may be nil. It does no I/O.
+// Session returns a new session. It gets another proxy than the session after, if there is one, preferably one that no
+// session uses. After may be nil. It does no I/O.
 func (p *Pool) Session(after *Session) *Session {
 	s := &Session{pool: p, first: make(chan struct{}, 1)}
 	s.first <- struct{}{}
@@ -51,7 +51,7 @@ func sessionOf(ctx context.Context) *Session {
 	return s
 }
 
-// Close closes the session's idle connections. Requests under way go on; send no others.
+// Close closes the session's idle connections. Requests in flight continue; send no others.
 func (s *Session) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +104,7 @@ func (t *transport) inSession(request *http.Request, s *Session) (*http.Response
 	return t.send(request, s, 1)
 }
 
-// route is the proxy of the session, or that it goes directly; "" and false when that is not known yet.
+// route returns the proxy of the session, or true when it goes directly; "" and false before the first answer.
 func (s *Session) route() (proxy string, direct bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,8 +138,8 @@ func (t *transport) pick(ctx context.Context, s *Session, o PickOptions) (*Lease
 	return t.pool.Pick(ctx, o)
 }
 
-// wishes returns what the first request of the session asks for before o, the best first: a proxy that carries http and
-// https, wherever the site leads, and another than the session before had.
+// wishes returns the options to try before o for the first request of the session, the best first: a proxy that carries http and
+// https, wherever the site leads, and another than that of the session before.
 func (s *Session) wishes(o PickOptions) []PickOptions {
 	o.Wait = 0
 	both := o

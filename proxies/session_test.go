@@ -196,7 +196,7 @@ func TestASessionEndsWithItsProxy(t *testing.T) {
 	}
 }
 
-// A session that went directly goes on so, also when there are proxies again.
+// A session that went directly stays direct, also when there are proxies again.
 func TestASessionStaysDirect(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, hello, nil)

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// shortlist is the members that a filter takes. It is made once for each state of the view, so that a pick looks at those
-// alone, however few of many they are.
+// shortlist is the members that a filter takes. It is made once for each state of the view, so that a pick need not scan
+// all members.
 type shortlist struct {
 	members   []*member // in no order, for random access
 	byLatency []*member // made when needed
@@ -19,7 +19,7 @@ const maxShortlists = 64
 
 // shortlist returns that of a filter. The caller holds the view's mu.
 func (p *picker) shortlist(f *Filter) *shortlist {
-	if p.listed != p.view.changed { // some member is not what it was
+	if p.listed != p.view.changed { // some member has changed
 		for key, list := range p.shortlists {
 			p.shortlists[key] = &shortlist{cursor: list.cursor}
 		}
@@ -54,7 +54,7 @@ func (l *shortlist) fastest() []*member {
 	return l.byLatency
 }
 
-// choose picks by the strategy of a search, with a bounded number of looks; nil when it met none that fits.
+// choose picks by the strategy of a search, with a bounded number of samples; nil when none of them fits.
 func (l *shortlist) choose(s *search, fits func(*member) bool) *member {
 	if len(l.members) == 0 {
 		return nil
@@ -70,7 +70,7 @@ func (l *shortlist) choose(s *search, fits func(*member) bool) *member {
 		byLatency := l.fastest()
 		return firstOf(byLatency[:min(len(byLatency), 256)], fits)
 	}
-	if rand.IntN(20) == 0 { // or one that had bad luck at first would never be seen again
+	if rand.IntN(20) == 0 { // or a proxy that failed at first would never be picked again
 		return l.sample(1, 16, fits, nil)
 	}
 	weight := func(m *member) float64 {

@@ -77,7 +77,7 @@ func (s *store) remove(ctx context.Context, ids []string) (removed int, err erro
 	return removed, nil
 }
 
-// report records outcomes of requests in a scope. It returns the ids of the proxies that left the pool by them.
+// report records outcomes of requests in a scope. It returns the ids of the proxies that they removed from the pool.
 func (s *store) report(ctx context.Context, scope string, maxFails float64, reports []report) (dead []string, err error) {
 	if scope == "" { // requests of no site in particular have a scope of their own
 		scope = "*none*"
@@ -108,21 +108,6 @@ func (s *store) count(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("count proxies: %w", err)
 	}
 	return int(n), nil
-}
-
-// siteHealth returns the health of proxies at one site, by id.
-func (s *store) siteHealth(ctx context.Context, site string) (map[string]Health, error) {
-	all, err := s.rdb.HGetAll(ctx, healthKey(s.name, site)).Result()
-	if err != nil {
-		return nil, fmt.Errorf("read health at %s: %w", site, err)
-	}
-	out := map[string]Health{}
-	for id, text := range all {
-		if h, err := parseHealth(text); err == nil {
-			out[id] = h
-		}
-	}
-	return out, nil
 }
 
 // scopeKey is the hash of a scope.
@@ -234,7 +219,7 @@ func (s *store) endTrial(scope, id string) {
 	_ = s.rdb.Del(ctx, trialKey(s.name, scope, id)).Err() // or it expires
 }
 
-// Status is what is known of the pool as a whole.
+// Status is the state of the pool as a whole.
 type Status struct {
 	RefreshedAt time.Time `json:"refreshed_at,omitzero"` // when a refresh last found proxies
 	Stale       bool      `json:"stale"`                 // the last refresh found none, and the old ones stayed
@@ -278,7 +263,7 @@ func (s *store) setRefreshReport(ctx context.Context, job string, report []byte)
 	return nil
 }
 
-// refreshReport returns the report of a refresh, false when there is none.
+// refreshReport returns the report of a refresh, or false when Redis has none.
 func (s *store) refreshReport(ctx context.Context, job string) (report Report, ok bool, err error) {
 	data, err := s.rdb.Get(ctx, reportKey(s.name, job)).Bytes()
 	if errors.Is(err, redis.Nil) {

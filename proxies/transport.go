@@ -16,7 +16,7 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// Fallback is what happens when the pool has no proxy for a request.
+// Fallback says what happens when the pool has no proxy for a request.
 type Fallback string
 
 // The fallbacks. Only FallbackDirect goes directly.
@@ -39,15 +39,15 @@ type TransportOptions struct {
 	// Direct is used by FallbackDirect. Defaults to a transport that connects to public addresses alone, and to no proxy
 	// that the environment names.
 	Direct http.RoundTripper
-	// KeepEncoding leaves bodies compressed as they come, to pass them on. Defaults to false.
+	// KeepEncoding leaves bodies compressed as received, to pass them on. Defaults to false.
 	KeepEncoding bool
-	// Bans reports whether the head of an answer says that the site does not want this proxy. Defaults to status 403.
+	// Bans reports whether the header of a response says that the site bans the proxy. Defaults to status 403.
 	Bans func(*http.Response) bool
 }
 
-// Transport sends requests to one site through the pool. Each request goes through a proxy that suits it. A fault of the
-// proxy counts against it on all sites, a ban on this one only, and the site's own 404 or 500 counts against none. While
-// nothing of an answer has been passed on, and the request can be sent again, another proxy is tried. The transport may
+// Transport sends requests to one site through the pool. Each request goes through a proxy that fits. A fault of the
+// proxy counts against it on all sites, a ban on this one only, and the site's own 404 or 500 against no proxy. As long as
+// no part of an answer has been passed on, and the request can be sent again, another proxy is tried. The transport may
 // be used by many goroutines.
 //
 // An error's methods ProxyFault and Via say whether it was the proxy's fault for certain, and which proxy that was.
@@ -106,7 +106,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return t.send(request, nil, t.options.Tries)
 }
 
-// send tries up to so many proxies; in a session the first of them that answers becomes the session's.
+// send tries up to tries proxies; in a session the first that answers becomes the session's proxy.
 func (t *transport) send(request *http.Request, s *Session, tries int) (*http.Response, error) {
 	if err := tunnel.CheckTarget(addressOf(request.URL)); err != nil {
 		return nil, closeBody(request, err)
@@ -220,7 +220,7 @@ func (t *transport) once(request *http.Request, s *Session, lease *Lease) (*http
 			response.Body.Close()
 			return nil, blame(lease, refusal), refusal
 		case answer:
-			response.Body = &body{ReadCloser: response.Body, lease: lease} // nothing learned
+			response.Body = &body{ReadCloser: response.Body, lease: lease} // no outcome
 			return response, doubtful, nil
 		}
 	}
@@ -239,7 +239,7 @@ func (t *transport) once(request *http.Request, s *Session, lease *Lease) (*http
 	return response, clean, nil
 }
 
-// blame finds whose fault an error of a request is, and gives back the lease unless that is in doubt.
+// blame returns whose fault an error of a request is, and ends the lease unless that is in doubt.
 func (t *transport) blame(request *http.Request, s *Session, lease *Lease, err error) verdict {
 	switch {
 	case request.Context().Err() == context.Canceled:
@@ -253,7 +253,7 @@ func (t *transport) blame(request *http.Request, s *Session, lease *Lease, err e
 }
 
 // proxysAnswer reports whether an answer to an http request in absolute form may be the proxy's own rather than the
-// site's. What is surely its own is an error.
+// site's. An answer that is certainly its own is an error.
 func proxysAnswer(r *http.Response) (may bool, refusal error) {
 	refuse := func(reason tunnel.Reason, asked bool) (bool, error) {
 		return true, &tunnel.Error{Reason: reason, Detail: "the proxy answered " + r.Status, Asked: asked}
@@ -283,7 +283,7 @@ func retryAfter(r *http.Response) time.Duration {
 	return max(wait, time.Second)
 }
 
-// body gives the proxy back when it is closed or fails.
+// body ends its lease when it is closed, read to the end, or fails.
 type body struct {
 	io.ReadCloser
 	lease    *Lease

@@ -122,11 +122,7 @@ func (b *bench) health(t *testing.T, id, site string) (all, there Health, inPool
 			all, inPool = m.Health, true
 		}
 	}
-	sites, err := b.pool.SiteHealth(t.Context(), site)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all, sites[id], inPool
+	return all, siteHealth(t, b.pool, site)[id], inPool
 }
 
 func hello(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }

@@ -10,7 +10,7 @@ import (
 )
 
 // view is this process's copy of the pool: its members, their health and bans, and how this process uses them. It lives
-// as long as the Pool. It is read from Redis when it is asked for and too old; nothing runs in between.
+// as long as the Pool. It is read from Redis when it is used and too old.
 type view struct {
 	store       *store
 	maxAge      time.Duration   // PoolConfig.SyncEvery
@@ -25,7 +25,7 @@ type view struct {
 	order    []*member // in no order, for random access; swapped on removal
 	changed  int       // grows with every change of a member
 	scopes   map[string]*scope
-	bans     map[string]time.Time // by banField; zero is for good
+	bans     map[string]time.Time // by banField; zero is without end
 	readAt   time.Time
 	picked   bool // since the last update
 	maxShare int  // of maxInFlight that is this process's own
@@ -40,7 +40,7 @@ type member struct {
 	uses     int64
 }
 
-// scope is a site as the view knows it, the tunnels to a target, or one of the two scopes of the pool as a whole.
+// scope is a site in the view, the tunnels to a target, or one of the two scopes of the pool as a whole.
 type scope struct {
 	version int64
 	usedAt  time.Time
@@ -62,7 +62,7 @@ func (v *view) expire() {
 }
 
 // refresh updates the view, with the scopes named, when it is older than maxAge, or always with now. Of several callers
-// one does it; the others go on with what there is, except before the first time.
+// one does it; the others use the view as it is, except before the first time.
 func (v *view) refresh(ctx context.Context, scopes []string, now bool) error {
 	v.mu.Lock()
 	added := v.addScopes(scopes)
@@ -177,7 +177,7 @@ func (v *view) updateScope(ctx context.Context, name string, since int64) error 
 	return err
 }
 
-// apply puts what was read of a scope into the view: all of it, or some.
+// apply puts values of a scope into the view: all of them, or some.
 func (v *view) apply(name string, all bool, version int64, values map[string]string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -234,7 +234,7 @@ func (v *view) applyRecords(all bool, records map[string]string) {
 	}
 }
 
-// drop takes a member out of the view. The caller holds mu.
+// drop removes a member from the view. The caller holds mu.
 func (v *view) drop(id string) {
 	m := v.members[id]
 	if m == nil {
@@ -251,7 +251,7 @@ func (v *view) drop(id string) {
 	}
 }
 
-// dropAll takes members out of the view.
+// dropAll removes members from the view.
 func (v *view) dropAll(ids []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"muster/proxies/source"
 )
 
-// Yield is what came of one source.
+// Yield is what one source has yielded.
 type Yield struct {
 	Candidates int `json:"candidates"`
 	Unique     int `json:"unique"` // that no other source had
@@ -39,7 +39,7 @@ type SourceYield struct {
 	Total     Yield                 `json:"total"`
 	Refreshes int                   `json:"refreshes"`
 	DryFor    int                   `json:"dry_for"`           // refreshes in a row without a usable proxy, or without an answer
-	Rejects   map[source.Reject]int `json:"rejects,omitempty"` // what was left out of the last list, and why
+	Rejects   map[source.Reject]int `json:"rejects,omitempty"` // entries left out of the last list, by reason
 	Error     string                `json:"error,omitempty"`   // why it could not be read the last time
 	Run       string                `json:"run,omitempty"`     // the last refresh that is counted
 }
@@ -47,7 +47,7 @@ type SourceYield struct {
 // dryAfter is how many refreshes without a usable proxy make a source dry.
 const dryAfter = 3
 
-// State is how a source does in a word or two.
+// State describes a source in a word or two.
 func (y SourceYield) State() string {
 	switch {
 	case y.LastAt.IsZero():
@@ -64,7 +64,7 @@ func (y SourceYield) State() string {
 
 // Yields returns what each source has yielded, by name.
 func (p *Pool) Yields(ctx context.Context) (map[string]SourceYield, error) {
-	return p.yields().all(ctx)
+	return p.yields.all(ctx)
 }
 
 // yields are what sources have yielded, as Redis holds it.
@@ -72,8 +72,6 @@ type yields struct {
 	*store
 	logger *slog.Logger
 }
-
-func (p *Pool) yields() yields { return yields{p.store, p.cfg.Logger} }
 
 func (ys yields) all(ctx context.Context) (map[string]SourceYield, error) {
 	texts, err := ys.rdb.HGetAll(ctx, yieldsKey(ys.name)).Result()
@@ -90,7 +88,7 @@ func (ys yields) all(ctx context.Context) (map[string]SourceYield, error) {
 	return out, nil
 }
 
-// recordRead notes how the reading of a source went in a refresh. What its candidates are worth comes later.
+// recordRead records how the reading of a source ended in a refresh. record adds the yield of its candidates.
 func (ys yields) recordRead(ctx context.Context, run string, list source.List, failure error) error {
 	var y SourceYield
 	text, err := ys.rdb.HGet(ctx, yieldsKey(ys.name), list.Source).Result()
@@ -111,7 +109,7 @@ func (ys yields) recordRead(ctx context.Context, run string, list source.List, f
 	return ys.write(ctx, map[string]SourceYield{list.Source: y})
 }
 
-// record notes what a refresh has found the candidates of each source to be worth.
+// record records the yield of each source in a refresh.
 func (ys yields) record(ctx context.Context, run string, sources map[string]Yield) error {
 	if len(sources) == 0 {
 		return nil
@@ -139,7 +137,7 @@ func (ys yields) record(ctx context.Context, run string, sources map[string]Yiel
 	return ys.write(ctx, changed)
 }
 
-// dry counts a refresh without a usable proxy and says so when there have been too many.
+// dry counts a refresh without a usable proxy, and logs when there have been too many.
 func (ys yields) dry(name string, y *SourceYield) {
 	if y.DryFor++; y.DryFor == dryAfter {
 		ys.logger.Warn("a source of proxies has yielded nothing usable for three refreshes; see muster proxies sources", "source", name)

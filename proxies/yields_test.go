@@ -20,7 +20,7 @@ func TestYields(t *testing.T) {
 	record := func(run string, sources map[string]Yield) {
 		t.Helper()
 		for range 2 { // a task may be told twice
-			if err := pool.yields().record(t.Context(), run, sources); err != nil {
+			if err := pool.yields.record(t.Context(), run, sources); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -29,7 +29,7 @@ func TestYields(t *testing.T) {
 	record("1", map[string]Yield{"a": good, "b": {Candidates: 5}})
 	record("2", map[string]Yield{"a": good, "b": {Candidates: 5}})
 	for range 2 { // two tries of one refresh
-		if err := pool.yields().recordRead(t.Context(), "3", source.List{Source: "b", Rejects: map[source.Reject]int{source.Private: 3}}, source.ErrEmpty); err != nil {
+		if err := pool.yields.recordRead(t.Context(), "3", source.List{Source: "b", Rejects: map[source.Reject]int{source.Private: 3}}, source.ErrEmpty); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -28,7 +28,7 @@ func (c *clientConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// CloseWrite tells the client that nothing more will come.
+// CloseWrite ends the sending side.
 func (c *clientConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -36,7 +36,7 @@ func (c *clientConn) CloseWrite() error {
 	return nil
 }
 
-// end closes the connection and frees its place. Whoever serves the connection calls it, once and at the end.
+// end closes the connection and frees its place. The goroutine that serves the connection calls it once, at the end.
 func (c *clientConn) end() {
 	c.Close()
 	c.ended()

@@ -63,7 +63,7 @@ func TestFallbackDirectChecksWhatNamesStandFor(t *testing.T) {
 	}
 }
 
-// With the fallback wait nobody is turned away while proxies are busy.
+// With the fallback wait no client is turned away while proxies are busy.
 func TestFallbackWaitServesEverybody(t *testing.T) {
 	t.Parallel()
 	for name, front := range fronts {

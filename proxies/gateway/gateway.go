@@ -37,8 +37,8 @@ type Config struct {
 	Options proxies.PickOptions
 	// Fallback is what happens when the pool has no proxy. Defaults to FallbackFail.
 	Fallback proxies.Fallback
-	// Filter says which addresses that are not public FallbackDirect reaches. Defaults to none: who may use proxies
-	// elsewhere is not let in here.
+	// Filter says which addresses that are not public FallbackDirect reaches. Defaults to none: clients of the
+	// gateway do not get access to this network.
 	Filter *addressfilter.Filter
 	// Tries is how many proxies a request is tried with. Defaults to 3.
 	Tries int
@@ -178,7 +178,7 @@ func isTemporary(err error) bool {
 	return errors.As(err, &temporary) && temporary.Temporary()
 }
 
-// greet reads the first byte of a connection, which tells SOCKS from HTTP.
+// greet reads the first byte of a connection, which distinguishes SOCKS from HTTP.
 func (g *Gateway) greet(ctx context.Context, c *clientConn, web *webListener) {
 	_ = c.SetReadDeadline(time.Now().Add(headTimeout))
 	first := make([]byte, 1)
@@ -199,7 +199,7 @@ func (g *Gateway) greet(ctx context.Context, c *clientConn, web *webListener) {
 	}
 }
 
-// siteOf is whose health a request counts for.
+// siteOf returns the site whose health a request counts for.
 func siteOf(hostport string) string {
 	if host, _, err := net.SplitHostPort(hostport); err == nil {
 		return strings.ToLower(host)

@@ -193,7 +193,7 @@ func TestUserNameSaysWhatIsWanted(t *testing.T) {
 		t.Errorf("got %d %q", status, body)
 	}
 	if status, _ := fetch(t, f.client(t, "http", url.UserPassword("me-country-zz", "x")), "http://shop.example/"); status != http.StatusServiceUnavailable {
-		t.Errorf("got %d for a country that nobody is in", status)
+		t.Errorf("got %d for a country without proxies", status)
 	}
 }
 

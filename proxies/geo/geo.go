@@ -1,4 +1,4 @@
-// Package geo tells the country and the network of addresses, offline, from databases in MaxMind's format (.mmdb).
+// Package geo looks up the country and the network of addresses, offline, from databases in MaxMind's format (.mmdb).
 package geo
 
 import (
@@ -23,8 +23,8 @@ type Place struct {
 // DB is databases opened together. It may be used by many goroutines, and has nothing to close: it is in memory.
 type DB struct{ readers []*maxminddb.Reader }
 
-// Open reads databases: one of countries or cities, one of autonomous systems, or one that has both. An error says which
-// file is none.
+// Open reads databases: one of countries or cities, one of autonomous systems, or one that has both. An error names the
+// file that is not one.
 func Open(paths ...string) (*DB, error) {
 	db := &DB{}
 	for _, path := range paths {
@@ -70,7 +70,7 @@ type flat struct {
 	Country string `maxminddb:"country_code"`
 }
 
-// Lookup tells what is known of an address. A damaged entry is one that is not known.
+// Lookup returns what the databases have on an address. A damaged entry counts as missing.
 func (db *DB) Lookup(addr netip.Addr) Place {
 	var place Place
 	addr = addr.Unmap()

@@ -1,4 +1,4 @@
--- Puts proxies that a check found alive into the pool. The new record wins; health is kept and takes the check for one more success.
+-- Puts proxies that a check found alive into the pool. The new record wins; health is kept, and the check counts as one more success.
 -- KEYS[1] records  [2] changes of the records  [3] version  [4] health of all sites  [5] changes of that health  [6] archive  [7] archived
 -- ARGV[1] now, unix ms  [2] entries of changes to keep; then for each proxy: id, record as JSON (opaque), latency in ms
 -- Returns how many were not in the pool before.

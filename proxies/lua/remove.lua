@@ -1,4 +1,4 @@
--- Takes proxies out of the pool, into the archive, and forgets those archived for more than a day.
+-- Moves proxies from the pool to the archive, and deletes those archived for more than a day.
 -- KEYS[1] records  [2] changes of the records  [3] version  [4] health of all sites  [5] changes of that health  [6] archive  [7] archived
 -- ARGV[1] now, unix ms  [2] entries of changes to keep; then ids
 -- Returns how many were in the pool.

@@ -1,13 +1,13 @@
--- Records what became of requests to one site, and takes a proxy that is dead out of the pool.
--- A failure counts once for all requests that were under way when it was seen, and three in a row are the end.
+-- Records the outcomes of requests to one site, and removes dead proxies from the pool.
+-- A failure counts once for all requests that were in flight when it was seen; [2] failures in a row remove the proxy.
 -- KEYS[1] records  [2] changes of the records  [3] version  [4] health of all sites  [5] changes of that health  [6] archive  [7] archived
 --     [8] health of the site  [9] changes of that health
--- ARGV[1] now, unix ms  [2] consecutive failures that are the end  [3] entries of changes to keep; then for each request:
+-- ARGV[1] now, unix ms  [2] consecutive failures that remove a proxy  [3] entries of changes to keep; then for each request:
 --     proxy id, outcome, begun at (unix ms), latency in ms, cooldown in ms or -1 for the usual one, a random number in [0, 1)
 --     The outcome is ok, fail, slow, ban, wait, late for a ban that was counted as ok before, or, where another proxy has reached the
 --     target: miss, or hang for a miss by a timeout; useless is a failure at this site alone
--- Returns the ids that were taken out.
--- A member has a health of all sites; what has none is no member, and its reports are dropped. At most 150 requests a call.
+-- Returns the ids that were removed.
+-- A member has a health of all sites; reports on ids without one are dropped. At most 150 requests a call.
 local now, limit = tonumber(ARGV[1]), tonumber(ARGV[2])
 local ids, at = {}, {}
 for i = 4, #ARGV, 6 do
@@ -27,11 +27,11 @@ local function parse(text)
   return { ok = tonumber(a), n = tonumber(b), fails = tonumber(c), lastok = tonumber(d), lastfail = tonumber(e), till = tonumber(f), lat = tonumber(g), was = tonumber(h) or 0 }
 end
 
--- Everything is read at once and written at once: the time is in the calls.
+-- Everything is read at once and written at once: calls take most of the time.
 local alls, sites = redis.call('HMGET', KEYS[4], unpack(ids)), redis.call('HMGET', KEYS[8], unpack(ids))
 
--- was is how many failures in a row the last success ended: it may turn out to have been none. With a site an answer to
--- what was under way at the last failure ends no row, and no rest.
+-- was is how many failures in a row the last success ended: that success may be replaced by a late ban. At
+-- a site, the answer to a request that was in flight at the last failure ends neither the row of failures nor the rest.
 local function succeed(h, latency, begun, patient)
   local stale = patient and begun <= h.lastfail
   if stale then
@@ -52,7 +52,7 @@ end
 local function fail(h, weight, begun, cooldown, random, cools)
   h.ok = h.ok - 0.15 * weight * h.ok
   h.n = h.n + 1
-  if begun > h.lastfail then -- else it was under way already when the last failure was seen
+  if begun > h.lastfail then -- else it was in flight when the last failure was seen
     h.fails = h.fails + weight
     h.lastfail = now
     if cools then
@@ -88,7 +88,7 @@ for i = 4, #ARGV, 6 do
     elseif outcome == 'late' then
       if begun <= m.site.lastok then m.site.fails, m.site.was = math.max(m.site.fails, m.site.was), 0 end
       fail(m.site, 1, begun, cooldown, random, true)
-    else -- the proxy did its work, whatever the site thinks of it
+    else -- the proxy worked, whatever the site answered
       succeed(m.all, latency, begun, false)
       if outcome == 'ban' then
         fail(m.site, 1, begun, cooldown, random, true)

@@ -36,7 +36,7 @@ func TestGradeGoesByWhatWasAdded(t *testing.T) {
 		// a proxy, but not us
 		"vIA: 1.1 x":                                  Anonymous,
 		"X-Forwarded-Server: p":                       Anonymous,
-		"X-Trivia: via":                               Anonymous, // nobody adds this but a proxy
+		"X-Trivia: via":                               Anonymous, // only a proxy adds this
 		"X-Thing: 11.2.3.45":                          Anonymous, // the address of another
 		"X-Thing: 116909060":                          Anonymous,
 		"X-Forwarded-For: unknown":                    Anonymous,

@@ -37,7 +37,7 @@ func (f *finding) add(kind, detail string) {
 // checks are what is found out about a candidate once the judge was reached through it. Checks that do not apply stay
 // zero.
 type checks struct {
-	page, missing         finding            // pages that exist and do not come unchanged
+	page, missing         finding            // a page that exists, and one that does not, arrive unchanged
 	again                 finding            // an answer is not one that was kept
 	secure, connect, ipv6 finding            // TLS, a tunnel, and an IPv6 address get through
 	socks                 map[string]finding // the other protocols of a SOCKS server, by scheme

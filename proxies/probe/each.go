@@ -13,10 +13,10 @@ import (
 )
 
 // Each probes all candidates, Config.Concurrency at once, and hands each result to report as soon as it is there, one
-// call at a time, in the order in which they come. It waits for what it began before it returns. The error is nil when
-// all have been probed; after ErrJudge or ctx the results that came before it stand.
+// call at a time, in the order in which they end. It waits for the probes that it started. The error is nil when
+// all have been probed; after ErrJudge or the end of ctx, earlier results are valid.
 //
-// When this machine runs out of descriptors or ports, that is no candidate's fault: Each lowers its concurrency and
+// When this machine runs out of descriptors or ports, no candidate is at fault: Each lowers its concurrency and
 // probes them again.
 func (p *Prober) Each(ctx context.Context, candidates iter.Seq[source.Candidate], report func(Result)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -42,7 +42,7 @@ func (p *Prober) Each(ctx context.Context, candidates iter.Seq[source.Candidate]
 	}
 	for c := range candidates {
 		if !networks.enter(c) {
-			continue // a neighbour that is done goes on with it
+			continue // next passes it on when one of its network has ended
 		}
 		if !gate.enter(ctx) {
 			break
@@ -59,7 +59,7 @@ func (p *Prober) Each(ctx context.Context, candidates iter.Seq[source.Candidate]
 }
 
 // patiently probes again, later and with fewer neighbours, while it is this machine that fails. The caller is inside
-// the gate; while it waits somebody else may be. What gives no answer is probed Config.Tries times, and what has worked
+// the gate; while it waits, another may enter. What gives no answer is probed Config.Tries times, and what has worked
 // before at least twice: of all failures a lost packet is the one that passes.
 func (p *Prober) patiently(ctx context.Context, c source.Candidate, gate *gate) (Result, error) {
 	tries := p.cfg.Tries
@@ -95,7 +95,7 @@ type gate struct {
 	limit  int
 	inside int
 	at     time.Time     // of the last lowering
-	freed  chan struct{} // closed and replaced when somebody leaves while others wait
+	freed  chan struct{} // closed and replaced by leave
 }
 
 // fewest is how low the limit goes.
@@ -152,8 +152,8 @@ func (g *gate) lower() (limit int, lowered bool) {
 	return g.limit, true
 }
 
-// networks keeps the number of probes into one network, and to one name, small, so that it is not taken for an attack.
-// What has to wait holds no place of others.
+// networks keeps the number of probes into one network, and to one name, small, so that it does not look like an attack.
+// A candidate that waits takes no place of other networks.
 type networks struct {
 	limit int
 
@@ -179,7 +179,7 @@ func networkOf(c source.Candidate) string {
 	return network.String()
 }
 
-// enter takes a place in the candidate's network, or keeps the candidate for who leaves one.
+// enter takes a place in the candidate's network, or keeps the candidate until next frees one.
 func (n *networks) enter(c source.Candidate) bool {
 	network := networkOf(c)
 	if network == "" {
@@ -195,7 +195,7 @@ func (n *networks) enter(c source.Candidate) bool {
 	return true
 }
 
-// next passes the place of a candidate on to one that waits for it, and gives it back when there is none.
+// next passes the place of a candidate on to one that waits for it, or frees the place.
 func (n *networks) next(c source.Candidate) (source.Candidate, bool) {
 	network := networkOf(c)
 	if network == "" {

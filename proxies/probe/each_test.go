@@ -128,7 +128,7 @@ func TestTriesOfWhatGivesNoAnswer(t *testing.T) {
 	}
 }
 
-// No network and no name is asked by more than a few at once, and who has to wait for them keeps nobody else.
+// No network and no name gets more than a few probes at once, and those that wait do not delay others.
 func TestNetworksAreSpared(t *testing.T) {
 	t.Parallel()
 	judge := startJudge(t, probe.JudgeConfig{})

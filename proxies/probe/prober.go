@@ -1,4 +1,4 @@
-// Package probe finds out whether an endpoint is a proxy, of which kind, how fast, where it leaves, and what it gives away.
+// Package probe finds out whether an endpoint is a proxy, of which kind, how fast, what its exit address is, and what it shows of the client.
 //
 // It does so with the help of a [Judge], a small server that answers with what it saw. A [Prober] first asks the judge
 // directly, which yields our real addresses and the baseline of headers, and then through each candidate. Every request
@@ -67,8 +67,8 @@ func New(cfg Config) (*Prober, error) {
 	return p, nil
 }
 
-// Probe finds out about one candidate. The error is nil for a dead candidate as well: that is a result. It is not nil
-// when there is none: ErrJudge, or ctx done.
+// Probe finds out about one candidate. The error is nil for a dead candidate as well: that is a result. Without a result
+// it is ErrJudge or that of ctx.
 func (p *Prober) Probe(ctx context.Context, c source.Candidate) (Result, error) {
 	p.mu.Lock()
 	judged := p.current

@@ -10,12 +10,12 @@ import (
 	"muster/proxies/tunnel"
 )
 
-// Reason says in one word why a candidate is no proxy for us.
+// Reason says in one word why a candidate is rejected.
 type Reason = tunnel.Reason
 
 // Reasons beyond those of package tunnel.
 const (
-	NotProxy   Reason = "not_a_proxy" // it answers, but what comes is not the judge's answer
+	NotProxy   Reason = "not_a_proxy" // it answers, but not with the judge's answer
 	Forged     Reason = "forged"      // an answer of a judge, but to another request or with a wrong signature
 	Injects    Reason = "injects"     // it changes what passes through it
 	MITM       Reason = "mitm"        // it presents a certificate of its own for the target
@@ -62,7 +62,7 @@ func (r Result) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(r))
 }
 
-// Accepted reports whether the pool takes the proxy: alive and nothing held against it. A transparent one is accepted;
+// Accepted reports whether the pool takes the proxy: alive and without a reason. A transparent one is accepted;
 // Usable excludes it.
 func (r *Result) Accepted() bool { return r.Alive && r.Reason == "" }
 
@@ -71,7 +71,7 @@ func (r *Result) Usable() bool { return r.Accepted() && r.Anonymity != Transpare
 
 // Capabilities are what has been seen to work.
 type Capabilities struct {
-	Forward bool `json:"forward,omitzero"` // http requests in absolute form, whose answers come unchanged
+	Forward bool `json:"forward,omitzero"` // http requests in absolute form, whose answers arrive unchanged
 	Connect bool `json:"connect,omitzero"` // tunnels, by CONNECT or SOCKS; without Forward and Connect, HTTPS is all
 	HTTPS   bool `json:"https,omitzero"`   // TLS through a tunnel, with the right certificate
 	// HTTPSUnknown says that HTTPS could not be seen: it refuses tunnels to the port on which the judge speaks TLS, which

@@ -15,7 +15,7 @@ import (
 	"muster/proxies/source"
 )
 
-// TestRealProxies probes proxy servers that nobody here wrote: tinyproxy, squid, microsocks and Dante. Give the list of
+// TestRealProxies probes proxy servers of others: tinyproxy, squid, microsocks and Dante. Give the list of
 // a running rig in MUSTER_TEST_PROXY_RIG; without one there is nothing to test against.
 func TestRealProxies(t *testing.T) {
 	t.Parallel()

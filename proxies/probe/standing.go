@@ -46,7 +46,7 @@ func (p *Prober) Start(ctx context.Context) error {
 	return err
 }
 
-// RealAddresses returns the addresses that the judges see us come from. It is empty before Start.
+// RealAddresses returns our addresses as the judges see them. It is empty before Start.
 func (p *Prober) RealAddresses() []netip.Addr {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,11 +69,11 @@ func (p *Prober) judgeSince(ctx context.Context, since time.Time) (*standing, er
 
 	begin := time.Now()
 	next, err := p.askJudges(ctx)
-	if err != nil && ctx.Err() == nil { // one lost packet is not the end of a judge
+	if err != nil && ctx.Err() == nil { // it may have been one lost packet
 		next, err = p.askJudges(ctx)
 	}
 	for tries := 0; err != nil && tunnel.IsLocal(err) && ctx.Err() == nil && tries < 100; tries++ {
-		time.Sleep(50 * time.Millisecond) // this machine has no descriptor for it; the probes under way will free some
+		time.Sleep(50 * time.Millisecond) // this machine has no descriptor for it; the running probes will free some
 		next, err = p.askJudges(ctx)
 	}
 	p.mu.Lock()
@@ -155,7 +155,7 @@ func (p *Prober) askDirectly(ctx context.Context, j judge) (*Echo, error) {
 	if err != nil || j.public != "" {
 		return echo, err
 	}
-	// What does not come unchanged without a proxy cannot be held against one.
+	// A page that does not arrive unchanged without a proxy is no fault of a proxy.
 	for path, status := range map[string]int{pagePath: http.StatusOK, missingPath: http.StatusNotFound} {
 		reply, err := ask(path + "?n=" + nonce)
 		if err != nil {

@@ -32,7 +32,7 @@ func (p *Proxy) misbehave(conn net.Conn) {
 	case Noise:
 		noise := make([]byte, 512)
 		_, _ = rand.Read(noise)
-		noise[0] |= 0x80 // never by chance the start of an answer
+		noise[0] |= 0x80 // never the start of an answer
 		_, _ = conn.Write(noise)
 	case HalfAnswer:
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{\"echo\":")
@@ -92,7 +92,7 @@ func (p *Proxy) answerAgain(conn net.Conn, in *bufio.Reader) {
 	_, _ = conn.Write(p.replay)
 }
 
-// certificate makes one that nobody trusts, once for all proxies.
+// certificate makes one that no client trusts, once for all proxies.
 var certificate = sync.OnceValues(func() (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

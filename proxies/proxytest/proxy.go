@@ -138,7 +138,7 @@ func Start(o Options) (*Proxy, error) {
 		}
 	case OwnNetwork:
 		p.Exit = netip.MustParseAddr("127.0.0.1")
-	case Dead: // the port is ours on this address, so nobody listens there on the next one
+	case Dead: // the port is ours on this address, so no server listens there on the next one
 		p.URL.Host = strings.Replace(p.URL.Host, "127.0.0.1", "127.0.0.2", 1)
 	}
 	if o.User != "" {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// token takes one word in one of the spellings of an endpoint; false when it is none:
+// token takes one word in one of the spellings of an endpoint, and returns false for any other word:
 // [scheme://][user:pass@]host:port, host:port:user:pass, user:pass:host:port, host:port@user:pass.
 func (p *parser) token(word, label string) bool {
 	c := Candidate{Protocol: protocolOf(label)}

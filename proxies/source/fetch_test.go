@@ -254,7 +254,7 @@ func TestFetchStopsWithItsContext(t *testing.T) {
 	}
 }
 
-// Credentials come from the environment, reach the source, and nobody that it redirects to.
+// Credentials are read from the environment and sent to the source, not to servers that it redirects to.
 func TestCredentialsStayWithTheSource(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// json walks a document of any nesting; false when it is none.
+// json walks a document of any nesting, and returns false when it is not JSON.
 func (p *parser) json(body []byte) bool {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.UseNumber()

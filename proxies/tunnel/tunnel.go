@@ -1,7 +1,7 @@
 // Package tunnel opens connections through a proxy, by CONNECT, SOCKS4, 4a or 5, and says in one word why one cannot be opened.
 //
 // A [Dialer] stands for one proxy. It has no state and keeps no connection: each Dial makes one of its own,
-// so nothing that one proxy does can be taken for another's doing.
+// so no fault of one proxy can be blamed on another.
 package tunnel
 
 import (
@@ -28,10 +28,10 @@ type Dialer struct {
 	Dial DialFunc
 	// ConnectTimeout bounds the TCP connection to the proxy. Defaults to 4 s.
 	ConnectTimeout time.Duration
-	// HandshakeTimeout bounds what comes after it, until the tunnel stands: TLS with the proxy, then its answer. Defaults to 8 s.
+	// HandshakeTimeout bounds what comes after it, until the tunnel is open: TLS with the proxy, then its answer. Defaults to 8 s.
 	HandshakeTimeout time.Duration
 	// ProxyTLS is used towards an https proxy. Defaults to a configuration that does not verify: the proxies of
-	// public lists have no certificate worth the name, and what is sent to them is no more secret than over http.
+	// public lists have no valid certificates, and what is sent to them is no more secret than over http.
 	ProxyTLS *tls.Config
 }
 
