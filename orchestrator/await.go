@@ -26,7 +26,7 @@ type awaited[O any] struct {
 // showEvery is how often the progress of an awaited job is shown.
 const showEvery = 250 * time.Millisecond
 
-// waits is what waiting for jobs needs of an orchestrator.
+// waits has what waiting for jobs needs of an orchestrator.
 type waits struct {
 	client *tasks.Client
 	waiter job.Waiter

@@ -107,7 +107,7 @@ func (l *logbook) String() string {
 }
 
 // fallBack runs fn on an orchestrator whose workers are another's, with a
-// connection that is late for whoever has the context of fn.
+// slow connection for calls with the context of fn.
 func fallBack(t *testing.T, cfg config.Config, prefix func(string) string, remove func(redis.UniversalClient, string), fn func(context.Context, *Orchestrator) error) (log string) {
 	t.Helper()
 	cfg.Redis.Mode, cfg.Redis.URL = string(redisd.External), redistest.URL(t)

@@ -16,7 +16,7 @@ import (
 )
 
 // ServeDashboard serves the dashboard of the settings, and metrics of the fleet
-// and of more, until ctx is done. Ready, if not nil, is told its address.
+// and of more, until ctx is done. Ready, if not nil, is called with its address.
 func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client, logger *slog.Logger, ready func(url string), more ...prometheus.Collector) error {
 	registry, err := LoadSites(cfg)
 	if err != nil {

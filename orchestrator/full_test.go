@@ -63,7 +63,7 @@ func TestWorkersAreNotTakenForGoneWhileTheDiskOfRedisIsFull(t *testing.T) {
 func TestNoWorkersAreSaidToBeMissing(t *testing.T) {
 	t.Parallel()
 	cfg := settings(t)
-	cfg.Workers.PingTimeout = time.Second // for which an answer is waited in vain
+	cfg.Workers.PingTimeout = time.Second // an answer never comes
 	err := Run(t.Context(), cfg, Options{Reuse: true}, func(ctx context.Context, o *Orchestrator) error {
 		if err := o.Workers.alive(ctx); err == nil || !strings.Contains(err.Error(), "no workers are running") {
 			t.Errorf("got %v, want that no workers are running", err)
@@ -72,7 +72,7 @@ func TestNoWorkersAreSaidToBeMissing(t *testing.T) {
 			return err
 		}
 		if err := o.Workers.alive(ctx); err != nil {
-			t.Errorf("with workers of its own: got %v", err)
+			t.Errorf("with workers of its own: got %v, want nil", err)
 		}
 		return nil
 	})

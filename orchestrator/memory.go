@@ -11,8 +11,8 @@ import (
 	"muster/orchestrator/config"
 )
 
-// memoryLimit is how many bytes this process should stay below: what the
-// settings say, or else GOMEMLIMIT, or four fifths of what the container may
+// memoryLimit is how many bytes this process should stay below: that of the
+// settings, or else GOMEMLIMIT, or four fifths of what the container may
 // have; 0 for no limit.
 func memoryLimit(cfg config.Config) int64 {
 	if mb := cfg.Workers.MemoryLimit; mb > 0 {
@@ -25,7 +25,7 @@ func memoryLimit(cfg config.Config) int64 {
 }
 
 // containerMemory is the limit of the control group, of version 2 or 1, below
-// root; 0 when there is none.
+// root; 0 without a limit.
 func containerMemory(root string) int64 {
 	group := ""
 	if data, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup")); err == nil {
@@ -52,7 +52,7 @@ func containerMemory(root string) int64 {
 			break
 		}
 	}
-	if least >= 1<<60 { // version 1 says so when there is none
+	if least >= 1<<60 { // version 1 without a limit
 		return 0
 	}
 	return least

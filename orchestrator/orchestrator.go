@@ -1,13 +1,13 @@
 // Package orchestrator is the system, alive for as long as a function runs.
 //
 // [Run] starts Redis and workers, gives the function an [Orchestrator] to send
-// jobs with, and when the function has ended in whatever way, stops what it
+// jobs with, and when the function returns or panics, stops what it
 // started, dependents first:
 //
 //	intake (schedule, dashboard) → sites → workers → their log → Redis
 //
-// Everything it uses is checked before it is used, and started only when it is
-// not there. Only what it started is stopped.
+// Each part is checked before it is used, and started only when it is missing.
+// Only what it started is stopped.
 package orchestrator
 
 import (
@@ -40,7 +40,7 @@ type Options struct {
 	Hard context.Context
 
 	// Reuse uses the Redis and the workers of an orchestrator that runs on the
-	// same data folder, and starts only what is missing. Defaults to false.
+	// same data folder, and starts only the missing parts. Defaults to false.
 	Reuse bool
 }
 
@@ -68,14 +68,14 @@ type Orchestrator struct {
 	opts      Options
 	redis     *redisd.Server
 	scope     scope
-	schedules chan *tasks.Scheduler // one for Serve to go on with
+	schedules chan *tasks.Scheduler // of Reload, for Serve to use from now on
 }
 
 // Run calls fn with a running system, and stops the system when fn returns or
 // panics. Its error is that of the start, or else what fn and the stop
 // returned. The context of fn is done with ctx, and with the cause
 // redisd.ErrGone when the Redis belonged to another orchestrator that has ended.
-// That does not stop the system: fn has to return then. Running tasks get the
+// That does not stop the system: fn must return then. Running tasks get the
 // drain time of the settings to finish, or until Options.Hard is done.
 func Run(ctx context.Context, cfg config.Config, opts Options, fn func(context.Context, *Orchestrator) error) (err error) {
 	o := &Orchestrator{opts: opts.withDefaults(), schedules: make(chan *tasks.Scheduler, 1)}
@@ -101,10 +101,10 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 	}
 	stale, err := supervise.CleanStale(ctx, runDir(cfg), 5*time.Second, o.opts.Logger)
 	if err != nil {
-		return fmt.Errorf("clear what a crashed run left: %w", err)
+		return fmt.Errorf("clean up after a crashed run: %w", err)
 	}
 	for _, s := range stale {
-		o.opts.Logger.Info("cleared the leftover of a crashed run", "process", s.Name, "pid", s.PID, "stopped", s.Running)
+		o.opts.Logger.Info("cleaned up after a crashed run", "process", s.Name, "pid", s.PID, "stopped", s.Running)
 	}
 
 	if o.opts.Reuse && cfg.Redis.URL == "" {

@@ -92,7 +92,7 @@ func TestRunStopsItsRedisHoweverItEnds(t *testing.T) {
 				})
 			}()
 			if name != "return" && !errors.Is(err, why) || name == "return" && err != nil {
-				t.Errorf("got error %v", err)
+				t.Errorf("got error %v, want that of %s", err, name)
 			}
 			if err := redisd.Ping(context.Background(), url, time.Second); err == nil {
 				t.Errorf("the Redis at %s still answers", url)
@@ -190,10 +190,10 @@ func TestCountriesFromADatabase(t *testing.T) {
 		}
 		defer lease.Release()
 		if p := lease.Proxy; p.Country != "BG" || p.ASN != 64500 || p.ASOrg != "Example" {
-			t.Errorf("got %s %d %s", p.Country, p.ASN, p.ASOrg)
+			t.Errorf("got %s %d %s, want BG 64500 Example", p.Country, p.ASN, p.ASOrg)
 		}
 		if lease, err := o.Pool.Pick(ctx, proxies.PickOptions{Filter: proxies.Filter{ExcludeASN: []uint{64500}}}); !errors.Is(err, proxies.ErrNoProxy) {
-			t.Errorf("got %+v %v", lease, err)
+			t.Errorf("got %+v %v, want ErrNoProxy", lease, err)
 		}
 		return nil
 	})
@@ -202,7 +202,7 @@ func TestCountriesFromADatabase(t *testing.T) {
 	}
 	cfg.Proxies.MMDB = []string{"/nowhere.mmdb"}
 	if err := Run(t.Context(), cfg, Options{}, nil); err == nil || !strings.Contains(err.Error(), "proxies.mmdb") || !strings.Contains(err.Error(), "/nowhere.mmdb") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want an error that names the setting and the file", err)
 	}
 }
 
@@ -296,7 +296,7 @@ func testFailingSite(t *testing.T, parallel bool) {
 		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), "scrape broken") {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want that of broken", err)
 	}
 	status, records, why := map[string]string{}, map[string]int{}, map[string]string{}
 	for _, s := range round.Sites {
@@ -354,7 +354,7 @@ func TestSoftBlockIsHeldAgainstProxyAndSite(t *testing.T) {
 			}
 		}
 		if len(members) != 1 {
-			t.Errorf("got %v", members)
+			t.Errorf("got %v, want 1 member", members)
 		}
 		return err
 	})
@@ -381,7 +381,7 @@ func TestScheduleOfTheSettings(t *testing.T) {
 		}
 		o.cfg.Sites.Schedule = map[string]string{"qoutes.toscrape.com": "@every 1h"}
 		if _, err := o.schedule(o.cfg, o.Sites.Registry()); err == nil || !strings.Contains(err.Error(), "quotes.toscrape.com") {
-			t.Errorf("an unknown site: got %v", err)
+			t.Errorf("an unknown site: got %v, want an error with the nearest name", err)
 		}
 		return nil
 	})

@@ -22,7 +22,7 @@ type ProxyCounts struct {
 }
 
 // ErrFewProxies says that there are fewer usable proxies than the settings
-// ask for, after all that can be done about it.
+// ask for, also after a refresh.
 var ErrFewProxies = errors.New("not enough usable proxies")
 
 // ProxyKeeper keeps the pool of an orchestrator filled. Its methods may be
@@ -36,9 +36,9 @@ type ProxyKeeper struct {
 	mu sync.Mutex // held while a refresh is awaited: one at a time
 }
 
-// Ensure sees that at least proxies.min_usable proxies are usable, and
-// refreshes the pool when they are not. Its error is ErrFewProxies when a
-// refresh did not bring enough, or why there could be none.
+// Ensure refreshes the pool when fewer than proxies.min_usable proxies are
+// usable. It returns ErrFewProxies when the refresh did not find enough, or the
+// error of the refresh.
 func (k *ProxyKeeper) Ensure(ctx context.Context) error {
 	enough, err := k.enough(ctx)
 	if err != nil || enough {
@@ -99,8 +99,8 @@ func (k *ProxyKeeper) keep(ctx context.Context, every time.Duration) {
 }
 
 // Refresh collects candidates from the sources, checks them and publishes the
-// pool, however many proxies there are already. It joins a refresh that is
-// under way.
+// pool, however many proxies there are already. It joins a running
+// refresh.
 func (k *ProxyKeeper) Refresh(ctx context.Context) (proxies.Report, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -140,8 +140,9 @@ func (k *ProxyKeeper) run(ctx context.Context) (proxies.Report, error) {
 	return report, err
 }
 
-// fewChunks is up to how many chunks a refresh is shown by its probes. The nodes
-// of a larger one take time to read, and its chunks end often enough.
+// fewChunks is the largest number of chunks for which progress counts single
+// probes. The nodes of a larger refresh take time to read, and its chunks end
+// often enough.
 const fewChunks = 10
 
 // progress returns how many candidates the refresh id has probed.

@@ -41,7 +41,7 @@ func (s *Scraper) Once(ctx context.Context) (*Round, error) {
 }
 
 // Round scrapes sites, side by side unless sites.parallel is off. Before each
-// it sees that there are enough proxies. The job of a site waits for those of
+// it makes sure that there are enough proxies. The job of a site waits for those of
 // the round that the site depends on, and fails unless they are complete.
 // Other sites that fail do not stop it; the error joins theirs, and the round
 // has the result of each.
@@ -67,7 +67,7 @@ func (s *Scraper) Round(ctx context.Context, names []string, opts ScrapeOptions)
 			known := sync.OnceFunc(func() { close(sent[i]) })
 			defer known()
 			after := map[string]string{}
-			for before := range i { // in order, what a site depends on stands before it
+			for before := range i { // in order, the sites that a site depends on come first
 				if !s.dependsOn(name, order[before]) {
 					continue
 				}

@@ -17,7 +17,7 @@ import (
 // recheckEntry is the schedule's entry for the continuous check of the pool.
 const recheckEntry = "proxies.recheck"
 
-// runSchedule sends what s says, or what Reload puts in its place, until ctx is
+// runSchedule runs s, or the schedule that Reload replaces it with, until ctx is
 // done.
 func (o *Orchestrator) runSchedule(ctx context.Context, s *tasks.Scheduler) error {
 	for {
@@ -40,7 +40,7 @@ func (o *Orchestrator) runSchedule(ctx context.Context, s *tasks.Scheduler) erro
 // schedule returns the schedule of cfg for the sites of registry. However many
 // orchestrators have it, each tick is sent once.
 func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*tasks.Scheduler, error) {
-	scrapes := map[string]func(ctx context.Context, id string){} // by entry: to be called when its tick was sent
+	scrapes := map[string]func(ctx context.Context, id string){} // by entry: called when its tick was sent
 	s := tasks.NewScheduler(o.Client, tasks.SchedulerConfig{
 		Logger: o.opts.Logger,
 		Sent: func(name, id string) {

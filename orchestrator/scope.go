@@ -21,16 +21,16 @@ type part struct {
 	stop func(context.Context) error
 }
 
-// add notes that a part has been started and how it is stopped. stop is
-// called once; its context ends the time that it may take.
+// add registers how to stop a part that has been started. stop is called once;
+// the end of its context ends the time that it may take.
 func (s *scope) add(name string, stop func(context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.parts = append(s.parts, part{name, stop})
 }
 
-// close stops every part, the last first. It goes on when one of them fails.
-// A second call finds nothing to do.
+// close stops every part, the last first. It continues when one of them fails.
+// A second call does nothing.
 func (s *scope) close(ctx context.Context) error {
 	s.mu.Lock()
 	parts := s.parts

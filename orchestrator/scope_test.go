@@ -24,10 +24,10 @@ func TestScopeStopsTheLastFirstAndOnce(t *testing.T) {
 	}
 	err := s.close(t.Context())
 	if want := []string{"intake", "workers", "log", "redis"}; !slices.Equal(stopped, want) {
-		t.Errorf("stopped %v, want %v", stopped, want)
+		t.Errorf("got stopped %v, want %v", stopped, want)
 	}
 	if err == nil || !strings.Contains(err.Error(), "stop log: disk full") {
-		t.Errorf("got error %v", err)
+		t.Errorf("got error %v, want stop log: disk full", err)
 	}
 	if err := s.close(t.Context()); err != nil || len(stopped) != 4 {
 		t.Errorf("a second close: error %v, stopped %v", err, stopped)

@@ -34,11 +34,11 @@ type Scraper struct {
 type ScrapeOptions struct {
 	Limit    int      // of detail pages; 0 for none
 	Direct   bool     // use no proxies
-	BaseURL  string   // in place of the definition's; "" for that
+	BaseURL  string   // replaces that of the definition; "" keeps it
 	Compress string   // gz or zstd, the files of records at the end
 	CSV      bool     // write the records as CSV too, at the end
 	Sinks    []string // of records, beside the files; nil for those of the settings
-	Resume   string   // the id of a job that goes on, with those options that it had
+	Resume   string   // the id of a job to resume, with its own options
 
 	// Each gets every record of the job as it is written, one call at a time
 	// for a site: a JSON object without a line end. Its error ends the wait;
@@ -46,7 +46,7 @@ type ScrapeOptions struct {
 	Each func(record []byte) error
 }
 
-// ErrNoReader says that the reader of the records of a scrape is gone.
+// ErrNoReader says that the reader of the records of a scrape has closed its end.
 var ErrNoReader = errors.New("the reader of the records is gone")
 
 // Scraped is the result of the scrape of one site.
@@ -61,15 +61,15 @@ type Scraped struct {
 	Files   []string            `json:"files"`
 	Seconds float64             `json:"seconds"`
 	Health  report.HealthStatus `json:"health,omitempty"`
-	Data    report.HealthStatus `json:"data,omitempty"`    // the health without what was only slow; see report.Health
+	Data    report.HealthStatus `json:"data,omitempty"`    // the health without slowness; see report.Health
 	Alerts  []string            `json:"alerts,omitempty"`  // why it is not healthy
-	Notices []string            `json:"notices,omitempty"` // what else is worth a look
+	Notices []string            `json:"notices,omitempty"` // other remarks
 	Error   string              `json:"error,omitempty"`
 }
 
 // Lost returns an error when the scrape was complete and yet its data is as
 // bad as limit, or worse: there are no records, say, or a required field is
-// missing. What was only slow is no loss. A limit of "" is never reached.
+// missing. Slowness alone is no loss. A limit of "" is never reached.
 func (s *Scraped) Lost(limit report.HealthStatus) error {
 	if limit == "" || s.Error != "" || s.Data.Severity() < limit.Severity() {
 		return nil
@@ -96,7 +96,7 @@ func (s *Scraper) Names() ([]string, error) {
 }
 
 // Send sends the scrapes of sites, those that others depend on first,
-// and calls sent with the job id of each. A scrape of a site that is under way
+// and calls sent with the job id of each. A scrape of a site that is running already
 // is joined.
 func (s *Scraper) Send(ctx context.Context, names []string, opts ScrapeOptions, sent func(name, id string)) error {
 	order, err := s.order(names)
@@ -115,7 +115,7 @@ func (s *Scraper) Send(ctx context.Context, names []string, opts ScrapeOptions, 
 	return nil
 }
 
-// Resume sends a job that goes on with another, and returns its id.
+// Resume sends a job that continues another, and returns its id.
 func (s *Scraper) Resume(ctx context.Context, id string) (string, error) {
 	run, _, err := s.send(ctx, "", ScrapeOptions{Resume: id}, nil)
 	if err != nil {
@@ -124,18 +124,18 @@ func (s *Scraper) Resume(ctx context.Context, id string) (string, error) {
 	return run.ID(), nil
 }
 
-// order lists sites so that each stands behind those of them that it depends on.
+// order sorts sites so that each comes after those that it depends on.
 func (s *Scraper) order(names []string) ([]string, error) {
 	order, err := s.system.Sites.Registry().Order(names...)
 	return slices.DeleteFunc(order, func(name string) bool { return !slices.Contains(names, name) }), err
 }
 
 // send sends a scrape, which waits for those of jobs that its site depends on.
-// It also reports whether the scrape was under way already.
+// It also reports whether the scrape was running already.
 func (s *Scraper) send(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string) (run *tasks.AsyncResult[report.Summary], joined bool, err error) {
 	if opts.Resume != "" {
 		run, err = s.system.Sites.Resume(ctx, opts.Resume)
-		if errors.Is(err, tasks.ErrDuplicate) { // which goes on with something else
+		if errors.Is(err, tasks.ErrDuplicate) { // a job that resumes another one
 			return nil, false, fmt.Errorf("job %s of the same site is under way; wait for it, or end it with muster jobs cancel %s", run.ID(), run.ID())
 		}
 	} else {
@@ -148,9 +148,9 @@ func (s *Scraper) send(ctx context.Context, name string, opts ScrapeOptions, job
 	return run, false, err
 }
 
-// Scrape scrapes a site and waits for the end. It sees first that there are
-// enough proxies, if the site wants any. What became of it is returned also
-// beside an error.
+// Scrape scrapes a site and waits for the end. It first makes sure that there are
+// enough proxies, if the site uses any. The result is valid also with
+// an error.
 func (s *Scraper) Scrape(ctx context.Context, name string, opts ScrapeOptions) (Scraped, error) {
 	return s.scrapeAfter(ctx, name, opts, nil, func(string) {})
 }
@@ -163,7 +163,7 @@ func (s *Scraper) scrapeAfter(ctx context.Context, name string, opts ScrapeOptio
 	err := s.scrape(ctx, name, opts, jobs, sent, &scraped)
 	scraped.Seconds = time.Since(began).Seconds()
 	if err != nil {
-		if ctx.Err() != nil { // whatever was under way then is not what went wrong
+		if ctx.Err() != nil { // the error of a step that ctx interrupted is not the cause
 			scraped.Status, err = "INTERRUPTED", context.Cause(ctx)
 		}
 		scraped.Error = err.Error()
@@ -195,15 +195,15 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 	sent(run.ID())
 	ctx, follow := s.follow(ctx, run.ID(), opts.Each)
 	track, began := s.opts.Display.Track(name), time.Now()
-	first := int64(-1) // pages that were through at the first look: of the job that this one resumes
-	var seen sites.Job // at the last look
+	first := int64(-1) // pages done at the first progress: of the job that this one resumes
+	var seen sites.Job // at the last progress
 	summary, err := await(ctx, s.waits, track, run, awaited[report.Summary]{
 		name: run.ID(), prefix: sites.ProgressPrefix(name),
 		stored: func(ctx context.Context) (report.Summary, bool, error) { return s.system.Sites.Stored(ctx, run.ID()) },
 		file:   func() (report.Summary, bool, error) { return sites.Reported(folder, run.ID()) },
 		moves: func(ctx context.Context) (string, error) {
 			j, err := s.system.Sites.Job(ctx, run.ID())
-			if j.Status == sites.JobPaused || j.Status == sites.JobBlocked || len(j.WaitsFor) > 0 { // it goes on, whenever that is
+			if j.Status == sites.JobPaused || j.Status == sites.JobBlocked || len(j.WaitsFor) > 0 { // it will continue at some time
 				return time.Now().String(), err
 			}
 			return fmt.Sprint(j.Pages.Total, j.Pages.Done, j.Pages.Skipped, j.Pages.Error, j.Pages.Outputs, j.Records), err
@@ -247,13 +247,13 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 // folder is where a job that was sent writes its records.
 func (s *Scraper) folder(ctx context.Context, site, id string) (string, error) {
 	folder, err := s.system.Sites.Folder(ctx, id)
-	if errors.Is(err, sites.ErrNoJob) { // one of the schedule, which no worker has begun
+	if errors.Is(err, sites.ErrNoJob) { // a scheduled one that no worker has begun
 		return filepath.Join(s.system.cfg.Records(), site, id), nil
 	}
 	return folder, err
 }
 
-// definition is what a scrape goes by: that of the site, or that of the job that it goes on with.
+// definition returns the definition of a scrape: that of the site, or that of the job that it resumes.
 func (s *Scraper) definition(ctx context.Context, name string, opts ScrapeOptions) (*definition.Definition, error) {
 	if opts.Resume != "" {
 		return s.system.Sites.JobDefinition(ctx, opts.Resume)
@@ -261,10 +261,10 @@ func (s *Scraper) definition(ctx context.Context, name string, opts ScrapeOption
 	return s.system.Sites.Registry().Definition(name)
 }
 
-// follow gives the records of a job to each, if that is not nil, until the
-// returned function is called with how the wait for the job ended: then, if
-// the job is over, those that are left. The returned context ends when each
-// fails.
+// follow calls each, if not nil, with the records of a job as they are written.
+// Call the returned function with the error of the wait for the job: if the job
+// has ended, it delivers the remaining records. The returned context is done
+// when each fails.
 func (s *Scraper) follow(ctx context.Context, id string, each func([]byte) error) (context.Context, func(error) error) {
 	if each == nil {
 		return ctx, func(err error) error { return err }
@@ -290,8 +290,8 @@ func (s *Scraper) follow(ctx context.Context, id string, each func([]byte) error
 	}
 }
 
-// proxiesFor sees that there are enough proxies for a site, unless the scrape goes direct or the definition says that it
-// may go without. Where the settings say so, what can be done about too few is done, and it goes on with those.
+// proxiesFor makes sure that there are enough proxies for a site, unless the scrape goes direct. With too few of them it
+// returns nil only where the fallback is direct.
 func (s *Scraper) proxiesFor(ctx context.Context, def *definition.Definition, opts ScrapeOptions) error {
 	direct := opts.Direct || def.Proxy.Fallback == definition.FallbackDirect
 	if opts.Resume != "" {

@@ -41,12 +41,12 @@ func TestLiveNoteTellsWhatIsLeft(t *testing.T) {
 	}
 	job.Pages.Done, job.Pages.Queued = 158, 0
 	if note := live(job, 118, 10*time.Second).Note; strings.Contains(note, "left") {
-		t.Errorf("got %q of a job that is through", note)
+		t.Errorf("got %q for a job without open pages, want no time left", note)
 	}
 }
 
-// It tells what is had, failed and queued, how many records there are, and why nothing moves.
-func TestLiveTellsAll(t *testing.T) {
+// Live progress shows the pages fetched, failed and queued, the records, and why a job waits.
+func TestLiveProgressShowsPagesRecordsAndState(t *testing.T) {
 	t.Parallel()
 	pages := workqueue.Stats{Total: 160, Done: 58, Skipped: 1, Error: 1, Queued: 98, InProgress: 2}
 	delayed := workqueue.Stats{Total: 60, Done: 58, Queued: 2, Delayed: 2}
@@ -62,7 +62,7 @@ func TestLiveTellsAll(t *testing.T) {
 	} {
 		p := live(c.job, 20, 10*time.Second)
 		if p.Note != c.note || p.Brief != c.brief || p.Numbers["ok"] != float64(c.job.Pages.Done) {
-			t.Errorf("%s: got %q and %q", c.job.Status, p.Note, p.Brief)
+			t.Errorf("%s: got %q and %q, want %q and %q", c.job.Status, p.Note, p.Brief, c.note, c.brief)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"muster/orchestrator/config"
 )
 
-// Serve sends what the schedule says, and serves the dashboard if the settings
-// want one, until ctx is done.
+// Serve sends the scheduled jobs, and serves the dashboard if it is enabled,
+// until ctx is done.
 func (o *Orchestrator) Serve(ctx context.Context) error {
 	if err := o.Workers.Start(ctx); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Reload takes from cfg, while Serve runs, the site definitions, sites.schedule,
+// Reload applies from cfg, while Serve runs, the site definitions, sites.schedule,
 // proxies.refresh_every, proxies.recheck_every and, unless workers are processes
 // of their own, workers.concurrency. The rest of cfg needs a restart. On an error
 // nothing changes.

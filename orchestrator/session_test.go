@@ -118,7 +118,7 @@ func TestSessionsThroughProxies(t *testing.T) {
 			return err
 		}
 		if scraped.Records != c.pages || scraped.Errors != 0 {
-			t.Errorf("got %+v", scraped)
+			t.Errorf("got %+v, want %d records and no errors", scraped, c.pages)
 		}
 		return nil
 	})
@@ -154,7 +154,7 @@ func TestDeadProxiesAreNotTheSites(t *testing.T) {
 			_ = response.Body.Close()
 		}
 		if class := fetch.ClassOf(err); class != fetch.Proxy {
-			t.Errorf("got %s for %v", class, err)
+			t.Errorf("got %s for %v, want %s", class, err, fetch.Proxy)
 		}
 		return nil
 	})

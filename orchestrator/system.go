@@ -38,7 +38,7 @@ type System struct {
 	logger  *slog.Logger
 	proxies *proxies.Service
 	judge   *probe.JudgeServer // nil when the settings name judges
-	direct  sync.Once          // it was said that scrapes go direct
+	direct  sync.Once          // logs that scrapes go direct
 }
 
 // NewSystem returns a system on the Redis of client, which it leaves open. It
@@ -85,7 +85,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 	return s, err
 }
 
-// ProbeConfig returns how the settings have proxies checked.
+// ProbeConfig returns the configuration of checks by the settings.
 func ProbeConfig(cfg config.Config, logger *slog.Logger) probe.Config {
 	p := cfg.Proxies
 	return probe.Config{
@@ -95,7 +95,7 @@ func ProbeConfig(cfg config.Config, logger *slog.Logger) probe.Config {
 	}
 }
 
-// annotate adds what databases know of a proxy's exit; it says more than a list.
+// annotate adds what the databases have on a proxy's exit. They override a list.
 func annotate(places *geo.DB) func(*proxies.Proxy) {
 	return func(p *proxies.Proxy) {
 		place := places.Lookup(p.Exit)
@@ -104,8 +104,8 @@ func annotate(places *geo.DB) func(*proxies.Proxy) {
 	}
 }
 
-// LoadSites returns the sites that there are: those that are shipped, and those
-// in the folder of the settings, by default sites in the data folder.
+// LoadSites returns the shipped sites and those in the folder of the settings, by
+// default the folder sites of the data folder.
 func LoadSites(cfg config.Config) (*sites.Registry, error) {
 	return sites.LoadRegistry(sitesDir(cfg), cfg.Sites.Dir != "")
 }
@@ -121,14 +121,14 @@ func sitesDir(cfg config.Config) string {
 	return cmp.Or(cfg.Sites.Dir, filepath.Join(cfg.DataDir, "sites"))
 }
 
-// via names the proxy that an answer came by.
+// via returns the id of the proxy that a response came through.
 func via(r *http.Response) string {
 	p, _ := proxies.Used(r)
 	return p.ID
 }
 
 // unproxied reports whether scrapes go direct because there are no configured
-// proxies and the pool has none. It says so once.
+// proxies and the pool has none. It logs this once.
 func (s *System) unproxied(ctx context.Context) (bool, error) {
 	if !s.cfg.Proxies.Unproxied() {
 		return false, nil
@@ -142,7 +142,7 @@ func (s *System) unproxied(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// transport is how the pages of a site are got: through the pool.
+// transport returns the transport for the pages of a site: through the pool.
 func (s *System) transport(def *definition.Definition) http.RoundTripper {
 	fallback := proxies.Fallback(config.PoolFallback(cmp.Or(def.Proxy.Fallback, s.cfg.Proxies.Fallback)))
 	return s.Pool.Transport(def.Site, proxies.TransportOptions{
@@ -152,7 +152,7 @@ func (s *System) transport(def *definition.Definition) http.RoundTripper {
 }
 
 // NewWorker returns a worker that runs the tasks of the system. Ready, if not
-// nil, is called once it takes some.
+// nil, is called once the worker takes tasks.
 func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
 	mux := tasks.NewMux()
 	mux.Use(waitForRoom)
@@ -171,7 +171,7 @@ func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
 	return worker, nil
 }
 
-// runPool writes what requests show of the proxies, until stop is called.
+// runPool writes the reports on proxies until stop is called.
 func (s *System) runPool() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -182,11 +182,11 @@ func (s *System) runPool() (stop func()) {
 	}
 }
 
-// refusedRest is how long a task rests that Redis took no writes of.
+// refusedRest is how long a task waits after Redis refused its writes.
 const refusedRest = 5 * time.Second
 
-// waitForRoom lets a task that failed because Redis takes no writes, as when its disk is full, run again without
-// using up an attempt: the next one would fail the same way.
+// waitForRoom makes a task that failed because Redis refuses writes, as with a full disk, run again later. That uses up
+// no attempt.
 func waitForRoom(ctx context.Context, _ tasktype.Info, next func(context.Context) error) error {
 	err := next(ctx)
 	if tasks.Refused(err) {
@@ -195,7 +195,7 @@ func waitForRoom(ctx context.Context, _ tasktype.Info, next func(context.Context
 	return err
 }
 
-// Refresh is the workflow that refreshes the pool from the sources of the settings, whose files are read now.
+// Refresh returns the workflow that refreshes the pool from the sources of the settings. It reads their files now.
 func (s *System) Refresh(ctx context.Context) tasks.Signature[proxies.Report] {
 	return s.proxies.Refresh(ctx, s.Sources()...)
 }
@@ -219,13 +219,13 @@ func (s *System) source(c config.Source) source.Source {
 	}
 }
 
-// CheckProxies probes candidates here and puts those that work into the pool as they are found. Report gets each
+// CheckProxies probes candidates here and adds those that work to the pool as they are found. Report gets each
 // result, one call at a time.
 func (s *System) CheckProxies(ctx context.Context, candidates []proxies.Candidate, report func(probe.Result)) error {
 	return s.proxies.Check(ctx, candidates, report)
 }
 
-// Close ends what the system keeps open.
+// Close closes the services and the judge.
 func (s *System) Close() error {
 	var errs []error
 	if s.Sites != nil {

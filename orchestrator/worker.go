@@ -21,7 +21,7 @@ type WorkerOptions struct {
 	Hard   context.Context // once done, ends the drain at once. Defaults to never
 	Logger *slog.Logger    // Defaults to none
 	Ready  func()          // called once it takes tasks; optional
-	// Reload gives settings to go on with: of them workers.concurrency has an
+	// Reload delivers new settings, of which only workers.concurrency has an
 	// effect. Defaults to none.
 	Reload <-chan config.Config
 	// MetricsListen is the address to serve metrics at. Beyond loopback it
@@ -54,7 +54,7 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 		return err
 	}
 	defer context.AfterFunc(opts.Hard, worker.Kill)()
-	// What drains still has records: they are written until the worker has ended.
+	// Tasks that drain still write records, until the worker has ended.
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
 	var records sync.WaitGroup
 	records.Go(func() { _ = system.Sites.Run(writing) }) // always nil
@@ -79,7 +79,7 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 		return worker.Run(ctx)
 	}
 	both, running := errgroup.WithContext(ctx)
-	// What drains is still counted: the metrics are served until the worker has ended.
+	// Tasks that drain are still counted: the metrics are served until the worker has ended.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	both.Go(func() error {
 		defer stop()

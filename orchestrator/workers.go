@@ -20,7 +20,7 @@ import (
 // workersUp bounds how long workers may take until they answer.
 const workersUp = 20 * time.Second
 
-// answerWithin is how long the workers of others have to answer before there are to be more.
+// answerWithin is how long to wait for the workers of other processes before starting our own.
 const answerWithin = 2 * time.Second
 
 // Workers are those that an orchestrator has started or uses. Its methods may
@@ -86,8 +86,8 @@ func (w *Workers) writeRecords(ctx context.Context) {
 	})
 }
 
-// answering counts the workers that answer. One that was killed stays in the
-// list for a while.
+// answering returns how many workers answer. A worker that was killed stays
+// listed for a while.
 func (w *Workers) answering(ctx context.Context) (int, error) {
 	if live, err := w.system.Client.Workers(ctx); err == nil && len(live) == 0 {
 		return 0, nil
@@ -170,7 +170,7 @@ func (w *Workers) startProcesses(ctx context.Context) error {
 				if e.Stopping {
 					return
 				}
-				w.opts.Logger.Warn("a worker died, its work goes on elsewhere", "worker", name, "pid", e.PID, "err", e.Err)
+				w.opts.Logger.Warn("a worker died; other workers continue its tasks", "worker", name, "pid", e.PID, "err", e.Err)
 				w.system.expireLeases(fleet)
 			},
 			Logger: w.opts.Logger,
@@ -244,8 +244,8 @@ func (w *Workers) Elsewhere(ctx context.Context) (bool, error) {
 	return n > 0 && !w.started, nil
 }
 
-// alive returns an error that says what to do when no workers run. That Redis
-// does not answer is none.
+// alive returns an error that says what to do when no workers run. It returns
+// nil when Redis does not answer.
 func (w *Workers) alive(ctx context.Context) error {
 	w.mu.Lock()
 	own := w.own
@@ -264,7 +264,7 @@ func (w *Workers) alive(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		// Redis is away or takes no writes, which others report, and which mostly passes.
+		// Redis is down or refuses writes: others report that, and it mostly passes.
 		w.opts.Logger.Debug("cannot ask for the workers", "err", err)
 	}
 	return nil

@@ -55,10 +55,10 @@ func TestBan(t *testing.T) {
 			t.Errorf("%d usable, %v", usable, err)
 		}
 		if _, err := theirs.Pick(t.Context(), PickOptions{Site: "shop"}); !errors.Is(err, ErrNoProxy) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want ErrNoProxy", err)
 		}
 		if list, err := theirs.List(t.Context(), Everything); err != nil || len(list) != 2 || !list[0].Banned && !list[1].Banned {
-			t.Errorf("got %+v %v", list, err)
+			t.Errorf("got %+v %v, want two members, one of them banned", list, err)
 		}
 		if n, err := mine.Unban(t.Context(), "shop", one, two); n != 1 || err != nil {
 			t.Errorf("%d bans ended, %v", n, err)
@@ -69,7 +69,7 @@ func TestBan(t *testing.T) {
 		ban("", time.Nanosecond, two)
 		gets("shop", one, two)
 		if bans, err := mine.store.bans(t.Context()); err != nil || len(bans) != 0 {
-			t.Errorf("got %v %v", bans, err)
+			t.Errorf("got %v %v, want no bans", bans, err)
 		}
 		if n, _ := rdb.HLen(t.Context(), bansKey("{muster:proxies}")).Result(); n != 0 {
 			t.Errorf("%d bans are kept", n)
@@ -139,7 +139,7 @@ func TestListAtASite(t *testing.T) {
 		t.Fatalf("got %v %v, want three members", members, err)
 	}
 	if left := time.Until(members[0].BannedUntil); !members[0].Banned || left < 59*time.Minute || left > time.Hour {
-		t.Errorf("banned for an hour: got %t for %s", members[0].Banned, left)
+		t.Errorf("banned for an hour: got %t for %s, want true for an hour", members[0].Banned, left)
 	}
 	if !members[1].Banned || !members[1].BannedUntil.IsZero() {
 		t.Errorf("banned without end: got %t until %s, want true until zero", members[1].Banned, members[1].BannedUntil)
@@ -164,7 +164,7 @@ func TestStats(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, redistest.New(t), nil)
 	if s, err := pool.Stats(t.Context()); err != nil || s.Live != 0 || s.Latency.P99 != 0 {
-		t.Errorf("an empty pool: got %+v %v", s, err)
+		t.Errorf("an empty pool: got %+v %v, want zeros", s, err)
 	}
 	mustPublish(t, pool, result(100, nil), result(200, nil), result(300, nil), result(400, func(r *probe.Result) { r.Anonymity = probe.Transparent }), result(500, func(r *probe.Result) { r.Candidate.Country = "BG" }))
 	if err := pool.Ban(t.Context(), "", 0, proxyOf(result(300, nil)).ID); err != nil {
@@ -180,6 +180,6 @@ func TestStats(t *testing.T) {
 		t.Errorf("got %+v %v", s, err)
 	}
 	if s.Latency.P50 != 510 || s.Latency.P99 != 510 {
-		t.Errorf("got %+v", s.Latency)
+		t.Errorf("got %+v, want 510 ms", s.Latency)
 	}
 }

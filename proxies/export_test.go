@@ -22,7 +22,7 @@ func TestExport(t *testing.T) {
 		result(9, func(r *probe.Result) { r.Latency = probe.Latency{} }), result(4, func(r *probe.Result) { r.Anonymity = probe.Transparent }))
 	dir := filepath.Join(t.TempDir(), "made", "here")
 	if n, err := pool.Export(t.Context(), dir); err != nil || n != 4 {
-		t.Fatalf("got %d %v", n, err)
+		t.Fatalf("got %d %v, want 4", n, err)
 	}
 	exported, err := ReadExport(filepath.Join(dir, ExportJSON))
 	var ports []uint16
@@ -34,13 +34,13 @@ func TestExport(t *testing.T) {
 	}
 	text, err := os.ReadFile(filepath.Join(dir, ExportText))
 	if err != nil || !strings.HasPrefix(string(text), "http://u:secret@8.8.8.8:1\nsocks4a://u:secret@8.8.8.8:2\n") {
-		t.Errorf("got %q %v", text, err)
+		t.Errorf("got %q %v, want the URLs with the fastest first", text, err)
 	}
 	if socks, err := os.ReadFile(filepath.Join(dir, "socks4.txt")); err != nil || string(socks) != "socks4a://u:secret@8.8.8.8:2\n" {
-		t.Errorf("got %q %v", socks, err)
+		t.Errorf("got %q %v, want the socks4a proxy alone", socks, err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, ExportJSON)); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("got mode %v %v: it holds passwords", info.Mode(), err)
+		t.Errorf("got mode %v %v, want 0600: it holds passwords", info.Mode(), err)
 	}
 
 	stop := make(chan struct{})
@@ -101,18 +101,18 @@ func TestPasswordIsNotPrinted(t *testing.T) {
 	mustPublish(t, pool, result(1, nil))
 	list, err := pool.List(t.Context(), Filter{})
 	if err != nil || len(list) != 1 || list[0].Password != "secret" {
-		t.Fatalf("got %v %v", list, err)
+		t.Fatalf("got %v %v, want one proxy with its password", list, err)
 	}
 	r := result(1, nil)
 	for _, v := range []any{list, list[0], r} {
 		text, err := json.Marshal(v)
 		if err != nil || strings.Contains(string(text), "secret") || !strings.Contains(string(text), `"username":"u"`) {
-			t.Errorf("got %s %v", text, err)
+			t.Errorf("got %s %v, want the user name without the password", text, err)
 		}
 	}
 	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
 		if got := fmt.Sprintf(format, list[0].Proxy) + fmt.Sprintf(format, r.Candidate); strings.Contains(got, "secret") {
-			t.Errorf("%s: got %s", format, got)
+			t.Errorf("%s: got %s, want no password", format, got)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func TestWaitForABusyProxyEnds(t *testing.T) {
 	defer cancel()
 	_, err := pool.Pick(ctx, PickOptions{Wait: time.Hour})
 	if !errors.Is(err, ErrNoProxy) || !errors.Is(err, context.DeadlineExceeded) || resting(err) <= 0 {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want ErrNoProxy, the deadline and a rest", err)
 	}
 }
 
@@ -53,7 +53,7 @@ func TestOneTrialOnReturn(t *testing.T) {
 	trial := pickOne(t, one, PickOptions{Site: "a"})
 	for _, pool := range []*Pool{one, two} {
 		if l, err := pool.Pick(t.Context(), PickOptions{Site: "a"}); !errors.Is(err, ErrNoProxy) {
-			t.Fatalf("got %v %v while the trial runs", l, err)
+			t.Fatalf("got %v %v while the trial runs, want ErrNoProxy", l, err)
 		}
 	}
 	trial.Report(Succeeded, time.Millisecond)
@@ -144,29 +144,29 @@ func TestStrategies(t *testing.T) {
 		return seen
 	}
 	if got := count(PickOptions{Strategy: RoundRobin}, 60); len(got) != 20 || got[7] != 3 {
-		t.Errorf("round robin: got %v", got)
+		t.Errorf("round robin: got %v, want each of 20 three times", got)
 	}
 	if got := count(PickOptions{Strategy: Fastest}, 10); got[1] != 10 {
-		t.Errorf("fastest: got %v", got)
+		t.Errorf("fastest: got %v, want the first ten times", got)
 	}
 	if got := count(PickOptions{Strategy: Random}, 400); len(got) != 20 {
-		t.Errorf("random: got %v", got)
+		t.Errorf("random: got %v, want all 20", got)
 	}
 	if got := count(PickOptions{Sticky: "me"}, 20); len(got) != 1 {
-		t.Errorf("sticky: got %v", got)
+		t.Errorf("sticky: got %v, want one", got)
 	}
 	if got := count(PickOptions{Sticky: "n", StickyUses: 2, Strategy: RoundRobin}, 10); len(got) != 5 {
-		t.Errorf("sticky by uses: got %v", got)
+		t.Errorf("sticky by uses: got %v, want five", got)
 	}
 	if got := count(PickOptions{Sticky: "t", StickyFor: time.Nanosecond, Strategy: RoundRobin}, 10); len(got) != 10 {
-		t.Errorf("sticky for a moment: got %v", got)
+		t.Errorf("sticky for a moment: got %v, want ten", got)
 	}
 	if got := count(PickOptions{Sticky: "t2", StickyFor: time.Hour, Strategy: RoundRobin}, 10); len(got) != 1 {
-		t.Errorf("sticky for an hour: got %v", got)
+		t.Errorf("sticky for an hour: got %v, want one", got)
 	}
 	got := count(PickOptions{Strategy: LeastUsed}, 400)
 	if len(got) < 17 { // the sticky ones have been used a lot
-		t.Errorf("least used: got %v", got)
+		t.Errorf("least used: got %v, want at least 17", got)
 	}
 	// One that fails is taken seldom by weight; its health need not be known elsewhere for that.
 	var bad string
@@ -239,7 +239,7 @@ func TestInFlightCapAndWait(t *testing.T) {
 	first := pickOne(t, pool, PickOptions{})
 	defer pickOne(t, pool, PickOptions{}).Release()
 	if _, err := pool.Pick(t.Context(), PickOptions{}); !errors.Is(err, ErrNoProxy) || !strings.Contains(err.Error(), "1 are busy") {
-		t.Fatalf("got %v", err)
+		t.Fatalf("got %v, want ErrNoProxy: 1 are busy", err)
 	}
 	go first.Release()
 	pickOne(t, pool, PickOptions{Wait: 10 * time.Second}).Release()
@@ -248,6 +248,6 @@ func TestInFlightCapAndWait(t *testing.T) {
 	cancel()
 	defer pickOne(t, pool, PickOptions{}).Release()
 	if _, err := pool.Pick(ctx, PickOptions{Wait: time.Hour}); !errors.Is(err, context.Canceled) {
-		t.Fatalf("got %v", err)
+		t.Fatalf("got %v, want context.Canceled", err)
 	}
 }

@@ -144,7 +144,7 @@ func TestPublishAndCount(t *testing.T) {
 			result(2, func(r *probe.Result) { r.Alive = false; r.Reason = "refused" }))
 		list, err := pool.List(t.Context(), Filter{})
 		if err != nil || len(list) != 2 || list[0].Port != 1 || list[0].Anonymity != probe.Anonymous || list[1].Port != 4 {
-			t.Fatalf("got %v %v", list, err)
+			t.Fatalf("got %v %v, want the proxies at ports 1 and 4", list, err)
 		}
 		if got := archived(t, pool); len(got) != 1 || got[proxyOf(result(2, nil)).ID] == "" {
 			t.Fatalf("got %v in the archive, want the proxy at port 2", got)
@@ -171,10 +171,10 @@ func TestPoolOnACluster(t *testing.T) {
 	}
 	list, err := pool.List(t.Context(), Filter{})
 	if err != nil || len(list) != 2 {
-		t.Fatalf("got %v %v", list, err)
+		t.Fatalf("got %v %v, want two proxies", list, err)
 	}
 	if n, err := pool.Remove(t.Context(), list[0].ID, list[1].ID, "none"); err != nil || n != 2 {
-		t.Errorf("got %d %v", n, err)
+		t.Errorf("got %d %v, want 2", n, err)
 	}
 }
 
@@ -188,20 +188,20 @@ func TestViewsOfOnePoolAgree(t *testing.T) {
 		lease.Report(Banned, 0)
 		flush(t, two)
 		if _, err := one.Pick(t.Context(), PickOptions{Site: "a"}); !errors.Is(err, ErrNoProxy) || !strings.Contains(err.Error(), "1 cool down") {
-			t.Errorf("got %v: the ban on a is not seen elsewhere", err)
+			t.Errorf("got %v, want the ban on site a in the other process", err)
 		} else if d := resting(err); d <= 0 || d > time.Hour {
 			t.Errorf("the proxy rests for %s", d)
 		}
 		pickOne(t, one, PickOptions{Site: "b"}).Report(Succeeded, 20*time.Millisecond) // a ban on one site is none on another
 		flush(t, one)
 		if list, err := two.List(t.Context(), Filter{}); err != nil || list[0].Health.Requests != 3 || list[0].Health.Fails != 0 {
-			t.Errorf("got %+v %v", list, err)
+			t.Errorf("got %+v %v, want 3 requests and no failure", list, err)
 		}
 		if _, err := one.Remove(t.Context(), lease.Proxy.ID); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := two.Pick(t.Context(), PickOptions{Site: "b"}); !errors.Is(err, ErrNoProxy) || !strings.Contains(err.Error(), "the pool is empty") {
-			t.Errorf("got %v after removal", err)
+			t.Errorf("got %v after removal, want an empty pool", err)
 		} else if d := resting(err); d != 0 {
 			t.Errorf("an empty pool is said to rest for %s", d)
 		}

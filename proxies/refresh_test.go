@@ -173,7 +173,7 @@ func TestRefreshOfAWorld(t *testing.T) {
 		t.Errorf("exported %d proxies, %v, want %d usable ones", len(exported), err, usable)
 	}
 	if y, err := f.pool.Yields(t.Context()); err != nil || y["world"].Last.Candidates != 48 || y["world"].Last.Usable != usable {
-		t.Errorf("got yields %+v %v", y, err)
+		t.Errorf("got yields %+v %v, want 48 candidates and all usable ones", y, err)
 	}
 	for name, want := range map[string]string{"status": "COMPLETE", "total_chunks": "1", "completed_chunks": "1", "result_count": strconv.Itoa(usable)} {
 		if got := f.key(t, id, name, want); got != want {
@@ -197,20 +197,20 @@ func TestRefreshChecksMembersAgain(t *testing.T) {
 		lists = append(lists, source.Source{URL: writeFile(t, p.URL.String()), AllowLocal: true})
 	}
 	if report, _, err := f.refresh(t, lists...); err != nil || report.Live != 2 {
-		t.Fatalf("got %+v %v", report, err)
+		t.Fatalf("got %+v %v, want 2 live", report, err)
 	}
 	proxies[0].Close()
 	if report, _, err := f.refresh(t, lists[1]); err != nil || report.Live != 1 || report.Candidates != 2 {
-		t.Fatalf("got %+v %v", report, err)
+		t.Fatalf("got %+v %v, want 1 live of 2 candidates", report, err)
 	}
 	// When nothing at all is found the old pool stays, and says that it is stale.
 	proxies[1].Close()
 	report, id, err := f.refresh(t, lists[1])
 	if err != nil || report.Live != 1 || !report.Stale || report.Usable != 0 {
-		t.Fatalf("got %+v %v", report, err)
+		t.Fatalf("got %+v %v, want a stale pool of 1", report, err)
 	}
 	if status, err := f.pool.Status(t.Context()); err != nil || !status.Stale || status.RefreshedAt.IsZero() {
-		t.Errorf("got %+v %v", status, err)
+		t.Errorf("got %+v %v, want stale, and the time of the last success", status, err)
 	}
 	for name, want := range map[string]string{"status": "COMPLETE", "result_count": "0"} {
 		if got := f.key(t, id, name, want); got != want {
@@ -233,10 +233,10 @@ func TestRefreshInChunks(t *testing.T) {
 	}
 	report, id, err := f.refresh(t, source.Source{URL: writeFile(t, list.String()+good.URL.String()), AllowLocal: true})
 	if err != nil || report.Candidates != 250 || report.Usable != 1 || report.Reasons["refused"] != 249 {
-		t.Fatalf("got %+v %v", report, err)
+		t.Fatalf("got %+v %v, want 250 candidates, 1 usable and 249 refused", report, err)
 	}
 	if total, done := f.key(t, id, "total_chunks", "3"), f.key(t, id, "completed_chunks", "3"); total != "3" || done != "3" {
-		t.Errorf("got %s of %s chunks", done, total)
+		t.Errorf("got %s of %s chunks, want 3 of 3", done, total)
 	}
 }
 
@@ -257,7 +257,7 @@ func TestRefreshFailures(t *testing.T) {
 			t.Errorf("%s: got %v, want …%s…", name, err, want)
 		}
 		if got := f.key(t, id, "status", "FAILED"); got != "FAILED" {
-			t.Errorf("%s: got status %s", name, got)
+			t.Errorf("%s: got status %s, want FAILED", name, got)
 		}
 	}
 	check("no sources", "no proxy sources are configured")
@@ -368,11 +368,11 @@ func TestRecheckIntervalGrows(t *testing.T) {
 	for _, h := range []Health{{OK: 0.5, Requests: 1}, {OK: 0.6, Requests: 5}, {OK: 0.9, Requests: 20}, {OK: 1, Requests: 1000}} {
 		every := recheckEvery(h)
 		if every <= last || every < time.Minute || every > 30*time.Minute {
-			t.Errorf("%+v: got %s after %s", h, every, last)
+			t.Errorf("%+v: got %s after %s, want longer, from 1m to 30m", h, every, last)
 		}
 		last = every
 	}
 	if got := recheckEvery(Health{OK: 1, Requests: 1000, Fails: 1}); got != time.Minute {
-		t.Errorf("got %s for one that has just failed", got)
+		t.Errorf("got %s after a failure, want 1m", got)
 	}
 }

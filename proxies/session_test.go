@@ -141,7 +141,7 @@ func TestTheNextSessionHasAnotherProxy(t *testing.T) {
 		s = b.pool.Session(s)
 		peer, _, err := visit(t.Context(), rt, s, bothSchemes[0])
 		if err != nil || peer != proxytest.ExitAddress(1).String() {
-			t.Errorf("got %s %v", peer, err)
+			t.Errorf("got %s %v, want %s", peer, err, proxytest.ExitAddress(1))
 		}
 		s.Close()
 	}
@@ -160,7 +160,7 @@ func TestASessionEndsWithItsProxy(t *testing.T) {
 	defer s.Close()
 	peer, _, err := visit(t.Context(), rt, s, bothSchemes[0])
 	if err != nil || peer != proxytest.ExitAddress(1).String() {
-		t.Fatalf("got %s %v", peer, err)
+		t.Fatalf("got %s %v, want %s", peer, err, proxytest.ExitAddress(1))
 	}
 	b.exits[ids[1]].Close()
 	_, _, err = visit(t.Context(), rt, s, bothSchemes[1])
@@ -176,7 +176,7 @@ func TestASessionEndsWithItsProxy(t *testing.T) {
 		_, _, err = visit(t.Context(), rt, s, bothSchemes[0])
 		var over interface{ Unsent() bool }
 		if !errors.As(err, &over) || !over.Unsent() || errors.Is(err, ErrNoProxy) {
-			t.Fatalf("got %v", err)
+			t.Fatalf("got %v, want an unsent request", err)
 		}
 	}
 	if b.hits.Load() != before {
@@ -192,7 +192,7 @@ func TestASessionEndsWithItsProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := visit(t.Context(), rt, s2, bothSchemes[0]); !errors.As(err, new(*sessionError)) {
-		t.Errorf("got %v after a ban", err)
+		t.Errorf("got %v after a ban, want a sessionError", err)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestASessionStaysDirect(t *testing.T) {
 	next := b.pool.Session(s)
 	defer next.Close()
 	if peer, _, err := visit(t.Context(), rt, next, bothSchemes[0]); err != nil || peer == first {
-		t.Errorf("got %s %v of the next session", peer, err)
+		t.Errorf("got %s %v in the next session, want another than %s", peer, err, first)
 	}
 }
 
@@ -240,7 +240,7 @@ func TestErrorsNameTheProxy(t *testing.T) {
 				Via() string
 			}
 			if !errors.As(err, &f) || f.ProxyFault() != sure || f.Via() != ids[0] {
-				t.Errorf("got %v of %s", err, kind)
+				t.Errorf("got %v of %s, want fault %t of %s", err, kind, sure, ids[0])
 			}
 		})
 	}

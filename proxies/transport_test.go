@@ -143,7 +143,7 @@ func TestEveryKindCarriesRequests(t *testing.T) {
 			rt := b.pool.Transport("shop", TransportOptions{})
 			for _, url := range []string{"http://shop.example/a", "http://shop.example/b", "https://example.com/c"} {
 				if status, body, err := get(t, rt, url); status != 200 || body != "hello" || err != nil {
-					t.Errorf("%s: got %d %q %v", url, status, body, err)
+					t.Errorf("%s: got %d %q %v, want 200 and hello", url, status, body, err)
 				}
 			}
 			b.peers.Range(func(peer, _ any) bool {
@@ -167,14 +167,14 @@ func TestAnotherProxyIsTried(t *testing.T) {
 			b := newBench(t, hello, nil)
 			ids := b.add(t, proxytest.Options{Kind: kind}, proxytest.Options{Kind: proxytest.Elite})
 			if status, body, err := get(t, b.pool.Transport("shop", fastest), "http://shop.example/"); status != 200 || body != "hello" || err != nil {
-				t.Fatalf("got %d %q %v", status, body, err)
+				t.Fatalf("got %d %q %v, want 200 and hello", status, body, err)
 			}
 			all, _, _ := b.health(t, ids[0], "shop")
 			if all.Fails != wantFails {
 				t.Errorf("got %v failures of the %s proxy, want %v", all.Fails, kind, wantFails)
 			}
 			if good, there, _ := b.health(t, ids[1], "shop"); good.Fails != 0 || there.Requests != 1 || there.OK <= 0.5 {
-				t.Errorf("got %+v %+v of the good one", good, there)
+				t.Errorf("got %+v %+v for the good proxy, want a success and no failures", good, there)
 			}
 		})
 	}
@@ -202,7 +202,7 @@ func TestTheSitesAnswers(t *testing.T) {
 			ids := b.add(t, proxytest.Options{Kind: proxytest.Elite})
 			status, _, err := get(t, b.pool.Transport("shop", TransportOptions{}), "http://shop.example/")
 			if status != test.status || err != nil {
-				t.Fatalf("got %d %v", status, err)
+				t.Fatalf("got %d %v, want %d", status, err, test.status)
 			}
 			all, there, _ := b.health(t, ids[0], "shop")
 			if all.Fails != 0 || all.OK <= 0.5 {
@@ -212,7 +212,7 @@ func TestTheSitesAnswers(t *testing.T) {
 				t.Errorf("got banned %t want %t (%+v)", got, test.banned, there)
 			}
 			if wait := time.Until(there.Until); test.paused && (wait < 5*time.Minute || wait > 10*time.Minute) {
-				t.Errorf("got a pause of %s, the site asked for ten minutes", wait)
+				t.Errorf("got a pause of %s, want about ten minutes", wait)
 			}
 			_, _, err = get(t, b.pool.Transport("other", TransportOptions{}), "http://shop.example/")
 			if err != nil {
@@ -236,12 +236,12 @@ func TestTargetDownIsNobodysFault(t *testing.T) {
 		rt := b.pool.Transport("shop", TransportOptions{})
 		for range 3 {
 			if _, _, err := get(t, rt, "http://down.example/"); err == nil || errors.Is(err, ErrNoProxy) {
-				t.Fatalf("%s: got %v", kind, err)
+				t.Fatalf("%s: got %v, want an error of the target", kind, err)
 			}
 		}
 		for _, id := range ids {
 			if all, _, in := b.health(t, id, "shop"); all.Fails != 0 || !in {
-				t.Errorf("%s: got %+v, in the pool %t", kind, all, in)
+				t.Errorf("%s: got %+v, in the pool %t, want no failures and true", kind, all, in)
 			}
 		}
 	}
@@ -264,7 +264,7 @@ func blocked(t *testing.T, early bool) {
 		t.Fatal(err)
 	}
 	if proxy, ok := Used(response); !ok || proxy.ID != ids[0] {
-		t.Errorf("got %v %t", proxy, ok)
+		t.Errorf("got %v %t, want %s", proxy, ok, ids[0])
 	}
 	if early {
 		Blocked(response)
@@ -276,7 +276,7 @@ func blocked(t *testing.T, early bool) {
 	Blocked(response)
 	all, there, _ := b.health(t, ids[0], "shop")
 	if there.Fails != 1 || there.Until.IsZero() || all.Fails != 0 || all.Requests != 2 { // the check and this
-		t.Errorf("got %+v %+v", all, there)
+		t.Errorf("got %+v %+v, want a ban at the site alone", all, there)
 	}
 	if _, err := b.pool.Pick(t.Context(), PickOptions{Site: "shop"}); !errors.Is(err, ErrNoProxy) {
 		t.Errorf("the shop gets it again: %v", err)
@@ -296,10 +296,10 @@ func TestBrokenBody(t *testing.T) {
 	ids := b.add(t, proxytest.Options{Kind: proxytest.SOCKS5}, proxytest.Options{Kind: proxytest.SOCKS5})
 	_, body, err := get(t, b.pool.Transport("shop", fastest), "http://shop.example/")
 	if err == nil || body != "half" || b.hits.Load() != 1 {
-		t.Fatalf("got %q %v after %d requests", body, err, b.hits.Load())
+		t.Fatalf("got %q %v after %d requests, want half, an error and 1 request", body, err, b.hits.Load())
 	}
 	if all, _, _ := b.health(t, ids[0], "shop"); all.Fails != 1 {
-		t.Errorf("got %+v", all)
+		t.Errorf("got %+v, want 1 failure", all)
 	}
 }
 
@@ -320,10 +320,10 @@ func TestPostIsNotRepeated(t *testing.T) {
 		return err
 	}
 	if err := post(""); err == nil || b.hits.Load() != 0 {
-		t.Fatalf("got %v and %d requests", err, b.hits.Load())
+		t.Fatalf("got %v and %d requests, want an error and none", err, b.hits.Load())
 	}
 	if err := post("once"); err != nil || b.hits.Load() != 1 {
-		t.Fatalf("got %v and %d requests", err, b.hits.Load())
+		t.Fatalf("got %v and %d requests, want success and 1", err, b.hits.Load())
 	}
 }
 
@@ -333,12 +333,12 @@ func TestFallbacks(t *testing.T) {
 	b := newBench(t, hello, nil)
 	direct := b.site.URL
 	if _, _, err := get(t, b.pool.Transport("shop", TransportOptions{}), direct); !errors.Is(err, ErrNoProxy) || !strings.Contains(err.Error(), "muster proxies refresh") {
-		t.Errorf("fail: got %v", err)
+		t.Errorf("fail: got %v, want ErrNoProxy with advice", err)
 	}
 	begun := time.Now()
 	wait := TransportOptions{Fallback: FallbackWait, PickOptions: PickOptions{Wait: 300 * time.Millisecond}}
 	if _, _, err := get(t, b.pool.Transport("shop", wait), direct); !errors.Is(err, ErrNoProxy) || time.Since(begun) < 300*time.Millisecond {
-		t.Errorf("wait: got %v after %s", err, time.Since(begun))
+		t.Errorf("wait: got %v after %s, want ErrNoProxy after 300ms", err, time.Since(begun))
 	}
 	if b.hits.Load() != 0 {
 		t.Fatal("a request went directly, unasked")
@@ -348,7 +348,7 @@ func TestFallbacks(t *testing.T) {
 	around := b.pool.Transport("shop", TransportOptions{Fallback: FallbackDirect, Direct: transport})
 	for range 3 {
 		if status, _, err := get(t, around, direct); status != 200 || err != nil {
-			t.Errorf("direct: got %d %v", status, err)
+			t.Errorf("direct: got %d %v, want 200", status, err)
 		}
 	}
 	if n := strings.Count(b.logs.String(), "going directly"); n != 1 {
@@ -362,7 +362,7 @@ func TestFallbacks(t *testing.T) {
 	}()
 	b.add(t, proxytest.Options{Kind: proxytest.Elite})
 	if err := <-done; err != nil {
-		t.Errorf("wait: got %v though a proxy came", err)
+		t.Errorf("wait: got %v after a proxy was added, want success", err)
 	}
 }
 
@@ -397,7 +397,7 @@ func TestOneTransportPerProxy(t *testing.T) {
 	}
 	group.Wait()
 	if n := b.pool.transports.len(); n > 4 {
-		t.Errorf("got %d transports kept", n)
+		t.Errorf("got %d transports kept, want at most 4", n)
 	}
 	seen := 0
 	b.peers.Range(func(_, _ any) bool { seen++; return true })

@@ -38,18 +38,18 @@ func TestYields(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := yields["a"]; a.Total != (Yield{20, 8, 6, 4, 2}) || a.Refreshes != 2 || a.DryFor != 0 || a.State() != "yields" {
-		t.Errorf("a: got %+v", a)
+		t.Errorf("a: got %+v, want the sum of two refreshes", a)
 	}
 	b := yields["b"]
 	if b.DryFor != 3 || b.Refreshes != 3 || b.State() != "DRY for 3" || b.Error != source.ErrEmpty.Error() || b.Rejects[source.Private] != 3 || b.Last != (Yield{}) {
-		t.Errorf("b: got %+v", b)
+		t.Errorf("b: got %+v, want dry for three refreshes", b)
 	}
 	if n := strings.Count(logs.String(), "yielded nothing usable"); n != 1 || !strings.Contains(logs.String(), "source=b") {
 		t.Errorf("told of %d times: %s", n, logs.String())
 	}
 	record("4", map[string]Yield{"b": good})
 	if yields, _ := pool.Yields(t.Context()); yields["b"].DryFor != 0 {
-		t.Errorf("got %+v", yields["b"])
+		t.Errorf("got %+v, want it not dry", yields["b"])
 	}
 }
 
@@ -77,9 +77,9 @@ func TestRefreshNotesYields(t *testing.T) {
 		}
 	}
 	if got := yields["both"].Rejects[source.Reserved]; got != 1 {
-		t.Errorf("both: %d reserved were left out", got)
+		t.Errorf("both: got %d reserved rejects, want 1", got)
 	}
 	if got := yields["gone"]; !strings.Contains(got.Error, "no such file") || got.State() != "unreadable" {
-		t.Errorf("gone: got %+v", got)
+		t.Errorf("gone: got %+v, want it unreadable", got)
 	}
 }

@@ -1,9 +1,9 @@
 // Package api serves what people and programs see of an orchestrator over
-// HTTP: how its sites do, as pages and as JSON, the asynqmon dashboard of the
-// queues, metrics, and how the system is.
+// HTTP: the state of its sites, as pages and as JSON, the asynqmon dashboard of the
+// queues, metrics, and health.
 //
 // The pages can show what tasks carry, and can stop and delete them. So they
-// are for this machine only unless keys are set, they can only be looked at
+// are for this machine only unless keys are set, they are read-only
 // unless the configuration says otherwise, and a web page from elsewhere can
 // neither read them nor act through them.
 package api
@@ -31,12 +31,12 @@ type Config struct {
 	// Listen is the address. Beyond loopback it needs Keys. Defaults to
 	// 127.0.0.1:8080.
 	Listen string
-	// Write allows changes. Defaults to only looking.
+	// Write allows changes. Defaults to read-only.
 	Write bool
 	// Keys are the keys of which a request needs one. Defaults to none: every
 	// request is served.
 	Keys []string
-	// Hosts are further names that requests may come under, beside localhost,
+	// Hosts are further host names that requests may use, beside localhost,
 	// the host of Listen, and bare addresses. Defaults to none.
 	Hosts []string
 	// Sites are shown under / and answered under /api/. Defaults to none: /
@@ -52,7 +52,7 @@ type Config struct {
 	Metrics http.Handler
 	// Grace is how long requests may take to end. Defaults to 5 s.
 	Grace time.Duration
-	// Ready is told the address of the pages once they are there. Optional.
+	// Ready is called with the address of the pages once they are served. Optional.
 	Ready func(url string)
 	// Logger defaults to none.
 	Logger *slog.Logger

@@ -30,7 +30,7 @@ var (
 	inline  = regexp.MustCompile(`(?s)<script>(.*?)</script>`)
 )
 
-// note stands on top of asynqmon's pages: their numbers of tasks are not those of nodes.
+// note is shown above asynqmon's pages: their numbers of tasks are not those of nodes.
 const note = `<style>#root{position:relative}</style>` +
 	`<p style="margin:0;padding:8px 16px;font:14px sans-serif;color:#222;background:#fff3cd">` +
 	`The tasks of workflows are not counted here. Of Muster's own work these pages show only wake-tasks (` + wakeType + `): ` +
@@ -87,7 +87,7 @@ func policy(page []byte) string {
 		"object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
 
-// buffer keeps an answer to be changed.
+// buffer keeps an answer so that it can be changed.
 type buffer struct {
 	bytes.Buffer
 	header http.Header

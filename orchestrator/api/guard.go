@@ -66,7 +66,7 @@ func (c Config) guard(next http.Handler) http.Handler {
 	})
 }
 
-// names are the host names that requests may come under.
+// names are the host names that requests may use.
 func (c Config) names() []string {
 	names := []string{"localhost"}
 	if host, _, err := net.SplitHostPort(c.Listen); err == nil && host != "" {

@@ -58,7 +58,7 @@ type Network struct {
 	Allow []string `yaml:"allow" rule:"addresses"`
 }
 
-// Filter is for everything that connects to what outsiders name.
+// Filter is for connections to addresses that outsiders choose.
 func (n Network) Filter() *addressfilter.Filter {
 	f, err := addressfilter.New(n.Allow...)
 	if err != nil { // of settings that Load has not checked
@@ -78,7 +78,7 @@ func (c Config) ProxyFilter() *addressfilter.Filter {
 	return f
 }
 
-// Workers says who does the tasks.
+// Workers says how many tasks run at once, and where.
 type Workers struct {
 	Concurrency int           `yaml:"concurrency" range:"1 256"`
 	Processes   int           `yaml:"processes" range:"0 64"`
@@ -122,7 +122,7 @@ func (q Queue) RetryBackoff() time.Duration {
 // Jitter is the most that is added to a wait at random.
 func (q Queue) Jitter() time.Duration { return time.Duration(q.JitterSeconds) * time.Second }
 
-// Proxies says where proxies come from and when there are enough.
+// Proxies says from which sources proxies are collected and how many are enough.
 type Proxies struct {
 	Sources      []Source      `yaml:"sources" secret:"url"`
 	Public       bool          `yaml:"public"`
@@ -172,8 +172,8 @@ func (p Proxies) HasSources() bool { return len(p.Sources) > 0 || p.Public }
 // MaxListBytes is how large a list may be.
 func (p Proxies) MaxListBytes() int64 { return int64(p.MaxListMB) << 20 }
 
-// Unproxied reports whether nothing is said of proxies: no source of them, and
-// not what to do without.
+// Unproxied reports whether the settings name neither sources of proxies nor a
+// fallback without them.
 func (p Proxies) Unproxied() bool { return p.Fallback == FallbackAuto && !p.HasSources() }
 
 // CanCheck reports whether proxies can be checked: by a judge that they can
@@ -222,7 +222,7 @@ type Shutdown struct {
 	Drain time.Duration `yaml:"drain" range:"0s 24h"`
 }
 
-// Default is what holds when nothing else is said.
+// Default returns the settings without a file, environment or flags.
 func Default() Config {
 	return Config{
 		DataDir: "data",

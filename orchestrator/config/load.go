@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Kind is a place that values come from.
+// Kind is a kind of origin of a value.
 type Kind string
 
 // The kinds, in the order in which they override one another.
@@ -62,19 +62,19 @@ type FlagValue struct {
 	Value string
 }
 
-// Loaded is a configuration and how it came about.
+// Loaded is a configuration and the origin of its values.
 type Loaded struct {
 	Config
 	// Path is the file that was read; empty if none.
 	Path string
-	// Warnings are suspicions that are no errors.
+	// Warnings are likely mistakes that are no errors.
 	Warnings []string
 
 	origins map[string]Origin
 }
 
-// Load reads and checks all settings. The error has a line for each thing that
-// is wrong, and says where it stands.
+// Load reads and checks all settings. The error has a line for each mistake,
+// with its place.
 func Load(src Sources) (*Loaded, error) {
 	l := &Loaded{Config: Default(), origins: map[string]Origin{}}
 	env := environ(src.Environ)
@@ -205,7 +205,7 @@ func (l *Loaded) readEnviron(env map[string]string, all []setting) []error {
 		}
 		hint := meant(name, names)
 		// Only ours have a double underscore; others, as from Kubernetes for a
-		// service named muster, are none of our business.
+		// service named muster, are ignored.
 		if strings.Contains(name, "__") {
 			errs = append(errs, fmt.Errorf("environment %s: no such setting%s", name, hint))
 		} else if hint != "" {
@@ -217,7 +217,7 @@ func (l *Loaded) readEnviron(env map[string]string, all []setting) []error {
 	return errs
 }
 
-// Setting is one value, to be shown.
+// Setting is one value, for people.
 type Setting struct {
 	Path   string `json:"path"`
 	Value  any    `json:"value"` // secrets masked; durations as text

@@ -48,7 +48,7 @@ func envName(path string) string {
 	return "MUSTER_" + strings.ToUpper(strings.ReplaceAll(path, ".", "__"))
 }
 
-// set gives the setting the value that text stands for.
+// set sets the setting to the value of text.
 func (s setting) set(text string) error {
 	switch p := s.v.Addr().Interface().(type) {
 	case *string:

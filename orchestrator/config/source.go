@@ -46,7 +46,7 @@ func (s Source) plain() bool {
 	return len(s.Headers) == 0 && fmt.Sprint(s2) == fmt.Sprint(Source{})
 }
 
-// TimeoutOr and EveryOr are durations that check has seen to be good.
+// TimeoutOr returns the timeout, or the default. check has validated it.
 func (s Source) TimeoutOr(d time.Duration) time.Duration { return durationOr(s.Timeout, d) }
 
 // EveryOr is how often the source is read.
@@ -97,7 +97,7 @@ func (s Source) check() []error {
 // shown is the source for people, its secrets masked.
 func (s Source) shown() string {
 	text := maskURL(s.URL)
-	if strings.Contains(s.URL, "${") { // is no secret, and no URL yet either
+	if strings.Contains(s.URL, "${") { // not expanded yet: neither a secret nor a URL
 		text = s.URL
 		if u, err := url.Parse(s.URL); err == nil && u.User != nil {
 			text = maskURL(s.URL)

@@ -29,10 +29,10 @@ proxies:
 		Auth: "me:s3same3", Max: 500, Timeout: "20s", Every: "30m", CIDR: true,
 	}}
 	if got := l.Proxies.Sources; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if got := want[1].EveryOr(0); got != 30*time.Minute || want[0].TimeoutOr(time.Hour) != time.Hour {
-		t.Errorf("got %s", got)
+		t.Errorf("got every %s, want 30m, and the default timeout", got)
 	}
 	for _, s := range l.Settings() {
 		if strings.Contains(fmt.Sprint(s.Value), "s3same") {
@@ -64,6 +64,6 @@ func TestWrongSources(t *testing.T) {
 		}
 	}
 	if _, err := Load(Sources{Environ: []string{`MUSTER_PROXIES__SOURCES=[{"uri": "x"}]`}}); err == nil || !strings.Contains(err.Error(), "uri") {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want an error that names uri", err)
 	}
 }

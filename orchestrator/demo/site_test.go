@@ -56,7 +56,7 @@ func TestFaultsPass(t *testing.T) {
 				}
 			}
 			if got := s.Traffic().Faults(); fmt.Sprint(got) != fmt.Sprint(sum) {
-				t.Errorf("counted faults %v, served %v", got, sum)
+				t.Errorf("got counts of faults %v, want %v", got, sum)
 			}
 		})
 	}
@@ -87,7 +87,7 @@ func TestSlowPageArrives(t *testing.T) {
 			continue
 		}
 		if got := get(s, uri); got.Code != http.StatusOK || got.Body.Len() == 0 {
-			t.Errorf("slow page %s came with status %d and %d bytes", uri, got.Code, got.Body.Len())
+			t.Errorf("slow page %s: got status %d and %d bytes, want 200 and a body", uri, got.Code, got.Body.Len())
 		}
 		if got, want := s.Traffic().Paths[uri], 1; got.Served != want || got.Faults[Slow] != want {
 			t.Errorf("counted %+v, want one slow and served", got)
@@ -103,7 +103,7 @@ func TestCalmEndsFaults(t *testing.T) {
 	s.Calm()
 	for uri := range s.pages {
 		if got := faultOf(get(s, uri)); got != NoFault {
-			t.Errorf("%s met %q after Calm", uri, got)
+			t.Errorf("%s: got fault %q after Calm, want none", uri, got)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func TestRobotsLeaveTheSitesOpen(t *testing.T) {
 	t.Parallel()
 	got := get(newShop(), "/robots.txt").Body.String()
 	if !strings.Contains(got, "Disallow: /cart") || strings.Contains(got, "Disallow: /\n") {
-		t.Errorf("robots.txt is %q", got)
+		t.Errorf("got robots.txt %q, want only /cart disallowed", got)
 	}
 }
 

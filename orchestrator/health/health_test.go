@@ -64,7 +64,7 @@ func TestPanicIsAnAnswer(t *testing.T) {
 	var r Registry
 	r.Add(Check{Name: "x", Ask: func(context.Context) (string, error) { panic("boom") }})
 	if got := r.Run(t.Context()).Checks[0]; got.Status != Failed || !strings.Contains(got.Error, "boom") {
-		t.Fatalf("got %+v", got)
+		t.Fatalf("got %+v, want failed: boom", got)
 	}
 }
 
@@ -114,8 +114,8 @@ func TestChecksRunTogetherAndInTime(t *testing.T) {
 	})
 }
 
-// Whoever asks meanwhile shares the question, and its answer.
-func TestAskersShare(t *testing.T) {
+// A run that starts while a check runs waits for the answer of that check.
+func TestConcurrentRunsShareACheck(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
@@ -132,15 +132,15 @@ func TestAskersShare(t *testing.T) {
 		impatient, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() {
-			if got := r.Run(impatient); got.Status != Failed || !strings.Contains(got.Checks[0].Error, "given up") {
-				t.Errorf("who went away: %+v", got)
+			if got := r.Run(impatient); got.Status != Failed || !strings.Contains(got.Checks[0].Error, "canceled by the caller") {
+				t.Errorf("the canceled run: got %+v, want failed: canceled by the caller", got)
 			}
 		})
 		synctest.Wait()
 		for range 5 {
 			all.Go(func() {
 				if got := r.Run(t.Context()); got.Status != OK {
-					t.Errorf("who waited: %+v", got)
+					t.Errorf("a waiting run: got %+v, want ok", got)
 				}
 			})
 		}
@@ -211,7 +211,7 @@ func TestARedisThatAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := one(t, Redis(c.Ping, 0)); got.Status != OK {
-			t.Errorf("%s: redis: %+v", name, got)
+			t.Errorf("%s: redis: got %+v, want ok", name, got)
 		}
 		if got := one(t, Memory(MemoryInfo(c))); got.Status != want.status || !strings.Contains(got.Detail+got.Error, want.memory) {
 			t.Errorf("%s: memory: got %+v, want %s with %q", name, got, want.status, want.memory)
@@ -236,11 +236,11 @@ func TestRedisThatIsSilent(t *testing.T) {
 	took := time.Since(start)
 	server.Thaw()
 	if got.Status != Failed || took > 2*time.Second {
-		t.Errorf("a silent Redis: %+v after %v", got, took)
+		t.Errorf("a silent Redis: got %+v after %v, want failed within 2s", got, took)
 	}
 	server.Kill()
 	if got := one(t, Redis(c.Ping, 0)); got.Status != Failed {
-		t.Errorf("a dead Redis: %+v", got)
+		t.Errorf("a dead Redis: got %+v, want failed", got)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestMemoryOfARealRedis(t *testing.T) {
 	}
 	defer c.Close()
 	if got := one(t, Memory(MemoryInfo(c))); got.Status != OK || !strings.Contains(got.Detail, "of 1024 MB used") {
-		t.Errorf("memory: %+v", got)
+		t.Errorf("memory: got %+v, want ok, of 1024 MB used", got)
 	}
 }
 
@@ -266,7 +266,7 @@ func TestMemoryAlarms(t *testing.T) {
 		info := fmt.Sprintf("# Memory\r\nused_memory:%d\r\nused_memory_human:x\r\nmaxmemory:%d\r\n", c.used<<20, 100<<20)
 		got := one(t, Memory(func(context.Context) (string, error) { return info, nil }))
 		if got.Status != c.want {
-			t.Errorf("%d%%: %+v, want %s", c.used, got, c.want)
+			t.Errorf("%d%%: got %+v, want %s", c.used, got, c.want)
 		}
 	}
 }
@@ -280,17 +280,17 @@ func TestProxiesAndWorkers(t *testing.T) {
 	}{{10, nil, OK}, {9, nil, Degraded}, {0, nil, Degraded}, {0, errors.New("gone"), Failed}} {
 		got := one(t, Proxies(func(context.Context) (int, error) { return c.n, c.err }, 10))
 		if got.Status != c.want {
-			t.Errorf("%d proxies, %v: %+v, want %s", c.n, c.err, got, c.want)
+			t.Errorf("%d proxies, %v: got %+v, want %s", c.n, c.err, got, c.want)
 		}
 	}
 	none := func(context.Context) ([]tasktype.Worker, error) { return nil, nil }
 	if got := one(t, Workers(none, 0)); got.Status != Failed || !strings.Contains(got.Error, "muster worker") {
-		t.Errorf("no workers: %+v", got)
+		t.Errorf("no workers: got %+v, want failed with advice", got)
 	}
 	list := func(context.Context) ([]tasktype.Worker, error) {
 		return []tasktype.Worker{{Concurrency: 8, Active: 3}, {Concurrency: 4}}, nil
 	}
 	if got := one(t, Workers(list, 0)); got.Status != OK || got.Detail != "2 alive, 3 of 12 slots busy" {
-		t.Errorf("workers: %+v", got)
+		t.Errorf("workers: got %+v, want 2 alive, 3 of 12 slots busy", got)
 	}
 }

@@ -1,8 +1,8 @@
-// Package health asks the parts of a system how they are.
+// Package health checks the parts of a system.
 //
 // A [Registry] holds named checks, each with a time limit. [Registry.Run] asks
 // all of them at once and never takes longer than the longest limit, whatever
-// a check does; [Registry.Last] repeats what they said.
+// a check does; [Registry.Last] returns the last results.
 package health
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Status is how something is.
+// Status is the state of a part.
 type Status string
 
 // The states, from good to bad.
@@ -34,8 +34,8 @@ func worse(a, b Status) Status {
 	return a
 }
 
-// Check is a question. Its answer is some words for people, and an error when
-// something is wrong; see Degrade for what is only half wrong.
+// Check checks one part. It returns a short text for people, and an error when
+// something is wrong; see Degrade for a part that still works.
 type Check struct {
 	Name    string
 	Timeout time.Duration // Defaults to 5 s
@@ -59,7 +59,7 @@ type Report struct {
 	Checks []Result  `json:"checks"`
 }
 
-// degraded marks an error as half a trouble.
+// degraded marks an error of a part that still works.
 type degraded struct{ error }
 
 func (d degraded) Unwrap() error { return d.error }
@@ -82,10 +82,10 @@ type Registry struct {
 type entry struct {
 	Check
 	mu   sync.Mutex // guards open
-	open *question  // the one that is not answered yet; nil if none
+	open *question  // the running check; nil if none
 }
 
-// question is a check under way, which concurrent runs share.
+// question is a running check, which concurrent runs share.
 type question struct {
 	asked    time.Time
 	answered chan struct{} // closed when answer is set
@@ -133,9 +133,9 @@ func report(results []Result) Report {
 	return out
 }
 
-// run asks, or joins those who are waiting for an answer already, and waits no
-// longer than the limit. A check that does not obey its context is not asked
-// again before it has answered.
+// run starts the check, or joins a run that waits for it, and waits no longer
+// than the limit. A check that ignores its context is not started again before
+// it has returned.
 func (e *entry) run(ctx context.Context) Result {
 	start := time.Now()
 	q := e.question(ctx)
@@ -143,23 +143,23 @@ func (e *entry) run(ctx context.Context) Result {
 	defer left.Stop()
 	select {
 	case <-q.answered:
-		return e.note(q.answer, start)
+		return e.record(q.answer, start)
 	case <-left.C:
 	case <-ctx.Done():
-		return e.note(Result{Status: Failed, Error: "given up: the asker went away"}, start)
+		return e.record(Result{Status: Failed, Error: "canceled by the caller"}, start)
 	}
 	// It may have answered at the last moment.
 	select {
 	case <-q.answered:
-		return e.note(q.answer, start)
+		return e.record(q.answer, start)
 	default:
 	}
 	late := time.Since(q.asked).Round(time.Millisecond)
-	return e.note(Result{Status: Failed, Error: fmt.Sprintf("no answer within %v; asked %v ago", e.Timeout, late)}, start)
+	return e.record(Result{Status: Failed, Error: fmt.Sprintf("no answer within %v; asked %v ago", e.Timeout, late)}, start)
 }
 
-// question returns the open question, or opens one. It outlives the run
-// that opened it: others may wait for the answer.
+// question returns the running check, or starts one. It outlives the run that
+// started it: others may wait for the answer.
 func (e *entry) question(ctx context.Context) *question {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -198,7 +198,7 @@ func (e *entry) ask(ctx context.Context) (result Result) {
 	return result
 }
 
-func (e *entry) note(r Result, start time.Time) Result {
+func (e *entry) record(r Result, start time.Time) Result {
 	r.Name, r.At, r.Millis = e.Name, time.Now(), time.Since(start).Milliseconds()
 	return r
 }

@@ -50,9 +50,9 @@ const (
 // Errors of Wait.
 var (
 	ErrTimeout   = errors.New("the job did not end in time")
-	ErrNotEnough = errors.New("the job ended without enough to go on with")
-	ErrFailed    = errors.New("the job failed, and why is not in Redis any more")
-	ErrNoAnswer  = errors.New("the job is complete, but its report is neither in Redis nor in its folder any more")
+	ErrNotEnough = errors.New("the job ended without enough results to continue")
+	ErrFailed    = errors.New("the job failed, and the reason is no longer in Redis")
+	ErrNoAnswer  = errors.New("the job is complete, but its report is no longer in Redis or in its folder")
 	ErrUnknown   = errors.New("the job is not in Redis any more: Redis was emptied, or restarted without its data; what was written is still in the data folder; to do the rest, start the job again")
 )
 
@@ -80,7 +80,7 @@ type Job[O any] struct {
 	File func() (O, bool, error)
 
 	// Moves returns a text that changes whenever the job has made progress.
-	// While it changes at least once in Timeout.Unknown, Wait goes on after
+	// While it changes at least once in Timeout.Unknown, Wait continues after
 	// the Timeout: the number of chunks does not say how long a slow site
 	// takes.
 	Moves func(ctx context.Context) (string, error)
@@ -96,11 +96,11 @@ type Job[O any] struct {
 
 // A Waiter waits for jobs. Its zero value is ready to use.
 type Waiter struct {
-	Poll    time.Duration // between two looks at the keys and the file. Defaults to 15 s
+	Poll    time.Duration // between two reads of the keys and the file. Defaults to 15 s
 	Grace   time.Duration // how long the event may lag behind the keys. Defaults to 2 s
 	Warn    time.Duration // when to warn that a job has not begun. Defaults to 120 s
 	Timeout Timeout       // Defaults to DefaultTimeout
-	Limit   time.Duration // the caller's own limit on the whole wait, in place of Timeout; 0 means none
+	Limit   time.Duration // the caller's own limit on the whole wait, replaces Timeout; 0 means none
 	Logger  *slog.Logger  // Defaults to slog.Default
 }
 
@@ -125,10 +125,10 @@ func Wait[O any](ctx context.Context, w Waiter, j Job[O]) (O, Stage, error) {
 		select {
 		case <-ctx.Done():
 			over, err = true, context.Cause(ctx)
-		case told := <-wait.event:
-			over, err = wait.heard(ctx, told)
+		case ended := <-wait.event:
+			over, err = wait.onEvent(ctx, ended)
 		case <-wait.deadline.C:
-			// One last look: the end may have come since the last poll.
+			// A last look: the job may have ended since the last poll.
 			if over, err = wait.look(ctx); !over {
 				if more := wait.more(); more > 0 {
 					wait.deadline.Reset(more)
@@ -158,19 +158,19 @@ type wait[O any] struct {
 	out      O
 	started  time.Time
 	deadline *time.Timer
-	event    chan told[O]     // nil once the event has no answer
-	heardAll chan struct{}    // closed when the listener is gone
-	grace    <-chan time.Time // runs once the keys know more than the event, and before the second look for a job that is not there
+	event    chan event[O]    // nil once the event is given up
+	listener chan struct{}    // closed when the listener has ended
+	grace    <-chan time.Time // runs once the keys say that the job has ended, and before the second look for a missing job
 	stage    Stage
 	chunks   int
-	moves    string    // what Moves said at the last look
-	moved    time.Time // when that was another than before
+	moves    string    // the result of Moves at the last look
+	moved    time.Time // when that last changed
 	warned   bool
 	missed   bool // the last look found the job nowhere
 }
 
-// told is what the event said.
-type told[O any] struct {
+// event is the result of Job.Event.
+type event[O any] struct {
 	out O
 	err error
 }
@@ -206,19 +206,19 @@ func (w *wait[O]) listen(ctx context.Context) {
 		w.stage = Polling
 		return
 	}
-	w.event, w.heardAll = make(chan told[O], 1), make(chan struct{})
-	event := w.event
+	w.event, w.listener = make(chan event[O], 1), make(chan struct{})
+	to := w.event
 	go func() {
-		defer close(w.heardAll)
+		defer close(w.listener)
 		out, err := w.job.Event(ctx)
-		event <- told[O]{out, err}
+		to <- event[O]{out, err}
 	}()
 }
 
 // done waits for the listener, whose ctx has been cancelled.
 func (w *wait[O]) done() {
-	if w.heardAll != nil {
-		<-w.heardAll
+	if w.listener != nil {
+		<-w.listener
 	}
 }
 
@@ -230,8 +230,8 @@ func (w *wait[O]) more() time.Duration {
 	return w.Timeout.Unknown - time.Since(w.moved)
 }
 
-// heard handles the event.
-func (w *wait[O]) heard(ctx context.Context, event told[O]) (over bool, _ error) {
+// onEvent handles the event.
+func (w *wait[O]) onEvent(ctx context.Context, event event[O]) (over bool, _ error) {
 	var failure *tasks.Failure
 	switch {
 	case event.err == nil || errors.As(event.err, &failure):
@@ -251,7 +251,7 @@ func (w *wait[O]) lost(why string) {
 
 // look reads what Redis has of the job, and its file when Redis has nothing.
 func (w *wait[O]) look(ctx context.Context) (over bool, _ error) {
-	known := w.known(ctx) // before the rest: a job that is missing now had ended before
+	known := w.known(ctx) // before the rest: a job that is missing now has ended before
 	keys, readable := w.keys(ctx)
 	if w.event == nil {
 		if over, err := w.answer(ctx, keys); over {

@@ -306,7 +306,7 @@ func TestWaitWarnsOnceOfAJobThatDoesNotBegin(t *testing.T) {
 		_, _, err := Wait(t.Context(), Waiter{Limit: 300 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))},
 			Job[string]{Event: never, Keys: func(context.Context) (Keys, error) { return Keys{Status: Dispatched}, nil }})
 		if !errors.Is(err, ErrTimeout) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want %v", err, ErrTimeout)
 		}
 		if n := strings.Count(log.String(), "has not begun"); n != 1 || !strings.Contains(log.String(), "waited=2m0s") {
 			t.Errorf("%d warnings, want one after two minutes:\n%s", n, log.String())

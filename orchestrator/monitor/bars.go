@@ -133,7 +133,7 @@ func (v *bar) time(started time.Time) string {
 	return short(time.Since(started))
 }
 
-// note is what else matters, in the given number of columns; the bar gets those that are left.
+// note is the rest of the progress, in the given number of columns; the bar gets those that are left.
 func (v *bar) note(columns int) string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -147,7 +147,7 @@ func (v *bar) note(columns int) string {
 	return "  " + clip(text, room)
 }
 
-// leastBar is how many columns of a bar a longer note is not worth.
+// leastBar is how many columns the bar keeps, however long the note.
 const leastBar = 10
 
 func short(d time.Duration) string {

@@ -41,9 +41,9 @@ func ParseFormat(s string) (Format, error) {
 	return "", fmt.Errorf("no progress format %q; use one of %v", s, Formats)
 }
 
-// Progress is where a job stands.
+// Progress is the state of a job.
 type Progress struct {
-	Done  int64  // units that are through
+	Done  int64  // units done
 	Total int64  // units in all; 0 while unknown
 	Unit  string // what is counted, in the plural: "chunks", "pages"
 	Note  string // a few words on what else matters: "37 alive", "2 errors"

@@ -81,7 +81,7 @@ func TestEventsAreJSON(t *testing.T) {
 	}
 	if len(got) != 3 || got[0].Event != "start" || got[1].Note != "7 alive" || got[2].Event != "failed" ||
 		got[2].Note != "judge unreachable" || got[2].Total != 4 {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %+v, want start, 7 alive, failed: judge unreachable", got)
 	}
 }
 
@@ -121,17 +121,17 @@ func TestWhatIsDoneIsShownAsWhole(t *testing.T) {
 	track.Done("4 records")
 	d.Close()
 	if !strings.Contains(out.String(), `"event":"done","job":"shop","done":4,"total":4`) {
-		t.Errorf("got %s", out.String())
+		t.Errorf("got %s, want done with 4 of 4", out.String())
 	}
 }
 
 func TestParseFormat(t *testing.T) {
 	t.Parallel()
 	if f, err := ParseFormat("json"); err != nil || f != JSON {
-		t.Errorf("got %q, %v", f, err)
+		t.Errorf("got %q, %v, want %q", f, err, JSON)
 	}
 	if _, err := ParseFormat("fancy"); err == nil || !strings.Contains(err.Error(), "lines") {
-		t.Errorf("the error should name what there is, got %v", err)
+		t.Errorf("got %v, want an error that names the formats", err)
 	}
 }
 

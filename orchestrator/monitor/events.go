@@ -30,7 +30,7 @@ type events struct {
 	mu  sync.Mutex // guards the fields below
 	w   io.Writer
 	enc *json.Encoder
-	at  map[*Track]time.Time // when the track last spoke
+	at  map[*Track]time.Time // when the track last wrote a line
 }
 
 func newEvents(w io.Writer) *events {
@@ -73,7 +73,7 @@ func (e *events) emit(t *Track, event string, p Progress) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	// A reader that went away is no reason to stop the work it watched.
+	// A reader that has closed its end does not stop the work.
 	_ = e.enc.Encode(Event{
 		Time: time.Now().UTC(), Event: event, Job: t.Name, Done: p.Done, Total: p.Total,
 		Unit: p.Unit, Note: p.Note, Elapsed: took.Seconds(), State: p.State, Numbers: p.Numbers,

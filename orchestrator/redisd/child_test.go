@@ -176,7 +176,7 @@ func TestStrayServerInOurFolderIsStopped(t *testing.T) {
 		t.Fatal("two redis-servers run on one folder")
 	}
 
-	// One that nobody's end concerns.
+	// A redis-server that outlives the orchestrator.
 	stop(t, s)
 	path, err := findServer(testServer())
 	if err != nil {

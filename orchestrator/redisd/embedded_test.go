@@ -50,8 +50,8 @@ func TestEmbeddedExpiresKeys(t *testing.T) {
 	testutil.Eventually(t, "the key expires", func() bool { return rdb.Exists(t.Context(), "short").Val() == 0 })
 }
 
-// Earlier versions saved the contents of the built-in Redis. Nobody may think
-// that these jobs go on.
+// Earlier versions saved the contents of the built-in Redis. A warning says
+// that these jobs do not continue.
 func TestSnapshotOfAnEarlierVersionIsReported(t *testing.T) {
 	t.Parallel()
 	eachOwn(t, func(t *testing.T, cfg Config) {

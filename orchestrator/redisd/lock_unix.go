@@ -37,7 +37,7 @@ func tryLock(path string) (*lock, error) {
 	return nil, fmt.Errorf("lock %s: %w", path, err)
 }
 
-// release gives the lock back. The file stays: removing it would let two
+// release releases the lock. The file stays: removing it would let two
 // processes hold locks on two files of one name.
 func (l *lock) release() {
 	if l != nil {

@@ -127,7 +127,7 @@ func tryHolder(t *testing.T, cfg Config, env ...string) (held, *exec.Cmd) {
 }
 
 // config is one that finds no Redis at the usual address and is impatient. Its
-// folder had a port before, which nobody takes while its Redis is down.
+// folder had a port before, which no other server takes while its Redis is down.
 func config(t *testing.T) Config {
 	t.Helper()
 	cfg := Config{

@@ -52,7 +52,7 @@ func (d folder) readPassword() (string, error) {
 }
 
 // ownPassword returns the password of the folder's own Redis. It makes one when
-// there is none, or when others may know it. The caller has the lock.
+// it is missing, or when others may know it. The caller has the lock.
 func (c Config) ownPassword() (string, error) {
 	file := c.folder().passwordFile()
 	info, err := os.Lstat(file)

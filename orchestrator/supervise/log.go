@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// logCheck is how often the size of a log file is looked at.
+// logCheck is how often the size of a log file is checked.
 const logCheck = 30 * time.Second
 
 // keepLogSmall looks after the log file until ended is closed.

@@ -86,7 +86,7 @@ func CleanStale(ctx context.Context, dir string, grace time.Duration, log *slog.
 			continue // its supervisor has just removed it
 		}
 		if err != nil {
-			log.Warn("a pid file cannot be read, and is passed over; end what it was for if that still runs, and remove it", "file", path, "err", err)
+			log.Warn("a pid file cannot be read and is skipped; end its process if that still runs, and remove the file", "file", path, "err", err)
 			continue
 		}
 		if f.Owner.Alive() {

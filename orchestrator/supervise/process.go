@@ -46,10 +46,10 @@ type Config struct {
 	Steady time.Duration
 	// Grace is how long a child may take to end after SIGTERM. Defaults to 10 s.
 	Grace time.Duration
-	// Recheck is when to look again what program the child is: a script may have
-	// made place for another. Defaults to 1 s.
+	// Recheck is when to check again which program the child is: a script may have
+	// been replaced by another with exec. Defaults to 1 s.
 	Recheck time.Duration
-	// OnExit is told of every end of the child, before it is started again. It
+	// OnExit is called after each end of the child, before it is started again. It
 	// runs in the supervisor: a restart waits for it, and it must not call Stop
 	// or Kill. Optional.
 	OnExit func(Exit)
@@ -63,7 +63,7 @@ type Exit struct {
 	PID      int
 	Err      error // nil for exit status 0
 	Uptime   time.Duration
-	Stopping bool // it was told to, and will not be started again
+	Stopping bool // Stop or Kill was called; it is not started again
 }
 
 // Status is a look at a process.

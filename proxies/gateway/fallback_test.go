@@ -91,10 +91,10 @@ func TestEmptyPool(t *testing.T) {
 	f := newFront(t, Config{})
 	status, body := fetch(t, f.client(t, "http", nil), f.site.URL)
 	if status != http.StatusServiceUnavailable || !strings.Contains(body, "muster proxies refresh") {
-		t.Errorf("got %d %q", status, body)
+		t.Errorf("got %d %q, want 503 and advice", status, body)
 	}
 	if status, body := fetch(t, f.client(t, "socks5", nil), f.site.URL); status == 200 {
-		t.Errorf("got %d %q", status, body)
+		t.Errorf("got %d %q, want a failure", status, body)
 	}
 	if n := f.gateway.Stats().NoProxy; n != 2 {
 		t.Errorf("counted %d", n)

@@ -155,7 +155,7 @@ func TestFronts(t *testing.T) {
 		for range 12 {
 			status, body := fetch(t, client, target)
 			if status != 200 || !strings.HasPrefix(body, "127.16.") {
-				t.Fatalf("%s %s: got %d %q", scheme, target, status, body)
+				t.Fatalf("%s %s: got %d %q, want 200 from an exit of the pool", scheme, target, status, body)
 			}
 			seen[body] = true
 		}
@@ -165,7 +165,7 @@ func TestFronts(t *testing.T) {
 	}
 	stats := f.gateway.Stats()
 	if stats.Requests != 12 || stats.Tunnels != 36 || stats.Failed != 0 {
-		t.Errorf("got %+v", stats)
+		t.Errorf("got %+v, want 12 requests, 36 tunnels and no failure", stats)
 	}
 }
 
@@ -186,14 +186,14 @@ func TestUserNameSaysWhatIsWanted(t *testing.T) {
 	for range 10 { // Bulgarian ones have even numbers
 		_, body := fetch(t, f.client(t, "http", url.UserPassword("me-country-bg", "x")), "http://shop.example/")
 		if addr, err := netip.ParseAddr(body); err != nil || (addr.As4()[2]-1)%2 != 0 {
-			t.Errorf("got %s, which is not in Bulgaria", body)
+			t.Errorf("got exit %s, want one in Bulgaria", body)
 		}
 	}
 	if status, body := fetch(t, f.client(t, "http", url.UserPassword("me-colour-red", "x")), "http://shop.example/"); status != http.StatusProxyAuthRequired || !strings.Contains(body, "unknown option") {
-		t.Errorf("got %d %q", status, body)
+		t.Errorf("got %d %q, want 407 and unknown option", status, body)
 	}
 	if status, _ := fetch(t, f.client(t, "http", url.UserPassword("me-country-zz", "x")), "http://shop.example/"); status != http.StatusServiceUnavailable {
-		t.Errorf("got %d for a country without proxies", status)
+		t.Errorf("got %d for a country without proxies, want 503", status)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestKeys(t *testing.T) {
 	for _, scheme := range []string{"http", "socks5"} {
 		for _, target := range []string{"http://shop.example/", "https://example.com/"} {
 			if status, body := fetch(t, f.client(t, scheme, good), target); status != 200 {
-				t.Errorf("%s %s: got %d %s", scheme, target, status, body)
+				t.Errorf("%s %s: got %d %s, want 200", scheme, target, status, body)
 			}
 			for _, user := range []*url.Userinfo{bad, nil} {
 				if status, _ := fetch(t, f.client(t, scheme, user), target); status == 200 {
@@ -224,7 +224,7 @@ func TestKeys(t *testing.T) {
 	fmt.Fprintf(conn, "GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\nProxy-Authorization: Basic %s\r\n\r\nGET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n", auth)
 	both, err := io.ReadAll(conn)
 	if err != nil || !strings.HasPrefix(string(both), "HTTP/1.1 200") || !strings.Contains(string(both), "HTTP/1.1 407") {
-		t.Errorf("got %q %v", both, err)
+		t.Errorf("got %q %v, want 200 and then 407", both, err)
 	}
 }
 
@@ -234,12 +234,12 @@ func TestMetrics(t *testing.T) {
 	good := url.UserPassword("me", "sesame")
 	for _, scheme := range []string{"http", "socks5"} {
 		if status, body := fetch(t, f.client(t, scheme, good), "https://example.com/"); status != 200 {
-			t.Fatalf("got %d %s", status, body)
+			t.Fatalf("got %d %s, want 200", status, body)
 		}
 	}
 	for user, want := range map[*url.Userinfo]int{good: 200, nil: 407, url.UserPassword("me-country-zz", "sesame"): 503} {
 		if status, body := fetch(t, f.client(t, "http", user), "http://shop.example/"); status != want {
-			t.Errorf("%v: got %d %s", user, status, body)
+			t.Errorf("%v: got %d %s, want %d", user, status, body, want)
 		}
 	}
 	w := httptest.NewRecorder()
@@ -259,7 +259,7 @@ func TestOpenToOthersNeedsKeys(t *testing.T) {
 	pool := &proxies.Pool{}
 	for listen, ok := range map[string]bool{"127.0.0.1:0": true, "[::1]:0": true, "localhost:0": true, "0.0.0.0:0": false, ":0": false, "192.168.1.5:1": false, "nonsense": false} {
 		if _, err := New(Config{Pool: pool, Listen: listen}); (err == nil) != ok {
-			t.Errorf("%s: got %v", listen, err)
+			t.Errorf("%s: got %v, want accepted: %t", listen, err, ok)
 		}
 	}
 	if _, err := New(Config{Pool: pool, Listen: "0.0.0.0:0", Keys: []string{"k"}}); err != nil {
@@ -274,7 +274,7 @@ func TestRetriesBehindTheScenes(t *testing.T) {
 		proxytest.Options{Kind: proxytest.HangsUp}, proxytest.Options{Kind: proxytest.Dead}, proxytest.Options{Kind: proxytest.Elite})
 	for _, target := range []string{"http://shop.example/", "https://example.com/"} {
 		if status, body := fetch(t, f.client(t, "http", nil), target); status != 200 || body != proxytest.ExitAddress(2).String() {
-			t.Errorf("%s: got %d %q", target, status, body)
+			t.Errorf("%s: got %d %q, want 200 from the third proxy", target, status, body)
 		}
 	}
 }

@@ -77,12 +77,12 @@ func TestExpectContinue(t *testing.T) {
 	f := newFront(t, Config{}, kinds(1, proxytest.Elite)...)
 	conn, in := f.talk(t, "POST http://shop.example/echo HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
 	if line, err := in.ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" {
-		t.Fatalf("got %q %v", line, err)
+		t.Fatalf("got %q %v, want 100 Continue", line, err)
 	}
 	_, _ = in.ReadString('\n')
 	fmt.Fprint(conn, "hello")
 	if r, body := answerTo(t, in, "POST"); r.StatusCode != 200 || body != "hello" {
-		t.Errorf("got %s %q", r.Status, body)
+		t.Errorf("got %s %q, want 200 and hello", r.Status, body)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestUnreadBodyIsNoRequest(t *testing.T) {
 	hidden := "GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\n\r\n"
 	_, in := f.talk(t, fmt.Sprintf("POST http://shop.example/echo HTTP/1.1\r\nHost: shop.example\r\nContent-Length: %d\r\n\r\n%s", len(hidden), hidden))
 	if r, _ := answerTo(t, in, "POST"); r.StatusCode != 407 || !r.Close {
-		t.Errorf("got %s, close %t", r.Status, r.Close)
+		t.Errorf("got %s, close %t, want 407 and close", r.Status, r.Close)
 	}
 	if _, err := in.ReadByte(); err == nil {
 		t.Error("a second answer came")

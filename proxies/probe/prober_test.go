@@ -135,7 +135,7 @@ func TestEveryKindUnderAnyLabel(t *testing.T) {
 			t.Errorf("%s: got exit %v want %v", name, r.Exit, p.Exit)
 		}
 		if r.Alive && (r.Latency.FirstByte <= 0 || r.Latency.Total < r.Latency.FirstByte) {
-			t.Errorf("%s: got latency %+v", name, r.Latency)
+			t.Errorf("%s: got latency %+v, want a total that includes the first byte", name, r.Latency)
 		}
 	}
 	if err := prober.Each(t.Context(), slices.Values(candidates), judged); err != nil {
@@ -194,13 +194,13 @@ func TestNoJudge(t *testing.T) {
 	p := start(t, proxytest.Options{Kind: proxytest.Elite, Exit: proxytest.ExitAddress(1)})
 	prober := newProber(t, probe.Config{Judges: judge.URLs})
 	if r, err := prober.Probe(t.Context(), candidate(p, "")); err != nil || !r.Alive {
-		t.Fatalf("got %+v %v", r, err)
+		t.Fatalf("got %+v %v, want it alive", r, err)
 	}
 	judge.Close() // in the middle of the run
 	reported := 0
 	err := prober.Each(t.Context(), slices.Values(slices.Repeat([]source.Candidate{candidate(p, "")}, 20)), func(probe.Result) { reported++ })
 	if !errors.Is(err, probe.ErrJudge) || !strings.Contains(err.Error(), "refused") {
-		t.Fatalf("got %v", err)
+		t.Fatalf("got %v, want ErrJudge: refused", err)
 	}
 	if reported != 0 {
 		t.Fatalf("%d proxies were called dead because the judge is", reported)
@@ -209,7 +209,7 @@ func TestNoJudge(t *testing.T) {
 	wrongKey := startJudge(t, probe.JudgeConfig{Key: "one"})
 	prober = newProber(t, probe.Config{Judges: wrongKey.URLs, Key: "other"})
 	if err := prober.Start(t.Context()); !errors.Is(err, probe.ErrJudge) || !strings.Contains(err.Error(), "another key") {
-		t.Fatalf("got %v", err)
+		t.Fatalf("got %v, want ErrJudge: another key", err)
 	}
 }
 
@@ -220,7 +220,7 @@ func TestLoopbackJudgeAndProxyOfTheNet(t *testing.T) {
 	prober := newProber(t, probe.Config{Judges: judge.URLs})
 	_, err := prober.Probe(t.Context(), source.Candidate{Host: "8.8.8.8", Port: 80})
 	if !errors.Is(err, probe.ErrJudge) || !strings.Contains(err.Error(), "public address") {
-		t.Fatalf("got %v", err)
+		t.Fatalf("got %v, want ErrJudge that names a public address", err)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestSecondJudgeTakesOver(t *testing.T) {
 			one.Close()
 		}
 		if r, err := prober.Probe(t.Context(), candidate(p, "http")); err != nil || !r.Accepted() {
-			t.Fatalf("probe %d: got %+v %v", i, r, err)
+			t.Fatalf("probe %d: got %+v %v, want it accepted", i, r, err)
 		}
 	}
 }
@@ -288,7 +288,7 @@ func TestTimeoutOfACheckIsASetting(t *testing.T) {
 	for _, cfg := range []probe.Config{{Tries: -1}, {TotalTimeout: -time.Second}, {ConnectTimeout: -1}} {
 		cfg.Judges = judge.URLs
 		if _, err := probe.New(cfg); err == nil || !strings.Contains(err.Error(), "must be at least 1") {
-			t.Errorf("%+v: got %v", cfg, err)
+			t.Errorf("%+v: got %v, want an error that names the minimum", cfg, err)
 		}
 	}
 }

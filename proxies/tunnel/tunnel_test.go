@@ -132,19 +132,19 @@ func TestDialReasons(t *testing.T) {
 	t.Parallel()
 	refused := &tunnel.Dialer{Proxy: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}}
 	if _, err := refused.DialContext(t.Context(), "tcp", "a:1"); tunnel.ReasonOf(err) != tunnel.Refused {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want refused", err)
 	}
 	slow := &tunnel.Dialer{Proxy: refused.Proxy, ConnectTimeout: 20 * time.Millisecond, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
 	if _, err := slow.DialContext(t.Context(), "tcp", "a:1"); tunnel.ReasonOf(err) != tunnel.ConnectTimeout {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want connect_timeout", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := slow.DialContext(ctx, "tcp", "a:1"); tunnel.ReasonOf(err) != tunnel.Canceled || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want canceled", err)
 	}
 }
 
