@@ -104,6 +104,10 @@ func copyProgram(t *testing.T, to string) {
 		t.Fatal(err)
 	}
 	defer from.Close()
+	// A process that is forked meanwhile has the file open for writing until it runs its program: until then this one
+	// cannot be run (ETXTBSY).
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	f, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
 	if err != nil {
 		t.Fatal(err)
