@@ -1,4 +1,4 @@
-// Package all lists the sites that are written in Go, and makes them known.
+// Package all registers the sites that are written in Go.
 //
 // To add one, make a package beside tableful with a definition and an
 // extract.Func, and add it to the list below.
@@ -10,7 +10,7 @@ import (
 	"muster/sites/extract"
 )
 
-// sites are a definition and the code that reads its pages each.
+// sites has the definition of each site, and the code that extracts its pages.
 var sites = []struct {
 	file    string
 	yaml    []byte
@@ -24,8 +24,8 @@ var (
 	errBroken   error
 )
 
-// A site is known wherever this package is linked in, so that every worker
-// reads its pages alike.
+// init registers the sites in every program that imports this package, so that all workers extract their pages with
+// the same code.
 func init() {
 	for _, s := range sites {
 		def, err := definition.ParseShipped(s.file, s.yaml)
@@ -38,6 +38,5 @@ func init() {
 	}
 }
 
-// Definitions returns the definitions of the sites. Its error is that one of
-// them does not load, which the test of this package rules out.
+// Definitions returns the definitions of the sites. It fails if one of them does not load, which a test prevents.
 func Definitions() ([]*definition.Definition, error) { return definitions, errBroken }

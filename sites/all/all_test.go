@@ -43,8 +43,8 @@ func TestTableful(t *testing.T) {
 	}
 }
 
-// What code yields is checked as the definition says.
-func TestAddChecks(t *testing.T) {
+// Records from code are checked as the definition says.
+func TestAddChecksRecords(t *testing.T) {
 	t.Parallel()
 	def, err := definition.Parse("s.yaml", []byte("site: s\nbase_url: http://s.example\nstart: [/]\nrecords: {r: {fields: {a: {css: b, required: true}, n: {css: i, type: number, max: 5}}}}\n"))
 	if err != nil {
@@ -62,6 +62,6 @@ func TestAddChecks(t *testing.T) {
 		t.Errorf("got %d records and %d that do not pass, want 1 and 3: %+v", len(res.Records), len(res.Invalid), res)
 	}
 	if err := res.Add(def, d, "other"); err == nil {
-		t.Error("a record of a name that there is not: no error")
+		t.Error("a record of an unknown name: got no error, want one")
 	}
 }

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// isTracker reports whether a query parameter, in lower case, says where a
-// visitor came from, never what the page is.
+// isTracker reports whether a query parameter, in lower case, is for tracking and never changes the page.
 func isTracker(name string) bool {
 	switch name {
 	case "gclid", "fbclid", "msclkid", "yclid", "dclid", "mc_cid", "mc_eid", "_ga", "_gl", "igshid", "phpsessid", "jsessionid", "cfid", "cftoken":
@@ -18,10 +17,9 @@ func isTracker(name string) bool {
 	return strings.HasPrefix(name, "utm_") || strings.HasPrefix(name, "aspsessionid")
 }
 
-// Canonical is the form of a URL by which two that mean one page are equal:
-// scheme and host in lower case and ASCII, no default port and no fragment,
-// dot segments resolved, escapes normal, the query sorted and without
-// parameters that do not tell pages apart.
+// Canonical returns the form of a URL that is equal for all URLs of a page: scheme and host in lower case and ASCII,
+// no default port and no fragment, dot segments resolved, escapes normalized, the query sorted and without parameters
+// that do not identify pages.
 func (d *Definition) Canonical(u *url.URL) string {
 	c := *u
 	c.Scheme = strings.ToLower(c.Scheme)
@@ -102,8 +100,8 @@ func dropped(name string, list []string) bool {
 	})
 }
 
-// NormalEscapes writes the escapes of unreserved characters in a part of a URL
-// plainly, all others in upper case, and escapes what may not stand in a URL.
+// NormalEscapes decodes the escapes of unreserved characters in a part of a URL, writes all others in upper case, and
+// escapes characters that a URL must not contain.
 func NormalEscapes(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

@@ -42,7 +42,7 @@ func TestCanonical(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", got, err)
 		} else if twice := def.Canonical(again); twice != got {
-			t.Errorf("%s: the canonical form of the canonical form is %s", got, twice)
+			t.Errorf("canonical form of %s: got %s, want the same", got, twice)
 		}
 	}
 }

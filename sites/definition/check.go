@@ -15,7 +15,7 @@ import (
 	"muster/internal/yamlstrict"
 )
 
-// siteName is what may stand in Redis keys and file names.
+// siteName matches names that can be used in Redis keys and file names.
 var siteName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 const upper = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -27,15 +27,15 @@ var (
 	formats   = []string{FormatHTML, FormatJSON}
 )
 
-// checker finds what can be read but cannot work.
+// checker finds problems of a definition that was parsed.
 type checker struct {
 	file     string
 	places   map[string]yamlstrict.Place
 	problems Problems
 }
 
-// problemAt notes what is wrong with a key: where its value stands in the
-// file, or at the place given when that is nearer or the key is not there.
+// problemAt adds a problem of a key: at the position of its value in the file, or at the given one if that is more
+// precise or the key is missing.
 func (c *checker) problemAt(at Pos, key, format string, args ...any) {
 	if w, ok := c.places[key]; ok && (w.At.Line > at.Line || w.At.Line == at.Line && w.At.Col > at.Col) {
 		at = Pos(w.At)
@@ -43,8 +43,7 @@ func (c *checker) problemAt(at Pos, key, format string, args ...any) {
 	c.problems = append(c.problems, &Problem{File: c.file, At: at, Key: key, Text: fmt.Sprintf(format, args...)})
 }
 
-// check finds what can be read but cannot work, and fills in what follows
-// from the rest.
+// check finds problems, and sets the fields that follow from others.
 func (c *checker) check(def *Definition) {
 	base := c.checkSite(def)
 	c.checkStart(def, base)
@@ -229,18 +228,17 @@ func (c *checker) checkNext(x *Next) {
 	x.Step = max(x.Step, 1)
 }
 
-// failedAt reports whether there is a problem in this line already, so that
-// one mistake is not reported twice.
+// failedAt reports whether a line has a problem already, so that one mistake is not reported twice.
 func (c *checker) failedAt(at Pos) bool {
 	return slices.ContainsFunc(c.problems, func(p *Problem) bool { return p.At.Line == at.Line })
 }
 
-// failedKey reports whether there is a problem with a key that begins so.
+// failedKey reports whether a key with the prefix has a problem.
 func (c *checker) failedKey(prefix string) bool {
 	return slices.ContainsFunc(c.problems, func(p *Problem) bool { return strings.HasPrefix(p.Key, prefix) })
 }
 
-// notInHost reports whether a character cannot stand in the name of a host.
+// notInHost reports whether a host name cannot contain a character.
 func notInHost(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-._*", r)
 }

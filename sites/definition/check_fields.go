@@ -41,7 +41,7 @@ func (c *checker) checkRecords(def *Definition) {
 	}
 }
 
-// checkNames finds names of fields that there are not.
+// checkNames finds names of fields that do not exist.
 func (c *checker) checkNames(given, names []string, at Pos, key string) {
 	for _, k := range given {
 		if slices.Contains(names, k) {
@@ -80,8 +80,7 @@ func (c *checker) checkFields(def *Definition, fields Fields, format, key string
 	}
 }
 
-// checkType checks the type of a field and that of its members, and fills
-// them in.
+// checkType checks the type of a field and that of its members, and sets their defaults.
 func (c *checker) checkType(f *Field, key string) {
 	missing := TypeText
 	if len(f.Fields) > 0 {
@@ -110,13 +109,12 @@ func (c *checker) checkObject(def *Definition, f *Field, format, key string) {
 		return
 	}
 	if slices.ContainsFunc(f.Any, func(s Source) bool { return s.JSONLD != "" || s.Microdata != "" || !s.JSON.IsZero() }) {
-		format = FormatJSON // its fields are looked for in what that yields
+		format = FormatJSON // its fields are paths in the JSON of the source
 	}
 	c.checkFields(def, f.Fields, format, key+".fields")
 }
 
-// checkOptions checks what belongs to some types only: such an option would
-// hold for every value of another, or for none.
+// checkOptions checks that options are used only with types that they apply to.
 func (c *checker) checkOptions(f *Field, key string) {
 	typ := f.Type
 	if typ == TypeList {
@@ -161,8 +159,8 @@ func (c *checker) fieldType(got, missing string, at Pos, key string) string {
 	return c.oneOf(got, missing, types, at, key)
 }
 
-// noPlace is what a source that names no place is told.
-const noPlace = "says no place to take the value from; give one of css, xpath, json, jsonld, microdata, meta, label, column, page, value, exists and regex"
+// noPlace is the problem of a source without a place.
+const noPlace = "does not say where the value is; give one of css, xpath, json, jsonld, microdata, meta, label, column, page, value, exists and regex"
 
 func (c *checker) checkSource(s *Source, f *Field, format, key string) {
 	given := s.given()
@@ -199,7 +197,7 @@ func (c *checker) checkSource(s *Source, f *Field, format, key string) {
 	}
 }
 
-// given lists the keys that name the place of a source.
+// given returns the keys for the place of a source that are set.
 func (s *Source) given() []string {
 	var given []string
 	for _, k := range []struct {
@@ -225,7 +223,7 @@ func (c *checker) checkTake(s *Source, f *Field, key string) {
 	}
 }
 
-// checkSchemaOrg checks what names a type of schema.org and a path.
+// checkSchemaOrg checks the keys with a type of schema.org and a path.
 func (c *checker) checkSchemaOrg(s *Source, key string) {
 	for name, text := range map[string]string{"jsonld": s.JSONLD, "microdata": s.Microdata} {
 		if text == "" {

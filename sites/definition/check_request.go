@@ -36,8 +36,7 @@ func (c *checker) checkRequest(def *Definition) {
 	}
 }
 
-// whyNot is why a header cannot be set, because it belongs to the transport
-// or to another key, or "".
+// whyNot returns why a header cannot be set, because it belongs to the transport or to another key, or "".
 func whyNot(header string) string {
 	switch http.CanonicalHeaderKey(header) {
 	case "Accept-Encoding":
@@ -63,8 +62,7 @@ func (c *checker) checkHeaders(headers map[string]string, at Pos, key string) {
 	}
 }
 
-// checkSession checks what says how long a visitor lives, and fills in what
-// is not said.
+// checkSession checks the limits of a session, and sets their defaults.
 func (c *checker) checkSession(def *Definition, base *url.URL) {
 	s := def.Session
 	if s == nil {
@@ -100,7 +98,7 @@ func (c *checker) checkSession(def *Definition, base *url.URL) {
 		key := fmt.Sprintf("session.profiles[%d]", i)
 		switch {
 		case p.Name == "":
-			c.problemAt(p.At, key+".name", "is missing; any text that tells it from others")
+			c.problemAt(p.At, key+".name", "is missing; give any unique text")
 		case seen[p.Name]:
 			c.problemAt(p.At, key+".name", "%q is the name of another profile too", p.Name)
 		}

@@ -1,10 +1,8 @@
 // Package definition reads the YAML files that say how a site is scraped.
 //
-// A definition names where to start, how to come from page to page, which
-// records to take from which pages, and how politely to do it. Reading is
-// strict: an unknown key, a selector or a regular expression that does not
-// compile, and whatever else cannot work are errors that name file, line,
-// column and the way out, all of them at once. example.yaml, beside this
+// A definition says where to start, how to get from page to page, which records to extract from which pages, and how
+// politely to do it. Reading is strict: unknown keys, selectors and regular expressions that do not compile, and
+// other mistakes are errors with file, line, column and a remedy, all reported at once. example.yaml, beside this
 // file, explains every key.
 package definition
 
@@ -52,8 +50,8 @@ type Definition struct {
 	zone    *time.Location
 }
 
-// Scope says which URLs belong to the site, apart from its hosts. It is asked
-// for every link and again after every redirect.
+// Scope says which URLs belong to the site, in addition to its hosts. It is checked for every link and again after
+// every redirect.
 type Scope struct {
 	At         Pos
 	Allow      []Pattern `yaml:"allow"`
@@ -61,7 +59,7 @@ type Scope struct {
 	DropParams []string  `yaml:"drop_params"`
 }
 
-// Start is a page to begin with, many of them by a template, or a sitemap.
+// Start is a page to begin with, a template of many pages, or a sitemap.
 type Start struct {
 	At       Pos
 	URL      string  `yaml:"url"`
@@ -74,7 +72,7 @@ type Start struct {
 	As       string  `yaml:"as"`
 }
 
-// Listing says what to do with a page that leads to others.
+// Listing says what to do with a page that links to others.
 type Listing struct {
 	At       Pos
 	Next     *Next      `yaml:"next"`
@@ -84,7 +82,7 @@ type Listing struct {
 	HTML     Path       `yaml:"html"`
 }
 
-// Detail says what to do with a page that links lead to.
+// Detail says what to do with a page that has the data of one thing.
 type Detail struct {
 	At       Pos
 	Links    []Link     `yaml:"links"`
@@ -99,14 +97,14 @@ type Page struct {
 	Links    []Link
 	MustHave []Selector
 	Format   string
-	HTML     Path // where the HTML stands in a page that is JSON
+	HTML     Path // of the HTML in a page that is JSON
 }
 
 // The kinds of page.
 const (
 	KindListing = "listing"
 	KindDetail  = "detail"
-	KindSitemap = "sitemap" // leads to detail pages and further sitemaps
+	KindSitemap = "sitemap" // lists detail pages and other sitemaps
 )
 
 // The formats of a page.
@@ -127,8 +125,7 @@ type Link struct {
 	As       string   `yaml:"as"`
 }
 
-// Next says how to come from one listing page to the one after it. Exactly
-// one of CSS, Rel, JSON, Template and Param is set.
+// Next says how to get from one listing page to the next one. Exactly one of CSS, Rel, JSON, Template and Param is set.
 type Next struct {
 	At       Pos
 	CSS      Selector `yaml:"css"`
@@ -161,7 +158,7 @@ type Record struct {
 	OnInvalid string   `yaml:"on_invalid"`
 }
 
-// What happens to a record that does not pass its checks.
+// What happens to a record that fails its checks.
 const (
 	OnInvalidDrop = "drop"
 	OnInvalidKeep = "keep"
@@ -171,8 +168,7 @@ const (
 // Fields are the fields of a record, in the order of the file.
 type Fields []Field
 
-// Field is one value of a record: where it may stand, what it is, and which
-// values are right.
+// Field is one value of a record: where it may be, its type, and which values are valid.
 type Field struct {
 	At       Pos
 	Name     string
@@ -191,14 +187,13 @@ type Field struct {
 	Fields   Fields   `yaml:"fields"`
 }
 
-// Source is one place where a value may stand. Exactly one of CSS, JSON,
+// Source is one place where a value may be. Exactly one of CSS, JSON,
 // JSONLD, Microdata, Meta, Label, Column, Page, Value and Exists is set, or
-// Regex alone, which then searches the whole page. CSS and JSON together
-// mean JSON that stands in an element.
+// Regex alone, which then searches the whole page. CSS and JSON together mean JSON in an element.
 type Source struct {
 	At        Pos
 	CSS       Selector `yaml:"css"`
-	XPath     XPath    `yaml:"xpath"` // becomes CSS, which holds both
+	XPath     XPath    `yaml:"xpath"` // moved to CSS, which is either
 	Attr      string   `yaml:"attr"`
 	Take      string   `yaml:"take"`
 	JSON      Path     `yaml:"json"`
@@ -230,11 +225,10 @@ type Swap struct {
 // Embedded reports whether the source is JSON in an element.
 func (s *Source) Embedded() bool { return !s.JSON.IsZero() && !s.CSS.IsZero() }
 
-// TypePath is the schema.org type that JSONLD or Microdata names, and the path
-// below it.
+// TypePath returns the schema.org type of JSONLD or Microdata, and the path below it.
 func (s *Source) TypePath() (typ string, path Path) { return s.typ, s.path }
 
-// The sides of an element that Take names.
+// What Take can take of an element.
 const (
 	TakeText      = "text"
 	TakeOwnText   = "own_text"
@@ -257,7 +251,7 @@ const (
 	TypeObject  = "object"
 )
 
-// Politeness is how a site is to be treated.
+// Politeness limits the requests to a site.
 type Politeness struct {
 	At            Pos
 	Delay         time.Duration `yaml:"delay"`
@@ -268,7 +262,7 @@ type Politeness struct {
 	AutoThrottle  bool          `yaml:"autothrottle"`
 }
 
-// Limits end a page or a job that grows beyond all measure.
+// Limits bound a page and a job.
 type Limits struct {
 	At            Pos
 	MaxPages      int           `yaml:"max_pages"`
@@ -281,7 +275,7 @@ type Limits struct {
 	Redirects     int           `yaml:"redirects"`
 }
 
-// Retries is how often and how patiently a page is asked for again.
+// Retries says how often a page is fetched again, and how long to wait.
 type Retries struct {
 	At       Pos
 	Attempts int           `yaml:"attempts"`
@@ -290,8 +284,7 @@ type Retries struct {
 	StallMax time.Duration `yaml:"stall_max"`
 }
 
-// Blocks says what only block pages of the site have, beside those of known
-// vendors.
+// Blocks says how to recognize block pages of the site that are not those of known vendors.
 type Blocks struct {
 	At      Pos
 	CSS     []Selector `yaml:"css"`
@@ -300,16 +293,15 @@ type Blocks struct {
 	Off     bool       `yaml:"off"`
 }
 
-// Proxy says what to do when no proxy is to be had.
+// Proxy says what to do when no proxy is available.
 type Proxy struct {
 	At       Pos
 	Fallback string        `yaml:"fallback"`
 	Wait     time.Duration `yaml:"wait"`
 }
 
-// Session says how long the site sees the same visitor: cookies, headers and
-// proxy that belong together, and end together. Without one nobody keeps
-// cookies.
+// Session says how long the site sees the same visitor: cookies, headers and proxy that are used together, and end
+// together. Without one no cookies are kept.
 type Session struct {
 	At        Pos
 	Max       int           `yaml:"max"`
@@ -320,15 +312,14 @@ type Session struct {
 	Profiles  []Profile     `yaml:"profiles"`
 }
 
-// Profile is the headers of one kind of visitor.
+// Profile has the headers of one kind of visitor.
 type Profile struct {
 	At      Pos
 	Name    string            `yaml:"name"`
 	Headers map[string]string `yaml:"headers"`
 }
 
-// Render names an outside program that turns pages which need JavaScript
-// into HTML.
+// Render is the HTTP endpoint of a program that runs the JavaScript of pages and returns their HTML.
 type Render struct {
 	At      Pos
 	URL     string        `yaml:"url"`
@@ -336,15 +327,14 @@ type Render struct {
 	Timeout time.Duration `yaml:"timeout"`
 }
 
-// What to do without a proxy. A definition that does not say leaves it to the settings of the program.
+// What to do without a proxy. The default is a setting of the program.
 const (
 	FallbackFail   = "fail"
 	FallbackWait   = "wait"
 	FallbackDirect = "direct"
 )
 
-// DefaultUserAgent says honestly what asks; a definition's user_agent adds
-// who, best with an address to write to.
+// DefaultUserAgent names the program. A definition's user_agent should add a contact address.
 const DefaultUserAgent = "muster/1.0"
 
 // defaults is a definition with every default filled in.
@@ -378,14 +368,13 @@ func defaults() *Definition {
 	}
 }
 
-// Zone is the time zone of dates that do not say theirs.
+// Zone returns the time zone of dates without one.
 func (d *Definition) Zone() *time.Location { return d.zone }
 
-// File is where the definition was read from.
+// File returns the file that the definition was read from.
 func (d *Definition) File() string { return d.file }
 
-// Problem is something wrong with a key of the definition, at its place in the
-// file if that has it.
+// Problem returns a problem of a key of the definition, at its position in the file if the file has it.
 func (d *Definition) Problem(key, text string) *Problem {
 	at := d.At
 	if w, ok := d.places[key]; ok {
@@ -394,14 +383,13 @@ func (d *Definition) Problem(key, text string) *Problem {
 	return &Problem{File: d.file, At: at, Key: key, Text: text}
 }
 
-// IsShipped reports whether the definition comes with the program.
+// IsShipped reports whether the definition is shipped with the program.
 func (d *Definition) IsShipped() bool { return d.shipped }
 
-// YAML is the text that the definition was read from. Parse of it gives an
-// equal definition, on any machine.
+// YAML returns the text that the definition was read from. Parse of it returns an equal definition.
 func (d *Definition) YAML() []byte { return slices.Clone(d.source) }
 
-// Page is what holds for pages of a kind.
+// Page returns the options for pages of a kind.
 func (d *Definition) Page(kind string) Page {
 	if kind == KindListing {
 		return Page{kind, d.Listing.Links, d.Listing.MustHave, d.Listing.Format, d.Listing.HTML}
@@ -409,7 +397,7 @@ func (d *Definition) Page(kind string) Page {
 	return Page{kind, d.Detail.Links, d.Detail.MustHave, d.Detail.Format, d.Detail.HTML}
 }
 
-// RecordsFrom lists the kinds of record that a kind of page has.
+// RecordsFrom returns the kinds of record of a kind of page.
 func (d *Definition) RecordsFrom(kind string) []*Record {
 	var rs []*Record
 	for i := range d.Records {

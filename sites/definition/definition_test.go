@@ -39,8 +39,8 @@ func TestExampleLoads(t *testing.T) {
 	}
 }
 
-// What the example calls a default is the default.
-func TestExampleTellsTheDefaults(t *testing.T) {
+// Every default in the example is the real one.
+func TestExampleHasTheRealDefaults(t *testing.T) {
 	t.Parallel()
 	def, err := Load("example.yaml")
 	if err != nil {
@@ -54,19 +54,19 @@ func TestExampleTellsTheDefaults(t *testing.T) {
 		d.Politeness.At, d.Limits.At, d.Retries.At, d.Proxy.At = Pos{}, Pos{}, Pos{}, Pos{}
 	}
 	if def.Politeness != bare.Politeness {
-		t.Errorf("politeness: example says %+v, default is %+v", def.Politeness, bare.Politeness)
+		t.Errorf("politeness: got %+v in the example, want %+v", def.Politeness, bare.Politeness)
 	}
 	if s := def.Session; s.Max != 10 || s.MaxUses != 50 || s.MaxAge != 50*time.Minute || s.MaxErrors != 3 {
-		t.Errorf("session: example says %+v, which is not the default", s)
+		t.Errorf("session: got %+v in the example, want the default", s)
 	}
 	if def.Limits != bare.Limits {
-		t.Errorf("limits: example says %+v, default is %+v", def.Limits, bare.Limits)
+		t.Errorf("limits: got %+v in the example, want %+v", def.Limits, bare.Limits)
 	}
 	if def.Retries != bare.Retries {
-		t.Errorf("retries: example says %+v, default is %+v", def.Retries, bare.Retries)
+		t.Errorf("retries: got %+v in the example, want %+v", def.Retries, bare.Retries)
 	}
 	if def.Proxy != bare.Proxy {
-		t.Errorf("proxy: example says %+v, default is %+v", def.Proxy, bare.Proxy)
+		t.Errorf("proxy: got %+v in the example, want %+v", def.Proxy, bare.Proxy)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	}
 }
 
-func TestOddFiles(t *testing.T) {
+func TestUnusableFilesAreErrors(t *testing.T) {
 	t.Parallel()
 	for name, data := range map[string]string{
 		"empty":   "",
@@ -127,12 +127,12 @@ func TestOddFiles(t *testing.T) {
 		"deep":    "site: " + strings.Repeat("[", 2000) + strings.Repeat("]", 2000),
 	} {
 		if _, err := Parse("s.yaml", []byte(data)); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: got no error, want one", name)
 		}
 	}
 }
 
-// A file that is nested for its own sake is refused before it costs memory.
+// A file that is nested too deeply is an error before it takes memory.
 func TestNestedFileNamesThePlace(t *testing.T) {
 	t.Parallel()
 	_, err := Parse("s.yaml", []byte("site: x\nstart: "+strings.Repeat("[", 200_000)))
@@ -168,7 +168,7 @@ func TestLoadDir(t *testing.T) {
 		t.Fatalf("got %v, %v, %v", defs, broken, err)
 	}
 	if _, _, err := LoadDir(filepath.Join(dir, "none")); err == nil {
-		t.Error("no error for a folder that is not there")
+		t.Error("a missing folder: got no error, want one")
 	}
 
 	// A file that is wrong stops its own site and no other.
@@ -229,11 +229,11 @@ func TestWithBase(t *testing.T) {
 		}
 	}
 	if def.InScope(parse("http://127.0.0.1:8001/x")) || !def.InScope(parse("http://shop.example/x")) {
-		t.Error("the definition itself has changed")
+		t.Error("got a changed definition, want it unchanged")
 	}
 	for _, bad := range []string{"127.0.0.1:8001", "ftp://x", "::"} {
 		if _, err := def.WithBase(bad); err == nil {
-			t.Errorf("no error for base %q", bad)
+			t.Errorf("base %q: got no error, want one", bad)
 		}
 	}
 }
@@ -282,7 +282,7 @@ func TestScope(t *testing.T) {
 	t.Parallel()
 	_, err := Parse("s.yaml", []byte(good+"hosts: ['*.cdn.example']\nscope: {allow: ['/a/'], deny: ['sort=']}\n"))
 	if err == nil {
-		t.Fatal("no error although the start page is not allowed")
+		t.Fatal("a start page that is not allowed: got no error, want one")
 	}
 	def, err := Parse("s.yaml", []byte(strings.Replace(good, "start: [/]", "start: [/a/]", 1)+"hosts: ['*.cdn.example']\nscope: {allow: ['/a/'], deny: ['sort=']}\n"))
 	if err != nil {
@@ -320,7 +320,7 @@ func TestPath(t *testing.T) {
 	}
 	for _, bad := range []string{"a[", "a..b", "a[x]", "a]b."} {
 		if _, err := ParsePath(bad); err == nil {
-			t.Errorf("%s: no error", bad)
+			t.Errorf("%s: got no error, want one", bad)
 		}
 	}
 }
@@ -351,7 +351,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Names in quotes may hold anything, as JSON does.
+// Names in quotes may contain any character, as in JSON.
 func TestPathNames(t *testing.T) {
 	t.Parallel()
 	doc := map[string]any{"a": map[string]any{"br]k": 1, `q"t`: 2, "it's": 3, "b.c": 4, "": 5, `back\`: 6}}
@@ -367,7 +367,7 @@ func TestPathNames(t *testing.T) {
 	}
 	for _, path := range []string{`a["b]`, `a['b"]`, `a[b]`, `a..b`, `a["b"]c`} {
 		if _, err := ParsePath(path); err == nil {
-			t.Errorf("%s is taken", path)
+			t.Errorf("%s: got no error, want one", path)
 		}
 	}
 }

@@ -12,11 +12,9 @@ import (
 	"muster/internal/yamlstrict"
 )
 
-// The types below can be written in more than one way: shortly as one text,
-// or in full as a mapping.
+// The types below can be written in more than one way: in short as one text, or in full as a mapping.
 
-// nodeDecoder is a value that reads itself, because it can be written in more
-// than one way.
+// nodeDecoder is a value that decodes itself, because it can be written in more than one way.
 type nodeDecoder interface {
 	decodeNode(d *yamlstrict.Decoder, n ast.Node, key string)
 }
@@ -51,7 +49,7 @@ func (x *Next) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 	x.CSS.decodeNode(d, n, key)
 }
 
-// decodeNode reads a mapping of names to records and keeps its order.
+// decodeNode reads a mapping of names to records and keeps their order.
 func (rs *Records) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 	pairs, ok := d.Mapping(n, key, "a mapping of record names to records")
 	if !ok {
@@ -65,7 +63,7 @@ func (rs *Records) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 	}
 }
 
-// decodeNode reads a mapping of names to fields and keeps its order.
+// decodeNode reads a mapping of names to fields and keeps their order.
 func (fs *Fields) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 	pairs, ok := d.Mapping(n, key, "a mapping of field names to selectors")
 	if !ok {
@@ -79,8 +77,8 @@ func (fs *Fields) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 	}
 }
 
-// decodeNode reads a selector, a list of sources to try in turn, or a
-// mapping that holds the keys of a field and those of its only source.
+// decodeNode reads a selector, a list of sources to try in turn, or a mapping with the keys of a field and of its
+// only source.
 func (f *Field) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 	if _, isList := d.Plain(n).(*ast.SequenceNode); isList {
 		d.Into(n, &f.Any, yamlstrict.Join(key, "any"))
@@ -136,7 +134,7 @@ func fill(template string, n int) string {
 	return strings.ReplaceAll(template, "{n}", strconv.Itoa(n))
 }
 
-// PageURL is the URL of page n by the template, or "" without a template.
+// PageURL returns the URL of page n by the template, or "" without a template.
 func (x *Next) PageURL(n int) string {
 	if x.Template == "" {
 		return ""

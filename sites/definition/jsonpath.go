@@ -11,9 +11,8 @@ import (
 	"muster/internal/yamlstrict"
 )
 
-// Path is a way into a JSON document: names and indexes joined by dots, with
-// [*] or [] for every member of a list and -1 for the last. A leading $ may
-// be written. "data.items[*].price", "$.quotes[0].text".
+// Path is a path in a JSON document: names and indexes joined by dots, with [*] or [] for every member of a list and
+// -1 for the last. A leading $ is optional. "data.items[*].price", "$.quotes[0].text".
 type Path struct {
 	Text  string
 	At    Pos
@@ -37,7 +36,7 @@ const (
 // IsZero reports whether no path was given.
 func (p Path) IsZero() bool { return p.Text == "" }
 
-// quotedName matches a name in brackets and quotes, which may hold anything.
+// quotedName matches a name in brackets and quotes, which may contain any character.
 var (
 	quotedName = regexp.MustCompile(`^\[\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')\s*\]`)
 	unescape   = strings.NewReplacer(`\\`, `\`, `\"`, `"`, `\'`, `'`)
@@ -96,9 +95,8 @@ func ParsePath(text string) (Path, error) {
 	return p, nil
 }
 
-// Eval returns the values that the path leads to in v, a document decoded by
-// encoding/json. A step that leads nowhere yields nothing. A name on a list
-// is looked up in each of its members.
+// Eval returns the values at the path in v, a document decoded by encoding/json; none if the path does not exist. A
+// name on a list is looked up in each of its members.
 func (p Path) Eval(v any) []any {
 	now := []any{v}
 	for _, s := range p.steps {
@@ -111,8 +109,7 @@ func (p Path) Eval(v any) []any {
 	return now
 }
 
-// Up is the path without the name at its end, and that name; that is "" when
-// the path does not end in one.
+// Up returns the path without the name at its end, and that name, which is "" if the path does not end in one.
 func (p Path) Up() (Path, string) {
 	n := len(p.steps) - 1
 	if n < 0 || p.steps[n].kind != byName {
@@ -121,8 +118,8 @@ func (p Path) Up() (Path, string) {
 	return Path{Text: p.Text, At: p.At, steps: p.steps[:n]}, p.steps[n].name
 }
 
-// Members is Eval where what is wanted are the members of a list, be the path
-// one to the list or, with [*] at its end, to each of them.
+// Members is Eval for the members of a list, whether the path is that of the list or, with [*] at its end, of each
+// member.
 func (p Path) Members(v any) []any {
 	found := p.Eval(v)
 	if n := len(p.steps); n > 0 && p.steps[n-1].kind == every {
@@ -131,7 +128,7 @@ func (p Path) Members(v any) []any {
 	return Spread(found)
 }
 
-// Spread puts the members of lists among vs in the lists' places.
+// Spread replaces lists among vs by their members.
 func Spread(vs []any) []any {
 	var out []any
 	for _, v := range vs {

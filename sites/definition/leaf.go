@@ -22,14 +22,13 @@ type Selector struct {
 	At    Pos
 	sel   cascadia.Matcher
 	xpath *xpathQuery
-	aside bool // names template or noscript, and so looks into them
+	aside bool // names template or noscript, so it also searches in them
 }
 
 // IsZero reports whether no selector was given.
 func (s Selector) IsZero() bool { return s.sel == nil && s.xpath == nil }
 
-// Match reports whether n itself is selected. XPath selects by the way to a
-// node, so that it matches none.
+// Match reports whether n itself is selected. An XPath matches no node.
 func (s Selector) Match(n *html.Node) bool { return s.sel != nil && s.sel.Match(n) }
 
 // First returns the first selected node below n in document order, or nil.
@@ -45,9 +44,8 @@ func (s Selector) First(n *html.Node) *html.Node {
 	return nil
 }
 
-// All returns the selected nodes below n in document order, without those in
-// a template or a noscript unless the selector names these. What XPath finds
-// or makes beside elements, such as an attribute, is a text node.
+// All returns the selected nodes below n in document order, without those in a template or a noscript unless the
+// selector names these. Other results of XPath than elements, such as attributes, are text nodes.
 func (s Selector) All(n *html.Node) []*html.Node {
 	var all []*html.Node
 	switch {
@@ -62,9 +60,7 @@ func (s Selector) All(n *html.Node) []*html.Node {
 	return slices.DeleteFunc(all, func(m *html.Node) bool { return Aside(m, n) })
 }
 
-// Aside reports whether n, below root, is in a template or a noscript: no part
-// of the page as a reader with JavaScript sees it, but what a script makes
-// parts of, or what stands in for them.
+// Aside reports whether n, below root, is in a template or a noscript, and so not visible with JavaScript.
 func Aside(n, root *html.Node) bool {
 	for n != root && n.Parent != nil {
 		if n = n.Parent; n != root && IsAside(n) {
@@ -74,8 +70,8 @@ func Aside(n, root *html.Node) bool {
 	return false
 }
 
-// IsAside reports whether n is a template or a noscript. A template that is the
-// markup of a shadow tree is shown as it stands, and is none of these.
+// IsAside reports whether n is a template or a noscript. A template of a shadow tree is visible, so it is not one of
+// these.
 func IsAside(n *html.Node) bool {
 	if n.Type != html.ElementNode {
 		return false
@@ -88,9 +84,8 @@ var asideName = regexp.MustCompile(`(?i)\b(template|noscript)\b`)
 
 var attrSuffix = regexp.MustCompile(`::attr\(\s*["']?([\w:.-]+)["']?\s*\)\s*$`)
 
-// ParseSelector compiles a CSS selector, or an XPath expression: what begins
-// with /, ./, ( or xpath: is one. Scrapy's ::text and ::attr(name) at the end
-// of CSS are understood.
+// ParseSelector compiles a CSS selector, or an XPath expression, which begins with /, ./, ( or xpath:. Scrapy's
+// ::text and ::attr(name) at the end of CSS are understood.
 func ParseSelector(text string) (Selector, error) {
 	s := Selector{Text: text, aside: asideName.MatchString(text)}
 	css := strings.TrimSpace(text)
@@ -118,8 +113,7 @@ func ParseSelector(text string) (Selector, error) {
 	return s, nil
 }
 
-// MustSelector is ParseSelector for selectors that stand in code; it panics
-// on a wrong one.
+// MustSelector is ParseSelector for selectors in code. It panics on an error.
 func MustSelector(text string) Selector {
 	s, err := ParseSelector(text)
 	if err != nil {
@@ -177,13 +171,12 @@ func (p Pattern) IsZero() bool { return p.Regexp == nil }
 // MatchString reports whether the pattern matches; the zero Pattern does not.
 func (p Pattern) MatchString(s string) bool { return p.Regexp != nil && p.Regexp.MatchString(s) }
 
-// Find returns the first group of the first match, or the whole match when
-// the pattern has no group.
+// Find returns the first group of the first match, or the whole match if the pattern has no group.
 func (p Pattern) Find(s string) (string, bool) {
 	return group(s, p.FindStringSubmatchIndex(s))
 }
 
-// FindAll returns what Find does for every match.
+// FindAll returns the first group or the whole of every match; see Find.
 func (p Pattern) FindAll(s string) []string {
 	var out []string
 	for _, m := range p.FindAllStringSubmatchIndex(s, -1) {

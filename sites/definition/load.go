@@ -11,7 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	_ "time/tzdata" // for timezone, where the machine has none
+	_ "time/tzdata" // for timezone, on machines without time zones
 
 	"github.com/goccy/go-yaml/ast"
 
@@ -24,7 +24,7 @@ const maxFile = yamlstrict.MaxSize
 //go:embed shipped/*.yaml
 var shipped embed.FS
 
-// Shipped returns the definitions that come with the program, by site.
+// Shipped returns the definitions that are shipped with the program, sorted by site.
 func Shipped() ([]*Definition, error) {
 	defs, broken, err := loadDir(shipped, "shipped", "shipped")
 	for _, b := range broken {
@@ -36,7 +36,7 @@ func Shipped() ([]*Definition, error) {
 	return defs, err
 }
 
-// ParseShipped is Parse for a definition that comes with the program.
+// ParseShipped is Parse for a definition that is shipped with the program.
 func ParseShipped(file string, data []byte) (*Definition, error) {
 	def, err := Parse(file, data)
 	if err != nil {
@@ -46,8 +46,7 @@ func ParseShipped(file string, data []byte) (*Definition, error) {
 	return def, nil
 }
 
-// Load reads the definition in a file. Its error is a Problems when the file
-// can be read but is wrong.
+// Load reads the definition in a file. Its error is a Problems if the file can be read but is invalid.
 func Load(name string) (*Definition, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -61,10 +60,9 @@ func Load(name string) (*Definition, error) {
 	return Parse(name, data)
 }
 
-// BrokenError says that a site cannot be scraped, because its definition
-// cannot be read or is wrong.
+// BrokenError says that a site cannot be scraped, because its definition cannot be read or is invalid.
 type BrokenError struct {
-	Site string // as the file says, or the file's name without its extension
+	Site string // from the file, or the file's name without its extension
 	File string
 	Err  error // a Problem or Problems, or why the file cannot be read
 }
@@ -77,10 +75,10 @@ func (e *BrokenError) Error() string {
 // Unwrap returns what is wrong.
 func (e *BrokenError) Unwrap() error { return e.Err }
 
-// siteLine is where a file that is no right YAML says which site it is for.
+// siteLine matches the site in a file that may be invalid YAML.
 var siteLine = regexp.MustCompile(`(?m)^site:[ \t]*["']?([A-Za-z0-9._-]+)`)
 
-// broken is the error of a file with the given contents, if they can be read.
+// broken returns the error of a file; data is its content, or nil.
 func broken(file string, data []byte, err error) *BrokenError {
 	name := strings.TrimSuffix(path.Base(file), path.Ext(file))
 	if m := siteLine.FindSubmatch(data); m != nil {
@@ -89,9 +87,8 @@ func broken(file string, data []byte, err error) *BrokenError {
 	return &BrokenError{Site: name, File: file, Err: err}
 }
 
-// LoadDir reads every *.yaml and *.yml file of a folder, sorted by site. A
-// file that is wrong is no error, but among the broken ones; so is a second
-// definition of a site, which leaves none that can be used.
+// LoadDir reads every *.yaml and *.yml file of a folder, sorted by site. Invalid files are not an error, but returned
+// as wrong; so are all definitions of a site that has several.
 func LoadDir(dir string) (defs []*Definition, wrong []*BrokenError, err error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, nil, fmt.Errorf("read site definitions: %w", err)
@@ -143,7 +140,7 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
-// Parse reads a definition from data; file is the name that problems carry.
+// Parse reads a definition from data; file is the name in its problems.
 func Parse(file string, data []byte) (*Definition, error) {
 	if len(data) > maxFile {
 		return nil, Problems{{File: file, At: Pos{1, 1}, Text: "longer than 1 MiB; that is no site definition"}}

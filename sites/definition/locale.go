@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// Style is how numbers and dates are written.
+// Style is how numbers and dates are written in a locale.
 type Style struct {
-	Group string // the characters that may stand between groups of digits
-	Point string // the decimal point; "": the digits tell
-	Order string // of day, month and year in 3/4/2024: dmy, mdy or ymd; "": the digits or the page tell
+	Group string // the characters that may be between groups of digits
+	Point string // the decimal point; "": the digits decide
+	Order string // of day, month and year in 3/4/2024: dmy, mdy or ymd; "": the digits or the page decide
 	India bool   // groups of two digits before the last three
 }
 
-// styles are the ways of writing, by the language, or the country, that has them.
+// styles returns the styles by language or country.
 var styles = sync.OnceValue(func() map[string]Style {
 	all := map[string]Style{"auto": {}}
 	for _, s := range []struct {
@@ -36,8 +36,7 @@ var styles = sync.OnceValue(func() map[string]Style {
 	return all
 })
 
-// StyleOf is how numbers and dates are written in a locale such as de, de-CH
-// or en_GB, and false for one that is not known.
+// StyleOf returns the style of a locale such as de, de-CH or en_GB, and false if it is unknown.
 func StyleOf(locale string) (Style, bool) {
 	tag := strings.ReplaceAll(strings.ToLower(locale), "_", "-")
 	if style, ok := styles()[tag]; ok {

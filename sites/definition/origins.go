@@ -10,17 +10,17 @@ import (
 	"muster/internal/yamlstrict"
 )
 
-// Setting is one value of a definition that holds, and where it comes from.
+// Setting is the effective value of a key of a definition, and its origin.
 type Setting struct {
 	Key   string `json:"key"` // as in the file, such as politeness.delay
 	Value string `json:"value"`
 	From  string `json:"from"` // default, or file:line
 }
 
-// DefaultOrigin is where a setting comes from that the file does not have.
+// DefaultOrigin is the origin of a setting that is not in the file.
 const DefaultOrigin = "default"
 
-// Settings lists every setting that has a value, in the order of the schema.
+// Settings returns every setting with a value, in the order of the schema.
 func (d *Definition) Settings() []Setting {
 	s := settings{file: d.file, places: d.places}
 	s.add("", reflect.ValueOf(*d))
@@ -33,7 +33,7 @@ type settings struct {
 	list   []Setting
 }
 
-// add lists what is in v, under key.
+// add adds the settings in v, under key.
 func (s *settings) add(key string, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -42,7 +42,7 @@ func (s *settings) add(key string, v reflect.Value) {
 		}
 		return
 	case reflect.Map:
-		for _, k := range sortedKeys(v.Interface().(map[string]string)) { // there are no others
+		for _, k := range sortedKeys(v.Interface().(map[string]string)) { // the only type of map
 			s.leaf(yamlstrict.Join(key, k), v.MapIndex(reflect.ValueOf(k)).String())
 		}
 		return
@@ -55,7 +55,7 @@ func (s *settings) add(key string, v reflect.Value) {
 		return
 	}
 	switch x := v.Interface().(type) {
-	case XPath: // is empty: its selector stands under css
+	case XPath: // empty: its selector is under css
 	case Selector:
 		s.leaf(key, x.Text)
 	case Pattern:
@@ -83,7 +83,7 @@ func (s *settings) slice(key string, v reflect.Value) {
 			at = yamlstrict.Join(key, x.Name)
 		case Source:
 			if field, isAny := strings.CutSuffix(key, ".any"); isAny && v.Len() == 1 {
-				at = field // its keys stand beside those of the field
+				at = field // its keys are beside those of the field
 			}
 		}
 		if e := v.Index(i); e.Kind() == reflect.String && v.Len() == 1 && s.places[key].Short {
@@ -94,7 +94,7 @@ func (s *settings) slice(key string, v reflect.Value) {
 	}
 }
 
-// leaf lists a single value. Nothing is no setting.
+// leaf adds a single value, unless it is empty.
 func (s *settings) leaf(key, value string) {
 	from, given := s.origin(key)
 	if value == "" || !given && inner(key, value) {
@@ -103,8 +103,8 @@ func (s *settings) leaf(key, value string) {
 	s.list = append(s.list, Setting{key, value, from})
 }
 
-// inner reports whether a default is not worth showing: what does not apply to
-// a start page, a link or a field, or only repeats what holds for the site.
+// inner reports whether a default is not shown: it does not apply to a start page, a link or a field, or only repeats
+// the site's.
 func inner(key, value string) bool {
 	if strings.Contains(key, ".fields.") && (strings.HasSuffix(key, ".of") || strings.HasSuffix(key, ".locale")) {
 		return true
@@ -114,15 +114,14 @@ func inner(key, value string) bool {
 	return nothing && (strings.HasPrefix(section, "start") || section == "listing" || section == "detail" || section == "records")
 }
 
-// origin is where a key stands in the file. What can be written shortly, as
-// one text, stands where that text does.
+// origin returns the position of a key in the file, also if the value is written in short, as one text.
 func (s *settings) origin(key string) (from string, given bool) {
 	for at := key; at != ""; {
 		if w, ok := s.places[at]; ok && (at == key || w.Short) {
 			return fmt.Sprintf("%s:%d", s.file, w.At.Line), true
 		}
 		i := strings.LastIndexAny(at, ".[")
-		if i < 0 || !shortly(at[i:]) {
+		if i < 0 || !isShort(at[i:]) {
 			break
 		}
 		at = at[:i]
@@ -130,8 +129,8 @@ func (s *settings) origin(key string) (from string, given bool) {
 	return DefaultOrigin, false
 }
 
-// shortly reports whether a key may be left out, with only its value written.
-func shortly(key string) bool {
+// isShort reports whether a key may be omitted, with only its value written.
+func isShort(key string) bool {
 	return key == ".css" || key == ".url" || key == ".any" || strings.HasPrefix(key, "[")
 }
 

@@ -28,7 +28,7 @@ session: {max: 2, profiles: [{name: p, headers: {X-B: c}}]}
 	got := map[string]string{}
 	for _, s := range def.Settings() {
 		if _, twice := got[s.Key]; twice {
-			t.Errorf("%s is listed twice", s.Key)
+			t.Errorf("%s: got it twice, want it once", s.Key)
 		}
 		got[s.Key] = s.Value + " " + s.From
 	}
@@ -46,7 +46,7 @@ session: {max: 2, profiles: [{name: p, headers: {X-B: c}}]}
 	}
 	for key := range got {
 		if strings.HasSuffix(key, ".from") && strings.HasPrefix(key, "start") || strings.HasSuffix(key, ".of") {
-			t.Errorf("%s does not apply and is listed", key)
+			t.Errorf("%s: got it, want it omitted: it does not apply", key)
 		}
 	}
 }

@@ -6,19 +6,18 @@ import (
 	"strings"
 )
 
-// Pos is a place in a definition's file, counted from one. The zero Pos is
-// no place: a definition built in Go has none.
+// Pos is a position in a definition's file, counted from one. The zero Pos is none, as in a definition built in Go.
 type Pos struct{ Line, Col int }
 
-// Problem is one thing wrong with a definition.
+// Problem is one mistake in a definition.
 type Problem struct {
-	File string // as it was given to Load
+	File string // the name given to Load
 	At   Pos
 	Key  string // dotted path of the key, such as records.quote.fields.text
-	Text string // what is wrong and what to write instead
+	Text string // the mistake and what to write instead
 }
 
-// Error reads file:line:column: key: text.
+// Error returns file:line:column: key: text.
 func (p *Problem) Error() string {
 	var b strings.Builder
 	if p.File != "" {
@@ -37,10 +36,10 @@ func (p *Problem) Error() string {
 	return b.String()
 }
 
-// Problems is everything wrong with a definition, in the order of the file.
+// Problems are all mistakes in a definition, in the order of the file.
 type Problems []*Problem
 
-// Error gives one problem per line.
+// Error returns one problem per line.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {

@@ -19,8 +19,7 @@ records:
       name: h1
 `
 
-// problemCase breaks the good definition in one place. want has the place in
-// the file and the way out.
+// problemCase breaks the good definition in one place. want has the position in the file and the remedy.
 type problemCase struct{ name, from, to, want string }
 
 func testProblems(t *testing.T, cases []problemCase) {
@@ -107,7 +106,7 @@ func TestProblemsOfFields(t *testing.T) {
 		{"default of another type", "name: h1", "name: {css: h1, type: integer, default: none}", `11:47: records.product.fields.name.default: "none" is no integer`},
 		{"choice of another type", "name: h1", "name: {css: h1, type: integer, one_of: [1, two]}", `name.one_of: "two" is no integer`},
 		{"two sources", "name: h1", "name: {css: h1, meta: title}", `has css and meta in one source`},
-		{"no source", "name: h1", "name: {type: number}", `says no place to take the value from`},
+		{"no source", "name: h1", "name: {type: number}", `does not say where the value is`},
 		{"key of no field", "key: [name]", "key: [nme]", `9:10: records.product.key: no field "nme"; did you mean "name"?`},
 		{"from nowhere", "key: [name]", "from: lisitng", `"lisitng" is unknown; did you mean "listing"?`},
 		{"json on html", "name: h1", "name: {json: a.b}", `needs format: json`},

@@ -32,7 +32,7 @@ func TestKeysAreDocumented(t *testing.T) {
 		for _, key := range yamlstrict.KeysOf(typ) {
 			known[prefix+key] = true
 			if !strings.Contains(string(example), key+":") {
-				t.Errorf("example.yaml does not show %s%s", prefix, key)
+				t.Errorf("example.yaml: got no key %s%s, want it", prefix, key)
 			}
 		}
 	}
@@ -45,18 +45,18 @@ func TestKeysAreDocumented(t *testing.T) {
 		for _, m := range regexp.MustCompile("`([a-z_.]+)`").FindAllStringSubmatch(first, -1) {
 			listed[m[1]] = true
 			if !known[m[1]] {
-				t.Errorf("README.md lists %s, which there is not", m[1])
+				t.Errorf("README.md: got the key %s, want only keys that exist", m[1])
 			}
 		}
 	}
 	for key := range known {
 		if !listed[key] && !sections[key] {
-			t.Errorf("README.md does not list %s", key)
+			t.Errorf("README.md: got no key %s, want it", key)
 		}
 	}
 }
 
-// The definitions that the README shows load.
+// The definitions in the README load.
 func TestReadmeExamplesLoad(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../README.md")

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Base is the URL that relative start URLs are resolved against.
+// Base returns the URL that relative start URLs are resolved against.
 func (d *Definition) Base() *url.URL {
 	if d.rebase != nil {
 		return d.rebase
@@ -16,7 +16,7 @@ func (d *Definition) Base() *url.URL {
 	return u
 }
 
-// Rebased is the base URL that WithBase named, or "".
+// Rebased returns the base URL given to WithBase, or "".
 func (d *Definition) Rebased() string {
 	if d.rebase == nil {
 		return ""
@@ -24,10 +24,9 @@ func (d *Definition) Rebased() string {
 	return d.rebase.String()
 }
 
-// WithBase returns a copy of d that runs against another copy of the site:
-// relative start URLs are resolved against base, URLs at the site's own
-// base_url are moved there, and base's host takes the place of the site's
-// own in its scope. An empty base changes nothing.
+// WithBase returns a copy of d for another copy of the site: relative start URLs are resolved against base, URLs at
+// the site's own base_url are moved there, and base's host replaces the site's own in its scope. An empty base
+// changes nothing.
 func (d *Definition) WithBase(base string) (*Definition, error) {
 	if base == "" {
 		return d, nil
@@ -52,8 +51,7 @@ func (d *Definition) WithBase(base string) (*Definition, error) {
 	return &c, nil
 }
 
-// Move takes a URL of the site to the copy that WithBase named; without one
-// it returns u.
+// Move returns the URL of a page in the copy of the site given to WithBase; without one it returns u.
 func (d *Definition) Move(u *url.URL) *url.URL {
 	if d.rebase == nil {
 		return u
@@ -70,7 +68,7 @@ func (d *Definition) Move(u *url.URL) *url.URL {
 	return &moved
 }
 
-// SessionStart is the URL that a session begins with, or "".
+// SessionStart returns the URL that a session fetches first, or "".
 func (d *Definition) SessionStart() string {
 	if d.Session == nil || d.Session.Start == "" {
 		return ""
@@ -88,7 +86,7 @@ type StartPage struct {
 	Kind string
 }
 
-// StartPages lists the pages to begin with, in order.
+// StartPages returns the pages to begin with, in order.
 func (d *Definition) StartPages() []StartPage {
 	var pages []StartPage
 	add := func(ref, kind string) {
@@ -117,7 +115,7 @@ func (d *Definition) StartPages() []StartPage {
 	return pages
 }
 
-// InSitemap reports whether a URL that a sitemap names is to be fetched.
+// InSitemap reports whether a URL of a sitemap must be fetched.
 func (d *Definition) InSitemap(u *url.URL) bool {
 	bounded := false
 	for _, s := range d.Start {
@@ -131,7 +129,7 @@ func (d *Definition) InSitemap(u *url.URL) bool {
 	return !bounded
 }
 
-// hostOf is a URL's host as Hosts has it: with its port unless that is 80 or 443.
+// hostOf returns a URL's host in the form of Hosts: with its port unless that is 80 or 443.
 func hostOf(u *url.URL) string {
 	host, port := strings.ToLower(u.Hostname()), portOf(u)
 	if port == "80" || port == "443" {
@@ -140,7 +138,7 @@ func hostOf(u *url.URL) string {
 	return net.JoinHostPort(host, port)
 }
 
-// portOf is the port of an http or https URL.
+// portOf returns the port of an http or https URL.
 func portOf(u *url.URL) string {
 	if port := u.Port(); port != "" {
 		return port
@@ -151,7 +149,7 @@ func portOf(u *url.URL) string {
 	return "80"
 }
 
-// SplitHost splits one of Hosts into its name and its port; a port of "" stands for 80 and 443.
+// SplitHost splits one of Hosts into its name and its port; a port of "" means 80 and 443.
 func SplitHost(h string) (name, port string) {
 	if name, port, err := net.SplitHostPort(h); err == nil {
 		return name, port
@@ -159,7 +157,7 @@ func SplitHost(h string) (name, port string) {
 	return h, ""
 }
 
-// OwnURLs are the URLs that the definition itself names: its base, and where pages, sitemaps and sessions begin.
+// OwnURLs returns the URLs in the definition itself: its base, start pages, sitemaps and session.start.
 func (d *Definition) OwnURLs() []string {
 	urls := []string{d.Base().String()}
 	for _, s := range d.Start {

@@ -13,14 +13,13 @@ import (
 	"golang.org/x/net/html"
 )
 
-// isXPath reports whether a selector is XPath: no CSS selector begins like
-// one.
+// isXPath reports whether a selector is XPath, by its first characters, which no CSS selector has.
 func isXPath(text string) bool {
 	return strings.HasPrefix(text, "/") || strings.HasPrefix(text, "./") || strings.HasPrefix(text, "(") || strings.HasPrefix(text, "xpath:")
 }
 
-// xpathQuery is a compiled XPath expression. What it is asked of counts as
-// the root: //a in a record finds links of the record.
+// xpathQuery is a compiled XPath expression. The searched element is its root: //a in a record finds links of the
+// record.
 type xpathQuery struct {
 	mu   sync.Mutex // an expression keeps state while it is evaluated
 	expr *xpath.Expr
@@ -39,17 +38,16 @@ func parseXPath(text string) (q *xpathQuery, err error) {
 	return &xpathQuery{expr: expr}, nil
 }
 
-// all returns what is found below n, each once and in document order, which
-// the library leaves open: //div//a has a link once for each div that it is
-// in, and a union has one side after the other. What stands aside is left
-// out unless it is asked for. An attribute, and a text or number that the
-// expression makes, comes as a text node.
+// all returns the found nodes below n, each once and in document order, which the library does not ensure: //div//a
+// has a link once for each div around it, and a union has one side after the other. Templates and noscripts are
+// skipped unless aside is set. An attribute, and a text or number that the expression computes, is returned as a text
+// node.
 func (q *xpathQuery) all(n *html.Node, aside bool) (nodes []*html.Node) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	defer func() {
 		if recover() != nil {
-			nodes = nil // an expression that cannot be applied to what is there finds nothing
+			nodes = nil // an expression that cannot be applied here finds nothing
 		}
 	}()
 	switch v := q.expr.Evaluate(htmlquery.CreateXPathNavigator(n)).(type) {
@@ -84,7 +82,7 @@ func (q *xpathQuery) all(n *html.Node, aside bool) (nodes []*html.Node) {
 	return nodes
 }
 
-// xpathHit is what an expression found of an element.
+// xpathHit is what an expression found at an element.
 type xpathHit struct {
 	itself bool
 	attrs  []string
@@ -116,7 +114,7 @@ func inOrder(hits map[*html.Node]*xpathHit, n *html.Node, aside bool) (nodes []*
 	return nodes
 }
 
-// preorder yields n and all that is below it.
+// preorder yields n and all nodes below it.
 func preorder(n *html.Node) iter.Seq[*html.Node] {
 	return func(yield func(*html.Node) bool) {
 		for at := n; at != nil && yield(at); {

@@ -12,8 +12,7 @@ import (
 	"muster/sites/extract"
 )
 
-// content is a page without what surrounds its matter: menus, headers,
-// sidebars, footers, and lists of what is related.
+// content is the main content of a page, without menus, headers, sidebars, footers and lists of related pages.
 type content struct {
 	doc      *extract.Doc
 	base     *url.URL
@@ -21,7 +20,7 @@ type content struct {
 	facts    map[*html.Node]facts // of the elements
 }
 
-// facts are what an element holds, its descendants included.
+// facts describe the content of an element and its descendants.
 type facts struct {
 	text int // bytes
 	has  parts
@@ -50,8 +49,7 @@ func readContent(doc *extract.Doc) *content {
 	return c
 }
 
-// measure finds the facts of an element and of all below it. What lies around
-// the matter of the page counts for nothing.
+// measure finds the facts of an element and of all elements below it. Elements outside the main content are ignored.
 func (c *content) measure(n *html.Node) facts {
 	var f facts
 	at := len(c.elements)
@@ -106,11 +104,11 @@ func partOf(n *html.Node) parts {
 	return 0
 }
 
-// around are roles, and words in classes and ids, of what is beside the matter.
+// around matches roles, and words in classes and ids, of elements outside the main content.
 var around = regexp.MustCompile(`(?i)(?:^|[\s_-])(?:nav|navbar|navigation|menu|breadcrumbs?|pagination|pager|footer|banner|contentinfo|complementary|sidebar|cookies?|social|related|recommendations)(?:$|[\s_-])`)
 
-// surrounds reports whether an element is beside the matter of the page. One
-// that holds the main part or the heading is not, unless its tag says so.
+// surrounds reports whether an element is outside the main content. One that contains the main part or the heading is
+// not, unless its tag says so.
 func surrounds(n *html.Node, main bool) bool {
 	switch n.Data {
 	case "nav", "aside":
@@ -138,7 +136,7 @@ func (c *content) heading() *html.Node {
 	return nil
 }
 
-// resolve makes a URL of the page's site of a reference, or returns nil.
+// resolve returns the URL of a reference, or nil if it is not on the site.
 func (c *content) resolve(ref string) *url.URL {
 	ref = strings.TrimSpace(ref)
 	u, err := c.base.Parse(ref)
@@ -163,7 +161,7 @@ func within(n *html.Node, tag string) *html.Node {
 	return nil
 }
 
-// contains reports whether n is outer or lies in it.
+// contains reports whether n is outer or inside it.
 func contains(outer, n *html.Node) bool {
 	for ; n != nil; n = n.Parent {
 		if n == outer {
@@ -199,19 +197,17 @@ func value(n *html.Node, name string) string {
 }
 
 var (
-	simpleName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`)
 
-	// layout are classes that say how something looks, not what it is.
+	// layout matches classes for the look of an element, not its meaning.
 	layout = regexp.MustCompile(`(?i)^(?:col|row|btn|button|icon|fa|glyph|clear|pull|text-|mt|mb|ml|mr|pt|pb|px|py|d-|w-|h-|flex|grid|container|wrapper|inner|outer|content|left|right|center|hidden|visible|img|image|thumb|link|item|box|block|small|large|bold|is-|has-|js-|ng-|css-|sc-)`)
 )
 
-// classes are the classes that a selector can name; those that say how
-// something looks come last.
+// classes returns the classes that a selector can contain; those for the look are last.
 func classes(n *html.Node) []string {
-	if !simpleName.MatchString(n.Data) {
+	if !isSimpleName(n.Data) {
 		return nil
 	}
-	list := slices.DeleteFunc(strings.Fields(value(n, "class")), func(c string) bool { return !simpleName.MatchString(c) })
+	list := slices.DeleteFunc(strings.Fields(value(n, "class")), func(c string) bool { return !isSimpleName(c) })
 	slices.SortStableFunc(list, func(a, b string) int {
 		switch la, lb := layout.MatchString(a), layout.MatchString(b); {
 		case la == lb:
@@ -225,3 +221,10 @@ func classes(n *html.Node) []string {
 }
 
 var money = regexp.MustCompile(`(?i)(?:[$€£¥₹₽₴₺]|\b(?:USD|EUR|GBP|CHF|PLN|RUB|JPY|BGN)\b)\s?\d|\d\s?(?:[$€£¥₹₽₴₺]|лв|zł|Kč|руб|kr\b|Ft\b|lei\b|円|元|(?:USD|EUR|GBP|CHF|PLN|RUB|JPY|BGN)\b)`)
+
+const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// isSimpleName reports whether a selector can contain a name as it is.
+func isSimpleName(s string) bool {
+	return s != "" && strings.Trim(s[:1], letters+"_") == "" && strings.Trim(s, letters+"0123456789_-") == ""
+}

@@ -1,10 +1,8 @@
 // Package draft writes a first definition of a site from one of its pages.
 //
-// It guesses: which elements repeat and so are records, which links lead to
-// detail pages and to the next page, where titles, prices, dates and images
-// are, and what structured data there is. The definition loads, and every
-// field in it has a value on the pages it was made from; whether a field means
-// what its name says is for a person to see.
+// It guesses which elements repeat and so are records, which links lead to detail pages and to the next page, where
+// titles, prices, dates and images are, and which structured data to use. The definition loads, and every field has a
+// value on the pages that it was made from; a person must check that a field means what its name says.
 package draft
 
 import (
@@ -15,33 +13,32 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/sample"
 )
 
-// Get fetches a page of a kind; fetch.Client has it.
+// Get fetches a page of a kind, like fetch.Client.Get.
 type Get func(ctx context.Context, rawURL, kind string) (extract.Page, error)
 
 // Draft is a definition that was guessed.
 type Draft struct {
 	YAML  []byte
 	Def   *definition.Definition
-	Views []sample.View // what it yields on the pages it was made from
-	Notes []string      // what a person should know
+	Views []sample.View // what it extracts from the pages it was made from
+	Notes []string      // hints for the user
 }
 
-// Bare returns the definition to get the first page with: the site of a URL,
-// with nothing known of it.
+// Bare returns the minimal definition of the site of a URL, to fetch the first page with.
 func Bare(u *url.URL) (*definition.Definition, error) {
 	o := newOutline(u)
 	o.records = []*record{{name: "page", fields: []field{{name: "title", sources: []string{"page: title"}}}}}
 	return definition.Parse("draft.yaml", o.yaml())
 }
 
-// Write gets the page of a URL, and a page that it seems to lead to, and
-// writes the definition. It gets at most two pages.
+// Write fetches the page of a URL, and at most one page that it links to, and writes the definition.
 func Write(ctx context.Context, get Get, u *url.URL) (*Draft, error) {
 	bare, err := Bare(u)
 	if err != nil {
@@ -83,9 +80,8 @@ func Write(ctx context.Context, get Get, u *url.URL) (*Draft, error) {
 	return o.finish(pages)
 }
 
-// listing returns the list of a listing page, or nil for a page about one
-// thing. A page whose structured data names its heading is about that; one
-// that says it is an article or a product must be a list for the most part.
+// listing returns the list of a listing page, or nil for a page about one thing. A page whose structured data names
+// its heading is about one thing; one with an article or a product is a listing only if most of it is a list.
 func (c *content) listing() *list {
 	if _, named := c.structured(); named {
 		return nil
@@ -102,8 +98,7 @@ func (c *content) listing() *list {
 	return l
 }
 
-// fromList outlines a listing, and the page behind its first link, which it
-// returns if it can be fetched.
+// fromList outlines a listing, and the page of its first link, which it returns if it can be fetched.
 func (o *outline) fromList(ctx context.Context, get Get, bare *definition.Definition, c *content, l *list) []extract.Page {
 	some := l.items[:min(len(l.items), 50)]
 	main := c.findLinks(some)
@@ -131,13 +126,13 @@ func (o *outline) fromList(ctx context.Context, get Get, bare *definition.Defini
 	return []extract.Page{page}
 }
 
-// finish writes the definition and tries it on the pages. It takes out fields
-// that yield nothing, and makes required what every record has.
+// finish writes the definition and tries it on the pages. It removes fields without values, and makes fields required
+// that every record has.
 func (o *outline) finish(pages []extract.Page) (*Draft, error) {
 	for range 3 {
 		def, err := definition.Parse("draft.yaml", o.yaml())
 		if err != nil {
-			return nil, fmt.Errorf("the definition that was guessed does not load: %w", err)
+			return nil, fmt.Errorf("the guessed definition does not load: %w", err)
 		}
 		d := &Draft{Def: def, Notes: o.notes}
 		found := map[string]sample.Field{}
@@ -159,14 +154,14 @@ func (o *outline) finish(pages []extract.Page) (*Draft, error) {
 			break
 		}
 	}
-	return nil, errors.New("nothing on the page looks like records; if its data comes by script, look for the address that the script asks, and give that")
+	return nil, errors.New("nothing on the page looks like records; if scripts load its data, find the URL that they request, and give that")
 }
-
-var notSite = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
 func siteName(u *url.URL) string {
 	name := strings.TrimPrefix(strings.ToLower(u.Hostname()), "www.")
-	return strings.Trim(notSite.ReplaceAllString(name, "-"), "-.")
+	return strings.Trim(strings.Join(strings.FieldsFunc(name, func(r rune) bool {
+		return r >= utf8.RuneSelf || !isWord(r) && !strings.ContainsRune("._-", r)
+	}), "-"), "-.")
 }
 
 func pathOf(u *url.URL) string {

@@ -14,7 +14,7 @@ import (
 	"muster/sites/extract"
 )
 
-// web is pages by their path.
+// web has pages by path.
 type web map[string]string
 
 func (w web) get(_ context.Context, rawURL, kind string) (extract.Page, error) {
@@ -29,7 +29,7 @@ func (w web) get(_ context.Context, rawURL, kind string) (extract.Page, error) {
 	return extract.Page{URL: u, Requested: rawURL, Kind: kind, Status: http.StatusOK, Header: http.Header{}, Body: []byte(body), FetchedAt: time.Now()}, nil
 }
 
-// repeat makes a page part for each of a few numbers.
+// repeat repeats a part of a page for a few numbers.
 func repeat(format string) string {
 	var b strings.Builder
 	for i := 1; i <= 6; i++ {
@@ -40,7 +40,7 @@ func repeat(format string) string {
 
 const menu = `<header><h1>The shop</h1></header><nav><ul><li><a href="/a">A long entry of the menu</a></li><li><a href="/b">Another long entry of the menu</a></li><li><a href="/c">Third entry of the menu</a></li><li><a href="/d">Fourth entry</a></li></ul></nav>`
 
-// writes are pages, and lines of the definitions that are written from them.
+// writes are pages, and lines of the definitions drafted from them.
 var writes = []struct {
 	name  string
 	pages web
@@ -76,7 +76,7 @@ var writes = []struct {
 	}, nil},
 }
 
-func TestWrite(t *testing.T) {
+func TestDraftHasTheExpectedLines(t *testing.T) {
 	t.Parallel()
 	for _, c := range writes {
 		t.Run(c.name, func(t *testing.T) {
@@ -102,28 +102,28 @@ func TestWrite(t *testing.T) {
 			}
 			for _, not := range c.not {
 				if strings.Contains(string(d.YAML), not) {
-					t.Errorf("%q is in it", not)
+					t.Errorf("got %q in it, want none", not)
 				}
 			}
 			if t.Failed() {
 				t.Logf("in\n%s", d.YAML)
 			}
 			if _, err := definition.Parse("again.yaml", d.YAML); err != nil {
-				t.Errorf("it does not load: %v", err)
+				t.Errorf("got %v, want a definition that loads", err)
 			}
 			records := 0
 			for _, v := range d.Views {
 				records += len(v.Records)
 			}
 			if records == 0 {
-				t.Error("it yields no record")
+				t.Error("got no record, want some")
 			}
 		})
 	}
 }
 
-// A page with nothing on it is an error that says what to do.
-func TestWriteNothing(t *testing.T) {
+// A page without records is an error with a remedy.
+func TestPageWithoutRecordsIsAnError(t *testing.T) {
 	t.Parallel()
 	u, err := url.Parse("http://s.example/")
 	if err != nil {
@@ -131,12 +131,12 @@ func TestWriteNothing(t *testing.T) {
 	}
 	for name, body := range map[string]string{"numbers": `[1,2,3]`, "broken": `{"a":`, "no fields": `[{"a":null}]`} {
 		if _, err := Write(t.Context(), web{"/": body}.get, u); err == nil {
-			t.Errorf("%s: no error", name)
+			t.Errorf("%s: got no error, want one", name)
 		}
 	}
 }
 
-// Whatever the page, what comes out loads.
+// The draft of any page loads.
 func FuzzWrite(f *testing.F) {
 	f.Add([]byte(menu + repeat("<p class=x><a href=/#>a #</a>5 €")))
 	f.Add([]byte("<a!0 class=A>0"))

@@ -12,13 +12,13 @@ import (
 	"muster/sites/extract"
 )
 
-// maxFields is how many fields a kind of record is given.
+// maxFields bounds the fields of a kind of record.
 const maxFields = 12
 
 // itemFields guesses the fields of the items of a list.
 func (c *content) itemFields(items []*html.Node, main *links) []field {
 	var fields []field
-	used := map[string]bool{} // first values, so that none is taken twice
+	used := map[string]bool{} // first values, so that none is used twice
 	put := func(name, css, keys, typ string) bool {
 		hits, value, different := 0, "", map[string]bool{}
 		for _, item := range items {
@@ -59,7 +59,7 @@ func (c *content) itemFields(items []*html.Node, main *links) []field {
 	return fields
 }
 
-// titleSelectors are where the title of an item may be, the best first.
+// titleSelectors returns selectors for the title of an item, the best first.
 func titleSelectors(main *links) []string {
 	list := []string{"h1", "h2", "h3", "h4", "h5", "h6"}
 	if main != nil && main.css != "" {
@@ -98,15 +98,15 @@ func most(items []*html.Node, css string) bool {
 	return n*2 >= len(items)
 }
 
-// texts are the texts that a selector finds in items.
+// texts are the texts that a selector finds in the items.
 type texts struct {
 	css, name string
 	firsts    []string // of each item that has one
 	all       int
 }
 
-// addTyped adds fields for what has a type, price and date first, and for
-// classes whose elements hold a short text in at least half of the items.
+// addTyped adds fields for values with a type, price and date first, and for classes whose elements have a short text
+// in at least half of the items.
 func (c *content) addTyped(fields []field, items []*html.Node, used map[string]bool) []field {
 	byClass := c.textsByClass(items)
 	typed := func(t *texts) field {
@@ -175,11 +175,10 @@ func (c *content) textsByClass(items []*html.Node) []*texts {
 
 var (
 	capital = regexp.MustCompile(`([a-z])([A-Z])`)
-	number  = regexp.MustCompile(`^[\d.,\s]+$`)
 	year    = regexp.MustCompile(`\b(?:1[5-9]|20)\d\d\b`)
 )
 
-// typeOfTexts is the type that all texts can be read as.
+// typeOfTexts returns the type of all texts, or "".
 func typeOfTexts(t *texts) string {
 	all := func(is func(s string) bool) bool {
 		return !slices.ContainsFunc(t.firsts, func(s string) bool { return !is(s) })
@@ -191,21 +190,21 @@ func typeOfTexts(t *texts) string {
 		return "date"
 	case t.all*2 > len(t.firsts)*3:
 		return "list"
-	case all(number.MatchString):
+	case all(isNumber):
 		return "number"
 	}
 	return ""
 }
 
 func isDate(s string) bool {
-	if len(s) >= 40 || !year.MatchString(s) || number.MatchString(s) {
+	if len(s) >= 40 || !year.MatchString(s) || isNumber(s) {
 		return false
 	}
 	_, err := extract.Date(s, extract.DateOptions{Order: "dmy"})
 	return err == nil
 }
 
-// leaf reports whether an element holds text, and no parts with classes of their own.
+// leaf reports whether an element contains text, and no elements with classes.
 func leaf(n *html.Node) bool {
 	for child := range n.ChildNodes() {
 		if child.Type != html.ElementNode {
@@ -229,7 +228,7 @@ func named(fields []field, name string) bool {
 	return slices.ContainsFunc(fields, func(f field) bool { return f.name == name })
 }
 
-// add appends a field, under another name if its own is taken.
+// add appends a field, under another name if its own is used.
 func add(fields []field, f field) []field {
 	name := f.name
 	for i := 2; named(fields, f.name); i++ {
@@ -238,7 +237,7 @@ func add(fields []field, f field) []field {
 	return append(fields, f)
 }
 
-// fieldName makes a name of a class, a label or a key.
+// fieldName turns a class, a label or a key into the name of a field.
 func fieldName(s string) string {
 	s = strings.ToLower(capital.ReplaceAllString(s, "${1}_$2"))
 	name := strings.Join(strings.FieldsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }), "_")
@@ -248,3 +247,5 @@ func fieldName(s string) string {
 	}
 	return name
 }
+
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789., \t\n\f\r") == "" }

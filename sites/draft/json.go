@@ -12,11 +12,11 @@ import (
 	"muster/sites/extract"
 )
 
-// fromJSON guesses the records of an API's answer.
+// fromJSON guesses the records of an API's response.
 func (o *outline) fromJSON(page extract.Page, text []byte) error {
 	doc, err := extract.PageJSON(text)
 	if err != nil {
-		return fmt.Errorf("the page looks like JSON but is not: %w", err)
+		return fmt.Errorf("the page looks like JSON but is invalid: %w", err)
 	}
 	path, objects := largestList(doc, "", 0)
 	if len(objects) == 0 {
@@ -34,7 +34,7 @@ func (o *outline) fromJSON(page extract.Page, text []byte) error {
 	return nil
 }
 
-// largestList finds the list of most objects, and the path to it.
+// largestList returns the list with the most objects, and its path.
 func largestList(v any, path string, depth int) (string, []map[string]any) {
 	bestPath, best := "", []map[string]any(nil)
 	better := func(p string, objects []map[string]any) {
@@ -69,7 +69,7 @@ func largestList(v any, path string, depth int) (string, []map[string]any) {
 
 // step adds a name to a JSON path.
 func step(path, name string) string {
-	if !simpleName.MatchString(name) {
+	if !isSimpleName(name) {
 		return path + "[" + fmt.Sprintf("%q", name) + "]"
 	}
 	if path == "" {
@@ -78,7 +78,7 @@ func step(path, name string) string {
 	return path + "." + name
 }
 
-// objectFields makes a field of each key that has a single value.
+// objectFields returns a field for each key with a single value.
 func objectFields(objects []map[string]any, path string, depth int) []field {
 	var fields []field
 	for _, k := range slices.Sorted(maps.Keys(objects[0])) {
@@ -129,7 +129,7 @@ func single(v any) bool {
 	return false
 }
 
-// jsonNext returns the keys of next that lead to the next answer, or "".
+// jsonNext returns the keys of listing.next for the next response, or "".
 func jsonNext(top map[string]any, page extract.Page) string {
 	for _, holder := range []struct {
 		path string

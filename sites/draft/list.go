@@ -11,7 +11,7 @@ import (
 	"muster/sites/extract"
 )
 
-// list is the elements that repeat on a listing page.
+// list is the set of elements that repeat on a listing page.
 type list struct {
 	each  string // selects the items
 	items []*html.Node
@@ -20,9 +20,8 @@ type list struct {
 
 // findList returns the list that holds most of the page's content, or nil.
 //
-// Elements make a list if they share a class: items of many sites also have
-// classes of their own, such as post-17 and category-news. Elements that stand
-// in the same place make one, too, rather if they have no classes.
+// Elements are a list if they share a class: items of many sites also have classes of their own, such as post-17 and
+// category-news. Elements in the same position of the page are a list, too, preferably if they have no classes.
 func (c *content) findList() *list {
 	groups := map[string]*list{}
 	var ordered []*list
@@ -46,7 +45,7 @@ func (c *content) findList() *list {
 			l.score *= 0.7
 		}
 		if layout.MatchString(l.each[strings.IndexByte(l.each, '.')+1:]) {
-			l.score *= 0.95 // what it holds may have a class that says more
+			l.score *= 0.95 // elements inside may have a better class
 		}
 	}
 	byScore := func(a, b *list) int { return cmp.Compare(b.score, a.score) }
@@ -61,8 +60,8 @@ func (c *content) findList() *list {
 	return ordered[0]
 }
 
-// itemLike reports whether an element may be an item: it holds others, and is
-// no part of a text or a table's row.
+// itemLike reports whether an element may be an item: it contains other elements, and is not part of a text or a
+// table's row.
 func itemLike(n *html.Node) bool {
 	switch n.Data {
 	case "html", "body", "main", "p", "td", "th", "thead", "tbody", "dt", "dd", "label", "ul", "ol", "form", "table", "h1", "h2", "h3", "h4", "h5", "h6":
@@ -78,14 +77,14 @@ func itemLike(n *html.Node) bool {
 	return false
 }
 
-// selectors are those that may select an element and the like of it: by each
-// of its classes, and by where it stands.
+// selectors returns the selectors that may select an element and similar ones: by each of its classes, and by its
+// position.
 func selectors(n *html.Node) []string {
 	var out []string
 	for _, class := range classes(n) {
 		out = append(out, n.Data+"."+class)
 	}
-	if !simpleName.MatchString(n.Data) {
+	if !isSimpleName(n.Data) {
 		return out
 	}
 	if n.Data == "tr" {
@@ -96,7 +95,7 @@ func selectors(n *html.Node) []string {
 		return append(out, "table tr:has(td)")
 	}
 	path := n.Data
-	for p, depth := n.Parent, 0; p != nil && depth < 3 && simpleName.MatchString(p.Data); p, depth = p.Parent, depth+1 {
+	for p, depth := n.Parent, 0; p != nil && depth < 3 && isSimpleName(p.Data); p, depth = p.Parent, depth+1 {
 		if list := classes(p); len(list) > 0 {
 			return append(out, p.Data+"."+list[0]+" > "+path)
 		}
@@ -105,8 +104,7 @@ func selectors(n *html.Node) []string {
 	return append(out, path)
 }
 
-// score weighs a list by the text that its items hold, and by what all of
-// them hold. 0 is no list.
+// score rates a list by the text in its items, and by the parts that all items have. 0 means that it is not a list.
 func (c *content) score(items []*html.Node) float64 {
 	if len(items) < 3 {
 		return 0
@@ -128,14 +126,14 @@ func (c *content) score(items []*html.Node) float64 {
 	if float64(text) < 8*n || counts[hasLink] < n/2 && counts[hasHeading] < n/2 && float64(text) < 60*n {
 		return 0
 	}
-	score := float64(text) + 20*counts[hasPrice]*counts[hasPrice]/n // a price says twice as much
+	score := float64(text) + 20*counts[hasPrice]*counts[hasPrice]/n // a price counts twice
 	for part := hasLink; part <= hasPrice; part <<= 1 {
 		score += 20 * counts[part] * counts[part] / n
 	}
 	return score
 }
 
-// alike reports whether most items say the same.
+// alike reports whether most items have the same text.
 func alike(items []*html.Node) bool {
 	texts := map[string]bool{}
 	sampled := items[:min(len(items), 30)]
@@ -145,15 +143,15 @@ func alike(items []*html.Node) bool {
 	return len(texts)*2 < len(sampled)
 }
 
-// locate makes the selector of a list select little else on the whole page,
-// and reports whether it does. What else it selects lowers the score.
+// locate narrows the selector of a list to the list, and reports whether it selects little else on the page. Other
+// selected elements lower the score.
 func (c *content) locate(l *list) bool {
 	candidates := []string{l.each}
 	for p := l.items[0].Parent; p != nil && p.Type == html.ElementNode && p.Data != "body"; p = p.Parent {
 		if !contains(p, l.items[len(l.items)-1]) {
 			continue
 		}
-		if id := value(p, "id"); simpleName.MatchString(id) {
+		if id := value(p, "id"); isSimpleName(id) {
 			candidates = append(candidates, "#"+id+" "+l.each)
 		}
 		for _, class := range classes(p) {
@@ -179,7 +177,7 @@ func (c *content) locate(l *list) bool {
 	return true
 }
 
-// share is how much of the page's content is in the list.
+// share returns the share of the page's content that is in the list.
 func (c *content) share(l *list) float64 {
 	text := 0
 	for _, n := range l.items {
@@ -191,8 +189,8 @@ func (c *content) share(l *list) float64 {
 // links are the main links of a list: one an item, to a page of its own.
 type links struct {
 	css   string // selects them in an item; "" if the items are links themselves
-	allow string // what their paths begin with, if css selects others, too
-	first string // the URL of the first that stays on the site, or ""
+	allow string // prefix of their paths, if css also selects other links
+	first string // the URL of the first one on the site, or ""
 }
 
 // findLinks returns the main links, or nil.
@@ -223,7 +221,7 @@ func (c *content) findLinks(items []*html.Node) *links {
 	l := &links{css: "a[href]"}
 	if best >= 0 {
 		l.css = order[best]
-	} else { // the first of each item will do
+	} else { // use the first one of each item
 		for i, item := range items {
 			main[i] = first(l.css, item)
 		}
@@ -247,8 +245,8 @@ func (c *content) findLinks(items []*html.Node) *links {
 	return l
 }
 
-// mainLink returns the link of an item's heading, else the one with the
-// longest text that is not one of several of its class, or nil.
+// mainLink returns the link of an item's heading, else the one with the longest text whose class is unique in the
+// item, or nil.
 func mainLink(item *html.Node) *html.Node {
 	if item.Data == "a" {
 		return item
@@ -271,8 +269,7 @@ func mainLink(item *html.Node) *html.Node {
 	return best
 }
 
-// oneOfSeveral reports whether an item has links of the same class that lead
-// elsewhere, as tags do.
+// oneOfSeveral reports whether an item has links of the same class to other pages, such as tags.
 func oneOfSeveral(a, item *html.Node) bool {
 	list := classes(a)
 	return len(list) > 0 && slices.ContainsFunc(selected("a."+list[0], item), func(o *html.Node) bool {
@@ -280,7 +277,7 @@ func oneOfSeveral(a, item *html.Node) bool {
 	})
 }
 
-// linkSelectors are ways to select a link in an item, the best first.
+// linkSelectors returns selectors for a link in an item, the best first.
 func linkSelectors(a, item *html.Node) []string {
 	if a == item {
 		return []string{""}
@@ -302,8 +299,8 @@ func linkSelectors(a, item *html.Node) []string {
 	return append(out, "a[href]")
 }
 
-// folder is what the paths of the main links begin with, if css selects other
-// links with other paths in the items, too; else "".
+// folder returns the common prefix of the paths of the main links, if css also selects links with other paths in the
+// items; else "".
 func (c *content) folder(css string, items []*html.Node, main []*url.URL) string {
 	common := main[0].Path[:strings.LastIndexByte(strings.TrimSuffix(main[0].Path, "/"), '/')+1]
 	for _, u := range main {

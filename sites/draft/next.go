@@ -14,25 +14,15 @@ import (
 	"muster/sites/extract"
 )
 
-// nextWords are what links to the next page say.
-var nextWords = []string{
-	"next", "next page", "next posts", "next entries", "go to next page", "older", "older posts", "older entries", "older articles", "load more", "show more",
-	"weiter", "nächste", "nächste seite", "ältere beiträge", "ältere artikel", "suivant", "suivante", "page suivante", "articles plus anciens", "siguiente", "página siguiente", "entradas anteriores",
-	"successiva", "avanti", "pagina successiva", "articoli meno recenti", "próxima", "próxima página", "seguinte", "volgende", "volgende pagina", "następna", "následující", "další", "nästa", "næste", "neste", "sonraki",
-	"напред", "следваща", "следваща страница", "по-стари публикации", "следующая", "следующая страница", "далее", "наступна", "下一页", "下一頁", "次へ", "次のページ", "다음",
-}
-
 var (
-	arrows   = regexp.MustCompile(`[»›→>⟩▶]+`)
 	nextPart = regexp.MustCompile(`(?i)(?:^|[_-])(?:next|older)(?:$|[_-])`)
 	backPart = regexp.MustCompile(`(?i)(?:^|[_-])(?:prev|previous|newer)(?:$|[_-])`)
 	digits   = regexp.MustCompile(`\d+`)
-	pageKeys = regexp.MustCompile(`(?i)^(?:page|paged|pg|p|pagenum|pn|seite|pagina|start|offset|from|skip)$`)
 	pageOf   = regexp.MustCompile(`(?i)(?:/page[/-]?|[?&](?:page|paged|p|pg)=)(\d+)`)
 	pagePath = regexp.MustCompile(`(?i)(?:^|/)(?:page|p|seite|pagina|strana|страница)[/-]?$`)
 )
 
-// findNext returns the keys of next that lead to the next page, or "".
+// findNext returns the keys of listing.next for the next page, or "".
 func (c *content) findNext() string {
 	links := selected("a[href]", c.doc.Root)
 	if n := first(`link[rel~="next"][href], a[rel~="next"][href]`, c.doc.Root); n != nil && c.elsewhere(n) != nil {
@@ -53,7 +43,7 @@ func (c *content) findNext() string {
 	return c.findCount(links)
 }
 
-// elsewhere returns where a link leads if that is another page of the site, or nil.
+// elsewhere returns the target of a link if it is another page of the site, or nil.
 func (c *content) elsewhere(a *html.Node) *url.URL {
 	u := c.resolve(value(a, "href"))
 	if u == nil || u.Scheme != c.doc.Page.URL.Scheme || pathOf(u) == pathOf(c.doc.Page.URL) {
@@ -62,8 +52,8 @@ func (c *content) elsewhere(a *html.Node) *url.URL {
 	return u
 }
 
-// saysNext reports whether a link says that it leads to the next page: in its
-// text, its label, its title or its image; else, in its class or its parent's.
+// saysNext reports whether a link is labelled as that to the next page: in its text, its label, its title or its
+// image; else, in its class or its parent's.
 func (c *content) saysNext(a *html.Node, sure bool) bool {
 	u := c.elsewhere(a)
 	if u == nil || pageNumber(u) < pageNumber(c.doc.Page.URL) {
@@ -75,11 +65,11 @@ func (c *content) saysNext(a *html.Node, sure bool) bool {
 	}
 	numbered := digits.MatchString(pathOf(u))
 	for _, s := range says {
-		word := strings.Trim(arrows.ReplaceAllString(strings.ToLower(s), " "), " .…-–←«")
-		if slices.Contains(nextWords, word) || strings.HasPrefix(word, "next page") {
+		word := strings.Trim(withoutArrows(strings.ToLower(s)), " .…-–←«")
+		if slices.Contains(nextWords(), word) || strings.HasPrefix(word, "next page") {
 			return true
 		}
-		if !sure && numbered && (word == "more" || word == "" && arrows.MatchString(s)) {
+		if !sure && numbered && (word == "more" || word == "" && strings.ContainsFunc(s, isArrow)) {
 			return true
 		}
 	}
@@ -95,7 +85,21 @@ func (c *content) saysNext(a *html.Node, sure bool) bool {
 	return false
 }
 
-// pageNumber is the number of the page that a URL names, or 1.
+// nextWords returns the texts of links to the next page.
+func nextWords() []string {
+	return []string{
+		"next", "next page", "next posts", "next entries", "go to next page", "older", "older posts", "older entries", "older articles", "load more", "show more",
+		"weiter", "nächste", "nächste seite", "ältere beiträge", "ältere artikel", "suivant", "suivante", "page suivante", "articles plus anciens", "siguiente", "página siguiente", "entradas anteriores",
+		"successiva", "avanti", "pagina successiva", "articoli meno recenti", "próxima", "próxima página", "seguinte", "volgende", "volgende pagina", "następna", "následující", "další", "nästa", "næste", "neste", "sonraki",
+		"напред", "следваща", "следваща страница", "по-стари публикации", "следующая", "следующая страница", "далее", "наступна", "下一页", "下一頁", "次へ", "次のページ", "다음",
+	}
+}
+
+func isArrow(r rune) bool { return strings.ContainsRune("»›→>⟩▶", r) }
+
+func withoutArrows(s string) string { return strings.Join(strings.FieldsFunc(s, isArrow), " ") }
+
+// pageNumber returns the number of the page in a URL, or 1.
 func pageNumber(u *url.URL) int {
 	if m := pageOf.FindStringSubmatch(pathOf(u)); m != nil {
 		if n, err := strconv.Atoi(m[1]); err == nil {
@@ -105,7 +109,7 @@ func pageNumber(u *url.URL) int {
 	return 1
 }
 
-// nextSelectors are ways to select a link to the next page, the best first.
+// nextSelectors returns selectors for a link to the next page, the best first.
 func nextSelectors(a *html.Node) []string {
 	var out []string
 	for _, n := range []*html.Node{a, a.Parent} {
@@ -120,7 +124,7 @@ func nextSelectors(a *html.Node) []string {
 			out = append(out, fmt.Sprintf("a[%s=%q]", name, v))
 		}
 	}
-	text := strings.TrimSpace(arrows.ReplaceAllString(extract.Text(a), " "))
+	text := strings.TrimSpace(withoutArrows(extract.Text(a)))
 	if text == "" {
 		text = extract.Text(a)
 	}
@@ -141,9 +145,8 @@ func nextSelectors(a *html.Node) []string {
 	return out
 }
 
-// findCount returns the keys of next that count pages, from links whose texts
-// are numbers, or "". The number of this page is one that is no link: rather
-// one that the page shows, else one between or before others.
+// findCount returns the keys of listing.next for counted pages, from links whose texts are numbers, or "". The number
+// of this page has no link: preferably it is one that the page shows, else one between or before the others.
 func (c *content) findCount(links []*html.Node) string {
 	numbers := map[int]*url.URL{}
 	for _, a := range links {
@@ -173,13 +176,13 @@ func (c *content) findCount(links []*html.Node) string {
 	return ""
 }
 
-// count returns the keys of next for the URL of page n: by a parameter that is
-// not the same in this page's URL, or by a number in the path.
+// count returns the keys of listing.next for the URL of page n: by a parameter that differs in this page's URL, or by
+// a number in the path.
 func (c *content) count(u *url.URL, n int) string {
 	here := c.doc.Page.URL
 	for _, key := range slices.Sorted(maps.Keys(u.Query())) {
 		v, err := strconv.Atoi(u.Query().Get(key))
-		if err != nil || !pageKeys.MatchString(key) || here.Query().Get(key) == strconv.Itoa(v) || u.Path != here.Path {
+		if err != nil || !isPageKey(key) || here.Query().Get(key) == strconv.Itoa(v) || u.Path != here.Path {
 			continue
 		}
 		keys := "param: " + quote(key)
@@ -210,4 +213,13 @@ func (c *content) count(u *url.URL, n int) string {
 		return keys
 	}
 	return ""
+}
+
+// isPageKey reports whether a query parameter may be the number of a page, or an offset.
+func isPageKey(key string) bool {
+	switch strings.ToLower(key) {
+	case "page", "paged", "pg", "p", "pagenum", "pn", "seite", "pagina", "start", "offset", "from", "skip":
+		return true
+	}
+	return false
 }

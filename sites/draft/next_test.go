@@ -8,8 +8,8 @@ import (
 	"muster/sites/extract"
 )
 
-// The next page is found by page numbers, too, however the URL counts.
-func TestNextCountsPages(t *testing.T) {
+// The next page is also found by page numbers, in any form of URL.
+func TestNextIsFoundByPageNumbers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ at, body, want string }{
 		{"/a", `<b>1</b> <a href="/a?page=2">2</a> <a href="/a?page=3">3</a>`, "param: page"},

@@ -3,14 +3,13 @@ package draft
 import (
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
 	"muster/sites/sample"
 )
 
-// outline is a definition in the making. Its texts are YAML.
+// outline is an unfinished definition. Its texts are YAML.
 type outline struct {
 	site, base, start, startAs    string
 	format, mustHave, next, links string // of listing
@@ -18,13 +17,13 @@ type outline struct {
 	notes                         []string
 }
 
-// record is a kind of record in the making.
+// record is a kind of record of an outline.
 type record struct {
 	name, from, each, eachJSON string
 	fields                     []field
 }
 
-// field is a field in the making.
+// field is a field of a record.
 type field struct {
 	name     string
 	sources  []string // the keys of each source as YAML, without braces
@@ -41,9 +40,8 @@ func (o *outline) note(format string, args ...any) {
 	o.notes = append(o.notes, fmt.Sprintf(format, args...))
 }
 
-// settle takes out the fields that were not found, gives the others an example,
-// and makes some of them required. It reports whether the definition reads
-// the same as before.
+// settle removes the fields that were not found, adds an example to the others, and makes some of them required. It
+// reports whether the definition is the same as before, apart from examples.
 func (o *outline) settle(found map[string]sample.Field) bool {
 	same := true
 	for _, r := range o.records {
@@ -67,8 +65,8 @@ func (o *outline) settle(found map[string]sample.Field) bool {
 	return same
 }
 
-// require makes two fields required that every record has, a title, a price
-// or a date before others, and reports whether it changed a field.
+// require makes two fields required that every record has, preferably a title, a price or a date, and reports whether
+// it changed a field.
 func (r *record) require(found map[string]sample.Field) bool {
 	if slices.ContainsFunc(r.fields, func(f field) bool { return f.required }) {
 		return false
@@ -87,8 +85,7 @@ func (r *record) require(found map[string]sample.Field) bool {
 	return required > 0
 }
 
-// evidence ranks how surely a page with the field is what it should be: 0 is
-// best, and 3 is a field that pages of any kind have.
+// evidence ranks how well a field identifies a good page: 0 is best, and 3 is a field that pages of any kind have.
 func (f *field) evidence() int {
 	switch {
 	case f.name == "image" || strings.HasPrefix(f.sources[0], "page:") || strings.HasPrefix(f.sources[0], "take:"):
@@ -171,7 +168,7 @@ func (f *field) yaml() string {
 	return text
 }
 
-// shorten cuts a value to what fits beside its field.
+// shorten cuts a value to the length of an example.
 func shorten(s string) string {
 	s = strings.Join(strings.Fields(s), " ")
 	if rs := []rune(s); len(rs) > 60 {
@@ -180,12 +177,15 @@ func shorten(s string) string {
 	return s
 }
 
-var plain = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.> -]*$`)
-
 // quote writes a text as YAML, for flow and block style.
 func quote(s string) string {
-	if plain.MatchString(s) && !slices.Contains([]string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)) && !strings.HasSuffix(s, " ") {
+	if isPlain(s) && !slices.Contains([]string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}, strings.ToLower(s)) && !strings.HasSuffix(s, " ") {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
+}
+
+// isPlain reports whether a text needs no quotes in YAML, unless it is a keyword.
+func isPlain(s string) bool {
+	return s != "" && strings.Trim(s[:1], letters) == "" && strings.Trim(s, letters+"0123456789_.> -") == ""
 }

@@ -22,10 +22,10 @@ import (
 	"muster/sites/sample"
 )
 
-// enough is the share of the labels of testdata/pages that a draft must get right.
+// enough is the share of the labels of testdata/pages that drafts must match.
 const enough = 0.85
 
-// label is what a person reads on a page of testdata/pages.
+// label is what a person has noted of a page of testdata/pages.
 type label struct {
 	Page, URL, Kind string
 	Items           struct {
@@ -38,8 +38,7 @@ type label struct {
 	body []byte
 }
 
-// A draft reads pages as a person does: whether they list something, what the
-// items are, where their pages and the next page are, and some values.
+// Drafts agree with people on whether a page is a list, its items, their pages and the next page, and some values.
 func TestDraftAgreesWithLabelledPages(t *testing.T) {
 	t.Parallel()
 	right, all := map[string]int{}, map[string]int{}
@@ -97,8 +96,7 @@ func (l label) get(_ context.Context, rawURL, kind string) (extract.Page, error)
 	return extract.Page{URL: u, Requested: rawURL, Kind: kind, Status: http.StatusOK, Header: http.Header{}, Body: body, FetchedAt: time.Now()}, nil
 }
 
-// compare drafts a definition and returns, for each label of the page, what is
-// wrong with what the definition reads, or "".
+// compare drafts a definition and returns, for each label of the page, how the extracted value differs, or "".
 func (l label) compare(t *testing.T) map[string]string {
 	t.Helper()
 	u, err := url.Parse(l.URL)
@@ -191,7 +189,7 @@ func linksOf(base *url.URL, items []*html.Node, css string) []string {
 	return out
 }
 
-// sorted is a URL with its query in order.
+// sorted returns a URL with its query in order.
 func sorted(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil || u.RawQuery == "" {
@@ -201,7 +199,7 @@ func sorted(rawURL string) string {
 	return u.String()
 }
 
-// holds reports whether some field of a record has the value of a label.
+// holds reports whether a field of a record has the value of a label.
 func holds(t *testing.T, record json.RawMessage, name, want string) bool {
 	t.Helper()
 	var fields map[string]any

@@ -10,8 +10,7 @@ import (
 	"muster/sites/extract"
 )
 
-// properties of schema.org that are worth a field: where the value is, the
-// name of the field, and its type.
+// properties are those of schema.org that become fields: the path of the value, the name of the field, and its type.
 var properties = []struct{ path, name, typ string }{
 	{"name", "title", ""}, {"headline", "title", ""}, {"title", "title", ""},
 	{"offers.price", "price", "price"}, {"offers.lowPrice", "price", "price"}, {"price", "price", "price"}, {"offers.highPrice", "high_price", "price"},
@@ -24,9 +23,8 @@ var properties = []struct{ path, name, typ string }{
 	{"description", "description", ""}, {"image", "image", "url"},
 }
 
-// structured returns the fields that JSON-LD or microdata give for the thing
-// that a page is about, and whether the page's heading names that thing: such
-// a page is a detail page whatever repeats on it.
+// structured returns the fields from JSON-LD or microdata for the thing that a page is about, and whether the page's
+// heading names that thing: such a page is a detail page even if elements repeat on it.
 func (c *content) structured() (fields []field, named bool) {
 	heading := ""
 	if h := c.heading(); h != nil && h.Data == "h1" {
@@ -57,7 +55,7 @@ func (c *content) structured() (fields []field, named bool) {
 	return fields, named
 }
 
-// objectOf makes fields of the properties of an object, and returns its title.
+// objectOf returns fields for the properties of an object, and its title.
 func objectOf(obj map[string]any, source, typ string) (fields []field, title string) {
 	for _, p := range properties {
 		v := textAt(obj, p.path)
@@ -81,7 +79,7 @@ func typeOf(obj map[string]any) string {
 	return s[strings.LastIndexAny(s, "/:")+1:]
 }
 
-// textAt is the text or number at a path, or "".
+// textAt returns the text or number at a path, or "".
 func textAt(obj map[string]any, path string) string {
 	head, rest, deeper := strings.Cut(path, ".")
 	v := obj[head]
@@ -105,7 +103,7 @@ func textAt(obj map[string]any, path string) string {
 	return ""
 }
 
-// meta is the content of a meta element, or "".
+// meta returns the content of a meta element, or "".
 func (c *content) meta(name string) string {
 	for _, m := range selected("meta[content]", c.doc.Root) {
 		if value(m, "property") == name || value(m, "name") == name {
@@ -175,8 +173,7 @@ func (c *content) headingSelector(h *html.Node) string {
 	return h.Data
 }
 
-// labels are the words that stand before values in tables of two columns and
-// lists of definitions.
+// labels returns the labels of values in tables of two columns and definition lists.
 func labels(root *html.Node) []string {
 	var out []string
 	put := func(n *html.Node) {

@@ -34,7 +34,7 @@ func truth(fd found) (any, error) {
 	return nil, fmt.Errorf("%q is neither yes nor no; use regex to say what yes is", clip(t))
 }
 
-// What stands around the words for what is in stock: "In stock (12)", "12 in stock".
+// The text around words such as "in stock": "In stock (12)", "12 in stock".
 var (
 	stockBefore = regexp.MustCompile(`^([^\d,;:()–|-]+)(?:[,;–|]|\s-\s|[:(]\s*(\d{1,6})\b|\()`)
 	stockBehind = regexp.MustCompile(`^(?:\pL+\s+)?(\d{1,6})\s+(?:left\s+)?(.+)$`)
@@ -45,7 +45,7 @@ func yesOrNo(t string) (v, ok bool) {
 	return v, ok
 }
 
-// yes and no are words for them, and for what is in stock and what is not.
+// yes and no are words for them, and for available and unavailable.
 const (
 	yes = `true,yes,y,1,on,ja,oui,si,sí,sì,sim,tak,ano,áno,igen,evet,da,да,так,есть,є,ναι,はい,是,有,네,예,✓,✔,checked,available,in stock,instock,limitedavailability,onlineonly,instoreonly,low stock,
 		auf lager,verfügbar,sofort verfügbar,lieferbar,sofort lieferbar,vorrätig,en stock,disponible,disponibile,disponível,em estoque,em stock,op voorraad,leverbaar,dostępny,dostępne,w magazynie,skladem,na sklade,raktáron,stokta,i lager,på lager,varastossa,în stoc,в наличност,в наличии,в наявності,налично,наличен,на склад,διαθέσιμο,在庫あり,有货,有貨,재고 있음`

@@ -12,7 +12,7 @@ import (
 	"muster/sites/definition"
 )
 
-// bounded are documents of other formats than HTML that are made to cost much.
+// bounded are hostile documents in formats other than HTML.
 var bounded = map[string]struct{ typ, head, part, tail string }{
 	"XML, nested":                 {"text/xml", "<?xml version='1.0'?><r>", "<a>", ""},
 	"XML, ends without beginning": {"text/xml", "<?xml version='1.0'?><r>" + strings.Repeat("<b>", 390), "</a>", ""},
@@ -36,8 +36,8 @@ const boundedSize = 1 << 20
 // most is how many bytes may be allocated for each of a document.
 const most = 700
 
-// What a hostile document costs is bounded by its size. Not parallel: memory is counted for the whole process.
-func TestHostileDocumentsCostNoMoreThanTheirSize(t *testing.T) {
+// The memory for a hostile document is bounded by its size. Not parallel: memory is counted for the whole process.
+func TestMemoryForHostileDocumentsIsBoundedByTheirSize(t *testing.T) {
 	page := define(t, everyWay)
 	feed := define(t, "listing: {links: [item > link, product a]}\nrecords: {r: {from: listing, each: product, fields: {a: name, b: {css: name, type: html}, c: {xpath: '//name'}}}}\n")
 	api := define(t, "listing: {format: json, links: [{json: '[*].url'}], next: {json: '[0].next'}}\nrecords: {r: {from: listing, each_json: '[*]', fields: {a: {json: a}, b: {json: 'a.a[*]'}}}}\n")
@@ -85,7 +85,7 @@ func sitemapOf(t testing.TB, def *definition.Definition, body []byte) {
 	_, _ = Sitemap(def, Page{URL: u, Kind: definition.KindSitemap, Status: 200, Header: http.Header{}, Body: body})
 }
 
-// costs fails when do allocates out of all proportion to boundedSize.
+// costs fails if do allocates much more than boundedSize.
 func costs(t *testing.T, name string, do func()) {
 	t.Helper()
 	var before, after runtime.MemStats

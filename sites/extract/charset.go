@@ -20,26 +20,23 @@ import (
 	"muster/sites/definition"
 )
 
-// Charset is how the charset of a page was decided.
+// Charset is the charset of a page and how it was found.
 type Charset struct {
 	Name string // as in the WHATWG's encoding standard
 	From string // bom, utf-8 body, definition, header, meta, bytes, language, default
 }
 
-// certain is the number of multi-byte sequences in a body of valid UTF-8
-// that no other charset brings about by chance, so that they outweigh what
-// header, meta or definition say.
+// certain is the number of multi-byte sequences in a body of valid UTF-8 that makes any other charset so unlikely
+// that header, meta and definition are ignored.
 const certain = 8
 
-// Decode turns a page's bytes into UTF-8. It goes by, in this order: the byte
-// order mark; the body itself, when all of it is valid UTF-8 with characters
-// beyond ASCII, and nothing else is declared or they are too many for chance;
-// the definition, which may be nil; the Content-Type header; the meta element
-// in the first 4 KiB; the language of the page or else of the definition, as
-// the HTML standard does; windows-1252. Bytes that are wrong in the charset
-// become U+FFFD.
+// Decode turns a page's bytes into UTF-8. The charset is that of, in this order: the byte order mark; the body
+// itself, if it is valid UTF-8 with characters beyond ASCII, and either no charset is declared or there are too many
+// of them for another charset; the definition, which may be nil; the Content-Type header; the meta element in the
+// first 4 KiB; the language of the page or else of the definition, as the HTML standard says; windows-1252. Invalid
+// bytes become U+FFFD.
 func Decode(body []byte, contentType string, def *definition.Definition) ([]byte, Charset) {
-	for _, m := range marks {
+	for _, m := range marks() {
 		if bytes.HasPrefix(body, []byte(m.prefix)) {
 			return decodeWith(m.enc, body), Charset{m.name, m.from}
 		}
@@ -58,7 +55,7 @@ func Decode(body []byte, contentType string, def *definition.Definition) ([]byte
 		enc, name := lookup(c.label)
 		switch {
 		case enc == nil, name == "utf-8" && high < 0 && wrongUTF8(body):
-			continue // unknown, or it says UTF-8 and is not
+			continue // unknown, or declared as UTF-8 and invalid
 		case name == "utf-8":
 			return bytes.ToValidUTF8(body, []byte("\uFFFD")), Charset{name, c.from}
 		}
@@ -78,21 +75,23 @@ func Decode(body []byte, contentType string, def *definition.Definition) ([]byte
 	return decodeWith(charmap.Windows1252, body), Charset{"windows-1252", "default"}
 }
 
-// marks are the beginnings that tell a charset: byte order marks, and the <
-// of a document.
-var marks = []struct {
-	prefix, name, from string
-	enc                encoding.Encoding
-}{
-	{"\xef\xbb\xbf", "utf-8", "bom", xunicode.UTF8BOM},
-	{"\xff\xfe", "utf-16le", "bom", xunicode.UTF16(xunicode.LittleEndian, xunicode.UseBOM)},
-	{"\xfe\xff", "utf-16be", "bom", xunicode.UTF16(xunicode.BigEndian, xunicode.UseBOM)},
-	{"<\x00", "utf-16le", "bytes", xunicode.UTF16(xunicode.LittleEndian, xunicode.IgnoreBOM)},
-	{"\x00<", "utf-16be", "bytes", xunicode.UTF16(xunicode.BigEndian, xunicode.IgnoreBOM)},
+// marks returns the first bytes that identify a charset: byte order marks, and the < of a document.
+func marks() []mark {
+	return []mark{
+		{"\xef\xbb\xbf", "utf-8", "bom", xunicode.UTF8BOM},
+		{"\xff\xfe", "utf-16le", "bom", xunicode.UTF16(xunicode.LittleEndian, xunicode.UseBOM)},
+		{"\xfe\xff", "utf-16be", "bom", xunicode.UTF16(xunicode.BigEndian, xunicode.UseBOM)},
+		{"<\x00", "utf-16le", "bytes", xunicode.UTF16(xunicode.LittleEndian, xunicode.IgnoreBOM)},
+		{"\x00<", "utf-16be", "bytes", xunicode.UTF16(xunicode.BigEndian, xunicode.IgnoreBOM)},
+	}
 }
 
-// charsetOf is the charset of pages in a language that do not declare theirs,
-// as the table of the HTML standard has it, or "".
+type mark struct {
+	prefix, name, from string
+	enc                encoding.Encoding
+}
+
+// charsetOf returns the usual charset of pages in a language, by the table of the HTML standard, or "".
 func charsetOf(lang string) string {
 	lang = strings.ToLower(strings.ReplaceAll(lang, "_", "-"))
 	if strings.HasPrefix(lang, "zh") {
@@ -129,15 +128,15 @@ func headerCharset(contentType string) string {
 	return strings.Trim(rest, ` "'`)
 }
 
-// declared is the charset that the head of a page declares, in meta elements
-// or as XML, and the language of its html element.
+// declared returns the charset that the head of a page declares, in a meta element or as XML, and the language of its
+// html element.
 func declared(head []byte) (charset, lang string) {
 	z := html.NewTokenizer(bytes.NewReader(head))
 	for charset == "" {
 		switch z.Next() {
 		case html.ErrorToken:
 			return charset, lang
-		case html.CommentToken: // which an XML declaration is in HTML
+		case html.CommentToken: // in HTML an XML declaration is a comment
 			if m := xmlEncoding.FindSubmatch(z.Raw()); m != nil {
 				charset = string(m[1])
 			}
@@ -159,7 +158,7 @@ func declared(head []byte) (charset, lang string) {
 		}
 	}
 	if strings.HasPrefix(strings.ToLower(charset), "utf-16") {
-		charset = "utf-8" // it was read as ASCII, so it is not UTF-16
+		charset = "utf-8" // it could be read as ASCII, so it is not UTF-16
 	}
 	return charset, lang
 }
@@ -179,7 +178,7 @@ func lookup(label string) (encoding.Encoding, string) {
 		return nil, ""
 	}
 	if name == "gbk" {
-		enc = simplifiedchinese.GB18030 // which holds it, and is what the standard decodes it as
+		enc = simplifiedchinese.GB18030 // a superset, with which the standard decodes GBK
 	}
 	return enc, name
 }
@@ -192,8 +191,8 @@ func decodeWith(enc encoding.Encoding, body []byte) []byte {
 	return out
 }
 
-// multiByte counts the characters beyond ASCII, or returns -1 when body is
-// not valid UTF-8. A sequence that the end of the body cuts off is forgiven.
+// multiByte counts the characters beyond ASCII, or returns -1 if body is not valid UTF-8. An incomplete sequence at
+// the end is allowed.
 func multiByte(body []byte) int {
 	n := 0
 	for i := 0; i < len(body); {
@@ -214,8 +213,8 @@ func multiByte(body []byte) int {
 	return n
 }
 
-// wrongUTF8 reports whether more than one in ten of the characters beyond ASCII
-// is wrong: such a page is not UTF-8 with a few bad bytes.
+// wrongUTF8 reports whether more than one in ten of the characters beyond ASCII is invalid: such a page is in another
+// charset.
 func wrongUTF8(body []byte) bool {
 	good, bad := 0, 0
 	for i := 0; i < len(body); {

@@ -29,7 +29,7 @@ func encode(t *testing.T, charset, text string) []byte {
 	return b
 }
 
-func TestDecode(t *testing.T) {
+func TestDecodeFindsTheCharset(t *testing.T) {
 	t.Parallel()
 	far := strings.Repeat(" ", 5000)
 	meta := func(c string) string { return `<html><head><meta charset="` + c + `">` }
@@ -73,8 +73,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// Pages that declare no charset are read in the one of their language, or else of the definition's locale.
-func TestDecodeByLanguage(t *testing.T) {
+// Pages without a declared charset are decoded in that of their language, or else of the definition's locale.
+func TestDecodeUsesTheCharsetOfTheLanguage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ lang, charset, text string }{
 		{"en", "windows-1252", "The owner’s café sells “crème brûlée” — it’s £4.50"},
@@ -116,8 +116,8 @@ func TestDecodeUTF16(t *testing.T) {
 	}
 }
 
-// A few bad bytes do not make a page another charset, and never end it.
-func TestDecodeBadBytes(t *testing.T) {
+// A few invalid bytes change neither the charset nor the rest of a page.
+func TestInvalidBytesAreReplaced(t *testing.T) {
 	t.Parallel()
 	body := []byte(russian + "\xff" + german)
 	got, how := Decode(body, "text/html; charset=utf-8", nil)

@@ -9,10 +9,9 @@ import (
 	"muster/sites/definition"
 )
 
-// Func takes records and links from a page in Go, for a site whose pages no
-// definition can describe. It may call Declared for what the definition does
-// say, and amend that. It must not do I/O, and must yield the same for the
-// same page: a page may be read more than once.
+// Func extracts records and links from a page in Go, for a site whose pages no definition can describe. It may call
+// Declared for the part that the definition describes. It must not do I/O, and must return the same for the same
+// page: a page may be extracted more than once.
 type Func func(def *definition.Definition, d *Doc) (Result, error)
 
 var code struct {
@@ -20,8 +19,8 @@ var code struct {
 	funcs map[string]Func
 }
 
-// Register makes Run read the pages of a site with fn. It is called from
-// sites/all, before any page is read; registering a site twice panics.
+// Register makes Run extract the pages of a site with fn. It is called from sites/all, before any page is extracted.
+// Registering a site twice panics.
 func Register(site string, fn Func) {
 	code.mu.Lock()
 	defer code.mu.Unlock()
@@ -34,7 +33,7 @@ func Register(site string, fn Func) {
 	code.funcs[site] = fn
 }
 
-// Registered lists the sites that are read in Go.
+// Registered returns the registered sites, sorted.
 func Registered() []string {
 	code.mu.RLock()
 	defer code.mu.RUnlock()
@@ -47,14 +46,13 @@ func registered(site string) Func {
 	return code.funcs[site]
 }
 
-// Add takes a record that code has made into the result: checked, keyed and
-// left out if need be as the definition says of records of that name. Values
-// are what Run makes of the type of their field: string, float64, int64, bool,
-// Price, or []any of them. Values without a field are left out.
+// Add adds a record that a Func has made to the result, checked, keyed and dropped if invalid as the definition says
+// for records of that name. Values have the type that Run returns for their field: string, float64, int64, bool,
+// Price, or []any of them. Values without a field are dropped.
 func (res *Result) Add(def *definition.Definition, d *Doc, name string, values ...Value) error {
 	i := slices.IndexFunc(def.Records, func(r definition.Record) bool { return r.Name == name })
 	if i < 0 {
-		return fmt.Errorf("no kind of record %q in the definition of %s", name, def.Site)
+		return fmt.Errorf("the definition of %[2]s has no records %[1]q", name, def.Site)
 	}
 	if res.Hits == nil {
 		res.Hits = map[string]map[string]int{}
@@ -64,10 +62,10 @@ func (res *Result) Add(def *definition.Definition, d *Doc, name string, values .
 	for _, f := range def.Records[i].Fields {
 		var v any
 		hit := "none"
-		if at := slices.IndexFunc(values, func(v Value) bool { return v.Name == f.Name }); at >= 0 && !nothing(values[at].Value) {
+		if at := slices.IndexFunc(values, func(v Value) bool { return v.Name == f.Name }); at >= 0 && !isNothing(values[at].Value) {
 			v, hit = values[at].Value, "0"
 		}
-		x.book(name+"."+f.Name, hit)
+		x.countHit(name+"."+f.Name, hit)
 		why := ""
 		switch {
 		case v == nil && f.Required:
@@ -85,7 +83,7 @@ func (res *Result) Add(def *definition.Definition, d *Doc, name string, values .
 	return err
 }
 
-func nothing(v any) bool {
+func isNothing(v any) bool {
 	if list, ok := v.([]any); ok {
 		return len(list) == 0
 	}

@@ -6,14 +6,13 @@ import (
 	"golang.org/x/net/html"
 )
 
-// table is a table as a reader sees it: each cell in every row and column
-// that it covers.
+// table is the layout of a table: each cell in every row and column that it spans.
 type table struct {
 	columns map[string]int // by the heading's text, without case
 	rows    map[*html.Node][]*html.Node
 }
 
-// tableOf lays a table out, once.
+// tableOf returns the layout of a table, computed at the first call.
 func (d *Doc) tableOf(n *html.Node) *table {
 	if t, ok := d.tables[n]; ok {
 		return t
@@ -42,8 +41,7 @@ func (d *Doc) tableOf(n *html.Node) *table {
 	return t
 }
 
-// inColumn finds the cell of the row of n that stands under a heading: a th,
-// or a cell of the table's first row.
+// inColumn finds the cell of the row of n in the column of a heading, which is a th or a cell of the table's first row.
 func (d *Doc) inColumn(n *html.Node, heading string) []found {
 	row := above(n, "tr")
 	within := above(row, "table")
@@ -54,7 +52,7 @@ func (d *Doc) inColumn(n *html.Node, heading string) []found {
 	column, ok := t.columns[labelText(heading)]
 	cells := t.rows[row]
 	if !ok || column >= len(cells) || labelText(textUpTo(cells[column], 200)) == labelText(heading) {
-		return nil // not there, or the heading itself
+		return nil // missing, or the heading itself
 	}
 	return []found{{at: at{node: cells[column]}, text: Text(cells[column]), given: true}}
 }
@@ -66,15 +64,14 @@ func above(n *html.Node, name string) *html.Node {
 	return n
 }
 
-// What tables claim is bounded: what a cell spans, and how wide a row is.
+// Bounds of a table, whatever its attributes say.
 const (
 	maxSpan    = 1000
 	maxColumns = 5000
-	maxCells   = 1 << 20 // of a table; what comes after is left out
+	maxCells   = 1 << 20 // of a table; further ones are dropped
 )
 
-// grid calls fn with every cell of a table, of nested ones not, by the row
-// and the column that it covers.
+// grid calls fn for every row and column that a cell of the table spans, without nested tables.
 func grid(table *html.Node, fn func(row *html.Node, column int, cell *html.Node)) {
 	type hanging struct {
 		cell *html.Node

@@ -11,20 +11,19 @@ import (
 	"unicode/utf8"
 )
 
-// DateOptions say how dates are written.
+// DateOptions say how a date is written.
 type DateOptions struct {
-	Layouts []string       // of package time; tried in turn. Without any, the usual forms of the languages of languageTable are read.
-	Locale  string         // whose names of months count first where languages differ. Defaults to none.
-	Order   string         // of the numbers in 3/4/2024: dmy, mdy or ymd. Defaults to what the digits allow; an ambiguous date is an error then.
-	Zone    *time.Location // of times that do not name theirs. Defaults to UTC.
-	Now     time.Time      // what "2 hours ago" counts from. Defaults to none: such dates are errors.
+	Layouts []string       // of package time; tried in turn. Defaults to the usual forms of the languages of languageTable.
+	Locale  string         // names of months are looked up in its language first. Defaults to none.
+	Order   string         // of the numbers in 3/4/2024: dmy, mdy or ymd. By default the digits decide, and an ambiguous date is an error.
+	Zone    *time.Location // of times without a zone. Defaults to UTC.
+	Now     time.Time      // the base of "2 hours ago". Without it such dates are errors.
 }
 
 // maxDateText is how many bytes of a text are searched for a date.
 const maxDateText = 2000
 
-// Date reads the first date in a text and writes it as 2006-01-02, or with a
-// time of day as RFC 3339.
+// Date returns the first date in a text as 2006-01-02, or with a time of day as RFC 3339.
 func Date(text string, o DateOptions) (string, error) {
 	o.Zone = cmp.Or(o.Zone, time.UTC)
 	text = Fold(text)
@@ -52,7 +51,7 @@ func Date(text string, o DateOptions) (string, error) {
 	if s := timestamp(text, o.Zone); s != "" {
 		return s, nil
 	}
-	return "", fmt.Errorf("%q is no date in a known form; give its layout, such as 02.01.2006, or see the recipes in sites/README.md", clip(text))
+	return "", fmt.Errorf("%q is not a date in a known form; give its layout, such as 02.01.2006, or see the recipes in sites/README.md", clip(text))
 }
 
 func dateByLayout(text string, o DateOptions) (string, error) {
@@ -80,16 +79,16 @@ func dateByLayout(text string, o DateOptions) (string, error) {
 		}
 		return t.Format(time.DateOnly), nil
 	}
-	return "", fmt.Errorf("%q is not as in the layout %s", clip(text), strings.Join(o.Layouts, " or "))
+	return "", fmt.Errorf("%q does not match the layout %s", clip(text), strings.Join(o.Layouts, " or "))
 }
 
-// day is a date and where it stands in its text. A year of 0 is no date.
+// day is a date and its position in the text. A year of 0 means that there is none.
 type day struct {
 	year, month, day int
 	from, to         int
 }
 
-// write adds the time of day that stands behind the date or at the beginning of the text.
+// write formats the date with the time of day after it or at the beginning of the text.
 func (d day) write(text string, zone *time.Location, err error) (string, error) {
 	if err != nil {
 		return "", err
@@ -125,7 +124,7 @@ type clock struct {
 var clockForm = regexp.MustCompile(`(?i)(?:^|[^\d:])(?:(午後|下午|오후|午前|上午|오전)\s?)?(\d{1,2})(?:[:h.](\d{2})(?:[:.](\d{2})(?:[.,]\d{1,9})?)?|\s?[時时点시]\s?(\d{0,2}))` +
 	`\s*(?:([ap])\.?m\b\.?)?\s*(z\b|[a-z]{3,4}\b)?\s*([+-]\d{1,2}:?\d{2}\b)?`)
 
-// zoneHours is the offset of an abbreviation of time zones that means one offset only.
+// zoneHours returns the offset of an unambiguous abbreviation of a time zone.
 func zoneHours(name string) (hours int, ok bool) {
 	switch strings.ToLower(name) {
 	case "z", "utc", "gmt", "wet":
@@ -152,7 +151,7 @@ func zoneHours(name string) (hours int, ok bool) {
 	return 0, false
 }
 
-// clockIn reads a time of day that begins within so many bytes of a text.
+// clockIn reads a time of day that begins within the first bytes of a text.
 func clockIn(text string, within int) (clock, bool) {
 	at := clockForm.FindStringSubmatchIndex(text)
 	if at == nil || at[0] > within {
@@ -210,7 +209,7 @@ var (
 	dateWord    = regexp.MustCompile(`[\pL\pM]+|\d+`)
 )
 
-// isoDate reads 2024-05-03 and its beginnings, and what separators makes of others.
+// isoDate reads 2024-05-03, 2024-05 and 2024, after separators has replaced other separators.
 func isoDate(text string, _ DateOptions) (day, error) {
 	if m := yearForm.FindStringSubmatch(text); m != nil {
 		return day{year: digits(m[1]), month: max(digits(m[2]), 1), day: 1, to: len(text)}, nil
@@ -226,7 +225,7 @@ func isoDate(text string, _ DateOptions) (day, error) {
 	return d, nil
 }
 
-// numericDate reads 3.4.2024, 3/4/24, 2024/4/3 and their like.
+// numericDate reads 3.4.2024, 3/4/24, 2024/4/3 and similar forms.
 func numericDate(text string, o DateOptions) (day, error) {
 	at := yearFirst.FindStringSubmatchIndex(text)
 	ymd := at != nil
@@ -255,14 +254,14 @@ func numericDate(text string, o DateOptions) (day, error) {
 	return d, nil
 }
 
-// fillers may stand between the parts of a date.
+// fillers are words that may be between the parts of a date.
 const fillers = " st nd rd th of the er de del di den dne do e n o til an г го ого р ви ри ти ми на року года година gada m "
 
 // part is a word or a number of a text.
 type part struct {
-	month    int // that it names, or 0
-	n        int // of a number
-	digits   int // 0: a word
+	month    int // 1 to 12 for the name of a month, or 0
+	n        int // the number
+	digits   int // of the number; 0: a word
 	from, to int
 	clock    bool // a colon follows
 }
@@ -328,8 +327,8 @@ func dateParts(text, locale string) []part {
 	return parts
 }
 
-// relativeDate reads "2 hours ago", "yesterday", "in 3 days" and their like. Hours and less give a time of day.
-// Where there is none of them it returns "".
+// relativeDate reads "2 hours ago", "yesterday", "in 3 days" and similar forms, or returns "". Units up to hours give
+// a time of day.
 func relativeDate(text string, o DateOptions) (string, error) {
 	t := bare(text)
 	if len(t) > 100 {
@@ -369,7 +368,7 @@ func atEdge(text, w string) bool {
 	return strings.HasSuffix(text, " "+w)
 }
 
-// onDay is the day so many days from now, at the time that the text names.
+// onDay returns the date a number of days from now, at the time of day in the text.
 func (o DateOptions) onDay(text string, days int) (string, error) {
 	if o.Now.IsZero() {
 		return "", o.noNow(text)
@@ -378,7 +377,7 @@ func (o DateOptions) onDay(text string, days int) (string, error) {
 	return day{year: t.Year(), month: int(t.Month()), day: t.Day()}.write(text, o.Zone, nil)
 }
 
-// since is the time n units from now: of seconds (0), minutes, hours, days, weeks, months or years (6).
+// since returns the time n units from now; the units are seconds (0), minutes, hours, days, weeks, months, years (6).
 func (o DateOptions) since(text string, n, unit int) (string, error) {
 	if o.Now.IsZero() {
 		return "", o.noNow(text)
@@ -399,10 +398,10 @@ func (o DateOptions) since(text string, n, unit int) (string, error) {
 }
 
 func (o DateOptions) noNow(text string) error {
-	return fmt.Errorf("%q counts from now, which is not known here", clip(text))
+	return fmt.Errorf("%q is relative to the current time, which is not known here", clip(text))
 }
 
-// timestamp reads seconds or milliseconds since 1970, as APIs give them, or returns "".
+// timestamp reads the seconds or milliseconds since 1970 that APIs use, or returns "".
 func timestamp(text string, zone *time.Location) string {
 	n, err := strconv.ParseInt(text, 10, 64)
 	switch {

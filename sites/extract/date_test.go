@@ -67,7 +67,7 @@ func TestDateOrder(t *testing.T) {
 	}
 	_, err := Date("03/05/2024", DateOptions{})
 	if err == nil || !strings.Contains(err.Error(), "two ways") {
-		t.Errorf("what can be read in two ways: got %v", err)
+		t.Errorf("an ambiguous date: got %v, want an error", err)
 	}
 }
 
@@ -101,8 +101,8 @@ func TestDateMonthByLocale(t *testing.T) {
 	}
 }
 
-// Dates of other calendars are errors that name the way out, not dates of a wrong year.
-func TestDateOfAnotherCalendar(t *testing.T) {
+// Dates of other calendars are errors with a remedy, not dates in a wrong year.
+func TestDateOfAnotherCalendarIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"3 พฤษภาคม 2567", "令和6年5月3日", "民國113年5月3日"} {
 		if got, err := Date(text, DateOptions{}); err == nil || !strings.Contains(err.Error(), "recipes") {
@@ -111,7 +111,7 @@ func TestDateOfAnotherCalendar(t *testing.T) {
 	}
 }
 
-// The page's language tells what the locale leaves open.
+// Without a locale, the language of the page decides.
 func TestDateByLanguageOfThePage(t *testing.T) {
 	t.Parallel()
 	for lang, want := range map[string]string{`lang="en-US"`: `"2024-03-05"`, `lang="en-GB"`: `"2024-05-03"`, `lang=bg`: `"2024-05-03"`, "": ""} {

@@ -12,15 +12,15 @@ import (
 	"muster/sites/definition"
 )
 
-// found is something that a source yields: a text, and where it came from.
+// found is a find of a source: a text, and where it is.
 type found struct {
 	at
 	text  string
-	given bool  // there was something, be it an empty text
+	given bool  // it was found, even if the text is empty
 	err   error // why it cannot be used
-	whole bool  // text is as it shall be; its white space counts
+	whole bool  // text is final; its white space is kept
 
-	currency string // of a price that does not name it itself
+	currency string // of a price without its own
 }
 
 // find evaluates a source, with its regex, replacements and split.
@@ -48,7 +48,7 @@ func (x *run) find(s *definition.Source, f *definition.Field, p at) []found {
 				continue
 			}
 			fd.text = t
-			fd.json = nil // it is the text that counts now
+			fd.json = nil // from here on the text is used
 		}
 		fd = swapped(s, fd)
 		if s.Split != "" {
@@ -81,7 +81,7 @@ func swapped(s *definition.Source, fd found) found {
 	return fd
 }
 
-// raw is what stands at a source, before it is cut to size.
+// raw evaluates a source without its regex, replacements and split.
 func (x *run) raw(s *definition.Source, p at) []found {
 	text := func(t string) []found { return []found{{text: t, given: true}} }
 	switch {
@@ -133,9 +133,8 @@ func (x *run) raw(s *definition.Source, p at) []found {
 	return text(string(x.doc.text))
 }
 
-// typed evaluates the path of a source in the objects of its type. People
-// write brand: "X" where others write brand: {name: "X"}: a name or url of
-// what is a text is that text.
+// typed evaluates the path of a source in the objects of its type. Some pages have brand: "X" where others have
+// brand: {name: "X"}: name and url of a text are that text.
 func typed(s *definition.Source, objects []any) []found {
 	typ, path := s.TypePath()
 	up, last := path.Up()
@@ -167,7 +166,7 @@ func typed(s *definition.Source, objects []any) []found {
 	return out
 }
 
-// currencyOf is the currency of an offer of schema.org, or "".
+// currencyOf returns the currency of an offer of schema.org, or "".
 func currencyOf(offer map[string]any) string {
 	for _, k := range []string{"priceCurrency", "currency"} {
 		if finds := values([]any{offer[k]}); len(finds) > 0 {
@@ -177,8 +176,8 @@ func currencyOf(offer map[string]any) string {
 	return ""
 }
 
-// plainly is an object of schema.org where a text or a URL is wanted.
-func plainly(obj map[string]any, typ string) string {
+// textOf returns the text, or the URL, for an object of schema.org.
+func textOf(obj map[string]any, typ string) string {
 	names := []string{"@value", "name"}
 	if typ == definition.TypeURL {
 		names = []string{"url", "contentUrl", "@id"}
@@ -191,9 +190,8 @@ func plainly(obj map[string]any, typ string) string {
 	return ""
 }
 
-// embedded reads JSON that stands in elements: in a script, in the text of
-// another, or in an attribute. A regex cuts it out, as from
-// window.state = {…};
+// embedded reads JSON in elements: in a script, in the text of another element, or in an attribute. A regex extracts
+// it, for example from window.state = {…};
 func embedded(s *definition.Source, nodes []*html.Node) []found {
 	var out []found
 	for _, n := range nodes {
@@ -202,7 +200,7 @@ func embedded(s *definition.Source, nodes []*html.Node) []found {
 		case s.Attr != "":
 			text, _ = attr(n, strings.ToLower(s.Attr))
 		case n.Type == html.ElementNode && n.FirstChild != nil && n.FirstChild == n.LastChild && n.FirstChild.Type == html.TextNode:
-			text = n.FirstChild.Data // of a script too
+			text = n.FirstChild.Data // also of a script
 		default:
 			text = Text(n)
 		}
@@ -214,7 +212,7 @@ func embedded(s *definition.Source, nodes []*html.Node) []found {
 		}
 		v, err := looseJSON(text)
 		if err != nil {
-			out = append(out, found{err: fmt.Errorf("what %s selects is no JSON: %w", s.CSS.Text, err)})
+			out = append(out, found{err: fmt.Errorf("the content of %s is not JSON: %w", s.CSS.Text, err)})
 			continue
 		}
 		out = append(out, values(s.JSON.Eval(v))...)
@@ -222,7 +220,7 @@ func embedded(s *definition.Source, nodes []*html.Node) []found {
 	return out
 }
 
-// taken takes the wanted side of each element.
+// taken returns what the source takes of each element.
 func (x *run) taken(s *definition.Source, nodes []*html.Node) []found {
 	var out []found
 	for _, n := range nodes {
@@ -250,7 +248,7 @@ func (x *run) taken(s *definition.Source, nodes []*html.Node) []found {
 	return out
 }
 
-// values makes finds of JSON values; a list counts as its members.
+// values turns JSON values into finds; a list becomes its members.
 func values(vs []any) []found {
 	var out []found
 	for _, v := range vs {

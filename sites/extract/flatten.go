@@ -6,21 +6,19 @@ import (
 	"golang.org/x/net/html"
 )
 
-// How deeply elements may stand in one another in a page that the parser
-// refuses for its depth: those of one name, and all together.
+// How deeply elements may be nested in a page that is too deep for the parser: those of one name, and all.
 const (
 	maxAlike   = 60
 	maxNesting = 400
 )
 
-// flatten leaves out the tags of elements that are nested too deeply, not
-// what is in them.
+// flatten removes the tags of elements that are nested too deeply, and keeps their content.
 func flatten(text []byte) []byte {
 	var out bytes.Buffer
 	z := html.NewTokenizer(bytes.NewReader(text))
 	depth := 0
 	open := map[string]int{} // by name
-	left := map[string]int{} // open elements whose tags were left out
+	left := map[string]int{} // open elements whose tags were removed
 	for {
 		switch tt := z.Next(); tt {
 		case html.ErrorToken:
@@ -66,7 +64,7 @@ func isVoid(name string) bool {
 	return false
 }
 
-// isRawText reports whether an element holds no others.
+// isRawText reports whether an element contains only text.
 func isRawText(name string) bool {
 	return name == "script" || name == "style" || name == "textarea" || name == "title"
 }

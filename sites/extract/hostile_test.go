@@ -10,7 +10,7 @@ import (
 	"muster/sites/definition"
 )
 
-// everyWay is a definition that looks at a page in every way there is.
+// everyWay is a definition with every kind of source.
 const everyWay = `listing: {next: {rel: next}, links: [a, {css: '//a'}]}
 records:
   r:
@@ -30,8 +30,7 @@ records:
       n: {css: i, type: list, of: number}
 `
 
-// hostile are pages that are made, or broken, to cost much; each is repeated
-// until it is large.
+// hostile are pages that are expensive to extract; each is repeated until it is large.
 var hostile = map[string][2]string{
 	"plain": {"", "<div><p>Price: <a href=x>5</a></p></div>\n"}, "deep": {"", "<div>"}, "deep words": {strings.Repeat("<div>", 500), "word Price: 7 "}, "formatting": {"", "<b><i>"},
 	"fonts": {"", "<font color=red>x<p>"}, "rows": {"<table><tr><th>X<th>Y", "<tr><td>x</td><td>y</td></tr>"}, "tables": {"", "<table><tr><td>x"}, "attributes": {"<a ", "x=1 "}, "options": {"", "<option>a"},
@@ -39,7 +38,7 @@ var hostile = map[string][2]string{
 	"items": {"", "<div itemscope itemprop=name>"}, "labels": {"", "<b>Price</b>"}, "links": {"", "<a href=/x?a=1>x</a>"}, "numbers": {"<b>", "1 234,"}, "words": {"<b>", "may 3 "}, "brackets": {`<script type="application/ld+json">`, "["}, "spaces": {"", " \n"},
 }
 
-func TestHostilePages(t *testing.T) {
+func TestHostilePagesTakeLittleTime(t *testing.T) {
 	t.Parallel()
 	def := define(t, everyWay)
 	for name, h := range hostile {
@@ -60,7 +59,7 @@ func TestHostilePages(t *testing.T) {
 	}
 }
 
-// runAny reads a page; whether it can be read does not matter.
+// runAny extracts a page and ignores errors.
 func runAny(t testing.TB, def *definition.Definition, kind string, body []byte) {
 	t.Helper()
 	u, err := url.Parse("http://shop.example/p")
@@ -74,8 +73,8 @@ func runAny(t testing.TB, def *definition.Definition, kind string, body []byte) 
 	}
 }
 
-// What is nested too deeply for the parser is still read.
-func TestFlatten(t *testing.T) {
+// A page that is nested too deeply for the parser is flattened.
+func TestDeepPagesAreFlattened(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ open, shut string }{"divs": {"<div class=x>", "</div>"}, "fonts": {"<b><font size=1>", ""}, "lists": {"<ul><li>", "</li></ul>"}} {
 		t.Run(name, func(t *testing.T) {

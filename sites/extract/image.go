@@ -8,9 +8,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// imageOf is the address of the image of an element: the largest of its
-// srcset, the one that a script shows later, src, or the background of its
-// style. In any other element the first image counts.
+// imageOf returns the URL of the image of an element: the largest of its srcset, the one that a script loads later,
+// src, or the background of its style; of another element, that of its first image.
 func imageOf(n *html.Node) string {
 	if n.Type != html.ElementNode {
 		return strings.TrimSpace(n.Data)
@@ -30,7 +29,7 @@ func imageOf(n *html.Node) string {
 		}
 	}
 	for _, name := range []string{
-		"data-src", "data-original", "data-lazy-src", "data-lazy", "data-full", "data-image", "data-url", "data-hi-res-src", // which a script shows later
+		"data-src", "data-original", "data-lazy-src", "data-lazy", "data-full", "data-image", "data-url", "data-hi-res-src", // loaded by a script
 		"src",
 	} {
 		if v, ok := attr(n, name); ok && isImage(v) {
@@ -49,14 +48,13 @@ func imageOf(n *html.Node) string {
 
 var background = regexp.MustCompile(`(?i)background(?:-image)?\s*:[^;]*url\(\s*["']?([^"')]+)["']?\s*\)`)
 
-// isImage reports whether an address is worth taking: not one of the tiny
-// images that stand in for others.
+// isImage reports whether a URL is that of a real image, and not of a placeholder.
 func isImage(v string) bool {
 	v = strings.TrimSpace(v)
 	return v != "" && !strings.HasPrefix(v, "data:") && !strings.HasPrefix(v, "about:")
 }
 
-// largest is the candidate of a srcset with the largest width or density.
+// largest returns the candidate of a srcset with the largest width or density.
 func largest(set string) string {
 	best, size := "", -1.0
 	for len(set) > 0 {
@@ -79,7 +77,7 @@ func largest(set string) string {
 			v, err := strconv.ParseFloat(d[:len(d)-1], 64)
 			switch unit := d[len(d)-1]; {
 			case err != nil || v < 0 || unit != 'w' && unit != 'x' && unit != 'h':
-				ok = false // browsers leave such a candidate out
+				ok = false // browsers drop such a candidate
 			case unit != 'h':
 				f = v
 			}

@@ -53,20 +53,19 @@ func (x *run) meta(name string) []found {
 	return append(metas, items...)
 }
 
-// maxLabelled is how long a text behind a label may be.
+// maxLabelled is the longest text after a label, in bytes.
 const maxLabelled = 2000
 
-// labelled finds the value that stands beside a label: in the next cell of
-// the row, in the dd of a dt, in the element after it, or after its colon.
+// labelled finds the value of a label: in the next cell of the row, in the dd of a dt, in the element after it, or
+// after its colon.
 func labelled(root *html.Node, label string) []found {
 	want := labelText(label)
 	if want == "" {
 		return nil
 	}
-	var headed, exact, inside []found // as they come first
-	// walk reports whether n has the label with what stands beside it, so that
-	// an element around both is not taken for the label when the value is
-	// empty.
+	var headed, exact, inside []found // the best first
+	// walk reports whether n contains the label and its value, so that an element around both does not count as the
+	// label if the value is empty.
 	var walk func(n *html.Node) bool
 	walk = func(n *html.Node) bool {
 		if definition.IsAside(n) {
@@ -105,8 +104,8 @@ func labelled(root *html.Node, label string) []found {
 	return slices.Concat(headed, exact, inside)
 }
 
-// inHead reports whether n is a heading of a row, a term or the label of a
-// field, or stands in one: the same word elsewhere is mostly only a word.
+// inHead reports whether n is, or is in, the heading of a row, a term or the label of a form field; elsewhere the
+// word is often not a label.
 func inHead(n *html.Node) bool {
 	for up := 0; n != nil && up < 3; up++ {
 		switch n.DataAtom {
@@ -118,7 +117,7 @@ func inHead(n *html.Node) bool {
 	return false
 }
 
-// valueText is the text of an element, of a field of a form what it holds.
+// valueText returns the text of an element, or the value of a form field.
 func valueText(n *html.Node) string {
 	switch n.DataAtom {
 	case atom.Input:
@@ -142,9 +141,8 @@ func valueText(n *html.Node) string {
 	return Text(n)
 }
 
-// eachLine calls fn with each line of text of n: what stands between blocks
-// and line breaks. Lines that are too long for a label with its value are
-// cut.
+// eachLine calls fn with each line of text of n, which blocks and line breaks separate. Lines that are too long for a
+// label with its value are skipped.
 func eachLine(n *html.Node, fn func(string)) {
 	w := folder{limit: maxLabelled}
 	flush := func() {
@@ -163,13 +161,12 @@ func eachLine(n *html.Node, fn func(string)) {
 	flush()
 }
 
-// endsLine reports whether a node stands on lines of its own.
+// endsLine reports whether a node has lines of its own.
 func endsLine(n *html.Node) bool {
 	return n.Type == html.ElementNode && !isInline(n) && n.DataAtom != atom.Script && n.DataAtom != atom.Style && n.DataAtom != atom.Noscript
 }
 
-// lineAfter is the rest of the line after n, without the colon that may
-// stand there.
+// lineAfter returns the rest of the line after n, without a leading colon.
 func lineAfter(n *html.Node) string {
 	w := folder{limit: maxLabelled}
 	for s := n.NextSibling; s != nil && !endsLine(s); s = s.NextSibling {
@@ -191,7 +188,7 @@ func afterColon(text, label string) (string, bool) {
 	return rest, rest != ""
 }
 
-// beside is the element that holds the value of the label n, or nil.
+// beside returns the element with the value of the label n, or nil.
 func beside(n *html.Node) *html.Node {
 	for up := 0; n != nil && up < 3; up++ {
 		for s := n.NextSibling; s != nil; s = s.NextSibling {
@@ -199,13 +196,13 @@ func beside(n *html.Node) *html.Node {
 				return nil // the value is the text after the label
 			}
 			if n.Data == "dt" && s.Data == "dt" {
-				continue // several terms share what stands behind the last
+				continue // several terms share the value of the last
 			}
 			if s.Type == html.ElementNode && s.Data != "br" {
 				return s
 			}
 		}
-		// <th><b>Label</b></th><td>…: the label is all of the cell.
+		// <th><b>Label</b></th><td>…: the label is the whole cell.
 		p := n.Parent
 		if p == nil || (p.Data != "th" && p.Data != "td" && p.Data != "dt" && p.Data != "label") {
 			return nil

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// language is what dates need of a language. All words are in the form that bare returns.
+// language has the words of dates in a language, in the form that bare returns.
 type language struct {
 	code   string
 	months [12][]string
@@ -25,12 +25,12 @@ type span struct {
 	sign int            // -1: ago, 1: ahead
 }
 
-// written is a language as the table below has it: words in the order of the fields of language, with spaces
-// (of days, commas) between them and a slash between alternatives. A month that ends in * has endings and is
-// never cut short. In ago and ahead, N stands for a number and U for a unit.
+// written is a language in the table below: words in the order of the fields of language, separated by spaces (days
+// by commas), with slashes between alternatives. A month that ends in * has any ending and is never abbreviated. In
+// ago and ahead, N is a number and U a unit.
 type written struct{ code, months, days, ago, ahead, units string }
 
-// languageTable is in the order in which a word that several languages have is looked up.
+// languageTable is in the order in which words are looked up.
 var languageTable = []written{
 	{"en", "january february march april may june july august september october november december",
 		"yesterday,today,tomorrow,just now", "N U ago", "in N U", "sec min hour/hr day week month year"},
@@ -98,7 +98,7 @@ var languageTable = []written{
 // one is the number one as a word.
 const one = `an?|one|einem|einer|une?|una?|uno|uma?|един|една|едно|одну|один|ett|en|een`
 
-// languages is the table, compiled at first use.
+// languages returns the table, compiled at first use.
 var languages = sync.OnceValue(func() []language {
 	list := make([]language, len(languageTable))
 	for i, w := range languageTable {
@@ -122,7 +122,7 @@ func split(into [][]string, words, sep string) {
 	}
 }
 
-// spans compiles forms such as "vor N U". The number may be missing only where the form begins with it.
+// spans compiles forms such as "vor N U". The number is optional only at the beginning of the form.
 func spans(forms string, sign int) []span {
 	var list []span
 	for form := range strings.SplitSeq(forms, "/") {
@@ -140,7 +140,7 @@ func spans(forms string, sign int) []span {
 	return list
 }
 
-// languagesFrom is all languages, with the one of a locale first.
+// languagesFrom returns all languages, with that of a locale first.
 func languagesFrom(locale string) []language {
 	code, _, _ := strings.Cut(strings.ToLower(strings.ReplaceAll(locale, "_", "-")), "-")
 	all := languages()
@@ -151,7 +151,7 @@ func languagesFrom(locale string) []language {
 	return slices.Concat(all[i:i+1], all[:i], all[i+1:])
 }
 
-// monthOf is the month that a word names in full, or cut short to three letters or more, or 0.
+// monthOf returns the month that a word names in full, or abbreviated to at least three letters, or 0.
 func monthOf(word, locale string) int {
 	word = bare(word)
 	long := len([]rune(word)) >= 3
@@ -172,7 +172,7 @@ func monthOf(word, locale string) int {
 	return cut
 }
 
-// bare is a word in lower case and without accents.
+// bare returns a word in lower case and without accents.
 func bare(w string) string {
 	var b strings.Builder
 	for _, r := range norm.NFD.String(strings.ToLower(w)) {
@@ -186,5 +186,5 @@ func bare(w string) string {
 			b.WriteRune(r)
 		}
 	}
-	return norm.NFC.String(b.String()) // Hangul came apart
+	return norm.NFC.String(b.String()) // NFD has split Hangul
 }

@@ -36,7 +36,7 @@ func (x *run) links(links []definition.Link) {
 	}
 }
 
-// refs are the raw addresses that a selector or a path finds.
+// refs returns the raw references that a selector or a path finds.
 func (x *run) refs(css definition.Selector, name string, path definition.Path) []string {
 	var refs []string
 	if !path.IsZero() {
@@ -66,7 +66,7 @@ func (x *run) refs(css definition.Selector, name string, path definition.Path) [
 	return refs
 }
 
-// resolve makes an address of the site of a reference, or nil.
+// resolve returns the URL of a reference, or nil if it is not on the site.
 func (x *run) resolve(ref string) *url.URL {
 	u, err := x.doc.reference(ref)
 	if err != nil {
@@ -130,8 +130,7 @@ func (x *run) next(n *definition.Next) {
 	}
 }
 
-// counted is the number of the page after the one that is n pages away from
-// its start.
+// counted returns the number in the URL of the page after page n of a count.
 func counted(x *definition.Next, n int) int {
 	from := 2
 	if x.From != nil {
@@ -164,20 +163,20 @@ func anyTrue(vs []any) bool {
 	})
 }
 
-// linkValue matches a link of a Link header at its beginning, linkParam the
-// parameters behind it. What is quoted may hold anything.
+// linkValue matches the target of a link at the beginning of a Link header, linkParam a parameter after it. Quoted
+// values may contain any character.
 var (
 	linkValue = regexp.MustCompile(`^[\s,]*<([^>]*)>`)
 	linkParam = regexp.MustCompile(`^\s*;\s*([^\s=;,]*)\s*(?:=\s*("(?:[^"\\]|\\.)*"|[^\s;,]*))?`)
 )
 
-// headerNext is the target of rel=next in Link headers (RFC 8288), or "".
-// A link that has another anchor is not one of the page.
+// headerNext returns the target of rel=next in Link headers (RFC 8288), or "". A link with an anchor is not one of
+// this page.
 func headerNext(headers []string) string {
 	for _, h := range headers {
 		for h != "" {
 			m := linkValue.FindStringSubmatch(h)
-			if m == nil { // to the next one that can be read
+			if m == nil { // skip to the next link
 				i := strings.IndexByte(h, ',')
 				if i < 0 {
 					break
@@ -191,7 +190,7 @@ func headerNext(headers []string) string {
 				h = h[len(p[0]):]
 				switch value := strings.Trim(p[2], `"' `); strings.ToLower(strings.TrimSuffix(p[1], "*")) {
 				case "rel":
-					if rel == "" { // the first counts
+					if rel == "" { // the first one applies
 						rel = value
 					}
 				case "anchor":

@@ -14,9 +14,8 @@ import (
 	"unicode/utf8"
 )
 
-// looseJSON decodes the JSON value that a text begins with. What is none is
-// read as a literal of JavaScript: names without quotes, other quotes,
-// comments, line breaks in strings, commas too many, undefined.
+// looseJSON decodes the JSON value at the beginning of a text. Other text is read as a literal of JavaScript: names
+// without quotes, other quotes, comments, line breaks in strings, extra commas, undefined.
 func looseJSON(text string) (any, error) {
 	text = strings.TrimSpace(text)
 	v, err := decodeJSON(json.NewDecoder(strings.NewReader(text)))
@@ -37,17 +36,16 @@ func decodeJSON(dec *json.Decoder) (v any, err error) {
 	return v, err
 }
 
-// errBehind is what a page is told that goes on behind its JSON value.
-var errBehind = errors.New("something stands after its value")
+// errTrailing is the error of a page with more text after its JSON value.
+var errTrailing = errors.New("there is more text after its value")
 
 var (
 	guards = regexp.MustCompile(`^(?:\)\]\}',?|while\s*\(1\)\s*;|for\s*\(;;\)\s*;|\{\}&&)\s*`)
 	jsonp  = regexp.MustCompile(`^(?:/\*\*/)?\s*(?:typeof [\w.$]+ === 'function' && )?[\w.$]+\s*\(\s*`)
 )
 
-// PageJSON decodes a page that is JSON: one value, or one a line, which make
-// a list. What guards it against being run as a script, or hands it to a
-// function (JSONP), is taken off.
+// PageJSON decodes a page of JSON: one value, or one on each line, which become a list. A prefix against script
+// inclusion and a call of a function (JSONP) are removed.
 func PageJSON(text []byte) (any, error) {
 	text = bytes.TrimSpace(text)
 	text = text[len(guards.Find(text)):]
@@ -68,18 +66,18 @@ func PageJSON(text []byte) (any, error) {
 	var list []any
 	for list = []any{v}; ; list = append(list, v) {
 		rest := text[dec.InputOffset():]
-		behind := bytes.TrimLeft(rest, " \t\r")
-		if len(bytes.TrimSpace(behind)) == 0 {
+		after := bytes.TrimLeft(rest, " \t\r")
+		if len(bytes.TrimSpace(after)) == 0 {
 			break
 		}
-		if behind[0] != '\n' {
-			return nil, errBehind
+		if after[0] != '\n' {
+			return nil, errTrailing
 		}
 		if v, err = decodeJSON(dec); err != nil {
 			if errors.Is(err, io.ErrUnexpectedEOF) {
 				return nil, fmt.Errorf("its last line is cut off: %w", err)
 			}
-			return nil, errBehind
+			return nil, errTrailing
 		}
 	}
 	if len(list) == 1 {
@@ -88,15 +86,15 @@ func PageJSON(text []byte) (any, error) {
 	return list, nil
 }
 
-// endsCall reports whether a text is nothing but the end of a call of a function.
+// endsCall reports whether a text is only the end of a function call.
 func endsCall(text []byte) bool {
 	rest, ok := bytes.CutPrefix(bytes.TrimSpace(text), []byte(")"))
 	rest = bytes.TrimSpace(rest)
 	return ok && (len(rest) == 0 || string(rest) == ";")
 }
 
-// jsLiteral writes the literal that a text of JavaScript begins with as JSON.
-// It checks nothing: what it makes of other text need not be JSON.
+// jsLiteral converts the JavaScript literal at the beginning of a text to JSON. It does not check the syntax: from
+// other text it may return invalid JSON.
 func jsLiteral(text string) (out []byte, ok bool) {
 	var b bytes.Buffer
 	depth, comma := 0, false
@@ -132,7 +130,7 @@ func jsLiteral(text string) (out []byte, ok bool) {
 			if !ok {
 				return nil, false
 			}
-			quoted, _ := json.Marshal(s) // a string can be
+			quoted, _ := json.Marshal(s) // never fails for a string
 			b.Write(quoted)
 			i += n
 		default:
@@ -150,8 +148,7 @@ func jsLiteral(text string) (out []byte, ok bool) {
 	return nil, false
 }
 
-// blankLen is the length of the white space and the comments that s begins
-// with, and false when one has no end.
+// blankLen returns the length of the white space and comments at the beginning of s, and false if a comment has no end.
 func blankLen(s string) (int, bool) {
 	for i := 0; ; {
 		rest := strings.TrimLeft(s[i:], " \t\r\n")
@@ -172,7 +169,7 @@ func blankLen(s string) (int, bool) {
 	}
 }
 
-// wordLen is the length of the name or number that s begins with.
+// wordLen returns the length of the name or number at the beginning of s.
 func wordLen(s string) int {
 	for i, r := range s {
 		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_$.+-!", r) {
@@ -182,10 +179,9 @@ func wordLen(s string) int {
 	return len(s)
 }
 
-// jsWord writes what is no string as JSON: a name that a colon follows as a
-// string, and what it does not know as null.
-func jsWord(word, behind string) string {
-	if strings.HasPrefix(strings.TrimLeft(behind, " \t\r\n"), ":") {
+// jsWord converts a word to JSON: a name before a colon becomes a string, an unknown word null.
+func jsWord(word, after string) string {
+	if strings.HasPrefix(strings.TrimLeft(after, " \t\r\n"), ":") {
 		quoted, _ := json.Marshal(word)
 		return string(quoted)
 	}
@@ -200,14 +196,14 @@ func jsWord(word, behind string) string {
 		return strconv.FormatInt(n, 10)
 	}
 	if f, err := strconv.ParseFloat(digits, 64); err == nil {
-		if text, err := json.Marshal(f); err == nil { // it is neither infinite nor NaN
+		if text, err := json.Marshal(f); err == nil { // neither infinite nor NaN
 			return string(text)
 		}
 	}
 	return "null"
 }
 
-// jsString reads the string that text begins with, and how long it is there.
+// jsString returns the string at the beginning of text, and the length of its literal.
 func jsString(text string) (s string, n int, ok bool) {
 	var b strings.Builder
 	quote := text[0]
@@ -236,8 +232,7 @@ func jsString(text string) (s string, n int, ok bool) {
 	return "", 0, false
 }
 
-// escaped reads what stands behind a backslash; a rune below 0 is none, as of
-// a line that goes on.
+// escaped reads the escape after a backslash. The rune is below 0 for an escaped line end, which yields none.
 func escaped(s string) (r rune, size int) {
 	hex := func(n int) (rune, int) {
 		if len(s) > n {

@@ -8,7 +8,7 @@ import (
 	"muster/sites/definition"
 )
 
-// wantJSON compares what text was read as; no want is an error.
+// wantJSON compares a decoded value; if want is "", it wants an error.
 func wantJSON(t *testing.T, text string, v any, err error, want string) {
 	t.Helper()
 	got := ""
@@ -67,8 +67,7 @@ func TestPageJSON(t *testing.T) {
 	}
 }
 
-// HTML that stands in a JSON answer has the links and records, the answer the
-// way on.
+// For HTML in a JSON response, links and records are in the HTML, and the next page in the JSON.
 func TestHTMLInJSON(t *testing.T) {
 	t.Parallel()
 	def := define(t, `

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Microdata returns the items of the page (HTML's itemscope and itemprop) as
-// JSON-LD would have them: objects with @type, nested ones too.
+// Microdata returns the items of the page (HTML's itemscope and itemprop), also nested ones, in the form of JSON-LD:
+// objects with @type.
 func (d *Doc) Microdata() []any {
 	if !d.itemsOK && d.Root != nil {
 		d.itemsOK = true
@@ -16,7 +16,7 @@ func (d *Doc) Microdata() []any {
 	return d.items
 }
 
-// maxRefs bounds the elements that items of a page are told to have elsewhere.
+// maxRefs bounds the itemrefs of a page that are followed.
 const maxRefs = 1000
 
 // microdataIn returns the items in a part of a page.
@@ -38,7 +38,7 @@ func microdataIn(root *html.Node) []any {
 					}
 					inner["@type"] = list
 				}
-				if !inRef { // else it is one of those that are met where they stand
+				if !inRef { // otherwise it is added where it is in the page
 					items = append(items, inner)
 				}
 				value = inner
@@ -48,13 +48,13 @@ func microdataIn(root *html.Node) []any {
 					value = propValue(n)
 				}
 				for name := range strings.FieldsSeq(props) {
-					switch was := item[name].(type) {
+					switch old := item[name].(type) {
 					case nil:
 						item[name] = value
 					case []any:
-						item[name] = append(was, value)
+						item[name] = append(old, value)
 					default:
-						item[name] = []any{was, value}
+						item[name] = []any{old, value}
 					}
 				}
 			}
@@ -80,7 +80,7 @@ func microdataIn(root *html.Node) []any {
 	return items
 }
 
-// idsIn are the elements of a page, or of the page that a part is of, by id.
+// idsIn returns the elements of the page that n is in, by id.
 func idsIn(n *html.Node) map[string]*html.Node {
 	for n.Parent != nil {
 		n = n.Parent
@@ -104,8 +104,7 @@ func within(n, at *html.Node) bool {
 	return false
 }
 
-// propValue is the value of a property, as the HTML standard says for its
-// element.
+// propValue returns the value of a property, as the HTML standard defines it for the element.
 func propValue(n *html.Node) string {
 	if v, ok := attr(n, "content"); ok {
 		return v

@@ -2,6 +2,5 @@
 
 package extract
 
-// hostileSize is how large hostile pages are: so large that a way that takes
-// time in the square of it takes minutes.
+// hostileSize is the size of hostile pages: so large that quadratic time would be minutes.
 const hostileSize = 256 << 10

@@ -8,9 +8,8 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// unfoldNoscript makes elements of the markup in the body's noscripts, which
-// the parser takes for text, so that a selector that names noscript finds
-// them. In the head it is left: there it would end the head of broken pages.
+// unfoldNoscript parses the markup in the body's noscripts, which the parser reads as text, so that a selector that
+// names noscript finds its elements. In the head it would end the head of broken pages.
 func unfoldNoscript(root *html.Node) {
 	if body := firstWith(root, "body", ""); body != nil {
 		var all []*html.Node
@@ -23,7 +22,7 @@ func unfoldNoscript(root *html.Node) {
 			raw := n.FirstChild
 			parts, err := html.ParseFragment(strings.NewReader(raw.Data), n.Parent)
 			if err != nil || raw.NextSibling != nil || !slices.ContainsFunc(parts, func(p *html.Node) bool { return p.Type == html.ElementNode }) {
-				continue // too deep, or nothing but text
+				continue // too deep, or only text
 			}
 			n.RemoveChild(raw)
 			for _, p := range parts {

@@ -7,16 +7,15 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"muster/sites/definition"
 )
 
-// Number reads the first number in a text, written as people of a locale
-// write it: "1.234,56 €" in de is 1234.56, "1,234.56" in en is. The locale
-// auto tells by the digits; what can be read in two ways, such as 1.234, is an
-// error then. A number that its locale cannot have written is read as in auto.
-// Words behind it count: "2,3 млн" is 2300000, and so do fractions: "1 ½" is
-// 1.5.
+// Number returns the first number in a text, written as usual in a locale: "1.234,56 €" in de and "1,234.56" in en
+// are 1234.56. In the locale auto the digits decide, and an ambiguous number, such as 1.234, is an error. A number
+// that is not in the form of its locale is read as in auto. It includes words after it, as in "2,3 млн" for 2300000,
+// and fractions, as in "1 ½" for 1.5.
 func Number(text, locale string) (float64, error) {
 	n, err := readNumber(text, locale)
 	if err != nil {
@@ -28,8 +27,7 @@ func Number(text, locale string) (float64, error) {
 	return n.total(), nil
 }
 
-// Integer reads the first number in a text like Number, and refuses one with
-// a fraction. In the locale auto 1.234 is a thousand and more.
+// Integer is like Number, but a fraction is an error, and in the locale auto 1.234 is 1234.
 func Integer(text, locale string) (int64, error) {
 	n, err := readNumber(text, locale)
 	if err != nil {
@@ -42,7 +40,7 @@ func Integer(text, locale string) (int64, error) {
 		}
 		return int64(f), nil
 	}
-	// Beyond what a float holds, an id or a barcode: digits only.
+	// A number beyond the precision of a float, such as an id or a barcode, must be digits only.
 	i, err := strconv.ParseInt(n.digits, 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("number out of range in %q", clip(text))
@@ -53,16 +51,16 @@ func Integer(text, locale string) (int64, error) {
 // numeral is a number in a text.
 type numeral struct {
 	value         float64
-	digits        string // with a minus, without separators
-	ambiguous     bool   // 1.234, which is read as thousands
-	before, after string // the text around it, by plainRune
+	digits        string // the whole part with a minus, without separators
+	ambiguous     bool   // such as 1.234, which is read as thousands
+	before, after string // the text around it, mapped by plainRune
 }
 
-// numeralForm matches digits with their separators: spaces and apostrophes
-// only between groups of three, and what ends such a group.
+// numeralForm matches digits with their separators: spaces and apostrophes only between groups of three, with the
+// character after the last group.
 var (
 	numeralForm = regexp.MustCompile(`\d{1,3}(?:[ ']\d{3})+(?:(?:[.,]\d+)+|\D|$)|[.,]?\d+(?:[.,]\d+)*`)
-	// A minus belongs to the number when nothing or a currency stands before it, not in "10-20" or "A-5".
+	// minusBefore matches a minus of the number: after nothing or a currency, not in "10-20" or "A-5".
 	minusBefore = regexp.MustCompile(`(?:^|[^\pL\d])-$|^-[ \p{Sc}]*$`)
 	fractions   = strings.NewReplacer(" ½", ".5", "½", ".5", " ¼", ".25", "¼", ".25", " ¾", ".75", "¾", ".75", " ⅓", ".333333", "⅓", ".333333", " ⅔", ".666667", "⅔", ".666667", " ⅛", ".125", "⅛", ".125")
 )
@@ -79,7 +77,7 @@ func readNumber(text, locale string) (numeral, error) {
 	}
 	from, to := at[0], at[0]+len(strings.TrimRightFunc(text[at[0]:at[1]], func(r rune) bool { return r < '0' || r > '9' }))
 	if from > 0 && text[from] < '0' && endsInLetter(text[:from]) {
-		from++ // the end of a word cut short: No.5
+		from++ // the dot of an abbreviation: No.5
 	}
 	token := text[from:to]
 	point, end, ambiguous := decimalPoint(token, locale)
@@ -91,7 +89,7 @@ func readNumber(text, locale string) (numeral, error) {
 	if minusBefore.MatchString(n.before) {
 		whole = "-" + whole
 	}
-	n.digits = separatorsOut.Replace(whole)
+	n.digits = strings.NewReplacer(".", "", ",", "", " ", "", "'", "").Replace(whole)
 	var err error
 	if n.value, err = strconv.ParseFloat(n.digits+fraction, 64); err != nil || math.IsInf(n.value, 0) {
 		return numeral{}, fmt.Errorf("number out of range in %q", clip(text))
@@ -99,15 +97,12 @@ func readNumber(text, locale string) (numeral, error) {
 	return n, nil
 }
 
-var separatorsOut = strings.NewReplacer(".", "", ",", "", " ", "", "'", "")
-
 func endsInLetter(s string) bool {
 	rs := []rune(s[max(0, len(s)-4):])
 	return len(rs) > 0 && unicode.IsLetter(rs[len(rs)-1])
 }
 
-// decimalPoint is the index of the decimal point in a token, or -1, and where
-// the number ends.
+// decimalPoint returns the index of the decimal point in a token, or -1, and the end of the number.
 func decimalPoint(token, locale string) (point, end int, ambiguous bool) {
 	style, _ := definition.StyleOf(locale)
 	if style.Point == "" {
@@ -123,8 +118,8 @@ func decimalPoint(token, locale string) (point, end int, ambiguous bool) {
 	return -1, len(token), false
 }
 
-// grouped reports whether the separators of whole part it into groups of
-// three, or as in India into groups of two and a last one of three.
+// grouped reports whether the separators divide whole into groups of three, or as in India into groups of two and a
+// last one of three.
 func grouped(whole, group string, india bool) bool {
 	parts := strings.FieldsFunc(whole, func(r rune) bool { return strings.ContainsRune(group, r) })
 	for i, p := range parts {
@@ -136,7 +131,7 @@ func grouped(whole, group string, india bool) bool {
 	return true
 }
 
-// guessPoint finds the decimal point by the digits alone.
+// guessPoint is decimalPoint without a locale.
 func guessPoint(token string) (point, end int, ambiguous bool) {
 	end = len(token)
 	last := strings.LastIndexAny(token, ".,")
@@ -165,32 +160,37 @@ func guessPoint(token string) (point, end int, ambiguous bool) {
 	return first, first + 1 + strings.Index(token[first+1:], sign), false
 }
 
-// total is the value with what the word behind it stands for.
+// total returns the value multiplied by the magnitude after it.
 func (n numeral) total() float64 {
-	if m := shortMagnitude.FindStringSubmatch(n.after); m != nil && (m[1] != "K" || n.value != math.Trunc(n.value)) {
-		return round(n.value * map[string]float64{"k": 1e3, "K": 1e3, "M": 1e6}[m[1]])
+	if factor := n.shortMagnitude(); factor != 1 {
+		return round(n.value * factor)
 	}
 	return scaled(n.value, n.after, false)
 }
 
-// shortMagnitude matches 1.2k and 3.4M, but neither 4K nor 5 m.
-var shortMagnitude = regexp.MustCompile(`^([kKM])(?:[^\pL\d]|$)`)
-
-// magnitudes are words that multiply the number before them, in lower case. A
-// word that ends in * may go on. Those of money mean that only behind an
-// amount of it.
-var magnitudes = []struct {
-	factor       float64
-	words, money string
-}{
-	{1e3, "thousand* tsd tys тыс тысяч* тис тисяч* хил хиляд* tis", "k mil"},
-	{1e5, "lakh lakhs", "l"},
-	{1e6, "million* millón millones milhões milhão milion* mio mln млн милион* миллион* мільйон*", "m"},
-	{1e7, "crore crores", "cr"},
-	{1e9, "billion* milliard* mrd mld млрд милиард* миллиард* мільярд*", "bn"},
+// shortMagnitude returns the factor of the letter after 1.2k and 3.4M, but not after 4K or 5 m, or 1.
+func (n numeral) shortMagnitude() float64 {
+	if n.after == "" {
+		return 1
+	}
+	next, _ := utf8.DecodeRuneInString(n.after[1:])
+	if unicode.IsLetter(next) || next >= '0' && next <= '9' {
+		return 1
+	}
+	switch n.after[0] {
+	case 'k':
+		return 1e3
+	case 'K':
+		if n.value != math.Trunc(n.value) {
+			return 1e3
+		}
+	case 'M':
+		return 1e6
+	}
+	return 1
 }
 
-// scaled multiplies a number by what stands behind it.
+// scaled multiplies a number by the magnitude at the beginning of after.
 func scaled(f float64, after string, money bool) float64 {
 	if after = strings.TrimLeft(after, " "); after == "" {
 		return f
@@ -211,7 +211,7 @@ func scaled(f float64, after string, money bool) float64 {
 		end = len(after)
 	}
 	word := strings.ToLower(after[:end])
-	for _, m := range magnitudes {
+	for _, m := range magnitudes() {
 		words := strings.Fields(m.words)
 		if money {
 			words = append(words, strings.Fields(m.money)...)
@@ -225,7 +225,24 @@ func scaled(f float64, after string, money bool) float64 {
 	return f
 }
 
-// round cuts what multiplying a float leaves beyond two decimals.
+// magnitudes returns words in lower case that multiply the number before them. A word that ends in * may have any ending.
+// Those in money apply only to prices.
+func magnitudes() []magnitude {
+	return []magnitude{
+		{1e3, "thousand* tsd tys тыс тысяч* тис тисяч* хил хиляд* tis", "k mil"},
+		{1e5, "lakh lakhs", "l"},
+		{1e6, "million* millón millones milhões milhão milion* mio mln млн милион* миллион* мільйон*", "m"},
+		{1e7, "crore crores", "cr"},
+		{1e9, "billion* milliard* mrd mld млрд милиард* миллиард* мільярд*", "bn"},
+	}
+}
+
+type magnitude struct {
+	factor       float64
+	words, money string
+}
+
+// round rounds to two decimals, to remove the error of a multiplication.
 func round(f float64) float64 { return math.Round(f*100) / 100 }
 
 // plainRune maps digits, spaces, quotes and dashes of other scripts to ASCII.
@@ -252,7 +269,7 @@ func plainRune(r rune) rune {
 	return r
 }
 
-// digitOf is the value of a digit of any script: they stand in tens.
+// digitOf returns the value of a digit of any script: each script has ten in a row.
 func digitOf(r rune) rune {
 	for _, t := range unicode.Nd.R16 {
 		if r >= rune(t.Lo) && r <= rune(t.Hi) {

@@ -49,7 +49,7 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// The page's language tells what the locale leaves open.
+// Without a locale, the language of the page decides.
 func TestNumberByLanguageOfThePage(t *testing.T) {
 	t.Parallel()
 	for lang, want := range map[string]string{`lang="en-US"`: "1.234", `lang=bg`: "1234", "": ""} {
@@ -92,7 +92,7 @@ func TestPrice(t *testing.T) {
 	}
 }
 
-// Signs that several currencies share are told apart by the locale.
+// The locale decides the currency of a shared sign.
 func TestPriceOfLocale(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -113,7 +113,7 @@ func TestPriceOfLocale(t *testing.T) {
 	}
 }
 
-// What is written in a locale is read back in it.
+// A number formatted in a locale is read back in it.
 func TestNumberRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,8 +1,6 @@
-// Package extract turns a fetched page into records and links, as its
-// definition says.
+// Package extract extracts records and links from a fetched page, as its definition says.
 //
-// Parse decides the charset and builds the document; Run takes records and
-// links from it. Nothing here does I/O.
+// Parse finds the charset and builds the document; Run extracts records and links from it. The package does no I/O.
 package extract
 
 import (
@@ -20,20 +18,20 @@ import (
 	"muster/sites/definition"
 )
 
-// Page is what was fetched.
+// Page is a fetched page.
 type Page struct {
 	URL       *url.URL // after redirects
 	Requested string
 	Kind      string // definition.KindListing or KindDetail
-	N         int    // the number of a counted listing page, the first of a count being 0
+	N         int    // the number of a counted listing page, from 0
 	Status    int
 	Header    http.Header
 	Body      []byte
 	FetchedAt time.Time
-	Took      time.Duration // from the request to the whole page, without what the request waited for before
-	Via       string        // the proxy that it came by, or ""
+	Took      time.Duration // response time of the site, without the waits before the request
+	Via       string        // the proxy that it was fetched through, or ""
 	OnBlocked func()        // reports to the proxy pool that the page is blocked; may be nil
-	Suspect   func()        // reports to the proxy pool that the page may be one; may be nil
+	Suspect   func()        // reports to the proxy pool that the page may be blocked; may be nil
 }
 
 // Doc is a parsed page.
@@ -43,19 +41,18 @@ type Doc struct {
 	Root    *html.Node // nil for JSON without HTML in it
 	JSON    any        // nil for HTML
 	text    []byte     // the body in UTF-8
-	plain   *string    // Text, once it was asked for
-	base    *url.URL   // what links are relative to
+	plain   *string    // Text, found at first use
+	base    *url.URL   // of relative links
 	ld      []any      // JSON-LD objects, found at first use
 	ldDone  bool
 	items   []any // microdata, found at first use
 	itemsOK bool
-	tables  map[*html.Node]*table // those that were asked for
-	lang    *string               // Language, once it was asked for
+	tables  map[*html.Node]*table // found at first use
+	lang    *string               // see Language; nil until first use
 }
 
-// Parse decodes and parses a page. XML other than XHTML becomes a document of
-// its elements. Broken HTML is mended as browsers do, and
-// what is nested too deeply is flattened; what fails is JSON that is none.
+// Parse decodes and parses a page. XML other than XHTML becomes a document of its elements. Broken HTML is repaired
+// as in browsers, and flattened if it is nested too deeply. Invalid JSON is an error.
 func Parse(def *definition.Definition, p Page) (*Doc, error) {
 	d := &Doc{Page: p, base: p.URL}
 	d.text, d.Charset = Decode(p.Body, p.Header.Get("Content-Type"), def)
@@ -103,7 +100,7 @@ func (d *Doc) parseHTML(text []byte) error {
 	return nil
 }
 
-// Text is what a reader sees of an HTML page.
+// Text returns the visible text of an HTML page.
 func (d *Doc) Text() string {
 	if d.plain == nil {
 		text := ""
@@ -115,7 +112,7 @@ func (d *Doc) Text() string {
 	return *d.plain
 }
 
-// Body is the body of an HTML page, or all of it when it has none.
+// Body returns the body of an HTML page, or the whole document if it has none.
 func (d *Doc) Body() *html.Node {
 	if body := firstWith(d.Root, "body", ""); body != nil {
 		return body
@@ -123,7 +120,7 @@ func (d *Doc) Body() *html.Node {
 	return d.Root
 }
 
-// Title is the title of an HTML page.
+// Title returns the title of an HTML page.
 func (d *Doc) Title() string {
 	if d.Root == nil {
 		return ""
@@ -148,8 +145,7 @@ func (d *Doc) Language() string {
 	return *d.lang
 }
 
-// firstWith is the first element of a name that has an attribute, or any where
-// that is "", or nil.
+// firstWith returns the first element of a name with the attribute key (any, if that is ""), or nil.
 func firstWith(root *html.Node, name, key string) *html.Node {
 	for n := range root.Descendants() {
 		if n.Type != html.ElementNode || n.Data != name || definition.Aside(n, root) {
@@ -167,8 +163,8 @@ var (
 	relSelector = definition.MustSelector(`link[rel~="next"], a[rel~="next"]`)
 )
 
-// Linked returns the JSON-LD objects of the page, nested ones too. Scripts
-// that are no JSON are skipped: one broken script must not hide the others.
+// Linked returns the JSON-LD objects of the page, also nested ones. Scripts that are not JSON are skipped: one broken
+// script must not hide the others.
 func (d *Doc) Linked() []any {
 	if d.ldDone || d.Root == nil {
 		return d.ld
@@ -210,15 +206,15 @@ func (d *Doc) collect(v any, depth int) {
 	}
 }
 
-// maxDereferenced bounds the references of a page's JSON-LD that are put in.
+// maxDereferenced bounds the references of a page's JSON-LD that are resolved.
 const maxDereferenced = 1000
 
-// dereference puts what a reference such as {"@id": "#brand"} means in its
-// place, where the page has it: also what that refers to in turn.
+// dereference replaces references such as {"@id": "#brand"} by the object with this id, if the page has it, and
+// resolves the references in that object too.
 func dereference(objects []any) {
 	byID := map[string]map[string]any{}
 	for _, v := range objects {
-		obj := v.(map[string]any) // which is what collect collects
+		obj := v.(map[string]any) // collect adds only objects
 		if id, ok := obj["@id"].(string); ok && len(obj) > 2 && byID[id] == nil {
 			byID[id] = maps.Clone(obj)
 		}

@@ -14,16 +14,14 @@ import (
 // Price is an amount with its currency.
 type Price struct {
 	Amount   float64 `json:"amount"`
-	Currency string  `json:"currency,omitempty"` // ISO 4217, as far as the text tells
+	Currency string  `json:"currency,omitempty"` // ISO 4217; "" if the text has none
 }
 
-// ParsePrice reads the first price in a text: the first number beside a
-// currency, or else the first. The decimals may stand behind the currency, as
-// in 12€50, and 1.5M or 120k are understood. In the locale auto 1.234 is a
-// thousand and more.
+// ParsePrice returns the first price in a text: the first number beside a currency, or else the first number. The
+// decimals may be after the currency, as in 12€50, and 1.5M and 120k are understood. In the locale auto 1.234 is
+// 1234.
 //
-// A sign that several currencies share, such as kr and $, is that of the
-// locale, or where there is none, of the language lang.
+// A sign that several currencies share, such as kr and $, is that of the locale, or in auto of the language lang.
 func ParsePrice(text, locale, lang string) (Price, error) {
 	if locale != "auto" && locale != "" {
 		lang = locale
@@ -53,11 +51,10 @@ func isPence(text string) bool {
 	return ok && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 }
 
-// maxPriceTries is how many numbers of a text are looked at for one that is a price.
+// maxPriceTries is how many numbers of a text are tried as the price.
 const maxPriceTries = 8
 
-// priceNumber is the number that is the price. "3 for £10" has it behind
-// another; "10 - 20 €" has it first.
+// priceNumber returns the number that is the price: in "3 for £10" the second, in "10 - 20 €" the first.
 func priceNumber(text, locale string) (numeral, error) {
 	first, err := readNumber(text, locale)
 	if err != nil {
@@ -78,29 +75,27 @@ func priceNumber(text, locale string) (numeral, error) {
 const money = `\p{Sc}|\beuros?\b|евро|євро|ευρώ|грн|円|元|원|лв|руб|дин|zł|Kč|Ft\b|lei\b|kr\b|TL\b|RM\b|Rp\b|Rs\b|đ|ر\.س|د\.إ|\b(?:` + isoCodes + `)\b`
 
 var (
-	// What stands around the number of a price.
+	// The text around the number of a price.
 	moneyBefore = regexp.MustCompile(`(?i)(?:` + money + `)[\s:.-]*$`)
 	moneyBehind = regexp.MustCompile(`(?i)^[.,]?-?[\s]*(?:(?:k|m|mio|mln|mrd|bn|million|milliard|тыс|млн|млрд|хил|tys|tis|tsd|[万億亿萬]\d*)\pL{0,4}\.?\s*)?(?:` + money + `)|^\s*(?:-|to |bis |до |à )\s*\pL{0,3}\p{Sc}?\s?\d`)
 	centsBehind = regexp.MustCompile(`^[€£$₽](\d{2})(?:$|[^\d.,%])|^\s?[€£$₽]\s?(\d{2})\s*$`)
-	// codeBeside matches a code that no list below has, beside a number.
+	// codeBeside matches a code beside a number that is not in isoCodes.
 	codeBeside = regexp.MustCompile(`\b([A-Z]{3})\s?-?\d|\d\s?([A-Z]{3})\b`)
 )
 
-// currencies are looked for in this order: longer signs before those they
-// contain.
+// currencies are searched in this order: longer signs before the ones that they contain.
 var currencies = []struct{ sign, code string }{
 	{"US$", "USD"}, {"AU$", "AUD"}, {"CA$", "CAD"}, {"NZ$", "NZD"}, {"HK$", "HKD"}, {"NT$", "TWD"}, {"MX$", "MXN"}, {"R$", "BRL"}, {"A$", "AUD"}, {"C$", "CAD"}, {"S$", "SGD"},
 	{"€", "EUR"}, {"£", "GBP"}, {"¥", "JPY"}, {"￥", "JPY"}, {"円", "JPY"}, {"元", "CNY"}, {"₹", "INR"}, {"₽", "RUB"}, {"₴", "UAH"}, {"₺", "TRY"}, {"₩", "KRW"}, {"원", "KRW"}, {"₪", "ILS"}, {"₫", "VND"}, {"đ", "VND"}, {"₿", "BTC"},
 	{"лв", "BGN"}, {"руб", "RUB"}, {"zł", "PLN"}, {"Kč", "CZK"}, {"Ft", "HUF"}, {"lei", "RON"}, {"฿", "THB"}, {"₱", "PHP"}, {"₸", "KZT"}, {"₾", "GEL"}, {"₦", "NGN"}, {"din", "RSD"}, {"TL", "TRY"}, {"Rp", "IDR"}, {"RM", "MYR"}, {"ر.س", "SAR"}, {"د.إ", "AED"}, {"$", "USD"},
 }
 
-// isoCodes are looked for in any case and anywhere in a text, all others (of
-// x/text, which lacks those of late) only beside the number.
+// isoCodes are searched anywhere in a text, in upper or lower case; other codes (of x/text, which lacks recent ones)
+// only beside the number.
 const isoCodes = "EUR|USD|GBP|JPY|CNY|CHF|BGN|RUB|UAH|PLN|CZK|HUF|RON|SEK|NOK|DKK|ISK|TRY|INR|BRL|CAD|AUD|NZD|HKD|SGD|KRW|ILS|MXN|ZAR|RSD|AED|SAR|THB|VND|IDR|MYR|PHP|TWD|KZT|GEL|MKD|BAM|ALL|MDL|COP|CLP|ARS|PEN|EGP|NGN|KES|PKR|BDT|LKR|UYU|VES|SLE|MRU"
 
-// shared are the signs that several currencies have, and which of them is
-// meant by it in a language, or in a country, which is written in capitals.
-// Words are in lower case.
+// shared are the signs of several currencies, and the currency by language, or by country (in capitals). Words are in
+// lower case.
 var shared = map[string]map[string]string{
 	"kr":  {"sv": "SEK", "da": "DKK", "nb": "NOK", "no": "NOK", "nn": "NOK", "is": "ISK"},
 	"fr":  {"CH": "CHF"},
@@ -117,17 +112,17 @@ var shared = map[string]map[string]string{
 	"$":   {"CA": "CAD", "AU": "AUD", "NZ": "NZD", "SG": "SGD", "HK": "HKD", "TW": "TWD", "MX": "MXN", "CL": "CLP", "AR": "ARS", "CO": "COP", "UY": "UYU"},
 }
 
-// byLocale is what a shared sign means in a locale such as sv, en-CA or ch,
-// or "": its country decides, then its language.
+// byLocale returns the currency of a shared sign in a locale such as sv, en-CA or ch, or "": its country decides,
+// then its language.
 func byLocale(sign, locale string) string {
 	language, country, _ := strings.Cut(strings.ReplaceAll(strings.ToLower(locale), "_", "-"), "-")
 	if language == "ch" || language == "in" {
-		country = language // which these two are
+		country = language // locales of their own that are countries
 	}
 	return cmp.Or(shared[sign][strings.ToUpper(country)], shared[sign][language])
 }
 
-// named is the currency that a word in lower case names, or "".
+// named returns the currency that a word in lower case names, or "".
 func named(word string) string {
 	switch word {
 	case "euro", "euros", "евро", "євро", "ευρώ":
@@ -146,8 +141,8 @@ func named(word string) string {
 	return ""
 }
 
-// currencyIn is the currency that a text names: by its code or a word for it,
-// else by a sign, which in locale may mean another than elsewhere.
+// currencyIn returns the currency in a text: by its code, a sign or a word. The meaning of a shared sign depends on
+// locale.
 func currencyIn(text, locale string) string {
 	words := strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) })
 	for _, w := range words {
@@ -182,8 +177,7 @@ func currencyIn(text, locale string) string {
 	return ""
 }
 
-// wholeSign reports whether a sign that begins with a letter stands for itself,
-// not at the end of a word.
+// wholeSign reports whether a sign that begins with a letter is not the end of a word.
 func wholeSign(sign, before string) bool {
 	first, _ := utf8.DecodeRuneInString(sign)
 	last, _ := utf8.DecodeLastRuneInString(before)

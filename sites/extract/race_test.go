@@ -2,6 +2,5 @@
 
 package extract
 
-// hostileSize is how large hostile pages are: small here, as the race detector
-// does not look at what they cost, and makes it ten times that.
+// hostileSize is the size of hostile pages: small here, since the race detector takes ten times as long.
 const hostileSize = 32 << 10

@@ -10,8 +10,8 @@ import (
 	"muster/sites/definition"
 )
 
-// The recipes of the README read what they say they read.
-func TestReadmeRecipes(t *testing.T) {
+// The recipes of the README extract what they describe.
+func TestReadmeRecipesExtractTheirExamples(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {

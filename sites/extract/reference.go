@@ -2,7 +2,6 @@ package extract
 
 import (
 	"net/url"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -10,22 +9,17 @@ import (
 	"golang.org/x/text/encoding/htmlindex"
 )
 
-var (
-	scheme   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
-	oddities = strings.NewReplacer("\n", "", "\r", "", "\t", "", " ", "%20")
-)
-
-// reference is the address that a page means by ref, read as browsers do:
-// relative to the page's base, with backslashes for slashes, percent signs that
-// escape nothing, and a query in the charset of the page.
+// reference returns the URL of a reference of the page as browsers do: relative to the page's base, with backslashes
+// as slashes, stray percent signs escaped, and the query in the charset of the page.
 func (d *Doc) reference(ref string) (*url.URL, error) {
-	ref = oddities.Replace(strings.TrimSpace(ref))
+	ref = strings.NewReplacer("\n", "", "\r", "", "\t", "", " ", "%20").Replace(strings.TrimSpace(ref))
 	at := strings.IndexAny(ref, "?#")
 	if at < 0 {
 		at = len(ref)
 	}
 	path, rest := ref[:at], ref[at:]
-	if s := scheme.FindString(path); s == "" || strings.EqualFold(s, "http:") || strings.EqualFold(s, "https:") {
+	scheme := schemeOf(path)
+	if scheme == "" || strings.EqualFold(scheme, "http:") || strings.EqualFold(scheme, "https:") {
 		path = strings.ReplaceAll(path, `\`, "/")
 	}
 	path = escapeStray(path)
@@ -33,8 +27,8 @@ func (d *Doc) reference(ref string) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	if u.Opaque != "" && strings.EqualFold(u.Scheme, d.base.Scheme) { // http:x, which is relative
-		if u, err = d.base.Parse(strings.TrimPrefix(path+rest, scheme.FindString(path))); err != nil {
+	if u.Opaque != "" && strings.EqualFold(u.Scheme, d.base.Scheme) { // http:x is relative
+		if u, err = d.base.Parse(strings.TrimPrefix(path+rest, scheme)); err != nil {
 			return nil, err
 		}
 	}
@@ -42,7 +36,17 @@ func (d *Doc) reference(ref string) (*url.URL, error) {
 	return u, nil
 }
 
-// query escapes what a query has beyond ASCII, in the charset of the page.
+// schemeOf returns the scheme of a reference, with its colon, or "".
+func schemeOf(ref string) string {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	name, _, ok := strings.Cut(ref, ":")
+	if !ok || name == "" || !strings.Contains(letters, name[:1]) || strings.Trim(name, letters+"0123456789+.-") != "" {
+		return ""
+	}
+	return name + ":"
+}
+
+// query escapes the characters of a query beyond ASCII, in the charset of the page.
 func (d *Doc) query(q string) string {
 	if strings.IndexFunc(q, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 {
 		return q
@@ -68,7 +72,7 @@ func (d *Doc) query(q string) string {
 	return b.String()
 }
 
-// escapeStray escapes percent signs that escape nothing.
+// escapeStray escapes percent signs that are not part of an escape.
 func escapeStray(path string) string {
 	parts := strings.Split(path, "%")
 	for i, p := range parts[1:] {

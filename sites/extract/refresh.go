@@ -9,16 +9,14 @@ import (
 	"golang.org/x/net/html"
 )
 
-// refreshForm matches the content of a meta refresh that leads elsewhere at
-// once: after three seconds at most.
+// refreshForm matches the content of a meta refresh with a delay of at most three seconds.
 var refreshForm = regexp.MustCompile(`(?is)^\s*[0-3]?(?:\.\d*)?\s*[;,\s]\s*(?:url\s*=)?\s*(?:"([^"]*)|'([^']*)|(.*))`)
 
-// refreshWithin is how far into a page its meta refresh is looked for.
+// refreshWithin is how much of a page is searched for a meta refresh, in bytes.
 const refreshWithin = 32 << 10
 
-// Refresh is the page that this one sends its readers to at once, by
-// <meta http-equiv=refresh>, or nil. One that loads the page again is none,
-// nor is one for those without JavaScript.
+// Refresh returns the target of the page's <meta http-equiv=refresh>, or nil. One that reloads the page, or is for
+// clients without JavaScript, is ignored.
 func (p Page) Refresh() *url.URL {
 	head := p.Body[:min(len(p.Body), refreshWithin)]
 	if !bytes.Contains(head, []byte("efresh")) && !bytes.Contains(head, []byte("EFRESH")) {

@@ -20,52 +20,51 @@ import (
 // Record is one record of a page.
 type Record struct {
 	Type     string
-	Key      string // tells it apart from all other records of its type
+	Key      string // unique among the records of its type
 	URL      string
-	Fields   []Value // in the order of the definition; missing ones left out
+	Fields   []Value // in the order of the definition, without missing ones
 	Problems []string
 }
 
-// Value is a field with its value, as encoding/json encodes it.
+// Value is a field with its value, which encoding/json can encode.
 type Value struct {
 	Name  string
 	Value any
 }
 
-// Link is a page that another leads to.
+// Link is a link to another page.
 type Link struct {
 	URL  string
 	Kind string
 	N    int // see Page
 }
 
-// Result is what a page yields.
+// Result is what was extracted from a page.
 type Result struct {
 	Records []Record
-	Invalid []Record // those that did not pass their checks, with Problems
+	Invalid []Record // failed their checks, with Problems
 	Links   []Link   // without the next listing page
 	Next    *Link
-	// Counted tells that Next is a number further, not a link of the page, so
-	// that it ends where a page brings nothing new.
+	// Counted reports whether Next is the next number of a count and not a link of the page, so that the count ends
+	// at a page with nothing new.
 	Counted bool
-	// Hits counts for type.field which alternative the value came from:
-	// "0" the first, "none" when there was no value.
+	// Hits counts by type.field the alternatives that gave the value: "0" is the first, "none" means no value.
 	Hits map[string]map[string]int
-	// Faults counts for type.field what was wrong with it.
+	// Faults counts the faults by type.field.
 	Faults Faults
 }
 
-// Fault is what was wrong with a field.
+// Fault counts the faults of a field.
 type Fault struct {
-	Invalid  int    `json:"invalid,omitempty"`  // records that are invalid by it: it is required and has no value, or it fails a check
-	Unparsed int    `json:"unparsed,omitempty"` // texts of an optional field that could not be read; their records are without it
-	Example  string `json:"example,omitempty"`  // what was wrong the first time
+	Invalid  int    `json:"invalid,omitempty"`  // records that are invalid because of it: it is required and missing, or fails a check
+	Unparsed int    `json:"unparsed,omitempty"` // texts of an optional field that could not be parsed; their records lack it
+	Example  string `json:"example,omitempty"`  // the first fault
 }
 
-// Faults has a Fault for each type.field that something was wrong with.
+// Faults has a Fault for each type.field with faults.
 type Faults map[string]Fault
 
-// Add counts what was wrong with a field.
+// Add adds to the faults of a field.
 func (fs *Faults) Add(name string, f Fault) {
 	if *fs == nil {
 		*fs = Faults{}
@@ -74,9 +73,8 @@ func (fs *Faults) Add(name string, f Fault) {
 	(*fs)[name] = Fault{sum.Invalid + f.Invalid, sum.Unparsed + f.Unparsed, cmp.Or(sum.Example, f.Example)}
 }
 
-// Run takes records and links from a page: by the code of the site if there
-// is any, else as its definition says. Beside an error, which is that of a
-// record that fails the page, the result has what was read up to it.
+// Run extracts records and links from a page: with the site's Func if it is registered, else as its definition says.
+// Its error is that of a record with on_invalid: fail; the result then has what was extracted before.
 func Run(def *definition.Definition, d *Doc) (Result, error) {
 	if fn := registered(def.Site); fn != nil {
 		return fn(def, d)
@@ -84,7 +82,7 @@ func Run(def *definition.Definition, d *Doc) (Result, error) {
 	return Declared(def, d)
 }
 
-// Declared takes records and links from a page as the definition says.
+// Declared extracts records and links from a page as the definition says.
 func Declared(def *definition.Definition, d *Doc) (Result, error) {
 	x := &run{def: def, doc: d, res: Result{Hits: map[string]map[string]int{}}}
 	for _, r := range def.RecordsFrom(d.Page.Kind) {
@@ -99,7 +97,7 @@ func Declared(def *definition.Definition, d *Doc) (Result, error) {
 	return x.res, nil
 }
 
-// MustHave reports whether a page has one of the elements that it must have.
+// MustHave reports whether a page has one of the elements of must_have.
 func MustHave(def *definition.Definition, d *Doc) bool {
 	must := def.Page(d.Page.Kind).MustHave
 	if len(must) == 0 || d.Root == nil {
@@ -134,7 +132,7 @@ type run struct {
 	res Result
 }
 
-// at is where a field is looked for: in an element, or in a JSON value.
+// at is where a field is searched: an element or a JSON value.
 type at struct {
 	node *html.Node
 	json any
@@ -173,7 +171,7 @@ func (x *run) records(r *definition.Record) error {
 	return nil
 }
 
-// keep gives a record its key and puts it where its problems send it.
+// keep sets the key of a record and adds it to the records or to the invalid ones.
 func (x *run) keep(r *definition.Record, rec Record) error {
 	rec.Key = x.key(r, &rec)
 	if len(rec.Problems) == 0 || r.OnInvalid == definition.OnInvalidKeep {
@@ -187,21 +185,21 @@ func (x *run) keep(r *definition.Record, rec Record) error {
 	return nil
 }
 
-// book counts which alternative gave a field its value.
-func (x *run) book(name, hit string) {
+// countHit counts the alternative that gave a field its value.
+func (x *run) countHit(name, hit string) {
 	if x.res.Hits[name] == nil {
 		x.res.Hits[name] = map[string]int{}
 	}
 	x.res.Hits[name][hit]++
 }
 
-// key hashes what tells the record apart. A key whose fields are all missing
-// would make one record of many; then all fields count.
+// key returns the hash of a record's key fields. If all of them are missing it is the hash of all fields, so that
+// different records keep different keys.
 func (x *run) key(r *definition.Record, rec *Record) string {
 	h := sha256.New()
 	h.Write([]byte(r.Name))
 	add := func(v any) {
-		b, _ := json.Marshal(v) // what a field holds can be encoded
+		b, _ := json.Marshal(v) // values of fields can be encoded
 		h.Write([]byte{0})
 		h.Write(b)
 	}
@@ -229,9 +227,8 @@ func (x *run) key(r *definition.Record, rec *Record) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// fields takes the values of fields at a place. path names the record or the
-// object they belong to. An optional field whose text cannot be read is left
-// out, and counted.
+// fields extracts the values of fields at a place. path is the record or object that they belong to. An optional
+// field whose text cannot be parsed is dropped, and counted.
 func (x *run) fields(fields definition.Fields, p at, path string) (values []Value, problems []problem) {
 	for i := range fields {
 		f := &fields[i]
@@ -244,7 +241,7 @@ func (x *run) fields(fields definition.Fields, p at, path string) (values []Valu
 		if err != nil || v == nil {
 			v, hit = nil, "none"
 		}
-		x.book(name, hit)
+		x.countHit(name, hit)
 		why := ""
 		switch {
 		case err != nil && f.Required:
@@ -264,7 +261,7 @@ func (x *run) fields(fields definition.Fields, p at, path string) (values []Valu
 	return values, problems
 }
 
-// problem is what makes a record, or an object in it, invalid.
+// problem is why a record, or an object in it, is invalid.
 type problem struct{ field, why string }
 
 func (p problem) String() string { return p.field + ": " + p.why }
@@ -272,10 +269,10 @@ func (p problem) String() string { return p.field + ": " + p.why }
 // missing is the problem of a required field without a value.
 const missing = "is missing"
 
-// maxExample is how many characters a Fault keeps of what was wrong.
+// maxExample is the longest Example of a Fault, in characters.
 const maxExample = 200
 
-// invalid notes a problem of a record.
+// invalid adds a problem to a record.
 func (x *run) invalid(rec *Record, p problem) {
 	rec.Problems = append(rec.Problems, p.String())
 	x.res.Faults.Add(rec.Type+"."+p.field, Fault{Invalid: 1, Example: clipTo(maxExample, p.why)})
@@ -285,8 +282,7 @@ func (x *run) invalid(rec *Record, p problem) {
 // field's type.
 const maxCandidates = 200
 
-// field tries the sources of a field in turn. Its error is that of the last
-// one that was there but could not be read.
+// field tries the sources of a field in turn. Its error is that of the last find that could not be parsed.
 func (x *run) field(f *definition.Field, p at, path string) (v any, hit string, err error) {
 	if f.Type == definition.TypeObject && len(f.Any) == 0 {
 		v, err := x.convert(f, f.Type, found{at: p}, nil, path)

@@ -64,7 +64,7 @@ func TestChecks(t *testing.T) {
 		{"{css: b, type: price, max: 2}", "<b>3 €</b>", "v: 3 is above 2"},
 		{"{css: b, match: '^[A-Z]+$'}", "<b>a</b>", `v: "a" does not match ^[A-Z]+$`},
 		{"{css: b, one_of: [x, y]}", "<b>a</b>", `v: "a" is none of x, y`},
-		{"{css: b, type: date, required: true}", "<b>soon</b>", `v: "soon" is no date`},
+		{"{css: b, type: date, required: true}", "<b>soon</b>", `v: "soon" is not a date`},
 		{"{css: b, type: bool, required: true}", "<b>maybe</b>", `v: "maybe" is neither yes nor no`},
 	} {
 		_, problems := fieldValue(t, c.field, c.body)
@@ -74,8 +74,8 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// An optional field whose text cannot be read is left out and counted, and
-// its record stays; a required one makes the record invalid.
+// An optional field whose text cannot be parsed is dropped and counted, and its record is kept; a required one makes
+// the record invalid.
 func TestUnparsedFields(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("words ", 100)
@@ -158,13 +158,13 @@ func TestKeys(t *testing.T) {
 	}
 	rs := run("http://shop.example/?utm_source=x", "<li><b>1</b><i>x</i><li><b>1</b><i>y</i><li><i>x</i><li><i>y</i>")
 	if rs[0].Key != rs[1].Key {
-		t.Error("records with the same key fields have different keys")
+		t.Error("records with the same key fields: got different keys, want one")
 	}
 	if rs[2].Key == rs[3].Key || rs[2].Key == rs[0].Key {
-		t.Error("records without any key field share a key")
+		t.Error("records without any key field: got one key, want two")
 	}
 	if again := run("http://shop.example/", ""); again[0].Key != rs[4].Key {
-		t.Error("a page under another spelling of its URL has another key")
+		t.Error("another spelling of a page's URL: got another key, want the same")
 	}
 	line, err := rs[0].JSON()
 	if err != nil || !strings.Contains(string(line), `"b":"1","i":"x"}`) || !json.Valid(line) {
@@ -287,7 +287,7 @@ records:
 	for _, bad := range []string{"", "<html>", "{", "{} {}"} {
 		u, _ := url.Parse("http://shop.example/api")
 		if _, err := Parse(def, Page{URL: u, Kind: definition.KindListing, Header: http.Header{}, Body: []byte(bad)}); err == nil {
-			t.Errorf("%q: no error", bad)
+			t.Errorf("%q: got no error, want one", bad)
 		}
 	}
 }

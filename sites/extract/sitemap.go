@@ -15,10 +15,9 @@ import (
 	"muster/sites/definition"
 )
 
-// Sitemap takes the links from a sitemap (sitemaps.org): XML, an index of
-// other sitemaps, or a text with a URL on each line; any of them in gzip.
-// What is cut off or broken after the first entry ends it there. URLs outside
-// the site, and those that the definition does not allow, are left out.
+// Sitemap extracts the links from a sitemap (sitemaps.org): XML, an index of other sitemaps, or a text with a URL on
+// each line; any of them in gzip. An error in the XML after the first entry ends it there. URLs outside the site, and
+// those that the definition does not allow, are dropped.
 func Sitemap(def *definition.Definition, p Page) (Result, error) {
 	body := p.Body
 	if bytes.HasPrefix(body, []byte{0x1f, 0x8b}) {
@@ -47,11 +46,11 @@ func Sitemap(def *definition.Definition, p Page) (Result, error) {
 func gunzip(body []byte, limit int64) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("sitemap is no gzip: %w", err)
+		return nil, fmt.Errorf("sitemap is not gzip: %w", err)
 	}
 	out, err := io.ReadAll(io.LimitReader(z, limit+1))
 	if err != nil {
-		return nil, fmt.Errorf("sitemap is no whole gzip: %w", err)
+		return nil, fmt.Errorf("sitemap is not complete gzip: %w", err)
 	}
 	if int64(len(out)) > limit {
 		return nil, fmt.Errorf("sitemap has more than %d bytes unpacked; see limits.max_bytes", limit)
@@ -80,7 +79,7 @@ func (s *sitemap) add(ref, kind string) {
 	s.links = append(s.links, Link{URL: u.String(), Kind: kind})
 }
 
-// read walks the XML: a loc counts by the element it stands in.
+// read reads the XML. The element around a loc says whether it is a page or a sitemap.
 func (s *sitemap) read(r io.Reader) error {
 	dec := xml.NewDecoder(r)
 	dec.Strict = false

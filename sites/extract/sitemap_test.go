@@ -45,7 +45,7 @@ func TestSitemap(t *testing.T) {
 	u, _ := url.Parse("http://shop.example/sitemap.xml")
 	for name, body := range map[string]string{"HTML": "<html><body>no</body></html>", "broken gzip": "\x1f\x8b\x00", "bomb": zip(strings.Repeat(" ", 2<<20)), "deep": strings.Repeat("<a>", 1000)} {
 		if res, err := Sitemap(def, Page{URL: u, Body: []byte(body)}); err == nil {
-			t.Errorf("%s: no error, %d links", name, len(res.Links))
+			t.Errorf("%s: got no error and %d links, want an error", name, len(res.Links))
 		}
 	}
 }

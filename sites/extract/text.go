@@ -12,31 +12,29 @@ import (
 	"muster/sites/definition"
 )
 
-// Text is the text of a node as a reader sees it: white space is folded,
-// blocks and line breaks are set apart, scripts, styles and what stands aside
-// left out. A template or noscript that is asked for itself has its text.
+// Text returns the visible text of a node: white space is folded, blocks and line breaks become spaces; scripts,
+// styles, templates and noscripts are skipped. If n itself is a template or noscript, its text is returned.
 func Text(n *html.Node) string {
 	w := folder{aside: definition.IsAside(n)}
 	w.node(n)
 	return w.b.String()
 }
 
-// priceText is the text of n, with a point before cents that only stand
-// higher or smaller than the amount: 12<sup>99</sup>.
+// priceText returns the text of n, with a point before cents that are only marked up: 12<sup>99</sup>.
 func priceText(n *html.Node) string {
 	w := folder{cents: true}
 	w.node(n)
 	return w.b.String()
 }
 
-// textUpTo is the beginning of the text of n: all of it, or at least n bytes.
+// textUpTo returns the text of n, cut after about size bytes.
 func textUpTo(n *html.Node, size int) string {
 	w := folder{limit: size}
 	w.node(n)
 	return w.b.String()
 }
 
-// ownText is the text of n without that of the elements in it.
+// ownText returns the text of n without that of the elements in it.
 func ownText(n *html.Node) string {
 	var w folder
 	for c := n.FirstChild; c != nil; c = c.NextSibling {
@@ -49,8 +47,7 @@ func ownText(n *html.Node) string {
 	return w.b.String()
 }
 
-// Lines is what Text is, each block of it apart; with aside, what stands in
-// templates and noscripts too.
+// Lines returns the text of each block of n; with aside, also of templates and noscripts.
 func Lines(n *html.Node, aside bool) []string {
 	w := folder{lines: true, aside: aside}
 	w.node(n)
@@ -67,12 +64,12 @@ func Fold(s string) string {
 // folder writes words with single spaces between them.
 type folder struct {
 	b     strings.Builder
-	space bool // one is due before the next letter
-	cut   bool // a block begins or ends there
-	lines bool // set blocks apart by line ends
-	limit int  // stop when there is so much; 0: never
-	aside bool // take templates and noscripts too
-	cents bool // set a point before cents
+	space bool // write one before the next letter
+	cut   bool // a block begins or ends at that space
+	lines bool // separate blocks by line ends
+	limit int  // stop after this many bytes; 0: never
+	aside bool // include templates and noscripts
+	cents bool // write a point before cents
 }
 
 func (w *folder) full() bool { return w.limit > 0 && w.b.Len() >= w.limit }
@@ -116,7 +113,7 @@ func (w *folder) text(s string) {
 		if w.full() {
 			return
 		}
-		if end := wordEnd(s, i); end > i { // almost all there is
+		if end := wordEnd(s, i); end > i { // the common case
 			if w.limit > 0 {
 				end = min(end, i+w.limit-w.b.Len())
 			}
@@ -130,7 +127,7 @@ func (w *folder) text(s string) {
 		switch {
 		case r == ' ' || r == '\n' || r == '\t' || (r != '\u0085' && unicode.IsSpace(r)):
 			w.space = true
-		case r == '\u00ad' || r == '\u200b' || r == '\ufeff': // says where a line may break
+		case r == '\u00ad' || r == '\u200b' || r == '\ufeff': // only say where a line may break
 		default:
 			w.gap()
 			w.b.WriteRune(r)
@@ -138,7 +135,7 @@ func (w *folder) text(s string) {
 	}
 }
 
-// wordEnd is where the printable ASCII ends that begins at i.
+// wordEnd returns the end of the printable ASCII that begins at i.
 func wordEnd(s string, i int) int {
 	for i < len(s) && s[i] > ' ' && s[i] < utf8.RuneSelf {
 		i++
@@ -146,7 +143,7 @@ func wordEnd(s string, i int) int {
 	return i
 }
 
-// gap writes what is due between two words.
+// gap writes the separator before a word, if there must be one.
 func (w *folder) gap() {
 	if w.space && w.b.Len() > 0 {
 		if w.cut && w.lines {
@@ -158,8 +155,7 @@ func (w *folder) gap() {
 	w.space, w.cut = false, false
 }
 
-// isCents reports whether an element is the two digits behind an amount: one
-// that stands higher, or is called so.
+// isCents reports whether an element is the two digits of cents: a superscript, or one with such a class.
 func isCents(n *html.Node) bool {
 	if n.Type != html.ElementNode || n.FirstChild == nil || n.FirstChild != n.LastChild || n.FirstChild.Type != html.TextNode {
 		return false
@@ -175,8 +171,7 @@ func isCents(n *html.Node) bool {
 
 var centsClass = regexp.MustCompile(`(?i)cents?\b|fraction|decimal`)
 
-// isInline reports whether an element stands within a line. Elements that HTML
-// does not know do, too.
+// isInline reports whether an element is inline. Unknown elements are.
 func isInline(n *html.Node) bool {
 	switch n.DataAtom {
 	case 0,
@@ -197,8 +192,8 @@ func attr(n *html.Node, name string) (string, bool) {
 	return "", false
 }
 
-// render is the markup of n, or of what is in it. Of an XML element with
-// nothing but text that is the text: the markup that feeds put there.
+// render returns the markup of n, or with inner that of its content. The inner markup of an XML element with only
+// text is the text, because feeds have markup there.
 func render(n *html.Node, inner bool) string {
 	var b strings.Builder
 	if n.Namespace == inXML {

@@ -15,7 +15,7 @@ import (
 	"muster/sites/definition"
 )
 
-// convert makes a value of a type of what was found. A nil value is none.
+// convert converts a find to a value of a type. A nil value means none.
 func (x *run) convert(f *definition.Field, typ string, fd found, s *definition.Source, path string) (any, error) {
 	switch {
 	case fd.err != nil:
@@ -39,8 +39,7 @@ func (x *run) convert(f *definition.Field, typ string, fd found, s *definition.S
 	return v, nil
 }
 
-// object reads the fields of an object in what was found, or takes that as it
-// is where there are none.
+// object extracts the fields of an object from a find, or returns its JSON if there are no fields.
 func (x *run) object(f *definition.Field, fd found, path string) (any, error) {
 	if len(f.Fields) == 0 {
 		return fd.json, nil
@@ -59,12 +58,11 @@ func (x *run) object(f *definition.Field, fd found, path string) (any, error) {
 	return object(values), nil
 }
 
-// textFor is the text of what was found: of an object of schema.org its name
-// or URL, of markup in its texts the text of that.
+// textFor returns the text of a find: of an object of schema.org its name or URL, without markup.
 func textFor(typ string, fd found, s *definition.Source) string {
 	text := fd.text
 	if obj, ok := fd.json.(map[string]any); ok && isSchemaOrg(s) && typ != definition.TypePrice {
-		text = plainly(obj, typ)
+		text = textOf(obj, typ)
 	}
 	if s != nil && s.JSONLD != "" && typ == definition.TypeText && strings.ContainsAny(text, "<&") {
 		if root, err := html.Parse(strings.NewReader(text)); err == nil {
@@ -80,7 +78,7 @@ func isSchemaOrg(s *definition.Source) bool { return s != nil && (s.JSONLD != ""
 func (x *run) parse(f *definition.Field, typ, text string, fd found, s *definition.Source) (any, error) {
 	locale := f.Locale
 	if _, isNumber := fd.json.(json.Number); isNumber || isSchemaOrg(s) && plainNumber(text) {
-		locale = "en" // as JSON and schema.org write it
+		locale = "en" // the form of JSON and schema.org
 	}
 	switch typ {
 	case definition.TypeNumber:
@@ -112,8 +110,7 @@ func (x *run) parse(f *definition.Field, typ, text string, fd found, s *definiti
 	return text, nil
 }
 
-// dates is how dates are written on the page. Where the locale does not
-// tell, the language of the page does.
+// dates returns how dates are written on the page, by the locale or else the language of the page.
 func (x *run) dates(f *definition.Field) DateOptions {
 	locale := x.lang(f.Locale)
 	style, _ := definition.StyleOf(locale)
@@ -153,7 +150,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// put encodes a name and its value, with < > & as they are.
+// put encodes a name and its value, without escaping < > &.
 func put(b *bytes.Buffer, name string, v any) error {
 	for i, part := range []any{name, v} {
 		enc := json.NewEncoder(b)
@@ -169,7 +166,7 @@ func put(b *bytes.Buffer, name string, v any) error {
 	return nil
 }
 
-// wrong is why a value does not pass its field's checks, or "".
+// wrong returns why a value fails its field's checks, or "".
 func wrong(f *definition.Field, v any) string {
 	if list, ok := v.([]any); ok {
 		for _, m := range list {

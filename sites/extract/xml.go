@@ -17,8 +17,7 @@ const inXML = "xml"
 
 var xmlStart = regexp.MustCompile(`^(?:\s|<\?[^>]*\?>|<!--[\s\S]*?-->|<!DOCTYPE\s[^>\[]*>)*<([^\s/>!?]+)`)
 
-// isXML reports whether a page is XML other than XHTML, by what it says that it
-// is and by its first element.
+// isXML reports whether a page is XML other than XHTML, by its Content-Type, XML declaration and first element.
 func isXML(contentType string, text []byte) bool {
 	m := xmlStart.FindSubmatch(text[:min(len(text), 8<<10)])
 	if m == nil {
@@ -35,11 +34,11 @@ func isXML(contentType string, text []byte) bool {
 		return true
 	}
 	mt, _, _ := mime.ParseMediaType(contentType)
-	said := mt == "text/xml" || strings.HasSuffix(mt, "/xml") || strings.HasSuffix(mt, "+xml")
-	return mt != "application/xhtml+xml" && (said || bytes.HasPrefix(bytes.TrimSpace(text), []byte("<?xml")) && mt != "text/html")
+	declared := mt == "text/xml" || strings.HasSuffix(mt, "/xml") || strings.HasSuffix(mt, "+xml")
+	return mt != "application/xhtml+xml" && (declared || bytes.HasPrefix(bytes.TrimSpace(text), []byte("<?xml")) && mt != "text/html")
 }
 
-// withoutControls drops what XML does not allow.
+// withoutControls maps characters that XML does not allow to -1.
 func withoutControls(r rune) rune {
 	if r < ' ' && r != '\t' && r != '\n' && r != '\r' {
 		return -1
@@ -47,14 +46,13 @@ func withoutControls(r rune) rune {
 	return r
 }
 
-// parseXML makes a document of XML, with names in lower case, as those of
-// HTML are, and with their prefixes. Ends without a beginning are skipped. It
-// fails where the text is no XML at all, or nested too deeply.
+// parseXML parses XML to a document whose names are in lower case, as in HTML, and have their prefixes. End tags
+// without a start are skipped. Text without elements, or nested too deeply, is an error.
 func parseXML(text []byte) (*html.Node, error) {
 	dec := xml.NewDecoder(bytes.NewReader(bytes.Map(withoutControls, text)))
 	dec.Strict = false
 	dec.Entity = xml.HTMLEntity
-	dec.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil } // it is UTF-8 by now
+	dec.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil } // already UTF-8
 	name := func(n xml.Name) string {
 		if n.Space != "" {
 			return strings.ToLower(n.Space + ":" + n.Local)
@@ -63,7 +61,7 @@ func parseXML(text []byte) (*html.Node, error) {
 	}
 	root := &html.Node{Type: html.DocumentNode}
 	open := []*html.Node{root}
-	var chars []byte // of the last element of open, in however many pieces it comes
+	var chars []byte // text of the last element of open
 	flush := func() {
 		if len(chars) > 0 {
 			open[len(open)-1].AppendChild(&html.Node{Type: html.TextNode, Data: string(chars)})

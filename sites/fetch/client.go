@@ -1,7 +1,8 @@
-// Package fetch fetches the pages of a site politely and classifies what goes wrong. A Client is made for one
-// definition. Its requests pass through a stack of transports, outermost first: robots.txt and the clock of the site,
-// both of package polite, then the routes of sessions, then Config.Transport, usually proxies. Each error has a
-// Class; PolicyFor says how pages of a class are retried.
+// Package fetch fetches the pages of a site politely and classifies what goes wrong.
+//
+// A Client is made for one definition. Its requests pass through a stack of transports, outermost first: robots.txt
+// and the clock of the site, both of package polite, then the routes of sessions, then Config.Transport, usually
+// proxies. Each error has a Class; PolicyFor says how pages of a class are retried.
 package fetch
 
 import (

@@ -1,9 +1,7 @@
-// Package ledger remembers what the records of a site were like, and so tells
-// which are new, changed, unchanged or gone.
+// Package ledger stores the last state of the records of a site, to find which are new, changed, unchanged or gone.
 //
-// A book is a file of one type of record: what each was in the last job that
-// had it, since when, and its last changes. While a job runs the book is only
-// read; Update replaces it when the job has ended, as a whole or not at all.
+// A book is a file for one type of record: the state of each in the last job that had it, when it was first seen, and
+// its last changes. While a job runs the book is only read; Update replaces it atomically when the job has ended.
 package ledger
 
 import (
@@ -26,7 +24,7 @@ import (
 	"muster/internal/atomicfile"
 )
 
-// Change is what became of a record since the job before.
+// Change says how a record differs from the job before.
 type Change string
 
 // The changes.
@@ -34,26 +32,25 @@ const (
 	New       Change = "new"
 	Changed   Change = "changed"
 	Unchanged Change = "unchanged"
-	Gone      Change = "gone" // not there any more, after a job that had everything
+	Gone      Change = "gone" // missing in a complete job
 )
 
 const (
-	maxHistory = 10 // changes that are kept of a record
-	maxMissed  = 5  // complete jobs after which a record that is gone is forgotten
+	maxHistory = 10 // changes of a record that are kept
+	maxMissed  = 5  // complete jobs after which a record that is gone is dropped
 )
 
-// Entry is a record as the book knows it. Times are unix seconds.
+// Entry is a record in a book. Times are Unix seconds.
 type Entry struct {
 	Key     string          `json:"key"`
 	First   int64           `json:"first"`             // when it was first seen
-	Last    int64           `json:"last"`              // and last
+	Last    int64           `json:"last"`              // when it was last seen
 	Missed  int             `json:"missed,omitempty"`  // complete jobs in a row that did not have it
 	History []Step          `json:"history,omitempty"` // its last changes, the newest last
 	Record  json.RawMessage `json:"record"`
 }
 
-// Step is one change of a record: of each field that changed, what it was and
-// what it is.
+// Step is one change of a record: the old and new values of each changed field.
 type Step struct {
 	At     int64                         `json:"at"`
 	Fields map[string][2]json.RawMessage `json:"fields"`
@@ -67,17 +64,17 @@ type head struct {
 
 const format = 1
 
-// Book is the ledger of one type of record, open for reading. It is for one
-// goroutine. Close it.
+// Book is the ledger of one type of record, open for reading. It is not safe for concurrent use. The caller must
+// close it.
 type Book struct {
 	path  string
-	watch []string // the fields that count; none: all
-	f     *os.File // nil: there is none yet
+	watch []string // the fields to compare; none: all
+	f     *os.File // nil: the file does not exist yet
 	run   string
 	index map[[16]byte]place
 }
 
-// place is where an entry stands, and the fingerprint of its record.
+// place is the position of an entry in the file, and the fingerprint of its record.
 type place struct {
 	at    int64
 	size  int32
@@ -91,8 +88,8 @@ func keyID(key string) (id [16]byte) {
 	return id
 }
 
-// Open opens a book. One that is not there is empty. A record counts as
-// changed when one of the fields to watch has, or, when none are named, any.
+// Open opens a book. One that does not exist is empty. A record is changed if one of the fields in watch is, or, if
+// watch is empty, any field.
 func Open(path string, watch ...string) (*Book, error) {
 	b := &Book{path: path, watch: watch, index: map[[16]byte]place{}}
 	f, err := os.Open(path)
@@ -118,7 +115,7 @@ func (b *Book) load() error {
 		if at == 0 {
 			var h head
 			if err := json.Unmarshal(line, &h); err != nil || h.Ledger != format {
-				return fmt.Errorf("no ledger of version %d", format)
+				return fmt.Errorf("not a ledger of version %d", format)
 			}
 			b.run = h.Run
 		} else {
@@ -137,7 +134,7 @@ func (b *Book) load() error {
 	return nil
 }
 
-// Len is the number of records that the book has.
+// Len returns the number of records in the book.
 func (b *Book) Len() int { return len(b.index) }
 
 // Close closes the book.
@@ -163,10 +160,8 @@ func (b *Book) entry(p place) (Entry, error) {
 	return e, nil
 }
 
-// Compare tells what became of a record, and for a changed one the fields
-// that differ, each with what it was and what it is; one that is not there is
-// null. Fields whose names begin with _ say how a record was found and do not
-// count.
+// Compare returns the change of a record, and for a changed one the old and new values of the fields that differ; a
+// missing value is null. Fields whose names begin with _ say how a record was found and are ignored.
 func (b *Book) Compare(key string, record []byte) (Change, map[string][2]json.RawMessage, error) {
 	p, ok := b.index[keyID(key)]
 	if !ok || p.gone {
@@ -193,7 +188,7 @@ func (b *Book) Compare(key string, record []byte) (Change, map[string][2]json.Ra
 	return Changed, diff, nil
 }
 
-// fields decodes what counts of a record.
+// fields decodes the fields of a record that are compared.
 func (b *Book) fields(record []byte) (map[string]json.RawMessage, error) {
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(record, &m); err != nil {
@@ -252,16 +247,14 @@ type Job struct {
 	At       time.Time // when it ended
 	Records  string    // its JSONL file of this type
 	Watch    []string  // see Open
-	Complete bool      // it had everything: what it does not have is gone
-	// Fence is asked before the book is replaced: its error ends the Update. It
-	// has no default.
+	Complete bool      // it has all records: missing ones are gone
+	// Fence is called before the book is replaced; its error is that of Update. Required.
 	Fence func() error
 }
 
-// Update replaces the book at path by one with the records of a job, for the next
-// job to be compared with. It calls gone for each record that is missing now and
-// was not before. Done again with the same job, as after a crash, it changes
-// nothing; gone is called again.
+// Update replaces the book at path by one with the records of a job, for the next job to be compared with. It calls
+// gone for each record that is missing now and was not before. A second Update with the same job, as after a crash,
+// changes nothing, but calls gone again.
 func Update(path string, job Job, gone func(Entry) error) (err error) {
 	b, err := Open(path, job.Watch...)
 	if err != nil {
@@ -284,7 +277,7 @@ func Update(path string, job Job, gone func(Entry) error) (err error) {
 	})
 }
 
-// update writes the book that a job makes of b.
+// update writes the book b with the records of a job.
 func (b *Book) update(records io.Reader, w io.Writer, job Job, gone func(Entry) error) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
@@ -318,7 +311,7 @@ func (b *Book) update(records io.Reader, w io.Writer, job Job, gone func(Entry) 
 	return b.missing(met, job, enc, gone)
 }
 
-// next is the entry of a record that the job has.
+// next returns the new entry of a record of the job.
 func (b *Book) next(key string, record []byte, job Job) (Entry, error) {
 	at := job.At.Unix()
 	e := Entry{Key: key, First: at, Last: at, Record: slices.Clone(record)}
@@ -375,7 +368,7 @@ func (b *Book) missing(met map[[16]byte]struct{}, job Job, enc *json.Encoder, go
 }
 
 // lines yields the lines of r without their ends; each is valid until the
-// next. A last line without an end is not whole and left out.
+// next. A last line without an end is skipped.
 func lines(r io.Reader) func(yield func([]byte, error) bool) {
 	return func(yield func([]byte, error) bool) {
 		br := bufio.NewReaderSize(r, 256<<10)
@@ -395,7 +388,7 @@ func lines(r io.Reader) func(yield func([]byte, error) bool) {
 	}
 }
 
-// Show returns what the book knows of a record, and whether it knows it.
+// Show returns the entry of a record, and whether the book has it.
 func (b *Book) Show(key string) (Entry, bool, error) {
 	p, ok := b.index[keyID(key)]
 	if !ok {

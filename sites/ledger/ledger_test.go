@@ -25,7 +25,7 @@ func newSite(t *testing.T) *site {
 	return &site{t: t, path: filepath.Join(t.TempDir(), "ledger", "item.ledger")}
 }
 
-// mine is the fence of one who is not replaced.
+// mine is the fence of a current writer.
 func mine() error { return nil }
 
 func (s *site) update(run string, complete bool, records ...string) {
@@ -101,7 +101,7 @@ func TestChanges(t *testing.T) {
 	}
 	s.update("j2", false, rec("a", 2)) // it did not have everything: nothing is gone
 	if len(s.gone) > 0 || s.compare("b", rec("b", 1)) != "unchanged" {
-		t.Errorf("gone %v after an incomplete job", s.gone)
+		t.Errorf("after an incomplete job: got gone %v, want none", s.gone)
 	}
 	s.update("j3", true, rec("a", 3), rec("d", 1))
 	if fmt.Sprint(s.gone) != "[b c]" {
@@ -144,7 +144,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-func TestOpenBroken(t *testing.T) {
+func TestBrokenBookIsAnError(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"x\n", `{"ledger":2,"run":"j"}` + "\n", `{"ledger":1,"run":"j"}` + "\n{\n"} {
 		path := filepath.Join(t.TempDir(), "x")
@@ -157,7 +157,7 @@ func TestOpenBroken(t *testing.T) {
 	}
 }
 
-func TestWatch(t *testing.T) {
+func TestOnlyWatchedFieldsAreCompared(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.update("j1", true, rec("a", 1))

@@ -18,8 +18,7 @@ import (
 	"muster/sites/extract"
 )
 
-// Difference is one thing that a definition reads otherwise than the sample
-// says.
+// Difference is one difference between a sample and what the definition extracts from its page.
 type Difference struct {
 	Sample string `json:"sample"`
 	What   string `json:"what"` // such as product 3 price, next, links
@@ -27,9 +26,8 @@ type Difference struct {
 	Got    string `json:"got"`
 }
 
-// Test reads the samples in a folder again. It returns the names of those that
-// there are, by name the optional fields whose text cannot be read, and what
-// differs. A folder without samples is an error: it proves nothing.
+// Test extracts the pages of the samples in a folder again. It returns the names of all samples, by name the optional
+// fields whose text cannot be parsed, and the differences. A folder without samples is an error.
 func Test(def *definition.Definition, dir string) (names []string, unparsed map[string][]string, diffs []Difference, err error) {
 	unparsed = map[string][]string{}
 	err = each(dir, func(name, path string) error {
@@ -55,8 +53,7 @@ func Test(def *definition.Definition, dir string) (names []string, unparsed map[
 	return names, unparsed, diffs, err
 }
 
-// Accept makes what the definition reads now what the samples in a folder
-// say, and returns their names.
+// Accept replaces the samples in a folder by what the definition extracts now, and returns their names.
 func Accept(def *definition.Definition, dir string) (names []string, err error) {
 	err = each(dir, func(name, path string) error {
 		_, got, err := again(def, path)
@@ -93,12 +90,12 @@ func each(dir string, fn func(name, path string) error) error {
 	return nil
 }
 
-// brokenError says that a sample itself cannot be used.
+// brokenError is the error of a sample that cannot be used.
 type brokenError struct{ error }
 
 func (e *brokenError) Unwrap() error { return e.error }
 
-// again reads one sample: what it says, and what the definition says now.
+// again reads one sample, and what the definition extracts from its page now.
 func again(def *definition.Definition, path string) (want Sample, got View, err error) {
 	text, err := os.ReadFile(path + ".json")
 	if err != nil {
@@ -107,11 +104,11 @@ func again(def *definition.Definition, path string) (want Sample, got View, err 
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&want); err != nil {
-		return want, got, &brokenError{fmt.Errorf("is no sample: %w", err)}
+		return want, got, &brokenError{fmt.Errorf("is not a sample: %w", err)}
 	}
 	body, err := os.ReadFile(path + ".page")
 	if err != nil {
-		return want, got, &brokenError{fmt.Errorf("its page is not there: %w", err)}
+		return want, got, &brokenError{fmt.Errorf("its page is missing: %w", err)}
 	}
 	u, err := url.Parse(want.URL)
 	if err != nil || u.Host == "" {
@@ -127,8 +124,7 @@ func again(def *definition.Definition, path string) (want Sample, got View, err 
 	return want, got, err
 }
 
-// compare tells what is other than it should be, from the record down to the
-// field.
+// compare returns the differences between two samples.
 func compare(want, got Sample) []Difference {
 	var diffs []Difference
 	add := func(what, want, got string) {
@@ -162,7 +158,7 @@ func compare(want, got Sample) []Difference {
 
 func orNone(s string) string { return cmp.Or(s, "none") }
 
-// fields tells the fields in which two records differ.
+// fields returns the fields in which two records differ.
 func fields(i int, want, got json.RawMessage) []Difference {
 	var w, g map[string]json.RawMessage
 	if err := errors.Join(json.Unmarshal(want, &w), json.Unmarshal(got, &g)); err != nil {

@@ -9,13 +9,11 @@ import (
 	"muster/sites/fetch"
 )
 
-// maxTries is how many pages of a sort are tried until one is good.
+// maxTries is how many pages of a sort are tried until one succeeds.
 const maxTries = 3
 
-// Live fetches one page of each sort, from a start page on: a sitemap, a
-// listing page, the listing page after it, a detail page. It calls show with
-// each, or with what went wrong with it, and goes on with the others. Its
-// error is that of the first page that went wrong.
+// Live fetches one page of each sort, beginning with a start page: a sitemap, a listing page, the next listing page,
+// a detail page. It calls show with each page or its error, and continues after an error. It returns the first error.
 func Live(ctx context.Context, client *fetch.Client, def *definition.Definition, show func(View, error)) error {
 	l := live{client: client, def: def, show: show, tries: map[string]int{}}
 	for _, p := range def.StartPages() {
@@ -28,12 +26,11 @@ type live struct {
 	client *fetch.Client
 	def    *definition.Definition
 	show   func(View, error)
-	tries  map[string]int // of each sort; maxTries when one was good
+	tries  map[string]int // of each sort; maxTries after a success
 	first  error
 }
 
-// visit looks at a page, unless there were enough of its sort, and at those
-// that it leads to.
+// visit fetches a page and the pages that it links to, unless there were enough pages of its sort.
 func (l *live) visit(ctx context.Context, rawURL, kind, sort string) {
 	if l.tries[sort] >= maxTries || ctx.Err() != nil {
 		return
@@ -43,7 +40,7 @@ func (l *live) visit(ctx context.Context, rawURL, kind, sort string) {
 	page, err := l.client.Get(ctx, rawURL, kind)
 	if err == nil {
 		if sort == "next" {
-			page.N = 1 // the second of a count
+			page.N = 1 // the second page of a count
 		}
 		v, err = Of(l.def, page)
 	}

@@ -1,10 +1,9 @@
-// Package sample saves pages beside a definition with what they yield, and
-// tells when the definition comes to yield something else.
+// Package sample saves pages beside a definition with what was extracted from them, and reports when the definition
+// extracts something else.
 //
-// A sample is two files in the folder that Dir names: the page as it came,
-// and a JSON file with where it came from and what was taken from it. Capture
-// makes one from the live site, Test reads them all again, and Live shows what
-// one page of each kind yields now.
+// A sample is two files in the folder that Dir returns: the page as it was fetched, and a JSON file with its origin
+// and what was extracted. Capture makes one from the live site, Test extracts all again, and Live shows one page of
+// each kind as it is now.
 package sample
 
 import (
@@ -28,28 +27,28 @@ import (
 	"muster/sites/fetch"
 )
 
-// Sample is a page and what it yields.
+// Sample is a page and what was extracted from it.
 type Sample struct {
 	URL         string            `json:"url"`
-	BaseURL     string            `json:"base_url,omitempty"`  // of the copy of the site that it comes from
-	Requested   string            `json:"requested,omitempty"` // when a redirect led to URL
+	BaseURL     string            `json:"base_url,omitempty"`  // of the copy of the site that it was fetched from
+	Requested   string            `json:"requested,omitempty"` // if a redirect led to URL
 	Kind        string            `json:"kind"`
 	ContentType string            `json:"content_type,omitempty"`
 	LinkHeader  []string          `json:"link_header,omitempty"`
 	FetchedAt   time.Time         `json:"fetched_at,omitzero"`
 	Charset     string            `json:"charset,omitempty"`
 	Records     []json.RawMessage `json:"records"`
-	Invalid     []string          `json:"invalid,omitempty"` // problems of records that do not pass their checks
+	Invalid     []string          `json:"invalid,omitempty"` // problems of records that fail their checks
 	Links       []string          `json:"links,omitempty"`   // kind and URL
 	Next        string            `json:"next,omitempty"`
 	Missing     []string          `json:"missing,omitempty"`  // fields without a value on the whole page
-	Unparsed    []string          `json:"unparsed,omitempty"` // optional fields whose text cannot be read: in how many records, and an example
+	Unparsed    []string          `json:"unparsed,omitempty"` // optional fields whose text cannot be parsed: in how many records, and an example
 }
 
-// View is what a page yields, in full: a Sample, and how it came about.
+// View is a Sample with details of the extraction.
 type View struct {
 	Sample
-	CharsetFrom string // how the charset was decided
+	CharsetFrom string // how the charset was found
 	Bytes       int
 	Fields      []Field
 }
@@ -57,11 +56,11 @@ type View struct {
 // Field is how a field of the records of a page was found.
 type Field struct {
 	Name  string         // record.field
-	Hits  map[string]int // how often which alternative gave the value; see extract.Result
+	Hits  map[string]int // by the alternative that gave the value; see extract.Result
 	First json.RawMessage
 }
 
-// Found is how many records have a value of the field, and how many there are.
+// Found returns how many records have a value of the field, and how many there are.
 func (f Field) Found() (n, of int) {
 	for by, hits := range f.Hits {
 		of += hits
@@ -72,13 +71,13 @@ func (f Field) Found() (n, of int) {
 	return n, of
 }
 
-// Dir is the folder of a definition's samples: shop.pages beside shop.yaml.
+// Dir returns the folder of a definition's samples: shop.pages beside shop.yaml.
 func Dir(def *definition.Definition) string {
 	return strings.TrimSuffix(def.File(), filepath.Ext(def.File())) + ".pages"
 }
 
-// Of reads a page. A page that is blocked, or that lacks must_have, is an
-// error; the View has what is known of it all the same.
+// Of extracts a page. A page that is blocked, or that lacks must_have, is an error; the View then has what was
+// extracted.
 func Of(def *definition.Definition, page extract.Page) (View, error) {
 	v := View{Bytes: len(page.Body), Sample: Sample{
 		URL: page.URL.String(), BaseURL: def.Rebased(), Kind: page.Kind, Records: []json.RawMessage{},
@@ -136,16 +135,16 @@ func (v *View) links(res extract.Result) {
 	}
 }
 
-// encoded is a value as the records have it, with < > & as they are.
+// encoded returns a value as JSON, without escaping < > &.
 func encoded(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // what a field holds can be encoded
+	_ = enc.Encode(v) // values of fields can be encoded
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// fields books what is known of the fields, in the order of the definition.
+// fields sets the fields of a view, in the order of the definition.
 func (v *View) fields(def *definition.Definition, res extract.Result) {
 	for _, r := range def.RecordsFrom(v.Kind) {
 		for _, f := range r.Fields {
@@ -171,7 +170,7 @@ func (v *View) fields(def *definition.Definition, res extract.Result) {
 	slices.Sort(v.Missing)
 }
 
-// unparsed lists the fields whose text was left out.
+// unparsed sets the fields whose text could not be parsed.
 func (v *View) unparsed(res extract.Result) {
 	for _, name := range slices.Sorted(maps.Keys(res.Faults)) {
 		f := res.Faults[name]
@@ -183,7 +182,7 @@ func (v *View) unparsed(res extract.Result) {
 	}
 }
 
-// Save writes a page and what it yields as the sample of a name.
+// Save writes a page and what is extracted from it as a sample.
 func Save(def *definition.Definition, dir, name string, page extract.Page) (View, error) {
 	v, err := Of(def, page)
 	if err != nil {
@@ -220,7 +219,7 @@ func Capture(ctx context.Context, client *fetch.Client, def *definition.Definiti
 
 var notInName = regexp.MustCompile(`[^\pL\pN]+`)
 
-// NameFor makes the name of a sample of a page's kind and URL.
+// NameFor returns the name of the sample for a page's kind and URL.
 func NameFor(kind string, u *url.URL) string {
 	words := strings.Trim(notInName.ReplaceAllString(u.Path+" "+u.RawQuery, "-"), "-")
 	if rs := []rune(words); len(rs) > 60 {
@@ -229,8 +228,7 @@ func NameFor(kind string, u *url.URL) string {
 	return strings.TrimSuffix(kind+"-"+words, "-")
 }
 
-// KindOf is what kind of page a URL most likely is: that of the start page
-// with this URL, else a detail page.
+// KindOf guesses the kind of the page at a URL: that of the start page with this URL, else a detail page.
 func KindOf(def *definition.Definition, u *url.URL) string {
 	for _, p := range def.StartPages() {
 		start, err := url.Parse(p.URL)
@@ -241,7 +239,7 @@ func KindOf(def *definition.Definition, u *url.URL) string {
 	return definition.KindDetail
 }
 
-// header is what of a page's head was saved.
+// header returns the saved headers of a page.
 func (s Sample) header() http.Header {
 	h := http.Header{}
 	if s.ContentType != "" {

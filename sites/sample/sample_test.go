@@ -15,7 +15,7 @@ import (
 	"muster/sites/fetch"
 )
 
-// setup is a site with a listing and a detail page, and its definition on disk.
+// setup starts a site with a listing and a detail page, and writes its definition.
 func setup(t *testing.T) (*definition.Definition, *fetch.Client, string) {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,11 +52,11 @@ politeness: {delay: 0}
 	return def, fetch.NewClient(fetch.Config{Definition: def}), srv.URL
 }
 
-func TestCaptureAndTest(t *testing.T) {
+func TestTestFindsChangesOfTheDefinition(t *testing.T) {
 	t.Parallel()
 	def, client, base := setup(t)
 	if _, _, _, err := Test(def, Dir(def)); err == nil || !strings.Contains(err.Error(), "muster sites capture") {
-		t.Errorf("without samples: got %v", err)
+		t.Errorf("without samples: got %v, want an error", err)
 	}
 	s, err := Capture(t.Context(), client, def, base+"/item/1", definition.KindDetail, Dir(def), "lamp")
 	if err != nil {
@@ -89,8 +89,8 @@ func TestCaptureAndTest(t *testing.T) {
 	}
 }
 
-// A text that an optional field cannot read is part of what a page yields.
-func TestSamplesTellUnparsedFields(t *testing.T) {
+// Samples include the texts of optional fields that cannot be parsed.
+func TestSamplesHaveUnparsedFields(t *testing.T) {
 	t.Parallel()
 	def, client, base := setup(t)
 	if _, err := Capture(t.Context(), client, def, base+"/item/1", definition.KindDetail, Dir(def), "lamp"); err != nil {
@@ -106,7 +106,7 @@ func TestSamplesTellUnparsedFields(t *testing.T) {
 		t.Errorf("got %v, %v, %v, want %s, and as a difference", unparsed, diffs, err, want)
 	}
 	if strings.Contains(fmt.Sprint(diffs), "number of records") {
-		t.Errorf("got %v: the record is not there any more", diffs)
+		t.Errorf("got %v, want that the record is missing", diffs)
 	}
 	if _, err := Accept(changed, Dir(changed)); err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func TestSamplesTellUnparsedFields(t *testing.T) {
 	}
 }
 
-func TestLive(t *testing.T) {
+func TestLiveShowsOnePageOfEachSort(t *testing.T) {
 	t.Parallel()
 	def, client, base := setup(t)
 	var samples []View
@@ -125,7 +125,7 @@ func TestLive(t *testing.T) {
 			samples = append(samples, v)
 		}
 	})
-	// The next listing page is not there, and there is a page of each kind all the same.
+	// The next listing page is not there, and there is a page of each kind even so.
 	if err == nil || !strings.Contains(err.Error(), "/page/2: gone") || len(samples) != 2 {
 		t.Fatalf("got %d samples, %v", len(samples), err)
 	}
@@ -134,7 +134,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// A page that is taken for a block page says by what.
+// The error of a block page names the evidence.
 func TestBlockPageNamesItsVendor(t *testing.T) {
 	t.Parallel()
 	def, _, _ := setup(t)
@@ -145,7 +145,7 @@ func TestBlockPageNamesItsVendor(t *testing.T) {
 	}
 }
 
-// Of a count, the page after the second is the third.
+// In a count, the page after the second is the third.
 func TestLiveCounts(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -13,15 +13,14 @@ import (
 	"muster/internal/atomicfile"
 )
 
-// Compressions lists what Compress takes, and what it adds to a name.
+// Compressions are the methods of Compress, and the extensions of their files.
 var Compressions = map[string]string{"gz": ".gz", "zstd": ".zst"}
 
-// Compress puts a compressed file in the place of a file, as a whole or not at
-// all, and returns its name.
+// Compress replaces a file atomically by a compressed one, and returns its name.
 func Compress(path, how string, fence Fence) (string, error) {
 	ext, ok := Compressions[how]
 	if !ok {
-		return "", fmt.Errorf("compress %s: no compression %q; use gz or zstd", path, how)
+		return "", fmt.Errorf("compress %s: unknown compression %q; use gz or zstd", path, how)
 	}
 	in, err := os.Open(path)
 	if err != nil {
@@ -48,10 +47,9 @@ func Compress(path, how string, fence Fence) (string, error) {
 	return path + ext, removeCompressed(path, in, fence)
 }
 
-// removeCompressed removes the file at path if it is in. A name can be removed
-// only whatever file it is of by then, so this is the one step that could hit
-// what a later writer has put there: that has all that the compressed file has,
-// and puts itself back; see JSONL.Sync.
+// removeCompressed removes the file at path if it is in. Another writer may replace it between the check and the
+// removal. That loses nothing: the new file has all records of the compressed one, and its writer restores it; see
+// JSONL.Sync.
 func removeCompressed(path string, in *os.File, fence Fence) error {
 	if err := fence(); err != nil {
 		return err
@@ -65,7 +63,7 @@ func removeCompressed(path string, in *os.File, fence Fence) error {
 	return nil
 }
 
-// Unpack reads what Compress has made of a file. Close it.
+// Unpack opens a file that Compress has compressed, and reads its original content. The caller must close it.
 func Unpack(path string) (io.ReadCloser, error) {
 	for how, ext := range Compressions {
 		f, err := os.Open(path + ext)
@@ -84,7 +82,7 @@ func Unpack(path string) (io.ReadCloser, error) {
 	return nil, fmt.Errorf("open %s: %w", path, fs.ErrNotExist)
 }
 
-// unpacked is a file as it was before it was compressed.
+// unpacked is the original content of a compressed file.
 type unpacked struct {
 	io.ReadCloser
 	f *os.File
@@ -92,7 +90,7 @@ type unpacked struct {
 
 func (u unpacked) Close() error { return errors.Join(u.ReadCloser.Close(), u.f.Close()) }
 
-// decompress reads what was compressed in one of the ways of Compressions.
+// decompress returns a reader of what was compressed with a method of Compressions.
 func decompress(r io.Reader, how string) (io.ReadCloser, error) {
 	if how == "gz" {
 		return gzip.NewReader(r)
@@ -104,9 +102,8 @@ func decompress(r io.Reader, how string) (io.ReadCloser, error) {
 	return z.IOReadCloser(), nil
 }
 
-// Restore makes the file again that Compress has removed. The compressed one
-// stays until Compress replaces it. Where the file is there, or nothing is
-// compressed, it does nothing.
+// Restore writes the file again that Compress has removed. The compressed one is kept until Compress replaces it. If
+// the file exists, or there is no compressed one, Restore does nothing.
 func Restore(path string, fence Fence) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return nil

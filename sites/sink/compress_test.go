@@ -25,7 +25,7 @@ func TestCompress(t *testing.T) {
 			t.Errorf("%s: got %d bytes, %v", how, len(data), err)
 		}
 		if _, err := os.Stat(path); err == nil {
-			t.Errorf("%s: the plain file is still there", how)
+			t.Errorf("%s: got the plain file, want it removed", how)
 		}
 		for range 2 { // the second has nothing to do
 			if err := Restore(path, mine); err != nil {
@@ -40,6 +40,6 @@ func TestCompress(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := Compress("x", "rar", mine); err == nil {
-		t.Error("no error for a compression that is not there")
+		t.Error("an unknown compression: got no error, want one")
 	}
 }

@@ -14,11 +14,9 @@ import (
 	"muster/internal/atomicfile"
 )
 
-// WriteCSV makes a CSV file (RFC 4180) of a JSONL file, with a line of names
-// and these columns. Lists and objects are written as JSON, except that a
-// list of plain values is joined by "; ". A text that a spreadsheet would
-// take for a formula gets an apostrophe before it. The file appears as a
-// whole, or not at all.
+// WriteCSV converts a JSONL file to a CSV file (RFC 4180) with a header and these columns. Lists and objects are
+// written as JSON, except that a list of plain values is joined by "; ". A text that a spreadsheet would run as a
+// formula gets an apostrophe before it. The file is written atomically.
 func WriteCSV(jsonl, path string, columns []string, fence Fence) error {
 	in, err := os.Open(jsonl)
 	if err != nil {
@@ -106,7 +104,7 @@ func plainJSON(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// guarded keeps a text from being run as a formula.
+// guarded returns a text that spreadsheets do not run as a formula.
 func guarded(s string) string {
 	if s == "" || !strings.ContainsRune("=+-@\t\r", rune(s[0])) {
 		return s

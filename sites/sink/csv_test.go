@@ -32,13 +32,13 @@ func TestWriteCSV(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := WriteCSV(in, out, []string{"a"}, mine); err == nil {
-		t.Error("no error for a file that is no JSONL")
+		t.Error("a file that is not JSONL: got no error, want one")
 	}
 	if again, _ := os.ReadFile(out); string(again) != want {
-		t.Error("a failed run has changed the file")
+		t.Error("after an error: got a changed file, want it unchanged")
 	}
 	left, err := filepath.Glob(filepath.Join(dir, ".csv-*"))
 	if err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("got the files %v, %v, want no temporary ones", left, err)
 	}
 }

@@ -1,23 +1,19 @@
-// Package sink keeps records where they are wanted.
+// Package sink stores records in files, databases and webhooks.
 //
-// A sink takes a record once, however often it is given it: records carry a
-// key, and what a crash made the caller give twice is left out. What Sync has
-// returned for is on the disk.
+// A sink stores each record once: records have a key, and one that the caller puts again after a crash is skipped.
+// After Sync, all records put before are on disk.
 //
 // # Late processes
 //
-// Files have one writer at a time, by a claim that runs out. A process that was
-// stopped, be it between any two system calls, may go on much later, beside
-// another that has taken over. No lock helps: one that sleeps keeps its lock. So
-// nothing that a late process may still do can reach the files of the other:
+// Files have one writer at a time, by a lease that expires. A process that was stopped, between any two system calls,
+// may continue much later, while another one has taken over. Locks do not help: a stopped process keeps its lock. So
+// nothing that a late process may still do can change the files of the new writer:
 //
-//   - A file is appended to through an open file only, and a [Fence] is asked
-//     between opening it and using it. Who takes over puts a copy in the place
-//     of each file ([Reclaim]): what the late one writes ends with its old file.
-//   - All other changes are a file made aside that is given its name at the end
-//     (package atomicfile), and the Fence is asked between making it and naming
-//     it. Who takes over removes such files first, so that a late one has
-//     nothing left to name.
+//   - A file is appended to through an open file only, and a [Fence] is called between opening it and using it. A
+//     process that takes over replaces each file by a copy ([Reclaim]): what the late one writes goes to the old file,
+//     which has no name any more.
+//   - All other changes write a temporary file and rename it (package atomicfile), and the Fence is called between the
+//     two. A process that takes over removes temporary files first, so that a late one has nothing to rename.
 package sink
 
 import (
@@ -34,31 +30,28 @@ import (
 	"muster/internal/atomicfile"
 )
 
-// Fence returns nil while the caller is the one that may change the files, by
-// asking whoever decides it, and else an error.
+// Fence returns nil if the caller may still change the files, and else an error.
 type Fence func() error
 
-// JSONL appends records to a file, one JSON object per line. It is for one
-// goroutine.
+// JSONL appends records to a file, one JSON object per line. It is not safe for concurrent use.
 type JSONL struct {
 	path  string
 	fence Fence
 	f     *os.File
 	w     *bufio.Writer
 	keys  map[string]struct{}
-	torn  bool  // Open cut off a last line that a crash had torn
-	err   error // of a write; the buffer is lost and the file must be opened again
+	torn  bool  // Open cut off an incomplete last line
+	err   error // of a write; the buffer is lost, and the file must be opened again
 }
 
-// head is what a line must have to be told from others.
+// head is the part of a line that identifies its record.
 type head struct {
 	Key string `json:"_key"`
 }
 
-// OpenJSONL opens a file to append to, and makes it and its folder when they
-// are not there. The records in it count as given. A last line without its
-// end, or that is no JSON, is what a crash left of a record that nobody was
-// told is safe: it is cut off. When the fence refuses, nothing is changed.
+// OpenJSONL opens a file to append to, and creates it and its folder if they do not exist. The records in it count as
+// put. A last line without its end, or with invalid JSON, is a record that was not synced before a crash: it is cut
+// off. If the fence returns an error, nothing is changed.
 func OpenJSONL(path string, fence Fence) (*JSONL, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of %s: %w", path, err)
@@ -66,7 +59,7 @@ func OpenJSONL(path string, fence Fence) (*JSONL, error) {
 	const flags = os.O_RDWR | os.O_APPEND
 	f, err := os.OpenFile(path, flags, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Not by O_CREATE: a late process would make a file where another has removed it.
+		// Not with O_CREATE: a late process would create a file that another has removed.
 		if err := atomicfile.Write(path, 0o644, func(io.Writer) error { return fence() }); err != nil {
 			return nil, err
 		}
@@ -87,7 +80,7 @@ func OpenJSONL(path string, fence Fence) (*JSONL, error) {
 	return s, nil
 }
 
-// load reads the keys of what is there.
+// load reads the keys of the records in the file.
 func (s *JSONL) load() error {
 	r := bufio.NewReaderSize(s.f, 256<<10)
 	var good int64
@@ -101,7 +94,7 @@ func (s *JSONL) load() error {
 		if whole && len(bytes.TrimSpace(line)) > 0 {
 			if jerr := json.Unmarshal(line, &h); jerr != nil {
 				if _, peek := r.Peek(1); peek != io.EOF {
-					return fmt.Errorf("%s is no JSONL file: byte %d: %w; move it away or choose another folder", s.path, good, jerr)
+					return fmt.Errorf("%s is not a JSONL file: byte %d: %w; move it away or choose another folder", s.path, good, jerr)
 				}
 				whole = false
 			}
@@ -109,7 +102,7 @@ func (s *JSONL) load() error {
 		if !whole {
 			if s.torn = len(line) > 0; s.torn {
 				if err := s.f.Truncate(good); err != nil {
-					return fmt.Errorf("cut the torn end off %s: %w", s.path, err)
+					return fmt.Errorf("cut the incomplete end off %s: %w", s.path, err)
 				}
 			}
 			return nil
@@ -121,9 +114,8 @@ func (s *JSONL) load() error {
 	}
 }
 
-// Put appends a record unless one with its key is there, and says whether it
-// was new. The record is a JSON object without a line end. It is safe only
-// after Sync.
+// Put appends a record unless the file has one with its key, and reports whether it was new. The record is a JSON
+// object without a line end. It is on disk only after Sync.
 func (s *JSONL) Put(key string, record []byte) (bool, error) {
 	if s.err != nil {
 		return false, s.err
@@ -141,9 +133,8 @@ func (s *JSONL) Put(key string, record []byte) (bool, error) {
 	return true, nil
 }
 
-// Sync brings everything given so far to the disk. It fails when the file is
-// not in its place any more. If it was removed or replaced by somebody who is
-// not its writer, Sync puts it back first; open it again then.
+// Sync writes all records put so far to disk. If the file was removed or replaced meanwhile, Sync restores it, if the
+// fence allows, and returns an error; the caller must then open it again.
 func (s *JSONL) Sync() error {
 	if s.err != nil {
 		return s.err
@@ -163,7 +154,7 @@ func (s *JSONL) Sync() error {
 	return s.err
 }
 
-// putBack gives the file its name again and returns an error in any case.
+// putBack restores the file at its name. It always returns an error.
 func (s *JSONL) putBack() error {
 	if err := s.fence(); err != nil {
 		return err
@@ -177,13 +168,13 @@ func (s *JSONL) putBack() error {
 	return fmt.Errorf("%s was removed or replaced while records were written to it; it was put back", s.path)
 }
 
-// Count is the number of records with a key in the file.
+// Count returns the number of records with a key in the file.
 func (s *JSONL) Count() int { return len(s.keys) }
 
-// Path is the file's name.
+// Path returns the file's name.
 func (s *JSONL) Path() string { return s.path }
 
-// Close closes the file. What was put since the last Sync may be lost.
+// Close closes the file. Records put since the last Sync may be lost.
 func (s *JSONL) Close() error {
 	if err := s.f.Close(); err != nil {
 		return fmt.Errorf("close %s: %w", s.path, err)
@@ -191,8 +182,8 @@ func (s *JSONL) Close() error {
 	return nil
 }
 
-// Reclaim puts a copy of a file in its place, without a last line that has no
-// end: whoever has the file open from before cannot change it any more.
+// Reclaim replaces a file by a copy, without an incomplete last line: a process that has opened it before cannot
+// change it any more.
 func Reclaim(path string, fence Fence) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -202,7 +193,7 @@ func Reclaim(path string, fence Fence) error {
 	return copyTo(path, f, fence)
 }
 
-// copyTo gives the whole lines of f to the file at path.
+// copyTo writes the complete lines of f to the file at path.
 func copyTo(path string, f *os.File, fence Fence) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -223,7 +214,7 @@ func copyTo(path string, f *os.File, fence Fence) error {
 	})
 }
 
-// wholeLines returns where the last line that has an end ends.
+// wholeLines returns the length of f up to the last line end.
 func wholeLines(f io.ReaderAt, size int64) (int64, error) {
 	buf := make([]byte, 64<<10)
 	for size > 0 {
@@ -232,7 +223,7 @@ func wholeLines(f io.ReaderAt, size int64) (int64, error) {
 		if err != nil && err != io.EOF {
 			return 0, err
 		}
-		if n < len(part) { // it became shorter: a late writer cut off what it found torn
+		if n < len(part) { // the file became shorter: a late writer cut off an incomplete line
 			size -= int64(len(part) - n)
 			continue
 		}
@@ -254,8 +245,7 @@ func isAt(f *os.File, path string) bool {
 	return err == nil && os.SameFile(open, at)
 }
 
-// syncName brings a file's entry in its folder to the disk, where folders can
-// be synced.
+// syncName syncs the folder of a file, where folders can be synced.
 func syncName(path string) {
 	if d, err := os.Open(filepath.Dir(path)); err == nil {
 		_ = d.Sync()

@@ -12,7 +12,7 @@ import (
 	"muster/internal/atomicfile"
 )
 
-// mine is the fence of one who is not replaced.
+// mine is the fence of a current writer.
 func mine() error { return nil }
 
 func open(t *testing.T, path string) *JSONL {
@@ -24,7 +24,7 @@ func open(t *testing.T, path string) *JSONL {
 	return s
 }
 
-func TestJSONL(t *testing.T) {
+func TestRecordsAreWrittenOnce(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a", "r.jsonl")
 	put := func(s *JSONL, key string, want bool) {
@@ -56,9 +56,8 @@ func TestJSONL(t *testing.T) {
 	}
 }
 
-// Whatever a crash left of the last line, the file goes on behind the last
-// whole one.
-func TestTornLine(t *testing.T) {
+// After a crash in the last line, records are appended after the last complete one.
+func TestIncompleteLineIsCutOff(t *testing.T) {
 	t.Parallel()
 	const whole = "{\"_key\":\"a\"}\n"
 	const last = "{\"_key\":\"b\",\"text\":\"é\"}\n"
@@ -83,33 +82,33 @@ func TestTornLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := open(t, path); s.Count() != 1 {
-		t.Errorf("a last line of zeros counts: %d", s.Count())
+		t.Errorf("a last line of zeros: got %d records, want it cut off", s.Count())
 	}
 }
 
-func TestForeignFile(t *testing.T) {
+func TestOtherFilesAreNotChanged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "notes.txt")
-	const notes = "dear diary\nmore\n"
+	const notes = "some notes\nmore\n"
 	if err := os.WriteFile(path, []byte(notes), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenJSONL(path, mine); err == nil || !strings.Contains(err.Error(), "is no JSONL file") {
+	if _, err := OpenJSONL(path, mine); err == nil || !strings.Contains(err.Error(), "is not a JSONL file") {
 		t.Errorf("got %v, want a refusal", err)
 	}
 	if got, _ := os.ReadFile(path); string(got) != notes {
-		t.Errorf("the file was changed to %q", got)
+		t.Errorf("got %q, want the file unchanged", got)
 	}
 	if _, err := OpenJSONL(filepath.Join(path, "below"), mine); err == nil {
-		t.Error("no error for a folder that cannot be made")
+		t.Error("a folder that cannot be created: got no error, want one")
 	}
 	if _, err := OpenJSONL(dir, mine); err == nil {
-		t.Error("no error for a folder")
+		t.Error("a folder in place of the file: got no error, want one")
 	}
 }
 
-func TestFullDisk(t *testing.T) {
+func TestFullDiskIsAnError(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("no /dev/full here")
@@ -126,10 +125,10 @@ func TestFullDisk(t *testing.T) {
 		t.Fatalf("a buffered write fails: %v", err)
 	}
 	if err := s.Sync(); err == nil {
-		t.Error("no error from a full disk")
+		t.Error("a full disk: got no error, want one")
 	}
 	if _, err := s.Put("b", []byte("{}")); err == nil {
-		t.Error("takes records after a failed write")
+		t.Error("Put after a failed write: got no error, want one")
 	}
 	_ = s.Close()
 }
@@ -284,7 +283,7 @@ func removeLate(t *testing.T, path string, takeOver func()) {
 	}
 }
 
-// A late process makes no file where another, which ended, has removed it.
+// A late process does not create a file again that another one has removed.
 func TestLateWriterMakesNoFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -300,8 +299,8 @@ func TestLateWriterMakesNoFile(t *testing.T) {
 	}
 }
 
-// What is removed or replaced while it is written to is put back, whole.
-func TestRemovedFileIsPutBack(t *testing.T) {
+// A file that is removed or replaced while it is written to is restored completely.
+func TestRemovedFileIsRestored(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(path string) error{
 		"file":   os.Remove,

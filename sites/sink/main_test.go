@@ -8,7 +8,7 @@ import (
 	"muster/internal/dnstest"
 )
 
-// TestMain makes names below .test stand for loopback.
+// TestMain makes names below .test resolve to loopback.
 func TestMain(m *testing.M) {
 	net.DefaultResolver = dnstest.Resolver(dnstest.Loopback)
 	os.Exit(m.Run())

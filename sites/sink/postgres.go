@@ -23,11 +23,10 @@ CREATE TABLE muster_changes (
  PRIMARY KEY (site, type, record_key, job));
 `}
 
-// migrationLock keeps two that open the database at once from both migrating.
+// migrationLock ensures that only one process at a time migrates the database.
 const migrationLock = `SELECT pg_advisory_xact_lock(7281936405528)`
 
-// idleLimit ends the transaction of a process that was stopped in the middle of
-// one: its locks would block every other.
+// idleLimit ends the transaction of a process that was stopped in it: its locks would block all others.
 const idleLimit = 30 * time.Second
 
 // openPostgres opens the tables of a PostgreSQL.

@@ -13,39 +13,38 @@ import (
 	"muster/internal/addressfilter"
 )
 
-// Record is a record on its way to a sink.
+// Record is a record for a sink.
 type Record struct {
 	Site, Job string
-	Type, Key string // with Site what tells it from others
+	Type, Key string // with Site they identify the record
 	URL       string
 	Data      json.RawMessage // the record, a JSON object
 	Change    string          // new, changed, unchanged or gone since the job before
 	Diff      json.RawMessage // of a changed one: {"field": [old, new]}; else nil
-	At        time.Time       // when it was written down first in this job
+	At        time.Time       // when it was first written in this job
 }
 
-// Sink keeps records beyond the files of a job. It is for one goroutine.
+// Sink stores records outside the files of a job. It is not safe for concurrent use.
 type Sink interface {
-	// Put keeps records and returns how many of them, from the first on, are
-	// safe: all when the error is nil. Given the same again, after an error or
-	// a crash, it keeps them once. It may block until ctx ends.
+	// Put stores records and returns how many of them, from the first, are stored: all if the error is nil. Records
+	// put again, after an error or a crash, are stored once. It may block until ctx is done.
 	Put(ctx context.Context, records []Record) (int, error)
-	// Name says which sink it is, without secrets.
+	// Name returns the address without secrets.
 	Name() string
 	Close() error
 }
 
-// Options are what a sink may need beside its address.
+// Options are the options of a sink in addition to its address.
 type Options struct {
-	Dir    string // where a relative path of SQLite is. Defaults to the current folder.
-	Secret string // signs what a webhook gets. Defaults to none: no signature.
-	// Filter says which addresses that are not public the name of a webhook may stand for. One that is written as an
-	// address is connected to in any case. Defaults to none.
+	Dir    string // of a relative path of SQLite. Defaults to the current folder.
+	Secret string // signs the requests to a webhook. Defaults to none: no signature.
+	// Filter allows webhooks at names of addresses that are not public. A webhook that is written as an address is
+	// always allowed. Defaults to none.
 	Filter *addressfilter.Filter
 }
 
-// Check tells what is wrong with the address of a sink; see Open. A password
-// in an address is refused: addresses are shown, and stored with jobs.
+// Check returns an error for an invalid address of a sink; see Open. An address with a password is invalid, because
+// addresses are shown, and stored with jobs.
 func Check(address string) error {
 	_, _, err := parse(address)
 	return err
@@ -53,11 +52,11 @@ func Check(address string) error {
 
 // Open opens the sink with an address:
 //
-//	sqlite:PATH                   a file; made when it is not there
+//	sqlite:PATH                   a file; created if it does not exist
 //	postgres://USER@HOST/DB       tables in a PostgreSQL; the password comes from PGPASSWORD or ~/.pgpass
 //	http://… or https://…         a webhook, which gets batches of records
 //
-// It makes what it needs there, so it fails while the sink is away.
+// It creates tables, so it fails if the sink is not available.
 func Open(ctx context.Context, address string, o Options) (Sink, error) {
 	kind, rest, err := parse(address)
 	if err != nil {
@@ -92,7 +91,7 @@ func parse(address string) (kind, rest string, err error) {
 			return "", "", fmt.Errorf("sink of scheme %s: not a URL", scheme) // the error would repeat it
 		}
 		if _, has := u.User.Password(); has || u.Query().Has("password") {
-			return "", "", fmt.Errorf("sink of scheme %s: a password does not belong into an address; PostgreSQL takes it from PGPASSWORD or ~/.pgpass, and a webhook checks the signature", scheme)
+			return "", "", fmt.Errorf("sink of scheme %s: an address must not contain a password; PostgreSQL takes it from PGPASSWORD or ~/.pgpass, and a webhook checks the signature", scheme)
 		}
 		if scheme[0] == 'h' {
 			if u.Host == "" {
@@ -102,10 +101,10 @@ func parse(address string) (kind, rest string, err error) {
 		}
 		return "postgres", address, nil
 	}
-	return "", "", fmt.Errorf("sink %q: no such kind; use sqlite:PATH, postgres://USER@HOST/DB or https://HOST/PATH", scheme)
+	return "", "", fmt.Errorf("sink %q: unknown kind; use sqlite:PATH, postgres://USER@HOST/DB or https://HOST/PATH", scheme)
 }
 
-// latest leaves of records with one type and key the last.
+// latest returns the last record of each type and key.
 func latest(records []Record) []Record {
 	at := make(map[[2]string]int, len(records))
 	out := make([]Record, 0, len(records))

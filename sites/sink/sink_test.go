@@ -23,7 +23,7 @@ import (
 	"muster/internal/testutil"
 )
 
-func TestCheck(t *testing.T) {
+func TestCheckFindsInvalidAddresses(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
 		"sqlite:records.db":               "",
@@ -34,11 +34,11 @@ func TestCheck(t *testing.T) {
 		"sqlite:":                         "name a file",
 		"sqlite:x?mode=memory":            "name a file",
 		"records.db":                      "no scheme",
-		"mysql://x":                       "no such kind",
+		"mysql://x":                       "unknown kind",
 		"http:///x":                       "no host",
-		"postgres://me:hush@db/app":       "a password does not belong",
-		"postgres://db/app?password=hush": "a password does not belong",
-		"https://me:hush@hook.example/":   "a password does not belong",
+		"postgres://me:hush@db/app":       "must not contain a password",
+		"postgres://db/app?password=hush": "must not contain a password",
+		"https://me:hush@hook.example/":   "must not contain a password",
 		"postgres://%zz":                  "not a URL",
 	} {
 		err := Check(address)
@@ -61,7 +61,7 @@ func record(key, data, change, diff string) Record {
 	return r
 }
 
-// holds runs what every database must do with records.
+// holds checks what every database must do with records.
 func holds(t *testing.T, open func() (Sink, error), db *sql.DB) {
 	t.Helper()
 	ctx := t.Context()
@@ -251,7 +251,7 @@ func TestPostgres(t *testing.T) {
 
 // A process that is stopped in the middle of a transaction does not keep another
 // from writing the same records.
-func TestPostgresFrozen(t *testing.T) {
+func TestStoppedTransactionEnds(t *testing.T) {
 	t.Parallel()
 	address := postgres(t)
 	sinks := [2]Sink{}
@@ -287,11 +287,11 @@ func TestPostgresFrozen(t *testing.T) {
 		t.Errorf("beside a transaction that stands still: got %d, %v; want 1 record taken", n, err)
 	}
 	if err := tx.Commit(); err == nil {
-		t.Error("the transaction that stood still was committed, late")
+		t.Error("got a late commit of the stopped transaction, want none")
 	}
 }
 
-func TestPostgresGone(t *testing.T) {
+func TestMissingPostgresIsAnError(t *testing.T) {
 	t.Parallel()
 	_, err := Open(t.Context(), "postgres://me@127.0.0.1:1/app?sslmode=disable", Options{})
 	if err == nil || !strings.Contains(err.Error(), "postgres://127.0.0.1:1/app") {
@@ -299,7 +299,7 @@ func TestPostgresGone(t *testing.T) {
 	}
 }
 
-// hook is the other side of a webhook.
+// hook is the receiver of a webhook.
 type hook struct {
 	*httptest.Server
 	mu      sync.Mutex // guards the fields below
@@ -366,11 +366,11 @@ func TestWebhook(t *testing.T) {
 		t.Errorf("got ids %v, want one for a batch however often it is posted", h.ids)
 	}
 	if strings.Contains(s.Name(), "hush") {
-		t.Error("the name holds the token")
+		t.Error("got a name with the token, want it without")
 	}
 }
 
-func TestWebhookGivesUp(t *testing.T) {
+func TestWebhookFailsAfterItsTries(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		answers []int
@@ -394,9 +394,8 @@ func TestWebhookGivesUp(t *testing.T) {
 	}
 }
 
-// A name may lead into a private network, and then gets no records unless it is allowed. It fails at once: another try
-// has the same end.
-func TestWebhookConnectsOnlyToWhatIsAllowed(t *testing.T) {
+// A webhook in a private network gets no records unless it is allowed. It fails without retries.
+func TestWebhookConnectsOnlyToAllowedAddresses(t *testing.T) {
 	t.Parallel()
 	h := newHook(t, "")
 	address := strings.Replace(h.URL, "127.0.0.1", "hook.test", 1) + "/in"

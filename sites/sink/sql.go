@@ -15,20 +15,19 @@ import (
 
 // database is a sink in the tables of an SQL database:
 //
-//	muster_records   each record as it is now, by site, type and key
+//	muster_records   the current state of each record, by site, type and key
 //	muster_changes   what was new, changed or gone in which job, with the diffs
 //
-// They are made, and brought up to date, when it is opened.
+// Opening the database creates and migrates them.
 type database struct {
 	db   *sql.DB
 	name string
-	time func(time.Time) any // how the database wants a time
-	text func(string) string // what the database cannot hold, replaced; nil: it holds everything
+	time func(time.Time) any // how the database stores a time
+	text func(string) string // replaces what the database cannot store; nil: it stores everything
 	each string              // a statement that every transaction begins with; "": none
 }
 
-// migrate applies the migrations that the database has not had, all in one
-// transaction, which begins by taking the lock, if there is one.
+// migrate applies the missing migrations in one transaction, which begins with the statement lock, if it is not "".
 func migrate(ctx context.Context, db *sql.DB, lock string, migrations []string) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -60,7 +59,7 @@ func migrate(ctx context.Context, db *sql.DB, lock string, migrations []string) 
 			}
 		}
 		if _, err := tx.ExecContext(ctx, `INSERT INTO muster_migrations (version) VALUES ($1)`, newest+i+1); err != nil {
-			return fmt.Errorf("note migration %d: %w", newest+i+1, err)
+			return fmt.Errorf("record migration %d: %w", newest+i+1, err)
 		}
 	}
 	return tx.Commit()
@@ -68,8 +67,8 @@ func migrate(ctx context.Context, db *sql.DB, lock string, migrations []string) 
 
 const (
 	upsertRecord = `INSERT INTO muster_records (site, type, record_key, job, url, data, first_seen, last_seen, changed_at, gone_at) VALUES `
-	// What a crash made be given twice must not count as seen for the first
-	// time, or as changed, again: only the time of a real change is taken.
+	// A record that is put again after a crash keeps the times at which it was first seen and changed: they are set
+	// only by a real change.
 	onKnownRecord = ` ON CONFLICT (site, type, record_key) DO UPDATE SET
  job = excluded.job, url = excluded.url, data = excluded.data, last_seen = excluded.last_seen,
  changed_at = COALESCE(excluded.changed_at, muster_records.changed_at), gone_at = excluded.gone_at`
@@ -133,7 +132,7 @@ func (d *database) put(ctx context.Context, records []Record) error {
 	return tx.Commit()
 }
 
-// insert inserts rows of so many columns by one statement.
+// insert inserts rows of a number of columns with one statement.
 func insert(ctx context.Context, tx *sql.Tx, head, tail string, columns int, args []any) error {
 	if len(args) == 0 {
 		return nil
@@ -167,10 +166,10 @@ func (d *database) Close() error {
 	return nil
 }
 
-// maxKey is how long a key may be for PostgreSQL to index it.
+// maxKey is the longest key that PostgreSQL can index.
 const maxKey = 1024
 
-// fitting is a record as the database can hold it.
+// fitting returns a record in the form that the database can store.
 func (d *database) fitting(r Record) Record {
 	if d.text != nil {
 		r.Key, r.URL = d.text(r.Key), d.text(r.URL)
@@ -183,7 +182,7 @@ func (d *database) fitting(r Record) Record {
 	return r
 }
 
-// noNUL replaces the escaped NULs of a JSON text, which PostgreSQL refuses.
+// noNUL replaces the escaped NULs of a JSON text, which PostgreSQL rejects.
 func noNUL(data []byte) []byte {
 	if !bytes.Contains(data, []byte(`\u0000`)) {
 		return data
@@ -199,7 +198,7 @@ func noNUL(data []byte) []byte {
 			i += 5
 			continue
 		}
-		out = append(out, data[i:min(i+2, len(data))]...) // an escape, be it of a backslash
+		out = append(out, data[i:min(i+2, len(data))]...) // any escape, also of a backslash
 		i++
 	}
 	return out

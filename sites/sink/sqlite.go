@@ -24,8 +24,8 @@ CREATE TABLE muster_changes (
  PRIMARY KEY (site, type, record_key, job)) WITHOUT ROWID;
 `}
 
-// openSQLite opens a database file. Another program may read it meanwhile;
-// one that writes is waited for, for five seconds.
+// openSQLite opens a database file. Other programs may read it at the same time; a write waits for another writer for
+// up to five seconds.
 func openSQLite(ctx context.Context, path string) (Sink, error) {
 	name := "sqlite:" + path
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

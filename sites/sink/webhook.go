@@ -21,31 +21,30 @@ import (
 
 const (
 	hookAtOnce  = 100              // records in one request
-	hookTries   = 4                // of one request, before Put gives up
+	hookTries   = 4                // of one request, before Put fails
 	hookTimeout = 30 * time.Second // of one try
 )
 
 // webhook is a sink that posts batches of records to a URL. The body is
 // {"site", "job", "records": [{"type", "key", "url", "change", "diff",
-// "record"}]}. What an answer of 2xx has not acknowledged is posted again:
-// Idempotency-Key is the same for the same batch. With a secret,
+// "record"}]}. A batch that is not acknowledged with 2xx is posted again with the same Idempotency-Key. With a secret,
 // Muster-Signature is t=UNIX,v1=HEX, the HMAC-SHA256 of "UNIX.body".
 type webhook struct {
 	url, name string
 	secret    []byte
 	client    *http.Client
-	base      time.Duration // of the back-off between tries
+	base      time.Duration // of the backoff between tries
 }
 
 func newWebhook(address string, o Options) *webhook {
 	name := "webhook"
 	if u, err := url.Parse(address); err == nil {
-		name = u.Scheme + "://" + u.Host + u.Path // a query may hold a token
+		name = u.Scheme + "://" + u.Host + u.Path // a query may contain a token
 	}
 	return &webhook{url: address, name: name, secret: []byte(o.Secret), base: 500 * time.Millisecond, client: &http.Client{
 		Transport: o.Filter.WithURLs(address).Transport(),
 		Timeout:   hookTimeout,
-		// A redirect would hand the records to somebody else.
+		// A redirect would send the records to another server.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
@@ -93,11 +92,11 @@ func (h *webhook) Put(ctx context.Context, records []Record) (took int, err erro
 }
 
 // Notify posts v as JSON to the URL of a webhook, signed if o has a secret.
-// It blocks until the other side has taken it, or a few tries have failed.
+// It blocks until it is delivered, or a few tries have failed.
 func Notify(ctx context.Context, address string, o Options, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("encode a note: %w", err)
+		return fmt.Errorf("encode a notification: %w", err)
 	}
 	h := newWebhook(address, o)
 	defer h.Close()
@@ -107,7 +106,7 @@ func Notify(ctx context.Context, address string, o Options, v any) error {
 	return nil
 }
 
-// post tries until the other side has taken the body, or hookTries are used up.
+// post tries to deliver the body, at most hookTries times.
 func (h *webhook) post(ctx context.Context, body []byte) error {
 	sum := sha256.Sum256(body)
 	id := hex.EncodeToString(sum[:16])
@@ -117,7 +116,7 @@ func (h *webhook) post(ctx context.Context, body []byte) error {
 		if err == nil {
 			return nil
 		}
-		// One that hangs has cost enough time already.
+		// A timeout has taken enough time already.
 		hangs := errors.Is(err, context.DeadlineExceeded)
 		if try == hookTries || hangs || errors.As(err, new(refused)) || addressfilter.Is(err) || ctx.Err() != nil {
 			return err
@@ -133,7 +132,7 @@ func (h *webhook) post(ctx context.Context, body []byte) error {
 	}
 }
 
-// refused is an answer that will be the same next time.
+// refused is a status after which another try would fail, too.
 type refused int
 
 func (r refused) Error() string {
@@ -143,7 +142,7 @@ func (r refused) Error() string {
 func (h *webhook) try(ctx context.Context, id string, body []byte) (after time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url, bytes.NewReader(body))
 	if err != nil {
-		return 0, errors.New("the address cannot be used")
+		return 0, errors.New("the address is invalid")
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "muster")
@@ -156,12 +155,12 @@ func (h *webhook) try(ctx context.Context, id string, body []byte) (after time.D
 	if err != nil {
 		var ue *url.Error
 		if errors.As(err, &ue) {
-			err = ue.Err // the URL may hold a token
+			err = ue.Err // the URL may contain a token
 		}
 		return 0, err
 	}
 	defer res.Body.Close()
-	_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // keeps the connection
+	_, _ = io.CopyN(io.Discard, res.Body, 64<<10) // so that the connection can be reused
 	switch s := res.StatusCode; {
 	case s >= 200 && s < 300:
 		return 0, nil
@@ -173,8 +172,7 @@ func (h *webhook) try(ctx context.Context, id string, body []byte) (after time.D
 	}
 }
 
-// Sign returns the v1 of a webhook's signature for a stamp and a body, as the
-// one who gets it checks it.
+// Sign returns the v1 of a webhook's signature for a stamp and a body, for the receiver to check.
 func Sign(secret []byte, stamp string, body []byte) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write([]byte(stamp + "."))

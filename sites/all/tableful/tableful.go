@@ -1,5 +1,4 @@
-// Package tableful reads quotes out of tables whose rows belong together in
-// pairs: an example of a site that needs code.
+// Package tableful extracts quotes from tables whose rows are in pairs: an example of a site that needs code.
 package tableful
 
 import (
@@ -27,7 +26,7 @@ func Extract(def *definition.Definition, d *extract.Doc) (extract.Result, error)
 	for i, r := range rows {
 		text, author, ok := strings.Cut(extract.Text(r), " Author: ")
 		if !ok || strings.Contains(author, "Author: ") {
-			continue // a row around other rows
+			continue // a row that contains other rows
 		}
 		var tags []any
 		if i+1 < len(rows) {
