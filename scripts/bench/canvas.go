@@ -13,33 +13,6 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// canvasRows measure workflows, many of them against the same work written by hand on asynq.
-func canvasRows() []row {
-	return []row{
-		{name: "canvas.chain_50", unit: "ms", measure: chains(1, 50), yardstick: rawChains(1, 50), bar: atMost(0.02)},
-		{name: "canvas.chains_100_of_10", unit: "ms", measure: chains(100, 10), yardstick: rawChains(100, 10), bar: atMost(0.45)},
-		{name: "canvas.chord_1000", unit: "ms", measure: chord(1000), yardstick: rawChord(1000), bar: atMost(0.25)},
-		{name: "canvas.chord_10000_of_1000", unit: "ms", measure: chord(10000), yardstick: chord(1000), bar: atMost(11)},
-		{name: "canvas.group_20000_c8", unit: "nodes/s", measure: group(20000, 1, 8), yardstick: rawGroup(20000, 1, 8), bar: atLeast(6)},
-		{name: "canvas.group_20000_c64", unit: "nodes/s", measure: group(20000, 1, 64), yardstick: rawGroup(20000, 1, 64), bar: atLeast(6)},
-		{name: "canvas.group_20000_w2_c8", unit: "nodes/s", measure: group(20000, 2, 8), yardstick: rawGroup(20000, 2, 8), bar: atLeast(6)},
-		{name: "canvas.singles_20000_c8", unit: "tasks/s", measure: singles(20000), yardstick: rawSingles(20000), bar: atLeast(1.5)},
-		{name: "canvas.send_group_10000", unit: "tasks/s", measure: sendGroup(10000), yardstick: rawSend(10000), bar: atLeast(10)},
-		{name: "canvas.redis_per_node_20000", unit: "µs", measure: redisPerNode(20000), bar: atMost(15)},
-		{name: "canvas.redis_per_single_20ms", unit: "µs", measure: redisPerSingle, yardstick: rawRedisPerSingle, bar: atMost(1)},
-		{name: "canvas.high_priority_p99", unit: "ms", measure: highPriority, bar: atMost(25)},
-		{name: "canvas.ten_behind_100000", unit: "ms", measure: tenBehind, bar: atMost(150)},
-		{name: "canvas.mixed_500_w2_c8", unit: "ms", measure: mixed, yardstick: mixedIdeal, bar: atMost(1.08)},
-		{name: "canvas.idle", unit: "commands/s", rounds: 1, measure: idleLoad, bar: atMost(10)},
-		{name: "canvas.bytes_per_node", unit: "bytes", rounds: 1, measure: bytesPerNode(10000), bar: atMost(100)},
-		{name: "canvas.bytes_per_single", unit: "bytes", rounds: 1, measure: bytesPerSingle(10000), bar: atMost(300)},
-		{name: "canvas.bytes_per_open_100000", unit: "bytes", rounds: 1, measure: bytesPer(100000, openMembers(100000)), bar: atMost(400)},
-		{name: "canvas.bytes_per_open_single", unit: "bytes", rounds: 1, measure: bytesPer(10000, openSingles(10000)), bar: atMost(1100)},
-		{name: "canvas.chord_10000_memory", unit: "MB", rounds: 1, measure: memoryAfter(12), yardstick: memoryAfter(2), bar: atMost(1.2)},
-		{name: "canvas.kills_30", unit: "s", rounds: 1, limit: killLimit, measure: withKills(30), yardstick: killAllowance, bar: atMost(1)},
-	}
-}
-
 var (
 	benchStep  = tasks.New[int, int]("bench.step")            // returns its input
 	benchSleep = tasks.New[time.Duration, int]("bench.sleep") // sleeps for its input
@@ -161,21 +134,23 @@ func redisPerNode(n int) measureFunc {
 	})
 }
 
-var redisPerSingle = onFleet(1, 8, func(ctx context.Context, l *lab, f *fleet) (float64, error) {
-	before := f.succeeded()
-	v, err := l.redisPaced(ctx, func(i int) error {
-		_, err := benchNap.S(i).Send(ctx, f.client)
-		return err
+func redisPerSingle() measureFunc {
+	return onFleet(1, 8, func(ctx context.Context, l *lab, f *fleet) (float64, error) {
+		before := f.succeeded()
+		v, err := l.redisPaced(ctx, func(i int) error {
+			_, err := benchNap.S(i).Send(ctx, f.client)
+			return err
+		})
+		if got := f.succeeded() - before; err == nil && got != paced {
+			err = fmt.Errorf("got %d ended tasks, want %d: the worker does not keep up", got, paced)
+		}
+		return v, err
 	})
-	if got := f.succeeded() - before; err == nil && got != paced {
-		err = fmt.Errorf("got %d tasks that have ended, want %d: the worker does not keep up", got, paced)
-	}
-	return v, err
-})
+}
 
 const crowd = 100_000 // members of the group that others are sent behind
 
-// behind takes n samples while a large group of empty tasks runs. It sends more such groups if one ends before.
+// behind takes n samples while a large group of empty tasks runs. It sends another such group when one ends.
 func behind(ctx context.Context, f *fleet, n int, sample func() (float64, error)) ([]float64, error) {
 	var vs []float64
 	for len(vs) < n {
@@ -203,28 +178,32 @@ func behind(ctx context.Context, f *fleet, n int, sample func() (float64, error)
 
 // highPriority is how long tasks with a priority wait for their handler behind a large group: the 99th percentile, in
 // ms.
-var highPriority = onFleet(1, 8, func(ctx context.Context, _ *lab, f *fleet) (float64, error) {
-	waits, err := behind(ctx, f, 300, func() (float64, error) {
-		us, err := sendWait(ctx, f.client, benchSince.S(time.Now().UnixMicro(), tasks.Priority(1)))
-		return float64(us) / 1000, err
+func highPriority() measureFunc {
+	return onFleet(1, 8, func(ctx context.Context, _ *lab, f *fleet) (float64, error) {
+		waits, err := behind(ctx, f, 300, func() (float64, error) {
+			us, err := sendWait(ctx, f.client, benchSince.S(time.Now().UnixMicro(), tasks.Priority(1)))
+			return float64(us) / 1000, err
+		})
+		slices.Sort(waits)
+		if err != nil {
+			return 0, err
+		}
+		return waits[len(waits)*99/100], nil
 	})
-	slices.Sort(waits)
-	if err != nil {
-		return 0, err
-	}
-	return waits[len(waits)*99/100], nil
-})
+}
 
 // tenBehind is how long a group of ten takes behind a large one: the worst of some, in ms.
-var tenBehind = onFleet(1, 8, func(ctx context.Context, _ *lab, f *fleet) (float64, error) {
-	took, err := behind(ctx, f, 5, func() (float64, error) {
-		return timed(func(ctx context.Context, f *fleet) error { return runGroup(ctx, f, 10) })(ctx, nil, f)
+func tenBehind() measureFunc {
+	return onFleet(1, 8, func(ctx context.Context, _ *lab, f *fleet) (float64, error) {
+		took, err := behind(ctx, f, 5, func() (float64, error) {
+			return timed(func(ctx context.Context, f *fleet) error { return runGroup(ctx, f, 10) })(ctx, nil, f)
+		})
+		if err != nil {
+			return 0, err
+		}
+		return slices.Max(took), nil
 	})
-	if err != nil {
-		return 0, err
-	}
-	return slices.Max(took), nil
-})
+}
 
 const mixedWorkers, mixedSlots = 2, 8
 
@@ -241,41 +220,45 @@ func mixedTasks() []time.Duration {
 	return ds
 }
 
-var mixed = onFleet(mixedWorkers, mixedSlots, timed(func(ctx context.Context, f *fleet) error {
-	_, err := sendWait(ctx, f.client, tasks.Each(mixedTasks(), benchSleep))
-	return err
-}))
+func mixed() measureFunc {
+	return onFleet(mixedWorkers, mixedSlots, timed(func(ctx context.Context, f *fleet) error {
+		_, err := sendWait(ctx, f.client, tasks.Each(mixedTasks(), benchSleep))
+		return err
+	}))
+}
 
-// mixedIdeal is how long the tasks take, in ms, if each one goes in order and at no cost to the slot that is free
+// mixedIdeal is how long the tasks take, in ms, if each one in order starts at no cost on the slot that is free
 // first.
-func mixedIdeal(context.Context, *lab) (float64, error) {
+func mixedIdeal() float64 {
 	busy := make([]time.Duration, mixedWorkers*mixedSlots)
 	for _, d := range mixedTasks() {
 		busy[slices.Index(busy, slices.Min(busy))] += d
 	}
-	return ms(slices.Max(busy)), nil
+	return ms(slices.Max(busy))
 }
 
-var idleLoad = onFleet(1, 8, func(ctx context.Context, l *lab, _ *fleet) (float64, error) {
-	const span = 20 * time.Second
-	time.Sleep(2 * time.Second)
-	before, err := l.info(ctx, "total_commands_processed")
-	if err != nil {
-		return 0, err
-	}
-	time.Sleep(span)
-	after, err := l.info(ctx, "total_commands_processed")
-	return (after - before) / span.Seconds(), err
-})
+func idleLoad() measureFunc {
+	return onFleet(1, 8, func(ctx context.Context, l *lab, _ *fleet) (float64, error) {
+		const span = 20 * time.Second
+		time.Sleep(2 * time.Second)
+		before, err := l.info(ctx, "total_commands_processed")
+		if err != nil {
+			return 0, err
+		}
+		time.Sleep(span)
+		after, err := l.info(ctx, "total_commands_processed")
+		return (after - before) / span.Seconds(), err
+	})
+}
 
-// bytesPer is how many bytes Redis keeps for each of n nodes once all have ended.
-func bytesPer(n int, work func(context.Context, *fleet) error) measureFunc {
+// bytesPer is how many bytes Redis keeps for each of n nodes after work with them.
+func bytesPer(n int, work func(context.Context, *fleet, int) error) measureFunc {
 	return onFleet(1, 8, func(ctx context.Context, l *lab, f *fleet) (float64, error) {
 		before, err := l.info(ctx, "used_memory")
 		if err != nil {
 			return 0, err
 		}
-		if err := errors.Join(work(ctx, f), f.stop()); err != nil {
+		if err := errors.Join(work(ctx, f, n), f.stop()); err != nil {
 			return 0, err
 		}
 		after, err := l.info(ctx, "used_memory")
@@ -283,47 +266,35 @@ func bytesPer(n int, work func(context.Context, *fleet) error) measureFunc {
 	})
 }
 
-func bytesPerNode(n int) measureFunc {
-	return bytesPer(n, func(ctx context.Context, f *fleet) error { return runChord(ctx, f, n) })
-}
-
-func bytesPerSingle(n int) measureFunc {
-	return bytesPer(n, func(ctx context.Context, f *fleet) error { return sendSingles(ctx, f, n) })
-}
-
-// openMembers opens n members of a group, which wait for answers then and have no tokens yet. They must cost no goroutine.
-func openMembers(n int) func(context.Context, *fleet) error {
-	return func(ctx context.Context, f *fleet) error {
-		before := runtime.NumGoroutine()
-		if _, err := tasks.Each(make([]int, n), benchAsk).Send(ctx, f.client); err != nil {
-			return err
-		}
-		if _, err := waitOpen(ctx, f, n); err != nil {
-			return err
-		}
-		if more := runtime.NumGoroutine() - before; more > 100 {
-			return fmt.Errorf("%d open nodes cost %d goroutines", n, more)
-		}
-		return nil
-	}
-}
-
-// openSingles opens n workflows of one task, and makes a token for each.
-func openSingles(n int) func(context.Context, *fleet) error {
-	return func(ctx context.Context, f *fleet) error {
-		for i := range n {
-			if _, err := benchAsk.S(i).Send(ctx, f.client); err != nil {
-				return err
-			}
-		}
-		open, err := waitOpen(ctx, f, n)
-		for _, o := range open {
-			if _, err := f.client.NewToken(ctx, o.Workflow, o.Node); err != nil {
-				return err
-			}
-		}
+// openMembers opens n external tasks as one group. They have no tokens yet, and must cost no goroutine.
+func openMembers(ctx context.Context, f *fleet, n int) error {
+	before := runtime.NumGoroutine()
+	if _, err := tasks.Each(make([]int, n), benchAsk).Send(ctx, f.client); err != nil {
 		return err
 	}
+	if _, err := waitOpen(ctx, f, n); err != nil {
+		return err
+	}
+	if more := runtime.NumGoroutine() - before; more > 100 {
+		return fmt.Errorf("%d open nodes cost %d goroutines", n, more)
+	}
+	return nil
+}
+
+// openSingles opens n workflows of one external task, and makes a token for each.
+func openSingles(ctx context.Context, f *fleet, n int) error {
+	for i := range n {
+		if _, err := benchAsk.S(i).Send(ctx, f.client); err != nil {
+			return err
+		}
+	}
+	open, err := waitOpen(ctx, f, n)
+	for _, o := range open {
+		if _, err := f.client.NewToken(ctx, o.Workflow, o.Node); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // waitOpen waits until n nodes are open, and returns them.
@@ -355,4 +326,45 @@ func memoryAfter(chords int) measureFunc {
 		runtime.ReadMemStats(&m)
 		return float64(m.HeapAlloc) / 1e6, nil
 	})
+}
+
+const killNodes = 50_000
+
+// groupWithKills is how long a group of 50,000 tasks of 20 ms takes, in s, on three worker processes that are killed one
+// after the other. It fails unless all values are right. The other workers must find the dead ones by themselves:
+// tasks.ExpireLeases is not called.
+func groupWithKills(kills int) measureFunc {
+	return func(ctx context.Context, l *lab) (_ float64, err error) {
+		c := tasks.NewClient(l.rdb)
+		defer func() { err = errors.Join(err, c.Close()) }()
+		workers, err := startChildren(ctx, l, childNap, 3)
+		if err != nil {
+			return 0, err
+		}
+		defer workers.close()
+		began := time.Now()
+		run, err := tasks.Each(seq(killNodes), benchNap).Send(ctx, c)
+		if err != nil {
+			return 0, err
+		}
+		done := func() (int, error) {
+			p, err := run.Progress(ctx)
+			return p.Done, err
+		}
+		if err := workers.killAll(ctx, kills, killNodes, done, nil); err != nil {
+			return 0, err
+		}
+		got, err := run.Wait(ctx)
+		took := time.Since(began)
+		if err == nil && !slices.Equal(got, seq(killNodes)) {
+			err = fmt.Errorf("after %d kills the group does not yield the values of its members", kills)
+		}
+		return took.Seconds(), err
+	}
+}
+
+// killAllowance is how long the group may take with kills, in s: 1.3 times as long as without, and 10 s.
+func killAllowance(ctx context.Context, l *lab) (float64, error) {
+	v, err := groupWithKills(0)(ctx, l)
+	return 1.3*v + 10, err
 }

@@ -14,7 +14,7 @@ import (
 
 // rawServers runs handlers on asynq's own servers, which poll every 10 ms.
 func rawServers(l *lab, servers, slots int, h func(cl *asynq.Client) asynq.Handler) (*asynq.Client, func() error, error) {
-	opt := asynq.RedisClientOpt{Addr: l.address(), PoolSize: slots + 20}
+	opt := asynq.RedisClientOpt{Addr: l.addr, PoolSize: slots + 20}
 	cl := asynq.NewClient(opt)
 	var stops []func()
 	stop := func() error {
@@ -40,7 +40,7 @@ func rawTask(i int, opts ...asynq.Option) *asynq.Task {
 // rawRun is how long n tasks take on asynq, in ms: from the first send until none is left.
 func rawRun(n, servers, slots int, do func(context.Context, *redis.Client, *asynq.Task) error, opts ...asynq.Option) measureFunc {
 	return func(ctx context.Context, l *lab) (float64, error) {
-		rdb := redis.NewClient(&redis.Options{Addr: l.address(), PoolSize: slots + 20})
+		rdb := redis.NewClient(&redis.Options{Addr: l.addr, PoolSize: slots + 20})
 		defer rdb.Close()
 		cl, stop, err := rawServers(l, servers, slots, func(*asynq.Client) asynq.Handler {
 			return asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error { return do(ctx, rdb, t) })
@@ -95,7 +95,7 @@ func rawSingles(n int) measureFunc {
 
 func rawSend(n int) measureFunc {
 	return func(_ context.Context, l *lab) (float64, error) {
-		cl := asynq.NewClient(asynq.RedisClientOpt{Addr: l.address()})
+		cl := asynq.NewClient(asynq.RedisClientOpt{Addr: l.addr})
 		began := time.Now()
 		for i := range n {
 			if _, err := cl.Enqueue(rawTask(i)); err != nil {
@@ -148,7 +148,7 @@ func rawSteps(ended func()) func(cl *asynq.Client) asynq.Handler {
 }
 
 func rawChains(n, steps int) measureFunc {
-	return func(_ context.Context, l *lab) (float64, error) {
+	return func(ctx context.Context, l *lab) (float64, error) {
 		var left atomic.Int64
 		left.Store(int64(n) + 1)
 		done, warm := make(chan struct{}), make(chan struct{})
@@ -166,7 +166,9 @@ func rawChains(n, steps int) measureFunc {
 		if _, err := cl.Enqueue(asynq.NewTask("raw", []byte(`{"Left":1}`))); err != nil {
 			return 0, errors.Join(err, stop())
 		}
-		<-warm
+		if err := await(ctx, warm); err != nil {
+			return 0, errors.Join(err, stop())
+		}
 		began := time.Now()
 		for i := range n {
 			raw, err := json.Marshal(rawStep{steps, i})
@@ -177,8 +179,18 @@ func rawChains(n, steps int) measureFunc {
 				return 0, errors.Join(err, stop())
 			}
 		}
-		<-done
-		return ms(time.Since(began)), stop()
+		err = await(ctx, done)
+		return ms(time.Since(began)), errors.Join(err, stop())
+	}
+}
+
+// await waits until done is closed or ctx ends.
+func await(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -187,7 +199,7 @@ func rawChains(n, steps int) measureFunc {
 func rawChord(n int) measureFunc {
 	return func(ctx context.Context, l *lab) (float64, error) {
 		done := make(chan error, 1)
-		rdb := l.redis()
+		rdb := l.rdb
 		cl, stop, err := rawServers(l, 1, 8, func(cl *asynq.Client) asynq.Handler {
 			return asynq.HandlerFunc(func(ctx context.Context, t *asynq.Task) error {
 				if t.Type() == "body" {
@@ -217,7 +229,11 @@ func rawChord(n int) measureFunc {
 				return 0, errors.Join(err, stop())
 			}
 		}
-		err = <-done
+		select {
+		case err = <-done:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
 		return ms(time.Since(began)), errors.Join(err, stop())
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"muster/tasks"
 )
 
-// fleet is the workers of a round. Each has its own connection, as if it were another process.
+// fleet is the workers of a round in this process. Each has its own connection.
 type fleet struct {
 	client  *tasks.Client // to send with: the first worker's
 	workers []*tasks.Worker
 	stops   []func() error
 }
 
-// startFleet starts workers with a number of slots each, and returns when they take work.
+// startFleet starts workers with a number of slots each, and returns when they take tasks.
 func startFleet(ctx context.Context, l *lab, workers, slots int) (*fleet, error) {
 	f := &fleet{}
 	for range workers {
@@ -34,30 +34,16 @@ func (f *fleet) add(ctx context.Context, l *lab, slots int) error {
 	if err != nil {
 		return err
 	}
-	name := fmt.Sprint("bench", len(f.workers))
-	ready := make(chan struct{})
-	w, err := tasks.NewWorker(c, benchMux(), tasks.WorkerConfig{Name: name, Concurrency: slots, Ready: func() { close(ready) }})
+	w, stop, err := startWorker(ctx, c, benchMux(), tasks.WorkerConfig{Name: fmt.Sprint("bench", len(f.workers)), Concurrency: slots})
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}
-	run, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(run) }()
 	if f.client == nil {
 		f.client = c
 	}
 	f.workers = append(f.workers, w)
-	f.stops = append(f.stops, func() error {
-		stop()
-		return errors.Join(<-ended, c.Close())
-	})
-	select {
-	case <-ready:
-		return nil
-	case err := <-ended:
-		ended <- nil
-		return err
-	}
+	f.stops = append(f.stops, func() error { return errors.Join(stop(), c.Close()) })
+	return nil
 }
 
 // stop ends the workers. It may be called again.
@@ -79,7 +65,7 @@ func (f *fleet) succeeded() int64 {
 	return n
 }
 
-// onFleet returns a round that take measures on a fleet. The fleet has run a task before.
+// onFleet returns a round that calls take with a fleet. The fleet has run a task before.
 func onFleet(workers, slots int, take func(context.Context, *lab, *fleet) (float64, error)) measureFunc {
 	return func(ctx context.Context, l *lab) (float64, error) {
 		f, err := startFleet(ctx, l, workers, slots)
@@ -113,6 +99,7 @@ func rate(n int, took measureFunc) measureFunc {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
+// seq returns the numbers from 0 to n-1.
 func seq(n int) []int {
 	is := make([]int, n)
 	for i := range is {
@@ -138,8 +125,9 @@ func bySenders(n int, send func(i int) error) error {
 	return g.Wait()
 }
 
-func sendWait[O any](ctx context.Context, c *tasks.Client, s tasks.Signature[O]) (O, error) {
-	run, err := s.Send(ctx, c)
+// sendWait sends a workflow and waits for its value.
+func sendWait[O any](ctx context.Context, c *tasks.Client, s tasks.Signature[O], opts ...tasks.SendOption) (O, error) {
+	run, err := s.Send(ctx, c, opts...)
 	if err != nil {
 		var zero O
 		return zero, err

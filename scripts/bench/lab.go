@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,8 +19,8 @@ import (
 // lab is what rows measure with: a real redis-server that nothing else uses, without persistence, so
 // that the disk is not what is measured.
 type lab struct {
-	addr   string
-	rdb    *redis.Client
+	addr   string        // host:port
+	rdb    *redis.Client // closed with the lab
 	dir    string
 	server *exec.Cmd
 	exited chan struct{} // closed when the server has exited
@@ -35,7 +34,7 @@ func openLab(ctx context.Context) (*lab, error) {
 	}
 	path, err := exec.LookPath(bin)
 	if err != nil {
-		return nil, fmt.Errorf("find %s: %w; numbers are only taken on a real Redis: install redis-server, or name it in MUSTER_TEST_REDIS_SERVER", bin, err)
+		return nil, fmt.Errorf("find %s: %w; the benchmarks need a real Redis: install redis-server, or name it in MUSTER_TEST_REDIS_SERVER", bin, err)
 	}
 	dir, err := os.MkdirTemp("", "muster-bench-")
 	if err != nil {
@@ -59,8 +58,8 @@ func openLab(ctx context.Context) (*lab, error) {
 		"--save", "", "--appendonly", "no", "--dir", dir,
 		"--loglevel", "warning", "--maxmemory-policy", "noeviction")
 	l.server.Stdout, l.server.Stderr = &log, &log
-	// A Ctrl-C must reach the rows first: they still talk to the server while they stop.
-	l.server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// A Ctrl-C must reach the rows first: they still use the server while they stop.
+	l.server.SysProcAttr = ownGroup()
 	if err := l.server.Start(); err != nil {
 		os.RemoveAll(dir)
 		return nil, fmt.Errorf("start %s: %w", path, err)
@@ -99,29 +98,14 @@ func (l *lab) awaitReady(ctx context.Context) error {
 
 // close stops the server and removes its folder.
 func (l *lab) close() {
-	if os.Getenv("LABSTATS") != "" {
-		st, _ := l.rdb.Info(context.Background(), "commandstats", "cpu", "stats").Result()
-		fmt.Fprintln(os.Stderr, st)
-	}
 	l.rdb.Close()
-	_ = l.server.Process.Signal(syscall.SIGTERM) // already gone is fine
-	select {
-	case <-l.exited:
-	case <-time.After(5 * time.Second):
-		_ = l.server.Process.Kill()
-		<-l.exited
-	}
+	_ = l.server.Process.Kill() // it has nothing to save
+	<-l.exited
 	os.RemoveAll(l.dir)
 }
 
-// address is the server's host:port.
-func (l *lab) address() string { return l.addr }
-
 // url is what tasks.Connect takes.
 func (l *lab) url() string { return "redis://" + l.addr + "/0" }
-
-// redis is a client of the server that lives as long as the lab: do not close it.
-func (l *lab) redis() *redis.Client { return l.rdb }
 
 // empty removes every key, so that a round begins as the first did.
 func (l *lab) empty(ctx context.Context) error {
@@ -147,7 +131,7 @@ func (l *lab) info(ctx context.Context, field string) (float64, error) {
 }
 
 // redisTime is how long Redis is busy with the requests of work, in µs: the CPU time of its main thread, which runs
-// commands and scripts. The command statistics of Redis are less exact: they count a command in a script twice, go on
+// commands and scripts. The command statistics of Redis are less exact: they count a command in a script twice, continue
 // while the thread waits for a CPU, and do not include reading requests and writing replies.
 func (l *lab) redisTime(ctx context.Context, work func() error) (float64, error) {
 	before, err := l.mainThread(ctx)

@@ -5,28 +5,10 @@ import (
 	"time"
 )
 
-// machineRows tell machines apart: they judge nothing, and give the other rows their scale.
-func machineRows() []row {
-	return []row{
-		{
-			name:    "machine.redis_round_trip",
-			unit:    "µs",
-			measure: redisRoundTrip,
-			bar:     reported,
-		},
-		{
-			name:    "machine.redis_script_pipelined",
-			unit:    "scripts/s",
-			measure: redisScripts,
-			bar:     reported,
-		},
-	}
-}
-
-// redisRoundTrip is what one command costs when nothing else is under way.
+// redisRoundTrip is how long one command takes when nothing else runs.
 func redisRoundTrip(ctx context.Context, l *lab) (float64, error) {
 	const n = 2000
-	rdb := l.redis()
+	rdb := l.rdb
 	begin := time.Now()
 	for range n {
 		if err := rdb.Ping(ctx).Err(); err != nil {
@@ -39,7 +21,7 @@ func redisRoundTrip(ctx context.Context, l *lab) (float64, error) {
 // redisScripts is how many small scripts a second go through pipelines of 100.
 func redisScripts(ctx context.Context, l *lab) (float64, error) {
 	const script, batches, size = "return redis.call('INCR', KEYS[1])", 200, 100
-	rdb := l.redis()
+	rdb := l.rdb
 	sha, err := rdb.ScriptLoad(ctx, script).Result()
 	if err != nil {
 		return 0, err

@@ -1,11 +1,11 @@
 // Command bench measures what Muster promises, side by side with its yardsticks, on a Redis of
 // its own.
 //
-//	go run ./scripts/bench [-json] [-only PREFIX] [-rounds N] [-cpuprofile FILE]
+//	go run ./scripts/bench [-json] [-only PREFIX] [-rounds N]
 //
-// Each area (canvas, queue, proxies, sites) has a file of rows and a line in rows.go. A row measures
-// ours and its yardstick in turns, so that both see the same machine in the same minute, and compares
-// the medians with its bar. Exit status 0: every row is within its bar; 1: some is not; 2: wrong usage.
+// All rows are in rows.go; their measure functions are in a file for each area. A row measures ours
+// and its yardstick in turns, on the same machine in the same minute, and compares the medians with
+// its bar. Exit status 0: every row is within its bar; 1: some row is not; 2: wrong usage.
 package main
 
 import (
@@ -17,13 +17,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/pprof"
 	"strings"
 	"syscall"
 	"text/tabwriter"
 )
 
-// errMissed says that every row was measured and at least one is outside its bar.
+// errMissed is returned when a row is outside its bar or could not be measured.
 var errMissed = errors.New("some rows are outside their bar")
 
 func main() {
@@ -51,10 +50,10 @@ func main() {
 	}
 }
 
-// errNoPeer says that what a row compares with is not on this machine.
-var errNoPeer = errors.New("its peer is not here")
+// errNoPeer is returned by a yardstick that is not installed on this machine.
+var errNoPeer = errors.New("its peer is not installed")
 
-// errUsage says that the command line is wrong.
+// errUsage is an error in the command line.
 var errUsage = errors.New("wrong usage")
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -62,8 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.SetOutput(stderr)
 	asJSON := flags.Bool("json", false, "print one JSON array instead of a table")
 	only := flags.String("only", "", "measure only rows whose name begins with `PREFIX`")
-	rounds := flags.Int("rounds", 0, "rounds per row; 0 takes each row's own number (5 unless it says otherwise)")
-	profile := flags.String("cpuprofile", "", "measure ours alone, without bars, and write a CPU profile to `FILE`")
+	rounds := flags.Int("rounds", 0, "rounds per row; 0 uses the number of each row, 5 by default")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return err
@@ -84,20 +82,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer l.close()
-	if *profile != "" {
-		f, err := os.Create(*profile)
-		if err != nil {
-			return fmt.Errorf("create profile: %w", err)
-		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return fmt.Errorf("profile: %w", err)
-		}
-		defer pprof.StopCPUProfile()
-		for i := range chosen {
-			chosen[i].yardstick, chosen[i].bar = nil, reported
-		}
-	}
 
 	results := make([]result, 0, len(chosen))
 	for _, r := range chosen {
@@ -107,7 +91,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return ctx.Err()
 		}
 		if errors.Is(err, errNoPeer) {
-			fmt.Fprintf(stderr, "bench: %s is left out: %v\n", r.name, err)
+			fmt.Fprintf(stderr, "bench: %s is skipped: %v\n", r.name, err)
 			continue
 		}
 		if err != nil {
@@ -116,10 +100,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			res = result{Name: r.name, Unit: r.unit, Bar: r.bar.String(), Error: err.Error()}
 		}
 		results = append(results, res)
-		if errors.Is(err, errStuck) {
-			fmt.Fprintln(stderr, "bench: the rows after it are left out: they would be measured beside it")
-			break
-		}
 	}
 
 	if err := report(stdout, results, *asJSON); err != nil {

@@ -18,17 +18,14 @@ import (
 	"muster/tasks/workqueue"
 )
 
-func queueRows() []row {
-	return []row{
-		{name: "queue.import_and_drain_100", unit: "s", bar: atMost(0.5), measure: importAndDrain},
-		{name: "queue.drain_40_of_3s", unit: "s", rounds: 1, bar: atMost(16), measure: drainLong},
-		{name: "queue.noop_100000", unit: "items/s", rounds: 3, bar: atLeast(2), measure: noopItems, yardstick: noopTasks},
-		{name: "queue.enqueue_bulk", unit: "items/s", rounds: 3, bar: atLeast(50_000), measure: enqueueBulk},
-		{name: "queue.import_1000000_memory", unit: "MB", rounds: 1, bar: atMost(64), measure: importMemory},
-		{name: "queue.fast_beside_slow_host", unit: "s", rounds: 1, bar: atMost(1.3), measure: fastBesideSlow,
-			yardstick: func(context.Context, *lab) (float64, error) { return fastIdeal.Seconds(), nil }},
-		{name: "queue.stop_idle", unit: "s", bar: atMost(0.3), measure: stopIdle},
+// newQueue returns the queue of a row, with items.
+func newQueue(ctx context.Context, l *lab, items ...workqueue.Item) (*workqueue.Queue, error) {
+	q := workqueue.New(l.rdb, "bench", workqueue.Config{})
+	added, err := q.Enqueue(ctx, items...)
+	if err == nil && added != len(items) {
+		err = fmt.Errorf("got %d new items, want %d", added, len(items))
 	}
+	return q, err
 }
 
 // drained runs a handler over a queue until nothing is left.
@@ -55,14 +52,14 @@ func benchItems(n int) []workqueue.Item {
 	return items
 }
 
-// importAndDrain is from a file of 100 artifacts to all of them done.
+// importAndDrain is how long 100 artifacts take from a file until all are done.
 func importAndDrain(ctx context.Context, l *lab) (float64, error) {
 	var lines bytes.Buffer
 	for i := range 100 {
 		fmt.Fprintf(&lines, `{"id":"a%d","kind":"bench"}`+"\n", i)
 	}
 	start := time.Now()
-	q := workqueue.New(l.redis(), "bench", workqueue.Config{})
+	q := workqueue.New(l.rdb, "bench", workqueue.Config{})
 	if _, err := artifact.Import(ctx, q, &lines, artifact.ImportConfig{}); err != nil {
 		return 0, err
 	}
@@ -73,20 +70,20 @@ func importAndDrain(ctx context.Context, l *lab) (float64, error) {
 func allDone(ctx context.Context, q *workqueue.Queue, n int64) error {
 	s, err := q.Stats(ctx)
 	if err == nil && (s.Done != n || s.Total != n) {
-		err = fmt.Errorf("of %d items the queue says %+v", n, s)
+		err = fmt.Errorf("got %+v, want %d items, all done", s, n)
 	}
 	return err
 }
 
-// drainLong is 40 items of 3 s by 8 workers, each run once.
+// drainLong is how long 8 workers take for 40 items of 3 s. Each must run once.
 func drainLong(ctx context.Context, l *lab) (float64, error) {
-	q := workqueue.New(l.redis(), "bench", workqueue.Config{})
-	if _, err := q.Enqueue(ctx, benchItems(40)...); err != nil {
+	q, err := newQueue(ctx, l, benchItems(40)...)
+	if err != nil {
 		return 0, err
 	}
 	var runs atomic.Int64
 	start := time.Now()
-	err := drained(ctx, q, workqueue.PoolConfig{Workers: 8}, func(ctx context.Context, _ workqueue.Leased) (workqueue.Outcome, error) {
+	err = drained(ctx, q, workqueue.PoolConfig{Workers: 8}, func(ctx context.Context, _ workqueue.Leased) (workqueue.Outcome, error) {
 		runs.Add(1)
 		select {
 		case <-time.After(3 * time.Second):
@@ -96,78 +93,62 @@ func drainLong(ctx context.Context, l *lab) (float64, error) {
 	})
 	took := time.Since(start).Seconds()
 	if n := runs.Load(); err == nil && n != 40 {
-		err = fmt.Errorf("40 items were run %d times", n)
+		err = fmt.Errorf("got %d runs of 40 items, want 40", n)
 	}
 	return took, err
 }
 
-// noopItems is how many items a second a pool of 8 takes and settles that do
-// nothing.
+// noopItems is how many items a second a pool of 8 leases and settles. Their
+// handler does nothing.
 func noopItems(ctx context.Context, l *lab) (float64, error) {
 	const n = 100_000
-	q := workqueue.New(l.redis(), "bench", workqueue.Config{})
-	if _, err := q.Enqueue(ctx, benchItems(n)...); err != nil {
+	q, err := newQueue(ctx, l, benchItems(n)...)
+	if err != nil {
 		return 0, err
 	}
 	start := time.Now()
-	err := drained(ctx, q, workqueue.PoolConfig{Workers: 8}, nothing)
+	err = drained(ctx, q, workqueue.PoolConfig{Workers: 8}, nothing)
 	took := time.Since(start).Seconds()
 	return n / took, errors.Join(err, allDone(ctx, q, n))
 }
 
-// noopTasks is the same of raw asynq, with fewer tasks: it takes longer.
+// noopTasks is the same for raw asynq, with fewer tasks: it is slower.
 func noopTasks(ctx context.Context, l *lab) (float64, error) {
 	const n = 10_000
-	client := asynq.NewClientFromRedisClient(l.redis())
+	cl := asynq.NewClientFromRedisClient(l.rdb)
 	for i := range n {
-		if _, err := client.EnqueueContext(ctx, asynq.NewTask("bench", nil, asynq.TaskID(fmt.Sprint(i)))); err != nil {
+		if _, err := cl.EnqueueContext(ctx, rawTask(i, asynq.TaskID(fmt.Sprint(i)))); err != nil {
 			return 0, err
 		}
 	}
-	done := make(chan struct{})
-	var ended atomic.Int64
-	srv := asynq.NewServerFromRedisClient(l.redis(), asynq.Config{Concurrency: 8, LogLevel: asynq.FatalLevel})
 	start := time.Now()
-	err := srv.Start(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
-		if ended.Add(1) == n {
-			close(done)
-		}
-		return nil
-	}))
+	_, stop, err := rawServers(l, 1, 8, func(*asynq.Client) asynq.Handler {
+		return asynq.HandlerFunc(func(context.Context, *asynq.Task) error { return nil })
+	})
 	if err != nil {
 		return 0, err
 	}
-	defer srv.Shutdown()
-	select {
-	case <-done:
-		return n / time.Since(start).Seconds(), nil
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
+	err = awaitIdle(ctx, l.rdb)
+	took := time.Since(start)
+	return n / took.Seconds(), errors.Join(err, stop())
 }
 
 // enqueueBulk is how many items a second one process adds.
 func enqueueBulk(ctx context.Context, l *lab) (float64, error) {
-	const n = 100_000
-	q := workqueue.New(l.redis(), "bench", workqueue.Config{})
-	items := benchItems(n)
+	items := benchItems(100_000)
 	start := time.Now()
-	added, err := q.Enqueue(ctx, items...)
-	took := time.Since(start).Seconds()
-	if err == nil && added != n {
-		err = fmt.Errorf("%d of %d items were new", added, n)
-	}
-	return n / took, err
+	_, err := newQueue(ctx, l, items...)
+	return float64(len(items)) / time.Since(start).Seconds(), err
 }
 
-// importMemory is how much more memory the process takes while it imports a
-// million artifacts; and that must not grow with their number.
+// importMemory is how much more memory the process uses while it imports a
+// million artifacts. It must not grow with their number.
 func importMemory(ctx context.Context, l *lab) (float64, error) {
 	const n = 1_000_000
 	debug.FreeOSMemory()
 	before := resident()
-	var early, late uint64 // the most in the first tenth, and in the last nine
-	q := workqueue.New(l.redis(), "bench", workqueue.Config{})
+	var early, late float64 // the most in the first tenth, and in the last nine
+	q := workqueue.New(l.rdb, "bench", workqueue.Config{})
 	rep, err := artifact.Import(ctx, q, &artifactLines{n: n}, artifact.ImportConfig{Progress: func(r artifact.Report) {
 		if now := resident(); r.Lines <= n/10 {
 			early = max(early, now)
@@ -176,23 +157,23 @@ func importMemory(ctx context.Context, l *lab) (float64, error) {
 		}
 	}})
 	if err == nil && rep.New != n {
-		err = fmt.Errorf("of %d artifacts %+v were imported", n, rep)
+		err = fmt.Errorf("got %+v, want %d new artifacts", rep, n)
 	}
 	const mb = 1 << 20
 	if err == nil && late > early+16*mb {
-		err = fmt.Errorf("memory grew from %d to %d MB with the number of lines", early/mb, late/mb)
+		err = fmt.Errorf("memory grew from %.0f to %.0f MB with the number of lines", early/mb, late/mb)
 	}
-	return float64(max(early, late)-min(before, early)) / mb, err
+	return (max(early, late) - min(before, early)) / mb, err
 }
 
-// resident is how much memory the process has of the system.
-func resident() uint64 {
+// resident is the memory that the process holds, in bytes.
+func resident() float64 {
 	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(s)
-	return s[0].Value.Uint64() - s[1].Value.Uint64()
+	return float64(s[0].Value.Uint64() - s[1].Value.Uint64())
 }
 
-// artifactLines is a file of n artifacts that nobody has to hold.
+// artifactLines is a file of n artifacts, made as it is read.
 type artifactLines struct {
 	n, at int
 	rest  []byte
@@ -228,16 +209,16 @@ func fastBesideSlow(ctx context.Context, l *lab) (float64, error) {
 	for i := range 500 {
 		items = append(items, workqueue.Item{ID: fmt.Sprint("fast", i), Kind: "bench", Payload: []byte("f"), ResourceKeys: []string{fmt.Sprint("host:", i%50)}})
 	}
-	q := workqueue.New(l.redis(), "bench", workqueue.Config{})
-	if _, err := q.Enqueue(ctx, items...); err != nil {
+	q, err := newQueue(ctx, l, items...)
+	if err != nil {
 		return 0, err
 	}
-	slots := limit.NewKeyedLimiter(l.redis(), limit.KeyedConfig{Default: 2})
+	slots := limit.NewKeyedLimiter(l.rdb, limit.KeyedConfig{Default: 2})
 	var fast, slow atomic.Int64
 	var took time.Duration
 	start := time.Now()
 	var slowTook time.Duration
-	err := drained(ctx, q, workqueue.PoolConfig{Workers: 10, Limiter: func(string) *limit.KeyedLimiter { return slots }},
+	err = drained(ctx, q, workqueue.PoolConfig{Workers: 10, Limiter: func(string) *limit.KeyedLimiter { return slots }},
 		func(ctx context.Context, it workqueue.Leased) (workqueue.Outcome, error) {
 			if string(it.Payload) == "s" {
 				<-time.After(slowItem)
@@ -252,16 +233,16 @@ func fastBesideSlow(ctx context.Context, l *lab) (float64, error) {
 			}
 			return workqueue.Done(), nil
 		})
-	// The slow host must have been busy all the time, or the fast ones had it easy.
+	// The slow host must have been busy all the time, else it slowed nothing.
 	if ideal := 200 * slowItem / 2; err == nil && slowTook > ideal*13/10 {
-		err = fmt.Errorf("the slow host took %v; %v is ideal", slowTook, ideal)
+		err = fmt.Errorf("the slow host took %v, want at most %v", slowTook, ideal*13/10)
 	}
 	return took.Seconds(), err
 }
 
 // stopIdle is how long an idle pool takes to stop.
 func stopIdle(ctx context.Context, l *lab) (float64, error) {
-	q := workqueue.New(l.redis(), "bench", workqueue.Config{})
+	q := workqueue.New(l.rdb, "bench", workqueue.Config{})
 	p, err := workqueue.NewPool(q, workqueue.NewMux(), workqueue.PoolConfig{Workers: 8})
 	if err != nil {
 		return 0, err

@@ -7,38 +7,30 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"time"
 )
 
-// What holds for a row unless it says otherwise.
+// The defaults of a row.
 const (
 	defaultRounds = 5               // how often it is measured
 	defaultLimit  = 5 * time.Minute // how long a round of it may take
 )
 
-// measureFunc takes one round and returns its value.
+// measureFunc measures one round. Redis is empty before.
 type measureFunc = func(ctx context.Context, l *lab) (float64, error)
 
-// row is one thing that is measured: what it is called, how one round of it is taken, and what is good
-// enough. A row that needs more than one value from one costly run makes several rows over one
-// sync.OnceValues.
+// row is one value that is measured.
 type row struct {
-	name string // "area.what_of_what", e.g. "canvas.chain_50": -only picks by its prefix
+	name string // "area.what_of_what", e.g. "canvas.chain_50": -only selects by its prefix
 	unit string // "ms", "items/s", "bytes", …
 
-	rounds int // how many rounds the median is taken over; defaults to 5
+	rounds int           // the median is taken of so many; defaults to 5
+	limit  time.Duration // how long a round may take; defaults to 5 minutes
 
-	// measure takes one round of ours and returns its value in unit. Before each round Redis is empty.
-	measure measureFunc
-
-	// yardstick takes one round of what ours is compared with, in the same unit, in turns with measure.
-	// With nil the bar is held against the value itself. An ideal that is known beforehand is a function
-	// that returns it.
-	yardstick measureFunc
-
-	bar bar
-
-	limit time.Duration // how long a round may take. Defaults to 5 minutes.
+	measure   measureFunc // of ours, in unit
+	yardstick measureFunc // of what ours is compared with, in unit; nil compares the value itself with bar
+	bar       bar
 }
 
 // bar is what is good enough: a limit on the ratio of ours to the yardstick or, for a row without a
@@ -75,19 +67,11 @@ func (b bar) String() string {
 	}
 }
 
-// measure takes the rounds of a row, ours and the yardstick in turns, and judges their medians. The
-// first round of each is thrown away where there is more than one: it pays for what only happens once.
+// measure runs the rounds of a row, ours and the yardstick in turns, and compares their medians with the bar. With
+// more than one round, a first round of each warms up and is not counted.
 func measure(ctx context.Context, l *lab, r row, rounds int) (result, error) {
-	if rounds == 0 {
-		rounds = r.rounds
-	}
-	if rounds == 0 {
-		rounds = defaultRounds
-	}
-	warmUp := 0
-	if rounds > 1 {
-		warmUp = 1
-	}
+	rounds = cmp.Or(rounds, r.rounds, defaultRounds)
+	warmUp := min(1, rounds-1)
 
 	var ours, theirs []float64
 	for i := range warmUp + rounds {
@@ -111,7 +95,7 @@ func measure(ctx context.Context, l *lab, r row, rounds int) (result, error) {
 	}
 
 	res := result{Name: r.name, Value: median(ours), Unit: r.unit, Bar: r.bar.String()}
-	judged := res.Value
+	compared := res.Value
 	if r.yardstick != nil {
 		y := median(theirs)
 		if y == 0 {
@@ -119,50 +103,43 @@ func measure(ctx context.Context, l *lab, r row, rounds int) (result, error) {
 		}
 		ratio := res.Value / y
 		res.Yardstick, res.Ratio = &y, &ratio
-		judged = ratio
+		compared = ratio
 	}
-	res.OK = r.bar.met(judged)
+	res.OK = r.bar.met(compared)
 	return res, nil
 }
 
-// errStuck says that a round goes on although its time is over: what it does would disturb the others.
-var errStuck = errors.New("it does not end")
-
-// grace is how long a round that was told to end may take to do so.
-const grace = 30 * time.Second
-
-// round empties Redis and takes one value, in its time.
+// round empties Redis and measures once, in its time. Measure functions return soon after ctx ends.
 func (r *row) round(ctx context.Context, l *lab, f measureFunc) (float64, error) {
 	if err := l.empty(ctx); err != nil {
 		return 0, err
 	}
-	return bounded(ctx, cmp.Or(r.limit, defaultLimit), grace, func(ctx context.Context) (float64, error) { return f(ctx, l) })
-}
-
-// bounded calls f, which should end soon after ctx does, and waits for it no longer than limit and grace.
-func bounded(ctx context.Context, limit, grace time.Duration, f func(context.Context) (float64, error)) (float64, error) {
+	limit := cmp.Or(r.limit, defaultLimit)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("a round takes longer than %v", limit))
 	defer cancel()
-	var v float64
-	var err error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		v, err = f(ctx)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-		select {
-		case <-done:
-		case <-time.After(grace):
-			return 0, fmt.Errorf("%w: %w", context.Cause(ctx), errStuck)
-		}
-	}
+	v, err := f(ctx, l)
 	if err != nil && ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	return v, err
+}
+
+// always is the yardstick of an ideal that is known beforehand.
+func always(v float64) measureFunc {
+	return func(context.Context, *lab) (float64, error) { return v, nil }
+}
+
+// shared makes measure functions of the values of one run, which is done once for all of them.
+func shared[T any](run func(context.Context, *lab) (T, error)) func(value func(T) float64) measureFunc {
+	var once sync.Once
+	var v T
+	var err error
+	return func(value func(T) float64) measureFunc {
+		return func(ctx context.Context, l *lab) (float64, error) {
+			once.Do(func() { v, err = run(ctx, l) })
+			return value(v), err
+		}
+	}
 }
 
 func median(vs []float64) float64 {

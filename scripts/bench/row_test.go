@@ -53,8 +53,8 @@ func TestBar(t *testing.T) {
 	}
 }
 
-// TestMeasureInTurns shows what a row can rely on: rounds in turns, Redis empty before each, the first
-// round of each thrown away, medians judged by their ratio.
+// Rounds of ours and the yardstick are in turns, Redis is empty before each, the first of each is not counted, and
+// the ratio of the medians is compared with the bar.
 func TestMeasureInTurns(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -64,7 +64,7 @@ func TestMeasureInTurns(t *testing.T) {
 	next := func(letter string, from *[]float64) func(context.Context, *lab) (float64, error) {
 		return func(ctx context.Context, l *lab) (float64, error) {
 			order.WriteString(letter)
-			n, err := l.redis().DBSize(ctx).Result()
+			n, err := l.rdb.DBSize(ctx).Result()
 			if err != nil {
 				return 0, err
 			}
@@ -73,7 +73,7 @@ func TestMeasureInTurns(t *testing.T) {
 			}
 			v := (*from)[0]
 			*from = (*from)[1:]
-			return v, l.redis().Set(ctx, "left:behind", 1, 0).Err()
+			return v, l.rdb.Set(ctx, "left:behind", 1, 0).Err()
 		}
 	}
 	got, err := measure(t.Context(), l, row{
@@ -112,7 +112,7 @@ func TestRunPrintsJSON(t *testing.T) {
 		}
 	}
 	if v, _ := got[0]["value"].(float64); v <= 0 {
-		t.Errorf("a round trip took %v µs", got[0]["value"])
+		t.Errorf("got a round trip of %v µs, want more than 0", got[0]["value"])
 	}
 }
 
@@ -124,7 +124,7 @@ func TestRunRefusesUnknownRows(t *testing.T) {
 	}
 }
 
-// TestRowNames keeps -only useful: every name is "area.what" and there is one of each.
+// Every name is "area.what" and there is one of each.
 func TestRowNames(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -156,26 +156,28 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-// TestRoundEnds shows that a round that takes too long ends with a reason, whether it heeds its context or not.
+// A round that takes too long ends with the reason.
 func TestRoundEnds(t *testing.T) {
 	t.Parallel()
-	_, err := bounded(t.Context(), time.Millisecond, time.Hour, func(ctx context.Context) (float64, error) {
+	r := row{limit: time.Millisecond}
+	_, err := r.round(t.Context(), newLab(t), func(ctx context.Context, _ *lab) (float64, error) {
 		<-ctx.Done()
 		return 0, errors.New("half way")
 	})
-	if err == nil || !strings.Contains(err.Error(), "longer than 1ms") || !strings.Contains(err.Error(), "half way") || errors.Is(err, errStuck) {
-		t.Errorf("got %v", err)
+	if err == nil || !strings.Contains(err.Error(), "longer than 1ms") || !strings.Contains(err.Error(), "half way") {
+		t.Errorf("got error %v, want that the round takes longer than 1ms, half way", err)
 	}
-	hold := make(chan struct{})
-	defer close(hold)
-	_, err = bounded(t.Context(), time.Millisecond, time.Millisecond, func(context.Context) (float64, error) {
-		<-hold
-		return 0, nil
-	})
-	if !errors.Is(err, errStuck) || !strings.Contains(err.Error(), "longer than 1ms") {
-		t.Errorf("got %v, want that it does not end", err)
-	}
-	if v, err := bounded(t.Context(), time.Hour, time.Hour, func(context.Context) (float64, error) { return 7, nil }); v != 7 || err != nil {
-		t.Errorf("got %v, %v", v, err)
+}
+
+// Rows that share a run measure it once.
+func TestSharedRunsOnce(t *testing.T) {
+	t.Parallel()
+	runs := 0.0
+	value := shared(func(context.Context, *lab) (float64, error) { runs++; return runs, nil })
+	for _, factor := range []float64{10, 20} {
+		got, err := value(func(v float64) float64 { return v * factor })(t.Context(), nil)
+		if got != factor || err != nil {
+			t.Errorf("got %v, %v, want %v", got, err, factor)
+		}
 	}
 }

@@ -38,14 +38,14 @@ func scrapeWithColly(ctx context.Context, _ *lab) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return scrapeWithPeer(ctx, func(base string) *exec.Cmd {
+	return scrapeWithPeer(func(base string) *exec.Cmd {
 		return exec.CommandContext(ctx, path, base, strconv.Itoa(pagesAtOnce))
 	})
 }
 
 func scrapeWithScrapy(ctx context.Context, _ *lab) (float64, error) {
 	// Debian's python3-scrapy is for Debian's Python.
-	python := "/usr/bin/python3"
+	const python = "/usr/bin/python3"
 	if err := exec.CommandContext(ctx, python, "-c", "import scrapy").Run(); err != nil {
 		return 0, fmt.Errorf("%w: apt-get install python3-scrapy", errNoPeer)
 	}
@@ -54,14 +54,14 @@ func scrapeWithScrapy(ctx context.Context, _ *lab) (float64, error) {
 		return 0, fmt.Errorf("make a folder for records: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	return scrapeWithPeer(ctx, func(base string) *exec.Cmd {
+	return scrapeWithPeer(func(base string) *exec.Cmd {
 		return exec.CommandContext(ctx, python, filepath.Join(peersDir(), "scrapy", "spider.py"), base, strconv.Itoa(pagesAtOnce), filepath.Join(dir, "items.jsonl"))
 	})
 }
 
-// scrapeWithPeer runs a peer against the site. It prints how many items it had
-// and in how many seconds.
-func scrapeWithPeer(_ context.Context, peer func(base string) *exec.Cmd) (float64, error) {
+// scrapeWithPeer runs a peer against the site. The peer prints the number of items and
+// of seconds.
+func scrapeWithPeer(peer func(base string) *exec.Cmd) (float64, error) {
 	srv, _, err := benchSite()
 	if err != nil {
 		return 0, err
@@ -76,7 +76,7 @@ func scrapeWithPeer(_ context.Context, peer func(base string) *exec.Cmd) (float6
 	var items int
 	var seconds float64
 	if _, err := fmt.Sscan(out.String(), &items, &seconds); err != nil || items != sitePages {
-		return 0, fmt.Errorf("the peer said %q, want %d items and the seconds", out.String(), sitePages)
+		return 0, fmt.Errorf("got %q of the peer, want %d items and the seconds", out.String(), sitePages)
 	}
 	return float64(items) / seconds, nil
 }

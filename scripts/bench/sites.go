@@ -18,6 +18,7 @@ import (
 	"muster/sites/definition"
 	"muster/sites/extract"
 	"muster/sites/fetch"
+	sitereport "muster/sites/report"
 	"muster/tasks"
 )
 
@@ -27,24 +28,58 @@ const (
 	pagesPerList = 250
 )
 
-func siteRows() []row {
-	return []row{
-		// The yardstick fetches the same pages with as many connections and takes the same fields, in
-		// memory: no Redis, no state, no files, no listing pages.
-		{name: "sites.pages", unit: "pages/s", rounds: 3, bar: atLeast(0.5), measure: scrapeSite, yardstick: scrapeInMemory},
-		// The peers scrape the site from its first list on, with as many connections and the same fields:
-		// colly in memory, Scrapy to JSON lines.
-		{name: "sites.pages_of_colly", unit: "pages/s", rounds: 3, bar: atLeast(0.5), measure: scrapeSite, yardstick: scrapeWithColly},
-		{name: "sites.pages_of_scrapy", unit: "pages/s", rounds: 1, bar: atLeast(3), measure: scrapeSite, yardstick: scrapeWithScrapy},
-		// What the process holds, the site included, while a million pages are queued.
-		{name: "sites.queued_memory", unit: "MB", rounds: 1, bar: atMost(300), measure: queueMillion},
-		{name: "sites.queued_redis", unit: "bytes/URL", rounds: 1, bar: reported, measure: millionInRedis},
-		// Pages fetched twice, of those that were on the way when a worker process was killed, 20 times in
-		// 2,000 pages. A record that is lost or there twice is an error.
-		{name: "sites.kills", unit: "share", rounds: 1, bar: atMost(1), measure: surviveKills},
-		// Four sites, beside a fifth that answers 429, and alone.
-		{name: "sites.beside_backoff", unit: "pages/s", rounds: 3, bar: atLeast(0.95), measure: besideBackoff, yardstick: withoutBackoff},
+func siteQueues() map[string]int { return map[string]int{sites.Queue: 1} }
+
+// registerSites returns a service whose handlers mux has. The caller closes it.
+func registerSites(c *tasks.Client, mux *tasks.Mux, dir string, defs ...*definition.Definition) (*sites.Service, error) {
+	s, err := sites.NewService(sites.Config{Client: c, Registry: sites.NewRegistry(defs...), OutDir: dir})
+	if err != nil {
+		return nil, err
 	}
+	s.Register(mux)
+	return s, nil
+}
+
+// withSites calls use with a service that writes records, and a worker of so many slots for it: none for 0.
+func withSites(ctx context.Context, l *lab, slots int, defs []*definition.Definition, use func(s *sites.Service) error) (err error) {
+	dir, err := os.MkdirTemp("", "muster-bench-sites-")
+	if err != nil {
+		return fmt.Errorf("make a folder for records: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	client := tasks.NewClient(l.rdb)
+	defer client.Close()
+	mux := tasks.NewMux()
+	s, err := registerSites(client, mux, dir, defs...)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	writing, stop := context.WithCancel(ctx)
+	written := make(chan error, 1)
+	go func() { written <- s.Run(writing) }()
+	defer func() { stop(); err = errors.Join(err, <-written) }()
+	if slots > 0 {
+		_, end, err := startWorker(ctx, client, mux, tasks.WorkerConfig{Queues: siteQueues(), Concurrency: slots})
+		if err != nil {
+			return err
+		}
+		return errors.Join(use(s), end())
+	}
+	return use(s)
+}
+
+// scrape scrapes a site, and returns an error unless it yields so many records.
+func scrape(ctx context.Context, s *sites.Service, site string, records int) (sitereport.Summary, error) {
+	run, err := s.Send(ctx, site, sites.ScrapeOptions{})
+	if err != nil {
+		return sitereport.Summary{}, err
+	}
+	sum, err := run.Wait(ctx)
+	if err == nil && (sum.Records != records || sum.Errors > 0 || sum.Status != sitereport.StatusComplete) {
+		err = fmt.Errorf("scrape %s: got status %s, %d records and %d errors, want %d records and no error", site, sum.Status, sum.Records, sum.Errors, records)
+	}
+	return sum, err
 }
 
 const benchDefinition = `site: bench.example
@@ -68,7 +103,7 @@ politeness: {delay: 0, max_per_domain: %d, robots: false}
 
 // benchSite has sitePages pages of about 30 kB and the lists that lead to them.
 func benchSite() (*httptest.Server, *definition.Definition, error) {
-	filler := strings.Repeat(`<div class="row"><span class="cell">some words of a page that nobody asked for</span><a href="/x">more</a></div>`, 260)
+	filler := strings.Repeat(`<div class="row"><span class="cell">some words of a page that no field reads</span><a href="/x">more</a></div>`, 260)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kind, num, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 		n, _ := strconv.Atoi(num)
@@ -94,72 +129,23 @@ func benchSite() (*httptest.Server, *definition.Definition, error) {
 
 // scrapeSite scrapes the site as an operator does: listing pages, every page an item with a durable
 // state, records to JSONL.
-func scrapeSite(ctx context.Context, l *lab) (_ float64, err error) {
+func scrapeSite(ctx context.Context, l *lab) (float64, error) {
 	srv, def, err := benchSite()
 	if err != nil {
 		return 0, err
 	}
 	defer srv.Close()
-	dir, err := os.MkdirTemp("", "muster-bench-sites-")
-	if err != nil {
-		return 0, fmt.Errorf("make a folder for records: %w", err)
-	}
-	defer os.RemoveAll(dir)
-
-	s, end, err := siteService(ctx, l, dir, def)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, end()) }()
-	began := time.Now()
-	run, err := s.Send(ctx, def.Site, sites.ScrapeOptions{})
-	if err != nil {
-		return 0, err
-	}
-	sum, err := run.Wait(ctx)
-	if err != nil {
-		return 0, err
-	}
-	took := time.Since(began)
-	if sum.Records != sitePages || sum.Errors > 0 {
-		return 0, fmt.Errorf("scraped %d records with %d errors, want %d and none", sum.Records, sum.Errors, sitePages)
-	}
-	return sitePages / took.Seconds(), nil
+	var took time.Duration
+	err = withSites(ctx, l, pagesAtOnce, []*definition.Definition{def}, func(s *sites.Service) error {
+		began := time.Now()
+		_, err := scrape(ctx, s, def.Site, sitePages)
+		took = time.Since(began)
+		return err
+	})
+	return sitePages / took.Seconds(), err
 }
 
-// siteService is a service with a worker, until end.
-func siteService(ctx context.Context, l *lab, dir string, defs ...*definition.Definition) (_ *sites.Service, end func() error, err error) {
-	client := tasks.NewClient(l.rdb)
-	s, err := sites.NewService(sites.Config{Client: client, Registry: sites.NewRegistry(defs...), OutDir: dir})
-	if err != nil {
-		return nil, nil, err
-	}
-	mux := tasks.NewMux()
-	s.Register(mux)
-	ready := make(chan struct{})
-	w, err := tasks.NewWorker(client, mux, tasks.WorkerConfig{Queues: map[string]int{sites.Queue: 1}, Concurrency: pagesAtOnce * len(defs), Ready: func() { close(ready) }})
-	if err != nil {
-		return nil, nil, err
-	}
-	workCtx, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(workCtx) }()
-	written := make(chan error, 1)
-	go func() { written <- s.Run(workCtx) }()
-	end = func() error {
-		stop()
-		return errors.Join(<-ended, <-written, s.Close(), client.Close())
-	}
-	select {
-	case <-ready:
-		return s, end, nil
-	case err := <-ended:
-		ended <- nil
-		return nil, nil, errors.Join(fmt.Errorf("worker: %w", err), end())
-	}
-}
-
-// scrapeInMemory fetches and reads the pages and keeps nothing.
+// scrapeInMemory fetches the pages and extracts their records, and stores nothing.
 func scrapeInMemory(ctx context.Context, _ *lab) (float64, error) {
 	srv, def, err := benchSite()
 	if err != nil {
@@ -190,7 +176,7 @@ func scrapeInMemory(ctx context.Context, _ *lab) (float64, error) {
 		return 0, err
 	}
 	if records.Load() != sitePages {
-		return 0, fmt.Errorf("read %d records, want %d", records.Load(), sitePages)
+		return 0, fmt.Errorf("got %d records, want %d", records.Load(), sitePages)
 	}
 	return sitePages / time.Since(began).Seconds(), nil
 }
