@@ -191,7 +191,7 @@ func TestQueueRunReadsLimitsAgain(t *testing.T) {
 	testutil.Eventually(t, "three pages to be fetched", pages.is(3))
 
 	settings("queue:\n  max_per_host: lots\n")
-	hup("the limits stay as they are: muster.yaml:2:17: queue.max_per_host")
+	hup("the limits are unchanged: muster.yaml:2:17: queue.max_per_host")
 	settings("queue: {max_per_host: 2, max_per_hosts: 7}\n")
 	hup("no setting queue.max_per_hosts")
 	for range 2 { // each that ends is followed by one
