@@ -30,7 +30,7 @@ const (
 	DelayProxies Delay = "proxies"      // all proxies rest
 )
 
-// decision is what admission says of a page.
+// decision is the answer of admission about a page.
 type decision struct {
 	action action
 	// With wait:
@@ -48,8 +48,8 @@ type decision struct {
 type action int
 
 const (
-	admit  action = iota // the page may be fetched
-	wait                 // it may be, later
+	admit  action = iota // the page may be fetched now
+	wait                 // it may be fetched later
 	refuse               // it is given up
 )
 
@@ -64,8 +64,8 @@ func refusal(class fetch.Class, err error) decision {
 // admission decides whether a page of a job may be fetched now. It may be used
 // by many goroutines.
 //
-// The pace of the site is not in it: a page may be several requests, with
-// redirects and robots.txt, and each waits for its turn in package fetch.
+// It does not decide about the pace of the site: a page may need several
+// requests, with redirects and robots.txt, and package fetch delays each.
 type admission struct {
 	limits  definition.Limits
 	began   func() time.Time // of the job
@@ -74,11 +74,11 @@ type admission struct {
 	out     *workqueue.Outputs  // the records that wait to be written
 	room    int64               // bytes of records that may wait
 	breaker *polite.SiteBreaker
-	probe   func(context.Context) (failure error, known bool) // asks for a page that the site gave before
+	probe   func(context.Context) (failure error, known bool) // requests a page that was fetched before
 	log     *slog.Logger
 
-	patience time.Duration // how long a page waits in line for a slot
-	heavy    atomic.Bool   // a page had many bytes of records since backlog looked last
+	patience time.Duration // how long a page waits for a slot
+	heavy    atomic.Bool   // a page had many bytes of records since the last call of backlog
 }
 
 var errTooLong = errors.New("limits.max_duration has passed")
@@ -116,24 +116,24 @@ func (a *admission) page(ctx context.Context) (decision, error) {
 	return d, nil
 }
 
-// overdue reports whether the job may take no longer.
+// overdue reports whether the job has taken longer than it may.
 func (a *admission) overdue() bool {
 	return a.limits.MaxDuration > 0 && time.Since(a.began()) > a.limits.MaxDuration
 }
 
-// So many records, and bytes of them, may wait in Redis for their writer before
-// no more pages are fetched. Those of pages that are being fetched come on top.
+// How many records, and bytes of them, may wait in Redis for their writer before
+// no more pages are fetched. Records of pages in flight come on top.
 const (
 	maxUnwritten      = 5000
 	maxUnwrittenBytes = 64 << 20
 )
 
-// heavyPage is how many bytes of records make a page one after which the
-// backlog is looked at before the next, and not only with the next lease.
+// heavyPage is the size of the records of a page, in bytes, from which on the
+// backlog is checked before the next page, and not only before the next lease.
 const heavyPage = 256 << 10
 
-// backlog has pages wait while too many records wait to be written, or any that
-// cannot be.
+// backlog delays pages while too many records wait to be written, or while
+// they cannot be written.
 func (a *admission) backlog(ctx context.Context) (decision, error) {
 	n, bytes, err := a.out.Backlog(ctx)
 	a.heavy.Store(false)
@@ -157,15 +157,14 @@ func (a *admission) backlog(ctx context.Context) (decision, error) {
 // slotsName names the slots of Config.MaxPages among those of a KeyedLimiter.
 const slotsName = "sites:pages"
 
-// How long a page waits in line for a slot, and how long it leaves its worker
-// to others when it has got none.
+// How long a page waits for a slot, and how long it is delayed when it got none.
 const (
 	slotPatience = 5 * time.Second
 	slotAway     = 100 * time.Millisecond
 )
 
-// slot takes one of the slots that bound the pages of all processes. Release is
-// nil when none came free in time.
+// slot acquires one of the slots that bound the pages of all processes. Release
+// is nil when no slot was free in time.
 func (a *admission) slot(ctx context.Context) (release func(), err error) {
 	if a.slots == nil {
 		return func() {}, nil
@@ -179,16 +178,16 @@ func (a *admission) slot(ctx context.Context) (release func(), err error) {
 	}
 	return func() {
 		if err := slot.Release(ctx); err != nil {
-			a.log.Warn("a page slot comes free only when it expires", "error", err)
+			a.log.Warn("a page slot is free only when it expires", "error", err)
 		}
 	}, nil
 }
 
-// probeAgain is when a site is tried again after a probe that says nothing.
+// probeAgain is how soon a site is probed again after a probe that failed.
 const probeAgain = 100 * time.Millisecond
 
-// site asks the breaker of the site. A trial is made with a page that the site
-// gave before: another may itself be at fault.
+// site asks the breaker of the site. A trial requests a page that was fetched
+// before: any other may itself be the cause of a failure.
 func (a *admission) site(ctx context.Context) (decision, error) {
 	permit, err := a.breaker.Allow(ctx)
 	if gone, ok := errors.AsType[*polite.DownError](err); ok {

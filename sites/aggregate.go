@@ -15,8 +15,7 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// invalidPage is why a page fails whose records are invalid, with what is
-// known of them.
+// invalidPage is the error of a page whose records are invalid.
 type invalidPage struct {
 	error
 	invalid int
@@ -51,8 +50,8 @@ func (p *pages) countAnswer(ctx context.Context, via string, failure error) erro
 	return store.AddAnswer(ctx, p.rdb, p.id, via, class == fetch.OK || class == fetch.Gone)
 }
 
-// aggregate adds everything up and has the files closed, here or by whoever
-// sees them. While they cannot be, it returns later.
+// aggregate adds up the counts of a job and has its files closed by their
+// writer, in this process or another. While that cannot be done, it returns later.
 func (j *job) aggregate(ctx context.Context, chunks []report.Counts, lost []string) (report.Summary, error) {
 	sum, ok, err := store.ReadJSON[report.Summary](ctx, j.rdb, store.SummaryKey(j.run))
 	if err != nil {
@@ -73,7 +72,7 @@ func (j *job) aggregate(ctx context.Context, chunks []report.Counts, lost []stri
 		case errors.Is(err, record.ErrNotWriter):
 			return report.Summary{}, later{100 * time.Millisecond}
 		case err != nil && ctx.Err() == nil:
-			// The writer says so. It also closes the job as soon as it can.
+			// The writer reports the error, and closes the job as soon as it can.
 			return report.Summary{}, later{record.RetryAfter}
 		case err != nil:
 			return report.Summary{}, err
@@ -85,12 +84,12 @@ func (j *job) aggregate(ctx context.Context, chunks []report.Counts, lost []stri
 	return sum, nil
 }
 
-// sum adds up what Redis knows of a job.
+// sum adds up what Redis has of a job.
 func (j *job) sum(ctx context.Context, chunks []report.Counts, lost []string) (report.Summary, error) {
 	sum := report.Summary{Site: j.def.Site, JobID: j.run, Status: report.StatusComplete}
 	c, ok, err := store.ReadJSON[collected](ctx, j.rdb, store.CollectedKey(j.id))
 	if err == nil && !ok {
-		err = fmt.Errorf("what job %s collected is not known any more", j.id)
+		err = fmt.Errorf("the result of the listing pages of job %s has expired", j.id)
 	}
 	if err != nil {
 		return report.Summary{}, err
@@ -100,7 +99,7 @@ func (j *job) sum(ctx context.Context, chunks []report.Counts, lost []string) (r
 	for _, o := range chunks {
 		sum.Merge(o)
 	}
-	// A chunk that failed as a whole has counted nothing; the queue has.
+	// A chunk that failed has no counts; the queue has them.
 	stats, err := j.queue.Stats(ctx)
 	if err != nil {
 		return report.Summary{}, fmt.Errorf("count pages: %w", err)
@@ -112,7 +111,7 @@ func (j *job) sum(ctx context.Context, chunks []report.Counts, lost []string) (r
 		sum.Pages, sum.Skipped, sum.Errors = int(stats.Done), int(stats.Skipped), int(stats.Error+stats.Open())
 	}
 	if n := sum.ByClass[fetch.Limit]; n > 0 {
-		sum.Missing = append(sum.Missing, fmt.Sprintf("%d pages were left when limits.max_duration had passed", n))
+		sum.Missing = append(sum.Missing, fmt.Sprintf("%d pages were not fetched because limits.max_duration had passed", n))
 	}
 	if j.def.Session != nil {
 		if sum.Sessions, err = j.crawler.ends.all(ctx); err != nil {

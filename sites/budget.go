@@ -27,8 +27,8 @@ func newBudget(rdb redis.UniversalClient, job string, l definition.Limits) *budg
 
 func (b *budget) bounded() bool { return b.records > 0 || b.bytes > 0 }
 
-// grant counts a page that came and returns how many of its records may be
-// kept. Told again of the same page it counts nothing and returns the same.
+// grant counts a fetched page and returns how many of its records may be kept.
+// A second call with the same page counts nothing and returns the same.
 func (b *budget) grant(ctx context.Context, page string, records, bytes int) (int, error) {
 	if !b.bounded() {
 		return records, nil
@@ -40,7 +40,7 @@ func (b *budget) grant(ctx context.Context, page string, records, bytes int) (in
 	return n, nil
 }
 
-// spent says which limits are reached; then no more pages are begun.
+// spent lists the limits that are reached. No page is fetched after that.
 func (b *budget) spent(ctx context.Context) ([]string, error) {
 	if !b.bounded() {
 		return nil, nil

@@ -13,8 +13,8 @@ import (
 	"muster/sites/internal/store"
 )
 
-// maxChunks is how many chunks a job has at most: a million pages are not a
-// hundred thousand tasks.
+// maxChunks bounds the chunks of a job: a million pages must not become a hundred
+// thousand tasks.
 const maxChunks = 2000
 
 // chunkSize is how many pages a chunk has.
@@ -25,7 +25,7 @@ func chunkSize(def *definition.Definition) int {
 	return 25
 }
 
-// pageID is an item's id, small: there may be a million.
+// pageID is the id of an item in few bytes: a job may have a million.
 type pageID [13]byte
 
 func pageIDOf(id string) (p pageID) {
@@ -44,8 +44,8 @@ func itemIDs(pages []pageID) []string {
 	return ids
 }
 
-// split cuts pages into chunks and keeps which pages each has. Done again with
-// the same pages it changes nothing.
+// split cuts pages into chunks and stores the pages of each. A second call with
+// the same pages changes nothing.
 func (j *job) split(ctx context.Context, pages []pageID) ([]store.Chunk, error) {
 	chunks := []store.Chunk{}
 	size := max(chunkSize(j.def), (len(pages)+maxChunks-1)/maxChunks)
@@ -74,10 +74,10 @@ func (j *job) split(ctx context.Context, pages []pageID) ([]store.Chunk, error) 
 	return chunks, flush()
 }
 
-// errNoChunk says that nobody knows which pages a chunk has.
-var errNoChunk = errors.New("its pages are not known any more; resume the job")
+// errNoChunk fails a chunk whose list of pages has expired.
+var errNoChunk = errors.New("the list of its pages has expired; resume the job")
 
-// pageIDs are the ids of the pages of a chunk.
+// pageIDs returns the ids of the pages of a chunk.
 func (j *job) pageIDs(ctx context.Context, c store.Chunk) ([]string, error) {
 	packed, err := j.rdb.HGet(ctx, store.ChunksKey(j.run), strconv.Itoa(c.Part)).Bytes()
 	size := len(pageID{})

@@ -18,9 +18,9 @@ import (
 )
 
 // errNoStart fails a job whose first pages all failed, after their retries.
-var errNoStart = errors.New("no start page was had")
+var errNoStart = errors.New("no start page could be fetched")
 
-// collected is what the listing pages of a job came to.
+// collected is the result of the listing pages of a job.
 type collected struct {
 	Counts  report.Counts `json:"counts"`
 	Details int           `json:"details"` // detail pages to fetch
@@ -29,8 +29,8 @@ type collected struct {
 
 // collect walks the listing pages and cuts what they lead to into chunks.
 //
-// It holds nothing that counts: each run walks the same pages in the same
-// order, those that are done by their stored results.
+// It keeps no state between runs: each run walks the same pages in the same
+// order, and reads the stored results of those that are done.
 func (j *job) collect(ctx context.Context, worker string) ([]store.Chunk, error) {
 	return newWalk(j, worker).collect(ctx)
 }
@@ -55,11 +55,11 @@ func (w *walk) collect(ctx context.Context) ([]store.Chunk, error) {
 		}
 		front = append(front, v)
 	}
-	if err := w.keep(ctx); err != nil {
+	if err := w.enqueueDetails(ctx); err != nil {
 		return nil, err
 	}
-	// Detail pages are fetched beside the listing pages, so that neither waits
-	// for all of the other.
+	// Detail pages are fetched beside the listing pages, so that neither kind
+	// waits for all pages of the other.
 	atOnce := max(j.def.Politeness.MaxPerDomain/2, 1)
 	starts := len(front)
 	for len(front) > 0 && !w.enough() {
@@ -81,15 +81,15 @@ func (w *walk) collect(ctx context.Context) ([]store.Chunk, error) {
 	w.sum.Details = len(w.details)
 	stored, err := json.Marshal(w.sum)
 	if err != nil {
-		return nil, fmt.Errorf("encode what was collected: %w", err)
+		return nil, fmt.Errorf("encode the result of the listing pages: %w", err)
 	}
 	if err := j.rdb.Set(ctx, store.CollectedKey(j.id), stored, store.Keep).Err(); err != nil {
-		return nil, fmt.Errorf("store what was collected: %w", err)
+		return nil, fmt.Errorf("store the result of the listing pages: %w", err)
 	}
 	return j.split(ctx, w.details)
 }
 
-// requeue puts the failed pages of the job that this one resumes back, once.
+// requeue puts the failed pages of the resumed job back into the queue, once.
 func (j *job) requeue(ctx context.Context) error {
 	if j.req.Resume == "" {
 		return nil
@@ -112,29 +112,29 @@ func (j *job) requeue(ctx context.Context) error {
 	return nil
 }
 
-// walk is one way over the listing pages.
+// walk is one run over the listing pages of a job.
 type walk struct {
 	*job
 	worker  string
 	began   time.Time
-	slice   timeslice           // begins with the first page that no earlier walk has come to
-	seen    map[pageID]struct{} // pages that were met
-	prints  map[string]bool     // of pages, to tell when they repeat
-	given   map[string]int      // records by type, from listing pages
-	details []pageID            // of detail pages, in the order in which they were met
-	fresh   []visit             // those that are no items yet, which are the last of details
-	fetched int                 // how many of details were fetched here
+	slice   timeslice           // begins with the first page that no earlier walk has reached
+	seen    map[pageID]struct{} // pages that were found
+	prints  map[string]bool     // of pages, to recognize repeated ones
+	records map[string]int      // records by type, from listing pages
+	details []pageID            // detail pages, in the order in which they were found
+	fresh   []visit             // the last of details, which are not in the queue yet
+	fetched int                 // how many of details this walk has fetched
 	sum     collected
 }
 
 func newWalk(j *job, worker string) *walk {
 	return &walk{
 		job: j, worker: worker, began: time.Now(), slice: timeslice{length: collectSlice},
-		seen: map[pageID]struct{}{}, prints: map[string]bool{}, given: map[string]int{},
+		seen: map[pageID]struct{}{}, prints: map[string]bool{}, records: map[string]int{},
 	}
 }
 
-// wave fetches listing pages and returns those that come after them.
+// wave fetches listing pages and returns the listing pages that they lead to.
 func (w *walk) wave(ctx context.Context, front []visit) ([]visit, error) {
 	var fresh []visit
 	for _, v := range front {
@@ -158,13 +158,13 @@ func (w *walk) wave(ctx context.Context, front []visit) ([]visit, error) {
 		return nil, err
 	}
 	if over(infos, ids) {
-		w.fetched = min(w.fetched+w.beside(len(ids)), len(w.details)) // as far as it came then
+		w.fetched = min(w.fetched+w.beside(len(ids)), len(w.details)) // as far as the earlier walk came
 	} else {
 		if w.slice.over() {
 			return nil, later{}
 		}
 		w.beginSlice()
-		if err := w.ask(ctx, ids, fresh); err != nil {
+		if err := w.fetch(ctx, ids, fresh); err != nil {
 			return nil, err
 		}
 		if infos, err = w.results(ctx, ids); err != nil {
@@ -173,13 +173,13 @@ func (w *walk) wave(ctx context.Context, front []visit) ([]visit, error) {
 	}
 	var next []visit
 	for i, id := range ids {
-		next = append(next, w.take(fresh[i], infos[id])...)
+		next = append(next, w.add(fresh[i], infos[id])...)
 	}
-	return next, w.keep(ctx)
+	return next, w.enqueueDetails(ctx)
 }
 
-// beginSlice begins the time for new pages where an earlier walk came to, the
-// first time. It is long enough for the way there to matter little.
+// beginSlice begins the time for new pages at the first call. The time is long
+// compared with what it took to read the pages of earlier walks again.
 func (w *walk) beginSlice() {
 	if w.slice.began.IsZero() {
 		w.slice.length = max(w.slice.length, 10*time.Since(w.began))
@@ -187,54 +187,55 @@ func (w *walk) beginSlice() {
 	}
 }
 
-// over tells whether all pages are known and terminal.
+// over reports whether all pages are in the queue and terminal.
 func over(infos map[string]workqueue.Info, ids []string) bool {
 	return !slices.ContainsFunc(ids, func(id string) bool { return !infos[id].State.Terminal() })
 }
 
-// ask fetches listing pages until all are terminal, and beside them detail
+// fetch fetches listing pages until all are terminal, and beside them detail
 // pages.
-func (w *walk) ask(ctx context.Context, ids []string, pages []visit) error {
+func (w *walk) fetch(ctx context.Context, ids []string, pages []visit) error {
 	if err := w.enqueueAs(ctx, ids, pages); err != nil {
 		return err
 	}
 	nothing := func(yield) ([]string, error) { return nil, nil }
 	var g errgroup.Group
 	if len(ids) < w.def.Politeness.MaxPerDomain {
-		g.Go(func() error { return w.some(ctx, w.beside(len(ids))) })
+		g.Go(func() error { return w.fetchDetails(ctx, w.beside(len(ids))) })
 	}
 	if err := errors.Join(w.crawler.work(ctx, w.worker, ids, len(ids), &w.slice, nothing), g.Wait()); err != nil {
 		return err
 	}
 	if len(ids) >= w.def.Politeness.MaxPerDomain {
-		return w.some(ctx, 1)
+		return w.fetchDetails(ctx, 1)
 	}
 	return nil
 }
 
-// beside is how many detail pages are fetched beside so many listing pages.
+// beside returns how many detail pages are fetched beside a number of listing
+// pages.
 func (w *walk) beside(lists int) int { return max(w.def.Politeness.MaxPerDomain-lists, 1) }
 
-// keep makes items of the detail pages that were met.
-func (w *walk) keep(ctx context.Context) error {
+// enqueueDetails puts the detail pages that were found into the queue.
+func (w *walk) enqueueDetails(ctx context.Context) error {
 	err := w.enqueueAs(ctx, itemIDs(w.details[len(w.details)-len(w.fresh):]), w.fresh)
 	w.fresh = nil
 	return err
 }
 
-// ahead is the name under which some leases: work takes over what is leased
-// under the other.
+// ahead is the name under which fetchDetails leases: work takes over the leases
+// of w.worker.
 func (w *walk) ahead() string { return w.worker + " ahead" }
 
-// some fetches up to n detail pages. Those that cannot be had at once, or fail,
-// are left to their chunks.
-func (w *walk) some(ctx context.Context, n int) error {
+// fetchDetails fetches up to n detail pages. Those that must wait, or fail, are
+// left to their chunks.
+func (w *walk) fetchDetails(ctx context.Context, n int) error {
 	n = min(n, len(w.details)-w.fetched)
 	if n <= 0 {
 		return nil
 	}
 	if d, err := w.crawler.admission.backlog(ctx); err != nil || d.action != admit {
-		return nil // the chunks will tell
+		return nil // a chunk returns the error
 	}
 	leases, _, _, err := w.queue.LeaseIDs(ctx, w.ahead(), itemIDs(w.details[w.fetched:w.fetched+n]))
 	if err != nil {
@@ -247,13 +248,13 @@ func (w *walk) some(ctx context.Context, n int) error {
 	return nil
 }
 
-// take books a terminal listing page and returns the listing pages it leads to.
-func (w *walk) take(v visit, info workqueue.Info) []visit {
+// add counts a terminal listing page and returns the listing pages it leads to.
+func (w *walk) add(v visit, info workqueue.Info) []visit {
 	y := yieldOf(info) // of a sitemap it may be large
 	w.sum.Counts.Add(pageOf(v.URL, info, y))
 	if info.State != workqueue.StateDone {
 		if info.State == workqueue.StateError || !isGoneEnd(v, y) && y.Class != fetch.Enough {
-			w.cut("listing page " + v.URL + " was not had: " + info.Note)
+			w.cut("listing page " + v.URL + " could not be fetched: " + info.Note)
 		}
 		return nil
 	}
@@ -272,7 +273,7 @@ func (w *walk) take(v visit, info workqueue.Info) []visit {
 	}
 	records := 0
 	for typ, n := range y.Records {
-		w.given[typ] += n
+		w.records[typ] += n
 		records += n
 	}
 	if y.Next != nil && (!y.Counted || (news && fresh+records > 0)) {
@@ -289,24 +290,25 @@ func (w *walk) take(v visit, info workqueue.Info) []visit {
 	return next
 }
 
-// maxIdle ends a chain of listing pages that goes on for ever without
-// anything new, as a calendar does.
+// maxIdle ends an endless chain of listing pages without anything new, such as
+// a calendar.
 const maxIdle = 20
 
-// isGoneEnd tells whether a counted listing page that is not there is just
-// the end of the count.
+// isGoneEnd reports whether a counted listing page does not exist because the
+// count has ended.
 func isGoneEnd(v visit, y yield) bool {
 	return v.N > 0 && y.Class == fetch.Gone
 }
 
-// detail notes a detail page to fetch, unless it is known or one too many.
+// detail adds a detail page, unless the limits forbid it, and reports whether the
+// page was new.
 func (w *walk) detail(v visit) bool {
 	id := pageIDOf(w.itemID(v))
 	if _, ok := w.seen[id]; ok {
 		return false
 	}
 	if w.req.Limit > 0 && len(w.details) >= w.req.Limit {
-		return true // it is new, and one too many
+		return true // new, and beyond the limit
 	}
 	if len(w.seen) >= w.def.Limits.MaxPages {
 		w.cut(fmt.Sprintf("limits.max_pages (%d) was reached", w.def.Limits.MaxPages))
@@ -318,14 +320,14 @@ func (w *walk) detail(v visit) bool {
 	return true
 }
 
-// cut notes why the job will not have everything.
+// cut notes why the job is incomplete.
 func (w *walk) cut(why string) {
 	if !slices.Contains(w.sum.Cut, why) && len(w.sum.Cut) < 20 {
 		w.sum.Cut = append(w.sum.Cut, why)
 	}
 }
 
-// enough tells whether the limits of the scrape are reached.
+// enough reports whether the limit of the scrape is reached.
 func (w *walk) enough() bool {
 	limit := w.req.Limit
 	if limit == 0 {
@@ -336,7 +338,7 @@ func (w *walk) enough() bool {
 		return false
 	}
 	for _, r := range w.def.RecordsFrom(definition.KindListing) {
-		if w.given[r.Name] < limit {
+		if w.records[r.Name] < limit {
 			return false
 		}
 	}
@@ -364,7 +366,7 @@ func (j *job) chunk(ctx context.Context, worker string, c store.Chunk) (report.C
 		}
 		return more, nil
 	}
-	// Pages that an earlier run has done may have led to others.
+	// Pages that an earlier run has fetched may have led to others.
 	for at := 0; at < len(all); {
 		part := all[at:]
 		at = len(all)

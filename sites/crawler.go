@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	// maxAttempts ends a page that kills its workers; the retries of what can
-	// be said to have gone wrong with a page end sooner.
+	// maxAttempts gives up a page that crashes its workers. Retries after an error
+	// end sooner.
 	maxAttempts = 25
-	// leaseTTL must be longer than a window takes.
+	// leaseTTL must be longer than the pages of a window take.
 	leaseTTL = 15 * time.Minute
 	// window is how many pages a chunk leases at a time.
 	window = 8
-	// sitOut is the longest wait that is not worth giving the worker back.
-	sitOut = 100 * time.Millisecond
+	// maxSleep is the longest wait during which a task keeps its worker.
+	maxSleep = 100 * time.Millisecond
 )
 
 // crawler fetches pages of a job in this process: each is leased, admitted,
@@ -44,18 +44,18 @@ type crawler struct {
 	extractor *extractor
 	delays    *counters   // by Delay
 	ends      *counters   // of sessions, by why they ended
-	noted     atomic.Bool // see given
+	noted     atomic.Bool // see noteProbePage
 }
 
-// work fetches pages until all of them are terminal, or later says when to go
-// on. Their ids may grow while it runs: grow is called with each page that
-// was done. It settles what it has leased before it returns, and leases
-// something before slice ends it.
+// work fetches pages until all of them are terminal, or returns later. The list
+// may grow meanwhile: grow is called with each page that was fetched, and returns
+// the pages to add. work settles what it has leased before it returns, and leases
+// at least one page, if it can, before slice ends it.
 func (c *crawler) work(ctx context.Context, worker string, ids []string, parallel int, slice *timeslice, grow func(yield) ([]string, error)) error {
 	if err := c.leases.returnPending(ctx); err != nil {
 		return err
 	}
-	// An earlier run under this name has ended, its leases with it.
+	// An earlier run under this name has ended; take over its leases.
 	if _, err := c.queue.ExpireWorker(ctx, worker); err != nil {
 		return fmt.Errorf("take over pages: %w", err)
 	}
@@ -69,7 +69,7 @@ func (c *crawler) work(ctx context.Context, worker string, ids []string, paralle
 			return nil
 		}
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < 2*c.def.Limits.PageTimeout && time.Until(deadline) < 5*time.Minute {
-			return later{} // a new attempt has all its time again
+			return later{} // the next run of the task has a new deadline
 		}
 		if s.leased > leased {
 			continue
@@ -78,7 +78,7 @@ func (c *crawler) work(ctx context.Context, worker string, ids []string, paralle
 		if !s.soonest.IsZero() {
 			wait = max(time.Until(s.soonest), time.Millisecond)
 		}
-		if wait > sitOut {
+		if wait > maxSleep {
 			return later{wait}
 		}
 		if err := sleep(ctx, wait); err != nil {
@@ -87,7 +87,7 @@ func (c *crawler) work(ctx context.Context, worker string, ids []string, paralle
 	}
 }
 
-// sweep goes over pages and fetches those that can be leased.
+// sweep fetches those of a list of pages that can be leased.
 type sweep struct {
 	*crawler
 	worker   string
@@ -96,8 +96,8 @@ type sweep struct {
 	slice    *timeslice
 	grow     func(yield) ([]string, error)
 
-	leased  int       // pages, in all sweeps
-	open    int       // pages that are not terminal
+	leased  int       // how many pages were leased, in all runs
+	open    int       // how many pages are not terminal
 	soonest time.Time // when the first of those can be leased
 }
 
@@ -143,13 +143,13 @@ func (s *sweep) add(done []yield) error {
 	return nil
 }
 
-// batch fetches leased pages, some at once, and settles each. What it cannot
-// begin, because the site's clock or the end of ctx forbids it, it gives back;
-// what is under way ends, or the site would have to serve it twice.
+// batch fetches leased pages, up to parallel at once, and settles each. After one
+// must wait, or ctx has ended, it returns the leases of those that have not begun.
+// Pages in flight are completed, so that the site need not serve them twice.
 func (c *crawler) batch(ctx context.Context, leases []workqueue.Leased, parallel int) ([]yield, error) {
 	yields := make([]*yield, len(leases))
 	stop := make([]error, len(leases))
-	var halted atomic.Bool // a page was stopped: the others wait for the same clock
+	var halted atomic.Bool // a page must wait, and so must the others
 	var g errgroup.Group
 	g.SetLimit(max(parallel, 1))
 	for i, lease := range leases {
@@ -181,7 +181,7 @@ func (c *crawler) batch(ctx context.Context, leases []workqueue.Leased, parallel
 }
 
 // page fetches one page and settles it. The error is later, or that of ctx or
-// Redis: what went wrong with the page is settled with it.
+// Redis: the error of the page itself is settled with it.
 func (c *crawler) page(ctx context.Context, lease workqueue.Leased) (*yield, error) {
 	var v visit
 	if err := json.Unmarshal(lease.Payload, &v); err != nil {
@@ -204,8 +204,7 @@ func (c *crawler) page(ctx context.Context, lease workqueue.Leased) (*yield, err
 	return f.yield, c.done(ctx, lease, v, f)
 }
 
-// delayed counts a delay and returns later. It returns nil of a page that need
-// not wait.
+// delayed counts a delay and returns later, or nil if the page need not wait.
 func (c *crawler) delayed(d decision) error {
 	if d.action != wait {
 		return nil
@@ -214,16 +213,16 @@ func (c *crawler) delayed(d decision) error {
 	return later{d.after}
 }
 
-// fetched is what the fetch of a page came to.
+// fetched is the result of fetching a page.
 type fetched struct {
 	yield   *yield
 	records [][]byte
 	err     error
-	down    time.Duration // how long the site is left alone; 0: it is not down
+	down    time.Duration // how long the site gets no requests; 0: it is not down
 }
 
-// fetch fetches and extracts a page, and reports to the breaker and the report
-// of the job how that ended.
+// fetch fetches and extracts a page, and adds the result to the breaker and the
+// report of the job.
 func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d decision) (f fetched) {
 	began := time.Now()
 	var page extract.Page
@@ -237,7 +236,7 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 		}
 	}
 	if err != nil {
-		c.log.Warn("cannot note in the site's breaker how a page ended", "error", err)
+		c.log.Warn("cannot report the result of a page to the site's breaker", "error", err)
 	}
 	f.down = down
 	via := ""
@@ -245,7 +244,7 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 		via = f.yield.via
 	}
 	if err := c.countAnswer(context.WithoutCancel(ctx), via, f.err); err != nil {
-		c.log.Warn("the report will lack what came by a proxy", "error", err)
+		c.log.Warn("the report will lack an answer of a proxy", "error", err)
 	}
 	if f.err != nil && c.admission.overdue() {
 		f.err = &fetch.Error{Class: fetch.Limit, URL: v.URL, Err: errTooLong}
@@ -260,8 +259,8 @@ func (c *crawler) isLastTry(lease workqueue.Leased, failure error) bool {
 	return ok && fe.OfSite() && fe.Class != fetch.Blocked && lease.Attempts >= fetch.PolicyFor(fe.Class, c.def.Retries).Retries
 }
 
-// probe asks for a page that the site has given to the job before. Known is
-// false when there is none.
+// probe requests a page that the job has fetched before. Known is false when
+// there is none.
 func (c *crawler) probe(ctx context.Context) (failure error, known bool) {
 	v, ok, err := store.ReadJSON[visit](ctx, c.rdb, store.ProbePageKey(c.id))
 	if err != nil || !ok {
@@ -271,17 +270,18 @@ func (c *crawler) probe(ctx context.Context) (failure error, known bool) {
 	return err, true
 }
 
-// done settles a page with its records. What is not settled is fetched again.
+// done settles a page with its records. A page that is not settled is fetched
+// again.
 func (c *crawler) done(ctx context.Context, lease workqueue.Leased, v visit, f fetched) error {
-	records, err := c.ration(ctx, lease.ID, f.yield, f.records)
+	records, err := c.limitRecords(ctx, lease.ID, f.yield, f.records)
 	if err == nil {
-		err = c.lead(ctx, v, f.yield)
+		err = c.enqueueLinks(ctx, v, f.yield)
 	}
 	if err != nil {
 		return errors.Join(err, c.leases.giveBack(ctx, lease))
 	}
-	if err := c.given(ctx, v); err != nil {
-		c.log.Warn("should the site go down, it is harder to see when it is up again", "error", err)
+	if err := c.noteProbePage(ctx, v); err != nil {
+		c.log.Warn("no page is stored to probe the site with, should it go down", "error", err)
 	}
 	result, err := json.Marshal(f.yield)
 	if err != nil {
@@ -298,8 +298,8 @@ func (c *crawler) done(ctx context.Context, lease workqueue.Leased, v visit, f f
 	return err
 }
 
-// ration keeps of the records of a page what the limits of the job leave.
-func (c *crawler) ration(ctx context.Context, page string, y *yield, records [][]byte) ([][]byte, error) {
+// limitRecords returns the records of a page that the limits of the job allow.
+func (c *crawler) limitRecords(ctx context.Context, page string, y *yield, records [][]byte) ([][]byte, error) {
 	n, err := c.admission.budget.grant(ctx, page, len(records), y.Bytes)
 	if err != nil {
 		return nil, err
@@ -310,10 +310,10 @@ func (c *crawler) ration(ctx context.Context, page string, y *yield, records [][
 	return records[:n], nil
 }
 
-// lead enqueues the pages that a detail page leads to, before the page is
-// settled, so that no crash can lose them. What a listing page leads to is
-// enqueued by collect, which knows how many are wanted.
-func (c *crawler) lead(ctx context.Context, v visit, y *yield) error {
+// enqueueLinks enqueues the pages that a detail page leads to, before the page is
+// settled, so that no crash can lose them. Those of a listing page are enqueued
+// by collect, which knows how many are wanted.
+func (c *crawler) enqueueLinks(ctx context.Context, v visit, y *yield) error {
 	if v.Kind != definition.KindDetail || len(y.Links) == 0 {
 		return nil
 	}
@@ -329,8 +329,8 @@ func (c *crawler) lead(ctx context.Context, v visit, y *yield) error {
 	return err
 }
 
-// given notes the first page that the site gives to this process, for probe.
-func (c *crawler) given(ctx context.Context, v visit) error {
+// noteProbePage stores the first page that this process has fetched, for probe.
+func (c *crawler) noteProbePage(ctx context.Context, v visit) error {
 	if v.Kind == definition.KindSitemap || !c.noted.CompareAndSwap(false, true) {
 		return nil
 	}
@@ -340,12 +340,12 @@ func (c *crawler) given(ctx context.Context, v visit) error {
 	}
 	if err := c.rdb.Set(ctx, store.ProbePageKey(c.id), data, store.Keep).Err(); err != nil {
 		c.noted.Store(false)
-		return fmt.Errorf("note a page that the site gives: %w", err)
+		return fmt.Errorf("store a page to probe with: %w", err)
 	}
 	return nil
 }
 
-// failed does what the class of a failure asks for.
+// failed retries, delays or gives up a page, by the class of its failure.
 func (c *crawler) failed(ctx context.Context, lease workqueue.Leased, v visit, f fetched) error {
 	err, class := f.err, fetch.ClassOf(f.err)
 	if ctx.Err() != nil || class == fetch.Canceled {
@@ -354,7 +354,7 @@ func (c *crawler) failed(ctx context.Context, lease workqueue.Leased, v visit, f
 		}
 		return errors.Join(err, c.leases.giveBack(ctx, lease))
 	}
-	if tasks.Refused(err) { // the page is not to blame
+	if tasks.Refused(err) { // Redis failed, and not the page
 		return errors.Join(err, c.leases.giveBack(ctx, lease))
 	}
 	var after time.Duration
@@ -369,7 +369,7 @@ func (c *crawler) failed(ctx context.Context, lease workqueue.Leased, v visit, f
 	c.log.Debug("page failed", "url", v.URL, "class", class, "attempt", attempt, "down", f.down, "error", err)
 	switch {
 	case class == fetch.Limit:
-	case f.down > 0: // others are tried first when the site may be up again
+	case f.down > 0: // when the site may be up again, other pages are tried first
 		return c.wait(ctx, lease, class, err, waitFor(DelayDown, max(after, f.down+policy.Wait(1, c.def.Retries.Cap))))
 	case policy.Free:
 		return c.wait(ctx, lease, class, err, waitFor(DelayLimited, after))
@@ -381,8 +381,8 @@ func (c *crawler) failed(ctx context.Context, lease workqueue.Leased, v visit, f
 	return c.giveUp(ctx, lease, class, err)
 }
 
-// wait leaves a page in the queue for a while without using up an attempt. A
-// page that has waited for too long is given up.
+// wait delays a page; that is not an attempt. A page that has waited for too long
+// is given up.
 func (c *crawler) wait(ctx context.Context, lease workqueue.Leased, class fetch.Class, err error, d decision) error {
 	since := time.Now()
 	if infos, gerr := c.queue.Get(ctx, lease.ID); gerr == nil && len(infos) == 1 {
@@ -395,8 +395,8 @@ func (c *crawler) wait(ctx context.Context, lease workqueue.Leased, class fetch.
 	return c.leases.retry(ctx, lease, fmt.Errorf("%s%s: %w", delayNote, since.UTC().Format(time.RFC3339), err), d.after, false)
 }
 
-// stallMax is how long a page may be delayed. It waits for proxies that rest as
-// long as its job may take, if there is a limit to that.
+// stallMax is how long a page may be delayed. While all proxies rest, it may be
+// delayed as long as its job may take, if that has a limit.
 func (c *crawler) stallMax(class fetch.Class) time.Duration {
 	if limit := c.def.Limits.MaxDuration; class == fetch.NoProxy && limit > 0 {
 		return max(limit, c.def.Retries.StallMax)
@@ -423,7 +423,8 @@ func (c *crawler) giveUp(ctx context.Context, lease workqueue.Leased, class fetc
 
 const delayNote = "delayed since "
 
-// delayedSince reads from an item's note when it was first delayed.
+// delayedSince reads from the note of an item when it was first delayed, and
+// returns missing if the note does not have that.
 func delayedSince(note string, missing time.Time) time.Time {
 	rest, ok := strings.CutPrefix(note, delayNote)
 	if !ok {

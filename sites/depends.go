@@ -21,8 +21,8 @@ var errDepends = errors.New("not started")
 
 // awaitDependencies returns nil once the jobs that a job waits for are
 // complete, later while one of them is under way, and errDepends when one has
-// ended otherwise. What a job waits for is in its spec until then: a job that
-// has begun waits no more.
+// ended otherwise. Then it removes them from the stored request: a job that has
+// begun does not wait again.
 func (h *handlers) awaitDependencies(ctx context.Context, id string, req store.Request) error {
 	if len(req.After) == 0 {
 		return nil
@@ -52,7 +52,7 @@ func (h *handlers) awaitDependencies(ctx context.Context, id string, req store.R
 	stored.After, stored.Began = nil, time.Now().UnixMilli() // its time counts from here
 	spec, err := json.Marshal(stored)
 	if err != nil {
-		return fmt.Errorf("encode the job: %w", err)
+		return fmt.Errorf("encode job %s: %w", id, err)
 	}
 	if err := h.rdb.Set(ctx, store.RequestKey(id), spec, store.Keep).Err(); err != nil {
 		return fmt.Errorf("store job %s: %w", id, err)
@@ -60,9 +60,9 @@ func (h *handlers) awaitDependencies(ctx context.Context, id string, req store.R
 	return nil
 }
 
-// outcome is the status of a job, and whether it is over. Unlike Job it can be
-// asked for in a task, and of a job that was sent by a process that died before
-// it was listed.
+// outcome returns the status of a job, and whether it is over. Unlike
+// Reader.Job it needs no stored request: the process that sent the job may have
+// crashed before it stored one.
 func (h *handlers) outcome(ctx context.Context, id string) (status string, over bool, err error) {
 	sum, closed, err := store.ReadJSON[report.Summary](ctx, h.rdb, store.SummaryKey(id))
 	if err != nil || closed {

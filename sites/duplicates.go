@@ -12,8 +12,8 @@ import (
 const maxContents = 10_000
 
 // duplicates finds pages of a job with the content of a page at another
-// address: the same text and the same records, but for keys and URLs. It
-// remembers the last pages that this process has read, so it may miss some.
+// address: the same text and the same records, apart from keys and URLs. It
+// remembers only the last pages of this process, so it may miss some.
 // The zero value is ready for use by many goroutines.
 type duplicates struct {
 	mu    sync.Mutex // guards first

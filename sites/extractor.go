@@ -26,8 +26,8 @@ type extractor struct {
 	siblings *siblings
 }
 
-// extract reads a page that was fetched; tries is how often the page was tried
-// before. Every error but that of ctx is a *fetch.Error.
+// extract makes records and links of a fetched page; tries is how often the page
+// was tried before. Every error except that of ctx is a *fetch.Error.
 func (x *extractor) extract(ctx context.Context, v visit, page extract.Page, tries int) (*yield, [][]byte, error) {
 	leave, err := x.memory.enter(ctx, len(page.Body))
 	if err != nil {
@@ -86,8 +86,7 @@ func (x *extractor) sitemap(v visit, page extract.Page) (*yield, error) {
 	return y, nil
 }
 
-// check returns why a page is none that the definition is about; nil when it
-// may be one.
+// check returns why a page cannot be one that the definition describes, or nil.
 func (x *extractor) check(doc *extract.Doc, res extract.Result) (fetch.Class, error) {
 	if !extract.MustHave(x.def, doc) {
 		why := "the page has none of must_have"
@@ -105,12 +104,12 @@ func (x *extractor) check(doc *extract.Doc, res extract.Result) (fetch.Class, er
 	case fetch.NeedsScript(doc):
 		return fetch.Validate, errors.New("the page is an empty frame that needs JavaScript, which is not run; see render in the definition")
 	case doc.Root != nil && doc.JSON == nil && len(x.def.Page(doc.Page.Kind).MustHave) == 0 && doc.Text() == "":
-		return fetch.Empty, errors.New("there is nothing to read on the page")
+		return fetch.Empty, errors.New("the page has no text")
 	}
 	return fetch.OK, nil
 }
 
-// yield is what a page came to, and its records as JSON.
+// yield returns the result of a page, and its records as JSON.
 func (x *extractor) yield(v visit, doc *extract.Doc, res extract.Result) (*yield, [][]byte, error) {
 	y := &yield{
 		Class: fetch.OK, Bytes: len(doc.Page.Body), via: doc.Page.Via, Took: max(doc.Page.Took.Milliseconds(), 1), Duplicate: x.contents.of(doc, &res),

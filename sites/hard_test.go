@@ -17,8 +17,8 @@ import (
 	"muster/tasks/redistest"
 )
 
-// Pages that nobody should have to fetch end in a job of ordinary ones, each
-// in its class, and the job with all that can be had.
+// Hostile pages among ordinary ones fail, each with its class, and the job has
+// the records of all others.
 func TestHardPages(t *testing.T) {
 	t.Parallel()
 	var bomb bytes.Buffer

@@ -66,8 +66,8 @@ func TestHealthOfTheFirstJob(t *testing.T) {
 	}
 }
 
-// A job that goes on with another is judged by what both have, and records
-// that did not change are records.
+// A job that resumes another is judged by the records of both, and unchanged
+// records count.
 func TestHealthOfResumedAndUnchangedJobs(t *testing.T) {
 	t.Parallel()
 	site := newShop(t, 1, 20)

@@ -10,15 +10,15 @@ import (
 	"muster/tasks"
 )
 
-// job is a scrape as one process sees it.
+// job is a scrape in this process.
 type job struct {
 	*pages
 	crawler *crawler
-	// finish has the files of the job closed.
+	// finish closes the files of the job; see record.Recorder.Finish.
 	finish func(ctx context.Context, run string, sum report.Summary) (report.Summary, error)
 }
 
-// later says that there is nothing to do until some time has passed.
+// later is the error of a step that must run again after some time.
 type later struct{ after time.Duration }
 
 func (l later) Error() string { return fmt.Sprintf("nothing to do for %s", l.after) }
@@ -34,7 +34,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// publish writes the live numbers of the job.
+// publish stores the progress of the job.
 func (j *job) publish(ctx context.Context) {
 	if byType, _, err := store.Written(ctx, j.queue.Outputs()); err == nil && len(byType) > 0 {
 		n := 0

@@ -20,7 +20,7 @@ const (
 	JobWaiting  = "WAITING" // for a worker, or for the jobs that it depends on
 	JobRunning  = "RUNNING"
 	JobPaused   = "PAUSED"  // by PauseSite
-	JobBlocked  = "BLOCKED" // its records, or what Redis knows of it, cannot be written; Trouble says why
+	JobBlocked  = "BLOCKED" // its records, or its state in Redis, cannot be written; Trouble is the reason
 	JobFailed   = "FAILED"
 	JobCanceled = "CANCELED"
 )
@@ -31,12 +31,12 @@ type Job struct {
 	Site    string        `json:"site"`
 	Status  string        `json:"status"`
 	Began   time.Time     `json:"began"`
-	Resumes string        `json:"resumes,omitempty"` // the job that it goes on with
+	Resumes string        `json:"resumes,omitempty"` // the job that it continues
 	Direct  report.Direct `json:"direct,omitempty"`  // why it uses no proxies, if so
-	// WaitsFor are sites that it depends on, while it waits for their jobs.
+	// WaitsFor are the sites whose jobs it waits for.
 	WaitsFor []string        `json:"waits_for,omitempty"`
 	Pages    workqueue.Stats `json:"pages"`
-	Records  map[string]int  `json:"records"`          // by type, as far as they are written
+	Records  map[string]int  `json:"records"`          // those that are written, by type
 	Delays   map[string]int  `json:"delays,omitempty"` // how often pages waited, by Delay
 	Trouble  string          `json:"trouble,omitempty"`
 	Error    string          `json:"error,omitempty"`   // of one that failed
@@ -48,8 +48,8 @@ func (j *Job) Over() bool {
 	return j.Summary != nil || j.Status == JobFailed || j.Status == JobCanceled
 }
 
-// Jobs lists up to n scrapes, of one site or of all when it is "", the newest
-// first. Those that began more than a week ago are not known any more.
+// Jobs lists up to n scrapes of a site, or of all sites when it is "", the newest
+// first. Redis has those that began in the last week.
 func (r *Reader) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
 	ids, err := r.client.Redis().ZRevRange(ctx, store.JobsKey, 0, 9999).Result()
 	if err != nil {
@@ -81,8 +81,8 @@ func (r *Reader) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
 	return jobs, nil
 }
 
-// Job returns the state of a scrape that is under way, or what became of it. It
-// fails with ErrNoJob when there is none.
+// Job returns the state of a scrape, or its result when it is over. It fails with
+// ErrNoJob when there is none.
 func (r *Reader) Job(ctx context.Context, id string) (Job, error) {
 	rdb := r.client.Redis()
 	req, err := store.ReadRequest(ctx, rdb, id)
@@ -109,7 +109,7 @@ func (r *Reader) Job(ctx context.Context, id string) (Job, error) {
 	status, err := tasks.Attach[report.Summary](r.client, id).Status(ctx)
 	switch {
 	case errors.Is(err, tasks.ErrUnknown):
-		j.Status, j.Error = JobFailed, "it ended, and its outcome is not known"
+		j.Status, j.Error = JobFailed, "it ended, and its result is not known"
 	case err != nil:
 		return Job{}, fmt.Errorf("look at job %s: %w", id, err)
 	case status == tasktype.Revoked:
@@ -126,8 +126,8 @@ func (r *Reader) Job(ctx context.Context, id string) (Job, error) {
 	return j, nil
 }
 
-// progress is the status of a job whose workflow has one that is not a failure.
-// It notes the trouble of a job that is blocked, and what one that waits waits for.
+// progress returns the status of a job that has not failed, and sets Trouble or
+// WaitsFor.
 func (r *Reader) progress(ctx context.Context, j *Job, req store.Request, status tasktype.Status) (string, error) {
 	if len(req.After) > 0 {
 		j.WaitsFor = slices.Sorted(maps.Keys(req.After))
@@ -136,7 +136,7 @@ func (r *Reader) progress(ctx context.Context, j *Job, req store.Request, status
 	if j.Trouble != "" {
 		return JobBlocked, nil
 	}
-	if !status.Terminal() { // a writer cannot note its trouble in a Redis that takes no writes
+	if !status.Terminal() { // when Redis refuses writes, the writer cannot store that
 		if err := r.client.Writable(ctx); tasks.Refused(err) {
 			j.Trouble = err.Error()
 			return JobBlocked, nil
@@ -165,7 +165,7 @@ func (r *Reader) progress(ctx context.Context, j *Job, req store.Request, status
 	return JobRunning, nil
 }
 
-// served reports whether a worker is up that takes tasks of scrapes.
+// served reports whether a running worker takes tasks of scrapes.
 func (r *Reader) served(ctx context.Context) (bool, error) {
 	workers, err := r.client.Workers(ctx)
 	if err != nil {
@@ -174,9 +174,9 @@ func (r *Reader) served(ctx context.Context) (bool, error) {
 	return slices.ContainsFunc(workers, func(w tasktype.Worker) bool { return w.Queues[Queue] > 0 }), nil
 }
 
-// failure is why a job failed.
+// failure returns why a job failed.
 func (r *Reader) failure(ctx context.Context, id string) (string, error) {
-	_, err := tasks.Attach[report.Summary](r.client, id).Wait(ctx) // it has ended: this does not wait
+	_, err := tasks.Attach[report.Summary](r.client, id).Wait(ctx) // does not block: the job has ended
 	if f, ok := errors.AsType[*tasks.Failure](err); ok {
 		return f.Message, nil
 	}

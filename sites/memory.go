@@ -7,18 +7,17 @@ import (
 )
 
 const (
-	// pageFactor is how many bytes a page needs for each of its own while it
-	// is parsed: the body, the text in UTF-8, the tree, and garbage.
+	// pageFactor is how many bytes are used for each byte of a page while it is
+	// parsed: the body, the text in UTF-8, the tree, and garbage.
 	pageFactor = 16
-	// leastRoom is for what a page needs however small it is.
+	// leastRoom is how many bytes are reserved for a small page.
 	leastRoom = 512 << 10
 	// memoryShare is the part of the limit that is for pages.
 	memoryShare = 0.75
 )
 
 // memory bounds the pages that a process parses at once by their sizes. Pages
-// wait in the order in which they come, so that a large one does not starve.
-// Nil has no bound.
+// wait first in, first out, so that a large one does not starve. Nil has no bound.
 type memory struct {
 	size int64
 	room *semaphore.Weighted
@@ -34,8 +33,8 @@ func newMemory(limit int64) *memory {
 	return &memory{size: size, room: semaphore.NewWeighted(size)}
 }
 
-// enter waits until a page of so many bytes can be parsed; call leave after
-// that. A page that is larger than all the memory is parsed alone.
+// enter waits until a page of a size in bytes can be parsed; call leave after
+// that. A page that is larger than the memory is parsed alone.
 func (m *memory) enter(ctx context.Context, bytes int) (leave func(), err error) {
 	if m == nil {
 		return func() {}, nil

@@ -164,7 +164,7 @@ func TestSiteIsDownForAWhile(t *testing.T) {
 					jobs[i].crawler.breaker, jobs[i].crawler.admission.breaker = breaker, breaker
 				}
 
-				// It comes up again when it was tried three times in vain.
+				// It comes up again after three failed trials.
 				over, watched := make(chan struct{}), make(chan struct{})
 				opened := map[time.Time]bool{}
 				go func() {

@@ -20,8 +20,8 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// pages is what a scrape is to do, and its pages, which are the items of a work
-// queue. All that lasts of them is in Redis.
+// pages are the request of a job and its pages, which are the items of a work
+// queue. Their state is in Redis.
 type pages struct {
 	id    string // of the job that has the pages
 	run   string // of the workflow; the same unless it resumes another
@@ -41,10 +41,10 @@ type visit struct {
 	Kind  string `json:"kind"`
 	N     int    `json:"n,omitempty"`
 	Depth int    `json:"depth,omitempty"`
-	Idle  int    `json:"idle,omitempty"` // so many listing pages before it in its chain brought nothing new
+	Idle  int    `json:"idle,omitempty"` // how many listing pages before it in its chain had nothing new
 }
 
-// yield is what a page came to: the result of a terminal item.
+// yield is the result of a page, which is stored with its item.
 type yield struct {
 	Class   fetch.Class    `json:"class"`
 	Next    *visit         `json:"next,omitempty"`
@@ -53,15 +53,15 @@ type yield struct {
 	Records map[string]int `json:"records,omitempty"` // by type
 	Invalid int            `json:"invalid,omitempty"`
 	Took    int64          `json:"took,omitempty"`  // milliseconds; see extract.Page
-	Print   string         `json:"print,omitempty"` // of records and links, to tell repeated pages
+	Print   string         `json:"print,omitempty"` // of records and links, to recognize repeated pages
 	// Hits and Faults are the field coverage of the page; see extract.Result.
 	Hits   map[string]map[string]int `json:"hits,omitempty"`
 	Faults extract.Faults            `json:"faults,omitempty"`
 	Bytes  int                       `json:"bytes,omitempty"` // of the page, unpacked
 	// Duplicate is the address of a page with the same content, or "".
 	Duplicate string   `json:"duplicate,omitempty"`
-	via       string   // the proxy that it came by
-	types     []string // of the records that go with it, in their order
+	via       string   // the proxy that it came through
+	types     []string // of its records, in their order
 }
 
 // itemID is the identity of a page in a job.
@@ -82,7 +82,7 @@ func item(id string, v visit) (workqueue.Item, error) {
 	return workqueue.Item{ID: id, Kind: v.Kind, Payload: payload}, nil
 }
 
-// enqueue makes items of pages and returns their ids.
+// enqueue puts pages into the queue and returns their ids.
 func (p *pages) enqueue(ctx context.Context, visits []visit) ([]string, error) {
 	ids := make([]string, len(visits))
 	for i, v := range visits {
@@ -110,10 +110,10 @@ func (p *pages) enqueueAs(ctx context.Context, ids []string, visits []visit) err
 	return nil
 }
 
-// enqueueBatch is how many pages are made items at a time.
+// enqueueBatch is how many pages are put into the queue at a time.
 const enqueueBatch = 5000
 
-// results reads what became of pages that are terminal.
+// results reads the items of pages, by id.
 func (p *pages) results(ctx context.Context, ids []string) (map[string]workqueue.Info, error) {
 	infos := make(map[string]workqueue.Info, len(ids))
 	for part := range slices.Chunk(ids, 500) {

@@ -10,8 +10,8 @@ import (
 )
 
 // PauseSite stops the fetching of pages of a site, in all processes, until
-// ResumeSite: of the job that is under way, but for pages that are being fetched,
-// and of jobs that begin meanwhile.
+// ResumeSite. It holds for the job under way and for jobs that begin meanwhile.
+// Pages in flight are completed.
 func (s *Service) PauseSite(ctx context.Context, site string) error {
 	if err := s.cfg.Client.Redis().SAdd(ctx, store.PausedSitesKey, site).Err(); err != nil {
 		return fmt.Errorf("pause site %s: %w", site, err)
@@ -27,7 +27,7 @@ func (s *Service) ResumeSite(ctx context.Context, site string) error {
 	return s.eachOpen(ctx, site, func(q *workqueue.Queue) error { _, err := q.Resume(ctx); return err })
 }
 
-// eachOpen calls fn with the queue of each job of a site that is under way.
+// eachOpen calls fn with the queue of each job of a site under way.
 func (s *Service) eachOpen(ctx context.Context, site string, fn func(*workqueue.Queue) error) error {
 	rdb := s.cfg.Client.Redis()
 	open, err := rdb.SMembers(ctx, store.OpenJobsKey).Result()
@@ -49,8 +49,8 @@ func (s *Service) eachOpen(ctx context.Context, site string, fn func(*workqueue.
 	return nil
 }
 
-// applyPause pauses a job that begins while its site is paused, and wakes one
-// that resumes another that was paused when it ended.
+// applyPause pauses a job that begins while its site is paused. Otherwise it
+// resumes the queue, which may be that of an earlier job that ended paused.
 func (j *job) applyPause(ctx context.Context) error {
 	paused, err := j.rdb.SIsMember(ctx, store.PausedSitesKey, j.def.Site).Result()
 	if err != nil {
@@ -61,7 +61,7 @@ func (j *job) applyPause(ctx context.Context) error {
 		set = j.queue.Pause
 	}
 	if _, err := set(ctx); err != nil {
-		return fmt.Errorf("pause or wake job %s: %w", j.id, err)
+		return fmt.Errorf("pause or resume job %s: %w", j.id, err)
 	}
 	return nil
 }

@@ -38,16 +38,16 @@ func TestPauseLetsPagesUnderWayEnd(t *testing.T) {
 		done, err = j.crawler.batch(t.Context(), leases, 2)
 		ended <- err
 	}()
-	testutil.Eventually(t, "the pages that were not begun are given back", func() bool {
+	testutil.Eventually(t, "the pages that have not begun are returned", func() bool {
 		stats, err := j.queue.Stats(t.Context())
 		return err == nil && stats.InProgress <= 1
 	})
 	close(site.hang)
 	if err := <-ended; !errors.As(err, new(later)) {
-		t.Errorf("got %v, want to go on later", err)
+		t.Errorf("got error %v, want later", err)
 	}
 	if len(done) != 1 {
-		t.Errorf("%d pages ended, want the one that was under way", len(done))
+		t.Errorf("got %d pages that ended, want the one in flight", len(done))
 	}
 	for i, want := range []int{1, 1, 0, 0, 0, 0} {
 		if asked, _ := site.counts(fmt.Sprint("/item/", i)); asked != want {

@@ -212,23 +212,23 @@ func TestSenderLearnsWhoWrites(t *testing.T) {
 		return ok
 	}
 	if elsewhere(ScrapeOptions{}) {
-		t.Error("nobody runs, and somebody writes")
+		t.Error("got a writer before any process runs, want none")
 	}
 	worker := service(dir)
 	work(t, client, worker)
 	testutil.Eventually(t, "the worker says that it writes", func() bool { return elsewhere(ScrapeOptions{}) })
 	if elsewhere(ScrapeOptions{OutDir: other}) || elsewhere(ScrapeOptions{Sinks: []string{"https://hook.example/"}}) {
-		t.Error("the worker counts as one that writes where it may not")
+		t.Error("got a writer for a folder or sink that the worker may not write to, want none")
 	}
 	if !elsewhere(ScrapeOptions{Sinks: []string{"sqlite:all.db"}}) {
-		t.Error("the worker does not count as one that writes a database in its folder")
+		t.Error("got no writer for a database in the folder of the worker, want one")
 	}
 
 	res, err := sender.Send(t.Context(), def.Site, ScrapeOptions{BaseURL: site.URL, OutDir: other})
 	if err != nil {
 		t.Fatal(err)
 	}
-	testutil.Eventually(t, "the job says that nobody writes its records", func() bool {
+	testutil.Eventually(t, "the job says that no process writes its records", func() bool {
 		j, err := sender.Job(t.Context(), res.ID())
 		return err == nil && j.Status == JobBlocked && strings.Contains(j.Trouble, other)
 	})

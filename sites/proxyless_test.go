@@ -49,7 +49,7 @@ func TestProxiesThatRest(t *testing.T) {
 	for name, c := range map[string]struct {
 		times int
 		why   error
-		stall string // how long a page may be put off
+		stall string // how long a page may be delayed
 		rest  string // of the definition
 		whole bool
 		says  string
@@ -92,7 +92,7 @@ func TestProxiesThatRest(t *testing.T) {
 					continue
 				}
 				if !errors.Is(err, errNoStart) || !strings.Contains(err.Error(), "no_proxy") || !strings.Contains(err.Error(), c.says) {
-					t.Errorf("got %v, want that the start page was not had: %s", err, c.says)
+					t.Errorf("got %v, want that the start page could not be fetched: %s", err, c.says)
 				}
 				break
 			}

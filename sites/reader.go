@@ -18,8 +18,8 @@ import (
 	"muster/tasks/workqueue"
 )
 
-// Progress counts the pages of a job by their state. Total grows while
-// listing pages are walked.
+// Progress counts the pages of a job by their state. Total grows while listing
+// pages are fetched.
 func (r *Reader) Progress(ctx context.Context, site, id string) (workqueue.Stats, error) {
 	return workqueue.New(r.client.Redis(), store.QueueName(site, id), workqueue.Config{}).Stats(ctx)
 }
@@ -34,8 +34,8 @@ type Reader struct {
 	siteNames siteNames
 }
 
-// JobDefinition is the definition that a job goes by, which is that of its
-// site from when it was sent.
+// JobDefinition returns the definition that a job uses: that of its site when
+// the job was sent.
 func (r *Reader) JobDefinition(ctx context.Context, id string) (*definition.Definition, error) {
 	req, err := store.ReadRequest(ctx, r.client.Redis(), id)
 	if err != nil {
@@ -44,19 +44,19 @@ func (r *Reader) JobDefinition(ctx context.Context, id string) (*definition.Defi
 	return req.Definition()
 }
 
-// Stored returns the summary of a job that is over, and whether Redis has it:
-// it does for a week. Its error is a *tasks.Failure when the job failed as a
+// Stored returns the summary of a job that is over, and whether Redis has it,
+// which is so for a week. The error is a *tasks.Failure when the job failed as a
 // whole.
 func (r *Reader) Stored(ctx context.Context, id string) (report.Summary, bool, error) {
 	sum, ok, err := store.ReadJSON[report.Summary](ctx, r.client.Redis(), store.SummaryKey(id))
 	if err != nil || !ok {
 		return report.Summary{}, false, err
 	}
-	return answerOf(sum)
+	return resultOf(sum)
 }
 
-// Reported is [Reader.Stored] from the report in a job's folder, which has that
-// of the last job that wrote there.
+// Reported is like [Reader.Stored], but reads the report in a job's folder, which
+// is that of the last job that wrote there.
 func Reported(folder, id string) (report.Summary, bool, error) {
 	data, err := os.ReadFile(filepath.Join(folder, record.ReportFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,19 +72,19 @@ func Reported(folder, id string) (report.Summary, bool, error) {
 	if sum.JobID != id {
 		return report.Summary{}, false, nil
 	}
-	return answerOf(sum)
+	return resultOf(sum)
 }
 
-// answerOf is the result of the workflow of a job with this summary.
-func answerOf(s report.Summary) (report.Summary, bool, error) {
+// resultOf returns the result of the workflow of a job with this summary.
+func resultOf(s report.Summary) (report.Summary, bool, error) {
 	if err := s.Err(); err != nil {
 		return s, false, &tasks.Failure{Task: store.Aggregate.Name(), Message: err.Error()}
 	}
 	return s, true, nil
 }
 
-// Folder returns where the records and the report of a job are, on the machine
-// that writes them. It fails with ErrNoJob when there is no such job.
+// Folder returns the folder of the records and the report of a job, on the
+// machine that writes them. It fails with ErrNoJob when there is no such job.
 func (r *Reader) Folder(ctx context.Context, id string) (string, error) {
 	req, err := store.ReadRequest(ctx, r.client.Redis(), id)
 	if err != nil {
@@ -93,8 +93,9 @@ func (r *Reader) Folder(ctx context.Context, id string) (string, error) {
 	return req.Dir(id), nil
 }
 
-// Site looks whether there is a site of that name: in the registry, or with a job or a pause that Redis knows of, which
-// may be of another machine's registry. Its error is an *UnknownError when there is none.
+// Site returns nil if a site exists: in the registry, or in Redis with a job or a
+// pause, which may be of another machine's registry. Otherwise it returns an
+// *UnknownError.
 func (r *Reader) Site(ctx context.Context, name string) error {
 	_, unknown := r.registry.Definition(name)
 	if !errors.As(unknown, new(*UnknownError)) {
@@ -120,10 +121,11 @@ func (r *Reader) Site(ctx context.Context, name string) error {
 	return nil
 }
 
-// ErrNothingLeft says that a job has nothing left for Resume.
+// ErrNothingLeft is the error of Resumable for a job that has every page.
 var ErrNothingLeft = errors.New("it has every page; there is nothing to get again")
 
-// Resumable returns nil for a job that Resume can get something for, and ErrNothingLeft or ErrNoJob otherwise.
+// Resumable returns nil if Resume has pages of a job to fetch, and ErrNothingLeft
+// or ErrNoJob otherwise.
 func (r *Reader) Resumable(ctx context.Context, id string) error {
 	j, err := r.Job(ctx, id)
 	if err != nil {

@@ -120,7 +120,7 @@ func TestSinkAway(t *testing.T) {
 	}
 }
 
-// Records that nobody writes stop the fetching of more.
+// No more pages are fetched while no process writes the records.
 func TestBackPressure(t *testing.T) {
 	t.Parallel()
 	site := newShop(t, 1, 3)
@@ -133,11 +133,12 @@ func TestBackPressure(t *testing.T) {
 		t.Errorf("got %v, want later", err)
 	}
 	if asked, _ := site.counts("/item/0"); asked != 0 {
-		t.Error("a page was fetched whose records nobody could have written")
+		t.Error("got a page whose records no process could write, want none")
 	}
 }
 
-// So do few records that are large, after no more than fit and those on the way.
+// That also holds for few large records: only those that fit, and those of pages
+// in flight, wait.
 func TestBackPressureOfBytes(t *testing.T) {
 	t.Parallel()
 	const pages, size, room = 8, 300 << 10, 1 << 20
@@ -169,7 +170,7 @@ func TestBackPressureOfBytes(t *testing.T) {
 	})
 	n, bytes, err := j.queue.Outputs().Backlog(t.Context())
 	if err != nil || bytes < room || bytes > room+2*size+64<<10 {
-		t.Errorf("%d records of %d bytes wait, %v; want no more than %d and those on the way", n, bytes, err, room)
+		t.Errorf("got %d waiting records of %d bytes, error %v, want at most %d bytes and the pages in flight", n, bytes, err, room)
 	}
 	var counts []report.Counts
 	for i, c := range chunks {

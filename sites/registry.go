@@ -14,34 +14,37 @@ import (
 	"muster/sites/definition"
 )
 
-// Registry is the sites that there are, by name. It changes only by Replace.
-type Registry struct{ held atomic.Pointer[held] }
+// Registry is a set of sites, by name. It may be used by many goroutines, and
+// changes only by Replace.
+type Registry struct{ sites atomic.Pointer[siteSet] }
 
-// held is what a registry has. It does not change once the registry is shared.
-type held struct {
+// siteSet is the content of a registry. It does not change once the registry is
+// shared.
+type siteSet struct {
 	defs   map[string]*definition.Definition
 	broken []*definition.BrokenError
 }
 
-// NewRegistry returns a registry of definitions. Of two with one name the
-// later counts.
+// NewRegistry returns a registry of definitions. Of two with one name it has the
+// later.
 func NewRegistry(defs ...*definition.Definition) *Registry {
 	byName := map[string]*definition.Definition{}
 	for _, d := range defs {
 		byName[d.Site] = d
 	}
 	r := &Registry{}
-	r.held.Store(&held{defs: byName})
+	r.sites.Store(&siteSet{defs: byName})
 	return r
 }
 
-// Replace puts the sites of another registry in the place of these.
-func (r *Registry) Replace(by *Registry) { r.held.Store(by.held.Load()) }
+// Replace replaces the sites by those of another registry.
+func (r *Registry) Replace(by *Registry) { r.sites.Store(by.sites.Load()) }
 
-// LoadRegistry returns the shipped sites, those in Go, and those of a folder, which win
-// over shipped ones of the same name. A folder that is not there is an error
-// only when it must be. A definition of the folder that is wrong is no error: its
-// site is broken. So is a site that depends on one that is not there, or in a circle.
+// LoadRegistry returns the shipped sites, those in Go, and those of a folder, which
+// replace shipped ones of the same name. A missing folder is an error only with
+// mustExist. An invalid definition in the folder is not an error: its site is
+// broken. So is a site that depends on a site that does not exist, or on itself
+// through others.
 func LoadRegistry(dir string, mustExist bool) (*Registry, error) {
 	shipped, err := definition.Shipped()
 	if err != nil {
@@ -66,20 +69,20 @@ func LoadRegistry(dir string, mustExist bool) (*Registry, error) {
 	return r, nil
 }
 
-// breakSites takes sites out that cannot be scraped.
+// breakSites moves sites that cannot be scraped to the broken ones.
 func (r *Registry) breakSites(broken []*definition.BrokenError) {
-	h := r.held.Load()
+	h := r.sites.Load()
 	for _, b := range broken {
 		delete(h.defs, b.Site)
 	}
 	h.broken = append(h.broken, broken...)
 }
 
-// wrongDepends are the sites whose dependencies cannot be.
+// wrongDepends returns the sites whose dependencies are invalid.
 func (r *Registry) wrongDepends() []*definition.BrokenError {
 	var wrong []*definition.BrokenError
 	for _, name := range r.Names() {
-		d := r.held.Load().defs[name]
+		d := r.sites.Load().defs[name]
 		problem := func(text string) {
 			wrong = append(wrong, &definition.BrokenError{Site: name, File: d.File(), Err: d.Problem("depends_on", text)})
 		}
@@ -95,9 +98,9 @@ func (r *Registry) wrongDepends() []*definition.BrokenError {
 	return wrong
 }
 
-// circle is a way from a site along dependencies to another, nil if there is none.
+// circle returns a path of dependencies from a site to another, or nil.
 func (r *Registry) circle(from, to string, path []string) []string {
-	d := r.held.Load().defs[from]
+	d := r.sites.Load().defs[from]
 	if d == nil || slices.Contains(path, from) {
 		return nil
 	}
@@ -113,17 +116,18 @@ func (r *Registry) circle(from, to string, path []string) []string {
 	return nil
 }
 
-// Broken lists the sites that cannot be scraped, with what is wrong with them.
-// A site may be there more than once.
-func (r *Registry) Broken() []*definition.BrokenError { return r.held.Load().broken }
+// Broken lists the sites that cannot be scraped, with the errors of their
+// definitions. A site may be listed more than once.
+func (r *Registry) Broken() []*definition.BrokenError { return r.sites.Load().broken }
 
 // Names lists the sites in order.
-func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.held.Load().defs)) }
+func (r *Registry) Names() []string { return slices.Sorted(maps.Keys(r.sites.Load().defs)) }
 
-// Own lists the sites that are not merely shipped, in order, also broken ones.
+// Own lists the sites that are not shipped, or replace shipped ones, in order,
+// with broken ones.
 func (r *Registry) Own() []string {
 	var names []string
-	h := r.held.Load()
+	h := r.sites.Load()
 	for name, d := range h.defs {
 		if !d.IsShipped() {
 			names = append(names, name)
@@ -136,10 +140,10 @@ func (r *Registry) Own() []string {
 	return slices.Compact(names)
 }
 
-// Definition returns a site. Its error is a *definition.BrokenError for one
-// that is broken, or else an *UnknownError, which names the nearest.
+// Definition returns a site. The error is a *definition.BrokenError for a broken
+// site, or an *UnknownError.
 func (r *Registry) Definition(name string) (*definition.Definition, error) {
-	h := r.held.Load()
+	h := r.sites.Load()
 	if d, ok := h.defs[name]; ok {
 		return d, nil
 	}
@@ -151,13 +155,13 @@ func (r *Registry) Definition(name string) (*definition.Definition, error) {
 	return nil, r.Unknown(name)
 }
 
-// UnknownError says that there is no site of a name.
+// UnknownError is the error for the name of a site that does not exist.
 type UnknownError struct {
 	Name    string
-	Nearest string // a site that it may have meant, or ""
+	Nearest string // a site with a similar name, or ""
 }
 
-// Error says what to do.
+// Error suggests the nearest name.
 func (e *UnknownError) Error() string {
 	if e.Nearest != "" {
 		return fmt.Sprintf("no site %q; did you mean %q?", e.Name, e.Nearest)
@@ -165,14 +169,13 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("no site %q; see muster sites list", e.Name)
 }
 
-// Unknown is the error that there is no site of a name. It is an
-// *UnknownError.
+// Unknown returns an *UnknownError for a name.
 func (r *Registry) Unknown(name string) error {
 	return &UnknownError{Name: name, Nearest: nearest.Word(name, r.Names())}
 }
 
-// Order lists sites so that each stands behind those that it depends on. A
-// broken site depends on none.
+// Order returns sites in an order in which each follows those that it depends
+// on. A broken site depends on none.
 func (r *Registry) Order(names ...string) ([]string, error) {
 	var out, path []string
 	var visit func(name string) error

@@ -235,7 +235,7 @@ func TestSitesFailAlone(t *testing.T) {
 	} else {
 		good.isWhole(t, sum)
 	}
-	if _, err := failing.Wait(ctx); err == nil || !strings.Contains(err.Error(), "no start page was had") || !strings.Contains(err.Error(), "500") {
+	if _, err := failing.Wait(ctx); err == nil || !strings.Contains(err.Error(), "no start page could be fetched") || !strings.Contains(err.Error(), "500") {
 		t.Errorf("got %v, want the reason", err)
 	}
 
@@ -243,7 +243,7 @@ func TestSitesFailAlone(t *testing.T) {
 	if err != nil || len(states) != 2 {
 		t.Fatalf("got %+v, %v", states, err)
 	}
-	if st := states[0]; st.Site != "other.example" || st.Health != report.Critical || len(st.Alerts) != 1 || !strings.HasPrefix(st.Alerts[0], "the last job failed: no start page was had") {
+	if st := states[0]; st.Site != "other.example" || st.Health != report.Critical || len(st.Alerts) != 1 || !strings.HasPrefix(st.Alerts[0], "the last job failed: no start page could be fetched") {
 		t.Errorf("the site that failed: %+v", st)
 	}
 	if st, runs, err := s.State(ctx, "shop.example"); err != nil || st.Health != report.Healthy || len(st.Alerts) != 0 || st.Job.Status != report.StatusComplete || len(runs) != 1 || runs[0].JobID != running.ID() {
@@ -303,7 +303,7 @@ func TestAbandonedWorker(t *testing.T) {
 			_, _ = until(ctx, func() (report.Counts, error) { return first.chunk(ctx, "chunk 0", chunks[0]) })
 		}()
 		testutil.Eventually(t, "the page that hangs is asked for", func() bool { asked, _ := site.counts("/item/13"); return asked > 0 })
-		// It neither settles nor gives back: its lease must be taken over.
+		// It neither settles nor returns the page: its lease must be taken over.
 		t.Cleanup(func() { abandon(); <-gone })
 
 		second := begin(t, newService(t, rdb), "j1", def, o)
@@ -343,7 +343,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// Pages that cannot be had are told with their class, and do not stop others.
+// Pages that cannot be fetched are reported with their class, and do not stop
+// others.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	site := newShop(t, 1, 10)
@@ -378,7 +379,7 @@ func TestFailedListing(t *testing.T) {
 	site.faults = map[string][]string{"/page/2": strings.Split(strings.Repeat("500 ", 50), " ")}
 	s := newService(t, redistest.New(t))
 	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
-	if sum.Status != report.StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), "/page/2 was not had") || sum.ByType["item"] != 5 {
+	if sum.Status != report.StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), "/page/2 could not be fetched") || sum.ByType["item"] != 5 {
 		t.Errorf("got %s, %v, %v", sum.Status, sum.Missing, sum.ByType)
 	}
 	site.faults["/"] = site.faults["/page/2"]
@@ -392,7 +393,7 @@ func TestFailedListing(t *testing.T) {
 			}
 			continue
 		}
-		if err == nil || !strings.Contains(err.Error(), "no start page was had") {
+		if err == nil || !strings.Contains(err.Error(), "no start page could be fetched") {
 			t.Errorf("got %v", err)
 		}
 		break

@@ -20,27 +20,28 @@ import (
 
 // ScrapeOptions change one scrape.
 type ScrapeOptions struct {
-	Limit   int    // at most so many detail pages, and records of a type from listing pages. Defaults to 0: no limit.
+	Limit   int    // maximum of detail pages, and of records of a type from listing pages. Defaults to 0: no limit.
 	BaseURL string // a copy of the site to scrape instead. Defaults to the site's own base_url.
-	OutDir  string // Defaults to the service's. Only processes that were told this folder write to it: keep this one running, with Run.
+	OutDir  string // Defaults to the service's. Only processes that have this folder in their settings write to it, and this one: keep Run running.
 	Direct  bool   // use no proxies, whatever the definition and the settings say. Defaults to false.
-	// After are jobs by their sites. A site that depends on one of these waits
-	// for its job, which may have ended; of others for the job that is under
-	// way. Defaults to none.
+	// After are jobs by their sites. If the site depends on one of these, the
+	// scrape waits for that job, which may have ended; for other sites it waits
+	// for the job that is under way. Defaults to none.
 	After map[string]string
 	CSV   bool // also make a CSV file of each type of record at the end. Defaults to false.
 	// Compress compresses the files of records at the end: gz or zstd.
 	// Defaults to not at all.
 	Compress string
-	// Sinks are addresses of sinks that the records go to beside the files.
-	// Defaults to the service's. As OutDir, they are opened only by processes
-	// that were told them, but for sqlite: files below the folder for records.
+	// Sinks are addresses of sinks for the records beside the files. Defaults to
+	// the service's. As with OutDir, only processes that have them in their
+	// settings open them, and this one; any process opens sqlite: files below the
+	// folder for records.
 	Sinks []string
 }
 
-// Scrape returns the work of scraping a site, for who does not Send it but
-// has it sent, with SendOptions. Sent must be called then with its id, which
-// is that of the job.
+// Scrape returns the signature of a scrape, for callers that send it themselves,
+// with SendOptions. They must then call sent with its id, which is that of the
+// job.
 func (s *Service) Scrape(ctx context.Context, name string, o ScrapeOptions) (work tasks.Signature[report.Summary], sent func(ctx context.Context, id string), err error) {
 	def, err := s.cfg.Registry.Definition(name)
 	if err != nil {
@@ -87,7 +88,7 @@ func (s *Service) request(ctx context.Context, def *definition.Definition, o Scr
 	return store.Request{Site: def.Site, File: def.File(), YAML: string(def.YAML()), BaseURL: o.BaseURL, Limit: o.Limit, CSV: o.CSV, OutDir: dir, Home: home, Sinks: to, Compress: o.Compress, Direct: direct, After: after}, nil
 }
 
-// decideDirect is what a scrape that is sent now says about proxies.
+// decideDirect returns why a scrape that is sent now uses no proxies, or "".
 func (s *Service) decideDirect(ctx context.Context, def *definition.Definition, asked bool) (report.Direct, error) {
 	if asked {
 		return report.DirectAsked, nil
@@ -120,7 +121,8 @@ func signature(req store.Request, def *definition.Definition) tasks.Signature[re
 }
 
 // WrittenElsewhere reports whether a process other than this one writes the
-// records of a scrape with these options. When none does, this one has to stay.
+// records of a scrape with these options. If none does, this one must keep
+// running.
 func (s *Service) WrittenElsewhere(ctx context.Context, o ScrapeOptions) (bool, error) {
 	dir, to, err := s.destination(o)
 	if err != nil {
@@ -129,11 +131,10 @@ func (s *Service) WrittenElsewhere(ctx context.Context, o ScrapeOptions) (bool, 
 	return s.recorder.WrittenElsewhere(ctx, dir, to)
 }
 
-// Send sends the scrape of a site under an id of its own. It begins when the
-// scrapes that are under way of sites that it depends on are complete, and
-// fails when one of these ends otherwise. While another
-// scrape of the site is under way it returns that one, with
-// tasks.ErrDuplicate, or refuses when that one was asked for something else.
+// Send sends a scrape of a site with a new id. The scrape begins when the jobs of
+// the sites that it depends on are complete, and fails when one of these ends
+// otherwise. While another scrape of the site is under way, Send returns that one
+// with tasks.ErrDuplicate, or an error when its options differ.
 func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*tasks.AsyncResult[report.Summary], error) {
 	def, err := s.cfg.Registry.Definition(name)
 	if err != nil {
@@ -155,16 +156,15 @@ func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*task
 	return run, err
 }
 
-// sent lists a job that was sent. A worker that begins the job does the same.
+// sent stores a job that was sent. A worker that begins the job does the same.
 func (s *Service) sent(ctx context.Context, req store.Request, id string) {
 	if err := store.AddJob(ctx, s.cfg.Client.Redis(), id, req); err != nil {
 		s.cfg.Logger.Warn("the job is not listed before it begins", "job", id, "error", err)
 	}
 }
 
-// different tells why a request cannot be joined with a job that is under
-// way: it asks for something else. A job that has not begun is taken for one
-// that asks for the same.
+// different returns an error when a request differs from that of a job under
+// way. A job whose request is not stored yet is assumed to be the same.
 func (s *Service) different(ctx context.Context, id string, req store.Request) error {
 	under, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if errors.Is(err, store.ErrNoJob) {
@@ -190,20 +190,19 @@ func (s *Service) different(ctx context.Context, id string, req store.Request) e
 	return fmt.Errorf("site %s is being scraped by job %s, with another %s: wait for it, or end it with muster jobs cancel %s", req.Site, id, strings.Join(what, ", "), id)
 }
 
-// newID names a job.
+// newID returns the id of a new job.
 func newID(site string) tasks.SendOption {
 	var id [4]byte
 	_, _ = rand.Read(id[:]) // never fails
 	return tasks.ID(idOf(site) + hex.EncodeToString(id[:]))
 }
 
-// idOf is what the ids of a site's jobs begin with, if Send gave them.
+// idOf is the prefix of the ids that Send gives to the jobs of a site.
 func idOf(site string) string { return "scrape_" + strings.ReplaceAll(site, ".", "_") + "_" }
 
-// Resume sends a scrape that goes on with what another left, whether that
-// failed, was revoked or just could not have some pages: those that are done
-// are not fetched again, those that failed are, and the records are added to
-// the same files.
+// Resume sends a scrape that continues another, which may have failed, been
+// canceled, or completed without some pages. Pages that are done are not fetched
+// again, failed ones are, and the records are added to the same files.
 func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[report.Summary], error) {
 	req, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id)
 	if err != nil {
@@ -232,9 +231,9 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[rep
 	return run, err
 }
 
-// SendOptions are the options that a scrape of a site is sent with: its
-// progress keys are {prefix}:{job}:… with the prefix scrape_{site}, and a
-// site is scraped by one job at a time.
+// SendOptions returns the options that a scrape of a site is sent with: its
+// progress keys are {prefix}:{job}:… with the prefix scrape_{site}, and one job
+// at a time scrapes the site.
 func (s *Service) SendOptions(name string) []tasks.SendOption {
 	return []tasks.SendOption{tasks.ProgressKeys(ProgressPrefix(name)), tasks.Unique("scrape:"+name, store.Keep)}
 }
@@ -242,10 +241,9 @@ func (s *Service) SendOptions(name string) []tasks.SendOption {
 // ProgressPrefix is the prefix of the progress keys of a site's jobs.
 func ProgressPrefix(site string) string { return store.ProgressPrefix(site) }
 
-// dependencies are the jobs that a scrape of a site waits for, by their sites:
-// of each site that it depends on the one of known, or else the one that is
-// under way. They were sent before it, so that no two jobs wait for each
-// other.
+// dependencies returns the jobs that a scrape of a site waits for, by their
+// sites: for each site that it depends on the job in known, or else the job that
+// is under way. They were sent earlier, so that no two jobs wait for each other.
 func (s *Service) dependencies(ctx context.Context, def *definition.Definition, known map[string]string) (map[string]string, error) {
 	if len(def.DependsOn) == 0 {
 		return nil, nil

@@ -1,12 +1,12 @@
 // Package sites turns the pages of sites into records.
 //
 // A Service scrapes the sites of a Registry. A scrape is a workflow of tasks:
-// collect walks the listing pages and cuts what they lead to into chunks,
-// chunk fetches the pages of one chunk, aggregate closes the books. Every
-// page is an item of a work queue of the job's own, with its records settled
-// in the same step, so that a job goes on after a crash without asking for a
-// done page again and without giving a record twice. Pages that must wait do
-// so in the queue; no worker sleeps for them.
+// collect fetches the listing pages and cuts the pages they lead to into chunks,
+// scrape fetches the pages of one chunk, aggregate adds everything up. Each page
+// is an item of the job's work queue and is settled together with its records, so
+// that a job continues after a crash without fetching a done page again and
+// without writing a record twice. Pages that must wait do so in the queue; no
+// worker sleeps for them.
 package sites
 
 import (
@@ -29,27 +29,27 @@ import (
 // Queue is the task queue that scrapes run in.
 const Queue = store.Queue
 
-// ErrNoJob says that Redis knows no job of an id: there was none, or it ended
+// ErrNoJob is the error for the id of a job that does not exist, or that ended
 // more than a week ago.
 var ErrNoJob = store.ErrNoJob
 
 // Config sets up a Service.
 type Config struct {
-	Client    *tasks.Client                                       // where jobs, items and clocks are. It has no default.
+	Client    *tasks.Client                                       // stores jobs and their pages. Required.
 	Registry  *Registry                                           // Defaults to the shipped sites.
-	OutDir    string                                              // records go below it, in {site}/{job}. Defaults to "out".
+	OutDir    string                                              // the folder for records, in {site}/{job}. Defaults to "out".
 	Transport func(site *definition.Definition) http.RoundTripper // carries the requests to a site. Defaults to one without proxies.
-	Filter    *addressfilter.Filter                               // which addresses that are not public may be connected to without a proxy, beside those of definitions; see fetch.Config. Defaults to none.
-	NoProxy   error                                               // what Transport's error is when it has no proxy. Defaults to none.
-	Unproxied func(context.Context) (bool, error)                 // reports whether this process has no proxies and is to go without them; see Direct. Defaults to never.
-	Refused   func(*http.Response)                                // hears of an answer of Transport that is a refusal behind a good status. Defaults to nobody.
-	Via       func(*http.Response) string                         // names the proxy that an answer of Transport came by, or "". Defaults to none.
-	Route     func(before fetch.Route) fetch.Route                // makes a way of Transport that a session keeps to; see fetch.Config. Defaults to none.
-	Sinks     []string                                            // addresses of sinks that records go to beside the files; see sink.Open. Defaults to none.
-	Alerts    string                                              // the URL of a webhook that hears when a site is not healthy. Defaults to none.
+	Filter    *addressfilter.Filter                               // which addresses that are not public are allowed without a proxy, beside those of definitions; see fetch.Config. Defaults to none.
+	NoProxy   error                                               // the error of Transport when it has no proxy. Defaults to none.
+	Unproxied func(context.Context) (bool, error)                 // reports whether this process has no proxies and scrapes without them; see report.Direct. Defaults to never.
+	Refused   func(*http.Response)                                // called with each answer of Transport that is a block page with a good status. Defaults to none.
+	Via       func(*http.Response) string                         // returns the proxy that an answer of Transport came through, or "". Defaults to none.
+	Route     func(before fetch.Route) fetch.Route                // returns a route through Transport for a session; see fetch.Config. Defaults to none.
+	Sinks     []string                                            // addresses of sinks for records beside the files; see sink.Open. Defaults to none.
+	Alerts    string                                              // the URL of a webhook that gets the health of sites that are not healthy. Defaults to none.
 	Secret    string                                              // signs what webhooks get. Defaults to none.
-	MaxPages  int                                                 // pages on their way at once, of all sites and in all processes. Defaults to 0: no limit.
-	Memory    int64                                               // bytes that this process should stay below; it bounds the pages that are parsed at once. Defaults to 0: no limit.
+	MaxPages  int                                                 // maximum of pages in flight, of all sites and in all processes. Defaults to 0: no limit.
+	Memory    int64                                               // maximum of memory for this process, in bytes, which bounds the pages that are parsed at once. Defaults to 0: no limit.
 	Logger    *slog.Logger                                        // Defaults to none.
 	// WriterLease is how long the process that writes a job's records may be
 	// silent before another takes over. Defaults to 15 seconds.
@@ -114,9 +114,9 @@ func NewService(cfg Config) (*Service, error) {
 }
 
 // Run writes the records of all jobs whose folder this process sees and may
-// write to, until ctx ends. What is not written waits in Redis. It must run
-// where tasks of scrapes run, and where scrapes with a folder of their own are
-// sent; those who only look at jobs need not.
+// write to, until ctx ends. Records that are not written wait in Redis. It must
+// run in processes that run tasks of scrapes, and in those that send scrapes with
+// an OutDir or Sinks of their own.
 func (s *Service) Run(ctx context.Context) error { return s.recorder.Run(ctx) }
 
 // Close closes what the service has open. Call it when Run has returned.
@@ -128,11 +128,11 @@ func (s *Service) Close() error {
 // Register binds the tasks of scrapes to their handlers.
 func (s *Service) Register(mux *tasks.Mux) { s.handlers.register(mux) }
 
-// Registry is the sites that the service knows.
+// Registry returns the sites of the service.
 func (s *Service) Registry() *Registry { return s.cfg.Registry }
 
-// Cancel ends a scrape: nothing more is fetched, what is fetched is written.
-// Resume goes on with it.
+// Cancel ends a scrape: no more pages are fetched, and the records of those that
+// were fetched are written. Resume continues it.
 func (s *Service) Cancel(ctx context.Context, id string) error {
 	if _, err := store.ReadRequest(ctx, s.cfg.Client.Redis(), id); err != nil {
 		return err

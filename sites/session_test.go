@@ -42,8 +42,8 @@ func TestFaultsInSessions(t *testing.T) {
 	}
 }
 
-// Sessions end with their process; the job goes on in new ones, and no page
-// is asked for again.
+// Sessions end with their process; the job continues in new ones, and no page
+// is fetched again.
 func TestSessionsEndWithTheirProcess(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -16,13 +16,13 @@ import (
 	"muster/sites/report"
 )
 
-// shop is a loopback site that knows how often each page was asked for and
-// given.
+// shop is a loopback site that counts the requests for each page and those it
+// answered with the page.
 type shop struct {
 	*httptest.Server
 	lists, perList int
 	faults         map[string][]string // by path: what goes wrong with its first requests
-	hang           chan struct{}       // closed: slow pages go on
+	hang           chan struct{}       // closed: slow pages continue
 	hanging        func()              // called when a page begins to hang
 	hangs          <-chan struct{}     // closed then
 
@@ -205,8 +205,8 @@ retries: {base: 10ms, cap: 50ms}
 	return def
 }
 
-// readKeys returns the given field of every record of a file, and fails when
-// a key stands there twice.
+// readKeys returns a field of every record of a file, and fails when a key is
+// there twice.
 func readKeys(t *testing.T, path, field string) map[string]bool {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -221,7 +221,7 @@ func readKeys(t *testing.T, path, field string) map[string]bool {
 		}
 		key, _ := rec["_key"].(string)
 		if keys[key] {
-			t.Errorf("%s: record %s stands there twice", filepath.Base(path), line)
+			t.Errorf("%s: got record %s twice, want once", filepath.Base(path), line)
 		}
 		keys[key] = true
 		names[fmt.Sprint(rec[field])] = true
@@ -235,11 +235,11 @@ func (s *shop) isWhole(t *testing.T, sum report.Summary) {
 	for _, f := range sum.Files {
 		names := readKeys(t, f, "name")
 		if len(names) != s.lists*s.perList {
-			t.Errorf("%s has %d records, want %d", filepath.Base(f), len(names), s.lists*s.perList)
+			t.Errorf("%s: got %d records, want %d", filepath.Base(f), len(names), s.lists*s.perList)
 		}
 		for i := range s.lists * s.perList {
 			if !names[fmt.Sprintf("Item %d", i)] {
-				t.Errorf("%s lacks item %d", filepath.Base(f), i)
+				t.Errorf("%s: got no item %d, want one", filepath.Base(f), i)
 			}
 		}
 	}
@@ -251,7 +251,7 @@ func (s *shop) isWhole(t *testing.T, sum report.Summary) {
 // patience bounds a test that waits for a fact.
 const patience = 60 * time.Second
 
-// sum is how many requests there were.
+// sum returns the number of requests.
 func (s *shop) sum() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,11 +18,10 @@ import (
 )
 
 // State is how well the scrapes of a site work now: the health of the last job
-// that has one, what became of a later job, and what holds up the one that is
-// under way.
+// that has one, the failure of a later job, and what delays the job under way.
 type State struct {
 	Site        string              `json:"site"`
-	BaseURL     string              `json:"base_url,omitempty"`    // of the definition, if it is here
+	BaseURL     string              `json:"base_url,omitempty"`    // of the definition, if the registry has it
 	Description string              `json:"description,omitempty"` // likewise
 	Health      report.HealthStatus `json:"health"`                // "" while no job of the last week has one
 	Alerts      []string            `json:"alerts"`
@@ -31,8 +30,8 @@ type State struct {
 	Last        *report.Health      `json:"last,omitempty"` // of the last job that has one
 }
 
-// States returns the state of each site, by name: of those of the registry, and
-// of those that Redis knows jobs of.
+// States returns the states of the sites of the registry and of those that have
+// jobs in Redis, in the order of their names.
 func (r *Reader) States(ctx context.Context) ([]State, error) {
 	all, err := r.allSites(ctx)
 	if err != nil {
@@ -49,8 +48,9 @@ func (r *Reader) States(ctx context.Context) ([]State, error) {
 	return states, nil
 }
 
-// State returns the state of a site, and its health in its jobs of the last seven days, the newest first. Its error is an
-// *UnknownError when there is no such site.
+// State returns the state of a site, and its health in its jobs of the last seven
+// days, the newest first. The error is an *UnknownError when there is no such
+// site.
 func (r *Reader) State(ctx context.Context, name string) (State, []report.Health, error) {
 	all, err := r.allSites(ctx)
 	if err != nil {
@@ -71,13 +71,13 @@ func (r *Reader) State(ctx context.Context, name string) (State, []report.Health
 	return st, health, nil
 }
 
-// Health lists how well the last job of each site worked, by name. Sites
-// without one in the last seven days are left out.
+// Health returns the health of each site in its last job, in the order of their
+// names. Sites without a job in the last seven days are left out.
 func (r *Reader) Health(ctx context.Context) ([]report.Health, error) {
 	return store.LastHealth(ctx, r.client.Redis())
 }
 
-// allSites is what is known of all sites.
+// allSites is what the states of all sites have in common.
 type allSites struct {
 	names  []string                  // sorted
 	newest map[string]string         // jobs by site
@@ -111,10 +111,10 @@ func (r *Reader) allSites(ctx context.Context) (*allSites, error) {
 	return all, nil
 }
 
-// maxNewest bounds the jobs among which the newest of each site are looked for.
+// maxNewest bounds the jobs in which newest looks for those of each site.
 const maxNewest = 1000
 
-// newest is the id of the newest job of each site.
+// newest returns the id of the newest job of each site.
 func (r *Reader) newest(ctx context.Context) (map[string]string, error) {
 	rdb := r.client.Redis()
 	ids, err := rdb.ZRevRange(ctx, store.JobsKey, 0, maxNewest-1).Result()
@@ -162,8 +162,8 @@ func (r *Reader) state(ctx context.Context, name string, all *allSites) (State, 
 	return st, nil
 }
 
-// addJob adds what the newest job says before it has a health, or when it will
-// have none. breakerOpen is whether the breaker of its site is open.
+// addJob adds the state of the newest job while it has no health, or if it failed.
+// breakerOpen is whether the breaker of its site is open.
 func (st *State) addJob(breakerOpen bool) {
 	degrade := func(why string) {
 		if st.Health != report.Critical {
@@ -198,7 +198,7 @@ func (r *Reader) breakerOpen(ctx context.Context, j Job) (bool, error) {
 		return false, err
 	}
 	def, err := req.Definition()
-	if err != nil { // of another release: the job fails by itself
+	if err != nil { // it is of another release, and the job will fail
 		return false, nil
 	}
 	b := polite.NewSiteBreaker(rdb, siteKey(def), def.Retries.StallMax, time.UnixMilli(req.Began), limit.BreakerConfig{Logger: r.log})
@@ -213,8 +213,8 @@ type siteNames struct {
 	known map[string]string
 }
 
-// of returns the sites of jobs. Jobs that do not exist any more are left out, and
-// forgotten with all that were not asked for.
+// of returns the sites of jobs, by job. Jobs that do not exist are left out. It
+// forgets all jobs that are not in the list.
 func (n *siteNames) of(ctx context.Context, rdb redis.UniversalClient, jobs []string) (map[string]string, error) {
 	n.mu.Lock()
 	known := n.known
@@ -237,7 +237,7 @@ func (n *siteNames) of(ctx context.Context, rdb redis.UniversalClient, jobs []st
 			return nil
 		})
 		if err != nil && !errors.Is(err, redis.Nil) {
-			return nil, fmt.Errorf("read what jobs scrape: %w", err)
+			return nil, fmt.Errorf("read the sites of jobs: %w", err)
 		}
 		for i, id := range part {
 			var req struct{ Site string }
@@ -247,7 +247,7 @@ func (n *siteNames) of(ctx context.Context, rdb redis.UniversalClient, jobs []st
 		}
 	}
 	n.mu.Lock()
-	n.known = sites // it is not changed any more
+	n.known = sites // the map does not change after this
 	n.mu.Unlock()
 	return sites, nil
 }

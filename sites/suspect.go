@@ -13,8 +13,8 @@ import (
 
 var errFieldsMissing = errors.New("required fields missing where siblings have them")
 
-// maxWithout is how many pages of a kind may lack their fields by every proxy
-// before the site is taken to have such pages.
+// maxWithout is how many pages of a kind may lack their fields through every
+// proxy before such pages are assumed to be normal for the site.
 const maxWithout = 3
 
 // siblings recognizes pages of a job that lack their required fields where
@@ -23,16 +23,15 @@ type siblings struct {
 	*pages
 
 	mu      sync.Mutex      // guards the fields below
-	had     map[string]bool // kinds of page that have had them
-	without map[string]int  // how many pages of a kind lacked them at their last try, since a second try brought them
+	had     map[string]bool // kinds of page that have had the fields
+	without map[string]int  // by kind, how many pages lacked the fields at their last try since a retry found them
 }
 
-// suspect returns an *fetch.Error of class SoftBlock if a page that came by a
-// proxy has none of its required fields although a page of its kind has had
-// them in this job, in whatever process, and calls page.OnBlocked. Tries is how
-// often the page was tried before. A page is taken for what it is at its last
-// try, without a proxy, and when other proxies brought no fields for several
-// pages before.
+// suspect returns a *fetch.Error of class SoftBlock, and calls page.OnBlocked, if a
+// page that came through a proxy has none of its required fields although a page
+// of its kind has had them in this job, in any process. Tries is how often the
+// page was tried before. It accepts a page at its last try, one without a proxy,
+// and any after maxWithout pages that had no fields through any proxy.
 func (s *siblings) suspect(ctx context.Context, doc *extract.Doc, res *extract.Result, tries int) error {
 	found, wanted := requiredFields(s.def, doc, res)
 	page := doc.Page
@@ -59,7 +58,7 @@ func (s *siblings) suspect(ctx context.Context, doc *extract.Doc, res *extract.R
 // requiredFields reports whether the definition wants must_have or required
 // fields of a page, and whether the page has them: one of must_have, and a
 // value of any of the required fields. A page that lacks only some of them is
-// no block page.
+// not a block page.
 func requiredFields(def *definition.Definition, doc *extract.Doc, res *extract.Result) (found, wanted bool) {
 	if !extract.MustHave(def, doc) {
 		return false, true
@@ -84,7 +83,7 @@ func requiredFields(def *definition.Definition, doc *extract.Doc, res *extract.R
 	return found, wanted
 }
 
-// noteFields notes for all processes that a page of a kind has its required
+// noteFields stores for all processes that a page of a kind has its required
 // fields, and whether it was tried before.
 func (s *siblings) noteFields(ctx context.Context, kind string, again bool) {
 	if !s.note(kind, again) {
@@ -98,8 +97,7 @@ func (s *siblings) noteFields(ctx context.Context, kind string, again bool) {
 	}
 }
 
-// siblingsHaveFields reports whether a page of a kind has had its required
-// fields.
+// haveFields reports whether a page of a kind has had its required fields.
 func (s *siblings) haveFields(ctx context.Context, kind string) bool {
 	if s.have(kind) {
 		return true

@@ -197,8 +197,8 @@ func TestSuspicionEndsWhereEveryProxyBringsSuchPages(t *testing.T) {
 	}
 }
 
-// Without a proxy nobody is to blame: the page is tried once more, as any page
-// without a valid record.
+// Without a proxy the page is not suspect: it is retried, like any page without
+// a valid record.
 func TestPageWithoutItsFieldsIsNotSuspectWithoutAProxy(t *testing.T) {
 	t.Parallel()
 	def := fickle(t, 4)

@@ -2,16 +2,16 @@ package sites
 
 import "time"
 
-// How long a task holds its slot of a worker. The walk over the listing pages
-// has longer, as it reads what it had so far again when it comes back.
+// How long a task keeps its slot of a worker. Collect has longer, as it reads the
+// results of its earlier runs again each time.
 const (
 	chunkSlice   = 300 * time.Millisecond
 	collectSlice = time.Minute
 )
 
-// timeslice bounds how long a task works before it gives its slot to others:
-// the engine gives slots to workflows in turn, so that a job with many tasks
-// leaves slots to those with few.
+// timeslice bounds how long a task runs before it releases its slot: the engine
+// gives slots to workflows in turn, so that a job with many tasks leaves slots to
+// those with few.
 type timeslice struct {
 	length time.Duration
 	began  time.Time // zero: it has not begun

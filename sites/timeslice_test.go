@@ -101,7 +101,7 @@ politeness: {delay: 0, robots: false, max_per_domain: %d}
 	}
 }
 
-// A walk goes on where it was however short its time is, or it would never end.
+// A walk continues where it was however short its slice is, or it would never end.
 func TestWalkGetsFurtherInEachSlice(t *testing.T) {
 	t.Parallel()
 	site := newShop(t, 5, 5)

@@ -153,12 +153,12 @@ func TestSitePages(t *testing.T) {
 	h := handler(t, scraped(t))
 	a := readAPI(t, h)
 	for path, want := range map[string][]string{
-		"/":                              {"down.example", "shop.example", "idle.example", `"badge critical"`, "the last job failed: no start page was had", "none is up"},
+		"/":                              {"down.example", "shop.example", "idle.example", `"badge critical"`, "the last job failed: no start page could be fetched", "none is up"},
 		"/sites/shop.example":            {"item.price", "errors: 20 %", a.jobs.Jobs[0].ID, "80 %"},
 		"/sites/idle.example":            {"not known", "muster scrape idle.example"},
 		"/jobs/" + a.jobs.Jobs[0].ID:     {"COMPLETE", "ALERT", "418"},
 		"/jobs/" + a.shop.Jobs[0].ID:     {"3 records are written"},
-		"/jobs/" + a.all.Sites[0].Job.ID: {"FAILED", "no start page was had"},
+		"/jobs/" + a.all.Sites[0].Job.ID: {"FAILED", "no start page could be fetched"},
 	} {
 		w := ask(t, h, "GET", path)
 		for _, text := range want {

@@ -6,13 +6,13 @@ import (
 	"muster/sites/sink"
 )
 
-// delivered remembers which records each sink has got that are not safe
-// everywhere yet, by address. Nil remembers none.
+// delivered are the hashes of records that each sink has received but that are
+// not yet in all files and sinks, by address.
 type delivered map[string]map[uint64]struct{}
 
 var recordSeed = maphash.MakeSeed()
 
-// recordID tells the records of one job apart, in this process.
+// recordID identifies a record of a job, in this process.
 func recordID(r sink.Record) uint64 {
 	var h maphash.Hash
 	h.SetSeed(recordSeed)
@@ -24,7 +24,7 @@ func recordID(r sink.Record) uint64 {
 	return h.Sum64()
 }
 
-// add notes that a sink has got records.
+// add notes that a sink has received records.
 func (d *delivered) add(address string, records []sink.Record) {
 	if len(records) == 0 {
 		return
@@ -42,7 +42,7 @@ func (d *delivered) add(address string, records []sink.Record) {
 	}
 }
 
-// missing returns the records that a sink has not got.
+// missing returns the records that a sink has not received.
 func (d delivered) missing(address string, records []sink.Record) []sink.Record {
 	ids := d[address]
 	if len(ids) == 0 {

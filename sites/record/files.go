@@ -17,7 +17,7 @@ import (
 
 // files are the files of a job: one of records for each type, changes.jsonl, and
 // the ledgers of the site, which are only read. They are opened when they are
-// needed. Each method that may change a file asks a fence first.
+// needed. Each method that may change a file checks a fence first.
 type files struct {
 	dir     string              // of the job
 	ledgers string              // the folder of the site's ledgers
@@ -95,7 +95,7 @@ func (f *files) compare(r *sink.Record) error {
 	r.Change = string(change)
 	if len(diff) > 0 {
 		if r.Diff, err = json.Marshal(diff); err != nil {
-			return fmt.Errorf("encode what changed of %s: %w", r.Key, err)
+			return fmt.Errorf("encode the changes of %s: %w", r.Key, err)
 		}
 	}
 	return nil

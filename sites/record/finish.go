@@ -23,9 +23,9 @@ import (
 // ReportFile is the file in a job's folder that has its summary.
 const ReportFile = "report.json"
 
-// finish writes what is left of a job whose pages are done, closes its files, and
-// adds to its summary what only the files know. Done again, as after a crash, it
-// has the same result.
+// finish writes the remaining records of a job whose pages are done, closes its
+// files, and adds to its summary what can be read only from the files. A second
+// call, as after a crash, has the same result.
 func (w *writer) finish(ctx context.Context, sum report.Summary) (report.Summary, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -38,7 +38,7 @@ func (w *writer) finish(ctx context.Context, sum report.Summary) (report.Summary
 		if err != nil {
 			return err
 		}
-		data := notes[store.ClosedNote+w.run] // by a writer that came no further
+		data := notes[store.ClosedNote+w.run] // of a writer that stopped after storing it
 		if data == "" {
 			if data, err = w.closeJob(ctx, sum); err != nil {
 				return err
@@ -89,7 +89,7 @@ func (w *writer) alert(ctx context.Context, h report.Health) {
 	}
 }
 
-// complete makes the files that are made at the end, and completes the summary.
+// complete writes the files that are written at the end, and completes the summary.
 func (w *writer) complete(ctx context.Context, sum *report.Summary) error {
 	for _, step := range []func(context.Context, *report.Summary) error{
 		w.countRecords, w.updateLedgers, w.countChanges, w.writeCSV, w.compress, w.writeFailed, w.judge, w.writeReport,
@@ -115,7 +115,7 @@ func (w *writer) countRecords(ctx context.Context, sum *report.Summary) error {
 	return nil
 }
 
-// updateLedgers makes the records of the job those that the next is compared with.
+// updateLedgers stores the records of the job, to compare those of the next with.
 func (w *writer) updateLedgers(ctx context.Context, sum *report.Summary) error {
 	for _, r := range w.def.Records {
 		if f := w.files.records[r.Name]; f != nil {
@@ -137,8 +137,8 @@ func (w *writer) updateLedgers(ctx context.Context, sum *report.Summary) error {
 	return nil
 }
 
-// updateLedger updates the ledger of one type, and writes down which records are
-// gone.
+// updateLedger updates the ledger of one type, and writes the records that are
+// gone to changes.jsonl and the sinks.
 func (w *writer) updateLedger(ctx context.Context, typ string, job ledger.Job) error {
 	var gone []sink.Record
 	flush := func() error {
@@ -149,7 +149,7 @@ func (w *writer) updateLedger(ctx context.Context, typ string, job ledger.Job) e
 	err := ledger.Update(w.files.ledgerPath(typ), job, func(e ledger.Entry) error {
 		var h head
 		if err := json.Unmarshal(e.Record, &h); err != nil {
-			return fmt.Errorf("read what was known of %s: %w", e.Key, err)
+			return fmt.Errorf("read the earlier record %s: %w", e.Key, err)
 		}
 		gone = append(gone, sink.Record{Site: w.def.Site, Job: w.id, Type: typ, Key: e.Key, URL: h.URL, Data: e.Record, Change: string(ledger.Gone), At: job.At})
 		if len(gone) == writeBatch {

@@ -13,9 +13,9 @@ import (
 // nameFile is the file with the name of the folder that it is in.
 const nameFile = ".muster-home"
 
-// FolderName returns the name of a folder for records, and makes both the folder
-// and its name when they do not exist. Processes tell by the name whether they
-// share the folder.
+// FolderName returns the name of a folder for records, and creates both the folder
+// and its name when they do not exist. Processes that read the same name share
+// the folder.
 func FolderName(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make the folder for records: %w", err)
@@ -33,7 +33,7 @@ func FolderName(dir string) (string, error) {
 	if err = errors.Join(err, tmp.Close()); err != nil {
 		return "", fmt.Errorf("name the folder for records: %w", err)
 	}
-	// Of many who do this at once, one wins, with a whole file.
+	// Of several processes that do this at once, one creates the file, complete.
 	if err := os.Link(tmp.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("name the folder for records: %w", err)
 	}

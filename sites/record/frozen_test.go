@@ -212,9 +212,9 @@ func countingHook(t *testing.T) (url string, delivered func() int) {
 	}
 }
 
-// A process that is stopped at any step of writing records, for so long that
-// another takes over, and goes on beside it: every record is written once, and
-// the job is not blocked.
+// A process is stopped at any step of writing records for so long that another
+// takes over, and then continues beside it: every record is written once, and the
+// job is not blocked.
 func TestFrozenWriter(t *testing.T) {
 	t.Parallel()
 	hook, delivered := countingHook(t)

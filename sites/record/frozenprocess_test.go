@@ -34,9 +34,9 @@ func frozenRecorder(rdb redis.UniversalClient, dir string, sinks []string) (*Rec
 	return New(Config{Client: tasks.NewClient(rdb), OutDir: dir, Sinks: sinks, Lease: frozenLease})
 }
 
-// stepper is a hook on a client of Redis: it says on standard output what the
-// process is about to ask of its job, and which answer it just got, and goes on
-// when it reads a line. Between two such steps is what the process does to files.
+// stepper is a hook on a client of Redis: it says on standard output which
+// command on its job the process is about to send, and which reply it has just
+// received, and continues when it reads a line. Between two such steps is what the process does to files.
 // Steps are counted from when it became the writer.
 type stepper struct {
 	mu   sync.Mutex // guards all
@@ -179,8 +179,8 @@ func (w *frozenWriter) stopAt(want func(step string) bool) {
 	w.want = want
 }
 
-// freeze waits until the writer is at a step where it is to be stopped, and
-// stops it there. Without one before enough it returns "".
+// freeze waits until the writer is at a step where it must stop, and stops it
+// there. Without one before enough it returns "".
 func (w *frozenWriter) freeze(enough func() bool) string {
 	w.t.Helper()
 	step := ""
@@ -218,7 +218,7 @@ func (w *frozenWriter) freeze(enough func() bool) string {
 	return step
 }
 
-// thaw lets the writer go on.
+// thaw makes the writer continue.
 func (w *frozenWriter) thaw() {
 	w.t.Helper()
 	if _, err := io.WriteString(w.in, "go\n"); err != nil {

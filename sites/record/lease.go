@@ -72,7 +72,7 @@ func (l *lease) ack(ctx context.Context, seq string, notes map[string]string) er
 	return l.check(l.reader.Ack(ctx, seq, notes))
 }
 
-// report stores why the writer cannot go on.
+// report stores why the writer cannot write.
 func (l *lease) report(ctx context.Context, trouble error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

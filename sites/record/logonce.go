@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// logOnce keeps an error that lasts from being logged over and over. The zero
-// value is ready to use, by many goroutines.
+// logOnce limits how often an error that lasts is logged. The zero value is ready
+// to use, by many goroutines.
 type logOnce struct {
 	mu     sync.Mutex // guards logged
 	logged map[string]logged

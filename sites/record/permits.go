@@ -11,11 +11,11 @@ import (
 	"muster/sites/internal/store"
 )
 
-// permits is where this process may write records: to folders and sinks that
-// it was told by its settings, or by a sender in it. A request alone, which
-// whoever can send tasks may make, adds none.
+// permits are the folders and sinks that this process may write records to:
+// those in its settings, and those of scrapes that it sent itself. A request
+// from another process adds none, since any client can send one.
 type permits struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	dirs  []string   // absolute
 	sinks []string   // addresses
 }
@@ -74,7 +74,7 @@ func (p *permits) list() (dirs, sinks []string) {
 	return slices.Clone(p.dirs), slices.Clone(p.sinks)
 }
 
-// isBelow reports whether path is dir or below it, wherever links lead to.
+// isBelow reports whether path is dir or below it, after following links.
 func isBelow(dir, path string) bool {
 	if dir == path {
 		return true

@@ -31,22 +31,22 @@ import (
 
 // Config sets up a Recorder.
 type Config struct {
-	Client *tasks.Client         // It has no default.
-	OutDir string                // where this process may write. It has no default.
+	Client *tasks.Client         // Required.
+	OutDir string                // where this process may write. Required.
 	Sinks  []string              // addresses of sinks that it may write to. Defaults to none.
 	Lease  time.Duration         // how long a writer may be silent before another takes over. Defaults to 15 s.
 	Alerts string                // the URL of a webhook that gets the health of sites that are not healthy. Defaults to none.
 	Secret string                // signs what webhooks get. Defaults to none.
 	Filter *addressfilter.Filter // see sink.Options. Defaults to none.
-	// Round is called with the open jobs before their records are written, again
-	// and again. Defaults to nothing.
+	// Round is called with the open jobs each time before their records are
+	// written. Defaults to none.
 	Round  func(ctx context.Context, open []string)
 	Logger *slog.Logger // Defaults to none.
 }
 
 const defaultLease = 15 * time.Second
 
-// RetryAfter is when to ask again for a job that could not be finished.
+// RetryAfter is how long to wait before calling Finish again after an error.
 const RetryAfter = minBackOff
 
 // Recorder writes records. It may be used by many goroutines. Run writes; Close
@@ -126,7 +126,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	}
 }
 
-// Wake has Run look for jobs now.
+// Wake makes Run look for jobs now.
 func (r *Recorder) Wake() {
 	select {
 	case r.wake <- struct{}{}:
@@ -176,8 +176,8 @@ func (r *Recorder) round(ctx context.Context, busy map[string]chan struct{}, wri
 	return len(open)
 }
 
-// writeJob writes what there is of a job, and finishes the job when it is time.
-// After an error it waits for a while.
+// writeJob writes the records of a job that wait, and finishes the job when its
+// pages are done. After an error it waits for a while.
 func (r *Recorder) writeJob(ctx context.Context, id string) {
 	err := r.tryJob(ctx, id)
 	switch {
@@ -208,15 +208,15 @@ func (r *Recorder) tryJob(ctx context.Context, id string) error {
 	}
 	sum, ok, err := store.ReadJSON[report.Summary](ctx, r.rdb, store.CountedKey(id))
 	if err != nil || !ok {
-		return errors.Join(err, r.dropDead(ctx, w))
+		return errors.Join(err, r.closeEnded(ctx, w))
 	}
 	_, err = w.finish(ctx, sum)
 	return err
 }
 
-// dropDead closes a job that will have no more records: its workflow failed or
-// was revoked.
-func (r *Recorder) dropDead(ctx context.Context, w *writer) error {
+// closeEnded closes a job that will have no more records because its workflow
+// failed or was revoked.
+func (r *Recorder) closeEnded(ctx context.Context, w *writer) error {
 	if time.Since(w.lastCheck) < 10*time.Second {
 		return nil
 	}

@@ -10,8 +10,8 @@ import (
 	"muster/sites/sink"
 )
 
-// sinkTimeout is how long a sink may take for a batch before it counts as
-// away: one that hangs must not keep that from being reported.
+// sinkTimeout is how long a sink may take for a batch: a sink that hangs must be
+// reported.
 const sinkTimeout = 2 * time.Minute
 
 // sinks are the sinks of a job beside its files. They are opened when they are
@@ -23,13 +23,13 @@ type sinks struct {
 	delivered delivered
 }
 
-// awayError is an error of a sink beside the files.
-type awayError struct{ error }
+// sinkError is an error of a sink beside the files.
+type sinkError struct{ error }
 
-func (e awayError) Unwrap() error { return e.error }
+func (e sinkError) Unwrap() error { return e.error }
 
-// put gives records to each sink, also when another is away. A sink does not get
-// again what it has got of a batch that failed.
+// put delivers records to each sink, also when another fails. A sink does not
+// receive again the records of a failed batch that it has received.
 func (s *sinks) put(ctx context.Context, records []sink.Record) error {
 	var errs []error
 	for _, address := range s.addresses {
@@ -40,7 +40,7 @@ func (s *sinks) put(ctx context.Context, records []sink.Record) error {
 		n, err := s.putTo(ctx, address, left)
 		s.delivered.add(address, left[:n])
 		if err != nil {
-			errs = append(errs, awayError{err})
+			errs = append(errs, sinkError{err})
 		}
 	}
 	return errors.Join(errs...)

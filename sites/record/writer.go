@@ -40,9 +40,9 @@ type writer struct {
 	log   *slog.Logger
 
 	alerts    string    // the URL of a webhook for bad health, or ""
-	lastCheck time.Time // when Recorder last looked whether the job is alive
+	lastCheck time.Time // when Recorder last checked whether the workflow has ended
 
-	mu    sync.Mutex // guards what follows; held while records are written
+	mu    sync.Mutex // guards the fields below; held while records are written
 	lease lease
 	files files
 	sinks sinks
@@ -104,9 +104,9 @@ func (w *writer) hold(ctx context.Context, fn func(context.Context) error) error
 	case !errors.Is(err, ErrNotWriter):
 		w.rest.fail(err)
 	}
-	// Files whose writing failed are not as we know them. Where only a sink is
-	// away they are, and to read them again takes long.
-	if err != nil && !errors.As(err, new(awayError)) {
+	// The state of files whose writing failed is not known, so they are opened
+	// again. After the error of a sink it is known, and opening takes long.
+	if err != nil && !errors.As(err, new(sinkError)) {
 		err = errors.Join(err, w.closeAll())
 	}
 	return errors.Join(err, w.lease.release(ctx))
@@ -115,7 +115,7 @@ func (w *writer) hold(ctx context.Context, fn func(context.Context) error) error
 func (w *writer) claim(ctx context.Context) error {
 	changed, err := w.lease.claim(ctx)
 	if err == nil && changed {
-		err = w.closeAll() // the files are not as we knew them, or will not be
+		err = w.closeAll() // another writer may have changed the files
 	}
 	return err
 }
@@ -202,13 +202,13 @@ func (w *writer) write(ctx context.Context, batch []workqueue.Output) (int, erro
 	if len(w.sinks.addresses) == 0 {
 		return wrote, nil
 	}
-	if err := w.lease.keep(ctx); err != nil { // not to give to sinks what another has given by now
+	if err := w.lease.keep(ctx); err != nil { // another writer may have delivered the records to the sinks
 		return wrote, err
 	}
 	return wrote, w.sinks.put(ctx, records)
 }
 
-// head is the part of a record that says what it is.
+// head is the part of a record that identifies it.
 type head struct {
 	Type string `json:"_type"`
 	Key  string `json:"_key"`

@@ -15,7 +15,7 @@ import (
 	"muster/sites/internal/store"
 )
 
-// presenceTTL is how long a process counts as one that writes after it said so.
+// presenceTTL is how long an announcement is valid.
 const presenceTTL = 30 * time.Second
 
 // presence says where a process writes records.
@@ -37,7 +37,7 @@ func hashOf(address string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// announce lets other processes know where this one writes.
+// announce stores for other processes where this one writes.
 func (r *Recorder) announce(ctx context.Context) error {
 	p := presence{Owner: r.owner}
 	dirs, sinks := r.permits.list()
@@ -67,12 +67,12 @@ func (r *Recorder) announce(ctx context.Context) error {
 	return nil
 }
 
-// retract takes back what announce said.
+// retract removes what announce stored.
 func (r *Recorder) retract(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := r.rdb.ZRem(ctx, store.WritersKey, r.announced).Err(); err != nil {
-		r.cfg.Logger.Debug("this process still counts as one that writes, for half a minute", "error", err)
+		r.cfg.Logger.Debug("this process is listed as a writer for another half a minute", "error", err)
 	}
 }
 
@@ -98,7 +98,7 @@ func (r *Recorder) Unwritten(ctx context.Context, req store.Request) (string, er
 	if err != nil || slices.ContainsFunc(all, func(p presence) bool { return p.covers(req.Home, req.Sinks) }) {
 		return "", err
 	}
-	return fmt.Sprintf("its records wait in Redis, for no process that runs may write to its folder, %s, and its sinks: muster scrape %s with the same --out and --sink does", req.OutDir, req.Site), nil
+	return fmt.Sprintf("its records wait in Redis: no running process may write to its folder, %s, and its sinks; muster scrape %s with the same --out and --sink does", req.OutDir, req.Site), nil
 }
 
 // WrittenElsewhere reports whether a process other than this one writes to a

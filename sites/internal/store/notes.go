@@ -13,14 +13,14 @@ import (
 )
 
 // The writer of a job leaves notes with the outputs of its queue: by type of
-// record how many are written, and these. Their names are no types'.
+// record how many are written, and these. No type has such a name.
 const (
-	TroubleNote = "!trouble" // why the writer cannot go on; empty when it can
+	TroubleNote = "!trouble" // why the writer cannot write; empty when it can
 	ClosedNote  = "!closed " // with the id of a job: its summary, as JSON, once its files are closed
 )
 
 // Written reads how many records of a job are written, by type, and why no more
-// are, or "".
+// can be written, or "".
 func Written(ctx context.Context, out *workqueue.Outputs) (byType map[string]int, trouble string, err error) {
 	notes, err := out.Notes(ctx)
 	if err != nil {

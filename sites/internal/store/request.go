@@ -15,18 +15,17 @@ import (
 	"muster/sites/report"
 )
 
-// ErrNoJob says that Redis knows no job of an id: there was none, or it ended
+// ErrNoJob is the error for the id of a job that does not exist, or that ended
 // more than a week ago.
 var ErrNoJob = errors.New("no such job; jobs are known for a week after their end")
 
-// ErrNames says that a request contains what cannot be the name of a site or a job.
-var ErrNames = errors.New("the request names what it must not")
+// ErrNames is the error for a request with an invalid name of a site or a job.
+var ErrNames = errors.New("the request has an invalid name")
 
 // Request is the input of a scrape. It contains the whole definition, so that
-// workers need not have the same files as the sender. OutDir and Sinks are
-// honoured only by processes that have them in their settings, or were
-// told them by a sender in the same process: whoever can send tasks must not
-// have a worker write where it likes.
+// workers need not have the same files as the sender. Only processes that have
+// OutDir and Sinks in their settings, or that sent the request themselves, write
+// there: a client that can send tasks must not choose where a worker writes.
 type Request struct {
 	Site     string        `json:"site"`
 	File     string        `json:"file"`
@@ -46,7 +45,7 @@ type Request struct {
 	After map[string]string `json:"after,omitempty"`
 }
 
-// Definition is what the request says to scrape.
+// Definition returns the definition of the site to scrape.
 func (r Request) Definition() (*definition.Definition, error) {
 	def, err := definition.Parse(r.File, []byte(r.YAML))
 	if err != nil {
@@ -55,8 +54,8 @@ func (r Request) Definition() (*definition.Definition, error) {
 	return def.WithBase(r.BaseURL)
 }
 
-// PagesOf is the job that has the pages and the records of a job: the job itself
-// unless it resumes another.
+// PagesOf returns the job that has the pages and the records of a job: the job
+// itself, unless it resumes another.
 func (r Request) PagesOf(id string) string {
 	if r.Resume != "" {
 		return r.Resume
@@ -67,10 +66,10 @@ func (r Request) PagesOf(id string) string {
 // Dir is the folder for the records of a job.
 func (r Request) Dir(id string) string { return filepath.Join(r.OutDir, r.Site, r.PagesOf(id)) }
 
-// validName matches the name of a job: it stands in paths.
+// validName matches the id of a job, which is part of paths.
 var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
 
-// CheckNames returns what is wrong with the names in the request of a job.
+// CheckNames returns ErrNames if a name in the request of a job is invalid.
 func (r Request) CheckNames(id string) error {
 	if !validName.MatchString(id) || r.Resume != "" && !validName.MatchString(r.Resume) {
 		return fmt.Errorf("a job cannot be called %q or resume %q: %w", id, r.Resume, ErrNames)
