@@ -53,7 +53,7 @@ func TestAdmission(t *testing.T) {
 				d.release()
 			}
 			if (d.action == wait) != (d.after > 0) || (d.action == refuse) != (d.err != nil) {
-				t.Errorf("got a wait of %s and the failure %v", d.after, d.err)
+				t.Errorf("got action %v, a wait of %s and the error %v, want a wait only to wait, and an error only to refuse", d.action, d.after, d.err)
 			}
 		})
 	}

@@ -19,17 +19,17 @@ func TestMaxRecords(t *testing.T) {
 	site := newShop(t, 4, 5)
 	s := newService(t, redistest.New(t))
 	if sum := run(t, begin(t, s, "all", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL})); sum.Records != 40 || len(sum.Limits) != 0 {
-		t.Fatalf("got %+v", sum)
+		t.Fatalf("without limits: got %+v, want 40 records", sum)
 	}
 	sum := run(t, begin(t, s, "some", site.definition(t, "limits: {max_records: 7}\n"), ScrapeOptions{BaseURL: site.URL}))
 	if sum.Status != report.StatusComplete || sum.Records != 7 || sum.Extracted != 7 || sum.Changes.Gone != 0 || len(sum.Missing) != 0 {
-		t.Errorf("got %+v", sum)
+		t.Errorf("got %+v, want COMPLETE with 7 records, none gone or missing", sum)
 	}
 	if len(sum.Limits) != 1 || !strings.Contains(sum.Text(), "limits.max_records (7) was reached; there may be more") || !sum.Health.Limited {
-		t.Errorf("the limit is not told: %v\n%s", sum.Limits, sum.Text())
+		t.Errorf("got limits %v, want max_records in this text:\n%s", sum.Limits, sum.Text())
 	}
 	if asked, _ := site.counts("/page/4"); asked != 1 {
-		t.Errorf("the last page was asked for %d times, the second time beyond the limit", asked)
+		t.Errorf("got %d requests for the last page, want 1: the second is beyond the limit", asked)
 	}
 }
 
@@ -40,10 +40,10 @@ func TestMaxTotalBytes(t *testing.T) {
 	s := newService(t, redistest.New(t))
 	sum := run(t, begin(t, s, "j1", site.definition(t, "limits: {max_total_bytes: 3KiB}\n"), ScrapeOptions{BaseURL: site.URL}))
 	if sum.Status != report.StatusComplete || sum.Bytes < 3<<10 || sum.ByClass[fetch.Enough] == 0 || sum.Pages > 12 || sum.Pages == 0 {
-		t.Errorf("got %+v", sum)
+		t.Errorf("got %+v, want COMPLETE with 1 to 12 pages of at least 3 KiB, and pages of class %s", sum, fetch.Enough)
 	}
 	if len(sum.Limits) != 1 || !strings.Contains(sum.Limits[0], "limits.max_total_bytes (3072)") {
-		t.Errorf("got %v", sum.Limits)
+		t.Errorf("got limits %v, want max_total_bytes", sum.Limits)
 	}
 }
 
@@ -62,7 +62,7 @@ func TestBudgetCountsAPageOnce(t *testing.T) {
 				t.Fatalf("step %d: got %d, %v; want %d", i, got, err, step.want)
 			}
 			if reached, err := b.spent(t.Context()); err != nil || (len(reached) > 0) != step.over {
-				t.Fatalf("step %d: got %v, %v", i, reached, err)
+				t.Fatalf("step %d: got %v, error %v, want any: %v", i, reached, err, step.over)
 			}
 		}
 	})

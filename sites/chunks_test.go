@@ -26,14 +26,14 @@ func TestChunksOfMany(t *testing.T) {
 	}
 	answer, err := json.Marshal(chunks)
 	if err != nil || len(answer) > 1<<20 || len(chunks) > maxChunks {
-		t.Errorf("%d chunks are %d bytes, %v", len(chunks), len(answer), err)
+		t.Errorf("got %d chunks in %d bytes, error %v, want at most %d in 1 MiB", len(chunks), len(answer), err, maxChunks)
 	}
 	at := 0
 	for i, c := range chunks {
 		if i%100 == 0 || i == len(chunks)-1 {
 			ids, err := j.pageIDs(t.Context(), c)
 			if err != nil || ids[0] != pages[at].String() || ids[len(ids)-1] != pages[at+c.Pages-1].String() {
-				t.Fatalf("chunk %d: got %d ids, %v", i, len(ids), err)
+				t.Fatalf("chunk %d: got %d ids, error %v, want %d from %s", i, len(ids), err, c.Pages, pages[at])
 			}
 		}
 		at += c.Pages

@@ -96,6 +96,6 @@ records: {page: {key: [name], fields: {name: {css: h1, required: true}}}}
 		t.Errorf("got %s with %d records and %v, want %v: %+v", sum.Status, sum.Records, sum.ByClass, want, sum.Samples)
 	}
 	if n := visited.Load(); n != 1 {
-		t.Errorf("a page was fetched %d times, once for each visit that its address tells of", n)
+		t.Errorf("got %d requests for a page, want 1 whatever session its address names", n)
 	}
 }

@@ -65,7 +65,7 @@ func (h *inbox) once(t *testing.T, want int) {
 	}
 	for key, n := range h.took {
 		if n != 1 {
-			t.Errorf("a webhook took record %s %d times", key, n)
+			t.Errorf("a webhook got record %s %d times, want once", key, n)
 		}
 	}
 }

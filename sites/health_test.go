@@ -28,7 +28,7 @@ func TestHealthOfTheFirstJob(t *testing.T) {
 		yaml := string(site.definition(t, "").YAML())
 		for i := 0; i < len(oldTo); i += 2 {
 			if strings.Count(yaml, oldTo[i]) != 1 {
-				t.Fatalf("%q is not once in the definition", oldTo[i])
+				t.Fatalf("got %d times %q in the definition, want 1", strings.Count(yaml, oldTo[i]), oldTo[i])
 			}
 		}
 		def, err := definition.Parse("shop.yaml", []byte(strings.NewReplacer(oldTo...).Replace(yaml)))
@@ -109,7 +109,7 @@ func TestReport(t *testing.T) {
 	s := newService(t, redistest.New(t))
 	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	if len(sum.Groups) != 2 || sum.Groups[0].Pages+sum.Groups[1].Pages != 3 || sum.Extracted != 37 || len(sum.Times) == 0 {
-		t.Errorf("got %+v, %d extracted, times %v", sum.Groups, sum.Extracted, sum.Times)
+		t.Errorf("got groups %+v, %d extracted, times %v, want 3 pages in 2 groups, 37 extracted", sum.Groups, sum.Extracted, sum.Times)
 	}
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(sum.Files[0]), "report.txt"))
 	if err != nil {
@@ -122,12 +122,12 @@ func TestReport(t *testing.T) {
 	}
 	health, err := s.Health(t.Context())
 	if err != nil || len(health) != 1 || health[0].JobID != "j1" || health[0].Status == report.Healthy {
-		t.Errorf("got %+v, %v", health, err)
+		t.Errorf("got health %+v, error %v, want that of j1, not healthy", health, err)
 	}
 	site.faults = nil
 	sum = run(t, begin(t, s, "j2", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	if sum.Health.Status != report.Healthy || fmt.Sprint(sum.Health.Before["item.price"]) != "1" {
-		t.Errorf("got %+v", sum.Health)
+		t.Errorf("got %+v, want healthy, with item.price in all records before", sum.Health)
 	}
 }
 

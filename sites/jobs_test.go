@@ -26,16 +26,16 @@ func TestJobThatWaits(t *testing.T) {
 	}
 	jobs, err := s.Jobs(t.Context(), "shop.example", 10)
 	if err != nil || len(jobs) != 1 || jobs[0].ID != run.ID() || jobs[0].Status != JobWaiting {
-		t.Errorf("got %+v, %v", jobs, err)
+		t.Errorf("got jobs %+v, error %v, want one, WAITING", jobs, err)
 	}
 	if others, err := s.Jobs(t.Context(), "other.example", 10); err != nil || len(others) != 0 {
-		t.Errorf("of another site: %+v, %v", others, err)
+		t.Errorf("jobs of another site: got %+v, error %v, want none", others, err)
 	}
 	if err := s.Cancel(t.Context(), run.ID()); err != nil {
 		t.Fatal(err)
 	}
 	if j, err := s.Job(t.Context(), run.ID()); err != nil || j.Status != JobCanceled {
-		t.Errorf("got %+v, %v", j, err)
+		t.Errorf("got %+v, error %v, want CANCELED", j, err)
 	}
 }
 
@@ -240,7 +240,7 @@ func TestBegunJobWaitsForAWorker(t *testing.T) {
 	select {
 	case <-site.hangs:
 	case <-time.After(patience):
-		t.Fatal("the page that hangs is not asked for")
+		t.Fatal("got no request for the page that hangs, want one")
 	}
 	if j, err := s.Job(t.Context(), run.ID()); err != nil || j.Status != JobRunning {
 		t.Errorf("with a worker: got %s, %v, want RUNNING", j.Status, err)

@@ -28,7 +28,7 @@ func TestPauseLetsPagesUnderWayEnd(t *testing.T) {
 	}
 	leases, _, _, err := j.queue.LeaseIDs(t.Context(), "chunk", ids)
 	if err != nil || len(leases) != 6 {
-		t.Fatalf("leased %d pages, %v", len(leases), err)
+		t.Fatalf("got %d leases, error %v, want 6", len(leases), err)
 	}
 
 	var done []yield

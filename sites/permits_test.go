@@ -169,7 +169,7 @@ func TestRecordCannotNameAnotherFile(t *testing.T) {
 		t.Errorf("got %v, want an error that names the type", err)
 	}
 	if _, err := os.Stat(elsewhere); err == nil {
-		t.Errorf("%s is written", elsewhere)
+		t.Errorf("got a file %s, want none", elsewhere)
 	}
 }
 
@@ -258,7 +258,7 @@ retries: {attempts: 1, base: 1ms, cap: 1ms}
 records: {item: {from: listing, fields: {name: {css: h1, required: true}}}}
 `
 	if _, err := definition.Parse("shop.yaml", []byte(strings.Replace(text, "start: /", "start: file:///etc/passwd", 1))); err == nil {
-		t.Error("a definition may start with a file")
+		t.Error("a definition that starts with a file: got no error, want one")
 	}
 	def, err := definition.Parse("shop.yaml", []byte(text))
 	if err != nil {

@@ -81,7 +81,7 @@ func TestProxiesThatRest(t *testing.T) {
 			j := begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL})
 			if c.whole {
 				if sum := run(t, j); sum.Records != 4 || sum.Errors != 0 || sum.ByClass[fetch.OK] != sum.Pages {
-					t.Errorf("got %+v", sum)
+					t.Errorf("got %+v, want 4 records and pages of class %s only", sum, fetch.OK)
 				}
 				return
 			}

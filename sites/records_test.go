@@ -39,26 +39,26 @@ func TestChanges(t *testing.T) {
 	}
 	first := scrape("j1", ScrapeOptions{})
 	if c := first.Changes; c.New != 20 || c.Changed+c.Unchanged+c.Gone != 0 {
-		t.Errorf("the first job: got %+v", c)
+		t.Errorf("the first job: got %+v, want 20 new", c)
 	}
 	site.price(3, 777)
 	site.hide(5)
 	if c := scrape("j2", ScrapeOptions{Limit: 4}).Changes; c.Gone != 0 || c.Changed != 1 || c.Unchanged != 7 {
-		t.Errorf("a job with a limit: got %+v", c)
+		t.Errorf("a job with a limit: got %+v, want 1 changed and 7 unchanged", c)
 	}
 	sum := scrape("j3", ScrapeOptions{})
 	if c := sum.Changes; c.New != 0 || c.Changed != 0 || c.Unchanged != 18 || c.Gone != 2 {
-		t.Errorf("the third job: got %+v", c)
+		t.Errorf("the third job: got %+v, want 18 unchanged and 2 gone", c)
 	}
 	site.price(3, 778)
 	site.hide()
 	sum = scrape("j4", ScrapeOptions{})
 	if c := sum.Changes; c.New != 2 || c.Changed != 1 || c.Unchanged != 17 || c.Gone != 0 {
-		t.Errorf("the fourth job: got %+v", c)
+		t.Errorf("the fourth job: got %+v, want 2 new, 1 changed and 17 unchanged", c)
 	}
 	data, err := os.ReadFile(sum.Changes.File)
 	if err != nil || !strings.Contains(string(data), `"diff":{"price":`) || strings.Count(string(data), "\n") != 3 {
-		t.Errorf("changes.jsonl: got %s, %v", data, err)
+		t.Errorf("changes.jsonl: got %s, error %v, want 3 lines with the diff of a price", data, err)
 	}
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(out, "records.db"))
 	if err != nil {
@@ -107,7 +107,7 @@ func TestSinkAway(t *testing.T) {
 		t.Errorf("got %v, want that the job waits", err)
 	}
 	if _, trouble, err := store.Written(t.Context(), j.queue.Outputs()); err != nil || !strings.Contains(trouble, "403") {
-		t.Errorf("got trouble %q, %v", trouble, err)
+		t.Errorf("got trouble %q, error %v, want 403", trouble, err)
 	}
 	away.Store(false)
 	sum := again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), []report.Counts{counts}, nil) })
@@ -116,7 +116,7 @@ func TestSinkAway(t *testing.T) {
 		t.Errorf("the sink got %d records, want 20", took.Load())
 	}
 	if _, trouble, err := store.Written(t.Context(), j.queue.Outputs()); err != nil || trouble != "" {
-		t.Errorf("still trouble: %q, %v", trouble, err)
+		t.Errorf("got trouble %q, error %v, want none", trouble, err)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestBackPressureOfBytes(t *testing.T) {
 		}))
 	}
 	if sum := again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), counts, nil) }); sum.Records != pages || sum.Errors != 0 {
-		t.Errorf("got %+v", sum)
+		t.Errorf("got %+v, want %d records", sum, pages)
 	}
 }
 
@@ -254,7 +254,7 @@ func TestWorkersElsewhere(t *testing.T) {
 			return err == nil && p.Done == 12 && p.Outputs == 20
 		})
 		if found, _ := filepath.Glob(filepath.Join(sender.cfg.OutDir, "*", "*", "*.jsonl")); len(found) > 0 {
-			t.Errorf("%v is written by one that does not see the folder", found)
+			t.Errorf("got files %v by a process that does not see the folder, want none", found)
 		}
 		testutil.Background(t, sender.Run)
 		sum, err := res.Wait(ctx)
@@ -263,7 +263,7 @@ func TestWorkersElsewhere(t *testing.T) {
 		}
 		site.isWhole(t, sum)
 		if !strings.HasPrefix(sum.Files[0], sender.cfg.OutDir) {
-			t.Errorf("got files %v", sum.Files)
+			t.Errorf("got files %v, want them in %s", sum.Files, sender.cfg.OutDir)
 		}
 	})
 }
@@ -273,7 +273,7 @@ func TestHome(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	first, err := record.FolderName(dir)
 	if err != nil || first == "" {
-		t.Fatal(first, err)
+		t.Fatalf("got %q, error %v, want a name", first, err)
 	}
 	if again, err := record.FolderName(dir); err != nil || again != first {
 		t.Errorf("got %s, %v, want %s", again, err, first)
@@ -291,10 +291,10 @@ func TestSinksAreChecked(t *testing.T) {
 	t.Parallel()
 	s := newService(t, redistest.New(t))
 	if _, _, err := s.Scrape(t.Context(), "books.toscrape.com", ScrapeOptions{Sinks: []string{"mysql://x"}}); err == nil {
-		t.Error("an address that cannot be used is taken")
+		t.Error("Scrape with an invalid sink: got no error, want one")
 	}
 	if _, err := NewService(Config{Client: s.cfg.Client, Sinks: []string{"mysql://x"}}); err == nil {
-		t.Error("an address that cannot be used is taken")
+		t.Error("NewService with an invalid sink: got no error, want one")
 	}
 }
 
@@ -317,7 +317,7 @@ func TestInterleaves(t *testing.T) {
 	t.Cleanup(func() { abandon(); <-gone })
 	testutil.Eventually(t, "a detail page hangs", func() bool { asked, _ := site.counts("/item/1"); return asked > 0 })
 	if asked, _ := site.counts("/page/4"); asked != 0 {
-		t.Error("the last listing page was asked for before the second detail page")
+		t.Errorf("got %d requests for the last listing page before the second detail page, want 0", asked)
 	}
 
 	second := begin(t, newService(t, rdb), "j1", def, o)
@@ -325,7 +325,7 @@ func TestInterleaves(t *testing.T) {
 	site.isWhole(t, sum)
 	for i := range 20 {
 		if asked, _ := site.counts(fmt.Sprint("/item/", i)); asked != 1 && i != 1 {
-			t.Errorf("item %d was asked for %d times", i, asked)
+			t.Errorf("got %d requests for item %d, want 1", asked, i)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func TestScrapeWithFaults(t *testing.T) {
 		sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 		site.isWhole(t, sum)
 		if sum.Status != report.StatusComplete || sum.Pages != 33 || sum.Errors != 0 || sum.ByClass[fetch.OK] != 33 {
-			t.Errorf("got %+v", sum)
+			t.Errorf("got %+v, want COMPLETE with 33 pages", sum)
 		}
 		for i := range 30 {
 			if _, given := site.counts(fmt.Sprint("/item/", i)); given != 1 {
@@ -141,7 +141,7 @@ func TestScrapeOnWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(res.ID(), "scrape_shop_example_") {
-		t.Errorf("got job id %s", res.ID())
+		t.Errorf("got job id %s, want one of shop.example", res.ID())
 	}
 	sum, err := res.Wait(ctx)
 	if err != nil {
@@ -155,7 +155,7 @@ func TestScrapeOnWorkers(t *testing.T) {
 		}
 	}
 	if p, err := s.Progress(ctx, "shop.example", res.ID()); err != nil || p.Done != 63 || p.Total != 63 {
-		t.Errorf("got progress %+v, %v", p, err)
+		t.Errorf("got progress %+v, error %v, want 63 of 63 pages", p, err)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestStatusKeyIsCollectingWhileListingPagesAreWalked(t *testing.T) {
 	select {
 	case <-site.hangs:
 	case <-ctx.Done():
-		t.Fatal("the second listing page was never asked for")
+		t.Fatal("got no request for the second listing page, want one")
 	}
 	if got := status(); got != "COLLECTING" {
 		t.Errorf("a listing page is on its way: got status %q, want COLLECTING", got)
@@ -241,16 +241,16 @@ func TestSitesFailAlone(t *testing.T) {
 
 	states, err := s.States(ctx)
 	if err != nil || len(states) != 2 {
-		t.Fatalf("got %+v, %v", states, err)
+		t.Fatalf("got states %+v, error %v, want 2", states, err)
 	}
 	if st := states[0]; st.Site != "other.example" || st.Health != report.Critical || len(st.Alerts) != 1 || !strings.HasPrefix(st.Alerts[0], "the last job failed: no start page could be fetched") {
-		t.Errorf("the site that failed: %+v", st)
+		t.Errorf("the site that failed: got %+v, want critical with the error of the job", st)
 	}
 	if st, runs, err := s.State(ctx, "shop.example"); err != nil || st.Health != report.Healthy || len(st.Alerts) != 0 || st.Job.Status != report.StatusComplete || len(runs) != 1 || runs[0].JobID != running.ID() {
-		t.Errorf("the other: %+v, %+v, %v", st, runs, err)
+		t.Errorf("the other site: got %+v, %+v, error %v, want healthy with one job", st, runs, err)
 	}
 	if _, _, err := s.State(ctx, "shop.exampel"); !errors.As(err, new(*UnknownError)) {
-		t.Errorf("a site that is not there: %v", err)
+		t.Errorf("a site that does not exist: got error %v, want an UnknownError", err)
 	}
 }
 
@@ -308,7 +308,7 @@ func TestAbandonedWorker(t *testing.T) {
 
 		second := begin(t, newService(t, rdb), "j1", def, o)
 		if same := again(t, func() ([]store.Chunk, error) { return second.collect(t.Context(), "collect") }); fmt.Sprint(same) != fmt.Sprint(chunks) {
-			t.Error("another run of collect yields other chunks")
+			t.Errorf("a second run of collect: got chunks %v, want %v", same, chunks)
 		}
 		var counts []report.Counts
 		for i, c := range chunks {
@@ -339,7 +339,7 @@ func TestLimit(t *testing.T) {
 		t.Errorf("got %+v, want 4 of each from 5 pages", sum)
 	}
 	if asked, _ := site.counts("/page/2"); asked != 0 {
-		t.Error("the second listing page was asked for although the first was enough")
+		t.Errorf("got %d requests for the second listing page, want 0: the first has enough", asked)
 	}
 }
 
@@ -353,7 +353,7 @@ func TestFailures(t *testing.T) {
 	s := newService(t, redistest.New(t))
 	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	if sum.Status != report.StatusComplete || sum.Errors != 3 || sum.Skipped != 1 || sum.ByType["item"] != 6 {
-		t.Errorf("got %+v", sum)
+		t.Errorf("got %+v, want COMPLETE with 6 items, 3 errors and 1 skipped page", sum)
 	}
 	for class, want := range map[fetch.Class]int{fetch.Server: 1, fetch.Gone: 1, fetch.SoftBlock: 1, fetch.Empty: 1, fetch.OK: 7} {
 		if sum.ByClass[class] != want {
@@ -362,7 +362,7 @@ func TestFailures(t *testing.T) {
 	}
 	data, err := os.ReadFile(sum.Failed)
 	if err != nil || strings.Count(string(data), "\n") != 3 || !strings.Contains(string(data), `/item/1`) {
-		t.Errorf("failed.jsonl: got %s, %v", data, err)
+		t.Errorf("failed.jsonl: got %s, error %v, want 3 lines, with /item/1", data, err)
 	}
 	if asked, _ := site.counts("/item/1"); asked != 4 {
 		t.Errorf("a page with 500 was asked for %d times, want 1 and 3 retries", asked)
@@ -380,7 +380,7 @@ func TestFailedListing(t *testing.T) {
 	s := newService(t, redistest.New(t))
 	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	if sum.Status != report.StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), "/page/2 could not be fetched") || sum.ByType["item"] != 5 {
-		t.Errorf("got %s, %v, %v", sum.Status, sum.Missing, sum.ByType)
+		t.Errorf("got %s, missing %v, records %v, want INCOMPLETE without /page/2, with 5 items", sum.Status, sum.Missing, sum.ByType)
 	}
 	site.faults["/"] = site.faults["/page/2"]
 	site.asked = map[string]int{}
@@ -394,7 +394,7 @@ func TestFailedListing(t *testing.T) {
 			continue
 		}
 		if err == nil || !strings.Contains(err.Error(), "no start page could be fetched") {
-			t.Errorf("got %v", err)
+			t.Errorf("got error %v, want that no start page could be fetched", err)
 		}
 		break
 	}
@@ -406,7 +406,7 @@ func TestNoURLs(t *testing.T) {
 	s := newService(t, redistest.New(t))
 	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	if sum.Status != report.StatusComplete || sum.Records != 0 || sum.Pages != 1 {
-		t.Errorf("got %+v", sum)
+		t.Errorf("got %+v, want COMPLETE with one page and no records", sum)
 	}
 }
 
@@ -426,7 +426,7 @@ func TestEndlessListing(t *testing.T) {
 	chunks := again(t, func() ([]store.Chunk, error) { return j.collect(t.Context(), "collect") })
 	sum := again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), nil, nil) })
 	if len(chunks) != 1 || sum.Status != report.StatusIncomplete || !strings.Contains(fmt.Sprint(sum.Missing), "max_pages") {
-		t.Errorf("got %d chunks, %s %v", len(chunks), sum.Status, sum.Missing)
+		t.Errorf("got %d chunks, %s, missing %v, want 1, INCOMPLETE, max_pages", len(chunks), sum.Status, sum.Missing)
 	}
 }
 
@@ -465,7 +465,7 @@ func TestResume(t *testing.T) {
 	def := site.definition(t, "")
 	first := run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL}))
 	if first.Status != report.StatusIncomplete || first.ByType["item"] != 9 {
-		t.Fatalf("got %+v", first)
+		t.Fatalf("the first job: got %+v, want INCOMPLETE with 9 items", first)
 	}
 	req, err := store.ReadRequest(t.Context(), s.cfg.Client.Redis(), "j1")
 	if err != nil {
@@ -479,7 +479,7 @@ func TestResume(t *testing.T) {
 	sum := run(t, j)
 	site.isWhole(t, sum)
 	if sum.Status != report.StatusComplete || sum.JobID != "j2" || sum.Files[0] != first.Files[0] {
-		t.Errorf("got %+v", sum)
+		t.Errorf("the job that resumes: got %+v, want j2, COMPLETE, with the files %v", sum, first.Files)
 	}
 	for i := range 20 {
 		if _, given := site.counts(fmt.Sprint("/item/", i)); given != 1 {
@@ -502,7 +502,7 @@ func TestSitemap(t *testing.T) {
 	s := newService(t, redistest.New(t))
 	sum := run(t, begin(t, s, "j1", def, ScrapeOptions{BaseURL: site.URL}))
 	if sum.Status != report.StatusComplete || sum.ByType["item"] != 20 || sum.Pages != 22 {
-		t.Errorf("got %+v", sum)
+		t.Errorf("got %+v, want COMPLETE with 22 pages and 20 items", sum)
 	}
 }
 
@@ -512,11 +512,11 @@ func TestCSV(t *testing.T) {
 	s := newService(t, redistest.New(t))
 	sum := run(t, begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL, CSV: true}))
 	if len(sum.Files) != 4 || !strings.HasSuffix(sum.Files[2], "item.csv") {
-		t.Fatalf("got files %v", sum.Files)
+		t.Fatalf("got files %v, want 4, of which the third is item.csv", sum.Files)
 	}
 	data, err := os.ReadFile(sum.Files[2])
 	if err != nil || !strings.HasPrefix(string(data), "_key,_url,name,price\r\n") || strings.Count(string(data), "\r\n") != 4 {
-		t.Errorf("got %q, %v", data, err)
+		t.Errorf("got %q, error %v, want a header and 3 records", data, err)
 	}
 }
 
@@ -530,10 +530,10 @@ func TestMaxDuration(t *testing.T) {
 	counts := again(t, func() (report.Counts, error) { return j.chunk(t.Context(), "chunk", chunks[0]) })
 	sum := again(t, func() (report.Summary, error) { return j.aggregate(t.Context(), []report.Counts{counts}, nil) })
 	if sum.Status != report.StatusIncomplete || sum.Skipped != 10 || !strings.Contains(fmt.Sprint(sum.Missing), "max_duration") {
-		t.Errorf("got %+v", sum)
+		t.Errorf("got %+v, want INCOMPLETE with 10 skipped pages for max_duration", sum)
 	}
 	if asked, _ := site.counts("/item/0"); asked != 0 {
-		t.Error("a page was asked for although the time was over")
+		t.Errorf("got %d requests for a page after limits.max_duration, want 0", asked)
 	}
 }
 
@@ -554,10 +554,10 @@ func TestRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.Definition("quote.toscrape.com"); err == nil || !strings.Contains(err.Error(), `did you mean "quotes.toscrape.com"`) {
-		t.Errorf("got %v", err)
+		t.Errorf("got error %v, want one with the nearest name", err)
 	}
 	if _, err := LoadRegistry(t.TempDir()+"/none", true); err == nil {
-		t.Error("no error for a folder that must be there")
+		t.Error("a missing folder that must exist: got no error, want one")
 	}
 	if _, err := LoadRegistry(t.TempDir()+"/none", false); err != nil {
 		t.Error(err)
@@ -591,17 +591,17 @@ func TestRegistry(t *testing.T) {
 		}
 	}
 	if got := strings.Join(r.Own(), " "); got != "beside good lost one quotes.toscrape.com two" {
-		t.Errorf("got own sites %s", got)
+		t.Errorf("got own sites %s, want beside good lost one quotes.toscrape.com two", got)
 	}
 	if got, err := r.Order("good", "beside"); err != nil || strings.Join(got, " ") != "quotes.toscrape.com books.toscrape.com good one beside" {
-		t.Errorf("got %v, %v", got, err)
+		t.Errorf("got %v, error %v, want quotes.toscrape.com books.toscrape.com good one beside", got, err)
 	}
 
 	a := &definition.Definition{Site: "a", DependsOn: []string{"b"}}
 	b := &definition.Definition{Site: "b", DependsOn: []string{"c"}}
 	c := &definition.Definition{Site: "c"}
 	if got, err := NewRegistry(a, b, c).Order("a"); err != nil || strings.Join(got, "") != "cba" {
-		t.Errorf("got %v, %v", got, err)
+		t.Errorf("got %v, error %v, want c b a", got, err)
 	}
 	c.DependsOn = []string{"a"}
 	if _, err := NewRegistry(a, b, c).Order("a"); err == nil || !strings.Contains(err.Error(), "a → b → c → a") {
@@ -618,7 +618,7 @@ func TestCompressed(t *testing.T) {
 	j := begin(t, s, "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL, Compress: "zstd"})
 	first := run(t, j)
 	if len(first.Files) != 2 || !strings.HasSuffix(first.Files[0], "item.jsonl.zst") || first.ByType["item"] != 9 {
-		t.Fatalf("got %+v", first)
+		t.Fatalf("got %+v, want 2 compressed files and 9 items", first)
 	}
 	req, err := store.ReadRequest(t.Context(), s.cfg.Client.Redis(), "j1")
 	if err != nil {
@@ -653,7 +653,7 @@ func TestSitemapOfAnotherHost(t *testing.T) {
 	}
 	sum := run(t, begin(t, newService(t, redistest.New(t)), "j1", def, ScrapeOptions{BaseURL: site.URL}))
 	if sum.Pages != 2 || sum.Errors != 0 || sum.ByType["item"] != 1 {
-		t.Errorf("got %+v", sum)
+		t.Errorf("got %+v, want 2 pages and 1 item", sum)
 	}
 }
 
@@ -677,6 +677,6 @@ func TestRedirects(t *testing.T) {
 	site.Config.Handler = mux
 	sum := run(t, begin(t, newService(t, redistest.New(t)), "j1", site.definition(t, ""), ScrapeOptions{BaseURL: site.URL}))
 	if sum.Errors != 2 || sum.ByClass[fetch.Redirect] != 2 {
-		t.Errorf("got %d errors, %v", sum.Errors, sum.ByClass)
+		t.Errorf("got %d errors, classes %v, want 2 of class %s", sum.Errors, sum.ByClass, fetch.Redirect)
 	}
 }

@@ -31,10 +31,10 @@ func TestFaultsInSessions(t *testing.T) {
 	sum := run(t, begin(t, s, "j1", site.definition(t, "session: {max: 16}\n"), ScrapeOptions{BaseURL: site.URL}))
 	site.isWhole(t, sum)
 	if sum.Status != report.StatusComplete || sum.Errors != 0 {
-		t.Errorf("got %+v", sum)
+		t.Errorf("got %+v, want COMPLETE without errors", sum)
 	}
 	if e := sum.Sessions; e["soft_block"] < 1 || e["soft_block"] > 2 || e["blocked"] != 1 || e["rate_limited"] != 1 || len(e) != 3 {
-		t.Errorf("got %v", e)
+		t.Errorf("got sessions %v, want soft_block 1 or 2, blocked 1, rate_limited 1", e)
 	}
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(sum.Files[0]), "report.txt"))
 	if err != nil || !strings.Contains(string(text), fmt.Sprintf("soft_block %d", sum.Sessions["soft_block"])) || !strings.Contains(string(text), "blocked 1, rate_limited 1") {
@@ -84,7 +84,7 @@ func TestSessionsEndWithTheirProcess(t *testing.T) {
 	counts := []report.Counts{again(t, func() (report.Counts, error) { return first.chunk(t.Context(), "chunk 0", chunks[0]) })}
 	before := len(visitors)
 	if len(chunks) < 2 || before < 2 {
-		t.Fatalf("got %d chunks, %d visitors", len(chunks), before)
+		t.Fatalf("got %d chunks, %d visitors, want at least 2 of each", len(chunks), before)
 	}
 
 	second := begin(t, newService(t, rdb), "j", def, o) // the first one's memory is lost
@@ -94,11 +94,11 @@ func TestSessionsEndWithTheirProcess(t *testing.T) {
 	}
 	sum := again(t, func() (report.Summary, error) { return second.aggregate(t.Context(), counts, nil) })
 	if sum.Records != 30 || sum.Errors != 0 || len(sum.Sessions) != 0 || len(visitors) < before+2 {
-		t.Errorf("got %d records, %d errors, %v, visitors %v", sum.Records, sum.Errors, sum.Sessions, visitors)
+		t.Errorf("got %d records, %d errors, sessions %v, visitors %v, want 30 records, no ended sessions and at least %d visitors", sum.Records, sum.Errors, sum.Sessions, visitors, before+2)
 	}
 	for path, n := range asked {
 		if n != 1 {
-			t.Errorf("%s was asked for %d times", path, n)
+			t.Errorf("got %d requests for %s, want 1", n, path)
 		}
 	}
 }
@@ -128,6 +128,6 @@ func TestSessionStartThatIsGone(t *testing.T) {
 	j := begin(t, s, "j1", site.definition(t, "session: {start: /door}\n"), ScrapeOptions{BaseURL: site.URL})
 	_, err := j.collect(t.Context(), "collect")
 	if err == nil || !strings.Contains(err.Error(), "session.start") {
-		t.Errorf("got %v", err)
+		t.Errorf("got error %v, want one of session.start", err)
 	}
 }

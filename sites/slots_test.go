@@ -68,7 +68,7 @@ records: {page: {key: [name], fields: {name: {css: h1, required: true}}}}
 					t.Fatal(err)
 				}
 				if sum := run(t, begin(t, s, fmt.Sprint("j", i), def, ScrapeOptions{})); sum.Records != 8 || sum.Errors != 0 {
-					t.Errorf("got %+v", sum)
+					t.Errorf("got %+v, want 8 records and no errors", sum)
 				}
 			})
 		}

@@ -88,13 +88,13 @@ politeness: {delay: 0, robots: false, max_per_domain: %d}
 	}
 	for _, run := range short {
 		if sum, err := run.Wait(ctx); err != nil || sum.Records != 20 {
-			t.Errorf("got %+v, %v", sum, err)
+			t.Errorf("got %+v, error %v, want 20 records", sum, err)
 		}
 	}
 	had := big.Load()
 	t.Logf("%d of the %d pages of the big site were asked for meanwhile", had, pages)
 	if had > pages/3 {
-		t.Errorf("the small sites ended when %d of %d pages of the big one were asked for", had, pages)
+		t.Errorf("got %d of %d pages of the big site when the small ones ended, want at most a third", had, pages)
 	}
 	if err := s.Cancel(ctx, long.ID()); err != nil {
 		t.Fatal(err)

@@ -43,7 +43,7 @@ func (j *frozenJob) give(n int, version string) {
 	}
 	leases, err := j.queue.Lease(ctx, "test", 1)
 	if err != nil || len(leases) != 1 {
-		j.t.Fatal(leases, err)
+		j.t.Fatalf("got leases %v, error %v, want one", leases, err)
 	}
 	var outputs [][]byte
 	for range n {
@@ -101,7 +101,7 @@ func (j *frozenJob) audit(open func(path string) (io.ReadCloser, error)) {
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") {
-			j.t.Errorf("%s is left over", e.Name())
+			j.t.Errorf("got a temporary file %s, want none", e.Name())
 		}
 	}
 }
@@ -123,7 +123,7 @@ func (j *frozenJob) lines(open func(path string) (io.ReadCloser, error), path st
 	for line := range strings.Lines(string(data)) {
 		var h head
 		if err := json.Unmarshal([]byte(line), &h); err != nil || !strings.HasSuffix(line, "\n") {
-			j.t.Errorf("%s has a broken line %.80q: %v", filepath.Base(path), line, err)
+			j.t.Errorf("%s: got line %.80q, error %v, want a complete record", filepath.Base(path), line, err)
 		}
 		keys[h.Key]++
 	}
@@ -327,7 +327,7 @@ func freezeCloser(t *testing.T, asked func(step int) bool) {
 		w.awake()
 		j.isClosed()
 		if t.Failed() {
-			t.Fatalf("the first was stopped at %s", step)
+			t.Fatalf("got a failure after the first writer was stopped at %s, want none", step)
 		}
 		if err := j.rdb.SRem(t.Context(), store.OpenJobsKey, id).Err(); err != nil {
 			t.Fatal(err)

@@ -253,6 +253,6 @@ func (w *frozenWriter) alive() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.gone {
-		w.t.Fatal("the writer has ended")
+		w.t.Fatal("got a writer that has ended, want one that runs")
 	}
 }
