@@ -3,7 +3,7 @@
 GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
-# The redis-server that tests use; empty where none can be had.
+# The redis-server that tests use; empty where there is none.
 REDIS = $$(scripts/redis.sh || echo off)
 
 .PHONY: help build test race sim lint vuln bench e2e up down
@@ -17,7 +17,7 @@ build: ## bin/muster
 test: ## all tests, on a real Redis if at all possible; says which
 	@redis=$(REDIS); \
 	if [ "$$redis" = off ]; then \
-	  echo "test: NO redis-server could be had: tests run on miniredis; outages, persistence, Cluster and speed are NOT covered" >&2; \
+	  echo "test: NO redis-server was found or installed: tests run on miniredis; outages, persistence, Cluster and speed are NOT covered" >&2; \
 	else echo "test: $$($$redis --version)" >&2; fi; \
 	MUSTER_TEST_REDIS_SERVER=$$redis $(GO) test ./...
 

@@ -63,8 +63,8 @@ func (e *enterWatch) entered() string {
 	return e.id
 }
 
-// A batch that takes long gets another id, also in the moment in which its suspected node is entered. The node runs all
-// the same.
+// A batch that takes long gets another id, also in the moment in which its suspected node is entered. The node runs
+// anyway.
 func TestSuspectRunsWhenItsBatchIsRenamed(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {

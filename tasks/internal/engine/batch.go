@@ -62,12 +62,12 @@ type item struct {
 
 func (it *item) held() store.Held { return store.Held{Flow: it.fl.ID, Node: it.node, Lost: it.lost} }
 
-// result is what is to be stored of an item.
+// result is what to store for an item.
 type result struct {
 	*item
 	kind   string // S, F or X: it has ended; R: it is to run again; P: a plan takes its place; W: it waits for an answer
 	body   []byte // of S, F and X
-	forget bool   // its last error and its own progress are to be deleted
+	forget bool   // delete its last error and its own progress
 	began  time.Time
 	took   time.Duration
 
@@ -88,7 +88,7 @@ func (l lock) Lock() { l <- struct{}{} }
 
 func (l lock) Unlock() { <-l }
 
-// batch is the nodes that a slot has taken. The slot runs one after the other; a timer may give back those not begun.
+// batch is the nodes that a slot has taken. The slot runs one after the other; a timer may return those not started.
 type batch struct {
 	shard int
 	lane  string

@@ -12,7 +12,7 @@
 //	worker.go    Worker starts and stops what follows, and gives wake-tasks to slots
 //	taker.go     a slot takes batches of ready nodes (slot.go, batch.go)
 //	runner.go    runs a node: rate limits, inputs (values.go), the handler (run.go, call.go)
-//	outcome.go   what is to be stored for the end of a handler (verdict.go reads its error)
+//	outcome.go   what to store when a handler ends (verdict.go reads its error)
 //	finish.go    the changes of a batch, which the slot stores when it takes the next one
 //	advancer.go  takes the steps that follow and need no worker; revoke.go ends nodes
 //	agenda.go    what waits for its time, and steps that a process may not have taken

@@ -190,14 +190,14 @@ type progressWriter struct {
 	progress *progress
 
 	mu    sync.Mutex       // guards dirty
-	dirty map[string]*flow // workflows whose progress keys are to be written, by id
+	dirty map[string]*flow // workflows with progress keys to write, by id
 }
 
 func newProgressWriter(l *local, p *progress) *progressWriter {
 	return &progressWriter{local: l, progress: p, dirty: map[string]*flow{}}
 }
 
-// touch marks a workflow whose progress keys are to be written.
+// touch marks a workflow with progress keys to write.
 func (w *progressWriter) touch(fl *flow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

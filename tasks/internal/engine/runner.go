@@ -14,7 +14,7 @@ import (
 	"muster/tasks/tasktype"
 )
 
-// runner runs the nodes of batches: it calls their handlers, and says what is to be stored.
+// runner runs the nodes of batches: it calls their handlers, and returns what to store.
 type runner struct {
 	*local
 	handlers  map[string]*Handler

@@ -32,7 +32,7 @@ func (s *Sender) Send(ctx context.Context, sig *graph.Sig, o *graph.Opts) (strin
 	return id, s.store.Explain(ctx, err)
 }
 
-// TickSend is what became of a tick that was to be sent.
+// TickSend is the result of the send of a tick.
 type TickSend int
 
 // What becomes of ticks.
@@ -136,7 +136,7 @@ func (s *Sender) refuseEviction(ctx context.Context) error {
 	return nil
 }
 
-// compile returns the graph of a send, and what is to be stored of it.
+// compile returns the graph of a send, and what to store of it.
 func (s *Sender) compile(sig *graph.Sig, o *graph.Opts, behind time.Duration) (*graph.Graph, store.Grow, error) {
 	if o.Err != nil {
 		return nil, store.Grow{}, o.Err

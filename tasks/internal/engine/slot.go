@@ -227,7 +227,7 @@ func (s *slot) perform(ctx context.Context, b *batch) {
 	}
 }
 
-// store stores the results of a batch that goes on.
+// store stores the results of a batch that continues.
 func (s *slot) store(ctx context.Context, b *batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -235,7 +235,7 @@ func (s *slot) store(ctx context.Context, b *batch) {
 	s.part(ctx, b, t)
 }
 
-// handBack gives back the nodes that a batch has not begun, because one takes long, and stores its results so far.
+// handBack returns the nodes that a batch has not started, because one takes long, and stores its results so far.
 func (s *slot) handBack(ctx context.Context, b *batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -247,7 +247,7 @@ func (s *slot) handBack(ctx context.Context, b *batch) {
 	s.part(ctx, b, t)
 }
 
-// part makes a turn in the middle of a batch, which goes on under a new id. The caller holds b.mu.
+// part makes a turn in the middle of a batch, which continues under a new id. The caller holds b.mu.
 func (s *slot) part(ctx context.Context, b *batch, t *store.Turn) {
 	t.Shard, t.Worker, t.Queue = s.wake.Shard, s.tk.cfg.Name, s.wake.Queue
 	t.ID, t.Old, t.OldAt = s.tk.batches.add(), b.id, b.taken

@@ -74,7 +74,7 @@ func (v *values) fetchParts(ctx context.Context, ids []graph.ID) error {
 	return v.fetch(ctx, names)
 }
 
-// state returns S when a node has a value, 0 while it goes on, and otherwise the letter of the outcome for which it has
+// state returns S when a node has a value, 0 while it runs, and otherwise the letter of the outcome for which it has
 // none, with the node that came to it: a passive node has that of its first part that failed.
 func (v *values) state(ctx context.Context, id graph.ID) (byte, graph.ID, error) {
 	g, err := v.graph(ctx, id)

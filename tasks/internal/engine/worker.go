@@ -149,7 +149,7 @@ func (w *Worker) work(ctx context.Context) error {
 	return nil
 }
 
-// background starts what a worker does beside running tasks. It goes on after ctx ends, until end is called, which
+// background starts what a worker does in addition to running tasks. It continues after ctx ends, until end is called, which
 // returns when all of it has ended.
 func (w *Worker) background(ctx context.Context) (end func(), err error) {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -21,7 +21,7 @@ const (
 type Change struct {
 	Outcome string
 	Flags   string // see apply in flow.lua
-	Back    string // place to give back: "group holder", "group" if each node holds one, or ""
+	Back    string // slot of a group to return: "group holder", "group" if each node holds one, or ""
 	Queue   string // for the counters, with Task and Ran; empty if it does not count
 	Task    string
 	Ran     time.Duration // how long the handlers ran, together

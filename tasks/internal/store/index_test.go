@@ -287,8 +287,8 @@ func TestDamagedEntriesOfTheIndexAreLeftOut(t *testing.T) {
 	})
 }
 
-// What is damaged in the index must not keep a workflow from going on.
-func TestScriptsGoOnWithADamagedIndex(t *testing.T) {
+// Damaged keys of the index do not stop a workflow.
+func TestScriptsContinueWithADamagedIndex(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		x := newIndexed(t, rdb, 1)

@@ -47,7 +47,7 @@ func (s *Store) Explain(ctx context.Context, err error) error {
 				where = "the disk of its folder " + got["dir"]
 			}
 		}
-		return fmt.Errorf("redis cannot write to %s; make room there, and it goes on by itself: %w", where, err)
+		return fmt.Errorf("redis cannot write to %s; make room there, and it continues by itself: %w", where, err)
 	case refusedAs(err, "OOM"):
 		return fmt.Errorf("redis takes no writes that need memory because it has used its maxmemory; raise that, or delete what is not needed: %w", err)
 	}

@@ -27,7 +27,7 @@ type Turn struct {
 	ID    string    // of the new batch
 	Old   string    // the batch that ends, if there is one
 	OldAt time.Time // when it was taken, by Redis
-	Keep  string    // lease of the nodes of Old that go on under ID; empty for none
+	Keep  string    // lease of the nodes of Old that continue under ID; empty for none
 	Back  string    // lease of the nodes of Old that become ready again; empty for none
 	Known []string  // workflows whose graphs the worker has
 	Lane  string    // nodes that the changes make ready in this lane are taken first; empty for none
@@ -61,9 +61,9 @@ type Todo struct {
 	Timer time.Time // the earliest time that a node was set to wait for; zero if there is none
 	Said  string    // by a guard, as below; empty if there was none
 	Run   []string  // ready nodes without a task
-	Skips []string  // skipped nodes; those that need them are to be skipped too
+	Skips []string  // skipped nodes; those that need them must be skipped too
 	Plans []string  // planned nodes whose plan has ended
-	Fast  []string  // failed nodes whose siblings are to be revoked
+	Fast  []string  // failed nodes whose siblings must be revoked
 }
 
 // Make makes a turn. It may be made again when its answer was lost: it then changes nothing and has the same answer.

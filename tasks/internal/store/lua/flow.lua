@@ -6,21 +6,21 @@
 -- returns nothing: it defines flow
 
 -- flow creates the functions. The first onMost nodes that become ready in lane onLane are not put on a ready list but
--- into on: the slot that makes the call goes on with them.
+-- into on: the slot that makes the call continues with them.
 local function flow(onLane, onMost, on)
   -- The current workflow, set by use or new.
   local wf, W, created, root, retention, name, key
   local have = {}   -- its counts, in the order of counts; then its fields x and o (see keys.go), and others
   local counts = {'n', 'z', 'vn', 'vz', 'ct', 'cc'}
-  local add = {}    -- what is to be added to these
-  local recs, puts = {}, {} -- records by node; fields and values that are to be written
+  local add = {}    -- what to add to these
+  local recs, puts = {}, {} -- records by node; fields and values to write
   local notes = {}  -- entries for the agenda
   local lanes = {}  -- elements that become ready, by lane
   local rooted      -- letter of the root's outcome, once it has one
   local told        -- whether to publish that the root has ended
   local answerer = '' -- the call that answers for a node
   -- What the caller is to do: '+node' is ready and has no task, '-node' is skipped and so are the nodes that need it,
-  -- '*node' has a plan that has ended, '!node' has failed and its siblings are to be revoked, '=…' is the answer of a
+  -- '*node' has a plan that has ended, '!node' has failed and its siblings must be revoked, '=…' is the answer of a
   -- guard. timed is the earliest time that a node waits for.
   local todo, timed = {}, 0
 
@@ -85,7 +85,7 @@ local function flow(onLane, onMost, on)
     if timed == 0 or at < timed then timed = at end
   end
 
-  -- ready makes a span of nodes ready: on its ready list, or for the slot to go on with, or without a task in todo.
+  -- ready makes a span of nodes ready: on its ready list, or for the slot to continue with, or without a task in todo.
   local function ready(span, lane, lost)
     if lane == '-' then
       note(now + SOON, span)
@@ -467,7 +467,7 @@ local function flow(onLane, onMost, on)
   --   flags    v: they have no task; c: they are members of a map; p: planned nodes may end; d: their last error and own
   --            progress are deleted; f: their siblings may have to be revoked; a: they are answered from outside;
   --            >node: the cause of the skips that follow (always the last flag)
-  --   back     place to give back: 'group holder', 'group' if each node is its own holder, or ''
+  --   back     slot of a group to return: 'group holder', 'group' if each node is its own holder, or ''
   --   queue, task, ms   for the counts of S, F, X and R; an empty queue is not counted. The task is always given for
   --            nodes that may wait for an answer
   --   number of edges, then of each: node, kind, need, delay, lim, lane

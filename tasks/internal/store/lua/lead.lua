@@ -1,5 +1,5 @@
--- lead lets a scheduler lead the entries that nobody else leads, or goes on leading them. Whoever
--- leads an entry after another gets a greater token.
+-- lead makes a scheduler the leader of the entries that have no other leader, or keeps it their leader. The
+-- next leader of an entry gets a greater token.
 -- KEYS[1] names of entries by when they are forgotten, KEYS[2..] entries
 -- ARGV[1] scheduler, [2] lease ms, [3] ms until an entry without scheduler is forgotten,
 -- then for each entry: name, spec, next tick unix ms

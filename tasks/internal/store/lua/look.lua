@@ -1,6 +1,6 @@
--- look finds queues with ready nodes that nobody takes. For a worker that met an error it also deletes damaged keys.
+-- look finds queues with ready nodes that no worker takes. For a worker that met an error it also deletes damaged keys.
 -- KEYS as in lib
--- ARGV[1] ms: a queue from which nothing was taken for longer is one that nobody takes from, and a wake-task that has
+-- ARGV[1] ms: a queue from which nothing was taken for longer has no worker, and a wake-task that has
 -- been pending for longer is overdue, [2] the worker or '', then queues
 -- returns {wants, {queue, generation of an overdue wake-task, …}, {deleted key, …}}
 local stale, deleted, patience = {}, {}, tonumber(ARGV[1])

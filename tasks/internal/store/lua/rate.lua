@@ -1,5 +1,5 @@
 -- rate lets a task start, at most n times in any span of time. One that may not is told when to ask again:
--- those that ask meanwhile get times one after the other, as starts come free, and not all the same.
+-- those that ask meanwhile get times one after the other, as starts come free, and not one time for all.
 -- KEYS[1] times of the last starts (unix us), KEYS[2] the last time that was told
 -- ARGV[1] n, [2] span us, [3] how far beyond the first free start times are told, us
 -- returns us to wait, 0 for a start that is counted

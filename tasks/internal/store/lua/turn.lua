@@ -1,9 +1,9 @@
--- turn ends a batch: it makes the changes of its results and gives back the nodes that were not begun. Then it takes
+-- turn ends a batch: it makes the changes of its results and returns the nodes that were not started. Then it takes
 -- the next batch. A call that is made again, because its answer was lost, changes nothing and returns the same batch.
 -- KEYS as in lib
 -- ARGV[1] worker, [2] queue, [3] other queues of the worker, separated by spaces, [4] flags, [5] most nodes to take,
 -- [6] least number of ready nodes that is worth another wake-task, [7] id of the new batch, [8] '<id>@<unix ms at which
--- it was taken>' of the batch that ends or '', [9] lease of its nodes that go on under the new id or ''; it gets the '!'
+-- it was taken>' of the batch that ends or '', [9] lease of its nodes that continue under the new id or ''; it gets the '!'
 -- of the old one, [10] lease of its nodes that go back or '', [11] workflows whose graphs the worker has (' id id '),
 -- [12] generation of the wake-task, [13] lane of the batch or '': nodes that become ready in it are taken first,
 -- [14] number of workflows; then of each its five facts, the number of arguments of its changes, and these, as in flow
@@ -147,7 +147,7 @@ local function leave()
   if redis.call('HINCRBY', wake, 'n', -1) < 0 then redis.call('HSET', wake, 'n', '0') end
 end
 
--- The first write needs no memory: then a full Redis lets the script go on.
+-- The first write needs no memory: then a full Redis lets the script continue.
 -- The time tells the batch from one of the same id that a repeated call took later.
 local fenced, entered = false, ''
 if ARGV[8] ~= '' then
