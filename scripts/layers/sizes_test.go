@@ -21,8 +21,6 @@ const (
 
 // mayInit are the files with a function init, and why they cannot do without.
 var mayInit = map[string]string{
-	"cmd/muster/help.go":            "urfave/cli has its help templates in package variables",
-	"orchestrator/redisd/ping.go":   "go-redis has its logger in a package variable",
 	"sites/all/all.go":              "sites in Go register themselves when the package is imported",
 	"tasks/redistest/full_linux.go": "the test binary starts itself again to mount a full disk",
 }
