@@ -294,7 +294,7 @@ func TestBreakerSparesTheHost(t *testing.T) {
 		t.Errorf("the failing host was asked %d times, want 3", n)
 	}
 	w.want("a0", workqueue.StateError, 1, "502")
-	w.want("a19", workqueue.StateError, 1, "left alone")
+	w.want("a19", workqueue.StateError, 1, "its breaker is open")
 	w.want("other", workqueue.StateDone, 0, "")
 	s, err := b.State(t.Context(), artifact.HostKey+limit.HostKey(h.URL))
 	if err != nil || s.State != "open" || !strings.HasPrefix(s.LastBlock, "502") {
