@@ -131,10 +131,10 @@ func TestHoldStopsWaitingRequests(t *testing.T) {
 func TestWaitForRobotsEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		n := &network{}
+		n, answer := &network{}, make(chan struct{})
 		slow := roundTrip(func(req *http.Request) (*http.Response, error) {
 			if req.URL.Path == "/robots.txt" {
-				time.Sleep(time.Minute)
+				<-answer
 			}
 			return n.RoundTrip(req)
 		})
@@ -152,6 +152,7 @@ func TestWaitForRobotsEndsWithTheContext(t *testing.T) {
 		if err := get(ctx, rt, "http://shop.example/b"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
 			t.Errorf("got %v after %v, want the end of the context after 1s", err, time.Since(began))
 		}
+		close(answer)
 		group.Wait()
 	})
 }
