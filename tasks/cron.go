@@ -103,3 +103,13 @@ func (w wall) Next(t time.Time) time.Time {
 		}
 	}
 }
+
+// NextTick returns the first time after t at which a schedule with this spec ticks, in UTC unless the spec names a time
+// zone. Specs are those of [Scheduler.AddFunc].
+func NextTick(spec string, t time.Time) (time.Time, error) {
+	when, err := parseSpec(spec, time.UTC)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return when.Next(t), nil
+}

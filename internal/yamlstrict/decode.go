@@ -13,16 +13,6 @@ import (
 	"muster/internal/nearest"
 )
 
-// Pos is a place in a file. Lines and columns are counted from 1.
-type Pos struct{ Line, Col int }
-
-// Problem is an error in a file.
-type Problem struct {
-	At   Pos
-	Key  string // dotted path of the key, or ""
-	Text string // what is wrong and what to write instead
-}
-
 // Place is where the value of a key is written.
 type Place struct {
 	At    Pos
@@ -99,7 +89,7 @@ func (d *Decoder) Fail(n ast.Node, key, format string, args ...any) {
 
 // FailAt notes what is wrong at a place.
 func (d *Decoder) FailAt(at Pos, key, format string, args ...any) {
-	d.Problems = append(d.Problems, Problem{at, key, fmt.Sprintf(format, args...)})
+	d.Problems = append(d.Problems, Problem{At: at, Key: key, Text: fmt.Sprintf(format, args...)})
 }
 
 // At returns where a node begins. goccy's token of a block mapping is its

@@ -78,7 +78,7 @@ func TestNewerQueueIsRejected(t *testing.T) {
 	t.Parallel()
 	every(t, workqueue.Config{}, func(k *kit) {
 		k.enqueue("a")
-		k.rdb.HSet(k.t.Context(), "muster:wq:{q:"+k.t.Name()+"}:meta", "v", 2)
+		k.rdb.HSet(k.t.Context(), "muster:wq:{q:"+k.t.Name()+"}:meta", "v", 99)
 		if _, err := k.Lease(k.t.Context(), "w", 1); !errors.Is(err, workqueue.ErrNewer) {
 			k.t.Fatalf("got %v, want ErrNewer", err)
 		}

@@ -4,8 +4,8 @@
 // An item has an ID that is its idempotence key: enqueuing it again changes
 // nothing, in whatever state it is. It is always in one of five states:
 //
-//	            ┌───────── Retry, Return, lease expired ─────────┐
-//	            ▼                                                │
+//	            ┌── Retry, Return, Pass, Seal, lease expired ────┐
+//	            ▼                                                │      ┌─ Amend ─┐
 //	Enqueue ─▶ queued ─ Lease, LeaseIDs ─▶ in_progress ─ Settle ─┴▶ done | skipped | error
 //	            ▲                                                        │
 //	            └──────────────────────── Requeue ───────────────────────┘
@@ -18,12 +18,16 @@
 //
 // A run that fails (Retry), or whose lease expires, counts as an attempt; when
 // the attempts are used up the item ends in error. A lease that is returned
-// (Return) does not count.
+// (Return) does not count, nor does one that a sealed queue ends (Seal). Pass
+// makes the item ready as another one of the same ID, for the next kind of
+// worker, with all its attempts. EnqueueUnder adds items only while the lease of
+// another item holds.
 //
 // Items name the resources they need (a host, a resolver). Items with the same
 // resources form a lane, and [Queue.LeaseWithin] passes over lanes that have no
 // budget left without looking at their items: a slow host costs the others
-// nothing. Lanes aside, leasing is by priority, then oldest first.
+// nothing. Lanes aside, leasing is by priority, then oldest first. A queue that is
+// asked to (Config.CountLanes) counts its items by lane, too.
 //
 // [Pool] runs handlers over a queue: dispatcher, heartbeat and workers.
 //

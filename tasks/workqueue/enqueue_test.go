@@ -120,3 +120,65 @@ func TestBadItemsAreRejectedAndNothingIsAdded(t *testing.T) {
 		}
 	})
 }
+
+func TestEnqueueUnderALeaseAddsWhileItHolds(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		ctx := k.t.Context()
+		add := func(l workqueue.Leased, id string) (int, error) {
+			return k.EnqueueUnder(ctx, l, workqueue.Item{ID: id})
+		}
+		k.enqueue("a")
+		old := k.leaseOne("w1")
+		if n, err := add(old, "b"); n != 1 || err != nil {
+			k.t.Fatalf("under a lease: got %d, %v; want 1", n, err)
+		}
+		if n, err := add(old, "b"); n != 0 || err != nil {
+			k.t.Fatalf("again: got %d, %v; want 0", n, err)
+		}
+		lost := func(what string, l workqueue.Leased) {
+			k.t.Helper()
+			if n, err := add(l, "never"); n != 0 || !errors.Is(err, workqueue.ErrLeaseLost) {
+				k.t.Fatalf("%s: got %d, %v; want 0, %v", what, n, err, workqueue.ErrLeaseLost)
+			}
+		}
+		if _, err := k.ExpireWorker(ctx, "w1"); err != nil {
+			k.t.Fatal(err)
+		}
+		lost("an expired lease", old)
+		k.settle(k.leaseOne("w2"), workqueue.Done()) // b, which was ready first
+		now := k.leaseOne("w2")
+		lost("the lease of another worker", old)
+		if n, err := add(now, "c"); n != 1 || err != nil {
+			k.t.Fatalf("under the new lease: got %d, %v; want 1", n, err)
+		}
+		k.settle(now, workqueue.Done())
+		lost("a settled lease", now)
+		lost("an unknown item", workqueue.Leased{Item: workqueue.Item{ID: "unknown"}, Token: 1})
+		if n, err := add(workqueue.Leased{}, "never"); n != 0 || err == nil {
+			k.t.Fatalf("without a lease: got %d, %v; want an error", n, err)
+		}
+		k.wantStats("1 0 2 0 0")
+	})
+}
+
+// More items than one script takes are added, and none after the lease has ended.
+func TestEnqueueUnderALeaseOfManyItems(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		k.enqueue("a")
+		l := k.leaseOne("w")
+		items := make([]workqueue.Item, 1200)
+		for i := range items {
+			items[i].ID = fmt.Sprint("n", i)
+		}
+		if n, err := k.EnqueueUnder(k.t.Context(), l, items[:700]...); n != 700 || err != nil {
+			k.t.Fatalf("got %d, %v; want 700", n, err)
+		}
+		k.settle(l, workqueue.Done())
+		if n, err := k.EnqueueUnder(k.t.Context(), l, items...); n != 0 || !errors.Is(err, workqueue.ErrLeaseLost) {
+			k.t.Fatalf("got %d, %v; want 0, %v", n, err, workqueue.ErrLeaseLost)
+		}
+		k.wantStats("700 0 1 0 0")
+	})
+}

@@ -96,6 +96,39 @@ func (k *kit) workWhileFull(first []workqueue.Leased) []workqueue.Leased {
 	return held
 }
 
+// Leased items can also be passed on, ended ones amended, and the queue sealed, while Redis is full; nothing can be added
+// under a lease.
+func TestQueueChangesInFullRedis(t *testing.T) {
+	t.Parallel()
+	s := redistest.Server(t, "maxmemory", "8mb", "maxmemory-policy", "noeviction")
+	k := newKit(t, s.Client(), workqueue.Config{CountLanes: true})
+	k.enqueue("a", "b", "c")
+	ls := k.lease("w", 3)
+	k.settle(ls[0], workqueue.Failed(errors.New("e")))
+	added, last, err := k.fill()
+	if !errors.Is(err, workqueue.ErrFull) {
+		t.Fatalf("got %v, want %v", err, workqueue.ErrFull)
+	}
+	// Redis can have freed some memory since, so that one more gets in.
+	err = nil
+	for i := 0; i < 10 && err == nil; i++ {
+		var n int
+		last.ID = fmt.Sprint("under", i)
+		if n, err = k.EnqueueUnder(t.Context(), ls[1], last); n == 1 {
+			added = append(added, last.ID)
+		}
+	}
+	if !errors.Is(err, workqueue.ErrFull) {
+		t.Fatalf("enqueue under a lease: got %v, want %v", err, workqueue.ErrFull)
+	}
+	k.pass(ls[1], workqueue.Item{ID: "b", Kind: "next", ResourceKeys: []string{"h"}})
+	k.amend("a", workqueue.StateError, workqueue.Done())
+	k.seal()
+	k.wantLost(ls[2])
+	k.unseal()
+	k.wantLanes(map[string]string{"": fmt.Sprint(1+len(added), " 0 1 0 0"), "h": "1 0 0 0 0"})
+}
+
 func TestLimitsInFullRedis(t *testing.T) {
 	t.Parallel()
 	s := redistest.Server(t, "maxmemory", "8mb", "maxmemory-policy", "noeviction")

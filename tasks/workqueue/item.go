@@ -35,6 +35,9 @@ type Item struct {
 
 // header is the part of an item that is stored in front of its payload.
 type header struct {
+	// Passed is the token of the lease that passed the item. It comes first, as
+	// pass.lua looks for it there.
+	Passed int64             `json:"passed,omitempty"`
 	Kind   string            `json:"kind,omitempty"`
 	Keys   []string          `json:"keys,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
@@ -73,9 +76,10 @@ func (it *Item) check(maxPayload int) error {
 	return nil
 }
 
-// spec encodes the part of an item that never changes.
-func (it *Item) spec() (string, error) {
-	h, err := json.Marshal(header{Kind: it.Kind, Keys: it.ResourceKeys, Labels: it.Labels})
+// spec encodes the part of an item that only Pass changes, by the lease of a
+// token; 0 is none.
+func (it *Item) spec(passed int64) (string, error) {
+	h, err := json.Marshal(header{Passed: passed, Kind: it.Kind, Keys: it.ResourceKeys, Labels: it.Labels})
 	if err != nil {
 		return "", fmt.Errorf("item %q: %w", it.ID, err)
 	}
@@ -100,6 +104,14 @@ func parseSpec(id, spec string) (Item, error) {
 
 // rank is the priority as the scripts sort it, smallest first.
 func (it *Item) rank() int { return MaxPriority - it.Priority }
+
+// due is the unix ms before which the item is not ready, 0 for none.
+func (it *Item) due() int64 {
+	if it.NotBefore.IsZero() {
+		return 0
+	}
+	return max(0, it.NotBefore.UnixMilli())
+}
 
 // lane names the set of resources that an item needs.
 func (it *Item) lane() string {
@@ -126,7 +138,8 @@ const (
 	StateError      State = "error"
 )
 
-// Terminal reports whether an item leaves s only by Requeue.
+// Terminal reports whether an item leaves s only by Requeue or, for another
+// terminal state, by Amend.
 func (s State) Terminal() bool { return s == StateDone || s == StateSkipped || s == StateError }
 
 // letter is how the scripts spell a terminal state.
@@ -175,12 +188,21 @@ type Info struct {
 	State     State
 	Attempts  int       // runs that failed since it was last requeued
 	Retried   int       // how often it was requeued
-	Token     int64     // of its last lease
+	Token     int64     // of its last lease; 0 after Requeue, Pass, and a Seal that ended it
 	Worker    string    // the worker that holds it, while in progress
 	Note      string    // last error, or the reason it was skipped
 	Result    []byte    // as given to Settle; nil if none was
 	Available time.Time // when it is ready, while delayed; by this machine's clock
 	Expires   time.Time // when its lease ends, while in progress; by this machine's clock
+
+	// Ready is when it became ready for the last time; zero while it is delayed
+	// and when it has ended. By Redis's clock.
+	Ready time.Time
+	// Updated is when it came into its state, by Redis's clock. Of an item in
+	// progress it is when its lease was taken or last extended, if all users of
+	// the queue have the same LeaseTTL; of one that was returned, or that a version
+	// of the program before this field ended, it is when it was ready before that.
+	Updated time.Time
 }
 
 // parseInfo reads one item of get.lua's answer.
@@ -189,8 +211,8 @@ func parseInfo(id string, v []any, now time.Time) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	f := strings.SplitN(toString(v[0]), " ", 9)
-	if len(f) != 9 {
+	f := strings.SplitN(toString(v[0]), " ", recordFields)
+	if len(f) != recordFields {
 		return Info{}, fmt.Errorf("item %q is stored as %q, which is no record", id, toString(v[0]))
 	}
 	var n [6]int64
@@ -215,6 +237,22 @@ func parseInfo(id string, v []any, now time.Time) (Info, error) {
 		info.Expires = now.Add(time.Duration(toInt(v[7])) * time.Millisecond)
 	}
 	return info, nil
+}
+
+// setTimes sets Ready and Updated from an item of get.lua's answer that parseInfo
+// has read, and Redis's time in unix ms.
+func (i *Info) setTimes(v []any, now int64, ttl time.Duration) {
+	f := strings.SplitN(toString(v[0]), " ", recordFields)
+	since, _ := strconv.ParseInt(f[recordFields-2], 10, 64)
+	i.Updated = time.UnixMilli(since)
+	switch f[0] {
+	case "q":
+		i.Ready = i.Updated
+	case "i":
+		i.Ready = i.Updated
+		extended := now + toInt(v[7]) - ttl.Milliseconds()
+		i.Updated = time.UnixMilli(max(since, min(extended, now)))
+	}
 }
 
 // note cuts the text of an error or reason to the length that is stored.

@@ -13,8 +13,8 @@ type keys struct {
 	note    string // hash id → last error or reason
 	result  string // hash id → result
 	failed  string // sorted set of ids in state error by unix ms
-	counts  string // hash state → number of items; and expired: leases that expired ever, out_bytes: of outputs ever
-	meta    string // hash: v (version), seq, token, moves, paused, beat (unix ms); also the name of the wake-up channel
+	counts  string // hash state → number of items; state \0 lane → those of a lane, if meta says lanes; expired: leases that expired ever; out_bytes: of outputs ever
+	meta    string // hash: v (version), lanes (1: counts are kept by lane too), seq, token, moves, paused, sealed, beat (unix ms); also the name of the wake-up channel
 	out     string // stream of outputs: id, n, before (bytes of those before it, ever), data
 	pools   string // sorted set of running pools by the unix ms until which they count as alive
 	reader  string // hash of the reader of the outputs: owner, fence, until (unix ms; 0: released), stale; and note:NAME, see Reader.Ack

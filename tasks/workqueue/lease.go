@@ -29,7 +29,7 @@ type Budget struct {
 type Batch struct {
 	Items      []Leased
 	PassedOver bool          // ready items were left because their resources had no budget
-	Paused     bool          // the queue is paused
+	Paused     bool          // the queue is paused or sealed
 	Next       time.Duration // until a delayed item or a lease comes due; below 0: none will
 }
 
@@ -141,7 +141,7 @@ func (q *Queue) LeaseIDs(ctx context.Context, worker string, ids []string) (item
 		}
 		remaining += int(toInt(list[2]))
 		if toInt(list[0]) == 1 && toInt(list[2]) > 0 {
-			due = time.Now().Add(time.Second) // paused
+			due = time.Now().Add(time.Second) // paused or sealed
 		}
 		if !due.IsZero() && (next.IsZero() || due.Before(next)) {
 			next = due

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,7 +24,9 @@ type modelItem struct {
 	key                       string // its resource key, "" for none
 	state                     workqueue.State
 	delayed                   bool
-	lease                     workqueue.Leased
+	lease                     workqueue.Leased // the zero one after Requeue, Seal and Pass
+	passed                    int64            // token of the lease that passed it
+	amended                   string           // its note, if it has ended by Amend
 }
 
 // model is a simple, slow queue.
@@ -35,13 +35,14 @@ type model struct {
 	order       int
 	maxAttempts int
 	outputs     int
+	sealed      bool
 }
 
 // ready lists what can be leased, in order.
 func (m *model) ready() []*modelItem {
 	var out []*modelItem
 	for _, it := range m.items {
-		if it.state == workqueue.StateQueued && !it.delayed {
+		if it.state == workqueue.StateQueued && !it.delayed && !m.sealed {
 			out = append(out, it)
 		}
 	}
@@ -56,7 +57,7 @@ func (m *model) fail(it *modelItem, counted, later bool) {
 		it.attempts++
 	}
 	if counted && it.attempts >= m.maxAttempts {
-		it.state = workqueue.StateError
+		it.state, it.amended = workqueue.StateError, ""
 		return
 	}
 	it.state, it.delayed = workqueue.StateQueued, later
@@ -79,11 +80,34 @@ func (m *model) stats() string {
 		n[workqueue.StateSkipped], n[workqueue.StateError], delayed, m.outputs)
 }
 
+// lanes counts the items by resource key.
+func (m *model) lanes() map[string]workqueue.Counts {
+	lanes := map[string]workqueue.Counts{}
+	for _, it := range m.items {
+		c := lanes[it.key]
+		switch it.state {
+		case workqueue.StateQueued:
+			c.Queued++
+		case workqueue.StateInProgress:
+			c.InProgress++
+		case workqueue.StateDone:
+			c.Done++
+		case workqueue.StateSkipped:
+			c.Skipped++
+		case workqueue.StateError:
+			c.Error++
+		}
+		lanes[it.key] = c
+	}
+	return lanes
+}
+
 // modelTest is a queue and the model of it.
 type modelTest struct {
 	*model
 	ctx    context.Context
 	q      *workqueue.Queue
+	byLane bool
 	leases []workqueue.Leased // also those that were lost: to use one must change nothing
 }
 
@@ -96,12 +120,14 @@ func TestQueueAgainstModel(t *testing.T) {
 			run++
 			m := &modelTest{
 				model: &model{items: map[string]*modelItem{}, maxAttempts: 2}, ctx: t.Context(),
-				q: workqueue.New(rdb, fmt.Sprint("model:", run), workqueue.Config{MaxAttempts: 2}),
+				q: workqueue.New(rdb, fmt.Sprint("model:", run), workqueue.Config{MaxAttempts: 2, CountLanes: run%2 == 0}),
 			}
+			m.byLane = run%2 == 0
 			rt.Repeat(map[string]func(*rapid.T){
 				"enqueue": m.enqueue, "lease": m.lease, "leaseWithin": m.leaseWithin, "leaseIDs": m.leaseIDs,
 				"settle": m.settle, "retry": m.retry, "return": m.giveUp, "heartbeat": m.heartbeat,
-				"expireWorker": m.expireWorker, "requeue": m.requeue, "": m.compare,
+				"expireWorker": m.expireWorker, "requeue": m.requeue, "enqueueUnder": m.enqueueUnder,
+				"amend": m.amend, "pass": m.pass, "seal": m.seal, "unseal": m.unseal, "": m.compare,
 			})
 			if _, err := m.q.Verify(m.ctx); err != nil {
 				rt.Fatal(err)
@@ -118,6 +144,12 @@ func drawWorker(rt *rapid.T) string { return fmt.Sprint("w", rapid.IntRange(0, 7
 func check(rt *rapid.T, err error) {
 	if err != nil {
 		rt.Fatal(err)
+	}
+}
+
+func wantErr(rt *rapid.T, what string, err, want error) {
+	if !errors.Is(err, want) {
+		rt.Fatalf("%s: got %v, want %v", what, err, want)
 	}
 }
 
@@ -148,33 +180,52 @@ func (m *modelTest) leased(rt *rapid.T, got []workqueue.Leased, want []*modelIte
 	}
 }
 
-func (m *modelTest) enqueue(rt *rapid.T) {
-	var items []workqueue.Item
-	want := 0
+// drawItems returns some items, and those among them that the model does not have.
+func (m *modelTest) drawItems(rt *rapid.T) (items []workqueue.Item, added []*modelItem) {
+	seen := map[string]bool{}
 	for range rapid.IntRange(1, 5).Draw(rt, "n") {
-		it := &modelItem{
-			id:       fmt.Sprint("i", rapid.IntRange(0, 30).Draw(rt, "id")),
-			priority: rapid.IntRange(-1, 1).Draw(rt, "priority"),
-			key:      rapid.SampledFrom([]string{"", "h1", "h2", "h3"}).Draw(rt, "key"),
-			state:    workqueue.StateQueued,
-		}
-		item := workqueue.Item{ID: it.id, Priority: it.priority}
-		if it.key != "" {
-			item.ResourceKeys = []string{it.key}
-		}
-		items = append(items, item)
-		if m.items[it.id] == nil {
-			m.order++
-			it.order = m.order
-			m.items[it.id] = it
-			want++
+		it := &modelItem{id: fmt.Sprint("i", rapid.IntRange(0, 30).Draw(rt, "id")), state: workqueue.StateQueued}
+		items = append(items, it.draw(rt))
+		if m.items[it.id] == nil && !seen[it.id] {
+			seen[it.id] = true
+			added = append(added, it)
 		}
 	}
+	return items, added
+}
+
+// draw gives an item a priority and a key, and returns the item of a queue that it is.
+func (it *modelItem) draw(rt *rapid.T) workqueue.Item {
+	it.priority = rapid.IntRange(-1, 1).Draw(rt, "priority")
+	it.key = rapid.SampledFrom([]string{"", "h1", "h2", "h3"}).Draw(rt, "key")
+	item := workqueue.Item{ID: it.id, Priority: it.priority}
+	if it.key != "" {
+		item.ResourceKeys = []string{it.key}
+	}
+	return item
+}
+
+// add adds items that the queue has added.
+func (m *modelTest) add(rt *rapid.T, got int, added []*modelItem) {
+	if got != len(added) {
+		rt.Fatalf("%d new, want %d", got, len(added))
+	}
+	for _, it := range added {
+		m.order++
+		it.order = m.order
+		m.items[it.id] = it
+	}
+}
+
+func (m *modelTest) enqueue(rt *rapid.T) {
+	items, added := m.drawItems(rt)
 	got, err := m.q.Enqueue(m.ctx, items...)
-	check(rt, err)
-	if got != want {
-		rt.Fatalf("%d new, want %d", got, want)
+	if m.sealed {
+		wantErr(rt, "enqueue", err, workqueue.ErrSealed)
+		return
 	}
+	check(rt, err)
+	m.add(rt, got, added)
 }
 
 func (m *modelTest) lease(rt *rapid.T) {
@@ -218,7 +269,7 @@ func (m *modelTest) leaseIDs(rt *rapid.T) {
 		if it != nil && !it.state.Terminal() {
 			remaining++
 		}
-		if it != nil && it.state == workqueue.StateQueued && !it.delayed {
+		if it != nil && it.state == workqueue.StateQueued && !it.delayed && !m.sealed {
 			want = append(want, it)
 		}
 	}
@@ -239,14 +290,12 @@ func (m *modelTest) settle(rt *rapid.T) {
 	again := m.items[l.ID].lease.Token == l.Token && m.items[l.ID].state == o.State
 	err := m.q.Settle(m.ctx, l, o)
 	if it == nil && !again {
-		if !errors.Is(err, workqueue.ErrLeaseLost) {
-			rt.Fatalf("a lost lease settles: got %v, want %v", err, workqueue.ErrLeaseLost)
-		}
+		wantErr(rt, "a lost lease settles", err, workqueue.ErrLeaseLost)
 		return
 	}
 	check(rt, err)
 	if it != nil {
-		it.state = o.State
+		it.state, it.amended = o.State, ""
 		m.outputs += outs
 	}
 }
@@ -345,6 +394,14 @@ func (m *modelTest) compare(rt *rapid.T) {
 	if want := m.stats(); got != want {
 		rt.Fatalf("stats are %s, want %s", got, want)
 	}
+	if !m.byLane {
+		return
+	}
+	lanes, err := m.q.LaneStats(m.ctx)
+	check(rt, err)
+	if want := m.lanes(); !maps.Equal(lanes, want) {
+		rt.Fatalf("lanes are %+v, want %+v", lanes, want)
+	}
 }
 
 func names(items []*modelItem) []string {
@@ -353,105 +410,4 @@ func names(items []*modelItem) []string {
 		out = append(out, it.id)
 	}
 	return out
-}
-
-// holders counts the workers that hold an item.
-type holders struct {
-	t    *testing.T
-	byID sync.Map // of *atomic.Int32
-}
-
-func (h *holders) add(id string, n int32) {
-	v, _ := h.byID.LoadOrStore(id, new(atomic.Int32))
-	if n := v.(*atomic.Int32).Add(n); n > 1 {
-		h.t.Errorf("%d workers hold %s, want 1", n, id)
-	}
-}
-
-// endAtRandom ends a lease in one of four ways. It reports whether the item was settled.
-func endAtRandom(ctx context.Context, q *workqueue.Queue, rng *rand.Rand, l workqueue.Leased) (settled bool, err error) {
-	switch rng.IntN(6) {
-	case 0:
-		_, err = q.Retry(ctx, l, errors.New("e"), 0, true)
-	case 1:
-		_, err = q.Retry(ctx, l, errors.New("e"), time.Millisecond, false)
-	case 2:
-		err = q.Return(ctx, l)
-	default:
-		return true, q.Settle(ctx, l, workqueue.Done().With(nil, []byte(l.ID)))
-	}
-	return false, err
-}
-
-// workAtRandom leases items and ends them, or dies, until no item is open. It returns how many it settled.
-func workAtRandom(ctx context.Context, t *testing.T, q *workqueue.Queue, name string, rng *rand.Rand, h *holders) (settled int64) {
-	for ctx.Err() == nil {
-		got, err := q.Lease(ctx, name, 1+rng.IntN(5))
-		if err != nil {
-			t.Error(err)
-			return settled
-		}
-		for _, l := range got {
-			h.add(l.ID, 1)
-		}
-		dies := rng.IntN(20) == 0
-		for _, l := range got {
-			h.add(l.ID, -1)
-			if dies {
-				continue
-			}
-			ended, err := endAtRandom(ctx, q, rng, l)
-			if err != nil {
-				t.Error(err)
-			}
-			if ended {
-				settled++
-			}
-		}
-		if dies {
-			if _, err := q.ExpireWorker(ctx, name); err != nil {
-				t.Error(err)
-			}
-		}
-		if len(got) == 0 {
-			if s, err := q.Stats(ctx); err != nil || s.Open() == 0 {
-				return settled
-			}
-		}
-	}
-	return settled
-}
-
-// Eight workers at once end leases at random and sometimes die: every item ends, its outputs are stored once, and no two
-// workers hold an item at the same time.
-func TestQueueUnderEightWorkers(t *testing.T) {
-	t.Parallel()
-	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
-		const items = 400
-		k := newKit(t, rdb, workqueue.Config{MaxAttempts: 5, LeaseTTL: time.Minute})
-		k.enqueue(numbered(items)...)
-		h := &holders{t: t}
-		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-		defer cancel()
-		var settled atomic.Int64
-		var wg sync.WaitGroup
-		for w := range 8 {
-			wg.Go(func() {
-				settled.Add(workAtRandom(ctx, t, k.Queue, fmt.Sprint("w", w), rand.New(rand.NewPCG(uint64(w), 1)), h))
-			})
-		}
-		wg.Wait()
-		s, err := k.Verify(t.Context())
-		if err != nil || s.Open() != 0 || s.Total != items || s.Done != settled.Load() {
-			t.Fatalf("got %+v, %v; want %d items, none open, %d done", s, err, items, settled.Load())
-		}
-		outs, err := k.Outputs().Read(t.Context(), 2*items, 0)
-		seen := map[string]bool{}
-		for _, o := range outs {
-			seen[string(o.Data)] = true
-		}
-		if err != nil || int64(len(outs)) != s.Done || len(seen) != len(outs) {
-			t.Fatalf("got %d outputs of %d items, %v; want %d, one each", len(outs), len(seen), err, s.Done)
-		}
-	})
 }

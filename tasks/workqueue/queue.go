@@ -35,6 +35,11 @@ type Config struct {
 	LeaseTTL    time.Duration // how long a lease holds without a heartbeat. Defaults to 10 minutes.
 	MaxPayload  int           // bytes of a payload, a result or an output. Defaults to 8 MiB.
 	Logger      *slog.Logger  // Defaults to slog.Default().
+
+	// CountLanes keeps the counters by lane too, for LaneStats, in memory that
+	// grows with the number of lanes. The queue remembers it: it is decided when
+	// the first item is added, or by Repair, and then holds for every process.
+	CountLanes bool
 }
 
 // Backoff is how long to wait after a failed attempt: Base doubled with each
@@ -68,7 +73,11 @@ func (b Backoff) Delay(n int) time.Duration {
 // Queue is a named set of items in Redis. It is safe for concurrent use and
 // holds nothing itself: any number of them, in any number of processes, are
 // the same queue.
-type Queue struct {
+type Queue struct{ Admin }
+
+// Admin are the calls of those who look after a queue, beside the calls of its
+// workers. It is a part of a Queue; New makes both.
+type Admin struct {
 	store
 	cfg Config
 }
@@ -95,7 +104,7 @@ func New(rdb redis.UniversalClient, name string, cfg Config) *Queue {
 		cfg.Logger = slog.Default()
 	}
 	err := errors.Join(checkName("queue name", name), checkName("namespace", cfg.Namespace), cfg.check())
-	return &Queue{store{rdb, name, newKeys(cfg.Namespace, name), err}, cfg}
+	return &Queue{Admin{store{rdb, name, newKeys(cfg.Namespace, name), err}, cfg}}
 }
 
 func (c Config) check() error {
@@ -135,7 +144,7 @@ func (q *Queue) Get(ctx context.Context, ids ...string) ([]Info, error) {
 			return nil, err
 		}
 		list, _ := v.([]any)
-		now := time.Now()
+		now, redisNow := time.Now(), toInt(list[len(list)-1])
 		for i, id := range part {
 			at := list[8*i : 8*i+8]
 			if toString(at[0]) == "" {
@@ -145,6 +154,7 @@ func (q *Queue) Get(ctx context.Context, ids ...string) ([]Info, error) {
 			if err != nil {
 				return nil, err
 			}
+			info.setTimes(at, redisNow, q.cfg.LeaseTTL)
 			infos = append(infos, info)
 		}
 	}
@@ -153,10 +163,10 @@ func (q *Queue) Get(ctx context.Context, ids ...string) ([]Info, error) {
 
 // Pause stops the leasing of items, in every process, until Resume. Items that
 // are leased continue. It reports whether the queue was running.
-func (q *Queue) Pause(ctx context.Context) (bool, error) { return setPaused(ctx, &q.store, 1) }
+func (q *Admin) Pause(ctx context.Context) (bool, error) { return setPaused(ctx, &q.store, 1) }
 
 // Resume ends Pause. It reports whether the queue was paused.
-func (q *Queue) Resume(ctx context.Context) (bool, error) { return setPaused(ctx, &q.store, 0) }
+func (q *Admin) Resume(ctx context.Context) (bool, error) { return setPaused(ctx, &q.store, 0) }
 
 func setPaused(ctx context.Context, s *store, on int) (bool, error) {
 	v, err := s.run(ctx, "pause or resume", "pause", on)
@@ -165,7 +175,7 @@ func setPaused(ctx context.Context, s *store, on int) (bool, error) {
 
 // Expire makes Redis delete the whole queue after ttl. Call it when all items
 // are terminal: a key that is written after that may outlive the rest.
-func (q *Queue) Expire(ctx context.Context, ttl time.Duration) error {
+func (q *Admin) Expire(ctx context.Context, ttl time.Duration) error {
 	if q.err != nil {
 		return q.err
 	}
@@ -182,7 +192,7 @@ func (q *Queue) Expire(ctx context.Context, ttl time.Duration) error {
 }
 
 // Delete removes the queue with all its items and outputs.
-func (q *Queue) Delete(ctx context.Context) error {
+func (q *Admin) Delete(ctx context.Context) error {
 	if q.err != nil {
 		return q.err
 	}

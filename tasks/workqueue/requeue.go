@@ -14,11 +14,13 @@ type RequeueOptions struct {
 	States     []State  // only items in one of these. Defaults to error.
 	MaxRetried int      // only items requeued fewer times in their life. 0: any
 	DryRun     bool     // change nothing
+	Unsealed   bool     // return ErrSealed, and change nothing, if the queue is sealed
 }
 
 // Requeue puts terminal items back into the queue, with their attempts at zero,
-// and returns which. It is the only way out of a terminal state.
-func (q *Queue) Requeue(ctx context.Context, r RequeueOptions) ([]string, error) {
+// and returns which. It is the only way from a terminal state to another kind of
+// state.
+func (q *Admin) Requeue(ctx context.Context, r RequeueOptions) ([]string, error) {
 	if q.err != nil {
 		return nil, q.err
 	}
@@ -33,16 +35,22 @@ func (q *Queue) Requeue(ctx context.Context, r RequeueOptions) ([]string, error)
 	if letters == "" {
 		letters = "e"
 	}
-	dry, most := 0, -1
+	dry, most, unsealed := 0, -1, 0
 	if r.DryRun {
 		dry = 1
 	}
 	if r.MaxRetried > 0 {
 		most = r.MaxRetried
 	}
+	if r.Unsealed {
+		unsealed = 1
+	}
 	one := func(ids []string) ([]string, error) {
-		v, err := q.run(ctx, "requeue", "requeue", append([]any{dry, letters, most}, anys(ids)...)...)
-		list, _ := v.([]any)
+		v, err := q.run(ctx, "requeue", "requeue", append([]any{dry, letters, most, unsealed}, anys(ids)...)...)
+		list, ok := v.([]any)
+		if err == nil && !ok {
+			err = fmt.Errorf("requeue in queue %s: %w", q.name, ErrSealed)
+		}
 		out := make([]string, len(list))
 		for i, id := range list {
 			out[i] = toString(id)
@@ -82,7 +90,7 @@ func (q *Queue) Requeue(ctx context.Context, r RequeueOptions) ([]string, error)
 
 // Failed returns up to n IDs of items in state error from an offset, the first
 // to fail first.
-func (q *Queue) Failed(ctx context.Context, offset, n int) ([]string, error) {
+func (q *Admin) Failed(ctx context.Context, offset, n int) ([]string, error) {
 	if q.err != nil {
 		return nil, q.err
 	}

@@ -7,37 +7,15 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"muster/internal/luascript"
 )
 
 //go:embed lua/*.lua
 var sources embed.FS
 
 // scripts are the files of lua by name, each with common.lua in front of it.
-var scripts = readScripts()
-
-func readScripts() map[string]*redis.Script {
-	files, err := sources.ReadDir("lua")
-	if err != nil {
-		panic(err) // they are embedded
-	}
-	all := make(map[string]*redis.Script, len(files))
-	for _, file := range files {
-		name := strings.TrimSuffix(file.Name(), ".lua")
-		if name == "common" {
-			continue
-		}
-		all[name] = redis.NewScript(source("common") + source(name))
-	}
-	return all
-}
-
-func source(name string) string {
-	raw, err := sources.ReadFile("lua/" + name + ".lua")
-	if err != nil {
-		panic(err) // it is embedded
-	}
-	return string(raw)
-}
+var scripts = luascript.Read(sources)
 
 // store runs the scripts of one queue.
 type store struct {

@@ -42,20 +42,20 @@ func (o Outcome) With(result []byte, outputs ...[]byte) Outcome {
 
 func (o Outcome) check(id string, maxBytes int) error {
 	if _, err := o.State.letter(); err != nil {
-		return fmt.Errorf("settle item %q: %w", id, err)
+		return fmt.Errorf("item %q: %w", id, err)
 	}
 	if len(o.Result) > maxBytes {
-		return fmt.Errorf("settle item %q: result has %d bytes; %d are allowed", id, len(o.Result), maxBytes)
+		return fmt.Errorf("item %q: result has %d bytes; %d are allowed", id, len(o.Result), maxBytes)
 	}
 	if len(o.Outputs) > maxOutputs {
-		return fmt.Errorf("settle item %q: %d outputs; %d are allowed", id, len(o.Outputs), maxOutputs)
+		return fmt.Errorf("item %q: %d outputs; %d are allowed", id, len(o.Outputs), maxOutputs)
 	}
 	total := 0
 	for _, out := range o.Outputs {
 		total += len(out)
 	}
 	if total > 4*maxBytes {
-		return fmt.Errorf("settle item %q: outputs have %d bytes; %d are allowed", id, total, 4*maxBytes)
+		return fmt.Errorf("item %q: outputs have %d bytes; %d are allowed", id, total, 4*maxBytes)
 	}
 	return nil
 }
@@ -101,7 +101,8 @@ func (q *Queue) SettleAll(ctx context.Context, ss ...Settlement) []error {
 		if errs[i] = q.err; errs[i] != nil {
 			continue
 		}
-		if errs[i] = s.Outcome.check(s.Lease.ID, q.cfg.MaxPayload); errs[i] != nil {
+		if err := s.Outcome.check(s.Lease.ID, q.cfg.MaxPayload); err != nil {
+			errs[i] = fmt.Errorf("settle %w", err)
 			continue
 		}
 		letter, _ := s.Outcome.State.letter()

@@ -1,6 +1,12 @@
 package workqueue
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Stats counts the items of a queue by state. Delayed ones are among the
 // queued.
@@ -14,6 +20,7 @@ type Stats struct {
 	Delayed    int64 `json:"delayed"`
 	Outputs    int64 `json:"outputs"` // in the output stream, not yet acknowledged
 	Paused     bool  `json:"paused"`
+	Sealed     bool  `json:"sealed,omitempty"`
 
 	Expired int64   `json:"expired"`      // leases that expired, since the queue was made
 	Waiting float64 `json:"next_waiting"` // seconds that the next item has been ready
@@ -28,6 +35,69 @@ func (q *Queue) Stats(ctx context.Context) (Stats, error) {
 	return s, err
 }
 
+// Counts are the items of a lane by state. Delayed ones are among the queued.
+type Counts struct {
+	Queued     int64 `json:"queued"`
+	InProgress int64 `json:"in_progress"`
+	Done       int64 `json:"done"`
+	Skipped    int64 `json:"skipped"`
+	Error      int64 `json:"error"`
+}
+
+// of returns the counter of a state, nil if it has none.
+func (c *Counts) of(s State) *int64 {
+	switch s {
+	case StateQueued:
+		return &c.Queued
+	case StateInProgress:
+		return &c.InProgress
+	case StateDone:
+		return &c.Done
+	case StateSkipped:
+		return &c.Skipped
+	case StateError:
+		return &c.Error
+	}
+	return nil
+}
+
+// ErrLanesNotCounted says that a queue does not count by lane.
+var ErrLanesNotCounted = errors.New("the queue does not count by lane; set Config.CountLanes before its first item is added, or call Repair with it")
+
+// LaneStats reads the counters by lane, all at one moment. A lane is named by
+// the resource keys of its items, in their order, joined by the control
+// character U+001F, which no key holds: the key itself if there is one, "" for
+// items without. Lanes without items are left out. It returns
+// ErrLanesNotCounted unless Config.CountLanes was set when the first item was
+// added.
+func (q *Queue) LaneStats(ctx context.Context) (map[string]Counts, error) {
+	return readLanes(ctx, &q.store)
+}
+
+func readLanes(ctx context.Context, s *store) (map[string]Counts, error) {
+	v, err := s.run(ctx, "read statistics of lanes", "lanestats")
+	if err != nil {
+		return nil, err
+	}
+	list, _ := v.([]any)
+	if toInt(list[0]) == 0 {
+		return nil, fmt.Errorf("read statistics of lanes in queue %s: %w", s.name, ErrLanesNotCounted)
+	}
+	lanes := make(map[string]Counts)
+	for at := range slices.Chunk(list[1:], 3) {
+		name := laneName(toString(at[1]))
+		counts := lanes[name]
+		if n := counts.of(State(toString(at[0]))); n != nil {
+			*n = toInt(at[2])
+		}
+		lanes[name] = counts
+	}
+	return lanes, nil
+}
+
+// laneName is how LaneStats names a lane of a record.
+func laneName(lane string) string { return strings.TrimSuffix(lane, "\x1f") }
+
 // cards are the sizes of the sets beside the counters, and how often the queue
 // has changed.
 type cards struct{ ready, leased, failed, moves int64 }
@@ -40,7 +110,7 @@ func readStats(ctx context.Context, s *store) (Stats, cards, error) {
 	return Stats{
 		Queued: n[0], InProgress: n[1], Done: n[2], Skipped: n[3], Error: n[4],
 		Total:   n[0] + n[1] + n[2] + n[3] + n[4],
-		Delayed: n[5], Outputs: n[9], Paused: n[11] == 1,
+		Delayed: n[5], Outputs: n[9], Paused: n[11] == 1, Sealed: n[14] == 1,
 		Expired: n[12], Waiting: float64(n[13]) / 1000,
 	}, cards{ready: n[6], leased: n[7], failed: n[8], moves: n[10]}, nil
 }

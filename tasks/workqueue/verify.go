@@ -4,21 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 )
 
 // ErrBusy says that a queue kept changing while it was recounted.
 var ErrBusy = errors.New("the queue changes too fast to be recounted; pause it and try again")
 
-// Verify recounts all items and compares the result with the counters and
-// indexes. It returns the recount, and an error that names every difference.
-func (q *Queue) Verify(ctx context.Context) (Stats, error) {
+// Verify recounts all items and compares the result with the counters, those
+// of lanes too if the queue has them, and with the indexes. It returns the
+// recount, and an error that names every difference.
+func (q *Admin) Verify(ctx context.Context) (Stats, error) {
 	for range 5 {
 		before, sizes, err := readStats(ctx, &q.store)
 		if err != nil {
 			return Stats{}, err
 		}
-		n, err := recount(ctx, &q.store)
+		lanes, err := readLanes(ctx, &q.store)
+		byLane := !errors.Is(err, ErrLanesNotCounted)
+		if err != nil && byLane {
+			return Stats{}, err
+		}
+		n, err := recount(ctx, &q.store, byLane)
 		if err != nil {
 			return Stats{}, fmt.Errorf("recount queue %s: %w", q.name, err)
 		}
@@ -30,8 +38,9 @@ func (q *Queue) Verify(ctx context.Context) (Stats, error) {
 			continue
 		}
 		counted := Stats{
-			Queued: n['q'] + n['w'], InProgress: n['i'], Done: n['d'], Skipped: n['s'], Error: n['e'],
-			Delayed: n['w'], Outputs: before.Outputs, Paused: before.Paused,
+			Queued: n.letters['q'] + n.letters['w'], InProgress: n.letters['i'],
+			Done: n.letters['d'], Skipped: n.letters['s'], Error: n.letters['e'],
+			Delayed: n.letters['w'], Outputs: before.Outputs, Paused: before.Paused, Sealed: before.Sealed,
 		}
 		counted.Total = counted.Queued + counted.InProgress + counted.Done + counted.Skipped + counted.Error
 		var errs []error
@@ -45,55 +54,68 @@ func (q *Queue) Verify(ctx context.Context) (Stats, error) {
 		differ("done", before.Done, counted.Done)
 		differ("skipped", before.Skipped, counted.Skipped)
 		differ("error", before.Error, counted.Error)
-		differ("delayed", before.Delayed, n['w'])
-		differ("ready", sizes.ready, n['q'])
-		differ("leased", sizes.leased, n['i'])
-		differ("listed as failed", sizes.failed, n['e'])
+		differ("delayed", before.Delayed, n.letters['w'])
+		differ("ready", sizes.ready, n.letters['q'])
+		differ("leased", sizes.leased, n.letters['i'])
+		differ("listed as failed", sizes.failed, n.letters['e'])
+		if byLane {
+			errs = append(errs, differLanes(q.name, lanes, n.lanes)...)
+		}
 		return counted, errors.Join(errs...)
 	}
 	return Stats{}, ErrBusy
 }
 
+// differLanes returns an error for each lane whose counters, named as LaneStats
+// does, are not those of the recount.
+func differLanes(queue string, lanes, recounted map[string]Counts) []error {
+	all := maps.Clone(recounted)
+	maps.Copy(all, lanes)
+	var errs []error
+	for _, lane := range slices.Sorted(maps.Keys(all)) {
+		if got, want := lanes[lane], recounted[lane]; got != want {
+			errs = append(errs, fmt.Errorf("queue %s has %+v in lane %.80q, recounted %+v", queue, got, lane, want))
+		}
+	}
+	return errs
+}
+
 // Repair corrects counters and indexes from the records of the items, and
 // returns how many items were not indexed correctly: a Redis that lost its last
 // second, or a change of keys by hand, can cause that. An item that is in
-// progress without a lease runs again. It may be called at any time; on a queue
-// that keeps changing it leaves the counters and returns ErrBusy.
-func (q *Queue) Repair(ctx context.Context) (fixed int, err error) {
+// progress without a lease runs again. With Config.CountLanes the queue counts
+// by lane from then on. Repair may be called at any time; on a queue that keeps
+// changing it leaves the counters and returns ErrBusy.
+func (q *Admin) Repair(ctx context.Context) (fixed int, err error) {
 	if q.err != nil {
 		return 0, q.err
 	}
-	var cursor uint64
-	for {
-		kv, next, err := q.rdb.HScan(ctx, q.keys.rec, cursor, "", 500).Result()
-		if err != nil {
-			return fixed, fmt.Errorf("repair queue %s: %w", q.name, err)
-		}
-		ids := make([]any, 0, len(kv)/2)
-		for i := 0; i+1 < len(kv); i += 2 {
-			ids = append(ids, kv[i])
-		}
-		for part := range slices.Chunk(ids, 500) {
-			v, err := q.run(ctx, "repair items", "repair", part...)
-			if err != nil {
-				return fixed, err
-			}
-			fixed += int(toInt(v))
-		}
-		if cursor = next; cursor == 0 {
-			break
-		}
+	fixed, err = repairItems(ctx, &q.store)
+	if err != nil {
+		return fixed, err
+	}
+	count := 0
+	if q.cfg.CountLanes {
+		count = 1
 	}
 	for range 5 {
 		_, sizes, err := readStats(ctx, &q.store)
 		if err != nil {
 			return fixed, err
 		}
-		n, err := recount(ctx, &q.store)
+		_, err = readLanes(ctx, &q.store)
+		byLane := q.cfg.CountLanes || !errors.Is(err, ErrLanesNotCounted)
+		if err != nil && !errors.Is(err, ErrLanesNotCounted) {
+			return fixed, err
+		}
+		n, err := recount(ctx, &q.store, byLane)
 		if err != nil {
 			return fixed, fmt.Errorf("recount queue %s: %w", q.name, err)
 		}
-		v, err := q.run(ctx, "set counters", "setcounts", sizes.moves, n['q']+n['w'], n['i'], n['d'], n['s'], n['e'])
+		args := []any{
+			sizes.moves, n.letters['q'] + n.letters['w'], n.letters['i'], n.letters['d'], n.letters['s'], n.letters['e'], count,
+		}
+		v, err := q.run(ctx, "set counters", "setcounts", n.appendLanes(args)...)
 		if err != nil || toInt(v) == 1 {
 			return fixed, err
 		}
@@ -101,28 +123,97 @@ func (q *Queue) Repair(ctx context.Context) (fixed int, err error) {
 	return fixed, ErrBusy
 }
 
-// recount counts the records by state letter.
-func recount(ctx context.Context, s *store) (map[byte]int64, error) {
+// repairItems corrects the indexes of all items and returns how many were wrong.
+func repairItems(ctx context.Context, s *store) (fixed int, err error) {
+	var cursor uint64
+	for {
+		kv, next, err := s.rdb.HScan(ctx, s.keys.rec, cursor, "", 500).Result()
+		if err != nil {
+			return fixed, fmt.Errorf("repair queue %s: %w", s.name, err)
+		}
+		ids := make([]any, 0, len(kv)/2)
+		for i := 0; i+1 < len(kv); i += 2 {
+			ids = append(ids, kv[i])
+		}
+		for part := range slices.Chunk(ids, 500) {
+			v, err := s.run(ctx, "repair items", "repair", part...)
+			if err != nil {
+				return fixed, err
+			}
+			fixed += int(toInt(v))
+		}
+		if cursor = next; cursor == 0 {
+			return fixed, nil
+		}
+	}
+}
+
+// tally is a recount of a queue.
+type tally struct {
+	letters map[byte]int64    // items by state letter
+	lanes   map[string]Counts // by lane as LaneStats names it; nil if not asked for
+}
+
+// appendLanes appends state, lane as in a record, and items of each counter of
+// a lane to a script's arguments.
+func (n tally) appendLanes(args []any) []any {
+	for name, counts := range n.lanes {
+		for _, s := range []State{StateQueued, StateInProgress, StateDone, StateSkipped, StateError} {
+			if items := *counts.of(s); items != 0 {
+				args = append(args, string(s), name+"\x1f", items)
+			}
+		}
+	}
+	return args
+}
+
+// recount counts the records by state letter, and by lane if it is asked to.
+func recount(ctx context.Context, s *store, byLane bool) (tally, error) {
+	type place struct {
+		letter byte
+		lane   string
+	}
 	// A scan may show a field twice while the hash is being resized.
-	seen := make(map[string]byte)
+	seen := make(map[string]place)
+	names := make(map[string]string) // one string for all items of a lane
 	var cursor uint64
 	for {
 		kv, next, err := s.rdb.HScan(ctx, s.keys.rec, cursor, "", 1000).Result()
 		if err != nil {
-			return nil, err
+			return tally{}, err
 		}
 		for i := 0; i+1 < len(kv); i += 2 {
-			if kv[i+1] != "" {
-				seen[kv[i]] = kv[i+1][0]
+			if kv[i+1] == "" {
+				continue
 			}
+			at := place{letter: kv[i+1][0]}
+			if byLane {
+				name := laneOf(kv[i+1])
+				if _, ok := names[name]; !ok {
+					name = strings.Clone(name)
+					names[name] = name
+				}
+				at.lane = names[name]
+			}
+			seen[kv[i]] = at
 		}
 		if cursor = next; cursor == 0 {
 			break
 		}
 	}
-	n := make(map[byte]int64)
-	for _, letter := range seen {
-		n[letter]++
+	n := tally{letters: make(map[byte]int64)}
+	if byLane {
+		n.lanes = make(map[string]Counts)
+	}
+	for _, at := range seen {
+		n.letters[at.letter]++
+		if byLane {
+			counts := n.lanes[at.lane]
+			if c := counts.of(stateOf(string(at.letter))); c != nil {
+				*c++
+			}
+			n.lanes[at.lane] = counts
+		}
 	}
 	return n, nil
 }

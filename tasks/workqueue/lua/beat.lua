@@ -9,7 +9,9 @@ local last = tonumber(redis.call("HGET", META, "beat") or 0)
 redis.call("HSET", META, "beat", string.format("%.0f", now))
 redis.call("ZADD", POOLS, now + ttl, ARGV[1])
 local moved = 0
-if now - last > ttl / 2 then
+if sealed then
+  -- Sealing ends the leases, and counts no attempt.
+elseif now - last > ttl / 2 then
   -- No pool has called it: Redis was away, or no pool ran. Pools that may run
   -- get time to call again.
   for _, name in ipairs(redis.call("ZRANGE", POOLS, 0, 999)) do

@@ -10,33 +10,46 @@
 --   state     q ready, w waiting for its time, i in progress, d done, s skipped, e error
 --   attempts  runs that failed since the last requeue
 --   retried   how often the item was requeued from a terminal state
---   token     of its last lease
+--   token     of its last lease; 0 if there is none that counts
 --   rank      100 - priority
 --   seq       its place among the ready ones of its rank
 --   max       its own limit of attempts, 0 for the queue's
---   since     unix ms at which it became ready for the last time
+--   since     unix ms at which it became ready for the last time (q, i), or at
+--             which it came into its state (w, d, s, e)
 --   lane      its resource keys, each followed by \31
 -- The ready set orders its members by bytes: lane \0 rank seq \0 id. The lanes
 -- set scores each lane by its first member, so that the oldest item of all
 -- lanes is found without looking at the others.
 local SPEC, REC, READY, LANES, DELAYED, LEASED, WORKER, NOTE, RESULT, FAILED, COUNTS, META, OUT, POOLS, READER = unpack(KEYS)
 
-local version = redis.call("HGET", META, "v")
-if version and tonumber(version) > 1 then
+-- byLane says that the queue counts by lane, too; sealed that no lease holds,
+-- and nothing is leased and added.
+local version, byLane, sealed = unpack(redis.call("HMGET", META, "v", "lanes", "sealed"))
+if version and tonumber(version) > 2 then
   return redis.error_reply("WQNEWER the queue was written by a newer version")
 end
 
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
--- What this script adds to each counter, written once by finish.
-local delta = {}
+-- What this script adds to each counter, written once by finish. The counter of
+-- a lane is the field name \0 lane; there is none for zero.
+local delta, laneDelta = {}, {}
 local freed = false
-local function count(name, n) delta[name] = (delta[name] or 0) + n end
+local function add(to, name, n) to[name] = (to[name] or 0) + n end
+
+-- count counts items of a lane.
+local function count(name, n, lane)
+  add(delta, name, n)
+  if byLane then add(laneDelta, name .. "\0" .. lane, n) end
+end
 
 local function finish(moved)
   for name, n in pairs(delta) do
     if n ~= 0 then redis.call("HINCRBY", COUNTS, name, n) end
+  end
+  for name, n in pairs(laneDelta) do
+    if n ~= 0 and redis.call("HINCRBY", COUNTS, name, n) == 0 then redis.call("HDEL", COUNTS, name) end
   end
   if moved > 0 then redis.call("HINCRBY", META, "moves", moved) end
   if freed then redis.call("PUBLISH", META, "ready") end
@@ -102,30 +115,30 @@ local function always() redis.call("ZREM", LEASED, "") end
 local function nextSeq() return redis.call("HINCRBY", META, "seq", 1) end
 
 -- expired counts leases that ended because they were not extended.
-local function expired(n) count("expired", n) end
+local function expired(n) add(delta, "expired", n) end
 
 -- drop ends a lease.
-local function drop(id)
+local function drop(id, r)
   redis.call("ZREM", LEASED, id)
   redis.call("HDEL", WORKER, id)
-  count("in_progress", -1)
+  count("in_progress", -1, r.lane)
 end
 
 -- fail ends a lease because the run failed. A counted failure that uses up the attempts ends
 -- the item; else it is ready again, at once or when due.
 local function fail(id, r, note, counted, limit, due)
-  drop(id)
+  drop(id, r)
   redis.call("HSET", NOTE, id, note)
   if r.max > 0 then limit = r.max end
   if counted then r.attempts = r.attempts + 1 end
   if counted and r.attempts >= limit then
-    r.state = "e"
+    r.state, r.since = "e", now
     redis.call("ZADD", FAILED, now, id)
-    count("error", 1)
+    count("error", 1, r.lane)
   else
-    count("queued", 1)
+    count("queued", 1, r.lane)
     if due > now then
-      r.state = "w"
+      r.state, r.since = "w", now
       redis.call("ZADD", DELAYED, due, id)
     else
       r.seq = nextSeq()
@@ -213,8 +226,8 @@ local function lease(ids, records, worker, ttl)
     local at = 6 * (i - 1)
     out[at + 1], out[at + 2], out[at + 3], out[at + 4], out[at + 5], out[at + 6] =
       id, r.token, r.attempts, r.retried, math.max(0, now - r.since), specs[i] or ""
+    count("queued", -1, r.lane)
+    count("in_progress", 1, r.lane)
   end
-  count("queued", -#ids)
-  count("in_progress", #ids)
   return out
 end

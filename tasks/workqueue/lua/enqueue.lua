@@ -1,17 +1,31 @@
 -- Adds the items that are not in the queue yet; leaves the others as they are.
--- KEYS: common.lua. ARGV: per item id, spec, rank, ready at (unix ms; 0 now),
--- max attempts (0 the queue's), lane.
+-- KEYS: common.lua. ARGV: id and token of a lease without which nothing is added
+-- ("" if there is none), 1 to count by lane from the first item on or else 0,
+-- then per item id, spec, rank, ready at (unix ms; 0
+-- now), max attempts (0 the queue's), lane.
 -- At most 500 items, because unpack takes some thousands of values.
--- Returns how many were new.
-local n = #ARGV / 6
+-- Returns how many were new, -1 if the lease was lost, -2 if the queue
+-- is sealed.
+if sealed then return -2 end
+if ARGV[1] ~= "" then
+  local holder = load(ARGV[1])
+  if not holder or holder.state ~= "i" or holder.token ~= tonumber(ARGV[2]) then return -1 end
+end
+if ARGV[3] == "1" and not byLane and redis.call("EXISTS", REC) == 0 then
+  -- A version that does not count by lane must not change such a queue.
+  redis.call("HSET", META, "v", 2, "lanes", 1)
+  byLane = "1"
+end
+local HEAD = 3
+local n = (#ARGV - HEAD) / 6
 local ids = {}
-for i = 0, n - 1 do ids[i + 1] = ARGV[6 * i + 1] end
+for i = 0, n - 1 do ids[i + 1] = ARGV[HEAD + 6 * i + 1] end
 local known = redis.call("HMGET", REC, unpack(ids))
 
 local seq = redis.call("HINCRBY", META, "seq", n) - n
 local specs, recs, ready, delayed, heads, seen = {}, {}, {}, {}, {}, {}
 for i = 0, n - 1 do
-  local at = 6 * i
+  local at = HEAD + 6 * i
   local id = ARGV[at + 1]
   if not known[i + 1] and not seen[id] then
     seen[id] = true
@@ -32,6 +46,7 @@ for i = 0, n - 1 do
     end
     specs[#specs + 1] = id
     specs[#specs + 1] = ARGV[at + 2]
+    count("queued", 1, r.lane)
     recs[#recs + 1] = id
     recs[#recs + 1] = format(r)
   end
@@ -51,7 +66,6 @@ if added > 0 then
     end
   end
   freed = true
-  count("queued", added)
 end
 finish(added)
 return added

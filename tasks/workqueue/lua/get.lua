@@ -2,7 +2,7 @@
 -- KEYS: common.lua. ARGV: ids.
 -- Returns per item record ("" if unknown), spec, worker, note, result given
 -- 0|1, result, ms until it is available, ms until its lease ends (both 0 if
--- they do not apply).
+-- they do not apply), and after the last item unix ms now.
 local out = {}
 for i, id in ipairs(ARGV) do
   local at = 8 * (i - 1)
@@ -18,4 +18,5 @@ for i, id in ipairs(ARGV) do
   out[at + 7] = due and tonumber(due) - now or 0
   out[at + 8] = ends and tonumber(ends) - now or 0
 end
+out[#out + 1] = now
 return out

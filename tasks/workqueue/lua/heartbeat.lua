@@ -5,7 +5,7 @@ always()
 local out = {}
 for i = 2, #ARGV, 2 do
   local r = load(ARGV[i])
-  if r and r.state == "i" and r.token == tonumber(ARGV[i + 1]) then
+  if r and not sealed and r.state == "i" and r.token == tonumber(ARGV[i + 1]) then
     redis.call("ZADD", LEASED, now + tonumber(ARGV[1]), ARGV[i])
     out[#out + 1] = 1
   else

@@ -2,9 +2,10 @@
 -- those whose resource keys have no budget left.
 -- KEYS: common.lua. ARGV: worker, n, ttl ms, attempt limit, budget of a key
 -- that is not named (-1 unlimited), then per named key: key, budget.
--- Returns {paused 0|1, ms until more is due or -1, passed over 0|1,
+-- Returns {paused or sealed 0|1, ms until more is due or -1, passed over 0|1,
 -- then per item id, token, attempts, retried, ms it was ready, spec}.
 always()
+if sealed then return { 1, -1, 0 } end
 local worker, n, ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local moved = wakeUp(tonumber(ARGV[4]))
 if redis.call("HGET", META, "paused") then

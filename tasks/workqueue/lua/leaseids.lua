@@ -1,11 +1,11 @@
 -- Leases those of the given items that are available now.
 -- KEYS: common.lua. ARGV: worker, ttl ms, attempt limit, then ids.
--- Returns {paused 0|1, ms until to call again or -1, how many of them are not
+-- Returns {paused or sealed 0|1, ms until to call again or -1, how many of them are not
 -- terminal, then per leased item id, token, attempts, retried, ms it
 -- was ready, spec}.
 always()
 local worker, ttl, limit = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local paused = redis.call("HGET", META, "paused") and 1 or 0
+local paused = (sealed or redis.call("HGET", META, "paused")) and 1 or 0
 local due, remaining, moved = -1, 0, 0
 local ids, records, lanes, seen = {}, {}, {}, {}
 -- The worker that holds an item may settle or return it at any time.
@@ -22,7 +22,7 @@ for i = 4, #ARGV do
   seen[id] = true
   if r then
     local lease = r.state == "i" and tonumber(redis.call("ZSCORE", LEASED, id))
-    if lease and lease <= now then
+    if lease and lease <= now and not sealed then
       fail(id, r, "lease expired", true, limit, 0)
       expired(1)
       moved = moved + 1

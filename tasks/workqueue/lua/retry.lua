@@ -10,6 +10,7 @@ local r = load(id)
 if not r then return "?" end
 if r.token ~= token then return "" end
 if r.state == "i" then
+  if sealed then return "" end
   local delay = tonumber(ARGV[4])
   fail(id, r, ARGV[3], ARGV[5] == "1", tonumber(ARGV[6]), delay > 0 and now + delay or 0)
   -- A waiting item changes when the dispatcher must look again.

@@ -7,10 +7,10 @@ for i = 1, #ARGV, 2 do
   local id, token = ARGV[i], tonumber(ARGV[i + 1])
   local r = load(id)
   local code = 0
-  if r and r.token == token then
+  if r and not sealed and r.token == token then
     if r.state == "i" then
-      drop(id)
-      count("queued", 1)
+      drop(id, r)
+      count("queued", 1, r.lane)
       makeReady(id, r, r.since)
       save(id, r)
       moved = moved + 1

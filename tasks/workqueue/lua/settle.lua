@@ -17,13 +17,13 @@ while i <= #ARGV do
     code = -1
   elseif r.token == token and r.state == state then
     code = 1
-  elseif r.token == token and r.state == "i" then
+  elseif r.token == token and r.state == "i" and not sealed then
     code = 1
     moved = moved + 1
-    drop(id)
-    r.state = state
+    drop(id, r)
+    r.state, r.since = state, now
     save(id, r)
-    count(counter[state], 1)
+    count(counter[state], 1, r.lane)
     if state == "e" then redis.call("ZADD", FAILED, now, id) end
     if note ~= "" then redis.call("HSET", NOTE, id, note) else redis.call("HDEL", NOTE, id) end
     if ARGV[i + 4] == "1" then redis.call("HSET", RESULT, id, ARGV[i + 5]) end
@@ -32,7 +32,7 @@ while i <= #ARGV do
       written = written or tonumber(redis.call("HGET", COUNTS, "out_bytes") or 0)
       redis.call("XADD", OUT, "*", "id", id, "n", k - 1, "before", string.format("%.0f", written), "data", data)
       written = written + #data
-      count("out_bytes", #data)
+      add(delta, "out_bytes", #data)
     end
   end
   out[#out + 1] = code

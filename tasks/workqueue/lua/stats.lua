@@ -2,7 +2,7 @@
 -- KEYS: common.lua. ARGV: none.
 -- Returns {queued, in_progress, done, skipped, error, delayed, ready,
 -- leased, failed, outputs, moves, paused 0|1, leases that expired ever, ms that
--- the next item has been ready}.
+-- the next item has been ready, sealed 0|1}.
 local c = redis.call("HMGET", COUNTS, "queued", "in_progress", "done", "skipped", "error", "expired")
 local out = {}
 for i = 1, 5 do out[i] = tonumber(c[i] or 0) end
@@ -15,6 +15,7 @@ out[11] = tonumber(redis.call("HGET", META, "moves") or 0)
 out[12] = redis.call("HGET", META, "paused") and 1 or 0
 out[13] = tonumber(c[6] or 0)
 out[14] = 0
+out[15] = sealed and 1 or 0
 local lane = redis.call("ZRANGE", LANES, 0, 0)[1]
 if lane then
   local head = redis.call("ZRANGEBYLEX", READY, "[" .. lane .. "\0", "(" .. lane .. "\1", "LIMIT", 0, 1)[1]

@@ -1,7 +1,8 @@
 -- Returns items that are leased to a worker that does not know of it.
 -- KEYS: common.lua. ARGV: worker, then the tokens of the leases it knows.
--- Returns how many items were returned.
+-- Returns how many items were returned; 0 in a sealed queue.
 always()
+if sealed then return 0 end
 local known = {}
 for i = 2, #ARGV do known[tonumber(ARGV[i])] = true end
 local moved, offset = 0, 0
@@ -12,8 +13,8 @@ while true do
   for i, id in ipairs(ids) do
     local r = workers[i] == ARGV[1] and load(id)
     if r and not known[r.token] then
-      drop(id)
-      count("queued", 1)
+      drop(id, r)
+      count("queued", 1, r.lane)
       makeReady(id, r, r.since)
       save(id, r)
       moved = moved + 1

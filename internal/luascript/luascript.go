@@ -1,0 +1,37 @@
+// Package luascript reads the Lua scripts that a package embeds.
+package luascript
+
+import (
+	"io/fs"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Read returns the scripts lua/NAME.lua of files by their names, each with lua/common.lua in front of it if there is
+// one. It panics if a file cannot be read: they are embedded.
+func Read(files fs.FS) map[string]*redis.Script {
+	names, err := fs.Glob(files, "lua/*.lua")
+	if err != nil {
+		panic(err)
+	}
+	source := func(path string) string {
+		raw, err := fs.ReadFile(files, path)
+		if err != nil {
+			panic(err)
+		}
+		return string(raw)
+	}
+	const shared = "lua/common.lua"
+	common := ""
+	if _, err := fs.Stat(files, shared); err == nil {
+		common = source(shared)
+	}
+	scripts := map[string]*redis.Script{}
+	for _, path := range names {
+		if path != shared {
+			scripts[strings.TrimSuffix(strings.TrimPrefix(path, "lua/"), ".lua")] = redis.NewScript(common + source(path))
+		}
+	}
+	return scripts
+}

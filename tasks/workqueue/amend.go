@@ -1,0 +1,55 @@
+package workqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// ErrNotInState says that an item is not in the state that a call asked for,
+// and that nothing was changed.
+var ErrNotInState = errors.New("the item is not in this state")
+
+// Amend overrules how an item has ended: it moves the item from a terminal
+// state to that of an outcome, which may be the same, and replaces note and
+// result. Its attempts stay as they are. The outcome must have no outputs.
+//
+// It returns ErrNotInState if the item is in another state or not in the queue,
+// and ErrSealed if the queue is sealed. If the item already has the state, note
+// and result of the outcome, Amend succeeds and changes nothing, whatever from
+// says: to repeat a call is safe. A lease that had settled the item is lost once
+// its state has changed.
+func (q *Admin) Amend(ctx context.Context, id string, from State, o Outcome) error {
+	if q.err != nil {
+		return q.err
+	}
+	old, err := from.letter()
+	if err != nil {
+		return fmt.Errorf("amend item %.80q: from %w", id, err)
+	}
+	if err := o.check(id, q.cfg.MaxPayload); err != nil {
+		return fmt.Errorf("amend %w", err)
+	}
+	if len(o.Outputs) > 0 {
+		return fmt.Errorf("amend item %.80q: the outcome has %d outputs; only Settle appends outputs", id, len(o.Outputs))
+	}
+	letter, _ := o.State.letter()
+	has := 0
+	if o.Result != nil {
+		has = 1
+	}
+	v, err := q.run(ctx, "amend", "amend", id, old, letter, note(o.Note), has, o.Result)
+	if err != nil {
+		return err
+	}
+	switch is := toString(v); is {
+	case "ok":
+		return nil
+	case "sealed":
+		return fmt.Errorf("amend item %.80q of queue %s: %w", id, q.name, ErrSealed)
+	case "":
+		return fmt.Errorf("amend item %.80q of queue %s: it is not in the queue: %w", id, q.name, ErrNotInState)
+	default:
+		return fmt.Errorf("amend item %.80q of queue %s: it is %s, not %s: %w", id, q.name, stateOf(is), from, ErrNotInState)
+	}
+}

@@ -1,0 +1,134 @@
+package workqueue_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"muster/tasks/workqueue"
+)
+
+var byLane = workqueue.Config{CountLanes: true, MaxAttempts: 1}
+
+// wantLanes compares the counters by lane, as "queued in_progress done skipped error", and recounts.
+func (k *kit) wantLanes(want map[string]string) {
+	k.t.Helper()
+	lanes, err := k.LaneStats(k.t.Context())
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	got := map[string]string{}
+	for name, c := range lanes {
+		got[name] = fmt.Sprint(c.Queued, c.InProgress, c.Done, c.Skipped, c.Error)
+	}
+	if !maps.Equal(got, want) {
+		k.t.Fatalf("lanes are %q, want %q", got, want)
+	}
+	if _, err := k.Verify(k.t.Context()); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// add enqueues items of a lane.
+func (k *kit) add(keys []string, ids ...string) {
+	k.t.Helper()
+	for _, id := range ids {
+		if _, err := k.Enqueue(k.t.Context(), workqueue.Item{ID: id, Kind: "test", ResourceKeys: keys}); err != nil {
+			k.t.Fatal(err)
+		}
+	}
+}
+
+func TestLaneStatsFollowTheItems(t *testing.T) {
+	t.Parallel()
+	every(t, byLane, func(k *kit) {
+		k.wantLanes(nil)
+		k.add(nil, "none")
+		k.add([]string{"stage one"}, "a", "b", "c")
+		k.add([]string{"x", "y"}, "two")
+		k.wantLanes(map[string]string{"": "1 0 0 0 0", "stage one": "3 0 0 0 0", "x\x1fy": "1 0 0 0 0"})
+		ls := k.lease("w", 5)
+		k.settle(ls[0], workqueue.Done())
+		k.settle(ls[1], workqueue.Skipped("s"))
+		k.retry(ls[2], 0)
+		if _, err := k.Retry(k.t.Context(), ls[3], nil, time.Hour, false); err != nil {
+			k.t.Fatal(err)
+		}
+		k.wantLanes(map[string]string{"": "0 0 1 0 0", "stage one": "1 0 0 1 1", "x\x1fy": "0 1 0 0 0"})
+		if _, err := k.Requeue(k.t.Context(), workqueue.RequeueOptions{}); err != nil {
+			k.t.Fatal(err)
+		}
+		if err := k.Return(k.t.Context(), ls[4]); err != nil {
+			k.t.Fatal(err)
+		}
+		k.wantLanes(map[string]string{"": "0 0 1 0 0", "stage one": "2 0 0 1 0", "x\x1fy": "1 0 0 0 0"})
+	})
+}
+
+// A process that does not ask for the counters keeps them; one that asks for them later does not start them.
+func TestTheQueueRemembersWhetherItCountsByLane(t *testing.T) {
+	t.Parallel()
+	every(t, byLane, func(k *kit) {
+		other := &kit{workqueue.New(k.rdb, k.Name(), workqueue.Config{MaxAttempts: 1}), k.t, k.rdb}
+		k.add([]string{"h"}, "a")
+		other.add([]string{"h"}, "b")
+		other.settle(other.leaseOne("w"), workqueue.Done())
+		other.wantLanes(map[string]string{"h": "1 0 1 0 0"})
+
+		plain := &kit{workqueue.New(k.rdb, k.Name()+":plain", workqueue.Config{}), k.t, k.rdb}
+		late := &kit{workqueue.New(k.rdb, k.Name()+":plain", byLane), k.t, k.rdb}
+		plain.add([]string{"h"}, "a")
+		late.add([]string{"h"}, "b")
+		if got, err := late.LaneStats(k.t.Context()); !errors.Is(err, workqueue.ErrLanesNotCounted) {
+			k.t.Fatalf("got %v, %v; want %v", got, err, workqueue.ErrLanesNotCounted)
+		}
+		late.wantStats("2 0 0 0 0")
+		if _, err := late.Repair(k.t.Context()); err != nil {
+			k.t.Fatal(err)
+		}
+		plain.settle(plain.leaseOne("w"), workqueue.Done())
+		plain.wantLanes(map[string]string{"h": "1 0 1 0 0"})
+	})
+}
+
+// An older version must not change a queue that counts by lane; it may change one that does not.
+func TestOnlyQueuesThatCountByLaneNeedThisVersion(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{}, func(k *kit) {
+		version := func(name string) string {
+			return k.rdb.HGet(k.t.Context(), "muster:wq:{"+name+"}:meta", "v").Val()
+		}
+		k.enqueue("a")
+		lanes := &kit{workqueue.New(k.rdb, k.Name()+":lanes", byLane), k.t, k.rdb}
+		lanes.enqueue("a")
+		if a, b := version(k.Name()), version(lanes.Name()); a != "1" || b != "2" {
+			k.t.Fatalf("the versions are %q and %q, want 1 and 2", a, b)
+		}
+	})
+}
+
+func TestRepairRestoresTheCountersOfLanes(t *testing.T) {
+	t.Parallel()
+	every(t, byLane, func(k *kit) {
+		counts := "muster:wq:{" + k.Name() + "}:counts"
+		k.add([]string{"h"}, "a", "b", "c")
+		k.add([]string{"r"}, "d")
+		k.settle(k.leaseOne("w"), workqueue.Done())
+		want := map[string]string{"h": "2 0 1 0 0", "r": "1 0 0 0 0"}
+		k.wantLanes(want)
+		k.rdb.HSet(k.t.Context(), counts, "queued\x00h\x1f", 7, "error\x00gone\x1f", 3, "strange\x00h\x1f", 1)
+		k.rdb.HDel(k.t.Context(), counts, "done\x00h\x1f")
+		if _, err := k.Verify(k.t.Context()); err == nil {
+			k.t.Fatal("got nil from Verify of wrong counters, want an error")
+		}
+		if n, err := k.Repair(k.t.Context()); n != 0 || err != nil {
+			k.t.Fatalf("got %d repaired, %v; want no item", n, err)
+		}
+		k.wantLanes(want)
+		if n := k.rdb.HExists(k.t.Context(), counts, "strange\x00h\x1f").Val(); n {
+			k.t.Fatal("an unknown counter is left, want none")
+		}
+	})
+}

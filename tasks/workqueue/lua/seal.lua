@@ -1,0 +1,35 @@
+-- Seals a queue or ends that, and ends leases: their items keep their place, no
+-- attempt is counted, and the leases are lost.
+-- KEYS: common.lua. ARGV: sealed 0|1, how many leases to end at most.
+-- Returns how many leases are left: call it again while there are any. Until
+-- then the queue stays sealed.
+always()
+if ARGV[1] == "1" then
+  -- A version that does not know of this must not change such a queue.
+  redis.call("HSET", META, "v", 2, "sealed", 1)
+elseif not sealed then
+  return 0
+end
+local ids = redis.call("ZRANGE", LEASED, 0, tonumber(ARGV[2]) - 1)
+local moved = 0
+for _, id in ipairs(ids) do
+  local r = load(id)
+  if r and r.state == "i" then
+    drop(id, r)
+    count("queued", 1, r.lane)
+    r.token = 0
+    makeReady(id, r, r.since)
+    save(id, r)
+    moved = moved + 1
+  else
+    redis.call("ZREM", LEASED, id)
+  end
+end
+freed = false
+local left = redis.call("ZCARD", LEASED)
+if ARGV[1] == "0" and left == 0 then
+  redis.call("HDEL", META, "sealed")
+  freed = true
+end
+finish(moved)
+return left

@@ -1,0 +1,27 @@
+package workqueue
+
+import (
+	"strconv"
+	"strings"
+)
+
+// recordFields is how many fields a record has, see lua/common.lua; the last is
+// the lane, which may hold spaces.
+const recordFields = 9
+
+// laneOf returns the lane of a record, named as LaneStats does.
+func laneOf(record string) string {
+	f := strings.SplitN(record, " ", recordFields)
+	return laneName(f[len(f)-1])
+}
+
+// placeOf returns the place of a record's item among the ready ones: the higher,
+// the later it was put there. It is 0 if the record is damaged.
+func placeOf(record string) int64 {
+	f := strings.SplitN(record, " ", recordFields)
+	if len(f) != recordFields {
+		return 0
+	}
+	n, _ := strconv.ParseInt(f[5], 10, 64)
+	return n
+}

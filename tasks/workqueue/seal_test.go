@@ -1,0 +1,257 @@
+package workqueue_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/workqueue"
+)
+
+// seal seals the queue.
+func (k *kit) seal() {
+	k.t.Helper()
+	if err := k.Seal(k.t.Context()); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k *kit) unseal() {
+	k.t.Helper()
+	if err := k.Unseal(k.t.Context()); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// wantLost checks that nothing can be done under a lease.
+func (k *kit) wantLost(l workqueue.Leased) {
+	k.t.Helper()
+	ctx := k.t.Context()
+	lost := func(what string, err error) {
+		k.t.Helper()
+		if !errors.Is(err, workqueue.ErrLeaseLost) {
+			k.t.Fatalf("%s: got %v, want %v", what, err, workqueue.ErrLeaseLost)
+		}
+	}
+	if got, err := k.Heartbeat(ctx, l); err != nil || len(got) != 1 {
+		k.t.Fatalf("heartbeat: got %v, %v; want one lost", got, err)
+	}
+	lost("settle", k.Settle(ctx, l, workqueue.Done().With([]byte("r"), []byte("o"))))
+	_, err := k.Retry(ctx, l, nil, 0, true)
+	lost("retry", err)
+	lost("pass", k.Pass(ctx, l, l.Item))
+	_, err = k.EnqueueUnder(ctx, l, workqueue.Item{ID: "never"})
+	lost("enqueue", err)
+	if err := k.Return(ctx, l); err != nil {
+		k.t.Fatalf("return: got %v, want nil", err)
+	}
+	if n, err := k.Outputs().Len(ctx); n != 0 || err != nil {
+		k.t.Fatalf("got %d outputs, %v; want none", n, err)
+	}
+}
+
+func TestSealEndsTheLeasesAndStopsTheQueue(t *testing.T) {
+	t.Parallel()
+	every(t, byLane, func(k *kit) {
+		ctx := k.t.Context()
+		k.add([]string{"h"}, "done", "held", "held2", "ready")
+		k.settle(k.leaseOne("w"), workqueue.Done())
+		held := k.lease("w", 2)
+		k.seal()
+		k.seal()
+		if s, err := k.Stats(ctx); err != nil || !s.Sealed {
+			k.t.Fatalf("got %+v, %v; want sealed", s, err)
+		}
+		k.wantLanes(map[string]string{"h": "3 0 1 0 0"})
+		for _, l := range held {
+			k.wantLost(l)
+		}
+		if n, err := k.Enqueue(ctx, workqueue.Item{ID: "never"}); n != 0 || !errors.Is(err, workqueue.ErrSealed) {
+			k.t.Fatalf("enqueue: got %d, %v; want %v", n, err, workqueue.ErrSealed)
+		}
+		if _, err := k.EnqueueUnder(ctx, held[0], workqueue.Item{ID: "never"}); !errors.Is(err, workqueue.ErrSealed) {
+			k.t.Fatalf("enqueue under a lease: got %v, want %v", err, workqueue.ErrSealed)
+		}
+		b, err := k.LeaseWithin(ctx, "w", 9, workqueue.Budget{Default: -1})
+		if len(b.Items) != 0 || !b.Paused || err != nil {
+			k.t.Fatalf("lease: got %+v, %v; want none", b, err)
+		}
+		got, next, remaining, err := k.LeaseIDs(ctx, "w", []string{"held", "ready"})
+		if len(got) != 0 || next.IsZero() || remaining != 2 || err != nil {
+			k.t.Fatalf("lease by id: got %v, %v, %d, %v; want none of 2", got, next, remaining, err)
+		}
+		k.wantLanes(map[string]string{"h": "3 0 1 0 0"})
+
+		k.unseal()
+		k.unseal()
+		for _, l := range held {
+			k.wantLost(l)
+		}
+		again := k.lease("w", 9)
+		if ids(again) != "held held2 ready" || again[0].Attempts != 0 || again[0].Token <= held[1].Token {
+			k.t.Fatalf("leased %+v, want the three in their old order, without attempts, under new leases", again)
+		}
+		if n := k.enqueue("more"); n != 1 {
+			k.t.Fatalf("got %d new, want 1", n)
+		}
+	})
+}
+
+// What was done before the queue was sealed stays done, and to repeat it is a success.
+func TestSealKeepsWhatWasDone(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{MaxAttempts: 1}, func(k *kit) {
+		k.enqueue("done", "failed", "delayed")
+		ls := k.lease("w", 3)
+		k.settle(ls[0], workqueue.Done())
+		k.retry(ls[1], 0)
+		if _, err := k.Retry(k.t.Context(), ls[2], nil, time.Hour, false); err != nil {
+			k.t.Fatal(err)
+		}
+		k.seal()
+		k.settle(ls[0], workqueue.Done())
+		if s := k.retry(ls[1], 0); s != workqueue.StateError {
+			k.t.Fatalf("got %s, want %s", s, workqueue.StateError)
+		}
+		if got, err := k.Requeue(k.t.Context(), workqueue.RequeueOptions{Unsealed: true}); len(got) != 0 || !errors.Is(err, workqueue.ErrSealed) {
+			k.t.Fatalf("requeue if unsealed: got %v, %v; want %v", got, err, workqueue.ErrSealed)
+		}
+		if got, err := k.Requeue(k.t.Context(), workqueue.RequeueOptions{}); len(got) != 1 || err != nil {
+			k.t.Fatalf("requeue: got %v, %v; want one item", got, err)
+		}
+		if info := k.get("delayed"); info.Available.IsZero() {
+			k.t.Fatalf("got %+v, want it delayed", info)
+		}
+		k.wantStats("2 0 1 0 0")
+	})
+}
+
+// More leases than one script ends, some of which have expired, whose workers have died or whose index is damaged: all end
+// without an attempt.
+func TestSealEndsManyLeases(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{LeaseTTL: time.Millisecond}, func(k *kit) {
+		ctx := k.t.Context()
+		k.enqueue(numbered(1200)...)
+		b, err := k.LeaseWithin(ctx, "w", 500, workqueue.Budget{Default: -1})
+		if err != nil || len(b.Items) != 500 {
+			k.t.Fatalf("leased %d items, %v; want 500", len(b.Items), err)
+		}
+		long := &kit{workqueue.New(k.rdb, k.Name(), workqueue.Config{}), k.t, k.rdb}
+		rest, _, _, err := long.LeaseIDs(ctx, "w", numbered(1200)[500:])
+		if err != nil || len(rest) != 700 {
+			k.t.Fatalf("leased %d items, %v; want 700", len(rest), err)
+		}
+		stray := "muster:wq:{" + k.Name() + "}:leased"
+		k.rdb.ZAdd(ctx, stray, redis.Z{Score: 1, Member: "unknown"})
+		k.rdb.ZRem(ctx, stray, rest[0].ID)
+		k.seal()
+		if n, err := k.ExpireWorker(ctx, "w"); n != 0 || err != nil {
+			k.t.Fatalf("expired %d leases, %v; want none", n, err)
+		}
+		if n, err := k.Repair(ctx); n != 1 || err != nil {
+			k.t.Fatalf("repaired %d items, %v; want the one that was in no index", n, err)
+		}
+		k.wantStats("1199 1 0 0 0")
+		k.seal()
+		k.wantStats("1200 0 0 0 0")
+		k.unseal()
+		for _, l := range long.lease("w", 1200) {
+			if l.Attempts != 0 {
+				k.t.Fatalf("%s has %d attempts, want 0", l.ID, l.Attempts)
+			}
+		}
+	})
+}
+
+// A process that dies while it seals leaves items in progress: no worker holds them, also after Unseal, and they use up no attempt.
+func TestUnsealEndsTheLeasesThatSealLeft(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{LeaseTTL: time.Millisecond}, func(k *kit) {
+		ctx := k.t.Context()
+		k.enqueue("a", "b")
+		ls := k.lease("w", 2)
+		k.sealOnly()
+		k.wantLost(ls[0])
+		if n, err := k.ReturnStrays(ctx, "w"); n != 0 || err != nil {
+			k.t.Fatalf("returned %d strays, %v; want none", n, err)
+		}
+		if n, err := k.ExpireWorker(ctx, "w"); n != 0 || err != nil {
+			k.t.Fatalf("expired %d leases, %v; want none", n, err)
+		}
+		k.eventually("the leases to expire", func() bool { return !k.get("a").Expires.After(time.Now()) })
+		if got, _, _, err := k.LeaseIDs(ctx, "w", []string{"a", "b"}); len(got) != 0 || err != nil {
+			k.t.Fatalf("leased %s, %v; want none", ids(got), err)
+		}
+		k.lease("w", 9)
+		k.wantStats("0 2 0 0 0")
+		k.unseal()
+		k.wantStats("2 0 0 0 0")
+		if a := k.get("a"); a.Attempts != 0 {
+			k.t.Fatalf("got %+v, want no attempts", a)
+		}
+		k.wantLost(ls[0])
+		k.wantLost(ls[1])
+	})
+}
+
+// sealOnly does what is left of a Seal whose process has died: the queue is sealed, and no lease has ended.
+func (k *kit) sealOnly() {
+	k.t.Helper()
+	if err := k.rdb.HSet(k.t.Context(), "muster:wq:{"+k.Name()+"}:meta", "sealed", 1).Err(); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// A pool on a sealed queue cancels its handlers, settles nothing, and does not end the leases of dead pools, as that would
+// count attempts. It works on when the queue is unsealed.
+func TestPoolOnASealedQueue(t *testing.T) {
+	t.Parallel()
+	every(t, workqueue.Config{LeaseTTL: time.Hour}, func(k *kit) {
+		meta, pools := "muster:wq:{"+k.Name()+"}:meta", "muster:wq:{"+k.Name()+"}:pools"
+		k.enqueue("dead", "held")
+		k.leaseOne("dead pool")
+		started := make(chan struct{}, 2)
+		var again atomic.Bool
+		p := k.pool(workqueue.PoolConfig{Workers: 1, Heartbeat: 50 * time.Millisecond, Logger: quiet},
+			func(ctx context.Context, _ workqueue.Leased) (workqueue.Outcome, error) {
+				if again.Load() {
+					return workqueue.Done(), nil
+				}
+				started <- struct{}{}
+				<-ctx.Done()
+				return workqueue.Done(), nil
+			})
+		ctx, stop := context.WithCancel(k.t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = p.Run(ctx) })
+		defer wg.Wait()
+		defer stop()
+		<-started
+		k.sealOnly()
+		k.rdb.ZAdd(ctx, pools, redis.Z{Score: 1, Member: "dead pool"})
+		again.Store(true)
+		k.eventually("the pool to lose its item", func() bool { return p.Stats().Lost == 1 })
+		beat, beats := "", 0
+		k.eventually("the pool to look for dead ones", func() bool {
+			if now := k.rdb.HGet(ctx, meta, "beat").Val(); now != beat {
+				beat = now
+				beats++
+			}
+			return beats > 5
+		})
+		k.wantStats("0 2 0 0 0")
+		k.unseal()
+		k.eventually("the items to be done", func() bool { return p.Stats().Done == 2 })
+		for _, id := range []string{"dead", "held"} {
+			if got := k.get(id); got.Attempts != 0 {
+				k.t.Errorf("%s used up %d attempts, want none", id, got.Attempts)
+			}
+		}
+	})
+}
