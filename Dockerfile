@@ -21,8 +21,11 @@ USER 65532:65532
 WORKDIR /data
 ENV MUSTER_DATA_DIR=/data MUSTER_LOG__FORMAT=json
 VOLUME /data
-# 0 as long as Redis and a worker answer.
-HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=3 CMD ["/muster", "health"]
+# The HTTP interface and the pages, once MUSTER_API__LISTEN=0.0.0.0:8000 and MUSTER_API__KEYS are set.
+EXPOSE 8000
+# The image has no curl: muster asks for http://localhost:8000/health itself, and ends with 0 if the answer is 200. A
+# container that serves no HTTP interface, such as a worker, has "muster health" instead; see docker-compose.yml.
+HEALTHCHECK --interval=30s --timeout=10s --start-period=30s --retries=3 CMD ["/muster", "health", "--url", "http://localhost:8000/health"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/muster"]
 CMD ["start"]

@@ -7,13 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"muster/orchestrator/job"
 	"muster/orchestrator/monitor"
+	"muster/orchestrator/refreshwait"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
 
-// awaited describes a job to await besides its handle; see job.Job.
+// awaited describes a job to await besides its handle; see refreshwait.Job.
 type awaited[O any] struct {
 	name, prefix string                                 // prefix is that of its progress keys
 	stored       func(context.Context) (O, bool, error) // the result that the job left in Redis
@@ -29,15 +29,15 @@ const showEvery = 250 * time.Millisecond
 // waits has what waiting for jobs needs of an orchestrator.
 type waits struct {
 	client *tasks.Client
-	waiter job.Waiter
+	waiter refreshwait.Waiter
 	alive  func(context.Context) error // returns an error when no workers run
 }
 
 func newWaits(system *System, logger *slog.Logger, alive func(context.Context) error) *waits {
 	w := system.cfg.Wait
-	return &waits{client: system.Client, alive: alive, waiter: job.Waiter{
+	return &waits{client: system.Client, alive: alive, waiter: refreshwait.Waiter{
 		Poll: w.Poll, Warn: w.Warn, Limit: w.Timeout, Logger: logger,
-		Timeout: job.Timeout{Workers: system.cfg.Workers.Concurrency * max(1, system.cfg.Workers.Processes), PerChunk: w.PerChunk, Buffer: w.Buffer, Floor: w.Floor, Unknown: w.Unknown},
+		Timeout: refreshwait.Timeout{Workers: system.cfg.Workers.Concurrency * max(1, system.cfg.Workers.Processes), PerChunk: w.PerChunk, Buffer: w.Buffer, Floor: w.Floor, Unknown: w.Unknown},
 	}}
 }
 
@@ -61,7 +61,7 @@ func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *task
 	})
 	defer func() { stop(); shown.Wait() }()
 
-	out, stage, err := job.Wait(ctx, w.waiter, job.Job[O]{
+	out, stage, err := refreshwait.Wait(ctx, w.waiter, refreshwait.Job[O]{
 		Name:  a.name,
 		Event: run.Wait,
 		Known: func(ctx context.Context) (bool, error) {
@@ -71,8 +71,8 @@ func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *task
 			}
 			return err == nil, err
 		},
-		Keys: func(ctx context.Context) (job.Keys, error) {
-			return job.ReadKeys(ctx, w.client.Redis(), a.prefix, run.ID())
+		Keys: func(ctx context.Context) (refreshwait.Keys, error) {
+			return refreshwait.ReadKeys(ctx, w.client.Redis(), a.prefix, run.ID())
 		},
 		Stored: a.stored,
 		File:   a.file,

@@ -20,8 +20,8 @@ import (
 
 	"muster/internal/testutil"
 	"muster/orchestrator/config"
-	"muster/orchestrator/job"
 	"muster/orchestrator/redisd"
+	"muster/orchestrator/refreshwait"
 	"muster/proxies"
 	"muster/sites"
 	"muster/tasks/redistest"
@@ -135,10 +135,10 @@ func fallBack(t *testing.T, cfg config.Config, prefix func(string) string, remov
 func TestScrapeAnswersAtEveryStage(t *testing.T) {
 	t.Parallel()
 	prefix := func(id string) string { return sites.ProgressPrefix("news") + ":" + id }
-	for stage, remove := range map[job.Stage]func(redis.UniversalClient, string){
-		job.Event:   nil,
-		job.Polling: func(rdb redis.UniversalClient, id string) { unlink(t, rdb, "*:w:"+id) },
-		job.File: func(rdb redis.UniversalClient, id string) {
+	for stage, remove := range map[refreshwait.Stage]func(redis.UniversalClient, string){
+		refreshwait.Event:   nil,
+		refreshwait.Polling: func(rdb redis.UniversalClient, id string) { unlink(t, rdb, "*:w:"+id) },
+		refreshwait.File: func(rdb redis.UniversalClient, id string) {
 			unlink(t, rdb, "*:w:"+id, prefix(id)+":*", "muster:sites:"+id+":*")
 		},
 	} {
@@ -178,10 +178,10 @@ func TestScrapeAnswersAtEveryStage(t *testing.T) {
 func TestRefreshAnswersAtEveryStage(t *testing.T) {
 	t.Parallel()
 	prefix := func(id string) string { return proxies.ProgressPrefix + ":" + id }
-	for stage, remove := range map[job.Stage]func(redis.UniversalClient, string){
-		job.Event:   nil,
-		job.Polling: func(rdb redis.UniversalClient, id string) { unlink(t, rdb, "*:w:"+id) },
-		job.File: func(rdb redis.UniversalClient, id string) {
+	for stage, remove := range map[refreshwait.Stage]func(redis.UniversalClient, string){
+		refreshwait.Event:   nil,
+		refreshwait.Polling: func(rdb redis.UniversalClient, id string) { unlink(t, rdb, "*:w:"+id) },
+		refreshwait.File: func(rdb redis.UniversalClient, id string) {
 			unlink(t, rdb, "*:w:"+id, prefix(id)+":*", "*:report:"+id)
 		},
 	} {
@@ -263,8 +263,8 @@ func TestWaitEndsWhenRedisWasEmptied(t *testing.T) {
 				}()
 				err := c.wait(ctx, o)
 				release() // for the workers' sake
-				if !errors.Is(err, job.ErrUnknown) {
-					t.Errorf("got %v, want %v", err, job.ErrUnknown)
+				if !errors.Is(err, refreshwait.ErrUnknown) {
+					t.Errorf("got %v, want %v", err, refreshwait.ErrUnknown)
 				}
 				return <-emptied
 			}

@@ -2,43 +2,66 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
+	"muster/orchestrator/agent"
 	"muster/orchestrator/api"
 	"muster/orchestrator/config"
 	"muster/orchestrator/health"
+	"muster/orchestrator/job"
+	"muster/orchestrator/report"
 	"muster/proxies"
-	"muster/sites"
 	"muster/tasks"
 	"muster/tasks/metrics"
 )
 
-// ServeDashboard serves the dashboard of the settings, and metrics of the fleet
-// and of more, until ctx is done. Ready, if not nil, is called with its address.
-func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client, logger *slog.Logger, ready func(url string), more ...prometheus.Collector) error {
-	registry, err := LoadSites(cfg)
-	if err != nil {
-		logger.Warn("the dashboard shows the sites that have jobs only", "err", err)
-	}
-	return serveDashboard(ctx, cfg, client, registry, logger, ready, more...)
-}
-
-func serveDashboard(ctx context.Context, cfg config.Config, client *tasks.Client, registry *sites.Registry, logger *slog.Logger, ready func(url string), more ...prometheus.Collector) error {
-	pool := proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), Logger: logger})
-	defer pool.Close()
-	shown, err := sites.NewService(sites.Config{Client: client, Registry: registry, OutDir: cfg.Records(), Logger: logger})
+// ServeDashboard serves the HTTP interface and the pages of the settings beside a
+// fleet that runs elsewhere, with metrics of the fleet, and gives work to agents, until ctx is done. Ready, if not nil,
+// is called with its address.
+func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client, logger *slog.Logger, ready func(url string)) error {
+	s, err := NewSystem(cfg, client, logger)
 	if err != nil {
 		return err
 	}
-	defer shown.Close()
-	checks := Health(cfg, client, pool)
-	return api.Serve(ctx, api.Config{
-		Client: client, Listen: cfg.Dashboard.Listen, Write: !cfg.Dashboard.ReadOnly, Keys: cfg.Dashboard.Keys, Hosts: cfg.Dashboard.Hosts,
-		Metrics: metrics.Handler(append(more, metrics.NewFleet(client), proxies.NewMetrics(pool))...),
-		Sites:   shown, Check: checks.Run, Health: checks, Ready: ready, Logger: logger,
-	})
+	serving, running := errgroup.WithContext(ctx)
+	serving.Go(func() error { return s.Agents.Run(running) })
+	serving.Go(func() error { return s.serveAPI(running, ready) })
+	return errors.Join(serving.Wait(), s.Close())
+}
+
+// serveAPI serves the HTTP interface and the pages, and metrics, until ctx is done.
+func (s *System) serveAPI(ctx context.Context, ready func(url string)) error {
+	checks := Health(s.cfg, s.Client, s.Pool)
+	served := api.Config{
+		Client: s.Client, Listen: s.cfg.API.Listen, Write: !s.cfg.API.ReadOnly, Keys: s.cfg.API.Keys, Hosts: s.cfg.API.Hosts,
+		Jobs: s.Jobs, Agents: s.Agents, Pipelines: s.Pipelines, Documents: s.Documents, Events: s.Events, Reports: reports{s.Jobs},
+		MaxDocument: s.cfg.Jobs.MaxDocumentBytes(), Lease: s.cfg.Jobs.Lease,
+		Sites: s.Sites, Check: checks.Run, Ready: ready, Logger: s.logger,
+	}
+	served.Metrics = metrics.Handler(s.Metrics, metrics.NewFleet(s.Client), proxies.NewMetrics(s.Pool), agent.NewMetrics(s.Agents), api.NewMetrics(served))
+	return api.Serve(ctx, served)
+}
+
+// reports writes the reports of jobs.
+type reports struct{ jobs *job.Service }
+
+// Write writes the report of a job; see api.Reports.
+func (r reports) Write(ctx context.Context, w io.Writer, id, format string) error {
+	switch format {
+	case "json":
+		return report.WriteJSON(ctx, w, r.jobs, id)
+	case "csv":
+		return report.WriteCSV(ctx, w, r.jobs, id)
+	}
+	sum, err := report.Summarize(ctx, r.jobs, id)
+	if err != nil {
+		return err
+	}
+	return sum.Text(w)
 }
 
 // Health returns the checks of a system: Redis, its memory, the workers, and,

@@ -4,7 +4,7 @@
 // jobs with, and when the function returns or panics, stops what it
 // started, dependents first:
 //
-//	intake (schedule, dashboard) → sites → workers → their log → Redis
+//	intake (schedule, HTTP interface) → sites → workers → their log → Redis
 //
 // Each part is checked before it is used, and started only when it is missing.
 // Only what it started is stopped.
@@ -42,6 +42,10 @@ type Options struct {
 	// Reuse uses the Redis and the workers of an orchestrator that runs on the
 	// same data folder, and starts only the missing parts. Defaults to false.
 	Reuse bool
+
+	// NeedAPI makes Serve fail when another program has the address of the HTTP
+	// interface. Defaults to false: Serve warns, and continues without it.
+	NeedAPI bool
 }
 
 func (o Options) withDefaults() Options {

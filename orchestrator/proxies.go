@@ -9,6 +9,7 @@ import (
 
 	"muster/orchestrator/job"
 	"muster/orchestrator/monitor"
+	"muster/orchestrator/refreshwait"
 	"muster/proxies"
 	"muster/tasks"
 	"muster/tasks/tasktype"
@@ -54,7 +55,7 @@ func (k *ProxyKeeper) Ensure(ctx context.Context) error {
 		return fmt.Errorf("%w, and no source to get them from: name lists of proxies in proxies.sources; or, where sites may see your own address, scrape with --direct, or set proxies.fallback (or proxy.fallback of the definition) to direct", ErrFewProxies)
 	}
 	_, err = k.run(ctx)
-	if errors.Is(err, job.ErrNotEnough) {
+	if errors.Is(err, refreshwait.ErrNotEnough) {
 		usable, countErr := k.system.Pool.Usable(ctx)
 		if countErr != nil {
 			return countErr
@@ -105,7 +106,7 @@ func (k *ProxyKeeper) Refresh(ctx context.Context) (proxies.Report, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	report, err := k.run(ctx)
-	if errors.Is(err, job.ErrNotEnough) {
+	if errors.Is(err, refreshwait.ErrNotEnough) {
 		err = nil // the caller reads the report
 	}
 	return report, err
@@ -122,6 +123,9 @@ func (k *ProxyKeeper) run(ctx context.Context) (proxies.Report, error) {
 		track.Fail(err.Error())
 		return proxies.Report{}, fmt.Errorf("send the proxy refresh: %w", err)
 	}
+	if err == nil {
+		k.system.track(ctx, run.ID(), job.KindRefresh, refreshName)
+	}
 	report, err := await(ctx, k.waits, track, run, awaited[proxies.Report]{
 		name: "proxy refresh", prefix: proxies.ProgressPrefix,
 		enough: k.enough,
@@ -131,8 +135,9 @@ func (k *ProxyKeeper) run(ctx context.Context) (proxies.Report, error) {
 			return k.progress(ctx, run.ID(), p)
 		},
 	})
+	k.system.ended(ctx, run.ID())
 	switch {
-	case err == nil, errors.Is(err, job.ErrNotEnough):
+	case err == nil, errors.Is(err, refreshwait.ErrNotEnough):
 		track.Done(fmt.Sprintf("%d candidates, %d alive, %d usable", report.Candidates, report.Alive, report.Usable))
 	default:
 		track.Fail(err.Error())
@@ -148,7 +153,7 @@ const fewChunks = 10
 // progress returns how many candidates the refresh id has probed.
 func (k *ProxyKeeper) progress(ctx context.Context, id string, p tasktype.Progress) monitor.Progress {
 	shown := monitor.Progress{Done: int64(p.ChunksDone) * proxies.ChunkSize, Unit: "proxies"}
-	keys, err := job.ReadKeys(ctx, k.system.Client.Redis(), proxies.ProgressPrefix, id)
+	keys, err := refreshwait.ReadKeys(ctx, k.system.Client.Redis(), proxies.ProgressPrefix, id)
 	if err != nil || keys.Candidates == 0 {
 		return monitor.Progress{Unit: shown.Unit} // still reading the sources; the wait reports errors
 	}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"muster/orchestrator/job"
+	"muster/orchestrator/refreshwait"
 	"muster/sites/report"
 )
 
@@ -74,7 +74,7 @@ func (s *Scraper) Round(ctx context.Context, names []string, opts ScrapeOptions)
 				<-sent[before]
 				if after[order[before]] = jobs[before]; jobs[before] == "" {
 					why := fmt.Errorf("not started: it depends on %s, whose scrape was not started", order[before])
-					round.Sites[i] = Scraped{Site: name, Status: string(job.Failed), Files: []string{}, Error: why.Error()}
+					round.Sites[i] = Scraped{Site: name, Status: string(refreshwait.Failed), Files: []string{}, Error: why.Error()}
 					errs[i] = fmt.Errorf("scrape %s: %w", name, why)
 					return nil
 				}

@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"muster/orchestrator/config"
+	"muster/orchestrator/job"
 	"muster/proxies"
 	"muster/sites"
 	"muster/tasks"
@@ -16,6 +18,10 @@ import (
 
 // recheckEntry is the schedule's entry for the continuous check of the pool.
 const recheckEntry = "proxies.recheck"
+
+// refreshEntry is the schedule's entry for the refresh from all sources, and begins
+// those of the refreshes from one.
+const refreshEntry = "proxies.refresh"
 
 // runSchedule runs s, or the schedule that Reload replaces it with, until ctx is
 // done.
@@ -47,6 +53,9 @@ func (o *Orchestrator) schedule(cfg config.Config, registry *sites.Registry) (*t
 			if sent := scrapes[name]; sent != nil {
 				sent(context.Background(), id)
 			}
+			if strings.HasPrefix(name, refreshEntry) {
+				o.track(context.Background(), id, job.KindRefresh, refreshName)
+			}
 			level := slog.LevelInfo
 			if name == recheckEntry { // every minute
 				level = slog.LevelDebug
@@ -77,7 +86,7 @@ func (o *Orchestrator) scheduleProxies(s *tasks.Scheduler, cfg config.Proxies) e
 		}
 	}
 	if cfg.RefreshEvery > 0 && cfg.HasSources() {
-		if err := add("proxies.refresh", cfg.RefreshEvery, func() tasks.Work { return o.Refresh(context.Background()) }); err != nil {
+		if err := add(refreshEntry, cfg.RefreshEvery, func() tasks.Work { return o.Refresh(context.Background()) }); err != nil {
 			return err
 		}
 	}
@@ -87,7 +96,7 @@ func (o *Orchestrator) scheduleProxies(s *tasks.Scheduler, cfg config.Proxies) e
 			continue
 		}
 		one := o.source(from)
-		if err := add(fmt.Sprintf("proxies.refresh.%d", i+1), every, func() tasks.Work { return o.proxies.Refresh(context.Background(), one) }); err != nil {
+		if err := add(fmt.Sprintf("%s.%d", refreshEntry, i+1), every, func() tasks.Work { return o.proxies.Refresh(context.Background(), one) }); err != nil {
 			return err
 		}
 	}
@@ -113,7 +122,10 @@ func (o *Orchestrator) scheduleScrapes(s *tasks.Scheduler, specs map[string]stri
 				o.opts.Logger.Error("cannot scrape as scheduled", "site", name, "err", err)
 				return nil
 			}
-			sent[entry] = whenSent
+			sent[entry] = func(ctx context.Context, id string) {
+				whenSent(ctx, id)
+				o.track(ctx, id, job.KindScrape, name)
+			}
 			return work
 		}, o.Sites.SendOptions(name)...); err != nil {
 			return err

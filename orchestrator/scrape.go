@@ -12,6 +12,7 @@ import (
 
 	"muster/orchestrator/job"
 	"muster/orchestrator/monitor"
+	"muster/orchestrator/refreshwait"
 	"muster/sites"
 	"muster/sites/definition"
 	"muster/sites/report"
@@ -141,11 +142,27 @@ func (s *Scraper) send(ctx context.Context, name string, opts ScrapeOptions, job
 	} else {
 		run, err = s.system.Sites.Send(ctx, name, sites.ScrapeOptions{Limit: opts.Limit, Direct: opts.Direct, BaseURL: opts.BaseURL, CSV: opts.CSV, Compress: opts.Compress, Sinks: opts.Sinks, After: jobs})
 	}
+	if err == nil {
+		s.track(ctx, name, opts.Resume, run.ID())
+	}
 	if errors.Is(err, tasks.ErrDuplicate) {
 		s.opts.Logger.Info("joining the scrape that is under way", "site", name, "job", run.ID())
 		return run, true, nil
 	}
 	return run, false, err
+}
+
+// track adds a scrape that was sent to the list of all jobs. The name of the site
+// may be empty when it resumes another.
+func (s *Scraper) track(ctx context.Context, name, resumes, id string) {
+	if name == "" {
+		j, err := s.system.Sites.Job(ctx, resumes)
+		if err != nil { // the monitor lists it
+			return
+		}
+		name = j.Site
+	}
+	s.system.track(ctx, id, job.KindScrape, name)
 }
 
 // Scrape scrapes a site and waits for the end. It first makes sure that there are
@@ -159,7 +176,7 @@ func (s *Scraper) Scrape(ctx context.Context, name string, opts ScrapeOptions) (
 // jobs. It calls sent with the id of its own.
 func (s *Scraper) scrapeAfter(ctx context.Context, name string, opts ScrapeOptions, jobs map[string]string, sent func(id string)) (Scraped, error) {
 	began := time.Now()
-	scraped := Scraped{Site: name, Status: string(job.Failed), Files: []string{}}
+	scraped := Scraped{Site: name, Status: string(refreshwait.Failed), Files: []string{}}
 	err := s.scrape(ctx, name, opts, jobs, sent, &scraped)
 	scraped.Seconds = time.Since(began).Seconds()
 	if err != nil {
@@ -221,6 +238,7 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 			return live(j, done-first, time.Since(began))
 		},
 	})
+	defer s.system.ended(ctx, run.ID())
 	if err = follow(err); err != nil {
 		if errors.Is(err, ErrNoReader) && !joined {
 			err = errors.Join(err, s.system.Sites.Cancel(context.WithoutCancel(ctx), run.ID()))
@@ -236,7 +254,7 @@ func (s *Scraper) scrape(ctx context.Context, name string, opts ScrapeOptions, j
 	if scraped.Health.Severity() > report.Healthy.Severity() {
 		note += ", " + string(scraped.Health)
 	}
-	if summary.Status != string(job.Complete) {
+	if summary.Status != string(refreshwait.Complete) {
 		track.Fail(note)
 		return fmt.Errorf("the job ended as %s%s", summary.Status, reasons(summary))
 	}

@@ -2,13 +2,16 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 
 	"golang.org/x/sync/errgroup"
 
+	"muster/orchestrator/api"
 	"muster/orchestrator/config"
+	"muster/orchestrator/pipeline"
 )
 
-// Serve sends the scheduled jobs, and serves the dashboard if it is enabled,
+// Serve sends the scheduled jobs, and serves the HTTP interface if it is enabled,
 // until ctx is done.
 func (o *Orchestrator) Serve(ctx context.Context) error {
 	if err := o.Workers.Start(ctx); err != nil {
@@ -20,12 +23,19 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 	}
 	intake, running := errgroup.WithContext(ctx)
 	intake.Go(func() error { return o.runSchedule(running, schedule) })
-	if o.cfg.Dashboard.Enabled {
+	if o.cfg.API.Enabled {
 		intake.Go(func() error {
-			return serveDashboard(running, o.cfg, o.Client, o.Sites.Registry(), o.opts.Logger, nil, o.Metrics)
+			err := o.serveAPI(running, nil)
+			if errors.Is(err, api.ErrTaken) && !o.opts.NeedAPI {
+				o.opts.Logger.Warn("the HTTP interface is not served; set api.listen to another address, or api.enabled to false", "err", err)
+				return nil
+			}
+			return err
 		})
 	}
 	intake.Go(func() error { o.Proxies.Keep(running); return nil })
+	intake.Go(func() error { return o.Jobs.Run(running) })
+	intake.Go(func() error { return o.Agents.Run(running) })
 	o.opts.Logger.Info("running; Ctrl-C stops", "redis", o.redis.Mode(), "data", o.cfg.DataDir)
 	if err := intake.Wait(); err != nil {
 		return err
@@ -33,7 +43,7 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Reload applies from cfg, while Serve runs, the site definitions, sites.schedule,
+// Reload applies from cfg, while Serve runs, the site definitions, the pipelines, sites.schedule,
 // proxies.refresh_every, proxies.recheck_every and, unless workers are processes
 // of their own, workers.concurrency. The rest of cfg needs a restart. On an error
 // nothing changes.
@@ -49,7 +59,12 @@ func (o *Orchestrator) Reload(cfg config.Config) error {
 	if err != nil {
 		return err
 	}
+	pipelines, err := pipeline.Load(o.cfg.Pipelines())
+	if err != nil {
+		return err
+	}
 	o.Sites.Registry().Replace(registry)
+	o.Pipelines.Replace(pipelines)
 	o.logBroken()
 	select {
 	case <-o.schedules: // one that Serve has not taken yet

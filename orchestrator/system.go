@@ -8,10 +8,15 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
+	"muster/orchestrator/agent"
 	"muster/orchestrator/config"
+	"muster/orchestrator/event"
+	"muster/orchestrator/job"
+	"muster/orchestrator/pipeline"
 	"muster/proxies"
 	"muster/proxies/geo"
 	"muster/proxies/probe"
@@ -31,6 +36,13 @@ type System struct {
 	Client *tasks.Client
 	Pool   *proxies.Pool
 	Sites  *sites.Service
+	// Jobs lists the jobs of all kinds, and runs those of pipelines.
+	Jobs *job.Service
+	// Agents do the work of pipelines. They get it while Agents.Run runs.
+	Agents    *agent.Service
+	Pipelines *pipeline.Registry
+	Documents *Documents
+	Events    *event.Stream
 	// Metrics are of the workers of this process.
 	Metrics *metrics.Process
 
@@ -82,7 +94,64 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		Filter:    cfg.Network.Filter(),
 		Unproxied: s.unproxied,
 	})
-	return s, err
+	if err != nil {
+		return nil, err
+	}
+	return s, s.openJobs()
+}
+
+// openJobs sets up the jobs and their agents.
+func (s *System) openJobs() (err error) {
+	cfg := s.cfg.Jobs
+	if s.Pipelines, err = pipeline.Load(s.cfg.Pipelines()); err != nil {
+		return err
+	}
+	s.Events = event.New(s.Client.Redis())
+	s.Documents = &Documents{dir: s.cfg.Documents(), limit: cfg.MaxDocumentBytes(), filter: s.cfg.Network.Filter(), storeID: func(ctx context.Context) (string, error) { return s.Jobs.StoreID(ctx) }}
+	track, sweep := s.reconcile(), s.sweepDocuments()
+	s.Jobs, err = job.New(job.Config{
+		Client: s.Client, Pipelines: s.Pipelines.Get, Documents: s.Documents,
+		Kinds: jobKinds(s.Client, s.Sites), Reconcile: func(ctx context.Context) error {
+			sweep(ctx)
+			return track(ctx)
+		},
+		Roles: func(ctx context.Context) (map[string]int, error) { return s.Agents.Roles(ctx) },
+		Lease: cfg.Lease, StuckAfter: cfg.StuckAfter, Timeout: cfg.Timeout, CheckEvery: cfg.CheckEvery, Keep: cmp.Or(cfg.Keep, forever),
+		MaxRetries: cfg.MaxRetries, Dedupe: cfg.Dedupe, Logger: s.logger,
+	})
+	if err != nil {
+		return err
+	}
+	s.Agents, err = agent.New(agent.Config{
+		Client: s.Client, Jobs: s.Jobs, Static: staticAgents(s.cfg.Agents.Static), Allow: s.cfg.Agents.Allow,
+		HealthEvery: s.cfg.Agents.HealthEvery, TaskRoles: s.pipelineTasks, Logger: s.logger,
+	})
+	return err
+}
+
+// pipelineTasks returns the Go tasks that stages of the pipelines name.
+func (s *System) pipelineTasks(context.Context) ([]string, error) {
+	var names []string
+	for _, p := range s.Pipelines.List() {
+		for _, st := range p.Stages {
+			if st.Task != "" && !slices.Contains(names, st.Task) {
+				names = append(names, st.Task)
+			}
+		}
+	}
+	return names, nil
+}
+
+// forever is how long jobs are kept that are kept for ever.
+const forever = 100 * 365 * 24 * time.Hour
+
+// staticAgents returns the agents of the settings.
+func staticAgents(list []config.Agent) []agent.Registration {
+	var agents []agent.Registration
+	for _, a := range list {
+		agents = append(agents, agent.Registration{Name: a.NameOr(), Roles: a.AllRoles(), Capacity: a.CapacityOr(), URL: a.URL})
+	}
+	return agents
 }
 
 // ProbeConfig returns the configuration of checks by the settings.
@@ -110,8 +179,11 @@ func LoadSites(cfg config.Config) (*sites.Registry, error) {
 	return sites.LoadRegistry(sitesDir(cfg), cfg.Sites.Dir != "")
 }
 
-// logBroken warns of the sites whose definitions are wrong.
+// logBroken warns of the sites and pipelines whose definitions are wrong.
 func (o *Orchestrator) logBroken() {
+	for _, b := range o.Pipelines.Broken() {
+		o.opts.Logger.Warn("a pipeline cannot be used until its file is put right", "pipeline", b.Name, "file", b.File, "problems", b.Err)
+	}
 	for _, b := range o.Sites.Registry().Broken() {
 		o.opts.Logger.Warn("a site cannot be scraped until its definition is put right", "site", b.Site, "file", b.File, "problems", b.Err)
 	}
@@ -158,9 +230,10 @@ func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
 	mux.Use(waitForRoom)
 	s.proxies.Register(mux)
 	s.Sites.Register(mux)
+	s.Jobs.Register(mux)
 	setMemoryLimit(memoryLimit(s.cfg))
 	worker, err := tasks.NewWorker(s.Client, mux, tasks.WorkerConfig{
-		Queues:      map[string]int{"default": 1, "probe": 1, sites.Queue: 1},
+		Queues:      map[string]int{"default": 1, "probe": 1, sites.Queue: 1, job.Queue: 1},
 		Concurrency: s.cfg.Workers.Concurrency, Grace: s.cfg.Shutdown.Drain,
 		Name: name, Logger: s.logger, Ready: ready, Observe: s.Metrics.Observe,
 	})

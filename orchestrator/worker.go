@@ -25,7 +25,7 @@ type WorkerOptions struct {
 	// effect. Defaults to none.
 	Reload <-chan config.Config
 	// MetricsListen is the address to serve metrics at. Beyond loopback it
-	// needs the keys of the dashboard. Defaults to none.
+	// needs the keys of the HTTP interface. Defaults to none.
 	MetricsListen string
 }
 
@@ -87,7 +87,7 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 	})
 	both.Go(func() error {
 		return api.ServeMetrics(serving, api.Config{
-			Listen: opts.MetricsListen, Keys: cfg.Dashboard.Keys, Hosts: cfg.Dashboard.Hosts, Logger: opts.Logger,
+			Listen: opts.MetricsListen, Keys: cfg.API.Keys, Hosts: cfg.API.Hosts, Logger: opts.Logger,
 			Metrics: metrics.Handler(system.Metrics),
 		})
 	})

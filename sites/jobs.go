@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"muster/sites/internal/store"
 	"muster/sites/report"
 	"muster/tasks"
@@ -79,6 +81,40 @@ func (r *Reader) Jobs(ctx context.Context, site string, n int) ([]Job, error) {
 		jobs = append(jobs, j)
 	}
 	return jobs, nil
+}
+
+// JobBegan is a scrape and when it began.
+type JobBegan struct {
+	ID    string
+	Site  string
+	Began time.Time
+}
+
+// JobsSince lists the newest 10,000 scrapes that began at a time or later, the
+// newest first, without their states.
+func (r *Reader) JobsSince(ctx context.Context, since time.Time) ([]JobBegan, error) {
+	rdb := r.client.Redis()
+	listed, err := rdb.ZRevRangeByScoreWithScores(ctx, store.JobsKey, &redis.ZRangeBy{
+		Min: fmt.Sprint(since.UnixMilli()), Max: "+inf", Count: 10_000,
+	}).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	ids := make([]string, len(listed))
+	for i, z := range listed {
+		ids[i], _ = z.Member.(string)
+	}
+	of, err := r.siteNames.of(ctx, rdb, ids)
+	if err != nil {
+		return nil, err
+	}
+	began := []JobBegan{}
+	for i, id := range ids {
+		if site := of[id]; site != "" { // else its request has expired
+			began = append(began, JobBegan{id, site, time.UnixMilli(int64(listed[i].Score))})
+		}
+	}
+	return began, nil
 }
 
 // Job returns the state of a scrape, or its result when it is over. It fails with

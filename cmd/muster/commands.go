@@ -14,6 +14,8 @@ func commands(env environment) []*cli.Command {
 		workerCommand(env),
 		scrapeCommand(env),
 		jobsCommand(env),
+		pipelinesCommand(env),
+		agentsCommand(env),
 		sitesCommand(env),
 		proxiesCommand(env),
 		judgeCommand(env),

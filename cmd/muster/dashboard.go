@@ -11,16 +11,17 @@ import (
 
 func dashboardCommand(env environment) *cli.Command {
 	settings := []settingFlag{
-		{name: "listen", path: "dashboard.listen", usage: "serve at `ADDR`; beyond loopback it needs dashboard.keys"},
-		{name: "read-only", path: "dashboard.read_only", usage: "--read-only=false lets queues be paused, and asynq's tasks be run, archived and deleted", isBool: true},
+		{name: "listen", path: "api.listen", usage: "serve at `ADDR`; beyond loopback it needs api.keys"},
+		{name: "read-only", path: "api.read_only", usage: "answer only what changes nothing", isBool: true},
 	}
 	return &cli.Command{
 		Name:  "dashboard",
-		Usage: "serve the web pages of sites and queues, until interrupted",
-		Description: `Shows how each site does, its jobs and their reports; the same as JSON under
-/api/sites and /api/jobs. Metrics for Prometheus are under /metrics, and what
-muster health says under /health. The queues of asynq are under /asynqmon/:
-they show wake-tasks, not the tasks of workflows; for those see muster inspect.`,
+		Usage: "serve the HTTP interface and the web pages, until interrupted",
+		Description: `Serves what muster start serves, beside a fleet that runs elsewhere: jobs,
+pipelines, agents and sites as JSON, described at /openapi.json, and the pages
+below /ui/. Metrics for Prometheus are under /metrics; /ready says whether
+requests can be served. The queues of asynq are under /asynqmon/: they show
+wake-tasks, not the tasks of workflows; for those see muster inspect.`,
 		Flags: flagsOf(settings...),
 		Action: withClient(env, 0, 0, func(ctx context.Context, _ *cli.Context, client fleet) error {
 			outliveReaders()

@@ -135,7 +135,7 @@ func demoConfig(c *cli.Context, world *demo.World, dir string) *config.Loaded {
 	cfg.Proxies.CheckTimeout = 3 * time.Second
 	cfg.Sites.Dir = world.Definitions
 	cfg.Sites.Out = filepath.Join(dir, "records")
-	cfg.Dashboard.Listen = "127.0.0.1:0"
+	cfg.API.Listen = "127.0.0.1:0"
 	return &config.Loaded{Config: cfg}
 }
 

@@ -66,7 +66,7 @@ func TestHangupEndsNothing(t *testing.T) {
 		k, g := newCommand(t), newGate(t, 3, 1)
 		k.site("gate", g)
 		cmd, out := k.start("scrape", "gate", "--wait", "--sites-dir", "sites", "--progress", "lines")
-		testutil.Eventually(t, "the scrape to run", func() bool { return strings.Contains(k.run("jobs", "list"), "RUNNING") })
+		testutil.Eventually(t, "the scrape to run", func() bool { return strings.Contains(k.run("jobs", "list"), "processing") })
 		hangup(t, cmd, out, nothing, 1)
 		g.release()
 		if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "COMPLETE") {

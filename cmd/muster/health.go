@@ -13,22 +13,34 @@ import (
 )
 
 func healthCommand(env environment) *cli.Command {
+	system := withClient(env, 0, 0, func(ctx context.Context, c *cli.Context, client fleet) error {
+		pool := proxies.NewPool(proxies.PoolConfig{Redis: client.Redis()})
+		defer pool.Close()
+		report := orchestrator.Health(client.cfg, client.Client, pool).Run(ctx)
+		if err := printHealth(env, report, c.Bool("json")); err != nil {
+			return err
+		}
+		if report.Status == health.Failed {
+			return errors.New("not healthy")
+		}
+		return nil
+	})
 	return &cli.Command{
 		Name:  "health",
 		Usage: "check Redis, the workers and the pool; exit 1 unless all are healthy",
-		Flags: []cli.Flag{jsonFlag()},
-		Action: withClient(env, 0, 0, func(ctx context.Context, c *cli.Context, client fleet) error {
-			pool := proxies.NewPool(proxies.PoolConfig{Redis: client.Redis()})
-			defer pool.Close()
-			report := orchestrator.Health(client.cfg, client.Client, pool).Run(ctx)
-			if err := printHealth(env, report, c.Bool("json")); err != nil {
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "url", Usage: "only check that `URL` answers 200, as in http://localhost:8000/health"},
+			jsonFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			if !c.IsSet("url") {
+				return system(c)
+			}
+			if err := arguments(c, 0, 0); err != nil {
 				return err
 			}
-			if report.Status == health.Failed {
-				return errors.New("not healthy")
-			}
-			return nil
-		}),
+			return probeURL(c.Context, c.String("url"))
+		},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
+	"muster/orchestrator/job"
 	"muster/orchestrator/monitor"
 	"muster/sites"
 )
@@ -15,22 +16,100 @@ import (
 func jobsCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "jobs",
-		Usage: "list, show, retry, cancel and pause scrapes",
+		Usage: "start, list, watch and end jobs: of pipelines, scrapes, refreshes of the proxies, runs of queues",
 		Description: `They work on the jobs of the data folder. Where no orchestrator runs on it, they
-start its Redis for as long as the command takes.`,
+start its Redis for as long as the command takes.
+
+    muster jobs start --prompt 'check the contract' --document contract.pdf
+    muster jobs list --status pending
+    muster jobs wait JOB
+
+Exit codes: 0 done, 1 failed or no such job, 2 wrong usage.`,
 		Subcommands: []*cli.Command{
+			jobsStartCommand(env),
 			jobsListCommand(env),
-			jobsShowCommand(env),
+			jobsStatusCommand(env),
+			jobsReportCommand(env),
+			jobsItemsCommand(env),
+			jobsDecideCommand(env),
+			jobsWaitCommand(env),
+			jobsEventsCommand(env),
+			jobsCompareCommand(env),
 			jobsRetryCommand(env),
-			jobsHealthCommand(env),
 			jobsCancelCommand(env),
+			jobsHealthCommand(env),
 			jobsPauseCommand(env),
 			jobsResumeCommand(env),
 		},
 	}
 }
 
-// jobsAction is the action of a command on jobs, with at least and at most so many arguments; -1 is any number.
+// jobScope is what a command on jobs uses.
+type jobScope struct {
+	jobs    *job.Service
+	system  *orchestrator.Orchestrator
+	display *monitor.Display
+	env     environment
+}
+
+// onJobs is the action of a command on jobs, with at least and at most so many
+// arguments; -1 is any number.
+func onJobs(env environment, least, most int, fn func(context.Context, *cli.Context, jobScope) error, settings ...settingFlag) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		return withJobs(env, c, least, most, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
+			return fn(ctx, c, jobScope{o.Jobs, o, display, env})
+		}, settings...)
+	}
+}
+
+// onJob is the action of a command on one job, which is its argument or the value of
+// --job-id.
+func onJob(env environment, fn func(context.Context, *cli.Context, jobScope, job.Job) error, settings ...settingFlag) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		id := c.String("job-id")
+		least := 1
+		if id != "" {
+			least = 0
+		}
+		return withJobs(env, c, least, least, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
+			if id == "" {
+				id = c.Args().First()
+			}
+			s := jobScope{o.Jobs, o, display, env}
+			j, err := s.find(ctx, id)
+			if err != nil {
+				return err
+			}
+			return fn(ctx, c, s, j)
+		}, settings...)
+	}
+}
+
+// jobIDFlag is another way to name the job of a command.
+func jobIDFlag() cli.Flag {
+	return &cli.StringFlag{Name: "job-id", Usage: "the `JOB`", Hidden: true}
+}
+
+// find returns a job. A scrape that is not listed yet is listed.
+func (s jobScope) find(ctx context.Context, id string) (job.Job, error) {
+	j, err := s.jobs.Get(ctx, id)
+	if !errors.Is(err, job.ErrNotFound) {
+		return j, noJobID(id, err)
+	}
+	scrape, other := s.system.Sites.Job(ctx, id)
+	if errors.Is(other, sites.ErrNoJob) {
+		return j, noJobID(id, err)
+	}
+	if other != nil {
+		return j, other
+	}
+	if err := s.jobs.Track(ctx, id, job.KindScrape, scrape.Site, scrape.Began); err != nil {
+		return j, err
+	}
+	return s.jobs.Get(ctx, id)
+}
+
+// jobsAction is the action of a command on scrapes, with at least and at most so many arguments; -1 is any number.
 func jobsAction(env environment, least, most int, fn func(context.Context, *cli.Context, *sites.Service) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		return withJobs(env, c, least, most, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
@@ -55,10 +134,27 @@ func withJobs(env environment, c *cli.Context, least, most int, fn func(context.
 	return withSystem(env, c, loaded, true, fn)
 }
 
-// noJob turns a job that does not exist into a usage error.
+// noJob says where to find the ids of scrapes.
 func noJob(err error) error {
 	if errors.Is(err, sites.ErrNoJob) {
-		return usageError{fmt.Errorf("%w; see muster jobs list", err)}
+		return fmt.Errorf("%w; see muster jobs list", err)
+	}
+	return err
+}
+
+// noJobID says that there is no job of an id, and where to find the ids. Values that
+// the service refuses are wrong usage.
+func noJobID(id string, err error) error {
+	if wrong, ok := errors.AsType[*job.FieldError](err); ok && wrong.Field == "job_id" || errors.Is(err, job.ErrNotFound) {
+		return fmt.Errorf("job %s: %w; see muster jobs list", cell(id, 110), job.ErrNotFound)
+	}
+	return wrongField(err)
+}
+
+// wrongField makes a value that the service refuses wrong usage.
+func wrongField(err error) error {
+	if errors.As(err, new(*job.FieldError)) {
+		return usageError{err}
 	}
 	return err
 }

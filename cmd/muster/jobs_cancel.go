@@ -1,55 +1,134 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"muster/orchestrator/job"
 	"muster/sites"
 )
 
 func jobsCancelCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name: "cancel", ArgsUsage: "JOB-OR-SITE…",
-		Usage: "end scrapes, by job or by site; their records are kept, and jobs retry fetches the other pages",
-		Flags: []cli.Flag{progressFlag(), jsonFlag()},
-		Action: jobsAction(env, 1, -1, func(ctx context.Context, c *cli.Context, s *sites.Service) error {
-			var errs []error
-			for _, name := range c.Args().Slice() {
-				errs = append(errs, cancelJob(ctx, env, s, name))
+		Usage: "end jobs, or the running scrape of a site; what is done is kept",
+		Description: `Asks before it ends the job of a pipeline, which cannot continue. A scrape can:
+jobs retry fetches its other pages.
+
+    muster jobs cancel JOB --force`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "force", Usage: "do not ask"},
+			&cli.BoolFlag{Name: "cleanup", Usage: "remove the document too, if no other job has it"},
+			jobIDFlag(), progressFlag(),
+			&cli.BoolFlag{Name: "json", Usage: "answer with JSON, and do not ask"},
+		},
+		Action: func(c *cli.Context) error {
+			names, least := c.Args().Slice(), 1
+			if id := c.String("job-id"); id != "" {
+				names, least = append(names, id), 0
 			}
-			return errors.Join(errs...)
-		}),
+			return onJobs(env, least, -1, func(ctx context.Context, c *cli.Context, s jobScope) error {
+				answers := bufio.NewReader(env.stdin)
+				var errs []error
+				for _, name := range names {
+					errs = append(errs, s.cancel(ctx, c, answers, name))
+				}
+				return errors.Join(errs...)
+			})(c)
+		},
 	}
 }
 
-// cancelJob ends the job of this id, or the running one of the site of this name.
-func cancelJob(ctx context.Context, env environment, s *sites.Service, name string) error {
-	id, err := runningJob(ctx, s, name)
+// cancelled is the JSON result of jobs cancel, one for each job.
+type cancelled struct {
+	Success bool       `json:"success"`
+	JobID   string     `json:"job_id"`
+	Status  job.Status `json:"status"`
+	Cleanup bool       `json:"cleanup"`
+}
+
+// cancel ends the job of this id, or the running scrape of the site of this name.
+func (s jobScope) cancel(ctx context.Context, c *cli.Context, answers *bufio.Reader, name string) error {
+	id, err := runningScrape(ctx, s.system.Sites, name)
 	if err != nil {
 		return err
 	}
-	if j, err := s.Job(ctx, id); err == nil && j.Over() {
-		fmt.Fprintf(env.stdout, "ended already: %s, %s\n", id, j.Status)
-		return nil
+	j, err := s.find(ctx, id)
+	if err != nil {
+		return err
 	}
-	if err := s.Cancel(ctx, id); err != nil {
-		return noJob(err)
+	cleanup := c.Bool("cleanup")
+	if j.Status.Terminal() {
+		return s.notCancelled(c, j)
 	}
-	fmt.Fprintf(env.stdout, "canceled: %s\n", id)
+	if j.Kind == job.KindPipeline && !c.Bool("force") && !c.Bool("json") {
+		yes, err := s.confirm(answers, "Are you sure you want to cancel this job?")
+		if err != nil {
+			return err
+		}
+		if !yes {
+			fmt.Fprintln(s.env.stdout, "Cancellation aborted")
+			return nil
+		}
+	}
+	j, err = s.jobs.Cancel(ctx, id, cleanup)
+	if errors.Is(err, job.ErrTerminal) { // meanwhile
+		if j, err = s.find(ctx, id); err == nil {
+			return s.notCancelled(c, j)
+		}
+	}
+	if err != nil {
+		return noJobID(id, err)
+	}
+	if c.Bool("json") {
+		return printJSON(s.env.stdout, cancelled{true, id, job.Cancelled, cleanup})
+	}
+	fmt.Fprintf(s.env.stdout, "Job %s cancelled successfully\n", id)
+	if cleanup {
+		fmt.Fprintln(s.env.stdout, "Workspace files cleaned up")
+	}
 	return nil
 }
 
-// runningJob is the id of the running job of the site with this name, or else name, as the id of a job.
-func runningJob(ctx context.Context, s *sites.Service, name string) (string, error) {
-	jobs, err := s.Jobs(ctx, name, 1)
-	if err != nil || len(jobs) == 0 {
+// notCancelled says that a job had ended.
+func (s jobScope) notCancelled(c *cli.Context, j job.Job) error {
+	err := fmt.Errorf("job %s: %w: it is %s", j.ID, job.ErrTerminal, j.Status)
+	if c.Bool("json") {
+		return errors.Join(printJSON(s.env.stdout, cancelled{false, j.ID, j.Status, false}), err)
+	}
+	return err
+}
+
+// confirm asks a question, and returns whether the answer was yes. Without an answer
+// it is an error that names --force.
+func (s jobScope) confirm(answers *bufio.Reader, question string) (bool, error) {
+	fmt.Fprintf(s.env.stderr, "%s [y/N] ", question)
+	line, err := answers.ReadString('\n')
+	if err != nil && (line == "" || !errors.Is(err, io.EOF)) {
+		fmt.Fprintln(s.env.stderr)
+		return false, usageError{errors.New("standard input has no answer; use --force to cancel without a question")}
+	}
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return true, nil
+	}
+	return false, nil
+}
+
+// runningScrape is the id of the running scrape of the site with this name, or else name, as the id of a job.
+func runningScrape(ctx context.Context, s *sites.Service, name string) (string, error) {
+	scrapes, err := s.Jobs(ctx, name, 1)
+	if err != nil || len(scrapes) == 0 {
 		return name, err
 	}
-	if jobs[0].Over() {
-		return "", usageError{fmt.Errorf("no scrape of %s is running; the last was %s, %s", name, jobs[0].ID, jobs[0].Status)}
+	if scrapes[0].Over() {
+		return "", fmt.Errorf("no scrape of %s is running; the last was %s, %s", name, scrapes[0].ID, scrapes[0].Status)
 	}
-	return jobs[0].ID, nil
+	return scrapes[0].ID, nil
 }

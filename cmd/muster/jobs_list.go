@@ -4,42 +4,189 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"muster/sites"
+	"muster/orchestrator/job"
 )
 
 func jobsListCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "list", Usage: "list the scrapes of the last week, of one site or of all", ArgsUsage: "[SITE]",
-		Flags: []cli.Flag{&cli.IntFlag{Name: "limit", Usage: "at most `N`, the newest", Value: 50}, progressFlag(), jsonFlag()},
-		Action: jobsAction(env, 0, 1, func(ctx context.Context, c *cli.Context, s *sites.Service) error {
-			jobs, err := s.Jobs(ctx, c.Args().First(), c.Int("limit"))
+		Name: "list", Usage: "list jobs, the newest first: all, or those of a pipeline, a site or a queue", ArgsUsage: "[NAME]",
+		Description: `ITEMS counts those that are done, of all. Below a job that waits it says for
+what. With --stats it counts the jobs of the last days.
+
+    muster jobs list --status pending
+    muster jobs list --kind pipeline --where customer=acme --limit 10`,
+		Flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "status", Usage: "only jobs in `STATE`: created, processing, completed, failed, cancelled, or pending for those with a stage that is pending; may be repeated"},
+			&cli.StringFlag{Name: "kind", Usage: "only jobs of `KIND`: pipeline, scrape, refresh or queue"},
+			&cli.StringFlag{Name: "label", Usage: "only jobs with `LABEL`"},
+			&cli.StringSliceFlag{Name: "where", Usage: "only jobs whose context has `KEY=VALUE`, of the keys that their pipeline declares; may be repeated"},
+			&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 1000", Value: 50},
+			&cli.IntFlag{Name: "offset", Usage: "leave out the first `N`"},
+			&cli.BoolFlag{Name: "wide", Usage: "show stages and all counts, however wide"},
+			&cli.BoolFlag{Name: "stuck", Usage: "show the jobs without progress instead, and why"},
+			&cli.BoolFlag{Name: "stats", Usage: "show daily statistics instead"},
+			&cli.IntFlag{Name: "days", Usage: "with --stats, of the last `N` days, from 1 to 30", Value: 7},
+			progressFlag(), jsonFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			if c.Bool("stats") {
+				return listDays(env, c)
+			}
+			if c.Bool("stuck") {
+				return onJobs(env, 0, 0, func(ctx context.Context, c *cli.Context, s jobScope) error { return s.listStuck(ctx, c) })(c)
+			}
+			filter, err := jobFilter(c)
 			if err != nil {
 				return err
 			}
-			return show(env, c, jobs, []string{"JOB", "SITE", "STATUS", "PAGES", "ERRORS", "RECORDS", "STARTED"}, func(j sites.Job) []string {
-				return []string{j.ID, j.Site, statusOf(j), fmt.Sprintf("%d/%d", j.Pages.Done+j.Pages.Skipped, j.Pages.Total), fmt.Sprint(j.Pages.Error),
-					fmt.Sprint(total(j.Records)), j.Began.Format("01-02 15:04:05")}
-			})
-		}),
+			return onJobs(env, 0, 1, func(ctx context.Context, c *cli.Context, s jobScope) error {
+				return s.list(ctx, c, filter)
+			})(c)
+		},
 	}
 }
 
-// total is the number of records of all types.
-func total(byType map[string]int) int {
-	n := 0
-	for _, of := range byType {
-		n += of
+// jobFilter is what the flags of jobs list select.
+func jobFilter(c *cli.Context) (f job.Filter, err error) {
+	f = job.Filter{Kind: c.String("kind"), Name: c.Args().First(), Label: c.String("label"), Offset: c.Int("offset")}
+	if f.Statuses, f.Pending, err = statusesOf(c.StringSlice("status")); err != nil {
+		return f, err
 	}
-	return n
+	if err := oneOf("kind", f.Kind, job.Kinds); err != nil {
+		return f, err
+	}
+	if f.Context, err = contextPairs(c.StringSlice("where")); err != nil {
+		return f, err
+	}
+	if f.Limit, err = within(c, "limit", 1, 1000); err != nil {
+		return f, err
+	}
+	if f.Offset < 0 {
+		return f, usageError{fmt.Errorf("--offset %d: use 0 or more", f.Offset)}
+	}
+	return f, nil
 }
 
-// statusOf is the status of a job, with the sites whose jobs it waits for.
-func statusOf(j sites.Job) string {
-	if len(j.WaitsFor) > 0 {
-		return j.Status + ", waits for " + strings.Join(j.WaitsFor, ", ")
+func (s jobScope) list(ctx context.Context, c *cli.Context, f job.Filter) error {
+	page, err := s.jobs.List(ctx, f)
+	if err != nil {
+		return wrongField(err)
 	}
-	return j.Status
+	if c.Bool("json") {
+		page.Jobs = append([]job.Job{}, page.Jobs...) // [], not null
+		return printJSON(s.env.stdout, page)
+	}
+	if len(page.Jobs) == 0 {
+		fmt.Fprintln(s.env.stdout, "No jobs found")
+		return nil
+	}
+	fmt.Fprintf(s.env.stdout, "Showing %d jobs (offset: %d, limit: %d)\n\n", len(page.Jobs), f.Offset, f.Limit)
+	if c.Bool("wide") {
+		return printWideJobs(s.env, page.Jobs)
+	}
+	return printJobs(s.env, page.Jobs)
+}
+
+// listStuck prints the jobs without progress.
+func (s jobScope) listStuck(ctx context.Context, c *cli.Context) error {
+	list, err := s.jobs.Stuck(ctx)
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return printJSON(s.env.stdout, map[string]any{"jobs": list})
+	}
+	return printStuck(s.env, list)
+}
+
+func printStuck(env environment, list []job.Stuck) error {
+	if len(list) == 0 {
+		fmt.Fprintln(env.stdout, "No jobs are stuck")
+		return nil
+	}
+	t := newJobTable(env, "JOB", "NAME", "STAGE", "RECOVERIES", "SINCE")
+	for _, st := range list {
+		t.add(st.Reason, st.JobID, st.Name, st.Stage, fmt.Sprint(st.Recoveries), age(st.Since))
+	}
+	return t.print()
+}
+
+// printJobs prints a table of jobs that fits a terminal.
+func printJobs(env environment, jobs []job.Job) error {
+	t := newJobTable(env, "JOB", "NAME", "STATUS", "ITEMS", "CREATED")
+	for _, j := range jobs {
+		t.add(note(j), j.ID, j.Name, string(j.Status), fmt.Sprintf("%d/%d", j.Items.Processed(), j.Items.Total), age(j.CreatedAt))
+	}
+	return t.print()
+}
+
+// printWideJobs prints a table of jobs with all that a list has.
+func printWideJobs(env environment, jobs []job.Job) error {
+	t := newTable(env.stdout, "JOB", "KIND", "NAME", "STATUS", "STAGES", "INTEGRATED", "PENDING", "VALIDATING", "REJECTED", "FAILED", "REVIEW", "CREATED", "WAITING")
+	for _, j := range jobs {
+		var stages []string
+		for _, st := range j.Stages {
+			stages = append(stages, st.Name+"="+string(st.Status))
+		}
+		n := j.Items
+		t.row(j.ID, j.Kind, j.Name, string(j.Status), orDash(strings.Join(stages, " ")), fmt.Sprint(n.Integrated), fmt.Sprint(n.Pending), fmt.Sprint(n.Validating),
+			fmt.Sprint(n.Rejected), fmt.Sprint(n.Failed), fmt.Sprint(n.Review), j.CreatedAt.Format(time.RFC3339), orDash(j.Waiting))
+	}
+	return t.flush()
+}
+
+// note is the line below a job in a list: what it waits for.
+func note(j job.Job) string {
+	if j.Waiting == "" {
+		return ""
+	}
+	return "waiting: " + j.Waiting
+}
+
+// listDays prints the daily statistics.
+func listDays(env environment, c *cli.Context) error {
+	days, err := within(c, "days", 1, 30)
+	if err != nil {
+		return err
+	}
+	return onJobs(env, 0, 0, func(ctx context.Context, c *cli.Context, s jobScope) error {
+		list, err := s.jobs.Daily(ctx, days)
+		if err != nil {
+			return wrongField(err)
+		}
+		if !c.Bool("json") {
+			fmt.Fprintf(env.stdout, "Daily Statistics (last %d days)\n\n", days)
+		}
+		return show(env, c, list, []string{"DATE", "CREATED", "COMPLETED", "FAILED", "CANCELLED"}, func(d job.Day) []string {
+			return []string{d.Date, fmt.Sprint(d.Created), fmt.Sprint(d.Completed), fmt.Sprint(d.Failed), fmt.Sprint(d.Cancelled)}
+		})
+	})(c)
+}
+
+// orDash is a text for a column, or a dash where there is none.
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// age is how long ago something was, short.
+func age(at time.Time) string {
+	switch d := time.Since(at); {
+	case at.IsZero():
+		return "-"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds ago", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm ago", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh ago", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd ago", int(d.Hours())/24)
+	}
 }

@@ -8,29 +8,94 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/orchestrator"
-	"muster/orchestrator/monitor"
+	"muster/orchestrator/job"
 	"muster/sites"
 )
 
 func jobsRetryCommand(env environment) *cli.Command {
 	return &cli.Command{
-		Name: "retry", Usage: "fetch the pages that a scrape did not, and add their records to its files", ArgsUsage: "JOB",
-		Description: `Sends the job to the running workers and prints its id, or with --wait waits
-until it has ended. Where no workers run it starts them, and waits.`,
+		Name: "retry", Usage: "do what failed once more", ArgsUsage: "JOB",
+		Description: `The failed items of a running job go back to their stages. A job of a pipeline
+that has ended is created again as its next version.
+
+A scrape that has ended fetches the pages that it did not, and adds their
+records to its files. It is sent to the running workers, and with --wait this
+waits until it has ended. Where no workers run it starts them, and waits.
+
+    muster jobs retry JOB`,
 		Flags: append(flagsOf(workerSettings...),
-			&cli.BoolFlag{Name: "wait", Usage: "wait for the end and print the report"},
-			progressFlag(), jsonFlag()),
-		Action: func(c *cli.Context) error {
-			return withJobs(env, c, 1, 1, func(ctx context.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
-				return retryJob(ctx, env, c, o, display)
-			}, workerSettings...)
-		},
+			&cli.BoolFlag{Name: "wait", Usage: "wait for the end; of a scrape, print the report"},
+			jobIDFlag(), progressFlag(), jsonFlag()),
+		Action: onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j job.Job) error {
+			switch j.Kind {
+			case job.KindPipeline:
+				return s.retry(ctx, c, j)
+			case job.KindScrape:
+				return s.retryScrape(ctx, c, j.ID)
+			case job.KindQueue:
+				return fmt.Errorf("job %s was a run of the queue %s: put its failed items back with muster queue retry-failed --queue %s, and run it again with muster queue run --queue %s", j.ID, j.Name, j.Name, j.Name)
+			}
+			return fmt.Errorf("job %s is a refresh of the proxies: start another with muster proxies refresh", j.ID)
+		}, workerSettings...),
 	}
 }
 
-// retryJob resumes a job: on the workers that run elsewhere, or else in this process.
-func retryJob(ctx context.Context, env environment, c *cli.Context, o *orchestrator.Orchestrator, display *monitor.Display) error {
-	id := c.Args().First()
+// retried is the JSON result of jobs retry for the job of a pipeline.
+type retried struct {
+	Job   string `json:"job"`   // its id, or that of its next version
+	Items int    `json:"items"` // that went back to their stages
+}
+
+// retry puts the failed items of a job back, or creates an ended job again.
+func (s jobScope) retry(ctx context.Context, c *cli.Context, j job.Job) error {
+	if !j.Status.Terminal() {
+		n, err := s.jobs.Retry(ctx, j.ID)
+		if err == nil && !c.Bool("json") && !c.Bool("wait") {
+			fmt.Fprintf(s.env.stdout, "%d failed items of job %s run again\n", n, j.ID)
+		}
+		if err == nil {
+			return s.retriedAs(ctx, c, j, n)
+		}
+		if !errors.Is(err, job.ErrTerminal) {
+			return noJobID(j.ID, err)
+		}
+	}
+	again, err := s.jobs.Again(ctx, j.ID)
+	if err != nil {
+		return noJobID(j.ID, err)
+	}
+	if !c.Bool("json") {
+		fmt.Fprintf(s.env.stdout, "Created job: %s\nVersion of: %s\n", again.ID, j.ID)
+	}
+	return s.retriedAs(ctx, c, again, 0)
+}
+
+// retriedAs waits for a job that was retried if that is asked for, and prints JSON.
+func (s jobScope) retriedAs(ctx context.Context, c *cli.Context, j job.Job, n int) error {
+	var failed error
+	if c.Bool("wait") {
+		stop, err := s.serve(ctx)
+		if err != nil {
+			return err
+		}
+		ended, err := s.wait(ctx, []job.Job{j})
+		if err = errors.Join(err, stop()); err != nil {
+			return err
+		}
+		failed = notCompleted(ended)
+		if !c.Bool("json") {
+			fmt.Fprintf(s.env.stdout, "Job completed with status: %s\n", ended[0].Status)
+		}
+	}
+	if c.Bool("json") {
+		return errors.Join(printJSON(s.env.stdout, retried{j.ID, n}), failed)
+	}
+	return failed
+}
+
+// retryScrape resumes a scrape: on the workers that run elsewhere, or else in this process.
+func (s jobScope) retryScrape(ctx context.Context, c *cli.Context, id string) error {
+	env, o := s.env, s.system
 	if err := o.Sites.Resumable(ctx, id); errors.Is(err, sites.ErrNothingLeft) {
 		fmt.Fprintln(env.stderr, "muster:", err)
 		if c.Bool("json") {
@@ -50,7 +115,7 @@ func retryJob(ctx context.Context, env environment, c *cli.Context, o *orchestra
 		return sendRetry(ctx, env, c, o, id)
 	}
 	scraped, err := o.Scraper.Scrape(ctx, old.Site, orchestrator.ScrapeOptions{Resume: id})
-	display.Close()
+	s.display.Close()
 	if scraped.JobID == "" || ctx.Err() != nil {
 		return err
 	}

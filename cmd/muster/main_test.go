@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"muster/internal/testutil"
+	"muster/orchestrator/agent"
+	"muster/orchestrator/job"
 )
 
 func TestMain(m *testing.M) {
@@ -27,7 +30,7 @@ func TestScript(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"waitfor": waitFor, "serve": serve},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"waitfor": waitFor, "serve": serve, "agents": agents},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("MUSTER_DATA_DIR", e.WorkDir+"/data")
 			// Never a Redis of this machine that has other uses.
@@ -50,6 +53,40 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	srv := httptest.NewServer(http.FileServer(http.Dir(ts.MkAbs(args[0]))))
 	ts.Defer(srv.Close)
 	ts.Setenv("SITE", srv.URL)
+}
+
+// agents serves the agents of the default pipeline until the script ends, and puts
+// them into the settings. The creator makes an item of each word of the prompt; the
+// validator rejects bad ones, and fails for odd ones.
+func agents(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: agents")
+	}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet { // the check of its health
+			return
+		}
+		var work agent.Body
+		if err := json.NewDecoder(r.Body).Decode(&work); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		var answer agent.Reply
+		switch {
+		case work.Item == nil:
+			for word := range strings.FieldsSeq(work.Job.Prompt) {
+				answer.Items = append(answer.Items, job.Item{Key: word, Text: "Item " + word})
+			}
+		case work.Item.Key == "bad":
+			answer.Verdict, answer.Reason = "reject", "it is bad"
+		case work.Item.Key == "odd":
+			answer.Error, answer.Permanent = "it is odd", true
+		}
+		_ = json.NewEncoder(w).Encode(answer) // the script shows what is missing
+	}))
+	ts.Defer(srv.Close)
+	ts.Setenv("CREATOR_AGENT_URL", srv.URL+"/creator")
+	ts.Setenv("VALIDATOR_AGENT_URL", srv.URL+"/validator")
 }
 
 // waitFor waits until a file exists: a background command has then got that far.

@@ -11,8 +11,8 @@ import (
 	"muster/orchestrator/config"
 )
 
-// serveMetrics serves h as /metrics under the guard of the dashboard, and says where, until stop is called.
-func serveMetrics(address string, access config.Dashboard, out io.Writer, h http.Handler) (stop func(), err error) {
+// serveMetrics serves h as /metrics under the guard of the HTTP interface, and says where, until stop is called.
+func serveMetrics(address string, access config.API, out io.Writer, h http.Handler) (stop func(), err error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, usageError{fmt.Errorf("--metrics-listen: %q is not an address to listen at; write host:port, as in 127.0.0.1:9090", address)}
 	}

@@ -38,7 +38,7 @@ A session is known to this process alone, and ends with it.
 When the settings name sources, the pool is refilled whenever it runs low.`,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "listen", Usage: "listen at `ADDR`; beyond loopback it needs --key-file", Value: "127.0.0.1:8089"},
-			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, as in 127.0.0.1:9090; beyond loopback it needs dashboard.keys"},
+			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, as in 127.0.0.1:9090; beyond loopback it needs api.keys"},
 			&cli.StringFlag{Name: "key-file", Usage: "require a line of `FILE` as the password"},
 			progressFlag(),
 		}, flagsOf(serveSettings...)...),
@@ -89,7 +89,7 @@ func serveProxies(env environment, c *cli.Context) error {
 			return err
 		}
 		if address := c.String("metrics-listen"); address != "" {
-			stop, err := serveMetrics(address, loaded.Dashboard, env.stderr, metrics.Handler(front, proxies.NewMetrics(pool)))
+			stop, err := serveMetrics(address, loaded.API, env.stderr, metrics.Handler(front, proxies.NewMetrics(pool)))
 			if err != nil {
 				return err
 			}

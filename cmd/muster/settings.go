@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -105,8 +106,15 @@ func progressFlag() cli.Flag {
 	return &cli.StringFlag{Name: "progress", Usage: "show progress as `FORMAT`: auto, bars, lines, json or none", Value: string(monitor.Auto)}
 }
 
-// newDisplay returns the display that the progress flag asks for, on standard error.
+// newDisplay returns the display that the progress flag asks for, on standard error. Of
+// a command whose progress flag is something else it is the usual one.
 func newDisplay(env environment, c *cli.Context) (*monitor.Display, error) {
+	if slices.ContainsFunc(c.Command.Flags, func(f cli.Flag) bool {
+		_, isBool := f.(*cli.BoolFlag)
+		return isBool && slices.Contains(f.Names(), "progress")
+	}) {
+		return monitor.New(env.stderr, monitor.Auto), nil
+	}
 	format, err := monitor.ParseFormat(c.String("progress"))
 	if err != nil {
 		return nil, usageError{err}

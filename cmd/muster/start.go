@@ -27,7 +27,7 @@ var startSettings = append([]settingFlag{
 func startCommand(env environment) *cli.Command {
 	return &cli.Command{
 		Name:  "start",
-		Usage: "run the orchestrator: Redis, workers, the proxy pool, the schedule, the dashboard",
+		Usage: "run the orchestrator: Redis, workers, the proxy pool, the schedule, the HTTP interface",
 		Description: `Runs until it is interrupted. The first Ctrl-C lets running tasks finish, for
 at most shutdown.drain; the second stops at once. Nothing is lost either way,
 except with the built-in Redis, which keeps its data in memory.
@@ -86,7 +86,7 @@ func workerCommand(env environment) *cli.Command {
 workers.concurrency again.`,
 		Flags: append(flagsOf(workerSettings...),
 			&cli.StringFlag{Name: "name", Usage: "name the worker `NAME`, which must be unique", DefaultText: "host, pid and a number"},
-			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, under /metrics; beyond loopback it needs dashboard.keys", DefaultText: "nowhere"},
+			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, under /metrics; beyond loopback it needs api.keys", DefaultText: "nowhere"},
 			&cli.StringFlag{Name: "ready", Usage: "create `FILE` when the worker is ready"}),
 		Action: func(c *cli.Context) error {
 			if err := arguments(c, 0, 0); err != nil {
@@ -134,7 +134,7 @@ func withSystem(env environment, c *cli.Context, loaded *config.Loaded, reuse bo
 		log.Warn(w)
 	}
 	return orchestrator.Run(c.Context, loaded.Config, orchestrator.Options{
-		Logger: log, Display: display, Hard: env.hard, Reuse: reuse,
+		Logger: log, Display: display, Hard: env.hard, Reuse: reuse, NeedAPI: loaded.Given("api.listen"),
 	}, func(ctx context.Context, o *orchestrator.Orchestrator) error {
 		log.Info("redis", "mode", o.Redis().Mode(), "guarantee", o.Redis().Guarantee())
 		// Without bars, the log shows what the stop waits for.

@@ -1,11 +1,10 @@
-// Package api serves what people and programs see of an orchestrator over
-// HTTP: the state of its sites, as pages and as JSON, the asynqmon dashboard of the
-// queues, metrics, and health.
+// Package api serves an orchestrator over HTTP: jobs, pipelines, agents, sites,
+// metrics and health as JSON, described at /openapi.json, pages of the same
+// below /ui/, and the asynqmon dashboard of the queues.
 //
-// The pages can show what tasks carry, and can stop and delete them. So they
-// are for this machine only unless keys are set, they are read-only
-// unless the configuration says otherwise, and a web page from elsewhere can
-// neither read them nor act through them.
+// It shows what jobs carry, and can create, stop and delete them. So it is for
+// this machine only unless keys are set, it can be made read-only, and a web
+// page from elsewhere can neither read it nor act through it.
 package api
 
 import (
@@ -28,8 +27,21 @@ import (
 type Config struct {
 	// Client is the connection to what is shown. Needed.
 	Client *tasks.Client
+	// Jobs, Reports, Events, Pipelines, Documents and Agents are what the
+	// operations work on. Those of one that is nil are left out.
+	Jobs      Jobs
+	Reports   Reports
+	Events    Events
+	Pipelines Pipelines
+	Documents Documents
+	Agents    Agents
+	// MaxDocument is how large an uploaded document may be, in bytes. Defaults
+	// to 64 MiB.
+	MaxDocument int64
+	// Lease is how long agents hold work without a heartbeat. Defaults to 30 s.
+	Lease time.Duration
 	// Listen is the address. Beyond loopback it needs Keys. Defaults to
-	// 127.0.0.1:8080.
+	// 127.0.0.1:8000.
 	Listen string
 	// Write allows changes. Defaults to read-only.
 	Write bool
@@ -39,14 +51,12 @@ type Config struct {
 	// Hosts are further host names that requests may use, beside localhost,
 	// the host of Listen, and bare addresses. Defaults to none.
 	Hosts []string
-	// Sites are shown under / and answered under /api/. Defaults to none: /
+	// Sites are shown under /ui/ and answered under /sites. Defaults to none: /
 	// leads to the queues.
 	Sites *sites.Service
-	// Check runs the health checks, for the page of the sites. Defaults to none.
+	// Check runs the health checks, for the page of the sites and /ready.
+	// Defaults to none.
 	Check func(context.Context) health.Report
-	// Health answers under /health, which is open without a key. Defaults to
-	// none.
-	Health http.Handler
 	// Metrics answers under /metrics, to those who may see the pages. Defaults
 	// to none.
 	Metrics http.Handler
@@ -56,11 +66,22 @@ type Config struct {
 	Ready func(url string)
 	// Logger defaults to none.
 	Logger *slog.Logger
+
+	closing context.Context // done when the server shuts down; for what waits
 }
 
 func (c Config) withDefaults() Config {
 	if c.Listen == "" {
-		c.Listen = "127.0.0.1:8080"
+		c.Listen = "127.0.0.1:8000"
+	}
+	if c.MaxDocument <= 0 {
+		c.MaxDocument = 64 << 20
+	}
+	if c.Lease <= 0 {
+		c.Lease = 30 * time.Second
+	}
+	if c.closing == nil {
+		c.closing = context.Background()
 	}
 	if c.Grace <= 0 {
 		c.Grace = 5 * time.Second
@@ -71,9 +92,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// maxBody is the largest request that is read; asynqmon's are lists of ids.
-const maxBody = 1 << 20
-
 // Handler is everything that is served.
 func Handler(cfg Config) (http.Handler, error) {
 	cfg = cfg.withDefaults()
@@ -81,40 +99,46 @@ func Handler(cfg Config) (http.Handler, error) {
 		return nil, err
 	}
 	guarded := http.NewServeMux()
-	guarded.Handle(Root+"/", dashboard(cfg.Client, !cfg.Write))
+	guarded.Handle(Root+"/", http.MaxBytesHandler(dashboard(cfg.Client, !cfg.Write), maxBody)) // lists of ids
 	if cfg.Metrics != nil {
 		guarded.Handle("GET /metrics", cfg.Metrics)
 	}
+	home := Root + "/"
 	if cfg.Sites != nil {
-		serveSites(guarded, cfg)
-		guarded.HandleFunc("GET /style.css", style)
-	} else {
-		guarded.Handle("/{$}", http.RedirectHandler(Root+"/", http.StatusFound))
+		servePages(guarded, cfg)
+		home = "/ui/"
 	}
-
+	guarded.Handle("GET /{$}", http.RedirectHandler(home, http.StatusFound))
+	if err := operations(guarded, cfg); err != nil {
+		return nil, err
+	}
+	served := routed(guarded)
+	if !cfg.Write {
+		served = readOnly(served)
+	}
+	open := cfg // without keys
+	open.Keys = nil
 	mux := http.NewServeMux()
-	mux.Handle("/", cfg.guard(guarded))
-	if cfg.Health != nil {
-		open := cfg
-		open.Keys = nil
-		mux.Handle("/health", open.guard(cfg.Health))
-	}
-	return http.MaxBytesHandler(mux, maxBody), nil
+	mux.Handle("/", cfg.guard(served))
+	mux.Handle("/health", open.guard(served))
+	mux.Handle("/ready", open.guard(served))
+	return cfg.identified(mux), nil
 }
 
 // Serve serves until ctx is done, then lets running requests end and returns
 // nil. It returns an error before it serves anything if it cannot listen.
 func Serve(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
+	cfg.closing = ctx
 	handler, err := Handler(cfg)
 	if err != nil {
 		return err
 	}
 	path := Root + "/"
 	if cfg.Sites != nil {
-		path = "/"
+		path = "/ui/"
 	}
-	return serve(ctx, cfg, handler, "dashboard", path)
+	return serve(ctx, cfg, handler, "HTTP interface", path)
 }
 
 // ServeMetrics serves only the metrics of cfg, as Serve does.
@@ -125,7 +149,7 @@ func ServeMetrics(ctx context.Context, cfg Config) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", cfg.Metrics)
-	return serve(ctx, cfg, http.MaxBytesHandler(cfg.guard(mux), maxBody), "metrics", "/metrics")
+	return serve(ctx, cfg, cfg.identified(http.MaxBytesHandler(cfg.guard(mux), maxBody)), "metrics", "/metrics")
 }
 
 func serve(ctx context.Context, cfg Config, handler http.Handler, what, path string) error {
@@ -133,6 +157,11 @@ func serve(ctx context.Context, cfg Config, handler http.Handler, what, path str
 	if err != nil {
 		return err
 	}
+	return serveOn(ctx, l, cfg, handler, what, path)
+}
+
+// serveOn serves what l accepts, and closes l.
+func serveOn(ctx context.Context, l net.Listener, cfg Config, handler http.Handler, what, path string) error {
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,

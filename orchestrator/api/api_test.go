@@ -149,8 +149,8 @@ func TestReadOnlyUnlessAsked(t *testing.T) {
 	const pause, task = "/asynqmon/api/queues/default:pause", "/asynqmon/api/queues/default/pending_tasks/t1"
 	h := handler(t, cfg)
 	for _, c := range []struct{ method, path string }{{"POST", pause}, {"DELETE", task}, {"PUT", "/asynqmon/"}} {
-		if w := ask(t, h, c.method, c.path); w.Code != http.StatusMethodNotAllowed {
-			t.Errorf("%s %s: %d, want 405", c.method, c.path, w.Code)
+		if w := ask(t, h, c.method, c.path); w.Code != http.StatusForbidden {
+			t.Errorf("%s %s: %d, want 403", c.method, c.path, w.Code)
 		}
 	}
 	if w := ask(t, h, "GET", "/asynqmon/"); !strings.Contains(w.Body.String(), `FLAG_READ_ONLY="true"`) {
@@ -219,7 +219,6 @@ func TestKeys(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)
 	cfg.Listen, cfg.Keys = "0.0.0.0:8080", []string{"first-key", "second-key"}
-	cfg.Health = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "fine") })
 	h := handler(t, cfg)
 	basic := func(password string) func(*http.Request) {
 		return func(r *http.Request) { r.SetBasicAuth("anybody", password) }
@@ -249,8 +248,10 @@ func TestKeys(t *testing.T) {
 			}
 		}
 	}
-	if w := ask(t, h, "GET", "/health"); w.Code != 200 || w.Body.String() != "fine" {
-		t.Errorf("health: %d %s", w.Code, w.Body)
+	for _, path := range []string{"/health", "/ready"} {
+		if w := ask(t, h, "GET", path); w.Code != 200 {
+			t.Errorf("%s: got %d %s, want 200 without a key", path, w.Code, w.Body)
+		}
 	}
 	if w := ask(t, h, "GET", "/health", host("evil.example")); w.Code != 421 {
 		t.Errorf("health under a foreign name: %d", w.Code)
@@ -269,7 +270,7 @@ func TestOpenToOthersNeedsAKey(t *testing.T) {
 			t.Errorf("%s: %v, open %v", listen, err, open)
 		}
 		if open {
-			if err := Serve(t.Context(), cfg); !errors.Is(err, ErrOpen) || !strings.Contains(err.Error(), "dashboard.keys") {
+			if err := Serve(t.Context(), cfg); !errors.Is(err, ErrOpen) || !strings.Contains(err.Error(), "api.keys") {
 				t.Errorf("%s: Serve: %v", listen, err)
 			}
 		}
@@ -303,7 +304,7 @@ func TestServe(t *testing.T) {
 	release := make(chan struct{})
 	entered := make(chan struct{})
 	cfg.Listen, cfg.Ready = "127.0.0.1:0", func(url string) { ready <- url }
-	cfg.Health = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	cfg.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(entered)
 		<-release
 		_, _ = io.WriteString(w, "at last")
@@ -343,7 +344,7 @@ func TestServe(t *testing.T) {
 	// A running request ends well, and new ones are refused.
 	answered := make(chan string, 1)
 	go func() {
-		_, body := get(strings.Replace(url, Root+"/", "/health", 1))
+		_, body := get(strings.Replace(url, Root+"/", "/metrics", 1))
 		answered <- body
 	}()
 	<-entered

@@ -41,16 +41,11 @@ const note = `<style>#root{position:relative}</style>` +
 
 var root = []byte(`<div id="root">`)
 
-// dashboard serves asynqmon under Root.
+// dashboard serves asynqmon under Root. See readOnly for what it is asked to change.
 func dashboard(client *tasks.Client, readOnly bool) http.Handler {
 	mon := asynqmon.New(asynqmon.Options{RootPath: Root, RedisConnOpt: shared{client}, ReadOnly: readOnly,
 		PayloadFormatter: asynqmon.PayloadFormatterFunc(payload)})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if readOnly && r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "the dashboard is read-only; start it with --read-only=false to change things", http.StatusMethodNotAllowed)
-			return
-		}
 		rest := strings.TrimPrefix(r.URL.Path, Root)
 		if strings.HasPrefix(rest, "/api/") || strings.HasPrefix(rest, "/static/") {
 			w.Header().Set("Content-Security-Policy", "default-src 'none'")

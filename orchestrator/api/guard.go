@@ -24,15 +24,15 @@ var ErrOpen = errors.New("listening beyond this machine needs a key")
 func (c Config) checkAccess() error {
 	for _, key := range c.Keys {
 		if len(key) < minKey {
-			return fmt.Errorf("a dashboard key is too short: use at least %d characters", minKey)
+			return fmt.Errorf("a key is too short: use at least %d characters", minKey)
 		}
 	}
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
-		return fmt.Errorf("listen at %q: write host:port, as in 127.0.0.1:8080", c.Listen)
+		return fmt.Errorf("listen at %q: write host:port, as in 127.0.0.1:8000", c.Listen)
 	}
 	if len(c.Keys) == 0 && !addressfilter.IsLoopback(host) {
-		return fmt.Errorf("listen at %s: %w: set dashboard.keys (MUSTER_DASHBOARD__KEYS), or listen at 127.0.0.1", c.Listen, ErrOpen)
+		return fmt.Errorf("listen at %s: %w: set api.keys (MUSTER_API__KEYS), or listen at 127.0.0.1", c.Listen, ErrOpen)
 	}
 	return nil
 }
@@ -42,6 +42,9 @@ func (c Config) checkAccess() error {
 // has a key, and those under a foreign name that points to our address.
 func (c Config) guard(next http.Handler) http.Handler {
 	var foreign http.CrossOriginProtection
+	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeProblem(w, problem(http.StatusForbidden, "the request comes from a web page of another site"))
+	}))
 	next = foreign.Handler(next)
 	names := c.names()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,12 +57,12 @@ func (c Config) guard(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 
 		if !known(r.Host, names) {
-			http.Error(w, fmt.Sprintf("this dashboard is not known as %q here; if it should be, add the name to dashboard.hosts", r.Host), http.StatusMisdirectedRequest)
+			writeProblem(w, problem(http.StatusMisdirectedRequest, "the host name %.100q is not known here; if it should be, add it to api.hosts", r.Host))
 			return
 		}
 		if len(c.Keys) > 0 && !c.admits(r) {
 			h.Set("WWW-Authenticate", `Basic realm="muster", charset="UTF-8"`)
-			http.Error(w, "a key is needed: as the password of the login, or as Authorization: Bearer KEY", http.StatusUnauthorized)
+			writeProblem(w, problem(http.StatusUnauthorized, "a key is needed: as the password of the login, or as Authorization: Bearer KEY"))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -107,4 +110,15 @@ func (c Config) admits(r *http.Request) bool {
 		found |= subtle.ConstantTimeCompare(sum[:], want[:])
 	}
 	return found == 1
+}
+
+// readOnly lets through only what changes nothing.
+func readOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			writeProblem(w, problem(http.StatusForbidden, "the interface is read-only; set api.read_only to false to change things"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }

@@ -30,13 +30,11 @@ type (
 		Checks *health.Report // of Redis, the workers and the proxies; nil without checks
 		Sites  []sites.State  // those that have a job, or are paused; the worst first
 		Idle   []sites.State  // the others
+		Jobs   []Job          // of all kinds, the newest
+		Agents []agentState
 	}
 	siteView struct {
 		Site
-		Now time.Time
-	}
-	jobView struct {
-		*sites.Job
 		Now time.Time
 	}
 	errorView struct {
@@ -93,7 +91,7 @@ func pages(t *template.Template, ask func(context.Context, *http.Request) (any, 
 		code, show := http.StatusOK, t
 		v, err := ask(ctx, r)
 		if err != nil {
-			code, show = codeOf(err), errorPage
+			code, show = problemOf(err, "path.").Status, errorPage
 			v = errorView{Code: code, Why: err.Error()}
 		}
 		var out bytes.Buffer

@@ -12,6 +12,7 @@ import (
 
 	"muster/internal/testutil"
 	"muster/orchestrator/health"
+	"muster/orchestrator/job"
 	"muster/sites"
 	"muster/sites/definition"
 	"muster/sites/report"
@@ -106,23 +107,24 @@ func getJSON(t *testing.T, h http.Handler, path string, into any) {
 type apiAnswers struct {
 	all  struct{ Sites []sites.State }
 	shop Site
-	jobs struct{ Jobs []sites.Job } // of the shop
 }
 
 func readAPI(t *testing.T, h http.Handler) (a apiAnswers) {
 	t.Helper()
-	getJSON(t, h, "/api/sites", &a.all)
-	getJSON(t, h, "/api/sites/shop.example?limit=1", &a.shop)
-	getJSON(t, h, "/api/jobs?site=shop.example", &a.jobs)
-	if len(a.all.Sites) != 3 || len(a.shop.Jobs) != 1 || len(a.jobs.Jobs) != 1 {
-		t.Fatalf("got %d sites, %d and %d jobs; want 3, 1 and 1", len(a.all.Sites), len(a.shop.Jobs), len(a.jobs.Jobs))
+	getJSON(t, h, "/sites", &a.all)
+	getJSON(t, h, "/sites/shop.example?limit=1", &a.shop)
+	if len(a.all.Sites) != 3 || len(a.shop.Jobs) != 1 {
+		t.Fatalf("got %d sites and %d jobs; want 3 and 1", len(a.all.Sites), len(a.shop.Jobs))
 	}
 	return a
 }
 
 func TestSitesOfTheAPI(t *testing.T) {
 	t.Parallel()
-	h := handler(t, scraped(t))
+	cfg := scraped(t)
+	fake := &fakeJobs{}
+	cfg.Jobs = fake
+	h := handler(t, cfg)
 	a := readAPI(t, h)
 	down, idle, shop := a.all.Sites[0], a.all.Sites[1], a.all.Sites[2]
 	if down.Site != "down.example" || down.Health != report.Critical || len(down.Alerts) == 0 {
@@ -138,13 +140,12 @@ func TestSitesOfTheAPI(t *testing.T) {
 	if alerts := strings.Join(a.shop.Alerts, "; "); !strings.Contains(alerts, "errors: 20 %") {
 		t.Errorf("got alerts %q, want the share of errors", alerts)
 	}
-	if a.jobs.Jobs[0].Summary == nil {
-		t.Fatalf("got %+v, want a summary", a.jobs)
-	}
-	var job sites.Job
-	getJSON(t, h, "/api/jobs/"+a.jobs.Jobs[0].ID, &job)
-	if job.Summary == nil || job.Summary.Records != 3 || job.Summary.Errors != 1 {
-		t.Errorf("got %+v, want a summary of 3 records and 1 error", job)
+	id := a.shop.Jobs[0].ID
+	fake.job = job.Job{ID: id, Kind: job.KindScrape, Name: "shop.example", Status: job.Completed}
+	var got struct{ Scrape sites.Job }
+	getJSON(t, h, "/jobs/"+id, &got)
+	if got.Scrape.Summary == nil || got.Scrape.Summary.Records != 3 || got.Scrape.Summary.Errors != 1 {
+		t.Errorf("got %+v, want a summary of 3 records and 1 error", got)
 	}
 }
 
@@ -153,12 +154,11 @@ func TestSitePages(t *testing.T) {
 	h := handler(t, scraped(t))
 	a := readAPI(t, h)
 	for path, want := range map[string][]string{
-		"/":                              {"down.example", "shop.example", "idle.example", `"badge critical"`, "the last job failed: no start page could be fetched", "none is up"},
-		"/sites/shop.example":            {"item.price", "errors: 20 %", a.jobs.Jobs[0].ID, "80 %"},
-		"/sites/idle.example":            {"not known", "muster scrape idle.example"},
-		"/jobs/" + a.jobs.Jobs[0].ID:     {"COMPLETE", "ALERT", "418"},
-		"/jobs/" + a.shop.Jobs[0].ID:     {"3 records are written"},
-		"/jobs/" + a.all.Sites[0].Job.ID: {"FAILED", "no start page could be fetched"},
+		"/ui/":                              {"down.example", "shop.example", "idle.example", `"badge critical"`, "the last job failed: no start page could be fetched", "none is up"},
+		"/ui/sites/shop.example":            {"item.price", "errors: 20 %", a.shop.Jobs[0].ID, "80 %"},
+		"/ui/sites/idle.example":            {"not known", "muster scrape idle.example"},
+		"/ui/jobs/" + a.shop.Jobs[0].ID:     {"COMPLETE", "ALERT", "418", "3 records are written"},
+		"/ui/jobs/" + a.all.Sites[0].Job.ID: {"FAILED", "no start page could be fetched"},
 	} {
 		w := ask(t, h, "GET", path)
 		for _, text := range want {
@@ -170,7 +170,7 @@ func TestSitePages(t *testing.T) {
 			t.Errorf("%s: got policy %q, want default-src 'none' and no script", path, csp)
 		}
 	}
-	if w := ask(t, h, "GET", "/style.css"); w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/css") {
+	if w := ask(t, h, "GET", "/ui/style.css"); w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/css") {
 		t.Errorf("style: got %d %s, want 200 text/css", w.Code, w.Header().Get("Content-Type"))
 	}
 }
@@ -189,30 +189,31 @@ func TestSitesThatAreNotThere(t *testing.T) {
 		code int
 		says string
 	}{
-		"/api/sites/quotes.toscrape.con":     {404, `did you mean \"quotes.toscrape.com\"?`},
-		"/api/jobs/none":                     {404, "no such job"},
-		"/api/jobs?limit=-1":                 {400, "from 1 to 500"},
-		"/api/jobs?limit=501":                {400, "from 1 to 500"},
-		"/api/jobs?site=nowhere":             {404, "no site"},
-		"/api/site":                          {404, "/api/sites/SITE"},
-		"/sites/nowhere":                     {404, "no site"},
-		"/sites/%3Cscript%3E":                {404, "&lt;script&gt;"},
-		"/jobs/none":                         {404, "no such job"},
-		"/":                                  {200, "muster scrape SITE"},
-		"/api/sites/quotes.toscrape.com":     {200, `"health": ""`},
-		"/api/jobs":                          {200, `"jobs": []`},
-		"/api/jobs?site=quotes.toscrape.com": {200, `"jobs": []`},
+		"/sites/quotes.toscrape.con":           {404, `did you mean \"quotes.toscrape.com\"?`},
+		"/sites/quotes.toscrape.com?limit=0":   {400, "query.limit"},
+		"/sites/quotes.toscrape.com?limit=501": {400, "query.limit"},
+		"/sites?site=x":                        {400, "query.site"},
+		"/api/sites":                           {404, "/openapi.json"},
+		"/ui/sites/nowhere":                    {404, "no site"},
+		"/ui/sites/%3Cscript%3E":               {404, "&lt;script&gt;"},
+		"/ui/jobs/none":                        {404, "no such job"},
+		"/ui/":                                 {200, "muster scrape SITE"},
+		"/sites/quotes.toscrape.com":           {200, `"health":""`},
 	} {
 		if w := ask(t, h, "GET", path); w.Code != c.code || !strings.Contains(w.Body.String(), c.says) {
 			t.Errorf("%s: %d, want %d and %q:\n%s", path, w.Code, c.code, c.says, w.Body)
 		}
 	}
-	if w := ask(t, h, "POST", "/api/sites"); w.Code != http.StatusMethodNotAllowed {
-		t.Errorf("POST: %d", w.Code)
+	if w := ask(t, h, "GET", "/"); w.Code != http.StatusFound || w.Header().Get("Location") != "/ui/" {
+		t.Errorf("/: got %d to %q, want 302 to /ui/", w.Code, w.Header().Get("Location"))
+	}
+	cfg.Write = true
+	if w := ask(t, handler(t, cfg), "POST", "/sites"); w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
+		t.Errorf("POST: got %d, Allow %q; want 405, GET and HEAD", w.Code, w.Header().Get("Allow"))
 	}
 	cfg.Keys = []string{"a long enough key"}
 	h = handler(t, cfg)
-	for _, path := range []string{"/", "/api/sites", "/sites/x", "/jobs/x", "/style.css"} {
+	for _, path := range []string{"/", "/sites", "/ui/sites/x", "/ui/jobs/x", "/ui/style.css", "/openapi.json", "/nowhere"} {
 		if w := ask(t, h, "GET", path); w.Code != http.StatusUnauthorized {
 			t.Errorf("%s without the key: %d", path, w.Code)
 		}
@@ -235,7 +236,7 @@ func TestSitesWithoutRedis(t *testing.T) {
 	defer s.Close()
 	h := handler(t, Config{Client: client, Sites: s})
 	server.Kill()
-	for path, says := range map[string]string{"/": "It does not answer", "/api/sites": `"error": "list jobs: `, "/api/jobs/x": `"error"`} {
+	for path, says := range map[string]string{"/ui/": "It does not answer", "/sites": `"detail":"list jobs: `, "/ready": `"redis":"away"`} {
 		if w := ask(t, h, "GET", path); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), says) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}

@@ -23,17 +23,19 @@ import (
 
 // Config is every setting. It is plain data, and not changed once loaded.
 type Config struct {
-	DataDir   string    `yaml:"data_dir" rule:"required"`
-	Redis     Redis     `yaml:"redis"`
-	Log       Log       `yaml:"log"`
-	Network   Network   `yaml:"network"`
-	Workers   Workers   `yaml:"workers"`
-	Queue     Queue     `yaml:"queue"`
-	Proxies   Proxies   `yaml:"proxies"`
-	Sites     Sites     `yaml:"sites"`
-	Wait      Wait      `yaml:"wait"`
-	Dashboard Dashboard `yaml:"dashboard"`
-	Shutdown  Shutdown  `yaml:"shutdown"`
+	DataDir  string   `yaml:"data_dir" rule:"required"`
+	Redis    Redis    `yaml:"redis"`
+	Log      Log      `yaml:"log"`
+	Network  Network  `yaml:"network"`
+	Workers  Workers  `yaml:"workers"`
+	Queue    Queue    `yaml:"queue"`
+	Proxies  Proxies  `yaml:"proxies"`
+	Sites    Sites    `yaml:"sites"`
+	Wait     Wait     `yaml:"wait"`
+	API      API      `yaml:"api"`
+	Jobs     Jobs     `yaml:"jobs"`
+	Agents   Agents   `yaml:"agents"`
+	Shutdown Shutdown `yaml:"shutdown"`
 }
 
 // Redis says which Redis to work with.
@@ -208,13 +210,38 @@ type Wait struct {
 	Warn     time.Duration `yaml:"warn" range:"1s 24h"`
 }
 
-// Dashboard says where and to whom the web pages are served.
-type Dashboard struct {
+// API says where and to whom the HTTP interface and the web pages are served.
+type API struct {
 	Listen   string   `yaml:"listen" rule:"address"`
 	Enabled  bool     `yaml:"enabled"`
 	ReadOnly bool     `yaml:"read_only"`
 	Keys     []string `yaml:"keys" secret:"all"`
 	Hosts    []string `yaml:"hosts"`
+}
+
+// Jobs says how jobs of pipelines run, and what is kept of them.
+type Jobs struct {
+	Timeout       time.Duration `yaml:"timeout" range:"1m 8760h"`
+	StuckAfter    time.Duration `yaml:"stuck_after" range:"1m 168h"`
+	MaxRetries    int           `yaml:"max_retries" range:"0 1000"`
+	CheckEvery    time.Duration `yaml:"check_every" range:"1s 1h"`
+	Lease         time.Duration `yaml:"lease" range:"5s 10m"`
+	Keep          time.Duration `yaml:"keep" range:"1h 87600h" zero:"forever"`
+	Dedupe        string        `yaml:"dedupe" oneof:"allow join reject"`
+	Pipelines     string        `yaml:"pipelines"`
+	Documents     string        `yaml:"documents"`
+	MaxDocumentMB int           `yaml:"max_document_mb" range:"1 1024"`
+}
+
+// MaxDocumentBytes is how large a document may be.
+func (j Jobs) MaxDocumentBytes() int64 { return int64(j.MaxDocumentMB) << 20 }
+
+// Agents says which agents there are without registration, and where work may
+// be pushed to.
+type Agents struct {
+	Allow       []string      `yaml:"allow" rule:"urls"`
+	Static      []Agent       `yaml:"static"`
+	HealthEvery time.Duration `yaml:"health_every" range:"1s 1h"`
 }
 
 // Shutdown says how long an end may take.
@@ -273,8 +300,19 @@ func Default() Config {
 			Unknown:  1800 * time.Second,
 			Warn:     120 * time.Second,
 		},
-		Dashboard: Dashboard{Listen: "127.0.0.1:8080", ReadOnly: true},
-		Shutdown:  Shutdown{Drain: 30 * time.Second},
+		API: API{Listen: "127.0.0.1:8000", Enabled: true},
+		Jobs: Jobs{
+			Timeout:       168 * time.Hour,
+			StuckAfter:    time.Hour,
+			MaxRetries:    5,
+			CheckEvery:    30 * time.Second,
+			Lease:         30 * time.Second,
+			Keep:          720 * time.Hour,
+			Dedupe:        "join",
+			MaxDocumentMB: 64,
+		},
+		Agents:   Agents{HealthEvery: 15 * time.Second},
+		Shutdown: Shutdown{Drain: 30 * time.Second},
 	}
 }
 
@@ -286,4 +324,14 @@ func (c Config) WorkerLog() string {
 // Records is the folder where records go.
 func (c Config) Records() string {
 	return cmp.Or(c.Sites.Out, filepath.Join(c.DataDir, "records"))
+}
+
+// Pipelines is the folder of the definitions of pipelines.
+func (c Config) Pipelines() string {
+	return cmp.Or(c.Jobs.Pipelines, filepath.Join(c.DataDir, "pipelines"))
+}
+
+// Documents is the folder where the documents of jobs are stored.
+func (c Config) Documents() string {
+	return cmp.Or(c.Jobs.Documents, filepath.Join(c.DataDir, "documents"))
 }

@@ -105,13 +105,13 @@ proxies:
 sites:
   schedule: {quotes.toscrape.com: "0 */6 * * *"}
 wait: {buffer: 2, poll: 90}
-dashboard: {read_only: no}
+api: {read_only: yes}
 `)
 	l := load(t, Sources{
 		File: file,
 		Environ: []string{
 			"MUSTER_WORKERS__PROCESSES=3", "MUSTER_QUEUE__MAX_WORKERS=3", "MUSTER_LOG__LEVEL=", "PATH=/bin",
-			"MUSTER_QUEUE__MAX_PER_RESOLVER=a:1, b:2", "MUSTER_DASHBOARD__HOSTS=one, two",
+			"MUSTER_QUEUE__MAX_PER_RESOLVER=a:1, b:2", "MUSTER_API__HOSTS=one, two",
 			"MUSTER_SITES__SCHEDULE=shop=@every 1h; news = 1,2 3 * * *",
 		},
 		Flags: []FlagValue{{"--workers", "queue.max_workers", "4"}, {"--data-dir", "data_dir", "d"}},
@@ -123,7 +123,7 @@ dashboard: {read_only: no}
 	want.Proxies.Sources = SourcesAt("list.txt", "https://user:secret@example.org/x?token=hush")
 	want.Sites.Schedule = map[string]string{"shop": "@every 1h", "news": "1,2 3 * * *"}
 	want.Wait.Buffer, want.Wait.Poll = 2, 90*time.Second
-	want.Dashboard.ReadOnly, want.Dashboard.Hosts = false, []string{"one", "two"}
+	want.API.ReadOnly, want.API.Hosts = true, []string{"one", "two"}
 	if !reflect.DeepEqual(l.Config, want) {
 		t.Errorf("got  %+v\nwant %+v", l.Config, want)
 	}
@@ -140,7 +140,7 @@ dashboard: {read_only: no}
 	shown := map[string]any{
 		"proxies.sources": []string{"list.txt", "https://user:xxxxx@example.org/x?xxxxx"},
 		"wait.poll":       "1m30s", "proxies.refresh_every": "6h", "wait.floor": "10m", "wait.timeout": "0s",
-		"workers.processes": 3, "dashboard.read_only": false,
+		"workers.processes": 3, "api.read_only": true,
 	}
 	for _, s := range l.Settings() {
 		if want, ok := origins[s.Path]; ok && s.Origin.String() != want {
@@ -182,8 +182,21 @@ func TestBounds(t *testing.T) {
 		{"proxies.fallback", []string{"wait"}, []string{"direkt"}},
 		{"wait.buffer", []string{"1", "1.5"}, []string{"0.9", "NaN", "Inf", "x"}},
 		{"wait.timeout", []string{"0", "40m"}, []string{"500ms"}},
-		{"dashboard.listen", []string{":80", "[::1]:80"}, []string{"80", ""}},
-		{"dashboard.read_only", []string{"yes", "false"}, []string{"maybe"}},
+		{"api.listen", []string{":80", "[::1]:80"}, []string{"80", ""}},
+		{"api.read_only", []string{"yes", "false"}, []string{"maybe"}},
+		{"jobs.timeout", []string{"1m", "8760h"}, []string{"0", "59s", "8761h"}},
+		{"jobs.stuck_after", []string{"1m", "5m", "168h"}, []string{"0", "59s", "169h"}},
+		{"jobs.max_retries", []string{"0", "1000"}, []string{"-1", "1001", "x"}},
+		{"jobs.check_every", []string{"1s", "1h"}, []string{"0", "61m"}},
+		{"jobs.lease", []string{"5s", "10m"}, []string{"4s", "11m"}},
+		{"jobs.keep", []string{"0", "1h", "87600h"}, []string{"59m", "-1h", "87601h"}},
+		{"jobs.dedupe", []string{"allow", "join", "reject"}, []string{"deny", ""}},
+		{"jobs.max_document_mb", []string{"1", "1024"}, []string{"0", "1025"}},
+		{"agents.health_every", []string{"1s", "1h"}, []string{"0", "61m"}},
+		{"agents.allow", []string{"http://a:1/x", "https://a"}, []string{"a:1", "ftp://a", "http://u:p@a", "http://a?x"}},
+		{"agents.static", []string{`[{"role":"creator","url":"http://a:1"}]`, `[{"name":"x","roles":["a","b"],"url":"https://a","capacity":1000}]`},
+			[]string{`{}`, `[{}]`, `[{"role":"creator"}]`, `[{"url":"http://a:1"}]`, `[{"role":"a b","url":"http://a:1"}]`, `[{"role":"a","url":"a:1"}]`,
+				`[{"role":"a","url":"http://a:1","capacity":1001}]`, `[{"role":"a","url":"http://a:1"},{"role":"b","url":"http://a:1"}]`, `[{"rol":"a","url":"http://a:1"}]`}},
 		{"sites.schedule", []string{"a=0 * * * *", "a=@daily"}, []string{"a=hourly", "a=0 0 0 0 0 0 0", "a:b=@daily", "a=* * *"}},
 		{"sites.names", []string{"a,b.c"}, []string{"a b", "a{b}"}},
 		{"data_dir", []string{"x"}, []string{" "}},
@@ -211,6 +224,8 @@ func TestMessages(t *testing.T) {
 		"workers:\n  concurency: 3\n":                "muster.yaml:2:3: no setting workers.concurency, did you mean concurrency?",
 		"worker:\n  concurrency: 3\n":                "muster.yaml:1:1: no setting worker, did you mean workers?",
 		"workers:\n  max_per_host: 3\n":              "muster.yaml:2:3: no setting workers.max_per_host, did you mean queue.max_per_host?",
+		"dashboard: {listen: x}\n":                   "muster.yaml:1:1: no setting dashboard; the section dashboard is called api now, and listens at port 8000",
+		"agents:\n  static: [{rol: x}]\n":            "muster.yaml:2:11: agents.static: an agent is role: and url:",
 		"workers:\n  zebra: 3\n":                     "muster.yaml:2:3: no setting workers.zebra",
 		"workers:\n  concurrency: many\n":            `muster.yaml:2:16: workers.concurrency: "many" is not a whole number`,
 		"workers: 3\n":                               "muster.yaml:1:10: workers: settings are expected here",
@@ -306,7 +321,7 @@ func TestSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := load(t, Sources{File: example, Environ: []string{
-		"MUSTER_REDIS__URL_FILE=" + secret, "MUSTER_DASHBOARD__KEYS=s3same,s3same2", "MUSTER_PROXIES__JUDGE_KEY=s3same",
+		"MUSTER_REDIS__URL_FILE=" + secret, "MUSTER_API__KEYS=s3same,s3same2", "MUSTER_PROXIES__JUDGE_KEY=s3same",
 	}})
 	if l.Redis.URL != "redis://u:s3same@host:1/0" {
 		t.Errorf("url is %q", l.Redis.URL)

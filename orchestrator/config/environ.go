@@ -34,6 +34,8 @@ func (s setting) text() string {
 		return strings.Join(v, ",")
 	case []Source:
 		return sourcesText(v)
+	case []Agent:
+		return agentsText(v)
 	case map[string]int:
 		return pairs(v, ",", ":")
 	case map[string]string:

@@ -98,6 +98,9 @@ func (r *reader) isSection(path string) bool {
 // meant names the nearest setting or section: one beside it, or the same name
 // elsewhere.
 func (r *reader) meant(prefix, key string) string {
+	if prefix == "" && key == "dashboard" {
+		return renamed
+	}
 	var beside, elsewhere []string
 	for p := range r.byPath {
 		if rest, ok := strings.CutPrefix(p, prefix); ok {
@@ -168,6 +171,14 @@ func (r *reader) set(s setting, node ast.Node) error {
 				return fmt.Errorf("%s: %w", s.path, err)
 			}
 			*sources = list
+			return nil
+		}
+		if agents, ok := s.v.Addr().Interface().(*[]Agent); ok {
+			list, err := readAgents(seq.Values)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.path, err)
+			}
+			*agents = list
 			return nil
 		}
 		var values []string

@@ -98,6 +98,7 @@ func Load(src Sources) (*Loaded, error) {
 	errs := r.errs
 
 	errs = append(errs, l.readEnviron(env, all)...)
+	errs = append(errs, l.addAgentURLs(src.Environ)...)
 	for _, f := range src.Flags {
 		s, ok := byPath[f.Path]
 		if !ok {
@@ -127,6 +128,12 @@ func Load(src Sources) (*Loaded, error) {
 		return nil, errors.Join(errs...)
 	}
 	return l, nil
+}
+
+// Given reports whether a setting was given rather than left at its default.
+func (l *Loaded) Given(path string) bool {
+	_, ok := l.origins[path]
+	return ok
 }
 
 // located puts the place of a setting before an error on it.
@@ -204,6 +211,9 @@ func (l *Loaded) readEnviron(env map[string]string, all []setting) []error {
 			continue
 		}
 		hint := meant(name, names)
+		if strings.HasPrefix(name, "MUSTER_DASHBOARD__") {
+			hint = renamed
+		}
 		// Only ours have a double underscore; others, as from Kubernetes for a
 		// service named muster, are ignored.
 		if strings.Contains(name, "__") {

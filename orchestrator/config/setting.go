@@ -88,6 +88,12 @@ func (s setting) set(text string) error {
 			return fmt.Errorf("%s: %w", s.path, err)
 		}
 		*p = sources
+	case *[]Agent:
+		agents, err := parseAgents(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.path, err)
+		}
+		*p = agents
 	case *map[string]int, *map[string]string:
 		return s.setMap(text)
 	default:
@@ -164,7 +170,7 @@ func (s setting) isMap() bool  { return s.v.Kind() == reflect.Map }
 // check returns everything that is wrong with the value.
 func (s setting) check() []error {
 	var errs []error
-	for _, problem := range slices.Concat(s.checkWord(), s.checkRange(), s.checkSources(), s.checkRule()) {
+	for _, problem := range slices.Concat(s.checkWord(), s.checkRange(), s.checkSources(), s.checkAgents(), s.checkRule()) {
 		errs = append(errs, fmt.Errorf("%s: %w", s.path, problem))
 	}
 	return errs
@@ -212,6 +218,11 @@ func (s setting) checkSources() []error {
 	return errs
 }
 
+func (s setting) checkAgents() []error {
+	agents, _ := s.v.Interface().([]Agent)
+	return checkAgents(agents)
+}
+
 // checkRule holds the value to the tag rule.
 func (s setting) checkRule() []error {
 	switch s.tag.Get("rule") {
@@ -221,12 +232,20 @@ func (s setting) checkRule() []error {
 		}
 	case "address":
 		if _, _, err := net.SplitHostPort(s.v.String()); err != nil {
-			return []error{fmt.Errorf("%q is not an address to listen at; write host:port, as in 127.0.0.1:8080", s.v.String())}
+			return []error{fmt.Errorf("%q is not an address to listen at; write host:port, as in 127.0.0.1:8000", s.v.String())}
 		}
 	case "addresses":
 		if _, err := addressfilter.New(s.v.Interface().([]string)...); err != nil {
 			return []error{err}
 		}
+	case "urls":
+		var errs []error
+		for _, text := range s.v.Interface().([]string) {
+			if err := agentURL(text); err != nil {
+				errs = append(errs, err)
+			}
+		}
+		return errs
 	case "site":
 		var errs []error
 		for _, name := range s.v.Interface().([]string) {
@@ -322,6 +341,12 @@ func (s setting) shown() any {
 		out := make([]string, len(v))
 		for i, source := range v {
 			out[i] = source.shown()
+		}
+		return out
+	case []Agent:
+		out := make([]string, len(v))
+		for i, agent := range v {
+			out[i] = agent.shown()
 		}
 		return out
 	case []string:

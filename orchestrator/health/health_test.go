@@ -2,11 +2,8 @@ package health
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -163,29 +160,6 @@ func TestTwoOfOneName(t *testing.T) {
 	var r Registry
 	r.Add(answer("x", "", nil))
 	r.Add(answer("x", "", nil))
-}
-
-func TestHTTP(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		method string
-		err    error
-		code   int
-		status Status
-	}{
-		{"GET", nil, 200, OK}, {"GET", Degrade(errors.New("low")), 200, Degraded}, {"GET", errors.New("gone"), 503, Failed},
-		{"POST", nil, 405, ""},
-	} {
-		var r Registry
-		r.Add(answer("x", "fine", c.err))
-		w := httptest.NewRecorder()
-		r.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, "/health", http.NoBody))
-		var got Report
-		_ = json.Unmarshal(w.Body.Bytes(), &got)
-		if w.Code != c.code || got.Status != c.status {
-			t.Errorf("%s with %v: %d %s, want %d and %q", c.method, c.err, w.Code, w.Body, c.code, c.status)
-		}
-	}
 }
 
 // one asks a single check.

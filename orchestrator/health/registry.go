@@ -7,10 +7,8 @@ package health
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 )
@@ -201,21 +199,4 @@ func (e *entry) ask(ctx context.Context) (result Result) {
 func (e *entry) record(r Result, start time.Time) Result {
 	r.Name, r.At, r.Millis = e.Name, time.Now(), time.Since(start).Milliseconds()
 	return r
-}
-
-// ServeHTTP answers GET with a fresh report as JSON: with 200, or with 503 when
-// something has failed.
-func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if req.Method != http.MethodGet && req.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "only GET", http.StatusMethodNotAllowed)
-		return
-	}
-	report := r.Run(req.Context())
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	if report.Status == Failed {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-	_ = json.NewEncoder(w).Encode(report)
 }

@@ -1,54 +1,92 @@
 package job
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"strconv"
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
 
-	"github.com/redis/go-redis/v9"
+	"muster/orchestrator/event"
 )
 
-// key is one of the progress keys of a job, as tasks.ProgressKeys publishes
-// them: a string, expiring an hour after its last change.
-func key(prefix, id, name string) string { return prefix + ":" + id + ":" + name }
+// prefix begins all keys of jobs. They share a slot, so that one script can
+// change them together.
+const prefix = "muster:{jobs}:"
 
-// Keys are the progress keys of a job, read. A number that is missing is 0.
-type Keys struct {
-	Status          Status
-	TotalChunks     int
-	CompletedChunks int
-	ResultCount     int
-	Candidates      int // of a proxy refresh
-}
+// recordKey is the hash of a job; see record.go for its fields. Deleted with the job.
+func recordKey(id string) string { return prefix + "j:" + id }
 
-// ended reports whether the keys say that the job is over.
-func (k Keys) ended() bool { return k.Status == Complete || k.Status == Failed }
+// usageKey is a hash of what a job used: "<agent> <name>" → number; the name "items" counts assignments. Deleted with
+// the job.
+func usageKey(id string) string { return prefix + "u:" + id }
 
-// ReadKeys reads the progress keys of the job id. Keys that are not there are
-// no error: Status is Unknown then.
-func ReadKeys(ctx context.Context, rdb redis.UniversalClient, prefix, id string) (Keys, error) {
-	// One by one in a pipeline: in a cluster they lie on different nodes.
-	names := []string{"status", "total_chunks", "completed_chunks", "result_count", "candidates"}
-	replies := make([]*redis.StringCmd, len(names))
-	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, name := range names {
-			replies[i] = p.Get(ctx, key(prefix, id, name))
-		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return Keys{}, fmt.Errorf("read the progress keys of %s: %w", id, err)
-	}
-	keys := Keys{Status: Status(replies[0].Val())}
-	for i, number := range []*int{&keys.TotalChunks, &keys.CompletedChunks, &keys.ResultCount, &keys.Candidates} {
-		text := replies[i+1].Val()
-		if text == "" {
-			continue
-		}
-		if *number, err = strconv.Atoi(text); err != nil {
-			return keys, fmt.Errorf("progress key %s: %q is no number", key(prefix, id, names[i+1]), text)
-		}
-	}
-	return keys, nil
+// paceKey is a hash: steps of 10 s since the epoch → items that ended in it. Expires an hour after its last change.
+func paceKey(id string) string { return prefix + "p:" + id }
+
+// dependentsKey is a set of the jobs that come after a job. Deleted with the job.
+func dependentsKey(id string) string { return prefix + "after:" + id }
+
+// storeKey is a string: the random id of this store of jobs, by which a folder of documents is known to belong to it.
+const storeKey = prefix + "store"
+
+// seqKey is a string: the number of the job that was created last.
+const seqKey = prefix + "seq"
+
+// allKey and the four below are sorted sets of jobs, scored by their numbers. A job is in them until it is deleted.
+const allKey = prefix + "all"
+
+func kindKey(kind string) string     { return prefix + "kind:" + kind }
+func nameKey(name string) string     { return prefix + "name:" + name }
+func labelKey(label string) string   { return prefix + "label:" + label }
+func statusKey(status Status) string { return statusPrefix + string(status) }
+
+const statusPrefix = prefix + "status:"
+
+// contextKey is the same for a declared key of the context with a value. The value is hashed: it is as long as its
+// user likes.
+func contextKey(key, value string) string { return prefix + "context:" + key + ":" + digest(value) }
+
+// dedupeKey is a string: the newest job with this work (a hash of the request). Deleted with that job.
+func dedupeKey(work string) string { return prefix + "dedupe:" + work }
+
+// idempotencyKey is a hash of the job that a key made: job, body (a hash of the request). Expires after 24 hours.
+func idempotencyKey(key string) string { return prefix + "idem:" + digest(key) }
+
+// documentKey is a set of the jobs that have a document, by its hash. Vanishes with the last.
+func documentKey(hash string) string { return prefix + "doc:" + hash }
+
+// dayKey is a hash of what happened on a day: created and the terminal states → number of jobs. Expires after 40 days.
+func dayKey(day time.Time) string { return prefix + "day:" + day.UTC().Format(time.DateOnly) }
+
+// endedKey is a sorted set of the jobs that have ended, by when (unix ms).
+const endedKey = prefix + "ended"
+
+// cronKey is a sorted set of the jobs with a cron expression, by their next time (unix ms).
+const cronKey = prefix + "cron"
+
+// todoKey is a sorted set of the jobs that must be advanced again, by when (unix ms): what a process that dies leaves
+// undone is done from here.
+const todoKey = prefix + "todo"
+
+// readyKey is a sorted set of the jobs that may have work for a role or Go task, by their rank: the unix ms of their
+// creation, minus a minute for each point of priority.
+func readyKey(worker string) string { return prefix + "ready:" + worker }
+
+// dueKey is a sorted set of the jobs that will have work for a role or Go task, by when (unix ms).
+func dueKey(worker string) string { return prefix + "due:" + worker }
+
+// sweepKey is a string: the process that sweeps. Expires after two sweeps.
+const sweepKey = prefix + "sweep"
+
+// workChannel is the channel of the message that a job may have work; the message is the role.
+const workChannel = prefix + "work"
+
+// eventKeys are the streams that the event of a job is appended to.
+func eventKeys(id string) []string { return []string{event.AllKey(), event.JobKey(id)} }
+
+// queueName is the name of the work queue of a job.
+func queueName(id string) string { return "job:" + id }
+
+func digest(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:16])
 }

@@ -4,7 +4,7 @@ import "time"
 
 // rows are all rows, in the order of the report.
 func rows() []row {
-	check, million := shared(checkTenThousand), shared(queueMillion)
+	check, million, ask := shared(checkTenThousand), shared(queueMillion), shared(askMany)
 	return []row{
 		// These have no bar: they show how fast the machine is.
 		{name: "machine.redis_round_trip", unit: "µs", measure: redisRoundTrip, bar: reported},
@@ -69,5 +69,16 @@ func rows() []row {
 		{name: "sites.kills", unit: "share", rounds: 1, measure: scrapeWithKills, bar: atMost(1)},
 		// Four sites beside a fifth that answers 429, and without it.
 		{name: "sites.beside_backoff", unit: "pages/s", rounds: 3, measure: scrapeMany(true), yardstick: scrapeMany(false), bar: atLeast(0.95)},
+
+		{name: "jobs.create", unit: "jobs/s", rounds: 3, measure: createJobs(false), bar: atLeast(1000)},
+		{name: "jobs.create_http", unit: "jobs/s", rounds: 3, measure: createJobs(true), bar: atLeast(1000)},
+		// Eight agents by HTTP, beside heartbeats: requests with one script each. An item takes a share of a lease, a
+		// request and about six scripts: the assignment, the queue, the job, its usage and its pace.
+		{name: "jobs.settle_20000", unit: "items/s", rounds: 3, measure: settleItems, yardstick: heartbeats, bar: atLeast(0.08)},
+		// These come from one run, with 10,000 jobs of 100 items each, and one of 100,000.
+		{name: "jobs.list_p99", unit: "ms", rounds: 1, limit: 20 * time.Minute, measure: ask(func(a asked) float64 { return a.list.Seconds() * 1e3 }), bar: atMost(20)},
+		{name: "jobs.status_p99", unit: "ms", rounds: 1, limit: 20 * time.Minute, measure: ask(func(a asked) float64 { return a.status.Seconds() * 1e3 }), bar: atMost(20)},
+		{name: "jobs.progress_p99", unit: "ms", rounds: 1, limit: 20 * time.Minute, measure: ask(func(a asked) float64 { return a.progress.Seconds() * 1e3 }), bar: atMost(20)},
+		{name: "jobs.report_100000_memory", unit: "MB", rounds: 1, limit: 20 * time.Minute, measure: ask(func(a asked) float64 { return a.report }), bar: atMost(64)},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -112,8 +113,26 @@ func redisServer(t *testing.T) string {
 // run is a muster that runs, or has.
 type run struct {
 	cmd            *exec.Cmd
-	stdout, stderr bytes.Buffer // read them after done
+	stdout, stderr output
 	done           chan struct{}
+}
+
+// output is what a process has printed so far.
+type output struct {
+	mu      sync.Mutex // guards the rest
+	printed bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.printed.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.printed.String()
 }
 
 // muster starts the binary. Whatever becomes of the test, it ends with it.
@@ -308,7 +327,7 @@ type summary struct {
 func (r *run) summary(t *testing.T) summary {
 	t.Helper()
 	var s summary
-	if err := json.Unmarshal(r.stdout.Bytes(), &s); err != nil {
+	if err := json.Unmarshal([]byte(r.stdout.String()), &s); err != nil {
 		t.Fatalf("stdout is no summary: %v", err)
 	}
 	return s

@@ -38,7 +38,7 @@ type checker struct {
 // precise or the key is missing.
 func (c *checker) problemAt(at Pos, key, format string, args ...any) {
 	if w, ok := c.places[key]; ok && (w.At.Line > at.Line || w.At.Line == at.Line && w.At.Col > at.Col) {
-		at = Pos(w.At)
+		at = w.At
 	}
 	c.problems = append(c.problems, &Problem{File: c.file, At: at, Key: key, Text: fmt.Sprintf(format, args...)})
 }

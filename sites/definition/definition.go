@@ -378,7 +378,7 @@ func (d *Definition) File() string { return d.file }
 func (d *Definition) Problem(key, text string) *Problem {
 	at := d.At
 	if w, ok := d.places[key]; ok {
-		at = Pos(w.At)
+		at = w.At
 	}
 	return &Problem{File: d.file, At: at, Key: key, Text: text}
 }

@@ -25,7 +25,7 @@ func (s *Start) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 		d.Full(n, s, key)
 		return
 	}
-	s.At = Pos(yamlstrict.At(n))
+	s.At = yamlstrict.At(n)
 	s.URL, _ = d.Scalar(n, key, "a URL, or a mapping with url or template")
 }
 
@@ -35,7 +35,7 @@ func (l *Link) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 		d.Full(n, l, key)
 		return
 	}
-	l.At = Pos(yamlstrict.At(n))
+	l.At = yamlstrict.At(n)
 	l.CSS.decodeNode(d, n, key)
 }
 
@@ -45,7 +45,7 @@ func (x *Next) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 		d.Full(n, x, key)
 		return
 	}
-	x.At = Pos(yamlstrict.At(n))
+	x.At = yamlstrict.At(n)
 	x.CSS.decodeNode(d, n, key)
 }
 
@@ -56,9 +56,9 @@ func (rs *Records) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 		return
 	}
 	for _, p := range pairs {
-		r := Record{Name: p.Key, At: Pos(p.At)}
+		r := Record{Name: p.Key, At: p.At}
 		d.Full(p.Node, &r, yamlstrict.Join(key, p.Key))
-		r.At = Pos(p.At)
+		r.At = p.At
 		*rs = append(*rs, r)
 	}
 }
@@ -72,7 +72,7 @@ func (fs *Fields) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 	for _, p := range pairs {
 		f := Field{Name: p.Key}
 		d.Into(p.Node, &f, yamlstrict.Join(key, p.Key))
-		f.At = Pos(p.At)
+		f.At = p.At
 		*fs = append(*fs, f)
 	}
 }
@@ -125,7 +125,7 @@ func (s *Source) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 		d.Full(n, s, key)
 		return
 	}
-	s.At = Pos(yamlstrict.At(n))
+	s.At = yamlstrict.At(n)
 	s.CSS.decodeNode(d, n, key)
 }
 

@@ -188,5 +188,5 @@ func (p *Path) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 		return
 	}
 	*p = path
-	p.At = Pos(yamlstrict.At(n))
+	p.At = yamlstrict.At(n)
 }

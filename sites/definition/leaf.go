@@ -140,7 +140,7 @@ func (s *Selector) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 		return
 	}
 	*s = sel
-	s.At = Pos(yamlstrict.At(n))
+	s.At = yamlstrict.At(n)
 }
 
 // XPath is a Selector that is always XPath.
@@ -156,7 +156,7 @@ func (x *XPath) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 		d.Fail(n, key, "%s", err)
 		return
 	}
-	x.Selector = Selector{Text: text, At: Pos(yamlstrict.At(n)), xpath: q}
+	x.Selector = Selector{Text: text, At: yamlstrict.At(n), xpath: q}
 }
 
 // Pattern is a regular expression, compiled when the definition is loaded.
@@ -212,7 +212,7 @@ func (p *Pattern) decodeNode(d *yamlstrict.Decoder, n ast.Node, key string) {
 		d.Fail(n, key, "bad regular expression %q: %s; the syntax is RE2, which has no look-around and no back-references", text, err)
 		return
 	}
-	p.Regexp, p.At = re, Pos(yamlstrict.At(n))
+	p.Regexp, p.At = re, yamlstrict.At(n)
 }
 
 // Size is a number of bytes, written as 500kB, 16MiB or a bare number.

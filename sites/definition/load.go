@@ -143,7 +143,7 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 // Parse reads a definition from data; file is the name in its problems.
 func Parse(file string, data []byte) (*Definition, error) {
 	if len(data) > maxFile {
-		return nil, Problems{{File: file, At: Pos{1, 1}, Text: "longer than 1 MiB; that is no site definition"}}
+		return nil, Problems{{File: file, At: Pos{Line: 1, Col: 1}, Text: "longer than 1 MiB; that is no site definition"}}
 	}
 	def := defaults()
 	def.file, def.source = file, slices.Clone(data)
@@ -158,13 +158,13 @@ func Parse(file string, data []byte) (*Definition, error) {
 	isMapping := d.Decode(data, def)
 	c := &checker{file: file, places: d.Places}
 	for _, p := range d.Problems {
-		c.problems = append(c.problems, &Problem{File: file, At: Pos(p.At), Key: p.Key, Text: p.Text})
+		c.problems = append(c.problems, &Problem{File: file, At: p.At, Key: p.Key, Text: p.Text})
 	}
 	if isMapping {
 		c.check(def)
 	}
 	if len(c.problems) > 0 {
-		return nil, c.problems.sorted()
+		return nil, c.problems.Sorted()
 	}
 	def.places = d.Places
 	return def, nil

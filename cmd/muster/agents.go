@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator"
+	"muster/orchestrator/agent"
+	"muster/orchestrator/monitor"
+)
+
+func agentsCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:  "agents",
+		Usage: "list, show, drain and remove agents: the programs that do the work of jobs",
+		Description: `Agents register with the HTTP interface of muster start, or are in the setting
+agents.static.
+
+    muster agents list`,
+		Subcommands: []*cli.Command{
+			{
+				Name: "list", Usage: "list the agents, with their state and load",
+				Description: "    muster agents list --role creator",
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "role", Usage: "only agents of `ROLE`"},
+					progressFlag(), jsonFlag(),
+				},
+				Action: onAgents(env, 0, 0, listAgents),
+			},
+			{
+				Name: "show", Usage: "show an agent", ArgsUsage: "AGENT",
+				Description: `AGENT is the id or the name.
+
+    muster agents show reviewer-1`,
+				Flags:  []cli.Flag{progressFlag(), jsonFlag()},
+				Action: onAgents(env, 1, 1, showAgent),
+			},
+			{
+				Name: "drain", Usage: "give an agent no new work; what it works on continues", ArgsUsage: "AGENT",
+				Description: `    muster agents drain reviewer-1
+    muster agents drain reviewer-1 --undo`,
+				Flags:  []cli.Flag{&cli.BoolFlag{Name: "undo", Usage: "give it work again"}, progressFlag()},
+				Action: onAgents(env, 1, 1, drainAgent),
+			},
+			{
+				Name: "remove", Usage: "forget an agent; what it works on goes to others", ArgsUsage: "AGENT",
+				Description: `An agent that still runs must register again.
+
+    muster agents remove reviewer-1`,
+				Flags:  []cli.Flag{progressFlag()},
+				Action: onAgents(env, 1, 1, removeAgent),
+			},
+		},
+	}
+}
+
+// onAgents is the action of a command on agents.
+func onAgents(env environment, least, most int, fn func(context.Context, *cli.Context, environment, *agent.Service) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		return withJobs(env, c, least, most, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
+			return fn(ctx, c, env, o.Agents)
+		})
+	}
+}
+
+func listAgents(ctx context.Context, c *cli.Context, env environment, agents *agent.Service) error {
+	list, err := agents.List(ctx)
+	if err != nil {
+		return err
+	}
+	if role := c.String("role"); role != "" {
+		list = slices.DeleteFunc(list, func(a agent.Agent) bool { return !slices.Contains(a.Roles, role) })
+	}
+	if len(list) == 0 && !c.Bool("json") {
+		fmt.Fprintln(env.stdout, "No agents found")
+		return nil
+	}
+	return show(env, c, list, []string{"AGENT", "ROLES", "STATE", "LOAD", "DONE", "FAILED", "SEEN"}, func(a agent.Agent) []string {
+		return []string{cell(a.Name, 20), cell(strings.Join(a.Roles, ","), 18), a.State, fmt.Sprintf("%d/%d", a.Held, a.Capacity),
+			fmt.Sprint(a.Done), fmt.Sprint(a.Failed), age(a.LastSeen)}
+	})
+}
+
+// findAgent returns the agent of an id, or the only one of a name.
+func findAgent(ctx context.Context, agents *agent.Service, name string) (agent.Agent, error) {
+	list, err := agents.List(ctx)
+	if err != nil {
+		return agent.Agent{}, err
+	}
+	var found, names []string
+	var one agent.Agent
+	for _, a := range list {
+		if a.ID == name {
+			return a, nil
+		}
+		if names = append(names, a.Name); a.Name == name {
+			found, one = append(found, a.ID), a
+		}
+	}
+	switch len(found) {
+	case 1:
+		return one, nil
+	case 0:
+		return one, fmt.Errorf("no agent %q%s; see muster agents list", name, suggest(name, names))
+	}
+	return one, fmt.Errorf("%d agents have the name %s; use an id: %s", len(found), name, strings.Join(found, ", "))
+}
+
+func showAgent(ctx context.Context, c *cli.Context, env environment, agents *agent.Service) error {
+	a, err := findAgent(ctx, agents, c.Args().First())
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return printJSON(env.stdout, a)
+	}
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(env.stdout, "%-11s %s\n", name, value)
+		}
+	}
+	line("agent", a.ID)
+	line("name", a.Name)
+	line("roles", strings.Join(a.Roles, ", "))
+	line("state", a.State)
+	line("load", fmt.Sprintf("%d of %d", a.Held, a.Capacity))
+	line("url", a.URL)
+	line("breaker", a.Breaker)
+	line("done", fmt.Sprintf("%d, failed %d", a.Done, a.Failed))
+	line("usage", pairs(a.Usage))
+	line("labels", pairs(a.Labels))
+	if !a.Registered.IsZero() {
+		line("registered", a.Registered.Format(time.RFC3339))
+	}
+	if !a.LastSeen.IsZero() {
+		line("last seen", a.LastSeen.Format(time.RFC3339))
+	}
+	line("works on", a.CurrentJob)
+	line("activity", a.Activity)
+	line("last error", a.LastError)
+	return nil
+}
+
+// pairs are the values of a map by their keys.
+func pairs[V any](m map[string]V) string {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, fmt.Sprintf("%s=%v", key, m[key]))
+	}
+	return strings.Join(list, ", ")
+}
+
+func drainAgent(ctx context.Context, c *cli.Context, env environment, agents *agent.Service) error {
+	a, err := findAgent(ctx, agents, c.Args().First())
+	if err != nil {
+		return err
+	}
+	if c.Bool("undo") {
+		return done(env, agents.Drain(ctx, a.ID, false), "gets work again: %s", a.Name)
+	}
+	return done(env, agents.Drain(ctx, a.ID, true), "gets no new work: %s, and works on %d", a.Name, a.Held)
+}
+
+func removeAgent(ctx context.Context, c *cli.Context, env environment, agents *agent.Service) error {
+	a, err := findAgent(ctx, agents, c.Args().First())
+	if err != nil {
+		return err
+	}
+	if err := agents.Remove(ctx, a.ID); !errors.Is(err, agent.ErrNoAgent) { // gone meanwhile
+		return done(env, err, "removed: %s", a.Name)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator/job"
+)
+
+func jobsItemsCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name: "items", Usage: "list the items of a job", ArgsUsage: "JOB",
+		Description: `    muster jobs items JOB --state review
+    muster jobs items JOB --json | jq '.items[].text'`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "state", Aliases: []string{"status"}, Usage: "only items in `STATE`: pending, validating, integrated, rejected, failed or review"},
+			&cli.IntFlag{Name: "limit", Usage: "at most `N`, from 1 to 1000", Value: 100},
+			&cli.StringFlag{Name: "cursor", Usage: "continue behind a page: `NEXT` of its JSON"},
+			jobIDFlag(), progressFlag(), jsonFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			limit, err := within(c, "limit", 1, 1000)
+			if err != nil {
+				return err
+			}
+			if err := oneOf("state", c.String("state"), job.ItemStatuses); err != nil {
+				return err
+			}
+			return onJob(env, func(ctx context.Context, c *cli.Context, s jobScope, j job.Job) error {
+				if err := hasItems(j); err != nil {
+					return err
+				}
+				return s.listItems(ctx, c, j, job.ItemFilter{Status: job.ItemStatus(c.String("state")), Cursor: c.String("cursor"), Limit: limit})
+			})(c)
+		},
+	}
+}
+
+// hasItems returns an error for a job whose items are not kept with it.
+func hasItems(j job.Job) error {
+	switch j.Kind {
+	case job.KindPipeline:
+		return nil
+	case job.KindScrape:
+		return fmt.Errorf("job %s is a scrape: its pages are counted, and its report has those that failed; see muster jobs status %s", j.ID, j.ID)
+	case job.KindQueue:
+		return fmt.Errorf("job %s is a run of the queue %s: see muster queue stats --queue %s", j.ID, j.Name, j.Name)
+	}
+	return fmt.Errorf("job %s is a refresh of the proxies: it has no items; see muster proxies list", j.ID)
+}
+
+func (s jobScope) listItems(ctx context.Context, c *cli.Context, j job.Job, f job.ItemFilter) error {
+	all, limit := job.ItemPage{Items: []job.Item{}}, f.Limit
+	for len(all.Items) < limit { // a page may be short
+		f.Limit = limit - len(all.Items)
+		page, err := s.jobs.Items(ctx, j.ID, f)
+		if err != nil {
+			return noJobID(j.ID, err)
+		}
+		all.Items = append(all.Items, page.Items...)
+		if all.Next = page.Next; page.Next == "" {
+			break
+		}
+		f.Cursor = page.Next
+	}
+	if c.Bool("json") {
+		return printJSON(s.env.stdout, all)
+	}
+	if len(all.Items) == 0 {
+		fmt.Fprintln(s.env.stdout, "No items found")
+		return nil
+	}
+	t := newTable(s.env.stdout, "ITEM", "STATE", "STAGE", "RETRIES", "TEXT")
+	for _, it := range all.Items {
+		t.row(cell(it.Key, 20), string(it.Status), cell(orDash(it.Stage), 10), fmt.Sprint(it.RetryCount), cell(whatOf(it), 24))
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	if all.Next != "" {
+		fmt.Fprintf(s.env.stderr, "there are more: --cursor %s\n", all.Next)
+	}
+	return nil
+}
+
+// whatOf is what an item is about: why it ended badly, or its name or text.
+func whatOf(it job.Item) string {
+	text := cmp.Or(it.Name, it.Text)
+	switch it.Status {
+	case job.ItemRejected:
+		text = cmp.Or(it.RejectionReason, text)
+	case job.ItemFailed, job.ItemReview:
+		text = cmp.Or(it.LastError, text)
+	}
+	return strings.Join(strings.Fields(text), " ")
+}
+
+func jobsDecideCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name: "decide", Usage: "accept or reject an item that waits for review", ArgsUsage: "JOB ITEM accept|reject",
+		Description: `An item whose last attempt has failed waits for review where its stage says so.
+
+    muster jobs items JOB --state review
+    muster jobs decide JOB R-12 reject --reason 'not in the document'`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "reason", Usage: "why, as `TEXT`; needed to reject"},
+			&cli.StringFlag{Name: "by", Usage: "the `NAME` of who decides", DefaultText: "the user"},
+			progressFlag(), jsonFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			if err := arguments(c, 3, 3); err != nil {
+				return err
+			}
+			verdict := c.Args().Get(2)
+			d := job.Decision{Accept: verdict == "accept", Reason: c.String("reason"), By: cmp.Or(c.String("by"), userOf(env))}
+			switch {
+			case verdict != "accept" && verdict != "reject":
+				return usageError{fmt.Errorf("%q is no decision%s; say accept or reject", verdict, suggest(verdict, []string{"accept", "reject"}))}
+			case !d.Accept && d.Reason == "":
+				return usageError{errors.New("to reject an item needs a --reason")}
+			}
+			return onJobs(env, 3, 3, func(ctx context.Context, c *cli.Context, s jobScope) error {
+				id, key := c.Args().Get(0), c.Args().Get(1)
+				it, err := s.jobs.Decide(ctx, id, key, d)
+				switch {
+				case errors.Is(err, job.ErrNoItem):
+					return fmt.Errorf("item %s of job %s: %w; see muster jobs items %s --state review", key, id, job.ErrNoItem, id)
+				case errors.Is(err, job.ErrNotReview):
+					return fmt.Errorf("item %s of job %s: %w; see muster jobs items %s --state review", key, id, job.ErrNotReview, id)
+				case err != nil:
+					return noJobID(id, err)
+				case c.Bool("json"):
+					return printJSON(env.stdout, it)
+				}
+				fmt.Fprintf(env.stdout, "Item %s: %s\n", it.Key, it.Status)
+				return nil
+			})(c)
+		},
+	}
+}
+
+// userOf is the name of the user of the process.
+func userOf(env environment) string {
+	for _, v := range env.environ {
+		for _, name := range []string{"USER=", "LOGNAME=", "USERNAME="} {
+			if user, ok := strings.CutPrefix(v, name); ok && user != "" {
+				return user
+			}
+		}
+	}
+	return "command line"
+}

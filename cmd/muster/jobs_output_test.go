@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"muster/orchestrator/event"
+	"muster/orchestrator/job"
+)
+
+// quiet is an environment with standard input, and what was written.
+func quiet(in string) (env environment, out, errs *bytes.Buffer) {
+	out, errs = &bytes.Buffer{}, &bytes.Buffer{}
+	return environment{stdin: strings.NewReader(in), stdout: out, stderr: errs}, out, errs
+}
+
+func TestListOfJobsFitsATerminal(t *testing.T) {
+	t.Parallel()
+	env, out, _ := quiet("")
+	jobs := []job.Job{
+		{ID: "0b5c9a3e-8a55-4f6f-9d38-5c2a5a0f3f10", Name: "a-pipeline-with-quite-a-long-name", Status: job.Processing, CreatedAt: time.Now().Add(-90 * time.Minute),
+			Items: job.Counts{Total: 120, Integrated: 80, Rejected: 10, Failed: 1}, Waiting: "no agent of role " + strings.Repeat("x", 100)},
+		{ID: "scrape_shop_example_0123abcd", Name: "shop.example", Status: job.Completed, CreatedAt: time.Now().Add(-72 * time.Hour)},
+	}
+	if err := printJobs(env, jobs); err != nil {
+		t.Fatal(err)
+	}
+	text := out.String()
+	for line := range strings.Lines(text) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 {
+			t.Errorf("%d characters: %q", n, line)
+		}
+	}
+	for _, want := range []string{"JOB ", "a-pipeline-", "…", "processing  91/120  1h ago\n  waiting: no agent of role xxx", "shop.example ", "completed   0/0     3d ago"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("got\n%s\nwant %q in it", text, want)
+		}
+	}
+	if strings.Contains(text, "\x1b") {
+		t.Errorf("got colours in what is no terminal: %q", text)
+	}
+}
+
+func TestStuckJobsAreListedWithTheReason(t *testing.T) {
+	t.Parallel()
+	env, out, _ := quiet("")
+	list := []job.Stuck{{JobID: "0b5c9a3e-8a55-4f6f-9d38-5c2a5a0f3f10", Name: "default", Stage: "validate", Reason: "no agent of role validator",
+		Since: time.Now().Add(-2 * time.Hour), Recoveries: 1}}
+	if err := printStuck(env, list); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := out.String(), "default  validate  1           2h ago\n  no agent of role validator\n"; !strings.Contains(got, want) {
+		t.Errorf("got %q, want %q in it", got, want)
+	}
+}
+
+func TestStatesHaveColours(t *testing.T) {
+	t.Parallel()
+	on := painter{true}
+	for text, want := range map[string]string{"completed": "\x1b[32mcompleted\x1b[0m", "failed": "\x1b[31mfailed\x1b[0m", "created": "created", "7/9": "7/9"} {
+		if got := on.status(text); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if got := (painter{}).status(text); got != text {
+			t.Errorf("without colours: got %q, want %q", got, text)
+		}
+	}
+}
+
+func TestStatusNamesTheStagesOfTheDefaultPipelineByRole(t *testing.T) {
+	t.Parallel()
+	j := job.Job{ID: "j1", Kind: job.KindPipeline, Name: "default", Status: job.Processing, Prompt: strings.Repeat("p", 100), Waiting: "no agent of role validator",
+		Stages: []job.Stage{
+			{Name: "create", Role: "creator", Status: job.StageCompleted, Agent: "a1"},
+			{Name: "validate", Role: "validator", Status: job.StageProcessing, Pending: 3, Processing: 1},
+		},
+		Items: job.Counts{Total: 10, Integrated: 4, Pending: 3, Validating: 1, Rejected: 1, Failed: 1}, ErrorMessage: "none"}
+	env, out, _ := quiet("")
+	printStatus(env, j)
+	for _, want := range []string{
+		"Job ID: j1\n", "Status: processing\n", "Waiting: no agent of role validator\n", "Creator Status: completed (agent a1)\n",
+		"Validator Status: processing (3 items pending, 1 in work)\n", "Prompt: " + strings.Repeat("p", 79) + "…\n",
+		"Items:\n  Total:      10\n  Integrated: 4\n  Pending:    3\n", "  Progress:   60.0%\n", "\nError: none\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("got\n%s\nwant %q in it", out, want)
+		}
+	}
+	j.Name = "compliance"
+	env, out, _ = quiet("")
+	printStatus(env, j)
+	if !strings.Contains(out.String(), "Create Status: completed") {
+		t.Errorf("another pipeline: got\n%s\nwant its stages by name", out)
+	}
+}
+
+func TestProgressHasAnEstimate(t *testing.T) {
+	t.Parallel()
+	eta := 5400.0
+	for want, p := range map[string]job.Progress{
+		"ETA: 1.5 hours\n":     {Status: job.Processing, ETASeconds: &eta, Percent: 12.34, ElapsedSeconds: 61},
+		"ETA: unknown\n":       {Status: job.Processing},
+		"Elapsed: 2.0 hours\n": {Status: job.Completed, ElapsedSeconds: 7200},
+	} {
+		env, out, _ := quiet("")
+		printProgress(env, p)
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("got\n%s\nwant %q in it", out, want)
+		}
+	}
+	if got, want := trackOf(job.Progress{Percent: 12.3, Items: job.Counts{Integrated: 1, Pending: 6, Rejected: 2}}).Note, "Progress: 12.3% | Integrated: 1 | Pending: 6 | Rejected: 2"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestConfirmWantsAYes(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]bool{"y\n": true, "YES\n": true, "y": true, "n\n": false, "\n": false, "maybe\n": false} {
+		env, _, errs := quiet(in)
+		got, err := jobScope{env: env}.confirm(bufio.NewReader(env.stdin), "Are you sure you want to cancel this job?")
+		if err != nil || got != want {
+			t.Errorf("%q: got %v, %v, want %v", in, got, err, want)
+		}
+		if q := "Are you sure you want to cancel this job? [y/N] "; errs.String() != q {
+			t.Errorf("got the question %q, want %q", errs, q)
+		}
+	}
+	env, _, _ := quiet("")
+	_, err := jobScope{env: env}.confirm(bufio.NewReader(env.stdin), "?")
+	wantUsage(t, "no answer", err, "--force")
+}
+
+func TestDifferencesAreOneObject(t *testing.T) {
+	t.Parallel()
+	for name, list := range map[string][]job.Difference{
+		"none": nil,
+		"some": {{Key: "a", Change: "new", B: &job.Item{Key: "a", Text: "x"}}, {Key: "b", Change: "gone", A: &job.Item{Key: "b"}}},
+	} {
+		var out bytes.Buffer
+		d := newDifferences(&out, true, [2]string{"j1", "j2"})
+		for _, one := range list {
+			d.counts[one.Change]++
+			if err := d.add(one); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := d.end(); err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			A, B        string
+			Differences []job.Difference
+			Counts      map[string]int
+		}
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, out.String())
+		}
+		if got.A != "j1" || got.B != "j2" || len(got.Differences) != len(list) || got.Counts["new"] != min(1, len(list)) || len(got.Counts) != 4 {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+}
+
+// batches is a stream of events.
+type batches []event.Batch
+
+func (b *batches) Read(context.Context, string, string, int, time.Duration) (event.Batch, error) {
+	if len(*b) == 0 {
+		return event.Batch{}, context.Canceled
+	}
+	one := (*b)[0]
+	*b = (*b)[1:]
+	return one, nil
+}
+
+func TestEventsAreFollowedUntilTheJobHasEnded(t *testing.T) {
+	t.Parallel()
+	env, out, errs := quiet("")
+	from := batches{
+		{Events: []event.Event{{ID: "1-0", Type: "job.created", Job: "j1"}}, Next: "1-0", Gap: true},
+		{Next: "1-0"},
+		{Events: []event.Event{{ID: "2-0", Type: "job.completed", Job: "j1", Data: json.RawMessage(`{"n": 1}`)}}, Next: "2-0"},
+		{Next: "2-0"},
+	}
+	err := jobScope{env: env}.events(t.Context(), &from, job.Job{ID: "j1", Status: job.Processing}, "0", true, true)
+	if err != nil || len(from) != 0 {
+		t.Errorf("got %v, and %d batches unread", err, len(from))
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 2 || !strings.Contains(lines[1], `"type":"job.completed"`) {
+		t.Errorf("got %q, want two events, each on a line", lines)
+	}
+	if !strings.Contains(errs.String(), "no longer kept") {
+		t.Errorf("got %q, want a word about the gap", errs)
+	}
+}
+
+func TestEventsOfAJobFitATerminal(t *testing.T) {
+	t.Parallel()
+	env, out, _ := quiet("")
+	long := json.RawMessage(`{"error": "` + strings.Repeat("x", 200) + `"}`)
+	from := batches{{Events: []event.Event{{Type: "job.started", Job: "j1"}, {Type: "stage.completed", Job: "j1", Data: long}}, Next: "2-0"}, {Next: "2-0"}}
+	if err := (jobScope{env: env}).events(t.Context(), &from, job.Job{ID: "j1", Status: job.Completed}, "0", false, false); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	if len(lines) != 2 || !strings.HasSuffix(lines[1], "…") {
+		t.Errorf("got %q, want two events, the data of the second cut", lines)
+	}
+	for _, line := range lines {
+		if utf8.RuneCountInString(line) > 80 || strings.TrimRight(line, " ") != line {
+			t.Errorf("got %q, want at most 80 characters, the last no space", line)
+		}
+	}
+}
+
+func TestStageSaysWhyItFailed(t *testing.T) {
+	t.Parallel()
+	for want, st := range map[string]job.Stage{
+		"failed (broken)":                   {Status: job.StageFailed, Error: "broken"},
+		"failed (attempt 2 failed: broken)": {Status: job.StageFailed, Error: "broken", Attempts: 2},
+		"processing (agent a1, 3 in work)":  {Status: job.StageProcessing, Agent: "a1", Processing: 3},
+		"processing (7 items pending)":      {Status: job.StageProcessing, Pending: 7},
+		"pending":                           {Status: job.StagePending},
+	} {
+		if got := stageText(st, painter{}); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,277 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator/job"
+	"muster/orchestrator/pipeline"
+	"muster/sites"
+)
+
+func jobsStatusCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name: "status", Aliases: []string{"show"}, ArgsUsage: "JOB",
+		Usage: "show how far a job is; of a scrape, its pages, and its report when it has ended",
+		Description: `    muster jobs status JOB
+    muster jobs status JOB --progress      with the time that is left
+    muster jobs status JOB --failed        the items that failed, and why`,
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "progress", Usage: "show the progress, with an estimate of the time that is left"},
+			&cli.BoolFlag{Name: "report", Usage: "print the whole report, as jobs report does"},
+			&cli.BoolFlag{Name: "rejected", Usage: "list the items that were rejected"},
+			&cli.BoolFlag{Name: "failed", Usage: "list the items that failed"},
+			jobIDFlag(), jsonFlag(),
+		},
+		Action: onJob(env, showStatus),
+	}
+}
+
+// showStatus prints what the flags of jobs status ask for.
+func showStatus(ctx context.Context, c *cli.Context, s jobScope, j job.Job) error {
+	parts := 0
+	for _, name := range []string{"progress", "report", "rejected", "failed"} {
+		if c.Bool(name) {
+			parts++
+		}
+	}
+	switch {
+	case parts > 1:
+		return usageError{errors.New("jobs status: use one of --progress, --report, --rejected and --failed")}
+	case c.Bool("progress"):
+		return s.showProgress(ctx, c, j)
+	case c.Bool("report"):
+		format := "text"
+		if c.Bool("json") {
+			format = "json"
+		}
+		return s.writeReport(ctx, s.env.stdout, j, format)
+	case c.Bool("rejected"):
+		return s.showEnded(ctx, c, j, job.ItemRejected)
+	case c.Bool("failed"):
+		return s.showEnded(ctx, c, j, job.ItemFailed)
+	}
+	return s.showJob(ctx, j, c.Bool("json"))
+}
+
+// jobView is a job in JSON: a scrape with what only scrapes have.
+type jobView struct {
+	job.Job
+	Scrape *sites.Job `json:"scrape,omitempty"`
+}
+
+// showJob prints a job: a scrape as its pages and report.
+func (s jobScope) showJob(ctx context.Context, j job.Job, asJSON bool) error {
+	view := jobView{Job: j}
+	if j.Kind == job.KindScrape {
+		switch scrape, err := s.system.Sites.Job(ctx, j.ID); {
+		case err == nil:
+			view.Scrape = &scrape
+		case !errors.Is(err, sites.ErrNoJob): // its pages are no longer kept
+			return err
+		}
+	}
+	switch {
+	case asJSON:
+		return printJSON(s.env.stdout, view)
+	case view.Scrape != nil:
+		return printJob(s.env, *view.Scrape)
+	}
+	printStatus(s.env, j)
+	return nil
+}
+
+// printStatus prints the state of a job.
+func printStatus(env environment, j job.Job) {
+	paint := newPainter(env)
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(env.stdout, "%s: %s\n", name, value)
+		}
+	}
+	at := func(name string, t time.Time) {
+		if !t.IsZero() {
+			line(name, t.Format(time.RFC3339))
+		}
+	}
+	line("Job ID", j.ID)
+	line(map[string]string{job.KindPipeline: "Pipeline", job.KindScrape: "Site", job.KindQueue: "Queue"}[j.Kind], j.Name)
+	if j.Kind == job.KindRefresh {
+		line("Refresh", j.Name)
+	}
+	line("Status", paint.status(string(j.Status)))
+	line("Waiting", j.Waiting)
+	for _, st := range j.Stages {
+		line(stageTitle(j.Name, st)+" Status", stageText(st, paint))
+	}
+	line("Prompt", cell(j.Prompt, shownPrompt))
+	if d := j.Document; d != nil {
+		line("Document", fmt.Sprintf("%s (%d bytes)", d.Name, d.Size))
+	}
+	if j.Priority != 0 {
+		line("Priority", fmt.Sprint(j.Priority))
+	}
+	line("Labels", strings.Join(j.Labels, ", "))
+	line("After", strings.Join(j.After, ", "))
+	line("Version of", j.VersionOf)
+	line("Cron", j.Cron)
+	at("Begins", j.At)
+	at("Created", j.CreatedAt)
+	at("Started", j.StartedAt)
+	at("Completed", j.CompletedAt)
+	fmt.Fprint(env.stdout, "\nItems:\n")
+	printCounts(env, j.Items)
+	if j.ErrorMessage != "" {
+		line("\nError", j.ErrorMessage)
+	}
+}
+
+// printCounts prints the items of a job by state.
+func printCounts(env environment, n job.Counts) {
+	for _, c := range []struct {
+		name  string
+		n     int64
+		shown bool
+	}{
+		{"Total", n.Total, true}, {"Integrated", n.Integrated, true}, {"Pending", n.Pending, true}, {"Validating", n.Validating, n.Validating > 0},
+		{"Rejected", n.Rejected, true}, {"Failed", n.Failed, true}, {"Review", n.Review, n.Review > 0},
+	} {
+		if c.shown {
+			fmt.Fprintf(env.stdout, "  %-12s%d\n", c.name+":", c.n)
+		}
+	}
+	percent := 0.0
+	if n.Total > 0 {
+		percent = 100 * float64(n.Processed()) / float64(n.Total)
+	}
+	fmt.Fprintf(env.stdout, "  %-12s%.1f%%\n", "Progress:", percent)
+}
+
+// stageTitle names a stage: by its role in the default pipeline.
+func stageTitle(of string, st job.Stage) string {
+	name := st.Name
+	if of == pipeline.Default && st.Role != "" {
+		name = st.Role
+	}
+	return strings.ToUpper(name[:min(1, len(name))]) + name[min(1, len(name)):]
+}
+
+// stageText is the state of a stage, with what is known of it.
+func stageText(st job.Stage, paint painter) string {
+	text := paint.status(string(st.Status))
+	var more []string
+	if st.Agent != "" {
+		more = append(more, "agent "+st.Agent)
+	}
+	if st.Pending > 0 {
+		more = append(more, fmt.Sprintf("%d items pending", st.Pending))
+	}
+	if st.Processing > 0 {
+		more = append(more, fmt.Sprintf("%d in work", st.Processing))
+	}
+	switch {
+	case st.Error != "" && st.Attempts > 0:
+		more = append(more, fmt.Sprintf("attempt %d failed: %s", st.Attempts, cell(st.Error, 200)))
+	case st.Error != "": // permanently, by its first attempt
+		more = append(more, cell(st.Error, 200))
+	}
+	if len(more) > 0 {
+		text += " (" + strings.Join(more, ", ") + ")"
+	}
+	return text
+}
+
+// showProgress prints how far a job is, and how long the rest may take.
+func (s jobScope) showProgress(ctx context.Context, c *cli.Context, j job.Job) error {
+	p, err := s.jobs.Progress(ctx, j.ID)
+	if err != nil {
+		return noJobID(j.ID, err)
+	}
+	if c.Bool("json") {
+		return printJSON(s.env.stdout, p)
+	}
+	printProgress(s.env, p)
+	return nil
+}
+
+func printProgress(env environment, p job.Progress) {
+	out := func(format string, args ...any) { fmt.Fprintf(env.stdout, format+"\n", args...) }
+	n := p.Items
+	out("Job ID: %s", p.JobID)
+	out("Status: %s", newPainter(env).status(string(p.Status)))
+	out("Progress: %.1f%%", p.Percent)
+	out("  Total: %d\n  Integrated: %d\n  Pending: %d\n  Validating: %d\n  Rejected: %d\n  Failed: %d", n.Total, n.Integrated, n.Pending, n.Validating, n.Rejected, n.Failed)
+	if n.Review > 0 {
+		out("  Review: %d", n.Review)
+	}
+	out("Elapsed: %s", lasted(p.ElapsedSeconds))
+	switch {
+	case p.ETASeconds != nil:
+		out("ETA: %s", lasted(*p.ETASeconds))
+	case !p.Status.Terminal():
+		out("ETA: unknown")
+	}
+	if p.PerMinute > 0 {
+		out("Pace: %.1f items a minute", p.PerMinute)
+	}
+	if p.Waiting != "" {
+		out("Waiting: %s", p.Waiting)
+	}
+	if p.Stuck != nil {
+		out("Stuck: in %s since %s: %s", p.Stuck.Stage, p.Stuck.Since.Format(time.RFC3339), p.Stuck.Reason)
+	}
+}
+
+// lasted is a time in seconds, in hours where it is long.
+func lasted(seconds float64) string {
+	if seconds >= 3600 {
+		return fmt.Sprintf("%.1f hours", seconds/3600)
+	}
+	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
+}
+
+// showEnded lists the items of a job that ended in a state.
+func (s jobScope) showEnded(ctx context.Context, c *cli.Context, j job.Job, status job.ItemStatus) error {
+	items := []job.Item{}
+	for filter := (job.ItemFilter{Status: status, Limit: 1000}); ; {
+		page, err := s.jobs.Items(ctx, j.ID, filter)
+		if err != nil {
+			return noJobID(j.ID, err)
+		}
+		items = append(items, page.Items...)
+		if filter.Cursor = page.Next; page.Next == "" {
+			break
+		}
+	}
+	if c.Bool("json") {
+		return printJSON(s.env.stdout, job.ItemPage{Items: items})
+	}
+	printEnded(s.env, status, items)
+	return nil
+}
+
+func printEnded(env environment, status job.ItemStatus, items []job.Item) {
+	out := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(env.stdout, "  %-9s%s\n", name+":", strings.Join(strings.Fields(text), " "))
+		}
+	}
+	fmt.Fprintf(env.stdout, "%s Items (%d):\n", map[job.ItemStatus]string{job.ItemRejected: "Rejected", job.ItemFailed: "Failed"}[status], len(items))
+	for _, it := range items {
+		fmt.Fprintln(env.stdout)
+		out("ID", it.Key)
+		out("Name", it.Name)
+		if status == job.ItemRejected {
+			out("Reason", it.RejectionReason)
+		} else {
+			out("Error", it.LastError)
+			out("Retries", fmt.Sprint(it.RetryCount))
+		}
+		out("Text", cell(it.Text, 200))
+	}
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator/job"
+)
+
+// The priorities that have names. A step is worth a minute of waiting.
+var namedPriorities = map[string]int{"high": 100, "normal": 0, "low": -100}
+
+// priorityOf reads a priority: a number, or one of high, normal and low.
+func priorityOf(text string) (int, error) {
+	if n, ok := namedPriorities[text]; ok {
+		return n, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < -100 || n > 100 {
+		return 0, usageError{fmt.Errorf("--priority %q: use high, normal, low or a number from -100 to 100", text)}
+	}
+	return n, nil
+}
+
+// timeOf reads a time: in RFC 3339, or a duration from now.
+func timeOf(flag, text string, now time.Time) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return time.Time{}, usageError{fmt.Errorf("--%s %q: use a time such as %s, or a duration from now such as 2h", flag, text, now.Add(time.Hour).Format(time.RFC3339))}
+	}
+	return now.Add(d), nil
+}
+
+// contextPairs reads pairs such as customer=acme.
+func contextPairs(pairs []string) (map[string]string, error) {
+	where := map[string]string{}
+	for _, pair := range pairs {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return nil, usageError{fmt.Errorf("--where %q: write KEY=VALUE, as in customer=acme", pair)}
+		}
+		if old, twice := where[key]; twice && old != value {
+			return nil, usageError{fmt.Errorf("--where names %s twice, with %q and %q; no job has both", key, old, value)}
+		}
+		where[key] = value
+	}
+	return where, nil
+}
+
+// maxContext bounds what is read of a file with a context, in bytes; the service has
+// a limit of its own.
+const maxContext = 16 << 20
+
+// contextOf reads a context: JSON, or the file after an @.
+func contextOf(text string) (json.RawMessage, error) {
+	if text == "" {
+		return nil, nil
+	}
+	raw := []byte(text)
+	if file, ok := strings.CutPrefix(text, "@"); ok {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, fmt.Errorf("read the context: %w", err)
+		}
+		defer f.Close()
+		if raw, err = io.ReadAll(io.LimitReader(f, maxContext+1)); err != nil {
+			return nil, fmt.Errorf("read the context: %w", err)
+		}
+		if len(raw) > maxContext {
+			return nil, fmt.Errorf("read the context: %s has more than %d MiB", file, maxContext>>20)
+		}
+	}
+	var object map[string]json.RawMessage
+	err := json.Unmarshal(raw, &object)
+	if err == nil && object == nil {
+		err = errors.New("null is no object")
+	}
+	if err != nil {
+		return nil, usageError{fmt.Errorf("error parsing context JSON: %w; --context takes an object such as '{\"customer\": \"acme\"}', or @FILE", err)}
+	}
+	return bytes.TrimSpace(raw), nil
+}
+
+// pendingJobs is the value of --status for jobs with a stage that is pending.
+const pendingJobs = "pending"
+
+// statusesOf reads the states of a filter.
+func statusesOf(words []string) (statuses []job.Status, pending bool, err error) {
+	for _, word := range words {
+		switch {
+		case word == pendingJobs:
+			pending = true
+		case slices.Contains(job.Statuses, job.Status(word)):
+			statuses = append(statuses, job.Status(word))
+		default:
+			var known []string
+			for _, s := range job.Statuses {
+				known = append(known, string(s))
+			}
+			known = append(known, pendingJobs)
+			return nil, false, usageError{fmt.Errorf("--status %q%s: use one of %s; %s means a stage that is pending", word, suggest(word, known), strings.Join(known, ", "), pendingJobs)}
+		}
+	}
+	return statuses, pending, nil
+}
+
+// oneOf checks the value of a flag that has few.
+func oneOf[T ~string](flag, value string, values []T) error {
+	if value == "" || slices.Contains(values, T(value)) {
+		return nil
+	}
+	known := make([]string, len(values))
+	for i, v := range values {
+		known[i] = string(v)
+	}
+	return usageError{fmt.Errorf("--%s %q%s: use one of %s", flag, value, suggest(value, known), strings.Join(known, ", "))}
+}
+
+// within checks the value of a flag that is a number.
+func within(c *cli.Context, flag string, least, most int) (int, error) {
+	n := c.Int(flag)
+	if n < least || n > most {
+		return 0, usageError{fmt.Errorf("--%s %d: use %d to %d", flag, n, least, most)}
+	}
+	return n, nil
+}
+
+// missingFile names a document that does not exist.
+func missingFile(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("document not found: %s", path)
+	}
+	return err
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/orchestrator/job"
+)
+
+// wantUsage checks that err is wrong usage and says something.
+func wantUsage(t *testing.T, what string, err error, text string) {
+	t.Helper()
+	if !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), text) {
+		t.Errorf("%s: got %v, want wrong usage with %q", what, err, text)
+	}
+}
+
+func TestPriorityIsANameOrANumber(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{"high": 100, "normal": 0, "low": -100, "7": 7, "-100": -100, "100": 100, "+5": 5} {
+		if got, err := priorityOf(text); err != nil || got != want {
+			t.Errorf("%q: got %d, %v, want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "urgent", "101", "-101", "1.5", "9999999999999999999"} {
+		_, err := priorityOf(text)
+		wantUsage(t, text, err, "high, normal, low or a number")
+	}
+}
+
+func TestTimeIsATimeOrADuration(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	for text, want := range map[string]time.Time{
+		"2h":                        now.Add(2 * time.Hour),
+		"0s":                        now,
+		"90m":                       now.Add(90 * time.Minute),
+		"2027-01-31T15:04:05Z":      time.Date(2027, 1, 31, 15, 4, 5, 0, time.UTC),
+		"2027-01-31T15:04:05+02:00": time.Date(2027, 1, 31, 13, 4, 5, 0, time.UTC),
+	} {
+		if got, err := timeOf("at", text, now); err != nil || !got.Equal(want) {
+			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "2", "-2h", "tomorrow", "2027-01-31", "15:04"} {
+		_, err := timeOf("at", text, now)
+		wantUsage(t, text, err, "--at "+`"`+text+`": use a time such as 2026-11-23T13:00:00Z, or a duration`)
+	}
+}
+
+func TestWhereIsPairs(t *testing.T) {
+	t.Parallel()
+	got, err := contextPairs([]string{"customer=acme", "note=a=b", "empty="})
+	if want := map[string]string{"customer": "acme", "note": "a=b", "empty": ""}; err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	for _, pairs := range [][]string{{"customer"}, {"=acme"}, {""}, {"a=1", "a=2"}} {
+		_, err := contextPairs(pairs)
+		wantUsage(t, strings.Join(pairs, " "), err, "--where")
+	}
+}
+
+func TestContextIsAnObject(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "context.json")
+	if err := os.WriteFile(file, []byte(" {\"a\": 1}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{"": "", `{"a":{"b":[1]}}`: `{"a":{"b":[1]}}`, "{}": "{}", "@" + file: `{"a": 1}`} {
+		if got, err := contextOf(text); err != nil || string(got) != want {
+			t.Errorf("%q: got %s, %v, want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"{", "[]", "null", `"a"`, "1", "{}x", "context.json"} {
+		_, err := contextOf(text)
+		wantUsage(t, text, err, "error parsing context JSON")
+	}
+	if _, err := contextOf("@" + file + ".none"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is missing: got %v, want %v", err, os.ErrNotExist)
+	}
+}
+
+func TestStatusesOfAFilter(t *testing.T) {
+	t.Parallel()
+	got, pending, err := statusesOf([]string{"created", "failed", "pending"})
+	if want := []job.Status{job.Created, job.Failed}; err != nil || !pending || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, %v, %v, want %v and pending", got, pending, err, want)
+	}
+	_, _, err = statusesOf([]string{"complete"})
+	wantUsage(t, "complete", err, `did you mean "completed"?: use one of created, processing, completed, failed, cancelled, pending`)
+}
+
+func TestSpanHasNoZeros(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "", time.Hour: "1h", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m", 30 * time.Second: "30s", time.Hour + 5*time.Second: "1h0m5s", 168 * time.Hour: "168h",
+	} {
+		if got := spanText(d); got != want {
+			t.Errorf("%v: got %q, want %q", d, got, want)
+		}
+	}
+}

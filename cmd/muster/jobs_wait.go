@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sync/errgroup"
+
+	"muster/orchestrator/job"
+	"muster/orchestrator/monitor"
+)
+
+// waitEvery is how often the progress of a job that is waited for is read.
+const waitEvery = 500 * time.Millisecond
+
+func jobsWaitCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name: "wait", Usage: "wait until jobs have ended; exit 1 unless all are completed", ArgsUsage: "JOB…",
+		Description: `    muster jobs wait JOB && muster jobs report JOB --format csv --out items.csv`,
+		Flags: []cli.Flag{
+			&cli.DurationFlag{Name: "timeout", Usage: "give up after `D`", DefaultText: "never"},
+			progressFlag(), jsonFlag(),
+		},
+		Action: onJobs(env, 1, -1, func(ctx context.Context, c *cli.Context, s jobScope) error {
+			var jobs []job.Job
+			for _, id := range c.Args().Slice() {
+				j, err := s.find(ctx, id)
+				if err != nil {
+					return err
+				}
+				jobs = append(jobs, j)
+			}
+			if d := c.Duration("timeout"); d > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeoutCause(ctx, d, fmt.Errorf("not ended after %s", d))
+				defer cancel()
+			}
+			ended, err := s.wait(ctx, jobs)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				err = printJSON(env.stdout, map[string][]job.Job{"jobs": ended})
+			} else {
+				for _, j := range ended {
+					fmt.Fprintf(env.stdout, "Job %s completed with status: %s\n", j.ID, newPainter(env).status(string(j.Status)))
+				}
+			}
+			return errors.Join(err, notCompleted(ended))
+		}),
+	}
+}
+
+// wait shows the progress of jobs until all have ended.
+func (s jobScope) wait(ctx context.Context, jobs []job.Job) ([]job.Job, error) {
+	defer s.display.Close()
+	ended := make([]job.Job, len(jobs))
+	waits, ctx := errgroup.WithContext(ctx)
+	for i, j := range jobs {
+		waits.Go(func() error {
+			track := s.display.Track(trackName(j))
+			done, err := s.jobs.Wait(ctx, j.ID, waitEvery, func(p job.Progress) { track.Update(trackOf(p)) })
+			switch {
+			case ctx.Err() != nil:
+				err = context.Cause(ctx)
+				track.Fail(err.Error() + "; the job is not cancelled")
+				return fmt.Errorf("wait for job %s: %w; the job is not cancelled, see muster jobs status %s", j.ID, err, j.ID)
+			case err != nil:
+				track.Fail(err.Error())
+				return noJobID(j.ID, err)
+			case done.Status == job.Completed:
+				track.Done(string(done.Status))
+			default:
+				track.Fail(endText(done))
+			}
+			ended[i] = done
+			return nil
+		})
+	}
+	return ended, waits.Wait()
+}
+
+// trackName is what a job is called while it is waited for.
+func trackName(j job.Job) string {
+	if j.Kind == job.KindPipeline {
+		return j.Name + " " + j.ID[:min(8, len(j.ID))]
+	}
+	return j.Name
+}
+
+// trackOf is the progress of a job as a display shows it.
+func trackOf(p job.Progress) monitor.Progress {
+	n := p.Items
+	out := monitor.Progress{
+		Done: n.Processed(), Total: n.Total, Unit: "items", State: p.Waiting,
+		Note: fmt.Sprintf("Progress: %.1f%% | Integrated: %d | Pending: %d | Rejected: %d", p.Percent, n.Integrated, n.Pending, n.Rejected),
+		Numbers: map[string]float64{
+			"integrated": float64(n.Integrated), "pending": float64(n.Pending), "validating": float64(n.Validating),
+			"rejected": float64(n.Rejected), "failed": float64(n.Failed), "review": float64(n.Review), "percent": p.Percent,
+		},
+	}
+	if n.Failed > 0 {
+		out.Note += fmt.Sprintf(" | Failed: %d", n.Failed)
+	}
+	if p.ETASeconds != nil {
+		out.Numbers["eta"] = *p.ETASeconds
+		out.Note += ", " + lasted(*p.ETASeconds) + " left"
+	}
+	if p.Waiting != "" {
+		out.Note = "waiting: " + p.Waiting + ", " + out.Note
+	}
+	return out
+}
+
+// notCompleted is the error for jobs that ended otherwise.
+func notCompleted(jobs []job.Job) error {
+	var errs []error
+	for _, j := range jobs {
+		if j.Status != job.Completed {
+			errs = append(errs, fmt.Errorf("job %s %s", j.ID, endText(j)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// endText says how a job ended.
+func endText(j job.Job) string {
+	if j.ErrorMessage != "" {
+		return string(j.Status) + ": " + j.ErrorMessage
+	}
+	return string(j.Status)
+}

@@ -1,0 +1,110 @@
+package agents_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// call is a request that an agent made.
+type call struct {
+	method, path string
+	body         map[string]any
+}
+
+// fake is an API that has the work of a test. Its methods may be called concurrently.
+type fake struct {
+	url   string
+	lease float64 // lease_seconds
+
+	mu     sync.Mutex // guards the rest
+	work   []map[string]any
+	calls  []call
+	away   int                                    // how many of the next requests are refused with 503
+	answer func(c call) (status int, body string) // overrides the answer to calls of assignments; 0 does not
+}
+
+const agentID = "agent-1"
+
+func newFake(t *testing.T, work ...map[string]any) *fake {
+	f := &fake{work: work, lease: 30}
+	server := httptest.NewServer(f)
+	t.Cleanup(server.Close)
+	f.url = server.URL
+	return f
+}
+
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := call{method: r.Method, path: r.URL.Path}
+	if err := json.NewDecoder(r.Body).Decode(&c.body); err != nil && r.ContentLength > 0 {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	f.mu.Lock()
+	f.calls = append(f.calls, c)
+	away := f.away > 0
+	f.away--
+	override := f.answer
+	f.mu.Unlock()
+	if away {
+		http.Error(w, "away", http.StatusServiceUnavailable)
+		return
+	}
+	if override != nil {
+		if status, body := override(c); status != 0 {
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+			return
+		}
+	}
+	var body any = map[string]any{}
+	switch {
+	case r.URL.Path == "/agents":
+		w.WriteHeader(http.StatusCreated)
+		body = map[string]any{"id": agentID, "secret": secret, "heartbeat_seconds": 15, "lease_seconds": f.lease}
+	case strings.HasSuffix(r.URL.Path, "/lease"):
+		body = map[string]any{"assignments": f.next(r)}
+	case strings.HasSuffix(r.URL.Path, "/document"):
+		_, _ = w.Write([]byte(document))
+		return
+	case r.Method == http.MethodDelete:
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// next returns the next assignment, and none after a while.
+func (f *fake) next(r *http.Request) []map[string]any {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.work) > 0 {
+		next := f.work[:1]
+		f.work = f.work[1:]
+		return next
+	}
+	f.mu.Unlock()
+	select {
+	case <-r.Context().Done():
+	case <-time.After(200 * time.Millisecond):
+	}
+	f.mu.Lock()
+	return []map[string]any{}
+}
+
+// seen returns the calls whose path has an ending.
+func (f *fake) seen(method, ending string) []call {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var found []call
+	for _, c := range f.calls {
+		if c.method == method && strings.HasSuffix(c.path, ending) {
+			found = append(found, c)
+		}
+	}
+	return found
+}

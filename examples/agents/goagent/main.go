@@ -1,0 +1,269 @@
+// Command goagent is an agent of the role validator that work is pushed to: it serves HTTP and registers its URL, which
+// must match the setting agents.allow. See ../README.md.
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// agent is this agent. Later makes it answer a push at once, and complete the assignment by a call of its own; else
+// the answer to the push completes it.
+type agent struct {
+	api, key, name, url string
+	later               bool
+	client              http.Client
+	work                sync.WaitGroup // answers that are given later
+
+	registering sync.RWMutex // locked until the secret of a registration is stored: work can arrive before it
+
+	mu     sync.Mutex // guards the rest
+	id     string
+	secret string
+	last   time.Time // of the last assignment
+	job    string    // of the last assignment
+}
+
+// assignment is the part of an assignment that it uses.
+type assignment struct {
+	ID             string `json:"id"`
+	Fence          int64  `json:"fence"`
+	IdempotencyKey string `json:"idempotency_key"`
+	Job            struct {
+		ID string `json:"id"`
+	} `json:"job"`
+	Item struct {
+		Key  string `json:"key"`
+		Text string `json:"text"`
+	} `json:"item"`
+}
+
+// answer is the body of the answer to a push, and of the call complete, where agent and fence say whose it is.
+type answer struct {
+	Agent   string         `json:"agent,omitempty"`
+	Fence   int64          `json:"fence,omitempty"`
+	Verdict string         `json:"verdict"`
+	Reason  string         `json:"reason,omitempty"`
+	Item    map[string]any `json:"item,omitempty"`
+	Usage   map[string]int `json:"usage"`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cmp.Or(os.Getenv("AGENT_LISTEN"), "127.0.0.1:8002"))
+	if err != nil {
+		return err
+	}
+	a := &agent{
+		api: cmp.Or(os.Getenv("MUSTER_API"), "http://127.0.0.1:8000"), key: os.Getenv("MUSTER_KEY"), later: os.Getenv("AGENT_LATER") != "",
+		url: cmp.Or(os.Getenv("AGENT_URL"), "http://"+listener.Addr().String()), client: http.Client{Timeout: time.Minute},
+	}
+	a.name = cmp.Or(os.Getenv("AGENT_NAME"), "validator-"+strings.NewReplacer("http://", "", "https://", "", "/", "-").Replace(a.url))
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health", a.health)
+	mux.HandleFunc("POST /assignments", func(w http.ResponseWriter, r *http.Request) { a.assigned(ctx, w, r) })
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+
+	err = a.stayRegistered(ctx, failed)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	err = errors.Join(err, server.Shutdown(last))
+	a.work.Wait()
+	if a.id != "" {
+		_ = a.call(last, http.MethodDelete, "/agents/"+a.id, nil, nil) // others get what it works on
+	}
+	return err
+}
+
+// stayRegistered registers the agent, and again when it was forgotten, until ctx ends or the server fails.
+func (a *agent) stayRegistered(ctx context.Context, failed <-chan error) error {
+	for n := 0; ; {
+		err := a.register(ctx)
+		wait := 15 * time.Second
+		if err != nil {
+			log.Print(err)
+			wait = min(time.Second<<min(n, 4), wait)
+			n++
+		} else {
+			n = 0
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case <-time.After(wait - rand.N(wait/4)):
+		}
+	}
+}
+
+// register says that the agent lives. It registers it at first, and when it is not known any more.
+func (a *agent) register(ctx context.Context) error {
+	a.mu.Lock()
+	id := a.id
+	a.mu.Unlock()
+	if id != "" {
+		err := a.call(ctx, http.MethodPost, "/agents/"+id+"/heartbeat", struct{}{}, nil)
+		if status := statusError(0); !errors.As(err, &status) || status != http.StatusNotFound {
+			return err
+		}
+	}
+	a.registering.Lock()
+	defer a.registering.Unlock()
+	var me struct{ ID, Secret string }
+	registration := map[string]any{"name": a.name, "roles": []string{"validator"}, "capacity": 4, "url": a.url}
+	if err := a.call(ctx, http.MethodPost, "/agents", registration, &me); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.id, a.secret = me.ID, me.Secret
+	return nil
+}
+
+// health answers health checks. Only the status is required.
+func (a *agent) health(w http.ResponseWriter, _ *http.Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_ = json.NewEncoder(w).Encode(map[string]any{"status": "healthy", "last_activity": a.last, "current_job_id": a.job})
+}
+
+// assigned takes an assignment that was pushed.
+func (a *agent) assigned(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 16<<20))
+	if err != nil {
+		http.Error(w, "the body cannot be read", http.StatusBadRequest)
+		return
+	}
+	a.registering.RLock()
+	a.mu.Lock()
+	id, secret := a.id, a.secret
+	a.mu.Unlock()
+	a.registering.RUnlock()
+	if err := verify(secret, r.Header, body, time.Now()); err != nil {
+		http.Error(w, err.Error(), http.StatusUnauthorized)
+		return
+	}
+	var as assignment
+	if err := json.Unmarshal(body, &as); err != nil {
+		http.Error(w, "the body is no assignment", http.StatusBadRequest)
+		return
+	}
+	a.mu.Lock()
+	a.last, a.job = time.Now().UTC(), as.Job.ID
+	a.mu.Unlock()
+	verdict := judge(as)
+	if a.later {
+		verdict.Agent, verdict.Fence = id, as.Fence
+		a.work.Go(func() { a.complete(ctx, as, verdict) })
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(verdict)
+}
+
+// complete calls until there is an answer. 404 and 409: another agent has it, or the job has ended.
+func (a *agent) complete(ctx context.Context, as assignment, verdict answer) {
+	for n := 0; ctx.Err() == nil; n++ {
+		err := a.call(ctx, http.MethodPost, "/assignments/"+as.ID+"/complete", verdict, nil)
+		if err == nil {
+			line, _ := json.Marshal(map[string]any{
+				"job": as.Job.ID, "key": as.Item.Key, "assignment": as.ID, "agent": verdict.Agent, "verdict": verdict.Verdict,
+			})
+			fmt.Println(string(line))
+			return
+		}
+		if status := statusError(0); errors.As(err, &status) && status < 500 && status != http.StatusTooManyRequests {
+			log.Printf("assignment %s: %v", as.ID, err)
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(rand.N(250 * time.Millisecond << min(n, 5))):
+		}
+	}
+}
+
+var (
+	requires = regexp.MustCompile(`(?i)\b(must|shall|should|may not|required?)\b`)
+	gobd     = regexp.MustCompile(`(?i)\b(gobd|invoice|accounting|bookkeeping|retention|audit|tax)`)
+	gdpr     = regexp.MustCompile(`(?i)\b(gdpr|personal|privacy|consent|data subject|erase)`)
+)
+
+// judge accepts what requires something, and labels it.
+func judge(as assignment) answer {
+	usage := map[string]int{"words": len(strings.Fields(as.Item.Text))}
+	if !requires.MatchString(as.Item.Text) {
+		return answer{Verdict: "reject", Reason: "it requires nothing: no must, shall, should, may not or require", Usage: usage}
+	}
+	labels := map[string]bool{"gobd": gobd.MatchString(as.Item.Text), "gdpr": gdpr.MatchString(as.Item.Text)}
+	return answer{Verdict: "accept", Item: map[string]any{"external_id": "req-" + as.IdempotencyKey, "labels": labels}, Usage: usage}
+}
+
+// statusError is the status of an answer of the API that is no success.
+type statusError int
+
+func (e statusError) Error() string {
+	return fmt.Sprintf("the API answered %d %s", int(e), http.StatusText(int(e)))
+}
+
+// call sends in as JSON, and reads the answer into out, unless that is nil.
+func (a *agent) call(ctx context.Context, method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		data, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(data)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, a.api+path, body)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if a.key != "" {
+		req.Header.Set("Authorization", "Bearer "+a.key)
+	}
+	resp, err := a.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
+	switch {
+	case err != nil:
+		return err
+	case resp.StatusCode >= 300:
+		return fmt.Errorf("%s %s: %w: %.500s", method, path, statusError(resp.StatusCode), answer)
+	case out == nil:
+		return nil
+	}
+	return json.Unmarshal(answer, out)
+}

@@ -1,0 +1,53 @@
+package agent
+
+// keys are the Redis keys of the agents. They share the hash tag {agents}, so
+// that one script can change an agent and its assignments. Only the records of
+// assignments expire.
+type keys struct{ prefix string }
+
+func newKeys(namespace string) keys { return keys{namespace + ":{agents}:"} }
+
+// agents is a hash: id of an agent → its record as JSON.
+func (k keys) agents() string { return k.prefix + "agents" }
+
+// names is a hash: name of an agent → its id.
+func (k keys) names() string { return k.prefix + "names" }
+
+// seen is a sorted set: id → unix ms of the last sign of life.
+func (k keys) seen() string { return k.prefix + "seen" }
+
+// static is a sorted set: id of an agent of the configuration → unix ms when a process last announced it.
+func (k keys) static() string { return k.prefix + "static" }
+
+// drained is a set of the ids of the agents that get no new work.
+func (k keys) drained() string { return k.prefix + "drained" }
+
+// resting is a sorted set: id → unix ms until which the agent gets no work, because it or its connection asked for that.
+func (k keys) resting() string { return k.prefix + "resting" }
+
+// checks is a sorted set: id of an agent with a URL → unix ms of its next health check.
+func (k keys) checks() string { return k.prefix + "checks" }
+
+// health is a hash: id → "unix-ms failures message" of the last health check; the message is empty after a success.
+func (k keys) health() string { return k.prefix + "health" }
+
+// version is a counter that moves when the agents that get work may have changed.
+func (k keys) version() string { return k.prefix + "version" }
+
+// due is a sorted set: id of an open assignment → unix ms when a process must look after it.
+func (k keys) due() string { return k.prefix + "due" }
+
+// held is a sorted set: id of an assignment that the agent holds, or of a reservation → unix ms at which it ends in any
+// case.
+func (k keys) held(agent string) string { return k.prefix + "held:" + agent }
+
+// numbers is a hash of an agent: done, failed, last_error, idle (unix ms), activity, current_job.
+func (k keys) numbers(agent string) string { return k.prefix + "numbers:" + agent }
+
+// usage is a hash of an agent: name → total.
+func (k keys) usage(agent string) string { return k.prefix + "usage:" + agent }
+
+// assignment is a hash: agent, state (open or closed), role, fence, work (JSON), deadline and until (unix ms), lease
+// (ms), mode (pull, push or task), usage (JSON), outcome, call and answer (of the call that ended it). It expires ten
+// minutes after the assignment has ended, and in any case some time after its deadline.
+func (k keys) assignment(id string) string { return k.prefix + "assignment:" + id }

@@ -1,0 +1,73 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var (
+	metricUp      = prometheus.NewDesc("muster_agents_up", "1 if the agents could be read, else 0.", nil, nil)
+	metricAgents  = prometheus.NewDesc("muster_agents", "Agents by state: healthy, unavailable, draining or new.", []string{"state"}, nil)
+	metricHeld    = prometheus.NewDesc("muster_agents_assignments_held", "Assignments that agents work on.", nil, nil)
+	metricBreaker = prometheus.NewDesc("muster_agents_breakers", "Breakers of agents with a URL by state.", []string{"state"}, nil)
+)
+
+// counts are the numbers of this process.
+type counts struct{ pushes *prometheus.CounterVec }
+
+func newCounts() counts {
+	c := counts{prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "muster_agents_pushes_total", Help: "Requests of this process that pushed an assignment, by outcome.",
+	}, []string{"outcome"})}
+	for _, outcome := range pushOutcomes {
+		c.pushes.WithLabelValues(outcome)
+	}
+	return c
+}
+
+// Metrics collects the numbers of the agents for Prometheus. It may be scraped by many at once.
+type Metrics struct{ s *Service }
+
+// NewMetrics returns the collector of a service.
+func NewMetrics(s *Service) *Metrics { return &Metrics{s} }
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{metricUp, metricAgents, metricHeld, metricBreaker} {
+		ch <- d
+	}
+	m.s.pusher.counts.pushes.Describe(ch)
+}
+
+// Collect implements prometheus.Collector. It asks Redis, for at most five seconds.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	m.s.pusher.counts.pushes.Collect(ch)
+	agents, err := m.s.List(ctx)
+	if err != nil {
+		gauge(metricUp, 0)
+		return
+	}
+	gauge(metricUp, 1)
+	states, breakers, held := map[string]int{}, map[string]int{}, 0
+	for _, a := range agents {
+		states[a.State]++
+		held += a.Held
+		if a.Breaker != "" {
+			breakers[a.Breaker]++
+		}
+	}
+	for _, state := range States {
+		gauge(metricAgents, float64(states[state]), state)
+	}
+	for _, state := range []string{"closed", "open", "half_open"} {
+		gauge(metricBreaker, float64(breakers[state]), state)
+	}
+	gauge(metricHeld, float64(held))
+}

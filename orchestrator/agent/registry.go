@@ -1,0 +1,469 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/orchestrator/job"
+	"muster/tasks/limit"
+)
+
+// missed is how many heartbeats an agent may miss.
+const missed = 3
+
+// agents are the records of agents in Redis.
+type agents struct {
+	*core
+	allow   []prefix
+	static  []record // of the configuration
+	breaker *limit.Breaker
+}
+
+// Register stores an agent, or replaces the one with the same name: it keeps
+// its id and gets a new secret, which is not shown again. It returns
+// ErrTooMany, ErrNotAllowed or a *job.FieldError.
+func (s *Service) Register(ctx context.Context, r Registration) (Agent, string, error) {
+	r.Secret = ""
+	rec, err := r.check()
+	if err != nil {
+		return Agent{}, "", err
+	}
+	if rec.URL != "" && !slices.ContainsFunc(s.allow, func(p prefix) bool { return p.allows(rec.URL) }) {
+		return Agent{}, "", fmt.Errorf("register agent %q: %w; allow it there, or let the agent pull", rec.Name, ErrNotAllowed)
+	}
+	secret := newSecret()
+	if rec.URL != "" {
+		rec.Secret = secret // requests are signed with it; for others it is of no use
+	}
+	id, err := s.store(ctx, rec, slug(rec.Name)+"-"+newID()[:8], false)
+	if err != nil {
+		return Agent{}, "", err
+	}
+	a := rec.agent(id)
+	a.State, a.LastSeen = StateHealthy, rec.Registered
+	return a, secret, nil
+}
+
+// store stores a record. It returns the id of the agent.
+func (s *agents) store(ctx context.Context, rec record, id string, static bool) (string, error) {
+	now, err := s.now(ctx)
+	if err != nil {
+		return "", fmt.Errorf("register agent %q: %w", rec.Name, err)
+	}
+	rec.Registered = now.UTC().Truncate(time.Millisecond)
+	raw, err := json.Marshal(rec)
+	if err != nil {
+		return "", fmt.Errorf("register agent %q: %w", rec.Name, err)
+	}
+	k := s.keys
+	v, err := scripts["register"].Run(ctx, s.rdb,
+		[]string{k.agents(), k.names(), k.seen(), k.static(), k.checks(), k.health(), k.version()},
+		rec.Name, id, raw, s.cfg.Max, flag(static), flag(rec.URL != "")).Slice()
+	if err != nil {
+		return "", fmt.Errorf("register agent %q: %w", rec.Name, err)
+	}
+	code, _ := v[0].(int64)
+	id, _ = v[1].(string)
+	switch code {
+	case 0:
+		return "", fmt.Errorf("register agent %q: %d agents: %w", rec.Name, s.cfg.Max, ErrTooMany)
+	case 2:
+		return "", bad("name", "agent %q is in the configuration; use another name", rec.Name)
+	}
+	return id, nil
+}
+
+func flag(on bool) string {
+	if on {
+		return "1"
+	}
+	return ""
+}
+
+// agent returns what a record says about an agent.
+func (r record) agent(id string) Agent {
+	return Agent{ID: id, Name: r.Name, Roles: r.Roles, Capacity: r.Capacity, URL: r.URL, Labels: r.Labels, Registered: r.Registered}
+}
+
+// touched is an agent that gave a sign of life.
+type touched struct {
+	Agent
+	idle time.Time // since when
+}
+
+// touch notes a sign of life of an agent.
+func (s *agents) touch(ctx context.Context, id string) (touched, error) {
+	k := s.keys
+	v, err := scripts["touch"].Run(ctx, s.rdb, []string{k.agents(), k.seen(), k.drained(), k.held(id), k.numbers(id)}, id, reserveFor.Milliseconds()).Slice()
+	if err != nil {
+		return touched{}, fmt.Errorf("note a call of agent %s: %w", id, err)
+	}
+	if len(v) < 5 {
+		return touched{}, fmt.Errorf("agent %.100q: %w", id, ErrNoAgent)
+	}
+	var rec record
+	text, _ := v[0].(string)
+	if err := json.Unmarshal([]byte(text), &rec); err != nil {
+		return touched{}, fmt.Errorf("read agent %s: %w", id, err)
+	}
+	number := func(i int) int64 { n, _ := v[i].(int64); return n }
+	t := touched{rec.agent(id), time.UnixMilli(number(3))}
+	t.Held, t.State, t.LastSeen = int(number(2)), StateHealthy, time.UnixMilli(number(4))
+	if number(1) == 1 {
+		t.State = StateDraining
+	}
+	return t, nil
+}
+
+// Heartbeat notes that an agent lives. The Agent has the state, but not its
+// totals. It is one call of Redis. It returns ErrNoAgent.
+func (s *Service) Heartbeat(ctx context.Context, id string) (Agent, error) {
+	t, err := s.touch(ctx, id)
+	return t.Agent, err
+}
+
+// listed is an agent with what only this package uses of it.
+type listed struct {
+	Agent
+	secret   string
+	failures int // health checks in a row
+}
+
+// snapshot reads all agents, without their numbers, by name.
+func (s *agents) snapshot(ctx context.Context) ([]listed, error) {
+	k := s.keys
+	var clock *redis.TimeCmd
+	var agents, health *redis.MapStringStringCmd
+	var seen, static *redis.ZSliceCmd
+	var drained *redis.StringSliceCmd
+	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		agents, health = p.HGetAll(ctx, k.agents()), p.HGetAll(ctx, k.health())
+		seen, static = p.ZRangeWithScores(ctx, k.seen(), 0, -1), p.ZRangeWithScores(ctx, k.static(), 0, -1)
+		drained = p.SMembers(ctx, k.drained())
+		clock = p.Time(ctx)
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the agents: %w", err)
+	}
+	at := map[string]time.Time{}
+	for _, z := range seen.Val() {
+		id, _ := z.Member.(string)
+		at[id] = time.UnixMilli(int64(z.Score))
+	}
+	fixed, drain := map[string]bool{}, map[string]bool{}
+	for _, z := range static.Val() {
+		id, _ := z.Member.(string)
+		fixed[id] = true
+	}
+	for _, id := range drained.Val() {
+		drain[id] = true
+	}
+	out := make([]listed, 0, len(agents.Val()))
+	for id, text := range agents.Val() {
+		var rec record
+		if err := json.Unmarshal([]byte(text), &rec); err != nil {
+			return nil, fmt.Errorf("read agent %s: %w", id, err)
+		}
+		l := listed{Agent: rec.agent(id), secret: rec.Secret}
+		l.LastSeen, l.Static = at[id], fixed[id]
+		l.Checked, l.failures, l.Health = parseHealth(health.Val()[id])
+		l.State = s.state(l.Agent, drain[id], clock.Val())
+		out = append(out, l)
+	}
+	slices.SortFunc(out, func(a, b listed) int { return strings.Compare(a.Name+"\x00"+a.ID, b.Name+"\x00"+b.ID) })
+	return out, nil
+}
+
+// parseHealth reads what health.lua has stored.
+func parseHealth(text string) (checked time.Time, failures int, message string) {
+	ms, rest, ok := strings.Cut(text, " ")
+	n, err := strconv.ParseInt(ms, 10, 64)
+	if !ok || err != nil {
+		return time.Time{}, 0, ""
+	}
+	count, message, _ := strings.Cut(rest, " ")
+	failures, _ = strconv.Atoi(count)
+	return time.UnixMilli(n), failures, message
+}
+
+// state returns the state of an agent. A health check that failed counts until the agent calls again.
+func (s *agents) state(a Agent, drained bool, now time.Time) string {
+	failing := a.Health != ""
+	switch {
+	case drained:
+		return StateDraining
+	case !a.Checked.IsZero() && !failing:
+		return StateHealthy
+	case failing && !a.LastSeen.After(a.Checked):
+		return StateUnavailable
+	case !a.LastSeen.IsZero() && now.Sub(a.LastSeen) <= missed*s.cfg.Heartbeat:
+		return StateHealthy
+	case a.LastSeen.IsZero() && a.Static:
+		return StateNew
+	}
+	return StateUnavailable
+}
+
+// List returns all agents by name.
+func (s *Service) List(ctx context.Context) ([]Agent, error) {
+	all, err := s.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.withNumbers(ctx, all)
+}
+
+// Get returns an agent, or ErrNoAgent.
+func (s *Service) Get(ctx context.Context, id string) (Agent, error) {
+	all, err := s.snapshot(ctx)
+	if err != nil {
+		return Agent{}, err
+	}
+	i := slices.IndexFunc(all, func(l listed) bool { return l.ID == id })
+	if i < 0 {
+		return Agent{}, fmt.Errorf("agent %.100q: %w", id, ErrNoAgent)
+	}
+	agents, err := s.withNumbers(ctx, all[i:i+1])
+	if err != nil {
+		return Agent{}, err
+	}
+	return agents[0], nil
+}
+
+// withNumbers reads the numbers of agents.
+func (s *agents) withNumbers(ctx context.Context, all []listed) ([]Agent, error) {
+	out := make([]Agent, len(all))
+	if len(all) == 0 {
+		return out, nil
+	}
+	numbers, usage := make([]*redis.MapStringStringCmd, len(all)), make([]*redis.MapStringStringCmd, len(all))
+	if _, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, l := range all {
+			numbers[i], usage[i] = p.HGetAll(ctx, s.keys.numbers(l.ID)), p.HGetAll(ctx, s.keys.usage(l.ID))
+		}
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the numbers of agents: %w", err)
+	}
+	held, err := s.held(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	broken, err := s.breaker.States(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, l := range all {
+		a, n := l.Agent, numbers[i].Val()
+		a.Held = held[i]
+		a.Done, _ = strconv.ParseInt(n["done"], 10, 64)
+		a.Failed, _ = strconv.ParseInt(n["failed"], 10, 64)
+		a.LastError, a.Activity, a.CurrentJob = n["last_error"], n["activity"], n["current_job"]
+		for name, total := range usage[i].Val() {
+			if a.Usage == nil {
+				a.Usage = map[string]int64{}
+			}
+			a.Usage[name], _ = strconv.ParseInt(total, 10, 64)
+		}
+		if a.URL != "" {
+			a.Breaker = "closed"
+		}
+		for _, b := range broken {
+			if b.Key == breakerKey(a.ID) {
+				a.Breaker = b.State
+			}
+		}
+		out[i] = a
+	}
+	return out, nil
+}
+
+// held counts the assignments of agents.
+func (s *agents) held(ctx context.Context, all []listed) ([]int, error) {
+	var out []int
+	for part := range slices.Chunk(all, 500) {
+		keys := make([]string, len(part))
+		for i, l := range part {
+			keys[i] = s.keys.held(l.ID)
+		}
+		n, err := scripts["held"].Run(ctx, s.rdb, keys, reserveFor.Milliseconds()).Int64Slice()
+		if err != nil {
+			return nil, fmt.Errorf("count the assignments of agents: %w", err)
+		}
+		for _, v := range n {
+			out = append(out, int(v))
+		}
+	}
+	return out, nil
+}
+
+// Drain stops new work for an agent, or allows it again. What it works on it
+// may end. It returns ErrNoAgent.
+func (s *Service) Drain(ctx context.Context, id string, on bool) error {
+	k := s.keys
+	n, err := scripts["drain"].Run(ctx, s.rdb, []string{k.agents(), k.drained(), k.version()}, id, flag(on)).Int()
+	if err != nil {
+		return fmt.Errorf("drain agent %s: %w", id, err)
+	}
+	if n == 0 {
+		return fmt.Errorf("agent %.100q: %w", id, ErrNoAgent)
+	}
+	s.dispatch.poke()
+	return nil
+}
+
+// Remove removes an agent; what it works on goes to others. It returns
+// ErrNoAgent, and a *job.FieldError for an agent of the configuration.
+func (s *Service) Remove(ctx context.Context, id string) error {
+	a, err := s.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if a.Static {
+		return bad("id", "agent %q is in the configuration and would return; drain it, or remove it there", a.Name)
+	}
+	if _, err := s.remove(ctx, a, ""); err != nil {
+		return err
+	}
+	return s.abandon(ctx, id, errors.New("the agent was removed"))
+}
+
+// remove removes the record of an agent. With a time in unix ms it does so only if the agent has not called since.
+func (s *agents) remove(ctx context.Context, a Agent, cutoff string) (bool, error) {
+	k := s.keys
+	n, err := scripts["remove"].Run(ctx, s.rdb, []string{
+		k.agents(), k.names(), k.seen(), k.drained(), k.resting(), k.static(), k.checks(), k.health(), k.version(),
+		k.numbers(a.ID), k.usage(a.ID),
+	}, a.ID, a.Name, cutoff).Int()
+	if err != nil {
+		return false, fmt.Errorf("remove agent %s: %w", a.ID, err)
+	}
+	return n == 1, s.breaker.Reset(ctx, breakerKey(a.ID))
+}
+
+// Roles returns how many live agents there are for each role, and how many
+// workers for each Go task, as "task:NAME". Draining agents are not counted.
+func (s *Service) Roles(ctx context.Context) (map[string]int, error) {
+	all, err := s.snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]int{}
+	for _, a := range all {
+		if a.State == StateHealthy {
+			for _, role := range a.Roles {
+				out[role]++
+			}
+		}
+	}
+	live, err := s.tasks.liveTasks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range live {
+		out[taskPrefix+t.name] = t.workers
+	}
+	return out, nil
+}
+
+// roster keeps the agents of the configuration in Redis, and forgets silent ones.
+type roster struct{ s *Service }
+
+// announceEvery is how often the agents of the configuration are announced; after a multiple of it without, they are
+// agents like others.
+const announceEvery = time.Minute
+
+func (r *roster) run(ctx context.Context) {
+	every(ctx, min(announceEvery, max(r.s.cfg.ForgetAfter/4, 10*time.Millisecond)), func(ctx context.Context) {
+		r.s.warn(ctx, "store the agents of the configuration", r.announce(ctx))
+		r.s.warn(ctx, "forget agents", r.forget(ctx))
+	})
+}
+
+// announce stores the agents of the configuration that are not there or differ.
+func (r *roster) announce(ctx context.Context) error {
+	s := r.s
+	now, err := s.now(ctx)
+	if err != nil {
+		return err
+	}
+	for _, rec := range s.static {
+		id, err := s.rdb.HGet(ctx, s.keys.names(), rec.Name).Result()
+		if errors.Is(err, redis.Nil) {
+			id, err = staticID(rec.Name), nil
+		}
+		if err != nil {
+			return err
+		}
+		text, err := s.rdb.HGet(ctx, s.keys.agents(), id).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return err
+		}
+		var old record
+		known := s.rdb.ZScore(ctx, s.keys.static(), id).Err() == nil
+		if err == nil && known && json.Unmarshal([]byte(text), &old) == nil && same(old, rec) {
+			err = s.rdb.ZAdd(ctx, s.keys.static(), redis.Z{Score: float64(now.UnixMilli()), Member: id}).Err()
+		} else {
+			_, err = s.store(ctx, rec, id, true)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// same reports whether two records say the same, whenever they were stored.
+func same(a, b record) bool {
+	a.Registered, b.Registered = time.Time{}, time.Time{}
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
+}
+
+// forget removes agents that have not called for long. One that has left the configuration is removed sooner.
+func (r *roster) forget(ctx context.Context) error {
+	s := r.s
+	now, err := s.now(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := s.snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	left, err := s.rdb.ZRangeByScore(ctx, s.keys.static(), &redis.ZRangeBy{
+		Min: "-inf", Max: strconv.FormatInt(now.Add(-5*announceEvery).UnixMilli(), 10),
+	}).Result()
+	if err != nil {
+		return err
+	}
+	for _, a := range all {
+		cutoff := strconv.FormatInt(now.Add(-s.cfg.ForgetAfter).UnixMilli(), 10)
+		switch {
+		case slices.Contains(left, a.ID):
+			cutoff = ""
+		case a.Static || now.Sub(a.LastSeen) < s.cfg.ForgetAfter:
+			continue
+		}
+		gone, err := s.remove(ctx, a.Agent, cutoff)
+		if err == nil && gone {
+			s.log.Info("an agent is forgotten", "agent", a.ID, "last_seen", a.LastSeen)
+			err = s.abandon(ctx, a.ID, job.ErrLeaseLost)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func breakerKey(id string) string { return "agent:" + id }

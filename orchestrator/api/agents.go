@@ -1,0 +1,163 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+
+	"muster/orchestrator/agent"
+)
+
+// NewAgent is the registration of an agent.
+type NewAgent struct {
+	Name     string            `json:"name" pattern:"^[A-Za-z0-9][A-Za-z0-9._:-]*$" maxLength:"100" doc:"unique; registering it again is the same agent with a new secret" example:"creator-1"`
+	Roles    []string          `json:"roles" minItems:"1" maxItems:"20" pattern:"^[a-z0-9_-]+$" patternDescription:"small letters, digits, _ and -" maxLength:"40" doc:"what it can do" example:"creator"`
+	Capacity int               `json:"capacity,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"work at a time"`
+	URL      string            `json:"url,omitempty" maxLength:"2000" pattern:"^https?://" doc:"that work is pushed to; it must match the setting agents.allow. Absent: the agent fetches its work."`
+	Labels   map[string]string `json:"labels,omitempty" maxProperties:"20" doc:"for people"`
+}
+
+type registerInput struct{ Body NewAgent }
+
+type registerOutput struct {
+	Body struct {
+		ID        string  `json:"id"`
+		Secret    string  `json:"secret" doc:"signs what is pushed to the agent; it is shown once"`
+		Heartbeat float64 `json:"heartbeat_seconds" doc:"how often a heartbeat is expected"`
+		Lease     float64 `json:"lease_seconds" doc:"how long an assignment is held without a heartbeat"`
+	} `nameHint:"RegisteredAgent"`
+}
+
+// AgentPath is the path of an agent.
+type AgentPath struct {
+	ID string `path:"id" maxLength:"100" pattern:"^[A-Za-z0-9][A-Za-z0-9._:-]*$" patternDescription:"the id of an agent" doc:"id of the agent" example:"5c9d1f6e-1f0b-4d77-8a55-0a5b34b9a1f0"`
+}
+
+type agentOutput struct{ Body agent.Agent }
+
+type agentsOutput struct {
+	Body struct {
+		Agents []agent.Agent `json:"agents"`
+	} `nameHint:"AgentList"`
+}
+
+// AgentHealth is the health of an agent.
+type AgentHealth struct {
+	Name         string   `json:"name"`
+	Role         string   `json:"role" doc:"the first of its roles"`
+	Roles        []string `json:"roles"`
+	URL          string   `json:"url,omitempty"`
+	Status       string   `json:"status" doc:"healthy, unavailable, draining or new"`
+	Message      string   `json:"message" doc:"why it is not healthy"`
+	LastActivity string   `json:"last_activity,omitempty" doc:"as its own health check says"`
+	CurrentJob   string   `json:"current_job_id,omitempty"`
+}
+
+type agentsHealthOutput struct {
+	Body struct {
+		Agents []AgentHealth `json:"agents"`
+	} `nameHint:"AgentHealthList"`
+}
+
+type beatInput struct {
+	AgentPath
+	Body *struct{} `nameHint:"AgentHeartbeat"`
+}
+
+type beatOutput struct {
+	Body struct {
+		State string `json:"state" doc:"draining: it gets no more work"`
+	} `nameHint:"AgentState"`
+}
+
+type drainInput struct {
+	AgentPath
+	Body *struct {
+		On *bool `json:"on,omitempty" doc:"false ends it. Defaults to true."`
+	} `nameHint:"Drain"`
+}
+
+// agentRegistry registers agents and says how they are.
+type agentRegistry struct {
+	agents Agents
+	lease  time.Duration // without a heartbeat
+}
+
+// addAgents adds the registry of agents.
+func addAgents(s *server) {
+	registry := agentRegistry{s.cfg.Agents, s.cfg.Lease}
+	op := describe(s, http.MethodGet, "/agents", "listAgents", tagAgents, "List the agents")
+	route(s, op, 0, func(ctx context.Context, _ *nothing) (*agentsOutput, error) {
+		list, err := registry.agents.List(ctx)
+		out := &agentsOutput{}
+		out.Body.Agents = orEmpty(list)
+		return out, err
+	})
+	op = describe(s, http.MethodGet, "/agents/health", "getAgentsHealth", tagAgents, "The health of all agents")
+	route(s, op, 0, registry.health)
+
+	op = describe(s, http.MethodPost, "/agents", "registerAgent", tagAgents, "Register an agent")
+	op.DefaultStatus = http.StatusCreated
+	route(s, op, maxBody, registry.register)
+
+	op = describe(s, http.MethodGet, "/agents/{id}", "getAgent", tagAgents, "Get an agent", http.StatusNotFound)
+	route(s, op, 0, func(ctx context.Context, in *AgentPath) (*agentOutput, error) {
+		a, err := registry.agents.Get(ctx, in.ID)
+		return &agentOutput{a}, err
+	})
+	op = describe(s, http.MethodDelete, "/agents/{id}", "removeAgent", tagAgents, "Remove an agent; its work goes to others", http.StatusNotFound, http.StatusConflict)
+	route(s, op, 0, func(ctx context.Context, in *AgentPath) (*nothing, error) {
+		return nil, registry.agents.Remove(ctx, in.ID)
+	})
+	op = describe(s, http.MethodPost, "/agents/{id}/heartbeat", "heartbeatAgent", tagAgents, "Say that an agent is alive", http.StatusNotFound)
+	route(s, op, maxBody, func(ctx context.Context, in *beatInput) (*beatOutput, error) {
+		a, err := registry.agents.Heartbeat(ctx, in.ID)
+		out := &beatOutput{}
+		out.Body.State = a.State
+		return out, err
+	})
+	op = describe(s, http.MethodPost, "/agents/{id}/drain", "drainAgent", tagAgents, "Give an agent no more work, or work again", http.StatusNotFound)
+	route(s, op, maxBody, func(ctx context.Context, in *drainInput) (*agentOutput, error) {
+		on := in.Body == nil || in.Body.On == nil || *in.Body.On
+		if err := registry.agents.Drain(ctx, in.ID, on); err != nil {
+			return nil, err
+		}
+		a, err := registry.agents.Get(ctx, in.ID)
+		return &agentOutput{a}, err
+	})
+}
+
+func (r agentRegistry) register(ctx context.Context, in *registerInput) (*registerOutput, error) {
+	n := in.Body
+	for key, value := range n.Labels {
+		if len(key) > 100 || len(value) > 1000 {
+			return nil, badField("body.labels."+keyOf([]byte(key)), "a label has a name of up to 100 bytes and a text of up to 1000")
+		}
+	}
+	a, secret, err := r.agents.Register(ctx, agent.Registration{Name: n.Name, Roles: n.Roles, Capacity: n.Capacity, URL: n.URL, Labels: n.Labels})
+	if err != nil {
+		return nil, err
+	}
+	out := &registerOutput{}
+	out.Body.ID, out.Body.Secret = a.ID, secret
+	out.Body.Lease, out.Body.Heartbeat = r.lease.Seconds(), r.lease.Seconds()/3
+	return out, nil
+}
+
+func (r agentRegistry) health(ctx context.Context, _ *nothing) (*agentsHealthOutput, error) {
+	list, err := r.agents.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &agentsHealthOutput{}
+	out.Body.Agents = []AgentHealth{}
+	for _, a := range list {
+		h := AgentHealth{Name: a.Name, Roles: orEmpty(a.Roles), URL: a.URL, Status: a.State, Message: cmp.Or(a.Health, a.LastError), LastActivity: a.Activity, CurrentJob: a.CurrentJob}
+		if len(a.Roles) > 0 {
+			h.Role = a.Roles[0]
+		}
+		out.Body.Agents = append(out.Body.Agents, h)
+	}
+	return out, nil
+}

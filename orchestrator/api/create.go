@@ -1,0 +1,183 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"muster/orchestrator/job"
+)
+
+// NewJob is a request for a job.
+type NewJob struct {
+	Prompt      string    `json:"prompt" pattern:"\\S" patternDescription:"text that is not blank" maxLength:"1000000" doc:"what to do" example:"List the requirements of this document"`
+	Pipeline    string    `json:"pipeline,omitempty" maxLength:"100" doc:"Defaults to default." example:"default"`
+	Context     Object    `json:"context,omitempty" doc:"for the agents; jobs can be found by the keys that the pipeline declares"`
+	DocumentURL string    `json:"document_url,omitempty" maxLength:"2000" pattern:"^https?://" doc:"where the document is fetched from"`
+	Priority    int       `json:"priority,omitempty" minimum:"-100" maximum:"100" doc:"a step is worth a minute of waiting"`
+	Labels      []string  `json:"labels,omitempty" maxItems:"20" minLength:"1" maxLength:"100" doc:"for people, and for lists"`
+	After       []string  `json:"after,omitempty" maxItems:"100" maxLength:"100" doc:"jobs that must have ended before it begins"`
+	OnFailure   string    `json:"on_failure,omitempty" enum:"cancel,run" doc:"what becomes of it when one of those does not complete. Defaults to cancel."`
+	At          time.Time `json:"at,omitzero" doc:"when it begins. Defaults to now."`
+	Cron        string    `json:"cron,omitempty" maxLength:"200" doc:"creates a job with this request at these times" example:"0 6 * * 1"`
+	StuckAfter  string    `json:"stuck_after,omitempty" maxLength:"20" doc:"a duration without progress, as in 5m" example:"5m"`
+	VersionOf   string    `json:"version_of,omitempty" maxLength:"100" doc:"the job whose next version it is"`
+	Dedupe      string    `json:"dedupe,omitempty" enum:"allow,join,reject" doc:"when the same was asked for before. Defaults to the setting jobs.dedupe."`
+}
+
+// request is what the job service is asked for.
+func (n NewJob) request(idempotency string) (job.Request, error) {
+	r := job.Request{
+		Pipeline: n.Pipeline, Prompt: n.Prompt, Context: json.RawMessage(n.Context), Priority: n.Priority, Labels: n.Labels, After: n.After,
+		OnFailure: n.OnFailure, At: n.At, Cron: n.Cron, VersionOf: n.VersionOf, Dedupe: n.Dedupe, IdempotencyKey: idempotency,
+	}
+	if n.StuckAfter != "" {
+		d, err := time.ParseDuration(n.StuckAfter)
+		if err != nil || d < time.Second || d > 168*time.Hour {
+			return r, badField("body.stuck_after", "%q is no duration from 1s to 168h, as in 5m", n.StuckAfter)
+		}
+		r.StuckAfter = d
+	}
+	return r, nil
+}
+
+type createInput struct {
+	Key string `header:"Idempotency-Key" maxLength:"200" pattern:"^[ -~]*$" patternDescription:"printable ASCII characters" doc:"the same key is the same job, for 24 hours" example:"order-4711"`
+
+	r *http.Request
+	w http.ResponseWriter
+}
+
+// Resolve keeps the request: its body is read by the handler.
+func (in *createInput) Resolve(ctx huma.Context) []error {
+	in.r, in.w = humago.Unwrap(ctx)
+	return nil
+}
+
+type createOutput struct {
+	Status   int
+	Location string `header:"Location" doc:"path of the job"`
+	Body     Job
+}
+
+// creation creates jobs.
+type creation struct {
+	jobs        Jobs
+	documents   Documents // nil: none are stored
+	maxDocument int64     // bytes
+	schemas     huma.Registry
+	schema      *huma.Schema // of NewJob
+}
+
+// addCreate adds the creation of jobs: JSON, or a form with a document.
+func addCreate(s *server) {
+	schema := s.api.OpenAPI().Components.Schemas.Schema(typeOf[NewJob](), true, "NewJob")
+	c := creation{s.cfg.Jobs, s.cfg.Documents, s.cfg.MaxDocument, s.api.OpenAPI().Components.Schemas, schema}
+	op := describe(s, http.MethodPost, "/jobs", "createJob", tagJobs, "Create a job",
+		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity)
+	op.Description = "As JSON, or as a form of the same fields with the file document. In a form, context is JSON, and labels and after may be repeated. " +
+		"200 with duplicate: true says that the same was asked for before and is joined."
+	op.DefaultStatus = http.StatusCreated
+	example(&op, http.StatusCreated, exampleJob())
+	register(s, op, "body.", c.create)
+	described := s.api.OpenAPI().Paths["/jobs"].Post
+	joined := *described.Responses["201"]
+	joined.Description = "The same job was there already."
+	described.Responses["200"] = &joined
+	described.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/json": {Schema: schema, Example: map[string]any{"prompt": "List the requirements", "context": map[string]any{"customer": "acme"}}},
+	}}
+	if s.cfg.Documents != nil {
+		described.RequestBody.Content["multipart/form-data"] = &huma.MediaType{Schema: formSchema(s.api.OpenAPI().Components.Schemas, schema)}
+	}
+}
+
+func (c creation) create(ctx context.Context, in *createInput) (*createOutput, error) {
+	var n NewJob
+	var document *job.Document
+	if isForm(in.r) && c.documents != nil {
+		form, err := c.readForm(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		if n, err = c.newJob(form.fields); err != nil {
+			return nil, err
+		}
+		document = form.document
+	} else {
+		data, p := readJSON(in.w, in.r, maxBody)
+		if p != nil {
+			return nil, p
+		}
+		if len(data) == 0 {
+			return nil, badField("body", "a job is expected, as in {\"prompt\": \"…\"}")
+		}
+		var err error
+		if n, err = c.newJob(data); err != nil {
+			return nil, err
+		}
+	}
+	req, err := n.request(in.Key)
+	if err != nil {
+		return nil, err
+	}
+	if req.Document, err = c.documentOf(ctx, n, document); err != nil {
+		return nil, err
+	}
+	j, created, err := c.jobs.Create(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	out := &createOutput{Status: http.StatusCreated, Location: "/jobs/" + j.ID, Body: viewOf(j)}
+	if !created {
+		out.Status, out.Body.Duplicate = http.StatusOK, true
+	}
+	return out, nil
+}
+
+// newJob reads a request for a job that is JSON.
+func (c creation) newJob(data []byte) (n NewJob, err error) {
+	var v any
+	if err := json.Unmarshal(data, &v); err != nil {
+		return n, badField("body", "no JSON: %v", err)
+	}
+	res := &huma.ValidateResult{}
+	path := huma.NewPathBuffer(nil, 0)
+	path.Push("body")
+	huma.Validate(c.schemas, c.schema, path, huma.ModeWriteToServer, v, res)
+	if len(res.Errors) == 0 {
+		if err := json.NewDecoder(bytes.NewReader(data)).Decode(&n); err != nil {
+			return n, badField("body", "%v", err)
+		}
+		return n, nil
+	}
+	m := &huma.ErrorModel{Status: http.StatusBadRequest}
+	for _, e := range res.Errors {
+		m.Add(e)
+	}
+	return n, fromHuma(m)
+}
+
+// documentOf returns the document of a request: uploaded, or fetched, or none.
+func (c creation) documentOf(ctx context.Context, n NewJob, uploaded *job.Document) (*job.Document, error) {
+	if n.DocumentURL == "" {
+		return uploaded, nil
+	}
+	if uploaded != nil {
+		return nil, errTwoDocuments()
+	}
+	if c.documents == nil {
+		return nil, badField("body.document_url", "documents are not stored here")
+	}
+	fetched, err := c.documents.Fetch(ctx, strings.TrimSpace(n.DocumentURL))
+	if err != nil {
+		return nil, err
+	}
+	return &fetched, nil
+}

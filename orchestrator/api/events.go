@@ -1,0 +1,153 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"muster/orchestrator/event"
+)
+
+// heartbeat is how often a stream without events gets a comment, so that both
+// sides notice when the other has gone.
+const heartbeat = 15 * time.Second
+
+// maxEvents is how many events are read at once.
+const maxEvents = 100
+
+// EventPlace is where a stream of events begins.
+type EventPlace struct {
+	LastEventID string `header:"Last-Event-ID" maxLength:"50" pattern:"^[0-9]{1,19}(-[0-9]{1,19})?$" patternDescription:"the id of an event" doc:"the last event that was seen; a browser sends it by itself"`
+	After       string `query:"after" maxLength:"50" pattern:"^(\\$|[0-9]{1,19}(-[0-9]{1,19})?)$" patternDescription:"the id of an event, or $" doc:"the same as a parameter; $ for what happens from now on. Defaults to the first event that is kept."`
+}
+
+func (p EventPlace) after() string {
+	if p.LastEventID != "" {
+		return p.LastEventID
+	}
+	switch p.After {
+	case "":
+		return "0-0" // the first that is kept
+	case "$":
+		return ""
+	}
+	return p.After
+}
+
+// eventStreams streams events to clients.
+type eventStreams struct {
+	events        Events
+	untilShutdown func(context.Context) (context.Context, context.CancelFunc)
+	logger        *slog.Logger
+	places        chan struct{} // one is taken by each open stream
+}
+
+// maxStreams is how many streams of events may be open.
+const maxStreams = 500
+
+type jobEventsInput struct {
+	JobPath
+	EventPlace
+}
+
+// addEvents adds the streams of events.
+func addEvents(s *server) {
+	streams := &eventStreams{s.cfg.Events, s.untilShutdown, s.cfg.Logger, make(chan struct{}, maxStreams)}
+	const what = "Server-sent events: id, event (the type) and data (the event as JSON). " +
+		"A comment comes every 15 seconds, and the event gap where events are no longer kept."
+	op := describe(s, http.MethodGet, "/events", "streamEvents", tagEvents, "What happens to all jobs", http.StatusTooManyRequests)
+	answersWith(&op, what, "text/event-stream")
+	route(s, op, 0, func(_ context.Context, in *EventPlace) (*streamOutput, error) { return streams.stream("", in.after()) })
+
+	op = describe(s, http.MethodGet, "/jobs/{id}/events", "streamJobEvents", tagEvents, "What happens to a job", http.StatusNotFound, http.StatusTooManyRequests)
+	answersWith(&op, what, "text/event-stream")
+	route(s, op, 0, func(ctx context.Context, in *jobEventsInput) (*streamOutput, error) {
+		if s.cfg.Jobs != nil {
+			if _, err := s.cfg.Jobs.Get(ctx, in.ID); err != nil {
+				return nil, err
+			}
+		}
+		return streams.stream(in.ID, in.after())
+	})
+}
+
+// stream streams the events of a job, or of all, until the client goes or
+// the server shuts down.
+func (s *eventStreams) stream(id, after string) (*streamOutput, error) {
+	select {
+	case s.places <- struct{}{}:
+	default:
+		return nil, problem(http.StatusTooManyRequests, "%d streams of events are open already", maxStreams)
+	}
+	return &streamOutput{func(hc huma.Context) {
+		defer func() { <-s.places }()
+		r, w := humago.Unwrap(hc)
+		ctx, cancel := s.untilShutdown(r.Context())
+		defer cancel()
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("X-Accel-Buffering", "no") // a proxy in front passes events on at once
+		w.WriteHeader(http.StatusOK)
+		err := sendEvents(ctx, newSlowWriter(w), s.events, id, after)
+		if err != nil && ctx.Err() == nil {
+			s.logger.WarnContext(ctx, "a stream of events ended", "request_id", RequestID(ctx), "job", id, "err", err)
+		}
+	}}, nil
+}
+
+func sendEvents(ctx context.Context, w *slowWriter, events Events, id, after string) error {
+	if err := send(w, ": events follow\n\n"); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		batch, err := events.Read(ctx, id, after, maxEvents, heartbeat)
+		if err != nil {
+			return err
+		}
+		var b strings.Builder
+		if batch.Gap {
+			data, _ := json.Marshal(map[string]string{"after": after}) // never fails
+			fmt.Fprintf(&b, "event: gap\ndata: %s\n\n", data)
+		}
+		for _, e := range batch.Events {
+			if err := writeEvent(&b, e); err != nil {
+				return err
+			}
+		}
+		after = batch.Next
+		if b.Len() == 0 {
+			b.WriteString(": heartbeat\n\n")
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := send(w, b.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeEvent writes an event as a stream has it. Nothing in it can end a line early.
+func writeEvent(b *strings.Builder, e event.Event) error {
+	data, err := json.Marshal(e) // on one line
+	if err != nil {
+		return fmt.Errorf("event %s: %w", e.ID, err)
+	}
+	line := strings.NewReplacer("\n", "", "\r", "")
+	fmt.Fprintf(b, "id: %s\nevent: %s\ndata: %s\n\n", line.Replace(e.ID), line.Replace(e.Type), data)
+	return nil
+}
+
+func send(w *slowWriter, text string) error {
+	if _, err := w.Write([]byte(text)); err != nil {
+		return err
+	}
+	return w.flush()
+}

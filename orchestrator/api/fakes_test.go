@@ -1,0 +1,389 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"muster/orchestrator/agent"
+	"muster/orchestrator/event"
+	"muster/orchestrator/job"
+	"muster/orchestrator/pipeline"
+)
+
+const (
+	aJob     = "0f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d11"
+	otherJob = "1f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d12"
+	noJob    = "2f0e6b1c-6c5e-4b7e-9f49-0a4b2f6f3d13"
+)
+
+// fakeJobs knows one job, and returns err where it is set. It keeps what it was asked for.
+type fakeJobs struct {
+	mu       sync.Mutex // guards what follows
+	job      job.Job
+	err      error
+	joined   bool
+	request  job.Request
+	filter   job.Filter
+	items    job.ItemFilter
+	edit     job.Edit
+	version  int64
+	failure  string
+	decision job.Decision
+	cleanup  bool
+	deleted  bool
+	days     int
+}
+
+func (f *fakeJobs) one(id string) (job.Job, error) {
+	if id != f.job.ID {
+		return job.Job{}, fmt.Errorf("%w: %s", job.ErrNotFound, id)
+	}
+	return f.job, f.err
+}
+
+func (f *fakeJobs) Create(_ context.Context, r job.Request) (job.Job, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.request = r
+	j := f.job
+	j.Prompt, j.Document = r.Prompt, r.Document
+	return j, !f.joined, f.err
+}
+
+func (f *fakeJobs) Get(_ context.Context, id string) (job.Job, error) { return f.one(id) }
+
+func (f *fakeJobs) List(_ context.Context, filter job.Filter) (job.Page, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.filter = filter
+	return job.Page{Jobs: []job.Job{f.job}, Total: 1, Next: "1-2"}, f.err
+}
+
+func (f *fakeJobs) Edit(_ context.Context, id string, version int64, e job.Edit) (job.Job, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.edit, f.version = e, version
+	return f.one(id)
+}
+
+func (f *fakeJobs) Cancel(_ context.Context, id string, cleanup bool) (job.Job, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.cleanup = cleanup
+	j, err := f.one(id)
+	j.Status = job.Cancelled
+	return j, err
+}
+
+func (f *fakeJobs) Retry(_ context.Context, id string) (int, error) {
+	_, err := f.one(id)
+	return 3, err
+}
+
+func (f *fakeJobs) Again(context.Context, string) (job.Job, error) {
+	return job.Job{ID: otherJob, VersionOf: aJob}, nil
+}
+
+func (f *fakeJobs) CompleteStage(_ context.Context, id, _, failure string) (job.Job, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failure = failure
+	return f.one(id)
+}
+
+func (f *fakeJobs) Delete(_ context.Context, id string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, err := f.one(id)
+	f.deleted = err == nil
+	return err
+}
+
+func (f *fakeJobs) Items(_ context.Context, id string, filter job.ItemFilter) (job.ItemPage, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.items = filter
+	_, err := f.one(id)
+	return job.ItemPage{Items: []job.Item{{Key: "a/b"}}, Next: "7"}, err
+}
+
+func (f *fakeJobs) Item(_ context.Context, id, key string) (job.Item, error) {
+	if _, err := f.one(id); err != nil {
+		return job.Item{}, err
+	}
+	if key != "a/b" {
+		return job.Item{}, fmt.Errorf("%w: %s", job.ErrNoItem, key)
+	}
+	return job.Item{Key: key}, nil
+}
+
+func (f *fakeJobs) Decide(_ context.Context, id, key string, d job.Decision) (job.Item, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.decision = d
+	_, err := f.one(id)
+	return job.Item{Key: key}, err
+}
+
+func (f *fakeJobs) Progress(_ context.Context, id string) (job.Progress, error) {
+	_, err := f.one(id)
+	eta := 60.0
+	return job.Progress{JobID: id, ETASeconds: &eta}, err
+}
+
+func (f *fakeJobs) Stuck(context.Context) ([]job.Stuck, error) {
+	return []job.Stuck{{JobID: aJob, Stage: "create", Reason: "no agent of role creator"}}, f.err
+}
+
+func (f *fakeJobs) Compare(_ context.Context, a, b string, yield func(job.Difference) error) error {
+	if a != aJob || b != otherJob {
+		return job.ErrNotFound
+	}
+	for _, d := range []job.Difference{{Key: "x", Change: "new"}, {Key: "y", Change: "same"}, {Key: "z", Change: "gone"}} {
+		if err := yield(d); err != nil {
+			return err
+		}
+	}
+	return f.err
+}
+
+func (f *fakeJobs) Daily(_ context.Context, days int) ([]job.Day, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.days = days
+	return []job.Day{{Date: "2026-11-23", Created: 2}}, f.err
+}
+
+func (f *fakeJobs) Totals(context.Context) (map[job.Status]int64, error) {
+	return map[job.Status]int64{job.Processing: 2, job.Completed: 2500}, f.err
+}
+
+// fakeDocuments keeps the last document.
+type fakeDocuments struct {
+	mu      sync.Mutex // guards what follows
+	content string
+	broken  error // of Check
+}
+
+func (f *fakeDocuments) Put(_ context.Context, name string, r io.Reader) (job.Document, error) {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return job.Document{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.content = string(data)
+	return job.Document{Name: name, Hash: "abc", Size: int64(len(data))}, nil
+}
+
+func (f *fakeDocuments) Fetch(_ context.Context, url string) (job.Document, error) {
+	if strings.Contains(url, "127.0.0.1") {
+		return job.Document{}, &job.FieldError{Field: "document_url", Why: "the address is not public"}
+	}
+	return job.Document{Name: "fetched", Hash: "abc", Source: url}, nil
+}
+
+func (f *fakeDocuments) Open(hash string) (io.ReadCloser, error) {
+	if hash != "abc" {
+		return nil, errors.New("no such file")
+	}
+	return io.NopCloser(strings.NewReader("<script>alert(1)</script>")), nil
+}
+
+func (f *fakeDocuments) Check(context.Context) error { return f.broken }
+
+// fakeReports writes a short report.
+type fakeReports struct{ fail error } // after the first bytes
+
+func (f fakeReports) Write(_ context.Context, w io.Writer, id, format string) error {
+	if id != aJob {
+		return job.ErrNotFound
+	}
+	if _, err := io.WriteString(w, "a report as "+format); err != nil {
+		return err
+	}
+	return f.fail
+}
+
+// fakeEvents has three events, and waits for more until it is told to end.
+type fakeEvents struct {
+	reading chan string // gets what each call of Read is after
+}
+
+func (f *fakeEvents) Read(ctx context.Context, id, after string, _ int, block time.Duration) (event.Batch, error) {
+	select {
+	case f.reading <- after:
+	default:
+	}
+	switch after {
+	case "0-0":
+		return event.Batch{Events: []event.Event{{ID: "1-0", Type: "job.created", Job: id}, {ID: "2-0", Type: "job.started", Job: id}}, Next: "2-0"}, nil
+	case "0-1":
+		return event.Batch{Events: []event.Event{{ID: "2-0", Type: "job.started", Job: id}}, Gap: true, Next: "2-0"}, nil
+	}
+	wait := time.NewTimer(block)
+	defer wait.Stop()
+	select {
+	case <-ctx.Done():
+		return event.Batch{}, ctx.Err()
+	case <-wait.C:
+	}
+	return event.Batch{Next: "2-0"}, nil
+}
+
+// fakeAgents knows one agent with one assignment, and returns err where it is set.
+type fakeAgents struct {
+	mu           sync.Mutex // guards what follows
+	err          error
+	registration agent.Registration
+	answer       job.Answer
+	failure      failed
+	items        []job.Item
+	draining     bool
+	waiting      chan struct{} // gets a value when Lease waits for its context; nil: it returns at once
+}
+
+// failed is how an agent failed.
+type failed struct {
+	message   string
+	after     *time.Duration
+	permanent bool
+	usage     map[string]int64
+}
+
+func theAgent() agent.Agent {
+	return agent.Agent{ID: "agent-1", Name: "one", Roles: []string{"creator"}, Capacity: 1, State: "healthy", LastError: "", CurrentJob: aJob, Held: 1}
+}
+
+func theAssignment() agent.Assignment {
+	return agent.Assignment{ID: "as-1", Role: "creator", IdempotencyKey: aJob + "/stage/create", DocumentURL: "/jobs/" + aJob + "/document", Work: job.Work{
+		JobID: aJob, Stage: "create", Takes: pipeline.TakesJob, Fence: 7, Attempt: 1, Prompt: "p", Document: &job.Document{Name: "d.pdf", Hash: "abc", Size: 3},
+	}}
+}
+
+func (f *fakeAgents) one(id string) error {
+	if id != "agent-1" {
+		return agent.ErrNoAgent
+	}
+	return f.err
+}
+
+func (f *fakeAgents) Register(_ context.Context, r agent.Registration) (agent.Agent, string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.registration = r
+	return theAgent(), "s3cret", f.err
+}
+
+func (f *fakeAgents) Heartbeat(_ context.Context, id string) (agent.Agent, error) {
+	return theAgent(), f.one(id)
+}
+func (f *fakeAgents) List(context.Context) ([]agent.Agent, error) {
+	return []agent.Agent{theAgent()}, f.err
+}
+func (f *fakeAgents) Get(_ context.Context, id string) (agent.Agent, error) {
+	return theAgent(), f.one(id)
+}
+
+func (f *fakeAgents) Drain(_ context.Context, id string, on bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.draining = on
+	return f.one(id)
+}
+func (f *fakeAgents) Remove(_ context.Context, id string) error { return f.one(id) }
+
+func (f *fakeAgents) Lease(ctx context.Context, id string, _ []string, _ int, _ time.Duration) ([]agent.Assignment, error) {
+	if f.waiting != nil {
+		f.waiting <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return []agent.Assignment{theAssignment()}, f.one(id)
+}
+
+func (f *fakeAgents) held(assignment, holder string, fence int64) error {
+	switch {
+	case assignment != "as-1" || fence != 7:
+		return job.ErrLeaseLost
+	case holder != "agent-1":
+		return agent.ErrNotYours
+	}
+	return f.err
+}
+
+func (f *fakeAgents) Beat(_ context.Context, assignment, agent string, fence int64, _ map[string]int64) (agent.Assignment, error) {
+	return theAssignment(), f.held(assignment, agent, fence)
+}
+
+func (f *fakeAgents) AddItems(_ context.Context, assignment, agent string, fence int64, items []job.Item) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.items = items
+	return len(items), f.held(assignment, agent, fence)
+}
+
+func (f *fakeAgents) Complete(_ context.Context, assignment, agent string, fence int64, a job.Answer) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer = a
+	return f.held(assignment, agent, fence)
+}
+
+func (f *fakeAgents) Fail(_ context.Context, assignment, agent string, fence int64, message string, after *time.Duration, permanent bool, usage map[string]int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failure = failed{message, after, permanent, usage}
+	return f.held(assignment, agent, fence)
+}
+
+func (f *fakeAgents) Release(_ context.Context, assignment, agent string, fence int64) error {
+	return f.held(assignment, agent, fence)
+}
+
+// fakePipelines knows the default pipeline.
+type fakePipelines struct{}
+
+func (fakePipelines) Get(name string) (*pipeline.Pipeline, error) {
+	if name != pipeline.Default {
+		return nil, fmt.Errorf("no pipeline %q", name)
+	}
+	return &pipeline.Pipeline{Name: name, Stages: []pipeline.Stage{{Name: "create", Role: "creator", Takes: pipeline.TakesJob, Timeout: time.Hour}}}, nil
+}
+
+func (f fakePipelines) List() []*pipeline.Pipeline {
+	p, _ := f.Get(pipeline.Default)
+	return []*pipeline.Pipeline{p}
+}
+
+// fakes are all services of an interface.
+type fakes struct {
+	jobs      *fakeJobs
+	documents *fakeDocuments
+	events    *fakeEvents
+	agents    *fakeAgents
+}
+
+// faked returns a config whose services are fakes.
+func faked(t *testing.T) (Config, *fakes) {
+	t.Helper()
+	f := &fakes{
+		jobs: &fakeJobs{job: job.Job{
+			ID: aJob, Kind: job.KindPipeline, Name: "default", Status: job.Processing, Version: 3, Generation: 1,
+			Document: &job.Document{Name: "../a \"b\".html", Hash: "abc", Size: 25, Type: "text/html"},
+			Stages:   []job.Stage{{Name: "create", Role: "creator", Status: job.StageCompleted}, {Name: "validate", Role: "validator", Status: job.StageProcessing}},
+			Items:    job.Counts{Total: 10, Integrated: 4, Pending: 6}, Usage: map[string]int64{"tokens": 1500, "requests": 2},
+		}},
+		documents: &fakeDocuments{}, events: &fakeEvents{reading: make(chan string, 100)}, agents: &fakeAgents{},
+	}
+	cfg := setup(t)
+	cfg.Write = true
+	cfg.Jobs, cfg.Documents, cfg.Events, cfg.Agents, cfg.Pipelines, cfg.Reports = f.jobs, f.documents, f.events, f.agents, fakePipelines{}, fakeReports{}
+	return cfg, f
+}

@@ -1,0 +1,105 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"muster/orchestrator/job"
+)
+
+// NewItem is an item that an agent emits.
+type NewItem struct {
+	Key               string          `json:"key" minLength:"1" maxLength:"512" doc:"unique in its job; emitting it again changes nothing" example:"req-17"`
+	Text              string          `json:"text" maxLength:"1000000"`
+	Name              string          `json:"name,omitempty" maxLength:"10000"`
+	Type              string          `json:"type,omitempty" maxLength:"1000"`
+	SourceDocument    string          `json:"source_document,omitempty" maxLength:"10000"`
+	SourceLocation    string          `json:"source_location,omitempty" maxLength:"10000"`
+	Labels            map[string]bool `json:"labels,omitempty" maxProperties:"100" doc:"of those that the pipeline declares"`
+	ResearchNotes     string          `json:"research_notes,omitempty" maxLength:"1000000"`
+	Citations         []string        `json:"citations,omitempty" maxItems:"10000" maxLength:"10000"`
+	MentionedObjects  []string        `json:"mentioned_objects,omitempty" maxItems:"10000" maxLength:"10000"`
+	MentionedMessages []string        `json:"mentioned_messages,omitempty" maxItems:"10000" maxLength:"10000"`
+	Confidence        *float64        `json:"confidence_score,omitempty" minimum:"0" maximum:"1"`
+	ExternalID        string          `json:"external_id,omitempty" maxLength:"1000" doc:"where it was integrated"`
+	Priority          string          `json:"priority,omitempty" enum:"high,medium,low" doc:"Defaults to medium."`
+	Data              json.RawMessage `json:"data,omitempty" doc:"anything else"`
+}
+
+// newItems returns what the job service is given.
+func newItems(list []NewItem) []job.Item {
+	out := make([]job.Item, len(list))
+	for i, n := range list {
+		out[i] = job.Item{
+			Key: n.Key, Text: n.Text, Name: n.Name, Type: n.Type, SourceDocument: n.SourceDocument, SourceLocation: n.SourceLocation,
+			Labels: n.Labels, ResearchNotes: n.ResearchNotes, Citations: n.Citations, MentionedObjects: n.MentionedObjects,
+			MentionedMessages: n.MentionedMessages, Confidence: n.Confidence, ExternalID: n.ExternalID, Priority: n.Priority, Data: n.Data,
+		}
+	}
+	return out
+}
+
+type itemsInput struct {
+	JobPath
+	Status string `query:"status" enum:"pending,validating,integrated,rejected,failed,review"`
+	Cursor string `query:"cursor" maxLength:"500" doc:"next of the page before"`
+	Limit  int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+}
+
+// ItemList is a page of items.
+type ItemList struct {
+	Items []job.Item `json:"items"`
+	Next  string     `json:"next,omitempty" doc:"cursor of the next page; absent on the last. A page can be short, or empty, although others follow."`
+}
+
+type itemsOutput struct{ Body ItemList }
+
+type itemInput struct {
+	JobPath
+	Key string `path:"key" minLength:"1" maxLength:"512" doc:"key of the item" example:"req-17"`
+}
+
+type itemOutput struct{ Body job.Item }
+
+type decideInput struct {
+	JobPath
+	Key  string `path:"key" minLength:"1" maxLength:"512" doc:"key of the item" example:"req-17"`
+	Body struct {
+		Accept bool   `json:"accept" doc:"true: it is integrated; false: it is rejected"`
+		Reason string `json:"reason,omitempty" maxLength:"10000" doc:"needed to reject"`
+		By     string `json:"by,omitempty" maxLength:"200" doc:"who decided"`
+	} `nameHint:"Decision"`
+}
+
+// addItems adds what is done with the items of a job.
+func addItems(s *server) {
+	op := describe(s, http.MethodGet, "/jobs/{id}/items", "listItems", tagItems, "List the items of a job", http.StatusNotFound)
+	route(s, op, 0, func(ctx context.Context, in *itemsInput) (*itemsOutput, error) {
+		cursor, err := readCursor("items", in.Cursor)
+		if err != nil {
+			return nil, err
+		}
+		page, err := s.cfg.Jobs.Items(ctx, in.ID, job.ItemFilter{Status: job.ItemStatus(in.Status), Cursor: cursor, Limit: in.Limit})
+		if err != nil {
+			return nil, err
+		}
+		return &itemsOutput{ItemList{Items: orEmpty(page.Items), Next: makeCursor("items", page.Next)}}, nil
+	})
+
+	op = describe(s, http.MethodGet, "/jobs/{id}/items/{key}", "getItem", tagItems, "Get an item of a job", http.StatusNotFound)
+	route(s, op, 0, func(ctx context.Context, in *itemInput) (*itemOutput, error) {
+		item, err := s.cfg.Jobs.Item(ctx, in.ID, in.Key)
+		return &itemOutput{item}, err
+	})
+
+	op = describe(s, http.MethodPost, "/jobs/{id}/items/{key}/decide", "decideItem", tagItems, "Accept or reject an item that waits for review",
+		http.StatusNotFound, http.StatusConflict)
+	route(s, op, maxBody, func(ctx context.Context, in *decideInput) (*itemOutput, error) {
+		if !in.Body.Accept && in.Body.Reason == "" {
+			return nil, badField("body.reason", "a reason is needed to reject an item")
+		}
+		item, err := s.cfg.Jobs.Decide(ctx, in.ID, in.Key, job.Decision{Accept: in.Body.Accept, Reason: in.Body.Reason, By: in.Body.By})
+		return &itemOutput{item}, err
+	})
+}

@@ -1,0 +1,352 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/orchestrator/job"
+)
+
+// post sends JSON, or what is given as bytes.
+func post(t *testing.T, h http.Handler, method, path string, body any, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	t.Helper()
+	data, ok := body.([]byte)
+	if !ok {
+		var err error
+		if data, err = json.Marshal(body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := httptest.NewRequestWithContext(t.Context(), method, "http://localhost:8000"+path, bytes.NewReader(data))
+	r.Header.Set("Content-Type", "application/json")
+	for _, c := range change {
+		c(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+type fieldsOf map[string]any
+
+func decode(t *testing.T, w *httptest.ResponseRecorder) fieldsOf {
+	t.Helper()
+	var v fieldsOf
+	if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil {
+		t.Fatalf("%v in %s", err, w.Body)
+	}
+	return v
+}
+
+func TestStatusesOfJobs(t *testing.T) {
+	t.Parallel()
+	cfg, _ := faked(t)
+	h := handler(t, cfg)
+	for _, c := range []struct {
+		method, path, body string
+		want               int
+		says               string
+	}{
+		{"POST", "/jobs", `{"prompt": " \n"}`, 400, `"location":"body.prompt"`},
+		{"POST", "/jobs", `{"prompt": "p", "context": [1]}`, 400, `"location":"body.context"`},
+		{"POST", "/jobs", `{"prompt": "p", "stuck_after": "soon"}`, 400, `"location":"body.stuck_after"`},
+		{"POST", "/jobs", `{"prompt": "p"`, 400, `no JSON`},
+		{"POST", "/jobs", ``, 400, `"location":"body"`},
+		{"POST", "/jobs", `{"prompt": "p", "document_url": "http://127.0.0.1/x"}`, 400, `"location":"body.document_url"`},
+		{"GET", "/jobs/not-a-uuid", ``, 400, `"location":"path.id"`},
+		{"GET", "/jobs/" + noJob, ``, 404, "no such job"},
+		{"GET", "/jobs/scrape_a_b_1234", ``, 404, "no such job"},
+		{"GET", "/jobs/" + aJob, ``, 200, `"progress_percent":40`},
+		{"GET", "/jobs?limit=0", ``, 400, `"location":"query.limit"`},
+		{"GET", "/jobs?limit=101", ``, 400, `"location":"query.limit"`},
+		{"GET", "/jobs?offset=-1", ``, 400, `"location":"query.offset"`},
+		{"GET", "/jobs?status=done", ``, 400, `created, processing, completed, failed, cancelled, pending`},
+		{"GET", "/jobs?state=done", ``, 400, `"location":"query.state"`},
+		{"GET", "/jobs?cursor=abc", ``, 400, `"location":"query.cursor"`},
+		{"GET", "/jobs/stuck", ``, 200, "no agent of role creator"},
+		{"GET", "/jobs/" + aJob + "/progress", ``, 200, `"eta_seconds":60`},
+		{"GET", "/jobs/" + noJob + "/progress", ``, 404, "no such job"},
+		{"GET", "/jobs/" + aJob + "/report", ``, 200, "a report as json"},
+		{"GET", "/jobs/" + aJob + "/report?format=text", ``, 200, "a report as text"},
+		{"GET", "/jobs/" + aJob + "/report?format=pdf", ``, 400, `"location":"query.format"`},
+		{"GET", "/jobs/" + noJob + "/report", ``, 404, "no such job"},
+		{"GET", "/jobs/" + aJob + "/items/a%2Fb", ``, 200, `"key":"a/b"`},
+		{"GET", "/jobs/" + aJob + "/items/c", ``, 404, "no such item"},
+		{"GET", "/jobs/" + aJob + "/items?status=done", ``, 400, `"location":"query.status"`},
+		{"GET", "/jobs/" + noJob + "/document", ``, 404, "no such job"},
+		{"GET", "/stats/daily", ``, 200, `"jobs_created":2`},
+		{"GET", "/stats/daily?days=0", ``, 400, `"location":"query.days"`},
+		{"GET", "/stats/daily?days=31", ``, 400, `"location":"query.days"`},
+		{"GET", "/stats/daily?days=7;DROP", ``, 400, `"location":"query.days"`},
+		{"GET", "/status", ``, 200, `"completed":2500`},
+		{"GET", "/pipelines", ``, 200, `"timeout":"1h0m0s"`},
+		{"GET", "/pipelines/nowhere", ``, 404, "no pipeline"},
+		{"POST", "/jobs/" + aJob + "/items/k/decide", `{"accept": false}`, 400, `"location":"body.reason"`},
+		{"PATCH", "/jobs/" + aJob, `{"priority": 1}`, 400, `"location":"header.If-Match"`},
+		{"PUT", "/jobs", `{}`, 405, "GET, HEAD, POST"},
+		{"GET", "/nowhere", ``, 404, "/openapi.json"},
+	} {
+		w := post(t, h, c.method, c.path, []byte(c.body))
+		if w.Code != c.want || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%s %s %s: got %d %s, want %d and %q", c.method, c.path, c.body, w.Code, w.Body, c.want, c.says)
+		}
+		if c.want >= 400 && w.Header().Get("Content-Type") != problemType {
+			t.Errorf("%s %s: got %s, want a problem", c.method, c.path, w.Header().Get("Content-Type"))
+		}
+	}
+	w := post(t, h, "POST", "/jobs", []byte("prompt=p"), header("Content-Type", "application/x-www-form-urlencoded"))
+	if w.Code != http.StatusUnsupportedMediaType {
+		t.Errorf("a form without files: got %d %s, want 415", w.Code, w.Body)
+	}
+}
+
+// What the services refuse has a status that clients can act on.
+func TestErrorsOfTheServices(t *testing.T) {
+	t.Parallel()
+	cfg, f := faked(t)
+	h := handler(t, cfg)
+	job1 := "/jobs/" + aJob
+	for _, c := range []struct {
+		err          error
+		method, path string
+		body         string
+		want         int
+	}{
+		{job.ErrTerminal, "DELETE", job1, ``, 409},
+		{job.ErrTerminal, "POST", job1 + "/cancel", ``, 409},
+		{job.ErrTerminal, "POST", job1 + "/retry", ``, 409},
+		{job.ErrTerminal, "POST", job1 + "/retry?again=true", ``, 201},
+		{job.ErrTerminal, "POST", job1 + "/stages/create/complete", ``, 409},
+		{job.ErrTerminal, "POST", job1 + "/stages/create/fail", `{"error":"broken"}`, 409},
+		{fmt.Errorf("edit: %w", job.ErrStale), "PATCH", job1, `{"priority":1}`, 412},
+		{job.ErrNotReview, "POST", job1 + "/items/k/decide", `{"accept":true}`, 409},
+		{job.ErrMismatch, "POST", "/jobs", `{"prompt":"p"}`, 422},
+		{job.ErrExists, "POST", "/jobs", `{"prompt":"p"}`, 409},
+		{&job.FieldError{Field: "pipeline", Why: "no pipeline x"}, "POST", "/jobs", `{"prompt":"p"}`, 400},
+		{&job.FieldError{Field: "cursor", Why: "old"}, "GET", "/jobs", ``, 400},
+		{errors.New("dial tcp: connection refused"), "GET", "/jobs", ``, 503},
+		{errors.New("dial tcp: connection refused"), "GET", "/status", ``, 503},
+	} {
+		f.jobs.err = c.err
+		w := post(t, h, c.method, c.path, []byte(c.body), header("If-Match", `"3"`))
+		if w.Code != c.want {
+			t.Errorf("%s %s with %v: got %d %s, want %d", c.method, c.path, c.err, w.Code, w.Body, c.want)
+		}
+		if retry := w.Header().Get("Retry-After"); (retry != "") != (c.want == 503) {
+			t.Errorf("%s %s with %v: got Retry-After %q", c.method, c.path, c.err, retry)
+		}
+	}
+}
+
+func TestCreateJob(t *testing.T) {
+	t.Parallel()
+	cfg, f := faked(t)
+	h := handler(t, cfg)
+	w := post(t, h, "POST", "/jobs", []byte(`{"prompt":"Do it","pipeline":"default","context":{"customer":"ac\u00e9me"},"priority":-7,"labels":["a"],
+		"after":["`+otherJob+`"],"on_failure":"run","at":"2026-12-01T10:00:00Z","stuck_after":"5m","dedupe":"allow","document_url":"https://x.example/d.pdf"}`),
+		header("Idempotency-Key", "order 4711"))
+	got := decode(t, w)
+	if w.Code != http.StatusCreated || got["job_id"] != aJob || got["prompt"] != "Do it" || w.Header().Get("Location") != "/jobs/"+aJob {
+		t.Errorf("got %d %v %v, want 201 and the job", w.Code, w.Header(), got)
+	}
+	r := f.jobs.request
+	if r.Prompt != "Do it" || string(r.Context) != `{"customer":"ac\u00e9me"}` || r.Priority != -7 || !slices.Equal(r.After, []string{otherJob}) || r.OnFailure != "run" ||
+		!r.At.Equal(time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)) || r.StuckAfter != 5*time.Minute || r.Dedupe != "allow" || r.IdempotencyKey != "order 4711" ||
+		r.Document == nil || r.Document.Source != "https://x.example/d.pdf" {
+		t.Errorf("got %+v, want what was sent", r)
+	}
+	f.jobs.joined = true
+	if w := post(t, h, "POST", "/jobs", fieldsOf{"prompt": "p"}); w.Code != http.StatusOK || decode(t, w)["duplicate"] != true {
+		t.Errorf("a joined job: got %d %s, want 200 and duplicate", w.Code, w.Body)
+	}
+}
+
+// part is a part of a form; a name with a file has a file name.
+type part struct{ name, file, text string }
+
+func formOf(t *testing.T, parts ...part) ([]byte, func(*http.Request)) {
+	t.Helper()
+	var b bytes.Buffer
+	m := multipart.NewWriter(&b)
+	for _, p := range parts {
+		create := m.CreateFormField
+		if p.file != "" {
+			create = func(name string) (io.Writer, error) { return m.CreateFormFile(name, p.file) }
+		}
+		w, err := create(p.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, p.text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes(), header("Content-Type", m.FormDataContentType())
+}
+
+func TestCreateJobWithAForm(t *testing.T) {
+	t.Parallel()
+	cfg, f := faked(t)
+	cfg.MaxDocument = 1000
+	h := handler(t, cfg)
+	body, as := formOf(t, part{name: "document", file: `C:\temp\..\a b.pdf`, text: "content"}, part{name: "prompt", text: "Do it"},
+		part{name: "context", text: `{"a":1}`}, part{name: "priority", text: "5"}, part{name: "labels", text: "x"}, part{name: "labels", text: "y"})
+	if w := post(t, h, "POST", "/jobs", body, as); w.Code != http.StatusCreated {
+		t.Fatalf("got %d %s, want 201", w.Code, w.Body)
+	}
+	r := f.jobs.request
+	if r.Prompt != "Do it" || string(r.Context) != `{"a":1}` || r.Priority != 5 || !slices.Equal(r.Labels, []string{"x", "y"}) ||
+		r.Document == nil || r.Document.Name != "a b.pdf" || f.documents.content != "content" {
+		t.Errorf("got %+v and a document %q, want what was sent", r, f.documents.content)
+	}
+	prompt, doc := part{name: "prompt", text: "p"}, part{name: "document", file: "d", text: "c"}
+	for what, c := range map[string]struct {
+		parts []part
+		want  int
+		at    string
+	}{
+		"no prompt":         {[]part{doc}, 400, "body.prompt"},
+		"bad context":       {[]part{prompt, {name: "context", text: "{"}}, 400, "body.context"},
+		"context no object": {[]part{prompt, {name: "context", text: "[]"}}, 400, "body.context"},
+		"NUL in context":    {[]part{prompt, {name: "context", text: `{"a":"\u0000"}`}}, 400, "body.context.a"},
+		"bad priority":      {[]part{prompt, {name: "priority", text: "high"}}, 400, "body.priority"},
+		"prompt twice":      {[]part{prompt, prompt}, 400, "body.prompt"},
+		"document twice":    {[]part{prompt, doc, doc}, 400, "body.document"},
+		"two documents":     {[]part{prompt, doc, {name: "document_url", text: "https://x.example/"}}, 400, "body.document_url"},
+		"NUL":               {[]part{{name: "prompt", text: "a\x00"}}, 400, "body.prompt"},
+		"invalid UTF-8":     {[]part{{name: "prompt", text: "a\xff"}}, 400, "body.prompt"},
+		"unknown field":     {[]part{prompt, {name: "promt", text: "x"}}, 400, "body.promt"},
+		"large prompt":      {[]part{{name: "prompt", text: strings.Repeat("x", 1<<20+1)}}, 413, "body.prompt"},
+		"large document":    {[]part{prompt, {name: "document", file: "d", text: strings.Repeat("x", 1001)}}, 413, "body.document"},
+		"many parts":        {slices.Repeat([]part{{name: "labels", text: "x"}}, maxParts+1), 400, "body"},
+	} {
+		body, as := formOf(t, c.parts...)
+		w := post(t, h, "POST", "/jobs", body, as)
+		if w.Code != c.want || !strings.Contains(w.Body.String(), `"location":"`+c.at+`"`) {
+			t.Errorf("%s: got %d %s, want %d at %s", what, w.Code, w.Body, c.want, c.at)
+		}
+	}
+	for what, parts := range map[string][]part{
+		"unknown field": {{name: "promt", text: "x"}, doc},
+		"blank prompt":  {{name: "prompt", text: " "}, doc},
+		"stuck_after":   {{name: "stuck_after", text: "soon"}, doc, prompt},
+		"two documents": {{name: "document_url", text: "https://x.example/"}, doc, prompt},
+	} {
+		f.documents.content = "none"
+		body, as := formOf(t, parts...)
+		if w := post(t, h, "POST", "/jobs", body, as); w.Code != http.StatusBadRequest || f.documents.content != "none" {
+			t.Errorf("%s before the document: got %d and stored %q, want 400 and nothing", what, w.Code, f.documents.content)
+		}
+	}
+	for n := range len(body) - 4 { // the last line break may be missing, and the last two hyphens are needed
+		if w := post(t, h, "POST", "/jobs", body[:n], as); w.Code != http.StatusBadRequest {
+			t.Fatalf("the first %d of %d bytes: got %d %s, want 400", n, len(body), w.Code, w.Body)
+		}
+	}
+}
+
+func TestListFilter(t *testing.T) {
+	t.Parallel()
+	cfg, f := faked(t)
+	h := handler(t, cfg)
+	w := ask(t, h, "GET", "/jobs?status=pending,failed&kind=pipeline&name=default&label=x&offset=5&context.customer=acme&context.a.b=1")
+	got := f.jobs.filter
+	if w.Code != 200 || got.Limit != 50 || got.Offset != 5 || !got.Pending || !slices.Equal(got.Statuses, []job.Status{job.Failed}) ||
+		got.Kind != "pipeline" || got.Name != "default" || got.Label != "x" || len(got.Context) != 2 || got.Context["customer"] != "acme" || got.Context["a.b"] != "1" {
+		t.Errorf("got %d and %+v, want what was asked for", w.Code, got)
+	}
+	next, _ := decode(t, w)["next"].(string)
+	if next == "" || strings.Contains(next, "1-2") {
+		t.Fatalf("got the cursor %q, want one that says nothing", next)
+	}
+	if w := ask(t, h, "GET", "/jobs?cursor="+next); w.Code != 200 || f.jobs.filter.Cursor != "1-2" {
+		t.Errorf("got %d and the cursor %q, want 200 and that of the page before", w.Code, f.jobs.filter.Cursor)
+	}
+	if w := ask(t, h, "GET", "/jobs/"+aJob+"/items?cursor="+next); w.Code != 400 {
+		t.Errorf("a cursor of jobs for items: got %d, want 400", w.Code)
+	}
+}
+
+func TestJobCommands(t *testing.T) {
+	t.Parallel()
+	cfg, f := faked(t)
+	h := handler(t, cfg)
+	w := ask(t, h, "GET", "/jobs/"+aJob)
+	got := decode(t, w)
+	if w.Header().Get("ETag") != `"3"` || got["creator_status"] != "completed" || got["validator_status"] != "processing" || got["total_tokens"] != 1500.0 || got["total_requests"] != 2.0 {
+		t.Errorf("got %v %v, want the states of both stages and the usage", w.Header(), got)
+	}
+	if w := post(t, h, "PATCH", "/jobs/"+aJob, fieldsOf{"priority": 9, "labels": []string{}}, header("If-Match", w.Header().Get("ETag"))); w.Code != 200 ||
+		f.jobs.version != 3 || *f.jobs.edit.Priority != 9 || f.jobs.edit.Labels == nil || f.jobs.edit.After != nil {
+		t.Errorf("edit: got %d, %+v of version %d", w.Code, f.jobs.edit, f.jobs.version)
+	}
+	if w := post(t, h, "PATCH", "/jobs/"+aJob, fieldsOf{}, header("If-Match", "three")); w.Code != 400 {
+		t.Errorf("edit of version three: got %d, want 400", w.Code)
+	}
+	if w := ask(t, h, "DELETE", "/jobs/"+aJob+"?cleanup=true"); w.Code != 200 || !f.jobs.cleanup || f.jobs.deleted || decode(t, w)["status"] != "cancelled" {
+		t.Errorf("cancel: got %d %s, cleanup %v, deleted %v", w.Code, w.Body, f.jobs.cleanup, f.jobs.deleted)
+	}
+	if w := ask(t, h, "DELETE", "/jobs/"+aJob+"?purge=true"); w.Code != 200 || !f.jobs.deleted {
+		t.Errorf("purge: got %d %s, deleted %v", w.Code, w.Body, f.jobs.deleted)
+	}
+	if w := ask(t, h, "POST", "/jobs/"+aJob+"/retry"); w.Code != 200 || decode(t, w)["retried"] != 3.0 {
+		t.Errorf("retry: got %d %s, want 3 items", w.Code, w.Body)
+	}
+	if w := post(t, h, "POST", "/jobs/"+aJob+"/stages/create/fail", fieldsOf{"error": "broken"}); w.Code != 200 || f.jobs.failure != "broken" {
+		t.Errorf("fail a stage: got %d %s, with %q", w.Code, w.Body, f.jobs.failure)
+	}
+	if w := post(t, h, "POST", "/jobs/"+aJob+"/items/k/decide", fieldsOf{"accept": false, "reason": "wrong", "by": "Ada"}); w.Code != 200 || f.jobs.decision != (job.Decision{Reason: "wrong", By: "Ada"}) {
+		t.Errorf("decide: got %d %s, with %+v", w.Code, w.Body, f.jobs.decision)
+	}
+}
+
+func TestCompareJobs(t *testing.T) {
+	t.Parallel()
+	cfg, _ := faked(t)
+	h := handler(t, cfg)
+	w := ask(t, h, "GET", "/jobs/"+aJob+"/compare/"+otherJob)
+	if list, _ := decode(t, w)["differences"].([]any); len(list) != 2 || !strings.Contains(w.Body.String(), `"same":1`) {
+		t.Errorf("compare: got %s, want two differences, and one that is the same counted", w.Body)
+	}
+	if w := ask(t, h, "GET", "/jobs/"+aJob+"/compare/"+noJob); w.Code != 404 {
+		t.Errorf("compare with no job: got %d, want 404", w.Code)
+	}
+}
+
+// A document is never shown by a browser.
+func TestDocumentIsAnAttachment(t *testing.T) {
+	t.Parallel()
+	cfg, _ := faked(t)
+	w := ask(t, handler(t, cfg), "GET", "/jobs/"+aJob+"/document")
+	h := w.Header()
+	if w.Code != 200 || !strings.HasPrefix(h.Get("Content-Disposition"), "attachment; filename=") || strings.Contains(h.Get("Content-Disposition"), "..") ||
+		h.Get("X-Content-Type-Options") != "nosniff" || !strings.Contains(h.Get("Content-Security-Policy"), "sandbox") || h.Get("Content-Length") != "25" {
+		t.Errorf("got %d %v, want an attachment of 25 bytes", w.Code, h)
+	}
+}
+
+// A report that fails later is cut off, so that a client does not take a part for the whole.
+func TestReportThatFailsIsCutOff(t *testing.T) {
+	t.Parallel()
+	cfg, _ := faked(t)
+	cfg.Reports = fakeReports{fail: errors.New("Redis is gone")}
+	defer func() {
+		if r := recover(); r != http.ErrAbortHandler {
+			t.Errorf("got %v, want an aborted answer", r)
+		}
+	}()
+	ask(t, handler(t, cfg), "GET", "/jobs/"+aJob+"/report")
+}

@@ -1,0 +1,40 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"muster/orchestrator/job"
+)
+
+type daysInput struct {
+	Days int `query:"days" default:"7" minimum:"1" maximum:"30" doc:"how many days, today among them"`
+}
+
+type daysOutput struct {
+	Body struct {
+		Days []job.Day `json:"days" doc:"the newest first, in UTC"`
+	} `nameHint:"DailyStatistics"`
+}
+
+// addNumbers adds the statistics.
+func addNumbers(s *server) {
+	op := describe(s, http.MethodGet, "/stats/daily", "getDailyStatistics", tagState, "How many jobs were created, completed, failed and cancelled each day")
+	route(s, op, 0, func(ctx context.Context, in *daysInput) (*daysOutput, error) {
+		days, err := s.cfg.Jobs.Daily(ctx, in.Days)
+		if err != nil {
+			return nil, err
+		}
+		out := &daysOutput{}
+		out.Body.Days = orEmpty(days)
+		return out, nil
+	})
+}
+
+// orEmpty returns an empty list for nil, so that it is [] in JSON.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

@@ -1,0 +1,237 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+)
+
+//go:generate go test -run TestOpenAPIGolden -update .
+
+// The tags of operations, in the order of the description.
+const (
+	tagJobs     = "jobs"
+	tagItems    = "items"
+	tagEvents   = "events"
+	tagAgents   = "agents"
+	tagWork     = "assignments"
+	tagPipeline = "pipelines"
+	tagSites    = "sites"
+	tagState    = "state"
+)
+
+// newHuma returns the interface without operations. They are added to mux.
+func newHuma(mux *http.ServeMux) huma.API {
+	format := huma.Format{Marshal: marshal, Unmarshal: unmarshal}
+	api := humago.New(mux, huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI: "3.1.0",
+			Info: &huma.Info{
+				Title: "Muster", Version: "1",
+				Description: "Jobs, pipelines, agents and sites of an orchestrator. A request that fails is answered with a problem (RFC 9457) " +
+					"that names the fields. Every answer has the header X-Request-Id, which a request may choose. Times are RFC 3339 in UTC.",
+				License: &huma.License{Name: "MIT", Identifier: "MIT"},
+			},
+			Servers: []*huma.Server{{URL: "/", Description: "where this description comes from"}},
+			Components: &huma.Components{
+				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+				SecuritySchemes: map[string]*huma.SecurityScheme{
+					"bearer": {Type: "http", Scheme: "bearer", Description: "one of the keys of the setting api.keys"},
+					"basic":  {Type: "http", Scheme: "basic", Description: "the same as a password, with any user name"},
+				},
+			},
+			Tags: []*huma.Tag{
+				{Name: tagJobs, Description: "What was asked for, and how far it is."},
+				{Name: tagItems, Description: "The parts of a job, each with a state of its own."},
+				{Name: tagEvents, Description: "What happened to jobs, as server-sent events."},
+				{Name: tagAgents, Description: "The programs that do the work."},
+				{Name: tagWork, Description: "Work that an agent holds. 409 says that it is no longer the agent's: stop working on it."},
+				{Name: tagPipeline, Description: "The stages that jobs go through."},
+				{Name: tagSites, Description: "The sites that are scraped."},
+				{Name: tagState, Description: "Health, numbers and metrics."},
+			},
+		},
+		Formats:       map[string]huma.Format{"application/json": format, "json": format},
+		DefaultFormat: "application/json",
+		Transformers:  []huma.Transformer{transform},
+	})
+	api.UseMiddleware(overridable)
+	return api
+}
+
+// marshal writes an answer. A client that has gone is no error.
+func marshal(w io.Writer, v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, _ = w.Write(b.Bytes())
+	return nil
+}
+
+func unmarshal(data []byte, v any) error {
+	err := json.Unmarshal(data, v)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) && wrong.Field != "" {
+		return fmt.Errorf("%s: a %s cannot be read as %s; write whole numbers without an exponent", wrong.Field, wrong.Value, wrong.Type)
+	}
+	return err
+}
+
+// describe returns an operation with the problems that it can answer with, in
+// addition to those that all have.
+func describe(s *server, method, path, id, tag, summary string, problems ...int) huma.Operation {
+	op := huma.Operation{
+		Method: method, Path: path, OperationID: id, Tags: []string{tag}, Summary: summary,
+		MaxBodyBytes: -1, BodyReadTimeout: -1, // see readsJSON
+		RejectUnknownQueryParameters: true,
+		Responses:                    map[string]*huma.Response{},
+		Security:                     []map[string][]string{{"bearer": {}}, {"basic": {}}, {}},
+	}
+	problems = append(problems, http.StatusBadRequest, http.StatusUnauthorized, http.StatusMisdirectedRequest, http.StatusServiceUnavailable)
+	if method != http.MethodGet {
+		problems = append(problems, http.StatusForbidden)
+	}
+	s.problems(&op, problems...)
+	return op
+}
+
+// problemText says when a request is answered with a problem.
+func problemText(status int) string {
+	switch status {
+	case http.StatusBadRequest:
+		return "The request is not valid; errors names the fields."
+	case http.StatusUnauthorized:
+		return "A key is needed."
+	case http.StatusForbidden:
+		return "It is not allowed: the interface is read-only, the request comes from another web page, or the assignment belongs to another agent."
+	case http.StatusNotFound:
+		return "There is no such thing."
+	case http.StatusConflict:
+		return "The state does not allow it: the job has ended, or the assignment is no longer the agent's."
+	case http.StatusPreconditionFailed:
+		return "The job has changed since this version; read it again."
+	case http.StatusRequestEntityTooLarge:
+		return "The body is too large."
+	case http.StatusUnsupportedMediaType:
+		return "The body has another media type."
+	case http.StatusMisdirectedRequest:
+		return "The host name is not known here; see the setting api.hosts."
+	case http.StatusUnprocessableEntity:
+		return "The Idempotency-Key was used with another request."
+	case http.StatusTooManyRequests:
+		return "Too many requests wait at once; see Retry-After."
+	case http.StatusServiceUnavailable:
+		return "Redis does not answer; see Retry-After."
+	}
+	return http.StatusText(status)
+}
+
+// problems adds answers with problems to an operation.
+func (s *server) problems(op *huma.Operation, problems ...int) {
+	schema := s.api.OpenAPI().Components.Schemas.Schema(typeOf[Problem](), true, "Problem")
+	slices.Sort(problems)
+	for _, status := range slices.Compact(problems) {
+		op.Responses[strconv.Itoa(status)] = &huma.Response{
+			Description: problemText(status),
+			Content:     map[string]*huma.MediaType{problemType: {Schema: schema}},
+		}
+	}
+}
+
+// example adds an example to the answer of an operation.
+func example(op *huma.Operation, status int, v any) {
+	op.Responses[strconv.Itoa(status)] = &huma.Response{Content: map[string]*huma.MediaType{"application/json": {Example: v}}}
+}
+
+// answersWith describes an answer that is not made of a Go type.
+func answersWith(op *huma.Operation, description string, types ...string) {
+	content := map[string]*huma.MediaType{}
+	for _, media := range types {
+		content[media] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+		if media == "application/json" {
+			content[media].Schema = &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
+		}
+	}
+	op.Responses["200"] = &huma.Response{Description: description, Content: content}
+}
+
+// route adds an operation whose body, if it has one, is JSON of up to limit bytes.
+func route[I, O any](s *server, op huma.Operation, limit int64, handle func(context.Context, *I) (*O, error)) {
+	if op.Method == http.MethodPost || op.Method == http.MethodPatch {
+		s.problems(&op, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	}
+	op.Middlewares = append(op.Middlewares, readsJSON(limit))
+	prefix := "query."
+	if op.Method != http.MethodGet {
+		prefix = "body."
+	}
+	register(s, op, prefix, handle)
+}
+
+// register adds an operation whose errors are answered as problems. Fields that they
+// name are below prefix.
+func register[I, O any](s *server, op huma.Operation, prefix string, handle func(context.Context, *I) (*O, error)) {
+	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := handle(ctx, in)
+		if err != nil {
+			p := problemOf(err, prefix)
+			if p.Status >= http.StatusInternalServerError && ctx.Err() == nil { // else the client has gone
+				s.cfg.Logger.WarnContext(ctx, "a request failed", "request_id", RequestID(ctx), "operation", op.OperationID, "err", err)
+			}
+			return nil, p
+		}
+		return out, nil
+	})
+}
+
+// description returns the description of all operations as JSON.
+func (s *server) description() ([]byte, error) {
+	spec := s.api.OpenAPI()
+	schemas := spec.Components.Schemas.Map()
+	delete(schemas, "ErrorModel") // huma's; Problem replaces it
+	delete(schemas, "ErrorDetail")
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		return nil, fmt.Errorf("describe the interface: %w", err)
+	}
+	var doc any
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		return nil, fmt.Errorf("describe the interface: %w", err)
+	}
+	standard(doc)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(doc); err != nil {
+		return nil, fmt.Errorf("describe the interface: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// standard removes the keyword of huma that OpenAPI does not have.
+func standard(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		delete(v, "patternDescription")
+		for _, value := range v {
+			standard(value)
+		}
+	case []any:
+		for _, value := range v {
+			standard(value)
+		}
+	}
+}

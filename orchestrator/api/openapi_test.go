@@ -1,0 +1,227 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"muster/sites"
+)
+
+var update = flag.Bool("update", false, "write docs/openapi.json")
+
+const golden = "../../docs/openapi.json"
+
+// everything returns a config in which nothing is left out.
+func everything(t *testing.T) Config {
+	t.Helper()
+	cfg, _ := faked(t)
+	s, err := sites.NewService(sites.Config{Client: cfg.Client, OutDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	cfg.Sites, cfg.Metrics = s, http.NotFoundHandler()
+	return cfg
+}
+
+func spec(t *testing.T) []byte {
+	t.Helper()
+	w := ask(t, handler(t, everything(t)), "GET", "/openapi.json")
+	if w.Code != http.StatusOK {
+		t.Fatalf("/openapi.json: %d %s", w.Code, w.Body)
+	}
+	return w.Body.Bytes()
+}
+
+// docs/openapi.json is the description. go generate writes it.
+func TestOpenAPIGolden(t *testing.T) {
+	t.Parallel()
+	got := spec(t)
+	if *update {
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("docs/openapi.json is out of date: run go generate ./orchestrator/api")
+	}
+}
+
+// openapi is what the tests read of a description.
+type openapi struct {
+	OpenAPI string
+	Paths   map[string]map[string]operation
+	doc     any
+}
+
+type operation struct {
+	OperationID string
+	Summary     string
+	Tags        []string
+	Parameters  []parameter
+	RequestBody *struct {
+		Content map[string]struct{ Schema map[string]any }
+	}
+	Responses map[string]any
+}
+
+type parameter struct {
+	Name, In string
+	Required bool
+	Schema   map[string]any
+}
+
+func readSpec(t *testing.T) openapi {
+	t.Helper()
+	var o openapi
+	data := spec(t)
+	if err := json.Unmarshal(data, &o); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &o.doc); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// resolve returns what a JSON pointer such as #/components/schemas/Job leads to, or nil.
+func (o openapi) resolve(ref string) any {
+	at := o.doc
+	for _, part := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
+		m, ok := at.(map[string]any)
+		if !ok {
+			return nil
+		}
+		at = m[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)]
+	}
+	return at
+}
+
+// refs yields each $ref of the document.
+func refs(v any, yield func(string)) {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, value := range v {
+			if ref, ok := value.(string); ok && key == "$ref" {
+				yield(ref)
+			}
+			refs(value, yield)
+		}
+	case []any:
+		for _, value := range v {
+			refs(value, yield)
+		}
+	}
+}
+
+func TestOpenAPIIsSound(t *testing.T) {
+	t.Parallel()
+	o := readSpec(t)
+	if o.OpenAPI != "3.1.0" || len(o.Paths) < 30 {
+		t.Fatalf("got version %q and %d paths, want 3.1.0 and at least 30", o.OpenAPI, len(o.Paths))
+	}
+	refs(o.doc, func(ref string) {
+		if o.resolve(ref) == nil {
+			t.Errorf("%s leads to nothing", ref)
+		}
+	})
+	ids := map[string]string{}
+	inPath := regexp.MustCompile(`\{([^}]+)\}`)
+	for path, methods := range o.Paths {
+		for method, op := range methods {
+			name := strings.ToUpper(method) + " " + path
+			if op.OperationID == "" || op.Summary == "" || len(op.Tags) != 1 {
+				t.Errorf("%s: id %q, summary %q, tags %v; want all of them", name, op.OperationID, op.Summary, op.Tags)
+			}
+			if other := ids[op.OperationID]; other != "" {
+				t.Errorf("%s and %s have the id %s", name, other, op.OperationID)
+			}
+			ids[op.OperationID] = name
+			declared := map[string]bool{}
+			for _, p := range op.Parameters {
+				if declared[p.In+" "+p.Name] {
+					t.Errorf("%s declares %s twice", name, p.Name)
+				}
+				declared[p.In+" "+p.Name] = true
+				if p.In == "path" && (!p.Required || !strings.Contains(path, "{"+p.Name+"}")) {
+					t.Errorf("%s: %s is no part of the path, or is optional", name, p.Name)
+				}
+			}
+			for _, m := range inPath.FindAllStringSubmatch(path, -1) {
+				if !declared["path "+m[1]] {
+					t.Errorf("%s does not declare %s", name, m[1])
+				}
+			}
+			var good, bad bool
+			for status := range op.Responses {
+				good, bad = good || status[0] == '2', bad || status[0] == '4'
+			}
+			if !good || !bad {
+				t.Errorf("%s: answers %v, want a good one and a problem", name, op.Responses)
+			}
+		}
+	}
+}
+
+// The operations are those that clients know.
+func TestOpenAPIHasAllOperations(t *testing.T) {
+	t.Parallel()
+	o := readSpec(t)
+	for _, want := range strings.Split(strings.TrimSpace(`
+GET /health
+GET /ready
+GET /status
+GET /metrics
+POST /jobs
+GET /jobs
+GET /jobs/stuck
+GET /jobs/{id}
+PATCH /jobs/{id}
+DELETE /jobs/{id}
+POST /jobs/{id}/cancel
+POST /jobs/{id}/retry
+POST /jobs/{id}/stages/{stage}/complete
+POST /jobs/{id}/stages/{stage}/fail
+GET /jobs/{id}/progress
+GET /jobs/{id}/report
+GET /jobs/{id}/items
+GET /jobs/{id}/items/{key}
+POST /jobs/{id}/items/{key}/decide
+GET /jobs/{id}/document
+GET /jobs/{id}/compare/{other}
+GET /jobs/{id}/events
+GET /events
+GET /pipelines
+GET /pipelines/{name}
+GET /agents
+GET /agents/health
+POST /agents
+GET /agents/{id}
+DELETE /agents/{id}
+POST /agents/{id}/heartbeat
+POST /agents/{id}/lease
+POST /agents/{id}/drain
+POST /assignments/{id}/heartbeat
+POST /assignments/{id}/items
+POST /assignments/{id}/complete
+POST /assignments/{id}/fail
+POST /assignments/{id}/release
+GET /stats/daily
+GET /sites
+GET /sites/{site}`), "\n") {
+		method, path, _ := strings.Cut(want, " ")
+		if _, ok := o.Paths[path][strings.ToLower(method)]; !ok {
+			t.Errorf("%s is missing", want)
+		}
+	}
+}

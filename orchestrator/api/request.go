@@ -1,0 +1,154 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// requestIDHeader has the id of a request, from the client or made here.
+const requestIDHeader = "X-Request-Id"
+
+// plainID is an id that a client may choose for its request.
+var plainID = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,64}$`)
+
+// requestKey is the key of a request's id in its context.
+type requestKey struct{}
+
+// RequestID returns the id of the request that ctx belongs to, or "".
+func RequestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestKey{}).(string)
+	return id
+}
+
+// identified gives each request an id and logs what became of it: changes as
+// info, the rest as debug.
+func (c Config) identified(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get(requestIDHeader)
+		if !plainID.MatchString(id) {
+			var b [12]byte
+			_, _ = rand.Read(b[:]) // never fails
+			id = hex.EncodeToString(b[:])
+		}
+		w.Header().Set(requestIDHeader, id)
+		watched := &statusWriter{ResponseWriter: w}
+		start := time.Now()
+		defer func() {
+			level := slog.LevelInfo
+			// What agents do with work is as frequent as the work.
+			working := strings.HasPrefix(r.URL.Path, "/assignments/") || strings.HasPrefix(r.URL.Path, "/agents/")
+			if working || r.Method == http.MethodGet || r.Method == http.MethodHead {
+				level = slog.LevelDebug
+			}
+			path := r.URL.Path
+			if len(path) > 200 {
+				path = path[:200] + "…"
+			}
+			c.Logger.Log(r.Context(), level, "request", "request_id", id, "method", r.Method, "path", path,
+				"status", watched.code(), "bytes", watched.bytes, "ms", time.Since(start).Milliseconds())
+		}()
+		next.ServeHTTP(watched, r.WithContext(context.WithValue(r.Context(), requestKey{}, id)))
+	})
+}
+
+// statusWriter remembers the status of an answer, and how much was written.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *statusWriter) WriteHeader(code int) {
+	if w.status == 0 {
+		w.status = code
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *statusWriter) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(p)
+	w.bytes += int64(n)
+	return n, err
+}
+
+func (w *statusWriter) code() int {
+	if w.status == 0 {
+		return http.StatusOK
+	}
+	return w.status
+}
+
+// writeTime is how long a client may take to read a part of a long answer.
+const writeTime = 30 * time.Second
+
+// slowWriter writes a long answer: the client has writeTime for each part, not
+// for the whole.
+type slowWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+func newSlowWriter(w http.ResponseWriter) *slowWriter {
+	return &slowWriter{ResponseWriter: w, control: http.NewResponseController(w)}
+}
+
+func (w *slowWriter) Write(p []byte) (int, error) {
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeTime)) // a recorder has none
+	return w.ResponseWriter.Write(p)
+}
+
+// flush sends what was written.
+func (w *slowWriter) flush() error {
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeTime))
+	return w.control.Flush()
+}
+
+// routed serves what mux has a route for, and answers the rest with a problem.
+func routed(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p := checkAddress(r); p != nil {
+			writeProblem(w, p)
+			return
+		}
+		h, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		refused := &buffer{header: http.Header{}, code: http.StatusOK}
+		h.ServeHTTP(refused, r)
+		if allow := refused.header.Get("Allow"); refused.code == http.StatusMethodNotAllowed {
+			w.Header().Set("Allow", allow)
+			writeProblem(w, problem(refused.code, "%s is not possible here, only %s", r.Method, allow))
+			return
+		}
+		writeProblem(w, problem(http.StatusNotFound, "there is nothing at this path; see /openapi.json for all paths, and /ui/ for the pages"))
+	})
+}
+
+// checkAddress refuses paths and queries with texts that cannot be kept.
+func checkAddress(r *http.Request) *Problem {
+	if why := plainText(r.URL.Path); why != "" {
+		return badField("path", "%s", why)
+	}
+	for name, values := range r.URL.Query() {
+		for _, value := range append(values, name) {
+			if why := plainText(value); why != "" {
+				return badField("query."+keyOf([]byte(name)), "%s", why)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// server has the operations of the interface.
+type server struct {
+	cfg     Config
+	api     huma.API
+	started time.Time
+}
+
+func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
+
+// operations adds the operations of what cfg has to mux.
+func operations(mux *http.ServeMux, cfg Config) error {
+	s := &server{cfg: cfg, api: newHuma(mux), started: time.Now()}
+	addState(s)
+	if cfg.Jobs != nil {
+		addJobs(s)
+		addJobCommands(s)
+		addCreate(s)
+		addItems(s)
+		addNumbers(s)
+		addCompare(s)
+		if cfg.Documents != nil {
+			addDocuments(s)
+		}
+	}
+	if cfg.Reports != nil {
+		addReports(s)
+	}
+	if cfg.Events != nil {
+		addEvents(s)
+	}
+	if cfg.Pipelines != nil {
+		addPipelines(s)
+	}
+	if cfg.Agents != nil {
+		addAgents(s)
+		addAssignments(s)
+	}
+	if cfg.Sites != nil {
+		addSites(s)
+	}
+	spec, err := s.description()
+	if err != nil {
+		return err
+	}
+	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
+		_, _ = w.Write(spec)
+	})
+	return nil
+}
+
+// untilShutdown returns a context that is done with ctx, and when the server
+// shuts down.
+func (s *server) untilShutdown(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.cfg.closing, cancel)
+	return ctx, func() { stop(); cancel() }
+}

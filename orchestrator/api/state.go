@@ -1,0 +1,124 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muster/orchestrator/health"
+	"muster/orchestrator/job"
+)
+
+// readyTime bounds what /ready may take.
+const readyTime = 3 * time.Second
+
+// Liveness says that the process answers.
+type Liveness struct {
+	Status    string  `json:"status" example:"healthy"`
+	Component string  `json:"component" example:"orchestrator"`
+	Uptime    float64 `json:"uptime_seconds"`
+}
+
+// Readiness says whether requests can be served.
+type Readiness struct {
+	Ready   bool            `json:"ready"`
+	Redis   string          `json:"redis" enum:"ok,away"`
+	Message string          `json:"message" doc:"what is missing and what to do, if it is not ready"`
+	Checks  []health.Result `json:"checks,omitempty" doc:"Redis, the workers and the proxies. A failed check of workers or proxies does not make it not ready."`
+}
+
+// SystemStatus is how the system is.
+type SystemStatus struct {
+	Uptime float64              `json:"uptime_seconds"`
+	Jobs   map[job.Status]int64 `json:"jobs" doc:"jobs by status"`
+	Total  int64                `json:"total"`
+	Stuck  int                  `json:"stuck" doc:"jobs without progress"`
+}
+
+type nothing struct{}
+
+type livenessOutput struct{ Body Liveness }
+
+type readinessOutput struct {
+	Status int
+	Body   Readiness
+}
+
+type statusOutput struct{ Body SystemStatus }
+
+func addState(s *server) {
+	op := describe(s, http.MethodGet, "/health", "getHealth", tagState, "Whether the process answers: always 200")
+	op.Security = []map[string][]string{}
+	example(&op, http.StatusOK, Liveness{Status: "healthy", Component: "orchestrator", Uptime: 12.5})
+	route(s, op, 0, func(context.Context, *nothing) (*livenessOutput, error) {
+		return &livenessOutput{Liveness{Status: "healthy", Component: "orchestrator", Uptime: s.uptime()}}, nil
+	})
+
+	op = describe(s, http.MethodGet, "/ready", "getReady", tagState, "Whether requests can be served: 200, or 503")
+	op.Security = []map[string][]string{}
+	example(&op, http.StatusOK, Readiness{Ready: true, Redis: "ok"})
+	route(s, op, 0, func(ctx context.Context, _ *nothing) (*readinessOutput, error) {
+		out := &readinessOutput{Status: http.StatusOK, Body: s.cfg.readiness(ctx)}
+		if !out.Body.Ready {
+			out.Status = http.StatusServiceUnavailable
+		}
+		return out, nil
+	})
+	notReady := s.api.OpenAPI().Components.Schemas.Schema(typeOf[Readiness](), true, "Readiness")
+	ready := s.api.OpenAPI().Paths["/ready"].Get.Responses["503"]
+	ready.Description, ready.Content["application/json"] = "It is not ready.", &huma.MediaType{Schema: notReady}
+
+	if s.cfg.Metrics != nil {
+		served := describe(s, http.MethodGet, "/metrics", "getMetrics", tagState, "Metrics for Prometheus")
+		answersWith(&served, "The metrics, as text", "text/plain")
+		s.api.OpenAPI().AddOperation(&served) // it keeps the pointer
+	}
+	if s.cfg.Jobs != nil {
+		addStatus(s)
+	}
+}
+
+// addStatus adds the summary of all jobs.
+func addStatus(s *server) {
+	op := describe(s, http.MethodGet, "/status", "getStatus", tagState, "How many jobs there are, by status, and how many are stuck")
+	example(&op, http.StatusOK, SystemStatus{Uptime: 12.5, Jobs: map[job.Status]int64{job.Processing: 2, job.Completed: 40}, Total: 42})
+	route(s, op, 0, func(ctx context.Context, _ *nothing) (*statusOutput, error) {
+		totals, err := s.cfg.Jobs.Totals(ctx)
+		if err != nil {
+			return nil, err
+		}
+		stuck, err := s.cfg.Jobs.Stuck(ctx)
+		if err != nil {
+			return nil, err
+		}
+		body := SystemStatus{Uptime: s.uptime(), Jobs: map[job.Status]int64{}, Stuck: len(stuck)}
+		for _, status := range job.Statuses {
+			body.Jobs[status] = totals[status]
+			body.Total += totals[status]
+		}
+		return &statusOutput{body}, nil
+	})
+}
+
+func (s *server) uptime() float64 { return time.Since(s.started).Seconds() }
+
+// readiness checks Redis and the folder of documents.
+func (c Config) readiness(ctx context.Context) Readiness {
+	r := Readiness{Ready: true, Redis: "ok"}
+	if c.Check != nil {
+		r.Checks = c.Check(ctx).Checks
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	if err := c.Client.Writable(ctx); err != nil {
+		return Readiness{Redis: "away", Message: err.Error(), Checks: r.Checks}
+	}
+	if c.Documents != nil {
+		if err := c.Documents.Check(ctx); err != nil {
+			r.Ready, r.Message = false, err.Error()
+		}
+	}
+	return r
+}

@@ -1,0 +1,132 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"muster/tasks"
+	"muster/tasks/metrics"
+	"muster/tasks/redistest"
+)
+
+func TestHealthAndReadiness(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	client, err := tasks.Connect(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	cfg, f := faked(t)
+	cfg.Client, cfg.Keys = client, []string{"a long enough key"}
+	h := handler(t, cfg)
+	if got := decode(t, ask(t, h, "GET", "/ready")); got["ready"] != true || got["redis"] != "ok" {
+		t.Errorf("got %v, want ready", got)
+	}
+	f.documents.broken = errors.New("the folder belongs to another store")
+	if w := ask(t, h, "GET", "/ready"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "another store") {
+		t.Errorf("documents of another store: got %d %s, want 503 and why", w.Code, w.Body)
+	}
+	f.documents.broken = nil
+	server.Kill()
+	w := ask(t, h, "GET", "/ready")
+	if got := decode(t, w); w.Code != http.StatusServiceUnavailable || got["ready"] != false || got["redis"] != "away" || got["message"] == "" {
+		t.Errorf("without Redis: got %d %v, want 503 and why", w.Code, got)
+	}
+	w = ask(t, h, "GET", "/health")
+	if got := decode(t, w); w.Code != http.StatusOK || got["status"] != "healthy" || got["component"] != "orchestrator" || got["uptime_seconds"] == nil {
+		t.Errorf("without Redis: got %d %v, want healthy", w.Code, got)
+	}
+	if w := ask(t, h, "GET", "/status"); w.Code != http.StatusUnauthorized {
+		t.Errorf("/status without the key: got %d, want 401", w.Code)
+	}
+}
+
+func TestMetricsOfJobs(t *testing.T) {
+	t.Parallel()
+	cfg, _ := faked(t)
+	cfg.Metrics = metrics.Handler(NewMetrics(cfg))
+	text := ask(t, handler(t, cfg), "GET", "/metrics").Body.String()
+	for _, want := range []string{
+		"orchestrator_uptime_seconds ", `orchestrator_jobs_total{status="completed"} 2500`, `orchestrator_jobs_total{status="cancelled"} 0`,
+		"orchestrator_ready 1", `muster_jobs_items{state="pending"} 6`, `muster_jobs_items{state="integrated"} 4`, "muster_jobs_stuck 1",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the metrics lack %s:\n%s", want, text)
+		}
+	}
+}
+
+// What is not there has no operations, and no description.
+func TestOperationsOfMissingServicesAreLeftOut(t *testing.T) {
+	t.Parallel()
+	h := handler(t, setup(t))
+	for path, want := range map[string]int{"/health": 200, "/ready": 200, "/jobs": 404, "/agents": 404, "/events": 404, "/pipelines": 404, "/sites": 404, "/status": 404} {
+		if w := ask(t, h, "GET", path); w.Code != want {
+			t.Errorf("%s: got %d, want %d", path, w.Code, want)
+		}
+	}
+	if spec := ask(t, h, "GET", "/openapi.json").Body.String(); strings.Contains(spec, `"/jobs"`) || !strings.Contains(spec, `"/ready"`) {
+		t.Errorf("the description has what is not there: %s", spec)
+	}
+}
+
+// Every answer has an id, and so has what is logged about it.
+func TestRequestID(t *testing.T) {
+	t.Parallel()
+	cfg, _ := faked(t)
+	var out bytes.Buffer
+	cfg.Logger = slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	h := handler(t, cfg)
+	for given, kept := range map[string]bool{
+		"trace-1.a_b~": true, "": false, "with space": false, "new\nline": false, strings.Repeat("x", 64): true, strings.Repeat("x", 65): false,
+	} {
+		for _, path := range []string{"/health", "/jobs", "/nowhere", "/asynqmon/"} {
+			out.Reset()
+			w := ask(t, h, "GET", path, func(r *http.Request) { r.Header["X-Request-Id"] = []string{given} })
+			id := w.Header().Get("X-Request-Id")
+			if id == "" || (id == given) != kept {
+				t.Errorf("%s with the id %q: got %q, kept %v", path, given, id, kept)
+			}
+			var line fieldsOf
+			if err := json.Unmarshal(out.Bytes(), &line); err != nil || line["request_id"] != id || line["level"] != "DEBUG" || line["status"] != float64(w.Code) {
+				t.Errorf("%s: logged %s (%v), want the id %s", path, out.Bytes(), err, id)
+			}
+		}
+	}
+	out.Reset()
+	post(t, h, "POST", "/jobs", fieldsOf{"prompt": "secret words"})
+	if !strings.Contains(out.String(), `"level":"INFO"`) || strings.Contains(out.String(), "secret words") {
+		t.Errorf("logged %s, want a line of level info without the body", out.String())
+	}
+}
+
+func TestReadOnlyAnswersReadsOnly(t *testing.T) {
+	t.Parallel()
+	cfg, f := faked(t)
+	cfg.Write = false
+	h := handler(t, cfg)
+	o := readSpec(t)
+	for path, methods := range o.Paths {
+		for method := range methods {
+			if method == "get" {
+				continue
+			}
+			path := strings.NewReplacer("{id}", aJob, "{stage}", "create", "{key}", "k").Replace(path)
+			if w := post(t, h, strings.ToUpper(method), path, fieldsOf{"prompt": "p"}); w.Code != http.StatusForbidden {
+				t.Errorf("%s %s: got %d, want 403", method, path, w.Code)
+			}
+		}
+	}
+	if f.jobs.request.Prompt != "" {
+		t.Error("a job was created")
+	}
+	if w := ask(t, h, "HEAD", "/jobs"); w.Code != http.StatusOK {
+		t.Errorf("HEAD /jobs: got %d, want 200", w.Code)
+	}
+}

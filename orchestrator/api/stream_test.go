@@ -1,0 +1,184 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestEventsAsAStream(t *testing.T) {
+	t.Parallel()
+	cfg, f := faked(t)
+	h := handler(t, cfg)
+	for what, c := range map[string]struct {
+		path   string
+		change func(*http.Request)
+		after  string
+		want   string
+	}{
+		"from the start": {"/events", func(*http.Request) {}, "0-0", "id: 1-0\nevent: job.created\ndata: {\"id\":\"1-0\""},
+		"Last-Event-ID":  {"/jobs/" + aJob + "/events", header("Last-Event-ID", "0-1"), "0-1", "event: gap\ndata: {\"after\":\"0-1\"}\n\nid: 2-0\nevent: job.started\n"},
+		"after":          {"/jobs/" + aJob + "/events?after=0-1", func(*http.Request) {}, "0-1", "event: gap\n"},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan string, 1)
+		go func() {
+			w := ask(t, h, "GET", c.path, func(r *http.Request) { *r = *r.WithContext(ctx) }, c.change)
+			done <- w.Header().Get("Content-Type") + "\n" + w.Body.String()
+		}()
+		if got := <-f.events.reading; got != c.after {
+			t.Errorf("%s: read after %q, want %q", what, got, c.after)
+		}
+		<-f.events.reading // what was read first is sent
+		cancel()
+		if got := <-done; !strings.HasPrefix(got, "text/event-stream\n: events follow\n\n") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: got %q, want %q", what, got, c.want)
+		}
+	}
+	if w := ask(t, h, "GET", "/jobs/"+noJob+"/events"); w.Code != http.StatusNotFound {
+		t.Errorf("events of no job: got %d, want 404", w.Code)
+	}
+}
+
+// pipeListener accepts connections that are pipes in this process.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8000} }
+
+func (l *pipeListener) dial(context.Context, string, string) (net.Conn, error) {
+	here, there := net.Pipe()
+	l.conns <- there
+	return here, nil
+}
+
+// A stream of events is longer than any answer may take, and ends at shutdown as a poll for work does.
+func TestStreamsOutliveTheWriteTimeoutAndEndAtShutdown(t *testing.T) {
+	t.Parallel()
+	cfg, f := faked(t)
+	synctest.Test(t, func(t *testing.T) {
+		f.events = &fakeEvents{reading: make(chan string)}
+		f.agents.waiting = make(chan struct{}, 1)
+		cfg := cfg
+		cfg.Events, cfg.Agents = f.events, f.agents
+		ctx, shutdown := context.WithCancel(t.Context())
+		cfg = cfg.withDefaults()
+		cfg.closing = ctx
+		h, err := Handler(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+		served := make(chan error, 1)
+		go func() { served <- serveOn(ctx, l, cfg, h, "HTTP interface", "/") }()
+		client := &http.Client{Transport: &http.Transport{DialContext: l.dial}}
+		defer client.CloseIdleConnections()
+
+		stream, err := client.Get("http://localhost/events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stream.Body.Close()
+		lines, beats := bufio.NewScanner(stream.Body), 0
+		for begun := time.Now(); time.Since(begun) < 5*time.Minute && lines.Scan(); {
+			if lines.Text() == ": heartbeat" {
+				beats++
+			}
+		}
+		if beats < 15 {
+			t.Fatalf("got %d heartbeats, want at least 15 in 5 minutes: %v", beats, lines.Err())
+		}
+
+		polled := make(chan string, 1)
+		go func() {
+			resp, err := client.Post("http://localhost/agents/agent-1/lease", "application/json", strings.NewReader(`{"wait_seconds": 30}`))
+			if err != nil {
+				polled <- err.Error()
+				return
+			}
+			defer resp.Body.Close()
+			body, _ := io.ReadAll(resp.Body)
+			polled <- resp.Status + " " + strings.TrimSpace(string(body))
+		}()
+		<-f.agents.waiting
+		stopped := time.Now()
+		shutdown()
+		if got := <-polled; got != `200 OK {"assignments":[]}` {
+			t.Errorf("the poll got %s, want no work", got)
+		}
+		for lines.Scan() {
+		}
+		if err := <-served; err != nil || time.Since(stopped) > time.Second {
+			t.Errorf("got %v after %v, want the end at once", err, time.Since(stopped))
+		}
+	})
+}
+
+// slowReports writes a part of a report each 20 seconds.
+type slowReports struct{}
+
+func (slowReports) Write(_ context.Context, w io.Writer, _, _ string) error {
+	for range 10 {
+		if _, err := io.WriteString(w, strings.Repeat("part\n", 2000)); err != nil {
+			return err
+		}
+		<-time.After(20 * time.Second)
+	}
+	return nil
+}
+
+func TestLongReportIsNotCutOff(t *testing.T) {
+	t.Parallel()
+	cfg, _ := faked(t)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, shutdown := context.WithCancel(t.Context())
+		cfg := cfg.withDefaults()
+		cfg.Reports, cfg.closing = slowReports{}, ctx
+		h, err := Handler(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+		served := make(chan error, 1)
+		go func() { served <- serveOn(ctx, l, cfg, h, "HTTP interface", "/") }()
+		client := &http.Client{Transport: &http.Transport{DialContext: l.dial}}
+		resp, err := client.Get("http://localhost/jobs/" + aJob + "/report?format=text")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || len(body) != 10*5*2000 {
+			t.Errorf("got %d bytes and %v, want 100000", len(body), err)
+		}
+		client.CloseIdleConnections()
+		shutdown()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"muster/orchestrator/job"
+)
+
+// streamOutput is an answer that is written while it is made.
+type streamOutput struct{ Body func(huma.Context) }
+
+// stream answers with what write writes. What it returns before it has written
+// anything is answered as a problem; later, the connection is cut, so that the
+// client does not take a part for the whole.
+func (s *server) stream(head http.Header, write func(ctx context.Context, w io.Writer) error) *streamOutput {
+	return &streamOutput{func(hc huma.Context) {
+		r, w := humago.Unwrap(hc)
+		lazy := &lazyWriter{head: head, slow: newSlowWriter(w)}
+		err := write(r.Context(), lazy)
+		switch {
+		case err == nil:
+			lazy.begin() // an empty answer has a head too
+		case !lazy.begun:
+			writeProblem(w, problemOf(err, "query."))
+		default:
+			s.cfg.Logger.WarnContext(r.Context(), "an answer was cut off", "request_id", RequestID(r.Context()), "err", err)
+			panic(http.ErrAbortHandler)
+		}
+	}}
+}
+
+// lazyWriter sends the head with the first byte.
+type lazyWriter struct {
+	head  http.Header
+	slow  *slowWriter
+	begun bool
+}
+
+func (l *lazyWriter) begin() {
+	if l.begun {
+		return
+	}
+	l.begun = true
+	for name, values := range l.head {
+		l.slow.Header()[name] = values
+	}
+	l.slow.WriteHeader(http.StatusOK)
+}
+
+func (l *lazyWriter) Write(p []byte) (int, error) {
+	l.begin()
+	return l.slow.Write(p)
+}
+
+type reportInput struct {
+	JobPath
+	Format string `query:"format" default:"json" enum:"text,json,csv" doc:"csv: the items"`
+}
+
+// addReports adds the reports of jobs.
+func addReports(s *server) {
+	op := describe(s, http.MethodGet, "/jobs/{id}/report", "getReport", tagJobs, "What became of a job: numbers, usage, citations and items", http.StatusNotFound)
+	answersWith(&op, "The report", "application/json", "text/plain", "text/csv")
+	route(s, op, 0, func(_ context.Context, in *reportInput) (*streamOutput, error) {
+		head := http.Header{"Content-Type": {map[string]string{"json": "application/json", "text": "text/plain; charset=utf-8", "csv": "text/csv; charset=utf-8"}[in.Format]}}
+		if in.Format == "csv" {
+			head.Set("Content-Disposition", `attachment; filename="`+in.ID+`.csv"`)
+		}
+		return s.stream(head, func(ctx context.Context, w io.Writer) error { return s.cfg.Reports.Write(ctx, w, in.ID, in.Format) }), nil
+	})
+}
+
+// addDocuments adds the documents of jobs.
+func addDocuments(s *server) {
+	op := describe(s, http.MethodGet, "/jobs/{id}/document", "getDocument", tagJobs, "Get the document of a job", http.StatusNotFound)
+	answersWith(&op, "The document, as an attachment", "application/octet-stream")
+	route(s, op, 0, func(ctx context.Context, in *JobPath) (*streamOutput, error) {
+		j, err := s.cfg.Jobs.Get(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		if j.Document == nil {
+			return nil, problem(http.StatusNotFound, "job %s has no document", in.ID)
+		}
+		content, err := s.cfg.Documents.Open(j.Document.Hash)
+		if err != nil {
+			return nil, problem(http.StatusNotFound, "the document of job %s is not stored here: %v", in.ID, err)
+		}
+		out := s.stream(documentHead(j.Document), func(_ context.Context, w io.Writer) error {
+			_, err := io.Copy(w, content)
+			return errors.Join(err, content.Close())
+		})
+		return out, nil
+	})
+}
+
+// documentHead says what a document is. No browser shows it, or runs what is in it.
+func documentHead(d *job.Document) http.Header {
+	media := "application/octet-stream"
+	if known, params, err := mime.ParseMediaType(d.Type); err == nil {
+		media = mime.FormatMediaType(known, params)
+	}
+	disposition := mime.FormatMediaType("attachment", map[string]string{"filename": fileName(d.Name)})
+	if disposition == "" {
+		disposition = "attachment"
+	}
+	return http.Header{
+		"Content-Type":            {media},
+		"Content-Length":          {strconv.FormatInt(d.Size, 10)},
+		"Content-Disposition":     {disposition},
+		"Content-Security-Policy": {"default-src 'none'; sandbox"},
+		"Etag":                    {strconv.Quote(d.Hash)},
+	}
+}
+
+type compareInput struct {
+	JobPath
+	Other string `path:"other" maxLength:"100" pattern:"^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-v]{24}|[a-z]+_[A-Za-z0-9_.-]+)$" patternDescription:"the id of a job" doc:"id of the later job"`
+	Same  bool   `query:"same" doc:"list the items that are the same too"`
+}
+
+// addCompare adds the comparison of two jobs.
+func addCompare(s *server) {
+	op := describe(s, http.MethodGet, "/jobs/{id}/compare/{other}", "compareJobs", tagJobs, "How the items of two jobs differ", http.StatusNotFound)
+	answersWith(&op, "The differences by item key (new, gone, changed), and how many there are of each", "application/json")
+	route(s, op, 0, func(_ context.Context, in *compareInput) (*streamOutput, error) {
+		head := http.Header{"Content-Type": {"application/json"}}
+		return s.stream(head, func(ctx context.Context, w io.Writer) error { return writeComparison(ctx, w, s.cfg.Jobs, in) }), nil
+	})
+}
+
+// writeComparison writes the differences as they come.
+func writeComparison(ctx context.Context, w io.Writer, jobs Jobs, in *compareInput) error {
+	counts := map[string]int64{"new": 0, "gone": 0, "changed": 0, "same": 0}
+	sep := fmt.Sprintf(`{"a":%q,"b":%q,"differences":[`, in.ID, in.Other)
+	err := jobs.Compare(ctx, in.ID, in.Other, func(d job.Difference) error {
+		counts[d.Change]++
+		if d.Change == "same" && !in.Same {
+			return nil
+		}
+		data, err := json.Marshal(d)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(append([]byte(sep), data...))
+		sep = ","
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(counts)
+	if err != nil {
+		return err
+	}
+	if sep == "," {
+		sep = ""
+	}
+	_, err = fmt.Fprintf(w, "%s],\"counts\":%s}\n", sep, data)
+	return err
+}

@@ -1,0 +1,83 @@
+package api
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"muster/orchestrator/agent"
+	"muster/orchestrator/event"
+	"muster/orchestrator/job"
+	"muster/orchestrator/pipeline"
+)
+
+// Jobs keeps jobs. Its methods return the errors of package job.
+type Jobs interface {
+	Create(ctx context.Context, req job.Request) (j job.Job, created bool, err error)
+	Get(ctx context.Context, id string) (job.Job, error)
+	List(ctx context.Context, f job.Filter) (job.Page, error)
+	Edit(ctx context.Context, id string, version int64, e job.Edit) (job.Job, error)
+	Cancel(ctx context.Context, id string, cleanup bool) (job.Job, error)
+	Retry(ctx context.Context, id string) (n int, err error)
+	Again(ctx context.Context, id string) (job.Job, error)
+	CompleteStage(ctx context.Context, id, stage, failure string) (job.Job, error)
+	Delete(ctx context.Context, id string) error
+	Items(ctx context.Context, id string, f job.ItemFilter) (job.ItemPage, error)
+	Item(ctx context.Context, id, key string) (job.Item, error)
+	Decide(ctx context.Context, id, key string, d job.Decision) (job.Item, error)
+	Progress(ctx context.Context, id string) (job.Progress, error)
+	Stuck(ctx context.Context) ([]job.Stuck, error)
+	Compare(ctx context.Context, a, b string, yield func(job.Difference) error) error
+	Daily(ctx context.Context, days int) ([]job.Day, error)
+	Totals(ctx context.Context) (map[job.Status]int64, error)
+}
+
+// Pipelines are the pipelines that jobs can have.
+type Pipelines interface {
+	Get(name string) (*pipeline.Pipeline, error)
+	List() []*pipeline.Pipeline
+}
+
+// Documents stores the documents of jobs.
+type Documents interface {
+	// Put stores what it reads. The error of r is returned as it is.
+	Put(ctx context.Context, name string, r io.Reader) (job.Document, error)
+	// Fetch stores what a URL leads to. A URL that cannot be used is a
+	// *job.FieldError, a document that is too large a *document.TooLargeError.
+	Fetch(ctx context.Context, url string) (job.Document, error)
+	// Open returns a stored document. The caller closes it.
+	Open(hash string) (io.ReadCloser, error)
+	// Check returns an error unless documents can be stored and read here.
+	Check(ctx context.Context) error
+}
+
+// Events is what happened to jobs, in order; see event.Stream.
+type Events interface {
+	Read(ctx context.Context, jobID, after string, limit int, block time.Duration) (event.Batch, error)
+}
+
+// Reports writes what became of jobs.
+type Reports interface {
+	// Write writes the report of a job as "text", "json" or "csv". It returns
+	// job.ErrNotFound before it has written anything.
+	Write(ctx context.Context, w io.Writer, id, format string) error
+}
+
+// Agents are the agents that work on jobs, and their assignments. Errors are
+// job.ErrLeaseLost, *job.FieldError, and those of package agent.
+type Agents interface {
+	Register(ctx context.Context, r agent.Registration) (a agent.Agent, secret string, err error)
+	Heartbeat(ctx context.Context, id string) (agent.Agent, error)
+	List(ctx context.Context) ([]agent.Agent, error)
+	Get(ctx context.Context, id string) (agent.Agent, error)
+	Drain(ctx context.Context, id string, on bool) error
+	Remove(ctx context.Context, id string) error
+	// Lease returns up to limit assignments, and waits for the first one. When ctx
+	// is done it returns the error of ctx, and no assignment is lost.
+	Lease(ctx context.Context, id string, roles []string, limit int, wait time.Duration) ([]agent.Assignment, error)
+	Beat(ctx context.Context, assignment, agent string, fence int64, usage map[string]int64) (agent.Assignment, error)
+	AddItems(ctx context.Context, assignment, agent string, fence int64, items []job.Item) (added int, err error)
+	Complete(ctx context.Context, assignment, agent string, fence int64, a job.Answer) error
+	Fail(ctx context.Context, assignment, agent string, fence int64, message string, retryAfter *time.Duration, permanent bool, usage map[string]int64) error
+	Release(ctx context.Context, assignment, agent string, fence int64) error
+}

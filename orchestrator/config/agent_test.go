@@ -1,0 +1,50 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestAgentsOfTheFileAndTheEnvironment(t *testing.T) {
+	t.Parallel()
+	file := write(t, `
+agents:
+  static:
+    - {role: creator, url: "http://one:8001", capacity: 3}
+    - name: both
+      roles: [creator, validator]
+      url: https://two.example
+`)
+	env := []string{"CREATOR_AGENT_URL=http://creator:8001", "VALIDATOR_AGENT_URL=https://two.example"}
+	l := load(t, Sources{File: file, Environ: env})
+	want := []Agent{
+		{Role: "creator", URL: "http://one:8001", Capacity: 3},
+		{Name: "both", Roles: []string{"creator", "validator"}, URL: "https://two.example"},
+		{Name: "creator", Role: "creator", URL: "http://creator:8001"}, // the validator is there already
+	}
+	if !reflect.DeepEqual(l.Agents.Static, want) {
+		t.Errorf("got %+v\nwant %+v", l.Agents.Static, want)
+	}
+
+	// A child process inherits the variables, and gets the settings.
+	child := load(t, Sources{Environ: append(env, l.Environ()...)})
+	if !reflect.DeepEqual(child.Agents.Static, want) {
+		t.Errorf("a child has %+v\nwant %+v", child.Agents.Static, want)
+	}
+	first := want[0]
+	if first.NameOr() != "one:8001" || first.CapacityOr() != 3 || want[1].CapacityOr() != 1 || len(want[1].AllRoles()) != 2 {
+		t.Errorf("name %s, capacities %d and %d, roles %v", first.NameOr(), first.CapacityOr(), want[1].CapacityOr(), want[1].AllRoles())
+	}
+	if _, err := Load(Sources{File: example, Environ: []string{"CREATOR_AGENT_URL=creator"}}); err == nil || !strings.Contains(err.Error(), "CREATOR_AGENT_URL") {
+		t.Errorf("CREATOR_AGENT_URL without a scheme: got %v, want an error that names it", err)
+	}
+}
+
+func TestGivenSettings(t *testing.T) {
+	t.Parallel()
+	l := load(t, Sources{File: write(t, "api: {listen: 127.0.0.1:8000}\n")})
+	if !l.Given("api.listen") || l.Given("api.enabled") {
+		t.Errorf("api.listen given: %v, want true; api.enabled given: %v, want false", l.Given("api.listen"), l.Given("api.enabled"))
+	}
+}

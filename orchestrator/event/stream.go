@@ -1,0 +1,167 @@
+// Package event reads what happens to jobs. The events are in Redis streams,
+// one of all jobs and one of each job; the scripts that change jobs add them.
+package event
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Event is something that happened to a job.
+type Event struct {
+	ID   string          `json:"id"`   // place in the stream, as in 1735689600000-0; the same in both streams
+	Type string          `json:"type"` // as in job.completed
+	Job  string          `json:"job_id"`
+	Time time.Time       `json:"time"`
+	Data json.RawMessage `json:"data,omitempty"` // nil if there is none
+}
+
+// Stream reads events. It may be used by many goroutines at once.
+type Stream struct{ rdb redis.UniversalClient }
+
+// New returns a Stream.
+func New(rdb redis.UniversalClient) *Stream { return &Stream{rdb: rdb} }
+
+// Batch is what Read has read.
+type Batch struct {
+	Events []Event // oldest first
+	// Gap says that events before these may be missing: what Read was called with is so old that the stream no longer
+	// has it. Who follows a job reads its state again.
+	Gap  bool
+	Next string // for the next Read
+}
+
+const (
+	maxBatch  = 1000
+	lookEvery = 250 * time.Millisecond // while a reader waits
+)
+
+// start is the place before all events.
+var start = position{}
+
+// Read returns up to limit events after an id, at least 1 and at most 1000, and waits up to block for the first. It
+// returns with an error when ctx is done. A jobID of "" is all jobs. An after
+// of "" is the last event that there is; the Next of each Batch continues it without a loss, also if it has no
+// events. A malformed after is an *IDError.
+func (s *Stream) Read(ctx context.Context, jobID, after string, limit int, block time.Duration) (Batch, error) {
+	key, what := AllKey(), "events"
+	if jobID != "" {
+		key, what = JobKey(jobID), "events of job "+jobID
+	}
+	from, err := s.from(ctx, key, after)
+	if errors.As(err, new(*IDError)) {
+		return Batch{}, err
+	}
+	if err != nil {
+		return Batch{}, fmt.Errorf("read the %s: %w", what, err)
+	}
+	limit = min(max(limit, 1), maxBatch)
+	for end := time.Now().Add(block); ; {
+		if ctx.Err() != nil {
+			return Batch{Next: from.String()}, context.Cause(ctx)
+		}
+		b, err := s.look(ctx, key, from, limit)
+		if ctx.Err() != nil {
+			return Batch{Next: from.String()}, context.Cause(ctx)
+		}
+		if err != nil {
+			return b, fmt.Errorf("read the %s: %w", what, err)
+		}
+		left := time.Until(end)
+		if len(b.Events) > 0 || left <= 0 {
+			return b, nil
+		}
+		// XREAD could wait itself, but it would hold a connection for each reader.
+		t := time.NewTimer(min(left, lookEvery))
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+// from is the position after which Read reads.
+func (s *Stream) from(ctx context.Context, key, after string) (position, error) {
+	if after != "" {
+		return parse(after)
+	}
+	last, err := s.rdb.XRevRangeN(ctx, key, "+", "-", 1).Result()
+	if err != nil || len(last) == 0 {
+		return start, err
+	}
+	return parse(last[0].ID)
+}
+
+// look reads what there is after a position.
+func (s *Stream) look(ctx context.Context, key string, from position, limit int) (Batch, error) {
+	b := Batch{Next: from.String()}
+	var oldest *redis.XMessageSliceCmd
+	var read *redis.XStreamSliceCmd
+	// At once: an event that is trimmed between the two would be missing without a gap.
+	_, err := s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		oldest = p.XRangeN(ctx, key, "-", "+", 1)
+		read = p.XRead(ctx, &redis.XReadArgs{Streams: []string{key, b.Next}, Count: int64(limit), Block: -1})
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return b, err
+	}
+	for _, stream := range read.Val() {
+		for _, m := range stream.Messages {
+			e, err := decode(m)
+			if err != nil {
+				return b, err
+			}
+			b.Events, b.Next = append(b.Events, e), m.ID
+		}
+	}
+	if len(oldest.Val()) == 0 {
+		return b, nil
+	}
+	first, err := parse(oldest.Val()[0].ID)
+	if err != nil {
+		return b, err
+	}
+	if b.Gap = from.before(first); b.Gap && from == start {
+		b.Gap, err = s.trimmed(ctx, key)
+	}
+	return b, err
+}
+
+// trimmed reports whether a stream no longer has its first events. Redis before 7 does not say so.
+func (s *Stream) trimmed(ctx context.Context, key string) (bool, error) {
+	info, err := s.rdb.XInfoStream(ctx, key).Result()
+	if err != nil {
+		return false, err
+	}
+	return info.EntriesAdded > info.Length, nil
+}
+
+// decode reads an entry of a stream.
+func decode(m redis.XMessage) (Event, error) {
+	at, err := parse(m.ID)
+	if err != nil {
+		return Event{}, err
+	}
+	text := func(name string) string {
+		s, _ := m.Values[name].(string)
+		return s
+	}
+	e := Event{ID: m.ID, Type: text("type"), Job: text("job")}
+	ms, err := strconv.ParseInt(text("at"), 10, 64)
+	if err != nil {
+		ms = int64(at.ms) // a time as well
+	}
+	e.Time = time.UnixMilli(ms).UTC()
+	if data := text("data"); json.Valid([]byte(data)) { // "" is not; an event is worth more than its data
+		e.Data = json.RawMessage(data)
+	}
+	return e, nil
+}

@@ -1,0 +1,233 @@
+package event
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/tasks/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// add adds an event with an id to both streams, and trims them to keep entries.
+func add(t *testing.T, rdb redis.UniversalClient, id, job string, keep int64) {
+	t.Helper()
+	for _, key := range []string{AllKey(), JobKey(job)} {
+		err := rdb.XAdd(context.Background(), &redis.XAddArgs{Stream: key, ID: id, MaxLen: keep,
+			Values: []any{"type", "job.created", "job", job, "at", "1735689600123", "data", `{"id":"` + id + `"}`}}).Err()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// ids are the ids of the events of a batch.
+func ids(b Batch) string {
+	var list []string
+	for _, e := range b.Events {
+		list = append(list, e.ID)
+	}
+	return strings.Join(list, " ")
+}
+
+func TestReadReturnsEventsInOrder(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		s := New(rdb)
+		for i, job := range []string{"a", "b", "a", "a"} {
+			add(t, rdb, fmt.Sprintf("10-%d", i+1), job, 100)
+		}
+		for _, c := range []struct {
+			job, after string
+			max        int
+			want, next string
+		}{
+			{"", "0-0", 10, "10-1 10-2 10-3 10-4", "10-4"},
+			{"", "0", 2, "10-1 10-2", "10-2"},
+			{"", "10-2", 10, "10-3 10-4", "10-4"},
+			{"a", "0-0", 10, "10-1 10-3 10-4", "10-4"},
+			{"a", "10-1", 1, "10-3", "10-3"},
+			{"a", "10-2", 0, "10-3", "10-3"}, // an id of the stream of all jobs
+			{"b", "10-4", 10, "", "10-4"},
+			{"c", "0-0", 10, "", "0-0"},
+			{"", "", 10, "", "10-4"},
+			{"c", "", 10, "", "0-0"},
+		} {
+			b, err := s.Read(t.Context(), c.job, c.after, c.max, 0)
+			if err != nil || ids(b) != c.want || b.Next != c.next || b.Gap {
+				t.Errorf("%s after %q: got %q, next %s, gap %v, %v, want %q, next %s, no gap", c.job, c.after, ids(b), b.Next, b.Gap, err, c.want, c.next)
+			}
+		}
+		b, err := s.Read(t.Context(), "b", "0-0", 1, 0)
+		want := []Event{{ID: "10-2", Type: "job.created", Job: "b", Time: time.UnixMilli(1735689600123).UTC(), Data: json.RawMessage(`{"id":"10-2"}`)}}
+		if err != nil || !reflect.DeepEqual(b.Events, want) {
+			t.Errorf("got %+v, %v, want %+v", b.Events, err, want)
+		}
+	})
+}
+
+// What a reader has missed because the stream was trimmed is a gap; it continues at the oldest that there is.
+func TestTrimmedEventsAreAGap(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		s := New(rdb)
+		for i := range 10 {
+			add(t, rdb, fmt.Sprintf("10-%d", i+1), "a", 3)
+		}
+		for after, gap := range map[string]bool{"10-3": true, "5-0": true, "10-7": true, "10-8": false, "10-9": false, "10-10": false} {
+			b, err := s.Read(t.Context(), "a", after, 10, 0)
+			if err != nil || b.Gap != gap {
+				t.Errorf("after %s: got gap %v, %v, want %v", after, b.Gap, err, gap)
+			}
+			if got, want := ids(b), "10-8 10-9 10-10"; gap && got != want {
+				t.Errorf("after %s: got %q, want %q", after, got, want)
+			}
+		}
+	})
+}
+
+// From the start on, there is a gap if events were trimmed.
+func TestStartHasAGapOnlyIfEventsWereTrimmed(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	info := rdb.InfoMap(t.Context(), "server").Item("Server", "redis_version")
+	if major, _, _ := strings.Cut(info, "."); major == "" || len(major) == 1 && major < "7" {
+		t.Skip("NOT COVERED: this Redis does not count the events that it has trimmed")
+	}
+	s := New(rdb)
+	for i, gap := range []bool{false, false, true, true} {
+		add(t, rdb, fmt.Sprintf("10-%d", i+1), "a", 2)
+		if b, err := s.Read(t.Context(), "", "0-0", 10, 0); err != nil || b.Gap != gap {
+			t.Errorf("after %d events: got gap %v, %v, want %v", i+1, b.Gap, err, gap)
+		}
+	}
+}
+
+// A reader that begins now gets what is added between its calls, and while it waits.
+func TestReaderFromNowLosesNothing(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		s := New(rdb)
+		for i, job := range []string{"new", "known"} {
+			id := fmt.Sprintf("%d-0", 30+i)
+			if job == "known" {
+				add(t, rdb, "30-5", job, 100)
+			}
+			b, err := s.Read(t.Context(), job, "", 10, 0)
+			if err != nil || len(b.Events) > 0 {
+				t.Fatalf("got %q, %v, want no events", ids(b), err)
+			}
+			add(t, rdb, id, job, 100)
+			b, err = s.Read(t.Context(), job, b.Next, 10, 0)
+			if err != nil || ids(b) != id || b.Gap {
+				t.Fatalf("between the calls: got %q, gap %v, %v, want the event", ids(b), b.Gap, err)
+			}
+		}
+	})
+}
+
+// waits is a hook whose channel is closed when a Read begins to wait.
+type waits struct {
+	began chan struct{}
+	once  *sync.Once
+}
+
+// waiting returns a channel that is closed when a Read of rdb begins to wait.
+func waiting(rdb redis.UniversalClient) <-chan struct{} {
+	w := waits{make(chan struct{}), new(sync.Once)}
+	rdb.AddHook(w)
+	return w.began
+}
+
+func (waits) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (w waits) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		w.once.Do(func() { close(w.began) }) // it has looked for the first time
+		return err
+	}
+}
+
+func (waits) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func TestReadWaitsForAnEvent(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		type answer struct {
+			b   Batch
+			err error
+		}
+		got := make(chan answer, 1)
+		waits := waiting(rdb)
+		go func() {
+			b, err := New(rdb).Read(context.Background(), "a", "10-1", 10, time.Minute)
+			got <- answer{b, err}
+		}()
+		<-waits
+		add(t, rdb, "10-2", "b", 100)
+		add(t, rdb, "10-3", "a", 100)
+		if a := <-got; a.err != nil || ids(a.b) != "10-3" {
+			t.Errorf("got %q, %v, want the event of the job", ids(a.b), a.err)
+		}
+		began := time.Now()
+		b, err := New(rdb).Read(t.Context(), "a", "10-3", 10, 50*time.Millisecond)
+		if took := time.Since(began); err != nil || len(b.Events) > 0 || took < 40*time.Millisecond || took > 10*time.Second {
+			t.Errorf("got %q, %v after %s, want nothing after 50 ms", ids(b), err, took)
+		}
+	})
+}
+
+func TestReadEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	stop := errors.New("stopped")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended, waits := make(chan error, 1), waiting(rdb)
+	go func() {
+		_, err := New(rdb).Read(ctx, "", "", 10, time.Hour)
+		ended <- err
+	}()
+	<-waits
+	cancel(stop)
+	if err := <-ended; !errors.Is(err, stop) {
+		t.Errorf("got %v, want %v", err, stop)
+	}
+}
+
+func TestMalformedIDsAreRefused(t *testing.T) {
+	t.Parallel()
+	s := New(redistest.Mini(t))
+	for _, bad := range []string{"$", "+", "-", "a-1", "1-", "1-2-3", "-1-0", " 1-0", fmt.Sprint("1", uint64(math.MaxUint64), "-0")} {
+		if _, err := s.Read(t.Context(), "a", bad, 1, 0); !errors.As(err, new(*IDError)) {
+			t.Errorf("%q: got %v, want an *IDError", bad, err)
+		}
+	}
+}
+
+// An entry with fields that are missing or wrong is an event with what can be read.
+func TestDecodeReadsWhatItCan(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		values map[string]any
+		want   Event
+	}{
+		"no data":  {map[string]any{"type": "t", "job": "j", "at": "1", "data": ""}, Event{ID: "7-1", Type: "t", Job: "j", Time: time.UnixMilli(1).UTC()}},
+		"bad data": {map[string]any{"type": "t", "job": "j", "at": "1", "data": "{"}, Event{ID: "7-1", Type: "t", Job: "j", Time: time.UnixMilli(1).UTC()}},
+		"no time":  {map[string]any{"type": "t"}, Event{ID: "7-1", Type: "t", Time: time.UnixMilli(7).UTC()}},
+	} {
+		if got, err := decode(redis.XMessage{ID: "7-1", Values: c.values}); err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, c.want)
+		}
+	}
+}

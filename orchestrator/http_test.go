@@ -1,0 +1,244 @@
+package orchestrator
+
+import (
+	"encoding/csv"
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"muster/internal/testutil"
+)
+
+// Two agents do a job with a document; everything is asked for through HTTP, and
+// answered by the services that are used in production.
+func TestAJobByHTTP(t *testing.T) {
+	t.Parallel()
+	w := serveSystem(t)
+	creator, validator := w.register("creator"), w.register("validator")
+	const text = "# Requirements\n"
+	body, media := form(t, text, map[string]string{"prompt": "List them", "context": `{"customer":"acme"}`, "priority": "5"}, map[string]string{"labels": "first"})
+	made := w.ask("POST", "/jobs", body, "Content-Type", media, "Idempotency-Key", "order-1")
+	made.has(t, "create", 201, map[string]string{
+		"status": "created", "kind": "pipeline", "name": "default", "document.name": "spec.md", "document.size": "15", "document.type": "text/markdown",
+		"context.customer": "acme", "priority": "5", "labels.0": "first", "prompt": "List them",
+	})
+	id := made.text("job_id")
+	if loc := made.head.Get("Location"); loc != "/jobs/"+id {
+		t.Errorf("got Location %q, want /jobs/%s", loc, id)
+	}
+	t.Run("asked for again", func(t *testing.T) { w.again(t, id, body, media) })
+	t.Run("work", func(t *testing.T) { w.work(t, id, creator, validator) })
+	t.Run("read", func(t *testing.T) { w.read(t, id, text) })
+	t.Run("ended", func(t *testing.T) { w.ended(t, id) })
+}
+
+// again sends the request of a job again.
+func (w *web) again(t *testing.T, id, body, media string) {
+	t.Helper()
+	w.ask("POST", "/jobs", body, "Content-Type", media, "Idempotency-Key", "order-1").has(t, "the same key and request", 200, map[string]string{"job_id": id, "duplicate": "true"})
+	w.ask("POST", "/jobs", body, "Content-Type", media).has(t, "the same work", 200, map[string]string{"job_id": id, "duplicate": "true"})
+	w.ask("POST", "/jobs", map[string]any{"prompt": "other"}, "Idempotency-Key", "order-1").has(t, "the same key, another request", 422, nil)
+	rejected, media := form(t, "# Requirements\n", map[string]string{"prompt": "List them", "context": `{"customer": "acme"}`, "dedupe": "reject"}, nil)
+	w.ask("POST", "/jobs", rejected, "Content-Type", media).has(t, "the same work, to be refused", 409, nil)
+	w.ask("POST", "/jobs", map[string]any{"prompt": "p", "pipeline": "nowhere"}).has(t, "no pipeline", 400, map[string]string{"errors.0.location": "body.pipeline"})
+	w.ask("POST", "/jobs", map[string]any{"prompt": "p", "cron": "now and then"}).has(t, "no cron", 400, map[string]string{"errors.0.location": "body.cron"})
+	w.ask("POST", "/jobs", map[string]any{"prompt": "p", "after": []string{"x"}}).has(t, "no job", 400, map[string]string{"errors.0.location": "body.after"})
+	large, media := form(t, strings.Repeat("x", 1<<20+1), map[string]string{"prompt": "p"}, nil)
+	w.ask("POST", "/jobs", large, "Content-Type", media).has(t, "a large document", 413, map[string]string{"errors.0.location": "body.document"})
+	none, media := form(t, "", map[string]string{"prompt": "p"}, nil)
+	w.ask("POST", "/jobs", none, "Content-Type", media).has(t, "an empty document", 400, map[string]string{"errors.0.location": "body.document"})
+	w.ask("POST", "/jobs", map[string]any{"prompt": "p", "document_url": w.url + "/health"}).has(t, "a document on this machine", 400, map[string]string{"errors.0.location": "body.document_url"})
+}
+
+// work is what the agents do: two items are integrated, one is rejected, one fails permanently.
+func (w *web) work(t *testing.T, id, creator, validator string) {
+	t.Helper()
+	a := w.lease(creator)
+	a.has(t, "lease", 200, map[string]string{
+		"stage": "create", "takes": "job", "role": "creator", "attempt": "1", "job.id": id, "job.prompt": "List them", "job.context.customer": "acme",
+		"job.document.name": "spec.md", "job.document.url": "/jobs/" + id + "/document",
+	})
+	w.settle(a, "heartbeat", map[string]any{"usage": map[string]int{"tokens": 10}}).has(t, "heartbeat", 200, nil)
+	w.settle(held{a.reply, validator}, "heartbeat", nil).has(t, "heartbeat of another agent", 403, nil)
+	w.settle(a, "items", map[string]any{"items": []map[string]any{{"key": "a/1", "text": "one"}, {"key": "b", "text": "two", "labels": map[string]bool{"nowhere": true}}}}).
+		has(t, "a label that the pipeline does not have", 400, map[string]string{"errors.0.location": "body.items[1].labels"})
+	items := []map[string]any{{"key": "a/1", "text": "one"}, {"key": "b", "text": "=2+2", "citations": []string{"c1"}}}
+	w.settle(a, "items", map[string]any{"items": items}).has(t, "items", 200, map[string]string{"added": "2"})
+	w.settle(a, "items", map[string]any{"items": items}).has(t, "the same items", 200, map[string]string{"added": "0"})
+	more := map[string]any{"items": []map[string]any{{"key": "c", "text": "three"}, {"key": "d", "text": "four"}}, "usage": map[string]int{"tokens": 100, "requests": 1}}
+	w.settle(a, "complete", more).has(t, "complete", 200, nil)
+	w.settle(a, "complete", more).has(t, "complete again", 200, nil)
+	w.settle(a, "items", map[string]any{"items": items}).has(t, "items after the end", 409, nil)
+
+	for range 4 {
+		a := w.lease(validator)
+		usage := map[string]int{"tokens": 5}
+		switch key := a.text("item.key"); key {
+		case "a/1", "b":
+			w.settle(a, "complete", map[string]any{"item": map[string]any{"external_id": "x-" + key}, "usage": usage}).has(t, key, 200, nil)
+		case "c":
+			w.settle(a, "complete", map[string]any{"verdict": "maybe"}).has(t, "an unknown verdict", 400, map[string]string{"errors.0.location": "body.verdict"})
+			w.settle(a, "complete", map[string]any{"verdict": "reject", "reason": "not one", "usage": usage}).has(t, key, 200, nil)
+		case "d":
+			w.settle(a, "fail", map[string]any{"error": "cannot be done", "permanent": true, "usage": usage}).has(t, key, 200, nil)
+		default:
+			t.Fatalf("got item %q in %s, want one of a/1, b, c, d", key, a.raw)
+		}
+	}
+	w.becomes(id, "completed").has(t, "the job", 200, map[string]string{
+		"items.total": "4", "items.integrated": "2", "items.rejected": "1", "items.failed": "1", "progress_percent": "100",
+		"creator_status": "completed", "validator_status": "completed", "total_tokens": "120", "total_requests": "1",
+	})
+}
+
+// read reads a job that is completed.
+func (w *web) read(t *testing.T, id, text string) {
+	t.Helper()
+	job := "/jobs/" + id
+	w.ask("GET", job+"/progress", nil).has(t, "progress", 200, map[string]string{"status": "completed", "progress_percent": "100", "items.total": "4"})
+	w.ask("GET", job+"/items/a%2F1", nil).has(t, "an item", 200, map[string]string{"status": "integrated", "external_id": "x-a/1", "job_id": id})
+	w.ask("GET", job+"/items/none", nil).has(t, "no item", 404, nil)
+	w.ask("GET", job+"/items?status=rejected", nil).has(t, "the rejected items", 200, map[string]string{"items.0.key": "c", "items.0.rejection_reason": "not one", "items.1": "<nil>"})
+	w.ask("GET", job+"/items?status=failed", nil).has(t, "the failed items", 200, map[string]string{"items.0.key": "d", "items.0.last_error": "cannot be done", "items.1": "<nil>"})
+	w.ask("GET", "/jobs?context.customer=acme&status=completed", nil).has(t, "the list by context", 200, map[string]string{"jobs.0.id": id, "jobs.1": "<nil>"})
+	w.ask("GET", "/jobs?label=first&kind=pipeline&limit=1", nil).has(t, "the list by label", 200, map[string]string{"jobs.0.id": id, "next": "<nil>"})
+
+	hash := w.ask("GET", job, nil).text("document.sha256")
+	if has, err := w.system.Jobs.HasDocument(t.Context(), hash); !has || err != nil {
+		t.Errorf("got %v, %v, want that a job has the document", has, err)
+	}
+	document := w.ask("GET", job+"/document", nil)
+	if document.code != 200 || document.raw != text || !strings.Contains(document.head.Get("Content-Disposition"), "spec.md") {
+		t.Errorf("document: got %d %q %v, want what was uploaded", document.code, document.raw, document.head)
+	}
+	w.ask("GET", job+"/report", nil).has(t, "report", 200, map[string]string{"item_list.3.job_id": id, "item_list.4": "<nil>"})
+	if got := w.ask("GET", job+"/report?format=text", nil); got.code != 200 || !strings.Contains(got.raw, "List them") || !strings.Contains(got.raw, "x-a/1") {
+		t.Errorf("report as text: got %d %s, want the prompt and where items were integrated", got.code, got.raw)
+	}
+	rows, err := csv.NewReader(strings.NewReader(w.ask("GET", job+"/report?format=csv", nil).raw)).ReadAll()
+	if err != nil || len(rows) != 5 || rows[0][0] != "key" {
+		t.Errorf("report as CSV: got %v, %v, want a head and 4 rows", rows, err)
+	}
+	ids, types := w.events(id, "", "job.completed")
+	if types[0] != "job.created" || len(ids) != len(types) {
+		t.Errorf("events: got %v, want them from job.created on, each with an id", types)
+	}
+	rest, _ := w.events(id, ids[len(ids)-3], "job.completed")
+	if len(rest) != 2 || rest[0] != ids[len(ids)-2] {
+		t.Errorf("events after %s: got %v, want the last two of %v", ids[len(ids)-3], rest, ids)
+	}
+}
+
+// ended asks for what a job that has ended does not allow, and for what it does.
+func (w *web) ended(t *testing.T, id string) {
+	t.Helper()
+	job := "/jobs/" + id
+	now := w.ask("GET", job, nil)
+	w.ask("DELETE", job, nil).has(t, "cancel", 409, nil)
+	w.ask("POST", job+"/cancel", nil).has(t, "cancel", 409, nil)
+	w.ask("POST", job+"/retry", nil).has(t, "retry", 409, nil)
+	w.ask("POST", job+"/stages/create/complete", nil).has(t, "complete a stage", 409, nil)
+	w.ask("POST", job+"/items/c/decide", map[string]any{"accept": true}).has(t, "decide", 409, nil)
+	w.ask("PATCH", job, map[string]any{"priority": 1}, "If-Match", now.head.Get("ETag")).has(t, "edit", 409, nil)
+	next := w.ask("POST", job+"/retry?again=true", nil)
+	next.has(t, "again", 201, map[string]string{"new_job.version_of": id, "new_job.generation": "2", "new_job.document.name": "spec.md"})
+	second := next.text("new_job.id")
+	w.ask("GET", job+"/compare/"+second, nil).has(t, "compare", 200, map[string]string{"counts.gone": "4", "differences.0.a.job_id": id})
+	w.ask("DELETE", "/jobs/"+second+"?cleanup=true", nil).has(t, "cancel the next one", 200, map[string]string{"success": "true", "status": "cancelled"})
+	w.ask("GET", job+"/document", nil).has(t, "the document that both have", 200, nil)
+	w.ask("DELETE", job+"?purge=true", nil).has(t, "delete", 200, map[string]string{"purged": "true"})
+	w.ask("GET", job, nil).has(t, "a job that was deleted", 404, nil)
+	w.ask("GET", job+"/document", nil).has(t, "its document", 404, nil)
+	if has, err := w.system.Jobs.HasDocument(t.Context(), now.text("document.sha256")); has || err != nil {
+		t.Errorf("got %v, %v, want that no job has the document", has, err)
+	}
+	if f, err := w.system.Documents.Open(now.text("document.sha256")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file of the document: got %v, %v, want that it is gone", f, err)
+	}
+}
+
+// A job without agents waits and is stuck; it can be changed, and ended while an agent works.
+func TestAJobThatIsStuckByHTTP(t *testing.T) {
+	t.Parallel()
+	w := serveSystem(t)
+	made := w.ask("POST", "/jobs", map[string]any{"prompt": "wait", "stuck_after": "1s"})
+	id := made.text("job_id")
+	job := "/jobs/" + id
+	var got reply
+	testutil.Eventually(t, "the job is stuck", func() bool {
+		got = w.ask("GET", "/jobs/stuck", nil)
+		return got.at("jobs.0") != nil
+	})
+	got.has(t, "stuck", 200, map[string]string{"jobs.0.job_id": id, "jobs.0.stage": "create", "jobs.0.reason": "no agent of role creator"})
+	w.ask("GET", job, nil).has(t, "a job that waits", 200, map[string]string{"waiting": "no agent of role creator"})
+	w.ask("GET", "/status", nil).has(t, "status", 200, map[string]string{"stuck": "1", "total": "1"})
+	for path, text := range map[string]string{"/ui/": id, "/ui" + job: "waits: no agent of role creator", "/ui/jobs/none": "no such job"} {
+		if page := w.ask("GET", path, nil); !strings.Contains(page.raw, text) {
+			t.Errorf("%s: got %d %s, want a page with %q", path, page.code, page.raw, text)
+		}
+	}
+	w.ask("GET", job+"/report", nil).has(t, "a report without items", 200, map[string]string{"item_list": "[]"})
+
+	testutil.Eventually(t, "an edit of the version that it has succeeds", func() bool {
+		got = w.ask("GET", job, nil)
+		return w.ask("PATCH", job, map[string]any{"priority": 7, "labels": []string{"late"}}, "If-Match", got.head.Get("ETag")).code == 200
+	})
+	w.ask("PATCH", job, map[string]any{"priority": 8}, "If-Match", got.head.Get("ETag")).has(t, "an edit of an old version", 412, nil)
+	w.ask("PATCH", job, map[string]any{"priority": 8}).has(t, "an edit without a version", 400, map[string]string{"errors.0.location": "header.If-Match"})
+	w.ask("GET", job, nil).has(t, "the changed job", 200, map[string]string{"priority": "7", "labels.0": "late"})
+	after := w.ask("POST", "/jobs", map[string]any{"prompt": "after it", "after": []string{id}})
+	after.has(t, "a job after it", 201, map[string]string{"after.0": id})
+
+	creator := w.register("creator")
+	a := w.lease(creator)
+	a.has(t, "lease", 200, map[string]string{"job.id": id, "attempt": "1"})
+	w.settle(a, "release", nil).has(t, "release", 200, nil)
+	a = w.lease(creator)
+	a.has(t, "lease after a release", 200, map[string]string{"attempt": "1"})
+	w.settle(a, "fail", map[string]any{"error": "later", "retry_after_seconds": 0}).has(t, "fail", 200, nil)
+	a = w.lease(creator)
+	a.has(t, "lease after a failure", 200, map[string]string{"attempt": "2"})
+	w.ask("GET", job, nil).has(t, "the job", 200, map[string]string{"status": "processing", "stages.0.agent": creator, "stages.0.attempts": "1", "stages.0.error": "later"})
+	w.ask("GET", "/agents/"+creator, nil).has(t, "the agent", 200, map[string]string{"held": "1", "state": "healthy"})
+	w.ask("DELETE", job, nil).has(t, "cancel", 200, map[string]string{"status": "cancelled", "success": "true"})
+	w.settle(a, "heartbeat", nil).has(t, "a heartbeat after the end", 409, nil)
+	w.settle(a, "complete", nil).has(t, "complete after the end", 409, nil)
+	w.events(id, "", "job.cancelled")
+	w.becomes(after.text("job_id"), "cancelled")
+	w.ask("GET", "/jobs?status=cancelled", nil).has(t, "the list", 200, map[string]string{"total": "2", "jobs.1.id": id})
+	w.ask("GET", "/stats/daily?days=1", nil).has(t, "the statistics", 200, map[string]string{"days.0.jobs_created": "2", "days.0.jobs_cancelled": "2", "days.1": "<nil>"})
+	w.ask("POST", "/agents/"+creator+"/drain", nil).has(t, "drain", 200, map[string]string{"state": "draining"})
+	w.ask("GET", "/agents/health", nil).has(t, "the health of agents", 200, map[string]string{"agents.0.status": "draining", "agents.0.role": "creator"})
+	w.ask("DELETE", "/agents/"+creator, nil).has(t, "remove", 204, nil)
+	w.ask("POST", "/agents/"+creator+"/lease", map[string]any{}).has(t, "a lease without an agent", 404, nil)
+}
+
+// A person decides about items, and ends a stage.
+func TestPeopleDecideByHTTP(t *testing.T) {
+	t.Parallel()
+	w := serveSystem(t)
+	creator, validator := w.register("creator"), w.register("validator")
+	id := w.ask("POST", "/jobs", map[string]any{"prompt": "p", "pipeline": "careful"}).text("job_id")
+	job := "/jobs/" + id
+	a := w.lease(creator)
+	w.settle(a, "complete", map[string]any{"items": []map[string]any{{"key": "x", "text": "t"}, {"key": "y", "text": "t"}, {"key": "z", "text": "t"}}, "result": map[string]any{"n": 3}}).has(t, "complete", 200, nil)
+	for range 2 {
+		w.settle(w.lease(validator), "fail", map[string]any{"error": "unclear", "permanent": true}).has(t, "fail", 200, nil)
+	}
+	list := w.ask("GET", job+"/items?status=review", nil)
+	list.has(t, "items to decide", 200, map[string]string{"items.0.status": "review", "items.0.last_error": "unclear", "items.2": "<nil>"})
+	first, second := job+"/items/"+list.text("items.0.key")+"/decide", job+"/items/"+list.text("items.1.key")+"/decide"
+	w.ask("POST", first, map[string]any{"accept": true, "by": "Ada"}).has(t, "accept", 200, map[string]string{"status": "integrated"})
+	w.ask("POST", first, map[string]any{"accept": true}).has(t, "accept again", 409, nil)
+	w.ask("POST", second, map[string]any{"accept": false}).has(t, "reject without a reason", 400, map[string]string{"errors.0.location": "body.reason"})
+	w.ask("POST", second, map[string]any{"accept": false, "reason": "no"}).has(t, "reject", 200, map[string]string{"status": "rejected", "rejection_reason": "no"})
+	w.ask("POST", job+"/items/none/decide", map[string]any{"accept": true}).has(t, "no item", 404, nil)
+	w.ask("POST", job+"/stages/nowhere/complete", nil).has(t, "no stage", 400, nil)
+	w.ask("POST", job+"/stages/validate/complete", nil).has(t, "end a stage", 200, nil)
+	w.becomes(id, "completed").has(t, "the job", 200, map[string]string{"items.integrated": "1", "items.rejected": "2"})
+
+	id = w.ask("POST", "/jobs", map[string]any{"prompt": "q"}).text("job_id")
+	w.ask("POST", "/jobs/"+id+"/stages/create/fail", map[string]any{"error": "not today"}).has(t, "fail a stage", 200, map[string]string{"status": "failed"})
+	w.becomes(id, "failed").has(t, "the job", 200, map[string]string{"error_message": "stage create failed: not today"})
+}

@@ -1,0 +1,403 @@
+package job_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+	"muster/orchestrator/job"
+)
+
+// The second stage works while the first one still adds items, and the job ends when both have.
+func TestJobRunsThroughItsStages(t *testing.T) {
+	both(t, nil, func(w *world) {
+		j := w.create(job.Request{Prompt: "Extract", Context: json.RawMessage(`{"customer": "acme"}`), Priority: 5, Labels: []string{"audit"}})
+		first := w.take("creator", "c1")
+		if first.JobID != j.ID || first.Prompt != "Extract" || string(first.Context) != `{"customer":"acme"}` || first.Item != nil || first.Attempt != 1 {
+			t.Fatalf("work of the first stage: %+v", first)
+		}
+		running := w.until(j.ID, job.Processing)
+		if running.Stages[0].Status != job.StageProcessing || running.Stages[0].Agent != "c1" || running.Stages[1].Status != job.StagePending {
+			t.Errorf("stages while the creator works: %+v", running.Stages)
+		}
+		w.add(first, "R-1", "R-2")
+		item := w.take("validator", "v1")
+		if item.Key != "R-1" || item.Item.Text != "text of R-1" || item.Item.Priority != "medium" {
+			t.Errorf("work of the second stage: %+v", item.Item)
+		}
+		w.complete(item, job.Answer{Patch: json.RawMessage(`{"external_id": "neo-1", "labels": {"gobd": true}, "citations": ["§ 1"]}`)})
+		w.add(first, "R-2", "R-3") // R-2 again changes nothing
+		w.complete(first, job.Answer{Items: items("R-3", "R-4")})
+		w.complete(first, job.Answer{Items: items("R-3", "R-4")}) // the reply was lost
+		w.complete(w.take("validator", "v1"), job.Answer{Verdict: "reject", Reason: "too vague"})
+		w.complete(w.take("validator", "v2"), job.Answer{Verdict: "accept"})
+		last := w.take("validator", "v2")
+		if got := w.until(j.ID, job.Processing); got.Stages[0].Status != job.StageCompleted || got.Items.Validating != 1 {
+			t.Errorf("before the last item: stages %+v, items %+v", got.Stages, got.Items)
+		}
+		w.complete(last, job.Answer{})
+		w.checkEnded(j.ID)
+	})
+}
+
+// checkEnded checks the job of TestJobRunsThroughItsStages once it has ended.
+func (w *world) checkEnded(id string) {
+	t := w.t
+	t.Helper()
+	done := w.until(id, job.Completed)
+	if want := (job.Counts{Total: 4, Integrated: 3, Rejected: 1}); done.Items != want {
+		t.Errorf("items: got %+v, want %+v", done.Items, want)
+	}
+	if done.CompletedAt.IsZero() || done.StartedAt.IsZero() || done.Stages[1].Status != job.StageCompleted || done.Stages[1].CompletedAt.IsZero() {
+		t.Errorf("a job that has ended: %+v", done)
+	}
+	it, err := w.Item(w.ctx, id, "R-1")
+	if err != nil || it.Status != job.ItemIntegrated || it.ExternalID != "neo-1" || !it.Labels["gobd"] || it.Agent != "v1" || it.ID == "" || it.CreatedAt.IsZero() {
+		t.Errorf("item R-1: %+v, %v", it, err)
+	}
+	if it, err = w.Item(w.ctx, id, "R-2"); err != nil || it.Status != job.ItemRejected || it.RejectionReason != "too vague" {
+		t.Errorf("item R-2: %+v, %v", it, err)
+	}
+	sameList(t, "events", w.types(id), []string{"job.created", "job.started", "stage.completed", "stage.completed", "job.completed"})
+}
+
+func TestItemsPassThroughSeveralStages(t *testing.T) {
+	both(t, nil, func(w *world) {
+		j := w.create(job.Request{Pipeline: "long"})
+		w.emit("a", "b")
+		for range 2 {
+			work := w.take("enricher", "e")
+			w.complete(work, job.Answer{Patch: json.RawMessage(`{"research_notes": "by e"}`)})
+		}
+		if got, _, err := w.Take(w.ctx, "publisher", "p", 1); err != nil || len(got) > 0 {
+			t.Fatalf("the last stage begins too early: %+v, %v", got, err)
+		}
+		work := w.take("validator", "v")
+		if work.Item.ResearchNotes != "by e" {
+			t.Errorf("notes of the stage before: got %q", work.Item.ResearchNotes)
+		}
+		if err := w.Complete(w.ctx, work, job.Answer{Verdict: "accept"}); !errors.As(err, new(*job.FieldError)) || !strings.Contains(err.Error(), "good, poor") {
+			t.Errorf("a verdict that the stage does not have: %v", err)
+		}
+		w.complete(work, job.Answer{Verdict: "good"})
+		w.complete(w.take("validator", "v"), job.Answer{Verdict: "poor", Reason: "no"})
+		w.complete(w.take("publisher", "p"), job.Answer{})
+		done := w.until(j.ID, job.Completed)
+		if want := (job.Counts{Total: 2, Integrated: 1, Rejected: 1}); done.Items != want {
+			t.Errorf("items: got %+v, want %+v", done.Items, want)
+		}
+	})
+}
+
+func TestFailedWorkIsTriedAgainThenFails(t *testing.T) {
+	both(t, nil, func(w *world) {
+		j := w.create(job.Request{})
+		w.emit("a")
+		cause := errors.New("no answer of the model")
+		for i := range 2 {
+			work := w.take("validator", "v")
+			if work.Attempt != i+1 {
+				t.Errorf("attempt: got %d, want %d", work.Attempt, i+1)
+			}
+			if err := w.Fail(w.ctx, work, cause, 0, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.until(j.ID, job.Completed)
+		it, err := w.Item(w.ctx, j.ID, "a")
+		if err != nil || it.Status != job.ItemFailed || it.RetryCount != 2 || it.LastError != cause.Error() {
+			t.Errorf("item: %+v, %v", it, err)
+		}
+		if p, err := w.Progress(w.ctx, j.ID); err != nil || p.Percent != 100 {
+			t.Errorf("progress with failed items: %+v, %v; want 100 %%", p, err)
+		}
+
+		j = w.create(job.Request{})
+		for range 2 {
+			if err := w.Fail(w.ctx, w.take("creator", "c"), cause, 0, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		failed := w.until(j.ID, job.Failed)
+		if !strings.Contains(failed.ErrorMessage, cause.Error()) || failed.Stages[0].Status != job.StageFailed || failed.CompletedAt.IsZero() {
+			t.Errorf("a job whose first stage failed: %+v", failed)
+		}
+	})
+}
+
+// permanent is an error after which work is not tried again.
+type permanent struct{ error }
+
+func (permanent) Permanent() bool { return true }
+
+func TestPermanentFailureIsNotTriedAgain(t *testing.T) {
+	both(t, nil, func(w *world) {
+		j := w.create(job.Request{})
+		if err := w.Fail(w.ctx, w.take("creator", "c"), permanent{errors.New("cannot be read")}, 0, true); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.until(j.ID, job.Failed); !strings.Contains(got.ErrorMessage, "cannot be read") {
+			t.Errorf("error: got %q", got.ErrorMessage)
+		}
+	})
+}
+
+func TestFailureThatDoesNotCountUsesUpNoAttempt(t *testing.T) {
+	both(t, nil, func(w *world) {
+		w.create(job.Request{})
+		for range 5 {
+			work := w.take("creator", "c")
+			if work.Attempt != 1 {
+				t.Fatalf("attempt: got %d, want 1", work.Attempt)
+			}
+			if err := w.Fail(w.ctx, work, errors.New("busy"), 0, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		work := w.take("creator", "c")
+		if err := w.Release(w.ctx, work); err != nil {
+			t.Fatal(err)
+		}
+		if again := w.take("creator", "d"); again.Attempt != 1 || again.Fence == work.Fence {
+			t.Errorf("after a release: %+v", again)
+		}
+	})
+}
+
+func TestPersonDecidesOnWhatFailedForTheLastTime(t *testing.T) {
+	both(t, nil, func(w *world) {
+		j := w.create(job.Request{Pipeline: "review"})
+		w.emit("a", "b", "c")
+		for range 2 {
+			if err := w.Fail(w.ctx, w.take("validator", "v"), errors.New("unclear"), 0, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.complete(w.take("validator", "v"), job.Answer{})
+		var waiting job.Job
+		testutil.Eventually(t, "two items wait for a decision", func() bool {
+			waiting, _ = w.Get(w.ctx, j.ID)
+			return waiting.Items.Review == 2
+		})
+		if waiting.Status != job.Processing || !strings.Contains(waiting.Waiting, "decision") {
+			t.Errorf("while items wait for a decision: %s, waiting %q", waiting.Status, waiting.Waiting)
+		}
+		page, err := w.Items(w.ctx, j.ID, job.ItemFilter{Status: job.ItemReview})
+		if err != nil || len(page.Items) != 2 || page.Items[0].LastError != "unclear" {
+			t.Fatalf("items in review: %+v, %v", page, err)
+		}
+		if _, err := w.Decide(w.ctx, j.ID, "a", job.Decision{}); !errors.As(err, new(*job.FieldError)) {
+			t.Errorf("reject without a reason: %v", err)
+		}
+		if it, err := w.Decide(w.ctx, j.ID, "a", job.Decision{Accept: true, By: "ada"}); err != nil || it.Status != job.ItemIntegrated || it.Agent != "ada" {
+			t.Errorf("accepted: %+v, %v", it, err)
+		}
+		if _, err := w.Decide(w.ctx, j.ID, "a", job.Decision{Accept: true}); !errors.Is(err, job.ErrNotReview) {
+			t.Errorf("a second decision: %v, want %v", err, job.ErrNotReview)
+		}
+		if it, err := w.Decide(w.ctx, j.ID, "b", job.Decision{Reason: "no"}); err != nil || it.Status != job.ItemRejected || it.RejectionReason != "no" {
+			t.Errorf("rejected: %+v, %v", it, err)
+		}
+		w.until(j.ID, job.Completed)
+	})
+}
+
+func TestCancelKeepsWhatHasEnded(t *testing.T) {
+	both(t, nil, func(w *world) {
+		w.docs.files["abc"] = []byte("x")
+		j := w.create(job.Request{Document: &job.Document{Name: "rules.pdf", Hash: "abc", Size: 1}})
+		w.emit("a", "b", "c")
+		w.complete(w.take("validator", "v"), job.Answer{})
+		held := w.take("validator", "v")
+		got, err := w.Cancel(w.ctx, j.ID, true)
+		if err != nil || got.Status != job.Cancelled {
+			t.Fatalf("cancel: %+v, %v", got, err)
+		}
+		if want := (job.Counts{Total: 3, Integrated: 1, Pending: 2}); got.Items != want {
+			t.Errorf("items: got %+v, want %+v", got.Items, want)
+		}
+		for what, err := range map[string]error{
+			"complete": w.Complete(w.ctx, held, job.Answer{}), "beat": w.Beat(w.ctx, held),
+			"fail": w.Fail(w.ctx, held, errors.New("x"), 0, true),
+		} {
+			if !errors.Is(err, job.ErrLeaseLost) {
+				t.Errorf("%s after the end: got %v, want %v", what, err, job.ErrLeaseLost)
+			}
+		}
+		if work, _, err := w.Take(w.ctx, "validator", "v", 5); err != nil || len(work) > 0 {
+			t.Errorf("work of a cancelled job: %+v, %v", work, err)
+		}
+		if _, err := w.Cancel(w.ctx, j.ID, false); !errors.Is(err, job.ErrTerminal) {
+			t.Errorf("cancel again: %v, want %v", err, job.ErrTerminal)
+		}
+		sameList(t, "documents", w.docs.names(), nil)
+		testutil.Eventually(t, "the workflow has ended", func() bool {
+			nodes, err := w.client.Nodes(w.ctx, j.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range nodes {
+				if !n.Status.Terminal() {
+					return false
+				}
+			}
+			return true
+		})
+	})
+}
+
+func TestLateAnswerChangesNothing(t *testing.T) {
+	both(t, func(c *job.Config) { c.Lease = 50 * time.Millisecond }, func(w *world) {
+		w.create(job.Request{})
+		first := w.take("creator", "slow")
+		second := w.take("creator", "quick") // when the lease has expired
+		if second.Fence <= first.Fence {
+			t.Errorf("fence: got %d after %d, want a higher one", second.Fence, first.Fence)
+		}
+		if _, err := w.Add(w.ctx, first, items("late")); !errors.Is(err, job.ErrLeaseLost) {
+			t.Errorf("items of a late agent: %v", err)
+		}
+		if err := w.Complete(w.ctx, first, job.Answer{Items: items("late")}); !errors.Is(err, job.ErrLeaseLost) {
+			t.Errorf("answer of a late agent: %v", err)
+		}
+		if page, err := w.Items(w.ctx, first.JobID, job.ItemFilter{}); err != nil || len(page.Items) > 0 {
+			t.Errorf("items after a late answer: %+v, %v", page.Items, err)
+		}
+	})
+}
+
+// What a process that died has left undone is done by a sweep.
+func TestSweepRepeatsWhatWasLeftUndone(t *testing.T) {
+	both(t, nil, func(w *world) {
+		rdb := w.client.Redis()
+		j := w.create(job.Request{})
+		w.take("creator", "c") // and the process that took it dies: it is on no list
+		if err := rdb.Del(w.ctx, "muster:{jobs}:ready:creator", "muster:{jobs}:due:creator").Err(); err != nil {
+			t.Fatal(err)
+		}
+		other := w.create(job.Request{})
+		if err := rdb.Del(w.ctx, "muster:{jobs}:ready:creator", "muster:{jobs}:due:creator").Err(); err != nil {
+			t.Fatal(err)
+		}
+		w.until(other.ID, job.Processing)
+		testutil.Eventually(t, "the sweep announces the work again", func() bool {
+			if err := w.Sweep(w.ctx); err != nil {
+				t.Fatal(err)
+			}
+			work, _, err := w.Take(w.ctx, "creator", "d", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(work) == 1 && work[0].JobID == other.ID
+		})
+		w.until(j.ID, job.Processing)
+	})
+}
+
+func TestJobThatTakesTooLongFails(t *testing.T) {
+	both(t, func(c *job.Config) { c.Timeout = 10 * time.Millisecond }, func(w *world) {
+		j := w.create(job.Request{})
+		testutil.Eventually(t, "the job fails", func() bool {
+			if err := w.Sweep(w.ctx); err != nil {
+				t.Fatal(err)
+			}
+			got, err := w.Get(w.ctx, j.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got.Status == job.Failed && strings.Contains(got.ErrorMessage, "10ms")
+		})
+	})
+}
+
+func TestStuckJobIsRecoveredThenFails(t *testing.T) {
+	both(t, nil, func(w *world) {
+		w.roles = map[string]int{"creator": 1, "validator": 1}
+		j := w.create(job.Request{StuckAfter: time.Second})
+		w.emit("a")
+		// An agent extends its lease for ever, and never answers.
+		for i := range 3 {
+			held := w.take("validator", "silent")
+			var stuck []job.Stuck
+			testutil.Eventually(t, "the job is stuck", func() bool {
+				var err error
+				if stuck, err = w.Stuck(w.ctx); err != nil {
+					t.Fatal(err)
+				}
+				return len(stuck) == 1
+			})
+			if stuck[0].JobID != j.ID || stuck[0].Stage != "validate" || !strings.Contains(stuck[0].Reason, "held") || stuck[0].Recoveries != i {
+				t.Errorf("stuck for the %d. time: %+v", i+1, stuck[0])
+			}
+			if err := w.Sweep(w.ctx); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Complete(w.ctx, held, job.Answer{}); !errors.Is(err, job.ErrLeaseLost) {
+				t.Errorf("answer after a recovery: %v, want %v", err, job.ErrLeaseLost)
+			}
+		}
+		w.take("validator", "silent")
+		testutil.Eventually(t, "the job fails", func() bool {
+			if err := w.Sweep(w.ctx); err != nil {
+				t.Fatal(err)
+			}
+			got, err := w.Get(w.ctx, j.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got.Status == job.Failed && strings.Contains(got.ErrorMessage, "stuck in stage validate")
+		})
+		if got := strings.Join(w.types(j.ID), " "); strings.Count(got, "job.recovered") != 3 {
+			t.Errorf("events: got %s, want three recoveries", got)
+		}
+	})
+}
+
+func TestJobWithoutAgentsWaitsAndSaysSo(t *testing.T) {
+	both(t, nil, func(w *world) {
+		j := w.create(job.Request{StuckAfter: time.Second})
+		testutil.Eventually(t, "the job names the role", func() bool {
+			got, err := w.Get(w.ctx, j.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got.Waiting == "no agent of role creator"
+		})
+		testutil.Eventually(t, "it is listed as stuck", func() bool {
+			stuck, err := w.Stuck(w.ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(stuck) == 1 && stuck[0].Reason == "no agent of role creator"
+		})
+		for range 5 {
+			if err := w.Sweep(w.ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := w.until(j.ID, job.Processing); got.Recoveries != 0 {
+			t.Errorf("recoveries of a job that waits for agents: got %d, want 0", got.Recoveries)
+		}
+	})
+}
+
+func TestUsageIsSummedByAgent(t *testing.T) {
+	both(t, nil, func(w *world) {
+		j := w.create(job.Request{})
+		for i := range 2 {
+			if err := w.AddUsage(w.ctx, j.ID, fmt.Sprintf("agent %d", i), map[string]int64{"tokens": 100, "requests": 2}, 1); err == nil {
+				continue
+			} else {
+				t.Fatal(err)
+			}
+		}
+		got, err := w.Get(w.ctx, j.ID)
+		if err != nil || got.Usage["tokens"] != 200 || got.AgentUsage == nil {
+			t.Errorf("usage: got %+v by agent %+v, %v", got.Usage, got.AgentUsage, err)
+		}
+	})
+}

@@ -1,0 +1,236 @@
+package pipeline
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"muster/internal/nearest"
+	"muster/internal/yamlstrict"
+)
+
+// Bounds of a pipeline.
+const (
+	maxStages      = 20
+	maxLabels      = 50
+	maxContext     = 20
+	maxStates      = 20 // of a stage
+	maxRetries     = 100
+	maxDescription = 1000 // characters
+	minTime        = time.Second
+	maxTime        = 168 * time.Hour
+)
+
+// The timeouts of stages that give none.
+const (
+	defaultItemTimeout = 10 * time.Minute
+	defaultJobTimeout  = time.Hour
+)
+
+var (
+	nameForm = form{regexp.MustCompile(`^[a-z0-9_-]{1,40}$`), "write up to 40 of a-z, 0-9, _ and -"}
+	taskForm = form{regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`), "write the name of a task in Go, as in news:summarize"}
+	wordForm = form{regexp.MustCompile(`^[A-Za-z0-9_.-]{1,100}$`), "write up to 100 of A-Z, a-z, 0-9, _, . and -"}
+)
+
+// form is what a name looks like.
+type form struct {
+	match *regexp.Regexp
+	write string // what to write instead
+}
+
+// Validate returns all mistakes in a pipeline as Problems, or nil. A timeout or max_retries of 0, and states that
+// are nil, stand for their defaults; see [Pipeline.SetDefaults].
+func Validate(p *Pipeline) error {
+	var c checker
+	c.check(p)
+	if len(c.problems) > 0 {
+		return c.problems
+	}
+	return nil
+}
+
+// SetDefaults fills in what the stages leave open: the timeout, and for stages that take items the states.
+// Parse and Load have done so.
+func (p *Pipeline) SetDefaults() {
+	for i := range p.Stages {
+		s := &p.Stages[i]
+		if s.Takes != TakesItem {
+			if s.Timeout == 0 {
+				s.Timeout = defaultJobTimeout
+			}
+			continue
+		}
+		if s.Timeout == 0 {
+			s.Timeout = defaultItemTimeout
+		}
+		if len(s.States) == 0 {
+			s.States = map[string]string{"accept": Integrated, "reject": Rejected}
+		}
+	}
+}
+
+// checker finds the mistakes in a pipeline.
+type checker struct {
+	file     string
+	places   map[string]yamlstrict.Place // of the keys in the file; nil for a pipeline made in Go
+	problems Problems
+}
+
+// fail notes what is wrong with the value of a key. A value has one problem: what could not be decoded is not
+// checked as well.
+func (c *checker) fail(key, format string, args ...any) {
+	if slices.ContainsFunc(c.problems, func(p *Problem) bool { return p.Key == key }) {
+		return
+	}
+	at := c.place(key)
+	c.problems = append(c.problems, &Problem{File: c.file, At: at, Key: key, Text: fmt.Sprintf(format, args...)})
+}
+
+// place is where a key is in the file, or else the mapping or list that it is missing in.
+func (c *checker) place(key string) yamlstrict.Pos {
+	for {
+		if at, ok := c.places[key]; ok || key == "" {
+			return at.At
+		}
+		key = key[:max(strings.LastIndexAny(key, ".["), 0)]
+	}
+}
+
+// given reports whether a key is in the file. Of a pipeline made in Go, the keys with a value other than zero are.
+func (c *checker) given(key string, zero bool) bool {
+	if c.places == nil {
+		return !zero
+	}
+	_, ok := c.places[key]
+	return ok
+}
+
+func (c *checker) check(p *Pipeline) {
+	if !nameForm.match.MatchString(p.Name) {
+		c.fail("name", "%q cannot be the name of a pipeline; %s", p.Name, nameForm.write)
+	}
+	if n := utf8.RuneCountInString(p.Description); n > maxDescription {
+		c.fail("description", "has %d characters; write at most %d", n, maxDescription)
+	}
+	c.duration("stuck_after", p.StuckAfter)
+	c.duration("timeout", p.Timeout)
+	c.names("labels", p.Labels, maxLabels)
+	c.names("context", p.Context, maxContext)
+	switch {
+	case len(p.Stages) == 0:
+		c.fail("stages", "is missing; list at least one stage")
+	case len(p.Stages) > maxStages:
+		c.fail("stages", "has %d stages; a pipeline may have %d", len(p.Stages), maxStages)
+	}
+	first := map[string]int{} // the stage with a name
+	for i := range p.Stages {
+		s, key := &p.Stages[i], fmt.Sprintf("stages[%d]", i)
+		c.stage(s, key)
+		if other, ok := first[s.Name]; ok && s.Name != "" {
+			c.fail(key+".name", "%q is the name of stages[%d] already; rename one", s.Name, other)
+		} else {
+			first[s.Name] = i
+		}
+		if i == 0 && s.Takes == TakesItem {
+			c.fail(key+".takes", "is item, but no stage before this one makes items; the first stage takes the job")
+		}
+	}
+}
+
+func (c *checker) stage(s *Stage, key string) {
+	if s.Name == "" {
+		c.fail(key+".name", "is missing; give the stage a name")
+	} else {
+		c.name(key+".name", s.Name, nameForm)
+	}
+	role, task := c.given(key+".role", s.Role == ""), c.given(key+".task", s.Task == "")
+	switch {
+	case role && task:
+		c.fail(key+".task", "role and task exclude each other; take one out")
+	case role:
+		c.name(key+".role", s.Role, nameForm)
+	case task:
+		c.name(key+".task", s.Task, taskForm)
+	default:
+		c.fail(key+".role", "is missing; write role: and the role of the agents that do the work, or task: and a task in Go")
+	}
+	switch s.Takes {
+	case TakesItem:
+	case TakesJob:
+		c.jobOnly(s, key)
+	case "":
+		c.fail(key+".takes", "is missing; write takes: job or takes: item")
+	default:
+		hint := ""
+		if n := nearest.Word(s.Takes, []string{TakesJob, TakesItem}); n != "" {
+			hint = fmt.Sprintf("; did you mean %q?", n)
+		}
+		c.fail(key+".takes", "want job or item, got %q%s", s.Takes, hint)
+	}
+	c.states(key+".states", s.States)
+	c.duration(key+".timeout", s.Timeout)
+	if c.given(key+".max_retries", s.MaxRetries == 0) && (s.MaxRetries < 1 || s.MaxRetries > maxRetries) {
+		c.fail(key+".max_retries", "want a number from 1 to %d, got %d; without the key the setting jobs.max_retries counts", maxRetries, s.MaxRetries)
+	}
+}
+
+// jobOnly checks what a stage that takes the job cannot have.
+func (c *checker) jobOnly(s *Stage, key string) {
+	if len(s.States) > 0 {
+		c.fail(key+".states", "verdicts are given on items; take the key out, or write takes: item")
+	}
+	if s.Review {
+		c.fail(key+".review", "only items can wait for review; take the key out, or write takes: item")
+	}
+}
+
+func (c *checker) states(key string, states map[string]string) {
+	if len(states) > maxStates {
+		c.fail(key, "has %d verdicts; a stage may have %d", len(states), maxStates)
+		return
+	}
+	for _, verdict := range slices.Sorted(maps.Keys(states)) {
+		at, state := yamlstrict.Join(key, verdict), states[verdict]
+		c.name(at, verdict, nameForm)
+		if state == Integrated || state == Rejected {
+			continue
+		}
+		hint := ""
+		if n := nearest.Word(state, []string{Integrated, Rejected}); n != "" {
+			hint = fmt.Sprintf("; did you mean %q?", n)
+		}
+		c.fail(at, "want integrated or rejected, got %q%s", state, hint)
+	}
+}
+
+func (c *checker) duration(key string, d time.Duration) {
+	if c.given(key, d == 0) && (d < minTime || d > maxTime) {
+		c.fail(key, "want a time from 1s to 168h, got %s", d)
+	}
+}
+
+func (c *checker) name(key, name string, f form) {
+	if !f.match.MatchString(name) {
+		c.fail(key, "%q cannot be used here; %s", name, f.write)
+	}
+}
+
+// names checks a list of names that differ from each other.
+func (c *checker) names(key string, names []string, most int) {
+	if len(names) > most {
+		c.fail(key, "has %d names; a pipeline may have %d", len(names), most)
+		return
+	}
+	for i, name := range names {
+		at := fmt.Sprintf("%s[%d]", key, i)
+		c.name(at, name, wordForm)
+		if slices.Contains(names[:i], name) {
+			c.fail(at, "%q is in the list already; take one out", name)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package pipeline
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"muster/internal/yamlstrict"
+)
+
+// maxFile bounds the file of a pipeline, in bytes.
+const maxFile = 64 << 10
+
+// Parse reads a pipeline from YAML and fills in the defaults. The name of the file, without folders and extension, is
+// the pipeline's; the key name may repeat it. Parse finds all mistakes at once: its error is a Problems.
+func Parse(file string, data []byte) (*Pipeline, error) {
+	if len(data) > maxFile {
+		return nil, Problems{{File: file, At: firstLine, Text: fmt.Sprintf("longer than %d KiB; that is no pipeline", maxFile>>10)}}
+	}
+	p, name := &Pipeline{}, nameOf(file)
+	var d yamlstrict.Decoder
+	isMapping := d.Decode(data, p)
+	c := checker{file: file, places: d.Places}
+	for _, q := range d.Problems {
+		c.problems = append(c.problems, &Problem{File: file, At: q.At, Key: q.Key, Text: q.Text})
+	}
+	if isMapping {
+		if p.Name != name && c.given("name", false) {
+			c.fail("name", "is %q, but the pipeline has the name of its file, %q; take the key out or rename the file", p.Name, name)
+		}
+		p.Name = name
+		c.check(p)
+	}
+	if len(c.problems) > 0 {
+		c.problems.Sorted()
+		return nil, c.problems
+	}
+	p.SetDefaults()
+	return p, nil
+}
+
+// nameOf is the name of the pipeline in a file.
+func nameOf(file string) string {
+	name := filepath.Base(file)
+	for _, ext := range extensions {
+		name = strings.TrimSuffix(name, ext)
+	}
+	return name
+}
+
+// extensions are those of the files of pipelines.
+var extensions = []string{".yaml", ".yml"}

@@ -1,0 +1,266 @@
+package orchestrator
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+	"muster/orchestrator/config"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// web asks the HTTP interface of a system.
+type web struct {
+	t      *testing.T
+	url    string
+	system *System
+}
+
+// reply is an answer of the HTTP interface.
+type reply struct {
+	code int
+	head http.Header
+	raw  string
+	json map[string]any // nil if it is no object
+}
+
+// has reports whether the JSON has these values, as fmt.Sprint writes them, at
+// paths such as job.document.size.
+func (r reply) has(t *testing.T, what string, code int, values map[string]string) {
+	t.Helper()
+	if r.code != code {
+		t.Errorf("%s: got %d, want %d: %s", what, r.code, code, r.raw)
+	}
+	for path, want := range values {
+		if got := fmt.Sprint(r.at(path)); got != want {
+			t.Errorf("%s: got %s = %s, want %s in %s", what, path, got, want, r.raw)
+		}
+	}
+}
+
+// at returns the value at a path such as assignments.0.fence, or nil.
+func (r reply) at(path string) any {
+	var v any = r.json
+	for name := range strings.SplitSeq(path, ".") {
+		switch in := v.(type) {
+		case map[string]any:
+			v = in[name]
+		case []any:
+			var n int
+			if _, err := fmt.Sscan(name, &n); err != nil || n >= len(in) {
+				return nil
+			}
+			v = in[n]
+		default:
+			return nil
+		}
+	}
+	return v
+}
+
+func (r reply) text(path string) string { return fmt.Sprint(r.at(path)) }
+
+// serveSystem serves a system with a worker on a real Redis.
+func serveSystem(t *testing.T) *web {
+	t.Helper()
+	cfg := settings(t)
+	cfg.API.Listen, cfg.API.ReadOnly = "127.0.0.1:0", false
+	cfg.Jobs.CheckEvery, cfg.Jobs.MaxDocumentMB = 200*time.Millisecond, 1
+	writePipeline(t, cfg, "default", "context: [customer]\nstages: [{name: create, role: creator, takes: job}, {name: validate, role: validator, takes: item}]\n")
+	writePipeline(t, cfg, "careful", "stages: [{name: create, role: creator, takes: job}, {name: validate, role: validator, takes: item, review: true}]\n")
+	client := tasks.NewClient(redistest.New(t))
+	s, err := NewSystem(cfg, client, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		_ = client.Close()
+	})
+	worker, err := s.NewWorker("worker", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan string, 1)
+	testutil.Background(t, worker.Run)
+	testutil.Background(t, s.Jobs.Run)
+	testutil.Background(t, s.Agents.Run)
+	testutil.Background(t, func(ctx context.Context) error { return s.serveAPI(ctx, func(url string) { ready <- url }) })
+	return &web{t: t, url: strings.TrimSuffix(<-ready, "/ui/"), system: s}
+}
+
+func writePipeline(t *testing.T, cfg config.Config, name, text string) {
+	t.Helper()
+	err := os.MkdirAll(cfg.Pipelines(), 0o700)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(cfg.Pipelines(), name+".yaml"), []byte(text), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask sends a request. The body is JSON, or sent as it is if it is text.
+func (w *web) ask(method, path string, body any, head ...string) reply {
+	w.t.Helper()
+	var from io.Reader
+	switch body := body.(type) {
+	case nil:
+	case string:
+		from = strings.NewReader(body)
+	default:
+		data, err := json.Marshal(body)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		from = bytes.NewReader(data)
+	}
+	r, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, from)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if from != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(head); i += 2 {
+		r.Header.Set(head[i], head[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	out := reply{code: resp.StatusCode, head: resp.Header, raw: string(data)}
+	if strings.Contains(resp.Header.Get("Content-Type"), "json") {
+		if err := json.Unmarshal(data, &out.json); err != nil {
+			w.t.Fatalf("%s %s: %v in %s", method, path, err, data)
+		}
+	}
+	return out
+}
+
+// form returns a form of fields and a document, and its media type. Fields
+// given after the document are sent after it.
+func form(t *testing.T, document string, before, after map[string]string) (body, media string) {
+	t.Helper()
+	var b bytes.Buffer
+	m := multipart.NewWriter(&b)
+	write := func(fields map[string]string) {
+		for name, value := range fields {
+			if err := m.WriteField(name, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write(before)
+	part, err := m.CreateFormFile("document", `C:\docs\spec.md`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(part, document); err != nil {
+		t.Fatal(err)
+	}
+	write(after)
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String(), m.FormDataContentType()
+}
+
+// register registers an agent and returns its id.
+func (w *web) register(role string) string {
+	w.t.Helper()
+	got := w.ask("POST", "/agents", map[string]any{"name": "a-" + role, "roles": []string{role}, "capacity": 4})
+	got.has(w.t, "register", 201, map[string]string{"heartbeat_seconds": "10", "lease_seconds": "30"})
+	return got.text("id")
+}
+
+// held is an assignment that an agent has.
+type held struct {
+	reply
+	agent string
+}
+
+// lease takes one assignment.
+func (w *web) lease(agent string) held {
+	w.t.Helper()
+	got := w.ask("POST", "/agents/"+agent+"/lease", map[string]any{"max": 1, "wait_seconds": 20})
+	list, _ := got.at("assignments").([]any)
+	if got.code != 200 || len(list) != 1 {
+		w.t.Fatalf("lease of %s: got %d %s, want one assignment", agent, got.code, got.raw)
+	}
+	got.json, _ = list[0].(map[string]any)
+	return held{got, agent}
+}
+
+// settle calls what an agent may do with an assignment.
+func (w *web) settle(a held, what string, fields map[string]any) reply {
+	w.t.Helper()
+	body := map[string]any{"agent": a.agent, "fence": a.at("fence")}
+	for name, value := range fields {
+		body[name] = value
+	}
+	return w.ask("POST", "/assignments/"+a.text("id")+"/"+what, body)
+}
+
+// becomes waits until a job has a status.
+func (w *web) becomes(id, status string) reply {
+	w.t.Helper()
+	var got reply
+	testutil.Eventually(w.t, "job "+id+" is "+status, func() bool {
+		got = w.ask("GET", "/jobs/"+id, nil)
+		return got.text("status") == status
+	})
+	return got
+}
+
+// events reads the stream of a job until an event of a type, and returns the
+// ids and the types.
+func (w *web) events(id, after, until string) (ids, types []string) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, "GET", w.url+"/jobs/"+id+"/events", http.NoBody)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if after != "" {
+		r.Header.Set("Last-Event-ID", after)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if id, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+			ids = append(ids, id)
+		}
+		if kind, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			if types = append(types, kind); kind == until {
+				return ids, types
+			}
+		}
+	}
+	w.t.Fatalf("events of job %s after %q: got %v, want one of type %s", id, after, types, until)
+	return nil, nil
+}

@@ -1,0 +1,206 @@
+//go:build e2e && unix
+
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+)
+
+// fleet is a muster with its API, for agents.
+type fleet struct {
+	dir  string // of everything
+	conf string // the settings
+	url  string // of the API
+}
+
+// newFleet writes the settings of a muster with a Redis of its own. Settings of more replace whole sections.
+func newFleet(t *testing.T, more map[string]any) *fleet {
+	t.Helper()
+	dir := t.TempDir()
+	f := &fleet{dir: dir, conf: filepath.Join(dir, "muster.yaml")}
+	port := testutil.FreePort(t)
+	f.url = fmt.Sprintf("http://127.0.0.1:%d", port)
+	settings := map[string]any{
+		"data_dir": filepath.Join(dir, "data"),
+		"redis":    map[string]any{"mode": "child", "server": redisServer(t)},
+		"api":      map[string]any{"listen": fmt.Sprintf("127.0.0.1:%d", port)},
+		"jobs":     map[string]any{"dedupe": "allow", "lease": "5s"},
+	}
+	maps.Copy(settings, more)
+	text, err := json.MarshalIndent(settings, "", "  ") // JSON is YAML
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(f.conf, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// start starts muster, and waits for its API.
+func (f *fleet) start(t *testing.T) *run {
+	t.Helper()
+	r := muster(t, os.Environ(), "start", "--config", f.conf, "--progress", "none")
+	r.until(t, "its API", func() bool { return f.get("/ready", nil) == nil })
+	return r
+}
+
+// get reads JSON of the API into v, unless that is nil.
+func (f *fleet) get(path string, v any) error {
+	_, err := f.call(http.MethodGet, path, nil, v)
+	return err
+}
+
+// call calls the API. The error is also that of a status which is no success.
+func (f *fleet) call(method, path string, body, v any, header ...string) (status int, err error) {
+	var data []byte
+	if body != nil {
+		if data, err = json.Marshal(body); err != nil {
+			return 0, err
+		}
+	}
+	req, err := http.NewRequest(method, f.url+path, bytes.NewReader(data))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	client := http.Client{Timeout: time.Minute}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return resp.StatusCode, err
+	}
+	if resp.StatusCode >= 300 {
+		return resp.StatusCode, fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
+	}
+	if v != nil {
+		err = json.Unmarshal(text, v)
+	}
+	return resp.StatusCode, err
+}
+
+// do calls the API and fails the test on an error.
+func (f *fleet) do(t *testing.T, method, path string, body, v any) {
+	t.Helper()
+	if _, err := f.call(method, path, body, v); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// muster runs a command on the settings, and returns what it prints.
+func (f *fleet) muster(t *testing.T, args ...string) string {
+	t.Helper()
+	r := muster(t, os.Environ(), append(args, "--config", f.conf)...)
+	r.wait(t, 0)
+	return r.stdout.String()
+}
+
+// agentJob is the part of a job that the tests look at.
+type agentJob struct {
+	ID      string
+	Status  string
+	Waiting string
+	Error   string `json:"error_message"`
+	Items   struct{ Total, Pending, Integrated, Rejected, Failed int }
+	Percent float64 `json:"progress_percent"`
+}
+
+// agentItem is the part of an item that the tests look at.
+type agentItem struct {
+	Key, Text, Status, Agent string
+	ExternalID               string `json:"external_id"`
+	Labels                   map[string]bool
+}
+
+// items reads all items of a job.
+func (f *fleet) items(t *testing.T, id string) []agentItem {
+	t.Helper()
+	var all []agentItem
+	for cursor := ""; ; {
+		var page struct {
+			Items []agentItem
+			Next  string
+		}
+		f.do(t, http.MethodGet, "/jobs/"+id+"/items?limit=1000&cursor="+cursor, nil, &page)
+		all = append(all, page.Items...)
+		if cursor = page.Next; cursor == "" {
+			return all
+		}
+	}
+}
+
+// interpreter finds the program that runs an agent of examples/agents.
+func interpreter(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skipf("NOT COVERED: agents in %s: it is not installed (%v)", name, err)
+	}
+	return path
+}
+
+// exampleAgent is the path of a file of examples/agents.
+func exampleAgent(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("..", "..", "examples", "agents", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// agent starts an agent of examples/agents, which ends with the test.
+func (f *fleet) agent(t *testing.T, interpreterName, file string, env ...string) *run {
+	t.Helper()
+	r := &run{done: make(chan struct{}), cmd: exec.Command(interpreter(t, interpreterName), exampleAgent(t, file))}
+	r.cmd.Env = append(os.Environ(), append(env, "MUSTER_API="+f.url, "NO_PROXY=*", "PYTHONDONTWRITEBYTECODE=1")...)
+	r.cmd.Stdout, r.cmd.Stderr = &r.stdout, &r.stderr
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(r.done)
+		_ = r.cmd.Wait() // how it ended is in ProcessState
+	}()
+	t.Cleanup(func() {
+		_ = r.cmd.Process.Kill()
+		<-r.done
+		if t.Failed() {
+			t.Logf("%s\nstdout:\n%s\nstderr:\n%s", file, tail(r.stdout.String()), tail(r.stderr.String()))
+		}
+	})
+	return r
+}
+
+// sentences is a document with n sentences, of which every third requires nothing.
+func sentences(name string, n int) string {
+	var b bytes.Buffer
+	for i := range n {
+		if i%3 == 2 {
+			b.WriteString("Sentence " + strconv.Itoa(i) + " of " + name + " is only a remark.\n\n")
+		} else {
+			b.WriteString("The part " + strconv.Itoa(i) + " of " + name + " must be there.\n\n")
+		}
+	}
+	return b.String()
+}

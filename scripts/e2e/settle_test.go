@@ -1,0 +1,344 @@
+//go:build e2e && unix
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"muster/internal/testutil"
+)
+
+// scale is how much TestItemsAreSettledOnce does.
+type scale struct{ jobs, items, kills int }
+
+// scaleOf reads MUSTER_E2E_AGENTS, as in 200x50x60: jobs, items of each, kills.
+func scaleOf(t *testing.T) scale {
+	t.Helper()
+	s := scale{jobs: 20, items: 20, kills: 12}
+	if text := os.Getenv("MUSTER_E2E_AGENTS"); text != "" {
+		if n, err := fmt.Sscanf(text, "%dx%dx%d", &s.jobs, &s.items, &s.kills); err != nil || n != 3 {
+			t.Fatalf("MUSTER_E2E_AGENTS=%s: write jobs, items of each and kills, as in 200x50x60", text)
+		}
+	}
+	return s
+}
+
+// kept is a process that is started again whenever it ends, as a supervisor does.
+type kept struct {
+	name string
+	make func() *exec.Cmd
+	out  *os.File // its standard output, of all its lives
+	err  *os.File
+
+	mu      sync.Mutex // guards the rest
+	pid     int        // 0 while it does not run
+	starts  int
+	stopped bool
+	done    chan struct{}
+}
+
+// keep starts a process and keeps it running until the test ends.
+func keep(t *testing.T, dir, name string, command func() *exec.Cmd) *kept {
+	t.Helper()
+	k := &kept{name: name, make: command, done: make(chan struct{})}
+	var err error
+	for file, suffix := range map[**os.File]string{&k.out: ".out", &k.err: ".err"} {
+		if *file, err = os.OpenFile(filepath.Join(dir, name+suffix), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ready := make(chan error, 1)
+	go k.run(ready)
+	if err := <-ready; err != nil {
+		t.Fatalf("start %s: %v", name, err)
+	}
+	t.Cleanup(func() {
+		k.stop()
+		if t.Failed() {
+			text, _ := os.ReadFile(k.err.Name())
+			t.Logf("%s, started %d times:\n%s", name, k.starts, tail(string(text)))
+		}
+		_ = k.out.Close()
+		_ = k.err.Close()
+	})
+	return k
+}
+
+func (k *kept) run(ready chan<- error) {
+	defer close(k.done)
+	for {
+		cmd := k.make()
+		cmd.Stdout, cmd.Stderr = k.out, k.err
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		k.mu.Lock()
+		if k.stopped {
+			k.mu.Unlock()
+			return
+		}
+		err := cmd.Start()
+		if err == nil {
+			k.pid = cmd.Process.Pid
+			k.starts++
+		}
+		first := k.starts == 1
+		k.mu.Unlock()
+		if first || err != nil {
+			select {
+			case ready <- err:
+			default:
+			}
+		}
+		if err != nil {
+			return
+		}
+		_ = cmd.Wait() // it was killed, or ended because another process was
+		k.mu.Lock()
+		k.pid = 0
+		k.mu.Unlock()
+		<-time.After(100 * time.Millisecond) // as a supervisor that does not spin
+	}
+}
+
+// kill kills the process with -9, if it runs.
+func (k *kept) kill() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.pid != 0 && syscall.Kill(-k.pid, syscall.SIGKILL) == nil
+}
+
+// freeze stops the process for longer than a lease, in which it does not know that time passes. The channel is closed when
+// it continues.
+func (k *kept) freeze() (thawed chan struct{}) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	thawed = make(chan struct{})
+	pid := k.pid
+	if pid == 0 || syscall.Kill(-pid, syscall.SIGSTOP) != nil {
+		close(thawed)
+		return thawed
+	}
+	time.AfterFunc(frozen, func() {
+		_ = syscall.Kill(-pid, syscall.SIGCONT) // it may have been killed meanwhile
+		close(thawed)
+	})
+	return thawed
+}
+
+// frozen is how long a process is frozen: longer than the lease of an assignment and its grace.
+const frozen = 7 * time.Second
+
+// stop ends the process for the rest of the test.
+func (k *kept) stop() {
+	k.mu.Lock()
+	k.stopped = true
+	k.mu.Unlock()
+	k.kill()
+	<-k.done
+}
+
+// acknowledged is an answer of an agent that the API has confirmed. The agent in Go names the assignment: one whose
+// pusher has died is pushed again, and then its answer is repeated.
+type acknowledged struct{ Job, Key, Assignment, Agent, Verdict string }
+
+// acknowledgements reads what the agents printed: a line for each answer that was confirmed.
+func (k *kept) acknowledgements(t *testing.T) (all []acknowledged) {
+	t.Helper()
+	text, err := os.ReadFile(k.out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		var a acknowledged
+		if json.Unmarshal(lines.Bytes(), &a) == nil && a.Key != "" { // the last line of a life can be cut off
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// chaos is a fleet whose parts are killed.
+type chaos struct {
+	*fleet
+	parts []*kept
+}
+
+// newChaos starts Redis, muster with its API, four agents that fetch work and two that have it pushed.
+func newChaos(t *testing.T) *chaos {
+	t.Helper()
+	python := interpreter(t, "python3")
+	server := redisServer(t)
+	redisPort, first, second := testutil.FreePort(t), testutil.FreePort(t), testutil.FreePort(t)
+	push := []string{fmt.Sprintf("http://127.0.0.1:%d", first), fmt.Sprintf("http://127.0.0.1:%d", second)}
+	c := &chaos{fleet: newFleet(t, map[string]any{
+		"redis":    map[string]any{"url": fmt.Sprintf("redis://127.0.0.1:%d/0", redisPort)},
+		"jobs":     map[string]any{"dedupe": "allow", "lease": "5s", "check_every": "1s", "max_retries": 50},
+		"agents":   map[string]any{"allow": push, "health_every": "1s"},
+		"shutdown": map[string]any{"drain": "5s"},
+	})}
+	goagent := filepath.Join(c.dir, "goagent")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", goagent, "muster/examples/agents/goagent").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	add := func(name string, env []string, args ...string) {
+		c.parts = append(c.parts, keep(t, c.dir, name, func() *exec.Cmd {
+			cmd := exec.Command(args[0], args[1:]...)
+			cmd.Dir = c.dir
+			cmd.Env = append(os.Environ(), append(env, "MUSTER_API="+c.url, "NO_PROXY=*", "PYTHONDONTWRITEBYTECODE=1")...)
+			return cmd
+		}))
+	}
+	// Always on disk before it answers: the kernel keeps what a killed process wrote, a postponed write it does not have.
+	add("redis", nil, server, "--port", fmt.Sprint(redisPort), "--bind", "127.0.0.1", "--dir", c.dir, "--save", "",
+		"--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction")
+	add("muster", nil, binary, "start", "--config", c.conf, "--progress", "none")
+	for _, name := range []string{"creator-1", "creator-2", "validator-1", "validator-2"} {
+		role, _, _ := strings.Cut(name, "-")
+		add(name, nil, python, exampleAgent(t, role+".py"))
+	}
+	for i, url := range push {
+		later := []string{"", "1"}[i]
+		add(fmt.Sprintf("push-%d", i+1), []string{"AGENT_LISTEN=" + strings.TrimPrefix(url, "http://"), "AGENT_URL=" + url, "AGENT_LATER=" + later}, goagent)
+	}
+	testutil.Eventually(t, "the API", func() bool { return c.get("/ready", nil) == nil })
+	return c
+}
+
+// victim chooses a part: Redis, muster, an agent that fetches work or one that has it pushed, each as often.
+func (c *chaos) victim(random *rand.Rand) *kept {
+	groups := [][]*kept{c.parts[:1], c.parts[1:2], c.parts[2:6], c.parts[6:]}
+	group := groups[random.IntN(len(groups))]
+	return group[random.IntN(len(group))]
+}
+
+// create creates a job, however often the API is killed meanwhile.
+func (c *chaos) create(t *testing.T, n, items int) (id string) {
+	t.Helper()
+	name := fmt.Sprintf("job %d", n)
+	testutil.Eventually(t, name, func() bool {
+		var j agentJob
+		_, err := c.call(http.MethodPost, "/jobs", map[string]any{"prompt": sentences(name, items)}, &j, "Idempotency-Key", name)
+		id = j.ID
+		return err == nil
+	})
+	return id
+}
+
+// TestItemsAreSettledOnce kills the API and orchestrator, Redis and the agents with -9, and freezes agents for longer than
+// their leases, at random, while agents in Python and Go work on jobs. Every job completes, with each of its items
+// settled once: as the agent was told that it was.
+func TestItemsAreSettledOnce(t *testing.T) {
+	t.Parallel()
+	s := scaleOf(t)
+	c := newChaos(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, seed))
+
+	var ids []string
+	var thawing []chan struct{}
+	for kill := range s.kills {
+		for len(ids) < s.jobs*(kill+1)/s.kills {
+			ids = append(ids, c.create(t, len(ids), s.items))
+		}
+		<-time.After(time.Duration(100+random.IntN(900)) * time.Millisecond)
+		victim := c.victim(random)
+		testutil.Eventually(t, "a life of "+victim.name, victim.kill)
+		if agents := c.parts[2:]; kill%3 == 0 {
+			thawing = append(thawing, agents[random.IntN(len(agents))].freeze())
+		}
+	}
+	for _, thawed := range thawing {
+		<-thawed
+	}
+	c.awaitEnd(t, ids)
+	c.wantSettledOnce(t, ids, s.items)
+	for _, p := range c.parts {
+		t.Logf("%s was started %d times", p.name, p.starts)
+	}
+}
+
+// awaitEnd waits until all jobs have ended.
+func (c *chaos) awaitEnd(t *testing.T, ids []string) {
+	t.Helper()
+	open := ids
+	deadline := time.Now().Add(time.Minute + time.Duration(len(ids))*5*time.Second)
+	for len(open) > 0 {
+		testutil.Becomes(func() bool {
+			var still []string
+			for _, id := range open {
+				var j agentJob
+				if err := c.get("/jobs/"+id, &j); err != nil || j.Status == "created" || j.Status == "processing" {
+					still = append(still, id)
+				}
+			}
+			fewer := len(still) < len(open)
+			open = still
+			return fewer
+		})
+		if len(open) > 0 && time.Now().After(deadline) {
+			var j json.RawMessage
+			err := c.get("/jobs/"+open[0], &j)
+			t.Fatalf("%d of %d jobs have not ended, the first is %s, %v", len(open), len(ids), j, err)
+		}
+	}
+}
+
+// wantSettledOnce compares the items of all jobs with what the agents were told.
+func (c *chaos) wantSettledOnce(t *testing.T, ids []string, items int) {
+	t.Helper()
+	told := map[string]acknowledged{}
+	answers := 0
+	for _, p := range c.parts {
+		for _, a := range p.acknowledgements(t) {
+			answers++
+			before, twice := told[a.Job+" "+a.Key]
+			if repeat := a.Assignment != "" && a.Assignment == before.Assignment; twice && !repeat {
+				t.Errorf("item %s of job %s: two answers were confirmed, of %s and %s", a.Key, a.Job, before.Agent, a.Agent)
+			}
+			told[a.Job+" "+a.Key] = a
+		}
+	}
+	t.Logf("%d answers were confirmed to agents that lived to print it", answers)
+	if answers < len(ids)*items/10 { // the answers to pushes are not confirmed
+		t.Errorf("got %d confirmed answers of %d items, want at least a tenth", answers, len(ids)*items)
+	}
+	verdicts := map[string]string{"integrated": "accept", "rejected": "reject"}
+	for n, id := range ids {
+		var j agentJob
+		c.do(t, http.MethodGet, "/jobs/"+id, nil, &j)
+		if j.Status != "completed" || j.Items.Integrated+j.Items.Rejected != items || j.Items.Total != items {
+			t.Errorf("job %s: got %+v, want completed and %d items integrated or rejected", id, j, items)
+		}
+		texts := map[string]bool{}
+		for _, it := range c.items(t, id) {
+			texts[it.Text] = true
+			want := "integrated"
+			if strings.HasSuffix(it.Text, "is only a remark.") {
+				want = "rejected"
+			}
+			if it.Status != want {
+				t.Errorf("item %s of job %s, %q: got %s, want %s", it.Key, id, it.Text, it.Status, want)
+			}
+			if a, ok := told[id+" "+it.Key]; ok && (a.Agent != it.Agent || a.Verdict != verdicts[it.Status]) {
+				t.Errorf("item %s of job %s is %s by %s; to %s it was confirmed as %s", it.Key, id, it.Status, it.Agent, a.Agent, a.Verdict)
+			}
+		}
+		if len(texts) != items || !texts[fmt.Sprintf("The part 0 of job %d must be there.", n)] {
+			t.Errorf("job %s has %d different items, want the %d of job %d", id, len(texts), items, n)
+		}
+	}
+}
