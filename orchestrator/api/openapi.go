@@ -13,6 +13,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"muster/orchestrator/access"
 )
 
 //go:generate go test -run TestOpenAPIGolden -update .
@@ -104,8 +106,19 @@ func describe(s *server, method, path, id, tag, summary string, problems ...int)
 		problems = append(problems, http.StatusForbidden)
 	}
 	s.problems(&op, problems...)
+	op.Metadata = map[string]any{}
+	needs(&op, access.Operator)
+	if method == http.MethodGet {
+		needs(&op, access.Viewer)
+	}
 	return op
 }
+
+// roleKey is where the metadata of an operation have the role that it takes.
+const roleKey = "role"
+
+// needs sets the role that an operation takes. Without it, that is Viewer for reads and Operator for the rest.
+func needs(op *huma.Operation, role access.Role) { op.Metadata[roleKey] = role }
 
 // problemText says when a request is answered with a problem.
 func problemText(status int) string {

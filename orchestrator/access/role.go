@@ -1,0 +1,72 @@
+// Package access says who calls the orchestrator over HTTP, and what that caller may do.
+package access
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Role is what a caller may do.
+type Role string
+
+// The roles.
+const (
+	Viewer   Role = "viewer"   // reads
+	Operator Role = "operator" // reads, and changes jobs, agents and sites
+	Admin    Role = "admin"    // everything: keys, webhooks, the audit log and the pages of the queues, too
+	Agent    Role = "agent"    // does the work of agents, and reads what they need for it; nothing else
+)
+
+// Roles are all roles.
+var Roles = []Role{Viewer, Operator, Admin, Agent}
+
+// ParseRole returns the role with a name.
+func ParseRole(name string) (Role, error) {
+	if r := Role(name); slices.Contains(Roles, r) {
+		return r, nil
+	}
+	return "", fmt.Errorf("no role %.40q; use one of %s", name, names(Roles))
+}
+
+// May reports whether a caller with this role may do what takes the role need.
+func (r Role) May(need Role) bool {
+	switch need {
+	case Viewer:
+		return r == Viewer || r == Operator || r == Admin
+	case Operator:
+		return r == Operator || r == Admin
+	case Agent:
+		return r == Agent || r == Operator || r == Admin
+	}
+	return r == Admin
+}
+
+func names(roles []Role) string {
+	var all []string
+	for _, r := range roles {
+		all = append(all, string(r))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Caller is who a request comes from.
+type Caller struct {
+	Name string // of the key, or the subject of the token; "" where no key is needed
+	ID   string // of the key or token: not secret. "" where no key is needed
+	Role Role
+}
+
+type callerKey struct{}
+
+// WithCaller returns a context of a request from a caller.
+func WithCaller(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// CallerOf returns who the request of ctx comes from; a Caller without a role if ctx belongs to no request.
+func CallerOf(ctx context.Context) Caller {
+	c, _ := ctx.Value(callerKey{}).(Caller)
+	return c
+}
