@@ -6,7 +6,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The redis-server that tests use; empty where there is none.
 REDIS = $$(scripts/redis.sh || echo off)
 
-.PHONY: help build test race sim lint vuln bench e2e up down
+.PHONY: help build test race raced unraced sim lint vuln bench e2e up down
 
 help: ## what there is
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,13 +21,17 @@ test: ## all tests, on a real Redis if at all possible; says which
 	else echo "test: $$($$redis --version)" >&2; fi; \
 	MUSTER_TEST_REDIS_SERVER=$$redis $(GO) test ./tasks/internal/sim ./tasks ./... # the longest packages first
 
+race: raced unraced ## the same with the race detector, which needs a C compiler
+
 # In the simulation one goroutine runs at a time, and extraction starts none: the race detector finds nothing there, and
 # makes them slow.
-ALONE = /internal/sim$$|/sites/extract
+UNRACED = /internal/sim$$|/sites/extract
 
-race: ## the same with the race detector, which needs a C compiler
-	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test $$($(GO) list ./... | grep -E '$(ALONE)')
-	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test -race ./tasks ./sites $$($(GO) list ./... | grep -vE '$(ALONE)')
+raced:
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test -race ./tasks ./sites $$($(GO) list ./... | grep -vE '$(UNRACED)') # the longest packages first
+
+unraced:
+	MUSTER_TEST_REDIS_SERVER=$(REDIS) $(GO) test $$($(GO) list ./... | grep -E '$(UNRACED)')
 
 sim: ## the engine in 100,000 histories that chance makes up
 	MUSTER_TEST_REDIS_SERVER=$(REDIS) MUSTER_SIM_HISTORIES=100000 $(GO) test -count=1 -timeout 3h -run '^TestSimulation$$' -v ./tasks/internal/sim
