@@ -122,7 +122,7 @@ func TestValidatorsJudgeAndLabelItems(t *testing.T) {
 	t.Parallel()
 	each(t, validators, func(t *testing.T, program []string) {
 		api := newFake(t, item(1, "Personal data must be erased."), item(2, "Hello."), item(3, "Invoices shall be archived."))
-		api.away = 1 // it tries again
+		api.set(func(f *fake) { f.away = 1 }) // it tries again
 		out, stop := start(t, []string{"MUSTER_API=" + api.url, "AGENT_NAME=v"}, program...)
 		testutil.Eventually(t, "three answers", func() bool { return strings.Count(out.String(), "\n") == 3 })
 		stop(syscall.SIGTERM)
@@ -154,12 +154,12 @@ func TestValidatorsDropWhatIsNoLongerTheirs(t *testing.T) {
 	t.Parallel()
 	each(t, validators, func(t *testing.T, program []string) {
 		api := newFake(t, item(1, "It must."), item(2, "It must."))
-		api.answer = func(c call) (int, string) {
+		api.answerWith(func(c call) (int, string) {
 			if strings.HasPrefix(c.path, "/assignments/a1/") {
 				return http.StatusConflict, `{"status":409}`
 			}
 			return 0, ""
-		}
+		})
 		out, stop := start(t, []string{"MUSTER_API=" + api.url}, program...)
 		testutil.Eventually(t, "the second answer", func() bool { return strings.Contains(out.String(), "k2") })
 		stop(syscall.SIGINT)
@@ -176,12 +176,12 @@ func TestValidatorsFailWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	each(t, validators, func(t *testing.T, program []string) {
 		api := newFake(t, item(1, "It must."))
-		api.answer = func(c call) (int, string) {
+		api.answerWith(func(c call) (int, string) {
 			if strings.HasSuffix(c.path, "/complete") {
 				return http.StatusBadRequest, `{"status":400}`
 			}
 			return 0, ""
-		}
+		})
 		_, stop := start(t, []string{"MUSTER_API=" + api.url}, program...)
 		testutil.Eventually(t, "a failure", func() bool { return len(api.seen(http.MethodPost, "a1/fail")) == 1 })
 		stop(syscall.SIGTERM)
@@ -195,12 +195,12 @@ func TestAgentsRegisterAgainWhenTheyAreForgotten(t *testing.T) {
 	t.Parallel()
 	each(t, append(validators, []string{"python3", "creator.py"}), func(t *testing.T, program []string) {
 		api := newFake(t)
-		api.answer = func(c call) (int, string) {
+		api.answerWith(func(c call) (int, string) {
 			if strings.HasSuffix(c.path, "/lease") && len(api.seen(http.MethodPost, "/agents")) == 1 {
 				return http.StatusNotFound, `{"status":404}`
 			}
 			return 0, ""
-		}
+		})
 		_, stop := start(t, []string{"MUSTER_API=" + api.url}, program...)
 		testutil.Eventually(t, "a second registration, and a poll", func() bool {
 			return len(api.seen(http.MethodPost, "/agents")) == 2 && len(api.seen(http.MethodPost, "/lease")) >= 2
@@ -249,8 +249,8 @@ func TestCreatorEmitsTheSentences(t *testing.T) {
 func TestCreatorStopsWhenAHeartbeatIsRefused(t *testing.T) {
 	t.Parallel()
 	api := newFake(t, creation(true))
-	api.lease = 0.1
-	api.answer = func(c call) (int, string) {
+	api.set(func(f *fake) { f.lease = 0.1 })
+	api.answerWith(func(c call) (int, string) {
 		switch {
 		case strings.HasSuffix(c.path, "/heartbeat"):
 			return http.StatusConflict, "{}"
@@ -259,7 +259,7 @@ func TestCreatorStopsWhenAHeartbeatIsRefused(t *testing.T) {
 			<-time.After(200 * time.Millisecond)
 		}
 		return 0, ""
-	}
+	})
 	_, stop := start(t, []string{"MUSTER_API=" + api.url}, "python3", "creator.py")
 	testutil.Eventually(t, "another poll", func() bool { return len(api.seen(http.MethodPost, "/lease")) == 2 })
 	stop(syscall.SIGTERM)

@@ -18,10 +18,10 @@ type call struct {
 
 // fake is an API that has the work of a test. Its methods may be called concurrently.
 type fake struct {
-	url   string
-	lease float64 // lease_seconds
+	url string
 
 	mu     sync.Mutex // guards the rest
+	lease  float64    // lease_seconds
 	work   []map[string]any
 	calls  []call
 	away   int                                    // how many of the next requests are refused with 503
@@ -38,6 +38,18 @@ func newFake(t *testing.T, work ...map[string]any) *fake {
 	return f
 }
 
+// set changes what it answers.
+func (f *fake) set(change func(f *fake)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
+// answerWith overrides its answers to calls of assignments.
+func (f *fake) answerWith(answer func(c call) (status int, body string)) {
+	f.set(func(f *fake) { f.answer = answer })
+}
+
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := call{method: r.Method, path: r.URL.Path}
 	if err := json.NewDecoder(r.Body).Decode(&c.body); err != nil && r.ContentLength > 0 {
@@ -48,7 +60,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.calls = append(f.calls, c)
 	away := f.away > 0
 	f.away--
-	override := f.answer
+	override, lease := f.answer, f.lease
 	f.mu.Unlock()
 	if away {
 		http.Error(w, "away", http.StatusServiceUnavailable)
@@ -65,7 +77,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/agents":
 		w.WriteHeader(http.StatusCreated)
-		body = map[string]any{"id": agentID, "secret": secret, "heartbeat_seconds": 15, "lease_seconds": f.lease}
+		body = map[string]any{"id": agentID, "secret": secret, "heartbeat_seconds": 15, "lease_seconds": lease}
 	case strings.HasSuffix(r.URL.Path, "/lease"):
 		body = map[string]any{"assignments": f.next(r)}
 	case strings.HasSuffix(r.URL.Path, "/document"):
