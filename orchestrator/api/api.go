@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -68,6 +69,7 @@ type Config struct {
 	Logger *slog.Logger
 
 	closing context.Context // done when the server shuts down; for what waits
+	mux     *http.ServeMux  // what is served, for the layers
 }
 
 func (c Config) withDefaults() Config {
@@ -98,31 +100,41 @@ func Handler(cfg Config) (http.Handler, error) {
 	if err := cfg.checkAccess(); err != nil {
 		return nil, err
 	}
-	guarded := http.NewServeMux()
-	guarded.Handle(Root+"/", http.MaxBytesHandler(dashboard(cfg.Client, !cfg.Write), maxBody)) // lists of ids
+	mux := http.NewServeMux()
+	mux.Handle(Root+"/", http.MaxBytesHandler(dashboard(cfg.Client, !cfg.Write), maxBody)) // lists of ids
 	if cfg.Metrics != nil {
-		guarded.Handle("GET /metrics", cfg.Metrics)
+		mux.Handle("GET /metrics", cfg.Metrics)
 	}
 	home := Root + "/"
 	if cfg.Sites != nil {
-		servePages(guarded, cfg)
+		servePages(mux, cfg)
 		home = "/ui/"
 	}
-	guarded.Handle("GET /{$}", http.RedirectHandler(home, http.StatusFound))
-	if err := operations(guarded, cfg); err != nil {
+	mux.Handle("GET /{$}", http.RedirectHandler(home, http.StatusFound))
+	if err := operations(mux, cfg); err != nil {
 		return nil, err
 	}
-	served := routed(guarded)
-	if !cfg.Write {
-		served = readOnly(served)
+	return cfg.layered(mux), nil
+}
+
+// layered puts the layers that each request passes through around mux. The first is
+// the outermost.
+func (c Config) layered(mux *http.ServeMux) http.Handler {
+	c.mux = mux
+	layers := []func(http.Handler) http.Handler{
+		c.identified,
+		c.recovered,
+		c.hardened,
+		c.hosted,
+		c.crossOrigin,
+		c.authenticated,
+		c.readOnly,
 	}
-	open := cfg // without keys
-	open.Keys = nil
-	mux := http.NewServeMux()
-	mux.Handle("/", cfg.guard(served))
-	mux.Handle("/health", open.guard(served))
-	mux.Handle("/ready", open.guard(served))
-	return cfg.identified(mux), nil
+	next := routed(mux)
+	for _, layer := range slices.Backward(layers) {
+		next = layer(next)
+	}
+	return next
 }
 
 // Serve serves until ctx is done, then lets running requests end and returns
@@ -149,7 +161,7 @@ func ServeMetrics(ctx context.Context, cfg Config) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", cfg.Metrics)
-	return serve(ctx, cfg, cfg.identified(http.MaxBytesHandler(cfg.guard(mux), maxBody)), "metrics", "/metrics")
+	return serve(ctx, cfg, http.MaxBytesHandler(cfg.layered(mux), maxBody), "metrics", "/metrics")
 }
 
 func serve(ctx context.Context, cfg Config, handler http.Handler, what, path string) error {

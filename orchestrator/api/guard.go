@@ -37,16 +37,8 @@ func (c Config) checkAccess() error {
 	return nil
 }
 
-// guard lets requests of the pages themselves and requests with a key through.
-// It blocks those that a foreign page sends through the browser of a user who
-// has a key, and those under a foreign name that points to our address.
-func (c Config) guard(next http.Handler) http.Handler {
-	var foreign http.CrossOriginProtection
-	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		writeProblem(w, problem(http.StatusForbidden, "the request comes from a web page of another site"))
-	}))
-	next = foreign.Handler(next)
-	names := c.names()
+// hardened sets the headers that tell browsers to be careful with the answer.
+func (c Config) hardened(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -55,13 +47,40 @@ func (c Config) guard(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
 
+// hosted blocks requests under a foreign name that points to our address.
+func (c Config) hosted(next http.Handler) http.Handler {
+	names := c.names()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !known(r.Host, names) {
 			writeProblem(w, problem(http.StatusMisdirectedRequest, "the host name %.100q is not known here; if it should be, add it to api.hosts", r.Host))
 			return
 		}
-		if len(c.Keys) > 0 && !c.admits(r) {
-			h.Set("WWW-Authenticate", `Basic realm="muster", charset="UTF-8"`)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// crossOrigin blocks changes that a foreign page sends through the browser of a
+// user who has a key.
+func (c Config) crossOrigin(next http.Handler) http.Handler {
+	var foreign http.CrossOriginProtection
+	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeProblem(w, problem(http.StatusForbidden, "the request comes from a web page of another site"))
+	}))
+	return foreign.Handler(next)
+}
+
+// openPatterns are the routes that need no key.
+var openPatterns = []string{"GET /health", "GET /ready"}
+
+// authenticated lets through requests with a key, and those that need none.
+func (c Config) authenticated(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(c.Keys) > 0 && !c.admits(r) && !slices.Contains(openPatterns, c.pattern(r)) {
+			w.Header().Set("WWW-Authenticate", `Basic realm="muster", charset="UTF-8"`)
 			writeProblem(w, problem(http.StatusUnauthorized, "a key is needed: as the password of the login, or as Authorization: Bearer KEY"))
 			return
 		}
@@ -112,8 +131,11 @@ func (c Config) admits(r *http.Request) bool {
 	return found == 1
 }
 
-// readOnly lets through only what changes nothing.
-func readOnly(next http.Handler) http.Handler {
+// readOnly lets through only what changes nothing, unless changes are allowed.
+func (c Config) readOnly(next http.Handler) http.Handler {
+	if c.Write {
+		return next
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			writeProblem(w, problem(http.StatusForbidden, "the interface is read-only; set api.read_only to false to change things"))

@@ -1,0 +1,30 @@
+package api
+
+import (
+	"net/http"
+	"runtime/debug"
+)
+
+// recovered answers a request whose handler panics with a problem, if nothing was
+// answered yet, and logs the panic.
+func (c Config) recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		watched := &statusWriter{ResponseWriter: w}
+		defer func() {
+			cause := recover()
+			if cause == nil {
+				return
+			}
+			if cause == http.ErrAbortHandler { // on purpose: the client must see that the answer is not whole
+				panic(cause)
+			}
+			c.Logger.ErrorContext(r.Context(), "a request panicked", "request_id", RequestID(r.Context()),
+				"route", c.pattern(r), "panic", cause, "stack", string(debug.Stack()))
+			if watched.status != 0 {
+				panic(http.ErrAbortHandler)
+			}
+			writeProblem(w, problem(http.StatusInternalServerError, "this is a mistake of the server; the log has it under the id of the request"))
+		}()
+		next.ServeHTTP(watched, r)
+	})
+}
