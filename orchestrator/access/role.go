@@ -53,9 +53,24 @@ func names(roles []Role) string {
 
 // Caller is who a request comes from.
 type Caller struct {
-	Name string // of the key, or the subject of the token; "" where no key is needed
+	Name string // of the key, or the subject of the token; "open" where no key is needed
 	ID   string // of the key or token: not secret. "" where no key is needed
 	Role Role
+}
+
+// Open is the caller while no key is needed.
+var Open = Caller{Name: "open", Role: Admin}
+
+// IsToken reports whether the caller has a token, and not a key.
+func (c Caller) IsToken() bool { return strings.HasPrefix(c.ID, tokenID) }
+
+// Owner is the caller as the owner of agents. Keys of the same name are the same
+// owner, so that a key can be replaced; so are tokens of the same subject.
+func (c Caller) Owner() string {
+	if c.IsToken() {
+		return "token:" + c.Name
+	}
+	return "key:" + c.Name
 }
 
 type callerKey struct{}

@@ -36,6 +36,8 @@ var confined = map[string][]string{
 	"github.com/hibiken/asynq":            {"tasks", "tasks/internal/", "scripts/"},
 	"github.com/hibiken/asynqmon":         {"orchestrator/api"},
 	"github.com/danielgtaylor/huma/v2":    {"orchestrator/api"},
+	"github.com/go-jose/go-jose/v4":       {"orchestrator/access"},
+	"github.com/rs/cors":                  {"orchestrator/api"},
 	"github.com/urfave/cli/v2":            {"cmd/"},
 	"github.com/alicebob/miniredis/v2":    {"tasks/redistest", "tasks/taskstest", "orchestrator/redisd"},
 	"github.com/prometheus/client_golang": {"tasks/", "orchestrator/", "proxies/"},

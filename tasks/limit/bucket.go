@@ -62,6 +62,19 @@ func (b *TokenBucket) Rate(key string) Rate {
 // Try takes n tokens if they are available. If not it takes none and returns how
 // long until they would be; ErrNever if they never will be.
 func (b *TokenBucket) Try(ctx context.Context, key string, n float64) (ok bool, wait time.Duration, err error) {
+	t, err := b.take(ctx, key, n, 0)
+	return t.OK, t.Wait, err
+}
+
+// Taken is what Take found.
+type Taken struct {
+	OK   bool          // the tokens were taken
+	Wait time.Duration // until they would be there
+	Left int           // whole tokens that the bucket holds now
+}
+
+// Take is Try that also returns what is left.
+func (b *TokenBucket) Take(ctx context.Context, key string, n float64) (Taken, error) {
 	return b.take(ctx, key, n, 0)
 }
 
@@ -69,11 +82,11 @@ func (b *TokenBucket) Try(ctx context.Context, key string, n float64) (ok bool, 
 // must wait before it uses them. If that is longer than patience it takes none
 // and returns ErrTooLong, or ErrNever, and the time.
 func (b *TokenBucket) Reserve(ctx context.Context, key string, n float64, patience time.Duration) (wait time.Duration, err error) {
-	ok, wait, err := b.take(ctx, key, n, patience)
-	if err == nil && !ok {
-		err = fmt.Errorf("%v for %g tokens of %s: %w", wait, n, key, ErrTooLong)
+	t, err := b.take(ctx, key, n, patience)
+	if err == nil && !t.OK {
+		err = fmt.Errorf("%v for %g tokens of %s: %w", t.Wait, n, key, ErrTooLong)
 	}
-	return wait, err
+	return t.Wait, err
 }
 
 // Wait takes n tokens and waits until they are available, and returns how long
@@ -107,7 +120,7 @@ func (b *TokenBucket) Refund(ctx context.Context, key string, n float64) error {
 	if n <= 0 {
 		return nil
 	}
-	_, _, err := b.take(ctx, key, -n, 0)
+	_, err := b.take(ctx, key, -n, 0)
 	return err
 }
 
@@ -121,24 +134,24 @@ func (b *TokenBucket) Reset(ctx context.Context, keys ...string) error {
 	return nil
 }
 
-func (b *TokenBucket) take(ctx context.Context, key string, n float64, patience time.Duration) (bool, time.Duration, error) {
-	if math.IsNaN(n) || math.IsInf(n, 0) || n == 0 {
-		return n == 0, 0, notNumber(n)
-	}
+func (b *TokenBucket) take(ctx context.Context, key string, n float64, patience time.Duration) (Taken, error) {
 	r := b.Rate(key)
+	if math.IsNaN(n) || math.IsInf(n, 0) || n == 0 {
+		return Taken{OK: n == 0}, notNumber(n)
+	}
 	v, err := scripts["take"].Run(ctx, b.rdb, []string{bucketKey(b.cfg.Namespace, key)},
 		n, r.most(), math.Max(r.PerSec, 0), patience.Microseconds()).Int64Slice()
 	if err != nil {
 		if b.cfg.FailOpen && ctx.Err() == nil {
 			b.warn.open(err)
-			return true, 0, nil
+			return Taken{OK: true, Left: int(r.most())}, nil
 		}
-		return false, 0, fmt.Errorf("take %g tokens of %s: %w", n, key, err)
+		return Taken{}, fmt.Errorf("take %g tokens of %s: %w", n, key, err)
 	}
 	if v[1] < 0 {
-		return false, 0, fmt.Errorf("take %g tokens of %s, which holds %g and gains %g a second: %w", n, key, r.most(), r.PerSec, ErrNever)
+		return Taken{}, fmt.Errorf("take %g tokens of %s, which holds %g and gains %g a second: %w", n, key, r.most(), r.PerSec, ErrNever)
 	}
-	return v[0] == 1, time.Duration(v[1]) * time.Microsecond, nil
+	return Taken{v[0] == 1, time.Duration(v[1]) * time.Microsecond, int(v[2])}, nil
 }
 
 func notNumber(n float64) error {

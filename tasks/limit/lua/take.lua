@@ -1,7 +1,7 @@
 -- Takes tokens of a bucket, now or ahead of time; or returns some.
 -- KEYS: bucket. ARGV: tokens (below zero: return), most it can hold, tokens
 -- a second, µs the caller would wait.
--- Returns {1 taken | 0 not, µs to wait, -1 for ever}.
+-- Returns {1 taken | 0 not, µs to wait or -1 for ever, whole tokens left}.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local n, most, rate, patience = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -23,16 +23,16 @@ end
 if n < 0 then
   tokens = math.min(most, tokens - n)
   save()
-  return { 1, 0 }
+  return { 1, 0, math.floor(tokens) }
 end
-if n > most then return { 0, -1 } end
+if n > most then return { 0, -1, 0 } end
 local wait = 0
 -- A billionth of a token is rounding.
 if tokens + 0.000000001 < n then
-  if rate <= 0 then return { 0, -1 } end
+  if rate <= 0 then return { 0, -1, 0 } end
   wait = math.ceil((n - tokens) / rate * 1000000)
 end
-if wait > patience then return { 0, wait } end
+if wait > patience then return { 0, wait, math.max(0, math.floor(tokens)) } end
 tokens = tokens - n
 save()
-return { 1, wait }
+return { 1, wait, math.max(0, math.floor(tokens)) }

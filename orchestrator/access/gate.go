@@ -1,0 +1,84 @@
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"strings"
+)
+
+// minKey is the shortest key of the settings that is accepted.
+const minKey = 8
+
+// Denied means that a credential is not accepted.
+type Denied struct{ Why string }
+
+// Error says why.
+func (e *Denied) Error() string { return e.Why }
+
+// Gate says who a credential belongs to: a key of the settings, a stored key, or a
+// token of an identity provider. A nil Gate is open. It is safe for concurrent use.
+type Gate struct {
+	static [][sha256.Size]byte
+	keys   *Keys
+	tokens *Tokens
+}
+
+// NewGate returns a Gate. The keys of the settings are those of admins; keys and
+// tokens may be nil.
+func NewGate(static []string, keys *Keys, tokens *Tokens) (*Gate, error) {
+	g := &Gate{keys: keys, tokens: tokens}
+	for _, key := range static {
+		if len(key) < minKey {
+			return nil, fmt.Errorf("a key of api.keys is too short: use at least %d characters", minKey)
+		}
+		g.static = append(g.static, sha256.Sum256([]byte(key)))
+	}
+	return g, nil
+}
+
+// Closed reports whether requests need a credential: there are keys in the
+// settings, tokens are accepted, or a key was ever created. It may be two
+// seconds late.
+func (g *Gate) Closed(ctx context.Context) (bool, error) {
+	switch {
+	case g == nil:
+		return false, nil
+	case len(g.static) > 0 || g.tokens != nil:
+		return true, nil
+	case g.keys != nil:
+		return g.keys.Any(ctx)
+	}
+	return false, nil
+}
+
+// Identify returns who a credential belongs to. It returns a *Denied if nobody's, and
+// another error if that is not known now. With guarded it does not accept the
+// keys of the settings, which people choose and others may guess.
+func (g *Gate) Identify(ctx context.Context, credential string, guarded bool) (Caller, error) {
+	if i := g.staticKey(credential); i >= 0 && !guarded {
+		return Caller{Name: "api.keys", ID: fmt.Sprintf("settings-%d", i+1), Role: Admin}, nil
+	}
+	if g.keys != nil && strings.HasPrefix(credential, prefix) {
+		key, err := g.keys.verify(ctx, credential)
+		if err != nil {
+			return Caller{}, err
+		}
+		return Caller{Name: key.Name, ID: key.ID, Role: key.Role}, nil
+	}
+	if g.tokens != nil && strings.Count(credential, ".") == 2 {
+		return g.tokens.verify(ctx, credential)
+	}
+	return Caller{}, &Denied{"the key is wrong"}
+}
+
+// staticKey returns which of the keys of the settings a credential is, or -1. All
+// are compared, in the same time whatever the credential is.
+func (g *Gate) staticKey(credential string) int {
+	sum, found := sha256.Sum256([]byte(credential)), -1
+	for i, want := range g.static {
+		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], want[:]), i, found)
+	}
+	return found
+}

@@ -1,0 +1,9 @@
+-- Stores a key, unless there are too many.
+-- KEYS: index, record of the key.
+-- ARGV: id, most keys, name, role, hash, created in unix ms, expires in unix ms or "".
+-- Returns 1, or 0 if there are too many.
+if redis.call("ZCARD", KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
+redis.call("ZADD", KEYS[1], ARGV[6], ARGV[1])
+redis.call("HSET", KEYS[2], "name", ARGV[3], "role", ARGV[4], "hash", ARGV[5], "created", ARGV[6])
+if ARGV[7] ~= "" then redis.call("HSET", KEYS[2], "expires", ARGV[7]) end
+return 1

@@ -1,0 +1,364 @@
+package access
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	maxKeys   = 1000             // that are stored
+	cacheFor  = 2 * time.Second  // how long a process trusts what it has read of a key
+	staleFor  = 10 * time.Minute // the same while Redis cannot be read
+	usedEvery = time.Minute      // how often the use of a key is noted
+	prefix    = "muster_"        // of the text of a key
+)
+
+// Errors of Keys.
+var (
+	ErrNoKey       = errors.New("no such key; see muster keys list")
+	ErrTooManyKeys = fmt.Errorf("there are %d keys already; revoke some", maxKeys)
+)
+
+// KeyError is a value of a new key, or a name, that cannot be used.
+type KeyError struct{ Field, Why string }
+
+// Error says what is wrong.
+func (e *KeyError) Error() string { return e.Field + ": " + e.Why }
+
+// Key is a stored key. Its secret is not stored.
+type Key struct {
+	ID      string    `json:"id"`
+	Name    string    `json:"name"` // keys of the same name are the same caller for the ownership of agents
+	Role    Role      `json:"role"`
+	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires,omitzero"` // zero: never
+	Revoked time.Time `json:"revoked,omitzero"` // zero: it is not
+	Used    time.Time `json:"used,omitzero"`    // last use, to the minute; zero: never
+}
+
+// State is "active", "expired" or "revoked".
+func (k Key) State(now time.Time) string {
+	switch {
+	case !k.Revoked.IsZero():
+		return "revoked"
+	case !k.Expires.IsZero() && !now.Before(k.Expires):
+		return "expired"
+	}
+	return "active"
+}
+
+// stored is a key with the hash of its secret.
+type stored struct {
+	Key
+	hash []byte
+}
+
+// Keys are the keys that are stored in Redis. They are safe for concurrent use,
+// and any number of processes may use the same Redis.
+//
+// A secret is 32 random bytes, so that its SHA-256 cannot be reversed by trying:
+// a slow hash, as for passwords, would add nothing but load.
+type Keys struct {
+	rdb  redis.UniversalClient
+	keys keys
+	now  func() time.Time
+
+	mu    sync.Mutex // guards the fields below
+	cache map[string]cached
+	known time.Time // when any was read last; zero: never
+	any   bool      // whether a key was ever created; stays true
+}
+
+// cached is a key as it was read.
+type cached struct {
+	stored
+	at time.Time
+}
+
+// NewKeys returns the keys in a Redis. It does no I/O.
+func NewKeys(rdb redis.UniversalClient) *Keys {
+	return &Keys{rdb: rdb, keys: newKeys(), now: time.Now, cache: map[string]cached{}}
+}
+
+// NewKey is what a key is created with.
+type NewKey struct {
+	Name    string    // 1 to 60 letters, digits, . _ : @ and -
+	Role    Role      // one of Roles
+	Expires time.Time // Defaults to never
+}
+
+var keyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,59}$`)
+
+// Create stores a key and returns it and its text, which is not stored: it can be
+// shown once. It returns ErrTooManyKeys, or a *KeyError for a wrong value. Of a
+// thousand keys, the oldest one that is revoked or expired makes room.
+func (k *Keys) Create(ctx context.Context, n NewKey) (Key, string, error) {
+	now := k.now().UTC().Truncate(time.Millisecond)
+	switch {
+	case !keyName.MatchString(n.Name):
+		return Key{}, "", &KeyError{"name", "use 1 to 60 letters, digits, . _ : @ and -, and begin with a letter or digit"}
+	case !slices.Contains(Roles, n.Role):
+		return Key{}, "", &KeyError{"role", "use one of " + names(Roles)}
+	case !n.Expires.IsZero() && !n.Expires.After(k.now()):
+		return Key{}, "", &KeyError{"expires", "use a time that is not over"}
+	}
+	var id [6]byte
+	var secret [32]byte
+	_, _ = rand.Read(id[:]) // never fails
+	_, _ = rand.Read(secret[:])
+	key := Key{ID: hex.EncodeToString(id[:]), Name: n.Name, Role: n.Role, Created: now}
+	expires := ""
+	if !n.Expires.IsZero() {
+		key.Expires = n.Expires.UTC().Truncate(time.Millisecond)
+		expires = strconv.FormatInt(key.Expires.UnixMilli(), 10)
+	}
+	sum := sha256.Sum256(secret[:])
+	create := func() (int, error) {
+		return scripts["create"].Run(ctx, k.rdb, []string{k.keys.index(), k.keys.record(key.ID)},
+			key.ID, maxKeys, key.Name, string(key.Role), hex.EncodeToString(sum[:]), now.UnixMilli(), expires).Int()
+	}
+	done, err := create()
+	if err == nil && done == 0 {
+		if err = k.forgetOldest(ctx); err == nil {
+			done, err = create()
+		}
+	}
+	if err == nil && done == 0 {
+		err = ErrTooManyKeys
+	}
+	if err != nil {
+		return Key{}, "", fmt.Errorf("create key %s: %w", n.Name, err)
+	}
+	return key, prefix + key.ID + "_" + base64.RawURLEncoding.EncodeToString(secret[:]), nil
+}
+
+// forgetOldest removes the oldest key that can no longer be used, if there is one.
+func (k *Keys) forgetOldest(ctx context.Context) error {
+	list, err := k.List(ctx)
+	if err != nil {
+		return err
+	}
+	now := k.now()
+	i := slices.IndexFunc(list, func(key Key) bool { return key.State(now) != "active" })
+	if i < 0 {
+		return ErrTooManyKeys
+	}
+	id := list[i].ID
+	return scripts["forget"].Run(ctx, k.rdb, []string{k.keys.index(), k.keys.record(id)}, id, now.UnixMilli()).Err()
+}
+
+// List returns all keys, the oldest first; also those that are revoked or expired.
+func (k *Keys) List(ctx context.Context) ([]Key, error) {
+	ids, err := k.rdb.ZRange(ctx, k.keys.index(), 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list the keys: %w", err)
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	records := make([]*redis.MapStringStringCmd, len(ids))
+	if _, err := k.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, id := range ids {
+			records[i] = p.HGetAll(ctx, k.keys.record(id))
+		}
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("list the keys: %w", err)
+	}
+	var list []Key
+	for i, id := range ids {
+		if s, ok := parseKey(id, records[i].Val()); ok {
+			list = append(list, s.Key)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Key) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
+	return list, nil
+}
+
+// parseKey reads a record. It reports whether it is one of a key.
+func parseKey(id string, fields map[string]string) (stored, bool) {
+	at := func(name string) time.Time {
+		ms, err := strconv.ParseInt(fields[name], 10, 64)
+		if err != nil {
+			return time.Time{}
+		}
+		return time.UnixMilli(ms).UTC()
+	}
+	role, err := ParseRole(fields["role"])
+	hash, wrong := hex.DecodeString(fields["hash"])
+	if err != nil || wrong != nil || len(hash) != sha256.Size {
+		return stored{}, false
+	}
+	return stored{Key{
+		ID: id, Name: fields["name"], Role: role, Created: at("created"), Expires: at("expires"), Revoked: at("revoked"), Used: at("used"),
+	}, hash}, true
+}
+
+// Revoke ends a key, by its id or by its name if only one key that is active has
+// it. Other processes notice within two seconds. A key that is revoked already
+// stays so. It returns ErrNoKey, or a *KeyError if several have the name.
+func (k *Keys) Revoke(ctx context.Context, idOrName string) (Key, error) {
+	key, err := k.find(ctx, idOrName)
+	if err != nil {
+		return Key{}, err
+	}
+	now := k.now().UTC().Truncate(time.Millisecond)
+	n, err := scripts["revoke"].Run(ctx, k.rdb, []string{k.keys.record(key.ID)}, now.UnixMilli()).Int()
+	if err != nil {
+		return Key{}, fmt.Errorf("revoke key %s: %w", key.ID, err)
+	}
+	if n < 0 {
+		return Key{}, fmt.Errorf("key %s: %w", key.ID, ErrNoKey)
+	}
+	if n == 1 {
+		key.Revoked = now
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.cache, key.ID)
+	return key, nil
+}
+
+// find returns the key of an id, or the only one of a name. An active key of the name has precedence.
+func (k *Keys) find(ctx context.Context, idOrName string) (Key, error) {
+	list, err := k.List(ctx)
+	if err != nil {
+		return Key{}, err
+	}
+	if i := slices.IndexFunc(list, func(key Key) bool { return key.ID == idOrName }); i >= 0 {
+		return list[i], nil
+	}
+	now := k.now()
+	named := slices.DeleteFunc(list, func(key Key) bool { return key.Name != idOrName })
+	if active := slices.DeleteFunc(slices.Clone(named), func(key Key) bool { return key.State(now) != "active" }); len(active) > 0 {
+		named = active
+	}
+	switch len(named) {
+	case 0:
+		return Key{}, fmt.Errorf("key %.100q: %w", idOrName, ErrNoKey)
+	case 1:
+		return named[0], nil
+	}
+	ids := make([]string, len(named))
+	for i, key := range named {
+		ids[i] = key.ID
+	}
+	return Key{}, &KeyError{"name", fmt.Sprintf("%d keys have the name %s; use an id: %s", len(ids), idOrName, strings.Join(ids, ", "))}
+}
+
+// Any reports whether a key was ever created. It may be two seconds late. While
+// Redis cannot be read, the last answer counts.
+func (k *Keys) Any(ctx context.Context) (bool, error) {
+	now := k.now()
+	k.mu.Lock()
+	some, known := k.any, k.known
+	k.mu.Unlock()
+	if some || !known.IsZero() && now.Sub(known) < cacheFor {
+		return some, nil
+	}
+	n, err := k.rdb.Exists(ctx, k.keys.index()).Result()
+	if err != nil {
+		if !known.IsZero() {
+			return false, nil
+		}
+		return false, fmt.Errorf("look whether there are keys: %w", err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.known, k.any = now, k.any || n > 0
+	return k.any, nil
+}
+
+// verify returns the key of a text, or a *Denied.
+func (k *Keys) verify(ctx context.Context, text string) (Key, error) {
+	id, secret, err := splitKey(text)
+	if err != nil {
+		return Key{}, &Denied{"the key is wrong"}
+	}
+	key, found, err := k.read(ctx, id)
+	if err != nil {
+		return Key{}, err
+	}
+	sum := sha256.Sum256(secret)
+	if !found || subtle.ConstantTimeCompare(sum[:], key.hash) != 1 {
+		return Key{}, &Denied{"the key is wrong"}
+	}
+	now := k.now()
+	if state := key.State(now); state != "active" {
+		return Key{}, &Denied{"the key is " + state}
+	}
+	if now.Sub(key.Used) >= usedEvery {
+		k.noteUse(ctx, key, now)
+	}
+	return key.Key, nil
+}
+
+// splitKey returns the id and the secret in the text of a key.
+func splitKey(text string) (id string, secret []byte, err error) {
+	id, rest, _ := strings.Cut(strings.TrimPrefix(text, prefix), "_")
+	if raw, err := hex.DecodeString(id); err != nil || len(raw) != 6 {
+		return "", nil, errors.New("not a key")
+	}
+	secret, err = base64.RawURLEncoding.Strict().DecodeString(rest)
+	if err == nil && len(secret) != 32 {
+		err = errors.New("not a key")
+	}
+	return strings.ToLower(id), secret, err
+}
+
+// read returns a key, from memory if it was read a short time ago.
+func (k *Keys) read(ctx context.Context, id string) (stored, bool, error) {
+	now := k.now()
+	k.mu.Lock()
+	c, ok := k.cache[id]
+	k.mu.Unlock()
+	age := now.Sub(c.at)
+	if ok && age < cacheFor {
+		return c.stored, true, nil
+	}
+	fields, err := k.rdb.HGetAll(ctx, k.keys.record(id)).Result()
+	if err != nil {
+		if ok && age < staleFor {
+			return c.stored, true, nil
+		}
+		return stored{}, false, fmt.Errorf("read a key: %w", err)
+	}
+	key, found := parseKey(id, fields)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !found {
+		delete(k.cache, id)
+		return stored{}, false, nil
+	}
+	if len(k.cache) >= 2*maxKeys { // also those that were removed since
+		clear(k.cache)
+	}
+	k.cache[id] = cached{key, now}
+	return key, true, nil
+}
+
+// noteUse stores that a key was used. It is no reason to refuse a request if that fails.
+func (k *Keys) noteUse(ctx context.Context, key stored, now time.Time) {
+	k.mu.Lock()
+	if c, ok := k.cache[key.ID]; ok {
+		c.Used = now
+		k.cache[key.ID] = c
+	}
+	k.mu.Unlock()
+	_ = scripts["used"].Run(ctx, k.rdb, []string{k.keys.record(key.ID)}, now.UnixMilli(), usedEvery.Milliseconds()).Err()
+}

@@ -1,0 +1,302 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/internal/testutil"
+	"muster/tasks/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// clock is a time that a test moves.
+type clock struct{ at time.Time }
+
+func (c *clock) now() time.Time { return c.at }
+
+func newStore(t *testing.T, rdb redis.UniversalClient) (*Keys, *clock) {
+	t.Helper()
+	c := &clock{time.Now()}
+	k := NewKeys(rdb)
+	k.now = c.now
+	return k, c
+}
+
+func create(t *testing.T, k *Keys, n NewKey) (Key, string) {
+	t.Helper()
+	key, text, err := k.Create(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, text
+}
+
+// denied returns why a key is denied, or "".
+func denied(err error) string {
+	if d, ok := errors.AsType[*Denied](err); ok {
+		return d.Why
+	}
+	return ""
+}
+
+func TestKeyLivesUntilRevokedOrExpired(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		k, clock := newStore(t, rdb)
+		if made, err := k.Any(t.Context()); made || err != nil {
+			t.Fatalf("got %v, %v, want no key", made, err)
+		}
+		one, text := create(t, k, NewKey{Name: "one", Role: Operator})
+		clock.at = clock.at.Add(time.Millisecond)
+		two, other := create(t, k, NewKey{Name: "two", Role: Agent, Expires: clock.at.Add(time.Hour)})
+		if got, err := k.verify(t.Context(), text); err != nil || got.ID != one.ID || got.Role != Operator || got.Name != "one" {
+			t.Errorf("got %+v, %v, want the first key", got, err)
+		}
+		wrong := text[:len(text)-4] + strings.Map(func(r rune) rune {
+			if r == 'A' {
+				return 'B'
+			}
+			return 'A'
+		}, text[len(text)-4:])
+		for _, bad := range []string{wrong, prefix + two.ID + text[len(prefix+two.ID):], prefix, text + "A", prefix + strings.Repeat("0", 12) + text[len(prefix)+12:], prefix + one.ID} {
+			if _, err := k.verify(t.Context(), bad); denied(err) != "the key is wrong" {
+				t.Errorf("%q: got %v, want that it is wrong", bad, err)
+			}
+		}
+		clock.at = clock.at.Add(2 * time.Hour)
+		if _, err := k.verify(t.Context(), other); denied(err) != "the key is expired" {
+			t.Errorf("got %v, want that it is expired", err)
+		}
+		for range 2 { // again: no change
+			if key, err := k.Revoke(t.Context(), "one"); err != nil || key.State(clock.at) != "revoked" {
+				t.Errorf("revoke: got %+v, %v", key, err)
+			}
+		}
+		if _, err := k.verify(t.Context(), text); denied(err) != "the key is revoked" {
+			t.Errorf("got %v, want that it is revoked", err)
+		}
+		list, err := k.List(t.Context())
+		if err != nil || len(list) != 2 || list[0].State(clock.at) != "revoked" || list[1].State(clock.at) != "expired" {
+			t.Errorf("got %+v, %v, want both keys, revoked and expired", list, err)
+		}
+		clock.at = clock.at.Add(time.Minute)
+		if made, err := k.Any(t.Context()); !made || err != nil {
+			t.Errorf("got %v, %v, want that a key was made", made, err)
+		}
+	})
+}
+
+// What Redis holds of a key is of no use to whoever reads it.
+func TestSecretIsNotStored(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	k, _ := newStore(t, rdb)
+	key, text := create(t, k, NewKey{Name: "one", Role: Admin})
+	secret := text[strings.LastIndex(text, key.ID)+len(key.ID)+1:]
+	all, err := rdb.Keys(t.Context(), "*").Result()
+	if err != nil || len(all) != 2 {
+		t.Fatalf("got %v, %v, want two keys of Redis", all, err)
+	}
+	fields, err := rdb.HGetAll(t.Context(), k.keys.record(key.ID)).Result()
+	if err != nil || strings.Contains(fmt.Sprint(all, fields), secret) || len(fields["hash"]) != 64 {
+		t.Errorf("got %v, %v, want a hash alone", fields, err)
+	}
+}
+
+// Another process notices a revocation when its memory of the key is two seconds old, and lives on it without Redis.
+func TestRevocationIsNoticedInTwoSeconds(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	here, _ := newStore(t, rdb)
+	there, clock := newStore(t, rdb)
+	_, text := create(t, here, NewKey{Name: "one", Role: Admin})
+	verify := func() string {
+		_, err := there.verify(t.Context(), text)
+		if err != nil && denied(err) == "" {
+			t.Fatal(err)
+		}
+		return denied(err)
+	}
+	if why := verify(); why != "" {
+		t.Fatalf("got %q, want that it is accepted", why)
+	}
+	if _, err := here.Revoke(t.Context(), "one"); err != nil {
+		t.Fatal(err)
+	}
+	clock.at = clock.at.Add(cacheFor - time.Millisecond)
+	if why := verify(); why != "" {
+		t.Errorf("got %q before the memory is two seconds old", why)
+	}
+	clock.at = clock.at.Add(time.Millisecond)
+	if why := verify(); why != "the key is revoked" {
+		t.Errorf("got %q after two seconds, want that it is revoked", why)
+	}
+}
+
+// While Redis is away a key that was in use is known for ten minutes.
+func TestKeyIsKnownWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	k, clock := newStore(t, rdb)
+	_, text := create(t, k, NewKey{Name: "one", Role: Admin})
+	away, cancel := context.WithCancel(t.Context())
+	if _, err := k.verify(t.Context(), text); err != nil {
+		t.Fatal(err)
+	}
+	cancel() // what asks Redis fails
+	clock.at = clock.at.Add(staleFor - time.Second)
+	if _, err := k.verify(away, text); err != nil {
+		t.Errorf("got %v, want that it is accepted", err)
+	}
+	clock.at = clock.at.Add(time.Second)
+	if _, err := k.verify(away, text); err == nil || denied(err) != "" {
+		t.Errorf("got %v after ten minutes, want that it cannot be read", err)
+	}
+}
+
+// The use of a key is noted at most once a minute.
+func TestUseIsNotedOnceAMinute(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	k, clock := newStore(t, rdb)
+	_, text := create(t, k, NewKey{Name: "one", Role: Admin})
+	used := func() time.Time {
+		if _, err := k.verify(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+		list, err := k.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list[0].Used
+	}
+	first := used()
+	if first.UnixMilli() != clock.at.UnixMilli() {
+		t.Fatalf("got %v, want %v", first, clock.at)
+	}
+	clock.at = clock.at.Add(usedEvery - time.Millisecond)
+	if got := used(); !got.Equal(first) {
+		t.Errorf("got %v in the same minute, want %v", got, first)
+	}
+	clock.at = clock.at.Add(time.Millisecond)
+	if got := used(); got.Equal(first) {
+		t.Errorf("got %v after a minute, want a new time", got)
+	}
+}
+
+func TestKeyThatCannotBeIsRefused(t *testing.T) {
+	t.Parallel()
+	k, clock := newStore(t, redistest.New(t))
+	for field, n := range map[string]NewKey{
+		"name":    {Name: "a b", Role: Admin},
+		"role":    {Name: "a", Role: "root"},
+		"expires": {Name: "a", Role: Admin, Expires: clock.at},
+	} {
+		if _, _, err := k.Create(t.Context(), n); !errors.As(err, new(*KeyError)) || !strings.HasPrefix(err.Error(), field) {
+			t.Errorf("%+v: got %v, want an error of %s", n, err, field)
+		}
+	}
+	create(t, k, NewKey{Name: "twin", Role: Admin})
+	create(t, k, NewKey{Name: "twin", Role: Admin})
+	if _, err := k.Revoke(t.Context(), "twin"); !errors.As(err, new(*KeyError)) || !strings.Contains(err.Error(), "use an id") {
+		t.Errorf("got %v, want that the name is of two keys", err)
+	}
+	if _, err := k.Revoke(t.Context(), "nothing"); !errors.Is(err, ErrNoKey) {
+		t.Errorf("got %v, want ErrNoKey", err)
+	}
+}
+
+// A thousand keys are kept. The oldest one that cannot be used makes room; without one there is no room.
+func TestNumberOfKeysIsBounded(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	k, _ := newStore(t, rdb)
+	first, _ := create(t, k, NewKey{Name: "first", Role: Viewer})
+	for i := range maxKeys - 1 {
+		create(t, k, NewKey{Name: fmt.Sprintf("k%d", i), Role: Viewer})
+	}
+	if _, _, err := k.Create(t.Context(), NewKey{Name: "more", Role: Viewer}); !errors.Is(err, ErrTooManyKeys) {
+		t.Errorf("got %v, want ErrTooManyKeys", err)
+	}
+	if _, err := k.Revoke(t.Context(), first.ID); err != nil {
+		t.Fatal(err)
+	}
+	create(t, k, NewKey{Name: "more", Role: Viewer})
+	list, err := k.List(t.Context())
+	if err != nil || len(list) != maxKeys || list[0].ID == first.ID {
+		t.Errorf("got %d keys, the first %+v, %v, want %d without the revoked one", len(list), list[0], err, maxKeys)
+	}
+}
+
+func TestAuditIsListedNewestFirst(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		a := NewAudit(rdb, time.Hour)
+		for i := range 5 {
+			e := Entry{Caller: "ann", CallerID: "1", Role: Operator, Operation: fmt.Sprint(i), Method: "POST", Path: "/jobs", Status: 201, Address: "127.0.0.1", Request: "r"}
+			if i%2 == 1 {
+				e.Caller, e.CallerID = "bob", "2"
+			}
+			if err := a.Add(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list := func(f AuditFilter) (string, AuditPage) {
+			t.Helper()
+			page, err := a.List(t.Context(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for _, e := range page.Entries {
+				got += e.Operation
+			}
+			return got, page
+		}
+		got, page := list(AuditFilter{Limit: 2})
+		if got != "43" || page.Next == "" || page.Entries[0].Status != 201 || page.Entries[0].Role != Operator || page.Entries[0].Time.IsZero() {
+			t.Errorf("got %s, %+v, want 43 and more", got, page)
+		}
+		if got, page = list(AuditFilter{Limit: 3, Before: page.Next}); got != "210" || page.Next != "" {
+			t.Errorf("got %s, %+v, want 210 and the end", got, page)
+		}
+		for filter, want := range map[AuditFilter]string{
+			{Caller: "bob"}:                      "31",
+			{Caller: "1"}:                        "420",
+			{Caller: "eve"}:                      "",
+			{Since: time.Now().Add(time.Minute)}: "",
+			{Since: time.Now().Add(-time.Hour)}:  "43210",
+		} {
+			if got, _ := list(filter); got != want {
+				t.Errorf("%+v: got %q, want %q", filter, got, want)
+			}
+		}
+		if got, page := list(AuditFilter{Caller: "bob", Limit: 1}); got != "3" || page.Next == "" {
+			t.Errorf("got %s, %+v, want 3 and more", got, page)
+		}
+		if _, err := a.List(t.Context(), AuditFilter{Before: "x"}); !errors.Is(err, ErrCursor) {
+			t.Errorf("got %v, want ErrCursor", err)
+		}
+	})
+}
+
+// Entries that are too old are not listed, and the log of an idle system expires.
+func TestAuditIsKeptForATime(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.New(t)
+	a := NewAudit(rdb, 50*time.Millisecond)
+	if err := a.Add(t.Context(), Entry{Caller: "ann", Role: Admin, Operation: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	testutil.Eventually(t, "the log is empty", func() bool {
+		n, err := rdb.Exists(t.Context(), a.keys.audit()).Result()
+		return err == nil && n == 0
+	})
+}
