@@ -36,12 +36,13 @@ func ServeDashboard(ctx context.Context, cfg config.Config, client *tasks.Client
 // serveAPI serves the HTTP interface and the pages, and metrics, until ctx is done.
 func (s *System) serveAPI(ctx context.Context, ready func(url string)) error {
 	checks := Health(s.cfg, s.Client, s.Pool)
-	served := api.Config{
-		Client: s.Client, Listen: s.cfg.API.Listen, Write: !s.cfg.API.ReadOnly, Keys: s.cfg.API.Keys, Hosts: s.cfg.API.Hosts,
-		Jobs: s.Jobs, Agents: s.Agents, Pipelines: s.Pipelines, Documents: s.Documents, Events: s.Events, Reports: reports{s.Jobs},
-		MaxDocument: s.cfg.Jobs.MaxDocumentBytes(), Lease: s.cfg.Jobs.Lease,
-		Sites: s.Sites, Check: checks.Run, Ready: ready, Logger: s.logger,
+	served, err := Guarded(s.cfg.API, s.Client, s.logger)
+	if err != nil {
+		return err
 	}
+	served.Jobs, served.Agents, served.Pipelines, served.Documents, served.Events, served.Reports = s.Jobs, s.Agents, s.Pipelines, s.Documents, s.Events, reports{s.Jobs}
+	served.MaxDocument, served.Lease = s.cfg.Jobs.MaxDocumentBytes(), s.cfg.Jobs.Lease
+	served.Sites, served.Check, served.Ready = s.Sites, checks.Run, ready
 	served.Metrics = metrics.Handler(s.Metrics, metrics.NewFleet(s.Client), proxies.NewMetrics(s.Pool), agent.NewMetrics(s.Agents), api.NewMetrics(served))
 	return api.Serve(ctx, served)
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/orchestrator/access"
 	"muster/orchestrator/agent"
 	"muster/orchestrator/config"
 	"muster/orchestrator/event"
@@ -43,6 +44,9 @@ type System struct {
 	Pipelines *pipeline.Registry
 	Documents *Documents
 	Events    *event.Stream
+	// Keys and Audit are of the HTTP interface.
+	Keys  *access.Keys
+	Audit *access.Audit
 	// Metrics are of the workers of this process.
 	Metrics *metrics.Process
 
@@ -56,7 +60,10 @@ type System struct {
 // NewSystem returns a system on the Redis of client, which it leaves open. It
 // starts a judge on loopback when the settings name none.
 func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ *System, err error) {
-	s := &System{Client: client, Metrics: metrics.NewProcess(), cfg: cfg, logger: logger}
+	s := &System{
+		Client: client, Metrics: metrics.NewProcess(), cfg: cfg, logger: logger,
+		Keys: access.NewKeys(client.Redis()), Audit: access.NewAudit(client.Redis(), cfg.API.AuditKeep),
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())

@@ -24,8 +24,8 @@ type WorkerOptions struct {
 	// Reload delivers new settings, of which only workers.concurrency has an
 	// effect. Defaults to none.
 	Reload <-chan config.Config
-	// MetricsListen is the address to serve metrics at. Beyond loopback it
-	// needs the keys of the HTTP interface. Defaults to none.
+	// MetricsListen is the address to serve metrics at, to those who may read the
+	// HTTP interface. Beyond loopback it needs a key. Defaults to none.
 	MetricsListen string
 }
 
@@ -78,6 +78,11 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 	if opts.MetricsListen == "" {
 		return worker.Run(ctx)
 	}
+	served, err := Guarded(cfg.API, client, opts.Logger)
+	if err != nil {
+		return err
+	}
+	served.Listen, served.Metrics = opts.MetricsListen, metrics.Handler(system.Metrics)
 	both, running := errgroup.WithContext(ctx)
 	// Tasks that drain are still counted: the metrics are served until the worker has ended.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -86,10 +91,7 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 		return worker.Run(running)
 	})
 	both.Go(func() error {
-		return api.ServeMetrics(serving, api.Config{
-			Listen: opts.MetricsListen, Keys: cfg.API.Keys, Hosts: cfg.API.Hosts, Logger: opts.Logger,
-			Metrics: metrics.Handler(system.Metrics),
-		})
+		return api.ServeMetrics(serving, served)
 	})
 	return both.Wait()
 }

@@ -21,6 +21,8 @@ func commands(env environment) []*cli.Command {
 		judgeCommand(env),
 		queueCommand(env),
 		dashboardCommand(env),
+		keysCommand(env),
+		auditCommand(env),
 		healthCommand(env),
 		sendCommand(env),
 		inspectCommand(env),

@@ -4,27 +4,31 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 
+	"muster/orchestrator"
 	"muster/orchestrator/api"
 	"muster/orchestrator/config"
+	"muster/tasks"
 )
 
 // serveMetrics serves h as /metrics under the guard of the HTTP interface, and says where, until stop is called.
-func serveMetrics(address string, access config.API, out io.Writer, h http.Handler) (stop func(), err error) {
+func serveMetrics(address string, cfg config.API, client *tasks.Client, out io.Writer, h http.Handler) (stop func(), err error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, usageError{fmt.Errorf("--metrics-listen: %q is not an address to listen at; write host:port, as in 127.0.0.1:9090", address)}
 	}
+	served, err := orchestrator.Guarded(cfg, client, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ready, served := make(chan string, 1), make(chan error, 1)
-	go func() {
-		served <- api.ServeMetrics(ctx, api.Config{
-			Listen: address, Keys: access.Keys, Hosts: access.Hosts, Metrics: h, Ready: func(url string) { ready <- url },
-		})
-	}()
+	ready, ended := make(chan string, 1), make(chan error, 1)
+	served.Listen, served.Metrics, served.Ready = address, h, func(url string) { ready <- url }
+	go func() { ended <- api.ServeMetrics(ctx, served) }()
 	select {
-	case err := <-served:
+	case err := <-ended:
 		cancel()
 		return nil, fmt.Errorf("--metrics-listen: %w", err)
 	case url := <-ready:
@@ -32,7 +36,7 @@ func serveMetrics(address string, access config.API, out io.Writer, h http.Handl
 	}
 	return func() {
 		cancel()
-		if err := <-served; err != nil {
+		if err := <-ended; err != nil {
 			fmt.Fprintf(out, "metrics ended early: %v\n", err)
 		}
 	}, nil

@@ -16,6 +16,9 @@ func (k keys) names() string { return k.prefix + "names" }
 // seen is a sorted set: id → unix ms of the last sign of life.
 func (k keys) seen() string { return k.prefix + "seen" }
 
+// owners is a hash: id of an agent → who may act for it; without one anyone who may be an agent.
+func (k keys) owners() string { return k.prefix + "owners" }
+
 // static is a sorted set: id of an agent of the configuration → unix ms when a process last announced it.
 func (k keys) static() string { return k.prefix + "static" }
 

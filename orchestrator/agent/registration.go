@@ -34,6 +34,7 @@ type Registration struct {
 	URL      string            // http or https; work is pushed to URL/assignments. Defaults to none: it pulls.
 	Labels   map[string]string // up to 20, for people. Defaults to none.
 	Secret   string            // signs what is pushed to an agent of the configuration. Defaults to none: not signed.
+	Owner    string            // who alone may register the name again and act for the agent. Defaults to the owner of the name, if any.
 }
 
 // record is an agent as Redis holds it, without its id.

@@ -29,7 +29,7 @@ type agents struct {
 
 // Register stores an agent, or replaces the one with the same name: it keeps
 // its id and gets a new secret, which is not shown again. It returns
-// ErrTooMany, ErrNotAllowed or a *job.FieldError.
+// ErrTooMany, ErrNotAllowed, ErrNotOwner or a *job.FieldError.
 func (s *Service) Register(ctx context.Context, r Registration) (Agent, string, error) {
 	r.Secret = ""
 	rec, err := r.check()
@@ -43,7 +43,7 @@ func (s *Service) Register(ctx context.Context, r Registration) (Agent, string, 
 	if rec.URL != "" {
 		rec.Secret = secret // requests are signed with it; for others it is of no use
 	}
-	id, err := s.store(ctx, rec, slug(rec.Name)+"-"+newID()[:8], false)
+	id, err := s.store(ctx, rec, slug(rec.Name)+"-"+newID()[:8], r.Owner, false)
 	if err != nil {
 		return Agent{}, "", err
 	}
@@ -52,8 +52,17 @@ func (s *Service) Register(ctx context.Context, r Registration) (Agent, string, 
 	return a, secret, nil
 }
 
-// store stores a record. It returns the id of the agent.
-func (s *agents) store(ctx context.Context, rec record, id string, static bool) (string, error) {
+// Owner returns who alone may act for an agent, or "". There need be no such agent.
+func (s *Service) Owner(ctx context.Context, id string) (string, error) {
+	owner, err := s.rdb.HGet(ctx, s.keys.owners(), id).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("read the owner of agent %s: %w", id, err)
+	}
+	return owner, nil
+}
+
+// store stores a record, with an owner or "" for the one that it has. It returns the id of the agent.
+func (s *agents) store(ctx context.Context, rec record, id, owner string, static bool) (string, error) {
 	now, err := s.now(ctx)
 	if err != nil {
 		return "", fmt.Errorf("register agent %q: %w", rec.Name, err)
@@ -65,8 +74,8 @@ func (s *agents) store(ctx context.Context, rec record, id string, static bool) 
 	}
 	k := s.keys
 	v, err := scripts["register"].Run(ctx, s.rdb,
-		[]string{k.agents(), k.names(), k.seen(), k.static(), k.checks(), k.health(), k.version()},
-		rec.Name, id, raw, s.cfg.Max, flag(static), flag(rec.URL != "")).Slice()
+		[]string{k.agents(), k.names(), k.seen(), k.static(), k.checks(), k.health(), k.version(), k.owners()},
+		rec.Name, id, raw, s.cfg.Max, flag(static), flag(rec.URL != ""), owner).Slice()
 	if err != nil {
 		return "", fmt.Errorf("register agent %q: %w", rec.Name, err)
 	}
@@ -77,6 +86,8 @@ func (s *agents) store(ctx context.Context, rec record, id string, static bool) 
 		return "", fmt.Errorf("register agent %q: %d agents: %w", rec.Name, s.cfg.Max, ErrTooMany)
 	case 2:
 		return "", bad("name", "agent %q is in the configuration; use another name", rec.Name)
+	case 3:
+		return "", fmt.Errorf("register agent %q: %w", rec.Name, ErrNotOwner)
 	}
 	return id, nil
 }
@@ -341,7 +352,7 @@ func (s *agents) remove(ctx context.Context, a Agent, cutoff string) (bool, erro
 	k := s.keys
 	n, err := scripts["remove"].Run(ctx, s.rdb, []string{
 		k.agents(), k.names(), k.seen(), k.drained(), k.resting(), k.static(), k.checks(), k.health(), k.version(),
-		k.numbers(a.ID), k.usage(a.ID),
+		k.numbers(a.ID), k.usage(a.ID), k.owners(),
 	}, a.ID, a.Name, cutoff).Int()
 	if err != nil {
 		return false, fmt.Errorf("remove agent %s: %w", a.ID, err)
@@ -412,7 +423,7 @@ func (r *roster) announce(ctx context.Context) error {
 		if err == nil && known && json.Unmarshal([]byte(text), &old) == nil && same(old, rec) {
 			err = s.rdb.ZAdd(ctx, s.keys.static(), redis.Z{Score: float64(now.UnixMilli()), Member: id}).Err()
 		} else {
-			_, err = s.store(ctx, rec, id, true)
+			_, err = s.store(ctx, rec, id, "", true)
 		}
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"muster/orchestrator/access"
 	"muster/orchestrator/agent"
 )
 
@@ -99,6 +100,7 @@ func addAgents(s *server) {
 
 	op = describe(s, http.MethodPost, "/agents", "registerAgent", tagAgents, "Register an agent")
 	op.DefaultStatus = http.StatusCreated
+	needs(&op, access.Agent)
 	route(s, op, maxBody, registry.register)
 
 	op = describe(s, http.MethodGet, "/agents/{id}", "getAgent", tagAgents, "Get an agent", http.StatusNotFound)
@@ -107,11 +109,19 @@ func addAgents(s *server) {
 		return &agentOutput{a}, err
 	})
 	op = describe(s, http.MethodDelete, "/agents/{id}", "removeAgent", tagAgents, "Remove an agent; its work goes to others", http.StatusNotFound, http.StatusConflict)
+	needs(&op, access.Agent)
 	route(s, op, 0, func(ctx context.Context, in *AgentPath) (*nothing, error) {
+		if err := owns(ctx, registry.agents, in.ID); err != nil {
+			return nil, err
+		}
 		return nil, registry.agents.Remove(ctx, in.ID)
 	})
 	op = describe(s, http.MethodPost, "/agents/{id}/heartbeat", "heartbeatAgent", tagAgents, "Say that an agent is alive", http.StatusNotFound)
+	ofAgents(&op)
 	route(s, op, maxBody, func(ctx context.Context, in *beatInput) (*beatOutput, error) {
+		if err := owns(ctx, registry.agents, in.ID); err != nil {
+			return nil, err
+		}
 		a, err := registry.agents.Heartbeat(ctx, in.ID)
 		out := &beatOutput{}
 		out.Body.State = a.State
@@ -128,6 +138,29 @@ func addAgents(s *server) {
 	})
 }
 
+// ownerOf returns the owner of the agents that the caller of a request registers:
+// itself if it is an agent. Others may act for all agents anyway.
+func ownerOf(ctx context.Context) string {
+	if caller := access.CallerOf(ctx); caller.Role == access.Agent {
+		return caller.Owner()
+	}
+	return ""
+}
+
+// owns returns an error if the caller of a request may not act for an agent: it is an
+// agent, and another one has registered it.
+func owns(ctx context.Context, agents Agents, id string) error {
+	me := ownerOf(ctx)
+	if me == "" {
+		return nil
+	}
+	owner, err := agents.Owner(ctx, id)
+	if err == nil && owner != "" && owner != me {
+		err = agent.ErrNotOwner
+	}
+	return err
+}
+
 func (r agentRegistry) register(ctx context.Context, in *registerInput) (*registerOutput, error) {
 	n := in.Body
 	for key, value := range n.Labels {
@@ -135,7 +168,7 @@ func (r agentRegistry) register(ctx context.Context, in *registerInput) (*regist
 			return nil, badField("body.labels."+keyOf([]byte(key)), "a label has a name of up to 100 bytes and a text of up to 1000")
 		}
 	}
-	a, secret, err := r.agents.Register(ctx, agent.Registration{Name: n.Name, Roles: n.Roles, Capacity: n.Capacity, URL: n.URL, Labels: n.Labels})
+	a, secret, err := r.agents.Register(ctx, agent.Registration{Name: n.Name, Roles: n.Roles, Capacity: n.Capacity, URL: n.URL, Labels: n.Labels, Owner: ownerOf(ctx)})
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"muster/orchestrator/access"
 	"muster/orchestrator/health"
 	"muster/sites"
 	"muster/tasks"
@@ -41,14 +42,25 @@ type Config struct {
 	MaxDocument int64
 	// Lease is how long agents hold work without a heartbeat. Defaults to 30 s.
 	Lease time.Duration
-	// Listen is the address. Beyond loopback it needs Keys. Defaults to
+	// Listen is the address. Beyond loopback requests must need a key. Defaults to
 	// 127.0.0.1:8000.
 	Listen string
 	// Write allows changes. Defaults to read-only.
 	Write bool
-	// Keys are the keys of which a request needs one. Defaults to none: every
-	// request is served.
-	Keys []string
+	// Gate says who a request comes from. Defaults to one that is open: every
+	// request is served, as that of an admin.
+	Gate *access.Gate
+	// Rate is how many requests a second a client may send, and Burst how many at
+	// once. Defaults to any number.
+	Rate  float64
+	Burst int
+	// Origins are those of web pages elsewhere that may use the interface.
+	// Defaults to none.
+	Origins []string
+	// Keys and Audit are for their operations; changes are added to Audit. Those of
+	// one that is nil are left out.
+	Keys  *access.Keys
+	Audit *access.Audit
 	// Hosts are further host names that requests may use, beside localhost,
 	// the host of Listen, and bare addresses. Defaults to none.
 	Hosts []string
@@ -69,7 +81,7 @@ type Config struct {
 	Logger *slog.Logger
 
 	closing context.Context // done when the server shuts down; for what waits
-	mux     *http.ServeMux  // what is served, for the layers
+	routes  *routes         // what is served, for the layers
 }
 
 func (c Config) withDefaults() Config {
@@ -97,44 +109,49 @@ func (c Config) withDefaults() Config {
 // Handler is everything that is served.
 func Handler(cfg Config) (http.Handler, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.checkAccess(); err != nil {
-		return nil, err
-	}
-	mux := http.NewServeMux()
-	mux.Handle(Root+"/", http.MaxBytesHandler(dashboard(cfg.Client, !cfg.Write), maxBody)) // lists of ids
+	served := newRoutes()
+	mon := queues(cfg.Client, cfg.Write)
+	served.handle("GET "+Root+"/", mon, access.Viewer)
+	served.handle(Root+"/", http.MaxBytesHandler(mon, maxBody), access.Admin) // lists of ids
 	if cfg.Metrics != nil {
-		mux.Handle("GET /metrics", cfg.Metrics)
+		served.handle("GET /metrics", cfg.Metrics, access.Viewer)
 	}
 	home := Root + "/"
 	if cfg.Sites != nil {
-		servePages(mux, cfg)
+		servePages(served, cfg)
 		home = "/ui/"
 	}
-	mux.Handle("GET /{$}", http.RedirectHandler(home, http.StatusFound))
-	if err := operations(mux, cfg); err != nil {
+	served.handle("GET /{$}", http.RedirectHandler(home, http.StatusFound), access.Viewer)
+	if err := operations(served, cfg); err != nil {
 		return nil, err
 	}
-	return cfg.layered(mux), nil
+	return cfg.layered(served)
 }
 
-// layered puts the layers that each request passes through around mux. The first is
-// the outermost.
-func (c Config) layered(mux *http.ServeMux) http.Handler {
-	c.mux = mux
+// layered puts the layers that each request passes through around what is served.
+// The first is the outermost.
+func (c Config) layered(served *routes) (http.Handler, error) {
+	c.routes = served
+	crossOrigin, err := c.crossOrigin()
+	if err != nil {
+		return nil, err
+	}
 	layers := []func(http.Handler) http.Handler{
 		c.identified,
 		c.recovered,
 		c.hardened,
 		c.hosted,
-		c.crossOrigin,
+		crossOrigin,
 		c.authenticated,
+		c.permitted,
+		c.audited,
 		c.readOnly,
 	}
-	next := routed(mux)
+	next := routed(served.mux)
 	for _, layer := range slices.Backward(layers) {
 		next = layer(next)
 	}
-	return next
+	return next, nil
 }
 
 // Serve serves until ctx is done, then lets running requests end and returns
@@ -142,6 +159,9 @@ func (c Config) layered(mux *http.ServeMux) http.Handler {
 func Serve(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
 	cfg.closing = ctx
+	if err := cfg.checkAccess(ctx); err != nil {
+		return err
+	}
 	handler, err := Handler(cfg)
 	if err != nil {
 		return err
@@ -156,12 +176,16 @@ func Serve(ctx context.Context, cfg Config) error {
 // ServeMetrics serves only the metrics of cfg, as Serve does.
 func ServeMetrics(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
-	if err := cfg.checkAccess(); err != nil {
+	if err := cfg.checkAccess(ctx); err != nil {
 		return err
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", cfg.Metrics)
-	return serve(ctx, cfg, http.MaxBytesHandler(cfg.layered(mux), maxBody), "metrics", "/metrics")
+	served := newRoutes()
+	served.handle("GET /metrics", cfg.Metrics, access.Viewer)
+	handler, err := cfg.layered(served)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, cfg, http.MaxBytesHandler(handler, maxBody), "metrics", "/metrics")
 }
 
 func serve(ctx context.Context, cfg Config, handler http.Handler, what, path string) error {
@@ -186,7 +210,7 @@ func serveOn(ctx context.Context, l net.Listener, cfg Config, handler http.Handl
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
 	url := pageURL(l.Addr(), path)
-	cfg.Logger.Info(what+" is up", "url", url, "read_only", !cfg.Write, "keys", len(cfg.Keys))
+	cfg.Logger.Info(what+" is up", "url", url, "read_only", !cfg.Write)
 	if cfg.Ready != nil {
 		cfg.Ready(url)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"muster/orchestrator/access"
 	"muster/tasks"
 	"muster/tasks/redistest"
 )
@@ -62,6 +63,16 @@ func ask(t *testing.T, h http.Handler, method, path string, change ...func(*http
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
+}
+
+// gate is a gate for keys of the settings.
+func gate(t *testing.T, keys ...string) *access.Gate {
+	t.Helper()
+	g, err := access.NewGate(keys, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
 }
 
 func header(name, value string) func(*http.Request) {
@@ -218,7 +229,7 @@ func TestHosts(t *testing.T) {
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	cfg := setup(t)
-	cfg.Listen, cfg.Keys = "0.0.0.0:8080", []string{"first-key", "second-key"}
+	cfg.Listen, cfg.Gate = "0.0.0.0:8080", gate(t, "first-key", "second-key")
 	h := handler(t, cfg)
 	basic := func(password string) func(*http.Request) {
 		return func(r *http.Request) { r.SetBasicAuth("anybody", password) }
@@ -266,22 +277,40 @@ func TestOpenToOthersNeedsAKey(t *testing.T) {
 		":0": true, "0.0.0.0:0": true, "[::]:0": true, "192.168.1.5:0": true, "example.org:0": true,
 	} {
 		cfg.Listen = listen
-		if _, err := Handler(cfg); errors.Is(err, ErrOpen) != open {
+		if err := cfg.checkAccess(t.Context()); errors.Is(err, ErrOpen) != open || !open && err != nil {
 			t.Errorf("%s: %v, open %v", listen, err, open)
 		}
 		if open {
-			if err := Serve(t.Context(), cfg); !errors.Is(err, ErrOpen) || !strings.Contains(err.Error(), "api.keys") {
+			if err := Serve(t.Context(), cfg); !errors.Is(err, ErrOpen) || !strings.Contains(err.Error(), "muster keys create") {
 				t.Errorf("%s: Serve: %v", listen, err)
+			}
+			if err := ServeMetrics(t.Context(), cfg); !errors.Is(err, ErrOpen) {
+				t.Errorf("%s: ServeMetrics: %v", listen, err)
 			}
 		}
 	}
-	cfg.Listen, cfg.Keys = "0.0.0.0:0", []string{"pssst"}
-	if _, err := Handler(cfg); err == nil || !strings.Contains(err.Error(), "8 characters") || strings.Contains(err.Error(), "pssst") {
-		t.Errorf("a short key: %v", err)
-	}
 	cfg.Listen = "8080"
-	if _, err := Handler(cfg); err == nil {
+	if err := Serve(t.Context(), cfg); err == nil {
 		t.Error("an address without a colon is accepted")
+	}
+	// A key that is stored suffices, also one that is revoked: the interface stays closed.
+	keys := access.NewKeys(cfg.Client.Redis())
+	stored, err := access.NewGate(nil, keys, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Listen, cfg.Gate = "0.0.0.0:0", stored
+	if _, _, err := keys.Create(t.Context(), access.NewKey{Name: "one", Role: access.Admin}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keys.Revoke(t.Context(), "one"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cfg.checkAccess(t.Context()); err != nil {
+		t.Errorf("with a stored key: %v", err)
+	}
+	if w := ask(t, handler(t, cfg), "GET", "/asynqmon/"); w.Code != http.StatusUnauthorized {
+		t.Errorf("got %d without a key after the only one was revoked, want 401", w.Code)
 	}
 }
 

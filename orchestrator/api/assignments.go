@@ -140,11 +140,16 @@ func addAssignments(s *server) {
 	w := work{s.cfg.Agents, s.untilShutdown}
 	held := []int{http.StatusForbidden, http.StatusNotFound, http.StatusConflict}
 	op := describe(s, http.MethodPost, "/agents/{id}/lease", "leaseWork", tagWork, "Take work, and wait for it", http.StatusNotFound, http.StatusTooManyRequests)
+	ofAgents(&op)
 	route(s, op, maxBody, w.lease)
 
 	op = describe(s, http.MethodPost, "/assignments/{id}/heartbeat", "heartbeatAssignment", tagWork, "Keep an assignment", held...)
+	ofAgents(&op)
 	route(s, op, maxBody, func(ctx context.Context, in *assignmentBeatInput) (*assignmentBeatOutput, error) {
 		if err := in.Body.Usage.check(); err != nil {
+			return nil, err
+		}
+		if err := owns(ctx, w.agents, in.Body.Agent); err != nil {
 			return nil, err
 		}
 		a, err := w.agents.Beat(ctx, in.ID, in.Body.Agent, in.Body.Fence, in.Body.Usage)
@@ -153,25 +158,38 @@ func addAssignments(s *server) {
 		return out, err
 	})
 	op = describe(s, http.MethodPost, "/assignments/{id}/items", "addItems", tagWork, "Add items to the job, while the work continues", held...)
+	ofAgents(&op)
 	route(s, op, maxItemsBody, func(ctx context.Context, in *addItemsInput) (*addItemsOutput, error) {
+		if err := owns(ctx, w.agents, in.Body.Agent); err != nil {
+			return nil, err
+		}
 		added, err := w.agents.AddItems(ctx, in.ID, in.Body.Agent, in.Body.Fence, newItems(in.Body.Items))
 		out := &addItemsOutput{}
 		out.Body.Added = added
 		return out, err
 	})
 	op = describe(s, http.MethodPost, "/assignments/{id}/complete", "completeAssignment", tagWork, "Complete an assignment; a repeat succeeds", held...)
+	ofAgents(&op)
 	route(s, op, maxItemsBody, w.complete)
 
 	op = describe(s, http.MethodPost, "/assignments/{id}/fail", "failAssignment", tagWork, "Fail an assignment; it is tried again", held...)
+	ofAgents(&op)
 	route(s, op, maxBody, w.fail)
 
 	op = describe(s, http.MethodPost, "/assignments/{id}/release", "releaseAssignment", tagWork, "Return an assignment; no attempt is counted", held...)
+	ofAgents(&op)
 	route(s, op, maxBody, func(ctx context.Context, in *releaseInput) (*emptyOutput, error) {
+		if err := owns(ctx, w.agents, in.Body.Agent); err != nil {
+			return nil, err
+		}
 		return &emptyOutput{}, w.agents.Release(ctx, in.ID, in.Body.Agent, in.Body.Fence)
 	})
 }
 
 func (w work) lease(ctx context.Context, in *leaseInput) (*leaseOutput, error) {
+	if err := owns(ctx, w.agents, in.ID); err != nil {
+		return nil, err
+	}
 	wait := min(time.Duration(in.Body.Wait*float64(time.Second)), maxWait)
 	_ = http.NewResponseController(in.w).SetWriteDeadline(time.Now().Add(wait + writeTime)) // a recorder has none
 	polling, cancel := w.untilShutdown(ctx)
@@ -193,6 +211,9 @@ func (w work) complete(ctx context.Context, in *completeInput) (*emptyOutput, er
 	if err := b.Usage.check(); err != nil {
 		return nil, err
 	}
+	if err := owns(ctx, w.agents, b.Agent); err != nil {
+		return nil, err
+	}
 	if b.Item != nil && b.Result != nil {
 		return nil, badField("body.result", "there is item already; a stage that takes items sets item, one that takes the job sets result")
 	}
@@ -206,6 +227,9 @@ func (w work) complete(ctx context.Context, in *completeInput) (*emptyOutput, er
 func (w work) fail(ctx context.Context, in *failInput) (*emptyOutput, error) {
 	b := in.Body
 	if err := b.Usage.check(); err != nil {
+		return nil, err
+	}
+	if err := owns(ctx, w.agents, b.Agent); err != nil {
 		return nil, err
 	}
 	var after *time.Duration

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hibiken/asynqmon"
 
+	"muster/orchestrator/access"
 	"muster/tasks"
 )
 
@@ -40,6 +41,23 @@ const note = `<style>#root{position:relative}</style>` +
 	`Pausing a queue here does pause it.</p>`
 
 var root = []byte(`<div id="root">`)
+
+// queues serves asynqmon under Root: to admins with what changes, if write says so,
+// and to others without.
+func queues(client *tasks.Client, write bool) http.Handler {
+	show := dashboard(client, true)
+	if !write {
+		return show
+	}
+	change := dashboard(client, false)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if access.CallerOf(r.Context()).Role == access.Admin {
+			change.ServeHTTP(w, r)
+			return
+		}
+		show.ServeHTTP(w, r)
+	})
+}
 
 // dashboard serves asynqmon under Root. See readOnly for what it is asked to change.
 func dashboard(client *tasks.Client, readOnly bool) http.Handler {

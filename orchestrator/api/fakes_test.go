@@ -246,6 +246,7 @@ type fakeAgents struct {
 	failure      failed
 	items        []job.Item
 	draining     bool
+	owner        string
 	waiting      chan struct{} // gets a value when Lease waits for its context; nil: it returns at once
 }
 
@@ -280,6 +281,8 @@ func (f *fakeAgents) Register(_ context.Context, r agent.Registration) (agent.Ag
 	f.registration = r
 	return theAgent(), "s3cret", f.err
 }
+
+func (f *fakeAgents) Owner(context.Context, string) (string, error) { return f.owner, nil }
 
 func (f *fakeAgents) Heartbeat(_ context.Context, id string) (agent.Agent, error) {
 	return theAgent(), f.one(id)

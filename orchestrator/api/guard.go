@@ -1,8 +1,7 @@
 package api
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,28 +10,29 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rs/cors"
+
 	"muster/internal/addressfilter"
 )
-
-// minKey is the shortest key that is accepted.
-const minKey = 8
 
 // ErrOpen says that the pages would be open to everybody on the network.
 var ErrOpen = errors.New("listening beyond this machine needs a key")
 
 // checkAccess refuses to open the pages to others without a key.
-func (c Config) checkAccess() error {
-	for _, key := range c.Keys {
-		if len(key) < minKey {
-			return fmt.Errorf("a key is too short: use at least %d characters", minKey)
-		}
-	}
+func (c Config) checkAccess(ctx context.Context) error {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil {
 		return fmt.Errorf("listen at %q: write host:port, as in 127.0.0.1:8000", c.Listen)
 	}
-	if len(c.Keys) == 0 && !addressfilter.IsLoopback(host) {
-		return fmt.Errorf("listen at %s: %w: set api.keys (MUSTER_API__KEYS), or listen at 127.0.0.1", c.Listen, ErrOpen)
+	if addressfilter.IsLoopback(host) {
+		return nil
+	}
+	closed, err := c.Gate.Closed(ctx)
+	if err != nil {
+		return fmt.Errorf("listen at %s: %w", c.Listen, err)
+	}
+	if !closed {
+		return fmt.Errorf("listen at %s: %w: create one with muster keys create --name NAME --role admin, set api.keys (MUSTER_API__KEYS) or api.jwt, or listen at 127.0.0.1", c.Listen, ErrOpen)
 	}
 	return nil
 }
@@ -63,29 +63,30 @@ func (c Config) hosted(next http.Handler) http.Handler {
 	})
 }
 
-// crossOrigin blocks changes that a foreign page sends through the browser of a
-// user who has a key.
-func (c Config) crossOrigin(next http.Handler) http.Handler {
+// crossOrigin returns the layer that lets the web pages of Origins use the interface,
+// with a key that they send themselves. It blocks changes that other pages send
+// through the browser of a user who has a key. A preflight needs no key.
+func (c Config) crossOrigin() (func(http.Handler) http.Handler, error) {
 	var foreign http.CrossOriginProtection
 	foreign.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		writeProblem(w, problem(http.StatusForbidden, "the request comes from a web page of another site"))
+		writeProblem(w, problem(http.StatusForbidden, "the request comes from a web page of another site; if it should be allowed, add its origin to api.cors"))
 	}))
-	return foreign.Handler(next)
-}
-
-// openPatterns are the routes that need no key.
-var openPatterns = []string{"GET /health", "GET /ready"}
-
-// authenticated lets through requests with a key, and those that need none.
-func (c Config) authenticated(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(c.Keys) > 0 && !c.admits(r) && !slices.Contains(openPatterns, c.pattern(r)) {
-			w.Header().Set("WWW-Authenticate", `Basic realm="muster", charset="UTF-8"`)
-			writeProblem(w, problem(http.StatusUnauthorized, "a key is needed: as the password of the login, or as Authorization: Bearer KEY"))
-			return
+	for _, origin := range c.Origins {
+		if err := foreign.AddTrustedOrigin(origin); err != nil {
+			return nil, fmt.Errorf("api.cors: %w", err)
 		}
-		next.ServeHTTP(w, r)
+	}
+	if len(c.Origins) == 0 {
+		return foreign.Handler, nil
+	}
+	shared := cors.New(cors.Options{
+		AllowedOrigins: c.Origins,
+		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete},
+		AllowedHeaders: []string{"Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "Last-Event-ID", requestIDHeader},
+		ExposedHeaders: []string{"ETag", "Location", "Retry-After", "RateLimit", "RateLimit-Policy", requestIDHeader},
+		MaxAge:         600, // seconds
 	})
+	return func(next http.Handler) http.Handler { return shared.Handler(foreign.Handler(next)) }, nil
 }
 
 // names are the host names that requests may use.
@@ -111,24 +112,6 @@ func known(host string, names []string) bool {
 		return true
 	}
 	return slices.Contains(names, host)
-}
-
-// admits reports whether the request carries one of the keys.
-func (c Config) admits(r *http.Request) bool {
-	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
-		_, given, ok = r.BasicAuth()
-	}
-	if !ok {
-		return false
-	}
-	// All are compared, and in the same time whatever the key.
-	sum, found := sha256.Sum256([]byte(given)), 0
-	for _, key := range c.Keys {
-		want := sha256.Sum256([]byte(key))
-		found |= subtle.ConstantTimeCompare(sum[:], want[:])
-	}
-	return found == 1
 }
 
 // readOnly lets through only what changes nothing, unless changes are allowed.

@@ -22,7 +22,7 @@ func TestMetricsAreForThoseWhoMaySeeThePages(t *testing.T) {
 	if w := ask(t, handler(t, cfg), "POST", "/metrics"); w.Code == 200 {
 		t.Errorf("a POST is answered: %d", w.Code)
 	}
-	cfg.Keys = []string{"a long enough key"}
+	cfg.Gate = gate(t, "a long enough key")
 	h := handler(t, cfg)
 	if w := ask(t, h, "GET", "/metrics"); w.Code != 401 || strings.Contains(w.Body.String(), "muster_fleet") {
 		t.Errorf("without the key: %d %s", w.Code, w.Body)

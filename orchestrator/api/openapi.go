@@ -29,6 +29,7 @@ const (
 	tagPipeline = "pipelines"
 	tagSites    = "sites"
 	tagState    = "state"
+	tagAccess   = "access"
 )
 
 // newHuma returns the interface without operations. They are added to mux.
@@ -40,14 +41,15 @@ func newHuma(mux *http.ServeMux) huma.API {
 			Info: &huma.Info{
 				Title: "Muster", Version: "1",
 				Description: "Jobs, pipelines, agents and sites of an orchestrator. A request that fails is answered with a problem (RFC 9457) " +
-					"that names the fields. Every answer has the header X-Request-Id, which a request may choose. Times are RFC 3339 in UTC.",
+					"that names the fields. Every answer has the header X-Request-Id, which a request may choose. Times are RFC 3339 in UTC. " +
+					"x-role of an operation lists the roles of which a caller needs one. operator may do what viewer and agent may; admin may do everything.",
 				License: &huma.License{Name: "MIT", Identifier: "MIT"},
 			},
 			Servers: []*huma.Server{{URL: "/", Description: "where this description comes from"}},
 			Components: &huma.Components{
 				Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
 				SecuritySchemes: map[string]*huma.SecurityScheme{
-					"bearer": {Type: "http", Scheme: "bearer", Description: "one of the keys of the setting api.keys"},
+					"bearer": {Type: "http", Scheme: "bearer", Description: "a key of muster keys create, of POST /keys or of the setting api.keys, or a JSON Web Token as in the setting api.jwt"},
 					"basic":  {Type: "http", Scheme: "basic", Description: "the same as a password, with any user name"},
 				},
 			},
@@ -60,6 +62,7 @@ func newHuma(mux *http.ServeMux) huma.API {
 				{Name: tagPipeline, Description: "The stages that jobs go through."},
 				{Name: tagSites, Description: "The sites that are scraped."},
 				{Name: tagState, Description: "Health, numbers and metrics."},
+				{Name: tagAccess, Description: "Keys, and who changed what."},
 			},
 		},
 		Formats:       map[string]huma.Format{"application/json": format, "json": format},
@@ -101,10 +104,7 @@ func describe(s *server, method, path, id, tag, summary string, problems ...int)
 		Responses:                    map[string]*huma.Response{},
 		Security:                     []map[string][]string{{"bearer": {}}, {"basic": {}}, {}},
 	}
-	problems = append(problems, http.StatusBadRequest, http.StatusUnauthorized, http.StatusMisdirectedRequest, http.StatusServiceUnavailable)
-	if method != http.MethodGet {
-		problems = append(problems, http.StatusForbidden)
-	}
+	problems = append(problems, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusMisdirectedRequest, http.StatusServiceUnavailable)
 	s.problems(&op, problems...)
 	op.Metadata = map[string]any{}
 	needs(&op, access.Operator)
@@ -114,11 +114,20 @@ func describe(s *server, method, path, id, tag, summary string, problems ...int)
 	return op
 }
 
-// roleKey is where the metadata of an operation have the role that it takes.
-const roleKey = "role"
+// What the metadata of an operation have: the roles that it takes, and whether it is as frequent as work.
+const (
+	roleKey     = "roles"
+	frequentKey = "frequent"
+)
 
-// needs sets the role that an operation takes. Without it, that is Viewer for reads and Operator for the rest.
-func needs(op *huma.Operation, role access.Role) { op.Metadata[roleKey] = role }
+// needs sets the roles of which an operation takes one. Without it, that is Viewer for reads and Operator for the rest.
+func needs(op *huma.Operation, roles ...access.Role) { op.Metadata[roleKey] = roles }
+
+// ofAgents makes an operation one of agents, as frequent as work.
+func ofAgents(op *huma.Operation) {
+	needs(op, access.Agent)
+	op.Metadata[frequentKey] = true
+}
 
 // problemText says when a request is answered with a problem.
 func problemText(status int) string {
@@ -128,7 +137,7 @@ func problemText(status int) string {
 	case http.StatusUnauthorized:
 		return "A key is needed."
 	case http.StatusForbidden:
-		return "It is not allowed: the interface is read-only, the request comes from another web page, or the assignment belongs to another agent."
+		return "It is not allowed: the role does not suffice, the interface is read-only, the request comes from another web page, or the agent or assignment belongs to another one."
 	case http.StatusNotFound:
 		return "There is no such thing."
 	case http.StatusConflict:
@@ -144,7 +153,7 @@ func problemText(status int) string {
 	case http.StatusUnprocessableEntity:
 		return "The Idempotency-Key was used with another request."
 	case http.StatusTooManyRequests:
-		return "Too many requests wait at once; see Retry-After."
+		return "Too many requests; see Retry-After."
 	case http.StatusServiceUnavailable:
 		return "Redis does not answer; see Retry-After."
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/orchestrator/access"
 	"muster/sites"
 )
 
@@ -27,6 +28,10 @@ func everything(t *testing.T) Config {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	cfg.Sites, cfg.Metrics = s, http.NotFoundHandler()
+	cfg.Keys, cfg.Audit = access.NewKeys(cfg.Client.Redis()), access.NewAudit(cfg.Client.Redis(), 0)
+	if _, _, err := cfg.Keys.Create(t.Context(), access.NewKey{Name: aJob, Role: access.Viewer}); err != nil { // for good requests
+		t.Fatal(err)
+	}
 	return cfg
 }
 
@@ -73,6 +78,8 @@ type operation struct {
 		Content map[string]struct{ Schema map[string]any }
 	}
 	Responses map[string]any
+	Security  []map[string][]string
+	Roles     []access.Role `json:"x-role"`
 }
 
 type parameter struct {
@@ -217,6 +224,10 @@ POST /assignments/{id}/complete
 POST /assignments/{id}/fail
 POST /assignments/{id}/release
 GET /stats/daily
+GET /keys
+POST /keys
+DELETE /keys/{id}
+GET /audit
 GET /sites
 GET /sites/{site}`), "\n") {
 		method, path, _ := strings.Cut(want, " ")

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"muster/orchestrator/access"
 	"muster/orchestrator/pipeline"
 )
 
@@ -64,6 +65,7 @@ type pipelineOutput struct{ Body Pipeline }
 // addPipelines adds what reads pipelines.
 func addPipelines(s *server) {
 	op := describe(s, http.MethodGet, "/pipelines", "listPipelines", tagPipeline, "List the pipelines")
+	needs(&op, access.Viewer, access.Agent)
 	route(s, op, 0, func(context.Context, *nothing) (*pipelinesOutput, error) {
 		out := &pipelinesOutput{}
 		out.Body.Pipelines = []Pipeline{}
@@ -73,6 +75,7 @@ func addPipelines(s *server) {
 		return out, nil
 	})
 	op = describe(s, http.MethodGet, "/pipelines/{name}", "getPipeline", tagPipeline, "Get a pipeline", http.StatusNotFound)
+	needs(&op, access.Viewer, access.Agent)
 	route(s, op, 0, func(_ context.Context, in *pipelineInput) (*pipelineOutput, error) {
 		p, err := s.cfg.Pipelines.Get(in.Name)
 		if err != nil {

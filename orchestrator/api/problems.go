@@ -114,7 +114,7 @@ func problemOf(err error, prefix string) *Problem {
 		return problem(http.StatusConflict, "%v", err)
 	case is(job.ErrMismatch):
 		return problem(http.StatusUnprocessableEntity, "%v", err)
-	case is(agent.ErrNotYours, agent.ErrNotAllowed):
+	case is(agent.ErrNotYours, agent.ErrNotAllowed, agent.ErrNotOwner):
 		return problem(http.StatusForbidden, "%v", err)
 	case is(agent.ErrTooMany):
 		return problem(http.StatusTooManyRequests, "%v", err)

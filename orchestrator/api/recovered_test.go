@@ -14,13 +14,16 @@ func TestPanicIsAnsweredAndLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	cfg := Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}.withDefaults()
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{x}", func(http.ResponseWriter, *http.Request) { panic("a bug") })
-	mux.HandleFunc("GET /begun", func(w http.ResponseWriter, _ *http.Request) {
+	served := newRoutes()
+	served.handle("GET /{x}", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a bug") }))
+	served.handle("GET /begun", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "half")
 		panic("a bug")
-	})
-	h := cfg.layered(mux)
+	}))
+	h, err := cfg.layered(served)
+	if err != nil {
+		t.Fatal(err)
+	}
 	w := ask(t, h, "GET", "/a-secret", header("X-Request-Id", "r-1"))
 	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), `"status":500`) {
 		t.Errorf("got %d %s, want a problem 500", w.Code, w.Body)

@@ -115,13 +115,6 @@ func (w *slowWriter) flush() error {
 	return w.control.Flush()
 }
 
-// pattern returns the pattern of the route that serves r, as in "GET /jobs/{id}", or ""
-// if there is none. It has nothing of the path of r.
-func (c Config) pattern(r *http.Request) string {
-	_, pattern := c.mux.Handler(r)
-	return pattern
-}
-
 // routed serves what mux has a route for, and answers the rest with a problem.
 func routed(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"muster/orchestrator/access"
 	"muster/orchestrator/agent"
 	"muster/orchestrator/job"
 	"muster/sites"
@@ -23,16 +24,16 @@ const (
 // shower shows jobs, agents and sites as pages.
 type shower struct{ cfg Config }
 
-// servePages adds the pages to mux, below /ui/.
-func servePages(mux *http.ServeMux, cfg Config) {
+// servePages adds the pages, below /ui/.
+func servePages(served *routes, cfg Config) {
 	s := shower{cfg}
-	mux.HandleFunc("GET /ui/style.css", style)
-	mux.Handle("GET /ui/{$}", pages(overviewPage, func(ctx context.Context, _ *http.Request) (any, error) { return s.overview(ctx) }))
-	mux.Handle("GET /ui/sites/{site}", pages(sitePage, func(ctx context.Context, r *http.Request) (any, error) {
+	served.handle("GET /ui/style.css", http.HandlerFunc(style), access.Viewer)
+	served.handle("GET /ui/{$}", pages(overviewPage, func(ctx context.Context, _ *http.Request) (any, error) { return s.overview(ctx) }), access.Viewer)
+	served.handle("GET /ui/sites/{site}", pages(sitePage, func(ctx context.Context, r *http.Request) (any, error) {
 		site, err := siteOf(ctx, cfg.Sites, r.PathValue("site"), 20)
 		return siteView{Site: site, Now: time.Now()}, err
-	}))
-	mux.Handle("GET /ui/jobs/{job}", pages(jobPage, func(ctx context.Context, r *http.Request) (any, error) { return s.job(ctx, r.PathValue("job")) }))
+	}), access.Viewer)
+	served.handle("GET /ui/jobs/{job}", pages(jobPage, func(ctx context.Context, r *http.Request) (any, error) { return s.job(ctx, r.PathValue("job")) }), access.Viewer)
 }
 
 func (s shower) overview(ctx context.Context) (overview, error) {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"muster/orchestrator/access"
 )
 
 // server has the operations of the interface.
@@ -18,9 +20,9 @@ type server struct {
 
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
-// operations adds the operations of what cfg has to mux.
-func operations(mux *http.ServeMux, cfg Config) error {
-	s := &server{cfg: cfg, api: newHuma(mux), started: time.Now()}
+// operations adds the operations of what cfg has.
+func operations(served *routes, cfg Config) error {
+	s := &server{cfg: cfg, api: newHuma(served.mux), started: time.Now()}
 	addState(s)
 	if cfg.Jobs != nil {
 		addJobs(s)
@@ -49,14 +51,21 @@ func operations(mux *http.ServeMux, cfg Config) error {
 	if cfg.Sites != nil {
 		addSites(s)
 	}
+	if cfg.Keys != nil {
+		addKeys(s)
+	}
+	if cfg.Audit != nil {
+		addAudit(s)
+	}
+	served.addOperations(s.api)
 	spec, err := s.description()
 	if err != nil {
 		return err
 	}
-	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+	served.handle("GET /openapi.json", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
 		_, _ = w.Write(spec)
-	})
+	}), access.Viewer)
 	return nil
 }
 

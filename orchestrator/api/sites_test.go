@@ -211,7 +211,7 @@ func TestSitesThatAreNotThere(t *testing.T) {
 	if w := ask(t, handler(t, cfg), "POST", "/sites"); w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: got %d, Allow %q; want 405, GET and HEAD", w.Code, w.Header().Get("Allow"))
 	}
-	cfg.Keys = []string{"a long enough key"}
+	cfg.Gate = gate(t, "a long enough key")
 	h = handler(t, cfg)
 	for _, path := range []string{"/", "/sites", "/ui/sites/x", "/ui/jobs/x", "/ui/style.css", "/openapi.json", "/nowhere"} {
 		if w := ask(t, h, "GET", path); w.Code != http.StatusUnauthorized {

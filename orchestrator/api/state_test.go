@@ -23,7 +23,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	}
 	defer client.Close()
 	cfg, f := faked(t)
-	cfg.Client, cfg.Keys = client, []string{"a long enough key"}
+	cfg.Client, cfg.Gate = client, gate(t, "a long enough key")
 	h := handler(t, cfg)
 	if got := decode(t, ask(t, h, "GET", "/ready")); got["ready"] != true || got["redis"] != "ok" {
 		t.Errorf("got %v, want ready", got)

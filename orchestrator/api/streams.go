@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"muster/orchestrator/access"
 	"muster/orchestrator/job"
 )
 
@@ -83,6 +84,7 @@ func addReports(s *server) {
 // addDocuments adds the documents of jobs.
 func addDocuments(s *server) {
 	op := describe(s, http.MethodGet, "/jobs/{id}/document", "getDocument", tagJobs, "Get the document of a job", http.StatusNotFound)
+	needs(&op, access.Viewer, access.Agent)
 	answersWith(&op, "The document, as an attachment", "application/octet-stream")
 	route(s, op, 0, func(ctx context.Context, in *JobPath) (*streamOutput, error) {
 		j, err := s.cfg.Jobs.Get(ctx, in.ID)

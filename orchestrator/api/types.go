@@ -67,6 +67,8 @@ type Reports interface {
 // job.ErrLeaseLost, *job.FieldError, and those of package agent.
 type Agents interface {
 	Register(ctx context.Context, r agent.Registration) (a agent.Agent, secret string, err error)
+	// Owner returns who alone may act for an agent, or "".
+	Owner(ctx context.Context, id string) (string, error)
 	Heartbeat(ctx context.Context, id string) (agent.Agent, error)
 	List(ctx context.Context) ([]agent.Agent, error)
 	Get(ctx context.Context, id string) (agent.Agent, error)

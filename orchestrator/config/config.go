@@ -217,6 +217,12 @@ type API struct {
 	ReadOnly bool     `yaml:"read_only"`
 	Keys     []string `yaml:"keys" secret:"all"`
 	Hosts    []string `yaml:"hosts"`
+
+	Rate      float64       `yaml:"rate" range:"0 1000000"`
+	Burst     int           `yaml:"burst" range:"1 1000000"`
+	CORS      []string      `yaml:"cors" rule:"origins"`
+	AuditKeep time.Duration `yaml:"audit_keep" range:"1h 87600h"`
+	JWT       JWT           `yaml:"jwt"`
 }
 
 // Jobs says how jobs of pipelines run, and what is kept of them.
@@ -300,7 +306,10 @@ func Default() Config {
 			Unknown:  1800 * time.Second,
 			Warn:     120 * time.Second,
 		},
-		API: API{Listen: "127.0.0.1:8000", Enabled: true},
+		API: API{
+			Listen: "127.0.0.1:8000", Enabled: true, Rate: 1000, Burst: 2000, AuditKeep: 2160 * time.Hour,
+			JWT: JWT{RoleClaim: "role", Leeway: 30 * time.Second},
+		},
 		Jobs: Jobs{
 			Timeout:       168 * time.Hour,
 			StuckAfter:    time.Hour,

@@ -124,6 +124,9 @@ func Load(src Sources) (*Loaded, error) {
 		errs = append(errs, l.located("redis.mode", fmt.Errorf(
 			"redis.mode: %s runs a Redis of our own, but redis.url gives the address of another; leave one of them out", l.Redis.Mode)))
 	}
+	if err := l.API.JWT.check(); err != nil {
+		errs = append(errs, err)
+	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}

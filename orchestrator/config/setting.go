@@ -246,6 +246,8 @@ func (s setting) checkRule() []error {
 			}
 		}
 		return errs
+	case "origins":
+		return checkOrigins(s.v.Interface().([]string))
 	case "site":
 		var errs []error
 		for _, name := range s.v.Interface().([]string) {

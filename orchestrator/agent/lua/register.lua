@@ -1,20 +1,29 @@
 -- Stores an agent under its name.
--- KEYS: agents, names, seen, static, checks, health, version.
+-- KEYS: agents, names, seen, static, checks, health, version, owners.
 -- ARGV: name, id for a new agent, record, most agents, "1" for an agent of the
--- configuration, "1" for an agent with a URL.
+-- configuration, "1" for an agent with a URL, owner or "" for no change.
 -- Returns {1, id}; {0, ""} if there are too many agents; {2, id} if the name is
--- that of an agent of the configuration.
+-- that of an agent of the configuration; {3, id} if it has another owner.
 local time = redis.call("TIME")
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local static = ARGV[5] == "1"
 local id = redis.call("HGET", KEYS[2], ARGV[1])
 if id and not static and redis.call("ZSCORE", KEYS[4], id) then return { 2, id } end
+if id and ARGV[7] ~= "" then
+  local owner = redis.call("HGET", KEYS[8], id)
+  if owner and owner ~= ARGV[7] then return { 3, id } end
+end
 if not id then
   if not static and redis.call("HLEN", KEYS[1]) >= tonumber(ARGV[4]) then return { 0, "" } end
   id = ARGV[2]
 end
 redis.call("HSET", KEYS[1], id, ARGV[3])
 redis.call("HSET", KEYS[2], ARGV[1], id)
+if static then
+  redis.call("HDEL", KEYS[8], id)
+elseif ARGV[7] ~= "" then
+  redis.call("HSET", KEYS[8], id, ARGV[7])
+end
 if static then
   redis.call("ZADD", KEYS[4], string.format("%.0f", now), id)
 else

@@ -1,6 +1,6 @@
 -- Removes an agent. Its assignments stay.
 -- KEYS: agents, names, seen, drained, resting, static, checks, health, version,
--- numbers of the agent, usage of the agent.
+-- numbers of the agent, usage of the agent, owners.
 -- ARGV: id, its name, "" or the unix ms: then only if it has given no sign of
 -- life since and is not of the configuration.
 -- Returns 1 if it was removed, else 0.
@@ -10,6 +10,7 @@ if ARGV[3] ~= "" and (tonumber(redis.call("ZSCORE", KEYS[3], id) or 0) > tonumbe
   return 0
 end
 redis.call("HDEL", KEYS[1], id)
+redis.call("HDEL", KEYS[12], id)
 if redis.call("HGET", KEYS[2], ARGV[2]) == id then redis.call("HDEL", KEYS[2], ARGV[2]) end
 redis.call("ZREM", KEYS[3], id)
 redis.call("SREM", KEYS[4], id)

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/user"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"muster/orchestrator"
+	"muster/orchestrator/access"
+	"muster/orchestrator/monitor"
+)
+
+func keysCommand(env environment) *cli.Command {
+	return &cli.Command{
+		Name:  "keys",
+		Usage: "create, list and revoke the keys of the HTTP interface",
+		Description: `Once a key was created, each request to the HTTP interface needs one. A program
+sends it as Authorization: Bearer KEY, a browser as the password of its login.
+What the roles may do:
+
+    viewer    read
+    operator  read, and change jobs, agents and sites
+    admin     everything: keys, webhooks, the audit log and the queues, too
+    agent     the work of agents, and what they need to read for it
+
+    muster keys create --name ci --role operator --expires 720h
+    muster keys revoke ci`,
+		Subcommands: []*cli.Command{
+			{
+				Name: "create", Usage: "create a key and print it",
+				Description: `The key is the only line on standard output. It is not stored, and cannot be
+shown again.
+
+    muster keys create --name creator --role agent > creator.key`,
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "name", Usage: "the `NAME` of who will use it; keys of the same name are the same owner of agents"},
+					&cli.StringFlag{Name: "role", Usage: "what it may do: `ROLE` is viewer, operator, admin or agent"},
+					&cli.StringFlag{Name: "expires", Usage: "when it ends: `TIME` from now as in 720h, or a date as in 2027-01-31", DefaultText: "never"},
+					progressFlag(), jsonFlag(),
+				},
+				Action: createKey(env),
+			},
+			{
+				Name: "list", Usage: "list the keys, also those that are revoked or expired",
+				Flags: []cli.Flag{progressFlag(), jsonFlag()},
+				Action: onKeys(env, 0, func(ctx context.Context, c *cli.Context, o *orchestrator.Orchestrator) error {
+					list, err := o.Keys.List(ctx)
+					if err != nil {
+						return err
+					}
+					if len(list) == 0 && !c.Bool("json") {
+						fmt.Fprintln(env.stdout, "No keys found")
+						return nil
+					}
+					return show(env, c, list, []string{"ID", "NAME", "ROLE", "STATE", "CREATED", "EXPIRES", "USED"}, keyRow)
+				}),
+			},
+			{
+				Name: "revoke", Usage: "end a key: within two seconds nothing accepts it", ArgsUsage: "ID|NAME",
+				Description: `    muster keys revoke ci`,
+				Flags:       []cli.Flag{progressFlag()},
+				Action:      onKeys(env, 1, revokeKey(env)),
+			},
+		},
+	}
+}
+
+// onKeys is the action of a command on keys with n arguments.
+func onKeys(env environment, n int, fn func(context.Context, *cli.Context, *orchestrator.Orchestrator) error) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		return withJobs(env, c, n, n, func(ctx context.Context, o *orchestrator.Orchestrator, _ *monitor.Display) error {
+			err := fn(ctx, c, o)
+			if errors.As(err, new(*access.KeyError)) {
+				err = usageError{err}
+			}
+			return err
+		})
+	}
+}
+
+func keyRow(k access.Key) []string {
+	expires := "never"
+	if !k.Expires.IsZero() {
+		expires = k.Expires.Format(time.RFC3339)
+	}
+	return []string{k.ID, k.Name, string(k.Role), k.State(time.Now()), age(k.Created), expires, since(k.Used)}
+}
+
+func createKey(env environment) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		for _, name := range []string{"name", "role"} {
+			if c.String(name) == "" {
+				return usageError{fmt.Errorf("--%s is missing; usage: muster keys create --name NAME --role ROLE", name)}
+			}
+		}
+		role, err := access.ParseRole(c.String("role"))
+		if err != nil {
+			return usageError{err}
+		}
+		n := access.NewKey{Name: c.String("name"), Role: role}
+		if n.Expires, err = endOf(c.String("expires"), time.Now()); err != nil {
+			return usageError{err}
+		}
+		return onKeys(env, 0, func(ctx context.Context, c *cli.Context, o *orchestrator.Orchestrator) error {
+			key, text, err := o.Keys.Create(ctx, n)
+			if err != nil {
+				return err
+			}
+			audit(ctx, env, o, "createKey", "/keys/"+key.ID)
+			if c.Bool("json") {
+				return printJSON(env.stdout, struct {
+					access.Key
+					Text string `json:"key"`
+				}{key, text})
+			}
+			fmt.Fprintln(env.stdout, text)
+			fmt.Fprintf(env.stderr, "created: key %s (%s) with the role %s. Keep it: it is not stored, and cannot be shown again.\n", key.Name, key.ID, key.Role)
+			return nil
+		})(c)
+	}
+}
+
+// endOf reads when a key ends: a time from now, a date (its beginning, UTC), or a moment.
+func endOf(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		if d <= 0 {
+			return time.Time{}, fmt.Errorf("--expires %s: use a time above 0", text)
+		}
+		return now.Add(d), nil
+	}
+	for _, layout := range []string{time.DateOnly, time.RFC3339} {
+		if at, err := time.Parse(layout, text); err == nil {
+			if !at.After(now) {
+				return time.Time{}, fmt.Errorf("--expires %s: this is over already", text)
+			}
+			return at, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("--expires %.40q: write a time from now as in 720h, or a date as in 2027-01-31", text)
+}
+
+func revokeKey(env environment) func(context.Context, *cli.Context, *orchestrator.Orchestrator) error {
+	return func(ctx context.Context, c *cli.Context, o *orchestrator.Orchestrator) error {
+		key, err := o.Keys.Revoke(ctx, c.Args().First())
+		if err != nil {
+			return err
+		}
+		audit(ctx, env, o, "revokeKey", "/keys/"+key.ID)
+		fmt.Fprintf(env.stdout, "revoked: key %s (%s)\n", key.Name, key.ID)
+		return nil
+	}
+}
+
+// audit adds what a command has changed to the audit log. The change is made: if that
+// fails, the user is told.
+func audit(ctx context.Context, env environment, o *orchestrator.Orchestrator, operation, path string) {
+	name := "command line"
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		name += " (" + u.Username + ")"
+	}
+	if err := o.Audit.Add(ctx, access.Entry{Caller: name, Role: access.Admin, Operation: operation, Path: path}); err != nil {
+		fmt.Fprintf(env.stderr, "muster: the change is missing in the audit log: %v\n", err)
+	}
+}

@@ -1,0 +1,451 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"muster/orchestrator/access"
+	"muster/tasks"
+	"muster/tasks/redistest"
+)
+
+// callers are credentials by who they are of: the roles, and none, wrong, expired and revoked.
+type callers map[string]string
+
+// closed gives a config keys, so that each request needs one.
+func closed(t *testing.T, cfg *Config) callers {
+	t.Helper()
+	keys := access.NewKeys(cfg.Client.Redis())
+	all := callers{"none": "", "wrong": "muster_000000000000_" + strings.Repeat("A", 43), "guessed": "a long enough kez"}
+	for _, role := range append([]string{"expired", "revoked"}, "viewer", "operator", "admin", "agent") {
+		n := access.NewKey{Name: role, Role: access.Role(role)}
+		if role == "expired" || role == "revoked" {
+			n.Role, n.Expires = access.Admin, time.Now().Add(20*time.Millisecond)
+		}
+		if role == "revoked" {
+			n.Expires = time.Time{}
+		}
+		key, text, err := keys.Create(t.Context(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if role == "revoked" {
+			if _, err := keys.Revoke(t.Context(), key.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all[role] = text
+		if role == "expired" {
+			<-time.After(time.Until(key.Expires))
+		}
+	}
+	g, err := access.NewGate([]string{"a long enough key"}, keys, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Gate = g
+	return all
+}
+
+func bearer(key string) func(*http.Request) {
+	return func(r *http.Request) {
+		if key != "" {
+			r.Header.Set("Authorization", "Bearer "+key)
+		}
+	}
+}
+
+// headOnly is a recorder that ends the request with the head of the answer.
+type headOnly struct {
+	*httptest.ResponseRecorder
+	end context.CancelFunc
+}
+
+func (w *headOnly) WriteHeader(code int) { w.ResponseRecorder.WriteHeader(code); w.end() }
+
+// addresses counts those that elsewhere gave.
+var addresses atomic.Uint32
+
+// elsewhere gives a request an address of its own, so that logins that fail are not too many.
+func elsewhere(r *http.Request) {
+	n := addresses.Add(1)
+	r.RemoteAddr = fmt.Sprintf("10.%d.%d.%d:1", n>>16&255, n>>8&255, n&255)
+}
+
+// sendAs sends a trial with a key and returns the status.
+func (tr *trial) sendAs(t *testing.T, h http.Handler, key string) (int, string) {
+	t.Helper()
+	if key != "" {
+		tr.header.Set("Authorization", "Bearer "+key)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stream := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		elsewhere(r)
+		if strings.HasSuffix(r.URL.Path, "/events") {
+			w, r = &headOnly{w.(*httptest.ResponseRecorder), cancel}, r.WithContext(ctx)
+		}
+		h.ServeHTTP(w, r)
+	})
+	w := tr.send(t, stream)
+	return w.Code, w.Body.String()
+}
+
+// Each operation of the description is answered as its roles say, for each kind of caller.
+func TestEachOperationTakesItsRole(t *testing.T) {
+	t.Parallel()
+	o := readSpec(t)
+	cfg := everything(t)
+	keys := closed(t, &cfg)
+	h := handler(t, cfg)
+	checked := 0
+	for path, methods := range o.Paths {
+		for method, op := range methods {
+			for who, key := range keys {
+				code, body := o.base(method, path, op).sendAs(t, h, key)
+				role := access.Role(who)
+				known := slices.Contains(access.Roles, role)
+				want := "2xx"
+				switch {
+				case len(op.Security) == 0: // health and ready
+				case !known:
+					want = "401"
+				case len(op.Roles) == 0 || !slices.ContainsFunc(op.Roles, role.May):
+					want = "403"
+				}
+				got := strconv.Itoa(code)
+				if path == "/metrics" && code == http.StatusNotFound { // as the handler of the test answers
+					got = "200"
+				}
+				if got != want && (want != "2xx" || got[0] != '2') {
+					t.Errorf("%s %s as %s: got %s %.200s, want %s", method, path, who, got, body, want)
+				}
+				if want == "403" && (!strings.Contains(body, rolesText(op.Roles)) || !strings.Contains(body, "role "+who)) {
+					t.Errorf("%s %s as %s: got %s, want the role that is needed and that of the caller", method, path, who, body)
+				}
+				checked++
+			}
+		}
+	}
+	if checked < 40*len(keys) {
+		t.Errorf("checked %d, want all operations", checked)
+	}
+}
+
+// What is no operation takes a role as well, and so do methods and paths that there are not.
+func TestPagesTakeTheirRole(t *testing.T) {
+	t.Parallel()
+	cfg := everything(t)
+	keys := closed(t, &cfg)
+	h := handler(t, cfg)
+	const reads, admins = "viewer operator admin", "admin"
+	for request, allowed := range map[string]string{
+		"GET /": reads, "GET /ui/": reads, "GET /ui/style.css": reads, "GET /ui/sites/quotes.toscrape.com": reads, "GET /ui/jobs/" + aJob: reads,
+		"GET /openapi.json": reads, "HEAD /openapi.json": reads, "GET /asynqmon/": reads, "GET /asynqmon/api/queues": reads,
+		"POST /asynqmon/api/queues/default:pause": admins, "DELETE /asynqmon/api/queues/default/pending_tasks/t1": admins,
+		"GET /nothing": "viewer operator admin agent", "PUT /jobs": "viewer operator admin agent",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		for who, key := range keys {
+			w := ask(t, h, method, path, bearer(key), elsewhere)
+			known, may := slices.Contains(access.Roles, access.Role(who)), slices.Contains(strings.Fields(allowed), who)
+			denied, forbidden := w.Code == http.StatusUnauthorized, w.Code == http.StatusForbidden
+			if denied == known || forbidden != (known && !may) {
+				t.Errorf("%s as %s: got %d %.100s, want it allowed: %v", request, who, w.Code, w.Body, may)
+			}
+			if denied && w.Header().Get("WWW-Authenticate") == "" {
+				t.Errorf("%s as %s: 401 without WWW-Authenticate", request, who)
+			}
+		}
+	}
+	for who, readOnly := range map[string]bool{"viewer": true, "operator": true, "admin": false} {
+		page := ask(t, h, "GET", "/asynqmon/", bearer(keys[who])).Body.String()
+		if got := strings.Contains(page, `FLAG_READ_ONLY="true"`); got != readOnly {
+			t.Errorf("asynqmon for %s: read-only %v, want %v", who, got, readOnly)
+		}
+	}
+}
+
+// The roles themselves, by the requests that people think of.
+func TestRolesMayWhatTheirNamesSay(t *testing.T) {
+	t.Parallel()
+	cfg := everything(t)
+	keys := closed(t, &cfg)
+	h := handler(t, cfg)
+	for request, want := range map[string]int{
+		"viewer GET /jobs": 200, "viewer POST /jobs/" + aJob + "/cancel": 403, "viewer GET /keys": 403, "viewer GET /pipelines": 200,
+		"operator POST /jobs/" + aJob + "/cancel": 200, "operator POST /agents/agent-1/drain": 200, "operator GET /keys": 403, "operator GET /audit": 403,
+		"admin GET /keys": 200, "admin GET /audit": 200,
+		"agent GET /jobs": 403, "agent GET /pipelines": 200, "agent GET /jobs/" + aJob + "/document": 200, "agent POST /agents/agent-1/drain": 403,
+		"agent POST /agents/agent-1/heartbeat": 200, "agent GET /metrics": 403, "none GET /health": 200, "none GET /ready": 200, "none GET /jobs": 401,
+	} {
+		part := strings.Fields(request)
+		if w := ask(t, h, part[1], part[2], bearer(keys[part[0]])); w.Code != want {
+			t.Errorf("%s: got %d %s, want %d", request, w.Code, w.Body, want)
+		}
+	}
+}
+
+// An agent acts for those that its key registered; people may act for all.
+func TestAgentBelongsToTheKeyThatRegisteredIt(t *testing.T) {
+	t.Parallel()
+	cfg, f := faked(t)
+	keys := closed(t, &cfg)
+	h := handler(t, cfg)
+	calls := map[string]string{
+		"POST /agents/agent-1/heartbeat": `{}`, "POST /agents/agent-1/lease": `{}`, "DELETE /agents/agent-1": "",
+	}
+	calls["POST /assignments/as-1/heartbeat"] = `{"agent": "agent-1", "fence": 7}`
+	calls["POST /assignments/as-1/items"] = `{"agent": "agent-1", "fence": 7, "items": [{"key": "a", "text": "t"}]}`
+	calls["POST /assignments/as-1/complete"] = `{"agent": "agent-1", "fence": 7}`
+	calls["POST /assignments/as-1/fail"] = `{"agent": "agent-1", "fence": 7, "error": "x"}`
+	calls["POST /assignments/as-1/release"] = `{"agent": "agent-1", "fence": 7}`
+	for owner, may := range map[string]bool{"": true, "key:agent": true, "key:other": false, "token:agent": false} {
+		f.agents.owner = owner
+		for call, body := range calls {
+			method, path, _ := strings.Cut(call, " ")
+			for _, who := range []string{"agent", "operator"} {
+				r := httptest.NewRequestWithContext(t.Context(), method, "http://localhost"+path, strings.NewReader(body))
+				bearer(keys[who])(r)
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				if forbidden := w.Code == http.StatusForbidden; forbidden != (who == "agent" && !may) || !forbidden && w.Code/100 != 2 {
+					t.Errorf("%s of %q as %s: got %d %s", call, owner, who, w.Code, w.Body)
+				}
+			}
+		}
+	}
+	for who, want := range map[string]string{"agent": "key:agent", "operator": "", "admin": ""} {
+		if w := askWith(t, h, "POST", "/agents", `{"name": "x", "roles": ["creator"]}`, bearer(keys[who])); w.Code != http.StatusCreated || f.agents.registration.Owner != want {
+			t.Errorf("registered as %s: got %d, owner %q, want %q", who, w.Code, f.agents.registration.Owner, want)
+		}
+	}
+}
+
+// askWith is ask with a body.
+func askWith(t *testing.T, h http.Handler, method, path, body string, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, "http://localhost"+path, strings.NewReader(body))
+	for _, c := range change {
+		c(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// from is a request from an address.
+func from(address string) func(*http.Request) {
+	return func(r *http.Request) { r.RemoteAddr = address }
+}
+
+// A client gets as many requests as the settings say, per key and address, and is told when to come again.
+func TestRequestsAreLimitedPerKeyAndAddress(t *testing.T) {
+	t.Parallel()
+	cfg, _ := faked(t)
+	keys := closed(t, &cfg)
+	cfg.Rate, cfg.Burst = 0.01, 3
+	h := handler(t, cfg)
+	get := func(who, address string) *httptest.ResponseRecorder {
+		return ask(t, h, "GET", "/pipelines", bearer(keys[who]), from(address))
+	}
+	for i, left := range []string{"2", "1", "0"} {
+		w := get("viewer", "192.0.2.1:1000")
+		if w.Code != 200 || w.Header().Get("RateLimit-Policy") != `"requests";q=3;w=300` || !strings.HasPrefix(w.Header().Get("RateLimit"), `"requests";r=`+left+";t=") {
+			t.Errorf("request %d: got %d %v, want 200 and %s left", i, w.Code, w.Header(), left)
+		}
+	}
+	w := get("viewer", "192.0.2.1:2000")
+	var p Problem
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != http.StatusTooManyRequests || p.Status != w.Code {
+		t.Errorf("got %d %s, want a problem 429", w.Code, w.Body)
+	}
+	if after, err := strconv.Atoi(w.Header().Get("Retry-After")); err != nil || after < 50 || after > 100 {
+		t.Errorf("got Retry-After %q, want 50 to 100 s", w.Header().Get("Retry-After"))
+	}
+	for name, w := range map[string]*httptest.ResponseRecorder{
+		"another address": get("viewer", "192.0.2.2:1000"), "another key": get("operator", "192.0.2.1:1000"),
+		"another network": get("viewer", "[2001:db8:1::1]:1"),
+	} {
+		if w.Code != 200 {
+			t.Errorf("%s: got %d, want 200", name, w.Code)
+		}
+	}
+	for i := range 3 { // the network has one left less
+		if w, want := get("viewer", fmt.Sprintf("[2001:db8:1::%d]:1", i+2)), []int{200, 200, 429}[i]; w.Code != want {
+			t.Errorf("address %d of a network: got %d, want %d", i, w.Code, want)
+		}
+	}
+	for i, want := range []int{401, 401, 401, 429} {
+		if w := get("none", "192.0.2.3:1"); w.Code != want {
+			t.Errorf("request %d without a key: got %d, want %d", i, w.Code, want)
+		}
+	}
+	for range 5 {
+		if w := ask(t, h, "GET", "/health", from("192.0.2.3:1")); w.Code != 200 {
+			t.Errorf("health: got %d, want 200 always", w.Code)
+		}
+	}
+}
+
+// A limit does not depend on Redis being there.
+func TestLimitsAreOpenWithoutRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t)
+	cfg, _ := faked(t)
+	client := tasks.NewClient(server.Client())
+	t.Cleanup(func() { _ = client.Close() })
+	cfg.Client, cfg.Rate, cfg.Burst, cfg.Gate = client, 0.01, 1, gate(t, "a long enough key")
+	h := handler(t, cfg)
+	server.Kill()
+	for range 3 {
+		if w := ask(t, h, "GET", "/pipelines", bearer("a long enough key")); w.Code != 200 {
+			t.Errorf("got %d %s, want 200", w.Code, w.Body)
+		}
+	}
+}
+
+// Keys that people chose cannot be guessed from an address; those that nobody can guess go on working there.
+func TestFailedLoginsAreLimitedPerAddress(t *testing.T) {
+	t.Parallel()
+	cfg, _ := faked(t)
+	keys := closed(t, &cfg)
+	h := handler(t, cfg)
+	get := func(key, address string) *httptest.ResponseRecorder {
+		return ask(t, h, "GET", "/pipelines", bearer(key), from(address))
+	}
+	limited := 0
+	for range failures + 5 {
+		w := get(keys["guessed"], "192.0.2.1:1")
+		if w.Code == http.StatusTooManyRequests && w.Header().Get("Retry-After") != "" {
+			limited++
+		} else if w.Code != http.StatusUnauthorized {
+			t.Errorf("got %d, want 401 or 429", w.Code)
+		}
+	}
+	if limited == 0 {
+		t.Errorf("%d logins failed, want some answered with 429", failures+5)
+	}
+	for name, c := range map[string]struct {
+		key, address string
+		want         int
+	}{
+		"the key of the settings":                 {"a long enough key", "192.0.2.1:1", 429},
+		"a stored key":                            {keys["viewer"], "192.0.2.1:1", 200},
+		"the key of the settings, from elsewhere": {"a long enough key", "192.0.2.2:1", 200},
+	} {
+		if w := get(c.key, c.address); w.Code != c.want {
+			t.Errorf("%s: got %d, want %d", name, w.Code, c.want)
+		}
+	}
+}
+
+// Pages of listed origins may use the interface, and a preflight needs no key; others get no permission.
+func TestOnlyListedOriginsShareTheInterface(t *testing.T) {
+	t.Parallel()
+	cfg, _ := faked(t)
+	keys := closed(t, &cfg)
+	cfg.Origins = []string{"https://app.example"}
+	h := handler(t, cfg)
+	for origin, allowed := range map[string]bool{"https://app.example": true, "http://app.example": false, "https://evil.example": false, "https://app.example.evil.example": false, "null": false} {
+		w := ask(t, h, "OPTIONS", "/jobs", header("Origin", origin), header("Access-Control-Request-Method", "POST"),
+			header("Access-Control-Request-Headers", "authorization,content-type"), header("Sec-Fetch-Site", "cross-site"))
+		if got := w.Header().Get("Access-Control-Allow-Origin"); (got == origin) != allowed || !allowed && got != "" || allowed && w.Code != http.StatusNoContent {
+			t.Errorf("preflight from %s: got %d %v, want it allowed: %v", origin, w.Code, w.Header(), allowed)
+		}
+		if got := w.Header().Get("Access-Control-Allow-Credentials"); got != "" {
+			t.Errorf("preflight from %s allows the login of the browser: %s", origin, got)
+		}
+		w = ask(t, h, "POST", "/jobs/"+aJob+"/cancel", header("Origin", origin), header("Sec-Fetch-Site", "cross-site"), bearer(keys["operator"]))
+		if got := w.Header().Get("Access-Control-Allow-Origin"); (w.Code == 200) != allowed || !allowed && (w.Code != 403 || got != "") || allowed && got != origin {
+			t.Errorf("POST from %s: got %d %v, want it allowed: %v", origin, w.Code, w.Header(), allowed)
+		}
+	}
+	// An answer that refuses can be read by the page, so that it can say why.
+	if w := ask(t, h, "GET", "/jobs", header("Origin", "https://app.example")); w.Code != 401 || w.Header().Get("Access-Control-Allow-Origin") == "" {
+		t.Errorf("without a key: got %d %v, want 401 that the page can read", w.Code, w.Header())
+	}
+	cfg.Origins = nil
+	if w := ask(t, handler(t, cfg), "OPTIONS", "/jobs", header("Origin", "https://app.example"), header("Access-Control-Request-Method", "POST")); w.Header().Get("Access-Control-Allow-Origin") != "" || w.Code != 401 {
+		t.Errorf("by default: got %d %v, want no permission", w.Code, w.Header())
+	}
+}
+
+// Changes are in the audit log with who made them and what came of them; reads, work and secrets are not.
+func TestChangesAreAudited(t *testing.T) {
+	t.Parallel()
+	cfg, _ := faked(t)
+	keys := closed(t, &cfg)
+	cfg.Audit, cfg.Keys = access.NewAudit(cfg.Client.Redis(), 0), access.NewKeys(cfg.Client.Redis())
+	h := handler(t, cfg)
+	send := func(who, method, path, body string) *httptest.ResponseRecorder {
+		return askWith(t, h, method, path, body, bearer(keys[who]), from("192.0.2.7:99"), header("X-Request-Id", "r-"+who), header("X-Forwarded-For", "6.6.6.6"))
+	}
+	send("viewer", "GET", "/jobs", "")
+	send("viewer", "POST", "/jobs/"+aJob+"/cancel", "")                                   // forbidden
+	send("agent", "POST", "/assignments/as-1/heartbeat", `{"agent":"agent-1","fence":7}`) // work
+	send("operator", "POST", "/jobs", `{"prompt": "a secret prompt"}`)
+	send("operator", "POST", "/jobs/"+noJob+"/cancel?token=hush", "")
+	send("operator", "POST", "/agents/agent-1/drain", "")
+	send("admin", "POST", "/asynqmon/api/queues/default:pause", "")
+	made := send("admin", "POST", "/keys", `{"name": "new", "role": "viewer"}`)
+	if made.Code != http.StatusCreated {
+		t.Fatalf("create a key: got %d %s", made.Code, made.Body)
+	}
+	w := send("admin", "GET", "/audit?limit=4", "")
+	var page struct {
+		Entries []access.Entry
+		Next    string
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || w.Code != 200 || len(page.Entries) != 4 || page.Next == "" {
+		t.Fatalf("got %d %s, %v, want four entries and more", w.Code, w.Body, err)
+	}
+	rest := send("admin", "GET", "/audit?cursor="+page.Next, "")
+	all := w.Body.String() + rest.Body.String()
+	var got []string
+	for _, body := range []string{w.Body.String(), rest.Body.String()} {
+		if err := json.Unmarshal([]byte(body), &page); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range page.Entries {
+			got = append(got, fmt.Sprint(e.Caller, " ", e.Role, " ", e.Operation, " ", e.Job, e.Agent, " ", e.Status))
+			if e.Address != "192.0.2.7" || e.Request != "r-"+e.Caller || e.CallerID == "" || e.Time.IsZero() {
+				t.Errorf("got %+v, want its address, request and key", e)
+			}
+		}
+	}
+	want := []string{
+		"admin admin createKey  201", "admin admin /asynqmon/  204", "operator operator drainAgent agent-1 200",
+		"operator operator cancelJob " + noJob + " 400", "operator operator createJob " + aJob + " 201",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	var created struct{ Key string }
+	if err := json.Unmarshal(made.Body.Bytes(), &created); err != nil || !strings.HasPrefix(created.Key, "muster_") {
+		t.Errorf("got %s, %v, want a key", made.Body, err)
+	}
+	for _, secret := range []string{created.Key, "secret prompt", "hush", keys["admin"]} {
+		if strings.Contains(all, secret) {
+			t.Errorf("the audit log has %q", secret)
+		}
+	}
+	if w := send("admin", "GET", "/audit?cursor=x", ""); w.Code != 400 || !strings.Contains(w.Body.String(), "query.cursor") {
+		t.Errorf("a wrong cursor: got %d %s", w.Code, w.Body)
+	}
+	if w := ask(t, h, "GET", "/pipelines", bearer(created.Key)); w.Code != 200 {
+		t.Errorf("the new key: got %d", w.Code)
+	}
+	if w := send("admin", "DELETE", "/keys/new", ""); w.Code != 200 || !strings.Contains(w.Body.String(), `"state":"revoked"`) {
+		t.Errorf("revoke: got %d %s", w.Code, w.Body)
+	}
+}

@@ -1,0 +1,72 @@
+package api
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"muster/internal/clip"
+	"muster/orchestrator/access"
+)
+
+// auditTime bounds what the audit of a request may take.
+const auditTime = 2 * time.Second
+
+// audited adds the changing calls that callers may make to the audit log, with what
+// became of them. What agents do with work is not in it: it is as frequent as the
+// work, and the events of the job have it.
+func (c Config) audited(next http.Handler) http.Handler {
+	if c.Audit == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		at := c.routeOf(r)
+		if r.Method == http.MethodGet || r.Method == http.MethodHead || at.frequent || at.operation == "" {
+			next.ServeHTTP(w, r)
+			return
+		}
+		watched := &statusWriter{ResponseWriter: w}
+		ended := false
+		defer func() {
+			status := watched.code()
+			if !ended && watched.status == 0 { // it panicked
+				status = http.StatusInternalServerError
+			}
+			c.record(r, w.Header(), at.operation, status)
+		}()
+		next.ServeHTTP(watched, r)
+		ended = true
+	})
+}
+
+// record adds a request to the audit log. The change is made already: what cannot be
+// added is logged.
+func (c Config) record(r *http.Request, answer http.Header, operation string, status int) {
+	caller := access.CallerOf(r.Context())
+	address, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		address = ""
+	}
+	e := access.Entry{
+		Caller: caller.Name, CallerID: caller.ID, Role: caller.Role, Operation: operation, Method: r.Method,
+		Path: clip.Bytes(r.URL.EscapedPath(), 300), Status: status, Address: address, Request: RequestID(r.Context()),
+	}
+	for _, path := range []string{r.URL.Path, answer.Get("Location")} { // of what was created
+		kind, id, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+		id, _, _ = strings.Cut(id, "/")
+		switch kind {
+		case "jobs":
+			e.Job = clip.Bytes(id, 100)
+		case "agents":
+			e.Agent = clip.Bytes(id, 100)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), auditTime)
+	defer cancel()
+	if err := c.Audit.Add(ctx, e); err != nil {
+		c.Logger.WarnContext(ctx, "a change is missing in the audit log", "request_id", e.Request, "caller", e.Caller,
+			"operation", e.Operation, "path", e.Path, "status", e.Status, "address", e.Address, "err", err)
+	}
+}

@@ -1,0 +1,142 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"muster/orchestrator/access"
+	"muster/tasks/limit"
+)
+
+const (
+	failures     = 20                     // logins from an address that may fail at once, and in a minute
+	maxBlocked   = 10_000                 // addresses that a process remembers
+	patience     = 500 * time.Millisecond // with Redis; then a request is not limited
+	policyName   = `"requests"`
+	limitsPrefix = "muster:api"
+)
+
+// limits bound what a client may send, in all processes together: the buckets are in
+// Redis, which forgets them when they are full. While Redis is away there is no
+// limit.
+type limits struct {
+	requests *limit.TokenBucket // nil: no limit
+	failures *limit.TokenBucket // nil: no limit
+	rate     float64            // of requests, a second
+	burst    int
+
+	mu      sync.Mutex           // guards blocked
+	blocked map[string]time.Time // clients whose logins failed too often, until when
+}
+
+func newLimits(c Config) *limits {
+	l := &limits{rate: c.Rate, burst: max(c.Burst, int(math.Ceil(c.Rate)), 1), blocked: map[string]time.Time{}}
+	if c.Client == nil {
+		return l
+	}
+	bucket := func(r limit.Rate) *limit.TokenBucket {
+		return limit.NewTokenBucket(c.Client.Redis(), limit.BucketConfig{Namespace: limitsPrefix, Default: r, FailOpen: true, Logger: c.Logger})
+	}
+	l.failures = bucket(limit.PerMinute(failures))
+	if l.rate > 0 {
+		l.requests = bucket(limit.Rate{Capacity: float64(l.burst), PerSec: l.rate})
+	}
+	return l
+}
+
+// clientOf returns the address of a client; of IPv6 the network, all of which one
+// client can have. No header counts: anyone can send it.
+func clientOf(r *http.Request) string {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return "unknown"
+	}
+	addr := at.Addr().Unmap().WithZone("")
+	if addr.Is4() {
+		return addr.String()
+	}
+	network, _ := addr.Prefix(64) // never fails
+	return network.String()
+}
+
+// allow counts a request of a caller, per key and address; without a key per address.
+// It reports whether it is allowed, and has answered it if not.
+func (l *limits) allow(w http.ResponseWriter, r *http.Request, caller access.Caller, client string) bool {
+	if l.requests == nil {
+		return true
+	}
+	key := client
+	if caller.ID != "" {
+		key = caller.Owner() + " " + caller.ID + " " + client
+		if caller.IsToken() { // each has an id of its own
+			key = caller.Owner() + " " + client
+		}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	got, err := l.requests.Take(ctx, "client "+key, 1)
+	if err != nil {
+		return true
+	}
+	full := float64(l.burst-got.Left) / l.rate
+	h := w.Header()
+	h.Set("RateLimit-Policy", fmt.Sprintf("%s;q=%d;w=%d", policyName, l.burst, wholeSeconds(float64(l.burst)/l.rate)))
+	h.Set("RateLimit", fmt.Sprintf("%s;r=%d;t=%d", policyName, got.Left, wholeSeconds(full)))
+	if !got.OK {
+		tooMany(w, got.Wait, fmt.Sprintf("more than %g requests a second; see Retry-After, and the settings api.rate and api.burst", l.rate))
+	}
+	return got.OK
+}
+
+func wholeSeconds(s float64) int { return max(1, int(math.Ceil(s))) }
+
+// tooMany answers a request that is one too many.
+func tooMany(w http.ResponseWriter, wait time.Duration, why string) {
+	w.Header().Set("Retry-After", strconv.Itoa(wholeSeconds(wait.Seconds())))
+	writeProblem(w, problem(http.StatusTooManyRequests, "%s", why))
+}
+
+// failed counts a login that failed. It reports whether the client may try again, or
+// how long it must wait.
+func (l *limits) failed(ctx context.Context, client string) (wait time.Duration, ok bool) {
+	if l.failures == nil {
+		return 0, true
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	got, err := l.failures.Take(ctx, "failed "+client, 1)
+	if err != nil || got.OK {
+		return 0, true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.blocked) >= maxBlocked {
+		for other, until := range l.blocked {
+			if !time.Now().Before(until) {
+				delete(l.blocked, other)
+			}
+		}
+	}
+	if len(l.blocked) < maxBlocked {
+		l.blocked[client] = time.Now().Add(got.Wait)
+	}
+	return got.Wait, false
+}
+
+// blocks reports whether logins of a client failed too often just now.
+func (l *limits) blocks(client string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	until, ok := l.blocked[client]
+	if ok && !time.Now().Before(until) {
+		delete(l.blocked, client)
+		ok = false
+	}
+	return ok
+}

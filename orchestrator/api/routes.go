@@ -1,0 +1,95 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"muster/orchestrator/access"
+)
+
+// routes are what is served, and who may use it.
+type routes struct {
+	mux *http.ServeMux
+	by  map[string]routeInfo // by pattern
+}
+
+// routeInfo is what the layers know of a route.
+type routeInfo struct {
+	roles     []access.Role // of which a caller must have one; none: only admins
+	open      bool          // it needs no key
+	operation string        // its id, or the pattern
+	frequent  bool          // what agents do with work, which is not for the audit log
+}
+
+func newRoutes() *routes { return &routes{mux: http.NewServeMux(), by: map[string]routeInfo{}} }
+
+// handle adds a route for callers with one of the roles.
+func (s *routes) handle(pattern string, h http.Handler, roles ...access.Role) {
+	s.mux.Handle(pattern, h)
+	s.by[pattern] = routeInfo{roles: roles, operation: pattern}
+}
+
+// addOperations adds the operations, which are in mux already, and says in their
+// description who may use them.
+func (s *routes) addOperations(api huma.API) {
+	for path, item := range api.OpenAPI().Paths {
+		for method, op := range map[string]*huma.Operation{
+			http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPatch: item.Patch, http.MethodPut: item.Put, http.MethodDelete: item.Delete,
+		} {
+			if op == nil {
+				continue
+			}
+			r := routeInfo{operation: op.OperationID, open: len(op.Security) == 0}
+			r.roles, _ = op.Metadata[roleKey].([]access.Role)
+			r.frequent, _ = op.Metadata[frequentKey].(bool)
+			s.by[method+" "+path] = r
+			if r.open {
+				continue
+			}
+			op.Extensions = map[string]any{"x-role": r.roles}
+			op.Description = strings.TrimSpace(op.Description + "\n\nNeeds the role " + rolesText(r.roles) + ".")
+		}
+	}
+}
+
+func rolesText(roles []access.Role) string {
+	if len(roles) == 0 {
+		roles = []access.Role{access.Admin}
+	}
+	var words []string
+	for _, r := range roles {
+		words = append(words, string(r))
+	}
+	return strings.Join(words, " or ")
+}
+
+// pattern returns the pattern of the route that serves r, as in "GET /jobs/{id}", or ""
+// if there is none. It has nothing of the path of r.
+func (c Config) pattern(r *http.Request) string {
+	_, pattern := c.routes.mux.Handler(r)
+	return pattern
+}
+
+// routeOf returns what is known of the route that serves r.
+func (c Config) routeOf(r *http.Request) routeInfo { return c.routes.by[c.pattern(r)] }
+
+// permitted lets through the requests of callers whose role allows it. Only admins
+// may use a route that says nothing.
+func (c Config) permitted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		pattern := c.pattern(r)
+		if pattern == "" { // routed answers that there is no such route
+			next.ServeHTTP(w, r)
+			return
+		}
+		at, caller := c.routes.by[pattern], access.CallerOf(r.Context())
+		if !at.open && caller.Role != access.Admin && !slices.ContainsFunc(at.roles, caller.Role.May) {
+			writeProblem(w, problem(http.StatusForbidden, "this takes the role %s; the key %s has the role %s", rolesText(at.roles), caller.Name, caller.Role))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
