@@ -23,7 +23,7 @@ import (
 var (
 	advisedCommand = regexp.MustCompile("\\bmuster ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)*)([^`\n|;#&()]*)")
 	advisedFlag    = regexp.MustCompile(`(?:^|[\s(\[|'"])--([a-z][a-z-]+)`)
-	advisedSetting = regexp.MustCompile(`(?:^|[\s(\[|'"` + "`" + `])((?:redis|log|workers|queue|proxies|sites|wait|api|jobs|agents|shutdown)\.[a-z_]*[a-z])\b`)
+	advisedSetting = regexp.MustCompile(`(?:^|[\s(\[|'"` + "`" + `])((?:redis|log|workers|queue|proxies|sites|wait|api|jobs|agents|shutdown)\.[a-z_.]*[a-z])\b`)
 	advisedVar     = regexp.MustCompile(`\bMUSTER_[A-Z]+_[A-Z_]*[A-Z]`)
 )
 
@@ -54,6 +54,9 @@ func newAdvice(t *testing.T) *advice {
 	}
 	for _, s := range loaded.Settings() {
 		a.settings[s.Path] = true
+		if at := strings.LastIndex(s.Path, "."); at >= 0 {
+			a.settings[s.Path[:at]] = true // api.jwt is a part of the settings
+		}
 		a.vars[s.Env], a.vars[s.Env+"_FILE"] = true, true // a secret of both kinds
 	}
 	return a

@@ -38,7 +38,7 @@ A session is known to this process alone, and ends with it.
 When the settings name sources, the pool is refilled whenever it runs low.`,
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "listen", Usage: "listen at `ADDR`; beyond loopback it needs --key-file", Value: "127.0.0.1:8089"},
-			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, as in 127.0.0.1:9090; beyond loopback it needs api.keys"},
+			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, as in 127.0.0.1:9090; beyond loopback it needs a key"},
 			&cli.StringFlag{Name: "key-file", Usage: "require a line of `FILE` as the password"},
 			progressFlag(),
 		}, flagsOf(serveSettings...)...),

@@ -49,7 +49,7 @@ reported and skipped. An interrupted import can be run again.`,
 					&cli.BoolFlag{Name: "drain", Usage: "exit when all items have ended, also those that wait for a retry"},
 					&cli.DurationFlag{Name: "drain-timeout", Usage: "with --drain, give up after `D`"},
 					&cli.StringFlag{Name: "content", Usage: "keep what is fetched in `DIR`", DefaultText: "content in the data folder"},
-					&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDRESS`, as in 127.0.0.1:9090; beyond loopback it needs api.keys"},
+					&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDRESS`, as in 127.0.0.1:9090; beyond loopback it needs a key"},
 				), flagsOf(queueSettings...)...),
 				Usage: "process the queue until interrupted, or with --drain until it is empty",
 				Description: `Several processes may run on one queue, on one machine or many; the limits hold

@@ -86,7 +86,7 @@ func workerCommand(env environment) *cli.Command {
 workers.concurrency again.`,
 		Flags: append(flagsOf(workerSettings...),
 			&cli.StringFlag{Name: "name", Usage: "name the worker `NAME`, which must be unique", DefaultText: "host, pid and a number"},
-			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, under /metrics; beyond loopback it needs api.keys", DefaultText: "nowhere"},
+			&cli.StringFlag{Name: "metrics-listen", Usage: "serve metrics for Prometheus at `ADDR`, under /metrics; beyond loopback it needs a key", DefaultText: "nowhere"},
 			&cli.StringFlag{Name: "ready", Usage: "create `FILE` when the worker is ready"}),
 		Action: func(c *cli.Context) error {
 			if err := arguments(c, 0, 0); err != nil {

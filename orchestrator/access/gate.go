@@ -53,7 +53,7 @@ func (g *Gate) Closed(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// Identify returns who a credential belongs to. It returns a *Denied if nobody's, and
+// Identify returns who a credential belongs to. It returns a *Denied if to no caller, and
 // another error if that is not known now. With guarded it does not accept the
 // keys of the settings, which people choose and others may guess.
 func (g *Gate) Identify(ctx context.Context, credential string, guarded bool) (Caller, error) {

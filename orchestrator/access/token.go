@@ -95,7 +95,7 @@ func NewTokens(cfg TokensConfig) (*Tokens, error) {
 }
 
 // CheckKeySetURL returns an error unless keys may be fetched from a URL: whoever can
-// change them on the way could make tokens.
+// change them in transit could make tokens.
 func CheckKeySetURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
@@ -104,7 +104,7 @@ func CheckKeySetURL(text string) error {
 	case u.User != nil:
 		return errors.New("leave user and password out of the URL")
 	case u.Scheme != "https" && (u.Scheme != "http" || !addressfilter.IsLoopback(u.Hostname())):
-		return errors.New("use https: keys that come over a network without it could be replaced on the way; or a file")
+		return errors.New("use https: keys that come over a network without it could be replaced; or name a file")
 	}
 	return nil
 }

@@ -119,6 +119,43 @@ func TestTheSameNameIsTheSameAgent(t *testing.T) {
 }
 
 // 10,000 registrations and a flood of heartbeats leave 1000 agents.
+// A name belongs to the owner that registered it first, until the agent is removed. Without an owner it changes hands.
+func TestANameBelongsToItsOwner(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, redistest.New(t), nil)
+	register := func(owner string) (string, error) {
+		a, _, err := r.Register(t.Context(), agent.Registration{Name: "one", Roles: []string{"validator"}, Owner: owner})
+		return a.ID, err
+	}
+	id, err := register("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		owner, want string
+		err         error
+	}{
+		{"", "", nil}, {"key:a", "key:a", nil}, {"key:a", "key:a", nil}, {"key:b", "key:a", agent.ErrNotOwner}, {"", "key:a", nil},
+	} {
+		got, err := register(c.owner)
+		if !errors.Is(err, c.err) || err == nil && got != id {
+			t.Errorf("register as %q: got %s, %v, want %s, %v", c.owner, got, err, id, c.err)
+		}
+		if owner, err := r.Owner(t.Context(), id); err != nil || owner != c.want {
+			t.Errorf("after %q: got owner %q, %v, want %q", c.owner, owner, err, c.want)
+		}
+	}
+	if err := r.Remove(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if owner, err := r.Owner(t.Context(), id); err != nil || owner != "" {
+		t.Errorf("a removed agent has the owner %q, %v", owner, err)
+	}
+	if _, err := register("key:b"); err != nil {
+		t.Errorf("register the name of a removed agent: %v", err)
+	}
+}
+
 func TestThereAreNoMoreAgentsThanAllowed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, redistest.New(t), nil)

@@ -18,7 +18,7 @@ import (
 	"muster/tasks/redistest"
 )
 
-// callers are credentials by who they are of: the roles, and none, wrong, expired and revoked.
+// callers are credentials by whose they are: the roles, and none, wrong, expired and revoked.
 type callers map[string]string
 
 // closed gives a config keys, so that each request needs one.
@@ -110,9 +110,9 @@ func TestEachOperationTakesItsRole(t *testing.T) {
 	checked := 0
 	for path, methods := range o.Paths {
 		for method, op := range methods {
-			for who, key := range keys {
+			for as, key := range keys {
 				code, body := o.base(method, path, op).sendAs(t, h, key)
-				role := access.Role(who)
+				role := access.Role(as)
 				known := slices.Contains(access.Roles, role)
 				want := "2xx"
 				switch {
@@ -127,10 +127,10 @@ func TestEachOperationTakesItsRole(t *testing.T) {
 					got = "200"
 				}
 				if got != want && (want != "2xx" || got[0] != '2') {
-					t.Errorf("%s %s as %s: got %s %.200s, want %s", method, path, who, got, body, want)
+					t.Errorf("%s %s as %s: got %s %.200s, want %s", method, path, as, got, body, want)
 				}
-				if want == "403" && (!strings.Contains(body, rolesText(op.Roles)) || !strings.Contains(body, "role "+who)) {
-					t.Errorf("%s %s as %s: got %s, want the role that is needed and that of the caller", method, path, who, body)
+				if want == "403" && (!strings.Contains(body, rolesText(op.Roles)) || !strings.Contains(body, "role "+as)) {
+					t.Errorf("%s %s as %s: got %s, want the role that is needed and that of the caller", method, path, as, body)
 				}
 				checked++
 			}
@@ -155,22 +155,22 @@ func TestPagesTakeTheirRole(t *testing.T) {
 		"GET /nothing": "viewer operator admin agent", "PUT /jobs": "viewer operator admin agent",
 	} {
 		method, path, _ := strings.Cut(request, " ")
-		for who, key := range keys {
+		for as, key := range keys {
 			w := ask(t, h, method, path, bearer(key), elsewhere)
-			known, may := slices.Contains(access.Roles, access.Role(who)), slices.Contains(strings.Fields(allowed), who)
+			known, may := slices.Contains(access.Roles, access.Role(as)), slices.Contains(strings.Fields(allowed), as)
 			denied, forbidden := w.Code == http.StatusUnauthorized, w.Code == http.StatusForbidden
 			if denied == known || forbidden != (known && !may) {
-				t.Errorf("%s as %s: got %d %.100s, want it allowed: %v", request, who, w.Code, w.Body, may)
+				t.Errorf("%s as %s: got %d %.100s, want it allowed: %v", request, as, w.Code, w.Body, may)
 			}
 			if denied && w.Header().Get("WWW-Authenticate") == "" {
-				t.Errorf("%s as %s: 401 without WWW-Authenticate", request, who)
+				t.Errorf("%s as %s: 401 without WWW-Authenticate", request, as)
 			}
 		}
 	}
-	for who, readOnly := range map[string]bool{"viewer": true, "operator": true, "admin": false} {
-		page := ask(t, h, "GET", "/asynqmon/", bearer(keys[who])).Body.String()
+	for as, readOnly := range map[string]bool{"viewer": true, "operator": true, "admin": false} {
+		page := ask(t, h, "GET", "/asynqmon/", bearer(keys[as])).Body.String()
 		if got := strings.Contains(page, `FLAG_READ_ONLY="true"`); got != readOnly {
-			t.Errorf("asynqmon for %s: read-only %v, want %v", who, got, readOnly)
+			t.Errorf("asynqmon for %s: read-only %v, want %v", as, got, readOnly)
 		}
 	}
 }
@@ -213,20 +213,20 @@ func TestAgentBelongsToTheKeyThatRegisteredIt(t *testing.T) {
 		f.agents.owner = owner
 		for call, body := range calls {
 			method, path, _ := strings.Cut(call, " ")
-			for _, who := range []string{"agent", "operator"} {
+			for _, as := range []string{"agent", "operator"} {
 				r := httptest.NewRequestWithContext(t.Context(), method, "http://localhost"+path, strings.NewReader(body))
-				bearer(keys[who])(r)
+				bearer(keys[as])(r)
 				w := httptest.NewRecorder()
 				h.ServeHTTP(w, r)
-				if forbidden := w.Code == http.StatusForbidden; forbidden != (who == "agent" && !may) || !forbidden && w.Code/100 != 2 {
-					t.Errorf("%s of %q as %s: got %d %s", call, owner, who, w.Code, w.Body)
+				if forbidden := w.Code == http.StatusForbidden; forbidden != (as == "agent" && !may) || !forbidden && w.Code/100 != 2 {
+					t.Errorf("%s of %q as %s: got %d %s", call, owner, as, w.Code, w.Body)
 				}
 			}
 		}
 	}
-	for who, want := range map[string]string{"agent": "key:agent", "operator": "", "admin": ""} {
-		if w := askWith(t, h, "POST", "/agents", `{"name": "x", "roles": ["creator"]}`, bearer(keys[who])); w.Code != http.StatusCreated || f.agents.registration.Owner != want {
-			t.Errorf("registered as %s: got %d, owner %q, want %q", who, w.Code, f.agents.registration.Owner, want)
+	for as, want := range map[string]string{"agent": "key:agent", "operator": "", "admin": ""} {
+		if w := askWith(t, h, "POST", "/agents", `{"name": "x", "roles": ["creator"]}`, bearer(keys[as])); w.Code != http.StatusCreated || f.agents.registration.Owner != want {
+			t.Errorf("registered as %s: got %d, owner %q, want %q", as, w.Code, f.agents.registration.Owner, want)
 		}
 	}
 }
@@ -255,8 +255,8 @@ func TestRequestsAreLimitedPerKeyAndAddress(t *testing.T) {
 	keys := closed(t, &cfg)
 	cfg.Rate, cfg.Burst = 0.01, 3
 	h := handler(t, cfg)
-	get := func(who, address string) *httptest.ResponseRecorder {
-		return ask(t, h, "GET", "/pipelines", bearer(keys[who]), from(address))
+	get := func(as, address string) *httptest.ResponseRecorder {
+		return ask(t, h, "GET", "/pipelines", bearer(keys[as]), from(address))
 	}
 	for i, left := range []string{"2", "1", "0"} {
 		w := get("viewer", "192.0.2.1:1000")
@@ -314,7 +314,7 @@ func TestLimitsAreOpenWithoutRedis(t *testing.T) {
 	}
 }
 
-// Keys that people chose cannot be guessed from an address; those that nobody can guess go on working there.
+// Keys that people chose cannot be guessed from an address; those that cannot be guessed continue to work there.
 func TestFailedLoginsAreLimitedPerAddress(t *testing.T) {
 	t.Parallel()
 	cfg, _ := faked(t)
@@ -387,8 +387,8 @@ func TestChangesAreAudited(t *testing.T) {
 	keys := closed(t, &cfg)
 	cfg.Audit, cfg.Keys = access.NewAudit(cfg.Client.Redis(), 0), access.NewKeys(cfg.Client.Redis())
 	h := handler(t, cfg)
-	send := func(who, method, path, body string) *httptest.ResponseRecorder {
-		return askWith(t, h, method, path, body, bearer(keys[who]), from("192.0.2.7:99"), header("X-Request-Id", "r-"+who), header("X-Forwarded-For", "6.6.6.6"))
+	send := func(as, method, path, body string) *httptest.ResponseRecorder {
+		return askWith(t, h, method, path, body, bearer(keys[as]), from("192.0.2.7:99"), header("X-Request-Id", "r-"+as), header("X-Forwarded-For", "6.6.6.6"))
 	}
 	send("viewer", "GET", "/jobs", "")
 	send("viewer", "POST", "/jobs/"+aJob+"/cancel", "")                                   // forbidden

@@ -29,7 +29,7 @@ func everything(t *testing.T) Config {
 	t.Cleanup(func() { _ = s.Close() })
 	cfg.Sites, cfg.Metrics = s, http.NotFoundHandler()
 	cfg.Keys, cfg.Audit = access.NewKeys(cfg.Client.Redis()), access.NewAudit(cfg.Client.Redis(), 0)
-	if _, _, err := cfg.Keys.Create(t.Context(), access.NewKey{Name: aJob, Role: access.Viewer}); err != nil { // for good requests
+	if _, _, err := cfg.Keys.Create(t.Context(), access.NewKey{Name: aJob, Role: access.Viewer}); err != nil { // that a request can name
 		t.Fatal(err)
 	}
 	return cfg
