@@ -46,6 +46,11 @@ type Options struct {
 	// NeedAPI makes Serve fail when another program has the address of the HTTP
 	// interface. Defaults to false: Serve warns, and continues without it.
 	NeedAPI bool
+
+	// AnyStore leaves the store as it is: it is not migrated, and may be of any
+	// schema. Only what looks at the store itself works with such a one. Defaults to
+	// false.
+	AnyStore bool
 }
 
 func (o Options) withDefaults() Options {
@@ -133,6 +138,11 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 		return err
 	}
 	o.scope.add("client", func(context.Context) error { return client.Close() })
+	if !o.opts.AnyStore {
+		if err := NewStore(client, o.opts.Logger).Open(ctx); err != nil {
+			return err
+		}
+	}
 	o.System, err = NewSystem(cfg, client, o.opts.Logger)
 	if err != nil {
 		return err

@@ -123,7 +123,7 @@ func (s *System) openJobs() (err error) {
 			return track(ctx)
 		},
 		Roles: func(ctx context.Context) (map[string]int, error) { return s.Agents.Roles(ctx) },
-		Lease: cfg.Lease, StuckAfter: cfg.StuckAfter, Timeout: cfg.Timeout, CheckEvery: cfg.CheckEvery, Keep: cmp.Or(cfg.Keep, forever),
+		Lease: cfg.Lease, StuckAfter: cfg.StuckAfter, Timeout: cfg.Timeout, CheckEvery: cfg.CheckEvery, Keep: cmp.Or(cfg.Keep, forever), KeepFor: cfg.KeepFor,
 		MaxRetries: cfg.MaxRetries, Dedupe: cfg.Dedupe, Logger: s.logger,
 	})
 	if err != nil {
@@ -149,8 +149,8 @@ func (s *System) pipelineTasks(context.Context) ([]string, error) {
 	return names, nil
 }
 
-// forever is how long jobs are kept that are kept for ever.
-const forever = 100 * 365 * 24 * time.Hour
+// forever is the Keep of jobs that are never deleted.
+const forever time.Duration = -1
 
 // staticAgents returns the agents of the settings.
 func staticAgents(list []config.Agent) []agent.Registration {

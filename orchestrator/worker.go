@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -97,7 +98,8 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 }
 
 // Connect returns a client of the Redis of the settings, or else of the
-// orchestrator that runs on the data folder. It starts nothing.
+// orchestrator that runs on the data folder. It starts nothing, and migrates a
+// store of an older release.
 func Connect(ctx context.Context, cfg config.Config) (*tasks.Client, error) {
 	url := cfg.Redis.URL
 	if url == "" {
@@ -110,5 +112,11 @@ func Connect(ctx context.Context, cfg config.Config) (*tasks.Client, error) {
 	if redisd.RefusesLogin(err) {
 		return nil, fmt.Errorf("%w; put user and password into the address, redis://user:password@host:port; the Redis that muster start runs needs no address from its own user, only --data-dir", err)
 	}
-	return client, err
+	if err != nil {
+		return nil, err
+	}
+	if err := NewStore(client, nil).Open(ctx); err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return client, nil
 }

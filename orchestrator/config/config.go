@@ -227,16 +227,17 @@ type API struct {
 
 // Jobs says how jobs of pipelines run, and what is kept of them.
 type Jobs struct {
-	Timeout       time.Duration `yaml:"timeout" range:"1m 8760h"`
-	StuckAfter    time.Duration `yaml:"stuck_after" range:"1m 168h"`
-	MaxRetries    int           `yaml:"max_retries" range:"0 1000"`
-	CheckEvery    time.Duration `yaml:"check_every" range:"1s 1h"`
-	Lease         time.Duration `yaml:"lease" range:"5s 10m"`
-	Keep          time.Duration `yaml:"keep" range:"1h 87600h" zero:"forever"`
-	Dedupe        string        `yaml:"dedupe" oneof:"allow join reject"`
-	Pipelines     string        `yaml:"pipelines"`
-	Documents     string        `yaml:"documents"`
-	MaxDocumentMB int           `yaml:"max_document_mb" range:"1 1024"`
+	Timeout       time.Duration            `yaml:"timeout" range:"1m 8760h"`
+	StuckAfter    time.Duration            `yaml:"stuck_after" range:"1m 168h"`
+	MaxRetries    int                      `yaml:"max_retries" range:"0 1000"`
+	CheckEvery    time.Duration            `yaml:"check_every" range:"1s 1h"`
+	Lease         time.Duration            `yaml:"lease" range:"5s 10m"`
+	Keep          time.Duration            `yaml:"keep" range:"1h 87600h" zero:"forever"`
+	KeepFor       map[string]time.Duration `yaml:"keep_for" range:"1h 87600h" zero:"forever" rule:"jobs"`
+	Dedupe        string                   `yaml:"dedupe" oneof:"allow join reject"`
+	Pipelines     string                   `yaml:"pipelines"`
+	Documents     string                   `yaml:"documents"`
+	MaxDocumentMB int                      `yaml:"max_document_mb" range:"1 1024"`
 }
 
 // MaxDocumentBytes is how large a document may be.

@@ -38,6 +38,8 @@ func (s setting) text() string {
 		return agentsText(v)
 	case map[string]int:
 		return pairs(v, ",", ":")
+	case map[string]time.Duration:
+		return pairs(v, ",", ":")
 	case map[string]string:
 		return pairs(v, ";", "=")
 	default:

@@ -18,6 +18,7 @@ func TestEnvironMakesTheSameSettings(t *testing.T) {
 	want.Proxies.RefreshEvery = 0
 	want.Sites.Schedule = map[string]string{"shop": "*/5 * * * *", "news": "@every 2h"}
 	want.Sites.Parallel = false
+	want.Jobs.KeepFor = map[string]time.Duration{"scrape": 0, "pipeline/failed": 90 * 24 * time.Hour}
 	want.Wait.Poll = 250 * time.Millisecond
 
 	// The child's environment begins with its parent's.

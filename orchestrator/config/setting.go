@@ -94,7 +94,7 @@ func (s setting) set(text string) error {
 			return fmt.Errorf("%s: %w", s.path, err)
 		}
 		*p = agents
-	case *map[string]int, *map[string]string:
+	case *map[string]int, *map[string]string, *map[string]time.Duration:
 		return s.setMap(text)
 	default:
 		panic(fmt.Sprintf("setting %s has a type that cannot be read: %T", s.path, p))
@@ -128,7 +128,7 @@ func (s setting) setList(values []string) error {
 	return nil
 }
 
-// setMap reads a map from one line: a:1,b:2 for numbers, and a=text;b=text
+// setMap reads a map from one line: a:1,b:2 for numbers and durations, and a=text;b=text
 // for texts, which may themselves have commas and colons.
 func (s setting) setMap(text string) error {
 	sep, is := ",", ":"
@@ -258,6 +258,8 @@ func (s setting) checkRule() []error {
 		return errs
 	case "cron":
 		return checkSchedule(s.v.Interface().(map[string]string))
+	case "jobs":
+		return checkKeepFor(s.v.Interface().(map[string]time.Duration))
 	}
 	return nil
 }
@@ -339,6 +341,12 @@ func (s setting) shown() any {
 		return mask(v)
 	case time.Duration:
 		return short(v)
+	case map[string]time.Duration:
+		out := map[string]string{}
+		for name, d := range v {
+			out[name] = short(d)
+		}
+		return out
 	case []Source:
 		out := make([]string, len(v))
 		for i, source := range v {

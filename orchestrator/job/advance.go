@@ -359,13 +359,13 @@ func (s *store) move(ctx context.Context, id string, to Status, from []Status, e
 	if err != nil {
 		return err
 	}
-	ends := 0
+	ended := ""
 	if to.Terminal() {
-		ends = 1
+		ended = endedPrefix
 	}
 	keys := append([]string{recordKey(id)}, eventKeys(id)...)
-	keys = append(keys, dayKey(now), endedKey, todoKey, cronKey, dependentsKey(id))
-	reply, err := s.run(ctx, "change job "+id, moveScript, keys, append([]any{id, statusPrefix, allowed, string(to), ends, event, data}, fields...)...)
+	keys = append(keys, dayKey(now), todoKey, cronKey, dependentsKey(id))
+	reply, err := s.run(ctx, "change job "+id, moveScript, keys, append([]any{id, statusPrefix, allowed, string(to), ended, event, data}, fields...)...)
 	if err != nil {
 		return err
 	}

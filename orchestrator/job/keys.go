@@ -48,7 +48,7 @@ func contextKey(key, value string) string { return prefix + "context:" + key + "
 // dedupeKey is a string: the newest job with this work (a hash of the request). Deleted with that job.
 func dedupeKey(work string) string { return prefix + "dedupe:" + work }
 
-// idempotencyKey is a hash of the job that a key made: job, body (a hash of the request). Expires after 24 hours.
+// idempotencyKey is a hash of the job that a key made: job, request (a hash of it). Expires after 24 hours.
 func idempotencyKey(key string) string { return prefix + "idem:" + digest(key) }
 
 // documentKey is a set of the jobs that have a document, by its hash. Vanishes with the last.
@@ -57,8 +57,14 @@ func documentKey(hash string) string { return prefix + "doc:" + hash }
 // dayKey is a hash of what happened on a day: created and the terminal states → number of jobs. Expires after 40 days.
 func dayKey(day time.Time) string { return prefix + "day:" + day.UTC().Format(time.DateOnly) }
 
-// endedKey is a sorted set of the jobs that have ended, by when (unix ms).
-const endedKey = prefix + "ended"
+// endedKey is a sorted set of the jobs of a kind that have ended in a state, by when (unix ms). A job is in it until it
+// is deleted.
+func endedKey(kind string, status Status) string { return endedPrefix + kind + ":" + string(status) }
+
+const endedPrefix = prefix + "ended:"
+
+// endedOnceKey is the sorted set of all jobs that have ended, by when (unix ms), as it was before schema 1.
+const endedOnceKey = prefix + "ended"
 
 // cronKey is a sorted set of the jobs with a cron expression, by their next time (unix ms).
 const cronKey = prefix + "cron"

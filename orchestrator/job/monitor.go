@@ -283,28 +283,3 @@ func (m *monitor) tick(ctx context.Context, id string, at int64, now time.Time) 
 	}
 	return m.rdb.ZAdd(ctx, cronKey, redis.Z{Score: float64(next.UnixMilli()), Member: id}).Err()
 }
-
-// forget deletes the jobs that ended before Keep.
-func (m *monitor) forget(ctx context.Context) error {
-	now, err := m.now(ctx)
-	if err != nil {
-		return err
-	}
-	before := strconv.FormatInt(now.Add(-m.cfg.Keep).UnixMilli(), 10)
-	ids, err := m.rdb.ZRangeByScore(ctx, endedKey, &redis.ZRangeBy{Min: "-inf", Max: before, Count: 1000}).Result()
-	if err != nil {
-		return fmt.Errorf("look for old jobs: %w", err)
-	}
-	for _, id := range ids {
-		r, err := m.read(ctx, id)
-		if errors.Is(err, ErrNotFound) {
-			err = m.rdb.ZRem(ctx, endedKey, id).Err()
-		} else if err == nil {
-			err = m.remove(ctx, id, r)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}

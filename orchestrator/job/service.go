@@ -50,10 +50,14 @@ type Config struct {
 	Timeout    time.Duration // of a job. Defaults to 168 hours.
 	MaxRetries int           // failed attempts that end an item. Defaults to 5.
 	CheckEvery time.Duration // between sweeps. Defaults to 30 seconds.
-	Keep       time.Duration // how long a job is kept after its end. Defaults to 30 days.
+	Keep       time.Duration // how long a job is kept after its end; below 0 forever. Defaults to 30 days.
 	Dedupe     string        // of requests that do not say. Defaults to DedupeJoin.
 	Backoff    time.Duration // before the first retry of an item; it doubles. Defaults to 5 seconds.
 	Logger     *slog.Logger  // Defaults to none.
+
+	// KeepFor is Keep for jobs of a "KIND", in a "STATE", or for "KIND/STATE"; 0 is forever. Of several that fit, the
+	// last of these forms counts, and KIND before STATE. Defaults to Keep for all.
+	KeepFor map[string]time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -66,7 +70,9 @@ func (c Config) withDefaults() Config {
 	set(&c.StuckAfter, time.Hour)
 	set(&c.Timeout, 168*time.Hour)
 	set(&c.CheckEvery, 30*time.Second)
-	set(&c.Keep, 30*24*time.Hour)
+	if c.Keep == 0 {
+		c.Keep = 30 * 24 * time.Hour
+	}
 	set(&c.Backoff, 5*time.Second)
 	if c.MaxRetries <= 0 {
 		c.MaxRetries = 5

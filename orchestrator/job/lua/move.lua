@@ -1,12 +1,13 @@
 -- Moves a job to another state, if it is in one of those given.
--- KEYS: common.lua, then 4 day, 5 ended, 6 todo, 7 cron, 8 the jobs that come after it.
+-- KEYS: common.lua, then 4 day, 5 todo, 6 cron, 7 the jobs that come after it.
 -- ARGV: id, prefix of the indexes by status, states that it may be in (joined with a space on both sides), new state,
--- 1 if the new state is terminal, type of the event or "", its data, then fields and values to set.
+-- prefix of the ended jobs if the new state is terminal or else "", type of the event or "", its data, then fields and
+-- values to set.
 -- A job that ends is advanced once more at once, so that its queue and its workflow end.
 -- So are the jobs that come after it.
 -- A job can end in a full Redis too: Redis rejects scripts whose first write may need memory.
 -- Returns {1, state before}, {0, its state} or {-1, ""} if there is no such job.
-local id, statuses, from, to, ends = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == "1"
+local id, statuses, from, to, ends = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] ~= ""
 local was = redis.call("HGET", RECORD, "status")
 if not was then return { -1, "" } end
 if not string.find(from, " " .. was .. " ", 1, true) then return { 0, was } end
@@ -25,11 +26,11 @@ if was ~= to then
   end
   if ends then
     day(KEYS[4], to)
+    redis.call("ZADD", ARGV[5] .. redis.call("HGET", RECORD, "kind") .. ":" .. to, now, id)
     redis.call("ZADD", KEYS[5], now, id)
-    redis.call("ZADD", KEYS[6], now, id)
-    redis.call("ZREM", KEYS[7], id)
-    for _, other in ipairs(redis.call("SMEMBERS", KEYS[8])) do
-      redis.call("ZADD", KEYS[6], now, other)
+    redis.call("ZREM", KEYS[6], id)
+    for _, other in ipairs(redis.call("SMEMBERS", KEYS[7])) do
+      redis.call("ZADD", KEYS[5], now, other)
     end
   end
 end

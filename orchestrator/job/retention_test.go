@@ -1,0 +1,198 @@
+package job_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"muster/orchestrator/job"
+	"muster/orchestrator/store"
+	"muster/tasks/redistest"
+)
+
+// keysOf returns the keys that have an id in their names.
+func keysOf(t *testing.T, rdb redis.UniversalClient, id string) []string {
+	t.Helper()
+	all, err := rdb.Keys(t.Context(), "muster:*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(key string) bool { return !strings.Contains(key, id) })
+}
+
+// Of several times to keep a job for, the most specific one counts.
+func TestJobsAreKeptByKindAndState(t *testing.T) {
+	t.Parallel()
+	const week = 7 * 24 * time.Hour
+	for name, c := range map[string]struct {
+		keep    time.Duration
+		keepFor map[string]time.Duration
+		want    string // what is kept after a week, of an ended job of each kind and state
+	}{
+		"the same for all":    {time.Hour, nil, ""},
+		"forever":             {-1, nil, "pipeline/cancelled pipeline/completed scrape/failed"},
+		"a kind":              {time.Hour, map[string]time.Duration{"scrape": 2 * week}, "scrape/failed"},
+		"a state":             {time.Hour, map[string]time.Duration{"cancelled": 2 * week}, "pipeline/cancelled"},
+		"kind before state":   {-1, map[string]time.Duration{"scrape": 2 * week, "failed": time.Hour}, "pipeline/cancelled pipeline/completed scrape/failed"},
+		"both before each":    {time.Hour, map[string]time.Duration{"pipeline/completed": 2 * week, "pipeline": time.Hour, "completed": time.Hour}, "pipeline/completed"},
+		"0 is forever":        {time.Hour, map[string]time.Duration{"pipeline": 0}, "pipeline/cancelled pipeline/completed"},
+		"only some are short": {-1, map[string]time.Duration{"pipeline/completed": time.Hour}, "pipeline/cancelled scrape/failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rdb, jump := redistest.Clock(t)
+			w := newWorld(t, rdb, func(cfg *job.Config) {
+				cfg.Keep, cfg.KeepFor = c.keep, c.keepFor
+				cfg.Kinds = map[string]job.Kind{job.KindScrape: otherKind{job.State{Status: job.Failed}}}
+			})
+			completed, cancelled := w.create(job.Request{}), job.Job{}
+			w.emit()
+			w.until(completed.ID, job.Completed)
+			cancelled = w.create(job.Request{})
+			if _, err := w.Cancel(w.ctx, cancelled.ID, false); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Track(w.ctx, "scrape_shop", job.KindScrape, "shop", time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			w.until("scrape_shop", job.Failed)
+			jump(week)
+			if err := w.Sweep(w.ctx); err != nil {
+				t.Fatal(err)
+			}
+			page, err := w.List(w.ctx, job.Filter{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var kept []string
+			for _, j := range page.Jobs {
+				kept = append(kept, j.Kind+"/"+string(j.Status))
+			}
+			slices.Sort(kept)
+			if got := strings.Join(kept, " "); got != c.want {
+				t.Errorf("kept: got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// otherKind is a kind whose jobs are all in one state.
+type otherKind struct{ state job.State }
+
+func (k otherKind) State(context.Context, string) (job.State, error) { return k.state, nil }
+func (k otherKind) Cancel(context.Context, string) error             { return errors.New("it has ended") }
+
+// With a job go its items, its queue, its events, its usage and, with the last job that has it, its document.
+func TestNothingOfADeletedJobIsLeft(t *testing.T) {
+	t.Parallel()
+	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
+		w := newWorld(t, rdb, func(cfg *job.Config) { cfg.KeepFor = map[string]time.Duration{"completed": time.Nanosecond} })
+		doc := &job.Document{Name: "a.txt", Hash: strings.Repeat("a", 64), Size: 1}
+		w.docs.files[doc.Hash] = []byte("x")
+		first := w.create(job.Request{Document: doc, Labels: []string{"red"}, Context: []byte(`{"customer":"acme"}`)})
+		w.emit("one", "two")
+		for range 2 {
+			work := w.take("validator", "v")
+			if err := w.AddUsage(w.ctx, first.ID, "v", map[string]int64{"tokens": 1}, 1); err != nil {
+				t.Fatal(err)
+			}
+			w.complete(work, job.Answer{})
+		}
+		w.until(first.ID, job.Completed)
+		second := w.create(job.Request{Document: doc})
+		for _, id := range []string{first.ID, second.ID} {
+			if id == second.ID {
+				w.emit()
+				w.until(id, job.Completed)
+			}
+			for range 2 { // the second sweep finds what the first has left for later
+				if err := w.Sweep(w.ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := w.Get(w.ctx, id); !errors.Is(err, job.ErrNotFound) {
+				t.Errorf("got %v, want that the job is gone", err)
+			}
+			left := slices.DeleteFunc(keysOf(t, rdb, id), func(key string) bool { return strings.Contains(key, ":w:"+id) }) // its workflow
+			if len(left) > 0 {
+				t.Errorf("got the keys %v, want none of the job", left)
+			}
+			want := "[" + doc.Hash + "]"
+			if id == second.ID {
+				want = "[]"
+			}
+			if got := fmt.Sprint(w.docs.names()); got != want {
+				t.Errorf("got the documents %s, want %s", got, want)
+			}
+		}
+	})
+}
+
+// Jobs that had ended before schema 1 are deleted in time, too.
+func TestJobsThatEndedBeforeSchema1AreMigrated(t *testing.T) {
+	t.Parallel()
+	redistest.Every(t, func(t *testing.T, rdb redis.UniversalClient) {
+		ctx := t.Context()
+		const old = "muster:{jobs}:ended"
+		migration := job.EndedByKind(1)
+		want := map[string]string{} // job → index
+		for i := range 1203 {
+			id, kind, status := fmt.Sprint("job-", i), job.Kinds[i%4], []string{"completed", "failed", "cancelled"}[i%3]
+			want[id] = "muster:{jobs}:ended:" + kind + ":" + status
+			_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+				p.HSet(ctx, "muster:{jobs}:j:"+id, "kind", kind, "status", status, "ended", i)
+				p.ZAdd(ctx, old, redis.Z{Score: float64(i), Member: id})
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		rdb.ZAdd(ctx, old, redis.Z{Score: 1, Member: "deleted"})
+		if n, err := migration.Count(ctx, rdb); err != nil || n != 1204 {
+			t.Errorf("count: got %d, %v, want 1204", n, err)
+		}
+		s := store.New(rdb, []store.Migration{migration}, nil)
+		for range 2 { // the second time there is nothing to do
+			if err := s.Open(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Hold(ctx, "testing", func(ctx context.Context, l *store.Lock) error {
+				if err := l.Claim(ctx, job.Slot); err != nil {
+					return err
+				}
+				return migration.Run(ctx, rdb, l)
+			}); err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			for _, kind := range job.Kinds {
+				for _, status := range job.Statuses[2:] {
+					index := "muster:{jobs}:ended:" + kind + ":" + string(status)
+					list, err := rdb.ZRangeWithScores(ctx, index, 0, -1).Result()
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, z := range list {
+						id := fmt.Sprint(z.Member)
+						if got[id] = index; id != fmt.Sprint("job-", z.Score) {
+							t.Errorf("%s ended at %v, want its own time", id, z.Score)
+						}
+					}
+				}
+			}
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("got %d jobs in indexes, want the %d that there are, each in its own", len(got), len(want))
+			}
+			if n, err := rdb.Exists(ctx, old).Result(); err != nil || n != 0 {
+				t.Errorf("the old index: got %d, %v, want that it is gone", n, err)
+			}
+		}
+	})
+}

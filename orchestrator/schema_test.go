@@ -1,0 +1,49 @@
+package orchestrator
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"muster/orchestrator/config"
+	"muster/orchestrator/job"
+	"muster/tasks/redistest"
+)
+
+// Every process that connects passes by the schema of the store.
+func TestConnectChecksTheSchema(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.Redis.URL = redistest.URL(t)
+	client, err := Connect(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if v, err := NewStore(client, nil).Version(t.Context()); err != nil || v != len(migrations) {
+		t.Errorf("fresh store: got schema %d, %v, want %d", v, err, len(migrations))
+	}
+	if err := client.Redis().HSet(t.Context(), "muster:schema", "version", 1000).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Connect(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "upgrade this program") {
+		t.Errorf("newer store: got %v, want that this program must be upgraded", err)
+	}
+}
+
+// The words of the setting jobs.keep_for are those of jobs.
+func TestSettingNamesAllKindsAndStatesOfJobs(t *testing.T) {
+	t.Parallel()
+	if !slices.Equal(config.JobKinds, job.Kinds) {
+		t.Errorf("kinds: got %v, want %v", config.JobKinds, job.Kinds)
+	}
+	var ended []string
+	for _, st := range job.Statuses {
+		if st.Terminal() {
+			ended = append(ended, string(st))
+		}
+	}
+	if !slices.Equal(config.JobStates, ended) {
+		t.Errorf("states: got %v, want %v", config.JobStates, ended)
+	}
+}

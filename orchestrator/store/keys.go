@@ -1,0 +1,13 @@
+package store
+
+// schemaKey is a hash about the store as a whole. It does not expire.
+//
+//	version         the schema: the number of the migration that was done last
+//	done:N          when migration N was done (unix ms)
+//	holder what     the process that has the lock, and what it does
+//	until token     when the lock ends unless it is renewed (unix ms); its number, which only grows
+const schemaKey = "muster:schema"
+
+// FenceKey is a string: the token of the process that may migrate, import or repair what is in a hash slot. It does not
+// expire: a process can be frozen for any time.
+func FenceKey(slot string) string { return "muster:{" + slot + "}:fence" }
