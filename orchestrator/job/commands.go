@@ -352,13 +352,22 @@ func (s *Service) Delete(ctx context.Context, id string) error {
 }
 
 func (s *Service) remove(ctx context.Context, id string, r record) error {
+	last, err := s.drop(ctx, id, r)
+	if err != nil || !last || s.cfg.Documents == nil {
+		return err
+	}
+	return s.removeDocument(ctx, r.document().Hash)
+}
+
+// drop removes a job that has ended. It reports whether no other job has its document, which stays.
+func (s *Service) drop(ctx context.Context, id string, r record) (last bool, err error) {
 	p, err := r.pipeline()
 	if err != nil {
-		return err
+		return false, err
 	}
 	if r["kind"] == KindPipeline {
 		if err := s.queue(id).Delete(ctx); err != nil {
-			return err
+			return false, err
 		}
 	}
 	none := recordKey(id)
@@ -366,8 +375,7 @@ func (s *Service) remove(ctx context.Context, id string, r record) error {
 	if r["work"] != "" {
 		dedupe = dedupeKey(r["work"])
 	}
-	d := r.document()
-	if d != nil {
+	if d := r.document(); d != nil {
 		doc = documentKey(d.Hash)
 	}
 	keys := append([]string{none}, eventKeys(id)...)
@@ -375,10 +383,7 @@ func (s *Service) remove(ctx context.Context, id string, r record) error {
 	keys = append(keys, indexes(p, r["kind"], r["name"], r.status(), r.list("labels"), json.RawMessage(r["context"]))...)
 	reply, err := s.run(ctx, "delete job "+id, removeScript, keys, id, prefix+"j:")
 	if err != nil {
-		return err
+		return false, err
 	}
-	if toInt(reply[1]) == 1 && s.cfg.Documents != nil {
-		return s.removeDocument(ctx, d.Hash)
-	}
-	return nil
+	return toInt(reply[1]) == 1, nil
 }
