@@ -2,7 +2,9 @@ package orchestrator
 
 import (
 	"log/slog"
+	"os"
 
+	"muster/orchestrator/backup"
 	"muster/orchestrator/job"
 	"muster/orchestrator/store"
 	"muster/tasks"
@@ -18,4 +20,29 @@ var migrations = []store.Migration{
 // lock. A nil logger logs nothing.
 func NewStore(client *tasks.Client, logger *slog.Logger) *store.Store {
 	return store.New(client.Redis(), migrations, logger)
+}
+
+// Backup returns what is exported and imported.
+func (s *System) Backup() backup.Store {
+	return backup.Store{
+		Schema: NewStore(s.Client, s.logger), Jobs: s.Jobs.Archive(), Agents: s.Agents, Sites: s.Sites, Files: s.Documents,
+		Pipelines: s.pipelineFiles, PipelineDir: s.cfg.Pipelines(),
+	}
+}
+
+// pipelineFiles returns the files of the pipelines that are not shipped, by name.
+func (s *System) pipelineFiles() (map[string]string, error) {
+	files := map[string]string{}
+	for _, p := range s.Pipelines.List() {
+		file := s.Pipelines.File(p.Name)
+		if file == "" {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		files[p.Name] = string(text)
+	}
+	return files, nil
 }

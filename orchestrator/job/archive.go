@@ -237,6 +237,19 @@ func (a *Archive) Items(ctx context.Context, id string, yield func(SavedItem) er
 	}
 }
 
+// Document returns the document of the job, or nil.
+func (s Saved) Document() *Document { return record{"doc": string(s.Record["doc"])}.document() }
+
+// Seed creates a job with an id, unless there is one. It reports whether it is new.
+func (a *Archive) Seed(ctx context.Context, id string, req Request) (bool, error) {
+	if _, err := a.read(ctx, id); !errors.Is(err, ErrNotFound) {
+		return false, err
+	}
+	req.Dedupe = DedupeAllow
+	_, created, err := a.service.create(ctx, id, req, "")
+	return created, err
+}
+
 // saveUsage returns usage as the hash of usageKey has it.
 func saveUsage(usage map[string]map[string]int64) []any {
 	var args []any

@@ -205,6 +205,9 @@ func (r record) check(id string) error {
 	if err := checkLabels(r.list("labels")); err != nil {
 		return fail("%w", err)
 	}
+	if d := r.document(); r["doc"] != "" && (d == nil || !isHash(d.Hash)) {
+		return fail("doc is no document with its SHA-256")
+	}
 	for _, other := range r.list("after") {
 		if err := checkID(other); err != nil {
 			return fail("after: %w", err)
@@ -223,6 +226,11 @@ func (r record) check(id string) error {
 		return fail("%w", err)
 	}
 	return nil
+}
+
+// isHash reports whether a text is a SHA-256 in hexadecimal.
+func isHash(text string) bool {
+	return len(text) == 64 && strings.Trim(text, "0123456789abcdef") == ""
 }
 
 // savedItem returns an item of the queue of a job as a backup has it.

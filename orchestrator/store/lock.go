@@ -13,9 +13,6 @@ import (
 // was being done may be half done; doing it again completes it.
 var ErrLost = errors.New("another process has taken over: this one was silent for too long; run it again")
 
-// lease is how long the lock of a process lasts that is silent, and how often it is renewed.
-const lease = 30 * time.Second
-
 // Lock is the lock of the store, held. It may be used by many goroutines.
 type Lock struct {
 	s     *Store
@@ -58,7 +55,7 @@ func (s *Store) acquire(ctx context.Context, what string, enough func() (bool, e
 	}
 	told := false
 	for {
-		v, err := scripts["acquire"].Run(ctx, s.rdb, []string{schemaKey}, fmt.Sprintf("%s.%d", host, os.Getpid()), what, s.lease.Milliseconds()).Slice()
+		v, err := scripts["acquire"].Run(ctx, s.rdb, []string{schemaKey}, fmt.Sprintf("%s.%d", host, os.Getpid()), what, s.Lease.Milliseconds()).Slice()
 		if err != nil {
 			return nil, fmt.Errorf("lock the store: %w", err)
 		}
@@ -101,14 +98,14 @@ func (l *Lock) run(ctx context.Context, fn func(context.Context, *Lock) error) e
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer stop()
 	if endErr := l.extend(ending, 0); endErr != nil && !errors.Is(endErr, ErrLost) {
-		l.s.log.WarnContext(ctx, "the lock of the store ends by itself", "in", l.s.lease, "err", endErr)
+		l.s.log.WarnContext(ctx, "the lock of the store ends by itself", "in", l.s.Lease, "err", endErr)
 	}
 	return err
 }
 
 // renew extends the lock until ctx is done or the lock is lost. When Redis does not answer, the lock ends.
 func (l *Lock) renew(ctx context.Context, lose context.CancelCauseFunc) {
-	tick := time.NewTicker(l.s.lease / 3)
+	tick := time.NewTicker(l.s.Lease / 3)
 	defer tick.Stop()
 	for last := time.Now(); ; {
 		select {
@@ -117,10 +114,10 @@ func (l *Lock) renew(ctx context.Context, lose context.CancelCauseFunc) {
 		case <-tick.C:
 		}
 		began := time.Now()
-		switch err := l.extend(ctx, l.s.lease); {
+		switch err := l.extend(ctx, l.s.Lease); {
 		case err == nil:
 			last = began
-		case errors.Is(err, ErrLost) || time.Since(last) > l.s.lease:
+		case errors.Is(err, ErrLost) || time.Since(last) > l.s.Lease:
 			lose(ErrLost)
 			return
 		}

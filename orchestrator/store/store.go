@@ -45,9 +45,12 @@ func (e *NewerError) Error() string {
 
 // Store is what the orchestrator keeps in a Redis. It may be used by many goroutines at once.
 type Store struct {
+	// Lease is how long the lock of a process lasts that is silent; it is renewed three times as often. Set it before
+	// the Store is used. Defaults to 30 seconds.
+	Lease time.Duration
+
 	rdb        redis.UniversalClient
 	migrations []Migration
-	lease      time.Duration
 	log        *slog.Logger
 }
 
@@ -61,7 +64,7 @@ func New(rdb redis.UniversalClient, migrations []Migration, log *slog.Logger) *S
 			panic(fmt.Sprintf("migration %d has the number %d", i+1, m.Version))
 		}
 	}
-	return &Store{rdb: rdb, migrations: migrations, lease: lease, log: log}
+	return &Store{Lease: 30 * time.Second, rdb: rdb, migrations: migrations, log: log}
 }
 
 // Schema is the schema that this program knows.

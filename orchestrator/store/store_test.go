@@ -186,7 +186,7 @@ func TestMigrationIsCompletedAfterADeath(t *testing.T) {
 		rdb := redistest.NewMortal(t, address, -1)
 		fill(t, rdb)
 		s := New(redistest.NewMortal(t, address, calls), moves(), nil)
-		s.lease = 50 * time.Millisecond
+		s.Lease = 50 * time.Millisecond
 		err := s.Open(t.Context())
 		if ended = err == nil; !ended && !errors.Is(err, redistest.ErrDead) && !errors.Is(err, ErrLost) {
 			t.Fatalf("after %d calls: got %v, want that the process is dead", calls, err)
@@ -218,7 +218,7 @@ func TestFrozenMigratorChangesNothingAfterAnother(t *testing.T) {
 				return run(ctx, rdb, lock)
 			}
 			first := New(frozen, list, nil)
-			first.lease = 100 * time.Millisecond
+			first.Lease = 100 * time.Millisecond
 			ended := make(chan error, 1)
 			go func() { ended <- first.Open(context.Background()) }()
 			thaw := <-began
@@ -247,7 +247,7 @@ func TestHoldIsForOneAtATime(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		s := New(rdb, moves(), nil)
-		s.lease = time.Second
+		s.Lease = time.Second
 		var inside, most atomic.Int64
 		var all sync.WaitGroup
 		for range 3 {
