@@ -28,6 +28,7 @@ func commands(env environment) []*cli.Command {
 		inspectCommand(env),
 		controlCommand(env),
 		tokensCommand(env),
+		storeCommand(env),
 		configCommand(env),
 		helpCommand(),
 	}

@@ -122,6 +122,12 @@ workers.concurrency again.`,
 // error, below the log.
 func withSystem(env environment, c *cli.Context, loaded *config.Loaded, reuse bool,
 	fn func(context.Context, *orchestrator.Orchestrator, *monitor.Display) error) error {
+	return withOptions(env, c, loaded, orchestrator.Options{Reuse: reuse}, fn)
+}
+
+// withOptions is withSystem with other options; those on what it prints are set.
+func withOptions(env environment, c *cli.Context, loaded *config.Loaded, opts orchestrator.Options,
+	fn func(context.Context, *orchestrator.Orchestrator, *monitor.Display) error) error {
 	outliveReaders() // what it has started would be left running
 	display, err := newDisplay(env, c)
 	if err != nil {
@@ -133,9 +139,8 @@ func withSystem(env environment, c *cli.Context, loaded *config.Loaded, reuse bo
 	for _, w := range loaded.Warnings {
 		log.Warn(w)
 	}
-	return orchestrator.Run(c.Context, loaded.Config, orchestrator.Options{
-		Logger: log, Display: display, Hard: env.hard, Reuse: reuse, NeedAPI: loaded.Given("api.listen"),
-	}, func(ctx context.Context, o *orchestrator.Orchestrator) error {
+	opts.Logger, opts.Display, opts.Hard, opts.NeedAPI = log, display, env.hard, loaded.Given("api.listen")
+	return orchestrator.Run(c.Context, loaded.Config, opts, func(ctx context.Context, o *orchestrator.Orchestrator) error {
 		log.Info("redis", "mode", o.Redis().Mode(), "guarantee", o.Redis().Guarantee())
 		// Without bars, the log shows what the stop waits for.
 		defer context.AfterFunc(ctx, func() {
