@@ -25,7 +25,7 @@ func NewStore(client *tasks.Client, logger *slog.Logger) *store.Store {
 // Backup returns what is exported and imported.
 func (s *System) Backup() backup.Store {
 	return backup.Store{
-		Schema: NewStore(s.Client, s.logger), Jobs: s.Jobs.Archive(), Agents: s.Agents, Sites: s.Sites, Files: s.Documents,
+		Schema: NewStore(s.Client, s.logger), Jobs: job.NewArchive(s.Jobs), Agents: s.Agents, Sites: s.Sites, Files: s.Documents,
 		Pipelines: s.pipelineFiles, PipelineDir: s.cfg.Pipelines(),
 	}
 }

@@ -133,7 +133,7 @@ func checkStore(ctx context.Context, c *cli.Context, s storeScope) error {
 		_, err := fmt.Fprintln(s.env.stdout, findingLine(f))
 		return err
 	}
-	archive := s.system.Jobs.Archive()
+	archive := job.NewArchive(s.system.Jobs)
 	if c.Bool("repair") {
 		err = s.store.Hold(ctx, "repairing the store", func(ctx context.Context, lock *store.Lock) error {
 			if err := lock.Claim(ctx, job.Slot); err != nil {

@@ -95,7 +95,7 @@ func newSite(t *testing.T, rdb redis.UniversalClient, dir string, run bool) *sit
 	schema := store.New(rdb, nil, nil)
 	schema.Lease = 50 * time.Millisecond
 	s.store = backup.Store{
-		Schema: schema, Jobs: s.jobs.Archive(), Agents: agents, Sites: s.paused, Files: s.docs, PipelineDir: s.folder,
+		Schema: schema, Jobs: job.NewArchive(s.jobs), Agents: agents, Sites: s.paused, Files: s.docs, PipelineDir: s.folder,
 		Pipelines: func() (map[string]string, error) {
 			text, err := os.ReadFile(filepath.Join(s.folder, "mine.yaml"))
 			if errors.Is(err, fs.ErrNotExist) {
@@ -217,8 +217,8 @@ func (s *site) load(text string, opts backup.ImportOptions) (backup.Imported, er
 	return backup.Import(s.ctx, s.store, strings.NewReader(text), opts)
 }
 
-// An import into an empty Redis gives back what was exported: jobs that had ended as they were, the others at work.
-func TestImportGivesBackWhatWasExported(t *testing.T) {
+// An import into an empty Redis returns what was exported: jobs that had ended as they were, the others at work.
+func TestImportReturnsWhatWasExported(t *testing.T) {
 	t.Parallel()
 	redistest.Both(t, func(t *testing.T, rdb redis.UniversalClient) {
 		from := newSite(t, rdb, t.TempDir(), true)
@@ -262,7 +262,7 @@ func TestImportGivesBackWhatWasExported(t *testing.T) {
 		}
 		if f, err := to.docs.Open(strings.Repeat("0", 64)); err == nil {
 			_ = f.Close()
-			t.Error("there is a document that nobody has stored")
+			t.Error("got a document that was not stored, want an error")
 		}
 	})
 }

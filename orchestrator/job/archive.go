@@ -23,8 +23,8 @@ type Archive struct {
 	service *Service
 }
 
-// Archive returns the archive of the jobs.
-func (s *Service) Archive() *Archive { return &Archive{s.store, s} }
+// NewArchive returns the archive of the jobs of a service.
+func NewArchive(s *Service) *Archive { return &Archive{s.store, s} }
 
 // Selection says which jobs Each selects. The zero value selects all.
 type Selection struct {

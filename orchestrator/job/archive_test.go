@@ -18,12 +18,12 @@ import (
 // copyJob restores a job of one service in another, through JSON as a backup does.
 func copyJob(ctx context.Context, t *testing.T, from, to *world, id string, opts job.RestoreOptions) error {
 	t.Helper()
-	saved, err := from.Archive().Read(ctx, id)
+	saved, err := job.NewArchive(from.Service).Read(ctx, id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var items []job.SavedItem
-	if err := from.Archive().Items(ctx, id, func(it job.SavedItem) error { items = append(items, it); return nil }); err != nil {
+	if err := job.NewArchive(from.Service).Items(ctx, id, func(it job.SavedItem) error { items = append(items, it); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	through(t, &saved)
@@ -33,7 +33,7 @@ func copyJob(ctx context.Context, t *testing.T, from, to *world, id string, opts
 			return err
 		}
 		opts.Lock = lock
-		v, err := to.Archive().Restore(ctx, saved, opts)
+		v, err := job.NewArchive(to.Service).Restore(ctx, saved, opts)
 		if err != nil {
 			return err
 		}
@@ -289,7 +289,7 @@ func TestEachReadsJobsInTheOrderOfTheirRestoring(t *testing.T) {
 		"[last first second third]":       {Since: time.Now().Add(time.Hour)},
 	} {
 		var got []string
-		if err := w.Archive().Each(w.ctx, sel, func(id string) error {
+		if err := job.NewArchive(w.Service).Each(w.ctx, sel, func(id string) error {
 			for name, known := range ids {
 				if known == id {
 					got = append(got, name)

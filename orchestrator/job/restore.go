@@ -76,7 +76,7 @@ func (a *Archive) Restore(ctx context.Context, s Saved, opts RestoreOptions) (*R
 	return v, v.queue.Delete(ctx) // what an import that was stopped has left
 }
 
-// before returns the job with the same id that is to be replaced, nil if there is none, or why the job stays out.
+// before returns the job with the same id that Commit replaces, nil if there is none, or why the job stays out.
 func (v *Restoring) before(ctx context.Context) (record, error) {
 	id := v.saved.ID
 	was, err := v.a.read(ctx, id)

@@ -276,7 +276,7 @@ func (v *verifier) missing(ctx context.Context, id string, r record, keys []stri
 	return missing, nil
 }
 
-// unfinished reports a job that has ended, but whose last step was neither done nor is to be done.
+// unfinished reports a job that has ended, but whose last step was neither done nor is due.
 func (v *verifier) unfinished(ctx context.Context, id string, r record) error {
 	if !r.status().Terminal() || r["final"] != "" {
 		return nil
@@ -291,7 +291,7 @@ func (v *verifier) unfinished(ctx context.Context, id string, r record) error {
 		}
 		return err
 	}
-	return v.found(Finding{Job: id, Key: todoKey, Problem: "has ended, and its last step is not to be done"}, func() (bool, error) {
+	return v.found(Finding{Job: id, Key: todoKey, Problem: "has ended, and its last step is not due"}, func() (bool, error) {
 		return true, v.later(ctx, id, 0)
 	})
 }

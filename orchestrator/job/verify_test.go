@@ -30,11 +30,11 @@ func (w *world) verify(repair bool) []string {
 			if err := lock.Claim(ctx, job.Slot); err != nil {
 				return err
 			}
-			_, err := w.Archive().Verify(ctx, lock, report)
+			_, err := job.NewArchive(w.Service).Verify(ctx, lock, report)
 			return err
 		})
 	} else {
-		_, err = w.Archive().Verify(w.ctx, nil, report)
+		_, err = job.NewArchive(w.Service).Verify(w.ctx, nil, report)
 	}
 	if err != nil {
 		w.t.Fatal(err)
@@ -75,7 +75,7 @@ func TestDamageIsFoundAndRepaired(t *testing.T) {
 			return f.rdb.HIncrBy(f.ctx, "muster:wq:{job:"+f.open+"}:counts", "queued", 3).Err()
 		}, "queued, recounted"},
 		"document without the job":    {func(f fixture) error { return f.rdb.SAdd(f.ctx, p+"doc:"+f.doc, "gone").Err() }, p + "doc:" + strings.Repeat("a", 64) + " lists a job that does not exist"},
-		"its last step was forgotten": {func(f fixture) error { return f.rdb.HDel(f.ctx, p+"j:"+f.ended, "final").Err() }, "its last step is not to be done"},
+		"its last step was forgotten": {func(f fixture) error { return f.rdb.HDel(f.ctx, p+"j:"+f.ended, "final").Err() }, "its last step is not due"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			both(t, nil, func(w *world) {
@@ -112,7 +112,7 @@ func TestOlderLockChangesNothing(t *testing.T) {
 	both(t, nil, func(w *world) {
 		rdb := w.client.Redis()
 		j := w.create(job.Request{Prompt: "x"})
-		saved, err := w.Archive().Read(w.ctx, j.ID)
+		saved, err := job.NewArchive(w.Service).Read(w.ctx, j.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestOlderLockChangesNothing(t *testing.T) {
 			if err := lock.Claim(ctx, job.Slot); err != nil {
 				return err
 			}
-			v, err := w.Archive().Restore(ctx, saved, job.RestoreOptions{Lock: lock})
+			v, err := job.NewArchive(w.Service).Restore(ctx, saved, job.RestoreOptions{Lock: lock})
 			if err != nil {
 				return err
 			}
@@ -132,7 +132,7 @@ func TestOlderLockChangesNothing(t *testing.T) {
 			if err := v.Commit(ctx); !errors.Is(err, store.ErrLost) {
 				t.Errorf("restore: got %v, want %v", err, store.ErrLost)
 			}
-			if _, err := w.Archive().Verify(ctx, lock, func(job.Finding) error { return nil }); !errors.Is(err, store.ErrLost) {
+			if _, err := job.NewArchive(w.Service).Verify(ctx, lock, func(job.Finding) error { return nil }); !errors.Is(err, store.ErrLost) {
 				t.Errorf("repair: got %v, want %v", err, store.ErrLost)
 			}
 			rdb.ZAdd(ctx, "muster:{jobs}:ended", redis.Z{Score: 1, Member: j.ID})

@@ -64,7 +64,7 @@ func (s *Store) acquire(ctx context.Context, what string, enough func() (bool, e
 		}
 		if !told {
 			told = true
-			s.log.InfoContext(ctx, "waiting for another process", "process", v[1], "does", v[2])
+			s.log.WarnContext(ctx, "waiting for another process", "process", v[1], "does", v[2])
 		}
 		left, _ := v[3].(int64)
 		t := time.NewTimer(min(max(time.Duration(left)*time.Millisecond, time.Millisecond), 200*time.Millisecond))

@@ -201,7 +201,7 @@ func TestMigrationIsCompletedAfterADeath(t *testing.T) {
 	}
 }
 
-// A process that was frozen while it migrated, and goes on after another has taken over, changes nothing.
+// A process that was frozen while it migrated, and continues after another has taken over, changes nothing.
 func TestFrozenMigratorChangesNothingAfterAnother(t *testing.T) {
 	t.Parallel()
 	for name, address := range map[string]string{"redis": redistest.URL(t), "miniredis": redistest.MiniURL(t)} {

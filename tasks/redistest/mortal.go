@@ -22,7 +22,7 @@ type Mortal struct {
 	left     atomic.Int64  // calls until it dies
 	calls    atomic.Int64  // so far
 	mu       sync.Mutex    // guards frozen
-	frozen   chan struct{} // closed when it goes on; nil unless it is frozen
+	frozen   chan struct{} // closed when it continues; nil unless it is frozen
 }
 
 // NewMortal returns a client of the Redis at an address, as from [URL]. Redis

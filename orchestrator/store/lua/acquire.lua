@@ -1,4 +1,4 @@
--- Takes the lock of the store if nobody has it.
+-- Takes the lock of the store if it is free.
 -- KEYS: 1 schema. ARGV: holder, what it does, ms that the lock lasts.
 -- Returns {token} if it was taken, else {0, holder, what it does, ms until its lock ends}.
 local time = redis.call("TIME")
