@@ -92,10 +92,8 @@ func newSite(t *testing.T, rdb redis.UniversalClient, dir string, run bool) *sit
 	if err != nil {
 		t.Fatal(err)
 	}
-	schema := store.New(rdb, nil, nil)
-	schema.Lease = 50 * time.Millisecond
 	s.store = backup.Store{
-		Schema: schema, Jobs: job.NewArchive(s.jobs), Agents: agents, Sites: s.paused, Files: s.docs, PipelineDir: s.folder,
+		Schema: store.New(rdb, nil, nil), Jobs: job.NewArchive(s.jobs), Agents: agents, Sites: s.paused, Files: s.docs, PipelineDir: s.folder,
 		Pipelines: func() (map[string]string, error) {
 			text, err := os.ReadFile(filepath.Join(s.folder, "mine.yaml"))
 			if errors.Is(err, fs.ErrNotExist) {
@@ -295,6 +293,7 @@ func TestKilledImportIsRepeated(t *testing.T) {
 	for calls, done := 1, false; !done; calls += 2 {
 		address, dir := redistest.MiniURL(t), t.TempDir()
 		dying := newSite(t, redistest.NewMortal(t, address, calls), dir, false)
+		dying.store.Schema.Lease = 50 * time.Millisecond // so that the next one need not wait for long
 		_, err := dying.load(text, backup.ImportOptions{})
 		if done = err == nil; !done && !errors.Is(err, redistest.ErrDead) && !errors.Is(err, store.ErrLost) && !errors.Is(err, context.Canceled) {
 			t.Fatalf("after %d calls: got %v, want that the process is dead", calls, err)
@@ -324,10 +323,12 @@ func TestFrozenImportAddsNothingAfterAnother(t *testing.T) {
 	address := redistest.MiniURL(t)
 	frozen := redistest.NewMortal(t, address, -1)
 	slow := newSite(t, frozen, t.TempDir(), false)
+	slow.store.Schema.Lease = time.Second
 	read, write := io.Pipe()
 	result := make(chan error, 1)
 	go func() {
 		_, err := backup.Import(slow.ctx, slow.store, read, backup.ImportOptions{})
+		_ = read.Close() // so that no write waits for it
 		result <- err
 	}()
 	if _, err := io.WriteString(write, strings.Join(lines[:end], "")); err != nil {
@@ -347,7 +348,6 @@ func TestFrozenImportAddsNothingAfterAnother(t *testing.T) {
 	if err := <-result; !errors.Is(err, store.ErrLost) {
 		t.Errorf("got %v, want %v", err, store.ErrLost)
 	}
-	_ = read.Close()
 	if _, err := to.jobs.Get(to.ctx, ended); !errors.Is(err, job.ErrNotFound) {
 		t.Errorf("got %v, want that the job stays deleted", err)
 	}

@@ -218,7 +218,7 @@ func TestFrozenMigratorChangesNothingAfterAnother(t *testing.T) {
 				return run(ctx, rdb, lock)
 			}
 			first := New(frozen, list, nil)
-			first.Lease = 100 * time.Millisecond
+			first.Lease = time.Second
 			ended := make(chan error, 1)
 			go func() { ended <- first.Open(context.Background()) }()
 			thaw := <-began
