@@ -16,6 +16,7 @@ type Saved struct {
 	URL        string            `json:"url,omitempty"`
 	Labels     map[string]string `json:"labels,omitempty"`
 	Draining   bool              `json:"draining,omitempty"`
+	Owner      string            `json:"owner,omitempty"` // who may act for it; empty: any agent
 	Registered time.Time         `json:"registered"`
 	Secret     string            `json:"secret,omitempty"` // signs what is pushed to it
 }
@@ -27,6 +28,10 @@ func (s *Service) Saved(ctx context.Context, secrets bool) ([]Saved, error) {
 	if err != nil {
 		return nil, err
 	}
+	owners, err := s.rdb.HGetAll(ctx, s.keys.owners()).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read the owners of agents: %w", err)
+	}
 	var out []Saved
 	for _, a := range all {
 		if a.Static {
@@ -34,7 +39,7 @@ func (s *Service) Saved(ctx context.Context, secrets bool) ([]Saved, error) {
 		}
 		one := Saved{
 			ID: a.ID, Name: a.Name, Roles: a.Roles, Capacity: a.Capacity, URL: a.URL, Labels: a.Labels, Draining: a.State == StateDraining,
-			Registered: a.Registered,
+			Registered: a.Registered, Owner: owners[a.ID],
 		}
 		if secrets {
 			one.Secret = a.secret
@@ -63,7 +68,7 @@ func (s *Service) Restore(ctx context.Context, a Saved) (bool, error) {
 			return false, err
 		}
 	}
-	if _, err := s.store(ctx, rec, a.ID, false); err != nil {
+	if _, err := s.store(ctx, rec, a.ID, a.Owner, false); err != nil {
 		return false, err
 	}
 	if a.Draining {
