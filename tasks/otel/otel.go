@@ -6,9 +6,20 @@
 //
 //	mux.Use(otel.Middleware(client, otel.Config{}))
 //
-// Each attempt at a task is a span, a child of the sender's span. It has links to the spans of the tasks that it comes
-// after and to that of the attempt before it, also if they ran in other processes. Errors are recorded, but not the
-// errors of [tasks.Again], of [tasks.ResultPending] and of a worker that stops. The context of the handler has the span.
+// # Spans
+//
+// Each attempt at a task is a span of kind consumer with the name of the task. It is a child of the sender's span; in a
+// workflow that was sent without a trace, of the span of the first attempt that began, so that a workflow is one trace.
+// It has links to the spans of the tasks that it comes after and to that of the attempt before it, also if they ran in
+// other processes. The context of the handler has the span.
+//
+// Its attributes are those of the semantic conventions for messaging, version 1.43: messaging.system (muster),
+// messaging.operation.type and messaging.operation.name (process), messaging.destination.name (the queue),
+// messaging.message.id (the idempotency key), messaging.message.conversation_id (the workflow), messaging.client.id (the
+// worker) and error.type; and muster.workflow, muster.node, muster.worker and muster.attempt.
+//
+// Errors are recorded, but not the errors of [tasks.Again], of [tasks.ResultPending] and of a worker that stops: these
+// are events.
 //
 // Only programs that import this package depend on OpenTelemetry.
 package otel
@@ -20,10 +31,12 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	upstream "go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
 	"muster/tasks"
@@ -49,6 +62,9 @@ const (
 // format is the W3C Trace Context.
 var format = propagation.TraceContext{}
 
+// traceparent is the header of format that names a span.
+const traceparent = "traceparent"
+
 // Trace returns an option of Send that adds the trace of ctx to the headers of the workflow.
 func Trace(ctx context.Context) tasks.SendOption {
 	headers := propagation.MapCarrier{}
@@ -57,7 +73,9 @@ func Trace(ctx context.Context) tasks.SendOption {
 }
 
 // Middleware returns a middleware for [tasks.Mux.Use] that makes a span for each attempt. Links are found through the
-// Redis of client; while Redis does not answer, spans have no links.
+// Redis of client, by one call for an attempt that is sampled and none for one that is not; workflows that were sent
+// without a trace cost a call more. While Redis does not answer, spans have no links, and tasks wait for it up to two
+// seconds.
 func Middleware(client *tasks.Client, cfg Config) tasks.Middleware {
 	if cfg.Provider == nil {
 		cfg.Provider = upstream.GetTracerProvider()
@@ -80,24 +98,34 @@ type tracing struct {
 
 func (t *tracing) run(ctx context.Context, info tasktype.Info, next func(context.Context) error) (err error) {
 	ctx = format.Extract(ctx, propagation.MapCarrier(info.Headers))
+	first := false // no attempt of the workflow has had a span
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		ctx, first = t.join(ctx, info)
+	}
 	ctx, span := t.tracer.Start(ctx, info.Task,
 		trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithLinks(t.links(ctx, info)...),
 		trace.WithAttributes(
-			attribute.String("messaging.system", "muster"),
-			attribute.String("messaging.destination.name", info.Queue),
-			attribute.String("messaging.message.id", info.Key),
+			semconv.MessagingSystemKey.String("muster"),
+			semconv.MessagingOperationTypeProcess,
+			semconv.MessagingOperationName("process"),
+			semconv.MessagingDestinationName(info.Queue),
+			semconv.MessagingMessageID(info.Key),
+			semconv.MessagingMessageConversationID(info.Workflow),
+			semconv.MessagingClientID(info.Worker),
 			attribute.String("muster.workflow", info.Workflow),
 			attribute.String("muster.node", info.Node),
 			attribute.String("muster.worker", info.Worker),
 			attribute.Int("muster.attempt", info.Attempt),
 		))
-	t.keep(ctx, info)
+	if span.IsRecording() || first {
+		t.link(ctx, span, info, first)
+	}
 	defer func() {
 		p := recover()
 		switch {
 		case p != nil:
 			span.RecordError(fmt.Errorf("panic: %v", p), trace.WithStackTrace(true))
+			span.SetAttributes(semconv.ErrorTypeKey.String("panic"))
 			span.SetStatus(codes.Error, "panic")
 		case tasks.IsPending(err):
 			span.AddEvent("waits for an answer from outside")
@@ -105,6 +133,7 @@ func (t *tracing) run(ctx context.Context, info tasktype.Info, next func(context
 			span.AddEvent("called again later")
 		case err != nil:
 			span.RecordError(err)
+			span.SetAttributes(semconv.ErrorType(err))
 			span.SetStatus(codes.Error, err.Error())
 		}
 		span.End()
@@ -115,48 +144,58 @@ func (t *tracing) run(ctx context.Context, info tasktype.Info, next func(context
 	return next(ctx)
 }
 
-// links returns links to the spans of the tasks that this one comes after, and to that of its attempt before.
-func (t *tracing) links(ctx context.Context, info tasktype.Info) []trace.Link {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// join returns a context with the span that the attempts of a workflow without a trace are children of. It reports
+// whether there is none yet: then that of this attempt is it.
+func (t *tracing) join(ctx context.Context, info tasktype.Info) (_ context.Context, first bool) {
+	asking, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	nodes, err := tasks.Predecessors(ctx, t.cfg.MaxLinks)
+	text, err := t.client.Redis().HGet(asking, traceKey(info.Workflow), rootField).Result()
+	if errors.Is(err, redis.Nil) {
+		return ctx, true
+	}
 	if err != nil {
-		t.cfg.Logger.Warn("span has no links", "workflow", info.Workflow, "node", info.Node, "error", err)
-		return nil
+		t.cfg.Logger.WarnContext(ctx, "span has a trace of its own", "workflow", info.Workflow, "node", info.Node, "error", err)
+		return ctx, false
 	}
-	nodes = append(nodes, info.Node)
-	parents, err := t.client.Redis().HMGet(ctx, traceKey(info.Workflow), nodes...).Result()
-	if err != nil {
-		t.cfg.Logger.Warn("span has no links", "workflow", info.Workflow, "node", info.Node, "error", err)
-		return nil
-	}
-	var out []trace.Link
-	for i, p := range parents {
-		text, ok := p.(string)
-		if !ok {
-			continue
-		}
-		sc := trace.SpanContextFromContext(format.Extract(context.Background(), propagation.MapCarrier{"traceparent": text}))
-		if sc.IsValid() {
-			out = append(out, trace.Link{SpanContext: sc, Attributes: []attribute.KeyValue{attribute.String("muster.node", nodes[i])}})
-		}
-	}
-	return out
+	return format.Extract(ctx, propagation.MapCarrier{traceparent: text}), false
 }
 
-// keep stores the span of ctx, for the links of the tasks that come after it.
-func (t *tracing) keep(ctx context.Context, info tasktype.Info) {
-	headers := propagation.MapCarrier{}
-	format.Inject(ctx, headers)
-	if headers["traceparent"] == "" {
+// link links the span of ctx to those of the tasks that its task comes after, and to that of its attempt before. It
+// stores the span for those that come after it, and, if it is the first of the workflow, as the parent of all others.
+func (t *tracing) link(ctx context.Context, span trace.Span, info tasktype.Info, first bool) {
+	own := propagation.MapCarrier{}
+	format.Inject(ctx, own)
+	asking, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	key := traceKey(info.Workflow)
+	pipe := t.client.Redis().Pipeline()
+	var nodes []string
+	var before *redis.SliceCmd
+	if span.IsRecording() {
+		var err error
+		if nodes, err = tasks.Predecessors(asking, t.cfg.MaxLinks); err != nil {
+			t.cfg.Logger.WarnContext(ctx, "span is not linked", "workflow", info.Workflow, "node", info.Node, "error", err)
+		}
+		nodes = append(nodes, info.Node)
+		before = pipe.HMGet(asking, key, nodes...)
+		pipe.HSet(asking, key, info.Node, own[traceparent])
+	}
+	if first {
+		pipe.HSetNX(asking, key, rootField, own[traceparent])
+	}
+	pipe.PExpire(asking, key, keepFor)
+	if _, err := pipe.Exec(asking); err != nil {
+		t.cfg.Logger.WarnContext(ctx, "span is not linked", "workflow", info.Workflow, "node", info.Node, "error", err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	pipe := t.client.Redis().Pipeline()
-	pipe.HSet(ctx, traceKey(info.Workflow), info.Node, headers["traceparent"])
-	pipe.PExpire(ctx, traceKey(info.Workflow), keepFor)
-	if _, err := pipe.Exec(ctx); err != nil {
-		t.cfg.Logger.Warn("span cannot be linked to", "workflow", info.Workflow, "node", info.Node, "error", err)
+	if before == nil {
+		return
+	}
+	for i, v := range before.Val() {
+		text, _ := v.(string)
+		sc := trace.SpanContextFromContext(format.Extract(context.Background(), propagation.MapCarrier{traceparent: text}))
+		if sc.IsValid() {
+			span.AddLink(trace.Link{SpanContext: sc, Attributes: []attribute.KeyValue{attribute.String("muster.node", nodes[i])}})
+		}
 	}
 }

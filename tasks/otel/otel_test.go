@@ -217,3 +217,86 @@ func TestSpansOfAFleetOnRedis(t *testing.T) {
 		t.Errorf("the join has %d links, expected the 5 that it may have", len(last.Links))
 	}
 }
+
+func TestWorkflowWithoutATraceIsOneTrace(t *testing.T) {
+	t.Parallel()
+	f, _, exporter := fleet(t)
+	if _, err := taskstest.Do(f, tasks.Chord(tasks.Map(count.S(2), inc), sum)); err != nil {
+		t.Fatal(err)
+	}
+	spans := exporter.GetSpans()
+	if len(spans) != 4 {
+		t.Fatalf("%d spans, want 4", len(spans))
+	}
+	first := spans[0]
+	if first.Parent.IsValid() {
+		t.Errorf("the first span has the parent %v", first.Parent)
+	}
+	for _, s := range spans[1:] {
+		if s.Parent.SpanID() != first.SpanContext.SpanID() || s.SpanContext.TraceID() != first.SpanContext.TraceID() {
+			t.Errorf("span %s is a child of %v, want the first span %v", s.Name, s.Parent, first.SpanContext)
+		}
+	}
+}
+
+// A trace that is not sampled stays so in all tasks, and needs no Redis when its sender has decided that.
+func TestUnsampledWorkflows(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		parent bool
+		keys   int
+	}{"decided by the sender": {true, 0}, "decided by the first task": {false, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			exporter := tracetest.NewInMemoryExporter()
+			provider := trace.NewTracerProvider(trace.WithSyncer(exporter), trace.WithSampler(trace.ParentBased(trace.NeverSample())))
+			var f *taskstest.Fleet
+			mux := tasks.NewMux()
+			mux.Use(func(ctx context.Context, info tasktype.Info, next func(context.Context) error) error {
+				return otel.Middleware(f.Client(), otel.Config{Provider: provider})(ctx, info, next)
+			})
+			traces := map[string]bool{}
+			tasks.Handle(mux, inc, func(ctx context.Context, n int) (int, error) {
+				traces[api.SpanContextFromContext(ctx).TraceID().String()] = true
+				return n + 1, nil
+			})
+			f = taskstest.New(t, mux)
+			ctx := t.Context()
+			if c.parent {
+				ctx, _ = provider.Tracer("test").Start(ctx, "sender")
+			}
+			if _, err := taskstest.Do(f, tasks.Chain(inc.S(1), inc), otel.Trace(ctx)); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(exporter.GetSpans()); n != 0 {
+				t.Errorf("%d spans, want none", n)
+			}
+			if len(traces) != 1 {
+				t.Errorf("the tasks had the traces %v, want one", traces)
+			}
+			keys, err := f.Client().Redis().Keys(t.Context(), "muster:trace:*").Result()
+			if err != nil || len(keys) != c.keys {
+				t.Errorf("Redis has the keys %v (%v), want %d", keys, err, c.keys)
+			}
+		})
+	}
+}
+
+func TestAttributesFollowTheConventions(t *testing.T) {
+	t.Parallel()
+	f, _, exporter := fleet(t)
+	_, _ = taskstest.Do(f, bad.S(1), tasks.ID("w1"))
+	s := exporter.GetSpans()[0]
+	if s.SpanKind != api.SpanKindConsumer {
+		t.Errorf("its kind is %v", s.SpanKind)
+	}
+	for name, want := range map[string]string{
+		"messaging.system": "muster", "messaging.operation.type": "process", "messaging.operation.name": "process",
+		"messaging.destination.name": "default", "messaging.message.id": "w1.0", "messaging.message.conversation_id": "w1",
+		"error.type": "*errors.errorString", "muster.workflow": "w1", "muster.node": "0", "muster.attempt": "1",
+	} {
+		if got := attr(s.Attributes, name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
