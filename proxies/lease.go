@@ -218,7 +218,7 @@ func (ls *leases) flushNow() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := ls.flush(ctx); err != nil {
-		ls.logger.Warn("reports on proxies could not be written", "err", err)
+		ls.logger.WarnContext(ctx, "reports on proxies could not be written", "err", err)
 	}
 }
 
@@ -245,7 +245,7 @@ func (ls *leases) flush(ctx context.Context) error {
 func (ls *leases) write(ctx context.Context, scope string, list []report) error {
 	dead, err := ls.store.report(ctx, scope, ls.maxFails, list)
 	if len(dead) > 0 {
-		ls.logger.Info("proxies failed too often and were removed from the pool", "count", len(dead))
+		ls.logger.InfoContext(ctx, "proxies failed too often and were removed from the pool", "count", len(dead))
 		ls.view.dropAll(dead)
 	}
 	return err

@@ -98,7 +98,7 @@ func (p *Pool) Pick(ctx context.Context, o PickOptions) (*Lease, error) {
 func (p *Pool) refreshForPick(ctx context.Context, o *PickOptions) error {
 	err := p.view.refresh(ctx, []string{o.Site, o.scope()}, false)
 	if err != nil && ctx.Err() == nil && !p.view.empty() {
-		p.cfg.Logger.Warn("the pool cannot be read; using the copy of this process", "err", err)
+		p.cfg.Logger.WarnContext(ctx, "the pool cannot be read; using the copy of this process", "err", err)
 		return nil
 	}
 	return err

@@ -250,7 +250,7 @@ func (s *Service) RegisterAround(mux *tasks.Mux, check func(context.Context, []C
 func (s *Service) fetch(ctx context.Context, in FetchInput) (source.List, error) {
 	list, err := s.read(ctx, in)
 	if failed := s.cfg.Pool.yields.recordRead(ctx, tasks.InfoFrom(ctx).Workflow, list, err); failed != nil {
-		s.cfg.Logger.Warn("the yield of a source cannot be recorded", "source", list.Source, "err", failed)
+		s.cfg.Logger.WarnContext(ctx, "the yield of a source cannot be recorded", "source", list.Source, "err", failed)
 	}
 	if err != nil {
 		if errors.Is(err, source.ErrEmpty) || errors.Is(err, errRefused) {
@@ -258,7 +258,7 @@ func (s *Service) fetch(ctx context.Context, in FetchInput) (source.List, error)
 		}
 		return list, err
 	}
-	s.cfg.Logger.Info("read a source", "source", list.Source, "candidates", len(list.Candidates), "rejects", list.Rejects)
+	s.cfg.Logger.InfoContext(ctx, "read a source", "source", list.Source, "candidates", len(list.Candidates), "rejects", list.Rejects)
 	return list, nil
 }
 
@@ -269,7 +269,7 @@ func (s *Service) merge(ctx context.Context, outcomes []tasks.Outcome[source.Lis
 	for _, o := range outcomes {
 		if o.Err != nil {
 			reasons = append(reasons, o.Err.Message)
-			s.cfg.Logger.Warn("a source cannot be read", "err", o.Err.Message)
+			s.cfg.Logger.WarnContext(ctx, "a source cannot be read", "err", o.Err.Message)
 			continue
 		}
 		lists = append(lists, o.Value)
@@ -289,7 +289,7 @@ func (s *Service) merge(ctx context.Context, outcomes []tasks.Outcome[source.Lis
 		return nil, err
 	}
 	if len(candidates) > maxCandidates {
-		s.cfg.Logger.Warn("more candidates than a refresh checks; the rest is left", "candidates", len(candidates), "checked", maxCandidates)
+		s.cfg.Logger.WarnContext(ctx, "more candidates than a refresh checks; the rest is left", "candidates", len(candidates), "checked", maxCandidates)
 		candidates = candidates[:maxCandidates]
 	}
 	tasks.PublishKey(ctx, "candidates", strconv.Itoa(len(candidates)))
@@ -402,7 +402,7 @@ func (s *Service) publish(ctx context.Context, outcomes []tasks.Outcome[Tally]) 
 	report.Stale = report.Accepted == 0 && live > 0
 	status := Status{RefreshedAt: time.Now(), Stale: report.Stale, Candidates: report.Candidates, Alive: report.Alive, Usable: report.Usable}
 	if report.Stale {
-		s.cfg.Logger.Warn("the refresh found no proxy; the old pool stays, marked stale", "live", live)
+		s.cfg.Logger.WarnContext(ctx, "the refresh found no proxy; the old pool stays, marked stale", "live", live)
 	}
 	if err := pool.store.setStatus(ctx, status); err != nil {
 		return report, err
@@ -420,6 +420,6 @@ func (s *Service) publish(ctx context.Context, outcomes []tasks.Outcome[Tally]) 
 		return report, err
 	}
 	tasks.PublishKey(ctx, "result_count", strconv.Itoa(report.Usable))
-	s.cfg.Logger.Info("refreshed the proxies", "checked", report.Checked, "alive", report.Alive, "usable", report.Usable, "live", live)
+	s.cfg.Logger.InfoContext(ctx, "refreshed the proxies", "checked", report.Checked, "alive", report.Alive, "usable", report.Usable, "live", live)
 	return report, nil
 }

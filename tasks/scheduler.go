@@ -151,7 +151,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		if now := time.Now(); !now.Before(renew) {
 			theirs, err := s.lead(ctx, entries, now.Add(ahead))
 			if err != nil && ctx.Err() == nil {
-				s.cfg.Logger.Warn("schedule cannot be read; trying again", "error", err)
+				s.cfg.Logger.WarnContext(ctx, "schedule cannot be read; trying again", "error", err)
 			}
 			if err == nil {
 				// Redis answered about half a round trip ago; the error is at most that half.
@@ -182,7 +182,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		names = append(names, e.name)
 	}
 	if err := s.client.eng.Schedule.Resign(bye, s.cfg.Name, names); err != nil {
-		s.cfg.Logger.Warn("schedule was not handed over; another scheduler takes over after the lease", "error", err)
+		s.cfg.Logger.WarnContext(ctx, "schedule was not handed over; another scheduler takes over after the lease", "error", err)
 	}
 	return nil
 }
@@ -205,7 +205,7 @@ func (s *Scheduler) lead(ctx context.Context, entries []*entry, now time.Time) (
 	}
 	for i, e := range entries {
 		if e.lease.Token == 0 && leases[i].Token > 0 {
-			s.cfg.Logger.Debug("scheduler leads", "scheduler", s.cfg.Name, "schedule", e.name, "token", leases[i].Token)
+			s.cfg.Logger.DebugContext(ctx, "scheduler leads", "scheduler", s.cfg.Name, "schedule", e.name, "token", leases[i].Token)
 		}
 		e.lease = leases[i]
 	}
@@ -229,7 +229,7 @@ func (s *Scheduler) look(ctx context.Context, e *entry, now time.Time) time.Time
 	if due.IsZero() {
 		t.At = now
 		t.Error = "no scheduler was running in time"
-		s.cfg.Logger.Warn("ticks were missed", "schedule", e.name, "ticks", missed)
+		s.cfg.Logger.WarnContext(ctx, "ticks were missed", "schedule", e.name, "ticks", missed)
 	} else if !s.send(ctx, e, &t, now) {
 		if e.lease.Token == 0 {
 			return now.Add(s.cfg.Lease)
@@ -240,7 +240,7 @@ func (s *Scheduler) look(ctx context.Context, e *entry, now time.Time) time.Time
 	switch {
 	case err != nil && ctx.Err() == nil:
 		// The tick was sent; because of its id, sending it again does nothing.
-		s.cfg.Logger.Warn("tick was not recorded", "schedule", e.name, "tick", t.At, "error", err)
+		s.cfg.Logger.WarnContext(ctx, "tick was not recorded", "schedule", e.name, "tick", t.At, "error", err)
 		return s.hold(e, now)
 	case !ok:
 		e.lease.Token = 0
@@ -287,18 +287,18 @@ func (s *Scheduler) send(ctx context.Context, e *entry, t *store.Tick, now time.
 	id, how, err := s.client.eng.Sender.SendTick(ctx, work.work(), o, now.Sub(t.At), e.lease.Until)
 	switch {
 	case errors.Is(err, store.ErrLate):
-		s.cfg.Logger.Warn("tick was not sent in time; another scheduler may have taken over", "schedule", e.name, "tick", t.At)
+		s.cfg.Logger.WarnContext(ctx, "tick was not sent in time; another scheduler may have taken over", "schedule", e.name, "tick", t.At)
 		e.lease.Token = 0
 		return false
 	case err != nil:
 		if ctx.Err() == nil {
-			s.cfg.Logger.Error("scheduled work was not sent", "schedule", e.name, "tick", t.At, "error", err)
+			s.cfg.Logger.ErrorContext(ctx, "scheduled work was not sent", "schedule", e.name, "tick", t.At, "error", err)
 		}
 		s.hold(e, now)
 		return false
 	case how == engine.TickBlocked:
 		t.Missed, t.Error = t.Missed+1, "an earlier workflow is still running: "+id
-		s.cfg.Logger.Info("tick was skipped: an earlier workflow is still running", "schedule", e.name, "tick", t.At, "workflow", id)
+		s.cfg.Logger.InfoContext(ctx, "tick was skipped: an earlier workflow is still running", "schedule", e.name, "tick", t.At, "workflow", id)
 		return true
 	}
 	t.Workflow = id

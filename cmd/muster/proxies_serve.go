@@ -71,7 +71,7 @@ func serveProxies(env environment, c *cli.Context) error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		var running sync.WaitGroup
 		running.Go(func() { o.Proxies.Keep(ctx) })
-		logger := newLogger(env, env.stderr, config.Log{Level: "warn"})
+		logger := newLogger(env, env.stderr, loaded.Log)
 		cfg := loaded.Proxies
 		pool := proxies.NewPool(proxies.PoolConfig{
 			Redis: o.Client.Redis(), MaxInFlight: cfg.MaxInFlight, Filter: loaded.ProxyFilter(), Logger: logger,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/internal/logctx"
 	"muster/orchestrator/config"
 	"muster/orchestrator/monitor"
 )
@@ -82,7 +83,8 @@ func given(c *cli.Context, name string) (string, bool) {
 	return "", false
 }
 
-// newLogger returns a logger that writes to w.
+// newLogger returns a logger that writes to w. Lines have the ids of their context. In JSON a duration is a number of
+// milliseconds, with _ms behind its name.
 func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(strings.ToUpper(cfg.Level))); err != nil {
@@ -90,7 +92,13 @@ func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
 	}
 	opts := &slog.HandlerOptions{Level: level}
 	if cfg.Format == "json" || cfg.Format == "auto" && !env.terminal() {
-		return slog.New(slog.NewJSONHandler(w, opts))
+		opts.ReplaceAttr = func(_ []string, a slog.Attr) slog.Attr {
+			if a.Value.Kind() == slog.KindDuration {
+				return slog.Float64(a.Key+"_ms", float64(a.Value.Duration().Microseconds())/1e3)
+			}
+			return a
+		}
+		return slog.New(logctx.Handler(slog.NewJSONHandler(w, opts)))
 	}
 	opts.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
 		if len(groups) == 0 && a.Key == slog.TimeKey {
@@ -98,7 +106,7 @@ func newLogger(env environment, w io.Writer, cfg config.Log) *slog.Logger {
 		}
 		return a
 	}
-	return slog.New(slog.NewTextHandler(w, opts))
+	return slog.New(logctx.Handler(slog.NewTextHandler(w, opts)))
 }
 
 // progressFlag is for commands that show their progress.

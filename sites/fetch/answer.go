@@ -27,7 +27,7 @@ func (c *Client) statusError(ctx context.Context, rawURL, kind string, res *http
 			return fail(RateLimited, 0) // another session may retry
 		}
 		if err := c.cfg.Clock.Hold(ctx, c.cfg.Key, after); err != nil {
-			c.cfg.Logger.Warn("cannot pause the site's clock", "site", c.def.Site, "error", err)
+			c.cfg.Logger.WarnContext(ctx, "cannot pause the site's clock", "site", c.def.Site, "error", err)
 		}
 		return fail(RateLimited, after)
 	case s >= 500:

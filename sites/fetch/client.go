@@ -184,7 +184,7 @@ func (c *Client) getOnce(ctx context.Context, s *session, rawURL, kind string) (
 		return page, c.noteVia(res, c.failed(ctx, rawURL, err))
 	}
 	page.Took = measure.headTime() + time.Since(began)
-	c.cfg.Logger.Debug("fetched page", "site", c.def.Site, "url", rawURL, "status", res.StatusCode, "bytes", len(page.Body), "took", page.Took)
+	c.cfg.Logger.DebugContext(ctx, "fetched page", "site", c.def.Site, "url", rawURL, "status", res.StatusCode, "bytes", len(page.Body), "took", page.Took)
 	if len(page.Body) < 64 && len(bytes.TrimSpace(page.Body)) == 0 {
 		return page, &Error{Class: Empty, URL: rawURL, Status: res.StatusCode, Err: errors.New("the page is empty")}
 	}

@@ -89,12 +89,12 @@ func (c *carrier) RoundTrip(req *http.Request) (*http.Response, error) {
 	res, err := send(c.cfg.Transport, req)
 	if err == nil && c.cfg.Throttle != nil {
 		if terr := c.cfg.Throttle.Observe(ctx, time.Since(began), res.StatusCode == http.StatusOK); terr != nil {
-			c.cfg.Logger.Warn("cannot store the site's response time", "site", c.def.Site, "error", terr)
+			c.cfg.Logger.WarnContext(ctx, "cannot store the site's response time", "site", c.def.Site, "error", terr)
 		}
 	}
 	if err != nil && c.cfg.NoProxy != nil && errors.Is(err, c.cfg.NoProxy) && c.def.Proxy.Fallback == definition.FallbackDirect {
 		c.direct.Do(func() {
-			c.cfg.Logger.Warn("no proxy; sending requests directly while there is none, as the definition says", "site", c.def.Site)
+			c.cfg.Logger.WarnContext(ctx, "no proxy; sending requests directly while there is none, as the definition says", "site", c.def.Site)
 		})
 		if s != nil {
 			c.sessions.setDirect(s)

@@ -29,7 +29,7 @@ func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	res, err := b.next.RoundTrip(req)
 	if rerr := report(ctx, permit, res, err); rerr != nil {
-		b.cfg.Logger.Warn("cannot report to the breaker how a request ended", "err", rerr)
+		b.cfg.Logger.WarnContext(ctx, "cannot report to the breaker how a request ended", "err", rerr)
 	}
 	return res, err
 }

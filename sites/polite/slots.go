@@ -40,7 +40,7 @@ func (s *slots) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	release := func() {
 		if err := slot.Release(ctx); err != nil {
-			s.cfg.Logger.Warn("cannot release a slot; it will expire", "key", key, "err", err)
+			s.cfg.Logger.WarnContext(ctx, "cannot release a slot; it will expire", "key", key, "err", err)
 		}
 	}
 	res, err := s.next.RoundTrip(req)

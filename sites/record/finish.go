@@ -85,7 +85,7 @@ func (w *writer) alert(ctx context.Context, h report.Health) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := sink.Notify(ctx, w.alerts, w.sinks.options, h); err != nil {
-		w.log.Warn("the alert that the site is not healthy was not delivered", "error", err)
+		w.log.WarnContext(ctx, "the alert that the site is not healthy was not delivered", "error", err)
 	}
 }
 
@@ -301,10 +301,10 @@ func (w *writer) judge(ctx context.Context, sum *report.Summary) error {
 		return err
 	}
 	if sum.Health.Status != report.Healthy {
-		w.log.Warn("the site is not healthy", "health", sum.Health.Status, "alerts", sum.Health.Alerts)
+		w.log.WarnContext(ctx, "the site is not healthy", "health", sum.Health.Status, "alerts", sum.Health.Alerts)
 	}
 	if len(sum.Health.Notices) > 0 {
-		w.log.Warn("records of the site lack something", "notices", sum.Health.Notices)
+		w.log.WarnContext(ctx, "records of the site lack something", "notices", sum.Health.Notices)
 	}
 	return nil
 }

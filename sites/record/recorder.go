@@ -103,7 +103,7 @@ const (
 // is not written waits in Redis.
 func (r *Recorder) Run(ctx context.Context) error {
 	if _, err := FolderName(r.cfg.OutDir); err != nil { // senders look for its name
-		r.cfg.Logger.Warn("this process does not announce that it writes records", "error", err)
+		r.cfg.Logger.WarnContext(ctx, "this process does not announce that it writes records", "error", err)
 	}
 	defer r.retract(ctx)
 	var writing sync.WaitGroup
@@ -145,12 +145,12 @@ func (r *Recorder) round(ctx context.Context, busy map[string]chan struct{}, wri
 		}
 	}
 	if err := r.announce(ctx); err != nil && ctx.Err() == nil {
-		r.cfg.Logger.Warn("this process does not announce that it writes records", "error", err)
+		r.cfg.Logger.WarnContext(ctx, "this process does not announce that it writes records", "error", err)
 	}
 	open, err := r.rdb.SMembers(ctx, store.OpenJobsKey).Result()
 	if err != nil {
 		if ctx.Err() == nil {
-			r.cfg.Logger.Warn("cannot look for records to write", "error", err)
+			r.cfg.Logger.WarnContext(ctx, "cannot look for records to write", "error", err)
 		}
 		return 0
 	}
@@ -182,11 +182,11 @@ func (r *Recorder) writeJob(ctx context.Context, id string) {
 	err := r.tryJob(ctx, id)
 	switch {
 	case err == nil && r.errors.clear(id):
-		r.cfg.Logger.Info("records are written again", "job", id)
+		r.cfg.Logger.InfoContext(ctx, "records are written again", "job", id)
 	case err == nil || errors.Is(err, ErrNotWriter) || ctx.Err() != nil:
 	default:
 		if r.errors.shouldLog(id, err) {
-			r.cfg.Logger.Warn("records cannot be written now; they wait in Redis, and no more pages are begun", "job", id, "error", err)
+			r.cfg.Logger.WarnContext(ctx, "records cannot be written now; they wait in Redis, and no more pages are begun", "job", id, "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -72,7 +72,7 @@ func (r *Recorder) retract(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := r.rdb.ZRem(ctx, store.WritersKey, r.announced).Err(); err != nil {
-		r.cfg.Logger.Debug("this process is listed as a writer for another half a minute", "error", err)
+		r.cfg.Logger.DebugContext(ctx, "this process is listed as a writer for another half a minute", "error", err)
 	}
 }
 

@@ -77,7 +77,7 @@ func (d *dispatcher) lease(ctx context.Context, n int) (pause time.Duration, err
 	}
 	if err != nil {
 		d.errs++
-		p.cfg.Logger.Warn("cannot lease; trying again", "queue", p.q.name, "err", err)
+		p.cfg.Logger.WarnContext(ctx, "cannot lease; trying again", "queue", p.q.name, "err", err)
 		return min(time.Second, time.Duration(d.errs)*100*time.Millisecond), nil
 	}
 	d.errs = 0
@@ -147,7 +147,7 @@ func (d *dispatcher) acquire(ctx context.Context, j *job) (bool, error) {
 		}
 		slot, err := l.TryAcquire(ctx, key)
 		if err != nil && ctx.Err() == nil {
-			d.p.cfg.Logger.Warn("cannot get a slot; trying again", "queue", d.p.q.name, "item", j.ID, "key", key, "err", err)
+			d.p.cfg.Logger.WarnContext(ctx, "cannot get a slot; trying again", "queue", d.p.q.name, "item", j.ID, "key", key, "err", err)
 			err = notAcquired(err)
 		} else {
 			err = nil // the pool stops
@@ -167,7 +167,7 @@ func (d *dispatcher) fail(ctx context.Context, it Leased, cause error) {
 	v := judge(cause)
 	state, err := d.p.q.Retry(context.WithoutCancel(ctx), it, v.error, v.after, true)
 	if err != nil {
-		d.p.cfg.Logger.Warn("cannot store that an item got no slot", "queue", d.p.q.name, "item", it.ID, "err", err)
+		d.p.cfg.Logger.WarnContext(ctx, "cannot store that an item got no slot", "queue", d.p.q.name, "item", it.ID, "err", err)
 		return
 	}
 	d.p.counts.ended(state)
@@ -179,7 +179,7 @@ func (d *dispatcher) giveUp(ctx context.Context, leases []Leased) {
 		return
 	}
 	if err := d.p.q.Return(ctx, leases...); err != nil {
-		d.p.cfg.Logger.Warn("cannot return items; their leases will expire", "queue", d.p.q.name, "items", len(leases), "err", err)
+		d.p.cfg.Logger.WarnContext(ctx, "cannot return items; their leases will expire", "queue", d.p.q.name, "items", len(leases), "err", err)
 	}
 }
 
@@ -189,7 +189,7 @@ func (d *dispatcher) giveUp(ctx context.Context, leases []Leased) {
 func (d *dispatcher) returnStrays(ctx context.Context) {
 	n, err := d.p.q.ReturnStrays(ctx, d.p.cfg.Name, d.held.leases()...)
 	if err == nil && n > 0 {
-		d.p.cfg.Logger.Info("returned items of a lease whose answer was lost", "queue", d.p.q.name, "items", n)
+		d.p.cfg.Logger.InfoContext(ctx, "returned items of a lease whose answer was lost", "queue", d.p.q.name, "items", n)
 	}
 }
 

@@ -40,7 +40,7 @@ func (q *Queue) Pass(ctx context.Context, lease Leased, to Item) error {
 	case 0:
 		return fmt.Errorf("pass item %q: %w", lease.ID, ErrLeaseLost)
 	case -1:
-		q.cfg.Logger.Warn("passed an item that does not exist", "queue", q.name, "item", lease.ID)
+		q.cfg.Logger.WarnContext(ctx, "passed an item that does not exist", "queue", q.name, "item", lease.ID)
 	}
 	return nil
 }

@@ -259,7 +259,7 @@ func (p *Pool) heartbeat(ctx context.Context, h *held) {
 		}
 		lost, err := p.q.Heartbeat(ctx, leases...)
 		if err != nil && ctx.Err() == nil {
-			p.cfg.Logger.Warn("cannot extend leases; trying again", "queue", p.q.name, "err", err)
+			p.cfg.Logger.WarnContext(ctx, "cannot extend leases; trying again", "queue", p.q.name, "err", err)
 		}
 		h.cancel(lost)
 	}

@@ -70,7 +70,7 @@ func (s *presence) look(ctx context.Context) error {
 	s.gone = map[string]int{}
 	if err != nil {
 		if ctx.Err() == nil {
-			log.Warn("cannot say that this pool is alive; trying again", "queue", q.name, "err", err)
+			log.WarnContext(ctx, "cannot say that this pool is alive; trying again", "queue", q.name, "err", err)
 		}
 		return err
 	}
@@ -87,7 +87,7 @@ func (s *presence) look(ctx context.Context) error {
 		ended += n
 	}
 	if ended > 0 {
-		log.Warn("a pool has died; its items run again", "queue", q.name, "items", ended)
+		log.WarnContext(ctx, "a pool has died; its items run again", "queue", q.name, "items", ended)
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func (q *Queue) SettleAll(ctx context.Context, ss ...Settlement) []error {
 			case codes[k] == 0:
 				errs[i] = fmt.Errorf("settle item %q: %w", ss[i].Lease.ID, ErrLeaseLost)
 			case codes[k] < 0:
-				q.cfg.Logger.Warn("settled an item that does not exist", "queue", q.name, "item", ss[i].Lease.ID)
+				q.cfg.Logger.WarnContext(ctx, "settled an item that does not exist", "queue", q.name, "item", ss[i].Lease.ID)
 			}
 		}
 		args, sent, size = args[:0], sent[:0], 0
@@ -148,7 +148,7 @@ func (q *Queue) Retry(ctx context.Context, lease Leased, cause error, after time
 	case "":
 		return "", fmt.Errorf("retry item %q: %w", lease.ID, ErrLeaseLost)
 	case "?":
-		q.cfg.Logger.Warn("failed an item that does not exist", "queue", q.name, "item", lease.ID)
+		q.cfg.Logger.WarnContext(ctx, "failed an item that does not exist", "queue", q.name, "item", lease.ID)
 		return "", nil
 	default:
 		return stateOf(letter), nil

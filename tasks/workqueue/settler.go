@@ -140,10 +140,10 @@ func (s *settler) giveUp(ctx context.Context, l Leased, v verdict) error {
 func (s *settler) pause(ctx context.Context, try int, err error) bool {
 	p := s.p
 	if try >= 20 {
-		p.cfg.Logger.Error("cannot store how items ended; their leases will expire", "queue", p.q.name, "err", err)
+		p.cfg.Logger.ErrorContext(ctx, "cannot store how items ended; their leases will expire", "queue", p.q.name, "err", err)
 		return false
 	}
-	p.cfg.Logger.Warn("cannot store how items ended; trying again", "queue", p.q.name, "err", err)
+	p.cfg.Logger.WarnContext(ctx, "cannot store how items ended; trying again", "queue", p.q.name, "err", err)
 	t := time.NewTimer(min(time.Second, time.Duration(try+1)*50*time.Millisecond))
 	defer t.Stop()
 	select {

@@ -37,7 +37,7 @@ func (p *Pool) work(ctx context.Context, h *held, buffer <-chan *job, out chan<-
 func (p *Pool) handle(ctx context.Context, it Leased) (o Outcome, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			p.cfg.Logger.Error("a handler panicked", "queue", p.q.name, "item", it.ID, "panic", r, "stack", string(debug.Stack()))
+			p.cfg.Logger.ErrorContext(ctx, "a handler panicked", "queue", p.q.name, "item", it.ID, "panic", r, "stack", string(debug.Stack()))
 			err = fmt.Errorf("panic: %v", r)
 		}
 	}()

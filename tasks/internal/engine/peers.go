@@ -28,7 +28,7 @@ func (p *peers) another(ctx context.Context, queue string, ok func(*tasktype.Wor
 	if p.clock.Now().Sub(p.asked) > peersFor {
 		live, err := p.fleet.Workers(ctx)
 		if err != nil {
-			p.log.Warn("live workers cannot be listed", "error", err)
+			p.log.WarnContext(ctx, "live workers cannot be listed", "error", err)
 			return false
 		}
 		p.asked, p.live = p.clock.Now(), live

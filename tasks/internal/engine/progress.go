@@ -226,7 +226,7 @@ func (w *progressWriter) once(ctx context.Context) {
 	w.mu.Unlock()
 	for id, fl := range dirty {
 		if err := w.progress.write(ctx, fl); err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnknown) {
-			w.log.Warn("progress keys were not written", "workflow", id, "error", err)
+			w.log.WarnContext(ctx, "progress keys were not written", "workflow", id, "error", err)
 		}
 	}
 }

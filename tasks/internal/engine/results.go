@@ -47,7 +47,7 @@ func (r *Results) Wait(ctx context.Context, id string) (json.RawMessage, *taskty
 			defer r.graphs.dropLarge(fl.ID)
 			if fl.g.Progress != "" { // the process that ended it may not have done this yet
 				if err := r.progress.write(ctx, fl); err != nil {
-					r.log.Warn("progress keys were not written", "workflow", fl.ID, "error", err)
+					r.log.WarnContext(ctx, "progress keys were not written", "workflow", fl.ID, "error", err)
 				}
 			}
 			m, err := v.member(ctx, graph.ID{Index: fl.g.Root, Inst: -1})

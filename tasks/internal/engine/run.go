@@ -68,7 +68,7 @@ func (r *Run) SetProgress(done, total int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if err := r.w.store.Flows.SetProgress(ctx, r.fl.Flow, r.Info.Node, done, total); err != nil {
-		r.w.log.Debug("progress was not written", "workflow", r.Info.Workflow, "node", r.Info.Node, "error", err)
+		r.w.log.DebugContext(ctx, "progress was not written", "workflow", r.Info.Workflow, "node", r.Info.Node, "error", err)
 	}
 }
 
@@ -80,7 +80,7 @@ func (r *Run) PublishKey(ctx context.Context, name, value string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if err := r.w.progress.publish(ctx, r.fl, name, value); err != nil {
-		r.w.log.Warn("progress key was not written", "workflow", r.Info.Workflow, "key", name, "error", err)
+		r.w.log.WarnContext(ctx, "progress key was not written", "workflow", r.Info.Workflow, "node", r.Info.Node, "key", name, "error", err)
 	}
 }
 

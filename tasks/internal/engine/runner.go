@@ -156,14 +156,14 @@ func (r *Run) input(ctx context.Context, s *slot) ([]byte, error) {
 func (rn *runner) unregistered(ctx context.Context, r *Run) result {
 	said := fmt.Sprintf("worker %s has no handler for %s", rn.cfg.Name, r.Info.Task)
 	if rn.peers.another(ctx, r.Info.Queue, func(o *tasktype.Worker) bool { return slices.Contains(o.Tasks, r.Info.Task) }) {
-		rn.log.Debug("task without a handler here is left to another worker", "task", r.Info.Task, "workflow", r.Info.Workflow)
+		rn.log.DebugContext(ctx, "task without a handler here is left to another worker", "task", r.Info.Task, "workflow", r.Info.Workflow, "node", r.Info.Node)
 		return r.again(jitter(unknownPause), said)
 	}
 	if !rn.peers.patient(r.it.lost) {
 		return r.failed(tasktype.CodeUnregistered, fmt.Sprintf("no worker of queue %s has a handler for %s: is the worker older than the sender, or was Handle forgotten? %s",
 			r.Info.Queue, r.Info.Task, rn.knows()))
 	}
-	rn.log.Warn("task without a handler here is put back", "task", r.Info.Task, "workflow", r.Info.Workflow)
+	rn.log.WarnContext(ctx, "task without a handler here is put back", "task", r.Info.Task, "workflow", r.Info.Workflow, "node", r.Info.Node)
 	res := r.again(unknownPause<<r.it.lost, said+", and no other live worker of the queue has one")
 	res.lost++
 	return res

@@ -85,13 +85,13 @@ func (s *Sender) send(ctx context.Context, sig *graph.Sig, o *graph.Opts, behind
 	s.graphs.keep(id, "", g, s.graphs.sum(grow.Graph))
 	if g.Progress != "" {
 		if err := s.progress.dispatched(ctx, fl); err != nil {
-			s.log.Warn("progress keys were not written", "workflow", id, "error", err)
+			s.log.WarnContext(ctx, "progress keys were not written", "workflow", id, "error", err)
 		}
 	}
 	// From here on the workflow runs in any case: workers do what fails here.
 	s.wake(ctx, wants)
 	if err := s.advancer.settle(ctx, fl, todo); err != nil {
-		s.log.Warn("workflow was sent; workers take the rest of its first steps", "workflow", id, "error", err)
+		s.log.WarnContext(ctx, "workflow was sent; workers take the rest of its first steps", "workflow", id, "error", err)
 	}
 	return id, nil
 }

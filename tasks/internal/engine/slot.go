@@ -60,7 +60,7 @@ func (s *slot) make(ctx context.Context, t *store.Turn) (*store.Turned, error) {
 	if t.Old != "" {
 		s.tk.batches.drop(t.Old)
 		if res.Said == store.TurnGone {
-			s.tk.log.Warn("results were refused: others have taken over the nodes, or Redis has lost the batch", "queue", t.Queue)
+			s.tk.log.WarnContext(ctx, "results were refused: others have taken over the nodes, or Redis has lost the batch", "queue", t.Queue)
 		}
 	}
 	if t.Keep == "" && len(res.Batch) == 0 {
@@ -196,7 +196,7 @@ func (tk *taker) unreadable(ctx context.Context, b *batch, it *item, cause error
 		r.delay = unknownPause << it.lost
 		r.lost++
 	}
-	tk.log.Warn("node of a workflow of another release is put back", "workflow", it.fl.ID, "node", it.node, "error", cause)
+	tk.log.WarnContext(ctx, "node of a workflow of another release is put back", "workflow", it.fl.ID, "node", it.node, "error", cause)
 	b.end(r, true)
 	return nil
 }

@@ -131,6 +131,6 @@ func late(ctx context.Context) bool {
 // fmt catches their panics.
 func (r *Run) panicked(value any, where string) *handlerError {
 	message := fmt.Sprintf("%spanic: %v", where, value)
-	r.w.log.Error("handler panicked", "task", r.Info.Task, "workflow", r.Info.Workflow, "panic", message, "stack", string(debug.Stack()))
+	r.w.log.Error("handler panicked", "task", r.Info.Task, "workflow", r.Info.Workflow, "node", r.Info.Node, "panic", message, "stack", string(debug.Stack()))
 	return &handlerError{marks: marks{code: tasktype.CodePanic}, message: shorten(message)}
 }

@@ -20,7 +20,7 @@ type Wake = store.Wake
 func (e *env) wake(ctx context.Context, ks []Wake) {
 	for _, k := range ks {
 		if err := e.waker(ctx, k); err != nil {
-			e.log.Warn("wake-task was not sent; workers will find the ready nodes", "queue", k.Queue, "error", err)
+			e.log.WarnContext(ctx, "wake-task was not sent; workers will find the ready nodes", "queue", k.Queue, "error", err)
 		}
 	}
 }
@@ -79,7 +79,7 @@ func (e *env) look(ctx context.Context, patience time.Duration, worker string, q
 	}
 	e.wake(ctx, found.Wants)
 	for _, key := range found.Deleted {
-		e.log.Error("damaged key was deleted; what only this key held is lost", "key", key)
+		e.log.ErrorContext(ctx, "damaged key was deleted; what only this key held is lost", "key", key)
 	}
 	var errs []error
 	for _, k := range found.Overdue {

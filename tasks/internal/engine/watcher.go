@@ -47,7 +47,7 @@ func (w *watcher) run(ctx context.Context) {
 	for n := 0; ; n++ {
 		// An idle worker should cost Redis little: the rest is done every second time only.
 		if err := w.once(ctx, n%2 == 0); err != nil && ctx.Err() == nil {
-			w.log.Warn("watch over workers failed", "error", err)
+			w.log.WarnContext(ctx, "watch over workers failed", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -91,7 +91,7 @@ func (w *watcher) reap(ctx context.Context, dead []string) error {
 		w.wake(ctx, wants)
 		if n > 0 {
 			w.stats.recovered.Add(int64(n))
-			w.log.Warn("nodes of a silent worker run again", "worker", name, "nodes", n)
+			w.log.WarnContext(ctx, "nodes of a silent worker run again", "worker", name, "nodes", n)
 		}
 		if err == nil {
 			err = w.store.Workers.Bye(ctx, name)
@@ -137,7 +137,7 @@ func (w *watcher) returnStrays(ctx context.Context) error {
 			return err
 		}
 		w.stats.recovered.Add(int64(n))
-		w.log.Warn("batches that this worker does not have were returned; their nodes run again", "nodes", n)
+		w.log.WarnContext(ctx, "batches that this worker does not have were returned; their nodes run again", "nodes", n)
 	}
 	return nil
 }
@@ -152,9 +152,9 @@ func (w *watcher) signOn(ctx context.Context) error {
 	case policy.Evicts():
 		return fmt.Errorf("%w; it is %s", store.ErrEvicts, policy.Name)
 	case policy.WouldEvict():
-		w.log.Warn("redis has no limit of memory now; set maxmemory-policy noeviction before it gets one, or workflows are lost", "policy", policy.Name)
+		w.log.WarnContext(ctx, "redis has no limit of memory now; set maxmemory-policy noeviction before it gets one, or workflows are lost", "policy", policy.Name)
 	case policy.Name == "":
-		w.log.Info("redis does not tell its maxmemory-policy; see that it is noeviction")
+		w.log.InfoContext(ctx, "redis does not tell its maxmemory-policy; see that it is noeviction")
 	}
 	return w.beatWhenFree(ctx)
 }
@@ -170,7 +170,7 @@ func (w *watcher) beatWhenFree(ctx context.Context) error {
 			return err
 		}
 		if !waits {
-			w.log.Warn("worker starts when there is room", "worker", w.cfg.Name, "error", w.store.Explain(ctx, err))
+			w.log.WarnContext(ctx, "worker starts when there is room", "worker", w.cfg.Name, "error", w.store.Explain(ctx, err))
 		}
 		t := time.NewTimer(fullPoll)
 		select {

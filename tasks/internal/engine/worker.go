@@ -113,9 +113,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	bye, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := w.watcher.signOff(bye); err != nil {
-		w.log.Warn("worker could not sign off; others will find it silent", "worker", w.cfg.Name, "error", err)
+		w.log.WarnContext(ctx, "worker could not sign off; others will find it silent", "worker", w.cfg.Name, "error", err)
 	}
-	w.log.Info("worker has stopped", "worker", w.cfg.Name)
+	w.log.InfoContext(ctx, "worker has stopped", "worker", w.cfg.Name)
 	return nil
 }
 
@@ -139,7 +139,7 @@ func (w *Worker) work(ctx context.Context) error {
 	if w.cfg.Ready != nil {
 		w.cfg.Ready()
 	}
-	w.log.Info("worker takes tasks", "worker", w.cfg.Name, "queues", w.cfg.Queues, "concurrency", w.cfg.Concurrency)
+	w.log.InfoContext(ctx, "worker takes tasks", "worker", w.cfg.Name, "queues", w.cfg.Queues, "concurrency", w.cfg.Concurrency)
 
 	select {
 	case <-ctx.Done():
