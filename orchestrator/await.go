@@ -80,6 +80,6 @@ func await[O any](ctx context.Context, w *waits, track *monitor.Track, run *task
 		Enough: a.enough,
 		Alive:  w.alive,
 	})
-	w.waiter.Logger.Debug("the wait is over", "job", run.ID(), "stage", stage, "err", err)
+	w.waiter.Logger.DebugContext(ctx, "the wait is over", "job", run.ID(), "stage", stage, "err", err)
 	return out, err
 }

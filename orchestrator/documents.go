@@ -124,9 +124,9 @@ func (s *System) sweepDocuments() func(context.Context) {
 		last = time.Now()
 		switch n, err := s.Documents.Sweep(ctx, s.Jobs.HasDocument); {
 		case err != nil && ctx.Err() == nil:
-			s.logger.Warn("documents without a job stay in the folder of documents", "err", err)
+			s.logger.WarnContext(ctx, "documents without a job stay in the folder of documents", "err", err)
 		case n > 0:
-			s.logger.Info("removed documents without a job", "files", n)
+			s.logger.InfoContext(ctx, "removed documents without a job", "files", n)
 		}
 	}
 }

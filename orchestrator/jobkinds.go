@@ -37,7 +37,7 @@ const refreshName = "proxies"
 // listed runs nevertheless.
 func (s *System) track(ctx context.Context, id, kind, name string) {
 	if err := s.Jobs.Track(context.WithoutCancel(ctx), id, kind, name, time.Now()); err != nil {
-		s.logger.Warn("the job runs, and is not in the list of jobs", "job", id, "kind", kind, "err", err)
+		s.logger.WarnContext(ctx, "the job runs, and is not in the list of jobs", "job", id, "kind", kind, "err", err)
 	}
 }
 
@@ -45,7 +45,7 @@ func (s *System) track(ctx context.Context, id, kind, name string) {
 // orchestrator looks after it.
 func (s *System) ended(ctx context.Context, id string) {
 	if _, err := s.Jobs.Get(context.WithoutCancel(ctx), id); err != nil && !errors.Is(err, job.ErrNotFound) {
-		s.logger.Warn("the job has ended, and is listed as before", "job", id, "err", err)
+		s.logger.WarnContext(ctx, "the job has ended, and is listed as before", "job", id, "err", err)
 	}
 }
 

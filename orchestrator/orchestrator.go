@@ -113,7 +113,7 @@ func (o *Orchestrator) open(ctx context.Context, cfg config.Config) error {
 		return fmt.Errorf("clean up after a crashed run: %w", err)
 	}
 	for _, s := range stale {
-		o.opts.Logger.Info("cleaned up after a crashed run", "process", s.Name, "pid", s.PID, "stopped", s.Running)
+		o.opts.Logger.InfoContext(ctx, "cleaned up after a crashed run", "process", s.Name, "pid", s.PID, "stopped", s.Running)
 	}
 
 	if o.opts.Reuse && cfg.Redis.URL == "" {

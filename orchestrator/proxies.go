@@ -10,6 +10,7 @@ import (
 	"muster/orchestrator/job"
 	"muster/orchestrator/monitor"
 	"muster/orchestrator/refreshwait"
+	"muster/orchestrator/tracing"
 	"muster/proxies"
 	"muster/tasks"
 	"muster/tasks/tasktype"
@@ -91,7 +92,7 @@ func (k *ProxyKeeper) keep(ctx context.Context, every time.Duration) {
 			return
 		case err != nil:
 			wait = min(max(2*wait, 6*every), time.Hour)
-			k.opts.Logger.Error("the pool has too few proxies", "err", err, "next_try", wait)
+			k.opts.Logger.ErrorContext(ctx, "the pool has too few proxies", "err", err, "next_try", wait)
 		default:
 			wait = every
 		}
@@ -117,7 +118,7 @@ func (k *ProxyKeeper) run(ctx context.Context) (proxies.Report, error) {
 		return proxies.Report{}, err
 	}
 	track := k.opts.Display.Track("proxies")
-	run, err := k.system.Refresh(ctx).Send(ctx, k.system.Client,
+	run, err := k.system.Refresh(ctx).Send(ctx, k.system.Client, tasks.Headers(tracing.Headers(ctx)),
 		tasks.ProgressKeys(proxies.ProgressPrefix), tasks.Unique(proxies.ProgressPrefix, k.waits.waiter.Timeout.Unknown))
 	if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
 		track.Fail(err.Error())

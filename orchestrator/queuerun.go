@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"muster/orchestrator/job"
+	"muster/orchestrator/tracing"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 	"muster/tasks/workqueue"
@@ -65,7 +66,7 @@ func (s *System) newQueueRun(ctx context.Context, queue string, silence time.Dur
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
 	in := queueRunInput{Queue: queue, Host: host, PID: os.Getpid()}
-	run, err := queueRunTask.S(in, tasks.Timeout(silence)).Send(ctx, s.Client, tasks.ID("queue_"+hex.EncodeToString(id[:])), tasks.Retention(queueRunKept))
+	run, err := queueRunTask.S(in, tasks.Timeout(silence)).Send(ctx, s.Client, tasks.ID("queue_"+hex.EncodeToString(id[:])), tasks.Retention(queueRunKept), tasks.Headers(tracing.Headers(ctx)))
 	if err != nil {
 		return nil, fmt.Errorf("send the job of the run: %w", err)
 	}

@@ -38,7 +38,7 @@ func (s *scope) close(ctx context.Context) error {
 	s.mu.Unlock()
 	var errs []error
 	for i := len(parts) - 1; i >= 0; i-- {
-		s.logger.Debug("stopping", "part", parts[i].name)
+		s.logger.DebugContext(ctx, "stopping", "part", parts[i].name)
 		if err := parts[i].stop(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("stop %s: %w", parts[i].name, err))
 		}

@@ -146,7 +146,7 @@ func (s *Scraper) send(ctx context.Context, name string, opts ScrapeOptions, job
 		s.track(ctx, name, opts.Resume, run.ID())
 	}
 	if errors.Is(err, tasks.ErrDuplicate) {
-		s.opts.Logger.Info("joining the scrape that is under way", "site", name, "job", run.ID())
+		s.opts.Logger.InfoContext(ctx, "joining the scrape that is under way", "site", name, "job", run.ID())
 		return run, true, nil
 	}
 	return run, false, err
@@ -329,7 +329,7 @@ func (s *Scraper) proxiesFor(ctx context.Context, def *definition.Definition, op
 	}
 	err := s.proxies.Ensure(ctx)
 	if errors.Is(err, ErrFewProxies) && cmp.Or(def.Proxy.Fallback, s.system.cfg.Proxies.Fallback) == definition.FallbackDirect {
-		s.opts.Logger.Warn("the site may see this machine's own address", "site", def.Site, "why", ErrFewProxies)
+		s.opts.Logger.WarnContext(ctx, "the site may see this machine's own address", "site", def.Site, "why", ErrFewProxies)
 		return nil
 	}
 	return err

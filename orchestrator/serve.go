@@ -27,7 +27,7 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 		intake.Go(func() error {
 			err := o.serveAPI(running, nil)
 			if errors.Is(err, api.ErrTaken) && !o.opts.NeedAPI {
-				o.opts.Logger.Warn("the HTTP interface is not served; set api.listen to another address, or api.enabled to false", "err", err)
+				o.opts.Logger.WarnContext(ctx, "the HTTP interface is not served; set api.listen to another address, or api.enabled to false", "err", err)
 				return nil
 			}
 			return err
@@ -36,7 +36,7 @@ func (o *Orchestrator) Serve(ctx context.Context) error {
 	intake.Go(func() error { o.Proxies.Keep(running); return nil })
 	intake.Go(func() error { return o.Jobs.Run(running) })
 	intake.Go(func() error { return o.Agents.Run(running) })
-	o.opts.Logger.Info("running; Ctrl-C stops", "redis", o.redis.Mode(), "data", o.cfg.DataDir)
+	o.opts.Logger.InfoContext(ctx, "running; Ctrl-C stops", "redis", o.redis.Mode(), "data", o.cfg.DataDir)
 	if err := intake.Wait(); err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"muster/orchestrator/event"
 	"muster/orchestrator/job"
 	"muster/orchestrator/pipeline"
+	"muster/orchestrator/tracing"
 	"muster/proxies"
 	"muster/proxies/geo"
 	"muster/proxies/probe"
@@ -50,6 +51,7 @@ type System struct {
 	// Metrics are of the workers of this process.
 	Metrics *metrics.Process
 
+	tracing *tracing.Tracing // nil: off
 	cfg     config.Config
 	logger  *slog.Logger
 	proxies *proxies.Service
@@ -69,6 +71,9 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	if s.tracing, err = tracing.Open(cfg.Tracing, logger); err != nil {
+		return nil, err
+	}
 	s.Pool = proxies.NewPool(proxies.PoolConfig{Redis: client.Redis(), MaxInFlight: cfg.Proxies.MaxInFlight, Filter: cfg.ProxyFilter(), Logger: logger})
 	prober := ProbeConfig(cfg, logger)
 	if len(prober.Judges)+len(prober.PublicJudges) == 0 {
@@ -100,6 +105,7 @@ func NewSystem(cfg config.Config, client *tasks.Client, logger *slog.Logger) (_ 
 		Transport: func(def *definition.Definition) http.RoundTripper { return s.transport(def) },
 		Filter:    cfg.Network.Filter(),
 		Unproxied: s.unproxied,
+		Observe:   s.observePages(),
 	})
 	if err != nil {
 		return nil, err
@@ -131,7 +137,7 @@ func (s *System) openJobs() (err error) {
 	}
 	s.Agents, err = agent.New(agent.Config{
 		Client: s.Client, Jobs: s.Jobs, Static: staticAgents(s.cfg.Agents.Static), Allow: s.cfg.Agents.Allow,
-		HealthEvery: s.cfg.Agents.HealthEvery, TaskRoles: s.pipelineTasks, Logger: s.logger,
+		HealthEvery: s.cfg.Agents.HealthEvery, TaskRoles: s.pipelineTasks, Tracing: s.tracing, Logger: s.logger,
 	})
 	return err
 }
@@ -216,7 +222,7 @@ func (s *System) unproxied(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	s.direct.Do(func() {
-		s.logger.Warn("no proxy sources are configured: going direct; sites see the address of this machine")
+		s.logger.WarnContext(ctx, "no proxy sources are configured: going direct; sites see the address of this machine")
 	})
 	return true, nil
 }
@@ -234,6 +240,10 @@ func (s *System) transport(def *definition.Definition) http.RoundTripper {
 // nil, is called once the worker takes tasks.
 func (s *System) NewWorker(name string, ready func()) (*tasks.Worker, error) {
 	mux := tasks.NewMux()
+	mux.Use(s.identified)
+	if spans := s.tracing.Middleware(s.Client); spans != nil {
+		mux.Use(spans)
+	}
 	mux.Use(waitForRoom)
 	s.proxies.Register(mux)
 	s.Sites.Register(mux)
@@ -317,6 +327,7 @@ func (s *System) Close() error {
 	if s.judge != nil {
 		errs = append(errs, s.judge.Close())
 	}
+	s.tracing.Close() // what has ended before
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close the services: %w", err)
 	}

@@ -62,7 +62,7 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 	defer records.Wait()
 	defer stopWriting()
 	defer system.runPool()()
-	opts.Logger.Info("worker started", "worker", worker.Name())
+	opts.Logger.InfoContext(ctx, "worker started", "worker", worker.Name())
 	reloading, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
@@ -72,7 +72,7 @@ func RunWorker(ctx context.Context, cfg config.Config, opts WorkerOptions) error
 				return
 			case cfg := <-opts.Reload:
 				worker.SetConcurrency(cfg.Workers.Concurrency)
-				opts.Logger.Info("reloaded", "workers.concurrency", cfg.Workers.Concurrency)
+				opts.Logger.InfoContext(ctx, "reloaded", "workers.concurrency", cfg.Workers.Concurrency)
 			}
 		}
 	}()

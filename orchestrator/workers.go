@@ -55,7 +55,7 @@ func (w *Workers) Start(ctx context.Context) error {
 			return err
 		}
 		if n > 0 {
-			w.opts.Logger.Info("using the workers that run", "workers", n)
+			w.opts.Logger.InfoContext(ctx, "using the workers that run", "workers", n)
 			w.started = true
 			return nil
 		}
@@ -177,7 +177,7 @@ func (w *Workers) startProcesses(ctx context.Context) error {
 				if e.Stopping {
 					return
 				}
-				w.opts.Logger.Warn("a worker died; other workers continue its tasks", "worker", name, "pid", e.PID, "err", e.Err)
+				w.opts.Logger.WarnContext(ctx, "a worker died; other workers continue its tasks", "worker", name, "pid", e.PID, "err", e.Err)
 				w.system.expireLeases(fleet)
 			},
 			Logger: w.opts.Logger,
@@ -206,7 +206,7 @@ func (s *System) expireLeases(worker string) {
 	defer cancel()
 	if err := tasks.ExpireLeases(ctx, s.Client, worker); err != nil {
 		// The other workers notice it when its leases run out.
-		s.logger.Warn("could not take over from a dead worker at once", "worker", worker, "err", err)
+		s.logger.WarnContext(ctx, "could not take over from a dead worker at once", "worker", worker, "err", err)
 	}
 }
 
@@ -272,7 +272,7 @@ func (w *Workers) alive(ctx context.Context) error {
 	}
 	if err != nil {
 		// Redis is down or refuses writes: others report that, and it mostly passes.
-		w.opts.Logger.Debug("cannot ask for the workers", "err", err)
+		w.opts.Logger.DebugContext(ctx, "cannot ask for the workers", "err", err)
 	}
 	return nil
 }

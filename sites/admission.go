@@ -150,7 +150,7 @@ func (a *admission) backlog(ctx context.Context) (decision, error) {
 	if n < maxUnwritten && bytes < a.room && trouble == "" {
 		return decision{}, nil
 	}
-	a.log.Debug("no more pages are fetched until records are written", "waiting", n, "bytes", bytes, "trouble", trouble)
+	a.log.DebugContext(ctx, "no more pages are fetched until records are written", "waiting", n, "bytes", bytes, "trouble", trouble)
 	return waitFor(DelayRecords, time.Second), nil
 }
 
@@ -178,7 +178,7 @@ func (a *admission) slot(ctx context.Context) (release func(), err error) {
 	}
 	return func() {
 		if err := slot.Release(ctx); err != nil {
-			a.log.Warn("a page slot is free only when it expires", "error", err)
+			a.log.WarnContext(ctx, "a page slot is free only when it expires", "error", err)
 		}
 	}, nil
 }

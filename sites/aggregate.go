@@ -126,7 +126,7 @@ func (j *job) sum(ctx context.Context, chunks []report.Counts, lost []string) (r
 	}
 	breaker, err := j.crawler.breaker.State(ctx)
 	if err != nil {
-		j.log.Warn("the report lacks the breaker of the site", "error", err)
+		j.log.WarnContext(ctx, "the report lacks the breaker of the site", "error", err)
 	}
 	sum.Breaker = breaker.State
 	if sum.Limits, err = j.crawler.admission.budget.spent(ctx); err != nil {

@@ -105,7 +105,7 @@ func (j *job) requeue(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("put back the failed pages of job %s: %w", j.id, err)
 	}
-	j.log.Info("failed pages are tried again", "pages", len(ids))
+	j.log.InfoContext(ctx, "failed pages are tried again", "pages", len(ids))
 	if err := j.rdb.Set(ctx, store.ResumedKey(j.run), len(ids), store.Keep).Err(); err != nil {
 		return fmt.Errorf("resume job %s: %w", j.id, err)
 	}

@@ -42,9 +42,10 @@ type crawler struct {
 	client    *fetch.Client
 	breaker   *polite.SiteBreaker
 	extractor *extractor
-	delays    *counters   // by Delay
-	ends      *counters   // of sessions, by why they ended
-	noted     atomic.Bool // see noteProbePage
+	observe   func(context.Context, Visit) (context.Context, func(Visited)) // nil for none
+	delays    *counters                                                     // by Delay
+	ends      *counters                                                     // of sessions, by why they ended
+	noted     atomic.Bool                                                   // see noteProbePage
 }
 
 // work fetches pages until all of them are terminal, or returns later. The list
@@ -226,6 +227,17 @@ type fetched struct {
 func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d decision) (f fetched) {
 	began := time.Now()
 	var page extract.Page
+	if c.observe != nil {
+		var visited func(Visited)
+		ctx, visited = c.observe(ctx, Visit{Site: c.def.Site, Kind: v.Kind, URL: v.URL, Item: lease.ID, Attempt: lease.Attempts + 1})
+		defer func() {
+			end := Visited{Status: page.Status, Via: page.Via, Records: len(f.records), Err: f.err}
+			if f.err != nil {
+				end.Class = string(fetch.ClassOf(f.err))
+			}
+			visited(end)
+		}()
+	}
 	if page, f.err = c.client.Get(ctx, v.URL, v.Kind); f.err == nil {
 		f.yield, f.records, f.err = c.extractor.extract(ctx, v, page, lease.Attempts)
 	}
@@ -236,7 +248,7 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 		}
 	}
 	if err != nil {
-		c.log.Warn("cannot report the result of a page to the site's breaker", "error", err)
+		c.log.WarnContext(ctx, "cannot report the result of a page to the site's breaker", "error", err)
 	}
 	f.down = down
 	via := ""
@@ -244,7 +256,7 @@ func (c *crawler) fetch(ctx context.Context, lease workqueue.Leased, v visit, d 
 		via = f.yield.via
 	}
 	if err := c.countAnswer(context.WithoutCancel(ctx), via, f.err); err != nil {
-		c.log.Warn("the report will lack an answer of a proxy", "error", err)
+		c.log.WarnContext(ctx, "the report will lack an answer of a proxy", "error", err)
 	}
 	if f.err != nil && c.admission.overdue() {
 		f.err = &fetch.Error{Class: fetch.Limit, URL: v.URL, Err: errTooLong}
@@ -281,7 +293,7 @@ func (c *crawler) done(ctx context.Context, lease workqueue.Leased, v visit, f f
 		return errors.Join(err, c.leases.giveBack(ctx, lease))
 	}
 	if err := c.noteProbePage(ctx, v); err != nil {
-		c.log.Warn("no page is stored to probe the site with, should it go down", "error", err)
+		c.log.WarnContext(ctx, "no page is stored to probe the site with, should it go down", "error", err)
 	}
 	result, err := json.Marshal(f.yield)
 	if err != nil {
@@ -366,7 +378,7 @@ func (c *crawler) failed(ctx context.Context, lease workqueue.Leased, v visit, f
 	}
 	policy := fetch.PolicyFor(class, c.def.Retries)
 	attempt := lease.Attempts + 1
-	c.log.Debug("page failed", "url", v.URL, "class", class, "attempt", attempt, "down", f.down, "error", err)
+	c.log.DebugContext(ctx, "page failed", "url", v.URL, "class", class, "attempt", attempt, "down", f.down, "error", err)
 	switch {
 	case class == fetch.Limit:
 	case f.down > 0: // when the site may be up again, other pages are tried first

@@ -45,7 +45,7 @@ func (j *job) publish(ctx context.Context) {
 	}
 	for _, c := range []*counters{j.crawler.delays, j.crawler.ends} {
 		if err := c.flush(ctx); err != nil {
-			j.log.Warn("the report will lack delays or ends of sessions", "error", err)
+			j.log.WarnContext(ctx, "the report will lack delays or ends of sessions", "error", err)
 		}
 	}
 	if stats, err := j.queue.Stats(ctx); err == nil {

@@ -29,7 +29,7 @@ type leases struct {
 func (l *leases) settle(ctx context.Context, lease workqueue.Leased, o workqueue.Outcome) error {
 	err := l.queue.Settle(ctx, lease, o)
 	if errors.Is(err, workqueue.ErrLeaseLost) {
-		l.log.Warn("a page was taken over by another worker", "item", lease.ID)
+		l.log.WarnContext(ctx, "a page was taken over by another worker", "item", lease.ID)
 		return nil
 	}
 	if err != nil {

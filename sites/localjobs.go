@@ -113,7 +113,7 @@ func (l *localJobs) make(ctx context.Context, id string, req store.Request) (*jo
 func (l *localJobs) newCrawler(p *pages, transport http.RoundTripper) *crawler {
 	site := siteKey(p.def)
 	c := &crawler{
-		pages: p, leases: &leases{queue: p.queue, log: p.log},
+		pages: p, leases: &leases{queue: p.queue, log: p.log}, observe: l.cfg.Observe,
 		breaker:   polite.NewSiteBreaker(p.rdb, site, p.def.Retries.StallMax, time.UnixMilli(p.req.Began), limit.BreakerConfig{Logger: l.cfg.Logger}),
 		extractor: &extractor{def: p.def, limit: p.req.Limit, memory: l.memory, siblings: &siblings{pages: p}},
 		delays:    &counters{rdb: p.rdb, key: store.DelaysKey(p.id)},
@@ -149,7 +149,7 @@ func (l *localJobs) tidy(ctx context.Context, open []string) {
 			continue
 		}
 		if err := j.crawler.leases.returnPending(ctx); err != nil && ctx.Err() == nil {
-			l.cfg.Logger.Debug("pages are returned later", "job", j.run, "error", err)
+			l.cfg.Logger.DebugContext(ctx, "pages are returned later", "job", j.run, "error", err)
 		}
 	}
 }

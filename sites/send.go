@@ -10,12 +10,14 @@ import (
 	"slices"
 	"strings"
 
+	"muster/internal/logctx"
 	"muster/sites/definition"
 	"muster/sites/internal/store"
 	"muster/sites/record"
 	"muster/sites/report"
 	"muster/sites/sink"
 	"muster/tasks"
+	"muster/tasks/otel"
 )
 
 // ScrapeOptions change one scrape.
@@ -144,7 +146,7 @@ func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*task
 	if err != nil {
 		return nil, err
 	}
-	run, err := signature(req, def).Send(ctx, s.cfg.Client, append(s.SendOptions(name), newID(name))...)
+	run, err := signature(req, def).Send(ctx, s.cfg.Client, append(s.SendOptions(name), newID(name), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))...)
 	if errors.Is(err, tasks.ErrDuplicate) {
 		if other := s.different(ctx, run.ID(), req); other != nil {
 			return nil, other
@@ -159,7 +161,7 @@ func (s *Service) Send(ctx context.Context, name string, o ScrapeOptions) (*task
 // sent stores a job that was sent. A worker that begins the job does the same.
 func (s *Service) sent(ctx context.Context, req store.Request, id string) {
 	if err := store.AddJob(ctx, s.cfg.Client.Redis(), id, req); err != nil {
-		s.cfg.Logger.Warn("the job is not listed before it begins", "job", id, "error", err)
+		s.cfg.Logger.WarnContext(ctx, "the job is not listed before it begins", "job", id, "error", err)
 	}
 }
 
@@ -224,7 +226,7 @@ func (s *Service) Resume(ctx context.Context, id string) (*tasks.AsyncResult[rep
 	if req.After, err = s.dependencies(ctx, def, nil); err != nil {
 		return nil, err
 	}
-	run, err := signature(req, def).Send(ctx, s.cfg.Client, append(s.SendOptions(req.Site), newID(req.Site))...)
+	run, err := signature(req, def).Send(ctx, s.cfg.Client, append(s.SendOptions(req.Site), newID(req.Site), otel.Trace(ctx), tasks.Headers(logctx.Headers(ctx)))...)
 	if err == nil {
 		s.sent(ctx, req, run.ID())
 	}

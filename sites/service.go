@@ -48,12 +48,31 @@ type Config struct {
 	Sinks     []string                                            // addresses of sinks for records beside the files; see sink.Open. Defaults to none.
 	Alerts    string                                              // the URL of a webhook that gets the health of sites that are not healthy. Defaults to none.
 	Secret    string                                              // signs what webhooks get. Defaults to none.
-	MaxPages  int                                                 // maximum of pages in flight, of all sites and in all processes. Defaults to 0: no limit.
-	Memory    int64                                               // maximum of memory for this process, in bytes, which bounds the pages that are parsed at once. Defaults to 0: no limit.
-	Logger    *slog.Logger                                        // Defaults to none.
+	// Observe is called before a page is fetched, and what it returns when it has been. The page is fetched with the
+	// context that it returns. Defaults to none.
+	Observe  func(ctx context.Context, v Visit) (context.Context, func(Visited))
+	MaxPages int          // maximum of pages in flight, of all sites and in all processes. Defaults to 0: no limit.
+	Memory   int64        // maximum of memory for this process, in bytes, which bounds the pages that are parsed at once. Defaults to 0: no limit.
+	Logger   *slog.Logger // Defaults to none.
 	// WriterLease is how long the process that writes a job's records may be
 	// silent before another takes over. Defaults to 15 seconds.
 	WriterLease time.Duration
+}
+
+// Visit is the fetch of a page.
+type Visit struct {
+	Site, Kind, URL string
+	Item            string // id in the queue of the job
+	Attempt         int    // from 1
+}
+
+// Visited is how a fetch ended.
+type Visited struct {
+	Status  int    // of HTTP; 0 without an answer
+	Via     string // the proxy, as Config.Via names it
+	Class   string // of the error
+	Records int
+	Err     error
 }
 
 // unproxied reports whether a scrape uses no proxies because this process has

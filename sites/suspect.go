@@ -93,7 +93,7 @@ func (s *siblings) noteFields(ctx context.Context, kind string, again bool) {
 	pipe.SAdd(ctx, store.FieldsKey(s.id), kind)
 	pipe.Expire(ctx, store.FieldsKey(s.id), store.Keep)
 	if _, err := pipe.Exec(ctx); err != nil {
-		s.log.Warn("other processes may not see that pages have their required fields", "error", err)
+		s.log.WarnContext(ctx, "other processes may not see that pages have their required fields", "error", err)
 	}
 }
 
@@ -104,7 +104,7 @@ func (s *siblings) haveFields(ctx context.Context, kind string) bool {
 	}
 	had, err := s.rdb.SIsMember(ctx, store.FieldsKey(s.id), kind).Result()
 	if err != nil {
-		s.log.Warn("cannot see whether pages have had their required fields", "error", err)
+		s.log.WarnContext(ctx, "cannot see whether pages have had their required fields", "error", err)
 		return false
 	}
 	return had

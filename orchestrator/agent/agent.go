@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"muster/orchestrator/job"
+	"muster/orchestrator/tracing"
 	"muster/tasks"
 	"muster/tasks/limit"
 )
@@ -95,7 +96,8 @@ type Config struct {
 	PushSlots int    // requests to agents that this process has open at a time. Defaults to 256.
 	PublicURL string // in front of the URLs of documents. Defaults to "": they are paths.
 
-	Logger *slog.Logger // Defaults to slog.Default().
+	Tracing *tracing.Tracing // makes spans of assignments. Defaults to none.
+	Logger  *slog.Logger     // Defaults to slog.Default().
 }
 
 // withDefaults returns cfg with its defaults.
@@ -185,7 +187,7 @@ func New(cfg Config) (*Service, error) {
 		Namespace: cfg.Namespace + ":agents", Threshold: 5, Cooldown: cfg.HealthEvery, MaxCooldown: cfg.HealthMost,
 		Trials: 1, Logger: cfg.Logger,
 	})
-	s.pusher = &pusher{core: c, agents: s.agents, assignments: s.assignments, client: newHTTPClient(), counts: newCounts()}
+	s.pusher = &pusher{core: c, agents: s.agents, assignments: s.assignments, client: newHTTPClient(cfg.Tracing), counts: newCounts()}
 	s.tasks = &taskRunner{core: c, assignments: s.assignments}
 	s.checker = &checker{core: c, agents: s.agents, assignments: s.assignments, client: s.pusher.client}
 	s.keep = newKeeper(s)
@@ -238,7 +240,7 @@ func (s *core) now(ctx context.Context) (time.Time, error) { return s.rdb.Time(c
 // warn logs that something could not be done, unless ctx has ended.
 func (s *core) warn(ctx context.Context, doing string, err error, args ...any) {
 	if err != nil && ctx.Err() == nil {
-		s.log.Warn("agents: cannot "+doing, append(args, "err", err)...)
+		s.log.WarnContext(ctx, "agents: cannot "+doing, append(args, "err", err)...)
 	}
 }
 

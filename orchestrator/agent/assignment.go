@@ -10,7 +10,9 @@ import (
 	"strconv"
 	"time"
 
+	"muster/internal/logctx"
 	"muster/orchestrator/job"
+	"muster/orchestrator/tracing"
 )
 
 // keepClosed is how long the end of an assignment is remembered, for calls that are repeated.
@@ -67,6 +69,8 @@ type Body struct {
 	IdempotencyKey string    `json:"idempotency_key"`
 	Job            BodyJob   `json:"job"`
 	Item           *job.Item `json:"item,omitempty"`
+	RequestID      string    `json:"request_id,omitempty" doc:"id of the request that created the job"`
+	Traceparent    string    `json:"traceparent,omitempty" doc:"the trace of the work, by W3C Trace Context, to be continued"`
 }
 
 // BodyJob is the job of a Body.
@@ -93,6 +97,8 @@ func (a Assignment) Body() Body {
 		LeaseUntil: a.Expires, Deadline: a.Deadline, IdempotencyKey: a.IdempotencyKey, Item: a.Item,
 		Job: BodyJob{ID: a.JobID, Prompt: a.Prompt, Context: a.Context},
 	}
+	ctx := a.Span.Context(tracing.Context(context.Background(), a.Headers))
+	b.RequestID, b.Traceparent = logctx.Value(ctx, logctx.RequestID), tracing.Parent(ctx)
 	if len(b.Job.Context) == 0 {
 		b.Job.Context = json.RawMessage("{}")
 	}
@@ -226,6 +232,7 @@ func (s *assignments) assign(ctx context.Context, agent, role, mode string, ids 
 	if err != nil {
 		return nil, fmt.Errorf("store assignments of agent %s: %w", agent, err)
 	}
+	s.beginSpans(ctx, work)
 	k := s.keys
 	keys := []string{k.held(agent), k.due(), k.numbers(agent), k.agents()}
 	args := []any{agent, keepOpen.Milliseconds()}
@@ -325,6 +332,9 @@ func (s *assignments) close(ctx context.Context, h *held, outcome string, usage 
 	s.onEnd(h.agent)
 	if err != nil || n == 0 {
 		return
+	}
+	if n == 1 {
+		s.endSpan(h, outcome, message)
 	}
 	items := 0
 	if outcome == endCompleted {

@@ -97,13 +97,13 @@ func (s *checker) check(ctx context.Context, id string) error {
 	failedBefore, silent := v[1] > 0, time.Duration(v[3])*time.Millisecond
 	if message == "" {
 		if failedBefore {
-			s.log.Info("an agent is back", "agent", id)
+			s.log.InfoContext(ctx, "an agent is back", "agent", id)
 			return s.breaker.Reset(ctx, breakerKey(id))
 		}
 		return nil
 	}
 	if !failedBefore {
-		s.log.Warn("the health check of an agent failed", "agent", id, "err", message)
+		s.log.WarnContext(ctx, "the health check of an agent failed", "agent", id, "err", message)
 	}
 	if permit, ok, _, err := s.breaker.Allow(ctx, breakerKey(id)); err == nil && ok {
 		s.warn(ctx, "report to the breaker of an agent", permit.Failure(ctx, message))

@@ -65,7 +65,7 @@ func (k *keeper) begin(h *held, permit limit.Permit) {
 
 // start calls do in a goroutine, with a context that ends when the assignment does.
 func (k *keeper) start(h *held, do func(ctx context.Context)) {
-	ctx, cancel := context.WithCancelCause(k.base)
+	ctx, cancel := context.WithCancelCause(within(k.base, h.work))
 	ctx, stop := context.WithTimeoutCause(ctx, h.deadline.Sub(h.now), errDeadline)
 	k.mu.Lock()
 	r := &run{h: h, next: time.Now().Add(h.lease / 3), cancel: cancel}

@@ -37,6 +37,10 @@ func (k keys) health() string { return k.prefix + "health" }
 // version is a counter that moves when the agents that get work may have changed.
 func (k keys) version() string { return k.prefix + "version" }
 
+// spans is a hash: id of an item of a job in its queue → traceparent of its last assignment. Expires a day after the last
+// of them began.
+func (k keys) spans(job string) string { return k.prefix + "spans:" + job }
+
 // due is a sorted set: id of an open assignment → unix ms when a process must look after it.
 func (k keys) due() string { return k.prefix + "due" }
 

@@ -15,8 +15,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"muster/internal/logctx"
 	"muster/internal/retryafter"
 	"muster/orchestrator/job"
+	"muster/orchestrator/tracing"
 	"muster/tasks/limit"
 )
 
@@ -28,16 +30,16 @@ const (
 
 // newHTTPClient returns a client that follows no redirects, since they would
 // send work to a server that is not allowed. The context of a request ends it.
-func newHTTPClient() *http.Client {
+func newHTTPClient(spans *tracing.Tracing) *http.Client {
 	return &http.Client{
-		Transport: &http.Transport{
+		Transport: spans.Client(&http.Transport{
 			DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
 			TLSHandshakeTimeout:    10 * time.Second,
 			MaxIdleConnsPerHost:    16,
 			IdleConnTimeout:        time.Minute,
 			MaxResponseHeaderBytes: 64 << 10,
 			DisableCompression:     true,
-		},
+		}),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
@@ -173,6 +175,9 @@ func (s *pusher) post(ctx context.Context, rec record, a Assignment) response {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", a.ID)
+	if id := logctx.Value(ctx, logctx.RequestID); id != "" {
+		req.Header.Set("X-Request-Id", id)
+	}
 	if err := sign(req.Header, rec.Secret, a.ID, time.Now(), body); err != nil {
 		return failed(fmt.Errorf("sign the assignment: %w", err))
 	}

@@ -467,7 +467,7 @@ func (r *roster) forget(ctx context.Context) error {
 		}
 		gone, err := s.remove(ctx, a.Agent, cutoff)
 		if err == nil && gone {
-			s.log.Info("an agent is forgotten", "agent", a.ID, "last_seen", a.LastSeen)
+			s.log.InfoContext(ctx, "an agent is forgotten", "agent", a.ID, "last_seen", a.LastSeen)
 			err = s.abandon(ctx, a.ID, job.ErrLeaseLost)
 		}
 		if err != nil {

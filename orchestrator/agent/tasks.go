@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"muster/orchestrator/tracing"
 	"muster/tasks"
 	"muster/tasks/tasktype"
 )
@@ -174,7 +175,7 @@ func (s *taskRunner) sendTask(ctx context.Context, h *held) (json.RawMessage, er
 		queue = live[i].queue
 	}
 	task := tasks.New[json.RawMessage, json.RawMessage](name)
-	sent, err := task.S(input).Send(ctx, s.cfg.Client, tasks.ID(h.id), tasks.Queue(queue), tasks.Retention(keepTask),
+	sent, err := task.S(input).Send(ctx, s.cfg.Client, tasks.ID(h.id), tasks.Queue(queue), tasks.Retention(keepTask), tasks.Headers(tracing.Headers(ctx)),
 		tasks.Timeout(max(h.deadline.Sub(h.now), time.Second)))
 	if err != nil && !errors.Is(err, tasks.ErrDuplicate) {
 		return nil, err

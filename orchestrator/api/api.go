@@ -21,6 +21,7 @@ import (
 
 	"muster/orchestrator/access"
 	"muster/orchestrator/health"
+	"muster/orchestrator/tracing"
 	"muster/sites"
 	"muster/tasks"
 )
@@ -73,6 +74,8 @@ type Config struct {
 	// Metrics answers under /metrics, to those who may see the pages. Defaults
 	// to none.
 	Metrics http.Handler
+	// Tracing makes a span for each request. Defaults to none.
+	Tracing *tracing.Tracing
 	// Grace is how long requests may take to end. Defaults to 5 s.
 	Grace time.Duration
 	// Ready is called with the address of the pages once they are served. Optional.
@@ -138,6 +141,8 @@ func (c Config) layered(served *routes) (http.Handler, error) {
 	}
 	layers := []func(http.Handler) http.Handler{
 		c.identified,
+		c.traced,
+		c.logged,
 		c.recovered,
 		c.hardened,
 		c.hosted,

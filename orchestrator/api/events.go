@@ -96,7 +96,7 @@ func (s *eventStreams) stream(id, after string) (*streamOutput, error) {
 		w.WriteHeader(http.StatusOK)
 		err := sendEvents(ctx, newSlowWriter(w), s.events, id, after)
 		if err != nil && ctx.Err() == nil {
-			s.logger.WarnContext(ctx, "a stream of events ended", "request_id", RequestID(ctx), "job", id, "err", err)
+			s.logger.WarnContext(ctx, "a stream of events ended", "job", id, "err", err)
 		}
 	}}, nil
 }

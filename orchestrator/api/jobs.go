@@ -224,7 +224,7 @@ func (s *server) get(ctx context.Context, in *JobPath) (*jobOutput, error) {
 			out.Body.Scrape, err = json.Marshal(scrape)
 		}
 		if err != nil {
-			s.cfg.Logger.DebugContext(ctx, "a scrape has no report", "request_id", RequestID(ctx), "job", in.ID, "err", err)
+			s.cfg.Logger.DebugContext(ctx, "a scrape has no report", "job", in.ID, "err", err)
 		}
 	}
 	return out, nil

@@ -210,7 +210,7 @@ func register[I, O any](s *server, op huma.Operation, prefix string, handle func
 		if err != nil {
 			p := problemOf(err, prefix)
 			if p.Status >= http.StatusInternalServerError && ctx.Err() == nil { // else the client has gone
-				s.cfg.Logger.WarnContext(ctx, "a request failed", "request_id", RequestID(ctx), "operation", op.OperationID, "err", err)
+				s.cfg.Logger.WarnContext(ctx, "a request failed", "operation", op.OperationID, "err", err)
 			}
 			return nil, p
 		}

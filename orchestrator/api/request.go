@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"muster/internal/logctx"
 )
 
 // requestIDHeader has the id of a request, from the client or made here.
@@ -17,17 +19,10 @@ const requestIDHeader = "X-Request-Id"
 // plainID is an id that a client may choose for its request.
 var plainID = regexp.MustCompile(`^[A-Za-z0-9._~-]{1,64}$`)
 
-// requestKey is the key of a request's id in its context.
-type requestKey struct{}
-
 // RequestID returns the id of the request that ctx belongs to, or "".
-func RequestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestKey{}).(string)
-	return id
-}
+func RequestID(ctx context.Context) string { return logctx.Value(ctx, logctx.RequestID) }
 
-// identified gives each request an id and logs what became of it: changes as
-// info, the rest as debug.
+// identified gives each request an id.
 func (c Config) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(requestIDHeader)
@@ -37,6 +32,13 @@ func (c Config) identified(next http.Handler) http.Handler {
 			id = hex.EncodeToString(b[:])
 		}
 		w.Header().Set(requestIDHeader, id)
+		next.ServeHTTP(w, r.WithContext(logctx.With(r.Context(), logctx.RequestID, id)))
+	})
+}
+
+// logged logs what became of each request: changes as info, the rest as debug.
+func (c Config) logged(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		watched := &statusWriter{ResponseWriter: w}
 		start := time.Now()
 		defer func() {
@@ -50,10 +52,10 @@ func (c Config) identified(next http.Handler) http.Handler {
 			if len(path) > 200 {
 				path = path[:200] + "…"
 			}
-			c.Logger.Log(r.Context(), level, "request", "request_id", id, "method", r.Method, "path", path,
-				"status", watched.code(), "bytes", watched.bytes, "ms", time.Since(start).Milliseconds())
+			c.Logger.Log(r.Context(), level, "request", "method", r.Method, "path", path,
+				"status", watched.code(), "bytes", watched.bytes, "took", time.Since(start))
 		}()
-		next.ServeHTTP(watched, r.WithContext(context.WithValue(r.Context(), requestKey{}, id)))
+		next.ServeHTTP(watched, r)
 	})
 }
 

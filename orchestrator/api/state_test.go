@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"muster/internal/logctx"
 	"muster/tasks"
 	"muster/tasks/metrics"
 	"muster/tasks/redistest"
@@ -81,7 +82,7 @@ func TestRequestID(t *testing.T) {
 	t.Parallel()
 	cfg, _ := faked(t)
 	var out bytes.Buffer
-	cfg.Logger = slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	cfg.Logger = slog.New(logctx.Handler(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	h := handler(t, cfg)
 	for given, kept := range map[string]bool{
 		"trace-1.a_b~": true, "": false, "with space": false, "new\nline": false, strings.Repeat("x", 64): true, strings.Repeat("x", 65): false,

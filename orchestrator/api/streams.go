@@ -34,7 +34,7 @@ func (s *server) stream(head http.Header, write func(ctx context.Context, w io.W
 		case !lazy.begun:
 			writeProblem(w, problemOf(err, "query."))
 		default:
-			s.cfg.Logger.WarnContext(r.Context(), "an answer was cut off", "request_id", RequestID(r.Context()), "err", err)
+			s.cfg.Logger.WarnContext(r.Context(), "an answer was cut off", "err", err)
 			panic(http.ErrAbortHandler)
 		}
 	}}

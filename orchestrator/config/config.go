@@ -26,6 +26,7 @@ type Config struct {
 	DataDir  string   `yaml:"data_dir" rule:"required"`
 	Redis    Redis    `yaml:"redis"`
 	Log      Log      `yaml:"log"`
+	Tracing  Tracing  `yaml:"tracing"`
 	Network  Network  `yaml:"network"`
 	Workers  Workers  `yaml:"workers"`
 	Queue    Queue    `yaml:"queue"`
@@ -267,6 +268,7 @@ func Default() Config {
 			Interval:    500 * time.Millisecond,
 		},
 		Log:     Log{Level: "info", Format: "auto"},
+		Tracing: defaultTracing(),
 		Workers: Workers{Concurrency: 8, PingTimeout: 5 * time.Second},
 		Queue: Queue{
 			MaxWorkers:          8,

@@ -138,6 +138,9 @@ func (s setting) setMap(text string) error {
 	pairs := map[string]string{}
 	for _, part := range split(text, sep) {
 		name, value, ok := strings.Cut(part, is)
+		if !ok && s.tag.Get("secret") != "" {
+			return fmt.Errorf("%s: a part is not of the form name%svalue", s.path, is)
+		}
 		if !ok {
 			return fmt.Errorf("%s: %q is not of the form name%svalue", s.path, part, is)
 		}
@@ -238,6 +241,12 @@ func (s setting) checkRule() []error {
 		if _, err := addressfilter.New(s.v.Interface().([]string)...); err != nil {
 			return []error{err}
 		}
+	case "collector":
+		if err := checkCollector(s.v.String()); err != nil {
+			return []error{err}
+		}
+	case "headers":
+		return checkHeaders(s.v.Interface().(map[string]string))
 	case "urls":
 		var errs []error
 		for _, text := range s.v.Interface().([]string) {
@@ -363,6 +372,12 @@ func (s setting) shown() any {
 		out := make([]string, len(v))
 		for i, text := range v {
 			out[i] = mask(text)
+		}
+		return out
+	case map[string]string:
+		out := make(map[string]string, len(v))
+		for name, text := range v {
+			out[name] = mask(text)
 		}
 		return out
 	default:

@@ -60,7 +60,7 @@ func (s *flow) unsent(ctx context.Context, id string, r record) error {
 	}
 	status, err := tasks.Attach[string](s.cfg.Client, id).Status(ctx)
 	if errors.Is(err, tasks.ErrUnknown) {
-		return s.send(ctx, id, p, r.time("at"))
+		return s.send(ctx, id, p, r.time("at"), r.headers())
 	}
 	if err != nil || !status.Terminal() {
 		return err
@@ -231,7 +231,7 @@ func (s *flow) end(ctx context.Context, id string, r record, to Status, event, m
 		err = s.reader.fill(ctx, &j, r, false)
 	}
 	if err != nil { // a job whose record is damaged must be able to end, too
-		s.cfg.Logger.Warn("a job ends without counts in its event", "job", id, "err", err)
+		s.cfg.Logger.WarnContext(ctx, "a job ends without counts in its event", "job", id, "err", err)
 	}
 	var fields []any
 	data, _ := json.Marshal(map[string]any{"items": j.Items})
@@ -249,10 +249,10 @@ func (s *flow) end(ctx context.Context, id string, r record, to Status, event, m
 	if err != nil {
 		return err
 	}
-	s.cfg.Logger.Info("a job has ended", "job", id, "status", to, "error", message)
+	s.cfg.Logger.InfoContext(ctx, "a job has ended", "job", id, "status", to, "error", message)
 	s.soon()
 	if err := s.finalize(ctx, id); err != nil {
-		s.cfg.Logger.Warn("the work of a job that has ended is stopped soon", "job", id, "err", err)
+		s.cfg.Logger.WarnContext(ctx, "the work of a job that has ended is stopped soon", "job", id, "err", err)
 	}
 	return nil
 }

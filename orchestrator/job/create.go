@@ -16,7 +16,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"muster/internal/logctx"
 	"muster/orchestrator/pipeline"
+	"muster/orchestrator/tracing"
 	"muster/tasks"
 )
 
@@ -40,6 +42,7 @@ func (s *Service) Create(ctx context.Context, req Request) (Job, bool, error) {
 }
 
 func (s *Service) create(ctx context.Context, id string, req Request, parent string) (Job, bool, error) {
+	ctx = logctx.With(ctx, logctx.Job, id)
 	p, err := s.check(&req)
 	if err != nil {
 		return Job{}, false, err
@@ -79,8 +82,8 @@ func (s *Service) create(ctx context.Context, id string, req Request, parent str
 		return Job{}, false, err
 	}
 	if req.Cron == "" {
-		if err := s.flow.send(ctx, id, p, req.At); err != nil {
-			s.cfg.Logger.Warn("the job will be sent by the next sweep", "job", id, "err", err)
+		if err := s.flow.send(ctx, id, p, req.At, tracing.Headers(ctx)); err != nil {
+			s.cfg.Logger.WarnContext(ctx, "the job will be sent by the next sweep", "job", id, "err", err)
 		}
 	}
 	j, err := s.Get(ctx, id)
@@ -97,7 +100,7 @@ func (s *Service) checkDocument(ctx context.Context, id string, d *Document) err
 		return f.Close()
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		s.cfg.Logger.Warn("the document of a new job was not looked for", "job", id, "err", err)
+		s.cfg.Logger.WarnContext(ctx, "the document of a new job was not looked for", "job", id, "err", err)
 		return nil
 	}
 	r, err := s.read(ctx, id)
@@ -130,6 +133,7 @@ func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.P
 	optional("labels", encode(req.Labels))
 	optional("after", encode(req.After))
 	optional("cron", req.Cron)
+	optional("headers", encode(tracing.Headers(ctx)))
 	optional("parent", parent)
 	optional("version_of", req.VersionOf)
 	if !req.At.IsZero() {

@@ -33,7 +33,7 @@ func (m *monitor) runTodo(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait, err := m.todo(ctx)
 		if err != nil && ctx.Err() == nil {
-			m.cfg.Logger.Warn("jobs are not advanced", "err", err)
+			m.cfg.Logger.WarnContext(ctx, "jobs are not advanced", "err", err)
 			wait = time.Second
 		}
 		t := time.NewTimer(wait)
@@ -56,7 +56,7 @@ func (m *monitor) todo(ctx context.Context) (time.Duration, error) {
 		for _, v := range reply[2:] {
 			id := toString(v)
 			if err := m.advanceOnce(ctx, id, toString(reply[0])); err != nil {
-				m.cfg.Logger.Warn("a job is not advanced", "job", id, "err", err)
+				m.cfg.Logger.WarnContext(ctx, "a job is not advanced", "job", id, "err", err)
 			}
 		}
 		if len(reply) > 2 {
@@ -98,7 +98,7 @@ func (m *monitor) runSweeps(ctx context.Context) {
 			err = m.Sweep(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			m.cfg.Logger.Warn("open jobs were not looked at", "err", err)
+			m.cfg.Logger.WarnContext(ctx, "open jobs were not looked at", "err", err)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 		errs = append(errs, s.eachOpen(ctx, in, func(id string, r record) error {
 			looks.Go(func() error {
 				if err := m.look(ctx, id, r); err != nil && ctx.Err() == nil {
-					s.cfg.Logger.Warn("a job was not looked at", "job", id, "err", err)
+					s.cfg.Logger.WarnContext(ctx, "a job was not looked at", "job", id, "err", err)
 				}
 				return nil
 			})
@@ -222,7 +222,7 @@ func (m *monitor) recover(ctx context.Context, j *Job, r record, st Stuck, now t
 	if err := m.announce(ctx, j); err != nil {
 		return err
 	}
-	m.cfg.Logger.Warn("a stuck job was recovered", "job", j.ID, "stage", st.Stage, "reason", st.Reason)
+	m.cfg.Logger.WarnContext(ctx, "a stuck job was recovered", "job", j.ID, "stage", st.Stage, "reason", st.Reason)
 	_, err = m.note(ctx, j.ID, "", "job.recovered", string(data),
 		"progressed", now.UnixMilli(), "futile", futile+1, "recoveries", r.int("recoveries")+1)
 	return err
@@ -254,7 +254,7 @@ func (m *monitor) ticks(ctx context.Context) error {
 	for _, z := range due {
 		id, _ := z.Member.(string)
 		if err := m.tick(ctx, id, int64(z.Score), now); err != nil {
-			m.cfg.Logger.Error("a job was not created as scheduled", "schedule", id, "err", err)
+			m.cfg.Logger.ErrorContext(ctx, "a job was not created as scheduled", "schedule", id, "err", err)
 		}
 	}
 	return nil

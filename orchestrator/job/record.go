@@ -16,6 +16,7 @@ import (
 //	prompt doc context priority labels after on_failure at cron parent version_of generation
 //	pipeline                     as JSON, as it was when the job was created
 //	stuck_after timeout          ms
+//	headers                      of its workflow, as JSON: its trace and the id of the request that created it
 //	work                         hash of the request, for dedupe
 //	phase node                   the node of the workflow that waits, and for what: "start", or the number of a segment
 //	after:JOB                    how a job that it comes after had ended when it was deleted
@@ -80,6 +81,12 @@ func (r record) pipeline() (*pipeline.Pipeline, error) {
 		return nil, fmt.Errorf("read the pipeline of a job: %w", err)
 	}
 	return p, nil
+}
+
+func (r record) headers() map[string]string {
+	var h map[string]string
+	_ = json.Unmarshal([]byte(r["headers"]), &h)
+	return h
 }
 
 func (r record) document() *Document {

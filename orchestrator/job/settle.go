@@ -119,7 +119,7 @@ func (s *Leases) Complete(ctx context.Context, w Work, a Answer) error {
 // settled advances a job of which something has ended.
 func (s *flow) settled(ctx context.Context, id string) {
 	if err := s.advance(ctx, id); err != nil && ctx.Err() == nil {
-		s.cfg.Logger.Warn("the job will be advanced by the next sweep", "job", id, "err", err)
+		s.cfg.Logger.WarnContext(ctx, "the job will be advanced by the next sweep", "job", id, "err", err)
 	}
 }
 
@@ -301,6 +301,6 @@ func (s *Leases) AddUsage(ctx context.Context, id, agent string, usage map[strin
 // pace notes that a job made progress, and how many items have ended.
 func (s *store) pace(ctx context.Context, id string, ended int) {
 	if _, err := s.run(ctx, "note progress", paceScript, []string{recordKey(id), paceKey(id)}, ended); err != nil && ctx.Err() == nil {
-		s.cfg.Logger.Warn("the pace of the job lacks items", "job", id, "err", err)
+		s.cfg.Logger.WarnContext(ctx, "the pace of the job lacks items", "job", id, "err", err)
 	}
 }

@@ -47,7 +47,7 @@ func (s *Leases) Take(ctx context.Context, worker, agent string, n int) (work []
 			got, err := s.takeFrom(ctx, toString(v), worker, agent, n-len(work), now)
 			work = append(work, got...)
 			if err != nil {
-				s.cfg.Logger.Warn("a job cannot be worked on", "job", toString(v), "err", err)
+				s.cfg.Logger.WarnContext(ctx, "a job cannot be worked on", "job", toString(v), "err", err)
 			}
 		}
 	}
@@ -77,7 +77,7 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 		err = s.ready(ctx, id, worker, max(batch.Next, time.Millisecond))
 	}
 	if err != nil {
-		s.cfg.Logger.Warn("work is found again by the next sweep", "job", id, "err", err)
+		s.cfg.Logger.WarnContext(ctx, "work is found again by the next sweep", "job", id, "err", err)
 	}
 	if len(batch.Items) == 0 {
 		return nil, nil
@@ -90,7 +90,7 @@ func (s *Leases) takeFrom(ctx context.Context, id, worker, agent string, n int, 
 	for _, it := range batch.Items {
 		w, err := newWork(id, p, told, it, s.cfg.Lease, now)
 		if err != nil { // it is damaged: it ends, so that it does not come again and again
-			s.cfg.Logger.Error("an item cannot be read", "job", id, "item", it.ID, "err", err)
+			s.cfg.Logger.ErrorContext(ctx, "an item cannot be read", "job", id, "item", it.ID, "err", err)
 			if err := s.queue(id).Settle(ctx, it, workqueue.Failed(err)); err != nil {
 				return work, err
 			}
@@ -110,7 +110,7 @@ func newWork(id string, p *pipeline.Pipeline, told brief, it workqueue.Leased, l
 	w := Work{
 		JobID: id, Stage: st.Name, Takes: st.Takes, Agent: it.Worker, Attempt: it.Attempts + 1, Fence: it.Token,
 		Expires: now.Add(lease).UTC(), Deadline: now.Add(timeoutOf(*st)).UTC(), QueueItem: it.ID,
-		Prompt: told.prompt, Context: told.context, Document: told.document,
+		Prompt: told.prompt, Context: told.context, Document: told.document, Headers: told.headers,
 	}
 	if st.Takes == pipeline.TakesItem {
 		item, err := parseItem(id, it.ID, it.Payload)
@@ -143,16 +143,17 @@ type brief struct {
 	prompt   string
 	context  json.RawMessage
 	document *Document
+	headers  map[string]string
 }
 
 // brief reads what agents are told of a job. It is not remembered: it can be large, and the context can be edited.
 func (s *store) brief(ctx context.Context, id string) (brief, error) {
-	values, err := s.rdb.HMGet(ctx, recordKey(id), "prompt", "context", "doc").Result()
+	values, err := s.rdb.HMGet(ctx, recordKey(id), "prompt", "context", "doc", "headers").Result()
 	if err != nil {
 		return brief{}, fmt.Errorf("read job %s: %w", id, err)
 	}
-	r := record{"prompt": toString(values[0]), "context": toString(values[1]), "doc": toString(values[2])}
-	return brief{r["prompt"], json.RawMessage(r["context"]), r.document()}, nil
+	r := record{"prompt": toString(values[0]), "context": toString(values[1]), "doc": toString(values[2]), "headers": toString(values[3])}
+	return brief{r["prompt"], json.RawMessage(r["context"]), r.document(), r.headers()}, nil
 }
 
 // plan returns the pipeline of a job.

@@ -3,6 +3,8 @@ package job
 import (
 	"encoding/json"
 	"time"
+
+	"muster/orchestrator/tracing"
 )
 
 // Work is an item, or the stage of a job, under a lease: what an agent works
@@ -21,6 +23,11 @@ type Work struct {
 	Context  json.RawMessage `json:"context"`
 	Document *Document       `json:"document,omitempty"`
 	Item     *Item           `json:"item,omitempty"` // of a stage that takes items
+
+	// Headers are those of the job: its trace, and the id of the request that created it; see package tracing.
+	Headers map[string]string `json:"headers,omitempty"`
+	// Span is that of the work, for who holds it; it is nil without tracing.
+	Span *tracing.Pending `json:"span,omitempty"`
 
 	// QueueItem is the id of the work in the queue of the job.
 	QueueItem string `json:"queue_item"`

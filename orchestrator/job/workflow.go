@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"muster/orchestrator/pipeline"
+	"muster/orchestrator/tracing"
 	"muster/tasks"
 	"muster/tasks/workqueue"
 )
@@ -64,8 +65,8 @@ type flow struct {
 }
 
 // send sends the workflow of a job. Sending it again changes nothing.
-func (s *flow) send(ctx context.Context, id string, p *pipeline.Pipeline, at time.Time) error {
-	_, err := workflow(id, p, at).Send(ctx, s.cfg.Client, tasks.ID(id), tasks.FairnessKey("jobs"))
+func (s *flow) send(ctx context.Context, id string, p *pipeline.Pipeline, at time.Time, headers map[string]string) error {
+	_, err := workflow(id, p, at).Send(ctx, s.cfg.Client, tasks.ID(id), tasks.FairnessKey("jobs"), tasks.Headers(headers))
 	if errors.Is(err, tasks.ErrDuplicate) {
 		return nil
 	}
@@ -86,10 +87,28 @@ func (s *flow) start(ctx context.Context, id string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if err := s.joinTrace(ctx, id, r); err != nil {
+		return "", err
+	}
 	if len(r.list("after")) == 0 {
 		return id, nil
 	}
 	return s.wait(ctx, id, "start")
+}
+
+// joinTrace gives a job that was created without a trace that of its first task, for the spans of its items.
+func (s *flow) joinTrace(ctx context.Context, id string, r record) error {
+	headers := r.headers()
+	parent := tracing.Parent(ctx)
+	if parent == "" || headers["traceparent"] != "" {
+		return nil
+	}
+	if headers == nil {
+		headers = map[string]string{}
+	}
+	headers["traceparent"] = parent
+	_, err := s.note(ctx, id, "", "", "", "headers", encode(headers))
+	return err
 }
 
 // open reads a job that has not ended. The error for others ends the workflow.

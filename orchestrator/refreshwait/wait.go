@@ -270,7 +270,7 @@ func (w *wait[O]) look(ctx context.Context) (over bool, _ error) {
 	if known && w.job.Moves != nil {
 		moves, err := w.job.Moves(ctx)
 		if err != nil {
-			w.Logger.Warn("cannot read the progress of the job", "job", w.job.Name, "err", err)
+			w.Logger.WarnContext(ctx, "cannot read the progress of the job", "job", w.job.Name, "err", err)
 		} else if moves != w.moves {
 			w.moves, w.moved = moves, time.Now()
 		}
@@ -278,11 +278,11 @@ func (w *wait[O]) look(ctx context.Context) (over bool, _ error) {
 	if keys.TotalChunks > w.chunks {
 		w.chunks = keys.TotalChunks
 		w.deadline.Reset(max(0, w.limit(w.chunks)-time.Since(w.started)))
-		w.Logger.Debug("dynamic timeout", "job", w.job.Name, "chunks", w.chunks, "timeout", w.limit(w.chunks))
+		w.Logger.DebugContext(ctx, "dynamic timeout", "job", w.job.Name, "chunks", w.chunks, "timeout", w.limit(w.chunks))
 	}
 	if began := keys.Status != Unknown && keys.Status != Dispatched; !began && !w.warned && time.Since(w.started) >= w.Warn {
 		w.warned = true
-		w.Logger.Warn("the job has not begun; are the workers busy, and do they serve its queue?", "job", w.job.Name, "waited", time.Since(w.started).Round(time.Second))
+		w.Logger.WarnContext(ctx, "the job has not begun; are the workers busy, and do they serve its queue?", "job", w.job.Name, "waited", time.Since(w.started).Round(time.Second))
 	}
 	if keys.ended() && w.grace == nil { // the event is preferred: it knows the reason
 		w.grace = time.After(w.Grace)
@@ -297,7 +297,7 @@ func (w *wait[O]) known(ctx context.Context) bool {
 	}
 	known, err := w.job.Known(ctx)
 	if err != nil {
-		w.Logger.Warn("cannot look for the job in Redis", "job", w.job.Name, "err", err)
+		w.Logger.WarnContext(ctx, "cannot look for the job in Redis", "job", w.job.Name, "err", err)
 		return true
 	}
 	return known
@@ -309,7 +309,7 @@ func (w *wait[O]) keys(ctx context.Context) (_ Keys, readable bool) {
 	}
 	keys, err := w.job.Keys(ctx)
 	if err != nil {
-		w.Logger.Warn("cannot read the keys of the job", "job", w.job.Name, "err", err)
+		w.Logger.WarnContext(ctx, "cannot read the keys of the job", "job", w.job.Name, "err", err)
 	}
 	return keys, err == nil
 }
@@ -326,7 +326,7 @@ func (w *wait[O]) answer(ctx context.Context, keys Keys) (over bool, _ error) {
 			return true, w.end(ctx, out, err)
 		}
 		if err != nil {
-			w.Logger.Warn("cannot read the answer of the job", "job", w.job.Name, "err", err)
+			w.Logger.WarnContext(ctx, "cannot read the answer of the job", "job", w.job.Name, "err", err)
 			return false, nil
 		}
 	}
@@ -337,7 +337,7 @@ func (w *wait[O]) answer(ctx context.Context, keys Keys) (over bool, _ error) {
 			return true, w.end(ctx, out, err)
 		}
 		if err != nil {
-			w.Logger.Warn("cannot read the report of the job", "job", w.job.Name, "err", err)
+			w.Logger.WarnContext(ctx, "cannot read the report of the job", "job", w.job.Name, "err", err)
 		}
 	}
 	if keys.Status == Complete {

@@ -1,0 +1,49 @@
+package tracing
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// logEvery is how often trouble with the collector is logged at most.
+const logEvery = time.Minute
+
+// exporter sends spans to the collector, and logs how many were lost. Its errors go
+// no further: the handler of errors of OpenTelemetry is global, and logs each.
+type exporter struct {
+	next     sdk.SpanExporter
+	logger   *slog.Logger
+	endpoint string
+	idle     func() // closes connections
+
+	mu     sync.Mutex // guards the rest
+	logged time.Time
+	lost   int // since then
+}
+
+// ExportSpans implements sdk.SpanExporter.
+func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+	if err := e.next.ExportSpans(ctx, spans); err != nil {
+		e.report(ctx, err, len(spans))
+	}
+	return nil
+}
+
+// Shutdown implements sdk.SpanExporter.
+func (e *exporter) Shutdown(ctx context.Context) error { return e.next.Shutdown(ctx) }
+
+// report logs trouble, but not twice in a minute.
+func (e *exporter) report(ctx context.Context, err error, lost int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lost += lost
+	if time.Since(e.logged) < logEvery {
+		return
+	}
+	e.logger.WarnContext(ctx, "spans were not exported; see that the collector of tracing.endpoint runs", "endpoint", e.endpoint, "lost", e.lost, "err", oneLine(err))
+	e.logged, e.lost = time.Now(), 0
+}

@@ -1,0 +1,59 @@
+package tracing
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Page is the fetch of a page of a site.
+type Page struct {
+	Site, Kind, URL string
+	Item            string // id in the queue of the job
+	Attempt         int    // from 1
+}
+
+// PageEnd is how a fetch ended.
+type PageEnd struct {
+	Status  int    // of HTTP; 0 without an answer
+	Proxy   string // its id
+	Class   string // of the error
+	Records int
+	Err     error
+}
+
+// Page begins the span of a fetch. Call end once.
+func (t *Tracing) Page(ctx context.Context, p Page) (_ context.Context, end func(PageEnd)) {
+	if t == nil {
+		return ctx, func(PageEnd) {}
+	}
+	attrs := []attribute.KeyValue{
+		semconv.HTTPRequestMethodKey.String(http.MethodGet),
+		text("muster.site", p.Site), text("muster.kind", p.Kind), text("muster.item", p.Item), attribute.Int("muster.attempt", p.Attempt),
+	}
+	u, err := url.Parse(p.URL)
+	if err == nil {
+		attrs = append(attrs, semconv.URLFull(safeURL(u)))
+		attrs = append(attrs, address(u.Host)...)
+	}
+	ctx, span := t.tracer.Start(ctx, "page "+p.Kind, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attrs...))
+	return ctx, func(e PageEnd) {
+		span.SetAttributes(attribute.Int("muster.records", e.Records))
+		if e.Status != 0 {
+			span.SetAttributes(semconv.HTTPResponseStatusCode(e.Status))
+		}
+		if e.Proxy != "" {
+			span.SetAttributes(text("muster.proxy", e.Proxy))
+		}
+		if e.Err != nil {
+			span.SetAttributes(semconv.ErrorTypeKey.String(e.Class))
+			span.SetStatus(codes.Error, e.Class)
+		}
+		span.End()
+	}
+}
