@@ -76,13 +76,18 @@ func (r reply) text(path string) string { return fmt.Sprint(r.at(path)) }
 // serveSystem serves a system with a worker on a real Redis.
 func serveSystem(t *testing.T) *web {
 	t.Helper()
-	cfg := settings(t)
+	return serveSystemWith(t, settings(t), slog.New(slog.DiscardHandler))
+}
+
+// serveSystemWith is serveSystem with other settings.
+func serveSystemWith(t *testing.T, cfg config.Config, logger *slog.Logger) *web {
+	t.Helper()
 	cfg.API.Listen, cfg.API.ReadOnly = "127.0.0.1:0", false
 	cfg.Jobs.CheckEvery, cfg.Jobs.MaxDocumentMB = 200*time.Millisecond, 1
 	writePipeline(t, cfg, "default", "context: [customer]\nstages: [{name: create, role: creator, takes: job}, {name: validate, role: validator, takes: item}]\n")
 	writePipeline(t, cfg, "careful", "stages: [{name: create, role: creator, takes: job}, {name: validate, role: validator, takes: item, review: true}]\n")
 	client := tasks.NewClient(redistest.New(t))
-	s, err := NewSystem(cfg, client, slog.New(slog.DiscardHandler))
+	s, err := NewSystem(cfg, client, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
