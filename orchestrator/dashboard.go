@@ -43,7 +43,8 @@ func (s *System) serveAPI(ctx context.Context, ready func(url string)) error {
 	served.Jobs, served.Agents, served.Pipelines, served.Documents, served.Events, served.Reports = s.Jobs, s.Agents, s.Pipelines, s.Documents, s.Events, reports{s.Jobs}
 	served.MaxDocument, served.Lease = s.cfg.Jobs.MaxDocumentBytes(), s.cfg.Jobs.Lease
 	served.Sites, served.Check, served.Ready, served.Tracing = s.Sites, checks.Run, ready, s.tracing
-	served.Metrics = metrics.Handler(s.Metrics, metrics.NewFleet(s.Client), proxies.NewMetrics(s.Pool), agent.NewMetrics(s.Agents), api.NewMetrics(served))
+	served.Timing = api.NewTiming()
+	served.Metrics = metrics.Handler(s.Metrics, metrics.NewFleet(s.Client), proxies.NewMetrics(s.Pool), agent.NewMetrics(s.Agents), api.NewMetrics(served), served.Timing)
 	return api.Serve(ctx, served)
 }
 

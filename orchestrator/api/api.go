@@ -76,6 +76,8 @@ type Config struct {
 	Metrics http.Handler
 	// Tracing makes a span for each request. Defaults to none.
 	Tracing *tracing.Tracing
+	// Timing counts and times the requests. Defaults to none.
+	Timing *Timing
 	// Grace is how long requests may take to end. Defaults to 5 s.
 	Grace time.Duration
 	// Ready is called with the address of the pages once they are served. Optional.
@@ -142,6 +144,7 @@ func (c Config) layered(served *routes) (http.Handler, error) {
 	layers := []func(http.Handler) http.Handler{
 		c.identified,
 		c.traced,
+		c.timed,
 		c.logged,
 		c.recovered,
 		c.hardened,

@@ -194,6 +194,7 @@ func (w work) lease(ctx context.Context, in *leaseInput) (*leaseOutput, error) {
 	_ = http.NewResponseController(in.w).SetWriteDeadline(time.Now().Add(wait + writeTime)) // a recorder has none
 	polling, cancel := w.untilShutdown(ctx)
 	defer cancel()
+	waits(ctx)
 	list, err := w.agents.Lease(polling, in.ID, in.Body.Roles, in.Body.Max, wait)
 	if err != nil && (polling.Err() == nil || ctx.Err() != nil) {
 		return nil, err

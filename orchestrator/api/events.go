@@ -89,6 +89,7 @@ func (s *eventStreams) stream(id, after string) (*streamOutput, error) {
 	return &streamOutput{func(hc huma.Context) {
 		defer func() { <-s.places }()
 		r, w := humago.Unwrap(hc)
+		waits(r.Context())
 		ctx, cancel := s.untilShutdown(r.Context())
 		defer cancel()
 		w.Header().Set("Content-Type", "text/event-stream")
