@@ -143,7 +143,9 @@ func (w *web) checkTree(spans []tracingtest.Span, id string) {
 			tries = append(tries, s)
 		}
 	}
-	slices.SortFunc(tries, func(a, b tracingtest.Span) int { return strings.Compare(a.Attributes["muster.attempt"], b.Attributes["muster.attempt"]) })
+	slices.SortFunc(tries, func(a, b tracingtest.Span) int {
+		return strings.Compare(a.Attributes["muster.attempt"], b.Attributes["muster.attempt"])
+	})
 	if !tries[0].Failed || tries[0].Message != "not yet" || tries[1].Failed || !slices.Contains(tries[1].Links, tries[0].ID) {
 		w.t.Errorf("the attempts are %+v, want a failure, and a success with a link to it", tries)
 	}

@@ -70,7 +70,7 @@ type Jobs interface {
 	Complete(ctx context.Context, w job.Work, a job.Answer) error
 	Fail(ctx context.Context, w job.Work, cause error, after time.Duration, counts bool) error
 	Release(ctx context.Context, w job.Work) error
-	AddUsage(ctx context.Context, jobID, agent string, usage map[string]int64, items int) error
+	SetUsage(ctx context.Context, jobID string, totals map[string]map[string]int64) error
 	Ready(ctx context.Context) (<-chan struct{}, func())
 }
 

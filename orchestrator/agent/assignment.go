@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -139,12 +140,23 @@ type assignments struct {
 	onMove func(id string)    // is called when one was taken off its agent
 }
 
-// load reads an assignment; caller is the agent that calls, "" for none. It returns ErrNoneSuch.
-func (s *assignments) load(ctx context.Context, id, caller string) (*held, error) {
+// caller is who reads an assignment. The zero value is nobody in particular.
+type caller struct {
+	agent string
+	fence int64
+	usage map[string]int64 // so far; nil for no change
+}
+
+// load reads an assignment. It returns ErrNoneSuch.
+func (s *assignments) load(ctx context.Context, id string, by caller) (*held, error) {
 	if !validID(id) {
 		return nil, fmt.Errorf("assignment %.100q: %w", id, ErrNoneSuch)
 	}
-	v, err := scripts["load"].Run(ctx, s.rdb, []string{s.keys.assignment(id), s.keys.agents(), s.keys.seen()}, caller).StringSlice()
+	usage, err := usageText(id, by.usage)
+	if err != nil {
+		return nil, err
+	}
+	v, err := scripts["load"].Run(ctx, s.rdb, []string{s.keys.assignment(id), s.keys.agents(), s.keys.seen()}, by.agent, by.fence, usage).StringSlice()
 	if err != nil {
 		return nil, fmt.Errorf("read assignment %s: %w", id, err)
 	}
@@ -273,13 +285,9 @@ func (s *assignments) beat(ctx context.Context, h *held, usage map[string]int64,
 	if err := s.cfg.Jobs.Beat(ctx, h.work); err != nil {
 		return s.lost(ctx, h, err)
 	}
-	text := ""
-	if usage != nil {
-		raw, err := json.Marshal(usage)
-		if err != nil {
-			return fmt.Errorf("store the usage of assignment %s: %w", h.id, err)
-		}
-		text = string(raw)
+	text, err := usageText(h.id, usage)
+	if err != nil {
+		return err
 	}
 	if mode != "" {
 		h.mode = mode
@@ -296,6 +304,18 @@ func (s *assignments) beat(ctx context.Context, h *held, usage map[string]int64,
 	return nil
 }
 
+// usageText is usage as it is stored, "" for nil.
+func usageText(id string, usage map[string]int64) (string, error) {
+	if usage == nil {
+		return "", nil
+	}
+	raw, err := json.Marshal(usage)
+	if err != nil {
+		return "", fmt.Errorf("store the usage of assignment %s: %w", id, err)
+	}
+	return string(raw), nil
+}
+
 // lost closes an assignment if err says that its lease is lost or its job has ended or is gone, and returns
 // job.ErrLeaseLost then. It returns other errors.
 func (s *assignments) lost(ctx context.Context, h *held, err error) error {
@@ -307,7 +327,7 @@ func (s *assignments) lost(ctx context.Context, h *held, err error) error {
 	}
 	if errors.Is(err, job.ErrLeaseLost) {
 		if h.usage == nil { // the agent may have reported some since h was read
-			if fresh, err := s.load(ctx, h.id, ""); err == nil {
+			if fresh, err := s.load(ctx, h.id, caller{}); err == nil {
 				h.usage = fresh.usage
 			}
 		}
@@ -316,35 +336,36 @@ func (s *assignments) lost(ctx context.Context, h *held, err error) error {
 	return fmt.Errorf("assignment %s: %w", h.id, err)
 }
 
-// close ends an assignment whose work was settled, and adds its usage to the job once. Errors are logged: the work is
+// close ends an assignment whose work was settled, and counts it and its usage once. Errors are logged: the work is
 // settled already, and what is left ends by itself.
 func (s *assignments) close(ctx context.Context, h *held, outcome string, usage map[string]int64, message string) {
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	k := s.keys
-	args := []any{h.id, h.agent, outcome, keepClosed.Milliseconds(), cleanLine(message, 500), maxAgentUsage, newID()}
+	k, jobID := s.keys, h.work.JobID
+	args := []any{
+		h.id, h.agent, outcome, keepClosed.Milliseconds(), cleanLine(message, 500), maxAgentUsage, newID(), jobID, maxJobUsage, tookBounds.Text(),
+	}
 	for name, n := range usage {
 		args = append(args, name, n)
 	}
-	n, err := scripts["close"].Run(ctx, s.rdb,
-		[]string{k.assignment(h.id), k.due(), k.held(h.agent), k.agents(), k.numbers(h.agent), k.usage(h.agent)}, args...).Int()
+	v, err := scripts["close"].Run(ctx, s.rdb, []string{
+		k.assignment(h.id), k.due(), k.held(h.agent), k.agents(), k.numbers(h.agent), k.usage(h.agent), k.used(jobID), k.owed(), k.took(), k.hour(h.now),
+	}, args...).Slice()
 	s.warn(ctx, "close an assignment", err, "assignment", h.id)
 	s.onEnd(h.agent)
-	if err != nil || n == 0 {
+	if err != nil || len(v) == 0 {
 		return
 	}
-	if n == 1 {
+	if v[0] == int64(1) {
 		s.endSpan(h, outcome, message)
 	}
-	items := 0
-	if outcome == endCompleted {
-		items = 1
+	if len(v) == 1 {
+		return
 	}
-	if n == 2 {
-		usage = nil // it was added before
+	changed := map[string]string{}
+	for pair := range slices.Chunk(v[1:], 2) {
+		field, _ := pair[0].(string)
+		changed[field], _ = pair[1].(string)
 	}
-	if items > 0 || len(usage) > 0 {
-		s.warn(ctx, "add the usage of an assignment to its job", s.cfg.Jobs.AddUsage(ctx, h.work.JobID, h.agent, usage, items),
-			"assignment", h.id, "job", h.work.JobID)
-	}
+	s.warn(ctx, "add the usage of an assignment to its job", s.cfg.Jobs.SetUsage(ctx, jobID, totalsOf(changed)), "assignment", h.id, "job", jobID)
 }

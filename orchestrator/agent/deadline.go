@@ -31,15 +31,16 @@ func (s *caretaker) lookAfter(ctx context.Context) {
 				s.warn(ctx, "look after an assignment", s.look(ctx, id), "assignment", id)
 			}
 			if len(ids) < maxClaim {
-				return
+				break
 			}
 		}
+		s.warn(ctx, "add usage to jobs", s.payOwed(ctx))
 	})
 }
 
 // look decides what to do with an assignment that is due.
 func (s *caretaker) look(ctx context.Context, id string) error {
-	h, err := s.load(ctx, id, "")
+	h, err := s.load(ctx, id, caller{})
 	if errors.Is(err, ErrNoneSuch) || err == nil && !h.open {
 		return s.rdb.ZRem(ctx, s.keys.due(), id).Err()
 	}

@@ -2,11 +2,12 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -43,12 +44,13 @@ type fakeJobs struct {
 	mu      sync.Mutex
 	items   []*fakeItem
 	fence   int64
-	looks   map[string]int // by role
-	usage   map[string]int64
-	done    int // as AddUsage says
+	looks   map[string]int   // by role
+	usage   map[string]int64 // by agent and name, as SetUsage says
+	deaf    bool             // SetUsage fails
 	added   []job.Item
 	taken   map[string]int // by agent
 	strict  error          // that Complete returns
+	cut     error          // that Complete returns once it is done
 	gone    error          // that all calls for work return, because its job is gone
 	signals map[chan struct{}]bool
 }
@@ -171,6 +173,7 @@ func (f *fakeJobs) Complete(_ context.Context, w job.Work, a job.Answer) error {
 	it, err := f.leased(w)
 	if err == nil {
 		it.state, it.answer = "done", a
+		err = f.cut
 	}
 	return err
 }
@@ -207,13 +210,17 @@ func (f *fakeJobs) Release(_ context.Context, w job.Work) error {
 	return err
 }
 
-func (f *fakeJobs) AddUsage(_ context.Context, _, _ string, usage map[string]int64, items int) error {
+func (f *fakeJobs) SetUsage(_ context.Context, _ string, totals map[string]map[string]int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for name, n := range usage {
-		f.usage[name] += n
+	if f.deaf {
+		return errors.New("the process dies")
 	}
-	f.done += items
+	for id, usage := range totals {
+		for name, n := range usage {
+			f.usage[id+" "+name] = max(f.usage[id+" "+name], n)
+		}
+	}
 	return nil
 }
 
@@ -235,11 +242,18 @@ func (f *fakeJobs) states() map[string]int {
 	return out
 }
 
-// totals returns what AddUsage has summed.
+// totals returns what all agents have used, as SetUsage says, and how many assignments they have completed.
 func (f *fakeJobs) totals() (map[string]int64, int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return maps.Clone(f.usage), f.done
+	out := map[string]int64{}
+	for field, n := range f.usage {
+		_, name, _ := strings.Cut(field, " ")
+		out[name] += n
+	}
+	items := int(out["items"])
+	delete(out, "items")
+	return out, items
 }
 
 func (f *fakeJobs) looksFor(role string) int {

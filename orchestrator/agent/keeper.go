@@ -175,7 +175,7 @@ func (k *keeper) interrupted(ctx context.Context, h *held) bool {
 	case errors.Is(cause, errDeadline):
 		ctx, cancel := lasting(ctx)
 		defer cancel()
-		k.s.settle(ctx, h, func(h *held) error { return k.s.fail(ctx, h, cause, 0, true, endExpired) })
+		k.s.settle(ctx, h, nil, func(h *held) error { return k.s.fail(ctx, h, cause, 0, true, endExpired) })
 	case errors.Is(cause, errGone): // others have settled it
 	default:
 		k.s.leave(ctx, h)
@@ -183,10 +183,15 @@ func (k *keeper) interrupted(ctx context.Context, h *held) bool {
 	return true
 }
 
-// settle ends an assignment that this process has begun, with what its agent has reported meanwhile. What cannot be
-// settled now is begun again under the same id when its lease is due.
-func (s *assignments) settle(ctx context.Context, h *held, how func(h *held) error) {
-	fresh, err := s.load(ctx, h.id, "")
+// settle ends an assignment that this process has begun, with what its agent has reported meanwhile, and what it has
+// used by its answer, nil for no change. What cannot be settled now is begun again under the same id when its lease is
+// due.
+func (s *assignments) settle(ctx context.Context, h *held, usage map[string]int64, how func(h *held) error) {
+	by := caller{}
+	if usage != nil && checkUsage(usage) == nil {
+		by = caller{h.agent, h.fence, usage}
+	}
+	fresh, err := s.load(ctx, h.id, by)
 	if err == nil && fresh.open {
 		err = how(fresh)
 	}

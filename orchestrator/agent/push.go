@@ -79,7 +79,7 @@ type pusher struct {
 func (s *pusher) push(ctx context.Context, h *held, permit limit.Permit) {
 	rec, err := s.readRecord(ctx, h.agent)
 	if errors.Is(err, ErrNoAgent) {
-		s.settle(ctx, h, func(h *held) error { return s.fail(ctx, h, err, 0, false, endMoved) })
+		s.settle(ctx, h, nil, func(h *held) error { return s.fail(ctx, h, err, 0, false, endMoved) })
 		return
 	}
 	answer := response{outcome: pushUnreachable, err: err}
@@ -97,7 +97,7 @@ func (s *pusher) push(ctx context.Context, h *held, permit limit.Permit) {
 	}
 	ctx, cancel := lasting(ctx)
 	defer cancel()
-	s.settle(ctx, h, func(h *held) error { return s.answered(ctx, h, answer) })
+	s.settle(ctx, h, answer.reply.Usage, func(h *held) error { return s.answered(ctx, h, answer) })
 }
 
 // report tells the breaker of an agent how a request ended.

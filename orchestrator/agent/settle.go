@@ -17,7 +17,8 @@ import (
 const (
 	maxUsageNames = 20
 	maxUsage      = 1_000_000_000_000
-	maxAgentUsage = 100 // names of the usage of an agent, ever
+	maxAgentUsage = 100  // names of the usage of an agent, ever
+	maxJobUsage   = 5000 // of the usage of a job: names of all agents
 	maxAddItems   = 1000
 	maxMessage    = 2000
 	maxRetryAfter = 24 * time.Hour
@@ -51,9 +52,10 @@ func cleanLine(text string, n int) string {
 }
 
 // mine reads an assignment that an agent says it has. It returns ErrNoneSuch, ErrNotYours, or job.ErrLeaseLost for a
-// fence of another lease and for one whose deadline has passed. A closed one is returned.
-func (s *assignments) mine(ctx context.Context, id, agent string, fence int64) (*held, error) {
-	h, err := s.load(ctx, id, agent)
+// fence of another lease and for one whose deadline has passed. A closed one is returned. usage is what it has used so
+// far, nil for no change.
+func (s *assignments) mine(ctx context.Context, id, agent string, fence int64, usage map[string]int64) (*held, error) {
+	h, err := s.load(ctx, id, caller{agent, fence, usage})
 	switch {
 	case err != nil:
 		return nil, err
@@ -82,7 +84,7 @@ func (s *Service) Beat(ctx context.Context, assignment, agent string, fence int6
 	if err := checkUsage(usage); err != nil {
 		return Assignment{}, err
 	}
-	h, err := s.mine(ctx, assignment, agent, fence)
+	h, err := s.mine(ctx, assignment, agent, fence, nil)
 	if err != nil {
 		return Assignment{}, err
 	}
@@ -105,7 +107,7 @@ func (s *Service) AddItems(ctx context.Context, assignment, agent string, fence 
 	if len(items) > maxAddItems {
 		return 0, bad("items", "give at most %d items in a call", maxAddItems)
 	}
-	h, err := s.mine(ctx, assignment, agent, fence)
+	h, err := s.mine(ctx, assignment, agent, fence, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -126,7 +128,7 @@ func (s *Service) Complete(ctx context.Context, assignment, agent string, fence 
 	if err := checkUsage(a.Usage); err != nil {
 		return err
 	}
-	h, err := s.mine(ctx, assignment, agent, fence)
+	h, err := s.mine(ctx, assignment, agent, fence, a.Usage)
 	if err != nil {
 		return err
 	}
@@ -179,7 +181,7 @@ func (s *Service) Fail(ctx context.Context, assignment, agent string, fence int6
 			return bad("retry_after_seconds", "give a number from 0 to %.0f", maxRetryAfter.Seconds())
 		}
 	}
-	h, err := s.mine(ctx, assignment, agent, fence)
+	h, err := s.mine(ctx, assignment, agent, fence, usage)
 	if err != nil {
 		return err
 	}
@@ -204,7 +206,7 @@ func (s *assignments) fail(ctx context.Context, h *held, cause error, after time
 // Release returns an assignment that the agent does not want. It is no attempt.
 // A repeated call succeeds. The errors are those of Beat.
 func (s *Service) Release(ctx context.Context, assignment, agent string, fence int64) error {
-	h, err := s.mine(ctx, assignment, agent, fence)
+	h, err := s.mine(ctx, assignment, agent, fence, nil)
 	if err != nil {
 		return err
 	}
@@ -229,7 +231,7 @@ func (s *assignments) abandon(ctx context.Context, agent string, cause error) er
 		return fmt.Errorf("list the assignments of agent %s: %w", agent, err)
 	}
 	for _, id := range ids {
-		h, err := s.load(ctx, id, "")
+		h, err := s.load(ctx, id, caller{})
 		if errors.Is(err, ErrNoneSuch) {
 			continue // a reservation
 		}

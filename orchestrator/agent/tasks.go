@@ -147,7 +147,7 @@ func (s *taskRunner) runTask(ctx context.Context, h *held) {
 		reply.Error = cleanLine(failed.Error(), maxMessage)
 	case err != nil: // it did not run, or it is not known
 		s.warn(ctx, "run a Go task", err, "task", h.role, "assignment", h.id)
-		s.settle(ctx, h, func(h *held) error { return s.fail(ctx, h, err, -1, false, endFailed) })
+		s.settle(ctx, h, nil, func(h *held) error { return s.fail(ctx, h, err, -1, false, endFailed) })
 		return
 	default:
 		if text := strings.TrimSpace(string(raw)); text != "" && text != "null" {
@@ -156,7 +156,7 @@ func (s *taskRunner) runTask(ctx context.Context, h *held) {
 			}
 		}
 	}
-	s.settle(ctx, h, func(h *held) error { return s.finish(ctx, h, reply) })
+	s.settle(ctx, h, reply.Usage, func(h *held) error { return s.finish(ctx, h, reply) })
 }
 
 // sendTask sends the Go task of an assignment and waits for its value.

@@ -3,7 +3,6 @@ package job_test
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -388,16 +387,17 @@ func TestJobWithoutAgentsWaitsAndSaysSo(t *testing.T) {
 func TestUsageIsSummedByAgent(t *testing.T) {
 	both(t, nil, func(w *world) {
 		j := w.create(job.Request{})
-		for i := range 2 {
-			if err := w.AddUsage(w.ctx, j.ID, fmt.Sprintf("agent %d", i), map[string]int64{"tokens": 100, "requests": 2}, 1); err == nil {
-				continue
-			} else {
-				t.Fatal(err)
+		// Calls may come again, and late.
+		for _, tokens := range []int64{90, 100, 9} {
+			for _, agent := range []string{"agent 0", "agent 1"} {
+				if err := w.SetUsage(w.ctx, j.ID, map[string]map[string]int64{agent: {"tokens": tokens, "requests": 2, "items": 1}}); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		got, err := w.Get(w.ctx, j.ID)
-		if err != nil || got.Usage["tokens"] != 200 || got.AgentUsage == nil {
-			t.Errorf("usage: got %+v by agent %+v, %v", got.Usage, got.AgentUsage, err)
+		if err != nil || got.Usage["tokens"] != 200 || got.Usage["requests"] != 4 || got.AgentUsage["agent 1"]["items"] != 1 {
+			t.Errorf("usage: got %+v by agent %+v, %v, want 200 tokens, 4 requests and an item of each", got.Usage, got.AgentUsage, err)
 		}
 	})
 }

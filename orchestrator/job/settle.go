@@ -281,20 +281,20 @@ func (s *Leases) Release(ctx context.Context, w Work) error {
 	return nil
 }
 
-// AddUsage adds to what a job has used, by an agent, and to the assignments that the agent has completed. It
-// does nothing if the job was deleted.
-func (s *Leases) AddUsage(ctx context.Context, id, agent string, usage map[string]int64, items int) error {
+// SetUsage stores what a job has used, by agent and name; the name "items" counts the assignments that an agent has
+// completed. Totals only grow: one that is below what is known changes nothing, so that a call may be repeated. It does
+// nothing if the job was deleted.
+func (s *Leases) SetUsage(ctx context.Context, id string, totals map[string]map[string]int64) error {
 	var args []any
-	for name, n := range usage {
-		args = append(args, agent+" "+name, n)
-	}
-	if items > 0 {
-		args = append(args, agent+" items", items)
+	for agent, usage := range totals {
+		for name, n := range usage {
+			args = append(args, agent+" "+name, n)
+		}
 	}
 	if len(args) == 0 {
 		return nil
 	}
-	_, err := s.run(ctx, "count the usage of job "+id, usageScript, []string{recordKey(id), usageKey(id)}, args...)
+	_, err := s.run(ctx, "store the usage of job "+id, usageScript, []string{recordKey(id), usageKey(id)}, args...)
 	return err
 }
 

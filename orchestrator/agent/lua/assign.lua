@@ -12,7 +12,7 @@ for i = 5, #KEYS do
   local id, deadline, lease = ARGV[at + 1], tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6])
   redis.call("HSET", KEYS[i], "agent", ARGV[1], "state", "open", "role", ARGV[at + 2], "fence", ARGV[at + 3],
     "work", ARGV[at + 4], "deadline", ARGV[at + 5], "lease", ARGV[at + 6],
-    "until", string.format("%.0f", now + lease), "mode", ARGV[at + 7])
+    "until", string.format("%.0f", now + lease), "mode", ARGV[at + 7], "at", string.format("%.0f", now))
   local keep = math.max(deadline, now) + tonumber(ARGV[2])
   redis.call("PEXPIREAT", KEYS[i], string.format("%.0f", keep))
   redis.call("ZADD", KEYS[1], string.format("%.0f", keep), id)
