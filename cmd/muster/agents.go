@@ -42,6 +42,7 @@ agents.static.
 				Flags:  []cli.Flag{progressFlag(), jsonFlag()},
 				Action: onAgents(env, 1, 1, showAgent),
 			},
+			agentsActivityCommand(env),
 			{
 				Name: "drain", Usage: "give an agent no new work; what it works on continues", ArgsUsage: "AGENT",
 				Description: `    muster agents drain reviewer-1

@@ -45,6 +45,8 @@ const (
 	endMoved     = "moved"   // its agent is gone
 )
 
+var outcomes = []string{endCompleted, endFailed, endReleased, endExpired, endLost, endMoved}
+
 // Assignment is work that an agent has been given.
 type Assignment struct {
 	ID   string

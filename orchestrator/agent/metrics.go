@@ -11,6 +11,7 @@ var (
 	metricUp      = prometheus.NewDesc("muster_agents_up", "1 if the agents could be read, else 0.", nil, nil)
 	metricAgents  = prometheus.NewDesc("muster_agents", "Agents by state: healthy, unavailable, draining or new.", []string{"state"}, nil)
 	metricHeld    = prometheus.NewDesc("muster_agents_assignments_held", "Assignments that agents work on.", nil, nil)
+	metricTook    = prometheus.NewDesc("muster_agents_assignment_duration_seconds", "How long assignments took by how they ended: completed, failed, released, expired (their deadline passed), lost (their lease or job ended) or moved (their agent was gone). Those of Go tasks are among them.", []string{"outcome"}, nil)
 	metricBreaker = prometheus.NewDesc("muster_agents_breakers", "Breakers of agents with a URL by state.", []string{"state"}, nil)
 )
 
@@ -35,7 +36,7 @@ func NewMetrics(s *Service) *Metrics { return &Metrics{s} }
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{metricUp, metricAgents, metricHeld, metricBreaker} {
+	for _, d := range []*prometheus.Desc{metricUp, metricAgents, metricHeld, metricTook, metricBreaker} {
 		ch <- d
 	}
 	m.s.pusher.counts.pushes.Describe(ch)
@@ -70,4 +71,11 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(metricBreaker, float64(breakers[state]), state)
 	}
 	gauge(metricHeld, float64(held))
+	took, err := m.s.rdb.HGetAll(ctx, m.s.keys.took()).Result()
+	if err != nil {
+		return
+	}
+	for _, outcome := range outcomes {
+		ch <- tookBounds.Metric(metricTook, took, outcome, outcome)
+	}
 }

@@ -61,6 +61,16 @@ type agentsHealthOutput struct {
 	} `nameHint:"AgentHealthList"`
 }
 
+type activityInput struct {
+	Hours int `query:"hours" default:"24" minimum:"1" maximum:"24" doc:"how many hours, that of now among them"`
+}
+
+type activityOutput struct {
+	Body struct {
+		Activity []agent.Activity `json:"activity" doc:"the newest hour first, and hours and agents without any left out"`
+	} `nameHint:"AgentActivity"`
+}
+
 type beatInput struct {
 	AgentPath
 	Body *struct{} `nameHint:"AgentHeartbeat"`
@@ -97,6 +107,17 @@ func addAgents(s *server) {
 	})
 	op = describe(s, http.MethodGet, "/agents/health", "getAgentsHealth", tagAgents, "The health of all agents")
 	route(s, op, 0, registry.health)
+
+	op = describe(s, http.MethodGet, "/agents/activity", "getAgentsActivity", tagAgents, "What agents did by the hour: assignments, requests, tokens and how long assignments took")
+	example(&op, http.StatusOK, map[string]any{"activity": []agent.Activity{{
+		Hour: time.Date(2026, 11, 23, 6, 0, 0, 0, time.UTC), Agent: "creator-1-5c9d1f6e", Name: "creator-1", Assignments: 12, Failed: 1, Requests: 40, Tokens: 90_000, AverageSeconds: 31.5,
+	}}})
+	route(s, op, 0, func(ctx context.Context, in *activityInput) (*activityOutput, error) {
+		list, err := registry.agents.Activity(ctx, in.Hours)
+		out := &activityOutput{}
+		out.Body.Activity = orEmpty(list)
+		return out, err
+	})
 
 	op = describe(s, http.MethodPost, "/agents", "registerAgent", tagAgents, "Register an agent")
 	op.DefaultStatus = http.StatusCreated

@@ -136,3 +136,17 @@ func TestAssignments(t *testing.T) {
 		t.Errorf("fail: got %+v, want what was sent", x)
 	}
 }
+
+func TestActivityOfAgents(t *testing.T) {
+	t.Parallel()
+	cfg, _ := faked(t)
+	h := handler(t, cfg)
+	for query, want := range map[string]string{"": `"assignments":24,`, "?hours=3": `"assignments":3,`} {
+		if w := ask(t, h, "GET", "/agents/activity"+query); w.Code != 200 || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("activity%s: got %d %s, want %s", query, w.Code, w.Body, want)
+		}
+	}
+	if w := ask(t, h, "GET", "/agents/activity?hours=25"); w.Code != 400 || !strings.Contains(w.Body.String(), "query.hours") {
+		t.Errorf("25 hours: got %d %s, want 400 with query.hours", w.Code, w.Body)
+	}
+}

@@ -294,6 +294,10 @@ func (f *fakeAgents) Get(_ context.Context, id string) (agent.Agent, error) {
 	return theAgent(), f.one(id)
 }
 
+func (f *fakeAgents) Activity(_ context.Context, hours int) ([]agent.Activity, error) {
+	return []agent.Activity{{Agent: "agent-1", Name: "one", Assignments: int64(hours), Tokens: 5}}, f.err
+}
+
 func (f *fakeAgents) Drain(_ context.Context, id string, on bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

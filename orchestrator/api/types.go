@@ -72,6 +72,8 @@ type Agents interface {
 	Heartbeat(ctx context.Context, id string) (agent.Agent, error)
 	List(ctx context.Context) ([]agent.Agent, error)
 	Get(ctx context.Context, id string) (agent.Agent, error)
+	// Activity returns what agents did in each of the last hours.
+	Activity(ctx context.Context, hours int) ([]agent.Activity, error)
 	Drain(ctx context.Context, id string, on bool) error
 	Remove(ctx context.Context, id string) error
 	// Lease returns up to limit assignments, and waits for the first one. When ctx
