@@ -164,6 +164,13 @@ func (f *fakeJobs) Totals(context.Context) (map[job.Status]int64, error) {
 	return map[job.Status]int64{job.Processing: 2, job.Completed: 2500}, f.err
 }
 
+func (f *fakeJobs) Numbers(context.Context) (job.Numbers, error) {
+	return job.Numbers{
+		Items: map[job.ItemStatus]int64{job.ItemPending: 6, job.ItemIntegrated: 1_000_000}, Stuck: 1,
+		Took: map[string]string{"job.completed 60": "2500", "item.integrated +Inf": "7", "item.integrated ms": "1500"},
+	}, f.err
+}
+
 // fakeDocuments keeps the last document.
 type fakeDocuments struct {
 	mu      sync.Mutex // guards what follows

@@ -9,10 +9,8 @@ import (
 	"muster/orchestrator/job"
 )
 
-const (
-	metricsTime = 5 * time.Second // for all questions of one scrape
-	metricJobs  = 200             // jobs whose items one scrape counts
-)
+// metricsTime bounds all questions of one scrape.
+const metricsTime = 5 * time.Second
 
 // Metrics collects the numbers of jobs. It may be scraped by many
 // goroutines at once.
@@ -20,7 +18,7 @@ type Metrics struct {
 	cfg     Config
 	started time.Time
 
-	uptime, jobs, ready, items, stuck *prometheus.Desc
+	uptime, jobs, ready, items, stuck, jobTook, itemTook *prometheus.Desc
 }
 
 // NewMetrics returns the collector of what cfg has. Uptime is counted from now.
@@ -28,17 +26,19 @@ func NewMetrics(cfg Config) *Metrics {
 	desc := prometheus.NewDesc
 	return &Metrics{
 		cfg: cfg.withDefaults(), started: time.Now(),
-		uptime: desc("orchestrator_uptime_seconds", "How long the process has served the HTTP interface.", nil, nil),
-		jobs:   desc("orchestrator_jobs_total", "Jobs of all kinds by status.", []string{"status"}, nil),
-		ready:  desc("orchestrator_ready", "1 if requests can be served, else 0; see /ready.", nil, nil),
-		items:  desc("muster_jobs_items", "Items by state, of the 200 newest jobs that are processing.", []string{"state"}, nil),
-		stuck:  desc("muster_jobs_stuck", "Jobs without progress.", nil, nil),
+		uptime:   desc("orchestrator_uptime_seconds", "How long the process has served the HTTP interface.", nil, nil),
+		jobs:     desc("orchestrator_jobs_total", "Jobs of all kinds by status.", []string{"status"}, nil),
+		ready:    desc("orchestrator_ready", "1 if requests can be served, else 0; see /ready.", nil, nil),
+		items:    desc("muster_jobs_items", "Items by state, of all jobs of pipelines. Those of jobs that have not ended are counted every jobs.check_every.", []string{"state"}, nil),
+		stuck:    desc("muster_jobs_stuck", "Jobs without progress, counted every jobs.check_every.", nil, nil),
+		jobTook:  desc("muster_jobs_duration_seconds", "How long jobs took from their first stage to their end, by status.", []string{"status"}, nil),
+		itemTook: desc("muster_jobs_item_duration_seconds", "How long items took from their creation to their end, by state; those that wait for a decision have the state review.", []string{"state"}, nil),
 	}
 }
 
 // Describe lists the metrics.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.uptime, m.jobs, m.ready, m.items, m.stuck} {
+	for _, d := range []*prometheus.Desc{m.uptime, m.jobs, m.ready, m.items, m.stuck, m.jobTook, m.itemTook} {
 		ch <- d
 	}
 }
@@ -59,34 +59,28 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(m.ready, ready)
 	if m.cfg.Jobs != nil {
-		m.collectJobs(ctx, gauge)
+		m.collectJobs(ctx, ch, gauge)
 	}
 }
 
-func (m *Metrics) collectJobs(ctx context.Context, gauge func(*prometheus.Desc, float64, ...string)) {
+func (m *Metrics) collectJobs(ctx context.Context, ch chan<- prometheus.Metric, gauge func(*prometheus.Desc, float64, ...string)) {
 	if totals, err := m.cfg.Jobs.Totals(ctx); err == nil {
 		for _, status := range job.Statuses {
 			gauge(m.jobs, float64(totals[status]), string(status))
 		}
 	}
-	if stuck, err := m.cfg.Jobs.Stuck(ctx); err == nil {
-		gauge(m.stuck, float64(len(stuck)))
-	}
-	page, err := m.cfg.Jobs.List(ctx, job.Filter{Statuses: []job.Status{job.Processing}, Limit: metricJobs})
+	n, err := m.cfg.Jobs.Numbers(ctx)
 	if err != nil {
 		return
 	}
-	byState := map[job.ItemStatus]int64{}
-	for _, j := range page.Jobs {
-		c := j.Items
-		for state, n := range map[job.ItemStatus]int64{
-			job.ItemPending: c.Pending, job.ItemValidating: c.Validating, job.ItemIntegrated: c.Integrated,
-			job.ItemRejected: c.Rejected, job.ItemFailed: c.Failed, job.ItemReview: c.Review,
-		} {
-			byState[state] += n
-		}
-	}
+	gauge(m.stuck, float64(n.Stuck))
 	for _, state := range job.ItemStatuses {
-		gauge(m.items, float64(byState[state]), string(state))
+		gauge(m.items, float64(n.Items[state]), string(state))
+	}
+	for _, status := range []job.Status{job.Completed, job.Failed, job.Cancelled} {
+		ch <- job.JobBounds.Metric(m.jobTook, n.Took, "job."+string(status), string(status))
+	}
+	for _, state := range []job.ItemStatus{job.ItemIntegrated, job.ItemRejected, job.ItemFailed, job.ItemReview} {
+		ch <- job.ItemBounds.Metric(m.itemTook, n.Took, "item."+string(state), string(state))
 	}
 }

@@ -55,7 +55,9 @@ func TestMetricsOfJobs(t *testing.T) {
 	text := ask(t, handler(t, cfg), "GET", "/metrics").Body.String()
 	for _, want := range []string{
 		"orchestrator_uptime_seconds ", `orchestrator_jobs_total{status="completed"} 2500`, `orchestrator_jobs_total{status="cancelled"} 0`,
-		"orchestrator_ready 1", `muster_jobs_items{state="pending"} 6`, `muster_jobs_items{state="integrated"} 4`, "muster_jobs_stuck 1",
+		"orchestrator_ready 1", `muster_jobs_items{state="pending"} 6`, `muster_jobs_items{state="integrated"} 1e+06`, "muster_jobs_stuck 1",
+		`muster_jobs_duration_seconds_bucket{status="completed",le="15"} 0`, `muster_jobs_duration_seconds_bucket{status="completed",le="60"} 2500`,
+		`muster_jobs_item_duration_seconds_count{state="integrated"} 7`, `muster_jobs_item_duration_seconds_sum{state="integrated"} 1.5`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the metrics lack %s:\n%s", want, text)

@@ -30,6 +30,8 @@ type Jobs interface {
 	Compare(ctx context.Context, a, b string, yield func(job.Difference) error) error
 	Daily(ctx context.Context, days int) ([]job.Day, error)
 	Totals(ctx context.Context) (map[job.Status]int64, error)
+	// Numbers returns the counters of all jobs, without a look at them.
+	Numbers(ctx context.Context) (job.Numbers, error)
 }
 
 // Pipelines are the pipelines that jobs can have.

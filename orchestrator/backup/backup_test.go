@@ -155,7 +155,7 @@ func (s *site) fill() (ended, open string) {
 	s.must(s.jobs.Complete(s.ctx, s.take("creator"), job.Answer{Items: items}))
 	for i := range items {
 		work := s.take("validator")
-		s.must(s.jobs.AddUsage(s.ctx, ended, "agent-validator", map[string]int64{"tokens": 3}, 1))
+		s.must(s.jobs.SetUsage(s.ctx, ended, map[string]map[string]int64{"agent-validator": {"tokens": 3, "items": 1}}))
 		a := job.Answer{Patch: json.RawMessage(`{"external_id":"` + work.Key + `"}`)}
 		if i%3 == 0 {
 			a = job.Answer{Verdict: "reject", Reason: "third"}

@@ -279,7 +279,7 @@ func (s *flow) finalize(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	reply, err := s.run(ctx, "end job "+id, finalScript, []string{recordKey(id)}, raw)
+	reply, err := s.run(ctx, "end job "+id, finalScript, []string{recordKey(id), itemsKey}, raw, j.Items.tally())
 	if err == nil && toInt(reply[0]) == 0 {
 		err = q.Delete(ctx) // the job was deleted meanwhile, and sealing has left a key
 	}
@@ -364,8 +364,8 @@ func (s *store) move(ctx context.Context, id string, to Status, from []Status, e
 		ended = endedPrefix
 	}
 	keys := append([]string{recordKey(id)}, eventKeys(id)...)
-	keys = append(keys, dayKey(now), todoKey, cronKey, dependentsKey(id))
-	reply, err := s.run(ctx, "change job "+id, moveScript, keys, append([]any{id, statusPrefix, allowed, string(to), ended, event, data}, fields...)...)
+	keys = append(keys, dayKey(now), todoKey, cronKey, dependentsKey(id), tookKey, pendingKey)
+	reply, err := s.run(ctx, "change job "+id, moveScript, keys, append([]any{id, statusPrefix, allowed, string(to), ended, event, data, JobBounds.Text()}, fields...)...)
 	if err != nil {
 		return err
 	}

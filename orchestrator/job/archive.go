@@ -250,12 +250,12 @@ func (a *Archive) Seed(ctx context.Context, id string, req Request) (bool, error
 	return created, err
 }
 
-// saveUsage returns usage as the hash of usageKey has it.
+// saveUsage returns usage of another store as the hash of usageKey has it.
 func saveUsage(usage map[string]map[string]int64) []any {
 	var args []any
 	for agent, names := range usage {
 		for name, n := range names {
-			args = append(args, agent+" "+name, n)
+			args = append(args, restoredUsage+agent+" "+name, n)
 		}
 	}
 	return args

@@ -94,9 +94,9 @@ func TestEndedJobComesBackAsItWas(t *testing.T) {
 		doc := &job.Document{Name: "a <b>.txt", Hash: strings.Repeat("a", 64), Size: 1}
 		j := from.create(job.Request{Document: doc, Labels: []string{"red"}, Context: []byte(`{"customer":"<acme> & co","n":1e3}`), Prompt: "Wörk\n<it>"})
 		from.emit("one", "two", "three")
-		for range 4 {
+		for i := range int64(4) {
 			work := from.take("validator", "v1")
-			if err := from.AddUsage(from.ctx, j.ID, "v1", map[string]int64{"tokens": 7}, 1); err != nil {
+			if err := from.SetUsage(from.ctx, j.ID, map[string]map[string]int64{"v1": {"tokens": 7 * (i + 1), "items": i + 1}}); err != nil {
 				t.Fatal(err)
 			}
 			switch {

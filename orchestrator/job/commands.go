@@ -381,7 +381,7 @@ func (s *Service) drop(ctx context.Context, id string, r record) (last bool, err
 	keys := append([]string{none}, eventKeys(id)...)
 	keys = append(keys, usageKey(id), paceKey(id), dependentsKey(id), endedKey(r["kind"], r.status()), todoKey, dedupe, doc)
 	keys = append(keys, indexes(p, r["kind"], r["name"], r.status(), r.list("labels"), json.RawMessage(r["context"]))...)
-	reply, err := s.run(ctx, "delete job "+id, removeScript, keys, id, prefix+"j:")
+	reply, err := s.run(ctx, "delete job "+id, removeScript, append(keys, itemsKey), id, prefix+"j:")
 	if err != nil {
 		return false, err
 	}

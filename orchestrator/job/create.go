@@ -178,6 +178,9 @@ func (s *Service) put(ctx context.Context, id string, req Request, p *pipeline.P
 // indexes are the keys of the indexes that a job is in.
 func indexes(p *pipeline.Pipeline, kind, name string, status Status, labels []string, context json.RawMessage) []string {
 	keys := []string{allKey, kindKey(kind), nameKey(name), statusKey(status)}
+	if kind == KindPipeline && !status.Terminal() {
+		keys = append(keys, pendingKey)
+	}
 	return append(keys, soft(p, labels, context)...)
 }
 

@@ -176,6 +176,9 @@ func (s *Reader) usage(ctx context.Context, jobs []*Job) error {
 	return nil
 }
 
+// restoredUsage is in front of the fields of usage that came from a backup.
+const restoredUsage = "+"
+
 // addUsage adds what agents reported, as a hash of usageKey has it.
 func (j *Job) addUsage(all map[string]string) {
 	for field, value := range all {
@@ -184,14 +187,14 @@ func (j *Job) addUsage(all map[string]string) {
 		if at < 0 || err != nil {
 			continue
 		}
-		agent, name := field[:at], field[at+1:]
+		agent, name := strings.TrimPrefix(field[:at], restoredUsage), field[at+1:]
 		if j.AgentUsage == nil {
 			j.AgentUsage, j.Usage = map[string]map[string]int64{}, map[string]int64{}
 		}
 		if j.AgentUsage[agent] == nil {
 			j.AgentUsage[agent] = map[string]int64{}
 		}
-		j.AgentUsage[agent][name] = n
+		j.AgentUsage[agent][name] += n
 		if name != "items" {
 			j.Usage[name] += n
 		}

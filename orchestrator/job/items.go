@@ -228,7 +228,7 @@ func (s *Service) Decide(ctx context.Context, id, key string, d Decision) (Item,
 	if _, err := s.note(ctx, id, "", "item.decided", string(data)); err != nil {
 		return Item{}, err
 	}
-	s.pace(ctx, id, 0)
+	s.pace(ctx, id)
 	s.flow.settled(ctx, id)
 	return s.Item(ctx, id, key)
 }

@@ -15,7 +15,8 @@ const prefix = "muster:{jobs}:"
 // recordKey is the hash of a job; see record.go for its fields. Deleted with the job.
 func recordKey(id string) string { return prefix + "j:" + id }
 
-// usageKey is a hash of what a job used: "<agent> <name>" → number; the name "items" counts assignments. Deleted with
+// usageKey is a hash of what a job used: "<agent> <name>" → number; the name "items" counts assignments. What it had
+// used before it came from a backup has a plus in front: the totals of agents begin anew here. Deleted with
 // the job.
 func usageKey(id string) string { return prefix + "u:" + id }
 
@@ -56,6 +57,16 @@ func documentKey(hash string) string { return prefix + "doc:" + hash }
 
 // dayKey is a hash of what happened on a day: created and the terminal states → number of jobs. Expires after 40 days.
 func dayKey(day time.Time) string { return prefix + "day:" + day.UTC().Format(time.DateOnly) }
+
+// itemsKey is a hash: state of an item → how many there are in all jobs of pipelines, as each record has counted them;
+// stuck: jobs without progress, as the last sweep has seen them.
+const itemsKey = prefix + "items"
+
+// tookKey is a hash: how long jobs ("job.STATUS") and items ("item.STATE") took; see package histogram.
+const tookKey = prefix + "took"
+
+// pendingKey is a sorted set of the jobs of pipelines that have not ended, scored by their numbers.
+const pendingKey = prefix + "pending"
 
 // endedKey is a sorted set of the jobs of a kind that have ended in a state, by when (unix ms). A job is in it until it
 // is deleted.

@@ -129,16 +129,13 @@ func (f Filter) check() error {
 // others.
 func (f Filter) indexes() (keys []string, exact bool) {
 	statuses := f.Statuses
-	if f.Pending && len(statuses) == 0 {
-		statuses = []Status{Created, Processing}
-	}
 	one := len(f.Context)
-	for _, on := range []bool{f.Kind != "", f.Name != "", f.Label != "", len(statuses) > 0} {
+	for _, on := range []bool{f.Kind != "", f.Name != "", f.Label != "", len(statuses) > 0, f.Pending} {
 		if on {
 			one++
 		}
 	}
-	exact = one <= 1 && !f.Pending
+	exact = one <= 1
 	switch {
 	case len(f.Context) > 0:
 		for key, value := range f.Context {
@@ -148,6 +145,8 @@ func (f Filter) indexes() (keys []string, exact bool) {
 		return []string{labelKey(f.Label)}, exact
 	case f.Name != "":
 		return []string{nameKey(f.Name)}, exact
+	case f.Pending:
+		return []string{pendingKey}, exact
 	case len(statuses) > 0:
 		for _, st := range statuses {
 			keys = append(keys, statusKey(st))

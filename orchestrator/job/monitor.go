@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,7 +14,10 @@ import (
 )
 
 // monitor looks after open jobs.
-type monitor struct{ *Service }
+type monitor struct {
+	*Service
+	found atomic.Int64 // stuck jobs
+}
 
 // maxFutile is how often a job is recovered without any progress before it fails.
 const maxFutile = 3
@@ -21,7 +25,7 @@ const maxFutile = 3
 // Run advances jobs, begins those of cron expressions, recovers those that are stuck, and deletes those that were kept
 // for long enough, until ctx is done. It should run in at least one process, and may run in many. Errors are logged.
 func (s *Service) Run(ctx context.Context) error {
-	m := &monitor{s}
+	m := &monitor{Service: s}
 	var both errgroup.Group
 	both.Go(func() error { m.runTodo(ctx); return nil })
 	both.Go(func() error { m.runSweeps(ctx); return nil })
@@ -122,7 +126,7 @@ func (m *monitor) lead(ctx context.Context, me string) (bool, error) {
 // Sweep looks at all open jobs once: it advances them, ends those that take too long, recovers those that are stuck,
 // begins those whose time has come, and deletes old ones. Run calls it.
 func (s *Service) Sweep(ctx context.Context) error {
-	m := &monitor{s}
+	m := &monitor{Service: s}
 	var errs []error
 	if s.cfg.Reconcile != nil {
 		errs = append(errs, s.cfg.Reconcile(ctx))
@@ -141,7 +145,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 		}))
 		_ = looks.Wait()
 	}
-	errs = append(errs, m.ticks(ctx), m.forget(ctx))
+	errs = append(errs, s.storeStuck(ctx, m.found.Load()), m.ticks(ctx), m.forget(ctx))
 	return errors.Join(errs...)
 }
 
@@ -171,6 +175,9 @@ func (m *monitor) look(ctx context.Context, id string, r record) error {
 	if err := m.fill(ctx, &j, r, false); err != nil {
 		return err
 	}
+	if err := m.tally(ctx, &j, r); err != nil {
+		return err
+	}
 	if j.Waiting, err = m.waiting(ctx, &j, r); err != nil {
 		return err
 	}
@@ -178,6 +185,7 @@ func (m *monitor) look(ctx context.Context, id string, r record) error {
 		return err
 	}
 	if st, is := m.stuck(j, r, now); is {
+		m.found.Add(1)
 		return m.recover(ctx, &j, r, st, now)
 	}
 	return nil

@@ -25,6 +25,7 @@ import (
 //	waited told:PROGRESSED       when it last was stuck for want of agents; that this was told
 //	error details
 //	final                        stages and counts, once it has ended, as JSON
+//	counted                      its items by state, as they are in the counters of all jobs; see numbers.go
 type record map[string]string
 
 // final is what a job that has ended needs no longer be counted for.
@@ -87,6 +88,13 @@ func (r record) headers() map[string]string {
 	var h map[string]string
 	_ = json.Unmarshal([]byte(r["headers"]), &h)
 	return h
+}
+
+// final is what the job has come to, empty while that is not stored or cannot be read.
+func (r record) final() final {
+	var f final
+	_ = json.Unmarshal([]byte(r["final"]), &f)
+	return f
 }
 
 func (r record) document() *Document {

@@ -153,7 +153,12 @@ func (v *Restoring) Commit(ctx context.Context) error {
 	keys := append([]string{none}, eventKeys(id)...)
 	keys = append(keys, schema.FenceKey(Slot), seqKey, todoKey, cronKey, usageKey(id), dedupe, doc)
 	keys = append(keys, indexes(v.plan, r["kind"], r["name"], r.status(), r.list("labels"), json.RawMessage(r["context"]))...)
-	args := []any{id, v.opts.Lock.Token(), prefix + "j:", prefix + "after:", next, endedPrefix, advance}
+	keys = append(keys, itemsKey)
+	items := ""
+	if v.plan != nil {
+		items = r.final().Items.tally()
+	}
+	args := []any{id, v.opts.Lock.Token(), prefix + "j:", prefix + "after:", next, endedPrefix, advance, items}
 	after := r.list("after")
 	args = append(args, len(after))
 	for _, other := range after {

@@ -30,6 +30,7 @@ var (
 	dueScript    = scripts["due"]
 	laterScript  = scripts["later"]
 	finalScript  = scripts["final"]
+	tallyScript  = scripts["tally"]
 )
 
 // run runs a script that returns a list.

@@ -61,7 +61,7 @@ func (s *Leases) Add(ctx context.Context, w Work, items []Item) (int, error) {
 		if readyErr := s.ready(ctx, w.JobID, next.Worker(), 0); readyErr != nil {
 			err = errors.Join(err, readyErr)
 		}
-		s.pace(ctx, w.JobID, 0)
+		s.pace(ctx, w.JobID)
 	}
 	return added, lost(err)
 }
@@ -143,7 +143,7 @@ func (s *Leases) completeJobStage(ctx context.Context, w Work, a Answer) error {
 	if err := s.queue(w.JobID).Settle(ctx, w.lease(), workqueue.Done().With(result)); err != nil {
 		return err
 	}
-	s.pace(ctx, w.JobID, 0)
+	s.pace(ctx, w.JobID)
 	return nil
 }
 
@@ -180,7 +180,7 @@ func (s *Leases) completeItem(ctx context.Context, p *pipeline.Pipeline, st pipe
 		if err := q.Pass(ctx, w.lease(), item); err != nil {
 			return err
 		}
-		s.pace(ctx, w.JobID, 0)
+		s.pace(ctx, w.JobID)
 		return s.ready(ctx, w.JobID, next.Worker(), 0)
 	}
 	result, err := json.Marshal(outcome{Agent: w.Agent, Verdict: a.Verdict, Reason: a.Reason, At: time.Now().UnixMilli(), Patch: a.Patch})
@@ -194,7 +194,7 @@ func (s *Leases) completeItem(ctx context.Context, p *pipeline.Pipeline, st pipe
 	if err := q.Settle(ctx, w.lease(), o.With(result)); err != nil {
 		return err
 	}
-	s.pace(ctx, w.JobID, 1)
+	s.ended(ctx, w, ItemStatus(to))
 	return nil
 }
 
@@ -252,15 +252,15 @@ func (s *Leases) Fail(ctx context.Context, w Work, cause error, after time.Durat
 // exhausted notes that work has failed for the last time.
 func (s *Leases) exhausted(ctx context.Context, st pipeline.Stage, w Work, cause error) error {
 	if w.Takes == pipeline.TakesItem {
-		event := "item.failed"
+		event, state := "item.failed", ItemFailed
 		if st.Review {
-			event = "item.review"
+			event, state = "item.review", ItemReview
 		}
 		data, _ := json.Marshal(map[string]string{"key": w.Key, "stage": st.Name, "error": cause.Error()})
 		if _, err := s.note(ctx, w.JobID, "", event, string(data)); err != nil {
 			return err
 		}
-		s.pace(ctx, w.JobID, 1)
+		s.ended(ctx, w, state)
 	}
 	s.flow.settled(ctx, w.JobID)
 	return nil
@@ -298,9 +298,16 @@ func (s *Leases) SetUsage(ctx context.Context, id string, totals map[string]map[
 	return err
 }
 
-// pace notes that a job made progress, and how many items have ended.
-func (s *store) pace(ctx context.Context, id string, ended int) {
-	if _, err := s.run(ctx, "note progress", paceScript, []string{recordKey(id), paceKey(id)}, ended); err != nil && ctx.Err() == nil {
+// pace notes that a job made progress.
+func (s *store) pace(ctx context.Context, id string) { s.paced(ctx, id, 0, "", 0, "") }
+
+// ended notes that an item has ended, and counts how long it took.
+func (s *store) ended(ctx context.Context, w Work, state ItemStatus) {
+	s.paced(ctx, w.JobID, 1, string(state), w.Item.CreatedAt.UnixMilli(), ItemBounds.Text())
+}
+
+func (s *store) paced(ctx context.Context, id string, args ...any) {
+	if _, err := s.run(ctx, "note progress", paceScript, []string{recordKey(id), paceKey(id), tookKey}, args...); err != nil && ctx.Err() == nil {
 		s.cfg.Logger.WarnContext(ctx, "the pace of the job lacks items", "job", id, "err", err)
 	}
 }

@@ -104,7 +104,7 @@ func (v *verifier) key(ctx context.Context, key string) error {
 		return v.job(ctx, rest)
 	case "u", "p", "after":
 		return v.owned(ctx, rest, key)
-	case "all", "kind", "name", "label", "status", "context":
+	case "all", "kind", "name", "label", "status", "context", "pending":
 		return v.index(ctx, key)
 	case "ended":
 		return v.index(ctx, key) // also that of before schema 1, which no job belongs to

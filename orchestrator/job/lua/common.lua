@@ -14,6 +14,30 @@ local function emit(type, job, data)
   return id
 end
 
+-- observe counts how long something took, in ms, in a histogram; bounds are in seconds. See package histogram.
+local function observe(key, name, ms, bounds)
+  local bound = "+Inf"
+  for le in string.gmatch(bounds, "%S+") do
+    if ms <= tonumber(le) * 1000 then bound = le break end
+  end
+  redis.call("HINCRBY", key, name .. " " .. bound, 1)
+  redis.call("HINCRBY", key, name .. " ms", string.format("%.0f", ms))
+end
+
+-- tally replaces what a job has counted of its items in the counters of all jobs; "" is nothing. The items are
+-- "state=number", with spaces between.
+local function tally(counters, record, items)
+  local delta = {}
+  for state, n in string.gmatch(items, "(%a+)=(%d+)") do delta[state] = tonumber(n) end
+  for state, n in string.gmatch(redis.call("HGET", record, "counted") or "", "(%a+)=(%d+)") do
+    delta[state] = (delta[state] or 0) - tonumber(n)
+  end
+  for state, n in pairs(delta) do
+    if n ~= 0 then redis.call("HINCRBY", counters, state, n) end
+  end
+  redis.call("HSET", record, "counted", items)
+end
+
 -- day counts what happened to a job today.
 local function day(key, what)
   redis.call("HINCRBY", key, what, 1)

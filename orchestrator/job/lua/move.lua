@@ -1,8 +1,8 @@
 -- Moves a job to another state, if it is in one of those given.
--- KEYS: common.lua, then 4 day, 5 todo, 6 cron, 7 the jobs that come after it.
+-- KEYS: common.lua, then 4 day, 5 todo, 6 cron, 7 the jobs that come after it, 8 took, 9 pending.
 -- ARGV: id, prefix of the indexes by status, states that it may be in (joined with a space on both sides), new state,
--- prefix of the ended jobs if the new state is terminal or else "", type of the event or "", its data, then fields and
--- values to set.
+-- prefix of the ended jobs if the new state is terminal or else "", type of the event or "", its data, bounds of took,
+-- then fields and values to set.
 -- A job that ends is advanced once more at once, so that its queue and its workflow end.
 -- So are the jobs that come after it.
 -- A job can end in a full Redis too: Redis rejects scripts whose first write may need memory.
@@ -14,7 +14,7 @@ if not string.find(from, " " .. was .. " ", 1, true) then return { 0, was } end
 if ends then redis.call("ZREM", KEYS[5], "") end
 redis.call("HSET", RECORD, "status", to, "updated", stamp)
 if ends then redis.call("HSET", RECORD, "ended", stamp) end
-if #ARGV > 7 then redis.call("HSET", RECORD, unpack(ARGV, 8)) end
+if #ARGV > 8 then redis.call("HSET", RECORD, unpack(ARGV, 9)) end
 if was ~= to then
   redis.call("HINCRBY", RECORD, "version", 1)
   local seq = redis.call("HGET", RECORD, "seq")
@@ -29,6 +29,9 @@ if was ~= to then
     redis.call("ZADD", ARGV[5] .. redis.call("HGET", RECORD, "kind") .. ":" .. to, now, id)
     redis.call("ZADD", KEYS[5], now, id)
     redis.call("ZREM", KEYS[6], id)
+    redis.call("ZREM", KEYS[9], id)
+    local times = redis.call("HMGET", RECORD, "started", "ended")
+    if times[1] then observe(KEYS[8], "job." .. to, math.max(0, tonumber(times[2]) - tonumber(times[1])), ARGV[8]) end
     for _, other in ipairs(redis.call("SMEMBERS", KEYS[7])) do
       redis.call("ZADD", KEYS[5], now, other)
     end

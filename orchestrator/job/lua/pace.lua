@@ -1,9 +1,11 @@
 -- Notes that a job made progress, and counts items that have ended.
--- KEYS: 1 record, 2 pace. ARGV: items that have ended.
+-- KEYS: 1 record, 2 pace, 3 took. ARGV: items that have ended; of the one that has: its state, the unix ms of its
+-- creation, bounds of took.
 -- Returns 1, or 0 if there is no such job.
 if redis.call("EXISTS", KEYS[1]) == 0 then return 0 end
 redis.call("HSET", KEYS[1], "progressed", string.format("%.0f", now), "futile", 0)
 if tonumber(ARGV[1]) > 0 then
+  observe(KEYS[3], "item." .. ARGV[2], math.max(0, now - tonumber(ARGV[3])), ARGV[4])
   redis.call("HINCRBY", KEYS[2], math.floor(now / 10000), ARGV[1])
   redis.call("EXPIRE", KEYS[2], 3600)
   if redis.call("HLEN", KEYS[2]) > 120 then

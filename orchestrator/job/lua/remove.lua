@@ -1,5 +1,5 @@
 -- Deletes a job that has ended.
--- KEYS: common.lua, then 4 usage, 5 pace, 6 dependents, 7 ended, 8 todo, 9 dedupe, 10 document, then the indexes.
+-- KEYS: common.lua, then 4 usage, 5 pace, 6 dependents, 7 ended, 8 todo, 9 dedupe, 10 document, then the indexes, then items.
 -- ARGV: id, prefix of records. KEYS[9] and KEYS[10] are the record if there is none.
 -- The jobs that come after it remember how it ended, in the field "after:" with its id.
 -- Returns {1, 1 if no other job has its document}, {0, 0} if it has not ended, or {-1, 0} if there is no such job.
@@ -11,9 +11,10 @@ if not status then
   return { -1, 0 }
 end
 if status == "created" or status == "processing" then return { 0, 0 } end
-for i = 11, #KEYS do redis.call("ZREM", KEYS[i], id) end
+for i = 11, #KEYS - 1 do redis.call("ZREM", KEYS[i], id) end
 redis.call("ZREM", KEYS[7], id)
 redis.call("ZREM", KEYS[8], id)
+tally(KEYS[#KEYS], RECORD, "")
 if KEYS[9] ~= RECORD and redis.call("GET", KEYS[9]) == id then redis.call("DEL", KEYS[9]) end
 for _, other in ipairs(redis.call("SMEMBERS", KEYS[6])) do
   if redis.call("EXISTS", ARGV[2] .. other) == 1 then redis.call("HSET", ARGV[2] .. other, "after:" .. id, status) end

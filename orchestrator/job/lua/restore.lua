@@ -1,13 +1,13 @@
 -- Adds a job from a backup, unless it exists.
 -- KEYS: common.lua, then 4 fence, 5 seq, 6 todo, 7 cron, 8 usage, 9 dedupe, 10 document; then the indexes. KEYS[9] and
--- KEYS[10] are the record if there is none.
+-- KEYS[10] are the record if there is none. The last key is items.
 -- ARGV: id, token, prefix of records, prefix of dependents, next time of its cron in unix ms or "", prefix of the ended
--- jobs, 1 to advance it at once or else 0, number of jobs it comes after, these, number of usage values, fields and numbers of usage,
+-- jobs, 1 to advance it at once or else 0, its items as tally takes them, number of jobs it comes after, these, number of usage values, fields and numbers of usage,
 -- number of event values, id, type, at, data and unix ms of each event, then the fields of the record and their values.
 -- Returns 1 if it was added, 0 if it exists.
 if redis.call("GET", KEYS[4]) ~= ARGV[2] then return redis.error_reply("FENCED another process imports or repairs") end
 if redis.call("EXISTS", RECORD) == 1 then return 0 end
-local id, pos = ARGV[1], 8
+local id, pos = ARGV[1], 9
 local function rest() -- a list of values behind their number
   local list, n = {}, tonumber(ARGV[pos])
   for i = 1, n do list[i] = ARGV[pos + i] end
@@ -21,7 +21,8 @@ redis.call("HSET", RECORD, "seq", seq)
 for i = pos, #ARGV, 2 do redis.call("HSET", RECORD, ARGV[i], ARGV[i + 1]) end
 local r = redis.call("HMGET", RECORD, "status", "kind", "ended")
 local ended = r[1] ~= "created" and r[1] ~= "processing"
-for i = 11, #KEYS do redis.call("ZADD", KEYS[i], seq, id) end
+for i = 11, #KEYS - 1 do redis.call("ZADD", KEYS[i], seq, id) end
+tally(KEYS[#KEYS], RECORD, ARGV[8])
 for i = 1, #usage, 2 do redis.call("HSET", KEYS[8], usage[i], usage[i + 1]) end
 for i = 1, #events, 5 do
   -- An id of the future would keep out the events to come, one out of order is refused.
