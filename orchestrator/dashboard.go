@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"muster/orchestrator/agent"
 	"muster/orchestrator/api"
 	"muster/orchestrator/config"
 	"muster/orchestrator/health"
@@ -44,7 +43,7 @@ func (s *System) serveAPI(ctx context.Context, ready func(url string)) error {
 	served.MaxDocument, served.Lease = s.cfg.Jobs.MaxDocumentBytes(), s.cfg.Jobs.Lease
 	served.Sites, served.Check, served.Ready, served.Tracing = s.Sites, checks.Run, ready, s.tracing
 	served.Timing = api.NewTiming()
-	served.Metrics = metrics.Handler(s.Metrics, metrics.NewFleet(s.Client), proxies.NewMetrics(s.Pool), agent.NewMetrics(s.Agents), api.NewMetrics(served), served.Timing)
+	served.Metrics = metrics.Handler(s.metrics(served))
 	return api.Serve(ctx, served)
 }
 

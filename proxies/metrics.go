@@ -12,7 +12,7 @@ var (
 	metricProxies   = prometheus.NewDesc("muster_proxies", "Proxies in the pool by state: ready, resting, banned, or unusable because they show our address.", []string{"state"}, nil)
 	metricProtocol  = prometheus.NewDesc("muster_proxies_by_protocol", "Proxies in the pool by protocol.", []string{"protocol"}, nil)
 	metricAnonymity = prometheus.NewDesc("muster_proxies_by_anonymity", "Proxies in the pool by what sites see.", []string{"anonymity"}, nil)
-	metricLatency   = prometheus.NewDesc("muster_proxies_latency_seconds", "Latency of usable proxies as checked.", []string{"quantile"}, nil)
+	metricLatency   = prometheus.NewDesc("muster_proxies_latency_seconds", "Latency of usable proxies as checked.", []string{"percentile"}, nil)
 	metricArchived  = prometheus.NewDesc("muster_proxies_archived", "Proxies that were removed within the last day.", nil, nil)
 	metricStale     = prometheus.NewDesc("muster_proxies_stale", "1 if the last refresh found nothing and the old pool stayed, else 0.", nil, nil)
 	metricRefreshed = prometheus.NewDesc("muster_proxies_refreshed_timestamp_seconds", "When a refresh last found proxies; 0 for never.", nil, nil)
@@ -60,8 +60,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for grade, n := range s.Anonymity {
 		gauge(metricAnonymity, float64(n), grade)
 	}
-	for quantile, ms := range map[string]float64{"0.5": s.Latency.P50, "0.9": s.Latency.P90, "0.99": s.Latency.P99} {
-		gauge(metricLatency, ms/1000, quantile)
+	for percentile, ms := range map[string]float64{"50": s.Latency.P50, "90": s.Latency.P90, "99": s.Latency.P99} {
+		gauge(metricLatency, ms/1000, percentile)
 	}
 	gauge(metricArchived, float64(s.Archived))
 	stale, refreshed, dry := 0.0, 0.0, 0.0

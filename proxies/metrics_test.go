@@ -27,7 +27,7 @@ func TestMetrics(t *testing.T) {
 	for _, line := range []string{
 		`muster_proxies{state="ready"} 1`, `muster_proxies{state="resting"} 0`, `muster_proxies{state="banned"} 1`, `muster_proxies{state="unusable"} 1`,
 		`muster_proxies_up 1`, `muster_proxies_by_protocol{protocol="http"} 3`, `muster_proxies_by_anonymity{anonymity="transparent"} 1`,
-		`muster_proxies_latency_seconds{quantile="0.5"} 0.011`, `muster_proxies_sources_dry 0`, `muster_proxies_stale 0`, `muster_proxies_refreshed_timestamp_seconds 0`,
+		`muster_proxies_latency_seconds{percentile="50"} 0.011`, `muster_proxies_sources_dry 0`, `muster_proxies_stale 0`, `muster_proxies_refreshed_timestamp_seconds 0`,
 	} {
 		if !strings.Contains(string(text), line+"\n") {
 			t.Errorf("no %s in\n%s", line, text)

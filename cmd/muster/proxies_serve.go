@@ -89,7 +89,7 @@ func serveProxies(env environment, c *cli.Context) error {
 			return err
 		}
 		if address := c.String("metrics-listen"); address != "" {
-			stop, err := serveMetrics(address, loaded.API, o.Client, env.stderr, metrics.Handler(front, proxies.NewMetrics(pool)))
+			stop, err := serveMetrics(address, loaded.API, o.Client, env.stderr, metrics.Handler(front, proxies.NewMetrics(pool), orchestrator.RuntimeMetrics()))
 			if err != nil {
 				return err
 			}

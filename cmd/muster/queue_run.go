@@ -63,7 +63,7 @@ func runQueue(env environment, c *cli.Context) error {
 		defer env.onHangup(func() { limits.reload(env, c, q.display) })()
 		if address := c.String("metrics-listen"); address != "" {
 			stop, err := serveMetrics(address, q.cfg.API, q.system.Client, q.display, workqueue.MetricsHandler(
-				workqueue.NewCollector(q.Queue, pool), limits.collector()))
+				workqueue.NewCollector(q.Queue, pool), limits.collector(), orchestrator.RuntimeMetrics()))
 			if err != nil {
 				return err
 			}
