@@ -16,8 +16,6 @@ import (
 // version is set by the linker of a release.
 var version = "dev"
 
-func init() { orchestrator.Version = version }
-
 // run executes the command line args, whose first word is the program, and
 // returns the exit code.
 func run(ctx context.Context, env environment, args []string) int {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"muster/orchestrator"
 	"muster/orchestrator/redisd"
 )
 
@@ -21,6 +22,7 @@ func main() { os.Exit(Main()) }
 func Main() int {
 	redisd.DisableClientLog()
 	cli.HelpPrinter = printHelp
+	orchestrator.Version = version
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	hard, stop := context.WithCancelCause(context.WithoutCancel(ctx))

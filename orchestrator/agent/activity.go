@@ -107,8 +107,8 @@ func activityOf(hour time.Time, fields map[string]string, names map[string]strin
 	return out
 }
 
-// pay copies what a job has used to the job. It may be repeated.
-func (s *assignments) pay(ctx context.Context, jobID string) error {
+// copyUsage copies what a job has used to the job. It may be repeated.
+func (s *assignments) copyUsage(ctx context.Context, jobID string) error {
 	fields, err := s.rdb.HGetAll(ctx, s.keys.used(jobID)).Result()
 	if err != nil {
 		return fmt.Errorf("read the usage of job %s: %w", jobID, err)
@@ -134,28 +134,28 @@ func totalsOf(fields map[string]string) map[string]map[string]int64 {
 	return totals
 }
 
-// maxOwed is how many jobs one call of payOwed looks after.
-const maxOwed = 100
+// maxStale is how many jobs one call of copyStale looks after.
+const maxStale = 100
 
-// payOwed copies what jobs have used, some ticks after the last change: the process that should have done so may have
+// copyStale copies what jobs have used, some ticks after the last change: the process that should have done so may have
 // died.
-func (s *assignments) payOwed(ctx context.Context) error {
+func (s *assignments) copyStale(ctx context.Context) error {
 	now, err := s.now(ctx)
 	if err != nil {
 		return err
 	}
-	owed, err := s.rdb.ZRangeByScoreWithScores(ctx, s.keys.owed(), &redis.ZRangeBy{
-		Min: "-inf", Max: strconv.FormatInt(now.Add(-5*s.cfg.Tick/2).UnixMilli(), 10), Count: maxOwed,
+	stale, err := s.rdb.ZRangeByScoreWithScores(ctx, s.keys.stale(), &redis.ZRangeBy{
+		Min: "-inf", Max: strconv.FormatInt(now.Add(-5*s.cfg.Tick/2).UnixMilli(), 10), Count: maxStale,
 	}).Result()
 	if err != nil {
-		return fmt.Errorf("read whose usage is owed: %w", err)
+		return fmt.Errorf("read whose usage is stale: %w", err)
 	}
-	for _, z := range owed {
+	for _, z := range stale {
 		jobID, _ := z.Member.(string)
-		if err := s.pay(ctx, jobID); err != nil {
+		if err := s.copyUsage(ctx, jobID); err != nil {
 			return err
 		}
-		if err := scripts["paid"].Run(ctx, s.rdb, []string{s.keys.owed()}, jobID, int64(z.Score)).Err(); err != nil {
+		if err := scripts["copied"].Run(ctx, s.rdb, []string{s.keys.stale()}, jobID, int64(z.Score)).Err(); err != nil {
 			return fmt.Errorf("note that the usage of job %s is stored: %w", jobID, err)
 		}
 	}

@@ -106,7 +106,7 @@ func TestUsageReachesTheJobOfADeadProcess(t *testing.T) {
 		}
 		deaf(false)
 		testutil.Eventually(t, "the usage is stored", func() bool { usage, n := r.jobs.totals(); return usage["tokens"] == 14 && n == 2 })
-		testutil.Eventually(t, "nothing is owed", func() bool { return rdb.ZCard(t.Context(), "muster:{agents}:owed").Val() == 0 })
+		testutil.Eventually(t, "nothing is stale", func() bool { return rdb.ZCard(t.Context(), "muster:{agents}:stale").Val() == 0 })
 		if usage, n := r.jobs.totals(); usage["tokens"] != 14 || n != 2 {
 			t.Errorf("got %v of %d items, want 14 tokens of 2", usage, n)
 		}

@@ -142,7 +142,7 @@ type assignments struct {
 	onMove func(id string)    // is called when one was taken off its agent
 }
 
-// caller is who reads an assignment. The zero value is nobody in particular.
+// caller is who reads an assignment. The zero value is a process of ours.
 type caller struct {
 	agent string
 	fence int64
@@ -351,7 +351,7 @@ func (s *assignments) close(ctx context.Context, h *held, outcome string, usage 
 		args = append(args, name, n)
 	}
 	v, err := scripts["close"].Run(ctx, s.rdb, []string{
-		k.assignment(h.id), k.due(), k.held(h.agent), k.agents(), k.numbers(h.agent), k.usage(h.agent), k.used(jobID), k.owed(), k.took(), k.hour(h.now),
+		k.assignment(h.id), k.due(), k.held(h.agent), k.agents(), k.numbers(h.agent), k.usage(h.agent), k.used(jobID), k.stale(), k.took(), k.hour(h.now),
 	}, args...).Slice()
 	s.warn(ctx, "close an assignment", err, "assignment", h.id)
 	s.onEnd(h.agent)

@@ -34,7 +34,7 @@ func (s *caretaker) lookAfter(ctx context.Context) {
 				break
 			}
 		}
-		s.warn(ctx, "add usage to jobs", s.payOwed(ctx))
+		s.warn(ctx, "add usage to jobs", s.copyStale(ctx))
 	})
 }
 

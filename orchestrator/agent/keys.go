@@ -57,11 +57,11 @@ func (k keys) numbers(agent string) string { return k.prefix + "numbers:" + agen
 func (k keys) usage(agent string) string { return k.prefix + "usage:" + agent }
 
 // used is a hash of what a job has used, counted when assignments end: "<agent> <name>" → total; the name "items" counts
-// those that were completed. The job has a copy; see owed. It expires 30 days after its last change.
+// those that were completed. The job has a copy; see stale. It expires 30 days after its last change.
 func (k keys) used(job string) string { return k.prefix + "used:" + job }
 
-// owed is a sorted set: id of a job whose copy of what it has used may be old → unix ms of the last change.
-func (k keys) owed() string { return k.prefix + "owed" }
+// stale is a sorted set: id of a job whose copy of what it has used may be old → unix ms of the last change.
+func (k keys) stale() string { return k.prefix + "stale" }
 
 // took is a hash: how long assignments took by outcome; see package histogram.
 func (k keys) took() string { return k.prefix + "took" }

@@ -3,7 +3,7 @@
 -- call that came second may have stored first; the work of that one stays, so
 -- that the call that came first can be repeated.
 -- KEYS: record of the assignment, due, held by the agent, agents, numbers of the
--- agent, usage of the agent, used by the job, owed, took, hour.
+-- agent, usage of the agent, used by the job, stale, took, hour.
 -- ARGV: id, agent, outcome, ms to keep the record, error or "", most names of
 -- the agent's usage, a random text for each call, job, most fields that the job
 -- has used, bounds of took in seconds, then names and values of usage.
